@@ -1,0 +1,31 @@
+/* fuse/server.h - the one layer that speaks FUSE: decodes a request, calls
+ * vfs, replies. */
+#ifndef RSH_FUSE_SERVER_H
+#define RSH_FUSE_SERVER_H
+
+#include "rsh/util/error.h"
+#include "rsh/vfs/vfs.h"
+
+struct rsh_server;
+
+struct rsh_server_options {
+	const char *mountpoint;
+	const char *fsname;       /* the SOURCE as given, unless -o fsname=… */
+	const char *mount_opts;   /* comma list for libfuse and the kernel */
+	bool debug;               /* libfuse's request log */
+	unsigned max_threads;     /* 0: default */
+	bool clone_fd;
+};
+
+/* Mounts (single-threaded; before any thread is started).  The mountpoint must
+ * be an existing directory.  0 or -errno with a sentence; nothing stays
+ * mounted then. */
+int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
+		     struct rsh_server **out, struct rsh_error *err);
+/* Serves until unmounted or told to stop by SIGTERM, SIGINT or SIGHUP; calls
+ * ready(ctx) once the kernel's first request was answered.  Unmounts (lazily
+ * when busy).  0, or -errno. */
+int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx);
+void rsh_server_free(struct rsh_server *s);
+
+#endif

@@ -1,0 +1,72 @@
+/* layout/strategy.h - the sharding strategy of a whole job: all stages, all
+ * parameters.
+ *
+ * Global rank = stage * ranks-per-stage + local rank.  As in MindSpore the
+ * device count of a stage is that of the first layout item.
+ */
+#ifndef RSH_LAYOUT_STRATEGY_H
+#define RSH_LAYOUT_STRATEGY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/strategy_file.h"
+
+/* A parameter may be listed by several stages (shared embeddings). */
+struct rsh_param_stage {
+	uint32_t stage;
+	const struct rsh_strategy_item *item;
+};
+
+struct rsh_strategy_param {
+	uint32_t name;
+	uint32_t n_stages;
+	const struct rsh_param_stage *stages; /* in file order */
+};
+
+struct rsh_strategy {
+	const char *path;       /* for messages: the file or directory */
+	uint32_t stage_ranks;   /* ranks of one stage */
+	uint32_t n_stages;
+	/* First rank of the job that the strategy describes.  0, but for the
+	 * file of a later stage that was given alone: then that stage's. */
+	uint32_t lone_stage;
+	uint32_t n_params;
+	const struct rsh_strategy_param *params; /* first-seen order */
+	const uint32_t *by_name;                 /* sorted by name id */
+	void *arena_;
+};
+
+/* Makes one strategy of `n` parsed files; takes them over, also on failure.
+ *  - one file: as it stands; a file in which every name is "<stage>-<param>"
+ *    is a merged one.
+ *  - several (a directory): merged as merge_pipeline_strategys does, the
+ *    stage of a file being that of its first strategy item; equal contents
+ *    count once, of several files of one stage the first counts; stages are
+ *    taken in ascending order.
+ * Errors (-EINVAL, sentence): formats mixed, a stage missing, a file without
+ * strategy items among several, names that two ways of reading would split
+ * differently. */
+int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
+		       const char *path, struct rsh_names *names,
+		       struct rsh_strategy **out, struct rsh_error *err);
+void rsh_strategy_free(struct rsh_strategy *s);
+
+/* NULL when the strategy does not list the name. */
+const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
+						   uint32_t name);
+
+/* Whose layout counts when the parameter is read: the smallest stage's. */
+const struct rsh_param_stage *
+rsh_param_source_stage(const struct rsh_strategy_param *p);
+bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage);
+/* Whose layout counts for destination rank `rank` (global): the one of the
+ * rank's own stage; `converter`: the one MindSpore's converter picks. */
+const struct rsh_param_stage *
+rsh_param_dest_stage(const struct rsh_strategy *s,
+		     const struct rsh_strategy_param *p, uint32_t rank,
+		     bool converter);
+
+#endif

@@ -1,0 +1,126 @@
+/* plan/conversion.h - what every virtual file holds and where its bytes are.
+ *
+ * A conversion joins a source strategy, a destination strategy and the record
+ * indexes of the source files.  From it follow, for each destination rank, the
+ * records of its file in the converter's order, their sizes, and for every
+ * byte the source file and offset it comes from.  Nothing is read here.
+ *
+ * Files of different ranks nearly always have the same records, so these are
+ * stored once and the rank enters only when pieces are asked for.
+ *
+ * Immutable once made: any thread may ask.
+ */
+#ifndef RSH_PLAN_CONVERSION_H
+#define RSH_PLAN_CONVERSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/layout/strategy.h"
+#include "rsh/util/error.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+
+/* The source files as the plan sees them. */
+struct rsh_source_view {
+	uint32_t n_ranks;                           /* length of the arrays */
+	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file */
+	const char *const *path;                    /* [rank]; for messages */
+	struct rsh_names *names;
+};
+
+struct rsh_conversion_options {
+	/* The bytes MindSpore's converter writes, also where they are wrong or
+	 * lossy; its errors are errors then. */
+	bool compat;
+};
+
+struct rsh_conversion;
+
+/* How many source ranks the strategy speaks of (1 for NULL): the ranks whose
+ * files are worth indexing are first .. first + n - 1. */
+void rsh_conversion_source_ranks(const struct rsh_strategy *src,
+				 uint32_t *first, uint32_t *n);
+
+/* Plans the file of every destination rank.  A NULL strategy is the whole
+ * model on one device.  The conversion keeps pointers into both strategies and
+ * the view's indexes and names, which must outlive it; the view itself and its
+ * arrays need not.  0, or -errno with a sentence: -EINVAL when the strategies
+ * and files contradict each other, -ENOENT when a needed file is missing. */
+int rsh_conversion_new(const struct rsh_strategy *src,
+		       const struct rsh_strategy *dst,
+		       const struct rsh_source_view *view,
+		       const struct rsh_conversion_options *opts,
+		       struct rsh_conversion **out, struct rsh_error *err);
+void rsh_conversion_free(struct rsh_conversion *c);
+
+/* Sentences on where the result differs from the converter's, one at a time,
+ * for the log; NULL past the last. */
+const char *rsh_conversion_note(const struct rsh_conversion *c, uint32_t i);
+
+uint32_t rsh_conversion_n_files(const struct rsh_conversion *c);
+
+/* ---- one virtual file: the file of destination rank `rank` ---- */
+
+uint64_t rsh_conversion_size(const struct rsh_conversion *c, uint32_t rank);
+uint32_t rsh_conversion_n_records(const struct rsh_conversion *c,
+				  uint32_t rank);
+/* Suffix of the file's name between the rank and ".ckpt": "" or, in compat
+ * mode after a by-stage conversion, "_part<stage>". */
+const char *rsh_conversion_name_suffix(const struct rsh_conversion *c);
+/* Ascending list of the source ranks whose bytes the file holds. */
+const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
+				       uint32_t rank, uint32_t *n);
+
+/* A record of a virtual file, for those who list them. */
+struct rsh_virtual_record {
+	struct rsh_record_shape shape;
+	uint64_t offset;      /* of its first header in the virtual file */
+	uint64_t total_bytes; /* headers included */
+	bool resharded;       /* false: copied from one source file */
+};
+void rsh_conversion_record(const struct rsh_conversion *c, uint32_t rank,
+			   uint32_t i, struct rsh_virtual_record *out);
+
+/* How stored elements become the virtual file's. */
+enum rsh_codec {
+	RSH_CODEC_NONE,      /* byte for byte */
+	RSH_CODEC_BF16_WIDE, /* 4 stored bytes, of which the upper 2 count */
+	RSH_CODEC_BF16_NAN,  /* compat: every bfloat16 NaN becomes 0x7fc0 */
+	RSH_CODEC_BF16_WIDE_NAN, /* both */
+};
+
+/* A stretch of a virtual file that has one origin. */
+struct rsh_piece {
+	uint64_t file_offset; /* in the virtual file */
+	uint64_t length;      /* bytes of the virtual file, > 0 */
+	bool is_header;       /* length bytes at `header`, nothing to read */
+	const uint8_t *header; /* valid until the iterator moves on */
+	/* else: */
+	uint32_t src_rank;
+	uint64_t src_offset;  /* in the source file: the first element */
+	uint64_t src_length;  /* bytes to read there; == length if no codec */
+	enum rsh_codec codec;
+	uint32_t skip;        /* codec: bytes of the first decoded element that
+			       * stand before file_offset */
+};
+
+struct rsh_piece_iter;
+
+/* Walks the pieces of bytes [offset, offset+length) of the file in ascending
+ * order; they cover exactly that range cut at the file's size.  An iterator is
+ * for one thread.  NULL: out of memory. */
+struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
+					  uint32_t rank, uint64_t offset,
+					  uint64_t length);
+/* False past the last piece. */
+bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
+void rsh_piece_iter_free(struct rsh_piece_iter *it);
+
+/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`; returns the
+ * bytes written.  in == out is allowed. */
+size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
+			size_t n_bytes, uint8_t *out);
+
+#endif

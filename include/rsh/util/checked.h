@@ -1,0 +1,45 @@
+/* util/checked.h - arithmetic on numbers that come from a file.
+ *
+ * Every helper returns false on overflow and then leaves *out undefined. */
+#ifndef RSH_UTIL_CHECKED_H
+#define RSH_UTIL_CHECKED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static inline bool rsh_add_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+	return !__builtin_add_overflow(a, b, out);
+}
+
+static inline bool rsh_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
+{
+	return !__builtin_mul_overflow(a, b, out);
+}
+
+/* Product of n non-negative int64 values; an empty product is 1.
+ * False on overflow of int64_t or when a value is negative. */
+static inline bool rsh_product_i64(const int64_t *v, size_t n, uint64_t *out)
+{
+	uint64_t p = 1;
+
+	for (size_t i = 0; i < n; i++)
+		if (v[i] < 0 || !rsh_mul_u64(p, (uint64_t)v[i], &p) ||
+		    p > INT64_MAX)
+			return false;
+	*out = p;
+	return true;
+}
+
+static inline uint64_t rsh_min_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static inline uint64_t rsh_max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* util/error.h - the sentence that explains a failure.
+ *
+ * Load paths return 0 or -errno and, besides, fill one of these with a
+ * sentence for the person who typed the command: it names the file, the
+ * parameter and the offset where they are known.  The object is a plain
+ * value with a bounded text, so that reporting a failure cannot itself fail.
+ */
+#ifndef RSH_UTIL_ERROR_H
+#define RSH_UTIL_ERROR_H
+
+#include <stdarg.h>
+
+#define RSH_ERROR_TEXT_MAX 2048
+
+struct rsh_error {
+	int code;                      /* positive errno, 0 while nothing failed */
+	char text[RSH_ERROR_TEXT_MAX]; /* no newline at the end; cut with "..." */
+};
+
+#define RSH_ERROR_INIT { 0, "" }
+
+/* Sets code and text (printf style) and returns -code, so that a caller can
+ * write `return rsh_error_set(err, EINVAL, ...)`.  `err` may be NULL: then
+ * only the code is returned.  A second call replaces the first sentence. */
+int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Puts "<text>: " before the sentence that is there already. */
+void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* The out-of-memory sentence; returns -ENOMEM. */
+int rsh_error_nomem(struct rsh_error *err);
+
+#endif

@@ -1,0 +1,45 @@
+/* util/log.h - the program's log.
+ *
+ * One log a process: it goes to stderr until told otherwise, to a file, or to
+ * syslog.  A line is "reshardfs: <level>: <text>" (stderr) or the same with a
+ * time stamp before it (file).  Threads: everything here may be called from
+ * any thread; one line is written with one write(2).
+ */
+#ifndef RSH_UTIL_LOG_H
+#define RSH_UTIL_LOG_H
+
+#include <stdbool.h>
+
+enum rsh_log_level {
+	RSH_LOG_ERROR,   /* something was refused or failed */
+	RSH_LOG_WARNING, /* data differs from what a user may expect */
+	RSH_LOG_NOTICE,  /* what was chosen: steps, files, fallbacks (default) */
+	RSH_LOG_INFO,    /* counts and times */
+	RSH_LOG_DEBUG,   /* every request */
+};
+
+void rsh_log_set_level(enum rsh_log_level level);
+enum rsh_log_level rsh_log_get_level(void);
+/* "error", "warning", "notice", "info", "debug"; -EINVAL otherwise. */
+int rsh_log_parse_level(const char *s, enum rsh_log_level *out);
+
+/* Appends to `path` (created 0600) from now on.  0 or -errno. */
+int rsh_log_to_file(const char *path);
+/* syslog(3) as daemon from now on, for a process without a terminal. */
+void rsh_log_to_syslog(void);
+
+bool rsh_log_enabled(enum rsh_log_level level);
+void rsh_log(enum rsh_log_level level, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+#define rsh_log_error(...) rsh_log(RSH_LOG_ERROR, __VA_ARGS__)
+#define rsh_log_warning(...) rsh_log(RSH_LOG_WARNING, __VA_ARGS__)
+#define rsh_log_notice(...) rsh_log(RSH_LOG_NOTICE, __VA_ARGS__)
+#define rsh_log_info(...) rsh_log(RSH_LOG_INFO, __VA_ARGS__)
+#define rsh_log_debug(...)                              \
+	do {                                            \
+		if (rsh_log_enabled(RSH_LOG_DEBUG))     \
+			rsh_log(RSH_LOG_DEBUG, __VA_ARGS__); \
+	} while (0)
+
+#endif

@@ -1,0 +1,69 @@
+/* vfs/vfs.h - the virtual tree: names and nodes, and reading a virtual file.
+ *
+ *   /                     directory
+ *   /rank_N               directory, one a destination rank
+ *   /rank_N/<prefix>N.ckpt
+ *
+ * Built once, immutable afterwards: no locks, any thread.  Node numbers are
+ * stable over mounts of the same conversion: 1 the root, then by rank.
+ */
+#ifndef RSH_VFS_VFS_H
+#define RSH_VFS_VFS_H
+
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+
+#include "rsh/plan/conversion.h"
+#include "rsh/source/source.h"
+#include "rsh/util/error.h"
+
+struct rsh_vfs;
+
+#define RSH_VFS_ROOT 1 /* equals FUSE_ROOT_ID */
+
+struct rsh_vfs_options {
+	const char *prefix; /* of file names; no '/', may be empty */
+	uid_t uid;          /* owner of everything */
+	gid_t gid;
+};
+
+/* Everything a mount needs to start: strategies, source, plan, tree. */
+struct rsh_vfs_config {
+	const char *source;
+	const char *src_strategy; /* NULL: none */
+	const char *dst_strategy; /* NULL: none */
+	bool compat;
+	struct rsh_vfs_options tree;
+};
+
+/* Loads both strategies, opens and indexes the source, plans every file and
+ * builds the tree; logs what was chosen and where the bytes differ from the
+ * converter's.  0 or -errno with a sentence. */
+int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
+		 struct rsh_error *err);
+void rsh_vfs_free(struct rsh_vfs *v);
+
+/* Node of `name` in directory `parent`; 0 when there is none, -1 (as
+ * uint64_t) when parent is no directory. */
+uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
+			const char *name);
+/* 0 or -ENOENT. */
+int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st);
+
+/* Entry number i (0 "." , 1 "..", then the children in rank order) of a
+ * directory: 0 and the child's node and name (name_max bytes at `name`),
+ * -ENOENT past the last, -ENOTDIR. */
+int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
+		  uint64_t *child, char *name, size_t name_max);
+
+/* Bytes [offset, offset+len) of a file, cut at its end: the number of bytes
+ * written to buf, or -errno (-EISDIR, -ENOENT, and what the source gives). */
+ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
+		     size_t len, uint64_t offset);
+
+/* Figures for df: total is the sum of the virtual files, nothing is free. */
+void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out);
+
+#endif

@@ -1,0 +1,60 @@
+/* wire/strategy_file.h - one strategy file as it was read, protobuf
+ * (proto/node_strategy.proto) or JSON; nothing is interpreted here.
+ *
+ * Order matters: MindSpore takes the device count from the first layout item
+ * and the items come in the hash order of its writer, so items stay in file
+ * order; of two items of one name the last wins, in the first one's place. */
+#ifndef RSH_WIRE_STRATEGY_FILE_H
+#define RSH_WIRE_STRATEGY_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+
+/* Which mesh axes split one dimension, most significant first.  A number m
+ * means mesh axis n_mesh-1-m.  n == 0: not split (the file says -1). */
+struct rsh_map_entry {
+	uint32_t n;
+	const int32_t *axes; /* all >= 0 and < n_mesh */
+};
+
+/* The layout of one parameter (ParallelLayouts). */
+struct rsh_strategy_item {
+	const char *name;     /* as in the file: "<stage>-<param>" when merged */
+	uint32_t n_mesh;      /* dev_matrix; every size >= 1, product < 2^31 */
+	const uint32_t *mesh;
+	uint32_t n_map;       /* tensor_map: one entry a tensor dimension, or
+			       * more in the expanded form of JSON files */
+	const struct rsh_map_entry *map;
+	bool nested;          /* it came as several TensorMap messages */
+	uint32_t n_shape;     /* tensor_shape: JSON only, else 0; as expanded */
+	const int64_t *shape;
+	int32_t opt_step;     /* opt_weight_shard_step; 0 if absent */
+	int32_t opt_size;     /* opt_weight_shard_size; -1: the whole group */
+};
+
+struct rsh_strategy_file {
+	const char *path;      /* for messages */
+	bool json;
+	bool has_stage;        /* there is at least one strategy item */
+	uint32_t first_stage;  /* stage of the first one */
+	uint32_t n_items;      /* layout items */
+	const struct rsh_strategy_item *items;
+	uint64_t content_hash; /* xxh3 of the file's bytes */
+	void *arena_;          /* everything above lies in it */
+};
+
+/* Parses the `len` bytes at `data`; `path` is for messages and decides the
+ * format: it ends in ".json" (case-sensitive) or it is protobuf.
+ * 0, or -EBADMSG with a sentence naming path and, where known, the item:
+ * empty file, not a strategy, no layout item, no dev_matrix (pipeline only),
+ * an axis that is not in the mesh, a mesh size of 0, an axis used twice by one
+ * tensor, sizes out of range.  A .ckpt checkpoint given by mistake is such an
+ * error and says so.  */
+int rsh_strategy_parse(const void *data, size_t len, const char *path,
+		       struct rsh_strategy_file **out, struct rsh_error *err);
+void rsh_strategy_file_free(struct rsh_strategy_file *f);
+
+#endif

@@ -1,0 +1,1 @@
+# Tests that compare with the real MindSpore.
