@@ -66,7 +66,7 @@ uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
 /* How many ranks hold each cell. */
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g);
 
-/* True if both rules put every slice of this item on the same ranks. */
+/* True if both cut the same way and put every slice on the same ranks. */
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);
 
 #endif

@@ -30,28 +30,28 @@ struct rsh_strategy {
 	const char *path;       /* for messages: the file or directory */
 	uint32_t stage_ranks;   /* ranks of one stage */
 	uint32_t n_stages;
-	/* First rank of the job that the strategy describes.  0, but for the
-	 * file of a later stage that was given alone: then that stage's. */
+	/* 0, but for the file of a later stage that was given alone: then that
+	 * stage, whose ranks begin at lone_stage * stage_ranks. */
 	uint32_t lone_stage;
 	uint32_t n_params;
 	const struct rsh_strategy_param *params; /* first-seen order */
-	const uint32_t *by_name;                 /* sorted by name id */
-	void *arena_;
+	const uint32_t *by_name; /* indexes into params, sorted by name id */
 };
 
-/* Makes one strategy of `n` parsed files; takes them over, also on failure.
- *  - one file: as it stands; a file in which every name is "<stage>-<param>"
- *    is a merged one.
- *  - several (a directory): merged as merge_pipeline_strategys does, the
- *    stage of a file being that of its first strategy item; equal contents
- *    count once, of several files of one stage the first counts; stages are
- *    taken in ascending order.
+/* Makes one strategy of `n` >= 1 parsed files and takes over the array (from
+ * malloc) and the files, also on failure.
+ *  - !directory, n == 1: the file as it stands; one in which every name is
+ *    "<stage>-<param>" is a merged one, in any other a "-" is part of a name.
+ *  - directory: merged as merge_pipeline_strategys does, the stage of a file
+ *    being that of its first strategy item; of several files of one stage the
+ *    first by name counts; stages are taken in ascending order (the converter
+ *    takes them as the directory lists them).
  * Errors (-EINVAL, sentence): formats mixed, a stage missing, a file without
- * strategy items among several, names that two ways of reading would split
- * differently. */
+ * strategy items in a directory. */
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
-		       const char *path, struct rsh_names *names,
-		       struct rsh_strategy **out, struct rsh_error *err);
+		       bool directory, const char *path,
+		       struct rsh_names *names, struct rsh_strategy **out,
+		       struct rsh_error *err);
 void rsh_strategy_free(struct rsh_strategy *s);
 
 /* NULL when the strategy does not list the name. */

@@ -22,7 +22,7 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-/* The source files as the plan sees them. */
+/* The source files as the plan sees them; arrays go by the global rank. */
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
 	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file */
@@ -32,15 +32,17 @@ struct rsh_source_view {
 
 struct rsh_conversion_options {
 	/* The bytes MindSpore's converter writes, also where they are wrong or
-	 * lossy; its errors are errors then. */
+	 * lossy.  Where it writes none, the same as without. */
 	bool compat;
 };
 
 struct rsh_conversion;
 
-/* How many source ranks the strategy speaks of (1 for NULL): the ranks whose
- * files are worth indexing are first .. first + n - 1. */
+/* The source ranks that the strategies speak of, whose files are worth
+ * indexing: first .. first + n - 1. */
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
+				 const struct rsh_strategy *dst,
+				 const struct rsh_conversion_options *opts,
 				 uint32_t *first, uint32_t *n);
 
 /* Plans the file of every destination rank.  A NULL strategy is the whole

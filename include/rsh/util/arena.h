@@ -1,0 +1,32 @@
+/* util/arena.h - many small pieces of memory that are freed together.
+ *
+ * A piece never moves and lives as long as the arena.  An arena has no lock:
+ * its owner serialises the calls. */
+#ifndef RSH_UTIL_ARENA_H
+#define RSH_UTIL_ARENA_H
+
+#include <stddef.h>
+
+struct rsh_arena_block;
+
+/* All zero is an empty arena. */
+struct rsh_arena {
+	struct rsh_arena_block *blocks; /* the one in use first */
+	size_t left;                    /* unused bytes of the first block */
+};
+
+/* `size` zeroed bytes, aligned to `align` (a power of two, at most that of
+ * max_align_t).  NULL: out of memory.  A size of 0 gives a valid address. */
+void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align);
+/* A NUL-terminated copy of the `len` bytes at `s`. */
+char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len);
+/* Frees all pieces; the arena is empty then. */
+void rsh_arena_clear(struct rsh_arena *a);
+
+/* An array of n elements of a type. */
+#define rsh_arena_array(a, type, n) \
+	((type *)rsh_arena_alloc_array_(a, n, sizeof(type), _Alignof(type)))
+void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
+			     size_t align);
+
+#endif
