@@ -3,18 +3,10 @@
 #include <string.h>
 
 #include "grid_i.h"
+#include "rsh/layout/strategy.h"
 #include "rsh/util/checked.h"
 
 /* ---- optimizer shard ---- */
-
-static uint32_t mesh_ranks(const struct rsh_strategy_item *it)
-{
-	uint32_t n = 1;
-
-	for (uint32_t i = 0; i < it->n_mesh; i++)
-		n *= it->mesh[i];
-	return n;
-}
 
 static bool axis_used(const struct rsh_strategy_item *it, uint32_t axis)
 {
@@ -199,7 +191,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 	g = calloc(1, sizeof(*g));
 	if (!g)
 		return rsh_error_nomem(err);
-	g->n_ranks = mesh_ranks(it);
+	g->n_ranks = rsh_item_ranks(it);
 	g->n_dims = n_dims;
 	g->shard = 1;
 	for (uint32_t d = 0; d < n_dims; d++) {

@@ -69,4 +69,16 @@ rsh_param_dest_stage(const struct rsh_strategy *s,
 		     const struct rsh_strategy_param *p, uint32_t rank,
 		     bool converter);
 
+/* ---- layout items ---- */
+
+/* Ranks of an item's mesh. */
+uint32_t rsh_item_ranks(const struct rsh_strategy_item *it);
+/* True if both items cut every tensor the same way; NULL equals NULL only. */
+bool rsh_item_same_layout(const struct rsh_strategy_item *a,
+			  const struct rsh_strategy_item *b);
+/* "mesh [2,4] map [1,-1] optimizer shard -1" ("unsharded" for NULL) for
+ * messages, cut at size; returns text. */
+const char *rsh_item_text(const struct rsh_strategy_item *it, char *text,
+			  size_t size);
+
 #endif
