@@ -1,8 +1,10 @@
 /* layout/redistribution.h - which source ranks MindSpore's converter loads.
  *
  * The converter derives the ranks it loads from an operator inference over
- * fake shapes, which may name more ranks than hold needed bytes.  The order in
- * which it writes records follows from that list, so it is computed here.
+ * made-up shapes, which may name more ranks than hold needed bytes.  The order
+ * in which it writes records follows from that list, so it is computed here.
+ * The closed form was compared with rank_list_for_transform of MindSpore
+ * 2.10.0 over tens of thousands of random layout pairs.
  */
 #ifndef RSH_LAYOUT_REDISTRIBUTION_H
 #define RSH_LAYOUT_REDISTRIBUTION_H
@@ -10,16 +12,31 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/layout/grid.h"
 #include "rsh/layout/strategy.h"
 
-/* Marks in needed[0..n) (n: ranks of the source layout's mesh) the local
- * source ranks that the converter loads for one parameter and local
- * destination rank `rank`; a NULL item is the unsharded single device.
- * Returns false, marking nothing, where the converter would raise instead
- * (device counts in no multiple relation, dimensions that do not fit, shards
- * that do not divide).  Ranks already marked stay so. */
-bool rsh_converter_needs(const struct rsh_strategy_item *src,
-			 const struct rsh_strategy_item *dst, uint32_t rank,
-			 bool *needed, uint32_t n);
+/* What the plan for one pair of layouts gathers over: independent of the
+ * rank, so made once and asked for every rank. */
+struct rsh_redistribution;
+
+/* Plans from `src` to `dst` (NULL: unsharded, one device; `src` is never
+ * NULL).  `local` are the n_dims dimensions of a source slice; it may be NULL
+ * when they are not known and the maps are not expanded.  `rule`: whether an
+ * optimizer shard that the converter misplaces is planned where it really lies
+ * or where the converter takes it to be.
+ * 0 and *out; -EDOM where the converter raises instead of planning (device
+ * counts in no multiple relation, shards that its arithmetic cannot express,
+ * maps of different ranks); -ENOMEM. */
+int rsh_redistribution_new(const struct rsh_strategy_item *src,
+			   const struct rsh_strategy_item *dst,
+			   const int64_t *local, uint32_t n_dims,
+			   enum rsh_grid_rule rule,
+			   struct rsh_redistribution **out);
+void rsh_redistribution_free(struct rsh_redistribution *r);
+
+/* Marks in keys[0..n) the local source ranks that the converter loads for
+ * local destination rank `rank`; ranks already marked stay so. */
+void rsh_redistribution_keys(const struct rsh_redistribution *r, uint32_t rank,
+			     bool *keys, uint32_t n);
 
 #endif
