@@ -266,12 +266,24 @@ static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
 		     const struct rsh_strategy_item *dst, const int64_t *local,
 		     uint32_t n_dims)
 {
-	int64_t dims[RSH_MAX_DIMS];
+	struct rsh_strategy_item plain[2];
+	int64_t dims[RSH_MAX_DIMS] = { 0 };
 	int rc;
 
 	memset(w, 0, sizeof(*w));
 	if (n_dims > RSH_MAX_DIMS)
 		return -EDOM;
+	if (!local) {
+		/* A shape would contradict the made-up dimensions. */
+		plain[0] = *src;
+		plain[0].n_shape = 0;
+		src = &plain[0];
+	}
+	if (!local && dst) {
+		plain[1] = *dst;
+		plain[1].n_shape = 0;
+		dst = &plain[1];
+	}
 	for (uint32_t d = 0; d < n_dims; d++)
 		dims[d] = local ? local[d] : dst ? rsh_item_ranks(dst) : 1;
 	rc = rsh_grid_new(src, dims, n_dims, true, RSH_GRID_RUNTIME,

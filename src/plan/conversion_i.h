@@ -1,0 +1,194 @@
+/* plan/conversion_i.h - inside of a conversion, for the files of plan/ only.
+ *
+ * Words: a parameter is *handled* when it is resharded, and *copied* when one
+ * source file's record is taken as it is; a *block* is a destination stage; the
+ * *key* of a source file is its rank within its stage, which is how the
+ * converter tells slices apart.
+ */
+#ifndef RSH_PLAN_CONVERSION_I_H
+#define RSH_PLAN_CONVERSION_I_H
+
+#include "rsh/layout/grid.h"
+#include "rsh/plan/conversion.h"
+
+#define RSH_NO_TRANSFER UINT32_MAX
+
+/* Two grids, and so which source ranks a destination rank's slice touches. */
+struct rsh_grid_pair {
+	const struct rsh_grid *src;
+	const struct rsh_grid *dst;
+};
+
+/* Neighbouring dimensions that are contiguous in both slices, as one: a
+ * leading dimension that may be cut differently, and inner ones that are cut
+ * alike.  Lengths are in units: bytes, or elements where there is a codec. */
+struct rsh_span_dim {
+	uint64_t src_len;    /* of a source slice along it */
+	uint64_t dst_len;    /* of a destination slice */
+	uint64_t src_stride; /* between two neighbours in a source slice */
+	uint32_t lead;       /* the leading dimension */
+};
+
+/* How one parameter gets from its source slices to the destination slices of
+ * one block. */
+struct rsh_transfer {
+	uint32_t name;
+	uint32_t pair;          /* index into rsh_conversion.pairs */
+	uint32_t stage;         /* source stage whose files supply it, ... */
+	bool complete;          /* ... if all of that stage's files do */
+	uint8_t dtype;          /* enum rsh_dtype, as emitted */
+	uint8_t codec;          /* enum rsh_codec */
+	uint8_t n_dims;
+	uint8_t n_spans;
+	uint64_t content_bytes; /* of a destination slice, as emitted */
+	const int64_t *dims;    /* of a destination slice */
+	struct rsh_span_dim spans[];
+};
+
+/* One record of a virtual file. */
+struct rsh_slot {
+	uint64_t offset;        /* of its first header in the file */
+	uint64_t content_bytes; /* as emitted */
+	uint32_t name;
+	uint32_t transfer;      /* RSH_NO_TRANSFER: copied */
+};
+
+/* The records of a virtual file; shared by the ranks whose files have the
+ * same. */
+struct rsh_slot_list {
+	uint64_t bytes;
+	uint32_t n;
+	struct rsh_slot slots[];
+};
+
+/* What all ranks of one destination stage share. */
+struct rsh_block {
+	uint32_t n_stages;      /* source stages that are loaded, ascending */
+	uint32_t *stages;
+};
+
+struct rsh_virtual_file {
+	const struct rsh_slot_list *list;
+	const struct rsh_block *block;
+	const bool *keys;       /* [stage_ranks]: keys the converter loads */
+	uint32_t local;         /* rank within its stage */
+	uint32_t copy_key;      /* key that copied records are taken from */
+	uint32_t n_sources;
+	uint32_t *sources;
+};
+
+/* A way in which the result differs from the converter's. */
+enum rsh_note {
+	RSH_NOTE_SIMPLE_SHARD, /* optimizer shard that it misplaces */
+	RSH_NOTE_BY_STAGE,     /* files that it names _part */
+	RSH_NOTE_REFUSED,      /* layouts that it cannot redistribute */
+	RSH_NOTE_SHARED,       /* layout of another stage that it takes */
+	RSH_NOTE_BF16,         /* NaNs that it makes canonical */
+	RSH_NOTE_INT4,         /* Int4 that it turns into Int8 */
+	RSH_NOTE_EMPTY,        /* tensors without elements that it drops */
+	RSH_NOTE_STR,          /* strings that it crashes on */
+	RSH_NOTE_MISSING_COPY, /* records missing where it looks for them */
+	RSH_NOTE_DASH,         /* names that it cannot parse */
+	RSH_NOTE_NONE,         /* no strategy at all */
+	RSH_NOTE_COUNT
+};
+
+struct rsh_note_state {
+	uint32_t n;       /* parameters that it applies to */
+	uint32_t example; /* name id of the first */
+	char *text;       /* made by rsh_notes_write() */
+};
+
+struct rsh_conversion {
+	const struct rsh_strategy *src; /* NULL: unsharded */
+	const struct rsh_strategy *dst;
+	bool compat;
+	bool by_stage;          /* the converter's by-stage dispatch applies */
+	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
+	uint32_t stage_ranks;   /* source ranks a stage */
+	uint32_t n_stages;      /* source stages */
+	uint32_t dst_ranks;     /* destination ranks a stage */
+
+	struct rsh_names *names;
+	uint32_t n_names;
+	uint32_t n_view;
+	const struct rsh_ckpt_index **index; /* [global rank] */
+	char **path;                         /* [global rank], may be NULL */
+
+	uint32_t n_grids, n_pairs, n_transfers, n_lists, n_blocks, n_files;
+	struct rsh_grid **grids;
+	struct rsh_grid_pair *pairs;
+	struct rsh_transfer **transfers;
+	struct rsh_slot_list **lists;
+	struct rsh_block *blocks;
+	struct rsh_virtual_file *files;
+	bool **key_sets;
+	uint32_t n_key_sets;
+	size_t grids_cap, pairs_cap, transfers_cap, lists_cap, key_sets_cap;
+
+	char suffix[32];
+	struct rsh_note_state notes[RSH_NOTE_COUNT];
+};
+
+/* ---- looking things up, while planning and while reading (lookup.c) ---- */
+
+/* Global source rank of a stage and key. */
+static inline uint32_t rsh_source_rank(const struct rsh_conversion *c,
+				       uint32_t stage, uint32_t key)
+{
+	return c->first_rank + stage * c->stage_ranks + key;
+}
+
+/* The index of a rank's file, NULL if there is none. */
+const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
+					    uint32_t rank);
+/* The record of `name` in a rank's file, NULL if file or record is missing. */
+const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
+					 uint32_t rank, uint32_t name);
+/* The file that supplies the slice `key` of a handled parameter: that of the
+ * lowest loaded stage that holds it.  False when no file does. */
+bool rsh_transfer_source(const struct rsh_conversion *c,
+			 const struct rsh_block *b,
+			 const struct rsh_transfer *t, uint32_t key,
+			 uint32_t *rank);
+/* The file that a copied parameter is taken from: the lowest loaded stage's
+ * with the file's copy key, or else (*elsewhere, which may be NULL) the one of
+ * the lowest key that was loaded.  False when no file holds it. */
+bool rsh_copy_source(const struct rsh_conversion *c,
+		     const struct rsh_virtual_file *f, uint32_t name,
+		     uint32_t *rank, bool *elsewhere);
+/* What a copied record looks like when emitted. */
+void rsh_copy_shape(const struct rsh_conversion *c,
+		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
+		    struct rsh_record_shape *out, enum rsh_codec *codec);
+/* A destination slice of the transfer as a record. */
+void rsh_transfer_shape(const struct rsh_conversion *c,
+			const struct rsh_transfer *t,
+			struct rsh_record_shape *out);
+/* How a record's elements become the virtual file's. */
+enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
+				const struct rsh_record *r);
+/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
+void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
+/* Marks in keys[0..n) every key whose slice local destination rank `local`
+ * needs a byte of. */
+void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
+		   uint32_t n);
+
+/* ---- planning ---- */
+
+/* Creates the transfer of a handled parameter for the ranks of a block
+ * (transfer.c).  *out is RSH_NO_TRANSFER when no loaded file holds it. */
+int rsh_transfer_make(struct rsh_conversion *c, const struct rsh_block *b,
+		      uint32_t block, uint32_t name, uint32_t *out,
+		      struct rsh_error *err);
+
+/* Plans the files of all ranks of a block (block.c). */
+int rsh_block_plan(struct rsh_conversion *c, uint32_t block,
+		   struct rsh_error *err);
+
+/* Counts a difference, and at the end writes the sentences (notes.c). */
+void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name);
+int rsh_notes_write(struct rsh_conversion *c);
+
+#endif

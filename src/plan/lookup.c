@@ -1,0 +1,145 @@
+/* Which file holds what: questions that are asked while planning and again
+ * while reading, so that both get the same answer. */
+#include <string.h>
+
+#include "conversion_i.h"
+
+const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
+					    uint32_t rank)
+{
+	return rank < c->n_view ? c->index[rank] : NULL;
+}
+
+const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
+					 uint32_t rank, uint32_t name)
+{
+	const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
+
+	return ix ? rsh_ckpt_find(ix, name) : NULL;
+}
+
+/* The lowest loaded stage's file of this key that holds the name. */
+static bool find_in_stages(const struct rsh_conversion *c,
+			   const struct rsh_block *b, uint32_t name,
+			   uint32_t key, uint32_t *rank)
+{
+	for (uint32_t i = 0; key < c->stage_ranks && i < b->n_stages; i++) {
+		*rank = rsh_source_rank(c, b->stages[i], key);
+		if (rsh_rank_record(c, *rank, name))
+			return true;
+	}
+	return false;
+}
+
+bool rsh_transfer_source(const struct rsh_conversion *c,
+			 const struct rsh_block *b,
+			 const struct rsh_transfer *t, uint32_t key,
+			 uint32_t *rank)
+{
+	if (!t->complete)
+		return find_in_stages(c, b, t->name, key, rank);
+	*rank = rsh_source_rank(c, t->stage, key);
+	return true;
+}
+
+bool rsh_copy_source(const struct rsh_conversion *c,
+		     const struct rsh_virtual_file *f, uint32_t name,
+		     uint32_t *rank, bool *elsewhere)
+{
+	if (elsewhere)
+		*elsewhere = false;
+	if (find_in_stages(c, f->block, name, f->copy_key, rank))
+		return true;
+	if (elsewhere)
+		*elsewhere = true;
+	for (uint32_t key = 0; key < c->stage_ranks; key++)
+		if (f->keys[key] &&
+		    find_in_stages(c, f->block, name, key, rank))
+			return true;
+	return false;
+}
+
+/* ---- shapes and codecs ---- */
+
+enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
+				const struct rsh_record *r)
+{
+	if (r->dtype != RSH_DTYPE_BFLOAT16)
+		return RSH_CODEC_NONE;
+	if (r->wide_bf16)
+		return c->compat ? RSH_CODEC_BF16_WIDE_NAN :
+				   RSH_CODEC_BF16_WIDE;
+	return c->compat ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
+}
+
+void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out)
+{
+	*in = codec == RSH_CODEC_NONE ? 1 : codec == RSH_CODEC_BF16_NAN ? 2 : 4;
+	*out = codec == RSH_CODEC_NONE ? 1 : 2;
+}
+
+void rsh_copy_shape(const struct rsh_conversion *c,
+		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
+		    struct rsh_record_shape *out, enum rsh_codec *codec)
+{
+	*codec = rsh_record_codec(c, r);
+	out->name = rsh_names_text(c->names, r->name);
+	out->name_len = strlen(out->name);
+	out->dtype = r->dtype;
+	if (c->compat && r->dtype == RSH_DTYPE_INT4)
+		out->dtype = RSH_DTYPE_INT8;
+	out->n_dims = r->n_dims;
+	out->dims = rsh_record_dims(ix, r);
+	out->content_bytes = r->wide_bf16 ? r->content_bytes / 2 :
+					    r->content_bytes;
+}
+
+void rsh_transfer_shape(const struct rsh_conversion *c,
+			const struct rsh_transfer *t,
+			struct rsh_record_shape *out)
+{
+	out->name = rsh_names_text(c->names, t->name);
+	out->name_len = strlen(out->name);
+	out->dtype = t->dtype;
+	out->n_dims = t->n_dims;
+	out->dims = t->dims;
+	out->content_bytes = t->content_bytes;
+}
+
+/* ---- which slices a slice touches ---- */
+
+/* Cells [*from, *to) of n_src equal ones that overlap cell `at` of n_dst. */
+static void overlap(uint32_t at, uint32_t n_dst, uint32_t n_src, uint32_t *from,
+		    uint32_t *to)
+{
+	*from = (uint32_t)((uint64_t)at * n_src / n_dst);
+	*to = (uint32_t)((((uint64_t)at + 1) * n_src + n_dst - 1) / n_dst);
+}
+
+void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
+		   uint32_t n)
+{
+	uint32_t from[RSH_MAX_DIMS], to[RSH_MAX_DIMS], at[RSH_MAX_DIMS];
+	uint32_t n_dims = rsh_grid_n_dims(p->src);
+	uint32_t d;
+
+	rsh_grid_cell(p->dst, local, at);
+	for (d = 0; d < n_dims; d++) {
+		overlap(at[d], rsh_grid_split(p->dst, d),
+			rsh_grid_split(p->src, d), &from[d], &to[d]);
+		at[d] = from[d];
+	}
+	for (;;) {
+		uint32_t key = rsh_grid_holder(p->src, at, local);
+
+		if (key < n)
+			keys[key] = true;
+		for (d = n_dims; d > 0; d--) {
+			if (++at[d - 1] < to[d - 1])
+				break;
+			at[d - 1] = from[d - 1];
+		}
+		if (d == 0)
+			return;
+	}
+}

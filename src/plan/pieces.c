@@ -1,0 +1,259 @@
+/* From a range of a virtual file to the places its bytes come from. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "conversion_i.h"
+#include "rsh/util/checked.h"
+
+struct rsh_piece_iter {
+	const struct rsh_conversion *c;
+	const struct rsh_virtual_file *f;
+	uint64_t pos; /* in the virtual file */
+	uint64_t end;
+	uint32_t slot;
+
+	/* The slot at hand. */
+	bool entered;
+	struct rsh_record_shape shape;
+	enum rsh_codec codec;
+	uint32_t in_unit;     /* bytes a unit in the source and in the virtual */
+	uint32_t out_unit;    /* file: 1 without a codec, else an element's */
+	uint64_t full_header; /* header size of a chunk that is not the last */
+	uint64_t last_header;
+	uint64_t n_chunks;
+	uint8_t *header;      /* room for either */
+	size_t header_cap;
+
+	/* Where its content lies: copied slots have one record, handled ones
+	 * one a source file; files that share an index share the record. */
+	const struct rsh_transfer *t; /* NULL: copied */
+	uint32_t rank;
+	const struct rsh_ckpt_index *ix;
+	const struct rsh_record *rec;
+	uint32_t cell[RSH_MAX_DIMS]; /* the destination slice */
+	uint32_t at[RSH_MAX_DIMS];   /* the source slice */
+};
+
+static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
+{
+	return &it->f->list->slots[it->slot];
+}
+
+/* Index of the slot that holds `offset`, which lies in the file. */
+static uint32_t find_slot(const struct rsh_slot_list *l, uint64_t offset)
+{
+	uint32_t lo = 0, hi = l->n;
+
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (l->slots[mid].offset <= offset)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static uint64_t slot_end(const struct rsh_piece_iter *it)
+{
+	const struct rsh_slot_list *l = it->f->list;
+
+	return it->slot + 1 < l->n ? l->slots[it->slot + 1].offset : l->bytes;
+}
+
+struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
+					  uint32_t rank, uint64_t offset,
+					  uint64_t length)
+{
+	struct rsh_piece_iter *it;
+
+	if (rank >= c->n_files)
+		return NULL;
+	it = calloc(1, sizeof(*it));
+	if (!it)
+		return NULL;
+	it->c = c;
+	it->f = &c->files[rank];
+	it->pos = offset;
+	if (!rsh_add_u64(offset, length, &it->end) ||
+	    it->end > it->f->list->bytes)
+		it->end = it->f->list->bytes;
+	if (it->pos < it->end)
+		it->slot = find_slot(it->f->list, it->pos);
+	return it;
+}
+
+void rsh_piece_iter_free(struct rsh_piece_iter *it)
+{
+	if (!it)
+		return;
+	free(it->header);
+	free(it);
+}
+
+static bool room_for_header(struct rsh_piece_iter *it)
+{
+	uint64_t need = rsh_max_u64(it->full_header, it->last_header);
+	uint8_t *p;
+
+	if (need <= it->header_cap)
+		return true;
+	p = realloc(it->header, need);
+	if (!p)
+		return false;
+	it->header = p;
+	it->header_cap = need;
+	return true;
+}
+
+/* Prepares the slot at hand; the plan made sure that its sources exist. */
+static bool enter_slot(struct rsh_piece_iter *it)
+{
+	const struct rsh_slot *s = slot_of(it);
+
+	it->ix = NULL;
+	it->t = NULL;
+	if (s->transfer != RSH_NO_TRANSFER) {
+		it->t = it->c->transfers[s->transfer];
+		it->codec = it->t->codec;
+		rsh_transfer_shape(it->c, it->t, &it->shape);
+		rsh_grid_cell(it->c->pairs[it->t->pair].dst, it->f->local,
+			      it->cell);
+		memcpy(it->at, it->cell, sizeof(it->at));
+	} else {
+		if (!rsh_copy_source(it->c, it->f, s->name, &it->rank, NULL))
+			return false;
+		it->ix = rsh_rank_index(it->c, it->rank);
+		it->rec = rsh_ckpt_find(it->ix, s->name);
+		rsh_copy_shape(it->c, it->ix, it->rec, &it->shape, &it->codec);
+	}
+	rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
+	it->n_chunks = rsh_ckpt_emit_chunks(s->content_bytes);
+	it->full_header = rsh_ckpt_header_size(&it->shape,
+					       RSH_CKPT_CHUNK_BYTES);
+	it->last_header = rsh_ckpt_header_size(
+		&it->shape,
+		s->content_bytes - (it->n_chunks - 1) * RSH_CKPT_CHUNK_BYTES);
+	it->entered = room_for_header(it);
+	return it->entered;
+}
+
+/* Where a unit of the destination slice lies: sets it->at, *src to its place
+ * in that source slice and *run to how many units follow in both. */
+static void locate(struct rsh_piece_iter *it, uint64_t unit, uint64_t *src,
+		   uint64_t *run)
+{
+	const struct rsh_transfer *t = it->t;
+
+	*src = 0;
+	*run = 1;
+	for (uint32_t g = t->n_spans; g-- > 0;) {
+		const struct rsh_span_dim *s = &t->spans[g];
+		uint64_t x = g ? unit % s->dst_len : unit;
+		uint64_t whole = it->cell[s->lead] * s->dst_len + x;
+		uint64_t y = whole % s->src_len;
+
+		unit = g ? unit / s->dst_len : 0;
+		it->at[s->lead] = (uint32_t)(whole / s->src_len);
+		*src += y * s->src_stride;
+		if (g + 1 == t->n_spans)
+			*run = rsh_min_u64(s->dst_len - x, s->src_len - y);
+	}
+}
+
+/* Finds the file that holds source slice it->at. */
+static bool find_source(struct rsh_piece_iter *it)
+{
+	const struct rsh_ckpt_index *ix;
+	uint32_t key = rsh_grid_holder(it->c->pairs[it->t->pair].src, it->at,
+				       it->f->local);
+
+	if (!rsh_transfer_source(it->c, it->f->block, it->t, key, &it->rank))
+		return false;
+	ix = rsh_rank_index(it->c, it->rank);
+	if (ix != it->ix) {
+		it->ix = ix;
+		it->rec = rsh_ckpt_find(ix, it->t->name);
+	}
+	return it->rec != NULL;
+}
+
+/* Place in the file of byte `at` of the record's stored content, and how many
+ * bytes follow it there. */
+static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
+			uint64_t *offset, uint64_t *left)
+{
+	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
+
+	while (at >= e->length) {
+		at -= e->length;
+		e++;
+	}
+	*offset = e->offset + at;
+	*left = e->length - at;
+}
+
+/* The piece at byte `at` of the slot's content, of at most `limit` bytes. */
+static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
+			  uint64_t limit, struct rsh_piece *out)
+{
+	uint64_t unit = at / it->out_unit, src, run, left, n;
+
+	if (it->t) {
+		locate(it, unit, &src, &run);
+		if (!find_source(it))
+			return false;
+	} else {
+		src = unit;
+		run = it->shape.content_bytes / it->out_unit - unit;
+	}
+	out->skip = (uint32_t)(at % it->out_unit);
+	find_extent(it, src * it->in_unit, &out->src_offset, &left);
+	run = rsh_min_u64(run, left / it->in_unit);
+	n = rsh_min_u64(run * it->out_unit - out->skip, limit);
+	out->length = n;
+	out->src_length = (out->skip + n + it->out_unit - 1) / it->out_unit *
+			  it->in_unit;
+	out->src_rank = it->rank;
+	out->codec = it->codec;
+	out->is_header = false;
+	out->header = NULL;
+	return true;
+}
+
+bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
+{
+	uint64_t rel, chunk, within, header, content;
+
+	if (it->pos >= it->end)
+		return false;
+	while (it->pos >= slot_end(it)) {
+		it->slot++;
+		it->entered = false;
+	}
+	if (!it->entered && !enter_slot(it))
+		return false;
+	rel = it->pos - slot_of(it)->offset;
+	chunk = rsh_min_u64(rel / (it->full_header + RSH_CKPT_CHUNK_BYTES),
+			    it->n_chunks - 1);
+	within = rel - chunk * (it->full_header + RSH_CKPT_CHUNK_BYTES);
+	content = rsh_min_u64(it->shape.content_bytes -
+				      chunk * RSH_CKPT_CHUNK_BYTES,
+			      RSH_CKPT_CHUNK_BYTES);
+	header = chunk + 1 == it->n_chunks ? it->last_header : it->full_header;
+	out->file_offset = it->pos;
+	if (within < header) {
+		rsh_ckpt_header_write(&it->shape, content, it->header);
+		out->is_header = true;
+		out->header = it->header + within;
+		out->length = rsh_min_u64(header - within, it->end - it->pos);
+	} else if (!content_piece(it,
+				  chunk * RSH_CKPT_CHUNK_BYTES + within - header,
+				  rsh_min_u64(header + content - within,
+					      it->end - it->pos), out)) {
+		return false;
+	}
+	it->pos += out->length;
+	return true;
+}
