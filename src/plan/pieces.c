@@ -146,8 +146,12 @@ static void locate(struct rsh_piece_iter *it, uint64_t unit, uint64_t *src,
 {
 	const struct rsh_transfer *t = it->t;
 
+	if (t->n_spans == 0) { /* a scalar */
+		*src = unit;
+		*run = t->content_bytes / it->out_unit - unit;
+		return;
+	}
 	*src = 0;
-	*run = 1;
 	for (uint32_t g = t->n_spans; g-- > 0;) {
 		const struct rsh_span_dim *s = &t->spans[g];
 		uint64_t x = g ? unit % s->dst_len : unit;

@@ -1,0 +1,94 @@
+/* The sentences that tell where the result differs from the converter's. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "conversion_i.h"
+
+static const char *const sentences[RSH_NOTE_COUNT] = {
+	[RSH_NOTE_SIMPLE_SHARD] =
+		"an optimizer shard that MindSpore's converter puts on the wrong "
+		"ranks is put right",
+	[RSH_NOTE_BY_STAGE] =
+		"MindSpore's converter would convert by stage and name the files "
+		"..._part<stage>.ckpt; here they have their usual names",
+	[RSH_NOTE_REFUSED] =
+		"MindSpore's converter refuses these layouts; the values are those "
+		"of cutting the whole tensors",
+	[RSH_NOTE_SHARED] =
+		"a parameter of several stages has the layout of the rank's own "
+		"stage; MindSpore's converter takes another stage's",
+	[RSH_NOTE_BF16] =
+		"BFloat16 NaNs are kept as they are; MindSpore's converter makes "
+		"each of them 0x7fc0",
+	[RSH_NOTE_INT4] =
+		"Int4 stays Int4; MindSpore's converter turns it into Int8",
+	[RSH_NOTE_EMPTY] =
+		"tensors without elements are kept; MindSpore's converter drops "
+		"them",
+	[RSH_NOTE_STR] =
+		"string records are kept; MindSpore's converter crashes on them",
+	[RSH_NOTE_MISSING_COPY] =
+		"a record missing where MindSpore's converter looks for it was "
+		"taken from another rank",
+	[RSH_NOTE_DASH] =
+		"parameter names with '-' are kept; MindSpore's converter cannot "
+		"read them",
+	[RSH_NOTE_NONE] =
+		"neither side has a strategy: the file of rank 0 is shown as it is; "
+		"MindSpore's converter refuses this",
+};
+
+/* Those that --compat=mindspore undoes. */
+static const bool undone_by_compat[RSH_NOTE_COUNT] = {
+	[RSH_NOTE_SIMPLE_SHARD] = true, [RSH_NOTE_BY_STAGE] = true,
+	[RSH_NOTE_SHARED] = true,	[RSH_NOTE_BF16] = true,
+	[RSH_NOTE_INT4] = true,		[RSH_NOTE_EMPTY] = true,
+};
+
+void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name)
+{
+	struct rsh_note_state *s = &c->notes[note];
+
+	if (c->compat && undone_by_compat[note])
+		return;
+	if (s->n == 0)
+		s->example = name;
+	/* The same parameter again, in another block or for another rank. */
+	else if (s->example == name)
+		return;
+	s->n++;
+}
+
+int rsh_notes_write(struct rsh_conversion *c)
+{
+	for (int i = 0; i < RSH_NOTE_COUNT; i++) {
+		struct rsh_note_state *s = &c->notes[i];
+		int rc;
+
+		if (s->n == 0)
+			continue;
+		if (s->example == RSH_NAME_NONE)
+			rc = asprintf(&s->text, "%s%s", sentences[i],
+				      undone_by_compat[i] ?
+				      " (--compat=mindspore: as it does)" : "");
+		else
+			rc = asprintf(&s->text, "%s (%s%s)%s", sentences[i],
+				      rsh_names_text(c->names, s->example),
+				      s->n > 1 ? " and others" : "",
+				      undone_by_compat[i] ?
+				      " (--compat=mindspore: as it does)" : "");
+		if (rc < 0) {
+			s->text = NULL;
+			return -1;
+		}
+	}
+	return 0;
+}
+
+const char *rsh_conversion_note(const struct rsh_conversion *c, uint32_t i)
+{
+	for (uint32_t k = 0; k < RSH_NOTE_COUNT; k++)
+		if (c->notes[k].text && i-- == 0)
+			return c->notes[k].text;
+	return NULL;
+}
