@@ -1,0 +1,108 @@
+#include "rsh/util/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES ((size_t)16 * 1024)
+
+struct rsh_arena_block {
+	struct rsh_arena_block *next;
+	size_t size;
+	_Alignas(max_align_t) unsigned char bytes[];
+};
+
+static struct rsh_arena_block *block_new(size_t size)
+{
+	struct rsh_arena_block *b;
+
+	if (size > SIZE_MAX - sizeof(*b))
+		return NULL;
+	b = calloc(1, sizeof(*b) + size);
+	if (b)
+		b->size = size;
+	return b;
+}
+
+/* A piece that would waste most of a block gets one of its own, put behind
+ * the block in use so that the latter can be filled up. */
+static void *alloc_large(struct rsh_arena *a, size_t size)
+{
+	struct rsh_arena_block *b = block_new(size);
+
+	if (!b)
+		return NULL;
+	if (a->blocks) {
+		b->next = a->blocks->next;
+		a->blocks->next = b;
+	} else {
+		a->blocks = b;
+		a->left = 0;
+	}
+	return b->bytes;
+}
+
+static size_t aligned_start(const struct rsh_arena *a, size_t align)
+{
+	size_t used = a->blocks->size - a->left;
+
+	return (used + align - 1) & ~(align - 1);
+}
+
+void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align)
+{
+	struct rsh_arena_block *b;
+	size_t start = 0;
+
+	if (size > BLOCK_BYTES / 4)
+		return alloc_large(a, size);
+	if (a->blocks)
+		start = aligned_start(a, align);
+	if (!a->blocks || start > a->blocks->size ||
+	    size > a->blocks->size - start) {
+		b = block_new(BLOCK_BYTES);
+		if (!b)
+			return NULL;
+		b->next = a->blocks;
+		a->blocks = b;
+		start = 0;
+	}
+	a->left = a->blocks->size - start - size;
+	return a->blocks->bytes + start;
+}
+
+void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,
+			     size_t align)
+{
+	size_t size;
+
+	if (__builtin_mul_overflow(n, elem, &size))
+		return NULL;
+	return rsh_arena_alloc(a, size, align);
+}
+
+char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len)
+{
+	char *copy;
+
+	if (len == SIZE_MAX)
+		return NULL;
+	copy = rsh_arena_alloc(a, len + 1, 1);
+	if (copy)
+		memcpy(copy, s, len); /* the rest is zeroed already */
+	return copy;
+}
+
+void rsh_arena_clear(struct rsh_arena *a)
+{
+	struct rsh_arena_block *b = a->blocks;
+
+	while (b) {
+		struct rsh_arena_block *next = b->next;
+
+		free(b);
+		b = next;
+	}
+	a->blocks = NULL;
+	a->left = 0;
+}

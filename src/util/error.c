@@ -1,0 +1,53 @@
+#include "rsh/util/error.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Formats into text[RSH_ERROR_TEXT_MAX]; what does not fit ends in "...". */
+static void format_cut(char *text, const char *fmt, va_list ap)
+	__attribute__((format(printf, 2, 0)));
+
+static void format_cut(char *text, const char *fmt, va_list ap)
+{
+	int n = vsnprintf(text, RSH_ERROR_TEXT_MAX, fmt, ap);
+
+	if (n < 0)
+		strcpy(text, "(message could not be formatted)");
+	else if (n >= RSH_ERROR_TEXT_MAX)
+		strcpy(text + RSH_ERROR_TEXT_MAX - 4, "...");
+}
+
+int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	va_list ap;
+
+	if (!err)
+		return -code;
+	/* Through a buffer of its own: an argument may be err->text. */
+	va_start(ap, fmt);
+	format_cut(text, fmt, ap);
+	va_end(ap);
+	strcpy(err->text, text);
+	err->code = code;
+	return -code;
+}
+
+void rsh_error_prefix(struct rsh_error *err, const char *fmt, ...)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	va_list ap;
+
+	if (!err)
+		return;
+	va_start(ap, fmt);
+	format_cut(text, fmt, ap);
+	va_end(ap);
+	rsh_error_set(err, err->code, "%s: %s", text, err->text);
+}
+
+int rsh_error_nomem(struct rsh_error *err)
+{
+	return rsh_error_set(err, ENOMEM, "out of memory");
+}

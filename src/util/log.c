@@ -1,0 +1,163 @@
+#include "rsh/util/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IDENT "reshardfs"
+#define LINE_MAX_BYTES 4096
+
+static const struct {
+	const char *name;
+	int syslog_priority;
+} levels[] = {
+	[RSH_LOG_ERROR] = { "error", LOG_ERR },
+	[RSH_LOG_WARNING] = { "warning", LOG_WARNING },
+	[RSH_LOG_NOTICE] = { "notice", LOG_NOTICE },
+	[RSH_LOG_INFO] = { "info", LOG_INFO },
+	[RSH_LOG_DEBUG] = { "debug", LOG_DEBUG },
+};
+
+#define N_LEVELS (sizeof(levels) / sizeof(levels[0]))
+
+/* Each is read and written on its own, so atomics do and no lock is held
+ * across the write. */
+static atomic_int log_level = RSH_LOG_NOTICE;
+static atomic_int file_fd = -1; /* -1: not to a file */
+static atomic_bool to_syslog;
+
+void rsh_log_set_level(enum rsh_log_level level)
+{
+	atomic_store_explicit(&log_level, (int)level, memory_order_relaxed);
+}
+
+enum rsh_log_level rsh_log_get_level(void)
+{
+	return (enum rsh_log_level)atomic_load_explicit(&log_level,
+							memory_order_relaxed);
+}
+
+int rsh_log_parse_level(const char *s, enum rsh_log_level *out)
+{
+	for (size_t i = 0; i < N_LEVELS; i++)
+		if (!strcmp(s, levels[i].name)) {
+			*out = (enum rsh_log_level)i;
+			return 0;
+		}
+	return -EINVAL;
+}
+
+bool rsh_log_enabled(enum rsh_log_level level)
+{
+	return level <= rsh_log_get_level();
+}
+
+int rsh_log_to_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	int old = atomic_load(&file_fd);
+
+	if (fd < 0)
+		return -errno;
+	if (old < 0) {
+		atomic_store(&file_fd, fd);
+	} else {
+		/* Under the old number, so that a line that another thread is
+		 * about to write never meets a closed descriptor. */
+		int rc = dup3(fd, old, O_CLOEXEC) < 0 ? -errno : 0;
+
+		close(fd);
+		if (rc)
+			return rc;
+	}
+	atomic_store(&to_syslog, false);
+	return 0;
+}
+
+void rsh_log_to_syslog(void)
+{
+	openlog(IDENT, LOG_PID, LOG_DAEMON);
+	atomic_store(&to_syslog, true);
+}
+
+/* File and parameter names are anybody's bytes: none of them may begin a line
+ * of its own or drive a terminal. */
+static void blunt_controls(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			*s = '?';
+}
+
+static size_t put_time(char *buf, size_t size)
+{
+	struct timespec now;
+	struct tm tm;
+	char zone[8];
+	char second[32];
+	int n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	localtime_r(&now.tv_sec, &tm);
+	strftime(second, sizeof(second), "%Y-%m-%dT%H:%M:%S", &tm);
+	strftime(zone, sizeof(zone), "%z", &tm);
+	n = snprintf(buf, size, "%s.%06ld%s ", second, now.tv_nsec / 1000,
+		     zone);
+	return n > 0 ? (size_t)n : 0;
+}
+
+/* One write(2) a line: lines of threads and processes do not mix in a file
+ * opened for appending. */
+static void write_line(int fd, const char *line, size_t len)
+{
+	ssize_t n;
+
+	do
+		n = write(fd, line, len);
+	while (n < 0 && errno == EINTR);
+}
+
+static void log_line(enum rsh_log_level level, const char *text)
+{
+	char line[LINE_MAX_BYTES + 128];
+	int fd = atomic_load(&file_fd);
+	size_t used = 0;
+	int n;
+
+	if (fd >= 0)
+		used = put_time(line, sizeof(line));
+	n = snprintf(line + used, sizeof(line) - used, "%s: %s: %s\n", IDENT,
+		     levels[level].name, text);
+	write_line(fd >= 0 ? fd : STDERR_FILENO, line,
+		   n > 0 ? used + (size_t)n : used);
+}
+
+void rsh_log(enum rsh_log_level level, const char *fmt, ...)
+{
+	char text[LINE_MAX_BYTES];
+	int saved = errno;
+	va_list ap;
+	int n;
+
+	if (!rsh_log_enabled(level))
+		return;
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (n < 0)
+		strcpy(text, "(message could not be formatted)");
+	else if ((size_t)n >= sizeof(text))
+		strcpy(text + sizeof(text) - 4, "...");
+	blunt_controls(text);
+	if (atomic_load(&to_syslog))
+		syslog(levels[level].syslog_priority, "%s", text);
+	else
+		log_line(level, text);
+	errno = saved;
+}

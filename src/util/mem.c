@@ -1,0 +1,61 @@
+#include "rsh/util/mem.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FIRST_CAPACITY 16
+
+int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem)
+{
+	size_t n = *cap ? *cap : FIRST_CAPACITY;
+	size_t bytes;
+	void *p;
+
+	if (need <= *cap)
+		return 0;
+	while (n < need)
+		if (__builtin_mul_overflow(n, (size_t)2, &n))
+			return -ENOMEM;
+	if (__builtin_mul_overflow(n, elem, &bytes))
+		return -ENOMEM;
+	/* ptr is the address of a pointer of any type: copied, not cast, since
+	 * void * may not alias it. */
+	memcpy(&p, ptr, sizeof(p));
+	p = realloc(p, bytes);
+	if (!p)
+		return -ENOMEM;
+	memcpy(ptr, &p, sizeof(p));
+	*cap = n;
+	return 0;
+}
+
+void *rsh_alloc_array(size_t n, size_t elem)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(n, elem, &bytes))
+		return NULL;
+	return malloc(bytes ? bytes : 1);
+}
+
+void rsh_cleanup_free_(void *p)
+{
+	int saved = errno;
+	void *v;
+
+	memcpy(&v, p, sizeof(v));
+	free(v);
+	errno = saved;
+}
+
+void rsh_cleanup_fd_(int *fd)
+{
+	int saved = errno;
+
+	if (*fd >= 0)
+		close(*fd);
+	errno = saved;
+}
