@@ -1,0 +1,102 @@
+#include "rsh/wire/ckpt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+void rsh_ckpt_index_free(struct rsh_ckpt_index *index)
+{
+	if (!index)
+		return;
+	free(index->records);
+	free(index->extents);
+	free(index->dims);
+	free(index->by_name);
+	free(index);
+}
+
+const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
+				       uint32_t name)
+{
+	uint32_t low = 0, high = index->n_records;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+		const struct rsh_record *r =
+			&index->records[index->by_name[mid]];
+
+		if (r->name == name)
+			return r;
+		if (r->name < name)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return NULL;
+}
+
+/* Compared and hashed member by member: the padding of a record is nobody's. */
+static bool record_equal(const struct rsh_record *a,
+			 const struct rsh_record *b)
+{
+	return a->name == b->name && a->dtype == b->dtype &&
+	       a->n_dims == b->n_dims && a->wide_bf16 == b->wide_bf16 &&
+	       a->first_dim == b->first_dim &&
+	       a->first_extent == b->first_extent &&
+	       a->n_extents == b->n_extents &&
+	       a->content_bytes == b->content_bytes;
+}
+
+static bool bytes_equal(const void *a, const void *b, size_t n)
+{
+	return !n || !memcmp(a, b, n);
+}
+
+bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
+			  const struct rsh_ckpt_index *b)
+{
+	if (a->n_records != b->n_records || a->n_extents != b->n_extents ||
+	    a->n_dims != b->n_dims || a->file_bytes != b->file_bytes ||
+	    a->has_crc != b->has_crc)
+		return false;
+	for (uint32_t i = 0; i < a->n_records; i++)
+		if (!record_equal(&a->records[i], &b->records[i]))
+			return false;
+	return bytes_equal(a->extents, b->extents,
+			   a->n_extents * sizeof(*a->extents)) &&
+	       bytes_equal(a->dims, b->dims, a->n_dims * sizeof(*a->dims));
+}
+
+static void hash_record(XXH3_state_t *state, const struct rsh_record *r)
+{
+	const uint64_t words[] = {
+		(uint64_t)r->name << 32 | (uint64_t)r->dtype << 16 |
+			(uint64_t)r->n_dims << 8 | r->wide_bf16,
+		(uint64_t)r->first_dim << 32 | r->first_extent,
+		r->n_extents,
+		r->content_bytes,
+	};
+
+	XXH3_64bits_update(state, words, sizeof(words));
+}
+
+uint64_t rsh_ckpt_index_hash(const struct rsh_ckpt_index *index)
+{
+	const uint64_t counts[] = { index->n_records, index->n_extents,
+				    index->n_dims, index->file_bytes,
+				    index->has_crc };
+	XXH3_state_t state;
+
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset(&state);
+	XXH3_64bits_update(&state, counts, sizeof(counts));
+	for (uint32_t i = 0; i < index->n_records; i++)
+		hash_record(&state, &index->records[i]);
+	XXH3_64bits_update(&state, index->extents,
+			   index->n_extents * sizeof(*index->extents));
+	XXH3_64bits_update(&state, index->dims,
+			   index->n_dims * sizeof(*index->dims));
+	return XXH3_64bits_digest(&state);
+}

@@ -1,0 +1,824 @@
+/* The scan of a .ckpt file: one pass over keys and lengths through a small
+ * window, which jumps over content.
+ *
+ * Numbers of the file are hostile until checked: every field is held against
+ * the end of the message around it before anything is done with its length, so
+ * what follows may rely on `offset + length <= end of the data`. */
+#include "rsh/wire/ckpt.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+#define WINDOW_BYTES ((size_t)64 * 1024)
+/* What is read after a jump over content: the next header and, where the
+ * tensors are large, little else. */
+#define JUMP_BYTES ((size_t)4 * 1024)
+
+#define MAX_NAME_BYTES ((size_t)16 * 1024)
+#define MAX_TYPE_BYTES ((size_t)64)
+#define MAX_VARINT_BYTES 10
+
+#define CRC_MAGIC "crc_num"
+#define CRC_MAGIC_BYTES 7
+#define CRC_TRAILER_BYTES 17
+
+enum wire_type { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, WIRE_I32 = 5 };
+
+struct field {
+	uint32_t number;
+	enum wire_type wire;
+	uint64_t value;  /* WIRE_VARINT */
+	uint64_t offset; /* of the payload; all of it lies in the message */
+	uint64_t length;
+};
+
+/* One Value message while it is read. */
+struct value {
+	uint64_t offset;
+	uint32_t name; /* RSH_NAME_NONE: no tag yet */
+	bool has_tensor;
+	bool has_type;
+	bool has_content;
+	enum rsh_dtype dtype;
+	uint32_t n_dims;
+	int64_t dims[RSH_MAX_DIMS];
+	struct rsh_extent content;
+};
+
+struct scan {
+	const struct rsh_byte_source *src;
+	struct rsh_names *names;
+	struct rsh_error *err;
+	struct rsh_ckpt_index *index;
+	size_t cap_records;
+	size_t cap_extents;
+	size_t cap_dims;
+
+	uint32_t name; /* of the parameter at hand, for messages */
+	uint64_t end; /* of the records: the file without its CRC trailer */
+	bool skipped; /* there were fields that are no record */
+
+	/* The last record of the index, to which the next Value may belong. */
+	uint32_t run_values; /* 0: there is no open record */
+	uint64_t run_offset;
+	bool run_has_content;
+
+	uint64_t window_offset;
+	size_t window_len;
+	uint8_t window[WINDOW_BYTES];
+};
+
+static int damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+static int damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
+{
+	char reason[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason, sizeof(reason), fmt, ap);
+	va_end(ap);
+	if (s->name == RSH_NAME_NONE)
+		return rsh_error_set(s->err, EBADMSG,
+				     "%s: damaged at offset %" PRIu64 ": %s",
+				     s->src->path, offset, reason);
+	return rsh_error_set(s->err, EBADMSG,
+			     "%s: parameter \"%s\" is damaged at offset %" PRIu64
+			     ": %s",
+			     s->src->path, rsh_names_text(s->names, s->name),
+			     offset, reason);
+}
+
+/* ---- the window ---- */
+
+static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
+		   size_t at_least, size_t *got)
+{
+	ssize_t n = s->src->pread_fn(s->src->ctx, buf, len, offset);
+
+	if (n < 0)
+		return rsh_error_set(s->err, (int)-n,
+				     "%s: cannot read at offset %" PRIu64
+				     ": %s",
+				     s->src->path, offset, strerror((int)-n));
+	if ((size_t)n < at_least)
+		return damaged(s, offset + (uint64_t)n,
+			       "the file ends here, though it has %" PRIu64
+			       " bytes",
+			       s->src->size);
+	*got = (size_t)n;
+	return 0;
+}
+
+static int move_window(struct scan *s, uint64_t offset, size_t need)
+{
+	bool onward = offset >= s->window_offset &&
+		      offset <= s->window_offset + s->window_len;
+	uint64_t len = onward || need > JUMP_BYTES ? WINDOW_BYTES : JUMP_BYTES;
+	int rc;
+
+	len = rsh_min_u64(len, s->src->size - offset);
+	s->window_len = 0;
+	rc = read_at(s, s->window, len, offset, need, &s->window_len);
+	s->window_offset = offset;
+	return rc;
+}
+
+/* Makes bytes [offset, offset+need) readable at *p; need <= WINDOW_BYTES and
+ * the range lies within s->end. */
+static int look_at(struct scan *s, uint64_t offset, size_t need,
+		   const uint8_t **p)
+{
+	int rc;
+
+	if (offset < s->window_offset ||
+	    offset + need > s->window_offset + s->window_len) {
+		rc = move_window(s, offset, need);
+		if (rc)
+			return rc;
+	}
+	*p = s->window + (offset - s->window_offset);
+	return 0;
+}
+
+/* ---- protobuf fields ---- */
+
+/* Bytes taken, 0 if the number does not end within avail bytes or does not fit
+ * 64 bits. */
+static size_t get_varint(const uint8_t *p, size_t avail, uint64_t *out)
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < avail && i < MAX_VARINT_BYTES; i++) {
+		v |= (uint64_t)(p[i] & 0x7f) << (7 * i);
+		if (p[i] & 0x80)
+			continue;
+		if (i == MAX_VARINT_BYTES - 1 && p[i] > 1)
+			return 0;
+		*out = v;
+		return i + 1;
+	}
+	return 0;
+}
+
+/* Decodes the key, and the number or length after it, of the field at `pos`
+ * < end.  f->length is as the file says: nobody checked it. */
+static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
+			struct field *f)
+{
+	size_t avail = rsh_min_u64(end - pos, 2 * MAX_VARINT_BYTES);
+	const uint8_t *p;
+	uint64_t key;
+	size_t taken, more = 0;
+	int rc;
+
+	rc = look_at(s, pos, avail, &p);
+	if (rc)
+		return rc;
+	taken = get_varint(p, avail, &key);
+	if (!taken || key > UINT32_MAX || key >> 3 == 0)
+		return damaged(s, pos, "no protobuf field begins here");
+	f->number = (uint32_t)(key >> 3);
+	f->wire = (enum wire_type)(key & 7);
+	f->value = 0;
+	switch (f->wire) {
+	case WIRE_VARINT:
+	case WIRE_LEN:
+		more = get_varint(p + taken, avail - taken, &f->value);
+		if (!more)
+			return damaged(s, pos,
+				       "a number is cut short or too long");
+		f->length = f->wire == WIRE_LEN ? f->value : 0;
+		break;
+	case WIRE_I64:
+		f->length = 8;
+		break;
+	case WIRE_I32:
+		f->length = 4;
+		break;
+	default:
+		return damaged(s, pos, "a field of wire type %d",
+			       (int)f->wire);
+	}
+	f->offset = pos + taken + more;
+	return 0;
+}
+
+/* Reads the field at *pos < end of a message that reaches up to end, and moves
+ * *pos behind it. */
+static int next_field(struct scan *s, uint64_t *pos, uint64_t end,
+		      struct field *f)
+{
+	int rc = decode_field(s, *pos, end, f);
+
+	if (rc)
+		return rc;
+	if (f->length > end - f->offset)
+		return damaged(s, f->offset,
+			       "a field of %" PRIu64
+			       " bytes in a message that has %" PRIu64 " left",
+			       f->length, end - f->offset);
+	*pos = f->offset + f->length;
+	return 0;
+}
+
+static bool is_field(const struct field *f, uint32_t number,
+		     enum wire_type wire)
+{
+	return f->number == number && f->wire == wire;
+}
+
+/* ---- Value ---- */
+
+static int read_tag(struct scan *s, const struct field *f, struct value *v)
+{
+	const uint8_t *p;
+	int rc;
+
+	if (v->name != RSH_NAME_NONE)
+		return damaged(s, f->offset, "a second name");
+	if (!f->length || f->length > MAX_NAME_BYTES)
+		return damaged(s, f->offset,
+			       "a parameter name of %" PRIu64 " bytes",
+			       f->length);
+	rc = look_at(s, f->offset, f->length, &p);
+	if (rc)
+		return rc;
+	if (memchr(p, '\0', f->length))
+		return damaged(s, f->offset,
+			       "a parameter name with a NUL byte");
+	v->name = rsh_names_add(s->names, (const char *)p, f->length);
+	if (v->name == RSH_NAME_NONE)
+		return rsh_error_nomem(s->err);
+	s->name = v->name;
+	return 0;
+}
+
+static int add_dim(struct scan *s, uint64_t offset, uint64_t dim,
+		   struct value *v)
+{
+	if (v->n_dims == RSH_MAX_DIMS)
+		return damaged(s, offset, "more than %d dimensions",
+			       RSH_MAX_DIMS);
+	if (dim > INT64_MAX)
+		return damaged(s, offset,
+			       "a negative dimension (%" PRId64 ")",
+			       (int64_t)dim);
+	v->dims[v->n_dims++] = (int64_t)dim;
+	return 0;
+}
+
+static int read_packed_dims(struct scan *s, const struct field *f,
+			    struct value *v)
+{
+	uint64_t pos = f->offset, end = f->offset + f->length;
+
+	while (pos < end) {
+		size_t avail = rsh_min_u64(end - pos, MAX_VARINT_BYTES);
+		const uint8_t *p;
+		uint64_t dim;
+		size_t taken;
+		int rc = look_at(s, pos, avail, &p);
+
+		if (rc)
+			return rc;
+		taken = get_varint(p, avail, &dim);
+		if (!taken)
+			return damaged(s, pos,
+				       "a dimension is cut short or too long");
+		rc = add_dim(s, pos, dim, v);
+		if (rc)
+			return rc;
+		pos += taken;
+	}
+	return 0;
+}
+
+static int read_type(struct scan *s, const struct field *f, struct value *v)
+{
+	const uint8_t *p;
+	int rc;
+
+	if (v->has_type)
+		return damaged(s, f->offset, "a second element type");
+	if (f->length > MAX_TYPE_BYTES)
+		return damaged(s, f->offset,
+			       "an element type of %" PRIu64 " bytes",
+			       f->length);
+	rc = look_at(s, f->offset, f->length, &p);
+	if (rc)
+		return rc;
+	v->has_type = true;
+	v->dtype = rsh_dtype_parse((const char *)p, f->length);
+	if (v->dtype == RSH_DTYPE_UNKNOWN)
+		return damaged(s, f->offset,
+			       "unknown element type \"%.*s\"", (int)f->length,
+			       (const char *)p);
+	return 0;
+}
+
+static int read_content(struct scan *s, const struct field *f, struct value *v)
+{
+	if (v->has_content)
+		return damaged(s, f->offset, "a second content");
+	v->has_content = true;
+	v->content = (struct rsh_extent){ f->offset, f->length };
+	return 0;
+}
+
+static int read_tensor(struct scan *s, const struct field *tensor,
+		       struct value *v)
+{
+	uint64_t pos = tensor->offset, end = tensor->offset + tensor->length;
+	struct field f;
+	int rc = 0;
+
+	if (v->has_tensor)
+		return damaged(s, tensor->offset, "a second tensor");
+	v->has_tensor = true;
+	while (!rc && pos < end) {
+		rc = next_field(s, &pos, end, &f);
+		if (rc)
+			break;
+		if (is_field(&f, 1, WIRE_VARINT))
+			rc = add_dim(s, f.offset, f.value, v);
+		else if (is_field(&f, 1, WIRE_LEN))
+			rc = read_packed_dims(s, &f, v);
+		else if (is_field(&f, 2, WIRE_LEN))
+			rc = read_type(s, &f, v);
+		else if (is_field(&f, 3, WIRE_LEN))
+			rc = read_content(s, &f, v);
+	}
+	return rc;
+}
+
+static int map_parameter(struct scan *s, const struct value *v)
+{
+	const char *name = "?";
+
+	if (s->name != RSH_NAME_NONE)
+		name = rsh_names_text(s->names, s->name);
+	return rsh_error_set(s->err, ENOTSUP,
+			     "%s: \"%s\" at offset %" PRIu64
+			     " is a map parameter (hash table), which cannot be resharded",
+			     s->src->path, name, v->offset);
+}
+
+static int read_value(struct scan *s, const struct field *value,
+		      struct value *v)
+{
+	uint64_t pos = value->offset, end = value->offset + value->length;
+	struct field f;
+	int rc = 0;
+
+	v->offset = value->offset;
+	v->name = s->name = RSH_NAME_NONE;
+	v->has_tensor = v->has_type = v->has_content = false;
+	v->n_dims = 0;
+	while (!rc && pos < end) {
+		rc = next_field(s, &pos, end, &f);
+		if (rc)
+			break;
+		if (is_field(&f, 1, WIRE_LEN))
+			rc = read_tag(s, &f, v);
+		else if (is_field(&f, 2, WIRE_LEN))
+			rc = read_tensor(s, &f, v);
+		else if (is_field(&f, 3, WIRE_LEN))
+			rc = map_parameter(s, v);
+	}
+	if (rc)
+		return rc;
+	if (v->name == RSH_NAME_NONE)
+		return damaged(s, v->offset,
+			       "a record without a parameter name");
+	if (!v->has_tensor)
+		return damaged(s, v->offset, "no tensor");
+	if (!v->has_type)
+		return damaged(s, v->offset, "no element type");
+	return 0;
+}
+
+/* ---- records: the Values of one parameter, joined ---- */
+
+static const char *dims_text(const struct value *v, char *buf, size_t size)
+{
+	size_t used = 0;
+
+	buf[0] = '\0';
+	for (uint32_t i = 0; i < v->n_dims && used < size; i++)
+		used += (size_t)snprintf(buf + used, size - used,
+					 "%s%" PRId64, i ? "," : "",
+					 v->dims[i]);
+	return buf;
+}
+
+static int check_str(struct scan *s, const struct value *v,
+		     const struct rsh_record *r)
+{
+	if (s->run_values > 1)
+		return damaged(s, v->offset,
+			       "a str in more than one record");
+	if (!r->content_bytes || r->content_bytes % 4)
+		return damaged(s, v->offset,
+			       "a str of %" PRIu64
+			       " bytes, which are no whole characters",
+			       r->content_bytes);
+	return 0;
+}
+
+/* Whether the content of the open record is that of `elements` elements. */
+static bool content_fits(const struct scan *s, struct rsh_record *r,
+			 uint64_t elements)
+{
+	uint64_t bytes;
+
+	if (!rsh_mul_u64(elements, rsh_dtype_size(r->dtype), &bytes))
+		return false;
+	if (r->content_bytes == bytes)
+		return true;
+	/* MindSpore <= 2.2 never chunked them, so twice the bytes in several
+	 * records is a parameter that was written twice. */
+	r->wide_bf16 = r->dtype == RSH_DTYPE_BFLOAT16 && s->run_values == 1 &&
+		       r->content_bytes % 2 == 0 &&
+		       r->content_bytes / 2 == bytes;
+	return r->wide_bf16;
+}
+
+/* Checks the record that was joined last, of which v is the last Value. */
+static int close_record(struct scan *s, const struct value *v)
+{
+	struct rsh_record *r;
+	uint64_t elements;
+	char dims[256];
+
+	if (!s->run_values)
+		return 0;
+	r = &s->index->records[s->index->n_records - 1];
+	s->name = r->name;
+	if (r->dtype == RSH_DTYPE_STR)
+		return check_str(s, v, r);
+	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
+		return damaged(s, v->offset,
+			       "dimensions [%s] are out of range",
+			       dims_text(v, dims, sizeof(dims)));
+	/* MindSpore <= 2.2 writes a scalar's dims as [0]. */
+	if (v->n_dims == 1 && !v->dims[0] && content_fits(s, r, 1)) {
+		r->n_dims = 0;
+		s->index->n_dims--;
+		return 0;
+	}
+	if (content_fits(s, r, elements))
+		return 0;
+	if (!s->run_has_content)
+		return damaged(s, s->run_offset, "no content");
+	return damaged(s, s->run_offset,
+		       "its content has %" PRIu64 " bytes, which is not %s [%s]",
+		       r->content_bytes, rsh_dtype_name(r->dtype),
+		       dims_text(v, dims, sizeof(dims)));
+}
+
+static int open_record(struct scan *s, const struct value *v)
+{
+	struct rsh_ckpt_index *ix = s->index;
+
+	if (ix->n_records == UINT32_MAX ||
+	    rsh_grow(&ix->records, &s->cap_records, (size_t)ix->n_records + 1,
+		     sizeof(*ix->records)))
+		return rsh_error_nomem(s->err);
+	ix->records[ix->n_records++] = (struct rsh_record){
+		.name = v->name,
+		.first_dim = ix->n_dims,
+		.first_extent = ix->n_extents,
+	};
+	s->run_values = 0;
+	s->run_offset = v->offset;
+	s->run_has_content = false;
+	return 0;
+}
+
+/* dims and type of a parameter are those of its last record. */
+static int put_shape(struct scan *s, struct rsh_record *r,
+		     const struct value *v)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	size_t n = (size_t)r->first_dim + v->n_dims;
+
+	if (n > UINT32_MAX ||
+	    rsh_grow(&ix->dims, &s->cap_dims, n, sizeof(*ix->dims)))
+		return rsh_error_nomem(s->err);
+	if (v->n_dims)
+		memcpy(ix->dims + r->first_dim, v->dims,
+		       v->n_dims * sizeof(*v->dims));
+	ix->n_dims = (uint32_t)n;
+	r->n_dims = (uint8_t)v->n_dims;
+	r->dtype = (uint8_t)v->dtype;
+	return 0;
+}
+
+static int put_content(struct scan *s, struct rsh_record *r,
+		       const struct value *v)
+{
+	struct rsh_ckpt_index *ix = s->index;
+
+	s->run_has_content |= v->has_content;
+	if (!v->has_content || !v->content.length)
+		return 0;
+	if (ix->n_extents == UINT32_MAX ||
+	    rsh_grow(&ix->extents, &s->cap_extents, (size_t)ix->n_extents + 1,
+		     sizeof(*ix->extents)))
+		return rsh_error_nomem(s->err);
+	ix->extents[ix->n_extents++] = v->content;
+	r->n_extents++;
+	r->content_bytes += v->content.length; /* bounded by the file's size */
+	return 0;
+}
+
+/* Adds v to the open record if it has its name, else to a new one. */
+static int add_value(struct scan *s, const struct value *v,
+		     const struct value *previous)
+{
+	struct rsh_record *r;
+	int rc;
+
+	if (!s->run_values || previous->name != v->name) {
+		rc = close_record(s, previous);
+		if (!rc)
+			rc = open_record(s, v);
+		if (rc)
+			return rc;
+	}
+	s->run_values++;
+	r = &s->index->records[s->index->n_records - 1];
+	rc = put_shape(s, r, v);
+	return rc ? rc : put_content(s, r, v);
+}
+
+/* ---- the file ---- */
+
+/* The field `f` of the file reaches beyond its end.  The parameter's name is
+ * mostly there still: it stands first. */
+static int truncated(struct scan *s, const struct field *f)
+{
+	struct value v = { .name = RSH_NAME_NONE };
+	struct field tag;
+
+	s->name = RSH_NAME_NONE;
+	if (is_field(f, 1, WIRE_LEN) && f->offset < s->end &&
+	    !decode_field(s, f->offset, s->end, &tag) &&
+	    is_field(&tag, 1, WIRE_LEN) && tag.length <= s->end - tag.offset)
+		read_tag(s, &tag, &v);
+	return damaged(s, f->offset,
+		       "the file is truncated: a record of %" PRIu64
+		       " bytes begins here, of which there are %" PRIu64,
+		       f->length, s->end - f->offset);
+}
+
+static int not_a_checkpoint(struct scan *s)
+{
+	return rsh_error_set(s->err, EBADMSG,
+			     "%s: not a checkpoint: it does not begin with a record",
+			     s->src->path);
+}
+
+static int scan_records(struct scan *s)
+{
+	struct value values[2]; /* the current one and the one before */
+	unsigned current = 0;
+	uint64_t pos = 0;
+	struct field f;
+	int rc;
+
+	while (pos < s->end) {
+		s->name = RSH_NAME_NONE;
+		rc = decode_field(s, pos, s->end, &f);
+		if (rc == -EBADMSG && !pos)
+			return not_a_checkpoint(s);
+		if (rc)
+			return rc;
+		if (f.length > s->end - f.offset)
+			return truncated(s, &f);
+		pos = f.offset + f.length;
+		if (!is_field(&f, 1, WIRE_LEN)) {
+			s->skipped = true;
+			continue;
+		}
+		rc = read_value(s, &f, &values[current]);
+		if (!rc)
+			rc = add_value(s, &values[current],
+				       &values[!current]);
+		if (rc)
+			return rc;
+		current = !current;
+	}
+	return close_record(s, &values[!current]);
+}
+
+static int check_crc_trailer(struct scan *s)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	uint8_t tail[CRC_TRAILER_BYTES];
+	uint64_t crc = 0;
+	size_t got;
+	int rc;
+
+	s->end = s->src->size;
+	if (s->end < CRC_TRAILER_BYTES)
+		return 0;
+	rc = read_at(s, tail, sizeof(tail), s->end - sizeof(tail), sizeof(tail),
+		     &got);
+	if (rc || memcmp(tail, CRC_MAGIC, CRC_MAGIC_BYTES))
+		return rc;
+	s->end -= CRC_TRAILER_BYTES;
+	for (unsigned i = CRC_MAGIC_BYTES; i < CRC_TRAILER_BYTES; i++) {
+		if (crc >> 24)
+			return damaged(s, s->end,
+				       "the CRC is not a number of 32 bits");
+		crc = crc << 8 | tail[i];
+	}
+	ix->has_crc = true;
+	ix->crc = (uint32_t)crc;
+	return 0;
+}
+
+static int check_encryption(struct scan *s)
+{
+	static const struct {
+		uint8_t magic[4]; /* an int32, little-endian */
+		const char *name;
+	} ciphers[] = {
+		{ { 0xd8, 0x5e, 0x3a, 0x7f }, "AES-GCM" },
+		{ { 0xd9, 0x5e, 0x3a, 0x7f }, "AES-CBC" },
+		{ { 0xda, 0x5e, 0x3a, 0x7f }, "SM4-CBC" },
+	};
+	const uint8_t *p;
+	int rc;
+
+	if (s->end < sizeof(ciphers[0].magic))
+		return 0;
+	rc = look_at(s, 0, sizeof(ciphers[0].magic), &p);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < sizeof(ciphers) / sizeof(ciphers[0]); i++)
+		if (!memcmp(p, ciphers[i].magic, sizeof(ciphers[i].magic)))
+			return rsh_error_set(
+				s->err, ENOTSUP,
+				"%s: the checkpoint is encrypted (%s); it has to be saved without enc_key",
+				s->src->path, ciphers[i].name);
+	return 0;
+}
+
+static int no_records(struct scan *s)
+{
+	if (!s->src->size)
+		return rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
+				     s->src->path);
+	return rsh_error_set(s->err, EBADMSG,
+			     "%s: the file holds no parameter%s", s->src->path,
+			     s->skipped ? "; it is not a checkpoint" : "");
+}
+
+/* ---- by name ---- */
+
+struct name_key {
+	uint32_t name;
+	uint32_t record;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct name_key *x = a, *y = b;
+
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return x->record < y->record ? -1 : x->record > y->record;
+}
+
+static struct name_key *sorted_keys(const struct rsh_ckpt_index *ix)
+{
+	struct name_key *keys = rsh_alloc_array(ix->n_records, sizeof(*keys));
+	bool sorted = true;
+
+	if (!keys)
+		return NULL;
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		keys[i] = (struct name_key){ ix->records[i].name, i };
+		sorted = sorted && (!i || keys[i - 1].name < keys[i].name);
+	}
+	/* The first file that is scanned gives the names their numbers, and
+	 * the others mostly have the same order. */
+	if (!sorted)
+		qsort(keys, ix->n_records, sizeof(*keys), compare_keys);
+	return keys;
+}
+
+/* Gives the first record of a repeated name the contents of the last one and
+ * drops the others.  True if there were any. */
+static bool replace_repeated(struct rsh_ckpt_index *ix,
+			     const struct name_key *keys)
+{
+	uint32_t first = 0, kept = 0;
+
+	for (uint32_t i = 1; i < ix->n_records; i++) {
+		if (keys[i].name != keys[first].name) {
+			first = i;
+			continue;
+		}
+		ix->records[keys[first].record] = ix->records[keys[i].record];
+		ix->records[keys[i].record].name = RSH_NAME_NONE;
+	}
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		if (ix->records[i].name != RSH_NAME_NONE)
+			ix->records[kept++] = ix->records[i];
+	if (kept == ix->n_records)
+		return false;
+	ix->n_records = kept;
+	return true;
+}
+
+static int index_names(struct scan *s)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	cleanup_free struct name_key *keys = sorted_keys(ix);
+
+	if (!keys)
+		return rsh_error_nomem(s->err);
+	if (replace_repeated(ix, keys)) {
+		free(keys);
+		keys = sorted_keys(ix);
+	}
+	ix->by_name = rsh_alloc_array(ix->n_records, sizeof(*ix->by_name));
+	if (!keys || !ix->by_name)
+		return rsh_error_nomem(s->err);
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		ix->by_name[i] = keys[i].record;
+	return 0;
+}
+
+/* A job's indexes stay in memory for the life of a mount. */
+static void trim(void *ptr, size_t n, size_t elem)
+{
+	void *old, *p;
+
+	memcpy(&old, ptr, sizeof(old));
+	if (!old || !n)
+		return;
+	p = realloc(old, n * elem);
+	if (p)
+		memcpy(ptr, &p, sizeof(p));
+}
+
+static int scan_file(struct scan *s)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	int rc;
+
+	ix->file_bytes = s->src->size;
+	rc = check_crc_trailer(s);
+	if (!rc)
+		rc = check_encryption(s);
+	if (!rc)
+		rc = scan_records(s);
+	if (!rc && !ix->n_records)
+		rc = no_records(s);
+	if (!rc)
+		rc = index_names(s);
+	if (rc)
+		return rc;
+	trim(&ix->records, ix->n_records, sizeof(*ix->records));
+	trim(&ix->extents, ix->n_extents, sizeof(*ix->extents));
+	trim(&ix->dims, ix->n_dims, sizeof(*ix->dims));
+	return 0;
+}
+
+int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
+		  struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	cleanup_free struct scan *s = malloc(sizeof(*s));
+	int rc;
+
+	if (!s)
+		return rsh_error_nomem(err);
+	memset(s, 0, offsetof(struct scan, window));
+	s->src = src;
+	s->names = names;
+	s->err = err;
+	s->name = RSH_NAME_NONE;
+	s->index = calloc(1, sizeof(*s->index));
+	if (!s->index)
+		return rsh_error_nomem(err);
+	rc = scan_file(s);
+	if (rc) {
+		rsh_ckpt_index_free(s->index);
+		return rc;
+	}
+	*out = s->index;
+	return 0;
+}
