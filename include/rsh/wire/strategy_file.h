@@ -13,6 +13,10 @@
 
 #include "rsh/util/error.h"
 
+/* More mesh axes, tensor map entries or shape dimensions than this are no
+ * layout (the expanded form of an 8-dimensional tensor stays below). */
+#define RSH_STRATEGY_MAX_DIMS 32
+
 /* Which mesh axes split one dimension, most significant first.  A number m
  * means mesh axis n_mesh-1-m.  n == 0: not split (the file says -1). */
 struct rsh_map_entry {

@@ -1,0 +1,386 @@
+#include "strategy_build_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/arena.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/names.h"
+
+struct strategy_builder {
+	const char *path;
+	struct rsh_arena arena; /* all that the finished file points to */
+	struct rsh_names *seen; /* ids are indexes of items */
+	struct rsh_strategy_item *items;
+	size_t cap_items;
+	uint32_t n_items;
+	bool json;
+	bool has_stage;
+	uint32_t first_stage;
+};
+
+/* ---- raw items ---- */
+
+void raw_list_push(struct raw_list *l, int64_t v)
+{
+	if (l->n < RSH_STRATEGY_MAX_DIMS)
+		l->v[l->n] = v;
+	l->n++;
+}
+
+struct raw_list *raw_item_push_map(struct raw_item *raw)
+{
+	uint32_t i = raw->n_map++;
+	struct raw_list *entry;
+
+	/* The surplus is counted and otherwise lost. */
+	entry = &raw->map[i < RSH_STRATEGY_MAX_DIMS ? i :
+						      RSH_STRATEGY_MAX_DIMS - 1];
+	entry->n = 0;
+	return entry;
+}
+
+void raw_item_push_axis(struct raw_item *raw, int64_t axis)
+{
+	raw_list_push(raw_item_push_map(raw), axis);
+}
+
+void raw_item_reset(struct raw_item *raw)
+{
+	raw->name = NULL;
+	raw->name_len = 0;
+	raw->nested = raw->has_map = false;
+	raw->mesh.n = raw->n_map = raw->shape.n = 0;
+	raw->opt_step = raw->opt_size = 0;
+}
+
+/* ---- checks ---- */
+
+/* An item that is being checked, for the sentences. */
+struct check {
+	const struct strategy_builder *b;
+	const struct raw_item *raw;
+	struct rsh_error *err;
+};
+
+static int bad_item(const struct check *c, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static int bad_item(const struct check *c, const char *fmt, ...)
+{
+	char reason[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason, sizeof(reason), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(c->err, EBADMSG,
+			     "%s: layout of parameter \"%.*s\": %s", c->b->path,
+			     (int)c->raw->name_len, c->raw->name, reason);
+}
+
+static int check_name(const struct check *c)
+{
+	if (!c->raw->name_len)
+		return rsh_error_set(c->err, EBADMSG,
+				     "%s: layout item %" PRIu32
+				     " has no parameter name",
+				     c->b->path, c->b->n_items + 1);
+	if (c->raw->name_len > INT32_MAX ||
+	    memchr(c->raw->name, '\0', c->raw->name_len))
+		return rsh_error_set(c->err, EBADMSG,
+				     "%s: the parameter name of layout item %" PRIu32
+				     " is damaged",
+				     c->b->path, c->b->n_items + 1);
+	return 0;
+}
+
+static int check_mesh(const struct check *c)
+{
+	const struct raw_list *mesh = &c->raw->mesh;
+	int64_t product = 1;
+
+	if (!mesh->n)
+		return bad_item(c, "no device matrix: a strategy of pipeline parallelism alone says nothing of slices");
+	if (mesh->n > RSH_STRATEGY_MAX_DIMS)
+		return bad_item(c, "a device matrix of %" PRIu32 " dimensions",
+				mesh->n);
+	for (uint32_t i = 0; i < mesh->n; i++) {
+		if (mesh->v[i] < 1 || mesh->v[i] > INT32_MAX)
+			return bad_item(c, "size %" PRId64
+					" in the device matrix", mesh->v[i]);
+		product *= mesh->v[i];
+		if (product > INT32_MAX)
+			return bad_item(c, "a device matrix of more than 2^31 devices");
+	}
+	return 0;
+}
+
+static int check_entry(const struct check *c, const struct raw_list *entry,
+		       uint64_t *used)
+{
+	if (entry->n > RSH_STRATEGY_MAX_DIMS)
+		return bad_item(c, "%" PRIu32 " mesh axes on one dimension",
+				entry->n);
+	if (entry->n == 1 && entry->v[0] == -1)
+		return 0;
+	for (uint32_t i = 0; i < entry->n; i++) {
+		int64_t axis = entry->v[i];
+
+		if (axis < 0 || axis >= c->raw->mesh.n)
+			return bad_item(c, "the tensor map names mesh axis %" PRId64
+					", the device matrix has %" PRIu32,
+					axis, c->raw->mesh.n);
+		if (*used & UINT64_C(1) << axis)
+			return bad_item(c, "the tensor map uses mesh axis %" PRId64
+					" twice", axis);
+		*used |= UINT64_C(1) << axis;
+	}
+	return 0;
+}
+
+static int check_map(const struct check *c)
+{
+	uint64_t used = 0;
+	int rc = 0;
+
+	if (!c->raw->has_map)
+		return bad_item(c, "no tensor map");
+	if (c->raw->n_map > RSH_STRATEGY_MAX_DIMS)
+		return bad_item(c, "a tensor map of %" PRIu32 " dimensions",
+				c->raw->n_map);
+	for (uint32_t i = 0; !rc && i < c->raw->n_map; i++)
+		rc = check_entry(c, &c->raw->map[i], &used);
+	return rc;
+}
+
+static int check_shape(const struct check *c)
+{
+	const struct raw_list *shape = &c->raw->shape;
+
+	if (shape->n > RSH_STRATEGY_MAX_DIMS)
+		return bad_item(c, "a shape of %" PRIu32 " dimensions",
+				shape->n);
+	for (uint32_t i = 0; i < shape->n; i++)
+		if (shape->v[i] < 0)
+			return bad_item(c, "dimension %" PRId64 " in the shape",
+					shape->v[i]);
+	return 0;
+}
+
+static int check_opt_shard(const struct check *c)
+{
+	const struct raw_item *raw = c->raw;
+
+	if (raw->opt_step < 0 || raw->opt_step > INT32_MAX)
+		return bad_item(c, "opt_weight_shard_step is %" PRId64,
+				raw->opt_step);
+	if (raw->opt_size < -1 || raw->opt_size > INT32_MAX)
+		return bad_item(c, "opt_weight_shard_size is %" PRId64,
+				raw->opt_size);
+	return 0;
+}
+
+static int check_item(const struct check *c)
+{
+	int rc = check_name(c);
+
+	if (!rc)
+		rc = check_mesh(c);
+	if (!rc)
+		rc = check_map(c);
+	if (!rc)
+		rc = check_shape(c);
+	return rc ? rc : check_opt_shard(c);
+}
+
+/* ---- packing; all numbers are in range now ---- */
+
+static bool pack_mesh(struct rsh_arena *a, const struct raw_list *raw,
+		      struct rsh_strategy_item *item)
+{
+	uint32_t *mesh = rsh_arena_array(a, uint32_t, raw->n);
+
+	if (!mesh)
+		return false;
+	for (uint32_t i = 0; i < raw->n; i++)
+		mesh[i] = (uint32_t)raw->v[i];
+	item->n_mesh = raw->n;
+	item->mesh = mesh;
+	return true;
+}
+
+static bool pack_entry(struct rsh_arena *a, const struct raw_list *raw,
+		       struct rsh_map_entry *entry)
+{
+	int32_t *axes;
+
+	*entry = (struct rsh_map_entry){ 0, NULL };
+	if (raw->n == 1 && raw->v[0] == -1)
+		return true;
+	axes = rsh_arena_array(a, int32_t, raw->n);
+	if (!axes)
+		return false;
+	for (uint32_t i = 0; i < raw->n; i++)
+		axes[i] = (int32_t)raw->v[i];
+	entry->n = raw->n;
+	entry->axes = axes;
+	return true;
+}
+
+static bool pack_map(struct rsh_arena *a, const struct raw_item *raw,
+		     struct rsh_strategy_item *item)
+{
+	struct rsh_map_entry *map =
+		rsh_arena_array(a, struct rsh_map_entry, raw->n_map);
+	uint32_t n = 0;
+
+	if (!map)
+		return false;
+	for (uint32_t i = 0; i < raw->n_map; i++) {
+		/* MindSpore appends an empty message to the map of a vector,
+		 * so that there is more than one. */
+		if (!raw->map[i].n)
+			continue;
+		if (!pack_entry(a, &raw->map[i], &map[n++]))
+			return false;
+	}
+	item->nested = raw->nested;
+	item->n_map = n;
+	item->map = map;
+	return true;
+}
+
+static bool pack_shape(struct rsh_arena *a, const struct raw_list *raw,
+		       struct rsh_strategy_item *item)
+{
+	int64_t *shape = rsh_arena_array(a, int64_t, raw->n);
+
+	if (!shape)
+		return false;
+	memcpy(shape, raw->v, raw->n * sizeof(*shape));
+	item->n_shape = raw->n;
+	item->shape = shape;
+	return true;
+}
+
+static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
+		      struct rsh_strategy_item *item)
+{
+	item->name = rsh_arena_strndup(a, raw->name, raw->name_len);
+	item->opt_step = (int32_t)raw->opt_step;
+	item->opt_size = (int32_t)raw->opt_size;
+	return item->name && pack_mesh(a, &raw->mesh, item) &&
+	       pack_map(a, raw, item) && pack_shape(a, &raw->shape, item);
+}
+
+/* ---- the builder ---- */
+
+struct strategy_builder *strategy_builder_new(const char *path, bool json)
+{
+	struct strategy_builder *b = calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->path = path;
+	b->json = json;
+	b->seen = rsh_names_new();
+	if (!b->seen) {
+		free(b);
+		return NULL;
+	}
+	return b;
+}
+
+void strategy_builder_free(struct strategy_builder *b)
+{
+	if (!b)
+		return;
+	rsh_arena_clear(&b->arena);
+	rsh_names_free(b->seen);
+	free(b->items);
+	free(b);
+}
+
+int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
+			   struct rsh_error *err)
+{
+	if (b->has_stage)
+		return 0;
+	if (stage < 0 || stage > INT32_MAX)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: the first strategy item is of stage %" PRId64,
+				     b->path, stage);
+	b->has_stage = true;
+	b->first_stage = (uint32_t)stage;
+	return 0;
+}
+
+int strategy_builder_item(struct strategy_builder *b,
+			  const struct raw_item *raw, struct rsh_error *err)
+{
+	const struct check check = { b, raw, err };
+	struct rsh_strategy_item item;
+	uint32_t i;
+	int rc = check_item(&check);
+
+	if (rc)
+		return rc;
+	i = rsh_names_add(b->seen, raw->name, raw->name_len);
+	if (i == RSH_NAME_NONE || !pack_item(&b->arena, raw, &item) ||
+	    rsh_grow(&b->items, &b->cap_items, (size_t)i + 1,
+		     sizeof(*b->items)))
+		return rsh_error_nomem(err);
+	b->items[i] = item;
+	b->n_items = rsh_names_count(b->seen);
+	return 0;
+}
+
+uint32_t strategy_builder_n_items(const struct strategy_builder *b)
+{
+	return b->n_items;
+}
+
+int strategy_builder_finish(struct strategy_builder *b,
+			    struct rsh_strategy_file **out,
+			    struct rsh_error *err)
+{
+	struct rsh_strategy_item *items =
+		rsh_arena_array(&b->arena, struct rsh_strategy_item, b->n_items);
+	char *path = rsh_arena_strndup(&b->arena, b->path, strlen(b->path));
+	struct rsh_arena *arena = malloc(sizeof(*arena));
+	struct rsh_strategy_file *f = calloc(1, sizeof(*f));
+
+	if (!items || !path || !arena || !f) {
+		free(arena);
+		free(f);
+		return rsh_error_nomem(err);
+	}
+	memcpy(items, b->items, b->n_items * sizeof(*items));
+	*arena = b->arena;
+	b->arena = (struct rsh_arena){ 0 };
+	*f = (struct rsh_strategy_file){
+		.path = path,
+		.json = b->json,
+		.has_stage = b->has_stage,
+		.first_stage = b->first_stage,
+		.n_items = b->n_items,
+		.items = items,
+		.arena_ = arena,
+	};
+	*out = f;
+	return 0;
+}
+
+void rsh_strategy_file_free(struct rsh_strategy_file *f)
+{
+	if (!f)
+		return;
+	rsh_arena_clear(f->arena_);
+	free(f->arena_);
+	free(f);
+}

@@ -1,0 +1,64 @@
+/* strategy_build_i.h - what both readers of strategy files feed: it checks
+ * every number once and packs a file into one arena. */
+#ifndef RSH_WIRE_STRATEGY_BUILD_I_H
+#define RSH_WIRE_STRATEGY_BUILD_I_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+#include "rsh/wire/strategy_file.h"
+
+/* Numbers as the file has them.  `n` counts all of them, also those beyond
+ * the array, which is then an error of the item. */
+struct raw_list {
+	uint32_t n;
+	int64_t v[RSH_STRATEGY_MAX_DIMS];
+};
+
+/* A layout item before any check. */
+struct raw_item {
+	const char *name; /* not NUL-terminated */
+	size_t name_len;
+	struct raw_list mesh;
+	bool nested;
+	bool has_map;
+	uint32_t n_map; /* as for raw_list */
+	struct raw_list map[RSH_STRATEGY_MAX_DIMS];
+	struct raw_list shape;
+	int64_t opt_step;
+	int64_t opt_size;
+};
+
+void raw_list_push(struct raw_list *l, int64_t v);
+/* The next entry of the item's map, empty; valid until the next call. */
+struct raw_list *raw_item_push_map(struct raw_item *raw);
+/* An entry of one number. */
+void raw_item_push_axis(struct raw_item *raw, int64_t axis);
+/* Back to an item without anything. */
+void raw_item_reset(struct raw_item *raw);
+
+struct strategy_builder;
+
+/* NULL: out of memory.  `path` must outlive the builder. */
+struct strategy_builder *strategy_builder_new(const char *path, bool json);
+void strategy_builder_free(struct strategy_builder *b);
+/* A strategy item, of which only the first counts. */
+int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
+			   struct rsh_error *err);
+int strategy_builder_item(struct strategy_builder *b,
+			  const struct raw_item *raw, struct rsh_error *err);
+uint32_t strategy_builder_n_items(const struct strategy_builder *b);
+/* Takes the file out of the builder, which can only be freed then. */
+int strategy_builder_finish(struct strategy_builder *b,
+			    struct rsh_strategy_file **out,
+			    struct rsh_error *err);
+
+/* The readers: fill b from the bytes of a file. */
+int strategy_read_pb(const uint8_t *data, size_t len, const char *path,
+		     struct strategy_builder *b, struct rsh_error *err);
+int strategy_read_json(const char *data, size_t len, const char *path,
+		       struct strategy_builder *b, struct rsh_error *err);
+
+#endif

@@ -1,0 +1,185 @@
+#include "strategy_build_i.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include <jansson.h>
+
+static void decref(json_t **j)
+{
+	json_decref(*j);
+}
+
+static int bad_json(const char *path, const char *item, const char *key,
+		    const char *what, struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s: \"%s\" of \"%s\" is not %s",
+			     path, key, item, what);
+}
+
+/* A list of numbers; an absent one is empty. */
+static bool get_list(const json_t *layout, const char *key,
+		     struct raw_list *out)
+{
+	const json_t *list = json_object_get(layout, key);
+	const json_t *v;
+	size_t i;
+
+	if (!list)
+		return true;
+	if (!json_is_array(list))
+		return false;
+	json_array_foreach(list, i, v) {
+		if (!json_is_integer(v))
+			return false;
+		raw_list_push(out, json_integer_value(v));
+	}
+	return true;
+}
+
+static bool get_number(const json_t *layout, const char *key, int64_t *out)
+{
+	const json_t *v = json_object_get(layout, key);
+
+	if (v)
+		*out = json_integer_value(v);
+	return !v || json_is_integer(v);
+}
+
+static bool push_map_entry(struct raw_item *raw, const json_t *v)
+{
+	struct raw_list *entry;
+	const json_t *axis;
+	size_t i;
+
+	if (json_is_integer(v)) {
+		raw_item_push_axis(raw, json_integer_value(v));
+		return true;
+	}
+	if (!json_is_array(v))
+		return false;
+	raw->nested = true;
+	entry = raw_item_push_map(raw);
+	json_array_foreach(v, i, axis) {
+		if (!json_is_integer(axis))
+			return false;
+		raw_list_push(entry, json_integer_value(axis));
+	}
+	return true;
+}
+
+/* MindSpore writes a flat list; lists of lists say the same as the several
+ * TensorMap messages of the protobuf form. */
+static bool get_map(const json_t *layout, struct raw_item *raw)
+{
+	const json_t *map = json_object_get(layout, "tensor_map");
+	const json_t *v;
+	size_t i;
+
+	if (!map)
+		return true;
+	if (!json_is_array(map))
+		return false;
+	raw->has_map = true;
+	json_array_foreach(map, i, v)
+		if (!push_map_entry(raw, v))
+			return false;
+	return true;
+}
+
+static int read_item(const char *path, const char *name, size_t name_len,
+		     const json_t *layout, struct strategy_builder *b,
+		     struct rsh_error *err)
+{
+	static const char list[] = "a list of integers";
+	static const char number[] = "an integer";
+	struct raw_item raw;
+
+	raw_item_reset(&raw);
+	raw.name = name;
+	raw.name_len = name_len;
+	if (!json_is_object(layout))
+		return bad_json(path, "parallel_layout_item", name,
+				"an object", err);
+	if (!get_list(layout, "dev_matrix", &raw.mesh))
+		return bad_json(path, name, "dev_matrix", list, err);
+	if (!get_map(layout, &raw))
+		return bad_json(path, name, "tensor_map", list, err);
+	if (!get_list(layout, "tensor_shape", &raw.shape))
+		return bad_json(path, name, "tensor_shape", list, err);
+	if (!get_number(layout, "opt_weight_shard_step", &raw.opt_step))
+		return bad_json(path, name, "opt_weight_shard_step", number,
+				err);
+	if (!get_number(layout, "opt_weight_shard_size", &raw.opt_size))
+		return bad_json(path, name, "opt_weight_shard_size", number,
+				err);
+	return strategy_builder_item(b, &raw, err);
+}
+
+/* A section of the file; *out is NULL if it is absent. */
+static int get_section(const char *path, const json_t *root, const char *key,
+		       json_t **out, struct rsh_error *err)
+{
+	*out = json_object_get(root, key);
+	if (*out && !json_is_object(*out))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: \"%s\" is not an object", path, key);
+	return 0;
+}
+
+static int read_stage(const char *path, json_t *items,
+		      struct strategy_builder *b, struct rsh_error *err)
+{
+	void *first = json_object_iter(items);
+	int64_t stage = 0;
+
+	if (!first)
+		return 0;
+	if (!get_number(json_object_iter_value(first), "stage", &stage))
+		return bad_json(path, json_object_iter_key(first), "stage",
+				"an integer", err);
+	return strategy_builder_stage(b, stage, err);
+}
+
+static int read_root(const char *path, const json_t *root,
+		     struct strategy_builder *b, struct rsh_error *err)
+{
+	json_t *strategies, *layouts;
+	int rc;
+
+	if (!json_is_object(root))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: not a strategy file: the JSON is not an object",
+				     path);
+	rc = get_section(path, root, "parallel_strategy_item", &strategies,
+			 err);
+	if (!rc)
+		rc = get_section(path, root, "parallel_layout_item", &layouts,
+				 err);
+	if (!rc)
+		rc = read_stage(path, strategies, b, err);
+	/* jansson walks an object in the order of insertion: the file's. */
+	for (void *it = rc ? NULL : json_object_iter(layouts); !rc && it;
+	     it = json_object_iter_next(layouts, it)) {
+		const char *name = json_object_iter_key(it);
+
+		rc = read_item(path, name, strlen(name),
+			       json_object_iter_value(it), b, err);
+	}
+	return rc;
+}
+
+int strategy_read_json(const char *data, size_t len, const char *path,
+		       struct strategy_builder *b, struct rsh_error *err)
+{
+	json_error_t where;
+	__attribute__((cleanup(decref))) json_t *root =
+		json_loadb(data, len, 0, &where);
+
+	if (!root)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: not JSON: %s (line %d, column %d)",
+				     path, where.text, where.line,
+				     where.column);
+	return read_root(path, root, b, err);
+}

@@ -1,0 +1,105 @@
+#include "rsh/wire/strategy_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+#include "strategy_build_i.h"
+
+/* The plans of the largest jobs have a few megabytes. */
+#define MAX_FILE_BYTES ((size_t)256 * 1024 * 1024)
+
+static bool is_json_name(const char *path)
+{
+	size_t len = strlen(path);
+
+	return len >= 5 && !strcmp(path + len - 5, ".json");
+}
+
+struct bytes {
+	const uint8_t *data;
+	size_t len;
+};
+
+static ssize_t pread_bytes(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct bytes *b = ctx;
+	size_t n = 0;
+
+	if (offset < b->len)
+		n = rsh_min_u64(len, b->len - offset);
+	if (n)
+		memcpy(buf, b->data + offset, n);
+	return (ssize_t)n;
+}
+
+/* Both kinds of file are named *.ckpt and are easily taken for one another. */
+static bool is_checkpoint(const void *data, size_t len, const char *path)
+{
+	struct bytes bytes = { data, len };
+	const struct rsh_byte_source src = { pread_bytes, &bytes, len, path };
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_ckpt_index *index = NULL;
+	bool is;
+
+	if (!names)
+		return false;
+	is = !rsh_ckpt_scan(&src, names, &index, NULL);
+	rsh_ckpt_index_free(index);
+	rsh_names_free(names);
+	return is;
+}
+
+static int read_into(struct strategy_builder *b, const void *data, size_t len,
+		     const char *path, bool json, struct rsh_error *err)
+{
+	int rc = json ? strategy_read_json(data, len, path, b, err) :
+			strategy_read_pb(data, len, path, b, err);
+
+	/* A checkpoint may pass as protobuf, all its fields being strange. */
+	if (!strategy_builder_n_items(b) && is_checkpoint(data, len, path))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: this is a checkpoint, not a strategy file",
+				     path);
+	if (!rc && !strategy_builder_n_items(b))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: the strategy file holds no parameter layout",
+				     path);
+	return rc;
+}
+
+static void cleanup_builder(struct strategy_builder **b)
+{
+	strategy_builder_free(*b);
+}
+
+int rsh_strategy_parse(const void *data, size_t len, const char *path,
+		       struct rsh_strategy_file **out, struct rsh_error *err)
+{
+	__attribute__((cleanup(cleanup_builder))) struct strategy_builder *b =
+		NULL;
+	bool json = is_json_name(path);
+	int rc;
+
+	if (!len)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: the strategy file is empty", path);
+	if (len > MAX_FILE_BYTES)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: a file of %zu bytes is no strategy file",
+				     path, len);
+	b = strategy_builder_new(path, json);
+	if (!b)
+		return rsh_error_nomem(err);
+	rc = read_into(b, data, len, path, json, err);
+	if (!rc)
+		rc = strategy_builder_finish(b, out, err);
+	if (!rc)
+		(*out)->content_hash = XXH3_64bits(data, len);
+	return rc;
+}

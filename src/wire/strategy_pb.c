@@ -1,0 +1,82 @@
+#include "strategy_build_i.h"
+
+#include <errno.h>
+
+#include "node_strategy.pb-c.h"
+
+static void fill_layouts(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
+{
+	/* There is one device matrix; MindSpore reads the first as well. */
+	if (l->n_dev_matrix)
+		for (size_t i = 0; i < l->dev_matrix[0]->n_dim; i++)
+			raw_list_push(&raw->mesh, l->dev_matrix[0]->dim[i]);
+	raw->opt_step = l->opt_weight_shard_step;
+	raw->opt_size = l->opt_weight_shard_size;
+}
+
+/* One message is a flat map, each number a dimension; of several, each is a
+ * dimension. */
+static void fill_map(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
+{
+	raw->has_map = l->n_tensor_map > 0;
+	raw->nested = l->n_tensor_map > 1;
+	for (size_t i = 0; i < l->n_tensor_map; i++) {
+		const Rsh__Pb__TensorMap *m = l->tensor_map[i];
+		struct raw_list *entry = NULL;
+
+		if (raw->nested)
+			entry = raw_item_push_map(raw);
+		for (size_t k = 0; k < m->n_dim; k++)
+			if (entry)
+				raw_list_push(entry, m->dim[k]);
+			else
+				raw_item_push_axis(raw, m->dim[k]);
+	}
+}
+
+static int read_item(const Rsh__Pb__ParallelLayoutItem *item,
+		     struct strategy_builder *b, struct rsh_error *err)
+{
+	struct raw_item raw;
+
+	raw_item_reset(&raw);
+	raw.name = (const char *)item->param_name.data;
+	raw.name_len = item->param_name.len;
+	if (item->parallel_layouts) {
+		fill_layouts(&raw, item->parallel_layouts);
+		fill_map(&raw, item->parallel_layouts);
+	}
+	return strategy_builder_item(b, &raw, err);
+}
+
+static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
+		    struct strategy_builder *b, struct rsh_error *err)
+{
+	int rc = 0;
+
+	if (map->n_parallel_strategy_item) {
+		const Rsh__Pb__ParallelStrategys *s =
+			map->parallel_strategy_item[0]->parallel_strategys;
+
+		rc = strategy_builder_stage(b, s ? s->stage : 0, err);
+	}
+	for (size_t i = 0; !rc && i < map->n_parallel_layout_item; i++)
+		rc = read_item(map->parallel_layout_item[i], b, err);
+	return rc;
+}
+
+int strategy_read_pb(const uint8_t *data, size_t len, const char *path,
+		     struct strategy_builder *b, struct rsh_error *err)
+{
+	Rsh__Pb__ParallelStrategyMap *map =
+		rsh__pb__parallel_strategy_map__unpack(NULL, len, data);
+	int rc;
+
+	if (!map)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: not a strategy file in protobuf form, or damaged (one in JSON form has to be named *.json)",
+				     path);
+	rc = read_map(map, b, err);
+	rsh__pb__parallel_strategy_map__free_unpacked(map, NULL);
+	return rc;
+}
