@@ -202,7 +202,7 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 			  uint64_t limit, struct rsh_piece *out)
 {
-	uint64_t unit = at / it->out_unit, src, run, left, n;
+	uint64_t unit = at / it->out_unit, src = 0, run = 0, left, n;
 
 	if (it->t) {
 		locate(it, unit, &src, &run);

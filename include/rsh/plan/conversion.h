@@ -42,6 +42,7 @@ struct rsh_conversion;
  * indexing: first .. first + n - 1. */
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
+				 const struct rsh_names *names,
 				 const struct rsh_conversion_options *opts,
 				 uint32_t *first, uint32_t *n);
 

@@ -1,0 +1,225 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conversion_i.h"
+#include "rsh/util/checked.h"
+
+/* ---- the converter's dispatch ---- */
+
+/* Names that the converter leaves out when it compares the two strategies. */
+static bool is_optimizer_state(const char *name)
+{
+	return strncmp(name, "accu_grads", 10) == 0 ||
+	       strncmp(name, "adam_v", 6) == 0 ||
+	       strncmp(name, "adam_m", 6) == 0;
+}
+
+/* The converter goes stage by stage when both strategies have one stage and
+ * the source lists fewer parameters than the destination and no others. */
+static bool goes_by_stage(const struct rsh_strategy *src,
+			  const struct rsh_strategy *dst,
+			  const struct rsh_names *names)
+{
+	uint32_t n_src = 0, n_dst = 0;
+
+	if (!src || !dst || src->n_stages != 1 || dst->n_stages != 1)
+		return false;
+	for (uint32_t i = 0; i < src->n_params; i++) {
+		uint32_t name = src->params[i].name;
+
+		if (is_optimizer_state(rsh_names_text(names, name)))
+			continue;
+		if (!rsh_strategy_find(dst, name))
+			return false;
+		n_src++;
+	}
+	for (uint32_t i = 0; i < dst->n_params; i++)
+		n_dst += !is_optimizer_state(
+			rsh_names_text(names, dst->params[i].name));
+	return n_src < n_dst;
+}
+
+/* The ranks of a later stage's own file begin at that stage; the converter
+ * knows that only when it goes by stage. */
+static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage,
+			   bool compat)
+{
+	if (!src || (compat && !by_stage))
+		return 0;
+	return src->lone_stage * src->stage_ranks;
+}
+
+void rsh_conversion_source_ranks(const struct rsh_strategy *src,
+				 const struct rsh_strategy *dst,
+				 const struct rsh_names *names,
+				 const struct rsh_conversion_options *opts,
+				 uint32_t *first, uint32_t *n)
+{
+	*first = first_rank(src, goes_by_stage(src, dst, names), opts->compat);
+	*n = src ? src->stage_ranks * src->n_stages : 1;
+}
+
+/* ---- making and freeing ---- */
+
+static int copy_view(struct rsh_conversion *c,
+		     const struct rsh_source_view *view)
+{
+	c->n_view = view->n_ranks;
+	c->index = calloc(c->n_view + 1, sizeof(*c->index));
+	c->path = calloc(c->n_view + 1, sizeof(*c->path));
+	if (!c->index || !c->path)
+		return -ENOMEM;
+	for (uint32_t r = 0; r < c->n_view; r++) {
+		c->index[r] = view->index[r];
+		if (!view->path || !view->path[r])
+			continue;
+		c->path[r] = strdup(view->path[r]);
+		if (!c->path[r])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int plan_blocks(struct rsh_conversion *c, struct rsh_error *err)
+{
+	c->n_blocks = c->dst && !c->by_stage ? c->dst->n_stages : 1;
+	c->dst_ranks = c->dst ? c->dst->stage_ranks : 1;
+	c->n_files = c->n_blocks * c->dst_ranks;
+	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
+	c->files = calloc(c->n_files, sizeof(*c->files));
+	if (!c->blocks || !c->files)
+		return rsh_error_nomem(err);
+	for (uint32_t b = 0; b < c->n_blocks; b++) {
+		int rc = rsh_block_plan(c, b, err);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int rsh_conversion_new(const struct rsh_strategy *src,
+		       const struct rsh_strategy *dst,
+		       const struct rsh_source_view *view,
+		       const struct rsh_conversion_options *opts,
+		       struct rsh_conversion **out, struct rsh_error *err)
+{
+	struct rsh_conversion *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return rsh_error_nomem(err);
+	c->src = src;
+	c->dst = dst;
+	c->compat = opts->compat;
+	c->names = view->names;
+	c->n_names = rsh_names_count(view->names);
+	c->by_stage = goes_by_stage(src, dst, view->names);
+	c->first_rank = first_rank(src, c->by_stage, c->compat);
+	c->stage_ranks = src ? src->stage_ranks : 1;
+	c->n_stages = src ? src->n_stages : 1;
+	if (c->by_stage) {
+		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
+		if (c->compat)
+			snprintf(c->suffix, sizeof(c->suffix), "_part%u",
+				 src->lone_stage);
+	}
+	if (!src && !dst)
+		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
+	rc = copy_view(c, view) ? rsh_error_nomem(err) : plan_blocks(c, err);
+	if (rc == 0 && rsh_notes_write(c))
+		rc = rsh_error_nomem(err);
+	if (rc) {
+		rsh_conversion_free(c);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}
+
+static void free_all(void *array, uint32_t n)
+{
+	void **p = array;
+
+	for (uint32_t i = 0; i < n; i++)
+		free(p[i]);
+	free(p);
+}
+
+void rsh_conversion_free(struct rsh_conversion *c)
+{
+	if (!c)
+		return;
+	for (uint32_t i = 0; i < c->n_grids; i++)
+		rsh_grid_free(c->grids[i]);
+	free(c->grids);
+	free(c->pairs);
+	free_all(c->transfers, c->n_transfers);
+	free_all(c->lists, c->n_lists);
+	free_all(c->key_sets, c->n_key_sets);
+	free_all(c->path, c->path ? c->n_view : 0);
+	for (uint32_t i = 0; c->blocks && i < c->n_blocks; i++)
+		free(c->blocks[i].stages);
+	for (uint32_t i = 0; c->files && i < c->n_files; i++)
+		free(c->files[i].sources);
+	for (uint32_t i = 0; i < RSH_NOTE_COUNT; i++)
+		free(c->notes[i].text);
+	free(c->blocks);
+	free(c->files);
+	free(c->index);
+	free(c);
+}
+
+/* ---- asking ---- */
+
+uint32_t rsh_conversion_n_files(const struct rsh_conversion *c)
+{
+	return c->n_files;
+}
+
+uint64_t rsh_conversion_size(const struct rsh_conversion *c, uint32_t rank)
+{
+	return c->files[rank].list->bytes;
+}
+
+uint32_t rsh_conversion_n_records(const struct rsh_conversion *c,
+				  uint32_t rank)
+{
+	return c->files[rank].list->n;
+}
+
+const char *rsh_conversion_name_suffix(const struct rsh_conversion *c)
+{
+	return c->suffix;
+}
+
+const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
+				       uint32_t rank, uint32_t *n)
+{
+	*n = c->files[rank].n_sources;
+	return c->files[rank].sources;
+}
+
+void rsh_conversion_record(const struct rsh_conversion *c, uint32_t rank,
+			   uint32_t i, struct rsh_virtual_record *out)
+{
+	const struct rsh_virtual_file *f = &c->files[rank];
+	const struct rsh_slot *s = &f->list->slots[i];
+	enum rsh_codec codec;
+	uint32_t from;
+
+	out->resharded = s->transfer != RSH_NO_TRANSFER;
+	if (out->resharded) {
+		rsh_transfer_shape(c, c->transfers[s->transfer], &out->shape);
+	} else if (rsh_copy_source(c, f, s->name, &from, NULL)) {
+		const struct rsh_ckpt_index *ix = rsh_rank_index(c, from);
+
+		rsh_copy_shape(c, ix, rsh_ckpt_find(ix, s->name), &out->shape,
+			       &codec);
+	}
+	out->offset = s->offset;
+	out->total_bytes = (i + 1 < f->list->n ? f->list->slots[i + 1].offset :
+						 f->list->bytes) - s->offset;
+}
