@@ -1,0 +1,285 @@
+/* source/file.c - open source files, and the proof that they are still those
+ * that were indexed.
+ *
+ * A descriptor in use is never closed, so a reader needs the pool's lock only
+ * to take and to give back; opening, reading and closing happen outside it. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* Descriptors left to everything that is not a source file. */
+#define RESERVED_FDS 64
+#define MAX_OPEN_FILES 4096
+
+static unsigned pool_limit(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) != 0 ||
+	    lim.rlim_cur <= 2 * RESERVED_FDS)
+		return 1;
+	lim.rlim_cur -= RESERVED_FDS;
+	return lim.rlim_cur < MAX_OPEN_FILES ? (unsigned)lim.rlim_cur :
+					       MAX_OPEN_FILES;
+}
+
+int rsh_pool_init(struct rsh_file_pool *pool)
+{
+	pool->max_open = pool_limit();
+	return -pthread_mutex_init(&pool->lock, NULL);
+}
+
+void rsh_pool_destroy(struct rsh_file_pool *pool)
+{
+	pthread_mutex_destroy(&pool->lock);
+}
+
+/* Lock held. */
+static void idle_add(struct rsh_file_pool *p, struct rsh_source_file *f)
+{
+	f->next = NULL;
+	f->prev = p->newest;
+	if (p->newest)
+		p->newest->next = f;
+	else
+		p->oldest = f;
+	p->newest = f;
+}
+
+/* Lock held. */
+static void idle_remove(struct rsh_file_pool *p, struct rsh_source_file *f)
+{
+	if (f->prev)
+		f->prev->next = f->next;
+	else
+		p->oldest = f->next;
+	if (f->next)
+		f->next->prev = f->prev;
+	else
+		p->newest = f->prev;
+	f->prev = f->next = NULL;
+}
+
+/* Lock held.  The descriptor to close now that there are too many, or -1. */
+static int take_surplus(struct rsh_file_pool *p)
+{
+	struct rsh_source_file *f = p->oldest;
+	int fd;
+
+	if (p->n_open <= p->max_open || !f)
+		return -1;
+	idle_remove(p, f);
+	p->n_open--;
+	fd = f->fd;
+	f->fd = -1;
+	return fd;
+}
+
+static void close_if_open(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static int open_file(const struct rsh_source *s,
+		     const struct rsh_source_file *f)
+{
+	/* O_NONBLOCK: something may have put a FIFO in the file's place. */
+	return openat(s->dirfd, f->name,
+		      O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+}
+
+int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
+		      int *out, struct rsh_error *err)
+{
+	cleanup_fd int fd = open_file(s, f);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", f->path,
+				     strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     f->path);
+	f->id = (struct rsh_file_identity){
+		.dev = st.st_dev, .ino = st.st_ino,
+		.size = st.st_size, .mtime = st.st_mtim,
+	};
+	f->attr = (struct rsh_source_attr){
+		.mode = st.st_mode & 07777, .uid = st.st_uid,
+		.gid = st.st_gid, .mtime = st.st_mtim,
+	};
+	*out = steal_fd(&fd);
+	return 0;
+}
+
+bool rsh_file_is_same(const struct rsh_source_file *f, int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_dev == f->id.dev &&
+	       st.st_ino == f->id.ino && st.st_size == f->id.size &&
+	       st.st_mtim.tv_sec == f->id.mtime.tv_sec &&
+	       st.st_mtim.tv_nsec == f->id.mtime.tv_nsec;
+}
+
+/* What a reader of the virtual file sees: that the checkpoint is no longer
+ * the one that was mounted, or that it cannot be read. */
+static int reader_errno(int code)
+{
+	switch (code) {
+	case ESTALE:
+	case ENOENT:
+	case ENOTDIR:
+	case ELOOP:
+		return -ESTALE;
+	case ENOMEM:
+		return -ENOMEM;
+	default:
+		return -EIO;
+	}
+}
+
+static int report(struct rsh_source_file *f, int code)
+{
+	if (!atomic_flag_test_and_set(&f->reported))
+		rsh_log_error("%s: %s", f->path, code == ESTALE ?
+			      "changed since it was mounted" : strerror(code));
+	return reader_errno(code);
+}
+
+void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd)
+{
+	struct rsh_file_pool *p = &s->pool;
+	int surplus;
+
+	pthread_mutex_lock(&p->lock);
+	f->fd = fd;
+	p->n_open++;
+	idle_add(p, f);
+	surplus = take_surplus(p);
+	pthread_mutex_unlock(&p->lock);
+	close_if_open(surplus);
+}
+
+/* Lock held. */
+static bool take_open(struct rsh_file_pool *p, struct rsh_source_file *f)
+{
+	if (f->fd < 0)
+		return false;
+	if (f->users++ == 0)
+		idle_remove(p, f);
+	return true;
+}
+
+int rsh_file_get(struct rsh_source *s, struct rsh_source_file *f, int *out)
+{
+	struct rsh_file_pool *p = &s->pool;
+	int fd, surplus;
+
+	pthread_mutex_lock(&p->lock);
+	if (take_open(p, f)) {
+		*out = f->fd;
+		pthread_mutex_unlock(&p->lock);
+		return 0;
+	}
+	pthread_mutex_unlock(&p->lock);
+
+	fd = open_file(s, f);
+	if (fd < 0)
+		return report(f, errno);
+	if (!rsh_file_is_same(f, fd)) {
+		close(fd);
+		return report(f, ESTALE);
+	}
+
+	pthread_mutex_lock(&p->lock);
+	if (take_open(p, f)) {
+		surplus = fd; /* another reader was faster */
+	} else {
+		f->fd = fd;
+		f->users = 1;
+		p->n_open++;
+		surplus = take_surplus(p);
+	}
+	*out = f->fd;
+	pthread_mutex_unlock(&p->lock);
+	close_if_open(surplus);
+	return 0;
+}
+
+static void put_file(struct rsh_source *s, struct rsh_source_file *f)
+{
+	struct rsh_file_pool *p = &s->pool;
+	int surplus = -1;
+
+	pthread_mutex_lock(&p->lock);
+	if (--f->users == 0) {
+		idle_add(p, f);
+		surplus = take_surplus(p);
+	}
+	pthread_mutex_unlock(&p->lock);
+	close_if_open(surplus);
+}
+
+int rsh_file_put(struct rsh_source *s, struct rsh_source_file *f, int fd)
+{
+	bool same = rsh_file_is_same(f, fd);
+
+	put_file(s, f);
+	return same ? 0 : report(f, ESTALE);
+}
+
+int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
+		  int code)
+{
+	/* A file that changed may well fail in another way first. */
+	if (!rsh_file_is_same(f, fd))
+		code = ESTALE;
+	put_file(s, f);
+	return report(f, code);
+}
+
+int rsh_pread_full(int fd, void *buf, size_t len, uint64_t offset)
+{
+	uint8_t *p = buf;
+
+	while (len > 0) {
+		ssize_t n = pread(fd, p, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno;
+		if (n == 0)
+			return ESTALE;
+		p += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		    void *buf, size_t len)
+{
+	struct rsh_source_file *f = rsh_source_file(s, rank);
+	int fd, rc;
+
+	if (!f)
+		return -ENOENT;
+	rc = rsh_file_get(s, f, &fd);
+	if (rc)
+		return rc;
+	rc = rsh_pread_full(fd, buf, len, offset);
+	return rc ? rsh_file_fail(s, f, fd, rc) : rsh_file_put(s, f, fd);
+}

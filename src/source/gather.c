@@ -1,0 +1,297 @@
+/* source/gather.c - reading the many small runs of a request.
+ *
+ * A slice that was cut along an inner dimension comes as rows, each from
+ * another source file in turn.  Runs are collected in a bounded batch, sorted
+ * by file, and neighbours of one file are read together and copied to their
+ * places: a request then costs a read a file, not a read a row.  Long runs go
+ * straight to where they belong. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define BATCH_RUNS 1024
+#define BATCH_GROUPS 128
+#define HASH_SLOTS 256 /* a power of two above BATCH_GROUPS */
+
+/* A copy costs about what a system call does at this length; from here on a
+ * read of its own is better. */
+#define DIRECT_MIN (16 * 1024)
+
+/* One read of neighbouring runs.  Small enough for the second-level cache,
+ * from which the runs are then copied. */
+#define SPAN_MAX (256 * 1024)
+
+/* At least one byte in so many of a span must be wanted. */
+#define SPAN_WASTE 4
+
+struct run {
+	uint64_t src;     /* in the source file */
+	uint8_t *dst;
+	uint32_t src_len; /* < DIRECT_MIN */
+	uint32_t dst_len;
+	uint32_t skip;
+	uint16_t codec;
+	uint16_t next;    /* next run of the file, 0: none; runs[0] is unused */
+};
+
+struct group {
+	uint32_t rank;
+	uint16_t first, last;
+};
+
+struct gather {
+	struct rsh_source *source;
+	uint8_t *scratch; /* SPAN_MAX bytes, made when first needed */
+	unsigned n_runs, n_groups;
+	struct run runs[BATCH_RUNS + 1];
+	struct group groups[BATCH_GROUPS];
+	uint8_t slots[HASH_SLOTS]; /* number of the group, plus 1 */
+};
+
+static void reset(struct gather *g)
+{
+	g->n_runs = 0;
+	g->n_groups = 0;
+	memset(g->slots, 0, sizeof(g->slots));
+}
+
+static bool full(const struct gather *g)
+{
+	return g->n_runs == BATCH_RUNS || g->n_groups == BATCH_GROUPS;
+}
+
+static uint8_t *scratch(struct gather *g)
+{
+	if (!g->scratch)
+		g->scratch = malloc(SPAN_MAX);
+	return g->scratch;
+}
+
+/* ---- one file's runs ---- */
+
+static void scatter(const struct run *r, uint8_t *stored)
+{
+	if (r->codec == RSH_CODEC_NONE) {
+		memcpy(r->dst, stored, r->dst_len);
+		return;
+	}
+	rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len, stored);
+	memcpy(r->dst, stored + r->skip, r->dst_len);
+}
+
+/* How many runs from r on one read shall serve; *len is that read's length. */
+static unsigned span_of(const struct gather *g, const struct run *r,
+			size_t *len)
+{
+	const uint64_t start = r->src;
+	uint64_t end = r->src + r->src_len;
+	uint64_t wanted = r->src_len;
+	unsigned n = 1;
+
+	while (r->next) {
+		r = &g->runs[r->next];
+		if (r->src < end || r->src + r->src_len - start > SPAN_MAX ||
+		    (wanted + r->src_len) * SPAN_WASTE <
+			    r->src + r->src_len - start)
+			break;
+		end = r->src + r->src_len;
+		wanted += r->src_len;
+		n++;
+	}
+	*len = (size_t)(end - start);
+	return n;
+}
+
+/* 0 or a positive errno. */
+static int read_span(struct gather *g, int fd, const struct run *r, unsigned n,
+		     size_t len)
+{
+	const uint64_t start = r->src;
+	uint8_t *buf;
+	int rc;
+
+	if (n == 1 && r->codec == RSH_CODEC_NONE)
+		return rsh_pread_full(fd, r->dst, r->dst_len, start);
+	buf = scratch(g);
+	if (!buf)
+		return ENOMEM;
+	rc = rsh_pread_full(fd, buf, len, start);
+	if (rc)
+		return rc;
+	for (;; r = &g->runs[r->next]) {
+		scatter(r, buf + (r->src - start));
+		if (--n == 0)
+			return 0;
+	}
+}
+
+/* 0 or a positive errno. */
+static int read_runs(struct gather *g, const struct group *group, int fd)
+{
+	unsigned at = group->first;
+
+	while (at) {
+		const struct run *r = &g->runs[at];
+		size_t len;
+		unsigned n = span_of(g, r, &len);
+		int rc = read_span(g, fd, r, n, len);
+
+		if (rc)
+			return rc;
+		while (n--)
+			at = g->runs[at].next;
+	}
+	return 0;
+}
+
+static int flush(struct gather *g)
+{
+	for (unsigned i = 0; i < g->n_groups; i++) {
+		struct rsh_source_file *f =
+			rsh_source_file(g->source, g->groups[i].rank);
+		int fd, rc;
+
+		if (!f)
+			return -ENOENT;
+		rc = rsh_file_get(g->source, f, &fd);
+		if (rc)
+			return rc;
+		rc = read_runs(g, &g->groups[i], fd);
+		rc = rc ? rsh_file_fail(g->source, f, fd, rc) :
+			  rsh_file_put(g->source, f, fd);
+		if (rc)
+			return rc;
+	}
+	reset(g);
+	return 0;
+}
+
+/* ---- collecting ---- */
+
+static struct group *group_of(struct gather *g, uint32_t rank)
+{
+	unsigned slot = rank * UINT32_C(2654435761) >> 24;
+
+	while (g->slots[slot]) {
+		struct group *group = &g->groups[g->slots[slot] - 1];
+
+		if (group->rank == rank)
+			return group;
+		slot = (slot + 1) % HASH_SLOTS;
+	}
+	g->groups[g->n_groups] = (struct group){ .rank = rank };
+	g->slots[slot] = (uint8_t)++g->n_groups;
+	return &g->groups[g->n_groups - 1];
+}
+
+/* The pieces of one file come in the order of its bytes but for a few jumps
+ * from record to record, so that no sorting is needed. */
+static void add_run(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
+{
+	struct group *group = group_of(g, p->src_rank);
+	uint16_t number = (uint16_t)++g->n_runs;
+
+	g->runs[number] = (struct run){
+		.src = p->src_offset,
+		.dst = dst,
+		.src_len = (uint32_t)p->src_length,
+		.dst_len = (uint32_t)p->length,
+		.skip = p->skip,
+		.codec = (uint16_t)p->codec,
+	};
+	if (group->first)
+		g->runs[group->last].next = number;
+	else
+		group->first = number;
+	group->last = number;
+}
+
+/* A long piece whose elements must be decoded: a scratchful at a time. */
+static int read_decoded(struct gather *g, const struct rsh_piece *p,
+			uint8_t *dst)
+{
+	uint64_t left = p->length, src = p->src_offset;
+	uint64_t src_left = p->src_length;
+	uint32_t skip = p->skip;
+	uint8_t *buf = scratch(g);
+
+	if (!buf)
+		return -ENOMEM;
+	while (left > 0 && src_left > 0) {
+		size_t n = src_left < SPAN_MAX ? (size_t)src_left : SPAN_MAX;
+		int rc = rsh_source_read(g->source, p->src_rank, src, buf, n);
+		size_t got;
+
+		if (rc)
+			return rc;
+		got = rsh_codec_decode(p->codec, buf, n, buf) - skip;
+		if (got > left)
+			got = (size_t)left;
+		memcpy(dst, buf + skip, got);
+		skip = 0;
+		dst += got;
+		left -= got;
+		src += n;
+		src_left -= n;
+	}
+	return left ? -EIO : 0;
+}
+
+static int take_piece(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
+{
+	int rc;
+
+	if (p->is_header) {
+		memcpy(dst, p->header, (size_t)p->length);
+		return 0;
+	}
+	if (p->src_length >= DIRECT_MIN) {
+		if (p->codec != RSH_CODEC_NONE)
+			return read_decoded(g, p, dst);
+		return rsh_source_read(g->source, p->src_rank, p->src_offset,
+				       dst, (size_t)p->length);
+	}
+	if (full(g)) {
+		rc = flush(g);
+		if (rc)
+			return rc;
+	}
+	add_run(g, p, dst);
+	return 0;
+}
+
+int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
+		      uint8_t *buf, size_t len)
+{
+	cleanup_free struct gather *g = malloc(sizeof(*g));
+	struct rsh_piece p;
+	size_t at = 0;
+	int rc = 0;
+
+	if (!g)
+		return -ENOMEM;
+	g->source = s;
+	g->scratch = NULL;
+	reset(g);
+	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
+		if (p.length > len - at) {
+			rc = -EIO;
+			break;
+		}
+		rc = take_piece(g, &p, buf + at);
+		at += (size_t)p.length;
+	}
+	if (rc == 0)
+		rc = flush(g);
+	free(g->scratch);
+	if (rc == 0 && at != len)
+		rc = -EIO;
+	return rc;
+}

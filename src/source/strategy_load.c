@@ -1,0 +1,186 @@
+/* source/strategy_load.c - reading strategy files from disk. */
+#include "config.h"
+
+#include "rsh/source/source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/wire/strategy_file.h"
+
+/* The largest plans known have a few megabytes a stage. */
+#define STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
+
+static int system_error(struct rsh_error *err, const char *path)
+{
+	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
+}
+
+static int read_all(int fd, const char *path, uint8_t *buf, size_t size,
+		    size_t *got, struct rsh_error *err)
+{
+	*got = 0;
+	while (*got < size) {
+		ssize_t n = read(fd, buf + *got, size - *got);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return system_error(err, path);
+		if (n == 0)
+			break;
+		*got += (size_t)n;
+	}
+	return 0;
+}
+
+static int load_file(const char *path, struct rsh_strategy_file **out,
+		     struct rsh_error *err)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_free uint8_t *data = NULL;
+	struct stat st;
+	size_t got;
+	int rc;
+
+	if (fd < 0 || fstat(fd, &st) != 0)
+		return system_error(err, path);
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     path);
+	if ((uint64_t)st.st_size > STRATEGY_BYTES_MAX)
+		return rsh_error_set(err, EFBIG, "%s: too large for a strategy",
+				     path);
+	data = rsh_alloc_array((size_t)st.st_size + 1, 1);
+	if (!data)
+		return rsh_error_nomem(err);
+	rc = read_all(fd, path, data, (size_t)st.st_size, &got, err);
+	return rc ? rc : rsh_strategy_parse(data, got, path, out, err);
+}
+
+struct path_list {
+	char **v;
+	size_t n, cap;
+};
+
+static void path_list_clear(struct path_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->v[i]);
+	free(l->v);
+}
+
+static bool ends_in(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), k = strlen(suffix);
+
+	return n > k && strcmp(s + n - k, suffix) == 0;
+}
+
+static int add_path(struct path_list *l, const char *dir, const char *name)
+{
+	char *path;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return -ENOMEM;
+	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+		free(path);
+		return -ENOMEM;
+	}
+	l->v[l->n++] = path;
+	return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int read_names(DIR *dir, const char *path, struct path_list *l,
+		      struct rsh_error *err)
+{
+	const struct dirent *e;
+
+	while (errno = 0, (e = readdir(dir))) {
+		if (e->d_name[0] == '.' || !(ends_in(e->d_name, ".ckpt") ||
+					     ends_in(e->d_name, ".json")))
+			continue;
+		if (add_path(l, path, e->d_name))
+			return rsh_error_nomem(err);
+	}
+	if (errno)
+		return system_error(err, path);
+	if (l->n == 0)
+		return rsh_error_set(err, EINVAL, "%s: no strategy file "
+				     "(*.ckpt or *.json) in this directory",
+				     path);
+	qsort(l->v, l->n, sizeof(*l->v), by_text);
+	return 0;
+}
+
+static int list_dir(const char *path, struct path_list *l,
+		    struct rsh_error *err)
+{
+	DIR *dir = opendir(path);
+	int rc;
+
+	if (!dir)
+		return system_error(err, path);
+	rc = read_names(dir, path, l, err);
+	closedir(dir);
+	return rc;
+}
+
+static int merge_files(const struct path_list *l, bool directory,
+		       const char *path, struct rsh_names *names,
+		       struct rsh_strategy **out, struct rsh_error *err)
+{
+	struct rsh_strategy_file **files =
+		rsh_alloc_array(l->n, sizeof(*files));
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (!files)
+		return rsh_error_nomem(err);
+	for (; n < l->n && rc == 0; n++)
+		rc = load_file(l->v[n], &files[n], err);
+	if (rc == 0)
+		return rsh_strategy_merge(files, n, directory, path, names,
+					  out, err);
+	for (n--; n > 0; n--)
+		rsh_strategy_file_free(files[n - 1]);
+	free(files);
+	return rc;
+}
+
+int rsh_strategy_load(const char *path, struct rsh_names *names,
+		      struct rsh_strategy **out, struct rsh_error *err)
+{
+	__attribute__((cleanup(path_list_clear))) struct path_list list = { 0 };
+	struct stat st;
+	char *copy;
+	int rc = 0;
+
+	if (stat(path, &st) != 0)
+		return system_error(err, path);
+	if (S_ISDIR(st.st_mode)) {
+		rc = list_dir(path, &list, err);
+	} else {
+		copy = strdup(path);
+		if (!copy || rsh_grow(&list.v, &list.cap, 1,
+				      sizeof(*list.v))) {
+			free(copy);
+			return rsh_error_nomem(err);
+		}
+		list.v[list.n++] = copy;
+	}
+	return rc ? rc : merge_files(&list, S_ISDIR(st.st_mode), path, names,
+				     out, err);
+}
