@@ -1,0 +1,101 @@
+/* vfs/open.c - from a command line's words to a tree that can be read:
+ * strategies, the source ranks they speak of, those ranks' files and indexes,
+ * the conversion, the tree. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <stdlib.h>
+
+#include "rsh/util/log.h"
+
+static int load_strategy(const char *path, struct rsh_names *names,
+			 struct rsh_strategy **out, struct rsh_error *err)
+{
+	return path ? rsh_strategy_load(path, names, out, err) : 0;
+}
+
+static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+		       struct rsh_error *err)
+{
+	const struct rsh_conversion_options plan_opts = {
+		.compat = cfg->compat,
+	};
+	const struct rsh_source_options opts = {
+		/* The converter knows no steps. */
+		.lexicographic = cfg->compat,
+	};
+	uint32_t first, n;
+	int rc;
+
+	rsh_conversion_source_ranks(v->src, v->dst, v->names, &plan_opts,
+				    &first, &n);
+	rc = rsh_source_open(cfg->source, first, n, &opts, &v->source, err);
+	return rc ? rc : rsh_source_index(v->source, v->names, err);
+}
+
+static int plan(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+		struct rsh_error *err)
+{
+	const struct rsh_conversion_options opts = { .compat = cfg->compat };
+	struct rsh_source_view view;
+	const char *note;
+	int rc;
+
+	rsh_source_view(v->source, v->names, &view);
+	rc = rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
+				err);
+	if (rc) {
+		rsh_error_prefix(err, "%s", cfg->source);
+		return rc;
+	}
+	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
+	     i++)
+		rsh_log_warning("%s: %s", cfg->source, note);
+	return 0;
+}
+
+int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
+		 struct rsh_error *err)
+{
+	struct rsh_vfs *v = calloc(1, sizeof(*v));
+	int rc = 0;
+
+	if (!v)
+		return rsh_error_nomem(err);
+	v->names = rsh_names_new();
+	if (!v->names)
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = load_strategy(cfg->src_strategy, v->names, &v->src, err);
+	if (rc == 0)
+		rc = load_strategy(cfg->dst_strategy, v->names, &v->dst, err);
+	if (rc == 0)
+		rc = open_source(v, cfg, err);
+	if (rc == 0)
+		rc = plan(v, cfg, err);
+	if (rc == 0)
+		rc = rsh_tree_build(v, &cfg->tree, err);
+	if (rc) {
+		rsh_vfs_free(v);
+		return rc;
+	}
+	rsh_log_info("%s: %u files, %llu bytes", cfg->source, v->n_files,
+		     (unsigned long long)v->total_bytes);
+	*out = v;
+	return 0;
+}
+
+void rsh_vfs_free(struct rsh_vfs *v)
+{
+	if (!v)
+		return;
+	free(v->files);
+	free(v->prefix);
+	rsh_conversion_free(v->conversion);
+	rsh_source_free(v->source);
+	rsh_strategy_free(v->dst);
+	rsh_strategy_free(v->src);
+	rsh_names_free(v->names);
+	free(v);
+}

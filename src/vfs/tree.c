@@ -1,0 +1,239 @@
+/* vfs/tree.c - names, node numbers and attributes.
+ *
+ * The tree is regular, so nothing of it is stored but what a file inherits
+ * from its sources: names and numbers are computed from the rank. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* What stdio and the like use as their buffer's size. */
+#define PREFERRED_IO_BYTES (128 * 1024)
+#define STAT_BLOCK_BYTES 512
+#define STATFS_BLOCK_BYTES 4096
+
+static uint64_t dir_node(uint32_t rank)
+{
+	return 2 + 2 * (uint64_t)rank;
+}
+
+static uint64_t file_node(uint32_t rank)
+{
+	return 3 + 2 * (uint64_t)rank;
+}
+
+enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
+				   uint32_t *rank)
+{
+	if (node == RSH_VFS_ROOT)
+		return RSH_NODE_ROOT;
+	if (node < dir_node(0) || (node - 2) / 2 >= v->n_files)
+		return RSH_NODE_NONE;
+	*rank = (uint32_t)((node - 2) / 2);
+	return node % 2 ? RSH_NODE_FILE : RSH_NODE_DIR;
+}
+
+static int dir_name(uint32_t rank, char *name, size_t max)
+{
+	return snprintf(name, max, "rank_%" PRIu32, rank);
+}
+
+static int file_name(const struct rsh_vfs *v, uint32_t rank, char *name,
+		     size_t max)
+{
+	return snprintf(name, max, "%s%" PRIu32 "%s.ckpt", v->prefix, rank,
+			v->suffix);
+}
+
+/* ---- building ---- */
+
+static bool newer(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec :
+					a->tv_nsec > b->tv_nsec;
+}
+
+/* A file is readable by whom all of its sources are. */
+static void inherit(const struct rsh_vfs *v, uint32_t rank,
+		    struct rsh_vfs_file *f)
+{
+	uint32_t n;
+	const uint32_t *ranks =
+		rsh_conversion_sources(v->conversion, rank, &n);
+	bool any = false;
+
+	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = v->dir_mtime };
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_source_attr a;
+
+		if (!rsh_source_attr(v->source, ranks[i], &a))
+			continue;
+		f->mode &= a.mode;
+		if (!any || newer(&a.mtime, &f->mtime))
+			f->mtime = a.mtime;
+		any = true;
+	}
+}
+
+static int check_names(const struct rsh_vfs *v, struct rsh_error *err)
+{
+	char name[NAME_MAX + 1];
+
+	if (v->n_files > 0 && file_name(v, v->n_files - 1, name,
+					sizeof(name)) > NAME_MAX)
+		return rsh_error_set(err, ENAMETOOLONG, "the prefix \"%s\" "
+				     "makes file names too long", v->prefix);
+	return 0;
+}
+
+int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,
+		   struct rsh_error *err)
+{
+	struct rsh_source_attr root;
+
+	rsh_source_root_attr(v->source, &root);
+	v->dir_mode = root.mode & 0555;
+	v->dir_mtime = root.mtime;
+	v->uid = o->uid;
+	v->gid = o->gid;
+	v->prefix = strdup(o->prefix);
+	v->suffix = rsh_conversion_name_suffix(v->conversion);
+	v->n_files = rsh_conversion_n_files(v->conversion);
+	v->files = rsh_alloc_array(v->n_files ? v->n_files : 1,
+				   sizeof(*v->files));
+	if (!v->prefix || !v->files)
+		return rsh_error_nomem(err);
+	for (uint32_t r = 0; r < v->n_files; r++) {
+		inherit(v, r, &v->files[r]);
+		v->total_bytes += rsh_conversion_size(v->conversion, r);
+	}
+	return check_names(v, err);
+}
+
+/* ---- names ---- */
+
+/* True if `name` is "rank_<digits>" of a rank that exists, written the way we
+ * write it. */
+static bool rank_of_dir(const struct rsh_vfs *v, const char *name,
+			uint32_t *rank)
+{
+	char canonical[32];
+	unsigned long long r;
+	char *end;
+
+	if (strncmp(name, "rank_", 5) != 0)
+		return false;
+	r = strtoull(name + 5, &end, 10);
+	if (*end || r >= v->n_files)
+		return false;
+	*rank = (uint32_t)r;
+	dir_name(*rank, canonical, sizeof(canonical));
+	return strcmp(name, canonical) == 0;
+}
+
+uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
+			const char *name)
+{
+	char canonical[NAME_MAX + 1];
+	uint32_t rank;
+
+	switch (rsh_node_decode(v, parent, &rank)) {
+	case RSH_NODE_ROOT:
+		return rank_of_dir(v, name, &rank) ? dir_node(rank) : 0;
+	case RSH_NODE_DIR:
+		file_name(v, rank, canonical, sizeof(canonical));
+		return strcmp(name, canonical) == 0 ? file_node(rank) : 0;
+	case RSH_NODE_FILE:
+	case RSH_NODE_NONE:
+		break;
+	}
+	return (uint64_t)-1;
+}
+
+static void copy_name(char *to, size_t max, const char *name)
+{
+	snprintf(to, max, "%s", name);
+}
+
+int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
+		  uint64_t *child, char *name, size_t name_max)
+{
+	uint32_t rank = 0;
+	enum rsh_node_kind kind = rsh_node_decode(v, dir, &rank);
+	uint64_t n = kind == RSH_NODE_ROOT ? v->n_files : 1;
+
+	if (kind == RSH_NODE_FILE || kind == RSH_NODE_NONE)
+		return -ENOTDIR;
+	if (i >= n + 2)
+		return -ENOENT;
+	if (i < 2) {
+		*child = i == 0 ? dir : RSH_VFS_ROOT;
+		copy_name(name, name_max, i == 0 ? "." : "..");
+	} else if (kind == RSH_NODE_ROOT) {
+		*child = dir_node((uint32_t)(i - 2));
+		dir_name((uint32_t)(i - 2), name, name_max);
+	} else {
+		*child = file_node(rank);
+		file_name(v, rank, name, name_max);
+	}
+	return 0;
+}
+
+/* ---- attributes ---- */
+
+static void set_times(struct stat *st, const struct timespec *t)
+{
+	st->st_mtim = *t;
+	st->st_ctim = *t;
+	st->st_atim = *t;
+}
+
+int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
+{
+	uint32_t rank = 0;
+	enum rsh_node_kind kind = rsh_node_decode(v, node, &rank);
+
+	if (kind == RSH_NODE_NONE)
+		return -ENOENT;
+	*st = (struct stat){
+		.st_ino = node,
+		.st_uid = v->uid,
+		.st_gid = v->gid,
+		.st_blksize = PREFERRED_IO_BYTES,
+	};
+	if (kind != RSH_NODE_FILE) {
+		st->st_mode = S_IFDIR | v->dir_mode;
+		st->st_nlink = 2;
+		if (kind == RSH_NODE_ROOT)
+			st->st_nlink += v->n_files;
+		set_times(st, &v->dir_mtime);
+		return 0;
+	}
+	st->st_mode = S_IFREG | v->files[rank].mode;
+	st->st_nlink = 1;
+	st->st_size = (off_t)rsh_conversion_size(v->conversion, rank);
+	st->st_blocks = (st->st_size + STAT_BLOCK_BYTES - 1) / STAT_BLOCK_BYTES;
+	set_times(st, &v->files[rank].mtime);
+	return 0;
+}
+
+void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
+{
+	*out = (struct statvfs){
+		.f_bsize = PREFERRED_IO_BYTES,
+		.f_frsize = STATFS_BLOCK_BYTES,
+		.f_blocks = (v->total_bytes + STATFS_BLOCK_BYTES - 1) /
+			    STATFS_BLOCK_BYTES,
+		.f_files = 1 + 2 * (uint64_t)v->n_files,
+		.f_namemax = NAME_MAX,
+		.f_flag = ST_RDONLY,
+	};
+}

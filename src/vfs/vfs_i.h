@@ -1,0 +1,49 @@
+/* vfs/vfs_i.h - the inside of the virtual tree, for this layer only. */
+#ifndef RSH_VFS_VFS_I_H
+#define RSH_VFS_VFS_I_H
+
+#include <stdbool.h>
+
+#include "rsh/vfs/vfs.h"
+
+/* What differs from file to file and is not the conversion's to know. */
+struct rsh_vfs_file {
+	mode_t mode;
+	struct timespec mtime;
+};
+
+/* Everything is set by rsh_vfs_open() and constant from then on. */
+struct rsh_vfs {
+	struct rsh_names *names;
+	struct rsh_strategy *src, *dst; /* NULL: none */
+	struct rsh_source *source;
+	struct rsh_conversion *conversion;
+
+	char *prefix;
+	const char *suffix; /* between rank and ".ckpt" */
+	uid_t uid;
+	gid_t gid;
+	mode_t dir_mode;
+	struct timespec dir_mtime;
+
+	uint32_t n_files; /* one a rank */
+	struct rsh_vfs_file *files;
+	uint64_t total_bytes;
+};
+
+/* Node numbers: root 1, then directory and file of each rank in turn. */
+enum rsh_node_kind {
+	RSH_NODE_NONE,
+	RSH_NODE_ROOT,
+	RSH_NODE_DIR,
+	RSH_NODE_FILE,
+};
+
+enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
+				   uint32_t *rank);
+
+/* Gives the tree names and attributes once the conversion stands. */
+int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,
+		   struct rsh_error *err);
+
+#endif
