@@ -10,10 +10,15 @@ struct rsh_server;
 
 struct rsh_server_options {
 	const char *mountpoint;
-	const char *fsname;       /* the SOURCE as given, unless -o fsname=… */
-	const char *mount_opts;   /* comma list for libfuse and the kernel */
+	const char *fsname;       /* what df and mount show as the device */
+	const char *subtype;      /* the type shown is fuse.<subtype> */
+	const char *mount_opts;   /* comma list for libfuse and the kernel, in
+				   * libfuse's escaping; `ro` and
+				   * `default_permissions` are always added */
+	unsigned max_read;        /* bytes a request; 0: as the kernel gives */
 	bool debug;               /* libfuse's request log */
-	unsigned max_threads;     /* 0: default */
+	unsigned max_threads;     /* 0: libfuse's default, here and below */
+	unsigned max_idle_threads;
 	bool clone_fd;
 };
 
@@ -23,9 +28,13 @@ struct rsh_server_options {
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err);
 /* Serves until unmounted or told to stop by SIGTERM, SIGINT or SIGHUP; calls
- * ready(ctx) once the kernel's first request was answered.  Unmounts (lazily
- * when busy).  0, or -errno. */
+ * ready(ctx), from another thread, when the kernel's first request is being
+ * answered: whatever is asked of the mount from then on gets its answer.
+ * Unmounts (lazily when busy).  0, or -errno. */
 int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx);
 void rsh_server_free(struct rsh_server *s);
+
+/* Of libfuse, for --version. */
+const char *rsh_server_library_version(void);
 
 #endif

@@ -1,0 +1,336 @@
+/* fuse/ops.c - one handler a request: decode, ask vfs, reply.
+ *
+ * Threads: handlers run in libfuse's workers, several at a time; all they
+ * touch is the request and the vfs, which is immutable. */
+#include "config.h"
+
+#include "ops_i.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* Nothing in the tree ever changes: let the kernel keep what it was told. */
+#define CACHE_SECONDS (24 * 3600.0)
+
+/* What requests are worth (and the most that kernels give by default). */
+#define READAHEAD_BYTES (1024 * 1024)
+
+static const struct rsh_vfs *vfs_of(fuse_req_t req)
+{
+	const struct rsh_server *s = fuse_req_userdata(req);
+
+	return s->vfs;
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct rsh_server *s = userdata;
+
+	conn->max_read = s->max_read;
+	/* libfuse has cut it to what the kernel had before the mount's
+	 * read-ahead was raised (server.c); the kernel cuts it again. */
+	conn->max_readahead = READAHEAD_BYTES;
+	if (s->ready)
+		s->ready(s->ready_ctx);
+}
+
+/* ---- names and attributes ---- */
+
+static void fill_entry(const struct rsh_vfs *v, uint64_t node,
+		       struct fuse_entry_param *e)
+{
+	*e = (struct fuse_entry_param){
+		.ino = node,
+		.attr_timeout = CACHE_SECONDS,
+		.entry_timeout = CACHE_SECONDS,
+	};
+	rsh_vfs_stat(v, node, &e->attr);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	const struct rsh_vfs *v = vfs_of(req);
+	uint64_t node = rsh_vfs_lookup(v, parent, name);
+	struct fuse_entry_param e;
+
+	if (node == (uint64_t)-1) {
+		fuse_reply_err(req, ENOTDIR);
+		return;
+	}
+	if (node == 0) {
+		/* A node number of 0 lets the kernel remember that there is
+		 * no such name. */
+		e = (struct fuse_entry_param){ .entry_timeout = CACHE_SECONDS };
+		fuse_reply_entry(req, &e);
+		return;
+	}
+	fill_entry(v, node, &e);
+	fuse_reply_entry(req, &e);
+}
+
+/* Nodes live as long as the mount, so that lookups need not be counted. */
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
+{
+	(void)ino;
+	(void)nlookup;
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count,
+			    struct fuse_forget_data *forgets)
+{
+	(void)count;
+	(void)forgets;
+	fuse_reply_none(req);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino,
+		       struct fuse_file_info *fi)
+{
+	struct stat st;
+	int rc = rsh_vfs_stat(vfs_of(req), ino, &st);
+
+	(void)fi;
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_attr(req, &st, CACHE_SECONDS);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs out;
+
+	(void)ino;
+	rsh_vfs_statfs(vfs_of(req), &out);
+	fuse_reply_statfs(req, &out);
+}
+
+/* ---- directories ---- */
+
+static void op_opendir(fuse_req_t req, fuse_ino_t ino,
+		       struct fuse_file_info *fi)
+{
+	struct stat st;
+	int rc = rsh_vfs_stat(vfs_of(req), ino, &st);
+
+	if (rc == 0 && !S_ISDIR(st.st_mode))
+		rc = -ENOTDIR;
+	if (rc) {
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	fi->cache_readdir = 1;
+	fi->keep_cache = 1;
+	fuse_reply_open(req, fi);
+}
+
+/* Appends entry `i`; 0 when the buffer is full. */
+static size_t add_entry(fuse_req_t req, char *buf, size_t room, uint64_t node,
+			const char *name, uint64_t i, bool plus)
+{
+	struct fuse_entry_param e;
+	size_t need;
+
+	fill_entry(vfs_of(req), node, &e);
+	need = plus ? fuse_add_direntry_plus(req, buf, room, name, &e,
+					     (off_t)i + 1) :
+		      fuse_add_direntry(req, buf, room, name, &e.attr,
+					(off_t)i + 1);
+	return need <= room ? need : 0;
+}
+
+static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		     bool plus)
+{
+	cleanup_free char *buf = malloc(size ? size : 1);
+	char name[NAME_MAX + 1];
+	uint64_t child, i = (uint64_t)off;
+	size_t at = 0, n;
+	int rc;
+
+	if (!buf) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	for (;; i++) {
+		rc = rsh_vfs_entry(vfs_of(req), ino, i, &child, name,
+				   sizeof(name));
+		if (rc)
+			break;
+		n = add_entry(req, buf + at, size - at, child, name, i, plus);
+		if (n == 0)
+			break;
+		at += n;
+	}
+	if (rc && rc != -ENOENT)
+		fuse_reply_err(req, -rc);
+	else
+		fuse_reply_buf(req, buf, at);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	(void)fi;
+	list_dir(req, ino, size, off, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
+			   off_t off, struct fuse_file_info *fi)
+{
+	(void)fi;
+	list_dir(req, ino, size, off, true);
+}
+
+/* ---- files ---- */
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct stat st;
+	int rc = rsh_vfs_stat(vfs_of(req), ino, &st);
+
+	if (rc == 0 && S_ISDIR(st.st_mode))
+		rc = -EISDIR;
+	if (rc == 0 && ((fi->flags & O_ACCMODE) != O_RDONLY ||
+			(fi->flags & O_TRUNC)))
+		rc = -EROFS;
+	if (rc) {
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	fi->keep_cache = 1;
+	fuse_reply_open(req, fi);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	cleanup_free char *buf = malloc(size ? size : 1);
+	ssize_t n;
+
+	(void)fi;
+	if (!buf) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	n = rsh_vfs_read(vfs_of(req), ino, buf, size, (uint64_t)off);
+	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
+		      (unsigned long long)ino, (long long)off, size, n);
+	if (n < 0)
+		fuse_reply_err(req, (int)-n);
+	else
+		fuse_reply_buf(req, buf, (size_t)n);
+}
+
+/* ---- what a read-only tree refuses ----
+ *
+ * The mount is `ro`, so the kernel answers EROFS by itself; these are for a
+ * mount that root has remounted `rw`. */
+
+static void refuse(fuse_req_t req)
+{
+	fuse_reply_err(req, EROFS);
+}
+
+static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
+		       int to_set, struct fuse_file_info *fi)
+{
+	(void)ino, (void)attr, (void)to_set, (void)fi;
+	refuse(req);
+}
+
+static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
+		     mode_t mode, dev_t rdev)
+{
+	(void)parent, (void)name, (void)mode, (void)rdev;
+	refuse(req);
+}
+
+static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
+		     mode_t mode)
+{
+	(void)parent, (void)name, (void)mode;
+	refuse(req);
+}
+
+/* unlink and rmdir */
+static void op_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	(void)parent, (void)name;
+	refuse(req);
+}
+
+static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
+		       const char *name)
+{
+	(void)link, (void)parent, (void)name;
+	refuse(req);
+}
+
+static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      fuse_ino_t newparent, const char *newname,
+		      unsigned int flags)
+{
+	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
+	refuse(req);
+}
+
+static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
+		    const char *newname)
+{
+	(void)ino, (void)newparent, (void)newname;
+	refuse(req);
+}
+
+static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      mode_t mode, struct fuse_file_info *fi)
+{
+	(void)parent, (void)name, (void)mode, (void)fi;
+	refuse(req);
+}
+
+static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+			const char *value, size_t size, int flags)
+{
+	(void)ino, (void)name, (void)value, (void)size, (void)flags;
+	refuse(req);
+}
+
+static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	(void)ino, (void)name;
+	refuse(req);
+}
+
+/* getxattr and listxattr are left out: the kernel asks once, is told ENOSYS,
+ * and answers ENOTSUP by itself from then on. */
+const struct fuse_lowlevel_ops rsh_fuse_ops = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.statfs = op_statfs,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.open = op_open,
+	.read = op_read,
+	.setattr = op_setattr,
+	.mknod = op_mknod,
+	.mkdir = op_mkdir,
+	.unlink = op_remove,
+	.rmdir = op_remove,
+	.symlink = op_symlink,
+	.rename = op_rename,
+	.link = op_link,
+	.create = op_create,
+	.setxattr = op_setxattr,
+	.removexattr = op_removexattr,
+};
