@@ -1,0 +1,130 @@
+/* cli/daemon.c - see daemon.h. */
+#include "config.h"
+
+#include "daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+int rsh_daemon_start(struct rsh_daemon *d)
+{
+	pid_t parent = getpid();
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	d->child = fork();
+	if (d->child < 0) {
+		int code = errno;
+
+		close(ends[0]);
+		close(ends[1]);
+		return -code;
+	}
+	d->pipe = ends[d->child == 0];
+	close(ends[d->child != 0]);
+	if (d->child == 0) {
+		/* Whoever gives up waiting wants no mount either. */
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		if (getppid() != parent)
+			_exit(1);
+	}
+	return 0;
+}
+
+static bool child_serves(int pipe)
+{
+	char c;
+	ssize_t n;
+
+	do {
+		n = read(pipe, &c, 1);
+	} while (n < 0 && errno == EINTR);
+	return n == 1;
+}
+
+static void run_fusermount(const char *mountpoint)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		execlp("fusermount3", "fusermount3", "-u", "-z", "-q", "--",
+		       mountpoint, (char *)NULL);
+		_exit(1);
+	}
+	if (pid > 0)
+		waitpid(pid, NULL, 0);
+}
+
+/* A mount whose daemon is gone answers ENOTCONN. */
+static void remove_dead_mount(const char *mountpoint)
+{
+	struct stat st;
+
+	if (stat(mountpoint, &st) == 0 || errno != ENOTCONN)
+		return;
+	if (umount2(mountpoint, MNT_DETACH) != 0)
+		run_fusermount(mountpoint);
+}
+
+static void report_end(int status)
+{
+	if (WIFSIGNALED(status))
+		rsh_log_error("the daemon died of signal %d (%s) before it "
+			      "served", WTERMSIG(status),
+			      strsignal(WTERMSIG(status)));
+	else if (WEXITSTATUS(status) == 0)
+		rsh_log_error("the daemon was told to end before it served");
+}
+
+int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
+{
+	struct stat st;
+	int status;
+
+	if (child_serves(d->pipe) && stat(mountpoint, &st) == 0) {
+		close(d->pipe);
+		return 0;
+	}
+	close(d->pipe);
+	while (waitpid(d->child, &status, 0) < 0)
+		if (errno != EINTR)
+			return 1;
+	report_end(status);
+	remove_dead_mount(mountpoint);
+	return 1;
+}
+
+void rsh_daemon_detach(void)
+{
+	cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	prctl(PR_SET_PDEATHSIG, 0);
+	setsid();
+	if (chdir("/") != 0)
+		rsh_log_warning("/: %s", strerror(errno));
+	for (int fd = 0; fd <= 2 && null >= 0; fd++)
+		dup2(null, fd);
+}
+
+void rsh_daemon_ready(struct rsh_daemon *d)
+{
+	ssize_t n;
+
+	do {
+		n = write(d->pipe, "", 1);
+	} while (n < 0 && errno == EINTR);
+	close(d->pipe);
+	d->pipe = -1;
+}

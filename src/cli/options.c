@@ -1,0 +1,533 @@
+/* cli/options.c - one table of all options feeds the parser, -o, and --help.
+ *
+ * An option of the table is --name, -letter if it has one, and -o name with
+ * '_' for '-'; those marked `mount_only` are -o options alone, as mount(8)
+ * users know them. */
+#include "config.h"
+
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+struct option_def;
+typedef int setter_fn(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err);
+
+struct option_def {
+	const char *name;
+	char letter;      /* 0: none */
+	const char *arg;  /* what --help calls its value; NULL: it has none */
+	const char *help;
+	setter_fn *set;
+	bool mount_only;
+};
+
+/* ---- setters ---- */
+
+static int set_src_strategy(struct rsh_options *o, const struct option_def *def,
+			    const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	o->src_strategy = value;
+	return 0;
+}
+
+static int set_dst_strategy(struct rsh_options *o, const struct option_def *def,
+			    const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	o->dst_strategy = value;
+	return 0;
+}
+
+/* The converter refuses more (it joins the prefix to a path); what is left
+ * here are the prefixes that would not make the plain name of a file. */
+static int set_prefix(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	if (strchr(value, '/') || value[0] == '.' || strstr(value, ".."))
+		return rsh_error_set(err, EINVAL, "%s: \"%s\": no '/', no "
+				     "leading '.' and no \"..\" can be in it",
+				     def->name, value);
+	for (const char *c = value; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			return rsh_error_set(err, EINVAL, "%s: control "
+					     "character in it", def->name);
+	o->prefix = value;
+	return 0;
+}
+
+static int set_compat(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	if (strcmp(value, "mindspore") != 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not known, "
+				     "only \"mindspore\" is", def->name, value);
+	o->compat = true;
+	return 0;
+}
+
+static int set_foreground(struct rsh_options *o, const struct option_def *def,
+			  const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->foreground = true;
+	return 0;
+}
+
+static int set_debug(struct rsh_options *o, const struct option_def *def,
+		     const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->debug = true;
+	o->foreground = true;
+	return 0;
+}
+
+static int set_log_file(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	o->log_file = value;
+	return 0;
+}
+
+static int set_log_level(struct rsh_options *o, const struct option_def *def,
+			 const char *value, struct rsh_error *err)
+{
+	if (rsh_log_parse_level(value, &o->log_level))
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not error, "
+				     "warning, notice, info or debug",
+				     def->name, value);
+	o->has_log_level = true;
+	return 0;
+}
+
+static int set_version(struct rsh_options *o, const struct option_def *def,
+		       const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->command = RSH_COMMAND_VERSION;
+	return 0;
+}
+
+static int set_help(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->command = RSH_COMMAND_HELP;
+	return 0;
+}
+
+static int set_fsname(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->fsname = value;
+	return 0;
+}
+
+static int set_subtype(struct rsh_options *o, const struct option_def *def,
+		       const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->subtype = value;
+	return 0;
+}
+
+static int set_clone_fd(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->clone_fd = true;
+	return 0;
+}
+
+static int parse_number(const struct option_def *def, const char *value,
+			unsigned long min, unsigned long max, unsigned *out,
+			struct rsh_error *err)
+{
+	unsigned long n;
+	char *end;
+
+	errno = 0;
+	n = strtoul(value, &end, 10);
+	if (errno || *end || value[0] < '0' || value[0] > '9' || n < min ||
+	    n > max)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a number "
+				     "from %lu to %lu", def->name, value, min,
+				     max);
+	*out = (unsigned)n;
+	return 0;
+}
+
+static int set_max_read(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	return parse_number(def, value, 4096, UINT_MAX, &o->max_read, err);
+}
+
+static int set_max_threads(struct rsh_options *o, const struct option_def *def,
+			   const char *value, struct rsh_error *err)
+{
+	return parse_number(def, value, 1, 100000, &o->max_threads, err);
+}
+
+static int set_max_idle(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	return parse_number(def, value, 1, 100000, &o->max_idle_threads, err);
+}
+
+/* For options that libfuse or the kernel understands. */
+static int pass_on(struct rsh_options *o, const struct option_def *def,
+		   const char *value, struct rsh_error *err)
+{
+	const char *have = o->mount_opts ? o->mount_opts : "";
+	/* Every character of the value may need a backslash. */
+	char *all = malloc(strlen(have) + strlen(def->name) +
+			   2 * strlen(value ? value : "") + 3);
+	char *p = all;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	p = stpcpy(p, have);
+	if (*have)
+		*p++ = ',';
+	p = stpcpy(p, def->name);
+	if (value)
+		*p++ = '=';
+	for (; value && *value; value++) {
+		if (*value == ',' || *value == '\\')
+			*p++ = '\\';
+		*p++ = *value;
+	}
+	*p = '\0';
+	free(o->mount_opts);
+	o->mount_opts = all;
+	return 0;
+}
+
+/* Always so. */
+static int ignore(struct rsh_options *o, const struct option_def *def,
+		  const char *value, struct rsh_error *err)
+{
+	(void)o, (void)def, (void)value, (void)err;
+	return 0;
+}
+
+static int refuse_rw(struct rsh_options *o, const struct option_def *def,
+		     const char *value, struct rsh_error *err)
+{
+	(void)o, (void)value;
+	return rsh_error_set(err, EINVAL, "-o %s: the file system is "
+			     "read-only", def->name);
+}
+
+/* ---- the table ---- */
+
+static const struct option_def table[] = {
+	{ "src-strategy", 0, "PATH|none",
+	  "the strategy SOURCE was trained under", set_src_strategy, false },
+	{ "dst-strategy", 0, "PATH|none",
+	  "the strategy it is wanted in", set_dst_strategy, false },
+	{ "prefix", 0, "STR",
+	  "virtual files are rank_N/STRN.ckpt (checkpoint_)", set_prefix,
+	  false },
+	{ "compat", 0, "mindspore",
+	  "the converter's bytes, also where they are wrong", set_compat,
+	  false },
+	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
+	  false },
+	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
+	  false },
+	{ "log-file", 0, "PATH", "append the log to PATH", set_log_file,
+	  false },
+	{ "log-level", 0, "L",
+	  "error, warning, notice (default), info or debug", set_log_level,
+	  false },
+	{ "version", 'V', NULL, "print the version", set_version, false },
+	{ "help", 'h', NULL, "print this", set_help, false },
+
+	{ "allow_other", 0, NULL, "other users may look in", pass_on, true },
+	{ "allow_root", 0, NULL, "root may look in", pass_on, true },
+	{ "auto_unmount", 0, NULL, "unmount when the daemon dies", pass_on,
+	  true },
+	{ "default_permissions", 0, NULL, "always so", ignore, true },
+	{ "ro", 0, NULL, "always so", ignore, true },
+	{ "rw", 0, NULL, "refused", refuse_rw, true },
+	{ "fsname", 0, "NAME", "device shown by df (SOURCE)", set_fsname,
+	  true },
+	{ "subtype", 0, "NAME", "type shown is fuse.NAME (reshardfs)",
+	  set_subtype, true },
+	{ "max_read", 0, "BYTES", "longest read request", set_max_read, true },
+	{ "max_threads", 0, "N", "most threads that serve requests",
+	  set_max_threads, true },
+	{ "max_idle_threads", 0, "N", "idle ones that are kept", set_max_idle,
+	  true },
+	{ "clone_fd", 0, NULL, "a /dev/fuse descriptor for each thread",
+	  set_clone_fd, true },
+	{ "suid", 0, NULL, "see mount(8), here and below", pass_on, true },
+	{ "nosuid", 0, NULL, "", pass_on, true },
+	{ "dev", 0, NULL, "", pass_on, true },
+	{ "nodev", 0, NULL, "", pass_on, true },
+	{ "exec", 0, NULL, "", pass_on, true },
+	{ "noexec", 0, NULL, "", pass_on, true },
+	{ "atime", 0, NULL, "", pass_on, true },
+	{ "noatime", 0, NULL, "", pass_on, true },
+	{ "sync", 0, NULL, "", pass_on, true },
+	{ "async", 0, NULL, "", pass_on, true },
+	{ "dirsync", 0, NULL, "", pass_on, true },
+	{ "context", 0, "CONTEXT", "", pass_on, true },
+	{ "fscontext", 0, "CONTEXT", "", pass_on, true },
+	{ "defcontext", 0, "CONTEXT", "", pass_on, true },
+	{ "rootcontext", 0, "CONTEXT", "", pass_on, true },
+};
+#define N_OPTIONS (sizeof(table) / sizeof(table[0]))
+
+/* ---- -o ---- */
+
+/* Compares a table name with an -o name of n characters. */
+static bool is_mount_name(const char *name, const char *given, size_t n)
+{
+	if (strlen(name) != n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (given[i] != (name[i] == '-' ? '_' : name[i]))
+			return false;
+	return true;
+}
+
+static int apply_mount_option(struct rsh_options *o, char *given,
+			      struct rsh_error *err)
+{
+	char *value = strchr(given, '=');
+	size_t n = value ? (size_t)(value - given) : strlen(given);
+
+	if (value)
+		value++;
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		const struct option_def *def = &table[i];
+
+		if (!is_mount_name(def->name, given, n))
+			continue;
+		if (def->arg && !value)
+			return rsh_error_set(err, EINVAL,
+					     "-o %s needs a value", given);
+		if (!def->arg && value)
+			return rsh_error_set(err, EINVAL,
+					     "-o %.*s takes no value", (int)n,
+					     given);
+		return def->set(o, def, value, err);
+	}
+	return rsh_error_set(err, EINVAL, "unknown option -o %s", given);
+}
+
+/* Cuts the next option off a comma list in place, removing backslashes. */
+static char *next_mount_option(char **list)
+{
+	char *start = *list, *to = start, *s = start;
+
+	if (!s)
+		return NULL;
+	for (; *s && *s != ','; s++) {
+		if (s[0] == '\\' && s[1])
+			s++;
+		*to++ = *s;
+	}
+	*list = *s ? s + 1 : NULL;
+	*to = '\0';
+	return start;
+}
+
+static int apply_mount_options(struct rsh_options *o, const char *arg,
+			       struct rsh_error *err)
+{
+	char *list = strdup(arg), *one;
+	int rc = 0;
+
+	if (!list || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
+			      sizeof(*o->copies))) {
+		free(list);
+		return rsh_error_nomem(err);
+	}
+	o->copies[o->n_copies++] = list;
+	while (rc == 0 && (one = next_mount_option(&list)))
+		if (*one)
+			rc = apply_mount_option(o, one, err);
+	return rc;
+}
+
+/* ---- the command line ---- */
+
+#define FIRST_LONG_VALUE 256 /* above all letters */
+
+static void make_getopt_tables(char *letters, struct option *longs)
+{
+	*letters++ = ':';
+	*letters++ = 'o';
+	*letters++ = ':';
+	for (size_t i = 0; i < N_OPTIONS; i++) {
+		if (table[i].mount_only)
+			continue;
+		*longs++ = (struct option){
+			.name = table[i].name,
+			.has_arg = table[i].arg ? required_argument :
+						  no_argument,
+			.val = FIRST_LONG_VALUE + (int)i,
+		};
+		if (table[i].letter)
+			*letters++ = table[i].letter;
+	}
+	*letters = '\0';
+	*longs = (struct option){ 0 };
+}
+
+static const struct option_def *find_option(int c)
+{
+	for (size_t i = 0; i < N_OPTIONS; i++)
+		if (c == FIRST_LONG_VALUE + (int)i ||
+		    (table[i].letter && c == table[i].letter))
+			return &table[i];
+	return NULL;
+}
+
+static int bad_option(int c, char **argv, struct rsh_error *err)
+{
+	const struct option_def *def = find_option(optopt);
+
+	if (c == ':')
+		return rsh_error_set(err, EINVAL, "option %s needs a value",
+				     argv[optind - 1]);
+	/* getopt gives the number of a known option for --name=value that
+	 * takes none, and 0 for a name that it does not know. */
+	if (def && optopt >= FIRST_LONG_VALUE)
+		return rsh_error_set(err, EINVAL, "option --%s takes no value",
+				     def->name);
+	if (optopt)
+		return rsh_error_set(err, EINVAL, "unknown option -%c", optopt);
+	return rsh_error_set(err, EINVAL, "unknown option %s",
+			     argv[optind - 1]);
+}
+
+static int parse_options(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	char letters[N_OPTIONS + 4];
+	struct option longs[N_OPTIONS + 1];
+	const struct option_def *def;
+	int c, rc = 0;
+
+	make_getopt_tables(letters, longs);
+	opterr = 0;
+	optind = 0; /* start anew: tests parse more than once */
+	while (rc == 0 &&
+	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		def = find_option(c);
+		if (c == 'o')
+			rc = apply_mount_options(o, optarg, err);
+		else if (def)
+			rc = def->set(o, def, optarg, err);
+		else
+			rc = bad_option(c, argv, err);
+	}
+	return rc;
+}
+
+static int take_operands(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	if (argc - optind < 1)
+		return rsh_error_set(err, EINVAL, "no SOURCE given");
+	if (argc - optind < 2)
+		return rsh_error_set(err, EINVAL, "no MOUNTPOINT given");
+	if (argc - optind > 2)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     argv[optind + 2]);
+	o->source = argv[optind];
+	o->mountpoint = argv[optind + 1];
+	if (!o->src_strategy)
+		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
+				     "(\"none\" if SOURCE is not sharded)");
+	if (!o->dst_strategy)
+		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
+				     "(\"none\" for whole tensors)");
+	return 0;
+}
+
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err)
+{
+	int rc;
+
+	*o = (struct rsh_options){
+		.prefix = "checkpoint_",
+		.subtype = "reshardfs",
+		.log_level = RSH_LOG_NOTICE,
+	};
+	/* The command's name is the program name to getopt. */
+	if (argc > 1 && strcmp(argv[1], "mount") == 0) {
+		argc--;
+		argv++;
+	}
+	rc = parse_options(argc, argv, o, err);
+	if (rc == 0 && o->command == RSH_COMMAND_MOUNT)
+		rc = take_operands(argc, argv, o, err);
+	if (!o->fsname)
+		o->fsname = o->source;
+	if (o->debug && !o->has_log_level)
+		o->log_level = RSH_LOG_DEBUG;
+	return rc;
+}
+
+void rsh_options_clear(struct rsh_options *o)
+{
+	for (size_t i = 0; i < o->n_copies; i++)
+		free(o->copies[i]);
+	free(o->copies);
+	free(o->mount_opts);
+}
+
+/* ---- help ---- */
+
+static void help_line(FILE *f, const struct option_def *def)
+{
+	char left[64];
+
+	if (def->mount_only)
+		snprintf(left, sizeof(left), "-o %s%s%s", def->name,
+			 def->arg ? "=" : "", def->arg ? def->arg : "");
+	else
+		snprintf(left, sizeof(left), "%c%c%s--%s%s%s",
+			 def->letter ? '-' : ' ',
+			 def->letter ? def->letter : ' ',
+			 def->letter ? ", " : "  ", def->name,
+			 def->arg ? " " : "", def->arg ? def->arg : "");
+	fprintf(f, "  %-30s%s%s\n", left, *def->help ? " " : "", def->help);
+}
+
+void rsh_options_help(FILE *f)
+{
+	fputs("usage: reshardfs mount [options] SOURCE MOUNTPOINT\n"
+	      "       reshardfs [options] SOURCE MOUNTPOINT\n"
+	      "\n"
+	      "Shows a MindSpore checkpoint tree (SOURCE/rank_N/*.ckpt) as it "
+	      "would be\nunder another sharding strategy.\n\n", f);
+	for (size_t i = 0; i < N_OPTIONS; i++)
+		if (!table[i].mount_only)
+			help_line(f, &table[i]);
+	fputs("\nEach of these is also an -o option, with '_' for '-'.  "
+	      "Options of mounts:\n", f);
+	for (size_t i = 0; i < N_OPTIONS; i++)
+		if (table[i].mount_only)
+			help_line(f, &table[i]);
+}
