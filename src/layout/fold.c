@@ -2,8 +2,9 @@
  *
  * A dimension of size S that is split over mesh axes a, b, c is written by
  * JSON files (and by MindSpore <= 2.5) as three dimensions (a, b, S/(a*b)),
- * each split over one axis.  Within such a group every entry is split, and every
- * one but the last down to 1, which is what tells groups apart. */
+ * each split over one axis.  Within such a group every entry but the last is
+ * split down to 1, which is what tells groups apart; the last may be unsplit,
+ * where the planner struck out a mesh axis of size 1. */
 #include <errno.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 	for (uint32_t e = from; e < to; e++) {
 		uint32_t s = rsh_map_entry_split(it, &it->map[e]);
 
-		if (to - from > 1 && it->map[e].n == 0)
+		if (e + 1 < to && it->map[e].n == 0)
 			return false;
 		if (it->n_shape && e + 1 < to && it->shape[e] != s)
 			return false;

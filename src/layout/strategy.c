@@ -284,6 +284,23 @@ uint32_t rsh_item_ranks(const struct rsh_strategy_item *it)
 	return n;
 }
 
+/* The ranks of a stage are numbered by one device count. */
+static int check_ranks(const struct strategy_impl *s, const struct entries *e,
+		       struct rsh_error *err)
+{
+	for (uint32_t i = 1; i < e->n; i++)
+		if (rsh_item_ranks(e->v[i].item) !=
+		    rsh_item_ranks(e->v[0].item))
+			return rsh_error_set(err, EINVAL,
+					     "%s: parameter %s lies on %u "
+					     "devices, but %s on %u", s->path,
+					     e->v[i].item->name,
+					     rsh_item_ranks(e->v[i].item),
+					     e->v[0].item->name,
+					     rsh_item_ranks(e->v[0].item));
+	return 0;
+}
+
 /* ---- public ---- */
 
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
@@ -312,6 +329,8 @@ int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		rc = collect(s, directory, names, &e, err);
 	if (rc == 0)
 		rc = check_stages(s, &e, err);
+	if (rc == 0)
+		rc = check_ranks(s, &e, err);
 	if (rc == 0)
 		rc = group(s, &e, err);
 	if (rc == 0)

@@ -41,23 +41,19 @@ static bool goes_by_stage(const struct rsh_strategy *src,
 	return n_src < n_dst;
 }
 
-/* The ranks of a later stage's own file begin at that stage; the converter
- * knows that only when it goes by stage. */
-static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage,
-			   bool compat)
+/* Whose stage an unmerged file is the converter asks only when it goes by
+ * stage; else such a file is taken for a job of one stage. */
+static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage)
 {
-	if (!src || (compat && !by_stage))
-		return 0;
-	return src->lone_stage * src->stage_ranks;
+	return by_stage ? src->lone_stage * src->stage_ranks : 0;
 }
 
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
 				 const struct rsh_names *names,
-				 const struct rsh_conversion_options *opts,
 				 uint32_t *first, uint32_t *n)
 {
-	*first = first_rank(src, goes_by_stage(src, dst, names), opts->compat);
+	*first = first_rank(src, goes_by_stage(src, dst, names));
 	*n = src ? src->stage_ranks * src->n_stages : 1;
 }
 
@@ -117,7 +113,7 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
 	c->by_stage = goes_by_stage(src, dst, view->names);
-	c->first_rank = first_rank(src, c->by_stage, c->compat);
+	c->first_rank = first_rank(src, c->by_stage);
 	c->stage_ranks = src ? src->stage_ranks : 1;
 	c->n_stages = src ? src->n_stages : 1;
 	if (c->by_stage) {

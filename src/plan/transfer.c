@@ -183,7 +183,7 @@ static int make_grid(struct rsh_conversion *c,
 /* Notes when the converter would put the slices on other ranks. */
 static int note_simple(const struct making *m,
 		       const struct rsh_strategy_item *item,
-		       const int64_t *dims, uint32_t n_dims, bool local,
+		       const int64_t *whole, uint32_t n_dims,
 		       const struct rsh_grid *mine)
 {
 	struct rsh_grid *theirs;
@@ -191,7 +191,7 @@ static int note_simple(const struct making *m,
 
 	if (m->c->compat || !item || !item->opt_step || !item->opt_size)
 		return 0;
-	rc = rsh_grid_new(item, dims, n_dims, local, RSH_GRID_CONVERTER,
+	rc = rsh_grid_new(item, whole, n_dims, false, RSH_GRID_CONVERTER,
 			  &theirs, NULL);
 	if (rc)
 		return rc;
@@ -210,6 +210,27 @@ static int note_simple(const struct making *m,
 	return 0;
 }
 
+/* The source's grid.  An expanded map that the slice alone may explain in
+ * several ways is unambiguous once the other side tells the whole shape. */
+static int make_source_grid(const struct making *m, const int64_t *local,
+			    uint32_t n, enum rsh_grid_rule rule,
+			    struct rsh_grid **out, struct rsh_error *err)
+{
+	int rc;
+
+	if (!m->src || !m->dst || m->src->n_map == n || m->dst->n_map != n ||
+	    m->dst->n_shape != n)
+		return make_grid(m->c, m->src, local, n, true, rule, out, err);
+	rc = make_grid(m->c, m->src, m->dst->shape, n, false, rule, out, err);
+	for (uint32_t d = 0; rc == 0 && d < n; d++)
+		if (m->dst->shape[d] != local[d] * rsh_grid_split(*out, d))
+			rc = rsh_error_set(err, EINVAL,
+					   "dimension %u of the whole tensor is "
+					   "%lld in the destination", d,
+					   (long long)m->dst->shape[d]);
+	return rc;
+}
+
 /* Both grids, and the whole and destination dimensions. */
 static int make_grids(const struct making *m, struct rsh_grid_pair *pair,
 		      int64_t *slice, struct rsh_error *err)
@@ -222,7 +243,7 @@ static int make_grids(const struct making *m, struct rsh_grid_pair *pair,
 	int64_t whole[RSH_MAX_DIMS];
 	int rc;
 
-	rc = make_grid(m->c, m->src, local, n, true, rule, &src, err);
+	rc = make_source_grid(m, local, n, rule, &src, err);
 	if (rc)
 		return rc;
 	for (uint32_t d = 0; d < n; d++)
@@ -233,8 +254,8 @@ static int make_grids(const struct making *m, struct rsh_grid_pair *pair,
 	for (uint32_t d = 0; d < n; d++)
 		slice[d] = whole[d] / rsh_grid_split(dst, d);
 	*pair = (struct rsh_grid_pair){ src, dst };
-	rc = note_simple(m, m->src, local, n, true, src);
-	return rc ? rc : note_simple(m, m->dst, whole, n, false, dst);
+	rc = note_simple(m, m->src, whole, n, src);
+	return rc ? rc : note_simple(m, m->dst, whole, n, dst);
 }
 
 static int keep_pair(struct rsh_conversion *c, const struct rsh_grid_pair *pair,

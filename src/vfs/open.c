@@ -18,9 +18,6 @@ static int load_strategy(const char *path, struct rsh_names *names,
 static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 		       struct rsh_error *err)
 {
-	const struct rsh_conversion_options plan_opts = {
-		.compat = cfg->compat,
-	};
 	const struct rsh_source_options opts = {
 		/* The converter knows no steps. */
 		.lexicographic = cfg->compat,
@@ -28,8 +25,7 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 	uint32_t first, n;
 	int rc;
 
-	rsh_conversion_source_ranks(v->src, v->dst, v->names, &plan_opts,
-				    &first, &n);
+	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &opts, &v->source, err);
 	return rc ? rc : rsh_source_index(v->source, v->names, err);
 }

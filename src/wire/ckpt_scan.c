@@ -17,8 +17,8 @@
 #include "rsh/util/mem.h"
 
 #define WINDOW_BYTES ((size_t)64 * 1024)
-/* What is read after a jump over content: the next header and, where the
- * tensors are large, little else. */
+/* What is read after a jump over more content than this: the next header and,
+ * where the tensors are large, little else. */
 #define JUMP_BYTES ((size_t)4 * 1024)
 
 #define MAX_NAME_BYTES ((size_t)16 * 1024)
@@ -121,7 +121,7 @@ static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
 static int move_window(struct scan *s, uint64_t offset, size_t need)
 {
 	bool onward = offset >= s->window_offset &&
-		      offset <= s->window_offset + s->window_len;
+		      offset <= s->window_offset + s->window_len + JUMP_BYTES;
 	uint64_t len = onward || need > JUMP_BYTES ? WINDOW_BYTES : JUMP_BYTES;
 	int rc;
 

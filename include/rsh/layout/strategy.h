@@ -1,8 +1,8 @@
 /* layout/strategy.h - the sharding strategy of a whole job: all stages, all
  * parameters.
  *
- * Global rank = stage * ranks-per-stage + local rank.  As in MindSpore the
- * device count of a stage is that of the first layout item.
+ * Global rank = stage * ranks-per-stage + local rank.  All layouts of a job
+ * have the same device count, that of a stage.
  */
 #ifndef RSH_LAYOUT_STRATEGY_H
 #define RSH_LAYOUT_STRATEGY_H
@@ -30,8 +30,7 @@ struct rsh_strategy {
 	const char *path;       /* for messages: the file or directory */
 	uint32_t stage_ranks;   /* ranks of one stage */
 	uint32_t n_stages;
-	/* 0, but for the file of a later stage that was given alone: then that
-	 * stage, whose ranks begin at lone_stage * stage_ranks. */
+	/* 0, but for the unmerged file of a later stage: then that stage. */
 	uint32_t lone_stage;
 	uint32_t n_params;
 	const struct rsh_strategy_param *params; /* first-seen order */
@@ -47,7 +46,7 @@ struct rsh_strategy {
  *    first by name counts; stages are taken in ascending order (the converter
  *    takes them as the directory lists them).
  * Errors (-EINVAL, sentence): formats mixed, a stage missing, a file without
- * strategy items in a directory. */
+ * strategy items in a directory, layouts over different device counts. */
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		       bool directory, const char *path,
 		       struct rsh_names *names, struct rsh_strategy **out,

@@ -43,7 +43,6 @@ struct rsh_conversion;
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
 				 const struct rsh_names *names,
-				 const struct rsh_conversion_options *opts,
 				 uint32_t *first, uint32_t *n);
 
 /* Plans the file of every destination rank.  A NULL strategy is the whole
