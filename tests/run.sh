@@ -1,0 +1,190 @@
+#!/bin/sh
+# Installs what the tests need and runs all of them.
+#
+#   tests/run.sh [--no-oracle]
+#
+# Runs on Debian 12, as root if packages are to be installed.  The oracle is the
+# real MindSpore, in a virtual environment that is kept for the next time under
+# ${XDG_CACHE_HOME:-~/.cache}/reshardfs (about 2 GB); --no-oracle does without
+# it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in the
+# environment names a Python that has it already.
+#
+# Everything is run three times as a different build: as it is, under the
+# address and undefined behaviour sanitizers, under the thread sanitizer.  The
+# last line is `N passed, N failed`, with `, N skipped` if any were.
+set -eu
+
+top=$(cd "$(dirname "$0")/.." && pwd)
+. "$top/tests/lib/setup.sh"
+unset MAKEFLAGS MAKELEVEL
+
+MINDSPORE=2.10.0
+ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
+JOBS=${JOBS:-$(nproc)}
+
+usage()
+{
+	sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
+}
+
+oracle=yes
+for word; do
+	case $word in
+	--no-oracle) oracle=no ;;
+	-h | --help) usage; exit 0 ;;
+	*) usage >&2; die "unknown argument: $word" ;;
+	esac
+done
+
+# ---- the oracle ----
+
+has_mindspore()
+{
+	[ -x "$1" ] && GLOG_v=4 "$1" -c "
+import mindspore, numpy, sys
+sys.exit(mindspore.__version__ != '$MINDSPORE' or int(numpy.__version__.split('.')[0]) > 1)
+" >/dev/null 2>&1
+}
+
+# install_oracle PYTHON DIRECTORY
+install_oracle()
+{
+	rm -rf "$2"
+	"$1" -m venv "$2" &&
+		"$2/bin/python" -m pip install --no-input --disable-pip-version-check \
+			--quiet "mindspore==$MINDSPORE" 'numpy<2' </dev/null &&
+		has_mindspore "$2/bin/python"
+}
+
+# Sets RSH_ORACLE_PYTHON.
+need_oracle()
+{
+	if [ -n "${RSH_ORACLE_PYTHON:-}" ]; then
+		has_mindspore "$RSH_ORACLE_PYTHON" ||
+			die "RSH_ORACLE_PYTHON=$RSH_ORACLE_PYTHON has no mindspore $MINDSPORE with numpy<2"
+		export RSH_ORACLE_PYTHON
+		return
+	fi
+	cache=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
+	venv=$cache/mindspore-$MINDSPORE
+	mkdir -p "$cache"
+	if ! has_mindspore "$venv/bin/python"; then
+		say "installing mindspore $MINDSPORE in $venv"
+		installed=no
+		for python in $ORACLE_PYTHONS; do
+			command -v "$python" >/dev/null || continue
+			if install_oracle "$python" "$venv"; then
+				installed=yes
+				break
+			fi
+		done
+		[ $installed = yes ] ||
+			die "mindspore $MINDSPORE could not be installed; --no-oracle runs the tests without it"
+	fi
+	export RSH_ORACLE_PYTHON="$venv/bin/python"
+}
+
+# ---- running ----
+
+passed=0 failed=0 skipped=0
+
+# results BUILD RESULT: how many single tests ended like this. Automake keeps
+# a line for each of them.
+results()
+{
+	find "$1/tests" -name '*.trs' -exec cat {} + 2>/dev/null |
+		grep -c "^:test-result: $2" || :
+}
+
+# failed_logs BUILD: where the programs with failures say why.
+failed_logs()
+{
+	find "$1/tests" -name '*.trs' -exec grep -lE '^:test-result: (FAIL|ERROR|XPASS)' {} + |
+		sed 's/\.trs$/.log/'
+}
+
+# leg NAME TARGETS [CONFIGURE-ARGUMENT...]: one build and its tests.
+leg()
+{
+	name=$1 targets=$2
+	shift 2
+	build=$top/build/$name
+	log=$build/check.log
+	mkdir -p "$build"
+	find "$build" -name '*.trs' -delete
+	say "$name: $targets, log in build/$name/check.log"
+	started=$(date +%s)
+	status=0
+	if build_in "$build" "$@" >"$log" 2>&1; then
+		for target in $targets; do
+			make -C "$build" -k -j"$JOBS" "$target" \
+				</dev/null >>"$log" 2>&1 || status=$?
+		done
+		count_leg
+	else
+		tail -n 40 "$log"
+		say "$name: the build failed"
+		failed=$((failed + 1))
+	fi
+}
+
+count_leg()
+{
+	ok=$(results "$build" '\(PASS\|XFAIL\)')
+	bad=$(results "$build" '\(FAIL\|XPASS\|ERROR\)')
+	skip=$(results "$build" SKIP)
+	for file in $(failed_logs "$build"); do
+		say "---- ${file#"$top"/}"
+		grep -A 20 -E '^(not ok|Bail out!|ERROR|FAIL)' "$file" | head -n 200 || :
+		say "---- its end"
+		tail -n 20 "$file"
+	done
+	# make knows of failures that no test has reported, such as a test
+	# program that does not compile.
+	if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
+		tail -n 40 "$log"
+		bad=1
+	fi
+	if [ $((ok + bad)) -eq 0 ]; then
+		say "$name: no test ran"
+		bad=1
+	fi
+	say "$name: $ok passed, $bad failed, $skip skipped in $(($(date +%s) - started)) s"
+	passed=$((passed + ok))
+	failed=$((failed + bad))
+	skipped=$((skipped + skip))
+}
+
+packages="$BUILD_PACKAGES python3"
+[ $oracle = no ] || packages="$packages python3-venv"
+# shellcheck disable=SC2086 # a list of names
+need_packages $packages
+need_fuse
+if [ $oracle = yes ]; then
+	need_oracle
+	say "oracle: $RSH_ORACLE_PYTHON"
+else
+	unset RSH_ORACLE_PYTHON
+fi
+mkdir -p "$top/build"
+prepare_source >"$top/build/autoreconf.log" 2>&1 || {
+	cat "$top/build/autoreconf.log" >&2
+	die "autoreconf failed"
+}
+
+leg plain check
+
+# Sanitizers slow everything down, and stop at the first report.
+export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
+export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+leg asan 'check-unit check-mount' --enable-sanitizer=address,undefined
+leg tsan check-stress --enable-sanitizer=thread
+
+if [ $skipped -gt 0 ]; then
+	say "$passed passed, $failed failed, $skipped skipped"
+else
+	say "$passed passed, $failed failed"
+fi
+[ $failed -eq 0 ] && [ $passed -gt 0 ]
