@@ -263,12 +263,16 @@ static void mark_keys(struct planner *p, uint32_t local)
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		const struct layout_pair *lp = &p->pairs[i];
 
-		if (lp->redist)
+		if (lp->redist) {
 			rsh_redistribution_keys(lp->redist, local, p->keys,
 						c->stage_ranks);
-		else if (lp->transfer != RSH_NO_TRANSFER)
+		} else if (lp->transfer != RSH_NO_TRANSFER) {
 			rsh_pair_keys(&c->pairs[c->transfers[lp->transfer]->pair],
 				      local, p->keys, c->stage_ranks);
+			/* Its plans always name the rank's own counterpart,
+			 * which copied records come from. */
+			p->keys[local % c->stage_ranks] = true;
+		}
 	}
 }
 
