@@ -1,1 +1,27 @@
 # Unit tests of util and wire.
+UNIT += \
+	unit/test_util_error unit/test_util_log unit/test_util_mem \
+	unit/test_util_names \
+	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
+	unit/test_wire_strategy
+
+WIRE_SUPPORT = unit/wire_support.h unit/wire_support.c
+
+unit_test_util_error_SOURCES = unit/test_util_error.c
+unit_test_util_error_LDADD = $(L_UTIL)
+unit_test_util_log_SOURCES = unit/test_util_log.c
+unit_test_util_log_LDADD = $(L_UTIL)
+unit_test_util_mem_SOURCES = unit/test_util_mem.c
+unit_test_util_mem_LDADD = $(L_UTIL)
+unit_test_util_names_SOURCES = unit/test_util_names.c
+unit_test_util_names_LDADD = $(L_UTIL)
+unit_test_wire_ckpt_scan_SOURCES = unit/test_wire_ckpt_scan.c $(WIRE_SUPPORT)
+unit_test_wire_ckpt_scan_LDADD = $(L_WIRE)
+unit_test_wire_ckpt_emit_SOURCES = unit/test_wire_ckpt_emit.c $(WIRE_SUPPORT)
+unit_test_wire_ckpt_emit_LDADD = $(L_WIRE)
+unit_test_wire_strategy_SOURCES = unit/test_wire_strategy.c $(WIRE_SUPPORT)
+unit_test_wire_strategy_LDADD = $(L_WIRE)
+
+EXTRA_DIST += \
+	unit/data/make_ckpt.py unit/data/append_crc.ckpt \
+	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt

@@ -1,0 +1,112 @@
+#include "wire_support.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "checkpoint.pb-c.h"
+
+struct buffer load_file(const char *name)
+{
+	const char *dir = getenv("srcdir");
+	struct buffer b = { NULL, 0 };
+	uint8_t block[4096];
+	char path[4096];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir ? dir : ".", name);
+	f = fopen(path, "rb");
+	if (!f)
+		fail_msg("cannot open %s", path);
+	while ((n = fread(block, 1, sizeof(block), f)) > 0)
+		buffer_append(&b, block, n);
+	assert_false(ferror(f));
+	fclose(f);
+	return b;
+}
+
+void buffer_append(struct buffer *b, const void *data, size_t len)
+{
+	if (!len)
+		return;
+	b->data = realloc(b->data, b->len + len);
+	assert_non_null(b->data);
+	memcpy(b->data + b->len, data, len);
+	b->len += len;
+}
+
+void buffer_free(struct buffer *b)
+{
+	free(b->data);
+	*b = (struct buffer){ NULL, 0 };
+}
+
+static ssize_t pread_buffer(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct buffer *b = ctx;
+	size_t n = 0;
+
+	if (offset < b->len)
+		n = b->len - offset < len ? b->len - offset : len;
+	if (n)
+		memcpy(buf, b->data + offset, n);
+	return (ssize_t)n;
+}
+
+struct rsh_byte_source buffer_source(struct buffer *b)
+{
+	return (struct rsh_byte_source){ pread_buffer, b, b->len, "test.ckpt" };
+}
+
+/* protobuf-c takes pointers to what it does not change. */
+static void *unconst(const void *p)
+{
+	union {
+		const void *in;
+		void *out;
+	} u = { .in = p };
+
+	return u.out;
+}
+
+void append_record(struct buffer *b, const struct tensor *t)
+{
+	Rsh__Pb__TensorProto tensor = RSH__PB__TENSOR_PROTO__INIT;
+	Rsh__Pb__CheckpointValue value = RSH__PB__CHECKPOINT_VALUE__INIT;
+	Rsh__Pb__Checkpoint checkpoint = RSH__PB__CHECKPOINT__INIT;
+	Rsh__Pb__CheckpointValue *values = &value;
+	uint8_t *packed;
+	size_t len;
+
+	tensor.n_dims = t->n_dims;
+	tensor.dims = unconst(t->dims);
+	tensor.tensor_type = unconst(t->type);
+	tensor.has_tensor_content = t->content != NULL;
+	tensor.tensor_content.data = unconst(t->content);
+	tensor.tensor_content.len = t->content_len;
+	value.tag = unconst(t->tag);
+	value.tensor = &tensor;
+	checkpoint.n_value = 1;
+	checkpoint.value = &values;
+	len = rsh__pb__checkpoint__get_packed_size(&checkpoint);
+	packed = malloc(len);
+	assert_non_null(packed);
+	assert_int_equal(rsh__pb__checkpoint__pack(&checkpoint, packed), len);
+	buffer_append(b, packed, len);
+	free(packed);
+}
+
+void append_hex(struct buffer *b, const char *hex)
+{
+	for (; *hex; hex++) {
+		char digits[3] = { hex[0], hex[1], '\0' };
+		uint8_t byte;
+
+		if (isspace((unsigned char)*hex))
+			continue;
+		byte = (uint8_t)strtoul(digits, NULL, 16);
+		buffer_append(b, &byte, 1);
+		hex++;
+	}
+}

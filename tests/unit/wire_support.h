@@ -1,0 +1,51 @@
+/* wire_support.h - bytes to scan and to parse: fixtures, and messages packed
+ * by protobuf-c, which knows nothing of the code under test. */
+#ifndef WIRE_SUPPORT_H
+#define WIRE_SUPPORT_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/util/error.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+
+struct buffer {
+	uint8_t *data;
+	size_t len;
+};
+
+/* A file below the tests directory. */
+struct buffer load_file(const char *name);
+void buffer_append(struct buffer *b, const void *data, size_t len);
+void buffer_free(struct buffer *b);
+
+/* A byte source over a buffer. */
+struct rsh_byte_source buffer_source(struct buffer *b);
+
+/* One record as the writer of a checkpoint sees it. */
+struct tensor {
+	const char *tag;  /* NULL: absent, as all pointers */
+	const char *type;
+	size_t n_dims;
+	const int64_t *dims;
+	const void *content;
+	size_t content_len;
+};
+/* Appends the Checkpoint message of one Value, packed by protobuf-c. */
+void append_record(struct buffer *b, const struct tensor *t);
+
+#define DIMS(...) \
+	(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+	(int64_t[]){ __VA_ARGS__ }
+
+/* Appends bytes written as hexadecimal digits; blanks are for the reader. */
+void append_hex(struct buffer *b, const char *hex);
+
+#endif
