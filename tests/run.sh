@@ -117,7 +117,7 @@ leg()
 	status=0
 	if build_in "$build" "$@" >"$log" 2>&1; then
 		for target in $targets; do
-			make -C "$build" -k -j"$JOBS" "$target" \
+			make -C "$build/tests" -k -j"$JOBS" "$target" \
 				</dev/null >>"$log" 2>&1 || status=$?
 		done
 		count_leg
