@@ -1,0 +1,66 @@
+/* Whatever the bytes are, the scan ends in an index that stays inside the
+ * file, or in a sentence. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/wire/ckpt.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct bytes {
+	const uint8_t *data;
+	size_t size;
+};
+
+static ssize_t pread_bytes(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct bytes *b = ctx;
+	size_t n = offset < b->size ? rsh_min_u64(len, b->size - offset) : 0;
+
+	if (n)
+		memcpy(buf, b->data + offset, n);
+	return (ssize_t)n;
+}
+
+static void require(bool condition)
+{
+	if (!condition)
+		abort();
+}
+
+static void check_record(const struct rsh_ckpt_index *ix,
+			 const struct rsh_record *r)
+{
+	uint64_t sum = 0;
+
+	require(rsh_ckpt_find(ix, r->name) == r);
+	require((uint64_t)r->first_dim + r->n_dims <= ix->n_dims);
+	for (uint32_t i = 0; i < r->n_extents; i++) {
+		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
+
+		require(e->offset <= ix->file_bytes &&
+			e->length <= ix->file_bytes - e->offset);
+		sum += e->length;
+	}
+	require(sum == r->content_bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct bytes bytes = { data, size };
+	const struct rsh_byte_source src = { pread_bytes, &bytes, size, "f" };
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_ckpt_index *ix = NULL;
+
+	if (rsh_ckpt_scan(&src, names, &ix, &err)) {
+		require(err.code && err.text[0]);
+	} else {
+		for (uint32_t i = 0; i < ix->n_records; i++)
+			check_record(ix, &ix->records[i]);
+		rsh_ckpt_index_free(ix);
+	}
+	rsh_names_free(names);
+	return 0;
+}

@@ -1,0 +1,27 @@
+# libFuzzer on the parsers, seeded with the fixtures.  It wants clang, and the
+# libraries built with coverage:
+#   ./configure CC=clang \
+#       CFLAGS='-g -O1 -fsanitize=fuzzer-no-link,address,undefined'
+#   make && make -C tests fuzz FUZZ_SECONDS=600
+# What it finds is left as crash-* in the build directory.
+FUZZ_SECONDS = 60
+FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy
+EXTRA_PROGRAMS = $(FUZZ)
+
+fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
+fuzz_fuzz_ckpt_scan_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_ckpt_scan_LDADD = $(L_WIRE)
+fuzz_fuzz_strategy_SOURCES = fuzz/fuzz_strategy.c
+fuzz_fuzz_strategy_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_strategy_LDADD = $(L_WIRE)
+
+fuzz: $(FUZZ)
+	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy fuzz/seeds
+	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
+		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
+	done
+	fuzz/fuzz_ckpt_scan -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_ckpt $(srcdir)/unit/data
+	fuzz/fuzz_strategy -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_strategy fuzz/seeds
+.PHONY: fuzz
