@@ -18,7 +18,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 
-STRATEGIES = os.path.join(HERE, "..", "data", "strategies")
+STRATEGIES = os.path.join(os.path.dirname(HERE), "data", "strategies")
 
 # Sets convert into each other within a family.  The longest prefix decides.
 FAMILIES = (("llama_moe", "mf_moe_"), ("qwen3", "mf_qwen3_"), ("deepseek_v3", "mf_dsv3_"),
