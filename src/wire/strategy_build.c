@@ -309,8 +309,6 @@ void strategy_builder_free(struct strategy_builder *b)
 int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 			   struct rsh_error *err)
 {
-	if (b->has_stage)
-		return 0;
 	if (stage < 0 || stage > INT32_MAX)
 		return rsh_error_set(err, EBADMSG,
 				     "%s: the first strategy item is of stage %" PRId64,

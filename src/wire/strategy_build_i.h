@@ -44,7 +44,7 @@ struct strategy_builder;
 /* NULL: out of memory.  `path` must outlive the builder. */
 struct strategy_builder *strategy_builder_new(const char *path, bool json);
 void strategy_builder_free(struct strategy_builder *b);
-/* A strategy item, of which only the first counts. */
+/* The stage of the file's first strategy item; called once at most. */
 int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 			   struct rsh_error *err);
 int strategy_builder_item(struct strategy_builder *b,

@@ -414,6 +414,8 @@ static void test_old_releases(void **state)
 	assert_record(&s, "narrow scalar", RSH_DTYPE_BFLOAT16, 0, NULL, 2);
 	assert_false(record(&s, "narrow scalar")->wide_bf16);
 	assert_record(&s, "last", RSH_DTYPE_INT8, DIMS(2, 1), 2);
+	/* No record's dims are left over: equal files have equal indexes. */
+	assert_int_equal(s.index->n_dims, 3);
 	scanned_free(&s);
 	buffer_free(&b);
 }
@@ -929,6 +931,40 @@ static void test_equal_indexes(void **state)
 	buffer_free(&first);
 }
 
+/* Records at the same places, but only one file ends in a CRC. */
+static void test_crc_makes_a_difference(void **state)
+{
+	const struct tensor a = { "a", "Int8", DIMS(2), CONTENT("12") };
+	struct rsh_names *names = rsh_names_new();
+	struct buffer with = { NULL, 0 }, without = { NULL, 0 };
+	struct buffer other = { NULL, 0 };
+	struct rsh_ckpt_index *x, *y, *z;
+
+	(void)state;
+	append_record(&with, &a);
+	append_record(&without, &a);
+	append_record(&other, &a);
+	append_hex(&with, "6372635f6e756d 000000000000 01020304");
+	append_hex(&other, "6372635f6e756d 000000000000 05060708");
+	append_hex(&without, "120f 000000000000000000000000000000");
+	x = scan_with(names, &with);
+	y = scan_with(names, &without);
+	z = scan_with(names, &other);
+	assert_int_equal(x->file_bytes, y->file_bytes);
+	assert_false(rsh_ckpt_index_equal(x, y));
+	assert_true(rsh_ckpt_index_hash(x) != rsh_ckpt_index_hash(y));
+	/* Its value is the content's affair. */
+	assert_true(rsh_ckpt_index_equal(x, z));
+	assert_true(rsh_ckpt_index_hash(x) == rsh_ckpt_index_hash(z));
+	rsh_ckpt_index_free(x);
+	rsh_ckpt_index_free(y);
+	rsh_ckpt_index_free(z);
+	rsh_names_free(names);
+	buffer_free(&with);
+	buffer_free(&without);
+	buffer_free(&other);
+}
+
 /* Names get their numbers from another file, in another order. */
 static void test_find_by_name(void **state)
 {
@@ -997,6 +1033,7 @@ int main(void)
 		cmocka_unit_test(test_read_errors),
 		cmocka_unit_test(test_name_across_windows),
 		cmocka_unit_test(test_equal_indexes),
+		cmocka_unit_test(test_crc_makes_a_difference),
 		cmocka_unit_test(test_find_by_name),
 	};
 

@@ -383,6 +383,27 @@ static void test_protobuf_item(void **state)
 	buffer_free(&b);
 }
 
+static void test_protobuf_repetition(void **state)
+{
+	uint32_t early[] = { 8 }, late[] = { 4, 2 };
+	struct buffer b = packed_item(early, 1, 1, 0);
+	struct buffer more = packed_item(late, 2, 1, -1);
+	struct rsh_strategy_file *f;
+
+	(void)state;
+	/* Two messages one behind the other are one, of both's items. */
+	append_hex(&b, "1a0e 0a0178 1209 0a020803 12030a0100");
+	buffer_append(&b, more.data, more.len);
+	f = parse(&b, "s.ckpt");
+	assert_int_equal(f->n_items, 2);
+	assert_string_equal(f->items[0].name, "w");
+	assert_layout(f, "w", "[4,2] (0) opt 0/-1");
+	assert_layout(f, "x", "[3] (0) opt 0/0");
+	rsh_strategy_file_free(f);
+	buffer_free(&more);
+	buffer_free(&b);
+}
+
 static void assert_packed_refused(struct buffer b, const char *word)
 {
 	assert_refused(b.data, b.len, "s.ckpt", word);
@@ -484,6 +505,7 @@ int main(void)
 		cmocka_unit_test(test_json_refused),
 		cmocka_unit_test(test_values_refused),
 		cmocka_unit_test(test_protobuf_item),
+		cmocka_unit_test(test_protobuf_repetition),
 		cmocka_unit_test(test_protobuf_refused),
 		cmocka_unit_test(test_checkpoint_given),
 		cmocka_unit_test(test_damage),
