@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,10 @@ static int prepare_loop(struct rsh_server *s,
 static int mount_session(struct rsh_server *s, const char *mountpoint,
 			 struct rsh_error *err)
 {
+	/* Shells start background jobs with SIGINT ignored, and libfuse leaves
+	 * alone what is ignored. */
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGINT, SIG_DFL);
 	/* Before the mount: a signal must never find one that nobody takes
 	 * down. */
 	if (fuse_set_signal_handlers(s->session))
