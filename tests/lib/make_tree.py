@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Write a checkpoint tree for mounted tests, and what a mount of it must show.
+
+    make_tree.py DIRECTORY
+
+    DIRECTORY/source/rank_N/net_rank_N-3_40.ckpt   8 cards, dp2 x mp4
+    DIRECTORY/source.ckpt                          their strategy
+    DIRECTORY/wanted.ckpt                          4 cards, dp2 x mp2
+    DIRECTORY/expected/rank_N/checkpoint_N.ckpt    the tree for these
+    DIRECTORY/whole/rank_0/checkpoint_0.ckpt       the one for `none`
+
+The expected files are cut from whole tensors, so nothing of the arithmetic
+under test goes into them.  Standard library only.
+"""
+
+import os
+import random
+import sys
+from dataclasses import dataclass
+
+from ms_formats import (ELEMENT_BYTES, Layout, Record, StageFile,
+                        checkpoint_bytes, strategy_bytes)
+
+SOURCE_MESH = [2, 4]
+WANTED_MESH = [2, 2]
+STEP = "3_40"
+
+
+@dataclass
+class Param:
+    """A parameter: its whole tensor and how either side cuts it.
+
+    A map holds an axis number for each dimension: 0 model parallel, 1 data
+    parallel, -1 not split.  A shard is the (step, size) of the optimizer
+    shard, which cuts dimension 0 once more over the data parallel ranks.
+    None as a map: no strategy lists the parameter.
+    """
+    name: str
+    dims: list
+    dtype: str
+    source_map: list = None
+    wanted_map: list = None
+    source_shard: tuple = (0, 0)
+    wanted_shard: tuple = (0, 0)
+
+
+# Scalars stand first: the converter moves what no strategy lists to the end.
+PARAMS = [
+    Param("epoch_num", [], "Int64"),
+    Param("embedding.table", [96, 40], "Float32", [0, -1], [0, -1]),
+    Param("block.up.weight", [64, 48], "Float16", [-1, 0], [-1, 0]),
+    Param("block.down.weight", [48, 64], "BFloat16", [0, -1], [-1, 0]),
+    Param("block.norm.gamma", [48], "Float32", [-1], [-1]),
+    Param("block.sharded", [64, 24], "Float32", [0, -1], [0, -1], (4, 2)),
+    Param("block.both_ways", [16, 64, 6], "Int8", [1, 0, -1], [0, 1, -1]),
+    Param("adam_m.block.sharded", [64, 24], "Float32", [0, -1], [-1, 0],
+          (4, 2), (2, 2)),
+    Param("large.columns", [1024, 1536], "Float32", [-1, 0], [-1, 0]),
+    Param("large.rows", [1536, 1024], "Float32", [0, -1], [0, -1]),
+    Param("large.turned", [1000, 1024], "Float16", [-1, 0], [0, -1]),
+    Param("learning_rate", [], "Float32"),
+    Param("loss_scale", [1], "Float32"),
+    Param("flags", [5], "Bool"),
+]
+
+
+def cut(content, dims, width, starts, sizes):
+    """The box `starts`, `sizes` of a C-order tensor of `width`-byte elements."""
+    if not dims:
+        return content
+    row = width
+    for dim in dims[1:]:
+        row *= dim
+    rows = (content[row * i:row * (i + 1)]
+            for i in range(starts[0], starts[0] + sizes[0]))
+    if sizes[1:] == dims[1:]:
+        return b"".join(rows)
+    return b"".join(cut(r, dims[1:], width, starts[1:], sizes[1:]) for r in rows)
+
+
+def box(dims, mesh, tensor_map, shard, rank):
+    """(starts, sizes) of the slice that `rank` of a 2-D mesh holds."""
+    coordinate = {0: rank % mesh[1], 1: rank // mesh[1]}
+    split = {0: mesh[1], 1: mesh[0]}
+    starts, sizes = [], []
+    for dim, axis in zip(dims, tensor_map):
+        size = dim if axis < 0 else dim // split[axis]
+        sizes.append(size)
+        starts.append(0 if axis < 0 else size * coordinate[axis])
+    if shard[1]:
+        sizes[0] //= shard[1]
+        starts[0] += sizes[0] * coordinate[1]
+    return starts, sizes
+
+
+def records(params, tensors, mesh, which, rank):
+    """{name: Record} of a rank's file; `which` is "source" or "wanted"."""
+    result = {}
+    for p in params:
+        tensor_map = getattr(p, which + "_map")
+        dims, content = p.dims, tensors[p.name]
+        if tensor_map is not None:
+            starts, dims = box(dims, mesh, tensor_map,
+                               getattr(p, which + "_shard"), rank)
+            content = cut(content, p.dims, ELEMENT_BYTES[p.dtype], starts, dims)
+        result[p.name] = Record(tuple(dims), p.dtype, content)
+    return result
+
+
+def strategy(which, mesh):
+    stage = StageFile(0)
+    for p in PARAMS:
+        tensor_map = getattr(p, which + "_map")
+        if tensor_map is not None:
+            step, size = getattr(p, which + "_shard")
+            stage.layouts[p.name] = Layout(mesh, tensor_map, step, size)
+    return strategy_bytes(stage)
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+    os.chmod(path, 0o400)  # as MindSpore leaves its files
+
+
+def main(directory):
+    numbers = random.Random(20)
+    tensors = {}
+    for p in PARAMS:
+        n = ELEMENT_BYTES[p.dtype]
+        for dim in p.dims:
+            n *= dim
+        tensors[p.name] = numbers.randbytes(n) if p.dtype != "Bool" else \
+            bytes(numbers.randrange(2) for _ in range(n))
+
+    listed_first = sorted(PARAMS, key=lambda p: p.source_map is None)
+    for rank in range(8):
+        write(f"{directory}/source/rank_{rank}/net_rank_{rank}-{STEP}.ckpt",
+              checkpoint_bytes(records(PARAMS, tensors, SOURCE_MESH, "source",
+                                       rank)))
+    for rank in range(4):
+        write(f"{directory}/expected/rank_{rank}/checkpoint_{rank}.ckpt",
+              checkpoint_bytes(records(listed_first, tensors, WANTED_MESH,
+                                       "wanted", rank)))
+    write(f"{directory}/whole/rank_0/checkpoint_0.ckpt", checkpoint_bytes(
+        {p.name: Record(tuple(p.dims), p.dtype, tensors[p.name])
+         for p in listed_first}))
+    write(f"{directory}/source.ckpt", strategy("source", SOURCE_MESH))
+    write(f"{directory}/wanted.ckpt", strategy("wanted", WANTED_MESH))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    main(sys.argv[1])

@@ -1,0 +1,164 @@
+#!/bin/sh
+# Names, modes, times, numbers; and that nothing can be written.
+. "${srcdir:-.}/lib/mount.sh"
+
+make_source
+chmod 0750 "$SRC"
+touch -d '2024-05-06 07:08:09.123456789 UTC' "$SRC"/rank_?/*
+touch -d '2025-01-02 03:04:05.987654321 UTC' "$SRC"/rank_5/*
+touch -d '2023-03-03 03:03:03 UTC' "$SRC"
+# Ranks 0 and 1 of four come from 0..3 of eight, and the optimizer shard makes
+# all of them need 4..7 too; whole columns come from one data parallel half.
+chmod 0440 "$SRC"/rank_?/*
+mount_start $(strategies) || finish
+file=$MNT/rank_1/checkpoint_1.ckpt
+
+equal "the root lists the ranks" "$(ls "$MNT" | tr '\n' ' ')" \
+	"rank_0 rank_1 rank_2 rank_3 "
+equal "a rank holds one file" "$(ls -A "$MNT/rank_2")" checkpoint_2.ckpt
+equal "find sees all" "$(find "$MNT" | wc -l)" 9
+equal "type and mode of the root" "$(stat -c %A "$MNT")" dr-xr-x---
+equal "type and mode of a directory" "$(stat -c %A "$MNT/rank_0")" dr-xr-x---
+equal "type and mode of a file" "$(stat -c %A "$file")" -r--r-----
+equal "owner of a file" "$(stat -c %u:%g "$file")" "$(id -u):$(id -g)"
+equal "owner of a directory" "$(stat -c %u:%g "$MNT/rank_1")" "$(id -u):$(id -g)"
+equal "links of the root" "$(stat -c %h "$MNT")" 6
+equal "links of a directory" "$(stat -c %h "$MNT/rank_1")" 2
+equal "links of a file" "$(stat -c %h "$file")" 1
+equal "mtime of a file: the newest of its sources" \
+	"$(TZ=UTC stat -c %y "$file")" "2025-01-02 03:04:05.987654321 +0000"
+equal "atime and ctime are the same" "$(stat -c '%X %Z' "$file")" \
+	"$(stat -c '%Y %Y' "$file")"
+equal "mtime of a directory: that of SOURCE" \
+	"$(TZ=UTC stat -c %y "$MNT")" "2023-03-03 03:03:03.000000000 +0000"
+
+size=$(stat -c %s "$file")
+equal "size" "$size" "$(stat -c %s "$T/expected/rank_1/checkpoint_1.ckpt")"
+equal "blocks agree with the size" "$(stat -c %b "$file")" \
+	"$(((size + 511) / 512))"
+equal "du agrees with the size" "$(du -k "$file" | cut -f1)" \
+	"$(((size + 1023) / 1024))"
+check "the block size is a power of two of at least a page" python3 -c '
+import os, sys
+n = os.stat(sys.argv[1]).st_blksize
+assert n >= 4096 and n & (n - 1) == 0, n' "$file"
+
+# Absent names, and directories and files where the other is expected.
+refute "no such rank" stat "$MNT/rank_4"
+refute "a rank written another way" stat "$MNT/rank_01"
+refute "a rank that is no number" stat "$MNT/rank_"
+refute "a huge rank" stat "$MNT/rank_4294967296"
+refute "another rank's file" stat "$MNT/rank_1/checkpoint_2.ckpt"
+refute "a name with more behind it" stat "$MNT/rank_1/checkpoint_1.ckpt~"
+refute "a file as a directory" stat "$file/x"
+refute "a directory as a file" cat "$MNT/rank_1"
+
+numbers() {
+	find "$MNT" -printf '%i %P\n' | sort -k2
+}
+numbers >"$T/numbers"
+equal "numbers differ from node to node" \
+	"$(cut -d' ' -f1 "$T/numbers" | sort -u | wc -l)" 9
+
+# df: total is what the files hold, rounded up; nothing is free.
+total=0
+for rank in 0 1 2 3; do
+	total=$((total + $(stat -c %s "$MNT/rank_$rank/checkpoint_$rank.ckpt")))
+done
+equal "df: size, used, free" \
+	"$(df -B1 --output=size,used,avail "$MNT" | tail -1 | tr -s ' ' | sed 's/^ //')" \
+	"$(((total + 4095) / 4096 * 4096)) $(((total + 4095) / 4096 * 4096)) 0"
+equal "df: inodes" "$(df --output=itotal,iavail "$MNT" | tail -1 | tr -s ' ' | sed 's/^ //')" \
+	"9 0"
+
+# An extended attribute is neither there nor an error for who copies.
+check "no extended attributes" python3 - "$file" <<'PY'
+import errno, os, sys
+for call in (lambda: os.getxattr(sys.argv[1], "user.x"),
+             lambda: os.listxattr(sys.argv[1])):
+    for again in range(2):
+        try:
+            assert call() == []
+        except OSError as e:
+            assert e.errno in (errno.ENOTSUP, errno.ENODATA), e
+PY
+
+# ---- nothing can be written ----
+
+cat >"$T/refused.py" <<'PY'
+"""Every system call that writes must fail with EROFS."""
+import errno, os, stat, sys
+
+root, file = sys.argv[1:]
+directory = os.path.dirname(file)
+new = os.path.join(directory, "new")
+calls = {
+    "open for writing": lambda: os.open(file, os.O_WRONLY),
+    "open for both": lambda: os.open(file, os.O_RDWR),
+    "open to truncate": lambda: os.open(file, os.O_RDONLY | os.O_TRUNC),
+    "open to append": lambda: os.open(file, os.O_WRONLY | os.O_APPEND),
+    "create": lambda: os.open(new, os.O_WRONLY | os.O_CREAT, 0o600),
+    "create in the root": lambda: os.open(root + "/new", os.O_CREAT, 0o600),
+    "temporary file": lambda: os.open(directory, os.O_TMPFILE | os.O_RDWR),
+    "mknod": lambda: os.mknod(new, stat.S_IFREG | 0o600),
+    "mkfifo": lambda: os.mkfifo(new),
+    "mkdir": lambda: os.mkdir(new),
+    "rmdir": lambda: os.rmdir(directory),
+    "unlink": lambda: os.unlink(file),
+    "rename": lambda: os.rename(file, new),
+    "rename a directory": lambda: os.rename(directory, root + "/new"),
+    "link": lambda: os.link(file, new),
+    "symlink": lambda: os.symlink("x", new),
+    "truncate": lambda: os.truncate(file, 0),
+    "chmod": lambda: os.chmod(file, 0o600),
+    "chmod a directory": lambda: os.chmod(directory, 0o700),
+    "chown": lambda: os.chown(file, 1, 1),
+    "utime": lambda: os.utime(file, (1, 1)),
+    "setxattr": lambda: os.setxattr(file, "user.x", b"y"),
+    "removexattr": lambda: os.removexattr(file, "user.x"),
+}
+# What a mount without the kernel's own `ro` answers by other rules.
+if os.statvfs(root).f_flag & os.ST_RDONLY == 0:
+    del calls["temporary file"]  # ENOTSUP: FUSE has no request for us
+bad = 0
+for name, call in calls.items():
+    try:
+        call()
+        print(f"{name}: done!")
+        bad += 1
+    except OSError as e:
+        if e.errno != errno.EROFS:
+            print(f"{name}: {e}")
+            bad += 1
+print(f"{len(calls)} calls")
+sys.exit(bad != 0 or len(calls) < 20)
+PY
+check "every call that writes gets EROFS" python3 "$T/refused.py" "$MNT" "$file"
+check "access(2) says that it cannot be written" python3 -c '
+import os, sys
+assert os.access(sys.argv[1], os.R_OK) and not os.access(sys.argv[1], os.W_OK)' "$file"
+if [ "$(id -u)" = 0 ] && mount -o remount,rw "$MNT" 2>"$T/remount"; then
+	check "also after root has remounted it rw" python3 "$T/refused.py" \
+		"$MNT" "$file"
+else
+	skip "also after root has remounted it rw" "cannot remount"
+fi
+mount_stop
+
+mount_start $(strategies) || finish
+numbers >"$T/numbers2"
+check "numbers are the same in the next mount" cmp "$T/numbers" "$T/numbers2"
+mount_stop
+
+# One source that not everybody may read takes the bit from what needs it.
+chmod 0444 "$SRC"/rank_?/*
+chmod 0400 "$SRC"/rank_6/*
+mount_start --src-strategy "$T/source.ckpt" --dst-strategy none || finish
+equal "modes are those common to the sources" \
+	"$(stat -c %a "$MNT/rank_0/checkpoint_0.ckpt")" 400
+mount_stop
+chmod 0644 "$SRC"/rank_?/*
+mount_start --src-strategy "$T/source.ckpt" --dst-strategy none || finish
+equal "write bits are dropped" "$(stat -c %a "$MNT/rank_0/checkpoint_0.ckpt")" 444
+mount_stop
+finish

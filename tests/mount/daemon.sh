@@ -1,0 +1,132 @@
+#!/bin/sh
+# Without -f: the command returns when the mount answers, and the daemon lives
+# and dies in order.
+. "${srcdir:-.}/lib/mount.sh"
+
+make_source
+reference=$T/expected/rank_0/checkpoint_0.ckpt
+file=$MNT/rank_0/checkpoint_0.ckpt
+
+start_daemon() {
+	run_daemon "$RESHARDFS" mount "$@"
+}
+
+start_daemon $(strategies) "$SRC" "$MNT"
+equal "the command succeeds" "$command_status" 0
+# No waiting: the command has returned, so the mount must answer.
+check "it can be read at once" cmp "$file" "$reference"
+pid=$daemon_pid
+equal "the daemon has its own session" \
+	"$(sed 's/.*) //' "/proc/$pid/stat" | cut -d' ' -f4)" "$pid"
+equal "its directory is the root" "$(readlink "/proc/$pid/cwd")" /
+for fd in 0 1 2; do
+	equal "descriptor $fd is /dev/null" "$(readlink "/proc/$pid/fd/$fd")" \
+		/dev/null
+done
+check "fusermount3 -u" fusermount3 -u "$MNT"
+check "ends the daemon with status 0" ends_well
+
+# A relative SOURCE, strategy, mount point and log file.
+cd "$T" || exit 1
+start_daemon --src-strategy source.ckpt --dst-strategy wanted.ckpt \
+	--log-file relative.log --log-level debug source mnt
+cd / || exit 1
+equal "relative paths: the command succeeds" "$command_status" 0
+check "relative SOURCE: the bytes are right" cmp "$file" "$reference"
+check "the log goes on after detaching" grep -q 'debug: read node' \
+	"$T/relative.log"
+mv "$T/source" "$T/renamed"
+dd "if=$file" iflag=nocache count=0 2>/dev/null
+check "SOURCE may be renamed" cmp "$file" "$reference"
+mv "$T/renamed" "$T/source"
+kill -TERM "$daemon_pid"
+check "SIGTERM: relative mount point is unmounted, status 0" ends_well
+
+for signal in TERM INT HUP; do
+	start_daemon $(strategies) "$SRC" "$MNT"
+	kill -s "$signal" "$daemon_pid"
+	check "SIG$signal unmounts, status 0" ends_well
+done
+
+# Busy: fusermount3 -u refuses, a signal unmounts lazily.
+start_daemon $(strategies) "$SRC" "$MNT"
+exec 9<"$file"
+refute "a busy mount is not unmounted by fusermount3 -u" fusermount3 -u "$MNT"
+check "and goes on" cmp "$file" "$reference"
+kill -TERM "$daemon_pid"
+check "SIGTERM unmounts a busy mount, status 0" ends_well
+exec 9<&-
+
+start_daemon $(strategies) "$SRC" "$MNT"
+exec 9<"$file"
+check "fusermount3 -u -z of a busy mount" fusermount3 -u -z "$MNT"
+check "leaves open files readable" sh -c "cmp - '$reference' <&9"
+exec 9<&-
+check "until they are closed, then status 0" ends_well
+
+# Over SOURCE itself: the tree was opened before.
+cp -a "$T/source" "$T/over"
+start_daemon $(strategies) "$T/over" "$T/over"
+equal "a mount over SOURCE: the command succeeds" "$command_status" 0
+check "shows the virtual tree" cmp "$T/over/rank_0/checkpoint_0.ckpt" "$reference"
+check "and is unmounted" fusermount3 -u "$T/over"
+check "with status 0" ends_well
+
+# ---- failures ----
+
+# fails NAME WORD ARGUMENT...: status 1, a reason with WORD, nothing mounted,
+# no process left.
+fails() {
+	fails_name=$1
+	fails_word=$2
+	shift 2
+	start_daemon "$@"
+	if [ "$command_status" = 1 ] && [ "$daemon_pid" = none ] &&
+		grep -qF -e "$fails_word" "$T/said" && not_mounted; then
+		ok "$fails_name"
+	else
+		not_ok "$fails_name"
+		echo "# exit status $command_status: $*"
+		diag <"$T/said"
+		is_mounted && fusermount3 -u "$MNT"
+	fi
+}
+
+fails "no such SOURCE" "$T/nowhere: No such" $(strategies) "$T/nowhere" "$MNT"
+fails "no such mount point" "$T/nowhere: No such" $(strategies) "$SRC" "$T/nowhere"
+: >"$T/plain"
+fails "mount point is a file" "$T/plain: not a directory" $(strategies) "$SRC" "$T/plain"
+fails "no such strategy" "$T/nowhere.ckpt: No such" --src-strategy \
+	"$T/nowhere.ckpt" --dst-strategy none "$SRC" "$MNT"
+fails "log file that cannot be made" "$T/nowhere/log: No such" $(strategies) \
+	--log-file "$T/nowhere/log" "$SRC" "$MNT"
+fails "the reason is on stderr even with a log file" "$T/nowhere: No such" \
+	$(strategies) --log-file "$T/log.fail" "$T/nowhere" "$MNT"
+check "and in the log file" grep -qF "$T/nowhere: No such" "$T/log.fail"
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+if as_nobody test -w /dev/fuse 2>/dev/null; then
+	mkdir "$T/private"
+	chmod 755 "$T"
+	start_unprivileged() {
+		as_nobody "$RESHARDFS" mount $(strategies) "$SRC" "$T/private" \
+			>"$T/said" 2>&1
+	}
+	chmod -R a+rX "$T/source" "$T/source.ckpt" "$T/wanted.ckpt"
+	start_unprivileged
+	equal "another's directory: status 1" $? 1
+	check "another's directory: a reason" grep -q "cannot mount on $T/private" "$T/said"
+	refute "another's directory: not mounted" grep -q " $T/private fuse" /proc/self/mounts
+	chown 65534:65534 "$T/private"
+	start_unprivileged
+	equal "mounted without privileges" $? 0
+	equal "the owner is the mounter" \
+		"$(as_nobody stat -c %u:%g "$T/private/rank_0/checkpoint_0.ckpt")" \
+		65534:65534
+	check "others may not look in" sh -c "! ls '$T/private' 2>/dev/null"
+	check "unmounted without privileges" as_nobody fusermount3 -u "$T/private"
+else
+	skip "without privileges" "needs root, and a /dev/fuse for everybody"
+fi
+finish

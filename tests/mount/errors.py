@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""Every contradiction between strategies and files is an error at mount time,
+with a message that names the file, the parameter and the layouts.
+
+Each case makes a small tree that is right but for one thing.  The first test
+mounts the tree as it is, so that no case can fail for another reason.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        strategy_bytes, strategy_json)
+from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount)
+
+
+class Tree:
+    """Four ranks in two dimensions, and the strategies for and from them."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.source = os.path.join(directory, "source")
+        self.src = os.path.join(directory, "src.ckpt")
+        self.dst = os.path.join(directory, "dst.ckpt")
+        self.options = {}
+        for rank in range(4):
+            self.write_rank(rank, self.records())
+        self.write_strategy(self.src, self.layouts([2, 2]))
+        self.write_strategy(self.dst, self.layouts([2]))
+
+    @staticmethod
+    def records():
+        """What each rank holds; w is cut over mp 2, v not at all."""
+        return {"w": Record((4, 6), "Float32", bytes(range(96))),
+                "v": Record((5,), "Float16", bytes(10)),
+                "step_num": Record((), "Int64", bytes(8))}
+
+    @staticmethod
+    def layouts(mesh):
+        return {"w": Layout(mesh, [0, -1]), "v": Layout(mesh, [-1])}
+
+    def rank_file(self, rank):
+        return os.path.join(self.source, f"rank_{rank}", f"net-1_{5}.ckpt")
+
+    def write_rank(self, rank, records):
+        os.makedirs(os.path.dirname(self.rank_file(rank)), exist_ok=True)
+        self.write(self.rank_file(rank), checkpoint_bytes(records))
+
+    @staticmethod
+    def write(path, data):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(data)
+
+    def write_strategy(self, path, layouts, stage=0):
+        form = strategy_json if path.endswith(".json") else strategy_bytes
+        self.write(path, form(StageFile(stage, layouts)))
+
+    def change(self, ranks, name, *, dims=None, dtype=None, content=None):
+        """Another shape, type or content of one parameter on some ranks."""
+        for rank in ranks:
+            records = self.records()
+            old = records[name]
+            records[name] = Record(dims or old.dims, dtype or old.dtype,
+                                   old.content if content is None else content)
+            self.write_rank(rank, records)
+
+    def stages(self, suffix, *stages):
+        """A directory of source strategies, a file for each stage."""
+        self.src = os.path.join(self.directory, "src")
+        for stage in stages:
+            path = os.path.join(self.src, f"stage_{stage}{suffix}")
+            layouts = self.layouts([2])
+            for layout in layouts.values():
+                layout.shape = [8, 6] if layout.tensor_map[0] == 0 else [5]
+            layouts["w"].shape = [8, 6]
+            self.write_strategy(path, layouts, stage)
+
+
+# ---- the cases: each returns what the message must contain ----
+
+def src_strategy_missing(t):
+    t.src += ".gone"
+    return [t.src, "No such file"]
+
+
+def dst_strategy_missing(t):
+    t.dst += ".gone"
+    return [t.dst, "No such file"]
+
+
+def strategy_empty(t):
+    t.write(t.src, b"")
+    return [t.src, "empty"]
+
+
+def strategy_damaged(t):
+    with open(t.src, "rb") as f:
+        data = f.read()
+    t.write(t.src, data[:-3])
+    return [t.src, "damaged"]
+
+
+def strategy_of_text(t):
+    t.write(t.dst, b"this is no strategy\n" * 9)
+    return [t.dst, "not a strategy"]
+
+
+def strategy_in_json_under_another_name(t):
+    t.write(t.src, strategy_json(StageFile(0, {})))
+    return [t.src, ".json"]
+
+
+def strategy_json_damaged(t):
+    t.src = t.src[:-4] + "json"
+    t.write(t.src, b'{"parallel_layout_item": {')
+    return [t.src, "not JSON"]
+
+
+def strategy_is_a_checkpoint(t):
+    t.src = t.rank_file(0)
+    return [t.src, "checkpoint"]
+
+
+def strategy_without_layouts(t):
+    t.write_strategy(t.dst, {})
+    return [t.dst, "no parameter layout"]
+
+
+def strategy_axis_outside_mesh(t):
+    t.write_strategy(t.src, {"w": Layout([2, 2], [2, -1])})
+    return [t.src, '"w"']
+
+
+def strategy_axis_twice(t):
+    t.write_strategy(t.src, {"w": Layout([2, 2], [0, 0])})
+    return [t.src, '"w"']
+
+
+def strategy_directory_empty(t):
+    t.src = os.path.join(t.directory, "empty")
+    os.mkdir(t.src)
+    return [t.src, "no strategy file"]
+
+
+def strategy_formats_mixed(t):
+    t.stages(".ckpt", 0)
+    t.stages(".json", 1)
+    return [t.src, "stage_0.ckpt", "stage_1.json", "JSON"]
+
+
+def stage_missing(t):
+    t.stages(".ckpt", 0, 2)
+    return [t.src, "stage 1 is missing"]
+
+
+def stage_file_is_no_strategy(t):
+    t.stages(".ckpt", 0, 1)
+    path = os.path.join(t.src, "stage_1.ckpt")
+    t.write(path, b"\0" * 40)
+    return [path, "not a strategy"]
+
+
+def no_parameter_in_common(t):
+    t.write_strategy(t.src, {"other": Layout([2, 2], [0, -1])})
+    t.write_strategy(t.dst, {"other": Layout([2], [0, -1])})
+    return [t.source, t.src, "no parameter"]
+
+
+def source_missing(t):
+    t.source += ".gone"
+    return [t.source, "No such file"]
+
+
+def source_is_a_file(t):
+    t.source = t.src
+    return [t.source, "Not a directory"]
+
+
+def source_without_ranks(t):
+    for rank in range(4):
+        shutil.rmtree(os.path.dirname(t.rank_file(rank)))
+    return [t.source, "no rank_N"]
+
+
+def rank_missing(t):
+    for rank in (1, 3):  # the second half of w, and its replica
+        shutil.rmtree(os.path.dirname(t.rank_file(rank)))
+    return [t.source, "rank 1", "parameter w", "[2,2]", "[2]"]
+
+
+def rank_without_file(t):
+    for rank in (1, 3):
+        os.unlink(t.rank_file(rank))
+    return [t.source, "rank 1", "parameter w"]
+
+
+def rank_twice(t):
+    shutil.copytree(os.path.dirname(t.rank_file(1)),
+                    os.path.join(t.source, "rank_01"))
+    return [t.source, "rank 1", "rank_01"]
+
+
+def no_common_step(t):
+    os.rename(t.rank_file(2), t.rank_file(2).replace("1_5", "1_6"))
+    return [t.source, "rank_0 holds net-1_5.ckpt", "rank_2 holds net-1_6.ckpt"]
+
+
+def several_without_step(t):
+    shutil.copy(t.rank_file(1), os.path.join(t.source, "rank_1", "other.ckpt"))
+    return [os.path.join(t.source, "rank_1"), "net-1_5.ckpt", "other.ckpt"]
+
+
+def parameter_missing_on_a_rank(t):
+    # The whole tensor needs each half; what cuts it in the same two halves
+    # does without the one that no file has, as the converter does.
+    t.dst = None
+    for rank in (1, 3):
+        records = t.records()
+        del records["w"]
+        t.write_rank(rank, records)
+    return ["rank_", "parameter w", "[2,2]"]
+
+
+def destination_does_not_divide(t):
+    t.write_strategy(t.dst, {"w": Layout([3], [0, -1])})
+    return [t.rank_file(0), "parameter w", "dimension 0", "3 equal",
+            "[2,2]", "[3]", t.src, t.dst]
+
+
+def shard_does_not_divide(t):
+    t.write_strategy(t.dst, {"w": Layout([8], [-1, -1], 1, 3)})
+    return ["parameter w", "size 3", "[2,2]", "[8]"]
+
+
+def map_of_another_rank(t):
+    t.write_strategy(t.src, {"w": Layout([2, 2], [0]),
+                             "v": Layout([2, 2], [-1])})
+    return [t.rank_file(0), "parameter w", "[2,2]", t.src]
+
+
+def slices_of_two_shapes(t):
+    t.change((1, 3), "w", dims=(4, 7), content=bytes(112))
+    return [t.rank_file(1), t.rank_file(0), "parameter w", "[4,7]", "[4,6]",
+            t.src]
+
+
+def shape_not_that_of_json(t):
+    t.src = t.src[:-4] + "json"
+    t.write_strategy(t.src, {"w": Layout([2, 2], [0, -1], shape=[16, 6]),
+                             "v": Layout([2, 2], [-1], shape=[5])})
+    return [t.rank_file(0), "parameter w", "8", "16"]
+
+
+def types_differ(t):
+    t.change((1, 3), "w", dtype="Int32")
+    return [t.rank_file(1), t.rank_file(0), "parameter w", "Int32", "Float32"]
+
+
+def record_truncated(t):
+    with open(t.rank_file(1), "rb") as f:
+        data = f.read()
+    t.write(t.rank_file(1), data[:60])
+    return [t.rank_file(1), '"w"', "offset"]
+
+
+def record_damaged(t):
+    with open(t.rank_file(1), "rb") as f:
+        data = f.read()
+    t.write(t.rank_file(1), data[:5] + b"\xff" * 8 + data[13:])
+    return [t.rank_file(1), "offset"]
+
+
+def content_too_short(t):
+    t.change((1,), "w", content=bytes(95))
+    return [t.rank_file(1), '"w"', "95"]
+
+
+def type_unknown(t):
+    records = t.records()
+    records["v"].dtype = "Float99"
+    t.write_rank(1, records)
+    return [t.rank_file(1), '"v"', "Float99"]
+
+
+def file_empty(t):
+    t.write(t.rank_file(1), b"")
+    return [t.rank_file(1), "empty"]
+
+
+def file_is_something_else(t):
+    t.write(t.rank_file(1), b"\x89HDF\r\n\x1a\n" + b"\x55" * 500)
+    return [t.rank_file(1), "damaged at offset"]
+
+
+def file_encrypted(t):
+    t.write(t.rank_file(1), (0x7F3A5ED8).to_bytes(4, "little") + b"\x55" * 500)
+    return [t.rank_file(1), "encrypted"]
+
+
+CASES = [case for name, case in list(globals().items())
+         if getattr(case, "__code__", None) and
+         case.__code__.co_varnames[:1] == ("t",) and case.__module__ == __name__]
+
+
+def run(case):
+    with tempfile.TemporaryDirectory(prefix="reshardfs-errors-") as directory:
+        tree = Tree(directory)
+        words = case(tree)
+        status, said = expect_failure(tree.source, src_strategy=tree.src,
+                                      dst_strategy=tree.dst)
+        if status != 1:
+            raise MountError(f"exit status {status}\n{said}")
+        lines = [line for line in said.splitlines() if ": error: " in line]
+        if len(lines) != 1:
+            raise MountError(f"{len(lines)} lines of error\n{said}")
+        missing = [word for word in words if word not in lines[0]]
+        if missing:
+            raise MountError(f"no {missing} in the message\n{said}")
+
+
+def mounts(directory, prepare):
+    tree = Tree(directory)
+    prepare(tree)
+    with Mounted(tree.source, src_strategy=tree.src, dst_strategy=tree.dst) as m:
+        return hash_tree(m.path)
+
+
+def main():
+    require_mount()
+    tap = Tap(len(CASES) + 3)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-errors-") as directory:
+        good = {}
+        with tap.test("the tree without an error can be mounted"):
+            good = mounts(os.path.join(directory, "a"), lambda t: None)
+
+        def without_replicas(t):
+            for rank in (2, 3):
+                shutil.rmtree(os.path.dirname(t.rank_file(rank)))
+
+        with tap.test("ranks that nobody needs may be missing"):
+            found = mounts(os.path.join(directory, "b"), without_replicas)
+            if found != good or len(found) != 2:
+                raise MountError(f"{found} instead of {good}")
+
+        def others_beside(t):
+            os.mkdir(os.path.join(t.source, "rank_x"))
+            os.mkdir(os.path.join(t.source, "rank_77"))
+            t.write(os.path.join(t.source, "rank_9"), b"")
+            t.write(os.path.join(t.source, "rank_0", ".net-9_9.ckpt"), b"")
+            t.write(os.path.join(t.source, "rank_0", "net-9_9.tmp"), b"")
+            t.write(os.path.join(t.source, "rank_0", "net-9_9.ckpt.tmp"), b"")
+            t.write(os.path.join(t.source, "rank_0", "net-graph.meta"), b"")
+            os.mkdir(os.path.join(t.source, "rank_0", "net-9_9.ckpt"))
+
+        with tap.test("what is no checkpoint does not count"):
+            found = mounts(os.path.join(directory, "c"), others_beside)
+            if found != good:
+                raise MountError(f"{found} instead of {good}")
+    for case in CASES:
+        with tap.test(case.__name__.replace("_", " ")):
+            run(case)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

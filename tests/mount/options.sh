@@ -1,0 +1,139 @@
+#!/bin/sh
+# The command line: what it accepts, what it refuses and how it says so.
+. "${srcdir:-.}/lib/mount.sh"
+
+make_source
+
+# usage NAME WORD ARGUMENT...: exit status 2, WORD on stderr, nothing mounted.
+usage() {
+	usage_name=$1
+	usage_word=$2
+	shift 2
+	"$RESHARDFS" "$@" >"$T/stdout" 2>"$T/stderr"
+	usage_status=$?
+	if [ "$usage_status" = 2 ] && grep -qF -e "$usage_word" "$T/stderr" &&
+		[ ! -s "$T/stdout" ] && not_mounted; then
+		ok "$usage_name"
+	else
+		not_ok "$usage_name"
+		echo "# exit status $usage_status: $*"
+		diag <"$T/stderr"
+		is_mounted && fusermount3 -u "$MNT"
+	fi
+}
+
+# Both strategies, so that a refusal is about the option under test.
+both() {
+	usage "$1" "$2" mount $(strategies) "$SRC" "$MNT" "$3"
+}
+
+usage "nothing given" SOURCE
+usage "no mount point" MOUNTPOINT mount $(strategies) "$SRC"
+both "a third operand" surplus surplus
+usage "no source strategy" --src-strategy mount --dst-strategy none "$SRC" "$MNT"
+usage "no destination strategy" --dst-strategy mount --src-strategy none "$SRC" "$MNT"
+both "unknown long option" --no-such-thing --no-such-thing
+both "unknown letter" -x -x
+both "unknown -o option" no_such_thing -ono_such_thing
+both "unknown -o option among good ones" no_such_thing -oro,no_such_thing,nodev
+both "long option without its value" --prefix --prefix
+both "long option with a value too many" --foreground --foreground=yes
+both "-o option without its value" prefix -oprefix
+both "-o option with a value too many" foreground -oforeground=yes
+both "rw" rw -orw
+both "compat with another value" torch --compat=torch
+both "unknown log level" loud --log-level=loud
+both "prefix with a slash" a/b --prefix=a/b
+both "prefix with a leading dot" .hidden --prefix=.hidden
+both "prefix with two dots" a..b --prefix=a..b
+both "max_threads that is no number" many -omax_threads=many
+both "max_threads of 0" max_threads -omax_threads=0
+both "max_read that is too small" max_read -omax_read=100
+
+"$RESHARDFS" --version >"$T/version" 2>&1
+equal "--version succeeds" $? 0
+check "--version names the program" grep -qx 'reshardfs [0-9.]*' "$T/version"
+check "--version names libfuse" grep -qx 'libfuse [0-9.]*' "$T/version"
+check "-V is --version" sh -c "'$RESHARDFS' -V | cmp - '$T/version'"
+"$RESHARDFS" mount --help >"$T/help" 2>&1
+equal "--help succeeds" $? 0
+check "-h is --help" sh -c "'$RESHARDFS' -h | cmp - '$T/help'"
+for option in src-strategy dst-strategy prefix compat foreground debug \
+	log-file log-level version help; do
+	check "--help lists --$option" grep -q -e "--$option" "$T/help"
+done
+
+# ---- what is accepted ----
+
+name_is() {
+	equal "$1" "$(cd "$MNT" && echo rank_3/*)" "$2"
+}
+
+mount_start $(strategies) || finish
+name_is "default prefix" rank_3/checkpoint_3.ckpt
+check "device and type in the mount table" grep -q \
+	"^$SRC $MNT fuse.reshardfs ro," /proc/self/mounts
+check "default_permissions is set" grep -q "$MNT .*default_permissions" \
+	/proc/self/mounts
+mount_stop
+
+mount_start $(strategies) --prefix net_ || finish
+name_is "--prefix" rank_3/net_3.ckpt
+mount_stop
+
+mount_start $(strategies) --prefix '' || finish
+name_is "--prefix may be empty" rank_3/3.ckpt
+mount_stop
+
+# Every long option as an -o option, '_' for '-'; commas escaped.
+mkdir "$T/with,comma"
+cp "$T/source.ckpt" "$T/with,comma/"
+mount_start -o "src_strategy=$T/with\\,comma/source.ckpt,prefix=o_" \
+	-o "dst_strategy=$T/wanted.ckpt,log_level=info,foreground" || finish
+name_is "-o for everything" rank_3/o_3.ckpt
+check "-o log_level" grep -q 'reshardfs: info:' "$LOG"
+mount_stop
+
+mount_start $(strategies) -o fsname='a\,b',subtype=other,noatime,nosuid,nodev,noexec,clone_fd,max_threads=3 || finish
+check "fsname, subtype and flags of mount(8)" grep -q \
+	"^a,b $MNT fuse.other ro,nosuid,nodev,noexec,noatime" /proc/self/mounts
+check "such a mount can be read" cmp "$MNT/rank_0/checkpoint_0.ckpt" \
+	"$T/expected/rank_0/checkpoint_0.ckpt"
+mount_stop
+
+mount_start $(strategies) -o allow_other || finish
+check "allow_other" grep -q "$MNT .*allow_other" /proc/self/mounts
+mount_stop
+
+mount_start $(strategies) --log-file "$T/given.log" --log-level debug || finish
+cat "$MNT/rank_0/checkpoint_0.ckpt" >/dev/null
+mount_stop
+check "--log-file gets the log" grep -q 'debug: read node' "$T/given.log"
+equal "and nothing else does" "$(cat "$LOG")" ""
+equal "a log file is private" "$(stat -c %a "$T/given.log")" 600
+
+mount_start $(strategies) -d || finish
+cat "$MNT/rank_0/checkpoint_0.ckpt" >/dev/null
+mount_stop
+check "-d logs requests" grep -q 'debug: read node' "$LOG"
+
+# Options may follow operands, and the command's name may be left out.
+bare_device=$(device_of "$MNT")
+LOG=$T/log.bare
+"$RESHARDFS" "$SRC" "$MNT" -f $(strategies) >"$LOG" 2>&1 &
+DAEMON=$!
+within 60 served_or_dead
+name_is "without the word mount" rank_3/checkpoint_3.ckpt
+mount_stop
+
+# ---- the manual ----
+
+manual=${top_srcdir:-$srcdir/..}/man/reshardfs.1
+"$RESHARDFS" --help | sed -n 's/^  .*--\([a-z-]*\).*/\1/p; s/^  -o \([a-z_]*\).*/\1/p' |
+	sort -u >"$T/options"
+check "the help's options can be read" test "$(wc -l <"$T/options")" -ge 25
+while read -r option; do
+	check "the manual has $option" grep -qE \
+		"^\\.It.*(Fl Fl |Cm )$option( |\$)" "$manual"
+done <"$T/options"
+finish

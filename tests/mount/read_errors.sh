@@ -1,0 +1,145 @@
+#!/bin/sh
+# A source that changes or goes while it is mounted: reads fail with ESTALE or
+# EIO, the log says so once a file, and no byte that is read is wrong.
+. "${srcdir:-.}/lib/mount.sh"
+
+make_source
+victim=rank_2/net_rank_2-3_40.ckpt
+
+# A mount whose daemon may hold one source file open at a time, so that every
+# change is met when a file is opened anew; $RESHARDFS itself otherwise.
+cat >"$T/few-descriptors" <<SH
+#!/bin/sh
+ulimit -n 100
+exec "$RESHARDFS" "\$@"
+SH
+chmod +x "$T/few-descriptors"
+
+# damaged_mount: a mount of a copy of the source.
+damaged_mount() {
+	fresh_source
+	mount_start --src-strategy "$T/source.ckpt" --dst-strategy none "$@"
+}
+
+# spoilt ERROR: reads the file, of which a part can no longer be had.
+spoilt() {
+	python3 "$LIB/reader.py" spoilt "$MNT/rank_0/checkpoint_0.ckpt" \
+		"$T/whole/rank_0/checkpoint_0.ckpt" "$1"
+}
+
+# logged WORDS: exactly one line on the victim, with these words.
+logged() {
+	equal "it is logged once" "$(grep -c "$victim" "$LOG")" 1
+	check "with the reason" grep -q "error: .*$victim: .*$1" "$LOG"
+}
+
+damaged_mount || finish
+check "(the copy can be read)" cmp "$MNT/rank_0/checkpoint_0.ckpt" \
+	"$T/whole/rank_0/checkpoint_0.ckpt"
+mount_stop
+
+damaged_mount || finish
+truncate -s -5000 "$SRC/$victim"
+check "truncated: ESTALE and no wrong byte" spoilt ESTALE
+logged changed
+mount_stop
+
+damaged_mount || finish
+truncate -s 0 "$SRC/$victim"
+check "emptied: ESTALE and no wrong byte" spoilt ESTALE
+logged changed
+mount_stop
+
+damaged_mount || finish
+# Same length, other content.
+cp "$T/source/rank_3/net_rank_3-3_40.ckpt" "$SRC/$victim"
+check "written over in place: ESTALE and no wrong byte" spoilt ESTALE
+logged changed
+mount_stop
+
+damaged_mount || finish
+touch -d '2001-01-01' "$SRC/$victim"
+check "another mtime: ESTALE" spoilt ESTALE
+logged changed
+mount_stop
+
+# A file that is open stays the one that was indexed.
+damaged_mount || finish
+cp "$T/source/rank_3/net_rank_3-3_40.ckpt" "$SRC/new"
+mv -f "$SRC/new" "$SRC/$victim"
+check "replaced while open: still the old bytes" cmp \
+	"$MNT/rank_0/checkpoint_0.ckpt" "$T/whole/rank_0/checkpoint_0.ckpt"
+mount_stop
+
+bare=$RESHARDFS
+RESHARDFS=$T/few-descriptors
+damaged_mount || finish
+check "with few descriptors all can be read" cmp \
+	"$MNT/rank_0/checkpoint_0.ckpt" "$T/whole/rank_0/checkpoint_0.ckpt"
+equal "and the daemon holds one source file" \
+	"$(readlink "/proc/$DAEMON/fd/"* | grep -c 'net_rank')" 1
+mount_stop
+
+damaged_mount || finish
+cp "$T/source/rank_3/net_rank_3-3_40.ckpt" "$SRC/new"
+mv -f "$SRC/new" "$SRC/$victim"
+check "replaced while closed: ESTALE and no wrong byte" spoilt ESTALE
+logged changed
+mount_stop
+
+damaged_mount || finish
+rm "$SRC/$victim"
+check "deleted while closed: ESTALE and no wrong byte" spoilt ESTALE
+logged "No such file"
+mount_stop
+
+damaged_mount || finish
+rm "$SRC/$victim"
+mkfifo "$SRC/$victim"
+check "a FIFO in its place does not hang the mount" spoilt ESTALE
+logged changed
+mount_stop
+
+# A source on a file system that fails: a mount whose daemon is gone.
+RESHARDFS=$bare
+mkdir "$T/lower"
+"$RESHARDFS" -f --src-strategy "$T/source.ckpt" --dst-strategy \
+	"$T/source.ckpt" "$T/source" "$T/lower" >"$T/lower.log" 2>&1 &
+lower=$!
+within 60 test -d "$T/lower/rank_7"
+SRC=$T/lower
+mount_start --src-strategy "$T/source.ckpt" --dst-strategy none || finish
+kill -KILL "$lower"
+wait "$lower" 2>/dev/null
+victim=rank_2/checkpoint_2.ckpt
+check "a source that cannot be read: EIO and no wrong byte" spoilt EIO
+logged "not connected"
+mount_stop
+fusermount3 -u -z "$T/lower"
+
+# Without the right to read.
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+if as_nobody test -w /dev/fuse 2>/dev/null; then
+	fresh_source
+	victim=rank_2/net_rank_2-3_40.ckpt
+	chmod 755 "$T"
+	chmod -R a+rX "$SRC" "$T/source.ckpt" "$T/whole"
+	mkdir "$T/theirs"
+	chown 65534 "$T/theirs"
+	LOG=$T/theirs/log
+	# Root cannot look into another's mount: without -f the command waits.
+	check "mounted by somebody else" as_nobody sh -c "ulimit -n 100; mkdir '$T/theirs/mnt'
+		exec '$bare' --src-strategy '$T/source.ckpt' --dst-strategy none \
+			--log-file '$LOG' '$SRC' '$T/theirs/mnt'"
+	chmod 000 "$SRC/$victim"
+	check "permission removed: EIO and no wrong byte" as_nobody python3 \
+		"$LIB/reader.py" spoilt "$T/theirs/mnt/rank_0/checkpoint_0.ckpt" \
+		"$T/whole/rank_0/checkpoint_0.ckpt" EIO
+	logged "Permission denied"
+	check "unmounted" as_nobody fusermount3 -u "$T/theirs/mnt"
+else
+	skip "permission removed" "needs root, and a /dev/fuse for everybody"
+fi
+finish
