@@ -37,9 +37,9 @@ struct raw_list *raw_item_push_map(struct raw_item *raw)
 	uint32_t i = raw->n_map++;
 	struct raw_list *entry;
 
-	/* The surplus is counted and otherwise lost. */
-	entry = &raw->map[i < RSH_STRATEGY_MAX_DIMS ? i :
-						      RSH_STRATEGY_MAX_DIMS - 1];
+	if (i >= RSH_STRATEGY_MAX_DIMS)
+		i = RSH_STRATEGY_MAX_DIMS - 1; /* counted, otherwise lost */
+	entry = &raw->map[i];
 	entry->n = 0;
 	return entry;
 }
@@ -347,8 +347,8 @@ int strategy_builder_finish(struct strategy_builder *b,
 			    struct rsh_strategy_file **out,
 			    struct rsh_error *err)
 {
-	struct rsh_strategy_item *items =
-		rsh_arena_array(&b->arena, struct rsh_strategy_item, b->n_items);
+	struct rsh_strategy_item *items = rsh_arena_array(
+		&b->arena, struct rsh_strategy_item, b->n_items);
 	char *path = rsh_arena_strndup(&b->arena, b->path, strlen(b->path));
 	struct rsh_arena *arena = malloc(sizeof(*arena));
 	struct rsh_strategy_file *f = calloc(1, sizeof(*f));

@@ -4,7 +4,8 @@
 
 #include "node_strategy.pb-c.h"
 
-static void fill_layouts(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
+static void fill_layouts(struct raw_item *raw,
+			 const Rsh__Pb__ParallelLayouts *l)
 {
 	/* There is one device matrix; MindSpore reads the first as well. */
 	if (l->n_dev_matrix)
