@@ -96,9 +96,20 @@ static int by_stage(const void *a, const void *b)
 	return strcmp(x->path, y->path);
 }
 
-/* Sorts the files by stage and drops those whose stage is there already (one
- * file a rank holds the same stage many times). */
-static int keep_one_a_stage(struct strategy_impl *s, struct rsh_error *err)
+static bool stage_is_there(const struct strategy_impl *s, uint32_t n,
+			   uint32_t stage)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (s->files[i]->first_stage == stage)
+			return true;
+	return false;
+}
+
+/* Sorts the files by stage, unless their order is to stay, and drops those
+ * whose stage is there already (one file a rank holds the same stage many
+ * times). */
+static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
+			    struct rsh_error *err)
 {
 	uint32_t kept = 0;
 
@@ -117,10 +128,10 @@ static int keep_one_a_stage(struct strategy_impl *s, struct rsh_error *err)
 					     "its pipeline stage is not known",
 					     f->path);
 	}
-	qsort(s->files, s->n_files, sizeof(*s->files), by_stage);
+	if (!as_listed)
+		qsort(s->files, s->n_files, sizeof(*s->files), by_stage);
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		if (kept && s->files[kept - 1]->first_stage ==
-				    s->files[i]->first_stage)
+		if (stage_is_there(s, kept, s->files[i]->first_stage))
 			rsh_strategy_file_free(s->files[i]);
 		else
 			s->files[kept++] = s->files[i];
@@ -304,10 +315,11 @@ static int check_ranks(const struct strategy_impl *s, const struct entries *e,
 /* ---- public ---- */
 
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
-		       bool directory, const char *path,
+		       enum rsh_strategy_form form, const char *path,
 		       struct rsh_names *names, struct rsh_strategy **out,
 		       struct rsh_error *err)
 {
+	bool directory = form != RSH_STRATEGY_FILE;
 	struct strategy_impl *s = calloc(1, sizeof(*s));
 	struct entries e = { NULL, 0 };
 	int rc;
@@ -324,7 +336,8 @@ int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 	s->pub.path = s->path;
 	rc = s->path ? 0 : rsh_error_nomem(err);
 	if (rc == 0 && directory)
-		rc = keep_one_a_stage(s, err);
+		rc = keep_one_a_stage(s, form == RSH_STRATEGY_DIR_AS_LISTED,
+				      err);
 	if (rc == 0)
 		rc = collect(s, directory, names, &e, err);
 	if (rc == 0)

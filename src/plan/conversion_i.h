@@ -161,6 +161,10 @@ bool rsh_copy_source(const struct rsh_conversion *c,
 void rsh_copy_shape(const struct rsh_conversion *c,
 		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
 		    struct rsh_record_shape *out, enum rsh_codec *codec);
+/* An empty vector, which the converter reads as a scalar and writes as the
+ * number 0 (compat). */
+bool rsh_becomes_zero(const struct rsh_ckpt_index *ix,
+		      const struct rsh_record *r);
 /* A destination slice of the transfer as a record. */
 void rsh_transfer_shape(const struct rsh_conversion *c,
 			const struct rsh_transfer *t,

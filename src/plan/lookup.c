@@ -92,6 +92,17 @@ void rsh_copy_shape(const struct rsh_conversion *c,
 	out->dims = rsh_record_dims(ix, r);
 	out->content_bytes = r->wide_bf16 ? r->content_bytes / 2 :
 					    r->content_bytes;
+	if (c->compat && rsh_becomes_zero(ix, r)) {
+		out->n_dims = 0;
+		out->content_bytes = rsh_dtype_size(out->dtype);
+	}
+}
+
+bool rsh_becomes_zero(const struct rsh_ckpt_index *ix,
+		      const struct rsh_record *r)
+{
+	return r->content_bytes == 0 && r->dtype != RSH_DTYPE_STR &&
+	       r->n_dims == 1 && rsh_record_dims(ix, r)[0] == 0;
 }
 
 void rsh_transfer_shape(const struct rsh_conversion *c,

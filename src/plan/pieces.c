@@ -198,12 +198,25 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 	*left = e->length - at;
 }
 
+/* Content that no source file has. */
+static bool zero_piece(uint64_t limit, struct rsh_piece *out)
+{
+	static const uint8_t zeros[16];
+
+	out->is_header = true;
+	out->header = zeros;
+	out->length = rsh_min_u64(limit, sizeof(zeros));
+	return true;
+}
+
 /* The piece at byte `at` of the slot's content, of at most `limit` bytes. */
 static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 			  uint64_t limit, struct rsh_piece *out)
 {
 	uint64_t unit = at / it->out_unit, src = 0, run = 0, left, n;
 
+	if (!it->t && it->rec->content_bytes == 0)
+		return zero_piece(limit, out);
 	if (it->t) {
 		locate(it, unit, &src, &run);
 		if (!find_source(it))

@@ -121,11 +121,10 @@ static int read_names(DIR *dir, const char *path, struct path_list *l,
 		return rsh_error_set(err, EINVAL, "%s: no strategy file "
 				     "(*.ckpt or *.json) in this directory",
 				     path);
-	qsort(l->v, l->n, sizeof(*l->v), by_text);
 	return 0;
 }
 
-static int list_dir(const char *path, struct path_list *l,
+static int list_dir(const char *path, bool as_listed, struct path_list *l,
 		    struct rsh_error *err)
 {
 	DIR *dir = opendir(path);
@@ -135,10 +134,12 @@ static int list_dir(const char *path, struct path_list *l,
 		return system_error(err, path);
 	rc = read_names(dir, path, l, err);
 	closedir(dir);
+	if (rc == 0 && !as_listed)
+		qsort(l->v, l->n, sizeof(*l->v), by_text);
 	return rc;
 }
 
-static int merge_files(const struct path_list *l, bool directory,
+static int merge_files(const struct path_list *l, enum rsh_strategy_form form,
 		       const char *path, struct rsh_names *names,
 		       struct rsh_strategy **out, struct rsh_error *err)
 {
@@ -152,7 +153,7 @@ static int merge_files(const struct path_list *l, bool directory,
 	for (; n < l->n && rc == 0; n++)
 		rc = load_file(l->v[n], &files[n], err);
 	if (rc == 0)
-		return rsh_strategy_merge(files, n, directory, path, names,
+		return rsh_strategy_merge(files, n, form, path, names,
 					  out, err);
 	for (n--; n > 0; n--)
 		rsh_strategy_file_free(files[n - 1]);
@@ -160,9 +161,11 @@ static int merge_files(const struct path_list *l, bool directory,
 	return rc;
 }
 
-int rsh_strategy_load(const char *path, struct rsh_names *names,
-		      struct rsh_strategy **out, struct rsh_error *err)
+int rsh_strategy_load(const char *path, bool as_listed,
+		      struct rsh_names *names, struct rsh_strategy **out,
+		      struct rsh_error *err)
 {
+	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
 	__attribute__((cleanup(path_list_clear))) struct path_list list = { 0 };
 	struct stat st;
 	char *copy;
@@ -171,7 +174,9 @@ int rsh_strategy_load(const char *path, struct rsh_names *names,
 	if (stat(path, &st) != 0)
 		return system_error(err, path);
 	if (S_ISDIR(st.st_mode)) {
-		rc = list_dir(path, &list, err);
+		form = as_listed ? RSH_STRATEGY_DIR_AS_LISTED :
+				   RSH_STRATEGY_DIR;
+		rc = list_dir(path, as_listed, &list, err);
 	} else {
 		copy = strdup(path);
 		if (!copy || rsh_grow(&list.v, &list.cap, 1,
@@ -181,6 +186,5 @@ int rsh_strategy_load(const char *path, struct rsh_names *names,
 		}
 		list.v[list.n++] = copy;
 	}
-	return rc ? rc : merge_files(&list, S_ISDIR(st.st_mode), path, names,
-				     out, err);
+	return rc ? rc : merge_files(&list, form, path, names, out, err);
 }

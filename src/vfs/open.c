@@ -6,13 +6,14 @@
 #include "vfs_i.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/util/log.h"
 
-static int load_strategy(const char *path, struct rsh_names *names,
+static int load_strategy(const char *path, bool compat, struct rsh_names *names,
 			 struct rsh_strategy **out, struct rsh_error *err)
 {
-	return path ? rsh_strategy_load(path, names, out, err) : 0;
+	return path ? rsh_strategy_load(path, compat, names, out, err) : 0;
 }
 
 static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
@@ -30,6 +31,15 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 	return rc ? rc : rsh_source_index(v->source, v->names, err);
 }
 
+/* The sentence of a plan that cannot be made names a file of SOURCE, or else
+ * speaks of SOURCE as a whole without knowing its name. */
+static void name_source(const struct rsh_vfs_config *cfg,
+			struct rsh_error *err)
+{
+	if (err && strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
+		rsh_error_prefix(err, "%s", cfg->source);
+}
+
 static int plan(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 		struct rsh_error *err)
 {
@@ -42,7 +52,7 @@ static int plan(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 	rc = rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
 				err);
 	if (rc) {
-		rsh_error_prefix(err, "%s", cfg->source);
+		name_source(cfg, err);
 		return rc;
 	}
 	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
@@ -63,9 +73,9 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (!v->names)
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
-		rc = load_strategy(cfg->src_strategy, v->names, &v->src, err);
+		rc = load_strategy(cfg->src_strategy, cfg->compat, v->names, &v->src, err);
 	if (rc == 0)
-		rc = load_strategy(cfg->dst_strategy, v->names, &v->dst, err);
+		rc = load_strategy(cfg->dst_strategy, cfg->compat, v->names, &v->dst, err);
 	if (rc == 0)
 		rc = open_source(v, cfg, err);
 	if (rc == 0)

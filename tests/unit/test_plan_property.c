@@ -288,7 +288,7 @@ static struct rsh_strategy *make_strategy(const struct job *j,
 	put(t, "},\"parallel_strategy_item\":{\"n\":{\"stage\":0}}}");
 	if (rsh_strategy_parse(t->s, t->n, path, &files[0], &err))
 		fail_msg("%s\n%s", err.text, t->s);
-	if (rsh_strategy_merge(files, 1, false, path, names, &s, &err))
+	if (rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, path, names, &s, &err))
 		fail_msg("%s\n%s", err.text, t->s);
 	free(t);
 	return s;

@@ -37,18 +37,26 @@ struct rsh_strategy {
 	const uint32_t *by_name; /* indexes into params, sorted by name id */
 };
 
+enum rsh_strategy_form {
+	/* One file as it stands; one in which every name is "<stage>-<param>"
+	 * is a merged one, in any other a "-" is part of a name. */
+	RSH_STRATEGY_FILE,
+	/* The files of a directory, merged as merge_pipeline_strategys does:
+	 * the stage of a file is that of its first strategy item; of several
+	 * files of one stage the first by name counts; stages are taken in
+	 * ascending order. */
+	RSH_STRATEGY_DIR,
+	/* The same in the order given.  The converter takes files as the
+	 * directory lists them, which decides where stages disagree. */
+	RSH_STRATEGY_DIR_AS_LISTED,
+};
+
 /* Makes one strategy of `n` >= 1 parsed files and takes over the array (from
  * malloc) and the files, also on failure.
- *  - !directory, n == 1: the file as it stands; one in which every name is
- *    "<stage>-<param>" is a merged one, in any other a "-" is part of a name.
- *  - directory: merged as merge_pipeline_strategys does, the stage of a file
- *    being that of its first strategy item; of several files of one stage the
- *    first by name counts; stages are taken in ascending order (the converter
- *    takes them as the directory lists them).
  * Errors (-EINVAL, sentence): formats mixed, a stage missing, a file without
  * strategy items in a directory, layouts over different device counts. */
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
-		       bool directory, const char *path,
+		       enum rsh_strategy_form form, const char *path,
 		       struct rsh_names *names, struct rsh_strategy **out,
 		       struct rsh_error *err);
 void rsh_strategy_free(struct rsh_strategy *s);

@@ -97,7 +97,7 @@ enum rsh_codec {
 struct rsh_piece {
 	uint64_t file_offset; /* in the virtual file */
 	uint64_t length;      /* bytes of the virtual file, > 0 */
-	bool is_header;       /* length bytes at `header`, nothing to read */
+	bool is_header;       /* the bytes are at `header`, nothing to read */
 	const uint8_t *header; /* valid until the iterator moves on */
 	/* else: */
 	uint32_t src_rank;

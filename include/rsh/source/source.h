@@ -80,8 +80,10 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
 		      uint8_t *buf, size_t len);
 
 /* Reads a strategy: a file, or a directory of per-stage files (all its *.ckpt
- * or all its *.json, sorted by name).  "none" is not handled here. */
-int rsh_strategy_load(const char *path, struct rsh_names *names,
-		      struct rsh_strategy **out, struct rsh_error *err);
+ * or all its *.json), sorted by name or `as_listed` by the directory.  "none"
+ * is not handled here. */
+int rsh_strategy_load(const char *path, bool as_listed,
+		      struct rsh_names *names, struct rsh_strategy **out,
+		      struct rsh_error *err);
 
 #endif
