@@ -103,23 +103,22 @@ failed_logs()
 		sed 's/\.trs$/.log/'
 }
 
-# leg NAME TARGETS [CONFIGURE-ARGUMENT...]: one build and its tests.
+# leg NAME TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as tests/
+# Makefile.am names them.
 leg()
 {
-	name=$1 targets=$2
+	name=$1 tests=$2
 	shift 2
 	build=$top/build/$name
 	log=$build/check.log
 	mkdir -p "$build"
 	find "$build" -name '*.trs' -delete
-	say "$name: $targets, log in build/$name/check.log"
+	say "$name: $tests, log in build/$name/check.log"
 	started=$(date +%s)
 	status=0
 	if build_in "$build" "$@" >"$log" 2>&1; then
-		for target in $targets; do
-			make -C "$build/tests" -k -j"$JOBS" "$target" \
-				</dev/null >>"$log" 2>&1 || status=$?
-		done
+		make -C "$build/tests" -k -j"$JOBS" check TESTS="$tests" \
+			</dev/null >>"$log" 2>&1 || status=$?
 		count_leg
 	else
 		tail -n 40 "$log"
@@ -172,15 +171,19 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 	die "autoreconf failed"
 }
 
-leg plain check
+# shellcheck disable=SC2016 # make expands them
+leg plain '$(UNIT) $(MOUNT) $(ORACLE)'
 
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-leg asan 'check-unit check-mount' --enable-sanitizer=address,undefined
-leg tsan check-stress --enable-sanitizer=thread
+# shellcheck disable=SC2016
+leg asan '$(UNIT) $(MOUNT)' --enable-sanitizer=address,undefined
+# The readers are to race for a whole minute here.
+export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
+leg tsan mount/stress.sh --enable-sanitizer=thread
 
 if [ $skipped -gt 0 ]; then
 	say "$passed passed, $failed failed, $skipped skipped"
