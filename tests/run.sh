@@ -154,7 +154,7 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-packages="$BUILD_PACKAGES python3"
+packages="$BUILD_PACKAGES python3 rsync"
 [ $oracle = no ] || packages="$packages python3-venv"
 # shellcheck disable=SC2086 # a list of names
 need_packages $packages
