@@ -255,56 +255,53 @@ static bool pad(struct rsh_picture *p, uint64_t by)
 
 /* ---- the plan ---- */
 
-/* Grids and folds of both sides; where dims are unknown a made-up slice that
- * everything divides stands in. */
+/* Grids and folds of both sides; where the dimensions are unknown a made-up
+ * tensor that both divide stands in. */
 struct sides {
 	struct rsh_grid *grid[2];
 	struct rsh_fold fold[2];
 };
 
+static int side_new(struct sides *w, int k, const struct rsh_strategy_item *it,
+		    const int64_t *whole, uint32_t n_dims)
+{
+	int rc;
+
+	if (!it)
+		return rsh_grid_new_whole(n_dims, &w->grid[k], NULL);
+	rc = rsh_grid_new(it, whole, n_dims, false, RSH_GRID_RUNTIME,
+			  &w->grid[k], NULL);
+	return rc ? rc : rsh_fold_map(it, whole, n_dims, false,
+				      w->grid[k]->shard, &w->fold[k], NULL);
+}
+
 static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
-		     const struct rsh_strategy_item *dst, const int64_t *local,
+		     const struct rsh_strategy_item *dst, const int64_t *whole,
 		     uint32_t n_dims)
 {
 	struct rsh_strategy_item plain[2];
-	int64_t dims[RSH_MAX_DIMS] = { 0 };
+	int64_t made_up[RSH_MAX_DIMS];
 	int rc;
 
-	memset(w, 0, sizeof(*w));
 	if (n_dims > RSH_MAX_DIMS)
 		return -EDOM;
-	if (!local) {
+	if (!whole) {
 		/* A shape would contradict the made-up dimensions. */
+		for (uint32_t d = 0; d < n_dims; d++)
+			made_up[d] = (int64_t)rsh_item_ranks(src) *
+				     (dst ? rsh_item_ranks(dst) : 1);
+		whole = made_up;
 		plain[0] = *src;
 		plain[0].n_shape = 0;
 		src = &plain[0];
+		if (dst) {
+			plain[1] = *dst;
+			plain[1].n_shape = 0;
+			dst = &plain[1];
+		}
 	}
-	if (!local && dst) {
-		plain[1] = *dst;
-		plain[1].n_shape = 0;
-		dst = &plain[1];
-	}
-	for (uint32_t d = 0; d < n_dims; d++)
-		dims[d] = local ? local[d] : dst ? rsh_item_ranks(dst) : 1;
-	rc = rsh_grid_new(src, dims, n_dims, true, RSH_GRID_RUNTIME,
-			  &w->grid[0], NULL);
-	if (rc)
-		return rc;
-	rc = rsh_fold_map(src, dims, n_dims, true, w->grid[0]->shard,
-			  &w->fold[0], NULL);
-	for (uint32_t d = 0; d < n_dims; d++)
-		dims[d] *= w->grid[0]->split[d];
-	if (rc)
-		return rc;
-	if (dst)
-		rc = rsh_grid_new(dst, dims, n_dims, false, RSH_GRID_RUNTIME,
-				  &w->grid[1], NULL);
-	else
-		rc = rsh_grid_new_whole(n_dims, &w->grid[1], NULL);
-	if (rc == 0 && dst)
-		rc = rsh_fold_map(dst, dims, n_dims, false,
-				  w->grid[1]->shard, &w->fold[1], NULL);
-	return rc;
+	rc = side_new(w, 0, src, whole, n_dims);
+	return rc ? rc : side_new(w, 1, dst, whole, n_dims);
 }
 
 static void sides_free(struct sides *w)
@@ -360,13 +357,13 @@ static bool plan(struct rsh_redistribution *r,
 
 int rsh_redistribution_new(const struct rsh_strategy_item *src,
 			   const struct rsh_strategy_item *dst,
-			   const int64_t *local, uint32_t n_dims,
+			   const int64_t *whole, uint32_t n_dims,
 			   enum rsh_grid_rule rule,
 			   struct rsh_redistribution **out)
 {
 	struct rsh_redistribution *r = calloc(1, sizeof(*r));
 	struct sides w = { 0 };
-	int rc = r ? sides_new(&w, src, dst, local, n_dims) : -ENOMEM;
+	int rc = r ? sides_new(&w, src, dst, whole, n_dims) : -ENOMEM;
 
 	if (rc == 0 && !plan(r, src, dst, &w, rule))
 		rc = -EDOM;

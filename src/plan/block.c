@@ -186,7 +186,7 @@ static int add_pair(struct planner *p, const struct rsh_strategy_item *src,
 	enum rsh_grid_rule rule = p->c->compat ? RSH_GRID_CONVERTER :
 						 RSH_GRID_RUNTIME;
 	const struct rsh_transfer *t = NULL;
-	int64_t local[RSH_MAX_DIMS];
+	int64_t whole[RSH_MAX_DIMS];
 	struct layout_pair *lp;
 	int rc;
 
@@ -214,10 +214,9 @@ static int add_pair(struct planner *p, const struct rsh_strategy_item *src,
 		t = p->c->transfers[transfer];
 		g = &p->c->pairs[t->pair];
 		for (uint32_t d = 0; d < t->n_dims; d++)
-			local[d] = t->dims[d] * rsh_grid_split(g->dst, d) /
-				   rsh_grid_split(g->src, d);
+			whole[d] = t->dims[d] * rsh_grid_split(g->dst, d);
 	}
-	rc = rsh_redistribution_new(src, dst, t ? local : NULL,
+	rc = rsh_redistribution_new(src, dst, t ? whole : NULL,
 				    t ? t->n_dims : src->n_map, rule,
 				    &lp->redist);
 	if (rc == -ENOMEM)

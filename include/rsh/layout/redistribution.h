@@ -20,7 +20,7 @@
 struct rsh_redistribution;
 
 /* Plans from `src` to `dst` (NULL: unsharded, one device; `src` is never
- * NULL).  `local` are the n_dims dimensions of a source slice; it may be NULL
+ * NULL).  `whole` are the n_dims dimensions of the whole tensor; it may be NULL
  * when they are not known and the maps are not expanded.  `rule`: whether an
  * optimizer shard that the converter misplaces is planned where it really lies
  * or where the converter takes it to be.
@@ -29,7 +29,7 @@ struct rsh_redistribution;
  * maps of different ranks); -ENOMEM. */
 int rsh_redistribution_new(const struct rsh_strategy_item *src,
 			   const struct rsh_strategy_item *dst,
-			   const int64_t *local, uint32_t n_dims,
+			   const int64_t *whole, uint32_t n_dims,
 			   enum rsh_grid_rule rule,
 			   struct rsh_redistribution **out);
 void rsh_redistribution_free(struct rsh_redistribution *r);
