@@ -148,33 +148,35 @@ def foldings(layout, shape, local):
     The planner expands a dimension split over axes a, b, c into dimensions of
     size a, b and the rest.  Which of them belong together shows from the shape
     of a rank's slice (local) or of the whole tensor, though dimensions of size
-    1 may leave a choice; the ways that fold the earlier dimensions from fewer
-    come first.
+    1 may leave a choice.
     """
     flat = layout.tensor_map
     if len(flat) == len(shape):
         return [layout]
     if layout.shape is None or len(layout.shape) != len(flat) or len(flat) < len(shape):
         return []
+    # Within a dimension all parts but the last are as large as their axes.
+    cut_up = [size == split and axis != -1
+              for size, split, axis in zip(layout.shape, splits(layout), flat)]
     parts, goals = list(layout.shape), list(shape)
     if local:
         parts = [size // split for size, split in zip(parts, splits(layout))]
         if goals:
             goals[0] *= shard_count(layout)
     return [Layout(layout.dev_matrix, entries, layout.opt_step, layout.opt_size)
-            for entries in fold_entries(flat, parts, goals)]
+            for entries in fold_entries(flat, cut_up, parts, goals)]
 
 
-def fold_entries(flat, parts, goals):
+def fold_entries(flat, cut_up, parts, goals):
     if not goals:
         return [] if parts else [[]]
     result = []
     for count in range(1, len(parts) + 1):
-        if math.prod(parts[:count]) == goals[0]:
+        if math.prod(parts[:count]) == goals[0] and all(cut_up[:count - 1]):
             axes = [a for a in flat[:count] if a != -1]
             entry = axes if len(axes) > 1 else axes[0] if axes else -1
-            result += [[entry] + rest for rest in
-                       fold_entries(flat[count:], parts[count:], goals[1:])]
+            result += [[entry] + rest for rest in fold_entries(
+                flat[count:], cut_up[count:], parts[count:], goals[1:])]
     return result
 
 
@@ -420,10 +422,11 @@ def holding_ranks(src, dst, rank):
     # Equal parts overlap or do not whatever the size, so any common one will do.
     shape = [math.lcm(a, b) for a, b in zip(cuts(src), cuts(dst))]
     wanted = region(dst, shape, rank)
-    return {r for r in range(device_count(src))
-            if replica(src, r) == replica(src, rank)
-            and all(part.start < want.stop and want.start < part.stop
-                    for part, want in zip(region(src, shape, r), wanted))}
+    holding = {r for r in range(device_count(src))
+               if replica(src, r) == replica(src, rank)
+               and all(part.start < want.stop and want.start < part.stop
+                       for part, want in zip(region(src, shape, r), wanted))}
+    return holding | {rank % device_count(src)}
 
 
 def needed_ranks(src, dst, rank):
@@ -566,13 +569,28 @@ class Reshard:
 
     def _pair(self, src, dst, name, slice_shape):
         """Both layouts of a parameter with its tensor's own dimensions."""
-        unsharded = Layout([1], [-1] * len(slice_shape))
-        for mine in foldings(src[name], slice_shape, True) if src is not None else [unsharded]:
-            full = whole_shape(mine, slice_shape)
-            for theirs in foldings(dst[name], full, False) if dst is not None else [unsharded]:
-                if all(size % count == 0 for size, count in zip(full, cuts(theirs))):
-                    return mine, theirs
-        raise ReshardError(f"{name}: the layouts do not explain slices of {list(slice_shape)}")
+        mine = theirs = Layout([1], [-1] * len(slice_shape))
+        if src is not None:
+            ways = foldings(src[name], slice_shape, True)
+            # A destination in JSON may tell the shape of the whole.
+            if len(ways) > 1 and dst is not None and dst[name].shape is not None \
+                    and len(dst[name].shape) == len(slice_shape):
+                ways = [way for way in ways if whole_shape(way, slice_shape) == dst[name].shape]
+            mine = self._only(ways, name)
+        full = whole_shape(mine, slice_shape)
+        if dst is not None:
+            theirs = self._only([way for way in foldings(dst[name], full, False)
+                                 if all(size % count == 0
+                                        for size, count in zip(full, cuts(way)))], name)
+        return mine, theirs
+
+    @staticmethod
+    def _only(ways, name):
+        if len(ways) > 1:
+            raise ReshardError(f"{name}: its tensor map can be folded in several ways")
+        if not ways:
+            raise ReshardError(f"{name}: its layout does not explain its slices")
+        return ways[0]
 
     def _source_files(self, src, dst, local):
         """The files to read, first to last."""
@@ -593,13 +611,16 @@ class Reshard:
         shape = self._some_shape(name)
         if shape is not None:
             return needed_ranks(*self._pair(src, dst, name, shape), local)
-        # Listed and not saved: its layout still takes part in the plan, unless
-        # it is in the expanded form and nothing tells the shape.
+        # Listed and not saved: its layout still takes part in the converter's
+        # plan, if there is one.  In the expanded form nothing tells the shape.
         mine = src[name]
         theirs = dst[name] if dst is not None else Layout([1], [-1] * len(mine.tensor_map))
         if len(mine.tensor_map) != len(theirs.tensor_map):
             return set()
-        return needed_ranks(mine, theirs, local)
+        try:
+            return planned_ranks(mine, theirs, local)
+        except ReshardError:
+            return set()
 
     def _some_shape(self, name):
         """The shape of the slices of a parameter, from any file that has it."""
