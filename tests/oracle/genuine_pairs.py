@@ -207,7 +207,7 @@ def run_source(task):
 
 
 def all_tasks(family, pair):
-    """[(family, (source, destinations))], longest first within a family."""
+    """[(family, (source, destinations))]; None stands for `none`."""
     tasks = []
     for name, sets in genuine_sets.families().items():
         if family not in (None, name):

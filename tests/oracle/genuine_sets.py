@@ -20,7 +20,8 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 
 STRATEGIES = os.path.join(os.path.dirname(HERE), "data", "strategies")
 
-# Sets convert into each other within a family.  The longest prefix decides.
+# Sets convert into each other within a family.  The first prefix that fits
+# decides.
 FAMILIES = (("llama_moe", "mf_moe_"), ("qwen3", "mf_qwen3_"), ("deepseek_v3", "mf_dsv3_"),
             ("llama", "mf_"), ("fault_recover", "fault_recover_"), ("gpt", ""))
 
