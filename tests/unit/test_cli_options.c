@@ -1,0 +1,206 @@
+/* unit/test_cli_options.c - command lines. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/options.h"
+
+#define MAX_WORDS 16
+
+/* getopt reorders argv, so every parse gets its own. */
+static int parse(const char *const *words, struct rsh_options *o,
+		 struct rsh_error *err)
+{
+	static char store[MAX_WORDS][256];
+	static char *argv[MAX_WORDS + 1];
+	int argc = 0;
+
+	for (; words[argc]; argc++) {
+		snprintf(store[argc], sizeof(store[argc]), "%s", words[argc]);
+		argv[argc] = store[argc];
+	}
+	argv[argc] = NULL;
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	return rsh_options_parse(argc, argv, o, err);
+}
+
+#define WORDS(...) ((const char *const[]){ "reshardfs", __VA_ARGS__, NULL })
+
+static void accept(const char *const *words, struct rsh_options *o)
+{
+	struct rsh_error err;
+
+	if (parse(words, o, &err))
+		fail_msg("%s", err.text);
+}
+
+static void refuse(const char *const *words, const char *word)
+{
+	struct rsh_options o;
+	struct rsh_error err;
+
+	assert_int_equal(parse(words, &o, &err), -EINVAL);
+	if (!strstr(err.text, word))
+		fail_msg("no \"%s\" in: %s", word, err.text);
+	rsh_options_clear(&o);
+}
+
+static void test_defaults(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("mount", "--src-strategy", "s", "--dst-strategy", "none",
+		     "src", "mnt"), &o);
+	assert_int_equal(o.command, RSH_COMMAND_MOUNT);
+	assert_string_equal(o.source, "src");
+	assert_string_equal(o.mountpoint, "mnt");
+	assert_string_equal(o.src_strategy, "s");
+	assert_string_equal(o.dst_strategy, "none");
+	assert_string_equal(o.prefix, "checkpoint_");
+	assert_string_equal(o.fsname, "src");
+	assert_string_equal(o.subtype, "reshardfs");
+	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
+	assert_null(o.mount_opts);
+	assert_null(o.log_file);
+	assert_false(o.foreground || o.debug || o.compat || o.clone_fd);
+	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
+	rsh_options_clear(&o);
+}
+
+static void test_long_forms(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "--src-strategy=a", "--prefix", "p_", "mnt", "-f",
+		     "--dst-strategy=b", "--compat=mindspore",
+		     "--log-file=l", "--log-level=error"), &o);
+	assert_string_equal(o.source, "src");
+	assert_string_equal(o.mountpoint, "mnt");
+	assert_string_equal(o.src_strategy, "a");
+	assert_string_equal(o.dst_strategy, "b");
+	assert_string_equal(o.prefix, "p_");
+	assert_string_equal(o.log_file, "l");
+	assert_int_equal(o.log_level, RSH_LOG_ERROR);
+	assert_true(o.foreground && o.compat);
+	rsh_options_clear(&o);
+}
+
+static void test_mount_forms(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "mnt",
+		     "-osrc_strategy=a\\,b\\\\c,dst_strategy=d=e",
+		     "-o", "prefix=,compat=mindspore,,foreground,log_file=l"),
+	       &o);
+	assert_string_equal(o.src_strategy, "a,b\\c");
+	assert_string_equal(o.dst_strategy, "d=e");
+	assert_string_equal(o.prefix, "");
+	assert_string_equal(o.log_file, "l");
+	assert_true(o.compat && o.foreground);
+	rsh_options_clear(&o);
+}
+
+static void test_kernel_options(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "mnt", "-o", "src_strategy=none,dst_strategy=none",
+		     "-o", "allow_other,ro,noatime,default_permissions",
+		     "-o", "context=a\\,b,fsname=n,subtype=t,max_read=8192",
+		     "-o", "max_threads=7,max_idle_threads=3,clone_fd"), &o);
+	assert_string_equal(o.mount_opts,
+			    "allow_other,noatime,context=a\\,b");
+	assert_string_equal(o.fsname, "n");
+	assert_string_equal(o.subtype, "t");
+	assert_int_equal(o.max_read, 8192);
+	assert_int_equal(o.max_threads, 7);
+	assert_int_equal(o.max_idle_threads, 3);
+	assert_true(o.clone_fd);
+	rsh_options_clear(&o);
+}
+
+static void test_debug(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-d"),
+	       &o);
+	assert_true(o.debug && o.foreground);
+	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--log-level=info", "-d"), &o);
+	assert_int_equal(o.log_level, RSH_LOG_INFO);
+	rsh_options_clear(&o);
+}
+
+static void test_help_needs_nothing_else(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("--help"), &o);
+	assert_int_equal(o.command, RSH_COMMAND_HELP);
+	rsh_options_clear(&o);
+	accept(WORDS("mount", "-V"), &o);
+	assert_int_equal(o.command, RSH_COMMAND_VERSION);
+	rsh_options_clear(&o);
+	/* A source of that name must be written another way. */
+	refuse(WORDS("mount", "--src-strategy=none", "--dst-strategy=none",
+		     "mnt"), "MOUNTPOINT");
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	refuse(WORDS("a"), "MOUNTPOINT");
+	refuse(WORDS("a", "b"), "--src-strategy");
+	refuse(WORDS("a", "b", "--src-strategy=x"), "--dst-strategy");
+	refuse(WORDS("a", "b", "c"), "c");
+	refuse(WORDS("a", "b", "--nonsense"), "--nonsense");
+	refuse(WORDS("a", "b", "-Z"), "-Z");
+	refuse(WORDS("a", "b", "-ononsense=1"), "nonsense");
+	refuse(WORDS("a", "b", "-osrc-strategy=x"), "src-strategy");
+	refuse(WORDS("a", "b", "--src-strategy"), "--src-strategy");
+	refuse(WORDS("a", "b", "--foreground=1"), "--foreground");
+	refuse(WORDS("a", "b", "-odebug=1"), "debug");
+	refuse(WORDS("a", "b", "--src-strategy="), "src-strategy");
+	refuse(WORDS("a", "b", "--prefix=/"), "prefix");
+	refuse(WORDS("a", "b", "--prefix=.x"), "prefix");
+	refuse(WORDS("a", "b", "--prefix=a..b"), "prefix");
+	refuse(WORDS("a", "b", "--prefix=a\nb"), "prefix");
+	refuse(WORDS("a", "b", "--compat=MindSpore"), "compat");
+	refuse(WORDS("a", "b", "--log-level=7"), "log-level");
+	refuse(WORDS("a", "b", "-orw"), "rw");
+	refuse(WORDS("a", "b", "-omax_threads=-1"), "max_threads");
+	refuse(WORDS("a", "b", "-omax_threads= 1"), "max_threads");
+	refuse(WORDS("a", "b", "-omax_threads=99999999999999999999"),
+	       "max_threads");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_long_forms),
+		cmocka_unit_test(test_mount_forms),
+		cmocka_unit_test(test_kernel_options),
+		cmocka_unit_test(test_debug),
+		cmocka_unit_test(test_help_needs_nothing_else),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests_name("cli_options", tests, NULL, NULL);
+}

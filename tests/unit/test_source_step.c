@@ -1,0 +1,275 @@
+/* unit/test_source_step.c - which of a rank's checkpoints is taken. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rsh/source/source.h"
+#include "rsh/util/log.h"
+#include "source_support.h"
+
+#define N_RANKS 3
+#define N_NAMES 6
+
+struct step_case {
+	const char *title;
+	const char *names[N_RANKS][N_NAMES]; /* files of each rank */
+	/* The one that is taken; NULL: the rank has none. */
+	const char *taken[N_RANKS];
+	const char *error; /* part of the sentence; NULL: no error */
+	bool lexicographic;
+};
+
+static const struct step_case cases[] = {
+	{ "one file without a step each",
+	  { { "checkpoint_0.ckpt" }, { "checkpoint_1.ckpt" } },
+	  { "checkpoint_0.ckpt", "checkpoint_1.ckpt" }, NULL, false },
+	{ "steps count as numbers, not as text",
+	  { { "x-9_1.ckpt", "x-10_1.ckpt", "x-10_0.ckpt" } },
+	  { "x-10_1.ckpt" }, NULL, false },
+	{ "the epoch counts before the step",
+	  { { "x-2_1.ckpt", "x-1_100.ckpt" } }, { "x-2_1.ckpt" }, NULL,
+	  false },
+	{ "the newest step that all have",
+	  { { "x-1_5.ckpt", "x-1_10.ckpt", "x-1_15.ckpt" },
+	    { "x-1_5.ckpt", "x-1_10.ckpt" },
+	    { "x-1_15.ckpt", "x-1_10.ckpt" } },
+	  { "x-1_10.ckpt", "x-1_10.ckpt", "x-1_10.ckpt" }, NULL, false },
+	{ "a rank without files does not vote",
+	  { { "x-1_5.ckpt", "x-1_10.ckpt" }, { NULL },
+	    { "x-1_5.ckpt", "x-1_10.ckpt" } },
+	  { "x-1_10.ckpt", NULL, "x-1_10.ckpt" }, NULL, false },
+	{ "the rank number in the prefix",
+	  { { "net_rank_0-1_5.ckpt", "net_rank_0-1_10.ckpt" },
+	    { "net_rank_1-1_5.ckpt", "net_rank_1-1_10.ckpt" } },
+	  { "net_rank_0-1_10.ckpt", "net_rank_1-1_10.ckpt" }, NULL, false },
+	{ "of several runs the last",
+	  { { "x-1_5.ckpt", "x_2-1_5.ckpt", "x_10-1_5.ckpt" },
+	    { "x-1_5.ckpt", "x_2-1_5.ckpt", "x_10-1_5.ckpt" } },
+	  { "x_10-1_5.ckpt", "x_10-1_5.ckpt" }, NULL, false },
+	{ "of several runs the last that all have",
+	  { { "x-1_5.ckpt", "x_1-1_5.ckpt" }, { "x-1_5.ckpt" } },
+	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, false },
+	{ "a newer step counts before a later run",
+	  { { "x-2_5.ckpt", "x_1-1_5.ckpt" } }, { "x-2_5.ckpt" }, NULL,
+	  false },
+	{ "runs with the rank number in the prefix",
+	  { { "n_rank_0-1_5.ckpt", "n_rank_0_1-1_5.ckpt" },
+	    { "n_rank_1-1_5.ckpt", "n_rank_1_1-1_5.ckpt" },
+	    { "n_rank_2_1-1_5.ckpt", "n_rank_2-1_5.ckpt" } },
+	  { "n_rank_0_1-1_5.ckpt", "n_rank_1_1-1_5.ckpt",
+	    "n_rank_2_1-1_5.ckpt" }, NULL, false },
+	{ "a breakpoint file does not count beside others",
+	  { { "x-1_5.ckpt", "x-1_9_breakpoint.ckpt" },
+	    { "x-1_5.ckpt" } },
+	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, false },
+	{ "nor beside those of other ranks",
+	  { { "x-1_5.ckpt" }, { "x-1_5_breakpoint.ckpt" } },
+	  { "x-1_5.ckpt", NULL }, NULL, false },
+	{ "breakpoint files alone count",
+	  { { "x-1_5_breakpoint.ckpt", "x-1_9_breakpoint.ckpt" },
+	    { "x-1_9_breakpoint.ckpt" } },
+	  { "x-1_9_breakpoint.ckpt", "x-1_9_breakpoint.ckpt" }, NULL, false },
+	{ "dot files and other suffixes do not count",
+	  { { ".x-2_5.ckpt", "x-1_5.ckpt", "x-3_5.tmp", "x-4_5.ckpt.tmp",
+	      "x-graph.meta" } },
+	  { "x-1_5.ckpt" }, NULL, false },
+	{ "a name that is only the suffix does not count",
+	  { { ".ckpt", "x-1_5.ckpt" } }, { "x-1_5.ckpt" }, NULL, false },
+	{ "a step too large for a number is no step",
+	  { { "x-1_99999999999999999999.ckpt" } },
+	  { "x-1_99999999999999999999.ckpt" }, NULL, false },
+	{ "no common step",
+	  { { "x-1_5.ckpt" }, { "x-1_5.ckpt" }, { "x-1_6.ckpt" } },
+	  { NULL }, "rank_2 holds x-1_6.ckpt", false },
+	{ "a file without a step among those with one",
+	  { { "x-1_5.ckpt", "final.ckpt" } }, { NULL },
+	  "final.ckpt", false },
+	{ "two without a step",
+	  { { "a.ckpt", "b.ckpt" } }, { NULL }, "a.ckpt, b.ckpt", false },
+	{ "two prefixes at one step",
+	  { { "a-1_5.ckpt", "b-1_5.ckpt" } }, { NULL }, "b-1_5.ckpt", false },
+	{ "the converter's choice: the last as text",
+	  { { "x-9_1.ckpt", "x-10_1.ckpt" },
+	    { "x-1_1.ckpt", "x-1_1_breakpoint.ckpt" }, { "b.ckpt", "a.ckpt" } },
+	  { "x-9_1.ckpt", "x-1_1_breakpoint.ckpt", "b.ckpt" }, NULL, true },
+};
+
+static void make_files(const char *tree, const struct step_case *c)
+{
+	char name[256];
+
+	for (unsigned r = 0; r < N_RANKS; r++) {
+		snprintf(name, sizeof(name), "%s/rank_%u", tree, r);
+		assert_int_equal(mkdir(name, 0755), 0);
+		for (unsigned i = 0; i < N_NAMES && c->names[r][i]; i++) {
+			snprintf(name, sizeof(name), "rank_%u/%s", r,
+				 c->names[r][i]);
+			tree_write(tree, name, "", 0);
+		}
+	}
+}
+
+static void check_taken(const struct rsh_source *s, const struct step_case *c)
+{
+	struct rsh_source_view view;
+
+	rsh_source_view(s, NULL, &view);
+	for (unsigned r = 0; r < N_RANKS; r++) {
+		const char *path = r < view.n_ranks ? view.path[r] : NULL;
+
+		if (!c->taken[r])
+			assert_null(path);
+		else if (!path)
+			fail_msg("%s: rank %u has no file", c->title, r);
+		else
+			assert_string_equal(strrchr(path, '/') + 1,
+					    c->taken[r]);
+	}
+}
+
+static void check_case(const struct step_case *c)
+{
+	const struct rsh_source_options opts = {
+		.lexicographic = c->lexicographic,
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source *s = NULL;
+	char *tree = tree_make();
+	int rc;
+
+	print_message("# %s\n", c->title);
+	make_files(tree, c);
+	rc = rsh_source_open(tree, 0, N_RANKS, &opts, &s, &err);
+	if (c->error) {
+		assert_int_equal(rc, -EINVAL);
+		assert_int_equal(err.code, EINVAL);
+		if (!strstr(err.text, c->error) || !strstr(err.text, tree))
+			fail_msg("%s: %s", c->title, err.text);
+	} else {
+		if (rc)
+			fail_msg("%s: %s", c->title, err.text);
+		check_taken(s, c);
+		rsh_source_free(s);
+	}
+	tree_remove(tree);
+}
+
+static void test_choice(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		check_case(&cases[i]);
+}
+
+/* ---- rank directories ---- */
+
+static void test_only_wanted_ranks(void **state)
+{
+	const struct rsh_source_options opts = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source_view view;
+	struct rsh_source *s;
+	char *tree = tree_make();
+
+	(void)state;
+	tree_write(tree, "rank_0/x-1_9.ckpt", "", 0);
+	tree_write(tree, "rank_4/x-1_5.ckpt", "", 0);
+	tree_write(tree, "rank_5/x-1_5.ckpt", "", 0);
+	tree_write(tree, "rank_6/x-1_9.ckpt", "", 0);
+	tree_write(tree, "rank_12345678901234567890/x-1_9.ckpt", "", 0);
+	/* Ranks outside 4 and 5 have no say in the step. */
+	assert_int_equal(rsh_source_open(tree, 4, 2, &opts, &s, &err), 0);
+	rsh_source_view(s, NULL, &view);
+	assert_int_equal(view.n_ranks, 6);
+	assert_null(view.path[0]);
+	assert_non_null(strstr(view.path[4], "rank_4/x-1_5.ckpt"));
+	assert_non_null(strstr(view.path[5], "rank_5/x-1_5.ckpt"));
+	rsh_source_free(s);
+	tree_remove(tree);
+}
+
+static void test_links_are_followed(void **state)
+{
+	const struct rsh_source_options opts = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source_view view;
+	struct rsh_source *s;
+	char *tree = tree_make();
+	char path[256], target[256];
+
+	(void)state;
+	tree_write(tree, "elsewhere/file", "", 0);
+	tree_write(tree, "rank_0/dangling", "", 0);
+	snprintf(path, sizeof(path), "%s/rank_0/x-1_5.ckpt", tree);
+	assert_int_equal(symlink("../elsewhere/file", path), 0);
+	snprintf(path, sizeof(path), "%s/rank_0/x-1_6.ckpt", tree);
+	assert_int_equal(symlink("../elsewhere/nothing", path), 0);
+	snprintf(path, sizeof(path), "%s/rank_0/x-1_7.ckpt", tree);
+	assert_int_equal(mkfifo(path, 0644), 0);
+	snprintf(path, sizeof(path), "%s/rank_1", tree);
+	snprintf(target, sizeof(target), "%s/rank_0", tree);
+	assert_int_equal(symlink(target, path), 0);
+	assert_int_equal(rsh_source_open(tree, 0, 8, &opts, &s, &err), 0);
+	rsh_source_view(s, NULL, &view);
+	assert_int_equal(view.n_ranks, 2);
+	assert_non_null(strstr(view.path[0], "rank_0/x-1_5.ckpt"));
+	assert_non_null(strstr(view.path[1], "rank_1/x-1_5.ckpt"));
+	rsh_source_free(s);
+	tree_remove(tree);
+}
+
+static void refuse(const char *tree, int code, const char *words)
+{
+	const struct rsh_source_options opts = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source *s;
+
+	assert_int_equal(rsh_source_open(tree, 0, 8, &opts, &s, &err), -code);
+	assert_int_equal(err.code, code);
+	if (!strstr(err.text, words) || !strstr(err.text, tree))
+		fail_msg("%s", err.text);
+}
+
+static void test_bad_trees(void **state)
+{
+	char *tree = tree_make();
+	char path[256];
+
+	(void)state;
+	refuse(tree, ENOENT, "no rank_N directory");
+	tree_write(tree, "rank_x/x-1_5.ckpt", "", 0);
+	tree_write(tree, "rank_1x/x-1_5.ckpt", "", 0);
+	tree_write(tree, "rank_/x-1_5.ckpt", "", 0);
+	tree_write(tree, "./rank_2", "a plain file", 12);
+	refuse(tree, ENOENT, "no rank_N directory");
+	tree_write(tree, "rank_1/x-1_5.ckpt", "", 0);
+	tree_write(tree, "rank_01/x-1_5.ckpt", "", 0);
+	refuse(tree, EINVAL, "rank 1 twice: rank_01 and rank_1");
+	snprintf(path, sizeof(path), "%s/rank_2", tree);
+	refuse(path, ENOTDIR, "Not a directory");
+	snprintf(path, sizeof(path), "%s/nowhere", tree);
+	refuse(path, ENOENT, "No such file");
+	tree_remove(tree);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_choice),
+		cmocka_unit_test(test_only_wanted_ranks),
+		cmocka_unit_test(test_links_are_followed),
+		cmocka_unit_test(test_bad_trees),
+	};
+
+	rsh_log_set_level(RSH_LOG_ERROR);
+	return cmocka_run_group_tests_name("source_step", tests, NULL, NULL);
+}
