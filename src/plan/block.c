@@ -616,11 +616,35 @@ static uint32_t copy_modulus(const struct planner *p,
 	return rsh_item_ranks(rsh_param_source_stage(s)->item);
 }
 
+/* Why a file would hold nothing that is resharded: a file that it needs is
+ * missing, or the strategies are those of another model. */
+static int nothing_handled(struct planner *p, const struct rsh_virtual_file *f,
+			   struct rsh_error *err)
+{
+	const struct rsh_conversion *c = p->c;
+
+	for (uint32_t name = 0; name < c->n_names; name++) {
+		uint32_t t = p->transfer_of[name];
+		int rc = t == RSH_NO_TRANSFER ? 0 :
+			 use_sources(p, f, c->transfers[t], err);
+
+		if (rc)
+			return rc;
+	}
+	return rsh_error_set(err, EINVAL,
+			     "rank %u: no parameter of the source files is "
+			     "listed by %s%s%s",
+			     p->block * c->dst_ranks + f->local,
+			     c->src ? c->src->path : c->dst->path,
+			     c->src && c->dst ? " and " : "",
+			     c->src && c->dst ? c->dst->path : "");
+}
+
 static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 {
 	struct rsh_conversion *c = p->c;
-	uint32_t rank = p->block * c->dst_ranks + local;
-	struct rsh_virtual_file *f = &c->files[rank];
+	struct rsh_virtual_file *f =
+		&c->files[p->block * c->dst_ranks + local];
 	const struct name_list *names;
 	int rc;
 
@@ -632,12 +656,7 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	if (!names)
 		return rsh_error_nomem(err);
 	if (names->n_handled == 0 && (c->src || c->dst))
-		return rsh_error_set(err, EINVAL,
-				     "rank %u: no parameter of the source files "
-				     "is listed by %s%s%s", rank,
-				     c->src ? c->src->path : c->dst->path,
-				     c->src && c->dst ? " and " : "",
-				     c->src && c->dst ? c->dst->path : "");
+		return nothing_handled(p, f, err);
 	f->copy_key = local % copy_modulus(p, names);
 	memset(p->used, 0, c->n_view);
 	rc = make_slots(p, f, names, err);
