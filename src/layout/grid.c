@@ -295,22 +295,33 @@ void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell)
 			  place_on(g->free, g->n_free, rank) % g->shard;
 }
 
-uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t like)
+uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank)
 {
-	uint32_t place = place_on(g->free, g->n_free, like % g->n_ranks);
+	return place_on(g->free, g->n_free, rank % g->n_ranks) / g->shard;
+}
+
+uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
+			 uint32_t replica)
+{
+	uint32_t place = replica * g->shard;
 	uint32_t rank = 0;
 
 	for (uint32_t d = 0; d < g->n_dims; d++) {
 		uint32_t c = cell[d];
 
 		if (d == 0 && g->shard > 1) {
-			place = place - place % g->shard + c % g->shard;
+			place += c % g->shard;
 			c /= g->shard;
 		}
 		rank += rank_at(g->axes + g->first[d], n_axes(g, d), c);
 	}
 	return rank + rank_at(g->free, g->n_free, place);
+}
+
+uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
+			 uint32_t like)
+{
+	return rsh_grid_member(g, cell, rsh_grid_replica(g, like));
 }
 
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g)

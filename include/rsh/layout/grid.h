@@ -63,8 +63,13 @@ void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell);
 uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
 			 uint32_t like);
 
-/* How many ranks hold each cell. */
+/* How many ranks hold each cell, and which of these a rank is: ranks of one
+ * replica number together hold every cell once. */
 uint32_t rsh_grid_n_replicas(const struct rsh_grid *g);
+uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank);
+/* The rank that holds `cell` as replica number `replica`. */
+uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
+			 uint32_t replica);
 
 /* True if both cut the same way and put every slice on the same ranks. */
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);

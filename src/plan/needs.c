@@ -1,0 +1,153 @@
+/* The source files that a file needs. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+static int missing_slice(struct planner *p, const struct rsh_virtual_file *f,
+			 const struct rsh_transfer *t, uint32_t key,
+			 struct rsh_error *err)
+{
+	const struct rsh_conversion *c = p->c;
+	const struct rsh_strategy_param *s = rsh_listed(c->src, t->name);
+	uint32_t stage = s && !c->by_stage ? rsh_param_source_stage(s)->stage :
+					     0;
+	uint32_t rank = rsh_source_rank(c, stage, key);
+	uint32_t needs = p->block * c->dst_ranks + f->local;
+	char from[160], to[160];
+	const struct rsh_strategy_param *d = rsh_listed(c->dst, t->name);
+
+	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
+		      sizeof(from));
+	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, needs, c->compat)->item
+			: NULL, to, sizeof(to));
+	if (key >= c->stage_ranks)
+		return rsh_error_set(err, EINVAL,
+				     "parameter %s is laid out over more ranks "
+				     "(%s) than the %u of a stage of %s",
+				     rsh_plan_name(p, t->name), from,
+				     c->stage_ranks, c->src->path);
+	if (!rsh_rank_index(c, rank))
+		return rsh_error_set(err, ENOENT,
+				     "rank %u has no checkpoint file, but rank "
+				     "%u needs its slice of parameter %s (from "
+				     "%s to %s)", rank, needs,
+				     rsh_plan_name(p, t->name), from, to);
+	return rsh_error_set(err, ENOENT,
+			     "%s: parameter %s is not in it, but rank %u needs "
+			     "its slice (from %s to %s)",
+			     c->path[rank] ? c->path[rank] : "?",
+			     rsh_plan_name(p, t->name), needs, from, to);
+}
+
+/* Marks the source ranks of a handled parameter. */
+static int use_sources(struct planner *p, const struct rsh_virtual_file *f,
+		       const struct rsh_transfer *t, struct rsh_error *err)
+{
+	const struct rsh_grid_pair *pair = &p->c->pairs[t->pair];
+	uint64_t done = ((uint64_t)f->local + 1) << 32 | t->stage;
+	uint32_t n = rsh_grid_n_ranks(pair->src);
+
+	if (t->complete && p->pair_done[t->pair] == done)
+		return 0;
+	if (n > p->n_slice_keys) {
+		free(p->slice_keys);
+		p->slice_keys = rsh_alloc_array(n, sizeof(bool));
+		p->n_slice_keys = p->slice_keys ? n : 0;
+		if (!p->slice_keys)
+			return rsh_error_nomem(err);
+	}
+	memset(p->slice_keys, 0, n);
+	rsh_pair_keys(pair, f->local, p->slice_keys, n);
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t rank;
+
+		if (!p->slice_keys[k])
+			continue;
+		if (!rsh_transfer_source(p->c, p->b, t, k, &rank))
+			return missing_slice(p, f, t, k, err);
+		p->used[rank] = true;
+	}
+	if (t->complete)
+		p->pair_done[t->pair] = done;
+	return 0;
+}
+
+int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
+			struct rsh_error *err)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < f->list->n; i++) {
+		uint32_t t = f->list->slots[i].transfer;
+		int rc = t == RSH_NO_TRANSFER ? 0 :
+			 use_sources(p, f, p->c->transfers[t], err);
+
+		if (rc)
+			return rc;
+	}
+	for (uint32_t r = 0; r < p->c->n_view; r++)
+		n += p->used[r];
+	f->sources = rsh_alloc_array(n, sizeof(*f->sources));
+	if (!f->sources)
+		return rsh_error_nomem(err);
+	for (uint32_t r = 0; r < p->c->n_view; r++)
+		if (p->used[r])
+			f->sources[f->n_sources++] = r;
+	return 0;
+}
+
+/* No loaded file holds a handled parameter.  It was not saved then - unless
+ * its stage has no file at all. */
+int rsh_plan_check_absent(struct planner *p, uint32_t name,
+			struct rsh_error *err)
+{
+	const struct rsh_conversion *c = p->c;
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+
+	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
+		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
+		uint32_t k = 0;
+
+		while (k < c->stage_ranks &&
+		       !rsh_rank_index(c, rsh_source_rank(c, stage, k)))
+			k++;
+		if (k == c->stage_ranks)
+			return rsh_error_set(err, ENOENT,
+					     "ranks %u to %u have no checkpoint "
+					     "file, but parameter %s is needed "
+					     "from them",
+					     rsh_source_rank(c, stage, 0),
+					     rsh_source_rank(c, stage, k - 1),
+					     rsh_plan_name(p, name));
+	}
+	return 0;
+}
+
+/* Why a file would hold nothing that is resharded: a file that it needs is
+ * missing, or the strategies are those of another model. */
+int rsh_plan_nothing_handled(struct planner *p, const struct rsh_virtual_file *f,
+			   struct rsh_error *err)
+{
+	const struct rsh_conversion *c = p->c;
+
+	for (uint32_t name = 0; name < c->n_names; name++) {
+		uint32_t t = p->transfer_of[name];
+		int rc = t == RSH_NO_TRANSFER ? 0 :
+			 use_sources(p, f, c->transfers[t], err);
+
+		if (rc)
+			return rc;
+	}
+	return rsh_error_set(err, EINVAL,
+			     "rank %u: no parameter of the source files is "
+			     "listed by %s%s%s",
+			     p->block * c->dst_ranks + f->local,
+			     c->src ? c->src->path : c->dst->path,
+			     c->src && c->dst ? " and " : "",
+			     c->src && c->dst ? c->dst->path : "");
+}
+

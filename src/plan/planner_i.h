@@ -1,0 +1,104 @@
+/* plan/planner_i.h - the state of planning one destination stage, shared by
+ * the files that do it:
+ *   block.c  which parameters take part; the files in turn
+ *   loads.c  which source ranks the converter would load
+ *   order.c  the order of the records that follows from it
+ *   slots.c  the records of one file
+ *   needs.c  the source files that it needs, and those that are lost
+ */
+#ifndef RSH_PLAN_PLANNER_I_H
+#define RSH_PLAN_PLANNER_I_H
+
+#include "conversion_i.h"
+#include "rsh/layout/redistribution.h"
+
+enum fate {
+	FATE_COPIED,
+	FATE_HANDLED,
+	FATE_DROPPED, /* belongs to other destination stages only */
+};
+
+/* Parameters with the same two layouts load the same keys. */
+struct layout_pair {
+	const struct rsh_strategy_item *src;
+	const struct rsh_strategy_item *dst;
+	struct rsh_redistribution *redist; /* NULL: the converter refuses */
+	uint32_t transfer; /* of one such parameter; RSH_NO_TRANSFER: none */
+};
+
+/* The names of a file in order, for one sequence of distinct indexes. */
+struct name_list {
+	uint32_t n_seq;
+	uint32_t *seq;     /* ids of the indexes walked */
+	uint32_t n;
+	uint32_t n_handled;
+	uint32_t *names;   /* handled ones first */
+};
+
+struct planner {
+	struct rsh_conversion *c;
+	uint32_t block;
+	struct rsh_block *b;
+	uint8_t *fate;         /* [name], enum fate */
+	uint32_t *transfer_of; /* [name] */
+	uint32_t *index_id;    /* [global rank]: equal for a shared index */
+	uint32_t *seen;        /* [name] and, before, [index id]: epochs */
+	uint32_t epoch;
+	uint32_t n_pairs, n_lists;
+	struct layout_pair *pairs;
+	struct name_list *lists;
+	size_t pairs_cap, lists_cap;
+	/* scratch of one rank */
+	bool *keys;            /* [stage_ranks] */
+	bool *slice_keys;      /* [max source mesh] */
+	uint32_t n_slice_keys;
+	bool *used;            /* [global rank] */
+	uint32_t *seq;         /* [global rank] */
+	struct rsh_slot *slots;
+	size_t slots_cap;
+	uint64_t *pair_done;   /* [pair]: rank and stage last marked */
+};
+
+
+static inline const struct rsh_strategy_param *
+rsh_listed(const struct rsh_strategy *s, uint32_t name)
+{
+	return s ? rsh_strategy_find(s, name) : NULL;
+}
+
+static inline const char *rsh_plan_name(const struct planner *p, uint32_t name)
+{
+	return rsh_names_text(p->c->names, name);
+}
+
+/* Is the parameter of the destination one of this block's ranks? */
+bool rsh_plan_in_block(const struct planner *p,
+		       const struct rsh_strategy_param *src,
+		       const struct rsh_strategy_param *dst);
+
+/* loads.c: finds the pairs of layouts, then marks p->keys for one rank. */
+int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err);
+void rsh_plan_mark_keys(struct planner *p, uint32_t local);
+/* The conversion's own copy of p->keys; NULL when memory is out. */
+const bool *rsh_plan_keep_keys(struct planner *p);
+
+/* order.c: the names for the marked keys, NULL when memory is out.  Lists are
+ * kept for the next rank and valid until another one is asked for. */
+const struct name_list *rsh_plan_list_names(struct planner *p);
+
+/* slots.c: fills f->list, and p->used for copied records. */
+int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
+			const struct name_list *names, struct rsh_error *err);
+
+/* needs.c: fills f->sources, or says what is missing. */
+int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
+			  struct rsh_error *err);
+/* Why a file would hold nothing that is resharded. */
+int rsh_plan_nothing_handled(struct planner *p,
+			     const struct rsh_virtual_file *f,
+			     struct rsh_error *err);
+/* No loaded file holds a handled parameter: was it not saved, or lost? */
+int rsh_plan_check_absent(struct planner *p, uint32_t name,
+			  struct rsh_error *err);
+
+#endif

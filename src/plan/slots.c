@@ -1,0 +1,118 @@
+/* The records of one file. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
+			uint64_t content_bytes)
+{
+	struct rsh_conversion *c = p->c;
+
+	if (dtype == RSH_DTYPE_BFLOAT16)
+		rsh_note_add(c, RSH_NOTE_BF16, name);
+	else if (dtype == RSH_DTYPE_INT4)
+		rsh_note_add(c, RSH_NOTE_INT4, name);
+	else if (dtype == RSH_DTYPE_STR)
+		rsh_note_add(c, RSH_NOTE_STR, name);
+	if (content_bytes == 0)
+		rsh_note_add(c, RSH_NOTE_EMPTY, name);
+	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
+	    strchr(rsh_plan_name(p, name), '-'))
+		rsh_note_add(c, RSH_NOTE_DASH, name);
+}
+
+/* The record of a name in a file: its shape, and its transfer or the rank that
+ * it is copied from. */
+static int describe(struct planner *p, const struct rsh_virtual_file *f,
+		    uint32_t name, struct rsh_record_shape *shape,
+		    struct rsh_slot *slot, struct rsh_error *err)
+{
+	struct rsh_conversion *c = p->c;
+	enum rsh_codec codec;
+	uint32_t rank;
+	bool elsewhere;
+
+	slot->name = name;
+	slot->transfer = p->transfer_of[name];
+	if (slot->transfer != RSH_NO_TRANSFER) {
+		rsh_transfer_shape(c, c->transfers[slot->transfer], shape);
+	} else if (p->fate[name] == FATE_HANDLED ||
+		   !rsh_copy_source(c, f, name, &rank, &elsewhere)) {
+		return rsh_error_set(err, ENOENT,
+				     "parameter %s: no loaded file of the %u "
+				     "ranks of its mesh holds it",
+				     rsh_plan_name(p, name), c->stage_ranks);
+	} else {
+		const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
+
+		rsh_copy_shape(c, ix, rsh_ckpt_find(ix, name), shape, &codec);
+		p->used[rank] = true;
+		if (elsewhere)
+			rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
+	}
+	slot->content_bytes = shape->content_bytes;
+	return 0;
+}
+
+static const struct rsh_slot_list *keep_list(struct planner *p, uint32_t n,
+					     uint64_t bytes)
+{
+	struct rsh_conversion *c = p->c;
+	struct rsh_slot_list *l;
+
+	for (uint32_t i = 0; i < c->n_lists; i++) {
+		l = c->lists[i];
+		if (l->n == n && l->bytes == bytes &&
+		    (n == 0 || memcmp(l->slots, p->slots,
+				      n * sizeof(*l->slots)) == 0))
+			return l;
+	}
+	if (rsh_grow(&c->lists, &c->lists_cap, c->n_lists + 1,
+		     sizeof(*c->lists)))
+		return NULL;
+	l = malloc(sizeof(*l) + n * sizeof(*l->slots));
+	if (!l)
+		return NULL;
+	l->n = n;
+	l->bytes = bytes;
+	if (n)
+		memcpy(l->slots, p->slots, n * sizeof(*l->slots));
+	c->lists[c->n_lists++] = l;
+	return l;
+}
+
+int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
+		      const struct name_list *names, struct rsh_error *err)
+{
+	uint64_t at = 0, bytes;
+	uint32_t n = 0;
+
+	if (rsh_grow(&p->slots, &p->slots_cap, names->n, sizeof(*p->slots)))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < names->n; i++) {
+		struct rsh_slot *slot = &p->slots[n];
+		struct rsh_record_shape shape;
+		int rc;
+
+		rc = describe(p, f, names->names[i], &shape, slot, err);
+		if (rc)
+			return rc;
+		note_record(p, slot->name, shape.dtype, shape.content_bytes);
+		if (shape.content_bytes == 0 && p->c->compat)
+			continue;
+		slot->offset = at;
+		if (!rsh_ckpt_emit_size(&shape, &bytes) ||
+		    !rsh_add_u64(at, bytes, &at) || at > INT64_MAX)
+			return rsh_error_set(err, EFBIG,
+					     "parameter %s makes the file of a "
+					     "rank too large", shape.name);
+		n++;
+	}
+	f->list = keep_list(p, n, at);
+	return f->list ? 0 : rsh_error_nomem(err);
+}
+
