@@ -96,11 +96,22 @@ results()
 		grep -c "^:test-result: $2" || :
 }
 
-# failed_logs BUILD: where the programs with failures say why.
-failed_logs()
+# programs_with BUILD RESULT: the logs of the test programs with such results.
+programs_with()
 {
-	find "$1/tests" -name '*.trs' -exec grep -lE '^:test-result: (FAIL|ERROR|XPASS)' {} + |
+	find "$1/tests" -name '*.trs' -exec grep -lE "^:test-result: ($2)" {} + |
 		sed 's/\.trs$/.log/'
+}
+
+# show_failures LOG: each failed test with what it says of itself, or the end of
+# the log if the program came to no verdict.
+show_failures()
+{
+	say "---- ${1#"$top"/}"
+	awk '/^(not ok|Bail out!)/ { show = found = 1; print; next }
+	     /^(ok|1\.\.)/ { show = 0 }
+	     show && /^#/ { print }
+	     END { exit !found }' "$1" || tail -n 30 "$1"
 }
 
 # leg NAME TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as tests/
@@ -132,11 +143,11 @@ count_leg()
 	ok=$(results "$build" '\(PASS\|XFAIL\)')
 	bad=$(results "$build" '\(FAIL\|XPASS\|ERROR\)')
 	skip=$(results "$build" SKIP)
-	for file in $(failed_logs "$build"); do
-		say "---- ${file#"$top"/}"
-		grep -A 20 -E '^(not ok|Bail out!|ERROR|FAIL)' "$file" | head -n 200 || :
-		say "---- its end"
-		tail -n 20 "$file"
+	for file in $(programs_with "$build" 'FAIL|XPASS|ERROR'); do
+		show_failures "$file"
+	done
+	for file in $(programs_with "$build" SKIP); do
+		grep -E '^(ok|1\.\.0).*# SKIP' "$file" | sed "s|^|$(basename "$file" .log): |"
 	done
 	# make knows of failures that no test has reported, such as a test
 	# program that does not compile.
