@@ -9,9 +9,10 @@
 # it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in the
 # environment names a Python that has it already.
 #
-# Everything is run three times as a different build: as it is, under the
-# address and undefined behaviour sanitizers, under the thread sanitizer.  The
-# last line is `N passed, N failed`, with `, N skipped` if any were.
+# Runs all tests of a plain build; unit and mount tests once more under the
+# address and undefined behaviour sanitizers; the stress test for a minute under
+# the thread sanitizer.  The last line is `N passed, N failed`, with
+# `, N skipped` if any were.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -52,7 +53,7 @@ install_oracle()
 	rm -rf "$2"
 	"$1" -m venv "$2" &&
 		"$2/bin/python" -m pip install --no-input --disable-pip-version-check \
-			--quiet "mindspore==$MINDSPORE" 'numpy<2' </dev/null &&
+			--no-cache-dir --quiet "mindspore==$MINDSPORE" 'numpy<2' </dev/null &&
 		has_mindspore "$2/bin/python"
 }
 
