@@ -5,7 +5,7 @@
 #
 # Runs on Debian 12, as root if packages are to be installed.  The oracle is the
 # real MindSpore, in a virtual environment that is kept for the next time under
-# ${XDG_CACHE_HOME:-~/.cache}/reshardfs (about 2 GB); --no-oracle does without
+# ${XDG_CACHE_HOME:-~/.cache}/reshardfs (about 3 GB); --no-oracle does without
 # it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in the
 # environment names a Python that has it already.
 #
