@@ -506,7 +506,6 @@ class Reshard:
         self.n_src = self.src.device_count if self.src else 1
         self.n_dst = self.dst.device_count if self.dst else 1
         self._files = {}
-        self.ranks_read = set()
 
     def ranks(self):
         return range(self.n_dst * (self.dst.stage_count if self.dst else 1))
@@ -594,11 +593,20 @@ class Reshard:
 
     def _source_files(self, src, dst, local):
         """The files to read, first to last."""
-        if src is None:
-            return [0]
         if self.by_stage():
             first = self.src.first_stage * self.n_src
             return [r for r in range(first, first + self.n_src) if self._path(r)]
+        return self._needed_files(src, dst, local)
+
+    def needed_files(self, rank):
+        """The source ranks without which a destination rank cannot be made."""
+        needed = self._needed_files(*self._layouts(rank // self.n_dst), rank % self.n_dst)
+        first = self.src.first_stage * self.n_src if self.by_stage() else 0
+        return {first + r for r in needed}
+
+    def _needed_files(self, src, dst, local):
+        if src is None:
+            return [0]
         needed = set()
         for name in src:
             if dst is not None and name not in dst:
@@ -624,9 +632,8 @@ class Reshard:
 
     def _some_shape(self, name):
         """The shape of the slices of a parameter, from any file that has it."""
-        stage = min(self.src.stages()[name])
-        for local in range(self.n_src):
-            rank = stage * self.n_src + local
+        first = min(self.src.stages()[name]) + (self.src.first_stage if self.by_stage() else 0)
+        for rank in range(first * self.n_src, (first + 1) * self.n_src):
             if self._path(rank) and name in self._file(rank):
                 return self._file(rank)[name].dims
         return None
@@ -634,7 +641,6 @@ class Reshard:
     def _load(self, ranks, src, dst):
         """{name: {local rank: Record}}, names in the order first met."""
         slices = {}
-        self.ranks_read.update(ranks)
         for rank in ranks:
             for name, record in self._file(rank).items():
                 slices.setdefault(name, {})[rank % self.n_src] = record
@@ -647,10 +653,10 @@ class Reshard:
         return strategy is None or (name in strategy.stages() and name not in in_stage)
 
     def _path(self, rank):
-        found = glob.glob(os.path.join(glob.escape(self.source), f"rank_{rank}", "*.ckpt"))
-        if len(found) > 1:
-            raise ReshardError(f"rank {rank}: more than one checkpoint")
-        return found[0] if found else None
+        # The converter's choice, and that of the mount if steps are numbered
+        # with as many digits.
+        return max(glob.glob(os.path.join(glob.escape(self.source), f"rank_{rank}", "*.ckpt")),
+                   default=None)
 
     def _file(self, rank):
         if rank not in self._files:
