@@ -331,6 +331,38 @@ static void absurd_stages_are_refused(void **state)
 		       "range");
 }
 
+/* Ranks are counted in 32 bits, which no file may overflow. */
+static void absurd_rank_counts_are_refused(void **state)
+{
+	const struct given largest = {
+		"s.json", FILE_OF("0", LAYOUT("w", "[1024,1024]", "[0]"))
+	};
+	const struct given one = {
+		"s.json", FILE_OF("0", LAYOUT("w", "[32768,65535]", "[0]"))
+	};
+	const struct given stages = {
+		"s.json", FILE_OF("0", LAYOUT("0-w", "[524289]", "[0]") ","
+				  LAYOUT("1-w", "[524289]", "[0]"))
+	};
+	const struct given lone = {
+		"s.json", FILE_OF("1073741824", LAYOUT("w", "[4]", "[0]"))
+	};
+	struct rsh_names *names = rsh_names_new();
+
+	(void)state;
+	rsh_strategy_free(merge(&largest, 1, RSH_STRATEGY_FILE, names));
+	rsh_names_free(names);
+	assert_refused(&one, 1, RSH_STRATEGY_FILE,
+		       "job: pipeline stage 0 of 2147450880 devices a stage "
+		       "makes more than 1048576 ranks");
+	assert_refused(&stages, 1, RSH_STRATEGY_FILE,
+		       "job: pipeline stage 1 of 524289 devices a stage makes "
+		       "more than 1048576 ranks");
+	assert_refused(&lone, 1, RSH_STRATEGY_FILE,
+		       "job: pipeline stage 1073741824 of 4 devices a stage "
+		       "makes more than 1048576 ranks");
+}
+
 static void different_device_counts_are_refused(void **state)
 {
 	const struct given one = {
@@ -496,6 +528,7 @@ int main(void)
 		cmocka_unit_test(file_without_a_stage_is_refused),
 		cmocka_unit_test(missing_stages_are_refused),
 		cmocka_unit_test(absurd_stages_are_refused),
+		cmocka_unit_test(absurd_rank_counts_are_refused),
 		cmocka_unit_test(different_device_counts_are_refused),
 		cmocka_unit_test(smallest_stage_is_the_source),
 		cmocka_unit_test(destination_stage_is_the_ranks_own),
