@@ -1,0 +1,80 @@
+/* wire/safetensors.h - the safetensors format: where the tensors of a file
+ * lie, the bytes of a file's header, and the JSON beside files in parts.
+ *
+ * A file is the header's length (u64, little-endian), the header (JSON: name ->
+ * {"dtype", "shape", "data_offsets"}, and strings about the file under
+ * "__metadata__"), then the tensors' bytes without gaps; data_offsets count
+ * from the header's end.
+ *
+ * MindSpore and the safetensors library read it with differences that matter
+ * here: the library takes tensors in any order of the header, MindSpore (since
+ * 2.7) only in the order of their offsets; MindSpore knows fewer types.  The
+ * scan takes what the library takes, with these exceptions: a name that is
+ * empty, occurs twice or has a NUL in it, and a tensor given as a list.
+ */
+#ifndef RSH_WIRE_SAFETENSORS_H
+#define RSH_WIRE_SAFETENSORS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/arena.h"
+#include "rsh/util/error.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+#include "rsh/wire/dtype.h"
+
+/* The longest header that the library and MindSpore read. */
+#define RSH_SAFETENSORS_HEADER_MAX UINT64_C(100000000)
+
+/* One string of "__metadata__". */
+struct rsh_safetensors_entry {
+	const char *key;
+	const char *value;
+};
+
+/* What "__metadata__" says.  All zero is a file without it. */
+struct rsh_safetensors_meta {
+	uint32_t n_entries; /* all of them, in the order of the file */
+	const struct rsh_safetensors_entry *entries;
+
+	const char *format; /* "ms", "pt", ...; NULL: not said */
+	bool has_remove_redundancy;
+	bool remove_redundancy; /* ranks keep some parameters for others */
+	bool has_crc;
+	uint32_t crc; /* of names and contents, in the order of the names:
+		       * not a checksum of the file's bytes */
+	struct rsh_arena arena_;
+};
+
+/* The safetensors name of a type ("F32"), NULL if the format has none (str,
+ * Complex128, HiFloat8).  Int4 has none of its own: MindSpore stores it as I8
+ * and notes "<parameter>": "Int4" in the metadata. */
+const char *rsh_safetensors_dtype(enum rsh_dtype t);
+
+/* Scans a file: the same index as rsh_ckpt_scan gives, with the records in the
+ * order of their offsets, which is also the library's (>= 0.6.2).  A tensor is
+ * one extent, one without elements none.  An I8 tensor that the metadata calls
+ * Int4 is Int4.  has_crc of the index stays false; see meta->crc.
+ *
+ * Unlike an empty .ckpt, a file without tensors is whole and gives an index
+ * without records: MindSpore writes it for a rank that keeps no parameter.
+ *
+ * meta may be NULL; after success it is to be cleared, after a failure it is
+ * empty.  0 and *out (owned by the caller), or -errno with a sentence that
+ * names the path and, where known, the parameter and the offset:
+ *   -EBADMSG  not a safetensors file, cut short, too long, a hole or an
+ *             overlap between tensors, a size that is not what shape and dtype
+ *             say, an unknown type, more than RSH_MAX_DIMS dimensions
+ *   -ENOTSUP  an element type that the format knows and MindSpore does not
+ *   -EIO etc. as pread_fn said.
+ * Allocates only after the header's length was found to fit the file, and then
+ * in proportion to it. */
+int rsh_safetensors_scan(const struct rsh_byte_source *src,
+			 struct rsh_names *names, struct rsh_ckpt_index **out,
+			 struct rsh_safetensors_meta *meta,
+			 struct rsh_error *err);
+void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta);
+
+#endif
