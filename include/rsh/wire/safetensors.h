@@ -77,4 +77,32 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_error *err);
 void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta);
 
+/* ---- writing ---- */
+
+/* Fills order[0..n) with the numbers of the shapes in the order in which the
+ * library writes tensors: types by descending rank, then names bytewise.
+ * Shapes whose type the format has not come last. */
+void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
+			   uint32_t *order);
+
+/* The bytes before the tensors' content, with the header's length and its
+ * padding, as the library writes them for that order (NULL: the order of the
+ * shapes); content follows in the same order without gaps.  Int4 is written as
+ * I8: whether the metadata notes it is the caller's choice.  Without entries
+ * there is no "__metadata__".
+ *
+ * The library writes several metadata entries in a random order; here they are
+ * sorted by key.  With one entry at most the bytes are the library's.
+ *
+ * 0 and *out (malloced), or -errno with a sentence that names the parameter:
+ *   -ENOTSUP  a type that the format has not
+ *   -EINVAL   a name or entry that is not UTF-8, a name that JSON readers
+ *             would take for the metadata
+ *   -EFBIG    a header that no reader takes, or content over 2^64 bytes. */
+int rsh_safetensors_header(const struct rsh_record_shape *shapes,
+			   const uint32_t *order, uint32_t n,
+			   const struct rsh_safetensors_entry *entries,
+			   uint32_t n_entries, uint8_t **out, size_t *out_len,
+			   struct rsh_error *err);
+
 #endif
