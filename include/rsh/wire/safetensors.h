@@ -105,4 +105,43 @@ int rsh_safetensors_header(const struct rsh_record_shape *shapes,
 			   uint32_t n_entries, uint8_t **out, size_t *out_len,
 			   struct rsh_error *err);
 
+/* ---- models in parts ---- */
+
+struct rsh_weight {
+	const char *name;
+	uint32_t file; /* index into rsh_weight_map.files */
+};
+
+/* Which part holds which weight. */
+struct rsh_weight_map {
+	uint32_t n_weights; /* in the order of the file */
+	const struct rsh_weight *weights;
+	uint32_t n_files; /* in the order of first mention */
+	const char *const *files;
+	bool has_total_size;
+	uint64_t total_size; /* of all weights in bytes, as the file says */
+
+	struct rsh_arena arena_;
+	struct rsh_names *file_names_;
+};
+
+/* Parses model.safetensors.index.json (Hugging Face), or MindSpore's
+ * param_name_map.json, which is the same since 2.6 and before just
+ * {weight: file}; `path` is for messages.  File names are those of files
+ * beside it: anything with a '/', "." and ".." are refused, and so is a map
+ * that names a weight twice or none at all.
+ *
+ * 0 and *out, to be cleared; or -EBADMSG with a sentence that names path and
+ * weight, *out is empty then. */
+int rsh_weight_map_parse(const void *data, size_t len, const char *path,
+			 struct rsh_weight_map *out, struct rsh_error *err);
+void rsh_weight_map_clear(struct rsh_weight_map *map);
+
+/* The text of model.safetensors.index.json, as the Hugging Face tools write
+ * it: sorted by name, indented by two, ASCII.  The last two members of *map
+ * are not looked at.  0 and *out (malloced, with a NUL after its *out_len
+ * bytes); -EINVAL if a name is not UTF-8; -ENOMEM. */
+int rsh_weight_map_format(const struct rsh_weight_map *map, char **out,
+			  size_t *out_len, struct rsh_error *err);
+
 #endif
