@@ -159,8 +159,9 @@ static int planner_init(struct planner *p, struct rsh_error *err)
 	p->seq = calloc(c->n_view + 1, sizeof(*p->seq));
 	p->used = calloc(c->n_view + 1, sizeof(*p->used));
 	p->keys = calloc(c->stage_ranks, sizeof(*p->keys));
+	p->slice_keys = calloc(c->stage_ranks, sizeof(*p->slice_keys));
 	if (!p->fate || !p->transfer_of || !p->seen || !p->index_id ||
-	    !p->seq || !p->used || !p->keys)
+	    !p->seq || !p->used || !p->keys || !p->slice_keys)
 		return rsh_error_nomem(err);
 	number_indexes(p);
 	return 0;

@@ -151,6 +151,7 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	for (uint32_t i = 0; i < c->n_grids; i++)
 		rsh_grid_free(c->grids[i]);
 	free(c->grids);
+	free_all(c->supplies, c->n_supplies);
 	free(c->pairs);
 	free_all(c->transfers, c->n_transfers);
 	free_all(c->lists, c->n_lists);

@@ -12,11 +12,14 @@
 #include "rsh/plan/conversion.h"
 
 #define RSH_NO_TRANSFER UINT32_MAX
+#define RSH_NO_RANK UINT32_MAX
 
-/* Two grids, and so which source ranks a destination rank's slice touches. */
+/* Two grids, and so which source slices a destination rank's slice touches,
+ * and the files that supply them. */
 struct rsh_grid_pair {
 	const struct rsh_grid *src;
 	const struct rsh_grid *dst;
+	const uint32_t *supply; /* [key]: global rank, or RSH_NO_RANK */
 };
 
 /* Neighbouring dimensions that are contiguous in both slices, as one: a
@@ -34,8 +37,6 @@ struct rsh_span_dim {
 struct rsh_transfer {
 	uint32_t name;
 	uint32_t pair;          /* index into rsh_conversion.pairs */
-	uint32_t stage;         /* source stage whose files supply it, ... */
-	bool complete;          /* ... if all of that stage's files do */
 	uint8_t dtype;          /* enum rsh_dtype, as emitted */
 	uint8_t codec;          /* enum rsh_codec */
 	uint8_t n_dims;
@@ -115,8 +116,10 @@ struct rsh_conversion {
 	const struct rsh_ckpt_index **index; /* [global rank] */
 	char **path;                         /* [global rank], may be NULL */
 
-	uint32_t n_grids, n_pairs, n_transfers, n_lists, n_blocks, n_files;
+	uint32_t n_grids, n_supplies, n_pairs, n_transfers, n_lists, n_blocks,
+		n_files;
 	struct rsh_grid **grids;
+	uint32_t **supplies;
 	struct rsh_grid_pair *pairs;
 	struct rsh_transfer **transfers;
 	struct rsh_slot_list **lists;
@@ -124,7 +127,7 @@ struct rsh_conversion {
 	struct rsh_virtual_file *files;
 	bool **key_sets;
 	uint32_t n_key_sets;
-	size_t grids_cap, pairs_cap, transfers_cap, lists_cap, key_sets_cap;
+	size_t grids_cap, supplies_cap, pairs_cap, transfers_cap, lists_cap, key_sets_cap;
 
 	char suffix[32];
 	struct rsh_note_state notes[RSH_NOTE_COUNT];
@@ -145,12 +148,11 @@ const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
 /* The record of `name` in a rank's file, NULL if file or record is missing. */
 const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 					 uint32_t rank, uint32_t name);
-/* The file that supplies the slice `key` of a handled parameter: that of the
- * lowest loaded stage that holds it.  False when no file does. */
-bool rsh_transfer_source(const struct rsh_conversion *c,
-			 const struct rsh_block *b,
-			 const struct rsh_transfer *t, uint32_t key,
-			 uint32_t *rank);
+/* The file with this key of the lowest loaded stage that holds the name.
+ * False when none does. */
+bool rsh_find_in_stages(const struct rsh_conversion *c,
+			const struct rsh_block *b, uint32_t name, uint32_t key,
+			uint32_t *rank);
 /* The file that a copied parameter is taken from: the lowest loaded stage's
  * with the file's copy key, or else (*elsewhere, which may be NULL) the one of
  * the lowest key that was loaded.  False when no file holds it. */

@@ -18,28 +18,16 @@ const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 	return ix ? rsh_ckpt_find(ix, name) : NULL;
 }
 
-/* The lowest loaded stage's file of this key that holds the name. */
-static bool find_in_stages(const struct rsh_conversion *c,
-			   const struct rsh_block *b, uint32_t name,
-			   uint32_t key, uint32_t *rank)
+bool rsh_find_in_stages(const struct rsh_conversion *c,
+			const struct rsh_block *b, uint32_t name, uint32_t key,
+			uint32_t *rank)
 {
-	for (uint32_t i = 0; key < c->stage_ranks && i < b->n_stages; i++) {
+	for (uint32_t i = 0; i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
 		if (rsh_rank_record(c, *rank, name))
 			return true;
 	}
 	return false;
-}
-
-bool rsh_transfer_source(const struct rsh_conversion *c,
-			 const struct rsh_block *b,
-			 const struct rsh_transfer *t, uint32_t key,
-			 uint32_t *rank)
-{
-	if (!t->complete)
-		return find_in_stages(c, b, t->name, key, rank);
-	*rank = rsh_source_rank(c, t->stage, key);
-	return true;
 }
 
 bool rsh_copy_source(const struct rsh_conversion *c,
@@ -48,13 +36,13 @@ bool rsh_copy_source(const struct rsh_conversion *c,
 {
 	if (elsewhere)
 		*elsewhere = false;
-	if (find_in_stages(c, f->block, name, f->copy_key, rank))
+	if (rsh_find_in_stages(c, f->block, name, f->copy_key, rank))
 		return true;
 	if (elsewhere)
 		*elsewhere = true;
 	for (uint32_t key = 0; key < c->stage_ranks; key++)
 		if (f->keys[key] &&
-		    find_in_stages(c, f->block, name, key, rank))
+		    rsh_find_in_stages(c, f->block, name, key, rank))
 			return true;
 	return false;
 }

@@ -169,11 +169,12 @@ static void locate(struct rsh_piece_iter *it, uint64_t unit, uint64_t *src,
 /* Finds the file that holds source slice it->at. */
 static bool find_source(struct rsh_piece_iter *it)
 {
+	const struct rsh_grid_pair *pair = &it->c->pairs[it->t->pair];
 	const struct rsh_ckpt_index *ix;
-	uint32_t key = rsh_grid_holder(it->c->pairs[it->t->pair].src, it->at,
-				       it->f->local);
 
-	if (!rsh_transfer_source(it->c, it->f->block, it->t, key, &it->rank))
+	it->rank = pair->supply[rsh_grid_holder(pair->src, it->at,
+						it->f->local)];
+	if (it->rank == RSH_NO_RANK)
 		return false;
 	ix = rsh_rank_index(it->c, it->rank);
 	if (ix != it->ix) {

@@ -50,13 +50,12 @@ struct planner {
 	size_t pairs_cap, lists_cap;
 	/* scratch of one rank */
 	bool *keys;            /* [stage_ranks] */
-	bool *slice_keys;      /* [max source mesh] */
-	uint32_t n_slice_keys;
+	bool *slice_keys;      /* [stage_ranks] */
 	bool *used;            /* [global rank] */
 	uint32_t *seq;         /* [global rank] */
 	struct rsh_slot *slots;
 	size_t slots_cap;
-	uint64_t *pair_done;   /* [pair]: rank and stage last marked */
+	uint32_t *pair_done;   /* [pair]: 1 + the rank last marked */
 };
 
 
