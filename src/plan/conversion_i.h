@@ -183,6 +183,11 @@ void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
 
 /* ---- planning ---- */
 
+/* A codec works on whole elements, so no chunk of a record may end within one
+ * (transfer.c). */
+int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
+		     const struct rsh_record *r, struct rsh_error *err);
+
 /* Creates the transfer of a handled parameter for the ranks of a block
  * (transfer.c).  *out is RSH_NO_TRANSFER when no loaded file holds it. */
 int rsh_transfer_make(struct rsh_conversion *c, const struct rsh_block *b,

@@ -48,8 +48,12 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 				     rsh_plan_name(p, name), c->stage_ranks);
 	} else {
 		const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
+		const struct rsh_record *r = rsh_ckpt_find(ix, name);
+		int rc = rsh_check_chunks(c, rank, r, err);
 
-		rsh_copy_shape(c, ix, rsh_ckpt_find(ix, name), shape, &codec);
+		if (rc)
+			return rc;
+		rsh_copy_shape(c, ix, r, shape, &codec);
 		p->used[rank] = true;
 		if (elsewhere)
 			rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);

@@ -118,9 +118,8 @@ static int compare_slice(const struct making *m, uint32_t rank,
 			     m->c->src->path);
 }
 
-/* A codec works on whole elements, so no chunk may end within one. */
-static int check_chunks(const struct rsh_conversion *c, uint32_t rank,
-			const struct rsh_record *r, struct rsh_error *err)
+int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
+		     const struct rsh_record *r, struct rsh_error *err)
 {
 	const struct rsh_extent *e =
 		rsh_rank_index(c, rank)->extents + r->first_extent;
@@ -158,6 +157,9 @@ static int find_slices(const struct making *m, uint32_t *supply,
 			continue;
 		seen = ix;
 		rc = compare_slice(m, supply[k], err);
+		if (rc == 0)
+			rc = rsh_check_chunks(c, supply[k],
+					      rsh_ckpt_find(ix, m->name), err);
 		if (rc)
 			return rc;
 	}
@@ -407,9 +409,7 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	}
 	make_spans(t, &pair, rsh_record_dims(m->ix, m->rec),
 		   t->codec == RSH_CODEC_NONE ? size : 1);
-	rc = check_chunks(m->c, m->rank, m->rec, err);
-	if (rc == 0)
-		rc = keep_transfer(m->c, t, out, err);
+	rc = keep_transfer(m->c, t, out, err);
 	if (rc == 0)
 		t = NULL;
 	return rc;
