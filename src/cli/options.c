@@ -75,6 +75,25 @@ static int set_compat(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+static int set_replicas(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	o->no_replicas = strcmp(value, "off") == 0;
+	if (!o->no_replicas && strcmp(value, "auto") != 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
+				     "\"auto\" nor \"off\"", def->name, value);
+	return 0;
+}
+
+static int set_allow_missing(struct rsh_options *o,
+			     const struct option_def *def, const char *value,
+			     struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->allow_missing = true;
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -176,6 +195,12 @@ static int set_max_read(struct rsh_options *o, const struct option_def *def,
 	return parse_number(def, value, 4096, UINT_MAX, &o->max_read, err);
 }
 
+static int set_dst_ranks(struct rsh_options *o, const struct option_def *def,
+			 const char *value, struct rsh_error *err)
+{
+	return parse_number(def, value, 1, 1000000, &o->dst_ranks, err);
+}
+
 static int set_max_threads(struct rsh_options *o, const struct option_def *def,
 			   const char *value, struct rsh_error *err)
 {
@@ -245,6 +270,15 @@ static const struct option_def table[] = {
 	  false },
 	{ "compat", 0, "mindspore",
 	  "the converter's bytes, also where they are wrong", set_compat,
+	  false },
+	{ "replicas", 0, "auto|off",
+	  "make up for lost files from ranks that hold the same (auto)",
+	  set_replicas, false },
+	{ "allow-missing", 0, NULL,
+	  "mount what can be had; files that need more give EIO",
+	  set_allow_missing, false },
+	{ "dst-ranks", 0, "N",
+	  "ranks shown of a job without any strategy (1)", set_dst_ranks,
 	  false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
@@ -461,6 +495,11 @@ static int take_operands(int argc, char **argv, struct rsh_options *o,
 	if (!o->dst_strategy)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors)");
+	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
+			     strcmp(o->dst_strategy, "none") != 0))
+		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
+				     "without strategies (both \"none\"); a "
+				     "strategy says how many ranks there are");
 	return 0;
 }
 

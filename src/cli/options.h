@@ -21,6 +21,9 @@ struct rsh_options {
 	const char *dst_strategy;
 	const char *prefix;
 	bool compat;
+	bool no_replicas;
+	bool allow_missing;
+	unsigned dst_ranks; /* 0: not given */
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

@@ -82,6 +82,10 @@ static int make_transfers(struct planner *p, struct rsh_error *err)
 			continue;
 		rc = rsh_transfer_make(p->c, p->b, p->block, name,
 				       &p->transfer_of[name], err);
+		if (rc == 0 && p->transfer_of[name] != RSH_NO_TRANSFER &&
+		    p->c->replicas)
+			p->reduced |= p->c->transfers[p->transfer_of[name]]
+					      ->reduced;
 		/* Without a destination every name is handled, also those that
 		 * no source file can hold. */
 		if (rc == 0 && p->transfer_of[name] == RSH_NO_TRANSFER)
@@ -116,13 +120,18 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	f->block = p->b;
 	f->local = local;
 	rsh_plan_mark_keys(p, local);
+	f->lost = p->absent;
 	f->keys = rsh_plan_keep_keys(p);
 	names = f->keys ? rsh_plan_list_names(p) : NULL;
 	if (!names)
 		return rsh_error_nomem(err);
-	if (names->n_handled == 0 && (c->src || c->dst))
-		return rsh_plan_nothing_handled(p, f, err);
-	f->copy_key = local % copy_modulus(p, names);
+	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent) {
+		rc = rsh_plan_nothing_handled(p, f, err);
+		if (rc)
+			return rc;
+	}
+	f->copy_key = c->src || c->dst ? local % copy_modulus(p, names) :
+					 rsh_plan_file_to_copy(p, local);
 	memset(p->used, 0, c->n_view);
 	rc = rsh_plan_make_slots(p, f, names, err);
 	return rc ? rc : rsh_plan_list_sources(p, f, err);

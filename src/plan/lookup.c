@@ -18,44 +18,85 @@ const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 	return ix ? rsh_ckpt_find(ix, name) : NULL;
 }
 
+static bool avoided(const atomic_bool *avoid, uint32_t rank)
+{
+	return avoid && atomic_load_explicit(&avoid[rank],
+					     memory_order_relaxed);
+}
+
 /* The lowest loaded stage's file of this key that holds the name. */
 static bool find_in_stages(const struct rsh_conversion *c,
 			   const struct rsh_block *b, uint32_t name,
-			   uint32_t key, uint32_t *rank)
+			   uint32_t key, const atomic_bool *avoid,
+			   uint32_t *rank)
 {
 	for (uint32_t i = 0; key < c->stage_ranks && i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
-		if (rsh_rank_record(c, *rank, name))
+		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank))
 			return true;
 	}
+	return false;
+}
+
+/* The same among the other ranks that hold the slice of `key`, beginning with
+ * the one after it so that the load of a lost rank spreads. */
+static bool find_replica(const struct rsh_conversion *c,
+			 const struct rsh_block *b, const struct rsh_grid *g,
+			 uint32_t name, uint32_t key, const atomic_bool *avoid,
+			 uint32_t *rank)
+{
+	uint32_t n = rsh_grid_n_replicas(g), mine = rsh_grid_replica(g, key);
+	uint32_t cell[RSH_MAX_DIMS];
+
+	rsh_grid_cell(g, key, cell);
+	for (uint32_t i = 1; i < n; i++)
+		if (find_in_stages(c, b, name,
+				   rsh_grid_member(g, cell, (mine + i) % n),
+				   avoid, rank))
+			return true;
 	return false;
 }
 
 bool rsh_transfer_source(const struct rsh_conversion *c,
 			 const struct rsh_block *b,
 			 const struct rsh_transfer *t, uint32_t key,
-			 uint32_t *rank)
+			 const atomic_bool *avoid, uint32_t *rank)
 {
-	if (!t->complete)
-		return find_in_stages(c, b, t->name, key, rank);
 	*rank = rsh_source_rank(c, t->stage, key);
-	return true;
+	if (t->complete && !avoided(avoid, *rank))
+		return true;
+	if (find_in_stages(c, b, t->name, key, avoid, rank))
+		return true;
+	return c->replicas &&
+	       find_replica(c, b, c->pairs[t->pair].src, t->name, key, avoid,
+			    rank);
 }
 
 bool rsh_copy_source(const struct rsh_conversion *c,
 		     const struct rsh_virtual_file *f, uint32_t name,
-		     uint32_t *rank, bool *elsewhere)
+		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere)
 {
+	const struct rsh_grid *g = c->copy_grids[name];
+
 	if (elsewhere)
 		*elsewhere = false;
-	if (find_in_stages(c, f->block, name, f->copy_key, rank))
+	if (find_in_stages(c, f->block, name, f->copy_key, avoid, rank))
 		return true;
 	if (elsewhere)
 		*elsewhere = true;
-	for (uint32_t key = 0; key < c->stage_ranks; key++)
-		if (f->keys[key] &&
-		    find_in_stages(c, f->block, name, key, rank))
+	if (g && c->replicas) {
+		if (find_replica(c, f->block, g, name, f->copy_key, avoid,
+				 rank))
 			return true;
+		/* A slice of its own: another would be a wrong one. */
+		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
+			return false;
+	}
+	for (int loaded = 1; loaded >= !c->replicas; loaded--)
+		for (uint32_t key = 0; key < c->stage_ranks; key++)
+			if (f->keys[key] == loaded &&
+			    find_in_stages(c, f->block, name, key, avoid, rank))
+				return true;
 	return false;
 }
 

@@ -125,26 +125,30 @@ static int check_slices(const struct making *m, struct rsh_transfer *t,
 {
 	const struct rsh_conversion *c = m->c;
 	const struct rsh_ckpt_index *seen = m->ix;
-	uint32_t present = 0, rank;
+	uint32_t supplied = 0;
 
 	t->stage = (m->rank - c->first_rank) / c->stage_ranks;
-	t->complete = false;
-	for (uint32_t k = 0; k < m->n_keys; k++) {
-		const struct rsh_ckpt_index *ix;
+	for (uint32_t i = 0; i < m->b->n_stages; i++)
+		for (uint32_t k = 0; k < m->n_keys && k < c->stage_ranks; k++) {
+			uint32_t stage = m->b->stages[i];
+			uint32_t rank = rsh_source_rank(c, stage, k);
+			const struct rsh_ckpt_index *ix =
+				rsh_rank_index(c, rank);
+			int rc;
 
-		if (!rsh_transfer_source(c, m->b, t, k, &rank))
-			continue;
-		present += rank == rsh_source_rank(c, t->stage, k);
-		ix = rsh_rank_index(c, rank);
-		if (ix == seen)
-			continue;
-		int rc = compare_slice(m, rank, err);
-
-		if (rc)
-			return rc;
-		seen = ix;
-	}
-	t->complete = present == m->n_keys;
+			if (!rsh_rank_record(c, rank, m->name)) {
+				t->reduced |= ix && stage == t->stage;
+				continue;
+			}
+			supplied += stage == t->stage;
+			if (ix == seen)
+				continue;
+			rc = compare_slice(m, rank, err);
+			if (rc)
+				return rc;
+			seen = ix;
+		}
+	t->complete = supplied == m->n_keys;
 	return 0;
 }
 
@@ -371,6 +375,30 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 		rc = keep_transfer(m->c, t, out, err);
 	if (rc == 0)
 		t = NULL;
+	return rc;
+}
+
+int rsh_copy_grid_make(struct rsh_conversion *c, uint32_t name,
+		       const struct rsh_ckpt_index *ix,
+		       const struct rsh_record *r, struct rsh_error *err)
+{
+	const struct rsh_strategy_param *s = c->src ?
+		rsh_strategy_find(c->src, name) : NULL;
+	struct rsh_grid *g;
+	int rc;
+
+	if (!s || c->copy_grids[name])
+		return 0;
+	/* A record that its strategy does not explain is copied all the same,
+	 * as one of which nothing is known. */
+	rc = rsh_grid_new(rsh_param_source_stage(s)->item,
+			  rsh_record_dims(ix, r), r->n_dims, true,
+			  RSH_GRID_RUNTIME, &g, NULL);
+	if (rc)
+		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
+	rc = keep_grid(c, &g, err);
+	if (rc == 0)
+		c->copy_grids[name] = g;
 	return rc;
 }
 

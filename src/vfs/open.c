@@ -28,7 +28,8 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 
 	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &opts, &v->source, err);
-	return rc ? rc : rsh_source_index(v->source, v->names, err);
+	return rc ? rc : rsh_source_index(v->source, v->names, cfg->replicas,
+					  err);
 }
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
@@ -40,10 +41,25 @@ static void name_source(const struct rsh_vfs_config *cfg,
 		rsh_error_prefix(err, "%s", cfg->source);
 }
 
+static void report_lost(void *ctx, const char *sentence)
+{
+	const struct rsh_vfs_config *cfg = ctx;
+
+	rsh_log_error("%s: %s", cfg->source, sentence);
+}
+
 static int plan(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 		struct rsh_error *err)
 {
-	const struct rsh_conversion_options opts = { .compat = cfg->compat };
+	struct rsh_vfs_config told = *cfg;
+	const struct rsh_conversion_options opts = {
+		.compat = cfg->compat,
+		.replicas = cfg->replicas,
+		.allow_missing = cfg->allow_missing,
+		.copies = cfg->dst_ranks,
+		.report_lost = report_lost,
+		.ctx = &told,
+	};
 	struct rsh_source_view view;
 	const char *note;
 	int rc;
@@ -69,6 +85,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 
 	if (!v)
 		return rsh_error_nomem(err);
+	v->replicas = cfg->replicas;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);

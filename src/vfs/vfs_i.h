@@ -10,10 +10,13 @@
 struct rsh_vfs_file {
 	mode_t mode;
 	struct timespec mtime;
+	atomic_bool reported; /* that it is lost stands in the log */
 };
 
-/* Everything is set by rsh_vfs_open() and constant from then on. */
+/* Everything is set by rsh_vfs_open() and constant from then on, but for what
+ * a file has reported. */
 struct rsh_vfs {
+	bool replicas;
 	struct rsh_names *names;
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;

@@ -13,6 +13,7 @@
 #ifndef RSH_PLAN_CONVERSION_H
 #define RSH_PLAN_CONVERSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,7 +26,8 @@
 /* The source files as the plan sees them; arrays go by the global rank. */
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
-	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file */
+	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file,
+						     * or none that is valid */
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
 };
@@ -34,12 +36,25 @@ struct rsh_conversion_options {
 	/* The bytes MindSpore's converter writes, also where they are wrong or
 	 * lossy.  Where it writes none, the same as without. */
 	bool compat;
+	/* A slice whose file is missing, or lacks the parameter, comes from
+	 * another rank that holds the same slice. */
+	bool replicas;
+	/* Plan although some slices cannot be had: the files that need them
+	 * are marked lost. */
+	bool allow_missing;
+	/* Without any strategy: how many ranks to show, each the copy of its
+	 * own file or of whichever there is.  0: one. */
+	uint32_t copies;
+	/* Told one sentence for each slice that cannot be had; may be NULL. */
+	void (*report_lost)(void *ctx, const char *sentence);
+	void *ctx;
 };
 
 struct rsh_conversion;
 
 /* The source ranks that the strategies speak of, whose files are worth
- * indexing: first .. first + n - 1. */
+ * indexing: first .. first + n - 1.  Without strategies that is any rank
+ * (*n is UINT32_MAX). */
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
 				 const struct rsh_names *names,
@@ -74,6 +89,9 @@ const char *rsh_conversion_name_suffix(const struct rsh_conversion *c);
 /* Ascending list of the source ranks whose bytes the file holds. */
 const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
 				       uint32_t rank, uint32_t *n);
+
+/* True if the file needs slices that cannot be had: it must not be read. */
+bool rsh_conversion_is_lost(const struct rsh_conversion *c, uint32_t rank);
 
 /* A record of a virtual file, for those who list them. */
 struct rsh_virtual_record {
@@ -111,12 +129,15 @@ struct rsh_piece {
 struct rsh_piece_iter;
 
 /* Walks the pieces of bytes [offset, offset+length) of the file in ascending
- * order; they cover exactly that range cut at the file's size.  An iterator is
- * for one thread.  NULL: out of memory. */
+ * order; they cover exactly that range cut at the file's size.  `avoid` is NULL
+ * or says for each global source rank whether its file is to be avoided, by
+ * taking replicas; it may change while the iterator lives.  An iterator is for
+ * one thread.  NULL: out of memory. */
 struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 					  uint32_t rank, uint64_t offset,
-					  uint64_t length);
-/* False past the last piece. */
+					  uint64_t length,
+					  const atomic_bool *avoid);
+/* False past the last piece, and when no file is left that holds the next. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
 
