@@ -170,6 +170,9 @@ const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
 /* The record of `name` in a rank's file, NULL if file or record is missing. */
 const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 					 uint32_t rank, uint32_t name);
+/* Does the stage cut the parameter as the layout that counts does? */
+bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
+		    uint32_t stage);
 /* The file that supplies the slice `key` of a handled parameter: that of the
  * lowest loaded stage that holds it, or else a replica's.  `avoid` as in
  * rsh_piece_iter_new().  False when no file does. */

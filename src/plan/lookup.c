@@ -24,6 +24,22 @@ static bool avoided(const atomic_bool *avoid, uint32_t rank)
 					     memory_order_relaxed);
 }
 
+/* A shared parameter may be cut otherwise in another stage: its slices there are
+ * not those of the layout that counts. */
+bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
+		    uint32_t stage)
+{
+	const struct rsh_strategy_param *s = c->src ?
+		rsh_strategy_find(c->src, name) : NULL;
+
+	for (uint32_t i = 0; s && i < s->n_stages; i++)
+		if (s->stages[i].stage == stage)
+			return rsh_item_same_layout(
+				s->stages[i].item,
+				rsh_param_source_stage(s)->item);
+	return true;
+}
+
 /* The lowest loaded stage's file of this key that holds the name. */
 static bool find_in_stages(const struct rsh_conversion *c,
 			   const struct rsh_block *b, uint32_t name,
@@ -32,7 +48,8 @@ static bool find_in_stages(const struct rsh_conversion *c,
 {
 	for (uint32_t i = 0; key < c->stage_ranks && i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
-		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank))
+		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank) &&
+		    rsh_stage_fits(c, name, b->stages[i]))
 			return true;
 	}
 	return false;

@@ -76,7 +76,8 @@ static bool find_reference(struct making *m)
 		for (uint32_t k = 0; k < m->n_keys && k < c->stage_ranks; k++) {
 			m->rank = rsh_source_rank(c, m->b->stages[i], k);
 			m->rec = rsh_rank_record(c, m->rank, m->name);
-			if (!m->rec)
+			if (!m->rec ||
+			    !rsh_stage_fits(c, m->name, m->b->stages[i]))
 				continue;
 			m->ix = rsh_rank_index(c, m->rank);
 			return true;
@@ -136,6 +137,8 @@ static int check_slices(const struct making *m, struct rsh_transfer *t,
 				rsh_rank_index(c, rank);
 			int rc;
 
+			if (!rsh_stage_fits(c, m->name, stage))
+				break;
 			if (!rsh_rank_record(c, rank, m->name)) {
 				t->reduced |= ix && stage == t->stage;
 				continue;
