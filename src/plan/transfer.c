@@ -223,6 +223,7 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 			    uint32_t n, enum rsh_grid_rule rule,
 			    struct rsh_grid **out, struct rsh_error *err)
 {
+	uint64_t whole;
 	int rc;
 
 	if (!m->src || !m->dst || m->src->n_map == n || m->dst->n_map != n ||
@@ -230,7 +231,9 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 		return make_grid(m->c, m->src, local, n, true, rule, out, err);
 	rc = make_grid(m->c, m->src, m->dst->shape, n, false, rule, out, err);
 	for (uint32_t d = 0; rc == 0 && d < n; d++)
-		if (m->dst->shape[d] != local[d] * rsh_grid_split(*out, d))
+		if (!rsh_mul_u64((uint64_t)local[d], rsh_grid_split(*out, d),
+				 &whole) ||
+		    (uint64_t)m->dst->shape[d] != whole)
 			rc = rsh_error_set(err, EINVAL,
 					   "dimension %u of the whole tensor is "
 					   "%lld in the destination", d,
