@@ -75,6 +75,82 @@ static int set_compat(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+static int set_replicas(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	o->no_replicas = strcmp(value, "off") == 0;
+	if (!o->no_replicas && strcmp(value, "auto") != 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
+				     "\"auto\" nor \"off\"", def->name, value);
+	return 0;
+}
+
+static int set_allow_missing(struct rsh_options *o,
+			     const struct option_def *def, const char *value,
+			     struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->allow_missing = true;
+	return 0;
+}
+
+static int set_unlisted(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	static const char *const words[] = {
+		[RSH_UNLISTED_COPY] = "copy",
+		[RSH_UNLISTED_DROP] = "drop",
+		[RSH_UNLISTED_ERROR] = "error",
+	};
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(value, words[i]) == 0) {
+			o->unlisted = (enum rsh_unlisted)i;
+			return 0;
+		}
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not copy, drop or "
+			     "error", def->name, value);
+}
+
+static int set_only(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->only = value;
+	return 0;
+}
+
+static int set_drop(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->drop = value;
+	return 0;
+}
+
+static int set_rename(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->rename = value;
+	return 0;
+}
+
+static int set_cast(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	if (strcmp(value, "bfloat16") == 0)
+		o->cast = RSH_DTYPE_BFLOAT16;
+	else if (strcmp(value, "float16") == 0)
+		o->cast = RSH_DTYPE_FLOAT16;
+	else if (strcmp(value, "float32") == 0)
+		o->cast = RSH_DTYPE_FLOAT32;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not bfloat16, "
+				     "float16 or float32", def->name, value);
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -176,6 +252,12 @@ static int set_max_read(struct rsh_options *o, const struct option_def *def,
 	return parse_number(def, value, 4096, UINT_MAX, &o->max_read, err);
 }
 
+static int set_dst_ranks(struct rsh_options *o, const struct option_def *def,
+			 const char *value, struct rsh_error *err)
+{
+	return parse_number(def, value, 1, 1000000, &o->dst_ranks, err);
+}
+
 static int set_max_threads(struct rsh_options *o, const struct option_def *def,
 			   const char *value, struct rsh_error *err)
 {
@@ -246,6 +328,26 @@ static const struct option_def table[] = {
 	{ "compat", 0, "mindspore",
 	  "the converter's bytes, also where they are wrong", set_compat,
 	  false },
+	{ "replicas", 0, "auto|off",
+	  "make up for lost files from ranks that hold the same (auto)",
+	  set_replicas, false },
+	{ "allow-missing", 0, NULL,
+	  "mount what can be had; files that need more give EIO",
+	  set_allow_missing, false },
+	{ "dst-ranks", 0, "N",
+	  "ranks shown of a job without any strategy (1)", set_dst_ranks,
+	  false },
+	{ "unlisted", 0, "copy|drop|error",
+	  "records that the destination does not list (copy)", set_unlisted,
+	  false },
+	{ "only", 0, "REGEX", "just parameters with such names", set_only,
+	  false },
+	{ "drop", 0, "REGEX", "no parameters with such names", set_drop,
+	  false },
+	{ "rename", 0, "FILE", "JSON of old and new parameter names",
+	  set_rename, false },
+	{ "cast", 0, "TYPE",
+	  "weights as bfloat16, float16 or float32", set_cast, false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
 	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
@@ -461,6 +563,17 @@ static int take_operands(int argc, char **argv, struct rsh_options *o,
 	if (!o->dst_strategy)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors)");
+	if (o->compat && (o->cast || o->rename || o->only || o->drop ||
+			  o->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
+				     "the converter's own bytes: it goes with "
+				     "none of --unlisted, --only, --drop, "
+				     "--rename and --cast");
+	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
+			     strcmp(o->dst_strategy, "none") != 0))
+		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
+				     "without strategies (both \"none\"); a "
+				     "strategy says how many ranks there are");
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
+#include "rsh/vfs/vfs.h"
 
 enum rsh_command { RSH_COMMAND_MOUNT, RSH_COMMAND_HELP, RSH_COMMAND_VERSION };
 
@@ -21,6 +22,14 @@ struct rsh_options {
 	const char *dst_strategy;
 	const char *prefix;
 	bool compat;
+	bool no_replicas;
+	bool allow_missing;
+	unsigned dst_ranks; /* 0: not given */
+	enum rsh_unlisted unlisted;
+	const char *only;   /* NULL: not given, also below */
+	const char *drop;
+	const char *rename;
+	enum rsh_dtype cast;
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

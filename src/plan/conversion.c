@@ -54,7 +54,7 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 uint32_t *first, uint32_t *n)
 {
 	*first = first_rank(src, goes_by_stage(src, dst, names));
-	*n = src ? src->stage_ranks * src->n_stages : 1;
+	*n = src ? src->stage_ranks * src->n_stages : dst ? 1 : UINT32_MAX;
 }
 
 /* ---- making and freeing ---- */
@@ -63,6 +63,9 @@ static int copy_view(struct rsh_conversion *c,
 		     const struct rsh_source_view *view)
 {
 	c->n_view = view->n_ranks;
+	c->copy_grids = calloc(c->n_names + 1, sizeof(*c->copy_grids));
+	if (!c->copy_grids)
+		return -ENOMEM;
 	c->index = calloc(c->n_view + 1, sizeof(*c->index));
 	c->path = calloc(c->n_view + 1, sizeof(*c->path));
 	if (!c->index || !c->path)
@@ -78,10 +81,61 @@ static int copy_view(struct rsh_conversion *c,
 	return 0;
 }
 
-static int plan_blocks(struct rsh_conversion *c, struct rsh_error *err)
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two parameters must not be written under one name. */
+static int check_renamed(const struct rsh_conversion *c, struct rsh_error *err)
+{
+	const char **all = calloc(c->n_names + 1, sizeof(*all));
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->n_names; i++)
+		if (!c->unwanted[i])
+			all[n++] = rsh_written_name(c, i);
+	qsort(all, n, sizeof(*all), by_text);
+	for (uint32_t i = 1; i < n && rc == 0; i++)
+		if (strcmp(all[i - 1], all[i]) == 0)
+			rc = rsh_error_set(err, EINVAL, "renaming gives two "
+					   "parameters the name %s", all[i]);
+	free(all);
+	return rc;
+}
+
+/* Asks once for every name whether it is wanted and what it becomes. */
+static int ask_names(struct rsh_conversion *c,
+		     const struct rsh_conversion_options *o,
+		     struct rsh_error *err)
+{
+	c->filtered = o->wanted != NULL;
+	c->unwanted = calloc(c->n_names + 1, sizeof(*c->unwanted));
+	if (o->rename)
+		c->renamed = calloc(c->n_names + 1, sizeof(*c->renamed));
+	if (!c->unwanted || (o->rename && !c->renamed))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->n_names; i++) {
+		const char *name = rsh_names_text(c->names, i);
+
+		if (o->wanted)
+			c->unwanted[i] = !o->wanted(o->ctx, name);
+		if (o->rename)
+			c->renamed[i] = o->rename(o->ctx, name);
+	}
+	return o->rename ? check_renamed(c, err) : 0;
+}
+
+static int plan_blocks(struct rsh_conversion *c, uint32_t copies,
+		       struct rsh_error *err)
 {
 	c->n_blocks = c->dst && !c->by_stage ? c->dst->n_stages : 1;
 	c->dst_ranks = c->dst ? c->dst->stage_ranks : 1;
+	if (!c->src && !c->dst && copies)
+		c->dst_ranks = copies;
 	c->n_files = c->n_blocks * c->dst_ranks;
 	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
 	c->files = calloc(c->n_files, sizeof(*c->files));
@@ -110,11 +164,15 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->src = src;
 	c->dst = dst;
 	c->compat = opts->compat;
+	c->replicas = opts->replicas;
+	c->allow_missing = opts->allow_missing;
+	c->unlisted = opts->unlisted;
+	c->cast = opts->cast;
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
 	c->by_stage = goes_by_stage(src, dst, view->names);
 	c->first_rank = first_rank(src, c->by_stage);
-	c->stage_ranks = src ? src->stage_ranks : 1;
+	c->stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
 	c->n_stages = src ? src->n_stages : 1;
 	if (c->by_stage) {
 		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
@@ -124,7 +182,18 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	}
 	if (!src && !dst)
 		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
-	rc = copy_view(c, view) ? rsh_error_nomem(err) : plan_blocks(c, err);
+	rc = ask_names(c, opts, err);
+	if (rc == 0 && copy_view(c, view))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = plan_blocks(c, opts->copies, err);
+	if (c->n_lost) {
+		int lost = rsh_lost_report(c, opts->report_lost, opts->ctx,
+					   err);
+
+		if (rc == 0)
+			rc = lost;
+	}
 	if (rc == 0 && rsh_notes_write(c))
 		rc = rsh_error_nomem(err);
 	if (rc) {
@@ -163,6 +232,10 @@ void rsh_conversion_free(struct rsh_conversion *c)
 		free(c->files[i].sources);
 	for (uint32_t i = 0; i < RSH_NOTE_COUNT; i++)
 		free(c->notes[i].text);
+	free(c->lost);
+	free(c->unwanted);
+	free(c->renamed);
+	free(c->copy_grids);
 	free(c->blocks);
 	free(c->files);
 	free(c->index);
@@ -192,6 +265,11 @@ const char *rsh_conversion_name_suffix(const struct rsh_conversion *c)
 	return c->suffix;
 }
 
+bool rsh_conversion_is_lost(const struct rsh_conversion *c, uint32_t rank)
+{
+	return c->files[rank].lost;
+}
+
 const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
 				       uint32_t rank, uint32_t *n)
 {
@@ -210,7 +288,7 @@ void rsh_conversion_record(const struct rsh_conversion *c, uint32_t rank,
 	out->resharded = s->transfer != RSH_NO_TRANSFER;
 	if (out->resharded) {
 		rsh_transfer_shape(c, c->transfers[s->transfer], &out->shape);
-	} else if (rsh_copy_source(c, f, s->name, &from, NULL)) {
+	} else if (rsh_copy_source(c, f, s->name, NULL, &from, NULL)) {
 		const struct rsh_ckpt_index *ix = rsh_rank_index(c, from);
 
 		rsh_copy_shape(c, ix, rsh_ckpt_find(ix, s->name), &out->shape,

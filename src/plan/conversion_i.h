@@ -37,6 +37,7 @@ struct rsh_span_dim {
 struct rsh_transfer {
 	uint32_t name;
 	uint32_t pair;          /* index into rsh_conversion.pairs */
+	bool reduced;           /* a file that is there lacks it */
 	uint8_t dtype;          /* enum rsh_dtype, as emitted */
 	uint8_t codec;          /* enum rsh_codec */
 	uint8_t n_dims;
@@ -76,6 +77,7 @@ struct rsh_virtual_file {
 	uint32_t copy_key;      /* key that copied records are taken from */
 	uint32_t n_sources;
 	uint32_t *sources;
+	bool lost;              /* needs a slice that cannot be had */
 };
 
 /* A way in which the result differs from the converter's. */
@@ -91,6 +93,7 @@ enum rsh_note {
 	RSH_NOTE_MISSING_COPY, /* records missing where it looks for them */
 	RSH_NOTE_DASH,         /* names that it cannot parse */
 	RSH_NOTE_NONE,         /* no strategy at all */
+	RSH_NOTE_REPLICA,      /* files missing that it needs */
 	RSH_NOTE_COUNT
 };
 
@@ -100,10 +103,24 @@ struct rsh_note_state {
 	char *text;       /* made by rsh_notes_write() */
 };
 
+/* A slice that no file holds, by the lowest rank that should hold it. */
+struct rsh_lost {
+	uint32_t name;
+	uint32_t transfer; /* RSH_NO_TRANSFER: a copied or unseen parameter */
+	uint32_t key;
+};
+
 struct rsh_conversion {
 	const struct rsh_strategy *src; /* NULL: unsharded */
 	const struct rsh_strategy *dst;
 	bool compat;
+	bool replicas;
+	bool allow_missing;
+	enum rsh_dtype cast;
+	enum rsh_unlisted unlisted;
+	bool filtered;        /* some names may be unwanted */
+	bool *unwanted;       /* [name]: left out */
+	const char **renamed; /* [name]: what is written instead, or NULL */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
 	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
 	uint32_t stage_ranks;   /* source ranks a stage */
@@ -120,6 +137,9 @@ struct rsh_conversion {
 		n_files;
 	struct rsh_grid **grids;
 	uint32_t **supplies;
+	/* [name]: how the source cuts a copied parameter that it lists; NULL:
+	 * not known.  Not owned. */
+	const struct rsh_grid **copy_grids;
 	struct rsh_grid_pair *pairs;
 	struct rsh_transfer **transfers;
 	struct rsh_slot_list **lists;
@@ -127,7 +147,13 @@ struct rsh_conversion {
 	struct rsh_virtual_file *files;
 	bool **key_sets;
 	uint32_t n_key_sets;
-	size_t grids_cap, supplies_cap, pairs_cap, transfers_cap, lists_cap, key_sets_cap;
+	size_t grids_cap, supplies_cap, pairs_cap, transfers_cap, lists_cap,
+		key_sets_cap;
+
+	uint32_t n_lost;
+	struct rsh_lost *lost;
+	size_t lost_cap;
+	struct rsh_error first_lost;
 
 	char suffix[32];
 	struct rsh_note_state notes[RSH_NOTE_COUNT];
@@ -148,17 +174,33 @@ const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
 /* The record of `name` in a rank's file, NULL if file or record is missing. */
 const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 					 uint32_t rank, uint32_t name);
+/* Does the stage cut the parameter as the layout that counts does? */
+bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
+		    uint32_t stage);
 /* The file with this key of the lowest loaded stage that holds the name.
- * False when none does. */
+ * `avoid` as in rsh_piece_iter_new().  False when none does. */
 bool rsh_find_in_stages(const struct rsh_conversion *c,
 			const struct rsh_block *b, uint32_t name, uint32_t key,
-			uint32_t *rank);
+			const atomic_bool *avoid, uint32_t *rank);
+/* The same among the other ranks that `g` gives the slice of `key`. */
+bool rsh_find_replica(const struct rsh_conversion *c,
+		      const struct rsh_block *b, const struct rsh_grid *g,
+		      uint32_t name, uint32_t key, const atomic_bool *avoid,
+		      uint32_t *rank);
+/* The file that supplies the slice `key` of a handled parameter: the one that
+ * was planned or, if that is to be avoided, a replica's.  False when no file
+ * does. */
+bool rsh_transfer_source(const struct rsh_conversion *c,
+			 const struct rsh_block *b,
+			 const struct rsh_transfer *t, uint32_t key,
+			 const atomic_bool *avoid, uint32_t *rank);
 /* The file that a copied parameter is taken from: the lowest loaded stage's
- * with the file's copy key, or else (*elsewhere, which may be NULL) the one of
- * the lowest key that was loaded.  False when no file holds it. */
+ * with the file's copy key, or else (*elsewhere, which may be NULL) a replica's
+ * if the source's strategy lists it, or the one of the lowest key that was
+ * loaded.  False when no file holds it. */
 bool rsh_copy_source(const struct rsh_conversion *c,
 		     const struct rsh_virtual_file *f, uint32_t name,
-		     uint32_t *rank, bool *elsewhere);
+		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere);
 /* What a copied record looks like when emitted. */
 void rsh_copy_shape(const struct rsh_conversion *c,
 		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
@@ -171,11 +213,13 @@ bool rsh_becomes_zero(const struct rsh_ckpt_index *ix,
 void rsh_transfer_shape(const struct rsh_conversion *c,
 			const struct rsh_transfer *t,
 			struct rsh_record_shape *out);
-/* How a record's elements become the virtual file's. */
+/* How a record's elements become the virtual file's, and of which type they are
+ * then. */
 enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
-				const struct rsh_record *r);
-/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
-void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
+				const struct rsh_record *r,
+				enum rsh_dtype *dtype);
+/* The name that is written for a parameter. */
+const char *rsh_written_name(const struct rsh_conversion *c, uint32_t name);
 /* Marks in keys[0..n) every key whose slice local destination rank `local`
  * needs a byte of. */
 void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
@@ -183,20 +227,34 @@ void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
 
 /* ---- planning ---- */
 
-/* A codec works on whole elements, so no chunk of a record may end within one
- * (transfer.c). */
-int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
-		     const struct rsh_record *r, struct rsh_error *err);
-
 /* Creates the transfer of a handled parameter for the ranks of a block
  * (transfer.c).  *out is RSH_NO_TRANSFER when no loaded file holds it. */
 int rsh_transfer_make(struct rsh_conversion *c, const struct rsh_block *b,
 		      uint32_t block, uint32_t name, uint32_t *out,
 		      struct rsh_error *err);
 
+/* A codec works on whole elements, so no chunk of a record may end within one
+ * (transfer.c). */
+int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
+		     const struct rsh_record *r, struct rsh_error *err);
+
+/* Finds how the source cuts a copied parameter: c->copy_grids (transfer.c). */
+int rsh_copy_grid_make(struct rsh_conversion *c, uint32_t name,
+		       const struct rsh_ckpt_index *ix,
+		       const struct rsh_record *r, struct rsh_error *err);
+
 /* Plans the files of all ranks of a block (block.c). */
 int rsh_block_plan(struct rsh_conversion *c, uint32_t block,
 		   struct rsh_error *err);
+
+/* Remembers a slice that cannot be had; the first one's sentence is kept.
+ * -ENOMEM or 0.  At the end, tells each once and, unless they are allowed,
+ * fails (lost.c). */
+int rsh_lost_add(struct rsh_conversion *c, const struct rsh_lost *lost,
+		 const struct rsh_error *sentence);
+int rsh_lost_report(struct rsh_conversion *c,
+		    void (*report)(void *ctx, const char *sentence), void *ctx,
+		    struct rsh_error *err);
 
 /* Counts a difference, and at the end writes the sentences (notes.c). */
 void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name);

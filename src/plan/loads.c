@@ -79,13 +79,25 @@ int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
+uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
+{
+	const struct rsh_conversion *c = p->c;
+
+	if (rsh_rank_index(c, local) || !c->replicas)
+		return local < c->stage_ranks ? local : 0;
+	for (uint32_t rank = 0; rank < c->stage_ranks; rank++)
+		if (rsh_rank_index(c, rank))
+			return rank;
+	return 0;
+}
+
 void rsh_plan_mark_keys(struct planner *p, uint32_t local)
 {
 	const struct rsh_conversion *c = p->c;
 
 	memset(p->keys, c->by_stage, c->stage_ranks);
 	if (!c->src)
-		p->keys[0] = true;
+		p->keys[c->dst ? 0 : rsh_plan_file_to_copy(p, local)] = true;
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		const struct layout_pair *lp = &p->pairs[i];
 

@@ -37,37 +37,89 @@ static int missing_slice(struct planner *p, const struct rsh_virtual_file *f,
 			     rsh_plan_name(p, t->name), needs, from, to);
 }
 
-/* Marks the source ranks of a handled parameter. */
-static int use_sources(struct planner *p, const struct rsh_virtual_file *f,
-		       const struct rsh_transfer *t, struct rsh_error *err)
+static int lose(struct planner *p, const struct rsh_lost *lost,
+		struct rsh_error *sentence)
 {
+	int rc = rsh_lost_add(p->c, lost, sentence);
+
+	if (rc)
+		return rsh_error_nomem(sentence);
+	sentence->code = 0;
+	return 0;
+}
+
+int rsh_plan_lose(struct planner *p, struct rsh_virtual_file *f, uint32_t name,
+		  struct rsh_error *sentence)
+{
+	const struct rsh_lost lost = { name, RSH_NO_TRANSFER, 0 };
+
+	f->lost = true;
+	return lose(p, &lost, sentence);
+}
+
+/* The slice of `key` cannot be had from anywhere. */
+static int lose_slice(struct planner *p, struct rsh_virtual_file *f,
+		      uint32_t transfer, uint32_t key, struct rsh_error *err)
+{
+	const struct rsh_transfer *t = p->c->transfers[transfer];
+	const struct rsh_grid *g = p->c->pairs[t->pair].src;
+	struct rsh_lost lost = { t->name, transfer, key };
+	uint32_t cell[RSH_MAX_DIMS];
+	int rc = missing_slice(p, f, t, key, err);
+
+	if (!p->c->replicas || rc == -EINVAL)
+		return rc;
+	rsh_grid_cell(g, key, cell);
+	lost.key = rsh_grid_member(g, cell, 0);
+	f->lost = true;
+	return lose(p, &lost, err);
+}
+
+/* Marks the source ranks of a handled parameter. */
+static int use_sources(struct planner *p, struct rsh_virtual_file *f,
+		       uint32_t transfer, struct rsh_error *err)
+{
+	const struct rsh_transfer *t = p->c->transfers[transfer];
 	const struct rsh_grid_pair *pair = &p->c->pairs[t->pair];
 	uint32_t n = p->c->stage_ranks;
+	bool all = true;
 
 	if (p->pair_done[t->pair] == f->local + 1)
 		return 0;
 	memset(p->slice_keys, 0, n);
 	rsh_pair_keys(pair, f->local, p->slice_keys, n);
 	for (uint32_t k = 0; k < n; k++) {
+		uint32_t rank;
+		int rc;
+
 		if (!p->slice_keys[k])
 			continue;
-		if (pair->supply[k] == RSH_NO_RANK)
-			return missing_slice(p, f, t, k, err);
-		p->used[pair->supply[k]] = true;
+		if (rsh_transfer_source(p->c, p->b, t, k, NULL, &rank)) {
+			p->used[rank] = true;
+			if ((rank - p->c->first_rank) % p->c->stage_ranks != k)
+				rsh_note_add(p->c, RSH_NOTE_REPLICA, t->name);
+			continue;
+		}
+		all = false;
+		rc = lose_slice(p, f, transfer, k, err);
+		if (rc)
+			return rc;
 	}
-	p->pair_done[t->pair] = f->local + 1;
+	/* Each parameter tells its own losses. */
+	if (all)
+		p->pair_done[t->pair] = f->local + 1;
 	return 0;
 }
 
 int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
-			struct rsh_error *err)
+			  struct rsh_error *err)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < f->list->n; i++) {
 		uint32_t t = f->list->slots[i].transfer;
 		int rc = t == RSH_NO_TRANSFER ? 0 :
-			 use_sources(p, f, p->c->transfers[t], err);
+			 use_sources(p, f, t, err);
 
 		if (rc)
 			return rc;
@@ -86,7 +138,7 @@ int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 /* No loaded file holds a handled parameter.  It was not saved then - unless
  * its stage has no file at all. */
 int rsh_plan_check_absent(struct planner *p, uint32_t name,
-			struct rsh_error *err)
+			  struct rsh_error *err)
 {
 	const struct rsh_conversion *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
@@ -98,33 +150,39 @@ int rsh_plan_check_absent(struct planner *p, uint32_t name,
 		while (k < c->stage_ranks &&
 		       !rsh_rank_index(c, rsh_source_rank(c, stage, k)))
 			k++;
-		if (k == c->stage_ranks)
-			return rsh_error_set(err, ENOENT,
-					     "ranks %u to %u have no checkpoint "
-					     "file, but parameter %s is needed "
-					     "from them",
-					     rsh_source_rank(c, stage, 0),
-					     rsh_source_rank(c, stage, k - 1),
-					     rsh_plan_name(p, name));
+		if (k < c->stage_ranks)
+			continue;
+		rsh_error_set(err, ENOENT,
+			      "ranks %u to %u have no checkpoint file, but "
+			      "parameter %s is needed from them",
+			      rsh_source_rank(c, stage, 0),
+			      rsh_source_rank(c, stage, k - 1),
+			      rsh_plan_name(p, name));
+		if (!c->replicas)
+			return -ENOENT;
+		p->absent = true;
+		return lose(p, &(struct rsh_lost){ name, RSH_NO_TRANSFER, 0 },
+			    err);
 	}
 	return 0;
 }
 
 /* Why a file would hold nothing that is resharded: a file that it needs is
  * missing, or the strategies are those of another model. */
-int rsh_plan_nothing_handled(struct planner *p, const struct rsh_virtual_file *f,
-			   struct rsh_error *err)
+int rsh_plan_nothing_handled(struct planner *p, struct rsh_virtual_file *f,
+			     struct rsh_error *err)
 {
 	const struct rsh_conversion *c = p->c;
 
 	for (uint32_t name = 0; name < c->n_names; name++) {
 		uint32_t t = p->transfer_of[name];
-		int rc = t == RSH_NO_TRANSFER ? 0 :
-			 use_sources(p, f, c->transfers[t], err);
+		int rc = t == RSH_NO_TRANSFER ? 0 : use_sources(p, f, t, err);
 
 		if (rc)
 			return rc;
 	}
+	if (f->lost)
+		return 0;
 	return rsh_error_set(err, EINVAL,
 			     "rank %u: no parameter of the source files is "
 			     "listed by %s%s%s",

@@ -34,8 +34,11 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 		"parameter names with '-' are kept; MindSpore's converter cannot "
 		"read them",
 	[RSH_NOTE_NONE] =
-		"neither side has a strategy: the file of rank 0 is shown as it is; "
+		"neither side has a strategy: files are shown as they are; "
 		"MindSpore's converter refuses this",
+	[RSH_NOTE_REPLICA] =
+		"slices of ranks without a valid file come from other ranks that "
+		"hold the same; MindSpore's converter refuses this",
 };
 
 /* Those that --compat=mindspore undoes. */

@@ -10,12 +10,28 @@
 /* Adds the rank's index to the sequence unless an equal one is in it. */
 static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 {
-	if (!rsh_rank_index(p->c, rank))
-		return;
 	for (uint32_t i = 0; i < *n; i++)
 		if (p->index_id[p->seq[i]] == p->index_id[rank])
 			return;
 	p->seq[(*n)++] = rank;
+}
+
+/* Adds the file of a stage and key; for one that is missing a neighbour in the
+ * same stage tells the names and their order. */
+static void load(struct planner *p, uint32_t stage, uint32_t key, uint32_t *n)
+{
+	const struct rsh_conversion *c = p->c;
+	uint32_t tries = c->replicas ? c->stage_ranks : 1;
+
+	for (uint32_t i = 0; i < tries; i++) {
+		uint32_t rank = rsh_source_rank(c, stage,
+						(key + i) % c->stage_ranks);
+
+		if (!rsh_rank_index(c, rank))
+			continue;
+		add_to_seq(p, rank, n);
+		return;
+	}
 }
 
 /* The distinct indexes in the order in which the converter loads files; p->seq
@@ -28,15 +44,13 @@ static uint32_t load_sequence(struct planner *p)
 
 	if (c->by_stage) {
 		for (uint32_t k = 0; k < c->stage_ranks; k++)
-			add_to_seq(p, rsh_source_rank(c, 0, k), &n);
+			load(p, 0, k, &n);
 		return n;
 	}
 	for (uint32_t i = b->n_stages; i-- > 0;)
 		for (uint32_t k = c->stage_ranks; k-- > 0;)
-			if (p->keys[k])
-				add_to_seq(p,
-					   rsh_source_rank(c, b->stages[i], k),
-					   &n);
+			if (p->keys[k] || p->reduced)
+				load(p, b->stages[i], k, &n);
 	return n;
 }
 
@@ -51,38 +65,76 @@ static bool same_seq(const struct planner *p, const struct name_list *l,
 	return true;
 }
 
+/* Names while they are being put in order. */
+struct order {
+	uint32_t *names;
+	uint32_t n;
+	size_t cap;
+};
+
+static uint32_t place_of(const struct order *o, uint32_t name)
+{
+	uint32_t i = 0;
+
+	while (o->names[i] != name)
+		i++;
+	return i;
+}
+
+static void order_clear(struct order *o)
+{
+	free(o->names);
+}
+
+/* Adds one file's names: at the end or, when each file holds a part of one
+ * common order, behind the file's name before. */
+static int add_names(struct planner *p, const struct rsh_ckpt_index *ix,
+		     struct order *o)
+{
+	uint32_t next = 0;
+
+	for (uint32_t r = 0; r < ix->n_records; r++) {
+		uint32_t name = ix->records[r].name;
+
+		if (p->fate[name] == FATE_DROPPED)
+			continue;
+		if (p->seen[name] == p->epoch) {
+			if (p->reduced)
+				next = place_of(o, name) + 1;
+			continue;
+		}
+		p->seen[name] = p->epoch;
+		if (rsh_grow(&o->names, &o->cap, o->n + 1, sizeof(*o->names)))
+			return -ENOMEM;
+		if (!p->reduced)
+			next = o->n;
+		memmove(o->names + next + 1, o->names + next,
+			(o->n++ - next) * sizeof(*o->names));
+		o->names[next++] = name;
+	}
+	return 0;
+}
+
 static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 {
-	size_t cap = 0;
+	__attribute__((cleanup(order_clear))) struct order o = { 0 };
 	uint32_t at = 0;
-	cleanup_free uint32_t *first_seen = NULL;
 
 	p->epoch++;
-	for (uint32_t i = 0; i < n_seq; i++) {
-		const struct rsh_ckpt_index *ix =
-			rsh_rank_index(p->c, p->seq[i]);
-
-		for (uint32_t r = 0; r < ix->n_records; r++) {
-			uint32_t name = ix->records[r].name;
-
-			if (p->seen[name] == p->epoch ||
-			    p->fate[name] == FATE_DROPPED)
-				continue;
-			p->seen[name] = p->epoch;
-			if (rsh_grow(&first_seen, &cap, l->n + 1,
-				     sizeof(*first_seen)))
-				return -ENOMEM;
-			first_seen[l->n++] = name;
-			l->n_handled += p->fate[name] == FATE_HANDLED;
-		}
-	}
+	for (uint32_t i = 0; i < n_seq; i++)
+		if (add_names(p, rsh_rank_index(p->c, p->seq[i]), &o))
+			return -ENOMEM;
+	l->n = o.n;
 	l->names = rsh_alloc_array(l->n, sizeof(*l->names));
 	if (!l->names)
 		return -ENOMEM;
 	for (int handled = 1; handled >= 0; handled--)
-		for (uint32_t i = 0; i < l->n; i++)
-			if ((p->fate[first_seen[i]] == FATE_HANDLED) == handled)
-				l->names[at++] = first_seen[i];
+		for (uint32_t i = 0; i < o.n; i++) {
+			if ((p->fate[o.names[i]] == FATE_HANDLED) != handled)
+				continue;
+			l->names[at++] = o.names[i];
+			l->n_handled += (uint32_t)handled;
+		}
 	return 0;
 }
 

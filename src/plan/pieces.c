@@ -8,6 +8,7 @@
 struct rsh_piece_iter {
 	const struct rsh_conversion *c;
 	const struct rsh_virtual_file *f;
+	const atomic_bool *avoid;
 	uint64_t pos; /* in the virtual file */
 	uint64_t end;
 	uint32_t slot;
@@ -64,7 +65,8 @@ static uint64_t slot_end(const struct rsh_piece_iter *it)
 
 struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 					  uint32_t rank, uint64_t offset,
-					  uint64_t length)
+					  uint64_t length,
+					  const atomic_bool *avoid)
 {
 	struct rsh_piece_iter *it;
 
@@ -75,6 +77,7 @@ struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 		return NULL;
 	it->c = c;
 	it->f = &c->files[rank];
+	it->avoid = avoid;
 	it->pos = offset;
 	if (!rsh_add_u64(offset, length, &it->end) ||
 	    it->end > it->f->list->bytes)
@@ -122,7 +125,8 @@ static bool enter_slot(struct rsh_piece_iter *it)
 			      it->cell);
 		memcpy(it->at, it->cell, sizeof(it->at));
 	} else {
-		if (!rsh_copy_source(it->c, it->f, s->name, &it->rank, NULL))
+		if (!rsh_copy_source(it->c, it->f, s->name, it->avoid,
+				     &it->rank, NULL))
 			return false;
 		it->ix = rsh_rank_index(it->c, it->rank);
 		it->rec = rsh_ckpt_find(it->ix, s->name);
@@ -169,12 +173,12 @@ static void locate(struct rsh_piece_iter *it, uint64_t unit, uint64_t *src,
 /* Finds the file that holds source slice it->at. */
 static bool find_source(struct rsh_piece_iter *it)
 {
-	const struct rsh_grid_pair *pair = &it->c->pairs[it->t->pair];
 	const struct rsh_ckpt_index *ix;
+	uint32_t key = rsh_grid_holder(it->c->pairs[it->t->pair].src, it->at,
+				       it->f->local);
 
-	it->rank = pair->supply[rsh_grid_holder(pair->src, it->at,
-						it->f->local)];
-	if (it->rank == RSH_NO_RANK)
+	if (!rsh_transfer_source(it->c, it->f->block, it->t, key, it->avoid,
+				 &it->rank))
 		return false;
 	ix = rsh_rank_index(it->c, it->rank);
 	if (ix != it->ix) {

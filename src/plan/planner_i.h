@@ -44,6 +44,8 @@ struct planner {
 	uint32_t *index_id;    /* [global rank]: equal for a shared index */
 	uint32_t *seen;        /* [name] and, before, [index id]: epochs */
 	uint32_t epoch;
+	bool reduced;          /* files lack parameters that replicas hold */
+	bool absent;           /* a stage that is needed has no file at all */
 	uint32_t n_pairs, n_lists;
 	struct layout_pair *pairs;
 	struct name_list *lists;
@@ -78,6 +80,8 @@ bool rsh_plan_in_block(const struct planner *p,
 /* loads.c: finds the pairs of layouts, then marks p->keys for one rank. */
 int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err);
 void rsh_plan_mark_keys(struct planner *p, uint32_t local);
+/* Without strategies: the rank whose file is shown as rank `local`'s. */
+uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local);
 /* The conversion's own copy of p->keys; NULL when memory is out. */
 const bool *rsh_plan_keep_keys(struct planner *p);
 
@@ -89,12 +93,16 @@ const struct name_list *rsh_plan_list_names(struct planner *p);
 int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 			const struct name_list *names, struct rsh_error *err);
 
-/* needs.c: fills f->sources, or says what is missing. */
+/* needs.c: fills f->sources, or says what is missing.  A slice that no replica
+ * holds either is remembered as lost and marks the file. */
 int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
+/* A copied or handled parameter that no file holds: remembers it, with the
+ * sentence, and marks the file.  0 or -ENOMEM. */
+int rsh_plan_lose(struct planner *p, struct rsh_virtual_file *f, uint32_t name,
+		  struct rsh_error *sentence);
 /* Why a file would hold nothing that is resharded. */
-int rsh_plan_nothing_handled(struct planner *p,
-			     const struct rsh_virtual_file *f,
+int rsh_plan_nothing_handled(struct planner *p, struct rsh_virtual_file *f,
 			     struct rsh_error *err);
 /* No loaded file holds a handled parameter: was it not saved, or lost? */
 int rsh_plan_check_absent(struct planner *p, uint32_t name,

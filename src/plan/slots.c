@@ -25,6 +25,45 @@ static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
 		rsh_note_add(c, RSH_NOTE_DASH, name);
 }
 
+/* The source of a copied record. */
+static int find_copy(struct planner *p, const struct rsh_virtual_file *f,
+		     uint32_t name, uint32_t *rank, struct rsh_error *err)
+{
+	struct rsh_conversion *c = p->c;
+	bool elsewhere;
+
+	if (!rsh_copy_source(c, f, name, NULL, rank, &elsewhere))
+		return rsh_error_set(err, ENOENT, "parameter %s: no valid file "
+				     "of ranks %u to %u holds the slice that "
+				     "rank %u needs", rsh_plan_name(p, name),
+				     c->first_rank,
+				     rsh_source_rank(c, c->n_stages, 0) - 1,
+				     p->block * c->dst_ranks + f->local);
+	if (elsewhere)
+		rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
+	return 0;
+}
+
+/* Which slice a copied record is follows from any file that holds one. */
+static int learn_copy_grid(struct planner *p, uint32_t name,
+			   struct rsh_error *err)
+{
+	struct rsh_conversion *c = p->c;
+
+	if (!c->replicas || !rsh_listed(c->src, name) || c->copy_grids[name] ||
+	    p->transfer_of[name] != RSH_NO_TRANSFER)
+		return 0;
+	for (uint32_t rank = 0; rank < c->n_view; rank++) {
+		const struct rsh_record *r = rsh_rank_record(c, rank, name);
+
+		if (r)
+			return rsh_copy_grid_make(c, name,
+						  rsh_rank_index(c, rank), r,
+						  err);
+	}
+	return 0;
+}
+
 /* The record of a name in a file: its shape, and its transfer or the rank that
  * it is copied from. */
 static int describe(struct planner *p, const struct rsh_virtual_file *f,
@@ -34,29 +73,26 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 	struct rsh_conversion *c = p->c;
 	enum rsh_codec codec;
 	uint32_t rank;
-	bool elsewhere;
+	int rc;
 
 	slot->name = name;
 	slot->transfer = p->transfer_of[name];
 	if (slot->transfer != RSH_NO_TRANSFER) {
 		rsh_transfer_shape(c, c->transfers[slot->transfer], shape);
-	} else if (p->fate[name] == FATE_HANDLED ||
-		   !rsh_copy_source(c, f, name, &rank, &elsewhere)) {
-		return rsh_error_set(err, ENOENT,
-				     "parameter %s: no loaded file of the %u "
-				     "ranks of its mesh holds it",
-				     rsh_plan_name(p, name), c->stage_ranks);
 	} else {
-		const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
-		const struct rsh_record *r = rsh_ckpt_find(ix, name);
-		int rc = rsh_check_chunks(c, rank, r, err);
+		const struct rsh_ckpt_index *ix;
+		const struct rsh_record *r;
 
+		rc = find_copy(p, f, name, &rank, err);
+		if (rc)
+			return rc;
+		ix = rsh_rank_index(c, rank);
+		r = rsh_ckpt_find(ix, name);
+		rc = rsh_check_chunks(c, rank, r, err);
 		if (rc)
 			return rc;
 		rsh_copy_shape(c, ix, r, shape, &codec);
 		p->used[rank] = true;
-		if (elsewhere)
-			rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
 	}
 	slot->content_bytes = shape->content_bytes;
 	return 0;
@@ -102,9 +138,22 @@ int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 		struct rsh_record_shape shape;
 		int rc;
 
-		rc = describe(p, f, names->names[i], &shape, slot, err);
+		rc = learn_copy_grid(p, names->names[i], err);
+		if (rc == 0)
+			rc = describe(p, f, names->names[i], &shape, slot, err);
+		if (rc == -ENOENT && p->c->replicas) {
+			rc = rsh_plan_lose(p, f, names->names[i], err);
+			if (rc == 0)
+				continue;
+		}
 		if (rc)
 			return rc;
+		if (slot->transfer == RSH_NO_TRANSFER &&
+		    p->c->unlisted == RSH_UNLISTED_ERROR && p->c->dst &&
+		    !rsh_listed(p->c->dst, slot->name))
+			return rsh_error_set(err, EINVAL, "parameter %s is not "
+					     "listed by %s", shape.name,
+					     p->c->dst->path);
 		note_record(p, slot->name, shape.dtype, shape.content_bytes);
 		if (shape.content_bytes == 0 && p->c->compat)
 			continue;

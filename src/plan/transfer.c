@@ -76,7 +76,8 @@ static bool find_reference(struct making *m)
 		for (uint32_t k = 0; k < c->stage_ranks; k++) {
 			m->rank = rsh_source_rank(c, m->b->stages[i], k);
 			m->rec = rsh_rank_record(c, m->rank, m->name);
-			if (!m->rec)
+			if (!m->rec ||
+			    !rsh_stage_fits(c, m->name, m->b->stages[i]))
 				continue;
 			m->ix = rsh_rank_index(c, m->rank);
 			return true;
@@ -124,8 +125,9 @@ int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
 	const struct rsh_extent *e =
 		rsh_rank_index(c, rank)->extents + r->first_extent;
 	uint32_t in_unit, out_unit;
+	enum rsh_dtype dtype;
 
-	rsh_codec_units(rsh_record_codec(c, r), &in_unit, &out_unit);
+	rsh_codec_units(rsh_record_codec(c, r, &dtype), &in_unit, &out_unit);
 	for (uint32_t i = 0; in_unit > 1 && i < r->n_extents; i++)
 		if (e[i].length % in_unit)
 			return rsh_error_set(err, EINVAL,
@@ -137,10 +139,12 @@ int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
 	return 0;
 }
 
-/* Finds the file of each slice and compares it with the reference. */
-static int find_slices(const struct making *m, uint32_t *supply,
+/* Finds the file of each slice and compares it with the reference; *reduced
+ * says whether one that is there lacks it. */
+static int find_slices(const struct making *m, uint32_t *supply, bool *reduced,
 		       struct rsh_error *err)
 {
+	uint32_t stage = (m->rank - m->c->first_rank) / m->c->stage_ranks;
 	const struct rsh_conversion *c = m->c;
 	const struct rsh_ckpt_index *seen = NULL;
 
@@ -148,8 +152,11 @@ static int find_slices(const struct making *m, uint32_t *supply,
 		const struct rsh_ckpt_index *ix;
 		int rc;
 
-		if (!rsh_find_in_stages(c, m->b, m->name, k, &supply[k])) {
+		if (!rsh_find_in_stages(c, m->b, m->name, k, NULL,
+					&supply[k])) {
 			supply[k] = RSH_NO_RANK;
+			if (rsh_rank_index(c, rsh_source_rank(c, stage, k)))
+				*reduced = true;
 			continue;
 		}
 		ix = rsh_rank_index(c, supply[k]);
@@ -186,22 +193,18 @@ static int keep_supply(struct rsh_conversion *c, uint32_t **supply,
 	return 0;
 }
 
-static int make_supply(const struct making *m, const uint32_t **out,
-		       struct rsh_error *err)
+/* Replicas make up for files that are missing. */
+static void complete_supply(const struct making *m, const struct rsh_grid *g,
+			    uint32_t *supply)
 {
-	uint32_t *supply = rsh_alloc_array(m->c->stage_ranks, sizeof(*supply));
-	int rc;
+	uint32_t rank;
 
-	if (!supply)
-		return rsh_error_nomem(err);
-	rc = find_slices(m, supply, err);
-	if (rc) {
-		free(supply);
-		return rc;
-	}
-	rc = keep_supply(m->c, &supply, err);
-	*out = supply;
-	return rc;
+	if (!m->c->replicas)
+		return;
+	for (uint32_t k = 0; k < m->c->stage_ranks; k++)
+		if (supply[k] == RSH_NO_RANK &&
+		    rsh_find_replica(m->c, m->b, g, m->name, k, NULL, &rank))
+			supply[k] = rank;
 }
 
 /* ---- grids ---- */
@@ -376,7 +379,9 @@ static int keep_transfer(struct rsh_conversion *c, struct rsh_transfer *t,
 static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 {
 	uint32_t n = m->rec->n_dims, size;
+	uint32_t *supply;
 	struct rsh_grid_pair pair;
+	enum rsh_dtype dtype;
 	cleanup_free struct rsh_transfer *t = NULL;
 	int64_t slice[RSH_MAX_DIMS];
 	uint64_t elements;
@@ -386,21 +391,31 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	if (!t)
 		return rsh_error_nomem(err);
 	t->name = m->name;
-	rc = make_supply(m, &pair.supply, err);
+	supply = rsh_alloc_array(m->c->stage_ranks, sizeof(*supply));
+	if (!supply)
+		return rsh_error_nomem(err);
+	rc = find_slices(m, supply, &t->reduced, err);
+	if (rc == 0) {
+		rc = make_grids(m, &pair, slice, err);
+		if (rc)
+			rc = refuse(m, rc, err);
+	}
+	if (rc) {
+		free(supply);
+		return rc;
+	}
+	complete_supply(m, pair.src, supply);
+	rc = keep_supply(m->c, &supply, err);
 	if (rc)
 		return rc;
-	rc = make_grids(m, &pair, slice, err);
-	if (rc)
-		return refuse(m, rc, err);
+	pair.supply = supply;
 	rc = keep_pair(m->c, &pair, &t->pair, err);
 	if (rc)
 		return rc;
 	t->n_dims = (uint8_t)n;
 	t->dims = memcpy(&t->spans[n], slice, n * sizeof(*slice));
-	t->dtype = m->rec->dtype;
-	if (m->c->compat && t->dtype == RSH_DTYPE_INT4)
-		t->dtype = RSH_DTYPE_INT8;
-	t->codec = (uint8_t)rsh_record_codec(m->c, m->rec);
+	t->codec = (uint8_t)rsh_record_codec(m->c, m->rec, &dtype);
+	t->dtype = (uint8_t)dtype;
 	size = rsh_dtype_size(t->dtype);
 	if (!rsh_product_i64(slice, n, &elements) ||
 	    !rsh_mul_u64(elements, size, &t->content_bytes)) {
@@ -412,6 +427,30 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	rc = keep_transfer(m->c, t, out, err);
 	if (rc == 0)
 		t = NULL;
+	return rc;
+}
+
+int rsh_copy_grid_make(struct rsh_conversion *c, uint32_t name,
+		       const struct rsh_ckpt_index *ix,
+		       const struct rsh_record *r, struct rsh_error *err)
+{
+	const struct rsh_strategy_param *s = c->src ?
+		rsh_strategy_find(c->src, name) : NULL;
+	struct rsh_grid *g;
+	int rc;
+
+	if (!s || c->copy_grids[name])
+		return 0;
+	/* A record that its strategy does not explain is copied all the same,
+	 * as one of which nothing is known. */
+	rc = rsh_grid_new(rsh_param_source_stage(s)->item,
+			  rsh_record_dims(ix, r), r->n_dims, true,
+			  RSH_GRID_RUNTIME, &g, NULL);
+	if (rc)
+		return rc == -ENOMEM ? rsh_error_nomem(err) : 0;
+	rc = keep_grid(c, &g, err);
+	if (rc == 0)
+		c->copy_grids[name] = g;
 	return rc;
 }
 

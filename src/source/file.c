@@ -149,8 +149,11 @@ static int reader_errno(int code)
 	}
 }
 
-static int report(struct rsh_source_file *f, int code)
+/* Any failure but want of memory makes readers turn to replicas. */
+static int report(struct rsh_source *s, struct rsh_source_file *f, int code)
 {
+	if (code != ENOMEM && !atomic_exchange(&s->failed[f->rank], true))
+		atomic_fetch_add(&s->n_failed, 1);
 	if (!atomic_flag_test_and_set(&f->reported))
 		rsh_log_error("%s: %s", f->path, code == ESTALE ?
 			      "changed since it was mounted" : strerror(code));
@@ -196,10 +199,10 @@ int rsh_file_get(struct rsh_source *s, struct rsh_source_file *f, int *out)
 
 	fd = open_file(s, f);
 	if (fd < 0)
-		return report(f, errno);
+		return report(s, f, errno);
 	if (!rsh_file_is_same(f, fd)) {
 		close(fd);
-		return report(f, ESTALE);
+		return report(s, f, ESTALE);
 	}
 
 	pthread_mutex_lock(&p->lock);
@@ -236,7 +239,7 @@ int rsh_file_put(struct rsh_source *s, struct rsh_source_file *f, int fd)
 	bool same = rsh_file_is_same(f, fd);
 
 	put_file(s, f);
-	return same ? 0 : report(f, ESTALE);
+	return same ? 0 : report(s, f, ESTALE);
 }
 
 int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
@@ -246,7 +249,7 @@ int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
 	if (!rsh_file_is_same(f, fd))
 		code = ESTALE;
 	put_file(s, f);
-	return report(f, code);
+	return report(s, f, code);
 }
 
 int rsh_pread_full(int fd, void *buf, size_t len, uint64_t offset)
@@ -282,4 +285,14 @@ int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		return rc;
 	rc = rsh_pread_full(fd, buf, len, offset);
 	return rc ? rsh_file_fail(s, f, fd, rc) : rsh_file_put(s, f, fd);
+}
+
+const atomic_bool *rsh_source_failed(const struct rsh_source *s)
+{
+	return s->failed;
+}
+
+unsigned rsh_source_n_failed(const struct rsh_source *s)
+{
+	return atomic_load(&s->n_failed);
 }

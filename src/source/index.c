@@ -21,6 +21,7 @@
 struct indexing {
 	struct rsh_source *source;
 	struct rsh_names *names;
+	bool tolerant;
 	atomic_uint next;
 	atomic_bool failed;
 
@@ -158,7 +159,11 @@ static void *worker(void *arg)
 
 		if (i >= x->source->n_files)
 			break;
-		if (index_file(x, &x->source->files[i], &err))
+		if (index_file(x, &x->source->files[i], &err) == 0)
+			continue;
+		if (x->tolerant && err.code != ENOMEM)
+			rsh_log_warning("%s: the file is left out", err.text);
+		else
 			note_failure(x, i, &err);
 	}
 	return NULL;
@@ -191,10 +196,11 @@ static void run_workers(struct indexing *x)
 }
 
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
-		     struct rsh_error *err)
+		     bool tolerant, struct rsh_error *err)
 {
 	struct indexing x = {
-		.source = s, .names = names, .error = RSH_ERROR_INIT,
+		.source = s, .names = names, .tolerant = tolerant,
+		.error = RSH_ERROR_INIT,
 	};
 
 	if (pthread_mutex_init(&x.lock, NULL))

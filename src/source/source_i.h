@@ -111,6 +111,9 @@ struct rsh_source {
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
 
+	atomic_bool *failed;  /* [rank]: a read of its file went wrong */
+	atomic_uint n_failed; /* how many are set */
+
 	uint32_t n_indexes;
 	size_t cap_indexes;
 	struct rsh_ckpt_index **indexes; /* the distinct ones */

@@ -41,14 +41,12 @@ static int read_all(int fd, const char *path, uint8_t *buf, size_t size,
 	return 0;
 }
 
-static int load_file(const char *path, struct rsh_strategy_file **out,
-		     struct rsh_error *err)
+/* The whole of a small file, in *data from malloc. */
+static int slurp(const char *path, uint8_t **data, size_t *got,
+		 struct rsh_error *err)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	cleanup_free uint8_t *data = NULL;
 	struct stat st;
-	size_t got;
-	int rc;
 
 	if (fd < 0 || fstat(fd, &st) != 0)
 		return system_error(err, path);
@@ -56,13 +54,32 @@ static int load_file(const char *path, struct rsh_strategy_file **out,
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
 	if ((uint64_t)st.st_size > STRATEGY_BYTES_MAX)
-		return rsh_error_set(err, EFBIG, "%s: too large for a strategy",
-				     path);
-	data = rsh_alloc_array((size_t)st.st_size + 1, 1);
-	if (!data)
+		return rsh_error_set(err, EFBIG, "%s: too large to be such a "
+				     "file", path);
+	*data = rsh_alloc_array((size_t)st.st_size + 1, 1);
+	if (!*data)
 		return rsh_error_nomem(err);
-	rc = read_all(fd, path, data, (size_t)st.st_size, &got, err);
+	return read_all(fd, path, *data, (size_t)st.st_size, got, err);
+}
+
+static int load_file(const char *path, struct rsh_strategy_file **out,
+		     struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t got;
+	int rc = slurp(path, &data, &got, err);
+
 	return rc ? rc : rsh_strategy_parse(data, got, path, out, err);
+}
+
+int rsh_name_map_load(const char *path, struct rsh_name_map **out,
+		      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t got;
+	int rc = slurp(path, &data, &got, err);
+
+	return rc ? rc : rsh_name_map_parse(data, got, path, out, err);
 }
 
 struct path_list {

@@ -222,7 +222,8 @@ static int take_chosen(struct rsh_source *s, const struct rank_list *l)
 	s->by_rank = calloc((size_t)s->n_ranks + 1, sizeof(*s->by_rank));
 	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));
 	s->view_path = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_path));
-	if (!s->by_rank || !s->view_index || !s->view_path)
+	s->failed = calloc((size_t)s->n_ranks + 1, sizeof(*s->failed));
+	if (!s->by_rank || !s->view_index || !s->view_path || !s->failed)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		s->by_rank[s->files[i].rank] = &s->files[i];
@@ -315,6 +316,7 @@ void rsh_source_free(struct rsh_source *s)
 	free(s->files);
 	free(s->by_rank);
 	free(s->view_index);
+	free(s->failed);
 	free(s->view_path);
 	rsh_pool_destroy(&s->pool);
 	if (s->dirfd >= 0)

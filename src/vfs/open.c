@@ -28,7 +28,8 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 
 	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &opts, &v->source, err);
-	return rc ? rc : rsh_source_index(v->source, v->names, err);
+	return rc ? rc : rsh_source_index(v->source, v->names, cfg->replicas,
+					  err);
 }
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
@@ -40,24 +41,79 @@ static void name_source(const struct rsh_vfs_config *cfg,
 		rsh_error_prefix(err, "%s", cfg->source);
 }
 
+/* What the plan calls back with. */
+struct planning {
+	const struct rsh_vfs_config *cfg;
+	const struct rsh_name_map *renames;
+	struct rsh_choice *choice;
+};
+
+static void report_lost(void *ctx, const char *sentence)
+{
+	const struct planning *p = ctx;
+
+	rsh_log_error("%s: %s", p->cfg->source, sentence);
+}
+
+static bool is_wanted(void *ctx, const char *name)
+{
+	const struct planning *p = ctx;
+
+	return rsh_choice_wants(p->choice, name);
+}
+
+static const char *new_name(void *ctx, const char *name)
+{
+	const struct planning *p = ctx;
+
+	return rsh_name_map_get(p->renames, name);
+}
+
+static int convert(struct rsh_vfs *v, struct planning *p, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = p->cfg;
+	const struct rsh_conversion_options opts = {
+		.compat = cfg->compat,
+		.replicas = cfg->replicas,
+		.allow_missing = cfg->allow_missing,
+		.copies = cfg->dst_ranks,
+		.unlisted = cfg->unlisted,
+		.wanted = p->choice ? is_wanted : NULL,
+		.rename = p->renames ? new_name : NULL,
+		.cast = cfg->cast,
+		.report_lost = report_lost,
+		.ctx = p,
+	};
+	struct rsh_source_view view;
+
+	rsh_source_view(v->source, v->names, &view);
+	return rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
+				  err);
+}
+
 static int plan(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 		struct rsh_error *err)
 {
-	const struct rsh_conversion_options opts = { .compat = cfg->compat };
-	struct rsh_source_view view;
+	struct planning p = { .cfg = cfg };
 	const char *note;
-	int rc;
+	int rc = 0;
 
-	rsh_source_view(v->source, v->names, &view);
-	rc = rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
-				err);
+	if (cfg->rename)
+		rc = rsh_name_map_load(cfg->rename, &v->renames, err);
+	p.renames = v->renames;
+	if (rc == 0)
+		rc = rsh_choice_new(cfg->only, cfg->drop, &p.choice, err);
+	if (rc)
+		return rc;
+	rc = convert(v, &p, err);
+	rsh_choice_free(p.choice);
 	if (rc) {
 		name_source(cfg, err);
 		return rc;
 	}
 	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
 	     i++)
-		rsh_log_warning("%s: %s", cfg->source, note);
+		rsh_log_notice("%s: %s", cfg->source, note);
 	return 0;
 }
 
@@ -69,6 +125,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 
 	if (!v)
 		return rsh_error_nomem(err);
+	v->replicas = cfg->replicas;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);
@@ -99,6 +156,7 @@ void rsh_vfs_free(struct rsh_vfs *v)
 	free(v->files);
 	free(v->prefix);
 	rsh_conversion_free(v->conversion);
+	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);
 	rsh_strategy_free(v->src);

@@ -4,12 +4,53 @@
 #include "vfs_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+
+#include "rsh/util/log.h"
+
+static int read_once(const struct rsh_vfs *v, uint32_t rank, void *buf,
+		     size_t len, uint64_t offset)
+{
+	const atomic_bool *avoid = v->replicas ? rsh_source_failed(v->source) :
+						 NULL;
+	struct rsh_piece_iter *it =
+		rsh_piece_iter_new(v->conversion, rank, offset, len, avoid);
+	int rc;
+
+	if (!it)
+		return -ENOMEM;
+	rc = rsh_source_gather(v->source, it, buf, len);
+	rsh_piece_iter_free(it);
+	return rc;
+}
+
+/* A file that fails in the middle of a request is left to its replicas: the
+ * whole request is read anew without it. */
+static int read_range(const struct rsh_vfs *v, uint32_t rank, void *buf,
+		      size_t len, uint64_t offset)
+{
+	for (;;) {
+		unsigned failed = rsh_source_n_failed(v->source);
+		int rc = read_once(v, rank, buf, len, offset);
+
+		if (rc == 0 || !v->replicas ||
+		    failed == rsh_source_n_failed(v->source))
+			return rc;
+	}
+}
+
+static int refuse_lost(struct rsh_vfs_file *f, uint32_t rank)
+{
+	if (!atomic_exchange(&f->reported, true))
+		rsh_log_error("rank_%" PRIu32 " needs slices that are lost",
+			      rank);
+	return -EIO;
+}
 
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset)
 {
-	struct rsh_piece_iter *it;
 	uint64_t size;
 	uint32_t rank;
 	int rc;
@@ -31,10 +72,8 @@ ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 	if (len > SSIZE_MAX)
 		len = SSIZE_MAX;
 
-	it = rsh_piece_iter_new(v->conversion, rank, offset, len);
-	if (!it)
-		return -ENOMEM;
-	rc = rsh_source_gather(v->source, it, buf, len);
-	rsh_piece_iter_free(it);
+	if (rsh_conversion_is_lost(v->conversion, rank))
+		return refuse_lost(&v->files[rank], rank);
+	rc = read_range(v, rank, buf, len, offset);
 	return rc ? rc : (ssize_t)len;
 }

@@ -10,14 +10,18 @@
 struct rsh_vfs_file {
 	mode_t mode;
 	struct timespec mtime;
+	atomic_bool reported; /* that it is lost stands in the log */
 };
 
-/* Everything is set by rsh_vfs_open() and constant from then on. */
+/* Everything is set by rsh_vfs_open() and constant from then on, but for what
+ * a file has reported. */
 struct rsh_vfs {
+	bool replicas;
 	struct rsh_names *names;
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
 	struct rsh_conversion *conversion;
+	struct rsh_name_map *renames; /* NULL: none */
 
 	char *prefix;
 	const char *suffix; /* between rank and ".ckpt" */
@@ -41,6 +45,15 @@ enum rsh_node_kind {
 
 enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
 				   uint32_t *rank);
+
+/* Which parameters are wanted (choice.c). */
+struct rsh_choice;
+/* Compiles the expressions; *out is NULL if there are none.  0 or -EINVAL with
+ * a sentence that names the option and the fault. */
+int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
+		   struct rsh_error *err);
+void rsh_choice_free(struct rsh_choice *c);
+bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
 
 /* Gives the tree names and attributes once the conversion stands. */
 int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,

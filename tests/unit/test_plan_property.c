@@ -27,6 +27,7 @@
 #include "rsh/wire/strategy_file.h"
 
 #define DEFAULT_CASES 12000
+#define DEFAULT_LOSSES 4000
 #define MAX_PARAMS 4
 #define MAX_STAGES 3
 #define MAX_MESH 5
@@ -514,7 +515,7 @@ static void read_virtual(const struct test_case *t,
 	while (pos < size) {
 		uint64_t len = 1 + below(300), at = pos;
 		struct rsh_piece_iter *it =
-			rsh_piece_iter_new(c, rank, pos, len);
+			rsh_piece_iter_new(c, rank, pos, len, NULL);
 		struct rsh_piece pc;
 
 		assert_non_null(it);
@@ -585,13 +586,9 @@ static void check_file(struct test_case *t, const struct rsh_conversion *c,
  * one way; then there is an error and never a guess. */
 static unsigned ambiguous;
 
-static void run_case(uint64_t seed)
+static struct test_case *make_case(uint64_t seed)
 {
 	struct test_case *t = calloc(1, sizeof(*t));
-	struct rsh_conversion_options opts = { 0 };
-	struct rsh_source_view view = { 0 };
-	struct rsh_conversion *c = NULL;
-	struct rsh_error err = RSH_ERROR_INIT;
 
 	rng = seed;
 	do {
@@ -606,9 +603,34 @@ static void run_case(uint64_t seed)
 		t->to = make_strategy(&t->dst, t->w, t->n_params, "to.json",
 				      t->names);
 	make_files(t);
-	view.n_ranks = (uint32_t)t->n_files;
-	view.index = t->index;
-	view.names = t->names;
+	return t;
+}
+
+static void free_case(struct test_case *t)
+{
+	for (int g = 0; g < t->n_files; g++) {
+		rsh_ckpt_index_free((struct rsh_ckpt_index *)(uintptr_t)
+					    t->index[g]);
+		free(t->file[g].bytes);
+	}
+	rsh_strategy_free(t->from);
+	rsh_strategy_free(t->to);
+	rsh_names_free(t->names);
+	free(t);
+}
+
+static void run_case(uint64_t seed)
+{
+	struct test_case *t = make_case(seed);
+	const struct rsh_conversion_options opts = { 0 };
+	const struct rsh_source_view view = {
+		.n_ranks = (uint32_t)t->n_files,
+		.index = t->index,
+		.names = t->names,
+	};
+	struct rsh_conversion *c = NULL;
+	struct rsh_error err = RSH_ERROR_INIT;
+
 	if (rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err)) {
 		if (!strstr(err.text, "can be folded in several ways"))
 			fail_msg("seed %" PRIu64 ": %s", seed, err.text);
@@ -620,15 +642,140 @@ static void run_case(uint64_t seed)
 			check_file(t, c, r);
 	}
 	rsh_conversion_free(c);
-	for (int g = 0; g < t->n_files; g++) {
-		rsh_ckpt_index_free((struct rsh_ckpt_index *)(uintptr_t)
-					    t->index[g]);
-		free(t->file[g].bytes);
+	free_case(t);
+}
+
+/* ---- lost ranks ---- */
+
+/* Does this part of the whole tensor lie in the slice that rank r holds? */
+static bool holds(const struct whole *w, const struct layout *l, int ranks,
+		  int r, const int64_t *place)
+{
+	for (int d = 0; l && d < w->n_dims; d++) {
+		int64_t len = w->dims[d] / parts(l, d);
+
+		if (place[d] / len != part_of(l, ranks, r, d))
+			return false;
 	}
-	rsh_strategy_free(t->from);
-	rsh_strategy_free(t->to);
-	rsh_names_free(t->names);
-	free(t);
+	return true;
+}
+
+/* Has every element that destination rank `rank` needs of parameter p a healthy
+ * source rank?  By looking at each of them. */
+static bool can_be_had(const struct test_case *t, const bool *healthy, int p,
+		       int rank)
+{
+	const struct whole *w = &t->w[p];
+	const struct layout *from = t->src.none ? NULL : &t->src.layout[p];
+	const struct layout *to = t->dst.none ? NULL : &t->dst.layout[p];
+	int64_t n = 1;
+
+	for (int d = 0; d < w->n_dims; d++)
+		n *= w->dims[d];
+	for (int64_t e = 0; e < n; e++) {
+		int64_t rest = e, place[MAX_DIM] = { 0 };
+		bool found = false;
+
+		for (int d = w->n_dims; d-- > 0; rest /= w->dims[d])
+			place[d] = rest % w->dims[d];
+		if (!holds(w, to, t->dst.ranks, rank % t->dst.ranks, place))
+			continue;
+		for (int g = 0; g < t->n_files && !found; g++)
+			found = healthy[g] && held(t, p, g / t->src.ranks) &&
+				holds(w, from, t->src.ranks, g % t->src.ranks,
+				      place);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+struct losses {
+	bool expected[MAX_PARAMS];
+	bool told[MAX_PARAMS];
+	bool file[MAX_RANKS * MAX_STAGES]; /* destination files that need one */
+	bool any;
+};
+
+static void hear(void *ctx, const char *sentence)
+{
+	struct losses *l = ctx;
+	int p;
+
+	assert_int_equal(sscanf(sentence, "lost: parameter p%d,", &p), 1);
+	assert_in_range(p, 0, MAX_PARAMS - 1);
+	l->told[p] = true;
+}
+
+static void expect_losses(const struct test_case *t, const bool *healthy,
+			  struct losses *l)
+{
+	for (int r = 0; r < t->dst.ranks * t->dst.stages; r++)
+		for (int p = 0; p < t->n_params; p++) {
+			if (t->w[p].unlisted ||
+			    (!t->dst.none &&
+			     !t->dst.in_stage[p][r / t->dst.ranks]) ||
+			    can_be_had(t, healthy, p, r))
+				continue;
+			l->expected[p] = l->file[r] = l->any = true;
+		}
+}
+
+/* Takes random files away.  Either everything can be had and is right, or
+ * exactly the parameters that no healthy file holds are refused; with
+ * allow_missing exactly the files that need them are lost and the others are
+ * right. */
+static void lose_some(uint64_t seed, unsigned counts[3])
+{
+	struct test_case *t = make_case(seed);
+	bool healthy[MAX_RANKS * MAX_STAGES], left = false;
+	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
+	struct losses l = { 0 };
+	struct rsh_conversion_options opts = {
+		.replicas = true, .report_lost = hear, .ctx = &l,
+	};
+	const struct rsh_source_view view = {
+		.n_ranks = (uint32_t)t->n_files, .index = index,
+		.names = t->names,
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_conversion *c = NULL;
+	uint32_t odds = 2 + below(8);
+	int rc;
+
+	for (int g = 0; g < t->n_files; g++) {
+		healthy[g] = below(odds) > 0;
+		index[g] = healthy[g] ? t->index[g] : NULL;
+		left |= healthy[g];
+	}
+	if (!left) {
+		free_case(t);
+		return;
+	}
+	expect_losses(t, healthy, &l);
+	rc = rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err);
+	if (rc && strstr(err.text, "can be folded in several ways")) {
+		free_case(t);
+		return;
+	}
+	if (l.any ? rc != -ENOENT : rc != 0)
+		fail_msg("seed %" PRIu64 ": %d %s", seed, rc, err.text);
+	assert_memory_equal(l.told, l.expected, sizeof(l.told));
+	if (rc) {
+		opts.allow_missing = true;
+		rc = rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err);
+		if (rc)
+			fail_msg("seed %" PRIu64 ": %s", seed, err.text);
+	}
+	for (uint32_t r = 0; r < rsh_conversion_n_files(c); r++) {
+		if (rsh_conversion_is_lost(c, r) != l.file[r])
+			fail_msg("seed %" PRIu64 ": rank %u", seed, r);
+		counts[l.file[r] ? 2 : l.any]++;
+		if (!l.file[r])
+			check_file(t, c, r);
+	}
+	rsh_conversion_free(c);
+	free_case(t);
 }
 
 static void random_layouts(void **state)
@@ -653,6 +800,28 @@ static void random_layouts(void **state)
 	assert_true(ambiguous <= cases / 50);
 }
 
+static void random_losses(void **state)
+{
+	const char *s = getenv("RSH_PROPERTY_SEED");
+	const char *n = getenv("RSH_PROPERTY_CASES");
+	uint64_t seed = s ? strtoull(s, NULL, 0) : 1;
+	uint64_t cases = n ? strtoull(n, NULL, 0) : DEFAULT_LOSSES;
+	unsigned counts[3] = { 0 };
+
+	(void)state;
+	printf("# losses of seeds %" PRIu64 " to %" PRIu64 "\n", seed,
+	       seed + cases - 1);
+	for (uint64_t i = 0; i < cases; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "%" PRIu64, seed + i);
+		setenv("RSH_PROPERTY_CURRENT", line, 1);
+		lose_some(seed + i, counts);
+	}
+	printf("# files: %u of trees that can be had whole, %u whole beside lost "
+	       "ones, %u lost\n", counts[0], counts[1], counts[2]);
+}
+
 static int tell_seed(void **state)
 {
 	const char *s = getenv("RSH_PROPERTY_CURRENT");
@@ -667,6 +836,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(random_layouts, tell_seed),
+		cmocka_unit_test_teardown(random_losses, tell_seed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static void test_equal_files_share(void **state)
 		struct rsh_error err = RSH_ERROR_INIT;
 		struct rsh_source_view v;
 
-		assert_int_equal(rsh_source_index(s, names, &err), 0);
+		assert_int_equal(rsh_source_index(s, names, false, &err), 0);
 		rsh_source_view(s, names, &v);
 		assert_int_equal(v.n_ranks, N_RANKS);
 		assert_ptr_not_equal(v.index[0], v.index[1]);
@@ -84,7 +84,7 @@ static void test_first_broken_file(void **state)
 		struct rsh_source *s = open_tree(tree, 8);
 		struct rsh_error err = RSH_ERROR_INIT;
 
-		assert_int_equal(rsh_source_index(s, names, &err), -EBADMSG);
+		assert_int_equal(rsh_source_index(s, names, false, &err), -EBADMSG);
 		assert_int_equal(err.code, EBADMSG);
 		assert_non_null(strstr(err.text, "rank_7/x.ckpt"));
 		rsh_source_free(s);
@@ -104,7 +104,7 @@ static void test_file_that_went(void **state)
 	(void)state;
 	snprintf(path, sizeof(path), "%s/rank_3/x.ckpt", tree);
 	assert_int_equal(unlink(path), 0);
-	assert_int_equal(rsh_source_index(s, names, &err), -ENOENT);
+	assert_int_equal(rsh_source_index(s, names, false, &err), -ENOENT);
 	assert_non_null(strstr(err.text, path));
 	rsh_source_free(s);
 	rsh_names_free(names);
@@ -127,7 +127,7 @@ static void test_attributes(void **state)
 	assert_int_equal(chmod(path, 0640), 0);
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 	s = open_tree(tree, 0);
-	assert_int_equal(rsh_source_index(s, names, &err), 0);
+	assert_int_equal(rsh_source_index(s, names, false, &err), 0);
 
 	assert_true(rsh_source_attr(s, 3, &a));
 	assert_int_equal(a.mode, 0640);

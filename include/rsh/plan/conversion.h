@@ -13,6 +13,7 @@
 #ifndef RSH_PLAN_CONVERSION_H
 #define RSH_PLAN_CONVERSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,21 +26,55 @@
 /* The source files as the plan sees them; arrays go by the global rank. */
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
-	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file */
+	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file,
+						     * or none that is valid */
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
+};
+
+enum rsh_unlisted {
+	RSH_UNLISTED_COPY, /* the converter's way */
+	RSH_UNLISTED_DROP,
+	RSH_UNLISTED_ERROR,
 };
 
 struct rsh_conversion_options {
 	/* The bytes MindSpore's converter writes, also where they are wrong or
 	 * lossy.  Where it writes none, the same as without. */
 	bool compat;
+	/* A slice whose file is missing, or lacks the parameter, comes from
+	 * another rank that holds the same slice. */
+	bool replicas;
+	/* Plan although some slices cannot be had: the files that need them
+	 * are marked lost. */
+	bool allow_missing;
+	/* Without any strategy: how many ranks to show, each the copy of its
+	 * own file or of whichever there is.  0: one. */
+	uint32_t copies;
+	/* What becomes of records that the destination's strategy does not
+	 * list. */
+	enum rsh_unlisted unlisted;
+	/* Which parameters are wanted, by their names in the source; NULL:
+	 * all. */
+	bool (*wanted)(void *ctx, const char *name);
+	/* The name to be written instead, which must live as long as the
+	 * conversion, or NULL to keep it; may be NULL. */
+	const char *(*rename)(void *ctx, const char *name);
+	/* Weights of another floating point type are given this one:
+	 * RSH_DTYPE_BFLOAT16, _FLOAT16 or _FLOAT32; RSH_DTYPE_UNKNOWN: none.
+	 * Weights are Float32, Float16 and BFloat16 tensors of at least one
+	 * dimension that are not the optimizer's. */
+	enum rsh_dtype cast;
+	/* Told one sentence for each slice that cannot be had; may be NULL. */
+	void (*report_lost)(void *ctx, const char *sentence);
+	void *ctx;
 };
 
 struct rsh_conversion;
 
 /* The source ranks that the strategies speak of, whose files are worth
- * indexing: first .. first + n - 1. */
+ * indexing: first .. first + n - 1.  Without strategies that is any rank
+ * (*n is UINT32_MAX). */
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
 				 const struct rsh_names *names,
@@ -75,6 +110,9 @@ const char *rsh_conversion_name_suffix(const struct rsh_conversion *c);
 const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
 				       uint32_t rank, uint32_t *n);
 
+/* True if the file needs slices that cannot be had: it must not be read. */
+bool rsh_conversion_is_lost(const struct rsh_conversion *c, uint32_t rank);
+
 /* A record of a virtual file, for those who list them. */
 struct rsh_virtual_record {
 	struct rsh_record_shape shape;
@@ -91,7 +129,22 @@ enum rsh_codec {
 	RSH_CODEC_BF16_WIDE, /* 4 stored bytes, of which the upper 2 count */
 	RSH_CODEC_BF16_NAN,  /* compat: every bfloat16 NaN becomes 0x7fc0 */
 	RSH_CODEC_BF16_WIDE_NAN, /* both */
+	/* Casts, rounding to nearest even as MindSpore does; a NaN becomes
+	 * 0x7fc0 as BFloat16 and 0x7e00 with its sign as Float16, and keeps its
+	 * bits where the wider type has them. */
+	RSH_CODEC_BF16_TO_F16,
+	RSH_CODEC_BF16_TO_F32,
+	RSH_CODEC_WIDE_TO_F16,
+	RSH_CODEC_WIDE_TO_F32,
+	RSH_CODEC_F16_TO_BF16,
+	RSH_CODEC_F16_TO_F32,
+	RSH_CODEC_F32_TO_BF16,
+	RSH_CODEC_F32_TO_F16,
+	RSH_CODEC_COUNT
 };
+
+/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
+void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
 
 /* A stretch of a virtual file that has one origin. */
 struct rsh_piece {
@@ -111,17 +164,21 @@ struct rsh_piece {
 struct rsh_piece_iter;
 
 /* Walks the pieces of bytes [offset, offset+length) of the file in ascending
- * order; they cover exactly that range cut at the file's size.  An iterator is
- * for one thread.  NULL: out of memory. */
+ * order; they cover exactly that range cut at the file's size.  `avoid` is NULL
+ * or says for each global source rank whether its file is to be avoided, by
+ * taking replicas; it may change while the iterator lives.  An iterator is for
+ * one thread.  NULL: out of memory. */
 struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 					  uint32_t rank, uint64_t offset,
-					  uint64_t length);
-/* False past the last piece. */
+					  uint64_t length,
+					  const atomic_bool *avoid);
+/* False past the last piece, and when no file is left that holds the next. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
 
-/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`; returns the
- * bytes written.  in == out is allowed. */
+/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has room
+ * for them; returns the bytes written.  in == out is allowed where elements do
+ * not grow. */
 size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
 			size_t n_bytes, uint8_t *out);
 

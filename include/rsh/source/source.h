@@ -22,6 +22,7 @@
 #include "rsh/plan/conversion.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
+#include "rsh/wire/name_map.h"
 
 struct rsh_source;
 
@@ -44,9 +45,10 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 void rsh_source_free(struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
- * stored once.  Fails with the first broken file's sentence. */
+ * stored once.  Fails with the first broken file's sentence or, if `tolerant`,
+ * logs it and goes on as if that rank had no file. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
-		     struct rsh_error *err);
+		     bool tolerant, struct rsh_error *err);
 /* For rsh_conversion_new(); valid while the source lives.  A rank without a
  * file has a NULL index. */
 void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
@@ -73,6 +75,11 @@ int rsh_source_dirfd(const struct rsh_source *s);
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len);
 
+/* For each rank below the view's n_ranks whether a read of its file has failed
+ * since the source was opened, and how many have.  Both only ever grow. */
+const atomic_bool *rsh_source_failed(const struct rsh_source *s);
+unsigned rsh_source_n_failed(const struct rsh_source *s);
+
 /* Fills buf with the bytes that the iterator's pieces stand for, in order;
  * `len` is their total.  Neighbouring runs of one source file are read in one
  * request and scattered.  0 or -errno.  Any thread, one iterator each. */
@@ -84,6 +91,10 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
  * is not handled here. */
 int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
+		      struct rsh_error *err);
+
+/* Reads the JSON file of old and new parameter names. */
+int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 		      struct rsh_error *err);
 
 #endif

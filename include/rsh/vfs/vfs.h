@@ -35,6 +35,18 @@ struct rsh_vfs_config {
 	const char *src_strategy; /* NULL: none */
 	const char *dst_strategy; /* NULL: none */
 	bool compat;
+	/* Files that are missing or damaged are made up for by replicas. */
+	bool replicas;
+	/* Mount although slices are lost; the files that need them give EIO. */
+	bool allow_missing;
+	/* Without any strategy: how many ranks to show; 0: one. */
+	uint32_t dst_ranks;
+	enum rsh_unlisted unlisted;
+	/* Extended regular expressions on names; NULL: none. */
+	const char *only;
+	const char *drop;
+	const char *rename;  /* path of a name map; NULL: none */
+	enum rsh_dtype cast; /* RSH_DTYPE_UNKNOWN: none */
 	struct rsh_vfs_options tree;
 };
 
