@@ -72,6 +72,22 @@ static void whole_stage_is_missing(void **state)
 		    "needed from them");
 }
 
+/* The only file that a rank would load. */
+static void only_needed_rank_is_missing(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
+				LAYOUT("w", "[2]", "[0]"));
+
+	(void)state;
+	job_file(j, 1, FILE_WITH(F32("w", 2)));
+	job_file(j, 2, FILE_WITH(F32("w", 2)));
+	job_file(j, 3, FILE_WITH(F32("w", 2)));
+	job_refused(j, -ENOENT,
+		    "rank 0 has no checkpoint file, but rank 0 needs its slice "
+		    "of parameter w (from mesh [2,2] map [0] to mesh [2] map "
+		    "[0])");
+}
+
 static void nothing_in_common(void **state)
 {
 	struct job *j = job_new(w_src, LAYOUT("x", "[4]", "[0]"));
@@ -314,6 +330,7 @@ int main(void)
 		cmocka_unit_test(needed_slice_is_missing),
 		cmocka_unit_test(needed_rank_of_a_stage_is_missing),
 		cmocka_unit_test(whole_stage_is_missing),
+		cmocka_unit_test(only_needed_rank_is_missing),
 		cmocka_unit_test(nothing_in_common),
 		cmocka_unit_test(types_differ),
 		cmocka_unit_test(shapes_differ),
