@@ -157,12 +157,14 @@ static int planner_init(struct planner *p, struct rsh_error *err)
 	p->fate = calloc(c->n_names + 1, sizeof(*p->fate));
 	p->transfer_of = calloc(c->n_names + 1, sizeof(*p->transfer_of));
 	p->seen = calloc(c->n_names + 1, sizeof(*p->seen));
+	p->seen_index = calloc(c->n_view + 1, sizeof(*p->seen_index));
 	p->index_id = calloc(c->n_view + 1, sizeof(*p->index_id));
 	p->seq = calloc(c->n_view + 1, sizeof(*p->seq));
 	p->used = calloc(c->n_view + 1, sizeof(*p->used));
 	p->keys = calloc(c->stage_ranks, sizeof(*p->keys));
 	p->slice_keys = calloc(c->stage_ranks, sizeof(*p->slice_keys));
-	if (!p->fate || !p->transfer_of || !p->seen || !p->index_id ||
+	if (!p->fate || !p->transfer_of || !p->seen || !p->seen_index ||
+	    !p->index_id ||
 	    !p->seq || !p->used || !p->keys || !p->slice_keys)
 		return rsh_error_nomem(err);
 	number_indexes(p);
@@ -182,6 +184,7 @@ static void planner_free(struct planner *p)
 	free(p->fate);
 	free(p->transfer_of);
 	free(p->seen);
+	free(p->seen_index);
 	free(p->index_id);
 	free(p->seq);
 	free(p->used);

@@ -10,9 +10,11 @@
 /* Adds the rank's index to the sequence unless an equal one is in it. */
 static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 {
-	for (uint32_t i = 0; i < *n; i++)
-		if (p->index_id[p->seq[i]] == p->index_id[rank])
-			return;
+	uint32_t *seen = &p->seen_index[p->index_id[rank]];
+
+	if (*seen == p->epoch)
+		return;
+	*seen = p->epoch;
 	p->seq[(*n)++] = rank;
 }
 
@@ -42,6 +44,7 @@ static uint32_t load_sequence(struct planner *p)
 	const struct rsh_block *b = p->b;
 	uint32_t n = 0;
 
+	p->epoch++;
 	if (c->by_stage) {
 		for (uint32_t k = 0; k < c->stage_ranks; k++)
 			load(p, 0, k, &n);

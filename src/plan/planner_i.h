@@ -42,7 +42,9 @@ struct planner {
 	uint8_t *fate;         /* [name], enum fate */
 	uint32_t *transfer_of; /* [name] */
 	uint32_t *index_id;    /* [global rank]: equal for a shared index */
-	uint32_t *seen;        /* [name] and, before, [index id]: epochs */
+	/* Epochs in which something was last met; a walk is an epoch. */
+	uint32_t *seen;        /* [name] */
+	uint32_t *seen_index;  /* [index id] */
 	uint32_t epoch;
 	bool reduced;          /* files lack parameters that replicas hold */
 	bool absent;           /* a stage that is needed has no file at all */
