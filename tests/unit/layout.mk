@@ -29,3 +29,7 @@ unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_PLAN)
 
 EXTRA_DIST += unit/data/make_rank_lists.py unit/data/rank_lists.json
+
+# Which layer may include what; a script, so it runs with the mounted tests.
+MOUNT += unit/layers.sh
+EXTRA_DIST += unit/layers.sh
