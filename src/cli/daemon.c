@@ -115,8 +115,8 @@ void rsh_daemon_detach(void)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	setsid();
-	if (chdir("/") != 0)
-		rsh_log_warning("/: %s", strerror(errno));
+	/* nohup(1) means the terminal's, which is left behind. */
+	signal(SIGHUP, SIG_DFL);
 }
 
 void rsh_daemon_ready(struct rsh_daemon *d)
@@ -124,6 +124,8 @@ void rsh_daemon_ready(struct rsh_daemon *d)
 	cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	ssize_t n;
 
+	if (chdir("/") != 0)
+		rsh_log_warning("/: %s", strerror(errno));
 	for (int fd = 0; fd <= 2 && null >= 0; fd++)
 		dup2(null, fd);
 	do {

@@ -23,10 +23,10 @@ int rsh_daemon_start(struct rsh_daemon *d);
  * returns 1.  What a child that fails in order has to say it says itself. */
 int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
 
-/* Child: leaves the terminal's session and the directory.  From here on it
- * outlives its parent. */
+/* Child, before it sets signal handlers: leaves the terminal's session.  From
+ * here on it outlives its parent. */
 void rsh_daemon_detach(void);
-/* Child, any thread: leaves the standard streams and tells the parent. */
+/* Child, any thread: leaves directory and standard streams, tells the parent. */
 void rsh_daemon_ready(struct rsh_daemon *d);
 
 #endif

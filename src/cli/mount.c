@@ -108,6 +108,8 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 	struct rsh_vfs *vfs = NULL;
 	int rc = open_vfs(o, &vfs, &err);
 
+	if (rc == 0 && d)
+		rsh_daemon_detach();
 	if (rc == 0)
 		rc = mount_vfs(o, vfs, &server, &err);
 	if (rc) {
@@ -116,8 +118,6 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 		return 1;
 	}
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
-	if (d)
-		rsh_daemon_detach();
 	rc = rsh_server_run(server, on_ready, &service);
 	if (rc)
 		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
