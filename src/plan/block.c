@@ -126,6 +126,9 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	f->copy_key = c->src || c->dst ? local % c->stage_ranks :
 					 rsh_plan_file_to_copy(p, local);
 	memset(p->used, 0, c->n_view);
+	rc = rsh_plan_deal(p, local, err);
+	if (rc)
+		return rc;
 	rc = rsh_plan_make_slots(p, f, names, err);
 	return rc ? rc : rsh_plan_list_sources(p, f, err);
 }
@@ -188,6 +191,8 @@ static void planner_free(struct planner *p)
 	free(p->index_id);
 	free(p->seq);
 	free(p->used);
+	free(p->dealt);
+	free(p->by_text);
 	free(p->keys);
 	free(p->slice_keys);
 	free(p->slots);

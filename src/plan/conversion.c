@@ -167,6 +167,7 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->replicas = opts->replicas;
 	c->allow_missing = opts->allow_missing;
 	c->unlisted = opts->unlisted;
+	c->remove_redundancy = opts->remove_redundancy && dst;
 	c->cast = opts->cast;
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);

@@ -118,6 +118,7 @@ struct rsh_conversion {
 	bool allow_missing;
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
+	bool remove_redundancy;
 	bool filtered;        /* some names may be unwanted */
 	bool *unwanted;       /* [name]: left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */

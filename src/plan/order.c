@@ -118,6 +118,21 @@ static int add_names(struct planner *p, const struct rsh_ckpt_index *ix,
 	return 0;
 }
 
+/* Adds what other files hold and these should: it is to be missed, or had from
+ * there, but not left out in silence. */
+static int add_unseen(struct planner *p, struct order *o)
+{
+	for (uint32_t name = 0; name < p->c->n_names; name++) {
+		if (p->fate[name] != FATE_HANDLED || p->seen[name] == p->epoch ||
+		    p->transfer_of[name] == RSH_NO_TRANSFER)
+			continue;
+		if (rsh_grow(&o->names, &o->cap, o->n + 1, sizeof(*o->names)))
+			return -ENOMEM;
+		o->names[o->n++] = name;
+	}
+	return 0;
+}
+
 static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 {
 	__attribute__((cleanup(order_clear))) struct order o = { 0 };
@@ -127,6 +142,8 @@ static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 	for (uint32_t i = 0; i < n_seq; i++)
 		if (add_names(p, rsh_rank_index(p->c, p->seq[i]), &o))
 			return -ENOMEM;
+	if (add_unseen(p, &o))
+		return -ENOMEM;
 	l->n = o.n;
 	l->names = rsh_alloc_array(l->n, sizeof(*l->names));
 	if (!l->names)

@@ -3,6 +3,7 @@
  *   block.c  which parameters take part; the files in turn
  *   loads.c  which source ranks the converter would load
  *   order.c  the order of the records that follows from it
+ *   deal.c   which parameters a rank keeps when redundancy is removed
  *   slots.c  the records of one file
  *   needs.c  the source files that it needs, and those that are lost
  */
@@ -56,6 +57,9 @@ struct planner {
 	bool *keys;            /* [stage_ranks] */
 	bool *slice_keys;      /* [stage_ranks] */
 	bool *used;            /* [global rank] */
+	bool *dealt;           /* [name]: another rank keeps it; NULL: none */
+	uint32_t *by_text;     /* handled names of the destination, bytewise */
+	uint32_t n_by_text;
 	uint32_t *seq;         /* [global rank] */
 	struct rsh_slot *slots;
 	size_t slots_cap;
@@ -90,6 +94,10 @@ const bool *rsh_plan_keep_keys(struct planner *p);
 /* order.c: the names for the marked keys, NULL when memory is out.  Lists are
  * kept for the next rank and valid until another one is asked for. */
 const struct name_list *rsh_plan_list_names(struct planner *p);
+
+/* deal.c: fills p->dealt for one rank; nothing to do unless redundancy is to be
+ * removed. */
+int rsh_plan_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 
 /* slots.c: fills f->list, and p->used for copied records. */
 int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,

@@ -138,6 +138,8 @@ int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 		struct rsh_record_shape shape;
 		int rc;
 
+		if (p->dealt && p->dealt[names->names[i]])
+			continue;
 		rc = learn_copy_grid(p, names->names[i], err);
 		if (rc == 0)
 			rc = describe(p, f, names->names[i], &shape, slot, err);

@@ -83,7 +83,7 @@ mount_stop
 damaged_mount --replicas auto || finish
 truncate -s -5000 "$SRC/$victim"
 truncate -s -5000 "$SRC/rank_6/"net*
-check "and when no replica is left: EIO and no wrong byte" spoilt EIO
+check "and when no replica is left: ESTALE and no wrong byte" spoilt ESTALE
 mount_stop
 
 # A file that is open stays the one that was indexed.

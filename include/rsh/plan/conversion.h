@@ -65,6 +65,10 @@ struct rsh_conversion_options {
 	 * Weights are Float32, Float16 and BFloat16 tensors of at least one
 	 * dimension that are not the optimizer's. */
 	enum rsh_dtype cast;
+	/* Each handled parameter is kept by one rank of those that hold the
+	 * same slice of it, dealt out as MindSpore's ModelCheckpoint does with
+	 * remove_redundancy. */
+	bool remove_redundancy;
 	/* Told one sentence for each slice that cannot be had; may be NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);
 	void *ctx;
