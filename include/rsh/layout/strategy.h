@@ -54,7 +54,8 @@ enum rsh_strategy_form {
 /* Makes one strategy of `n` >= 1 parsed files and takes over the array (from
  * malloc) and the files, also on failure.
  * Errors (-EINVAL, sentence): formats mixed, a stage missing, a file without
- * strategy items in a directory, layouts over different device counts. */
+ * strategy items in a directory, layouts over different device counts, more
+ * than 2^20 ranks. */
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		       enum rsh_strategy_form form, const char *path,
 		       struct rsh_names *names, struct rsh_strategy **out,
