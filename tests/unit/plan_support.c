@@ -184,7 +184,7 @@ void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
 		   uint64_t length, const char *want)
 {
 	struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, rank, offset,
-						       length);
+						       length, NULL);
 	uint64_t size = rsh_conversion_size(j->c, rank), at = offset;
 	struct text t = { "", 0 };
 	struct rsh_piece p;

@@ -155,7 +155,7 @@ static void ranges_without_bytes_have_no_pieces(void **state)
 	assert_pieces(j, 0, size, 1, "");
 	assert_pieces(j, 0, size + 1, 1, "");
 	assert_pieces(j, 0, UINT64_MAX, UINT64_MAX, "");
-	assert_null(rsh_piece_iter_new(j->c, 1, 0, 1));
+	assert_null(rsh_piece_iter_new(j->c, 1, 0, 1, NULL));
 	rsh_piece_iter_free(NULL);
 	job_free(j);
 }
@@ -168,7 +168,7 @@ static void header_bytes_are_the_record(void **state)
 
 	(void)state;
 	for (uint64_t at = 0; at < 20; at++) {
-		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3);
+		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3, NULL);
 		struct rsh_piece p;
 
 		assert_true(rsh_piece_iter_next(it, &p));
@@ -237,7 +237,7 @@ static void chunk_headers_tell_their_length(void **state)
 		uint8_t want[64];
 		size_t n = rsh_ckpt_header_write(&shape, lengths[k], want);
 		struct rsh_piece_iter *it = rsh_piece_iter_new(
-			j->c, 0, k * (FULL_HEADER + CHUNK), 64);
+			j->c, 0, k * (FULL_HEADER + CHUNK), 64, NULL);
 		struct rsh_piece p;
 
 		assert_true(rsh_piece_iter_next(it, &p));
