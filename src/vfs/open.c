@@ -50,7 +50,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = open_source(v, cfg, err);
 	if (rc == 0)
-		rc = rsh_vfs_choose(v, cfg, err);
+		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_tree_build(v, &cfg->tree, err);
 	if (rc) {
@@ -70,6 +70,7 @@ void rsh_vfs_free(struct rsh_vfs *v)
 	free(v->files);
 	free(v->prefix);
 	rsh_conversion_free(v->conversion);
+	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);
 	rsh_strategy_free(v->src);

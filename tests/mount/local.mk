@@ -2,7 +2,8 @@
 MOUNT += \
 	mount/options.sh mount/daemon.sh mount/attributes.sh mount/read.sh \
 	mount/errors.py mount/read_errors.sh mount/stress.sh \
-	mount/helper.sh mount/selection.py mount/lost_ranks.py
+	mount/large.py mount/helper.sh mount/selection.py \
+	mount/lost_ranks.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/make_tree.py lib/reader.py lib/reap.py \
