@@ -64,6 +64,14 @@ static const char *new_name(void *ctx, const char *name)
 	return rsh_name_map_get(p->renames, name);
 }
 
+static bool any_file(const struct rsh_source_view *view)
+{
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++)
+		if (view->index[rank])
+			return true;
+	return false;
+}
+
 static int convert(struct rsh_vfs *v, struct planning *p, bool allow_missing,
 		   struct rsh_error *err)
 {
@@ -83,6 +91,10 @@ static int convert(struct rsh_vfs *v, struct planning *p, bool allow_missing,
 	struct rsh_source_view view;
 
 	rsh_source_view(v->source, v->names, &view);
+	/* Without strategies nobody would miss them. */
+	if (!any_file(&view))
+		return rsh_error_set(err, ENOENT, "no rank has a valid "
+				     "checkpoint file");
 	return rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
 				  err);
 }

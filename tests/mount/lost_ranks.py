@@ -143,6 +143,20 @@ def an_older_whole_step_before_a_newer_part(job):
             raise MountError(m.log())
 
 
+@test
+def no_file_that_is_valid(job):
+    saved = job.save(1, 5)
+    for path in saved.values():
+        change(path, b"nothing")
+    refuses(job, words=["rank_0/net-1_5.ckpt", "7 other files are bad", "no rank has"])
+    _, said = expect_failure(job.source, extra=["--dst-ranks", "2"])
+    demand(said, "no rank has a valid checkpoint file")
+    for path in saved.values():
+        os.unlink(path)
+    _, said = expect_failure(job.source, extra=["--allow-missing"])
+    demand(said, "no rank has a valid checkpoint file")
+
+
 # ---- group_info.pb ----
 
 @test
