@@ -25,8 +25,15 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &cfg->files, &v->source,
 			     err);
-	if (rc || !v->src)
+	if (rc)
 		return rc;
+	if (!v->src) {
+		if (cfg->group_info)
+			rsh_log_warning("%s: without a source strategy there "
+					"is nothing to compare it with",
+					cfg->group_info);
+		return 0;
+	}
 	return rsh_source_check_groups(v->source, cfg->group_info, v->src,
 				       v->names, err);
 }

@@ -243,6 +243,13 @@ def several_power_off_saves(job):
 
 
 @test
+def a_power_off_save_beside_ranks(job):
+    job.save(1, 5)
+    save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, range(8))
+    shows(job, (1, 5), words=["tft_saved_checkpoints-step_20 does not count"])
+
+
+@test
 def power_off_saves_that_were_not_completed(job):
     directory = "tft_saved_checkpoints-step_30_tmp"
     save_power_off(job, directory, 2, 15, range(8))
