@@ -39,6 +39,16 @@ static const char *strategy_path(const char *given)
 	return strcmp(given, "none") == 0 ? NULL : given;
 }
 
+static struct rsh_source_options source_options(const struct rsh_options *o)
+{
+	struct rsh_source_options so = o->files;
+
+	/* The converter knows no steps. */
+	if (o->compat && !o->has_select)
+		so.select = RSH_SELECT_MINDSPORE;
+	return so;
+}
+
 static int open_vfs(const struct rsh_options *o, struct rsh_vfs **vfs,
 		    struct rsh_error *err)
 {
@@ -50,6 +60,9 @@ static int open_vfs(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.replicas = !o->no_replicas,
 		.allow_missing = o->allow_missing,
 		.dst_ranks = o->dst_ranks,
+		.files = source_options(o),
+		.fallbacks = o->fallbacks,
+		.group_info = o->group_info,
 		.unlisted = o->unlisted,
 		.only = o->only,
 		.drop = o->drop,

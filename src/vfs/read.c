@@ -9,9 +9,8 @@
 
 #include "rsh/util/log.h"
 
-static int read_once(const struct rsh_vfs *v, uint32_t rank,
-		     const atomic_bool *avoid, void *buf, size_t len,
-		     uint64_t offset)
+static int read_once(const struct rsh_vfs *v, uint32_t rank, void *buf,
+		     size_t len, uint64_t offset, const atomic_bool *avoid)
 {
 	struct rsh_piece_iter *it =
 		rsh_piece_iter_new(v->conversion, rank, offset, len, avoid);
@@ -25,23 +24,22 @@ static int read_once(const struct rsh_vfs *v, uint32_t rank,
 }
 
 /* A file that fails in the middle of a request is left to its replicas: the
- * whole request is read anew without it.  When none is left, the files that
- * failed are asked once more: for their own error, or because it has passed. */
+ * whole request is read anew without it.  When there are none left the file
+ * itself has to say what is wrong with it, or has come back. */
 static int read_range(const struct rsh_vfs *v, uint32_t rank, void *buf,
 		      size_t len, uint64_t offset)
 {
-	const atomic_bool *avoid = v->replicas ? rsh_source_failed(v->source) :
-						 NULL;
-	unsigned failed;
-	int rc;
+	while (v->replicas) {
+		unsigned failed = rsh_source_n_failed(v->source);
+		int rc = read_once(v, rank, buf, len, offset,
+				   rsh_source_failed(v->source));
 
-	do {
-		failed = rsh_source_n_failed(v->source);
-		rc = read_once(v, rank, avoid, buf, len, offset);
-	} while (rc && avoid && failed != rsh_source_n_failed(v->source));
-	if (rc && avoid && failed)
-		rc = read_once(v, rank, NULL, buf, len, offset);
-	return rc;
+		if (rc == 0 || rc == -ENOMEM)
+			return rc;
+		if (failed == rsh_source_n_failed(v->source))
+			break;
+	}
+	return read_once(v, rank, buf, len, offset, NULL);
 }
 
 static int refuse_lost(struct rsh_vfs_file *f, uint32_t rank)

@@ -46,6 +46,11 @@ enum rsh_node_kind {
 enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
 				   uint32_t *rank);
 
+/* Chooses the source's files and makes the conversion (candidates.c).  0 or
+ * -errno with a sentence on everything that was tried. */
+int rsh_vfs_take_candidate(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+			   struct rsh_error *err);
+
 /* Which parameters are wanted (choice.c). */
 struct rsh_choice;
 /* Compiles the expressions; *out is NULL if there are none.  0 or -EINVAL with

@@ -83,7 +83,8 @@ static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 	}
 	f->names = rsh_names_new();
 	if (rsh_source_open(f->tree, 0, n_files, &opts, &f->source, &err) ||
-	    rsh_source_index(f->source, f->names, false, &err))
+	    rsh_source_choose(f->source, 0, &err) ||
+	    rsh_source_index(f->source, f->names, &err))
 		fail_msg("%s", err.text);
 	return f;
 }

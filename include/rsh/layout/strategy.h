@@ -77,6 +77,12 @@ rsh_param_dest_stage(const struct rsh_strategy *s,
 		     const struct rsh_strategy_param *p, uint32_t rank,
 		     bool converter);
 
+/* True if the global ranks a and b hold the same slice of every parameter of
+ * their stage.  *differs is else a parameter that they do not share,
+ * RSH_NAME_NONE if they are of two stages. */
+bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
+			      uint32_t b, uint32_t *differs);
+
 /* ---- layout items ---- */
 
 /* Ranks of an item's mesh. */

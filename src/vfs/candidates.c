@@ -1,0 +1,240 @@
+/* vfs/candidates.c - trying one candidate of the source after the other until one
+ * gives a whole conversion. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+
+/* The sentence of a plan that cannot be made names a file of SOURCE, or else
+ * speaks of SOURCE as a whole without knowing its name. */
+static void name_source(const struct rsh_vfs_config *cfg,
+			struct rsh_error *err)
+{
+	if (strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
+		rsh_error_prefix(err, "%s", cfg->source);
+}
+
+/* What is missing may have been there and been left out. */
+static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_error plan = *err;
+	char more[64] = "";
+	const char *first;
+	uint32_t n = rsh_source_n_bad(s, &first);
+
+	if (n > 1)
+		snprintf(more, sizeof(more), " (and %u other files are bad)",
+			 n - 1);
+	if (n > 0)
+		rsh_error_set(err, plan.code, "%s%s; %s", first, more,
+			      plan.text);
+}
+
+/* What the plans of all candidates have in common. */
+struct planning {
+	const struct rsh_vfs_config *cfg;
+	const struct rsh_name_map *renames;
+	struct rsh_choice *choice;
+};
+
+static void report_lost(void *ctx, const char *sentence)
+{
+	const struct planning *p = ctx;
+
+	rsh_log_warning("%s: %s", p->cfg->source, sentence);
+}
+
+static bool is_wanted(void *ctx, const char *name)
+{
+	const struct planning *p = ctx;
+
+	return rsh_choice_wants(p->choice, name);
+}
+
+static const char *new_name(void *ctx, const char *name)
+{
+	const struct planning *p = ctx;
+
+	return rsh_name_map_get(p->renames, name);
+}
+
+static bool any_file(const struct rsh_source_view *view)
+{
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++)
+		if (view->index[rank])
+			return true;
+	return false;
+}
+
+static int convert(struct rsh_vfs *v, struct planning *p, bool allow_missing,
+		   struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = p->cfg;
+	const struct rsh_conversion_options opts = {
+		.compat = cfg->compat,
+		.replicas = cfg->replicas,
+		.allow_missing = allow_missing,
+		.copies = cfg->dst_ranks,
+		.unlisted = cfg->unlisted,
+		.wanted = p->choice ? is_wanted : NULL,
+		.rename = p->renames ? new_name : NULL,
+		.cast = cfg->cast,
+		.remove_redundancy = cfg->remove_redundancy,
+		.report_lost = report_lost,
+		.ctx = p,
+	};
+	struct rsh_source_view view;
+
+	rsh_source_view(v->source, v->names, &view);
+	/* Without strategies nobody would miss them. */
+	if (!any_file(&view))
+		return rsh_error_set(err, ENOENT, "no rank has a valid "
+				     "checkpoint file");
+	return rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
+				  err);
+}
+
+static int plan(struct rsh_vfs *v, struct planning *p, bool allow_missing,
+		struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = p->cfg;
+	const char *note;
+	int rc = convert(v, p, allow_missing, err);
+
+	if (rc) {
+		name_source(cfg, err);
+		name_bad_files(v->source, err);
+		return rc;
+	}
+	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
+	     i++)
+		rsh_log_notice("%s: %s", cfg->source, note);
+	return 0;
+}
+
+/* *fatal: no other candidate is to be tried. */
+static int try_candidate(struct rsh_vfs *v, struct planning *p,
+			 uint32_t i, bool allow_missing, bool *fatal,
+			 struct rsh_error *err)
+{
+	int rc = rsh_source_choose(v->source, i, err);
+
+	*fatal = true;
+	if (rc == 0)
+		rc = rsh_source_index(v->source, v->names, err);
+	if (rc)
+		return rc;
+	rc = plan(v, p, allow_missing, err);
+	*fatal = rc == -ENOMEM;
+	return rc;
+}
+
+/* ---- what was tried in vain ---- */
+
+struct failures {
+	char text[RSH_ERROR_TEXT_MAX];
+	size_t length;
+	size_t share; /* characters of each that fit the message */
+	uint32_t n;
+};
+
+static void add_failure(struct failures *f, const char *which,
+			const struct rsh_error *err)
+{
+	size_t room = sizeof(f->text) - f->length;
+	int n = snprintf(f->text + f->length, room, "; %s: %.*s%s", which,
+			 (int)f->share, err->text,
+			 strlen(err->text) > f->share ? "..." : "");
+
+	f->length += (size_t)n < room ? (size_t)n : room - 1;
+	f->n++;
+}
+
+static int try_whole(struct rsh_vfs *v, struct planning *p,
+		     uint32_t n, struct failures *f, bool *fatal,
+		     struct rsh_error *err)
+{
+	char which[256];
+	int rc = -ENOENT;
+
+	for (uint32_t i = 0; i < n; i++) {
+		rc = try_candidate(v, p, i, false, fatal, err);
+		if (rc == 0 || *fatal)
+			return rc;
+		rsh_source_candidate_text(v->source, i, which, sizeof(which));
+		rsh_log_warning("%s: %s cannot be taken: %s", p->cfg->source,
+				which, err->text);
+		add_failure(f, which, err);
+	}
+	return rc;
+}
+
+static int try_parts(struct rsh_vfs *v, struct planning *p,
+		     uint32_t n, struct rsh_error *err)
+{
+	int rc = -ENOENT;
+	bool fatal = false;
+
+	for (uint32_t i = 0; i < n && rc && !fatal; i++)
+		rc = try_candidate(v, p, i, true, &fatal, err);
+	return rc;
+}
+
+static int try_several(struct rsh_vfs *v, struct planning *p,
+		       uint32_t n, struct rsh_error *err)
+{
+	struct failures f = { .share = n < 16 ? 1792 / n - 64 : 48 };
+	uint32_t all = rsh_source_n_candidates(v->source);
+	char untried[64] = "";
+	bool fatal = false;
+	int rc = try_whole(v, p, n, &f, &fatal, err);
+
+	if (rc && !fatal && p->cfg->allow_missing)
+		rc = try_parts(v, p, n, err);
+	if (rc == 0 || fatal)
+		return rc;
+	if (all > n)
+		snprintf(untried, sizeof(untried), " (%u older not tried)",
+			 all - n);
+	return rsh_error_set(err, -rc, "%s: no checkpoint that can be mounted; "
+			     "tried %u%s%s", p->cfg->source, f.n, untried, f.text);
+}
+
+static int try_all(struct rsh_vfs *v, struct planning *p, struct rsh_error *err)
+{
+	uint32_t n = rsh_source_n_candidates(v->source);
+	bool fatal;
+
+	if (n == 1)
+		return try_candidate(v, p, 0, p->cfg->allow_missing, &fatal,
+				     err);
+	if (n - 1 > p->cfg->fallbacks)
+		n = p->cfg->fallbacks + 1;
+	return try_several(v, p, n, err);
+}
+
+int rsh_vfs_take_candidate(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+			   struct rsh_error *err)
+{
+	struct planning p = { .cfg = cfg };
+	int rc = 0;
+
+	if (cfg->rename)
+		rc = rsh_name_map_load(cfg->rename, &v->renames, err);
+	p.renames = v->renames;
+	if (rc == 0)
+		rc = rsh_choice_new(cfg->only, cfg->drop, &p.choice, err);
+	if (rc)
+		return rc;
+	rc = try_all(v, &p, err);
+	rsh_choice_free(p.choice);
+	if (rc == 0)
+		rsh_source_log_choice(v->source);
+	return rc;
+}
