@@ -3,7 +3,7 @@ UNIT += \
 	unit/test_util_error unit/test_util_log unit/test_util_mem \
 	unit/test_util_names \
 	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
-	unit/test_wire_strategy
+	unit/test_wire_strategy unit/test_wire_intact
 
 WIRE_SUPPORT = unit/wire_support.h unit/wire_support.c
 
@@ -21,7 +21,13 @@ unit_test_wire_ckpt_emit_SOURCES = unit/test_wire_ckpt_emit.c $(WIRE_SUPPORT)
 unit_test_wire_ckpt_emit_LDADD = $(L_WIRE)
 unit_test_wire_strategy_SOURCES = unit/test_wire_strategy.c $(WIRE_SUPPORT)
 unit_test_wire_strategy_LDADD = $(L_WIRE)
+unit_test_wire_intact_SOURCES = unit/test_wire_intact.c $(WIRE_SUPPORT)
+unit_test_wire_intact_LDADD = $(L_WIRE)
 
 EXTRA_DIST += \
 	unit/data/make_ckpt.py unit/data/append_crc.ckpt \
-	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt
+	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt \
+	unit/data/make_intact.py unit/data/torch.pt unit/data/torch_zip64.pt \
+	unit/data/torch_commented.pt unit/data/torch_legacy.pt \
+	unit/data/pickle.pt unit/data/tensors.safetensors \
+	unit/data/bundle.index lib/framework_formats.py
