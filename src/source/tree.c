@@ -215,6 +215,11 @@ static int take_chosen(struct rsh_source *s, const struct rank_list *l)
 		else if (add_file(s, &l->v[r]))
 			return -ENOMEM;
 	}
+	return rsh_source_number_files(s);
+}
+
+int rsh_source_number_files(struct rsh_source *s)
+{
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
@@ -272,9 +277,8 @@ static char *without_trailing_slashes(const char *path)
 	return strndup(path, n);
 }
 
-int rsh_source_open(const char *path, uint32_t first, uint32_t n,
-		    const struct rsh_source_options *opts,
-		    struct rsh_source **out, struct rsh_error *err)
+int rsh_source_new(const char *path, struct rsh_source **out,
+		   struct rsh_error *err)
 {
 	struct rsh_source *s = calloc(1, sizeof(*s));
 	int rc;
@@ -282,7 +286,6 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	if (!s)
 		return rsh_error_nomem(err);
 	s->dirfd = -1;
-	s->n_threads = opts->n_threads;
 	s->path = without_trailing_slashes(path);
 	if (!s->path || rsh_pool_init(&s->pool)) {
 		free(s->path);
@@ -290,8 +293,25 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		return rsh_error_nomem(err);
 	}
 	rc = open_root(s, err);
-	if (rc == 0)
-		rc = find_files(s, first, n, opts->lexicographic, err);
+	if (rc) {
+		rsh_source_free(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+int rsh_source_open(const char *path, uint32_t first, uint32_t n,
+		    const struct rsh_source_options *opts,
+		    struct rsh_source **out, struct rsh_error *err)
+{
+	struct rsh_source *s;
+	int rc = rsh_source_new(path, &s, err);
+
+	if (rc)
+		return rc;
+	s->n_threads = opts->n_threads;
+	rc = find_files(s, first, n, opts->lexicographic, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
