@@ -39,8 +39,21 @@ static const char *strategy_path(const char *given)
 	return strcmp(given, "none") == 0 ? NULL : given;
 }
 
-static int open_vfs(const struct rsh_options *o, struct rsh_vfs **vfs,
-		    struct rsh_error *err)
+static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
+		       struct rsh_error *err)
+{
+	const struct rsh_vfs_resume_config cfg = {
+		.source = o->source,
+		.choice = { .fallbacks = RSH_RESUME_FALLBACKS },
+		.uid = getuid(),
+		.gid = getgid(),
+	};
+
+	return rsh_vfs_open_resume(&cfg, vfs, err);
+}
+
+static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
+			   struct rsh_error *err)
 {
 	const struct rsh_vfs_config cfg = {
 		.source = o->source,
@@ -92,7 +105,8 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_server *server = NULL;
 	struct rsh_vfs *vfs = NULL;
-	int rc = open_vfs(o, &vfs, &err);
+	int rc = o->resume ? open_resume(o, &vfs, &err) :
+			     open_conversion(o, &vfs, &err);
 
 	if (rc == 0)
 		rc = mount_vfs(o, vfs, &server, &err);

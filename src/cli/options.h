@@ -24,6 +24,7 @@ struct rsh_options {
 	bool no_replicas;
 	bool allow_missing;
 	unsigned dst_ranks; /* 0: not given */
+	bool resume;
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

@@ -146,6 +146,29 @@ static void test_debug(void **state)
 	rsh_options_clear(&o);
 }
 
+static void test_resume(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("mount", "--resume", "src", "mnt"), &o);
+	assert_true(o.resume);
+	assert_null(o.src_strategy);
+	assert_null(o.dst_strategy);
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "-oresume,ro"), &o);
+	assert_true(o.resume);
+	rsh_options_clear(&o);
+	refuse(WORDS("a", "b", "--resume", "--src-strategy=none"),
+	       "--src-strategy");
+	refuse(WORDS("a", "b", "--resume", "--dst-strategy=x"),
+	       "--dst-strategy");
+	refuse(WORDS("a", "b", "--resume", "--prefix=checkpoint_"),
+	       "--prefix");
+	refuse(WORDS("a", "b", "--resume=all"), "--resume");
+	refuse(WORDS("a", "--resume"), "MOUNTPOINT");
+}
+
 static void test_help_needs_nothing_else(void **state)
 {
 	struct rsh_options o;
@@ -198,6 +221,7 @@ int main(void)
 		cmocka_unit_test(test_mount_forms),
 		cmocka_unit_test(test_kernel_options),
 		cmocka_unit_test(test_debug),
+		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_help_needs_nothing_else),
 		cmocka_unit_test(test_refused),
 	};
