@@ -39,12 +39,23 @@ static const char *strategy_path(const char *given)
 	return strcmp(given, "none") == 0 ? NULL : given;
 }
 
+static struct rsh_source_options source_options(const struct rsh_options *o)
+{
+	struct rsh_source_options so = o->files;
+
+	/* The converter knows no steps. */
+	if (o->compat && !o->has_select)
+		so.select = RSH_SELECT_MINDSPORE;
+	return so;
+}
+
 static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
 		       struct rsh_error *err)
 {
 	const struct rsh_vfs_resume_config cfg = {
 		.source = o->source,
-		.choice = { .fallbacks = RSH_RESUME_FALLBACKS },
+		.files = o->files,
+		.fallbacks = o->fallbacks,
 		.uid = getuid(),
 		.gid = getgid(),
 	};
@@ -63,6 +74,9 @@ static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.replicas = !o->no_replicas,
 		.allow_missing = o->allow_missing,
 		.dst_ranks = o->dst_ranks,
+		.files = source_options(o),
+		.fallbacks = o->fallbacks,
+		.group_info = o->group_info,
 		.tree = {
 			.prefix = o->prefix,
 			.uid = getuid(),

@@ -94,6 +94,110 @@ static int set_allow_missing(struct rsh_options *o,
 	return 0;
 }
 
+/* "<epoch>_<step>" */
+static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
+{
+	char *end;
+
+	if (*value < '0' || *value > '9')
+		return false;
+	errno = 0;
+	*epoch = strtoull(value, &end, 10);
+	if (errno || *end != '_' || end[1] < '0' || end[1] > '9')
+		return false;
+	*step = strtoull(end + 1, &end, 10);
+	return !errno && !*end;
+}
+
+static int set_select(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	const char name[] = "name=";
+	struct rsh_source_options *f = &o->files;
+
+	o->has_select = true;
+	if (strcmp(value, "newest") == 0)
+		f->select = RSH_SELECT_NEWEST;
+	else if (strcmp(value, "mtime") == 0)
+		f->select = RSH_SELECT_MTIME;
+	else if (strcmp(value, "mindspore") == 0)
+		f->select = RSH_SELECT_MINDSPORE;
+	else if (parse_step(value, &f->epoch, &f->step))
+		f->select = RSH_SELECT_STEP;
+	else if (strncmp(value, name, strlen(name)) == 0 &&
+		 value[strlen(name)])
+		f->select = RSH_SELECT_NAME;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not newest, "
+				     "mtime, mindspore, name=GLOB or a step "
+				     "as EPOCH_STEP", def->name, value);
+	f->glob = f->select == RSH_SELECT_NAME ? value + strlen(name) : NULL;
+	return 0;
+}
+
+static int set_breakpoint(struct rsh_options *o, const struct option_def *def,
+			  const char *value, struct rsh_error *err)
+{
+	if (strcmp(value, "include") == 0)
+		o->files.breakpoints = RSH_BREAKPOINTS_INCLUDE;
+	else if (strcmp(value, "only") == 0)
+		o->files.breakpoints = RSH_BREAKPOINTS_ONLY;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
+				     "\"include\" nor \"only\"", def->name,
+				     value);
+	return 0;
+}
+
+static int set_check(struct rsh_options *o, const struct option_def *def,
+		     const char *value, struct rsh_error *err)
+{
+	o->files.check_crc = strcmp(value, "full") == 0;
+	if (!o->files.check_crc && strcmp(value, "structure") != 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
+				     "\"structure\" nor \"full\"", def->name,
+				     value);
+	return 0;
+}
+
+/* Any string but the empty one, kept at `to`. */
+static int set_string(const struct option_def *def, const char *value,
+		      const char **to, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: nothing in it",
+				     def->name);
+	*to = value;
+	return 0;
+}
+
+static int set_rank_dir(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	return set_string(def, value, &o->files.rank_dir, err);
+}
+
+static int set_file(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	if (*value && value[strlen(value) - 1] == '/')
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is the name of a "
+				     "directory", def->name, value);
+	return set_string(def, value, &o->files.file, err);
+}
+
+static int set_source_map(struct rsh_options *o, const struct option_def *def,
+			  const char *value, struct rsh_error *err)
+{
+	return set_string(def, value, &o->files.source_map, err);
+}
+
+static int set_group_info(struct rsh_options *o, const struct option_def *def,
+			  const char *value, struct rsh_error *err)
+{
+	return set_string(def, value, &o->group_info, err);
+}
+
 static int set_resume(struct rsh_options *o, const struct option_def *def,
 		      const char *value, struct rsh_error *err)
 {
@@ -209,6 +313,12 @@ static int set_dst_ranks(struct rsh_options *o, const struct option_def *def,
 	return parse_number(def, value, 1, 1000000, &o->dst_ranks, err);
 }
 
+static int set_fallbacks(struct rsh_options *o, const struct option_def *def,
+			 const char *value, struct rsh_error *err)
+{
+	return parse_number(def, value, 0, 1000000, &o->fallbacks, err);
+}
+
 static int set_max_threads(struct rsh_options *o, const struct option_def *def,
 			   const char *value, struct rsh_error *err)
 {
@@ -278,6 +388,28 @@ static const struct option_def table[] = {
 	  false },
 	{ "compat", 0, "mindspore",
 	  "the converter's bytes, also where they are wrong", set_compat,
+	  false },
+	{ "select", 0, "WHICH",
+	  "of several checkpoints: newest (default), a step E_S, mtime, "
+	  "name=GLOB, mindspore", set_select, false },
+	{ "breakpoint", 0, "include|only",
+	  "*_breakpoint.ckpt count (where there is nothing else)",
+	  set_breakpoint, false },
+	{ "check", 0, "structure|full",
+	  "what makes a file valid; full: its CRC as well (structure)",
+	  set_check, false },
+	{ "fallbacks", 0, "N", "older steps to try if one is not whole (5)",
+	  set_fallbacks, false },
+	{ "rank-dir", 0, "TEMPLATE",
+	  "where a rank's files lie below SOURCE; {rank} is its number",
+	  set_rank_dir, false },
+	{ "file", 0, "TEMPLATE", "what their names are (*.ckpt)", set_file,
+	  false },
+	{ "source-map", 0, "FILE.json",
+	  "the file of each rank: {\"0\": \"path\", ...}", set_source_map,
+	  false },
+	{ "group-info", 0, "PATH",
+	  "group_info.pb to hold against the strategy", set_group_info,
 	  false },
 	{ "replicas", 0, "auto|off",
 	  "make up for lost files from ranks that hold the same (auto)",
@@ -496,6 +628,10 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 	if (!o->dst_strategy)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors)");
+	if (o->files.source_map && (o->files.rank_dir || o->files.file))
+		return rsh_error_set(err, EINVAL, "--source-map names every "
+				     "file: --rank-dir and --file do not go "
+				     "with it");
 	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
 			     strcmp(o->dst_strategy, "none") != 0))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
@@ -513,8 +649,14 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 			    o->compat ? "compat" :
 			    o->no_replicas ? "replicas" :
 			    o->allow_missing ? "allow-missing" :
-			    o->dst_ranks ? "dst-ranks" : NULL;
+			    o->dst_ranks ? "dst-ranks" :
+			    o->files.rank_dir ? "rank-dir" :
+			    o->files.file ? "file" :
+			    o->files.source_map ? "source-map" :
+			    o->group_info ? "group-info" : NULL;
 
+	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
+		given = "select mindspore";
 	return given ? rsh_error_set(err, EINVAL, "--%s does not go with "
 				     "--resume, which converts nothing",
 				     given) : 0;
@@ -543,6 +685,7 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	*o = (struct rsh_options){
 		.subtype = "reshardfs",
 		.log_level = RSH_LOG_NOTICE,
+		.fallbacks = 5,
 	};
 	/* The command's name is the program name to getopt. */
 	if (argc > 1 && strcmp(argv[1], "mount") == 0) {

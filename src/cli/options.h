@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "rsh/source/source.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
 
@@ -24,6 +25,10 @@ struct rsh_options {
 	bool no_replicas;
 	bool allow_missing;
 	unsigned dst_ranks; /* 0: not given */
+	struct rsh_source_options files;
+	bool has_select;
+	unsigned fallbacks;
+	const char *group_info; /* NULL: not given */
 	bool resume;
 	bool foreground;
 	bool debug;

@@ -5,10 +5,13 @@
 #include <string.h>
 
 #include "rsh/layout/strategy.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* A pipeline of more stages than this is a damaged file. */
 #define MAX_STAGES 65536u
+/* So is a job of more ranks; it also keeps global ranks far from 2^32. */
+#define MAX_RANKS (1u << 20)
 
 /* The public struct and what it points into. */
 struct strategy_impl {
@@ -63,6 +66,12 @@ static bool is_merged(const struct rsh_strategy_file *f)
 		if (!split_merged(f->items[i].name, &stage, &param))
 			return false;
 	return true;
+}
+
+/* The stage of a file on its own that is not a merged one. */
+static uint32_t lone_stage(const struct rsh_strategy_file *f)
+{
+	return f->has_stage && !is_merged(f) ? f->first_stage : 0;
 }
 
 static int add_items(struct entries *out, const struct rsh_strategy_file *f,
@@ -312,6 +321,21 @@ static int check_ranks(const struct strategy_impl *s, const struct entries *e,
 	return 0;
 }
 
+/* The highest rank that the job speaks of is that of its last stage, or of the
+ * later stage that a lone file is of. */
+static int check_size(const struct strategy_impl *s, struct rsh_error *err)
+{
+	uint64_t top = rsh_max_u64(s->pub.n_stages - 1, s->pub.lone_stage);
+
+	if ((top + 1) * s->pub.stage_ranks > MAX_RANKS)
+		return rsh_error_set(err, EINVAL,
+				     "%s: pipeline stage %llu of %u devices a "
+				     "stage makes more than %u ranks", s->path,
+				     (unsigned long long)top,
+				     s->pub.stage_ranks, MAX_RANKS);
+	return 0;
+}
+
 /* ---- public ---- */
 
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
@@ -344,19 +368,19 @@ int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		rc = check_stages(s, &e, err);
 	if (rc == 0)
 		rc = check_ranks(s, &e, err);
+	if (rc == 0) {
+		s->pub.stage_ranks = rsh_item_ranks(e.v[0].item);
+		s->pub.lone_stage = directory ? 0 : lone_stage(s->files[0]);
+		rc = check_size(s, err);
+	}
 	if (rc == 0)
 		rc = group(s, &e, err);
 	if (rc == 0)
 		rc = sort_by_name(s, err);
-	if (rc == 0) {
-		s->pub.stage_ranks = rsh_item_ranks(e.v[0].item);
-		if (!directory && s->files[0]->has_stage &&
-		    !is_merged(s->files[0]))
-			s->pub.lone_stage = s->files[0]->first_stage;
+	if (rc == 0)
 		*out = &s->pub;
-	} else {
+	else
 		rsh_strategy_free(&s->pub);
-	}
 	free(e.v);
 	return rc;
 }

@@ -38,6 +38,12 @@ int rsh_pool_init(struct rsh_file_pool *pool)
 	return -pthread_mutex_init(&pool->lock, NULL);
 }
 
+void rsh_pool_reset(struct rsh_file_pool *pool)
+{
+	pool->n_open = 0;
+	pool->oldest = pool->newest = NULL;
+}
+
 void rsh_pool_destroy(struct rsh_file_pool *pool)
 {
 	pthread_mutex_destroy(&pool->lock);

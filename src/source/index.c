@@ -2,7 +2,7 @@
  *
  * Threads: the workers live only during rsh_source_index(), so that a caller
  * may fork(2) afterwards.  They share the counter of the next file, the table
- * of distinct indexes and the first error; each file is touched by the one
+ * of distinct indexes and what is known of bad files; each file is touched by the one
  * worker that drew it. */
 #include "config.h"
 
@@ -21,15 +21,14 @@
 struct indexing {
 	struct rsh_source *source;
 	struct rsh_names *names;
-	bool tolerant;
 	atomic_uint next;
-	atomic_bool failed;
+	atomic_bool failed; /* memory is out */
 
-	pthread_mutex_t lock; /* guards all below, and source->indexes */
+	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad and
+			       * first_bad */
 	uint64_t *hashes;     /* of source->indexes, same order */
 	size_t cap_hashes;
-	uint32_t error_file;  /* lowest one that failed */
-	struct rsh_error error;
+	uint32_t bad_file;    /* lowest one that is left out */
 };
 
 struct scan_file {
@@ -47,8 +46,9 @@ static ssize_t scan_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return n < 0 ? -errno : n;
 }
 
-static int scan(struct rsh_source_file *f, int fd, struct rsh_names *names,
-		struct rsh_ckpt_index **out, struct rsh_error *err)
+static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
+		struct rsh_names *names, struct rsh_ckpt_index **out,
+		struct rsh_error *err)
 {
 	struct scan_file ctx = { fd };
 	const struct rsh_byte_source bytes = {
@@ -59,11 +59,15 @@ static int scan(struct rsh_source_file *f, int fd, struct rsh_names *names,
 	};
 	int rc = rsh_ckpt_scan(&bytes, names, out, err);
 
-	if (rc == 0 && !rsh_file_is_same(f, fd)) {
+	if (rc)
+		return rc;
+	if (s->check_crc)
+		rc = rsh_ckpt_check_crc(&bytes, *out, err);
+	if (!rsh_file_is_same(f, fd))
+		rc = rsh_error_set(err, ESTALE, "%s: it is being written",
+				   f->path);
+	if (rc)
 		rsh_ckpt_index_free(*out);
-		return rsh_error_set(err, ESTALE, "%s: it is being written",
-				     f->path);
-	}
 	return rc;
 }
 
@@ -126,7 +130,7 @@ static int index_file(struct indexing *x, struct rsh_source_file *f,
 	int rc = rsh_file_identify(x->source, f, &fd, err);
 
 	if (rc == 0)
-		rc = scan(f, fd, x->names, &ix, err);
+		rc = scan(x->source, f, fd, x->names, &ix, err);
 	if (rc)
 		return rc;
 	if (share(x, f, ix))
@@ -135,20 +139,20 @@ static int index_file(struct indexing *x, struct rsh_source_file *f,
 	return 0;
 }
 
-static void note_failure(struct indexing *x, uint32_t file,
-			 const struct rsh_error *err)
+static void leave_out(struct indexing *x, uint32_t file,
+		      const struct rsh_error *err)
 {
+	struct rsh_source *s = x->source;
+
 	pthread_mutex_lock(&x->lock);
-	if (x->error.code == 0 || file < x->error_file) {
-		x->error = *err;
-		x->error_file = file;
+	if (s->n_bad++ == 0 || file < x->bad_file) {
+		s->first_bad = *err;
+		x->bad_file = file;
 	}
 	pthread_mutex_unlock(&x->lock);
-	atomic_store(&x->failed, true);
+	rsh_log_warning("%s: the file is left out", err->text);
 }
 
-/* Files are drawn in order and every one that was drawn is finished, so the
- * error that remains is that of the lowest rank, whatever the timing. */
 static void *worker(void *arg)
 {
 	struct indexing *x = arg;
@@ -161,10 +165,10 @@ static void *worker(void *arg)
 			break;
 		if (index_file(x, &x->source->files[i], &err) == 0)
 			continue;
-		if (x->tolerant && err.code != ENOMEM)
-			rsh_log_warning("%s: the file is left out", err.text);
+		if (err.code == ENOMEM)
+			atomic_store(&x->failed, true);
 		else
-			note_failure(x, i, &err);
+			leave_out(x, i, &err);
 	}
 	return NULL;
 }
@@ -196,11 +200,10 @@ static void run_workers(struct indexing *x)
 }
 
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
-		     bool tolerant, struct rsh_error *err)
+		     struct rsh_error *err)
 {
 	struct indexing x = {
-		.source = s, .names = names, .tolerant = tolerant,
-		.error = RSH_ERROR_INIT,
+		.source = s, .names = names,
 	};
 
 	if (pthread_mutex_init(&x.lock, NULL))
@@ -208,11 +211,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	run_workers(&x);
 	pthread_mutex_destroy(&x.lock);
 	free(x.hashes);
-	if (x.error.code) {
-		if (err)
-			*err = x.error;
-		return -x.error.code;
-	}
+	if (atomic_load(&x.failed))
+		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		s->view_index[s->files[i].rank] = s->files[i].index;
 	rsh_log_info("%s: %u files indexed, %u different", s->path, s->n_files,

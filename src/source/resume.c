@@ -7,7 +7,6 @@
 
 #include "resume_i.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,54 +27,6 @@ struct group {
 	size_t n;
 	struct timespec mtime;   /* of the newest */
 };
-
-struct choice {
-	enum { NEWEST, BY_MTIME, ONE_STEP } order;
-	const char *glob; /* NULL: all names count */
-	unsigned n_numbers;
-	uint64_t numbers[RSH_STEP_NUMBERS_MAX];
-};
-
-/* ---- --select ---- */
-
-static bool parse_step(const char *s, struct choice *c)
-{
-	char *end;
-
-	do {
-		if (!isdigit((unsigned char)*s) ||
-		    c->n_numbers == RSH_STEP_NUMBERS_MAX)
-			return false;
-		errno = 0;
-		c->numbers[c->n_numbers++] = strtoull(s, &end, 10);
-		s = end + 1;
-	} while (*end == '_' && errno == 0);
-	return *end == '\0' && errno == 0;
-}
-
-static int parse_choice(const char *select, struct choice *c,
-			struct rsh_error *err)
-{
-	static const char by_name[] = "name=";
-	const size_t n = sizeof(by_name) - 1;
-
-	*c = (struct choice){ .order = NEWEST };
-	if (!select || strcmp(select, "newest") == 0)
-		return 0;
-	if (strcmp(select, "mtime") == 0) {
-		c->order = BY_MTIME;
-		return 0;
-	}
-	if (strncmp(select, by_name, n) == 0 && select[n]) {
-		c->glob = select + n;
-		return 0;
-	}
-	c->order = ONE_STEP;
-	return parse_step(select, c) ? 0 :
-	       rsh_error_set(err, EINVAL, "select: \"%s\" is not newest, mtime, "
-			     "name=GLOB or the numbers of a step with _ "
-			     "between them", select);
-}
 
 /* ---- groups ---- */
 
@@ -144,30 +95,41 @@ static size_t make_groups(struct rsh_job *job, struct group *groups)
 	return n;
 }
 
-static bool is_step(const struct rsh_saved *s, const struct choice *c)
+static bool is_step(const struct rsh_saved *s,
+		    const struct rsh_source_options *o)
 {
-	if (s->n_numbers < c->n_numbers)
-		return false;
-	for (unsigned i = 0; i < c->n_numbers; i++)
-		if (s->numbers[i] != c->numbers[i])
-			return false;
-	return true;
+	return s->n_numbers >= 2 && s->numbers[0] == o->epoch &&
+	       s->numbers[1] == o->step;
 }
 
 /* Checkpoints of a job's last moment, when it crashed, may be of different
- * steps; they count only if there is nothing else. */
-static bool are_left_out(const struct rsh_saved *s, const struct choice *c,
-			 bool any_regular, bool any_numbered)
+ * steps; by default they count only if there is nothing else. */
+static bool is_breakpoint_out(const struct rsh_saved *s,
+			      const struct rsh_source_options *o,
+			      bool any_regular)
 {
-	if (s->breakpoint && any_regular)
-		return true;
-	if (c->order == ONE_STEP)
-		return !is_step(s, c);
-	/* model_best, last: names that are written anew again and again. */
-	return c->order == NEWEST && s->n_numbers == 0 && any_numbered;
+	switch (o->breakpoints) {
+	case RSH_BREAKPOINTS_INCLUDE:
+		return false;
+	case RSH_BREAKPOINTS_ONLY:
+		return !s->breakpoint;
+	case RSH_BREAKPOINTS_ELSE:
+		break;
+	}
+	return s->breakpoint && any_regular;
 }
 
-static void leave_out(struct rsh_job *job, const struct choice *c)
+static bool is_left_out(const struct rsh_saved *s,
+			const struct rsh_source_options *o, bool any_numbered)
+{
+	if (o->select == RSH_SELECT_STEP)
+		return !is_step(s, o);
+	/* model_best, last: names that are written anew again and again. */
+	return o->select != RSH_SELECT_MTIME && s->n_numbers == 0 &&
+	       any_numbered;
+}
+
+static void leave_out(struct rsh_job *job, const struct rsh_source_options *o)
 {
 	bool any_regular = false, any_numbered = false;
 	size_t kept = 0;
@@ -177,7 +139,8 @@ static void leave_out(struct rsh_job *job, const struct choice *c)
 		any_numbered |= job->saved[i].n_numbers > 0;
 	}
 	for (size_t i = 0; i < job->n_saved; i++) {
-		if (are_left_out(&job->saved[i], c, any_regular, any_numbered))
+		if (is_breakpoint_out(&job->saved[i], o, any_regular) ||
+		    is_left_out(&job->saved[i], o, any_numbered))
 			free(job->saved[i].files);
 		else
 			job->saved[kept++] = job->saved[i];
@@ -209,28 +172,25 @@ static int check_units(const struct rsh_job *job, const struct group *g,
 			     g->saved[g->n - 1].name);
 }
 
-static int add_file(struct rsh_source *s, const struct rsh_saved *saved,
-		    const char *name)
+/* Its name lives as long as the job. */
+static int add_file(struct rsh_job *job, struct rsh_source *s,
+		    const struct rsh_saved *saved, const char *name)
 {
 	struct rsh_source_file *f = &s->files[s->n_files];
 
 	*f = (struct rsh_source_file){
 		.rank = s->n_files, .fd = -1, .reported = ATOMIC_FLAG_INIT,
 	};
-	if (asprintf(&f->name, "%s%s%s", saved->dir, *saved->dir ? "/" : "",
-		     name) < 0) {
-		f->name = NULL;
+	f->name = rsh_job_printf(job, "%s%s%s", saved->dir,
+				 *saved->dir ? "/" : "", name);
+	if (!f->name || asprintf(&f->path, "%s/%s", s->path, f->name) < 0)
 		return -ENOMEM;
-	}
 	s->n_files++;
-	if (asprintf(&f->path, "%s/%s", s->path, f->name) < 0) {
-		f->path = NULL;
-		return -ENOMEM;
-	}
 	return 0;
 }
 
-static int add_files(struct rsh_source *s, const struct group *g)
+static int add_files(struct rsh_job *job, struct rsh_source *s,
+		     const struct group *g)
 {
 	size_t n = 0;
 
@@ -244,7 +204,7 @@ static int add_files(struct rsh_source *s, const struct group *g)
 
 		saved->first_file = s->n_files;
 		for (size_t f = 0; f < saved->n_files; f++)
-			if (add_file(s, saved, saved->files[f]))
+			if (add_file(job, s, saved, saved->files[f]))
 				return -ENOMEM;
 	}
 	return rsh_source_number_files(s);
@@ -308,7 +268,8 @@ static int check_saved(const struct rsh_job *job, struct rsh_source *s,
 	int rc = open_all(s, saved, &o, err);
 
 	if (rc == 0)
-		rc = job->format->check(o.bytes, saved->files, o.n, err);
+		rc = job->format->check(o.bytes, saved->files, o.n,
+					job->full, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
@@ -323,7 +284,7 @@ static int check_saved(const struct rsh_job *job, struct rsh_source *s,
 }
 
 /* 0 and the source of the group's files, if all of them are whole. */
-static int try_group(const struct rsh_job *job, const struct group *g,
+static int try_group(struct rsh_job *job, const struct group *g,
 		     struct rsh_source **out, struct rsh_error *err)
 {
 	struct rsh_source *s;
@@ -335,7 +296,7 @@ static int try_group(const struct rsh_job *job, const struct group *g,
 		rc = rsh_source_new(job->tree->path, &s, err);
 	if (rc)
 		return rc;
-	if (add_files(s, g))
+	if (add_files(job, s, g))
 		rc = rsh_error_nomem(err);
 	for (size_t i = 0; i < g->n && rc == 0; i++)
 		rc = check_saved(job, s, &g->saved[i], err);
@@ -383,7 +344,7 @@ static void add_reason(struct rsh_error *all, const struct group *g,
 }
 
 static int choose(struct rsh_job *job, struct group *groups, size_t n,
-		  const struct choice *c, unsigned fallbacks,
+		  const struct rsh_source_options *o, uint32_t fallbacks,
 		  const struct group **chosen, struct rsh_source **source,
 		  struct rsh_error *err)
 {
@@ -391,7 +352,7 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 
 	for (size_t i = 0; i < n && i <= fallbacks; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
-		int rc = c->order == BY_MTIME ? 0 :
+		int rc = o->select == RSH_SELECT_MTIME ? 0 :
 			 check_only_one(job, &groups[i], groups + n, err);
 
 		if (rc)
@@ -421,8 +382,8 @@ static void log_choice(const struct rsh_job *job, const struct group *g,
 		       n_groups > 1 ? " of several checkpoints" : "");
 }
 
-static int choose_step(struct rsh_resume *r, const struct choice *c,
-		       unsigned fallbacks, struct rsh_error *err)
+static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
+		       uint32_t fallbacks, struct rsh_error *err)
 {
 	struct rsh_job *job = &r->job;
 	cleanup_free struct group *groups = NULL;
@@ -430,19 +391,19 @@ static int choose_step(struct rsh_resume *r, const struct choice *c,
 	size_t n;
 	int rc;
 
-	leave_out(job, c);
+	leave_out(job, o);
 	if (job->n_saved == 0)
 		return rsh_error_set(err, ENOENT, "%s: no checkpoint of the "
-				     "step that --select asks for",
-				     job->tree->path);
+				     "step that --select and --breakpoint ask "
+				     "for", job->tree->path);
 	qsort(job->saved, job->n_saved, sizeof(*job->saved), by_group);
 	groups = rsh_alloc_array(job->n_saved, sizeof(*groups));
 	if (!groups)
 		return rsh_error_nomem(err);
 	n = make_groups(job, groups);
-	if (c->order == BY_MTIME || groups->saved->n_numbers == 0)
+	if (o->select == RSH_SELECT_MTIME || groups->saved->n_numbers == 0)
 		qsort(groups, n, sizeof(*groups), by_mtime);
-	rc = choose(job, groups, n, c, fallbacks, &g, &r->source, err);
+	rc = choose(job, groups, n, o, fallbacks, &g, &r->source, err);
 	if (rc)
 		return rc;
 	log_choice(job, g, n);
@@ -467,13 +428,15 @@ static int check_all_saved(const struct rsh_job *job, struct rsh_error *err)
 
 /* Finds the one kind of checkpoint that there is. */
 static int find_job(struct rsh_resume *r, struct rsh_source *tree,
-		    const char *glob, struct rsh_error *err)
+		    const struct rsh_source_options *o, struct rsh_error *err)
 {
+	const char *glob = o->select == RSH_SELECT_NAME ? o->glob : NULL;
 	int rc = 0;
 
 	for (size_t i = 0; i < N_FORMATS && rc == 0; i++) {
 		struct rsh_job job = { .format = formats[i], .tree = tree,
-				       .glob = glob };
+				       .glob = glob,
+				       .full = o->check_crc };
 
 		rc = formats[i]->find(&job, err);
 		if (rc == 0 && job.n_saved > 0 && r->job.n_saved > 0)
@@ -495,23 +458,21 @@ static int find_job(struct rsh_resume *r, struct rsh_source *tree,
 	return rc ? rc : check_all_saved(&r->job, err);
 }
 
-int rsh_resume_open(const char *path, const struct rsh_resume_options *opts,
-		    struct rsh_resume **out, struct rsh_error *err)
+int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
+		    uint32_t fallbacks, struct rsh_resume **out,
+		    struct rsh_error *err)
 {
 	struct rsh_resume *r = calloc(1, sizeof(*r));
 	struct rsh_source *tree = NULL;
-	struct choice c;
 	int rc;
 
 	if (!r)
 		return rsh_error_nomem(err);
-	rc = parse_choice(opts->select, &c, err);
+	rc = rsh_source_new(path, &tree, err);
 	if (rc == 0)
-		rc = rsh_source_new(path, &tree, err);
+		rc = find_job(r, tree, opts, err);
 	if (rc == 0)
-		rc = find_job(r, tree, c.glob, err);
-	if (rc == 0)
-		rc = choose_step(r, &c, opts->fallbacks, err);
+		rc = choose_step(r, opts, fallbacks, err);
 	rsh_source_free(tree);
 	r->job.tree = NULL;
 	if (rc) {

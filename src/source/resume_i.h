@@ -39,6 +39,7 @@ struct rsh_job {
 	const struct rsh_resume_format *format;
 	struct rsh_source *tree; /* for its directory and path */
 	const char *glob;        /* what names must match; NULL: all count */
+	bool full;               /* compare checksums */
 	struct rsh_arena arena;
 	struct rsh_unit *units;
 	size_t n_units, cap_units;
@@ -58,9 +59,10 @@ struct rsh_resume_format {
 	const char *name;
 	/* Adds what lies in the tree; nothing there is no error. */
 	int (*find)(struct rsh_job *job, struct rsh_error *err);
-	/* Whether what one unit saved is whole: its n files, by name. */
+	/* Whether what one unit saved is whole: its n files, by name; `full`:
+	 * and matches its checksums. */
 	int (*check)(const struct rsh_byte_source *files,
-		     const char *const *names, size_t n,
+		     const char *const *names, size_t n, bool full,
 		     struct rsh_error *err);
 	/* Adds the entries of the step that was chosen.  0 or -ENOMEM. */
 	int (*show)(struct rsh_resume *r, const struct rsh_saved *step,

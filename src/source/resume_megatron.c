@@ -101,13 +101,13 @@ static int agree(const struct rsh_job *job, const struct rsh_saved *step,
 }
 
 static int check(const struct rsh_byte_source *files, const char *const *names,
-		 size_t n, struct rsh_error *err)
+		 size_t n, bool full, struct rsh_error *err)
 {
 	int rc = 0;
 
 	(void)names;
 	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = rsh_torch_check(&files[i], err);
+		rc = rsh_torch_check(&files[i], full, err);
 	return rc;
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
-#include "rsh/wire/intact.h"
+#include "rsh/wire/safetensors.h"
 
 static const char ckpt[] = ".ckpt";
 static const char safetensors[] = ".safetensors";
@@ -116,34 +116,38 @@ static int parse(struct rsh_job *job, const char *file, struct rsh_saved *out)
 	return rc || !out->name ? -ENOMEM : 1;
 }
 
-static int check_ckpt(const struct rsh_byte_source *file,
-		      struct rsh_error *err)
+static int scan(const struct rsh_byte_source *file, bool is_ckpt,
+		bool check_crc, struct rsh_names *names, struct rsh_error *err)
 {
-	struct rsh_names *names = rsh_names_new();
-	struct rsh_ckpt_index *index = NULL;
-	int rc;
+	struct rsh_ckpt_index *index;
+	int rc = is_ckpt ? rsh_ckpt_scan(file, names, &index, err) :
+			   rsh_safetensors_scan(file, names, &index, NULL, err);
 
-	if (!names)
-		return rsh_error_nomem(err);
-	rc = rsh_ckpt_scan(file, names, &index, err);
-	if (rc == 0)
-		rsh_ckpt_index_free(index);
-	rsh_names_free(names);
-	/* What cannot be converted can be handed on. */
-	if (rc == -ENOTSUP) {
-		rsh_log_notice("%s: not looked into", err->text);
-		*err = (struct rsh_error)RSH_ERROR_INIT;
-		rc = 0;
-	}
+	if (rc)
+		return rc;
+	if (is_ckpt && check_crc)
+		rc = rsh_ckpt_check_crc(file, index, err);
+	rsh_ckpt_index_free(index);
 	return rc;
 }
 
 static int check(const struct rsh_byte_source *files, const char *const *names,
-		 size_t n, struct rsh_error *err)
+		 size_t n, bool full, struct rsh_error *err)
 {
+	struct rsh_names *table = rsh_names_new();
+	int rc;
+
 	(void)n;
-	return rsh_has_suffix(names[0], ckpt) ?
-	       check_ckpt(files, err) : rsh_safetensors_check(files, err);
+	if (!table)
+		return rsh_error_nomem(err);
+	rc = scan(files, rsh_has_suffix(names[0], ckpt), full, table, err);
+	rsh_names_free(table);
+	if (rc != -ENOTSUP)
+		return rc;
+	/* What cannot be converted can be handed on. */
+	rsh_log_notice("%s: not looked into", err->text);
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	return 0;
 }
 
 static int find(struct rsh_job *job, struct rsh_error *err)

@@ -63,7 +63,8 @@ static int parse(struct rsh_job *job, const char *file, struct rsh_saved *out)
 /* All data files must say the same n and be there. */
 static int collect_shards(const struct rsh_byte_source *files,
 			  const char *const *names, size_t n_files,
-			  uint64_t *bytes, struct rsh_error *err)
+			  const struct rsh_byte_source **shards,
+			  struct rsh_error *err)
 {
 	unsigned i = 0, n = 0;
 	size_t n_found = 0;
@@ -75,7 +76,7 @@ static int collect_shards(const struct rsh_byte_source *files,
 			return rsh_error_set(err, EBADMSG, "%s: %zu of its %u "
 					     "data files are there",
 					     files[f].path, n_files - 1, n);
-		bytes[i] = files[f].size;
+		shards[i] = &files[f];
 		n_found++;
 	}
 	return n_found == n_files - 1 ? 0 :
@@ -83,13 +84,14 @@ static int collect_shards(const struct rsh_byte_source *files,
 }
 
 static int check(const struct rsh_byte_source *files, const char *const *names,
-		 size_t n, struct rsh_error *err)
+		 size_t n, bool full, struct rsh_error *err)
 {
-	cleanup_free uint64_t *bytes = calloc(n, sizeof(*bytes));
+	cleanup_free const struct rsh_byte_source **shards =
+		calloc(n, sizeof(*shards));
 	const struct rsh_byte_source *index = NULL;
 	int rc;
 
-	if (!bytes)
+	if (!shards)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < n; i++)
 		if (rsh_has_suffix(names[i], index_suffix))
@@ -100,9 +102,9 @@ static int check(const struct rsh_byte_source *files, const char *const *names,
 	if (n == 1)
 		return rsh_error_set(err, EBADMSG, "%s: its data files are "
 				     "not there", index->path);
-	rc = collect_shards(files, names, n, bytes, err);
-	return rc ? rc : rsh_tf_index_check(index, bytes, (uint32_t)n - 1,
-					    err);
+	rc = collect_shards(files, names, n, shards, err);
+	return rc ? rc : rsh_tf_index_check(index, shards, (uint32_t)n - 1,
+					    full, err);
 }
 
 static int find(struct rsh_job *job, struct rsh_error *err)

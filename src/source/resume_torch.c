@@ -35,10 +35,10 @@ static int parse(struct rsh_job *job, const char *file, struct rsh_saved *out)
 }
 
 static int check(const struct rsh_byte_source *files, const char *const *names,
-		 size_t n, struct rsh_error *err)
+		 size_t n, bool full, struct rsh_error *err)
 {
 	(void)names, (void)n;
-	return rsh_torch_check(files, err);
+	return rsh_torch_check(files, full, err);
 }
 
 static int find(struct rsh_job *job, struct rsh_error *err)

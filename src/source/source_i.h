@@ -8,31 +8,77 @@
 
 #include "rsh/source/source.h"
 
-/* ---- which file of a rank counts (step.c) ---- */
+/* ---- names with a rank in them (template.c) ---- */
 
-/* One *.ckpt in a rank directory.  ModelCheckpoint calls its files
- * <stem>-<epoch>_<step>.ckpt; anything else carries no step. */
-struct rsh_candidate {
-	char *name;     /* in its directory */
-	size_t n_stem;  /* length of the stem; without a step: up to ".ckpt" */
+#define RSH_RANK_UNKNOWN UINT32_MAX
+
+/* A template of n characters, for one name: "{rank}", '*', '?' and plain text.
+ * If *rank is known "{rank}" stands for that one, else *rank is set. */
+bool rsh_template_match(const char *t, size_t n, const char *name,
+			uint32_t *rank);
+bool rsh_template_has_rank(const char *t, size_t n);
+/* True if it matches one name only, itself. */
+bool rsh_template_is_plain(const char *t, size_t n);
+
+/* ---- all checkpoints of the tree (listing.c) ---- */
+
+/* One file.  ModelCheckpoint calls its files <stem>-<epoch>_<step>.ckpt;
+ * anything else carries no step. */
+struct rsh_checkpoint {
+	uint32_t rank;
+	char *name;       /* below the root, or absolute */
+	const char *base; /* its last part */
+	size_t n_stem;    /* of base; without a step: up to the suffix */
 	bool stepped;
-	bool breakpoint; /* ..._breakpoint.ckpt: saved by a job that crashed */
+	bool breakpoint;  /* ..._breakpoint.ckpt: saved by a job that crashed */
+	/* What the directory of a power-off save says, 0 elsewhere: these jobs
+	 * count the steps of a file from the epoch's beginning. */
+	uint64_t dir_epoch, dir_step;
 	uint64_t epoch, step;
+	uint64_t run;     /* the K of a stem <prefix>_<K>, else 0 */
+	char *family;     /* without a step, where that matters: base with
+			   * "{rank}" for the rank's number */
+	struct timespec mtime;
 };
 
+/* A directory that belongs to one rank, to be searched or not. */
 struct rsh_rank_dir {
 	uint32_t rank;
 	char *name; /* "rank_3" */
-	struct rsh_candidate *files;
-	size_t n_files, cap_files;
-	const struct rsh_candidate *chosen; /* NULL: the rank has no file */
 };
 
-/* Splits a file name that ends in ".ckpt". */
-void rsh_candidate_parse(struct rsh_candidate *c);
-/* Sets `chosen` in every directory.  0 or -errno with a sentence. */
-int rsh_step_choose(struct rsh_rank_dir *dirs, uint32_t n, const char *tree,
-		    bool lexicographic, struct rsh_error *err);
+struct rsh_listing {
+	struct rsh_checkpoint *files;
+	size_t n, cap;
+	struct rsh_rank_dir *dirs; /* ascending by rank, each once */
+	size_t n_dirs, cap_dirs;
+};
+
+/* Lists what the options describe.  0 or -errno with a sentence. */
+int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
+		     const struct rsh_source_options *opts,
+		     struct rsh_error *err);
+void rsh_listing_clear(struct rsh_listing *l);
+
+/* Reads a small file whole (from malloc).  `what` is what it should be. */
+int rsh_load_whole(const char *path, uint64_t max, const char *what,
+		   uint8_t **data, size_t *len, struct rsh_error *err);
+
+/* ---- which of them belong together (step.c) ---- */
+
+/* Files first .. end-1 of the sorted listing. */
+struct rsh_candidate {
+	size_t first, end;
+};
+
+/* Fills in what the name says of epoch, step and run. */
+void rsh_checkpoint_parse(struct rsh_checkpoint *c);
+void rsh_checkpoint_clear(struct rsh_checkpoint *c);
+/* Drops from the listing what was not selected, sorts the rest and makes the
+ * candidates.  0 or -errno with a sentence. */
+int rsh_candidates_make(struct rsh_source *s,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err);
 
 /* ---- files (file.c) ---- */
 
@@ -45,7 +91,7 @@ struct rsh_file_identity {
 
 struct rsh_source_file {
 	uint32_t rank;
-	char *name; /* below the root: "rank_3/net-5_10.ckpt" */
+	const char *name; /* of the listing */
 	char *path; /* for messages: SOURCE as it was given, and the name */
 
 	/* Set by rsh_source_index(), constant from then on. */
@@ -72,6 +118,8 @@ struct rsh_file_pool {
 };
 
 int rsh_pool_init(struct rsh_file_pool *pool);
+/* Forgets the files, whose descriptors the caller has closed. */
+void rsh_pool_reset(struct rsh_file_pool *pool);
 void rsh_pool_destroy(struct rsh_file_pool *pool);
 
 /* Opens the file and takes its identity; the descriptor is the caller's. */
@@ -101,6 +149,21 @@ struct rsh_source {
 	int dirfd;
 	struct rsh_source_attr attr;
 	unsigned n_threads;
+	bool check_crc;
+	enum rsh_select select;
+
+	/* Set by rsh_source_open(), constant from then on. */
+	struct rsh_listing listing; /* sorted: the best candidate first */
+	size_t n_always;            /* files at the listing's end that belong
+				     * to every candidate, by rank */
+	uint32_t n_candidates;
+	size_t cap_candidates;
+	struct rsh_candidate *candidates;
+
+	/* Everything below is of the chosen candidate. */
+	uint32_t chosen;
+	uint32_t n_bad; /* files that were left out */
+	struct rsh_error first_bad;
 
 	uint32_t n_files;
 	struct rsh_source_file *files; /* ascending by rank */

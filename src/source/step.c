@@ -1,14 +1,18 @@
-/* source/step.c - which of a rank's checkpoints counts.
+/* source/step.c - which checkpoints belong together, and which are best.
  *
  * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt, and <prefix>_<K>-... in
  * the K-th run that found files of the same prefix; prefixes often hold the
- * rank number as well (net_rank_3-5_10.ckpt). */
+ * rank number as well (net_rank_3-5_10.ckpt).  What all ranks saved at one
+ * step of one run is a candidate.
+ *
+ * The listing is sorted so that a candidate is a range of it. */
 #include "config.h"
 
 #include "source_i.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +22,12 @@
 
 #define SUFFIX ".ckpt"
 #define BREAKPOINT_SUFFIX "_breakpoint"
+#define RANK_MARK "{rank}"
 
 /* Names that a message lists before it says how many more there are. */
 #define LISTED_MAX 6
 
-struct step {
-	uint64_t epoch, step;
-};
+/* ---- what a name says ---- */
 
 /* Reads the digits that end at s[*end], moves *end before them.  False when
  * there are none or they are no 64-bit number. */
@@ -54,368 +57,555 @@ static bool char_before(const char *s, size_t *end, char c)
 	return true;
 }
 
-void rsh_candidate_parse(struct rsh_candidate *c)
+static bool ends_in(const char *s, size_t n, const char *tail)
 {
-	size_t n = strlen(c->name) - strlen(SUFFIX);
-	const size_t n_bp = strlen(BREAKPOINT_SUFFIX);
-	size_t end;
+	size_t k = strlen(tail);
 
-	c->breakpoint = n >= n_bp && memcmp(c->name + n - n_bp,
-					    BREAKPOINT_SUFFIX, n_bp) == 0;
-	if (c->breakpoint)
-		n -= n_bp;
-	end = n;
-	c->stepped = digits_before(c->name, &end, &c->step) &&
-		     char_before(c->name, &end, '_') &&
-		     digits_before(c->name, &end, &c->epoch) &&
-		     char_before(c->name, &end, '-');
-	c->n_stem = c->stepped ? end : n;
-}
-
-static int step_cmp(const struct rsh_candidate *c, const struct step *s)
-{
-	if (c->epoch != s->epoch)
-		return c->epoch < s->epoch ? -1 : 1;
-	if (c->step != s->step)
-		return c->step < s->step ? -1 : 1;
-	return 0;
-}
-
-/* Newest first. */
-static int by_step(const void *a, const void *b)
-{
-	const struct rsh_candidate *x = a, *y = b;
-	const struct step s = { y->epoch, y->step };
-	int d = step_cmp(x, &s);
-
-	return d ? -d : strcmp(x->name, y->name);
-}
-
-static void list_files(const struct rsh_rank_dir *d, char *buf, size_t max)
-{
-	size_t at = 0;
-
-	buf[0] = '\0';
-	for (size_t i = 0; i < d->n_files && at < max; i++) {
-		if (i == LISTED_MAX) {
-			snprintf(buf + at, max - at, " and %zu more",
-				 d->n_files - i);
-			return;
-		}
-		at += (size_t)snprintf(buf + at, max - at, "%s%s",
-				       i ? ", " : "", d->files[i].name);
-	}
-}
-
-/* A file of a crashed job's last moment counts only in a tree that has
- * nothing else: it may be of another step than its neighbours. */
-static void drop_breakpoints(struct rsh_rank_dir *dirs, uint32_t n)
-{
-	bool others = false;
-
-	for (uint32_t r = 0; r < n; r++)
-		for (size_t i = 0; i < dirs[r].n_files; i++)
-			others |= !dirs[r].files[i].breakpoint;
-	if (!others)
-		return;
-	for (uint32_t r = 0; r < n; r++) {
-		struct rsh_rank_dir *d = &dirs[r];
-		size_t kept = 0;
-
-		for (size_t i = 0; i < d->n_files; i++) {
-			if (d->files[i].breakpoint)
-				free(d->files[i].name);
-			else
-				d->files[kept++] = d->files[i];
-		}
-		if (kept == 0 && d->n_files > 0)
-			rsh_log_warning("%s: only breakpoint files, which do "
-					"not count where other ranks have more",
-					d->name);
-		d->n_files = kept;
-	}
-}
-
-static void choose_lexicographic(struct rsh_rank_dir *d)
-{
-	for (size_t i = 0; i < d->n_files; i++)
-		if (!d->chosen || strcmp(d->files[i].name, d->chosen->name) > 0)
-			d->chosen = &d->files[i];
-}
-
-static bool has_step(const struct rsh_rank_dir *d, const struct step *s)
-{
-	size_t lo = 0, hi = d->n_files;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		int c = step_cmp(&d->files[mid], s);
-
-		if (c == 0)
-			return true;
-		if (c > 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return false;
-}
-
-static bool all_have_step(const struct rsh_rank_dir *dirs, uint32_t n,
-			  const struct step *s)
-{
-	for (uint32_t r = 0; r < n; r++)
-		if (dirs[r].n_files > 0 && !dirs[r].chosen &&
-		    !has_step(&dirs[r], s))
-			return false;
-	return true;
-}
-
-static const struct rsh_rank_dir *
-first_undecided(const struct rsh_rank_dir *dirs, uint32_t n)
-{
-	for (uint32_t r = 0; r < n; r++)
-		if (dirs[r].n_files > 0 && !dirs[r].chosen)
-			return &dirs[r];
-	return NULL;
-}
-
-/* The newest step that every rank still undecided has; `first` is the first of
- * them.  Fails naming the rank that lacks the newest step of that one. */
-static int common_step(const struct rsh_rank_dir *dirs, uint32_t n,
-		       const struct rsh_rank_dir *first, const char *tree,
-		       struct step *out, struct rsh_error *err)
-{
-	const struct rsh_rank_dir *other = first;
-	char a[512], b[512];
-
-	for (size_t i = 0; i < first->n_files; i++) {
-		*out = (struct step){ first->files[i].epoch,
-				      first->files[i].step };
-		if (all_have_step(dirs, n, out))
-			return 0;
-	}
-	*out = (struct step){ first->files[0].epoch, first->files[0].step };
-	for (uint32_t r = 0; r < n; r++)
-		if (dirs[r].n_files > 0 && !dirs[r].chosen &&
-		    !has_step(&dirs[r], out)) {
-			other = &dirs[r];
-			break;
-		}
-	list_files(first, a, sizeof(a));
-	list_files(other, b, sizeof(b));
-	return rsh_error_set(err, EINVAL, "%s: no step that all ranks have: %s "
-			     "holds %s; %s holds %s", tree, first->name, a,
-			     other->name, b);
+	return n >= k && memcmp(s + n - k, tail, k) == 0;
 }
 
 /* The K of a stem <prefix>_<K>, else 0.  A rank's own number after "rank_"
  * belongs to the prefix. */
-static uint64_t run_number(const struct rsh_candidate *c, uint32_t rank)
+static uint64_t run_number(const struct rsh_checkpoint *c)
 {
-	const char tail[] = "rank";
 	size_t end = c->n_stem;
 	uint64_t k;
 
-	if (!digits_before(c->name, &end, &k) ||
-	    !char_before(c->name, &end, '_'))
+	if (!digits_before(c->base, &end, &k) ||
+	    !char_before(c->base, &end, '_'))
 		return 0;
-	if (k == rank && end >= strlen(tail) &&
-	    memcmp(c->name + end - strlen(tail), tail, strlen(tail)) == 0)
-		return 0;
-	return k;
+	return k == c->rank && ends_in(c->base, end, "rank") ? 0 : k;
 }
 
-static size_t count_step(const struct rsh_rank_dir *d, const struct step *s)
+void rsh_checkpoint_parse(struct rsh_checkpoint *c)
 {
-	size_t n = 0;
+	size_t n = strlen(c->base), end;
 
-	for (size_t i = 0; i < d->n_files; i++)
-		n += step_cmp(&d->files[i], s) == 0;
-	return n;
+	if (ends_in(c->base, n, SUFFIX))
+		n -= strlen(SUFFIX);
+	c->breakpoint = ends_in(c->base, n, BREAKPOINT_SUFFIX);
+	if (c->breakpoint)
+		n -= strlen(BREAKPOINT_SUFFIX);
+	end = n;
+	c->stepped = digits_before(c->base, &end, &c->step) &&
+		     char_before(c->base, &end, '_') &&
+		     digits_before(c->base, &end, &c->epoch) &&
+		     char_before(c->base, &end, '-');
+	c->n_stem = c->stepped ? end : n;
+	c->run = c->stepped ? run_number(c) : 0;
 }
 
-/* The file of that step and run; *n_found says how many there are. */
-static const struct rsh_candidate *find_run(const struct rsh_rank_dir *d,
-					    const struct step *s, uint64_t run,
-					    unsigned *n_found)
+void rsh_checkpoint_clear(struct rsh_checkpoint *c)
 {
-	const struct rsh_candidate *found = NULL;
+	free(c->name);
+	free(c->family);
+}
 
-	*n_found = 0;
-	for (size_t i = 0; i < d->n_files; i++) {
-		const struct rsh_candidate *c = &d->files[i];
+/* ---- order ---- */
 
-		if (step_cmp(c, s) == 0 && run_number(c, d->rank) == run) {
-			found = c;
-			(*n_found)++;
-		}
+static int cmp(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+/* Negative if x is of a newer step than y. */
+static int step_cmp(const struct rsh_checkpoint *x,
+		    const struct rsh_checkpoint *y)
+{
+	int d = cmp(y->dir_epoch, x->dir_epoch);
+
+	d = d ? d : cmp(y->dir_step, x->dir_step);
+	d = d ? d : cmp(y->epoch, x->epoch);
+	return d ? d : cmp(y->step, x->step);
+}
+
+/* 0 if both are of the same candidate. */
+static int candidate_cmp(const struct rsh_checkpoint *x,
+			 const struct rsh_checkpoint *y)
+{
+	int d = cmp(y->stepped, x->stepped);
+
+	if (d == 0 && !x->stepped)
+		return strcmp(x->family ? x->family : "",
+			      y->family ? y->family : "");
+	d = d ? d : step_cmp(x, y);
+	d = d ? d : cmp(y->run, x->run);
+	return d ? d : cmp(x->breakpoint, y->breakpoint);
+}
+
+static int rank_cmp(const struct rsh_checkpoint *x,
+		    const struct rsh_checkpoint *y)
+{
+	int d = cmp(x->rank, y->rank);
+
+	return d ? d : strcmp(x->name, y->name);
+}
+
+static int by_rank(const void *a, const void *b)
+{
+	return rank_cmp(a, b);
+}
+
+static int by_step_and_rank(const void *a, const void *b)
+{
+	const struct rsh_checkpoint *x = a, *y = b;
+	int d = cmp(y->stepped, x->stepped);
+
+	d = d ? d : step_cmp(x, y);
+	return d ? d : rank_cmp(x, y);
+}
+
+static int by_candidate_and_rank(const void *a, const void *b)
+{
+	int d = candidate_cmp(a, b);
+
+	return d ? d : rank_cmp(a, b);
+}
+
+static void sort(struct rsh_listing *l,
+		 int (*order)(const void *a, const void *b))
+{
+	if (l->n > 0)
+		qsort(l->files, l->n, sizeof(*l->files), order);
+}
+
+/* ---- messages ---- */
+
+/* "rank_3" of "rank_3/net-1_5.ckpt". */
+static int dir_length(const struct rsh_checkpoint *c)
+{
+	return c->base == c->name ? 0 : (int)(c->base - c->name - 1);
+}
+
+/* Names of the rank's files; the listing is sorted by candidate. */
+static void list_names(const struct rsh_listing *l, uint32_t rank, char *buf,
+		       size_t max)
+{
+	size_t at = 0, n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->files[i].rank != rank)
+			continue;
+		if (n++ < LISTED_MAX && at < max)
+			at += (size_t)snprintf(buf + at, max - at, "%s%s",
+					       n > 1 ? ", " : "",
+					       l->files[i].base);
 	}
-	return found;
+	if (n > LISTED_MAX && at < max)
+		snprintf(buf + at, max - at, " and %zu more", n - LISTED_MAX);
 }
 
-static bool all_have_run(const struct rsh_rank_dir *dirs, uint32_t n,
-			 const struct step *s, uint64_t run)
+static int undecidable(const struct rsh_source *s,
+		       const struct rsh_checkpoint *c, struct rsh_error *err)
 {
-	unsigned found;
+	char names[512];
 
-	for (uint32_t r = 0; r < n; r++)
-		if (dirs[r].n_files > 0 && !dirs[r].chosen &&
-		    !find_run(&dirs[r], s, run, &found))
+	list_names(&s->listing, c->rank, names, sizeof(names));
+	return rsh_error_set(err, EINVAL, "%s/%.*s: cannot tell which "
+			     "checkpoint is meant: it holds %s", s->path,
+			     dir_length(c), c->name, names);
+}
+
+static int nothing_selected(const struct rsh_source *s,
+			    const struct rsh_source_options *opts,
+			    struct rsh_error *err)
+{
+	const struct rsh_checkpoint *c = &s->listing.files[0];
+	char names[512], what[160] = "no checkpoint that was selected";
+
+	if (opts->select == RSH_SELECT_STEP)
+		snprintf(what, sizeof(what), "no checkpoint of epoch %llu step "
+			 "%llu", (unsigned long long)opts->epoch,
+			 (unsigned long long)opts->step);
+	else if (opts->select == RSH_SELECT_NAME)
+		snprintf(what, sizeof(what), "no checkpoint named %s",
+			 opts->glob);
+	else if (opts->breakpoints == RSH_BREAKPOINTS_ONLY)
+		snprintf(what, sizeof(what), "no breakpoint checkpoint");
+	list_names(&s->listing, c->rank, names, sizeof(names));
+	return rsh_error_set(err, ENOENT, "%s: %s; %.*s holds %s", s->path,
+			     what, dir_length(c), c->name, names);
+}
+
+/* ---- what was selected ---- */
+
+static bool is_selected(const struct rsh_checkpoint *c,
+			const struct rsh_source_options *o)
+{
+	if (o->breakpoints == RSH_BREAKPOINTS_ONLY && !c->breakpoint)
+		return false;
+	if (o->select == RSH_SELECT_STEP)
+		return c->stepped && c->epoch == o->epoch && c->step == o->step;
+	if (o->select == RSH_SELECT_NAME)
+		return fnmatch(o->glob, c->base, FNM_PERIOD) == 0;
+	return true;
+}
+
+/* A file of a crashed job's last moment counts only in a tree that has
+ * nothing else: it may be of another step than its neighbours. */
+static bool breakpoints_count(const struct rsh_listing *l,
+			      const struct rsh_source_options *o)
+{
+	if (o->breakpoints != RSH_BREAKPOINTS_ELSE ||
+	    o->select == RSH_SELECT_MINDSPORE || o->source_map)
+		return true;
+	for (size_t i = 0; i < l->n; i++)
+		if (!l->files[i].breakpoint && is_selected(&l->files[i], o))
 			return false;
 	return true;
 }
 
-static int undecidable(const struct rsh_rank_dir *d, const char *tree,
-		       struct rsh_error *err)
+static int keep_selected(struct rsh_source *s,
+			 const struct rsh_source_options *o,
+			 struct rsh_error *err)
 {
-	char names[512];
+	struct rsh_listing *l = &s->listing;
+	bool breakpoints = breakpoints_count(l, o);
+	size_t kept = 0;
 
-	list_files(d, names, sizeof(names));
-	return rsh_error_set(err, EINVAL, "%s/%s: cannot tell which checkpoint "
-			     "is meant: it holds %s", tree, d->name, names);
+	for (size_t i = 0; i < l->n; i++)
+		kept += is_selected(&l->files[i], o);
+	if (kept == 0 && l->n > 0)
+		return nothing_selected(s, o, err);
+	kept = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		if (is_selected(&l->files[i], o) &&
+		    (breakpoints || !l->files[i].breakpoint))
+			l->files[kept++] = l->files[i];
+		else
+			rsh_checkpoint_clear(&l->files[i]);
+	}
+	l->n = kept;
+	return 0;
 }
 
-/* The greatest run number that all ranks have at step `s`. */
-static int common_run(const struct rsh_rank_dir *dirs, uint32_t n,
-		      const struct rsh_rank_dir *several, const char *tree,
-		      const struct step *s, uint64_t *out,
-		      struct rsh_error *err)
+/* ---- one candidate of all that there is ---- */
+
+/* The lexicographically last file of each rank. */
+static void keep_last_names(struct rsh_source *s)
 {
-	bool found = false;
+	struct rsh_listing *l = &s->listing;
+	size_t kept = 0;
 
-	for (size_t i = 0; i < several->n_files; i++) {
-		const struct rsh_candidate *c = &several->files[i];
-		uint64_t run = run_number(c, several->rank);
-
-		if (step_cmp(c, s) || (found && run <= *out) ||
-		    !all_have_run(dirs, n, s, run))
-			continue;
-		*out = run;
-		found = true;
+	sort(l, by_rank);
+	for (size_t i = 0; i < l->n; i++) {
+		if (i + 1 < l->n && l->files[i + 1].rank == l->files[i].rank)
+			rsh_checkpoint_clear(&l->files[i]);
+		else
+			l->files[kept++] = l->files[i];
 	}
-	return found ? 0 : undecidable(several, tree, err);
+	l->n = kept;
+	s->n_always = kept;
 }
 
-static int choose_at_step(struct rsh_rank_dir *dirs, uint32_t n,
-			  const char *tree, const struct step *s,
-			  struct rsh_error *err)
+/* What a map names is taken as it is, but for steps that do not agree. */
+static int take_all(struct rsh_source *s, const char *map,
+		    struct rsh_error *err)
 {
-	const struct rsh_rank_dir *several = NULL;
-	uint64_t run = 0;
-	int rc;
+	struct rsh_listing *l = &s->listing;
+	const struct rsh_checkpoint *first = NULL;
 
-	for (uint32_t r = 0; r < n && !several; r++)
-		if (!dirs[r].chosen && count_step(&dirs[r], s) > 1)
-			several = &dirs[r];
-	if (several) {
-		rc = common_run(dirs, n, several, tree, s, &run, err);
-		if (rc)
-			return rc;
-	}
-	for (uint32_t r = 0; r < n; r++) {
-		struct rsh_rank_dir *d = &dirs[r];
-		unsigned found = 0;
+	sort(l, by_rank);
+	s->n_always = l->n;
+	for (size_t i = 0; i < l->n; i++) {
+		const struct rsh_checkpoint *c = &l->files[i];
 
-		if (d->n_files == 0 || d->chosen)
+		if (!c->stepped)
 			continue;
-		for (size_t i = 0; i < d->n_files && !several; i++)
-			if (step_cmp(&d->files[i], s) == 0)
-				d->chosen = &d->files[i];
-		if (several)
-			d->chosen = find_run(d, s, run, &found);
-		if (found > 1)
-			return undecidable(d, tree, err);
+		if (!first)
+			first = c;
+		if (step_cmp(c, first))
+			return rsh_error_set(err, EINVAL, "%s: the files are "
+					     "of two steps: %s and %s", map,
+					     first->name, c->name);
+	}
+	return 0;
+}
+
+/* ---- candidates ---- */
+
+/* Several runs are told apart only at steps where a rank has more than one
+ * file: a job that was restarted may count runs per rank. */
+static void forget_lone_runs(struct rsh_listing *l)
+{
+	size_t end;
+
+	sort(l, by_step_and_rank);
+	for (size_t i = 0; i < l->n && l->files[i].stepped; i = end) {
+		bool several = false;
+
+		for (end = i + 1; end < l->n && l->files[end].stepped &&
+				  step_cmp(&l->files[i], &l->files[end]) == 0;
+		     end++)
+			several |= l->files[end].rank ==
+				   l->files[end - 1].rank;
+		for (size_t k = i; k < end && !several; k++) {
+			l->files[k].run = 0;
+			l->files[k].breakpoint = false;
+		}
+	}
+}
+
+static int add_candidate(struct rsh_source *s, size_t first, size_t end)
+{
+	if (rsh_grow(&s->candidates, &s->cap_candidates,
+		     (size_t)s->n_candidates + 1, sizeof(*s->candidates)))
+		return -ENOMEM;
+	s->candidates[s->n_candidates++] = (struct rsh_candidate){ first, end };
+	return 0;
+}
+
+static int make_ranges(struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_listing *l = &s->listing;
+	size_t n = l->n - s->n_always, end;
+
+	for (size_t i = 0; i < n; i = end) {
+		end = i + 1;
+		while (end < n &&
+		       candidate_cmp(&l->files[i], &l->files[end]) == 0)
+			end++;
+		if (add_candidate(s, i, end))
+			return rsh_error_nomem(err);
 	}
 	return 0;
 }
 
 /* A lone file without a step is taken as it is; a rank with several of which
  * one has no step cannot be decided. */
-static int choose_stepless(struct rsh_rank_dir *dirs, uint32_t n,
-			   const char *tree, struct rsh_error *err)
+static int take_stepless(struct rsh_source *s, struct rsh_error *err)
 {
-	const char *without = NULL, *with = NULL;
+	const struct rsh_listing *l = &s->listing;
+	size_t first = l->n;
 
-	for (uint32_t r = 0; r < n; r++) {
-		struct rsh_rank_dir *d = &dirs[r];
-		bool stepped = true;
-
-		for (size_t i = 0; i < d->n_files; i++)
-			stepped &= d->files[i].stepped;
-		if (d->n_files == 0)
-			continue;
-		if (stepped) {
-			with = d->name;
-			continue;
-		}
-		if (d->n_files > 1)
-			return undecidable(d, tree, err);
-		d->chosen = &d->files[0];
-		without = d->name;
-	}
-	if (with && without)
-		rsh_log_warning("%s: the file of %s carries no step, the one "
-				"of %s does: whether they belong together "
-				"cannot be checked", tree, without, with);
+	while (first > 0 && !l->files[first - 1].stepped)
+		first--;
+	s->n_always = l->n - first;
+	for (size_t i = first; i < l->n; i++)
+		for (size_t k = 0; k < i; k++)
+			if (l->files[k].rank == l->files[i].rank)
+				return undecidable(s, &l->files[i], err);
+	if (first > 0 && first < l->n)
+		rsh_log_warning("%s: the file of %.*s carries no step, the one "
+				"of %.*s does: whether they belong together "
+				"cannot be checked", s->path,
+				dir_length(&l->files[first]),
+				l->files[first].name, dir_length(l->files),
+				l->files[0].name);
 	return 0;
 }
 
-static void log_choice(const struct rsh_rank_dir *dirs, uint32_t n,
-		       const char *tree)
+static uint32_t count_ranks(const struct rsh_source *s)
 {
-	const struct rsh_rank_dir *several = NULL;
+	const struct rsh_listing *l = &s->listing;
+	uint32_t n = 0;
 
-	for (uint32_t r = 0; r < n; r++) {
-		if (!dirs[r].chosen)
-			continue;
-		rsh_log_debug("%s/%s: %s", tree, dirs[r].name,
-			      dirs[r].chosen->name);
-		if (dirs[r].n_files > 1 && !several)
-			several = &dirs[r];
+	/* Every rank is counted at the first of its files. */
+	for (size_t i = 0; i + s->n_always < l->n; i++) {
+		size_t k = 0;
+
+		while (l->files[k].rank != l->files[i].rank)
+			k++;
+		n += k == i;
 	}
-	if (!several)
-		return;
-	if (several->chosen->stepped)
-		rsh_log_notice("%s: several checkpoints a rank, taking epoch "
-			       "%llu step %llu (%s/%s)", tree,
-			       (unsigned long long)several->chosen->epoch,
-			       (unsigned long long)several->chosen->step,
-			       several->name, several->chosen->name);
-	else
-		rsh_log_notice("%s: several checkpoints a rank, taking %s/%s",
-			       tree, several->name, several->chosen->name);
+	return n;
 }
 
-int rsh_step_choose(struct rsh_rank_dir *dirs, uint32_t n, const char *tree,
-		    bool lexicographic, struct rsh_error *err)
+/* Beside files whose step is not known an older step must not be tried: only
+ * one that all other ranks have is left, or else the newest. */
+static void keep_one_candidate(struct rsh_source *s)
 {
-	const struct rsh_rank_dir *first;
-	struct step step;
-	int rc;
+	uint32_t n_ranks = count_ranks(s);
 
-	if (lexicographic) {
-		for (uint32_t r = 0; r < n; r++)
-			choose_lexicographic(&dirs[r]);
-		log_choice(dirs, n, tree);
-		return 0;
+	for (uint32_t i = 0; i < s->n_candidates; i++) {
+		if (s->candidates[i].end - s->candidates[i].first < n_ranks)
+			continue;
+		s->candidates[0] = s->candidates[i];
+		break;
 	}
-	drop_breakpoints(dirs, n);
-	for (uint32_t r = 0; r < n; r++)
-		if (dirs[r].n_files > 0)
-			qsort(dirs[r].files, dirs[r].n_files,
-			      sizeof(*dirs[r].files), by_step);
-	rc = choose_stepless(dirs, n, tree, err);
+	s->n_candidates = 1;
+}
+
+/* ---- by time ---- */
+
+static char *make_family(const struct rsh_checkpoint *c)
+{
+	char *family = malloc(strlen(c->base) * strlen(RANK_MARK) + 1);
+	char *to = family;
+	const char *s = c->base;
+
+	while (family && *s) {
+		size_t n = strspn(s, "0123456789");
+
+		if (n > 0 && strtoull(s, NULL, 10) == c->rank)
+			to = stpcpy(to, RANK_MARK);
+		else
+			to = mempcpy(to, s, n ? n : 1);
+		s += n ? n : 1;
+	}
+	if (family)
+		*to = '\0';
+	return family;
+}
+
+static int name_families(struct rsh_listing *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		if (l->files[i].stepped)
+			continue;
+		l->files[i].family = make_family(&l->files[i]);
+		if (!l->files[i].family)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static const struct timespec *newest_mtime(const struct rsh_listing *l,
+					   const struct rsh_candidate *c)
+{
+	const struct timespec *t = &l->files[c->first].mtime;
+
+	for (size_t i = c->first + 1; i < c->end; i++) {
+		const struct timespec *u = &l->files[i].mtime;
+
+		if (u->tv_sec > t->tv_sec ||
+		    (u->tv_sec == t->tv_sec && u->tv_nsec > t->tv_nsec))
+			t = u;
+	}
+	return t;
+}
+
+static int by_mtime(const void *a, const void *b, void *listing)
+{
+	const struct timespec *x = newest_mtime(listing, a);
+	const struct timespec *y = newest_mtime(listing, b);
+	const struct rsh_candidate *p = a, *q = b;
+
+	if (x->tv_sec != y->tv_sec)
+		return x->tv_sec > y->tv_sec ? -1 : 1;
+	if (x->tv_nsec != y->tv_nsec)
+		return x->tv_nsec > y->tv_nsec ? -1 : 1;
+	return cmp(p->first, q->first);
+}
+
+static int order_by_mtime(struct rsh_source *s, struct rsh_error *err)
+{
+	int rc = make_ranges(s, err);
+
+	if (rc == 0 && s->n_candidates > 0)
+		qsort_r(s->candidates, s->n_candidates, sizeof(*s->candidates),
+			by_mtime, &s->listing);
+	return rc;
+}
+
+static int order_by_step(struct rsh_source *s, struct rsh_error *err)
+{
+	int rc = take_stepless(s, err);
+
+	if (rc == 0)
+		rc = make_ranges(s, err);
+	if (rc == 0 && s->n_always > 0 && s->n_candidates > 0)
+		keep_one_candidate(s);
+	return rc;
+}
+
+int rsh_candidates_make(struct rsh_source *s,
+			const struct rsh_source_options *opts,
+			struct rsh_error *err)
+{
+	bool by_time = opts->select == RSH_SELECT_MTIME;
+	int rc = keep_selected(s, opts, err);
+
 	if (rc)
 		return rc;
-	first = first_undecided(dirs, n);
-	if (first) {
-		rc = common_step(dirs, n, first, tree, &step, err);
-		if (rc == 0)
-			rc = choose_at_step(dirs, n, tree, &step, err);
-		if (rc)
-			return rc;
+	if (opts->select == RSH_SELECT_MINDSPORE) {
+		keep_last_names(s);
+		return 0;
 	}
-	log_choice(dirs, n, tree);
-	return 0;
+	if (opts->source_map)
+		return take_all(s, opts->source_map, err);
+	forget_lone_runs(&s->listing);
+	if (by_time && name_families(&s->listing))
+		return rsh_error_nomem(err);
+	sort(&s->listing, by_candidate_and_rank);
+	return by_time ? order_by_mtime(s, err) : order_by_step(s, err);
+}
+
+/* ---- speaking of them ---- */
+
+void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
+			       char *text, size_t size)
+{
+	const struct rsh_checkpoint *c;
+	int at = 0;
+
+	if (i >= s->n_candidates) {
+		snprintf(text, size, "%s", s->select == RSH_SELECT_MINDSPORE ?
+			 "the last name of each rank" :
+			 "the file of each rank");
+		return;
+	}
+	c = &s->listing.files[s->candidates[i].first];
+	if (!c->stepped) {
+		snprintf(text, size, "%s", c->family);
+		return;
+	}
+	if (c->dir_epoch || c->dir_step)
+		at = snprintf(text, size, "%.*s ",
+			      (int)strcspn(c->name, "/"), c->name);
+	snprintf(text + at, size - (size_t)at, "epoch %llu step %llu%s",
+		 (unsigned long long)c->epoch, (unsigned long long)c->step,
+		 c->breakpoint ? " (breakpoint)" : "");
+	if (c->run) {
+		at = (int)strlen(text);
+		snprintf(text + at, size - (size_t)at, " of run %llu",
+			 (unsigned long long)c->run);
+	}
+}
+
+static bool is_chosen(const struct rsh_source *s, uint32_t rank)
+{
+	return rank < s->n_ranks && s->by_rank[rank];
+}
+
+/* Ranks that have checkpoints, but none of the chosen candidate. */
+static void log_absent(const struct rsh_source *s, const char *choice)
+{
+	const struct rsh_listing *l = &s->listing;
+	char ranks[160];
+	size_t at = 0;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		size_t k = 0;
+
+		if (is_chosen(s, l->files[i].rank))
+			continue;
+		while (l->files[k].rank != l->files[i].rank)
+			k++;
+		if (k < i)
+			continue;
+		if (n++ < LISTED_MAX)
+			at += (size_t)snprintf(ranks + at, sizeof(ranks) - at,
+					       " %u", l->files[i].rank);
+	}
+	if (n > 0)
+		rsh_log_notice("%s: %u of the ranks that have checkpoints have "
+			       "none of %s:%s%s", s->path, n, choice, ranks,
+			       n > LISTED_MAX ? " ..." : "");
+}
+
+void rsh_source_log_choice(const struct rsh_source *s)
+{
+	char choice[256];
+
+	for (uint32_t i = 0; i < s->n_files; i++)
+		rsh_log_debug("taken: %s", s->files[i].path);
+	if (s->listing.n <= s->n_files || s->n_files == 0)
+		return;
+	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
+	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)",
+		       s->path, choice, s->files[0].name);
+	log_absent(s, choice);
 }

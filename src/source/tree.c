@@ -1,4 +1,4 @@
-/* source/tree.c - SOURCE/rank_N/: finding the files.
+/* source/tree.c - a source from opening to closing, and its chosen files.
  *
  * Everything is reached from one directory descriptor, so that the tree stays
  * the same one after chdir(2), a rename of its parents, or a mount over it. */
@@ -6,8 +6,6 @@
 
 #include "source_i.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,204 +16,91 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-#define RANK_PREFIX "rank_"
-#define FILE_SUFFIX ".ckpt"
+/* ---- the chosen candidate ---- */
 
-struct rank_list {
-	struct rsh_rank_dir *v;
-	uint32_t n;
-	size_t cap;
-};
-
-static void rank_list_clear(struct rank_list *l)
+static void drop_choice(struct rsh_source *s)
 {
-	for (uint32_t r = 0; r < l->n; r++) {
-		for (size_t i = 0; i < l->v[r].n_files; i++)
-			free(l->v[r].files[i].name);
-		free(l->v[r].files);
-		free(l->v[r].name);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		if (s->files[i].fd >= 0)
+			close(s->files[i].fd);
+		free(s->files[i].path);
 	}
-	free(l->v);
+	for (uint32_t i = 0; i < s->n_indexes; i++)
+		rsh_ckpt_index_free(s->indexes[i]);
+	free(s->indexes);
+	free(s->files);
+	free(s->by_rank);
+	free(s->view_index);
+	free(s->view_path);
+	free(s->failed);
+	rsh_pool_reset(&s->pool);
+	s->indexes = NULL;
+	s->files = NULL;
+	s->by_rank = NULL;
+	s->view_index = NULL;
+	s->view_path = NULL;
+	s->failed = NULL;
+	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
+	s->cap_indexes = 0;
 }
 
-#define cleanup_ranks __attribute__((cleanup(rank_list_clear)))
-
-static void closedir_guard(DIR **d)
+static int add_file(struct rsh_source *s, const struct rsh_checkpoint *c)
 {
-	if (*d)
-		closedir(*d);
-}
-#define cleanup_dir __attribute__((cleanup(closedir_guard)))
+	struct rsh_source_file *f = &s->files[s->n_files++];
 
-static DIR *open_dir(int dirfd, const char *name)
-{
-	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *d;
-
-	if (fd < 0)
-		return NULL;
-	d = fdopendir(fd);
-	if (!d)
-		close(fd);
-	return d;
-}
-
-/* "rank_<digits>", as the converter finds them. */
-static bool parse_rank(const char *name, uint32_t *rank)
-{
-	const char *s = name + strlen(RANK_PREFIX);
-	uint64_t v = 0;
-
-	if (strncmp(name, RANK_PREFIX, strlen(RANK_PREFIX)) != 0 || !*s)
-		return false;
-	for (; *s; s++) {
-		if (!isdigit((unsigned char)*s))
-			return false;
-		v = v * 10 + (uint64_t)(*s - '0');
-		if (v >= UINT32_MAX)
-			return false;
-	}
-	*rank = (uint32_t)v;
-	return true;
-}
-
-static bool is_checkpoint_name(const char *name)
-{
-	size_t n = strlen(name);
-
-	return name[0] != '.' && n > strlen(FILE_SUFFIX) &&
-	       strcmp(name + n - strlen(FILE_SUFFIX), FILE_SUFFIX) == 0;
-}
-
-static int add_candidate(struct rsh_rank_dir *d, const char *name)
-{
-	struct rsh_candidate c = { .name = strdup(name) };
-
-	if (!c.name || rsh_grow(&d->files, &d->cap_files, d->n_files + 1,
-				sizeof(*d->files))) {
-		free(c.name);
-		return -ENOMEM;
-	}
-	rsh_candidate_parse(&c);
-	d->files[d->n_files++] = c;
-	return 0;
-}
-
-static int list_files(const struct rsh_source *s, struct rsh_rank_dir *d,
-		      struct rsh_error *err)
-{
-	cleanup_dir DIR *dir = open_dir(s->dirfd, d->name);
-	const struct dirent *e;
-	struct stat st;
-
-	if (!dir)
-		return rsh_error_set(err, errno, "%s/%s: %s", s->path, d->name,
-				     strerror(errno));
-	while (errno = 0, (e = readdir(dir))) {
-		if (!is_checkpoint_name(e->d_name) ||
-		    fstatat(dirfd(dir), e->d_name, &st, 0) != 0 ||
-		    !S_ISREG(st.st_mode))
-			continue;
-		if (add_candidate(d, e->d_name))
-			return rsh_error_nomem(err);
-	}
-	if (errno)
-		return rsh_error_set(err, errno, "%s/%s: %s", s->path, d->name,
-				     strerror(errno));
-	return 0;
-}
-
-static int add_rank(struct rank_list *l, uint32_t rank, const char *name)
-{
-	char *copy = strdup(name);
-
-	if (!copy || rsh_grow(&l->v, &l->cap, (size_t)l->n + 1,
-			      sizeof(*l->v))) {
-		free(copy);
-		return -ENOMEM;
-	}
-	l->v[l->n++] = (struct rsh_rank_dir){ .rank = rank, .name = copy };
-	return 0;
+	*f = (struct rsh_source_file){
+		.rank = c->rank, .name = c->name, .fd = -1,
+		.reported = ATOMIC_FLAG_INIT,
+	};
+	if (*c->name == '/')
+		f->path = strdup(c->name);
+	else if (asprintf(&f->path, "%s/%s", s->path, c->name) < 0)
+		f->path = NULL;
+	return f->path ? 0 : -ENOMEM;
 }
 
 static int by_rank(const void *a, const void *b)
 {
-	const struct rsh_rank_dir *x = a, *y = b;
+	const struct rsh_source_file *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	return strcmp(x->name, y->name);
+	return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* The rank directories of first .. first+n-1, ascending. */
-static int list_ranks(const struct rsh_source *s, uint32_t first, uint32_t n,
-		      struct rank_list *l, struct rsh_error *err)
+/* The candidate's files and those that belong to each, ascending by rank. */
+static int collect_files(struct rsh_source *s, uint32_t i)
 {
-	cleanup_dir DIR *dir = open_dir(s->dirfd, ".");
-	const struct dirent *e;
-	bool any = false;
-	struct stat st;
-	uint32_t rank;
+	const struct rsh_listing *l = &s->listing;
+	struct rsh_candidate c = { 0, 0 };
+	size_t k;
 
-	if (!dir)
-		return rsh_error_set(err, errno, "%s: %s", s->path,
-				     strerror(errno));
-	while (errno = 0, (e = readdir(dir))) {
-		if (!parse_rank(e->d_name, &rank) ||
-		    fstatat(s->dirfd, e->d_name, &st, 0) != 0 ||
-		    !S_ISDIR(st.st_mode))
-			continue;
-		any = true;
-		if (rank < first || rank - first >= n)
-			continue;
-		if (add_rank(l, rank, e->d_name))
-			return rsh_error_nomem(err);
-	}
-	if (errno)
-		return rsh_error_set(err, errno, "%s: %s", s->path,
-				     strerror(errno));
-	if (!any)
-		return rsh_error_set(err, ENOENT, "%s: no rank_N directory "
-				     "in it", s->path);
-	if (l->n > 0)
-		qsort(l->v, l->n, sizeof(*l->v), by_rank);
-	for (uint32_t r = 1; r < l->n; r++)
-		if (l->v[r].rank == l->v[r - 1].rank)
-			return rsh_error_set(err, EINVAL, "%s: rank %u twice: "
-					     "%s and %s", s->path, l->v[r].rank,
-					     l->v[r - 1].name, l->v[r].name);
+	if (i < s->n_candidates)
+		c = s->candidates[i];
+	s->files = rsh_alloc_array(c.end - c.first + s->n_always,
+				   sizeof(*s->files));
+	if (!s->files)
+		return -ENOMEM;
+	for (k = c.first; k < c.end; k++)
+		if (add_file(s, &l->files[k]))
+			return -ENOMEM;
+	for (k = l->n - s->n_always; k < l->n; k++)
+		if (add_file(s, &l->files[k]))
+			return -ENOMEM;
+	if (s->n_files > 0)
+		qsort(s->files, s->n_files, sizeof(*s->files), by_rank);
 	return 0;
 }
 
-static int add_file(struct rsh_source *s, const struct rsh_rank_dir *d)
+static int check_files(const struct rsh_source *s, struct rsh_error *err)
 {
-	struct rsh_source_file *f = &s->files[s->n_files];
-
-	*f = (struct rsh_source_file){
-		.rank = d->rank, .fd = -1, .reported = ATOMIC_FLAG_INIT,
-	};
-	if (asprintf(&f->name, "%s/%s", d->name, d->chosen->name) < 0) {
-		f->name = NULL;
-		return -ENOMEM;
-	}
-	s->n_files++;
-	return asprintf(&f->path, "%s/%s", s->path, f->name) < 0 ? -ENOMEM : 0;
-}
-
-/* Makes the arrays of what was chosen. */
-static int take_chosen(struct rsh_source *s, const struct rank_list *l)
-{
-	s->files = rsh_alloc_array(l->n ? l->n : 1, sizeof(*s->files));
-	if (!s->files)
-		return -ENOMEM;
-	for (uint32_t r = 0; r < l->n; r++) {
-		if (!l->v[r].chosen)
-			rsh_log_info("%s/%s holds no checkpoint", s->path,
-				     l->v[r].name);
-		else if (add_file(s, &l->v[r]))
-			return -ENOMEM;
-	}
-	return rsh_source_number_files(s);
+	for (uint32_t i = 1; i < s->n_files; i++)
+		if (s->files[i].rank == s->files[i - 1].rank)
+			return rsh_error_set(err, EINVAL, "%s: cannot tell "
+					     "which checkpoint of rank %u is "
+					     "meant: %s or %s", s->path,
+					     s->files[i].rank,
+					     s->files[i - 1].name,
+					     s->files[i].name);
+	return 0;
 }
 
 int rsh_source_number_files(struct rsh_source *s)
@@ -237,6 +122,25 @@ int rsh_source_number_files(struct rsh_source *s)
 	return 0;
 }
 
+uint32_t rsh_source_n_candidates(const struct rsh_source *s)
+{
+	return s->n_candidates ? s->n_candidates : 1;
+}
+
+int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
+{
+	int rc;
+
+	drop_choice(s);
+	s->chosen = i;
+	rc = collect_files(s, i) ? rsh_error_nomem(err) : check_files(s, err);
+	if (rc == 0 && rsh_source_number_files(s))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+/* ---- opening and closing ---- */
+
 static int open_root(struct rsh_source *s, struct rsh_error *err)
 {
 	struct stat st;
@@ -252,20 +156,19 @@ static int open_root(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-static int find_files(struct rsh_source *s, uint32_t first, uint32_t n,
-		      bool lexicographic, struct rsh_error *err)
+static void log_empty_dirs(const struct rsh_source *s)
 {
-	cleanup_ranks struct rank_list ranks = { 0 };
-	int rc = list_ranks(s, first, n, &ranks, err);
+	const struct rsh_listing *l = &s->listing;
 
-	for (uint32_t r = 0; r < ranks.n && rc == 0; r++)
-		rc = list_files(s, &ranks.v[r], err);
-	if (rc == 0)
-		rc = rsh_step_choose(ranks.v, ranks.n, s->path, lexicographic,
-				     err);
-	if (rc == 0 && take_chosen(s, &ranks))
-		rc = rsh_error_nomem(err);
-	return rc;
+	for (size_t d = 0; d < l->n_dirs; d++) {
+		size_t i = 0;
+
+		while (i < l->n && l->files[i].rank != l->dirs[d].rank)
+			i++;
+		if (i == l->n)
+			rsh_log_info("%s/%s holds no checkpoint", s->path,
+				     l->dirs[d].name);
+	}
 }
 
 static char *without_trailing_slashes(const char *path)
@@ -311,11 +214,16 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	if (rc)
 		return rc;
 	s->n_threads = opts->n_threads;
-	rc = find_files(s, first, n, opts->lexicographic, err);
+	s->check_crc = opts->check_crc;
+	s->select = opts->select;
+	rc = rsh_listing_make(s, first, n, opts, err);
+	if (rc == 0)
+		rc = rsh_candidates_make(s, opts, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
 	}
+	log_empty_dirs(s);
 	*out = s;
 	return 0;
 }
@@ -324,20 +232,9 @@ void rsh_source_free(struct rsh_source *s)
 {
 	if (!s)
 		return;
-	for (uint32_t i = 0; i < s->n_files; i++) {
-		if (s->files[i].fd >= 0)
-			close(s->files[i].fd);
-		free(s->files[i].name);
-		free(s->files[i].path);
-	}
-	for (uint32_t i = 0; i < s->n_indexes; i++)
-		rsh_ckpt_index_free(s->indexes[i]);
-	free(s->indexes);
-	free(s->files);
-	free(s->by_rank);
-	free(s->view_index);
-	free(s->failed);
-	free(s->view_path);
+	drop_choice(s);
+	rsh_listing_clear(&s->listing);
+	free(s->candidates);
 	rsh_pool_destroy(&s->pool);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
@@ -376,4 +273,10 @@ void rsh_source_root_attr(const struct rsh_source *s,
 int rsh_source_dirfd(const struct rsh_source *s)
 {
 	return s->dirfd;
+}
+
+uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
+{
+	*first = s->first_bad.text;
+	return s->n_bad;
 }

@@ -1,6 +1,6 @@
 /* vfs/open.c - from a command line's words to a tree that can be read:
- * strategies, the source ranks they speak of, those ranks' files and indexes,
- * the conversion, the tree. */
+ * strategies, the source ranks they speak of, those ranks' files, the first
+ * candidate of them that gives a conversion, the tree. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -19,62 +19,16 @@ static int load_strategy(const char *path, bool compat, struct rsh_names *names,
 static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		       struct rsh_error *err)
 {
-	const struct rsh_source_options opts = {
-		/* The converter knows no steps. */
-		.lexicographic = cfg->compat,
-	};
 	uint32_t first, n;
 	int rc;
 
 	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
-	rc = rsh_source_open(cfg->source, first, n, &opts, &v->source, err);
-	return rc ? rc : rsh_source_index(v->source, v->names, cfg->replicas,
-					  err);
-}
-
-/* The sentence of a plan that cannot be made names a file of SOURCE, or else
- * speaks of SOURCE as a whole without knowing its name. */
-static void name_source(const struct rsh_vfs_config *cfg,
-			struct rsh_error *err)
-{
-	if (err && strncmp(err->text, cfg->source, strlen(cfg->source)) != 0)
-		rsh_error_prefix(err, "%s", cfg->source);
-}
-
-static void report_lost(void *ctx, const char *sentence)
-{
-	const struct rsh_vfs_config *cfg = ctx;
-
-	rsh_log_error("%s: %s", cfg->source, sentence);
-}
-
-static int plan(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
-		struct rsh_error *err)
-{
-	struct rsh_vfs_config told = *cfg;
-	const struct rsh_conversion_options opts = {
-		.compat = cfg->compat,
-		.replicas = cfg->replicas,
-		.allow_missing = cfg->allow_missing,
-		.copies = cfg->dst_ranks,
-		.report_lost = report_lost,
-		.ctx = &told,
-	};
-	struct rsh_source_view view;
-	const char *note;
-	int rc;
-
-	rsh_source_view(v->source, v->names, &view);
-	rc = rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
-				err);
-	if (rc) {
-		name_source(cfg, err);
+	rc = rsh_source_open(cfg->source, first, n, &cfg->files, &v->source,
+			     err);
+	if (rc || !v->src)
 		return rc;
-	}
-	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
-	     i++)
-		rsh_log_warning("%s: %s", cfg->source, note);
-	return 0;
+	return rsh_source_check_groups(v->source, cfg->group_info, v->src,
+				       v->names, err);
 }
 
 int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
@@ -97,7 +51,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = open_source(v, cfg, err);
 	if (rc == 0)
-		rc = plan(v, cfg, err);
+		rc = rsh_vfs_choose(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_tree_build(v, &cfg->tree, err);
 	if (rc) {

@@ -215,7 +215,8 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 	t->vfs.ops = &resume_ops;
 	t->uid = cfg->uid;
 	t->gid = cfg->gid;
-	rc = rsh_resume_open(cfg->source, &cfg->choice, &t->resume, err);
+	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
+			     &t->resume, err);
 	if (rc == 0)
 		rc = build(t, err);
 	if (rc) {

@@ -74,6 +74,10 @@ enum rsh_node_kind {
 enum rsh_node_kind rsh_node_decode(const struct rsh_reshard *v, uint64_t node,
 				   uint32_t *rank);
 
+/* Chooses the source's files and makes the conversion.  0 or -errno with a
+ * sentence on everything that was tried. */
+int rsh_vfs_choose(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+		   struct rsh_error *err);
 /* Gives the tree names and attributes once the conversion stands. */
 int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		   struct rsh_error *err);

@@ -27,6 +27,13 @@ static inline uint64_t rsh_le64(const uint8_t *p)
 int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 		   uint64_t offset, struct rsh_error *err);
 
+/* A checksum that goes on from `crc` over n bytes. */
+typedef uint32_t rsh_crc_fn(uint32_t crc, const uint8_t *p, size_t n);
+/* That of the bytes [offset, offset+len), read piece by piece. */
+int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
+		  uint64_t len, rsh_crc_fn *fn, uint32_t *crc,
+		  struct rsh_error *err);
+
 /* "<path>: damaged at offset <offset>: <what>"; returns -EBADMSG. */
 int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 		      const char *what, struct rsh_error *err);

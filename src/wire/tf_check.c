@@ -30,8 +30,9 @@ struct handle {
 
 struct check {
 	const struct rsh_byte_source *src;
-	const uint64_t *shard_bytes;
+	const struct rsh_byte_source *const *shards;
 	uint32_t n_shards;
+	bool full;
 	bool has_header;
 	struct rsh_error *err;
 };
@@ -45,10 +46,11 @@ struct block {
 typedef int entry_fn(struct check *c, uint64_t at, bool empty_key,
 		     const uint8_t *value, size_t n);
 
-/* CRC-32C, bit by bit would do; the table makes large indexes cheap. */
-static uint32_t crc32c(const uint8_t *p, size_t n)
+/* CRC-32C.  The table is made anew for each stretch, which costs less than
+ * reading that. */
+static uint32_t crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {
-	uint32_t table[256], crc = UINT32_MAX;
+	uint32_t table[256];
 
 	for (uint32_t i = 0; i < 256; i++) {
 		table[i] = i;
@@ -56,9 +58,17 @@ static uint32_t crc32c(const uint8_t *p, size_t n)
 			table[i] = table[i] >> 1 ^
 				   (table[i] & 1 ? 0x82f63b78u : 0);
 	}
+	crc = ~crc;
 	while (n--)
 		crc = table[(crc ^ *p++) & 0xff] ^ crc >> 8;
 	return ~crc;
+}
+
+/* CRCs are stored so that one of bytes that hold CRCs is no worse. */
+static uint32_t unmask(uint32_t stored)
+{
+	stored -= CRC_MASK;
+	return stored << 15 | stored >> 17;
 }
 
 static bool take_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
@@ -85,7 +95,7 @@ static int read_block(struct check *c, const struct handle *h,
 		      struct block *b)
 {
 	const struct rsh_byte_source *src = c->src;
-	uint32_t stored, n_restarts;
+	uint32_t n_restarts;
 	size_t n;
 	int rc;
 
@@ -100,8 +110,7 @@ static int read_block(struct check *c, const struct handle *h,
 	rc = rsh_bytes_read(src, b->data, n + TRAILER_BYTES, h->offset, c->err);
 	if (rc)
 		return rc;
-	stored = rsh_le32(b->data + n + 1) - CRC_MASK;
-	if ((stored << 15 | stored >> 17) != crc32c(b->data, n + 1))
+	if (unmask(rsh_le32(b->data + n + 1)) != crc32c(0, b->data, n + 1))
 		return rsh_bytes_damaged(src, h->offset, "a block that does "
 					 "not match its CRC", c->err);
 	/* TensorFlow writes its indexes as they are. */
@@ -166,11 +175,43 @@ static int check_header(struct check *c, uint64_t at, const uint8_t *value,
 	return rc;
 }
 
+static int check_place(struct check *c, uint64_t at,
+		       const Rsh__Pb__BundleEntry *e)
+{
+	const struct rsh_byte_source *shard;
+	uint64_t end;
+
+	if (e->shard_id < 0 || (uint32_t)e->shard_id >= c->n_shards ||
+	    e->offset < 0 || e->size < 0)
+		return rsh_bytes_damaged(c->src, at, "a tensor that lies in no "
+					 "data file", c->err);
+	shard = c->shards[e->shard_id];
+	end = (uint64_t)e->offset + (uint64_t)e->size;
+	return end <= shard->size ? 0 :
+	       rsh_error_set(c->err, EBADMSG, "%s: truncated: it has %" PRIu64
+			     " bytes, and a tensor of it ends at %" PRIu64,
+			     shard->path, shard->size, end);
+}
+
+static int check_content(struct check *c, const Rsh__Pb__BundleEntry *e)
+{
+	const struct rsh_byte_source *shard = c->shards[e->shard_id];
+	uint32_t crc;
+	int rc = rsh_bytes_crc(shard, (uint64_t)e->offset, (uint64_t)e->size,
+			       crc32c, &crc, c->err);
+
+	if (rc)
+		return rc;
+	return crc == unmask(e->crc32c) ? 0 :
+	       rsh_bytes_damaged(shard, (uint64_t)e->offset, "a tensor that "
+				 "does not match its CRC", c->err);
+}
+
 static int check_tensor(struct check *c, uint64_t at, bool empty_key,
 			const uint8_t *value, size_t n)
 {
 	Rsh__Pb__BundleEntry *e;
-	int rc = 0;
+	int rc;
 
 	if (empty_key)
 		return check_header(c, at, value, n);
@@ -178,17 +219,10 @@ static int check_tensor(struct check *c, uint64_t at, bool empty_key,
 	if (!e)
 		return rsh_bytes_damaged(c->src, at, "no entry of a tensor",
 					 c->err);
-	if (e->shard_id < 0 || (uint32_t)e->shard_id >= c->n_shards ||
-	    e->offset < 0 || e->size < 0)
-		rc = rsh_bytes_damaged(c->src, at, "a tensor that lies in no "
-				       "data file", c->err);
-	else if ((uint64_t)e->offset + (uint64_t)e->size >
-		 c->shard_bytes[e->shard_id])
-		rc = rsh_error_set(c->err, EBADMSG, "%s: a tensor ends at %"
-				   PRIu64 " of data file %d, which has %"
-				   PRIu64 " bytes: truncated", c->src->path,
-				   (uint64_t)e->offset + (uint64_t)e->size,
-				   e->shard_id, c->shard_bytes[e->shard_id]);
+	rc = check_place(c, at, e);
+	/* The parts of a partitioned tensor are entries of their own. */
+	if (rc == 0 && c->full && e->size > 0)
+		rc = check_content(c, e);
 	rsh__pb__bundle_entry__free_unpacked(e, NULL);
 	return rc;
 }
@@ -206,10 +240,10 @@ static int check_block(struct check *c, uint64_t at, bool empty_key,
 }
 
 int rsh_tf_index_check(const struct rsh_byte_source *index,
-		       const uint64_t *shard_bytes, uint32_t n_shards,
-		       struct rsh_error *err)
+		       const struct rsh_byte_source *const *shards,
+		       uint32_t n_shards, bool full, struct rsh_error *err)
 {
-	struct check c = { .src = index, .shard_bytes = shard_bytes,
+	struct check c = { .src = index, .shards = shards, .full = full,
 			   .n_shards = n_shards, .err = err };
 	uint8_t footer[FOOTER_BYTES];
 	const uint8_t *p = footer, *end = footer + HANDLES_BYTES;

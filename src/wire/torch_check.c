@@ -222,7 +222,8 @@ static int check_plain(struct walk *w)
 				 "pickle", w->err);
 }
 
-int rsh_torch_check(const struct rsh_byte_source *src, struct rsh_error *err)
+int rsh_torch_check(const struct rsh_byte_source *src, bool full,
+		    struct rsh_error *err)
 {
 	cleanup_free struct walk *w = NULL;
 	uint8_t start[sizeof(legacy_magic)] = { 0 };
@@ -236,7 +237,7 @@ int rsh_torch_check(const struct rsh_byte_source *src, struct rsh_error *err)
 	if (rc)
 		return rc;
 	if (memcmp(start, "PK\3\4", 4) == 0)
-		return rsh_zip_check(src, err);
+		return rsh_zip_check(src, full, err);
 	if (start[0] != 0x80)
 		return rsh_bytes_damaged(src, 0, "neither a zip archive nor a "
 					 "pickle, so not of torch.save()", err);

@@ -1,6 +1,6 @@
 /* wire/zip_check.c - does the directory of a zip archive read to the end?
  *
- * A few small reads an entry and none of the content.  libzip would do as well
+ * A few small reads an entry and none of the content, unless CRCs are wanted.  libzip would do as well
  * but reads the whole directory into memory, opens by name or takes over the
  * descriptor whose identity is being proved, and accepts archives that
  * torch.load() does not (bytes before the archive, other disks). */
@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <zlib.h>
 
 #include "bytes_i.h"
 #include "rsh/util/mem.h"
@@ -41,7 +43,8 @@ struct entry {
 	uint64_t content_bytes, original_bytes, local_offset;
 	uint16_t n_name, n_extra, n_comment, disk;
 	const uint8_t *name, *extra;
-	uint16_t flags, method;
+	uint16_t method;
+	uint32_t crc;
 };
 
 /* The end record is the last one whose comment fills the rest of the file. */
@@ -182,7 +185,7 @@ static int read_entry(const struct rsh_byte_source *src,
 	if (rc)
 		return rc;
 	*e = (struct entry){
-		.at = at, .flags = rsh_le16(h + 8), .method = rsh_le16(h + 10),
+		.at = at, .method = rsh_le16(h + 10), .crc = rsh_le32(h + 16),
 		.content_bytes = rsh_le32(h + 20),
 		.original_bytes = rsh_le32(h + 24), .n_name = rsh_le16(h + 28),
 		.n_extra = rsh_le16(h + 30), .n_comment = rsh_le16(h + 32),
@@ -204,12 +207,34 @@ static int read_entry(const struct rsh_byte_source *src,
 				 err);
 }
 
+static uint32_t crc(uint32_t crc, const uint8_t *p, size_t n)
+{
+	return (uint32_t)crc32(crc, p, (uInt)n);
+}
+
+static int check_content(const struct rsh_byte_source *src,
+			 const struct entry *e, uint64_t at,
+			 struct rsh_error *err)
+{
+	uint32_t found;
+	int rc;
+
+	if (e->method != 0)
+		return 0;
+	rc = rsh_bytes_crc(src, at, e->content_bytes, crc, &found, err);
+	if (rc)
+		return rc;
+	return found == e->crc ? 0 :
+	       rsh_bytes_damaged(src, at, "a zip entry that does not match "
+				 "its CRC", err);
+}
+
+/* *content: where the entry's bytes begin. */
 static int check_local(const struct rsh_byte_source *src,
 		       const struct directory *d, const struct entry *e,
-		       uint8_t *room, struct rsh_error *err)
+		       uint8_t *room, uint64_t *content, struct rsh_error *err)
 {
 	uint8_t h[LOCAL_BYTES];
-	uint64_t content;
 	int rc;
 
 	if (e->local_offset > d->offset ||
@@ -219,13 +244,13 @@ static int check_local(const struct rsh_byte_source *src,
 	rc = rsh_bytes_read(src, h, sizeof(h), e->local_offset, err);
 	if (rc)
 		return rc;
-	content = e->local_offset + LOCAL_BYTES + rsh_le16(h + 26) +
-		  rsh_le16(h + 28);
+	*content = e->local_offset + LOCAL_BYTES + rsh_le16(h + 26) +
+		   rsh_le16(h + 28);
 	if (rsh_le32(h) != LOCAL_SIGNATURE || rsh_le16(h + 26) != e->n_name ||
 	    rsh_le16(h + 8) != e->method)
 		return rsh_bytes_damaged(src, e->local_offset, "no local "
 					 "header of a zip entry", err);
-	if (content > d->offset || d->offset - content < e->content_bytes)
+	if (*content > d->offset || d->offset - *content < e->content_bytes)
 		return rsh_bytes_damaged(src, e->local_offset, "a zip entry "
 					 "that does not end within the "
 					 "archive", err);
@@ -252,12 +277,13 @@ static bool is_torch_object(const struct entry *e)
 	       !memchr(e->name, '/', e->n_name - n);
 }
 
-int rsh_zip_check(const struct rsh_byte_source *src, struct rsh_error *err)
+int rsh_zip_check(const struct rsh_byte_source *src, bool full,
+		  struct rsh_error *err)
 {
 	cleanup_free uint8_t *room = malloc(3 * 0x10000);
 	struct directory d = { 0 };
 	bool found = false;
-	uint64_t at;
+	uint64_t at, content = 0;
 	int rc;
 
 	if (!room)
@@ -271,7 +297,10 @@ int rsh_zip_check(const struct rsh_byte_source *src, struct rsh_error *err)
 
 		rc = read_entry(src, &d, at, room, &e, err);
 		if (rc == 0)
-			rc = check_local(src, &d, &e, room + 2 * 0x10000, err);
+			rc = check_local(src, &d, &e, room + 2 * 0x10000,
+					 &content, err);
+		if (rc == 0 && full)
+			rc = check_content(src, &e, content, err);
 		if (rc)
 			return rc;
 		found |= is_torch_object(&e);

@@ -5,7 +5,8 @@
 #   make && make -C tests fuzz FUZZ_SECONDS=600
 # What it finds is left as crash-* in the build directory.
 FUZZ_SECONDS = 60
-FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy
+FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy fuzz/fuzz_safetensors \
+	fuzz/fuzz_weight_map
 EXTRA_PROGRAMS = $(FUZZ)
 
 fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
@@ -14,9 +15,16 @@ fuzz_fuzz_ckpt_scan_LDADD = $(L_WIRE)
 fuzz_fuzz_strategy_SOURCES = fuzz/fuzz_strategy.c
 fuzz_fuzz_strategy_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_fuzz_strategy_LDADD = $(L_WIRE)
+fuzz_fuzz_safetensors_SOURCES = fuzz/fuzz_safetensors.c
+fuzz_fuzz_safetensors_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_safetensors_LDADD = $(L_WIRE)
+fuzz_fuzz_weight_map_SOURCES = fuzz/fuzz_weight_map.c
+fuzz_fuzz_weight_map_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_weight_map_LDADD = $(L_WIRE)
 
 fuzz: $(FUZZ)
-	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy fuzz/seeds
+	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy \
+		fuzz/corpus_safetensors fuzz/corpus_weight_map fuzz/seeds
 	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
 		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
 	done
@@ -24,4 +32,8 @@ fuzz: $(FUZZ)
 		fuzz/corpus_ckpt $(srcdir)/unit/data
 	fuzz/fuzz_strategy -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_strategy fuzz/seeds
+	fuzz/fuzz_safetensors -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_safetensors $(srcdir)/unit/data
+	fuzz/fuzz_weight_map -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_weight_map $(srcdir)/unit/data
 .PHONY: fuzz

@@ -187,9 +187,9 @@ try_unmount() {
 	fusermount3 -u "$MNT" 2>"$T/unmount"
 }
 
-# mount_stop [NAME]: one test.
+# One test.
 mount_stop() {
-	stop_name=${1:-mount $n_mounts ends cleanly}
+	stop_name="mount $n_mounts ends cleanly"
 	within 30 try_unmount
 	wait_daemon
 	if [ "$daemon_status" = 0 ] && not_mounted && clean_log; then

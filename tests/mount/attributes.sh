@@ -7,8 +7,7 @@ chmod 0750 "$SRC"
 touch -d '2024-05-06 07:08:09.123456789 UTC' "$SRC"/rank_?/*
 touch -d '2025-01-02 03:04:05.987654321 UTC' "$SRC"/rank_5/*
 touch -d '2023-03-03 03:03:03 UTC' "$SRC"
-# Ranks 0 and 1 of four come from 0..3 of eight, and the optimizer shard makes
-# all of them need 4..7 too; whole columns come from one data parallel half.
+# Rank 5 is a source of rank 1, by the parameters with an optimizer shard.
 chmod 0440 "$SRC"/rank_?/*
 mount_start $(strategies) || finish
 file=$MNT/rank_1/checkpoint_1.ckpt

@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
@@ -461,6 +462,97 @@ def at_most_five_steps_back(tree):
     tree.refused("net-1_8.ckpt", "net-1_3.ckpt", "tried")
 
 
+# ---- what the options say ------------------------------------------------
+
+@case
+def fallbacks_are_counted(tree):
+    mindspore(tree, [(1, i) for i in range(1, 4)], ranks=1)
+    tree.cut("rank_0/net-1_3.ckpt")
+    tree.refused("net-1_3.ckpt", extra=["--fallbacks", "0"])
+    shows(tree, one_file_each(tree, 1, "net-1_2.ckpt", "ckpt"), "--fallbacks=1")
+
+
+@case
+def select_a_step(tree):
+    mindspore(tree)
+    shows(tree, one_file_each(tree, 3, "net-1_5.ckpt", "ckpt"), "--select=1_5")
+    tree.cut("rank_2/net-1_5.ckpt")
+    tree.refused("rank_2/net-1_5.ckpt", extra=["--select=1_5"])
+    tree.refused("--select", extra=["--select=7_7"])
+
+
+@case
+def select_by_time(tree):
+    torch(tree, epochs=(10, 9, 8))
+    shows(tree, one_file_each(tree, 2, "checkpoint_8.pt", "pt"), "--select=mtime")
+
+
+@case
+def select_by_name(tree):
+    torch(tree, ranks=1)
+    tree.write("rank_0/checkpoint_10.ckpt", ms_file(10))
+    tree.write("rank_0/best.pt", pt_file("best"))
+    shows(tree, one_file_each(tree, 1, "checkpoint_9.pt", "pt"),
+          "--select=name=checkpoint_?.pt")
+    shows(tree, one_file_each(tree, 1, "best.pt", "pt"), "--select=name=best*")
+    shows(tree, one_file_each(tree, 1, "checkpoint_10.ckpt", "ckpt"),
+          "--select=name=*.ckpt")
+    tree.refused("other*", extra=["--select=name=other*"])
+
+
+@case
+def select_an_iteration(tree):
+    megatron(tree)
+    shows(tree, megatron_expected(tree, 200), "--select=name=iter_0000200")
+
+
+@case
+def breakpoint_files(tree):
+    mindspore(tree, ranks=1)
+    tree.write("rank_0/net-2_11_breakpoint.ckpt", ms_file(11))
+    newest = one_file_each(tree, 1, "net-2_11_breakpoint.ckpt", "ckpt")
+    shows(tree, newest, "--breakpoint=include")
+    tree.write("rank_0/net-2_12.ckpt", ms_file(12))
+    shows(tree, newest, "--breakpoint=only")
+    shows(tree, one_file_each(tree, 1, "net-2_12.ckpt", "ckpt"), "--breakpoint=include")
+
+
+def changed_in_a_tensor(tree, name, tensor):
+    data = bytearray(tree.read(name))
+    data[data.index(tensor) + 17] ^= 1
+    tree.write(name, bytes(data))
+
+
+@case
+def full_check_of_torch(tree):
+    torch(tree, ranks=1)
+    changed_in_a_tensor(tree, "rank_0/checkpoint_10.pt", content(10, 0))
+    shows(tree, one_file_each(tree, 1, "checkpoint_10.pt", "pt"))
+    shows(tree, one_file_each(tree, 1, "checkpoint_9.pt", "pt"), "--check=full",
+          says=["CRC"])
+
+
+@case
+def full_check_of_tensorflow(tree):
+    tensorflow(tree)
+    changed_in_a_tensor(tree, "ckpt-10.data-00001-of-00002", content(10, 1))
+    shows(tree, tensorflow_expected(tree, 10))
+    shows(tree, tensorflow_expected(tree, 9), "--check=full", says=["CRC"])
+
+
+@case
+def full_check_of_mindspore(tree):
+    for step in (1, 2):
+        data = ms_file(step)
+        data += b"crc_num" + zlib.crc32(data).to_bytes(10, "big")
+        tree.write(f"rank_0/net-1_{step}.ckpt", data)
+    shows(tree, one_file_each(tree, 1, "net-1_2.ckpt", "ckpt"), "--check=full")
+    changed_in_a_tensor(tree, "rank_0/net-1_2.ckpt", content(2, 0))
+    shows(tree, one_file_each(tree, 1, "net-1_2.ckpt", "ckpt"))
+    shows(tree, one_file_each(tree, 1, "net-1_1.ckpt", "ckpt"), "--check=full",
+          says=["CRC"])
+
+
 # ---- while mounted -------------------------------------------------------
 
 @case
@@ -570,7 +662,9 @@ def strategies_do_not_go_with_it(tree):
     mindspore(tree)
     for words in (["--src-strategy", "none"], ["--dst-strategy", "none"],
                   ["--prefix", "a"], ["--compat", "mindspore"],
-                  ["--dst-ranks", "2"], ["--replicas", "off"], ["--allow-missing"]):
+                  ["--dst-ranks", "2"], ["--replicas", "off"], ["--allow-missing"],
+                  ["--rank-dir", "r{rank}"], ["--file", "f"], ["--source-map", "m"],
+                  ["--group-info", "g"], ["--select", "mindspore"]):
         status, said = expect_failure(tree.path, resume=True, extra=words)
         if status != 2 or words[0] not in said:
             raise MountError(f"{words}: exit status {status}\n{said}")

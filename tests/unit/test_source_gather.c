@@ -23,9 +23,12 @@
 #include "rsh/util/log.h"
 #include "source_support.h"
 
-#define N_FILES 7
-#define FILE_BYTES (1500 * 1000)
+#define MAX_FILES 300
 #define MAX_PIECES 6000
+
+/* A few files that are longer than a scratch buffer, or more files than one
+ * batch takes. */
+enum { FEW = 7, LONG = 1500 * 1000, MANY = MAX_FILES, SHORT = 20 * 1000 };
 
 struct rsh_piece_iter {
 	const struct rsh_piece *pieces;
@@ -45,8 +48,10 @@ struct fixture {
 	char *tree;
 	struct rsh_names *names;
 	struct rsh_source *source;
-	uint8_t *content[N_FILES];
-	uint64_t offset[N_FILES]; /* of content in the file */
+	unsigned n_files;
+	size_t file_bytes;
+	uint8_t *content[MAX_FILES];
+	uint64_t offset[MAX_FILES]; /* of content in the file */
 };
 
 static void name_of(unsigned rank, char *name, size_t max)
@@ -54,25 +59,32 @@ static void name_of(unsigned rank, char *name, size_t max)
 	snprintf(name, max, "rank_%u/x-1_5.ckpt", rank);
 }
 
-static struct fixture *fixture_new(struct numbers *x)
+static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
+				   size_t file_bytes)
 {
 	const struct rsh_source_options opts = { .n_threads = 3 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture *f = calloc(1, sizeof(*f));
+	uint64_t word;
 	char name[64];
 
 	f->tree = tree_make();
-	for (unsigned r = 0; r < N_FILES; r++) {
-		f->content[r] = malloc(FILE_BYTES);
-		for (size_t i = 0; i < FILE_BYTES; i++)
-			f->content[r][i] = (uint8_t)numbers_next(x);
+	f->n_files = n_files;
+	f->file_bytes = file_bytes;
+	for (unsigned r = 0; r < n_files; r++) {
+		f->content[r] = malloc(file_bytes);
+		for (size_t i = 0; i < file_bytes; i += sizeof(word)) {
+			word = numbers_next(x);
+			memcpy(f->content[r] + i, &word, sizeof(word));
+		}
 		name_of(r, name, sizeof(name));
 		f->offset[r] = tree_write_vector(f->tree, name, f->content[r],
-						 FILE_BYTES);
+						 file_bytes);
 	}
 	f->names = rsh_names_new();
-	if (rsh_source_open(f->tree, 0, N_FILES, &opts, &f->source, &err) ||
-	    rsh_source_index(f->source, f->names, false, &err))
+	if (rsh_source_open(f->tree, 0, n_files, &opts, &f->source, &err) ||
+	    rsh_source_choose(f->source, 0, &err) ||
+	    rsh_source_index(f->source, f->names, &err))
 		fail_msg("%s", err.text);
 	return f;
 }
@@ -82,7 +94,7 @@ static void fixture_free(struct fixture *f)
 	rsh_source_free(f->source);
 	rsh_names_free(f->names);
 	tree_remove(f->tree);
-	for (unsigned r = 0; r < N_FILES; r++)
+	for (unsigned r = 0; r < f->n_files; r++)
 		free(f->content[r]);
 	free(f);
 }
@@ -94,13 +106,18 @@ static uint64_t round_down(uint64_t v, uint64_t to)
 	return v - v % to;
 }
 
-/* Lengths from a few bytes to more than a scratch buffer. */
-static uint64_t random_length(struct numbers *x)
+/* Lengths from a byte to two thirds of a file, that is, more than a scratch
+ * buffer in a long one. */
+static uint64_t random_length(struct numbers *x, const struct fixture *f)
 {
-	return 1 + numbers_below(x, UINT64_C(2) << numbers_below(x, 20));
+	uint64_t max = UINT64_C(2) << numbers_below(x, 20);
+
+	return 1 + numbers_below(x, max < f->file_bytes * 2 / 3 ?
+				 max : f->file_bytes * 2 / 3);
 }
 
-static void random_codec(struct numbers *x, struct rsh_piece *p)
+static void random_codec(struct numbers *x, const struct fixture *f,
+			 struct rsh_piece *p)
 {
 	static const struct {
 		enum rsh_codec codec;
@@ -123,26 +140,27 @@ static void random_codec(struct numbers *x, struct rsh_piece *p)
 	p->skip = (uint32_t)numbers_below(x, codecs[k].decoded);
 	n = (p->skip + p->length + codecs[k].decoded - 1) / codecs[k].decoded;
 	p->src_length = n * codecs[k].stored;
-	if (p->src_length > FILE_BYTES / 2) {
-		n = FILE_BYTES / 2 / codecs[k].stored;
+	if (p->src_length > f->file_bytes / 2) {
+		n = f->file_bytes / 2 / codecs[k].stored;
 		p->src_length = n * codecs[k].stored;
 		decoded = n * codecs[k].decoded - p->skip;
 		p->length = decoded;
 	}
 }
 
-/* Pieces as a plan makes them: now rows of several files in turn, now jumps,
- * now headers, now long runs. */
+/* Pieces as a plan makes them: rows of several files in turn, jumps, headers,
+ * and mostly another length of row behind a header. */
 static size_t random_pieces(struct numbers *x, const struct fixture *f,
 			    struct rsh_piece *pieces, uint64_t max_bytes)
 {
 	static const uint8_t header[] = "a record's header, of some length";
-	uint64_t next[N_FILES], total = 0, row = random_length(x);
-	unsigned turn = (unsigned)numbers_below(x, N_FILES) + 1;
+	uint64_t next[MAX_FILES], total = 0, row = random_length(x, f);
+	unsigned turn = (unsigned)numbers_below(x, f->n_files) + 1;
+	bool one_row = numbers_below(x, 3) == 0;
 	size_t n = 0;
 
-	for (unsigned r = 0; r < N_FILES; r++)
-		next[r] = numbers_below(x, FILE_BYTES / 2);
+	for (unsigned r = 0; r < f->n_files; r++)
+		next[r] = numbers_below(x, f->file_bytes / 2);
 	while (n < MAX_PIECES && total < max_bytes) {
 		struct rsh_piece *p = &pieces[n];
 		unsigned r = (unsigned)(n % turn);
@@ -154,18 +172,19 @@ static size_t random_pieces(struct numbers *x, const struct fixture *f,
 			p->length = 1 + numbers_below(x, sizeof(header) - 1);
 			n++;
 			total += p->length;
-			row = random_length(x);
+			if (!one_row)
+				row = random_length(x, f);
 			continue;
 		}
 		p->src_rank = r;
 		p->length = row;
-		random_codec(x, p);
+		random_codec(x, f, p);
 		if (numbers_below(x, 20) == 0) /* another place */
-			next[r] = numbers_below(x, FILE_BYTES);
+			next[r] = numbers_below(x, f->file_bytes);
 		else if (numbers_below(x, 4) == 0) /* a gap */
 			next[r] += numbers_below(x, 8 * row);
-		if (next[r] + p->src_length > FILE_BYTES)
-			next[r] = round_down(FILE_BYTES - p->src_length, 4);
+		if (next[r] + p->src_length > f->file_bytes)
+			next[r] = round_down(f->file_bytes - p->src_length, 4);
 		p->src_offset = f->offset[r] + next[r];
 		next[r] += p->src_length;
 		total += p->length;
@@ -229,15 +248,26 @@ static void one_request(struct numbers *x, struct fixture *f)
 	free(expected);
 }
 
-static void test_random_requests(void **state)
+static void random_requests(unsigned n_files, size_t file_bytes)
 {
 	struct numbers x = { numbers_seed() };
-	struct fixture *f = fixture_new(&x);
+	struct fixture *f = fixture_new(&x, n_files, file_bytes);
 
-	(void)state;
 	for (int i = 0; i < 200; i++)
 		one_request(&x, f);
 	fixture_free(f);
+}
+
+static void test_few_long_files(void **state)
+{
+	(void)state;
+	random_requests(FEW, LONG);
+}
+
+static void test_many_short_files(void **state)
+{
+	(void)state;
+	random_requests(MANY, SHORT);
 }
 
 /* With one descriptor at a time, and many threads that want it. */
@@ -269,7 +299,7 @@ static void test_few_descriptors(void **state)
 	low = saved;
 	low.rlim_cur = 100;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-	f = fixture_new(&x);
+	f = fixture_new(&x, FEW, LONG);
 	for (int i = 0; i < 4; i++) {
 		args[i] = (struct thread_arg){ f, { numbers_next(&x) } };
 		assert_int_equal(pthread_create(&threads[i], NULL,
@@ -296,7 +326,7 @@ static int gather_one(struct fixture *f, const struct rsh_piece *p, size_t len)
 static void test_pieces_that_do_not_add_up(void **state)
 {
 	struct numbers x = { 1 };
-	struct fixture *f = fixture_new(&x);
+	struct fixture *f = fixture_new(&x, FEW, LONG);
 	struct rsh_piece p = { .length = 10, .src_offset = 40,
 			       .src_length = 10 };
 
@@ -304,7 +334,7 @@ static void test_pieces_that_do_not_add_up(void **state)
 	assert_int_equal(gather_one(f, &p, 10), 0);
 	assert_int_equal(gather_one(f, &p, 9), -EIO);
 	assert_int_equal(gather_one(f, &p, 11), -EIO);
-	p.src_rank = N_FILES;
+	p.src_rank = FEW;
 	assert_int_equal(gather_one(f, &p, 10), -ENOENT);
 	fixture_free(f);
 }
@@ -313,7 +343,7 @@ static void test_pieces_that_do_not_add_up(void **state)
 static void changed(void (*change)(const char *path))
 {
 	struct numbers x = { 1 };
-	struct fixture *f = fixture_new(&x);
+	struct fixture *f = fixture_new(&x, FEW, LONG);
 	const struct rsh_piece pieces[] = {
 		{ .length = 10, .src_rank = 2, .src_offset = 40,
 		  .src_length = 10 },
@@ -345,7 +375,19 @@ static void shorten(const char *path)
 
 static void lengthen(const char *path)
 {
-	assert_int_equal(truncate(path, FILE_BYTES + 100000), 0);
+	assert_int_equal(truncate(path, LONG + 100000), 0);
+}
+
+static void lengthen_behind_the_clock(const char *path)
+{
+	struct timespec times[2];
+	struct stat st;
+
+	assert_int_equal(stat(path, &st), 0);
+	times[0] = st.st_atim;
+	times[1] = st.st_mtim;
+	lengthen(path);
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 }
 
 static void touch(const char *path)
@@ -360,13 +402,15 @@ static void test_changed_files(void **state)
 	(void)state;
 	changed(shorten);
 	changed(lengthen);
+	changed(lengthen_behind_the_clock);
 	changed(touch);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random_requests),
+		cmocka_unit_test(test_few_long_files),
+		cmocka_unit_test(test_many_short_files),
 		cmocka_unit_test(test_few_descriptors),
 		cmocka_unit_test(test_pieces_that_do_not_add_up),
 		cmocka_unit_test(test_changed_files),

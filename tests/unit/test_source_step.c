@@ -25,82 +25,132 @@ struct step_case {
 	/* The one that is taken; NULL: the rank has none. */
 	const char *taken[N_RANKS];
 	const char *error; /* part of the sentence; NULL: no error */
-	bool lexicographic;
+	uint32_t candidate;
+	struct rsh_source_options opts;
 };
 
 static const struct step_case cases[] = {
 	{ "one file without a step each",
 	  { { "checkpoint_0.ckpt" }, { "checkpoint_1.ckpt" } },
-	  { "checkpoint_0.ckpt", "checkpoint_1.ckpt" }, NULL, false },
+	  { "checkpoint_0.ckpt", "checkpoint_1.ckpt" }, NULL, .candidate = 0 },
 	{ "steps count as numbers, not as text",
 	  { { "x-9_1.ckpt", "x-10_1.ckpt", "x-10_0.ckpt" } },
-	  { "x-10_1.ckpt" }, NULL, false },
+	  { "x-10_1.ckpt" }, NULL, .candidate = 0 },
 	{ "the epoch counts before the step",
-	  { { "x-2_1.ckpt", "x-1_100.ckpt" } }, { "x-2_1.ckpt" }, NULL,
-	  false },
+	  { { "x-2_1.ckpt", "x-1_100.ckpt" } }, { "x-2_1.ckpt" }, NULL, .candidate = 0 },
 	{ "the newest step that all have",
 	  { { "x-1_5.ckpt", "x-1_10.ckpt", "x-1_15.ckpt" },
 	    { "x-1_5.ckpt", "x-1_10.ckpt" },
 	    { "x-1_15.ckpt", "x-1_10.ckpt" } },
-	  { "x-1_10.ckpt", "x-1_10.ckpt", "x-1_10.ckpt" }, NULL, false },
+	  { "x-1_10.ckpt", "x-1_10.ckpt", "x-1_10.ckpt" }, NULL,
+	  .candidate = 1 },
+	{ "and before it the one that only some have",
+	  { { "x-1_15.ckpt", "x-1_10.ckpt" },
+	    { "x-1_5.ckpt", "x-1_10.ckpt" },
+	    { "x-1_15.ckpt", "x-1_10.ckpt" } },
+	  { "x-1_15.ckpt", NULL, "x-1_15.ckpt" }, NULL, .candidate = 0 },
 	{ "a rank without files does not vote",
 	  { { "x-1_5.ckpt", "x-1_10.ckpt" }, { NULL },
 	    { "x-1_5.ckpt", "x-1_10.ckpt" } },
-	  { "x-1_10.ckpt", NULL, "x-1_10.ckpt" }, NULL, false },
+	  { "x-1_10.ckpt", NULL, "x-1_10.ckpt" }, NULL, .candidate = 0 },
 	{ "the rank number in the prefix",
 	  { { "net_rank_0-1_5.ckpt", "net_rank_0-1_10.ckpt" },
 	    { "net_rank_1-1_5.ckpt", "net_rank_1-1_10.ckpt" } },
-	  { "net_rank_0-1_10.ckpt", "net_rank_1-1_10.ckpt" }, NULL, false },
+	  { "net_rank_0-1_10.ckpt", "net_rank_1-1_10.ckpt" }, NULL, .candidate = 0 },
 	{ "of several runs the last",
 	  { { "x-1_5.ckpt", "x_2-1_5.ckpt", "x_10-1_5.ckpt" },
 	    { "x-1_5.ckpt", "x_2-1_5.ckpt", "x_10-1_5.ckpt" } },
-	  { "x_10-1_5.ckpt", "x_10-1_5.ckpt" }, NULL, false },
+	  { "x_10-1_5.ckpt", "x_10-1_5.ckpt" }, NULL, .candidate = 0 },
 	{ "of several runs the last that all have",
 	  { { "x-1_5.ckpt", "x_1-1_5.ckpt" }, { "x-1_5.ckpt" } },
-	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, false },
+	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, .candidate = 1 },
 	{ "a newer step counts before a later run",
-	  { { "x-2_5.ckpt", "x_1-1_5.ckpt" } }, { "x-2_5.ckpt" }, NULL,
-	  false },
+	  { { "x-2_5.ckpt", "x_1-1_5.ckpt" } }, { "x-2_5.ckpt" }, NULL, .candidate = 0 },
 	{ "runs with the rank number in the prefix",
 	  { { "n_rank_0-1_5.ckpt", "n_rank_0_1-1_5.ckpt" },
 	    { "n_rank_1-1_5.ckpt", "n_rank_1_1-1_5.ckpt" },
 	    { "n_rank_2_1-1_5.ckpt", "n_rank_2-1_5.ckpt" } },
 	  { "n_rank_0_1-1_5.ckpt", "n_rank_1_1-1_5.ckpt",
-	    "n_rank_2_1-1_5.ckpt" }, NULL, false },
+	    "n_rank_2_1-1_5.ckpt" }, NULL, .candidate = 0 },
 	{ "a breakpoint file does not count beside others",
 	  { { "x-1_5.ckpt", "x-1_9_breakpoint.ckpt" },
 	    { "x-1_5.ckpt" } },
-	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, false },
+	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, .candidate = 0 },
 	{ "nor beside those of other ranks",
 	  { { "x-1_5.ckpt" }, { "x-1_5_breakpoint.ckpt" } },
-	  { "x-1_5.ckpt", NULL }, NULL, false },
+	  { "x-1_5.ckpt", NULL }, NULL, .candidate = 0 },
 	{ "breakpoint files alone count",
 	  { { "x-1_5_breakpoint.ckpt", "x-1_9_breakpoint.ckpt" },
 	    { "x-1_9_breakpoint.ckpt" } },
-	  { "x-1_9_breakpoint.ckpt", "x-1_9_breakpoint.ckpt" }, NULL, false },
+	  { "x-1_9_breakpoint.ckpt", "x-1_9_breakpoint.ckpt" }, NULL, .candidate = 0 },
 	{ "dot files and other suffixes do not count",
 	  { { ".x-2_5.ckpt", "x-1_5.ckpt", "x-3_5.tmp", "x-4_5.ckpt.tmp",
 	      "x-graph.meta" } },
-	  { "x-1_5.ckpt" }, NULL, false },
+	  { "x-1_5.ckpt" }, NULL, .candidate = 0 },
 	{ "a name that is only the suffix does not count",
-	  { { ".ckpt", "x-1_5.ckpt" } }, { "x-1_5.ckpt" }, NULL, false },
+	  { { ".ckpt", "x-1_5.ckpt" } }, { "x-1_5.ckpt" }, NULL, .candidate = 0 },
 	{ "a step too large for a number is no step",
 	  { { "x-1_99999999999999999999.ckpt" } },
-	  { "x-1_99999999999999999999.ckpt" }, NULL, false },
+	  { "x-1_99999999999999999999.ckpt" }, NULL, .candidate = 0 },
 	{ "no common step",
 	  { { "x-1_5.ckpt" }, { "x-1_5.ckpt" }, { "x-1_6.ckpt" } },
-	  { NULL }, "rank_2 holds x-1_6.ckpt", false },
+	  { NULL, NULL, "x-1_6.ckpt" }, NULL, .candidate = 0 },
+	{ "one step after the other, never two",
+	  { { "x-1_5.ckpt" }, { "x-1_5.ckpt" }, { "x-1_6.ckpt" } },
+	  { "x-1_5.ckpt", "x-1_5.ckpt", NULL }, NULL, .candidate = 1 },
 	{ "a file without a step among those with one",
 	  { { "x-1_5.ckpt", "final.ckpt" } }, { NULL },
-	  "final.ckpt", false },
+	  "final.ckpt", .candidate = 0 },
 	{ "two without a step",
-	  { { "a.ckpt", "b.ckpt" } }, { NULL }, "a.ckpt, b.ckpt", false },
+	  { { "a.ckpt", "b.ckpt" } }, { NULL }, "a.ckpt, b.ckpt", .candidate = 0 },
 	{ "two prefixes at one step",
-	  { { "a-1_5.ckpt", "b-1_5.ckpt" } }, { NULL }, "b-1_5.ckpt", false },
+	  { { "a-1_5.ckpt", "b-1_5.ckpt" } }, { NULL }, "b-1_5.ckpt", .candidate = 0 },
 	{ "the converter's choice: the last as text",
 	  { { "x-9_1.ckpt", "x-10_1.ckpt" },
 	    { "x-1_1.ckpt", "x-1_1_breakpoint.ckpt" }, { "b.ckpt", "a.ckpt" } },
-	  { "x-9_1.ckpt", "x-1_1_breakpoint.ckpt", "b.ckpt" }, NULL, true },
+	  { "x-9_1.ckpt", "x-1_1_breakpoint.ckpt", "b.ckpt" }, NULL,
+	  .opts = { .select = RSH_SELECT_MINDSPORE } },
+	{ "a step that is asked for",
+	  { { "x-1_5.ckpt", "x-2_5.ckpt" }, { "x-1_5.ckpt", "x-2_5.ckpt" } },
+	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL,
+	  .opts = { .select = RSH_SELECT_STEP, .epoch = 1, .step = 5 } },
+	{ "its runs, the last first",
+	  { { "x-1_5.ckpt", "x_1-1_5.ckpt" }, { "x-1_5.ckpt", "x_1-1_5.ckpt" } },
+	  { "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, .candidate = 1,
+	  .opts = { .select = RSH_SELECT_STEP, .epoch = 1, .step = 5 } },
+	{ "a step that is asked for and not there",
+	  { { "x-1_5.ckpt", "x-2_5.ckpt" } }, { NULL },
+	  "no checkpoint of epoch 3 step 7; rank_0 holds",
+	  .opts = { .select = RSH_SELECT_STEP, .epoch = 3, .step = 7 } },
+	{ "names by a pattern",
+	  { { "a-1_5.ckpt", "b-1_5.ckpt", "b-1_4.ckpt", "final.ckpt" },
+	    { "b-1_4.ckpt", "a-1_5.ckpt", "b-1_5.ckpt" } },
+	  { "b-1_5.ckpt", "b-1_5.ckpt" }, NULL,
+	  .opts = { .select = RSH_SELECT_NAME, .glob = "b-*" } },
+	{ "a pattern that matches nothing",
+	  { { "a-1_5.ckpt" } }, { NULL }, "no checkpoint named c*",
+	  .opts = { .select = RSH_SELECT_NAME, .glob = "c*" } },
+	{ "breakpoint files beside others",
+	  { { "x-1_5.ckpt", "x-1_9_breakpoint.ckpt" },
+	    { "x-1_5.ckpt", "x-1_9_breakpoint.ckpt" } },
+	  { "x-1_9_breakpoint.ckpt", "x-1_9_breakpoint.ckpt" }, NULL,
+	  .opts = { .breakpoints = RSH_BREAKPOINTS_INCLUDE } },
+	{ "breakpoint files only",
+	  { { "x-3_5.ckpt", "x-1_9_breakpoint.ckpt" }, { "x-3_5.ckpt" } },
+	  { "x-1_9_breakpoint.ckpt", NULL }, NULL,
+	  .opts = { .breakpoints = RSH_BREAKPOINTS_ONLY } },
+	{ "breakpoint files only, and there are none",
+	  { { "x-3_5.ckpt" } }, { NULL }, "no breakpoint checkpoint",
+	  .opts = { .breakpoints = RSH_BREAKPOINTS_ONLY } },
+	{ "files of another name that a template gives",
+	  { { "net_0.model", "net_0.ckpt" }, { "net_1.model" },
+	    { "net_1.model" } },
+	  { "net_0.model", "net_1.model", NULL }, NULL,
+	  .opts = { .file = "net_{rank}.m*" } },
+	{ "a step of unknown files is never an older one",
+	  { { "final.ckpt" }, { "x-1_5.ckpt", "x-1_6.ckpt" },
+	    { "x-1_5.ckpt" } },
+	  { "final.ckpt", "x-1_5.ckpt", "x-1_5.ckpt" }, NULL, .candidate = 0 },
 };
 
 static void make_files(const char *tree, const struct step_case *c)
@@ -138,9 +188,6 @@ static void check_taken(const struct rsh_source *s, const struct step_case *c)
 
 static void check_case(const struct step_case *c)
 {
-	const struct rsh_source_options opts = {
-		.lexicographic = c->lexicographic,
-	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_source *s = NULL;
 	char *tree = tree_make();
@@ -148,18 +195,22 @@ static void check_case(const struct step_case *c)
 
 	print_message("# %s\n", c->title);
 	make_files(tree, c);
-	rc = rsh_source_open(tree, 0, N_RANKS, &opts, &s, &err);
+	rc = rsh_source_open(tree, 0, N_RANKS, &c->opts, &s, &err);
+	if (rc == 0) {
+		assert_true(c->candidate < rsh_source_n_candidates(s));
+		rc = rsh_source_choose(s, c->candidate, &err);
+	}
 	if (c->error) {
-		assert_int_equal(rc, -EINVAL);
-		assert_int_equal(err.code, EINVAL);
+		assert_true(rc == -EINVAL || rc == -ENOENT);
+		assert_int_equal(err.code, -rc);
 		if (!strstr(err.text, c->error) || !strstr(err.text, tree))
 			fail_msg("%s: %s", c->title, err.text);
 	} else {
 		if (rc)
 			fail_msg("%s: %s", c->title, err.text);
 		check_taken(s, c);
-		rsh_source_free(s);
 	}
+	rsh_source_free(s);
 	tree_remove(tree);
 }
 
@@ -188,6 +239,7 @@ static void test_only_wanted_ranks(void **state)
 	tree_write(tree, "rank_12345678901234567890/x-1_9.ckpt", "", 0);
 	/* Ranks outside 4 and 5 have no say in the step. */
 	assert_int_equal(rsh_source_open(tree, 4, 2, &opts, &s, &err), 0);
+	assert_int_equal(rsh_source_choose(s, 0, &err), 0);
 	rsh_source_view(s, NULL, &view);
 	assert_int_equal(view.n_ranks, 6);
 	assert_null(view.path[0]);
@@ -219,6 +271,7 @@ static void test_links_are_followed(void **state)
 	snprintf(target, sizeof(target), "%s/rank_0", tree);
 	assert_int_equal(symlink(target, path), 0);
 	assert_int_equal(rsh_source_open(tree, 0, 8, &opts, &s, &err), 0);
+	assert_int_equal(rsh_source_choose(s, 0, &err), 0);
 	rsh_source_view(s, NULL, &view);
 	assert_int_equal(view.n_ranks, 2);
 	assert_non_null(strstr(view.path[0], "rank_0/x-1_5.ckpt"));

@@ -54,7 +54,8 @@ enum rsh_strategy_form {
 /* Makes one strategy of `n` >= 1 parsed files and takes over the array (from
  * malloc) and the files, also on failure.
  * Errors (-EINVAL, sentence): formats mixed, a stage missing, a file without
- * strategy items in a directory, layouts over different device counts. */
+ * strategy items in a directory, layouts over different device counts, more
+ * than 2^20 ranks. */
 int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		       enum rsh_strategy_form form, const char *path,
 		       struct rsh_names *names, struct rsh_strategy **out,
@@ -75,6 +76,12 @@ const struct rsh_param_stage *
 rsh_param_dest_stage(const struct rsh_strategy *s,
 		     const struct rsh_strategy_param *p, uint32_t rank,
 		     bool converter);
+
+/* True if the global ranks a and b hold the same slice of every parameter of
+ * their stage.  *differs is else a parameter that they do not share,
+ * RSH_NAME_NONE if they are of two stages. */
+bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
+			      uint32_t b, uint32_t *differs);
 
 /* ---- layout items ---- */
 

@@ -22,15 +22,6 @@
 
 struct rsh_resume;
 
-#define RSH_RESUME_FALLBACKS 5
-
-struct rsh_resume_options {
-	/* NULL or "newest"; "mtime"; "name=GLOB"; or the numbers of a step with
-	 * '_' between them ("3_120"). */
-	const char *select;
-	unsigned fallbacks; /* how many older steps may be tried */
-};
-
 enum rsh_resume_kind { RSH_RESUME_FILE, RSH_RESUME_LINK, RSH_RESUME_TEXT };
 
 struct rsh_resume_entry {
@@ -41,11 +32,17 @@ struct rsh_resume_entry {
 	uint64_t size;    /* of a file */
 };
 
-/* Fails with -EINVAL if `select` is none of the above, or two checkpoints could
- * be meant; -ENOENT if there is none, -EBADMSG with the list of what was tried
- * and the reasons if none is whole. */
-int rsh_resume_open(const char *path, const struct rsh_resume_options *opts,
-		    struct rsh_resume **out, struct rsh_error *err);
+/* Of the options, `select`, `epoch`, `step`, `glob`, `breakpoints` and
+ * `check_crc` count, the last for the checksums of all kinds; the step of
+ * RSH_SELECT_STEP is the first two numbers of a name.  RSH_SELECT_MINDSPORE is
+ * no choice here.  At most `fallbacks` older steps are tried.
+ *
+ * Fails with -EINVAL if two checkpoints could be meant, with -ENOENT if there
+ * is none, with -EBADMSG and the list of what was tried and the reasons if none
+ * is whole. */
+int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
+		    uint32_t fallbacks, struct rsh_resume **out,
+		    struct rsh_error *err);
 void rsh_resume_free(struct rsh_resume *r);
 
 const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,

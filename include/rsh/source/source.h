@@ -1,10 +1,12 @@
 /* source/source.h - a checkpoint tree on disk: which files it consists of,
  * their indexes, and their bytes.
  *
- * SOURCE/rank_N/ holds the file of rank N; when it holds several, one step is
- * chosen for all ranks.  The tree is opened once, by directory descriptor, so
- * that a relative path and a later rename of a parent do no harm.  Files are
- * opened read-only and never written.
+ * SOURCE/rank_N/ holds the files of rank N, mostly of several steps.  They are
+ * listed once and sorted into candidates: what all ranks saved at one step of
+ * one run.  One candidate is chosen at a time, and the files of two are never
+ * mixed.  The tree is opened once, by directory descriptor, so that a relative
+ * path and a later rename of a parent do no harm.  Files are opened read-only
+ * and never written.
  *
  * Identity: device, inode, size and mtime of a file are taken when it is
  * indexed and compared when it is opened again and after each read; a file
@@ -25,29 +27,81 @@
 
 struct rsh_source;
 
+/* In which order candidates are tried, and which there are. */
+enum rsh_select {
+	RSH_SELECT_NEWEST,    /* the greatest epoch and step first */
+	RSH_SELECT_STEP,      /* one epoch and step only */
+	RSH_SELECT_MTIME,     /* the most recently written first */
+	RSH_SELECT_NAME,      /* newest first, of names that a glob matches */
+	RSH_SELECT_MINDSPORE, /* the converter's choice: the lexicographically
+			       * last *.ckpt of a rank, whatever its step */
+};
+
+/* What a crashed job left behind (*_breakpoint.ckpt). */
+enum rsh_breakpoints {
+	RSH_BREAKPOINTS_ELSE, /* counts where there is nothing else */
+	RSH_BREAKPOINTS_INCLUDE,
+	RSH_BREAKPOINTS_ONLY,
+};
+
 struct rsh_source_options {
-	/* The converter's choice: the lexicographically last *.ckpt of a rank,
-	 * whatever its step. */
-	bool lexicographic;
+	enum rsh_select select;
+	uint64_t epoch, step; /* of RSH_SELECT_STEP */
+	const char *glob;     /* of RSH_SELECT_NAME */
+	enum rsh_breakpoints breakpoints;
+
+	/* Where files lie below the root; "{rank}" stands for the rank, '*' and
+	 * '?' as in a shell.  NULL: rank_{rank} or ckpt_{rank} and directories
+	 * named checkpoint* in these; *.ckpt. */
+	const char *rank_dir;
+	const char *file;
+	/* A JSON file that names each rank's file; NULL: none. */
+	const char *source_map;
+
+	/* A file whose CRC trailer does not match is a damaged one. */
+	bool check_crc;
 	unsigned n_threads; /* for indexing; 0: number of processors */
 };
 
-/* Opens the tree at `path` and lists its rank directories; the files are
- * chosen among those of ranks first .. first+n-1.  Nothing of a file's content
- * is read yet.  0, or -errno with a sentence: no such directory, no rank
- * directory in it, no step that all ranks present have (names the ranks), a
- * rank twice (rank_1 and rank_01). */
+/* Opens the tree at `path` and lists the files of ranks first .. first+n-1.
+ * Nothing of their content is read yet; a rank directory that cannot be read
+ * is logged and counts as empty.  0, or -errno with a sentence: no such
+ * directory, no rank directory in it, nothing that was selected, files of which
+ * it is not clear what step they are, a rank twice (rank_1 and rank_01). */
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
 /* No read may be running. */
 void rsh_source_free(struct rsh_source *s);
 
+/* At least 1: a tree without files is one candidate without files. */
+uint32_t rsh_source_n_candidates(const struct rsh_source *s);
+/* Makes the files of candidate i, the best being 0, those of the source;
+ * indexes and descriptors of an earlier choice go.  A rank may have no file.
+ * 0, or -EINVAL with a sentence: a rank has two such files. */
+int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err);
+/* "epoch 3 step 40" and the like, of candidate i, for messages. */
+void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
+			       char *text, size_t size);
+/* Logs what was chosen, if there was a choice, and ranks that lack it. */
+void rsh_source_log_choice(const struct rsh_source *s);
+
 /* Scans the headers of all chosen files, several at a time; equal indexes are
- * stored once.  Fails with the first broken file's sentence or, if `tolerant`,
- * logs it and goes on as if that rank had no file. */
+ * stored once.  A file that is damaged or cannot be read is logged and left
+ * out, as if that rank had none.  0, or -ENOMEM. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
-		     bool tolerant, struct rsh_error *err);
+		     struct rsh_error *err);
+/* Compares what group_info.pb files say with the strategy: those in the rank
+ * directories or, instead, `given`, which is one file, a directory that holds
+ * rank_N/group_info.pb, or a path with "{rank}" in it; NULL: not given.  0, or
+ * -EINVAL with a sentence that names the file, the ranks and a parameter when
+ * they contradict each other; what was given has to be readable as well. */
+int rsh_source_check_groups(const struct rsh_source *s, const char *given,
+			    const struct rsh_strategy *strategy,
+			    const struct rsh_names *names,
+			    struct rsh_error *err);
+/* How many files were left out, and the sentence about the first. */
+uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
 /* For rsh_conversion_new(); valid while the source lives.  A rank without a
  * file has a NULL index. */
 void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,

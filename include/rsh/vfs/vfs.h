@@ -45,20 +45,26 @@ struct rsh_vfs_config {
 	bool replicas;
 	/* Mount although slices are lost; the files that need them give EIO. */
 	bool allow_missing;
+	/* Which files of SOURCE, and how many candidates after the best one are
+	 * tried when that one is not whole. */
+	struct rsh_source_options files;
+	uint32_t fallbacks;
+	const char *group_info; /* NULL: what lies beside the files */
 	/* Without any strategy: how many ranks to show; 0: one. */
 	uint32_t dst_ranks;
 	struct rsh_vfs_options tree;
 };
 
-/* Loads both strategies, opens and indexes the source, plans every file and
- * builds the tree; logs what was chosen and where the bytes differ from the
+/* Loads both strategies, opens the source, indexes the first candidate from
+ * which every file can be planned, and builds the tree; logs what was chosen and where the bytes differ from the
  * converter's.  0 or -errno with a sentence. */
 int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		 struct rsh_error *err);
 
 struct rsh_vfs_resume_config {
 	const char *source;
-	struct rsh_resume_options choice;
+	struct rsh_source_options files; /* see source/resume.h */
+	uint32_t fallbacks;
 	uid_t uid; /* owner of everything */
 	gid_t gid;
 };

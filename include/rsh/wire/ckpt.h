@@ -88,6 +88,13 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 		  struct rsh_ckpt_index **out, struct rsh_error *err);
 void rsh_ckpt_index_free(struct rsh_ckpt_index *index);
 
+/* Reads the whole file that `index` was made of and compares its checksum with
+ * that of the CRC trailer; a file without one passes.  0, -EBADMSG when they
+ * differ, or as pread_fn said, with a sentence. */
+int rsh_ckpt_check_crc(const struct rsh_byte_source *src,
+		       const struct rsh_ckpt_index *index,
+		       struct rsh_error *err);
+
 /* The record of a name, NULL if the file has none.  O(log records). */
 const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 				       uint32_t name);

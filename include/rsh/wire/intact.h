@@ -2,8 +2,9 @@
  *
  * What a job that was killed leaves behind is a file that ends too early.  Each
  * check reads just enough to know that a file reaches its end as its own
- * directory says: headers and directories, never tensors.  They bound every
- * number by the file's size and allocate little, whatever the bytes.
+ * directory says: headers and directories, and tensors only if `full` asks for
+ * their checksums.  They bound every number by the file's size and allocate
+ * little, whatever the bytes.
  *
  * All return 0, or -EBADMSG with a sentence that names file and offset, or what
  * pread_fn gave.
@@ -11,6 +12,7 @@
 #ifndef RSH_WIRE_INTACT_H
 #define RSH_WIRE_INTACT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rsh/util/error.h"
@@ -30,21 +32,19 @@
  * for each key.  How long each storage is stands only in what the pickles
  * build, which is not done here: a file cut within its last storages passes.
  * A file of pickle.dump() is one pickle that ends with the file. */
-int rsh_torch_check(const struct rsh_byte_source *src, struct rsh_error *err);
-/* The zip part of it. */
-int rsh_zip_check(const struct rsh_byte_source *src, struct rsh_error *err);
-
-/* A .safetensors file: the header is JSON, every tensor's bytes are of the size
- * that type and shape make, and all of them fill the file without a gap. */
-int rsh_safetensors_check(const struct rsh_byte_source *src,
-			  struct rsh_error *err);
+int rsh_torch_check(const struct rsh_byte_source *src, bool full,
+		    struct rsh_error *err);
+/* The zip part of it; `full` reads all entries that are stored as they are,
+ * as PyTorch's are, and compares their CRCs. */
+int rsh_zip_check(const struct rsh_byte_source *src, bool full,
+		  struct rsh_error *err);
 
 /* The .index of a TensorFlow 2 checkpoint: a sorted table whose blocks match
  * their CRCs, whose header entry says how many data files there are, and whose
- * tensors lie within those: shard_bytes[i] is the size of
- * .data-<i>-of-<n_shards>. */
+ * tensors lie within those: shards[i] is .data-<i>-of-<n_shards>.  `full` reads
+ * the tensors and compares their CRCs. */
 int rsh_tf_index_check(const struct rsh_byte_source *index,
-		       const uint64_t *shard_bytes, uint32_t n_shards,
-		       struct rsh_error *err);
+		       const struct rsh_byte_source *const *shards,
+		       uint32_t n_shards, bool full, struct rsh_error *err);
 
 #endif

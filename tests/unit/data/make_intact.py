@@ -11,8 +11,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "lib"))
 
-from framework_formats import (safetensors_bytes, tensor_bundle,  # noqa: E402
-                               torch_legacy, torch_zip)
+from framework_formats import (tensor_bundle, torch_legacy,  # noqa: E402
+                               torch_zip)
 
 CONTENTS = [bytes(range(40)), bytes(range(100, 116))]
 
@@ -30,9 +30,6 @@ def main():
         "torch_legacy.pt": torch_legacy([bytes(range(16)), bytes(range(8))]),
         "pickle.pt": pickle.dumps({"epoch": 3, "loss": 0.5, "names": ["a"] * 3},
                                   protocol=4),
-        "tensors.safetensors": safetensors_bytes({
-            "w": ("BF16", (4, 3), bytes(24)), "empty": ("F32", (0, 3), b""),
-            "b": ("I64", (), bytes(8))}),
         "bundle.index": index,
     }
     for name, content in files.items():

@@ -1,0 +1,17 @@
+/* wire/group_info.h - group_info.pb, which a job writes under GROUP_INFO_FILE:
+ * a ParallelGroupMap (proto/node_strategy.proto) whose ckpt_restore_rank_list
+ * names the ranks whose checkpoints can replace the rank's own. */
+#ifndef RSH_WIRE_GROUP_INFO_H
+#define RSH_WIRE_GROUP_INFO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+
+/* The restore list, from malloc; *n is 0 when the file has none.  0, or
+ * -EBADMSG with a sentence that names `path`. */
+int rsh_group_info_parse(const void *data, size_t len, const char *path,
+			 uint32_t **ranks, uint32_t *n, struct rsh_error *err);
+
+#endif

@@ -1,0 +1,134 @@
+/* mount-helpers/mount_reshardfs.c - what mount(8) runs for -t reshardfs.
+ *
+ *	mount.reshardfs SOURCE MOUNTPOINT [-sfnv] [-o OPTS] [-t TYPE]
+ *
+ * mount(8) passes on every option of an fstab line, among them those that are
+ * for itself or for the boot, and `rw` where nothing was said.  These are taken
+ * out; the rest is reshardfs(1)'s own business. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* mount(8)'s exit codes. */
+enum { MOUNT_USAGE = 1, MOUNT_FAIL = 32 };
+
+static const char *const not_ours[] = {
+	"_netdev", "auto", "defaults", "group", "nofail", "nogroup", "noauto",
+	"noowner", "nouser", "nousers", "owner", "rw", "user", "users",
+};
+
+static bool starts_with(const char *s, size_t n, const char *prefix)
+{
+	size_t k = strlen(prefix);
+
+	return n >= k && memcmp(s, prefix, k) == 0;
+}
+
+static bool is_ours(const char *option, size_t n)
+{
+	for (size_t i = 0; i < sizeof(not_ours) / sizeof(not_ours[0]); i++)
+		if (n == strlen(not_ours[i]) &&
+		    memcmp(option, not_ours[i], n) == 0)
+			return false;
+	return n > 0 && !starts_with(option, n, "x-") &&
+	       !starts_with(option, n, "X-") &&
+	       !starts_with(option, n, "comment=") &&
+	       !starts_with(option, n, "user=");
+}
+
+/* Length of the option at `s`: up to a comma that no backslash precedes. */
+static size_t option_length(const char *s)
+{
+	size_t n = 0;
+
+	while (s[n] && s[n] != ',')
+		n += s[n] == '\\' && s[n + 1] ? 2 : 1;
+	return n;
+}
+
+/* Appends what is ours of the comma list `from` to `to`, which has the room. */
+static void add_options(char *to, const char *from)
+{
+	for (;;) {
+		size_t n = option_length(from);
+
+		if (is_ours(from, n)) {
+			if (*to)
+				strcat(to, ",");
+			strncat(to, from, n);
+		}
+		if (!from[n])
+			return;
+		from += n + 1;
+	}
+}
+
+static int run(const char *source, const char *mountpoint, const char *options)
+{
+	/* Beside the last argument of execl: the end of its list. */
+	char *const end = NULL;
+
+	/* Not installed, as in the tests: found by PATH. */
+	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", options, "--",
+	      source, mountpoint, end);
+	if (errno == ENOENT)
+		execlp("reshardfs", "reshardfs", "mount", "-o", options, "--",
+		       source, mountpoint, end);
+	fprintf(stderr, "mount.reshardfs: reshardfs: %s\n", strerror(errno));
+	return MOUNT_FAIL;
+}
+
+static int usage(void)
+{
+	fputs("usage: mount.reshardfs SOURCE MOUNTPOINT [-sfnv] "
+	      "[-o OPT[,OPT...]] [-t TYPE]\n", stderr);
+	return MOUNT_USAGE;
+}
+
+static size_t total_length(int argc, char **argv)
+{
+	size_t n = 1;
+
+	for (int i = 0; i < argc; i++)
+		n += strlen(argv[i]) + 1;
+	return n;
+}
+
+int main(int argc, char **argv)
+{
+	static const char verbose[] = "log_level=info";
+	/* Room for every option of every -o, and one of our own. */
+	char *options = calloc(1, total_length(argc, argv) + sizeof(verbose));
+	bool fake = false;
+	int c;
+
+	if (!options)
+		return MOUNT_FAIL;
+	while ((c = getopt(argc, argv, "sfnvo:t:")) != -1) {
+		switch (c) {
+		case 'f':
+			fake = true;
+			break;
+		case 'o':
+			add_options(options, optarg);
+			break;
+		case 'v':
+			add_options(options, verbose);
+			break;
+		case 's': /* no sloppiness, no mtab, one type */
+		case 'n':
+		case 't':
+			break;
+		default:
+			return usage();
+		}
+	}
+	if (argc - optind != 2)
+		return usage();
+	return fake ? 0 : run(argv[optind], argv[optind + 1], options);
+}

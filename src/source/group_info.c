@@ -1,0 +1,189 @@
+/* source/group_info.c - the job's own word on which ranks replace each other.
+ *
+ * What a rank holds follows from the strategy; a group_info.pb that says
+ * otherwise means that one of the two belongs to another job. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "rsh/layout/strategy.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/group_info.h"
+
+#define FILE_NAME "group_info.pb"
+#define RANK_MARK "{rank}"
+#define GROUP_INFO_BYTES_MAX (UINT64_C(64) << 20)
+
+struct witness {
+	const struct rsh_strategy *strategy;
+	const struct rsh_names *names;
+	unsigned n_read;
+};
+
+static int contradiction(const struct witness *w, const char *path, uint32_t a,
+			 uint32_t b, uint32_t name, struct rsh_error *err)
+{
+	if (name == RSH_NAME_NONE)
+		return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to "
+				     "replace each other, but they are of two "
+				     "pipeline stages of %s", path, a, b,
+				     w->strategy->path);
+	return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to replace "
+			     "each other, but %s gives them different slices "
+			     "of parameter %s", path, a, b, w->strategy->path,
+			     rsh_names_text(w->names, name));
+}
+
+/* `rank` is whose file it is, RSH_RANK_UNKNOWN if nobody says. */
+static int check_list(const struct witness *w, const char *path, uint32_t rank,
+		      const uint32_t *list, uint32_t n, struct rsh_error *err)
+{
+	uint32_t n_ranks = w->strategy->stage_ranks * w->strategy->n_stages;
+	uint32_t first = rank == RSH_RANK_UNKNOWN && n > 0 ? list[0] : rank;
+	bool has_own = rank == RSH_RANK_UNKNOWN || n == 0;
+
+	if (w->strategy->lone_stage)
+		n_ranks += w->strategy->lone_stage * w->strategy->stage_ranks;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t name;
+
+		has_own |= list[i] == rank;
+		if (list[i] >= n_ranks || first >= n_ranks)
+			return rsh_error_set(err, EINVAL, "%s: it speaks of "
+					     "rank %u, but %s has ranks 0 to "
+					     "%u", path, list[i],
+					     w->strategy->path, n_ranks - 1);
+		if (!rsh_strategy_same_slices(w->strategy, first, list[i],
+					      &name))
+			return contradiction(w, path, first, list[i], name,
+					     err);
+	}
+	if (!has_own)
+		return rsh_error_set(err, EINVAL, "%s: it is the file of rank "
+				     "%u, which is not among the ranks that it "
+				     "lists", path, rank);
+	return 0;
+}
+
+static int check_file(struct witness *w, const char *path, uint32_t rank,
+		      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free uint32_t *list = NULL;
+	size_t len;
+	uint32_t n;
+	int rc = rsh_load_whole(path, GROUP_INFO_BYTES_MAX,
+				"file of group information", &data, &len, err);
+
+	if (rc == 0)
+		rc = rsh_group_info_parse(data, len, path, &list, &n, err);
+	if (rc)
+		return rc;
+	w->n_read++;
+	return check_list(w, path, rank, list, n, err);
+}
+
+/* ---- beside the checkpoints ---- */
+
+/* A witness that nobody called may be unreadable, but not contradict. */
+static int check_beside(struct witness *w, const struct rsh_source *s,
+			struct rsh_error *err)
+{
+	const struct rsh_listing *l = &s->listing;
+
+	for (size_t i = 0; i < l->n_dirs; i++) {
+		cleanup_free char *path = NULL;
+		int rc;
+
+		if (asprintf(&path, "%s/%s/" FILE_NAME, s->path,
+			     l->dirs[i].name) < 0)
+			return rsh_error_nomem(err);
+		rc = check_file(w, path, l->dirs[i].rank, err);
+		if (rc == -EINVAL || rc == -ENOMEM)
+			return rc;
+		if (rc && rc != -ENOENT)
+			rsh_log_warning("%s: it is not taken into account",
+					err->text);
+	}
+	return 0;
+}
+
+/* ---- given by the user ---- */
+
+/* The template with the rank in place of every mark. */
+static char *with_rank(const char *template, uint32_t rank)
+{
+	size_t n_mark = strlen(RANK_MARK);
+	char *path = malloc(strlen(template) * 2 + 1), *to = path;
+	const char *mark;
+
+	/* A rank has up to ten digits, its mark six characters. */
+	while (path && (mark = strstr(template, RANK_MARK))) {
+		to = mempcpy(to, template, (size_t)(mark - template));
+		to += sprintf(to, "%u", rank);
+		template = mark + n_mark;
+	}
+	if (path)
+		strcpy(to, template);
+	return path;
+}
+
+static int check_each(struct witness *w, const char *template,
+		      struct rsh_error *err)
+{
+	const struct rsh_strategy *s = w->strategy;
+	uint32_t first = s->lone_stage * s->stage_ranks;
+
+	for (uint32_t r = 0; r < s->stage_ranks * s->n_stages; r++) {
+		cleanup_free char *path = with_rank(template, first + r);
+		int rc;
+
+		if (!path)
+			return rsh_error_nomem(err);
+		rc = check_file(w, path, first + r, err);
+		if (rc && rc != -ENOENT)
+			return rc;
+	}
+	if (w->n_read == 0)
+		return rsh_error_set(err, ENOENT, "%s: no rank has such a file",
+				     template);
+	return 0;
+}
+
+static int check_given(struct witness *w, const char *given,
+		       struct rsh_error *err)
+{
+	cleanup_free char *template = NULL;
+	struct stat st;
+
+	if (strstr(given, RANK_MARK))
+		return check_each(w, given, err);
+	if (stat(given, &st) != 0 || !S_ISDIR(st.st_mode))
+		return check_file(w, given, RSH_RANK_UNKNOWN, err);
+	if (asprintf(&template, "%s/rank_" RANK_MARK "/" FILE_NAME, given) < 0)
+		return rsh_error_nomem(err);
+	return check_each(w, template, err);
+}
+
+int rsh_source_check_groups(const struct rsh_source *s, const char *given,
+			    const struct rsh_strategy *strategy,
+			    const struct rsh_names *names,
+			    struct rsh_error *err)
+{
+	struct witness w = { .strategy = strategy, .names = names };
+	int rc = given ? check_given(&w, given, err) : check_beside(&w, s, err);
+
+	if (rc == 0 && err)
+		err->code = 0;
+	if (rc == 0 && w.n_read > 0)
+		rsh_log_info("%s: %u files of group information agree with %s",
+			     s->path, w.n_read, strategy->path);
+	return rc;
+}

@@ -1,0 +1,67 @@
+#include "rsh/wire/safetensors.h"
+
+#include <string.h>
+
+#include "safetensors_i.h"
+
+/* The library's types in the order of its Dtype, by which it sorts what it
+ * writes: the place in the table is the rank. */
+static const struct {
+	const char *name;
+	enum rsh_dtype dtype; /* RSH_DTYPE_UNKNOWN: not in MindSpore */
+} dtypes[] = {
+	{ "BOOL", RSH_DTYPE_BOOL },
+	{ "F4", RSH_DTYPE_UNKNOWN },
+	{ "F6_E2M3", RSH_DTYPE_UNKNOWN },
+	{ "F6_E3M2", RSH_DTYPE_UNKNOWN },
+	{ "U8", RSH_DTYPE_UINT8 },
+	{ "I8", RSH_DTYPE_INT8 },
+	{ "F8_E5M2", RSH_DTYPE_FLOAT8E5M2 },
+	{ "F8_E4M3", RSH_DTYPE_FLOAT8E4M3FN },
+	{ "F8_E8M0", RSH_DTYPE_UNKNOWN },
+	{ "F8_E4M3FNUZ", RSH_DTYPE_UNKNOWN },
+	{ "F8_E5M2FNUZ", RSH_DTYPE_UNKNOWN },
+	{ "I16", RSH_DTYPE_INT16 },
+	{ "U16", RSH_DTYPE_UINT16 },
+	{ "F16", RSH_DTYPE_FLOAT16 },
+	{ "BF16", RSH_DTYPE_BFLOAT16 },
+	{ "I32", RSH_DTYPE_INT32 },
+	{ "U32", RSH_DTYPE_UINT32 },
+	{ "F32", RSH_DTYPE_FLOAT32 },
+	{ "C64", RSH_DTYPE_COMPLEX64 },
+	{ "F64", RSH_DTYPE_FLOAT64 },
+	{ "I64", RSH_DTYPE_INT64 },
+	{ "U64", RSH_DTYPE_UINT64 },
+};
+
+#define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
+
+enum safetensors_known safetensors_dtype_parse(const char *s,
+					       enum rsh_dtype *out)
+{
+	for (size_t i = 0; i < N_DTYPES; i++) {
+		if (strcmp(dtypes[i].name, s))
+			continue;
+		*out = dtypes[i].dtype;
+		return *out == RSH_DTYPE_UNKNOWN ? SAFETENSORS_DTYPE_FOREIGN :
+						   SAFETENSORS_DTYPE;
+	}
+	return SAFETENSORS_DTYPE_UNKNOWN;
+}
+
+int safetensors_dtype_rank(enum rsh_dtype t)
+{
+	if (t == RSH_DTYPE_INT4)
+		t = RSH_DTYPE_INT8;
+	for (size_t i = 0; i < N_DTYPES && t != RSH_DTYPE_UNKNOWN; i++)
+		if (dtypes[i].dtype == t)
+			return (int)i;
+	return -1;
+}
+
+const char *rsh_safetensors_dtype(enum rsh_dtype t)
+{
+	int rank = safetensors_dtype_rank(t);
+
+	return rank < 0 ? NULL : dtypes[rank].name;
+}

@@ -1,0 +1,207 @@
+#include "rsh/wire/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "safetensors_i.h"
+
+#define ALIGNMENT 8 /* of the header's length */
+
+static int compare_bytes(const char *a, size_t a_len, const char *b,
+			 size_t b_len)
+{
+	int c = memcmp(a, b, a_len < b_len ? a_len : b_len);
+
+	if (c)
+		return c;
+	return a_len < b_len ? -1 : a_len > b_len;
+}
+
+static int compare_shapes(const void *a, const void *b, void *ctx)
+{
+	const uint32_t *i = a, *j = b;
+	const struct rsh_record_shape *shapes = ctx;
+	const struct rsh_record_shape *x = &shapes[*i], *y = &shapes[*j];
+	int x_rank = safetensors_dtype_rank(x->dtype);
+	int y_rank = safetensors_dtype_rank(y->dtype);
+
+	if (x_rank != y_rank)
+		return x_rank > y_rank ? -1 : 1;
+	return compare_bytes(x->name, x->name_len, y->name, y->name_len);
+}
+
+void rsh_safetensors_order(const struct rsh_record_shape *shapes, uint32_t n,
+			   uint32_t *order)
+{
+	union {
+		const void *in;
+		void *out;
+	} ctx = { .in = shapes }; /* qsort_r hands it back as it is */
+
+	for (uint32_t i = 0; i < n; i++)
+		order[i] = i;
+	qsort_r(order, n, sizeof(*order), compare_shapes, ctx.out);
+}
+
+/* ---- the header ---- */
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct rsh_safetensors_entry *x = a, *y = b;
+
+	return strcmp(x->key, y->key);
+}
+
+static int bad_entry(const char *key, struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL,
+			     "the metadata entry \"%s\" is not UTF-8", key);
+}
+
+static int put_metadata(struct json_text *t,
+			const struct rsh_safetensors_entry *entries, uint32_t n,
+			struct rsh_error *err)
+{
+	cleanup_free struct rsh_safetensors_entry *sorted =
+		rsh_alloc_array(n, sizeof(*sorted));
+
+	if (!sorted)
+		return rsh_error_nomem(err);
+	memcpy(sorted, entries, n * sizeof(*sorted));
+	qsort(sorted, n, sizeof(*sorted), compare_entries);
+	json_text_puts(t, "\"" SAFETENSORS_METADATA "\":{");
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_safetensors_entry *e = &sorted[i];
+
+		if (i)
+			json_text_puts(t, ",");
+		if (!json_text_put_string(t, e->key, strlen(e->key),
+					  JSON_ESCAPES_SERDE))
+			return bad_entry(e->key, err);
+		json_text_puts(t, ":");
+		if (!json_text_put_string(t, e->value, strlen(e->value),
+					  JSON_ESCAPES_SERDE))
+			return bad_entry(e->key, err);
+	}
+	json_text_puts(t, "}");
+	return 0;
+}
+
+static int check_shape(const struct rsh_record_shape *s, struct rsh_error *err)
+{
+	static const size_t reserved = sizeof(SAFETENSORS_METADATA) - 1;
+
+	if (!rsh_safetensors_dtype(s->dtype))
+		return rsh_error_set(err, ENOTSUP,
+				     "parameter \"%.*s\" is of type %s, which safetensors files cannot hold",
+				     (int)s->name_len, s->name,
+				     rsh_dtype_name(s->dtype));
+	if (s->name_len == reserved &&
+	    !memcmp(s->name, SAFETENSORS_METADATA, reserved))
+		return rsh_error_set(err, EINVAL,
+				     "a parameter of a safetensors file cannot have the name \"%s\"",
+				     SAFETENSORS_METADATA);
+	return 0;
+}
+
+/* Writes the tensor whose content begins at *offset and moves *offset behind
+ * it. */
+static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
+		      uint64_t *offset, struct rsh_error *err)
+{
+	uint64_t begin = *offset;
+	int rc = check_shape(s, err);
+
+	if (rc)
+		return rc;
+	if (!json_text_put_string(t, s->name, s->name_len, JSON_ESCAPES_SERDE))
+		return rsh_error_set(err, EINVAL,
+				     "the name of parameter \"%.*s\" is not UTF-8",
+				     (int)s->name_len, s->name);
+	if (!rsh_add_u64(begin, s->content_bytes, offset))
+		return rsh_error_set(err, EFBIG,
+				     "a safetensors file of more than 2^64 bytes");
+	json_text_puts(t, ":{\"dtype\":\"");
+	json_text_puts(t, rsh_safetensors_dtype(s->dtype));
+	json_text_puts(t, "\",\"shape\":[");
+	for (unsigned i = 0; i < s->n_dims; i++) {
+		if (i)
+			json_text_puts(t, ",");
+		json_text_put_u64(t, (uint64_t)s->dims[i]);
+	}
+	json_text_puts(t, "],\"data_offsets\":[");
+	json_text_put_u64(t, begin);
+	json_text_puts(t, ",");
+	json_text_put_u64(t, *offset);
+	json_text_puts(t, "]}");
+	return 0;
+}
+
+static int put_header(struct json_text *t,
+		      const struct rsh_record_shape *shapes,
+		      const uint32_t *order, uint32_t n,
+		      const struct rsh_safetensors_entry *entries,
+		      uint32_t n_entries, struct rsh_error *err)
+{
+	uint64_t offset = 0;
+	int rc = 0;
+
+	json_text_puts(t, "{");
+	if (n_entries)
+		rc = put_metadata(t, entries, n_entries, err);
+	for (uint32_t i = 0; !rc && i < n; i++) {
+		if (i || n_entries)
+			json_text_puts(t, ",");
+		rc = put_tensor(t, &shapes[order ? order[i] : i], &offset, err);
+	}
+	json_text_puts(t, "}");
+	while (!t->failed && t->len % ALIGNMENT)
+		json_text_puts(t, " ");
+	return rc;
+}
+
+/* Puts the header's length into the bytes that were left for it. */
+static int finish(struct json_text *t, struct rsh_error *err)
+{
+	uint64_t len = t->len - SAFETENSORS_LENGTH_BYTES;
+
+	if (t->failed)
+		return rsh_error_nomem(err);
+	if (len > RSH_SAFETENSORS_HEADER_MAX)
+		return rsh_error_set(err, EFBIG,
+				     "a safetensors header of %" PRIu64
+				     " bytes; readers take %" PRIu64,
+				     len, RSH_SAFETENSORS_HEADER_MAX);
+	for (unsigned i = 0; i < SAFETENSORS_LENGTH_BYTES; i++)
+		t->data[i] = (char)(len >> (8 * i) & 0xff);
+	return 0;
+}
+
+int rsh_safetensors_header(const struct rsh_record_shape *shapes,
+			   const uint32_t *order, uint32_t n,
+			   const struct rsh_safetensors_entry *entries,
+			   uint32_t n_entries, uint8_t **out, size_t *out_len,
+			   struct rsh_error *err)
+{
+	static const char length[SAFETENSORS_LENGTH_BYTES];
+	struct json_text t = { NULL, 0, 0, false };
+	int rc;
+
+	_Static_assert(sizeof(length) % ALIGNMENT == 0,
+		       "the padding counts from the text's begin");
+	json_text_put(&t, length, sizeof(length));
+	rc = put_header(&t, shapes, order, n, entries, n_entries, err);
+	if (!rc)
+		rc = finish(&t, err);
+	if (rc) {
+		json_text_clear(&t);
+		return rc;
+	}
+	*out = (uint8_t *)t.data;
+	*out_len = t.len;
+	return 0;
+}

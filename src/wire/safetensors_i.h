@@ -1,0 +1,50 @@
+/* safetensors_i.h - what the parts of the safetensors code share: the table of
+ * element types, and JSON text as other writers lay it out. */
+#ifndef RSH_WIRE_SAFETENSORS_I_H
+#define RSH_WIRE_SAFETENSORS_I_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/wire/dtype.h"
+
+#define SAFETENSORS_LENGTH_BYTES 8 /* before the header */
+#define SAFETENSORS_METADATA "__metadata__"
+#define SAFETENSORS_INT4 "Int4" /* a metadata value */
+
+enum safetensors_known {
+	SAFETENSORS_DTYPE,         /* *out is the type */
+	SAFETENSORS_DTYPE_FOREIGN, /* the format has it, MindSpore has not */
+	SAFETENSORS_DTYPE_UNKNOWN,
+};
+
+enum safetensors_known safetensors_dtype_parse(const char *s,
+					       enum rsh_dtype *out);
+/* Tensors are written by descending rank; -1 if the format has not the type. */
+int safetensors_dtype_rank(enum rsh_dtype t);
+
+/* A growing text.  After a failure it takes no more, and `failed` says so. */
+struct json_text {
+	char *data;
+	size_t len;
+	size_t cap;
+	bool failed;
+};
+
+void json_text_put(struct json_text *t, const char *s, size_t len);
+void json_text_puts(struct json_text *t, const char *s);
+void json_text_put_u64(struct json_text *t, uint64_t v);
+void json_text_clear(struct json_text *t);
+
+enum json_escapes {
+	JSON_ESCAPES_SERDE,  /* what JSON demands; the rest is UTF-8 */
+	JSON_ESCAPES_PYTHON, /* all that is not printable ASCII */
+};
+
+/* The string with its quotes.  False, with nothing written, if it is not
+ * UTF-8. */
+bool json_text_put_string(struct json_text *t, const char *s, size_t len,
+			  enum json_escapes escapes);
+
+#endif

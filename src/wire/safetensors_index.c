@@ -1,0 +1,214 @@
+/* The JSON that says which part of a model holds which weight. */
+#include "rsh/wire/safetensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "rsh/util/mem.h"
+#include "safetensors_i.h"
+
+static void decref(json_t **j)
+{
+	json_decref(*j);
+}
+
+/* A file beside the map, and nothing else. */
+static bool is_plain_name(const char *file)
+{
+	return *file && !strchr(file, '/') && strcmp(file, ".") &&
+	       strcmp(file, "..");
+}
+
+static int add_weight(struct rsh_weight_map *map, struct rsh_weight *w,
+		      const char *name, const json_t *value, const char *path,
+		      struct rsh_error *err)
+{
+	const char *file = json_string_value(value);
+
+	if (!file)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: the file of \"%s\" is not a string",
+				     path, name);
+	if (!is_plain_name(file))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: \"%s\" is said to be in \"%s\", which is not a file name",
+				     path, name, file);
+	w->name = rsh_arena_strndup(&map->arena_, name, strlen(name));
+	w->file = rsh_names_add(map->file_names_, file, strlen(file));
+	if (!w->name || w->file == RSH_NAME_NONE)
+		return rsh_error_nomem(err);
+	return 0;
+}
+
+static int list_files(struct rsh_weight_map *map, struct rsh_error *err)
+{
+	uint32_t n = rsh_names_count(map->file_names_);
+	const char **files = rsh_arena_array(&map->arena_, const char *, n);
+
+	if (!files)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n; i++)
+		files[i] = rsh_names_text(map->file_names_, i);
+	map->files = files;
+	map->n_files = n;
+	return 0;
+}
+
+static int read_weights(struct rsh_weight_map *map, json_t *weights,
+			const char *path, struct rsh_error *err)
+{
+	size_t n = json_object_size(weights);
+	struct rsh_weight *w;
+	const char *name;
+	json_t *value;
+	int rc;
+
+	if (!n || n > UINT32_MAX)
+		return rsh_error_set(err, EBADMSG, "%s: it names no weight",
+				     path);
+	w = rsh_arena_array(&map->arena_, struct rsh_weight, n);
+	map->file_names_ = rsh_names_new();
+	if (!w || !map->file_names_)
+		return rsh_error_nomem(err);
+	map->weights = w;
+	json_object_foreach(weights, name, value) {
+		rc = add_weight(map, &w[map->n_weights++], name, value, path,
+				err);
+		if (rc)
+			return rc;
+	}
+	return list_files(map, err);
+}
+
+/* Only told to users, so what is no size is no error: some tools have written
+ * a float. */
+static void read_total_size(struct rsh_weight_map *map, const json_t *root)
+{
+	const json_t *v = json_object_get(json_object_get(root, "metadata"),
+					  "total_size");
+	json_int_t size = json_integer_value(v);
+
+	map->has_total_size = json_is_integer(v) && size >= 0;
+	if (map->has_total_size)
+		map->total_size = (uint64_t)size;
+}
+
+static int read_root(struct rsh_weight_map *map, json_t *root, const char *path,
+		     struct rsh_error *err)
+{
+	json_t *weights = json_object_get(root, "weight_map");
+
+	if (!json_is_object(root))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: not a map of weights: the JSON is not an object",
+				     path);
+	/* In the flat form it would be a weight of that name. */
+	if (!weights || json_is_string(weights))
+		return read_weights(map, root, path, err);
+	if (!json_is_object(weights))
+		return rsh_error_set(err, EBADMSG,
+				     "%s: \"weight_map\" is not an object",
+				     path);
+	read_total_size(map, root);
+	return read_weights(map, weights, path, err);
+}
+
+int rsh_weight_map_parse(const void *data, size_t len, const char *path,
+			 struct rsh_weight_map *out, struct rsh_error *err)
+{
+	json_error_t where;
+	__attribute__((cleanup(decref))) json_t *root =
+		json_loadb(data, len, JSON_REJECT_DUPLICATES, &where);
+	int rc;
+
+	*out = (struct rsh_weight_map){ .n_weights = 0 };
+	if (!root)
+		return rsh_error_set(err, EBADMSG,
+				     "%s: not JSON: %s (line %d, column %d)",
+				     path, where.text, where.line,
+				     where.column);
+	rc = read_root(out, root, path, err);
+	if (rc)
+		rsh_weight_map_clear(out);
+	return rc;
+}
+
+void rsh_weight_map_clear(struct rsh_weight_map *map)
+{
+	rsh_arena_clear(&map->arena_);
+	rsh_names_free(map->file_names_);
+	*map = (struct rsh_weight_map){ .n_weights = 0 };
+}
+
+/* ---- writing ---- */
+
+static int compare_weights(const void *a, const void *b)
+{
+	const struct rsh_weight *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static bool put_python_string(struct json_text *t, const char *s)
+{
+	return json_text_put_string(t, s, strlen(s), JSON_ESCAPES_PYTHON);
+}
+
+static int put_weights(struct json_text *t, const struct rsh_weight_map *map,
+		       struct rsh_error *err)
+{
+	cleanup_free struct rsh_weight *sorted =
+		rsh_alloc_array(map->n_weights, sizeof(*sorted));
+
+	if (!sorted)
+		return rsh_error_nomem(err);
+	if (map->n_weights)
+		memcpy(sorted, map->weights, map->n_weights * sizeof(*sorted));
+	qsort(sorted, map->n_weights, sizeof(*sorted), compare_weights);
+	for (uint32_t i = 0; i < map->n_weights; i++) {
+		const char *file = map->files[sorted[i].file];
+
+		json_text_puts(t, i ? ",\n    " : "\n    ");
+		if (!put_python_string(t, sorted[i].name))
+			return rsh_error_set(err, EINVAL,
+					     "the name of parameter \"%s\" is not UTF-8",
+					     sorted[i].name);
+		json_text_puts(t, ": ");
+		if (!put_python_string(t, file))
+			return rsh_error_set(err, EINVAL,
+					     "the file name \"%s\" is not UTF-8",
+					     file);
+	}
+	if (map->n_weights)
+		json_text_puts(t, "\n  ");
+	return 0;
+}
+
+int rsh_weight_map_format(const struct rsh_weight_map *map, char **out,
+			  size_t *out_len, struct rsh_error *err)
+{
+	struct json_text t = { NULL, 0, 0, false };
+	int rc;
+
+	json_text_puts(&t, "{\n  \"metadata\": {");
+	if (map->has_total_size) {
+		json_text_puts(&t, "\n    \"total_size\": ");
+		json_text_put_u64(&t, map->total_size);
+		json_text_puts(&t, "\n  ");
+	}
+	json_text_puts(&t, "},\n  \"weight_map\": {");
+	rc = put_weights(&t, map, err);
+	json_text_puts(&t, "}\n}\n");
+	if (!rc && t.failed)
+		rc = rsh_error_nomem(err);
+	if (rc) {
+		json_text_clear(&t);
+		return rc;
+	}
+	*out = t.data;
+	*out_len = t.len;
+	return 0;
+}

@@ -1,0 +1,535 @@
+/* The scan of a safetensors file: the header is read whole, content never.
+ *
+ * The header's length is checked against the file before anything of that size
+ * is allocated; offsets are checked by walking the tensors in their order, each
+ * of which has to begin where the last one ended. */
+#include "rsh/wire/safetensors.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "safetensors_i.h"
+
+/* One tensor of the header. */
+struct tensor {
+	const char *name; /* owned by the JSON */
+	const json_t *shape;
+	enum rsh_dtype dtype;
+	uint64_t begin; /* data_offsets */
+	uint64_t end;
+	uint32_t place; /* in the header */
+};
+
+struct scan {
+	const struct rsh_byte_source *src;
+	struct rsh_names *names;
+	struct rsh_error *err;
+	json_t *header;
+	json_t *metadata; /* borrowed from header; NULL: none */
+	uint64_t data;    /* offset of the tensors' bytes */
+	struct tensor *tensors;
+	uint32_t n_tensors;
+	struct rsh_ckpt_index *index;
+};
+
+static int damaged(struct scan *s, const char *name, uint64_t offset,
+		   const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* name: the parameter, or NULL */
+static int damaged(struct scan *s, const char *name, uint64_t offset,
+		   const char *fmt, ...)
+{
+	char reason[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(reason, sizeof(reason), fmt, ap);
+	va_end(ap);
+	if (!name)
+		return rsh_error_set(s->err, EBADMSG,
+				     "%s: damaged at offset %" PRIu64 ": %s",
+				     s->src->path, offset, reason);
+	return rsh_error_set(s->err, EBADMSG,
+			     "%s: parameter \"%s\" is damaged at offset %" PRIu64
+			     ": %s",
+			     s->src->path, name, offset, reason);
+}
+
+/* ---- the header ---- */
+
+static int read_exactly(struct scan *s, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n = s->src->pread_fn(s->src->ctx, buf, len, offset);
+
+	if (n < 0)
+		return rsh_error_set(s->err, (int)-n,
+				     "%s: cannot read at offset %" PRIu64
+				     ": %s",
+				     s->src->path, offset, strerror((int)-n));
+	if ((size_t)n < len)
+		return damaged(s, NULL, offset + (uint64_t)n,
+			       "the file ends here, though it has %" PRIu64
+			       " bytes",
+			       s->src->size);
+	return 0;
+}
+
+static int read_length(struct scan *s, uint64_t *out)
+{
+	uint8_t bytes[SAFETENSORS_LENGTH_BYTES];
+	int rc;
+
+	if (!s->src->size)
+		return rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
+				     s->src->path);
+	if (s->src->size < sizeof(bytes))
+		return damaged(s, NULL, 0,
+			       "the file ends within the header's length");
+	rc = read_exactly(s, bytes, sizeof(bytes), 0);
+	if (rc)
+		return rc;
+	*out = 0;
+	for (size_t i = sizeof(bytes); i-- > 0;)
+		*out = *out << 8 | bytes[i];
+	if (*out > RSH_SAFETENSORS_HEADER_MAX)
+		return damaged(s, NULL, 0,
+			       "a header of %" PRIu64
+			       " bytes, which is more than the %" PRIu64
+			       " of a safetensors file",
+			       *out, RSH_SAFETENSORS_HEADER_MAX);
+	if (*out > s->src->size - sizeof(bytes))
+		return damaged(s, NULL, 0,
+			       "a header of %" PRIu64
+			       " bytes in a file of %" PRIu64,
+			       *out, s->src->size);
+	return 0;
+}
+
+static int parse_header(struct scan *s, const char *text, size_t len)
+{
+	json_error_t where;
+
+	s->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
+	if (!s->header)
+		return damaged(s, NULL,
+			       SAFETENSORS_LENGTH_BYTES +
+				       (uint64_t)where.position,
+			       "the header is not JSON: %s", where.text);
+	if (!json_is_object(s->header))
+		return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+			       "the header is not a JSON object");
+	return 0;
+}
+
+static int read_header(struct scan *s)
+{
+	cleanup_free char *text = NULL;
+	uint64_t len = 0;
+	int rc;
+
+	rc = read_length(s, &len);
+	if (rc)
+		return rc;
+	text = rsh_alloc_array(len, 1);
+	if (!text)
+		return rsh_error_nomem(s->err);
+	s->data = SAFETENSORS_LENGTH_BYTES + len;
+	rc = read_exactly(s, text, len, SAFETENSORS_LENGTH_BYTES);
+	return rc ? rc : parse_header(s, text, len);
+}
+
+/* ---- the metadata ---- */
+
+static int bad_metadata(struct scan *s, const char *key, const char *what)
+{
+	return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+		       "\"%s\" of \"" SAFETENSORS_METADATA "\" is not %s", key,
+		       what);
+}
+
+static int check_metadata(struct scan *s)
+{
+	const char *key;
+	json_t *value;
+
+	s->metadata = json_object_get(s->header, SAFETENSORS_METADATA);
+	if (json_is_null(s->metadata))
+		s->metadata = NULL;
+	if (!s->metadata)
+		return 0;
+	if (!json_is_object(s->metadata))
+		return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+			       "\"" SAFETENSORS_METADATA
+			       "\" is not a JSON object");
+	json_object_foreach(s->metadata, key, value)
+		if (!json_is_string(value))
+			return bad_metadata(s, key, "a string");
+	return 0;
+}
+
+static bool parse_crc(const char *digits, uint32_t *out)
+{
+	uint64_t v = 0;
+
+	if (!*digits)
+		return false;
+	for (; *digits; digits++) {
+		if (*digits < '0' || *digits > '9')
+			return false;
+		v = v * 10 + (uint64_t)(*digits - '0');
+		if (v > UINT32_MAX)
+			return false;
+	}
+	*out = (uint32_t)v;
+	return true;
+}
+
+static int read_entry(struct scan *s, const struct rsh_safetensors_entry *e,
+		      struct rsh_safetensors_meta *meta)
+{
+	if (!strcmp(e->key, "format"))
+		meta->format = e->value;
+	if (!strcmp(e->key, "remove_redundancy")) {
+		/* MindSpore takes other values for none. */
+		meta->remove_redundancy = !strcmp(e->value, "True");
+		meta->has_remove_redundancy = meta->remove_redundancy ||
+					      !strcmp(e->value, "False");
+	}
+	if (!strcmp(e->key, "crc_num")) {
+		meta->has_crc = parse_crc(e->value, &meta->crc);
+		if (!meta->has_crc)
+			return bad_metadata(s, e->key, "a number of 32 bits");
+	}
+	return 0;
+}
+
+static int read_metadata(struct scan *s, struct rsh_safetensors_meta *meta)
+{
+	struct rsh_safetensors_entry *entries;
+	const char *key;
+	json_t *value;
+	int rc = 0;
+
+	if (!s->metadata)
+		return 0;
+	entries = rsh_arena_array(&meta->arena_, struct rsh_safetensors_entry,
+				  json_object_size(s->metadata));
+	if (!entries)
+		return rsh_error_nomem(s->err);
+	meta->entries = entries;
+	json_object_foreach(s->metadata, key, value) {
+		struct rsh_safetensors_entry *e = &entries[meta->n_entries++];
+
+		e->key = rsh_arena_strndup(&meta->arena_, key, strlen(key));
+		e->value = rsh_arena_strndup(&meta->arena_,
+					     json_string_value(value),
+					     json_string_length(value));
+		if (!e->key || !e->value)
+			return rsh_error_nomem(s->err);
+		rc = read_entry(s, e, meta);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta)
+{
+	rsh_arena_clear(&meta->arena_);
+	*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
+}
+
+/* ---- the tensors ---- */
+
+static bool get_u64(const json_t *v, uint64_t *out)
+{
+	json_int_t i = json_integer_value(v);
+
+	*out = (uint64_t)i;
+	return json_is_integer(v) && i >= 0;
+}
+
+static int read_dtype(struct scan *s, const json_t *info, struct tensor *t)
+{
+	const json_t *v = json_object_get(info, "dtype");
+	const char *text = json_string_value(v);
+
+	if (!text)
+		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+			       "\"dtype\" is not a string");
+	switch (safetensors_dtype_parse(text, &t->dtype)) {
+	case SAFETENSORS_DTYPE:
+		break;
+	case SAFETENSORS_DTYPE_FOREIGN:
+		return rsh_error_set(s->err, ENOTSUP,
+				     "%s: parameter \"%s\" is of element type %s, which MindSpore does not have",
+				     s->src->path, t->name, text);
+	case SAFETENSORS_DTYPE_UNKNOWN:
+		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+			       "unknown element type \"%.64s\"", text);
+	}
+	if (t->dtype == RSH_DTYPE_INT8 && s->metadata) {
+		v = json_object_get(s->metadata, t->name);
+		if (v && !strcmp(json_string_value(v), SAFETENSORS_INT4))
+			t->dtype = RSH_DTYPE_INT4;
+	}
+	return 0;
+}
+
+static int read_tensor(struct scan *s, const json_t *info, struct tensor *t)
+{
+	const json_t *offsets = json_object_get(info, "data_offsets");
+
+	if (!*t->name)
+		return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+			       "a parameter name of 0 bytes");
+	if (!json_is_object(info))
+		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+			       "what the header says of it is not an object");
+	if (json_array_size(offsets) != 2 ||
+	    !get_u64(json_array_get(offsets, 0), &t->begin) ||
+	    !get_u64(json_array_get(offsets, 1), &t->end))
+		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+			       "\"data_offsets\" is not a pair of offsets");
+	t->shape = json_object_get(info, "shape");
+	if (!json_is_array(t->shape))
+		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+			       "\"shape\" is not a list");
+	if (json_array_size(t->shape) > RSH_MAX_DIMS)
+		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+			       "more than %d dimensions", RSH_MAX_DIMS);
+	return read_dtype(s, info, t);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+	const struct tensor *x = a, *y = b;
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	if (x->end != y->end)
+		return x->end < y->end ? -1 : 1;
+	/* Tensors without elements share their offsets. */
+	return x->place < y->place ? -1 : x->place > y->place;
+}
+
+static int read_tensors(struct scan *s)
+{
+	const char *name;
+	json_t *info;
+	int rc;
+
+	/* 32 bits count what fits into a header. */
+	s->tensors = rsh_alloc_array(json_object_size(s->header),
+				     sizeof(*s->tensors));
+	if (!s->tensors)
+		return rsh_error_nomem(s->err);
+	json_object_foreach(s->header, name, info) {
+		struct tensor *t = &s->tensors[s->n_tensors];
+
+		if (!strcmp(name, SAFETENSORS_METADATA))
+			continue;
+		*t = (struct tensor){ .name = name, .place = s->n_tensors++ };
+		rc = read_tensor(s, info, t);
+		if (rc)
+			return rc;
+	}
+	qsort(s->tensors, s->n_tensors, sizeof(*s->tensors), compare_tensors);
+	return 0;
+}
+
+/* ---- the index ---- */
+
+static int make_index(struct scan *s)
+{
+	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+	size_t n_dims = 0;
+
+	s->index = ix;
+	if (!ix)
+		return rsh_error_nomem(s->err);
+	for (uint32_t i = 0; i < s->n_tensors; i++)
+		n_dims += json_array_size(s->tensors[i].shape);
+	ix->file_bytes = s->src->size;
+	ix->records = rsh_alloc_array(s->n_tensors, sizeof(*ix->records));
+	ix->extents = rsh_alloc_array(s->n_tensors, sizeof(*ix->extents));
+	ix->by_name = rsh_alloc_array(s->n_tensors, sizeof(*ix->by_name));
+	ix->dims = rsh_alloc_array(n_dims, sizeof(*ix->dims));
+	if (!ix->records || !ix->extents || !ix->by_name || !ix->dims)
+		return rsh_error_nomem(s->err);
+	return 0;
+}
+
+/* Appends the dimensions to the index and gives the bytes they make. */
+static int add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	size_t n = json_array_size(t->shape);
+	int64_t *dims = ix->dims + ix->n_dims;
+	uint64_t dim, elements;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!get_u64(json_array_get(t->shape, i), &dim))
+			return damaged(s, t->name, s->data + t->begin,
+				       "dimension %zu is not a size", i);
+		dims[i] = (int64_t)dim;
+	}
+	if (!rsh_product_i64(dims, n, &elements) ||
+	    !rsh_mul_u64(elements, rsh_dtype_size(t->dtype), bytes))
+		return damaged(s, t->name, s->data + t->begin,
+			       "its dimensions are out of range");
+	ix->n_dims += (uint32_t)n;
+	return 0;
+}
+
+static int check_place(struct scan *s, const struct tensor *t,
+		       uint64_t expected)
+{
+	uint64_t room = s->src->size - s->data;
+
+	if (t->begin != expected)
+		return damaged(s, t->name, s->data + expected,
+			       "its data_offsets begin at %" PRIu64
+			       ", the tensors before it end at %" PRIu64,
+			       t->begin, expected);
+	if (t->end < t->begin)
+		return damaged(s, t->name, s->data + t->begin,
+			       "its data_offsets are %" PRIu64 " and %" PRIu64,
+			       t->begin, t->end);
+	if (t->end > room)
+		return damaged(s, t->name, s->data + t->begin,
+			       "its %" PRIu64
+			       " bytes reach beyond the end of the file at %" PRIu64,
+			       t->end - t->begin, s->src->size);
+	return 0;
+}
+
+static int add_record(struct scan *s, const struct tensor *t, uint64_t expected)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	struct rsh_record *r = &ix->records[ix->n_records];
+	uint64_t bytes = 0;
+	int rc;
+
+	*r = (struct rsh_record){
+		.dtype = (uint8_t)t->dtype,
+		.n_dims = (uint8_t)json_array_size(t->shape),
+		.first_dim = ix->n_dims,
+		.first_extent = ix->n_extents,
+		.content_bytes = t->end - t->begin,
+	};
+	rc = check_place(s, t, expected);
+	if (!rc)
+		rc = add_shape(s, t, &bytes);
+	if (rc)
+		return rc;
+	if (bytes != r->content_bytes)
+		return damaged(s, t->name, s->data + t->begin,
+			       "its content has %" PRIu64
+			       " bytes, its shape and type make %" PRIu64,
+			       r->content_bytes, bytes);
+	if (bytes) {
+		ix->extents[ix->n_extents++] =
+			(struct rsh_extent){ s->data + t->begin, bytes };
+		r->n_extents = 1;
+	}
+	r->name = rsh_names_add(s->names, t->name, strlen(t->name));
+	if (r->name == RSH_NAME_NONE)
+		return rsh_error_nomem(s->err);
+	ix->n_records++;
+	return 0;
+}
+
+static int add_records(struct scan *s)
+{
+	uint64_t end = 0;
+	int rc;
+
+	for (uint32_t i = 0; i < s->n_tensors; i++) {
+		rc = add_record(s, &s->tensors[i], end);
+		if (rc)
+			return rc;
+		end = s->tensors[i].end;
+	}
+	if (s->data + end != s->src->size)
+		return damaged(s, NULL, s->data + end,
+			       "the tensors end here, but the file has %" PRIu64
+			       " bytes",
+			       s->src->size);
+	return 0;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+/* Sorts the record numbers by name; a header has every name once. */
+static int index_names(struct scan *s)
+{
+	struct rsh_ckpt_index *ix = s->index;
+	cleanup_free uint64_t *keys =
+		rsh_alloc_array(ix->n_records, sizeof(*keys));
+
+	if (!keys)
+		return rsh_error_nomem(s->err);
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		keys[i] = (uint64_t)ix->records[i].name << 32 | i;
+	qsort(keys, ix->n_records, sizeof(*keys), compare_keys);
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		ix->by_name[i] = (uint32_t)keys[i];
+	return 0;
+}
+
+static int scan_file(struct scan *s, struct rsh_safetensors_meta *meta)
+{
+	int rc = read_header(s);
+
+	if (!rc)
+		rc = check_metadata(s);
+	if (!rc)
+		rc = read_tensors(s);
+	if (!rc)
+		rc = make_index(s);
+	if (!rc)
+		rc = add_records(s);
+	if (!rc)
+		rc = index_names(s);
+	if (!rc && meta)
+		rc = read_metadata(s, meta);
+	return rc;
+}
+
+int rsh_safetensors_scan(const struct rsh_byte_source *src,
+			 struct rsh_names *names, struct rsh_ckpt_index **out,
+			 struct rsh_safetensors_meta *meta,
+			 struct rsh_error *err)
+{
+	struct scan s = { .src = src, .names = names, .err = err };
+	int rc;
+
+	if (meta)
+		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
+	rc = scan_file(&s, meta);
+	free(s.tensors);
+	json_decref(s.header);
+	if (rc) {
+		rsh_ckpt_index_free(s.index);
+		if (meta)
+			rsh_safetensors_meta_clear(meta);
+		return rc;
+	}
+	*out = s.index;
+	return 0;
+}

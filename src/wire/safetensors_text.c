@@ -1,0 +1,148 @@
+/* JSON as serde_json and Python's json write it, byte for byte.  jansson has
+ * its own ideas of escapes (upper-case digits, DEL) and cannot be told. */
+#include "safetensors_i.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+void json_text_put(struct json_text *t, const char *s, size_t len)
+{
+	/* One more: there is always room for a NUL. */
+	if (t->failed || len >= SIZE_MAX - t->len ||
+	    rsh_grow(&t->data, &t->cap, t->len + len + 1, 1)) {
+		t->failed = true;
+		return;
+	}
+	memcpy(t->data + t->len, s, len);
+	t->len += len;
+	t->data[t->len] = '\0';
+}
+
+void json_text_puts(struct json_text *t, const char *s)
+{
+	json_text_put(t, s, strlen(s));
+}
+
+void json_text_put_u64(struct json_text *t, uint64_t v)
+{
+	char digits[24];
+
+	snprintf(digits, sizeof(digits), "%" PRIu64, v);
+	json_text_puts(t, digits);
+}
+
+void json_text_clear(struct json_text *t)
+{
+	free(t->data);
+	*t = (struct json_text){ NULL, 0, 0, false };
+}
+
+/* ---- UTF-8 ---- */
+
+/* Bytes of the character that begins with `lead`, 0 if none does, and the bits
+ * of it that are the character's. */
+static size_t sequence_length(uint8_t lead, uint32_t *bits)
+{
+	size_t len = lead < 0x80	   ? 1 :
+		     (lead & 0xe0) == 0xc0 ? 2 :
+		     (lead & 0xf0) == 0xe0 ? 3 :
+		     (lead & 0xf8) == 0xf0 ? 4 :
+					     0;
+
+	*bits = len == 1 ? lead : lead & (0x7fu >> len);
+	return len;
+}
+
+/* Bytes of the character at s, 0 if there is no valid one. */
+static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const uint8_t *p = (const uint8_t *)s;
+	size_t len = sequence_length(p[0], out);
+
+	if (!len || len > avail)
+		return 0;
+	for (size_t i = 1; i < len; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		*out = *out << 6 | (p[i] & 0x3f);
+	}
+	if (*out < least[len] || *out > 0x10ffff ||
+	    (*out >= 0xd800 && *out <= 0xdfff))
+		return 0;
+	return len;
+}
+
+static bool is_utf8(const char *s, size_t len)
+{
+	uint32_t c;
+
+	for (size_t i = 0; i < len;) {
+		size_t n = decode_utf8(s + i, len - i, &c);
+
+		if (!n)
+			return false;
+		i += n;
+	}
+	return true;
+}
+
+/* ---- strings ---- */
+
+static void put_unit(struct json_text *t, uint32_t unit)
+{
+	char escape[8];
+
+	snprintf(escape, sizeof(escape), "\\u%04" PRIx32, unit & 0xffff);
+	json_text_puts(t, escape);
+}
+
+static void put_escape(struct json_text *t, uint32_t c)
+{
+	static const char plain[] = "\"\\\b\f\n\r\t", letters[] = "\"\\bfnrt";
+	const char *found = c && c < 0x80 ? strchr(plain, (int)c) : NULL;
+
+	if (found) {
+		char escape[2] = { '\\', letters[found - plain] };
+
+		json_text_put(t, escape, sizeof(escape));
+	} else if (c > 0xffff) {
+		put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
+		put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
+	} else {
+		put_unit(t, c);
+	}
+}
+
+static bool needs_escape(uint32_t c, enum json_escapes escapes)
+{
+	if (c < 0x20 || c == '"' || c == '\\')
+		return true;
+	return escapes == JSON_ESCAPES_PYTHON && c > '~';
+}
+
+bool json_text_put_string(struct json_text *t, const char *s, size_t len,
+			  enum json_escapes escapes)
+{
+	size_t start = 0; /* of what is copied as it stands */
+	uint32_t c;
+
+	if (!is_utf8(s, len))
+		return false;
+	json_text_put(t, "\"", 1);
+	for (size_t i = 0, n; i < len; i += n) {
+		n = decode_utf8(s + i, len - i, &c);
+		if (!needs_escape(c, escapes))
+			continue;
+		json_text_put(t, s + start, i - start);
+		put_escape(t, c);
+		start = i + n;
+	}
+	json_text_put(t, s + start, len - start);
+	json_text_put(t, "\"", 1);
+	return true;
+}

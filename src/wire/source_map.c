@@ -1,0 +1,95 @@
+#include "rsh/wire/source_map.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+/* Written as a decimal number is; "01" would be rank 1 once more. */
+static bool parse_rank(const char *key, uint32_t *rank)
+{
+	char canonical[16];
+
+	*rank = (uint32_t)strtoul(key, NULL, 10);
+	snprintf(canonical, sizeof(canonical), "%" PRIu32, *rank);
+	return *rank != UINT32_MAX && strcmp(key, canonical) == 0;
+}
+
+static int add_entry(struct rsh_source_map *m, const char *key,
+		     const json_t *value, const char *path,
+		     struct rsh_error *err)
+{
+	struct rsh_source_map_entry *e = &m->entries[m->n];
+
+	if (!parse_rank(key, &e->rank))
+		return rsh_error_set(err, EBADMSG, "%s: \"%s\" is not the "
+				     "number of a rank", path, key);
+	if (!json_is_string(value) || json_string_length(value) == 0)
+		return rsh_error_set(err, EBADMSG, "%s: what stands for rank "
+				     "%u is not the path of a file", path,
+				     e->rank);
+	e->path = strdup(json_string_value(value));
+	if (!e->path)
+		return rsh_error_nomem(err);
+	m->n++;
+	return 0;
+}
+
+static int read_entries(struct rsh_source_map *m, json_t *root,
+			const char *path, struct rsh_error *err)
+{
+	const json_t *value;
+	const char *key;
+	int rc = 0;
+
+	m->entries = calloc(json_object_size(root) + 1, sizeof(*m->entries));
+	if (!m->entries)
+		return rsh_error_nomem(err);
+	json_object_foreach(root, key, value) {
+		rc = add_entry(m, key, value, path, err);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
+int rsh_source_map_parse(const void *data, size_t len, const char *path,
+			 struct rsh_source_map **out, struct rsh_error *err)
+{
+	struct rsh_source_map *m;
+	json_error_t why;
+	json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &why);
+	int rc;
+
+	if (!root)
+		return rsh_error_set(err, EBADMSG, "%s: not JSON: line %d: %s",
+				     path, why.line, why.text);
+	if (!json_is_object(root)) {
+		json_decref(root);
+		return rsh_error_set(err, EBADMSG, "%s: not a map from ranks "
+				     "to files ({\"0\": \"path\", ...})", path);
+	}
+	m = calloc(1, sizeof(*m));
+	rc = m ? read_entries(m, root, path, err) : rsh_error_nomem(err);
+	json_decref(root);
+	if (rc) {
+		rsh_source_map_free(m);
+		return rc;
+	}
+	*out = m;
+	return 0;
+}
+
+void rsh_source_map_free(struct rsh_source_map *m)
+{
+	if (!m)
+		return;
+	for (uint32_t i = 0; i < m->n; i++)
+		free(m->entries[i].path);
+	free(m->entries);
+	free(m);
+}

@@ -1,0 +1,288 @@
+#!/usr/bin/env python3
+"""Lost ranks, group_info.pb and what a job saved when its power went."""
+
+import os
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from ms_formats import (Layout, StageFile, checkpoint_bytes,  # noqa: E402
+                        read_strategy_file, strategy_bytes)
+from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount, tree_difference)
+from small_job import Job  # noqa: E402
+
+GENUINE = os.path.join(os.environ.get("srcdir", "."), "data", "strategies",
+                       "fault_recover_8")
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def demand(said, *words):
+    missing = [word for word in words if word not in said]
+    if missing:
+        raise MountError(f"no {missing} in\n{said}")
+
+
+def shows(job, step, *extra, source=None, words=()):
+    with Mounted(source or job.source, src_strategy=job.strategy,
+                 dst_strategy=job.strategy, extra=extra) as m:
+        difference = tree_difference(job.expected(*step), hash_tree(m.path))
+        said = m.log()
+    if difference:
+        raise MountError("\n".join(difference) + "\n" + said)
+    demand(said, *words)
+    return said
+
+
+def refuses(job, *extra, words=(), source=None):
+    _, said = expect_failure(source or job.source, src_strategy=job.strategy,
+                             dst_strategy=job.strategy, extra=extra)
+    lines = [line for line in said.splitlines() if ": error: " in line]
+    if len(lines) != 1:
+        raise MountError(f"{len(lines)} lines of error\n{said}")
+    demand(lines[0], *words)
+    return said
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def change(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def group_info(ranks):
+    """A ParallelGroupMap with nothing but the restore list."""
+    body = b"".join(bytes([0x08, rank]) for rank in ranks)
+    return bytes([0x12, len(body)]) + body
+
+
+# ---- lost ranks ----
+
+@test
+def the_fault_recovery_tutorial(job):
+    """Eight ranks, group_info.pb says [0, 4], rank 0 is deleted."""
+    layouts = read_strategy_file(os.path.join(
+        GENUINE, "strategy_stage_0.ckpt")).layouts
+    # The tutorial's whole tensors, one column each to keep files small.
+    shapes = {"fc1_weight": (784, 4), "fc2_weight": (512, 2), "fc3_weight": (512, 1)}
+    job = Job(job.directory + "-tutorial", layouts,
+              {name: shapes[name.split(".")[-1]] for name in layouts})
+    shutil.copy(os.path.join(GENUINE, "strategy_stage_0.ckpt"), job.strategy)
+    saved = job.save(1, 1, name="checkpoint-1_1.ckpt")
+    for rank in range(8):
+        shutil.copy(os.path.join(GENUINE, f"rank_{rank}", "group_info.pb"),
+                    os.path.dirname(saved[rank]))
+    original = content(saved[0])
+    os.unlink(saved[0])
+    with Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                 extra=["--log-level", "info"]) as m:
+        found = content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"))
+        demand(m.log(), "8 files of group information agree")
+    if found != original:
+        raise MountError("rank 0's file is another one")
+    shutil.rmtree(os.path.dirname(saved[0]))
+    shows(job, (1, 1))
+
+
+@test
+def two_of_eight_lost(job):
+    saved = job.save(1, 5)
+    for rank in (2, 7):
+        shutil.rmtree(os.path.dirname(saved[rank]))
+    shows(job, (1, 5))
+    refuses(job, "--replicas", "off", words=["rank 2 has no checkpoint file"])
+
+
+@test
+def a_whole_replica_group_lost(job):
+    saved = job.save(1, 5)
+    for rank in (0, 4):
+        os.unlink(saved[rank])
+    said = refuses(job, words=["rank 0", "parameter"])
+    demand(said, "up.weight, the slice of ranks 0 4", "down.weight, the slice of ranks 0 4")
+    if "norm.gamma" in said:
+        raise MountError(said)
+    with Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                 extra=["--allow-missing"]) as m:
+        for rank in range(8):
+            path = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+            try:
+                right = content(path) == job.file_bytes(rank, 1, 5)
+            except OSError as error:
+                right = rank in (0, 4) and error.errno == 5
+            else:
+                right = right and rank not in (0, 4)
+            if not right:
+                raise MountError(f"rank {rank}\n{m.log()}")
+
+
+@test
+def an_older_whole_step_before_a_newer_part(job):
+    job.save(1, 5)
+    saved = job.save(1, 10)
+    for rank in (0, 4):
+        os.unlink(saved[rank])
+    shows(job, (1, 5), "--allow-missing")
+    for rank in (1, 5):
+        os.unlink(job.path(rank, "net-1_5.ckpt"))
+    with Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                 extra=["--allow-missing"]) as m:
+        if content(os.path.join(m.path, "rank_3", "checkpoint_3.ckpt")) != \
+                job.file_bytes(3, 1, 10):
+            raise MountError(m.log())
+
+
+# ---- group_info.pb ----
+
+@test
+def group_info_of_another_rank(job):
+    saved = job.save(1, 5)
+    path = os.path.join(os.path.dirname(saved[1]), "group_info.pb")
+    change(path, group_info([0, 4]))
+    refuses(job, words=[path, "ranks 1 and 0", "parameter"])
+    change(path, group_info([5]))
+    refuses(job, words=[path, "rank 1, which is not among"])
+
+
+@test
+def group_info_that_contradicts_the_strategy(job):
+    saved = job.save(1, 5)
+    path = os.path.join(os.path.dirname(saved[1]), "group_info.pb")
+    change(path, group_info([1, 2]))
+    refuses(job, words=[path, "ranks 1 and 2", job.strategy, "weight"])
+    change(path, group_info([1, 9]))
+    refuses(job, words=[path, "rank 9", "0 to 7"])
+    change(path, group_info([1, 5]))
+    shows(job, (1, 5))
+    change(path, group_info([1]))
+    shows(job, (1, 5))
+
+
+@test
+def group_info_that_is_damaged(job):
+    saved = job.save(1, 5)
+    path = os.path.join(os.path.dirname(saved[1]), "group_info.pb")
+    change(path, b"\x12\x99nothing")
+    shows(job, (1, 5), words=[path, "not taken into account"])
+    refuses(job, "--group-info", path, words=[path])
+
+
+@test
+def group_info_elsewhere(job):
+    job.save(1, 5)
+    folder = os.path.join(job.directory, "groups")
+    for rank in range(8):
+        os.makedirs(os.path.join(folder, f"rank_{rank}"))
+        change(os.path.join(folder, f"rank_{rank}", "group_info.pb"),
+               group_info([rank % 4, rank % 4 + 4]))
+    template = os.path.join(folder, "rank_{rank}", "group_info.pb")
+    one = os.path.join(folder, "rank_3", "group_info.pb")
+    for given in (folder, template, one):
+        shows(job, (1, 5), "--group-info", given)
+    change(one, group_info([3, 6]))
+    for given in (folder, template, one):
+        refuses(job, "--group-info", given, words=[one, "ranks 3 and 6"])
+    refuses(job, "--group-info", folder + "/x{rank}", words=["no rank has such a file"])
+    refuses(job, "--group-info", one + ".gone", words=["No such file"])
+
+
+# ---- power-off saves ----
+
+def save_power_off(job, directory, epoch, step, ranks, name="ttp_rank_{rank}"):
+    return job.save(epoch, step, ranks, folder=directory + "/rank_{rank}",
+                    name=f"{name}-{epoch}_{step}.ckpt")
+
+
+@test
+def a_power_off_save(job):
+    for directory, name in (("tft_saved_checkpoints-step_20", "ttp_rank_{rank}"),
+                            ("ttp_saved_checkpoints-step_20", "ttp_rank_{rank}"),
+                            ("ttp_saved_checkpoints-2_20", "iteration")):
+        save_power_off(job, directory, 2, 5, (0, 5, 2, 7), name)
+        shows(job, (2, 5), source=os.path.join(job.source, directory))
+        shows(job, (2, 5))
+        shutil.rmtree(os.path.join(job.source, directory))
+
+
+@test
+def several_power_off_saves(job):
+    """Steps of a file count from the epoch's beginning, those of a directory
+    from the job's."""
+    save_power_off(job, "tft_saved_checkpoints-step_9", 1, 9, (0, 5, 2, 7))
+    new = save_power_off(job, "ttp_saved_checkpoints-step_20", 2, 5, (4, 1, 2, 3))
+    save_power_off(job, "ttp_saved_checkpoints-step_30_tmp", 2, 15, range(8))
+    shows(job, (2, 5), words=["step_30_tmp: the save was not completed"])
+    os.truncate(new[2], 50)
+    shows(job, (1, 9), words=["step_20 epoch 2 step 5 cannot be taken"])
+    refuses(job, "--fallbacks", "0", words=["ttp_saved_checkpoints-step_20"])
+
+
+@test
+def power_off_saves_that_were_not_completed(job):
+    directory = "tft_saved_checkpoints-step_30_tmp"
+    save_power_off(job, directory, 2, 15, range(8))
+    refuses(job, words=[job.source, "no save in it was completed"])
+    refuses(job, source=os.path.join(job.source, directory),
+            words=[directory, "not completed"])
+
+
+@test
+def a_power_off_save_for_fewer_cards(job):
+    save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, (4, 1, 6, 3))
+    layouts = {name: Layout([2], [-1 if e < 0 else 0 for e in layout.tensor_map])
+               for name, layout in job.layouts.items()}
+    wanted = os.path.join(job.directory, "wanted.ckpt")
+    change(wanted, strategy_bytes(StageFile(0, layouts)))
+    whole = Job(os.path.join(job.directory, "all"))
+    whole.save(2, 5)
+    trees = []
+    for source in (job.source, whole.source):
+        with Mounted(source, src_strategy=job.strategy, dst_strategy=wanted) as m:
+            trees.append(hash_tree(m.path))
+    if trees[0] != trees[1] or len(trees[0]) != 2:
+        raise MountError("\n".join(tree_difference(*trees)))
+
+
+@test
+def a_power_off_save_of_a_data_parallel_job(job):
+    records = job.records(0, 2, 5)
+    for name, value in (("cur_rank", 2), ("batch_num", 15)):
+        records[name] = records["epoch_num"].__class__(
+            (), "Int64", value.to_bytes(8, "little"))
+    data = checkpoint_bytes(records)
+    path = job.path(2, "tft_saved_checkpoints-step_20/rank_{rank}/"
+                    "ttp_rank_{rank}-2_5.ckpt", "")
+    os.makedirs(os.path.dirname(path))
+    change(path, data)
+    with Mounted(job.source, extra=["--dst-ranks", "4"]) as m:
+        for rank in range(4):
+            if content(os.path.join(m.path, f"rank_{rank}",
+                                    f"checkpoint_{rank}.ckpt")) != data:
+                raise MountError(f"rank {rank}\n{m.log()}")
+        if sorted(os.listdir(m.path)) != [f"rank_{r}" for r in range(4)]:
+            raise MountError(str(os.listdir(m.path)))
+
+
+def main():
+    require_mount()
+    tap = Tap(len(TESTS))
+    for function in TESTS:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-lost-") as directory, \
+                tap.test(function.__name__.replace("_", " ")):
+            function(Job(os.path.join(directory, "job")))
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

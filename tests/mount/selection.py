@@ -1,0 +1,567 @@
+#!/usr/bin/env python3
+"""Which of several checkpoints is mounted, and what is valid.
+
+Every tree is that of a job whose steps have no byte in common, mounted under
+its own strategy: what the mount shows tells the step, and a mixture of two
+would be none of them.
+"""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from ms_formats import checkpoint_bytes  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount, tree_difference)
+from small_job import Job  # noqa: E402
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def mounted(job, *extra, source=None):
+    return Mounted(source or job.source, src_strategy=job.strategy,
+                   dst_strategy=job.strategy, extra=extra)
+
+
+def shows(job, step, *extra, source=None, words=()):
+    """Mounts, and demands the whole step and the words in the log."""
+    with mounted(job, *extra, source=source) as m:
+        difference = tree_difference(job.expected(*step), hash_tree(m.path))
+        said = m.log()
+    if difference:
+        raise MountError("\n".join(difference) + "\n" + said)
+    demand(said, *words)
+    return said
+
+
+def refuses(job, *extra, words=(), source=None):
+    _, said = expect_failure(source or job.source, src_strategy=job.strategy,
+                             dst_strategy=job.strategy, extra=extra)
+    lines = [line for line in said.splitlines() if ": error: " in line]
+    if len(lines) != 1:
+        raise MountError(f"{len(lines)} lines of error\n{said}")
+    demand(lines[0], *words)
+    return lines[0]
+
+
+def demand(said, *words):
+    missing = [word for word in words if word not in said]
+    if missing:
+        raise MountError(f"no {missing} in\n{said}")
+
+
+def change(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def flip(path, at):
+    data = bytearray(content(path))
+    data[at] ^= 0x10
+    change(path, data)
+
+
+def wrapper(job, before, setting=":"):
+    """The program after `setting`, run through the command `before`."""
+    path = os.path.join(job.directory, "program")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\n{setting}\n"
+                f"exec {before}'{os.environ['RESHARDFS']}' \"$@\"\n")
+    os.chmod(path, stat.S_IRWXU)
+    return path
+
+
+def with_program(program, run):
+    bare = os.environ["RESHARDFS"]
+    os.environ["RESHARDFS"] = program
+    try:
+        return run()
+    finally:
+        os.environ["RESHARDFS"] = bare
+
+
+# Root that is refused what the mode of a file refuses.
+WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+# ---- the newest ----
+
+@test
+def the_newest_step_by_number(job):
+    for step in (9, 10, 2):
+        job.save(1, step)
+    said = shows(job, (1, 10), words=["several checkpoints a rank",
+                                      "epoch 1 step 10", "rank_0/net-1_10.ckpt"])
+    if "warning" in said:
+        raise MountError(said)
+
+
+@test
+def an_epoch_counts_before_a_step(job):
+    job.save(2, 1)
+    job.save(1, 100)
+    shows(job, (2, 1))
+
+
+@test
+def a_half_written_save_from_which_all_can_be_had(job):
+    job.save(1, 5)
+    job.save(1, 10, ranks=(0, 5, 2, 7))
+    shows(job, (1, 10), words=["4 of the ranks that have checkpoints have none "
+                               "of epoch 1 step 10: 1 3 4 6"])
+    shows(job, (1, 5), "--replicas", "off", words=["epoch 1 step 10 cannot be taken"])
+
+
+@test
+def a_half_written_save_from_which_not_all_can_be_had(job):
+    job.save(1, 5)
+    job.save(1, 10, ranks=(0, 1, 2, 4, 5, 6))
+    shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken", "the slice of ranks 3 7"])
+
+
+@test
+def two_halves_of_two_steps_are_no_checkpoint(job):
+    job.save(1, 5, ranks=(0, 1, 4, 5))
+    job.save(1, 10, ranks=(2, 3, 6, 7))
+    refuses(job, words=["tried 2", "epoch 1 step 10: ", "epoch 1 step 5: ",
+                        "parameter"])
+
+
+# ---- what is not valid ----
+
+def truncate_to(job, new, size):
+    """Cuts both replicas of a slice; returns the step that is then shown."""
+    for rank in (1, 5):
+        change(new[rank], job.file_bytes(rank, 1, 10)[:size])
+    with mounted(job) as m:
+        found = hash_tree(m.path)
+        said = m.log()
+    step = next((s for s in (5, 10) if found == job.expected(1, s)), None)
+    if step is None:
+        raise MountError(f"cut at {size}: neither step\n{said}")
+    if step == 5:
+        demand(said, "epoch 1 step 10 cannot be taken", "rank_1/net-1_10.ckpt")
+    return step
+
+
+@test
+def truncated_anywhere(job):
+    job.save(1, 5)
+    new = job.save(1, 10)
+    records = job.records(1, 1, 10)
+    ends = [len(checkpoint_bytes(dict(list(records.items())[:n])))
+            for n in range(1, len(records) + 1)]
+    for size in range(0, ends[-1], 23):
+        if size not in ends and truncate_to(job, new, size) != 5:
+            raise MountError(f"cut at {size}: the newer step")
+    # The end of a record may be the end of a file, which then lacks slices
+    # that no other rank has (down.weight), or that others have (norm.gamma).
+    if truncate_to(job, new, ends[0]) != 5 or truncate_to(job, new, ends[1]) != 10:
+        raise MountError("cut between records")
+
+
+@test
+def zeroed(job):
+    job.save(1, 5)
+    new = job.save(1, 10)
+    for rank in (2, 6):
+        change(new[rank], bytes(len(content(new[rank]))))
+    shows(job, (1, 5), words=["rank_2/net-1_10.ckpt", "not a checkpoint"])
+
+
+@test
+def a_bit_flipped_under_a_crc(job):
+    job.save(1, 5, crc=True)
+    new = job.save(1, 10, crc=True)
+    at = content(new[3]).index(b"Float32") + 40
+    for rank in (3, 7):
+        flip(new[rank], at)
+    shows(job, (1, 5), "--check", "full",
+          words=["rank_3/net-1_10.ckpt: damaged: its CRC is"])
+    with mounted(job, "--check", "structure") as m:
+        found = hash_tree(m.path)
+        if found["rank_0/checkpoint_0.ckpt"] != \
+                job.expected(1, 10)["rank_0/checkpoint_0.ckpt"]:
+            raise MountError(m.log())
+
+
+@test
+def a_bit_flipped_where_a_replica_has_it(job):
+    job.save(1, 5, crc=True)
+    new = job.save(1, 10, crc=True)
+    flip(new[3], content(new[3]).index(b"Float32") + 40)
+    shows(job, (1, 10), "--check", "full", words=["rank_3/net-1_10.ckpt"])
+    shows(job, (1, 5), "--check", "full", "--replicas", "off")
+
+
+@test
+def a_bit_flipped_in_the_trailer(job):
+    job.save(1, 5, crc=True)
+    new = job.save(1, 10, crc=True)
+    for rank in (0, 4):
+        flip(new[rank], len(content(new[rank])) - 1)
+    shows(job, (1, 5), "--check", "full", words=["its CRC is"])
+
+
+@test
+def without_a_trailer_full_is_structure(job):
+    job.save(1, 10)
+    shows(job, (1, 10), "--check", "full")
+
+
+@test
+def fallbacks(job):
+    for step in range(1, 9):
+        new = job.save(1, step)
+        if step > 1:
+            for rank in (0, 4):
+                change(new[rank], content(new[rank])[:50])
+    said = refuses(job, words=["tried 6 (2 older not tried)"] +
+                   [f"epoch 1 step {step}: " for step in range(3, 9)])
+    if "epoch 1 step 2" in said:
+        raise MountError(said)
+    refuses(job, "--fallbacks", "0", words=["tried 1 (7 older not tried)"])
+    shows(job, (1, 1), "--fallbacks", "7")
+
+
+@test
+def permission_denied(job):
+    if os.geteuid() != 0 or subprocess.run(
+            WITHOUT_OVERRIDE + ["true"], stderr=subprocess.DEVNULL).returncode:
+        return "needs root, and setpriv to give up its privileges over files"
+    job.save(1, 5)
+    new = job.save(1, 10)
+
+    def run():
+        os.chmod(new[1], 0)
+        shows(job, (1, 10), words=["rank_1/net-1_10.ckpt: Permission denied"])
+        shows(job, (1, 5), "--replicas", "off")
+        os.chmod(new[5], 0)
+        shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken"])
+        os.chmod(os.path.dirname(new[1]), 0)
+        shows(job, (1, 5), words=["rank_1: Permission denied"])
+        os.chmod(os.path.dirname(new[1]), 0o755)
+
+    with_program(wrapper(job, " ".join(WITHOUT_OVERRIDE) + " "), run)
+    return None
+
+
+# ---- --select ----
+
+@test
+def select_a_step(job):
+    for step in (5, 10, 15):
+        job.save(1, step)
+    shows(job, (1, 10), "--select", "1_10")
+    shows(job, (1, 15), "--select", "newest")
+    refuses(job, "--select", "1_11", words=["epoch 1 step 11", "net-1_15.ckpt"])
+
+
+@test
+def a_selected_step_is_never_another(job):
+    job.save(1, 5)
+    new = job.save(1, 10)
+    for rank in (0, 4):
+        os.unlink(new[rank])
+    refuses(job, "--select", "1_10", words=["rank 0", "parameter"])
+
+
+@test
+def select_by_mtime(job):
+    for age, step in enumerate((5, 15, 10)):
+        for path in job.save(1, step).values():
+            os.utime(path, (1000 - age, 1000 - age))
+    shows(job, (1, 5), "--select", "mtime")
+    for rank in (0, 4):
+        os.truncate(job.path(rank, "net-1_5.ckpt"), 60)
+    shows(job, (1, 15), "--select", "mtime")
+
+
+@test
+def select_by_mtime_without_steps(job):
+    for age, name in enumerate(("x{rank}.ckpt", "x{rank}y.ckpt")):
+        for path in job.save(1, age + 1, name=name).values():
+            os.utime(path, (1000 - age, 1000 - age))
+    shows(job, (1, 1), "--select", "mtime")
+    refuses(job, words=["cannot tell which", "rank_0", "x0.ckpt", "x0y.ckpt"])
+
+
+@test
+def select_by_name(job):
+    job.save(1, 5, name="a-1_5.ckpt")
+    job.save(1, 4, name="a-1_4.ckpt")
+    job.save(1, 6, name="b-1_6.ckpt")
+    shows(job, (1, 5), "--select", "name=a-*")
+    refuses(job, "--select", "name=c*", words=["no checkpoint named c*", "b-1_6.ckpt"])
+
+
+@test
+def select_as_mindspore(job):
+    for step in (9, 10):
+        job.save(1, step)
+    shows(job, (1, 9), "--select", "mindspore")
+    shows(job, (1, 9), "--compat", "mindspore")
+    shows(job, (1, 10), "--compat", "mindspore", "--select", "newest")
+
+
+@test
+def breakpoints(job):
+    job.save(1, 5)
+    job.save(1, 8, name="net-1_8_breakpoint.ckpt")
+    shows(job, (1, 5))
+    shows(job, (1, 8), "--breakpoint", "include")
+    shows(job, (1, 8), "--breakpoint", "only")
+    job.save(2, 1)
+    shows(job, (2, 1), "--breakpoint", "include")
+    shows(job, (1, 8), "--breakpoint", "only")
+
+
+@test
+def breakpoints_where_there_is_nothing_else(job):
+    job.save(1, 8, name="net-1_8_breakpoint.ckpt")
+    shows(job, (1, 8))
+
+
+@test
+def unfinished_and_hidden_files(job):
+    job.save(1, 5)
+    job.save(1, 6, name="net-1_6.tmp")
+    job.save(1, 7, name="net-1_7.ckpt.tmp")
+    job.save(1, 8, name=".net-1_8.ckpt")
+    shows(job, (1, 5))
+    shows(job, (1, 5), "--file", "*")
+    shows(job, (1, 5), "--file", "net*")
+
+
+# ---- trees and names ----
+
+@test
+def names_of_files(job):
+    job.save(1, 5, name="net-1_5.ckpt")
+    job.save(1, 6, name="net_2-1_5.ckpt")
+    job.save(1, 7, name="net_10-1_5.ckpt")
+    shows(job, (1, 7), words=["of run 10"])
+
+
+@test
+def a_name_without_a_step(job):
+    job.save(1, 7, name="checkpoint_{rank}.ckpt")
+    shows(job, (1, 7))
+
+
+@test
+def checkpoint_directories(job):
+    job.save(1, 5, folder="rank_{rank}/checkpoint")
+    job.save(1, 6, folder="rank_{rank}/checkpoint_2")
+    shows(job, (1, 6))
+
+
+@test
+def directories_named_ckpt(job):
+    job.save(1, 5, folder="ckpt_{rank}")
+    job.save(1, 6, folder="ckpt_{rank}")
+    shows(job, (1, 6))
+
+
+@test
+def directories_by_template(job):
+    job.save(1, 5, folder="out/device{rank}/kept")
+    job.save(1, 6, folder="out/device{rank}/spoilt")
+    shows(job, (1, 5), "--rank-dir", "out/device{rank}/kept")
+    shows(job, (1, 6), "--rank-dir", "o*/device{rank}/s*")
+    refuses(job, words=["no rank_N directory"])
+    refuses(job, "--rank-dir", "in/device{rank}", words=["in/device{rank}"])
+    refuses(job, "--rank-dir", "out", words=["no \"{rank}\" in it"])
+
+
+@test
+def files_by_template(job):
+    job.save(1, 5, folder=".", name="net_{rank}-1_5.ckpt")
+    job.save(1, 6, folder=".", name="net_{rank}-1_6.ckpt")
+    job.save(1, 9, folder=".", name="other_{rank}-1_9.ckpt")
+    shows(job, (1, 6), "--rank-dir", ".", "--file", "net_{rank}-*.ckpt")
+    job.save(1, 7, folder="flat", name="net_{rank}.model")
+    shows(job, (1, 7), "--file", "flat/net_{rank}.model")
+
+
+@test
+def a_map_of_files(job):
+    job.save(1, 5, folder="somewhere", name="{rank}.bin")
+    job.save(2, 5)
+    maps = os.path.join(job.source, "maps")
+    os.mkdir(maps)
+    path = os.path.join(maps, "map.json")
+    entries = {str(r): f"../somewhere/{r}.bin" for r in range(8)}
+    entries["3"] = os.path.join(job.source, "somewhere", "3.bin")
+
+    def write():
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(entries, f)
+
+    write()
+    shows(job, (1, 5), "--source-map", path)
+    entries["2"] += ".gone"
+    write()
+    shows(job, (1, 5), "--source-map", path, words=["2.bin.gone"])
+    refuses(job, "--replicas", "off", "--source-map", path, words=["2.bin.gone"])
+    entries["2"] = "../rank_2/net-2_5.ckpt"
+    entries["1"] = "../rank_1/net-1_5.ckpt"
+    write()
+    refuses(job, "--source-map", path, words=["two steps"])
+    entries["x"] = "y"
+    write()
+    refuses(job, "--source-map", path, words=[path, '"x"'])
+    change(path, b"[1]")
+    refuses(job, "--source-map", path, words=[path, "not a map"])
+    change(path, b"{")
+    refuses(job, "--source-map", path, words=[path, "not JSON"])
+
+
+# ---- while it is mounted ----
+
+def few_descriptors(job):
+    """A program that keeps one source file open at a time."""
+    return wrapper(job, "", "ulimit -n 100")
+
+
+def read_all(job, path):
+    """The step of every file, 'error' where reading failed."""
+    found = {}
+    for rank in range(8):
+        try:
+            data = content(os.path.join(path, f"rank_{rank}",
+                                        f"checkpoint_{rank}.ckpt"))
+        except OSError:
+            found[rank] = "error"
+            continue
+        found[rank] = next((s for s in (5, 10) if
+                            data == job.file_bytes(rank, 1, s)), "mixture")
+    return found
+
+
+@test
+def rotated_away_while_open(job):
+    old = job.save(1, 5)
+    with mounted(job) as m:
+        job.save(1, 10)
+        for path in old.values():
+            os.unlink(path)
+        if set(read_all(job, m.path).values()) != {5}:
+            raise MountError(str(read_all(job, m.path)))
+
+
+@test
+def rotated_away_while_closed(job):
+    old = job.save(1, 5)
+
+    def run():
+        with mounted(job) as m:
+            job.save(1, 10)
+            for path in old.values():
+                os.unlink(path)
+            found = read_all(job, m.path)
+            if "error" not in found.values() or \
+                    set(found.values()) - {5, "error"}:
+                raise MountError(f"{found}\n{m.log()}")
+            demand(m.log(), "No such file")
+
+    with_program(few_descriptors(job), run)
+
+
+@test
+def replaced_during_reads(job):
+    old = job.save(1, 5)
+    stop = threading.Event()
+
+    def replace():
+        step = 10
+        while not stop.is_set():
+            for rank, path in old.items():
+                change(path + ".new", job.file_bytes(rank, 1, step))
+                os.rename(path + ".new", path)
+            step = 15 - step
+
+    def run():
+        seen = set()
+        with mounted(job) as m:
+            writer = threading.Thread(target=replace)
+            writer.start()
+            try:
+                for _ in range(40):
+                    seen |= set(read_all(job, m.path).values())
+            finally:
+                stop.set()
+                writer.join()
+            if seen - {5, "error"}:
+                raise MountError(f"{seen}\n{m.log()}")
+
+    with_program(few_descriptors(job), run)
+
+
+@test
+def damaged_in_the_middle_of_reads(job):
+    old = job.save(1, 5)
+    with mounted(job) as m:
+        os.truncate(old[2], 40)
+        if set(read_all(job, m.path).values()) != {5}:
+            raise MountError(m.log())
+        demand(m.log(), "rank_2/net-1_5.ckpt")
+
+
+@test
+def damaged_where_no_replica_is_left(job):
+    old = job.save(1, 5)
+    with mounted(job) as m:
+        os.truncate(old[2], 40)
+        os.truncate(old[6], 40)
+        found = read_all(job, m.path)
+        if found != {r: "error" if r in (2, 6) else 5 for r in range(8)}:
+            raise MountError(f"{found}\n{m.log()}")
+
+
+@test
+def damaged_in_the_middle_of_reads_without_replicas(job):
+    old = job.save(1, 5)
+    with mounted(job, "--replicas", "off") as m:
+        os.truncate(old[2], 40)
+        found = read_all(job, m.path)
+        if found != {r: "error" if r == 2 else 5 for r in range(8)}:
+            raise MountError(f"{found}\n{m.log()}")
+
+
+def main():
+    require_mount()
+    tap = Tap(len(TESTS))
+    for function in TESTS:
+        name = function.__name__.replace("_", " ")
+        with tempfile.TemporaryDirectory(prefix="reshardfs-select-") as directory:
+            try:
+                skipped = function(Job(os.path.join(directory, "job")))
+            except Exception as error:
+                tap.ok(False, name, f"{type(error).__name__}: {error}")
+            else:
+                if skipped:
+                    tap.skip(name, skipped)
+                else:
+                    tap.ok(True, name)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

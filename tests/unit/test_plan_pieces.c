@@ -1,0 +1,473 @@
+/* Where the bytes of a virtual file come from: runs, chunks, codecs. */
+#include "plan_support.h"
+
+#define MIB (UINT64_C(1024) * 1024)
+#define CHUNK (512 * MIB)
+
+/* ---- runs ---- */
+
+static void equal_slices_are_one_run(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
+				LAYOUT("w", "[4]", "[0,-1]"));
+
+	(void)state;
+	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
+	job_plan(j);
+	assert_content(j, 2, "w", "2@100+60");
+	job_free(j);
+}
+
+static void rows_are_one_run_a_slice(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[4]", "[0,-1]"),
+				LAYOUT("w", "[2]", "[0,-1]"));
+
+	(void)state;
+	job_files(j, 4, FILE_WITH(F32("w", 3, 5)));
+	job_plan(j);
+	assert_content(j, 1, "w", "2@100+60 3@100+60");
+	job_free(j);
+}
+
+static void columns_are_one_run_a_row(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(F32("w", 3, 2)));
+	job_plan(j);
+	assert_content(j, 0, "w", "0@100+8 1@100+8 0@108+8 1@108+8 0@116+8 "
+				  "1@116+8");
+	job_free(j);
+}
+
+static void rows_become_columns(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1,-1]"),
+				LAYOUT("w", "[2]", "[-1,0,-1]"));
+
+	(void)state;
+	/* Whole: 2x4x3. */
+	job_files(j, 2, FILE_WITH(F32("w", 1, 4, 3)));
+	job_plan(j);
+	assert_content(j, 0, "w", "0@100+24 1@100+24");
+	assert_content(j, 1, "w", "0@124+24 1@124+24");
+	job_free(j);
+}
+
+/* Dimensions that both sides cut alike are runs together. */
+static void dimensions_cut_alike_are_joined(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2,2]", "[1,-1,0]"),
+				LAYOUT("w", "[2,2,2]", "[2,1,0]"));
+
+	(void)state;
+	job_files(j, 4, FILE_WITH(F32("w", 2, 4, 3)));
+	job_plan(j);
+	/* Rank 3 is (0,1,1): half of dimension 1 of the slice of rank 1. */
+	assert_content(j, 3, "w", "1@124+24 1@172+24");
+	job_free(j);
+}
+
+/* 12 elements in slices of 4 to slices of 6. */
+static void non_multiples_cut_runs(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[3]", "[0]"),
+				LAYOUT("w", "[2]", "[0]"));
+
+	(void)state;
+	job_files(j, 3, FILE_WITH(F32("w", 4)));
+	job_plan(j);
+	assert_content(j, 0, "w", "0@100+16 1@100+8");
+	assert_content(j, 1, "w", "1@108+8 2@100+16");
+	job_free(j);
+}
+
+/* Each rank reads the replica that is its own counterpart. */
+static void replicas_are_spread(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2,2]", "[0]"),
+				LAYOUT("w", "[4]", "[-1]"));
+
+	(void)state;
+	job_files(j, 4, FILE_WITH(F32("w", 2)));
+	job_plan(j);
+	assert_content(j, 1, "w", "0@100+8 1@100+8");
+	assert_content(j, 2, "w", "2@100+8 3@100+8");
+	assert_sources(j, 2, "2 3");
+	job_free(j);
+}
+
+static void scalars_are_resharded(void **state)
+{
+	struct job *j = job_new(LAYOUT("s", "[2]", "[]"),
+				LAYOUT("s", "[4]", "[]"));
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(I64_SCALAR("s")));
+	job_plan(j);
+	assert_records(j, 3, "Int64:s[]");
+	assert_content(j, 3, "s", "1@100+8");
+	job_free(j);
+}
+
+/* ---- ranges ---- */
+
+static struct job *two_records(void)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+
+	job_files(j, 2, FILE_WITH(F32("w", 2), I64_SCALAR("step")));
+	job_plan(j);
+	return j;
+}
+
+/* Headers are 0a len 0a 01 'w' 12 len 08 04 12 07 "Float32" 1a 10 (20 bytes)
+ * and the one of "step" without the two of the dimension, but with three more
+ * of the name and two less of the type (19 bytes). */
+static void ranges_cut_pieces(void **state)
+{
+	struct job *j = two_records();
+	uint64_t size = rsh_conversion_size(j->c, 0);
+
+	(void)state;
+	assert_int_equal(size, 20 + 16 + 19 + 8);
+	assert_pieces(j, 0, 0, size, "h20 0@100+8 1@100+8 h19 0@208+8");
+	assert_pieces(j, 0, 0, UINT64_MAX, "h20 0@100+8 1@100+8 h19 0@208+8");
+	assert_pieces(j, 0, 7, 4, "h4");
+	assert_pieces(j, 0, 19, 2, "h1 0@100+1");
+	assert_pieces(j, 0, 23, 10, "0@103+5 1@100+5");
+	assert_pieces(j, 0, 35, 2, "1@107+1 h1");
+	assert_pieces(j, 0, size - 1, 1, "0@215+1");
+	assert_pieces(j, 0, size - 1, 100, "0@215+1");
+	assert_pieces(j, 0, 5, UINT64_MAX, "h15 0@100+8 1@100+8 h19 0@208+8");
+	job_free(j);
+}
+
+static void ranges_without_bytes_have_no_pieces(void **state)
+{
+	struct job *j = two_records();
+	uint64_t size = rsh_conversion_size(j->c, 0);
+
+	(void)state;
+	assert_pieces(j, 0, 5, 0, "");
+	assert_pieces(j, 0, size, 1, "");
+	assert_pieces(j, 0, size + 1, 1, "");
+	assert_pieces(j, 0, UINT64_MAX, UINT64_MAX, "");
+	assert_null(rsh_piece_iter_new(j->c, 1, 0, 1, NULL));
+	rsh_piece_iter_free(NULL);
+	job_free(j);
+}
+
+static void header_bytes_are_the_record(void **state)
+{
+	static const uint8_t want[] = "\x0a\x22\x0a\x01w\x12\x1d\x08\x04\x12\x07"
+				      "Float32\x1a\x10";
+	struct job *j = two_records();
+
+	(void)state;
+	for (uint64_t at = 0; at < 20; at++) {
+		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3, NULL);
+		struct rsh_piece p;
+
+		assert_true(rsh_piece_iter_next(it, &p));
+		assert_true(p.is_header);
+		assert_memory_equal(p.header, want + at, p.length);
+		rsh_piece_iter_free(it);
+	}
+	job_free(j);
+}
+
+/* ---- tensors over 512 MiB ---- */
+
+/* 1200 MiB in two slices of 600, each written in chunks of 512 and 88. */
+static const uint64_t chunks_600[] = { CHUNK, 88 * MIB, 0 };
+
+static struct job *large_job(void)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0,-1]"), NULL);
+
+	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_FLOAT32,
+				    DIMS_OF(600, 256 * 1024),
+				    .chunks = chunks_600 },
+				  I64_SCALAR("step")));
+	job_plan(j);
+	return j;
+}
+
+/* Two full chunks and one of 176 MiB, whose header has three lengths of one
+ * byte less; each repeats the whole shape. */
+#define FULL_HEADER 37
+#define LAST_HEADER 34
+#define STEP_BYTES (19 + 8)
+
+static void large_tensors_are_emitted_in_chunks(void **state)
+{
+	struct job *j = large_job();
+	uint64_t second = FULL_HEADER + CHUNK;
+
+	(void)state;
+	assert_records(j, 0, "w[1200,262144] Int64*step[]");
+	assert_int_equal(rsh_conversion_size(j->c, 0),
+			 2 * FULL_HEADER + LAST_HEADER + 1200 * MIB +
+				 STEP_BYTES);
+	assert_pieces(j, 0, 0, rsh_conversion_size(j->c, 0) - STEP_BYTES,
+		      "h37 0@100+536870912 "
+		      "h37 0@536871112+92274688 1@100+444596224 "
+		      "h34 1@444596324+92274688 1@536871112+92274688");
+	assert_pieces(j, 0, second - 1, 39, "0@536871011+1 h37 0@536871112+1");
+	assert_pieces(j, 0, 2 * second + 33, 2, "h1 1@444596324+1");
+	job_free(j);
+}
+
+/* Every header tells its own chunk's length. */
+static void chunk_headers_tell_their_length(void **state)
+{
+	static const uint64_t lengths[] = { CHUNK, CHUNK, 176 * MIB };
+	static const int64_t dims[] = { 1200, 262144 };
+	struct rsh_record_shape shape = {
+		.name = "w", .name_len = 1, .dtype = RSH_DTYPE_FLOAT32,
+		.n_dims = 2, .dims = dims,
+	};
+	struct job *j = large_job();
+
+	(void)state;
+	for (uint64_t k = 0; k < 3; k++) {
+		uint8_t want[64];
+		size_t n = rsh_ckpt_header_write(&shape, lengths[k], want);
+		struct rsh_piece_iter *it = rsh_piece_iter_new(
+			j->c, 0, k * (FULL_HEADER + CHUNK), 64, NULL);
+		struct rsh_piece p;
+
+		assert_true(rsh_piece_iter_next(it, &p));
+		assert_true(p.is_header);
+		assert_int_equal(p.length, n);
+		assert_memory_equal(p.header, want, n);
+		rsh_piece_iter_free(it);
+	}
+	job_free(j);
+}
+
+/* Exactly a chunk is one chunk. */
+static void limit_is_one_chunk(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(F32("w", 64 * MIB)));
+	job_plan(j);
+	assert_pieces(j, 0, 0, UINT64_MAX,
+		      "h35 0@100+268435456 1@100+268435456");
+	job_free(j);
+}
+
+/* A copied tensor is emitted in MindSpore's chunks, however it was stored. */
+static void copied_tensors_are_cut_anew(void **state)
+{
+	static const uint64_t odd[] = { 300 * MIB, 1, 300 * MIB - 1, 0 };
+	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
+
+	(void)state;
+	job_file(j, 0, FILE_WITH(F32("w", 1),
+				 { .name = "v", .dtype = RSH_DTYPE_INT8,
+				   DIMS_OF(600 * MIB), .chunks = odd }));
+	job_plan(j);
+	assert_pieces(j, 0, 24, rsh_conversion_size(j->c, 0) - 24,
+		      "h33 0@204+314572800 0@314573104+1 0@314573205+222298111 "
+		      "h30 0@536871316+92274688");
+	job_free(j);
+}
+
+/* ---- codecs ---- */
+
+static void wide_bfloat16_is_narrowed(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+
+	(void)state;
+	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
+				    DIMS_OF(3), .wide = true },
+				  { .name = "v", .dtype = RSH_DTYPE_BFLOAT16,
+				    DIMS_OF(2), .wide = true }));
+	job_plan(j);
+	assert_records(j, 0, "BFloat16:w[6] BFloat16*v[2]");
+	assert_content(j, 0, "w", "0@100+12>6 1@100+12>6");
+	assert_content(j, 0, "v", "0@212+8>4");
+	/* Within an element: the rest of it, and the start of the next. */
+	assert_pieces(j, 0, 22, 3, "0@100+8>3/1");
+	assert_pieces(j, 0, 22, 1, "0@100+4>1/1");
+	assert_pieces(j, 0, 26, 2, "0@108+4>1/1 1@100+4>1");
+	job_free(j);
+}
+
+static void narrow_bfloat16_is_read_as_it_is(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(BF16("w", 3)));
+	job_plan(j);
+	assert_content(j, 0, "w", "0@100+6 1@100+6");
+	assert_note(j, "BFloat16 NaNs are kept");
+	job_free(j);
+
+	j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+	job_files(j, 2, FILE_WITH(BF16("w", 3), BF16("v", 2)));
+	job_plan_compat(j);
+	assert_content(j, 0, "w", "0@100+6>6 1@100+6>6");
+	assert_content(j, 0, "v", "0@206+4>4");
+	assert_pieces(j, 0, 22, 3, "0@100+4>3/1");
+	assert_no_notes(j);
+	job_free(j);
+}
+
+/* Rows of two elements, gathered column by column. */
+static void codecs_count_elements_in_runs(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[-1,0]"), NULL);
+
+	(void)state;
+	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
+				    DIMS_OF(2, 2), .wide = true }));
+	job_plan(j);
+	assert_content(j, 0, "w", "0@100+8>4 1@100+8>4 0@108+8>4 1@108+8>4");
+	job_free(j);
+}
+
+/* A wide source has twice the chunks that its virtual file has. */
+static void wide_sources_in_chunks(void **state)
+{
+	static const uint64_t chunks[] = { CHUNK, 88 * MIB, 0 };
+	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
+
+	(void)state;
+	job_file(j, 0, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
+				   DIMS_OF(150 * MIB), .wide = true,
+				   .chunks = chunks }));
+	job_plan(j);
+	assert_pieces(j, 0, 0, UINT64_MAX,
+		      "h36 0@100+536870912>268435456 "
+		      "0@536871112+92274688>46137344");
+	job_free(j);
+}
+
+static void assert_decoded(enum rsh_codec codec, const void *in, size_t n_in,
+			   const void *want, size_t n_out)
+{
+	uint8_t out[32], place[32];
+
+	assert_int_equal(rsh_codec_decode(codec, in, n_in, out), n_out);
+	assert_memory_equal(out, want, n_out);
+	memcpy(place, in, n_in);
+	assert_int_equal(rsh_codec_decode(codec, place, n_in, place), n_out);
+	assert_memory_equal(place, want, n_out);
+}
+
+static void codecs_decode(void **state)
+{
+	/* 1.0, inf, -inf, the smallest NaN, one with a payload and a sign. */
+	static const uint8_t narrow[] = { 0x80, 0x3f, 0x80, 0x7f, 0x80, 0xff,
+					  0x81, 0x7f, 0xff, 0xff };
+	static const uint8_t canonical[] = { 0x80, 0x3f, 0x80, 0x7f, 0x80, 0xff,
+					     0xc0, 0x7f, 0xc0, 0x7f };
+	uint8_t wide[2 * sizeof(narrow)];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(narrow); i += 2) {
+		wide[2 * i] = 0xaa;
+		wide[2 * i + 1] = 0x55;
+		memcpy(wide + 2 * i + 2, narrow + i, 2);
+	}
+	assert_decoded(RSH_CODEC_NONE, wide, sizeof(wide), wide, sizeof(wide));
+	assert_decoded(RSH_CODEC_BF16_NAN, narrow, sizeof(narrow), canonical,
+		       sizeof(canonical));
+	assert_decoded(RSH_CODEC_BF16_WIDE, wide, sizeof(wide), narrow,
+		       sizeof(narrow));
+	assert_decoded(RSH_CODEC_BF16_WIDE_NAN, wide, sizeof(wide), canonical,
+		       sizeof(canonical));
+}
+
+/* ---- types and sizes that the converter does not keep ---- */
+
+static struct job *odd_job(void)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]") ","
+				LAYOUT("rows", "[2]", "[-1,0]"), NULL);
+
+	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_INT4,
+				    DIMS_OF(2) },
+				  { .name = "q", .dtype = RSH_DTYPE_INT4,
+				    DIMS_OF(3) },
+				  F32("rows", 0, 3), F32("cols", 3, 0),
+				  { .name = "none", .dtype = RSH_DTYPE_INT32,
+				    DIMS_OF(0) },
+				  { .name = "note", .dtype = RSH_DTYPE_STR,
+				    DIMS_OF(0), .bytes = 20 },
+				  I64_SCALAR("step")));
+	return j;
+}
+
+static void odd_records_are_kept(void **state)
+{
+	struct job *j = odd_job();
+
+	(void)state;
+	job_plan(j);
+	assert_records(j, 0, "Int4:w[4] rows[0,6] Int4*q[3] *cols[3,0] "
+			     "Int32*none[0] str*note[0] Int64*step[]");
+	assert_content(j, 0, "w", "0@100+2 1@100+2");
+	assert_content(j, 0, "q", "0@202+3");
+	assert_content(j, 0, "note", "0@305+20");
+	/* From the first empty tensor on: header after header. */
+	assert_pieces(j, 0, 22, rsh_conversion_size(j->c, 0) - 22,
+		      "h24 h17 0@202+3 h25 h21 h19 0@305+20 h19 0@425+8");
+	assert_note(j, "Int4 stays Int4");
+	assert_note(j, "tensors without elements are kept");
+	assert_note(j, "string records are kept");
+	job_free(j);
+}
+
+static void odd_records_as_the_converter_leaves_them(void **state)
+{
+	struct job *j = odd_job();
+
+	(void)state;
+	job_plan_compat(j);
+	/* An empty vector becomes the scalar 0. */
+	assert_records(j, 0, "Int8:w[4] Int8*q[3] Int32*none[] str*note[0] "
+			     "Int64*step[]");
+	assert_content(j, 0, "q", "0@202+3");
+	assert_content(j, 0, "none", "h4");
+	job_free(j);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(equal_slices_are_one_run),
+		cmocka_unit_test(rows_are_one_run_a_slice),
+		cmocka_unit_test(columns_are_one_run_a_row),
+		cmocka_unit_test(rows_become_columns),
+		cmocka_unit_test(dimensions_cut_alike_are_joined),
+		cmocka_unit_test(non_multiples_cut_runs),
+		cmocka_unit_test(replicas_are_spread),
+		cmocka_unit_test(scalars_are_resharded),
+		cmocka_unit_test(ranges_cut_pieces),
+		cmocka_unit_test(ranges_without_bytes_have_no_pieces),
+		cmocka_unit_test(header_bytes_are_the_record),
+		cmocka_unit_test(large_tensors_are_emitted_in_chunks),
+		cmocka_unit_test(chunk_headers_tell_their_length),
+		cmocka_unit_test(limit_is_one_chunk),
+		cmocka_unit_test(copied_tensors_are_cut_anew),
+		cmocka_unit_test(wide_bfloat16_is_narrowed),
+		cmocka_unit_test(narrow_bfloat16_is_read_as_it_is),
+		cmocka_unit_test(codecs_count_elements_in_runs),
+		cmocka_unit_test(wide_sources_in_chunks),
+		cmocka_unit_test(codecs_decode),
+		cmocka_unit_test(odd_records_are_kept),
+		cmocka_unit_test(odd_records_as_the_converter_leaves_them),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

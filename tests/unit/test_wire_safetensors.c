@@ -1,0 +1,751 @@
+/* The scan of safetensors files: what MindSpore and the library wrote, what
+ * the library accepts, and what is damaged. */
+#include "wire_support.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/wire/safetensors.h"
+
+/* A scan with what it leaves behind. */
+struct scanned {
+	struct rsh_names *names;
+	struct rsh_ckpt_index *index; /* NULL after a failure */
+	struct rsh_safetensors_meta meta;
+	struct rsh_error err;
+	int rc;
+};
+
+static struct scanned scan_source(struct rsh_byte_source src)
+{
+	struct scanned s = { .err = RSH_ERROR_INIT };
+
+	src.path = "test.safetensors";
+	s.names = rsh_names_new();
+	assert_non_null(s.names);
+	s.rc = rsh_safetensors_scan(&src, s.names, &s.index, &s.meta, &s.err);
+	if (!s.rc) {
+		assert_non_null(s.index);
+	} else {
+		assert_null(s.index);
+		assert_null(s.meta.entries);
+		assert_int_equal(s.rc, -s.err.code);
+		assert_non_null(strstr(s.err.text, "test.safetensors"));
+	}
+	return s;
+}
+
+static struct scanned scan(struct buffer *b)
+{
+	return scan_source(buffer_source(b));
+}
+
+static void scanned_free(struct scanned *s)
+{
+	rsh_safetensors_meta_clear(&s->meta);
+	rsh_ckpt_index_free(s->index);
+	rsh_names_free(s->names);
+}
+
+static void require(const struct scanned *s)
+{
+	if (s->rc)
+		fail_msg("scan failed: %s", s->err.text);
+}
+
+/* A file of a header, as it stands, and so many bytes of content. */
+static struct buffer make_file(const char *header, size_t content)
+{
+	struct buffer b = { NULL, 0 };
+	uint8_t length[8] = { 0 };
+	uint64_t len = strlen(header);
+
+	for (int i = 0; i < 8; i++)
+		length[i] = (uint8_t)(len >> (8 * i));
+	buffer_append(&b, length, sizeof(length));
+	buffer_append(&b, header, len);
+	for (size_t i = 0; i < content; i++)
+		buffer_append(&b, &(uint8_t){ (uint8_t)i }, 1);
+	return b;
+}
+
+static const struct rsh_record *record(const struct scanned *s,
+				       const char *name)
+{
+	uint32_t id = rsh_names_find(s->names, name, strlen(name));
+	const struct rsh_record *r = NULL;
+
+	if (id != RSH_NAME_NONE)
+		r = rsh_ckpt_find(s->index, id);
+	if (!r)
+		fail_msg("no record \"%s\"", name);
+	return r;
+}
+
+static void assert_record(const struct scanned *s, const char *name,
+			  enum rsh_dtype dtype, size_t n_dims,
+			  const int64_t *dims, uint64_t content_bytes)
+{
+	const struct rsh_record *r = record(s, name);
+
+	assert_int_equal(r->dtype, dtype);
+	assert_int_equal(r->n_dims, n_dims);
+	if (n_dims)
+		assert_memory_equal(rsh_record_dims(s->index, r), dims,
+				    n_dims * sizeof(*dims));
+	assert_int_equal(r->content_bytes, content_bytes);
+	assert_int_equal(r->n_extents, content_bytes ? 1 : 0);
+	assert_false(r->wide_bf16);
+	if (content_bytes)
+		assert_int_equal(s->index->extents[r->first_extent].length,
+				 content_bytes);
+}
+
+/* The records come in this order, each where the last one ended. */
+static void assert_order(const struct scanned *s, const char *const *names,
+			 size_t n)
+{
+	uint64_t end = 0;
+
+	assert_int_equal(s->index->n_records, n);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_record *r = &s->index->records[i];
+		const struct rsh_extent *e =
+			&s->index->extents[r->first_extent];
+
+		assert_string_equal(rsh_names_text(s->names, r->name),
+				    names[i]);
+		if (!r->n_extents)
+			continue;
+		if (end)
+			assert_int_equal(e->offset, end);
+		end = e->offset + e->length;
+	}
+	assert_int_equal(end, s->index->file_bytes);
+}
+
+static void assert_content(const struct scanned *s, const char *name,
+			   const struct buffer *file, const void *bytes,
+			   size_t len)
+{
+	const struct rsh_record *r = record(s, name);
+	const struct rsh_extent *e = &s->index->extents[r->first_extent];
+
+	assert_int_equal(r->content_bytes, len);
+	assert_true(e->offset + e->length <= file->len);
+	assert_memory_equal(file->data + e->offset, bytes, len);
+}
+
+static void assert_refused(struct buffer *b, int code, const char *word)
+{
+	struct scanned s = scan(b);
+
+	if (s.rc != -code || !strstr(s.err.text, word))
+		fail_msg("rc %d, sentence \"%s\"; wanted %d and \"%s\"", s.rc,
+			 s.err.text, -code, word);
+	scanned_free(&s);
+}
+
+static void assert_header_refused(const char *header, size_t content, int code,
+				  const char *word)
+{
+	struct buffer b = make_file(header, content);
+
+	assert_refused(&b, code, word);
+	buffer_free(&b);
+}
+
+/* ---- files that MindSpore wrote ---- */
+
+static void test_mindspore_dtypes(void **state)
+{
+	static const struct {
+		const char *name;
+		enum rsh_dtype dtype;
+		unsigned size;
+	} types[] = {
+		{ "net.uint64", RSH_DTYPE_UINT64, 8 },
+		{ "net.int64", RSH_DTYPE_INT64, 8 },
+		{ "net.float64", RSH_DTYPE_FLOAT64, 8 },
+		{ "net.complex64", RSH_DTYPE_COMPLEX64, 8 },
+		{ "net.float32", RSH_DTYPE_FLOAT32, 4 },
+		{ "net.uint32", RSH_DTYPE_UINT32, 4 },
+		{ "net.int32", RSH_DTYPE_INT32, 4 },
+		{ "net.bfloat16", RSH_DTYPE_BFLOAT16, 2 },
+		{ "net.float16", RSH_DTYPE_FLOAT16, 2 },
+		{ "net.uint16", RSH_DTYPE_UINT16, 2 },
+		{ "net.int16", RSH_DTYPE_INT16, 2 },
+		{ "net.int4", RSH_DTYPE_INT4, 1 },
+		{ "net.int8", RSH_DTYPE_INT8, 1 },
+		{ "net.uint8", RSH_DTYPE_UINT8, 1 },
+		{ "net.bool", RSH_DTYPE_BOOL, 1 },
+	};
+	static const char *const order[] = {
+		"net.uint64",  "net.int64",  "net.float64", "net.complex64",
+		"net.float32", "scalar",     "net.uint32",  "net.int32",
+		"one",	       "net.bfloat16", "net.float16", "net.uint16",
+		"net.int16",   "net.int4",   "net.int8",    "net.uint8",
+		"net.bool",
+	};
+	struct buffer file = load_file("unit/data/ms_dtypes.safetensors");
+	struct scanned s = scan(&file);
+
+	(void)state;
+	require(&s);
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		assert_record(&s, types[i].name, types[i].dtype, DIMS(3, 5),
+			      15 * types[i].size);
+	assert_record(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_record(&s, "one", RSH_DTYPE_INT32, DIMS(1), 4);
+	assert_order(&s, order, sizeof(order) / sizeof(order[0]));
+	assert_content(&s, "net.uint8", &file,
+		       "\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16", 15);
+	assert_content(&s, "net.int4", &file,
+		       "\0\1\2\3\4\5\6\7\0\1\2\3\4\5\6", 15);
+	assert_string_equal(s.meta.format, "ms");
+	assert_int_equal(s.meta.n_entries, 2);
+	assert_false(s.meta.has_crc);
+	assert_false(s.meta.has_remove_redundancy);
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+static void test_mindspore_append_and_crc(void **state)
+{
+	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	struct scanned s = scan(&file);
+
+	(void)state;
+	require(&s);
+	assert_int_equal(s.index->n_records, 4);
+	assert_int_equal(s.index->file_bytes, file.len);
+	assert_record(&s, "epoch_num", RSH_DTYPE_INT64, 0, NULL, 8);
+	assert_record(&s, "learning_rate", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_record(&s, "finished", RSH_DTYPE_BOOL, 0, NULL, 1);
+	assert_record(&s, "w", RSH_DTYPE_FLOAT32, DIMS(2, 2), 16);
+	assert_content(&s, "epoch_num", &file, "\3\0\0\0\0\0\0\0", 8);
+	assert_true(s.meta.has_crc);
+	assert_int_equal(s.meta.crc, 3938311759u);
+	/* It is no CRC of the file's bytes, as that of a .ckpt is. */
+	assert_false(s.index->has_crc);
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+static void test_mindspore_remove_redundancy(void **state)
+{
+	struct buffer file = load_file("unit/data/ms_redundancy.safetensors");
+	struct scanned s = scan(&file);
+
+	(void)state;
+	require(&s);
+	assert_record(&s, "w", RSH_DTYPE_FLOAT16, DIMS(4), 8);
+	assert_true(s.meta.has_remove_redundancy);
+	assert_true(s.meta.remove_redundancy);
+	assert_int_equal(s.meta.n_entries, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct rsh_safetensors_entry *e = &s.meta.entries[i];
+		bool format = !strcmp(e->key, "format");
+
+		assert_string_equal(e->key,
+				    format ? "format" : "remove_redundancy");
+		assert_string_equal(e->value, format ? "ms" : "True");
+	}
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+static void test_mindspore_without_tensors(void **state)
+{
+	struct buffer file = load_file("unit/data/ms_none.safetensors");
+	struct scanned s = scan(&file);
+
+	(void)state;
+	require(&s);
+	assert_int_equal(s.index->n_records, 0);
+	assert_int_equal(s.meta.n_entries, 0);
+	assert_null(s.meta.format);
+	assert_null(rsh_ckpt_find(s.index, 0));
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+/* ---- files that the library wrote ---- */
+
+static void test_library_file(void **state)
+{
+	struct buffer file = load_file("unit/data/library.safetensors");
+	struct scanned s = scan(&file);
+
+	(void)state;
+	require(&s);
+	assert_int_equal(s.index->n_records, 20);
+	assert_record(&s, "t.float8_e4m3fn", RSH_DTYPE_FLOAT8E4M3FN,
+		      DIMS(2, 3), 6);
+	assert_record(&s, "t.float8_e5m2", RSH_DTYPE_FLOAT8E5M2, DIMS(2, 3), 6);
+	assert_record(&s, "t.bfloat16", RSH_DTYPE_BFLOAT16, DIMS(2, 3), 12);
+	assert_record(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_record(&s, "empty", RSH_DTYPE_FLOAT32, DIMS(0), 0);
+	assert_record(&s, "rows", RSH_DTYPE_FLOAT32, DIMS(3, 0), 0);
+	assert_record(&s, "name \"\\\t\344\270\226", RSH_DTYPE_UINT8, DIMS(5),
+		      5);
+	assert_content(&s, "t.float16", &file,
+		       "\0\1\2\3\4\5\6\7\10\11\12\13", 12);
+	assert_string_equal(s.meta.format, "pt");
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+/* ---- what the library accepts besides ---- */
+
+#define A_2 "\"a\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[0,2]}"
+#define B_2 "\"b\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[2,4]}"
+
+static void test_any_order_of_the_header(void **state)
+{
+	static const char *const order[] = { "a", "none", "nil", "b" };
+	struct buffer b = make_file(
+		" {" B_2 ",\n"
+		"\"none\":{\"data_offsets\":[2,2],\"shape\":[0],\"dtype\":\"F32\"},"
+		"\"nil\":{\"data_offsets\":[2,2],\"shape\":[0,7],\"dtype\":\"U8\","
+		"\"more\":{\"x\":[]}}, " A_2 "} ",
+		4);
+	struct scanned s = scan(&b);
+
+	(void)state;
+	require(&s);
+	assert_order(&s, order, 4);
+	assert_content(&s, "a", &b, "\0\1", 2);
+	assert_content(&s, "b", &b, "\2\3", 2);
+	scanned_free(&s);
+	buffer_free(&b);
+}
+
+static void test_metadata(void **state)
+{
+	struct buffer none = make_file("{" A_2 ",\"__metadata__\":null}", 2);
+	struct buffer b = make_file(
+		"{\"__metadata__\":{\"x\":\"\\u4e16\",\"remove_redundancy\":\"False\","
+		"\"b\":\"Int4\",\"crc_num\":\"4294967295\"}," A_2 "," B_2 "}",
+		4);
+	struct scanned s = scan(&none);
+
+	(void)state;
+	require(&s);
+	assert_int_equal(s.meta.n_entries, 0);
+	scanned_free(&s);
+
+	s = scan(&b);
+	require(&s);
+	assert_int_equal(s.meta.n_entries, 4);
+	assert_string_equal(s.meta.entries[0].key, "x");
+	assert_string_equal(s.meta.entries[0].value, "\344\270\226");
+	assert_string_equal(s.meta.entries[3].key, "crc_num");
+	assert_null(s.meta.format);
+	assert_true(s.meta.has_remove_redundancy);
+	assert_false(s.meta.remove_redundancy);
+	assert_int_equal(s.meta.crc, UINT32_MAX);
+	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
+	assert_record(&s, "b", RSH_DTYPE_INT4, DIMS(2), 2);
+	scanned_free(&s);
+	buffer_free(&none);
+	buffer_free(&b);
+}
+
+/* An entry under a parameter's name means something for I8 alone. */
+static void test_int4_is_stored_as_i8(void **state)
+{
+	struct buffer b = make_file(
+		"{\"__metadata__\":{\"a\":\"Int8\",\"u\":\"Int4\"}," A_2
+		",\"u\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[2,4]}}",
+		4);
+	struct scanned s = scan(&b);
+
+	(void)state;
+	require(&s);
+	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
+	assert_record(&s, "u", RSH_DTYPE_UINT8, DIMS(2), 2);
+	scanned_free(&s);
+	buffer_free(&b);
+}
+
+static void test_metadata_is_optional_for_the_caller(void **state)
+{
+	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	const struct rsh_byte_source src = buffer_source(&file);
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_ckpt_index *ix = NULL;
+
+	(void)state;
+	assert_int_equal(rsh_safetensors_scan(&src, names, &ix, NULL, NULL), 0);
+	assert_int_equal(ix->n_records, 4);
+	rsh_ckpt_index_free(ix);
+	rsh_names_free(names);
+	buffer_free(&file);
+}
+
+/* ---- damage ---- */
+
+static void test_bad_lengths(void **state)
+{
+	static const struct {
+		const char *hex;
+		const char *word;
+	} files[] = {
+		{ "", "empty" },
+		{ "02000000000000", "within the header's length" },
+		{ "0000000000000000", "not JSON" },
+		{ "0300000000000000 7b7d", "3 bytes in a file of 10" },
+		{ "ffffffffffffffff 7b7d", "18446744073709551615 bytes" },
+		{ "f8ffffffffffffff 7b7d", "more than the 100000000" },
+		{ "01e1f50500000000 7b7d", "more than the 100000000" },
+		{ "00e1f50500000000 7b7d", "100000000 bytes in a file of 10" },
+		/* the beginning of a .ckpt */
+		{ "0a150a027363120f1207", "more than the 100000000" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		struct buffer b = { NULL, 0 };
+
+		append_hex(&b, files[i].hex);
+		assert_refused(&b, EBADMSG, files[i].word);
+		buffer_free(&b);
+	}
+}
+
+static void test_bad_json(void **state)
+{
+	static const struct {
+		const char *header;
+		const char *word;
+	} headers[] = {
+		{ "{", "not JSON" },
+		{ "{} x", "offset 12" },
+		{ "[]", "not a JSON object" },
+		{ "{" A_2 "," A_2 "}", "duplicate" },
+		{ "{\"a\\u0000\":{}}", "NUL" },
+		{ "{\"\\ud800\":{}}", "not JSON" },
+		{ "{\"a\xff\":{}}", "byte 0xff" },
+		{ "{\"a\xc0\x80\":{}}", "byte 0xc0" },
+		{ "{\"__metadata__\":[]}", "\"__metadata__\" is not" },
+		{ "{\"__metadata__\":{\"k\":1}}", "\"k\" of" },
+		{ "{\"__metadata__\":{\"crc_num\":\"\"}}", "\"crc_num\" of" },
+		{ "{\"__metadata__\":{\"crc_num\":\"1x\"}}", "32 bits" },
+		{ "{\"__metadata__\":{\"crc_num\":\"4294967296\"}}",
+		  "32 bits" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+		assert_header_refused(headers[i].header, 0, EBADMSG,
+				      headers[i].word);
+}
+
+#define W(dtype, shape, offsets)                             \
+	"{\"w\":{\"dtype\":" dtype ",\"shape\":" shape \
+	",\"data_offsets\":" offsets "}}"
+
+static void test_bad_tensors(void **state)
+{
+	static const struct {
+		const char *header;
+		size_t content;
+		const char *word;
+	} cases[] = {
+		{ "{\"\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[0,1]}}",
+		  1, "name of 0 bytes" },
+		{ "{\"w\":[\"I8\",[1],[0,1]]}", 1, "\"w\"" },
+		{ "{\"w\":{\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+		  "\"dtype\"" },
+		{ "{\"w\":{\"dtype\":\"I8\",\"data_offsets\":[0,1]}}", 1,
+		  "\"shape\"" },
+		{ "{\"w\":{\"dtype\":\"I8\",\"shape\":[1]}}", 1,
+		  "\"data_offsets\"" },
+		{ W("8", "[1]", "[0,1]"), 1, "\"dtype\" is not a string" },
+		{ W("\"i8\"", "[1]", "[0,1]"), 1, "type \"i8\"" },
+		{ W("\"I8\"", "1", "[0,1]"), 1, "\"shape\" is not a list" },
+		{ W("\"I8\"", "[1.0]", "[0,1]"), 1, "dimension 0" },
+		{ W("\"I8\"", "[1,-1]", "[0,1]"), 1, "dimension 1" },
+		{ W("\"I8\"", "[1,[]]", "[0,1]"), 1, "dimension 1" },
+		{ W("\"I8\"", "[1]", "[0]"), 1, "pair of offsets" },
+		{ W("\"I8\"", "[1]", "[0,1,1]"), 1, "pair of offsets" },
+		{ W("\"I8\"", "[1]", "[-1,0]"), 1, "pair of offsets" },
+		{ W("\"I8\"", "[1]", "[0,1e0]"), 1, "pair of offsets" },
+		{ W("\"I8\"", "[1]", "[0,\"1\"]"), 1, "pair of offsets" },
+		{ W("\"I8\"", "[1]", "[0,9223372036854775808]"), 1,
+		  "not JSON" },
+		{ W("\"I8\"", "[1]", "[0,9223372036854775807]"), 1,
+		  "beyond the end" },
+		{ W("\"I8\"", "[1]", "[1,2]"), 2, "begin at 1" },
+		{ W("\"I8\"", "[1]", "[1,0]"), 1, "begin at 1" },
+		{ W("\"I8\"", "[4]", "[0,4]"), 3, "beyond the end" },
+		{ W("\"I8\"", "[4]", "[0,4]"), 5, "the file has" },
+		{ W("\"I8\"", "[4]", "[0,5]"), 5, "shape and type make 4" },
+		{ W("\"I16\"", "[2,2]", "[0,4]"), 4, "shape and type make 8" },
+		{ W("\"I8\"", "[4294967296,4294967296]", "[0,0]"), 0,
+		  "out of range" },
+		{ W("\"I64\"", "[9223372036854775807]", "[0,0]"), 0,
+		  "out of range" },
+		{ W("\"I8\"",
+		    "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]",
+		    "[0,1]"),
+		  1, "more than 32 dimensions" },
+		/* a hole, an overlap */
+		{ "{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[1],"
+		  "\"data_offsets\":[3,4]}}",
+		  4, "\"c\"" },
+		{ "{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[3],"
+		  "\"data_offsets\":[1,4]}}",
+		  4, "\"c\"" },
+		{ "{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[4],"
+		  "\"data_offsets\":[0,4]}}",
+		  4, "\"c\"" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_header_refused(cases[i].header, cases[i].content,
+				      EBADMSG, cases[i].word);
+}
+
+/* The sentence says where in the file. */
+static void test_offset_in_the_sentence(void **state)
+{
+	static const char header[] =
+		"{" A_2 ",\"c\":{\"dtype\":\"I8\",\"shape\":[1],"
+		"\"data_offsets\":[3,4]}}";
+	char word[64];
+
+	(void)state;
+	snprintf(word, sizeof(word), "\"c\" is damaged at offset %zu:",
+		 8 + sizeof(header) - 1 + 2);
+	assert_header_refused(header, 4, EBADMSG, word);
+}
+
+static void test_types_that_mindspore_has_not(void **state)
+{
+	static const char *const types[] = {
+		"F4", "F6_E2M3", "F6_E3M2", "F8_E8M0", "F8_E4M3FNUZ",
+		"F8_E5M2FNUZ",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		char header[128], word[64];
+
+		snprintf(header, sizeof(header), W("\"%s\"", "[0]", "[0,0]"),
+			 types[i]);
+		snprintf(word, sizeof(word), "\"w\" is of element type %s,",
+			 types[i]);
+		assert_header_refused(header, 0, ENOTSUP, word);
+	}
+}
+
+static const char *const fixtures[] = {
+	"unit/data/ms_dtypes.safetensors",
+	"unit/data/ms_append_crc.safetensors",
+	"unit/data/ms_redundancy.safetensors",
+	"unit/data/ms_none.safetensors",
+	"unit/data/library.safetensors",
+};
+
+#define N_FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+
+/* No beginning of a file is a file. */
+static void test_truncation_anywhere(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_FIXTURES; i++) {
+		struct buffer file = load_file(fixtures[i]);
+
+		for (size_t len = 0; len < file.len; len++) {
+			struct buffer part = { NULL, 0 };
+
+			/* Of that size, so that a sanitizer sees more. */
+			buffer_append(&part, file.data, len);
+			assert_refused(&part, EBADMSG, "test.safetensors");
+			buffer_free(&part);
+		}
+		buffer_append(&file, "", 1);
+		assert_refused(&file, EBADMSG, "the tensors end here");
+		buffer_free(&file);
+	}
+}
+
+static void assert_within_file(const struct scanned *s)
+{
+	const struct rsh_ckpt_index *ix = s->index;
+	uint64_t content = 0;
+
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+
+		assert_ptr_equal(rsh_ckpt_find(ix, r->name), r);
+		assert_true(r->first_dim + r->n_dims <= ix->n_dims);
+		assert_true(r->first_extent + r->n_extents <= ix->n_extents);
+		content += r->content_bytes;
+	}
+	for (uint32_t i = 0; i < ix->n_extents; i++) {
+		const struct rsh_extent *e = &ix->extents[i];
+
+		assert_true(e->offset <= ix->file_bytes &&
+			    e->length <= ix->file_bytes - e->offset);
+		content -= e->length;
+	}
+	assert_int_equal(content, 0);
+}
+
+/* A flipped bit makes another file or a sentence, never an index that leaves
+ * the file. */
+static void test_flipped_bits(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_FIXTURES; i++) {
+		struct buffer file = load_file(fixtures[i]);
+
+		for (size_t bit = 0; bit < file.len * 8; bit++) {
+			struct scanned s;
+
+			file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+			s = scan(&file);
+			if (!s.rc)
+				assert_within_file(&s);
+			scanned_free(&s);
+			file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		}
+		buffer_free(&file);
+	}
+}
+
+/* ---- reading ---- */
+
+/* A file that is larger than any memory: only its beginning can be read. */
+struct sparse {
+	struct buffer head;
+	uint64_t read_end;
+	int fail_after; /* reads; -1: never */
+	bool cut;       /* reads give a byte less */
+};
+
+static ssize_t pread_sparse(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	struct sparse *f = ctx;
+
+	if (!f->fail_after--)
+		return -EIO;
+	assert_true(offset + len <= f->head.len);
+	memcpy(buf, f->head.data + offset, len);
+	f->read_end = rsh_max_u64(f->read_end, offset + len);
+	return (ssize_t)(len - f->cut);
+}
+
+static void test_content_is_not_read(void **state)
+{
+	struct sparse f = {
+		make_file(W("\"F64\"", "[131072,1048576]", "[0,1099511627776]"),
+			  0),
+		0, -1, false,
+	};
+	const struct rsh_byte_source src = {
+		pread_sparse, &f, f.head.len + (UINT64_C(1) << 40), "",
+	};
+	struct scanned s = scan_source(src);
+
+	(void)state;
+	require(&s);
+	assert_record(&s, "w", RSH_DTYPE_FLOAT64, DIMS(131072, 1048576),
+		      UINT64_C(1) << 40);
+	assert_int_equal(f.read_end, f.head.len);
+	scanned_free(&s);
+	buffer_free(&f.head);
+}
+
+static void test_read_errors(void **state)
+{
+	struct sparse f = { make_file("{" A_2 "}", 2), 0, 0, false };
+	const struct rsh_byte_source src = { pread_sparse, &f, f.head.len, "" };
+	struct scanned s;
+
+	(void)state;
+	for (int reads = 0; reads < 2; reads++) {
+		f.fail_after = reads;
+		s = scan_source(src);
+		assert_int_equal(s.rc, -EIO);
+		assert_non_null(strstr(s.err.text, "cannot read at offset"));
+		scanned_free(&s);
+	}
+	f.fail_after = -1;
+	f.cut = true;
+	s = scan_source(src);
+	assert_int_equal(s.rc, -EBADMSG);
+	assert_non_null(strstr(s.err.text, "ends here"));
+	scanned_free(&s);
+	buffer_free(&f.head);
+}
+
+/* ---- indexes ---- */
+
+static struct rsh_ckpt_index *scan_with(struct rsh_names *names,
+					const char *header, size_t content)
+{
+	struct buffer b = make_file(header, content);
+	const struct rsh_byte_source src = buffer_source(&b);
+	struct rsh_ckpt_index *ix = NULL;
+
+	assert_int_equal(rsh_safetensors_scan(&src, names, &ix, NULL, NULL), 0);
+	buffer_free(&b);
+	return ix;
+}
+
+/* Files of the same records at the same places share an index, whatever order
+ * their headers have; names may have their numbers from another file. */
+static void test_equal_indexes(void **state)
+{
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_ckpt_index *x, *y, *z;
+	uint32_t b = rsh_names_add(names, "b", 1);
+
+	(void)state;
+	x = scan_with(names, "{" A_2 "," B_2 "}", 4);
+	y = scan_with(names, "{" B_2 "," A_2 "}", 4);
+	z = scan_with(names, "{" A_2 "," B_2 "} ", 4);
+	assert_true(rsh_ckpt_index_equal(x, y));
+	assert_true(rsh_ckpt_index_hash(x) == rsh_ckpt_index_hash(y));
+	assert_false(rsh_ckpt_index_equal(x, z));
+	assert_ptr_equal(rsh_ckpt_find(x, b), &x->records[1]);
+	rsh_ckpt_index_free(x);
+	rsh_ckpt_index_free(y);
+	rsh_ckpt_index_free(z);
+	rsh_names_free(names);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_mindspore_dtypes),
+		cmocka_unit_test(test_mindspore_append_and_crc),
+		cmocka_unit_test(test_mindspore_remove_redundancy),
+		cmocka_unit_test(test_mindspore_without_tensors),
+		cmocka_unit_test(test_library_file),
+		cmocka_unit_test(test_any_order_of_the_header),
+		cmocka_unit_test(test_metadata),
+		cmocka_unit_test(test_int4_is_stored_as_i8),
+		cmocka_unit_test(test_metadata_is_optional_for_the_caller),
+		cmocka_unit_test(test_bad_lengths),
+		cmocka_unit_test(test_bad_json),
+		cmocka_unit_test(test_bad_tensors),
+		cmocka_unit_test(test_offset_in_the_sentence),
+		cmocka_unit_test(test_types_that_mindspore_has_not),
+		cmocka_unit_test(test_truncation_anywhere),
+		cmocka_unit_test(test_flipped_bits),
+		cmocka_unit_test(test_content_is_not_read),
+		cmocka_unit_test(test_read_errors),
+		cmocka_unit_test(test_equal_indexes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
