@@ -333,14 +333,18 @@ static int check_only_one(const struct rsh_job *job, const struct group *g,
 			     next->saved->name);
 }
 
+/* What one sentence about a step may take of the last one, which has to hold
+ * all of them; in full they are in the log. */
+#define REASON_MAX 300
+
 static void add_reason(struct rsh_error *all, const struct group *g,
 		       const struct rsh_error *why)
 {
 	size_t n = strlen(all->text);
 
-	/* What does not fit is in the log. */
-	snprintf(all->text + n, sizeof(all->text) - n, "%s%s (%s)",
-		 n ? "; " : "", g->saved->name, why->text);
+	snprintf(all->text + n, sizeof(all->text) - n, "%s%s (%.*s%s)",
+		 n ? "; " : "", g->saved->name, REASON_MAX, why->text,
+		 strlen(why->text) > REASON_MAX ? "..." : "");
 }
 
 static int choose(struct rsh_job *job, struct group *groups, size_t n,

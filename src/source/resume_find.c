@@ -114,7 +114,8 @@ static struct rsh_saved *find_saved(struct rsh_job *job,
 
 		if (have->unit != s->unit)
 			return NULL;
-		if (strcmp(have->name, s->name) == 0)
+		if (strcmp(have->name, s->name) == 0 &&
+		    strcmp(have->dir, s->dir) == 0)
 			return have;
 	}
 	return NULL;
@@ -159,12 +160,13 @@ struct in_ranks {
 	uint32_t unit;
 };
 
+/* rank_3 or ckpt_3 */
 static bool is_rank_dir(const char *name)
 {
-	static const char prefix[] = "rank_";
-	const size_t n = sizeof(prefix) - 1;
+	const size_t n = strlen("rank_");
 
-	return strncmp(name, prefix, n) == 0 && name[n] &&
+	return (strncmp(name, "rank_", n) == 0 ||
+		strncmp(name, "ckpt_", n) == 0) && name[n] &&
 	       name[n + strspn(name + n, "0123456789")] == '\0';
 }
 
@@ -180,10 +182,28 @@ static int found_in_rank(struct rsh_job *job, void *ctx, const char *name,
 	return is < 0 ? rsh_error_nomem(err) : 0;
 }
 
+/* rank_3/checkpoint and the like are shown as if their files lay in rank_3. */
+static int found_inner_dir(struct rsh_job *job, void *ctx, const char *name,
+			   const struct stat *st, struct rsh_error *err)
+{
+	static const char prefix[] = "checkpoint";
+	struct in_ranks inner = *(const struct in_ranks *)ctx;
+
+	(void)st;
+	if (strncmp(name, prefix, strlen(prefix)) != 0)
+		return 0;
+	inner.dir = rsh_job_printf(job, "%s/%s", inner.dir, name);
+	if (!inner.dir)
+		return rsh_error_nomem(err);
+	return rsh_each_in_dir(job, inner.dir, S_IFREG, found_in_rank, &inner,
+			       err);
+}
+
 static int found_rank_dir(struct rsh_job *job, void *ctx, const char *name,
 			  const struct stat *st, struct rsh_error *err)
 {
 	struct in_ranks *x = ctx;
+	int rc;
 
 	(void)st;
 	if (!is_rank_dir(name))
@@ -192,7 +212,9 @@ static int found_rank_dir(struct rsh_job *job, void *ctx, const char *name,
 	if (rsh_job_unit(job, name, &x->unit))
 		return rsh_error_nomem(err);
 	x->dir = job->units[x->unit].name;
-	return rsh_each_in_dir(job, x->dir, S_IFREG, found_in_rank, x, err);
+	rc = rsh_each_in_dir(job, x->dir, S_IFREG, found_in_rank, x, err);
+	return rc ? rc : rsh_each_in_dir(job, x->dir, S_IFDIR, found_inner_dir,
+					 x, err);
 }
 
 static int found_rank_name(struct rsh_job *job, void *ctx, const char *name,

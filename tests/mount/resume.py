@@ -221,6 +221,25 @@ def mindspore_without_steps(tree):
 
 
 @case
+def mindspore_in_directories_of_other_names(tree):
+    for rank in range(2):
+        tree.write(f"ckpt_{rank}/net-1_5.ckpt", ms_file(5, rank))
+        tree.write(f"ckpt_{rank}/checkpoint_a/net-1_6.ckpt", ms_file(6, rank))
+        tree.write(f"ckpt_{rank}/other/net-1_7.ckpt", ms_file(7, rank))
+    expected = {}
+    for rank in range(2):
+        expected[f"ckpt_{rank}/net-1_6.ckpt"] = ms_file(6, rank)
+        expected[f"ckpt_{rank}/latest.ckpt"] = "net-1_6.ckpt"
+    shows(tree, expected)
+    # The same name twice: which one is meant?
+    tree.write("ckpt_0/net-1_6.ckpt", ms_file(66))
+    shows(tree, {name.replace("1_6", "1_5"):
+                 tree.read(name.replace("1_6", "1_5")) if name.endswith("1_6.ckpt")
+                 else target.replace("1_6", "1_5")
+                 for name, target in expected.items()}, says=["both of one rank"])
+
+
+@case
 def mindspore_on_one_card(tree):
     tree.write("net-1_5.ckpt", ms_file(1))
     tree.write("net-1_10.ckpt", ms_file(2))
