@@ -49,8 +49,22 @@ static struct rsh_source_options source_options(const struct rsh_options *o)
 	return so;
 }
 
-static int open_vfs(const struct rsh_options *o, struct rsh_vfs **vfs,
-		    struct rsh_error *err)
+static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
+		       struct rsh_error *err)
+{
+	const struct rsh_vfs_resume_config cfg = {
+		.source = o->source,
+		.files = o->files,
+		.fallbacks = o->fallbacks,
+		.uid = getuid(),
+		.gid = getgid(),
+	};
+
+	return rsh_vfs_open_resume(&cfg, vfs, err);
+}
+
+static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
+			   struct rsh_error *err)
 {
 	const struct rsh_vfs_config cfg = {
 		.source = o->source,
@@ -120,7 +134,8 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_server *server = NULL;
 	struct rsh_vfs *vfs = NULL;
-	int rc = open_vfs(o, &vfs, &err);
+	int rc = o->resume ? open_resume(o, &vfs, &err) :
+			     open_conversion(o, &vfs, &err);
 
 	if (rc == 0 && d)
 		rsh_daemon_detach();

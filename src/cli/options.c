@@ -264,6 +264,14 @@ static int set_remove_redundancy(struct rsh_options *o,
 	return 0;
 }
 
+static int set_resume(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->resume = true;
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -492,6 +500,9 @@ static const struct option_def table[] = {
 	{ "remove-redundancy", 0, NULL,
 	  "each parameter with one rank of those that hold the same",
 	  set_remove_redundancy, false },
+	{ "resume", 0, NULL,
+	  "convert nothing, show each rank's newest whole checkpoint",
+	  set_resume, false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
 	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
@@ -689,18 +700,8 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	return rc;
 }
 
-static int take_operands(int argc, char **argv, struct rsh_options *o,
-			 struct rsh_error *err)
+static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 {
-	if (argc - optind < 1)
-		return rsh_error_set(err, EINVAL, "no SOURCE given");
-	if (argc - optind < 2)
-		return rsh_error_set(err, EINVAL, "no MOUNTPOINT given");
-	if (argc - optind > 2)
-		return rsh_error_set(err, EINVAL, "too many operands: %s",
-				     argv[optind + 2]);
-	o->source = argv[optind];
-	o->mountpoint = argv[optind + 1];
 	if (!o->src_strategy)
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)");
@@ -730,13 +731,55 @@ static int take_operands(int argc, char **argv, struct rsh_options *o,
 	return 0;
 }
 
+/* The options of a conversion say nothing where there is none. */
+static int check_resume(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *given = o->src_strategy ? "src-strategy" :
+			    o->dst_strategy ? "dst-strategy" :
+			    o->prefix ? "prefix" :
+			    o->compat ? "compat" :
+			    o->no_replicas ? "replicas" :
+			    o->allow_missing ? "allow-missing" :
+			    o->dst_ranks ? "dst-ranks" :
+			    o->unlisted != RSH_UNLISTED_COPY ? "unlisted" :
+			    o->only ? "only" :
+			    o->drop ? "drop" :
+			    o->rename ? "rename" :
+			    o->cast ? "cast" :
+			    o->remove_redundancy ? "remove-redundancy" :
+			    o->files.rank_dir ? "rank-dir" :
+			    o->files.file ? "file" :
+			    o->files.source_map ? "source-map" :
+			    o->group_info ? "group-info" : NULL;
+
+	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
+		given = "select mindspore";
+	return given ? rsh_error_set(err, EINVAL, "--%s does not go with "
+				     "--resume, which converts nothing",
+				     given) : 0;
+}
+
+static int take_operands(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	if (argc - optind < 1)
+		return rsh_error_set(err, EINVAL, "no SOURCE given");
+	if (argc - optind < 2)
+		return rsh_error_set(err, EINVAL, "no MOUNTPOINT given");
+	if (argc - optind > 2)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     argv[optind + 2]);
+	o->source = argv[optind];
+	o->mountpoint = argv[optind + 1];
+	return o->resume ? check_resume(o, err) : check_conversion(o, err);
+}
+
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
 	int rc;
 
 	*o = (struct rsh_options){
-		.prefix = "checkpoint_",
 		.subtype = "reshardfs",
 		.log_level = RSH_LOG_NOTICE,
 		.fallbacks = 5,
@@ -749,6 +792,8 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = parse_options(argc, argv, o, err);
 	if (rc == 0 && o->command == RSH_COMMAND_MOUNT)
 		rc = take_operands(argc, argv, o, err);
+	if (!o->prefix)
+		o->prefix = "checkpoint_";
 	if (!o->fsname)
 		o->fsname = o->source;
 	if (o->debug && !o->has_log_level)
@@ -785,10 +830,13 @@ static void help_line(FILE *f, const struct option_def *def)
 void rsh_options_help(FILE *f)
 {
 	fputs("usage: reshardfs mount [options] SOURCE MOUNTPOINT\n"
+	      "       reshardfs mount --resume [options] SOURCE MOUNTPOINT\n"
 	      "       reshardfs [options] SOURCE MOUNTPOINT\n"
 	      "\n"
 	      "Shows a MindSpore checkpoint tree (SOURCE/rank_N/*.ckpt) as it "
-	      "would be\nunder another sharding strategy.\n\n", f);
+	      "would be\nunder another sharding strategy; or, of MindSpore, "
+	      "PyTorch, TensorFlow and\nMegatron-LM jobs, the newest "
+	      "checkpoint that is whole on all ranks.\n\n", f);
 	for (size_t i = 0; i < N_OPTIONS; i++)
 		if (!table[i].mount_only)
 			help_line(f, &table[i]);

@@ -102,6 +102,16 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino,
 		fuse_reply_attr(req, &st, CACHE_SECONDS);
 }
 
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	const char *target = rsh_vfs_link(vfs_of(req), ino);
+
+	if (target)
+		fuse_reply_readlink(req, target);
+	else
+		fuse_reply_err(req, EINVAL);
+}
+
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct statvfs out;
@@ -316,6 +326,7 @@ const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.forget = op_forget,
 	.forget_multi = op_forget_multi,
 	.getattr = op_getattr,
+	.readlink = op_readlink,
 	.statfs = op_statfs,
 	.opendir = op_opendir,
 	.readdir = op_readdir,

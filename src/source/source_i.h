@@ -184,6 +184,13 @@ struct rsh_source {
 	struct rsh_file_pool pool;
 };
 
+/* A source with its directory open and no files yet. */
+int rsh_source_new(const char *path, struct rsh_source **out,
+		   struct rsh_error *err);
+/* Makes what is found by rank, once `files` is complete and ascending.  0 or
+ * -ENOMEM. */
+int rsh_source_number_files(struct rsh_source *s);
+
 /* The file of a rank; NULL if it has none. */
 static inline struct rsh_source_file *
 rsh_source_file(const struct rsh_source *s, uint32_t rank)

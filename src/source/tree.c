@@ -103,7 +103,7 @@ static int check_files(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-static int make_arrays(struct rsh_source *s)
+int rsh_source_number_files(struct rsh_source *s)
 {
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
@@ -134,7 +134,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 	drop_choice(s);
 	s->chosen = i;
 	rc = collect_files(s, i) ? rsh_error_nomem(err) : check_files(s, err);
-	if (rc == 0 && make_arrays(s))
+	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);
 	return rc;
 }
@@ -180,9 +180,8 @@ static char *without_trailing_slashes(const char *path)
 	return strndup(path, n);
 }
 
-int rsh_source_open(const char *path, uint32_t first, uint32_t n,
-		    const struct rsh_source_options *opts,
-		    struct rsh_source **out, struct rsh_error *err)
+int rsh_source_new(const char *path, struct rsh_source **out,
+		   struct rsh_error *err)
 {
 	struct rsh_source *s = calloc(1, sizeof(*s));
 	int rc;
@@ -190,9 +189,6 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	if (!s)
 		return rsh_error_nomem(err);
 	s->dirfd = -1;
-	s->n_threads = opts->n_threads;
-	s->check_crc = opts->check_crc;
-	s->select = opts->select;
 	s->path = without_trailing_slashes(path);
 	if (!s->path || rsh_pool_init(&s->pool)) {
 		free(s->path);
@@ -200,8 +196,27 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		return rsh_error_nomem(err);
 	}
 	rc = open_root(s, err);
-	if (rc == 0)
-		rc = rsh_listing_make(s, first, n, opts, err);
+	if (rc) {
+		rsh_source_free(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+int rsh_source_open(const char *path, uint32_t first, uint32_t n,
+		    const struct rsh_source_options *opts,
+		    struct rsh_source **out, struct rsh_error *err)
+{
+	struct rsh_source *s;
+	int rc = rsh_source_new(path, &s, err);
+
+	if (rc)
+		return rc;
+	s->n_threads = opts->n_threads;
+	s->check_crc = opts->check_crc;
+	s->select = opts->select;
+	rc = rsh_listing_make(s, first, n, opts, err);
 	if (rc == 0)
 		rc = rsh_candidates_make(s, opts, err);
 	if (rc) {

@@ -72,7 +72,7 @@ static bool any_file(const struct rsh_source_view *view)
 	return false;
 }
 
-static int convert(struct rsh_vfs *v, struct planning *p, bool allow_missing,
+static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 		   struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
@@ -100,7 +100,7 @@ static int convert(struct rsh_vfs *v, struct planning *p, bool allow_missing,
 				  err);
 }
 
-static int plan(struct rsh_vfs *v, struct planning *p, bool allow_missing,
+static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 		struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
@@ -119,7 +119,7 @@ static int plan(struct rsh_vfs *v, struct planning *p, bool allow_missing,
 }
 
 /* *fatal: no other candidate is to be tried. */
-static int try_candidate(struct rsh_vfs *v, struct planning *p,
+static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 uint32_t i, bool allow_missing, bool *fatal,
 			 struct rsh_error *err)
 {
@@ -156,7 +156,7 @@ static void add_failure(struct failures *f, const char *which,
 	f->n++;
 }
 
-static int try_whole(struct rsh_vfs *v, struct planning *p,
+static int try_whole(struct rsh_reshard *v, struct planning *p,
 		     uint32_t n, struct failures *f, bool *fatal,
 		     struct rsh_error *err)
 {
@@ -175,7 +175,7 @@ static int try_whole(struct rsh_vfs *v, struct planning *p,
 	return rc;
 }
 
-static int try_parts(struct rsh_vfs *v, struct planning *p,
+static int try_parts(struct rsh_reshard *v, struct planning *p,
 		     uint32_t n, struct rsh_error *err)
 {
 	int rc = -ENOENT;
@@ -186,7 +186,7 @@ static int try_parts(struct rsh_vfs *v, struct planning *p,
 	return rc;
 }
 
-static int try_several(struct rsh_vfs *v, struct planning *p,
+static int try_several(struct rsh_reshard *v, struct planning *p,
 		       uint32_t n, struct rsh_error *err)
 {
 	struct failures f = { .share = n < 16 ? 1792 / n - 64 : 48 };
@@ -206,7 +206,7 @@ static int try_several(struct rsh_vfs *v, struct planning *p,
 			     "tried %u%s%s", p->cfg->source, f.n, untried, f.text);
 }
 
-static int try_all(struct rsh_vfs *v, struct planning *p, struct rsh_error *err)
+static int try_all(struct rsh_reshard *v, struct planning *p, struct rsh_error *err)
 {
 	uint32_t n = rsh_source_n_candidates(v->source);
 	bool fatal;
@@ -219,7 +219,7 @@ static int try_all(struct rsh_vfs *v, struct planning *p, struct rsh_error *err)
 	return try_several(v, p, n, err);
 }
 
-int rsh_vfs_take_candidate(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err)
 {
 	struct planning p = { .cfg = cfg };

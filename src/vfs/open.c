@@ -16,7 +16,7 @@ static int load_strategy(const char *path, bool compat, struct rsh_names *names,
 	return path ? rsh_strategy_load(path, compat, names, out, err) : 0;
 }
 
-static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		       struct rsh_error *err)
 {
 	uint32_t first, n;
@@ -41,11 +41,12 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		 struct rsh_error *err)
 {
-	struct rsh_vfs *v = calloc(1, sizeof(*v));
+	struct rsh_reshard *v = calloc(1, sizeof(*v));
 	int rc = 0;
 
 	if (!v)
 		return rsh_error_nomem(err);
+	v->vfs.ops = &rsh_reshard_ops;
 	v->replicas = cfg->replicas;
 	v->names = rsh_names_new();
 	if (!v->names)
@@ -61,19 +62,19 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = rsh_tree_build(v, &cfg->tree, err);
 	if (rc) {
-		rsh_vfs_free(v);
+		rsh_reshard_free(&v->vfs);
 		return rc;
 	}
 	rsh_log_info("%s: %u files, %llu bytes", cfg->source, v->n_files,
 		     (unsigned long long)v->total_bytes);
-	*out = v;
+	*out = &v->vfs;
 	return 0;
 }
 
-void rsh_vfs_free(struct rsh_vfs *v)
+void rsh_reshard_free(struct rsh_vfs *vfs)
 {
-	if (!v)
-		return;
+	struct rsh_reshard *v = (struct rsh_reshard *)vfs;
+
 	free(v->files);
 	free(v->prefix);
 	rsh_conversion_free(v->conversion);

@@ -1,4 +1,4 @@
-/* vfs/read.c - bytes of a virtual file. */
+/* vfs/read.c - bytes of a conversion's file. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -9,7 +9,7 @@
 
 #include "rsh/util/log.h"
 
-static int read_once(const struct rsh_vfs *v, uint32_t rank, void *buf,
+static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		     size_t len, uint64_t offset, const atomic_bool *avoid)
 {
 	struct rsh_piece_iter *it =
@@ -26,7 +26,7 @@ static int read_once(const struct rsh_vfs *v, uint32_t rank, void *buf,
 /* A file that fails in the middle of a request is left to its replicas: the
  * whole request is read anew without it.  When there are none left the file
  * itself has to say what is wrong with it, or has come back. */
-static int read_range(const struct rsh_vfs *v, uint32_t rank, void *buf,
+static int read_range(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		      size_t len, uint64_t offset)
 {
 	while (v->replicas) {
@@ -50,9 +50,10 @@ static int refuse_lost(struct rsh_vfs_file *f, uint32_t rank)
 	return -EIO;
 }
 
-ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
-		     size_t len, uint64_t offset)
+ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
+			 size_t len, uint64_t offset)
 {
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 	uint64_t size;
 	uint32_t rank;
 	int rc;

@@ -1,4 +1,4 @@
-/* vfs/tree.c - names, node numbers and attributes.
+/* vfs/tree.c - names, node numbers and attributes of a conversion's files.
  *
  * The tree is regular, so nothing of it is stored but what a file inherits
  * from its sources: names and numbers are computed from the rank. */
@@ -15,11 +15,6 @@
 
 #include "rsh/util/mem.h"
 
-/* What stdio and the like use as their buffer's size. */
-#define PREFERRED_IO_BYTES (128 * 1024)
-#define STAT_BLOCK_BYTES 512
-#define STATFS_BLOCK_BYTES 4096
-
 static uint64_t dir_node(uint32_t rank)
 {
 	return 2 + 2 * (uint64_t)rank;
@@ -30,7 +25,7 @@ static uint64_t file_node(uint32_t rank)
 	return 3 + 2 * (uint64_t)rank;
 }
 
-enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
+enum rsh_node_kind rsh_node_decode(const struct rsh_reshard *v, uint64_t node,
 				   uint32_t *rank)
 {
 	if (node == RSH_VFS_ROOT)
@@ -46,7 +41,7 @@ static int dir_name(uint32_t rank, char *name, size_t max)
 	return snprintf(name, max, "rank_%" PRIu32, rank);
 }
 
-static int file_name(const struct rsh_vfs *v, uint32_t rank, char *name,
+static int file_name(const struct rsh_reshard *v, uint32_t rank, char *name,
 		     size_t max)
 {
 	return snprintf(name, max, "%s%" PRIu32 "%s.ckpt", v->prefix, rank,
@@ -62,7 +57,7 @@ static bool newer(const struct timespec *a, const struct timespec *b)
 }
 
 /* A file is readable by whom all of its sources are. */
-static void inherit(const struct rsh_vfs *v, uint32_t rank,
+static void inherit(const struct rsh_reshard *v, uint32_t rank,
 		    struct rsh_vfs_file *f)
 {
 	uint32_t n;
@@ -83,7 +78,7 @@ static void inherit(const struct rsh_vfs *v, uint32_t rank,
 	}
 }
 
-static int check_names(const struct rsh_vfs *v, struct rsh_error *err)
+static int check_names(const struct rsh_reshard *v, struct rsh_error *err)
 {
 	char name[NAME_MAX + 1];
 
@@ -94,7 +89,7 @@ static int check_names(const struct rsh_vfs *v, struct rsh_error *err)
 	return 0;
 }
 
-int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,
+int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		   struct rsh_error *err)
 {
 	struct rsh_source_attr root;
@@ -122,7 +117,7 @@ int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,
 
 /* True if `name` is "rank_<digits>" of a rank that exists, written the way we
  * write it. */
-static bool rank_of_dir(const struct rsh_vfs *v, const char *name,
+static bool rank_of_dir(const struct rsh_reshard *v, const char *name,
 			uint32_t *rank)
 {
 	char canonical[32];
@@ -139,9 +134,10 @@ static bool rank_of_dir(const struct rsh_vfs *v, const char *name,
 	return strcmp(name, canonical) == 0;
 }
 
-uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
-			const char *name)
+static uint64_t lookup(const struct rsh_vfs *vfs, uint64_t parent,
+		       const char *name)
 {
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 	char canonical[NAME_MAX + 1];
 	uint32_t rank;
 
@@ -163,9 +159,10 @@ static void copy_name(char *to, size_t max, const char *name)
 	snprintf(to, max, "%s", name);
 }
 
-int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
-		  uint64_t *child, char *name, size_t name_max)
+static int entry(const struct rsh_vfs *vfs, uint64_t dir, uint64_t i,
+		 uint64_t *child, char *name, size_t name_max)
 {
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 	uint32_t rank = 0;
 	enum rsh_node_kind kind = rsh_node_decode(v, dir, &rank);
 	uint64_t n = kind == RSH_NODE_ROOT ? v->n_files : 1;
@@ -189,51 +186,44 @@ int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
 
 /* ---- attributes ---- */
 
-static void set_times(struct stat *st, const struct timespec *t)
+static int stat_node(const struct rsh_vfs *vfs, uint64_t node,
+		     struct stat *st)
 {
-	st->st_mtim = *t;
-	st->st_ctim = *t;
-	st->st_atim = *t;
-}
-
-int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
-{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 	uint32_t rank = 0;
 	enum rsh_node_kind kind = rsh_node_decode(v, node, &rank);
 
 	if (kind == RSH_NODE_NONE)
 		return -ENOENT;
-	*st = (struct stat){
-		.st_ino = node,
-		.st_uid = v->uid,
-		.st_gid = v->gid,
-		.st_blksize = PREFERRED_IO_BYTES,
-	};
-	if (kind != RSH_NODE_FILE) {
-		st->st_mode = S_IFDIR | v->dir_mode;
+	if (kind == RSH_NODE_FILE) {
+		rsh_stat_fill(st, node, S_IFREG | v->files[rank].mode,
+			      rsh_conversion_size(v->conversion, rank),
+			      &v->files[rank].mtime);
+	} else {
+		rsh_stat_fill(st, node, S_IFDIR | v->dir_mode, 0,
+			      &v->dir_mtime);
 		st->st_nlink = 2;
 		if (kind == RSH_NODE_ROOT)
 			st->st_nlink += v->n_files;
-		set_times(st, &v->dir_mtime);
-		return 0;
 	}
-	st->st_mode = S_IFREG | v->files[rank].mode;
-	st->st_nlink = 1;
-	st->st_size = (off_t)rsh_conversion_size(v->conversion, rank);
-	st->st_blocks = (st->st_size + STAT_BLOCK_BYTES - 1) / STAT_BLOCK_BYTES;
-	set_times(st, &v->files[rank].mtime);
+	st->st_uid = v->uid;
+	st->st_gid = v->gid;
 	return 0;
 }
 
-void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
+static void totals(const struct rsh_vfs *vfs, uint64_t *bytes, uint64_t *nodes)
 {
-	*out = (struct statvfs){
-		.f_bsize = PREFERRED_IO_BYTES,
-		.f_frsize = STATFS_BLOCK_BYTES,
-		.f_blocks = (v->total_bytes + STATFS_BLOCK_BYTES - 1) /
-			    STATFS_BLOCK_BYTES,
-		.f_files = 1 + 2 * (uint64_t)v->n_files,
-		.f_namemax = NAME_MAX,
-		.f_flag = ST_RDONLY,
-	};
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+
+	*bytes = v->total_bytes;
+	*nodes = 1 + 2 * (uint64_t)v->n_files;
 }
+
+const struct rsh_vfs_ops rsh_reshard_ops = {
+	.free = rsh_reshard_free,
+	.lookup = lookup,
+	.stat = stat_node,
+	.entry = entry,
+	.read = rsh_reshard_read,
+	.totals = totals,
+};

@@ -1,10 +1,38 @@
-/* vfs/vfs_i.h - the inside of the virtual tree, for this layer only. */
+/* vfs/vfs_i.h - the inside of the virtual trees, for this layer only. */
 #ifndef RSH_VFS_VFS_I_H
 #define RSH_VFS_VFS_I_H
 
 #include <stdbool.h>
 
 #include "rsh/vfs/vfs.h"
+
+/* A kind of tree: what each function of vfs.h is for it. */
+struct rsh_vfs_ops {
+	void (*free)(struct rsh_vfs *v);
+	uint64_t (*lookup)(const struct rsh_vfs *v, uint64_t parent,
+			   const char *name);
+	int (*stat)(const struct rsh_vfs *v, uint64_t node, struct stat *st);
+	int (*entry)(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
+		     uint64_t *child, char *name, size_t name_max);
+	/* NULL: the tree has no symbolic links. */
+	const char *(*link)(const struct rsh_vfs *v, uint64_t node);
+	ssize_t (*read)(const struct rsh_vfs *v, uint64_t node, void *buf,
+			size_t len, uint64_t offset);
+	/* Of all files: their bytes, and how many nodes there are. */
+	void (*totals)(const struct rsh_vfs *v, uint64_t *bytes,
+		       uint64_t *nodes);
+};
+
+/* The first member of every tree. */
+struct rsh_vfs {
+	const struct rsh_vfs_ops *ops;
+};
+
+/* Fills what all nodes of all trees have in common; a file's size is set. */
+void rsh_stat_fill(struct stat *st, uint64_t node, mode_t mode, uint64_t size,
+		   const struct timespec *mtime);
+
+/* ---- the tree of a conversion (open.c, tree.c, read.c) ---- */
 
 /* What differs from file to file and is not the conversion's to know. */
 struct rsh_vfs_file {
@@ -15,7 +43,8 @@ struct rsh_vfs_file {
 
 /* Everything is set by rsh_vfs_open() and constant from then on, but for what
  * a file has reported. */
-struct rsh_vfs {
+struct rsh_reshard {
+	struct rsh_vfs vfs;
 	bool replicas;
 	struct rsh_names *names;
 	struct rsh_strategy *src, *dst; /* NULL: none */
@@ -43,12 +72,12 @@ enum rsh_node_kind {
 	RSH_NODE_FILE,
 };
 
-enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
+enum rsh_node_kind rsh_node_decode(const struct rsh_reshard *v, uint64_t node,
 				   uint32_t *rank);
 
 /* Chooses the source's files and makes the conversion (candidates.c).  0 or
  * -errno with a sentence on everything that was tried. */
-int rsh_vfs_take_candidate(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
+int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err);
 
 /* Which parameters are wanted (choice.c). */
@@ -61,7 +90,17 @@ void rsh_choice_free(struct rsh_choice *c);
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
 
 /* Gives the tree names and attributes once the conversion stands. */
-int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,
+int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		   struct rsh_error *err);
+
+extern const struct rsh_vfs_ops rsh_reshard_ops;
+void rsh_reshard_free(struct rsh_vfs *vfs);
+ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
+			 size_t len, uint64_t offset);
+
+static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)
+{
+	return (const struct rsh_reshard *)v;
+}
 
 #endif

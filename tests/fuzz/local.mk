@@ -6,7 +6,7 @@
 # What it finds is left as crash-* in the build directory.
 FUZZ_SECONDS = 60
 FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy fuzz/fuzz_safetensors \
-	fuzz/fuzz_weight_map
+	fuzz/fuzz_weight_map fuzz/fuzz_intact
 EXTRA_PROGRAMS = $(FUZZ)
 
 fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
@@ -21,10 +21,14 @@ fuzz_fuzz_safetensors_LDADD = $(L_WIRE)
 fuzz_fuzz_weight_map_SOURCES = fuzz/fuzz_weight_map.c
 fuzz_fuzz_weight_map_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_fuzz_weight_map_LDADD = $(L_WIRE)
+fuzz_fuzz_intact_SOURCES = fuzz/fuzz_intact.c
+fuzz_fuzz_intact_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_intact_LDADD = $(L_WIRE)
 
 fuzz: $(FUZZ)
 	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy \
-		fuzz/corpus_safetensors fuzz/corpus_weight_map fuzz/seeds
+		fuzz/corpus_safetensors fuzz/corpus_weight_map \
+		fuzz/corpus_intact fuzz/seeds
 	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
 		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
 	done
@@ -36,4 +40,6 @@ fuzz: $(FUZZ)
 		fuzz/corpus_safetensors $(srcdir)/unit/data
 	fuzz/fuzz_weight_map -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_weight_map $(srcdir)/unit/data
+	fuzz/fuzz_intact -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_intact $(srcdir)/unit/data
 .PHONY: fuzz

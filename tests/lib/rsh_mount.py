@@ -73,13 +73,19 @@ def _unmount(path, lazy=False):
 
 
 def mount_command(source, mountpoint, *, src_strategy=None, dst_strategy=None,
-                  prefix=None, compat=False, extra=(), foreground=True):
-    """The command line of a mount; None as a strategy means `none`."""
+                  prefix=None, compat=False, resume=False, extra=(),
+                  foreground=True):
+    """The command line of a mount; None as a strategy means `none`, and with
+    `resume` that there is none."""
     command = [reshardfs_program(), "mount"]
     if foreground:
         command.append("-f")
-    command += ["--src-strategy", os.fspath(src_strategy or "none"),
-                "--dst-strategy", os.fspath(dst_strategy or "none")]
+    if resume:
+        command.append("--resume")
+    if src_strategy or not resume:
+        command += ["--src-strategy", os.fspath(src_strategy or "none")]
+    if dst_strategy or not resume:
+        command += ["--dst-strategy", os.fspath(dst_strategy or "none")]
     if prefix is not None:
         command += ["--prefix", prefix]
     if compat:
@@ -98,15 +104,15 @@ class Mounted:
     """
 
     def __init__(self, source, *, src_strategy=None, dst_strategy=None,
-                 prefix=None, compat=False, extra=(), mountpoint=None,
-                 env=None, start_limit=60, stop_limit=30):
+                 prefix=None, compat=False, resume=False, extra=(),
+                 mountpoint=None, env=None, start_limit=60, stop_limit=30):
         self._private = tempfile.mkdtemp(prefix="reshardfs-mount-")
         self.path = os.fspath(mountpoint) if mountpoint else \
             os.path.join(self._private, "mnt")
         self._log_path = os.path.join(self._private, "log")
         self.command = mount_command(source, self.path, src_strategy=src_strategy,
                                      dst_strategy=dst_strategy, prefix=prefix,
-                                     compat=compat, extra=extra)
+                                     compat=compat, resume=resume, extra=extra)
         self._env = None if env is None else {**os.environ, **env}
         self._start_limit = start_limit
         self._stop_limit = stop_limit
@@ -204,8 +210,8 @@ class Mounted:
 
 
 def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
-                   compat=False, extra=(), mountpoint=None, foreground=False,
-                   limit=60):
+                   compat=False, resume=False, extra=(), mountpoint=None,
+                   foreground=False, limit=60):
     """Run a mount that must fail; return (exit status, standard error).
 
     Raises MountError if the command succeeds, hangs, dies of a signal, says
@@ -217,7 +223,8 @@ def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
         os.makedirs(where, exist_ok=True)
         command = mount_command(source, where, src_strategy=src_strategy,
                                 dst_strategy=dst_strategy, prefix=prefix,
-                                compat=compat, extra=extra, foreground=foreground)
+                                compat=compat, resume=resume, extra=extra,
+                                foreground=foreground)
         # Files and not pipes: a daemon left behind would keep a pipe open.
         with open(os.path.join(private, "stdout"), "wb") as out, \
                 open(os.path.join(private, "stderr"), "w+b") as err:

@@ -204,6 +204,29 @@ static void test_selection_refused(void **state)
 		     "--source-map=m", "--file=f"), "--source-map");
 }
 
+static void test_resume(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("mount", "--resume", "src", "mnt"), &o);
+	assert_true(o.resume);
+	assert_null(o.src_strategy);
+	assert_null(o.dst_strategy);
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "-oresume,ro"), &o);
+	assert_true(o.resume);
+	rsh_options_clear(&o);
+	refuse(WORDS("a", "b", "--resume", "--src-strategy=none"),
+	       "--src-strategy");
+	refuse(WORDS("a", "b", "--resume", "--dst-strategy=x"),
+	       "--dst-strategy");
+	refuse(WORDS("a", "b", "--resume", "--prefix=checkpoint_"),
+	       "--prefix");
+	refuse(WORDS("a", "b", "--resume=all"), "--resume");
+	refuse(WORDS("a", "--resume"), "MOUNTPOINT");
+}
+
 static void test_help_needs_nothing_else(void **state)
 {
 	struct rsh_options o;
@@ -258,6 +281,7 @@ int main(void)
 		cmocka_unit_test(test_debug),
 		cmocka_unit_test(test_selection),
 		cmocka_unit_test(test_selection_refused),
+		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_help_needs_nothing_else),
 		cmocka_unit_test(test_refused),
 	};

@@ -3,7 +3,7 @@ UNIT += \
 	unit/test_util_error unit/test_util_log unit/test_util_mem \
 	unit/test_util_names \
 	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
-	unit/test_wire_strategy unit/test_wire_rank_files \
+	unit/test_wire_strategy unit/test_wire_rank_files unit/test_wire_intact \
 	unit/test_wire_safetensors unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map
 
@@ -25,6 +25,8 @@ unit_test_wire_strategy_SOURCES = unit/test_wire_strategy.c $(WIRE_SUPPORT)
 unit_test_wire_strategy_LDADD = $(L_WIRE)
 unit_test_wire_rank_files_SOURCES = unit/test_wire_rank_files.c
 unit_test_wire_rank_files_LDADD = $(L_WIRE)
+unit_test_wire_intact_SOURCES = unit/test_wire_intact.c $(WIRE_SUPPORT)
+unit_test_wire_intact_LDADD = $(L_WIRE)
 unit_test_wire_safetensors_SOURCES = unit/test_wire_safetensors.c $(WIRE_SUPPORT)
 unit_test_wire_safetensors_LDADD = $(L_WIRE)
 unit_test_wire_safetensors_emit_SOURCES = unit/test_wire_safetensors_emit.c $(WIRE_SUPPORT)
@@ -35,6 +37,9 @@ unit_test_wire_weight_map_LDADD = $(L_WIRE)
 EXTRA_DIST += \
 	unit/data/make_ckpt.py unit/data/append_crc.ckpt \
 	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt \
+	unit/data/make_intact.py unit/data/torch.pt unit/data/torch_zip64.pt \
+	unit/data/torch_commented.pt unit/data/torch_legacy.pt \
+	unit/data/pickle.pt unit/data/bundle.index lib/framework_formats.py \
 	unit/data/make_safetensors.py unit/data/ms_dtypes.safetensors \
 	unit/data/ms_append_crc.safetensors \
 	unit/data/ms_redundancy.safetensors unit/data/ms_none.safetensors \

@@ -1,11 +1,16 @@
 /* vfs/vfs.h - the virtual tree: names and nodes, and reading a virtual file.
  *
+ * There are two kinds of tree.  That of a conversion:
+ *
  *   /                     directory
  *   /rank_N               directory, one a destination rank
  *   /rank_N/<prefix>N.ckpt
  *
+ * and that of the newest checkpoints of a job (source/resume.h): files of
+ * SOURCE under their own names, and beside them links with stable names.
+ *
  * Built once, immutable afterwards: no locks, any thread.  Node numbers are
- * stable over mounts of the same conversion: 1 the root, then by rank.
+ * stable over mounts of the same files: 1 is the root.
  */
 #ifndef RSH_VFS_VFS_H
 #define RSH_VFS_VFS_H
@@ -16,6 +21,7 @@
 #include <sys/types.h>
 
 #include "rsh/plan/conversion.h"
+#include "rsh/source/resume.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 
@@ -61,6 +67,20 @@ struct rsh_vfs_config {
  * converter's.  0 or -errno with a sentence. */
 int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		 struct rsh_error *err);
+
+struct rsh_vfs_resume_config {
+	const char *source;
+	struct rsh_source_options files; /* see source/resume.h */
+	uint32_t fallbacks;
+	uid_t uid; /* owner of everything */
+	gid_t gid;
+};
+
+/* Finds the newest checkpoints that are whole and builds their tree; logs
+ * which.  0 or -errno with a sentence. */
+int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
+			struct rsh_vfs **out, struct rsh_error *err);
+
 void rsh_vfs_free(struct rsh_vfs *v);
 
 /* Node of `name` in directory `parent`; 0 when there is none, -1 (as
@@ -70,14 +90,20 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 /* 0 or -ENOENT. */
 int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st);
 
-/* Entry number i (0 "." , 1 "..", then the children in rank order) of a
+/* Entry number i (0 "." , 1 "..", then the children in the order of ranks
+ * or names) of a
  * directory: 0 and the child's node and name (name_max bytes at `name`),
  * -ENOENT past the last, -ENOTDIR. */
 int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
 		  uint64_t *child, char *name, size_t name_max);
 
+/* The target of a symbolic link, NULL for anything else; lives as long as the
+ * tree. */
+const char *rsh_vfs_link(const struct rsh_vfs *v, uint64_t node);
+
 /* Bytes [offset, offset+len) of a file, cut at its end: the number of bytes
- * written to buf, or -errno (-EISDIR, -ENOENT, and what the source gives). */
+ * written to buf, or -errno (-EISDIR, -EINVAL for a link, -ENOENT, and what
+ * the source gives). */
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset);
 

@@ -1,0 +1,53 @@
+/* source/resume.h - the newest checkpoint of a job that is whole on all ranks,
+ * for MindSpore, PyTorch, TensorFlow 2 and Megatron-LM.
+ *
+ * A job's ranks save a checkpoint each, step after step; the last one may be
+ * half-written or lack ranks.  Steps are tried from the newest to older ones
+ * until every file of every rank is whole (wire/ckpt.h, wire/intact.h).  One
+ * step of all ranks or nothing: two steps are never mixed.
+ *
+ * What is to be seen of it is a list of entries: the files under the names that
+ * they have, symbolic links with stable names, and small texts.  The files are
+ * a source (source/source.h) in which a file's number stands for the rank, so
+ * that they are read and watched for changes as all source files are.
+ */
+#ifndef RSH_SOURCE_RESUME_H
+#define RSH_SOURCE_RESUME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/source/source.h"
+#include "rsh/util/error.h"
+
+struct rsh_resume;
+
+enum rsh_resume_kind { RSH_RESUME_FILE, RSH_RESUME_LINK, RSH_RESUME_TEXT };
+
+struct rsh_resume_entry {
+	enum rsh_resume_kind kind;
+	const char *name; /* its path, as "rank_3/net-5_10.ckpt" */
+	const char *text; /* target of a link, content of a text */
+	uint32_t file;    /* of the source; a text's time is that of this file */
+	uint64_t size;    /* of a file */
+};
+
+/* Of the options, `select`, `epoch`, `step`, `glob`, `breakpoints` and
+ * `check_crc` count, the last for the checksums of all kinds; the step of
+ * RSH_SELECT_STEP is the first two numbers of a name.  RSH_SELECT_MINDSPORE is
+ * no choice here.  At most `fallbacks` older steps are tried.
+ *
+ * Fails with -EINVAL if two checkpoints could be meant, with -ENOENT if there
+ * is none, with -EBADMSG and the list of what was tried and the reasons if none
+ * is whole. */
+int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
+		    uint32_t fallbacks, struct rsh_resume **out,
+		    struct rsh_error *err);
+void rsh_resume_free(struct rsh_resume *r);
+
+const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
+						  size_t *n);
+/* Owned by r. */
+struct rsh_source *rsh_resume_source(const struct rsh_resume *r);
+
+#endif

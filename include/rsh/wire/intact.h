@@ -1,0 +1,50 @@
+/* wire/intact.h - is a checkpoint file of another kind whole?
+ *
+ * What a job that was killed leaves behind is a file that ends too early.  Each
+ * check reads just enough to know that a file reaches its end as its own
+ * directory says: headers and directories, and tensors only if `full` asks for
+ * their checksums.  They bound every number by the file's size and allocate
+ * little, whatever the bytes.
+ *
+ * All return 0, or -EBADMSG with a sentence that names file and offset, or what
+ * pread_fn gave.
+ */
+#ifndef RSH_WIRE_INTACT_H
+#define RSH_WIRE_INTACT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+#include "rsh/wire/ckpt.h"
+
+/* A .pt or .pth of torch.save().
+ *
+ * Since PyTorch 1.6 that is a zip archive: its end record (and those of zip64)
+ * stand at the end of the file, the central directory lies right before them
+ * and has as many entries as they say, each entry's local header stands where
+ * the directory says, names the same entry, and its content ends before the
+ * directory; one entry is data.pkl.
+ *
+ * Older ones are pickles one after the other (a magic number, a version, the
+ * system, the object, the storages' keys), then the storages: the pickles must
+ * read to their ends and leave at least the eight bytes a storage begins with
+ * for each key.  How long each storage is stands only in what the pickles
+ * build, which is not done here: a file cut within its last storages passes.
+ * A file of pickle.dump() is one pickle that ends with the file. */
+int rsh_torch_check(const struct rsh_byte_source *src, bool full,
+		    struct rsh_error *err);
+/* The zip part of it; `full` reads all entries that are stored as they are,
+ * as PyTorch's are, and compares their CRCs. */
+int rsh_zip_check(const struct rsh_byte_source *src, bool full,
+		  struct rsh_error *err);
+
+/* The .index of a TensorFlow 2 checkpoint: a sorted table whose blocks match
+ * their CRCs, whose header entry says how many data files there are, and whose
+ * tensors lie within those: shards[i] is .data-<i>-of-<n_shards>.  `full` reads
+ * the tensors and compares their CRCs. */
+int rsh_tf_index_check(const struct rsh_byte_source *index,
+		       const struct rsh_byte_source *const *shards,
+		       uint32_t n_shards, bool full, struct rsh_error *err);
+
+#endif

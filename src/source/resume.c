@@ -1,0 +1,510 @@
+/* source/resume.c - which step is shown.
+ *
+ * All checkpoints are sorted into groups, a group being what the units saved
+ * at one step under one series of names.  The groups are tried from the newest
+ * on: is there one of every unit, and is each whole? */
+#include "config.h"
+
+#include "resume_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+static const struct rsh_resume_format *const formats[] = {
+	&rsh_resume_mindspore, &rsh_resume_torch, &rsh_resume_tensorflow,
+	&rsh_resume_megatron,
+};
+#define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
+
+struct group {
+	struct rsh_saved *saved; /* ascending by unit */
+	size_t n;
+	struct timespec mtime;   /* of the newest */
+};
+
+/* ---- groups ---- */
+
+static int compare_u64(uint64_t a, uint64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* Newest last; names without numbers before all that have some. */
+static int compare_steps(const struct rsh_saved *a, const struct rsh_saved *b)
+{
+	for (unsigned i = 0; i < a->n_numbers && i < b->n_numbers; i++)
+		if (a->numbers[i] != b->numbers[i])
+			return compare_u64(a->numbers[i], b->numbers[i]);
+	return compare_u64(a->n_numbers, b->n_numbers);
+}
+
+static int compare_groups(const struct rsh_saved *a, const struct rsh_saved *b)
+{
+	int d = compare_steps(b, a);
+
+	return d ? d : strcmp(a->series, b->series);
+}
+
+static int by_group(const void *a, const void *b)
+{
+	const struct rsh_saved *x = a, *y = b;
+	int d = compare_groups(x, y);
+
+	if (d == 0)
+		d = compare_u64(x->unit, y->unit);
+	return d ? d : strcmp(x->name, y->name);
+}
+
+static int compare_times(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? (a->tv_sec < b->tv_sec ? -1 : 1) :
+	       a->tv_nsec < b->tv_nsec ? -1 : a->tv_nsec > b->tv_nsec;
+}
+
+static int by_mtime(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+	int d = compare_times(&y->mtime, &x->mtime);
+
+	return d ? d : compare_groups(x->saved, y->saved);
+}
+
+/* Cuts the sorted list into groups; their number. */
+static size_t make_groups(struct rsh_job *job, struct group *groups)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < job->n_saved; i++) {
+		struct rsh_saved *s = &job->saved[i];
+		struct group *g = &groups[n ? n - 1 : 0];
+
+		if (n == 0 || compare_groups(g->saved, s) != 0) {
+			g = &groups[n++];
+			*g = (struct group){ .saved = s, .mtime = s->mtime };
+		}
+		g->n++;
+		if (compare_times(&s->mtime, &g->mtime) > 0)
+			g->mtime = s->mtime;
+	}
+	return n;
+}
+
+static bool is_step(const struct rsh_saved *s,
+		    const struct rsh_source_options *o)
+{
+	return s->n_numbers >= 2 && s->numbers[0] == o->epoch &&
+	       s->numbers[1] == o->step;
+}
+
+/* Checkpoints of a job's last moment, when it crashed, may be of different
+ * steps; by default they count only if there is nothing else. */
+static bool is_breakpoint_out(const struct rsh_saved *s,
+			      const struct rsh_source_options *o,
+			      bool any_regular)
+{
+	switch (o->breakpoints) {
+	case RSH_BREAKPOINTS_INCLUDE:
+		return false;
+	case RSH_BREAKPOINTS_ONLY:
+		return !s->breakpoint;
+	case RSH_BREAKPOINTS_ELSE:
+		break;
+	}
+	return s->breakpoint && any_regular;
+}
+
+static bool is_left_out(const struct rsh_saved *s,
+			const struct rsh_source_options *o, bool any_numbered)
+{
+	if (o->select == RSH_SELECT_STEP)
+		return !is_step(s, o);
+	/* model_best, last: names that are written anew again and again. */
+	return o->select != RSH_SELECT_MTIME && s->n_numbers == 0 &&
+	       any_numbered;
+}
+
+static void leave_out(struct rsh_job *job, const struct rsh_source_options *o)
+{
+	bool any_regular = false, any_numbered = false;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < job->n_saved; i++) {
+		any_regular |= !job->saved[i].breakpoint;
+		any_numbered |= job->saved[i].n_numbers > 0;
+	}
+	for (size_t i = 0; i < job->n_saved; i++) {
+		if (is_breakpoint_out(&job->saved[i], o, any_regular) ||
+		    is_left_out(&job->saved[i], o, any_numbered))
+			free(job->saved[i].files);
+		else
+			job->saved[kept++] = job->saved[i];
+	}
+	job->n_saved = kept;
+}
+
+/* ---- trying a group ---- */
+
+/* The units' checkpoints are ascending by unit, so the first one that is not
+ * where it should be is missing or twice. */
+static int check_units(const struct rsh_job *job, const struct group *g,
+		       struct rsh_error *err)
+{
+	for (uint32_t u = 0; u < job->n_units; u++) {
+		if (u < g->n && g->saved[u].unit == u)
+			continue;
+		if (u > 0 && u < g->n && g->saved[u].unit < u)
+			return rsh_error_set(err, EBADMSG, "%s and %s are both "
+					     "of one rank and step",
+					     g->saved[u - 1].name,
+					     g->saved[u].name);
+		return rsh_error_set(err, EBADMSG, "%s has none",
+				     job->units[u].name);
+	}
+	return g->n == job->n_units ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s and %s are both of one rank and "
+			     "step", g->saved[g->n - 2].name,
+			     g->saved[g->n - 1].name);
+}
+
+/* Its name lives as long as the job. */
+static int add_file(struct rsh_job *job, struct rsh_source *s,
+		    const struct rsh_saved *saved, const char *name)
+{
+	struct rsh_source_file *f = &s->files[s->n_files];
+
+	*f = (struct rsh_source_file){
+		.rank = s->n_files, .fd = -1, .reported = ATOMIC_FLAG_INIT,
+	};
+	f->name = rsh_job_printf(job, "%s%s%s", saved->dir,
+				 *saved->dir ? "/" : "", name);
+	if (!f->name || asprintf(&f->path, "%s/%s", s->path, f->name) < 0)
+		return -ENOMEM;
+	s->n_files++;
+	return 0;
+}
+
+static int add_files(struct rsh_job *job, struct rsh_source *s,
+		     const struct group *g)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		n += g->saved[i].n_files;
+	s->files = rsh_alloc_array(n ? n : 1, sizeof(*s->files));
+	if (!s->files)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->n; i++) {
+		struct rsh_saved *saved = &g->saved[i];
+
+		saved->first_file = s->n_files;
+		for (size_t f = 0; f < saved->n_files; f++)
+			if (add_file(job, s, saved, saved->files[f]))
+				return -ENOMEM;
+	}
+	return rsh_source_number_files(s);
+}
+
+static ssize_t pread_file(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const int *fd = ctx;
+	ssize_t n;
+
+	do {
+		n = pread(*fd, buf, len, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+/* The open files of one unit's checkpoint. */
+struct opened {
+	size_t n;
+	int *fds;
+	struct rsh_byte_source *bytes;
+};
+
+static void close_all(struct opened *o)
+{
+	for (size_t i = 0; i < o->n; i++)
+		if (o->fds[i] >= 0)
+			close(o->fds[i]);
+	free(o->fds);
+	free(o->bytes);
+}
+#define cleanup_opened __attribute__((cleanup(close_all)))
+
+static int open_all(struct rsh_source *s, const struct rsh_saved *saved,
+		    struct opened *o, struct rsh_error *err)
+{
+	o->fds = rsh_alloc_array(saved->n_files, sizeof(*o->fds));
+	o->bytes = rsh_alloc_array(saved->n_files, sizeof(*o->bytes));
+	if (!o->fds || !o->bytes)
+		return rsh_error_nomem(err);
+	while (o->n < saved->n_files) {
+		struct rsh_source_file *f =
+			&s->files[saved->first_file + o->n];
+		int rc = rsh_file_identify(s, f, &o->fds[o->n], err);
+
+		if (rc)
+			return rc;
+		o->bytes[o->n] = (struct rsh_byte_source){
+			.pread_fn = pread_file, .ctx = &o->fds[o->n],
+			.size = (uint64_t)f->id.size, .path = f->path,
+		};
+		o->n++;
+	}
+	return 0;
+}
+
+static int check_saved(const struct rsh_job *job, struct rsh_source *s,
+		       const struct rsh_saved *saved, struct rsh_error *err)
+{
+	cleanup_opened struct opened o = { 0 };
+	int rc = open_all(s, saved, &o, err);
+
+	if (rc == 0)
+		rc = job->format->check(o.bytes, saved->files, o.n,
+					job->full, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < o.n; i++)
+		if (!rsh_file_is_same(&s->files[saved->first_file + i],
+				      o.fds[i]))
+			return rsh_error_set(err, ESTALE, "%s: it is being "
+					     "written", o.bytes[i].path);
+	for (size_t i = 0; i < o.n; i++)
+		rsh_file_adopt(s, &s->files[saved->first_file + i],
+			       steal_fd(&o.fds[i]));
+	return 0;
+}
+
+/* 0 and the source of the group's files, if all of them are whole. */
+static int try_group(struct rsh_job *job, const struct group *g,
+		     struct rsh_source **out, struct rsh_error *err)
+{
+	struct rsh_source *s;
+	int rc = check_units(job, g, err);
+
+	if (rc == 0 && job->format->agree)
+		rc = job->format->agree(job, g->saved, g->n, err);
+	if (rc == 0)
+		rc = rsh_source_new(job->tree->path, &s, err);
+	if (rc)
+		return rc;
+	if (add_files(job, s, g))
+		rc = rsh_error_nomem(err);
+	for (size_t i = 0; i < g->n && rc == 0; i++)
+		rc = check_saved(job, s, &g->saved[i], err);
+	if (rc) {
+		rsh_source_free(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+/* ---- choosing ---- */
+
+static bool are_complete(const struct rsh_job *job, const struct group *g)
+{
+	struct rsh_error unused = RSH_ERROR_INIT;
+
+	return check_units(job, g, &unused) == 0;
+}
+
+/* Two series at one step, both of all units, and nothing says which. */
+static int check_only_one(const struct rsh_job *job, const struct group *g,
+			  const struct group *end, struct rsh_error *err)
+{
+	const struct group *next = g + 1;
+
+	if (next == end || !g->saved->n_numbers ||
+	    compare_steps(g->saved, next->saved) != 0 ||
+	    !are_complete(job, g) || !are_complete(job, next))
+		return 0;
+	return rsh_error_set(err, EINVAL, "%s: cannot tell which checkpoint is "
+			     "meant, %s or %s: say --select name=GLOB",
+			     job->tree->path, g->saved->name,
+			     next->saved->name);
+}
+
+/* What one sentence about a step may take of the last one, which has to hold
+ * all of them; in full they are in the log. */
+#define REASON_MAX 300
+
+static void add_reason(struct rsh_error *all, const struct group *g,
+		       const struct rsh_error *why)
+{
+	size_t n = strlen(all->text);
+
+	snprintf(all->text + n, sizeof(all->text) - n, "%s%s (%.*s%s)",
+		 n ? "; " : "", g->saved->name, REASON_MAX, why->text,
+		 strlen(why->text) > REASON_MAX ? "..." : "");
+}
+
+static int choose(struct rsh_job *job, struct group *groups, size_t n,
+		  const struct rsh_source_options *o, uint32_t fallbacks,
+		  const struct group **chosen, struct rsh_source **source,
+		  struct rsh_error *err)
+{
+	struct rsh_error tried = RSH_ERROR_INIT;
+
+	for (size_t i = 0; i < n && i <= fallbacks; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+		int rc = o->select == RSH_SELECT_MTIME ? 0 :
+			 check_only_one(job, &groups[i], groups + n, err);
+
+		if (rc)
+			return rc;
+		rc = try_group(job, &groups[i], source, &why);
+		if (rc == 0) {
+			*chosen = &groups[i];
+			return 0;
+		}
+		if (rc == -ENOMEM)
+			return rsh_error_nomem(err);
+		rsh_log_warning("%s: %s is not taken: %s", job->tree->path,
+				groups[i].saved->name, why.text);
+		add_reason(&tried, &groups[i], &why);
+	}
+	return rsh_error_set(err, EBADMSG, "%s: no checkpoint is whole on all "
+			     "ranks; tried %s", job->tree->path, tried.text);
+}
+
+static void log_choice(const struct rsh_job *job, const struct group *g,
+		       size_t n_groups)
+{
+	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s", job->tree->path,
+		       job->format->name, g->n, g->n == 1 ? "" : "s",
+		       job->units[0].name, *job->units[0].name ? "/" : "",
+		       g->saved->name,
+		       n_groups > 1 ? " of several checkpoints" : "");
+}
+
+static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
+		       uint32_t fallbacks, struct rsh_error *err)
+{
+	struct rsh_job *job = &r->job;
+	cleanup_free struct group *groups = NULL;
+	const struct group *g = NULL;
+	size_t n;
+	int rc;
+
+	leave_out(job, o);
+	if (job->n_saved == 0)
+		return rsh_error_set(err, ENOENT, "%s: no checkpoint of the "
+				     "step that --select and --breakpoint ask "
+				     "for", job->tree->path);
+	qsort(job->saved, job->n_saved, sizeof(*job->saved), by_group);
+	groups = rsh_alloc_array(job->n_saved, sizeof(*groups));
+	if (!groups)
+		return rsh_error_nomem(err);
+	n = make_groups(job, groups);
+	if (o->select == RSH_SELECT_MTIME || groups->saved->n_numbers == 0)
+		qsort(groups, n, sizeof(*groups), by_mtime);
+	rc = choose(job, groups, n, o, fallbacks, &g, &r->source, err);
+	if (rc)
+		return rc;
+	log_choice(job, g, n);
+	return job->format->show(r, g->saved, g->n) ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- opening ---- */
+
+/* A rank without any checkpoint would make the others useless. */
+static int check_all_saved(const struct rsh_job *job, struct rsh_error *err)
+{
+	for (size_t u = 0; u < job->n_units; u++)
+		if (job->units[u].n_saved == 0)
+			return rsh_error_set(err, ENOENT, "%s/%s holds no "
+					     "checkpoint%s%s",
+					     job->tree->path,
+					     job->units[u].name,
+					     job->glob ? " named " : "",
+					     job->glob ? job->glob : "");
+	return 0;
+}
+
+/* Finds the one kind of checkpoint that there is. */
+static int find_job(struct rsh_resume *r, struct rsh_source *tree,
+		    const struct rsh_source_options *o, struct rsh_error *err)
+{
+	const char *glob = o->select == RSH_SELECT_NAME ? o->glob : NULL;
+	int rc = 0;
+
+	for (size_t i = 0; i < N_FORMATS && rc == 0; i++) {
+		struct rsh_job job = { .format = formats[i], .tree = tree,
+				       .glob = glob,
+				       .full = o->check_crc };
+
+		rc = formats[i]->find(&job, err);
+		if (rc == 0 && job.n_saved > 0 && r->job.n_saved > 0)
+			rc = rsh_error_set(err, EINVAL, "%s: checkpoints of %s "
+					   "(%s) and of %s (%s): say --select "
+					   "name=GLOB", tree->path,
+					   r->job.format->name,
+					   r->job.saved->name, job.format->name,
+					   job.saved->name);
+		if (rc == 0 && job.n_saved > 0)
+			r->job = job;
+		else
+			rsh_job_clear(&job);
+	}
+	if (rc == 0 && r->job.n_saved == 0)
+		rc = rsh_error_set(err, ENOENT, "%s: no checkpoint in it%s%s",
+				   tree->path, glob ? " named " : "",
+				   glob ? glob : "");
+	return rc ? rc : check_all_saved(&r->job, err);
+}
+
+int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
+		    uint32_t fallbacks, struct rsh_resume **out,
+		    struct rsh_error *err)
+{
+	struct rsh_resume *r = calloc(1, sizeof(*r));
+	struct rsh_source *tree = NULL;
+	int rc;
+
+	if (!r)
+		return rsh_error_nomem(err);
+	rc = rsh_source_new(path, &tree, err);
+	if (rc == 0)
+		rc = find_job(r, tree, opts, err);
+	if (rc == 0)
+		rc = choose_step(r, opts, fallbacks, err);
+	rsh_source_free(tree);
+	r->job.tree = NULL;
+	if (rc) {
+		rsh_resume_free(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+void rsh_resume_free(struct rsh_resume *r)
+{
+	if (!r)
+		return;
+	free(r->entries);
+	rsh_source_free(r->source);
+	rsh_job_clear(&r->job);
+	free(r);
+}
+
+const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
+						  size_t *n)
+{
+	*n = r->n_entries;
+	return r->entries;
+}
+
+struct rsh_source *rsh_resume_source(const struct rsh_resume *r)
+{
+	return r->source;
+}

@@ -1,0 +1,63 @@
+/* wire/bytes.c - exact reads. */
+#include "config.h"
+
+#include "bytes_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+#define PIECE_BYTES (1024 * 1024)
+
+int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
+		      const char *what, struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s: damaged at offset %" PRIu64
+			     ": %s", src->path, offset, what);
+}
+
+int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
+		   uint64_t offset, struct rsh_error *err)
+{
+	ssize_t n;
+
+	if (offset > src->size || len > src->size - offset)
+		return rsh_error_set(err, EBADMSG, "%s: truncated: %zu bytes "
+				     "at offset %" PRIu64 " are missing of a "
+				     "file of %" PRIu64, src->path, len,
+				     offset, src->size);
+	n = src->pread_fn(src->ctx, buf, len, offset);
+	if (n < 0)
+		return rsh_error_set(err, (int)-n, "%s: cannot read at offset %"
+				     PRIu64 ": %s", src->path, offset,
+				     strerror((int)-n));
+	if ((size_t)n < len)
+		return rsh_bytes_damaged(src, offset, "it became shorter", err);
+	return 0;
+}
+
+int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
+		  uint64_t len, rsh_crc_fn *fn, uint32_t *crc,
+		  struct rsh_error *err)
+{
+	cleanup_free uint8_t *buf = malloc(PIECE_BYTES);
+	int rc = 0;
+
+	if (!buf)
+		return rsh_error_nomem(err);
+	*crc = 0;
+	while (len > 0 && rc == 0) {
+		size_t n = (size_t)rsh_min_u64(len, PIECE_BYTES);
+
+		rc = rsh_bytes_read(src, buf, n, offset, err);
+		if (rc == 0)
+			*crc = fn(*crc, buf, n);
+		offset += n;
+		len -= n;
+	}
+	return rc;
+}

@@ -1,0 +1,41 @@
+/* wire/bytes_i.h - little-endian numbers and exact reads, for this layer. */
+#ifndef RSH_WIRE_BYTES_I_H
+#define RSH_WIRE_BYTES_I_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+#include "rsh/wire/ckpt.h"
+
+static inline uint16_t rsh_le16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] | p[1] << 8);
+}
+
+static inline uint32_t rsh_le32(const uint8_t *p)
+{
+	return rsh_le16(p) | (uint32_t)rsh_le16(p + 2) << 16;
+}
+
+static inline uint64_t rsh_le64(const uint8_t *p)
+{
+	return rsh_le32(p) | (uint64_t)rsh_le32(p + 4) << 32;
+}
+
+/* Exactly len bytes at offset; -EBADMSG where the file ends before. */
+int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
+		   uint64_t offset, struct rsh_error *err);
+
+/* A checksum that goes on from `crc` over n bytes. */
+typedef uint32_t rsh_crc_fn(uint32_t crc, const uint8_t *p, size_t n);
+/* That of the bytes [offset, offset+len), read piece by piece. */
+int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
+		  uint64_t len, rsh_crc_fn *fn, uint32_t *crc,
+		  struct rsh_error *err);
+
+/* "<path>: damaged at offset <offset>: <what>"; returns -EBADMSG. */
+int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
+		      const char *what, struct rsh_error *err);
+
+#endif

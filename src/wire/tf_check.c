@@ -1,0 +1,274 @@
+/* wire/tf_check.c - the .index of a TensorFlow checkpoint against its data
+ * files.
+ *
+ * The index is a sorted table: blocks of (key, value) pairs, each block with a
+ * byte that says how it is compressed and a CRC behind it, an index block whose
+ * values say where the blocks lie, and a footer that says where that one is. */
+#include "config.h"
+
+#include "rsh/wire/intact.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes_i.h"
+#include "rsh/util/mem.h"
+#include "tensor_bundle.pb-c.h"
+
+#define FOOTER_BYTES 48
+#define HANDLES_BYTES 40 /* of the footer; the rest is the magic number */
+#define TABLE_MAGIC UINT64_C(0xdb4775248b80fb57)
+#define TRAILER_BYTES 5  /* compression, CRC */
+#define CRC_MASK 0xa282ead8u
+
+struct handle {
+	uint64_t offset, bytes;
+};
+
+struct check {
+	const struct rsh_byte_source *src;
+	const struct rsh_byte_source *const *shards;
+	uint32_t n_shards;
+	bool full;
+	bool has_header;
+	struct rsh_error *err;
+};
+
+struct block {
+	uint64_t at;        /* in the file */
+	uint8_t *data;      /* owned */
+	size_t n;           /* up to the restart points */
+};
+
+typedef int entry_fn(struct check *c, uint64_t at, bool empty_key,
+		     const uint8_t *value, size_t n);
+
+/* CRC-32C.  The table is made anew for each stretch, which costs less than
+ * reading that. */
+static uint32_t crc32c(uint32_t crc, const uint8_t *p, size_t n)
+{
+	uint32_t table[256];
+
+	for (uint32_t i = 0; i < 256; i++) {
+		table[i] = i;
+		for (unsigned bit = 0; bit < 8; bit++)
+			table[i] = table[i] >> 1 ^
+				   (table[i] & 1 ? 0x82f63b78u : 0);
+	}
+	crc = ~crc;
+	while (n--)
+		crc = table[(crc ^ *p++) & 0xff] ^ crc >> 8;
+	return ~crc;
+}
+
+/* CRCs are stored so that one of bytes that hold CRCs is no worse. */
+static uint32_t unmask(uint32_t stored)
+{
+	stored -= CRC_MASK;
+	return stored << 15 | stored >> 17;
+}
+
+static bool take_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
+{
+	*out = 0;
+	for (unsigned shift = 0; shift < 64 && *p < end; shift += 7) {
+		uint8_t byte = *(*p)++;
+
+		*out |= (uint64_t)(byte & 0x7f) << shift;
+		if (byte < 0x80)
+			return true;
+	}
+	return false;
+}
+
+static bool take_handle(const uint8_t **p, const uint8_t *end,
+			struct handle *out)
+{
+	return take_varint(p, end, &out->offset) &&
+	       take_varint(p, end, &out->bytes);
+}
+
+static int read_block(struct check *c, const struct handle *h,
+		      struct block *b)
+{
+	const struct rsh_byte_source *src = c->src;
+	uint32_t n_restarts;
+	size_t n;
+	int rc;
+
+	if (h->offset > src->size || src->size - h->offset < TRAILER_BYTES ||
+	    h->bytes > src->size - h->offset - TRAILER_BYTES || h->bytes < 4)
+		return rsh_bytes_damaged(src, h->offset, "a block that lies "
+					 "outside the file", c->err);
+	n = (size_t)h->bytes;
+	*b = (struct block){ .at = h->offset, .data = malloc(n + TRAILER_BYTES) };
+	if (!b->data)
+		return rsh_error_nomem(c->err);
+	rc = rsh_bytes_read(src, b->data, n + TRAILER_BYTES, h->offset, c->err);
+	if (rc)
+		return rc;
+	if (unmask(rsh_le32(b->data + n + 1)) != crc32c(0, b->data, n + 1))
+		return rsh_bytes_damaged(src, h->offset, "a block that does "
+					 "not match its CRC", c->err);
+	/* TensorFlow writes its indexes as they are. */
+	if (b->data[n] != 0)
+		return rsh_bytes_damaged(src, h->offset, "a compressed block, "
+					 "which TensorFlow does not write",
+					 c->err);
+	n_restarts = rsh_le32(b->data + n - 4);
+	if (n_restarts > (n - 4) / 4)
+		return rsh_bytes_damaged(src, h->offset, "a block with too "
+					 "many restart points", c->err);
+	b->n = n - 4 - 4 * (size_t)n_restarts;
+	return 0;
+}
+
+static int each_entry(struct check *c, const struct handle *h, entry_fn *fn)
+{
+	cleanup_free uint8_t *data = NULL;
+	struct block b = { 0 };
+	const uint8_t *p, *end;
+	uint64_t shared, own, n_value, key_bytes = 0;
+	int rc = read_block(c, h, &b);
+
+	data = b.data;
+	if (rc)
+		return rc;
+	for (p = data, end = data + b.n; p < end; p += n_value) {
+		const uint64_t at = b.at + (uint64_t)(p - data);
+
+		if (!take_varint(&p, end, &shared) ||
+		    !take_varint(&p, end, &own) ||
+		    !take_varint(&p, end, &n_value) || shared > key_bytes ||
+		    own > (uint64_t)(end - p) ||
+		    n_value > (uint64_t)(end - p) - own)
+			return rsh_bytes_damaged(c->src, at, "no entry of a "
+						 "table", c->err);
+		key_bytes = shared + own;
+		p += own;
+		rc = fn(c, at, key_bytes == 0, p, (size_t)n_value);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int check_header(struct check *c, uint64_t at, const uint8_t *value,
+			size_t n)
+{
+	Rsh__Pb__BundleHeader *h = rsh__pb__bundle_header__unpack(NULL, n,
+								  value);
+	int rc = 0;
+
+	if (!h)
+		return rsh_bytes_damaged(c->src, at, "no header of a "
+					 "checkpoint", c->err);
+	c->has_header = true;
+	if (h->num_shards < 0 || (uint32_t)h->num_shards != c->n_shards)
+		rc = rsh_error_set(c->err, EBADMSG, "%s: it speaks of %d data "
+				   "files, the names beside it of %u",
+				   c->src->path, h->num_shards, c->n_shards);
+	rsh__pb__bundle_header__free_unpacked(h, NULL);
+	return rc;
+}
+
+static int check_place(struct check *c, uint64_t at,
+		       const Rsh__Pb__BundleEntry *e)
+{
+	const struct rsh_byte_source *shard;
+	uint64_t end;
+
+	if (e->shard_id < 0 || (uint32_t)e->shard_id >= c->n_shards ||
+	    e->offset < 0 || e->size < 0)
+		return rsh_bytes_damaged(c->src, at, "a tensor that lies in no "
+					 "data file", c->err);
+	shard = c->shards[e->shard_id];
+	end = (uint64_t)e->offset + (uint64_t)e->size;
+	return end <= shard->size ? 0 :
+	       rsh_error_set(c->err, EBADMSG, "%s: truncated: it has %" PRIu64
+			     " bytes, and a tensor of it ends at %" PRIu64,
+			     shard->path, shard->size, end);
+}
+
+static int check_content(struct check *c, const Rsh__Pb__BundleEntry *e)
+{
+	const struct rsh_byte_source *shard = c->shards[e->shard_id];
+	uint32_t crc;
+	int rc = rsh_bytes_crc(shard, (uint64_t)e->offset, (uint64_t)e->size,
+			       crc32c, &crc, c->err);
+
+	if (rc)
+		return rc;
+	return crc == unmask(e->crc32c) ? 0 :
+	       rsh_bytes_damaged(shard, (uint64_t)e->offset, "a tensor that "
+				 "does not match its CRC", c->err);
+}
+
+static int check_tensor(struct check *c, uint64_t at, bool empty_key,
+			const uint8_t *value, size_t n)
+{
+	Rsh__Pb__BundleEntry *e;
+	int rc;
+
+	if (empty_key)
+		return check_header(c, at, value, n);
+	e = rsh__pb__bundle_entry__unpack(NULL, n, value);
+	if (!e)
+		return rsh_bytes_damaged(c->src, at, "no entry of a tensor",
+					 c->err);
+	rc = check_place(c, at, e);
+	/* The parts of a partitioned tensor are entries of their own. */
+	if (rc == 0 && c->full && e->size > 0)
+		rc = check_content(c, e);
+	rsh__pb__bundle_entry__free_unpacked(e, NULL);
+	return rc;
+}
+
+static int check_block(struct check *c, uint64_t at, bool empty_key,
+		       const uint8_t *value, size_t n)
+{
+	struct handle h;
+
+	(void)empty_key;
+	if (!take_handle(&value, value + n, &h))
+		return rsh_bytes_damaged(c->src, at, "no place of a block",
+					 c->err);
+	return each_entry(c, &h, check_tensor);
+}
+
+int rsh_tf_index_check(const struct rsh_byte_source *index,
+		       const struct rsh_byte_source *const *shards,
+		       uint32_t n_shards, bool full, struct rsh_error *err)
+{
+	struct check c = { .src = index, .shards = shards, .full = full,
+			   .n_shards = n_shards, .err = err };
+	uint8_t footer[FOOTER_BYTES];
+	const uint8_t *p = footer, *end = footer + HANDLES_BYTES;
+	struct handle meta, blocks;
+	struct block unused = { 0 };
+	int rc;
+
+	if (index->size < FOOTER_BYTES)
+		return rsh_bytes_damaged(index, index->size, "truncated: too "
+					 "short for an index", err);
+	rc = rsh_bytes_read(index, footer, sizeof(footer),
+			    index->size - FOOTER_BYTES, err);
+	if (rc)
+		return rc;
+	if (rsh_le64(end) != TABLE_MAGIC || !take_handle(&p, end, &meta) ||
+	    !take_handle(&p, end, &blocks))
+		return rsh_bytes_damaged(index, index->size - FOOTER_BYTES,
+					 "truncated, or not an index of "
+					 "TensorFlow: no footer", err);
+	rc = read_block(&c, &meta, &unused);
+	free(unused.data);
+	if (rc == 0)
+		rc = each_entry(&c, &blocks, check_block);
+	if (rc == 0 && !c.has_header)
+		rc = rsh_bytes_damaged(index, 0, "an index without header",
+				       err);
+	return rc;
+}

@@ -1,0 +1,184 @@
+"""Checkpoint files of PyTorch and TensorFlow, written in plain Python.
+
+Made from the formats' own rules with the standard library, without torch or
+tensorflow: a zip archive laid out as torch.save() lays it out, the pickles that
+torch.save() wrote before 1.6, and TensorFlow's tensor bundle.
+"""
+
+import io
+import json
+import pickle
+import struct
+import zipfile
+
+
+# ---- PyTorch -------------------------------------------------------------
+
+STORAGE_ALIGNMENT = 64
+
+
+class _Storage:
+    """Pickled by reference, as torch's storages are."""
+
+    def __init__(self, key, data):
+        self.key = key
+        self.data = data
+
+
+class _TorchPickler(pickle.Pickler):
+    def persistent_id(self, obj):
+        if isinstance(obj, _Storage):
+            return ("storage", "torch.UntypedStorage", obj.key, "cpu", len(obj.data))
+        return None
+
+
+def _object_pickle(storages):
+    out = io.BytesIO()
+    _TorchPickler(out, protocol=2).dump(
+        {f"layer.{s.key}.weight": s for s in storages})
+    return out.getvalue()
+
+
+def torch_zip(contents, directory="archive", comment=b"", zip64=False):
+    """A file of torch.save(): stored entries <directory>/data.pkl, byteorder,
+    data/0, ... and version, contents at multiples of 64 bytes by padding in the
+    extra field of the local header.  zip64 adds the end records of zip64, which
+    torch writes always and zipfile never for small files."""
+    storages = [_Storage(str(i), data) for i, data in enumerate(contents)]
+    entries = [("data.pkl", _object_pickle(storages)), ("byteorder", b"little")]
+    entries += [(f"data/{s.key}", s.data) for s in storages]
+    entries.append(("version", b"3\n"))
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in entries:
+            info = zipfile.ZipInfo(f"{directory}/{name}", (1980, 0, 0, 0, 0, 0))
+            start = out.tell() + 30 + len(info.filename)
+            padding = -(start + 4) % STORAGE_ALIGNMENT
+            info.extra = b"FB" + struct.pack("<H", padding) + b"Z" * padding
+            archive.writestr(info, data)
+        archive.comment = comment
+    return _with_zip64_end(out.getvalue()) if zip64 else out.getvalue()
+
+
+def _with_zip64_end(data):
+    at = data.rindex(b"PK\5\6")
+    end = bytearray(data[at:])
+    entries, size, offset = struct.unpack_from("<HII", end, 10)
+    struct.pack_into("<HHII", end, 8, 0xffff, 0xffff, 0xffffffff, 0xffffffff)
+    end64 = struct.pack("<IQHHIIQQQQ", 0x06064b50, 44, 0x1e03, 45, 0, 0,
+                        entries, entries, size, offset)
+    locator = struct.pack("<IIQI", 0x07064b50, 0, at, 1)
+    return data[:at] + end64 + locator + bytes(end)
+
+
+def torch_legacy(contents):
+    """A file of torch.save() before 1.6: five pickles, then the storages."""
+    storages = [_Storage(str(i), data) for i, data in enumerate(contents)]
+    out = io.BytesIO()
+    pickle.dump(0x1950a86a20f9469cfc6c, out, protocol=2)
+    pickle.dump(1001, out, protocol=2)
+    pickle.dump({"protocol_version": 1001, "little_endian": True,
+                 "type_sizes": {"short": 2, "int": 4, "long": 4}}, out, protocol=2)
+    out.write(_object_pickle(storages))
+    pickle.dump([s.key for s in storages], out, protocol=2)
+    for storage in storages:
+        out.write(struct.pack("<q", len(storage.data)))
+        out.write(storage.data)
+    return out.getvalue()
+
+
+# ---- safetensors ---------------------------------------------------------
+
+def safetensors_bytes(tensors):
+    """tensors: {name: (dtype, shape, bytes)}"""
+    header, data = {"__metadata__": {"format": "ms"}}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(shape),
+                        "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+# ---- TensorFlow ----------------------------------------------------------
+
+def _crc32c(data):
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def _masked(crc):
+    return ((crc >> 15 | crc << 17) + 0xa282ead8) & 0xffffffff
+
+
+def _varint(value):
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7f | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+class _Table:
+    """A sorted table: blocks of entries that share the starts of their keys."""
+
+    RESTART_INTERVAL = 16
+
+    def __init__(self):
+        self.data = b""
+
+    def _entries(self, pairs):
+        out, restarts, last = b"", [], b""
+        for i, (key, value) in enumerate(pairs):
+            shared = 0
+            if i % self.RESTART_INTERVAL == 0:
+                restarts.append(len(out))
+            else:
+                while shared < min(len(key), len(last)) and key[shared] == last[shared]:
+                    shared += 1
+            out += _varint(shared) + _varint(len(key) - shared) + _varint(len(value))
+            out += key[shared:] + value
+            last = key
+        restarts = restarts or [0]
+        return out + struct.pack(f"<{len(restarts) + 1}I", *restarts, len(restarts))
+
+    def add_block(self, pairs):
+        content = self._entries(pairs)
+        place = _varint(len(self.data)) + _varint(len(content))
+        crc = _masked(_crc32c(content + b"\0"))
+        self.data += content + b"\0" + struct.pack("<I", crc)
+        return place
+
+    def finish(self, places):
+        meta = self.add_block([])
+        index = self.add_block(places)
+        footer = (meta + index).ljust(40, b"\0")
+        return self.data + footer + struct.pack("<Q", 0xdb4775248b80fb57)
+
+
+def tensor_bundle(tensors, shards=1, block_entries=4):
+    """(index, [data of each shard]) of {name: bytes}, shared out in turn."""
+    data = [b""] * shards
+    pairs = [(b"", b"\x08" + _varint(shards) + b"\x1a\x02\x08\x01")]
+    for i, (name, content) in enumerate(sorted(tensors.items())):
+        shard = i % shards
+        entry = b"\x08\x01\x12\x00"  # float, shape
+        if shard:
+            entry += b"\x18" + _varint(shard)
+        if data[shard]:
+            entry += b"\x20" + _varint(len(data[shard]))
+        entry += b"\x28" + _varint(len(content))
+        entry += b"\x35" + struct.pack("<I", _masked(_crc32c(content)))
+        data[shard] += content
+        pairs.append((name.encode(), entry))
+    table = _Table()
+    places = [(pairs[i:i + block_entries][-1][0] + b"~",
+               table.add_block(pairs[i:i + block_entries]))
+              for i in range(0, len(pairs), block_entries)]
+    return table.finish(places), data

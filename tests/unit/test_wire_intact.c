@@ -1,0 +1,293 @@
+/* unit/test_wire_intact.c - whole files pass, and no shorter one does.
+ *
+ * The archives are laid out as torch.save() lays them out: stored entries
+ * below one directory, contents aligned by padding in the local header's extra
+ * field, zip64 end records always, no comment.  The files below unit/data were
+ * made by make_intact.py. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "rsh/wire/intact.h"
+#include "wire_support.h"
+
+#define SHARD_BYTES 128
+
+/* The data files that unit/data/bundle.index speaks of hold zeros; their sizes
+ * are given, and how many there are. */
+static int check_bundle(const struct rsh_byte_source *index,
+			const size_t *bytes, uint32_t n, bool full,
+			struct rsh_error *err)
+{
+	uint8_t zeros[SHARD_BYTES + 1] = { 0 };
+	struct buffer b[3];
+	struct rsh_byte_source sources[3];
+	const struct rsh_byte_source *shards[3];
+
+	for (uint32_t i = 0; i < n; i++) {
+		b[i] = (struct buffer){ zeros, bytes[i] };
+		sources[i] = buffer_source(&b[i]);
+		shards[i] = &sources[i];
+	}
+	return rsh_tf_index_check(index, shards, n, full, err);
+}
+
+static int check_tf(const struct rsh_byte_source *src, struct rsh_error *err)
+{
+	const size_t bytes[] = { SHARD_BYTES, SHARD_BYTES };
+
+	return check_bundle(src, bytes, 2, false, err);
+}
+
+static int check_torch(const struct rsh_byte_source *src,
+		       struct rsh_error *err)
+{
+	return rsh_torch_check(src, false, err);
+}
+
+static int check_torch_full(const struct rsh_byte_source *src,
+			    struct rsh_error *err)
+{
+	return rsh_torch_check(src, true, err);
+}
+
+/* Of the first tensor of torch.pt. */
+static const uint8_t contents[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+
+typedef int check_fn(const struct rsh_byte_source *src, struct rsh_error *err);
+
+static const struct {
+	const char *name;
+	check_fn *check;
+	/* Bytes at the end that a shorter file may lack unnoticed. */
+	size_t blind;
+} files[] = {
+	{ "unit/data/torch.pt", check_torch, 0 },
+	{ "unit/data/torch.pt", check_torch_full, 0 },
+	{ "unit/data/torch_zip64.pt", check_torch, 0 },
+	{ "unit/data/torch_commented.pt", check_torch, 0 },
+	/* The content of the last storages: see wire/intact.h. */
+	{ "unit/data/torch_legacy.pt", check_torch, 24 },
+	{ "unit/data/pickle.pt", check_torch, 0 },
+	{ "unit/data/bundle.index", check_tf, 0 },
+};
+#define N_FILES (sizeof(files) / sizeof(files[0]))
+
+static void test_whole(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_FILES; i++) {
+		struct buffer b = load_file(files[i].name);
+		struct rsh_byte_source src = buffer_source(&b);
+		struct rsh_error err = RSH_ERROR_INIT;
+
+		if (files[i].check(&src, &err))
+			fail_msg("%s: %s", files[i].name, err.text);
+		buffer_free(&b);
+	}
+}
+
+static void must_fail(const char *name, check_fn *check,
+		      const struct buffer *b, const char *how, size_t at)
+{
+	/* A copy, so that a sanitizer sees every read beyond its end. */
+	struct buffer copy = { NULL, 0 };
+	struct rsh_byte_source src;
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	buffer_append(&copy, b->data, b->len);
+	src = buffer_source(&copy);
+	if (check(&src, &err) != -EBADMSG)
+		fail_msg("%s %s at %zu passes", name, how, at);
+	assert_int_equal(err.code, EBADMSG);
+	assert_non_null(strstr(err.text, "test.ckpt"));
+	buffer_free(&copy);
+}
+
+static void test_truncated_everywhere(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_FILES; i++) {
+		struct buffer b = load_file(files[i].name);
+		const size_t n = b.len - files[i].blind;
+
+		for (b.len = 0; b.len < n; b.len++)
+			must_fail(files[i].name, files[i].check, &b,
+				  "truncated", b.len);
+		buffer_free(&b);
+	}
+}
+
+/* The size that it was to have, but nothing behind some place: what a crash of
+ * the machine leaves.  (In a comment that cannot be seen.) */
+static void zero_from_everywhere(const char *name, check_fn *check)
+{
+	struct buffer b = load_file(name);
+	bool changed = false;
+
+	for (size_t at = b.len; at-- > 0;) {
+		changed |= b.data[at] != 0;
+		b.data[at] = 0;
+		if (changed)
+			must_fail(name, check, &b, "zeroed", at);
+	}
+	buffer_free(&b);
+}
+
+static void test_zeroed_from_everywhere(void **state)
+{
+	(void)state;
+	zero_from_everywhere("unit/data/torch.pt", check_torch);
+	zero_from_everywhere("unit/data/torch_zip64.pt", check_torch);
+	zero_from_everywhere("unit/data/pickle.pt", check_torch);
+	zero_from_everywhere("unit/data/bundle.index", check_tf);
+}
+
+/* Whatever bit is wrong, a check comes to an end within the file (sanitizers
+ * look on), and where a flip cannot matter it may pass. */
+static size_t count_passes(const char *name, check_fn *check)
+{
+	struct buffer b = load_file(name);
+	size_t passed = 0;
+
+	for (size_t bit = 0; bit < 8 * b.len; bit++) {
+		struct rsh_byte_source src = buffer_source(&b);
+		struct rsh_error err = RSH_ERROR_INIT;
+		int rc;
+
+		b.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		rc = check(&src, &err);
+		assert_true(rc == 0 || (rc == -EBADMSG && *err.text));
+		passed += rc == 0;
+		b.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	buffer_free(&b);
+	return passed;
+}
+
+static void test_flipped_bits(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_FILES; i++) {
+		struct buffer b = load_file(files[i].name);
+
+		assert_in_range(count_passes(files[i].name, files[i].check), 0,
+				8 * b.len - 1);
+		buffer_free(&b);
+	}
+	/* Everything in an index lies under a CRC but the footer, where of 40
+	 * bytes 6 say where blocks lie and the rest is padding; and the last
+	 * of the 6 may go on into the padding without a change of its value. */
+	assert_int_equal(count_passes("unit/data/bundle.index", check_tf),
+			 8 * (40 - 6) + 1);
+}
+
+/* ---- what each format forbids ---- */
+
+static void test_tf_shards(void **state)
+{
+	static const struct {
+		size_t bytes[3];
+		uint32_t n;
+	} bad[] = {
+		{ { 127, 128 }, 2 }, { { 128, 127 }, 2 }, { { 128 }, 1 },
+		{ { 128, 128, 0 }, 3 }, { { 0, 0 }, 2 }, { { 0 }, 0 },
+	};
+	const size_t longer[] = { 129, 129 };
+	struct buffer b = load_file("unit/data/bundle.index");
+	struct rsh_byte_source src = buffer_source(&b);
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(check_bundle(&src, bad[i].bytes, bad[i].n,
+					      false, &err), -EBADMSG);
+	assert_int_equal(check_bundle(&src, longer, 2, true, &err), 0);
+	buffer_free(&b);
+}
+
+/* Under a full check no byte of a tensor can change unseen. */
+static void test_checksums(void **state)
+{
+	struct buffer b = load_file("unit/data/bundle.index");
+	struct rsh_byte_source index = buffer_source(&b);
+	uint8_t data[2][SHARD_BYTES] = { { 0 } };
+	struct buffer shard[] = { { data[0], SHARD_BYTES },
+				  { data[1], SHARD_BYTES } };
+	struct rsh_byte_source sources[] = { buffer_source(&shard[0]),
+					     buffer_source(&shard[1]) };
+	const struct rsh_byte_source *const shards[] = { &sources[0],
+							 &sources[1] };
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	for (size_t i = 0; i < 2 * SHARD_BYTES; i++) {
+		data[i / SHARD_BYTES][i % SHARD_BYTES] ^= 0x10;
+		assert_int_equal(rsh_tf_index_check(&index, shards, 2, true,
+						    &err), -EBADMSG);
+		assert_int_equal(rsh_tf_index_check(&index, shards, 2, false,
+						    &err), 0);
+		data[i / SHARD_BYTES][i % SHARD_BYTES] ^= 0x10;
+	}
+	buffer_free(&b);
+	b = load_file("unit/data/torch.pt");
+	for (size_t i = 0; i < sizeof(contents); i++) {
+		uint8_t *p = memmem(b.data, b.len, contents, sizeof(contents));
+
+		assert_non_null(p);
+		p[i] ^= 0x10;
+		must_fail("torch.pt", check_torch_full, &b, "changed", i);
+		p[i] ^= 0x10;
+	}
+	buffer_free(&b);
+}
+
+static void test_other_things(void **state)
+{
+	static const char *const things[] = {
+		"", "P", "PK\3\4", "\x80", "not a checkpoint at all",
+		"\x89HDF\r\n\x1a\n", "\x80\2.more",
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof(things) / sizeof(things[0]); i++) {
+		struct buffer b = { NULL, 0 };
+
+		buffer_append(&b, things[i], strlen(things[i]));
+		must_fail(things[i], check_torch, &b, "as it is", 0);
+		must_fail(things[i], check_tf, &b, "as it is", 0);
+		buffer_free(&b);
+	}
+}
+
+static ssize_t pread_fails(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	(void)ctx, (void)buf, (void)len, (void)offset;
+	return -EIO;
+}
+
+static void test_read_error(void **state)
+{
+	const struct rsh_byte_source src = { pread_fails, NULL, 1000, "p" };
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(check_torch(&src, &err), -EIO);
+	assert_int_equal(check_tf(&src, &err), -EIO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole),
+		cmocka_unit_test(test_truncated_everywhere),
+		cmocka_unit_test(test_zeroed_from_everywhere),
+		cmocka_unit_test(test_flipped_bits),
+		cmocka_unit_test(test_tf_shards),
+		cmocka_unit_test(test_checksums),
+		cmocka_unit_test(test_other_things),
+		cmocka_unit_test(test_read_error),
+	};
+
+	return cmocka_run_group_tests_name("intact", tests, NULL, NULL);
+}
