@@ -255,6 +255,15 @@ static int set_cast(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+static int set_remove_redundancy(struct rsh_options *o,
+				 const struct option_def *def,
+				 const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->remove_redundancy = true;
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -480,6 +489,9 @@ static const struct option_def table[] = {
 	  set_rename, false },
 	{ "cast", 0, "TYPE",
 	  "weights as bfloat16, float16 or float32", set_cast, false },
+	{ "remove-redundancy", 0, NULL,
+	  "each parameter with one rank of those that hold the same",
+	  set_remove_redundancy, false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
 	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
@@ -695,16 +707,21 @@ static int take_operands(int argc, char **argv, struct rsh_options *o,
 	if (!o->dst_strategy)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors)");
+	if (o->remove_redundancy && strcmp(o->dst_strategy, "none") == 0)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
+				     "--dst-strategy: without one there are no "
+				     "ranks that hold the same");
 	if (o->files.source_map && (o->files.rank_dir || o->files.file))
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
-	if (o->compat && (o->cast || o->rename || o->only || o->drop ||
+	if (o->compat && (o->remove_redundancy || o->cast || o->rename ||
+			  o->only || o->drop ||
 			  o->unlisted != RSH_UNLISTED_COPY))
 		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
 				     "the converter's own bytes: it goes with "
 				     "none of --unlisted, --only, --drop, "
-				     "--rename and --cast");
+				     "--rename, --cast and --remove-redundancy");
 	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
 			     strcmp(o->dst_strategy, "none") != 0))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "

@@ -85,6 +85,7 @@ static int convert(struct rsh_vfs *v, struct planning *p, bool allow_missing,
 		.wanted = p->choice ? is_wanted : NULL,
 		.rename = p->renames ? new_name : NULL,
 		.cast = cfg->cast,
+		.remove_redundancy = cfg->remove_redundancy,
 		.report_lost = report_lost,
 		.ctx = p,
 	};
