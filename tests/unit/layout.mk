@@ -1,6 +1,6 @@
 # Unit tests of layout and plan.
 UNIT += \
-	unit/test_layout_fold unit/test_layout_grid \
+	unit/test_layout_fold unit/test_layout_grid unit/test_layout_replicas \
 	unit/test_layout_redistribution unit/test_layout_strategy \
 	unit/test_plan_conversion unit/test_plan_errors unit/test_plan_pieces \
 	unit/test_plan_property
@@ -12,6 +12,8 @@ unit_test_layout_fold_SOURCES = unit/test_layout_fold.c $(LAYOUT_SUPPORT)
 unit_test_layout_fold_LDADD = $(L_LAYOUT)
 unit_test_layout_grid_SOURCES = unit/test_layout_grid.c $(LAYOUT_SUPPORT)
 unit_test_layout_grid_LDADD = $(L_LAYOUT)
+unit_test_layout_replicas_SOURCES = unit/test_layout_replicas.c $(LAYOUT_SUPPORT)
+unit_test_layout_replicas_LDADD = $(L_LAYOUT)
 unit_test_layout_redistribution_SOURCES = \
 	unit/test_layout_redistribution.c $(LAYOUT_SUPPORT)
 unit_test_layout_redistribution_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
