@@ -207,12 +207,8 @@ static int try_several(struct rsh_reshard *v, struct planning *p,
 			     f.text);
 }
 
-<<<<<<< HEAD
-static int try_all(struct rsh_reshard *v, struct planning *p, struct rsh_error *err)
-=======
-static int try_all(struct rsh_vfs *v, struct planning *p,
+static int try_all(struct rsh_reshard *v, struct planning *p,
 		   struct rsh_error *err)
->>>>>>> select
 {
 	uint32_t n = rsh_source_n_candidates(v->source);
 	bool fatal;
@@ -225,7 +221,8 @@ static int try_all(struct rsh_vfs *v, struct planning *p,
 	return try_several(v, p, n, err);
 }
 
-int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+int rsh_vfs_take_candidate(struct rsh_reshard *v,
+			   const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err)
 {
 	struct planning p = { .cfg = cfg };
