@@ -206,6 +206,63 @@ static int set_resume(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+static int set_unlisted(struct rsh_options *o, const struct option_def *def,
+			const char *value, struct rsh_error *err)
+{
+	static const char *const words[] = {
+		[RSH_UNLISTED_COPY] = "copy",
+		[RSH_UNLISTED_DROP] = "drop",
+		[RSH_UNLISTED_ERROR] = "error",
+	};
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(value, words[i]) == 0) {
+			o->unlisted = (enum rsh_unlisted)i;
+			return 0;
+		}
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not copy, drop or "
+			     "error", def->name, value);
+}
+
+static int set_only(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->only = value;
+	return 0;
+}
+
+static int set_drop(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->drop = value;
+	return 0;
+}
+
+static int set_rename(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	(void)def, (void)err;
+	o->rename = value;
+	return 0;
+}
+
+static int set_cast(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	if (strcmp(value, "bfloat16") == 0)
+		o->cast = RSH_DTYPE_BFLOAT16;
+	else if (strcmp(value, "float16") == 0)
+		o->cast = RSH_DTYPE_FLOAT16;
+	else if (strcmp(value, "float32") == 0)
+		o->cast = RSH_DTYPE_FLOAT32;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not bfloat16, "
+				     "float16 or float32", def->name, value);
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -423,6 +480,17 @@ static const struct option_def table[] = {
 	{ "resume", 0, NULL,
 	  "convert nothing, show each rank's newest whole checkpoint",
 	  set_resume, false },
+	{ "unlisted", 0, "copy|drop|error",
+	  "records that the destination does not list (copy)", set_unlisted,
+	  false },
+	{ "only", 0, "REGEX", "just parameters with such names", set_only,
+	  false },
+	{ "drop", 0, "REGEX", "no parameters with such names", set_drop,
+	  false },
+	{ "rename", 0, "FILE", "JSON of old and new parameter names",
+	  set_rename, false },
+	{ "cast", 0, "TYPE",
+	  "weights as bfloat16, float16 or float32", set_cast, false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
 	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
@@ -632,6 +700,12 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
+	if (o->compat && (o->cast || o->rename || o->only || o->drop ||
+			  o->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
+				     "the converter's own bytes: it goes with "
+				     "none of --unlisted, --only, --drop, "
+				     "--rename and --cast");
 	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
 			     strcmp(o->dst_strategy, "none") != 0))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
@@ -653,7 +727,12 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 			    o->files.rank_dir ? "rank-dir" :
 			    o->files.file ? "file" :
 			    o->files.source_map ? "source-map" :
-			    o->group_info ? "group-info" : NULL;
+			    o->group_info ? "group-info" :
+			    o->unlisted ? "unlisted" :
+			    o->only ? "only" :
+			    o->drop ? "drop" :
+			    o->rename ? "rename" :
+			    o->cast ? "cast" : NULL;
 
 	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
 		given = "select mindspore";

@@ -9,6 +9,7 @@
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
+#include "rsh/vfs/vfs.h"
 
 enum rsh_command { RSH_COMMAND_MOUNT, RSH_COMMAND_HELP, RSH_COMMAND_VERSION };
 
@@ -30,6 +31,11 @@ struct rsh_options {
 	unsigned fallbacks;
 	const char *group_info; /* NULL: not given */
 	bool resume;
+	enum rsh_unlisted unlisted;
+	const char *only;   /* NULL: not given, also below */
+	const char *drop;
+	const char *rename;
+	enum rsh_dtype cast;
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

@@ -34,13 +34,16 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 	bool on_src = c->src ? s && !struck : true;
 	bool on_dst = c->dst ? here : true;
 
+	if (c->unwanted[name])
+		return FATE_DROPPED;
 	if (!c->src && !c->dst)
 		return FATE_COPIED;
 	if (on_src && on_dst)
 		return FATE_HANDLED;
 	if ((!c->src || (s && struck)) && (!c->dst || struck))
 		return FATE_DROPPED;
-	return FATE_COPIED;
+	return c->unlisted == RSH_UNLISTED_DROP && c->dst && !d ? FATE_DROPPED :
+								  FATE_COPIED;
 }
 
 static int collect_stages(struct planner *p, struct rsh_error *err)
@@ -96,19 +99,6 @@ static int make_transfers(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
-/* Source device count of the last handled parameter: the converter takes
- * copied records from local rank modulo that. */
-static uint32_t copy_modulus(const struct planner *p,
-			     const struct name_list *names)
-{
-	const struct rsh_strategy_param *s;
-
-	if (!p->c->src || names->n_handled == 0)
-		return 1;
-	s = rsh_listed(p->c->src, names->names[names->n_handled - 1]);
-	return rsh_item_ranks(rsh_param_source_stage(s)->item);
-}
-
 static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 {
 	struct rsh_conversion *c = p->c;
@@ -125,12 +115,15 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	names = f->keys ? rsh_plan_list_names(p) : NULL;
 	if (!names)
 		return rsh_error_nomem(err);
-	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent) {
+	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
+	    !c->filtered) {
 		rc = rsh_plan_nothing_handled(p, f, err);
 		if (rc)
 			return rc;
 	}
-	f->copy_key = c->src || c->dst ? local % copy_modulus(p, names) :
+	/* The converter takes them from the local rank modulo the source's
+	 * device count. */
+	f->copy_key = c->src || c->dst ? local % c->stage_ranks :
 					 rsh_plan_file_to_copy(p, local);
 	memset(p->used, 0, c->n_view);
 	rc = rsh_plan_make_slots(p, f, names, err);

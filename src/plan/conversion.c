@@ -81,6 +81,54 @@ static int copy_view(struct rsh_conversion *c,
 	return 0;
 }
 
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two parameters must not be written under one name. */
+static int check_renamed(const struct rsh_conversion *c, struct rsh_error *err)
+{
+	const char **all = calloc(c->n_names + 1, sizeof(*all));
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->n_names; i++)
+		if (!c->unwanted[i])
+			all[n++] = rsh_written_name(c, i);
+	qsort(all, n, sizeof(*all), by_text);
+	for (uint32_t i = 1; i < n && rc == 0; i++)
+		if (strcmp(all[i - 1], all[i]) == 0)
+			rc = rsh_error_set(err, EINVAL, "renaming gives two "
+					   "parameters the name %s", all[i]);
+	free(all);
+	return rc;
+}
+
+/* Asks once for every name whether it is wanted and what it becomes. */
+static int ask_names(struct rsh_conversion *c,
+		     const struct rsh_conversion_options *o,
+		     struct rsh_error *err)
+{
+	c->filtered = o->wanted != NULL;
+	c->unwanted = calloc(c->n_names + 1, sizeof(*c->unwanted));
+	if (o->rename)
+		c->renamed = calloc(c->n_names + 1, sizeof(*c->renamed));
+	if (!c->unwanted || (o->rename && !c->renamed))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->n_names; i++) {
+		const char *name = rsh_names_text(c->names, i);
+
+		if (o->wanted)
+			c->unwanted[i] = !o->wanted(o->ctx, name);
+		if (o->rename)
+			c->renamed[i] = o->rename(o->ctx, name);
+	}
+	return o->rename ? check_renamed(c, err) : 0;
+}
+
 static int plan_blocks(struct rsh_conversion *c, uint32_t copies,
 		       struct rsh_error *err)
 {
@@ -118,6 +166,8 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->compat = opts->compat;
 	c->replicas = opts->replicas;
 	c->allow_missing = opts->allow_missing;
+	c->unlisted = opts->unlisted;
+	c->cast = opts->cast;
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
 	c->by_stage = goes_by_stage(src, dst, view->names);
@@ -132,8 +182,11 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	}
 	if (!src && !dst)
 		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
-	rc = copy_view(c, view) ? rsh_error_nomem(err) :
-				  plan_blocks(c, opts->copies, err);
+	rc = ask_names(c, opts, err);
+	if (rc == 0 && copy_view(c, view))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = plan_blocks(c, opts->copies, err);
 	if (c->n_lost) {
 		int lost = rsh_lost_report(c, opts->report_lost, opts->ctx,
 					   err);
@@ -179,6 +232,8 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	for (uint32_t i = 0; i < RSH_NOTE_COUNT; i++)
 		free(c->notes[i].text);
 	free(c->lost);
+	free(c->unwanted);
+	free(c->renamed);
 	free(c->copy_grids);
 	free(c->blocks);
 	free(c->files);

@@ -115,6 +115,11 @@ struct rsh_conversion {
 	bool compat;
 	bool replicas;
 	bool allow_missing;
+	enum rsh_dtype cast;
+	enum rsh_unlisted unlisted;
+	bool filtered;        /* some names may be unwanted */
+	bool *unwanted;       /* [name]: left out */
+	const char **renamed; /* [name]: what is written instead, or NULL */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
 	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
 	uint32_t stage_ranks;   /* source ranks a stage */
@@ -165,6 +170,9 @@ const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
 /* The record of `name` in a rank's file, NULL if file or record is missing. */
 const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 					 uint32_t rank, uint32_t name);
+/* Does the stage cut the parameter as the layout that counts does? */
+bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
+		    uint32_t stage);
 /* The file that supplies the slice `key` of a handled parameter: that of the
  * lowest loaded stage that holds it, or else a replica's.  `avoid` as in
  * rsh_piece_iter_new().  False when no file does. */
@@ -191,11 +199,13 @@ bool rsh_becomes_zero(const struct rsh_ckpt_index *ix,
 void rsh_transfer_shape(const struct rsh_conversion *c,
 			const struct rsh_transfer *t,
 			struct rsh_record_shape *out);
-/* How a record's elements become the virtual file's. */
+/* How a record's elements become the virtual file's, and of which type they are
+ * then. */
 enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
-				const struct rsh_record *r);
-/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
-void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
+				const struct rsh_record *r,
+				enum rsh_dtype *dtype);
+/* The name that is written for a parameter. */
+const char *rsh_written_name(const struct rsh_conversion *c, uint32_t name);
 /* Marks in keys[0..n) every key whose slice local destination rank `local`
  * needs a byte of. */
 void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
@@ -208,6 +218,12 @@ void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
 int rsh_transfer_make(struct rsh_conversion *c, const struct rsh_block *b,
 		      uint32_t block, uint32_t name, uint32_t *out,
 		      struct rsh_error *err);
+
+/* A codec works on whole elements of `unit` stored bytes, so no chunk of the
+ * record may end within one (transfer.c). */
+int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
+		     const struct rsh_record *r, uint32_t unit,
+		     struct rsh_error *err);
 
 /* Finds how the source cuts a copied parameter: c->copy_grids (transfer.c). */
 int rsh_copy_grid_make(struct rsh_conversion *c, uint32_t name,

@@ -24,6 +24,22 @@ static bool avoided(const atomic_bool *avoid, uint32_t rank)
 					     memory_order_relaxed);
 }
 
+/* A shared parameter may be cut otherwise in another stage: its slices there are
+ * not those of the layout that counts. */
+bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
+		    uint32_t stage)
+{
+	const struct rsh_strategy_param *s = c->src ?
+		rsh_strategy_find(c->src, name) : NULL;
+
+	for (uint32_t i = 0; s && i < s->n_stages; i++)
+		if (s->stages[i].stage == stage)
+			return rsh_item_same_layout(
+				s->stages[i].item,
+				rsh_param_source_stage(s)->item);
+	return true;
+}
+
 /* The lowest loaded stage's file of this key that holds the name. */
 static bool find_in_stages(const struct rsh_conversion *c,
 			   const struct rsh_block *b, uint32_t name,
@@ -32,7 +48,8 @@ static bool find_in_stages(const struct rsh_conversion *c,
 {
 	for (uint32_t i = 0; key < c->stage_ranks && i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
-		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank))
+		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank) &&
+		    rsh_stage_fits(c, name, b->stages[i]))
 			return true;
 	}
 	return false;
@@ -102,9 +119,63 @@ bool rsh_copy_source(const struct rsh_conversion *c,
 
 /* ---- shapes and codecs ---- */
 
-enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
-				const struct rsh_record *r)
+const char *rsh_written_name(const struct rsh_conversion *c, uint32_t name)
 {
+	return c->renamed && c->renamed[name] ? c->renamed[name] :
+						rsh_names_text(c->names, name);
+}
+
+/* State that belongs to an optimizer, by the prefixes that MindSpore's
+ * optimizers give it. */
+static bool is_optimizer_state(const char *name)
+{
+	static const char *const prefixes[] = {
+		"adam_m.", "adam_v.", "accu_grads.", "moments.", "moment1.",
+		"moment2.", "momentum.", "exp_avg.", "exp_avg_sq.",
+		"accum.", "mean_square.", "mean_gradient.",
+	};
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
+/* RSH_CODEC_COUNT where there is no cast between the two types. */
+static enum rsh_codec cast_codec(const struct rsh_record *r, enum rsh_dtype to)
+{
+	bool wide = r->wide_bf16;
+
+	if (r->dtype == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT16)
+		return wide ? RSH_CODEC_WIDE_TO_F16 : RSH_CODEC_BF16_TO_F16;
+	if (r->dtype == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT32)
+		return wide ? RSH_CODEC_WIDE_TO_F32 : RSH_CODEC_BF16_TO_F32;
+	if (r->dtype == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_BFLOAT16)
+		return RSH_CODEC_F16_TO_BF16;
+	if (r->dtype == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_FLOAT32)
+		return RSH_CODEC_F16_TO_F32;
+	if (r->dtype == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_BFLOAT16)
+		return RSH_CODEC_F32_TO_BF16;
+	if (r->dtype == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_FLOAT16)
+		return RSH_CODEC_F32_TO_F16;
+	return RSH_CODEC_COUNT;
+}
+
+enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
+				const struct rsh_record *r,
+				enum rsh_dtype *dtype)
+{
+	enum rsh_codec cast = RSH_CODEC_COUNT;
+
+	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
+							   r->dtype;
+	if (c->cast != RSH_DTYPE_UNKNOWN && r->n_dims > 0 &&
+	    !is_optimizer_state(rsh_names_text(c->names, r->name)))
+		cast = cast_codec(r, c->cast);
+	if (cast != RSH_CODEC_COUNT) {
+		*dtype = c->cast;
+		return cast;
+	}
 	if (r->dtype != RSH_DTYPE_BFLOAT16)
 		return RSH_CODEC_NONE;
 	if (r->wide_bf16)
@@ -113,26 +184,19 @@ enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
 	return c->compat ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
 }
 
-void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out)
-{
-	*in = codec == RSH_CODEC_NONE ? 1 : codec == RSH_CODEC_BF16_NAN ? 2 : 4;
-	*out = codec == RSH_CODEC_NONE ? 1 : 2;
-}
-
 void rsh_copy_shape(const struct rsh_conversion *c,
 		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
 		    struct rsh_record_shape *out, enum rsh_codec *codec)
 {
-	*codec = rsh_record_codec(c, r);
-	out->name = rsh_names_text(c->names, r->name);
+	uint32_t in, written;
+
+	*codec = rsh_record_codec(c, r, &out->dtype);
+	rsh_codec_units(*codec, &in, &written);
+	out->name = rsh_written_name(c, r->name);
 	out->name_len = strlen(out->name);
-	out->dtype = r->dtype;
-	if (c->compat && r->dtype == RSH_DTYPE_INT4)
-		out->dtype = RSH_DTYPE_INT8;
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
-	out->content_bytes = r->wide_bf16 ? r->content_bytes / 2 :
-					    r->content_bytes;
+	out->content_bytes = r->content_bytes / in * written;
 	if (c->compat && rsh_becomes_zero(ix, r)) {
 		out->n_dims = 0;
 		out->content_bytes = rsh_dtype_size(out->dtype);
@@ -150,7 +214,7 @@ void rsh_transfer_shape(const struct rsh_conversion *c,
 			const struct rsh_transfer *t,
 			struct rsh_record_shape *out)
 {
-	out->name = rsh_names_text(c->names, t->name);
+	out->name = rsh_written_name(c, t->name);
 	out->name_len = strlen(out->name);
 	out->dtype = t->dtype;
 	out->n_dims = t->n_dims;

@@ -72,7 +72,7 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 {
 	struct rsh_conversion *c = p->c;
 	enum rsh_codec codec;
-	uint32_t rank;
+	uint32_t rank, in, written;
 	int rc;
 
 	slot->name = name;
@@ -87,6 +87,10 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 			return rc;
 		ix = rsh_rank_index(c, rank);
 		rsh_copy_shape(c, ix, rsh_ckpt_find(ix, name), shape, &codec);
+		rsh_codec_units(codec, &in, &written);
+		rc = rsh_check_chunks(c, rank, rsh_ckpt_find(ix, name), in, err);
+		if (rc)
+			return rc;
 		p->used[rank] = true;
 	}
 	slot->content_bytes = shape->content_bytes;
@@ -143,6 +147,12 @@ int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 		}
 		if (rc)
 			return rc;
+		if (slot->transfer == RSH_NO_TRANSFER &&
+		    p->c->unlisted == RSH_UNLISTED_ERROR && p->c->dst &&
+		    !rsh_listed(p->c->dst, slot->name))
+			return rsh_error_set(err, EINVAL, "parameter %s is not "
+					     "listed by %s", shape.name,
+					     p->c->dst->path);
 		note_record(p, slot->name, shape.dtype, shape.content_bytes);
 		if (shape.content_bytes == 0 && p->c->compat)
 			continue;

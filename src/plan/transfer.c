@@ -76,7 +76,8 @@ static bool find_reference(struct making *m)
 		for (uint32_t k = 0; k < m->n_keys && k < c->stage_ranks; k++) {
 			m->rank = rsh_source_rank(c, m->b->stages[i], k);
 			m->rec = rsh_rank_record(c, m->rank, m->name);
-			if (!m->rec)
+			if (!m->rec ||
+			    !rsh_stage_fits(c, m->name, m->b->stages[i]))
 				continue;
 			m->ix = rsh_rank_index(c, m->rank);
 			return true;
@@ -136,6 +137,8 @@ static int check_slices(const struct making *m, struct rsh_transfer *t,
 				rsh_rank_index(c, rank);
 			int rc;
 
+			if (!rsh_stage_fits(c, m->name, stage))
+				break;
 			if (!rsh_rank_record(c, rank, m->name)) {
 				t->reduced |= ix && stage == t->stage;
 				continue;
@@ -220,6 +223,7 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 			    uint32_t n, enum rsh_grid_rule rule,
 			    struct rsh_grid **out, struct rsh_error *err)
 {
+	uint64_t whole;
 	int rc;
 
 	if (!m->src || !m->dst || m->src->n_map == n || m->dst->n_map != n ||
@@ -227,7 +231,9 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 		return make_grid(m->c, m->src, local, n, true, rule, out, err);
 	rc = make_grid(m->c, m->src, m->dst->shape, n, false, rule, out, err);
 	for (uint32_t d = 0; rc == 0 && d < n; d++)
-		if (m->dst->shape[d] != local[d] * rsh_grid_split(*out, d))
+		if (!rsh_mul_u64((uint64_t)local[d], rsh_grid_split(*out, d),
+				 &whole) ||
+		    (uint64_t)m->dst->shape[d] != whole)
 			rc = rsh_error_set(err, EINVAL,
 					   "dimension %u of the whole tensor is "
 					   "%lld in the destination", d,
@@ -305,19 +311,20 @@ static void make_spans(struct rsh_transfer *t, const struct rsh_grid_pair *pair,
 	}
 }
 
-/* A codec works on whole elements, so no chunk may end within one. */
-static int check_chunks(const struct making *m, uint32_t in_unit,
-			struct rsh_error *err)
+int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
+		     const struct rsh_record *r, uint32_t unit,
+		     struct rsh_error *err)
 {
-	const struct rsh_extent *e = m->ix->extents + m->rec->first_extent;
+	const struct rsh_extent *e = rsh_rank_index(c, rank)->extents +
+				     r->first_extent;
 
-	for (uint32_t i = 0; i < m->rec->n_extents; i++)
-		if (e[i].length % in_unit)
+	for (uint32_t i = 0; i < r->n_extents; i++)
+		if (e[i].length % unit)
 			return rsh_error_set(err, EINVAL,
 					     "%s: parameter %s: a chunk at "
 					     "offset %llu ends within an element",
-					     rank_path(m->c, m->rank),
-					     rsh_names_text(m->c->names, m->name),
+					     rank_path(c, rank),
+					     rsh_names_text(c->names, r->name),
 					     (unsigned long long)e[i].offset);
 	return 0;
 }
@@ -337,6 +344,7 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 {
 	uint32_t n = m->rec->n_dims, in_unit, out_unit, size;
 	struct rsh_grid_pair pair;
+	enum rsh_dtype dtype;
 	cleanup_free struct rsh_transfer *t = NULL;
 	int64_t slice[RSH_MAX_DIMS];
 	uint64_t elements;
@@ -357,10 +365,8 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 		return rc;
 	t->n_dims = (uint8_t)n;
 	t->dims = memcpy(&t->spans[n], slice, n * sizeof(*slice));
-	t->dtype = m->rec->dtype;
-	if (m->c->compat && t->dtype == RSH_DTYPE_INT4)
-		t->dtype = RSH_DTYPE_INT8;
-	t->codec = (uint8_t)rsh_record_codec(m->c, m->rec);
+	t->codec = (uint8_t)rsh_record_codec(m->c, m->rec, &dtype);
+	t->dtype = (uint8_t)dtype;
 	rsh_codec_units(t->codec, &in_unit, &out_unit);
 	size = rsh_dtype_size(t->dtype);
 	if (!rsh_product_i64(slice, n, &elements) ||
@@ -370,7 +376,7 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	}
 	make_spans(t, &pair, rsh_record_dims(m->ix, m->rec),
 		   t->codec == RSH_CODEC_NONE ? size : 1);
-	rc = check_chunks(m, in_unit, err);
+	rc = rsh_check_chunks(m->c, m->rank, m->rec, in_unit, err);
 	if (rc == 0)
 		rc = keep_transfer(m->c, t, out, err);
 	if (rc == 0)

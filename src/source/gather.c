@@ -48,7 +48,9 @@ struct group {
 
 struct gather {
 	struct rsh_source *source;
-	uint8_t *scratch; /* SPAN_MAX bytes, made when first needed */
+	/* Made when first needed: SPAN_MAX bytes as they are stored, and room
+	 * for them decoded, when elements may have grown to twice the size. */
+	uint8_t *scratch;
 	unsigned n_runs, n_groups;
 	struct run runs[BATCH_RUNS + 1];
 	struct group groups[BATCH_GROUPS];
@@ -70,20 +72,27 @@ static bool full(const struct gather *g)
 static uint8_t *scratch(struct gather *g)
 {
 	if (!g->scratch)
-		g->scratch = malloc(SPAN_MAX);
+		g->scratch = malloc(SPAN_MAX + 2 * SPAN_MAX);
 	return g->scratch;
 }
 
 /* ---- one file's runs ---- */
 
-static void scatter(const struct run *r, uint8_t *stored)
+static uint8_t *decoded(struct gather *g)
+{
+	return g->scratch + SPAN_MAX;
+}
+
+static void scatter(struct gather *g, const struct run *r,
+		    const uint8_t *stored)
 {
 	if (r->codec == RSH_CODEC_NONE) {
 		memcpy(r->dst, stored, r->dst_len);
 		return;
 	}
-	rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len, stored);
-	memcpy(r->dst, stored + r->skip, r->dst_len);
+	rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len,
+			 decoded(g));
+	memcpy(r->dst, decoded(g) + r->skip, r->dst_len);
 }
 
 /* How many runs from r on one read shall serve; *len is that read's length. */
@@ -126,7 +135,7 @@ static int read_span(struct gather *g, int fd, const struct run *r, unsigned n,
 	if (rc)
 		return rc;
 	for (;; r = &g->runs[r->next]) {
-		scatter(r, buf + (r->src - start));
+		scatter(g, r, buf + (r->src - start));
 		if (--n == 0)
 			return 0;
 	}
@@ -231,10 +240,10 @@ static int read_decoded(struct gather *g, const struct rsh_piece *p,
 
 		if (rc)
 			return rc;
-		got = rsh_codec_decode(p->codec, buf, n, buf) - skip;
+		got = rsh_codec_decode(p->codec, buf, n, decoded(g)) - skip;
 		if (got > left)
 			got = (size_t)left;
-		memcpy(dst, buf + skip, got);
+		memcpy(dst, decoded(g) + skip, got);
 		skip = 0;
 		dst += got;
 		left -= got;

@@ -199,6 +199,26 @@ static void run_workers(struct indexing *x)
 		pthread_join(threads[i], NULL);
 }
 
+/* A job writes trailers or it does not: a file without one among others that
+ * have it was cut at the end of a record. */
+static void leave_out_cut_files(struct indexing *x)
+{
+	struct rsh_source *s = x->source;
+	struct rsh_error err = RSH_ERROR_INIT;
+	bool any = false;
+
+	for (uint32_t i = 0; i < s->n_files; i++)
+		any |= s->files[i].index && s->files[i].index->has_crc;
+	for (uint32_t i = 0; any && i < s->n_files; i++) {
+		if (!s->files[i].index || s->files[i].index->has_crc)
+			continue;
+		rsh_error_set(&err, EBADMSG, "%s: it has no CRC, but files of "
+			      "other ranks have one", s->files[i].path);
+		leave_out(x, i, &err);
+		s->files[i].index = NULL;
+	}
+}
+
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
@@ -209,6 +229,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
 	run_workers(&x);
+	if (s->check_crc)
+		leave_out_cut_files(&x);
 	pthread_mutex_destroy(&x.lock);
 	free(x.hashes);
 	if (atomic_load(&x.failed))

@@ -36,7 +36,8 @@ struct walk {
 	const char *file; /* template of the last part */
 	uint32_t first, n; /* ranks that count */
 	uint64_t dir_epoch, dir_step;
-	bool any; /* a directory of some rank was found */
+	bool any;   /* a directory of some rank was found */
+	bool again; /* it is the second time in the same directories */
 };
 
 /* ---- what was found ---- */
@@ -128,7 +129,8 @@ static int unreadable(const struct walk *w, const char *dir,
 
 	if (!*dir || rc == -ENOMEM)
 		return rc;
-	rsh_log_warning("%s: the directory is left out", err->text);
+	if (!w->again)
+		rsh_log_warning("%s: the directory is left out", err->text);
 	err->code = 0;
 	return 0;
 }
@@ -252,7 +254,10 @@ static int walk_ranks(struct walk *w, const char *at, const char *rank_dir,
 		return rc;
 	if (asprintf(&subdirs, "%s%s", rank_dir, SUBDIRS) < 0)
 		return rsh_error_nomem(err);
-	return walk(w, at, subdirs, RSH_RANK_UNKNOWN, err);
+	w->again = true;
+	rc = walk(w, at, subdirs, RSH_RANK_UNKNOWN, err);
+	w->again = false;
+	return rc;
 }
 
 static int walk_default(struct walk *w, const char *at, struct rsh_error *err)
@@ -339,6 +344,23 @@ static int walk_power_offs(struct walk *w, unsigned *n_incomplete,
 	return rc ? rc : errno ? unreadable(w, "", err) : 0;
 }
 
+/* The steps of the two kinds are counted differently: there is no telling
+ * which is newer. */
+static void mention_power_offs(const struct rsh_source *s)
+{
+	cleanup_dir DIR *dir = open_dir(s, "");
+	const struct dirent *e;
+	uint64_t epoch, step;
+	bool complete;
+
+	while (dir && (e = readdir(dir)))
+		if (parse_power_off(e->d_name, &epoch, &step, &complete) &&
+		    complete)
+			rsh_log_notice("%s/%s does not count beside the "
+				       "directories of ranks; it can be "
+				       "mounted by itself", s->path, e->d_name);
+}
+
 static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 {
 	const char *slash = strrchr(s->path, '/');
@@ -360,7 +382,9 @@ static int list_usual(struct walk *w, struct rsh_error *err)
 
 	if (rc == 0)
 		rc = walk_default(w, "", err);
-	if (rc == 0 && !w->any && s->select != RSH_SELECT_MINDSPORE)
+	if (rc == 0 && w->any)
+		mention_power_offs(s);
+	else if (rc == 0 && s->select != RSH_SELECT_MINDSPORE)
 		rc = walk_power_offs(w, &n_incomplete, err);
 	if (rc || w->any)
 		return rc;

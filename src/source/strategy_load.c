@@ -77,6 +77,17 @@ static int load_file(const char *path, struct rsh_strategy_file **out,
 	return rc ? rc : rsh_strategy_parse(data, len, path, out, err);
 }
 
+int rsh_name_map_load(const char *path, struct rsh_name_map **out,
+		      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "map of names",
+				&data, &len, err);
+
+	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
+}
+
 struct path_list {
 	char **v;
 	size_t n, cap;

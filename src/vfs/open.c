@@ -25,8 +25,15 @@ static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &cfg->files, &v->source,
 			     err);
-	if (rc || !v->src)
+	if (rc)
 		return rc;
+	if (!v->src) {
+		if (cfg->group_info)
+			rsh_log_warning("%s: without a source strategy there "
+					"is nothing to compare it with",
+					cfg->group_info);
+		return 0;
+	}
 	return rsh_source_check_groups(v->source, cfg->group_info, v->src,
 				       v->names, err);
 }
@@ -51,7 +58,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = open_source(v, cfg, err);
 	if (rc == 0)
-		rc = rsh_vfs_choose(v, cfg, err);
+		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_tree_build(v, &cfg->tree, err);
 	if (rc) {
@@ -71,6 +78,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	free(v->files);
 	free(v->prefix);
 	rsh_conversion_free(v->conversion);
+	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);
 	rsh_strategy_free(v->src);

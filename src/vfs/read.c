@@ -10,10 +10,8 @@
 #include "rsh/util/log.h"
 
 static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
-		     size_t len, uint64_t offset)
+		     size_t len, uint64_t offset, const atomic_bool *avoid)
 {
-	const atomic_bool *avoid = v->replicas ? rsh_source_failed(v->source) :
-						 NULL;
 	struct rsh_piece_iter *it =
 		rsh_piece_iter_new(v->conversion, rank, offset, len, avoid);
 	int rc;
@@ -26,18 +24,22 @@ static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
 }
 
 /* A file that fails in the middle of a request is left to its replicas: the
- * whole request is read anew without it. */
+ * whole request is read anew without it.  When there are none left the file
+ * itself has to say what is wrong with it, or has come back. */
 static int read_range(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		      size_t len, uint64_t offset)
 {
-	for (;;) {
+	while (v->replicas) {
 		unsigned failed = rsh_source_n_failed(v->source);
-		int rc = read_once(v, rank, buf, len, offset);
+		int rc = read_once(v, rank, buf, len, offset,
+				   rsh_source_failed(v->source));
 
-		if (rc == 0 || !v->replicas ||
-		    failed == rsh_source_n_failed(v->source))
+		if (rc == 0 || rc == -ENOMEM)
 			return rc;
+		if (failed == rsh_source_n_failed(v->source))
+			break;
 	}
+	return read_once(v, rank, buf, len, offset, NULL);
 }
 
 static int refuse_lost(struct rsh_vfs_file *f, uint32_t rank)

@@ -50,6 +50,7 @@ struct rsh_reshard {
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
 	struct rsh_conversion *conversion;
+	struct rsh_name_map *renames; /* NULL: none */
 
 	char *prefix;
 	const char *suffix; /* between rank and ".ckpt" */
@@ -74,10 +75,20 @@ enum rsh_node_kind {
 enum rsh_node_kind rsh_node_decode(const struct rsh_reshard *v, uint64_t node,
 				   uint32_t *rank);
 
-/* Chooses the source's files and makes the conversion.  0 or -errno with a
- * sentence on everything that was tried. */
-int rsh_vfs_choose(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+/* Chooses the source's files and makes the conversion (candidates.c).  0 or
+ * -errno with a sentence on everything that was tried. */
+int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+			   struct rsh_error *err);
+
+/* Which parameters are wanted (choice.c). */
+struct rsh_choice;
+/* Compiles the expressions; *out is NULL if there are none.  0 or -EINVAL with
+ * a sentence that names the option and the fault. */
+int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 		   struct rsh_error *err);
+void rsh_choice_free(struct rsh_choice *c);
+bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
+
 /* Gives the tree names and attributes once the conversion stands. */
 int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		   struct rsh_error *err);

@@ -136,7 +136,7 @@ check "every call that writes gets EROFS" python3 "$T/refused.py" "$MNT" "$file"
 check "access(2) says that it cannot be written" python3 -c '
 import os, sys
 assert os.access(sys.argv[1], os.R_OK) and not os.access(sys.argv[1], os.W_OK)' "$file"
-if [ "$(id -u)" = 0 ] && mount -o remount,rw "$MNT" 2>"$T/remount"; then
+if [ "$(id -u)" = 0 ] && mount -i -o remount,rw "$MNT" 2>"$T/remount"; then
 	check "also after root has remounted it rw" python3 "$T/refused.py" \
 		"$MNT" "$file"
 else

@@ -1,8 +1,9 @@
 # Tests through a real mount that need no oracle.
 MOUNT += \
 	mount/options.sh mount/daemon.sh mount/attributes.sh mount/read.sh \
-	mount/errors.py mount/read_errors.sh mount/resume.py mount/stress.sh \
-	mount/helper.sh mount/selection.py mount/lost_ranks.py
+	mount/errors.py mount/read_errors.sh mount/stress.sh mount/resume.py \
+	mount/large.py mount/helper.sh mount/selection.py \
+	mount/lost_ranks.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/make_tree.py lib/reader.py lib/reap.py \

@@ -143,6 +143,20 @@ def an_older_whole_step_before_a_newer_part(job):
             raise MountError(m.log())
 
 
+@test
+def no_file_that_is_valid(job):
+    saved = job.save(1, 5)
+    for path in saved.values():
+        change(path, b"nothing")
+    refuses(job, words=["rank_0/net-1_5.ckpt", "7 other files are bad", "no rank has"])
+    _, said = expect_failure(job.source, extra=["--dst-ranks", "2"])
+    demand(said, "no rank has a valid checkpoint file")
+    for path in saved.values():
+        os.unlink(path)
+    _, said = expect_failure(job.source, extra=["--allow-missing"])
+    demand(said, "no rank has a valid checkpoint file")
+
+
 # ---- group_info.pb ----
 
 @test
@@ -226,6 +240,13 @@ def several_power_off_saves(job):
     os.truncate(new[2], 50)
     shows(job, (1, 9), words=["step_20 epoch 2 step 5 cannot be taken"])
     refuses(job, "--fallbacks", "0", words=["ttp_saved_checkpoints-step_20"])
+
+
+@test
+def a_power_off_save_beside_ranks(job):
+    job.save(1, 5)
+    save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, range(8))
+    shows(job, (1, 5), words=["tft_saved_checkpoints-step_20 does not count"])
 
 
 @test

@@ -30,6 +30,11 @@ for bs in 511 4096 4097 65537 131072 999983 1048576 3000001; do
 	check "dd with blocks of $bs" dd_equals "$bs"
 done
 
+past_the_cache_equals() {
+	dd "if=$file" iflag=direct bs=262144 2>/dev/null | cmp - "$reference"
+}
+check "dd past the page cache" past_the_cache_equals
+
 small_blocks_equal() {
 	for at in 0 1 17 4095 4096 70000 7000001; do
 		dd "if=$file" bs=1 "skip=$at" count=64 2>/dev/null >"$T/a"

@@ -220,6 +220,16 @@ def a_bit_flipped_in_the_trailer(job):
 
 
 @test
+def cut_at_the_end_of_a_record_under_a_crc(job):
+    job.save(1, 5, crc=True)
+    new = job.save(1, 10, crc=True)
+    whole = job.file_bytes(1, 1, 10)
+    for rank in (1, 5):
+        change(new[rank], whole[:whole.index(b"step_num") - 4])
+    shows(job, (1, 5), "--check", "full", words=["rank_1/net-1_10.ckpt: it has no CRC"])
+
+
+@test
 def without_a_trailer_full_is_structure(job):
     job.save(1, 10)
     shows(job, (1, 10), "--check", "full")

@@ -317,9 +317,16 @@ class Pair:
 
         return f"{side('src')} -> {side('dst')}"
 
-    def known_wrong(self):
+    def known_wrong(self, conversion):
         """Why the converter's bytes, if it gives any, need not be right."""
         reasons = set()
+        # The layouts as read: JSON has no nested maps of one axis each.
+        strategies = [s for s in (conversion.src, conversion.dst) if s is not None]
+        if any(self.naive.converter_misplaces(layout)
+               for strategy in strategies for _, _, layout in strategy.entries):
+            reasons.add("optimizer shard misplaced")
+        if conversion.by_stage():
+            reasons.add("'_part' file names")
         for p in self.parameters:
             if p.dtype == "Int4":
                 reasons.add("Int4 becomes Int8")
@@ -327,9 +334,6 @@ class Pair:
                 reasons.add("empty tensor lost")
             if p.dtype == "BFloat16" and self.nan:
                 reasons.add("NaN of BFloat16 made canonical")
-            if any(self.naive.converter_misplaces(layout)
-                   for layouts in p.layouts.values() for layout in layouts.values()):
-                reasons.add("optimizer shard misplaced")
             later = [(l.dev_matrix, l.tensor_map, l.opt_size)
                      for stage, l in p.layouts["dst"].items() if stage > 0]
             if any(l != later[0] for l in later):
@@ -510,9 +514,7 @@ class Workshop:
             if self.subject == "mount":
                 rsh_mount.expect_failure(source, src_strategy=src, dst_strategy=dst)
             return "refused", self.kind_of_refusal(why)
-        reasons = pair.known_wrong()
-        if conversion.by_stage():
-            reasons.add("'_part' file names")
+        reasons = pair.known_wrong(conversion)
         different = refusal is None and self.check_reference(
             converted, reference, reasons, pair.part_of)
         if self.subject == "mount":

@@ -1,10 +1,12 @@
 # Unit tests of source, vfs and cli.
 UNIT += \
-	unit/test_source_step unit/test_source_index unit/test_source_gather \
+	unit/test_source_template unit/test_source_step unit/test_source_index unit/test_source_gather \
 	unit/test_vfs unit/test_vfs_nodes unit/test_cli_options unit/test_cli_daemon
 
 SOURCE_SUPPORT = unit/source_support.h unit/source_support.c
 
+unit_test_source_template_SOURCES = unit/test_source_template.c
+unit_test_source_template_LDADD = $(L_SOURCE)
 unit_test_source_step_SOURCES = unit/test_source_step.c $(SOURCE_SUPPORT)
 unit_test_source_step_LDADD = $(L_SOURCE)
 unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)

@@ -169,6 +169,64 @@ static void test_resume(void **state)
 	refuse(WORDS("a", "--resume"), "MOUNTPOINT");
 }
 
+static void test_selection(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none"), &o);
+	assert_int_equal(o.files.select, RSH_SELECT_NEWEST);
+	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_ELSE);
+	assert_false(o.files.check_crc || o.has_select);
+	assert_int_equal(o.fallbacks, 5);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--select=12_34567890123", "--check=full",
+		     "--breakpoint=only", "--fallbacks=0"), &o);
+	assert_int_equal(o.files.select, RSH_SELECT_STEP);
+	assert_int_equal(o.files.epoch, 12);
+	assert_int_equal(o.files.step, 34567890123);
+	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_ONLY);
+	assert_true(o.files.check_crc && o.has_select);
+	assert_int_equal(o.fallbacks, 0);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "-oselect=name=x=*,rank_dir=r{rank},file=f,group_info=g",
+		     "-obreakpoint=include,check=structure"), &o);
+	assert_int_equal(o.files.select, RSH_SELECT_NAME);
+	assert_string_equal(o.files.glob, "x=*");
+	assert_string_equal(o.files.rank_dir, "r{rank}");
+	assert_string_equal(o.files.file, "f");
+	assert_string_equal(o.group_info, "g");
+	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_INCLUDE);
+	rsh_options_clear(&o);
+}
+
+static void test_selection_refused(void **state)
+{
+	static const char *const bad[] = {
+		"--select=", "--select=1", "--select=1_", "--select=_1",
+		"--select=1_2_3", "--select=-1_2", "--select=1_-2",
+		"--select=99999999999999999999_1", "--select=name=",
+		"--select=oldest", "--breakpoint=", "--breakpoint=no",
+		"--check=crc", "--fallbacks=-1", "--fallbacks=x",
+		"--rank-dir=", "--file=", "--file=a/", "--source-map=",
+		"--group-info=",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s",
+			 (int)strcspn(bad[i] + 2, "="), bad[i] + 2);
+		refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+			     bad[i]), name);
+	}
+	refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--source-map=m", "--file=f"), "--source-map");
+}
+
 static void test_help_needs_nothing_else(void **state)
 {
 	struct rsh_options o;
@@ -222,6 +280,8 @@ int main(void)
 		cmocka_unit_test(test_kernel_options),
 		cmocka_unit_test(test_debug),
 		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_selection),
+		cmocka_unit_test(test_selection_refused),
 		cmocka_unit_test(test_help_needs_nothing_else),
 		cmocka_unit_test(test_refused),
 	};

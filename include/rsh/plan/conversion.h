@@ -32,6 +32,12 @@ struct rsh_source_view {
 	struct rsh_names *names;
 };
 
+enum rsh_unlisted {
+	RSH_UNLISTED_COPY, /* the converter's way */
+	RSH_UNLISTED_DROP,
+	RSH_UNLISTED_ERROR,
+};
+
 struct rsh_conversion_options {
 	/* The bytes MindSpore's converter writes, also where they are wrong or
 	 * lossy.  Where it writes none, the same as without. */
@@ -45,6 +51,20 @@ struct rsh_conversion_options {
 	/* Without any strategy: how many ranks to show, each the copy of its
 	 * own file or of whichever there is.  0: one. */
 	uint32_t copies;
+	/* What becomes of records that the destination's strategy does not
+	 * list. */
+	enum rsh_unlisted unlisted;
+	/* Which parameters are wanted, by their names in the source; NULL:
+	 * all. */
+	bool (*wanted)(void *ctx, const char *name);
+	/* The name to be written instead, which must live as long as the
+	 * conversion, or NULL to keep it; may be NULL. */
+	const char *(*rename)(void *ctx, const char *name);
+	/* Weights of another floating point type are given this one:
+	 * RSH_DTYPE_BFLOAT16, _FLOAT16 or _FLOAT32; RSH_DTYPE_UNKNOWN: none.
+	 * Weights are Float32, Float16 and BFloat16 tensors of at least one
+	 * dimension that are not the optimizer's. */
+	enum rsh_dtype cast;
 	/* Told one sentence for each slice that cannot be had; may be NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);
 	void *ctx;
@@ -109,7 +129,22 @@ enum rsh_codec {
 	RSH_CODEC_BF16_WIDE, /* 4 stored bytes, of which the upper 2 count */
 	RSH_CODEC_BF16_NAN,  /* compat: every bfloat16 NaN becomes 0x7fc0 */
 	RSH_CODEC_BF16_WIDE_NAN, /* both */
+	/* Casts, rounding to nearest even as MindSpore does; a NaN becomes
+	 * 0x7fc0 as BFloat16 and 0x7e00 with its sign as Float16, and keeps its
+	 * bits where the wider type has them. */
+	RSH_CODEC_BF16_TO_F16,
+	RSH_CODEC_BF16_TO_F32,
+	RSH_CODEC_WIDE_TO_F16,
+	RSH_CODEC_WIDE_TO_F32,
+	RSH_CODEC_F16_TO_BF16,
+	RSH_CODEC_F16_TO_F32,
+	RSH_CODEC_F32_TO_BF16,
+	RSH_CODEC_F32_TO_F16,
+	RSH_CODEC_COUNT
 };
+
+/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
+void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
 
 /* A stretch of a virtual file that has one origin. */
 struct rsh_piece {
@@ -141,8 +176,9 @@ struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
 
-/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`; returns the
- * bytes written.  in == out is allowed. */
+/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has room
+ * for them; returns the bytes written.  in == out is allowed where elements do
+ * not grow. */
 size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
 			size_t n_bytes, uint8_t *out);
 

@@ -24,6 +24,7 @@
 #include "rsh/plan/conversion.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
+#include "rsh/wire/name_map.h"
 
 struct rsh_source;
 
@@ -144,6 +145,10 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
  * is not handled here. */
 int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
+		      struct rsh_error *err);
+
+/* Reads the JSON file of old and new parameter names. */
+int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 		      struct rsh_error *err);
 
 #endif

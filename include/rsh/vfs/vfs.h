@@ -52,6 +52,12 @@ struct rsh_vfs_config {
 	const char *group_info; /* NULL: what lies beside the files */
 	/* Without any strategy: how many ranks to show; 0: one. */
 	uint32_t dst_ranks;
+	enum rsh_unlisted unlisted;
+	/* Extended regular expressions on names; NULL: none. */
+	const char *only;
+	const char *drop;
+	const char *rename;  /* path of a name map; NULL: none */
+	enum rsh_dtype cast; /* RSH_DTYPE_UNKNOWN: none */
 	struct rsh_vfs_options tree;
 };
 

@@ -1,4 +1,4 @@
-/* vfs/choose.c - trying one candidate of the source after the other until one
+/* vfs/candidates.c - trying one candidate of the source after the other until one
  * gives a whole conversion. */
 #include "config.h"
 
@@ -36,32 +36,76 @@ static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 			      plan.text);
 }
 
+/* What the plans of all candidates have in common. */
+struct planning {
+	const struct rsh_vfs_config *cfg;
+	const struct rsh_name_map *renames;
+	struct rsh_choice *choice;
+};
+
 static void report_lost(void *ctx, const char *sentence)
 {
-	const struct rsh_vfs_config *cfg = ctx;
+	const struct planning *p = ctx;
 
-	rsh_log_warning("%s: %s", cfg->source, sentence);
+	rsh_log_warning("%s: %s", p->cfg->source, sentence);
 }
 
-static int plan(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
-		bool allow_missing, struct rsh_error *err)
+static bool is_wanted(void *ctx, const char *name)
 {
-	struct rsh_vfs_config told = *cfg;
+	const struct planning *p = ctx;
+
+	return rsh_choice_wants(p->choice, name);
+}
+
+static const char *new_name(void *ctx, const char *name)
+{
+	const struct planning *p = ctx;
+
+	return rsh_name_map_get(p->renames, name);
+}
+
+static bool any_file(const struct rsh_source_view *view)
+{
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++)
+		if (view->index[rank])
+			return true;
+	return false;
+}
+
+static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,
+		   struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = p->cfg;
 	const struct rsh_conversion_options opts = {
 		.compat = cfg->compat,
 		.replicas = cfg->replicas,
 		.allow_missing = allow_missing,
 		.copies = cfg->dst_ranks,
+		.unlisted = cfg->unlisted,
+		.wanted = p->choice ? is_wanted : NULL,
+		.rename = p->renames ? new_name : NULL,
+		.cast = cfg->cast,
 		.report_lost = report_lost,
-		.ctx = &told,
+		.ctx = p,
 	};
 	struct rsh_source_view view;
-	const char *note;
-	int rc;
 
 	rsh_source_view(v->source, v->names, &view);
-	rc = rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
-				err);
+	/* Without strategies nobody would miss them. */
+	if (!any_file(&view))
+		return rsh_error_set(err, ENOENT, "no rank has a valid "
+				     "checkpoint file");
+	return rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
+				  err);
+}
+
+static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
+		struct rsh_error *err)
+{
+	const struct rsh_vfs_config *cfg = p->cfg;
+	const char *note;
+	int rc = convert(v, p, allow_missing, err);
+
 	if (rc) {
 		name_source(cfg, err);
 		name_bad_files(v->source, err);
@@ -69,12 +113,12 @@ static int plan(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 	}
 	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
 	     i++)
-		rsh_log_warning("%s: %s", cfg->source, note);
+		rsh_log_notice("%s: %s", cfg->source, note);
 	return 0;
 }
 
 /* *fatal: no other candidate is to be tried. */
-static int try_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 uint32_t i, bool allow_missing, bool *fatal,
 			 struct rsh_error *err)
 {
@@ -85,7 +129,7 @@ static int try_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg
 		rc = rsh_source_index(v->source, v->names, err);
 	if (rc)
 		return rc;
-	rc = plan(v, cfg, allow_missing, err);
+	rc = plan(v, p, allow_missing, err);
 	*fatal = rc == -ENOMEM;
 	return rc;
 }
@@ -111,7 +155,7 @@ static void add_failure(struct failures *f, const char *which,
 	f->n++;
 }
 
-static int try_whole(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+static int try_whole(struct rsh_reshard *v, struct planning *p,
 		     uint32_t n, struct failures *f, bool *fatal,
 		     struct rsh_error *err)
 {
@@ -119,62 +163,76 @@ static int try_whole(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 	int rc = -ENOENT;
 
 	for (uint32_t i = 0; i < n; i++) {
-		rc = try_candidate(v, cfg, i, false, fatal, err);
+		rc = try_candidate(v, p, i, false, fatal, err);
 		if (rc == 0 || *fatal)
 			return rc;
 		rsh_source_candidate_text(v->source, i, which, sizeof(which));
-		rsh_log_warning("%s: %s cannot be taken: %s", cfg->source,
+		rsh_log_warning("%s: %s cannot be taken: %s", p->cfg->source,
 				which, err->text);
 		add_failure(f, which, err);
 	}
 	return rc;
 }
 
-static int try_parts(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+static int try_parts(struct rsh_reshard *v, struct planning *p,
 		     uint32_t n, struct rsh_error *err)
 {
 	int rc = -ENOENT;
 	bool fatal = false;
 
 	for (uint32_t i = 0; i < n && rc && !fatal; i++)
-		rc = try_candidate(v, cfg, i, true, &fatal, err);
+		rc = try_candidate(v, p, i, true, &fatal, err);
 	return rc;
 }
 
-static int try_several(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+static int try_several(struct rsh_reshard *v, struct planning *p,
 		       uint32_t n, struct rsh_error *err)
 {
 	struct failures f = { .share = n < 16 ? 1792 / n - 64 : 48 };
 	uint32_t all = rsh_source_n_candidates(v->source);
 	char untried[64] = "";
 	bool fatal = false;
-	int rc = try_whole(v, cfg, n, &f, &fatal, err);
+	int rc = try_whole(v, p, n, &f, &fatal, err);
 
-	if (rc && !fatal && cfg->allow_missing)
-		rc = try_parts(v, cfg, n, err);
+	if (rc && !fatal && p->cfg->allow_missing)
+		rc = try_parts(v, p, n, err);
 	if (rc == 0 || fatal)
 		return rc;
 	if (all > n)
 		snprintf(untried, sizeof(untried), " (%u older not tried)",
 			 all - n);
 	return rsh_error_set(err, -rc, "%s: no checkpoint that can be mounted; "
-			     "tried %u%s%s", cfg->source, f.n, untried, f.text);
+			     "tried %u%s%s", p->cfg->source, f.n, untried, f.text);
 }
 
-int rsh_vfs_choose(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
-		   struct rsh_error *err)
+static int try_all(struct rsh_reshard *v, struct planning *p, struct rsh_error *err)
 {
 	uint32_t n = rsh_source_n_candidates(v->source);
 	bool fatal;
-	int rc;
 
-	if (n == 1) {
-		rc = try_candidate(v, cfg, 0, cfg->allow_missing, &fatal, err);
-	} else {
-		if (n - 1 > cfg->fallbacks)
-			n = cfg->fallbacks + 1;
-		rc = try_several(v, cfg, n, err);
-	}
+	if (n == 1)
+		return try_candidate(v, p, 0, p->cfg->allow_missing, &fatal,
+				     err);
+	if (n - 1 > p->cfg->fallbacks)
+		n = p->cfg->fallbacks + 1;
+	return try_several(v, p, n, err);
+}
+
+int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
+			   struct rsh_error *err)
+{
+	struct planning p = { .cfg = cfg };
+	int rc = 0;
+
+	if (cfg->rename)
+		rc = rsh_name_map_load(cfg->rename, &v->renames, err);
+	p.renames = v->renames;
+	if (rc == 0)
+		rc = rsh_choice_new(cfg->only, cfg->drop, &p.choice, err);
+	if (rc)
+		return rc;
+	rc = try_all(v, &p, err);
+	rsh_choice_free(p.choice);
 	if (rc == 0)
 		rsh_source_log_choice(v->source);
 	return rc;

@@ -1,0 +1,56 @@
+#include "config.h"
+
+#include "rsh/wire/name_map.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <jansson.h>
+
+/* The JSON object itself is the map: it is never changed after parsing. */
+
+static int check_entries(const json_t *root, const char *path,
+			 struct rsh_error *err)
+{
+	const char *key;
+	json_t *value;
+
+	if (!json_is_object(root))
+		return rsh_error_set(err, EBADMSG, "%s: not a JSON object of "
+				     "old and new parameter names", path);
+	json_object_foreach((json_t *)(uintptr_t)root, key, value)
+		if (!json_is_string(value) || !*key || !*json_string_value(value))
+			return rsh_error_set(err, EBADMSG, "%s: \"%s\": a name "
+					     "stands for a name, both not "
+					     "empty", path, key);
+	return 0;
+}
+
+int rsh_name_map_parse(const void *data, size_t len, const char *path,
+		       struct rsh_name_map **out, struct rsh_error *err)
+{
+	json_error_t e;
+	json_t *root = json_loadb(data, len, JSON_REJECT_DUPLICATES, &e);
+	int rc;
+
+	if (!root)
+		return rsh_error_set(err, EBADMSG, "%s: not JSON: %s at offset "
+				     "%d", path, e.text, e.position);
+	rc = check_entries(root, path, err);
+	if (rc)
+		json_decref(root);
+	else
+		*out = (struct rsh_name_map *)root;
+	return rc;
+}
+
+void rsh_name_map_free(struct rsh_name_map *m)
+{
+	json_decref((json_t *)m);
+}
+
+const char *rsh_name_map_get(const struct rsh_name_map *m, const char *name)
+{
+	return json_string_value(json_object_get((const json_t *)m, name));
+}

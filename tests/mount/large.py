@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Files and tensors beyond 4 GiB, and tensors in chunks of 512 MiB.
+
+The sources are sparse files with a few marked bytes, so that nothing of their
+size is ever written; what a mount must show is computed from the format alone.
+"""
+
+import os
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from ms_formats import (CHUNK_BYTES, Layout, StageFile, strategy_bytes,  # noqa: E402
+                        varint)
+from rsh_mount import MountError, Mounted, Tap, require_mount  # noqa: E402
+
+ROWS = 9000
+COLUMNS = 1 << 20
+NAME = b"embedding"
+MARK = 64  # bytes that are not zero at each marked place
+
+
+def field(number, length):
+    return varint(number << 3 | 2) + varint(length)
+
+
+def header(dims, content):
+    """The bytes before the `content` bytes of one chunk of a UInt8 tensor."""
+    tensor = b"".join(varint(1 << 3) + varint(d) for d in dims)
+    tensor += field(2, 5) + b"UInt8" + field(3, content)
+    value = field(1, len(NAME)) + NAME + field(2, len(tensor) + content) + tensor
+    return field(1, len(value) + content) + value
+
+
+class Chunked:
+    """Where the bytes of a tensor lie in a file that holds nothing else."""
+
+    def __init__(self, dims):
+        size = dims[0] * dims[1]
+        self.headers = {}  # offset in the file -> bytes
+        self.contents = []  # offset in the file of each chunk's content
+        at = 0
+        for start in range(0, size, CHUNK_BYTES):
+            length = min(CHUNK_BYTES, size - start)
+            self.headers[at] = header(dims, length)
+            at += len(self.headers[at])
+            self.contents.append(at)
+            at += length
+        self.file_bytes = at
+
+    def offset(self, element):
+        return self.contents[element // CHUNK_BYTES] + element % CHUNK_BYTES
+
+
+def write_sparse(path, dims, marks):
+    """A file whose tensor is zero but for {element: bytes}."""
+    layout = Chunked(dims)
+    os.makedirs(os.path.dirname(path))
+    with open(path, "wb") as f:
+        for at, data in layout.headers.items():
+            os.pwrite(f.fileno(), data, at)
+        for element, data in marks.items():
+            # Byte by byte, since a mark may reach into the next chunk.
+            for i, byte in enumerate(data):
+                os.pwrite(f.fileno(), bytes([byte]), layout.offset(element + i))
+        os.truncate(f.fileno(), layout.file_bytes)
+
+
+def marked_elements():
+    """Places in the whole tensor: its ends, the edges of chunks and of 2^32,
+    and some others; none crosses the middle of a row or its end."""
+    size = ROWS * COLUMNS
+    places = [0, size - MARK, 2 ** 32, 2 ** 32 - MARK, 2 ** 33 - COLUMNS // 2]
+    for chunk in (1, 7, 8, 9, 16):
+        places += [chunk * CHUNK_BYTES, chunk * CHUNK_BYTES - MARK]
+    numbers = random.Random(7)
+    places += [numbers.randrange(size // MARK) * MARK for _ in range(30)]
+    return {p: numbers.randbytes(MARK) for p in places}
+
+
+def by_rows(element):
+    rank, rest = divmod(element, ROWS // 2 * COLUMNS)
+    return rank, rest
+
+
+def by_columns(element):
+    row, column = divmod(element, COLUMNS)
+    rank, rest = divmod(column, COLUMNS // 2)
+    return rank, row * (COLUMNS // 2) + rest
+
+
+def check(path, marks):
+    layout = Chunked([ROWS, COLUMNS])
+    found = os.stat(path).st_size
+    if found != layout.file_bytes:
+        raise MountError(f"st_size {found}, expected {layout.file_bytes}")
+    fd = os.open(path, os.O_RDONLY)
+    for at, data in layout.headers.items():
+        if os.pread(fd, len(data), at) != data:
+            raise MountError(f"header at {at} differs")
+    for element, data in marks.items():
+        at = layout.offset(element)
+        if os.pread(fd, MARK, at) != data:
+            raise MountError(f"mark at {at} differs")
+    # A stretch over a chunk's edge: content, header, content.
+    edge = layout.contents[8] + CHUNK_BYTES
+    head = layout.headers[edge]
+    around = os.pread(fd, 2 * MARK + len(head), edge - MARK)
+    if around != marks[9 * CHUNK_BYTES - MARK] + head + marks[9 * CHUNK_BYTES]:
+        raise MountError("the edge of a chunk differs")
+    if os.pread(fd, 100, layout.file_bytes - 5) != marks[ROWS * COLUMNS - MARK][-5:]:
+        raise MountError("the end differs")
+    if os.pread(fd, 100, layout.file_bytes) != b"":
+        raise MountError("there is something behind the end")
+    os.close(fd)
+
+
+def run(directory, axis, dims, place):
+    marks = marked_elements()
+    parts = [{}, {}]
+    for element, data in marks.items():
+        rank, local = place(element)
+        parts[rank][local] = data
+    source = os.path.join(directory, "source")
+    for rank, part in enumerate(parts):
+        write_sparse(f"{source}/rank_{rank}/x-1_1.ckpt", dims, part)
+    strategy = os.path.join(directory, "strategy.ckpt")
+    tensor_map = [0, -1] if axis == 0 else [-1, 0]
+    with open(strategy, "wb") as f:
+        f.write(strategy_bytes(StageFile(0, {
+            NAME.decode(): Layout([2], tensor_map)})))
+    with Mounted(source, src_strategy=strategy, dst_strategy=None) as m:
+        check(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt"), marks)
+
+
+def main():
+    require_mount()
+    tap = Tap(2)
+    for name, axis, dims, place in (
+            ("rows", 0, [ROWS // 2, COLUMNS], by_rows),
+            ("columns", 1, [ROWS, COLUMNS // 2], by_columns)):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-large-") as directory:
+            with tap.test(f"a tensor of 9 GB from two halves by {name}"):
+                run(directory, axis, dims, place)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
