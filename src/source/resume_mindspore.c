@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/wire/intact.h"
 #include "rsh/wire/safetensors.h"
 
 static const char ckpt[] = ".ckpt";
@@ -147,7 +148,8 @@ static int check(const struct rsh_byte_source *files, const char *const *names,
 	/* What cannot be converted can be handed on. */
 	rsh_log_notice("%s: not looked into", err->text);
 	*err = (struct rsh_error)RSH_ERROR_INIT;
-	return 0;
+	rc = rsh_encrypted_check(files, err);
+	return rc == -ENOTSUP ? 0 : rc;
 }
 
 static int find(struct rsh_job *job, struct rsh_error *err)

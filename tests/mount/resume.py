@@ -256,8 +256,16 @@ def mindspore_breakpoint_does_not_count(tree):
 
 @case
 def mindspore_encrypted_is_handed_on(tree):
-    tree.write("rank_0/net-1_1.ckpt", (0x7F3A5ED8).to_bytes(4, "little") + b"\x55" * 99)
-    shows(tree, one_file_each(tree, 1, "net-1_1.ckpt", "ckpt"), says=["encrypted"])
+    def number(value):
+        return value.to_bytes(4, "little")
+
+    block = (number(0x7F3A5ED8) + bytes(16) + number(24 + 99) + number(16) +
+             bytes(16) + number(99) + bytes(99))
+    for name in ("net-1_1.ckpt", "net-1_2.ckpt"):
+        tree.write(f"rank_0/{name}", block + block)
+    shows(tree, one_file_each(tree, 1, "net-1_2.ckpt", "ckpt"), says=["encrypted"])
+    tree.cut("rank_0/net-1_2.ckpt", -1)
+    shows(tree, one_file_each(tree, 1, "net-1_1.ckpt", "ckpt"), says=["truncated"])
 
 
 @case

@@ -48,4 +48,10 @@ int rsh_tf_index_check(const struct rsh_byte_source *index,
 		       const struct rsh_byte_source *const *shards,
 		       uint32_t n_shards, bool full, struct rsh_error *err);
 
+/* An encrypted .ckpt: whether its blocks, which say how long they are, fill the
+ * file.  -ENOTSUP, without a sentence, if it is not an encrypted one.  A file
+ * cut between two blocks (64 MiB of plain text each) passes. */
+int rsh_encrypted_check(const struct rsh_byte_source *src,
+			struct rsh_error *err);
+
 #endif
