@@ -1,6 +1,6 @@
 # Tests that compare with the real MindSpore: with RSH_ORACLE_PYTHON naming a
 # Python that has it they run, without it they say that they are skipped.
-ORACLE += oracle/random_pairs.py oracle/found_trees.py
+ORACLE += oracle/random_pairs.py oracle/found_trees.py oracle/resume_load.py
 
 # The library that they stand on, which needs no oracle.
 MOUNT += lib/rsh_mount_test.py
