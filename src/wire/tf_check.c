@@ -108,7 +108,8 @@ static int read_block(struct check *c, const struct handle *h,
 		return rsh_bytes_damaged(src, h->offset, "a block that lies "
 					 "outside the file", c->err);
 	n = (size_t)h->bytes;
-	*b = (struct block){ .at = h->offset, .data = malloc(n + TRAILER_BYTES) };
+	b->at = h->offset;
+	b->data = malloc(n + TRAILER_BYTES);
 	if (!b->data)
 		return rsh_error_nomem(c->err);
 	rc = rsh_bytes_read(src, b->data, n + TRAILER_BYTES, h->offset, c->err);
