@@ -17,6 +17,8 @@
 /* mount(8)'s exit codes. */
 enum { MOUNT_USAGE = 1, MOUNT_FAIL = 32 };
 
+#define VERBOSE "log_level=info"
+
 static const char *const not_ours[] = {
 	"_netdev", "auto", "defaults", "group", "nofail", "nogroup", "noauto",
 	"noowner", "nouser", "nousers", "owner", "rw", "user", "users",
@@ -68,17 +70,24 @@ static void add_options(char *to, const char *from)
 	}
 }
 
-static int run(const char *source, const char *mountpoint, const char *options)
+struct request {
+	const char *source;
+	const char *mountpoint;
+	char *options; /* ours, of every -o */
+	bool fake;
+};
+
+static int run(const struct request *r)
 {
 	/* Beside the last argument of execl: the end of its list. */
 	char *const end = NULL;
 
 	/* Not installed, as in the tests: found by PATH. */
-	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", options, "--",
-	      source, mountpoint, end);
+	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", r->options, "--",
+	      r->source, r->mountpoint, end);
 	if (errno == ENOENT)
-		execlp("reshardfs", "reshardfs", "mount", "-o", options, "--",
-		       source, mountpoint, end);
+		execlp("reshardfs", "reshardfs", "mount", "-o", r->options,
+		       "--", r->source, r->mountpoint, end);
 	fprintf(stderr, "mount.reshardfs: reshardfs: %s\n", strerror(errno));
 	return MOUNT_FAIL;
 }
@@ -90,35 +99,30 @@ static int usage(void)
 	return MOUNT_USAGE;
 }
 
-static size_t total_length(int argc, char **argv)
+/* Every -v adds an option of our own. */
+static size_t room_for_options(int argc, char **argv)
 {
 	size_t n = 1;
 
 	for (int i = 0; i < argc; i++)
-		n += strlen(argv[i]) + 1;
+		n += strlen(argv[i]) * sizeof(VERBOSE) + 1;
 	return n;
 }
 
-int main(int argc, char **argv)
+static int parse(int argc, char **argv, struct request *r)
 {
-	static const char verbose[] = "log_level=info";
-	/* Room for every option of every -o, and one of our own. */
-	char *options = calloc(1, total_length(argc, argv) + sizeof(verbose));
-	bool fake = false;
 	int c;
 
-	if (!options)
-		return MOUNT_FAIL;
 	while ((c = getopt(argc, argv, "sfnvo:t:")) != -1) {
 		switch (c) {
 		case 'f':
-			fake = true;
+			r->fake = true;
 			break;
 		case 'o':
-			add_options(options, optarg);
+			add_options(r->options, optarg);
 			break;
 		case 'v':
-			add_options(options, verbose);
+			add_options(r->options, VERBOSE);
 			break;
 		case 's': /* no sloppiness, no mtab, one type */
 		case 'n':
@@ -130,5 +134,23 @@ int main(int argc, char **argv)
 	}
 	if (argc - optind != 2)
 		return usage();
-	return fake ? 0 : run(argv[optind], argv[optind + 1], options);
+	r->source = argv[optind];
+	r->mountpoint = argv[optind + 1];
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct request r = {
+		.options = calloc(1, room_for_options(argc, argv)),
+	};
+	int rc;
+
+	if (!r.options)
+		return MOUNT_FAIL;
+	rc = parse(argc, argv, &r);
+	if (rc == 0 && !r.fake)
+		rc = run(&r);
+	free(r.options);
+	return rc;
 }

@@ -80,6 +80,7 @@ static void remove_dead_mount(const char *mountpoint)
 
 static void report_end(int status)
 {
+	/* A child that fails in order has said why. */
 	if (WIFSIGNALED(status))
 		rsh_log_error("the daemon died of signal %d (%s) before it "
 			      "served", WTERMSIG(status),
@@ -90,14 +91,18 @@ static void report_end(int status)
 
 int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
 {
+	bool serves = child_serves(d->pipe);
 	struct stat st;
 	int status;
 
-	if (child_serves(d->pipe) && stat(mountpoint, &st) == 0) {
-		close(d->pipe);
-		return 0;
-	}
 	close(d->pipe);
+	if (serves && stat(mountpoint, &st) == 0)
+		return 0;
+	if (serves) {
+		rsh_log_error("%s does not answer: %s", mountpoint,
+			      strerror(errno));
+		kill(d->child, SIGTERM);
+	}
 	while (waitpid(d->child, &status, 0) < 0)
 		if (errno != EINTR)
 			return 1;
@@ -108,20 +113,21 @@ int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
 
 void rsh_daemon_detach(void)
 {
-	cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
 	prctl(PR_SET_PDEATHSIG, 0);
 	setsid();
-	if (chdir("/") != 0)
-		rsh_log_warning("/: %s", strerror(errno));
-	for (int fd = 0; fd <= 2 && null >= 0; fd++)
-		dup2(null, fd);
+	/* nohup(1) means the terminal's, which is left behind. */
+	signal(SIGHUP, SIG_DFL);
 }
 
 void rsh_daemon_ready(struct rsh_daemon *d)
 {
+	cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	ssize_t n;
 
+	if (chdir("/") != 0)
+		rsh_log_warning("/: %s", strerror(errno));
+	for (int fd = 0; fd <= 2 && null >= 0; fd++)
+		dup2(null, fd);
 	do {
 		n = write(d->pipe, "", 1);
 	} while (n < 0 && errno == EINTR);

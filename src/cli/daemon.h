@@ -1,9 +1,9 @@
 /* cli/daemon.h - a child process that serves the mount, and the parent that
  * waits until it does.
  *
- * The child loads, plans and mounts with the terminal still attached, so that
- * its complaints are seen there, detaches, and says on a pipe that it serves.
- * The parent then looks at the mount itself before it believes that. */
+ * The child keeps the standard streams until it serves, so that whatever goes
+ * wrong before is seen by whoever typed the command, and then says so on a pipe.
+ * The parent looks at the mount itself before it believes that. */
 #ifndef RSH_CLI_DAEMON_H
 #define RSH_CLI_DAEMON_H
 
@@ -23,9 +23,10 @@ int rsh_daemon_start(struct rsh_daemon *d);
  * returns 1.  What a child that fails in order has to say it says itself. */
 int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
 
-/* Child: leaves terminal, directory and standard streams. */
+/* Child, before it sets signal handlers: leaves the terminal's session.  From
+ * here on it outlives its parent. */
 void rsh_daemon_detach(void);
-/* Child, any thread: tells the parent. */
+/* Child, any thread: leaves directory and standard streams, tells the parent. */
 void rsh_daemon_ready(struct rsh_daemon *d);
 
 #endif

@@ -82,6 +82,7 @@ static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.drop = o->drop,
 		.rename = o->rename,
 		.cast = o->cast,
+		.remove_redundancy = o->remove_redundancy,
 		.tree = {
 			.prefix = o->prefix,
 			.uid = getuid(),
@@ -110,23 +111,34 @@ static int mount_vfs(const struct rsh_options *o, struct rsh_vfs *vfs,
 	return rsh_server_mount(vfs, &so, server, err);
 }
 
+struct service {
+	const struct rsh_options *options;
+	struct rsh_daemon *daemon; /* NULL in the foreground */
+};
+
 static void on_ready(void *ctx)
 {
-	struct rsh_daemon *d = ctx;
+	const struct service *s = ctx;
 
-	if (d)
-		rsh_daemon_ready(d);
+	if (!s->daemon)
+		return;
+	if (!s->options->log_file)
+		rsh_log_to_syslog();
+	rsh_daemon_ready(s->daemon);
 }
 
 /* Runs until unmounted; `d` is NULL in the foreground. */
 static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 {
+	struct service service = { o, d };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_server *server = NULL;
 	struct rsh_vfs *vfs = NULL;
 	int rc = o->resume ? open_resume(o, &vfs, &err) :
 			     open_conversion(o, &vfs, &err);
 
+	if (rc == 0 && d)
+		rsh_daemon_detach();
 	if (rc == 0)
 		rc = mount_vfs(o, vfs, &server, &err);
 	if (rc) {
@@ -135,12 +147,7 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 		return 1;
 	}
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
-	if (d) {
-		if (!o->log_file)
-			rsh_log_to_syslog();
-		rsh_daemon_detach();
-	}
-	rc = rsh_server_run(server, on_ready, d);
+	rc = rsh_server_run(server, on_ready, &service);
 	if (rc)
 		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
 	else

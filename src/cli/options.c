@@ -263,6 +263,15 @@ static int set_cast(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+static int set_remove_redundancy(struct rsh_options *o,
+				 const struct option_def *def,
+				 const char *value, struct rsh_error *err)
+{
+	(void)def, (void)value, (void)err;
+	o->remove_redundancy = true;
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -491,6 +500,9 @@ static const struct option_def table[] = {
 	  set_rename, false },
 	{ "cast", 0, "TYPE",
 	  "weights as bfloat16, float16 or float32", set_cast, false },
+	{ "remove-redundancy", 0, NULL,
+	  "each parameter with one rank of those that hold the same",
+	  set_remove_redundancy, false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
 	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
@@ -696,16 +708,21 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 	if (!o->dst_strategy)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors)");
+	if (o->remove_redundancy && strcmp(o->dst_strategy, "none") == 0)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
+				     "--dst-strategy: without one there are no "
+				     "ranks that hold the same");
 	if (o->files.source_map && (o->files.rank_dir || o->files.file))
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
-	if (o->compat && (o->cast || o->rename || o->only || o->drop ||
+	if (o->compat && (o->remove_redundancy || o->cast || o->rename ||
+			  o->only || o->drop ||
 			  o->unlisted != RSH_UNLISTED_COPY))
 		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
 				     "the converter's own bytes: it goes with "
 				     "none of --unlisted, --only, --drop, "
-				     "--rename and --cast");
+				     "--rename, --cast and --remove-redundancy");
 	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
 			     strcmp(o->dst_strategy, "none") != 0))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
@@ -732,7 +749,8 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 			    o->only ? "only" :
 			    o->drop ? "drop" :
 			    o->rename ? "rename" :
-			    o->cast ? "cast" : NULL;
+			    o->cast ? "cast" :
+			    o->remove_redundancy ? "remove-redundancy" : NULL;
 
 	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
 		given = "select mindspore";

@@ -36,6 +36,7 @@ struct rsh_options {
 	const char *drop;
 	const char *rename;
 	enum rsh_dtype cast;
+	bool remove_redundancy;
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

@@ -41,6 +41,9 @@ static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 
 		if (e + 1 < to && it->map[e].n == 0)
 			return false;
+		/* Without a shape to hold it against that is too bold. */
+		if (!it->n_shape && to - from > 1 && it->map[e].n == 0)
+			return false;
 		if (it->n_shape && e + 1 < to && it->shape[e] != s)
 			return false;
 		if (it->n_shape &&

@@ -216,6 +216,22 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 	return 0;
 }
 
+int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
+			 struct rsh_grid **out, struct rsh_error *err)
+{
+	struct rsh_strategy_item plain = *it;
+	int64_t dims[RSH_MAX_DIMS];
+
+	if (it->n_map > RSH_MAX_DIMS)
+		return rsh_error_set(err, EINVAL, "too many dimensions");
+	/* A size that every mesh of so many ranks divides. */
+	for (uint32_t d = 0; d < it->n_map; d++)
+		dims[d] = rsh_item_ranks(it);
+	plain.n_shape = 0;
+	return rsh_grid_new(&plain, dims, it->n_map, false, RSH_GRID_RUNTIME,
+			    out, err);
+}
+
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 		       struct rsh_error *err)
 {

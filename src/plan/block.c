@@ -126,6 +126,9 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	f->copy_key = c->src || c->dst ? local % c->stage_ranks :
 					 rsh_plan_file_to_copy(p, local);
 	memset(p->used, 0, c->n_view);
+	rc = rsh_plan_deal(p, local, err);
+	if (rc)
+		return rc;
 	rc = rsh_plan_make_slots(p, f, names, err);
 	return rc ? rc : rsh_plan_list_sources(p, f, err);
 }
@@ -157,12 +160,15 @@ static int planner_init(struct planner *p, struct rsh_error *err)
 	p->fate = calloc(c->n_names + 1, sizeof(*p->fate));
 	p->transfer_of = calloc(c->n_names + 1, sizeof(*p->transfer_of));
 	p->seen = calloc(c->n_names + 1, sizeof(*p->seen));
+	p->seen_index = calloc(c->n_view + 1, sizeof(*p->seen_index));
 	p->index_id = calloc(c->n_view + 1, sizeof(*p->index_id));
 	p->seq = calloc(c->n_view + 1, sizeof(*p->seq));
 	p->used = calloc(c->n_view + 1, sizeof(*p->used));
 	p->keys = calloc(c->stage_ranks, sizeof(*p->keys));
-	if (!p->fate || !p->transfer_of || !p->seen || !p->index_id ||
-	    !p->seq || !p->used || !p->keys)
+	p->slice_keys = calloc(c->stage_ranks, sizeof(*p->slice_keys));
+	if (!p->fate || !p->transfer_of || !p->seen || !p->seen_index ||
+	    !p->index_id ||
+	    !p->seq || !p->used || !p->keys || !p->slice_keys)
 		return rsh_error_nomem(err);
 	number_indexes(p);
 	return 0;
@@ -181,9 +187,12 @@ static void planner_free(struct planner *p)
 	free(p->fate);
 	free(p->transfer_of);
 	free(p->seen);
+	free(p->seen_index);
 	free(p->index_id);
 	free(p->seq);
 	free(p->used);
+	free(p->dealt);
+	free(p->by_text);
 	free(p->keys);
 	free(p->slice_keys);
 	free(p->slots);

@@ -167,6 +167,7 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->replicas = opts->replicas;
 	c->allow_missing = opts->allow_missing;
 	c->unlisted = opts->unlisted;
+	c->remove_redundancy = opts->remove_redundancy && dst;
 	c->cast = opts->cast;
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
@@ -220,6 +221,7 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	for (uint32_t i = 0; i < c->n_grids; i++)
 		rsh_grid_free(c->grids[i]);
 	free(c->grids);
+	free_all(c->supplies, c->n_supplies);
 	free(c->pairs);
 	free_all(c->transfers, c->n_transfers);
 	free_all(c->lists, c->n_lists);

@@ -12,11 +12,14 @@
 #include "rsh/plan/conversion.h"
 
 #define RSH_NO_TRANSFER UINT32_MAX
+#define RSH_NO_RANK UINT32_MAX
 
-/* Two grids, and so which source ranks a destination rank's slice touches. */
+/* Two grids, and so which source slices a destination rank's slice touches,
+ * and the files that supply them. */
 struct rsh_grid_pair {
 	const struct rsh_grid *src;
 	const struct rsh_grid *dst;
+	const uint32_t *supply; /* [key]: global rank, or RSH_NO_RANK */
 };
 
 /* Neighbouring dimensions that are contiguous in both slices, as one: a
@@ -34,8 +37,6 @@ struct rsh_span_dim {
 struct rsh_transfer {
 	uint32_t name;
 	uint32_t pair;          /* index into rsh_conversion.pairs */
-	uint32_t stage;         /* source stage whose files supply it, ... */
-	bool complete;          /* ... if all of that stage's files do */
 	bool reduced;           /* a file that is there lacks it */
 	uint8_t dtype;          /* enum rsh_dtype, as emitted */
 	uint8_t codec;          /* enum rsh_codec */
@@ -117,6 +118,7 @@ struct rsh_conversion {
 	bool allow_missing;
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
+	bool remove_redundancy;
 	bool filtered;        /* some names may be unwanted */
 	bool *unwanted;       /* [name]: left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */
@@ -132,8 +134,10 @@ struct rsh_conversion {
 	const struct rsh_ckpt_index **index; /* [global rank] */
 	char **path;                         /* [global rank], may be NULL */
 
-	uint32_t n_grids, n_pairs, n_transfers, n_lists, n_blocks, n_files;
+	uint32_t n_grids, n_supplies, n_pairs, n_transfers, n_lists, n_blocks,
+		n_files;
 	struct rsh_grid **grids;
+	uint32_t **supplies;
 	/* [name]: how the source cuts a copied parameter that it lists; NULL:
 	 * not known.  Not owned. */
 	const struct rsh_grid **copy_grids;
@@ -144,7 +148,8 @@ struct rsh_conversion {
 	struct rsh_virtual_file *files;
 	bool **key_sets;
 	uint32_t n_key_sets;
-	size_t grids_cap, pairs_cap, transfers_cap, lists_cap, key_sets_cap;
+	size_t grids_cap, supplies_cap, pairs_cap, transfers_cap, lists_cap,
+		key_sets_cap;
 
 	uint32_t n_lost;
 	struct rsh_lost *lost;
@@ -173,9 +178,19 @@ const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 /* Does the stage cut the parameter as the layout that counts does? */
 bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
 		    uint32_t stage);
-/* The file that supplies the slice `key` of a handled parameter: that of the
- * lowest loaded stage that holds it, or else a replica's.  `avoid` as in
- * rsh_piece_iter_new().  False when no file does. */
+/* The file with this key of the lowest loaded stage that holds the name.
+ * `avoid` as in rsh_piece_iter_new().  False when none does. */
+bool rsh_find_in_stages(const struct rsh_conversion *c,
+			const struct rsh_block *b, uint32_t name, uint32_t key,
+			const atomic_bool *avoid, uint32_t *rank);
+/* The same among the other ranks that `g` gives the slice of `key`. */
+bool rsh_find_replica(const struct rsh_conversion *c,
+		      const struct rsh_block *b, const struct rsh_grid *g,
+		      uint32_t name, uint32_t key, const atomic_bool *avoid,
+		      uint32_t *rank);
+/* The file that supplies the slice `key` of a handled parameter: the one that
+ * was planned or, if that is to be avoided, a replica's.  False when no file
+ * does. */
 bool rsh_transfer_source(const struct rsh_conversion *c,
 			 const struct rsh_block *b,
 			 const struct rsh_transfer *t, uint32_t key,
@@ -219,11 +234,10 @@ int rsh_transfer_make(struct rsh_conversion *c, const struct rsh_block *b,
 		      uint32_t block, uint32_t name, uint32_t *out,
 		      struct rsh_error *err);
 
-/* A codec works on whole elements of `unit` stored bytes, so no chunk of the
- * record may end within one (transfer.c). */
+/* A codec works on whole elements, so no chunk of a record may end within one
+ * (transfer.c). */
 int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
-		     const struct rsh_record *r, uint32_t unit,
-		     struct rsh_error *err);
+		     const struct rsh_record *r, struct rsh_error *err);
 
 /* Finds how the source cuts a copied parameter: c->copy_grids (transfer.c). */
 int rsh_copy_grid_make(struct rsh_conversion *c, uint32_t name,

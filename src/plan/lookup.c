@@ -40,13 +40,11 @@ bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
 	return true;
 }
 
-/* The lowest loaded stage's file of this key that holds the name. */
-static bool find_in_stages(const struct rsh_conversion *c,
-			   const struct rsh_block *b, uint32_t name,
-			   uint32_t key, const atomic_bool *avoid,
-			   uint32_t *rank)
+bool rsh_find_in_stages(const struct rsh_conversion *c,
+			const struct rsh_block *b, uint32_t name, uint32_t key,
+			const atomic_bool *avoid, uint32_t *rank)
 {
-	for (uint32_t i = 0; key < c->stage_ranks && i < b->n_stages; i++) {
+	for (uint32_t i = 0; i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
 		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank) &&
 		    rsh_stage_fits(c, name, b->stages[i]))
@@ -55,21 +53,21 @@ static bool find_in_stages(const struct rsh_conversion *c,
 	return false;
 }
 
-/* The same among the other ranks that hold the slice of `key`, beginning with
- * the one after it so that the load of a lost rank spreads. */
-static bool find_replica(const struct rsh_conversion *c,
-			 const struct rsh_block *b, const struct rsh_grid *g,
-			 uint32_t name, uint32_t key, const atomic_bool *avoid,
-			 uint32_t *rank)
+/* Begins with the replica after `key` itself, so that the load of a lost rank
+ * spreads. */
+bool rsh_find_replica(const struct rsh_conversion *c,
+		      const struct rsh_block *b, const struct rsh_grid *g,
+		      uint32_t name, uint32_t key, const atomic_bool *avoid,
+		      uint32_t *rank)
 {
 	uint32_t n = rsh_grid_n_replicas(g), mine = rsh_grid_replica(g, key);
 	uint32_t cell[RSH_MAX_DIMS];
 
 	rsh_grid_cell(g, key, cell);
 	for (uint32_t i = 1; i < n; i++)
-		if (find_in_stages(c, b, name,
-				   rsh_grid_member(g, cell, (mine + i) % n),
-				   avoid, rank))
+		if (rsh_find_in_stages(c, b, name,
+				       rsh_grid_member(g, cell, (mine + i) % n),
+				       avoid, rank))
 			return true;
 	return false;
 }
@@ -79,14 +77,15 @@ bool rsh_transfer_source(const struct rsh_conversion *c,
 			 const struct rsh_transfer *t, uint32_t key,
 			 const atomic_bool *avoid, uint32_t *rank)
 {
-	*rank = rsh_source_rank(c, t->stage, key);
-	if (t->complete && !avoided(avoid, *rank))
+	const struct rsh_grid_pair *pair = &c->pairs[t->pair];
+
+	*rank = pair->supply[key];
+	if (*rank == RSH_NO_RANK)
+		return false;
+	if (!avoided(avoid, *rank))
 		return true;
-	if (find_in_stages(c, b, t->name, key, avoid, rank))
-		return true;
-	return c->replicas &&
-	       find_replica(c, b, c->pairs[t->pair].src, t->name, key, avoid,
-			    rank);
+	return rsh_find_in_stages(c, b, t->name, key, avoid, rank) ||
+	       rsh_find_replica(c, b, pair->src, t->name, key, avoid, rank);
 }
 
 bool rsh_copy_source(const struct rsh_conversion *c,
@@ -97,12 +96,12 @@ bool rsh_copy_source(const struct rsh_conversion *c,
 
 	if (elsewhere)
 		*elsewhere = false;
-	if (find_in_stages(c, f->block, name, f->copy_key, avoid, rank))
+	if (rsh_find_in_stages(c, f->block, name, f->copy_key, avoid, rank))
 		return true;
 	if (elsewhere)
 		*elsewhere = true;
 	if (g && c->replicas) {
-		if (find_replica(c, f->block, g, name, f->copy_key, avoid,
+		if (rsh_find_replica(c, f->block, g, name, f->copy_key, avoid,
 				 rank))
 			return true;
 		/* A slice of its own: another would be a wrong one. */
@@ -112,7 +111,7 @@ bool rsh_copy_source(const struct rsh_conversion *c,
 	for (int loaded = 1; loaded >= !c->replicas; loaded--)
 		for (uint32_t key = 0; key < c->stage_ranks; key++)
 			if (f->keys[key] == loaded &&
-			    find_in_stages(c, f->block, name, key, avoid, rank))
+			    rsh_find_in_stages(c, f->block, name, key, avoid, rank))
 				return true;
 	return false;
 }

@@ -47,6 +47,9 @@ static void tell(const struct rsh_conversion *c, const struct rsh_lost *l,
 	const struct rsh_transfer *t = l->transfer == RSH_NO_TRANSFER ? NULL :
 				       c->transfers[l->transfer];
 	const struct rsh_grid *g = t ? c->pairs[t->pair].src : NULL;
+	const struct rsh_strategy_param *s = c->src && !c->by_stage ?
+		rsh_strategy_find(c->src, l->name) : NULL;
+	uint32_t stage = s ? rsh_param_source_stage(s)->stage : 0;
 	uint32_t cell[RSH_MAX_DIMS];
 	int at = snprintf(text, size, "lost: parameter %s, ",
 			  rsh_names_text(c->names, l->name));
@@ -62,7 +65,7 @@ static void tell(const struct rsh_conversion *c, const struct rsh_lost *l,
 		if ((size_t)at + 16 > size)
 			return;
 		at += snprintf(text + at, size - (size_t)at, " %u",
-			       rsh_source_rank(c, t->stage,
+			       rsh_source_rank(c, stage,
 					       rsh_grid_member(g, cell, i)));
 	}
 }

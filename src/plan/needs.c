@@ -24,12 +24,6 @@ static int missing_slice(struct planner *p, const struct rsh_virtual_file *f,
 		      sizeof(from));
 	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, needs, c->compat)->item
 			: NULL, to, sizeof(to));
-	if (key >= c->stage_ranks)
-		return rsh_error_set(err, EINVAL,
-				     "parameter %s is laid out over more ranks "
-				     "(%s) than the %u of a stage of %s",
-				     rsh_plan_name(p, t->name), from,
-				     c->stage_ranks, c->src->path);
 	if (!rsh_rank_index(c, rank))
 		return rsh_error_set(err, ENOENT,
 				     "rank %u has no checkpoint file, but rank "
@@ -87,18 +81,11 @@ static int use_sources(struct planner *p, struct rsh_virtual_file *f,
 {
 	const struct rsh_transfer *t = p->c->transfers[transfer];
 	const struct rsh_grid_pair *pair = &p->c->pairs[t->pair];
-	uint64_t done = ((uint64_t)f->local + 1) << 32 | t->stage;
-	uint32_t n = rsh_grid_n_ranks(pair->src);
+	uint32_t n = p->c->stage_ranks;
+	bool all = true;
 
-	if (t->complete && p->pair_done[t->pair] == done)
+	if (p->pair_done[t->pair] == f->local + 1)
 		return 0;
-	if (n > p->n_slice_keys) {
-		free(p->slice_keys);
-		p->slice_keys = rsh_alloc_array(n, sizeof(bool));
-		p->n_slice_keys = p->slice_keys ? n : 0;
-		if (!p->slice_keys)
-			return rsh_error_nomem(err);
-	}
 	memset(p->slice_keys, 0, n);
 	rsh_pair_keys(pair, f->local, p->slice_keys, n);
 	for (uint32_t k = 0; k < n; k++) {
@@ -113,12 +100,14 @@ static int use_sources(struct planner *p, struct rsh_virtual_file *f,
 				rsh_note_add(p->c, RSH_NOTE_REPLICA, t->name);
 			continue;
 		}
+		all = false;
 		rc = lose_slice(p, f, transfer, k, err);
 		if (rc)
 			return rc;
 	}
-	if (t->complete)
-		p->pair_done[t->pair] = done;
+	/* Each parameter tells its own losses. */
+	if (all)
+		p->pair_done[t->pair] = f->local + 1;
 	return 0;
 }
 

@@ -10,9 +10,11 @@
 /* Adds the rank's index to the sequence unless an equal one is in it. */
 static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 {
-	for (uint32_t i = 0; i < *n; i++)
-		if (p->index_id[p->seq[i]] == p->index_id[rank])
-			return;
+	uint32_t *seen = &p->seen_index[p->index_id[rank]];
+
+	if (*seen == p->epoch)
+		return;
+	*seen = p->epoch;
 	p->seq[(*n)++] = rank;
 }
 
@@ -42,6 +44,7 @@ static uint32_t load_sequence(struct planner *p)
 	const struct rsh_block *b = p->b;
 	uint32_t n = 0;
 
+	p->epoch++;
 	if (c->by_stage) {
 		for (uint32_t k = 0; k < c->stage_ranks; k++)
 			load(p, 0, k, &n);
@@ -115,6 +118,21 @@ static int add_names(struct planner *p, const struct rsh_ckpt_index *ix,
 	return 0;
 }
 
+/* Adds what other files hold and these should: it is to be missed, or had from
+ * there, but not left out in silence. */
+static int add_unseen(struct planner *p, struct order *o)
+{
+	for (uint32_t name = 0; name < p->c->n_names; name++) {
+		if (p->fate[name] != FATE_HANDLED || p->seen[name] == p->epoch ||
+		    p->transfer_of[name] == RSH_NO_TRANSFER)
+			continue;
+		if (rsh_grow(&o->names, &o->cap, o->n + 1, sizeof(*o->names)))
+			return -ENOMEM;
+		o->names[o->n++] = name;
+	}
+	return 0;
+}
+
 static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 {
 	__attribute__((cleanup(order_clear))) struct order o = { 0 };
@@ -124,6 +142,8 @@ static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 	for (uint32_t i = 0; i < n_seq; i++)
 		if (add_names(p, rsh_rank_index(p->c, p->seq[i]), &o))
 			return -ENOMEM;
+	if (add_unseen(p, &o))
+		return -ENOMEM;
 	l->n = o.n;
 	l->names = rsh_alloc_array(l->n, sizeof(*l->names));
 	if (!l->names)

@@ -3,6 +3,7 @@
  *   block.c  which parameters take part; the files in turn
  *   loads.c  which source ranks the converter would load
  *   order.c  the order of the records that follows from it
+ *   deal.c   which parameters a rank keeps when redundancy is removed
  *   slots.c  the records of one file
  *   needs.c  the source files that it needs, and those that are lost
  */
@@ -42,7 +43,9 @@ struct planner {
 	uint8_t *fate;         /* [name], enum fate */
 	uint32_t *transfer_of; /* [name] */
 	uint32_t *index_id;    /* [global rank]: equal for a shared index */
-	uint32_t *seen;        /* [name] and, before, [index id]: epochs */
+	/* Epochs in which something was last met; a walk is an epoch. */
+	uint32_t *seen;        /* [name] */
+	uint32_t *seen_index;  /* [index id] */
 	uint32_t epoch;
 	bool reduced;          /* files lack parameters that replicas hold */
 	bool absent;           /* a stage that is needed has no file at all */
@@ -52,13 +55,15 @@ struct planner {
 	size_t pairs_cap, lists_cap;
 	/* scratch of one rank */
 	bool *keys;            /* [stage_ranks] */
-	bool *slice_keys;      /* [max source mesh] */
-	uint32_t n_slice_keys;
+	bool *slice_keys;      /* [stage_ranks] */
 	bool *used;            /* [global rank] */
+	bool *dealt;           /* [name]: another rank keeps it; NULL: none */
+	uint32_t *by_text;     /* handled names of the destination, bytewise */
+	uint32_t n_by_text;
 	uint32_t *seq;         /* [global rank] */
 	struct rsh_slot *slots;
 	size_t slots_cap;
-	uint64_t *pair_done;   /* [pair]: rank and stage last marked */
+	uint32_t *pair_done;   /* [pair]: 1 + the rank last marked */
 };
 
 
@@ -89,6 +94,10 @@ const bool *rsh_plan_keep_keys(struct planner *p);
 /* order.c: the names for the marked keys, NULL when memory is out.  Lists are
  * kept for the next rank and valid until another one is asked for. */
 const struct name_list *rsh_plan_list_names(struct planner *p);
+
+/* deal.c: fills p->dealt for one rank; nothing to do unless redundancy is to be
+ * removed. */
+int rsh_plan_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 
 /* slots.c: fills f->list, and p->used for copied records. */
 int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,

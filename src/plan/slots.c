@@ -72,7 +72,7 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 {
 	struct rsh_conversion *c = p->c;
 	enum rsh_codec codec;
-	uint32_t rank, in, written;
+	uint32_t rank;
 	int rc;
 
 	slot->name = name;
@@ -81,16 +81,17 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 		rsh_transfer_shape(c, c->transfers[slot->transfer], shape);
 	} else {
 		const struct rsh_ckpt_index *ix;
+		const struct rsh_record *r;
 
 		rc = find_copy(p, f, name, &rank, err);
 		if (rc)
 			return rc;
 		ix = rsh_rank_index(c, rank);
-		rsh_copy_shape(c, ix, rsh_ckpt_find(ix, name), shape, &codec);
-		rsh_codec_units(codec, &in, &written);
-		rc = rsh_check_chunks(c, rank, rsh_ckpt_find(ix, name), in, err);
+		r = rsh_ckpt_find(ix, name);
+		rc = rsh_check_chunks(c, rank, r, err);
 		if (rc)
 			return rc;
+		rsh_copy_shape(c, ix, r, shape, &codec);
 		p->used[rank] = true;
 	}
 	slot->content_bytes = shape->content_bytes;
@@ -137,6 +138,8 @@ int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 		struct rsh_record_shape shape;
 		int rc;
 
+		if (p->dealt && p->dealt[names->names[i]])
+			continue;
 		rc = learn_copy_grid(p, names->names[i], err);
 		if (rc == 0)
 			rc = describe(p, f, names->names[i], &shape, slot, err);

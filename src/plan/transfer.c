@@ -1,5 +1,6 @@
-/* Making the transfer of one parameter: both grids, the checks that its source
- * slices are what the strategies say, and the geometry of its runs. */
+/* Making the transfer of one parameter: the files of its source slices and the
+ * checks that these are what the strategies say, both grids, and the geometry
+ * of its runs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,6 @@ struct making {
 	uint32_t name;
 	const struct rsh_strategy_item *src; /* NULL: unsharded */
 	const struct rsh_strategy_item *dst;
-	uint32_t n_keys;  /* source ranks that hold slices */
 	/* The slice that the others are compared with. */
 	uint32_t rank;
 	const struct rsh_ckpt_index *ix;
@@ -73,7 +73,7 @@ static bool find_reference(struct making *m)
 	const struct rsh_conversion *c = m->c;
 
 	for (uint32_t i = 0; i < m->b->n_stages; i++)
-		for (uint32_t k = 0; k < m->n_keys && k < c->stage_ranks; k++) {
+		for (uint32_t k = 0; k < c->stage_ranks; k++) {
 			m->rank = rsh_source_rank(c, m->b->stages[i], k);
 			m->rec = rsh_rank_record(c, m->rank, m->name);
 			if (!m->rec ||
@@ -119,40 +119,92 @@ static int compare_slice(const struct making *m, uint32_t rank,
 			     m->c->src->path);
 }
 
-/* Compares all slices with the reference and finds out whether one stage
- * supplies every one of them. */
-static int check_slices(const struct making *m, struct rsh_transfer *t,
-			struct rsh_error *err)
+int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
+		     const struct rsh_record *r, struct rsh_error *err)
 {
-	const struct rsh_conversion *c = m->c;
-	const struct rsh_ckpt_index *seen = m->ix;
-	uint32_t supplied = 0;
+	const struct rsh_extent *e =
+		rsh_rank_index(c, rank)->extents + r->first_extent;
+	uint32_t in_unit, out_unit;
+	enum rsh_dtype dtype;
 
-	t->stage = (m->rank - c->first_rank) / c->stage_ranks;
-	for (uint32_t i = 0; i < m->b->n_stages; i++)
-		for (uint32_t k = 0; k < m->n_keys && k < c->stage_ranks; k++) {
-			uint32_t stage = m->b->stages[i];
-			uint32_t rank = rsh_source_rank(c, stage, k);
-			const struct rsh_ckpt_index *ix =
-				rsh_rank_index(c, rank);
-			int rc;
-
-			if (!rsh_stage_fits(c, m->name, stage))
-				break;
-			if (!rsh_rank_record(c, rank, m->name)) {
-				t->reduced |= ix && stage == t->stage;
-				continue;
-			}
-			supplied += stage == t->stage;
-			if (ix == seen)
-				continue;
-			rc = compare_slice(m, rank, err);
-			if (rc)
-				return rc;
-			seen = ix;
-		}
-	t->complete = supplied == m->n_keys;
+	rsh_codec_units(rsh_record_codec(c, r, &dtype), &in_unit, &out_unit);
+	for (uint32_t i = 0; in_unit > 1 && i < r->n_extents; i++)
+		if (e[i].length % in_unit)
+			return rsh_error_set(err, EINVAL,
+					     "%s: parameter %s: a chunk at "
+					     "offset %llu ends within an element",
+					     rank_path(c, rank),
+					     rsh_names_text(c->names, r->name),
+					     (unsigned long long)e[i].offset);
 	return 0;
+}
+
+/* Finds the file of each slice and compares it with the reference; *reduced
+ * says whether one that is there lacks it. */
+static int find_slices(const struct making *m, uint32_t *supply, bool *reduced,
+		       struct rsh_error *err)
+{
+	uint32_t stage = (m->rank - m->c->first_rank) / m->c->stage_ranks;
+	const struct rsh_conversion *c = m->c;
+	const struct rsh_ckpt_index *seen = NULL;
+
+	for (uint32_t k = 0; k < c->stage_ranks; k++) {
+		const struct rsh_ckpt_index *ix;
+		int rc;
+
+		if (!rsh_find_in_stages(c, m->b, m->name, k, NULL,
+					&supply[k])) {
+			supply[k] = RSH_NO_RANK;
+			if (rsh_rank_index(c, rsh_source_rank(c, stage, k)))
+				*reduced = true;
+			continue;
+		}
+		ix = rsh_rank_index(c, supply[k]);
+		if (ix == seen)
+			continue;
+		seen = ix;
+		rc = compare_slice(m, supply[k], err);
+		if (rc == 0)
+			rc = rsh_check_chunks(c, supply[k],
+					      rsh_ckpt_find(ix, m->name), err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Takes over *supply; gives the conversion's own equal one. */
+static int keep_supply(struct rsh_conversion *c, uint32_t **supply,
+		       struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < c->n_supplies; i++)
+		if (memcmp(c->supplies[i], *supply,
+			   c->stage_ranks * sizeof(**supply)) == 0) {
+			free(*supply);
+			*supply = c->supplies[i];
+			return 0;
+		}
+	if (rsh_grow(&c->supplies, &c->supplies_cap, c->n_supplies + 1,
+		     sizeof(*c->supplies))) {
+		free(*supply);
+		return rsh_error_nomem(err);
+	}
+	c->supplies[c->n_supplies++] = *supply;
+	return 0;
+}
+
+/* Replicas make up for files that are missing. */
+static void complete_supply(const struct making *m, const struct rsh_grid *g,
+			    uint32_t *supply)
+{
+	uint32_t rank;
+
+	if (!m->c->replicas)
+		return;
+	for (uint32_t k = 0; k < m->c->stage_ranks; k++)
+		if (supply[k] == RSH_NO_RANK &&
+		    rsh_find_replica(m->c, m->b, g, m->name, k, NULL, &rank))
+			supply[k] = rank;
 }
 
 /* ---- grids ---- */
@@ -263,7 +315,8 @@ static int make_grids(const struct making *m, struct rsh_grid_pair *pair,
 		return rc;
 	for (uint32_t d = 0; d < n; d++)
 		slice[d] = whole[d] / rsh_grid_split(dst, d);
-	*pair = (struct rsh_grid_pair){ src, dst };
+	pair->src = src;
+	pair->dst = dst;
 	rc = note_simple(m, m->src, whole, n, src);
 	return rc ? rc : note_simple(m, m->dst, whole, n, dst);
 }
@@ -273,7 +326,8 @@ static int keep_pair(struct rsh_conversion *c, const struct rsh_grid_pair *pair,
 {
 	for (*out = 0; *out < c->n_pairs; (*out)++)
 		if (c->pairs[*out].src == pair->src &&
-		    c->pairs[*out].dst == pair->dst)
+		    c->pairs[*out].dst == pair->dst &&
+		    c->pairs[*out].supply == pair->supply)
 			return 0;
 	if (rsh_grow(&c->pairs, &c->pairs_cap, c->n_pairs + 1,
 		     sizeof(*c->pairs)))
@@ -311,24 +365,6 @@ static void make_spans(struct rsh_transfer *t, const struct rsh_grid_pair *pair,
 	}
 }
 
-int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
-		     const struct rsh_record *r, uint32_t unit,
-		     struct rsh_error *err)
-{
-	const struct rsh_extent *e = rsh_rank_index(c, rank)->extents +
-				     r->first_extent;
-
-	for (uint32_t i = 0; i < r->n_extents; i++)
-		if (e[i].length % unit)
-			return rsh_error_set(err, EINVAL,
-					     "%s: parameter %s: a chunk at "
-					     "offset %llu ends within an element",
-					     rank_path(c, rank),
-					     rsh_names_text(c->names, r->name),
-					     (unsigned long long)e[i].offset);
-	return 0;
-}
-
 static int keep_transfer(struct rsh_conversion *c, struct rsh_transfer *t,
 			 uint32_t *out, struct rsh_error *err)
 {
@@ -342,7 +378,8 @@ static int keep_transfer(struct rsh_conversion *c, struct rsh_transfer *t,
 
 static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 {
-	uint32_t n = m->rec->n_dims, in_unit, out_unit, size;
+	uint32_t n = m->rec->n_dims, size;
+	uint32_t *supply;
 	struct rsh_grid_pair pair;
 	enum rsh_dtype dtype;
 	cleanup_free struct rsh_transfer *t = NULL;
@@ -354,12 +391,24 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	if (!t)
 		return rsh_error_nomem(err);
 	t->name = m->name;
-	rc = check_slices(m, t, err);
+	supply = rsh_alloc_array(m->c->stage_ranks, sizeof(*supply));
+	if (!supply)
+		return rsh_error_nomem(err);
+	rc = find_slices(m, supply, &t->reduced, err);
+	if (rc == 0) {
+		rc = make_grids(m, &pair, slice, err);
+		if (rc)
+			rc = refuse(m, rc, err);
+	}
+	if (rc) {
+		free(supply);
+		return rc;
+	}
+	complete_supply(m, pair.src, supply);
+	rc = keep_supply(m->c, &supply, err);
 	if (rc)
 		return rc;
-	rc = make_grids(m, &pair, slice, err);
-	if (rc)
-		return refuse(m, rc, err);
+	pair.supply = supply;
 	rc = keep_pair(m->c, &pair, &t->pair, err);
 	if (rc)
 		return rc;
@@ -367,7 +416,6 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	t->dims = memcpy(&t->spans[n], slice, n * sizeof(*slice));
 	t->codec = (uint8_t)rsh_record_codec(m->c, m->rec, &dtype);
 	t->dtype = (uint8_t)dtype;
-	rsh_codec_units(t->codec, &in_unit, &out_unit);
 	size = rsh_dtype_size(t->dtype);
 	if (!rsh_product_i64(slice, n, &elements) ||
 	    !rsh_mul_u64(elements, size, &t->content_bytes)) {
@@ -376,9 +424,7 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	}
 	make_spans(t, &pair, rsh_record_dims(m->ix, m->rec),
 		   t->codec == RSH_CODEC_NONE ? size : 1);
-	rc = rsh_check_chunks(m->c, m->rank, m->rec, in_unit, err);
-	if (rc == 0)
-		rc = keep_transfer(m->c, t, out, err);
+	rc = keep_transfer(m->c, t, out, err);
 	if (rc == 0)
 		t = NULL;
 	return rc;
@@ -416,13 +462,11 @@ int rsh_transfer_make(struct rsh_conversion *c, const struct rsh_block *b,
 		rsh_strategy_find(c->src, name) : NULL;
 	const struct rsh_strategy_param *d = c->dst ?
 		rsh_strategy_find(c->dst, name) : NULL;
-	struct making m = { .c = c, .b = b, .name = name, .n_keys = 1 };
+	struct making m = { .c = c, .b = b, .name = name };
 
 	*out = RSH_NO_TRANSFER;
-	if (s) {
+	if (s)
 		m.src = rsh_param_source_stage(s)->item;
-		m.n_keys = rsh_item_ranks(m.src);
-	}
 	if (d)
 		m.dst = rsh_param_dest_stage(c->dst, d, block * c->dst_ranks,
 					     c->compat)->item;

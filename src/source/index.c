@@ -2,8 +2,8 @@
  *
  * Threads: the workers live only during rsh_source_index(), so that a caller
  * may fork(2) afterwards.  They share the counter of the next file, the table
- * of distinct indexes and what is known of bad files; each file is touched by the one
- * worker that drew it. */
+ * of distinct indexes and what is known of bad files; each file is touched by
+ * the one worker that drew it. */
 #include "config.h"
 
 #include "source_i.h"

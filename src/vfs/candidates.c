@@ -1,5 +1,5 @@
-/* vfs/candidates.c - trying one candidate of the source after the other until one
- * gives a whole conversion. */
+/* vfs/candidates.c - trying one candidate of the source after the other until
+ * one gives a whole conversion. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -85,6 +85,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 		.wanted = p->choice ? is_wanted : NULL,
 		.rename = p->renames ? new_name : NULL,
 		.cast = cfg->cast,
+		.remove_redundancy = cfg->remove_redundancy,
 		.report_lost = report_lost,
 		.ctx = p,
 	};
@@ -202,10 +203,12 @@ static int try_several(struct rsh_reshard *v, struct planning *p,
 		snprintf(untried, sizeof(untried), " (%u older not tried)",
 			 all - n);
 	return rsh_error_set(err, -rc, "%s: no checkpoint that can be mounted; "
-			     "tried %u%s%s", p->cfg->source, f.n, untried, f.text);
+			     "tried %u%s%s", p->cfg->source, f.n, untried,
+			     f.text);
 }
 
-static int try_all(struct rsh_reshard *v, struct planning *p, struct rsh_error *err)
+static int try_all(struct rsh_reshard *v, struct planning *p,
+		   struct rsh_error *err)
 {
 	uint32_t n = rsh_source_n_candidates(v->source);
 	bool fatal;

@@ -6,7 +6,7 @@
 # What it finds is left as crash-* in the build directory.
 FUZZ_SECONDS = 60
 FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy fuzz/fuzz_safetensors \
-	fuzz/fuzz_weight_map fuzz/fuzz_intact
+	fuzz/fuzz_weight_map fuzz/fuzz_rank_files fuzz/fuzz_intact
 EXTRA_PROGRAMS = $(FUZZ)
 
 fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
@@ -24,13 +24,19 @@ fuzz_fuzz_weight_map_LDADD = $(L_WIRE)
 fuzz_fuzz_intact_SOURCES = fuzz/fuzz_intact.c
 fuzz_fuzz_intact_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_fuzz_intact_LDADD = $(L_WIRE)
+fuzz_fuzz_rank_files_SOURCES = fuzz/fuzz_rank_files.c
+fuzz_fuzz_rank_files_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_rank_files_LDADD = $(L_WIRE)
 
 fuzz: $(FUZZ)
 	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy \
-		fuzz/corpus_safetensors fuzz/corpus_weight_map \
-		fuzz/corpus_intact fuzz/seeds
+		fuzz/corpus_safetensors fuzz/corpus_weight_map fuzz/corpus_rank_files \
+		fuzz/corpus_intact fuzz/seeds fuzz/group_infos
 	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
 		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
+	done
+	for f in $(srcdir)/data/strategies/*/rank_*/group_info.pb; do \
+		cp $$f fuzz/group_infos/`echo $$f | tr / _`; \
 	done
 	fuzz/fuzz_ckpt_scan -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_ckpt $(srcdir)/unit/data
@@ -42,4 +48,6 @@ fuzz: $(FUZZ)
 		fuzz/corpus_weight_map $(srcdir)/unit/data
 	fuzz/fuzz_intact -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_intact $(srcdir)/unit/data
+	fuzz/fuzz_rank_files -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_rank_files fuzz/group_infos
 .PHONY: fuzz

@@ -13,8 +13,9 @@
 # log holds no word of a sanitizer or a failed assertion.
 #
 # RESHARDFS names the program.  RSH_TIMEOUT_SCALE stretches all limits (for
-# sanitizers and valgrind).  shellcheck shell=sh
+# sanitizers and valgrind).
 
+# shellcheck shell=sh
 set -u
 LC_ALL=C
 export LC_ALL

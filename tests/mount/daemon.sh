@@ -48,6 +48,10 @@ for signal in TERM INT HUP; do
 	check "SIG$signal unmounts, status 0" ends_well
 done
 
+run_daemon nohup "$RESHARDFS" mount $(strategies) "$SRC" "$MNT"
+kill -s HUP "$daemon_pid"
+check "SIGHUP does so even if it was ignored at the start" ends_well
+
 # Busy: fusermount3 -u refuses, a signal unmounts lazily.
 start_daemon $(strategies) "$SRC" "$MNT"
 exec 9<"$file"

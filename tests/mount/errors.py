@@ -326,6 +326,7 @@ def run(case):
     with tempfile.TemporaryDirectory(prefix="reshardfs-errors-") as directory:
         tree = Tree(directory)
         words = case(tree)
+        # A damaged file would else be left to the ranks that hold the same.
         status, said = expect_failure(tree.source, src_strategy=tree.src,
                                       dst_strategy=tree.dst, extra=tree.extra)
         if status != 1:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A source that changes or goes while it is mounted: reads fail with ESTALE or
-# EIO, the log says so once a file, and no byte that is read is wrong.
+# EIO, the log says so once a file, and no byte that is read is wrong; or, where
+# other ranks hold the same slices, all bytes are right.
 . "${srcdir:-.}/lib/mount.sh"
 
 make_source
@@ -18,7 +19,8 @@ chmod +x "$T/few-descriptors"
 # damaged_mount: a mount of a copy of the source.
 damaged_mount() {
 	fresh_source
-	mount_start --src-strategy "$T/source.ckpt" --dst-strategy none "$@"
+	mount_start --src-strategy "$T/source.ckpt" --dst-strategy none \
+		--replicas off "$@"
 }
 
 # spoilt ERROR: reads the file, of which a part can no longer be had.
@@ -61,6 +63,27 @@ damaged_mount || finish
 touch -d '2001-01-01' "$SRC/$victim"
 check "another mtime: ESTALE" spoilt ESTALE
 logged changed
+mount_stop
+
+# Rank 6 holds what rank 2 holds, but for what is sharded over both.
+doubled="--replicas auto --drop sharded|both_ways"
+# shellcheck disable=SC2086 # words
+damaged_mount $doubled || finish
+cp "$MNT/rank_0/checkpoint_0.ckpt" "$T/doubled.ckpt"
+mount_stop
+
+# shellcheck disable=SC2086
+damaged_mount $doubled || finish
+truncate -s -5000 "$SRC/$victim"
+check "truncated, with replicas: all bytes are right" cmp \
+	"$MNT/rank_0/checkpoint_0.ckpt" "$T/doubled.ckpt"
+logged changed
+mount_stop
+
+damaged_mount --replicas auto || finish
+truncate -s -5000 "$SRC/$victim"
+truncate -s -5000 "$SRC/rank_6/"net*
+check "and when no replica is left: ESTALE and no wrong byte" spoilt ESTALE
 mount_stop
 
 # A file that is open stays the one that was indexed.
@@ -132,6 +155,7 @@ if as_nobody test -w /dev/fuse 2>/dev/null; then
 	# Root cannot look into another's mount: without -f the command waits.
 	check "mounted by somebody else" as_nobody sh -c "ulimit -n 100; mkdir '$T/theirs/mnt'
 		exec '$bare' --src-strategy '$T/source.ckpt' --dst-strategy none \
+			--replicas off \
 			--log-file '$LOG' '$SRC' '$T/theirs/mnt'"
 	chmod 000 "$SRC/$victim"
 	refute "permission removed: an error" as_nobody cat \

@@ -693,7 +693,9 @@ def strategies_do_not_go_with_it(tree):
                   ["--prefix", "a"], ["--compat", "mindspore"],
                   ["--dst-ranks", "2"], ["--replicas", "off"], ["--allow-missing"],
                   ["--rank-dir", "r{rank}"], ["--file", "f"], ["--source-map", "m"],
-                  ["--group-info", "g"], ["--select", "mindspore"]):
+                  ["--group-info", "g"], ["--select", "mindspore"],
+                  ["--unlisted", "drop"], ["--only", "a"], ["--drop", "a"],
+                  ["--rename", "f"], ["--cast", "float32"], ["--remove-redundancy"]):
         status, said = expect_failure(tree.path, resume=True, extra=words)
         if status != 2 or words[0] not in said:
             raise MountError(f"{words}: exit status {status}\n{said}")

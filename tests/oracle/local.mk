@@ -1,10 +1,15 @@
 # Tests that compare with the real MindSpore: with RSH_ORACLE_PYTHON naming a
 # Python that has it they run, without it they say that they are skipped.
-ORACLE += oracle/random_pairs.py oracle/found_trees.py oracle/resume_load.py
+ORACLE += \
+	oracle/random_pairs.py oracle/genuine_pairs.py \
+	oracle/train_continue.py oracle/wishes.py \
+	oracle/redundancy.py oracle/found_trees.py \
+	oracle/resume_load.py
 
 # The library that they stand on, which needs no oracle.
 MOUNT += lib/rsh_mount_test.py
 
 EXTRA_DIST += \
 	lib/rsh_mount.py lib/ms_formats.py \
-	oracle/naive_reshard.py $(ORACLE)
+	oracle/naive_reshard.py oracle/genuine_sets.py oracle/train_gpt.py \
+	data demo.sh run.sh lib/setup.sh $(ORACLE)

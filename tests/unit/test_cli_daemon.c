@@ -2,12 +2,14 @@
  * dies. */
 #include "config.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +71,14 @@ static void test_serves(void **state)
 	assert_int_equal(WEXITSTATUS(status), 7);
 }
 
+static bool is_null(int fd)
+{
+	struct stat st, null;
+
+	return fstat(fd, &st) == 0 && stat("/dev/null", &null) == 0 &&
+	       st.st_rdev == null.st_rdev;
+}
+
 static void test_detaches(void **state)
 {
 	struct rsh_daemon d;
@@ -80,11 +90,14 @@ static void test_detaches(void **state)
 	if (d.child == 0) {
 		bool good;
 
+		signal(SIGHUP, SIG_IGN);
 		rsh_daemon_detach();
-		good = getsid(0) == getpid() && getcwd(cwd, sizeof(cwd)) &&
-		       strcmp(cwd, "/") == 0 && !isatty(0) &&
-		       write(1, "x", 1) == 1 && read(0, cwd, 1) == 0;
+		good = getsid(0) == getpid() &&
+		       signal(SIGHUP, SIG_DFL) == SIG_DFL;
 		rsh_daemon_ready(&d);
+		good &= getcwd(cwd, sizeof(cwd)) && strcmp(cwd, "/") == 0;
+		for (int fd = 0; fd <= 2; fd++)
+			good &= is_null(fd);
 		_exit(good ? 0 : 1);
 	}
 	assert_int_equal(rsh_daemon_wait(&d, tree), 0);
@@ -104,6 +117,34 @@ static void test_fails(void **state)
 	assert_int_equal(waitpid(d.child, NULL, 0), -1);
 	/* The child has said why. */
 	assert_false(logged("daemon"));
+}
+
+/* What goes wrong between detaching and serving is seen by the parent's. */
+static void test_fails_late(void **state)
+{
+	int saved = dup(2), fd;
+	struct rsh_daemon d;
+	char path[256], text[64] = "";
+	FILE *f;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/stderr", tree);
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(dup2(fd, 2), 2);
+	close(fd);
+	start(&d);
+	if (d.child == 0) {
+		rsh_daemon_detach();
+		dprintf(2, "a reason\n");
+		_exit(1);
+	}
+	assert_int_equal(rsh_daemon_wait(&d, tree), 1);
+	assert_int_equal(dup2(saved, 2), 2);
+	close(saved);
+	f = fopen(path, "r");
+	assert_non_null(fgets(text, sizeof(text), f));
+	fclose(f);
+	assert_string_equal(text, "a reason\n");
 }
 
 static void test_dies(void **state)
@@ -140,9 +181,13 @@ static void test_mount_does_not_answer(void **state)
 	start(&d);
 	if (d.child == 0) {
 		rsh_daemon_ready(&d);
-		_exit(1);
+		for (;;)
+			pause();
 	}
 	assert_int_equal(rsh_daemon_wait(&d, "/nonexistent/mount"), 1);
+	assert_true(logged("/nonexistent/mount does not answer"));
+	/* It was told to end. */
+	assert_true(logged("died of signal 15"));
 }
 
 /* Whoever kills the waiting command does not get a mount later on. */
@@ -181,6 +226,7 @@ int main(void)
 		cmocka_unit_test(test_serves),
 		cmocka_unit_test(test_detaches),
 		cmocka_unit_test(test_fails),
+		cmocka_unit_test(test_fails_late),
 		cmocka_unit_test(test_dies),
 		cmocka_unit_test(test_ends_too_early),
 		cmocka_unit_test(test_mount_does_not_answer),

@@ -117,13 +117,15 @@ static void without_a_shape(void **state)
 	static const char item[] = LAYOUT("w", "[2,3]", "[1,0,-1]");
 
 	(void)state;
-	/* 4 is no multiple of 3, so the first dimension has both axes. */
-	assert_same(WHOLE(item, 12, 4),
-		    WHOLE(LAYOUT("w", "[2,3]", "[[1,0],[-1]]"), 12, 4));
-	assert_refused(WHOLE(item, 12, 6),
-		       "its expanded tensor map of 3 dimensions can be folded "
-		       "in several ways onto the 2 dimensions of the tensor");
-	assert_refused(LOCAL(item, 2, 2),
+	/* An entry that is not split is a dimension of its own. */
+	assert_same(WHOLE(item, 12, 6),
+		    WHOLE(LAYOUT("w", "[2,3]", "[[1,0],[-1]]"), 12, 6));
+	assert_same(LOCAL(item, 2, 2),
+		    LOCAL(LAYOUT("w", "[2,3]", "[[1,0],[-1]]"), 2, 2));
+	assert_refused(WHOLE(LAYOUT("w", "[2,3]", "[0,-1,-1]"), 12, 6),
+		       "its expanded tensor map of 3 dimensions does not fit "
+		       "the 2 dimensions of the tensor");
+	assert_refused(WHOLE(LAYOUT("w", "[2,3,5]", "[2,1,0]"), 30, 30),
 		       "its expanded tensor map of 3 dimensions can be folded "
 		       "in several ways onto the 2 dimensions of the tensor");
 }

@@ -211,6 +211,8 @@ static void one_device_holds_the_whole(void **state)
 	assert_int_equal(rsh_grid_new_whole(RSH_MAX_DIMS + 1, &g, &err),
 			 -EINVAL);
 	assert_string_equal(err.text, "too many dimensions");
+	refused(LAYOUT("w", "[1]", "[-1]"), (int64_t[RSH_MAX_DIMS + 1]){ 0 },
+		RSH_MAX_DIMS + 1, false, "too many dimensions");
 }
 
 /* ---- optimizer shards ---- */

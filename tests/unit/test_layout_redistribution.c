@@ -162,6 +162,9 @@ static void what_the_converter_refuses(void **state)
 		/* axes of 4 and 3, innermost first: no shard of 4 */
 		{ SHARD("w", "[4,3,2]", "[0]", "2", "4"),
 		  LAYOUT("w", "[24]", "[0]"), 1, "" },
+		/* an axis of 6 is not cut into 4 */
+		{ SHARD("w", "[2,6,2]", "[0]", "2", "4"),
+		  LAYOUT("w", "[24]", "[0]"), 1, "" },
 		/* more dimensions than there are */
 		{ LAYOUT("w", "[4]", "[0]"), NULL, RSH_MAX_DIMS + 1, "" },
 	};

@@ -110,11 +110,13 @@ static void listed_on_one_side_is_copied(void **state)
 	job_free(j);
 }
 
-/* Parameters in no file: the job did not save them. */
+/* Parameters in no file: the job did not save them.  The one that has the same
+ * layouts as a saved one tells nothing of dimensions. */
 static void unsaved_parameters_are_left_out(void **state)
 {
-	struct job *j = job_new(LAYOUT("w", "[2]", "[0]") ","
-				LAYOUT("gone", "[2]", "[0]"), NULL);
+	struct job *j = job_new(LAYOUT("gone", "[2]", "[0]") ","
+				LAYOUT("w", "[2]", "[0]") ","
+				LAYOUT("lost", "[2]", "[-1]"), NULL);
 
 	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 1)));

@@ -168,7 +168,8 @@ static void header_bytes_are_the_record(void **state)
 
 	(void)state;
 	for (uint64_t at = 0; at < 20; at++) {
-		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3, NULL);
+		struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, 0, at, 3,
+							       NULL);
 		struct rsh_piece p;
 
 		assert_true(rsh_piece_iter_next(it, &p));

@@ -200,6 +200,7 @@ struct text {
 	size_t n;
 };
 
+__attribute__((format(printf, 2, 3)))
 static void put(struct text *t, const char *fmt, ...)
 {
 	va_list ap;
@@ -487,7 +488,7 @@ static void make_files(struct test_case *t)
 		m->n = 0;
 		for (int p = 0; p < t->n_params; p++) {
 			int64_t dims[MAX_DIM];
-			char name[8];
+			char name[16];
 			size_t n;
 
 			if (!held(t, p, g / t->src.ranks))
@@ -554,7 +555,7 @@ static void check_file(struct test_case *t, const struct rsh_conversion *c,
 	for (int p = 0; p < t->n_params; p++) {
 		const struct rsh_record *r;
 		int64_t dims[MAX_DIM];
-		char name[8];
+		char name[16];
 		size_t n;
 
 		snprintf(name, sizeof(name), "p%d", p);

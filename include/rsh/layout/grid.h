@@ -42,6 +42,10 @@ enum rsh_grid_rule {
 int rsh_grid_new(const struct rsh_strategy_item *item, const int64_t *dims,
 		 uint32_t n_dims, bool dims_are_local, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err);
+/* The grid of `item` for a tensor of which nothing is known: only where its
+ * slices lie may be asked of it, not how large they are. */
+int rsh_grid_new_unsized(const struct rsh_strategy_item *item,
+			 struct rsh_grid **out, struct rsh_error *err);
 /* One device that holds the whole tensor. */
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 		       struct rsh_error *err);

@@ -65,6 +65,10 @@ struct rsh_conversion_options {
 	 * Weights are Float32, Float16 and BFloat16 tensors of at least one
 	 * dimension that are not the optimizer's. */
 	enum rsh_dtype cast;
+	/* Each handled parameter is kept by one rank of those that hold the
+	 * same slice of it, dealt out as MindSpore's ModelCheckpoint does with
+	 * remove_redundancy. */
+	bool remove_redundancy;
 	/* Told one sentence for each slice that cannot be had; may be NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);
 	void *ctx;
@@ -84,7 +88,8 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
  * model on one device.  The conversion keeps pointers into both strategies and
  * the view's indexes and names, which must outlive it; the view itself and its
  * arrays need not.  0, or -errno with a sentence: -EINVAL when the strategies
- * and files contradict each other, -ENOENT when a needed file is missing. */
+ * and files contradict each other, -ENOENT when a needed file is missing, -EFBIG
+ * when a virtual file would be larger than files can be. */
 int rsh_conversion_new(const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst,
 		       const struct rsh_source_view *view,
@@ -172,7 +177,8 @@ struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 					  uint32_t rank, uint64_t offset,
 					  uint64_t length,
 					  const atomic_bool *avoid);
-/* False past the last piece, and when no file is left that holds the next. */
+/* False past the last piece, and where they end early: no file is left that
+ * holds the next, or memory is out. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
 

@@ -58,6 +58,7 @@ struct rsh_vfs_config {
 	const char *drop;
 	const char *rename;  /* path of a name map; NULL: none */
 	enum rsh_dtype cast; /* RSH_DTYPE_UNKNOWN: none */
+	bool remove_redundancy;
 	struct rsh_vfs_options tree;
 };
 

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Dependencies point down only: no file includes a header of a layer above its
+# own, FUSE stays in fuse/, protobuf and JSON stay in wire/.  (An upward call
+# does not link; this catches the rest.)
+set -u
+top=${top_srcdir:-../..}
+layers="util wire layout plan source vfs fuse cli"
+number=0
+
+# report RESULT DESCRIPTION
+report() {
+	number=$((number + 1))
+	if [ -z "$1" ]; then
+		echo "ok $number - $2"
+	else
+		echo "not ok $number - $2"
+		echo "$1" | sed 's/^/# /'
+	fi
+}
+
+echo "1..$(($(echo "$layers" | wc -w) + 4))"
+above=$layers
+for layer in $layers; do
+	above=${above#"$layer"}
+	above=${above# }
+	found=
+	for upper in $above; do
+		found=$found$(grep -rnE "#include \"(rsh/)?$upper/" \
+			"$top/src/$layer" "$top/include/rsh/$layer" 2>/dev/null)
+	done
+	report "$found" "$layer includes nothing from above"
+done
+report "$(grep -rnE '#include <fuse' "$top/src" "$top/include" |
+	grep -v "^$top/src/fuse/")" "only fuse/ includes FUSE"
+report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h|jansson\.h)' "$top/src" \
+	"$top/include" | grep -v "^$top/src/wire/")" \
+	"only wire/ includes protobuf and JSON"
+report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
+	"$top/src/layout" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"layout/ and plan/ do no I/O"
+report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
+	--include='*.c')" "nothing calls a shell"
