@@ -750,7 +750,13 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 			    o->files.rank_dir ? "rank-dir" :
 			    o->files.file ? "file" :
 			    o->files.source_map ? "source-map" :
-			    o->group_info ? "group-info" : NULL;
+			    o->group_info ? "group-info" :
+			    o->unlisted ? "unlisted" :
+			    o->only ? "only" :
+			    o->drop ? "drop" :
+			    o->rename ? "rename" :
+			    o->cast ? "cast" :
+			    o->remove_redundancy ? "remove-redundancy" : NULL;
 
 	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
 		given = "select mindspore";

@@ -1,5 +1,6 @@
-/* source/resume_megatron.c - Megatron-LM: *.pt in iter_<step>/mp_rank_<t>[_<p>],
- * and latest_checkpointed_iteration.txt that holds the newest step.
+/* source/resume_megatron.c - Megatron-LM: *.pt in
+ * iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt that
+ * holds the newest step.
  *
  * An iteration is complete if it has every mp_rank that any iteration has; how
  * many there must be stands nowhere else. */

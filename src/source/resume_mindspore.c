@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/wire/intact.h"
 #include "rsh/wire/safetensors.h"
 
 static const char ckpt[] = ".ckpt";
@@ -131,16 +132,15 @@ static int scan(const struct rsh_byte_source *file, bool is_ckpt,
 	return rc;
 }
 
-static int check(const struct rsh_byte_source *files, const char *const *names,
-		 size_t n, bool full, struct rsh_error *err)
+static int check_records(const struct rsh_byte_source *file, bool is_ckpt,
+			 bool full, struct rsh_error *err)
 {
 	struct rsh_names *table = rsh_names_new();
 	int rc;
 
-	(void)n;
 	if (!table)
 		return rsh_error_nomem(err);
-	rc = scan(files, rsh_has_suffix(names[0], ckpt), full, table, err);
+	rc = scan(file, is_ckpt, full, table, err);
 	rsh_names_free(table);
 	if (rc != -ENOTSUP)
 		return rc;
@@ -148,6 +148,21 @@ static int check(const struct rsh_byte_source *files, const char *const *names,
 	rsh_log_notice("%s: not looked into", err->text);
 	*err = (struct rsh_error)RSH_ERROR_INIT;
 	return 0;
+}
+
+static int check(const struct rsh_byte_source *files, const char *const *names,
+		 size_t n, bool full, struct rsh_error *err)
+{
+	const bool is_ckpt = rsh_has_suffix(names[0], ckpt);
+	int rc = is_ckpt ? rsh_encrypted_check(files, err) : -ENOTSUP;
+
+	(void)n;
+	if (rc == -ENOTSUP)
+		return check_records(files, is_ckpt, full, err);
+	if (rc == 0)
+		rsh_log_notice("%s: encrypted, only the lengths of its blocks "
+			       "were checked", files[0].path);
+	return rc;
 }
 
 static int find(struct rsh_job *job, struct rsh_error *err)

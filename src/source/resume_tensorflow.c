@@ -23,7 +23,8 @@ static const char *data_suffix(const char *file, unsigned *i, unsigned *n)
 	const char *p = strrchr(file, '.');
 	int end = 0;
 
-	if (!p || p == file || strncmp(p, data_infix, strlen(data_infix)) != 0 ||
+	if (!p || p == file ||
+	    strncmp(p, data_infix, strlen(data_infix)) != 0 ||
 	    strspn(p + strlen(data_infix), "0123456789") != 5)
 		return NULL;
 	if (sscanf(p + strlen(data_infix), "%5u-of-%5u%n", i, n, &end) != 2 ||
@@ -47,7 +48,7 @@ static int parse(struct rsh_job *job, const char *file, struct rsh_saved *out)
 	out->name = rsh_arena_strndup(&job->arena, file, len);
 	if (!out->name)
 		return -ENOMEM;
-	/* Only the last number is the step, as tf.train.Checkpoint writes it. */
+	/* The last number is the step, as tf.train.Checkpoint writes it. */
 	dash = strrchr(out->name, '-');
 	if (dash && dash[1] && !dash[1 + strspn(dash + 1, "0123456789")]) {
 		errno = 0;

@@ -1,7 +1,8 @@
 /* source/resume_torch.c - .pt, .pth and .pth.tar of torch.save().
  *
  * PyTorch leaves names to its users (checkpoint_12.pt, epoch3_step400.pth,
- * model_best.pth.tar): the numbers of a name from left to right are its step. */
+ * model_best.pth.tar): the numbers of a name, from left to right, are its step.
+ */
 #include "config.h"
 
 #include "resume_i.h"

@@ -1,9 +1,9 @@
 /* wire/zip_check.c - does the directory of a zip archive read to the end?
  *
- * A few small reads an entry and none of the content, unless CRCs are wanted.  libzip would do as well
- * but reads the whole directory into memory, opens by name or takes over the
- * descriptor whose identity is being proved, and accepts archives that
- * torch.load() does not (bytes before the archive, other disks). */
+ * A few small reads an entry and none of the content, unless CRCs are wanted.
+ * libzip would do as well but reads the whole directory into memory, opens by
+ * name or takes over the descriptor whose identity is being proved, and accepts
+ * archives that torch.load() does not (bytes before the archive). */
 #include "config.h"
 
 #include "rsh/wire/intact.h"

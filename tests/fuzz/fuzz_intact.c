@@ -39,6 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const struct rsh_byte_source src = { pread_bytes, &b, size, "fuzz" };
 	const struct rsh_byte_source *const shards[] = { &src, &src };
 	struct rsh_error err = RSH_ERROR_INIT;
+	int rc;
 
 	expect_reason(rsh_torch_check(&src, size & 1, &err), &err);
 	err = (struct rsh_error)RSH_ERROR_INIT;
@@ -46,5 +47,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	err = (struct rsh_error)RSH_ERROR_INIT;
 	expect_reason(rsh_tf_index_check(&src, shards, 2, size & 1, &err),
 		      &err);
+	err = (struct rsh_error)RSH_ERROR_INIT;
+	rc = rsh_encrypted_check(&src, &err);
+	if (rc != -ENOTSUP)
+		expect_reason(rc, &err);
 	return 0;
 }

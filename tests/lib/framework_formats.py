@@ -162,19 +162,34 @@ class _Table:
         return self.data + footer + struct.pack("<Q", 0xdb4775248b80fb57)
 
 
+def _string_tensor(strings):
+    """(bytes in the data file, CRC) of a list of bytes: their lengths, a CRC of
+    these, the strings; the lengths count as 32-bit numbers."""
+    lengths = b"".join(struct.pack("<I", len(s)) for s in strings)
+    check = struct.pack("<I", _masked(_crc32c(lengths)))
+    joined = b"".join(strings)
+    return (b"".join(_varint(len(s)) for s in strings) + check + joined,
+            _crc32c(lengths + check + joined))
+
+
 def tensor_bundle(tensors, shards=1, block_entries=4):
-    """(index, [data of each shard]) of {name: bytes}, shared out in turn."""
+    """(index, [data of each shard]) of {name: bytes, or a list of strings},
+    shared out in turn."""
     data = [b""] * shards
     pairs = [(b"", b"\x08" + _varint(shards) + b"\x1a\x02\x08\x01")]
     for i, (name, content) in enumerate(sorted(tensors.items())):
         shard = i % shards
-        entry = b"\x08\x01\x12\x00"  # float, shape
+        if isinstance(content, list):
+            dtype, (content, crc) = 7, _string_tensor(content)
+        else:
+            dtype, crc = 1, _crc32c(content)
+        entry = b"\x08" + _varint(dtype) + b"\x12\x00"
         if shard:
             entry += b"\x18" + _varint(shard)
         if data[shard]:
             entry += b"\x20" + _varint(len(data[shard]))
         entry += b"\x28" + _varint(len(content))
-        entry += b"\x35" + struct.pack("<I", _masked(_crc32c(content)))
+        entry += b"\x35" + struct.pack("<I", _masked(crc))
         data[shard] += content
         pairs.append((name.encode(), entry))
     table = _Table()

@@ -108,7 +108,8 @@ def torch(tree, epochs=(8, 9, 10), ranks=2):
 def tensorflow(tree, steps=(9, 10), shards=2, folder=""):
     for step in steps:
         index, data = tensor_bundle(
-            {f"layer-{i}/kernel": content(step, i) for i in range(9)}, shards)
+            {f"layer-{i}/kernel": content(step, i) for i in range(9)} |
+            {"_CHECKPOINTABLE_OBJECT_GRAPH": [b"a graph", b"and another"]}, shards)
         for i, part in enumerate(data):
             tree.write(f"{folder}ckpt-{step}.data-{i:05}-of-{shards:05}", part)
         tree.write(f"{folder}ckpt-{step}.index", index)
@@ -255,8 +256,16 @@ def mindspore_breakpoint_does_not_count(tree):
 
 @case
 def mindspore_encrypted_is_handed_on(tree):
-    tree.write("rank_0/net-1_1.ckpt", (0x7F3A5ED8).to_bytes(4, "little") + b"\x55" * 99)
-    shows(tree, one_file_each(tree, 1, "net-1_1.ckpt", "ckpt"), says=["encrypted"])
+    def number(value):
+        return value.to_bytes(4, "little")
+
+    block = (number(0x7F3A5ED8) + bytes(16) + number(24 + 99) + number(16) +
+             bytes(16) + number(99) + bytes(99))
+    for name in ("net-1_1.ckpt", "net-1_2.ckpt"):
+        tree.write(f"rank_0/{name}", block + block)
+    shows(tree, one_file_each(tree, 1, "net-1_2.ckpt", "ckpt"), says=["encrypted"])
+    tree.cut("rank_0/net-1_2.ckpt", -1)
+    shows(tree, one_file_each(tree, 1, "net-1_1.ckpt", "ckpt"), says=["truncated"])
 
 
 @case
@@ -554,7 +563,8 @@ def full_check_of_torch(tree):
 @case
 def full_check_of_tensorflow(tree):
     tensorflow(tree)
-    changed_in_a_tensor(tree, "ckpt-10.data-00001-of-00002", content(10, 1))
+    shows(tree, tensorflow_expected(tree, 10), "--check=full")
+    changed_in_a_tensor(tree, "ckpt-10.data-00001-of-00002", content(10, 0))
     shows(tree, tensorflow_expected(tree, 10))
     shows(tree, tensorflow_expected(tree, 9), "--check=full", says=["CRC"])
 
@@ -683,7 +693,9 @@ def strategies_do_not_go_with_it(tree):
                   ["--prefix", "a"], ["--compat", "mindspore"],
                   ["--dst-ranks", "2"], ["--replicas", "off"], ["--allow-missing"],
                   ["--rank-dir", "r{rank}"], ["--file", "f"], ["--source-map", "m"],
-                  ["--group-info", "g"], ["--select", "mindspore"]):
+                  ["--group-info", "g"], ["--select", "mindspore"],
+                  ["--unlisted", "drop"], ["--only", "a"], ["--drop", "a"],
+                  ["--rename", "f"], ["--cast", "float32"], ["--remove-redundancy"]):
         status, said = expect_failure(tree.path, resume=True, extra=words)
         if status != 2 or words[0] not in said:
             raise MountError(f"{words}: exit status {status}\n{said}")

@@ -3,7 +3,8 @@
 ORACLE += \
 	oracle/random_pairs.py oracle/genuine_pairs.py \
 	oracle/train_continue.py oracle/wishes.py \
-	oracle/redundancy.py oracle/found_trees.py
+	oracle/redundancy.py oracle/found_trees.py \
+	oracle/resume_load.py
 
 # The library that they stand on, which needs no oracle.
 MOUNT += lib/rsh_mount_test.py

@@ -243,6 +243,40 @@ static void test_checksums(void **state)
 	buffer_free(&b);
 }
 
+/* Two blocks, GCM and CBC: one cut between them is whole for all that can be
+ * seen, every other one is not. */
+static void test_encrypted(void **state)
+{
+	struct buffer b = { NULL, 0 };
+	struct rsh_byte_source src;
+	struct rsh_error err = RSH_ERROR_INIT;
+	size_t first, whole;
+
+	(void)state;
+	append_hex(&b, "d85e3a7f 00112233445566778899aabbccddeeff 1d000000"
+		       "10000000 000102030405060708090a0b0c0d0e0f"
+		       "05000000 0102030405");
+	first = b.len;
+	append_hex(&b, "d95e3a7f 28000000"
+		       "10000000 000102030405060708090a0b0c0d0e0f"
+		       "10000000 000102030405060708090a0b0c0d0e0f");
+	whole = b.len;
+	src = buffer_source(&b);
+	assert_int_equal(rsh_encrypted_check(&src, &err), 0);
+	for (b.len = 4; b.len < whole; b.len++)
+		if (b.len != first)
+			must_fail("encrypted", rsh_encrypted_check, &b,
+				  "truncated", b.len);
+	for (b.len = whole; b.len < whole + 4; )
+		append_hex(&b, "00");
+	must_fail("encrypted", rsh_encrypted_check, &b, "longer", b.len);
+	b.data[0] ^= 1;
+	b.data[1] ^= 1;
+	src = buffer_source(&b);
+	assert_int_equal(rsh_encrypted_check(&src, &err), -ENOTSUP);
+	buffer_free(&b);
+}
+
 static void test_other_things(void **state)
 {
 	static const char *const things[] = {
@@ -285,6 +319,7 @@ int main(void)
 		cmocka_unit_test(test_flipped_bits),
 		cmocka_unit_test(test_tf_shards),
 		cmocka_unit_test(test_checksums),
+		cmocka_unit_test(test_encrypted),
 		cmocka_unit_test(test_other_things),
 		cmocka_unit_test(test_read_error),
 	};

@@ -42,9 +42,16 @@ int rsh_zip_check(const struct rsh_byte_source *src, bool full,
 /* The .index of a TensorFlow 2 checkpoint: a sorted table whose blocks match
  * their CRCs, whose header entry says how many data files there are, and whose
  * tensors lie within those: shards[i] is .data-<i>-of-<n_shards>.  `full` reads
- * the tensors and compares their CRCs. */
+ * the tensors and compares their CRCs, but for strings, whose CRC is not one of
+ * their bytes. */
 int rsh_tf_index_check(const struct rsh_byte_source *index,
 		       const struct rsh_byte_source *const *shards,
 		       uint32_t n_shards, bool full, struct rsh_error *err);
+
+/* An encrypted .ckpt: whether its blocks, which say how long they are, fill the
+ * file.  -ENOTSUP, without a sentence, if it is not an encrypted one.  A file
+ * cut between two blocks (64 MiB of plain text each) passes. */
+int rsh_encrypted_check(const struct rsh_byte_source *src,
+			struct rsh_error *err);
 
 #endif

@@ -1,0 +1,76 @@
+/* wire/encrypted_check.c - the blocks of an encrypted .ckpt.
+ *
+ * A block is its cipher's magic number, for AES-GCM a tag, the length of what
+ * follows, that of the initialisation vector, the vector, the length of the
+ * cipher text, the cipher text. */
+#include "config.h"
+
+#include "rsh/wire/intact.h"
+
+#include <errno.h>
+
+#include "bytes_i.h"
+
+#define MAGIC_AES_GCM 0x7f3a5ed8u
+#define MAGIC_AES_CBC 0x7f3a5ed9u
+#define MAGIC_SM4_CBC 0x7f3a5edau
+#define TAG_BYTES 16
+#define VECTOR_BYTES 16
+#define LENGTH_BYTES 4
+/* Of what stands in a block before its cipher text, after its length. */
+#define INNER_BYTES (LENGTH_BYTES + VECTOR_BYTES + LENGTH_BYTES)
+
+static bool is_magic(uint32_t v)
+{
+	return v == MAGIC_AES_GCM || v == MAGIC_AES_CBC || v == MAGIC_SM4_CBC;
+}
+
+/* Moves *at behind the block. */
+static int skip_block(const struct rsh_byte_source *src, uint32_t magic,
+		      uint64_t *at, struct rsh_error *err)
+{
+	uint8_t h[LENGTH_BYTES + INNER_BYTES];
+	uint64_t start = *at, bytes;
+	int rc;
+
+	start += LENGTH_BYTES + (magic == MAGIC_AES_GCM ? TAG_BYTES : 0);
+	rc = rsh_bytes_read(src, h, sizeof(h), start, err);
+	if (rc)
+		return rc;
+	bytes = rsh_le32(h);
+	if (rsh_le32(h + LENGTH_BYTES) != VECTOR_BYTES ||
+	    bytes != (uint64_t)INNER_BYTES +
+		     rsh_le32(h + 2 * LENGTH_BYTES + VECTOR_BYTES))
+		return rsh_bytes_damaged(src, start, "no block of an encrypted "
+					 "checkpoint", err);
+	start += LENGTH_BYTES;
+	if (bytes > src->size - start)
+		return rsh_bytes_damaged(src, src->size, "truncated within an "
+					 "encrypted block", err);
+	*at = start + bytes;
+	return 0;
+}
+
+int rsh_encrypted_check(const struct rsh_byte_source *src,
+			struct rsh_error *err)
+{
+	uint8_t start[LENGTH_BYTES];
+	uint32_t magic;
+	uint64_t at = 0;
+	int rc;
+
+	if (src->size < sizeof(start))
+		return -ENOTSUP;
+	do {
+		rc = rsh_bytes_read(src, start, sizeof(start), at, err);
+		if (rc)
+			return rc;
+		magic = rsh_le32(start);
+		if (!is_magic(magic))
+			return at == 0 ? -ENOTSUP :
+			       rsh_bytes_damaged(src, at, "no block of an "
+						 "encrypted checkpoint", err);
+		rc = skip_block(src, magic, &at, err);
+	} while (rc == 0 && at < src->size);
+	return rc;
+}
