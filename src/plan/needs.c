@@ -84,7 +84,8 @@ static int use_sources(struct planner *p, struct rsh_virtual_file *f,
 	uint32_t n = p->c->stage_ranks;
 	bool all = true;
 
-	if (p->pair_done[t->pair] == f->local + 1)
+	/* A tensor without elements needs nothing from anywhere. */
+	if (t->content_bytes == 0 || p->pair_done[t->pair] == f->local + 1)
 		return 0;
 	memset(p->slice_keys, 0, n);
 	rsh_pair_keys(pair, f->local, p->slice_keys, n);

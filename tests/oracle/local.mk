@@ -1,7 +1,8 @@
 # Tests that compare with the real MindSpore: with RSH_ORACLE_PYTHON naming a
 # Python that has it they run, without it they say that they are skipped.
 ORACLE += \
-	oracle/random_pairs.py oracle/genuine_pairs.py \
+	oracle/random_pairs.py oracle/recovery_pairs.py \
+	oracle/genuine_pairs.py \
 	oracle/train_continue.py oracle/wishes.py \
 	oracle/redundancy.py oracle/found_trees.py \
 	oracle/resume_load.py
