@@ -55,6 +55,7 @@ static int open_vfs(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.drop = o->drop,
 		.rename = o->rename,
 		.cast = o->cast,
+		.format = o->format,
 		.tree = {
 			.prefix = o->prefix,
 			.uid = getuid(),

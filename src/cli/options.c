@@ -151,6 +151,19 @@ static int set_cast(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+static int set_format(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	if (strcmp(value, "ckpt") == 0)
+		o->format = RSH_FORMAT_CKPT;
+	else if (strcmp(value, "safetensors") == 0)
+		o->format = RSH_FORMAT_SAFETENSORS;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not ckpt or "
+				     "safetensors", def->name, value);
+	return 0;
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -348,6 +361,8 @@ static const struct option_def table[] = {
 	  set_rename, false },
 	{ "cast", 0, "TYPE",
 	  "weights as bfloat16, float16 or float32", set_cast, false },
+	{ "format", 0, "ckpt|safetensors",
+	  "format of the files shown (ckpt)", set_format, false },
 	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
 	  false },
 	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
@@ -633,8 +648,9 @@ void rsh_options_help(FILE *f)
 	fputs("usage: reshardfs mount [options] SOURCE MOUNTPOINT\n"
 	      "       reshardfs [options] SOURCE MOUNTPOINT\n"
 	      "\n"
-	      "Shows a MindSpore checkpoint tree (SOURCE/rank_N/*.ckpt) as it "
-	      "would be\nunder another sharding strategy.\n\n", f);
+	      "Shows a MindSpore checkpoint tree (SOURCE/rank_N/*.ckpt or "
+	      "*.safetensors) as\nit would be under another sharding "
+	      "strategy.\n\n", f);
 	for (size_t i = 0; i < N_OPTIONS; i++)
 		if (!table[i].mount_only)
 			help_line(f, &table[i]);

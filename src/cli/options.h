@@ -30,6 +30,7 @@ struct rsh_options {
 	const char *drop;
 	const char *rename;
 	enum rsh_dtype cast;
+	enum rsh_format format;
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

@@ -191,6 +191,7 @@ static void planner_free(struct planner *p)
 	free(p->keys);
 	free(p->slice_keys);
 	free(p->slots);
+	free(p->shapes);
 	free(p->pair_done);
 }
 

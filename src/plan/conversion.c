@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion_i.h"
+#include "framing_i.h"
 #include "rsh/util/checked.h"
 
 /* ---- the converter's dispatch ---- */
@@ -150,6 +150,11 @@ static int plan_blocks(struct rsh_conversion *c, uint32_t copies,
 	return 0;
 }
 
+static const struct rsh_framing *const framings[RSH_FORMAT_COUNT] = {
+	[RSH_FORMAT_CKPT] = &rsh_ckpt_framing,
+	[RSH_FORMAT_SAFETENSORS] = &rsh_safetensors_framing,
+};
+
 int rsh_conversion_new(const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst,
 		       const struct rsh_source_view *view,
@@ -168,6 +173,9 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->allow_missing = opts->allow_missing;
 	c->unlisted = opts->unlisted;
 	c->cast = opts->cast;
+	c->src_format = view->format;
+	c->format = opts->format;
+	c->framing = framings[opts->format];
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
 	c->by_stage = goes_by_stage(src, dst, view->names);
@@ -223,6 +231,8 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	free_all(c->supplies, c->n_supplies);
 	free(c->pairs);
 	free_all(c->transfers, c->n_transfers);
+	for (uint32_t i = 0; i < c->n_lists; i++)
+		free(c->lists[i]->header);
 	free_all(c->lists, c->n_lists);
 	free_all(c->key_sets, c->n_key_sets);
 	free_all(c->path, c->path ? c->n_view : 0);
@@ -243,6 +253,11 @@ void rsh_conversion_free(struct rsh_conversion *c)
 }
 
 /* ---- asking ---- */
+
+enum rsh_format rsh_conversion_format(const struct rsh_conversion *c)
+{
+	return c->format;
+}
 
 uint32_t rsh_conversion_n_files(const struct rsh_conversion *c)
 {

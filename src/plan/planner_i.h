@@ -58,7 +58,8 @@ struct planner {
 	bool *used;            /* [global rank] */
 	uint32_t *seq;         /* [global rank] */
 	struct rsh_slot *slots;
-	size_t slots_cap;
+	struct rsh_record_shape *shapes;
+	size_t slots_cap, shapes_cap;
 	uint32_t *pair_done;   /* [pair]: 1 + the rank last marked */
 };
 

@@ -15,6 +15,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/safetensors.h"
 
 #define MAX_THREADS 64
 
@@ -57,7 +58,9 @@ static int scan(struct rsh_source_file *f, int fd, struct rsh_names *names,
 		.size = (uint64_t)f->id.size,
 		.path = f->path,
 	};
-	int rc = rsh_ckpt_scan(&bytes, names, out, err);
+	int rc = rsh_format_of(f->name) == RSH_FORMAT_SAFETENSORS ?
+		rsh_safetensors_scan(&bytes, names, out, NULL, err) :
+		rsh_ckpt_scan(&bytes, names, out, err);
 
 	if (rc == 0 && !rsh_file_is_same(f, fd)) {
 		rsh_ckpt_index_free(*out);

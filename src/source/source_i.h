@@ -10,7 +10,7 @@
 
 /* ---- which file of a rank counts (step.c) ---- */
 
-/* One *.ckpt in a rank directory.  ModelCheckpoint calls its files
+/* One checkpoint file in a rank directory.  ModelCheckpoint calls its files
  * <stem>-<epoch>_<step>.ckpt; anything else carries no step. */
 struct rsh_candidate {
 	char *name;     /* in its directory */
@@ -28,7 +28,7 @@ struct rsh_rank_dir {
 	const struct rsh_candidate *chosen; /* NULL: the rank has no file */
 };
 
-/* Splits a file name that ends in ".ckpt". */
+/* Splits a file name that ends in a format's suffix. */
 void rsh_candidate_parse(struct rsh_candidate *c);
 /* Sets `chosen` in every directory.  0 or -errno with a sentence. */
 int rsh_step_choose(struct rsh_rank_dir *dirs, uint32_t n, const char *tree,
@@ -101,6 +101,7 @@ struct rsh_source {
 	int dirfd;
 	struct rsh_source_attr attr;
 	unsigned n_threads;
+	enum rsh_format format; /* of all files */
 
 	uint32_t n_files;
 	struct rsh_source_file *files; /* ascending by rank */

@@ -16,7 +16,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-#define SUFFIX ".ckpt"
 #define BREAKPOINT_SUFFIX "_breakpoint"
 
 /* Names that a message lists before it says how many more there are. */
@@ -56,7 +55,8 @@ static bool char_before(const char *s, size_t *end, char c)
 
 void rsh_candidate_parse(struct rsh_candidate *c)
 {
-	size_t n = strlen(c->name) - strlen(SUFFIX);
+	const char *suffix = rsh_format_suffix(rsh_format_of(c->name));
+	size_t n = strlen(c->name) - strlen(suffix);
 	const size_t n_bp = strlen(BREAKPOINT_SUFFIX);
 	size_t end;
 

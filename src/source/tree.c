@@ -19,7 +19,6 @@
 #include "rsh/util/mem.h"
 
 #define RANK_PREFIX "rank_"
-#define FILE_SUFFIX ".ckpt"
 
 struct rank_list {
 	struct rsh_rank_dir *v;
@@ -81,10 +80,7 @@ static bool parse_rank(const char *name, uint32_t *rank)
 
 static bool is_checkpoint_name(const char *name)
 {
-	size_t n = strlen(name);
-
-	return name[0] != '.' && n > strlen(FILE_SUFFIX) &&
-	       strcmp(name + n - strlen(FILE_SUFFIX), FILE_SUFFIX) == 0;
+	return name[0] != '.' && rsh_format_of(name) != RSH_FORMAT_COUNT;
 }
 
 static int add_candidate(struct rsh_rank_dir *d, const char *name)
@@ -232,6 +228,22 @@ static int take_chosen(struct rsh_source *s, const struct rank_list *l)
 	return 0;
 }
 
+/* All chosen files are of one format, which is the source's. */
+static int check_format(struct rsh_source *s, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		enum rsh_format f = rsh_format_of(s->files[i].name);
+
+		if (i > 0 && f != s->format)
+			return rsh_error_set(err, EINVAL, "%s and %s: a source "
+					     "is either .ckpt or .safetensors",
+					     s->files[0].path,
+					     s->files[i].path);
+		s->format = f;
+	}
+	return 0;
+}
+
 static int open_root(struct rsh_source *s, struct rsh_error *err)
 {
 	struct stat st;
@@ -260,7 +272,7 @@ static int find_files(struct rsh_source *s, uint32_t first, uint32_t n,
 				     err);
 	if (rc == 0 && take_chosen(s, &ranks))
 		rc = rsh_error_nomem(err);
-	return rc;
+	return rc ? rc : check_format(s, err);
 }
 
 static char *without_trailing_slashes(const char *path)
@@ -333,6 +345,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.index = s->view_index,
 		.path = s->view_path,
 		.names = names,
+		.format = s->format,
 	};
 }
 

@@ -73,6 +73,7 @@ static int convert(struct rsh_vfs *v, struct planning *p, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const struct rsh_conversion_options opts = {
+		.format = cfg->format,
 		.compat = cfg->compat,
 		.replicas = cfg->replicas,
 		.allow_missing = cfg->allow_missing,

@@ -49,8 +49,8 @@ static int dir_name(uint32_t rank, char *name, size_t max)
 static int file_name(const struct rsh_vfs *v, uint32_t rank, char *name,
 		     size_t max)
 {
-	return snprintf(name, max, "%s%" PRIu32 "%s.ckpt", v->prefix, rank,
-			v->suffix);
+	return snprintf(name, max, "%s%" PRIu32 "%s%s", v->prefix, rank,
+			v->suffix, rsh_format_suffix(v->format));
 }
 
 /* ---- building ---- */
@@ -106,6 +106,7 @@ int rsh_tree_build(struct rsh_vfs *v, const struct rsh_vfs_options *o,
 	v->gid = o->gid;
 	v->prefix = strdup(o->prefix);
 	v->suffix = rsh_conversion_name_suffix(v->conversion);
+	v->format = rsh_conversion_format(v->conversion);
 	v->n_files = rsh_conversion_n_files(v->conversion);
 	v->files = rsh_alloc_array(v->n_files ? v->n_files : 1,
 				   sizeof(*v->files));

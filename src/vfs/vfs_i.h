@@ -24,7 +24,8 @@ struct rsh_vfs {
 	struct rsh_name_map *renames; /* NULL: none */
 
 	char *prefix;
-	const char *suffix; /* between rank and ".ckpt" */
+	const char *suffix; /* between rank and the format's suffix */
+	enum rsh_format format;
 	uid_t uid;
 	gid_t gid;
 	mode_t dir_mode;

@@ -14,6 +14,7 @@ struct job {
 	struct rsh_strategy *src, *dst;
 	const struct rsh_ckpt_index *index[MAX_FILES];
 	char path[MAX_FILES][24]; /* "rank_7.ckpt" */
+	enum rsh_format src_format, format; /* .ckpt unless set */
 	struct rsh_conversion *c;
 	struct rsh_error err;
 };

@@ -90,7 +90,14 @@ static void test_long_forms(void **state)
 	assert_string_equal(o.log_file, "l");
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
 	assert_true(o.foreground && o.compat);
+	assert_int_equal(o.format, RSH_FORMAT_CKPT);
 	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format", "safetensors"), &o);
+	assert_int_equal(o.format, RSH_FORMAT_SAFETENSORS);
+	rsh_options_clear(&o);
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format=zip"), "\"zip\" is not ckpt");
 }
 
 static void test_mount_forms(void **state)

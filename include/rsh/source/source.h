@@ -2,7 +2,7 @@
  * their indexes, and their bytes.
  *
  * SOURCE/rank_N/ holds the file of rank N; when it holds several, one step is
- * chosen for all ranks.  The tree is opened once, by directory descriptor, so
+ * chosen for all ranks.  All are .ckpt or all are .safetensors.  The tree is opened once, by directory descriptor, so
  * that a relative path and a later rename of a parent do no harm.  Files are
  * opened read-only and never written.
  *

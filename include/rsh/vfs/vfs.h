@@ -2,7 +2,7 @@
  *
  *   /                     directory
  *   /rank_N               directory, one a destination rank
- *   /rank_N/<prefix>N.ckpt
+ *   /rank_N/<prefix>N.ckpt   or .safetensors
  *
  * Built once, immutable afterwards: no locks, any thread.  Node numbers are
  * stable over mounts of the same conversion: 1 the root, then by rank.
@@ -46,6 +46,7 @@ struct rsh_vfs_config {
 	const char *only;
 	const char *drop;
 	const char *rename;  /* path of a name map; NULL: none */
+	enum rsh_format format; /* of the virtual files */
 	enum rsh_dtype cast; /* RSH_DTYPE_UNKNOWN: none */
 	struct rsh_vfs_options tree;
 };
