@@ -202,7 +202,9 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     bool tolerant, struct rsh_error *err)
 {
 	struct indexing x = {
-		.source = s, .names = names, .tolerant = tolerant,
+		.source = s, .names = names,
+		/* Nothing makes up for a part. */
+		.tolerant = tolerant && !s->in_parts,
 		.error = RSH_ERROR_INIT,
 	};
 
@@ -216,6 +218,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 			*err = x.error;
 		return -x.error.code;
 	}
+	if (s->in_parts)
+		return rsh_model_join(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		s->view_index[s->files[i].rank] = s->files[i].index;
 	rsh_log_info("%s: %u files indexed, %u different", s->path, s->n_files,

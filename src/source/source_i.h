@@ -34,6 +34,10 @@ void rsh_candidate_parse(struct rsh_candidate *c);
 int rsh_step_choose(struct rsh_rank_dir *dirs, uint32_t n, const char *tree,
 		    bool lexicographic, struct rsh_error *err);
 
+/* Reads a small file whole (from malloc).  `what` is what it should be. */
+int rsh_load_whole(const char *path, uint64_t max, const char *what,
+		   uint8_t **data, size_t *len, struct rsh_error *err);
+
 /* ---- files (file.c) ---- */
 
 struct rsh_file_identity {
@@ -45,6 +49,8 @@ struct rsh_file_identity {
 
 struct rsh_source_file {
 	uint32_t rank;
+	uint64_t base; /* of a part of a model: what offsets of the rank's
+			* index count from here on */
 	char *name; /* below the root: "rank_3/net-5_10.ckpt" */
 	char *path; /* for messages: SOURCE as it was given, and the name */
 
@@ -102,9 +108,10 @@ struct rsh_source {
 	struct rsh_source_attr attr;
 	unsigned n_threads;
 	enum rsh_format format; /* of all files */
+	bool in_parts; /* the files are the parts of one model, rank 0 */
 
 	uint32_t n_files;
-	struct rsh_source_file *files; /* ascending by rank */
+	struct rsh_source_file *files; /* ascending by rank and base */
 
 	/* By rank; n_ranks is the highest rank that has a file, plus 1. */
 	uint32_t n_ranks;
@@ -128,5 +135,20 @@ rsh_source_file(const struct rsh_source *s, uint32_t rank)
 {
 	return rank < s->n_ranks ? s->by_rank[rank] : NULL;
 }
+
+/* The file of a rank that holds the byte at *offset of its index, which becomes
+ * the offset in that file. */
+struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
+					   uint32_t rank, uint64_t *offset);
+
+/* ---- models in parts (model.c) ---- */
+
+/* Is there a whole model in the root? */
+bool rsh_model_present(const struct rsh_source *s);
+/* Makes its parts the source's files. */
+int rsh_model_open(struct rsh_source *s, struct rsh_error *err);
+/* After all parts were scanned: makes the index and attributes of rank 0. */
+int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
+		   struct rsh_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* source/strategy_load.c - reading strategy files from disk. */
 #include "config.h"
 
-#include "rsh/source/source.h"
+#include "source_i.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -41,45 +41,51 @@ static int read_all(int fd, const char *path, uint8_t *buf, size_t size,
 	return 0;
 }
 
-/* The whole of a small file, in *data from malloc. */
-static int slurp(const char *path, uint8_t **data, size_t *got,
-		 struct rsh_error *err)
+int rsh_load_whole(const char *path, uint64_t max, const char *what,
+		   uint8_t **out, size_t *len, struct rsh_error *err)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	cleanup_free uint8_t *data = NULL;
 	struct stat st;
+	int rc;
 
 	if (fd < 0 || fstat(fd, &st) != 0)
 		return system_error(err, path);
 	if (!S_ISREG(st.st_mode))
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
-	if ((uint64_t)st.st_size > STRATEGY_BYTES_MAX)
-		return rsh_error_set(err, EFBIG, "%s: too large to be such a "
-				     "file", path);
-	*data = rsh_alloc_array((size_t)st.st_size + 1, 1);
-	if (!*data)
+	if ((uint64_t)st.st_size > max)
+		return rsh_error_set(err, EFBIG, "%s: too large for a %s", path,
+				     what);
+	data = rsh_alloc_array((size_t)st.st_size + 1, 1);
+	if (!data)
 		return rsh_error_nomem(err);
-	return read_all(fd, path, *data, (size_t)st.st_size, got, err);
+	rc = read_all(fd, path, data, (size_t)st.st_size, len, err);
+	if (rc == 0)
+		*out = steal_pointer(&data);
+	return rc;
 }
 
 static int load_file(const char *path, struct rsh_strategy_file **out,
 		     struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
-	size_t got;
-	int rc = slurp(path, &data, &got, err);
+	size_t len;
+	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "strategy", &data,
+				&len, err);
 
-	return rc ? rc : rsh_strategy_parse(data, got, path, out, err);
+	return rc ? rc : rsh_strategy_parse(data, len, path, out, err);
 }
 
 int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 		      struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
-	size_t got;
-	int rc = slurp(path, &data, &got, err);
+	size_t len;
+	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "map of names",
+				&data, &len, err);
 
-	return rc ? rc : rsh_name_map_parse(data, got, path, out, err);
+	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
 }
 
 struct path_list {

@@ -303,7 +303,9 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	}
 	rc = open_root(s, err);
 	if (rc == 0)
-		rc = find_files(s, first, n, opts->lexicographic, err);
+		rc = opts->unsharded && rsh_model_present(s) ?
+			rsh_model_open(s, err) :
+			find_files(s, first, n, opts->lexicographic, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;

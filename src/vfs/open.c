@@ -22,6 +22,7 @@ static int open_source(struct rsh_vfs *v, const struct rsh_vfs_config *cfg,
 	const struct rsh_source_options opts = {
 		/* The converter knows no steps. */
 		.lexicographic = cfg->compat,
+		.unsharded = !cfg->src_strategy,
 	};
 	uint32_t first, n;
 	int rc;

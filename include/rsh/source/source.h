@@ -6,6 +6,10 @@
  * that a relative path and a later rename of a parent do no harm.  Files are
  * opened read-only and never written.
  *
+ * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
+ * files that it names, or MindSpore's param_name_map.json with part*.safetensors
+ * and hyper_param.safetensors.
+ *
  * Identity: device, inode, size and mtime of a file are taken when it is
  * indexed and compared when it is opened again and after each read; a file
  * that changed gives -ESTALE, never bytes of two checkpoints.
@@ -30,6 +34,9 @@ struct rsh_source_options {
 	/* The converter's choice: the lexicographically last *.ckpt of a rank,
 	 * whatever its step. */
 	bool lexicographic;
+	/* The source has no strategy: it may be a whole model in parts, as
+	 * rank 0. */
+	bool unsharded;
 	unsigned n_threads; /* for indexing; 0: number of processors */
 };
 
