@@ -56,6 +56,7 @@ static int open_vfs(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.rename = o->rename,
 		.cast = o->cast,
 		.format = o->format,
+		.part_bytes = o->in_parts ? o->part_bytes : 0,
 		.tree = {
 			.prefix = o->prefix,
 			.uid = getuid(),

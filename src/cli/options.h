@@ -31,6 +31,8 @@ struct rsh_options {
 	const char *rename;
 	enum rsh_dtype cast;
 	enum rsh_format format;
+	bool in_parts;       /* --format hf */
+	uint64_t part_bytes; /* 0: not given */
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

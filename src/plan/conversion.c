@@ -175,7 +175,8 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->cast = opts->cast;
 	c->src_format = view->format;
 	c->format = opts->format;
-	c->framing = framings[opts->format];
+	c->part_bytes = opts->part_bytes;
+	c->framing = c->part_bytes ? &rsh_hf_framing : framings[c->format];
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
 	c->by_stage = goes_by_stage(src, dst, view->names);

@@ -123,6 +123,7 @@ struct rsh_conversion {
 	enum rsh_format format; /* of the virtual files */
 	enum rsh_format src_format;
 	const struct rsh_framing *framing;
+	uint64_t part_bytes;  /* 0: files are not cut into parts */
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool filtered;        /* some names may be unwanted */

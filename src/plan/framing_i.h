@@ -43,6 +43,7 @@ extern const struct rsh_framing rsh_ckpt_framing;
 extern const struct rsh_framing rsh_safetensors_framing;
 extern const struct rsh_framing rsh_hf_framing;
 
+/* For the framings: the file got too large with this record. */
 int rsh_layout_too_large(const struct rsh_record_shape *s,
 			 struct rsh_error *err);
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framing_i.h"
 #include "planner_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
@@ -93,7 +92,6 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 		rsh_copy_shape(c, ix, r, shape, &codec);
-		p->used[rank] = true;
 	}
 	slot->content_bytes = shape->content_bytes;
 	return 0;
@@ -165,28 +163,51 @@ static int take_record(struct planner *p, struct rsh_virtual_file *f,
 }
 
 int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
-			const struct name_list *names, struct rsh_error *err)
+			const struct name_list *names,
+			struct rsh_file_layout *out, struct rsh_error *err)
 {
-	struct rsh_file_layout layout = { .n = 0 };
-	int rc;
-
 	if (rsh_grow(&p->slots, &p->slots_cap, names->n, sizeof(*p->slots)) ||
 	    rsh_grow(&p->shapes, &p->shapes_cap, names->n, sizeof(*p->shapes)))
 		return rsh_error_nomem(err);
-	layout.slots = p->slots;
-	layout.shapes = p->shapes;
+	*out = (struct rsh_file_layout){
+		.slots = p->slots, .shapes = p->shapes,
+	};
 	for (uint32_t i = 0; i < names->n; i++) {
 		bool taken;
+		int rc = take_record(p, f, names->names[i],
+				     &p->slots[out->n], &p->shapes[out->n],
+				     &taken, err);
 
-		rc = take_record(p, f, names->names[i], &p->slots[layout.n],
-				 &p->shapes[layout.n], &taken, err);
 		if (rc)
 			return rc;
-		layout.n += taken;
+		out->n += taken;
 	}
-	rc = p->c->framing->lay_out(&layout, err);
+	return 0;
+}
+
+/* The source files of copied records. */
+static void use_copies(struct planner *p, const struct rsh_virtual_file *f)
+{
+	uint32_t rank;
+
+	for (uint32_t i = 0; i < f->list->n; i++)
+		if (f->list->slots[i].transfer == RSH_NO_TRANSFER &&
+		    rsh_copy_source(p->c, f, f->list->slots[i].name, NULL,
+				    &rank, NULL))
+			p->used[rank] = true;
+}
+
+int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
+			 struct rsh_file_layout *layout, struct rsh_error *err)
+{
+	int rc = p->c->framing->lay_out(layout, err);
+
 	if (rc)
 		return rc;
-	f->list = keep_list(p->c, &layout);
-	return f->list ? 0 : rsh_error_nomem(err);
+	f->list = keep_list(p->c, layout);
+	if (!f->list)
+		return rsh_error_nomem(err);
+	memset(p->used, 0, p->c->n_view);
+	use_copies(p, f);
+	return rsh_plan_list_sources(p, f, err);
 }

@@ -75,6 +75,7 @@ static int convert(struct rsh_vfs *v, struct planning *p, struct rsh_error *err)
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const struct rsh_conversion_options opts = {
 		.format = cfg->format,
+		.part_bytes = cfg->part_bytes,
 		.compat = cfg->compat,
 		.replicas = cfg->replicas,
 		.allow_missing = cfg->allow_missing,
@@ -128,6 +129,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (!v)
 		return rsh_error_nomem(err);
 	v->replicas = cfg->replicas;
+	v->in_parts = cfg->part_bytes != 0;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);
@@ -141,6 +143,8 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = plan(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_tree_build(v, &cfg->tree, err);
+	if (rc == 0 && cfg->part_bytes)
+		rc = rsh_weight_map_build(v, err);
 	if (rc) {
 		rsh_vfs_free(v);
 		return rc;
@@ -156,6 +160,7 @@ void rsh_vfs_free(struct rsh_vfs *v)
 	if (!v)
 		return;
 	free(v->files);
+	free(v->map);
 	free(v->prefix);
 	rsh_conversion_free(v->conversion);
 	rsh_name_map_free(v->renames);

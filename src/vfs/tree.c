@@ -1,6 +1,6 @@
 /* vfs/tree.c - names, node numbers and attributes.
  *
- * The tree is regular, so nothing of it is stored but what a file inherits
+ * Each tree is regular, so nothing of it is stored but what a file inherits
  * from its sources: names and numbers are computed from the rank. */
 #include "config.h"
 
@@ -38,7 +38,11 @@ enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
 	if (node < dir_node(0) || (node - 2) / 2 >= v->n_files)
 		return RSH_NODE_NONE;
 	*rank = (uint32_t)((node - 2) / 2);
-	return node % 2 ? RSH_NODE_FILE : RSH_NODE_DIR;
+	if (node % 2)
+		return RSH_NODE_FILE;
+	if (!v->in_parts)
+		return RSH_NODE_DIR;
+	return *rank == 0 ? RSH_NODE_MAP : RSH_NODE_NONE;
 }
 
 static int dir_name(uint32_t rank, char *name, size_t max)
@@ -46,9 +50,14 @@ static int dir_name(uint32_t rank, char *name, size_t max)
 	return snprintf(name, max, "rank_%" PRIu32, rank);
 }
 
-static int file_name(const struct rsh_vfs *v, uint32_t rank, char *name,
-		     size_t max)
+int rsh_file_name(const struct rsh_vfs *v, uint32_t rank, char *name,
+		  size_t max)
 {
+	if (v->in_parts)
+		return snprintf(name, max,
+				"model-%05" PRIu32 "-of-%05" PRIu32 "%s",
+				rank + 1, v->n_files,
+				rsh_format_suffix(v->format));
 	return snprintf(name, max, "%s%" PRIu32 "%s%s", v->prefix, rank,
 			v->suffix, rsh_format_suffix(v->format));
 }
@@ -87,8 +96,8 @@ static int check_names(const struct rsh_vfs *v, struct rsh_error *err)
 {
 	char name[NAME_MAX + 1];
 
-	if (v->n_files > 0 && file_name(v, v->n_files - 1, name,
-					sizeof(name)) > NAME_MAX)
+	if (v->n_files > 0 && rsh_file_name(v, v->n_files - 1, name,
+					    sizeof(name)) > NAME_MAX)
 		return rsh_error_set(err, ENAMETOOLONG, "the prefix \"%s\" "
 				     "makes file names too long", v->prefix);
 	return 0;
@@ -140,6 +149,21 @@ static bool rank_of_dir(const struct rsh_vfs *v, const char *name,
 	return strcmp(name, canonical) == 0;
 }
 
+/* In a directory without ranks; 0 when there is none of that name. */
+static uint64_t part_of_name(const struct rsh_vfs *v, const char *name)
+{
+	char canonical[NAME_MAX + 1];
+	unsigned long part;
+
+	if (strcmp(name, RSH_MAP_NAME) == 0)
+		return dir_node(0);
+	if (sscanf(name, "model-%lu-", &part) != 1 || part < 1 ||
+	    part > v->n_files)
+		return 0;
+	rsh_file_name(v, (uint32_t)part - 1, canonical, sizeof(canonical));
+	return strcmp(name, canonical) == 0 ? file_node((uint32_t)part - 1) : 0;
+}
+
 uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 			const char *name)
 {
@@ -148,11 +172,14 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 
 	switch (rsh_node_decode(v, parent, &rank)) {
 	case RSH_NODE_ROOT:
+		if (v->in_parts)
+			return part_of_name(v, name);
 		return rank_of_dir(v, name, &rank) ? dir_node(rank) : 0;
 	case RSH_NODE_DIR:
-		file_name(v, rank, canonical, sizeof(canonical));
+		rsh_file_name(v, rank, canonical, sizeof(canonical));
 		return strcmp(name, canonical) == 0 ? file_node(rank) : 0;
 	case RSH_NODE_FILE:
+	case RSH_NODE_MAP:
 	case RSH_NODE_NONE:
 		break;
 	}
@@ -164,26 +191,44 @@ static void copy_name(char *to, size_t max, const char *name)
 	snprintf(to, max, "%s", name);
 }
 
+/* Child i of a root without ranks: the parts, then their map. */
+static void part_entry(const struct rsh_vfs *v, uint64_t i, uint64_t *child,
+		       char *name, size_t name_max)
+{
+	if (i < v->n_files) {
+		*child = file_node((uint32_t)i);
+		rsh_file_name(v, (uint32_t)i, name, name_max);
+	} else {
+		*child = dir_node(0);
+		copy_name(name, name_max, RSH_MAP_NAME);
+	}
+}
+
 int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
 		  uint64_t *child, char *name, size_t name_max)
 {
 	uint32_t rank = 0;
 	enum rsh_node_kind kind = rsh_node_decode(v, dir, &rank);
-	uint64_t n = kind == RSH_NODE_ROOT ? v->n_files : 1;
+	uint64_t n = 1;
 
-	if (kind == RSH_NODE_FILE || kind == RSH_NODE_NONE)
+	if (kind == RSH_NODE_FILE || kind == RSH_NODE_MAP ||
+	    kind == RSH_NODE_NONE)
 		return -ENOTDIR;
+	if (kind == RSH_NODE_ROOT)
+		n = (uint64_t)v->n_files + v->in_parts;
 	if (i >= n + 2)
 		return -ENOENT;
 	if (i < 2) {
 		*child = i == 0 ? dir : RSH_VFS_ROOT;
 		copy_name(name, name_max, i == 0 ? "." : "..");
+	} else if (kind == RSH_NODE_ROOT && v->in_parts) {
+		part_entry(v, i - 2, child, name, name_max);
 	} else if (kind == RSH_NODE_ROOT) {
 		*child = dir_node((uint32_t)(i - 2));
 		dir_name((uint32_t)(i - 2), name, name_max);
 	} else {
 		*child = file_node(rank);
-		file_name(v, rank, name, name_max);
+		rsh_file_name(v, rank, name, name_max);
 	}
 	return 0;
 }
@@ -195,6 +240,30 @@ static void set_times(struct stat *st, const struct timespec *t)
 	st->st_mtim = *t;
 	st->st_ctim = *t;
 	st->st_atim = *t;
+}
+
+static void set_file(struct stat *st, uint64_t size, mode_t mode,
+		     const struct timespec *mtime)
+{
+	st->st_mode = S_IFREG | mode;
+	st->st_nlink = 1;
+	st->st_size = (off_t)size;
+	st->st_blocks = (st->st_size + STAT_BLOCK_BYTES - 1) / STAT_BLOCK_BYTES;
+	set_times(st, mtime);
+}
+
+/* The map is as readable and as new as the parts together. */
+static void set_map(const struct rsh_vfs *v, struct stat *st)
+{
+	struct timespec mtime = v->files[0].mtime;
+	mode_t mode = 0444;
+
+	for (uint32_t i = 0; i < v->n_files; i++) {
+		mode &= v->files[i].mode;
+		if (newer(&v->files[i].mtime, &mtime))
+			mtime = v->files[i].mtime;
+	}
+	set_file(st, v->map_bytes, mode, &mtime);
 }
 
 int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
@@ -210,19 +279,20 @@ int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 		.st_gid = v->gid,
 		.st_blksize = PREFERRED_IO_BYTES,
 	};
-	if (kind != RSH_NODE_FILE) {
-		st->st_mode = S_IFDIR | v->dir_mode;
-		st->st_nlink = 2;
-		if (kind == RSH_NODE_ROOT)
-			st->st_nlink += v->n_files;
-		set_times(st, &v->dir_mtime);
+	if (kind == RSH_NODE_FILE) {
+		set_file(st, rsh_conversion_size(v->conversion, rank),
+			 v->files[rank].mode, &v->files[rank].mtime);
 		return 0;
 	}
-	st->st_mode = S_IFREG | v->files[rank].mode;
-	st->st_nlink = 1;
-	st->st_size = (off_t)rsh_conversion_size(v->conversion, rank);
-	st->st_blocks = (st->st_size + STAT_BLOCK_BYTES - 1) / STAT_BLOCK_BYTES;
-	set_times(st, &v->files[rank].mtime);
+	if (kind == RSH_NODE_MAP) {
+		set_map(v, st);
+		return 0;
+	}
+	st->st_mode = S_IFDIR | v->dir_mode;
+	st->st_nlink = 2;
+	if (kind == RSH_NODE_ROOT && !v->in_parts)
+		st->st_nlink += v->n_files;
+	set_times(st, &v->dir_mtime);
 	return 0;
 }
 
@@ -233,7 +303,8 @@ void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
 		.f_frsize = STATFS_BLOCK_BYTES,
 		.f_blocks = (v->total_bytes + STATFS_BLOCK_BYTES - 1) /
 			    STATFS_BLOCK_BYTES,
-		.f_files = 1 + 2 * (uint64_t)v->n_files,
+		.f_files = v->in_parts ? 2 + (uint64_t)v->n_files :
+					 1 + 2 * (uint64_t)v->n_files,
 		.f_namemax = NAME_MAX,
 		.f_flag = ST_RDONLY,
 	};

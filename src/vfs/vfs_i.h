@@ -31,21 +31,37 @@ struct rsh_vfs {
 	mode_t dir_mode;
 	struct timespec dir_mtime;
 
-	uint32_t n_files; /* one a rank */
+	/* A whole model in parts: no directories but the root, which holds the
+	 * parts and this map of them. */
+	bool in_parts;
+	char *map;
+	size_t map_bytes;
+
+	uint32_t n_files; /* one a rank, or the parts */
 	struct rsh_vfs_file *files;
 	uint64_t total_bytes;
 };
 
-/* Node numbers: root 1, then directory and file of each rank in turn. */
+/* Node numbers: root 1, then directory and file of each rank in turn; without
+ * ranks the map has the number of the first directory. */
 enum rsh_node_kind {
 	RSH_NODE_NONE,
 	RSH_NODE_ROOT,
 	RSH_NODE_DIR,
 	RSH_NODE_FILE,
+	RSH_NODE_MAP,
 };
 
 enum rsh_node_kind rsh_node_decode(const struct rsh_vfs *v, uint64_t node,
 				   uint32_t *rank);
+
+#define RSH_MAP_NAME "model.safetensors.index.json"
+/* Name of the file of a rank or part; as snprintf(). */
+int rsh_file_name(const struct rsh_vfs *v, uint32_t rank, char *name,
+		  size_t max);
+
+/* Makes the map of a model's parts (map.c). */
+int rsh_weight_map_build(struct rsh_vfs *v, struct rsh_error *err);
 
 /* Which parameters are wanted (choice.c). */
 struct rsh_choice;

@@ -42,6 +42,11 @@ enum rsh_unlisted {
 
 struct rsh_conversion_options {
 	enum rsh_format format; /* of the virtual files */
+	/* Without a destination strategy: the whole model is cut into files
+	 * whose contents have at most so many bytes, or which hold one larger
+	 * tensor, in the form that Hugging Face tools read (safetensors).  0:
+	 * one file. */
+	uint64_t part_bytes;
 	/* The bytes MindSpore's converter writes, also where they are wrong or
 	 * lossy.  Where it writes none, the same as without. */
 	bool compat;
@@ -104,7 +109,8 @@ const char *rsh_conversion_note(const struct rsh_conversion *c, uint32_t i);
 enum rsh_format rsh_conversion_format(const struct rsh_conversion *c);
 uint32_t rsh_conversion_n_files(const struct rsh_conversion *c);
 
-/* ---- one virtual file: the file of destination rank `rank` ---- */
+/* ---- one virtual file: the file of destination rank `rank`, or that part of
+ * the model ---- */
 
 uint64_t rsh_conversion_size(const struct rsh_conversion *c, uint32_t rank);
 uint32_t rsh_conversion_n_records(const struct rsh_conversion *c,
