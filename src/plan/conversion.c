@@ -183,7 +183,8 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->first_rank = first_rank(src, c->by_stage);
 	c->stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
 	c->n_stages = src ? src->n_stages : 1;
-	if (c->by_stage) {
+	/* Safetensors it converts all at once, with the same result. */
+	if (c->by_stage && c->src_format == RSH_FORMAT_CKPT) {
 		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
 		if (c->compat)
 			snprintf(c->suffix, sizeof(c->suffix), "_part%u",
