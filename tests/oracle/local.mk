@@ -2,7 +2,8 @@
 # Python that has it they run, without it they say that they are skipped.
 ORACLE += \
 	oracle/random_pairs.py oracle/genuine_pairs.py \
-	oracle/safetensors_pairs.py oracle/train_continue.py
+	oracle/safetensors_pairs.py oracle/model_parts.py \
+	oracle/train_continue.py
 
 # The library that they stand on, which needs no oracle.
 MOUNT += lib/rsh_mount_test.py

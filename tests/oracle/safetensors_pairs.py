@@ -12,8 +12,9 @@ compared:
                          reference makes of it
   --format ckpt          of the safetensors tree, by value
 
-and everything by value with naive_reshard.py, which reads the .ckpt tree.
-Every file shown is also opened with the safetensors package.
+and everything by value with naive_reshard.py, which reads the .ckpt tree.  Where
+the converter's data are known to be wrong it is compared with the mount under
+--compat mindspore.  Every file shown is also opened with the safetensors package.
 
     safetensors_pairs.py [--seed N] [--pairs N] [--jobs N]
 """
