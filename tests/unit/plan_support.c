@@ -77,6 +77,7 @@ static int try_plan(struct job *j, bool compat)
 {
 	struct rsh_conversion_options opts = {
 		.compat = compat, .format = j->format,
+		.part_bytes = j->part_bytes,
 	};
 	const char *path[MAX_FILES];
 	struct rsh_source_view view = {

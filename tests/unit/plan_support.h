@@ -15,6 +15,7 @@ struct job {
 	const struct rsh_ckpt_index *index[MAX_FILES];
 	char path[MAX_FILES][24]; /* "rank_7.ckpt" */
 	enum rsh_format src_format, format; /* .ckpt unless set */
+	uint64_t part_bytes;
 	struct rsh_conversion *c;
 	struct rsh_error err;
 };

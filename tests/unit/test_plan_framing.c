@@ -203,6 +203,74 @@ static void strings_are_refused(void **state)
 				 "safetensors files cannot hold");
 }
 
+/* ---- models in parts ---- */
+
+static void parts(const struct job *j, char *text, size_t size)
+{
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (uint32_t f = 0; f < rsh_conversion_n_files(j->c); f++) {
+		at += (size_t)snprintf(text + at, size - at, "%s", f ? "| " : "");
+		for (uint32_t i = 0; i < rsh_conversion_n_records(j->c, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_conversion_record(j->c, f, i, &r);
+			at += (size_t)snprintf(text + at, size - at, "%s ",
+					       r.shape.name);
+		}
+	}
+}
+
+static void assert_parts(uint64_t limit, const char *want)
+{
+	struct job *j = job_new(LAYOUT("a", "[2]", "[0]"), NULL);
+	char text[256];
+
+	j->format = RSH_FORMAT_SAFETENSORS;
+	j->part_bytes = limit;
+	job_files(j, 2, FILE_WITH(F32("z", 3), F32("a", 2), I8("b", 4),
+				  F32("big", 25), F32("c", 1)));
+	job_plan(j);
+	parts(j, text, sizeof(text));
+	assert_string_equal(text, want);
+	job_free(j);
+}
+
+/* Resharded first, as in any file: a has 16 bytes, then z 12, b 4, big 100 and
+ * c 4; within a part the order is the format's. */
+static void parts_are_filled_in_order(void **state)
+{
+	(void)state;
+	assert_parts(1000, "a big c z b ");
+	assert_parts(136, "a big c z b ");
+	assert_parts(135, "a big z b | c ");
+	assert_parts(32, "a z b | big | c ");
+	assert_parts(31, "a z | b | big | c ");
+	assert_parts(1, "a | z | b | big | c ");
+}
+
+static void parts_say_what_they_are(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+
+	(void)state;
+	j->format = RSH_FORMAT_SAFETENSORS;
+	j->part_bytes = 8;
+	job_file(j, 0, FILE_WITH(F32("w", 1), F32("x", 2)));
+	job_file(j, 1, FILE_WITH(F32("w", 1), F32("x", 2)));
+	job_plan(j);
+	assert_int_equal(rsh_conversion_n_files(j->c), 2);
+	assert_header(j, 1, "{\"__metadata__\":{\"format\":\"pt\"},"
+			    TENSOR("x", "F32", "2", "0", "8") "}");
+	assert_content(j, 0, "w", "0@100+4 1@100+4");
+	assert_content(j, 1, "x", "0@204+8");
+	/* Each part needs its own sources only. */
+	assert_sources(j, 0, "0 1");
+	assert_sources(j, 1, "0");
+	job_free(j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -215,6 +283,8 @@ int main(void)
 		cmocka_unit_test(metadata_tells_int4_from_int8),
 		cmocka_unit_test(bfloat16_nans_stay),
 		cmocka_unit_test(strings_are_refused),
+		cmocka_unit_test(parts_are_filled_in_order),
+		cmocka_unit_test(parts_say_what_they_are),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
