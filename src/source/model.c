@@ -23,6 +23,8 @@
 
 #define HF_MAP "model.safetensors.index.json"
 #define MS_MAP "param_name_map.json"
+/* A model of one part needs no map. */
+#define HF_SINGLE "model.safetensors"
 /* Parameters that no strategy lists: beside MindSpore's map and not in it. */
 #define MS_HYPER "hyper_param.safetensors"
 
@@ -40,7 +42,7 @@ static const char *map_name(const struct rsh_source *s)
 
 bool rsh_model_present(const struct rsh_source *s)
 {
-	return map_name(s) != NULL;
+	return map_name(s) || exists(s, HF_SINGLE);
 }
 
 static int add_part(struct rsh_source *s, const char *name)
@@ -99,6 +101,14 @@ static int check_formats(const struct rsh_weight_map *map, const char *path,
 	return 0;
 }
 
+static int open_single(struct rsh_source *s, struct rsh_error *err)
+{
+	static const char *const file = HF_SINGLE;
+	const struct rsh_weight_map map = { .n_files = 1, .files = &file };
+
+	return add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
+}
+
 int rsh_model_open(struct rsh_source *s, struct rsh_error *err)
 {
 	const char *name = map_name(s);
@@ -109,6 +119,8 @@ int rsh_model_open(struct rsh_source *s, struct rsh_error *err)
 	size_t len;
 	int rc;
 
+	if (!name)
+		return open_single(s, err);
 	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
 		path = NULL;
 		return rsh_error_nomem(err);
@@ -165,8 +177,8 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		parts[i] = s->files[i].index;
 		if (!parts[i])
-			return rsh_error_set(err, EBADMSG, "%s: this part of the "
-					     "model cannot be used",
+			return rsh_error_set(err, EBADMSG, "%s: this part of "
+					     "the model cannot be used",
 					     s->files[i].path);
 		base[i] = s->files[i].base = at;
 		if (!rsh_add_u64(at, (uint64_t)s->files[i].id.size, &at))

@@ -71,6 +71,11 @@ class Models:
             {"metadata": {"total_size": 1}, "weight_map": weights}).encode())
         return root
 
+    def single_model(self, name):
+        root = os.path.join(self.directory, name)
+        write(os.path.join(root, "model.safetensors"), safetensors_bytes(self.whole))
+        return root
+
     def ms_model(self, name, flat):
         """What unified_safetensors leaves, with a file that the map lacks."""
         root = os.path.join(self.directory, name)
@@ -187,6 +192,7 @@ def run(tap, models):
     with Mounted(os.path.join(models.directory, "whole"), dst_strategy=models.dst) as mount:
         wanted = shown(mount)
     roots = {"Hugging Face's form": models.hf_model("hf"),
+             "Hugging Face's form of small models": models.single_model("single"),
              "MindSpore's form": models.ms_model("ms", flat=False),
              "MindSpore's form of release 2.5": models.ms_model("ms25", flat=True)}
     for form, root in roots.items():

@@ -2,8 +2,9 @@
 #include "plan_support.h"
 
 #define MIB (UINT64_C(1024) * 1024)
-#define I8(n, ...) { .name = (n), .dtype = RSH_DTYPE_INT8, DIMS_OF(__VA_ARGS__) }
-#define INT4(n, ...) { .name = (n), .dtype = RSH_DTYPE_INT4, DIMS_OF(__VA_ARGS__) }
+#define OF(n, t, ...) { .name = (n), .dtype = (t), DIMS_OF(__VA_ARGS__) }
+#define I8(n, ...) OF(n, RSH_DTYPE_INT8, __VA_ARGS__)
+#define INT4(n, ...) OF(n, RSH_DTYPE_INT4, __VA_ARGS__)
 
 static struct job *safetensors_job(const char *src, const char *dst)
 {
@@ -159,8 +160,9 @@ static void metadata_tells_int4_from_int8(void **state)
 	job_files(j, 1, FILE_WITH(INT4("w", 2)));
 	job_plan(j);
 	assert_note(j, "Int4 stays Int4");
-	assert_header(j, 0, "{\"__metadata__\":{\"format\":\"ms\",\"w\":\"Int4\"},"
-			    TENSOR("w", "I8", "2", "0", "2") "}");
+	assert_header(j, 0,
+		      "{\"__metadata__\":{\"format\":\"ms\",\"w\":\"Int4\"},"
+		      TENSOR("w", "I8", "2", "0", "2") "}");
 	job_free(j);
 
 	j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
@@ -211,8 +213,11 @@ static void parts(const struct job *j, char *text, size_t size)
 
 	text[0] = '\0';
 	for (uint32_t f = 0; f < rsh_conversion_n_files(j->c); f++) {
-		at += (size_t)snprintf(text + at, size - at, "%s", f ? "| " : "");
-		for (uint32_t i = 0; i < rsh_conversion_n_records(j->c, f); i++) {
+		uint32_t n = rsh_conversion_n_records(j->c, f);
+
+		at += (size_t)snprintf(text + at, size - at, "%s",
+				       f ? "| " : "");
+		for (uint32_t i = 0; i < n; i++) {
 			struct rsh_virtual_record r;
 
 			rsh_conversion_record(j->c, f, i, &r);
@@ -237,8 +242,8 @@ static void assert_parts(uint64_t limit, const char *want)
 	job_free(j);
 }
 
-/* Resharded first, as in any file: a has 16 bytes, then z 12, b 4, big 100 and
- * c 4; within a part the order is the format's. */
+/* a has 16 bytes, z 12, b 4, big 100 and c 4; within a part the order is the
+ * format's. */
 static void parts_are_filled_in_order(void **state)
 {
 	(void)state;

@@ -8,7 +8,7 @@
  *
  * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
  * files that it names, or MindSpore's param_name_map.json with part*.safetensors
- * and hyper_param.safetensors.
+ * and hyper_param.safetensors, or model.safetensors alone.
  *
  * Identity: device, inode, size and mtime of a file are taken when it is
  * indexed and compared when it is opened again and after each read; a file

@@ -1,5 +1,5 @@
-/* wire/format.h - the two formats of checkpoint files, told apart by the ends of
- * their names. */
+/* wire/format.h - the two formats of checkpoint files, told apart by the ends
+ * of their names. */
 #ifndef RSH_WIRE_FORMAT_H
 #define RSH_WIRE_FORMAT_H
 
