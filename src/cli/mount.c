@@ -83,6 +83,8 @@ static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.rename = o->rename,
 		.cast = o->cast,
 		.remove_redundancy = o->remove_redundancy,
+		.format = o->format,
+		.part_bytes = o->in_parts ? o->part_bytes : 0,
 		.tree = {
 			.prefix = o->prefix,
 			.uid = getuid(),

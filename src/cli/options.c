@@ -272,6 +272,58 @@ static int set_resume(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
+/* What the Hugging Face tools take. */
+#define DEFAULT_PART_BYTES UINT64_C(5000000000)
+
+static int set_format(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	if (strcmp(value, "ckpt") == 0)
+		o->format = RSH_FORMAT_CKPT;
+	else if (strcmp(value, "safetensors") == 0)
+		o->format = RSH_FORMAT_SAFETENSORS;
+	else if (strcmp(value, "hf") == 0)
+		o->format = RSH_FORMAT_SAFETENSORS;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not ckpt, "
+				     "safetensors or hf", def->name, value);
+	o->has_format = true;
+	o->in_parts = strcmp(value, "hf") == 0;
+	return 0;
+}
+
+/* As the Hugging Face tools write sizes: 5GB are 5 * 1000^3 bytes. */
+static int set_part_size(struct rsh_options *o, const struct option_def *def,
+			 const char *value, struct rsh_error *err)
+{
+	static const struct {
+		const char *unit;
+		uint64_t bytes;
+	} units[] = {
+		{ "", 1 },
+		{ "KB", 1000 },
+		{ "MB", 1000000 },
+		{ "GB", 1000000000 },
+		{ "TB", 1000000000000 },
+		{ "KiB", UINT64_C(1) << 10 },
+		{ "MiB", UINT64_C(1) << 20 },
+		{ "GiB", UINT64_C(1) << 30 },
+		{ "TiB", UINT64_C(1) << 40 },
+	};
+	unsigned long long n;
+	char *end;
+
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (strcmp(end, units[i].unit) == 0 &&
+		    *value >= '0' && *value <= '9' && errno == 0 && n > 0 &&
+		    !__builtin_mul_overflow(n, units[i].bytes, &o->part_bytes))
+			return 0;
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
+			     "or 500MiB", def->name, value);
+}
+
 static int set_foreground(struct rsh_options *o, const struct option_def *def,
 			  const char *value, struct rsh_error *err)
 {
@@ -497,6 +549,10 @@ static const struct option_def table[] = {
 	  set_rename, false },
 	{ "cast", 0, "TYPE",
 	  "weights as bfloat16, float16 or float32", set_cast, false },
+	{ "format", 0, "ckpt|safetensors|hf",
+	  "form of what is shown (ckpt)", set_format, false },
+	{ "part-size", 0, "SIZE",
+	  "with hf: bytes of a part at most (5GB)", set_part_size, false },
 	{ "remove-redundancy", 0, NULL,
 	  "each parameter with one rank of those that hold the same",
 	  set_remove_redundancy, false },
@@ -723,6 +779,15 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 				     "the converter's own bytes: it goes with "
 				     "none of --unlisted, --only, --drop, "
 				     "--rename, --cast and --remove-redundancy");
+	if (o->in_parts && (strcmp(o->dst_strategy, "none") != 0 ||
+			    o->dst_ranks || o->compat))
+		return rsh_error_set(err, EINVAL, "--format hf is one whole "
+				     "model: it needs --dst-strategy none and "
+				     "goes with neither --dst-ranks nor "
+				     "--compat");
+	if (o->part_bytes && !o->in_parts)
+		return rsh_error_set(err, EINVAL, "--part-size is for --format "
+				     "hf");
 	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
 			     strcmp(o->dst_strategy, "none") != 0))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
@@ -751,12 +816,8 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 			    o->files.file ? "file" :
 			    o->files.source_map ? "source-map" :
 			    o->group_info ? "group-info" :
-			    o->unlisted ? "unlisted" :
-			    o->only ? "only" :
-			    o->drop ? "drop" :
-			    o->rename ? "rename" :
-			    o->cast ? "cast" :
-			    o->remove_redundancy ? "remove-redundancy" : NULL;
+			    o->has_format ? "format" :
+			    o->part_bytes ? "part-size" : NULL;
 
 	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
 		given = "select mindspore";
@@ -802,6 +863,8 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		o->prefix = "checkpoint_";
 	if (!o->fsname)
 		o->fsname = o->source;
+	if (!o->part_bytes)
+		o->part_bytes = DEFAULT_PART_BYTES;
 	if (o->debug && !o->has_log_level)
 		o->log_level = RSH_LOG_DEBUG;
 	return rc;
@@ -839,10 +902,11 @@ void rsh_options_help(FILE *f)
 	      "       reshardfs mount --resume [options] SOURCE MOUNTPOINT\n"
 	      "       reshardfs [options] SOURCE MOUNTPOINT\n"
 	      "\n"
-	      "Shows a MindSpore checkpoint tree (SOURCE/rank_N/*.ckpt) as it "
-	      "would be\nunder another sharding strategy; or, of MindSpore, "
-	      "PyTorch, TensorFlow and\nMegatron-LM jobs, the newest "
-	      "checkpoint that is whole on all ranks.\n\n", f);
+	      "Shows a MindSpore checkpoint tree (SOURCE/rank_N/*.ckpt or "
+	      "*.safetensors) as\nit would be under another sharding "
+	      "strategy; or, of MindSpore, PyTorch, TensorFlow\nand "
+	      "Megatron-LM jobs, the newest checkpoint that is whole on all "
+	      "ranks.\n\n", f);
 	for (size_t i = 0; i < N_OPTIONS; i++)
 		if (!table[i].mount_only)
 			help_line(f, &table[i]);

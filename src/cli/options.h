@@ -37,6 +37,10 @@ struct rsh_options {
 	enum rsh_dtype cast;
 	bool remove_redundancy;
 	bool resume;
+	bool has_format;
+	enum rsh_format format;
+	bool in_parts;       /* --format hf */
+	uint64_t part_bytes; /* 0: not given */
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

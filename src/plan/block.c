@@ -105,6 +105,7 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	struct rsh_virtual_file *f =
 		&c->files[p->block * c->dst_ranks + local];
 	const struct name_list *names;
+	struct rsh_file_layout layout;
 	int rc;
 
 	f->block = p->b;
@@ -125,12 +126,13 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	 * device count. */
 	f->copy_key = c->src || c->dst ? local % c->stage_ranks :
 					 rsh_plan_file_to_copy(p, local);
-	memset(p->used, 0, c->n_view);
 	rc = rsh_plan_deal(p, local, err);
+	if (rc == 0)
+		rc = rsh_plan_make_slots(p, f, names, &layout, err);
 	if (rc)
 		return rc;
-	rc = rsh_plan_make_slots(p, f, names, err);
-	return rc ? rc : rsh_plan_list_sources(p, f, err);
+	return c->part_bytes ? rsh_plan_cut_file(p, f, &layout, err) :
+			       rsh_plan_finish_file(p, f, &layout, err);
 }
 
 /* ---- the block ---- */
@@ -196,6 +198,7 @@ static void planner_free(struct planner *p)
 	free(p->keys);
 	free(p->slice_keys);
 	free(p->slots);
+	free(p->shapes);
 	free(p->pair_done);
 }
 

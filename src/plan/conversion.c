@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion_i.h"
+#include "framing_i.h"
 #include "rsh/util/checked.h"
 
 /* ---- the converter's dispatch ---- */
@@ -150,6 +150,11 @@ static int plan_blocks(struct rsh_conversion *c, uint32_t copies,
 	return 0;
 }
 
+static const struct rsh_framing *const framings[RSH_FORMAT_COUNT] = {
+	[RSH_FORMAT_CKPT] = &rsh_ckpt_framing,
+	[RSH_FORMAT_SAFETENSORS] = &rsh_safetensors_framing,
+};
+
 int rsh_conversion_new(const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst,
 		       const struct rsh_source_view *view,
@@ -169,13 +174,18 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->unlisted = opts->unlisted;
 	c->remove_redundancy = opts->remove_redundancy && dst;
 	c->cast = opts->cast;
+	c->src_format = view->format;
+	c->format = opts->format;
+	c->part_bytes = opts->part_bytes;
+	c->framing = c->part_bytes ? &rsh_hf_framing : framings[c->format];
 	c->names = view->names;
 	c->n_names = rsh_names_count(view->names);
 	c->by_stage = goes_by_stage(src, dst, view->names);
 	c->first_rank = first_rank(src, c->by_stage);
 	c->stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
 	c->n_stages = src ? src->n_stages : 1;
-	if (c->by_stage) {
+	/* Safetensors it converts all at once, with the same result. */
+	if (c->by_stage && c->src_format == RSH_FORMAT_CKPT) {
 		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
 		if (c->compat)
 			snprintf(c->suffix, sizeof(c->suffix), "_part%u",
@@ -224,6 +234,8 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	free_all(c->supplies, c->n_supplies);
 	free(c->pairs);
 	free_all(c->transfers, c->n_transfers);
+	for (uint32_t i = 0; i < c->n_lists; i++)
+		free(c->lists[i]->header);
 	free_all(c->lists, c->n_lists);
 	free_all(c->key_sets, c->n_key_sets);
 	free_all(c->path, c->path ? c->n_view : 0);
@@ -244,6 +256,11 @@ void rsh_conversion_free(struct rsh_conversion *c)
 }
 
 /* ---- asking ---- */
+
+enum rsh_format rsh_conversion_format(const struct rsh_conversion *c)
+{
+	return c->format;
+}
 
 uint32_t rsh_conversion_n_files(const struct rsh_conversion *c)
 {

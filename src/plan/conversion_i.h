@@ -59,6 +59,8 @@ struct rsh_slot {
  * same. */
 struct rsh_slot_list {
 	uint64_t bytes;
+	uint8_t *header;        /* before the first record; NULL: nothing */
+	size_t header_bytes;
 	uint32_t n;
 	struct rsh_slot slots[];
 };
@@ -110,12 +112,18 @@ struct rsh_lost {
 	uint32_t key;
 };
 
+struct rsh_framing;
+
 struct rsh_conversion {
 	const struct rsh_strategy *src; /* NULL: unsharded */
 	const struct rsh_strategy *dst;
 	bool compat;
 	bool replicas;
 	bool allow_missing;
+	enum rsh_format format; /* of the virtual files */
+	enum rsh_format src_format;
+	const struct rsh_framing *framing;
+	uint64_t part_bytes;  /* 0: files are not cut into parts */
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool remove_redundancy;
@@ -210,6 +218,8 @@ void rsh_copy_shape(const struct rsh_conversion *c,
  * number 0 (compat). */
 bool rsh_becomes_zero(const struct rsh_ckpt_index *ix,
 		      const struct rsh_record *r);
+/* Does the converter drop tensors without elements? */
+bool rsh_drops_empty(const struct rsh_conversion *c);
 /* A destination slice of the transfer as a record. */
 void rsh_transfer_shape(const struct rsh_conversion *c,
 			const struct rsh_transfer *t,

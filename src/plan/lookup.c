@@ -165,6 +165,9 @@ enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
 				enum rsh_dtype *dtype)
 {
 	enum rsh_codec cast = RSH_CODEC_COUNT;
+	/* The converter's detour over float32, for which safetensors have no
+	 * need. */
+	bool canonical = c->compat && c->src_format == RSH_FORMAT_CKPT;
 
 	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
 							   r->dtype;
@@ -178,9 +181,9 @@ enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
 	if (r->dtype != RSH_DTYPE_BFLOAT16)
 		return RSH_CODEC_NONE;
 	if (r->wide_bf16)
-		return c->compat ? RSH_CODEC_BF16_WIDE_NAN :
+		return canonical ? RSH_CODEC_BF16_WIDE_NAN :
 				   RSH_CODEC_BF16_WIDE;
-	return c->compat ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
+	return canonical ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
 }
 
 void rsh_copy_shape(const struct rsh_conversion *c,
@@ -196,10 +199,17 @@ void rsh_copy_shape(const struct rsh_conversion *c,
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
 	out->content_bytes = r->content_bytes / in * written;
-	if (c->compat && rsh_becomes_zero(ix, r)) {
+	if (c->compat && c->src_format == RSH_FORMAT_CKPT &&
+	    rsh_becomes_zero(ix, r)) {
 		out->n_dims = 0;
 		out->content_bytes = rsh_dtype_size(out->dtype);
 	}
+}
+
+/* It is the reading and writing of .ckpt that loses them. */
+bool rsh_drops_empty(const struct rsh_conversion *c)
+{
+	return c->src_format == RSH_FORMAT_CKPT || c->format == RSH_FORMAT_CKPT;
 }
 
 bool rsh_becomes_zero(const struct rsh_ckpt_index *ix,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion_i.h"
+#include "framing_i.h"
 #include "rsh/util/checked.h"
 
 struct rsh_piece_iter {
@@ -19,10 +19,8 @@ struct rsh_piece_iter {
 	enum rsh_codec codec;
 	uint32_t in_unit;     /* bytes a unit in the source and in the virtual */
 	uint32_t out_unit;    /* file: 1 without a codec, else an element's */
-	uint64_t full_header; /* header size of a chunk that is not the last */
-	uint64_t last_header;
-	uint64_t n_chunks;
-	uint8_t *header;      /* room for either */
+	struct rsh_chunks chunks;
+	uint8_t *header;      /* room for that of any chunk */
 	size_t header_cap;
 
 	/* Where its content lies: copied slots have one record, handled ones
@@ -97,7 +95,8 @@ void rsh_piece_iter_free(struct rsh_piece_iter *it)
 
 static bool room_for_header(struct rsh_piece_iter *it)
 {
-	uint64_t need = rsh_max_u64(it->full_header, it->last_header);
+	uint64_t need = rsh_max_u64(it->chunks.full_header,
+				    it->chunks.last_header);
 	uint8_t *p;
 
 	if (need <= it->header_cap)
@@ -133,12 +132,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 		rsh_copy_shape(it->c, it->ix, it->rec, &it->shape, &it->codec);
 	}
 	rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
-	it->n_chunks = rsh_ckpt_emit_chunks(s->content_bytes);
-	it->full_header = rsh_ckpt_header_size(&it->shape,
-					       RSH_CKPT_CHUNK_BYTES);
-	it->last_header = rsh_ckpt_header_size(
-		&it->shape,
-		s->content_bytes - (it->n_chunks - 1) * RSH_CKPT_CHUNK_BYTES);
+	it->c->framing->chunks(&it->shape, &it->chunks);
 	it->entered = room_for_header(it);
 	return it->entered;
 }
@@ -244,38 +238,59 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	return true;
 }
 
+/* What stands before the first record. */
+static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
+{
+	const struct rsh_slot_list *l = it->f->list;
+
+	out->is_header = true;
+	out->header = l->header + it->pos;
+	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
+}
+
+/* The piece at it->pos, which is in the slot at hand. */
+static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
+{
+	const struct rsh_chunks *k = &it->chunks;
+	uint64_t rel = it->pos - slot_of(it)->offset;
+	uint64_t full = k->full_header + k->content_bytes;
+	uint64_t chunk = rsh_min_u64(rel / full, k->n - 1);
+	uint64_t within = rel - chunk * full;
+	uint64_t content = rsh_min_u64(
+		it->shape.content_bytes - chunk * k->content_bytes,
+		k->content_bytes);
+	uint64_t header = chunk + 1 == k->n ? k->last_header : k->full_header;
+
+	if (within >= header)
+		return content_piece(
+			it, chunk * k->content_bytes + within - header,
+			rsh_min_u64(header + content - within,
+				    it->end - it->pos), out);
+	it->c->framing->write_header(&it->shape, content, it->header);
+	out->is_header = true;
+	out->header = it->header + within;
+	out->length = rsh_min_u64(header - within, it->end - it->pos);
+	return true;
+}
+
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
-	uint64_t rel, chunk, within, header, content;
-
 	if (it->pos >= it->end)
 		return false;
+	out->file_offset = it->pos;
+	if (it->pos < it->f->list->header_bytes) {
+		file_header_piece(it, out);
+		it->pos += out->length;
+		return true;
+	}
 	while (it->pos >= slot_end(it)) {
 		it->slot++;
 		it->entered = false;
 	}
 	if (!it->entered && !enter_slot(it))
 		return false;
-	rel = it->pos - slot_of(it)->offset;
-	chunk = rsh_min_u64(rel / (it->full_header + RSH_CKPT_CHUNK_BYTES),
-			    it->n_chunks - 1);
-	within = rel - chunk * (it->full_header + RSH_CKPT_CHUNK_BYTES);
-	content = rsh_min_u64(it->shape.content_bytes -
-				      chunk * RSH_CKPT_CHUNK_BYTES,
-			      RSH_CKPT_CHUNK_BYTES);
-	header = chunk + 1 == it->n_chunks ? it->last_header : it->full_header;
-	out->file_offset = it->pos;
-	if (within < header) {
-		rsh_ckpt_header_write(&it->shape, content, it->header);
-		out->is_header = true;
-		out->header = it->header + within;
-		out->length = rsh_min_u64(header - within, it->end - it->pos);
-	} else if (!content_piece(it,
-				  chunk * RSH_CKPT_CHUNK_BYTES + within - header,
-				  rsh_min_u64(header + content - within,
-					      it->end - it->pos), out)) {
+	if (!slot_piece(it, out))
 		return false;
-	}
 	it->pos += out->length;
 	return true;
 }

@@ -5,12 +5,14 @@
  *   order.c  the order of the records that follows from it
  *   deal.c   which parameters a rank keeps when redundancy is removed
  *   slots.c  the records of one file
+ *   parts.c  a file that is cut into several
  *   needs.c  the source files that it needs, and those that are lost
  */
 #ifndef RSH_PLAN_PLANNER_I_H
 #define RSH_PLAN_PLANNER_I_H
 
 #include "conversion_i.h"
+#include "framing_i.h"
 #include "rsh/layout/redistribution.h"
 
 enum fate {
@@ -62,7 +64,8 @@ struct planner {
 	uint32_t n_by_text;
 	uint32_t *seq;         /* [global rank] */
 	struct rsh_slot *slots;
-	size_t slots_cap;
+	struct rsh_record_shape *shapes;
+	size_t slots_cap, shapes_cap;
 	uint32_t *pair_done;   /* [pair]: 1 + the rank last marked */
 };
 
@@ -99,9 +102,19 @@ const struct name_list *rsh_plan_list_names(struct planner *p);
  * removed. */
 int rsh_plan_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 
-/* slots.c: fills f->list, and p->used for copied records. */
+/* slots.c: describes the records of a file, in the converter's order.  The
+ * layout's arrays are scratch of the planner. */
 int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
-			const struct name_list *names, struct rsh_error *err);
+			const struct name_list *names,
+			struct rsh_file_layout *out, struct rsh_error *err);
+/* Lays them out: fills f->list, and f->sources as rsh_plan_list_sources(). */
+int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
+			 struct rsh_file_layout *layout, struct rsh_error *err);
+
+/* parts.c: the same for a file that is cut into parts, which take its place at
+ * the end of the conversion's files. */
+int rsh_plan_cut_file(struct planner *p, const struct rsh_virtual_file *whole,
+		      struct rsh_file_layout *layout, struct rsh_error *err);
 
 /* needs.c: fills f->sources, or says what is missing.  A slice that no replica
  * holds either is remembered as lost and marks the file. */

@@ -12,13 +12,13 @@ static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
 {
 	struct rsh_conversion *c = p->c;
 
-	if (dtype == RSH_DTYPE_BFLOAT16)
+	if (dtype == RSH_DTYPE_BFLOAT16 && c->src_format == RSH_FORMAT_CKPT)
 		rsh_note_add(c, RSH_NOTE_BF16, name);
 	else if (dtype == RSH_DTYPE_INT4)
 		rsh_note_add(c, RSH_NOTE_INT4, name);
 	else if (dtype == RSH_DTYPE_STR)
 		rsh_note_add(c, RSH_NOTE_STR, name);
-	if (content_bytes == 0)
+	if (content_bytes == 0 && rsh_drops_empty(c))
 		rsh_note_add(c, RSH_NOTE_EMPTY, name);
 	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
 	    strchr(rsh_plan_name(p, name), '-'))
@@ -92,82 +92,125 @@ static int describe(struct planner *p, const struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 		rsh_copy_shape(c, ix, r, shape, &codec);
-		p->used[rank] = true;
 	}
 	slot->content_bytes = shape->content_bytes;
 	return 0;
 }
 
-static const struct rsh_slot_list *keep_list(struct planner *p, uint32_t n,
-					     uint64_t bytes)
+static bool same_list(const struct rsh_slot_list *l,
+		      const struct rsh_file_layout *f)
 {
-	struct rsh_conversion *c = p->c;
+	return l->n == f->n && l->bytes == f->bytes &&
+	       l->header_bytes == f->header_bytes &&
+	       (f->n == 0 ||
+		memcmp(l->slots, f->slots, f->n * sizeof(*f->slots)) == 0) &&
+	       (f->header_bytes == 0 ||
+		memcmp(l->header, f->header, f->header_bytes) == 0);
+}
+
+/* Takes over the layout's header. */
+static const struct rsh_slot_list *keep_list(struct rsh_conversion *c,
+					     struct rsh_file_layout *f)
+{
+	cleanup_free uint8_t *header = f->header;
 	struct rsh_slot_list *l;
 
-	for (uint32_t i = 0; i < c->n_lists; i++) {
-		l = c->lists[i];
-		if (l->n == n && l->bytes == bytes &&
-		    (n == 0 || memcmp(l->slots, p->slots,
-				      n * sizeof(*l->slots)) == 0))
-			return l;
-	}
+	for (uint32_t i = 0; i < c->n_lists; i++)
+		if (same_list(c->lists[i], f))
+			return c->lists[i];
 	if (rsh_grow(&c->lists, &c->lists_cap, c->n_lists + 1,
 		     sizeof(*c->lists)))
 		return NULL;
-	l = malloc(sizeof(*l) + n * sizeof(*l->slots));
+	l = malloc(sizeof(*l) + f->n * sizeof(*l->slots));
 	if (!l)
 		return NULL;
-	l->n = n;
-	l->bytes = bytes;
-	if (n)
-		memcpy(l->slots, p->slots, n * sizeof(*l->slots));
+	l->n = f->n;
+	l->bytes = f->bytes;
+	l->header = header;
+	l->header_bytes = f->header_bytes;
+	header = NULL;
+	if (f->n)
+		memcpy(l->slots, f->slots, f->n * sizeof(*l->slots));
 	c->lists[c->n_lists++] = l;
 	return l;
 }
 
-int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
-		      const struct name_list *names, struct rsh_error *err)
+/* One record, unless it is lost or left out; *taken says so. */
+static int take_record(struct planner *p, struct rsh_virtual_file *f,
+		       uint32_t name, struct rsh_slot *slot,
+		       struct rsh_record_shape *shape, bool *taken,
+		       struct rsh_error *err)
 {
-	uint64_t at = 0, bytes;
-	uint32_t n = 0;
+	int rc;
 
-	if (rsh_grow(&p->slots, &p->slots_cap, names->n, sizeof(*p->slots)))
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < names->n; i++) {
-		struct rsh_slot *slot = &p->slots[n];
-		struct rsh_record_shape shape;
-		int rc;
-
-		if (p->dealt && p->dealt[names->names[i]])
-			continue;
-		rc = learn_copy_grid(p, names->names[i], err);
-		if (rc == 0)
-			rc = describe(p, f, names->names[i], &shape, slot, err);
-		if (rc == -ENOENT && p->c->replicas) {
-			rc = rsh_plan_lose(p, f, names->names[i], err);
-			if (rc == 0)
-				continue;
-		}
-		if (rc)
-			return rc;
-		if (slot->transfer == RSH_NO_TRANSFER &&
-		    p->c->unlisted == RSH_UNLISTED_ERROR && p->c->dst &&
-		    !rsh_listed(p->c->dst, slot->name))
-			return rsh_error_set(err, EINVAL, "parameter %s is not "
-					     "listed by %s", shape.name,
-					     p->c->dst->path);
-		note_record(p, slot->name, shape.dtype, shape.content_bytes);
-		if (shape.content_bytes == 0 && p->c->compat)
-			continue;
-		slot->offset = at;
-		if (!rsh_ckpt_emit_size(&shape, &bytes) ||
-		    !rsh_add_u64(at, bytes, &at) || at > INT64_MAX)
-			return rsh_error_set(err, EFBIG,
-					     "parameter %s makes the file of a "
-					     "rank too large", shape.name);
-		n++;
-	}
-	f->list = keep_list(p, n, at);
-	return f->list ? 0 : rsh_error_nomem(err);
+	*taken = false;
+	if (p->dealt && p->dealt[name])
+		return 0;
+	rc = learn_copy_grid(p, name, err);
+	if (rc == 0)
+		rc = describe(p, f, name, shape, slot, err);
+	if (rc == -ENOENT && p->c->replicas)
+		return rsh_plan_lose(p, f, name, err);
+	if (rc)
+		return rc;
+	if (slot->transfer == RSH_NO_TRANSFER &&
+	    p->c->unlisted == RSH_UNLISTED_ERROR && p->c->dst &&
+	    !rsh_listed(p->c->dst, slot->name))
+		return rsh_error_set(err, EINVAL, "parameter %s is not listed "
+				     "by %s", shape->name, p->c->dst->path);
+	note_record(p, slot->name, shape->dtype, shape->content_bytes);
+	*taken = shape->content_bytes > 0 || !p->c->compat ||
+		 !rsh_drops_empty(p->c);
+	return 0;
 }
 
+int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
+			const struct name_list *names,
+			struct rsh_file_layout *out, struct rsh_error *err)
+{
+	if (rsh_grow(&p->slots, &p->slots_cap, names->n, sizeof(*p->slots)) ||
+	    rsh_grow(&p->shapes, &p->shapes_cap, names->n, sizeof(*p->shapes)))
+		return rsh_error_nomem(err);
+	*out = (struct rsh_file_layout){
+		.slots = p->slots, .shapes = p->shapes,
+		.remove_redundancy = p->c->remove_redundancy,
+	};
+	for (uint32_t i = 0; i < names->n; i++) {
+		bool taken;
+		int rc = take_record(p, f, names->names[i],
+				     &p->slots[out->n], &p->shapes[out->n],
+				     &taken, err);
+
+		if (rc)
+			return rc;
+		out->n += taken;
+	}
+	return 0;
+}
+
+/* The source files of copied records. */
+static void use_copies(struct planner *p, const struct rsh_virtual_file *f)
+{
+	uint32_t rank;
+
+	for (uint32_t i = 0; i < f->list->n; i++)
+		if (f->list->slots[i].transfer == RSH_NO_TRANSFER &&
+		    rsh_copy_source(p->c, f, f->list->slots[i].name, NULL,
+				    &rank, NULL))
+			p->used[rank] = true;
+}
+
+int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
+			 struct rsh_file_layout *layout, struct rsh_error *err)
+{
+	int rc = p->c->framing->lay_out(layout, err);
+
+	if (rc)
+		return rc;
+	f->list = keep_list(p->c, layout);
+	if (!f->list)
+		return rsh_error_nomem(err);
+	memset(p->used, 0, p->c->n_view);
+	use_copies(p, f);
+	return rsh_plan_list_sources(p, f, err);
+}

@@ -281,7 +281,7 @@ int rsh_pread_full(int fd, void *buf, size_t len, uint64_t offset)
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len)
 {
-	struct rsh_source_file *f = rsh_source_file(s, rank);
+	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
 	int fd, rc;
 
 	if (!f)

@@ -42,7 +42,7 @@ struct run {
 };
 
 struct group {
-	uint32_t rank;
+	struct rsh_source_file *file;
 	uint16_t first, last;
 };
 
@@ -163,12 +163,9 @@ static int read_runs(struct gather *g, const struct group *group, int fd)
 static int flush(struct gather *g)
 {
 	for (unsigned i = 0; i < g->n_groups; i++) {
-		struct rsh_source_file *f =
-			rsh_source_file(g->source, g->groups[i].rank);
+		struct rsh_source_file *f = g->groups[i].file;
 		int fd, rc;
 
-		if (!f)
-			return -ENOENT;
 		rc = rsh_file_get(g->source, f, &fd);
 		if (rc)
 			return rc;
@@ -184,31 +181,40 @@ static int flush(struct gather *g)
 
 /* ---- collecting ---- */
 
-static struct group *group_of(struct gather *g, uint32_t rank)
+static struct group *group_of(struct gather *g, struct rsh_source_file *file)
 {
-	unsigned slot = rank * UINT32_C(2654435761) >> 24;
+	uint32_t number = (uint32_t)(file - g->source->files);
+	unsigned slot = number * UINT32_C(2654435761) >> 24;
 
 	while (g->slots[slot]) {
 		struct group *group = &g->groups[g->slots[slot] - 1];
 
-		if (group->rank == rank)
+		if (group->file == file)
 			return group;
 		slot = (slot + 1) % HASH_SLOTS;
 	}
-	g->groups[g->n_groups] = (struct group){ .rank = rank };
+	g->groups[g->n_groups] = (struct group){ .file = file };
 	g->slots[slot] = (uint8_t)++g->n_groups;
 	return &g->groups[g->n_groups - 1];
 }
 
 /* The pieces of one file come in the order of its bytes but for a few jumps
  * from record to record, so that no sorting is needed. */
-static void add_run(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
+static int add_run(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
 {
-	struct group *group = group_of(g, p->src_rank);
-	uint16_t number = (uint16_t)++g->n_runs;
+	uint64_t offset = p->src_offset;
+	struct rsh_source_file *file =
+		rsh_source_file_at(g->source, p->src_rank, &offset);
+	struct group *group;
+	uint16_t number;
+
+	if (!file)
+		return -ENOENT;
+	group = group_of(g, file);
+	number = (uint16_t)++g->n_runs;
 
 	g->runs[number] = (struct run){
-		.src = p->src_offset,
+		.src = offset,
 		.dst = dst,
 		.src_len = (uint32_t)p->src_length,
 		.dst_len = (uint32_t)p->length,
@@ -220,6 +226,7 @@ static void add_run(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
 	else
 		group->first = number;
 	group->last = number;
+	return 0;
 }
 
 /* A long piece whose elements must be decoded: a scratchful at a time. */
@@ -272,8 +279,7 @@ static int take_piece(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
 		if (rc)
 			return rc;
 	}
-	add_run(g, p, dst);
-	return 0;
+	return add_run(g, p, dst);
 }
 
 int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,

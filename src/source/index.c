@@ -15,6 +15,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/wire/safetensors.h"
 
 #define MAX_THREADS 64
 
@@ -57,7 +58,9 @@ static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
 		.size = (uint64_t)f->id.size,
 		.path = f->path,
 	};
-	int rc = rsh_ckpt_scan(&bytes, names, out, err);
+	int rc = s->format == RSH_FORMAT_SAFETENSORS ?
+		rsh_safetensors_scan(&bytes, names, out, NULL, err) :
+		rsh_ckpt_scan(&bytes, names, out, err);
 
 	if (rc)
 		return rc;
@@ -150,7 +153,8 @@ static void leave_out(struct indexing *x, uint32_t file,
 		x->bad_file = file;
 	}
 	pthread_mutex_unlock(&x->lock);
-	rsh_log_warning("%s: the file is left out", err->text);
+	if (!s->in_parts)
+		rsh_log_warning("%s: the file is left out", err->text);
 }
 
 static void *worker(void *arg)
@@ -219,6 +223,15 @@ static void leave_out_cut_files(struct indexing *x)
 	}
 }
 
+static int join_parts(struct rsh_source *s, const struct rsh_names *names,
+		      struct rsh_error *err)
+{
+	if (s->n_bad == 0)
+		return rsh_model_join(s, names, err);
+	/* Nothing makes up for a part. */
+	return rsh_error_set(err, s->first_bad.code, "%s", s->first_bad.text);
+}
+
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
@@ -235,6 +248,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	free(x.hashes);
 	if (atomic_load(&x.failed))
 		return rsh_error_nomem(err);
+	if (s->in_parts)
+		return join_parts(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		s->view_index[s->files[i].rank] = s->files[i].index;
 	rsh_log_info("%s: %u files indexed, %u different", s->path, s->n_files,

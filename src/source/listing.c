@@ -19,7 +19,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/source_map.h"
 
-#define DEFAULT_FILE "*.ckpt"
 #define SUBDIRS "/checkpoint*"
 /* A map names a file for each rank: some hundred bytes each. */
 #define SOURCE_MAP_BYTES_MAX (UINT64_C(1) << 28)
@@ -33,7 +32,7 @@ static void closedir_guard(DIR **d)
 
 struct walk {
 	struct rsh_source *source;
-	const char *file; /* template of the last part */
+	const char *file; /* template of the last part; NULL: any checkpoint */
 	uint32_t first, n; /* ranks that count */
 	uint64_t dir_epoch, dir_step;
 	bool any;   /* a directory of some rank was found */
@@ -47,7 +46,7 @@ static bool counts(const struct walk *w, uint32_t rank)
 	return rank >= w->first && rank - w->first < w->n;
 }
 
-static int add_file(struct rsh_listing *l, const struct rsh_checkpoint *found)
+int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *found)
 {
 	struct rsh_checkpoint c = *found;
 	const char *slash;
@@ -143,6 +142,16 @@ static bool is_checkpoint_name(const char *name)
 	return name[0] != '.' && (n < k || strcmp(name + n - k, tmp) != 0);
 }
 
+/* Does a file of that name count?  May tell its rank. */
+static bool file_matches(const struct walk *w, const char *name, uint32_t *rank)
+{
+	if (!is_checkpoint_name(name))
+		return false;
+	return w->file ? rsh_template_match(w->file, strlen(w->file), name,
+					    rank) :
+			 rsh_format_of(name) != RSH_FORMAT_COUNT;
+}
+
 static int list_files(struct walk *w, const char *at, uint32_t rank,
 		      struct rsh_error *err)
 {
@@ -158,9 +167,7 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 			.dir_step = w->dir_step,
 		};
 
-		if (!is_checkpoint_name(e->d_name) ||
-		    !rsh_template_match(w->file, strlen(w->file), e->d_name,
-					&c.rank) ||
+		if (!file_matches(w, e->d_name, &c.rank) ||
 		    fstatat(dirfd(dir), e->d_name, &st, 0) != 0 ||
 		    !S_ISREG(st.st_mode))
 			continue;
@@ -169,7 +176,7 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 			continue;
 		c.mtime = st.st_mtim;
 		c.name = join(at, e->d_name, strlen(e->d_name));
-		if (add_file(&w->source->listing, &c))
+		if (rsh_listing_add(&w->source->listing, &c))
 			return rsh_error_nomem(err);
 	}
 	return errno ? unreadable(w, at, err) : 0;
@@ -401,7 +408,7 @@ static int list_described(struct walk *w, const struct rsh_source_options *opts,
 			  struct rsh_error *err)
 {
 	const char *slash = opts->file ? strrchr(opts->file, '/') : NULL;
-	const char *rank_dir = opts->rank_dir;
+	const char *rank_dir = opts->rank_dir, *file;
 	cleanup_free char *dirs = NULL;
 	int rc;
 
@@ -409,21 +416,22 @@ static int list_described(struct walk *w, const struct rsh_source_options *opts,
 		w->file = slash + 1;
 	if (!rank_dir && !slash)
 		return list_usual(w, err);
+	file = w->file ? w->file : "*.ckpt or *.safetensors";
 	if (asprintf(&dirs, "%s/%.*s", rank_dir ? rank_dir : "",
 		     slash ? (int)(slash - opts->file) : 0,
 		     slash ? opts->file : "") < 0)
 		return rsh_error_nomem(err);
 	if (!rsh_template_has_rank(dirs, strlen(dirs)) &&
-	    !rsh_template_has_rank(w->file, strlen(w->file)))
+	    !rsh_template_has_rank(file, strlen(file)))
 		return rsh_error_set(err, EINVAL, "%s/%s: no \"{rank}\" in it, "
 				     "which stands for the number of a rank",
-				     dirs, w->file);
+				     dirs, file);
 	rc = walk(w, "", dirs, RSH_RANK_UNKNOWN, err);
 	if (rc || w->any)
 		return rc;
 	return rsh_error_set(err, ENOENT, "%s: nothing in it is named %s%s%s",
 			     w->source->path, dirs + strspn(dirs, "/"),
-			     dirs[strspn(dirs, "/")] ? "/" : "", w->file);
+			     dirs[strspn(dirs, "/")] ? "/" : "", file);
 }
 
 /* Paths are relative to the map itself. */
@@ -463,7 +471,7 @@ static int list_map(struct walk *w, const char *map, struct rsh_error *err)
 		if (!counts(w, c.rank))
 			continue;
 		c.name = mapped_path(map, m->entries[i].path);
-		if (add_file(&w->source->listing, &c))
+		if (rsh_listing_add(&w->source->listing, &c))
 			rc = rsh_error_nomem(err);
 	}
 	rsh_source_map_free(m);
@@ -499,7 +507,7 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 {
 	struct walk w = {
 		.source = s, .first = first, .n = n,
-		.file = opts->file ? opts->file : DEFAULT_FILE,
+		.file = opts->file,
 	};
 	int rc;
 

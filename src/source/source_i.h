@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "rsh/source/source.h"
+#include "rsh/wire/format.h"
 
 /* ---- names with a rank in them (template.c) ---- */
 
@@ -22,8 +23,8 @@ bool rsh_template_is_plain(const char *t, size_t n);
 
 /* ---- all checkpoints of the tree (listing.c) ---- */
 
-/* One file.  ModelCheckpoint calls its files <stem>-<epoch>_<step>.ckpt;
- * anything else carries no step. */
+/* One file.  ModelCheckpoint calls its files <stem>-<epoch>_<step>.ckpt (or
+ * .safetensors); anything else carries no step. */
 struct rsh_checkpoint {
 	uint32_t rank;
 	char *name;       /* below the root, or absolute */
@@ -59,6 +60,9 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		     const struct rsh_source_options *opts,
 		     struct rsh_error *err);
 void rsh_listing_clear(struct rsh_listing *l);
+/* Adds one file, whose name (from malloc, or NULL when memory was out) is taken
+ * over.  0 or -ENOMEM. */
+int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
 
 /* Reads a small file whole (from malloc).  `what` is what it should be. */
 int rsh_load_whole(const char *path, uint64_t max, const char *what,
@@ -92,6 +96,8 @@ struct rsh_file_identity {
 struct rsh_source_file {
 	uint32_t rank;
 	const char *name; /* of the listing */
+	uint64_t base; /* of a part of a model: what offsets of the rank's
+			* index count from here on */
 	char *path; /* for messages: SOURCE as it was given, and the name */
 
 	/* Set by rsh_source_index(), constant from then on. */
@@ -153,6 +159,7 @@ struct rsh_source {
 	enum rsh_select select;
 
 	/* Set by rsh_source_open(), constant from then on. */
+	bool in_parts; /* the files are the parts of one model, rank 0 */
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
 				     * to every candidate, by rank */
@@ -162,11 +169,12 @@ struct rsh_source {
 
 	/* Everything below is of the chosen candidate. */
 	uint32_t chosen;
+	enum rsh_format format; /* of all files */
 	uint32_t n_bad; /* files that were left out */
 	struct rsh_error first_bad;
 
 	uint32_t n_files;
-	struct rsh_source_file *files; /* ascending by rank */
+	struct rsh_source_file *files; /* ascending by rank and base */
 
 	/* By rank; n_ranks is the highest rank that has a file, plus 1. */
 	uint32_t n_ranks;
@@ -197,5 +205,21 @@ rsh_source_file(const struct rsh_source *s, uint32_t rank)
 {
 	return rank < s->n_ranks ? s->by_rank[rank] : NULL;
 }
+
+/* The file of a rank that holds the byte at *offset of its index, which becomes
+ * the offset in that file. */
+struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
+					   uint32_t rank, uint64_t *offset);
+
+/* ---- models in parts (model.c) ---- */
+
+/* Is there a whole model in the root? */
+bool rsh_model_present(const struct rsh_source *s);
+/* Lists its parts, all of which belong to the one candidate.  0 or -errno with
+ * a sentence. */
+int rsh_model_list(struct rsh_source *s, struct rsh_error *err);
+/* After all parts were scanned: makes the index and attributes of rank 0. */
+int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
+		   struct rsh_error *err);
 
 #endif

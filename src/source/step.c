@@ -1,9 +1,9 @@
 /* source/step.c - which checkpoints belong together, and which are best.
  *
- * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt, and <prefix>_<K>-... in
- * the K-th run that found files of the same prefix; prefixes often hold the
- * rank number as well (net_rank_3-5_10.ckpt).  What all ranks saved at one
- * step of one run is a candidate.
+ * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors), and
+ * <prefix>_<K>-... in the K-th run that found files of the same prefix;
+ * prefixes often hold the rank number as well (net_rank_3-5_10.ckpt).  What all
+ * ranks saved at one step of one run is a candidate.
  *
  * The listing is sorted so that a candidate is a range of it. */
 #include "config.h"
@@ -20,7 +20,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-#define SUFFIX ".ckpt"
 #define BREAKPOINT_SUFFIX "_breakpoint"
 #define RANK_MARK "{rank}"
 
@@ -79,10 +78,11 @@ static uint64_t run_number(const struct rsh_checkpoint *c)
 
 void rsh_checkpoint_parse(struct rsh_checkpoint *c)
 {
+	enum rsh_format format = rsh_format_of(c->base);
 	size_t n = strlen(c->base), end;
 
-	if (ends_in(c->base, n, SUFFIX))
-		n -= strlen(SUFFIX);
+	if (format != RSH_FORMAT_COUNT)
+		n -= strlen(rsh_format_suffix(format));
 	c->breakpoint = ends_in(c->base, n, BREAKPOINT_SUFFIX);
 	if (c->breakpoint)
 		n -= strlen(BREAKPOINT_SUFFIX);

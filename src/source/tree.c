@@ -85,12 +85,13 @@ static int collect_files(struct rsh_source *s, uint32_t i)
 	for (k = l->n - s->n_always; k < l->n; k++)
 		if (add_file(s, &l->files[k]))
 			return -ENOMEM;
-	if (s->n_files > 0)
+	/* Parts of a model stay in the order of its map. */
+	if (s->n_files > 0 && !s->in_parts)
 		qsort(s->files, s->n_files, sizeof(*s->files), by_rank);
 	return 0;
 }
 
-static int check_files(const struct rsh_source *s, struct rsh_error *err)
+static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
 {
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (s->files[i].rank == s->files[i - 1].rank)
@@ -100,6 +101,26 @@ static int check_files(const struct rsh_source *s, struct rsh_error *err)
 					     s->files[i].rank,
 					     s->files[i - 1].name,
 					     s->files[i].name);
+	return 0;
+}
+
+/* A file that was named in a way of its own is a .ckpt. */
+static enum rsh_format format_of(const struct rsh_source_file *f)
+{
+	return rsh_format_of(f->name) == RSH_FORMAT_SAFETENSORS ?
+		RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT;
+}
+
+/* All chosen files are of one format, which is the source's. */
+static int take_format(struct rsh_source *s, struct rsh_error *err)
+{
+	s->format = s->n_files ? format_of(&s->files[0]) : RSH_FORMAT_CKPT;
+	for (uint32_t i = 1; i < s->n_files; i++)
+		if (format_of(&s->files[i]) != s->format)
+			return rsh_error_set(err, EINVAL, "%s and %s: a source "
+					     "is either .ckpt or .safetensors",
+					     s->files[0].path,
+					     s->files[i].path);
 	return 0;
 }
 
@@ -115,9 +136,10 @@ int rsh_source_number_files(struct rsh_source *s)
 	s->failed = calloc((size_t)s->n_ranks + 1, sizeof(*s->failed));
 	if (!s->by_rank || !s->view_index || !s->view_path || !s->failed)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->n_files; i++) {
+	for (uint32_t i = s->n_files; i-- > 0;) {
 		s->by_rank[s->files[i].rank] = &s->files[i];
-		s->view_path[s->files[i].rank] = s->files[i].path;
+		s->view_path[s->files[i].rank] = s->in_parts ?
+			s->path : s->files[i].path;
 	}
 	return 0;
 }
@@ -133,7 +155,11 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 
 	drop_choice(s);
 	s->chosen = i;
-	rc = collect_files(s, i) ? rsh_error_nomem(err) : check_files(s, err);
+	rc = collect_files(s, i) ? rsh_error_nomem(err) : 0;
+	if (rc == 0 && !s->in_parts)
+		rc = check_ranks(s, err);
+	if (rc == 0)
+		rc = take_format(s, err);
 	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -204,6 +230,24 @@ int rsh_source_new(const char *path, struct rsh_source **out,
 	return 0;
 }
 
+static bool is_model(const struct rsh_source *s,
+		     const struct rsh_source_options *opts)
+{
+	return opts->unsharded && !opts->rank_dir && !opts->file &&
+	       !opts->source_map && opts->breakpoints != RSH_BREAKPOINTS_ONLY &&
+	       (opts->select == RSH_SELECT_NEWEST ||
+		opts->select == RSH_SELECT_MINDSPORE) && rsh_model_present(s);
+}
+
+static int list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
+		      const struct rsh_source_options *opts,
+		      struct rsh_error *err)
+{
+	int rc = rsh_listing_make(s, first, n, opts, err);
+
+	return rc ? rc : rsh_candidates_make(s, opts, err);
+}
+
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err)
@@ -216,9 +260,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->n_threads = opts->n_threads;
 	s->check_crc = opts->check_crc;
 	s->select = opts->select;
-	rc = rsh_listing_make(s, first, n, opts, err);
-	if (rc == 0)
-		rc = rsh_candidates_make(s, opts, err);
+	rc = is_model(s, opts) ? rsh_model_list(s, err) :
+				 list_ranks(s, first, n, opts, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
@@ -250,6 +293,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.index = s->view_index,
 		.path = s->view_path,
 		.names = names,
+		.format = s->format,
 	};
 }
 

@@ -77,6 +77,8 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const struct rsh_conversion_options opts = {
+		.format = cfg->format,
+		.part_bytes = cfg->part_bytes,
 		.compat = cfg->compat,
 		.replicas = cfg->replicas,
 		.allow_missing = allow_missing,

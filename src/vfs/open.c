@@ -19,12 +19,13 @@ static int load_strategy(const char *path, bool compat, struct rsh_names *names,
 static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		       struct rsh_error *err)
 {
+	struct rsh_source_options files = cfg->files;
 	uint32_t first, n;
 	int rc;
 
+	files.unsharded = !cfg->src_strategy;
 	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
-	rc = rsh_source_open(cfg->source, first, n, &cfg->files, &v->source,
-			     err);
+	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;
 	if (!v->src) {
@@ -48,6 +49,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		return rsh_error_nomem(err);
 	v->vfs.ops = &rsh_reshard_ops;
 	v->replicas = cfg->replicas;
+	v->in_parts = cfg->part_bytes != 0;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);
@@ -61,6 +63,8 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_tree_build(v, &cfg->tree, err);
+	if (rc == 0 && cfg->part_bytes)
+		rc = rsh_weight_map_build(v, err);
 	if (rc) {
 		rsh_reshard_free(&v->vfs);
 		return rc;
@@ -76,6 +80,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	struct rsh_reshard *v = (struct rsh_reshard *)vfs;
 
 	free(v->files);
+	free(v->map);
 	free(v->prefix);
 	rsh_conversion_free(v->conversion);
 	rsh_name_map_free(v->renames);

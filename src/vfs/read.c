@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <string.h>
 
 #include "rsh/util/log.h"
 
@@ -50,6 +51,17 @@ static int refuse_lost(struct rsh_vfs_file *f, uint32_t rank)
 	return -EIO;
 }
 
+static ssize_t read_map(const struct rsh_reshard *v, void *buf, size_t len,
+			uint64_t offset)
+{
+	if (offset >= v->map_bytes)
+		return 0;
+	if (len > v->map_bytes - offset)
+		len = (size_t)(v->map_bytes - offset);
+	memcpy(buf, v->map + offset, len);
+	return (ssize_t)len;
+}
+
 ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 			 size_t len, uint64_t offset)
 {
@@ -61,6 +73,8 @@ ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 	switch (rsh_node_decode(v, node, &rank)) {
 	case RSH_NODE_FILE:
 		break;
+	case RSH_NODE_MAP:
+		return read_map(v, buf, len, offset);
 	case RSH_NODE_ROOT:
 	case RSH_NODE_DIR:
 		return -EISDIR;

@@ -53,27 +53,44 @@ struct rsh_reshard {
 	struct rsh_name_map *renames; /* NULL: none */
 
 	char *prefix;
-	const char *suffix; /* between rank and ".ckpt" */
+	const char *suffix; /* between rank and the format's suffix */
+	enum rsh_format format;
 	uid_t uid;
 	gid_t gid;
 	mode_t dir_mode;
 	struct timespec dir_mtime;
 
-	uint32_t n_files; /* one a rank */
+	/* A whole model in parts: no directories but the root, which holds the
+	 * parts and this map of them. */
+	bool in_parts;
+	char *map;
+	size_t map_bytes;
+
+	uint32_t n_files; /* one a rank, or the parts */
 	struct rsh_vfs_file *files;
 	uint64_t total_bytes;
 };
 
-/* Node numbers: root 1, then directory and file of each rank in turn. */
+/* Node numbers: root 1, then directory and file of each rank in turn; without
+ * ranks the map has the number of the first directory. */
 enum rsh_node_kind {
 	RSH_NODE_NONE,
 	RSH_NODE_ROOT,
 	RSH_NODE_DIR,
 	RSH_NODE_FILE,
+	RSH_NODE_MAP,
 };
 
 enum rsh_node_kind rsh_node_decode(const struct rsh_reshard *v, uint64_t node,
 				   uint32_t *rank);
+
+#define RSH_MAP_NAME "model.safetensors.index.json"
+/* Name of the file of a rank or part; as snprintf(). */
+int rsh_file_name(const struct rsh_reshard *v, uint32_t rank, char *name,
+		  size_t max);
+
+/* Makes the map of a model's parts (map.c). */
+int rsh_weight_map_build(struct rsh_reshard *v, struct rsh_error *err);
 
 /* Chooses the source's files and makes the conversion (candidates.c).  0 or
  * -errno with a sentence on everything that was tried. */

@@ -1,5 +1,6 @@
 #include "rsh/wire/ckpt.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,78 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 			high = mid;
 	}
 	return NULL;
+}
+
+/* Appends one file's records; room is there. */
+static void append(struct rsh_ckpt_index *to, const struct rsh_ckpt_index *from,
+		   uint64_t base)
+{
+	for (uint32_t i = 0; i < from->n_records; i++) {
+		struct rsh_record *r = &to->records[to->n_records + i];
+
+		*r = from->records[i];
+		r->first_dim += to->n_dims;
+		r->first_extent += to->n_extents;
+		to->by_name[to->n_records + i] = to->n_records + i;
+	}
+	for (uint32_t i = 0; i < from->n_extents; i++) {
+		to->extents[to->n_extents + i] = from->extents[i];
+		to->extents[to->n_extents + i].offset += base;
+	}
+	for (uint32_t i = 0; i < from->n_dims; i++)
+		to->dims[to->n_dims + i] = from->dims[i];
+	to->n_records += from->n_records;
+	to->n_extents += from->n_extents;
+	to->n_dims += from->n_dims;
+	to->file_bytes = base + from->file_bytes;
+}
+
+static int by_name_id(const void *a, const void *b, void *records)
+{
+	const struct rsh_record *r = records;
+	uint32_t x = r[*(const uint32_t *)a].name;
+	uint32_t y = r[*(const uint32_t *)b].name;
+
+	return (x > y) - (x < y);
+}
+
+int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
+			const uint64_t *base, uint32_t n,
+			struct rsh_ckpt_index **out, uint32_t *twice)
+{
+	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
+	size_t n_records = 0, n_extents = 0, n_dims = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		n_records += files[i]->n_records;
+		n_extents += files[i]->n_extents;
+		n_dims += files[i]->n_dims;
+	}
+	if (ix) {
+		ix->records = calloc(n_records + 1, sizeof(*ix->records));
+		ix->by_name = calloc(n_records + 1, sizeof(*ix->by_name));
+		ix->extents = calloc(n_extents + 1, sizeof(*ix->extents));
+		ix->dims = calloc(n_dims + 1, sizeof(*ix->dims));
+	}
+	if (!ix || !ix->records || !ix->by_name || !ix->extents || !ix->dims ||
+	    n_records > UINT32_MAX || n_extents > UINT32_MAX ||
+	    n_dims > UINT32_MAX) {
+		rsh_ckpt_index_free(ix);
+		return -ENOMEM;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		append(ix, files[i], base[i]);
+	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name), by_name_id,
+		ix->records);
+	for (uint32_t i = 1; i < ix->n_records; i++) {
+		*twice = ix->records[ix->by_name[i]].name;
+		if (ix->records[ix->by_name[i - 1]].name != *twice)
+			continue;
+		rsh_ckpt_index_free(ix);
+		return -EEXIST;
+	}
+	*out = ix;
+	return 0;
 }
 
 /* Compared and hashed member by member: the padding of a record is nobody's. */

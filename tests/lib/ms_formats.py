@@ -108,7 +108,11 @@ class Record:
 def read_checkpoint(path):
     """{name: Record} in file order; chunks of one tensor are joined."""
     with open(path, "rb") as f:
-        data = f.read()
+        return parse_checkpoint(f.read(), path)
+
+
+def parse_checkpoint(data, path="checkpoint"):
+    """read_checkpoint of a file's bytes."""
     if data[-17:-10] == b"crc_num":
         if int.from_bytes(data[-10:], "big") != zlib.crc32(data[:-17]):
             raise FormatError(f"{path}: CRC does not match")

@@ -3,6 +3,7 @@
 ORACLE += \
 	oracle/random_pairs.py oracle/recovery_pairs.py \
 	oracle/genuine_pairs.py \
+	oracle/safetensors_pairs.py oracle/model_parts.py \
 	oracle/train_continue.py oracle/wishes.py \
 	oracle/redundancy.py oracle/found_trees.py \
 	oracle/resume_load.py

@@ -2,7 +2,8 @@
 UNIT += \
 	unit/test_layout_fold unit/test_layout_grid unit/test_layout_replicas \
 	unit/test_layout_redistribution unit/test_layout_strategy \
-	unit/test_plan_conversion unit/test_plan_errors unit/test_plan_pieces \
+	unit/test_plan_conversion unit/test_plan_errors \
+	unit/test_plan_framing unit/test_plan_pieces \
 	unit/test_plan_property
 
 LAYOUT_SUPPORT = unit/layout_support.h unit/layout_support.c
@@ -25,6 +26,8 @@ unit_test_plan_conversion_SOURCES = unit/test_plan_conversion.c $(PLAN_SUPPORT)
 unit_test_plan_conversion_LDADD = $(L_PLAN)
 unit_test_plan_errors_SOURCES = unit/test_plan_errors.c $(PLAN_SUPPORT)
 unit_test_plan_errors_LDADD = $(L_PLAN)
+unit_test_plan_framing_SOURCES = unit/test_plan_framing.c $(PLAN_SUPPORT)
+unit_test_plan_framing_LDADD = $(L_PLAN)
 unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
 unit_test_plan_pieces_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c

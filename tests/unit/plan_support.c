@@ -75,11 +75,15 @@ void job_files(struct job *j, uint32_t n, const struct tensor *tensors)
 
 static int try_plan(struct job *j, bool compat)
 {
-	struct rsh_conversion_options opts = { .compat = compat };
+	struct rsh_conversion_options opts = {
+		.compat = compat, .format = j->format,
+		.part_bytes = j->part_bytes,
+		.remove_redundancy = j->remove_redundancy,
+	};
 	const char *path[MAX_FILES];
 	struct rsh_source_view view = {
 		.n_ranks = MAX_FILES, .index = j->index, .path = path,
-		.names = j->names,
+		.names = j->names, .format = j->src_format,
 	};
 
 	assert_null(j->c);

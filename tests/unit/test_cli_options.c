@@ -90,7 +90,32 @@ static void test_long_forms(void **state)
 	assert_string_equal(o.log_file, "l");
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
 	assert_true(o.foreground && o.compat);
+	assert_int_equal(o.format, RSH_FORMAT_CKPT);
 	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format", "safetensors"), &o);
+	assert_int_equal(o.format, RSH_FORMAT_SAFETENSORS);
+	rsh_options_clear(&o);
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format=zip"), "\"zip\" is not ckpt");
+	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format", "hf"), &o);
+	assert_true(o.in_parts && o.part_bytes == UINT64_C(5000000000));
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "-osrc_strategy=a,dst_strategy=none",
+		     "-oformat=hf,part_size=3MiB"), &o);
+	assert_true(o.part_bytes == 3 << 20);
+	rsh_options_clear(&o);
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format=hf"), "needs --dst-strategy none");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format=hf", "--compat=mindspore"), "--compat");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--part-size=3GB"), "is for --format hf");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format=hf", "--part-size=-1"), "is no size");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format=hf", "--part-size=99999999999TB"), "is no size");
 }
 
 static void test_mount_forms(void **state)
@@ -223,6 +248,8 @@ static void test_resume(void **state)
 	       "--dst-strategy");
 	refuse(WORDS("a", "b", "--resume", "--prefix=checkpoint_"),
 	       "--prefix");
+	refuse(WORDS("a", "b", "--resume", "--format=ckpt"), "--format");
+	refuse(WORDS("a", "b", "--resume", "--part-size=1GB"), "--part-size");
 	refuse(WORDS("a", "b", "--resume=all"), "--resume");
 	refuse(WORDS("a", "--resume"), "MOUNTPOINT");
 }

@@ -22,6 +22,7 @@
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
+#include "rsh/wire/format.h"
 
 /* The source files as the plan sees them; arrays go by the global rank. */
 struct rsh_source_view {
@@ -30,6 +31,7 @@ struct rsh_source_view {
 						     * or none that is valid */
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
+	enum rsh_format format;                     /* of the files */
 };
 
 enum rsh_unlisted {
@@ -39,6 +41,12 @@ enum rsh_unlisted {
 };
 
 struct rsh_conversion_options {
+	enum rsh_format format; /* of the virtual files */
+	/* Without a destination strategy: the whole model is cut into files
+	 * whose contents have at most so many bytes, or which hold one larger
+	 * tensor, in the form that Hugging Face tools read (safetensors).  0:
+	 * one file. */
+	uint64_t part_bytes;
 	/* The bytes MindSpore's converter writes, also where they are wrong or
 	 * lossy.  Where it writes none, the same as without. */
 	bool compat;
@@ -89,7 +97,8 @@ void rsh_conversion_source_ranks(const struct rsh_strategy *src,
  * the view's indexes and names, which must outlive it; the view itself and its
  * arrays need not.  0, or -errno with a sentence: -EINVAL when the strategies
  * and files contradict each other, -ENOENT when a needed file is missing, -EFBIG
- * when a virtual file would be larger than files can be. */
+ * when a virtual file would be larger than files can be, -ENOTSUP when its
+ * format cannot hold a parameter. */
 int rsh_conversion_new(const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst,
 		       const struct rsh_source_view *view,
@@ -101,15 +110,17 @@ void rsh_conversion_free(struct rsh_conversion *c);
  * for the log; NULL past the last. */
 const char *rsh_conversion_note(const struct rsh_conversion *c, uint32_t i);
 
+enum rsh_format rsh_conversion_format(const struct rsh_conversion *c);
 uint32_t rsh_conversion_n_files(const struct rsh_conversion *c);
 
-/* ---- one virtual file: the file of destination rank `rank` ---- */
+/* ---- one virtual file: the file of destination rank `rank`, or that part of
+ * the model ---- */
 
 uint64_t rsh_conversion_size(const struct rsh_conversion *c, uint32_t rank);
 uint32_t rsh_conversion_n_records(const struct rsh_conversion *c,
 				  uint32_t rank);
-/* Suffix of the file's name between the rank and ".ckpt": "" or, in compat
- * mode after a by-stage conversion, "_part<stage>". */
+/* What the file's name has between the rank and the format's suffix: "" or, in
+ * compat mode after a by-stage conversion, "_part<stage>". */
 const char *rsh_conversion_name_suffix(const struct rsh_conversion *c);
 /* Ascending list of the source ranks whose bytes the file holds. */
 const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,

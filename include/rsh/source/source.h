@@ -4,9 +4,13 @@
  * SOURCE/rank_N/ holds the files of rank N, mostly of several steps.  They are
  * listed once and sorted into candidates: what all ranks saved at one step of
  * one run.  One candidate is chosen at a time, and the files of two are never
- * mixed.  The tree is opened once, by directory descriptor, so that a relative
- * path and a later rename of a parent do no harm.  Files are opened read-only
- * and never written.
+ * mixed.  All of a candidate are .ckpt or all are .safetensors.  The tree is
+ * opened once, by directory descriptor, so that a relative path and a later
+ * rename of a parent do no harm.  Files are opened read-only and never written.
+ *
+ * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
+ * files that it names, or MindSpore's param_name_map.json with
+ * part*.safetensors and hyper_param.safetensors, or model.safetensors alone.
  *
  * Identity: device, inode, size and mtime of a file are taken when it is
  * indexed and compared when it is opened again and after each read; a file
@@ -35,10 +39,10 @@ enum rsh_select {
 	RSH_SELECT_MTIME,     /* the most recently written first */
 	RSH_SELECT_NAME,      /* newest first, of names that a glob matches */
 	RSH_SELECT_MINDSPORE, /* the converter's choice: the lexicographically
-			       * last *.ckpt of a rank, whatever its step */
+			       * last file of a rank, whatever its step */
 };
 
-/* What a crashed job left behind (*_breakpoint.ckpt). */
+/* What a crashed job left behind (*_breakpoint.ckpt and the like). */
 enum rsh_breakpoints {
 	RSH_BREAKPOINTS_ELSE, /* counts where there is nothing else */
 	RSH_BREAKPOINTS_INCLUDE,
@@ -53,11 +57,14 @@ struct rsh_source_options {
 
 	/* Where files lie below the root; "{rank}" stands for the rank, '*' and
 	 * '?' as in a shell.  NULL: rank_{rank} or ckpt_{rank} and directories
-	 * named checkpoint* in these; *.ckpt. */
+	 * named checkpoint* in these; *.ckpt and *.safetensors. */
 	const char *rank_dir;
 	const char *file;
 	/* A JSON file that names each rank's file; NULL: none. */
 	const char *source_map;
+	/* The source has no strategy: it may be a whole model in parts, as
+	 * rank 0, if nothing was selected and no other place given. */
+	bool unsharded;
 
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
@@ -79,7 +86,8 @@ void rsh_source_free(struct rsh_source *s);
 uint32_t rsh_source_n_candidates(const struct rsh_source *s);
 /* Makes the files of candidate i, the best being 0, those of the source;
  * indexes and descriptors of an earlier choice go.  A rank may have no file.
- * 0, or -EINVAL with a sentence: a rank has two such files. */
+ * 0, or -EINVAL with a sentence: a rank has two such files, or their formats
+ * differ. */
 int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err);
 /* "epoch 3 step 40" and the like, of candidate i, for messages. */
 void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
@@ -89,7 +97,8 @@ void rsh_source_log_choice(const struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
  * stored once.  A file that is damaged or cannot be read is logged and left
- * out, as if that rank had none.  0, or -ENOMEM. */
+ * out, as if that rank had none; of a model in parts it is an error.  0 or
+ * -errno with a sentence. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err);
 /* Compares what group_info.pb files say with the strategy: those in the rank

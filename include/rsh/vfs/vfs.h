@@ -4,7 +4,12 @@
  *
  *   /                     directory
  *   /rank_N               directory, one a destination rank
- *   /rank_N/<prefix>N.ckpt
+ *   /rank_N/<prefix>N.ckpt   or .safetensors
+ *
+ * or, of a whole model in parts,
+ *
+ *   /model.safetensors.index.json
+ *   /model-<part>-of-<parts>.safetensors
  *
  * and that of the newest checkpoints of a job (source/resume.h): files of
  * SOURCE under their own names, and beside them links with stable names.
@@ -57,6 +62,8 @@ struct rsh_vfs_config {
 	const char *only;
 	const char *drop;
 	const char *rename;  /* path of a name map; NULL: none */
+	enum rsh_format format; /* of the virtual files */
+	uint64_t part_bytes; /* of a whole model in parts; 0: files of ranks */
 	enum rsh_dtype cast; /* RSH_DTYPE_UNKNOWN: none */
 	bool remove_redundancy;
 	struct rsh_vfs_options tree;
@@ -90,8 +97,7 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 /* 0 or -ENOENT. */
 int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st);
 
-/* Entry number i (0 "." , 1 "..", then the children in the order of ranks
- * or names) of a
+/* Entry number i (0 "." , 1 "..", then the children in order) of a
  * directory: 0 and the child's node and name (name_max bytes at `name`),
  * -ENOENT past the last, -ENOTDIR. */
 int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,

@@ -104,6 +104,14 @@ static inline const int64_t *rsh_record_dims(const struct rsh_ckpt_index *ix,
 	return ix->dims + r->first_dim;
 }
 
+/* The index of files that are laid end to end: the content of file i lies
+ * base[i] further on.  Records in the order of the files.  0 and *out (owned by
+ * the caller), -EEXIST when two hold the same name, which *twice then is, or
+ * -ENOMEM. */
+int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
+			const uint64_t *base, uint32_t n,
+			struct rsh_ckpt_index **out, uint32_t *twice);
+
 /* True if both files hold the same records at the same places: they can then
  * share one index.  (file_bytes and crc are compared as well, but for crc's
  * value.) */

@@ -1,0 +1,43 @@
+/* A .ckpt is its records, one after the other, each chunk behind its header. */
+#include <errno.h>
+
+#include "framing_i.h"
+#include "rsh/util/checked.h"
+
+int rsh_layout_too_large(const struct rsh_record_shape *s,
+			 struct rsh_error *err)
+{
+	return rsh_error_set(err, EFBIG, "parameter %s makes the file of a "
+			     "rank too large", s->name);
+}
+
+static int lay_out(struct rsh_file_layout *f, struct rsh_error *err)
+{
+	uint64_t at = 0, bytes;
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->slots[i].offset = at;
+		if (!rsh_ckpt_emit_size(&f->shapes[i], &bytes) ||
+		    !rsh_add_u64(at, bytes, &at) || at > INT64_MAX)
+			return rsh_layout_too_large(&f->shapes[i], err);
+	}
+	f->header = NULL;
+	f->header_bytes = 0;
+	f->bytes = at;
+	return 0;
+}
+
+static void chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
+{
+	out->n = rsh_ckpt_emit_chunks(s->content_bytes);
+	out->content_bytes = RSH_CKPT_CHUNK_BYTES;
+	out->full_header = rsh_ckpt_header_size(s, RSH_CKPT_CHUNK_BYTES);
+	out->last_header = rsh_ckpt_header_size(
+		s, s->content_bytes - (out->n - 1) * RSH_CKPT_CHUNK_BYTES);
+}
+
+const struct rsh_framing rsh_ckpt_framing = {
+	.lay_out = lay_out,
+	.chunks = chunks,
+	.write_header = rsh_ckpt_header_write,
+};

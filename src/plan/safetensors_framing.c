@@ -1,0 +1,106 @@
+/* A safetensors file is one header and the contents, in an order of its own. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framing_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/safetensors.h"
+
+/* Puts slots and shapes in the order of the file. */
+static int sort(struct rsh_file_layout *f)
+{
+	cleanup_free uint32_t *order = rsh_alloc_array(f->n, sizeof(*order));
+	cleanup_free struct rsh_slot *slots =
+		rsh_alloc_array(f->n, sizeof(*slots));
+	cleanup_free struct rsh_record_shape *shapes =
+		rsh_alloc_array(f->n, sizeof(*shapes));
+
+	if (!order || !slots || !shapes)
+		return -ENOMEM;
+	rsh_safetensors_order(f->shapes, f->n, order);
+	for (uint32_t i = 0; i < f->n; i++) {
+		slots[i] = f->slots[order[i]];
+		shapes[i] = f->shapes[order[i]];
+	}
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->slots[i] = slots[i];
+		f->shapes[i] = shapes[i];
+	}
+	return 0;
+}
+
+/* Int4 is stored as I8: only a note in the metadata tells the two apart. */
+static int make_header(struct rsh_file_layout *f, const char *format,
+		       struct rsh_error *err)
+{
+	cleanup_free struct rsh_safetensors_entry *entries =
+		rsh_alloc_array((size_t)f->n + 2, sizeof(*entries));
+	uint32_t n = 0;
+
+	if (!entries)
+		return rsh_error_nomem(err);
+	entries[n++] = (struct rsh_safetensors_entry){ "format", format };
+	if (f->remove_redundancy)
+		entries[n++] = (struct rsh_safetensors_entry){
+			"remove_redundancy", "True"
+		};
+	for (uint32_t i = 0; i < f->n; i++)
+		if (f->shapes[i].dtype == RSH_DTYPE_INT4)
+			entries[n++] = (struct rsh_safetensors_entry){
+				f->shapes[i].name, "Int4"
+			};
+	return rsh_safetensors_header(f->shapes, NULL, f->n, entries, n,
+				      &f->header, &f->header_bytes, err);
+}
+
+static int lay_out(struct rsh_file_layout *f, const char *format,
+		   struct rsh_error *err)
+{
+	uint64_t at;
+	int rc = sort(f) ? rsh_error_nomem(err) : make_header(f, format, err);
+
+	if (rc)
+		return rc;
+	at = f->header_bytes;
+	for (uint32_t i = 0; i < f->n; i++) {
+		f->slots[i].offset = at;
+		if (!rsh_add_u64(at, f->shapes[i].content_bytes, &at) ||
+		    at > INT64_MAX) {
+			free(f->header);
+			f->header = NULL;
+			return rsh_layout_too_large(&f->shapes[i], err);
+		}
+	}
+	f->bytes = at;
+	return 0;
+}
+
+static int lay_out_ms(struct rsh_file_layout *f, struct rsh_error *err)
+{
+	return lay_out(f, "ms", err);
+}
+
+/* What the Hugging Face loaders take only if it says which framework's
+ * conventions the tensors follow. */
+static int lay_out_pt(struct rsh_file_layout *f, struct rsh_error *err)
+{
+	return lay_out(f, "pt", err);
+}
+
+static void chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
+{
+	(void)s;
+	*out = (struct rsh_chunks){ .n = 1, .content_bytes = UINT64_MAX };
+}
+
+const struct rsh_framing rsh_safetensors_framing = {
+	.lay_out = lay_out_ms,
+	.chunks = chunks,
+};
+
+const struct rsh_framing rsh_hf_framing = {
+	.lay_out = lay_out_pt,
+	.chunks = chunks,
+};

@@ -1,0 +1,274 @@
+#!/usr/bin/env python3
+"""Whole models in parts, as what is shown and as the source, and trees of
+safetensors files.
+
+The yardstick is the tree that make_tree.py cuts from whole tensors.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from ms_formats import read_checkpoint  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
+                                values_of)
+
+HF_MAP = "model.safetensors.index.json"
+MS_MAP = "param_name_map.json"
+PART_BYTES = 3 * 1000 ** 2
+
+
+def check(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def same(found, expected, what):
+    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
+    check(not different, f"{what}: {different} differ")
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+class Models:
+    """The made-up tree, and models in parts with the same content."""
+
+    def __init__(self, directory):
+        subprocess.run([sys.executable, os.path.join(LIB, "make_tree.py"), directory],
+                       check=True)
+        self.directory = directory
+        self.source = os.path.join(directory, "source")
+        self.src = os.path.join(directory, "source.ckpt")
+        self.dst = os.path.join(directory, "wanted.ckpt")
+        self.records = read_checkpoint(
+            os.path.join(directory, "whole", "rank_0", "checkpoint_0.ckpt"))
+        self.whole = {n: v for n, v in values_of(self.records).items()}
+
+    def cut(self, count):
+        """The whole's values, dealt out to `count` parts."""
+        names = list(self.whole)
+        return [{n: self.whole[n] for n in names[i::count]} for i in range(count)]
+
+    def hf_model(self, name, count=3):
+        root = os.path.join(self.directory, name)
+        weights = {}
+        for i, values in enumerate(self.cut(count)):
+            file = f"model-{i + 1:05}-of-{count:05}.safetensors"
+            write(os.path.join(root, file), safetensors_bytes(values, {"format": "pt"}))
+            weights.update(dict.fromkeys(values, file))
+        write(os.path.join(root, HF_MAP), json.dumps(
+            {"metadata": {"total_size": 1}, "weight_map": weights}).encode())
+        return root
+
+    def single_model(self, name):
+        root = os.path.join(self.directory, name)
+        write(os.path.join(root, "model.safetensors"), safetensors_bytes(self.whole))
+        return root
+
+    def ms_model(self, name, flat):
+        """What unified_safetensors leaves, with a file that the map lacks."""
+        root = os.path.join(self.directory, name)
+        *parts, hyper = self.cut(4)
+        weights = {}
+        for i, values in enumerate(parts):
+            write(os.path.join(root, f"part{i}.safetensors"),
+                  safetensors_bytes(values, {"format": "ms"}))
+            weights.update(dict.fromkeys(values, f"part{i}.safetensors"))
+        write(os.path.join(root, "hyper_param.safetensors"), safetensors_bytes(hyper))
+        write(os.path.join(root, MS_MAP), json.dumps(
+            weights if flat else {"metadata": {"total_size": 1}, "weight_map": weights},
+            indent=4).encode())
+        return root
+
+    def safetensors_tree(self):
+        root = os.path.join(self.directory, "safetensors")
+        for rank in range(8):
+            values = values_of(read_checkpoint(os.path.join(
+                self.source, f"rank_{rank}", f"net_rank_{rank}-3_40.ckpt")))
+            write(os.path.join(root, f"rank_{rank}", f"net_rank_{rank}-3_40.safetensors"),
+                  safetensors_bytes(values, {"format": "ms"}))
+        return root
+
+
+def shown(mount):
+    """{rank: values} of a mount of rank files."""
+    found = {}
+    for rank in range(len(os.listdir(mount.path))):
+        folder = os.path.join(mount.path, f"rank_{rank}")
+        (name,) = os.listdir(folder)
+        path = os.path.join(folder, name)
+        if name.endswith(SUFFIX):
+            with open(path, "rb") as f:
+                found[rank] = Tensors(f.read()).values()
+        else:
+            found[rank] = values_of(read_checkpoint(path))
+    return found
+
+
+def expect_parts(models, mount, limit):
+    """Tensors in order, a part closed when the next would make it too large."""
+    index, parts = read_model(mount.path)
+    expected, room = [], -1
+    for name, value in models.whole.items():
+        if len(value[2]) > room or not expected:
+            expected.append({})
+            room = limit
+        expected[-1][name] = value
+        room -= len(value[2])
+    count = len(expected)
+    files = [f"model-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+    check(sorted(os.listdir(mount.path)) == sorted(files + [HF_MAP]),
+          f"{os.listdir(mount.path)} is not {files}")
+    for file, values in zip(files, expected):
+        same(parts[file].values(), values, file)
+        check(parts[file].metadata == {"format": "pt"}, f"{file}: {parts[file].metadata}")
+        for name in values:
+            check(index["weight_map"][name] == file, f"{name} is not said to be in {file}")
+    check(len(index["weight_map"]) == len(models.whole), "the map names too much")
+    total = sum(len(v[2]) for v in models.whole.values())
+    check(index["metadata"] == {"total_size": total}, f"{index['metadata']}")
+
+
+def break_model(root, what):
+    """One fault, and words of the sentence that it must give."""
+    part = os.path.join(root, "model-00002-of-00003.safetensors")
+    if what == "a part is missing":
+        os.unlink(part)
+        return "model-00002"
+    if what == "a part is cut short":
+        os.truncate(part, os.path.getsize(part) - 1)
+        return "model-00002"
+    if what == "a parameter is in two parts":
+        shutil.copy(part, os.path.join(root, "model-00003-of-00003.safetensors"))
+        return "in two of its parts"
+    if what == "the map is damaged":
+        os.truncate(os.path.join(root, HF_MAP), 20)
+        return HF_MAP
+    raise ValueError(what)
+
+
+def beside(tree, rank, change):
+    """The path of another name that a rank's file gets."""
+    name = f"net_rank_{rank}-3_40.safetensors"
+    path = os.path.join(tree, f"rank_{rank}", change(name))
+    os.link(os.path.join(tree, f"rank_{rank}", name), path)
+    return path
+
+
+def run_found(tap, models, tree, sides, wanted):
+    """A safetensors tree that is not as it should be."""
+    with tap.test("a safetensors file that is cut: the older step"):
+        newer = [beside(tree, rank, lambda name: name.replace("3_40", "3_50"))
+                 for rank in range(8)]
+        os.unlink(newer[5])
+        with open(newer[5], "wb") as f:
+            f.write(b"\x10")
+        with Mounted(tree, **sides) as mount:
+            same(shown(mount), wanted, "the tree")
+            said = mount.log()
+        check("epoch 3 step 50 cannot be taken" in said, said)
+        check("net_rank_5-3_50.safetensors" in said, said)
+        for path in newer:
+            os.unlink(path)
+    both = beside(tree, 3, lambda name: name.replace(".safetensors", ".ckpt"))
+    with tap.test("refused: a rank with both formats at one step"):
+        _, said = expect_failure(tree, **sides)
+        check("rank 3" in said and os.path.basename(both) in said, said)
+    with tap.test("both formats at one step, and which is meant"):
+        with Mounted(tree, **sides, extra=["--select", "name=*.safetensors"]) as mount:
+            same(shown(mount), wanted, "the tree")
+    with tap.test("refused: ranks of different formats"):
+        os.unlink(both[:-len(".ckpt")] + SUFFIX)
+        _, said = expect_failure(tree, **sides)
+        check("either .ckpt or .safetensors" in said, said)
+    os.rename(both, both[:-len(".ckpt")] + SUFFIX)
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    directory = tempfile.mkdtemp(prefix="reshardfs-models-")
+    try:
+        models = Models(directory)
+        run(tap, models)
+    finally:
+        shutil.rmtree(directory)
+    return tap.finish()
+
+
+def run(tap, models):
+    sides = {"src_strategy": models.src, "dst_strategy": models.dst}
+    with Mounted(models.source, **sides) as mount:
+        wanted = shown(mount)
+    with tap.test("a .ckpt tree shown as safetensors"):
+        with Mounted(models.source, **sides, extra=["--format", "safetensors"]) as mount:
+            same(shown(mount), wanted, "the tree")
+    tree = models.safetensors_tree()
+    for form in ("ckpt", "safetensors"):
+        with tap.test(f"a safetensors tree shown as {form}"):
+            with Mounted(tree, **sides, extra=["--format", form]) as mount:
+                same(shown(mount), wanted, "the tree")
+
+    run_found(tap, models, tree, sides, wanted)
+
+    for limit in (PART_BYTES, 1, 10 ** 12):
+        with tap.test(f"a whole model in parts of {limit} bytes"):
+            with Mounted(models.source, src_strategy=models.src,
+                         extra=["--format", "hf", "--part-size", str(limit)]) as mount:
+                expect_parts(models, mount, limit)
+
+    with Mounted(os.path.join(models.directory, "whole"), dst_strategy=models.dst) as mount:
+        wanted = shown(mount)
+    roots = {"Hugging Face's form": models.hf_model("hf"),
+             "Hugging Face's form of small models": models.single_model("single"),
+             "MindSpore's form": models.ms_model("ms", flat=False),
+             "MindSpore's form of release 2.5": models.ms_model("ms25", flat=True)}
+    for form, root in roots.items():
+        with tap.test(f"a source in {form}"):
+            with Mounted(root, dst_strategy=models.dst) as mount:
+                same(shown(mount), wanted, form)
+    with tap.test("a source that is another mount's parts"):
+        with Mounted(models.source, src_strategy=models.src,
+                     extra=["--format", "hf", "--part-size", "2MB"]) as first, \
+                Mounted(first.path, dst_strategy=models.dst) as mount:
+            same(shown(mount), wanted, "the tree")
+    with tap.test("from parts to parts"):
+        with Mounted(roots["Hugging Face's form"],
+                     extra=["--format", "hf", "--part-size", "1MiB"]) as mount:
+            _, parts = read_model(mount.path)
+            found = {n: v for part in parts.values() for n, v in part.values().items()}
+            same(found, models.whole, "the model")
+            newest = max(os.stat(os.path.join(roots["Hugging Face's form"], f)).st_mtime
+                         for f in os.listdir(roots["Hugging Face's form"]) if f != HF_MAP)
+            check(os.stat(os.path.join(mount.path, HF_MAP)).st_mtime == newest,
+                  "the map is not as new as the newest part")
+
+    for what in ("a part is missing", "a part is cut short", "a parameter is in two parts",
+                 "the map is damaged"):
+        with tap.test(f"refused: {what}"):
+            root = models.hf_model("broken")
+            words = break_model(root, what)
+            _, said = expect_failure(root, dst_strategy=models.dst)
+            check(words in said, f"no {words!r} in {said}")
+            shutil.rmtree(root)
+    for words, extra in (("needs --dst-strategy none", ["--format", "hf"]),
+                         ("is for --format hf", ["--part-size", "1GB"]),
+                         ("is no size", ["--format", "hf", "--part-size", "0"])):
+        with tap.test(f"refused: {' '.join(extra)}"):
+            _, said = expect_failure(models.source, **sides, extra=extra)
+            check(words in said, f"no {words!r} in {said}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

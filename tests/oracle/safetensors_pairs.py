@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""Random conversions of safetensors trees, against MindSpore's own converter.
+
+Pairs are drawn as random_pairs.py draws them.  MindSpore saves the source
+twice, as .ckpt and as .safetensors.  Of the safetensors tree three mounts are
+compared:
+
+  --format safetensors   with transform_checkpoints(output_format="safetensors")
+                         file by file, byte for byte but for the order of the
+                         metadata's entries, which the library leaves to chance
+  --format safetensors   of the .ckpt tree, with ckpt_to_safetensors of what the
+                         reference makes of it
+  --format ckpt          of the safetensors tree, by value
+
+and everything by value with naive_reshard.py, which reads the .ckpt tree.  Where
+the converter's data are known to be wrong it is compared with the mount under
+--compat mindspore.  Every file shown is also opened with the safetensors package.
+
+    safetensors_pairs.py [--seed N] [--pairs N] [--jobs N]
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import multiprocessing
+import os
+import re
+import shutil
+import sys
+import tempfile
+import traceback
+import types
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
+import random_pairs  # noqa: E402
+import rsh_mount  # noqa: E402
+from safetensors_format import SUFFIX, Tensors, values_of  # noqa: E402
+
+# What the converter says where it cannot serve, besides what it says of .ckpt.
+REFUSALS = random_pairs.REFUSALS + (
+    (r"The param: .* in rank \d+ is missing", "destination stages of one device"),
+    (r"safetensor file of rank\d+ is needed", "one of several stages by itself"),
+    (r"file type should be one of json or protobuf", "stages in JSON to one stage"),
+)
+
+
+class SafetensorsPair(random_pairs.Pair):
+    """A pair whose parameters safetensors files can hold."""
+
+    def _draw_devices(self):
+        super()._draw_devices()
+        # Of stages the converter makes processes, which get more wrong.
+        if self.chance(0.65):
+            self.stages = {side: 1 for side in self.stages}
+            src, dst = self.devices["src"], self.devices["dst"]
+            if src and dst and src % dst and dst % src:
+                self.devices["dst"] = self.rng.choice((src, 2 * src if src < 32 else 16))
+
+    def _draw_saving(self):
+        super()._draw_saving()
+        # The checksum of a safetensors file cannot be made over BFloat16.
+        self.crc = False
+        self.old_release = False
+        self.appended.pop("note", None)
+        # Stages are converted by processes of their own, and of a record that
+        # several of them hold the last to end wins.
+        self.on_other_stages = False
+
+
+class Workshop(random_pairs.Workshop):
+    """Saves, converts and compares one pair after another."""
+
+    def run(self, seed):
+        pair = SafetensorsPair(seed)
+        root = tempfile.mkdtemp(prefix="reshardfs-pair-")
+        try:
+            return (True, self.judge(pair, root), pair.describe(), None)
+        except Exception:
+            return (False, "failed", pair.describe(), traceback.format_exc())
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+    def save(self, pair, path, parameters):
+        super().save(pair, path, parameters)
+        twin = path.replace("/source/", "/twin/").replace(".ckpt", SUFFIX)
+        os.makedirs(os.path.dirname(twin), exist_ok=True)
+        self.ms.save_checkpoint(parameters, twin, format="safetensors",
+                                append_dict=dict(pair.appended) or None)
+
+    def judge(self, pair, root):
+        source, twin = os.path.join(root, "source"), os.path.join(root, "twin")
+        self.save_source(pair, source)
+        src_file, src = self.write_strategy(pair, "src", root)
+        dst_file, dst = self.write_strategy(pair, "dst", root)
+        conversion = self.naive.Reshard(source, src, dst, pair.prefix)
+        if pair.lost_ranks:
+            self.lose_ranks(pair, source, conversion)
+            for rank in set(os.listdir(twin)) - set(os.listdir(source)):
+                shutil.rmtree(os.path.join(twin, rank))
+        try:
+            reference = conversion.files()
+        except self.naive.ReshardError:
+            rsh_mount.expect_failure(twin, src_strategy=src, dst_strategy=dst)
+            return "refused"
+        wanted = {name: self.values(data) for name, data in reference.items()}
+        sides = {"src_strategy": src, "dst_strategy": dst, "prefix": pair.prefix}
+
+        shown = self.shown(twin, sides, "safetensors")
+        self.check_values(shown, wanted)
+        self.check_format_of_ckpt(root, source, sides, reference, shown)
+        self.check_ckpt(twin, sides, wanted)
+        return self.check_converter(pair, conversion, twin, root, sides, src_file, dst_file,
+                                    shown)
+
+    def values(self, data):
+        return values_of(self.formats.parse_checkpoint(data))
+
+    def shown(self, source, sides, form):
+        with rsh_mount.Mounted(source, **sides, extra=["--format", form]) as mount:
+            return self.read_tree(mount.path)
+
+    @staticmethod
+    def read_tree(root):
+        from safetensors import safe_open
+        found = {}
+        for folder, _, names in os.walk(root):
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as f:
+                    found[os.path.relpath(path, root)] = f.read()
+                if name.endswith(SUFFIX):
+                    with safe_open(path, framework="np") as f:
+                        list(f.keys())
+        return found
+
+    @staticmethod
+    def check_values(shown, wanted):
+        expected = {name.replace(".ckpt", SUFFIX): v for name, v in wanted.items()}
+        assert set(shown) == set(expected), f"{sorted(shown)} is not {sorted(expected)}"
+        for name, data in shown.items():
+            found = Tensors(data).values()
+            different = [n for n in set(found) | set(expected[name])
+                         if found.get(n) != expected[name].get(n)]
+            assert not different, f"{name}: {different} differ from the reference"
+
+    def check_format_of_ckpt(self, root, source, sides, reference, of_twin):
+        """A .ckpt source shown as safetensors is ckpt_to_safetensors of the
+        .ckpt that would be shown."""
+        shown = self.shown(source, sides, "safetensors")
+        assert set(shown) == set(of_twin)
+        for name, data in shown.items():
+            assert data == of_twin[name], f"{name} differs between the source's formats"
+        name = sorted(reference)[-1]
+        if 0 in {d for r in self.formats.parse_checkpoint(reference[name]).values()
+                 for d in r.dims}:
+            return  # MindSpore loses these while loading
+        path = os.path.join(root, "reference.ckpt")
+        with open(path, "wb") as f:
+            f.write(reference[name])
+        out = os.path.join(root, "rewritten")
+        self.ms.ckpt_to_safetensors(path, out)
+        with open(os.path.join(out, "reference" + SUFFIX), "rb") as f:
+            expected = Tensors(f.read())
+        found = Tensors(shown[name.replace(".ckpt", SUFFIX)])
+        assert found.comparable() == expected.comparable(), \
+            f"{name}: {found.header} is not {expected.header}"
+
+    def check_ckpt(self, twin, sides, wanted):
+        shown = self.shown(twin, sides, "ckpt")
+        assert {n: self.values(d) for n, d in shown.items()} == wanted, \
+            "shown as .ckpt it is not the reference"
+
+    # The converter.
+
+    def check_converter(self, pair, conversion, twin, root, sides, src_file, dst_file, shown):
+        target = os.path.join(root, "converted")
+        try:
+            self.ms.transform_checkpoints(twin, target, pair.prefix, src_file, dst_file,
+                                          output_format="safetensors")
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) \
+                else str(error)
+            for pattern, kind in REFUSALS:
+                if re.search(pattern, text):
+                    return f"reference only, the converter raised: {kind}"
+            raise
+        reasons = pair.known_wrong(conversion) - {
+            "empty tensor lost", "NaN of BFloat16 made canonical", "'_part' file names"}
+        converted = self.read_tree(target)
+        unknown = set(converted) - set(shown)
+        assert not unknown, f"the mount lacks {sorted(unknown)}"
+        kind = "identical"
+        if reasons:
+            kind = f"{', '.join(sorted(reasons))}: under --compat identical"
+            # How stages that disagree are ordered merging leaves to chance.
+            sides = {**sides, "dst_strategy": dst_file, "compat": True}
+            shown = self.shown(twin, sides, "safetensors")
+        faults = set()
+        # It starts processes, and does not notice when they end by an error.
+        if set(shown) - set(converted):
+            faults.add("a process of the converter died")
+        for name, data in converted.items():
+            faults |= self.explain(pair, name, Tensors(shown[name]), Tensors(data))
+        return f"{kind} but for: {', '.join(sorted(faults))}" if faults else \
+            f"{kind} to the converter"
+
+    @staticmethod
+    def explain(pair, file, found, expected):
+        """Why a file may differ from the converter's; raises if nothing does."""
+        if found.comparable() == expected.comparable():
+            return set()
+        found, expected = found.values(), expected.values()
+        parameters = {p.name: p for p in pair.parameters}
+        reasons = set()
+        for name in set(found) | set(expected):
+            if found.get(name) == expected.get(name):
+                continue
+            p = parameters.get(name)
+            listed = p is not None and all(p.listed(side) for side in pair.sides())
+            shared = any(len(q.layouts["dst"]) > 1 for q in pair.parameters)
+            if name not in expected and listed and len(p.layouts["dst"]) > 1:
+                reasons.add("shared parameter left to its first stage")
+            elif shared and not listed:
+                # The last parameter of a stage says where these come from.
+                reasons.add("shared parameter left to its first stage")
+            elif pair.stages["src"] > 1 and pair.stages["dst"] == 1 and name not in expected:
+                reasons.add("a process of the converter died")
+            elif pair.stages["src"] > 1 and pair.stages["dst"] == 1 and \
+                    (not listed or len(p.layouts["src"]) > 1):
+                reasons.add("record of several stages from the one that ended last")
+            else:
+                raise AssertionError(f"{file}: {name} is not the converter's: "
+                                     f"{found.get(name)} is not {expected.get(name)}")
+        assert reasons, f"{file}: the header is not the converter's"
+        return reasons
+
+
+def write_what_was_meant():
+    """The library (0.8) takes the memory of an array for its elements, also
+    where the array is a part of a larger one, and the converter gives it such
+    parts: their elements are wrong then.  Here it gets whole arrays."""
+    import numpy
+    from mindspore.parallel import transform_safetensors
+    save_file = transform_safetensors.save_file
+
+    def save_whole(tensors, *args, **kwargs):
+        return save_file({name: numpy.array(t, order="C") for name, t in tensors.items()},
+                         *args, **kwargs)
+    transform_safetensors.save_file = save_whole
+
+
+class _Call:
+    """What a process of the converter would do, at once and here.  An error
+    ends it as it would end the process, unnoticed."""
+
+    def __init__(self, target, args=()):
+        self._target, self._args = target, args
+
+    def start(self):
+        try:
+            self._target(*self._args)
+        except Exception:
+            pass
+
+    def join(self):
+        pass
+
+
+def convert_in_this_process():
+    """The converter forks, which is no good where the library's and MindSpore's
+    threads have been at work: the child may wait for one of them forever."""
+    from mindspore.parallel import transform_safetensors
+    transform_safetensors.mp = types.SimpleNamespace(
+        Process=_Call, Manager=lambda: types.SimpleNamespace(list=list))
+
+
+_workshop = None
+
+
+def start_worker():
+    global _workshop
+    _workshop = Workshop("mount")
+    write_what_was_meant()
+    convert_in_this_process()
+
+
+def run_pair(seed):
+    return _workshop.run(seed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--pairs", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    rsh_mount.require_oracle()
+    rsh_mount.require_mount()
+    seed = options.seed
+    if seed is None:
+        seed = int.from_bytes(os.urandom(4), "big")
+    judge_mixture = options.pairs >= 50
+    tap = rsh_mount.Tap(options.pairs + judge_mixture)
+    tap.diag(f"--seed {seed} --pairs {options.pairs}")
+    counts = collections.Counter()
+    with concurrent.futures.ProcessPoolExecutor(
+            options.jobs, multiprocessing.get_context("spawn"), start_worker) as pool:
+        seeds = range(seed, seed + options.pairs)
+        for number, result in zip(seeds, pool.map(run_pair, seeds)):
+            passed, kind, description, why = result
+            counts[kind] += 1
+            tap.ok(passed, f"seed {number}: {description}: {kind}", why)
+    if judge_mixture:
+        same = sum(n for kind, n in counts.items() if kind == "identical to the converter")
+        tap.ok(2 * same > options.pairs, "most pairs are the converter's bytes",
+               f"{same} of {options.pairs} are")
+    for kind, count in counts.most_common():
+        tap.diag(f"{kind}: {count}")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

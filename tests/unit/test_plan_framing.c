@@ -1,0 +1,318 @@
+/* Virtual files in the safetensors format: one header, then the contents. */
+#include "plan_support.h"
+
+#define MIB (UINT64_C(1024) * 1024)
+#define OF(n, t, ...) { .name = (n), .dtype = (t), DIMS_OF(__VA_ARGS__) }
+#define I8(n, ...) OF(n, RSH_DTYPE_INT8, __VA_ARGS__)
+#define INT4(n, ...) OF(n, RSH_DTYPE_INT4, __VA_ARGS__)
+
+static struct job *safetensors_job(const char *src, const char *dst)
+{
+	struct job *j = job_new(src, dst);
+
+	j->src_format = RSH_FORMAT_SAFETENSORS;
+	j->format = RSH_FORMAT_SAFETENSORS;
+	return j;
+}
+
+/* The bytes of a file before its first record, as text behind their length. */
+static void assert_header(const struct job *j, uint32_t rank, const char *want)
+{
+	struct rsh_piece_iter *it =
+		rsh_piece_iter_new(j->c, rank, 0, UINT64_MAX, NULL);
+	uint64_t length = 0;
+	struct rsh_piece p;
+	size_t n;
+
+	assert_non_null(it);
+	assert_true(rsh_piece_iter_next(it, &p));
+	assert_true(p.is_header && p.length > 8);
+	for (int i = 8; i-- > 0;)
+		length = length << 8 | p.header[i];
+	assert_int_equal(length, p.length - 8);
+	assert_int_equal(length % 8, 0);
+	for (n = (size_t)length; n > 0 && p.header[8 + n - 1] == ' ';)
+		n--;
+	assert_int_equal(n, strlen(want));
+	assert_memory_equal(p.header + 8, want, n);
+	rsh_piece_iter_free(it);
+}
+
+#define TENSOR(name, type, shape, from, to) \
+	"\"" name "\":{\"dtype\":\"" type "\",\"shape\":[" shape "]," \
+	"\"data_offsets\":[" from "," to "]}"
+#define MS "{\"__metadata__\":{\"format\":\"ms\"},"
+
+/* Types by descending rank, then names, whatever the order of the source. */
+static void contents_follow_one_header(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0,-1]"), NULL);
+	uint64_t size;
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(I8("b", 3), F32("w", 2, 3), F32("a", 1),
+				  I64_SCALAR("step")));
+	job_plan(j);
+	assert_header(j, 0,
+		      MS TENSOR("step", "I64", "", "0", "8") ","
+		      TENSOR("a", "F32", "1", "8", "12") ","
+		      TENSOR("w", "F32", "4,3", "12", "60") ","
+		      TENSOR("b", "I8", "3", "60", "63") "}");
+	size = rsh_conversion_size(j->c, 0);
+	/* In the source the contents lie GAP apart. */
+	assert_pieces(j, 0, size - 63, 63,
+		      "0@431+8 0@327+4 0@203+24 1@203+24 0@100+3");
+	job_free(j);
+}
+
+static void ranges_begin_and_end_anywhere(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
+					LAYOUT("w", "[2]", "[0]"));
+	uint64_t size, begin;
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(F32("w", 10)));
+	job_plan(j);
+	size = rsh_conversion_size(j->c, 1);
+	begin = size - 40;
+	assert_pieces(j, 1, 3, 7, "h7");
+	assert_pieces(j, 1, begin - 5, 12, "h5 1@100+7");
+	assert_pieces(j, 1, begin, 40, "1@100+40");
+	assert_pieces(j, 1, size - 3, 10, "1@137+3");
+	assert_pieces(j, 1, size, 10, "");
+	job_free(j);
+}
+
+static void ranks_share_the_header(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[4]", "[0]"),
+					LAYOUT("w", "[2]", "[0]"));
+	struct rsh_piece p[2];
+
+	(void)state;
+	job_files(j, 4, FILE_WITH(F32("w", 6)));
+	job_plan(j);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		struct rsh_piece_iter *it =
+			rsh_piece_iter_new(j->c, rank, 0, 1, NULL);
+
+		assert_true(rsh_piece_iter_next(it, &p[rank]));
+		rsh_piece_iter_free(it);
+	}
+	assert_ptr_equal(p[0].header, p[1].header);
+	job_free(j);
+}
+
+/* Copied records of one size but another type are other records. */
+static void headers_differ_where_types_do(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0]"),
+					LAYOUT("w", "[2]", "[0]"));
+
+	(void)state;
+	job_file(j, 0, FILE_WITH(F32("w", 2), F32("x", 1)));
+	job_file(j, 1, FILE_WITH(F32("w", 2),
+				 { .name = "x", .dtype = RSH_DTYPE_INT32,
+				   DIMS_OF(1) }));
+	job_plan(j);
+	assert_header(j, 0, MS TENSOR("w", "F32", "2", "0", "8") ","
+			    TENSOR("x", "F32", "1", "8", "12") "}");
+	assert_header(j, 1, MS TENSOR("w", "F32", "2", "0", "8") ","
+			    TENSOR("x", "I32", "1", "8", "12") "}");
+	job_free(j);
+}
+
+static void large_tensors_are_one_piece(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[2]", "[0,-1]"),
+					LAYOUT("w", "[2]", "[0,-1]"));
+
+	(void)state;
+	job_files(j, 2, FILE_WITH(I8("w", 3 * 1024, 1024 * 1024)));
+	job_plan(j);
+	assert_content(j, 1, "w", "1@100+3221225472");
+	assert_pieces(j, 1, rsh_conversion_size(j->c, 1) - 2048 * MIB,
+		      1024, "1@1073741924+1024");
+	job_free(j);
+}
+
+static void tensors_without_elements_take_no_room(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
+
+	(void)state;
+	job_files(j, 1, FILE_WITH(F32("a", 0), F32("w", 1), F32("z", 2, 0)));
+	job_plan_compat(j);
+	assert_no_notes(j);
+	assert_header(j, 0, MS TENSOR("a", "F32", "0", "0", "0") ","
+			    TENSOR("w", "F32", "1", "0", "4") ","
+			    TENSOR("z", "F32", "2,0", "4", "4") "}");
+	assert_pieces(j, 0, rsh_conversion_size(j->c, 0) - 4, 4, "0@100+4");
+	job_free(j);
+}
+
+static void metadata_tells_int4_from_int8(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
+
+	(void)state;
+	job_files(j, 1, FILE_WITH(INT4("w", 2)));
+	job_plan(j);
+	assert_note(j, "Int4 stays Int4");
+	assert_header(j, 0,
+		      "{\"__metadata__\":{\"format\":\"ms\",\"w\":\"Int4\"},"
+		      TENSOR("w", "I8", "2", "0", "2") "}");
+	job_free(j);
+
+	j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
+	job_files(j, 1, FILE_WITH(INT4("w", 2)));
+	job_plan_compat(j);
+	assert_header(j, 0, MS TENSOR("w", "I8", "2", "0", "2") "}");
+	job_free(j);
+}
+
+/* As ModelCheckpoint notes it, so that a loader asks the other ranks. */
+static void metadata_tells_removed_redundancy(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("v", "[2]", "[-1]") ","
+					LAYOUT("w", "[2]", "[-1]"),
+					LAYOUT("v", "[2]", "[-1]") ","
+					LAYOUT("w", "[2]", "[-1]"));
+
+	(void)state;
+	j->remove_redundancy = true;
+	job_files(j, 2, FILE_WITH(F32("v", 1), F32("w", 1)));
+	job_plan(j);
+	assert_header(j, 0, "{\"__metadata__\":{\"format\":\"ms\","
+			    "\"remove_redundancy\":\"True\"},"
+			    TENSOR("v", "F32", "1", "0", "4") "}");
+	assert_header(j, 1, "{\"__metadata__\":{\"format\":\"ms\","
+			    "\"remove_redundancy\":\"True\"},"
+			    TENSOR("w", "F32", "1", "0", "4") "}");
+	job_free(j);
+}
+
+/* The converter's detour of BFloat16 over float32 is one of .ckpt only. */
+static void bfloat16_nans_stay(void **state)
+{
+	struct job *j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
+
+	(void)state;
+	j->format = RSH_FORMAT_CKPT;
+	job_files(j, 1, FILE_WITH(BF16("w", 3)));
+	job_plan_compat(j);
+	assert_no_notes(j);
+	assert_content(j, 0, "w", "0@100+6");
+	job_free(j);
+
+	j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
+	job_files(j, 1, FILE_WITH(BF16("w", 3)));
+	job_plan_compat(j);
+	assert_content(j, 0, "w", "0@100+6>6");
+	job_free(j);
+}
+
+static void strings_are_refused(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
+
+	(void)state;
+	j->format = RSH_FORMAT_SAFETENSORS;
+	job_files(j, 1, FILE_WITH(F32("w", 3), { .name = "note",
+						 .dtype = RSH_DTYPE_STR,
+						 .bytes = 8, DIMS_OF(0) }));
+	job_refused(j, -ENOTSUP, "parameter \"note\" is of type str, which "
+				 "safetensors files cannot hold");
+}
+
+/* ---- models in parts ---- */
+
+static void parts(const struct job *j, char *text, size_t size)
+{
+	size_t at = 0;
+
+	text[0] = '\0';
+	for (uint32_t f = 0; f < rsh_conversion_n_files(j->c); f++) {
+		uint32_t n = rsh_conversion_n_records(j->c, f);
+
+		at += (size_t)snprintf(text + at, size - at, "%s",
+				       f ? "| " : "");
+		for (uint32_t i = 0; i < n; i++) {
+			struct rsh_virtual_record r;
+
+			rsh_conversion_record(j->c, f, i, &r);
+			at += (size_t)snprintf(text + at, size - at, "%s ",
+					       r.shape.name);
+		}
+	}
+}
+
+static void assert_parts(uint64_t limit, const char *want)
+{
+	struct job *j = job_new(LAYOUT("a", "[2]", "[0]"), NULL);
+	char text[256];
+
+	j->format = RSH_FORMAT_SAFETENSORS;
+	j->part_bytes = limit;
+	job_files(j, 2, FILE_WITH(F32("z", 3), F32("a", 2), I8("b", 4),
+				  F32("big", 25), F32("c", 1)));
+	job_plan(j);
+	parts(j, text, sizeof(text));
+	assert_string_equal(text, want);
+	job_free(j);
+}
+
+/* a has 16 bytes, z 12, b 4, big 100 and c 4; within a part the order is the
+ * format's. */
+static void parts_are_filled_in_order(void **state)
+{
+	(void)state;
+	assert_parts(1000, "a big c z b ");
+	assert_parts(136, "a big c z b ");
+	assert_parts(135, "a big z b | c ");
+	assert_parts(32, "a z b | big | c ");
+	assert_parts(31, "a z | b | big | c ");
+	assert_parts(1, "a | z | b | big | c ");
+}
+
+static void parts_say_what_they_are(void **state)
+{
+	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
+
+	(void)state;
+	j->format = RSH_FORMAT_SAFETENSORS;
+	j->part_bytes = 8;
+	job_file(j, 0, FILE_WITH(F32("w", 1), F32("x", 2)));
+	job_file(j, 1, FILE_WITH(F32("w", 1), F32("x", 2)));
+	job_plan(j);
+	assert_int_equal(rsh_conversion_n_files(j->c), 2);
+	assert_header(j, 1, "{\"__metadata__\":{\"format\":\"pt\"},"
+			    TENSOR("x", "F32", "2", "0", "8") "}");
+	assert_content(j, 0, "w", "0@100+4 1@100+4");
+	assert_content(j, 1, "x", "0@204+8");
+	/* Each part needs its own sources only. */
+	assert_sources(j, 0, "0 1");
+	assert_sources(j, 1, "0");
+	job_free(j);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(contents_follow_one_header),
+		cmocka_unit_test(ranges_begin_and_end_anywhere),
+		cmocka_unit_test(ranks_share_the_header),
+		cmocka_unit_test(headers_differ_where_types_do),
+		cmocka_unit_test(large_tensors_are_one_piece),
+		cmocka_unit_test(tensors_without_elements_take_no_room),
+		cmocka_unit_test(metadata_tells_int4_from_int8),
+		cmocka_unit_test(metadata_tells_removed_redundancy),
+		cmocka_unit_test(bfloat16_nans_stay),
+		cmocka_unit_test(strings_are_refused),
+		cmocka_unit_test(parts_are_filled_in_order),
+		cmocka_unit_test(parts_say_what_they_are),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
