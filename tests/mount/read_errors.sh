@@ -140,7 +140,43 @@ logged "not connected"
 mount_stop
 fusermount3 -u -z "$T/lower"
 
-# Without the right to read.
+# Without the right to read: root without the capability to override modes, and
+# with few descriptors, so that files are opened anew.
+cat >"$T/without-override" <<SH
+#!/bin/sh
+ulimit -n 100
+exec setpriv --bounding-set -dac_override,-dac_read_search "$bare" "\$@"
+SH
+chmod +x "$T/without-override"
+if [ "$(id -u)" = 0 ]; then
+	RESHARDFS=$T/without-override
+	victim=rank_2/net_rank_2-3_40.ckpt
+	damaged_mount || finish
+	chmod 000 "$SRC/$victim"
+	check "permission removed: EIO and no wrong byte" spoilt EIO
+	logged "Permission denied"
+	mount_stop
+
+	# shellcheck disable=SC2086
+	damaged_mount $doubled || finish
+	chmod 000 "$SRC/$victim"
+	check "permission removed, with replicas: all bytes are right" cmp \
+		"$MNT/rank_0/checkpoint_0.ckpt" "$T/doubled.ckpt"
+	mount_stop
+
+	fresh_source
+	chmod 000 "$SRC/$victim"
+	"$RESHARDFS" mount --src-strategy "$T/source.ckpt" --dst-strategy none \
+		--replicas off "$SRC" "$MNT" >"$T/said" 2>&1
+	equal "no permission from the start: status 1" $? 1
+	check "and the file is named" grep -q \
+		"error: .*$victim: Permission denied" "$T/said"
+	RESHARDFS=$bare
+else
+	skip "permission removed" "needs root"
+fi
+
+# The same to somebody who has no privileges.
 as_nobody() {
 	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 }
