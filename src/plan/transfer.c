@@ -122,20 +122,22 @@ static int compare_slice(const struct making *m, uint32_t rank,
 int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
 		     const struct rsh_record *r, struct rsh_error *err)
 {
-	const struct rsh_extent *e =
-		rsh_rank_index(c, rank)->extents + r->first_extent;
+	const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
 	uint32_t in_unit, out_unit;
 	enum rsh_dtype dtype;
 
 	rsh_codec_units(rsh_record_codec(c, r, &dtype), &in_unit, &out_unit);
-	for (uint32_t i = 0; in_unit > 1 && i < r->n_extents; i++)
-		if (e[i].length % in_unit)
+	for (uint32_t i = 0; in_unit > 1 && i < r->n_extents; i++) {
+		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
+
+		if (e->length % in_unit)
 			return rsh_error_set(err, EINVAL,
 					     "%s: parameter %s: a chunk at "
 					     "offset %llu ends within an element",
 					     rank_path(c, rank),
 					     rsh_names_text(c->names, r->name),
-					     (unsigned long long)e[i].offset);
+					     (unsigned long long)e->offset);
+	}
 	return 0;
 }
 

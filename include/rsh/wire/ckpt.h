@@ -101,7 +101,7 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 static inline const int64_t *rsh_record_dims(const struct rsh_ckpt_index *ix,
 					     const struct rsh_record *r)
 {
-	return ix->dims + r->first_dim;
+	return r->n_dims ? ix->dims + r->first_dim : ix->dims;
 }
 
 /* The index of files that are laid end to end: the content of file i lies
