@@ -8,7 +8,7 @@
 
 /* ---- optimizer shard ---- */
 
-static bool axis_used(const struct rsh_strategy_item *it, uint32_t axis)
+bool rsh_item_uses_axis(const struct rsh_strategy_item *it, uint32_t axis)
 {
 	for (uint32_t e = 0; e < it->n_map; e++)
 		for (uint32_t i = 0; i < it->map[e].n; i++)
@@ -31,7 +31,7 @@ static struct repeated find_repeated(const struct rsh_strategy_item *it)
 	struct repeated r = { 1, 0, 0, 1 };
 
 	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;) {
-		if (it->mesh[a] > 1 && !axis_used(it, a)) {
+		if (it->mesh[a] > 1 && !rsh_item_uses_axis(it, a)) {
 			r.group *= it->mesh[a];
 			r.n_axes++;
 			r.first = a;
@@ -113,7 +113,7 @@ static void place_runtime(struct rsh_grid *g,
 	}
 	g->first[g->n_dims] = (uint8_t)n;
 	for (uint32_t a = 0; a < it->n_mesh; a++)
-		if (!axis_used(it, a))
+		if (!rsh_item_uses_axis(it, a))
 			add_axis(g->free, &g->n_free, it->mesh[a], stride[a]);
 }
 
@@ -136,12 +136,11 @@ static void place_simple(struct rsh_grid *g, uint32_t shard)
 	add_axis(g->free, &g->n_free, g->n_ranks / (s * shard), s * shard);
 }
 
-/* Does the converter take its "simple" way for this sharded item? */
-static bool is_simple(const struct rsh_strategy_item *it)
+bool rsh_item_is_simple(const struct rsh_strategy_item *it)
 {
 	struct repeated rep = find_repeated(it);
 
-	return !it->nested && rep.first == 0 &&
+	return !it->nested && rep.n_axes > 0 && rep.first == 0 &&
 	       (rep.n_axes == 1 || rep.n_axes == it->n_mesh);
 }
 
@@ -199,7 +198,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 		for (uint32_t e = fold.first[d]; e < fold.first[d + 1]; e++)
 			g->split[d] *= rsh_map_entry_split(it, &it->map[e]);
 	}
-	if (rule == RSH_GRID_CONVERTER && shard > 1 && is_simple(it)) {
+	if (rule == RSH_GRID_CONVERTER && shard > 1 && rsh_item_is_simple(it)) {
 		place_simple(g, shard);
 	} else {
 		place_runtime(g, it, &fold);

@@ -45,4 +45,11 @@ int rsh_fold_map(const struct rsh_strategy_item *item, const int64_t *dims,
 uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
 			     const struct rsh_map_entry *e);
 
+/* Does the tensor map split a dimension over mesh axis `axis`, counted as the
+ * file lists the mesh? */
+bool rsh_item_uses_axis(const struct rsh_strategy_item *item, uint32_t axis);
+
+/* Does the converter take its "simple" way for this item, if it is sharded? */
+bool rsh_item_is_simple(const struct rsh_strategy_item *item);
+
 #endif

@@ -34,18 +34,6 @@ struct sketch {
 
 /* ---- from an item to a sketch ---- */
 
-static void find_unused(struct sketch *s)
-{
-	bool used[RSH_PICTURE_AXES] = { false };
-
-	for (uint32_t d = 0; d < s->n_dims; d++)
-		for (uint32_t i = 0; i < s->dims[d].n; i++)
-			used[s->dims[d].axes[i]] = true;
-	for (uint32_t a = 0; a < s->n_mesh; a++)
-		if (s->mesh[a] > 1 && !used[a])
-			s->unused[s->n_unused++] = a;
-}
-
 static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
 		       const struct rsh_grid *g, const struct rsh_fold *fold)
 {
@@ -65,7 +53,9 @@ static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
 		for (uint32_t i = 0; i < s->dims[d].n; i++)
 			cuts *= s->mesh[s->dims[d].axes[i]];
 	}
-	find_unused(s);
+	for (uint32_t a = 0; a < s->n_mesh; a++)
+		if (s->mesh[a] > 1 && !rsh_item_uses_axis(it, a))
+			s->unused[s->n_unused++] = a;
 	s->shard = 1;
 	if (it->opt_step && it->opt_size && g->n_dims)
 		s->shard = it->opt_size == -1 ? g->n_ranks / (uint32_t)cuts :
@@ -204,13 +194,6 @@ static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
 	return true;
 }
 
-static bool is_simple(const struct rsh_strategy_item *it,
-		      const struct sketch *s)
-{
-	return !it->nested && s->n_unused > 0 && s->unused[0] == 0 &&
-	       (s->n_unused == 1 || s->n_unused == s->n_mesh);
-}
-
 /* Does the made-up mesh differ from the real one? */
 static bool is_misplaced(const struct sketch *s)
 {
@@ -232,7 +215,7 @@ static bool is_misplaced(const struct sketch *s)
 static bool picture(struct rsh_picture *p, const struct rsh_strategy_item *it,
 		    struct sketch *s, uint32_t n_ranks, enum rsh_grid_rule rule)
 {
-	if (it && it->opt_step && it->opt_size && is_simple(it, s) &&
+	if (it && it->opt_step && it->opt_size && rsh_item_is_simple(it) &&
 	    (rule == RSH_GRID_CONVERTER || !is_misplaced(s)))
 		return draw_simple(p, s, n_ranks);
 	return take_shard(s) && draw(p, s);
