@@ -13,23 +13,15 @@ item_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
 	return NULL;
 }
 
-/* Which slice a rank holds does not depend on the tensor's size, so a tensor
- * is taken whose slices have one element. */
 static bool same_cell(const struct rsh_strategy_item *item, uint32_t a,
 		      uint32_t b)
 {
-	struct rsh_strategy_item shapeless = *item;
 	uint32_t cell_a[RSH_MAX_DIMS], cell_b[RSH_MAX_DIMS];
-	int64_t dims[RSH_STRATEGY_MAX_DIMS];
 	struct rsh_grid *g;
 	bool same;
 
-	shapeless.n_shape = 0;
-	for (uint32_t d = 0; d < item->n_map; d++)
-		dims[d] = 1;
 	/* A layout that does not make sense is the planner's to refuse. */
-	if (rsh_grid_new(&shapeless, dims, item->n_map, true, RSH_GRID_RUNTIME,
-			 &g, NULL))
+	if (rsh_grid_new_unsized(item, &g, NULL))
 		return true;
 	rsh_grid_cell(g, a, cell_a);
 	rsh_grid_cell(g, b, cell_b);
