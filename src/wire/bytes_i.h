@@ -23,6 +23,10 @@ static inline uint64_t rsh_le64(const uint8_t *p)
 	return rsh_le32(p) | (uint64_t)rsh_le32(p + 4) << 32;
 }
 
+/* At most len bytes at offset, *got of them; less only where the file ends. */
+int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,
+			size_t len, uint64_t offset, size_t *got,
+			struct rsh_error *err);
 /* Exactly len bytes at offset; -EBADMSG where the file ends before. */
 int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 		   uint64_t offset, struct rsh_error *err);

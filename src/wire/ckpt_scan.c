@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -102,20 +103,14 @@ static int damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
 static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
 		   size_t at_least, size_t *got)
 {
-	ssize_t n = s->src->pread_fn(s->src->ctx, buf, len, offset);
+	int rc = rsh_bytes_read_some(s->src, buf, len, offset, got, s->err);
 
-	if (n < 0)
-		return rsh_error_set(s->err, (int)-n,
-				     "%s: cannot read at offset %" PRIu64
-				     ": %s",
-				     s->src->path, offset, strerror((int)-n));
-	if ((size_t)n < at_least)
-		return damaged(s, offset + (uint64_t)n,
+	if (rc == 0 && *got < at_least)
+		return damaged(s, offset + *got,
 			       "the file ends here, though it has %" PRIu64
 			       " bytes",
 			       s->src->size);
-	*got = (size_t)n;
-	return 0;
+	return rc;
 }
 
 static int move_window(struct scan *s, uint64_t offset, size_t need)

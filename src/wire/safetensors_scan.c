@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 
+#include "bytes_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "safetensors_i.h"
@@ -68,19 +69,15 @@ static int damaged(struct scan *s, const char *name, uint64_t offset,
 
 static int read_exactly(struct scan *s, void *buf, size_t len, uint64_t offset)
 {
-	ssize_t n = s->src->pread_fn(s->src->ctx, buf, len, offset);
+	size_t got;
+	int rc = rsh_bytes_read_some(s->src, buf, len, offset, &got, s->err);
 
-	if (n < 0)
-		return rsh_error_set(s->err, (int)-n,
-				     "%s: cannot read at offset %" PRIu64
-				     ": %s",
-				     s->src->path, offset, strerror((int)-n));
-	if ((size_t)n < len)
-		return damaged(s, NULL, offset + (uint64_t)n,
+	if (rc == 0 && got < len)
+		return damaged(s, NULL, offset + got,
 			       "the file ends here, though it has %" PRIu64
 			       " bytes",
 			       s->src->size);
-	return 0;
+	return rc;
 }
 
 static int read_length(struct scan *s, uint64_t *out)
@@ -97,9 +94,7 @@ static int read_length(struct scan *s, uint64_t *out)
 	rc = read_exactly(s, bytes, sizeof(bytes), 0);
 	if (rc)
 		return rc;
-	*out = 0;
-	for (size_t i = sizeof(bytes); i-- > 0;)
-		*out = *out << 8 | bytes[i];
+	*out = rsh_le64(bytes);
 	if (*out > RSH_SAFETENSORS_HEADER_MAX)
 		return damaged(s, NULL, 0,
 			       "a header of %" PRIu64
