@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,25 +27,68 @@ struct option_def {
 	const char *help;
 	setter_fn *set;
 	bool mount_only;
+	/* For the setters of one member: which, and a number's range. */
+	size_t at;
+	unsigned min, max;
 };
 
 /* ---- setters ---- */
 
-static int set_src_strategy(struct rsh_options *o, const struct option_def *def,
-			    const char *value, struct rsh_error *err)
+static void *member(struct rsh_options *o, const struct option_def *def)
 {
-	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
-	o->src_strategy = value;
+	return (char *)o + def->at;
+}
+
+/* The setters of one member: a flag, any text, text with something in it, a
+ * path, a number. */
+
+static int set_flag(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)value, (void)err;
+	*(bool *)member(o, def) = true;
 	return 0;
 }
 
-static int set_dst_strategy(struct rsh_options *o, const struct option_def *def,
-			    const char *value, struct rsh_error *err)
+static int set_text(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
+{
+	(void)err;
+	*(const char **)member(o, def) = value;
+	return 0;
+}
+
+static int set_string(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: nothing in it",
+				     def->name);
+	return set_text(o, def, value, err);
+}
+
+static int set_path(struct rsh_options *o, const struct option_def *def,
+		    const char *value, struct rsh_error *err)
 {
 	if (!*value)
 		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
-	o->dst_strategy = value;
+	return set_text(o, def, value, err);
+}
+
+static int set_number(struct rsh_options *o, const struct option_def *def,
+		      const char *value, struct rsh_error *err)
+{
+	unsigned long n;
+	char *end;
+
+	errno = 0;
+	n = strtoul(value, &end, 10);
+	if (errno || *end || value[0] < '0' || value[0] > '9' ||
+	    n < def->min || n > def->max)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a number "
+				     "from %u to %u", def->name, value,
+				     def->min, def->max);
+	*(unsigned *)member(o, def) = (unsigned)n;
 	return 0;
 }
 
@@ -82,15 +126,6 @@ static int set_replicas(struct rsh_options *o, const struct option_def *def,
 	if (!o->no_replicas && strcmp(value, "auto") != 0)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
 				     "\"auto\" nor \"off\"", def->name, value);
-	return 0;
-}
-
-static int set_allow_missing(struct rsh_options *o,
-			     const struct option_def *def, const char *value,
-			     struct rsh_error *err)
-{
-	(void)def, (void)value, (void)err;
-	o->allow_missing = true;
 	return 0;
 }
 
@@ -160,42 +195,13 @@ static int set_check(struct rsh_options *o, const struct option_def *def,
 	return 0;
 }
 
-/* Any string but the empty one, kept at `to`. */
-static int set_string(const struct option_def *def, const char *value,
-		      const char **to, struct rsh_error *err)
-{
-	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: nothing in it",
-				     def->name);
-	*to = value;
-	return 0;
-}
-
-static int set_rank_dir(struct rsh_options *o, const struct option_def *def,
-			const char *value, struct rsh_error *err)
-{
-	return set_string(def, value, &o->files.rank_dir, err);
-}
-
 static int set_file(struct rsh_options *o, const struct option_def *def,
 		    const char *value, struct rsh_error *err)
 {
 	if (*value && value[strlen(value) - 1] == '/')
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is the name of a "
 				     "directory", def->name, value);
-	return set_string(def, value, &o->files.file, err);
-}
-
-static int set_source_map(struct rsh_options *o, const struct option_def *def,
-			  const char *value, struct rsh_error *err)
-{
-	return set_string(def, value, &o->files.source_map, err);
-}
-
-static int set_group_info(struct rsh_options *o, const struct option_def *def,
-			  const char *value, struct rsh_error *err)
-{
-	return set_string(def, value, &o->group_info, err);
+	return set_string(o, def, value, err);
 }
 
 static int set_unlisted(struct rsh_options *o, const struct option_def *def,
@@ -216,30 +222,6 @@ static int set_unlisted(struct rsh_options *o, const struct option_def *def,
 			     "error", def->name, value);
 }
 
-static int set_only(struct rsh_options *o, const struct option_def *def,
-		    const char *value, struct rsh_error *err)
-{
-	(void)def, (void)err;
-	o->only = value;
-	return 0;
-}
-
-static int set_drop(struct rsh_options *o, const struct option_def *def,
-		    const char *value, struct rsh_error *err)
-{
-	(void)def, (void)err;
-	o->drop = value;
-	return 0;
-}
-
-static int set_rename(struct rsh_options *o, const struct option_def *def,
-		      const char *value, struct rsh_error *err)
-{
-	(void)def, (void)err;
-	o->rename = value;
-	return 0;
-}
-
 static int set_cast(struct rsh_options *o, const struct option_def *def,
 		    const char *value, struct rsh_error *err)
 {
@@ -252,23 +234,6 @@ static int set_cast(struct rsh_options *o, const struct option_def *def,
 	else
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not bfloat16, "
 				     "float16 or float32", def->name, value);
-	return 0;
-}
-
-static int set_remove_redundancy(struct rsh_options *o,
-				 const struct option_def *def,
-				 const char *value, struct rsh_error *err)
-{
-	(void)def, (void)value, (void)err;
-	o->remove_redundancy = true;
-	return 0;
-}
-
-static int set_resume(struct rsh_options *o, const struct option_def *def,
-		      const char *value, struct rsh_error *err)
-{
-	(void)def, (void)value, (void)err;
-	o->resume = true;
 	return 0;
 }
 
@@ -324,29 +289,12 @@ static int set_part_size(struct rsh_options *o, const struct option_def *def,
 			     "or 500MiB", def->name, value);
 }
 
-static int set_foreground(struct rsh_options *o, const struct option_def *def,
-			  const char *value, struct rsh_error *err)
-{
-	(void)def, (void)value, (void)err;
-	o->foreground = true;
-	return 0;
-}
-
 static int set_debug(struct rsh_options *o, const struct option_def *def,
 		     const char *value, struct rsh_error *err)
 {
 	(void)def, (void)value, (void)err;
 	o->debug = true;
 	o->foreground = true;
-	return 0;
-}
-
-static int set_log_file(struct rsh_options *o, const struct option_def *def,
-			const char *value, struct rsh_error *err)
-{
-	if (!*value)
-		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
-	o->log_file = value;
 	return 0;
 }
 
@@ -375,78 +323,6 @@ static int set_help(struct rsh_options *o, const struct option_def *def,
 	(void)def, (void)value, (void)err;
 	o->command = RSH_COMMAND_HELP;
 	return 0;
-}
-
-static int set_fsname(struct rsh_options *o, const struct option_def *def,
-		      const char *value, struct rsh_error *err)
-{
-	(void)def, (void)err;
-	o->fsname = value;
-	return 0;
-}
-
-static int set_subtype(struct rsh_options *o, const struct option_def *def,
-		       const char *value, struct rsh_error *err)
-{
-	(void)def, (void)err;
-	o->subtype = value;
-	return 0;
-}
-
-static int set_clone_fd(struct rsh_options *o, const struct option_def *def,
-			const char *value, struct rsh_error *err)
-{
-	(void)def, (void)value, (void)err;
-	o->clone_fd = true;
-	return 0;
-}
-
-static int parse_number(const struct option_def *def, const char *value,
-			unsigned long min, unsigned long max, unsigned *out,
-			struct rsh_error *err)
-{
-	unsigned long n;
-	char *end;
-
-	errno = 0;
-	n = strtoul(value, &end, 10);
-	if (errno || *end || value[0] < '0' || value[0] > '9' || n < min ||
-	    n > max)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not a number "
-				     "from %lu to %lu", def->name, value, min,
-				     max);
-	*out = (unsigned)n;
-	return 0;
-}
-
-static int set_max_read(struct rsh_options *o, const struct option_def *def,
-			const char *value, struct rsh_error *err)
-{
-	return parse_number(def, value, 4096, UINT_MAX, &o->max_read, err);
-}
-
-static int set_dst_ranks(struct rsh_options *o, const struct option_def *def,
-			 const char *value, struct rsh_error *err)
-{
-	return parse_number(def, value, 1, 1000000, &o->dst_ranks, err);
-}
-
-static int set_fallbacks(struct rsh_options *o, const struct option_def *def,
-			 const char *value, struct rsh_error *err)
-{
-	return parse_number(def, value, 0, 1000000, &o->fallbacks, err);
-}
-
-static int set_max_threads(struct rsh_options *o, const struct option_def *def,
-			   const char *value, struct rsh_error *err)
-{
-	return parse_number(def, value, 1, 100000, &o->max_threads, err);
-}
-
-static int set_max_idle(struct rsh_options *o, const struct option_def *def,
-			const char *value, struct rsh_error *err)
-{
-	return parse_number(def, value, 1, 100000, &o->max_idle_threads, err);
 }
 
 /* For options that libfuse or the kernel understands. */
@@ -496,80 +372,76 @@ static int refuse_rw(struct rsh_options *o, const struct option_def *def,
 
 /* ---- the table ---- */
 
+#define AT(member) offsetof(struct rsh_options, member)
+
 static const struct option_def table[] = {
 	{ "src-strategy", 0, "PATH|none",
-	  "the strategy SOURCE was trained under", set_src_strategy, false },
-	{ "dst-strategy", 0, "PATH|none",
-	  "the strategy it is wanted in", set_dst_strategy, false },
+	  "the strategy SOURCE was trained under", set_path,
+	  .at = AT(src_strategy) },
+	{ "dst-strategy", 0, "PATH|none", "the strategy it is wanted in",
+	  set_path, .at = AT(dst_strategy) },
 	{ "prefix", 0, "STR",
-	  "virtual files are rank_N/STRN.ckpt (checkpoint_)", set_prefix,
-	  false },
+	  "virtual files are rank_N/STRN.ckpt (checkpoint_)", set_prefix },
 	{ "compat", 0, "mindspore",
-	  "the converter's bytes, also where they are wrong", set_compat,
-	  false },
+	  "the converter's bytes, also where they are wrong", set_compat },
 	{ "select", 0, "WHICH",
 	  "of several checkpoints: newest (default), a step E_S, mtime, "
-	  "name=GLOB, mindspore", set_select, false },
+	  "name=GLOB, mindspore", set_select },
 	{ "breakpoint", 0, "include|only",
 	  "*_breakpoint.ckpt count (where there is nothing else)",
-	  set_breakpoint, false },
+	  set_breakpoint },
 	{ "check", 0, "structure|full",
 	  "what makes a file valid; full: its CRC as well (structure)",
-	  set_check, false },
+	  set_check },
 	{ "fallbacks", 0, "N", "older steps to try if one is not whole (5)",
-	  set_fallbacks, false },
+	  set_number, .at = AT(fallbacks), .min = 0, .max = 1000000 },
 	{ "rank-dir", 0, "TEMPLATE",
 	  "where a rank's files lie below SOURCE; {rank} is its number",
-	  set_rank_dir, false },
+	  set_string, .at = AT(files.rank_dir) },
 	{ "file", 0, "TEMPLATE", "what their names are (*.ckpt)", set_file,
-	  false },
+	  .at = AT(files.file) },
 	{ "source-map", 0, "FILE.json",
-	  "the file of each rank: {\"0\": \"path\", ...}", set_source_map,
-	  false },
-	{ "group-info", 0, "PATH",
-	  "group_info.pb to hold against the strategy", set_group_info,
-	  false },
+	  "the file of each rank: {\"0\": \"path\", ...}", set_string,
+	  .at = AT(files.source_map) },
+	{ "group-info", 0, "PATH", "group_info.pb to hold against the strategy",
+	  set_string, .at = AT(group_info) },
 	{ "replicas", 0, "auto|off",
 	  "make up for lost files from ranks that hold the same (auto)",
-	  set_replicas, false },
+	  set_replicas },
 	{ "allow-missing", 0, NULL,
-	  "mount what can be had; files that need more give EIO",
-	  set_allow_missing, false },
-	{ "dst-ranks", 0, "N",
-	  "ranks shown of a job without any strategy (1)", set_dst_ranks,
-	  false },
+	  "mount what can be had; files that need more give EIO", set_flag,
+	  .at = AT(allow_missing) },
+	{ "dst-ranks", 0, "N", "ranks shown of a job without any strategy (1)",
+	  set_number, .at = AT(dst_ranks), .min = 1, .max = 1000000 },
 	{ "unlisted", 0, "copy|drop|error",
-	  "records that the destination does not list (copy)", set_unlisted,
-	  false },
-	{ "only", 0, "REGEX", "just parameters with such names", set_only,
-	  false },
-	{ "drop", 0, "REGEX", "no parameters with such names", set_drop,
-	  false },
-	{ "rename", 0, "FILE", "JSON of old and new parameter names",
-	  set_rename, false },
-	{ "cast", 0, "TYPE",
-	  "weights as bfloat16, float16 or float32", set_cast, false },
-	{ "format", 0, "ckpt|safetensors|hf",
-	  "form of what is shown (ckpt)", set_format, false },
-	{ "part-size", 0, "SIZE",
-	  "with hf: bytes of a part at most (5GB)", set_part_size, false },
+	  "records that the destination does not list (copy)", set_unlisted },
+	{ "only", 0, "REGEX", "just parameters with such names", set_text,
+	  .at = AT(only) },
+	{ "drop", 0, "REGEX", "no parameters with such names", set_text,
+	  .at = AT(drop) },
+	{ "rename", 0, "FILE", "JSON of old and new parameter names", set_text,
+	  .at = AT(rename) },
+	{ "cast", 0, "TYPE", "weights as bfloat16, float16 or float32",
+	  set_cast },
+	{ "format", 0, "ckpt|safetensors|hf", "form of what is shown (ckpt)",
+	  set_format },
+	{ "part-size", 0, "SIZE", "with hf: bytes of a part at most (5GB)",
+	  set_part_size },
 	{ "remove-redundancy", 0, NULL,
-	  "each parameter with one rank of those that hold the same",
-	  set_remove_redundancy, false },
+	  "each parameter with one rank of those that hold the same", set_flag,
+	  .at = AT(remove_redundancy) },
 	{ "resume", 0, NULL,
-	  "convert nothing, show each rank's newest whole checkpoint",
-	  set_resume, false },
-	{ "foreground", 'f', NULL, "stay in the foreground", set_foreground,
-	  false },
-	{ "debug", 'd', NULL, "log every request; implies -f", set_debug,
-	  false },
-	{ "log-file", 0, "PATH", "append the log to PATH", set_log_file,
-	  false },
+	  "convert nothing, show each rank's newest whole checkpoint", set_flag,
+	  .at = AT(resume) },
+	{ "foreground", 'f', NULL, "stay in the foreground", set_flag,
+	  .at = AT(foreground) },
+	{ "debug", 'd', NULL, "log every request; implies -f", set_debug },
+	{ "log-file", 0, "PATH", "append the log to PATH", set_path,
+	  .at = AT(log_file) },
 	{ "log-level", 0, "L",
-	  "error, warning, notice (default), info or debug", set_log_level,
-	  false },
-	{ "version", 'V', NULL, "print the version", set_version, false },
-	{ "help", 'h', NULL, "print this", set_help, false },
+	  "error, warning, notice (default), info or debug", set_log_level },
+	{ "version", 'V', NULL, "print the version", set_version },
+	{ "help", 'h', NULL, "print this", set_help },
 
 	{ "allow_other", 0, NULL, "other users may look in", pass_on, true },
 	{ "allow_root", 0, NULL, "root may look in", pass_on, true },
@@ -578,17 +450,18 @@ static const struct option_def table[] = {
 	{ "default_permissions", 0, NULL, "always so", ignore, true },
 	{ "ro", 0, NULL, "always so", ignore, true },
 	{ "rw", 0, NULL, "refused", refuse_rw, true },
-	{ "fsname", 0, "NAME", "device shown by df (SOURCE)", set_fsname,
-	  true },
-	{ "subtype", 0, "NAME", "type shown is fuse.NAME (reshardfs)",
-	  set_subtype, true },
-	{ "max_read", 0, "BYTES", "longest read request", set_max_read, true },
-	{ "max_threads", 0, "N", "most threads that serve requests",
-	  set_max_threads, true },
-	{ "max_idle_threads", 0, "N", "idle ones that are kept", set_max_idle,
-	  true },
+	{ "fsname", 0, "NAME", "device shown by df (SOURCE)", set_text, true,
+	  AT(fsname) },
+	{ "subtype", 0, "NAME", "type shown is fuse.NAME (reshardfs)", set_text,
+	  true, AT(subtype) },
+	{ "max_read", 0, "BYTES", "longest read request", set_number, true,
+	  AT(max_read), 4096, UINT_MAX },
+	{ "max_threads", 0, "N", "most threads that serve requests", set_number,
+	  true, AT(max_threads), 1, 100000 },
+	{ "max_idle_threads", 0, "N", "idle ones that are kept", set_number,
+	  true, AT(max_idle_threads), 1, 100000 },
 	{ "clone_fd", 0, NULL, "a /dev/fuse descriptor for each thread",
-	  set_clone_fd, true },
+	  set_flag, true, AT(clone_fd) },
 	{ "suid", 0, NULL, "see mount(8), here and below", pass_on, true },
 	{ "nosuid", 0, NULL, "", pass_on, true },
 	{ "dev", 0, NULL, "", pass_on, true },
