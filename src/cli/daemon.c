@@ -78,18 +78,21 @@ static void remove_dead_mount(const char *mountpoint)
 		run_fusermount(mountpoint);
 }
 
-static void report_end(int status)
+static enum rsh_exit judge_end(int status)
 {
 	/* A child that fails in order has said why. */
+	if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+		return (enum rsh_exit)WEXITSTATUS(status);
 	if (WIFSIGNALED(status))
 		rsh_log_error("the daemon died of signal %d (%s) before it "
 			      "served", WTERMSIG(status),
 			      strsignal(WTERMSIG(status)));
-	else if (WEXITSTATUS(status) == 0)
+	else
 		rsh_log_error("the daemon was told to end before it served");
+	return RSH_EXIT_IO;
 }
 
-int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
+enum rsh_exit rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
 {
 	bool serves = child_serves(d->pipe);
 	struct stat st;
@@ -97,7 +100,7 @@ int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
 
 	close(d->pipe);
 	if (serves && stat(mountpoint, &st) == 0)
-		return 0;
+		return RSH_EXIT_GOOD;
 	if (serves) {
 		rsh_log_error("%s does not answer: %s", mountpoint,
 			      strerror(errno));
@@ -105,10 +108,9 @@ int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint)
 	}
 	while (waitpid(d->child, &status, 0) < 0)
 		if (errno != EINTR)
-			return 1;
-	report_end(status);
+			return RSH_EXIT_IO;
 	remove_dead_mount(mountpoint);
-	return 1;
+	return judge_end(status);
 }
 
 void rsh_daemon_detach(void)

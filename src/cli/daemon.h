@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "exit.h"
+
 struct rsh_daemon {
 	pid_t child; /* 0 in the child */
 	int pipe;    /* the end of this process */
@@ -18,10 +20,10 @@ struct rsh_daemon {
 /* Forks; both processes return.  0 or -errno. */
 int rsh_daemon_start(struct rsh_daemon *d);
 
-/* Parent: waits until the child serves `mountpoint` and returns 0; else, when
- * the child has failed or died, sees to it that nothing is left mounted and
- * returns 1.  What a child that fails in order has to say it says itself. */
-int rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
+/* Parent: waits until the child serves `mountpoint`; else, when the child has
+ * failed or died, sees to it that nothing is left mounted.  A child that fails
+ * in order has said why, and its exit status is what is returned. */
+enum rsh_exit rsh_daemon_wait(struct rsh_daemon *d, const char *mountpoint);
 
 /* Child, before it sets signal handlers: leaves the terminal's session.  From
  * here on it outlives its parent. */

@@ -2,42 +2,72 @@
 #include "config.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 
-#include "mount.h"
-#include "options.h"
+#include "commands.h"
+#include "help.h"
 #include "rsh/fuse/server.h"
+#include "rsh/util/log.h"
 
-enum { EXIT_GOOD = 0, EXIT_USAGE = 2 };
-
-static int run(const struct rsh_options *o)
+/* The source of a thousand ranks is a thousand files. */
+static void raise_fd_limit(void)
 {
-	switch (o->command) {
-	case RSH_COMMAND_HELP:
-		rsh_options_help(stdout);
-		return EXIT_GOOD;
-	case RSH_COMMAND_VERSION:
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
+		return;
+	lim.rlim_cur = lim.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &lim);
+}
+
+static enum rsh_exit run_command(const struct rsh_options *o)
+{
+	int rc;
+
+	rsh_log_set_level(o->log_level);
+	rc = o->log_file ? rsh_log_to_file(o->log_file) : 0;
+	if (rc) {
+		fprintf(stderr, "reshardfs: error: %s: %s\n", o->log_file,
+			strerror(-rc));
+		return rsh_exit_of(rc);
+	}
+	raise_fd_limit();
+	return o->command->run(o);
+}
+
+static enum rsh_exit run(const struct rsh_options *o)
+{
+	if (o->help && o->unnamed) {
+		rsh_help_program(stdout);
+	} else if (o->help) {
+		rsh_help_command(stdout, o->command);
+	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());
-		return EXIT_GOOD;
-	case RSH_COMMAND_MOUNT:
-		break;
+	} else {
+		return run_command(o);
 	}
-	return rsh_mount(o);
+	return RSH_EXIT_GOOD;
+}
+
+static void complain(const struct rsh_options *o, const struct rsh_error *err)
+{
+	fprintf(stderr, "reshardfs: %s\nTry 'reshardfs %s%s--help'.\n",
+		err->text, o->unnamed ? "" : o->command->name,
+		o->unnamed ? "" : " ");
 }
 
 int main(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_options o;
-	int rc = rsh_options_parse(argc, argv, &o, &err);
+	enum rsh_exit status = RSH_EXIT_USAGE;
 
-	if (rc) {
-		fprintf(stderr, "reshardfs: %s\n"
-			"Try 'reshardfs --help'.\n", err.text);
-		rc = EXIT_USAGE;
-	} else {
-		rc = run(&o);
-	}
+	if (rsh_options_parse(argc, argv, &o, &err))
+		complain(&o, &err);
+	else
+		status = run(&o);
 	rsh_options_clear(&o);
-	return rc;
+	return (int)status;
 }

@@ -3,51 +3,14 @@
 
 #include "mount.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "conversion.h"
 #include "daemon.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
-
-/* The source of a thousand ranks is a thousand files. */
-static void raise_fd_limit(void)
-{
-	struct rlimit lim;
-
-	if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
-		return;
-	lim.rlim_cur = lim.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &lim);
-}
-
-/* The reason goes to whoever typed the command, and to the log if that is
- * somewhere else. */
-static void complain(const struct rsh_options *o, const struct rsh_error *err)
-{
-	if (o->log_file)
-		fprintf(stderr, "reshardfs: error: %s\n", err->text);
-	rsh_log_error("%s", err->text);
-}
-
-static const char *strategy_path(const char *given)
-{
-	return strcmp(given, "none") == 0 ? NULL : given;
-}
-
-static struct rsh_source_options source_options(const struct rsh_options *o)
-{
-	struct rsh_source_options so = o->files;
-
-	/* The converter knows no steps. */
-	if (o->compat && !o->has_select)
-		so.select = RSH_SELECT_MINDSPORE;
-	return so;
-}
 
 static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
 		       struct rsh_error *err)
@@ -66,31 +29,7 @@ static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
 static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
 			   struct rsh_error *err)
 {
-	const struct rsh_vfs_config cfg = {
-		.source = o->source,
-		.src_strategy = strategy_path(o->src_strategy),
-		.dst_strategy = strategy_path(o->dst_strategy),
-		.compat = o->compat,
-		.replicas = !o->no_replicas,
-		.allow_missing = o->allow_missing,
-		.dst_ranks = o->dst_ranks,
-		.files = source_options(o),
-		.fallbacks = o->fallbacks,
-		.group_info = o->group_info,
-		.unlisted = o->unlisted,
-		.only = o->only,
-		.drop = o->drop,
-		.rename = o->rename,
-		.cast = o->cast,
-		.remove_redundancy = o->remove_redundancy,
-		.format = o->format,
-		.part_bytes = o->in_parts ? o->part_bytes : 0,
-		.tree = {
-			.prefix = o->prefix,
-			.uid = getuid(),
-			.gid = getgid(),
-		},
-	};
+	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
 
 	return rsh_vfs_open(&cfg, vfs, err);
 }
@@ -130,7 +69,7 @@ static void on_ready(void *ctx)
 }
 
 /* Runs until unmounted; `d` is NULL in the foreground. */
-static int serve(const struct rsh_options *o, struct rsh_daemon *d)
+static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 {
 	struct service service = { o, d };
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -144,9 +83,8 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 	if (rc == 0)
 		rc = mount_vfs(o, vfs, &server, &err);
 	if (rc) {
-		complain(o, &err);
 		rsh_vfs_free(vfs);
-		return 1;
+		return rsh_exit_failed(o, rc, &err);
 	}
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
 	rc = rsh_server_run(server, on_ready, &service);
@@ -156,29 +94,21 @@ static int serve(const struct rsh_options *o, struct rsh_daemon *d)
 		rsh_log_info("%s unmounted", o->mountpoint);
 	rsh_server_free(server);
 	rsh_vfs_free(vfs);
-	return rc ? 1 : 0;
+	return rsh_exit_of(rc);
 }
 
-int rsh_mount(const struct rsh_options *o)
+enum rsh_exit rsh_mount(const struct rsh_options *o)
 {
+	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_daemon d;
 	int rc;
 
-	rsh_log_set_level(o->log_level);
-	rc = o->log_file ? rsh_log_to_file(o->log_file) : 0;
-	if (rc) {
-		fprintf(stderr, "reshardfs: error: %s: %s\n", o->log_file,
-			strerror(-rc));
-		return 1;
-	}
-	raise_fd_limit();
 	if (o->foreground)
 		return serve(o, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
-		fprintf(stderr, "reshardfs: error: no daemon: %s\n",
-			strerror(-rc));
-		return 1;
+		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
+		return rsh_exit_failed(o, rc, &err);
 	}
 	return d.child ? rsh_daemon_wait(&d, o->mountpoint) : serve(o, &d);
 }

@@ -2,9 +2,10 @@
 #ifndef RSH_CLI_MOUNT_H
 #define RSH_CLI_MOUNT_H
 
+#include "exit.h"
 #include "options.h"
 
-/* Mounts and serves, in this process or a daemon; returns the exit code. */
-int rsh_mount(const struct rsh_options *o);
+/* Mounts and serves, in this process or a daemon. */
+enum rsh_exit rsh_mount(const struct rsh_options *o);
 
 #endif

@@ -4,17 +4,27 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 
-enum rsh_command { RSH_COMMAND_MOUNT, RSH_COMMAND_HELP, RSH_COMMAND_VERSION };
+struct rsh_command;
+
+enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
 struct rsh_options {
-	enum rsh_command command;
+	const struct rsh_command *command;
+	bool unnamed; /* the command is meant, its name was left out */
+	bool help, version; /* print that and nothing else */
+	/* What the command line has beside options; of argv. */
+	char **operands;
+	unsigned n_operands;
+	bool json;
+	bool quiet;
+	enum rsh_color color;
+
 	const char *source;
 	const char *mountpoint;
 
@@ -60,12 +70,12 @@ struct rsh_options {
 	size_t n_copies, cap_copies;
 };
 
-/* Reads argv; strings of it are kept, not copied.  0, or -EINVAL with a
- * sentence that names the option.  rsh_options_clear() is due in any case. */
+/* Reads argv, which is reordered and kept, not copied.  0, or -EINVAL with a
+ * sentence that names the option; `command` is set in any case, and
+ * rsh_options_clear() is due.  With `help` or `version` set nothing else has
+ * been looked at. */
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);
-
-void rsh_options_help(FILE *f);
 
 #endif

@@ -78,14 +78,14 @@ check "with status 0" ends_well
 
 # ---- failures ----
 
-# fails NAME WORD ARGUMENT...: status 1, a reason with WORD, nothing mounted,
+# fails NAME WORD ARGUMENT...: status 3, a reason with WORD, nothing mounted,
 # no process left.
 fails() {
 	fails_name=$1
 	fails_word=$2
 	shift 2
 	start_daemon "$@"
-	if [ "$command_status" = 1 ] && [ "$daemon_pid" = none ] &&
+	if [ "$command_status" = 3 ] && [ "$daemon_pid" = none ] &&
 		grep -qF -e "$fails_word" "$T/said" && not_mounted; then
 		ok "$fails_name"
 	else
@@ -119,7 +119,7 @@ if as_nobody test -w /dev/fuse 2>/dev/null; then
 	}
 	chmod -R a+rX "$T/source" "$T/source.ckpt" "$T/wanted.ckpt"
 	start_unprivileged
-	equal "another's directory: status 1" $? 1
+	equal "another's directory: status 4" $? 4
 	check "another's directory: a reason" grep -q "cannot mount on $T/private" "$T/said"
 	refute "another's directory: not mounted" grep -q " $T/private fuse" /proc/self/mounts
 	chown 65534:65534 "$T/private"

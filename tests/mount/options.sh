@@ -27,7 +27,8 @@ both() {
 	usage "$1" "$2" mount $(strategies) "$SRC" "$MNT" "$3"
 }
 
-usage "nothing given" SOURCE
+usage "nothing given" "no command and no SOURCE"
+usage "no such command" '"mounnt" is no command' mounnt
 usage "no mount point" MOUNTPOINT mount $(strategies) "$SRC"
 both "a third operand" surplus surplus
 usage "no source strategy" --src-strategy mount --dst-strategy none "$SRC" "$MNT"
@@ -55,13 +56,19 @@ equal "--version succeeds" $? 0
 check "--version names the program" grep -qx 'reshardfs [0-9.]*' "$T/version"
 check "--version names libfuse" grep -qx 'libfuse [0-9.]*' "$T/version"
 check "-V is --version" sh -c "'$RESHARDFS' -V | cmp - '$T/version'"
-"$RESHARDFS" mount --help >"$T/help" 2>&1
+"$RESHARDFS" --help >"$T/help" 2>&1
 equal "--help succeeds" $? 0
 check "-h is --help" sh -c "'$RESHARDFS' -h | cmp - '$T/help'"
+check "--help lists the commands" grep -q '^  mount  ' "$T/help"
+"$RESHARDFS" mount --help >"$T/help" 2>&1
+equal "mount --help succeeds" $? 0
+check "and says how it is called" \
+	grep -qx 'usage: reshardfs mount \[options\] SOURCE MOUNTPOINT' "$T/help"
 for option in src-strategy dst-strategy prefix compat foreground debug \
-	log-file log-level version help; do
-	check "--help lists --$option" grep -q -e "--$option" "$T/help"
+	log-file log-level quiet version help; do
+	check "mount --help lists --$option" grep -q -e "--$option" "$T/help"
 done
+check "--help fits a terminal" sh -c "! grep -E '.{80}| \$' '$T/help'"
 
 # ---- what is accepted ----
 
@@ -129,7 +136,7 @@ mount_stop
 # ---- the manual ----
 
 manual=${top_srcdir:-$srcdir/..}/man/reshardfs.1
-"$RESHARDFS" --help | sed -n 's/^  .*--\([a-z-]*\).*/\1/p; s/^  -o \([a-z_]*\).*/\1/p' |
+"$RESHARDFS" mount --help | sed -n 's/^  .*--\([a-z-]*\).*/\1/p; s/^  -o \([a-z_][a-z_]*\).*/\1/p' |
 	sort -u >"$T/options"
 check "the help's options can be read" test "$(wc -l <"$T/options")" -ge 25
 while read -r option; do

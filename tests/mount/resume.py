@@ -81,7 +81,7 @@ class Tree:
     def mounted(self, *extra):
         return Mounted(self.path, resume=True, extra=extra)
 
-    def refused(self, *words, extra=(), status=1):
+    def refused(self, *words, extra=(), status=3):
         got, said = expect_failure(self.path, resume=True, extra=extra)
         lines = [line for line in said.splitlines() if ": error: " in line]
         if got != status or len(lines) != 1:

@@ -112,8 +112,8 @@ static void test_fails(void **state)
 	(void)state;
 	start(&d);
 	if (d.child == 0)
-		_exit(1);
-	assert_int_equal(rsh_daemon_wait(&d, tree), 1);
+		_exit(RSH_EXIT_INPUT);
+	assert_int_equal(rsh_daemon_wait(&d, tree), RSH_EXIT_INPUT);
 	assert_int_equal(waitpid(d.child, NULL, 0), -1);
 	/* The child has said why. */
 	assert_false(logged("daemon"));
@@ -157,7 +157,7 @@ static void test_dies(void **state)
 		raise(SIGKILL);
 		_exit(0);
 	}
-	assert_int_equal(rsh_daemon_wait(&d, tree), 1);
+	assert_int_equal(rsh_daemon_wait(&d, tree), RSH_EXIT_IO);
 	assert_true(logged("died of signal 9"));
 }
 
@@ -169,7 +169,7 @@ static void test_ends_too_early(void **state)
 	start(&d);
 	if (d.child == 0)
 		_exit(0);
-	assert_int_equal(rsh_daemon_wait(&d, tree), 1);
+	assert_int_equal(rsh_daemon_wait(&d, tree), RSH_EXIT_IO);
 	assert_true(logged("told to end"));
 }
 
@@ -184,7 +184,8 @@ static void test_mount_does_not_answer(void **state)
 		for (;;)
 			pause();
 	}
-	assert_int_equal(rsh_daemon_wait(&d, "/nonexistent/mount"), 1);
+	assert_int_equal(rsh_daemon_wait(&d, "/nonexistent/mount"),
+			 RSH_EXIT_IO);
 	assert_true(logged("/nonexistent/mount does not answer"));
 	/* It was told to end. */
 	assert_true(logged("died of signal 15"));

@@ -9,7 +9,8 @@
 
 #include <cmocka.h>
 
-#include "cli/options.h"
+#include "cli/commands.h"
+#include "cli/option_table.h"
 
 #define MAX_WORDS 16
 
@@ -58,7 +59,8 @@ static void test_defaults(void **state)
 	(void)state;
 	accept(WORDS("mount", "--src-strategy", "s", "--dst-strategy", "none",
 		     "src", "mnt"), &o);
-	assert_int_equal(o.command, RSH_COMMAND_MOUNT);
+	assert_int_equal(o.command->id, RSH_COMMAND_MOUNT);
+	assert_false(o.unnamed || o.json || o.quiet);
 	assert_string_equal(o.source, "src");
 	assert_string_equal(o.mountpoint, "mnt");
 	assert_string_equal(o.src_strategy, "s");
@@ -251,7 +253,7 @@ static void test_resume(void **state)
 	refuse(WORDS("a", "b", "--resume", "--format=ckpt"), "--format");
 	refuse(WORDS("a", "b", "--resume", "--part-size=1GB"), "--part-size");
 	refuse(WORDS("a", "b", "--resume=all"), "--resume");
-	refuse(WORDS("a", "--resume"), "MOUNTPOINT");
+	refuse(WORDS("mount", "a", "--resume"), "MOUNTPOINT");
 }
 
 static void test_help_needs_nothing_else(void **state)
@@ -260,20 +262,85 @@ static void test_help_needs_nothing_else(void **state)
 
 	(void)state;
 	accept(WORDS("--help"), &o);
-	assert_int_equal(o.command, RSH_COMMAND_HELP);
+	assert_true(o.help && o.unnamed && !o.version);
+	rsh_options_clear(&o);
+	accept(WORDS("mount", "-h"), &o);
+	assert_true(o.help && !o.unnamed);
+	assert_string_equal(o.command->name, "mount");
 	rsh_options_clear(&o);
 	accept(WORDS("mount", "-V"), &o);
-	assert_int_equal(o.command, RSH_COMMAND_VERSION);
+	assert_true(o.version && !o.help);
 	rsh_options_clear(&o);
 	/* A source of that name must be written another way. */
 	refuse(WORDS("mount", "--src-strategy=none", "--dst-strategy=none",
 		     "mnt"), "MOUNTPOINT");
 }
 
+static void test_quiet(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-q"),
+	       &o);
+	assert_int_equal(o.log_level, RSH_LOG_ERROR);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-q",
+		     "--log-level=info"), &o);
+	assert_int_equal(o.log_level, RSH_LOG_INFO);
+	rsh_options_clear(&o);
+}
+
+/* Every option belongs to a command that there is, and no command has two
+ * options of one name or letter. */
+static void test_tables(void **state)
+{
+	size_t n, n_commands;
+	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_command *commands = rsh_command_table(&n_commands);
+	unsigned all = 0;
+
+	(void)state;
+	for (size_t i = 0; i < n_commands; i++) {
+		assert_ptr_equal(rsh_command_find(commands[i].name),
+				 &commands[i]);
+		assert_false(all & RSH_IN(commands[i].id));
+		all |= RSH_IN(commands[i].id);
+	}
+	for (size_t i = 0; i < n; i++) {
+		assert_true(table[i].name || table[i].letter);
+		assert_non_null(table[i].set);
+		for (size_t k = 0; k < i; k++) {
+			if (!(table[i].commands & table[k].commands))
+				continue;
+			assert_false(table[i].letter &&
+				     table[i].letter == table[k].letter);
+			assert_false(table[i].name && table[k].name &&
+				     !strcmp(table[i].name, table[k].name));
+		}
+	}
+}
+
+static void test_exit_status(void **state)
+{
+	(void)state;
+	assert_int_equal(rsh_exit_of(0), RSH_EXIT_GOOD);
+	assert_int_equal(rsh_exit_of(-EINVAL), RSH_EXIT_INPUT);
+	assert_int_equal(rsh_exit_of(-EBADMSG), RSH_EXIT_INPUT);
+	assert_int_equal(rsh_exit_of(-ENOENT), RSH_EXIT_INPUT);
+	assert_int_equal(rsh_exit_of(-EIO), RSH_EXIT_IO);
+	assert_int_equal(rsh_exit_of(-EACCES), RSH_EXIT_IO);
+	assert_int_equal(rsh_exit_of(-ENOMEM), RSH_EXIT_IO);
+	assert_int_equal(rsh_exit_of(-ESTALE), RSH_EXIT_IO);
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
-	refuse(WORDS("a"), "MOUNTPOINT");
+	refuse(WORDS("a"), "\"a\" is no command");
+	refuse(WORDS("mount", "a"), "no MOUNTPOINT given");
+	refuse((const char *const[]){ "reshardfs", NULL }, "no command");
+	refuse(WORDS("mount", "a", "b", "--json"), "--json");
 	refuse(WORDS("a", "b"), "--src-strategy");
 	refuse(WORDS("a", "b", "--src-strategy=x"), "--dst-strategy");
 	refuse(WORDS("a", "b", "c"), "c");
@@ -310,6 +377,9 @@ int main(void)
 		cmocka_unit_test(test_selection_refused),
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_help_needs_nothing_else),
+		cmocka_unit_test(test_quiet),
+		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_exit_status),
 		cmocka_unit_test(test_refused),
 	};
 

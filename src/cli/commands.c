@@ -1,0 +1,41 @@
+/* cli/commands.c - see commands.h. */
+#include "config.h"
+
+#include "commands.h"
+
+#include <string.h>
+
+#include "mount.h"
+#include "option_check.h"
+
+static const struct rsh_command table[] = {
+	{
+		.name = "mount",
+		.id = RSH_COMMAND_MOUNT,
+		.operands = { "SOURCE", "MOUNTPOINT" },
+		.summary = "show SOURCE as it would be under another strategy",
+		.about = "Shows a MindSpore checkpoint tree "
+			 "(SOURCE/rank_N/*.ckpt or *.safetensors) as it would "
+			 "be under another sharding strategy; or, with "
+			 "--resume, of MindSpore, PyTorch, TensorFlow and "
+			 "Megatron-LM jobs the newest checkpoint that is whole "
+			 "on all ranks.  The name of this command may be left "
+			 "out.",
+		.check = rsh_check_mount,
+		.run = rsh_mount,
+	},
+};
+
+const struct rsh_command *rsh_command_table(size_t *n)
+{
+	*n = sizeof(table) / sizeof(table[0]);
+	return table;
+}
+
+const struct rsh_command *rsh_command_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (strcmp(table[i].name, name) == 0)
+			return &table[i];
+	return NULL;
+}

@@ -1,0 +1,51 @@
+/* cli/conversion.c - see conversion.h. */
+#include "config.h"
+
+#include "conversion.h"
+
+#include <string.h>
+#include <unistd.h>
+
+static const char *strategy_path(const char *given)
+{
+	return strcmp(given, "none") == 0 ? NULL : given;
+}
+
+static struct rsh_source_options source_options(const struct rsh_options *o)
+{
+	struct rsh_source_options so = o->files;
+
+	/* The converter knows no steps. */
+	if (o->compat && !o->has_select)
+		so.select = RSH_SELECT_MINDSPORE;
+	return so;
+}
+
+struct rsh_vfs_config rsh_conversion_of(const struct rsh_options *o)
+{
+	return (struct rsh_vfs_config){
+		.source = o->source,
+		.src_strategy = strategy_path(o->src_strategy),
+		.dst_strategy = strategy_path(o->dst_strategy),
+		.compat = o->compat,
+		.replicas = !o->no_replicas,
+		.allow_missing = o->allow_missing,
+		.dst_ranks = o->dst_ranks,
+		.files = source_options(o),
+		.fallbacks = o->fallbacks,
+		.group_info = o->group_info,
+		.unlisted = o->unlisted,
+		.only = o->only,
+		.drop = o->drop,
+		.rename = o->rename,
+		.cast = o->cast,
+		.remove_redundancy = o->remove_redundancy,
+		.format = o->format,
+		.part_bytes = o->in_parts ? o->part_bytes : 0,
+		.tree = {
+			.prefix = o->prefix,
+			.uid = getuid(),
+			.gid = getgid(),
+		},
+	};
+}

@@ -1,0 +1,11 @@
+/* cli/conversion.h - the conversion that the options describe: the same in all
+ * commands that speak of one. */
+#ifndef RSH_CLI_CONVERSION_H
+#define RSH_CLI_CONVERSION_H
+
+#include "options.h"
+
+/* As rsh_vfs_open() wants it; points into `o`. */
+struct rsh_vfs_config rsh_conversion_of(const struct rsh_options *o);
+
+#endif

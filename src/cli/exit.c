@@ -1,0 +1,44 @@
+/* cli/exit.c - see exit.h. */
+#include "config.h"
+
+#include "exit.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "rsh/util/log.h"
+
+enum rsh_exit rsh_exit_of(int rc)
+{
+	switch (-rc) {
+	case 0:
+		return RSH_EXIT_GOOD;
+	case EBADMSG:
+	case EDOM:
+	case EEXIST:
+	case EFBIG:
+	case EINVAL:
+	case EISDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ENOENT:
+	case ENOTDIR:
+	case ENOTEMPTY:
+	case ENOTSUP:
+	case EOVERFLOW:
+	case ERANGE:
+		return RSH_EXIT_INPUT;
+	default:
+		return RSH_EXIT_IO;
+	}
+}
+
+enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
+			      const struct rsh_error *err)
+{
+	/* The log may be somewhere else. */
+	if (o->log_file)
+		fprintf(stderr, "reshardfs: error: %s\n", err->text);
+	rsh_log_error("%s", err->text);
+	return rsh_exit_of(rc);
+}

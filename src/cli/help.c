@@ -1,0 +1,132 @@
+/* cli/help.c - see help.h. */
+#include "config.h"
+
+#include "help.h"
+
+#include <string.h>
+
+#include "option_table.h"
+
+#define COLUMNS 79
+#define OPTION_COLUMN 32  /* where the text of an option begins */
+#define SUMMARY_COLUMN 12 /* and that of a command */
+
+/* Prints words from column `at` on; further lines begin at `indent`. */
+static void wrap(FILE *f, const char *text, size_t at, size_t indent)
+{
+	size_t blanks = 0;
+
+	while (*text) {
+		size_t n = strcspn(text, " ");
+
+		if (at > indent && at + blanks + n > COLUMNS) {
+			fputc('\n', f);
+			at = 0;
+			blanks = indent;
+		}
+		fprintf(f, "%*s%.*s", (int)blanks, "", (int)n, text);
+		at += blanks + n;
+		blanks = strspn(text + n, " ");
+		text += n + blanks;
+	}
+	fputc('\n', f);
+}
+
+/* What is too long stands on a line of its own. */
+static void entry(FILE *f, const char *left, const char *text, size_t indent)
+{
+	int n = fprintf(f, "  %s", left);
+	size_t at = n > 0 ? (size_t)n : 0;
+
+	if (!*text) {
+		fputc('\n', f);
+		return;
+	}
+	if (at + 1 > indent) {
+		fputc('\n', f);
+		at = 0;
+	}
+	fprintf(f, "%*s", (int)(indent - at), "");
+	wrap(f, text, indent, indent);
+}
+
+static void option(FILE *f, const struct rsh_option *def)
+{
+	const char *arg = def->arg ? def->arg : "";
+	char left[96], letter[8] = "    ";
+
+	if (def->letter)
+		snprintf(letter, sizeof(letter), "-%c%s", def->letter,
+			 def->name ? ", " : " ");
+	if (def->bare)
+		snprintf(left, sizeof(left), "-o %s%s%s", def->name,
+			 def->arg ? "=" : "", arg);
+	else if (def->name)
+		snprintf(left, sizeof(left), "%s--%s%s%s", letter, def->name,
+			 def->arg ? " " : "", arg);
+	else
+		snprintf(left, sizeof(left), "%s%s", letter, arg);
+	entry(f, left, def->help, OPTION_COLUMN);
+}
+
+static void options(FILE *f, const struct rsh_command *command, bool bare)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+	bool any = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (table[i].bare != bare ||
+		    !rsh_option_is_of(&table[i], command))
+			continue;
+		if (bare && !any)
+			fputs("\nMount options, for -o alone:\n", f);
+		option(f, &table[i]);
+		any = true;
+	}
+}
+
+static void common_options(FILE *f)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].commands == RSH_IN_ALL)
+			option(f, &table[i]);
+}
+
+void rsh_help_usage(FILE *f, const struct rsh_command *command)
+{
+	fprintf(f, "reshardfs %s [options]", command->name);
+	for (size_t i = 0; i < RSH_MAX_OPERANDS && command->operands[i]; i++)
+		fprintf(f, " %s", command->operands[i]);
+}
+
+void rsh_help_command(FILE *f, const struct rsh_command *command)
+{
+	fputs("usage: ", f);
+	rsh_help_usage(f, command);
+	fputs("\n\n", f);
+	wrap(f, command->about, 0, 0);
+	fputc('\n', f);
+	options(f, command, false);
+	options(f, command, true);
+}
+
+void rsh_help_program(FILE *f)
+{
+	size_t n;
+	const struct rsh_command *table = rsh_command_table(&n);
+
+	fputs("usage: reshardfs COMMAND [options] ...\n"
+	      "       reshardfs [options] SOURCE MOUNTPOINT\n"
+	      "       reshardfs COMMAND --help\n\n", f);
+	wrap(f, "Shows a MindSpore checkpoint tree as it would be under "
+	     "another sharding strategy.  Without a COMMAND it mounts.", 0, 0);
+	fputc('\n', f);
+	for (size_t i = 0; i < n; i++)
+		entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
+	fputs("\nOptions that all commands have:\n", f);
+	common_options(f);
+}

@@ -1,0 +1,15 @@
+/* cli/help.h - what --help and --version print, made from the tables. */
+#ifndef RSH_CLI_HELP_H
+#define RSH_CLI_HELP_H
+
+#include <stdio.h>
+
+#include "commands.h"
+
+void rsh_help_program(FILE *f);
+void rsh_help_command(FILE *f, const struct rsh_command *command);
+
+/* How `command` is called, without a newline. */
+void rsh_help_usage(FILE *f, const struct rsh_command *command);
+
+#endif

@@ -1,0 +1,84 @@
+/* cli/option_check.c - see option_check.h. */
+#include "config.h"
+
+#include "option_check.h"
+
+#include <errno.h>
+#include <string.h>
+
+static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
+{
+	if (!o->src_strategy)
+		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
+				     "(\"none\" if SOURCE is not sharded)");
+	if (!o->dst_strategy)
+		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
+				     "(\"none\" for whole tensors)");
+	if (o->remove_redundancy && strcmp(o->dst_strategy, "none") == 0)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
+				     "--dst-strategy: without one there are no "
+				     "ranks that hold the same");
+	if (o->files.source_map && (o->files.rank_dir || o->files.file))
+		return rsh_error_set(err, EINVAL, "--source-map names every "
+				     "file: --rank-dir and --file do not go "
+				     "with it");
+	if (o->compat && (o->remove_redundancy || o->cast || o->rename ||
+			  o->only || o->drop ||
+			  o->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
+				     "the converter's own bytes: it goes with "
+				     "none of --unlisted, --only, --drop, "
+				     "--rename, --cast and --remove-redundancy");
+	if (o->in_parts && (strcmp(o->dst_strategy, "none") != 0 ||
+			    o->dst_ranks || o->compat))
+		return rsh_error_set(err, EINVAL, "--format hf is one whole "
+				     "model: it needs --dst-strategy none and "
+				     "goes with neither --dst-ranks nor "
+				     "--compat");
+	if (o->part_bytes && !o->in_parts)
+		return rsh_error_set(err, EINVAL, "--part-size is for --format "
+				     "hf");
+	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
+			     strcmp(o->dst_strategy, "none") != 0))
+		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
+				     "without strategies (both \"none\"); a "
+				     "strategy says how many ranks there are");
+	return 0;
+}
+
+/* The options of a conversion say nothing where there is none. */
+static int check_resume(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *given = o->src_strategy ? "src-strategy" :
+			    o->dst_strategy ? "dst-strategy" :
+			    o->prefix ? "prefix" :
+			    o->compat ? "compat" :
+			    o->no_replicas ? "replicas" :
+			    o->allow_missing ? "allow-missing" :
+			    o->dst_ranks ? "dst-ranks" :
+			    o->unlisted != RSH_UNLISTED_COPY ? "unlisted" :
+			    o->only ? "only" :
+			    o->drop ? "drop" :
+			    o->rename ? "rename" :
+			    o->cast ? "cast" :
+			    o->remove_redundancy ? "remove-redundancy" :
+			    o->files.rank_dir ? "rank-dir" :
+			    o->files.file ? "file" :
+			    o->files.source_map ? "source-map" :
+			    o->group_info ? "group-info" :
+			    o->has_format ? "format" :
+			    o->part_bytes ? "part-size" : NULL;
+
+	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
+		given = "select mindspore";
+	return given ? rsh_error_set(err, EINVAL, "--%s does not go with "
+				     "--resume, which converts nothing",
+				     given) : 0;
+}
+
+int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
+{
+	o->source = o->operands[0];
+	o->mountpoint = o->operands[1];
+	return o->resume ? check_resume(o, err) : check_conversion(o, err);
+}

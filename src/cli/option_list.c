@@ -1,0 +1,88 @@
+/* cli/option_list.c - -o name[=value][,name[=value]...], as mount(8) has it. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "option_set.h"
+#include "rsh/util/mem.h"
+
+/* Compares a table name with an -o name of n characters. */
+static bool is_list_name(const char *name, const char *given, size_t n)
+{
+	if (!name || strlen(name) != n)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (given[i] != (name[i] == '-' ? '_' : name[i]))
+			return false;
+	return true;
+}
+
+static const struct rsh_option *find(const struct rsh_command *command,
+				     const char *given, size_t n)
+{
+	size_t n_options;
+	const struct rsh_option *table = rsh_option_table(&n_options);
+
+	for (size_t i = 0; i < n_options; i++)
+		if (rsh_option_is_of(&table[i], command) &&
+		    is_list_name(table[i].name, given, n))
+			return &table[i];
+	return NULL;
+}
+
+static int apply(struct rsh_options *o, char *given, struct rsh_error *err)
+{
+	char *value = strchr(given, '=');
+	size_t n = value ? (size_t)(value - given) : strlen(given);
+	const struct rsh_option *def = find(o->command, given, n);
+
+	if (value)
+		value++;
+	if (!def)
+		return rsh_error_set(err, EINVAL, "unknown option -o %s",
+				     given);
+	if (def->arg && !value)
+		return rsh_error_set(err, EINVAL, "-o %s needs a value", given);
+	if (!def->arg && value)
+		return rsh_error_set(err, EINVAL, "-o %.*s takes no value",
+				     (int)n, given);
+	return def->set(o, def, value, err);
+}
+
+/* Cuts the next option off a comma list in place, removing backslashes. */
+static char *next(char **list)
+{
+	char *start = *list, *to = start, *s = start;
+
+	if (!s)
+		return NULL;
+	for (; *s && *s != ','; s++) {
+		if (s[0] == '\\' && s[1])
+			s++;
+		*to++ = *s;
+	}
+	*list = *s ? s + 1 : NULL;
+	*to = '\0';
+	return start;
+}
+
+int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	char *list = strdup(value), *one;
+	int rc = 0;
+
+	(void)def;
+	if (!list || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
+			      sizeof(*o->copies))) {
+		free(list);
+		return rsh_error_nomem(err);
+	}
+	o->copies[o->n_copies++] = list;
+	while (rc == 0 && (one = next(&list)))
+		if (*one)
+			rc = apply(o, one, err);
+	return rc;
+}

@@ -1,0 +1,212 @@
+/* cli/option_parse.c - from argv to struct rsh_options, by the tables. */
+#include "config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands.h"
+#include "option_set.h"
+#include "rsh/util/mem.h"
+
+/* What the Hugging Face tools take. */
+#define DEFAULT_PART_BYTES UINT64_C(5000000000)
+
+#define FIRST_LONG_VALUE 256 /* above all letters */
+
+/* The table as getopt wants it, for one command. */
+struct getopt_tables {
+	char *letters;
+	struct option *longs;
+};
+
+static int make_getopt_tables(const struct rsh_command *command,
+			      struct getopt_tables *t)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+	struct option *one;
+	char *letter;
+
+	t->letters = rsh_alloc_array(2 * n + 2, 1);
+	t->longs = rsh_alloc_array(n + 1, sizeof(*t->longs));
+	if (!t->letters || !t->longs)
+		return -ENOMEM;
+	letter = t->letters;
+	one = t->longs;
+	*letter++ = ':'; /* tell what is wrong, print nothing */
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_option *def = &table[i];
+
+		if (def->bare || !rsh_option_is_of(def, command))
+			continue;
+		if (def->letter)
+			*letter++ = def->letter;
+		if (def->letter && def->arg)
+			*letter++ = ':';
+		if (def->name)
+			*one++ = (struct option){
+				.name = def->name,
+				.has_arg = def->arg ? required_argument :
+						      no_argument,
+				.val = FIRST_LONG_VALUE + (int)i,
+			};
+	}
+	*letter = '\0';
+	*one = (struct option){ 0 };
+	return 0;
+}
+
+static const struct rsh_option *find_option(const struct rsh_command *command,
+					    int c)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	if (c >= FIRST_LONG_VALUE)
+		return &table[c - FIRST_LONG_VALUE];
+	for (size_t i = 0; c && i < n; i++)
+		if (c == table[i].letter &&
+		    rsh_option_is_of(&table[i], command))
+			return &table[i];
+	return NULL;
+}
+
+static int bad_option(int c, char **argv, struct rsh_error *err)
+{
+	if (c == ':')
+		return rsh_error_set(err, EINVAL, "option %s needs a value",
+				     argv[optind - 1]);
+	/* getopt gives the number of a known option for --name=value that
+	 * takes none, and 0 for a name that it does not know. */
+	if (optopt >= FIRST_LONG_VALUE)
+		return rsh_error_set(err, EINVAL, "option --%s takes no value",
+				     find_option(NULL, optopt)->name);
+	if (optopt)
+		return rsh_error_set(err, EINVAL, "unknown option -%c", optopt);
+	return rsh_error_set(err, EINVAL, "unknown option %s",
+			     argv[optind - 1]);
+}
+
+static int parse_options(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	cleanup_free char *letters = NULL;
+	cleanup_free struct option *longs = NULL;
+	struct getopt_tables tables = { 0 };
+	const struct rsh_option *def;
+	int c, rc = make_getopt_tables(o->command, &tables);
+
+	letters = tables.letters;
+	longs = tables.longs;
+	if (rc)
+		return rsh_error_nomem(err);
+	opterr = 0;
+	optind = 0; /* start anew: tests parse more than once */
+	while (rc == 0 && !o->help && !o->version &&
+	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
+		rc = def ? def->set(o, def, optarg, err) :
+			   bad_option(c, argv, err);
+	}
+	return rc;
+}
+
+/* ---- operands ---- */
+
+static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *name = o->command->operands[o->n_operands];
+
+	if (o->unnamed && o->n_operands == 1)
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command, and "
+				     "to mount it there is no %s given",
+				     o->operands[0], name);
+	return rsh_error_set(err, EINVAL, "no %s%s given",
+			     o->unnamed ? "command and no " : "", name);
+}
+
+static int count_operands(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *const *names = o->command->operands;
+	unsigned i = 0;
+
+	for (; i < RSH_MAX_OPERANDS && names[i]; i++) {
+		if (strstr(names[i], "..."))
+			return 0;
+		if (i >= o->n_operands)
+			return names[i][0] == '[' ? 0 :
+						    missing_operand(o, err);
+	}
+	if (o->n_operands > i)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     o->operands[i]);
+	return 0;
+}
+
+static void set_defaults(struct rsh_options *o)
+{
+	*o = (struct rsh_options){
+		.subtype = "reshardfs",
+		.log_level = RSH_LOG_NOTICE,
+		.fallbacks = 5,
+	};
+}
+
+/* The defaults of what a check wants to know whether it was given. */
+static void set_late_defaults(struct rsh_options *o)
+{
+	if (!o->prefix)
+		o->prefix = "checkpoint_";
+	if (!o->part_bytes)
+		o->part_bytes = DEFAULT_PART_BYTES;
+	if (!o->fsname)
+		o->fsname = o->source;
+	if (!o->has_log_level && o->quiet)
+		o->log_level = RSH_LOG_ERROR;
+	if (!o->has_log_level && o->debug)
+		o->log_level = RSH_LOG_DEBUG;
+}
+
+/* Takes the command's name out of argv: to getopt it is the program's. */
+static void take_command(int *argc, char ***argv, struct rsh_options *o)
+{
+	size_t n;
+
+	o->command = *argc > 1 ? rsh_command_find((*argv)[1]) : NULL;
+	o->unnamed = !o->command;
+	if (o->unnamed) {
+		o->command = rsh_command_table(&n);
+	} else {
+		(*argc)--;
+		(*argv)++;
+	}
+}
+
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err)
+{
+	int rc;
+
+	set_defaults(o);
+	take_command(&argc, &argv, o);
+	rc = parse_options(argc, argv, o, err);
+	if (rc || o->help || o->version)
+		return rc;
+	o->operands = argv + optind;
+	o->n_operands = (unsigned)(argc - optind);
+	rc = count_operands(o, err);
+	if (rc == 0)
+		rc = o->command->check(o, err);
+	set_late_defaults(o);
+	return rc;
+}
+
+void rsh_options_clear(struct rsh_options *o)
+{
+	for (size_t i = 0; i < o->n_copies; i++)
+		free(o->copies[i]);
+	free(o->copies);
+	free(o->mount_opts);
+}

@@ -1,0 +1,27 @@
+/* cli/option_set.h - what an option does to struct rsh_options. */
+#ifndef RSH_CLI_OPTION_SET_H
+#define RSH_CLI_OPTION_SET_H
+
+#include "option_table.h"
+
+/* Of one member, that at `def->at`: a flag, any text, text with something in
+ * it, a path, a number from def->min to def->max. */
+rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
+	rsh_set_number;
+
+/* Of the option of that name. */
+rsh_option_setter rsh_set_prefix, rsh_set_compat, rsh_set_replicas,
+	rsh_set_select, rsh_set_breakpoint, rsh_set_check, rsh_set_file,
+	rsh_set_unlisted, rsh_set_cast, rsh_set_format, rsh_set_part_size,
+	rsh_set_debug, rsh_set_log_level, rsh_set_color;
+
+/* -o: a list of options of this table (option_list.c). */
+rsh_option_setter rsh_set_list;
+
+/* For options that libfuse or the kernel understands. */
+rsh_option_setter rsh_set_mount_opt;
+/* Always so. */
+rsh_option_setter rsh_set_nothing;
+rsh_option_setter rsh_refuse_rw;
+
+#endif
