@@ -202,40 +202,51 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct stat st;
-	int rc = rsh_vfs_stat(vfs_of(req), ino, &st);
+	const struct rsh_server *server = fuse_req_userdata(req);
+	struct rsh_stream *stream;
+	int rc;
 
-	if (rc == 0 && S_ISDIR(st.st_mode))
-		rc = -EISDIR;
+	rc = rsh_stream_open(server->streams, ino, &stream);
 	if (rc == 0 && ((fi->flags & O_ACCMODE) != O_RDONLY ||
-			(fi->flags & O_TRUNC)))
+			(fi->flags & O_TRUNC))) {
+		rsh_stream_close(stream);
 		rc = -EROFS;
+	}
 	if (rc) {
 		fuse_reply_err(req, -rc);
 		return;
 	}
+	fi->fh = (uintptr_t)stream;
 	fi->keep_cache = 1;
-	fuse_reply_open(req, fi);
+	fi->direct_io = server->direct_io;
+	/* Fails when the caller was interrupted: there is no file then. */
+	if (fuse_reply_open(req, fi))
+		rsh_stream_close(stream);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino,
+		       struct fuse_file_info *fi)
+{
+	(void)ino;
+	rsh_stream_close((struct rsh_stream *)(uintptr_t)fi->fh);
+	fuse_reply_err(req, 0);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	cleanup_free char *buf = malloc(size ? size : 1);
-	ssize_t n;
+	struct rsh_loan loan;
+	ssize_t n = rsh_stream_lend((struct rsh_stream *)(uintptr_t)fi->fh,
+				    (uint64_t)off, size, &loan);
 
-	(void)fi;
-	if (!buf) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	n = rsh_vfs_read(vfs_of(req), ino, buf, size, (uint64_t)off);
 	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
 		      (unsigned long long)ino, (long long)off, size, n);
-	if (n < 0)
+	if (n < 0) {
 		fuse_reply_err(req, (int)-n);
-	else
-		fuse_reply_buf(req, buf, (size_t)n);
+		return;
+	}
+	fuse_reply_iov(req, loan.part, loan.n_parts);
+	rsh_loan_return(&loan);
 }
 
 /* ---- what a read-only tree refuses ----
@@ -332,6 +343,7 @@ const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
 	.open = op_open,
+	.release = op_release,
 	.read = op_read,
 	.setattr = op_setattr,
 	.mknod = op_mknod,

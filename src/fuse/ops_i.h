@@ -5,9 +5,12 @@
 #include <fuse_lowlevel.h>
 
 #include "rsh/fuse/server.h"
+#include "rsh/vfs/stream.h"
 
 struct rsh_server {
 	struct rsh_vfs *vfs;
+	struct rsh_streams *streams;
+	bool direct_io;     /* files are read past the page cache */
 	struct fuse_session *session;
 	struct fuse_loop_config *loop;
 	unsigned max_read;  /* 0: what the kernel gives */

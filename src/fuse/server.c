@@ -244,12 +244,15 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		return rsh_error_nomem(err);
 	s->vfs = vfs;
 	s->max_read = o->max_read;
+	s->direct_io = !getenv("CACHED");
 
 	fuse_set_log_func(log_libfuse);
 	complaint = &said;
 	rc = new_session(s, o, &said);
 	if (rc == 0)
 		rc = prepare_loop(s, o, &said);
+	if (rc == 0)
+		rc = rsh_streams_new(vfs, &(struct rsh_streams_options){ 0 }, &s->streams);
 	if (rc == 0)
 		rc = mount_session(s, mountpoint, &said);
 	complaint = NULL;
@@ -299,5 +302,6 @@ void rsh_server_free(struct rsh_server *s)
 		fuse_session_destroy(s->session);
 	if (s->loop)
 		fuse_loop_cfg_destroy(s->loop);
+	rsh_streams_free(s->streams);
 	free(s);
 }

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
-#include "rsh/util/mem.h"
+#include "rsh/util/place.h"
 
 #define BATCH_RUNS 1024
 #define BATCH_GROUPS 128
@@ -24,9 +24,14 @@
  * read of its own is better. */
 #define DIRECT_MIN (16 * 1024)
 
+/* States kept for the next request. */
+#define IDLE_STATES 4
+
 /* One read of neighbouring runs.  Small enough for the second-level cache,
  * from which the runs are then copied. */
 #define SPAN_MAX (256 * 1024)
+
+#define SCRATCH_BYTES (SPAN_MAX + RSH_PLACE_MAX + 2 * SPAN_MAX)
 
 /* At least one byte in so many of a span must be wanted. */
 #define SPAN_WASTE 4
@@ -46,7 +51,8 @@ struct group {
 	uint16_t first, last;
 };
 
-struct gather {
+struct rsh_gather {
+	struct rsh_gather *next_idle;
 	struct rsh_source *source;
 	/* Made when first needed: SPAN_MAX bytes as they are stored, and room
 	 * for them decoded, when elements may have grown to twice the size. */
@@ -57,33 +63,33 @@ struct gather {
 	uint8_t slots[HASH_SLOTS]; /* number of the group, plus 1 */
 };
 
-static void reset(struct gather *g)
+static void reset(struct rsh_gather *g)
 {
 	g->n_runs = 0;
 	g->n_groups = 0;
 	memset(g->slots, 0, sizeof(g->slots));
 }
 
-static bool full(const struct gather *g)
+static bool full(const struct rsh_gather *g)
 {
 	return g->n_runs == BATCH_RUNS || g->n_groups == BATCH_GROUPS;
 }
 
-static uint8_t *scratch(struct gather *g)
+static uint8_t *scratch(struct rsh_gather *g)
 {
 	if (!g->scratch)
-		g->scratch = malloc(SPAN_MAX + 2 * SPAN_MAX);
+		g->scratch = aligned_alloc(RSH_PLACE_MAX, SCRATCH_BYTES);
 	return g->scratch;
 }
 
 /* ---- one file's runs ---- */
 
-static uint8_t *decoded(struct gather *g)
+static uint8_t *decoded(struct rsh_gather *g)
 {
-	return g->scratch + SPAN_MAX;
+	return g->scratch + SPAN_MAX + RSH_PLACE_MAX;
 }
 
-static void scatter(struct gather *g, const struct run *r,
+static void scatter(struct rsh_gather *g, const struct run *r,
 		    const uint8_t *stored)
 {
 	if (r->codec == RSH_CODEC_NONE) {
@@ -96,7 +102,7 @@ static void scatter(struct gather *g, const struct run *r,
 }
 
 /* How many runs from r on one read shall serve; *len is that read's length. */
-static unsigned span_of(const struct gather *g, const struct run *r,
+static unsigned span_of(const struct rsh_gather *g, const struct run *r,
 			size_t *len)
 {
 	const uint64_t start = r->src;
@@ -119,7 +125,7 @@ static unsigned span_of(const struct gather *g, const struct run *r,
 }
 
 /* 0 or a positive errno. */
-static int read_span(struct gather *g, int fd, const struct run *r, unsigned n,
+static int read_span(struct rsh_gather *g, int fd, const struct run *r, unsigned n,
 		     size_t len)
 {
 	const uint64_t start = r->src;
@@ -131,6 +137,7 @@ static int read_span(struct gather *g, int fd, const struct run *r, unsigned n,
 	buf = scratch(g);
 	if (!buf)
 		return ENOMEM;
+	buf += rsh_place(start);
 	rc = rsh_pread_full(fd, buf, len, start);
 	if (rc)
 		return rc;
@@ -142,7 +149,7 @@ static int read_span(struct gather *g, int fd, const struct run *r, unsigned n,
 }
 
 /* 0 or a positive errno. */
-static int read_runs(struct gather *g, const struct group *group, int fd)
+static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
 {
 	unsigned at = group->first;
 
@@ -160,7 +167,7 @@ static int read_runs(struct gather *g, const struct group *group, int fd)
 	return 0;
 }
 
-static int flush(struct gather *g)
+static int flush(struct rsh_gather *g)
 {
 	for (unsigned i = 0; i < g->n_groups; i++) {
 		struct rsh_source_file *f = g->groups[i].file;
@@ -181,7 +188,7 @@ static int flush(struct gather *g)
 
 /* ---- collecting ---- */
 
-static struct group *group_of(struct gather *g, struct rsh_source_file *file)
+static struct group *group_of(struct rsh_gather *g, struct rsh_source_file *file)
 {
 	uint32_t number = (uint32_t)(file - g->source->files);
 	unsigned slot = number * UINT32_C(2654435761) >> 24;
@@ -200,7 +207,7 @@ static struct group *group_of(struct gather *g, struct rsh_source_file *file)
 
 /* The pieces of one file come in the order of its bytes but for a few jumps
  * from record to record, so that no sorting is needed. */
-static int add_run(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
+static int add_run(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst)
 {
 	uint64_t offset = p->src_offset;
 	struct rsh_source_file *file =
@@ -230,7 +237,7 @@ static int add_run(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
 }
 
 /* A long piece whose elements must be decoded: a scratchful at a time. */
-static int read_decoded(struct gather *g, const struct rsh_piece *p,
+static int read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 			uint8_t *dst)
 {
 	uint64_t left = p->length, src = p->src_offset;
@@ -240,6 +247,7 @@ static int read_decoded(struct gather *g, const struct rsh_piece *p,
 
 	if (!buf)
 		return -ENOMEM;
+	buf += rsh_place(src);
 	while (left > 0 && src_left > 0) {
 		size_t n = src_left < SPAN_MAX ? (size_t)src_left : SPAN_MAX;
 		int rc = rsh_source_read(g->source, p->src_rank, src, buf, n);
@@ -260,7 +268,7 @@ static int read_decoded(struct gather *g, const struct rsh_piece *p,
 	return left ? -EIO : 0;
 }
 
-static int take_piece(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
+static int take_piece(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst)
 {
 	int rc;
 
@@ -282,19 +290,80 @@ static int take_piece(struct gather *g, const struct rsh_piece *p, uint8_t *dst)
 	return add_run(g, p, dst);
 }
 
+/* ---- states are kept for the next request, the last one used first ---- */
+
+static struct rsh_gather *take_state(struct rsh_source *s)
+{
+	struct rsh_gather *g;
+
+	pthread_mutex_lock(&s->gathers.lock);
+	g = s->gathers.idle;
+	if (g) {
+		s->gathers.idle = g->next_idle;
+		s->gathers.n_idle--;
+	}
+	pthread_mutex_unlock(&s->gathers.lock);
+	if (g)
+		return g;
+	g = malloc(sizeof(*g));
+	if (g) {
+		g->source = s;
+		g->scratch = NULL;
+		reset(g);
+	}
+	return g;
+}
+
+static void free_state(struct rsh_gather *g)
+{
+	free(g->scratch);
+	free(g);
+}
+
+static void put_state(struct rsh_source *s, struct rsh_gather *g)
+{
+	bool keep;
+
+	if (g->n_runs)
+		reset(g);
+	pthread_mutex_lock(&s->gathers.lock);
+	keep = s->gathers.n_idle < IDLE_STATES;
+	if (keep) {
+		g->next_idle = s->gathers.idle;
+		s->gathers.idle = g;
+		s->gathers.n_idle++;
+	}
+	pthread_mutex_unlock(&s->gathers.lock);
+	if (!keep)
+		free_state(g);
+}
+
+int rsh_gathers_init(struct rsh_gathers *g)
+{
+	return -pthread_mutex_init(&g->lock, NULL);
+}
+
+void rsh_gathers_destroy(struct rsh_gathers *g)
+{
+	while (g->idle) {
+		struct rsh_gather *next = g->idle->next_idle;
+
+		free_state(g->idle);
+		g->idle = next;
+	}
+	pthread_mutex_destroy(&g->lock);
+}
+
 int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
 		      uint8_t *buf, size_t len)
 {
-	cleanup_free struct gather *g = malloc(sizeof(*g));
+	struct rsh_gather *g = take_state(s);
 	struct rsh_piece p;
 	size_t at = 0;
 	int rc = 0;
 
 	if (!g)
 		return -ENOMEM;
-	g->source = s;
-	g->scratch = NULL;
-	reset(g);
 	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
 		if (p.length > len - at) {
 			rc = -EIO;
@@ -303,9 +372,9 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
 		rc = take_piece(g, &p, buf + at);
 		at += (size_t)p.length;
 	}
-	if (rc == 0)
+	if (rc == 0 && g->n_runs)
 		rc = flush(g);
-	free(g->scratch);
+	put_state(s, g);
 	if (rc == 0 && at != len)
 		rc = -EIO;
 	return rc;

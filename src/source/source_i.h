@@ -148,6 +148,18 @@ int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
 /* pread until all is there: 0, or a positive errno; ESTALE at end of file. */
 int rsh_pread_full(int fd, void *buf, size_t len, uint64_t offset);
 
+/* ---- gathering (gather.c) ---- */
+
+struct rsh_gather;
+struct rsh_gathers {
+	pthread_mutex_t lock; /* guards all below */
+	struct rsh_gather *idle;
+	unsigned n_idle;
+};
+
+int rsh_gathers_init(struct rsh_gathers *g);
+void rsh_gathers_destroy(struct rsh_gathers *g);
+
 /* ---- the tree (tree.c) ---- */
 
 struct rsh_source {
@@ -190,6 +202,7 @@ struct rsh_source {
 	struct rsh_ckpt_index **indexes; /* the distinct ones */
 
 	struct rsh_file_pool pool;
+	struct rsh_gathers gathers;
 };
 
 /* A source with its directory open and no files yet. */

@@ -216,7 +216,8 @@ int rsh_source_new(const char *path, struct rsh_source **out,
 		return rsh_error_nomem(err);
 	s->dirfd = -1;
 	s->path = without_trailing_slashes(path);
-	if (!s->path || rsh_pool_init(&s->pool)) {
+	if (!s->path || rsh_pool_init(&s->pool) ||
+	    rsh_gathers_init(&s->gathers)) {
 		free(s->path);
 		free(s);
 		return rsh_error_nomem(err);
@@ -278,6 +279,7 @@ void rsh_source_free(struct rsh_source *s)
 	drop_choice(s);
 	rsh_listing_clear(&s->listing);
 	free(s->candidates);
+	rsh_gathers_destroy(&s->gathers);
 	rsh_pool_destroy(&s->pool);
 	if (s->dirfd >= 0)
 		close(s->dirfd);

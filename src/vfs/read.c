@@ -10,6 +10,9 @@
 
 #include "rsh/util/log.h"
 
+/* Among so many pieces of a range a long one is looked for. */
+#define ORIGIN_PIECES 4
+
 static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		     size_t len, uint64_t offset, const atomic_bool *avoid)
 {
@@ -93,4 +96,30 @@ ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 		return refuse_lost(&v->files[rank], rank);
 	rc = read_range(v, rank, buf, len, offset);
 	return rc ? rc : (ssize_t)len;
+}
+
+/* Headers and rows are copied by the program itself, which knows no slow
+ * places; it is the first long piece that counts. */
+uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
+			    uint64_t offset, size_t len)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	struct rsh_piece_iter *it;
+	struct rsh_piece p;
+	uint64_t origin = 0;
+	uint32_t rank;
+
+	if (rsh_node_decode(v, node, &rank) != RSH_NODE_FILE ||
+	    rsh_conversion_is_lost(v->conversion, rank))
+		return 0;
+	it = rsh_piece_iter_new(v->conversion, rank, offset, len, NULL);
+	if (!it)
+		return 0;
+	for (int i = 0; i < ORIGIN_PIECES && rsh_piece_iter_next(it, &p); i++)
+		if (!p.is_header && p.src_length >= RSH_PLACE_MAX) {
+			origin = p.src_offset - (p.file_offset - offset);
+			break;
+		}
+	rsh_piece_iter_free(it);
+	return origin;
 }

@@ -299,5 +299,6 @@ const struct rsh_vfs_ops rsh_reshard_ops = {
 	.stat = stat_node,
 	.entry = entry,
 	.read = rsh_reshard_read,
+	.origin = rsh_reshard_origin,
 	.totals = totals,
 };

@@ -44,6 +44,15 @@ ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 	return v->ops->read(v, node, buf, len, offset);
 }
 
+size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
+		     size_t len)
+{
+	/* Not worth looking. */
+	if (len < RSH_PLACE_MAX)
+		return rsh_place(0);
+	return rsh_place(v->ops->origin(v, node, offset, len));
+}
+
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
 {
 	uint64_t bytes, nodes;

@@ -18,6 +18,11 @@ struct rsh_vfs_ops {
 	const char *(*link)(const struct rsh_vfs *v, uint64_t node);
 	ssize_t (*read)(const struct rsh_vfs *v, uint64_t node, void *buf,
 			size_t len, uint64_t offset);
+	/* The source offset of the byte at `offset`, or what it would be if the
+	 * first long piece of the range began there; only the place in a page
+	 * counts. */
+	uint64_t (*origin)(const struct rsh_vfs *v, uint64_t node,
+			   uint64_t offset, size_t len);
 	/* Of all files: their bytes, and how many nodes there are. */
 	void (*totals)(const struct rsh_vfs *v, uint64_t *bytes,
 		       uint64_t *nodes);
@@ -114,6 +119,9 @@ extern const struct rsh_vfs_ops rsh_reshard_ops;
 void rsh_reshard_free(struct rsh_vfs *vfs);
 ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 			 size_t len, uint64_t offset);
+
+uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
+			    uint64_t offset, size_t len);
 
 static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)
 {

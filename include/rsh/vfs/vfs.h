@@ -29,6 +29,7 @@
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
+#include "rsh/util/place.h"
 
 struct rsh_vfs;
 
@@ -112,6 +113,11 @@ const char *rsh_vfs_link(const struct rsh_vfs *v, uint64_t node);
  * the source gives). */
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset);
+
+/* Where in a page the buffer for such a rsh_vfs_read() should begin, less than
+ * RSH_PLACE_MAX (util/place.h). */
+size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
+		     size_t len);
 
 /* Figures for df: total is the sum of the virtual files, nothing is free. */
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out);

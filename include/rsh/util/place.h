@@ -1,0 +1,31 @@
+/* util/place.h - where copies by the kernel are fast.
+ *
+ * Kernels copy by `rep movsb` where the processor says that it is fast.  On
+ * AMD's it is five to eight times slower than usual when the target lies 1 to
+ * 63 bytes above the source modulo 4096 (measured on Zen 4: 2.4 GB/s instead of
+ * 16).  Headers of records differ by a few bytes from file to file, so that a
+ * buffer that begins with a page is in that zone more often than not.
+ */
+#ifndef RSH_UTIL_PLACE_H
+#define RSH_UTIL_PLACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A buffer needs so much more room to be placed. */
+#define RSH_PLACE_MAX 4096
+
+/* Where in a page to begin a buffer into which the file's bytes from `origin`
+ * on are read: far from the slow zone, and 64 .. 4032, so that copies from it to
+ * readers' buffers are not slow either, which begin 0 to 48 bytes into a page (a
+ * mapping, and what malloc and Python make of one). */
+static inline size_t rsh_place(uint64_t origin)
+{
+	const size_t line = 64;
+	size_t place = (size_t)((origin + RSH_PLACE_MAX / 2) % RSH_PLACE_MAX) /
+		       line * line;
+
+	return place ? place : line;
+}
+
+#endif

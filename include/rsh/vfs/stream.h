@@ -1,0 +1,84 @@
+/* vfs/stream.h - open virtual files, read by lending: a reader is handed the
+ * place where the bytes were prepared, and who goes from front to back finds
+ * the next ones prepared.
+ *
+ * Windows of RSH_STREAM_MAX bytes are prepared ahead of a sequential reader in
+ * the order of the virtual file, which is that of its plan: whichever source
+ * files the bytes come from.  How many depends on how long one takes compared
+ * with the reader's own pace, so that a slow source has many under way and a
+ * fast one has two.  What is prepared is bounded for all files together.
+ *
+ * Threads: any thread may use any stream, several at once.  No lock is held
+ * while bytes are prepared.
+ */
+#ifndef RSH_VFS_STREAM_H
+#define RSH_VFS_STREAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "rsh/vfs/vfs.h"
+
+/* The most bytes that are lent at once; also what a window holds. */
+#define RSH_STREAM_MAX ((size_t)1024 * 1024)
+
+/* What all open files of a tree share: windows and the threads that fill
+ * them. */
+struct rsh_streams;
+/* One open file. */
+struct rsh_stream;
+
+struct rsh_streams_options {
+	/* Windows that may be prepared and not yet read; 0: the default. */
+	unsigned max_windows;
+	/* Threads that prepare, started when needed; 0: the default. */
+	unsigned max_threads;
+};
+
+/* Since the start. */
+struct rsh_stream_stats {
+	uint64_t reads, bytes; /* lent */
+	uint64_t found;        /* reads whose bytes were there */
+	uint64_t waited;       /* reads that waited for a thread to prepare them */
+	uint64_t windows;      /* prepared ahead */
+	uint64_t unread;       /* of these dropped before anyone read them */
+	uint64_t most_ahead;   /* windows a stream had under way at most */
+	uint64_t threads;      /* that prepare, now */
+};
+
+/* The tree has to outlive the streams.  0 or -errno. */
+int rsh_streams_new(const struct rsh_vfs *vfs,
+		    const struct rsh_streams_options *o,
+		    struct rsh_streams **out);
+/* All streams are closed and all loans returned by then. */
+void rsh_streams_free(struct rsh_streams *s);
+void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out);
+
+/* 0, -EISDIR, -EINVAL for a link, -ENOENT, -ENOMEM. */
+int rsh_stream_open(struct rsh_streams *s, uint64_t node,
+		    struct rsh_stream **out);
+/* Loans may still be out; does not wait for what is being prepared. */
+void rsh_stream_close(struct rsh_stream *st);
+
+struct rsh_window;
+
+/* Bytes that are lent: the parts in order.  They stay as they are until the
+ * loan is returned. */
+struct rsh_loan {
+	struct iovec part[2];
+	int n_parts;
+	/* Private. */
+	struct rsh_streams *streams;
+	struct rsh_window *window[2];
+};
+
+/* Lends bytes [offset, offset+len) of the file, cut at its end and at
+ * RSH_STREAM_MAX bytes: their number, or -errno as rsh_vfs_read() gives it.
+ * Unless it is negative, rsh_loan_return() is due. */
+ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
+			struct rsh_loan *loan);
+void rsh_loan_return(struct rsh_loan *loan);
+
+#endif
