@@ -269,6 +269,24 @@ int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
+int rsh_set_io_mode(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	static const char *const words[] = {
+		[RSH_IO_AUTO] = "auto",
+		[RSH_IO_DIRECT] = "direct",
+		[RSH_IO_CACHED] = "cached",
+	};
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(value, words[i]) == 0) {
+			o->io_mode = (enum rsh_io_mode)i;
+			return 0;
+		}
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, direct or "
+			     "cached", def->name, value);
+}
+
 int rsh_set_log_level(struct rsh_options *o, const struct rsh_option *def,
 		      const char *value, struct rsh_error *err)
 {

@@ -13,7 +13,8 @@ rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
 rsh_option_setter rsh_set_prefix, rsh_set_compat, rsh_set_replicas,
 	rsh_set_select, rsh_set_breakpoint, rsh_set_check, rsh_set_file,
 	rsh_set_unlisted, rsh_set_cast, rsh_set_format, rsh_set_part_size,
-	rsh_set_debug, rsh_set_log_level, rsh_set_color;
+	rsh_set_debug, rsh_set_log_level, rsh_set_color,
+	rsh_set_io_mode;
 
 /* -o: a list of options of this table (option_list.c). */
 rsh_option_setter rsh_set_list;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "rsh/fuse/server.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
@@ -60,6 +61,7 @@ struct rsh_options {
 	const char *fsname;  /* NULL: SOURCE */
 	const char *subtype;
 	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
+	enum rsh_io_mode io_mode;
 	unsigned max_read;
 	unsigned max_threads;
 	unsigned max_idle_threads;

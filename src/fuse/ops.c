@@ -31,10 +31,13 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct rsh_server *s = userdata;
 
+	/* libfuse demands what the mount was told. */
 	conn->max_read = s->max_read;
 	/* libfuse has cut it to what the kernel had before the mount's
 	 * read-ahead was raised (server.c); the kernel cuts it again. */
 	conn->max_readahead = READAHEAD_BYTES;
+	s->direct_io = s->io_mode == RSH_IO_DIRECT ||
+		       (s->io_mode == RSH_IO_AUTO && s->may_map);
 	if (s->ready)
 		s->ready(s->ready_ctx);
 }

@@ -74,17 +74,18 @@ static bool add_option(char **opts, const char *key, const char *value)
 	return true;
 }
 
-static bool collect_options(const struct rsh_server_options *o, char **opts)
+static bool collect_options(const struct rsh_server_options *o,
+			    unsigned max_read, char **opts)
 {
 	char number[16], *have;
 
-	snprintf(number, sizeof(number), "%u", o->max_read);
+	snprintf(number, sizeof(number), "%u", max_read);
 	if (!add_option(opts, "ro", "") ||
 	    !add_option(opts, "default_permissions", "") ||
 	    !add_option(opts, "subtype=", o->subtype) ||
 	    !add_option(opts, "fsname=", o->fsname))
 		return false;
-	if (o->max_read && !add_option(opts, "max_read=", number))
+	if (!add_option(opts, "max_read=", number))
 		return false;
 	if (!o->mount_opts)
 		return true;
@@ -101,7 +102,7 @@ static int new_session(struct rsh_server *s, const struct rsh_server_options *o,
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	cleanup_free char *opts = NULL;
 
-	if (!collect_options(o, &opts) ||
+	if (!collect_options(o, s->max_read, &opts) ||
 	    fuse_opt_add_arg(&args, "reshardfs") ||
 	    fuse_opt_add_arg(&args, "-o") || fuse_opt_add_arg(&args, opts) ||
 	    (o->debug && fuse_opt_add_arg(&args, "-d"))) {
@@ -194,6 +195,18 @@ static int check_mountpoint(const char *path, char *resolved,
 	return 0;
 }
 
+/* Each holds a reply of up to 1 MiB while its source is slow. */
+#define MAX_THREADS 16
+
+/* The kernel gives requests to waiting threads in turn: with many of them each
+ * comes to its request with cold caches. */
+static unsigned few_threads(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < 2 ? 2 : n < MAX_THREADS ? (unsigned)n : MAX_THREADS;
+}
+
 static int prepare_loop(struct rsh_server *s,
 			const struct rsh_server_options *o,
 			struct rsh_error *err)
@@ -202,10 +215,11 @@ static int prepare_loop(struct rsh_server *s,
 	if (!s->loop)
 		return rsh_error_nomem(err);
 	fuse_loop_cfg_set_clone_fd(s->loop, o->clone_fd);
-	if (o->max_threads)
-		fuse_loop_cfg_set_max_threads(s->loop, o->max_threads);
-	if (o->max_idle_threads)
-		fuse_loop_cfg_set_idle_threads(s->loop, o->max_idle_threads);
+	fuse_loop_cfg_set_max_threads(s->loop, o->max_threads ?
+					       o->max_threads : MAX_THREADS);
+	fuse_loop_cfg_set_idle_threads(s->loop, o->max_idle_threads ?
+						o->max_idle_threads :
+						few_threads());
 	return 0;
 }
 
@@ -225,12 +239,13 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 		return -EIO;
 	s->mounted = true;
 	raise_readahead(mountpoint);
-	return 0;
+	return rsh_device_attach(s);
 }
 
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err)
 {
+	const struct rsh_streams_options streams = { 0 };
 	struct rsh_error said = RSH_ERROR_INIT;
 	struct rsh_server *s;
 	char mountpoint[PATH_MAX];
@@ -243,8 +258,10 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	if (!s)
 		return rsh_error_nomem(err);
 	s->vfs = vfs;
-	s->max_read = o->max_read;
-	s->direct_io = !getenv("CACHED");
+	s->io_mode = o->io_mode;
+	/* A stream lends no more at once. */
+	s->max_read = o->max_read && o->max_read < RSH_STREAM_MAX ?
+		      o->max_read : (unsigned)RSH_STREAM_MAX;
 
 	fuse_set_log_func(log_libfuse);
 	complaint = &said;
@@ -252,7 +269,7 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	if (rc == 0)
 		rc = prepare_loop(s, o, &said);
 	if (rc == 0)
-		rc = rsh_streams_new(vfs, &(struct rsh_streams_options){ 0 }, &s->streams);
+		rc = rsh_streams_new(vfs, &streams, &s->streams);
 	if (rc == 0)
 		rc = mount_session(s, mountpoint, &said);
 	complaint = NULL;

@@ -8,6 +8,17 @@
 
 struct rsh_server;
 
+enum rsh_io_mode {
+	/* Direct, unless the kernel (before Linux 6.6) would then not let files
+	 * be mapped shared. */
+	RSH_IO_AUTO,
+	/* Reads go past the page cache of the mount: fastest for who reads a
+	 * file once, and no memory holds the bytes twice. */
+	RSH_IO_DIRECT,
+	/* Reads are kept in the page cache: for files read again and again. */
+	RSH_IO_CACHED,
+};
+
 struct rsh_server_options {
 	const char *mountpoint;
 	const char *fsname;       /* what df and mount show as the device */
@@ -15,9 +26,10 @@ struct rsh_server_options {
 	const char *mount_opts;   /* comma list for libfuse and the kernel, in
 				   * libfuse's escaping; `ro` and
 				   * `default_permissions` are always added */
-	unsigned max_read;        /* bytes a request; 0: as the kernel gives */
+	unsigned max_read;        /* bytes a request; 0: 1 MiB, the most */
+	enum rsh_io_mode io_mode;
 	bool debug;               /* libfuse's request log */
-	unsigned max_threads;     /* 0: libfuse's default, here and below */
+	unsigned max_threads;     /* 0: a default, here and below */
 	unsigned max_idle_threads;
 	bool clone_fd;
 };
