@@ -391,8 +391,9 @@ static void append_windows(struct rsh_stream *st, uint64_t end, uint64_t now)
 		list(st, w);
 		end += w->len;
 	}
-	if (st->n_windows > s->stats.most_ahead)
-		s->stats.most_ahead = st->n_windows;
+	s->stats.most_ahead = rsh_max_u64(s->stats.most_ahead, st->n_windows);
+	s->stats.most_windows = rsh_max_u64(s->stats.most_windows,
+					    s->n_listed);
 }
 
 static struct rsh_window *window_at(struct rsh_stream *st, uint64_t offset)
@@ -439,9 +440,9 @@ static bool follow(struct rsh_stream *st, uint64_t offset, size_t len,
 
 /* ---- lending; lock held ---- */
 
-/* The bytes of a window once they are there: 0, or -errno; the window is
+/* Waits for the bytes of a window and holds them: 0, or -errno; the window is
  * dropped then. */
-static int await(struct rsh_streams *s, struct rsh_window *w, bool *waited)
+static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited)
 {
 	int rc;
 
@@ -458,15 +459,18 @@ static int await(struct rsh_streams *s, struct rsh_window *w, bool *waited)
 		*waited = true;
 		pthread_cond_wait(&w->stream->loaded, &s->lock);
 	}
-	rc = w->state == READY ? 0 : w->error;
+	if (w->state == READY)
+		return 0;
+	rc = w->error;
 	w->users--;
-	if (rc && w->listed)
+	if (w->listed)
 		unlist(w);
 	else
 		settle_window(s, w);
 	return rc;
 }
 
+/* The loan takes over the caller's hold. */
 static size_t lend_part(struct rsh_window *w, uint64_t offset, size_t len,
 			struct rsh_loan *loan)
 {
@@ -475,7 +479,6 @@ static size_t lend_part(struct rsh_window *w, uint64_t offset, size_t len,
 
 	loan->part[loan->n_parts] = (struct iovec){ w->data + skip, n };
 	loan->window[loan->n_parts++] = w;
-	w->users++;
 	w->served += n;
 	if (w->served >= w->len && w->listed)
 		unlist(w);
@@ -501,8 +504,8 @@ static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
 		return -ENOMEM;
 	w->users++;
 	load(st->all, w);
-	w->users--;
 	if (w->state == FAILED) {
+		w->users--;
 		settle_window(st->all, w);
 		return w->error;
 	}
@@ -522,6 +525,11 @@ static struct rsh_window *need_window(struct rsh_stream *st, uint64_t offset)
 	return w ? w : window_at(st, offset);
 }
 
+static bool reaches(const struct rsh_window *w, uint64_t end)
+{
+	return w->offset + w->len >= end;
+}
+
 /* From windows, which are made as needed. */
 static ssize_t lend_windows(struct rsh_stream *st, uint64_t offset, size_t len,
 			    struct rsh_loan *loan)
@@ -535,8 +543,9 @@ static ssize_t lend_windows(struct rsh_stream *st, uint64_t offset, size_t len,
 		struct rsh_window *w = need_window(st, offset + got);
 		ssize_t n;
 
-		if (w) {
-			n = await(s, w, &waited);
+		/* The second part has to be the last. */
+		if (w && (got == 0 || reaches(w, offset + len))) {
+			n = hold_window(s, w, &waited);
 			if (n == 0)
 				n = (ssize_t)lend_part(w, offset + got,
 						       len - got, loan);

@@ -1,7 +1,7 @@
 # Unit tests of source, vfs and cli.
 UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
-	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes \
+	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes unit/test_vfs_stream \
 	unit/test_cli_options unit/test_cli_daemon
 
 SOURCE_SUPPORT = unit/source_support.h unit/source_support.c
@@ -18,6 +18,8 @@ unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
 unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
 unit_test_vfs_nodes_LDADD = $(L_VFS)
+unit_test_vfs_stream_SOURCES = unit/test_vfs_stream.c
+unit_test_vfs_stream_LDADD = $(L_VFS)
 unit_test_cli_options_SOURCES = unit/test_cli_options.c
 unit_test_cli_options_LDADD = $(L_CLI)
 unit_test_cli_daemon_SOURCES = unit/test_cli_daemon.c $(SOURCE_SUPPORT)

@@ -44,7 +44,8 @@ struct rsh_stream_stats {
 	uint64_t waited;       /* reads that waited for a thread to prepare them */
 	uint64_t windows;      /* prepared ahead */
 	uint64_t unread;       /* of these dropped before anyone read them */
-	uint64_t most_ahead;   /* windows a stream had under way at most */
+	uint64_t most_ahead;   /* windows that one stream had at most */
+	uint64_t most_windows; /* and all streams together */
 	uint64_t threads;      /* that prepare, now */
 };
 

@@ -1,0 +1,394 @@
+/* unit/test_vfs_stream.c - lending from windows, over a tree whose files are
+ * computed: sequential and other readers, failures, many threads at once. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "rsh/vfs/stream.h"
+#include "vfs/vfs_i.h"
+
+#define MIB ((uint64_t)1024 * 1024)
+#define FILE_BYTES (37 * MIB + 4711)
+#define N_FILES 4 /* nodes 2 .. 5 */
+
+struct fake {
+	struct rsh_vfs vfs;
+	unsigned delay_us;
+	atomic_uint fail_next; /* reads that shall fail */
+	atomic_uint n_reads;
+	_Atomic uint64_t bytes_read;
+};
+
+static uint8_t byte_at(uint64_t node, uint64_t offset)
+{
+	uint64_t x = (offset + node * 0x9e3779b97f4a7c15u) / 8;
+
+	x ^= x >> 31;
+	x *= 0xbf58476d1ce4e5b9u;
+	return (uint8_t)(x >> (8 * (offset % 8)));
+}
+
+static int fake_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
+{
+	const struct timespec t = { 0 };
+
+	(void)v;
+	if (node == 0 || node > 1 + N_FILES)
+		return -ENOENT;
+	rsh_stat_fill(st, node, node == 1 ? S_IFDIR | 0555 : S_IFREG | 0444,
+		      FILE_BYTES, &t);
+	return 0;
+}
+
+static ssize_t fake_read(const struct rsh_vfs *v, uint64_t node, void *buf,
+			 size_t len, uint64_t offset)
+{
+	struct fake *f = (struct fake *)(uintptr_t)v;
+	struct timespec t = { 0, (long)f->delay_us * 1000 };
+	uint8_t *p = buf;
+
+	if (f->delay_us)
+		nanosleep(&t, NULL);
+	atomic_fetch_add(&f->n_reads, 1);
+	if (atomic_load(&f->fail_next) &&
+	    atomic_fetch_sub(&f->fail_next, 1) > 0)
+		return -EIO;
+	if (len > FILE_BYTES - offset)
+		len = (size_t)(FILE_BYTES - offset);
+	for (size_t i = 0; i < len; i++)
+		p[i] = byte_at(node, offset + i);
+	atomic_fetch_add(&f->bytes_read, len);
+	return (ssize_t)len;
+}
+
+static uint64_t fake_origin(const struct rsh_vfs *v, uint64_t node,
+			    uint64_t offset, size_t len)
+{
+	(void)v, (void)len;
+	return offset * 3 + node;
+}
+
+static const struct rsh_vfs_ops fake_ops = {
+	.stat = fake_stat,
+	.read = fake_read,
+	.origin = fake_origin,
+};
+
+struct fixture {
+	struct fake fake;
+	struct rsh_streams *streams;
+};
+
+static int setup(void **state)
+{
+	const struct rsh_streams_options o = { 0 };
+	struct fixture *f = calloc(1, sizeof(*f));
+
+	assert_non_null(f);
+	f->fake.vfs.ops = &fake_ops;
+	assert_int_equal(rsh_streams_new(&f->fake.vfs, &o, &f->streams), 0);
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	rsh_streams_free(f->streams);
+	free(f);
+	return 0;
+}
+
+static bool is_right(const struct rsh_loan *loan, uint64_t node,
+		     uint64_t offset)
+{
+	for (int i = 0; i < loan->n_parts; i++) {
+		const uint8_t *p = loan->part[i].iov_base;
+
+		for (size_t k = 0; k < loan->part[i].iov_len; k++)
+			if (p[k] != byte_at(node, offset++))
+				return false;
+	}
+	return true;
+}
+
+/* Lends and compares; what was lent. */
+static ssize_t check(struct rsh_stream *st, uint64_t node, uint64_t offset,
+		     size_t len)
+{
+	struct rsh_loan loan;
+	ssize_t n = rsh_stream_lend(st, offset, len, &loan);
+	size_t total = 0;
+
+	if (n < 0)
+		return n;
+	assert_in_range(loan.n_parts, 0, 2);
+	for (int i = 0; i < loan.n_parts; i++)
+		total += loan.part[i].iov_len;
+	assert_int_equal(total, n);
+	assert_true(is_right(&loan, node, offset));
+	rsh_loan_return(&loan);
+	return n;
+}
+
+static ssize_t expected(uint64_t offset, size_t len)
+{
+	if (offset >= FILE_BYTES)
+		return 0;
+	if (len > RSH_STREAM_MAX)
+		len = RSH_STREAM_MAX;
+	return (ssize_t)(len < FILE_BYTES - offset ? len : FILE_BYTES - offset);
+}
+
+static void read_through(struct fixture *f, size_t len)
+{
+	struct rsh_stream *st;
+	uint64_t at = 0;
+	ssize_t n;
+
+	assert_int_equal(rsh_stream_open(f->streams, 2, &st), 0);
+	while ((n = check(st, 2, at, len)) > 0) {
+		assert_int_equal(n, expected(at, len));
+		at += (uint64_t)n;
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(at, FILE_BYTES);
+	rsh_stream_close(st);
+}
+
+static void test_from_front_to_back(void **state)
+{
+	static const size_t lengths[] = {
+		RSH_STREAM_MAX, 128 * 1024, 100000, 4096, 777777,
+		3 * RSH_STREAM_MAX,
+	};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+		atomic_store(&f->fake.bytes_read, 0);
+		read_through(f, lengths[i]);
+		/* Nothing was prepared twice. */
+		assert_int_equal(f->fake.bytes_read, FILE_BYTES);
+	}
+}
+
+/* A slow source has several windows under way at once. */
+static void test_depth_follows_latency(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_stream_stats stats;
+	struct rsh_stream *st;
+	struct rsh_loan loan;
+	uint64_t at = 0;
+	ssize_t n;
+
+	f->fake.delay_us = 20000;
+	assert_int_equal(rsh_stream_open(f->streams, 2, &st), 0);
+	while ((n = rsh_stream_lend(st, at, RSH_STREAM_MAX, &loan)) > 0) {
+		at += (uint64_t)n;
+		rsh_loan_return(&loan);
+	}
+	rsh_stream_close(st);
+	rsh_streams_stats(f->streams, &stats);
+	assert_in_range(stats.most_ahead, 8, 17);
+	assert_in_range(stats.windows, 20, FILE_BYTES / MIB + 1);
+	assert_int_equal(stats.unread, 0);
+}
+
+/* Who jumps gets what he asks for and no more is read. */
+static void test_jumps_prepare_nothing(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_stream_stats stats;
+	struct rsh_stream *st;
+	uint64_t total = 0;
+
+	assert_int_equal(rsh_stream_open(f->streams, 3, &st), 0);
+	for (uint64_t i = 1; i < 50; i++) {
+		uint64_t at = i * 7919 * 1009 % FILE_BYTES;
+
+		total += (uint64_t)check(st, 3, at, 4096);
+	}
+	rsh_stream_close(st);
+	rsh_streams_stats(f->streams, &stats);
+	assert_int_equal(stats.windows, 0);
+	assert_int_equal(f->fake.bytes_read, total);
+}
+
+static void test_edges(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_stream *st;
+
+	assert_int_equal(rsh_stream_open(f->streams, 1, &st), -EISDIR);
+	assert_int_equal(rsh_stream_open(f->streams, 9, &st), -ENOENT);
+	assert_int_equal(rsh_stream_open(f->streams, 2, &st), 0);
+	assert_int_equal(check(st, 2, FILE_BYTES, 10), 0);
+	assert_int_equal(check(st, 2, UINT64_MAX, 10), 0);
+	assert_int_equal(check(st, 2, 5, 0), 0);
+	assert_int_equal(check(st, 2, FILE_BYTES - 3, 10), 3);
+	rsh_stream_close(st);
+}
+
+/* A window that failed is read anew. */
+static void test_failures_do_not_stay(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_stream *st;
+	uint64_t at = 0;
+	unsigned failed = 0;
+
+	assert_int_equal(rsh_stream_open(f->streams, 4, &st), 0);
+	while (at < FILE_BYTES) {
+		ssize_t n;
+
+		if (at / MIB % 5 == 3 && failed < 4 * (at / MIB / 5 + 1))
+			atomic_store(&f->fake.fail_next, 1);
+		n = check(st, 4, at, 300000);
+		if (n < 0) {
+			assert_int_equal(n, -EIO);
+			failed++;
+			continue;
+		}
+		at += (uint64_t)n;
+	}
+	assert_in_range(failed, 1, 100);
+	rsh_stream_close(st);
+}
+
+/* ---- many threads ---- */
+
+#define N_THREADS 12
+
+struct reader {
+	pthread_t thread;
+	struct fixture *f;
+	struct rsh_stream *shared; /* or one's own */
+	uint64_t node;
+	unsigned seed;
+	unsigned wrong;
+};
+
+static void *read_anyhow(void *arg)
+{
+	struct reader *r = arg;
+	struct rsh_stream *st = r->shared;
+	struct rsh_loan loan;
+	uint64_t at = 0;
+	ssize_t n;
+
+	for (int i = 0; i < 150; i++) {
+		size_t len = (size_t)(rand_r(&r->seed) % 1200000) + 1;
+
+		if (!r->shared && (i == 0 || rand_r(&r->seed) % 40 == 0)) {
+			if (i)
+				rsh_stream_close(st);
+			if (rsh_stream_open(r->f->streams, r->node, &st))
+				abort();
+		}
+		if (rand_r(&r->seed) % 6 == 0)
+			at = (uint64_t)rand_r(&r->seed) % FILE_BYTES;
+		n = rsh_stream_lend(st, at, len, &loan);
+		if (n != expected(at, len) || !is_right(&loan, r->node, at))
+			r->wrong++;
+		if (n >= 0)
+			rsh_loan_return(&loan);
+		at = n > 0 ? at + (uint64_t)n : 0;
+	}
+	if (!r->shared)
+		rsh_stream_close(st);
+	return NULL;
+}
+
+static void run_readers(struct fixture *f, bool shared)
+{
+	struct reader readers[N_THREADS];
+	struct rsh_stream *st[N_FILES];
+
+	for (int i = 0; i < N_FILES; i++)
+		assert_int_equal(rsh_stream_open(f->streams, 2 + (uint64_t)i,
+						 &st[i]), 0);
+	for (int i = 0; i < N_THREADS; i++) {
+		readers[i] = (struct reader){
+			.f = f, .node = 2 + (uint64_t)i % N_FILES,
+			.shared = shared ? st[i % N_FILES] : NULL,
+			.seed = 100 + (unsigned)i,
+		};
+		assert_int_equal(pthread_create(&readers[i].thread, NULL,
+						read_anyhow, &readers[i]), 0);
+	}
+	for (int i = 0; i < N_THREADS; i++) {
+		pthread_join(readers[i].thread, NULL);
+		assert_int_equal(readers[i].wrong, 0);
+	}
+	for (int i = 0; i < N_FILES; i++)
+		rsh_stream_close(st[i]);
+}
+
+static void test_readers_of_their_own(void **state)
+{
+	struct fixture *f = *state;
+
+	f->fake.delay_us = 200;
+	run_readers(f, false);
+}
+
+/* Windows lose their place while others hold them or wait for them. */
+static void test_readers_share_streams(void **state)
+{
+	struct fixture *f = *state;
+
+	f->fake.delay_us = 200;
+	run_readers(f, true);
+}
+
+/* Any number of open files that are read a little each hold no more windows
+ * than are allowed. */
+static void test_bound(void **state)
+{
+	enum { N = 200 };
+	struct fixture *f = *state;
+	struct rsh_stream *st[N];
+	struct rsh_stream_stats stats;
+
+	for (int i = 0; i < N; i++) {
+		assert_int_equal(rsh_stream_open(f->streams, 2, &st[i]), 0);
+		for (uint64_t k = 0; k < 5; k++)
+			assert_int_equal(check(st[i], 2, k * 65536, 65536),
+					 65536);
+	}
+	rsh_streams_stats(f->streams, &stats);
+	assert_in_range(stats.most_windows, 10, 24);
+	for (int i = 0; i < N; i++)
+		rsh_stream_close(st[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_from_front_to_back),
+		T(test_depth_follows_latency),
+		T(test_jumps_prepare_nothing),
+		T(test_edges),
+		T(test_failures_do_not_stay),
+		T(test_readers_of_their_own),
+		T(test_readers_share_streams),
+		T(test_bound),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
