@@ -1,0 +1,8 @@
+# Unit tests of cache.
+UNIT += unit/test_cache_memory
+
+CACHE_SUPPORT = unit/cache_support.h unit/cache_support.c \
+	unit/support.h unit/support.c
+
+unit_test_cache_memory_SOURCES = unit/test_cache_memory.c $(CACHE_SUPPORT)
+unit_test_cache_memory_LDADD = $(L_CACHE)
