@@ -42,7 +42,8 @@ static void measure(struct rsh_cache *c)
 	while (c->n_heads < 2 * n && c->n_heads < MAX_HEADS)
 		c->n_heads *= 2;
 	c->max_slabs = (uint32_t)(n * SPREAD / 16 + 1);
-	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *);
+	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
+		rsh_pack_bytes(c);
 	if (c->bound < fixed + c->block_bytes)
 		c->bound = 0;
 	else
@@ -55,7 +56,13 @@ static int init_locks(struct rsh_cache *c)
 
 	for (unsigned i = 0; rc == 0 && i < RSH_WAIT_CONDITIONS; i++)
 		rc = pthread_cond_init(&c->loaded[i], NULL);
-	return -rc;
+	return rc ? -rc : rsh_worker_init(&c->packer, c, rsh_pack_step);
+}
+
+static int init_memory(struct rsh_cache *c)
+{
+	c->heads = calloc(c->n_heads, sizeof(*c->heads));
+	return c->heads ? rsh_pack_init(c) : -ENOMEM;
 }
 
 int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
@@ -81,9 +88,7 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->compress = opts->compress;
 	measure(c);
 	c->stats.memory_peak = c->used;
-	if (c->bound)
-		c->heads = calloc(c->n_heads, sizeof(*c->heads));
-	if (c->bound && !c->heads) {
+	if (c->bound && init_memory(c)) {
 		rsh_cache_free(c);
 		return rsh_error_nomem(err);
 	}
@@ -95,7 +100,10 @@ void rsh_cache_free(struct rsh_cache *c)
 {
 	if (!c)
 		return;
+	rsh_worker_destroy(&c->packer);
 	rsh_memory_clear(c);
+	free(c->pack_buf);
+	free(c->pack_state);
 	rsh_file_table_clear(&c->files);
 	free(c->heads);
 	for (unsigned i = 0; i < RSH_WAIT_CONDITIONS; i++)
@@ -111,7 +119,10 @@ uint32_t rsh_cache_block_bytes(const struct rsh_cache *c)
 
 void rsh_cache_settle(struct rsh_cache *c)
 {
-	(void)c;
+	pthread_mutex_lock(&c->lock);
+	rsh_pack_kick(c);
+	rsh_worker_settle(&c->packer);
+	pthread_mutex_unlock(&c->lock);
 }
 
 void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)

@@ -45,7 +45,10 @@ struct rsh_block_list {
 	uint32_t n;
 };
 
+/* As the newest. */
 void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b);
+/* Where its last_use belongs. */
+void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b);
 void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b);
 
 /* ---- files (files.c) ---- */
@@ -65,6 +68,32 @@ struct rsh_file_table {
 
 void rsh_file_table_clear(struct rsh_file_table *t);
 
+/* ---- threads of the cache (worker.c) ---- */
+
+/* One that does one kind of work when it is told that there may be some.
+ * Guarded by the cache's lock. */
+struct rsh_worker {
+	struct rsh_cache *cache;
+	/* Lock held, given up meanwhile: one piece of the work; false if there
+	 * is none at present. */
+	bool (*step)(struct rsh_cache *c);
+	pthread_cond_t wake, idle;
+	pthread_t thread;
+	bool started, failed; /* failed: there will be no thread */
+	bool pending;         /* there may be something to do */
+	bool stop;
+};
+
+/* 0 or -errno. */
+int rsh_worker_init(struct rsh_worker *w, struct rsh_cache *c,
+		    bool (*step)(struct rsh_cache *c));
+/* Lets it do what there is to do, and ends it.  Without the lock. */
+void rsh_worker_destroy(struct rsh_worker *w);
+/* Lock held: there may be something to do.  False: there is no thread. */
+bool rsh_worker_kick(struct rsh_worker *w);
+/* Lock held, given up meanwhile: waits until there is nothing to do. */
+void rsh_worker_settle(struct rsh_worker *w);
+
 /* ---- the cache ---- */
 
 struct rsh_disk;
@@ -82,7 +111,12 @@ struct rsh_cache {
 	uint32_t max_slabs;
 	struct rsh_disk *disk; /* NULL: none */
 
+	/* The packer's own: room for a compressed block, and LZ4's tables. */
+	uint8_t *pack_buf;
+	void *pack_state;
+
 	pthread_mutex_t lock; /* guards all below */
+	struct rsh_worker packer;
 	pthread_cond_t loaded[RSH_WAIT_CONDITIONS];
 	uint64_t clock;
 	struct rsh_cache_block **heads;
@@ -125,11 +159,31 @@ void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b);
 void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b);
 void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
 		     uint64_t used);
+/* One user less that was none: the block stands where it stood. */
+void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b);
 /* Its content has become this; who waits is woken.  The caller is a user. */
 void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 		      enum rsh_block_state state);
 
+/* Exchanges the memory of two blocks. */
+void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
+		    struct rsh_cache_block *b);
+
 /* Without users: */
 void rsh_memory_clear(struct rsh_cache *c);
+
+/* ---- compression (pack.c) ---- */
+
+/* Bytes that the packer needs for itself. */
+uint64_t rsh_pack_bytes(const struct rsh_cache *c);
+/* 0 or -errno. */
+int rsh_pack_init(struct rsh_cache *c);
+/* The packer's step. */
+bool rsh_pack_step(struct rsh_cache *c);
+/* Lock held: wakes the packer if memory is short. */
+void rsh_pack_kick(struct rsh_cache *c);
+/* Lock held, given up meanwhile: makes a compressed block plain.  The caller
+ * is a user of it then; false if there is no room. */
+bool rsh_unpack(struct rsh_cache *c, struct rsh_cache_block *b);
 
 #endif

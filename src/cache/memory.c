@@ -35,6 +35,27 @@ void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
 	l->n++;
 }
 
+void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b)
+{
+	struct rsh_cache_block *older = l->newest, *younger = l->oldest;
+
+	/* It may be near either end; the nearer one is found first. */
+	while (older && older->last_use > b->last_use &&
+	       younger->last_use < b->last_use) {
+		older = older->prev;
+		younger = younger->next;
+	}
+	if (!older || older->last_use <= b->last_use)
+		younger = older ? older->next : l->oldest;
+	else
+		older = younger->prev;
+	b->prev = older;
+	b->next = younger;
+	*(older ? &older->next : &l->oldest) = b;
+	*(younger ? &younger->prev : &l->newest) = b;
+	l->n++;
+}
+
 void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b)
 {
 	if (b->prev)
@@ -211,11 +232,11 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 {
 	struct rsh_cache_block *b;
 
-	for (;;) {
+	do
 		b = take_free(c, len);
-		if (b || !evict_one(c))
-			return b;
-	}
+	while (!b && evict_one(c));
+	rsh_pack_kick(c);
+	return b;
 }
 
 /* A free block's memory goes first. */
@@ -327,11 +348,8 @@ void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b)
 	b->spent = false;
 }
 
-void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
-		     uint64_t used)
+void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b)
 {
-	b->handed = used < b->len - b->handed ? b->handed + (uint32_t)used :
-						b->len;
 	if (--b->refs)
 		return;
 	c->n_in_use--;
@@ -339,9 +357,17 @@ void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
 		rsh_block_give(c, b);
 		return;
 	}
-	b->spent = b->handed == b->len;
+	b->spent = b->handed == b->len && b->state == RSH_BLOCK_PLAIN;
+	rsh_list_insert(list_of(c, b), b);
+}
+
+void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
+		     uint64_t used)
+{
+	b->handed = used < b->len - b->handed ? b->handed + (uint32_t)used :
+						b->len;
 	b->last_use = ++c->clock;
-	rsh_list_add(list_of(c, b), b);
+	rsh_block_unhold(c, b);
 }
 
 void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
@@ -351,4 +377,21 @@ void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 		rsh_block_forget(c, b);
 	set_state(c, b, state);
 	pthread_cond_broadcast(&c->loaded[b->number % RSH_WAIT_CONDITIONS]);
+}
+
+void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
+		    struct rsh_cache_block *b)
+{
+	const enum rsh_block_state a_state = a->state, b_state = b->state;
+	uint8_t *mem = a->mem;
+	uint32_t resident = a->resident;
+
+	set_state(c, a, RSH_BLOCK_FREE);
+	set_state(c, b, RSH_BLOCK_FREE);
+	a->mem = b->mem;
+	a->resident = b->resident;
+	b->mem = mem;
+	b->resident = resident;
+	set_state(c, a, a_state);
+	set_state(c, b, b_state);
 }

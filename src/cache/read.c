@@ -180,6 +180,13 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 		if (run->n)
 			return 0;
 		b = rsh_block_find(c, rq->file, first);
+		if (b && b->state == RSH_BLOCK_PACKED) {
+			if (!rsh_unpack(c, b))
+				return NO_ROOM;
+			c->stats.hits_compressed++;
+			run->blocks[run->n++] = b;
+			return 0;
+		}
 		if (b) {
 			rc = wait_for(c, b);
 			if (rc == -EAGAIN)

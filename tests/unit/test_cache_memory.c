@@ -428,6 +428,122 @@ static void test_small_files(void **state)
 	rsh_cache_free(c);
 }
 
+/* ---- the compressed tier ---- */
+
+static struct rsh_cache *packing_cache(unsigned n,
+				       enum rsh_cache_compress compress)
+{
+	const struct rsh_cache_options opts = {
+		.memory_bytes = n * BLOCK, .compress = compress,
+		.block_bytes = BLOCK,
+	};
+
+	return cache_make(&opts);
+}
+
+/* Touches n blocks, with time for the packer; how many were loaded. */
+static unsigned touch_all(struct rsh_cache *c, struct made_file *f, unsigned n)
+{
+	unsigned loaded = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		loaded += touch(c, f, i);
+		rsh_cache_settle(c);
+	}
+	return loaded;
+}
+
+static void test_compressed_blocks_stay(void **state)
+{
+	const enum rsh_cache_compress ways[] = {
+		RSH_CACHE_COMPRESS_AUTO, RSH_CACHE_COMPRESS_ON,
+	};
+	struct rsh_cache_stats s;
+	struct made_file f;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct rsh_cache *c = packing_cache(16, ways[i]);
+
+		made_file_init(&f, c, 1, 40 * BLOCK, 64);
+		assert_int_equal(touch_all(c, &f, 40), 40);
+		s = cache_stats(c);
+		assert_in_range(s.compressed, 20, 40);
+		assert_int_equal(s.compress_in, s.compressed * BLOCK);
+		assert_in_range(s.compress_out, 1, s.compress_in / 8);
+		assert_int_equal(s.evicted_plain + s.evicted_compressed, 0);
+		assert_true(s.compressed_bytes >= s.compress_out);
+
+		assert_int_equal(touch_all(c, &f, 40), 0);
+		s = cache_stats(c);
+		assert_in_range(s.hits_compressed, 20, 40);
+		assert_int_equal(s.hits_compressed + s.hits_plain, 40);
+		assert_int_equal(loads_of(c, &f, 0, 40 * BLOCK), 0);
+		assert_true(cache_stats(c).memory_peak <= 16 * BLOCK);
+		rsh_cache_free(c);
+	}
+}
+
+static void test_compression_off(void **state)
+{
+	struct rsh_cache *c = packing_cache(16, RSH_CACHE_COMPRESS_OFF);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 40 * BLOCK, 64);
+	assert_int_equal(touch_all(c, &f, 40), 40);
+	assert_int_equal(cache_stats(c).compressed, 0);
+	assert_in_range(cache_stats(c).evicted_plain, 24, 26);
+	rsh_cache_free(c);
+}
+
+/* The attempts at blocks of a file that does not compress, of 400. */
+static uint64_t attempts(enum rsh_cache_compress compress)
+{
+	struct rsh_cache *c = packing_cache(16, compress);
+	struct made_file f;
+	uint64_t n;
+
+	made_file_init(&f, c, 1, 400 * BLOCK, 1);
+	assert_int_equal(touch_all(c, &f, 400), 400);
+	n = cache_stats(c).incompressible;
+	assert_int_equal(cache_stats(c).compressed, 0);
+	rsh_cache_free(c);
+	return n;
+}
+
+static void test_what_does_not_compress(void **state)
+{
+	(void)state;
+	assert_in_range(attempts(RSH_CACHE_COMPRESS_ON), 300, 400);
+	/* A few, and one more now and then. */
+	assert_in_range(attempts(RSH_CACHE_COMPRESS_AUTO), 5, 20);
+}
+
+/* Both tiers are one order of use. */
+static void test_oldest_of_both_tiers_goes(void **state)
+{
+	struct rsh_cache *c = packing_cache(16, RSH_CACHE_COMPRESS_ON);
+	struct made_file soft, hard;
+
+	(void)state;
+	made_file_init(&soft, c, 1, 40 * BLOCK, 64);
+	made_file_init(&hard, c, 2, 40 * BLOCK, 1);
+	assert_int_equal(touch_all(c, &soft, 12), 12);
+	assert_int_equal(touch_all(c, &hard, 9), 9);
+	assert_in_range(cache_stats(c).compressed, 8, 12);
+	assert_int_equal(touch_all(c, &soft, 12), 0);
+	assert_int_equal(touch_all(c, &hard, 9), 0);
+	/* Used longest ago: the soft ones, packed for the most part. */
+	for (unsigned i = 20; i < 40; i++) {
+		assert_true(touch(c, &hard, i));
+		rsh_cache_settle(c);
+	}
+	assert_true(cache_stats(c).evicted_compressed > 0);
+	assert_int_equal(touch_all(c, &soft, 12), 12);
+	rsh_cache_free(c);
+}
+
 /* ---- several threads ---- */
 
 struct reader {
@@ -663,6 +779,9 @@ static void test_bound(void **state)
 	random_load(3, RSH_CACHE_COMPRESS_OFF);
 	random_load(40, RSH_CACHE_COMPRESS_OFF);
 	random_load(100, RSH_CACHE_COMPRESS_OFF);
+	random_load(6, RSH_CACHE_COMPRESS_ON);
+	random_load(40, RSH_CACHE_COMPRESS_ON);
+	random_load(40, RSH_CACHE_COMPRESS_AUTO);
 }
 
 int main(void)
@@ -683,6 +802,10 @@ int main(void)
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_memory_is_given_back),
 		cmocka_unit_test(test_small_files),
+		cmocka_unit_test(test_compressed_blocks_stay),
+		cmocka_unit_test(test_compression_off),
+		cmocka_unit_test(test_what_does_not_compress),
+		cmocka_unit_test(test_oldest_of_both_tiers_goes),
 		cmocka_unit_test(test_one_load_for_all),
 		cmocka_unit_test(test_one_failure_for_all),
 		cmocka_unit_test(test_crosswise),
