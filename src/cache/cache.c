@@ -1,7 +1,7 @@
 /* cache/cache.c - making and freeing a cache, and its figures. */
 #include "config.h"
 
-#include "cache_i.h"
+#include "disk_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 
 #include "rsh/util/mem.h"
 
-#define BLOCK_MAX (UINT32_C(4) << 20)
 #define MIN_HEADS 64
 #define MAX_HEADS (UINT32_C(1) << 26)
 
@@ -19,11 +18,11 @@
 static int check_options(const struct rsh_cache_options *o, uint32_t block,
 			 uint32_t page, struct rsh_error *err)
 {
-	if (block < page || block > BLOCK_MAX || (block & (block - 1)))
+	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
 		return rsh_error_set(err, EINVAL,
 				     "%u: not a size of cache blocks: a power "
 				     "of two from %u to %u", block, page,
-				     BLOCK_MAX);
+				     RSH_BLOCK_MAX);
 	if (o->memory_bytes > (UINT64_C(1) << 50))
 		return rsh_error_set(err, EINVAL,
 				     "%llu bytes: too much for a cache",
@@ -33,7 +32,7 @@ static int check_options(const struct rsh_cache_options *o, uint32_t block,
 
 /* Sizes that follow from the bound.  A bound that cannot hold what finds the
  * blocks and one block becomes 0. */
-static void measure(struct rsh_cache *c)
+static void measure(struct rsh_cache *c, bool with_disk)
 {
 	const uint64_t n = c->bound / c->block_bytes;
 	uint64_t fixed;
@@ -43,7 +42,7 @@ static void measure(struct rsh_cache *c)
 		c->n_heads *= 2;
 	c->max_slabs = (uint32_t)(n * SPREAD / 16 + 1);
 	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
-		rsh_pack_bytes(c);
+		rsh_pack_bytes(c) + (with_disk ? sizeof(struct rsh_disk) : 0);
 	if (c->bound < fixed + c->block_bytes)
 		c->bound = 0;
 	else
@@ -59,10 +58,13 @@ static int init_locks(struct rsh_cache *c)
 	return rc ? -rc : rsh_worker_init(&c->packer, c, rsh_pack_step);
 }
 
-static int init_memory(struct rsh_cache *c)
+static int init_parts(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		      struct rsh_error *err)
 {
 	c->heads = calloc(c->n_heads, sizeof(*c->heads));
-	return c->heads ? rsh_pack_init(c) : -ENOMEM;
+	if (!c->heads || rsh_pack_init(c))
+		return rsh_error_nomem(err);
+	return opts->dir ? rsh_disk_open(c, opts, err) : 0;
 }
 
 int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
@@ -86,11 +88,12 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->block_shift = (unsigned)__builtin_ctz(block);
 	c->page_bytes = page;
 	c->compress = opts->compress;
-	measure(c);
+	measure(c, opts->dir);
 	c->stats.memory_peak = c->used;
-	if (c->bound && init_memory(c)) {
+	rc = init_parts(c, opts, err);
+	if (rc) {
 		rsh_cache_free(c);
-		return rsh_error_nomem(err);
+		return rc;
 	}
 	*out = c;
 	return 0;
@@ -100,6 +103,7 @@ void rsh_cache_free(struct rsh_cache *c)
 {
 	if (!c)
 		return;
+	rsh_disk_close(c);
 	rsh_worker_destroy(&c->packer);
 	rsh_memory_clear(c);
 	free(c->pack_buf);
@@ -122,6 +126,8 @@ void rsh_cache_settle(struct rsh_cache *c)
 	pthread_mutex_lock(&c->lock);
 	rsh_pack_kick(c);
 	rsh_worker_settle(&c->packer);
+	if (c->disk)
+		rsh_worker_settle(&c->disk->writer);
 	pthread_mutex_unlock(&c->lock);
 }
 

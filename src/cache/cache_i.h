@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "block_file_i.h"
 #include "rsh/cache/cache.h"
 
 /* ---- blocks (memory.c) ---- */
@@ -149,6 +150,9 @@ void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b);
  * lock up, so the block must be the caller's. */
 void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
 		    uint32_t len);
+/* What the block is, wherever it is kept. */
+struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
+				      const struct rsh_cache_block *b);
 /* The block of a place, or NULL. */
 struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number);

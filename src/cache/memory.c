@@ -311,6 +311,16 @@ struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 	return b;
 }
 
+struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
+				      const struct rsh_cache_block *b)
+{
+	return (struct rsh_block_key){
+		.file = c->files.files[b->file].id,
+		.offset = b->number << c->block_shift,
+		.len = b->len,
+	};
+}
+
 void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 		      rsh_cache_file file, uint64_t number, uint32_t len)
 {

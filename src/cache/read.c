@@ -6,7 +6,7 @@
  * circles. */
 #include "config.h"
 
-#include "cache_i.h"
+#include "disk_i.h"
 
 #include <errno.h>
 #include <string.h>
@@ -111,16 +111,55 @@ static int load_blocks(struct request *rq, struct rsh_cache_block **blocks,
 		blocks[i]->error = rc;
 		rsh_block_settle(c, blocks[i], rc ? RSH_BLOCK_FAILED :
 						    RSH_BLOCK_PLAIN);
+		if (rc == 0 && c->disk)
+			rsh_disk_enqueue(c, blocks[i]);
 	}
 	return rc;
 }
 
-/* Lock held, given up meanwhile.  Settles the claimed blocks; if one of them
- * failed they are released. */
-static int fill(struct request *rq, struct run *run)
+/* Lock held, given up meanwhile.  Settles the block if it is in the directory.
+ */
+static bool find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 {
-	int rc = load_blocks(rq, run->blocks, run->n);
+	const struct rsh_block_key key = rsh_block_key_of(c, b);
+	enum rsh_disk_found found;
 
+	if (!c->disk)
+		return false;
+	pthread_mutex_unlock(&c->lock);
+	found = rsh_disk_read(c->disk, &key, b->mem);
+	pthread_mutex_lock(&c->lock);
+	if (found == RSH_DISK_HIT)
+		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
+	c->stats.disk_rejected += found == RSH_DISK_REJECTED;
+	c->stats.disk_errors += found == RSH_DISK_ERROR;
+	return found == RSH_DISK_HIT;
+}
+
+/* Lock held, given up meanwhile.  Settles the claimed blocks; if one of them
+ * failed they are released.  *from_disk is how many were in the directory. */
+static int fill(struct request *rq, struct run *run, unsigned *from_disk)
+{
+	struct rsh_cache_block **const blocks = run->blocks;
+	unsigned at = 0;
+	int rc = 0;
+
+	*from_disk = 0;
+	while (at < run->n) {
+		const unsigned start = at;
+		bool found = false;
+		int failed = 0;
+
+		while (at < run->n && !found) {
+			found = find_on_disk(rq->c, blocks[at]);
+			at += !found;
+		}
+		if (at > start)
+			failed = load_blocks(rq, blocks + start, at - start);
+		rc = rc ? rc : failed;
+		*from_disk += found;
+		at += found;
+	}
 	if (rc)
 		release(rq->c, run);
 	return -rc;
@@ -172,6 +211,7 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 {
 	struct rsh_cache *c = rq->c;
 	struct rsh_cache_block *b;
+	unsigned from_disk;
 	int rc;
 
 	run->n = 0;
@@ -197,8 +237,11 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 		}
 		claim(rq, first, n, run);
 		if (run->n) {
-			c->stats.misses += run->n;
-			return fill(rq, run);
+			n = run->n;
+			rc = fill(rq, run, &from_disk);
+			c->stats.hits_disk += from_disk;
+			c->stats.misses += n - from_disk;
+			return rc;
 		}
 		if (!rsh_block_find(c, rq->file, first))
 			return NO_ROOM;
@@ -336,6 +379,7 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 {
 	struct request rq = { c, file, 0, load, ctx };
 	uint64_t number, end;
+	unsigned from_disk;
 	int rc = 0;
 
 	if (file == RSH_CACHE_FILE_NONE || begin(&rq, offset, 0))
@@ -350,7 +394,7 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		number += run.n;
 		if (run.n) {
 			c->stats.prefetched += run.n;
-			rc = fill(&rq, &run);
+			rc = fill(&rq, &run, &from_disk);
 			release(c, &run);
 		} else if (rsh_block_find(c, file, number)) {
 			number++;

@@ -21,8 +21,8 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
-		    uint64_t size, unsigned repeat)
+void made_file_describe(struct made_file *f, uint64_t number, uint64_t size,
+			unsigned repeat)
 {
 	memset(f, 0, sizeof(*f));
 	f->id = (struct rsh_cache_file_id){
@@ -30,6 +30,12 @@ void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
 		.mtime_nsec = 7, .epoch = 1, .step = 20,
 	};
 	f->repeat = repeat;
+}
+
+void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
+		    uint64_t size, unsigned repeat)
+{
+	made_file_describe(f, number, size, repeat);
 	f->handle = rsh_cache_file_open(c, &f->id);
 }
 

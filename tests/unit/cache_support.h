@@ -12,6 +12,7 @@
 
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
 
 /* A file whose bytes follow from its number.  Every 8-byte word of it appears
  * `repeat` times in a row, so that it compresses if repeat is large. */
@@ -32,6 +33,9 @@ struct made_file {
 	atomic_ullong last_offset, last_len;
 };
 
+/* Without a cache, for its identity. */
+void made_file_describe(struct made_file *f, uint64_t number, uint64_t size,
+			unsigned repeat);
 void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
 		    uint64_t size, unsigned repeat);
 /* The bytes as they must be. */
