@@ -10,8 +10,8 @@
 # environment names a Python that has it already.
 #
 # Runs all tests of a plain build; unit and mount tests once more under the
-# address and undefined behaviour sanitizers; the stress test for a minute under
-# the thread sanitizer.  The last line is `N passed, N failed`, with
+# address and undefined behaviour sanitizers; the stress tests for a minute each
+# under the thread sanitizer.  The last line is `N passed, N failed`, with
 # `, N skipped` if any were.
 set -eu
 
@@ -195,7 +195,7 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 leg asan '$(UNIT) $(MOUNT)' --enable-sanitizer=address,undefined
 # The readers are to race for a whole minute here.
 export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
-leg tsan mount/stress.sh --enable-sanitizer=thread
+leg tsan 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
 
 if [ $skipped -gt 0 ]; then
 	say "$passed passed, $failed failed, $skipped skipped"

@@ -4,7 +4,7 @@
 # does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util wire layout plan source vfs fuse cli"
+layers="util wire layout plan cache source vfs fuse cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -18,7 +18,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 4))"
+echo "1..$(($(echo "$layers" | wc -w) + 5))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -38,5 +38,7 @@ report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h|jansson\.h)' "$top/src" \
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/layout" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
 	"layout/ and plan/ do no I/O"
+report "$(grep -rnE '#include "(rsh/)?(wire|layout|plan)/' "$top/src/cache" \
+	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"

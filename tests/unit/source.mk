@@ -4,7 +4,8 @@ UNIT += \
 	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes unit/test_vfs_stream \
 	unit/test_cli_options unit/test_cli_daemon
 
-SOURCE_SUPPORT = unit/source_support.h unit/source_support.c
+SOURCE_SUPPORT = unit/source_support.h unit/source_support.c \
+	unit/support.h unit/support.c
 
 unit_test_source_template_SOURCES = unit/test_source_template.c
 unit_test_source_template_LDADD = $(L_SOURCE)

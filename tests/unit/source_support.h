@@ -5,27 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A fresh directory under $TMPDIR, and its removal with all that is in it. */
-char *tree_make(void);
-void tree_remove(char *path);
-
-/* Writes a file below `tree`, making its directory. */
-void tree_write(const char *tree, const char *name, const void *data,
-		size_t len);
+#include "support.h"
 
 /* A .ckpt with one UInt8 vector "data" of n bytes; returns the offset of its
  * content in the file. */
 uint64_t tree_write_vector(const char *tree, const char *name,
 			   const uint8_t *content, size_t n);
-
-/* Numbers that look random, the same for the same seed. */
-struct numbers {
-	uint64_t state;
-};
-uint64_t numbers_next(struct numbers *x);
-/* 0 .. n-1 */
-uint64_t numbers_below(struct numbers *x, uint64_t n);
-/* $RSH_TEST_SEED, or one from the clock; printed as a TAP comment. */
-uint64_t numbers_seed(void);
 
 #endif

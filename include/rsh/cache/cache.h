@@ -1,0 +1,224 @@
+/* cache/cache.h - blocks of source files, in bounded memory and on a disk.
+ *
+ * A cache holds blocks of files that never change while their identity stays
+ * the same.  It knows nothing of what the files are: whoever reads says which
+ * file (a handle), which bytes, and how to load what is not there.
+ *
+ *   memory, plain        what readers copy from
+ *   memory, compressed   what was not used for long, if it compresses
+ *   a directory          what was loaded once, for this process after its
+ *                        memory was needed otherwise, for the next process and
+ *                        for others at the same time
+ *
+ * Threads: all calls but rsh_cache_new() and rsh_cache_free() may be made from
+ * any thread at any time.  No lock is held while bytes are loaded, copied,
+ * compressed, written or verified.
+ *
+ * Waiting: a call waits for the load of another thread only while it has no
+ * load of its own under way, and never for memory, so that it comes back when
+ * the loads do.  Callers may hold pins while they call.
+ *
+ * fork(): the cache's own threads start when there is first something to do
+ * for them, at the earliest in a call that loads.  A process may make a cache,
+ * open files in it, fork, and use it in the child only.
+ */
+#ifndef RSH_CACHE_CACHE_H
+#define RSH_CACHE_CACHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "rsh/util/error.h"
+
+struct rsh_cache;
+
+enum rsh_cache_compress {
+	/* Blocks of files that were seen to compress to 3/4 or less; files
+	 * that do not are tried again now and then. */
+	RSH_CACHE_COMPRESS_AUTO,
+	RSH_CACHE_COMPRESS_OFF,
+	RSH_CACHE_COMPRESS_ON, /* every block is tried */
+};
+
+#define RSH_CACHE_BLOCK_DEFAULT (256 * 1024)
+
+struct rsh_cache_options {
+	/* Bound of everything the cache holds in memory: blocks in both tiers,
+	 * blocks that are being loaded, and what is needed to find them.  It
+	 * is never exceeded.  Where it is too small to hold a block, or 0,
+	 * nothing is cached and every read goes to its loader. */
+	uint64_t memory_bytes;
+	enum rsh_cache_compress compress;
+
+	/* A directory of a local disk, NULL for none.  It is made (0700) if
+	 * it is missing, its parent is not; one that belongs to another user
+	 * or that others can write to is refused.  Files in it that the cache
+	 * did not make are left alone. */
+	const char *dir;
+	/* What the files of the cache in `dir` may take, of all processes that
+	 * share it.  A process keeps to it by itself; several at once may
+	 * exceed it by 1/16 each.  The least recently used go first.  0: what
+	 * is there is read, nothing is written. */
+	uint64_t disk_bytes;
+	/* How long the directory is left alone after it failed; 0: a minute. */
+	unsigned disk_retry_seconds;
+
+	/* A power of two of at least one memory page and at most 4 MiB; 0 for
+	 * RSH_CACHE_BLOCK_DEFAULT.  Processes that share a directory find each
+	 * other's blocks if their sizes are equal. */
+	uint32_t block_bytes;
+};
+
+/* -EINVAL, -ENOMEM, or what the directory said; `err` has a sentence. */
+int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
+		  struct rsh_error *err);
+/* No other call may be under way and nothing may be pinned.  Blocks that wait
+ * to be written to the directory are written first.  NULL is allowed. */
+void rsh_cache_free(struct rsh_cache *c);
+
+uint32_t rsh_cache_block_bytes(const struct rsh_cache *c);
+
+/* ---- files ---- */
+
+/* What tells one content from another, in this process and in all that share
+ * the directory.  Files that differ in any of it have nothing in common. */
+struct rsh_cache_file_id {
+	uint64_t dev, ino;
+	uint64_t size;
+	int64_t mtime_sec;
+	uint32_t mtime_nsec;
+	uint64_t epoch, step; /* of the checkpoint it belongs to */
+};
+
+/* Valid as long as the cache. */
+typedef uint32_t rsh_cache_file;
+
+/* Reads of this one go to their loader; nothing is cached. */
+#define RSH_CACHE_FILE_NONE UINT32_MAX
+
+/* The handle of a file: the same for the same identity.  About 130 bytes a file
+ * are held for the life of the cache; RSH_CACHE_FILE_NONE if the bound does not
+ * allow them or memory is out. */
+rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
+				   const struct rsh_cache_file_id *id);
+
+/* ---- reading ---- */
+
+/* Reads the bytes of a file from `offset` on into the `n_iov` (1 to
+ * RSH_CACHE_LOAD_IOV) buffers, all of them: 0, or a positive errno.  It is
+ * called in the thread that reads, without a lock.  It must not call the cache
+ * for the same file; it should come back in the end, because others may wait
+ * for what it loads.  The range lies within the file's size and is made of
+ * whole blocks, the last of a file being short, but for reads that bypass the
+ * cache: these are one buffer, with the bytes that the reader asked for. */
+typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
+				 const struct iovec *iov, int n_iov);
+
+#define RSH_CACHE_LOAD_IOV 16
+/* A load is of at most so many bytes, or of one block if that is larger. */
+#define RSH_CACHE_LOAD_MAX (1024 * 1024)
+
+/* Copies `len` bytes at `offset` to `buf`.  Blocks that are missing are taken
+ * from the directory or loaded, neighbours together; a block that another
+ * thread is loading is waited for.  When memory cannot be had because all of it
+ * is pinned or being loaded into, the read bypasses the cache.
+ *
+ * 0; -EINVAL if the range is not within the file's size; or what the loader
+ * said, negative, also to everybody who waited for that load.  A failed load
+ * leaves nothing behind: who comes later loads again.  After a failure `buf`
+ * has undefined content. */
+int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
+		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx);
+
+/* Loads what is missing of the blocks that the range touches, without waiting
+ * for those that others load.  For reading ahead: bytes count as handed out
+ * only when they are read.  Stops quietly where memory cannot be had, and at
+ * the end of the file.  0, or what the loader said. */
+int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
+		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
+		       void *ctx);
+
+/* A block that stays where it is until it is unpinned, for gathers of many
+ * small rows. */
+struct rsh_cache_pin {
+	const uint8_t *data; /* the whole block */
+	uint32_t len;
+	uint64_t offset;     /* of data[0] in the file */
+	struct rsh_cache_block *block; /* private */
+};
+
+/* Pins the block with the byte at `offset`, loading it if need be.  0; -ENOBUFS
+ * when memory cannot be had (rsh_cache_read() does without); -EINVAL as with
+ * rsh_cache_read(); or what the loader said. */
+int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
+		  rsh_cache_load_fn load, void *ctx,
+		  struct rsh_cache_pin *out);
+/* `used`: how many of its bytes the caller has taken, see below. */
+void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
+		     size_t used);
+
+/* ---- what goes first ----
+ *
+ * The cache counts the bytes of a block that were handed out: `len` of
+ * rsh_cache_read(), `used` of rsh_cache_unpin(); how many, not which.  When
+ * they are as many as the block has, it is spent: a checkpoint is read from
+ * front to back, and no run is likely to need the block again.  Readers of
+ * different parts of a block, at whatever times, thus keep it until the last of
+ * them came.  A spent block that is read all the same is a block like others
+ * again, counted from zero.
+ *
+ * When memory is needed, spent blocks go first, the longest spent before
+ * others; then the least recently used of both memory tiers.  A pinned block
+ * does not go.  While memory is short and a quarter of it or more is plain, the
+ * least recently used plain blocks are compressed in the background; a reader
+ * never waits for that.  A hit in the compressed tier makes the block plain.
+ */
+
+/* Forgets all blocks in memory that are not in use and gives the memory back
+ * to the system. */
+void rsh_cache_drop(struct rsh_cache *c);
+
+/* Waits until the background has done what there is to do: blocks compressed
+ * that had to be, blocks written that wait to be. */
+void rsh_cache_settle(struct rsh_cache *c);
+
+/* ---- statistics ---- */
+
+struct rsh_cache_stats {
+	/* Blocks that calls wanted, by where they were found; a block counts
+	 * each time that a call comes to it.  Prefetching counts in none. */
+	uint64_t hits_plain, hits_compressed, hits_disk;
+	uint64_t misses; /* the caller loaded it */
+	uint64_t waits;  /* another thread was loading it */
+
+	uint64_t bytes_served; /* handed out */
+	uint64_t bytes_loaded; /* by loaders, bypasses included */
+	uint64_t loads, loads_failed;
+	uint64_t bypasses, bytes_bypassed;
+	uint64_t prefetched; /* blocks, from the directory or loaded */
+
+	uint64_t evicted_spent, evicted_plain, evicted_compressed;
+	uint64_t compressed;     /* blocks */
+	uint64_t incompressible; /* blocks that were tried in vain */
+	uint64_t compress_in, compress_out; /* bytes of `compressed` */
+
+	uint64_t disk_written, disk_written_bytes;
+	uint64_t disk_dropped;  /* not written: too many waited */
+	uint64_t disk_errors;   /* reads and writes that failed */
+	uint64_t disk_rejected; /* files that were damaged, and removed */
+	uint64_t disk_trimmed;  /* files removed to keep to disk_bytes */
+
+	/* Now: */
+	uint64_t memory_bytes; /* all of the below, never above the bound */
+	uint64_t plain_bytes, compressed_bytes; /* memory of blocks */
+	uint64_t spare_bytes;                   /* of no block at present */
+	uint64_t bookkeeping_bytes;
+	uint64_t disk_bytes; /* as of the last look at the directory */
+	uint32_t n_plain, n_compressed, n_spent, n_in_use, n_files;
+	uint64_t memory_peak; /* of memory_bytes */
+};
+
+void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out);
+
+#endif

@@ -1,0 +1,117 @@
+/* cache/block_file.c - the format of a block on disk.
+ *
+ * The key is in the file besides being hashed in its name: a name is short
+ * enough for two keys to meet, and a file can be renamed. */
+#include "config.h"
+
+#include "block_file_i.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '1', '\n' };
+
+enum { KEY_WORDS = 9, KEY_AT = 8, CONTENT_HASH_AT = 80, HASH_AT = 88 };
+
+static void put(uint8_t *at, uint64_t v)
+{
+	v = htole64(v);
+	memcpy(at, &v, sizeof(v));
+}
+
+static uint64_t get(const uint8_t *at)
+{
+	uint64_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return le64toh(v);
+}
+
+static void key_write(const struct rsh_block_key *key, uint8_t *out)
+{
+	const struct rsh_cache_file_id *f = &key->file;
+	const uint64_t words[KEY_WORDS] = {
+		f->dev, f->ino, f->size, (uint64_t)f->mtime_sec,
+		f->mtime_nsec, f->epoch, f->step, key->offset, key->len,
+	};
+
+	for (size_t i = 0; i < KEY_WORDS; i++)
+		put(out + 8 * i, words[i]);
+}
+
+void rsh_block_file_name(const struct rsh_block_key *key,
+			 char name[RSH_BLOCK_FILE_NAME_MAX])
+{
+	uint8_t bytes[8 * KEY_WORDS];
+	XXH128_hash_t hash;
+
+	key_write(key, bytes);
+	hash = XXH3_128bits(bytes, sizeof(bytes));
+	snprintf(name, RSH_BLOCK_FILE_NAME_MAX, "%016llx%016llx%s",
+		 (unsigned long long)hash.high64,
+		 (unsigned long long)hash.low64, RSH_BLOCK_FILE_SUFFIX);
+}
+
+bool rsh_block_file_is_name(const char *name)
+{
+	return strspn(name, "0123456789abcdef") == 32 &&
+	       strcmp(name + 32, RSH_BLOCK_FILE_SUFFIX) == 0;
+}
+
+void rsh_block_file_header(const struct rsh_block_key *key,
+			   const void *content,
+			   uint8_t header[RSH_BLOCK_FILE_HEADER])
+{
+	memcpy(header, magic, sizeof(magic));
+	key_write(key, header + KEY_AT);
+	put(header + CONTENT_HASH_AT, XXH3_64bits(content, key->len));
+	put(header + HASH_AT, XXH3_64bits(header, HASH_AT));
+}
+
+bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  struct rsh_block_key *key, uint64_t *content_hash)
+{
+	uint64_t words[KEY_WORDS], size, nsec, offset, len;
+
+	if (memcmp(header, magic, sizeof(magic)) != 0 ||
+	    get(header + HASH_AT) != XXH3_64bits(header, HASH_AT))
+		return false;
+	for (size_t i = 0; i < KEY_WORDS; i++)
+		words[i] = get(header + KEY_AT + 8 * i);
+	size = words[2];
+	nsec = words[4];
+	offset = words[7];
+	len = words[8];
+	if (nsec > UINT32_MAX || len == 0 || len > RSH_BLOCK_MAX ||
+	    offset > size || len > size - offset)
+		return false;
+	*key = (struct rsh_block_key){
+		.file = { .dev = words[0], .ino = words[1], .size = size,
+			  .mtime_sec = (int64_t)words[3],
+			  .mtime_nsec = (uint32_t)nsec,
+			  .epoch = words[5], .step = words[6] },
+		.offset = offset,
+		.len = (uint32_t)len,
+	};
+	*content_hash = get(header + CONTENT_HASH_AT);
+	return true;
+}
+
+bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  const struct rsh_block_key *key,
+			  const void *content)
+{
+	uint8_t found[8 * KEY_WORDS], wanted[8 * KEY_WORDS];
+	struct rsh_block_key in_file;
+	uint64_t hash;
+
+	if (!rsh_block_file_parse(header, &in_file, &hash))
+		return false;
+	key_write(&in_file, found);
+	key_write(key, wanted);
+	return memcmp(found, wanted, sizeof(found)) == 0 &&
+	       XXH3_64bits(content, key->len) == hash;
+}

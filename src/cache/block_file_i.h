@@ -1,0 +1,55 @@
+/* cache/block_file_i.h - a block as a file of the directory, for this layer
+ * only.
+ *
+ * All numbers are little-endian:
+ *
+ *    0  "rshblk1\n"
+ *    8  identity of the source file: device, inode, size, seconds and
+ *       nanoseconds of its mtime, epoch, step; 8 bytes each
+ *   64  offset of the block in it, 8 bytes
+ *   72  length of the block, 8 bytes
+ *   80  xxh3 of the content, 8 bytes
+ *   88  xxh3 of bytes 0 to 87, 8 bytes
+ *   96  the content, to the end of the file
+ */
+#ifndef RSH_CACHE_BLOCK_FILE_I_H
+#define RSH_CACHE_BLOCK_FILE_I_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/cache/cache.h"
+
+#define RSH_BLOCK_MAX (UINT32_C(4) << 20)
+#define RSH_BLOCK_FILE_HEADER 96
+
+/* What a block is: two that are equal here have the same content. */
+struct rsh_block_key {
+	struct rsh_cache_file_id file;
+	uint64_t offset;
+	uint32_t len;
+};
+
+/* 32 hexadecimal digits and a suffix. */
+#define RSH_BLOCK_FILE_SUFFIX ".blk"
+#define RSH_BLOCK_FILE_NAME_MAX (32 + sizeof(RSH_BLOCK_FILE_SUFFIX))
+
+void rsh_block_file_name(const struct rsh_block_key *key,
+			 char name[RSH_BLOCK_FILE_NAME_MAX]);
+bool rsh_block_file_is_name(const char *name);
+
+/* The header that belongs before the content, of key->len bytes. */
+void rsh_block_file_header(const struct rsh_block_key *key,
+			   const void *content,
+			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
+/* Reads a header of any origin.  False if it is damaged or describes what
+ * cannot be. */
+bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  struct rsh_block_key *key, uint64_t *content_hash);
+/* True if the two are what was written for the key. */
+bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
+			  const struct rsh_block_key *key,
+			  const void *content);
+
+#endif

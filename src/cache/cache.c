@@ -1,0 +1,150 @@
+/* cache/cache.c - making and freeing a cache, and its figures. */
+#include "config.h"
+
+#include "disk_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+
+#define MIN_HEADS 64
+#define MAX_HEADS (UINT32_C(1) << 26)
+
+/* Address space for so many times the bound, in frames that are not full. */
+#define SPREAD 16
+
+static int check_options(const struct rsh_cache_options *o, uint32_t block,
+			 uint32_t page, struct rsh_error *err)
+{
+	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
+		return rsh_error_set(err, EINVAL,
+				     "%u: not a size of cache blocks: a power "
+				     "of two from %u to %u", block, page,
+				     RSH_BLOCK_MAX);
+	if (o->memory_bytes > (UINT64_C(1) << 50))
+		return rsh_error_set(err, EINVAL,
+				     "%llu bytes: too much for a cache",
+				     (unsigned long long)o->memory_bytes);
+	return 0;
+}
+
+/* Sizes that follow from the bound.  A bound that cannot hold what finds the
+ * blocks and one block becomes 0. */
+static void measure(struct rsh_cache *c, bool with_disk)
+{
+	const uint64_t n = c->bound / c->block_bytes;
+	uint64_t fixed;
+
+	c->n_heads = MIN_HEADS;
+	while (c->n_heads < 2 * n && c->n_heads < MAX_HEADS)
+		c->n_heads *= 2;
+	c->max_slabs = (uint32_t)(n * SPREAD / 16 + 1);
+	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
+		rsh_pack_bytes(c) + (with_disk ? sizeof(struct rsh_disk) : 0);
+	if (c->bound < fixed + c->block_bytes)
+		c->bound = 0;
+	else
+		c->used = c->bookkeeping = fixed;
+}
+
+static int init_locks(struct rsh_cache *c)
+{
+	int rc = pthread_mutex_init(&c->lock, NULL);
+
+	for (unsigned i = 0; rc == 0 && i < RSH_WAIT_CONDITIONS; i++)
+		rc = pthread_cond_init(&c->loaded[i], NULL);
+	return rc ? -rc : rsh_worker_init(&c->packer, c, rsh_pack_step);
+}
+
+static int init_parts(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		      struct rsh_error *err)
+{
+	c->heads = calloc(c->n_heads, sizeof(*c->heads));
+	if (!c->heads || rsh_pack_init(c))
+		return rsh_error_nomem(err);
+	return opts->dir ? rsh_disk_open(c, opts, err) : 0;
+}
+
+int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
+		  struct rsh_error *err)
+{
+	const uint32_t page = (uint32_t)sysconf(_SC_PAGESIZE);
+	const uint32_t block = opts->block_bytes ? opts->block_bytes :
+						   RSH_CACHE_BLOCK_DEFAULT;
+	struct rsh_cache *c;
+	int rc = check_options(opts, block, page, err);
+
+	if (rc)
+		return rc;
+	c = calloc(1, sizeof(*c));
+	if (!c || init_locks(c)) {
+		free(c);
+		return rsh_error_nomem(err);
+	}
+	c->bound = opts->memory_bytes;
+	c->block_bytes = block;
+	c->block_shift = (unsigned)__builtin_ctz(block);
+	c->page_bytes = page;
+	c->compress = opts->compress;
+	measure(c, opts->dir);
+	c->stats.memory_peak = c->used;
+	rc = init_parts(c, opts, err);
+	if (rc) {
+		rsh_cache_free(c);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}
+
+void rsh_cache_free(struct rsh_cache *c)
+{
+	if (!c)
+		return;
+	rsh_disk_close(c);
+	rsh_worker_destroy(&c->packer);
+	rsh_memory_clear(c);
+	free(c->pack_buf);
+	free(c->pack_state);
+	rsh_file_table_clear(&c->files);
+	free(c->heads);
+	for (unsigned i = 0; i < RSH_WAIT_CONDITIONS; i++)
+		pthread_cond_destroy(&c->loaded[i]);
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+uint32_t rsh_cache_block_bytes(const struct rsh_cache *c)
+{
+	return c->block_bytes;
+}
+
+void rsh_cache_settle(struct rsh_cache *c)
+{
+	pthread_mutex_lock(&c->lock);
+	rsh_pack_kick(c);
+	rsh_worker_settle(&c->packer);
+	if (c->disk)
+		rsh_worker_settle(&c->disk->writer);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
+{
+	pthread_mutex_lock(&c->lock);
+	*out = c->stats;
+	out->memory_bytes = c->used;
+	out->plain_bytes = c->plain_bytes;
+	out->compressed_bytes = c->packed_bytes;
+	out->bookkeeping_bytes = c->bookkeeping;
+	out->spare_bytes = c->used - c->bookkeeping - c->plain_bytes -
+			   c->packed_bytes;
+	out->n_plain = c->plain.n;
+	out->n_compressed = c->packed.n;
+	out->n_spent = c->spent.n;
+	out->n_in_use = c->n_in_use;
+	out->n_files = c->files.n;
+	pthread_mutex_unlock(&c->lock);
+}

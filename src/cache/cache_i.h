@@ -1,0 +1,193 @@
+/* cache/cache_i.h - the parts of a cache, for this layer only. */
+#ifndef RSH_CACHE_CACHE_I_H
+#define RSH_CACHE_CACHE_I_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "block_file_i.h"
+#include "rsh/cache/cache.h"
+
+/* ---- blocks (memory.c) ---- */
+
+enum rsh_block_state {
+	RSH_BLOCK_FREE,    /* of no place in any file */
+	RSH_BLOCK_LOADING, /* its content is on its way; wait or go by */
+	RSH_BLOCK_PLAIN,
+	RSH_BLOCK_PACKED,  /* compressed */
+	RSH_BLOCK_FAILED,  /* the load went wrong; no longer to be found */
+};
+
+/* A frame of memory and what it holds.  Guarded by the cache's lock, but for
+ * the bytes at `mem`: these belong to whoever is loading the block while it is
+ * LOADING, and do not change while it is PLAIN. */
+struct rsh_cache_block {
+	struct rsh_cache_block *hash_next;
+	struct rsh_cache_block *prev, *next; /* in the list of its kind */
+	uint8_t *mem;      /* block_bytes of address space */
+	uint64_t number;   /* of the block in the file */
+	uint64_t last_use; /* the cache's clock when it was last let go */
+	rsh_cache_file file;
+	uint32_t refs;     /* users; in a list only if there are none */
+	uint32_t resident; /* bytes at mem that count as memory */
+	uint32_t len;      /* of the content */
+	uint32_t packed_len;
+	uint32_t handed;   /* bytes handed out, at most len */
+	int error;         /* FAILED: positive errno */
+	uint8_t state;
+	bool spent;
+	bool unpackable;   /* tried to compress in vain */
+};
+
+struct rsh_block_list {
+	struct rsh_cache_block *oldest, *newest;
+	uint32_t n;
+};
+
+/* As the newest. */
+void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b);
+/* Where its last_use belongs. */
+void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b);
+void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b);
+
+/* ---- files (files.c) ---- */
+
+struct rsh_cache_file_info {
+	struct rsh_cache_file_id id;
+	uint16_t vain; /* attempts to compress that failed, one after another */
+	uint16_t skip; /* blocks not to try before the next attempt */
+};
+
+struct rsh_file_table {
+	struct rsh_cache_file_info *files;
+	uint32_t n, cap;
+	uint32_t *slots; /* number of the file, plus 1; 0: empty */
+	uint32_t n_slots;
+};
+
+void rsh_file_table_clear(struct rsh_file_table *t);
+
+/* ---- threads of the cache (worker.c) ---- */
+
+/* One that does one kind of work when it is told that there may be some.
+ * Guarded by the cache's lock. */
+struct rsh_worker {
+	struct rsh_cache *cache;
+	/* Lock held, given up meanwhile: one piece of the work; false if there
+	 * is none at present. */
+	bool (*step)(struct rsh_cache *c);
+	pthread_cond_t wake, idle;
+	pthread_t thread;
+	bool started, failed; /* failed: there will be no thread */
+	bool pending;         /* there may be something to do */
+	bool stop;
+};
+
+/* 0 or -errno. */
+int rsh_worker_init(struct rsh_worker *w, struct rsh_cache *c,
+		    bool (*step)(struct rsh_cache *c));
+/* Lets it do what there is to do, and ends it.  Without the lock. */
+void rsh_worker_destroy(struct rsh_worker *w);
+/* Lock held: there may be something to do.  False: there is no thread. */
+bool rsh_worker_kick(struct rsh_worker *w);
+/* Lock held, given up meanwhile: waits until there is nothing to do. */
+void rsh_worker_settle(struct rsh_worker *w);
+
+/* ---- the cache ---- */
+
+struct rsh_disk;
+
+/* Threads that wait for loads, spread over a few conditions by block. */
+#define RSH_WAIT_CONDITIONS 16
+
+struct rsh_cache {
+	/* Constant. */
+	uint64_t bound;
+	uint32_t block_bytes, page_bytes;
+	unsigned block_shift;
+	enum rsh_cache_compress compress;
+	uint32_t n_heads; /* a power of two */
+	uint32_t max_slabs;
+	struct rsh_disk *disk; /* NULL: none */
+
+	/* The packer's own: room for a compressed block, and LZ4's tables. */
+	uint8_t *pack_buf;
+	void *pack_state;
+
+	pthread_mutex_t lock; /* guards all below */
+	struct rsh_worker packer;
+	pthread_cond_t loaded[RSH_WAIT_CONDITIONS];
+	uint64_t clock;
+	struct rsh_cache_block **heads;
+	struct rsh_cache_slab *slabs;
+	uint32_t n_slabs;
+	struct rsh_block_list spent, plain, packed;
+	struct rsh_block_list warm; /* free, all of its memory resident */
+	struct rsh_block_list cold; /* free, none of it */
+	struct rsh_file_table files;
+
+	uint32_t n_in_use;    /* blocks with users */
+	uint64_t used;        /* bytes, <= bound */
+	uint64_t bookkeeping; /* the part of it that is in no block */
+	uint64_t plain_bytes, packed_bytes; /* the part that is */
+	struct rsh_cache_stats stats; /* the counters only */
+};
+
+/* Lock held for all of these. */
+
+/* Counts `bytes` of bookkeeping, after throwing out blocks if need be: may give
+ * the lock up meanwhile.  False if there is no room. */
+bool rsh_cache_charge(struct rsh_cache *c, uint64_t bytes);
+void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes);
+/* A free block with memory for `len` bytes, in no list and without users; may
+ * throw others out and give the lock up meanwhile.  NULL: no room. */
+struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len);
+/* Back to the free ones.  Its memory stays if it is a whole frame. */
+void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b);
+/* Gives memory beyond the first `len` bytes back to the system; may give the
+ * lock up, so the block must be the caller's. */
+void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
+		    uint32_t len);
+/* What the block is, wherever it is kept. */
+struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
+				      const struct rsh_cache_block *b);
+/* The block of a place, or NULL. */
+struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
+				       rsh_cache_file file, uint64_t number);
+void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
+		      rsh_cache_file file, uint64_t number, uint32_t len);
+void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b);
+/* One user more, or one less that took `used` bytes. */
+void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b);
+void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
+		     uint64_t used);
+/* One user less that was none: the block stands where it stood. */
+void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b);
+/* Its content has become this; who waits is woken.  The caller is a user. */
+void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
+		      enum rsh_block_state state);
+
+/* Exchanges the memory of two blocks. */
+void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
+		    struct rsh_cache_block *b);
+
+/* Without users: */
+void rsh_memory_clear(struct rsh_cache *c);
+
+/* ---- compression (pack.c) ---- */
+
+/* Bytes that the packer needs for itself. */
+uint64_t rsh_pack_bytes(const struct rsh_cache *c);
+/* 0 or -errno. */
+int rsh_pack_init(struct rsh_cache *c);
+/* The packer's step. */
+bool rsh_pack_step(struct rsh_cache *c);
+/* Lock held: wakes the packer if memory is short. */
+void rsh_pack_kick(struct rsh_cache *c);
+/* Lock held, given up meanwhile: makes a compressed block plain.  The caller
+ * is a user of it then; false if there is no room. */
+bool rsh_unpack(struct rsh_cache *c, struct rsh_cache_block *b);
+
+#endif

@@ -1,0 +1,417 @@
+/* cache/disk.c - blocks in a directory: reading, and the thread that writes.
+ *
+ * Nothing here may make a reader fail or wait for long: whatever goes wrong is
+ * a miss, and a directory that failed is left alone for a while. */
+#include "config.h"
+
+#include "disk_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define RETRY_SECONDS 60
+
+/* How old the mtime of a file may be that says when it was last used. */
+#define TOUCH_SECONDS 60
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- the directory ---- */
+
+/* A descriptor of the directory, or -1 and *why. */
+static int open_dir(const char *path, const char **why)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) != 0) {
+		*why = strerror(errno);
+		return -1;
+	}
+	if (st.st_uid != geteuid()) {
+		*why = "it belongs to another user";
+		errno = EPERM;
+		return -1;
+	}
+	if (st.st_mode & (S_IWGRP | S_IWOTH)) {
+		*why = "others can write to it";
+		errno = EPERM;
+		return -1;
+	}
+	return steal_fd(&fd);
+}
+
+/* One line for all failures until it works again. */
+static void complain(struct rsh_disk *d, const char *why)
+{
+	if (!atomic_exchange(&d->complained, true))
+		rsh_log_warning("cache directory %s: %s; going on without it, "
+				"with a new try every %lld s", d->path, why,
+				(long long)(d->retry_ms / 1000));
+}
+
+static void stop_writing(struct rsh_disk *d, const char *why)
+{
+	complain(d, why);
+	d->writes_off_until = now_ms() + d->retry_ms;
+}
+
+static void stop_reading(struct rsh_disk *d, const char *why)
+{
+	complain(d, why);
+	d->reads_off_until = now_ms() + d->retry_ms;
+}
+
+/* The path may lead to another directory by now, or to one again. */
+static bool reopen(struct rsh_disk *d)
+{
+	const char *why = NULL;
+	cleanup_fd int fd = open_dir(d->path, &why);
+
+	if (fd < 0 || dup3(fd, d->fd, O_CLOEXEC) < 0) {
+		stop_writing(d, why ? why : strerror(errno));
+		return false;
+	}
+	d->looked = false;
+	return true;
+}
+
+/* ---- reading ---- */
+
+/* Moves on by n bytes.  True while something is left. */
+static bool advance(struct iovec *iov, int n_iov, size_t n)
+{
+	size_t left = 0;
+
+	for (int i = 0; i < n_iov; i++) {
+		size_t done = rsh_min_u64(n, iov[i].iov_len);
+
+		iov[i].iov_base = (uint8_t *)iov[i].iov_base + done;
+		iov[i].iov_len -= done;
+		n -= done;
+		left += iov[i].iov_len;
+	}
+	return left > 0;
+}
+
+/* 0, or a positive errno; ENODATA at an early end. */
+static int read_file(int fd, uint8_t *header, uint8_t *content, uint32_t len)
+{
+	struct iovec iov[] = { { header, RSH_BLOCK_FILE_HEADER },
+			       { content, len } };
+	ssize_t n;
+
+	do {
+		n = readv(fd, iov, 2);
+		if (n < 0 && errno != EINTR)
+			return errno;
+		if (n == 0)
+			return ENODATA;
+	} while (n < 0 || advance(iov, 2, (size_t)n));
+	return 0;
+}
+
+/* Notes the use, and that the kernel need not keep what this cache keeps. */
+static void was_used(int fd, const struct stat *st)
+{
+	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
+					  { .tv_nsec = UTIME_NOW } };
+
+	if (st->st_mtim.tv_sec < time(NULL) - TOUCH_SECONDS)
+		futimens(fd, times);
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+}
+
+static enum rsh_disk_found check_file(struct rsh_disk *d, int fd,
+				      const struct rsh_block_key *key,
+				      uint8_t *content)
+{
+	uint8_t header[RSH_BLOCK_FILE_HEADER];
+	struct stat st;
+	int rc;
+
+	if (fstat(fd, &st) != 0)
+		return RSH_DISK_ERROR;
+	if (!S_ISREG(st.st_mode) ||
+	    (uint64_t)st.st_size != sizeof(header) + key->len)
+		return RSH_DISK_REJECTED;
+	rc = read_file(fd, header, content, key->len);
+	if (rc && rc != ENODATA) {
+		stop_reading(d, strerror(rc));
+		return RSH_DISK_ERROR;
+	}
+	if (rc || !rsh_block_file_check(header, key, content))
+		return RSH_DISK_REJECTED;
+	was_used(fd, &st);
+	return RSH_DISK_HIT;
+}
+
+/* What it means that a file cannot be opened. */
+static enum rsh_disk_found not_opened(struct rsh_disk *d, int code)
+{
+	switch (code) {
+	case ENOENT:
+	case EMFILE:
+	case ENFILE:
+	case ENOMEM:
+	case EINTR:
+		return RSH_DISK_MISS;
+	case ELOOP: /* a symbolic link */
+	case ENXIO: /* a socket */
+	case EACCES:
+		return RSH_DISK_REJECTED;
+	default:
+		stop_reading(d, strerror(code));
+		return RSH_DISK_ERROR;
+	}
+}
+
+enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
+				  const struct rsh_block_key *key,
+				  uint8_t *content)
+{
+	char name[RSH_BLOCK_FILE_NAME_MAX];
+	enum rsh_disk_found found;
+	cleanup_fd int fd = -1;
+
+	if (d->reads_off_until > now_ms())
+		return RSH_DISK_MISS;
+	rsh_block_file_name(key, name);
+	/* O_NONBLOCK: it might be a FIFO. */
+	fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK |
+		    O_NOCTTY | O_CLOEXEC);
+	found = fd < 0 ? not_opened(d, errno) :
+			 check_file(d, fd, key, content);
+	/* If another process has just put a good one there, it goes too, and
+	 * is written again some time. */
+	if (found == RSH_DISK_REJECTED)
+		unlinkat(d->fd, name, 0);
+	return found;
+}
+
+/* ---- writing ---- */
+
+/* 0 or a positive errno. */
+static int write_file(int fd, const struct rsh_block_key *key,
+		      uint8_t *content)
+{
+	uint8_t header[RSH_BLOCK_FILE_HEADER];
+	struct iovec iov[] = { { header, sizeof(header) },
+			       { content, key->len } };
+	ssize_t n;
+
+	rsh_block_file_header(key, content, header);
+	do {
+		n = writev(fd, iov, 2);
+		if (n < 0 && errno != EINTR)
+			return errno;
+	} while (n < 0 || advance(iov, 2, (size_t)n));
+	/* Dirty pages would pile up as fast as the source is read, and clean
+	 * ones would hold once more what is in memory already. */
+	if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE |
+			    SYNC_FILE_RANGE_WRITE |
+			    SYNC_FILE_RANGE_WAIT_AFTER) != 0 &&
+	    errno != EINVAL && errno != ENOSYS && errno != ESPIPE)
+		return errno;
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	return 0;
+}
+
+/* A name that no other process uses. */
+static void temp_name(struct rsh_disk *d, char *name, size_t max)
+{
+	uint64_t salt = 0;
+
+	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
+		salt = (uint64_t)now_ms();
+	snprintf(name, max, "%llx-%llx-%llx.tmp", (unsigned long long)salt,
+		 (unsigned long long)getpid(),
+		 (unsigned long long)d->n_temp++);
+}
+
+/* 0 or a positive errno. */
+static int write_block(struct rsh_disk *d, const struct rsh_block_key *key,
+		       uint8_t *content)
+{
+	char name[RSH_BLOCK_FILE_NAME_MAX], temp[64];
+	int fd, rc;
+
+	temp_name(d, temp, sizeof(temp));
+	fd = openat(d->fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
+		    O_CLOEXEC, 0600);
+	if (fd < 0)
+		return errno;
+	rc = write_file(fd, key, content);
+	if (close(fd) != 0 && rc == 0)
+		rc = errno;
+	rsh_block_file_name(key, name);
+	if (rc == 0 && renameat(d->fd, temp, d->fd, name) != 0)
+		rc = errno;
+	if (rc)
+		unlinkat(d->fd, temp, 0);
+	return rc;
+}
+
+/* Makes sure that `cost` bytes more are within the bound.  0, a positive errno,
+ * or EFBIG if they never are. */
+static int make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
+{
+	const uint64_t target = d->bound - d->bound / 8;
+	struct rsh_disk_look look;
+	int rc;
+
+	if (cost > d->bound)
+		return EFBIG;
+	if (d->looked && d->total + cost <= d->bound &&
+	    d->since_look < d->bound / 16)
+		return 0;
+	rc = rsh_disk_look(d->fd, d->bound - cost,
+			   rsh_min_u64(target, d->bound - cost), &look);
+	if (rc)
+		return rc;
+	*removed += look.removed;
+	d->looked = true;
+	d->total = look.total;
+	d->since_look = 0;
+	return d->total + cost <= d->bound ? 0 : EFBIG;
+}
+
+enum outcome { WRITTEN, FAILED, LEFT };
+
+static enum outcome write_or_leave(struct rsh_disk *d,
+				   const struct rsh_block_key *key,
+				   uint8_t *content, uint64_t *removed)
+{
+	const uint64_t cost = rsh_disk_cost(RSH_BLOCK_FILE_HEADER + key->len);
+	int rc;
+
+	if (d->writes_off_until > now_ms())
+		return LEFT;
+	if (d->was_off && !reopen(d))
+		return LEFT;
+	rc = make_room(d, cost, removed);
+	if (rc == EFBIG)
+		return LEFT;
+	if (rc == 0)
+		rc = write_block(d, key, content);
+	d->was_off = rc != 0;
+	if (rc) {
+		stop_writing(d, rc == ENOENT ? "it is gone" : strerror(rc));
+		return FAILED;
+	}
+	d->complained = false;
+	d->total += cost;
+	d->since_look += cost;
+	return WRITTEN;
+}
+
+/* The writer's step. */
+static bool write_next(struct rsh_cache *c)
+{
+	struct rsh_disk *d = c->disk;
+	struct rsh_cache_block *b;
+	struct rsh_block_key key;
+	uint64_t removed = 0;
+	enum outcome outcome;
+
+	if (!d->n)
+		return false;
+	b = d->queue[d->head];
+	d->head = (d->head + 1) % RSH_DISK_QUEUE;
+	d->n--;
+	key = rsh_block_key_of(c, b);
+	pthread_mutex_unlock(&c->lock);
+	outcome = write_or_leave(d, &key, b->mem, &removed);
+	pthread_mutex_lock(&c->lock);
+
+	c->stats.disk_trimmed += removed;
+	c->stats.disk_bytes = d->total;
+	if (outcome == WRITTEN) {
+		c->stats.disk_written++;
+		c->stats.disk_written_bytes += key.len;
+	} else if (outcome == FAILED) {
+		c->stats.disk_errors++;
+	} else {
+		c->stats.disk_dropped++;
+	}
+	rsh_block_unhold(c, b);
+	return true;
+}
+
+void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	struct rsh_disk *d = c->disk;
+
+	if (!d->bound)
+		return;
+	if (d->n >= d->max || !rsh_worker_kick(&d->writer)) {
+		c->stats.disk_dropped++;
+		return;
+	}
+	rsh_block_ref(c, b);
+	d->queue[(d->head + d->n++) % RSH_DISK_QUEUE] = b;
+}
+
+/* ---- beginning and end ---- */
+
+int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		  struct rsh_error *err)
+{
+	const uint64_t part = c->bound / RSH_DISK_QUEUE_PART / c->block_bytes;
+	struct rsh_disk *d = calloc(1, sizeof(*d));
+	const char *why;
+
+	if (!d)
+		return rsh_error_nomem(err);
+	d->path = strdup(opts->dir);
+	if (!d->path || rsh_worker_init(&d->writer, c, write_next)) {
+		free(d->path);
+		free(d);
+		return rsh_error_nomem(err);
+	}
+	d->fd = -1;
+	c->disk = d;
+	if (mkdir(d->path, 0700) == 0)
+		rsh_log_info("cache directory %s: made", d->path);
+	d->fd = open_dir(d->path, &why);
+	if (d->fd < 0)
+		return rsh_error_set(err, errno, "cache directory %s: %s",
+				     d->path, why);
+	d->bound = opts->disk_bytes;
+	d->retry_ms = (int64_t)1000 * (opts->disk_retry_seconds ?
+		      opts->disk_retry_seconds : RETRY_SECONDS);
+	d->max = part < 1 ? 1 : (uint32_t)rsh_min_u64(part, RSH_DISK_QUEUE);
+	return 0;
+}
+
+void rsh_disk_close(struct rsh_cache *c)
+{
+	struct rsh_disk *d = c->disk;
+
+	if (!d)
+		return;
+	rsh_worker_destroy(&d->writer);
+	if (d->fd >= 0)
+		close(d->fd);
+	free(d->path);
+	free(d);
+}

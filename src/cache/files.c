@@ -1,0 +1,129 @@
+/* cache/files.c - identities of files as small numbers. */
+#include "cache_i.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#define FIRST_FILES 16 /* a power of two */
+#define MAX_FILES (UINT32_C(1) << 28)
+
+static uint64_t table_bytes(uint32_t cap)
+{
+	return (uint64_t)cap * (sizeof(struct rsh_cache_file_info) +
+				2 * sizeof(uint32_t));
+}
+
+/* Field by field, because of the padding. */
+static uint64_t hash_of(const struct rsh_cache_file_id *id)
+{
+	const uint64_t words[] = {
+		id->dev, id->ino, id->size, (uint64_t)id->mtime_sec,
+		id->mtime_nsec, id->epoch, id->step,
+	};
+
+	return XXH3_64bits(words, sizeof(words));
+}
+
+static bool same(const struct rsh_cache_file_id *a,
+		 const struct rsh_cache_file_id *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+	       a->mtime_sec == b->mtime_sec &&
+	       a->mtime_nsec == b->mtime_nsec && a->epoch == b->epoch &&
+	       a->step == b->step;
+}
+
+/* The slot of the identity, or the empty one where it would be. */
+static uint32_t *find_slot(const struct rsh_file_table *t,
+			   const struct rsh_cache_file_id *id)
+{
+	uint32_t at = (uint32_t)hash_of(id) & (t->n_slots - 1);
+
+	while (t->slots[at] && !same(&t->files[t->slots[at] - 1].id, id))
+		at = (at + 1) & (t->n_slots - 1);
+	return &t->slots[at];
+}
+
+/* Makes both arrays of `cap` files.  False: out of memory. */
+static bool resize(struct rsh_file_table *t, uint32_t cap)
+{
+	struct rsh_file_table bigger = { .n = t->n, .cap = cap,
+					 .n_slots = 2 * cap };
+
+	bigger.files = calloc(cap, sizeof(*bigger.files));
+	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
+	if (!bigger.files || !bigger.slots) {
+		rsh_file_table_clear(&bigger);
+		return false;
+	}
+	if (t->n)
+		memcpy(bigger.files, t->files, t->n * sizeof(*t->files));
+	for (uint32_t i = 0; i < t->n; i++)
+		*find_slot(&bigger, &t->files[i].id) = i + 1;
+	rsh_file_table_clear(t);
+	*t = bigger;
+	return true;
+}
+
+/* Lock held; may be given up meanwhile, and then another thread may have done
+ * the same.  False: no room. */
+static bool make_room(struct rsh_cache *c)
+{
+	struct rsh_file_table *t = &c->files;
+	const uint32_t old = t->cap, cap = old ? 2 * old : FIRST_FILES;
+
+	if (cap > MAX_FILES || !rsh_cache_charge(c, table_bytes(cap)))
+		return false;
+	if (t->cap != old) {
+		rsh_cache_discharge(c, table_bytes(cap));
+		return true;
+	}
+	if (!resize(t, cap)) {
+		rsh_cache_discharge(c, table_bytes(cap));
+		return false;
+	}
+	rsh_cache_discharge(c, table_bytes(old));
+	return true;
+}
+
+static rsh_cache_file find_or_add(struct rsh_cache *c,
+				  const struct rsh_cache_file_id *id)
+{
+	struct rsh_file_table *t = &c->files;
+	uint32_t *slot;
+
+	for (;;) {
+		slot = t->cap ? find_slot(t, id) : NULL;
+		if (slot && *slot)
+			return *slot - 1;
+		if (t->n < t->cap)
+			break;
+		if (!make_room(c))
+			return RSH_CACHE_FILE_NONE;
+	}
+	t->files[t->n++].id = *id;
+	*slot = t->n;
+	return t->n - 1;
+}
+
+rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
+				   const struct rsh_cache_file_id *id)
+{
+	rsh_cache_file file;
+
+	if (!c->bound)
+		return RSH_CACHE_FILE_NONE;
+	pthread_mutex_lock(&c->lock);
+	file = find_or_add(c, id);
+	pthread_mutex_unlock(&c->lock);
+	return file;
+}
+
+void rsh_file_table_clear(struct rsh_file_table *t)
+{
+	free(t->files);
+	free(t->slots);
+	*t = (struct rsh_file_table){ 0 };
+}

@@ -1,0 +1,407 @@
+/* cache/memory.c - frames of memory, the blocks in them, and which go first.
+ *
+ * A frame is address space for one plain block.  How much of it is resident,
+ * and so counts, differs: a compressed block takes the first pages of a frame
+ * and the others are given back to the system.  Address space is plenty where
+ * memory is not; so blocks of any size need no allocator of their own, nothing
+ * fragments, and a block never moves because of another. */
+#include "cache_i.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Frames are mapped so many at a time; mappings are never undone before the
+ * end. */
+#define SLAB_BLOCKS 16
+
+struct rsh_cache_slab {
+	struct rsh_cache_slab *next;
+	uint8_t *mem;
+	struct rsh_cache_block blocks[SLAB_BLOCKS];
+};
+
+/* ---- lists ---- */
+
+void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
+{
+	b->next = NULL;
+	b->prev = l->newest;
+	if (l->newest)
+		l->newest->next = b;
+	else
+		l->oldest = b;
+	l->newest = b;
+	l->n++;
+}
+
+void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b)
+{
+	struct rsh_cache_block *older = l->newest, *younger = l->oldest;
+
+	/* It may be near either end; the nearer one is found first. */
+	while (older && older->last_use > b->last_use &&
+	       younger->last_use < b->last_use) {
+		older = older->prev;
+		younger = younger->next;
+	}
+	if (!older || older->last_use <= b->last_use)
+		younger = older ? older->next : l->oldest;
+	else
+		older = younger->prev;
+	b->prev = older;
+	b->next = younger;
+	*(older ? &older->next : &l->oldest) = b;
+	*(younger ? &younger->prev : &l->newest) = b;
+	l->n++;
+}
+
+void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b)
+{
+	if (b->prev)
+		b->prev->next = b->next;
+	else
+		l->oldest = b->next;
+	if (b->next)
+		b->next->prev = b->prev;
+	else
+		l->newest = b->prev;
+	b->prev = b->next = NULL;
+	l->n--;
+}
+
+/* Where a block without users stands. */
+static struct rsh_block_list *list_of(struct rsh_cache *c,
+				      const struct rsh_cache_block *b)
+{
+	if (b->state == RSH_BLOCK_PACKED)
+		return &c->packed;
+	return b->spent ? &c->spent : &c->plain;
+}
+
+/* ---- what counts as memory ---- */
+
+static void account(struct rsh_cache *c, uint64_t bytes)
+{
+	c->used += bytes;
+	if (c->used > c->stats.memory_peak)
+		c->stats.memory_peak = c->used;
+}
+
+static uint32_t whole_pages(const struct rsh_cache *c, uint32_t len)
+{
+	return (len + c->page_bytes - 1) & ~(c->page_bytes - 1);
+}
+
+static void set_state(struct rsh_cache *c, struct rsh_cache_block *b,
+		      enum rsh_block_state state)
+{
+	uint64_t *const kinds[] = {
+		[RSH_BLOCK_FREE] = NULL,
+		[RSH_BLOCK_LOADING] = &c->plain_bytes,
+		[RSH_BLOCK_PLAIN] = &c->plain_bytes,
+		[RSH_BLOCK_PACKED] = &c->packed_bytes,
+		[RSH_BLOCK_FAILED] = &c->plain_bytes,
+	};
+
+	if (kinds[b->state])
+		*kinds[b->state] -= b->resident;
+	b->state = (uint8_t)state;
+	if (kinds[state])
+		*kinds[state] += b->resident;
+}
+
+static void set_resident(struct rsh_cache *c, struct rsh_cache_block *b,
+			 uint32_t resident)
+{
+	const enum rsh_block_state state = b->state;
+
+	set_state(c, b, RSH_BLOCK_FREE);
+	c->used -= b->resident;
+	b->resident = resident;
+	account(c, resident);
+	set_state(c, b, state);
+}
+
+void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
+		    uint32_t len)
+{
+	uint32_t keep = whole_pages(c, len);
+
+	if (keep >= b->resident)
+		return;
+	pthread_mutex_unlock(&c->lock);
+	madvise(b->mem + keep, c->block_bytes - keep, MADV_DONTNEED);
+	pthread_mutex_lock(&c->lock);
+	set_resident(c, b, keep);
+}
+
+/* ---- free blocks ---- */
+
+static bool add_slab(struct rsh_cache *c)
+{
+	const size_t size = (size_t)SLAB_BLOCKS * c->block_bytes;
+	struct rsh_cache_slab *slab;
+
+	if (c->n_slabs == c->max_slabs || c->used + sizeof(*slab) > c->bound)
+		return false;
+	slab = calloc(1, sizeof(*slab));
+	if (!slab)
+		return false;
+	slab->mem = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (slab->mem == MAP_FAILED) {
+		free(slab);
+		return false;
+	}
+	/* A huge page would be resident as a whole at the first touch. */
+	madvise(slab->mem, size, MADV_NOHUGEPAGE);
+	for (unsigned i = 0; i < SLAB_BLOCKS; i++) {
+		slab->blocks[i].mem = slab->mem + (size_t)i * c->block_bytes;
+		rsh_list_add(&c->cold, &slab->blocks[i]);
+	}
+	slab->next = c->slabs;
+	c->slabs = slab;
+	c->n_slabs++;
+	c->bookkeeping += sizeof(*slab);
+	account(c, sizeof(*slab));
+	return true;
+}
+
+static struct rsh_cache_block *take_free(struct rsh_cache *c, uint32_t len)
+{
+	const uint32_t need = whole_pages(c, len);
+	struct rsh_cache_block *b = c->warm.newest;
+
+	if (b) {
+		rsh_list_remove(&c->warm, b);
+		return b;
+	}
+	if (!c->cold.n && !add_slab(c))
+		return NULL;
+	if (c->used + need > c->bound)
+		return NULL;
+	b = c->cold.newest;
+	rsh_list_remove(&c->cold, b);
+	set_resident(c, b, need);
+	return b;
+}
+
+void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	set_state(c, b, RSH_BLOCK_FREE);
+	if (b->resident != c->block_bytes)
+		rsh_block_trim(c, b, 0);
+	rsh_list_add(b->resident ? &c->warm : &c->cold, b);
+}
+
+/* ---- eviction ---- */
+
+static struct rsh_cache_block *victim(struct rsh_cache *c, uint64_t **counter)
+{
+	struct rsh_cache_block *plain = c->plain.oldest;
+	struct rsh_cache_block *packed = c->packed.oldest;
+
+	if (c->spent.oldest) {
+		*counter = &c->stats.evicted_spent;
+		return c->spent.oldest;
+	}
+	if (packed && (!plain || packed->last_use < plain->last_use)) {
+		*counter = &c->stats.evicted_compressed;
+		return packed;
+	}
+	*counter = &c->stats.evicted_plain;
+	return plain;
+}
+
+static bool evict_one(struct rsh_cache *c)
+{
+	uint64_t *counter;
+	struct rsh_cache_block *b = victim(c, &counter);
+
+	if (!b)
+		return false;
+	++*counter;
+	rsh_list_remove(list_of(c, b), b);
+	rsh_block_forget(c, b);
+	rsh_block_give(c, b);
+	return true;
+}
+
+struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
+{
+	struct rsh_cache_block *b;
+
+	do
+		b = take_free(c, len);
+	while (!b && evict_one(c));
+	rsh_pack_kick(c);
+	return b;
+}
+
+/* A free block's memory goes first. */
+static bool give_up_warm(struct rsh_cache *c)
+{
+	struct rsh_cache_block *b = c->warm.oldest;
+
+	if (!b)
+		return false;
+	rsh_list_remove(&c->warm, b);
+	rsh_block_trim(c, b, 0);
+	rsh_list_add(&c->cold, b);
+	return true;
+}
+
+bool rsh_cache_charge(struct rsh_cache *c, uint64_t bytes)
+{
+	while (c->used + bytes > c->bound)
+		if (!give_up_warm(c) && !evict_one(c))
+			return false;
+	c->bookkeeping += bytes;
+	account(c, bytes);
+	return true;
+}
+
+void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes)
+{
+	c->bookkeeping -= bytes;
+	c->used -= bytes;
+}
+
+void rsh_cache_drop(struct rsh_cache *c)
+{
+	pthread_mutex_lock(&c->lock);
+	while (evict_one(c))
+		;
+	while (give_up_warm(c))
+		;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void rsh_memory_clear(struct rsh_cache *c)
+{
+	struct rsh_cache_slab *slab, *next;
+
+	for (slab = c->slabs; slab; slab = next) {
+		next = slab->next;
+		munmap(slab->mem, (size_t)SLAB_BLOCKS * c->block_bytes);
+		free(slab);
+	}
+	c->slabs = NULL;
+}
+
+/* ---- blocks by place ---- */
+
+static struct rsh_cache_block **head_of(struct rsh_cache *c,
+					rsh_cache_file file, uint64_t number)
+{
+	uint64_t h = (number + file * UINT64_C(0xc2b2ae3d27d4eb4f)) *
+		     UINT64_C(0x9e3779b97f4a7c15);
+
+	return &c->heads[(h >> 32) & (c->n_heads - 1)];
+}
+
+struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
+				       rsh_cache_file file, uint64_t number)
+{
+	struct rsh_cache_block *b = *head_of(c, file, number);
+
+	while (b && (b->number != number || b->file != file))
+		b = b->hash_next;
+	return b;
+}
+
+struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
+				      const struct rsh_cache_block *b)
+{
+	return (struct rsh_block_key){
+		.file = c->files.files[b->file].id,
+		.offset = b->number << c->block_shift,
+		.len = b->len,
+	};
+}
+
+void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
+		      rsh_cache_file file, uint64_t number, uint32_t len)
+{
+	struct rsh_cache_block **head = head_of(c, file, number);
+
+	b->file = file;
+	b->number = number;
+	b->len = len;
+	b->packed_len = b->handed = 0;
+	b->spent = b->unpackable = false;
+	b->refs = 1;
+	c->n_in_use++;
+	b->hash_next = *head;
+	*head = b;
+	set_state(c, b, RSH_BLOCK_LOADING);
+}
+
+void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	struct rsh_cache_block **at = head_of(c, b->file, b->number);
+
+	while (*at != b)
+		at = &(*at)->hash_next;
+	*at = b->hash_next;
+}
+
+void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	if (b->refs++)
+		return;
+	c->n_in_use++;
+	rsh_list_remove(list_of(c, b), b);
+	if (b->spent)
+		b->handed = 0;
+	b->spent = false;
+}
+
+void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	if (--b->refs)
+		return;
+	c->n_in_use--;
+	if (b->state == RSH_BLOCK_FAILED) {
+		rsh_block_give(c, b);
+		return;
+	}
+	b->spent = b->handed == b->len && b->state == RSH_BLOCK_PLAIN;
+	rsh_list_insert(list_of(c, b), b);
+}
+
+void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
+		     uint64_t used)
+{
+	b->handed = used < b->len - b->handed ? b->handed + (uint32_t)used :
+						b->len;
+	b->last_use = ++c->clock;
+	rsh_block_unhold(c, b);
+}
+
+void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
+		      enum rsh_block_state state)
+{
+	if (state == RSH_BLOCK_FAILED)
+		rsh_block_forget(c, b);
+	set_state(c, b, state);
+	pthread_cond_broadcast(&c->loaded[b->number % RSH_WAIT_CONDITIONS]);
+}
+
+void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
+		    struct rsh_cache_block *b)
+{
+	const enum rsh_block_state a_state = a->state, b_state = b->state;
+	uint8_t *mem = a->mem;
+	uint32_t resident = a->resident;
+
+	set_state(c, a, RSH_BLOCK_FREE);
+	set_state(c, b, RSH_BLOCK_FREE);
+	a->mem = b->mem;
+	a->resident = b->resident;
+	b->mem = mem;
+	b->resident = resident;
+	set_state(c, a, a_state);
+	set_state(c, b, b_state);
+}

@@ -1,0 +1,441 @@
+/* cache/read.c - handing out blocks, and loading those that are missing.
+ *
+ * Whoever misses a block puts it into the table as LOADING, loads it without
+ * the lock, and settles it; others who come to it meanwhile wait for that.  A
+ * thread that has blocks LOADING never waits for another one, so waiting has no
+ * circles. */
+#include "config.h"
+
+#include "disk_i.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+
+struct request {
+	struct rsh_cache *c;
+	rsh_cache_file file;
+	uint64_t size; /* of the file */
+	rsh_cache_load_fn load;
+	void *ctx;
+};
+
+/* Neighbouring blocks, which the holder uses. */
+struct run {
+	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
+	unsigned n;
+};
+
+/* Not an errno: no memory for the block, read without it. */
+enum { NO_ROOM = 1 };
+
+static uint32_t block_len(const struct request *rq, uint64_t number)
+{
+	return (uint32_t)rsh_min_u64(rq->c->block_bytes, rq->size -
+				     (number << rq->c->block_shift));
+}
+
+static unsigned max_run(const struct rsh_cache *c)
+{
+	uint64_t n = RSH_CACHE_LOAD_MAX >> c->block_shift;
+
+	return n < 1 ? 1 : (unsigned)rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
+}
+
+/* Lock held. */
+static void release(struct rsh_cache *c, struct run *run)
+{
+	for (unsigned i = 0; i < run->n; i++)
+		rsh_block_unref(c, run->blocks[i], 0);
+	run->n = 0;
+}
+
+/* ---- loading ---- */
+
+/* Lock held, may be given up.  Puts blocks `first` and its next neighbours, up
+ * to n, into the table as LOADING; stops at one that is there or has no room.
+ */
+static void claim(struct request *rq, uint64_t first, uint64_t n,
+		  struct run *run)
+{
+	struct rsh_cache *c = rq->c;
+
+	n = rsh_min_u64(n, max_run(c));
+	while (run->n < n) {
+		const uint64_t number = first + run->n;
+		const uint32_t len = block_len(rq, number);
+		struct rsh_cache_block *b;
+
+		if (rsh_block_find(c, rq->file, number))
+			return;
+		b = rsh_block_take(c, len);
+		if (!b)
+			return;
+		if (rsh_block_find(c, rq->file, number)) {
+			rsh_block_give(c, b);
+			return;
+		}
+		rsh_block_insert(c, b, rq->file, number, len);
+		run->blocks[run->n++] = b;
+		rsh_block_trim(c, b, len);
+	}
+}
+
+/* Lock held, given up for the load.  Settles n blocks; 0 or a positive errno.
+ */
+static int load_blocks(struct request *rq, struct rsh_cache_block **blocks,
+		       unsigned n)
+{
+	struct rsh_cache *c = rq->c;
+	struct iovec iov[RSH_CACHE_LOAD_IOV];
+	uint64_t bytes = 0;
+	int rc;
+
+	for (unsigned i = 0; i < n; i++) {
+		iov[i].iov_base = blocks[i]->mem;
+		iov[i].iov_len = blocks[i]->len;
+		bytes += blocks[i]->len;
+	}
+	pthread_mutex_unlock(&c->lock);
+	rc = rq->load(rq->ctx, blocks[0]->number << c->block_shift, iov,
+		      (int)n);
+	pthread_mutex_lock(&c->lock);
+
+	c->stats.loads++;
+	if (rc)
+		c->stats.loads_failed++;
+	else
+		c->stats.bytes_loaded += bytes;
+	for (unsigned i = 0; i < n; i++) {
+		blocks[i]->error = rc;
+		rsh_block_settle(c, blocks[i], rc ? RSH_BLOCK_FAILED :
+						    RSH_BLOCK_PLAIN);
+		if (rc == 0 && c->disk)
+			rsh_disk_enqueue(c, blocks[i]);
+	}
+	return rc;
+}
+
+/* Lock held, given up meanwhile.  Settles the block if it is in the directory.
+ */
+static bool find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	const struct rsh_block_key key = rsh_block_key_of(c, b);
+	enum rsh_disk_found found;
+
+	if (!c->disk)
+		return false;
+	pthread_mutex_unlock(&c->lock);
+	found = rsh_disk_read(c->disk, &key, b->mem);
+	pthread_mutex_lock(&c->lock);
+	if (found == RSH_DISK_HIT)
+		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
+	c->stats.disk_rejected += found == RSH_DISK_REJECTED;
+	c->stats.disk_errors += found == RSH_DISK_ERROR;
+	return found == RSH_DISK_HIT;
+}
+
+/* Lock held, given up meanwhile.  Settles the claimed blocks; if one of them
+ * failed they are released.  *from_disk is how many were in the directory. */
+static int fill(struct request *rq, struct run *run, unsigned *from_disk)
+{
+	struct rsh_cache_block **const blocks = run->blocks;
+	unsigned at = 0;
+	int rc = 0;
+
+	*from_disk = 0;
+	while (at < run->n) {
+		const unsigned start = at;
+		bool found = false;
+		int failed = 0;
+
+		while (at < run->n && !found) {
+			found = find_on_disk(rq->c, blocks[at]);
+			at += !found;
+		}
+		if (at > start)
+			failed = load_blocks(rq, blocks + start, at - start);
+		rc = rc ? rc : failed;
+		*from_disk += found;
+		at += found;
+	}
+	if (rc)
+		release(rq->c, run);
+	return -rc;
+}
+
+/* Lock held, given up meanwhile.  The block has a user more then, if it turned
+ * out well; -EAGAIN if it is to be looked for again. */
+static int wait_for(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	int rc = 0;
+
+	c->stats.waits++;
+	rsh_block_ref(c, b);
+	while (b->state == RSH_BLOCK_LOADING)
+		pthread_cond_wait(&c->loaded[b->number % RSH_WAIT_CONDITIONS],
+				  &c->lock);
+	if (b->state == RSH_BLOCK_FAILED)
+		rc = -b->error;
+	else if (b->state != RSH_BLOCK_PLAIN)
+		rc = -EAGAIN;
+	if (rc)
+		rsh_block_unref(c, b, 0);
+	return rc;
+}
+
+/* ---- finding ---- */
+
+/* Lock held.  Blocks that are there, up to n. */
+static void take_plain(struct request *rq, uint64_t first, uint64_t n,
+		       struct run *run)
+{
+	n = rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
+	while (run->n < n) {
+		struct rsh_cache_block *b =
+			rsh_block_find(rq->c, rq->file, first + run->n);
+
+		if (!b || b->state != RSH_BLOCK_PLAIN)
+			return;
+		rsh_block_ref(rq->c, b);
+		rq->c->stats.hits_plain++;
+		run->blocks[run->n++] = b;
+	}
+}
+
+/* Lock held, may be given up.  Gets hold of the block `first`, and of the next
+ * ones as far as that is the same work.  0, NO_ROOM or -errno. */
+static int hold(struct request *rq, uint64_t first, uint64_t n,
+		struct run *run)
+{
+	struct rsh_cache *c = rq->c;
+	struct rsh_cache_block *b;
+	unsigned from_disk;
+	int rc;
+
+	run->n = 0;
+	for (;;) {
+		take_plain(rq, first, n, run);
+		if (run->n)
+			return 0;
+		b = rsh_block_find(c, rq->file, first);
+		if (b && b->state == RSH_BLOCK_PACKED) {
+			if (!rsh_unpack(c, b))
+				return NO_ROOM;
+			c->stats.hits_compressed++;
+			run->blocks[run->n++] = b;
+			return 0;
+		}
+		if (b) {
+			rc = wait_for(c, b);
+			if (rc == -EAGAIN)
+				continue;
+			run->blocks[0] = b;
+			run->n = rc == 0;
+			return rc;
+		}
+		claim(rq, first, n, run);
+		if (run->n) {
+			n = run->n;
+			rc = fill(rq, run, &from_disk);
+			c->stats.hits_disk += from_disk;
+			c->stats.misses += n - from_disk;
+			return rc;
+		}
+		if (!rsh_block_find(c, rq->file, first))
+			return NO_ROOM;
+	}
+}
+
+/* ---- requests ---- */
+
+/* Without the lock. */
+static int bypass(struct request *rq, uint64_t offset, void *buf, size_t len)
+{
+	struct rsh_cache *c = rq->c;
+	const struct iovec iov = { buf, len };
+	int rc = rq->load(rq->ctx, offset, &iov, 1);
+
+	pthread_mutex_lock(&c->lock);
+	c->stats.bypasses++;
+	c->stats.loads++;
+	if (rc) {
+		c->stats.loads_failed++;
+	} else {
+		c->stats.bytes_loaded += len;
+		c->stats.bytes_bypassed += len;
+		c->stats.bytes_served += len;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return -rc;
+}
+
+/* Lock held.  How much of the read goes by the cache because its first block
+ * has no room: up to the next block that is there. */
+static size_t bypass_len(struct request *rq, uint64_t offset, size_t len)
+{
+	const unsigned shift = rq->c->block_shift;
+	uint64_t number = offset >> shift;
+	const uint64_t last = (offset + len - 1) >> shift;
+
+	do
+		number++;
+	while (number <= last && !rsh_block_find(rq->c, rq->file, number));
+	return (size_t)rsh_min_u64(len, (number << shift) - offset);
+}
+
+/* Lock held, given up for the copy.  Copies from the run and lets go of it; how
+ * many bytes that were. */
+static size_t copy_out(struct rsh_cache *c, struct run *run, uint64_t offset,
+		       uint8_t *buf, size_t len)
+{
+	size_t skip = offset & (c->block_bytes - 1);
+	size_t taken[RSH_CACHE_LOAD_IOV], total = 0;
+
+	pthread_mutex_unlock(&c->lock);
+	for (unsigned i = 0; i < run->n; i++) {
+		const struct rsh_cache_block *b = run->blocks[i];
+
+		taken[i] = (size_t)rsh_min_u64(b->len - skip, len - total);
+		memcpy(buf + total, b->mem + skip, taken[i]);
+		total += taken[i];
+		skip = 0;
+	}
+	pthread_mutex_lock(&c->lock);
+	c->stats.bytes_served += total;
+	for (unsigned i = 0; i < run->n; i++)
+		rsh_block_unref(c, run->blocks[i], taken[i]);
+	return total;
+}
+
+/* Lock held, given up meanwhile. */
+static int read_locked(struct request *rq, uint64_t offset, uint8_t *buf,
+		       size_t len)
+{
+	struct rsh_cache *c = rq->c;
+	struct run run;
+	size_t got;
+	int rc;
+
+	while (len) {
+		const uint64_t first = offset >> c->block_shift;
+		const uint64_t last = (offset + len - 1) >> c->block_shift;
+
+		rc = hold(rq, first, last - first + 1, &run);
+		if (rc < 0)
+			return rc;
+		if (rc == NO_ROOM) {
+			got = bypass_len(rq, offset, len);
+			pthread_mutex_unlock(&c->lock);
+			rc = bypass(rq, offset, buf, got);
+			pthread_mutex_lock(&c->lock);
+			if (rc)
+				return rc;
+		} else {
+			got = copy_out(c, &run, offset, buf, len);
+		}
+		offset += got;
+		buf += got;
+		len -= got;
+	}
+	return 0;
+}
+
+/* Takes the lock if the range is within the file, else -EINVAL. */
+static int begin(struct request *rq, uint64_t offset, uint64_t len)
+{
+	struct rsh_cache *c = rq->c;
+
+	pthread_mutex_lock(&c->lock);
+	if (rq->file < c->files.n) {
+		rq->size = c->files.files[rq->file].id.size;
+		if (offset <= rq->size && len <= rq->size - offset)
+			return 0;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return -EINVAL;
+}
+
+int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
+		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx)
+{
+	struct request rq = { c, file, 0, load, ctx };
+	int rc;
+
+	if (file == RSH_CACHE_FILE_NONE)
+		return len ? bypass(&rq, offset, buf, len) : 0;
+	rc = begin(&rq, offset, len);
+	if (rc)
+		return rc;
+	rc = read_locked(&rq, offset, buf, len);
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
+
+int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
+		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
+		       void *ctx)
+{
+	struct request rq = { c, file, 0, load, ctx };
+	uint64_t number, end;
+	unsigned from_disk;
+	int rc = 0;
+
+	if (file == RSH_CACHE_FILE_NONE || begin(&rq, offset, 0))
+		return 0;
+	len = rsh_min_u64(len, rq.size - offset);
+	number = offset >> c->block_shift;
+	end = len ? ((offset + len - 1) >> c->block_shift) + 1 : number;
+	while (rc == 0 && number < end) {
+		struct run run = { .n = 0 };
+
+		claim(&rq, number, end - number, &run);
+		number += run.n;
+		if (run.n) {
+			c->stats.prefetched += run.n;
+			rc = fill(&rq, &run, &from_disk);
+			release(c, &run);
+		} else if (rsh_block_find(c, file, number)) {
+			number++;
+		} else {
+			break;
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
+
+int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
+		  rsh_cache_load_fn load, void *ctx, struct rsh_cache_pin *out)
+{
+	struct request rq = { c, file, 0, load, ctx };
+	struct run run;
+	int rc;
+
+	if (file == RSH_CACHE_FILE_NONE)
+		return -ENOBUFS;
+	rc = begin(&rq, offset, 1);
+	if (rc)
+		return rc;
+	rc = hold(&rq, offset >> c->block_shift, 1, &run);
+	pthread_mutex_unlock(&c->lock);
+	if (rc)
+		return rc == NO_ROOM ? -ENOBUFS : rc;
+	*out = (struct rsh_cache_pin){
+		.data = run.blocks[0]->mem,
+		.len = run.blocks[0]->len,
+		.offset = run.blocks[0]->number << c->block_shift,
+		.block = run.blocks[0],
+	};
+	return 0;
+}
+
+void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
+		     size_t used)
+{
+	pthread_mutex_lock(&c->lock);
+	c->stats.bytes_served += used;
+	rsh_block_unref(c, pin->block, used);
+	pthread_mutex_unlock(&c->lock);
+}

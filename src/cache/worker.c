@@ -1,0 +1,88 @@
+/* cache/worker.c - the threads of a cache. */
+#include "config.h"
+
+#include "cache_i.h"
+
+#include <signal.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+
+int rsh_worker_init(struct rsh_worker *w, struct rsh_cache *c,
+		    bool (*step)(struct rsh_cache *c))
+{
+	int rc = pthread_cond_init(&w->wake, NULL);
+
+	w->cache = c;
+	w->step = step;
+	return rc ? -rc : -pthread_cond_init(&w->idle, NULL);
+}
+
+static void *worker_main(void *arg)
+{
+	struct rsh_worker *w = arg;
+	struct rsh_cache *c = w->cache;
+
+	pthread_mutex_lock(&c->lock);
+	for (;;) {
+		while (w->step(c))
+			;
+		w->pending = false;
+		pthread_cond_broadcast(&w->idle);
+		if (w->stop)
+			break;
+		while (!w->pending && !w->stop)
+			pthread_cond_wait(&w->wake, &c->lock);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
+}
+
+/* Signals are for the program's threads; a file size limit is then an error
+ * of write(2) and no more. */
+static void start(struct rsh_worker *w)
+{
+	sigset_t all, saved;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	rc = pthread_create(&w->thread, NULL, worker_main, w);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	w->started = rc == 0;
+	w->failed = rc != 0;
+	if (rc)
+		rsh_log_warning("no thread for the cache: %s", strerror(rc));
+}
+
+bool rsh_worker_kick(struct rsh_worker *w)
+{
+	if (!w->started && !w->failed)
+		start(w);
+	if (w->failed)
+		return false;
+	if (!w->pending)
+		pthread_cond_signal(&w->wake);
+	w->pending = true;
+	return true;
+}
+
+void rsh_worker_settle(struct rsh_worker *w)
+{
+	while (w->started && w->pending)
+		pthread_cond_wait(&w->idle, &w->cache->lock);
+}
+
+void rsh_worker_destroy(struct rsh_worker *w)
+{
+	struct rsh_cache *c = w->cache;
+
+	pthread_mutex_lock(&c->lock);
+	w->stop = true;
+	pthread_cond_signal(&w->wake);
+	pthread_mutex_unlock(&c->lock);
+	if (w->started)
+		pthread_join(w->thread, NULL);
+	pthread_cond_destroy(&w->wake);
+	pthread_cond_destroy(&w->idle);
+}

@@ -1,0 +1,137 @@
+/* unit/cache_support.c - see cache_support.h. */
+#include "config.h"
+
+#include "cache_support.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+/* A number that looks random, of each number. */
+static uint64_t mix(uint64_t x)
+{
+	x += UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+void made_file_describe(struct made_file *f, uint64_t number, uint64_t size,
+			unsigned repeat)
+{
+	memset(f, 0, sizeof(*f));
+	f->id = (struct rsh_cache_file_id){
+		.dev = 1, .ino = number, .size = size, .mtime_sec = 1000,
+		.mtime_nsec = 7, .epoch = 1, .step = 20,
+	};
+	f->repeat = repeat;
+}
+
+void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
+		    uint64_t size, unsigned repeat)
+{
+	made_file_describe(f, number, size, repeat);
+	f->handle = rsh_cache_file_open(c, &f->id);
+}
+
+void made_file_bytes(const struct made_file *f, uint64_t offset, uint8_t *buf,
+		     size_t len)
+{
+	while (len) {
+		const uint64_t word =
+			mix(f->id.ino << 40 ^ offset / 8 / f->repeat);
+		const size_t skip = offset % 8;
+		const size_t n = len < 8 - skip ? len : 8 - skip;
+
+		memcpy(buf, (const uint8_t *)&word + skip, n);
+		buf += n;
+		offset += n;
+		len -= n;
+	}
+}
+
+static void pause_us(unsigned us)
+{
+	const struct timespec t = { us / 1000000, us % 1000000 * 1000 };
+
+	nanosleep(&t, NULL);
+}
+
+int made_file_load(void *ctx, uint64_t offset, const struct iovec *iov,
+		   int n_iov)
+{
+	struct made_file *f = ctx;
+	uint64_t at = offset;
+
+	f->loads++;
+	f->holding++;
+	while (f->hold_back)
+		pause_us(100);
+	f->holding--;
+	if (f->delay_us)
+		pause_us(f->delay_us);
+	if (f->fail)
+		return f->fail;
+	for (int i = 0; i < n_iov; i++) {
+		made_file_bytes(f, at, iov[i].iov_base, iov[i].iov_len);
+		at += iov[i].iov_len;
+	}
+	f->bytes += at - offset;
+	f->last_offset = offset;
+	f->last_len = at - offset;
+	return 0;
+}
+
+int read_checked(struct rsh_cache *c, struct made_file *f, uint64_t offset,
+		 size_t len)
+{
+	uint8_t *got = malloc(len + 1), *wanted = malloc(len + 1);
+	int rc;
+
+	got[len] = 0xa5;
+	rc = rsh_cache_read(c, f->handle, offset, got, len, made_file_load, f);
+	made_file_bytes(f, offset, wanted, len);
+	if (got[len] != 0xa5 || (rc == 0 && memcmp(got, wanted, len) != 0)) {
+		/* Perhaps in a thread, where cmocka cannot fail. */
+		printf("Bail out! wrong bytes: file %llu, %zu at %llu\n",
+		       (unsigned long long)f->id.ino, len,
+		       (unsigned long long)offset);
+		fflush(stdout);
+		abort();
+	}
+	free(got);
+	free(wanted);
+	return rc;
+}
+
+unsigned loads_of(struct rsh_cache *c, struct made_file *f, uint64_t offset,
+		  size_t len)
+{
+	const unsigned before = f->loads;
+
+	assert_int_equal(read_checked(c, f, offset, len), 0);
+	return f->loads - before;
+}
+
+struct rsh_cache *cache_make(const struct rsh_cache_options *opts)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_cache *c = NULL;
+
+	if (rsh_cache_new(opts, &c, &err))
+		fail_msg("%s", err.text);
+	return c;
+}
+
+struct rsh_cache_stats cache_stats(struct rsh_cache *c)
+{
+	struct rsh_cache_stats s;
+
+	rsh_cache_stats_get(c, &s);
+	return s;
+}

@@ -1,0 +1,26 @@
+/* unit/support.h - directories and numbers for tests of any layer. */
+#ifndef UNIT_SUPPORT_H
+#define UNIT_SUPPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A fresh directory under $TMPDIR, and its removal with all that is in it. */
+char *tree_make(void);
+void tree_remove(char *path);
+
+/* Writes a file below `tree`, making its directory. */
+void tree_write(const char *tree, const char *name, const void *data,
+		size_t len);
+
+/* Numbers that look random, the same for the same seed. */
+struct numbers {
+	uint64_t state;
+};
+uint64_t numbers_next(struct numbers *x);
+/* 0 .. n-1 */
+uint64_t numbers_below(struct numbers *x, uint64_t n);
+/* $RSH_TEST_SEED, or one from the clock; printed as a TAP comment. */
+uint64_t numbers_seed(void);
+
+#endif

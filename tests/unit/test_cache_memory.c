@@ -1,0 +1,817 @@
+/* unit/test_cache_memory.c - what is kept, what goes first, what is loaded how
+ * often, and that the bound holds. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cache_support.h"
+
+#define BLOCK (64 * KIB)
+
+/* A cache with room for n blocks and what is needed to find them. */
+static struct rsh_cache *cache_of(unsigned n)
+{
+	const struct rsh_cache_options opts = {
+		.memory_bytes = n * BLOCK + BLOCK / 2,
+		.compress = RSH_CACHE_COMPRESS_OFF,
+		.block_bytes = BLOCK,
+	};
+
+	return cache_make(&opts);
+}
+
+/* Reads the first bytes of a block; was it loaded? */
+static bool touch(struct rsh_cache *c, struct made_file *f, uint64_t number)
+{
+	return loads_of(c, f, number * BLOCK, 8) > 0;
+}
+
+static void test_files(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	const struct rsh_cache_file_id id = { 1, 2, 3, 4, 5, 6, 7 };
+	struct rsh_cache_file_id other[7];
+	rsh_cache_file file = rsh_cache_file_open(c, &id);
+
+	(void)state;
+	for (int i = 0; i < 7; i++)
+		other[i] = id;
+	other[0].dev++;
+	other[1].ino++;
+	other[2].size++;
+	other[3].mtime_sec++;
+	other[4].mtime_nsec++;
+	other[5].epoch++;
+	other[6].step++;
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(rsh_cache_file_open(c, &other[i]),
+				 file + 1 + (rsh_cache_file)i);
+	for (int i = 0; i < 7; i++)
+		assert_int_equal(rsh_cache_file_open(c, &other[i]),
+				 file + 1 + (rsh_cache_file)i);
+	assert_int_equal(rsh_cache_file_open(c, &id), file);
+	assert_int_equal(cache_stats(c).n_files, 8);
+	rsh_cache_free(c);
+}
+
+/* The table of files is part of the bound, and blocks make way for it. */
+static void test_many_files(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	struct rsh_cache_file_id id = { .size = 1 };
+	struct made_file f;
+	rsh_cache_file last = 0;
+
+	(void)state;
+	made_file_init(&f, c, 1, 4 * BLOCK, 1);
+	for (unsigned i = 0; i < 4; i++)
+		touch(c, &f, i);
+	while (last != RSH_CACHE_FILE_NONE) {
+		id.ino++;
+		last = rsh_cache_file_open(c, &id);
+		assert_true(cache_stats(c).memory_bytes <=
+			    4 * BLOCK + BLOCK / 2);
+	}
+	assert_in_range(id.ino, 1000, 4 * BLOCK / 64);
+	assert_in_range(cache_stats(c).evicted_plain, 1, 4);
+	id.ino = 5;
+	assert_true(rsh_cache_file_open(c, &id) != RSH_CACHE_FILE_NONE);
+	assert_int_equal(read_checked(c, &f, 0, 4 * BLOCK), 0);
+	rsh_cache_free(c);
+}
+
+static void test_hits(void **state)
+{
+	struct rsh_cache *c = cache_of(8);
+	struct rsh_cache_stats s;
+	struct made_file f, g;
+
+	(void)state;
+	made_file_init(&f, c, 1, 3 * BLOCK + 100, 1);
+	made_file_init(&g, c, 2, BLOCK, 1);
+	assert_int_equal(loads_of(c, &f, 10, 20), 1);
+	assert_int_equal(f.last_offset, 0);
+	assert_int_equal(f.last_len, BLOCK);
+	assert_int_equal(loads_of(c, &f, 30, BLOCK - 30), 0);
+	assert_int_equal(loads_of(c, &g, 30, 1), 1);
+	/* The last block is short. */
+	assert_int_equal(loads_of(c, &f, 3 * BLOCK + 99, 1), 1);
+	assert_int_equal(f.last_offset, 3 * BLOCK);
+	assert_int_equal(f.last_len, 100);
+	s = cache_stats(c);
+	assert_int_equal(s.hits_plain, 1);
+	assert_int_equal(s.misses, 3);
+	assert_int_equal(s.bytes_served, 20 + BLOCK - 30 + 1 + 1);
+	assert_int_equal(s.bytes_loaded, 2 * BLOCK + 100);
+	assert_int_equal(s.loads, 3);
+	assert_int_equal(s.n_plain + s.n_spent, 3);
+	rsh_cache_free(c);
+}
+
+static void test_neighbours_are_loaded_together(void **state)
+{
+	struct rsh_cache *c = cache_of(64);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 64 * BLOCK, 1);
+	assert_int_equal(loads_of(c, &f, 100, 3 * BLOCK), 1);
+	assert_int_equal(f.last_offset, 0);
+	assert_int_equal(f.last_len, 4 * BLOCK);
+	/* Up to what is there, and on behind it. */
+	assert_int_equal(loads_of(c, &f, 6 * BLOCK, 1), 1);
+	assert_int_equal(loads_of(c, &f, 2 * BLOCK, 6 * BLOCK), 2);
+	assert_int_equal(f.bytes, 8 * BLOCK);
+	/* And no more than a load may have at once. */
+	assert_int_equal(loads_of(c, &f, 16 * BLOCK, 40 * BLOCK), 3);
+	rsh_cache_free(c);
+}
+
+static void test_ranges(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	struct rsh_cache_pin pin;
+	struct made_file f, empty;
+	uint8_t byte;
+
+	(void)state;
+	made_file_init(&f, c, 1, BLOCK + 1, 1);
+	made_file_init(&empty, c, 2, 0, 1);
+	assert_int_equal(loads_of(c, &f, BLOCK + 1, 0), 0);
+	assert_int_equal(loads_of(c, &empty, 0, 0), 0);
+	assert_int_equal(rsh_cache_prefetch(c, empty.handle, 0, 100,
+					    made_file_load, &empty), 0);
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 5 * BLOCK, 100,
+					    made_file_load, &f), 0);
+	assert_int_equal(rsh_cache_read(c, f.handle, BLOCK + 1, &byte, 1,
+					made_file_load, &f), -EINVAL);
+	assert_int_equal(rsh_cache_read(c, f.handle, UINT64_MAX, &byte, 1,
+					made_file_load, &f), -EINVAL);
+	assert_int_equal(rsh_cache_read(c, f.handle, 0, &byte, SIZE_MAX,
+					made_file_load, &f), -EINVAL);
+	assert_int_equal(rsh_cache_read(c, empty.handle + 1, 0, &byte, 1,
+					made_file_load, &f), -EINVAL);
+	assert_int_equal(rsh_cache_pin(c, empty.handle, 0, made_file_load,
+				       &empty, &pin), -EINVAL);
+	assert_int_equal(f.loads + empty.loads, 0);
+	rsh_cache_free(c);
+}
+
+static void test_options(void **state)
+{
+	const uint32_t wrong[] = { 1, 100, 4096 + 512, 3 * 65536, 8 << 20 };
+	struct rsh_cache_options opts = { .memory_bytes = MIB };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_cache *c = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		opts.block_bytes = wrong[i];
+		assert_int_equal(rsh_cache_new(&opts, &c, &err), -EINVAL);
+		assert_non_null(strstr(err.text, "not a size of cache blocks"));
+	}
+	opts.block_bytes = 0;
+	c = cache_make(&opts);
+	assert_int_equal(rsh_cache_block_bytes(c), RSH_CACHE_BLOCK_DEFAULT);
+	rsh_cache_free(c);
+	rsh_cache_free(NULL);
+}
+
+/* ---- which block goes ---- */
+
+static void test_least_recently_used_goes(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	for (unsigned i = 0; i < 4; i++)
+		assert_true(touch(c, &f, i));
+	assert_false(touch(c, &f, 0));
+	assert_false(touch(c, &f, 2));
+	assert_true(touch(c, &f, 4)); /* instead of 1 */
+	assert_true(touch(c, &f, 5)); /* instead of 3 */
+	assert_false(touch(c, &f, 0));
+	assert_false(touch(c, &f, 2));
+	assert_false(touch(c, &f, 4));
+	assert_false(touch(c, &f, 5));
+	assert_true(touch(c, &f, 1)); /* instead of 0 */
+	assert_true(touch(c, &f, 0));
+	assert_int_equal(cache_stats(c).evicted_plain, 4);
+	assert_int_equal(cache_stats(c).evicted_spent, 0);
+	rsh_cache_free(c);
+}
+
+static void test_spent_goes_first(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	for (unsigned i = 0; i < 4; i++)
+		touch(c, &f, i);
+	/* Two readers, each of its part, in rows. */
+	for (unsigned at = 0; at < BLOCK; at += 1024)
+		assert_int_equal(loads_of(c, &f, 2 * BLOCK + at, 512), 0);
+	assert_int_equal(cache_stats(c).n_spent, 0);
+	for (unsigned at = 512; at < BLOCK; at += 1024)
+		assert_int_equal(loads_of(c, &f, 2 * BLOCK + at, 512), 0);
+	assert_int_equal(cache_stats(c).n_spent, 1);
+	assert_true(touch(c, &f, 4)); /* instead of 2 */
+	assert_false(touch(c, &f, 0));
+	assert_false(touch(c, &f, 1));
+	assert_false(touch(c, &f, 3));
+	assert_int_equal(cache_stats(c).evicted_spent, 1);
+	assert_int_equal(cache_stats(c).evicted_plain, 0);
+	assert_true(touch(c, &f, 2));
+	rsh_cache_free(c);
+}
+
+static void test_spent_and_read_again_stays(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	for (unsigned i = 0; i < 3; i++)
+		touch(c, &f, i);
+	assert_int_equal(loads_of(c, &f, 3 * BLOCK, BLOCK), 1);
+	assert_int_equal(cache_stats(c).n_spent, 1);
+	assert_false(touch(c, &f, 3));
+	assert_int_equal(cache_stats(c).n_spent, 0);
+	assert_true(touch(c, &f, 4)); /* instead of 0 */
+	assert_false(touch(c, &f, 3));
+	rsh_cache_free(c);
+}
+
+static void test_pins(void **state)
+{
+	struct rsh_cache *c = cache_of(2);
+	struct rsh_cache_pin pin[3];
+	struct made_file f;
+	uint8_t wanted[BLOCK];
+
+	(void)state;
+	made_file_init(&f, c, 1, 15 * BLOCK + 10, 1);
+	assert_int_equal(rsh_cache_pin(c, f.handle, 15 * BLOCK + 3,
+				       made_file_load, &f, &pin[0]), 0);
+	assert_int_equal(pin[0].offset, 15 * BLOCK);
+	assert_int_equal(pin[0].len, 10);
+	assert_int_equal(rsh_cache_pin(c, f.handle, BLOCK + 3, made_file_load,
+				       &f, &pin[1]), 0);
+	made_file_bytes(&f, BLOCK, wanted, BLOCK);
+	assert_memory_equal(pin[1].data, wanted, BLOCK);
+	assert_int_equal(cache_stats(c).n_in_use, 2);
+	for (unsigned i = 2; i < 15; i++)
+		touch(c, &f, i);
+	assert_memory_equal(pin[1].data, wanted, BLOCK);
+	assert_false(touch(c, &f, 15));
+	/* What was taken counts as handed out. */
+	rsh_cache_unpin(c, &pin[1], BLOCK);
+	assert_int_equal(cache_stats(c).n_spent, 1);
+	rsh_cache_unpin(c, &pin[0], 0);
+	assert_int_equal(cache_stats(c).n_in_use, 0);
+	rsh_cache_free(c);
+}
+
+static void test_everything_pinned(void **state)
+{
+	struct rsh_cache *c = cache_of(2);
+	struct rsh_cache_pin pin[3];
+	struct rsh_cache_stats s;
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(rsh_cache_pin(c, f.handle, (4 + i) * BLOCK,
+					       made_file_load, &f, &pin[i]), 0);
+	assert_int_equal(rsh_cache_pin(c, f.handle, 0, made_file_load, &f,
+				       &pin[2]), -ENOBUFS);
+	/* Around what is pinned, straight into the buffer. */
+	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 2);
+	assert_int_equal(f.last_offset, 6 * BLOCK);
+	assert_int_equal(f.last_len, 2 * BLOCK + 10);
+	assert_int_equal(loads_of(c, &f, 10, 8 * BLOCK), 2);
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 4 * BLOCK,
+					    made_file_load, &f), 0);
+	assert_int_equal(f.loads, 6);
+	s = cache_stats(c);
+	assert_int_equal(s.bypasses, 4);
+	assert_int_equal(s.bytes_bypassed, 12 * BLOCK);
+	rsh_cache_unpin(c, &pin[0], 0);
+	assert_int_equal(loads_of(c, &f, 10, 10), 1);
+	assert_int_equal(loads_of(c, &f, 10, 10), 0);
+	rsh_cache_unpin(c, &pin[1], 0);
+	rsh_cache_free(c);
+}
+
+static void test_no_memory(void **state)
+{
+	const uint64_t sizes[] = { 0, 100, BLOCK, BLOCK + 1000 };
+	struct rsh_cache_options opts = { .block_bytes = BLOCK };
+	struct rsh_cache_pin pin;
+	struct made_file f;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct rsh_cache *c;
+
+		opts.memory_bytes = sizes[i];
+		c = cache_make(&opts);
+		made_file_init(&f, c, 1, 16 * BLOCK, 1);
+		assert_int_equal(f.handle, RSH_CACHE_FILE_NONE);
+		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
+		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
+		assert_int_equal(loads_of(c, &f, 5, 0), 0);
+		assert_int_equal(rsh_cache_pin(c, f.handle, 5, made_file_load,
+					       &f, &pin), -ENOBUFS);
+		assert_int_equal(rsh_cache_prefetch(c, f.handle, 5, 5,
+						    made_file_load, &f), 0);
+		assert_int_equal(cache_stats(c).memory_peak, 0);
+		assert_int_equal(cache_stats(c).bypasses, 2);
+		rsh_cache_free(c);
+	}
+}
+
+static void test_prefetch(void **state)
+{
+	struct rsh_cache *c = cache_of(32);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 20 * BLOCK + 1, 1);
+	touch(c, &f, 18);
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, BLOCK + 5, 2 * BLOCK,
+					    made_file_load, &f), 0);
+	assert_int_equal(f.last_offset, BLOCK);
+	assert_int_equal(f.last_len, 3 * BLOCK);
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 3 * BLOCK, UINT64_MAX,
+					    made_file_load, &f), 0);
+	assert_int_equal(f.bytes, 19 * BLOCK + 1);
+	assert_int_equal(cache_stats(c).prefetched, 19);
+	assert_int_equal(cache_stats(c).bytes_served, 8);
+	assert_int_equal(cache_stats(c).misses, 1);
+	assert_int_equal(loads_of(c, &f, BLOCK, 19 * BLOCK + 1), 0);
+	f.fail = EIO;
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1, made_file_load,
+					    &f), -EIO);
+	rsh_cache_free(c);
+}
+
+/* ---- memory ---- */
+
+static size_t resident_pages(void)
+{
+	size_t size, resident = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (!f || fscanf(f, "%zu %zu", &size, &resident) != 2)
+		fail_msg("no /proc/self/statm");
+	fclose(f);
+	return resident;
+}
+
+static void test_memory_is_given_back(void **state)
+{
+	struct rsh_cache *c = cache_of(1000);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct rsh_cache_stats s;
+	struct made_file f;
+	size_t before, full, after;
+
+	(void)state;
+	made_file_init(&f, c, 1, 1000 * BLOCK, 1);
+	before = resident_pages() * page;
+	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1000 * BLOCK,
+					    made_file_load, &f), 0);
+	full = resident_pages() * page;
+	assert_true(full > before + 900 * BLOCK);
+	rsh_cache_drop(c);
+	after = resident_pages() * page;
+	assert_true(after < before + 100 * BLOCK);
+	s = cache_stats(c);
+	assert_int_equal(s.plain_bytes + s.spare_bytes, 0);
+	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes);
+	assert_true(touch(c, &f, 0));
+	rsh_cache_free(c);
+}
+
+/* Files of a few bytes take a page each, not a block. */
+static void test_small_files(void **state)
+{
+	struct rsh_cache *c = cache_of(8);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct made_file f[40];
+
+	(void)state;
+	for (unsigned i = 0; i < 40; i++) {
+		made_file_init(&f[i], c, i, 100 + i, 1);
+		assert_true(touch(c, &f[i], 0));
+	}
+	for (unsigned i = 0; i < 40; i++)
+		assert_false(touch(c, &f[i], 0));
+	assert_int_equal(cache_stats(c).plain_bytes, 40 * page);
+	rsh_cache_free(c);
+}
+
+/* ---- the compressed tier ---- */
+
+static struct rsh_cache *packing_cache(unsigned n,
+				       enum rsh_cache_compress compress)
+{
+	const struct rsh_cache_options opts = {
+		.memory_bytes = n * BLOCK, .compress = compress,
+		.block_bytes = BLOCK,
+	};
+
+	return cache_make(&opts);
+}
+
+/* Touches n blocks, with time for the packer; how many were loaded. */
+static unsigned touch_all(struct rsh_cache *c, struct made_file *f, unsigned n)
+{
+	unsigned loaded = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		loaded += touch(c, f, i);
+		rsh_cache_settle(c);
+	}
+	return loaded;
+}
+
+static void test_compressed_blocks_stay(void **state)
+{
+	const enum rsh_cache_compress ways[] = {
+		RSH_CACHE_COMPRESS_AUTO, RSH_CACHE_COMPRESS_ON,
+	};
+	struct rsh_cache_stats s;
+	struct made_file f;
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct rsh_cache *c = packing_cache(16, ways[i]);
+
+		made_file_init(&f, c, 1, 40 * BLOCK, 64);
+		assert_int_equal(touch_all(c, &f, 40), 40);
+		s = cache_stats(c);
+		assert_in_range(s.compressed, 20, 40);
+		assert_int_equal(s.compress_in, s.compressed * BLOCK);
+		assert_in_range(s.compress_out, 1, s.compress_in / 8);
+		assert_int_equal(s.evicted_plain + s.evicted_compressed, 0);
+		assert_true(s.compressed_bytes >= s.compress_out);
+
+		assert_int_equal(touch_all(c, &f, 40), 0);
+		s = cache_stats(c);
+		assert_in_range(s.hits_compressed, 20, 40);
+		assert_int_equal(s.hits_compressed + s.hits_plain, 40);
+		assert_int_equal(loads_of(c, &f, 0, 40 * BLOCK), 0);
+		assert_true(cache_stats(c).memory_peak <= 16 * BLOCK);
+		rsh_cache_free(c);
+	}
+}
+
+static void test_compression_off(void **state)
+{
+	struct rsh_cache *c = packing_cache(16, RSH_CACHE_COMPRESS_OFF);
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 40 * BLOCK, 64);
+	assert_int_equal(touch_all(c, &f, 40), 40);
+	assert_int_equal(cache_stats(c).compressed, 0);
+	assert_in_range(cache_stats(c).evicted_plain, 24, 26);
+	rsh_cache_free(c);
+}
+
+/* The attempts at blocks of a file that does not compress, of 400. */
+static uint64_t attempts(enum rsh_cache_compress compress)
+{
+	struct rsh_cache *c = packing_cache(16, compress);
+	struct made_file f;
+	uint64_t n;
+
+	made_file_init(&f, c, 1, 400 * BLOCK, 1);
+	assert_int_equal(touch_all(c, &f, 400), 400);
+	n = cache_stats(c).incompressible;
+	assert_int_equal(cache_stats(c).compressed, 0);
+	rsh_cache_free(c);
+	return n;
+}
+
+static void test_what_does_not_compress(void **state)
+{
+	(void)state;
+	assert_in_range(attempts(RSH_CACHE_COMPRESS_ON), 300, 400);
+	/* A few, and one more now and then. */
+	assert_in_range(attempts(RSH_CACHE_COMPRESS_AUTO), 5, 20);
+}
+
+/* Both tiers are one order of use. */
+static void test_oldest_of_both_tiers_goes(void **state)
+{
+	struct rsh_cache *c = packing_cache(16, RSH_CACHE_COMPRESS_ON);
+	struct made_file soft, hard;
+
+	(void)state;
+	made_file_init(&soft, c, 1, 40 * BLOCK, 64);
+	made_file_init(&hard, c, 2, 40 * BLOCK, 1);
+	assert_int_equal(touch_all(c, &soft, 12), 12);
+	assert_int_equal(touch_all(c, &hard, 9), 9);
+	assert_in_range(cache_stats(c).compressed, 8, 12);
+	assert_int_equal(touch_all(c, &soft, 12), 0);
+	assert_int_equal(touch_all(c, &hard, 9), 0);
+	/* Used longest ago: the soft ones, packed for the most part. */
+	for (unsigned i = 20; i < 40; i++) {
+		assert_true(touch(c, &hard, i));
+		rsh_cache_settle(c);
+	}
+	assert_true(cache_stats(c).evicted_compressed > 0);
+	assert_int_equal(touch_all(c, &soft, 12), 12);
+	rsh_cache_free(c);
+}
+
+/* ---- several threads ---- */
+
+struct reader {
+	pthread_t thread;
+	struct rsh_cache *c;
+	struct made_file *f;
+	uint64_t offset;
+	size_t len;
+	int rc;
+};
+
+static void *reader_main(void *arg)
+{
+	struct reader *r = arg;
+
+	r->rc = read_checked(r->c, r->f, r->offset, r->len);
+	return NULL;
+}
+
+static void start(struct reader *r, struct rsh_cache *c, struct made_file *f,
+		  uint64_t offset, size_t len)
+{
+	*r = (struct reader){ .c = c, .f = f, .offset = offset, .len = len };
+	assert_int_equal(pthread_create(&r->thread, NULL, reader_main, r), 0);
+}
+
+static void wait_until(struct rsh_cache *c, uint64_t waits)
+{
+	for (int i = 0; cache_stats(c).waits < waits; i++) {
+		assert_true(i < 60 * 1000);
+		usleep(1000);
+	}
+}
+
+/* One loads, while the others come and wait. */
+static void all_at_once(int code)
+{
+	enum { N = 12 };
+	struct rsh_cache *c = cache_of(8);
+	struct reader readers[N];
+	struct made_file f;
+
+	made_file_init(&f, c, 1, 8 * BLOCK, 1);
+	f.hold_back = true;
+	f.fail = code;
+	start(&readers[0], c, &f, BLOCK, BLOCK);
+	while (!f.holding)
+		usleep(1000);
+	for (int i = 1; i < N; i++)
+		start(&readers[i], c, &f, BLOCK + 5 * (uint64_t)i, 1000);
+	wait_until(c, N - 1);
+	f.hold_back = false;
+	for (int i = 0; i < N; i++) {
+		pthread_join(readers[i].thread, NULL);
+		assert_int_equal(readers[i].rc, -code);
+	}
+	assert_int_equal(f.loads, 1);
+	assert_int_equal(cache_stats(c).loads_failed, code != 0);
+	assert_int_equal(cache_stats(c).n_in_use, 0);
+	/* A failure is not remembered. */
+	f.fail = 0;
+	assert_int_equal(loads_of(c, &f, BLOCK, 10), code != 0);
+	rsh_cache_free(c);
+}
+
+static void test_one_load_for_all(void **state)
+{
+	(void)state;
+	all_at_once(0);
+}
+
+static void test_one_failure_for_all(void **state)
+{
+	(void)state;
+	all_at_once(EIO);
+	all_at_once(ESTALE);
+}
+
+/* Two readers that load what the other one needs next. */
+static void test_crosswise(void **state)
+{
+	struct rsh_cache *c = cache_of(8);
+	struct reader readers[2];
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 8 * BLOCK, 1);
+	touch(c, &f, 1);
+	touch(c, &f, 4);
+	f.hold_back = true;
+	start(&readers[0], c, &f, 0, 4 * BLOCK); /* 0, then 2 and 3 */
+	while (f.holding < 1)
+		usleep(1000);
+	start(&readers[1], c, &f, 2 * BLOCK, 4 * BLOCK); /* 2, 3, then 5 */
+	while (f.holding < 2)
+		usleep(1000);
+	f.hold_back = false;
+	for (int i = 0; i < 2; i++) {
+		pthread_join(readers[i].thread, NULL);
+		assert_int_equal(readers[i].rc, 0);
+	}
+	assert_int_equal(f.bytes, 6 * BLOCK);
+	rsh_cache_free(c);
+}
+
+/* A slow load holds up nobody who wants something else. */
+static void test_slow_load_is_alone(void **state)
+{
+	struct rsh_cache *c = cache_of(4);
+	struct made_file slow, quick;
+	struct reader reader;
+
+	(void)state;
+	made_file_init(&slow, c, 1, 8 * BLOCK, 1);
+	made_file_init(&quick, c, 2, 8 * BLOCK, 1);
+	slow.hold_back = true;
+	start(&reader, c, &slow, 0, 3 * BLOCK);
+	while (!slow.holding)
+		usleep(1000);
+	for (unsigned i = 0; i < 8; i++)
+		assert_true(touch(c, &quick, i));
+	assert_false(touch(c, &quick, 7));
+	slow.hold_back = false;
+	pthread_join(reader.thread, NULL);
+	rsh_cache_free(c);
+}
+
+struct random_reader {
+	pthread_t thread;
+	struct rsh_cache *c;
+	struct made_file *files;
+	unsigned n_files;
+	struct numbers numbers;
+	uint64_t bound;
+	bool exceeded;
+};
+
+static void random_pin(struct random_reader *r, struct made_file *f,
+		       uint64_t offset)
+{
+	struct rsh_cache_pin pin;
+	uint8_t wanted[512];
+	size_t n;
+
+	if (rsh_cache_pin(r->c, f->handle, offset, made_file_load, f, &pin))
+		return;
+	/* Another block meanwhile. */
+	read_checked(r->c, f, numbers_below(&r->numbers, f->id.size - 1), 1);
+	offset -= pin.offset;
+	n = pin.len - offset < 512 ? pin.len - offset : 512;
+	made_file_bytes(f, pin.offset + offset, wanted, n);
+	if (memcmp(pin.data + offset, wanted, n) != 0)
+		abort();
+	rsh_cache_unpin(r->c, &pin, n);
+}
+
+static void *random_main(void *arg)
+{
+	struct random_reader *r = arg;
+
+	for (int i = 0; i < 400; i++) {
+		struct made_file *f =
+			&r->files[numbers_below(&r->numbers, r->n_files)];
+		const uint64_t offset = numbers_below(&r->numbers, f->id.size);
+		uint64_t len = UINT64_C(1) << numbers_below(&r->numbers, 20);
+
+		if (len > f->id.size - offset)
+			len = f->id.size - offset;
+		switch (numbers_below(&r->numbers, 8)) {
+		case 0:
+			random_pin(r, f, offset);
+			break;
+		case 1:
+			rsh_cache_prefetch(r->c, f->handle, offset, len,
+					   made_file_load, f);
+			break;
+		default:
+			read_checked(r->c, f, offset, (size_t)len);
+		}
+		if (numbers_below(&r->numbers, 100) == 0)
+			rsh_cache_drop(r->c);
+		r->exceeded |= cache_stats(r->c).memory_peak > r->bound;
+	}
+	return NULL;
+}
+
+static void random_load(unsigned blocks, enum rsh_cache_compress compress)
+{
+	enum { N = 6, FILES = 5 };
+	const struct rsh_cache_options opts = {
+		.memory_bytes = blocks * BLOCK + 7777,
+		.compress = compress,
+		.block_bytes = BLOCK,
+	};
+	struct rsh_cache *c = cache_make(&opts);
+	struct random_reader readers[N];
+	struct made_file files[FILES];
+	struct numbers numbers = { numbers_seed() };
+	struct rsh_cache_stats s;
+
+	for (unsigned i = 0; i < FILES; i++)
+		made_file_init(&files[i], c, i, 30 * BLOCK + 10 * i + 1,
+			       i % 2 ? 1 : 64);
+	for (unsigned i = 0; i < N; i++) {
+		readers[i] = (struct random_reader){
+			.c = c, .files = files, .n_files = FILES,
+			.numbers = { numbers_next(&numbers) },
+			.bound = opts.memory_bytes,
+		};
+		assert_int_equal(pthread_create(&readers[i].thread, NULL,
+						random_main, &readers[i]), 0);
+	}
+	for (unsigned i = 0; i < N; i++) {
+		pthread_join(readers[i].thread, NULL);
+		assert_false(readers[i].exceeded);
+	}
+	rsh_cache_settle(c);
+	s = cache_stats(c);
+	assert_int_equal(s.n_in_use, 0);
+	assert_true(s.memory_peak > opts.memory_bytes - 2 * BLOCK);
+	assert_true(s.memory_peak <= opts.memory_bytes);
+	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes + s.plain_bytes +
+			 s.compressed_bytes + s.spare_bytes);
+	rsh_cache_drop(c);
+	s = cache_stats(c);
+	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes);
+	rsh_cache_free(c);
+}
+
+static void test_bound(void **state)
+{
+	(void)state;
+	random_load(3, RSH_CACHE_COMPRESS_OFF);
+	random_load(40, RSH_CACHE_COMPRESS_OFF);
+	random_load(100, RSH_CACHE_COMPRESS_OFF);
+	random_load(6, RSH_CACHE_COMPRESS_ON);
+	random_load(40, RSH_CACHE_COMPRESS_ON);
+	random_load(40, RSH_CACHE_COMPRESS_AUTO);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_files),
+		cmocka_unit_test(test_many_files),
+		cmocka_unit_test(test_hits),
+		cmocka_unit_test(test_neighbours_are_loaded_together),
+		cmocka_unit_test(test_ranges),
+		cmocka_unit_test(test_least_recently_used_goes),
+		cmocka_unit_test(test_spent_goes_first),
+		cmocka_unit_test(test_spent_and_read_again_stays),
+		cmocka_unit_test(test_pins),
+		cmocka_unit_test(test_everything_pinned),
+		cmocka_unit_test(test_no_memory),
+		cmocka_unit_test(test_prefetch),
+		cmocka_unit_test(test_memory_is_given_back),
+		cmocka_unit_test(test_small_files),
+		cmocka_unit_test(test_compressed_blocks_stay),
+		cmocka_unit_test(test_compression_off),
+		cmocka_unit_test(test_what_does_not_compress),
+		cmocka_unit_test(test_oldest_of_both_tiers_goes),
+		cmocka_unit_test(test_one_load_for_all),
+		cmocka_unit_test(test_one_failure_for_all),
+		cmocka_unit_test(test_crosswise),
+		cmocka_unit_test(test_slow_load_is_alone),
+		cmocka_unit_test(test_bound),
+	};
+
+	return cmocka_run_group_tests_name("cache_memory", tests, NULL, NULL);
+}

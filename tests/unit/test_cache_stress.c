@@ -1,0 +1,405 @@
+/* unit/test_cache_stress.c - many readers, little memory, and a directory that
+ * somebody deletes from, writes into and fills up meanwhile.
+ *
+ * Every byte that a reader gets is compared with what it must be.  Made for the
+ * sanitizers: RSH_STRESS_SECONDS says how long the whole takes (4). */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cache_support.h"
+#include "rsh/util/log.h"
+
+enum { N_READERS = 32, N_FILES = 12, N_CACHES = 2 };
+
+#define BLOCK (16 * KIB)
+#define FILE_BLOCKS 60
+#define MEMORY (2 * MIB)
+
+struct stage {
+	char *dir;
+	struct rsh_cache *caches[N_CACHES]; /* of one directory */
+	struct made_file files[N_CACHES][N_FILES];
+	atomic_bool stop;
+	atomic_ullong reads, failures;
+};
+
+struct actor {
+	pthread_t thread;
+	struct stage *stage;
+	unsigned number;
+	struct numbers numbers;
+};
+
+static double seconds_per_part(void)
+{
+	const char *given = getenv("RSH_STRESS_SECONDS");
+
+	return (given ? atof(given) : 4) / 4;
+}
+
+/* ---- readers ---- */
+
+static void pin_some(struct actor *a, struct rsh_cache *c, struct made_file *f)
+{
+	struct rsh_cache_pin pins[3];
+	uint8_t wanted[300];
+	unsigned n = 0;
+	size_t len;
+
+	while (n < 3 &&
+	       rsh_cache_pin(c, f->handle,
+			     numbers_below(&a->numbers, f->id.size),
+			     made_file_load, f, &pins[n]) == 0)
+		n++;
+	while (n--) {
+		len = pins[n].len < sizeof(wanted) ? pins[n].len :
+						     sizeof(wanted);
+		made_file_bytes(f, pins[n].offset, wanted, len);
+		if (memcmp(pins[n].data, wanted, len) != 0)
+			abort();
+		rsh_cache_unpin(c, &pins[n], len);
+	}
+}
+
+static void read_some(struct actor *a, struct rsh_cache *c, struct made_file *f)
+{
+	const uint64_t at = numbers_below(&a->numbers, f->id.size);
+	const uint64_t max = UINT64_C(2) << numbers_below(&a->numbers, 17);
+	uint64_t len = 1 + numbers_below(&a->numbers, max);
+
+	if (len > f->id.size - at)
+		len = f->id.size - at;
+	if (numbers_below(&a->numbers, 10) == 0)
+		rsh_cache_prefetch(c, f->handle, at, 2 * len, made_file_load,
+				   f);
+	if (read_checked(c, f, at, (size_t)len))
+		a->stage->failures++;
+	a->stage->reads++;
+}
+
+static void *reader_main(void *arg)
+{
+	struct actor *a = arg;
+	struct stage *s = a->stage;
+	struct rsh_cache_stats stats;
+
+	while (!s->stop) {
+		const unsigned i = a->number % N_CACHES;
+		struct rsh_cache *c = s->caches[i];
+		struct made_file *f =
+			&s->files[i][numbers_below(&a->numbers, N_FILES)];
+
+		if (numbers_below(&a->numbers, 8) == 0)
+			pin_some(a, c, f);
+		else
+			read_some(a, c, f);
+		rsh_cache_stats_get(c, &stats);
+		if (stats.memory_peak > MEMORY)
+			abort();
+	}
+	return NULL;
+}
+
+/* ---- what happens to the directory ---- */
+
+/* The name of some file in it, or none. */
+static bool pick(struct actor *a, DIR *d, char name[256])
+{
+	const uint64_t number = numbers_below(&a->numbers, 100);
+	struct dirent *e;
+
+	rewinddir(d);
+	for (uint64_t i = 0; i <= number && (e = readdir(d)); i++)
+		snprintf(name, 256, "%s", e->d_name);
+	return strstr(name, ".blk") || strstr(name, ".tmp");
+}
+
+static void spoil(struct actor *a, int dirfd, const char *name)
+{
+	const uint64_t at = numbers_below(&a->numbers, BLOCK);
+	const uint8_t byte = (uint8_t)numbers_next(&a->numbers);
+	int fd;
+
+	switch (numbers_below(&a->numbers, 4)) {
+	case 0:
+		unlinkat(dirfd, name, 0);
+		return;
+	case 1:
+		unlinkat(dirfd, name, 0);
+		(void)!symlinkat("/dev/zero", dirfd, name);
+		return;
+	default:
+		fd = openat(dirfd, name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			return;
+		if (numbers_below(&a->numbers, 2))
+			(void)!pwrite(fd, &byte, 1, (off_t)at);
+		else
+			(void)!ftruncate(fd, (off_t)at);
+		close(fd);
+	}
+}
+
+static void *vandal_main(void *arg)
+{
+	struct actor *a = arg;
+	char name[256] = "";
+	DIR *d = opendir(a->stage->dir);
+
+	while (d && !a->stage->stop) {
+		if (pick(a, d, name))
+			spoil(a, dirfd(d), name);
+		usleep(200);
+	}
+	if (d)
+		closedir(d);
+	return NULL;
+}
+
+/* The loaders fail now and then. */
+static void *trouble_main(void *arg)
+{
+	struct actor *a = arg;
+
+	while (!a->stage->stop) {
+		struct made_file *f =
+			&a->stage->files[numbers_below(&a->numbers, N_CACHES)]
+					[numbers_below(&a->numbers, N_FILES)];
+
+		f->fail = EIO;
+		usleep(500);
+		f->fail = 0;
+		usleep(5000);
+		if (numbers_below(&a->numbers, 20) == 0)
+			rsh_cache_drop(a->stage->caches[0]);
+	}
+	return NULL;
+}
+
+/* Until it is gone: the caches may still be writing into it. */
+static void destroy(const char *path)
+{
+	struct dirent *e;
+	DIR *d;
+
+	while (rmdir(path) != 0) {
+		d = opendir(path);
+		while (d && (e = readdir(d)))
+			unlinkat(dirfd(d), e->d_name, 0);
+		closedir(d);
+	}
+}
+
+/* The directory is taken away and put back, or another one. */
+static void *thief_main(void *arg)
+{
+	struct actor *a = arg;
+	bool for_good = true;
+	char away[4096];
+
+	snprintf(away, sizeof(away), "%s-away", a->stage->dir);
+	while (!a->stage->stop) {
+		usleep(100 * 1000);
+		if (rename(a->stage->dir, away) != 0)
+			abort();
+		if (for_good) {
+			destroy(away);
+			if (mkdir(away, 0700) != 0)
+				abort();
+		}
+		for_good = !for_good;
+		usleep(50 * 1000);
+		if (rename(away, a->stage->dir) != 0)
+			abort();
+	}
+	return NULL;
+}
+
+/* ---- the play ---- */
+
+static void stage_begin(struct stage *s, char *dir)
+{
+	const struct rsh_cache_options opts = {
+		.memory_bytes = MEMORY, .block_bytes = BLOCK,
+		.compress = RSH_CACHE_COMPRESS_AUTO, .dir = dir,
+		.disk_bytes = 4 * MIB, .disk_retry_seconds = 1,
+	};
+
+	memset(s, 0, sizeof(*s));
+	s->dir = dir;
+	for (unsigned i = 0; i < N_CACHES; i++) {
+		s->caches[i] = cache_make(&opts);
+		for (unsigned j = 0; j < N_FILES; j++)
+			made_file_init(&s->files[i][j], s->caches[i], j,
+				       FILE_BLOCKS * BLOCK + j,
+				       j % 3 ? 1 : 64);
+	}
+}
+
+static void stage_end(struct stage *s)
+{
+	struct rsh_cache_stats stats;
+
+	for (unsigned i = 0; i < N_CACHES; i++) {
+		rsh_cache_settle(s->caches[i]);
+		stats = cache_stats(s->caches[i]);
+		assert_int_equal(stats.n_in_use, 0);
+		assert_true(stats.memory_peak <= MEMORY);
+		assert_true(stats.memory_peak > MEMORY * 3 / 4);
+		assert_true(stats.evicted_plain > 0);
+		rsh_cache_drop(s->caches[i]);
+		stats = cache_stats(s->caches[i]);
+		assert_int_equal(stats.memory_bytes, stats.bookkeeping_bytes);
+		rsh_cache_free(s->caches[i]);
+	}
+}
+
+static void start(struct actor *a, struct stage *s, unsigned number,
+		  struct numbers *seed, void *(*run)(void *))
+{
+	*a = (struct actor){ .stage = s, .number = number,
+			     .numbers = { numbers_next(seed) } };
+	assert_int_equal(pthread_create(&a->thread, NULL, run, a), 0);
+}
+
+static void play(struct stage *s, void *(*const *others)(void *), unsigned n)
+{
+	struct actor actors[N_READERS + 4];
+	struct numbers seed = { numbers_seed() };
+
+	for (unsigned i = 0; i < N_READERS; i++)
+		start(&actors[i], s, i, &seed, reader_main);
+	for (unsigned i = 0; i < n; i++)
+		start(&actors[N_READERS + i], s, i, &seed, others[i]);
+	usleep((useconds_t)(seconds_per_part() * 1e6));
+	s->stop = true;
+	for (unsigned i = 0; i < N_READERS + n; i++)
+		pthread_join(actors[i].thread, NULL);
+	printf("# %llu reads\n", (unsigned long long)s->reads);
+	assert_true(s->reads > N_READERS);
+}
+
+static void test_deletion_and_damage(void **state)
+{
+	void *(*const others[])(void *) = { vandal_main, vandal_main };
+	struct rsh_cache_stats stats;
+	struct stage *s = malloc(sizeof(*s));
+	char *dir = tree_make();
+
+	(void)state;
+	stage_begin(s, dir);
+	play(s, others, 2);
+	assert_int_equal(s->failures, 0);
+	stats = cache_stats(s->caches[0]);
+	assert_true(stats.hits_disk > 0);
+	assert_true(stats.disk_rejected > 0);
+	assert_true(stats.hits_compressed > 0);
+	stage_end(s);
+	tree_remove(dir);
+	free(s);
+}
+
+static void test_failing_loads(void **state)
+{
+	void *(*const others[])(void *) = { trouble_main, trouble_main };
+	struct stage *s = malloc(sizeof(*s));
+	char *dir = tree_make();
+
+	(void)state;
+	stage_begin(s, dir);
+	play(s, others, 2);
+	assert_true(s->failures > 0);
+	stage_end(s);
+	tree_remove(dir);
+	free(s);
+}
+
+static void test_vanishing_directory(void **state)
+{
+	void *(*const others[])(void *) = { thief_main };
+	struct stage *s = malloc(sizeof(*s));
+	char *dir = tree_make();
+
+	(void)state;
+	stage_begin(s, dir);
+	play(s, others, 1);
+	assert_int_equal(s->failures, 0);
+	assert_true(cache_stats(s->caches[0]).disk_errors > 0);
+	stage_end(s);
+	tree_remove(dir);
+	free(s);
+}
+
+/* In a child, so that its mount ends with it. */
+static int full_disk_child(struct stage *s, char *dir)
+{
+	struct rsh_cache_stats stats;
+
+	if (unshare(CLONE_NEWNS) != 0 ||
+	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+	    mount("none", dir, "tmpfs", 0, "size=1m,mode=700") != 0)
+		return 77;
+	stage_begin(s, dir);
+	play(s, NULL, 0);
+	stats = cache_stats(s->caches[0]);
+	if (s->failures || !stats.disk_errors || !stats.hits_disk)
+		return 1;
+	stage_end(s);
+	return 0;
+}
+
+static void test_full_disk(void **state)
+{
+	struct stage *s = malloc(sizeof(*s));
+	char *dir = tree_make();
+	int status;
+	pid_t pid;
+
+	(void)state;
+	fflush(stdout);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		status = full_disk_child(s, dir);
+		fflush(stdout);
+		_exit(status);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	tree_remove(dir);
+	free(s);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(status, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_deletion_and_damage),
+		cmocka_unit_test(test_failing_loads),
+		cmocka_unit_test(test_vanishing_directory),
+		cmocka_unit_test(test_full_disk),
+	};
+
+	/* The failures would be logged as such. */
+	if (rsh_log_to_file("/dev/null"))
+		return 1;
+	return cmocka_run_group_tests_name("cache_stress", tests, NULL, NULL);
+}
