@@ -8,14 +8,15 @@
 
 #include "conversion.h"
 #include "daemon.h"
+#include "reading.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 
-static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
-		       struct rsh_error *err)
+static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
+		       struct rsh_vfs **vfs, struct rsh_error *err)
 {
-	const struct rsh_vfs_resume_config cfg = {
+	struct rsh_vfs_resume_config cfg = {
 		.source = o->source,
 		.files = o->files,
 		.fallbacks = o->fallbacks,
@@ -23,14 +24,17 @@ static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
 		.gid = getgid(),
 	};
 
+	cfg.files.io = io;
 	return rsh_vfs_open_resume(&cfg, vfs, err);
 }
 
-static int open_conversion(const struct rsh_options *o, struct rsh_vfs **vfs,
+static int open_conversion(const struct rsh_options *o,
+			   struct rsh_source_io *io, struct rsh_vfs **vfs,
 			   struct rsh_error *err)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	struct rsh_vfs_config cfg = rsh_conversion_of(o);
 
+	cfg.files.io = io;
 	return rsh_vfs_open(&cfg, vfs, err);
 }
 
@@ -56,12 +60,18 @@ static int mount_vfs(const struct rsh_options *o, struct rsh_vfs *vfs,
 struct service {
 	const struct rsh_options *options;
 	struct rsh_daemon *daemon; /* NULL in the foreground */
+	struct rsh_source_io *io;
+	struct rsh_vfs *vfs;
+	struct rsh_server *server;
 };
 
 static void on_ready(void *ctx)
 {
 	const struct service *s = ctx;
 
+	/* Without the mount's own pages nothing is held twice. */
+	rsh_reading_keep_free(s->options, s->vfs, s->io,
+			      !rsh_server_is_direct(s->server));
 	if (!s->daemon)
 		return;
 	if (!s->options->log_file)
@@ -69,33 +79,56 @@ static void on_ready(void *ctx)
 	rsh_daemon_ready(s->daemon);
 }
 
-/* Runs until unmounted; `d` is NULL in the foreground. */
-static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
+static int begin(struct service *s, struct rsh_error *err)
 {
-	struct service service = { o, d };
-	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_server *server = NULL;
-	struct rsh_vfs *vfs = NULL;
-	int rc = o->resume ? open_resume(o, &vfs, &err) :
-			     open_conversion(o, &vfs, &err);
+	const struct rsh_options *o = s->options;
+	int rc = rsh_reading_new(o, &s->io, err);
 
-	if (rc == 0 && d)
+	if (rc == 0)
+		rc = o->resume ? open_resume(o, s->io, &s->vfs, err) :
+				 open_conversion(o, s->io, &s->vfs, err);
+	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
 	if (rc == 0)
-		rc = mount_vfs(o, vfs, &server, &err);
-	if (rc) {
-		rsh_vfs_free(vfs);
-		return rsh_exit_failed(o, rc, &err);
-	}
+		rc = mount_vfs(o, s->vfs, &s->server, err);
+	return rc;
+}
+
+static int run(struct service *s)
+{
+	const struct rsh_options *o = s->options;
+	struct rsh_stream_stats stats;
+	int rc;
+
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
-	rc = rsh_server_run(server, on_ready, &service);
+	rc = rsh_server_run(s->server, on_ready, s);
+	rsh_server_stats(s->server, &stats);
+	rsh_reading_log(s->io, &stats);
 	if (rc)
 		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
 	else
 		rsh_log_info("%s unmounted", o->mountpoint);
-	rsh_server_free(server);
-	rsh_vfs_free(vfs);
-	return rsh_exit_of(rc);
+	return rc;
+}
+
+static void end(struct service *s)
+{
+	rsh_server_free(s->server);
+	rsh_vfs_free(s->vfs);
+	rsh_source_io_free(s->io);
+}
+
+/* Runs until unmounted; `d` is NULL in the foreground. */
+static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
+{
+	struct service s = { .options = o, .daemon = d };
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_exit result;
+	int rc = begin(&s, &err);
+
+	result = rc ? rsh_exit_failed(o, rc, &err) : rsh_exit_of(run(&s));
+	end(&s);
+	return result;
 }
 
 enum rsh_exit rsh_mount(const struct rsh_options *o)

@@ -5,13 +5,19 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "option_set.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 /* What the Hugging Face tools take. */
 #define DEFAULT_PART_BYTES UINT64_C(5000000000)
+
+/* Of the cache, unless a tenth of the memory is less. */
+#define MAX_CACHE_BYTES (UINT64_C(1) << 30)
+#define DEFAULT_DISK_BYTES (UINT64_C(16) << 30)
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
@@ -145,12 +151,23 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+uint64_t rsh_physical_memory(void)
+{
+	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
+	       (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
 static void set_defaults(struct rsh_options *o)
 {
 	*o = (struct rsh_options){
 		.subtype = "reshardfs",
 		.log_level = RSH_LOG_NOTICE,
 		.fallbacks = 5,
+		.io.cache = {
+			.memory_bytes = rsh_min_u64(MAX_CACHE_BYTES,
+						    rsh_physical_memory() / 10),
+			.disk_bytes = DEFAULT_DISK_BYTES,
+		},
 	};
 }
 

@@ -227,37 +227,119 @@ int rsh_set_format(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* As the Hugging Face tools write sizes: 5GB are 5 * 1000^3 bytes. */
+/* 5GB are 5 * 1000^3 bytes, as the Hugging Face tools write sizes; 5G and 5GiB
+ * are 5 * 1024^3. */
+static bool parse_size(const char *value, uint64_t *bytes)
+{
+	static const char prefixes[] = "KMGT";
+	unsigned long long n;
+	uint64_t unit = 1;
+	const char *prefix;
+	char *end;
+
+	if (*value < '0' || *value > '9')
+		return false;
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	prefix = *end ? strchr(prefixes, *end) : NULL;
+	if (prefix) {
+		bool decimal = strcmp(end + 1, "B") == 0;
+
+		if (end[1] && !decimal && strcmp(end + 1, "iB") != 0)
+			return false;
+		for (const char *p = prefixes; p <= prefix; p++)
+			unit *= decimal ? 1000 : 1024;
+	} else if (*end) {
+		return false;
+	}
+	return !errno && !__builtin_mul_overflow(n, unit, bytes);
+}
+
+int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	if (parse_size(value, member(o, def)))
+		return 0;
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
+			     "or 500MiB", def->name, value);
+}
+
 int rsh_set_part_size(struct rsh_options *o, const struct rsh_option *def,
 		      const char *value, struct rsh_error *err)
 {
-	static const struct {
-		const char *unit;
-		uint64_t bytes;
-	} units[] = {
-		{ "", 1 },
-		{ "KB", 1000 },
-		{ "MB", 1000000 },
-		{ "GB", 1000000000 },
-		{ "TB", 1000000000000 },
-		{ "KiB", UINT64_C(1) << 10 },
-		{ "MiB", UINT64_C(1) << 20 },
-		{ "GiB", UINT64_C(1) << 30 },
-		{ "TiB", UINT64_C(1) << 40 },
-	};
-	unsigned long long n;
+	int rc = rsh_set_size(o, def, value, err);
+
+	if (rc == 0 && o->part_bytes == 0)
+		rc = rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such "
+				   "as 5GB or 500MiB", def->name, value);
+	return rc;
+}
+
+int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	unsigned long percent;
 	char *end;
 
 	errno = 0;
-	n = strtoull(value, &end, 10);
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (strcmp(end, units[i].unit) == 0 &&
-		    *value >= '0' && *value <= '9' && errno == 0 && n > 0 &&
-		    !__builtin_mul_overflow(n, units[i].bytes,
-					    &o->part_bytes))
-			return 0;
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
-			     "or 500MiB", def->name, value);
+	percent = strtoul(value, &end, 10);
+	if (errno || *value < '0' || *value > '9' || strcmp(end, "%") != 0)
+		return rsh_set_size(o, def, value, err);
+	if (percent > 100)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is more than "
+				     "there is", def->name, value);
+	*(uint64_t *)member(o, def) = rsh_physical_memory() / 100 * percent;
+	return 0;
+}
+
+int rsh_set_keep_free(struct rsh_options *o, const struct rsh_option *def,
+		      const char *value, struct rsh_error *err)
+{
+	o->has_keep_free = true;
+	return rsh_set_memory(o, def, value, err);
+}
+
+/* The number of a word among n; -1 if it is none of them. */
+static int word_number(const char *value, const char *const *words, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(value, words[i]) == 0)
+			return i;
+	return -1;
+}
+
+int rsh_set_cache(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	static const char *const words[] = {
+		[RSH_CACHING_AUTO] = "auto",
+		[RSH_CACHING_ON] = "on",
+		[RSH_CACHING_OFF] = "off",
+	};
+	int i = word_number(value, words, 3);
+
+	if (i < 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, on "
+				     "or off", def->name, value);
+	o->io.caching = (enum rsh_caching)i;
+	return 0;
+}
+
+int rsh_set_cache_compress(struct rsh_options *o, const struct rsh_option *def,
+			   const char *value, struct rsh_error *err)
+{
+	static const char *const words[] = {
+		[RSH_CACHE_COMPRESS_AUTO] = "auto",
+		[RSH_CACHE_COMPRESS_OFF] = "off",
+		[RSH_CACHE_COMPRESS_ON] = "on",
+	};
+	int i = word_number(value, words, 3);
+
+	if (i < 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, off "
+				     "or on", def->name, value);
+	o->io.cache.compress = (enum rsh_cache_compress)i;
+	return 0;
 }
 
 int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,
@@ -277,14 +359,13 @@ int rsh_set_io_mode(struct rsh_options *o, const struct rsh_option *def,
 		[RSH_IO_DIRECT] = "direct",
 		[RSH_IO_CACHED] = "cached",
 	};
+	int i = word_number(value, words, 3);
 
-	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strcmp(value, words[i]) == 0) {
-			o->io_mode = (enum rsh_io_mode)i;
-			return 0;
-		}
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, direct or "
-			     "cached", def->name, value);
+	if (i < 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, "
+				     "direct or cached", def->name, value);
+	o->io_mode = (enum rsh_io_mode)i;
+	return 0;
 }
 
 int rsh_set_log_level(struct rsh_options *o, const struct rsh_option *def,

@@ -13,6 +13,9 @@
 #define CONVERSIONS                                                  \
 	(MOUNT | RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
+/* Those that read content. */
+#define READS \
+	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
 /* Those that have more to tell than whether they succeeded. */
 #define PRINTS                                                     \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \
@@ -80,7 +83,8 @@ static const struct rsh_option table[] = {
 	{ "format", 0, "ckpt|safetensors|hf", CONVERSIONS,
 	  "form of what is shown (ckpt)", rsh_set_format },
 	{ "part-size", 0, "SIZE", CONVERSIONS,
-	  "with hf: bytes of a part at most (5GB)", rsh_set_part_size },
+	  "with hf: bytes of a part at most (5GB)", rsh_set_part_size,
+	  .at = AT(part_bytes) },
 	{ "remove-redundancy", 0, NULL, CONVERSIONS,
 	  "each parameter with one rank of those that hold the same",
 	  rsh_set_flag, .at = AT(remove_redundancy) },
@@ -90,6 +94,27 @@ static const struct rsh_option table[] = {
 	{ "io-mode", 0, "auto|direct|cached", MOUNT,
 	  "past the page cache of the mount, or through it (auto)",
 	  rsh_set_io_mode },
+	{ "cache", 0, "auto|on|off", READS,
+	  "keep blocks of SOURCE (auto: if the kernel does not)",
+	  rsh_set_cache },
+	{ "cache-size", 0, "SIZE|N%", READS,
+	  "memory for blocks (1GiB, at most a tenth of the memory)",
+	  rsh_set_memory, .at = AT(io.cache.memory_bytes) },
+	{ "cache-compress", 0, "auto|off|on", READS,
+	  "compress blocks that were not used for long (auto)",
+	  rsh_set_cache_compress },
+	{ "cache-dir", 0, "DIR", READS,
+	  "keep blocks of a slow SOURCE on this local disk as well",
+	  rsh_set_path, .at = AT(io.cache.dir) },
+	{ "cache-disk-size", 0, "SIZE", READS,
+	  "what they may take there (16GiB)", rsh_set_size,
+	  .at = AT(io.cache.disk_bytes) },
+	{ "keep-free", 0, "SIZE|N%", READS,
+	  "memory below which pages of SOURCE are given back early",
+	  rsh_set_keep_free, .at = AT(keep_free) },
+	{ "fault", 0, "FAULT[;FAULT...]", READS,
+	  "for drills: let reads of SOURCE fail, wait or come short",
+	  rsh_set_string, .at = AT(io.faults) },
 	{ "foreground", 'f', NULL, MOUNT, "stay in the foreground",
 	  rsh_set_flag, .at = AT(foreground) },
 	{ "debug", 'd', NULL, MOUNT, "log every request; implies -f",

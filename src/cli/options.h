@@ -62,6 +62,9 @@ struct rsh_options {
 	const char *subtype;
 	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
 	enum rsh_io_mode io_mode;
+	struct rsh_source_io_options io;
+	bool has_keep_free;
+	uint64_t keep_free;
 	unsigned max_read;
 	unsigned max_threads;
 	unsigned max_idle_threads;
@@ -79,5 +82,8 @@ struct rsh_options {
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);
+
+/* Bytes of memory that the machine has. */
+uint64_t rsh_physical_memory(void);
 
 #endif

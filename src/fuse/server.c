@@ -303,6 +303,16 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 	return rc < 0 ? rc : 0;
 }
 
+bool rsh_server_is_direct(const struct rsh_server *s)
+{
+	return s->direct_io;
+}
+
+void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out)
+{
+	rsh_streams_stats(s->streams, out);
+}
+
 const char *rsh_server_library_version(void)
 {
 	return fuse_pkgversion();

@@ -258,26 +258,6 @@ int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
 	return report(s, f, code);
 }
 
-int rsh_pread_full(int fd, void *buf, size_t len, uint64_t offset)
-{
-	uint8_t *p = buf;
-
-	while (len > 0) {
-		ssize_t n = pread(fd, p, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return errno;
-		if (n == 0)
-			return ESTALE;
-		p += n;
-		len -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
-
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len)
 {
@@ -289,7 +269,8 @@ int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 	rc = rsh_file_get(s, f, &fd);
 	if (rc)
 		return rc;
-	rc = rsh_pread_full(fd, buf, len, offset);
+	rc = rsh_file_pread(s, f, fd, buf, len, offset);
+	rsh_file_spent(s, fd, offset, len, false);
 	return rc ? rsh_file_fail(s, f, fd, rc) : rsh_file_put(s, f, fd);
 }
 

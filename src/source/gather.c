@@ -125,22 +125,24 @@ static unsigned span_of(const struct rsh_gather *g, const struct run *r,
 }
 
 /* 0 or a positive errno. */
-static int read_span(struct rsh_gather *g, int fd, const struct run *r, unsigned n,
-		     size_t len)
+static int read_span(struct rsh_gather *g, const struct rsh_source_file *f,
+		     int fd, const struct run *r, unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
 	uint8_t *buf;
 	int rc;
 
 	if (n == 1 && r->codec == RSH_CODEC_NONE)
-		return rsh_pread_full(fd, r->dst, r->dst_len, start);
+		return rsh_file_pread(g->source, f, fd, r->dst, r->dst_len,
+				      start);
 	buf = scratch(g);
 	if (!buf)
 		return ENOMEM;
 	buf += rsh_place(start);
-	rc = rsh_pread_full(fd, buf, len, start);
+	rc = rsh_file_pread(g->source, f, fd, buf, len, start);
 	if (rc)
 		return rc;
+	rsh_file_spent(g->source, fd, start, len, true);
 	for (;; r = &g->runs[r->next]) {
 		scatter(g, r, buf + (r->src - start));
 		if (--n == 0)
@@ -157,7 +159,7 @@ static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
 		const struct run *r = &g->runs[at];
 		size_t len;
 		unsigned n = span_of(g, r, &len);
-		int rc = read_span(g, fd, r, n, len);
+		int rc = read_span(g, group->file, fd, r, n, len);
 
 		if (rc)
 			return rc;

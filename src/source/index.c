@@ -248,6 +248,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	free(x.hashes);
 	if (atomic_load(&x.failed))
 		return rsh_error_nomem(err);
+	rsh_source_io_attach(s);
 	if (s->in_parts)
 		return join_parts(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)

@@ -180,6 +180,7 @@ static int add_file(struct rsh_job *job, struct rsh_source *s,
 
 	*f = (struct rsh_source_file){
 		.rank = s->n_files, .fd = -1, .reported = ATOMIC_FLAG_INIT,
+		.cached = RSH_CACHE_FILE_NONE,
 	};
 	f->name = rsh_job_printf(job, "%s%s%s", saved->dir,
 				 *saved->dir ? "/" : "", name);
@@ -477,6 +478,10 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 		rc = find_job(r, tree, opts, err);
 	if (rc == 0)
 		rc = choose_step(r, opts, fallbacks, err);
+	if (rc == 0) {
+		r->source->io = opts->io;
+		rsh_source_io_attach(r->source);
+	}
 	rsh_source_free(tree);
 	r->job.tree = NULL;
 	if (rc) {

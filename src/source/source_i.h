@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "io_i.h"
 #include "rsh/source/source.h"
 #include "rsh/wire/format.h"
 
@@ -98,6 +99,8 @@ struct rsh_source_file {
 	const char *name; /* of the listing */
 	uint64_t base; /* of a part of a model: what offsets of the rank's
 			* index count from here on */
+	uint64_t epoch, step; /* as its name has them */
+	rsh_cache_file cached; /* constant once the files are indexed */
 	char *path; /* for messages: SOURCE as it was given, and the name */
 
 	/* Set by rsh_source_index(), constant from then on. */
@@ -145,8 +148,6 @@ int rsh_file_put(struct rsh_source *s, struct rsh_source_file *f, int fd);
  * the reader is to see for `code` (positive errno). */
 int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
 		  int code);
-/* pread until all is there: 0, or a positive errno; ESTALE at end of file. */
-int rsh_pread_full(int fd, void *buf, size_t len, uint64_t offset);
 
 /* ---- gathering (gather.c) ---- */
 
@@ -169,6 +170,7 @@ struct rsh_source {
 	unsigned n_threads;
 	bool check_crc;
 	enum rsh_select select;
+	struct rsh_source_io *io; /* NULL: none */
 
 	/* Set by rsh_source_open(), constant from then on. */
 	bool in_parts; /* the files are the parts of one model, rank 0 */

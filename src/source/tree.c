@@ -50,6 +50,8 @@ static int add_file(struct rsh_source *s, const struct rsh_checkpoint *c)
 
 	*f = (struct rsh_source_file){
 		.rank = c->rank, .name = c->name, .fd = -1,
+		.epoch = c->epoch, .step = c->step,
+		.cached = RSH_CACHE_FILE_NONE,
 		.reported = ATOMIC_FLAG_INIT,
 	};
 	if (*c->name == '/')
@@ -261,6 +263,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->n_threads = opts->n_threads;
 	s->check_crc = opts->check_crc;
 	s->select = opts->select;
+	s->io = opts->io;
 	rc = is_model(s, opts) ? rsh_model_list(s, err) :
 				 list_ranks(s, first, n, opts, err);
 	if (rc) {

@@ -53,6 +53,34 @@ size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
 	return rsh_place(v->ops->origin(v, node, offset, len));
 }
 
+static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
+{
+	char name[NAME_MAX + 1];
+	uint64_t child, largest = 0;
+
+	/* The first two entries are the directory and its parent. */
+	for (uint64_t i = 2; rsh_vfs_entry(v, dir, i, &child, name,
+					   sizeof(name)) == 0; i++) {
+		struct stat st;
+		uint64_t bytes = 0;
+
+		if (rsh_vfs_stat(v, child, &st))
+			continue;
+		if (S_ISDIR(st.st_mode))
+			bytes = largest_in(v, child);
+		else if (S_ISREG(st.st_mode))
+			bytes = (uint64_t)st.st_size;
+		if (bytes > largest)
+			largest = bytes;
+	}
+	return largest;
+}
+
+uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
+{
+	return largest_in(v, RSH_VFS_ROOT);
+}
+
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
 {
 	uint64_t bytes, nodes;

@@ -4,6 +4,7 @@
 #define RSH_FUSE_SERVER_H
 
 #include "rsh/util/error.h"
+#include "rsh/vfs/stream.h"
 #include "rsh/vfs/vfs.h"
 
 struct rsh_server;
@@ -44,6 +45,9 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
  * answered: whatever is asked of the mount from then on gets its answer.
  * Unmounts (lazily when busy).  0, or -errno. */
 int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx);
+/* Whether reads go past the page cache; known when ready() is called. */
+bool rsh_server_is_direct(const struct rsh_server *s);
+void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
 void rsh_server_free(struct rsh_server *s);
 
 /* Of libfuse, for --version. */

@@ -26,6 +26,7 @@
 #include <time.h>
 
 #include "rsh/plan/conversion.h"
+#include "rsh/source/io.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/name_map.h"
@@ -68,6 +69,7 @@ struct rsh_source_options {
 
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
+	struct rsh_source_io *io; /* NULL: none */
 	unsigned n_threads; /* for indexing; 0: number of processors */
 };
 

@@ -119,6 +119,9 @@ ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
 		     size_t len);
 
+/* Bytes of the largest file. */
+uint64_t rsh_vfs_largest(const struct rsh_vfs *v);
+
 /* Figures for df: total is the sum of the virtual files, nothing is free. */
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out);
 

@@ -1,0 +1,73 @@
+/* source/io.h - how source files are read: straight from the kernel or through
+ * a cache of blocks, and with faults for drills; and how much was read.
+ *
+ * One object serves all sources of a mount and outlives them.  Without one
+ * files are read straight and nothing is counted.
+ *
+ * What decides: a source whose pages the kernel keeps is read straight, since
+ * its cache is shared, as large as memory and costs one copy less.  At the first
+ * file a stretch is read twice; if the second time is no faster than a network
+ * (RSH_SLOW_NS) nobody keeps the pages, and the cache does.  A directory for
+ * blocks is of use besides for file systems of a network, since it outlives
+ * their pages.
+ */
+#ifndef RSH_SOURCE_IO_H
+#define RSH_SOURCE_IO_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/cache/cache.h"
+#include "rsh/util/error.h"
+
+struct rsh_source_io;
+
+enum rsh_caching { RSH_CACHING_AUTO, RSH_CACHING_ON, RSH_CACHING_OFF };
+
+struct rsh_source_io_options {
+	enum rsh_caching caching;
+	struct rsh_cache_options cache;
+	/* Faults, separated by ';', each
+	 *
+	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY]
+	 *
+	 * with FILE a part of the file's name below SOURCE and FROM-TO a range of
+	 * its bytes.  KIND is
+	 *
+	 *   eio          a read that touches the range fails
+	 *   short        reads give less than was asked for, at least a byte
+	 *   truncate     the file ends where the range begins
+	 *   delay=TIME   each read takes so much longer (us, ms, s), and with
+	 *                rate=SIZE all together no more than SIZE bytes a second
+	 *
+	 * They befall the reads of content of a mounted tree.  NULL: none. */
+	const char *faults;
+};
+
+struct rsh_source_io_stats {
+	uint64_t reads, bytes; /* asked of the source's file system */
+	uint64_t failed;       /* of these reads */
+	uint64_t ns;           /* spent in them, by all threads */
+	uint64_t dropped;      /* bytes given back to the page cache's spare */
+	bool cached;           /* the sources are read through the cache */
+	struct rsh_cache_stats cache;
+};
+
+/* 0, or -errno with a sentence that names the option. */
+int rsh_source_io_new(const struct rsh_source_io_options *o,
+		      struct rsh_source_io **out, struct rsh_error *err);
+/* All sources are closed. */
+void rsh_source_io_free(struct rsh_source_io *io);
+
+/* MindSpore's load_checkpoint refuses files larger than free memory, and pages
+ * of files do not count as free.  While less than `bytes` are free, pages that
+ * were read for the sake of a few of their bytes are given back at once, and
+ * with `all` set those of all reads, because the kernel keeps what the mount
+ * shows.  Any thread. */
+void rsh_source_io_keep_free(struct rsh_source_io *io, uint64_t bytes,
+			     bool all);
+
+void rsh_source_io_stats_get(const struct rsh_source_io *io,
+			     struct rsh_source_io_stats *out);
+
+#endif

@@ -1,0 +1,59 @@
+/* cli/reading.c - see reading.h. */
+#include "config.h"
+
+#include "reading.h"
+
+#include <inttypes.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+/* What a process needs beside the file that it loads. */
+#define LOADER_BYTES (256 * MIB)
+
+int rsh_reading_new(const struct rsh_options *o, struct rsh_source_io **out,
+		    struct rsh_error *err)
+{
+	return rsh_source_io_new(&o->io, out, err);
+}
+
+void rsh_reading_keep_free(const struct rsh_options *o,
+			   const struct rsh_vfs *vfs, struct rsh_source_io *io,
+			   bool all)
+{
+	uint64_t largest = rsh_vfs_largest(vfs);
+
+	rsh_source_io_keep_free(io, o->has_keep_free ? o->keep_free :
+				largest + largest / 4 + LOADER_BYTES, all);
+}
+
+static void log_cache(const struct rsh_cache_stats *c)
+{
+	rsh_log_info("cache: %" PRIu64 " blocks found in memory, %" PRIu64
+		     " compressed, %" PRIu64 " on disk, %" PRIu64
+		     " loaded, %" PRIu64 " waited for; %" PRIu64
+		     " MiB of memory at most", c->hits_plain,
+		     c->hits_compressed, c->hits_disk, c->misses, c->waits,
+		     c->memory_peak / MIB);
+}
+
+void rsh_reading_log(struct rsh_source_io *io,
+		     const struct rsh_stream_stats *streams)
+{
+	struct rsh_source_io_stats s;
+
+	if (streams)
+		rsh_log_info("%" PRIu64 " MiB shown in %" PRIu64 " reads, of "
+			     "which %" PRIu64 " found their bytes prepared",
+			     streams->bytes / MIB, streams->reads,
+			     streams->found);
+	if (!io)
+		return;
+	rsh_source_io_stats_get(io, &s);
+	rsh_log_info("%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
+		     " failed", s.bytes / MIB, s.reads, s.failed);
+	if (s.cached)
+		log_cache(&s.cache);
+}

@@ -1,0 +1,291 @@
+/* source/fault.c - reads that go wrong as they are told to. */
+#include "config.h"
+
+#include "io_i.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "rsh/util/mem.h"
+
+enum fault_kind { FAULT_EIO, FAULT_SHORT, FAULT_TRUNCATE, FAULT_DELAY };
+
+struct fault {
+	enum fault_kind kind;
+	const char *file; /* part of a name; NULL: any */
+	uint64_t from, to;
+	uint32_t chance;  /* of 2^32-1 */
+	uint64_t delay_ns;
+	uint64_t rate;    /* bytes a second; 0: any */
+};
+
+struct rsh_faults {
+	char *text; /* cut up; names point into it */
+	size_t n, cap;
+	struct fault *list;
+	atomic_uint_fast64_t draws;
+
+	pthread_mutex_t lock; /* guards the line below */
+	uint64_t free_at;     /* when the next byte may be sent, in ns */
+};
+
+/* ---- parsing ---- */
+
+/* A number and its unit, of the pairs in `units`. */
+static bool parse_unit(const char *s, const char *const *units,
+		       const uint64_t *factors, size_t n, uint64_t *out)
+{
+	unsigned long long v;
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	errno = 0;
+	v = strtoull(s, &end, 10);
+	for (size_t i = 0; i < n && !errno; i++)
+		if (strcmp(end, units[i]) == 0)
+			return !__builtin_mul_overflow(v, factors[i], out);
+	return false;
+}
+
+static bool parse_time(const char *s, uint64_t *ns)
+{
+	static const char *const units[] = { "us", "ms", "s" };
+	static const uint64_t factors[] = { 1000, 1000000, 1000000000 };
+
+	/* An hour is as good as for ever. */
+	return parse_unit(s, units, factors, 3, ns) &&
+	       *ns <= UINT64_C(3600000000000);
+}
+
+static bool parse_rate(const char *s, uint64_t *rate)
+{
+	static const char *const units[] = { "", "K", "M", "G" };
+	static const uint64_t factors[] = { 1, 1000, 1000000, 1000000000 };
+
+	return parse_unit(s, units, factors, 4, rate) && *rate > 0;
+}
+
+static bool parse_chance(const char *s, uint32_t *chance)
+{
+	char *end;
+	double p = strtod(s, &end);
+
+	if (end == s || *end || !(p >= 0 && p <= 1))
+		return false;
+	*chance = (uint32_t)(p * UINT32_MAX);
+	return true;
+}
+
+/* "FILE" or "FILE:FROM-TO" */
+static bool parse_place(char *s, struct fault *f)
+{
+	char *range = strrchr(s, ':'), *end;
+
+	if (range) {
+		*range++ = '\0';
+		if (*range < '0' || *range > '9')
+			return false;
+		errno = 0;
+		f->from = strtoull(range, &end, 10);
+		if (errno || *end != '-' || end[1] < '0' || end[1] > '9')
+			return false;
+		f->to = strtoull(end + 1, &end, 10);
+		if (errno || *end || f->to <= f->from)
+			return false;
+	}
+	f->file = *s ? s : NULL;
+	return true;
+}
+
+static bool parse_kind(char *s, struct fault *f)
+{
+	char *place = strchr(s, '@');
+
+	if (place) {
+		*place++ = '\0';
+		if (!parse_place(place, f))
+			return false;
+	}
+	if (strcmp(s, "eio") == 0)
+		f->kind = FAULT_EIO;
+	else if (strcmp(s, "short") == 0)
+		f->kind = FAULT_SHORT;
+	else if (strcmp(s, "truncate") == 0)
+		f->kind = FAULT_TRUNCATE;
+	else if (strncmp(s, "delay=", 6) == 0 &&
+		 parse_time(s + 6, &f->delay_ns))
+		f->kind = FAULT_DELAY;
+	else
+		return false;
+	return true;
+}
+
+static bool parse_fault(char *s, struct fault *f)
+{
+	char *word = strsep(&s, ",");
+
+	*f = (struct fault){ .to = UINT64_MAX, .chance = UINT32_MAX };
+	if (!parse_kind(word, f))
+		return false;
+	while ((word = strsep(&s, ","))) {
+		if (strncmp(word, "p=", 2) == 0) {
+			if (!parse_chance(word + 2, &f->chance))
+				return false;
+		} else if (strncmp(word, "rate=", 5) == 0) {
+			if (f->kind != FAULT_DELAY ||
+			    !parse_rate(word + 5, &f->rate))
+				return false;
+		} else {
+			return false;
+		}
+	}
+	return true;
+}
+
+static int parse_all(struct rsh_faults *f, const char *text,
+		     struct rsh_error *err)
+{
+	char *rest = f->text, *one;
+
+	while ((one = strsep(&rest, ";"))) {
+		size_t at = (size_t)(one - f->text);
+
+		if (rsh_grow(&f->list, &f->cap, f->n + 1, sizeof(*f->list)))
+			return rsh_error_nomem(err);
+		if (!parse_fault(one, &f->list[f->n]))
+			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
+					     "not KIND[@FILE[:FROM-TO]][,p=P] "
+					     "with KIND eio, short, truncate "
+					     "or delay=TIME[,rate=SIZE]",
+					     (int)strcspn(text + at, ";"),
+					     text + at);
+		f->n++;
+	}
+	return 0;
+}
+
+int rsh_faults_new(const char *text, struct rsh_faults **out,
+		   struct rsh_error *err)
+{
+	struct rsh_faults *f = calloc(1, sizeof(*f));
+	int rc;
+
+	if (!f)
+		return rsh_error_nomem(err);
+	f->text = strdup(text);
+	if (!f->text || pthread_mutex_init(&f->lock, NULL)) {
+		free(f->text);
+		free(f);
+		return rsh_error_nomem(err);
+	}
+	rc = parse_all(f, text, err);
+	if (rc) {
+		rsh_faults_free(f);
+		return rc;
+	}
+	*out = f;
+	return 0;
+}
+
+void rsh_faults_free(struct rsh_faults *f)
+{
+	if (!f)
+		return;
+	pthread_mutex_destroy(&f->lock);
+	free(f->list);
+	free(f->text);
+	free(f);
+}
+
+/* ---- applying ---- */
+
+/* The n-th draw is the same in every run. */
+static uint32_t draw(struct rsh_faults *f)
+{
+	uint64_t x = (atomic_fetch_add(&f->draws, 1) + 1) *
+		     UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return (uint32_t)(x >> 32);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static void sleep_until(uint64_t ns)
+{
+	const struct timespec t = {
+		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
+	};
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) ==
+	       EINTR)
+		;
+}
+
+/* A line of that rate and latency: requests wait in parallel, their bytes
+ * come one after the other. */
+static void wait_for_line(struct rsh_faults *f, const struct fault *fault,
+			  size_t len)
+{
+	uint64_t until = now_ns() + fault->delay_ns;
+
+	if (fault->rate) {
+		pthread_mutex_lock(&f->lock);
+		if (f->free_at > until)
+			until = f->free_at;
+		until += (uint64_t)len * 1000000000 / fault->rate;
+		f->free_at = until;
+		pthread_mutex_unlock(&f->lock);
+	}
+	sleep_until(until);
+}
+
+static bool hits(struct rsh_faults *f, const struct fault *fault,
+		 const char *name, uint64_t offset, size_t len)
+{
+	if (fault->file && !strstr(name, fault->file))
+		return false;
+	if (offset >= fault->to || offset + len <= fault->from)
+		return false;
+	return fault->chance == UINT32_MAX || draw(f) < fault->chance;
+}
+
+int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
+		     size_t *len)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		const struct fault *fault = &f->list[i];
+
+		if (!hits(f, fault, name, offset, *len))
+			continue;
+		switch (fault->kind) {
+		case FAULT_EIO:
+			return EIO;
+		case FAULT_SHORT:
+			*len = 1 + draw(f) % *len;
+			break;
+		case FAULT_TRUNCATE:
+			*len = offset < fault->from ?
+			       (size_t)(fault->from - offset) : 0;
+			if (*len == 0)
+				return 0;
+			break;
+		case FAULT_DELAY:
+			wait_for_line(f, fault, *len);
+			break;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,320 @@
+/* source/io.c - every read of a source's content goes through here. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+
+/* A stretch of this length comes from the page cache in some 10 us, even on a
+ * busy machine in less than this; from a network or a disk it does not. */
+#define SAMPLE_BYTES (64 * 1024)
+#define RSH_SLOW_NS 400000
+
+/* Of file systems whose headers are not in linux/magic.h. */
+#define BEEGFS_MAGIC 0x19830326
+#define GPFS_MAGIC 0x47504653
+#define LUSTRE_MAGIC 0x0bd00bd0
+#define FUSE_MAGIC 0x65735546
+
+struct rsh_source_io {
+	enum rsh_caching caching;
+	bool has_dir;
+	struct rsh_cache *cache;   /* NULL: off */
+	struct rsh_faults *faults; /* NULL: none */
+	size_t page_bytes;
+
+	atomic_bool cached, drop_all;
+	atomic_uint_fast64_t keep_free;
+	atomic_uint_fast64_t reads, bytes, failed, ns, dropped;
+};
+
+int rsh_source_io_new(const struct rsh_source_io_options *o,
+		      struct rsh_source_io **out, struct rsh_error *err)
+{
+	struct rsh_source_io *io = calloc(1, sizeof(*io));
+	int rc = 0;
+
+	if (!io)
+		return rsh_error_nomem(err);
+	io->caching = o->caching;
+	io->has_dir = o->cache.dir;
+	io->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	if (o->caching != RSH_CACHING_OFF)
+		rc = rsh_cache_new(&o->cache, &io->cache, err);
+	if (rc == 0 && o->faults)
+		rc = rsh_faults_new(o->faults, &io->faults, err);
+	if (rc) {
+		rsh_source_io_free(io);
+		return rc;
+	}
+	*out = io;
+	return 0;
+}
+
+void rsh_source_io_free(struct rsh_source_io *io)
+{
+	if (!io)
+		return;
+	rsh_cache_free(io->cache);
+	rsh_faults_free(io->faults);
+	free(io);
+}
+
+void rsh_source_io_keep_free(struct rsh_source_io *io, uint64_t bytes, bool all)
+{
+	atomic_store(&io->keep_free, bytes);
+	atomic_store(&io->drop_all, all);
+}
+
+void rsh_source_io_stats_get(const struct rsh_source_io *io,
+			     struct rsh_source_io_stats *out)
+{
+	*out = (struct rsh_source_io_stats){
+		.reads = atomic_load(&io->reads),
+		.bytes = atomic_load(&io->bytes),
+		.failed = atomic_load(&io->failed),
+		.ns = atomic_load(&io->ns),
+		.dropped = atomic_load(&io->dropped),
+		.cached = atomic_load(&io->cached),
+	};
+	if (io->cache)
+		rsh_cache_stats_get(io->cache, &out->cache);
+}
+
+/* ---- reading ---- */
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* As pread(). */
+static ssize_t pread_with_faults(struct rsh_faults *faults, const char *name,
+				 int fd, void *buf, size_t len,
+				 uint64_t offset)
+{
+	int rc = faults ? rsh_faults_apply(faults, name, offset, &len) : 0;
+
+	if (rc) {
+		errno = rc;
+		return -1;
+	}
+	return len ? pread(fd, buf, len, (off_t)offset) : 0;
+}
+
+/* 0, or a positive errno. */
+static int read_all(struct rsh_faults *faults, const char *name, int fd,
+		    void *buf, size_t len, uint64_t offset)
+{
+	uint8_t *p = buf;
+
+	while (len > 0) {
+		ssize_t n = pread_with_faults(faults, name, fd, p, len, offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno;
+		if (n == 0)
+			return ESTALE;
+		p += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int read_counted(struct rsh_source_io *io, const char *name, int fd,
+			void *buf, size_t len, uint64_t offset)
+{
+	uint64_t start = now_ns();
+	int rc = read_all(io->faults, name, fd, buf, len, offset);
+
+	atomic_fetch_add(&io->reads, 1);
+	atomic_fetch_add(&io->bytes, len);
+	atomic_fetch_add(&io->ns, now_ns() - start);
+	if (rc)
+		atomic_fetch_add(&io->failed, 1);
+	return rc;
+}
+
+struct load {
+	struct rsh_source_io *io;
+	const struct rsh_source_file *file;
+	int fd;
+};
+
+/* For the cache, which may keep the blocks for others: a file that changed must
+ * not get in under the identity that it had. */
+static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
+		       int n_iov)
+{
+	const struct load *l = ctx;
+	int rc = 0;
+
+	for (int i = 0; i < n_iov && rc == 0; i++) {
+		rc = read_counted(l->io, l->file->name, l->fd,
+				  iov[i].iov_base, iov[i].iov_len, offset);
+		offset += iov[i].iov_len;
+	}
+	if (rc == 0 && !rsh_file_is_same(l->file, l->fd))
+		rc = ESTALE;
+	return rc;
+}
+
+int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
+		   int fd, void *buf, size_t len, uint64_t offset)
+{
+	struct load load = { s->io, f, fd };
+
+	if (!s->io)
+		return read_all(NULL, f->name, fd, buf, len, offset);
+	if (f->cached == RSH_CACHE_FILE_NONE)
+		return read_counted(s->io, f->name, fd, buf, len, offset);
+	return -rsh_cache_read(s->io->cache, f->cached, offset, buf, len,
+			       load_blocks, &load);
+}
+
+void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
+		    size_t len, bool partly)
+{
+	struct rsh_source_io *io = s->io;
+	uint64_t keep_free, free_bytes;
+
+	if (!io || (!partly && !atomic_load(&io->drop_all)))
+		return;
+	keep_free = atomic_load(&io->keep_free);
+	if (!keep_free)
+		return;
+	free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * io->page_bytes;
+	if (free_bytes >= keep_free)
+		return;
+	if (posix_fadvise(fd, (off_t)offset, (off_t)len,
+			  POSIX_FADV_DONTNEED) == 0)
+		atomic_fetch_add(&io->dropped, len);
+}
+
+/* ---- whether to cache ---- */
+
+static bool is_remote(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) != 0)
+		return false;
+	switch ((uint32_t)fs.f_type) {
+	case NFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case CEPH_SUPER_MAGIC:
+	case V9FS_MAGIC:
+	case AFS_SUPER_MAGIC:
+	case CODA_SUPER_MAGIC:
+	case BEEGFS_MAGIC:
+	case GPFS_MAGIC:
+	case LUSTRE_MAGIC:
+	case FUSE_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* What a second read of the same bytes takes.  False if it cannot be told. */
+static bool time_of_second_read(struct rsh_source *s,
+				const struct rsh_source_file *f, int fd,
+				uint64_t *ns)
+{
+	const uint64_t at = (uint64_t)f->id.size / 2;
+	const uint64_t room = (uint64_t)f->id.size - at;
+	const size_t len = room < SAMPLE_BYTES ? (size_t)room : SAMPLE_BYTES;
+	uint8_t *buf = malloc(len ? len : 1);
+	bool told;
+
+	*ns = UINT64_MAX;
+	told = buf && read_counted(s->io, f->name, fd, buf, len, at) == 0;
+	/* Twice, should the machine be busy. */
+	for (int i = 0; i < 2 && told; i++) {
+		uint64_t start = now_ns(), took;
+
+		told = read_counted(s->io, f->name, fd, buf, len, at) == 0;
+		took = now_ns() - start;
+		if (took < *ns)
+			*ns = took;
+	}
+	free(buf);
+	return told;
+}
+
+static bool worth_caching(struct rsh_source *s, struct rsh_source_file *f)
+{
+	uint64_t ns;
+	bool told, remote;
+	int fd;
+
+	if (rsh_file_get(s, f, &fd))
+		return false;
+	remote = s->io->has_dir && is_remote(fd);
+	told = time_of_second_read(s, f, fd, &ns);
+	rsh_file_put(s, f, fd);
+	if (told)
+		rsh_log_info("%s: read again in %llu us", f->path,
+			     (unsigned long long)ns / 1000);
+	return remote || (told && ns > RSH_SLOW_NS);
+}
+
+static bool decide(struct rsh_source *s)
+{
+	if (!s->io || !s->io->cache || s->io->caching == RSH_CACHING_OFF)
+		return false;
+	if (s->io->caching == RSH_CACHING_ON)
+		return true;
+	for (uint32_t i = 0; i < s->n_files; i++)
+		if (s->files[i].id.size > 0)
+			return worth_caching(s, &s->files[i]);
+	return false;
+}
+
+static struct rsh_cache_file_id identity(const struct rsh_source_file *f)
+{
+	return (struct rsh_cache_file_id){
+		.dev = f->id.dev,
+		.ino = f->id.ino,
+		.size = (uint64_t)f->id.size,
+		.mtime_sec = f->id.mtime.tv_sec,
+		.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
+		.epoch = f->epoch,
+		.step = f->step,
+	};
+}
+
+void rsh_source_io_attach(struct rsh_source *s)
+{
+	bool cache = decide(s);
+
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		struct rsh_cache_file_id id = identity(&s->files[i]);
+
+		s->files[i].cached = cache && id.size ?
+			rsh_cache_file_open(s->io->cache, &id) :
+			RSH_CACHE_FILE_NONE;
+	}
+	if (!s->io)
+		return;
+	atomic_store(&s->io->cached, cache);
+	rsh_log_info("%s: read %s", s->path, cache ?
+		     "through the cache" : "straight");
+}

@@ -1,0 +1,40 @@
+/* source/io_i.h - reads of source files, for this layer only. */
+#ifndef RSH_SOURCE_IO_I_H
+#define RSH_SOURCE_IO_I_H
+
+#include "rsh/source/io.h"
+
+struct rsh_source;
+struct rsh_source_file;
+
+/* ---- faults (fault.c) ---- */
+
+struct rsh_faults;
+
+/* 0, or -EINVAL with a sentence that names the fault. */
+int rsh_faults_new(const char *text, struct rsh_faults **out,
+		   struct rsh_error *err);
+void rsh_faults_free(struct rsh_faults *f);
+
+/* Before a read of [offset, offset + *len) of the file: waits as long as it has
+ * to, may shorten *len (to 0: the file ends here).  0 or a positive errno. */
+int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
+		     size_t *len);
+
+/* ---- reads (io.c) ---- */
+
+/* To be called once the files of a source have their identity: decides whether
+ * they are cached. */
+void rsh_source_io_attach(struct rsh_source *s);
+
+/* Reads all of [offset, offset+len) of the file, of which fd is an open
+ * descriptor: 0, or a positive errno; ESTALE at end of file. */
+int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
+		   int fd, void *buf, size_t len, uint64_t offset);
+
+/* The range was read and its pages will not be missed: `partly`, for the sake
+ * of some of its bytes. */
+void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
+		    size_t len, bool partly);
+
+#endif
