@@ -33,9 +33,9 @@ static void log_cache(const struct rsh_cache_stats *c)
 {
 	rsh_log_info("cache: %" PRIu64 " blocks found in memory, %" PRIu64
 		     " compressed, %" PRIu64 " on disk, %" PRIu64
-		     " loaded, %" PRIu64 " waited for; %" PRIu64
+		     " loads, %" PRIu64 " blocks waited for; %" PRIu64
 		     " MiB of memory at most", c->hits_plain,
-		     c->hits_compressed, c->hits_disk, c->misses, c->waits,
+		     c->hits_compressed, c->hits_disk, c->loads, c->waits,
 		     c->memory_peak / MIB);
 }
 

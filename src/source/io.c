@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -100,28 +101,63 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* As pread(). */
-static ssize_t pread_with_faults(struct rsh_faults *faults, const char *name,
-				 int fd, void *buf, size_t len,
-				 uint64_t offset)
+/* Buffers that are filled one after the other. */
+struct target {
+	struct iovec iov[RSH_CACHE_LOAD_IOV];
+	int n, first; /* first: the first that is not full */
+	size_t left;
+};
+
+static struct target one_buffer(void *buf, size_t len)
 {
+	return (struct target){
+		.iov[0] = { buf, len }, .n = 1, .left = len,
+	};
+}
+
+static void advance(struct target *t, size_t n)
+{
+	t->left -= n;
+	while (n > 0) {
+		struct iovec *v = &t->iov[t->first];
+
+		if (n < v->iov_len) {
+			v->iov_base = (uint8_t *)v->iov_base + n;
+			v->iov_len -= n;
+			return;
+		}
+		n -= v->iov_len;
+		t->first++;
+	}
+}
+
+/* As preadv(). */
+static ssize_t read_once(struct rsh_faults *faults, const char *name, int fd,
+			 const struct target *t, uint64_t offset)
+{
+	const struct iovec *v = &t->iov[t->first];
+	size_t len = t->left;
 	int rc = faults ? rsh_faults_apply(faults, name, offset, &len) : 0;
 
 	if (rc) {
 		errno = rc;
 		return -1;
 	}
-	return len ? pread(fd, buf, len, (off_t)offset) : 0;
+	if (len == 0)
+		return 0;
+	if (len < t->left)
+		return pread(fd, v->iov_base,
+			     len < v->iov_len ? len : v->iov_len,
+			     (off_t)offset);
+	return preadv(fd, v, t->n - t->first, (off_t)offset);
 }
 
 /* 0, or a positive errno. */
 static int read_all(struct rsh_faults *faults, const char *name, int fd,
-		    void *buf, size_t len, uint64_t offset)
+		    struct target *t, uint64_t offset)
 {
-	uint8_t *p = buf;
-
-	while (len > 0) {
-		ssize_t n = pread_with_faults(faults, name, fd, p, len, offset);
+	while (t->left > 0) {
+		ssize_t n = read_once(faults, name, fd, t, offset);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -129,18 +165,18 @@ static int read_all(struct rsh_faults *faults, const char *name, int fd,
 			return errno;
 		if (n == 0)
 			return ESTALE;
-		p += n;
-		len -= (size_t)n;
+		advance(t, (size_t)n);
 		offset += (uint64_t)n;
 	}
 	return 0;
 }
 
 static int read_counted(struct rsh_source_io *io, const char *name, int fd,
-			void *buf, size_t len, uint64_t offset)
+			struct target *t, uint64_t offset)
 {
-	uint64_t start = now_ns();
-	int rc = read_all(io->faults, name, fd, buf, len, offset);
+	const uint64_t start = now_ns();
+	const size_t len = t->left;
+	int rc = read_all(io->faults, name, fd, t, offset);
 
 	atomic_fetch_add(&io->reads, 1);
 	atomic_fetch_add(&io->bytes, len);
@@ -148,6 +184,15 @@ static int read_counted(struct rsh_source_io *io, const char *name, int fd,
 	if (rc)
 		atomic_fetch_add(&io->failed, 1);
 	return rc;
+}
+
+static int read_buffer(struct rsh_source *s, const struct rsh_source_file *f,
+		       int fd, void *buf, size_t len, uint64_t offset)
+{
+	struct target t = one_buffer(buf, len);
+
+	return s->io ? read_counted(s->io, f->name, fd, &t, offset) :
+		       read_all(NULL, f->name, fd, &t, offset);
 }
 
 struct load {
@@ -162,13 +207,14 @@ static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		       int n_iov)
 {
 	const struct load *l = ctx;
-	int rc = 0;
+	struct target t = { .n = n_iov };
+	int rc;
 
-	for (int i = 0; i < n_iov && rc == 0; i++) {
-		rc = read_counted(l->io, l->file->name, l->fd,
-				  iov[i].iov_base, iov[i].iov_len, offset);
-		offset += iov[i].iov_len;
+	for (int i = 0; i < n_iov; i++) {
+		t.iov[i] = iov[i];
+		t.left += iov[i].iov_len;
 	}
+	rc = read_counted(l->io, l->file->name, l->fd, &t, offset);
 	if (rc == 0 && !rsh_file_is_same(l->file, l->fd))
 		rc = ESTALE;
 	return rc;
@@ -178,13 +224,19 @@ int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 		   int fd, void *buf, size_t len, uint64_t offset)
 {
 	struct load load = { s->io, f, fd };
+	int rc;
 
-	if (!s->io)
-		return read_all(NULL, f->name, fd, buf, len, offset);
-	if (f->cached == RSH_CACHE_FILE_NONE)
-		return read_counted(s->io, f->name, fd, buf, len, offset);
-	return -rsh_cache_read(s->io->cache, f->cached, offset, buf, len,
-			       load_blocks, &load);
+	if (!s->io || f->cached == RSH_CACHE_FILE_NONE)
+		return read_buffer(s, f, fd, buf, len, offset);
+	/* The neighbours of this range are mostly being read at the same time:
+	 * what is missing is loaded before waiting for blocks that they
+	 * load. */
+	rc = rsh_cache_prefetch(s->io->cache, f->cached, offset, len,
+				load_blocks, &load);
+	if (rc == 0)
+		rc = rsh_cache_read(s->io->cache, f->cached, offset, buf, len,
+				    load_blocks, &load);
+	return -rc;
 }
 
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
@@ -245,12 +297,12 @@ static bool time_of_second_read(struct rsh_source *s,
 	bool told;
 
 	*ns = UINT64_MAX;
-	told = buf && read_counted(s->io, f->name, fd, buf, len, at) == 0;
+	told = buf && read_buffer(s, f, fd, buf, len, at) == 0;
 	/* Twice, should the machine be busy. */
 	for (int i = 0; i < 2 && told; i++) {
 		uint64_t start = now_ns(), took;
 
-		told = read_counted(s->io, f->name, fd, buf, len, at) == 0;
+		told = read_buffer(s, f, fd, buf, len, at) == 0;
 		took = now_ns() - start;
 		if (took < *ns)
 			*ns = took;
