@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ls.h"
 #include "mount.h"
 #include "option_check.h"
 
@@ -23,6 +24,20 @@ static const struct rsh_command table[] = {
 			 "out.",
 		.check = rsh_check_mount,
 		.run = rsh_mount,
+	},
+	{
+		.name = "ls",
+		.id = RSH_COMMAND_LS,
+		.operands = { "FILE|SOURCE|STRATEGY" },
+		.summary = "list records, checkpoints of a tree, or layouts",
+		.about = "Of a .ckpt or .safetensors FILE lists the records; "
+			 "of a tree SOURCE the steps that were saved, whether "
+			 "they are whole and, with --src-strategy and "
+			 "--dst-strategy, what a mount would take; of a "
+			 "STRATEGY how each parameter is cut and which ranks "
+			 "hold the same.",
+		.check = rsh_check_ls,
+		.run = rsh_ls,
 	},
 };
 

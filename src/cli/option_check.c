@@ -6,6 +6,15 @@
 #include <errno.h>
 #include <string.h>
 
+static int check_files(const struct rsh_options *o, struct rsh_error *err)
+{
+	if (o->files.source_map && (o->files.rank_dir || o->files.file))
+		return rsh_error_set(err, EINVAL, "--source-map names every "
+				     "file: --rank-dir and --file do not go "
+				     "with it");
+	return 0;
+}
+
 static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 {
 	if (!o->src_strategy)
@@ -18,10 +27,6 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
 				     "--dst-strategy: without one there are no "
 				     "ranks that hold the same");
-	if (o->files.source_map && (o->files.rank_dir || o->files.file))
-		return rsh_error_set(err, EINVAL, "--source-map names every "
-				     "file: --rank-dir and --file do not go "
-				     "with it");
 	if (o->compat && (o->remove_redundancy || o->cast || o->rename ||
 			  o->only || o->drop ||
 			  o->unlisted != RSH_UNLISTED_COPY))
@@ -43,7 +48,7 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "
 				     "strategy says how many ranks there are");
-	return 0;
+	return check_files(o, err);
 }
 
 /* The options of a conversion say nothing where there is none. */
@@ -74,6 +79,14 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 	return given ? rsh_error_set(err, EINVAL, "--%s does not go with "
 				     "--resume, which converts nothing",
 				     given) : 0;
+}
+
+/* What a mount would take is asked if both strategies are given. */
+int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
+{
+	o->source = o->operands[0];
+	return o->src_strategy && o->dst_strategy ? check_conversion(o, err) :
+						    check_files(o, err);
 }
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
