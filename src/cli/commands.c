@@ -8,6 +8,7 @@
 #include "ls.h"
 #include "mount.h"
 #include "option_check.h"
+#include "plan.h"
 
 static const struct rsh_command table[] = {
 	{
@@ -38,6 +39,19 @@ static const struct rsh_command table[] = {
 			 "hold the same.",
 		.check = rsh_check_ls,
 		.run = rsh_ls,
+	},
+	{
+		.name = "plan",
+		.id = RSH_COMMAND_PLAN,
+		.operands = { "SOURCE", "[RANK...]" },
+		.summary = "say what a conversion reads from where, and costs",
+		.about = "Says for each destination RANK, or part, how large "
+			 "its file is, which source ranks it reads, how many "
+			 "bytes of each, in runs of which lengths, and about "
+			 "how long that takes.  A RANK is a number or a range "
+			 "such as 4-7; without one all are planned.",
+		.check = rsh_check_plan,
+		.run = rsh_plan,
 	},
 };
 

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ranks.h"
+
 static int check_files(const struct rsh_options *o, struct rsh_error *err)
 {
 	if (o->files.source_map && (o->files.rank_dir || o->files.file))
@@ -87,6 +89,14 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 	o->source = o->operands[0];
 	return o->src_strategy && o->dst_strategy ? check_conversion(o, err) :
 						    check_files(o, err);
+}
+
+int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 1, err);
+
+	o->source = o->operands[0];
+	return rc ? rc : check_conversion(o, err);
 }
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)

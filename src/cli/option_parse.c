@@ -151,6 +151,7 @@ static void set_defaults(struct rsh_options *o)
 		.subtype = "reshardfs",
 		.log_level = RSH_LOG_NOTICE,
 		.fallbacks = 5,
+		.rate = 1000000000,
 	};
 }
 

@@ -228,8 +228,8 @@ int rsh_set_format(struct rsh_options *o, const struct rsh_option *def,
 }
 
 /* As the Hugging Face tools write sizes: 5GB are 5 * 1000^3 bytes. */
-int rsh_set_part_size(struct rsh_options *o, const struct rsh_option *def,
-		      const char *value, struct rsh_error *err)
+int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
 {
 	static const struct {
 		const char *unit;
@@ -254,7 +254,7 @@ int rsh_set_part_size(struct rsh_options *o, const struct rsh_option *def,
 		if (strcmp(end, units[i].unit) == 0 &&
 		    *value >= '0' && *value <= '9' && errno == 0 && n > 0 &&
 		    !__builtin_mul_overflow(n, units[i].bytes,
-					    &o->part_bytes))
+					    (uint64_t *)member(o, def)))
 			return 0;
 	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
 			     "or 500MiB", def->name, value);

@@ -52,7 +52,7 @@ int rsh_output_json(const struct rsh_output *out, json_t *value)
 {
 	if (!value)
 		return -ENOMEM;
-	json_dumpf(value, out->f, JSON_COMPACT);
+	json_dumpf(value, out->f, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	fputc('\n', out->f);
 	json_decref(value);
 	return 0;

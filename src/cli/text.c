@@ -112,3 +112,16 @@ const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size)
 	snprintf(text, size, unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
 	return text;
 }
+
+const char *rsh_text_seconds(double seconds, char *text, size_t size)
+{
+	if (seconds < 0.9995)
+		snprintf(text, size, "%.3g ms", seconds * 1000);
+	else if (seconds < 119.95)
+		snprintf(text, size, "%.1f s", seconds);
+	else if (seconds < 7197)
+		snprintf(text, size, "%.1f min", seconds / 60);
+	else
+		snprintf(text, size, "%.1f h", seconds / 3600);
+	return text;
+}

@@ -19,5 +19,7 @@ void rsh_text_shorten(char *s, size_t n);
 
 /* "1.5 GiB"; returns text. */
 const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);
+/* "250 ms", "12.5 s", "3.1 h"; returns text. */
+const char *rsh_text_seconds(double seconds, char *text, size_t size);
 
 #endif

@@ -80,12 +80,29 @@ static void test_bytes(void **state)
 			    "16.0 EiB");
 }
 
+static void test_seconds(void **state)
+{
+	char text[32];
+
+	(void)state;
+	assert_string_equal(rsh_text_seconds(0.00025, text, sizeof(text)),
+			    "0.25 ms");
+	assert_string_equal(rsh_text_seconds(0.9, text, sizeof(text)),
+			    "900 ms");
+	assert_string_equal(rsh_text_seconds(1, text, sizeof(text)), "1.0 s");
+	assert_string_equal(rsh_text_seconds(120, text, sizeof(text)),
+			    "2.0 min");
+	assert_string_equal(rsh_text_seconds(9000, text, sizeof(text)),
+			    "2.5 h");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_escape),
 		cmocka_unit_test(test_shorten),
 		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_seconds),
 	};
 
 	return cmocka_run_group_tests_name("cli_text", tests, NULL, NULL);
