@@ -9,6 +9,7 @@
 #include "mount.h"
 #include "option_check.h"
 #include "plan.h"
+#include "unmount.h"
 
 static const struct rsh_command table[] = {
 	{
@@ -25,6 +26,16 @@ static const struct rsh_command table[] = {
 			 "out.",
 		.check = rsh_check_mount,
 		.run = rsh_mount,
+	},
+	{
+		.name = "umount",
+		.id = RSH_COMMAND_UMOUNT,
+		.operands = { "MOUNTPOINT" },
+		.summary = "take a mount down",
+		.about = "Unmounts, and waits until the daemon that served the "
+			 "mount has ended.",
+		.check = rsh_check_umount,
+		.run = rsh_umount,
 	},
 	{
 		.name = "ls",

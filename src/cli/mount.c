@@ -11,6 +11,7 @@
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
+#include "unmount.h"
 
 static int open_resume(const struct rsh_options *o, struct rsh_vfs **vfs,
 		       struct rsh_error *err)
@@ -80,6 +81,7 @@ static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 
 	if (rc == 0 && d)
 		rsh_daemon_detach();
+	rsh_unmount_mark(o->mountpoint);
 	if (rc == 0)
 		rc = mount_vfs(o, vfs, &server, &err);
 	if (rc) {

@@ -105,3 +105,10 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 	o->mountpoint = o->operands[1];
 	return o->resume ? check_resume(o, err) : check_conversion(o, err);
 }
+
+int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
+{
+	(void)err;
+	o->mountpoint = o->operands[0];
+	return 0;
+}
