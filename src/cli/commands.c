@@ -5,8 +5,11 @@
 
 #include <string.h>
 
+#include "ls.h"
 #include "mount.h"
 #include "option_check.h"
+#include "plan.h"
+#include "unmount.h"
 
 static const struct rsh_command table[] = {
 	{
@@ -23,6 +26,43 @@ static const struct rsh_command table[] = {
 			 "out.",
 		.check = rsh_check_mount,
 		.run = rsh_mount,
+	},
+	{
+		.name = "umount",
+		.id = RSH_COMMAND_UMOUNT,
+		.operands = { "MOUNTPOINT" },
+		.summary = "take a mount down",
+		.about = "Unmounts, and waits until the daemon that served the "
+			 "mount has ended.",
+		.check = rsh_check_umount,
+		.run = rsh_umount,
+	},
+	{
+		.name = "ls",
+		.id = RSH_COMMAND_LS,
+		.operands = { "FILE|SOURCE|STRATEGY" },
+		.summary = "list records, checkpoints of a tree, or layouts",
+		.about = "Of a .ckpt or .safetensors FILE lists the records; "
+			 "of a tree SOURCE the steps that were saved, whether "
+			 "they are whole and, with --src-strategy and "
+			 "--dst-strategy, what a mount would take; of a "
+			 "STRATEGY how each parameter is cut and which ranks "
+			 "hold the same.",
+		.check = rsh_check_ls,
+		.run = rsh_ls,
+	},
+	{
+		.name = "plan",
+		.id = RSH_COMMAND_PLAN,
+		.operands = { "SOURCE", "[RANK...]" },
+		.summary = "say what a conversion reads from where, and costs",
+		.about = "Says for each destination RANK, or part, how large "
+			 "its file is, which source ranks it reads, how many "
+			 "bytes of each, in runs of which lengths, and about "
+			 "how long that takes.  A RANK is a number or a range "
+			 "such as 4-7; without one all are planned.",
+		.check = rsh_check_plan,
+		.run = rsh_plan,
 	},
 };
 

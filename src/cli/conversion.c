@@ -8,16 +8,17 @@
 
 static const char *strategy_path(const char *given)
 {
-	return strcmp(given, "none") == 0 ? NULL : given;
+	return given && strcmp(given, "none") != 0 ? given : NULL;
 }
 
-static struct rsh_source_options source_options(const struct rsh_options *o)
+struct rsh_source_options rsh_files_of(const struct rsh_options *o)
 {
 	struct rsh_source_options so = o->files;
 
 	/* The converter knows no steps. */
 	if (o->compat && !o->has_select)
 		so.select = RSH_SELECT_MINDSPORE;
+	so.unsharded = !strategy_path(o->src_strategy);
 	return so;
 }
 
@@ -31,7 +32,7 @@ struct rsh_vfs_config rsh_conversion_of(const struct rsh_options *o)
 		.replicas = !o->no_replicas,
 		.allow_missing = o->allow_missing,
 		.dst_ranks = o->dst_ranks,
-		.files = source_options(o),
+		.files = rsh_files_of(o),
 		.fallbacks = o->fallbacks,
 		.group_info = o->group_info,
 		.unlisted = o->unlisted,

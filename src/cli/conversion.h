@@ -7,5 +7,7 @@
 
 /* As rsh_vfs_open() wants it; points into `o`. */
 struct rsh_vfs_config rsh_conversion_of(const struct rsh_options *o);
+/* Which files of SOURCE are meant, as rsh_source_open() wants it. */
+struct rsh_source_options rsh_files_of(const struct rsh_options *o);
 
 #endif

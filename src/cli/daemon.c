@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,6 +15,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "unmount.h"
 
 int rsh_daemon_start(struct rsh_daemon *d)
 {
@@ -54,19 +54,6 @@ static bool child_serves(int pipe)
 	return n == 1;
 }
 
-static void run_fusermount(const char *mountpoint)
-{
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", "-u", "-z", "-q", "--",
-		       mountpoint, (char *)NULL);
-		_exit(1);
-	}
-	if (pid > 0)
-		waitpid(pid, NULL, 0);
-}
-
 /* A mount whose daemon is gone answers ENOTCONN. */
 static void remove_dead_mount(const char *mountpoint)
 {
@@ -74,8 +61,7 @@ static void remove_dead_mount(const char *mountpoint)
 
 	if (stat(mountpoint, &st) == 0 || errno != ENOTCONN)
 		return;
-	if (umount2(mountpoint, MNT_DETACH) != 0)
-		run_fusermount(mountpoint);
+	rsh_unmount(mountpoint, true, NULL);
 }
 
 static enum rsh_exit judge_end(int status)

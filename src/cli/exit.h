@@ -9,7 +9,7 @@ enum rsh_exit {
 	RSH_EXIT_GOOD = 0,
 	RSH_EXIT_NO = 1,    /* all went well, and the answer is no */
 	RSH_EXIT_USAGE = 2, /* the command line is wrong */
-	RSH_EXIT_INPUT = 3, /* what it names is not there or not as it must be */
+	RSH_EXIT_INPUT = 3, /* what it names is absent or not as it must be */
 	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */
 };
 

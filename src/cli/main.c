@@ -1,6 +1,7 @@
 /* cli/main.c - reshardfs(1). */
 #include "config.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -21,6 +22,16 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
+/* What could not be printed was not said. */
+static enum rsh_exit finish_output(enum rsh_exit status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	fprintf(stderr, "reshardfs: error: standard output: %s\n",
+		strerror(errno));
+	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
+}
+
 static enum rsh_exit run_command(const struct rsh_options *o)
 {
 	int rc;
@@ -33,7 +44,7 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 		return rsh_exit_of(rc);
 	}
 	raise_fd_limit();
-	return o->command->run(o);
+	return finish_output(o->command->run(o));
 }
 
 static enum rsh_exit run(const struct rsh_options *o)

@@ -12,6 +12,7 @@
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
+#include "unmount.h"
 
 static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
 		       struct rsh_vfs **vfs, struct rsh_error *err)
@@ -89,6 +90,7 @@ static int begin(struct service *s, struct rsh_error *err)
 				 open_conversion(o, s->io, &s->vfs, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
+	rsh_unmount_mark(o->mountpoint);
 	if (rc == 0)
 		rc = mount_vfs(o, s->vfs, &s->server, err);
 	return rc;

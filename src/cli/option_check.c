@@ -6,6 +6,17 @@
 #include <errno.h>
 #include <string.h>
 
+#include "ranks.h"
+
+static int check_files(const struct rsh_options *o, struct rsh_error *err)
+{
+	if (o->files.source_map && (o->files.rank_dir || o->files.file))
+		return rsh_error_set(err, EINVAL, "--source-map names every "
+				     "file: --rank-dir and --file do not go "
+				     "with it");
+	return 0;
+}
+
 static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 {
 	if (!o->src_strategy)
@@ -18,10 +29,6 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
 				     "--dst-strategy: without one there are no "
 				     "ranks that hold the same");
-	if (o->files.source_map && (o->files.rank_dir || o->files.file))
-		return rsh_error_set(err, EINVAL, "--source-map names every "
-				     "file: --rank-dir and --file do not go "
-				     "with it");
 	if (o->compat && (o->remove_redundancy || o->cast || o->rename ||
 			  o->only || o->drop ||
 			  o->unlisted != RSH_UNLISTED_COPY))
@@ -43,7 +50,7 @@ static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "
 				     "strategy says how many ranks there are");
-	return 0;
+	return check_files(o, err);
 }
 
 /* The options of a conversion say nothing where there is none. */
@@ -76,9 +83,32 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				     given) : 0;
 }
 
+/* What a mount would take is asked if both strategies are given. */
+int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
+{
+	o->source = o->operands[0];
+	return o->src_strategy && o->dst_strategy ? check_conversion(o, err) :
+						    check_files(o, err);
+}
+
+int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 1, err);
+
+	o->source = o->operands[0];
+	return rc ? rc : check_conversion(o, err);
+}
+
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	o->mountpoint = o->operands[1];
 	return o->resume ? check_resume(o, err) : check_conversion(o, err);
+}
+
+int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
+{
+	(void)err;
+	o->mountpoint = o->operands[0];
+	return 0;
 }

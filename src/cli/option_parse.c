@@ -168,6 +168,7 @@ static void set_defaults(struct rsh_options *o)
 						    rsh_physical_memory() / 10),
 			.disk_bytes = DEFAULT_DISK_BYTES,
 		},
+		.rate = 1000000000,
 	};
 }
 

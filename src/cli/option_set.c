@@ -258,21 +258,12 @@ static bool parse_size(const char *value, uint64_t *bytes)
 int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
-	if (parse_size(value, member(o, def)))
+	uint64_t *bytes = member(o, def);
+
+	if (parse_size(value, bytes) && *bytes >= def->min)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
 			     "or 500MiB", def->name, value);
-}
-
-int rsh_set_part_size(struct rsh_options *o, const struct rsh_option *def,
-		      const char *value, struct rsh_error *err)
-{
-	int rc = rsh_set_size(o, def, value, err);
-
-	if (rc == 0 && o->part_bytes == 0)
-		rc = rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such "
-				   "as 5GB or 500MiB", def->name, value);
-	return rc;
 }
 
 int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,

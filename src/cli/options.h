@@ -52,6 +52,9 @@ struct rsh_options {
 	enum rsh_format format;
 	bool in_parts;       /* --format hf */
 	uint64_t part_bytes; /* 0: not given */
+	bool lazy;
+	bool rank_list;
+	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
 	bool debug;
 	const char *log_file; /* NULL: none */

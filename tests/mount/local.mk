@@ -3,8 +3,9 @@ MOUNT += \
 	mount/options.sh mount/daemon.sh mount/attributes.sh mount/read.sh \
 	mount/errors.py mount/read_errors.sh mount/stress.sh \
 	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
-	mount/lost_ranks.py mount/resume.py
+	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
+	mount/umount.sh
 
 EXTRA_DIST += \
 	lib/mount.sh lib/make_tree.py lib/safetensors_format.py lib/reader.py \
-	lib/reap.py lib/small_job.py data/strategies/fault_recover_8 $(MOUNT)
+	lib/reap.py lib/rsh_cli.py lib/small_job.py data/strategies/fault_recover_8 $(MOUNT)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Dependencies point down only: no file includes a header of a layer above its
-# own, FUSE stays in fuse/, protobuf and JSON stay in wire/.  (An upward call
+# own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/ and cli/.  (An upward call
 # does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
@@ -32,9 +32,11 @@ for layer in $layers; do
 done
 report "$(grep -rnE '#include <fuse' "$top/src" "$top/include" |
 	grep -v "^$top/src/fuse/")" "only fuse/ includes FUSE"
-report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h|jansson\.h)' "$top/src" \
+report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
 	"$top/include" | grep -v "^$top/src/wire/")" \
-	"only wire/ includes protobuf and JSON"
+	"only wire/ includes protobuf"
+report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
+	grep -vE "^$top/src/(wire|cli)/")" "only wire/ and cli/ include JSON"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/layout" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
 	"layout/ and plan/ do no I/O"

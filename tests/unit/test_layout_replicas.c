@@ -42,10 +42,15 @@ static void check_case(const struct replica_case *c)
 	struct rsh_names *names = rsh_names_new();
 	char json[1024];
 	struct rsh_strategy *s;
+	uint32_t first[8];
 
 	snprintf(json, sizeof(json), FILE_OF("0", "%s"), c->items);
 	s = make_strategy(names, "s.json", json);
+	assert_int_equal(rsh_strategy_replicas(s, first), 0);
 	for (uint32_t a = 0; a < 8; a++) {
+		if (first[a] != c->first[a])
+			fail_msg("%s: rank %u has group %u", c->title, a,
+				 first[a]);
 		for (uint32_t b = 0; b < 8; b++) {
 			uint32_t differs = 12345;
 			bool same = rsh_strategy_same_slices(s, a, b, &differs);
@@ -73,7 +78,8 @@ static void test_stages(void **state)
 	struct rsh_strategy_file **files = calloc(2, sizeof(*files));
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy *s;
-	uint32_t differs;
+	uint32_t differs, first[8];
+	static const uint32_t expected[8] = { 0, 1, 0, 1, 4, 4, 6, 6 };
 
 	(void)state;
 	assert_non_null(files);
@@ -92,6 +98,8 @@ static void test_stages(void **state)
 	assert_string_equal(rsh_names_text(names, differs), "v");
 	assert_false(rsh_strategy_same_slices(s, 0, 4, &differs));
 	assert_int_equal(differs, RSH_NAME_NONE);
+	assert_int_equal(rsh_strategy_replicas(s, first), 0);
+	assert_memory_equal(first, expected, sizeof(first));
 	rsh_strategy_free(s);
 	rsh_names_free(names);
 }

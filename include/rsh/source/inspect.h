@@ -1,0 +1,43 @@
+/* source/inspect.h - for those who list what there is: one checkpoint file, and
+ * which checkpoints a tree holds. */
+#ifndef RSH_SOURCE_INSPECT_H
+#define RSH_SOURCE_INSPECT_H
+
+#include "rsh/source/source.h"
+#include "rsh/wire/safetensors.h"
+
+/* ---- one file ---- */
+
+struct rsh_inspected {
+	enum rsh_format format;
+	struct rsh_ckpt_index *index;
+	struct rsh_safetensors_meta meta; /* empty for a .ckpt */
+	uint64_t bytes;                   /* of the file, also after a failure
+					   * if it could be opened */
+};
+
+/* Scans the headers of one file, a .safetensors if its name says so and else a
+ * .ckpt; `check_crc`: and compares its CRC.  *out is to be cleared, also after
+ * a failure.  0 or -errno with a sentence. */
+int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
+		     struct rsh_inspected *out, struct rsh_error *err);
+void rsh_inspected_clear(struct rsh_inspected *in);
+
+/* ---- a tree ---- */
+
+/* What candidate i is by the names of its files. */
+struct rsh_candidate_step {
+	bool stepped;    /* epoch and step are known */
+	bool breakpoint; /* saved by a job that crashed */
+	uint64_t epoch, step;
+	uint64_t run;    /* of several at that step; 0: the first or only one */
+};
+void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
+			       struct rsh_candidate_step *out);
+/* The candidate that was chosen last. */
+uint32_t rsh_source_chosen(const struct rsh_source *s);
+/* The ranks that have a directory or a file, ascending, of any candidate (from
+ * malloc).  0 or -ENOMEM. */
+int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n);
+
+#endif

@@ -1,0 +1,18 @@
+/* vfs/inspect.h - what a tree was made of, for those who report on it. */
+#ifndef RSH_VFS_INSPECT_H
+#define RSH_VFS_INSPECT_H
+
+#include "rsh/vfs/vfs.h"
+
+/* Owned by the tree, which must outlive their use. */
+struct rsh_vfs_view {
+	const struct rsh_conversion *conversion;
+	const struct rsh_source *source;
+	const struct rsh_strategy *src, *dst; /* NULL: none */
+	struct rsh_names *names;
+};
+
+/* False if the tree is no conversion's. */
+bool rsh_vfs_view(const struct rsh_vfs *v, struct rsh_vfs_view *out);
+
+#endif

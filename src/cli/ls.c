@@ -1,0 +1,124 @@
+/* cli/ls.c - `ls`: what the operand is, and who prints it. */
+#include "config.h"
+
+#include "ls.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "conversion.h"
+#include "rsh/util/log.h"
+
+static bool ends_in(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), k = strlen(suffix);
+
+	return n > k && strcmp(s + n - k, suffix) == 0;
+}
+
+/* What is there to print, one of these at most. */
+struct subject {
+	struct rsh_names *names;
+	struct rsh_source *source;
+	struct rsh_strategy *strategy;
+	struct rsh_inspected file;
+	bool is_file;
+};
+
+static void subject_clear(struct subject *s)
+{
+	rsh_source_free(s->source);
+	if (s->strategy)
+		rsh_strategy_free(s->strategy);
+	rsh_inspected_clear(&s->file);
+	rsh_names_free(s->names);
+}
+
+static int open_strategy(const struct rsh_options *o, struct subject *s,
+			 struct rsh_error *err)
+{
+	return rsh_strategy_load(o->source, o->compat, s->names, &s->strategy,
+				 err);
+}
+
+/* Strategies and checkpoints are both called .ckpt: what cannot be read as the
+ * one may be the other, else the first complaint stands. */
+static int open_file(const struct rsh_options *o, struct subject *s,
+		     struct rsh_error *err)
+{
+	int rc;
+
+	if (ends_in(o->source, ".json"))
+		return open_strategy(o, s, err);
+	rc = rsh_inspect_file(o->source, o->files.check_crc, s->names,
+			      &s->file, err);
+	s->is_file = rc == 0;
+	if (rc == -EBADMSG && s->file.format == RSH_FORMAT_CKPT &&
+	    rsh_strategy_load(o->source, false, s->names, &s->strategy,
+			      NULL) == 0)
+		rc = 0;
+	return rc;
+}
+
+/* A directory is a tree of checkpoints or holds the strategies of stages. */
+static int open_directory(const struct rsh_options *o, struct subject *s,
+			  struct rsh_error *err)
+{
+	struct rsh_source_options files = rsh_files_of(o);
+	int rc = rsh_source_open(o->source, 0, UINT32_MAX, &files, &s->source,
+				 err);
+
+	if (rc == -ENOENT && rsh_strategy_load(o->source, o->compat, s->names,
+					       &s->strategy, NULL) == 0)
+		rc = 0;
+	return rc;
+}
+
+static int open_subject(const struct rsh_options *o, struct subject *s,
+			struct rsh_error *err)
+{
+	struct stat st;
+
+	s->names = rsh_names_new();
+	if (!s->names)
+		return rsh_error_nomem(err);
+	if (stat(o->source, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", o->source,
+				     strerror(errno));
+	return S_ISDIR(st.st_mode) ? open_directory(o, s, err) :
+				     open_file(o, s, err);
+}
+
+static int print(const struct rsh_options *o, struct subject *s, bool *taken,
+		 struct rsh_error *err)
+{
+	struct rsh_output out;
+	int rc;
+
+	rsh_output_init(&out, o);
+	if (s->source)
+		return rsh_ls_source(&out, o, s->source, taken, err);
+	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
+			   rsh_ls_records(&out, o->source, &s->file, s->names);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+enum rsh_exit rsh_ls(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct subject s = { 0 };
+	bool taken = true;
+	int rc;
+
+	/* Files that are left out are in the list, with the reason. */
+	if (!o->has_log_level)
+		rsh_log_set_level(RSH_LOG_ERROR);
+	rc = open_subject(o, &s, &err);
+	if (rc == 0)
+		rc = print(o, &s, &taken, &err);
+	subject_clear(&s);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	return taken ? RSH_EXIT_GOOD : RSH_EXIT_NO;
+}

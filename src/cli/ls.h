@@ -1,0 +1,26 @@
+/* cli/ls.h - the command `ls`. */
+#ifndef RSH_CLI_LS_H
+#define RSH_CLI_LS_H
+
+#include "exit.h"
+#include "output.h"
+#include "rsh/layout/strategy.h"
+#include "rsh/source/inspect.h"
+
+enum rsh_exit rsh_ls(const struct rsh_options *o);
+
+/* What each kind of operand is printed as.  0 or -ENOMEM. */
+int rsh_ls_records(const struct rsh_output *out, const char *path,
+		   const struct rsh_inspected *file,
+		   const struct rsh_names *names);
+int rsh_ls_strategy(const struct rsh_output *out, const struct rsh_strategy *s,
+		    const struct rsh_names *names);
+
+/* Prints what steps the open tree has, and what a mount of these options would
+ * take; *taken: it would take something, or the options do not say what is
+ * wanted.  0 or -errno with a sentence. */
+int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
+		  struct rsh_source *source, bool *taken,
+		  struct rsh_error *err);
+
+#endif

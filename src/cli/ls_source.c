@@ -1,0 +1,417 @@
+/* cli/ls_source.c - `ls SOURCE`: which steps a tree holds, and what a mount
+ * would take. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conversion.h"
+#include "ls.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/inspect.h"
+#include "text.h"
+
+/* The file of one rank at one step. */
+struct step_file {
+	uint32_t rank;
+	char *path;
+	uint64_t bytes;
+	char *reason; /* why it does not count; NULL: it does */
+};
+
+struct step {
+	char text[256];
+	struct rsh_candidate_step number;
+	enum rsh_format format;
+	size_t n_files, n_valid;
+	struct step_file *files;
+	size_t n_missing;
+	uint32_t *missing;
+	uint64_t bytes;
+	char *reason; /* why the whole step cannot be taken, or NULL */
+};
+
+struct tree {
+	const struct rsh_options *options;
+	struct rsh_source *source;
+	uint32_t *ranks; /* that are to have files */
+	size_t n_ranks;
+	struct step *steps;
+	uint32_t n_steps;
+	/* What a mount takes, if the strategies were given. */
+	bool asked;
+	char takes[256];
+	uint32_t n_virtual;
+	uint64_t virtual_bytes;
+	bool refused;
+	struct rsh_error refusal;
+};
+
+static bool is_whole(const struct step *s)
+{
+	return !s->reason && s->n_missing == 0 && s->n_files > 0 &&
+	       s->n_valid == s->n_files;
+}
+
+static void tree_clear(struct tree *t)
+{
+	for (uint32_t i = 0; i < t->n_steps; i++) {
+		struct step *s = &t->steps[i];
+
+		for (size_t k = 0; k < s->n_files; k++) {
+			free(s->files[k].path);
+			free(s->files[k].reason);
+		}
+		free(s->files);
+		free(s->missing);
+		free(s->reason);
+	}
+	free(t->steps);
+	free(t->ranks);
+}
+
+/* ---- looking ---- */
+
+static int number_ranks(struct tree *t, uint32_t first, uint32_t n)
+{
+	t->ranks = rsh_alloc_array(n, sizeof(*t->ranks));
+	if (!t->ranks)
+		return -ENOMEM;
+	for (t->n_ranks = 0; t->n_ranks < n; t->n_ranks++)
+		t->ranks[t->n_ranks] = first + (uint32_t)t->n_ranks;
+	return 0;
+}
+
+/* Those that the source's strategy speaks of, or else those of the tree. */
+static int find_ranks(struct tree *t, struct rsh_error *err)
+{
+	const char *path = rsh_conversion_of(t->options).src_strategy;
+	struct rsh_names *names;
+	struct rsh_strategy *s;
+	uint32_t first, n;
+	int rc;
+
+	if (!path)
+		return rsh_source_ranks(t->source, &t->ranks, &t->n_ranks) ?
+			rsh_error_nomem(err) : 0;
+	names = rsh_names_new();
+	if (!names)
+		return rsh_error_nomem(err);
+	rc = rsh_strategy_load(path, t->options->compat, names, &s, err);
+	if (rc == 0) {
+		rsh_conversion_source_ranks(s, NULL, names, &first, &n);
+		if (number_ranks(t, first, n))
+			rc = rsh_error_nomem(err);
+		rsh_strategy_free(s);
+	}
+	rsh_names_free(names);
+	return rc;
+}
+
+/* A file was left out: why? */
+static int ask_reason(const struct tree *t, struct step_file *f)
+{
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_inspected in;
+	const char *reason;
+
+	if (!names)
+		return -ENOMEM;
+	rsh_source_n_bad(t->source, &reason);
+	if (rsh_inspect_file(f->path, t->options->files.check_crc, names, &in,
+			     &err))
+		reason = err.text;
+	f->bytes = in.bytes;
+	f->reason = strdup(reason);
+	rsh_inspected_clear(&in);
+	rsh_names_free(names);
+	return f->reason ? 0 : -ENOMEM;
+}
+
+static int add_file(const struct tree *t, struct step *s, uint32_t rank,
+		    const struct rsh_source_view *view)
+{
+	struct step_file *f = &s->files[s->n_files++];
+
+	*f = (struct step_file){ .rank = rank, .path =
+				 strdup(view->path[rank]) };
+	if (!f->path)
+		return -ENOMEM;
+	if (!view->index[rank] && !s->reason && ask_reason(t, f))
+		return -ENOMEM;
+	if (view->index[rank]) {
+		f->bytes = view->index[rank]->file_bytes;
+		s->n_valid++;
+	}
+	s->bytes += f->bytes;
+	return 0;
+}
+
+static int add_files(const struct tree *t, struct step *s,
+		     const struct rsh_source_view *view)
+{
+	s->files = rsh_alloc_array(view->n_ranks, sizeof(*s->files));
+	s->missing = rsh_alloc_array(t->n_ranks, sizeof(*s->missing));
+	if (!s->files || !s->missing)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++)
+		if (view->path[rank] && add_file(t, s, rank, view))
+			return -ENOMEM;
+	for (size_t i = 0; i < t->n_ranks; i++)
+		if (t->ranks[i] >= view->n_ranks || !view->path[t->ranks[i]])
+			s->missing[s->n_missing++] = t->ranks[i];
+	return 0;
+}
+
+/* What is wrong with a step is told of it; only memory fails the list. */
+static int look_at(struct tree *t, uint32_t i)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_names *names = rsh_names_new();
+	struct step *s = &t->steps[i];
+	struct rsh_source_view view;
+	int rc;
+
+	if (!names)
+		return -ENOMEM;
+	rsh_source_candidate_text(t->source, i, s->text, sizeof(s->text));
+	rsh_source_candidate_step(t->source, i, &s->number);
+	rc = rsh_source_choose(t->source, i, &err);
+	if (rc == 0)
+		rc = rsh_source_index(t->source, names, &err);
+	if (rc)
+		s->reason = strdup(err.text);
+	rsh_source_view(t->source, names, &view);
+	s->format = view.format;
+	if (rc != -ENOMEM)
+		rc = (rc && !s->reason) || add_files(t, s, &view) ? -ENOMEM : 0;
+	rsh_names_free(names);
+	return rc;
+}
+
+static int ask_mount(struct tree *t)
+{
+	const struct rsh_vfs_config cfg = rsh_conversion_of(t->options);
+	struct rsh_vfs_view view;
+	struct rsh_vfs *vfs;
+	int rc;
+
+	t->asked = t->options->src_strategy && t->options->dst_strategy;
+	if (!t->asked)
+		return 0;
+	rc = rsh_vfs_open(&cfg, &vfs, &t->refusal);
+	t->refused = rc != 0;
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	if (rsh_vfs_view(vfs, &view)) {
+		rsh_source_candidate_text(view.source,
+					  rsh_source_chosen(view.source),
+					  t->takes, sizeof(t->takes));
+		t->n_virtual = rsh_conversion_n_files(view.conversion);
+		for (uint32_t i = 0; i < t->n_virtual; i++)
+			t->virtual_bytes += rsh_conversion_size(view.conversion,
+								i);
+	}
+	rsh_vfs_free(vfs);
+	return 0;
+}
+
+static int look(struct tree *t, struct rsh_error *err)
+{
+	uint32_t n = rsh_source_n_candidates(t->source);
+	int rc = find_ranks(t, err);
+
+	if (rc)
+		return rc;
+	t->steps = calloc(n, sizeof(*t->steps));
+	if (!t->steps)
+		return rsh_error_nomem(err);
+	while (rc == 0 && t->n_steps < n)
+		rc = look_at(t, t->n_steps++);
+	if (rc == 0)
+		rc = ask_mount(t);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+static const struct step *newest_whole(const struct tree *t)
+{
+	for (uint32_t i = 0; i < t->n_steps; i++)
+		if (is_whole(&t->steps[i]))
+			return &t->steps[i];
+	return NULL;
+}
+
+/* ---- JSON ---- */
+
+static json_t *ranks_json(const uint32_t *ranks, size_t n)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(all, json_integer(ranks[i]));
+	return all;
+}
+
+static json_t *files_json(const struct step *s)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < s->n_files; i++) {
+		const struct step_file *f = &s->files[i];
+
+		json_array_append_new(
+			all, json_pack("{s:i,s:o,s:o,s:o}", "rank",
+				       (int)f->rank, "path",
+				       rsh_json_text(f->path), "bytes",
+				       rsh_json_u64(f->bytes), "reason",
+				       rsh_json_optional(f->reason)));
+	}
+	return all;
+}
+
+static json_t *step_json(const struct step *s)
+{
+	bool stepped = s->number.stepped;
+
+	return json_pack(
+		"{s:o,s:o,s:o,s:o,s:b,s:s,s:b,s:o,s:o,s:o,s:o}", "name",
+		rsh_json_text(s->text), "epoch",
+		stepped ? rsh_json_u64(s->number.epoch) : json_null(), "step",
+		stepped ? rsh_json_u64(s->number.step) : json_null(), "run",
+		stepped ? rsh_json_u64(s->number.run) : json_null(),
+		"breakpoint", s->number.breakpoint, "format",
+		rsh_format_suffix(s->format) + 1, "whole", is_whole(s),
+		"reason", rsh_json_optional(s->reason), "bytes",
+		rsh_json_u64(s->bytes), "missing_ranks",
+		ranks_json(s->missing, s->n_missing), "files", files_json(s));
+}
+
+static json_t *mount_json(const struct tree *t)
+{
+	if (!t->asked)
+		return json_null();
+	if (t->refused)
+		return json_pack("{s:n,s:o}", "takes", "reason",
+				 rsh_json_text(t->refusal.text));
+	return json_pack("{s:o,s:n,s:i,s:o}", "takes", rsh_json_text(t->takes),
+			 "reason", "files", (int)t->n_virtual, "bytes",
+			 rsh_json_u64(t->virtual_bytes));
+}
+
+static int print_json(const struct rsh_output *out, const struct tree *t)
+{
+	const struct step *whole = newest_whole(t);
+	json_t *steps = json_array();
+
+	for (uint32_t i = 0; i < t->n_steps; i++)
+		json_array_append_new(steps, step_json(&t->steps[i]));
+	return rsh_output_json(
+		out, json_pack("{s:o,s:o,s:o,s:o,s:o}", "source",
+			       rsh_json_text(t->options->source), "ranks",
+			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
+			       "newest_whole",
+			       rsh_json_optional(whole ? whole->text : NULL),
+			       "mount", mount_json(t)));
+}
+
+/* ---- for people ---- */
+
+#define LISTED_MAX 6 /* ranks, before the rest is only counted */
+
+static const struct rsh_column columns[] = {
+	{ "STEP", .shorten = true },
+	{ "FORMAT" },
+	{ "FILES", .right = true },
+	{ "SIZE", .right = true },
+	{ "STATE", .shorten = true },
+};
+
+static void missing_text(const struct step *s, char *text, size_t size)
+{
+	size_t at = (size_t)snprintf(text, size, "no file of rank%s",
+				     s->n_missing > 1 ? "s" : "");
+
+	for (size_t i = 0; i < s->n_missing && i < LISTED_MAX; i++)
+		at += (size_t)snprintf(text + at, size - at, " %" PRIu32,
+				       s->missing[i]);
+	if (s->n_missing > LISTED_MAX)
+		snprintf(text + at, size - at, " and %zu more",
+			 s->n_missing - LISTED_MAX);
+}
+
+static void add_state(struct rsh_table *table, const struct step *s)
+{
+	char text[160];
+
+	if (is_whole(s)) {
+		rsh_table_mark(table, RSH_MARK_GOOD, "whole");
+		return;
+	}
+	for (size_t i = 0; i < s->n_files && !s->reason; i++)
+		if (s->files[i].reason) {
+			rsh_table_mark(table, RSH_MARK_BAD,
+				       s->files[i].reason);
+			return;
+		}
+	missing_text(s, text, sizeof(text));
+	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : text);
+}
+
+static void print_verdict(const struct rsh_output *out, const struct tree *t)
+{
+	const struct step *whole = newest_whole(t);
+	char size[32];
+
+	if (t->refused)
+		fprintf(out->f, "a mount would fail\n");
+	else if (t->asked)
+		fprintf(out->f, "a mount takes %s: %" PRIu32 " files, %s\n",
+			t->takes, t->n_virtual,
+			rsh_text_bytes(t->virtual_bytes, size, sizeof(size)));
+	else
+		fprintf(out->f, "newest that is whole: %s\n",
+			whole ? whole->text : "none");
+}
+
+static int print_table(const struct rsh_output *out, const struct tree *t)
+{
+	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
+							 sizeof(columns[0]));
+	int rc;
+
+	for (uint32_t i = 0; i < t->n_steps; i++) {
+		const struct step *s = &t->steps[i];
+		char size[32];
+
+		rsh_table_cell(table, "%s", s->text);
+		rsh_table_cell(table, "%s", rsh_format_suffix(s->format) + 1);
+		rsh_table_cell(table, "%zu/%zu", s->n_valid,
+			       s->n_files + s->n_missing);
+		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,
+							   sizeof(size)));
+		add_state(table, s);
+	}
+	rc = rsh_table_print(table, out);
+	rsh_table_free(table);
+	print_verdict(out, t);
+	return rc;
+}
+
+int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
+		  struct rsh_source *source, bool *taken, struct rsh_error *err)
+{
+	struct tree t = { .options = o, .source = source };
+	int rc = look(&t, err);
+
+	if (rc == 0 && (out->json ? print_json(out, &t) : print_table(out, &t)))
+		rc = rsh_error_nomem(err);
+	*taken = !t.refused;
+	if (rc == 0 && !*taken && !out->json)
+		rsh_log_error("%s", t.refusal.text);
+	tree_clear(&t);
+	return rc;
+}

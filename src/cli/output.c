@@ -1,0 +1,82 @@
+/* cli/output.c - where the output goes, and JSON. */
+#include "config.h"
+
+#include "output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "text.h"
+
+#define DEFAULT_WIDTH 80
+
+static unsigned terminal_width(void)
+{
+	const char *columns = getenv("COLUMNS");
+	unsigned long n = columns ? strtoul(columns, NULL, 10) : 0;
+	struct winsize size;
+
+	if (n > 0 && n < 10000)
+		return (unsigned)n;
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+		return size.ws_col;
+	return DEFAULT_WIDTH;
+}
+
+/* https://no-color.org */
+static bool wants_color(void)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	return !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+void rsh_output_init(struct rsh_output *out, const struct rsh_options *o)
+{
+	bool terminal = isatty(STDOUT_FILENO);
+
+	*out = (struct rsh_output){
+		.f = stdout,
+		.json = o->json,
+		.color = o->color == RSH_COLOR_ALWAYS ||
+			 (o->color == RSH_COLOR_AUTO && terminal &&
+			  wants_color()),
+		.width = terminal ? terminal_width() : 0,
+	};
+}
+
+int rsh_output_json(const struct rsh_output *out, json_t *value)
+{
+	if (!value)
+		return -ENOMEM;
+	json_dumpf(value, out->f, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	fputc('\n', out->f);
+	json_decref(value);
+	return 0;
+}
+
+json_t *rsh_json_text(const char *s)
+{
+	json_t *text = json_string(s);
+	char *escaped;
+
+	if (text)
+		return text;
+	escaped = rsh_text_escape(s);
+	text = escaped ? json_string(escaped) : NULL;
+	free(escaped);
+	return text;
+}
+
+json_t *rsh_json_optional(const char *s)
+{
+	return s ? rsh_json_text(s) : json_null();
+}
+
+json_t *rsh_json_u64(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}

@@ -1,0 +1,58 @@
+/* cli/output.h - what commands print on standard output: tables for people,
+ * JSON for programs. */
+#ifndef RSH_CLI_OUTPUT_H
+#define RSH_CLI_OUTPUT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "options.h"
+
+struct rsh_output {
+	FILE *f;
+	bool json;
+	bool color;
+	unsigned width; /* columns of the terminal; 0: it is none */
+};
+
+void rsh_output_init(struct rsh_output *out, const struct rsh_options *o);
+
+/* ---- JSON ---- */
+
+/* Prints the value in a line of its own and drops it.  0, or -ENOMEM if it is
+ * NULL, which is what jansson makes of parts that could not be made. */
+int rsh_output_json(const struct rsh_output *out, json_t *value);
+/* A string; one that is not UTF-8 is escaped as rsh_text_escape() does. */
+json_t *rsh_json_text(const char *s);
+/* NULL stands for null. */
+json_t *rsh_json_optional(const char *s);
+json_t *rsh_json_u64(uint64_t n);
+
+/* ---- tables ---- */
+
+struct rsh_column {
+	const char *title;
+	bool right;   /* numbers */
+	bool shorten; /* loses its middle where the terminal is too narrow */
+};
+
+enum rsh_mark { RSH_MARK_NONE, RSH_MARK_GOOD, RSH_MARK_BAD };
+
+struct rsh_table;
+
+/* The columns must outlive the table.  NULL: out of memory, which the functions
+ * below take for a table that cannot be printed. */
+struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n);
+void rsh_table_free(struct rsh_table *t);
+/* The next cell of the row; the text is escaped (text.h). */
+void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
+		    const char *text);
+/* 0 or -ENOMEM. */
+int rsh_table_print(struct rsh_table *t, const struct rsh_output *out);
+
+#endif

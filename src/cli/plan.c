@@ -1,0 +1,90 @@
+/* cli/plan.c - `plan`: what a conversion needs and costs. */
+#include "config.h"
+
+#include "plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "conversion.h"
+#include "ranks.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+struct files {
+	struct rsh_plan_file *v;
+	size_t n;
+};
+
+static void files_clear(struct files *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		rsh_plan_file_clear(&f->v[i]);
+	free(f->v);
+}
+
+static int measure(const struct rsh_options *o, const struct rsh_vfs_view *view,
+		   struct files *files, struct rsh_error *err)
+{
+	uint32_t n = rsh_conversion_n_files(view->conversion);
+	cleanup_free bool *wanted = rsh_alloc_array(n, sizeof(*wanted));
+	int rc;
+
+	files->v = rsh_alloc_array(n, sizeof(*files->v));
+	if (!files->v || !wanted)
+		return rsh_error_nomem(err);
+	rc = rsh_ranks_mark(o, 1, n, wanted, err);
+	for (uint32_t rank = 0; rank < n && rc == 0; rank++) {
+		if (!wanted[rank])
+			continue;
+		if (rsh_plan_measure(view->conversion, rank,
+				     &files->v[files->n++]))
+			rc = rsh_error_nomem(err);
+	}
+	return rc;
+}
+
+static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
+		  struct rsh_error *err)
+{
+	struct rsh_plan_report r = { .options = o };
+	struct files files = { 0 };
+	struct rsh_vfs_view view;
+	struct rsh_output out;
+	int rc;
+
+	rsh_output_init(&out, o);
+	if (!rsh_vfs_view(vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	rc = measure(o, &view, &files, err);
+	r.view = &view;
+	r.n = files.n;
+	r.files = files.v;
+	if (rc == 0 && rsh_plan_print(&out, &r))
+		rc = rsh_error_nomem(err);
+	files_clear(&files);
+	return rc;
+}
+
+enum rsh_exit rsh_plan(const struct rsh_options *o)
+{
+	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_vfs *vfs = NULL;
+	bool refused = false;
+	int rc;
+
+	/* What is chosen, and the notes, stand in the report. */
+	if (!o->has_log_level)
+		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
+	if (o->rank_list)
+		rc = rsh_plan_rank_lists(o, &refused, &err);
+	else
+		rc = rsh_vfs_open(&cfg, &vfs, &err);
+	if (rc == 0 && vfs)
+		rc = report(o, vfs, &err);
+	rsh_vfs_free(vfs);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	return refused ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+}

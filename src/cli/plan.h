@@ -1,0 +1,55 @@
+/* cli/plan.h - the command `plan`. */
+#ifndef RSH_CLI_PLAN_H
+#define RSH_CLI_PLAN_H
+
+#include "exit.h"
+#include "output.h"
+#include "rsh/vfs/inspect.h"
+
+enum rsh_exit rsh_plan(const struct rsh_options *o);
+
+/* The lists of --rank-list.  *refused: MindSpore has none for some rank.  0 or
+ * -errno with a sentence. */
+int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
+			struct rsh_error *err);
+
+/* ---- what is planned (plan_measure.c) ---- */
+
+/* Bytes that one virtual file takes from one source file. */
+struct rsh_plan_source {
+	uint32_t rank;
+	uint64_t bytes;
+};
+
+/* One virtual file: that of a destination rank, or a part. */
+struct rsh_plan_file {
+	uint32_t rank;
+	uint64_t bytes;      /* of the virtual file */
+	bool lost;           /* it needs slices that cannot be had */
+	uint64_t read_bytes; /* from all sources */
+	/* Stretches that are contiguous in source file and virtual file. */
+	uint64_t n_runs;
+	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
+	size_t n_sources;
+	struct rsh_plan_source *sources; /* ascending by rank */
+};
+
+/* Fills *out, to be cleared, for a file of the conversion.  0 or -ENOMEM. */
+int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
+		     struct rsh_plan_file *out);
+void rsh_plan_file_clear(struct rsh_plan_file *f);
+
+/* ---- and printed (plan_print.c) ---- */
+
+struct rsh_plan_report {
+	const struct rsh_options *options;
+	const struct rsh_vfs_view *view;
+	size_t n;
+	const struct rsh_plan_file *files;
+};
+
+/* 0 or -ENOMEM. */
+int rsh_plan_print(const struct rsh_output *out,
+		   const struct rsh_plan_report *report);
+
+#endif

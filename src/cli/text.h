@@ -1,0 +1,25 @@
+/* cli/text.h - text for people: names that are anybody's bytes, and sizes. */
+#ifndef RSH_CLI_TEXT_H
+#define RSH_CLI_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A copy in which whatever could drive a terminal or mislead a reader is
+ * written out: control characters, those that turn the direction of writing,
+ * and bytes that are not UTF-8 become "\xNN", one a byte, and a backslash is
+ * doubled.  From malloc; NULL: out of memory. */
+char *rsh_text_escape(const char *s);
+
+/* Characters of UTF-8 text. */
+size_t rsh_text_length(const char *s);
+/* Cuts `s` in place to `n` characters, at least 4, by taking out its middle, of
+ * which "..." is left. */
+void rsh_text_shorten(char *s, size_t n);
+
+/* "1.5 GiB"; returns text. */
+const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);
+/* "250 ms", "12.5 s", "3.1 h"; returns text. */
+const char *rsh_text_seconds(double seconds, char *text, size_t size);
+
+#endif

@@ -1,0 +1,22 @@
+/* cli/unmount.h - taking a mount down, and the command `umount`. */
+#ifndef RSH_CLI_UNMOUNT_H
+#define RSH_CLI_UNMOUNT_H
+
+#include <stdbool.h>
+
+#include "exit.h"
+#include "options.h"
+
+enum rsh_exit rsh_umount(const struct rsh_options *o);
+
+/* Unmounts what is mounted on `path`, an absolute one without links in it, as
+ * root or by fusermount3; `lazy`: also what is in use.  0 or -errno with a
+ * sentence. */
+int rsh_unmount(const char *path, bool lazy, struct rsh_error *err);
+
+/* Before it mounts, the daemon takes a mark on the directory that it will
+ * cover, which lasts as long as the process does: a shared flock(2).  Best
+ * effort: without it `umount` does not wait. */
+void rsh_unmount_mark(const char *mountpoint);
+
+#endif

@@ -1,0 +1,130 @@
+/* source/inspect.c - see inspect.h. */
+#include "config.h"
+
+#include "rsh/source/inspect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+#include "source_i.h"
+
+/* ---- one file ---- */
+
+static ssize_t inspect_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const int *fd = ctx;
+	ssize_t n;
+
+	do {
+		n = pread(*fd, buf, len, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
+static int open_regular(const char *path, int *fd, uint64_t *size,
+			struct rsh_error *err)
+{
+	struct stat st;
+
+	/* A named pipe would block. */
+	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (*fd < 0 || fstat(*fd, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     path);
+	*size = (uint64_t)st.st_size;
+	return 0;
+}
+
+int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
+		     struct rsh_inspected *out, struct rsh_error *err)
+{
+	cleanup_fd int fd = -1;
+	struct rsh_byte_source bytes = {
+		.pread_fn = inspect_pread, .ctx = &fd, .path = path,
+	};
+	int rc;
+
+	*out = (struct rsh_inspected){
+		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
+			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
+	};
+	rc = open_regular(path, &fd, &bytes.size, err);
+	if (rc)
+		return rc;
+	out->bytes = bytes.size;
+	rc = out->format == RSH_FORMAT_SAFETENSORS ?
+		rsh_safetensors_scan(&bytes, names, &out->index, &out->meta,
+				     err) :
+		rsh_ckpt_scan(&bytes, names, &out->index, err);
+	if (rc == 0 && check_crc)
+		rc = rsh_ckpt_check_crc(&bytes, out->index, err);
+	return rc;
+}
+
+void rsh_inspected_clear(struct rsh_inspected *in)
+{
+	if (in->index)
+		rsh_ckpt_index_free(in->index);
+	rsh_safetensors_meta_clear(&in->meta);
+	in->index = NULL;
+}
+
+/* ---- a tree ---- */
+
+void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
+			       struct rsh_candidate_step *out)
+{
+	const struct rsh_checkpoint *c;
+
+	*out = (struct rsh_candidate_step){ 0 };
+	if (i >= s->n_candidates)
+		return;
+	c = &s->listing.files[s->candidates[i].first];
+	*out = (struct rsh_candidate_step){
+		.stepped = c->stepped,
+		.breakpoint = c->breakpoint,
+		.epoch = c->epoch,
+		.step = c->step,
+		.run = c->run,
+	};
+}
+
+uint32_t rsh_source_chosen(const struct rsh_source *s)
+{
+	return s->chosen;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return (*x > *y) - (*x < *y);
+}
+
+int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
+{
+	const struct rsh_listing *l = &s->listing;
+	uint32_t *all = rsh_alloc_array(l->n + l->n_dirs, sizeof(*all));
+	size_t have = 0;
+
+	if (!all)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n; i++)
+		all[have++] = l->files[i].rank;
+	for (size_t i = 0; i < l->n_dirs; i++)
+		all[have++] = l->dirs[i].rank;
+	qsort(all, have, sizeof(*all), by_number);
+	*n = 0;
+	for (size_t i = 0; i < have; i++)
+		if (*n == 0 || all[*n - 1] != all[i])
+			all[(*n)++] = all[i];
+	*ranks = all;
+	return 0;
+}

@@ -1,0 +1,22 @@
+/* vfs/inspect.c - see inspect.h. */
+#include "config.h"
+
+#include "rsh/vfs/inspect.h"
+
+#include "vfs_i.h"
+
+bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+
+	if (vfs->ops != &rsh_reshard_ops)
+		return false;
+	*out = (struct rsh_vfs_view){
+		.conversion = v->conversion,
+		.source = v->source,
+		.src = v->src,
+		.dst = v->dst,
+		.names = v->names,
+	};
+	return true;
+}

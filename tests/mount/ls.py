@@ -1,0 +1,324 @@
+#!/usr/bin/env python3
+"""`reshardfs ls`: records of files, steps of trees, layouts of strategies.
+
+The yardstick is what the files were made of.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from make_tree import PARAMS, SOURCE_MESH  # noqa: E402
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        read_checkpoint, strategy_bytes, strategy_json)
+from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
+                     run_on_terminal)
+from rsh_mount import Tap  # noqa: E402
+from safetensors_format import safetensors_bytes  # noqa: E402
+
+LAYOUT = Layout([2, 2], [0, -1], 0, 0)
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+class Trees:
+    def __init__(self, directory):
+        self.directory = directory
+        self.source, self.src, self.dst = demo_tree(directory)
+
+    def path(self, name):
+        return os.path.join(self.directory, name)
+
+    def rank_file(self, rank, root=None, step="3_40"):
+        return os.path.join(root or self.source, f"rank_{rank}", f"net_rank_{rank}-{step}.ckpt")
+
+    def two_steps(self, name, damage):
+        """A tree with an older step beside the one of the source."""
+        root = self.path(name)
+        shutil.copytree(self.source, root)
+        for rank in range(8):
+            shutil.copy(self.rank_file(rank, root), self.rank_file(rank, root, "2_40"))
+            os.chmod(self.rank_file(rank, root), 0o600)
+        damage(root)
+        return root
+
+
+# ---- FILE ----
+
+def records_of_a_ckpt(t):
+    path = t.rank_file(3)
+    said = run_json("ls", path)
+    with open(path, "rb") as f:
+        data = f.read()
+    check(said["file"] == path and said["format"] == "ckpt" and said["crc"] is None and
+          said["bytes"] == len(data) and said["metadata"] == {}, said)
+    records = read_checkpoint(path)
+    check([r["name"] for r in said["records"]] == list(records), "names and their order")
+    for r in said["records"]:
+        wanted = records[r["name"]]
+        check((r["dtype"], tuple(r["shape"]), r["bytes"]) ==
+              (wanted.dtype, tuple(wanted.dims), len(wanted.content)), r)
+        check(r["offset"] == r["chunks"][0]["offset"], r)
+        content = b"".join(data[c["offset"]:c["offset"] + c["bytes"]] for c in r["chunks"])
+        check(content == wanted.content, f"{r['name']} lies elsewhere")
+
+
+def records_of_a_safetensors_file(t):
+    values = {"b": ("F32", (2, 3), b"x" * 24), "a.empty": ("I64", (0,), b"")}
+    path = write(t.path("one.safetensors"), safetensors_bytes(values, {"format": "ms"}))
+    said = run_json("ls", path)
+    check(said["format"] == "safetensors" and said["metadata"] == {"format": "ms"}, said)
+    rows = {r["name"]: (r["dtype"], r["shape"], r["bytes"]) for r in said["records"]}
+    check(rows == {"b": ("Float32", [2, 3], 24), "a.empty": ("Int64", [0], 0)}, rows)
+    empty = [r for r in said["records"] if r["bytes"] == 0][0]
+    check(empty["offset"] is None and empty["chunks"] == [], empty)
+
+
+def crc_is_told(t):
+    path = write(t.path("crc.ckpt"),
+                 checkpoint_bytes({"w": Record((2,), "Int8", b"ab")}, crc=True))
+    check(isinstance(run_json("ls", path)["crc"], int), "the CRC")
+    check("with CRC" in run("ls", path).out, "the CRC for people")
+    check(run("ls", path, "--check=full").status == GOOD, "a good CRC")
+    with open(path, "r+b") as f:
+        data = f.read()
+        f.seek(data.index(b"ab"))
+        f.write(b"xx")
+    check(run("ls", path).status == GOOD, "without --check=full")
+    refused(run("ls", path, "--check=full"), INPUT, path, "CRC")
+
+
+def a_table_for_people(t):
+    got = run("ls", t.rank_file(0))
+    lines = got.out.splitlines()
+    check(lines[0].split() == ["NAME", "DTYPE", "SHAPE", "BYTES", "OFFSET", "CHUNKS"], got)
+    check(len(lines) == 2 + len(PARAMS) and lines[-1].startswith(f"{len(PARAMS)} records, "), got)
+    check(all(line == line.rstrip() for line in lines), "blanks at ends of lines")
+
+
+def names_are_escaped(t):
+    name = "a\x1b[31m\n\u202eb\\c\x7f"
+    path = write(t.path("odd.ckpt"), checkpoint_bytes({name: Record((1,), "Int8", b"a")}))
+    for got in (run("ls", path), run_on_terminal("ls", path, columns=200)):
+        check(r"a\x1b[31m\x0a\xe2\x80\xaeb\\c\x7f" in got.out, got)
+        check("\x7f" not in got.out and "\u202e" not in got.out, got)
+    check(run_json("ls", path)["records"][0]["name"] == name, "JSON has the name itself")
+
+
+def names_that_are_not_utf_8(t):
+    data = checkpoint_bytes({"w@@": Record((1,), "Int8", b"a")}).replace(b"@@", b"\xff\x80")
+    path = write(t.path("bytes.ckpt"), data)
+    got = run("ls", path)
+    if got.status == INPUT:
+        check("UTF-8" in got.err, got)
+        return
+    check(r"w\xff\x80" in got.out, got)
+    check(run_json("ls", path)["records"][0]["name"] == r"w\xff\x80", "in JSON")
+
+
+def a_terminal_shortens_names(t):
+    name = "backbone." + "very_long_name." * 8 + "weight"
+    path = write(t.path("long.ckpt"), checkpoint_bytes({name: Record((1,), "Int8", b"a")}))
+    narrow = run_on_terminal("ls", path, columns=60)
+    rows = [re.sub("\x1b\\[[0-9]*m", "", line) for line in narrow.out.splitlines()]
+    check(max(map(len, rows)) <= 60, narrow)
+    check(rows[1].startswith("backbone.") and "..." in rows[1] and ".weight  " in rows[1], narrow)
+    check(name in run_on_terminal("ls", path, columns=300).out, "room enough")
+    check(name in run("ls", path, env={"COLUMNS": "60"}).out, "no terminal")
+
+
+def colour_only_on_a_terminal(t):
+    def colored(got):
+        return "\x1b[" in got.out
+    path = t.rank_file(0)
+    check(colored(run_on_terminal("ls", path)), "on a terminal")
+    check(not colored(run("ls", path)), "in a pipe")
+    check(not colored(run_on_terminal("ls", path, "--color=never")), "never")
+    check(not colored(run_on_terminal("ls", path, env={"NO_COLOR": "1"})), "NO_COLOR")
+    check(not colored(run_on_terminal("ls", path, "--json")), "in JSON")
+    check(colored(run("ls", path, "--color=always")), "always")
+
+
+# ---- SOURCE ----
+
+def steps_of_a_tree(t):
+    said = run_json("ls", t.source)
+    step = said["steps"][0]
+    check(len(said["steps"]) == 1 and said["ranks"] == list(range(8)), said)
+    check((step["name"], step["epoch"], step["step"], step["run"], step["whole"]) ==
+          ("epoch 3 step 40", 3, 40, 0, True), step)
+    check([f["path"] for f in step["files"]] == [t.rank_file(r) for r in range(8)], step)
+    check([f["bytes"] for f in step["files"]] ==
+          [os.path.getsize(t.rank_file(r)) for r in range(8)], step)
+    check(step["bytes"] == sum(f["bytes"] for f in step["files"]), step)
+    check(said["newest_whole"] == "epoch 3 step 40" and said["mount"] is None, said)
+
+
+def damage_is_told(t):
+    def damage(root):
+        os.truncate(t.rank_file(5, root), 1000)
+        os.remove(t.rank_file(2, root))
+    root = t.two_steps("damaged", damage)
+    said = run_json("ls", root)
+    newest, older = said["steps"]
+    check(not newest["whole"] and newest["missing_ranks"] == [2], newest)
+    bad = [f for f in newest["files"] if f["reason"]]
+    check([f["rank"] for f in bad] == [5] and bad[0]["bytes"] == 1000 and
+          t.rank_file(5, root) in bad[0]["reason"], bad)
+    check(older["whole"] and said["newest_whole"] == "epoch 2 step 40", said)
+    got = run("ls", root)
+    check("epoch 3 step 40" in got.out and "6/8" in got.out and not got.err, got)
+    check("newest that is whole: epoch 2 step 40" in got.out, got)
+
+
+def a_rank_that_is_gone(t):
+    root = t.two_steps("gone", lambda root: shutil.rmtree(os.path.join(root, "rank_7")))
+    check(run_json("ls", root)["newest_whole"] == "epoch 3 step 40", "nobody misses it")
+    said = run_json("ls", root, "--src-strategy", t.src)
+    check(said["ranks"] == list(range(8)) and said["newest_whole"] is None and
+          said["steps"][0]["missing_ranks"] == [7], said)
+
+
+def what_a_mount_takes(t):
+    words = ["--src-strategy", t.src, "--dst-strategy", t.dst]
+    said = run_json("ls", t.source, *words)
+    size = sum(os.path.getsize(t.path(f"expected/rank_{r}/checkpoint_{r}.ckpt"))
+               for r in range(4))
+    check(said["mount"] == {"takes": "epoch 3 step 40", "reason": None, "files": 4,
+                            "bytes": size}, said)
+
+    def damage(root):  # model parallel 0 has no replica left
+        for rank in (0, 4):
+            os.remove(t.rank_file(rank, root))
+    root = t.two_steps("older", damage)
+    check(run_json("ls", root, *words)["mount"]["takes"] == "epoch 2 step 40", "the older step")
+    said = run_json("ls", root, *words, "--fallbacks=0", status=NO)
+    check(said["mount"]["takes"] is None and "epoch 3 step 40" in said["mount"]["reason"], said)
+    got = run("ls", root, *words, "--select=3_40")
+    check(got.status == NO and "a mount would fail" in got.out and "rank" in got.err, got)
+
+
+def options_choose_files(t):
+    root = t.two_steps("chosen", lambda root: None)
+    said = run_json("ls", root, "--select=2_40")
+    check([s["name"] for s in said["steps"]] == ["epoch 2 step 40"], said)
+    refused(run("ls", root, "--select=9_9"), INPUT, "epoch 9 step 9")
+
+
+def a_model_in_one_part(t):
+    values = {"w": ("F32", (2,), b"x" * 8)}
+    write(t.path("model/model.safetensors"), safetensors_bytes(values, {"format": "pt"}))
+    step = run_json("ls", t.path("model"))["steps"][0]
+    check(step["whole"] and step["format"] == "safetensors" and len(step["files"]) == 1, step)
+
+
+# ---- STRATEGY ----
+
+def layouts_of_a_strategy(t):
+    said = run_json("ls", t.src)
+    check((said["strategy"], said["stages"], said["stage_ranks"]) == (t.src, 1, 8), said)
+    rows = {p["name"]: p for p in said["parameters"]}
+    listed = [p for p in PARAMS if p.source_map is not None]
+    check(set(rows) == {p.name for p in listed}, "parameters")
+    for p in listed:
+        row = rows[p.name]
+        check(row["mesh"] == SOURCE_MESH and row["stage"] == 0, row)
+        check(row["map"] == [[] if a == -1 else [a] for a in p.source_map], row)
+        # Axis 0 is the mesh's last.
+        split = [1 if a == -1 else SOURCE_MESH[-1 - a] for a in p.source_map]
+        shard = p.source_shard[1]
+        split[0] *= max(shard, 1)
+        check(row["split"] == split, row)
+        check(row["optimizer_shard"] == ({"step": 4, "size": 2} if shard else None), row)
+        check(sorted(sum(row["replicas"], [])) == list(range(8)), row)
+    check(rows["embedding.table"]["replicas"] == [[0, 4], [1, 5], [2, 6], [3, 7]], rows)
+    check(rows["block.norm.gamma"]["replicas"] == [list(range(8))], rows)
+    check(rows["block.sharded"]["replicas"] == [[r] for r in range(8)], rows)
+    got = run("ls", t.src)
+    check("0,4 1,5 2,6 3,7" in got.out and "optimizer shard 2" in got.out and
+          f"{len(listed)} parameters, 8 ranks in 1 stage" in got.out, got)
+
+
+def stages_of_a_directory(t):
+    for stage in (0, 1):
+        write(t.path(f"stages/s{stage}.ckpt"),
+              strategy_bytes(StageFile(stage, {f"w{stage}": LAYOUT, "shared": LAYOUT})))
+    said = run_json("ls", t.path("stages"))
+    check(said["stages"] == 2 and said["stage_ranks"] == 4, said)
+    rows = {(p["name"], p["stage"]): p["replicas"] for p in said["parameters"]}
+    check(set(rows) == {("w0", 0), ("w1", 1), ("shared", 0), ("shared", 1)}, rows)
+    check(rows["w1", 1] == [[4, 6], [5, 7]] and rows["shared", 0] == [[0, 2], [1, 3]], rows)
+
+
+def a_strategy_in_json(t):
+    path = write(t.path("s.json"), strategy_json(StageFile(0, {"w": Layout([2, 2], [0, -1], shape=[4, 4])})))
+    check(run_json("ls", path)["parameters"][0]["split"] == [2, 1], "a .json strategy")
+
+
+# ---- refused ----
+
+def wrong_usage(_):
+    refused(run("ls"), USAGE, "no FILE|SOURCE|STRATEGY given")
+    refused(run("ls", "a", "b"), USAGE, "too many operands: b")
+    refused(run("ls", "--foreground", "a"), USAGE, "--foreground")
+    refused(run("ls", "--color=pink", "a"), USAGE, "pink")
+    refused(run("ls", "-oallow_other", "a"), USAGE, "allow_other")
+
+
+def bad_input(t):
+    refused(run("ls", t.path("nowhere")), INPUT, t.path("nowhere"), "No such file")
+    os.makedirs(t.path("empty"))
+    refused(run("ls", t.path("empty")), INPUT, "no rank_N directory")
+    path = write(t.path("junk.ckpt"), b"\x07junk" * 20)
+    refused(run("ls", path), INPUT, path)
+    path = write(t.path("junk.json"), b"{]")
+    refused(run("ls", path), INPUT, path)
+    path = write(t.path("cut.ckpt"), open(t.rank_file(0), "rb").read()[:5000])
+    refused(run("ls", path), INPUT, path)
+    refused(run("ls", "/dev/null"), INPUT, "not a regular file")
+
+
+def a_full_disk(t):
+    if not os.path.exists("/dev/full"):
+        return
+    import subprocess
+    from rsh_mount import reshardfs_program
+    with open("/dev/full", "wb") as full:
+        got = subprocess.run([reshardfs_program(), "ls", t.src], stdout=full, check=False,
+                             stderr=subprocess.PIPE)
+    check(got.returncode == 4 and b"standard output" in got.stderr, got)
+
+
+CASES = [records_of_a_ckpt, records_of_a_safetensors_file, crc_is_told, a_table_for_people,
+         names_are_escaped, names_that_are_not_utf_8, a_terminal_shortens_names,
+         colour_only_on_a_terminal, steps_of_a_tree, damage_is_told, a_rank_that_is_gone,
+         what_a_mount_takes, options_choose_files, a_model_in_one_part, layouts_of_a_strategy,
+         stages_of_a_directory, a_strategy_in_json, wrong_usage, bad_input, a_full_disk]
+
+
+def main():
+    tap = Tap(len(CASES))
+    for case in CASES:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-ls-") as directory, \
+                tap.test(case.__name__.replace("_", " ")):
+            case(Trees(directory))
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+/* unit/test_cli_text.c - text for people. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/text.h"
+
+static void test_escape(void **state)
+{
+	static const struct {
+		const char *raw, *shown;
+	} cases[] = {
+		{ "", "" },
+		{ "layers.0.weight", "layers.0.weight" },
+		{ "gr\xc3\xb6\xc3\x9f" "e \xe5\xb1\x82 \xf0\x9f\x98\x80",
+		  "gr\xc3\xb6\xc3\x9f" "e \xe5\xb1\x82 \xf0\x9f\x98\x80" },
+		{ "a\nb\tc\x1b[0m\x7f", "a\\x0ab\\x09c\\x1b[0m\\x7f" },
+		{ "a\\x0a", "a\\\\x0a" },
+		{ "\xc2\x9b", "\\xc2\\x9b" },         /* a C1 control */
+		{ "\xe2\x80\xae", "\\xe2\\x80\\xae" }, /* right to left */
+		{ "\xff", "\\xff" },
+		{ "\x80", "\\x80" },
+		{ "\xc3", "\\xc3" },                   /* cut short */
+		{ "\xc3z", "\\xc3z" },
+		{ "\xc0\xaf", "\\xc0\\xaf" },          /* overlong */
+		{ "\xed\xa0\x80", "\\xed\\xa0\\x80" }, /* a surrogate */
+		{ "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80" },
+		{ "\xe2\x82", "\\xe2\\x82" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *shown = rsh_text_escape(cases[i].raw);
+
+		assert_string_equal(shown, cases[i].shown);
+		free(shown);
+	}
+}
+
+static void assert_shortened(const char *text, size_t n, const char *wanted)
+{
+	char *s = strdup(text);
+
+	rsh_text_shorten(s, n);
+	assert_string_equal(s, wanted);
+	free(s);
+}
+
+static void test_shorten(void **state)
+{
+	(void)state;
+	assert_shortened("abcdefghij", 10, "abcdefghij");
+	assert_shortened("abcdefghij", 9, "abc...hij");
+	assert_shortened("abcdefghij", 8, "ab...hij");
+	assert_shortened("abcdefghij", 4, "...j");
+	assert_shortened("abc", 20, "abc");
+	assert_shortened("\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f\xc3\xa4\xc3\xb6", 5,
+			 "\xc3\xa4...\xc3\xb6");
+	assert_int_equal(rsh_text_length("\xc3\xa4z\xe5\xb1\x82"), 3);
+}
+
+static void test_bytes(void **state)
+{
+	char text[32];
+
+	(void)state;
+	assert_string_equal(rsh_text_bytes(0, text, sizeof(text)), "0 B");
+	assert_string_equal(rsh_text_bytes(1023, text, sizeof(text)), "1023 B");
+	assert_string_equal(rsh_text_bytes(1024, text, sizeof(text)),
+			    "1.0 KiB");
+	assert_string_equal(rsh_text_bytes((1 << 20) - 1, text, sizeof(text)),
+			    "1.0 MiB");
+	assert_string_equal(rsh_text_bytes(UINT64_MAX, text, sizeof(text)),
+			    "16.0 EiB");
+}
+
+static void test_seconds(void **state)
+{
+	char text[32];
+
+	(void)state;
+	assert_string_equal(rsh_text_seconds(0.00025, text, sizeof(text)),
+			    "0.25 ms");
+	assert_string_equal(rsh_text_seconds(0.9, text, sizeof(text)),
+			    "900 ms");
+	assert_string_equal(rsh_text_seconds(1, text, sizeof(text)), "1.0 s");
+	assert_string_equal(rsh_text_seconds(120, text, sizeof(text)),
+			    "2.0 min");
+	assert_string_equal(rsh_text_seconds(9000, text, sizeof(text)),
+			    "2.5 h");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_escape),
+		cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_bytes),
+		cmocka_unit_test(test_seconds),
+	};
+
+	return cmocka_run_group_tests_name("cli_text", tests, NULL, NULL);
+}
