@@ -3,7 +3,7 @@ MOUNT += \
 	mount/options.sh mount/daemon.sh mount/attributes.sh mount/read.sh \
 	mount/errors.py mount/read_errors.sh mount/stress.sh \
 	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
-	mount/lost_ranks.py mount/resume.py
+	mount/lost_ranks.py mount/resume.py mount/bench.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/make_tree.py lib/safetensors_format.py lib/reader.py \
