@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""MindSpore's part of the benchmarks: run by a Python that has it.
+
+Commands are lines of JSON on standard input, each gets one line in reply.
+Whatever MindSpore prints goes to standard error.
+
+    {"verb": "load", "path": P}              -> {"seconds": S}
+    {"verb": "same", "paths": [P, Q]}        -> {"same": true}
+    {"verb": "transform", "source": ..., "target": ..., "src_strategy": ...,
+     "dst_strategy": ...}                    -> {"seconds": S}
+"""
+
+import json
+import os
+import sys
+import time
+
+
+def load(ms, path):
+    start = time.perf_counter()
+    ms.load_checkpoint(path)
+    return {"seconds": time.perf_counter() - start}
+
+
+def same(ms, paths):
+    """Names, types and bytes of what is loaded, compared one by one."""
+    first, second = (ms.load_checkpoint(path) for path in paths)
+    return {"same": list(first) == list(second) and all(
+        first[name].dtype == second[name].dtype and
+        first[name].asnumpy().tobytes() == second[name].asnumpy().tobytes()
+        for name in first)}
+
+
+def transform(ms, source, target, src_strategy, dst_strategy):
+    start = time.perf_counter()
+    ms.transform_checkpoints(source, target, "checkpoint_", src_strategy, dst_strategy)
+    return {"seconds": time.perf_counter() - start}
+
+
+def main():
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    try:
+        import mindspore as ms
+    except ImportError as error:
+        print(json.dumps({"error": str(error)}), file=replies)
+        return 1
+    print(json.dumps({"version": ms.__version__}), file=replies)
+    verbs = {"load": load, "same": same, "transform": transform}
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            reply = verbs[request.pop("verb")](ms, **request)
+        except Exception as error:  # whatever it is, the other side reports it
+            reply = {"error": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps(reply), file=replies)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

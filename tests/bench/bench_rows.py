@@ -1,0 +1,525 @@
+"""The rows of the benchmarks, in the order of the table.
+
+A row's function takes the Bench, proves that the bytes it compares are equal
+and returns a Measured.  The trees it names are there while rows need them.
+"""
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+from bench_tools import (MIB, Broken, Measured, Sample, Skip, Watch, make_room,
+                         rate_text, status_field, storage_bytes_of, timed)
+from bench_trees import SOURCE_RANKS, WANTED_RANKS
+
+ROWS = []
+
+
+@dataclass
+class Row:
+    name: str
+    title: str
+    peer: str
+    reach: tuple  # (">=" or "<=", number), None of a row that only informs
+    unit: str
+    tree: str
+    function: object
+    plot: str = None  # the row fills this plot and has no values of its own
+
+    def reached(self, value):
+        relation, limit = self.reach
+        return value >= limit if relation == ">=" else value <= limit
+
+
+def row(name, title, peer, reach=None, unit="", tree="contiguous", plot=None):
+    def add(function):
+        ROWS.append(Row(name, title, peer, reach, unit, tree, function, plot))
+        return function
+    return add
+
+
+def the_tree(bench, name):
+    return bench.tree(name, converted=True)
+
+
+def rates(result, mount="mount", peer="peer"):
+    """Say in a note which rates the ratios come from."""
+    for who, samples in ((mount, result.mount), (peer, result.peer)):
+        if samples:
+            middle = statistics.median(s.rate for s in samples)
+            result.note(f"{who} {rate_text(middle)}")
+    return result
+
+
+# ---- warm, sequential ----
+
+def against_direct(bench, name, readers=1, ranks=WANTED_RANKS):
+    tree = the_tree(bench, name)
+    source = tree.source_files()
+    with bench.mounted(tree, ranks=ranks) as mount:
+        bench.verify(mount, tree, ranks)
+        files = bench.files(mount, tree, ranks)
+        return rates(bench.compare(lambda: bench.read(bench.forget(files), readers),
+                                   lambda: bench.read(source, readers),
+                                   warm=source), peer="direct")
+
+
+def against_bindfs(bench, name):
+    tree = the_tree(bench, name)
+    with bench.bindfs(tree.converted) as peer, bench.mounted(tree) as mount:
+        bench.verify(mount, tree)
+        files = bench.files(mount, tree)
+        peer_files = bench.files(peer, tree)
+        return rates(bench.compare(lambda: bench.read(bench.forget(files)),
+                                   lambda: bench.read(bench.forget(peer_files)),
+                                   warm=tree.source_files()), peer="bindfs")
+
+
+@row("contiguous", "contiguous reshard, one reader, 1 MiB reads", "direct read",
+     (">=", 0.30))
+def contiguous(bench):
+    return against_direct(bench, "contiguous")
+
+
+@row("contiguous_two", "the same, two readers", "direct read, two readers",
+     (">=", 0.40))
+def contiguous_two(bench):
+    return against_direct(bench, "contiguous", 2)
+
+
+@row("inner", "inner-axis reshard, rows of 1 KiB", "direct read", (">=", 0.25),
+     tree="inner")
+def inner(bench):
+    return against_direct(bench, "inner")
+
+
+@row("inner_whole", "the same, 8 slices side by side (8 to 1)", "direct read",
+     tree="inner")
+def inner_whole(bench):
+    return against_direct(bench, "inner", 1, 1)
+
+
+@row("bindfs", "contiguous reshard, 1 MiB reads", "bindfs", (">=", 10), "x")
+def bindfs(bench):
+    return against_bindfs(bench, "contiguous")
+
+
+@row("inner_bindfs", "inner-axis reshard, 1 MiB reads", "bindfs", unit="x",
+     tree="inner")
+def inner_bindfs(bench):
+    return against_bindfs(bench, "inner")
+
+
+@row("identity", "no reshard, one reader, 1 MiB reads", "direct read")
+def identity(bench):
+    return against_direct(bench, "contiguous", 1, SOURCE_RANKS)
+
+
+# ---- programs that read ----
+
+def python_reads(path):
+    def read():
+        with open(path, "rb") as f:
+            return f.read()
+
+    seconds, data = timed(read)
+    return Sample(seconds, len(data))
+
+
+@row("python_read", "Python open().read() of a rank", "of the converted file",
+     (">=", 0.80))
+def python_read(bench):
+    tree = the_tree(bench, "contiguous")
+    with bench.mounted(tree) as mount:
+        file, peer = bench.files(mount, tree)[0], tree.converted_files()[0]
+        bench.verify(mount, tree, only=sorted(tree.wanted)[0])
+        return rates(bench.compare(lambda: python_reads(*bench.forget([file])),
+                                   lambda: python_reads(peer),
+                                   warm=tree.source_files()), peer="file")
+
+
+@row("load_checkpoint", "MindSpore load_checkpoint of a rank",
+     "of the converted file", (">=", 0.95))
+def load_checkpoint(bench):
+    oracle = bench.oracle
+    tree = the_tree(bench, "contiguous")
+    with bench.mounted(tree) as mount:
+        file, peer = bench.files(mount, tree)[0], tree.converted_files()[0]
+        length = os.path.getsize(peer)
+        # What it reads, the source behind that and what it makes of them.
+        room = 4 * length
+        make_room(room)
+        if not oracle.ask("same", paths=[peer, file])["same"]:
+            raise Broken("load_checkpoint gives different tensors")
+
+        def load(path):
+            make_room(room)
+            return Sample(oracle.ask("load", path=path)["seconds"], length)
+
+        return rates(bench.compare(lambda: load(*bench.forget([file])),
+                                   lambda: load(peer),
+                                   warm=tree.source_files()), peer="file")
+
+
+# ---- conversions ----
+
+def first_rank(bench, tree):
+    """Seconds to mount, read the first rank whole; and then all others."""
+    start = time.perf_counter()
+    with bench.mounted(tree) as mount:
+        files = bench.files(mount, tree)
+        bench.read(files[:1])
+        first = time.perf_counter() - start
+        bench.read(files[1:])
+        every = time.perf_counter() - start
+        bench.verify(mount, tree)
+    return first, every
+
+
+def transform(bench, tree):
+    """Seconds of transform_checkpoints; its files must be the mount's."""
+    target = os.path.join(tree.directory, "transformed")
+    try:
+        seconds = bench.oracle.ask(
+            "transform", source=tree.source, target=target,
+            src_strategy=tree.src_strategy, dst_strategy=tree.dst_strategy)["seconds"]
+        bench.verify_files(target, tree)
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+    return seconds
+
+
+@row("transform", "mount and first rank read whole", "transform_checkpoints",
+     (">=", 50), "x")
+def transform_row(bench):
+    oracle = bench.oracle
+    tree = the_tree(bench, "contiguous")
+    result = Measured()
+    oracle.ask("load", path=tree.converted_files()[0])  # its first call is slow
+    bench.read(tree.source_files())
+    first_rank(bench, tree)
+    for _ in bench.each_repeat():
+        peer = Sample(transform(bench, tree), tree.content)
+        mount = Sample(first_rank(bench, tree)[0], tree.content)
+        result.peer.append(peer)
+        result.mount.append(mount)
+        result.values.append(peer.seconds / mount.seconds)
+    result.note(f"mount {statistics.median(s.seconds for s in result.mount):.2f} s")
+    result.note(f"converter {statistics.median(s.seconds for s in result.peer):.1f} s")
+    return result
+
+
+# ---- cold ----
+
+def cold_mount(bench, tree):
+    """(read of all ranks of a fresh mount, bytes fetched from storage for it).
+
+    All counts that this mount has caused to be fetched from its start on, by
+    the daemon or, where the kernel reads for it, by the reader.
+    """
+    source = tree.source_files()
+    bench.make_cold(source)
+    with bench.mounted(tree) as mount:
+        bench.make_cold(source)
+        sample = bench.read(bench.files(mount, tree))
+        fetched = storage_bytes_of(mount.process.pid) + sample.storage_bytes
+        bench.verify(mount, tree)
+    if not fetched:
+        raise Skip(f"no storage is read for {bench.settings.dir}")
+    return sample, fetched
+
+
+def amplification(bench, name):
+    tree = the_tree(bench, name)
+    result = Measured()
+    for _ in bench.each_repeat(most=3):
+        sample, fetched = cold_mount(bench, tree)
+        sample.storage_bytes = fetched
+        result.mount.append(sample)
+        result.values.append(fetched / tree.content)
+    result.note("read_bytes of /proc/PID/io, daemon and reader")
+    return result
+
+
+def cold(bench, name):
+    tree = the_tree(bench, name)
+    source = tree.source_files()
+
+    def direct():
+        bench.make_cold(source)
+        sample = bench.read(source)
+        if sample.storage_bytes < sample.bytes * 0.9:
+            raise Skip("reading the source directly does not read storage")
+        return sample
+
+    return rates(bench.compare(lambda: cold_mount(bench, tree)[0], direct),
+                 peer="direct")
+
+
+@row("read_once_rows", "all ranks once, cold: bytes fetched, contiguous",
+     "distinct bytes", ("<=", 1.02))
+def read_once_rows(bench):
+    return amplification(bench, "contiguous")
+
+
+@row("read_once_columns", "all ranks once, cold: bytes fetched, inner axis",
+     "distinct bytes", ("<=", 1.02), tree="inner")
+def read_once_columns(bench):
+    return amplification(bench, "inner")
+
+
+@row("cold", "cold source, contiguous", "direct cold read", (">=", 0.95))
+def cold_rows(bench):
+    return cold(bench, "contiguous")
+
+
+@row("cold_inner", "cold source, inner axis", "direct cold read", tree="inner")
+def cold_columns(bench):
+    return cold(bench, "inner")
+
+
+# ---- a slow source ----
+
+SLOW = "delay=5ms,rate=200M"
+SLOW_RATE = 200e6
+
+
+def slow(bench, name):
+    if not bench.offers("--fault"):
+        raise Skip("this reshardfs has no --fault")
+    tree = the_tree(bench, name)
+    result = Measured()
+    with bench.mounted(tree) as mount:
+        bench.verify(mount, tree)  # at full speed; below, one file of it again
+    for i in bench.each_repeat():
+        with bench.mounted(tree, extra=["--fault", SLOW]) as mount:
+            rank = i % WANTED_RANKS
+            sample = bench.read(bench.files(mount, tree)[rank:rank + 1])
+            if not i:
+                bench.verify(mount, tree, only=sorted(tree.wanted)[rank])
+        result.mount.append(sample)
+        result.values.append(sample.rate / SLOW_RATE)
+    return rates(result)
+
+
+@row("slow", "a source of 5 ms a read and 200 MB/s, contiguous", "its own rate",
+     (">=", 0.90))
+def slow_rows(bench):
+    return slow(bench, "contiguous")
+
+
+@row("slow_inner", "the same, inner axis", "its own rate", tree="inner")
+def slow_columns(bench):
+    return slow(bench, "inner")
+
+
+# ---- memory ----
+
+@row("memory", "resident memory, a source twice as large, 64 MiB cache", "",
+     ("<=", 128), "MiB", tree="sparse")
+def memory(bench):
+    tree = bench.tree("sparse", "mixed", 2 * bench.settings.size, sparse=True)
+    extra = ["--cache-size", "64M"] if bench.offers("--cache-size") else []
+    result = Measured()
+    result.note(f"source of {2 * bench.settings.size / 2**30:.3g} GiB")
+    if not extra:
+        result.note("this reshardfs has no --cache-size")
+    anonymous = 0
+    for _ in bench.each_repeat(most=3):
+        with bench.mounted(tree, extra=extra) as mount:
+            pid = mount.process.pid
+            with Watch(pid, "RssAnon") as watch:
+                sample = bench.read(bench.files(mount, tree), 2)
+            if sample.bytes < tree.content:
+                raise Broken("the mount has fewer bytes than its source")
+            anonymous = max(anonymous, watch.most)
+            result.mount.append(sample)
+            result.values.append(max(status_field(pid, "VmHWM"), watch.most) / MIB)
+    result.note(f"value is VmHWM; RssAnon {anonymous / MIB:.0f} MiB at most")
+    return result
+
+
+# ---- random ----
+
+THREADS = 8
+
+
+@row("random", "random 4 KiB reads, 8 threads, all caches cold", "bindfs, cold too",
+     (">=", 1.5), "x")
+def random_reads(bench):
+    tree = the_tree(bench, "contiguous")
+    converted = tree.converted_files()
+    reads = max(64, min(2000, tree.content // 4096 // 64))
+    seed = 0
+
+    def through(files):
+        return bench.read_random(files, THREADS, reads, seed)
+
+    def bindfs_side():
+        nonlocal seed
+        seed += 1  # places that no earlier repeat has warmed
+        with bench.bindfs(tree.converted, threads=True) as peer:
+            bench.make_cold(converted)
+            return through(bench.files(peer, tree))
+
+    def mount_side():
+        source = tree.source_files()
+        bench.make_cold(source)
+        with bench.mounted(tree) as mount:
+            bench.make_cold(source)
+            return through(bench.files(mount, tree))
+
+    def value(mount, peer):
+        if mount.sum != peer.sum:
+            raise Broken("random reads of mount and bindfs give different bytes")
+        return peer.seconds / mount.seconds
+
+    result = bench.compare(mount_side, bindfs_side, value=value)
+    for who, samples in (("mount", result.mount), ("bindfs", result.peer)):
+        middle = statistics.median(s.reads / s.seconds for s in samples)
+        result.note(f"{who} {middle:.0f} reads/s")
+    return result
+
+
+# ---- many ranks ----
+
+def big_job(bench):
+    """The sparse tree of a large job, made by a program of its own.
+
+    It goes when the run ends: removing it can take minutes.
+    """
+    maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "make_big_tree.py")
+    if not os.path.exists(maker):
+        raise Skip("there is no make_big_tree.py")
+    settings = bench.settings
+    directory = settings.big_tree or os.path.join(bench.work, "big")
+    if not os.path.exists(directory):
+        subprocess.run([sys.executable, maker, "--ranks", str(settings.ranks),
+                        "--parameters", str(settings.parameters), directory],
+                       check=True)
+        os.sync()
+    return directory
+
+
+def list_big(bench, directory):
+    """(seconds to mount, seconds of ls -lR, bytes of memory)"""
+    start = time.perf_counter()
+    with bench.mounted_at(os.path.join(directory, "source"),
+                          os.path.join(directory, "source_strategys"),
+                          os.path.join(directory, "wanted_strategys")) as mount:
+        mounting = time.perf_counter() - start
+        listing, said = timed(subprocess.check_output, ["ls", "-lR", mount.path])
+        if said.count(b"checkpoint_") != bench.settings.ranks // 2:
+            raise Broken("ls -lR does not list a file for each rank")
+        return mounting, listing, status_field(mount.process.pid, "VmHWM")
+
+
+def measure_big(bench):
+    """Figures of a first mount, and of others that find what it has left."""
+    directory = big_job(bench)
+    return (list_big(bench, directory),
+            [list_big(bench, directory) for _ in bench.each_repeat()])
+
+
+def big(bench, which, scale, unit):
+    first, others = bench.once("big", measure_big)
+    result = Measured([one[which] / scale for one in others])
+    result.note(f"{bench.settings.ranks} ranks, {bench.settings.parameters} parameters")
+    result.note(f"the first mount {first[which] / scale:.3g} {unit}")
+    return result
+
+
+@row("big_mount", "mount 1,024 ranks of 2,000 parameters", "", ("<=", 1), "s", "big")
+def big_mount(bench):
+    return big(bench, 0, 1, "s")
+
+
+@row("big_list", "ls -lR of it", "", ("<=", 3), "s", "big")
+def big_list(bench):
+    return big(bench, 1, 1, "s")
+
+
+@row("big_memory", "resident memory after that", "", ("<=", 100), "MB", "big")
+def big_memory(bench):
+    return big(bench, 2, 1e6, "MB")
+
+
+# ---- plots ----
+
+REQUESTS = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20]
+SHARES = [8, 4, 2, 1]
+
+
+def by_request(bench, sides):
+    """A line a side, (label, files, are they of a mount): the median rate of
+    reading the files, by request size."""
+    for request in REQUESTS:
+        limit = request << 14
+        found = {label: [] for label, _, _ in sides}
+        for _ in bench.each_repeat(most=3):
+            for label, files, virtual in sides:
+                if virtual:
+                    bench.forget(files)
+                found[label].append(bench.read(files, 1, request, limit).rate)
+        for label, values in found.items():
+            bench.point("requests", label, request, statistics.median(values))
+
+
+@row("requests", "plot: rate by request size", "", plot="requests")
+def requests(bench):
+    tree = the_tree(bench, "contiguous")
+    with bench.mounted(tree) as mount:
+        bench.verify(mount, tree, only=sorted(tree.wanted)[0])
+        sides = [("direct", tree.converted_files()[:1], False),
+                 ("mount, contiguous", bench.files(mount, tree)[:1], True)]
+        bench.read(sides[0][1])
+        try:
+            peer = bench.bindfs(tree.converted)
+        except Skip:
+            by_request(bench, sides)
+            return Measured()
+        with peer:
+            by_request(bench, [*sides, ("bindfs", bench.files(peer, tree)[:1], True)])
+    return Measured()
+
+
+@row("requests_inner", "plot: the same, inner axis", "", tree="inner",
+     plot="requests")
+def requests_inner(bench):
+    tree = the_tree(bench, "inner")
+    with bench.mounted(tree) as mount:
+        bench.verify(mount, tree, only=sorted(tree.wanted)[0])
+        by_request(bench, [("mount, inner axis", bench.files(mount, tree)[:1], True)])
+    return Measured()
+
+
+@row("sizes", "plot: time by checkpoint size", "", plot="sizes")
+def sizes(bench):
+    result = Measured()
+    try:
+        bench.oracle.ask("load", path=the_tree(bench, "contiguous").converted_files()[0])
+        converts = True
+    except Skip as skip:
+        result.note(f"no transform_checkpoints: {skip}")
+        converts = False
+    for share in SHARES:
+        whole = share == 1
+        name = "contiguous" if whole else f"part_{share}"
+        tree = bench.tree(name, "contiguous", bench.settings.size // share,
+                          converted=whole)
+        bench.read(tree.source_files())
+        if converts:
+            bench.point("sizes", "transform_checkpoints", tree.content,
+                        transform(bench, tree))
+        times = [first_rank(bench, tree) for _ in bench.each_repeat(most=3)]
+        bench.point("sizes", "mount, all ranks read", tree.content,
+                    statistics.median(t[1] for t in times))
+        bench.point("sizes", "mount, first rank read", tree.content,
+                    statistics.median(t[0] for t in times))
+        if not whole:
+            bench.drop_tree(name)
+    return result
