@@ -78,7 +78,7 @@ static void claim(struct request *rq, uint64_t first, uint64_t n,
 		}
 		rsh_block_insert(c, b, rq->file, number, len);
 		run->blocks[run->n++] = b;
-		rsh_block_trim(c, b, len);
+		rsh_block_fit(c, b, len);
 	}
 }
 
