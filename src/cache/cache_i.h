@@ -38,6 +38,7 @@ struct rsh_cache_block {
 	int error;         /* FAILED: positive errno */
 	uint8_t state;
 	bool spent;
+	bool untouched;    /* its memory counts, but is not there yet */
 	bool unpackable;   /* tried to compress in vain */
 };
 
@@ -153,6 +154,10 @@ void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
 /* What the block is, wherever it is kept. */
 struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 				      const struct rsh_cache_block *b);
+/* After rsh_block_take(): makes its memory what `len` bytes need; may give the
+ * lock up. */
+void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b,
+		   uint32_t len);
 /* The block of a place, or NULL. */
 struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number);

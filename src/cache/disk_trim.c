@@ -111,8 +111,8 @@ static int each_file(struct pass *p, void (*f)(struct pass *p, const char *name,
 	while (errno = 0, (e = readdir(dir))) {
 		if (!rsh_block_file_is_name(e->d_name) && !is_temp(e->d_name))
 			continue;
-		if (fstatat(p->dirfd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISREG(st.st_mode))
+		if (fstatat(p->dirfd, e->d_name, &st,
+			    AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
 			f(p, e->d_name, &st);
 	}
 	rc = errno;

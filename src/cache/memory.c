@@ -136,6 +136,19 @@ void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
 	set_resident(c, b, keep);
 }
 
+void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b, uint32_t len)
+{
+	rsh_block_trim(c, b, len);
+	if (!b->untouched)
+		return;
+	b->untouched = false;
+	pthread_mutex_unlock(&c->lock);
+	/* Half the price of a fault a page; where the kernel does not know it,
+	 * the faults come. */
+	madvise(b->mem, b->resident, MADV_POPULATE_WRITE);
+	pthread_mutex_lock(&c->lock);
+}
+
 /* ---- free blocks ---- */
 
 static bool add_slab(struct rsh_cache *c)
@@ -184,6 +197,7 @@ static struct rsh_cache_block *take_free(struct rsh_cache *c, uint32_t len)
 	b = c->cold.newest;
 	rsh_list_remove(&c->cold, b);
 	set_resident(c, b, need);
+	b->untouched = true;
 	return b;
 }
 

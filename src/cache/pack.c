@@ -121,10 +121,12 @@ static void replace(struct rsh_cache *c, struct rsh_cache_block *b,
 
 bool rsh_pack_step(struct rsh_cache *c)
 {
-	struct rsh_cache_block *b = is_short(c) ? choose(c) : NULL;
+	struct rsh_cache_block *b = NULL;
 	uint64_t last_use;
 	uint32_t packed;
 
+	if (!c->packer.stop && is_short(c))
+		b = choose(c);
 	if (!b)
 		return false;
 	last_use = b->last_use;
@@ -165,7 +167,7 @@ bool rsh_unpack(struct rsh_cache *c, struct rsh_cache_block *b)
 		rsh_block_unref(c, b, 0);
 		return false;
 	}
-	rsh_block_trim(c, frame, b->len);
+	rsh_block_fit(c, frame, b->len);
 	pthread_mutex_unlock(&c->lock);
 	n = LZ4_decompress_safe((const char *)b->mem, (char *)frame->mem,
 				(int)b->packed_len, (int)b->len);

@@ -27,8 +27,9 @@ struct run {
 	unsigned n;
 };
 
-/* Not an errno: no memory for the block, read without it. */
-enum { NO_ROOM = 1 };
+/* Besides 0 and -errno: no memory for the block, read without it; or look for
+ * it again. */
+enum { NO_ROOM = 1, LOOK_AGAIN };
 
 static uint32_t block_len(const struct request *rq, uint64_t number)
 {
@@ -78,7 +79,7 @@ static void claim(struct request *rq, uint64_t first, uint64_t n,
 		}
 		rsh_block_insert(c, b, rq->file, number, len);
 		run->blocks[run->n++] = b;
-		rsh_block_trim(c, b, len);
+		rsh_block_fit(c, b, len);
 	}
 }
 
@@ -166,7 +167,7 @@ static int fill(struct request *rq, struct run *run, unsigned *from_disk)
 }
 
 /* Lock held, given up meanwhile.  The block has a user more then, if it turned
- * out well; -EAGAIN if it is to be looked for again. */
+ * out well; else LOOK_AGAIN or -errno. */
 static int wait_for(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	int rc = 0;
@@ -179,7 +180,7 @@ static int wait_for(struct rsh_cache *c, struct rsh_cache_block *b)
 	if (b->state == RSH_BLOCK_FAILED)
 		rc = -b->error;
 	else if (b->state != RSH_BLOCK_PLAIN)
-		rc = -EAGAIN;
+		rc = LOOK_AGAIN;
 	if (rc)
 		rsh_block_unref(c, b, 0);
 	return rc;
@@ -229,7 +230,7 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 		}
 		if (b) {
 			rc = wait_for(c, b);
-			if (rc == -EAGAIN)
+			if (rc == LOOK_AGAIN)
 				continue;
 			run->blocks[0] = b;
 			run->n = rc == 0;

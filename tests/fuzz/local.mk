@@ -6,8 +6,9 @@
 # What it finds is left as crash-* in the build directory.
 FUZZ_SECONDS = 60
 FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy fuzz/fuzz_safetensors \
-	fuzz/fuzz_weight_map fuzz/fuzz_intact fuzz/fuzz_rank_files
-EXTRA_PROGRAMS = $(FUZZ)
+	fuzz/fuzz_weight_map fuzz/fuzz_intact fuzz/fuzz_rank_files \
+	fuzz/fuzz_block_file
+EXTRA_PROGRAMS += $(FUZZ)
 
 fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
 fuzz_fuzz_ckpt_scan_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -28,11 +29,15 @@ fuzz_fuzz_intact_LDADD = $(L_WIRE)
 fuzz_fuzz_rank_files_SOURCES = fuzz/fuzz_rank_files.c
 fuzz_fuzz_rank_files_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_fuzz_rank_files_LDADD = $(L_WIRE)
+fuzz_fuzz_block_file_SOURCES = fuzz/fuzz_block_file.c
+fuzz_fuzz_block_file_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_block_file_LDADD = $(L_CACHE)
 
 fuzz: $(FUZZ)
 	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy \
 		fuzz/corpus_safetensors fuzz/corpus_weight_map \
 		fuzz/corpus_intact fuzz/corpus_rank_files \
+		fuzz/corpus_block_file \
 		fuzz/seeds fuzz/group_infos
 	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
 		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
@@ -52,4 +57,11 @@ fuzz: $(FUZZ)
 		fuzz/corpus_intact $(srcdir)/unit/data
 	fuzz/fuzz_rank_files -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_rank_files fuzz/group_infos
+	fuzz/fuzz_block_file -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_block_file $(srcdir)/fuzz/seeds_block_file
 .PHONY: fuzz
+
+EXTRA_DIST += \
+	fuzz/seeds_block_file/first_block fuzz/seeds_block_file/last_block \
+	fuzz/seeds_block_file/beyond_the_end \
+	fuzz/seeds_block_file/wrapped_offset

@@ -10,3 +10,7 @@ unit_test_cache_disk_SOURCES = unit/test_cache_disk.c $(CACHE_SUPPORT)
 unit_test_cache_disk_LDADD = $(L_CACHE)
 unit_test_cache_stress_SOURCES = unit/test_cache_stress.c $(CACHE_SUPPORT)
 unit_test_cache_stress_LDADD = $(L_CACHE)
+
+EXTRA_PROGRAMS += unit/bench_cache
+unit_bench_cache_SOURCES = unit/bench_cache.c $(CACHE_SUPPORT)
+unit_bench_cache_LDADD = $(L_CACHE)

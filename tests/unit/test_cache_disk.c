@@ -635,7 +635,8 @@ static void test_directory_vanishes(void **state)
 	assert_int_equal(read_all(c, &f), N_BLOCKS);
 	read_on(c, 10);
 	s = cache_stats(c);
-	assert_int_equal(s.disk_errors, 1);
+	/* Left alone, though a busy machine may have time for more tries. */
+	assert_in_range(s.disk_errors, 1, 5);
 	assert_int_equal(s.disk_written, N_BLOCKS);
 	assert_int_equal(logged("vanishing: it is gone"), 1);
 	/* Time to try again, in vain, and not a second line about it. */
@@ -675,7 +676,7 @@ static void test_file_size_limit(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
 	read_on(c, 1);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &saved), 0);
-	assert_int_equal(cache_stats(c).disk_errors, 1);
+	assert_in_range(cache_stats(c).disk_errors, 1, 5);
 	assert_int_equal(cache_stats(c).disk_written, 0);
 	assert_int_equal(logged("File too large"), 1);
 	assert_int_equal(count_files(dir, ""), 0);
@@ -689,6 +690,7 @@ static void test_file_size_limit(void **state)
 /* A file system of 20 blocks; in a child, so that its mount ends with it. */
 static void full_disk_child(const char *dir)
 {
+	struct rsh_cache_stats s;
 	struct rsh_cache *c;
 	struct made_file f;
 
@@ -698,8 +700,9 @@ static void full_disk_child(const char *dir)
 		_exit(77);
 	c = open_cache(dir, GIB);
 	read_on(c, 1);
-	if (cache_stats(c).disk_errors != 1 || cache_stats(c).disk_written < 10 ||
-	    cache_stats(c).disk_written > 20 || count_files(dir, ".tmp") ||
+	s = cache_stats(c);
+	if (!s.disk_errors || s.disk_errors > 5 || s.disk_written < 10 ||
+	    s.disk_written > 20 || count_files(dir, ".tmp") ||
 	    logged("No space left") != 1)
 		_exit(1);
 	/* What is there is still of use. */

@@ -620,6 +620,7 @@ static void test_one_failure_for_all(void **state)
 	(void)state;
 	all_at_once(EIO);
 	all_at_once(ESTALE);
+	all_at_once(EAGAIN);
 }
 
 /* Two readers that load what the other one needs next. */

@@ -262,8 +262,6 @@ static void stage_end(struct stage *s)
 		stats = cache_stats(s->caches[i]);
 		assert_int_equal(stats.n_in_use, 0);
 		assert_true(stats.memory_peak <= MEMORY);
-		assert_true(stats.memory_peak > MEMORY * 3 / 4);
-		assert_true(stats.evicted_plain > 0);
 		rsh_cache_drop(s->caches[i]);
 		stats = cache_stats(s->caches[i]);
 		assert_int_equal(stats.memory_bytes, stats.bookkeeping_bytes);
@@ -279,7 +277,35 @@ static void start(struct actor *a, struct stage *s, unsigned number,
 	assert_int_equal(pthread_create(&a->thread, NULL, run, a), 0);
 }
 
-static void play(struct stage *s, void *(*const *others)(void *), unsigned n)
+/* Of all caches. */
+static struct rsh_cache_stats sums(struct stage *s)
+{
+	struct rsh_cache_stats sum = { 0 };
+
+	for (unsigned i = 0; i < N_CACHES; i++) {
+		const struct rsh_cache_stats one = cache_stats(s->caches[i]);
+
+		sum.hits_disk += one.hits_disk;
+		sum.hits_compressed += one.hits_compressed;
+		sum.disk_rejected += one.disk_rejected;
+		sum.disk_errors += one.disk_errors;
+	}
+	return sum;
+}
+
+/* The time that is given, and as long as it takes on a busy machine for what
+ * the part is about to have happened. */
+static void wait_until(struct stage *s, bool (*happened)(struct stage *s))
+{
+	usleep((useconds_t)(seconds_per_part() * 1e6));
+	for (int i = 0; !happened(s); i++) {
+		assert_true(i < 1200);
+		usleep(100 * 1000);
+	}
+}
+
+static void play(struct stage *s, void *(*const *others)(void *), unsigned n,
+		 bool (*happened)(struct stage *s))
 {
 	struct actor actors[N_READERS + 4];
 	struct numbers seed = { numbers_seed() };
@@ -288,32 +314,51 @@ static void play(struct stage *s, void *(*const *others)(void *), unsigned n)
 		start(&actors[i], s, i, &seed, reader_main);
 	for (unsigned i = 0; i < n; i++)
 		start(&actors[N_READERS + i], s, i, &seed, others[i]);
-	usleep((useconds_t)(seconds_per_part() * 1e6));
+	wait_until(s, happened);
 	s->stop = true;
 	for (unsigned i = 0; i < N_READERS + n; i++)
 		pthread_join(actors[i].thread, NULL);
 	printf("# %llu reads\n", (unsigned long long)s->reads);
-	assert_true(s->reads > N_READERS);
+}
+
+static bool memory_was_short(struct stage *s)
+{
+	struct rsh_cache_stats stats;
+
+	for (unsigned i = 0; i < N_CACHES; i++) {
+		stats = cache_stats(s->caches[i]);
+		if (stats.memory_peak < MEMORY * 3 / 4 || !stats.evicted_plain)
+			return false;
+	}
+	return true;
+}
+
+static bool damage_was_met(struct stage *s)
+{
+	const struct rsh_cache_stats sum = sums(s);
+
+	return memory_was_short(s) && sum.hits_disk && sum.disk_rejected &&
+	       sum.hits_compressed;
 }
 
 static void test_deletion_and_damage(void **state)
 {
 	void *(*const others[])(void *) = { vandal_main, vandal_main };
-	struct rsh_cache_stats stats;
 	struct stage *s = malloc(sizeof(*s));
 	char *dir = tree_make();
 
 	(void)state;
 	stage_begin(s, dir);
-	play(s, others, 2);
+	play(s, others, 2, damage_was_met);
 	assert_int_equal(s->failures, 0);
-	stats = cache_stats(s->caches[0]);
-	assert_true(stats.hits_disk > 0);
-	assert_true(stats.disk_rejected > 0);
-	assert_true(stats.hits_compressed > 0);
 	stage_end(s);
 	tree_remove(dir);
 	free(s);
+}
+
+static bool loads_failed(struct stage *s)
+{
+	return memory_was_short(s) && s->failures;
 }
 
 static void test_failing_loads(void **state)
@@ -324,11 +369,17 @@ static void test_failing_loads(void **state)
 
 	(void)state;
 	stage_begin(s, dir);
-	play(s, others, 2);
-	assert_true(s->failures > 0);
+	play(s, others, 2, loads_failed);
 	stage_end(s);
 	tree_remove(dir);
 	free(s);
+}
+
+static bool directory_failed(struct stage *s)
+{
+	const struct rsh_cache_stats sum = sums(s);
+
+	return memory_was_short(s) && sum.hits_disk && sum.disk_errors;
 }
 
 static void test_vanishing_directory(void **state)
@@ -339,9 +390,8 @@ static void test_vanishing_directory(void **state)
 
 	(void)state;
 	stage_begin(s, dir);
-	play(s, others, 1);
+	play(s, others, 1, directory_failed);
 	assert_int_equal(s->failures, 0);
-	assert_true(cache_stats(s->caches[0]).disk_errors > 0);
 	stage_end(s);
 	tree_remove(dir);
 	free(s);
@@ -350,16 +400,13 @@ static void test_vanishing_directory(void **state)
 /* In a child, so that its mount ends with it. */
 static int full_disk_child(struct stage *s, char *dir)
 {
-	struct rsh_cache_stats stats;
-
 	if (unshare(CLONE_NEWNS) != 0 ||
 	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
 	    mount("none", dir, "tmpfs", 0, "size=1m,mode=700") != 0)
 		return 77;
 	stage_begin(s, dir);
-	play(s, NULL, 0);
-	stats = cache_stats(s->caches[0]);
-	if (s->failures || !stats.disk_errors || !stats.hits_disk)
+	play(s, NULL, 0, directory_failed);
+	if (s->failures)
 		return 1;
 	stage_end(s);
 	return 0;

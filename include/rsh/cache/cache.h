@@ -97,7 +97,7 @@ typedef uint32_t rsh_cache_file;
 /* Reads of this one go to their loader; nothing is cached. */
 #define RSH_CACHE_FILE_NONE UINT32_MAX
 
-/* The handle of a file: the same for the same identity.  About 130 bytes a file
+/* The handle of a file: the same for the same identity.  Up to 144 bytes a file
  * are held for the life of the cache; RSH_CACHE_FILE_NONE if the bound does not
  * allow them or memory is out. */
 rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
@@ -107,9 +107,9 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 
 /* Reads the bytes of a file from `offset` on into the `n_iov` (1 to
  * RSH_CACHE_LOAD_IOV) buffers, all of them: 0, or a positive errno.  It is
- * called in the thread that reads, without a lock.  It must not call the cache
- * for the same file; it should come back in the end, because others may wait
- * for what it loads.  The range lies within the file's size and is made of
+ * called in the thread that reads, without a lock.  It must not call the cache,
+ * and it has to come back in the end, because others may wait for what it
+ * loads.  The range lies within the file's size and is made of
  * whole blocks, the last of a file being short, but for reads that bypass the
  * cache: these are one buffer, with the bytes that the reader asked for. */
 typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
