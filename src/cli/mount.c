@@ -52,7 +52,6 @@ static int mount_vfs(const struct rsh_options *o, struct rsh_vfs *vfs,
 		.debug = o->debug,
 		.max_threads = o->max_threads,
 		.max_idle_threads = o->max_idle_threads,
-		.clone_fd = o->clone_fd,
 	};
 
 	return rsh_server_mount(vfs, &so, server, err);
@@ -115,7 +114,14 @@ static int run(struct service *s)
 
 static void end(struct service *s)
 {
+	const bool stuck = s->server && rsh_server_is_stuck(s->server);
+
 	rsh_server_free(s->server);
+	if (stuck) {
+		rsh_log_warning("%s: a read does not come back, its thread is "
+				"left behind", s->options->source);
+		return;
+	}
 	rsh_vfs_free(s->vfs);
 	rsh_source_io_free(s->io);
 }

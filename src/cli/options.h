@@ -71,7 +71,6 @@ struct rsh_options {
 	unsigned max_read;
 	unsigned max_threads;
 	unsigned max_idle_threads;
-	bool clone_fd;
 
 	/* Copies of -o arguments, into which the strings above point. */
 	char **copies;

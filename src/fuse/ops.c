@@ -235,21 +235,72 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
-static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		    struct fuse_file_info *fi)
+static void serve_read(fuse_req_t req, struct rsh_stream *stream,
+		       uint64_t offset, size_t size)
 {
 	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend((struct rsh_stream *)(uintptr_t)fi->fh,
-				    (uint64_t)off, size, &loan);
+	ssize_t n = rsh_stream_lend(stream, offset, size, &loan);
 
-	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
-		      (unsigned long long)ino, (long long)off, size, n);
+	rsh_log_debug("read offset %llu size %zu: %zd",
+		      (unsigned long long)offset, size, n);
 	if (n < 0) {
 		fuse_reply_err(req, (int)-n);
 		return;
 	}
 	fuse_reply_iov(req, loan.part, loan.n_parts);
 	rsh_loan_return(&loan);
+}
+
+/* A read that another thread shall serve. */
+struct later {
+	struct rsh_stream_task task; /* first member */
+	fuse_req_t req;
+	struct rsh_stream *stream;
+	uint64_t offset;
+	size_t size;
+};
+
+static void serve_later(struct rsh_stream_task *task, bool abandoned)
+{
+	struct later *l = (struct later *)task;
+
+	if (abandoned)
+		fuse_reply_err(l->req, EIO);
+	else
+		serve_read(l->req, l->stream, l->offset, l->size);
+	free(l);
+}
+
+static bool leave_to_others(struct rsh_streams *streams, fuse_req_t req,
+			    struct rsh_stream *stream, uint64_t offset,
+			    size_t size)
+{
+	struct later *l = malloc(sizeof(*l));
+
+	if (!l)
+		return false;
+	*l = (struct later){
+		.task.run = serve_later, .req = req, .stream = stream,
+		.offset = offset, .size = size,
+	};
+	if (rsh_streams_defer(streams, &l->task) == 0)
+		return true;
+	free(l);
+	return false;
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	const struct rsh_server *s = fuse_req_userdata(req);
+	struct rsh_stream *stream = (struct rsh_stream *)(uintptr_t)fi->fh;
+	const uint64_t offset = (uint64_t)off;
+
+	(void)ino;
+	if (rsh_stream_would_wait(stream, offset) &&
+	    leave_to_others(s->streams, req, stream, offset, size))
+		return;
+	serve_read(req, stream, offset, size);
 }
 
 /* ---- what a read-only tree refuses ----

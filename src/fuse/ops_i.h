@@ -15,7 +15,8 @@ struct rsh_server {
 	enum rsh_io_mode io_mode;
 	bool direct_io;     /* files are read past the page cache; set by INIT */
 	struct fuse_session *session;
-	struct fuse_loop_config *loop;
+	unsigned n_threads, max_threads;
+	bool stuck;         /* a thread did not come back from its source */
 	bool has_signals;   /* our handlers are set */
 	bool mounted;
 
@@ -34,6 +35,12 @@ struct rsh_server {
 /* Puts itself between libfuse and the mounted session's descriptor.  0 or
  * -errno. */
 int rsh_device_attach(struct rsh_server *s);
+
+/* Serves with n threads, and up to `max` if all are stuck, until the session
+ * ends.  *stuck: some have not come back by then, and what they use must stay.
+ * 0 or -errno. */
+int rsh_loop_run(struct fuse_session *session, unsigned n, unsigned max,
+		 bool *stuck);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
 

@@ -195,32 +195,21 @@ static int check_mountpoint(const char *path, char *resolved,
 	return 0;
 }
 
-/* Each holds a reply of up to 1 MiB while its source is slow. */
-#define MAX_THREADS 16
+/* Reads that wait are left to other threads, so that as many as there are
+ * processors will do. */
+#define FEW_THREADS 16
+#define MAX_THREADS 64
 
-/* The kernel gives requests to waiting threads in turn: with many of them each
- * comes to its request with cold caches. */
-static unsigned few_threads(void)
+static void choose_threads(struct rsh_server *s,
+			   const struct rsh_server_options *o)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
-	return n < 2 ? 2 : n < MAX_THREADS ? (unsigned)n : MAX_THREADS;
-}
-
-static int prepare_loop(struct rsh_server *s,
-			const struct rsh_server_options *o,
-			struct rsh_error *err)
-{
-	s->loop = fuse_loop_cfg_create();
-	if (!s->loop)
-		return rsh_error_nomem(err);
-	fuse_loop_cfg_set_clone_fd(s->loop, o->clone_fd);
-	fuse_loop_cfg_set_max_threads(s->loop, o->max_threads ?
-					       o->max_threads : MAX_THREADS);
-	fuse_loop_cfg_set_idle_threads(s->loop, o->max_idle_threads ?
-						o->max_idle_threads :
-						few_threads());
-	return 0;
+	n = n < 2 ? 2 : n < FEW_THREADS ? n : FEW_THREADS;
+	s->n_threads = o->max_idle_threads ? o->max_idle_threads : (unsigned)n;
+	s->max_threads = o->max_threads ? o->max_threads : MAX_THREADS;
+	if (s->n_threads > s->max_threads)
+		s->n_threads = s->max_threads;
 }
 
 static int mount_session(struct rsh_server *s, const char *mountpoint,
@@ -259,6 +248,7 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		return rsh_error_nomem(err);
 	s->vfs = vfs;
 	s->io_mode = o->io_mode;
+	choose_threads(s, o);
 	/* A stream lends no more at once. */
 	s->max_read = o->max_read && o->max_read < RSH_STREAM_MAX ?
 		      o->max_read : (unsigned)RSH_STREAM_MAX;
@@ -266,8 +256,6 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	fuse_set_log_func(log_libfuse);
 	complaint = &said;
 	rc = new_session(s, o, &said);
-	if (rc == 0)
-		rc = prepare_loop(s, o, &said);
 	if (rc == 0)
 		rc = rsh_streams_new(vfs, &streams, &s->streams);
 	if (rc == 0)
@@ -297,10 +285,16 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 
 	s->ready = ready;
 	s->ready_ctx = ctx;
-	rc = fuse_session_loop_mt(s->session, s->loop);
+	rc = rsh_loop_run(s->session, s->n_threads, s->max_threads, &s->stuck);
 	unmount(s);
-	/* A positive result is the signal that ended the loop. */
-	return rc < 0 ? rc : 0;
+	if (!rsh_streams_stop(s->streams))
+		s->stuck = true;
+	return rc;
+}
+
+bool rsh_server_is_stuck(const struct rsh_server *s)
+{
+	return s->stuck;
 }
 
 bool rsh_server_is_direct(const struct rsh_server *s)
@@ -325,10 +319,10 @@ void rsh_server_free(struct rsh_server *s)
 	unmount(s);
 	if (s->has_signals)
 		fuse_remove_signal_handlers(s->session);
+	if (s->stuck)
+		return;
 	if (s->session)
 		fuse_session_destroy(s->session);
-	if (s->loop)
-		fuse_loop_cfg_destroy(s->loop);
 	rsh_streams_free(s->streams);
 	free(s);
 }

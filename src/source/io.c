@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/waits.h"
 
 /* A stretch of this length comes from the page cache in some 10 us, even on a
  * busy machine in less than this; from a network or a disk it does not. */
@@ -157,8 +158,10 @@ static int read_all(struct rsh_faults *faults, const char *name, int fd,
 		    struct target *t, uint64_t offset)
 {
 	while (t->left > 0) {
+		long begin = rsh_waits_begin();
 		ssize_t n = read_once(faults, name, fd, t, offset);
 
+		rsh_waits_end(begin);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)

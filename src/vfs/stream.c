@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/queue.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/waits.h"
 
 /* Room for the place in a page where a window's bytes begin. */
 #define AREA_BYTES (RSH_STREAM_MAX + RSH_PLACE_MAX)
@@ -32,6 +32,9 @@
 
 /* Threads without work leave after so long. */
 #define IDLE_SECONDS 10
+
+/* How long a thread may take to come back from its source at the end. */
+#define STOP_SECONDS 2
 
 /* Windows of a stream that has not been read for so long go first when others
  * need them. */
@@ -98,7 +101,11 @@ struct rsh_streams {
 	unsigned n_spares;
 	unsigned n_listed;
 	unsigned n_threads, n_idle, n_queued;
+	unsigned n_woken; /* no longer idle, but not yet running */
 	bool stopping;
+	unsigned blocked; /* as of the stream that loaded last */
+	TAILQ_HEAD(, rsh_stream_task) tasks;
+	unsigned n_tasks;
 	struct rsh_stream_stats stats;
 };
 
@@ -108,15 +115,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-/* How often the calling thread has slept so far; being displaced by another
- * thread is no sleep. */
-static long n_sleeps(void)
-{
-	struct rusage use;
-
-	return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nvcsw : 0;
 }
 
 /* ---- windows; lock held ---- */
@@ -234,11 +232,14 @@ static uint64_t mean(uint64_t old, uint64_t new)
 	return old ? (3 * old + new) / 4 : new;
 }
 
-/* Lock held. */
-static void learn(struct rsh_stream *st, uint64_t ns, bool slept)
+/* Lock held.  New streams begin with what the last loads of all others were
+ * like. */
+static void learn(struct rsh_stream *st, bool whole, uint64_t ns, bool slept)
 {
-	st->load_ns = mean(st->load_ns, ns);
+	if (whole)
+		st->load_ns = mean(st->load_ns, ns);
 	st->blocked = (7 * st->blocked + (slept ? BLOCKED_ONE : 0)) / 8;
+	st->all->blocked = st->blocked;
 }
 
 /* Fills the window.  Called and left with the lock held. */
@@ -246,7 +247,7 @@ static void load(struct rsh_streams *s, struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
 	uint64_t start;
-	long sleeps;
+	unsigned long waits;
 	ssize_t n;
 
 	w->state = LOADING;
@@ -255,14 +256,13 @@ static void load(struct rsh_streams *s, struct rsh_window *w)
 	pthread_mutex_unlock(&s->lock);
 
 	start = now_ns();
-	sleeps = n_sleeps();
+	waits = rsh_waits();
 	w->data = w->area + rsh_vfs_place(s->vfs, st->node, w->offset, w->len);
 	n = rsh_vfs_read(s->vfs, st->node, w->data, w->len, w->offset);
-	sleeps = n_sleeps() - sleeps;
+	waits = rsh_waits() - waits;
 
 	pthread_mutex_lock(&s->lock);
-	if (w->len == RSH_STREAM_MAX)
-		learn(st, now_ns() - start, sleeps > 0);
+	learn(st, w->len == RSH_STREAM_MAX, now_ns() - start, waits > 0);
 	w->state = n == (ssize_t)w->len ? READY : FAILED;
 	w->error = n < 0 ? (int)n : -EIO;
 	w->users--;
@@ -271,30 +271,56 @@ static void load(struct rsh_streams *s, struct rsh_window *w)
 	stream_unref(st);
 }
 
+/* Called and left with the lock held. */
+static void run_task(struct rsh_streams *s, struct rsh_stream_task *task,
+		     bool abandoned)
+{
+	TAILQ_REMOVE(&s->tasks, task, next);
+	s->n_tasks--;
+	pthread_mutex_unlock(&s->lock);
+	task->run(task, abandoned);
+	pthread_mutex_lock(&s->lock);
+}
+
+/* Lock held.  False if there was none for long. */
+static bool await_work(struct rsh_streams *s)
+{
+	struct timespec until;
+	int rc = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += IDLE_SECONDS;
+	s->n_idle++;
+	while (rc == 0 && !s->n_woken && !s->stopping)
+		rc = pthread_cond_timedwait(&s->work, &s->lock, &until);
+	/* Who wakes a thread counts it as busy from then on. */
+	if (s->n_woken) {
+		s->n_woken--;
+		return true;
+	}
+	s->n_idle--;
+	return rc == 0;
+}
+
 static void *prepare(void *arg)
 {
 	struct rsh_streams *s = arg;
 	struct rsh_window *w;
-	struct timespec until;
-	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->stopping) {
+		struct rsh_stream_task *task = TAILQ_FIRST(&s->tasks);
+
 		w = TAILQ_FIRST(&s->queue);
-		if (w) {
+		if (task) {
+			run_task(s, task, false);
+		} else if (w) {
 			unqueue(s, w);
 			s->stats.windows++;
 			load(s, w);
-			rc = 0;
-			continue;
-		}
-		if (rc == ETIMEDOUT)
+		} else if (!await_work(s)) {
 			break;
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_sec += IDLE_SECONDS;
-		s->n_idle++;
-		rc = pthread_cond_timedwait(&s->work, &s->lock, &until);
-		s->n_idle--;
+		}
 	}
 	s->n_threads--;
 	pthread_cond_signal(&s->gone);
@@ -302,17 +328,19 @@ static void *prepare(void *arg)
 	return NULL;
 }
 
-/* Lock held.  Wakes a thread for each queued window, or starts one; without
+/* Lock held.  Wakes a thread for all that is queued, or starts one; without
  * threads readers prepare for themselves. */
 static void wake_threads(struct rsh_streams *s)
 {
+	unsigned n = s->n_queued + s->n_tasks;
 	pthread_attr_t attr;
 	sigset_t all, old;
 	pthread_t thread;
 
-	for (unsigned i = 0; i < s->n_queued && i < s->n_idle; i++)
+	/* Those that were woken before are on their way. */
+	for (; s->n_idle && s->n_woken < n; s->n_idle--, s->n_woken++)
 		pthread_cond_signal(&s->work);
-	if (s->n_queued <= s->n_idle || s->n_threads == s->max_threads ||
+	if (n <= s->n_woken || s->n_threads == s->max_threads ||
 	    pthread_attr_init(&attr))
 		return;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -603,6 +631,38 @@ void rsh_loan_return(struct rsh_loan *loan)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* ---- reads that wait ---- */
+
+bool rsh_stream_would_wait(struct rsh_stream *st, uint64_t offset)
+{
+	struct rsh_streams *s = st->all;
+	const struct rsh_window *w;
+	bool wait;
+
+	pthread_mutex_lock(&s->lock);
+	w = window_at(st, offset);
+	wait = st->blocked >= BLOCKED_MIN && !(w && w->state == READY);
+	pthread_mutex_unlock(&s->lock);
+	return wait;
+}
+
+int rsh_streams_defer(struct rsh_streams *s, struct rsh_stream_task *task)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	TAILQ_INSERT_TAIL(&s->tasks, task, next);
+	s->n_tasks++;
+	wake_threads(s);
+	if (s->n_threads == 0) {
+		TAILQ_REMOVE(&s->tasks, task, next);
+		s->n_tasks--;
+		rc = -EAGAIN;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
 /* ---- opening and closing ---- */
 
 int rsh_stream_open(struct rsh_streams *s, uint64_t node,
@@ -630,6 +690,7 @@ int rsh_stream_open(struct rsh_streams *s, uint64_t node,
 	st->refs = 1;
 	TAILQ_INIT(&st->windows);
 	pthread_mutex_lock(&s->lock);
+	st->blocked = s->blocked;
 	TAILQ_INSERT_TAIL(&s->open, st, next_open);
 	pthread_mutex_unlock(&s->lock);
 	*out = st;
@@ -648,7 +709,7 @@ void rsh_stream_close(struct rsh_stream *st)
 }
 
 /* The threads' waits are timed by the clock that now_ns() reads. */
-static int init_work(pthread_cond_t *work)
+static int init_timed(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
 	int rc = pthread_condattr_init(&attr);
@@ -656,7 +717,7 @@ static int init_work(pthread_cond_t *work)
 	if (rc)
 		return -rc;
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	rc = pthread_cond_init(work, &attr);
+	rc = pthread_cond_init(cond, &attr);
 	pthread_condattr_destroy(&attr);
 	return -rc;
 }
@@ -676,12 +737,13 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 	s->max_threads = o->max_threads ? o->max_threads : DEFAULT_THREADS;
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
+	TAILQ_INIT(&s->tasks);
 	TAILQ_INIT(&s->spares);
 	rc = -pthread_mutex_init(&s->lock, NULL);
 	if (rc == 0)
-		rc = -pthread_cond_init(&s->gone, NULL);
+		rc = init_timed(&s->gone);
 	if (rc == 0)
-		rc = init_work(&s->work);
+		rc = init_timed(&s->work);
 	if (rc) {
 		free(s);
 		return rc;
@@ -698,22 +760,37 @@ void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out)
 	pthread_mutex_unlock(&s->lock);
 }
 
+bool rsh_streams_stop(struct rsh_streams *s)
+{
+	struct rsh_stream_task *task;
+	struct timespec until;
+	bool stopped;
+	int rc = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += STOP_SECONDS;
+	pthread_mutex_lock(&s->lock);
+	s->stopping = true;
+	while ((task = TAILQ_FIRST(&s->tasks)))
+		run_task(s, task, true);
+	pthread_cond_broadcast(&s->work);
+	while (s->n_threads && rc == 0)
+		rc = pthread_cond_timedwait(&s->gone, &s->lock, &until);
+	stopped = s->n_threads == 0;
+	pthread_mutex_unlock(&s->lock);
+	return stopped;
+}
+
 void rsh_streams_free(struct rsh_streams *s)
 {
 	struct rsh_window *w;
 
-	if (!s)
+	if (!s || !rsh_streams_stop(s))
 		return;
-	pthread_mutex_lock(&s->lock);
-	s->stopping = true;
-	pthread_cond_broadcast(&s->work);
-	while (s->n_threads)
-		pthread_cond_wait(&s->gone, &s->lock);
 	while ((w = TAILQ_FIRST(&s->spares))) {
 		TAILQ_REMOVE(&s->spares, w, next);
 		window_free(w);
 	}
-	pthread_mutex_unlock(&s->lock);
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->gone);
 	pthread_mutex_destroy(&s->lock);

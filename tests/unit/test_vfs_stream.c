@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/util/waits.h"
 #include "rsh/vfs/stream.h"
 #include "vfs/vfs_i.h"
 
@@ -58,8 +59,12 @@ static ssize_t fake_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 	struct timespec t = { 0, (long)f->delay_us * 1000 };
 	uint8_t *p = buf;
 
-	if (f->delay_us)
+	if (f->delay_us) {
+		long begin = rsh_waits_begin();
+
 		nanosleep(&t, NULL);
+		rsh_waits_end(begin);
+	}
 	atomic_fetch_add(&f->n_reads, 1);
 	if (atomic_load(&f->fail_next) &&
 	    atomic_fetch_sub(&f->fail_next, 1) > 0)

@@ -30,9 +30,8 @@ struct rsh_server_options {
 	unsigned max_read;        /* bytes a request; 0: 1 MiB, the most */
 	enum rsh_io_mode io_mode;
 	bool debug;               /* libfuse's request log */
-	unsigned max_threads;     /* 0: a default, here and below */
-	unsigned max_idle_threads;
-	bool clone_fd;
+	unsigned max_idle_threads; /* that serve; 0: one a processor */
+	unsigned max_threads;      /* if these are stuck; 0: a default */
 };
 
 /* Mounts (single-threaded; before any thread is started).  The mountpoint must
@@ -45,6 +44,9 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
  * answered: whatever is asked of the mount from then on gets its answer.
  * Unmounts (lazily when busy).  0, or -errno. */
 int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx);
+/* After the end: whether a thread has not come back from its source.  What the
+ * server was given must not be freed then. */
+bool rsh_server_is_stuck(const struct rsh_server *s);
 /* Whether reads go past the page cache; known when ready() is called. */
 bool rsh_server_is_direct(const struct rsh_server *s);
 void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
