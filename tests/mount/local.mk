@@ -8,4 +8,5 @@ MOUNT += \
 
 EXTRA_DIST += \
 	lib/mount.sh lib/make_tree.py lib/safetensors_format.py lib/reader.py \
-	lib/reap.py lib/rsh_cli.py lib/small_job.py data/strategies/fault_recover_8 $(MOUNT)
+	lib/reap.py lib/rsh_cli.py lib/small_job.py lib/demands.py \
+	data/strategies/fault_recover_8 $(MOUNT)

@@ -16,10 +16,10 @@ import threading
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from demands import change, content, demand, error_line, flip  # noqa: E402
 from ms_formats import checkpoint_bytes  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, tree_difference)
-from small_job import Job  # noqa: E402
+from rsh_mount import MountError, Tap, hash_tree, require_mount  # noqa: E402
+from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 TESTS = []
 
@@ -27,54 +27,6 @@ TESTS = []
 def test(function):
     TESTS.append(function)
     return function
-
-
-def mounted(job, *extra, source=None):
-    return Mounted(source or job.source, src_strategy=job.strategy,
-                   dst_strategy=job.strategy, extra=extra)
-
-
-def shows(job, step, *extra, source=None, words=()):
-    """Mounts, and demands the whole step and the words in the log."""
-    with mounted(job, *extra, source=source) as m:
-        difference = tree_difference(job.expected(*step), hash_tree(m.path))
-        said = m.log()
-    if difference:
-        raise MountError("\n".join(difference) + "\n" + said)
-    demand(said, *words)
-    return said
-
-
-def refuses(job, *extra, words=(), source=None):
-    _, said = expect_failure(source or job.source, src_strategy=job.strategy,
-                             dst_strategy=job.strategy, extra=extra)
-    lines = [line for line in said.splitlines() if ": error: " in line]
-    if len(lines) != 1:
-        raise MountError(f"{len(lines)} lines of error\n{said}")
-    demand(lines[0], *words)
-    return lines[0]
-
-
-def demand(said, *words):
-    missing = [word for word in words if word not in said]
-    if missing:
-        raise MountError(f"no {missing} in\n{said}")
-
-
-def change(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def flip(path, at):
-    data = bytearray(content(path))
-    data[at] ^= 0x10
-    change(path, data)
 
 
 def wrapper(job, before, setting=":"):
@@ -244,7 +196,7 @@ def fallbacks(job):
                 change(new[rank], content(new[rank])[:50])
     said = refuses(job, words=["tried 6 (2 older not tried)"] +
                    [f"epoch 1 step {step}: " for step in range(3, 9)])
-    if "epoch 1 step 2" in said:
+    if "epoch 1 step 2" in error_line(said):
         raise MountError(said)
     refuses(job, "--fallbacks", "0", words=["tried 1 (7 older not tried)"])
     shows(job, (1, 1), "--fallbacks", "7")

@@ -15,33 +15,15 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import rsh_mount  # noqa: E402
+from demands import content, demand, flip  # noqa: E402
 from rsh_mount import Mounted, MountError, Tap  # noqa: E402
 
 GENUINE = os.path.join(HERE, "..", "data", "strategies", "fault_recover_8")
 WORKERS = 4
 
 
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def flip(path, at):
-    data = bytearray(content(path))
-    data[at] ^= 0x10
-    os.chmod(path, 0o600)
-    with open(path, "wb") as f:
-        f.write(data)
-
-
 def without_trailer(data):
     return data[:-17] if data[-17:-10] == b"crc_num" else data
-
-
-def demand(said, *words):
-    missing = [word for word in words if word not in said]
-    if missing:
-        raise MountError(f"no {missing} in\n{said}")
 
 
 class Trained:
