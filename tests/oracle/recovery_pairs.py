@@ -11,21 +11,20 @@ mount is refused and names exactly the parameters of which a slice is left on no
 rank.  Which these are is found from the layouts, region by region.
 """
 
-import argparse
-import collections
-import concurrent.futures
-import multiprocessing
 import os
 import re
 import shutil
 import sys
 import tempfile
+import traceback
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")]
+import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_mount import (Mounted, Tap, expect_failure, require_mount,  # noqa: E402
+from random_cases import Outcome  # noqa: E402
+from rsh_mount import (Mounted, expect_failure, require_mount,  # noqa: E402
                        require_oracle)
 
 LOST = re.compile(r"lost: parameter (\S+),")
@@ -107,10 +106,9 @@ def lost_parameters(naive, conversion, healthy):
 def run_pair(seed):
     try:
         with tempfile.TemporaryDirectory(prefix="reshardfs-recovery-") as root:
-            return (True, *judge(seed, root), None)
-    except Exception as error:  # pylint: disable=broad-except
-        import traceback
-        return False, "failed", f"seed {seed}", f"{error}\n{traceback.format_exc()}"
+            return Outcome(True, *judge(seed, root))
+    except Exception:
+        return Outcome(False, "failed", f"seed {seed}", traceback.format_exc())
 
 
 def judge(seed, root):
@@ -160,29 +158,10 @@ def judge(seed, root):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
+    options = random_cases.parser(__doc__, 200).parse_args()
     require_oracle()
     require_mount()
-    seed = options.seed
-    if seed is None:
-        seed = int.from_bytes(os.urandom(4), "big")
-    tap = Tap(options.pairs)
-    tap.diag(f"--seed {seed} --pairs {options.pairs}")
-    counts = collections.Counter()
-    with concurrent.futures.ProcessPoolExecutor(
-            options.jobs, multiprocessing.get_context("spawn"), start_worker) as pool:
-        seeds = range(seed, seed + options.pairs)
-        for number, result in zip(seeds, pool.map(run_pair, seeds)):
-            passed, kind, description, why = result
-            counts[kind] += 1
-            tap.ok(passed, f"seed {number}: {description}: {kind}", why)
-    for kind, count in counts.most_common():
-        tap.diag(f"{kind}: {count}")
-    return tap.finish()
+    return random_cases.run(options, start_worker, run_pair)
 
 
 if __name__ == "__main__":
