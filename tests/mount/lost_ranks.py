@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Lost ranks, group_info.pb and what a job saved when its power went."""
 
+import errno
 import os
 import shutil
 import sys
@@ -82,11 +83,37 @@ def a_whole_replica_group_lost(job):
             try:
                 right = content(path) == job.file_bytes(rank, 1, 5)
             except OSError as error:
-                right = rank in (0, 4) and error.errno == 5
+                right = rank in (0, 4) and error.errno == errno.EIO
             else:
                 right = right and rank not in (0, 4)
             if not right:
                 raise MountError(f"rank {rank}\n{m.log()}")
+
+
+@test
+def a_file_of_which_nothing_is_left(job):
+    """Two stages, and nobody saved the second: what its file would hold is not
+    known, yet it does not pass for an empty one."""
+    strategy = os.path.join(job.directory, "stages")
+    os.mkdir(strategy)
+    for stage, name in enumerate(("first.weight", "second.weight")):
+        change(os.path.join(strategy, f"stage_{stage}.ckpt"),
+               strategy_bytes(StageFile(stage, {name: Layout([1], [-1, -1])})))
+    data = checkpoint_bytes({"first.weight": job.records(0, 1, 5)["up.weight"]})
+    os.mkdir(os.path.join(job.source, "rank_0"))
+    change(os.path.join(job.source, "rank_0", "net-1_5.ckpt"), data)
+    with Mounted(job.source, src_strategy=strategy, dst_strategy=strategy,
+                 extra=["--allow-missing", "--unlisted", "drop"]) as m:
+        demand(m.log(), "lost: parameter second.weight")
+        if content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt")) != data:
+            raise MountError("rank 0 differs")
+        try:
+            content(os.path.join(m.path, "rank_1", "checkpoint_1.ckpt"))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        else:
+            raise MountError(f"rank 1 can be read\n{m.log()}")
 
 
 @test
