@@ -334,6 +334,96 @@ static void test_metadata_is_optional_for_the_caller(void **state)
 	buffer_free(&file);
 }
 
+/* ---- the checksum ---- */
+
+static int check_crc(const struct scanned *s, struct buffer *file,
+		     struct rsh_error *err)
+{
+	const struct rsh_byte_source src = buffer_source(file);
+
+	return rsh_safetensors_check_crc(&src, s->index, s->names, &s->meta,
+					 err);
+}
+
+/* No bit of MindSpore's file behind its header can change unseen. */
+static void test_crc_of_contents(void **state)
+{
+	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	struct scanned s = scan(&file);
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	require(&s);
+	assert_int_equal(check_crc(&s, &file, &err), 0);
+	for (size_t bit = 8 * (file.len - 29); bit < 8 * file.len; bit++) {
+		file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		assert_int_equal(check_crc(&s, &file, &err), -EBADMSG);
+		assert_non_null(strstr(err.text, "CRC"));
+		file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	assert_int_equal(check_crc(&s, &file, &err), 0);
+	s.meta.has_crc = false;
+	file.data[file.len - 1] ^= 1;
+	assert_int_equal(check_crc(&s, &file, &err), 0);
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+/* In the order of names, not in that of the header: "aa" and so many zeros as
+ * its value says, "b", "c" and its bytes. */
+#define CRC_HEADER(crc) \
+	"{\"__metadata__\":{\"crc_num\":\"" crc "\"}," \
+	"\"c\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[2,6]}," \
+	"\"aa\":{\"dtype\":\"U16\",\"shape\":[],\"data_offsets\":[0,2]}," \
+	"\"b\":{\"dtype\":\"I64\",\"shape\":[0],\"data_offsets\":[6,6]}}"
+
+static int check_crc_of(const char *header, const uint8_t *content,
+			size_t len)
+{
+	struct buffer file = make_file(header, 0);
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct scanned s;
+	int rc;
+
+	buffer_append(&file, content, len);
+	s = scan(&file);
+	require(&s);
+	rc = check_crc(&s, &file, &err);
+	scanned_free(&s);
+	buffer_free(&file);
+	return rc;
+}
+
+static void test_crc_of_integers(void **state)
+{
+	const uint8_t content[] = { 1, 2, 9, 8, 7, 6 };
+	static const struct {
+		const char *dtype;
+		size_t len;
+		uint8_t content[8];
+	} impossible[] = {
+		{ "I64", 8, { 255, 255, 255, 255, 255, 255, 255, 255 } },
+		{ "I8", 1, { 0x80 } },
+		{ "U64", 8, { 0, 0, 0, 0, 0, 0, 0, 0x80 } },
+	};
+
+	(void)state;
+	assert_int_equal(check_crc_of(CRC_HEADER("4170748571"), content, 6), 0);
+	assert_int_equal(check_crc_of(CRC_HEADER("4170748570"), content, 6),
+			 -EBADMSG);
+	for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]);
+	     i++) {
+		char header[256];
+
+		snprintf(header, sizeof(header),
+			 "{\"__metadata__\":{\"crc_num\":\"0\"},\"n\":{\"dtype\":"
+			 "\"%s\",\"shape\":[],\"data_offsets\":[0,%zu]}}",
+			 impossible[i].dtype, impossible[i].len);
+		assert_int_equal(check_crc_of(header, impossible[i].content,
+					      impossible[i].len), -EBADMSG);
+	}
+}
+
 /* ---- damage ---- */
 
 static void test_bad_lengths(void **state)
@@ -682,6 +772,8 @@ int main(void)
 		cmocka_unit_test(test_metadata),
 		cmocka_unit_test(test_int4_is_stored_as_i8),
 		cmocka_unit_test(test_metadata_is_optional_for_the_caller),
+		cmocka_unit_test(test_crc_of_contents),
+		cmocka_unit_test(test_crc_of_integers),
 		cmocka_unit_test(test_bad_lengths),
 		cmocka_unit_test(test_bad_json),
 		cmocka_unit_test(test_bad_tensors),
