@@ -314,8 +314,12 @@ def torch_legacy_and_plain_pickles(tree):
     tree.write("a_1.pt", pickle.dumps({"epoch": 1}))
     tree.write("a_2.pt", torch_legacy([content(2, 0)]))
     shows(tree, {"a_2.pt": tree.read("a_2.pt"), "latest.pt": "a_2.pt"})
-    tree.cut("a_2.pt", 60)
-    shows(tree, {"a_1.pt": tree.read("a_1.pt"), "latest.pt": "a_1.pt"})
+    whole = tree.read("a_2.pt")
+    older = {"a_1.pt": tree.read("a_1.pt"), "latest.pt": "a_1.pt"}
+    # Within the pickles, the list of keys, a count, a tensor.
+    for size in (60, 200, len(whole) - 202, len(whole) - 199, len(whole) - 1):
+        tree.write("a_2.pt", whole[:size])
+        shows(tree, older, says=["a_2.pt"])
 
 
 def tensorflow_expected(tree, step, shards=2, folder=""):
