@@ -23,6 +23,7 @@ from demands import demand, error_line  # noqa: E402
 from framework_formats import (safetensors_bytes, tensor_bundle,  # noqa: E402
                                torch_legacy, torch_zip)
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
+from privileges import where_modes_count  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        require_mount)
 
@@ -468,6 +469,39 @@ def megatron_file_truncated_and_tracker_ahead(tree):
     tree.cut("iter_0001000/mp_rank_00_001/model_optim_rng.pt")
     tree.cut("iter_0000200/mp_rank_00_000/model_optim_rng.pt")
     shows(tree, megatron_expected(tree, 100))
+
+
+@case
+def permission_denied(tree):
+    def run():
+        mindspore(tree)
+        newest = one_file_each(tree, 3, "net-2_10.ckpt", "ckpt")
+        older = one_file_each(tree, 3, "net-1_10.ckpt", "ckpt")
+        path = tree.full("rank_1/net-2_10.ckpt")
+        os.chmod(path, 0)
+        shows(tree, older, says=["rank_1/net-2_10.ckpt: Permission denied"])
+        tree.refused("rank_1/net-2_10.ckpt: Permission denied", extra=["--select=2_10"])
+        os.chmod(path, 0o600)
+        # What was opened at mounting stays open.
+        with tree.mounted() as m:
+            os.chmod(path, 0)
+            check_shown(m, newest)
+        os.chmod(path, 0o600)
+        os.chmod(tree.full("rank_1"), 0)
+        tree.refused("rank_1", "Permission denied")
+        os.chmod(tree.full("rank_1"), 0o700)
+
+    where_modes_count(os.path.dirname(tree.path), run)
+
+
+@case
+def permission_denied_to_other_kinds(tree):
+    def run():
+        tensorflow(tree)
+        os.chmod(tree.full("ckpt-10.data-00001-of-00002"), 0)
+        shows(tree, tensorflow_expected(tree, 9), says=["Permission denied"])
+
+    where_modes_count(os.path.dirname(tree.path), run)
 
 
 @case
