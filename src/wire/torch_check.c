@@ -17,7 +17,7 @@ static const uint8_t legacy_magic[] = {
 	0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19,
 };
 /* As much of a file as it may stand in, PROTO and FRAME before it. */
-#define START_BYTES 32
+#define MAGIC_WITHIN 32
 
 static int check_plain(struct rsh_pickle *p)
 {
@@ -45,7 +45,7 @@ static int check_pickles(const struct rsh_byte_source *src, bool legacy,
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    struct rsh_error *err)
 {
-	uint8_t start[START_BYTES] = { 0 };
+	uint8_t start[RSH_TORCH_TAR_START] = { 0 };
 	size_t n = src->size < sizeof(start) ? (size_t)src->size :
 					       sizeof(start);
 	int rc;
@@ -58,8 +58,11 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 	if (memcmp(start, "PK\3\4", 4) == 0)
 		return rsh_zip_check(src, full, err);
 	if (start[0] == PICKLE_PROTO)
-		return check_pickles(src, memmem(start, n, legacy_magic,
+		return check_pickles(src, memmem(start, MAGIC_WITHIN,
+						 legacy_magic,
 						 sizeof(legacy_magic)), err);
-	return rsh_bytes_damaged(src, 0, "neither a zip archive nor a pickle, "
-				 "so not of torch.save()", err);
+	if (rsh_torch_is_tar(start, n))
+		return rsh_torch_tar_check(src, err);
+	return rsh_bytes_damaged(src, 0, "neither a zip archive nor a pickle "
+				 "or a tar archive, so not of torch.save()", err);
 }

@@ -10,6 +10,7 @@ import json
 import pickle
 import struct
 import sys
+import tarfile
 import types
 import unittest.mock
 import zipfile
@@ -110,6 +111,29 @@ def torch_legacy(contents, protocol=2, kinds=("UntypedStorage",)):
     for storage in storages:
         out.write(struct.pack("<q", storage.count))
         out.write(storage.data)
+    return out.getvalue()
+
+
+def torch_tar(contents):
+    """A file of torch.save() before 0.1.10: a tar archive, whose storages and
+    tensors are pickles with raw bytes between them."""
+    storages, tensors = io.BytesIO(), io.BytesIO()
+    pickle.dump(len(contents), storages, protocol=2)
+    for key, data in enumerate(contents):
+        with unittest.mock.patch.dict(sys.modules, {"torch": _TORCH}):
+            pickle.dump((key, "cpu", _TORCH.FloatStorage), storages, protocol=2)
+        storages.write(struct.pack("<q", len(data) // 4) + data)
+    pickle.dump([], storages, protocol=2)
+    pickle.dump(0, tensors, protocol=2)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in (("sys_info", pickle.dumps({"little_endian": True}, 2)),
+                           ("pickle", pickle.dumps({"epoch": 1}, 2)),
+                           ("tensors", tensors.getvalue()),
+                           ("storages", storages.getvalue())):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
     return out.getvalue()
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import demand, error_line  # noqa: E402
 from framework_formats import (safetensors_bytes, tensor_bundle,  # noqa: E402
-                               torch_legacy, torch_zip)
+                               torch_legacy, torch_tar, torch_zip)
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
@@ -321,6 +321,18 @@ def torch_legacy_and_plain_pickles(tree):
     for size in (60, 200, len(whole) - 202, len(whole) - 199, len(whole) - 1):
         tree.write("a_2.pt", whole[:size])
         shows(tree, older, says=["a_2.pt"])
+
+
+@case
+def torch_tar_archives(tree):
+    for epoch in (1, 2):
+        tree.write(f"a_{epoch}.pth.tar", torch_tar([content(epoch, 0)]))
+    shows(tree, {"a_2.pth.tar": tree.read("a_2.pth.tar"), "latest.pth.tar": "a_2.pth.tar"})
+    whole = tree.read("a_2.pth.tar")
+    for size in (100, 300, 1024, whole.rindex(content(2, 0)) + 199):
+        tree.write("a_2.pth.tar", whole[:size])
+        shows(tree, {"a_1.pth.tar": tree.read("a_1.pth.tar"),
+                     "latest.pth.tar": "a_1.pth.tar"}, says=["a_2.pth.tar"])
 
 
 def tensorflow_expected(tree, step, shards=2, folder=""):

@@ -72,6 +72,8 @@ static const struct {
 	{ "unit/data/torch_legacy_4.pt", check_torch, 0 },
 	/* The content of a storage of a class that nobody knows. */
 	{ "unit/data/torch_legacy_other.pt", check_torch, 6 },
+	/* What fills the archive's last record. */
+	{ "unit/data/torch_tar.pt", check_torch, 4608 },
 	{ "unit/data/pickle.pt", check_torch, 0 },
 	{ "unit/data/bundle.index", check_tf, 0 },
 };
@@ -273,6 +275,26 @@ static void test_legacy_storages(void **state)
 	buffer_free(&b);
 }
 
+/* An archive that lacks one of its entries, or where a header was changed. */
+static void test_tar_headers(void **state)
+{
+	struct buffer b = load_file("unit/data/torch_tar.pt");
+	uint8_t *header = memmem(b.data, b.len, "tensors", 7);
+	struct rsh_byte_source src;
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	assert_non_null(header);
+	header[0]++;
+	must_fail("torch_tar.pt", check_torch, &b, "changed", 0);
+	/* The sum of the header's bytes is right again. */
+	header[1]--;
+	src = buffer_source(&b);
+	assert_int_equal(check_torch(&src, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "not of torch.save()"));
+	buffer_free(&b);
+}
+
 /* Pickles that do what their machine does not allow. */
 static void test_legacy_nonsense(void **state)
 {
@@ -389,6 +411,7 @@ int main(void)
 		cmocka_unit_test(test_checksums),
 		cmocka_unit_test(test_legacy_storages),
 		cmocka_unit_test(test_legacy_nonsense),
+		cmocka_unit_test(test_tar_headers),
 		cmocka_unit_test(test_encrypted),
 		cmocka_unit_test(test_other_things),
 		cmocka_unit_test(test_read_error),

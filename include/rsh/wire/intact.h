@@ -33,6 +33,10 @@
  * file.  No pickle is executed.  Behind a storage of an element class that is
  * not known here, and in an object of millions of values, only the first eight
  * bytes of each storage are looked for.
+ * The oldest are tar archives: the headers of the entries match their
+ * checksums, those of torch.save() are all there and two blocks of zeros end
+ * them.
+ *
  * A file of pickle.dump() is one pickle that ends with the file. */
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    struct rsh_error *err);

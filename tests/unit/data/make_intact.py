@@ -14,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "lib"))
 
 from framework_formats import (tensor_bundle, torch_legacy,  # noqa: E402
-                               torch_zip)
+                               torch_tar, torch_zip)
 
 CONTENTS = [bytes(range(40)), bytes(range(100, 116))]
 
@@ -48,6 +48,7 @@ def main():
         "torch_legacy_4.pt": torch_legacy(LEGACY, 4, KINDS),
         "torch_legacy_2.pt": python_2(torch_legacy(LEGACY, kinds=KINDS)),
         "torch_legacy_other.pt": torch_legacy([b"abcdef"], kinds=["SomeNewStorage"]),
+        "torch_tar.pt": torch_tar([bytes(range(40)), bytes(600)]),
         "pickle.pt": pickle.dumps({"epoch": 3, "loss": 0.5, "names": ["a"] * 3},
                                   protocol=4),
         "bundle.index": index,
