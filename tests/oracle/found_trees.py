@@ -169,6 +169,14 @@ def crc_tests(tap, directory):
              for rank in range(8) for step in (5, 10)}
     with tap.test("safetensors with checksums"):
         shows(10, "--check", "full")
+    with tap.test("the converter's choice, which is by number"):
+        from mindspore.parallel.transform_safetensors import _collect_safetensor_files
+        job.save(source, 9, range(8), "checkpoint-1_9.safetensors", format="safetensors")
+        if _collect_safetensor_files(source) != {rank: path(rank, 10) for rank in range(8)}:
+            raise MountError("the converter chooses otherwise")
+        shows(10, "--select", "mindspore")
+        for rank in range(8):
+            os.unlink(path(rank, 9))
     with tap.test("a bit flipped under one: taken from the other replica"):
         flip(path(3, 10), -9)
         try:
