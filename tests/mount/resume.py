@@ -500,7 +500,7 @@ def permission_denied(tree):
             check_shown(m, newest)
         os.chmod(path, 0o600)
         os.chmod(tree.full("rank_1"), 0)
-        tree.refused("rank_1", "Permission denied")
+        tree.refused("rank_1", "Permission denied", status=4)
         os.chmod(tree.full("rank_1"), 0o700)
 
     where_modes_count(os.path.dirname(tree.path), run)
