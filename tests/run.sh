@@ -7,7 +7,8 @@
 # real MindSpore, in a virtual environment that is kept for the next time under
 # ${XDG_CACHE_HOME:-~/.cache}/reshardfs (about 3 GB); --no-oracle does without
 # it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in the
-# environment names a Python that has it already.
+# environment names a Python that has it already; with RSH_HF_PYTHON, one that has
+# transformers and torch, models are loaded by the Hugging Face tools as well.
 #
 # Runs all tests of a plain build; unit and mount tests once more under the
 # address and undefined behaviour sanitizers; the stress tests for a minute each
@@ -183,8 +184,7 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 	die "autoreconf failed"
 }
 
-# shellcheck disable=SC2016 # make expands them
-leg plain '$(UNIT) $(MOUNT) $(ORACLE)'
+leg plain "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
 
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"

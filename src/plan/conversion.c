@@ -269,7 +269,9 @@ uint32_t rsh_conversion_n_files(const struct rsh_conversion *c)
 
 uint64_t rsh_conversion_size(const struct rsh_conversion *c, uint32_t rank)
 {
-	return c->files[rank].list->bytes;
+	uint64_t bytes = c->files[rank].list->bytes;
+
+	return bytes == 0 && rsh_conversion_is_lost(c, rank) ? 1 : bytes;
 }
 
 uint32_t rsh_conversion_n_records(const struct rsh_conversion *c,

@@ -15,7 +15,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/safetensors.h"
+#include "rsh/wire/format.h"
 
 #define MAX_THREADS 64
 
@@ -58,20 +58,13 @@ static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
 		.size = (uint64_t)f->id.size,
 		.path = f->path,
 	};
-	int rc = s->format == RSH_FORMAT_SAFETENSORS ?
-		rsh_safetensors_scan(&bytes, names, out, NULL, err) :
-		rsh_ckpt_scan(&bytes, names, out, err);
+	int rc = rsh_format_scan(s->format, &bytes, s->check_crc, names, out,
+				 err);
 
-	if (rc)
+	if (rc || rsh_file_is_same(f, fd))
 		return rc;
-	if (s->check_crc)
-		rc = rsh_ckpt_check_crc(&bytes, *out, err);
-	if (!rsh_file_is_same(f, fd))
-		rc = rsh_error_set(err, ESTALE, "%s: it is being written",
-				   f->path);
-	if (rc)
-		rsh_ckpt_index_free(*out);
-	return rc;
+	rsh_ckpt_index_free(*out);
+	return rsh_error_set(err, ESTALE, "%s: it is being written", f->path);
 }
 
 /* Lock held. */

@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/wire/format.h"
 #include "rsh/wire/intact.h"
-#include "rsh/wire/safetensors.h"
 
 static const char ckpt[] = ".ckpt";
 static const char safetensors[] = ".safetensors";
@@ -117,30 +117,19 @@ static int parse(struct rsh_job *job, const char *file, struct rsh_saved *out)
 	return rc || !out->name ? -ENOMEM : 1;
 }
 
-static int scan(const struct rsh_byte_source *file, bool is_ckpt,
-		bool check_crc, struct rsh_names *names, struct rsh_error *err)
-{
-	struct rsh_ckpt_index *index;
-	int rc = is_ckpt ? rsh_ckpt_scan(file, names, &index, err) :
-			   rsh_safetensors_scan(file, names, &index, NULL, err);
-
-	if (rc)
-		return rc;
-	if (is_ckpt && check_crc)
-		rc = rsh_ckpt_check_crc(file, index, err);
-	rsh_ckpt_index_free(index);
-	return rc;
-}
-
 static int check_records(const struct rsh_byte_source *file, bool is_ckpt,
 			 bool full, struct rsh_error *err)
 {
 	struct rsh_names *table = rsh_names_new();
+	struct rsh_ckpt_index *index = NULL;
 	int rc;
 
 	if (!table)
 		return rsh_error_nomem(err);
-	rc = scan(file, is_ckpt, full, table, err);
+	rc = rsh_format_scan(is_ckpt ? RSH_FORMAT_CKPT : RSH_FORMAT_SAFETENSORS,
+			     file, full, table, &index, err);
+	if (rc == 0)
+		rsh_ckpt_index_free(index);
 	rsh_names_free(table);
 	if (rc != -ENOTSUP)
 		return rc;

@@ -282,13 +282,47 @@ static int keep_selected(struct rsh_source *s,
 
 /* ---- one candidate of all that there is ---- */
 
-/* The lexicographically last file of each rank. */
+static void last_two_numbers(const char *name, uint64_t out[2])
+{
+	out[0] = out[1] = 0;
+	while (*(name += strcspn(name, "0123456789"))) {
+		char *end;
+
+		out[0] = out[1];
+		out[1] = strtoull(name, &end, 10);
+		name = end;
+	}
+}
+
+static int by_rank_and_numbers(const void *a, const void *b)
+{
+	const struct rsh_checkpoint *x = a, *y = b;
+	uint64_t m[2], n[2];
+	int d = cmp(x->rank, y->rank);
+
+	last_two_numbers(x->name, m);
+	last_two_numbers(y->name, n);
+	d = d ? d : cmp(m[0], n[0]);
+	d = d ? d : cmp(m[1], n[1]);
+	return d ? d : by_rank(x, y);
+}
+
+static bool all_safetensors(const struct rsh_listing *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (rsh_format_of(l->files[i].base) != RSH_FORMAT_SAFETENSORS)
+			return false;
+	return true;
+}
+
+/* The file of each rank that the converter takes: the lexicographically last,
+ * of safetensors that with the greatest numbers at the end of its path. */
 static void keep_last_names(struct rsh_source *s)
 {
 	struct rsh_listing *l = &s->listing;
 	size_t kept = 0;
 
-	sort(l, by_rank);
+	sort(l, all_safetensors(l) ? by_rank_and_numbers : by_rank);
 	for (size_t i = 0; i < l->n; i++) {
 		if (i + 1 < l->n && l->files[i + 1].rank == l->files[i].rank)
 			rsh_checkpoint_clear(&l->files[i]);

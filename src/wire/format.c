@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "rsh/wire/safetensors.h"
+
 static const char *const suffixes[RSH_FORMAT_COUNT] = {
 	[RSH_FORMAT_CKPT] = ".ckpt",
 	[RSH_FORMAT_SAFETENSORS] = ".safetensors",
@@ -23,4 +25,44 @@ enum rsh_format rsh_format_of(const char *name)
 const char *rsh_format_suffix(enum rsh_format f)
 {
 	return suffixes[f];
+}
+
+static int scan_ckpt(const struct rsh_byte_source *src, bool full,
+		     struct rsh_names *names, struct rsh_ckpt_index **out,
+		     struct rsh_error *err)
+{
+	int rc = rsh_ckpt_scan(src, names, out, err);
+
+	if (rc || !full)
+		return rc;
+	rc = rsh_ckpt_check_crc(src, *out, err);
+	if (rc)
+		rsh_ckpt_index_free(*out);
+	return rc;
+}
+
+static int scan_safetensors(const struct rsh_byte_source *src, bool full,
+			    struct rsh_names *names,
+			    struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	struct rsh_safetensors_meta meta;
+	int rc = rsh_safetensors_scan(src, names, out, &meta, err);
+
+	if (rc)
+		return rc;
+	if (full)
+		rc = rsh_safetensors_check_crc(src, *out, names, &meta, err);
+	if (rc)
+		rsh_ckpt_index_free(*out);
+	rsh_safetensors_meta_clear(&meta);
+	return rc;
+}
+
+int rsh_format_scan(enum rsh_format f, const struct rsh_byte_source *src,
+		    bool full, struct rsh_names *names,
+		    struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	return f == RSH_FORMAT_SAFETENSORS ?
+	       scan_safetensors(src, full, names, out, err) :
+	       scan_ckpt(src, full, names, out, err);
 }

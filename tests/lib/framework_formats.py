@@ -9,6 +9,10 @@ import io
 import json
 import pickle
 import struct
+import sys
+import tarfile
+import types
+import unittest.mock
 import zipfile
 
 
@@ -17,25 +21,46 @@ import zipfile
 STORAGE_ALIGNMENT = 64
 
 
+# Pickles name the classes of torch's storages; elements are of so many bytes.
+STORAGES = {"UntypedStorage": 1, "FloatStorage": 4, "BFloat16Storage": 2,
+            "LongStorage": 8, "BoolStorage": 1, "ComplexDoubleStorage": 16,
+            "SomeNewStorage": 3}
+_TORCH = types.ModuleType("torch")
+for _name in STORAGES:
+    setattr(_TORCH, _name, type(_name, (), {"__module__": "torch"}))
+
+
 class _Storage:
     """Pickled by reference, as torch's storages are."""
 
-    def __init__(self, key, data):
+    def __init__(self, key, data, kind="UntypedStorage"):
         self.key = key
         self.data = data
+        self.kind = getattr(_TORCH, kind)
+        self.count = len(data) // STORAGES[kind]
 
 
 class _TorchPickler(pickle.Pickler):
+    legacy = False
+
     def persistent_id(self, obj):
-        if isinstance(obj, _Storage):
-            return ("storage", "torch.UntypedStorage", obj.key, "cpu", len(obj.data))
-        return None
+        if not isinstance(obj, _Storage):
+            return None
+        found = ("storage", obj.kind, obj.key, "cpu", obj.count)
+        # Old files say also of which storage it is a view.
+        return (*found, None) if self.legacy else found
 
 
-def _object_pickle(storages):
+def _object_pickle(storages, protocol=2, legacy=False):
     out = io.BytesIO()
-    _TorchPickler(out, protocol=2).dump(
-        {f"layer.{s.key}.weight": s for s in storages})
+    pickler = _TorchPickler(out, protocol=protocol)
+    pickler.legacy = legacy
+    # Some of what stands beside tensors in a checkpoint, and one tensor twice.
+    thing = {f"layer.{s.key}.weight": s for s in storages} | {
+        "epoch": 3, "best": [0.5, -(2 ** 70), None, True], "tied": storages[:1],
+        "args": ("storage", (), frozenset({1}), bytearray(b"x"), 10 ** 6, "a" * 99)}
+    with unittest.mock.patch.dict(sys.modules, {"torch": _TORCH}):
+        pickler.dump(thing)
     return out.getvalue()
 
 
@@ -71,19 +96,44 @@ def _with_zip64_end(data):
     return data[:at] + end64 + locator + bytes(end)
 
 
-def torch_legacy(contents):
-    """A file of torch.save() before 1.6: five pickles, then the storages."""
-    storages = [_Storage(str(i), data) for i, data in enumerate(contents)]
+def torch_legacy(contents, protocol=2, kinds=("UntypedStorage",)):
+    """A file of torch.save() before 1.6: five pickles, then the storages, whose
+    classes take turns."""
+    storages = [_Storage(str(9_000_000 + i), data, kinds[i % len(kinds)])
+                for i, data in enumerate(contents)]
     out = io.BytesIO()
-    pickle.dump(0x1950a86a20f9469cfc6c, out, protocol=2)
-    pickle.dump(1001, out, protocol=2)
+    pickle.dump(0x1950a86a20f9469cfc6c, out, protocol=protocol)
+    pickle.dump(1001, out, protocol=protocol)
     pickle.dump({"protocol_version": 1001, "little_endian": True,
-                 "type_sizes": {"short": 2, "int": 4, "long": 4}}, out, protocol=2)
-    out.write(_object_pickle(storages))
-    pickle.dump([s.key for s in storages], out, protocol=2)
+                 "type_sizes": {"short": 2, "int": 4, "long": 4}}, out, protocol=protocol)
+    out.write(_object_pickle(storages, protocol, legacy=True))
+    pickle.dump([s.key for s in storages], out, protocol=protocol)
     for storage in storages:
-        out.write(struct.pack("<q", len(storage.data)))
+        out.write(struct.pack("<q", storage.count))
         out.write(storage.data)
+    return out.getvalue()
+
+
+def torch_tar(contents):
+    """A file of torch.save() before 0.1.10: a tar archive, whose storages and
+    tensors are pickles with raw bytes between them."""
+    storages, tensors = io.BytesIO(), io.BytesIO()
+    pickle.dump(len(contents), storages, protocol=2)
+    for key, data in enumerate(contents):
+        with unittest.mock.patch.dict(sys.modules, {"torch": _TORCH}):
+            pickle.dump((key, "cpu", _TORCH.FloatStorage), storages, protocol=2)
+        storages.write(struct.pack("<q", len(data) // 4) + data)
+    pickle.dump([], storages, protocol=2)
+    pickle.dump(0, tensors, protocol=2)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in (("sys_info", pickle.dumps({"little_endian": True}, 2)),
+                           ("pickle", pickle.dumps({"epoch": 1}, 2)),
+                           ("tensors", tensors.getvalue()),
+                           ("storages", storages.getvalue())):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
     return out.getvalue()
 
 

@@ -40,6 +40,10 @@ class MountError(AssertionError):
     """The program did not mount, serve or end as the contract says."""
 
 
+class Skipped(Exception):
+    """A test lacks what it says on this machine."""
+
+
 def reshardfs_program():
     program = os.environ.get("RESHARDFS")
     if not program:
@@ -378,6 +382,8 @@ class Tap:
         """The block is one test: it passes unless it raises."""
         try:
             yield
+        except Skipped as why:
+            self.skip(name, why)
         except Exception as error:  # every failure becomes one TAP line
             self.ok(False, name, f"{type(error).__name__}: {error}")
         else:

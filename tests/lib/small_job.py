@@ -11,8 +11,11 @@ import math
 import os
 import random
 
+from demands import demand, error_line
 from ms_formats import (ELEMENT_BYTES, Layout, Record, StageFile,
                         checkpoint_bytes, strategy_bytes)
+from rsh_mount import (MountError, Mounted, expect_failure, hash_tree,
+                       tree_difference)
 
 
 def splits(layout):
@@ -103,3 +106,30 @@ class Job:
             tree[f"rank_{rank}/{prefix}{rank}.ckpt"] = (
                 len(data), hashlib.sha256(data).hexdigest())
         return tree
+
+
+# ---- a job mounted under its own strategy ----
+
+def mounted(job, *extra, source=None):
+    return Mounted(source or job.source, src_strategy=job.strategy,
+                   dst_strategy=job.strategy, extra=extra)
+
+
+def shows(job, step, *extra, source=None, words=()):
+    """Mounts, and demands the whole step and the words in the log."""
+    with mounted(job, *extra, source=source) as m:
+        difference = tree_difference(job.expected(*step), hash_tree(m.path))
+        said = m.log()
+    if difference:
+        raise MountError("\n".join(difference) + "\n" + said)
+    demand(said, *words)
+    return said
+
+
+def refuses(job, *extra, words=(), source=None):
+    """Demands a refusal with the words in its one line of error; returns all
+    that was said."""
+    _, said = expect_failure(source or job.source, src_strategy=job.strategy,
+                             dst_strategy=job.strategy, extra=extra)
+    demand(error_line(said), *words)
+    return said

@@ -7,5 +7,7 @@ MOUNT += \
 	mount/umount.sh mount/bench.py
 
 EXTRA_DIST += \
-	lib/mount.sh lib/make_tree.py lib/safetensors_format.py lib/reader.py \
-	lib/reap.py lib/rsh_cli.py lib/small_job.py data/strategies/fault_recover_8 $(MOUNT)
+	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
+	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
+	lib/small_job.py lib/demands.py lib/privileges.py \
+	data/strategies/fault_recover_8 $(MOUNT)

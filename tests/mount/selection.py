@@ -8,18 +8,17 @@ would be none of them.
 
 import json
 import os
-import stat
-import subprocess
 import sys
 import tempfile
 import threading
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from demands import change, content, demand, error_line, flip  # noqa: E402
 from ms_formats import checkpoint_bytes  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, tree_difference)
-from small_job import Job  # noqa: E402
+from privileges import where_modes_count, with_program, wrapper  # noqa: E402
+from rsh_mount import MountError, Tap, hash_tree, require_mount  # noqa: E402
+from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 TESTS = []
 
@@ -27,77 +26,6 @@ TESTS = []
 def test(function):
     TESTS.append(function)
     return function
-
-
-def mounted(job, *extra, source=None):
-    return Mounted(source or job.source, src_strategy=job.strategy,
-                   dst_strategy=job.strategy, extra=extra)
-
-
-def shows(job, step, *extra, source=None, words=()):
-    """Mounts, and demands the whole step and the words in the log."""
-    with mounted(job, *extra, source=source) as m:
-        difference = tree_difference(job.expected(*step), hash_tree(m.path))
-        said = m.log()
-    if difference:
-        raise MountError("\n".join(difference) + "\n" + said)
-    demand(said, *words)
-    return said
-
-
-def refuses(job, *extra, words=(), source=None):
-    _, said = expect_failure(source or job.source, src_strategy=job.strategy,
-                             dst_strategy=job.strategy, extra=extra)
-    lines = [line for line in said.splitlines() if ": error: " in line]
-    if len(lines) != 1:
-        raise MountError(f"{len(lines)} lines of error\n{said}")
-    demand(lines[0], *words)
-    return lines[0]
-
-
-def demand(said, *words):
-    missing = [word for word in words if word not in said]
-    if missing:
-        raise MountError(f"no {missing} in\n{said}")
-
-
-def change(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def flip(path, at):
-    data = bytearray(content(path))
-    data[at] ^= 0x10
-    change(path, data)
-
-
-def wrapper(job, before, setting=":"):
-    """The program after `setting`, run through the command `before`."""
-    path = os.path.join(job.directory, "program")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(f"#!/bin/sh\n{setting}\n"
-                f"exec {before}'{os.environ['RESHARDFS']}' \"$@\"\n")
-    os.chmod(path, stat.S_IRWXU)
-    return path
-
-
-def with_program(program, run):
-    bare = os.environ["RESHARDFS"]
-    os.environ["RESHARDFS"] = program
-    try:
-        return run()
-    finally:
-        os.environ["RESHARDFS"] = bare
-
-
-# Root that is refused what the mode of a file refuses.
-WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
 
 
 # ---- the newest ----
@@ -244,7 +172,7 @@ def fallbacks(job):
                 change(new[rank], content(new[rank])[:50])
     said = refuses(job, words=["tried 6 (2 older not tried)"] +
                    [f"epoch 1 step {step}: " for step in range(3, 9)])
-    if "epoch 1 step 2" in said:
+    if "epoch 1 step 2" in error_line(said):
         raise MountError(said)
     refuses(job, "--fallbacks", "0", words=["tried 1 (7 older not tried)"])
     shows(job, (1, 1), "--fallbacks", "7")
@@ -252,9 +180,6 @@ def fallbacks(job):
 
 @test
 def permission_denied(job):
-    if os.geteuid() != 0 or subprocess.run(
-            WITHOUT_OVERRIDE + ["true"], stderr=subprocess.DEVNULL).returncode:
-        return "needs root, and setpriv to give up its privileges over files"
     job.save(1, 5)
     new = job.save(1, 10)
 
@@ -268,8 +193,7 @@ def permission_denied(job):
         shows(job, (1, 5), words=["rank_1: Permission denied"])
         os.chmod(os.path.dirname(new[1]), 0o755)
 
-    with_program(wrapper(job, " ".join(WITHOUT_OVERRIDE) + " "), run)
-    return None
+    where_modes_count(job.directory, run)
 
 
 # ---- --select ----
@@ -447,7 +371,7 @@ def a_map_of_files(job):
 
 def few_descriptors(job):
     """A program that keeps one source file open at a time."""
-    return wrapper(job, "", "ulimit -n 100")
+    return wrapper(job.directory, "", "ulimit -n 100")
 
 
 def read_all(job, path):
@@ -559,17 +483,9 @@ def main():
     require_mount()
     tap = Tap(len(TESTS))
     for function in TESTS:
-        name = function.__name__.replace("_", " ")
-        with tempfile.TemporaryDirectory(prefix="reshardfs-select-") as directory:
-            try:
-                skipped = function(Job(os.path.join(directory, "job")))
-            except Exception as error:
-                tap.ok(False, name, f"{type(error).__name__}: {error}")
-            else:
-                if skipped:
-                    tap.skip(name, skipped)
-                else:
-                    tap.ok(True, name)
+        with tempfile.TemporaryDirectory(prefix="reshardfs-select-") as directory, \
+                tap.test(function.__name__.replace("_", " ")):
+            function(Job(os.path.join(directory, "job")))
     return tap.finish()
 
 

@@ -15,33 +15,16 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import rsh_mount  # noqa: E402
-from rsh_mount import Mounted, MountError, Tap  # noqa: E402
+from demands import content, demand, flip  # noqa: E402
+from rsh_mount import Mounted, MountError, Tap, expect_failure  # noqa: E402
+from safetensors_format import Tensors  # noqa: E402
 
 GENUINE = os.path.join(HERE, "..", "data", "strategies", "fault_recover_8")
 WORKERS = 4
 
 
-def content(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def flip(path, at):
-    data = bytearray(content(path))
-    data[at] ^= 0x10
-    os.chmod(path, 0o600)
-    with open(path, "wb") as f:
-        f.write(data)
-
-
 def without_trailer(data):
     return data[:-17] if data[-17:-10] == b"crc_num" else data
-
-
-def demand(said, *words):
-    missing = [word for word in words if word not in said]
-    if missing:
-        raise MountError(f"no {missing} in\n{said}")
 
 
 class Trained:
@@ -132,7 +115,7 @@ class Sharded:
         self.layouts = read_strategy_file(self.strategy).layouts
         self.np, self.cell, self.splits = np, cell, splits
 
-    def save(self, source, step, ranks, name):
+    def save(self, source, step, ranks, name, **options):
         for rank in ranks:
             folder = os.path.join(source, f"rank_{rank}")
             os.makedirs(folder, exist_ok=True)
@@ -146,7 +129,7 @@ class Sharded:
             self.ms.save_checkpoint(
                 parameters, os.path.join(folder, name.format(rank=rank)),
                 crc_check=True, append_dict={"epoch_num": 1, "step_num": step,
-                                             "cur_rank": 0})
+                                             "cur_rank": 0}, **options)
             shutil.copy(os.path.join(GENUINE, f"rank_{rank}", "group_info.pb"), folder)
 
     def mounted(self, source, *extra):
@@ -160,6 +143,63 @@ class Sharded:
             if content(found) != without_trailer(content(path)):
                 raise MountError(f"rank {rank} is not {path}\n{m.log()}")
             self.ms.load_checkpoint(found)
+
+
+def crc_tests(tap, directory):
+    """The checksum inside a safetensors file, which ModelCheckpoint does not
+    write and save_checkpoint does."""
+    job = Sharded(directory)
+    source = os.path.join(directory, "safetensors")
+
+    def path(rank, step):
+        return os.path.join(source, f"rank_{rank}", f"checkpoint-1_{step}.safetensors")
+
+    def shows(step, *extra, words=()):
+        with job.mounted(source, "--format", "safetensors", *extra) as m:
+            for rank in range(8):
+                shown = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.safetensors")
+                if Tensors(content(shown)).values() != saved[rank, step]:
+                    raise MountError(f"rank {rank} is not of step {step}\n{m.log()}")
+            demand(m.log(), *words)
+
+    for step in (5, 10):
+        job.save(source, step, range(8), f"checkpoint-1_{step}.safetensors",
+                 format="safetensors")
+    saved = {(rank, step): Tensors(content(path(rank, step))).values()
+             for rank in range(8) for step in (5, 10)}
+    with tap.test("safetensors with checksums"):
+        shows(10, "--check", "full")
+    with tap.test("the converter's choice, which is by number"):
+        from mindspore.parallel.transform_safetensors import _collect_safetensor_files
+        job.save(source, 9, range(8), "checkpoint-1_9.safetensors", format="safetensors")
+        if _collect_safetensor_files(source) != {rank: path(rank, 10) for rank in range(8)}:
+            raise MountError("the converter chooses otherwise")
+        shows(10, "--select", "mindspore")
+        for rank in range(8):
+            os.unlink(path(rank, 9))
+    with tap.test("a bit flipped under one: taken from the other replica"):
+        flip(path(3, 10), -9)
+        try:
+            job.ms.load_checkpoint(path(3, 10), format="safetensors", crc_check=True)
+        except ValueError:
+            pass
+        else:
+            raise MountError("MindSpore loads it")
+        shows(10, "--check", "full",
+              words=["rank_3/checkpoint-1_10.safetensors: damaged: the CRC"])
+    with tap.test("under both: the older step"):
+        flip(path(7, 10), -30)
+        shows(5, "--check", "full", words=["rank_7/checkpoint-1_10.safetensors: damaged"])
+    with tap.test("a flipped number of a scalar"):
+        flip(path(2, 5), content(path(2, 5)).rindex((5).to_bytes(8, "little")))
+        flip(path(6, 5), content(path(6, 5)).rindex((5).to_bytes(8, "little")))
+        with job.mounted(source, "--select", "1_5") as m:
+            if "damaged" in m.log():
+                raise MountError(m.log())
+        _, said = expect_failure(source, src_strategy=job.strategy,
+                                 dst_strategy=job.strategy,
+                                 extra=["--select", "1_5", "--check", "full"])
+        demand(said, "rank_2/checkpoint-1_5.safetensors: damaged: the CRC")
 
 
 def sharded_tests(tap, directory):
@@ -220,6 +260,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="reshardfs-found-") as directory:
         trained_tests(tap, directory)
         sharded_tests(tap, directory)
+        crc_tests(tap, directory)
     return tap.finish()
 
 

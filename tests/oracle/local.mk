@@ -8,10 +8,13 @@ ORACLE += \
 	oracle/redundancy.py oracle/found_trees.py \
 	oracle/resume_load.py oracle/rank_lists.py
 
+# With RSH_HF_PYTHON naming a Python that has transformers and torch.
+HUGGING_FACE = oracle/hugging_face.py
+
 # The library that they stand on, which needs no oracle.
 MOUNT += lib/rsh_mount_test.py
 
 EXTRA_DIST += \
-	lib/rsh_mount.py lib/ms_formats.py \
+	lib/rsh_mount.py lib/ms_formats.py lib/random_cases.py \
 	oracle/naive_reshard.py oracle/genuine_sets.py oracle/train_gpt.py \
-	data demo.sh run.sh lib/setup.sh $(ORACLE)
+	data demo.sh run.sh lib/setup.sh $(ORACLE) $(HUGGING_FACE)

@@ -16,12 +16,8 @@ Pair i is drawn from seed N + i, so `--seed S --pairs 1` repeats any of them.
 At the end the pairs of each kind are counted.
 """
 
-import argparse
-import collections
-import concurrent.futures
 import hashlib
 import math
-import multiprocessing
 import os
 import random
 import re
@@ -29,12 +25,13 @@ import shutil
 import sys
 import tempfile
 import threading
-import time
 import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
+import random_cases  # noqa: E402
 import rsh_mount  # noqa: E402
+from random_cases import Outcome  # noqa: E402
 
 DEVICE_COUNTS = (1, 2, 2, 3, 4, 4, 4, 6, 8, 8, 8, 12, 16, 16, 24, 32)
 MOST_DEVICES = 32
@@ -46,6 +43,10 @@ OTHERS = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt6
 MODULES = ("attention.wq.weight", "attention.wk.weight", "attention.wo.weight",
            "attention_norm.weight", "feed_forward.w1.weight", "feed_forward.w2.weight",
            "feed_forward.w1.bias", "ffn.experts.weight1")
+
+# Kinds of result that are counted together.
+IDENTICAL = "identical to the converter"
+COMPAT = "reference, and the converter under --compat: "
 
 # What the converter says where it cannot serve, and what to call it.  Any
 # other exception makes the pair fail: a new one has to be understood first.
@@ -482,18 +483,17 @@ class Workshop:
     # One pair.
 
     def run(self, seed):
-        """(passed, kind of result, detail, description, why not)"""
         pair = Pair(seed)
         root = tempfile.mkdtemp(prefix="reshardfs-pair-")
         try:
-            return (True, *self.judge(pair, root), pair.describe(), None)
+            return Outcome(True, self.judge(pair, root), pair.describe())
         except Exception:
-            return (False, "failed", None, pair.describe(), traceback.format_exc())
+            return Outcome(False, "failed", pair.describe(), traceback.format_exc())
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
     def judge(self, pair, root):
-        """Compare one pair; return (kind of result, detail) or raise."""
+        """Compare one pair; return the kind of result or raise."""
         source = os.path.join(root, "source")
         self.save_source(pair, source)
         src_file, src = self.write_strategy(pair, "src", root)
@@ -513,7 +513,7 @@ class Workshop:
                 raise AssertionError("the reference alone refuses") from why
             if self.subject == "mount":
                 rsh_mount.expect_failure(source, src_strategy=src, dst_strategy=dst)
-            return "refused", self.kind_of_refusal(why)
+            return f"refused by all: {self.kind_of_refusal(why)}"
         reasons = pair.known_wrong(conversion)
         different = refusal is None and self.check_reference(
             converted, reference, reasons, pair.part_of)
@@ -524,10 +524,10 @@ class Workshop:
                 # their order in the file, which merging leaves to chance.
                 self.compare(pair, source, src, dst_file, converted, compat=True)
         if refusal is not None:
-            return "reference", f"converter raised: {refusal}"
+            return f"reference only, converter raised: {refusal}"
         if different:
-            return "compat", ", ".join(sorted(reasons))
-        return "identical", None
+            return COMPAT + ", ".join(sorted(reasons))
+        return IDENTICAL
 
     @staticmethod
     def kind_of_refusal(error):
@@ -597,48 +597,23 @@ def run_pair(seed):
     return _workshop.run(seed)
 
 
+def judge_mixture(tap, counts):
+    served = sum(n for kind, n in counts.items()
+                 if kind == IDENTICAL or kind.startswith(COMPAT))
+    pairs = sum(counts.values())
+    tap.ok(2 * served > pairs, "the converter gave bytes for most pairs",
+           f"it did for {served} of {pairs}")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--pairs", type=int, default=300)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser = random_cases.parser(__doc__, 300)
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")
     options = parser.parse_args()
     rsh_mount.require_oracle()
     if options.subject == "mount":
         rsh_mount.require_mount()
-
-    seed = options.seed
-    if seed is None:
-        seed = int.from_bytes(os.urandom(4), "big")
-    # Few pairs may happen to be of one kind.
-    judge_mixture = options.pairs >= 50
-    tap = rsh_mount.Tap(options.pairs + judge_mixture)
-    tap.diag(f"--seed {seed} --pairs {options.pairs}")
-    counts = collections.Counter()
-    started = time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(
-            options.jobs, multiprocessing.get_context("spawn"),
-            start_worker, (options.subject,)) as pool:
-        seeds = range(seed, seed + options.pairs)
-        for number, result in zip(seeds, pool.map(run_pair, seeds)):
-            passed, kind, detail, description, why = result
-            counts[kind, detail] += 1
-            name = f"seed {number}: {description}"
-            tap.ok(passed, f"{name}: {detail or kind}", why)
-    if judge_mixture:
-        served = sum(n for (kind, _), n in counts.items() if kind in ("identical", "compat"))
-        tap.ok(2 * served > options.pairs, "the converter gave bytes for most pairs",
-               f"it did for {served} of {options.pairs}")
-    for (kind, detail), count in sorted(counts.items(), key=lambda item: -item[1]):
-        label = {"identical": "identical to the converter",
-                 "reference": f"reference only, {detail}",
-                 "compat": f"reference, and the converter under --compat: {detail}",
-                 "refused": f"refused by all: {detail}",
-                 "failed": "failed"}[kind]
-        tap.diag(f"{label}: {count}")
-    tap.diag(f"{(time.monotonic() - started) / options.pairs:.2f} s per pair")
-    return tap.finish()
+    return random_cases.run(options, start_worker, run_pair,
+                            initargs=(options.subject,), judge=judge_mixture)
 
 
 if __name__ == "__main__":

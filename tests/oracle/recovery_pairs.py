@@ -3,33 +3,44 @@
 
     recovery_pairs.py [--seed N] [--pairs N] [--jobs N]
 
-Draws the sources and strategies of random_pairs.py, takes the files of a random
-subset of ranks away, and mounts what is left.  Either everything that the
-destination lists comes out as it does of the undamaged tree - by the
-whole-tensor reference that random_pairs.py holds against the converter - or the
-mount is refused and names exactly the parameters of which a slice is left on no
-rank.  Which these are is found from the layouts, region by region.
+Draws the sources and strategies of random_pairs.py, takes the files of random
+ranks away, several times from each source, and mounts what is left.  Either
+everything that the destination lists comes out as it does of the undamaged tree
+- by the whole-tensor reference that random_pairs.py holds against the converter
+- or the mount is refused and names exactly the parameters of which a slice is
+left on no rank.  Which these are is found from the layouts, region by region;
+ranks of stages from which the destination takes nothing are no help.  With
+--allow-missing exactly the files that need such a slice cannot be read.
 """
 
-import argparse
-import collections
-import concurrent.futures
-import multiprocessing
+import contextlib
+import errno
+import functools
 import os
 import re
-import shutil
 import sys
 import tempfile
+import traceback
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")]
+import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_mount import (Mounted, Tap, expect_failure, require_mount,  # noqa: E402
+from random_cases import Outcome  # noqa: E402
+from rsh_mount import (Mounted, expect_failure, require_mount,  # noqa: E402
                        require_oracle)
 
 LOST = re.compile(r"lost: parameter (\S+),")
 EXTRA = ["--unlisted", "drop"]
+PAIRS = 400
+# Sets of lost ranks of one source, at most, and of all.
+SUBSETS = 8
+CASES = 1000
+
+WHOLE = "whole without them"
+REFUSED = "refused, lost parameters named"
+REFUSED_AND_MOUNTED = "refused, and the rest with --allow-missing"
 
 _workshop = None
 
@@ -49,140 +60,204 @@ def overlap(a, b):
     return all(x.start < y.stop and y.start < x.stop for x, y in zip(a, b))
 
 
-def holders(naive, conversion, name, healthy):
-    """{region: whether a healthy rank has it} of a parameter's source slices,
-    its layouts on both sides known from the undamaged tree."""
-    found = {}
+def holders(conversion, name, stages):
+    """{local rank: ranks of the stages that have its slice} of a parameter."""
     if conversion.src is None:
-        return {None: 0 in healthy}
+        return {None: {0}}
+    found = {}
     own = conversion.src.layout_of(name)
     for rank in range(conversion.n_src * conversion.src.stage_count):
         stage, local = divmod(rank, conversion.n_src)
-        stages = conversion.src.stages()[name]
-        if stage in stages and conversion.src.layout_of(name, stage) != own:
+        if stage not in stages:
+            continue
+        if stage in conversion.src.stages()[name] and \
+                conversion.src.layout_of(name, stage) != own:
             continue
         if name in conversion._file(rank):
             found.setdefault(local, set()).add(rank)
-    return {local: bool(ranks & healthy) for local, ranks in found.items()}
+    return found
 
 
-def stage_is_gone(conversion, stage, healthy):
-    return not any(rank // conversion.n_src == stage for rank in healthy)
+def needs_of(naive, conversion, name, sides, local):
+    """Sets of source ranks, of each of which one must be left for a destination
+    rank to have its slice."""
+    src, dst = sides
+    stages = set().union(*(conversion.src.stages()[n] for n in src)) if src else set()
+    held = holders(conversion, name, stages)
+    if not held:
+        # Never saved, which nobody knows of a stage without files.
+        return [range(s * conversion.n_src, (s + 1) * conversion.n_src)
+                for s in conversion.src.stages()[name]]
+    if None in held:
+        return [held[None]]
+    shape = conversion._some_shape(name)
+    if shape is None:
+        return []
+    mine, theirs = conversion._pair(src, dst, name, shape)
+    full = naive.whole_shape(mine, shape)
+    wanted = naive.region(theirs, full, local % naive.device_count(theirs))
+    places = {}
+    for key in range(naive.device_count(mine)):
+        region = naive.region(mine, full, key)
+        if overlap(region, wanted):
+            place = tuple((s.start, s.stop) for s in region)
+            places.setdefault(place, set()).update(held.get(key, ()))
+    return list(places.values())
 
 
-def lost_parameters(naive, conversion, healthy):
-    lost = set()
+def all_needs(naive, conversion):
+    """{set of source ranks: the (destination rank, parameter) that need one of
+    them}"""
+    needs = {}
     for rank in conversion.ranks():
         stage, local = divmod(rank, conversion.n_dst)
-        src, dst = conversion._layouts(stage)
+        sides = conversion._layouts(stage)
         for name in listed_names(conversion, stage):
-            held = holders(naive, conversion, name, healthy)
-            if not held:
-                # Never saved, which nobody knows of a stage without files.
-                if any(stage_is_gone(conversion, s, healthy)
-                       for s in conversion.src.stages()[name]):
-                    lost.add(name)
-                continue
-            if None in held:
-                if not held[None]:
-                    lost.add(name)
-                continue
-            shape = conversion._some_shape(name)
-            if shape is None:
-                continue
-            mine, theirs = conversion._pair(src, dst, name, shape)
-            full = naive.whole_shape(mine, shape)
-            wanted = naive.region(theirs, full, local % naive.device_count(theirs))
-            alive = {}
-            for key in range(naive.device_count(mine)):
-                region = naive.region(mine, full, key)
-                if overlap(region, wanted):
-                    place = tuple((s.start, s.stop) for s in region)
-                    alive[place] = alive.get(place, False) or held.get(key, False)
-            if not all(alive.values()):
-                lost.add(name)
-    return lost
+            for ranks in needs_of(naive, conversion, name, sides, local):
+                needs.setdefault(frozenset(ranks), set()).add((rank, name))
+    return needs
 
 
-def run_pair(seed):
-    try:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-recovery-") as root:
-            return (True, *judge(seed, root), None)
-    except Exception as error:  # pylint: disable=broad-except
-        import traceback
-        return False, "failed", f"seed {seed}", f"{error}\n{traceback.format_exc()}"
+def draw_subsets(rng, ranks, needs):
+    """Sets of ranks to take away: at random, which mostly loses something, and
+    one after the other for as long as nothing is lost."""
+    found = []
+    for number in range(SUBSETS):
+        order = rng.sample(ranks, len(ranks))
+        if number % 2:
+            gone = set()
+            for rank in order[:rng.randint(1, len(ranks))]:
+                if not any(need <= gone | {rank} for need in needs):
+                    gone.add(rank)
+        else:
+            gone = set(order[:max(1, int(len(ranks) * rng.choice((0, 0, 0.2, 0.3, 0.6))))])
+        if gone and len(gone) < len(ranks) and gone not in found:
+            found.append(gone)
+    return found
 
 
-def judge(seed, root):
-    pair = random_pairs.Pair(seed)
-    pair.own_replicas = pair.older_step = False
-    pair.on_some_ranks = None
-    naive = _workshop.naive
-    source = os.path.join(root, "source")
-    _workshop.save_source(pair, source)
-    _, src = _workshop.write_strategy(pair, "src", root)
-    _, dst = _workshop.write_strategy(pair, "dst", root)
-    conversion = naive.Reshard(source, src, dst, pair.prefix)
-    describe = pair.describe()
-    if pair.part or conversion.by_stage():
-        return "by stage: left to random_pairs.py", describe
-    try:
-        expected = {rank: conversion.records(rank) for rank in conversion.ranks()}
-    except naive.ReshardError as error:
-        return f"refused: {str(error).split(':')[-1].strip()}", describe
-    ranks = [rank for rank, _, _ in pair.source_ranks()]
-    odds = pair.rng.choice((1 / len(ranks), 1 / len(ranks), 2 / len(ranks), 0.3, 0.6))
-    healthy = {rank for rank in ranks if pair.rng.random() >= odds}
-    if not healthy:
-        return "no rank left", describe
-    lost = lost_parameters(naive, conversion, healthy)
-    for rank in set(ranks) - healthy:
-        shutil.rmtree(os.path.join(source, f"rank_{rank}"))
-    if lost:
-        status, said = expect_failure(source, src_strategy=src, dst_strategy=dst,
-                                      extra=EXTRA)
+class Tree:
+    """A source of which ranks are taken away, and what it gives as a whole."""
+
+    def __init__(self, pair, root):
+        self.naive, self.pair, self.root = _workshop.naive, pair, root
+        self.source = os.path.join(root, "source")
+        _workshop.save_source(pair, self.source)
+        _, self.src = _workshop.write_strategy(pair, "src", root)
+        _, self.dst = _workshop.write_strategy(pair, "dst", root)
+        self.conversion = self.naive.Reshard(self.source, self.src, self.dst, pair.prefix)
+        self.ranks = [rank for rank, _, _ in pair.source_ranks()]
+
+    @functools.cached_property
+    def needs(self):
+        return all_needs(self.naive, self.conversion)
+
+    def lost(self, gone):
+        """{destination rank: its parameters that cannot be had}"""
+        found = {}
+        for need, wants in self.needs.items():
+            for rank, name in wants if need <= gone else ():
+                found.setdefault(rank, set()).add(name)
+        return found
+
+    @contextlib.contextmanager
+    def without(self, gone):
+        away = os.path.join(self.root, "away")
+        os.mkdir(away)
+        moves = [(os.path.join(self.source, f"rank_{r}"), os.path.join(away, f"{r}"))
+                 for r in gone]
+        for here, there in moves:
+            os.rename(here, there)
+        yield
+        for here, there in moves:
+            os.rename(there, here)
+        os.rmdir(away)
+
+    def mounted(self, *extra):
+        return Mounted(self.source, src_strategy=self.src, dst_strategy=self.dst,
+                       prefix=self.pair.prefix, extra=[*EXTRA, *extra])
+
+    def check_refusal(self, names):
+        status, said = expect_failure(self.source, src_strategy=self.src,
+                                      dst_strategy=self.dst, extra=EXTRA)
         named = set(LOST.findall(said))
-        if status != 1 or named != lost:
-            raise AssertionError(f"status {status}, lost {sorted(lost)}, "
+        if status != 3 or named != names:
+            raise AssertionError(f"status {status}, lost {sorted(names)}, "
                                  f"named {sorted(named)}\n{said}")
-        return "refused, lost parameters named", describe
-    with Mounted(source, src_strategy=src, dst_strategy=dst, prefix=pair.prefix,
-                 extra=EXTRA) as mount:
+
+    def check_files(self, mount, expected, unreadable=()):
         for rank, records in expected.items():
-            found = read_checkpoint(os.path.join(mount.path, f"rank_{rank}",
-                                                 f"{pair.prefix}{rank}.ckpt"))
-            names = set(listed_names(conversion, rank // conversion.n_dst))
+            path = os.path.join(mount.path, f"rank_{rank}", f"{self.pair.prefix}{rank}.ckpt")
+            try:
+                found = read_checkpoint(path)
+            except OSError as error:
+                if error.errno == errno.EIO and rank in unreadable:
+                    continue
+                raise
+            if rank in unreadable:
+                raise AssertionError(f"rank {rank} can be read\n{mount.log()}")
+            names = set(listed_names(self.conversion, rank // self.conversion.n_dst))
             wanted = {n: r for n, r in records.items() if n in names}
             if {n: r for n, r in found.items() if n in names} != wanted:
                 raise AssertionError(f"rank {rank} differs\n{mount.log()}")
-    return ("whole without them" if len(healthy) < len(ranks) else "nothing taken away",
-            describe)
+
+    def check(self, gone, expected):
+        lost = self.lost(gone)
+        with self.without(gone):
+            if not lost:
+                with self.mounted() as mount:
+                    self.check_files(mount, expected)
+                return WHOLE
+            self.check_refusal(set().union(*lost.values()))
+            if self.pair.rng.random() < 0.5:
+                return REFUSED
+            with self.mounted("--allow-missing") as mount:
+                self.check_files(mount, expected, lost)
+            return REFUSED_AND_MOUNTED
+
+
+def run_pair(seed):
+    pair = random_pairs.Pair(seed)
+    pair.own_replicas = pair.older_step = False
+    pair.on_some_ranks = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-recovery-") as root:
+            kinds = judge(pair, root)
+    except Exception:
+        return Outcome(False, "failed", pair.describe(), traceback.format_exc())
+    return Outcome(True, kinds[0] if len(kinds) == 1 else f"{len(kinds)} times",
+                   pair.describe(), counted=kinds)
+
+
+def judge(pair, root):
+    """What became of each set of lost ranks."""
+    tree = Tree(pair, root)
+    if pair.part or tree.conversion.by_stage():
+        return ["by stage: left to random_pairs.py"]
+    try:
+        expected = {rank: tree.conversion.records(rank) for rank in tree.conversion.ranks()}
+    except tree.naive.ReshardError as error:
+        return [f"refused: {str(error).split(':')[-1].strip()}"]
+    return [tree.check(gone, expected)
+            for gone in draw_subsets(pair.rng, tree.ranks, tree.needs)] or \
+        ["nothing to take away"]
+
+
+def judge_mixture(tap, counts):
+    whole = counts[WHOLE]
+    refused = counts[REFUSED] + counts[REFUSED_AND_MOUNTED]
+    tap.ok(whole + refused >= CASES, f"at least {CASES} sets of ranks were lost",
+           f"{whole + refused} were")
+    tap.ok(whole > CASES / 4 and refused > CASES / 4, "of either kind a quarter",
+           f"{whole} whole, {refused} refused")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--pairs", type=int, default=200)
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
+    options = random_cases.parser(__doc__, PAIRS).parse_args()
     require_oracle()
     require_mount()
-    seed = options.seed
-    if seed is None:
-        seed = int.from_bytes(os.urandom(4), "big")
-    tap = Tap(options.pairs)
-    tap.diag(f"--seed {seed} --pairs {options.pairs}")
-    counts = collections.Counter()
-    with concurrent.futures.ProcessPoolExecutor(
-            options.jobs, multiprocessing.get_context("spawn"), start_worker) as pool:
-        seeds = range(seed, seed + options.pairs)
-        for number, result in zip(seeds, pool.map(run_pair, seeds)):
-            passed, kind, description, why = result
-            counts[kind] += 1
-            tap.ok(passed, f"seed {number}: {description}: {kind}", why)
-    for kind, count in counts.most_common():
-        tap.diag(f"{kind}: {count}")
-    return tap.finish()
+    return random_cases.run(options, start_worker, run_pair,
+                            judge=judge_mixture if options.pairs >= PAIRS else None)
 
 
 if __name__ == "__main__":

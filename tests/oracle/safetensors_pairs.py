@@ -19,10 +19,6 @@ the converter's data are known to be wrong it is compared with the mount under
     safetensors_pairs.py [--seed N] [--pairs N] [--jobs N]
 """
 
-import argparse
-import collections
-import concurrent.futures
-import multiprocessing
 import os
 import re
 import shutil
@@ -33,8 +29,10 @@ import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
+import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
 import rsh_mount  # noqa: E402
+from random_cases import Outcome  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, values_of  # noqa: E402
 
 # What the converter says where it cannot serve, besides what it says of .ckpt.
@@ -75,9 +73,9 @@ class Workshop(random_pairs.Workshop):
         pair = SafetensorsPair(seed)
         root = tempfile.mkdtemp(prefix="reshardfs-pair-")
         try:
-            return (True, self.judge(pair, root), pair.describe(), None)
+            return Outcome(True, self.judge(pair, root), pair.describe())
         except Exception:
-            return (False, "failed", pair.describe(), traceback.format_exc())
+            return Outcome(False, "failed", pair.describe(), traceback.format_exc())
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -289,35 +287,18 @@ def run_pair(seed):
     return _workshop.run(seed)
 
 
+def judge_mixture(tap, counts):
+    same = counts["identical to the converter"]
+    pairs = sum(counts.values())
+    tap.ok(2 * same > pairs, "most pairs are the converter's bytes",
+           f"{same} of {pairs} are")
+
+
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--pairs", type=int, default=100)
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
+    options = random_cases.parser(__doc__, 100).parse_args()
     rsh_mount.require_oracle()
     rsh_mount.require_mount()
-    seed = options.seed
-    if seed is None:
-        seed = int.from_bytes(os.urandom(4), "big")
-    judge_mixture = options.pairs >= 50
-    tap = rsh_mount.Tap(options.pairs + judge_mixture)
-    tap.diag(f"--seed {seed} --pairs {options.pairs}")
-    counts = collections.Counter()
-    with concurrent.futures.ProcessPoolExecutor(
-            options.jobs, multiprocessing.get_context("spawn"), start_worker) as pool:
-        seeds = range(seed, seed + options.pairs)
-        for number, result in zip(seeds, pool.map(run_pair, seeds)):
-            passed, kind, description, why = result
-            counts[kind] += 1
-            tap.ok(passed, f"seed {number}: {description}: {kind}", why)
-    if judge_mixture:
-        same = sum(n for kind, n in counts.items() if kind == "identical to the converter")
-        tap.ok(2 * same > options.pairs, "most pairs are the converter's bytes",
-               f"{same} of {options.pairs} are")
-    for kind, count in counts.most_common():
-        tap.diag(f"{kind}: {count}")
-    return tap.finish()
+    return random_cases.run(options, start_worker, run_pair, judge=judge_mixture)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,6 @@
 
 #define CONTENT(s) (s), sizeof(s) - 1
 
-/* A scan with what it leaves behind. */
-struct scanned {
-	struct rsh_names *names;
-	struct rsh_ckpt_index *index; /* NULL after a failure */
-	struct rsh_error err;
-	int rc;
-};
-
 static struct scanned scan_source(const struct rsh_byte_source *src)
 {
 	struct scanned s = { .err = RSH_ERROR_INIT };
@@ -40,83 +32,13 @@ static struct scanned scan(struct buffer *b)
 	return scan_source(&src);
 }
 
-static void scanned_free(struct scanned *s)
-{
-	rsh_ckpt_index_free(s->index);
-	rsh_names_free(s->names);
-}
-
-static void require(const struct scanned *s)
-{
-	if (s->rc)
-		fail_msg("scan failed: %s", s->err.text);
-}
-
-static const struct rsh_record *record(const struct scanned *s,
-				       const char *name)
-{
-	uint32_t id = rsh_names_find(s->names, name, strlen(name));
-	const struct rsh_record *r = NULL;
-
-	if (id != RSH_NAME_NONE)
-		r = rsh_ckpt_find(s->index, id);
-	if (!r)
-		fail_msg("no record \"%s\"", name);
-	return r;
-}
-
-static void assert_record(const struct scanned *s, const char *name,
-			  enum rsh_dtype dtype, size_t n_dims,
-			  const int64_t *dims, uint64_t content_bytes)
-{
-	const struct rsh_record *r = record(s, name);
-
-	assert_int_equal(r->dtype, dtype);
-	assert_int_equal(r->n_dims, n_dims);
-	if (n_dims)
-		assert_memory_equal(rsh_record_dims(s->index, r), dims,
-				    n_dims * sizeof(*dims));
-	assert_int_equal(r->content_bytes, content_bytes);
-}
-
-/* All content of a record, its extents joined. */
-static struct buffer content_of(const struct scanned *s,
-				const struct rsh_record *r,
-				const struct buffer *file)
-{
-	struct buffer b = { NULL, 0 };
-
-	for (uint32_t i = 0; i < r->n_extents; i++) {
-		const struct rsh_extent *e =
-			&s->index->extents[r->first_extent + i];
-
-		assert_true(e->offset + e->length <= file->len);
-		buffer_append(&b, file->data + e->offset, e->length);
-	}
-	assert_int_equal(b.len, r->content_bytes);
-	return b;
-}
-
-static void assert_content(const struct scanned *s, const char *name,
-			   const struct buffer *file, const void *bytes,
-			   size_t len)
-{
-	struct buffer content = content_of(s, record(s, name), file);
-
-	assert_int_equal(content.len, len);
-	assert_memory_equal(content.data, bytes, len);
-	buffer_free(&content);
-}
-
 /* The file is refused with that code and a sentence that has `word` in it. */
 static void assert_refused(struct buffer *b, int code, const char *word)
 {
 	struct scanned s = scan(b);
 
-	if (s.rc != -code || !strstr(s.err.text, word) ||
-	    !strstr(s.err.text, "test.ckpt"))
-		fail_msg("rc %d, sentence \"%s\"; wanted %d and \"%s\"", s.rc,
-			 s.err.text, -code, word);
+	assert_refusal(&s, code, word);
+	assert_non_null(strstr(s.err.text, "test.ckpt"));
 	scanned_free(&s);
 }
 

@@ -10,15 +10,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/wire/safetensors.h"
 
-/* A scan with what it leaves behind. */
-struct scanned {
-	struct rsh_names *names;
-	struct rsh_ckpt_index *index; /* NULL after a failure */
-	struct rsh_safetensors_meta meta;
-	struct rsh_error err;
-	int rc;
-};
-
 static struct scanned scan_source(struct rsh_byte_source src)
 {
 	struct scanned s = { .err = RSH_ERROR_INIT };
@@ -43,19 +34,6 @@ static struct scanned scan(struct buffer *b)
 	return scan_source(buffer_source(b));
 }
 
-static void scanned_free(struct scanned *s)
-{
-	rsh_safetensors_meta_clear(&s->meta);
-	rsh_ckpt_index_free(s->index);
-	rsh_names_free(s->names);
-}
-
-static void require(const struct scanned *s)
-{
-	if (s->rc)
-		fail_msg("scan failed: %s", s->err.text);
-}
-
 /* A file of a header, as it stands, and so many bytes of content. */
 static struct buffer make_file(const char *header, size_t content)
 {
@@ -72,31 +50,14 @@ static struct buffer make_file(const char *header, size_t content)
 	return b;
 }
 
-static const struct rsh_record *record(const struct scanned *s,
-				       const char *name)
-{
-	uint32_t id = rsh_names_find(s->names, name, strlen(name));
-	const struct rsh_record *r = NULL;
-
-	if (id != RSH_NAME_NONE)
-		r = rsh_ckpt_find(s->index, id);
-	if (!r)
-		fail_msg("no record \"%s\"", name);
-	return r;
-}
-
-static void assert_record(const struct scanned *s, const char *name,
+/* As MindSpore and the library lay tensors out: in one piece. */
+static void assert_tensor(const struct scanned *s, const char *name,
 			  enum rsh_dtype dtype, size_t n_dims,
 			  const int64_t *dims, uint64_t content_bytes)
 {
 	const struct rsh_record *r = record(s, name);
 
-	assert_int_equal(r->dtype, dtype);
-	assert_int_equal(r->n_dims, n_dims);
-	if (n_dims)
-		assert_memory_equal(rsh_record_dims(s->index, r), dims,
-				    n_dims * sizeof(*dims));
-	assert_int_equal(r->content_bytes, content_bytes);
+	assert_record(s, name, dtype, n_dims, dims, content_bytes);
 	assert_int_equal(r->n_extents, content_bytes ? 1 : 0);
 	assert_false(r->wide_bf16);
 	if (content_bytes)
@@ -127,25 +88,11 @@ static void assert_order(const struct scanned *s, const char *const *names,
 	assert_int_equal(end, s->index->file_bytes);
 }
 
-static void assert_content(const struct scanned *s, const char *name,
-			   const struct buffer *file, const void *bytes,
-			   size_t len)
-{
-	const struct rsh_record *r = record(s, name);
-	const struct rsh_extent *e = &s->index->extents[r->first_extent];
-
-	assert_int_equal(r->content_bytes, len);
-	assert_true(e->offset + e->length <= file->len);
-	assert_memory_equal(file->data + e->offset, bytes, len);
-}
-
 static void assert_refused(struct buffer *b, int code, const char *word)
 {
 	struct scanned s = scan(b);
 
-	if (s.rc != -code || !strstr(s.err.text, word))
-		fail_msg("rc %d, sentence \"%s\"; wanted %d and \"%s\"", s.rc,
-			 s.err.text, -code, word);
+	assert_refusal(&s, code, word);
 	scanned_free(&s);
 }
 
@@ -196,10 +143,10 @@ static void test_mindspore_dtypes(void **state)
 	(void)state;
 	require(&s);
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		assert_record(&s, types[i].name, types[i].dtype, DIMS(3, 5),
+		assert_tensor(&s, types[i].name, types[i].dtype, DIMS(3, 5),
 			      15 * types[i].size);
-	assert_record(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
-	assert_record(&s, "one", RSH_DTYPE_INT32, DIMS(1), 4);
+	assert_tensor(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_tensor(&s, "one", RSH_DTYPE_INT32, DIMS(1), 4);
 	assert_order(&s, order, sizeof(order) / sizeof(order[0]));
 	assert_content(&s, "net.uint8", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13\14\15\16", 15);
@@ -222,10 +169,10 @@ static void test_mindspore_append_and_crc(void **state)
 	require(&s);
 	assert_int_equal(s.index->n_records, 4);
 	assert_int_equal(s.index->file_bytes, file.len);
-	assert_record(&s, "epoch_num", RSH_DTYPE_INT64, 0, NULL, 8);
-	assert_record(&s, "learning_rate", RSH_DTYPE_FLOAT32, 0, NULL, 4);
-	assert_record(&s, "finished", RSH_DTYPE_BOOL, 0, NULL, 1);
-	assert_record(&s, "w", RSH_DTYPE_FLOAT32, DIMS(2, 2), 16);
+	assert_tensor(&s, "epoch_num", RSH_DTYPE_INT64, 0, NULL, 8);
+	assert_tensor(&s, "learning_rate", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_tensor(&s, "finished", RSH_DTYPE_BOOL, 0, NULL, 1);
+	assert_tensor(&s, "w", RSH_DTYPE_FLOAT32, DIMS(2, 2), 16);
 	assert_content(&s, "epoch_num", &file, "\3\0\0\0\0\0\0\0", 8);
 	assert_true(s.meta.has_crc);
 	assert_int_equal(s.meta.crc, 3938311759u);
@@ -242,7 +189,7 @@ static void test_mindspore_remove_redundancy(void **state)
 
 	(void)state;
 	require(&s);
-	assert_record(&s, "w", RSH_DTYPE_FLOAT16, DIMS(4), 8);
+	assert_tensor(&s, "w", RSH_DTYPE_FLOAT16, DIMS(4), 8);
 	assert_true(s.meta.has_remove_redundancy);
 	assert_true(s.meta.remove_redundancy);
 	assert_int_equal(s.meta.n_entries, 2);
@@ -283,14 +230,14 @@ static void test_library_file(void **state)
 	(void)state;
 	require(&s);
 	assert_int_equal(s.index->n_records, 20);
-	assert_record(&s, "t.float8_e4m3fn", RSH_DTYPE_FLOAT8E4M3FN,
+	assert_tensor(&s, "t.float8_e4m3fn", RSH_DTYPE_FLOAT8E4M3FN,
 		      DIMS(2, 3), 6);
-	assert_record(&s, "t.float8_e5m2", RSH_DTYPE_FLOAT8E5M2, DIMS(2, 3), 6);
-	assert_record(&s, "t.bfloat16", RSH_DTYPE_BFLOAT16, DIMS(2, 3), 12);
-	assert_record(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
-	assert_record(&s, "empty", RSH_DTYPE_FLOAT32, DIMS(0), 0);
-	assert_record(&s, "rows", RSH_DTYPE_FLOAT32, DIMS(3, 0), 0);
-	assert_record(&s, "name \"\\\t\344\270\226", RSH_DTYPE_UINT8, DIMS(5),
+	assert_tensor(&s, "t.float8_e5m2", RSH_DTYPE_FLOAT8E5M2, DIMS(2, 3), 6);
+	assert_tensor(&s, "t.bfloat16", RSH_DTYPE_BFLOAT16, DIMS(2, 3), 12);
+	assert_tensor(&s, "scalar", RSH_DTYPE_FLOAT32, 0, NULL, 4);
+	assert_tensor(&s, "empty", RSH_DTYPE_FLOAT32, DIMS(0), 0);
+	assert_tensor(&s, "rows", RSH_DTYPE_FLOAT32, DIMS(3, 0), 0);
+	assert_tensor(&s, "name \"\\\t\344\270\226", RSH_DTYPE_UINT8, DIMS(5),
 		      5);
 	assert_content(&s, "t.float16", &file,
 		       "\0\1\2\3\4\5\6\7\10\11\12\13", 12);
@@ -348,8 +295,8 @@ static void test_metadata(void **state)
 	assert_true(s.meta.has_remove_redundancy);
 	assert_false(s.meta.remove_redundancy);
 	assert_int_equal(s.meta.crc, UINT32_MAX);
-	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
-	assert_record(&s, "b", RSH_DTYPE_INT4, DIMS(2), 2);
+	assert_tensor(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
+	assert_tensor(&s, "b", RSH_DTYPE_INT4, DIMS(2), 2);
 	scanned_free(&s);
 	buffer_free(&none);
 	buffer_free(&b);
@@ -366,8 +313,8 @@ static void test_int4_is_stored_as_i8(void **state)
 
 	(void)state;
 	require(&s);
-	assert_record(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
-	assert_record(&s, "u", RSH_DTYPE_UINT8, DIMS(2), 2);
+	assert_tensor(&s, "a", RSH_DTYPE_INT8, DIMS(2), 2);
+	assert_tensor(&s, "u", RSH_DTYPE_UINT8, DIMS(2), 2);
 	scanned_free(&s);
 	buffer_free(&b);
 }
@@ -385,6 +332,96 @@ static void test_metadata_is_optional_for_the_caller(void **state)
 	rsh_ckpt_index_free(ix);
 	rsh_names_free(names);
 	buffer_free(&file);
+}
+
+/* ---- the checksum ---- */
+
+static int check_crc(const struct scanned *s, struct buffer *file,
+		     struct rsh_error *err)
+{
+	const struct rsh_byte_source src = buffer_source(file);
+
+	return rsh_safetensors_check_crc(&src, s->index, s->names, &s->meta,
+					 err);
+}
+
+/* No bit of MindSpore's file behind its header can change unseen. */
+static void test_crc_of_contents(void **state)
+{
+	struct buffer file = load_file("unit/data/ms_append_crc.safetensors");
+	struct scanned s = scan(&file);
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	require(&s);
+	assert_int_equal(check_crc(&s, &file, &err), 0);
+	for (size_t bit = 8 * (file.len - 29); bit < 8 * file.len; bit++) {
+		file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		assert_int_equal(check_crc(&s, &file, &err), -EBADMSG);
+		assert_non_null(strstr(err.text, "CRC"));
+		file.data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	assert_int_equal(check_crc(&s, &file, &err), 0);
+	s.meta.has_crc = false;
+	file.data[file.len - 1] ^= 1;
+	assert_int_equal(check_crc(&s, &file, &err), 0);
+	scanned_free(&s);
+	buffer_free(&file);
+}
+
+/* In the order of names, not in that of the header: "aa" and so many zeros as
+ * its value says, "b", "c" and its bytes. */
+#define CRC_HEADER(crc) \
+	"{\"__metadata__\":{\"crc_num\":\"" crc "\"}," \
+	"\"c\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[2,6]}," \
+	"\"aa\":{\"dtype\":\"U16\",\"shape\":[],\"data_offsets\":[0,2]}," \
+	"\"b\":{\"dtype\":\"I64\",\"shape\":[0],\"data_offsets\":[6,6]}}"
+
+static int check_crc_of(const char *header, const uint8_t *content,
+			size_t len)
+{
+	struct buffer file = make_file(header, 0);
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct scanned s;
+	int rc;
+
+	buffer_append(&file, content, len);
+	s = scan(&file);
+	require(&s);
+	rc = check_crc(&s, &file, &err);
+	scanned_free(&s);
+	buffer_free(&file);
+	return rc;
+}
+
+static void test_crc_of_integers(void **state)
+{
+	const uint8_t content[] = { 1, 2, 9, 8, 7, 6 };
+	static const struct {
+		const char *dtype;
+		size_t len;
+		uint8_t content[8];
+	} impossible[] = {
+		{ "I64", 8, { 255, 255, 255, 255, 255, 255, 255, 255 } },
+		{ "I8", 1, { 0x80 } },
+		{ "U64", 8, { 0, 0, 0, 0, 0, 0, 0, 0x80 } },
+	};
+
+	(void)state;
+	assert_int_equal(check_crc_of(CRC_HEADER("4170748571"), content, 6), 0);
+	assert_int_equal(check_crc_of(CRC_HEADER("4170748570"), content, 6),
+			 -EBADMSG);
+	for (size_t i = 0; i < sizeof(impossible) / sizeof(impossible[0]);
+	     i++) {
+		char header[256];
+
+		snprintf(header, sizeof(header),
+			 "{\"__metadata__\":{\"crc_num\":\"0\"},\"n\":{\"dtype\":"
+			 "\"%s\",\"shape\":[],\"data_offsets\":[0,%zu]}}",
+			 impossible[i].dtype, impossible[i].len);
+		assert_int_equal(check_crc_of(header, impossible[i].content,
+					      impossible[i].len), -EBADMSG);
+	}
 }
 
 /* ---- damage ---- */
@@ -657,7 +694,7 @@ static void test_content_is_not_read(void **state)
 
 	(void)state;
 	require(&s);
-	assert_record(&s, "w", RSH_DTYPE_FLOAT64, DIMS(131072, 1048576),
+	assert_tensor(&s, "w", RSH_DTYPE_FLOAT64, DIMS(131072, 1048576),
 		      UINT64_C(1) << 40);
 	assert_int_equal(f.read_end, f.head.len);
 	scanned_free(&s);
@@ -735,6 +772,8 @@ int main(void)
 		cmocka_unit_test(test_metadata),
 		cmocka_unit_test(test_int4_is_stored_as_i8),
 		cmocka_unit_test(test_metadata_is_optional_for_the_caller),
+		cmocka_unit_test(test_crc_of_contents),
+		cmocka_unit_test(test_crc_of_integers),
 		cmocka_unit_test(test_bad_lengths),
 		cmocka_unit_test(test_bad_json),
 		cmocka_unit_test(test_bad_tensors),

@@ -39,6 +39,8 @@ EXTRA_DIST += \
 	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt \
 	unit/data/make_intact.py unit/data/torch.pt unit/data/torch_zip64.pt \
 	unit/data/torch_commented.pt unit/data/torch_legacy.pt \
+	unit/data/torch_legacy_2.pt unit/data/torch_legacy_4.pt \
+	unit/data/torch_legacy_other.pt unit/data/torch_tar.pt \
 	unit/data/pickle.pt unit/data/bundle.index lib/framework_formats.py \
 	unit/data/make_safetensors.py unit/data/ms_dtypes.safetensors \
 	unit/data/ms_append_crc.safetensors \

@@ -15,6 +15,7 @@
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
+#include "rsh/wire/safetensors.h"
 
 struct buffer {
 	uint8_t *data;
@@ -47,5 +48,33 @@ void append_record(struct buffer *b, const struct tensor *t);
 
 /* Appends bytes written as hexadecimal digits; blanks are for the reader. */
 void append_hex(struct buffer *b, const char *hex);
+
+/* ---- scans of either format ---- */
+
+/* A scan with what it leaves behind. */
+struct scanned {
+	struct rsh_names *names;
+	struct rsh_ckpt_index *index; /* NULL after a failure */
+	struct rsh_safetensors_meta meta; /* of a safetensors file */
+	struct rsh_error err;
+	int rc;
+};
+void scanned_free(struct scanned *s);
+
+/* The scan succeeded. */
+void require(const struct scanned *s);
+/* It failed with that code and a sentence that has `word` in it. */
+void assert_refusal(const struct scanned *s, int code, const char *word);
+
+/* The record of a name, which must be there. */
+const struct rsh_record *record(const struct scanned *s, const char *name);
+void assert_record(const struct scanned *s, const char *name,
+		   enum rsh_dtype dtype, size_t n_dims, const int64_t *dims,
+		   uint64_t content_bytes);
+/* All content of a record, its extents joined. */
+struct buffer content_of(const struct scanned *s, const struct rsh_record *r,
+			 const struct buffer *file);
+void assert_content(const struct scanned *s, const char *name,
+		    const struct buffer *file, const void *bytes, size_t len);
 
 #endif

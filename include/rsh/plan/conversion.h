@@ -116,6 +116,8 @@ uint32_t rsh_conversion_n_files(const struct rsh_conversion *c);
 /* ---- one virtual file: the file of destination rank `rank`, or that part of
  * the model ---- */
 
+/* In bytes.  Never 0 of a file that needs lost slices: nobody reads an empty
+ * one, and so nobody would be told. */
 uint64_t rsh_conversion_size(const struct rsh_conversion *c, uint32_t rank);
 uint32_t rsh_conversion_n_records(const struct rsh_conversion *c,
 				  uint32_t rank);

@@ -40,7 +40,8 @@ enum rsh_select {
 	RSH_SELECT_MTIME,     /* the most recently written first */
 	RSH_SELECT_NAME,      /* newest first, of names that a glob matches */
 	RSH_SELECT_MINDSPORE, /* the converter's choice: the lexicographically
-			       * last file of a rank, whatever its step */
+			       * last file of a rank, of safetensors that with
+			       * the greatest last numbers */
 };
 
 /* What a crashed job left behind (*_breakpoint.ckpt and the like). */

@@ -1,7 +1,13 @@
 /* wire/format.h - the two formats of checkpoint files, told apart by the ends
- * of their names. */
+ * of their names, and what is asked of either. */
 #ifndef RSH_WIRE_FORMAT_H
 #define RSH_WIRE_FORMAT_H
+
+#include <stdbool.h>
+
+#include "rsh/util/error.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
 
 enum rsh_format {
 	RSH_FORMAT_CKPT,
@@ -14,5 +20,11 @@ enum rsh_format {
 enum rsh_format rsh_format_of(const char *name);
 /* ".ckpt", ".safetensors". */
 const char *rsh_format_suffix(enum rsh_format f);
+
+/* Scans a file as rsh_ckpt_scan() or rsh_safetensors_scan() does; `full` also
+ * compares the checksum, of a file that has one, with all its bytes. */
+int rsh_format_scan(enum rsh_format f, const struct rsh_byte_source *src,
+		    bool full, struct rsh_names *names,
+		    struct rsh_ckpt_index **out, struct rsh_error *err);
 
 #endif

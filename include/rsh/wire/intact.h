@@ -28,9 +28,15 @@
  *
  * Older ones are pickles one after the other (a magic number, a version, the
  * system, the object, the storages' keys), then the storages: the pickles must
- * read to their ends and leave at least the eight bytes a storage begins with
- * for each key.  How long each storage is stands only in what the pickles
- * build, which is not done here: a file cut within its last storages passes.
+ * read to their ends, and the storages, each with its number of elements before
+ * it, must be as long as the object's references to them say and end with the
+ * file.  No pickle is executed.  Behind a storage of an element class that is
+ * not known here, and in an object of millions of values, only the first eight
+ * bytes of each storage are looked for.
+ * The oldest are tar archives: the headers of the entries match their
+ * checksums, those of torch.save() are all there and two blocks of zeros end
+ * them.
+ *
  * A file of pickle.dump() is one pickle that ends with the file. */
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 		    struct rsh_error *err);

@@ -78,6 +78,17 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 			 struct rsh_error *err);
 void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta);
 
+/* Reads all content of the scanned file and compares the checksum of its
+ * parameters with that in the metadata; a file without one passes.  What
+ * save_checkpoint(crc_check=True) writes and load_checkpoint() verifies: of an
+ * integer without dimensions it covers the value.  0, -EBADMSG when they
+ * differ, or as pread_fn said, with a sentence. */
+int rsh_safetensors_check_crc(const struct rsh_byte_source *src,
+			      const struct rsh_ckpt_index *index,
+			      const struct rsh_names *names,
+			      const struct rsh_safetensors_meta *meta,
+			      struct rsh_error *err);
+
 /* ---- writing ---- */
 
 /* Fills order[0..n) with the numbers of the shapes in the order in which the

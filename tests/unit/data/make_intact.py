@@ -4,17 +4,34 @@
 usage: make_intact.py            writes beside itself
 """
 
+import io
 import os
 import pickle
+import pickletools
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "lib"))
 
 from framework_formats import (tensor_bundle, torch_legacy,  # noqa: E402
-                               torch_zip)
+                               torch_tar, torch_zip)
 
 CONTENTS = [bytes(range(40)), bytes(range(100, 116))]
+
+LEGACY = [bytes(range(16)), bytes(range(8)), bytes(range(20, 28)), b"", bytes(range(32))]
+KINDS = ["FloatStorage", "BFloat16Storage", "LongStorage", "BoolStorage",
+         "ComplexDoubleStorage"]
+
+
+def python_2(data):
+    """A legacy file as Python 2 pickles: it counts what it keeps from 1."""
+    data = bytearray(data)
+    stream = io.BytesIO(data)
+    for _ in range(5):
+        for code, place, at in pickletools.genops(stream):
+            if code.name in ("BINPUT", "BINGET"):
+                data[at + 1] = place + 1
+    return bytes(data)
 
 
 def main():
@@ -27,7 +44,11 @@ def main():
         "torch.pt": torch_zip(CONTENTS),
         "torch_zip64.pt": torch_zip(CONTENTS, zip64=True),
         "torch_commented.pt": torch_zip(CONTENTS, comment=b"by a test"),
-        "torch_legacy.pt": torch_legacy([bytes(range(16)), bytes(range(8))]),
+        "torch_legacy.pt": torch_legacy(LEGACY, kinds=KINDS),
+        "torch_legacy_4.pt": torch_legacy(LEGACY, 4, KINDS),
+        "torch_legacy_2.pt": python_2(torch_legacy(LEGACY, kinds=KINDS)),
+        "torch_legacy_other.pt": torch_legacy([b"abcdef"], kinds=["SomeNewStorage"]),
+        "torch_tar.pt": torch_tar([bytes(range(40)), bytes(600)]),
         "pickle.pt": pickle.dumps({"epoch": 3, "loss": 0.5, "names": ["a"] * 3},
                                   protocol=4),
         "bundle.index": index,

@@ -1,0 +1,39 @@
+"""The program with less than root has, and with limits."""
+
+import os
+import stat
+import subprocess
+
+from rsh_mount import Skipped
+
+# Root that is refused what the mode of a file refuses.
+WITHOUT_OVERRIDE = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+
+
+def wrapper(directory, before, setting=":"):
+    """The program after `setting`, run through the command `before`."""
+    path = os.path.join(directory, "program")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\n{setting}\n"
+                f"exec {before}'{os.environ['RESHARDFS']}' \"$@\"\n")
+    os.chmod(path, stat.S_IRWXU)
+    return path
+
+
+def with_program(program, run):
+    bare = os.environ["RESHARDFS"]
+    os.environ["RESHARDFS"] = program
+    try:
+        return run()
+    finally:
+        os.environ["RESHARDFS"] = bare
+
+
+def where_modes_count(directory, run):
+    """Runs it with a program to which permission can be denied."""
+    if os.geteuid() != 0:
+        return run()
+    if subprocess.run(WITHOUT_OVERRIDE + ["true"], stderr=subprocess.DEVNULL,
+                      check=False).returncode:
+        raise Skipped("root cannot give up its privileges over files")
+    return with_program(wrapper(directory, " ".join(WITHOUT_OVERRIDE) + " "), run)

@@ -1,0 +1,64 @@
+"""Random cases in several processes, one TAP line each.
+
+A program gives one function that makes a process ready and one that judges the
+case of a seed; a failure names the seed that repeats it.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import multiprocessing
+import os
+import time
+import typing
+
+from rsh_mount import Tap
+
+# Few cases may happen to be of one kind.
+ENOUGH_TO_JUDGE = 50
+
+
+class Outcome(typing.NamedTuple):
+    passed: bool
+    kind: str               # what became of it
+    description: str        # of the case
+    why: str | None = None  # it failed
+    counted: tuple = ()     # kinds to count where there are several
+
+
+def parser(doc, pairs, jobs=2):
+    result = argparse.ArgumentParser(description=doc.splitlines()[0])
+    result.add_argument("--seed", type=int, default=None)
+    result.add_argument("--pairs", type=int, default=pairs)
+    result.add_argument("--jobs", type=int, default=jobs)
+    return result
+
+
+def run(options, start_worker, run_pair, *, initargs=(), judge=None):
+    """Runs options.pairs seeds from options.seed on; returns the exit status.
+
+    run_pair(seed) gives an Outcome; judge(tap, counts) tests the mixture of
+    kinds, and is left out when there are too few.
+    """
+    seed = options.seed
+    if seed is None:
+        seed = int.from_bytes(os.urandom(4), "big")
+    judge = judge if options.pairs >= ENOUGH_TO_JUDGE else None
+    tap = Tap()
+    tap.diag(f"--seed {seed} --pairs {options.pairs}")
+    counts = collections.Counter()
+    started = time.monotonic()
+    with concurrent.futures.ProcessPoolExecutor(
+            options.jobs, multiprocessing.get_context("spawn"), start_worker,
+            initargs) as pool:
+        seeds = range(seed, seed + options.pairs)
+        for number, found in zip(seeds, pool.map(run_pair, seeds)):
+            counts.update(found.counted or [found.kind])
+            tap.ok(found.passed,
+                   f"seed {number}: {found.description}: {found.kind}", found.why)
+    if judge:
+        judge(tap, counts)
+    for kind, count in counts.most_common():
+        tap.diag(f"{kind}: {count}")
+    tap.diag(f"{(time.monotonic() - started) / options.pairs:.2f} s per pair")
+    return tap.finish()
