@@ -369,8 +369,8 @@ static void print_verdict(const struct rsh_output *out, const struct tree *t)
 	if (t->refused)
 		fprintf(out->f, "a mount would fail\n");
 	else if (t->asked)
-		fprintf(out->f, "a mount takes %s: %" PRIu32 " files, %s\n",
-			t->takes, t->n_virtual,
+		fprintf(out->f, "a mount takes %s: %" PRIu32 " file%s, %s\n",
+			t->takes, t->n_virtual, t->n_virtual == 1 ? "" : "s",
 			rsh_text_bytes(t->virtual_bytes, size, sizeof(size)));
 	else
 		fprintf(out->f, "newest that is whole: %s\n",

@@ -95,6 +95,11 @@ static int bad_option(int c, char **argv, struct rsh_error *err)
 			     argv[optind - 1]);
 }
 
+static bool wants_no_command(const struct rsh_options *o)
+{
+	return o->help || o->version || o->completion;
+}
+
 static int parse_options(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -110,7 +115,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 		return rsh_error_nomem(err);
 	opterr = 0;
 	optind = 0; /* start anew: tests parse more than once */
-	while (rc == 0 && !o->help && !o->version &&
+	while (rc == 0 && !wants_no_command(o) &&
 	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
 		rc = def ? def->set(o, def, optarg, err) :
@@ -210,7 +215,7 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	set_defaults(o);
 	take_command(&argc, &argv, o);
 	rc = parse_options(argc, argv, o, err);
-	if (rc || o->help || o->version)
+	if (rc || wants_no_command(o))
 		return rc;
 	o->operands = argv + optind;
 	o->n_operands = (unsigned)(argc - optind);

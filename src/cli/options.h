@@ -13,12 +13,16 @@
 
 struct rsh_command;
 
+enum rsh_shell { RSH_SHELL_NONE, RSH_SHELL_BASH, RSH_SHELL_ZSH };
+
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
 struct rsh_options {
 	const struct rsh_command *command;
 	bool unnamed; /* the command is meant, its name was left out */
-	bool help, version; /* print that and nothing else */
+	/* Print that and nothing else. */
+	bool help, version;
+	enum rsh_shell completion;
 	/* What the command line has beside options; of argv. */
 	char **operands;
 	unsigned n_operands;
@@ -79,8 +83,8 @@ struct rsh_options {
 
 /* Reads argv, which is reordered and kept, not copied.  0, or -EINVAL with a
  * sentence that names the option; `command` is set in any case, and
- * rsh_options_clear() is due.  With `help` or `version` set nothing else has
- * been looked at. */
+ * rsh_options_clear() is due.  With one of `help`, `version` and `completion` set
+ * nothing else has been looked at. */
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);

@@ -354,10 +354,11 @@ static void print_total(const struct rsh_output *out,
 	char size[32], reads[32], time[32];
 	const char *note;
 
-	fprintf(out->f, "%s: %zu files of %s read %s from %zu source files "
-		"in about %s at %.0f MB/s\n", step, r->n,
+	fprintf(out->f, "%s: %zu file%s of %s read %s from %zu source file%s "
+		"in about %s at %.0f MB/s\n", step, r->n, r->n == 1 ? "" : "s",
 		rsh_text_bytes(all.bytes, size, sizeof(size)),
 		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), n_sources,
+		n_sources == 1 ? "" : "s",
 		rsh_text_seconds(seconds(r, all.read_bytes, all.n_runs), time,
 				 sizeof(time)),
 		(double)r->options->rate / 1e6);

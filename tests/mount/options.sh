@@ -132,15 +132,4 @@ DAEMON=$!
 within 60 served_or_dead
 name_is "without the word mount" rank_3/checkpoint_3.ckpt
 mount_stop
-
-# ---- the manual ----
-
-manual=${top_srcdir:-$srcdir/..}/man/reshardfs.1
-"$RESHARDFS" mount --help | sed -n 's/^  .*--\([a-z-]*\).*/\1/p; s/^  -o \([a-z_][a-z_]*\).*/\1/p' |
-	sort -u >"$T/options"
-check "the help's options can be read" test "$(wc -l <"$T/options")" -ge 25
-while read -r option; do
-	check "the manual has $option" grep -qE \
-		"^\\.It.*(Fl Fl |Cm )$option( |\$)" "$manual"
-done <"$T/options"
 finish

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Dependencies point down only: no file includes a header of a layer above its
-# own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/ and cli/.  (An upward call
-# does not link; this catches the rest.)
+# own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/ and cli/.  (An
+# upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
 layers="util wire layout plan cache source vfs fuse cli"
@@ -18,7 +18,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 5))"
+echo "1..$(($(echo "$layers" | wc -w) + 6))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}

@@ -1,0 +1,88 @@
+#!/bin/sh
+# The completions of bash and zsh that are made from the tables: both shells
+# take them, and what they offer are commands, options and values.
+. "${srcdir:-.}/lib/mount.sh"
+
+for shell in bash zsh; do
+	"$RESHARDFS" --completion $shell >"$T/$shell"
+	equal "--completion $shell" $? 0
+done
+"$RESHARDFS" ls --completion=bash | cmp -s - "$T/bash"
+equal "it is the same for all commands" $? 0
+"$RESHARDFS" --completion fish >"$T/stdout" 2>"$T/stderr"
+equal "another shell: status 2" $? 2
+check "another shell: a reason" grep -q '"fish" is neither' "$T/stderr"
+
+# ---- bash ----
+
+# offers WORD...: what bash offers for the last word, sorted, in one line.
+offers() {
+	bash -c '
+	. "$0/bash"
+	compopt() { :; }
+	COMP_WORDS=(reshardfs "$@")
+	COMP_CWORD=$#
+	_reshardfs
+	printf "%s\n" "${COMPREPLY[@]}"' "$T" "$@" | LC_ALL=C sort | xargs
+}
+
+commands=$("$RESHARDFS" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort | xargs)
+if command -v bash >/dev/null; then
+	check "bash takes it" bash -n "$T/bash"
+	cd "$T" || exit 1
+	mkdir "$T/empty" && cd "$T/empty" || exit 1
+	equal "the commands" "$(offers '')" "$commands"
+	equal "a command" "$(offers um)" umount
+	equal "an option" "$(offers mount --src)" --src-strategy
+	equal "an option of another command" "$(offers ls --fore)" ""
+	equal "an option of ls" "$(offers ls --js)" --json
+	equal "an option without a command" "$(offers --foreg)" --foreground
+	equal "the words of a value" "$(offers mount --format '')" "ckpt hf safetensors"
+	equal "after an equals sign" "$(offers mount --format = s)" safetensors
+	equal "right at it" "$(offers mount --replicas =)" "auto off"
+	equal "a value that may be anything" "$(offers mount --prefix '')" ""
+	equal "in a list" "$(offers mount -o src_s)" "src_strategy="
+	equal "further on in it" "$(offers mount -o ro,nosu)" "ro,nosuid"
+	: >"$T/empty/a file"
+	equal "files" "$(offers mount --src-strategy '' | tr -d "'")" "a file none"
+	equal "files for operands" "$(offers ls a)" "a file"
+	for command in $commands; do
+		equal "all options of $command" "$(offers "$command" --)" \
+			"$("$RESHARDFS" "$command" --help |
+				sed -n 's/^  \(-.,\|   \) \(--[a-z-]*\).*/\2/p' |
+				LC_ALL=C sort | xargs)"
+	done
+	cd / || exit 1
+else
+	skip "bash" "there is no bash"
+fi
+
+# ---- zsh ----
+
+# zsh_asks WORD...: what the function hands to zsh's own functions.
+zsh_asks() {
+	zsh -f -c '
+	_arguments() { printf "%s\n" "$@" }
+	_describe() { print -l ${(P)2} }
+	_files() { print files }
+	words=(reshardfs "$@[2,-1]")
+	CURRENT=$#words
+	. $1' zsh "$T/zsh" "$@"
+}
+
+if command -v zsh >/dev/null; then
+	check "zsh takes it" zsh -n "$T/zsh"
+	equal "the commands for zsh" \
+		"$(zsh_asks '' | sed -n 's/^\([a-z]*\):.*/\1/p' | sort | xargs)" "$commands"
+	zsh_asks ls --json x >"$T/asked"
+	check "an option of ls for zsh" grep -qx -e '--json\[print JSON, for programs\]' "$T/asked"
+	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf )$' "$T/asked"
+	check "a letter for zsh" grep -q -e '^(-q --quiet)-q\[' "$T/asked"
+	check "operands for zsh" grep -qx ':FILE|SOURCE|STRATEGY:_files' "$T/asked"
+	refute "no option of mount in ls" grep -q foreground "$T/asked"
+	zsh_asks --for >"$T/asked"
+	check "without a command for zsh" grep -q foreground "$T/asked"
+else
+	skip "zsh" "there is no zsh"
+fi
+finish
