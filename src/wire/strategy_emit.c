@@ -66,6 +66,29 @@ static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 	return copy;
 }
 
+static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
+{
+	static const char primitive[] = "Parameter_";
+	size_t n = sizeof(primitive) - 1, len = strlen(s->item.name);
+	char *name = rsh_arena_alloc(a, n + len + 1, 1);
+
+	if (!name)
+		return NULL;
+	memcpy(name, primitive, n);
+	memcpy(name + n, s->item.name, len + 1);
+	return name;
+}
+
+/* Slices of one dimension. */
+static uint32_t split_of(const struct rsh_strategy_item *it, uint32_t dim)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < it->map[dim].n; i++)
+		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[dim].axes[i]];
+	return n;
+}
+
 /* ---- protobuf ---- */
 
 #define new_message(a, type, init)                                  \
@@ -204,51 +227,71 @@ new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
 	return item->parallel_layouts ? item : NULL;
 }
 
-/* An operator without a name, of which only the stage counts. */
-static Rsh__Pb__ParallelStrategyItem *new_op(struct rsh_arena *a,
-					     uint32_t stage)
+/* Slices of each dimension, as the strategy of an operator says them. */
+static Rsh__Pb__ParallelStrategy *new_split(struct rsh_arena *a,
+					    const struct rsh_strategy_item *it)
 {
-	static uint8_t nothing;
+	Rsh__Pb__ParallelStrategy *s = new_message(
+		a, Rsh__Pb__ParallelStrategy, RSH__PB__PARALLEL_STRATEGY__INIT);
+
+	if (!s)
+		return NULL;
+	s->dim = rsh_arena_array(a, uint32_t, it->n_map);
+	s->n_dim = it->n_map;
+	for (uint32_t e = 0; s->dim && e < it->n_map; e++)
+		s->dim[e] = split_of(it, e);
+	return s->dim ? s : NULL;
+}
+
+/* What stands for the operator of a parameter. */
+static Rsh__Pb__ParallelStrategyItem *
+new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
+{
 	Rsh__Pb__ParallelStrategyItem *op = new_message(
 		a, Rsh__Pb__ParallelStrategyItem,
 		RSH__PB__PARALLEL_STRATEGY_ITEM__INIT);
 	Rsh__Pb__ParallelStrategys *s = new_message(
 		a, Rsh__Pb__ParallelStrategys,
 		RSH__PB__PARALLEL_STRATEGYS__INIT);
+	char *name = op_name(a, item);
 
-	if (!op || !s)
+	if (!op || !s || !name)
 		return NULL;
 	s->has_stage = 1;
-	s->stage = stage;
+	s->stage = item->stage;
+	s->parallel_strategy =
+		rsh_arena_array(a, Rsh__Pb__ParallelStrategy *, 1);
+	if (!s->parallel_strategy)
+		return NULL;
+	s->parallel_strategy[0] = new_split(a, &item->item);
+	s->n_parallel_strategy = item->tuples;
 	op->has_node_name = 1;
-	op->node_name.data = &nothing;
+	op->node_name.data = (uint8_t *)name;
+	op->node_name.len = strlen(name);
 	op->parallel_strategys = s;
-	return op;
+	return s->parallel_strategy[0] ? op : NULL;
 }
 
 static int fill_file(struct rsh_arena *a, Rsh__Pb__ParallelStrategyMap *map,
 		     const struct rsh_staged_item *items, size_t n,
 		     uint32_t n_stages)
 {
-	map->parallel_strategy_item = rsh_arena_array(
-		a, Rsh__Pb__ParallelStrategyItem *, n_stages);
+	map->parallel_strategy_item =
+		rsh_arena_array(a, Rsh__Pb__ParallelStrategyItem *, n);
 	map->parallel_layout_item =
 		rsh_arena_array(a, Rsh__Pb__ParallelLayoutItem *, n);
 	if (!map->parallel_strategy_item || !map->parallel_layout_item)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < n_stages; i++) {
-		map->parallel_strategy_item[i] = new_op(a, i);
-		if (!map->parallel_strategy_item[i])
-			return -ENOMEM;
-	}
 	for (size_t i = 0; i < n; i++) {
+		map->parallel_strategy_item[i] = new_op(a, &items[i]);
 		map->parallel_layout_item[i] = new_item(a, &items[i], n_stages);
-		if (!map->parallel_layout_item[i])
+		if (!map->parallel_strategy_item[i] ||
+		    !map->parallel_layout_item[i])
 			return -ENOMEM;
 	}
 	map->has_current_stage = 1;
 	map->current_stage = 1;
-	map->n_parallel_strategy_item = n_stages;
+	map->n_parallel_strategy_item = n;
 	map->n_parallel_layout_item = n;
 	return 0;
 }
@@ -308,6 +351,20 @@ static json_t *json_layout(const struct rsh_strategy_item *it)
 	return l;
 }
 
+static json_t *json_op(const struct rsh_staged_item *s)
+{
+	json_t *all = json_array(), *split = json_array();
+
+	for (uint32_t e = 0; e < s->item.n_map; e++)
+		json_array_append_new(split, json_integer(
+						split_of(&s->item, e)));
+	if (s->tuples)
+		json_array_append(all, split);
+	json_decref(split);
+	return json_pack("{s:o,s:i}", "parallel_strategy", all, "stage",
+			 (int)s->stage);
+}
+
 static int json_layouts(struct rsh_arena *a,
 			const struct rsh_staged_item *items, size_t n,
 			uint32_t n_stages, json_t *layouts)
@@ -328,14 +385,11 @@ static int emit_json(struct rsh_arena *a, const struct rsh_staged_item *items,
 	json_t *ops = json_object(), *layouts = json_object();
 	int rc = ops && layouts ? 0 : -ENOMEM;
 
-	for (uint32_t i = 0; !rc && i < n_stages; i++) {
-		char name[24];
+	for (size_t i = 0; !rc && i < n; i++) {
+		const char *name = op_name(a, &items[i]);
 
-		snprintf(name, sizeof(name), "stage_%u", i);
-		rc = json_object_set_new(ops, name,
-					 json_pack("{s:[],s:i}",
-						   "parallel_strategy",
-						   "stage", (int)i));
+		rc = name ? json_object_set_new(ops, name, json_op(&items[i])) :
+			    -ENOMEM;
 	}
 	if (!rc)
 		rc = json_layouts(a, items, n, n_stages, layouts);

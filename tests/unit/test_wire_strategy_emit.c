@@ -228,14 +228,17 @@ static struct rsh_strategy_file *emit(const struct rsh_staged_item *items,
 static void test_emit(void **state)
 {
 	const struct rsh_staged_item items[] = {
-		{ 0, ITEM("flat", flat, false, 2, -1) },
-		{ 0, ITEM("nested", nested, true, 0, 0) },
-		{ 0, ITEM("vector", vector, true, 4, 2) },
+		{ 0, true, ITEM("flat", flat, false, 2, -1) },
+		{ 0, true, ITEM("nested", nested, true, 0, 0) },
+		{ 0, true, ITEM("vector", vector, true, 4, 2) },
 	};
 	struct rsh_strategy_file *f = emit(items, 3, 1, false);
 
 	(void)state;
 	assert_true(f->has_stage);
+	assert_int_equal(f->n_ops, 3);
+	assert_string_equal(f->ops[0].name, "Parameter_flat");
+	assert_true(f->ops[0].tuples);
 	assert_int_equal(f->n_items, 3);
 	for (uint32_t i = 0; i < 3; i++) {
 		assert_string_equal(f->items[i].name, items[i].item.name);
@@ -247,15 +250,14 @@ static void test_emit(void **state)
 static void test_emit_stages(void **state)
 {
 	const struct rsh_staged_item items[] = {
-		{ 0, ITEM("a", flat, false, 0, 0) },
-		{ 1, ITEM("a", flat, false, 2, 4) },
+		{ 0, true, ITEM("a", flat, false, 0, 0) },
+		{ 1, false, ITEM("a", flat, false, 2, 4) },
 	};
 
 	(void)state;
 	for (int json = 0; json < 2; json++) {
 		struct rsh_strategy_file *f = emit(items, 2, 2, json);
 
-		assert_int_equal(f->n_ops, 2);
 		assert_int_equal(f->n_items, 2);
 		assert_string_equal(f->items[0].name, "0-a");
 		assert_string_equal(f->items[1].name, "1-a");
@@ -266,7 +268,7 @@ static void test_emit_stages(void **state)
 
 static void test_emit_json(void **state)
 {
-	struct rsh_staged_item item = { 0, ITEM("a", flat, false, 2, -1) };
+	struct rsh_staged_item item = { 0, true, ITEM("a", flat, false, 2, -1) };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_strategy_file *f;
 	void *out = NULL;

@@ -36,12 +36,14 @@ int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 
 struct rsh_staged_item {
 	uint32_t stage;
+	bool tuples; /* its mesh has lost its axes of size 1, see
+		      * struct rsh_strategy_op */
 	struct rsh_strategy_item item; /* its name is the parameter's own */
 };
 
 /* One file of `n_stages` stages; of more than one it is like a merged one.
- * Operators are not known: one nameless strategy item a stage says that the
- * stage is there.
+ * Operators are not known: in their place each parameter has a strategy item
+ * "Parameter_<name>", whose only strategy is how the parameter is split.
  * 0, or -EINVAL with a sentence: JSON has no form for nested maps. */
 int rsh_strategy_emit(const struct rsh_staged_item *items, size_t n,
 		      uint32_t n_stages, bool json, void **out, size_t *len,
