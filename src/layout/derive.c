@@ -453,6 +453,28 @@ int rsh_strategy_derive(const struct rsh_strategy *src,
 	return rc;
 }
 
+int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
+			 struct rsh_names *names, struct rsh_strategy **out,
+			 struct rsh_error *err)
+{
+	struct rsh_strategy_file **files = malloc(sizeof(*files));
+	cleanup_free void *data = NULL;
+	size_t len;
+	int rc;
+
+	if (!files)
+		return rsh_error_nomem(err);
+	rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages, false,
+			       &data, &len, err);
+	if (rc == 0)
+		rc = rsh_strategy_parse(data, len, path, files, err);
+	if (rc == 0)
+		return rsh_strategy_merge(files, 1, RSH_STRATEGY_FILE, path,
+					  names, out, err);
+	free(files);
+	return rc;
+}
+
 void rsh_derived_free(struct rsh_derived *d)
 {
 	if (!d)

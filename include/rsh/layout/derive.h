@@ -84,6 +84,11 @@ int rsh_strategy_derive(const struct rsh_strategy *src,
 			const struct rsh_derive_options *options,
 			struct rsh_names *names, struct rsh_derived **out,
 			struct rsh_error *err);
+/* The same as if it had been written to a file and loaded; `path` is for
+ * messages. */
+int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
+			 struct rsh_names *names, struct rsh_strategy **out,
+			 struct rsh_error *err);
 void rsh_derived_free(struct rsh_derived *d);
 
 #endif
