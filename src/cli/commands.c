@@ -9,6 +9,7 @@
 #include "mount.h"
 #include "option_check.h"
 #include "plan.h"
+#include "strategy.h"
 #include "unmount.h"
 
 static const struct rsh_command table[] = {
@@ -63,6 +64,22 @@ static const struct rsh_command table[] = {
 			 "such as 4-7; without one all are planned.",
 		.check = rsh_check_plan,
 		.run = rsh_plan,
+	},
+	{
+		.name = "strategy",
+		.id = RSH_COMMAND_STRATEGY,
+		.operands = { "show|merge|check|derive", "STRATEGY..." },
+		.summary = "show, merge, check and derive strategies",
+		.about = "`show` lists how each parameter is cut, as ls does; "
+			 "`merge` writes the files of a pipeline's stages as "
+			 "one, as MindSpore's merge_pipeline_strategys does; "
+			 "`check` tells what would fail later, and ends with "
+			 "status 1 if anything would; `derive` writes the "
+			 "strategy that MindSpore would have planned for "
+			 "--mesh, worked out from the one of another mesh, or "
+			 "from \"none\" and rules.",
+		.check = rsh_check_strategy,
+		.run = rsh_strategy_command,
 	},
 };
 

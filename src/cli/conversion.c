@@ -28,6 +28,7 @@ struct rsh_vfs_config rsh_conversion_of(const struct rsh_options *o)
 		.source = o->source,
 		.src_strategy = strategy_path(o->src_strategy),
 		.dst_strategy = strategy_path(o->dst_strategy),
+		.derive = o->dst_mesh ? o->derive : NULL,
 		.compat = o->compat,
 		.replicas = !o->no_replicas,
 		.allow_missing = o->allow_missing,

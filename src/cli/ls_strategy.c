@@ -78,6 +78,16 @@ static json_t *shard_json(const struct rsh_strategy_item *it)
 			 it->opt_size);
 }
 
+/* JSON strategies tell it, as it stands there. */
+static json_t *shape_json(const struct rsh_strategy_item *it)
+{
+	json_t *shape = it->n_shape ? json_array() : json_null();
+
+	for (uint32_t i = 0; i < it->n_shape; i++)
+		json_array_append_new(shape, json_integer(it->shape[i]));
+	return shape;
+}
+
 static json_t *split_json(const struct layout *l)
 {
 	json_t *split = json_array();
@@ -108,9 +118,10 @@ static json_t *replicas_json(const struct layout *l)
 
 static json_t *layout_json(const struct layout *l, const char *name)
 {
-	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:o,s:o}", "name",
+	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "stage", (int)l->stage, "mesh",
-			 mesh_json(l->item), "map", map_json(l->item), "split",
+			 mesh_json(l->item), "map", map_json(l->item), "shape",
+			 shape_json(l->item), "split",
 			 l->grid ? split_json(l) : json_null(),
 			 "optimizer_shard", shard_json(l->item), "replicas",
 			 l->grid ? replicas_json(l) : json_null());

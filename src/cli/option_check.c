@@ -17,14 +17,36 @@ static int check_files(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-static int check_conversion(const struct rsh_options *o, struct rsh_error *err)
+/* A mesh stands for the strategy that is derived for it. */
+static int take_mesh(struct rsh_options *o, struct rsh_error *err)
 {
+	if (o->derive && !o->dst_mesh)
+		return rsh_error_set(err, EINVAL, "--dst-opt, --src-mesh, "
+				     "--split, --axes, --stage, --layers, "
+				     "--opt-include and --opt-exclude are for "
+				     "--dst-mesh");
+	if (!o->dst_mesh)
+		return 0;
+	if (o->dst_strategy)
+		return rsh_error_set(err, EINVAL, "--dst-mesh and "
+				     "--dst-strategy say the same: give one");
+	o->dst_strategy = "derived";
+	return 0;
+}
+
+static int check_conversion(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = take_mesh(o, err);
+
+	if (rc)
+		return rc;
 	if (!o->src_strategy)
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)");
 	if (!o->dst_strategy)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
-				     "(\"none\" for whole tensors)");
+				     "(\"none\" for whole tensors), or "
+				     "--dst-mesh");
 	if (o->remove_redundancy && strcmp(o->dst_strategy, "none") == 0)
 		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
 				     "--dst-strategy: without one there are no "
@@ -58,6 +80,8 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 {
 	const char *given = o->src_strategy ? "src-strategy" :
 			    o->dst_strategy ? "dst-strategy" :
+			    o->dst_mesh ? "dst-mesh" :
+			    o->derive ? "dst-opt (and its like)" :
 			    o->prefix ? "prefix" :
 			    o->compat ? "compat" :
 			    o->no_replicas ? "replicas" :
@@ -87,8 +111,8 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
-	return o->src_strategy && o->dst_strategy ? check_conversion(o, err) :
-						    check_files(o, err);
+	return o->src_strategy && (o->dst_strategy || o->dst_mesh) ?
+		       check_conversion(o, err) : check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)

@@ -232,4 +232,5 @@ void rsh_options_clear(struct rsh_options *o)
 		free(o->copies[i]);
 	free(o->copies);
 	free(o->mount_opts);
+	rsh_derive_options_free(o->derive);
 }

@@ -442,3 +442,22 @@ int rsh_set_completion(struct rsh_options *o, const struct rsh_option *def,
 				     "\"bash\" nor \"zsh\"", def->name, value);
 	return 0;
 }
+
+int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	int rc;
+
+	if (!o->derive)
+		o->derive = rsh_derive_options_new();
+	if (!o->derive)
+		return rsh_error_nomem(err);
+	if (def->min == RSH_DERIVE_MESH)
+		o->dst_mesh = value;
+	rc = rsh_derive_options_set(o->derive,
+				    (enum rsh_derive_option)def->min, value,
+				    err);
+	if (rc)
+		rsh_error_prefix(err, "%s", def->name);
+	return rc;
+}

@@ -21,6 +21,10 @@ rsh_option_setter rsh_set_prefix, rsh_set_compat, rsh_set_replicas,
 	rsh_set_io_mode, rsh_set_cache, rsh_set_cache_compress,
 	rsh_set_keep_free, rsh_set_completion;
 
+/* One of enum rsh_derive_option, that at `def->min`; the mesh is kept as text
+ * as well. */
+rsh_option_setter rsh_set_derive;
+
 /* -o: a list of options of this table (option_list.c). */
 rsh_option_setter rsh_set_list;
 

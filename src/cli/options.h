@@ -36,6 +36,11 @@ struct rsh_options {
 	/* A path, or "none"; NULL while not given. */
 	const char *src_strategy;
 	const char *dst_strategy;
+	/* What a destination is derived from; NULL: none of it was given. */
+	struct rsh_derive_options *derive;
+	const char *dst_mesh;
+	const char *checkpoint; /* NULL: not given, also below */
+	const char *output;
 	const char *prefix;
 	bool compat;
 	bool no_replicas;

@@ -45,17 +45,12 @@ static int load(const struct rsh_options *o, struct lists *l,
 		struct rsh_error *err)
 {
 	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
-	int rc = 0;
+	int rc;
 
 	l->names = rsh_names_new();
 	if (!l->names)
 		return rsh_error_nomem(err);
-	if (cfg.src_strategy)
-		rc = rsh_strategy_load(cfg.src_strategy, cfg.compat, l->names,
-				       &l->src, err);
-	if (rc == 0 && cfg.dst_strategy)
-		rc = rsh_strategy_load(cfg.dst_strategy, cfg.compat, l->names,
-				       &l->dst, err);
+	rc = rsh_vfs_load_strategies(&cfg, l->names, &l->src, &l->dst, err);
 	if (rc)
 		return rc;
 	l->n_ranks = count_ranks(l->dst);

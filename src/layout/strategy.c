@@ -367,6 +367,8 @@ int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		rc = group(s, &e, err);
 	if (rc == 0)
 		rc = sort_by_name(s, err);
+	s->pub.n_files = s->n_files;
+	s->pub.files = (const struct rsh_strategy_file *const *)s->files;
 	if (rc == 0)
 		*out = &s->pub;
 	else

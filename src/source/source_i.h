@@ -69,6 +69,20 @@ int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
 int rsh_load_whole(const char *path, uint64_t max, const char *what,
 		   uint8_t **data, size_t *len, struct rsh_error *err);
 
+/* The largest plans known have a few megabytes a stage. */
+#define RSH_STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
+
+struct rsh_path_list {
+	char **v; /* from malloc, as are its strings */
+	size_t n, cap;
+};
+void rsh_path_list_clear(struct rsh_path_list *l);
+/* Adds the strategy files that `path` stands for: itself, or those in the
+ * directory, sorted by name or `as_listed` (strategy_load.c). */
+int rsh_strategy_list(const char *path, bool as_listed,
+		      struct rsh_path_list *list, bool *directory,
+		      struct rsh_error *err);
+
 /* ---- which of them belong together (step.c) ---- */
 
 /* Files first .. end-1 of the sorted listing. */

@@ -15,8 +15,6 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_file.h"
 
-/* The largest plans known have a few megabytes a stage. */
-#define STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
 
 static int system_error(struct rsh_error *err, const char *path)
 {
@@ -71,7 +69,7 @@ static int load_file(const char *path, struct rsh_strategy_file **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "strategy", &data,
+	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "strategy", &data,
 				&len, err);
 
 	return rc ? rc : rsh_strategy_parse(data, len, path, out, err);
@@ -82,18 +80,13 @@ int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "map of names",
+	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "map of names",
 				&data, &len, err);
 
 	return rc ? rc : rsh_name_map_parse(data, len, path, out, err);
 }
 
-struct path_list {
-	char **v;
-	size_t n, cap;
-};
-
-static void path_list_clear(struct path_list *l)
+void rsh_path_list_clear(struct rsh_path_list *l)
 {
 	for (size_t i = 0; i < l->n; i++)
 		free(l->v[i]);
@@ -107,7 +100,7 @@ static bool ends_in(const char *s, const char *suffix)
 	return n > k && strcmp(s + n - k, suffix) == 0;
 }
 
-static int add_path(struct path_list *l, const char *dir, const char *name)
+static int add_path(struct rsh_path_list *l, const char *dir, const char *name)
 {
 	char *path;
 
@@ -126,7 +119,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int read_names(DIR *dir, const char *path, struct path_list *l,
+static int read_names(DIR *dir, const char *path, struct rsh_path_list *l,
 		      struct rsh_error *err)
 {
 	const struct dirent *e;
@@ -147,7 +140,7 @@ static int read_names(DIR *dir, const char *path, struct path_list *l,
 	return 0;
 }
 
-static int list_dir(const char *path, bool as_listed, struct path_list *l,
+static int list_dir(const char *path, bool as_listed, struct rsh_path_list *l,
 		    struct rsh_error *err)
 {
 	DIR *dir = opendir(path);
@@ -162,7 +155,7 @@ static int list_dir(const char *path, bool as_listed, struct path_list *l,
 	return rc;
 }
 
-static int merge_files(const struct path_list *l, enum rsh_strategy_form form,
+static int merge_files(const struct rsh_path_list *l, enum rsh_strategy_form form,
 		       const char *path, struct rsh_names *names,
 		       struct rsh_strategy **out, struct rsh_error *err)
 {
@@ -184,30 +177,42 @@ static int merge_files(const struct path_list *l, enum rsh_strategy_form form,
 	return rc;
 }
 
+int rsh_strategy_list(const char *path, bool as_listed,
+		      struct rsh_path_list *list, bool *directory,
+		      struct rsh_error *err)
+{
+	struct stat st;
+	char *copy;
+
+	if (stat(path, &st) != 0)
+		return system_error(err, path);
+	*directory = S_ISDIR(st.st_mode);
+	if (*directory)
+		return list_dir(path, as_listed, list, err);
+	copy = strdup(path);
+	if (!copy ||
+	    rsh_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v))) {
+		free(copy);
+		return rsh_error_nomem(err);
+	}
+	list->v[list->n++] = copy;
+	return 0;
+}
+
 int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err)
 {
+	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
+		{ 0 };
 	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
-	__attribute__((cleanup(path_list_clear))) struct path_list list = { 0 };
-	struct stat st;
-	char *copy;
-	int rc = 0;
+	bool directory;
+	int rc = rsh_strategy_list(path, as_listed, &list, &directory, err);
 
-	if (stat(path, &st) != 0)
-		return system_error(err, path);
-	if (S_ISDIR(st.st_mode)) {
+	if (rc)
+		return rc;
+	if (directory)
 		form = as_listed ? RSH_STRATEGY_DIR_AS_LISTED :
 				   RSH_STRATEGY_DIR;
-		rc = list_dir(path, as_listed, &list, err);
-	} else {
-		copy = strdup(path);
-		if (!copy || rsh_grow(&list.v, &list.cap, 1,
-				      sizeof(*list.v))) {
-			free(copy);
-			return rsh_error_nomem(err);
-		}
-		list.v[list.n++] = copy;
-	}
-	return rc ? rc : merge_files(&list, form, path, names, out, err);
+	return merge_files(&list, form, path, names, out, err);
 }

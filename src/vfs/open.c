@@ -10,12 +10,6 @@
 
 #include "rsh/util/log.h"
 
-static int load_strategy(const char *path, bool compat, struct rsh_names *names,
-			 struct rsh_strategy **out, struct rsh_error *err)
-{
-	return path ? rsh_strategy_load(path, compat, names, out, err) : 0;
-}
-
 static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 		       struct rsh_error *err)
 {
@@ -54,9 +48,8 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (!v->names)
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
-		rc = load_strategy(cfg->src_strategy, cfg->compat, v->names, &v->src, err);
-	if (rc == 0)
-		rc = load_strategy(cfg->dst_strategy, cfg->compat, v->names, &v->dst, err);
+		rc = rsh_vfs_load_strategies(cfg, v->names, &v->src, &v->dst,
+					     err);
 	if (rc == 0)
 		rc = open_source(v, cfg, err);
 	if (rc == 0)

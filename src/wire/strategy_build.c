@@ -21,6 +21,12 @@ struct strategy_builder {
 	bool json;
 	bool has_stage;
 	uint32_t first_stage;
+	struct rsh_strategy_op *ops;
+	size_t cap_ops;
+	uint32_t n_ops;
+	rsh_strategy_report_fn *report; /* NULL: the first bad item ends it */
+	void *report_ctx;
+	uint32_t n_reported;
 };
 
 /* ---- raw items ---- */
@@ -303,7 +309,15 @@ void strategy_builder_free(struct strategy_builder *b)
 	rsh_arena_clear(&b->arena);
 	rsh_names_free(b->seen);
 	free(b->items);
+	free(b->ops);
 	free(b);
+}
+
+void strategy_builder_report(struct strategy_builder *b,
+			     rsh_strategy_report_fn *report, void *ctx)
+{
+	b->report = report;
+	b->report_ctx = ctx;
 }
 
 int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
@@ -318,14 +332,33 @@ int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 	return 0;
 }
 
+int strategy_builder_op(struct strategy_builder *b, const char *name,
+			size_t len, bool tuples, struct rsh_error *err)
+{
+	char *copy = rsh_arena_strndup(&b->arena, len ? name : "", len);
+
+	if (!copy || b->n_ops == UINT32_MAX ||
+	    rsh_grow(&b->ops, &b->cap_ops, (size_t)b->n_ops + 1,
+		     sizeof(*b->ops)))
+		return rsh_error_nomem(err);
+	b->ops[b->n_ops++] = (struct rsh_strategy_op){ copy, tuples };
+	return 0;
+}
+
 int strategy_builder_item(struct strategy_builder *b,
 			  const struct raw_item *raw, struct rsh_error *err)
 {
-	const struct check check = { b, raw, err };
+	struct rsh_error bad = RSH_ERROR_INIT;
+	const struct check check = { b, raw, b->report ? &bad : err };
 	struct rsh_strategy_item item;
 	uint32_t i;
 	int rc = check_item(&check);
 
+	if (rc && b->report) {
+		b->report(b->report_ctx, bad.text);
+		b->n_reported++;
+		return 0;
+	}
 	if (rc)
 		return rc;
 	i = rsh_names_add(b->seen, raw->name, raw->name_len);
@@ -338,9 +371,9 @@ int strategy_builder_item(struct strategy_builder *b,
 	return 0;
 }
 
-uint32_t strategy_builder_n_items(const struct strategy_builder *b)
+uint32_t strategy_builder_n_seen(const struct strategy_builder *b)
 {
-	return b->n_items;
+	return b->n_items + b->n_reported;
 }
 
 int strategy_builder_finish(struct strategy_builder *b,
@@ -349,16 +382,21 @@ int strategy_builder_finish(struct strategy_builder *b,
 {
 	struct rsh_strategy_item *items = rsh_arena_array(
 		&b->arena, struct rsh_strategy_item, b->n_items);
+	struct rsh_strategy_op *ops = rsh_arena_array(
+		&b->arena, struct rsh_strategy_op, b->n_ops);
 	char *path = rsh_arena_strndup(&b->arena, b->path, strlen(b->path));
 	struct rsh_arena *arena = malloc(sizeof(*arena));
 	struct rsh_strategy_file *f = calloc(1, sizeof(*f));
 
-	if (!items || !path || !arena || !f) {
+	if (!items || !ops || !path || !arena || !f) {
 		free(arena);
 		free(f);
 		return rsh_error_nomem(err);
 	}
-	memcpy(items, b->items, b->n_items * sizeof(*items));
+	if (b->n_items)
+		memcpy(items, b->items, b->n_items * sizeof(*items));
+	if (b->n_ops)
+		memcpy(ops, b->ops, b->n_ops * sizeof(*ops));
 	*arena = b->arena;
 	b->arena = (struct rsh_arena){ 0 };
 	*f = (struct rsh_strategy_file){
@@ -366,6 +404,8 @@ int strategy_builder_finish(struct strategy_builder *b,
 		.json = b->json,
 		.has_stage = b->has_stage,
 		.first_stage = b->first_stage,
+		.n_ops = b->n_ops,
+		.ops = ops,
 		.n_items = b->n_items,
 		.items = items,
 		.arena_ = arena,

@@ -49,7 +49,14 @@ int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 			   struct rsh_error *err);
 int strategy_builder_item(struct strategy_builder *b,
 			  const struct raw_item *raw, struct rsh_error *err);
-uint32_t strategy_builder_n_items(const struct strategy_builder *b);
+/* An operator; the `len` bytes at `name` are copied. */
+int strategy_builder_op(struct strategy_builder *b, const char *name,
+			size_t len, bool tuples, struct rsh_error *err);
+/* From now on a bad item is told to `report` and left out. */
+void strategy_builder_report(struct strategy_builder *b,
+			     rsh_strategy_report_fn *report, void *ctx);
+/* Layout items so far, those that were left out too. */
+uint32_t strategy_builder_n_seen(const struct strategy_builder *b);
 /* Takes the file out of the builder, which can only be freed then. */
 int strategy_builder_finish(struct strategy_builder *b,
 			    struct rsh_strategy_file **out,

@@ -141,6 +141,24 @@ static int read_stage(const char *path, json_t *items,
 	return strategy_builder_stage(b, stage, err);
 }
 
+static int read_ops(json_t *items, struct strategy_builder *b,
+		    struct rsh_error *err)
+{
+	const char *name;
+	json_t *op;
+	int rc = 0;
+
+	json_object_foreach(items, name, op) {
+		json_t *s = json_object_get(op, "parallel_strategy");
+
+		rc = strategy_builder_op(b, name, strlen(name),
+					 json_array_size(s) > 0, err);
+		if (rc)
+			break;
+	}
+	return rc;
+}
+
 static int read_root(const char *path, const json_t *root,
 		     struct strategy_builder *b, struct rsh_error *err)
 {
@@ -158,6 +176,8 @@ static int read_root(const char *path, const json_t *root,
 				 err);
 	if (!rc)
 		rc = read_stage(path, strategies, b, err);
+	if (!rc)
+		rc = read_ops(strategies, b, err);
 	/* jansson walks an object in the order of insertion: the file's. */
 	for (void *it = rc ? NULL : json_object_iter(layouts); !rc && it;
 	     it = json_object_iter_next(layouts, it)) {

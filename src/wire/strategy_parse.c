@@ -62,11 +62,11 @@ static int read_into(struct strategy_builder *b, const void *data, size_t len,
 			strategy_read_pb(data, len, path, b, err);
 
 	/* A checkpoint may pass as protobuf, all its fields being strange. */
-	if (!strategy_builder_n_items(b) && is_checkpoint(data, len, path))
+	if (!strategy_builder_n_seen(b) && is_checkpoint(data, len, path))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: this is a checkpoint, not a strategy file",
 				     path);
-	if (!rc && !strategy_builder_n_items(b))
+	if (!rc && !strategy_builder_n_seen(b))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: the strategy file holds no parameter layout",
 				     path);
@@ -78,8 +78,10 @@ static void cleanup_builder(struct strategy_builder **b)
 	strategy_builder_free(*b);
 }
 
-int rsh_strategy_parse(const void *data, size_t len, const char *path,
-		       struct rsh_strategy_file **out, struct rsh_error *err)
+int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
+			   rsh_strategy_report_fn *report, void *ctx,
+			   struct rsh_strategy_file **out,
+			   struct rsh_error *err)
 {
 	__attribute__((cleanup(cleanup_builder))) struct strategy_builder *b =
 		NULL;
@@ -96,10 +98,17 @@ int rsh_strategy_parse(const void *data, size_t len, const char *path,
 	b = strategy_builder_new(path, json);
 	if (!b)
 		return rsh_error_nomem(err);
+	strategy_builder_report(b, report, ctx);
 	rc = read_into(b, data, len, path, json, err);
 	if (!rc)
 		rc = strategy_builder_finish(b, out, err);
 	if (!rc)
 		(*out)->content_hash = XXH3_64bits(data, len);
 	return rc;
+}
+
+int rsh_strategy_parse(const void *data, size_t len, const char *path,
+		       struct rsh_strategy_file **out, struct rsh_error *err)
+{
+	return rsh_strategy_parse_all(data, len, path, NULL, NULL, out, err);
 }

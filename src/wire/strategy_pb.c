@@ -50,6 +50,16 @@ static int read_item(const Rsh__Pb__ParallelLayoutItem *item,
 	return strategy_builder_item(b, &raw, err);
 }
 
+static int read_op(const Rsh__Pb__ParallelStrategyItem *item,
+		   struct strategy_builder *b, struct rsh_error *err)
+{
+	const Rsh__Pb__ParallelStrategys *s = item->parallel_strategys;
+
+	return strategy_builder_op(b, (const char *)item->node_name.data,
+				   item->node_name.len,
+				   s && s->n_parallel_strategy, err);
+}
+
 static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
 		    struct strategy_builder *b, struct rsh_error *err)
 {
@@ -61,6 +71,8 @@ static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
 
 		rc = strategy_builder_stage(b, s ? s->stage : 0, err);
 	}
+	for (size_t i = 0; !rc && i < map->n_parallel_strategy_item; i++)
+		rc = read_op(map->parallel_strategy_item[i], b, err);
 	for (size_t i = 0; !rc && i < map->n_parallel_layout_item; i++)
 		rc = read_item(map->parallel_layout_item[i], b, err);
 	return rc;

@@ -1,8 +1,10 @@
 /* Whatever the bytes are, both readers of strategy files end in items that
  * keep their contract, or in a sentence. */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/wire/strategy_emit.h"
 #include "rsh/wire/strategy_file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -44,8 +46,28 @@ static void parse(const uint8_t *data, size_t size, const char *path)
 	rsh_strategy_file_free(f);
 }
 
+/* As two stages, whichever they say they are. */
+static void join(const uint8_t *data, size_t size, bool json)
+{
+	const struct rsh_strategy_bytes files[] = { { "a", data, size / 2 },
+						    { "b", data, size } };
+	struct rsh_error err = RSH_ERROR_INIT;
+	size_t len;
+	void *out;
+
+	if (rsh_strategy_join(files + 1, 1, json, &out, &len, &err)) {
+		require(err.code && err.text[0]);
+		return;
+	}
+	free(out);
+	if (!rsh_strategy_join(files, 2, json, &out, &len, &err))
+		free(out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	join(data, size, false);
+	join(data, size, true);
 	parse(data, size, "f.ckpt");
 	parse(data, size, "f.json");
 	return 0;

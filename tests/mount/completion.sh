@@ -33,7 +33,7 @@ if command -v bash >/dev/null; then
 	mkdir "$T/empty" && cd "$T/empty" || exit 1
 	equal "the commands" "$(offers '')" "$commands"
 	equal "a command" "$(offers um)" umount
-	equal "an option" "$(offers mount --src)" --src-strategy
+	equal "an option" "$(offers mount --src-s)" --src-strategy
 	equal "an option of another command" "$(offers ls --fore)" ""
 	equal "an option of ls" "$(offers ls --js)" --json
 	equal "an option without a command" "$(offers --foreg)" --foreground

@@ -4,7 +4,8 @@ MOUNT += \
 	mount/errors.py mount/read_errors.sh mount/stress.sh \
 	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
-	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py
+	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py \
+	mount/strategy.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \

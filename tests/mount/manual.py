@@ -90,7 +90,7 @@ def main():
             check(usage.startswith(f"usage: reshardfs {command} [options] "), usage)
             check(max(map(len, said.out.splitlines())) < 80, "too wide")
             operands = re.sub(r"[\[\]|.]", " ", usage.split("[options]")[1]).split()
-            missing = [o for o in operands if not re.search(rf"\bAr [A-Z ]*{o}\b", pages[command])]
+            missing = [o for o in operands if not re.search(rf"\b(Ar|Cm) [A-Z ]*{o}\b", pages[command])]
             check(not missing, f"the manual has no {missing}")
         with tap.test(f"{command}: its manual has the sections"):
             for title in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"):

@@ -3,7 +3,8 @@ UNIT += \
 	unit/test_util_error unit/test_util_log unit/test_util_mem \
 	unit/test_util_names \
 	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
-	unit/test_wire_strategy unit/test_wire_rank_files unit/test_wire_intact \
+	unit/test_wire_strategy unit/test_wire_strategy_emit \
+	unit/test_wire_rank_files unit/test_wire_intact \
 	unit/test_wire_safetensors unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map
 
@@ -23,6 +24,9 @@ unit_test_wire_ckpt_emit_SOURCES = unit/test_wire_ckpt_emit.c $(WIRE_SUPPORT)
 unit_test_wire_ckpt_emit_LDADD = $(L_WIRE)
 unit_test_wire_strategy_SOURCES = unit/test_wire_strategy.c $(WIRE_SUPPORT)
 unit_test_wire_strategy_LDADD = $(L_WIRE)
+unit_test_wire_strategy_emit_SOURCES = \
+	unit/test_wire_strategy_emit.c $(WIRE_SUPPORT)
+unit_test_wire_strategy_emit_LDADD = $(L_WIRE)
 unit_test_wire_rank_files_SOURCES = unit/test_wire_rank_files.c
 unit_test_wire_rank_files_LDADD = $(L_WIRE)
 unit_test_wire_intact_SOURCES = unit/test_wire_intact.c $(WIRE_SUPPORT)

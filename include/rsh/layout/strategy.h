@@ -35,6 +35,8 @@ struct rsh_strategy {
 	uint32_t n_params;
 	const struct rsh_strategy_param *params; /* first-seen order */
 	const uint32_t *by_name; /* indexes into params, sorted by name id */
+	uint32_t n_files; /* that it was made of */
+	const struct rsh_strategy_file *const *files;
 };
 
 enum rsh_strategy_form {

@@ -25,6 +25,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
+#include "rsh/layout/derive.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
@@ -46,6 +47,9 @@ struct rsh_vfs_config {
 	const char *source;
 	const char *src_strategy; /* NULL: none */
 	const char *dst_strategy; /* NULL: none */
+	/* Instead of dst_strategy: it is derived from the source's, and its
+	 * notes are logged; NULL: it is not. */
+	const struct rsh_derive_options *derive;
 	bool compat;
 	/* Files that are missing or damaged are made up for by replicas. */
 	bool replicas;
@@ -69,6 +73,13 @@ struct rsh_vfs_config {
 	bool remove_redundancy;
 	struct rsh_vfs_options tree;
 };
+
+/* Loads the source's strategy, and loads or derives the destination's; one that
+ * is "none" stays as it was.  What was loaded is the caller's, also after a
+ * failure.  0 or -errno with a sentence. */
+int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
+			    struct rsh_names *names, struct rsh_strategy **src,
+			    struct rsh_strategy **dst, struct rsh_error *err);
 
 /* Loads both strategies, opens the source, indexes the first candidate from
  * which every file can be planned, and builds the tree; logs what was chosen and where the bytes differ from the

@@ -39,11 +39,21 @@ struct rsh_strategy_item {
 	int32_t opt_size;     /* opt_weight_shard_size; -1: the whole group */
 };
 
+/* An operator of the planned network (ParallelStrategyItem). */
+struct rsh_strategy_op {
+	const char *name; /* "<primitive>_<its first parameter>" */
+	/* It was given by tuples of numbers; else by Layout objects, of which
+	 * nothing is written. */
+	bool tuples;
+};
+
 struct rsh_strategy_file {
 	const char *path;      /* for messages */
 	bool json;
 	bool has_stage;        /* there is at least one strategy item */
 	uint32_t first_stage;  /* stage of the first one */
+	uint32_t n_ops;        /* strategy items */
+	const struct rsh_strategy_op *ops;
 	uint32_t n_items;      /* layout items */
 	const struct rsh_strategy_item *items;
 	uint64_t content_hash; /* xxh3 of the file's bytes */
@@ -59,6 +69,16 @@ struct rsh_strategy_file {
  * error and says so.  */
 int rsh_strategy_parse(const void *data, size_t len, const char *path,
 		       struct rsh_strategy_file **out, struct rsh_error *err);
+
+/* The same for whoever wants to hear of everything that is wrong: what would
+ * be the sentence about a layout item is given to `report` instead, and the
+ * item is left out.  The file may have no items left then. */
+typedef void rsh_strategy_report_fn(void *ctx, const char *sentence);
+int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
+			   rsh_strategy_report_fn *report, void *ctx,
+			   struct rsh_strategy_file **out,
+			   struct rsh_error *err);
+
 void rsh_strategy_file_free(struct rsh_strategy_file *f);
 
 #endif

@@ -1,0 +1,52 @@
+/* wire/strategy_emit.h - strategy files, written as MindSpore writes them.
+ *
+ * Both results are one buffer from malloc.  Protobuf has its fields in the
+ * order of their numbers, JSON is what Python's json.dump gives, so that files
+ * of equal content have equal bytes. */
+#ifndef RSH_WIRE_STRATEGY_EMIT_H
+#define RSH_WIRE_STRATEGY_EMIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+#include "rsh/wire/strategy_file.h"
+
+/* ---- merging the files of a pipeline's stages ---- */
+
+/* A strategy file as it lies on disk. */
+struct rsh_strategy_bytes {
+	const char *path; /* for messages */
+	const void *data;
+	size_t len;
+};
+
+/* What merge_pipeline_strategys makes of n >= 1 files of one format (`json`):
+ * everything in them, parameters as "<stage>-<name>", stages ascending.  The
+ * stage of a file is that of its first strategy item; of several files of one
+ * stage the first given counts.
+ * 0, or -EBADMSG with a sentence: a file is not of that format, or has no
+ * strategy item or no layout item. */
+int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
+		      bool json, void **out, size_t *len,
+		      struct rsh_error *err);
+
+/* ---- writing layouts that were worked out ---- */
+
+struct rsh_staged_item {
+	uint32_t stage;
+	bool tuples; /* its mesh has lost its axes of size 1, see
+		      * struct rsh_strategy_op */
+	struct rsh_strategy_item item; /* its name is the parameter's own */
+};
+
+/* One file of `n_stages` stages; of more than one it is like a merged one.
+ * Operators are not known: in their place each parameter has a strategy item
+ * "Parameter_<name>", whose only strategy is how the parameter is split.
+ * 0, or -EINVAL with a sentence: JSON has no form for nested maps. */
+int rsh_strategy_emit(const struct rsh_staged_item *items, size_t n,
+		      uint32_t n_stages, bool json, void **out, size_t *len,
+		      struct rsh_error *err);
+
+#endif

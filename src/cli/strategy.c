@@ -1,0 +1,162 @@
+/* cli/strategy.c - `strategy show`, `merge` and `derive`. */
+#include "config.h"
+
+#include "strategy.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conversion.h"
+#include "ls.h"
+#include "rsh/source/strategies.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/strategy_emit.h"
+#include "write_file.h"
+
+static bool is_json(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
+/* ---- show ---- */
+
+static int show(const struct rsh_options *o, struct rsh_names *names,
+		struct rsh_error *err)
+{
+	struct rsh_strategy *s;
+	struct rsh_output out;
+	int rc = rsh_strategy_load(o->source, false, names, &s, err);
+
+	if (rc)
+		return rc;
+	rsh_output_init(&out, o);
+	rc = rsh_ls_strategy(&out, s, names);
+	rsh_strategy_free(s);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- merge ---- */
+
+static int merge(const struct rsh_options *o, struct rsh_error *err)
+{
+	cleanup_free void *data = NULL;
+	bool json;
+	size_t len;
+	int rc = rsh_strategies_join(o->operands + 1, o->n_operands - 1, &json,
+				     &data, &len, err);
+
+	if (rc)
+		return rc;
+	/* By its name MindSpore knows in which form a file is. */
+	if (json != is_json(o->output))
+		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
+				     "in .json, since the merged files are%s "
+				     "JSON", o->output, json ? "" : "not ",
+				     json ? "" : " not");
+	return rsh_write_file(o->output, data, len, err);
+}
+
+/* ---- derive ---- */
+
+int rsh_strategy_shapes(const struct rsh_options *o,
+			const struct rsh_strategy *src,
+			struct rsh_names *names,
+			struct rsh_derive_shapes **out, struct rsh_error *err)
+{
+	struct rsh_source_options files = rsh_files_of(o);
+	struct rsh_derive_shapes *shapes;
+	int rc;
+
+	*out = NULL;
+	if (!o->checkpoint)
+		return 0;
+	shapes = rsh_derive_shapes_new();
+	if (!shapes)
+		return rsh_error_nomem(err);
+	files.unsharded = !src;
+	rc = rsh_source_shapes(o->checkpoint, &files, src, names, shapes, err);
+	if (rc)
+		rsh_derive_shapes_free(shapes);
+	else
+		*out = shapes;
+	return rc;
+}
+
+static int write_derived(const struct rsh_options *o,
+			 const struct rsh_derived *d, struct rsh_error *err)
+{
+	cleanup_free void *data = NULL;
+	size_t len;
+	int rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages,
+				   is_json(o->output), &data, &len, err);
+
+	if (rc == 0)
+		rc = rsh_write_file(o->output, data, len, err);
+	for (uint32_t i = 0; rc == 0 && i < d->n_notes; i++)
+		rsh_log_notice("%s", d->notes[i]);
+	return rc;
+}
+
+static int derive_from(const struct rsh_options *o,
+		       const struct rsh_strategy *src, struct rsh_names *names,
+		       struct rsh_error *err)
+{
+	struct rsh_derive_shapes *shapes;
+	struct rsh_derived *derived;
+	int rc = rsh_strategy_shapes(o, src, names, &shapes, err);
+
+	if (rc == 0 && o->drop)
+		rc = rsh_derive_options_set(o->derive, RSH_DERIVE_DROP,
+					    o->drop, err);
+	if (rc == 0)
+		rc = rsh_strategy_derive(src, shapes, o->derive, names,
+					 &derived, err);
+	rsh_derive_shapes_free(shapes);
+	if (rc)
+		return rc;
+	rc = write_derived(o, derived, err);
+	rsh_derived_free(derived);
+	return rc;
+}
+
+static int derive(const struct rsh_options *o, struct rsh_names *names,
+		  struct rsh_error *err)
+{
+	struct rsh_strategy *src = NULL;
+	int rc = 0;
+
+	if (strcmp(o->source, "none") != 0)
+		rc = rsh_strategy_load(o->source, false, names, &src, err);
+	if (rc == 0)
+		rc = derive_from(o, src, names, err);
+	if (src)
+		rsh_strategy_free(src);
+	return rc;
+}
+
+/* ---- all ---- */
+
+enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_names *names;
+	int rc;
+
+	if (strcmp(o->operands[0], "check") == 0)
+		return rsh_strategy_check_command(o);
+	names = rsh_names_new();
+	if (!names)
+		rc = rsh_error_nomem(&err);
+	else if (strcmp(o->operands[0], "show") == 0)
+		rc = show(o, names, &err);
+	else if (strcmp(o->operands[0], "merge") == 0)
+		rc = merge(o, &err);
+	else
+		rc = derive(o, names, &err);
+	rsh_names_free(names);
+	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
+}

@@ -1,0 +1,110 @@
+/* cli/strategy_check.c - `strategy check`: one line for each finding. */
+#include "config.h"
+
+#include "strategy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "output.h"
+#include "rsh/source/strategies.h"
+#include "text.h"
+
+struct checking {
+	struct rsh_output out;
+	bool quiet;
+	bool any;         /* something was found */
+	json_t *all;      /* NULL: not JSON */
+	json_t *findings; /* of one strategy */
+	unsigned n;
+};
+
+static void print_line(struct checking *c, const char *line)
+{
+	char *text = rsh_text_escape(line);
+
+	fprintf(c->out.f, "%s\n", text ? text : "out of memory");
+	free(text);
+}
+
+static void tell(void *ctx, const char *sentence)
+{
+	struct checking *c = ctx;
+
+	c->any = true;
+	c->n++;
+	if (c->all)
+		json_array_append_new(c->findings, rsh_json_text(sentence));
+	else
+		print_line(c, sentence);
+}
+
+static int check_one(struct checking *c, const char *path,
+		     const struct rsh_derive_shapes *shapes,
+		     struct rsh_names *names, struct rsh_error *err)
+{
+	char good[4200];
+	int rc;
+
+	c->n = 0;
+	c->findings = c->all ? json_array() : NULL;
+	rc = rsh_strategies_check(path, shapes, names, tell, c, err);
+	if (c->all)
+		json_array_append_new(c->all, json_pack("{s:o,s:o}", "strategy",
+							rsh_json_text(path),
+							"findings",
+							c->findings));
+	snprintf(good, sizeof(good), "%s: good", path);
+	if (!c->all && rc == 0 && !c->n && !c->quiet)
+		print_line(c, good);
+	return rc;
+}
+
+static int load_shapes(const struct rsh_options *o, struct rsh_names *names,
+		       struct rsh_derive_shapes **shapes,
+		       struct rsh_error *err)
+{
+	struct rsh_strategy *src = NULL;
+	int rc = 0;
+
+	if (o->src_strategy && strcmp(o->src_strategy, "none") != 0)
+		rc = rsh_strategy_load(o->src_strategy, false, names, &src,
+				       err);
+	if (rc == 0)
+		rc = rsh_strategy_shapes(o, src, names, shapes, err);
+	if (src)
+		rsh_strategy_free(src);
+	return rc;
+}
+
+static int check_all(const struct rsh_options *o, struct checking *c,
+		     struct rsh_names *names, struct rsh_error *err)
+{
+	struct rsh_derive_shapes *shapes = NULL;
+	int rc = load_shapes(o, names, &shapes, err);
+
+	for (unsigned i = 1; rc == 0 && i < o->n_operands; i++)
+		rc = check_one(c, o->operands[i], shapes, names, err);
+	rsh_derive_shapes_free(shapes);
+	if (rc == 0 && c->all)
+		rc = rsh_output_json(&c->out,
+				     json_pack("{s:O}", "strategies", c->all));
+	return rc;
+}
+
+enum rsh_exit rsh_strategy_check_command(const struct rsh_options *o)
+{
+	struct checking c = { .quiet = o->quiet };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_names *names = rsh_names_new();
+	int rc;
+
+	rsh_output_init(&c.out, o);
+	c.all = o->json ? json_array() : NULL;
+	rc = names ? check_all(o, &c, names, &err) : rsh_error_nomem(&err);
+	rsh_names_free(names);
+	json_decref(c.all);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	return c.any ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+}

@@ -1,0 +1,67 @@
+/* cli/strategy_options.c - what each form of `strategy` takes. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "strategy.h"
+
+static int check_operands(struct rsh_options *o, bool one,
+			  struct rsh_error *err)
+{
+	if (o->n_operands < 2)
+		return rsh_error_set(err, EINVAL, "strategy %s: no STRATEGY "
+				     "given", o->operands[0]);
+	if (one && o->n_operands > 2)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     o->operands[2]);
+	return 0;
+}
+
+/* Options that the others have no use for. */
+static int check_use(const struct rsh_options *o, bool derives, bool writes,
+		     bool prints, struct rsh_error *err)
+{
+	const char *given = o->derive && !derives ? "mesh (and its like)" :
+			    o->drop && !derives ? "drop" :
+			    o->output && !writes ? "output" :
+			    o->json && !prints ? "json" : NULL;
+
+	if (given)
+		return rsh_error_set(err, EINVAL, "strategy %s has no use for "
+				     "--%s", o->operands[0], given);
+	if (writes && !o->output)
+		return rsh_error_set(err, EINVAL, "strategy %s: -o FILE is "
+				     "missing", o->operands[0]);
+	return 0;
+}
+
+int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err)
+{
+	const char *what = o->operands[0];
+	bool show = strcmp(what, "show") == 0;
+	bool merge = strcmp(what, "merge") == 0;
+	bool check = strcmp(what, "check") == 0;
+	bool derive = strcmp(what, "derive") == 0;
+	int rc;
+
+	if (!show && !merge && !check && !derive)
+		return rsh_error_set(err, EINVAL, "strategy %s: expected show, "
+				     "merge, check or derive", what);
+	rc = check_operands(o, show || derive, err);
+	if (rc == 0)
+		rc = check_use(o, derive, merge || derive, show || check, err);
+	if (rc)
+		return rc;
+	o->source = o->operands[1];
+	if (o->checkpoint && !check && !derive)
+		return rsh_error_set(err, EINVAL, "strategy %s has no use for "
+				     "--checkpoint", what);
+	if (o->src_strategy && !(check && o->checkpoint))
+		return rsh_error_set(err, EINVAL, "--src-strategy is for "
+				     "strategy check --checkpoint");
+	if (derive && !o->dst_mesh)
+		return rsh_error_set(err, EINVAL, "strategy derive: --mesh is "
+				     "missing, as in --mesh dp=2,mp=4");
+	return 0;
+}

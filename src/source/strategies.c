@@ -1,0 +1,148 @@
+/* source/strategies.c - joining and checking the strategy files on disk. */
+#include "config.h"
+
+#include "rsh/source/strategies.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/layout/check.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/strategy_emit.h"
+#include "source_i.h"
+
+static bool is_json(const char *path)
+{
+	size_t n = strlen(path);
+
+	return n >= 5 && strcmp(path + n - 5, ".json") == 0;
+}
+
+static int list_all(char *const *paths, size_t n, struct rsh_path_list *list,
+		    struct rsh_error *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		bool directory;
+		int rc = rsh_strategy_list(paths[i], false, list, &directory,
+					   err);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
+{
+	for (size_t i = 1; i < list->n; i++)
+		if (is_json(list->v[i]) != is_json(list->v[0]))
+			return rsh_error_set(err, EINVAL,
+					     "%s and %s: strategies in protobuf and in JSON form cannot be merged",
+					     list->v[0], list->v[i]);
+	return 0;
+}
+
+/* The files' bytes are in data[]. */
+static int load_all(const struct rsh_path_list *list, uint8_t **data,
+		    struct rsh_strategy_bytes *files, struct rsh_error *err)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		int rc = rsh_load_whole(list->v[i], RSH_STRATEGY_BYTES_MAX,
+					"strategy", &data[i], &files[i].len,
+					err);
+
+		if (rc)
+			return rc;
+		files[i].path = list->v[i];
+		files[i].data = data[i];
+	}
+	return 0;
+}
+
+int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
+			size_t *len, struct rsh_error *err)
+{
+	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
+		{ 0 };
+	cleanup_free struct rsh_strategy_bytes *files = NULL;
+	cleanup_free uint8_t **data = NULL;
+	int rc = list_all(paths, n, &list, err);
+
+	if (rc == 0)
+		rc = check_forms(&list, err);
+	if (rc)
+		return rc;
+	files = calloc(list.n, sizeof(*files));
+	data = calloc(list.n, sizeof(*data));
+	if (!files || !data)
+		return rsh_error_nomem(err);
+	*json = is_json(list.v[0]);
+	rc = load_all(&list, data, files, err);
+	if (rc == 0)
+		rc = rsh_strategy_join(files, list.n, *json, out, len, err);
+	for (size_t i = 0; i < list.n; i++)
+		free(data[i]);
+	return rc;
+}
+
+/* ---- checking ---- */
+
+/* Parses what can be parsed; the rest is told. */
+static int parse_all(const struct rsh_path_list *list,
+		     struct rsh_strategy_file **files, uint32_t *n,
+		     rsh_strategy_report_fn *report, void *ctx)
+{
+	for (size_t i = 0; i < list->n; i++) {
+		struct rsh_error bad = RSH_ERROR_INIT;
+		cleanup_free uint8_t *data = NULL;
+		size_t len;
+		int rc = rsh_load_whole(list->v[i], RSH_STRATEGY_BYTES_MAX,
+					"strategy", &data, &len, &bad);
+
+		if (rc == 0)
+			rc = rsh_strategy_parse_all(data, len, list->v[i],
+						    report, ctx, &files[*n],
+						    &bad);
+		if (rc == 0)
+			(*n)++;
+		else if (rc == -ENOMEM)
+			return rc;
+		else
+			report(ctx, bad.text);
+	}
+	return 0;
+}
+
+int rsh_strategies_check(const char *path,
+			 const struct rsh_derive_shapes *shapes,
+			 struct rsh_names *names,
+			 rsh_strategy_report_fn *report, void *ctx,
+			 struct rsh_error *err)
+{
+	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
+		{ 0 };
+	struct rsh_error bad = RSH_ERROR_INIT;
+	struct rsh_strategy_file **files;
+	bool directory;
+	uint32_t n = 0;
+	int rc = rsh_strategy_list(path, false, &list, &directory, &bad);
+
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	if (rc) {
+		report(ctx, bad.text);
+		return 0;
+	}
+	files = calloc(list.n, sizeof(*files));
+	if (!files)
+		return rsh_error_nomem(err);
+	rc = parse_all(&list, files, &n, report, ctx);
+	if (rc == 0)
+		return rsh_strategy_check(files, n, directory, path, shapes,
+					  names, report, ctx, err);
+	for (uint32_t i = 0; i < n; i++)
+		rsh_strategy_file_free(files[i]);
+	free(files);
+	return rsh_error_nomem(err);
+}

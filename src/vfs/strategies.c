@@ -1,0 +1,64 @@
+/* vfs/strategies.c - the strategies of a conversion, loaded or derived. */
+#include "config.h"
+
+#include "rsh/source/strategies.h"
+
+#include "rsh/util/log.h"
+#include "vfs_i.h"
+
+static int load(const char *path, bool compat, struct rsh_names *names,
+		struct rsh_strategy **out, struct rsh_error *err)
+{
+	return path ? rsh_strategy_load(path, compat, names, out, err) : 0;
+}
+
+/* What is wanted is worked out of what there is. */
+static int derive_from(const struct rsh_vfs_config *cfg,
+		       const struct rsh_derive_shapes *shapes,
+		       struct rsh_names *names, const struct rsh_strategy *src,
+		       struct rsh_strategy **dst, struct rsh_error *err)
+{
+	struct rsh_derived *derived;
+	int rc = rsh_strategy_derive(src, shapes, cfg->derive, names, &derived,
+				     err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < derived->n_notes; i++)
+		rsh_log_notice("%s", derived->notes[i]);
+	rc = rsh_derived_strategy(derived, "derived strategy", names, dst,
+				  err);
+	rsh_derived_free(derived);
+	return rc;
+}
+
+static int derive(const struct rsh_vfs_config *cfg, struct rsh_names *names,
+		  const struct rsh_strategy *src, struct rsh_strategy **dst,
+		  struct rsh_error *err)
+{
+	struct rsh_derive_shapes *shapes = rsh_derive_shapes_new();
+	struct rsh_source_options files = cfg->files;
+	int rc;
+
+	if (!shapes)
+		return rsh_error_nomem(err);
+	files.unsharded = !src;
+	rc = rsh_source_shapes(cfg->source, &files, src, names, shapes, err);
+	if (rc == 0)
+		rc = derive_from(cfg, shapes, names, src, dst, err);
+	rsh_derive_shapes_free(shapes);
+	return rc;
+}
+
+int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
+			    struct rsh_names *names, struct rsh_strategy **src,
+			    struct rsh_strategy **dst, struct rsh_error *err)
+{
+	int rc = load(cfg->src_strategy, cfg->compat, names, src, err);
+
+	if (rc)
+		return rc;
+	return cfg->derive ? derive(cfg, names, *src, dst, err) :
+			     load(cfg->dst_strategy, cfg->compat, names, dst,
+				  err);
+}

@@ -1,0 +1,422 @@
+/* wire/strategy_emit.c - layouts that were worked out, as a strategy file. */
+#include "rsh/wire/strategy_emit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/arena.h"
+#include "strategy_emit_i.h"
+
+int strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
+		  size_t *len)
+{
+	*len = rsh__pb__parallel_strategy_map__get_packed_size(map);
+	*out = malloc(*len ? *len : 1);
+	if (!*out)
+		return -ENOMEM;
+	rsh__pb__parallel_strategy_map__pack(map, *out);
+	return 0;
+}
+
+/* Python writes \u00e9 where jansson writes \u00E9. */
+static void lower_escapes(char *s)
+{
+	for (; *s; s++) {
+		if (*s != '\\')
+			continue;
+		if (*++s != 'u')
+			continue;
+		for (int i = 1; i <= 4; i++)
+			if (s[i] >= 'A' && s[i] <= 'F')
+				s[i] = (char)(s[i] - 'A' + 'a');
+	}
+}
+
+int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
+{
+	json_t *root = json_pack("{s:i,s:o,s:o}", "current_stage", 1,
+				 "parallel_strategy_item", ops,
+				 "parallel_layout_item", layouts);
+	char *text = root ? json_dumps(root, JSON_ENSURE_ASCII) : NULL;
+
+	json_decref(root);
+	if (!text)
+		return -ENOMEM;
+	lower_escapes(text);
+	*out = text;
+	*len = strlen(text);
+	return 0;
+}
+
+/* "<stage>-<name>" in a file of several stages, as in a merged one. */
+static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
+			 uint32_t n_stages)
+{
+	char *name = NULL, *copy;
+
+	if (n_stages == 1)
+		return rsh_arena_strndup(a, s->item.name,
+					 strlen(s->item.name));
+	if (asprintf(&name, "%u-%s", s->stage, s->item.name) < 0)
+		return NULL;
+	copy = rsh_arena_strndup(a, name, strlen(name));
+	free(name);
+	return copy;
+}
+
+static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
+{
+	static const char primitive[] = "Parameter_";
+	size_t n = sizeof(primitive) - 1, len = strlen(s->item.name);
+	char *name = rsh_arena_alloc(a, n + len + 1, 1);
+
+	if (!name)
+		return NULL;
+	memcpy(name, primitive, n);
+	memcpy(name + n, s->item.name, len + 1);
+	return name;
+}
+
+/* Slices of one dimension. */
+static uint32_t split_of(const struct rsh_strategy_item *it, uint32_t dim)
+{
+	uint32_t n = 1;
+
+	for (uint32_t i = 0; i < it->map[dim].n; i++)
+		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[dim].axes[i]];
+	return n;
+}
+
+/* ---- protobuf ---- */
+
+#define new_message(a, type, init)                                  \
+	({                                                          \
+		type *m_ = rsh_arena_array(a, type, 1);             \
+		if (m_)                                             \
+			*m_ = (type)init;                           \
+		m_;                                                 \
+	})
+
+static Rsh__Pb__TensorMap *new_map(struct rsh_arena *a, size_t n_dim)
+{
+	Rsh__Pb__TensorMap *m = new_message(a, Rsh__Pb__TensorMap,
+					    RSH__PB__TENSOR_MAP__INIT);
+
+	if (!m)
+		return NULL;
+	m->dim = rsh_arena_array(a, int32_t, n_dim);
+	m->n_dim = n_dim;
+	return m->dim ? m : NULL;
+}
+
+/* Each number a dimension. */
+static int fill_flat_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
+			 const struct rsh_strategy_item *it)
+{
+	Rsh__Pb__TensorMap *m = new_map(a, it->n_map);
+
+	if (!m)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < it->n_map; i++)
+		m->dim[i] = it->map[i].n ? it->map[i].axes[0] : -1;
+	l->tensor_map[l->n_tensor_map++] = m;
+	return 0;
+}
+
+/* Each message a dimension. */
+static int fill_nested_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
+			   const struct rsh_strategy_item *it)
+{
+	for (uint32_t i = 0; i < it->n_map; i++) {
+		const struct rsh_map_entry *e = &it->map[i];
+		Rsh__Pb__TensorMap *m = new_map(a, e->n ? e->n : 1);
+
+		if (!m)
+			return -ENOMEM;
+		m->dim[0] = -1;
+		if (e->n)
+			memcpy(m->dim, e->axes, e->n * sizeof(*m->dim));
+		l->tensor_map[l->n_tensor_map++] = m;
+	}
+	/* One message alone would be read as a flat map. */
+	if (it->n_map == 1) {
+		Rsh__Pb__TensorMap *m = new_map(a, 0);
+
+		if (!m)
+			return -ENOMEM;
+		l->tensor_map[l->n_tensor_map++] = m;
+	}
+	return 0;
+}
+
+static int fill_mesh(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
+		     const struct rsh_strategy_item *it)
+{
+	Rsh__Pb__DevMatrix *m = new_message(a, Rsh__Pb__DevMatrix,
+					    RSH__PB__DEV_MATRIX__INIT);
+
+	l->dev_matrix = rsh_arena_array(a, Rsh__Pb__DevMatrix *, 1);
+	if (!m || !l->dev_matrix)
+		return -ENOMEM;
+	m->dim = rsh_arena_array(a, uint32_t, it->n_mesh);
+	if (!m->dim)
+		return -ENOMEM;
+	memcpy(m->dim, it->mesh, it->n_mesh * sizeof(*m->dim));
+	m->n_dim = it->n_mesh;
+	l->dev_matrix[0] = m;
+	l->n_dev_matrix = 1;
+	return 0;
+}
+
+/* The planner always writes one of each, mostly empty. */
+static int fill_splits(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l)
+{
+	Rsh__Pb__ParamSplitShape *s = new_message(
+		a, Rsh__Pb__ParamSplitShape, RSH__PB__PARAM_SPLIT_SHAPE__INIT);
+	Rsh__Pb__IndicesOffset *o = new_message(
+		a, Rsh__Pb__IndicesOffset, RSH__PB__INDICES_OFFSET__INIT);
+
+	l->param_split_shape = rsh_arena_array(a, Rsh__Pb__ParamSplitShape *, 1);
+	l->indices_offset = rsh_arena_array(a, Rsh__Pb__IndicesOffset *, 1);
+	if (!s || !o || !l->param_split_shape || !l->indices_offset)
+		return -ENOMEM;
+	l->param_split_shape[0] = s;
+	l->indices_offset[0] = o;
+	l->n_param_split_shape = l->n_indices_offset = 1;
+	return 0;
+}
+
+static Rsh__Pb__ParallelLayouts *
+new_layouts(struct rsh_arena *a, const struct rsh_strategy_item *it)
+{
+	Rsh__Pb__ParallelLayouts *l = new_message(
+		a, Rsh__Pb__ParallelLayouts, RSH__PB__PARALLEL_LAYOUTS__INIT);
+
+	if (!l)
+		return NULL;
+	l->tensor_map = rsh_arena_array(a, Rsh__Pb__TensorMap *,
+					(size_t)it->n_map + 1);
+	if (!l->tensor_map || fill_mesh(a, l, it) || fill_splits(a, l) ||
+	    (it->nested ? fill_nested_map(a, l, it) : fill_flat_map(a, l, it)))
+		return NULL;
+	l->has_field = 1;
+	l->has_opt_weight_shard_step = 1;
+	l->opt_weight_shard_step = it->opt_step;
+	l->has_opt_weight_shard_size = 1;
+	l->opt_weight_shard_size = it->opt_size;
+	return l;
+}
+
+static Rsh__Pb__ParallelLayoutItem *
+new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
+	 uint32_t n_stages)
+{
+	Rsh__Pb__ParallelLayoutItem *item = new_message(
+		a, Rsh__Pb__ParallelLayoutItem,
+		RSH__PB__PARALLEL_LAYOUT_ITEM__INIT);
+	char *name = staged_name(a, s, n_stages);
+
+	if (!item || !name)
+		return NULL;
+	item->has_param_name = 1;
+	item->param_name.data = (uint8_t *)name;
+	item->param_name.len = strlen(name);
+	item->parallel_layouts = new_layouts(a, &s->item);
+	return item->parallel_layouts ? item : NULL;
+}
+
+/* Slices of each dimension, as the strategy of an operator says them. */
+static Rsh__Pb__ParallelStrategy *new_split(struct rsh_arena *a,
+					    const struct rsh_strategy_item *it)
+{
+	Rsh__Pb__ParallelStrategy *s = new_message(
+		a, Rsh__Pb__ParallelStrategy, RSH__PB__PARALLEL_STRATEGY__INIT);
+
+	if (!s)
+		return NULL;
+	s->dim = rsh_arena_array(a, uint32_t, it->n_map);
+	s->n_dim = it->n_map;
+	for (uint32_t e = 0; s->dim && e < it->n_map; e++)
+		s->dim[e] = split_of(it, e);
+	return s->dim ? s : NULL;
+}
+
+/* What stands for the operator of a parameter. */
+static Rsh__Pb__ParallelStrategyItem *
+new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
+{
+	Rsh__Pb__ParallelStrategyItem *op = new_message(
+		a, Rsh__Pb__ParallelStrategyItem,
+		RSH__PB__PARALLEL_STRATEGY_ITEM__INIT);
+	Rsh__Pb__ParallelStrategys *s = new_message(
+		a, Rsh__Pb__ParallelStrategys,
+		RSH__PB__PARALLEL_STRATEGYS__INIT);
+	char *name = op_name(a, item);
+
+	if (!op || !s || !name)
+		return NULL;
+	s->has_stage = 1;
+	s->stage = item->stage;
+	s->parallel_strategy =
+		rsh_arena_array(a, Rsh__Pb__ParallelStrategy *, 1);
+	if (!s->parallel_strategy)
+		return NULL;
+	s->parallel_strategy[0] = new_split(a, &item->item);
+	s->n_parallel_strategy = item->tuples;
+	op->has_node_name = 1;
+	op->node_name.data = (uint8_t *)name;
+	op->node_name.len = strlen(name);
+	op->parallel_strategys = s;
+	return s->parallel_strategy[0] ? op : NULL;
+}
+
+static int fill_file(struct rsh_arena *a, Rsh__Pb__ParallelStrategyMap *map,
+		     const struct rsh_staged_item *items, size_t n,
+		     uint32_t n_stages)
+{
+	map->parallel_strategy_item =
+		rsh_arena_array(a, Rsh__Pb__ParallelStrategyItem *, n);
+	map->parallel_layout_item =
+		rsh_arena_array(a, Rsh__Pb__ParallelLayoutItem *, n);
+	if (!map->parallel_strategy_item || !map->parallel_layout_item)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++) {
+		map->parallel_strategy_item[i] = new_op(a, &items[i]);
+		map->parallel_layout_item[i] = new_item(a, &items[i], n_stages);
+		if (!map->parallel_strategy_item[i] ||
+		    !map->parallel_layout_item[i])
+			return -ENOMEM;
+	}
+	map->has_current_stage = 1;
+	map->current_stage = 1;
+	map->n_parallel_strategy_item = n;
+	map->n_parallel_layout_item = n;
+	return 0;
+}
+
+static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
+		   size_t n, uint32_t n_stages, void **out, size_t *len)
+{
+	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
+	int rc = fill_file(a, &map, items, n, n_stages);
+
+	return rc ? rc : strategy_pack(&map, out, len);
+}
+
+/* ---- JSON ---- */
+
+static json_t *json_mesh(const struct rsh_strategy_item *it)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < it->n_mesh; i++)
+		json_array_append_new(list, json_integer(it->mesh[i]));
+	return list;
+}
+
+static json_t *json_map(const struct rsh_strategy_item *it)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < it->n_map; i++) {
+		const struct rsh_map_entry *e = &it->map[i];
+
+		json_array_append_new(list,
+				      json_integer(e->n ? e->axes[0] : -1));
+	}
+	return list;
+}
+
+static json_t *json_shape(const struct rsh_strategy_item *it)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < it->n_shape; i++)
+		json_array_append_new(list, json_integer(it->shape[i]));
+	return list;
+}
+
+static json_t *json_layout(const struct rsh_strategy_item *it)
+{
+	json_t *l = json_pack("{s:o,s:i,s:i,s:i,s:o}", "dev_matrix",
+			      json_mesh(it), "field", 0,
+			      "opt_weight_shard_size", it->opt_size,
+			      "opt_weight_shard_step", it->opt_step,
+			      "tensor_map", json_map(it));
+
+	if (l && it->n_shape)
+		json_object_set_new(l, "tensor_shape", json_shape(it));
+	return l;
+}
+
+static json_t *json_op(const struct rsh_staged_item *s)
+{
+	json_t *all = json_array(), *split = json_array();
+
+	for (uint32_t e = 0; e < s->item.n_map; e++)
+		json_array_append_new(split, json_integer(
+						split_of(&s->item, e)));
+	if (s->tuples)
+		json_array_append(all, split);
+	json_decref(split);
+	return json_pack("{s:o,s:i}", "parallel_strategy", all, "stage",
+			 (int)s->stage);
+}
+
+static int json_layouts(struct rsh_arena *a,
+			const struct rsh_staged_item *items, size_t n,
+			uint32_t n_stages, json_t *layouts)
+{
+	for (size_t i = 0; i < n; i++) {
+		const char *name = staged_name(a, &items[i], n_stages);
+
+		if (!name || json_object_set_new(layouts, name,
+						 json_layout(&items[i].item)))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int emit_json(struct rsh_arena *a, const struct rsh_staged_item *items,
+		     size_t n, uint32_t n_stages, void **out, size_t *len)
+{
+	json_t *ops = json_object(), *layouts = json_object();
+	int rc = ops && layouts ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !rc && i < n; i++) {
+		const char *name = op_name(a, &items[i]);
+
+		rc = name ? json_object_set_new(ops, name, json_op(&items[i])) :
+			    -ENOMEM;
+	}
+	if (!rc)
+		rc = json_layouts(a, items, n, n_stages, layouts);
+	if (rc) {
+		json_decref(ops);
+		json_decref(layouts);
+		return -ENOMEM;
+	}
+	return strategy_dump(ops, layouts, out, len);
+}
+
+/* ---- both ---- */
+
+int rsh_strategy_emit(const struct rsh_staged_item *items, size_t n,
+		      uint32_t n_stages, bool json, void **out, size_t *len,
+		      struct rsh_error *err)
+{
+	struct rsh_arena arena = { 0 };
+	int rc;
+
+	for (size_t i = 0; json && i < n; i++)
+		if (items[i].item.nested)
+			return rsh_error_set(err, EINVAL,
+					     "parameter %s: a dimension split over several mesh axes cannot be written as JSON; write a *.ckpt file",
+					     items[i].item.name);
+	rc = json ? emit_json(&arena, items, n, n_stages, out, len) :
+		    emit_pb(&arena, items, n, n_stages, out, len);
+	rsh_arena_clear(&arena);
+	return rc ? rsh_error_nomem(err) : 0;
+}

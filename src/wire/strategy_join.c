@@ -1,0 +1,266 @@
+/* wire/strategy_join.c - the files of a pipeline's stages in one. */
+#include "rsh/wire/strategy_emit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "node_strategy.pb-c.h"
+#include "rsh/util/mem.h"
+#include "strategy_emit_i.h"
+
+/* What both forms have in common: files in the order in which they go in. */
+struct part {
+	const struct rsh_strategy_bytes *file;
+	uint32_t place; /* in which it was given */
+	int64_t stage;
+	void *content; /* the parsed message or object */
+};
+
+static int no_strategy(const struct rsh_strategy_bytes *f, const char *what,
+		       struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s: %s", f->path, what);
+}
+
+static int is_empty(const struct rsh_strategy_bytes *f, struct rsh_error *err)
+{
+	return no_strategy(f, "without strategy items or layout items it cannot be merged: its pipeline stage is not known",
+			   err);
+}
+
+static int by_stage(const void *a, const void *b)
+{
+	const struct part *x = a, *y = b;
+
+	if (x->stage != y->stage)
+		return x->stage < y->stage ? -1 : 1;
+	return x->place < y->place ? -1 : 1;
+}
+
+/* A file of a stage that is there already adds nothing. */
+static bool is_repeated(const struct part *parts, size_t i)
+{
+	return i > 0 && parts[i].stage == parts[i - 1].stage;
+}
+
+/* ---- protobuf ---- */
+
+static int unpack(struct part *p, struct rsh_error *err)
+{
+	Rsh__Pb__ParallelStrategyMap *map =
+		rsh__pb__parallel_strategy_map__unpack(NULL, p->file->len,
+						       p->file->data);
+	const Rsh__Pb__ParallelStrategys *first;
+
+	p->content = map;
+	if (!map)
+		return no_strategy(p->file, "not a strategy file in protobuf form, or damaged",
+				   err);
+	if (!map->n_parallel_strategy_item || !map->n_parallel_layout_item)
+		return is_empty(p->file, err);
+	first = map->parallel_strategy_item[0]->parallel_strategys;
+	p->stage = first ? first->stage : 0;
+	return 0;
+}
+
+/* A message of someone else's items, whose names are replaced while it is
+ * packed. */
+struct joined {
+	Rsh__Pb__ParallelStrategyMap map;
+	Rsh__Pb__ParallelLayoutItem *items; /* copies with other names */
+	char **names;
+	size_t n_ops, n_items;
+};
+
+static void joined_clear(struct joined *j)
+{
+	for (size_t i = 0; j->names && i < j->n_items; i++)
+		free(j->names[i]);
+	free(j->names);
+	free(j->items);
+	free(j->map.parallel_strategy_item);
+	free(j->map.parallel_layout_item);
+}
+
+static int joined_init(struct joined *j, const struct part *parts, size_t n)
+{
+	size_t ops = 0, items = 0;
+
+	*j = (struct joined){ .map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT };
+	for (size_t i = 0; i < n; i++) {
+		const Rsh__Pb__ParallelStrategyMap *m = parts[i].content;
+
+		ops += m->n_parallel_strategy_item;
+		items += m->n_parallel_layout_item;
+	}
+	j->map.parallel_strategy_item =
+		rsh_alloc_array(ops, sizeof(*j->map.parallel_strategy_item));
+	j->map.parallel_layout_item =
+		rsh_alloc_array(items, sizeof(*j->map.parallel_layout_item));
+	j->items = rsh_alloc_array(items, sizeof(*j->items));
+	j->names = calloc(items, sizeof(*j->names));
+	return j->map.parallel_strategy_item && j->map.parallel_layout_item &&
+	       j->items && j->names ? 0 : -ENOMEM;
+}
+
+/* "<stage>-<name>"; the name may hold any bytes. */
+static int rename_item(struct joined *j, Rsh__Pb__ParallelLayoutItem *item,
+		       int64_t stage)
+{
+	const ProtobufCBinaryData old = item->param_name;
+	char *name;
+	int n = asprintf(&name, "%lld-", (long long)stage);
+
+	if (n < 0)
+		return -ENOMEM;
+	j->names[j->n_items] = realloc(name, (size_t)n + old.len);
+	if (!j->names[j->n_items]) {
+		free(name);
+		return -ENOMEM;
+	}
+	name = j->names[j->n_items];
+	if (old.len)
+		memcpy(name + n, old.data, old.len);
+	item->has_param_name = 1;
+	item->param_name.data = (uint8_t *)name;
+	item->param_name.len = (size_t)n + old.len;
+	return 0;
+}
+
+static int joined_add(struct joined *j, const struct part *p)
+{
+	const Rsh__Pb__ParallelStrategyMap *m = p->content;
+
+	for (size_t i = 0; i < m->n_parallel_strategy_item; i++)
+		j->map.parallel_strategy_item[j->n_ops++] =
+			m->parallel_strategy_item[i];
+	for (size_t i = 0; i < m->n_parallel_layout_item; i++) {
+		j->items[j->n_items] = *m->parallel_layout_item[i];
+		if (rename_item(j, &j->items[j->n_items], p->stage))
+			return -ENOMEM;
+		j->map.parallel_layout_item[j->n_items] =
+			&j->items[j->n_items];
+		j->n_items++;
+	}
+	return 0;
+}
+
+static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
+		   struct rsh_error *err)
+{
+	struct joined j;
+	int rc = joined_init(&j, parts, n);
+
+	for (size_t i = 0; !rc && i < n; i++)
+		if (!is_repeated(parts, i))
+			rc = joined_add(&j, &parts[i]);
+	j.map.has_current_stage = 1;
+	j.map.current_stage = 1;
+	j.map.n_parallel_strategy_item = j.n_ops;
+	j.map.n_parallel_layout_item = j.n_items;
+	if (!rc)
+		rc = strategy_pack(&j.map, out, len);
+	joined_clear(&j);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- JSON ---- */
+
+static int parse(struct part *p, struct rsh_error *err)
+{
+	json_error_t where;
+	json_t *root = json_loadb(p->file->data, p->file->len, 0, &where);
+	json_t *ops = json_object_get(root, "parallel_strategy_item");
+
+	p->content = root;
+	if (!root)
+		return no_strategy(p->file, "not JSON, or damaged", err);
+	if (!json_object_size(ops) ||
+	    !json_object_size(json_object_get(root, "parallel_layout_item")))
+		return is_empty(p->file, err);
+	p->stage = json_integer_value(json_object_get(
+		json_object_iter_value(json_object_iter(ops)), "stage"));
+	return 0;
+}
+
+static int add_layouts(json_t *to, json_t *from, int64_t stage)
+{
+	const char *name;
+	json_t *layout;
+	int rc = 0;
+
+	json_object_foreach(from, name, layout) {
+		char *staged;
+
+		if (asprintf(&staged, "%lld-%s", (long long)stage, name) < 0)
+			return -ENOMEM;
+		rc = json_object_set(to, staged, layout);
+		free(staged);
+		if (rc)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int join_json(const struct part *parts, size_t n, void **out,
+		     size_t *len, struct rsh_error *err)
+{
+	json_t *ops = json_object(), *layouts = json_object();
+	int rc = ops && layouts ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !rc && i < n; i++) {
+		json_t *root = parts[i].content;
+
+		if (is_repeated(parts, i))
+			continue;
+		rc = add_layouts(layouts,
+				 json_object_get(root, "parallel_layout_item"),
+				 parts[i].stage);
+		if (!rc)
+			rc = json_object_update(ops, json_object_get(root,
+							"parallel_strategy_item"));
+	}
+	if (rc) {
+		json_decref(ops);
+		json_decref(layouts);
+		return rsh_error_nomem(err);
+	}
+	return strategy_dump(ops, layouts, out, len) ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- both ---- */
+
+static void free_content(struct part *p, bool json)
+{
+	if (json)
+		json_decref(p->content);
+	else if (p->content)
+		rsh__pb__parallel_strategy_map__free_unpacked(p->content,
+							      NULL);
+}
+
+int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
+		      bool json, void **out, size_t *len,
+		      struct rsh_error *err)
+{
+	cleanup_free struct part *parts = calloc(n, sizeof(*parts));
+	int rc = parts ? 0 : rsh_error_nomem(err);
+
+	for (size_t i = 0; !rc && i < n; i++) {
+		parts[i].file = &files[i];
+		parts[i].place = (uint32_t)i;
+		rc = json ? parse(&parts[i], err) : unpack(&parts[i], err);
+	}
+	if (!rc) {
+		qsort(parts, n, sizeof(*parts), by_stage);
+		rc = json ? join_json(parts, n, out, len, err) :
+			    join_pb(parts, n, out, len, err);
+	}
+	for (size_t i = 0; parts && i < n; i++)
+		free_content(&parts[i], json);
+	return rc;
+}

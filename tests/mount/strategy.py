@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""`reshardfs strategy` as somebody types it, and `mount --dst-mesh`.
+
+The yardstick are the strategies that MindSpore planned, in data/strategies.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+TESTS = os.environ.get("srcdir", ".")
+sys.path.insert(0, os.path.join(TESTS, "lib"))
+
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        read_strategy_file, strategy_bytes)
+from rsh_cli import (GOOD, INPUT, NO, USAGE, refused, run, run_json)  # noqa: E402
+from rsh_mount import Mounted, Tap, hash_tree, tree_difference  # noqa: E402
+
+SETS = os.path.join(TESTS, "data", "strategies")
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def write(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+def planned(name, stage=0, suffix="ckpt"):
+    return os.path.join(SETS, name, f"strategy_stage_{stage}.{suffix}")
+
+
+def plain(layouts):
+    """What can be compared: the text of each layout."""
+    return {name: str((l.dev_matrix, l.tensor_map, l.opt_step, l.opt_size))
+            for name, l in layouts.items()}
+
+
+def good(*words):
+    got = run(*words)
+    if got.status != GOOD:
+        raise AssertionError(repr(got))
+    return got
+
+
+class Bench:
+    def __init__(self, directory):
+        self.directory = directory
+
+    def path(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def stages(self, name, suffix="ckpt"):
+        """A directory of the strategy files of a set and nothing else."""
+        path = self.path(name)
+        os.makedirs(path, exist_ok=True)
+        for entry in os.listdir(os.path.join(SETS, name)):
+            if entry.startswith("strategy_stage_"):
+                shutil.copy(os.path.join(SETS, name, entry), path)
+        return path
+
+    # ---- show ----
+
+    def show(self):
+        said = run_json("strategy", "show", planned("dp4mp2_opt"))
+        check(said["stages"] == 1 and said["stage_ranks"] == 8, said["stages"])
+        head = next(p for p in said["parameters"] if p["name"] == "head.weight")
+        want = {"name": "head.weight", "stage": 0, "mesh": [4, 2], "map": [[0], []],
+                "split": [8, 1], "optimizer_shard": {"step": 2, "size": -1}}
+        check(want.items() <= head.items(), head)
+        check(head["shape"] is None and head["replicas"][0] == [0], head)
+        said = run_json("strategy", "show", planned("dp2mp4_json", suffix="json"))
+        head = next(p for p in said["parameters"] if p["name"] == "head.weight")
+        check(head["shape"] == [96, 48] and head["replicas"][0] == [0, 4], head)
+        check(run("strategy", "show", planned("dp4mp2_opt")).out ==
+              run("ls", planned("dp4mp2_opt")).out, "show prints what ls does not")
+        refused(run("strategy", "show", self.path("absent")), INPUT, "absent")
+
+    # ---- merge ----
+
+    def merge(self):
+        out = self.path("merged.ckpt")
+        got = good("strategy", "merge", self.stages("pp3mp8"), "-o", out)
+        check(not got.out and not got.err, repr(got))
+        merged = read_strategy_file(out).layouts
+        want = {f"{s}-{name}": layout for s in range(3)
+                for name, layout in plain(read_strategy_file(planned("pp3mp8", s)).layouts)
+                .items()}
+        check(plain(merged) == want, "not what the stages hold")
+        # Files one by one, in any order, and over the old file.
+        first = open(out, "rb").read()
+        good("strategy", "merge", *(planned("pp3mp8", s) for s in (2, 0, 1)), "--output", out)
+        check(open(out, "rb").read() == first, "the order of the files shows")
+
+    def merge_refused(self):
+        out = self.path("none.ckpt")
+        stages = self.stages("pp2mp4")
+        for status, words, said in (
+                (USAGE, ["merge", stages], "-o FILE is missing"),
+                (USAGE, ["merge", "-o", out], "no STRATEGY given"),
+                (USAGE, ["merge", stages, "-o", out, "--mesh", "mp=2"], "no use for --mesh"),
+                (INPUT, ["merge", stages, "-o", out + ".json"], "not to end in .json"),
+                (INPUT, ["merge", self.path("absent"), "-o", out], "absent"),
+                (INPUT, ["merge", stages, planned("dp2mp4_json", suffix="json"), "-o", out],
+                 "cannot be merged"),
+                (INPUT, ["merge", stages, "-o", self.path("no", "such", "out.ckpt")],
+                 "out.ckpt")):
+            refused(run("strategy", *words), status, said)
+            check(not os.path.exists(out), f"{words} left a file")
+        left = [name for name in os.listdir(self.directory) if ".tmp-" in name]
+        check(not left, left)
+
+    # ---- check ----
+
+    def check_good(self):
+        for name in sorted(os.listdir(SETS)):
+            if os.path.isdir(os.path.join(SETS, name)):
+                path = self.stages(name)
+                got = run("strategy", "check", path)
+                check(got.status == GOOD and got.out == f"{path}: good\n", repr(got))
+        check(not good("strategy", "check", "-q", planned("mp8")).out, "not quiet")
+
+    def check_findings(self):
+        layout = Layout([2, 4], [0, -1], 0, 0)
+        bad = write(self.path("bad.ckpt"), strategy_bytes(StageFile(0, {
+            "first": layout, "lost.axis": Layout([2, 4], [5, -1], 0, 0),
+            "other.count": Layout([4], [0], 0, 0),
+            "shard": Layout([2, 4], [0, -1], 4, 3)})))
+        got = run("strategy", "check", bad)
+        lines = got.out.splitlines()
+        check(got.status == NO and len(lines) == 3 and not got.err, repr(got))
+        for line, word in zip(sorted(lines), ("lost.axis", "other.count", "shard")):
+            check(word in line and bad in line, line)
+        # Everything is told, of all files, as JSON too.
+        empty = write(self.path("empty.ckpt"), b"")
+        cut = write(self.path("cut.ckpt"), open(planned("mp8"), "rb").read()[:1000])
+        got = run("strategy", "check", bad, empty, cut, planned("mp8"), self.path("absent"),
+                  "--json")
+        check(got.status == NO, repr(got))
+        counts = [len(s["findings"]) for s in json.loads(got.out)["strategies"]]
+        check(counts == [3, 1, 1, 0, 1], counts)
+        stages = self.stages("pp3mp8")
+        os.unlink(os.path.join(stages, "strategy_stage_1.ckpt"))
+        got = run("strategy", "check", stages)
+        check(got.status == NO and "stage 1 is missing" in got.out, repr(got))
+
+    def check_shapes(self):
+        whole = self.path("whole", "rank_0")
+        os.makedirs(whole)
+        write(os.path.join(whole, "net-1_1.ckpt"),
+              checkpoint_bytes({"w": Record((6, 2), "Float32", bytes(48))}))
+        layout = write(self.path("w.ckpt"), strategy_bytes(StageFile(0, {
+            "w": Layout([4], [0, -1], 0, 0)})))
+        good("strategy", "check", layout)
+        got = run("strategy", "check", layout, "--checkpoint", self.path("whole"))
+        check(got.status == NO and "w: dimension 0 of size 6" in got.out, repr(got))
+
+    # ---- derive ----
+
+    def derive(self):
+        out = self.path("derived.ckpt")
+        for source, destination, words in (
+                ("mp8", "dp2mp4", ["--mesh", "dp=2,mp=4"]),
+                ("dp4mp2_opt2", "mp4", ["--mesh", "mp=4", "--opt", "0"]),
+                ("mp4_vocab", "dp2mp4", ["--mesh", "dp=2,tp=4", "--split", "^emb=0:none"])):
+            got = good("strategy", "derive", planned(source), *words, "-o", out)
+            check(not got.out and "is taken as planned for" in got.err, repr(got))
+            check(plain(read_strategy_file(out).layouts) ==
+                  plain(read_strategy_file(planned(destination)).layouts), destination)
+        check(not good("strategy", "derive", "-q", planned("mp8"), "--mesh", "mp=4", "-o",
+                       out).err, "not quiet")
+        # What was derived can be derived from.
+        good("strategy", "derive", out, "--mesh", "dp=6,mp=4", "-o", out)
+        check(plain(read_strategy_file(out).layouts) ==
+              plain(read_strategy_file(planned("dp6mp4")).layouts), "derived twice")
+
+    def derive_refused(self):
+        out = self.path("none.ckpt")
+        mp8 = planned("mp8")
+        for status, words, said in (
+                (USAGE, [mp8, "-o", out], "--mesh is missing"),
+                (USAGE, [mp8, "--mesh", "mp=2"], "-o FILE is missing"),
+                (USAGE, [mp8, mp8, "--mesh", "mp=2", "-o", out], "too many operands"),
+                (USAGE, [mp8, "--mesh", "mp:2", "-o", out], "is not NAME=NUMBER"),
+                (USAGE, [mp8, "--mesh", "mp=2", "--opt", "x", "-o", out], "opt: optimizer"),
+                (USAGE, [mp8, "--mesh", "mp=2", "--split", "a", "-o", out], "split: rule"),
+                (INPUT, [self.path("absent"), "--mesh", "mp=2", "-o", out], "absent"),
+                (INPUT, ["none", "--mesh", "mp=2", "-o", out], "give its checkpoint"),
+                (INPUT, [mp8, "--mesh", "mp=2,pp=2", "-o", out], "give a checkpoint"),
+                (INPUT, [mp8, "--mesh", "mp=2", "--checkpoint", self.path("absent"), "-o",
+                         out], "absent"),
+                (INPUT, [planned("dp2mp4_layout"), "--mesh", "mp=4", "-o", out], "--axes"),
+                (INPUT, [planned("dp2mp4_layout"), "--mesh", "dp=2,mp=4", "-o",
+                         self.path("none.json")], "cannot be written as JSON")):
+            refused(run("strategy", "derive", *words), status, said)
+        check(not os.path.exists(out), "a file was left")
+        refused(run("strategy", "mend", mp8), USAGE, "strategy mend")
+
+    # ---- mount --dst-mesh ----
+
+    def mount_mesh(self):
+        layouts = {"w": Layout([2, 4], [0, -1], 0, 0), "b": Layout([2, 4], [-1], 1, -1)}
+        src = write(self.path("src.ckpt"), strategy_bytes(StageFile(0, layouts)))
+        for rank in range(8):
+            os.makedirs(self.path("tree", f"rank_{rank}"))
+            write(self.path("tree", f"rank_{rank}", "net-1_1.ckpt"), checkpoint_bytes({
+                "w": Record((4, 2), "Int8", bytes([rank % 4] * 8)),
+                "b": Record((2,), "Int8", bytes([rank] * 2))}))
+        dst = self.path("dst.ckpt")
+        good("strategy", "derive", src, "--mesh", "dp=2,mp=2", "--opt", "-1", "--checkpoint",
+             self.path("tree"), "-o", dst)
+        with Mounted(self.path("tree"), src_strategy=src, dst_strategy=dst) as m:
+            want = hash_tree(m.path)
+        mounted = Mounted(self.path("tree"), src_strategy=src,
+                          extra=["--dst-mesh", "dp=2,mp=2", "--dst-opt", "-1"])
+        at = mounted.command.index("--dst-strategy")
+        del mounted.command[at:at + 2]
+        with mounted as m:
+            check(len(want) == 4 and not tree_difference(want, hash_tree(m.path)),
+                  "--dst-mesh shows something else")
+            check("is taken as planned for dp=2,mp=4" in m.log(), m.log())
+
+    def other_commands(self):
+        """The commands of a conversion take a mesh as well."""
+        said = {}
+        for name, words in (("file", ["--dst-strategy", self.path("dst.ckpt")]),
+                            ("mesh", ["--dst-mesh", "dp=2,mp=2", "--dst-opt", "-1"])):
+            said[name] = [good(*command, "--src-strategy", self.path("src.ckpt"), *words,
+                               self.path("tree")).out
+                          for command in (["plan", "--rank-list"], ["plan", "--json"], ["ls"])]
+        check(said["file"] == said["mesh"] and said["file"][0], said)
+
+    def mount_refused(self):
+        mnt = self.path("mnt")
+        os.makedirs(mnt, exist_ok=True)
+        for status, words, said in (
+                (USAGE, ["--dst-mesh", "mp=2", "--dst-strategy", "none"], "give one"),
+                (USAGE, ["--dst-opt", "-1"], "for --dst-mesh"),
+                (USAGE, ["--dst-mesh", "mp=2", "--resume"], "--resume"),
+                (USAGE, [], "or --dst-mesh"),
+                (INPUT, ["--dst-mesh", "mp=3"], "cannot be cut into 3")):
+            refused(run("mount", "--src-strategy", self.path("src.ckpt"), *words,
+                        self.path("tree"), mnt), status, said)
+
+
+def main():
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-strategy-") as directory:
+        bench = Bench(directory)
+        for name in ("show", "merge", "merge_refused", "check_good", "check_findings",
+                     "check_shapes", "derive", "derive_refused", "mount_mesh",
+                     "other_commands", "mount_refused"):
+            with tap.test(name.replace("_", " ")):
+                getattr(bench, name)()
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
