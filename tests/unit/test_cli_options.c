@@ -71,7 +71,7 @@ static void test_defaults(void **state)
 	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
 	assert_null(o.mount_opts);
 	assert_null(o.log_file);
-	assert_false(o.foreground || o.debug || o.compat || o.clone_fd);
+	assert_false(o.foreground || o.debug || o.compat);
 	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
 	rsh_options_clear(&o);
 }
@@ -153,7 +153,6 @@ static void test_kernel_options(void **state)
 	assert_int_equal(o.max_read, 8192);
 	assert_int_equal(o.max_threads, 7);
 	assert_int_equal(o.max_idle_threads, 3);
-	assert_true(o.clone_fd);
 	rsh_options_clear(&o);
 }
 
