@@ -235,57 +235,54 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
-static void serve_read(fuse_req_t req, struct rsh_stream *stream,
-		       uint64_t offset, size_t size)
-{
-	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend(stream, offset, size, &loan);
-
-	rsh_log_debug("read offset %llu size %zu: %zd",
-		      (unsigned long long)offset, size, n);
-	if (n < 0) {
-		fuse_reply_err(req, (int)-n);
-		return;
-	}
-	fuse_reply_iov(req, loan.part, loan.n_parts);
-	rsh_loan_return(&loan);
-}
-
-/* A read that another thread shall serve. */
-struct later {
-	struct rsh_stream_task task; /* first member */
+struct read_request {
+	struct rsh_stream_task task; /* first member; for those served later */
 	fuse_req_t req;
+	fuse_ino_t node;
 	struct rsh_stream *stream;
 	uint64_t offset;
 	size_t size;
 };
 
-static void serve_later(struct rsh_stream_task *task, bool abandoned)
+static void serve_read(const struct read_request *r)
 {
-	struct later *l = (struct later *)task;
+	struct rsh_loan loan;
+	ssize_t n = rsh_stream_lend(r->stream, r->offset, r->size, &loan);
 
-	if (abandoned)
-		fuse_reply_err(l->req, EIO);
-	else
-		serve_read(l->req, l->stream, l->offset, l->size);
-	free(l);
+	rsh_log_debug("read node %llu offset %llu size %zu: %zd",
+		      (unsigned long long)r->node,
+		      (unsigned long long)r->offset, r->size, n);
+	if (n < 0) {
+		fuse_reply_err(r->req, (int)-n);
+		return;
+	}
+	fuse_reply_iov(r->req, loan.part, loan.n_parts);
+	rsh_loan_return(&loan);
 }
 
-static bool leave_to_others(struct rsh_streams *streams, fuse_req_t req,
-			    struct rsh_stream *stream, uint64_t offset,
-			    size_t size)
+static void serve_later(struct rsh_stream_task *task, bool abandoned)
 {
-	struct later *l = malloc(sizeof(*l));
+	struct read_request *r = (struct read_request *)task;
 
-	if (!l)
+	if (abandoned)
+		fuse_reply_err(r->req, EIO);
+	else
+		serve_read(r);
+	free(r);
+}
+
+static bool leave_to_others(struct rsh_streams *streams,
+			    const struct read_request *r)
+{
+	struct read_request *copy = malloc(sizeof(*copy));
+
+	if (!copy)
 		return false;
-	*l = (struct later){
-		.task.run = serve_later, .req = req, .stream = stream,
-		.offset = offset, .size = size,
-	};
-	if (rsh_streams_defer(streams, &l->task) == 0)
+	*copy = *r;
+	copy->task.run = serve_later;
+	if (rsh_streams_defer(streams, &copy->task) == 0)
 		return true;
-	free(l);
+	free(copy);
 	return false;
 }
 
@@ -293,14 +290,18 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	const struct rsh_server *s = fuse_req_userdata(req);
-	struct rsh_stream *stream = (struct rsh_stream *)(uintptr_t)fi->fh;
-	const uint64_t offset = (uint64_t)off;
+	const struct read_request r = {
+		.req = req,
+		.node = ino,
+		.stream = (struct rsh_stream *)(uintptr_t)fi->fh,
+		.offset = (uint64_t)off,
+		.size = size,
+	};
 
-	(void)ino;
-	if (rsh_stream_would_wait(stream, offset) &&
-	    leave_to_others(s->streams, req, stream, offset, size))
+	if (rsh_stream_would_wait(r.stream, r.offset) &&
+	    leave_to_others(s->streams, &r))
 		return;
-	serve_read(req, stream, offset, size);
+	serve_read(&r);
 }
 
 /* ---- what a read-only tree refuses ----
