@@ -2,9 +2,9 @@
  *
  * The kernel hands requests to waiting threads in turn, so that each of many
  * threads comes to its request with cold caches, and libfuse's own loop starts
- * and ends threads all the time when there are few.  Here there are as many as
- * processors; reads that wait for a slow source are left to others (ops.c).
- * Should all of them be stuck all the same, the thread that called
+ * and ends threads all the time when there are few.  Here as many as there are
+ * processors take requests while reads are computing, and more while they wait
+ * for a disk or a network.  Should all of them be stuck, the thread that called
  * rsh_loop_run() adds one, again and again until the mount answers. */
 #include "config.h"
 
@@ -24,21 +24,32 @@
 #define IDLE_NS 500000000L
 #define END_SECONDS 2
 
+/* Beside those that always take requests; the sources that make them sleep have
+ * queues of about this length. */
+#define EXTRA_THREADS 14
+
 struct worker {
 	struct rsh_loop *loop;
+	bool extra; /* has something to do while reads sleep only */
 	pthread_t thread;
 	struct fuse_buf buf;
 };
 
 struct rsh_loop {
+	struct rsh_server *server;
 	struct fuse_session *session;
 	unsigned n_workers, max_workers; /* of the caller of rsh_loop_run() */
 	struct worker *workers;
 	sem_t news; /* all are busy, or the session has ended */
-	atomic_uint n_busy, n_started;
+	atomic_uint n_busy, n_always, n_extra;
 	atomic_bool watched; /* somebody looks whether they stay busy */
 	atomic_uint_fast64_t n_served;
 	atomic_int error;
+
+	/* Of the extra workers. */
+	atomic_bool open, forced;
+	pthread_mutex_t lock; /* guards the wait for `open` */
+	pthread_cond_t opened;
 };
 
 static void free_buffer(void *arg)
@@ -49,14 +60,53 @@ static void free_buffer(void *arg)
 	w->buf.mem = NULL;
 }
 
+static bool all_busy(struct rsh_loop *l)
+{
+	unsigned n = atomic_load(&l->n_always);
+
+	if (atomic_load(&l->open))
+		n += atomic_load(&l->n_extra);
+	return atomic_load(&l->n_busy) >= n;
+}
+
+static void unlock(void *arg)
+{
+	pthread_mutex_unlock(arg);
+}
+
+/* Can be cancelled. */
+static void wait_until_open(struct rsh_loop *l)
+{
+	pthread_mutex_lock(&l->lock);
+	pthread_cleanup_push(unlock, &l->lock);
+	while (!atomic_load(&l->open) && !fuse_session_exited(l->session))
+		pthread_cond_wait(&l->opened, &l->lock);
+	pthread_cleanup_pop(1);
+}
+
+static void open_or_close(struct rsh_loop *l)
+{
+	bool open = atomic_load(&l->forced) ||
+		    rsh_streams_sleep(l->server->streams);
+
+	if (open == atomic_load(&l->open))
+		return;
+	pthread_mutex_lock(&l->lock);
+	atomic_store(&l->open, open);
+	if (open)
+		pthread_cond_broadcast(&l->opened);
+	pthread_mutex_unlock(&l->lock);
+}
+
 static void serve(struct worker *w)
 {
 	struct rsh_loop *l = w->loop;
 
-	if (atomic_fetch_add(&l->n_busy, 1) + 1 == atomic_load(&l->n_started) &&
-	    !atomic_exchange(&l->watched, true))
+	atomic_fetch_add(&l->n_busy, 1);
+	if (all_busy(l) && !atomic_exchange(&l->watched, true))
 		sem_post(&l->news);
 	fuse_session_process_buf(l->session, &w->buf);
+	open_or_close(l);
 	atomic_fetch_sub(&l->n_busy, 1);
 	atomic_fetch_add(&l->n_served, 1);
 }
@@ -73,6 +123,8 @@ static void *work(void *arg)
 		int rc;
 
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+		if (w->extra)
+			wait_until_open(l);
 		rc = fuse_session_receive_buf(l->session, &w->buf);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 		if (rc == -EINTR)
@@ -90,29 +142,25 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static int add_worker(struct rsh_loop *l)
+static int add_worker(struct rsh_loop *l, bool extra)
 {
+	atomic_uint *count = extra ? &l->n_extra : &l->n_always;
 	struct worker *w = &l->workers[l->n_workers];
 	sigset_t all, old;
 	int rc;
 
-	*w = (struct worker){ .loop = l };
+	*w = (struct worker){ .loop = l, .extra = extra };
 	/* Signals are for the thread that waits for the end. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	atomic_fetch_add(&l->n_started, 1);
+	atomic_fetch_add(count, 1);
 	rc = pthread_create(&w->thread, NULL, work, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc)
-		atomic_fetch_sub(&l->n_started, 1);
+		atomic_fetch_sub(count, 1);
 	else
 		l->n_workers++;
 	return -rc;
-}
-
-static bool all_busy(struct rsh_loop *l)
-{
-	return atomic_load(&l->n_busy) >= l->n_workers;
 }
 
 /* A signal wakes the wait, but not if it comes just before it: hence never for
@@ -130,20 +178,31 @@ static void wait_news(struct rsh_loop *l)
 	sem_timedwait(&l->news, &until);
 }
 
+static void relieve(struct rsh_loop *l)
+{
+	if (!atomic_load(&l->open)) {
+		atomic_store(&l->forced, true);
+		open_or_close(l);
+	} else if (l->n_workers < l->max_workers) {
+		rsh_log_debug("%u threads are stuck", l->n_workers);
+		add_worker(l, false);
+	}
+}
+
 /* One look at workers who were all busy: if they still are, with the same
- * requests, there is one more. */
+ * requests, they need help. */
 static void watch(struct rsh_loop *l, uint64_t *served)
 {
 	uint64_t now = atomic_load(&l->n_served);
 
 	if (!all_busy(l)) {
+		atomic_store(&l->forced, false);
 		atomic_store(&l->watched, false);
 		/* Unless they all became busy in this moment. */
 		if (all_busy(l))
 			atomic_store(&l->watched, true);
-	} else if (now == *served && l->n_workers < l->max_workers) {
-		rsh_log_debug("%u threads are stuck", l->n_workers);
-		add_worker(l);
+	} else if (now == *served) {
+		relieve(l);
 	}
 	*served = now;
 }
@@ -164,41 +223,65 @@ static bool join_workers(struct rsh_loop *l)
 	return all;
 }
 
-int rsh_loop_run(struct fuse_session *session, unsigned n, unsigned max,
-		 bool *stuck)
+static struct rsh_loop *loop_new(struct rsh_server *server)
 {
 	struct rsh_loop *l = calloc(1, sizeof(*l));
-	uint64_t served = 0;
-	int rc = 0;
 
-	*stuck = false;
 	if (!l)
-		return -ENOMEM;
-	l->session = session;
-	l->max_workers = max > n ? max : n;
+		return NULL;
+	l->server = server;
+	l->session = server->session;
+	l->max_workers = server->max_threads;
 	l->workers = calloc(l->max_workers, sizeof(*l->workers));
 	if (!l->workers || sem_init(&l->news, 0, 0)) {
 		free(l->workers);
 		free(l);
-		return -ENOMEM;
+		return NULL;
 	}
-	while (rc == 0 && l->n_workers < n)
-		rc = add_worker(l);
-	if (l->n_workers > 0)
-		rc = 0;
-	while (rc == 0 && !fuse_session_exited(session)) {
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->opened, NULL);
+	return l;
+}
+
+static void loop_free(struct rsh_loop *l)
+{
+	pthread_cond_destroy(&l->opened);
+	pthread_mutex_destroy(&l->lock);
+	sem_destroy(&l->news);
+	free(l->workers);
+	free(l);
+}
+
+/* Fewer threads than wanted are only slower. */
+static int start_workers(struct rsh_loop *l)
+{
+	int rc = 0;
+
+	while (rc == 0 && l->n_workers < l->max_workers &&
+	       l->n_workers < l->server->n_threads + EXTRA_THREADS)
+		rc = add_worker(l, l->n_workers >= l->server->n_threads);
+	return l->n_workers ? 0 : rc;
+}
+
+int rsh_loop_run(struct rsh_server *server)
+{
+	struct rsh_loop *l = loop_new(server);
+	uint64_t served = 0;
+	int rc;
+
+	if (!l)
+		return -ENOMEM;
+	rc = start_workers(l);
+	while (rc == 0 && !fuse_session_exited(l->session)) {
 		wait_news(l);
 		if (atomic_load(&l->watched))
 			watch(l, &served);
 	}
-	*stuck = !join_workers(l);
+	server->stuck = !join_workers(l);
 	if (rc == 0)
 		rc = atomic_load(&l->error);
 	/* Who is stuck still uses it. */
-	if (*stuck)
-		return rc;
-	sem_destroy(&l->news);
-	free(l->workers);
-	free(l);
+	if (!server->stuck)
+		loop_free(l);
 	return rc;
 }

@@ -235,73 +235,21 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
-struct read_request {
-	struct rsh_stream_task task; /* first member; for those served later */
-	fuse_req_t req;
-	fuse_ino_t node;
-	struct rsh_stream *stream;
-	uint64_t offset;
-	size_t size;
-};
-
-static void serve_read(const struct read_request *r)
-{
-	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend(r->stream, r->offset, r->size, &loan);
-
-	rsh_log_debug("read node %llu offset %llu size %zu: %zd",
-		      (unsigned long long)r->node,
-		      (unsigned long long)r->offset, r->size, n);
-	if (n < 0) {
-		fuse_reply_err(r->req, (int)-n);
-		return;
-	}
-	fuse_reply_iov(r->req, loan.part, loan.n_parts);
-	rsh_loan_return(&loan);
-}
-
-static void serve_later(struct rsh_stream_task *task, bool abandoned)
-{
-	struct read_request *r = (struct read_request *)task;
-
-	if (abandoned)
-		fuse_reply_err(r->req, EIO);
-	else
-		serve_read(r);
-	free(r);
-}
-
-static bool leave_to_others(struct rsh_streams *streams,
-			    const struct read_request *r)
-{
-	struct read_request *copy = malloc(sizeof(*copy));
-
-	if (!copy)
-		return false;
-	*copy = *r;
-	copy->task.run = serve_later;
-	if (rsh_streams_defer(streams, &copy->task) == 0)
-		return true;
-	free(copy);
-	return false;
-}
-
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	const struct rsh_server *s = fuse_req_userdata(req);
-	const struct read_request r = {
-		.req = req,
-		.node = ino,
-		.stream = (struct rsh_stream *)(uintptr_t)fi->fh,
-		.offset = (uint64_t)off,
-		.size = size,
-	};
+	struct rsh_loan loan;
+	ssize_t n = rsh_stream_lend((struct rsh_stream *)(uintptr_t)fi->fh,
+				    (uint64_t)off, size, &loan);
 
-	if (rsh_stream_would_wait(r.stream, r.offset) &&
-	    leave_to_others(s->streams, &r))
+	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
+		      (unsigned long long)ino, (long long)off, size, n);
+	if (n < 0) {
+		fuse_reply_err(req, (int)-n);
 		return;
-	serve_read(&r);
+	}
+	fuse_reply_iov(req, loan.part, loan.n_parts);
+	rsh_loan_return(&loan);
 }
 
 /* ---- what a read-only tree refuses ----

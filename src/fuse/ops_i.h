@@ -36,11 +36,9 @@ struct rsh_server {
  * -errno. */
 int rsh_device_attach(struct rsh_server *s);
 
-/* Serves with n threads, and up to `max` if all are stuck, until the session
- * ends.  *stuck: some have not come back by then, and what they use must stay.
- * 0 or -errno. */
-int rsh_loop_run(struct fuse_session *session, unsigned n, unsigned max,
-		 bool *stuck);
+/* Serves until the session ends.  Sets server->stuck if a thread has not come
+ * back by then: what it uses must stay.  0 or -errno. */
+int rsh_loop_run(struct rsh_server *server);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
 

@@ -195,8 +195,7 @@ static int check_mountpoint(const char *path, char *resolved,
 	return 0;
 }
 
-/* Reads that wait are left to other threads, so that as many as there are
- * processors will do. */
+/* While reads are computing as many as there are processors will do. */
 #define FEW_THREADS 16
 #define MAX_THREADS 64
 
@@ -285,7 +284,7 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 
 	s->ready = ready;
 	s->ready_ctx = ctx;
-	rc = rsh_loop_run(s->session, s->n_threads, s->max_threads, &s->stuck);
+	rc = rsh_loop_run(s);
 	unmount(s);
 	if (!rsh_streams_stop(s->streams))
 		s->stuck = true;

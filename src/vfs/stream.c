@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -103,9 +104,7 @@ struct rsh_streams {
 	unsigned n_threads, n_idle, n_queued;
 	unsigned n_woken; /* no longer idle, but not yet running */
 	bool stopping;
-	unsigned blocked; /* as of the stream that loaded last */
-	TAILQ_HEAD(, rsh_stream_task) tasks;
-	unsigned n_tasks;
+	atomic_uint blocked; /* as of the stream that loaded last */
 	struct rsh_stream_stats stats;
 };
 
@@ -239,7 +238,7 @@ static void learn(struct rsh_stream *st, bool whole, uint64_t ns, bool slept)
 	if (whole)
 		st->load_ns = mean(st->load_ns, ns);
 	st->blocked = (7 * st->blocked + (slept ? BLOCKED_ONE : 0)) / 8;
-	st->all->blocked = st->blocked;
+	atomic_store(&st->all->blocked, st->blocked);
 }
 
 /* Fills the window.  Called and left with the lock held. */
@@ -271,17 +270,6 @@ static void load(struct rsh_streams *s, struct rsh_window *w)
 	stream_unref(st);
 }
 
-/* Called and left with the lock held. */
-static void run_task(struct rsh_streams *s, struct rsh_stream_task *task,
-		     bool abandoned)
-{
-	TAILQ_REMOVE(&s->tasks, task, next);
-	s->n_tasks--;
-	pthread_mutex_unlock(&s->lock);
-	task->run(task, abandoned);
-	pthread_mutex_lock(&s->lock);
-}
-
 /* Lock held.  False if there was none for long. */
 static bool await_work(struct rsh_streams *s)
 {
@@ -309,12 +297,8 @@ static void *prepare(void *arg)
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->stopping) {
-		struct rsh_stream_task *task = TAILQ_FIRST(&s->tasks);
-
 		w = TAILQ_FIRST(&s->queue);
-		if (task) {
-			run_task(s, task, false);
-		} else if (w) {
+		if (w) {
 			unqueue(s, w);
 			s->stats.windows++;
 			load(s, w);
@@ -328,19 +312,18 @@ static void *prepare(void *arg)
 	return NULL;
 }
 
-/* Lock held.  Wakes a thread for all that is queued, or starts one; without
+/* Lock held.  Wakes a thread for each queued window, or starts one; without
  * threads readers prepare for themselves. */
 static void wake_threads(struct rsh_streams *s)
 {
-	unsigned n = s->n_queued + s->n_tasks;
 	pthread_attr_t attr;
 	sigset_t all, old;
 	pthread_t thread;
 
 	/* Those that were woken before are on their way. */
-	for (; s->n_idle && s->n_woken < n; s->n_idle--, s->n_woken++)
+	for (; s->n_idle && s->n_woken < s->n_queued; s->n_idle--, s->n_woken++)
 		pthread_cond_signal(&s->work);
-	if (n <= s->n_woken || s->n_threads == s->max_threads ||
+	if (s->n_queued <= s->n_woken || s->n_threads == s->max_threads ||
 	    pthread_attr_init(&attr))
 		return;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -631,38 +614,6 @@ void rsh_loan_return(struct rsh_loan *loan)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- reads that wait ---- */
-
-bool rsh_stream_would_wait(struct rsh_stream *st, uint64_t offset)
-{
-	struct rsh_streams *s = st->all;
-	const struct rsh_window *w;
-	bool wait;
-
-	pthread_mutex_lock(&s->lock);
-	w = window_at(st, offset);
-	wait = st->blocked >= BLOCKED_MIN && !(w && w->state == READY);
-	pthread_mutex_unlock(&s->lock);
-	return wait;
-}
-
-int rsh_streams_defer(struct rsh_streams *s, struct rsh_stream_task *task)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&s->lock);
-	TAILQ_INSERT_TAIL(&s->tasks, task, next);
-	s->n_tasks++;
-	wake_threads(s);
-	if (s->n_threads == 0) {
-		TAILQ_REMOVE(&s->tasks, task, next);
-		s->n_tasks--;
-		rc = -EAGAIN;
-	}
-	pthread_mutex_unlock(&s->lock);
-	return rc;
-}
-
 /* ---- opening and closing ---- */
 
 int rsh_stream_open(struct rsh_streams *s, uint64_t node,
@@ -690,7 +641,7 @@ int rsh_stream_open(struct rsh_streams *s, uint64_t node,
 	st->refs = 1;
 	TAILQ_INIT(&st->windows);
 	pthread_mutex_lock(&s->lock);
-	st->blocked = s->blocked;
+	st->blocked = atomic_load(&s->blocked);
 	TAILQ_INSERT_TAIL(&s->open, st, next_open);
 	pthread_mutex_unlock(&s->lock);
 	*out = st;
@@ -737,7 +688,6 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 	s->max_threads = o->max_threads ? o->max_threads : DEFAULT_THREADS;
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
-	TAILQ_INIT(&s->tasks);
 	TAILQ_INIT(&s->spares);
 	rc = -pthread_mutex_init(&s->lock, NULL);
 	if (rc == 0)
@@ -760,9 +710,13 @@ void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out)
 	pthread_mutex_unlock(&s->lock);
 }
 
+bool rsh_streams_sleep(struct rsh_streams *s)
+{
+	return atomic_load(&s->blocked) >= BLOCKED_MIN;
+}
+
 bool rsh_streams_stop(struct rsh_streams *s)
 {
-	struct rsh_stream_task *task;
 	struct timespec until;
 	bool stopped;
 	int rc = 0;
@@ -771,8 +725,6 @@ bool rsh_streams_stop(struct rsh_streams *s)
 	until.tv_sec += STOP_SECONDS;
 	pthread_mutex_lock(&s->lock);
 	s->stopping = true;
-	while ((task = TAILQ_FIRST(&s->tasks)))
-		run_task(s, task, true);
 	pthread_cond_broadcast(&s->work);
 	while (s->n_threads && rc == 0)
 		rc = pthread_cond_timedwait(&s->gone, &s->lock, &until);

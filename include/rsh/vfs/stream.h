@@ -17,7 +17,6 @@
 #include <stddef.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/queue.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -55,7 +54,11 @@ struct rsh_stream_stats {
 int rsh_streams_new(const struct rsh_vfs *vfs,
 		    const struct rsh_streams_options *o,
 		    struct rsh_streams **out);
-/* Nothing is prepared from now on, and reads that wait are given up.  False if
+/* True if reads of the source have put threads to sleep lately, so that more of
+ * them can be of use than there are processors. */
+bool rsh_streams_sleep(struct rsh_streams *s);
+
+/* Nothing is prepared from now on.  False if
  * a thread has not come back from its source after a while: the tree and the
  * streams must then stay as they are. */
 bool rsh_streams_stop(struct rsh_streams *s);
@@ -88,26 +91,5 @@ struct rsh_loan {
 ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 			struct rsh_loan *loan);
 void rsh_loan_return(struct rsh_loan *loan);
-
-/* ---- reads that wait ----
- *
- * A server's few threads should not sleep in a read of a slow source.  They ask
- * whether one is likely to, and leave it to the threads that prepare. */
-
-/* True if the byte at `offset` is not prepared and reads of the file have slept
- * lately. */
-bool rsh_stream_would_wait(struct rsh_stream *st, uint64_t offset);
-
-struct rsh_stream_task {
-	/* To be set by the caller, who owns the task again when this is called,
-	 * in another thread.  `abandoned`: the streams are coming to their end
-	 * and the task is to be given up. */
-	void (*run)(struct rsh_stream_task *task, bool abandoned);
-	TAILQ_ENTRY(rsh_stream_task) next; /* private */
-};
-
-/* Has one of the threads that prepare run the task, before anything is
- * prepared.  0, or -EAGAIN if there is no thread. */
-int rsh_streams_defer(struct rsh_streams *s, struct rsh_stream_task *task);
 
 #endif
