@@ -11,7 +11,9 @@
 #include "ops_i.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,6 +22,7 @@
 
 #include "rsh/util/log.h"
 
+#define LINGER_NS UINT64_C(100000)
 #define STUCK_NS 100000000L
 #define IDLE_NS 500000000L
 #define END_SECONDS 2
@@ -30,6 +33,7 @@
 
 struct worker {
 	struct rsh_loop *loop;
+	bool served; /* a request, not long ago */
 	bool extra; /* has something to do while reads sleep only */
 	pthread_t thread;
 	struct fuse_buf buf;
@@ -45,12 +49,21 @@ struct rsh_loop {
 	atomic_bool watched; /* somebody looks whether they stay busy */
 	atomic_uint_fast64_t n_served;
 	atomic_int error;
+	atomic_flag lingering; /* a thread does */
 
 	/* Of the extra workers. */
 	atomic_bool open, forced;
 	pthread_mutex_t lock; /* guards the wait for `open` */
 	pthread_cond_t opened;
 };
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
 
 static void free_buffer(void *arg)
 {
@@ -111,6 +124,21 @@ static void serve(struct worker *w)
 	atomic_fetch_add(&l->n_served, 1);
 }
 
+/* A reader who goes on has its next request here in less time than it takes to
+ * wake a thread; one thread looks out for it. */
+static void linger(struct rsh_loop *l)
+{
+	struct pollfd device = { fuse_session_fd(l->session), POLLIN, 0 };
+	uint64_t until;
+
+	if (atomic_flag_test_and_set(&l->lingering))
+		return;
+	until = now_ns() + LINGER_NS;
+	while (poll(&device, 1, 0) == 0 && now_ns() < until)
+		sched_yield();
+	atomic_flag_clear(&l->lingering);
+}
+
 /* Can be cancelled while it waits for a request, not while it serves one. */
 static void *work(void *arg)
 {
@@ -125,6 +153,8 @@ static void *work(void *arg)
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 		if (w->extra)
 			wait_until_open(l);
+		else if (w->served)
+			linger(l);
 		rc = fuse_session_receive_buf(l->session, &w->buf);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 		if (rc == -EINTR)
@@ -136,6 +166,7 @@ static void *work(void *arg)
 			break;
 		}
 		serve(w);
+		w->served = true;
 	}
 	sem_post(&l->news);
 	pthread_cleanup_pop(1);
