@@ -323,11 +323,9 @@ def slow_columns(bench):
      ("<=", 128), "MiB", tree="sparse")
 def memory(bench):
     tree = bench.tree("sparse", "mixed", 2 * bench.settings.size, sparse=True)
-    extra = ["--cache-size", "64M"] if bench.offers("--cache-size") else []
+    extra = ["--cache", "on", "--cache-size", "64M"]
     result = Measured()
     result.note(f"source of {2 * bench.settings.size / 2**30:.3g} GiB")
-    if not extra:
-        result.note("this reshardfs has no --cache-size")
     anonymous = 0
     for _ in bench.each_repeat(most=3):
         with bench.mounted(tree, extra=extra) as mount:

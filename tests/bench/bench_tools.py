@@ -226,7 +226,7 @@ class Bench:
         self._shared = {}
         self.plots = {}
         self._oracle = None
-        self._help = subprocess.run([reshardfs_program(), "--help"], check=True,
+        self._help = subprocess.run([reshardfs_program(), "mount", "--help"], check=True,
                                     stdout=subprocess.PIPE, text=True).stdout
 
     def close(self):
