@@ -29,7 +29,7 @@
 
 /* Beside those that always take requests; the sources that make them sleep have
  * queues of about this length. */
-#define EXTRA_THREADS 14
+#define EXTRA_THREADS 12
 
 struct worker {
 	struct rsh_loop *loop;

@@ -196,7 +196,7 @@ static int check_mountpoint(const char *path, char *resolved,
 }
 
 /* While reads are computing as many as there are processors will do. */
-#define FEW_THREADS 16
+#define FEW_THREADS 8
 #define MAX_THREADS 64
 
 static void choose_threads(struct rsh_server *s,
