@@ -17,6 +17,9 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/format.h"
 
+/* A scan waits for one small read after the other: what the storage takes at
+ * once counts, not the processors.  A checksum keeps both busy. */
+#define SCAN_THREADS 32
 #define MAX_THREADS 64
 
 struct indexing {
@@ -173,7 +176,7 @@ static void *worker(void *arg)
 static unsigned wanted_threads(const struct rsh_source *s)
 {
 	long n = s->n_threads ? (long)s->n_threads :
-				sysconf(_SC_NPROCESSORS_ONLN);
+		 s->check_crc ? sysconf(_SC_NPROCESSORS_ONLN) : SCAN_THREADS;
 
 	if (n > (long)s->n_files)
 		n = (long)s->n_files;

@@ -71,7 +71,7 @@ struct rsh_source_options {
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
 	struct rsh_source_io *io; /* NULL: none */
-	unsigned n_threads; /* for indexing; 0: number of processors */
+	unsigned n_threads; /* for indexing; 0: as many as make it fast */
 };
 
 /* Opens the tree at `path` and lists the files of ranks first .. first+n-1.
