@@ -174,6 +174,12 @@ static const struct rsh_option table[] = {
 	{ "rate", 0, "SIZE", RSH_IN(RSH_COMMAND_PLAN),
 	  "bytes a second that the source is taken to give (1GB)",
 	  rsh_set_size, .at = AT(rate), .min = 1 },
+	{ "contents", 'c', NULL, RSH_IN(RSH_COMMAND_WARM),
+	  "read the files whole, so that caches are filled", rsh_set_flag,
+	  .at = AT(contents) },
+	{ "jobs", 'j', "N", RSH_IN(RSH_COMMAND_WARM),
+	  "files that are read at a time (4)", rsh_set_number, .at = AT(jobs),
+	  .min = 1, .max = 64 },
 
 	{ "json", 0, NULL, PRINTS, "print JSON, for programs", rsh_set_flag,
 	  .at = AT(json) },
