@@ -44,7 +44,8 @@ run()
 
 cd "$demo"
 run ls checkpoint
-run "$reshardfs" mount --src-strategy strategy_8_cards.ckpt \
+run "$reshardfs" mount --index-cache off \
+	--src-strategy strategy_8_cards.ckpt \
 	--dst-strategy strategy_4_cards.ckpt checkpoint "$mnt"
 mounted=yes
 run ls -lR "$mnt"

@@ -11,6 +11,7 @@
 #include "plan.h"
 #include "strategy.h"
 #include "unmount.h"
+#include "warm.h"
 
 static const struct rsh_command table[] = {
 	{
@@ -80,6 +81,17 @@ static const struct rsh_command table[] = {
 			 "from \"none\" and rules.",
 		.check = rsh_check_strategy,
 		.run = rsh_strategy_command,
+	},
+	{
+		.name = "warm",
+		.id = RSH_COMMAND_WARM,
+		.operands = { "MOUNTPOINT", "[RANK...]" },
+		.summary = "look at the files of a mount before the job does",
+		.about = "Looks at all files of a mount, or at those of each "
+			 "RANK, a number or a range such as 4-7; with "
+			 "--contents it reads them.",
+		.check = rsh_check_warm,
+		.run = rsh_warm,
 	},
 };
 

@@ -136,3 +136,9 @@ int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
 	o->mountpoint = o->operands[0];
 	return 0;
 }
+
+int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
+{
+	o->mountpoint = o->operands[0];
+	return rsh_ranks_check(o, 1, err);
+}

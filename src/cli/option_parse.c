@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -174,7 +175,43 @@ static void set_defaults(struct rsh_options *o)
 			.disk_bytes = DEFAULT_DISK_BYTES,
 		},
 		.rate = 1000000000,
+		.jobs = 4,
 	};
+}
+
+/* As the XDG base directory specification has it, which wants full paths; from
+ * malloc, or NULL if there is none. */
+static char *default_index_cache(void)
+{
+	const char *base = getenv("XDG_CACHE_HOME");
+	const char *home = getenv("HOME");
+	char *path;
+	int n = -1;
+
+	if (base && *base == '/')
+		n = asprintf(&path, "%s/reshardfs/index", base);
+	else if (home && *home == '/')
+		n = asprintf(&path, "%s/.cache/reshardfs/index", home);
+	return n < 0 ? NULL : path;
+}
+
+/* Without memory for its name there is none. */
+static void set_index_cache(struct rsh_options *o)
+{
+	struct rsh_source_options *f = &o->files;
+	cleanup_free char *path = NULL;
+
+	f->index_cache_asked = f->index_cache;
+	if (f->index_cache) {
+		if (strcmp(f->index_cache, "off") == 0)
+			f->index_cache = NULL;
+		return;
+	}
+	path = default_index_cache();
+	if (!path || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
+			      sizeof(*o->copies)))
+		return;
+	f->index_cache = o->copies[o->n_copies++] = steal_pointer(&path);
 }
 
 /* The defaults of what a check wants to know whether it was given. */
@@ -186,6 +223,7 @@ static void set_late_defaults(struct rsh_options *o)
 		o->part_bytes = DEFAULT_PART_BYTES;
 	if (!o->fsname)
 		o->fsname = o->source;
+	set_index_cache(o);
 	if (!o->has_log_level && o->quiet)
 		o->log_level = RSH_LOG_ERROR;
 	if (!o->has_log_level && o->debug)

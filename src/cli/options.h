@@ -63,6 +63,8 @@ struct rsh_options {
 	uint64_t part_bytes; /* 0: not given */
 	bool lazy;
 	bool rank_list;
+	bool contents;
+	unsigned jobs;
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
 	bool debug;

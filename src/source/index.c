@@ -1,11 +1,13 @@
-/* source/index.c - scanning the headers of all files, several at a time.
+/* source/index.c - scanning the headers of all files, several at a time, but
+ * for those that the index cache knows.
  *
- * Threads: the workers live only during rsh_source_index(), so that a caller
- * may fork(2) afterwards.  They share the counter of the next file, the table
- * of distinct indexes and what is known of bad files; each file is touched by
- * the one worker that drew it. */
+ * Threads: the workers live only during rsh_source_index(); what is new to the
+ * index cache is written by a thread of its own.  They share the counter of
+ * the next file, the table of distinct indexes and what is known of bad files;
+ * each file is touched by the one worker that drew it. */
 #include "config.h"
 
+#include "index_cache_i.h"
 #include "source_i.h"
 
 #include <errno.h>
@@ -17,7 +19,17 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/format.h"
 
+/* A scan waits for one small read after the other: what the storage takes at
+ * once counts, not the processors.  A checksum keeps both busy. */
+#define SCAN_THREADS 32
 #define MAX_THREADS 64
+
+/* What the index cache has to do with a file. */
+struct caching {
+	struct rsh_index_key key;
+	bool settled; /* it may be stored */
+	bool known;   /* it is stored already */
+};
 
 struct indexing {
 	struct rsh_source *source;
@@ -25,8 +37,15 @@ struct indexing {
 	atomic_uint next;
 	atomic_bool failed; /* memory is out */
 
+	time_t began;
+	struct caching *caching; /* by file; NULL: without index cache */
+	atomic_uint n_scanned;
+
 	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad and
 			       * first_bad */
+	/* By number of a stored index: the one that is shared; NULL: it was
+	 * not read yet. */
+	const struct rsh_ckpt_index **stored;
 	uint64_t *hashes;     /* of source->indexes, same order */
 	size_t cap_hashes;
 	uint32_t bad_file;    /* lowest one that is left out */
@@ -118,6 +137,102 @@ static int share(struct indexing *x, struct rsh_source_file *f,
 	return rc;
 }
 
+/* ---- the index cache ---- */
+
+/* Several may read the same stored index at the beginning; one is kept. */
+static int take_stored(struct indexing *x, struct rsh_source_file *f,
+		       uint32_t which)
+{
+	struct rsh_ckpt_index *ix;
+	int rc;
+
+	pthread_mutex_lock(&x->lock);
+	f->index = x->stored[which];
+	pthread_mutex_unlock(&x->lock);
+	if (f->index)
+		return 0;
+	rc = rsh_index_cache_load(x->source->index_cache, which, x->names,
+				  &ix);
+	if (rc == 0)
+		rc = share(x, f, ix);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&x->lock);
+	x->stored[which] = f->index;
+	pthread_mutex_unlock(&x->lock);
+	return 0;
+}
+
+/* True if the file has its index now. */
+static bool is_stored(struct indexing *x, struct rsh_source_file *f, int fd)
+{
+	struct rsh_source *s = x->source;
+	struct caching *c = &x->caching[f - s->files];
+	uint32_t which;
+
+	if (rsh_index_key_take(fd, &c->key) || !rsh_file_is_same(f, fd))
+		return false;
+	c->settled = rsh_index_key_settled(&c->key, x->began);
+	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
+		return false;
+	/* A checksum is compared with what is read now. */
+	c->known = s->check_crc || take_stored(x, f, which) == 0;
+	if (!f->index || f->index->file_bytes == c->key.size)
+		return f->index;
+	f->index = NULL;
+	c->known = false;
+	return false;
+}
+
+/* Stores what is new. */
+static void save_new(struct indexing *x)
+{
+	struct rsh_source *s = x->source;
+	cleanup_free struct rsh_index_entry *entries =
+		rsh_alloc_array(s->n_files, sizeof(*entries));
+	uint32_t n = 0;
+	bool any = false;
+
+	for (uint32_t i = 0; entries && i < s->n_files; i++) {
+		const struct rsh_source_file *f = &s->files[i];
+		const struct caching *c = &x->caching[i];
+
+		if (!f->index || !c->settled)
+			continue;
+		any |= !c->known;
+		entries[n++] = (struct rsh_index_entry){ c->key, f->name,
+							 f->index };
+	}
+	if (any)
+		rsh_index_cache_save(s->index_cache, entries, n, x->names);
+}
+
+/* Without memory for it there is no index cache. */
+static void open_cache(struct indexing *x)
+{
+	struct rsh_source *s = x->source;
+	struct rsh_index_cache *c;
+
+	if (s->index_dirfd < 0)
+		return;
+	c = rsh_index_cache_open(s->index_dirfd, s->dirfd, s->path);
+	if (!c)
+		return;
+	x->began = time(NULL);
+	x->caching = calloc((size_t)s->n_files + 1, sizeof(*x->caching));
+	x->stored = calloc((size_t)rsh_index_cache_count(c) + 1,
+			   sizeof(*x->stored));
+	if (!x->caching || !x->stored) {
+		free(x->caching);
+		x->caching = NULL;
+		rsh_index_cache_close(c);
+		return;
+	}
+	s->index_cache = c;
+}
+
+/* ---- one file ---- */
+
 static int index_file(struct indexing *x, struct rsh_source_file *f,
 		      struct rsh_error *err)
 {
@@ -125,12 +240,16 @@ static int index_file(struct indexing *x, struct rsh_source_file *f,
 	cleanup_fd int fd = -1;
 	int rc = rsh_file_identify(x->source, f, &fd, err);
 
-	if (rc == 0)
-		rc = scan(x->source, f, fd, x->names, &ix, err);
 	if (rc)
 		return rc;
-	if (share(x, f, ix))
-		return rsh_error_nomem(err);
+	if (!x->caching || !is_stored(x, f, fd)) {
+		atomic_fetch_add(&x->n_scanned, 1);
+		rc = scan(x->source, f, fd, x->names, &ix, err);
+		if (rc)
+			return rc;
+		if (share(x, f, ix))
+			return rsh_error_nomem(err);
+	}
 	rsh_file_adopt(x->source, f, steal_fd(&fd));
 	return 0;
 }
@@ -173,7 +292,7 @@ static void *worker(void *arg)
 static unsigned wanted_threads(const struct rsh_source *s)
 {
 	long n = s->n_threads ? (long)s->n_threads :
-				sysconf(_SC_NPROCESSORS_ONLN);
+		 s->check_crc ? sysconf(_SC_NPROCESSORS_ONLN) : SCAN_THREADS;
 
 	if (n > (long)s->n_files)
 		n = (long)s->n_files;
@@ -234,19 +353,25 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
+	open_cache(&x);
 	run_workers(&x);
 	if (s->check_crc)
 		leave_out_cut_files(&x);
+	if (x.caching)
+		save_new(&x);
 	pthread_mutex_destroy(&x.lock);
 	free(x.hashes);
+	free(x.stored);
+	free(x.caching);
 	if (atomic_load(&x.failed))
 		return rsh_error_nomem(err);
+	rsh_log_info("%s: %u files indexed, %u of them read, %u different",
+		     s->path, s->n_files, atomic_load(&x.n_scanned),
+		     s->n_indexes);
 	rsh_source_io_attach(s);
 	if (s->in_parts)
 		return join_parts(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		s->view_index[s->files[i].rank] = s->files[i].index;
-	rsh_log_info("%s: %u files indexed, %u different", s->path, s->n_files,
-		     s->n_indexes);
 	return 0;
 }

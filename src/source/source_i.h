@@ -185,6 +185,7 @@ struct rsh_source {
 	bool check_crc;
 	enum rsh_select select;
 	struct rsh_source_io *io; /* NULL: none */
+	int index_dirfd; /* where indexes are stored; -1: nowhere */
 
 	/* Set by rsh_source_open(), constant from then on. */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
@@ -216,6 +217,7 @@ struct rsh_source {
 	uint32_t n_indexes;
 	size_t cap_indexes;
 	struct rsh_ckpt_index **indexes; /* the distinct ones */
+	struct rsh_index_cache *index_cache; /* NULL: none */
 
 	struct rsh_file_pool pool;
 	struct rsh_gathers gathers;

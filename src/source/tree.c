@@ -4,6 +4,7 @@
  * the same one after chdir(2), a rename of its parents, or a mount over it. */
 #include "config.h"
 
+#include "index_cache_i.h"
 #include "source_i.h"
 
 #include <errno.h>
@@ -20,6 +21,8 @@
 
 static void drop_choice(struct rsh_source *s)
 {
+	rsh_index_cache_close(s->index_cache);
+	s->index_cache = NULL;
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		if (s->files[i].fd >= 0)
 			close(s->files[i].fd);
@@ -216,7 +219,7 @@ int rsh_source_new(const char *path, struct rsh_source **out,
 
 	if (!s)
 		return rsh_error_nomem(err);
-	s->dirfd = -1;
+	s->dirfd = s->index_dirfd = -1;
 	s->path = without_trailing_slashes(path);
 	if (!s->path || rsh_pool_init(&s->pool) ||
 	    rsh_gathers_init(&s->gathers)) {
@@ -264,6 +267,9 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->check_crc = opts->check_crc;
 	s->select = opts->select;
 	s->io = opts->io;
+	if (opts->index_cache)
+		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
+						    opts->index_cache_asked);
 	rc = is_model(s, opts) ? rsh_model_list(s, err) :
 				 list_ranks(s, first, n, opts, err);
 	if (rc) {
@@ -286,6 +292,8 @@ void rsh_source_free(struct rsh_source *s)
 	rsh_pool_destroy(&s->pool);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
+	if (s->index_dirfd >= 0)
+		close(s->index_dirfd);
 	free(s->path);
 	free(s);
 }

@@ -7,6 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "ckpt_index_i.h"
+
 void rsh_ckpt_index_free(struct rsh_ckpt_index *index)
 {
 	if (!index)
@@ -48,7 +50,6 @@ static void append(struct rsh_ckpt_index *to, const struct rsh_ckpt_index *from,
 		*r = from->records[i];
 		r->first_dim += to->n_dims;
 		r->first_extent += to->n_extents;
-		to->by_name[to->n_records + i] = to->n_records + i;
 	}
 	for (uint32_t i = 0; i < from->n_extents; i++) {
 		to->extents[to->n_extents + i] = from->extents[i];
@@ -69,6 +70,20 @@ static int by_name_id(const void *a, const void *b, void *records)
 	uint32_t y = r[*(const uint32_t *)b].name;
 
 	return (x > y) - (x < y);
+}
+
+int rsh_ckpt_index_sort(struct rsh_ckpt_index *ix, uint32_t *twice)
+{
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		ix->by_name[i] = i;
+	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name), by_name_id,
+		ix->records);
+	for (uint32_t i = 1; i < ix->n_records; i++) {
+		*twice = ix->records[ix->by_name[i]].name;
+		if (ix->records[ix->by_name[i - 1]].name == *twice)
+			return -EEXIST;
+	}
+	return 0;
 }
 
 int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
@@ -97,12 +112,7 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 	}
 	for (uint32_t i = 0; i < n; i++)
 		append(ix, files[i], base[i]);
-	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name), by_name_id,
-		ix->records);
-	for (uint32_t i = 1; i < ix->n_records; i++) {
-		*twice = ix->records[ix->by_name[i]].name;
-		if (ix->records[ix->by_name[i - 1]].name != *twice)
-			continue;
+	if (rsh_ckpt_index_sort(ix, twice)) {
 		rsh_ckpt_index_free(ix);
 		return -EEXIST;
 	}

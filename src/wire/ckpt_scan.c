@@ -18,9 +18,10 @@
 #include "rsh/util/mem.h"
 
 #define WINDOW_BYTES ((size_t)64 * 1024)
-/* What is read after a jump over more content than this: the next header and,
- * where the tensors are large, little else. */
-#define JUMP_BYTES ((size_t)4 * 1024)
+/* After a jump over more content than NEAR_BYTES only so much is read as the
+ * next header is likely to have: what follows is content again. */
+#define NEAR_BYTES ((size_t)4 * 1024)
+#define JUMP_BYTES ((size_t)512)
 
 #define MAX_NAME_BYTES ((size_t)16 * 1024)
 #define MAX_TYPE_BYTES ((size_t)64)
@@ -116,7 +117,7 @@ static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
 static int move_window(struct scan *s, uint64_t offset, size_t need)
 {
 	bool onward = offset >= s->window_offset &&
-		      offset <= s->window_offset + s->window_len + JUMP_BYTES;
+		      offset <= s->window_offset + s->window_len + NEAR_BYTES;
 	uint64_t len = onward || need > JUMP_BYTES ? WINDOW_BYTES : JUMP_BYTES;
 	int rc;
 

@@ -7,7 +7,7 @@
 FUZZ_SECONDS = 60
 FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy fuzz/fuzz_safetensors \
 	fuzz/fuzz_weight_map fuzz/fuzz_intact fuzz/fuzz_rank_files \
-	fuzz/fuzz_block_file
+	fuzz/fuzz_block_file fuzz/fuzz_index_codec
 EXTRA_PROGRAMS += $(FUZZ)
 
 fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
@@ -33,11 +33,17 @@ fuzz_fuzz_block_file_SOURCES = fuzz/fuzz_block_file.c
 fuzz_fuzz_block_file_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_fuzz_block_file_LDADD = $(L_CACHE)
 
+fuzz_fuzz_index_codec_SOURCES = fuzz/fuzz_index_codec.c
+fuzz_fuzz_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+fuzz_fuzz_index_codec_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_index_codec_LDADD = $(L_WIRE)
+
 fuzz: $(FUZZ)
 	$(MKDIR_P) fuzz/corpus_ckpt fuzz/corpus_strategy \
 		fuzz/corpus_safetensors fuzz/corpus_weight_map \
 		fuzz/corpus_intact fuzz/corpus_rank_files \
 		fuzz/corpus_block_file \
+		fuzz/corpus_index_codec \
 		fuzz/seeds fuzz/group_infos
 	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
 		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
@@ -59,6 +65,8 @@ fuzz: $(FUZZ)
 		fuzz/corpus_rank_files fuzz/group_infos
 	fuzz/fuzz_block_file -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_block_file $(srcdir)/fuzz/seeds_block_file
+	fuzz/fuzz_index_codec -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_index_codec $(srcdir)/unit/data
 .PHONY: fuzz
 
 EXTRA_DIST += \

@@ -31,6 +31,9 @@ tests_run=0
 tests_failed=0
 n_mounts=0
 mkdir "$MNT"
+# Nothing is left in the user's own cache, nor found there.
+XDG_CACHE_HOME=$T/cache
+export XDG_CACHE_HOME
 
 SUSPICIOUS='(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer|runtime error:|leaked|[Aa]ssert|double free|corrupted|stack smashing|[Ss]egmentation|core dumped'
 

@@ -14,6 +14,8 @@ from rsh_mount import TIMEOUT_SCALE, reshardfs_program  # noqa: E402
 
 GOOD, NO, USAGE, INPUT, IO = range(5)
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
+# Nothing is left in the user's own cache, nor found there.
+PLAIN["XDG_CACHE_HOME"] = os.path.join(os.devnull, "cache")
 
 
 class Said:

@@ -76,6 +76,11 @@ def _unmount(path, lazy=False):
     return done.returncode == 0, done.stdout.strip()
 
 
+def _environment(private):
+    """Nothing is left in the user's own cache, nor found there."""
+    return {**os.environ, "XDG_CACHE_HOME": os.path.join(private, "cache")}
+
+
 def mount_command(source, mountpoint, *, src_strategy=None, dst_strategy=None,
                   prefix=None, compat=False, resume=False, extra=(),
                   foreground=True):
@@ -117,7 +122,7 @@ class Mounted:
         self.command = mount_command(source, self.path, src_strategy=src_strategy,
                                      dst_strategy=dst_strategy, prefix=prefix,
                                      compat=compat, resume=resume, extra=extra)
-        self._env = None if env is None else {**os.environ, **env}
+        self._env = {**_environment(self._private), **(env or {})}
         self._start_limit = start_limit
         self._stop_limit = stop_limit
         self.process = None
@@ -233,7 +238,8 @@ def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
         with open(os.path.join(private, "stdout"), "wb") as out, \
                 open(os.path.join(private, "stderr"), "w+b") as err:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL,
-                                       stdout=out, stderr=err)
+                                       stdout=out, stderr=err,
+                                       env=_environment(private))
             try:
                 status = process.wait(_seconds(limit))
             except subprocess.TimeoutExpired:

@@ -2,7 +2,8 @@
 UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes unit/test_vfs_stream \
-	unit/test_cli_options unit/test_cli_daemon unit/test_cli_text
+	unit/test_cli_options unit/test_cli_daemon unit/test_cli_text \
+	unit/test_cli_progress
 
 SOURCE_SUPPORT = unit/source_support.h unit/source_support.c \
 	unit/support.h unit/support.c
@@ -27,3 +28,5 @@ unit_test_cli_daemon_SOURCES = unit/test_cli_daemon.c $(SOURCE_SUPPORT)
 unit_test_cli_daemon_LDADD = $(L_CLI)
 unit_test_cli_text_SOURCES = unit/test_cli_text.c
 unit_test_cli_text_LDADD = $(L_CLI)
+unit_test_cli_progress_SOURCES = unit/test_cli_progress.c
+unit_test_cli_progress_LDADD = $(L_CLI)

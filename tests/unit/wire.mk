@@ -6,7 +6,7 @@ UNIT += \
 	unit/test_wire_strategy unit/test_wire_strategy_emit \
 	unit/test_wire_rank_files unit/test_wire_intact \
 	unit/test_wire_safetensors unit/test_wire_safetensors_emit \
-	unit/test_wire_weight_map
+	unit/test_wire_weight_map unit/test_wire_index_codec
 
 WIRE_SUPPORT = unit/wire_support.h unit/wire_support.c
 
@@ -37,10 +37,14 @@ unit_test_wire_safetensors_emit_SOURCES = unit/test_wire_safetensors_emit.c $(WI
 unit_test_wire_safetensors_emit_LDADD = $(L_WIRE)
 unit_test_wire_weight_map_SOURCES = unit/test_wire_weight_map.c $(WIRE_SUPPORT)
 unit_test_wire_weight_map_LDADD = $(L_WIRE)
+unit_test_wire_index_codec_SOURCES = unit/test_wire_index_codec.c $(WIRE_SUPPORT)
+unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+unit_test_wire_index_codec_LDADD = $(L_WIRE)
 
 EXTRA_DIST += \
 	unit/data/make_ckpt.py unit/data/append_crc.ckpt \
 	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt \
+	unit/data/dtypes.index \
 	unit/data/make_intact.py unit/data/torch.pt unit/data/torch_zip64.pt \
 	unit/data/torch_commented.pt unit/data/torch_legacy.pt \
 	unit/data/torch_legacy_2.pt unit/data/torch_legacy_4.pt \

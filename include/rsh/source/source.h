@@ -71,7 +71,11 @@ struct rsh_source_options {
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
 	struct rsh_source_io *io; /* NULL: none */
-	unsigned n_threads; /* for indexing; 0: number of processors */
+	/* Directory of the index cache; NULL: none.  That it cannot be used is
+	 * worth a warning if the user asked for it. */
+	const char *index_cache;
+	bool index_cache_asked;
+	unsigned n_threads; /* for indexing; 0: as many as make it fast */
 };
 
 /* Opens the tree at `path` and lists the files of ranks first .. first+n-1.
@@ -99,9 +103,10 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 void rsh_source_log_choice(const struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
- * stored once.  A file that is damaged or cannot be read is logged and left
- * out, as if that rank had none; of a model in parts it is an error.  0 or
- * -errno with a sentence. */
+ * held once.  Files that the index cache knows are not read, and others are
+ * entered there, in a thread that ends with the choice at the latest.  A file
+ * that is damaged or cannot be read is logged and left out, as if that rank had
+ * none; of a model in parts it is an error.  0 or -errno with a sentence. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err);
 /* Compares what group_info.pb files say with the strategy: those in the rank

@@ -1,0 +1,247 @@
+/* cli/progress.c - see progress.h. */
+#include "config.h"
+
+#include "progress.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/util/checked.h"
+#include "text.h"
+
+#define BAR_PAUSE_MS 200
+#define LINE_PAUSE_MS 10000
+#define MIN_BAR 10
+#define MAX_LINE 512
+
+struct rsh_progress {
+	FILE *out;
+	const char *what;
+	uint64_t total;
+	bool terminal;
+	struct timespec start;
+	_Atomic uint64_t done;
+
+	pthread_t thread;
+	pthread_mutex_t lock; /* guards `ended` */
+	pthread_cond_t wake;
+	bool ended;
+};
+
+/* ---- text ---- */
+
+/* "0:07", "12:00", "3:00:00" */
+static void time_text(char *text, size_t size, double seconds)
+{
+	unsigned long s = seconds < 360000 ? (unsigned long)(seconds + 0.5) :
+					     360000;
+
+	if (s < 3600)
+		snprintf(text, size, "%lu:%02lu", s / 60, s % 60);
+	else
+		snprintf(text, size, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60,
+			 s % 60);
+}
+
+struct figures {
+	unsigned percent;
+	char rate[32];
+	char left[32]; /* "-" before anything was done */
+};
+
+static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
+{
+	struct figures f = { .percent = 100, .left = "-" };
+	double rate = seconds > 0 ? (double)done / seconds : 0;
+	char bytes[24];
+
+	done = rsh_min_u64(done, total);
+	/* 100 only when nothing is left. */
+	if (done < total)
+		f.percent = (unsigned)rsh_min_u64(
+			(uint64_t)((double)done / (double)total * 100), 99);
+	rsh_text_bytes((uint64_t)rate, bytes, sizeof(bytes));
+	snprintf(f.rate, sizeof(f.rate), "%s/s", bytes);
+	if (rate > 0)
+		time_text(f.left, sizeof(f.left),
+			  (double)(total - done) / rate);
+	return f;
+}
+
+static void draw_bar(char *bar, unsigned width, unsigned percent)
+{
+	unsigned full = width * percent / 100;
+
+	for (unsigned i = 0; i < width; i++)
+		bar[i] = i < full ? '=' : i == full ? '>' : ' ';
+	bar[width] = '\0';
+}
+
+void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
+		       uint64_t total, double seconds, unsigned width)
+{
+	const struct figures f = figures_of(done, total, seconds);
+	char all[32], so_far[32], bar[MAX_LINE], figures[128];
+	int room;
+
+	if (width == 0) {
+		rsh_text_bytes(total, all, sizeof(all));
+		rsh_text_bytes(done, so_far, sizeof(so_far));
+		snprintf(text, size, "%s: %u%% (%s of %s), %s, %s left", what,
+			 f.percent, so_far, all, f.rate, f.left);
+		return;
+	}
+	snprintf(figures, sizeof(figures), "%3u%% %12s %8s left", f.percent,
+		 f.rate, f.left);
+	/* One column is left free, where terminals would wrap. */
+	room = (int)width - 1 - (int)strlen(what) - (int)strlen(figures) -
+	       (int)strlen(" [] ");
+	if (room >= (int)sizeof(bar))
+		room = (int)sizeof(bar) - 1;
+	if (room >= MIN_BAR) {
+		draw_bar(bar, (unsigned)room, f.percent);
+		snprintf(text, size, "%s [%s] %s", what, bar, figures);
+		return;
+	}
+	snprintf(text, size, "%s %s", what, figures);
+	if (strlen(text) >= width)
+		text[width - 1] = '\0';
+}
+
+/* ---- showing it ---- */
+
+static unsigned terminal_width(FILE *out)
+{
+	struct winsize w;
+
+	return ioctl(fileno(out), TIOCGWINSZ, &w) == 0 && w.ws_col > 1 ?
+		w.ws_col : 80;
+}
+
+static void show(const struct rsh_progress *p)
+{
+	char text[MAX_LINE + 128];
+	struct timespec now;
+	double seconds;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	seconds = (double)(now.tv_sec - p->start.tv_sec) +
+		  (double)(now.tv_nsec - p->start.tv_nsec) / 1e9;
+	rsh_progress_text(text, sizeof(text), p->what, atomic_load(&p->done),
+			  p->total, seconds,
+			  p->terminal ? terminal_width(p->out) : 0);
+	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
+	fflush(p->out);
+}
+
+static struct timespec moment_after(unsigned ms)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	t.tv_sec += ms / 1000;
+	t.tv_nsec += (long)(ms % 1000) * 1000000;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
+/* False when the end came before the pause was over. */
+static bool pause_ms(struct rsh_progress *p, unsigned ms)
+{
+	struct timespec until = moment_after(ms);
+	int rc = 0;
+	bool ended;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->ended && rc == 0)
+		rc = pthread_cond_timedwait(&p->wake, &p->lock, &until);
+	ended = p->ended;
+	pthread_mutex_unlock(&p->lock);
+	return !ended;
+}
+
+static void *shower(void *arg)
+{
+	struct rsh_progress *p = arg;
+
+	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS))
+		show(p);
+	return NULL;
+}
+
+static bool is_terminal(FILE *out)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
+}
+
+static int start_thread(struct rsh_progress *p)
+{
+	pthread_condattr_t attr;
+	int rc = pthread_condattr_init(&attr);
+
+	if (rc)
+		return rc;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	return pthread_create(&p->thread, NULL, shower, p);
+}
+
+struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
+					uint64_t total, bool quiet)
+{
+	struct rsh_progress *p = quiet ? NULL : calloc(1, sizeof(*p));
+
+	if (!p)
+		return NULL;
+	p->out = out;
+	p->what = what;
+	p->total = total;
+	p->terminal = is_terminal(out);
+	clock_gettime(CLOCK_MONOTONIC, &p->start);
+	if (start_thread(p)) {
+		free(p);
+		return NULL;
+	}
+	return p;
+}
+
+void rsh_progress_add(struct rsh_progress *p, uint64_t bytes)
+{
+	if (p)
+		atomic_fetch_add(&p->done, bytes);
+}
+
+void rsh_progress_clear(struct rsh_progress *p)
+{
+	if (!p || !p->terminal)
+		return;
+	fputs("\r\033[K", p->out);
+	fflush(p->out);
+}
+
+void rsh_progress_end(struct rsh_progress *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->ended = true;
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+	rsh_progress_clear(p);
+	pthread_cond_destroy(&p->wake);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}

@@ -1,0 +1,11 @@
+/* cli/warm.h - the command `warm`: look at the files of a mount, and read them,
+ * before the job does. */
+#ifndef RSH_CLI_WARM_H
+#define RSH_CLI_WARM_H
+
+#include "exit.h"
+#include "options.h"
+
+enum rsh_exit rsh_warm(const struct rsh_options *o);
+
+#endif

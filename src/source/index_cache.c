@@ -1,0 +1,334 @@
+/* source/index_cache.c - finding and reading what earlier mounts have stored.
+ *
+ * The directory is the user's own, and still nothing in it is believed: links
+ * are not followed, files of other owners are not read, and every number is
+ * checked before it is used. */
+#include "config.h"
+
+#include "index_cache_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/index_codec.h"
+
+/* The coarsest clock that file systems take times from. */
+#define SETTLING_SECONDS 2
+
+/* ---- identity ---- */
+
+int rsh_index_key_take(int fd, struct rsh_index_key *key)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return -errno;
+	*key = (struct rsh_index_key){
+		.dev = st.st_dev, .ino = st.st_ino,
+		.size = (uint64_t)st.st_size,
+		.mtime = st.st_mtim.tv_sec, .ctime = st.st_ctim.tv_sec,
+		.mtime_ns = (uint32_t)st.st_mtim.tv_nsec,
+		.ctime_ns = (uint32_t)st.st_ctim.tv_nsec,
+	};
+	return 0;
+}
+
+bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now)
+{
+	return key->mtime < now - SETTLING_SECONDS &&
+	       key->ctime < now - SETTLING_SECONDS;
+}
+
+/* ---- the directory ---- */
+
+static int make_dirs(char *path)
+{
+	for (char *p = path + 1; *p; p++) {
+		if (*p != '/')
+			continue;
+		*p = '\0';
+		if (mkdir(path, 0700) != 0 && errno != EEXIST)
+			return -errno;
+		*p = '/';
+	}
+	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int open_dir(const char *path, const char **why)
+{
+	cleanup_free char *copy = strdup(path);
+	cleanup_fd int fd = -1;
+	struct stat st;
+	int rc = copy ? make_dirs(copy) : -ENOMEM;
+
+	if (rc == 0) {
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
+			  O_CLOEXEC);
+		if (fd < 0 || fstat(fd, &st) != 0)
+			rc = -errno;
+	}
+	*why = strerror(-rc);
+	if (rc)
+		return -1;
+	*why = "it is not of this user alone";
+	if (st.st_uid != geteuid() || (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return -1;
+	return steal_fd(&fd);
+}
+
+int rsh_index_dir_open(const char *path, bool asked)
+{
+	const char *why;
+	int fd = *path ? open_dir(path, &why) : -1;
+
+	if (fd < 0 && *path)
+		rsh_log(asked ? RSH_LOG_WARNING : RSH_LOG_INFO,
+			"%s: no index cache: %s", path, why);
+	return fd;
+}
+
+/* ---- the file ---- */
+
+static void take_name(struct rsh_index_cache *c, int root)
+{
+	struct rsh_index_key key = { .dev = 0 };
+	uint64_t id[2];
+
+	rsh_index_key_take(root, &key);
+	id[0] = key.dev;
+	id[1] = key.ino;
+	snprintf(c->name, sizeof(c->name), "%016" PRIx64 RSH_INDEX_SUFFIX,
+		 XXH3_64bits(id, sizeof(id)));
+}
+
+/* True if all of it is there. */
+static bool read_at(int fd, void *buf, size_t len, uint64_t offset)
+{
+	uint8_t *p = buf;
+
+	while (len > 0) {
+		ssize_t n = pread(fd, p, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		p += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return true;
+}
+
+static int open_file(struct rsh_index_cache *c, struct rsh_index_head *head)
+{
+	struct stat st;
+
+	c->fd = openat(c->dirfd, c->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
+		       O_NONBLOCK | O_NOCTTY);
+	if (c->fd < 0 || fstat(c->fd, &st) != 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+	    (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return -EPERM;
+	if (st.st_size < (off_t)sizeof(*head) ||
+	    (uint64_t)st.st_size > RSH_INDEX_FILE_MAX)
+		return -EBADMSG;
+	if (!read_at(c->fd, head, sizeof(*head), 0) ||
+	    head->magic != RSH_INDEX_MAGIC ||
+	    head->bytes != (uint64_t)st.st_size)
+		return -EBADMSG;
+	/* What is used lately is removed last. */
+	futimens(c->fd, NULL);
+	return head->version == RSH_INDEX_VERSION ? 0 : -EPROTO;
+}
+
+/* No overflow: each count is of 32 bits. */
+static uint64_t table_bytes(const struct rsh_index_head *head)
+{
+	return (uint64_t)head->n_blobs * sizeof(struct rsh_index_blob) +
+	       (uint64_t)head->n_files * sizeof(struct rsh_index_file);
+}
+
+static int read_tables(struct rsh_index_cache *c,
+		       const struct rsh_index_head *head)
+{
+	size_t blobs = head->n_blobs * sizeof(*c->blobs);
+	size_t files = head->n_files * sizeof(*c->files);
+
+	c->blobs = malloc(blobs + 1);
+	c->files = malloc(files + 1);
+	c->order = rsh_alloc_array(head->n_files, sizeof(*c->order));
+	if (!c->blobs || !c->files || !c->order)
+		return -ENOMEM;
+	return read_at(c->fd, c->blobs, blobs, sizeof(*head)) &&
+	       read_at(c->fd, c->files, files, sizeof(*head) + blobs) ?
+	       0 : -EBADMSG;
+}
+
+uint64_t rsh_index_sum(const struct rsh_index_head *head,
+		       const struct rsh_index_blob *blobs,
+		       const struct rsh_index_file *files)
+{
+	struct rsh_index_head plain = *head;
+	XXH3_state_t state;
+
+	plain.sum = 0;
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset(&state);
+	XXH3_64bits_update(&state, &plain, sizeof(plain));
+	XXH3_64bits_update(&state, blobs, head->n_blobs * sizeof(*blobs));
+	XXH3_64bits_update(&state, files, head->n_files * sizeof(*files));
+	return XXH3_64bits_digest(&state);
+}
+
+static int check_tables(const struct rsh_index_cache *c,
+			const struct rsh_index_head *head)
+{
+	uint64_t first = sizeof(*head) + table_bytes(head);
+
+	if (rsh_index_sum(head, c->blobs, c->files) != head->sum)
+		return -EBADMSG;
+	for (uint32_t i = 0; i < head->n_blobs; i++)
+		if (c->blobs[i].offset < first ||
+		    c->blobs[i].offset > head->bytes ||
+		    c->blobs[i].length > head->bytes - c->blobs[i].offset)
+			return -EBADMSG;
+	for (uint32_t i = 0; i < head->n_files; i++)
+		if (c->files[i].blob >= head->n_blobs)
+			return -EBADMSG;
+	return 0;
+}
+
+static int by_key(const void *a, const void *b, void *files)
+{
+	const struct rsh_index_file *f = files;
+
+	return memcmp(&f[*(const uint32_t *)a].key,
+		      &f[*(const uint32_t *)b].key, sizeof(f->key));
+}
+
+static int read_file(struct rsh_index_cache *c)
+{
+	struct rsh_index_head head;
+	int rc = open_file(c, &head);
+
+	if (rc == 0 && table_bytes(&head) > head.bytes - sizeof(head))
+		rc = -EBADMSG;
+	if (rc == 0)
+		rc = read_tables(c, &head);
+	if (rc == 0)
+		rc = check_tables(c, &head);
+	if (rc)
+		return rc;
+	c->n_blobs = head.n_blobs;
+	c->n_files = head.n_files;
+	for (uint32_t i = 0; i < c->n_files; i++)
+		c->order[i] = i;
+	qsort_r(c->order, c->n_files, sizeof(*c->order), by_key, c->files);
+	return 0;
+}
+
+struct rsh_index_cache *rsh_index_cache_open(int dirfd, int root,
+					     const char *path)
+{
+	struct rsh_index_cache *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return NULL;
+	c->path = path;
+	c->dirfd = dirfd;
+	take_name(c, root);
+	rc = read_file(c);
+	if (rc && rc != -ENOENT)
+		rsh_log_info("%s: what the index cache holds is not used: %s",
+			     path, rc == -EBADMSG ? "it is damaged" :
+			     rc == -EPROTO ? "it is of another version" :
+			     strerror(-rc));
+	return c;
+}
+
+void rsh_index_cache_close(struct rsh_index_cache *c)
+{
+	if (!c)
+		return;
+	if (c->saving)
+		pthread_join(c->saver, NULL);
+	if (c->fd >= 0)
+		close(c->fd);
+	free(c->blobs);
+	free(c->files);
+	free(c->order);
+	free(c);
+}
+
+/* ---- using it ---- */
+
+uint32_t rsh_index_cache_count(const struct rsh_index_cache *c)
+{
+	return c->n_blobs;
+}
+
+bool rsh_index_cache_find(const struct rsh_index_cache *c,
+			  const struct rsh_index_key *key, uint32_t *which)
+{
+	uint32_t lo = 0, hi = c->n_files;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		const struct rsh_index_file *f = &c->files[c->order[mid]];
+		int d = memcmp(key, &f->key, sizeof(*key));
+
+		*which = f->blob;
+		if (d == 0)
+			return true;
+		if (d < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return false;
+}
+
+int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
+			 uint8_t **out, size_t *len)
+{
+	const struct rsh_index_blob *b = &c->blobs[which];
+	cleanup_free uint8_t *data = malloc(b->length + 1);
+
+	if (!data)
+		return -ENOMEM;
+	if (!read_at(c->fd, data, b->length, b->offset) ||
+	    !rsh_index_intact(data, b->length))
+		return -EBADMSG;
+	*len = b->length;
+	*out = steal_pointer(&data);
+	return 0;
+}
+
+int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
+			 struct rsh_names *names, struct rsh_ckpt_index **out)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_index_cache_blob(c, which, &data, &len);
+
+	if (rc == 0)
+		rc = rsh_index_decode(data, len, names, out);
+	if (rc == -EBADMSG && !atomic_flag_test_and_set(&c->reported))
+		rsh_log_info("%s: some of what the index cache holds is not "
+			     "used: it is damaged", c->path);
+	return rc;
+}

@@ -1,0 +1,131 @@
+/* source/index_cache_i.h - indexes that outlive the mount, in a directory of
+ * the user's.
+ *
+ * A source tree has one file there.  It says of each checkpoint file, by its
+ * identity, which index it has, and holds the distinct indexes once, so that
+ * the next mount of the tree reads no header.  Whatever is wrong with the
+ * directory or the file is worth a line in the log and a scan, and no error. */
+#ifndef RSH_SOURCE_INDEX_CACHE_I_H
+#define RSH_SOURCE_INDEX_CACHE_I_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+
+/* One file as it was when it was indexed; compared as bytes.  The ctime is
+ * there since a copy in place may restore the mtime. */
+struct rsh_index_key {
+	uint64_t dev, ino, size;
+	int64_t mtime, ctime;
+	uint32_t mtime_ns, ctime_ns;
+};
+
+/* Of an open file: 0 or -errno. */
+int rsh_index_key_take(int fd, struct rsh_index_key *key);
+/* Whether the file had been left alone for so long at `now` that a later
+ * change would show in its times. */
+bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now);
+
+/* Opens the directory, which is made if it is missing.  -1 if that fails or if
+ * others could write to it; `asked`, by the user, that is worth a warning. */
+int rsh_index_dir_open(const char *path, bool asked);
+
+struct rsh_index_cache;
+
+/* What `dirfd`, which stays the caller's, holds of the tree whose root is
+ * `root`: an empty cache where that is nothing, or nothing usable; `path` is
+ * the tree's, for messages.  NULL when memory is out. */
+struct rsh_index_cache *rsh_index_cache_open(int dirfd, int root,
+					     const char *path);
+/* Waits for what is being saved. */
+void rsh_index_cache_close(struct rsh_index_cache *c);
+
+/* How many indexes there are. */
+uint32_t rsh_index_cache_count(const struct rsh_index_cache *c);
+/* Which of them is that of the file; false if it is not known.  Any thread. */
+bool rsh_index_cache_find(const struct rsh_index_cache *c,
+			  const struct rsh_index_key *key, uint32_t *which);
+/* Reads it: 0 and *out (owned by the caller) or -errno; that it is damaged is
+ * logged once.  Any thread. */
+int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
+			 struct rsh_names *names, struct rsh_ckpt_index **out);
+
+/* A file and its index, to be saved. */
+struct rsh_index_entry {
+	struct rsh_index_key key;
+	const char *name; /* of the file in the tree */
+	const struct rsh_ckpt_index *index;
+};
+
+/* Writes a new file with these entries and what the old one holds of other
+ * files: in a thread of its own, for which nothing of the arguments but the cache
+ * is needed.  To be called once. */
+void rsh_index_cache_save(struct rsh_index_cache *c,
+			  const struct rsh_index_entry *entries, uint32_t n,
+			  const struct rsh_names *names);
+
+/* ---- the form of the file, for index_cache.c and index_save.c ---- */
+
+#define RSH_INDEX_MAGIC UINT64_C(0x7865646e69687372) /* "rshindex" */
+#define RSH_INDEX_VERSION 1
+/* More than a tree's file ever needs, and what all of them may take. */
+#define RSH_INDEX_FILE_MAX (UINT64_C(32) << 20)
+#define RSH_INDEX_DIR_MAX (UINT64_C(64) << 20)
+#define RSH_INDEX_SUFFIX ".idx"
+
+/* The file begins with this; the blobs' places, the files, and the blobs
+ * (wire/index_codec.h) follow. */
+struct rsh_index_head {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t n_blobs;
+	uint32_t n_files;
+	uint32_t unused;
+	uint64_t bytes; /* of the whole file */
+	uint64_t sum;   /* xxh3 of what stands before the blobs, with this 0 */
+};
+
+struct rsh_index_blob {
+	uint64_t offset;
+	uint64_t length;
+};
+
+struct rsh_index_file {
+	struct rsh_index_key key;
+	uint64_t name; /* xxh3 of it */
+	uint32_t blob;
+	uint32_t unused;
+};
+
+/* What of a cache is set when it is opened is constant from then on. */
+struct rsh_index_cache {
+	const char *path; /* of the tree, for messages */
+	int dirfd;
+	char name[32]; /* of the file in it */
+	int fd;        /* of the file; -1: there is none */
+	uint32_t n_blobs, n_files;
+	struct rsh_index_blob *blobs;
+	struct rsh_index_file *files; /* the latest first */
+	uint32_t *order;              /* numbers of files, by key */
+	atomic_flag reported;         /* that a blob is damaged */
+
+	bool saving; /* there is a thread to be waited for */
+	pthread_t saver;
+};
+
+uint64_t rsh_index_sum(const struct rsh_index_head *head,
+		       const struct rsh_index_blob *blobs,
+		       const struct rsh_index_file *files);
+/* Reads a blob (from malloc) that is intact.  0 or -errno. */
+int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
+			 uint8_t **out, size_t *len);
+
+_Static_assert(sizeof(struct rsh_index_head) == 40 &&
+	       sizeof(struct rsh_index_file) == 64, "the form of the file");
+
+#endif

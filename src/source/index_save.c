@@ -1,0 +1,438 @@
+/* source/index_save.c - writing the index cache of a tree.
+ *
+ * A new file takes the old one's place by rename(2), so that a reader has
+ * either and two writers do not meet; the last one wins, and what the other
+ * knew is scanned again.  Nothing is synced: a file that a crash left half
+ * written does not match its checksum. */
+#include "config.h"
+
+#include "index_cache_i.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/index_codec.h"
+
+/* Of files that were not looked at this time - other steps of the job, gone or
+ * not - so many are kept for each that was. */
+#define OTHERS_KEPT 7
+#define TEMPORARY_SUFFIX ".tmp"
+#define TEMPORARY_SECONDS 3600
+
+struct blob {
+	uint8_t *data;
+	size_t length;
+	const struct rsh_ckpt_index *index; /* NULL: from the old file */
+};
+
+/* The new file before it is written. */
+struct rsh_index_draft {
+	struct rsh_index_cache *cache;
+	struct blob *blobs;
+	size_t n_blobs, cap_blobs;
+	struct rsh_index_file *files;
+	size_t n_files, cap_files;
+	uint32_t n_entries; /* files that are not from the old one */
+	uint64_t *names;    /* of these, ascending */
+	uint32_t *moved; /* by number of an old blob: its new one, plus 1 */
+	uint64_t bytes;
+};
+
+static void draft_free(struct rsh_index_draft *d)
+{
+	for (size_t i = 0; i < d->n_blobs; i++)
+		free(d->blobs[i].data);
+	free(d->blobs);
+	free(d->files);
+	free(d->names);
+	free(d->moved);
+	free(d);
+}
+
+/* ---- what goes into it ---- */
+
+/* Takes the blob's data over, also when it fails. */
+static int add_blob(struct rsh_index_draft *d, const struct blob *b,
+		    uint32_t *number)
+{
+	uint64_t bytes = d->bytes + b->length + sizeof(struct rsh_index_blob);
+
+	if (bytes > RSH_INDEX_FILE_MAX ||
+	    rsh_grow(&d->blobs, &d->cap_blobs, d->n_blobs + 1,
+		     sizeof(*d->blobs))) {
+		free(b->data);
+		return bytes > RSH_INDEX_FILE_MAX ? -EFBIG : -ENOMEM;
+	}
+	d->bytes = bytes;
+	*number = (uint32_t)d->n_blobs;
+	d->blobs[d->n_blobs++] = *b;
+	return 0;
+}
+
+static int add_file(struct rsh_index_draft *d, const struct rsh_index_key *key,
+		    uint64_t name, uint32_t blob)
+{
+	if (d->bytes + sizeof(*d->files) > RSH_INDEX_FILE_MAX)
+		return -EFBIG;
+	if (rsh_grow(&d->files, &d->cap_files, d->n_files + 1,
+		     sizeof(*d->files)))
+		return -ENOMEM;
+	d->bytes += sizeof(*d->files);
+	d->files[d->n_files++] = (struct rsh_index_file){
+		.key = *key, .name = name, .blob = blob,
+	};
+	return 0;
+}
+
+/* The blob of an index; neighbours mostly share it. */
+static int blob_of(struct rsh_index_draft *d,
+		   const struct rsh_ckpt_index *index,
+		   const struct rsh_names *names, uint32_t *number)
+{
+	struct blob b = { .index = index };
+
+	for (size_t i = d->n_blobs; i-- > 0;) {
+		if (d->blobs[i].index == index) {
+			*number = (uint32_t)i;
+			return 0;
+		}
+	}
+	if (rsh_index_encode(index, names, &b.data, &b.length))
+		return -ENOMEM;
+	return add_blob(d, &b, number);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static int add_entries(struct rsh_index_draft *d,
+		       const struct rsh_index_entry *entries, uint32_t n,
+		       const struct rsh_names *names)
+{
+	d->names = rsh_alloc_array(n, sizeof(*d->names));
+	if (!d->names)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_index_entry *e = &entries[i];
+		uint32_t blob;
+		int rc = blob_of(d, e->index, names, &blob);
+
+		d->names[i] = XXH3_64bits(e->name, strlen(e->name));
+		if (rc == 0)
+			rc = add_file(d, &e->key, d->names[i], blob);
+		if (rc)
+			return rc;
+	}
+	d->n_entries = n;
+	qsort(d->names, n, sizeof(*d->names), compare_names);
+	return 0;
+}
+
+static bool same_blob(const struct blob *a, const struct blob *b)
+{
+	return a->length == b->length && !memcmp(a->data, b->data, a->length);
+}
+
+/* The new number of an old blob; -EBADMSG if it is damaged. */
+static int keep_blob(struct rsh_index_draft *d, uint32_t old, uint32_t *number)
+{
+	struct blob b = { .index = NULL };
+	int rc;
+
+	if (d->moved[old]) {
+		*number = d->moved[old] - 1;
+		return 0;
+	}
+	rc = rsh_index_cache_blob(d->cache, old, &b.data, &b.length);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < d->n_blobs; i++) {
+		if (same_blob(&d->blobs[i], &b)) {
+			free(b.data);
+			d->moved[old] = (uint32_t)i + 1;
+			*number = (uint32_t)i;
+			return 0;
+		}
+	}
+	rc = add_blob(d, &b, number);
+	if (rc == 0)
+		d->moved[old] = *number + 1;
+	return rc;
+}
+
+/* Files of the old cache that the new entries do not replace; a file that
+ * changed has kept its name. */
+static int keep_others(struct rsh_index_draft *d)
+{
+	const struct rsh_index_cache *c = d->cache;
+	size_t most = (size_t)d->n_entries * (1 + OTHERS_KEPT);
+
+	d->moved = calloc((size_t)c->n_blobs + 1, sizeof(*d->moved));
+	if (!d->moved)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->n_files && d->n_files < most; i++) {
+		const struct rsh_index_file *f = &c->files[i];
+		uint32_t blob;
+		int rc;
+
+		if (bsearch(&f->name, d->names, d->n_entries,
+			    sizeof(*d->names), compare_names))
+			continue;
+		rc = keep_blob(d, f->blob, &blob);
+		if (rc == -EBADMSG)
+			continue;
+		if (rc == 0)
+			rc = add_file(d, &f->key, f->name, blob);
+		if (rc)
+			return rc == -EFBIG ? 0 : rc;
+	}
+	return 0;
+}
+
+/* ---- writing it ---- */
+
+static int write_all(int fd, const void *data, size_t len)
+{
+	const uint8_t *p = data;
+
+	while (len > 0) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int write_draft(int fd, const struct rsh_index_draft *d)
+{
+	struct rsh_index_head head = {
+		.magic = RSH_INDEX_MAGIC, .version = RSH_INDEX_VERSION,
+		.n_blobs = (uint32_t)d->n_blobs,
+		.n_files = (uint32_t)d->n_files,
+		.bytes = d->bytes,
+	};
+	cleanup_free struct rsh_index_blob *places =
+		rsh_alloc_array(d->n_blobs, sizeof(*places));
+	uint64_t at = sizeof(head) + d->n_blobs * sizeof(*places) +
+		      d->n_files * sizeof(*d->files);
+	int rc;
+
+	if (!places)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->n_blobs; i++) {
+		places[i] = (struct rsh_index_blob){ at, d->blobs[i].length };
+		at += d->blobs[i].length;
+	}
+	head.sum = rsh_index_sum(&head, places, d->files);
+	rc = write_all(fd, &head, sizeof(head));
+	if (rc == 0)
+		rc = write_all(fd, places, d->n_blobs * sizeof(*places));
+	if (rc == 0)
+		rc = write_all(fd, d->files, d->n_files * sizeof(*d->files));
+	for (size_t i = 0; i < d->n_blobs && rc == 0; i++)
+		rc = write_all(fd, d->blobs[i].data, d->blobs[i].length);
+	return rc;
+}
+
+static int replace_file(const struct rsh_index_draft *d)
+{
+	const struct rsh_index_cache *c = d->cache;
+	uint64_t number;
+	char name[64];
+	int fd, rc;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return -errno;
+	snprintf(name, sizeof(name), "%s.%016" PRIx64 TEMPORARY_SUFFIX, c->name,
+		 number);
+	fd = openat(c->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
+		    O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	rc = write_draft(fd, d);
+	if (close(fd) != 0 && rc == 0)
+		rc = -errno;
+	if (rc == 0 && renameat(c->dirfd, name, c->dirfd, c->name) != 0)
+		rc = -errno;
+	if (rc)
+		unlinkat(c->dirfd, name, 0);
+	return rc;
+}
+
+/* ---- trees that are gone ---- */
+
+struct stored {
+	char name[80];
+	uint64_t bytes;
+	struct timespec mtime;
+};
+
+static bool has_suffix(const char *name, const char *suffix)
+{
+	size_t n = strlen(name), m = strlen(suffix);
+
+	return n > m && strcmp(name + n - m, suffix) == 0;
+}
+
+/* Is it a file that this program has made? */
+static bool is_ours(const char *name)
+{
+	size_t n = strspn(name, "0123456789abcdef");
+
+	return n == 16 && strlen(name) < sizeof(((struct stored *)0)->name) &&
+	       strncmp(name + n, RSH_INDEX_SUFFIX,
+		       strlen(RSH_INDEX_SUFFIX)) == 0 &&
+	       (has_suffix(name, RSH_INDEX_SUFFIX) ||
+		has_suffix(name, TEMPORARY_SUFFIX));
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct timespec *x = &((const struct stored *)a)->mtime;
+	const struct timespec *y = &((const struct stored *)b)->mtime;
+
+	if (x->tv_sec != y->tv_sec)
+		return x->tv_sec < y->tv_sec ? -1 : 1;
+	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
+}
+
+/* What a writer that was killed has left goes here; anything else is added to
+ * the list. */
+static int look_at(int dirfd, const char *name, struct stored **list,
+		   size_t *n, size_t *cap)
+{
+	struct stat st;
+
+	if (!is_ours(name) ||
+	    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		return 0;
+	if (has_suffix(name, TEMPORARY_SUFFIX)) {
+		if (st.st_mtime < time(NULL) - TEMPORARY_SECONDS)
+			unlinkat(dirfd, name, 0);
+		return 0;
+	}
+	if (rsh_grow(list, cap, *n + 1, sizeof(**list)))
+		return -ENOMEM;
+	(*list)[*n] = (struct stored){
+		.bytes = (uint64_t)st.st_size, .mtime = st.st_mtim,
+	};
+	strcpy((*list)[(*n)++].name, name);
+	return 0;
+}
+
+/* Removes the files that were not used for the longest time while all of them
+ * are too large together; the one just written is the newest. */
+static void remove_oldest(const struct rsh_index_cache *c)
+{
+	cleanup_free struct stored *list = NULL;
+	size_t n = 0, cap = 0;
+	uint64_t bytes = 0;
+	int fd = openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *e;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((e = readdir(dir)))
+		if (look_at(c->dirfd, e->d_name, &list, &n, &cap))
+			break;
+	closedir(dir);
+	if (n > 0)
+		qsort(list, n, sizeof(*list), by_age);
+	for (size_t i = 0; i < n; i++)
+		bytes += list[i].bytes;
+	for (size_t i = 0; i < n && bytes > RSH_INDEX_DIR_MAX; i++) {
+		if (strcmp(list[i].name, c->name) == 0)
+			continue;
+		bytes -= list[i].bytes;
+		unlinkat(c->dirfd, list[i].name, 0);
+	}
+}
+
+/* ---- the thread ---- */
+
+static void say_failed(const struct rsh_index_cache *c, int rc)
+{
+	rsh_log_info("%s: the index cache cannot be written: %s", c->path,
+		     strerror(-rc));
+}
+
+static void *saver(void *arg)
+{
+	struct rsh_index_draft *d = arg;
+	const struct rsh_index_cache *c = d->cache;
+	int rc = keep_others(d);
+
+	if (rc == 0)
+		rc = replace_file(d);
+	if (rc)
+		say_failed(c, rc);
+	else
+		rsh_log_info("%s: the index cache holds %u files", c->path,
+			     d->n_entries);
+	remove_oldest(c);
+	draft_free(d);
+	return NULL;
+}
+
+/* Signals are for the threads that serve the mount. */
+static bool start_saver(struct rsh_index_cache *c, struct rsh_index_draft *d)
+{
+	sigset_t all, before;
+	bool started;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	started = pthread_create(&c->saver, NULL, saver, d) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return started;
+}
+
+void rsh_index_cache_save(struct rsh_index_cache *c,
+			  const struct rsh_index_entry *entries, uint32_t n,
+			  const struct rsh_names *names)
+{
+	struct rsh_index_draft *d = calloc(1, sizeof(*d));
+	int rc = d ? 0 : -ENOMEM;
+
+	if (d) {
+		d->cache = c;
+		d->bytes = sizeof(struct rsh_index_head);
+		rc = add_entries(d, entries, n, names);
+	}
+	if (rc) {
+		if (d)
+			draft_free(d);
+		say_failed(c, rc);
+		return;
+	}
+	c->saving = start_saver(c, d);
+	if (!c->saving)
+		saver(d);
+}

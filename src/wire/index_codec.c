@@ -1,0 +1,279 @@
+/* wire/index_codec.c - numbers are little-endian and of fixed width:
+ *
+ *   u64 xxh3 of all that follows
+ *   u32 records, u32 extents, u32 dims, u32 has_crc, u64 file_bytes
+ *   per record: u32 length of the name, u32 extents, u8 type, u8 dims,
+ *     u8 wide_bf16, the name, a u64 a dim, and two a extent
+ */
+#include "rsh/wire/index_codec.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "bytes_i.h"
+#include "ckpt_index_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+#define SUM_BYTES 8
+#define HEAD_BYTES (SUM_BYTES + 24)
+#define RECORD_BYTES 11 /* without name, dims and extents */
+#define DIM_BYTES 8
+#define EXTENT_BYTES 16
+
+/* ---- writing ---- */
+
+static uint8_t *put(uint8_t *p, uint64_t v, unsigned bytes)
+{
+	for (unsigned i = 0; i < bytes; i++)
+		*p++ = (uint8_t)(v >> (8 * i));
+	return p;
+}
+
+static size_t record_bytes(const struct rsh_record *r, size_t name_len)
+{
+	return RECORD_BYTES + name_len + (size_t)r->n_dims * DIM_BYTES +
+	       (size_t)r->n_extents * EXTENT_BYTES;
+}
+
+static uint8_t *put_record(uint8_t *p, const struct rsh_ckpt_index *ix,
+			   const struct rsh_record *r, const char *name)
+{
+	size_t name_len = strlen(name);
+	const int64_t *dims = rsh_record_dims(ix, r);
+
+	p = put(p, name_len, 4);
+	p = put(p, r->n_extents, 4);
+	p = put(p, r->dtype, 1);
+	p = put(p, r->n_dims, 1);
+	p = put(p, r->wide_bf16, 1);
+	memcpy(p, name, name_len);
+	p += name_len;
+	for (unsigned i = 0; i < r->n_dims; i++)
+		p = put(p, (uint64_t)dims[i], DIM_BYTES);
+	for (uint32_t i = 0; i < r->n_extents; i++) {
+		p = put(p, ix->extents[r->first_extent + i].offset, 8);
+		p = put(p, ix->extents[r->first_extent + i].length, 8);
+	}
+	return p;
+}
+
+int rsh_index_encode(const struct rsh_ckpt_index *ix,
+		     const struct rsh_names *names, uint8_t **out, size_t *len)
+{
+	uint32_t n_extents = 0, n_dims = 0;
+	uint8_t *data, *p;
+
+	*len = HEAD_BYTES;
+	/* The arrays of a scan may hold more than its records refer to. */
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+
+		n_extents += r->n_extents;
+		n_dims += r->n_dims;
+		*len += record_bytes(r, strlen(rsh_names_text(names, r->name)));
+	}
+	data = malloc(*len);
+	if (!data)
+		return -ENOMEM;
+	p = put(data + SUM_BYTES, ix->n_records, 4);
+	p = put(p, n_extents, 4);
+	p = put(p, n_dims, 4);
+	p = put(p, ix->has_crc, 4);
+	p = put(p, ix->file_bytes, 8);
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		p = put_record(p, ix, &ix->records[i],
+			       rsh_names_text(names, ix->records[i].name));
+	put(data, XXH3_64bits(data + SUM_BYTES, *len - SUM_BYTES), SUM_BYTES);
+	*out = data;
+	return 0;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+	const uint8_t *p;
+	size_t left;
+	struct rsh_names *names;
+	struct rsh_ckpt_index *index;
+	uint32_t max_extents, max_dims; /* as the head says */
+};
+
+/* The next n bytes; NULL if there are fewer. */
+static const uint8_t *take(struct reader *r, size_t n)
+{
+	const uint8_t *p = r->p;
+
+	if (n > r->left)
+		return NULL;
+	r->p += n;
+	r->left -= n;
+	return p;
+}
+
+static bool take_name(struct reader *r, struct rsh_record *rec, uint32_t len)
+{
+	const uint8_t *p = take(r, len);
+
+	if (!p || !len || memchr(p, '\0', len))
+		return false;
+	rec->name = rsh_names_add(r->names, (const char *)p, len);
+	return true;
+}
+
+static bool take_dims(struct reader *r, struct rsh_record *rec)
+{
+	struct rsh_ckpt_index *ix = r->index;
+	const uint8_t *p = take(r, (size_t)rec->n_dims * DIM_BYTES);
+
+	if (!p || rec->n_dims > r->max_dims - ix->n_dims)
+		return false;
+	rec->first_dim = ix->n_dims;
+	for (unsigned i = 0; i < rec->n_dims; i++, p += DIM_BYTES) {
+		if (rsh_le64(p) > INT64_MAX)
+			return false;
+		ix->dims[ix->n_dims++] = (int64_t)rsh_le64(p);
+	}
+	return true;
+}
+
+static bool take_extents(struct reader *r, struct rsh_record *rec)
+{
+	struct rsh_ckpt_index *ix = r->index;
+
+	if (rec->n_extents > r->max_extents - ix->n_extents)
+		return false;
+	rec->first_extent = ix->n_extents;
+	for (uint32_t i = 0; i < rec->n_extents; i++) {
+		const uint8_t *p = take(r, EXTENT_BYTES);
+		struct rsh_extent *e = &ix->extents[ix->n_extents++];
+
+		if (!p)
+			return false;
+		*e = (struct rsh_extent){ rsh_le64(p), rsh_le64(p + 8) };
+		if (!e->length || e->offset > ix->file_bytes ||
+		    e->length > ix->file_bytes - e->offset ||
+		    !rsh_add_u64(rec->content_bytes, e->length,
+				 &rec->content_bytes))
+			return false;
+	}
+	return true;
+}
+
+/* As the scans do it. */
+static bool content_fits(const struct reader *r, const struct rsh_record *rec)
+{
+	uint64_t elements, bytes;
+
+	if (rec->dtype == RSH_DTYPE_STR)
+		return !rec->wide_bf16 && rec->content_bytes &&
+		       rec->content_bytes % 4 == 0;
+	if (!rsh_product_i64(rsh_record_dims(r->index, rec), rec->n_dims,
+			     &elements) ||
+	    !rsh_mul_u64(elements, rsh_dtype_size(rec->dtype), &bytes))
+		return false;
+	if (!rec->wide_bf16)
+		return rec->content_bytes == bytes;
+	return rec->dtype == RSH_DTYPE_BFLOAT16 && bytes &&
+	       rec->content_bytes % 2 == 0 && rec->content_bytes / 2 == bytes;
+}
+
+static bool take_record(struct reader *r)
+{
+	struct rsh_record *rec = &r->index->records[r->index->n_records];
+	const uint8_t *p = take(r, RECORD_BYTES);
+
+	if (!p)
+		return false;
+	*rec = (struct rsh_record){
+		.n_extents = rsh_le32(p + 4), .dtype = p[8],
+		.n_dims = p[9], .wide_bf16 = p[10] == 1,
+	};
+	if (rec->dtype == RSH_DTYPE_UNKNOWN || rec->dtype >= RSH_DTYPE_COUNT ||
+	    rec->n_dims > RSH_MAX_DIMS || p[10] > 1 ||
+	    !take_name(r, rec, rsh_le32(p)) || !take_dims(r, rec) ||
+	    !take_extents(r, rec) || !content_fits(r, rec))
+		return false;
+	r->index->n_records++;
+	return true;
+}
+
+/* Room for n records and for what the head says of the rest, which has to be
+ * there as well: nothing is allocated for what is not. */
+static int make_index(struct reader *r, uint32_t n)
+{
+	struct rsh_ckpt_index *ix;
+
+	if ((uint64_t)n * RECORD_BYTES +
+		    (uint64_t)r->max_extents * EXTENT_BYTES +
+		    (uint64_t)r->max_dims * DIM_BYTES > r->left)
+		return -EBADMSG;
+	ix = r->index = calloc(1, sizeof(*ix));
+	if (!ix)
+		return -ENOMEM;
+	ix->records = rsh_alloc_array(n, sizeof(*ix->records));
+	ix->by_name = rsh_alloc_array(n, sizeof(*ix->by_name));
+	ix->extents = rsh_alloc_array(r->max_extents, sizeof(*ix->extents));
+	ix->dims = rsh_alloc_array(r->max_dims, sizeof(*ix->dims));
+	if (!ix->records || !ix->by_name || !ix->extents || !ix->dims)
+		return -ENOMEM;
+	return 0;
+}
+
+static int read_index(struct reader *r)
+{
+	const uint8_t *head = r->p;
+	uint32_t n = rsh_le32(head), twice;
+	int rc;
+
+	if (rsh_le32(head + 12) > 1)
+		return -EBADMSG;
+	r->max_extents = rsh_le32(head + 4);
+	r->max_dims = rsh_le32(head + 8);
+	r->p += HEAD_BYTES - SUM_BYTES;
+	r->left -= HEAD_BYTES - SUM_BYTES;
+	rc = make_index(r, n);
+	if (rc)
+		return rc;
+	r->index->has_crc = rsh_le32(head + 12) == 1;
+	r->index->file_bytes = rsh_le64(head + 16);
+	while (r->index->n_records < n) {
+		if (!take_record(r))
+			return -EBADMSG;
+		if (r->index->records[r->index->n_records - 1].name ==
+		    RSH_NAME_NONE)
+			return -ENOMEM;
+	}
+	if (r->left || r->index->n_extents != r->max_extents ||
+	    r->index->n_dims != r->max_dims)
+		return -EBADMSG;
+	return rsh_ckpt_index_sort(r->index, &twice) ? -EBADMSG : 0;
+}
+
+bool rsh_index_intact(const uint8_t *data, size_t len)
+{
+	return len >= HEAD_BYTES &&
+	       rsh_le64(data) == XXH3_64bits(data + SUM_BYTES, len - SUM_BYTES);
+}
+
+int rsh_index_decode(const uint8_t *data, size_t len, struct rsh_names *names,
+		     struct rsh_ckpt_index **out)
+{
+	struct reader r = { .names = names };
+	int rc;
+
+	if (!rsh_index_intact(data, len))
+		return -EBADMSG;
+	r.p = data + SUM_BYTES;
+	r.left = len - SUM_BYTES;
+	rc = read_index(&r);
+	if (rc)
+		rsh_ckpt_index_free(r.index);
+	else
+		*out = r.index;
+	return rc;
+}

@@ -1,0 +1,100 @@
+/* unit/test_cli_progress.c - how far a long command has come, as text. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cli/progress.h"
+
+#define GIB (UINT64_C(1) << 30)
+
+static void assert_line(uint64_t done, uint64_t total, double seconds,
+			const char *expected)
+{
+	char text[128];
+
+	rsh_progress_text(text, sizeof(text), "warm", done, total, seconds, 0);
+	assert_string_equal(text, expected);
+}
+
+static void test_plain_lines(void **state)
+{
+	(void)state;
+	assert_line(GIB, 4 * GIB, 2,
+		    "warm: 25% (1.0 GiB of 4.0 GiB), 512.0 MiB/s, 0:06 left");
+	assert_line(GIB, 101 * GIB, 100,
+		    "warm: 0% (1.0 GiB of 101.0 GiB), 10.2 MiB/s, 2:46:40 left");
+	/* Nothing divided by nothing. */
+	assert_line(0, GIB, 0, "warm: 0% (0 B of 1.0 GiB), 0 B/s, - left");
+	assert_line(0, 0, 1, "warm: 100% (0 B of 0 B), 0 B/s, - left");
+	/* Not 100 before the end, and no more than that after it. */
+	assert_line(4 * GIB - 1, 4 * GIB, 4,
+		    "warm: 99% (4.0 GiB of 4.0 GiB), 1.0 GiB/s, 0:00 left");
+	assert_line(5 * GIB, 4 * GIB, 5,
+		    "warm: 100% (5.0 GiB of 4.0 GiB), 1.0 GiB/s, 0:00 left");
+	/* Later than anybody waits. */
+	assert_line(1, GIB * GIB, 1000,
+		    "warm: 0% (1 B of 1.0 EiB), 0 B/s, 100:00:00 left");
+}
+
+static void test_bar(void **state)
+{
+	char text[600];
+
+	(void)state;
+	rsh_progress_text(text, sizeof(text), "warm", GIB, 4 * GIB, 2, 60);
+	assert_string_equal(text, "warm [=====>              ]  25%  "
+				  "512.0 MiB/s     0:06 left");
+	rsh_progress_text(text, sizeof(text), "warm", GIB, GIB, 1, 50);
+	assert_string_equal(text, "warm [==========] 100%    "
+				  "1.0 GiB/s     0:00 left");
+	/* Without room for the bar, and without room for anything. */
+	rsh_progress_text(text, sizeof(text), "warm", GIB, 4 * GIB, 2, 45);
+	assert_string_equal(text, "warm  25%  512.0 MiB/s     0:06 left");
+	for (unsigned width = 1; width < 3000; width++) {
+		rsh_progress_text(text, sizeof(text), "warm", 1, 3, 1, width);
+		assert_true(strlen(text) < width);
+	}
+}
+
+static void test_file(void **state)
+{
+	char said[100];
+	FILE *f = tmpfile();
+	struct rsh_progress *p = rsh_progress_start(f, "x", 10, false);
+
+	(void)state;
+	assert_non_null(p);
+	rsh_progress_add(p, 5);
+	rsh_progress_end(p);
+	/* A log gets no bar and, when it is done so soon, no line. */
+	rewind(f);
+	assert_int_equal(fread(said, 1, sizeof(said), f), 0);
+	fclose(f);
+}
+
+static void test_quiet(void **state)
+{
+	(void)state;
+	assert_null(rsh_progress_start(stderr, "x", 10, true));
+	rsh_progress_add(NULL, 1);
+	rsh_progress_clear(NULL);
+	rsh_progress_end(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_plain_lines),
+		cmocka_unit_test(test_bar),
+		cmocka_unit_test(test_file),
+		cmocka_unit_test(test_quiet),
+	};
+
+	return cmocka_run_group_tests_name("cli_progress", tests, NULL, NULL);
+}
