@@ -55,8 +55,9 @@ static enum rsh_exit run(const struct rsh_options *o)
 	} else if (o->help) {
 		rsh_help_command(stdout, o->command);
 	} else if (o->version) {
-		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
-		       rsh_server_library_version());
+		printf("reshardfs %s\nlibfuse %s%s\n", PACKAGE_VERSION,
+		       rsh_server_library_version(),
+		       rsh_server_library_passes() ? ", passthrough" : "");
 	} else if (o->completion) {
 		rsh_completion_write(stdout, o->completion);
 	} else {

@@ -347,14 +347,16 @@ int rsh_set_io_mode(struct rsh_options *o, const struct rsh_option *def,
 {
 	static const char *const words[] = {
 		[RSH_IO_AUTO] = "auto",
+		[RSH_IO_PASSTHROUGH] = "passthrough",
 		[RSH_IO_DIRECT] = "direct",
 		[RSH_IO_CACHED] = "cached",
 	};
-	int i = word_number(value, words, 3);
+	int i = word_number(value, words, 4);
 
 	if (i < 0)
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, "
-				     "direct or cached", def->name, value);
+				     "passthrough, direct or cached", def->name,
+				     value);
 	o->io_mode = (enum rsh_io_mode)i;
 	return 0;
 }

@@ -131,8 +131,9 @@ static const struct rsh_option table[] = {
 	{ "resume", 0, NULL, MOUNT,
 	  "convert nothing, show each rank's newest whole checkpoint",
 	  rsh_set_flag, .at = AT(resume) },
-	{ "io-mode", 0, "auto|direct|cached", MOUNT,
-	  "past the page cache of the mount, or through it (auto)",
+	{ "io-mode", 0, "auto|passthrough|direct|cached", MOUNT,
+	  "how the kernel reads: from SOURCE where it can, past the page "
+	  "cache of the mount, or through it (auto)",
 	  rsh_set_io_mode },
 	{ "index-cache", 0, "DIR|off", CONVERSIONS,
 	  "where the next one finds the headers of SOURCE's files",

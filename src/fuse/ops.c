@@ -37,7 +37,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	 * read-ahead was raised (server.c); the kernel cuts it again. */
 	conn->max_readahead = READAHEAD_BYTES;
 	s->direct_io = s->io_mode == RSH_IO_DIRECT ||
-		       (s->io_mode == RSH_IO_AUTO && s->may_map);
+		       (s->io_mode != RSH_IO_CACHED && s->may_map);
+	rsh_passthrough_init(s, conn);
 	if (s->ready)
 		s->ready(s->ready_ctx);
 }
@@ -203,35 +204,80 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 
 /* ---- files ---- */
 
-static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
-{
-	const struct rsh_server *server = fuse_req_userdata(req);
+struct open_file {
 	struct rsh_stream *stream;
+	struct rsh_backing *backing; /* NULL: it is read here */
+};
+
+static struct open_file *file_of(const struct fuse_file_info *fi)
+{
+	return (struct open_file *)(uintptr_t)fi->fh;
+}
+
+/* `req` as in rsh_passthrough_close(). */
+static void close_file(struct rsh_server *s, fuse_req_t req,
+		       struct open_file *f)
+{
+	if (f->backing)
+		rsh_passthrough_close(s, req, f->backing);
+	rsh_stream_close(f->stream);
+	free(f);
+}
+
+/* 0 or -errno. */
+static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
+		     int flags, struct open_file **out)
+{
+	struct open_file *f = calloc(1, sizeof(*f));
 	int rc;
 
-	rc = rsh_stream_open(server->streams, ino, &stream);
-	if (rc == 0 && ((fi->flags & O_ACCMODE) != O_RDONLY ||
-			(fi->flags & O_TRUNC))) {
-		rsh_stream_close(stream);
-		rc = -EROFS;
+	if (!f)
+		return -ENOMEM;
+	rc = rsh_stream_open(s->streams, ino, &f->stream);
+	if (rc) {
+		free(f);
+		return rc;
 	}
+	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
+		rc = -EROFS;
+	else
+		rc = rsh_passthrough_open(s, req, ino, &f->backing);
+	if (rc)
+		close_file(s, req, f);
+	else
+		*out = f;
+	return rc;
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct rsh_server *s = fuse_req_userdata(req);
+	struct open_file *f;
+	int rc = open_file(s, req, ino, fi->flags, &f);
+
 	if (rc) {
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	fi->fh = (uintptr_t)stream;
-	fi->keep_cache = 1;
-	fi->direct_io = server->direct_io;
+	fi->fh = (uintptr_t)f;
+	if (f->backing) {
+		rsh_passthrough_fill(f->backing, fi);
+	} else {
+		fi->keep_cache = 1;
+		fi->direct_io = s->direct_io;
+	}
+	rsh_log_debug("open node %llu%s", (unsigned long long)ino,
+		      f->backing ? ", passed through" : "");
 	/* Fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(req, fi))
-		rsh_stream_close(stream);
+		close_file(s, NULL, f);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
 	(void)ino;
-	rsh_stream_close((struct rsh_stream *)(uintptr_t)fi->fh);
+	close_file(fuse_req_userdata(req), req, file_of(fi));
 	fuse_reply_err(req, 0);
 }
 
@@ -239,8 +285,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend((struct rsh_stream *)(uintptr_t)fi->fh,
-				    (uint64_t)off, size, &loan);
+	ssize_t n = rsh_stream_lend(file_of(fi)->stream, (uint64_t)off, size,
+				    &loan);
 
 	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
 		      (unsigned long long)ino, (long long)off, size, n);

@@ -3,10 +3,22 @@
 #define RSH_FUSE_OPS_I_H
 
 #include <fuse_lowlevel.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/stream.h"
+
+/* Source files that the kernel reads by itself (passthrough.c). */
+struct rsh_backing;
+struct rsh_passthrough {
+	bool granted; /* set by INIT */
+
+	pthread_mutex_t lock; /* guards all below, and the backings' users */
+	bool refused;         /* there are no more new ones */
+	LIST_HEAD(, rsh_backing) list;
+};
 
 struct rsh_server {
 	struct rsh_vfs *vfs;
@@ -27,6 +39,8 @@ struct rsh_server {
 	_Atomic uint64_t init_unique;
 	bool may_map;
 
+	struct rsh_passthrough passthrough;
+
 	/* Called once, by the thread that answers the kernel's INIT. */
 	void (*ready)(void *ctx);
 	void *ready_ctx;
@@ -39,6 +53,25 @@ int rsh_device_attach(struct rsh_server *s);
 /* Serves until the session ends.  Sets server->stuck if a thread has not come
  * back by then: what it uses must stay.  0 or -errno. */
 int rsh_loop_run(struct rsh_server *server);
+
+/* To be called while INIT is answered, once direct_io is known. */
+void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn);
+/* What is to be read in the file's place; *out is NULL if nothing is.  0, or
+ * -ESTALE and the like, with which the file must not be opened. */
+int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
+			 struct rsh_backing **out);
+/* Ends one use.  Without a request, which libfuse wants for it, the kernel's
+ * backing stays for the next user. */
+void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
+			   struct rsh_backing *b);
+/* Makes it the answer to an open. */
+void rsh_passthrough_fill(const struct rsh_backing *b,
+			  struct fuse_file_info *fi);
+void rsh_passthrough_free(struct rsh_server *s);
+
+/* Errors of libfuse that come up in this thread become the sentence of `err`
+ * instead of lines in the log, until it is called with NULL. */
+void rsh_libfuse_listen(struct rsh_error *err);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
 

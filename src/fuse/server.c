@@ -16,9 +16,13 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* As long as it is set, libfuse's complaints become the error's sentence.
- * Used during rsh_server_mount() only, when there is one thread. */
-static struct rsh_error *complaint;
+/* As long as it is set, libfuse's complaints become the error's sentence. */
+static _Thread_local struct rsh_error *complaint;
+
+void rsh_libfuse_listen(struct rsh_error *err)
+{
+	complaint = err;
+}
 
 static void take_complaint(const char *text)
 {
@@ -245,6 +249,10 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return rsh_error_nomem(err);
+	if (pthread_mutex_init(&s->passthrough.lock, NULL)) {
+		free(s);
+		return rsh_error_nomem(err);
+	}
 	s->vfs = vfs;
 	s->io_mode = o->io_mode;
 	choose_threads(s, o);
@@ -253,13 +261,13 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		      o->max_read : (unsigned)RSH_STREAM_MAX;
 
 	fuse_set_log_func(log_libfuse);
-	complaint = &said;
+	rsh_libfuse_listen(&said);
 	rc = new_session(s, o, &said);
 	if (rc == 0)
 		rc = rsh_streams_new(vfs, &streams, &s->streams);
 	if (rc == 0)
 		rc = mount_session(s, mountpoint, &said);
-	complaint = NULL;
+	rsh_libfuse_listen(NULL);
 	if (rc) {
 		rsh_server_free(s);
 		return rsh_error_set(err, -rc, "cannot mount on %s%s%s",
@@ -311,6 +319,15 @@ const char *rsh_server_library_version(void)
 	return fuse_pkgversion();
 }
 
+bool rsh_server_library_passes(void)
+{
+#ifdef HAVE_FUSE_PASSTHROUGH
+	return true;
+#else
+	return false;
+#endif
+}
+
 void rsh_server_free(struct rsh_server *s)
 {
 	if (!s)
@@ -323,5 +340,7 @@ void rsh_server_free(struct rsh_server *s)
 	if (s->session)
 		fuse_session_destroy(s->session);
 	rsh_streams_free(s->streams);
+	rsh_passthrough_free(s);
+	pthread_mutex_destroy(&s->passthrough.lock);
 	free(s);
 }

@@ -274,6 +274,52 @@ int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 	return rc ? rsh_file_fail(s, f, fd, rc) : rsh_file_put(s, f, fd);
 }
 
+/* ---- files as they are ---- */
+
+bool rsh_source_whole(const struct rsh_source *s, uint32_t rank, uint64_t bytes,
+		      uint32_t *file)
+{
+	uint64_t first = 0;
+	const struct rsh_source_file *f = rsh_source_file_at(s, rank, &first);
+
+	if (!f || (uint64_t)f->id.size != bytes ||
+	    !rsh_file_is_straight(s, f))
+		return false;
+	*file = (uint32_t)(f - s->files);
+	return true;
+}
+
+int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *out)
+{
+	struct rsh_source_file *f = &s->files[file];
+	cleanup_fd int copy = -1;
+	int fd, rc, failed;
+
+	rc = rsh_file_get(s, f, &fd);
+	if (rc)
+		return rc;
+	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	failed = copy < 0 ? -errno : 0;
+	rc = rsh_file_put(s, f, fd);
+	if (rc == 0)
+		rc = failed;
+	if (rc == 0)
+		*out = steal_fd(&copy);
+	return rc;
+}
+
+int rsh_source_file_check(struct rsh_source *s, uint32_t file, int fd)
+{
+	struct rsh_source_file *f = &s->files[file];
+
+	return rsh_file_is_same(f, fd) ? 0 : report(s, f, ESTALE);
+}
+
+bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file)
+{
+	return atomic_load(&s->failed[s->files[file].rank]);
+}
+
 const atomic_bool *rsh_source_failed(const struct rsh_source *s)
 {
 	return s->failed;

@@ -242,6 +242,13 @@ int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 	return -rc;
 }
 
+bool rsh_file_is_straight(const struct rsh_source *s,
+			  const struct rsh_source_file *f)
+{
+	return !s->io ||
+	       (!s->io->faults && f->cached == RSH_CACHE_FILE_NONE);
+}
+
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
 		    size_t len, bool partly)
 {
@@ -281,6 +288,22 @@ static bool is_remote(int fd)
 	case BEEGFS_MAGIC:
 	case GPFS_MAGIC:
 	case LUSTRE_MAGIC:
+	case FUSE_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool rsh_source_is_stacked(const struct rsh_source *s)
+{
+	struct statfs fs;
+
+	if (fstatfs(s->dirfd, &fs) != 0)
+		return false;
+	switch ((uint32_t)fs.f_type) {
+	case OVERLAYFS_SUPER_MAGIC:
+	case ECRYPTFS_SUPER_MAGIC:
 	case FUSE_MAGIC:
 		return true;
 	default:

@@ -32,6 +32,10 @@ void rsh_source_io_attach(struct rsh_source *s);
 int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 		   int fd, void *buf, size_t len, uint64_t offset);
 
+/* True if reads of the file give its bytes as they are and keep nothing. */
+bool rsh_file_is_straight(const struct rsh_source *s,
+			  const struct rsh_source_file *f);
+
 /* The range was read and its pages will not be missed: `partly`, for the sake
  * of some of its bytes. */
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,

@@ -181,6 +181,25 @@ static uint64_t origin(const struct rsh_vfs *v, uint64_t number,
 	return offset;
 }
 
+static int backing(const struct rsh_vfs *v, uint64_t number, uint32_t *file)
+{
+	const struct resume_tree *t = tree_of(v);
+	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
+	const struct rsh_resume_entry *e;
+
+	if (!node || node->leaf == RSH_NO_LEAF)
+		return -ENODATA;
+	e = &t->entries[node->leaf];
+	return e->kind == RSH_RESUME_FILE &&
+	       rsh_source_whole(rsh_resume_source(t->resume), e->file,
+				e->size, file) ? 0 : -ENODATA;
+}
+
+static struct rsh_source *source(const struct rsh_vfs *v)
+{
+	return rsh_resume_source(tree_of(v)->resume);
+}
+
 static const struct rsh_vfs_ops resume_ops = {
 	.free = free_tree,
 	.lookup = lookup,
@@ -189,6 +208,8 @@ static const struct rsh_vfs_ops resume_ops = {
 	.link = link_target,
 	.read = read_node,
 	.origin = origin,
+	.backing = backing,
+	.source = source,
 	.totals = totals,
 };
 

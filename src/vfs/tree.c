@@ -293,6 +293,11 @@ static void totals(const struct rsh_vfs *vfs, uint64_t *bytes, uint64_t *nodes)
 			       1 + 2 * (uint64_t)v->n_files;
 }
 
+static struct rsh_source *source(const struct rsh_vfs *vfs)
+{
+	return rsh_reshard_of(vfs)->source;
+}
+
 const struct rsh_vfs_ops rsh_reshard_ops = {
 	.free = rsh_reshard_free,
 	.lookup = lookup,
@@ -300,5 +305,7 @@ const struct rsh_vfs_ops rsh_reshard_ops = {
 	.entry = entry,
 	.read = rsh_reshard_read,
 	.origin = rsh_reshard_origin,
+	.backing = rsh_reshard_backing,
+	.source = source,
 	.totals = totals,
 };

@@ -53,6 +53,26 @@ size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
 	return rsh_place(v->ops->origin(v, node, offset, len));
 }
 
+int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
+{
+	return v->ops->backing(v, node, file);
+}
+
+int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd)
+{
+	return rsh_source_file_open(v->ops->source(v), file, fd);
+}
+
+int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd)
+{
+	return rsh_source_file_check(v->ops->source(v), file, fd);
+}
+
+bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
+{
+	return rsh_source_is_stacked(v->ops->source(v));
+}
+
 static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
 {
 	char name[NAME_MAX + 1];

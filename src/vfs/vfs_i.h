@@ -23,6 +23,9 @@ struct rsh_vfs_ops {
 	 * counts. */
 	uint64_t (*origin)(const struct rsh_vfs *v, uint64_t node,
 			   uint64_t offset, size_t len);
+	/* As rsh_vfs_backing(). */
+	int (*backing)(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
+	struct rsh_source *(*source)(const struct rsh_vfs *v);
 	/* Of all files: their bytes, and how many nodes there are. */
 	void (*totals)(const struct rsh_vfs *v, uint64_t *bytes,
 		       uint64_t *nodes);
@@ -44,10 +47,13 @@ struct rsh_vfs_file {
 	mode_t mode;
 	struct timespec mtime;
 	atomic_bool reported; /* that it is lost stands in the log */
+	/* 0: not known yet, 1: no source file is like it, else the number of
+	 * the one that is, plus 2 (backing.c). */
+	atomic_uint_fast64_t backing;
 };
 
 /* Everything is set by rsh_vfs_open() and constant from then on, but for what
- * a file has reported. */
+ * a file has reported and what backs it. */
 struct rsh_reshard {
 	struct rsh_vfs vfs;
 	bool replicas;
@@ -122,6 +128,9 @@ ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 
 uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
 			    uint64_t offset, size_t len);
+
+int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
+			uint32_t *file);
 
 static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)
 {

@@ -2,6 +2,7 @@
 UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes unit/test_vfs_stream \
+	unit/test_vfs_backing \
 	unit/test_cli_options unit/test_cli_daemon unit/test_cli_text \
 	unit/test_cli_progress
 
@@ -18,6 +19,8 @@ unit_test_source_gather_SOURCES = unit/test_source_gather.c $(SOURCE_SUPPORT)
 unit_test_source_gather_LDADD = $(L_SOURCE)
 unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
+unit_test_vfs_backing_SOURCES = unit/test_vfs_backing.c $(SOURCE_SUPPORT)
+unit_test_vfs_backing_LDADD = $(L_VFS)
 unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
 unit_test_vfs_nodes_LDADD = $(L_VFS)
 unit_test_vfs_stream_SOURCES = unit/test_vfs_stream.c

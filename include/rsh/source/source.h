@@ -146,6 +146,25 @@ int rsh_source_dirfd(const struct rsh_source *s);
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len);
 
+/* ---- files as they are ---- */
+
+/* True if the file with the first byte of the rank's index has `bytes` bytes
+ * and nothing, no fault and no cache, stands between it and who reads it; *file
+ * is its number then. */
+bool rsh_source_whole(const struct rsh_source *s, uint32_t rank, uint64_t bytes,
+		      uint32_t *file);
+/* A descriptor, which is the caller's, of file number `file`: 0, -ESTALE when
+ * it is no longer the one that was indexed, or -errno, as rsh_source_read();
+ * -EMFILE when there are too many. */
+int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *fd);
+/* Whether what that descriptor belongs to has stayed as it was: 0 or -ESTALE,
+ * which is logged. */
+int rsh_source_file_check(struct rsh_source *s, uint32_t file, int fd);
+/* True if the tree lies on a file system that hands reads on to another one. */
+bool rsh_source_is_stacked(const struct rsh_source *s);
+/* True if a read of the file has failed since the source was opened. */
+bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file);
+
 /* For each rank below the view's n_ranks whether a read of its file has failed
  * since the source was opened, and how many have.  Both only ever grow. */
 const atomic_bool *rsh_source_failed(const struct rsh_source *s);

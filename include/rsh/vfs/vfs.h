@@ -130,6 +130,24 @@ ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
 		     size_t len);
 
+/* ---- files that are a source file byte for byte ----
+ *
+ * What they hold may be read from that file without the tree.  Source files have
+ * numbers. */
+
+/* The source file whose bytes the virtual file's are: 0, or -ENODATA if there
+ * is none or it is better not read past the tree, as when a replica stands in
+ * for it; -ESTALE when it changed; -ENOMEM.  Its headers are read when a file is
+ * asked about first, which takes milliseconds; the answer is kept. */
+int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
+/* A descriptor of it, which is the caller's.  0, -ESTALE if the file is no
+ * longer the one that was indexed, -EIO, -ENOMEM, -EMFILE. */
+int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd);
+/* 0 if the file behind that descriptor has stayed as it was, or -ESTALE. */
+int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd);
+/* True if source files lie on a file system that hands reads on to another. */
+bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v);
+
 /* Bytes of the largest file. */
 uint64_t rsh_vfs_largest(const struct rsh_vfs *v);
 

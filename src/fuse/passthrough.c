@@ -1,0 +1,239 @@
+/* fuse/passthrough.c - files that are a source file byte for byte are read by
+ * the kernel from that file (Linux 6.9, libfuse 3.17), without a request.
+ *
+ * The kernel wants one backing for all that have a file open at a time: the
+ * list holds those in use, and none comes into it once the kernel has refused
+ * one, so that a file which was opened without does not get one beside that. */
+#include "config.h"
+
+#include "ops_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+
+/* Says why not, once a mount. */
+static void say_off(const struct rsh_server *s, const char *why)
+{
+	rsh_log(s->io_mode == RSH_IO_PASSTHROUGH ? RSH_LOG_WARNING :
+		RSH_LOG_INFO, "files are not passed through: %s", why);
+}
+
+#ifdef HAVE_FUSE_PASSTHROUGH
+
+struct rsh_backing {
+	uint32_t file; /* of the source */
+	int fd;
+	int id;        /* the kernel's; 0: none */
+	unsigned users;
+	LIST_ENTRY(rsh_backing) next;
+};
+
+void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
+{
+	struct rsh_passthrough *p = &s->passthrough;
+
+	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
+		return;
+	/* The kernel does not let a file be read through the page cache and
+	 * be passed through at a time. */
+	p->granted = (conn->capable & FUSE_CAP_PASSTHROUGH) && s->direct_io;
+	if (!p->granted) {
+		say_off(s, "the kernel does not offer it");
+		return;
+	}
+	conn->want |= FUSE_CAP_PASSTHROUGH;
+	/* The kernel stacks two file systems and no more: what may stand on
+	 * another one cannot have an overlay on top. */
+	conn->max_backing_stack_depth = rsh_vfs_backing_is_stacked(s->vfs);
+}
+
+/* ---- the list; lock held ---- */
+
+static struct rsh_backing *find(struct rsh_passthrough *p, uint32_t file)
+{
+	struct rsh_backing *b;
+
+	LIST_FOREACH(b, &p->list, next)
+		if (b->file == file)
+			return b;
+	return NULL;
+}
+
+/* ---- backings ---- */
+
+static void discard(fuse_req_t req, struct rsh_backing *b)
+{
+	if (b->id)
+		fuse_passthrough_close(req, b->id);
+	if (b->fd >= 0)
+		close(b->fd);
+	free(b);
+}
+
+/* *refused says why the kernel has not given an id. */
+static int new_backing(struct rsh_server *s, fuse_req_t req, uint32_t file,
+		       struct rsh_backing **out, struct rsh_error *refused)
+{
+	struct rsh_backing *b = calloc(1, sizeof(*b));
+	int rc;
+
+	if (!b)
+		return -ENOMEM;
+	b->file = file;
+	b->users = 1;
+	b->fd = -1;
+	rc = rsh_vfs_backing_open(s->vfs, file, &b->fd);
+	if (rc) {
+		free(b);
+		return rc;
+	}
+	rsh_libfuse_listen(refused);
+	b->id = fuse_passthrough_open(req, b->fd);
+	rsh_libfuse_listen(NULL);
+	*out = b;
+	return 0;
+}
+
+/* Puts a new backing in the list, unless another is there, which is taken then,
+ * or the kernel has refused one; NULL. */
+static struct rsh_backing *settle(struct rsh_passthrough *p,
+				  struct rsh_backing *mine, bool *first)
+{
+	struct rsh_backing *b;
+
+	pthread_mutex_lock(&p->lock);
+	b = find(p, mine->file);
+	if (b) {
+		b->users++;
+	} else if (mine->id == 0 || p->refused) {
+		*first = !p->refused;
+		p->refused = true;
+	} else {
+		LIST_INSERT_HEAD(&p->list, mine, next);
+		b = mine;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return b;
+}
+
+static int make(struct rsh_server *s, fuse_req_t req, uint32_t file,
+		struct rsh_backing **out)
+{
+	struct rsh_error refused = RSH_ERROR_INIT;
+	struct rsh_backing *mine;
+	bool first = false;
+	int rc = new_backing(s, req, file, &mine, &refused);
+
+	/* Without descriptors it is read as others are. */
+	if (rc)
+		return rc == -EMFILE ? 0 : rc;
+	*out = settle(&s->passthrough, mine, &first);
+	if (*out != mine)
+		discard(req, mine);
+	if (first)
+		say_off(s, refused.text);
+	return 0;
+}
+
+int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
+			 struct rsh_backing **out)
+{
+	struct rsh_passthrough *p = &s->passthrough;
+	struct rsh_backing *b;
+	uint32_t file;
+	bool refused;
+	int rc;
+
+	*out = NULL;
+	if (!p->granted)
+		return 0;
+	rc = rsh_vfs_backing(s->vfs, node, &file);
+	if (rc)
+		return rc == -ENODATA ? 0 : rc;
+	pthread_mutex_lock(&p->lock);
+	b = find(p, file);
+	if (b)
+		b->users++;
+	refused = p->refused;
+	pthread_mutex_unlock(&p->lock);
+	if (!b)
+		return refused ? 0 : make(s, req, file, out);
+	rc = rsh_vfs_backing_check(s->vfs, file, b->fd);
+	if (rc)
+		rsh_passthrough_close(s, req, b);
+	else
+		*out = b;
+	return rc;
+}
+
+void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
+			   struct rsh_backing *b)
+{
+	struct rsh_passthrough *p = &s->passthrough;
+	bool last;
+
+	pthread_mutex_lock(&p->lock);
+	last = --b->users == 0 && req;
+	if (last)
+		LIST_REMOVE(b, next);
+	pthread_mutex_unlock(&p->lock);
+	if (last)
+		discard(req, b);
+}
+
+void rsh_passthrough_fill(const struct rsh_backing *b,
+			  struct fuse_file_info *fi)
+{
+	fi->backing_id = b->id;
+}
+
+void rsh_passthrough_free(struct rsh_server *s)
+{
+	struct rsh_backing *b;
+
+	/* The ids have gone with the connection. */
+	while ((b = LIST_FIRST(&s->passthrough.list))) {
+		LIST_REMOVE(b, next);
+		close(b->fd);
+		free(b);
+	}
+}
+
+#else
+
+void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
+{
+	(void)conn;
+	if (s->io_mode == RSH_IO_AUTO || s->io_mode == RSH_IO_PASSTHROUGH)
+		say_off(s, "this libfuse cannot do it");
+}
+
+int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
+			 struct rsh_backing **out)
+{
+	(void)s, (void)req, (void)node;
+	*out = NULL;
+	return 0;
+}
+
+void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
+			   struct rsh_backing *b)
+{
+	(void)s, (void)req, (void)b;
+}
+
+void rsh_passthrough_fill(const struct rsh_backing *b,
+			  struct fuse_file_info *fi)
+{
+	(void)b, (void)fi;
+}
+
+void rsh_passthrough_free(struct rsh_server *s)
+{
+	(void)s;
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* vfs/backing.c - which files of a conversion are a source file byte for byte.
+ *
+ * The plan tells for nearly all bytes.  Left are the headers, which the source
+ * may have in another encoding than the plan writes, and small records that the
+ * converter takes from another rank although this one has the same: they are
+ * compared with the source, once a file. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* What vfs_i.h says of rsh_vfs_file.backing. */
+#define UNKNOWN 0
+#define NONE 1
+#define FIRST_FILE 2
+
+/* Content from elsewhere that is worth comparing. */
+#define ELSEWHERE_MAX (64 * 1024)
+/* A file with more sources is no copy of one. */
+#define SOURCES_MAX 8
+
+#define COMPARE_BYTES 4096
+
+/* A source file that may be the virtual one. */
+struct candidate {
+	const struct rsh_reshard *v;
+	uint64_t node;
+	uint32_t rank;     /* of the source */
+	uint64_t elsewhere; /* content bytes that were compared */
+};
+
+/* 1 if the source has these bytes at `offset`, 0 if not, or -errno. */
+static int has_bytes(const struct candidate *c, uint64_t offset,
+		     const uint8_t *bytes, size_t len)
+{
+	uint8_t buf[COMPARE_BYTES];
+	int rc = rsh_source_read(c->v->source, c->rank, offset, buf, len);
+
+	return rc ? rc : memcmp(buf, bytes, len) == 0;
+}
+
+/* The same for the bytes of a piece. */
+static int has_piece(const struct candidate *c, const struct rsh_piece *p)
+{
+	uint8_t buf[COMPARE_BYTES];
+	int same = 1;
+
+	for (uint64_t at = 0; at < p->length && same == 1;) {
+		const size_t n = (size_t)rsh_min_u64(p->length - at,
+						     sizeof(buf));
+		const uint64_t offset = p->file_offset + at;
+		ssize_t got = (ssize_t)n;
+
+		if (!p->is_header)
+			got = rsh_reshard_read(&c->v->vfs, c->node, buf, n,
+					       offset);
+		if (got != (ssize_t)n)
+			return got < 0 ? (int)got : -EIO;
+		same = has_bytes(c, offset, p->is_header ? p->header + at : buf,
+				 n);
+		at += n;
+	}
+	return same;
+}
+
+static bool lies_there(const struct candidate *c, const struct rsh_piece *p)
+{
+	return !p->is_header && p->codec == RSH_CODEC_NONE &&
+	       p->src_rank == c->rank && p->src_offset == p->file_offset;
+}
+
+static int check_piece(struct candidate *c, const struct rsh_piece *p)
+{
+	if (lies_there(c, p))
+		return 1;
+	if (!p->is_header)
+		c->elsewhere += p->length;
+	return c->elsewhere > ELSEWHERE_MAX ? 0 : has_piece(c, p);
+}
+
+/* Whether the file is the candidate, of the same size. */
+static int check_all(struct candidate *c, uint32_t rank, uint64_t size)
+{
+	const struct rsh_reshard *v = c->v;
+	struct rsh_piece_iter *it =
+		rsh_piece_iter_new(v->conversion, rank, 0, size, v->replicas ?
+				   rsh_source_failed(v->source) : NULL);
+	struct rsh_piece p;
+	uint64_t end = 0;
+	int same = 1;
+
+	if (!it)
+		return -ENOMEM;
+	while (same == 1 && rsh_piece_iter_next(it, &p)) {
+		end = p.file_offset + p.length;
+		same = check_piece(c, &p);
+	}
+	rsh_piece_iter_free(it);
+	/* The walk ends early when memory or files are out. */
+	return same == 1 && end != size ? -EIO : same;
+}
+
+/* As has_bytes(): whether there is such a source file, *file. */
+static int find(const struct rsh_reshard *v, uint64_t node, uint32_t rank,
+		uint32_t *file)
+{
+	const uint64_t size = rsh_conversion_size(v->conversion, rank);
+	const uint32_t *sources;
+	uint32_t n;
+	int same = 0;
+
+	sources = rsh_conversion_sources(v->conversion, rank, &n);
+	if (rsh_conversion_is_lost(v->conversion, rank) || n > SOURCES_MAX)
+		return 0;
+	for (uint32_t i = 0; i < n && same == 0; i++) {
+		struct candidate c = {
+			.v = v, .node = node, .rank = sources[i],
+		};
+
+		if (rsh_source_whole(v->source, c.rank, size, file))
+			same = check_all(&c, rank, size);
+	}
+	return same;
+}
+
+/* Where replicas may stand in for the file it has to be there as it was. */
+static int look_at(const struct rsh_reshard *v, uint32_t file)
+{
+	cleanup_fd int fd = -1;
+
+	if (!v->replicas)
+		return 0;
+	if (rsh_source_file_failed(v->source, file) ||
+	    rsh_source_file_open(v->source, file, &fd))
+		return -ENODATA;
+	return 0;
+}
+
+int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
+			uint32_t *file)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	atomic_uint_fast64_t *known;
+	uint32_t rank;
+	int rc;
+
+	if (rsh_node_decode(v, node, &rank) != RSH_NODE_FILE)
+		return -ENODATA;
+	known = &v->files[rank].backing;
+	if (atomic_load(known) == UNKNOWN) {
+		rc = find(v, node, rank, file);
+		if (rc < 0)
+			return v->replicas || rc == -EIO ? -ENODATA : rc;
+		atomic_store(known, rc ? FIRST_FILE + (uint64_t)*file : NONE);
+	}
+	if (atomic_load(known) == NONE)
+		return -ENODATA;
+	*file = (uint32_t)(atomic_load(known) - FIRST_FILE);
+	return look_at(v, *file);
+}

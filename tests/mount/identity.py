@@ -1,0 +1,455 @@
+#!/usr/bin/env python3
+"""Files that need no resharding: the bytes of one source file, which the kernel
+reads by itself where libfuse, the kernel and our rights allow it.
+
+What is tested of that ("passed through") is skipped where it cannot be; content,
+mappings and sources that change are tested everywhere.
+"""
+
+import concurrent.futures
+import contextlib
+import errno
+import mmap
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from rsh_mount import (MountError, Mounted, Tap, hash_tree,  # noqa: E402
+                       require_mount, reshardfs_program, tree_difference)
+from small_job import Job  # noqa: E402
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+MODES = ("auto", "passthrough", "direct", "cached")
+STEP = (1, 5)
+TESTS = []
+
+
+class CannotPass(Exception):
+    """Why files cannot be passed through here."""
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def library_passes():
+    said = subprocess.run([reshardfs_program(), "--version"], check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+    return ", passthrough" in said
+
+
+def may_not_pass(said):
+    """Raise CannotPass if the log gives a reason that is one of this machine,
+    MountError if it gives another one."""
+    mark = "files are not passed through: "
+    if mark not in said:
+        return
+    why = said.split(mark)[1].splitlines()[0]
+    release = [int(n) for n in os.uname().release.split("-")[0].split(".")[:2]]
+    if (why == "this libfuse cannot do it" and not library_passes()
+            or why == "the kernel does not offer it"
+            or "not permitted" in why and os.geteuid() != 0
+            or release < [6, 9]):
+        raise CannotPass(why)
+    raise MountError(said)
+
+
+def mounted(job, *extra, **how):
+    return Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                   extra=["--log-level", "debug", *extra], **how)
+
+
+def virtual(m, rank):
+    return os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+
+
+def demand(true, what):
+    if not true:
+        raise MountError(what)
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def passed(m, rank):
+    """Whether the file's next open is passed through."""
+    opened = m.log().count("passed through")
+    with open(virtual(m, rank), "rb"):
+        return m.log().count(", passed through") > opened
+
+
+def demand_passed(m, rank):
+    may_not_pass(m.log())
+    if passed(m, rank):
+        return
+    may_not_pass(m.log())
+    raise MountError("a file is not passed through\n" + m.log())
+
+
+@contextlib.contextmanager
+def few_descriptors(job):
+    """Mounts that are made here keep one source file open at most."""
+    program = reshardfs_program()
+    wrapper = os.path.join(job.directory, "few-descriptors")
+    with open(wrapper, "w", encoding="utf-8") as f:
+        f.write(f'#!/bin/sh\nulimit -n 100\nexec {shlex.quote(program)} "$@"\n')
+    os.chmod(wrapper, 0o755)
+    os.environ["RESHARDFS"] = wrapper
+    try:
+        yield
+    finally:
+        os.environ["RESHARDFS"] = program
+
+
+def stale(path, good):
+    """Opening or reading fails with ESTALE; what is read before is right."""
+    got = b""
+    try:
+        with open(path, "rb", buffering=0) as f:
+            while part := f.read(4096):
+                got += part
+    except OSError as error:
+        demand(error.errno == errno.ESTALE, f"errno {error.errno}")
+        demand(good.startswith(got), "wrong bytes before ESTALE")
+        return
+    raise MountError("neither open nor read failed")
+
+
+# ---- everywhere ----
+
+@test
+def all_bytes_in_every_mode(job):
+    job.save(*STEP)
+    for mode in MODES:
+        with mounted(job, "--io-mode", mode) as m:
+            for _ in range(2):
+                difference = tree_difference(job.expected(*STEP),
+                                             hash_tree(m.path, odd_blocks=True))
+                demand(not difference, "\n".join([mode, *difference]))
+
+
+@test
+def read_as_programs_do(job):
+    saved = job.save(*STEP)
+    for mode in ("auto", "cached"):
+        with mounted(job, "--io-mode", mode) as m:
+            for way in ("whole", "private", "shared", "sendfile", "splice", "preadv",
+                        "threads", "random"):
+                subprocess.run([sys.executable, os.path.join(LIB, "reader.py"), way,
+                                virtual(m, 3), saved[3]], check=True,
+                               stdout=subprocess.DEVNULL)
+
+
+@test
+def opened_many_times(job):
+    saved = job.save(*STEP)
+    good = content(saved[1])
+    with mounted(job, "--io-mode", "auto") as m:
+        files = [open(virtual(m, 1), "rb") for _ in range(20)]
+        for f in files[::2]:
+            demand(f.read() == good, "wrong bytes")
+            f.close()
+        demand(content(virtual(m, 1)) == good, "wrong bytes of another reader")
+        for f in files[1::2]:
+            demand(f.read() == good, "wrong bytes after others closed")
+            f.close()
+        demand(content(virtual(m, 1)) == good, "wrong bytes after all closed")
+
+
+@test
+def opened_by_many_at_a_time(job):
+    """Two files of which one is lost, so that both may be the same one."""
+    saved = job.save(*STEP)
+    good = {rank: content(saved[rank]) for rank in (1, 2, 6)}
+    os.unlink(saved[2])
+
+    def read(number):
+        rank = (1, 2, 6)[number % 3]
+        demand(content(virtual(m, rank)) == good[rank], f"wrong bytes of rank {rank}")
+
+    with mounted(job, "--io-mode", "auto") as m, \
+            concurrent.futures.ThreadPoolExecutor(16) as pool:
+        for done in [pool.submit(read, number) for number in range(2000)]:
+            done.result()
+
+
+@test
+def nothing_stays_open(job):
+    job.save(*STEP)
+    with mounted(job) as m:
+        def descriptors():
+            return len(os.listdir(f"/proc/{m.process.pid}/fd"))
+
+        content(virtual(m, 0))
+        before = descriptors()
+        for _ in range(300):
+            with open(virtual(m, 0), "rb"):
+                pass
+        # The last ones may be closed a little later than their files.
+        demand(descriptors() < before + 20, "descriptors stay")
+
+
+@test
+def replaced_by_another(job):
+    """Found as the daemon may keep but one source file open."""
+    saved = job.save(*STEP)
+    good = content(saved[2])
+    for mode in ("auto", "passthrough", "direct"):
+        with few_descriptors(job):
+            m = mounted(job, "--replicas", "off", "--io-mode", mode)
+        with m:
+            content(virtual(m, 2))
+            content(virtual(m, 5))
+            shutil.copy(saved[3], saved[2] + ".new")
+            os.rename(saved[2] + ".new", saved[2])
+            stale(virtual(m, 2), good)
+            stale(virtual(m, 2), good)
+            demand("changed since it was mounted" in m.log(), m.log())
+        job.save(*STEP)
+
+
+@test
+def written_over(job):
+    saved = job.save(*STEP)
+    good = content(saved[2])
+    for mode in MODES:
+        for seen_before in (False, True):
+            if mode == "cached" and seen_before:
+                continue  # it is the kernel that keeps the right bytes
+            with mounted(job, "--replicas", "off", "--io-mode", mode) as m:
+                if seen_before:
+                    content(virtual(m, 2))
+                with open(saved[2], "wb") as f:
+                    f.write(bytes(len(good)))
+                stale(virtual(m, 2), good)
+            job.save(*STEP)
+
+
+@test
+def written_over_with_replicas(job):
+    """Rank 6 holds what rank 2 holds."""
+    saved = job.save(*STEP)
+    good = content(saved[2])
+    with mounted(job) as m:
+        demand(content(virtual(m, 2)) == good, "wrong bytes before")
+        with open(saved[2], "wb") as f:
+            f.write(bytes(len(good)))
+        demand(content(virtual(m, 2)) == good, "wrong bytes after")
+
+
+@test
+def written_over_while_it_is_open(job):
+    """Who opens it afterwards is told."""
+    saved = job.save(*STEP)
+    good = content(saved[2])
+    with mounted(job, "--replicas", "off") as m:
+        with open(virtual(m, 2), "rb"):
+            with open(saved[2], "wb") as f:
+                f.write(bytes(len(good)))
+            stale(virtual(m, 2), good)
+        stale(virtual(m, 2), good)
+
+
+@test
+def replaced_while_it_is_open(job):
+    """Its readers keep the old file."""
+    saved = job.save(*STEP)
+    good = content(saved[2])
+    with mounted(job) as m, open(virtual(m, 2), "rb") as f:
+        shutil.copy(saved[3], saved[2] + ".new")
+        os.rename(saved[2] + ".new", saved[2])
+        demand(f.read() == good, "wrong bytes")
+        demand(content(virtual(m, 2)) == good, "wrong bytes of another reader")
+
+
+# ---- passed through ----
+
+@test
+def the_daemon_is_not_asked(job):
+    saved = job.save(*STEP)
+    good = content(saved[4])
+    with mounted(job) as m:
+        demand_passed(m, 4)
+        with open(virtual(m, 4), "rb", buffering=0) as f:
+            m.process.send_signal(signal.SIGSTOP)
+            # Should it be asked all the same, the daemon has to answer: a
+            # reader that waits for it cannot be killed.
+            helper = subprocess.Popen(
+                ["sh", "-c", f"sleep 20; kill -CONT {m.process.pid}"])
+            try:
+                demand(f.read() == good, "wrong bytes")
+                for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):
+                    with mmap.mmap(f.fileno(), 0, flags=flags,
+                                   prot=mmap.PROT_READ) as mapping:
+                        demand(mapping[:] == good, "wrong bytes in a mapping")
+                waited = helper.poll() is not None
+            finally:
+                helper.kill()
+                helper.wait()
+                m.process.send_signal(signal.SIGCONT)
+        demand(not waited, "the daemon was needed")
+        demand("read node" not in m.log(), m.log())
+
+
+@test
+def only_where_it_is_wanted(job):
+    job.save(*STEP)
+    with mounted(job) as m:
+        demand_passed(m, 0)
+    for extra in (("--io-mode", "direct"), ("--io-mode", "cached"), ("--cache", "on"),
+                  ("--fault", "short")):
+        with mounted(job, *extra) as m:
+            content(virtual(m, 0))
+            demand(not passed(m, 0), " ".join(extra) + "\n" + m.log())
+
+
+@test
+def only_what_is_the_same(job):
+    """Ranks with a CRC at their end, or of which something is left out."""
+    job.save(*STEP, crc=True)
+    with mounted(job) as m:
+        demand(not passed(m, 0), m.log())
+        difference = tree_difference(job.expected(*STEP), hash_tree(m.path))
+        demand(not difference, "\n".join(difference))
+    saved = job.save(*STEP)
+    with mounted(job, "--drop", "norm.gamma") as m:
+        demand(not passed(m, 0), m.log())
+    with mounted(job, "--rename", rename(job)) as m:
+        demand(not passed(m, 0), m.log())
+        demand(content(virtual(m, 0)) ==
+               content(saved[0]).replace(b"norm.gamma", b"norm.omega"), "wrong bytes")
+    with mounted(job) as m:
+        demand_passed(m, 0)
+
+
+def rename(job):
+    """Names of equal length: all but the headers is as it was."""
+    path = os.path.join(job.directory, "rename.json")
+    with open(path, "w", encoding="utf-8") as f:
+        f.write('{"norm.gamma": "norm.omega"}')
+    return path
+
+
+@test
+def a_lost_rank_is_its_replica(job):
+    saved = job.save(*STEP)
+    good = content(saved[2])
+    os.unlink(saved[2])
+    with mounted(job) as m:
+        demand(content(virtual(m, 2)) == good, "wrong bytes")
+        # One backing for both.
+        with open(virtual(m, 6), "rb") as other, open(virtual(m, 2), "rb") as f:
+            demand(other.read() == f.read() == good, "wrong bytes of one of two")
+        demand_passed(m, 2)
+
+
+@test
+def what_is_resumed(job):
+    saved = job.save(*STEP)
+    with Mounted(job.source, resume=True, extra=["--log-level", "debug"]) as m:
+        path = os.path.join(m.path, "rank_2", "latest.ckpt")
+        demand(content(path) == content(saved[2]), "wrong bytes")
+        may_not_pass(m.log())
+        demand(", passed through" in m.log(), m.log())
+
+
+@contextlib.contextmanager
+def overlay(job, lower):
+    """A writable layer on a directory."""
+    root = os.path.join(job.directory, "overlay")
+    for name in ("upper", "work", "merged"):
+        os.makedirs(os.path.join(root, name))
+    merged = os.path.join(root, "merged")
+    options = f"lowerdir={lower},upperdir={root}/upper,workdir={root}/work"
+    done = subprocess.run(["mount", "-t", "overlay", "-o", options, "none", merged],
+                          check=False, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise CannotPass("no overlay: " + done.stderr.strip())
+    try:
+        yield merged
+    finally:
+        subprocess.run(["umount", merged], check=True)
+        shutil.rmtree(root)
+
+
+@test
+def below_an_overlay(job):
+    saved = job.save(*STEP)
+    with overlay(job, job.source):
+        pass  # or the system has none
+    with mounted(job) as m:
+        try:
+            with overlay(job, m.path) as merged:
+                demand(content(os.path.join(merged, "rank_2", "checkpoint_2.ckpt")) ==
+                       content(saved[2]), "wrong bytes")
+        except CannotPass as why:
+            raise MountError(why) from why
+
+
+@test
+def on_an_overlay(job):
+    saved = job.save(*STEP)
+    with overlay(job, job.source) as merged:
+        job.source = merged
+        with mounted(job) as m:
+            demand_passed(m, 2)
+            demand(content(virtual(m, 2)) == content(saved[2]), "wrong bytes")
+
+
+@test
+def without_the_right_to(job):
+    """As root of a user namespace, who may mount but not pass through."""
+    saved = job.save(*STEP)
+    if subprocess.run(["unshare", "-Urm", "true"], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        raise CannotPass("there are no user namespaces")
+    where = os.path.join(job.directory, "mnt")
+    log = os.path.join(job.directory, "log")
+    os.mkdir(where)
+    done = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", '''
+         "$1" mount --src-strategy "$2" --dst-strategy "$2" --log-level debug \
+             --log-file "$3" "$4" "$5" || exit 3
+         cmp "$5/rank_2/checkpoint_2.ckpt" "$6" && cmp "$5/rank_3/checkpoint_3.ckpt" "$7"
+         status=$?
+         umount "$5" && exit $status''',
+         "sh", reshardfs_program(), job.strategy, log, job.source, where, saved[2],
+         saved[3]], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True)
+    if done.returncode == 3 and "fuse" in done.stdout:
+        raise CannotPass("a user namespace may not mount: " + done.stdout.strip())
+    with open(log, encoding="utf-8") as f:
+        said = f.read()
+    demand(done.returncode == 0, done.stdout + said)
+    demand(said.count("files are not passed through: ") == 1, said)
+    demand(", passed through" not in said and "error: " not in said, said)
+
+
+def main():
+    require_mount()
+    tap = Tap(len(TESTS))
+    for function in TESTS:
+        name = function.__name__.replace("_", " ")
+        with tempfile.TemporaryDirectory(prefix="reshardfs-identity-") as directory:
+            try:
+                function(Job(os.path.join(directory, "job")))
+            except CannotPass as why:
+                tap.skip(name, why)
+            except Exception as error:  # every failure becomes one TAP line
+                tap.ok(False, name, f"{type(error).__name__}: {error}")
+            else:
+                tap.ok(True, name)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

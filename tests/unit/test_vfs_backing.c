@@ -1,0 +1,415 @@
+/* unit/test_vfs_backing.c - which virtual files are a source file byte for
+ * byte. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rsh/util/log.h"
+#include "rsh/vfs/vfs.h"
+#include "source_support.h"
+
+#define N_BYTES 60
+#define NAME "rank_0/x-1_5.ckpt"
+
+/* One vector, on one device, wanted on three. */
+static const char cut[] =
+	"{\"current_stage\":1,\"parallel_layout_item\":{\"data\":{"
+	"\"dev_matrix\":[3],\"field\":0,\"opt_weight_shard_size\":0,"
+	"\"opt_weight_shard_step\":0,\"tensor_map\":[0],"
+	"\"tensor_shape\":[60]}},\"parallel_strategy_item\":{\"op\":{"
+	"\"parallel_strategy\":[[1]],\"stage\":0}}}";
+
+struct fixture {
+	char *tree;
+	char path[256]; /* of rank 0's file */
+	size_t size, header;
+	uint8_t bytes[256]; /* of the file */
+	struct rsh_source_io *io;
+	struct rsh_vfs_config cfg;
+	struct rsh_vfs *vfs;
+};
+
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	uint8_t content[N_BYTES];
+	FILE *file;
+
+	for (int i = 0; i < N_BYTES; i++)
+		content[i] = (uint8_t)(100 + i);
+	f->tree = tree_make();
+	f->header = (size_t)tree_write_vector(f->tree, NAME, content, N_BYTES);
+	snprintf(f->path, sizeof(f->path), "%s/" NAME, f->tree);
+	file = fopen(f->path, "rb");
+	assert_non_null(file);
+	f->size = fread(f->bytes, 1, sizeof(f->bytes), file);
+	fclose(file);
+	assert_int_equal(f->size, f->header + N_BYTES);
+	f->cfg = (struct rsh_vfs_config){
+		.source = f->tree, .tree = { .prefix = "net_" },
+	};
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	rsh_vfs_free(f->vfs);
+	rsh_source_io_free(f->io);
+	tree_remove(f->tree);
+	free(f);
+	return 0;
+}
+
+static void mount(struct fixture *f)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	if (rsh_vfs_open(&f->cfg, &f->vfs, &err))
+		fail_msg("%s", err.text);
+}
+
+static uint64_t at(const struct fixture *f, const char *dir, const char *file)
+{
+	uint64_t node = rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, dir);
+
+	node = rsh_vfs_lookup(f->vfs, node, file);
+	assert_true(node != 0 && node != UINT64_MAX);
+	return node;
+}
+
+/* The virtual file's bytes are those of the source file that backs it. */
+static void assert_backed(const struct fixture *f, uint64_t node)
+{
+	uint8_t virtual[256], source[256];
+	uint32_t file;
+	int fd;
+
+	assert_int_equal(rsh_vfs_backing(f->vfs, node, &file), 0);
+	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &fd), 0);
+	assert_int_equal(rsh_vfs_backing_check(f->vfs, file, fd), 0);
+	assert_int_equal(pread(fd, source, sizeof(source), 0), f->size);
+	assert_int_equal(rsh_vfs_read(f->vfs, node, virtual, sizeof(virtual),
+				      0), f->size);
+	assert_memory_equal(virtual, source, f->size);
+	close(fd);
+}
+
+static void assert_not_backed(const struct fixture *f, uint64_t node)
+{
+	uint32_t file;
+
+	/* The second answer is the one that is remembered. */
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(rsh_vfs_backing(f->vfs, node, &file),
+				 -ENODATA);
+}
+
+static void copies_are_the_file(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t first, second;
+
+	f->cfg.dst_ranks = 2;
+	mount(f);
+	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
+	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
+					 &first), 0);
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_1", "net_1.ckpt"),
+					 &second), 0);
+	assert_int_equal(first, second);
+}
+
+static void each_rank_has_its_own(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t first, second;
+
+	tree_write(f->tree, "rank_1/x-1_5.ckpt", f->bytes, f->size);
+	f->cfg.dst_ranks = 2;
+	mount(f);
+	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
+					 &first), 0);
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_1", "net_1.ckpt"),
+					 &second), 0);
+	assert_int_not_equal(first, second);
+}
+
+static void other_nodes_have_none(void **state)
+{
+	struct fixture *f = *state;
+
+	mount(f);
+	assert_not_backed(f, 0);
+	assert_not_backed(f, RSH_VFS_ROOT);
+	assert_not_backed(f, rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, "rank_0"));
+	assert_not_backed(f, UINT64_MAX);
+}
+
+static void slices_have_none(void **state)
+{
+	struct fixture *f = *state;
+	char path[256];
+
+	tree_write(f->tree, "./strategy.json", cut, sizeof(cut) - 1);
+	snprintf(path, sizeof(path), "%s/strategy.json", f->tree);
+	f->cfg.dst_strategy = path;
+	mount(f);
+	assert_not_backed(f, at(f, "rank_0", "net_0.ckpt"));
+	assert_not_backed(f, at(f, "rank_2", "net_2.ckpt"));
+}
+
+/* A vector cut in two, each half held by two of four ranks. */
+static const char halves[] =
+	"{\"current_stage\":1,\"parallel_layout_item\":{\"data\":{"
+	"\"dev_matrix\":[2,2],\"field\":0,\"opt_weight_shard_size\":0,"
+	"\"opt_weight_shard_step\":0,\"tensor_map\":[0],"
+	"\"tensor_shape\":[120]}},\"parallel_strategy_item\":{\"op\":{"
+	"\"parallel_strategy\":[[1]],\"stage\":0}}}";
+
+/* Two records: the slice of the rank, and one that no strategy lists, which
+ * begins with `byte`. */
+static void write_two(struct fixture *f, unsigned rank, uint8_t byte)
+{
+	uint8_t both[512];
+	char name[32];
+
+	memcpy(both, f->bytes, f->size);
+	memcpy(both + f->size, f->bytes, f->size);
+	memcpy(memmem(both + f->size, f->header, "data", 4), "note", 4);
+	both[f->header] = (uint8_t)(rank % 2);
+	both[f->size + f->header] = byte;
+	snprintf(name, sizeof(name), "rank_%u/x-1_5.ckpt", rank);
+	tree_write(f->tree, name, both, 2 * f->size);
+}
+
+/* Rank 1 is lost: its half is rank 3's, the other record comes from rank 0. */
+static void mount_without_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
+{
+	static char path[256];
+
+	write_two(f, 0, 1);
+	write_two(f, 2, 1);
+	write_two(f, 3, byte_of_rank_3);
+	tree_write(f->tree, "./strategy.json", halves, sizeof(halves) - 1);
+	snprintf(path, sizeof(path), "%s/strategy.json", f->tree);
+	f->cfg.src_strategy = f->cfg.dst_strategy = path;
+	f->cfg.replicas = true;
+	f->size *= 2;
+	mount(f);
+}
+
+static void a_small_record_from_elsewhere_may_be_the_same(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t mine, other;
+
+	mount_without_rank_1(f, 1);
+	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_1", "net_1.ckpt"),
+					 &mine), 0);
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_3", "net_3.ckpt"),
+					 &other), 0);
+	assert_int_equal(mine, other);
+}
+
+static void a_small_record_from_elsewhere_may_differ(void **state)
+{
+	struct fixture *f = *state;
+
+	mount_without_rank_1(f, 2);
+	assert_not_backed(f, at(f, "rank_1", "net_1.ckpt"));
+	assert_backed(f, at(f, "rank_3", "net_3.ckpt"));
+}
+
+/* Of the same length, with the type before the dimension. */
+static void another_header_has_none(void **state)
+{
+	struct fixture *f = *state;
+	static const uint8_t dim[] = { 0x08, N_BYTES };
+	uint8_t got[256], want[256];
+	uint8_t *p = memmem(f->bytes, f->header, dim, sizeof(dim));
+	uint64_t node;
+
+	memcpy(want, f->bytes, f->size);
+	assert_non_null(p);
+	memmove(p, p + 2, 7); /* "UInt8" and what stands before it */
+	memcpy(p + 7, dim, sizeof(dim));
+	assert_memory_not_equal(f->bytes, want, f->size);
+	tree_write(f->tree, NAME, f->bytes, f->size);
+	mount(f);
+	node = at(f, "rank_0", "net_0.ckpt");
+	assert_not_backed(f, node);
+	assert_int_equal(rsh_vfs_read(f->vfs, node, got, sizeof(got), 0),
+			 f->size);
+	assert_memory_equal(got, want, f->size);
+}
+
+static void a_longer_file_has_none(void **state)
+{
+	struct fixture *f = *state;
+
+	memcpy(f->bytes + f->size, "crc_num\0\0\0\0\0\0" "1234", 17);
+	tree_write(f->tree, NAME, f->bytes, f->size + 17);
+	mount(f);
+	assert_not_backed(f, at(f, "rank_0", "net_0.ckpt"));
+}
+
+static void another_format_has_none(void **state)
+{
+	struct fixture *f = *state;
+
+	f->cfg.format = RSH_FORMAT_SAFETENSORS;
+	mount(f);
+	assert_not_backed(f, at(f, "rank_0", "net_0.safetensors"));
+}
+
+static void read_through(struct fixture *f,
+			 const struct rsh_source_io_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	if (rsh_source_io_new(o, &f->io, &err))
+		fail_msg("%s", err.text);
+	f->cfg.files.io = f->io;
+	mount(f);
+}
+
+static void what_reads_straight_is_backed(void **state)
+{
+	const struct rsh_source_io_options o = { .caching = RSH_CACHING_OFF };
+	struct fixture *f = *state;
+
+	read_through(f, &o);
+	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
+}
+
+static void faults_are_not_passed_by(void **state)
+{
+	const struct rsh_source_io_options o = {
+		.caching = RSH_CACHING_OFF, .faults = "short",
+	};
+	struct fixture *f = *state;
+
+	read_through(f, &o);
+	assert_not_backed(f, at(f, "rank_0", "net_0.ckpt"));
+}
+
+static void the_cache_is_not_passed_by(void **state)
+{
+	const struct rsh_source_io_options o = {
+		.caching = RSH_CACHING_ON,
+		.cache = { .memory_bytes = 64 << 20 },
+	};
+	struct fixture *f = *state;
+
+	read_through(f, &o);
+	assert_not_backed(f, at(f, "rank_0", "net_0.ckpt"));
+}
+
+static void touch(const struct fixture *f)
+{
+	const struct timespec times[2] = { { 1, 2 }, { 3, 4 } };
+
+	assert_int_equal(utimensat(AT_FDCWD, f->path, times, 0), 0);
+}
+
+static void a_changed_file_is_stale(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t node;
+	uint32_t file;
+	int fd, other;
+
+	mount(f);
+	node = at(f, "rank_0", "net_0.ckpt");
+	assert_int_equal(rsh_vfs_backing(f->vfs, node, &file), 0);
+	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &fd), 0);
+	touch(f);
+	assert_int_equal(rsh_vfs_backing(f->vfs, node, &file), 0);
+	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &other), -ESTALE);
+	assert_int_equal(rsh_vfs_backing_check(f->vfs, file, fd), -ESTALE);
+	close(fd);
+}
+
+static void a_file_that_changed_before_is_stale(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t file;
+
+	mount(f);
+	touch(f);
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
+					 &file), -ESTALE);
+}
+
+/* Where others may hold the same, reading through the tree finds them. */
+static void a_changed_file_is_left_to_replicas(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t node;
+
+	f->cfg.replicas = true;
+	mount(f);
+	node = at(f, "rank_0", "net_0.ckpt");
+	assert_backed(f, node);
+	touch(f);
+	assert_not_backed(f, node);
+}
+
+static void files_to_resume_are_backed(void **state)
+{
+	struct fixture *f = *state;
+	const struct rsh_vfs_resume_config cfg = { .source = f->tree };
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	if (rsh_vfs_open_resume(&cfg, &f->vfs, &err))
+		fail_msg("%s", err.text);
+	assert_backed(f, at(f, "rank_0", "x-1_5.ckpt"));
+	assert_not_backed(f, at(f, "rank_0", "latest.ckpt"));
+	assert_not_backed(f, rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, "rank_0"));
+	assert_not_backed(f, UINT64_MAX);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(copies_are_the_file),
+		TEST(each_rank_has_its_own),
+		TEST(other_nodes_have_none),
+		TEST(slices_have_none),
+		TEST(a_small_record_from_elsewhere_may_be_the_same),
+		TEST(a_small_record_from_elsewhere_may_differ),
+		TEST(another_header_has_none),
+		TEST(a_longer_file_has_none),
+		TEST(another_format_has_none),
+		TEST(what_reads_straight_is_backed),
+		TEST(faults_are_not_passed_by),
+		TEST(the_cache_is_not_passed_by),
+		TEST(a_changed_file_is_stale),
+		TEST(a_file_that_changed_before_is_stale),
+		TEST(a_changed_file_is_left_to_replicas),
+		TEST(files_to_resume_are_backed),
+	};
+
+	/* Errors are expected. */
+	if (rsh_log_to_file("/dev/null"))
+		return 1;
+	return cmocka_run_group_tests_name("vfs_backing", tests, NULL, NULL);
+}
