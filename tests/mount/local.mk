@@ -5,10 +5,12 @@ MOUNT += \
 	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
 	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py \
-	mount/strategy.py mount/engine.py mount/faults.py
+	mount/strategy.py mount/engine.py mount/faults.py mount/memory.py \
+	mount/leaks.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
+	lib/big_tree.py lib/daemon_use.py \
 	data/strategies/fault_recover_8 $(MOUNT)
