@@ -35,6 +35,6 @@ int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 /* The range was read and its pages will not be missed: `partly`, for the sake
  * of some of its bytes. */
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
-		    size_t len, bool partly);
+		    uint64_t len, bool partly);
 
 #endif
