@@ -6,7 +6,7 @@ MOUNT += \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
 	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py \
 	mount/strategy.py mount/engine.py mount/faults.py mount/memory.py \
-	mount/leaks.py
+	mount/leaks.py mount/pages.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
