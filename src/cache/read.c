@@ -396,6 +396,7 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		if (run.n) {
 			c->stats.prefetched += run.n;
 			rc = fill(&rq, &run, &from_disk);
+			c->stats.prefetched_disk += from_disk;
 			release(c, &run);
 		} else if (rsh_block_find(c, file, number)) {
 			number++;

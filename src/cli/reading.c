@@ -29,13 +29,18 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 				largest + largest / 4 + LOADER_BYTES, all);
 }
 
+/* A source's reads prefetch what they then find in memory: such a block was on
+ * disk or loaded. */
 static void log_cache(const struct rsh_cache_stats *c)
 {
+	const uint64_t memory = c->hits_plain -
+				rsh_min_u64(c->hits_plain, c->prefetched);
+
 	rsh_log_info("cache: %" PRIu64 " blocks found in memory, %" PRIu64
 		     " compressed, %" PRIu64 " on disk, %" PRIu64
 		     " loads, %" PRIu64 " blocks waited for; %" PRIu64
-		     " MiB of memory at most", c->hits_plain,
-		     c->hits_compressed, c->hits_disk, c->loads, c->waits,
+		     " MiB of memory at most", memory, c->hits_compressed,
+		     c->hits_disk + c->prefetched_disk, c->loads, c->waits,
 		     c->memory_peak / MIB);
 }
 

@@ -132,6 +132,9 @@ static bool parse_fault(char *s, struct fault *f)
 	*f = (struct fault){ .to = UINT64_MAX, .chance = UINT32_MAX };
 	if (!parse_kind(word, f))
 		return false;
+	/* Nothing comes behind the end of a file. */
+	if (f->kind == FAULT_TRUNCATE)
+		f->to = UINT64_MAX;
 	while ((word = strsep(&s, ","))) {
 		if (strncmp(word, "p=", 2) == 0) {
 			if (!parse_chance(word + 2, &f->chance))

@@ -33,6 +33,9 @@
 
 #define SCRATCH_BYTES (SPAN_MAX + RSH_PLACE_MAX + 2 * SPAN_MAX)
 
+/* Pages are given back together with what lies between, up to so much. */
+#define HOLE_MAX ((uint64_t)1024 * 1024)
+
 /* At least one byte in so many of a span must be wanted. */
 #define SPAN_WASTE 4
 
@@ -142,7 +145,6 @@ static int read_span(struct rsh_gather *g, const struct rsh_source_file *f,
 	rc = rsh_file_pread(g->source, f, fd, buf, len, start);
 	if (rc)
 		return rc;
-	rsh_file_spent(g->source, fd, start, len, true);
 	for (;; r = &g->runs[r->next]) {
 		scatter(g, r, buf + (r->src - start));
 		if (--n == 0)
@@ -150,9 +152,34 @@ static int read_span(struct rsh_gather *g, const struct rsh_source_file *f,
 	}
 }
 
+/* Neighbouring spans, the holes between them included. */
+struct stretch {
+	uint64_t start, end;
+};
+
+static void end_stretch(struct rsh_gather *g, int fd, struct stretch *s)
+{
+	if (s->end > s->start)
+		rsh_file_spent(g->source, fd, s->start, s->end - s->start,
+			       true);
+	s->start = s->end = 0;
+}
+
+/* Each span by itself would never come to the end of the kernel's pieces. */
+static void add_to_stretch(struct rsh_gather *g, int fd, struct stretch *s,
+			   uint64_t start, size_t len)
+{
+	if (start < s->end || start - s->end > HOLE_MAX)
+		end_stretch(g, fd, s);
+	if (s->end == 0)
+		s->start = start;
+	s->end = start + len;
+}
+
 /* 0 or a positive errno. */
 static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
 {
+	struct stretch spent = { 0 };
 	unsigned at = group->first;
 
 	while (at) {
@@ -163,9 +190,11 @@ static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
 
 		if (rc)
 			return rc;
+		add_to_stretch(g, fd, &spent, r->src, len);
 		while (n--)
 			at = g->runs[at].next;
 	}
+	end_stretch(g, fd, &spent);
 	return 0;
 }
 

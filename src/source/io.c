@@ -21,6 +21,10 @@
 #define SAMPLE_BYTES (64 * 1024)
 #define RSH_SLOW_NS 400000
 
+/* Kernels hold a file in pieces of up to this length, each at a multiple of its
+ * own, and give back whole ones only. */
+#define PIECE_BYTES ((uint64_t)2 * 1024 * 1024)
+
 /* Of file systems whose headers are not in linux/magic.h. */
 #define BEEGFS_MAGIC 0x19830326
 #define GPFS_MAGIC 0x47504653
@@ -250,9 +254,10 @@ bool rsh_file_is_straight(const struct rsh_source *s,
 }
 
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
-		    size_t len, bool partly)
+		    uint64_t len, bool partly)
 {
 	struct rsh_source_io *io = s->io;
+	const uint64_t start = offset - offset % PIECE_BYTES;
 	uint64_t keep_free, free_bytes;
 
 	if (!io || (!partly && !atomic_load(&io->drop_all)))
@@ -263,7 +268,8 @@ void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
 	free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * io->page_bytes;
 	if (free_bytes >= keep_free)
 		return;
-	if (posix_fadvise(fd, (off_t)offset, (off_t)len,
+	/* A piece that reaches beyond this range goes with its last byte. */
+	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),
 			  POSIX_FADV_DONTNEED) == 0)
 		atomic_fetch_add(&io->dropped, len);
 }

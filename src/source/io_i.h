@@ -39,6 +39,6 @@ bool rsh_file_is_straight(const struct rsh_source *s,
 /* The range was read and its pages will not be missed: `partly`, for the sake
  * of some of its bytes. */
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
-		    size_t len, bool partly);
+		    uint64_t len, bool partly);
 
 #endif

@@ -735,10 +735,13 @@ bool rsh_streams_stop(struct rsh_streams *s)
 
 void rsh_streams_free(struct rsh_streams *s)
 {
+	struct rsh_stream *st;
 	struct rsh_window *w;
 
 	if (!s || !rsh_streams_stop(s))
 		return;
+	while ((st = TAILQ_FIRST(&s->open)))
+		rsh_stream_close(st);
 	while ((w = TAILQ_FIRST(&s->spares))) {
 		TAILQ_REMOVE(&s->spares, w, next);
 		window_free(w);

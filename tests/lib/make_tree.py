@@ -107,9 +107,9 @@ def records(params, tensors, mesh, which, rank):
     return result
 
 
-def strategy(which, mesh):
+def strategy(params, which, mesh):
     stage = StageFile(0)
-    for p in PARAMS:
+    for p in params:
         tensor_map = getattr(p, which + "_map")
         if tensor_map is not None:
             step, size = getattr(p, which + "_shard")
@@ -124,30 +124,58 @@ def write(path, data):
     os.chmod(path, 0o400)  # as MindSpore leaves its files
 
 
-def main(directory):
-    numbers = random.Random(20)
+def random_tree(numbers, n_params, largest):
+    """(params, source mesh, wanted mesh) with tensors of up to `largest` bytes
+    cut in any way that a Param can say."""
+    meshes = [numbers.choice(([1, 2], [2, 2], [2, 4], [4, 2])) for _ in "sw"]
+    params = [Param("step_num", [], "Int64")]
+    for i in range(n_params):
+        dtype = numbers.choice(("Float32", "Float16", "BFloat16", "Int8"))
+        p = Param(f"layer.{i}.weight", [], dtype)
+        # Every dimension can be cut by both axes of either mesh.
+        elements = int(2 ** numbers.uniform(13, largest.bit_length() - 1))
+        n_dims = numbers.choice((1, 2, 2, 3))
+        for left in range(n_dims, 0, -1):
+            p.dims.append(max(round(elements ** (1 / left) / 32), 1) * 32)
+            elements //= p.dims[-1]
+        for which, mesh in zip(("source", "wanted"), meshes):
+            axes = numbers.sample([0, 1] + [-1] * n_dims, n_dims)
+            setattr(p, which + "_map", axes)
+            if 0 in axes and 1 not in axes and mesh[0] > 1 and \
+                    numbers.random() < 0.4:
+                setattr(p, which + "_shard", (mesh[1], mesh[0]))
+        params.append(p)
+    params.append(Param("loss_scale", [1], "Float32"))
+    return params, *meshes
+
+
+def write_tree(directory, params, source_mesh, wanted_mesh, numbers):
     tensors = {}
-    for p in PARAMS:
+    for p in params:
         n = ELEMENT_BYTES[p.dtype]
         for dim in p.dims:
             n *= dim
         tensors[p.name] = numbers.randbytes(n) if p.dtype != "Bool" else \
             bytes(numbers.randrange(2) for _ in range(n))
 
-    listed_first = sorted(PARAMS, key=lambda p: p.source_map is None)
-    for rank in range(8):
+    listed_first = sorted(params, key=lambda p: p.source_map is None)
+    for rank in range(source_mesh[0] * source_mesh[1]):
         write(f"{directory}/source/rank_{rank}/net_rank_{rank}-{STEP}.ckpt",
-              checkpoint_bytes(records(PARAMS, tensors, SOURCE_MESH, "source",
+              checkpoint_bytes(records(params, tensors, source_mesh, "source",
                                        rank)))
-    for rank in range(4):
+    for rank in range(wanted_mesh[0] * wanted_mesh[1]):
         write(f"{directory}/expected/rank_{rank}/checkpoint_{rank}.ckpt",
-              checkpoint_bytes(records(listed_first, tensors, WANTED_MESH,
+              checkpoint_bytes(records(listed_first, tensors, wanted_mesh,
                                        "wanted", rank)))
     write(f"{directory}/whole/rank_0/checkpoint_0.ckpt", checkpoint_bytes(
         {p.name: Record(tuple(p.dims), p.dtype, tensors[p.name])
          for p in listed_first}))
-    write(f"{directory}/source.ckpt", strategy("source", SOURCE_MESH))
-    write(f"{directory}/wanted.ckpt", strategy("wanted", WANTED_MESH))
+    write(f"{directory}/source.ckpt", strategy(params, "source", source_mesh))
+    write(f"{directory}/wanted.ckpt", strategy(params, "wanted", wanted_mesh))
+
+
+def main(directory):
+    write_tree(directory, PARAMS, SOURCE_MESH, WANTED_MESH, random.Random(20))
 
 
 if __name__ == "__main__":

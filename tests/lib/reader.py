@@ -3,16 +3,20 @@
 
     reader.py WAY FILE REFERENCE [SECONDS [SEED]]
     reader.py spoilt FILE REFERENCE ERROR
+    reader.py crowd TREE REFERENCE SECONDS SEED READERS
 
 WAY: whole private shared sendfile splice preadv threads random
 `random` reads stretches of random place and length until SECONDS have passed
 (default: 300 reads).  `spoilt`: reads may fail with ERROR (ESTALE, ...), and
-one must, but all bytes that come are right.  Exits 1 with the first difference.
+one must, but all bytes that come are right.  `crowd`: so many processes read
+files of a tree at random and from front to back, and each must have read.  Exits
+1 with the first difference.
 """
 
 import concurrent.futures
 import errno
 import mmap
+import multiprocessing
 import os
 import random
 import sys
@@ -138,7 +142,55 @@ def spoilt(path, reference, wanted):
         sys.exit(f"expected {wanted}")
 
 
-def main(way, path, reference_path, seconds="0", seed=None):
+def in_turn(tree, reference, seconds, seed):
+    """One file after the other from front to back."""
+    numbers = random.Random(seed)
+    names = [os.path.relpath(os.path.join(folder, name), reference)
+             for folder, _, names in os.walk(reference) for name in names]
+    end = time.monotonic() + seconds
+    count = 0
+    while not count or time.monotonic() < end:
+        name = numbers.choice(names)
+        length = numbers.choice((1 << 20, 1 << 17, 70001))
+        with open(os.path.join(tree, name), "rb", buffering=0) as f, \
+                open(os.path.join(reference, name), "rb") as g:
+            while data := f.read(length):
+                differ(f"{name} before {f.tell()}", data, g.read(len(data)))
+                count += 1
+                # A whole turn of a slow build may take minutes.
+                if time.monotonic() > end + 10:
+                    break
+            else:
+                differ(f"the end of {name}", b"", g.read(1))
+    print(f"{count} reads")
+
+
+def at_random(tree, reference, seconds, seed):
+    """One file, of which others read other places."""
+    numbers = random.Random(seed)
+    folder, _, names = numbers.choice([entry for entry in os.walk(reference) if entry[2]])
+    path = os.path.join(folder, numbers.choice(names))
+    with open(path, "rb") as f:
+        random_reads(os.path.join(tree, os.path.relpath(path, reference)), f.read(), seconds,
+                     seed)
+
+
+def crowd(tree, reference, seconds, seed, n):
+    context = multiprocessing.get_context("fork")
+    readers = [context.Process(target=(in_turn, at_random)[i % 2],
+                               args=(tree, reference, seconds, seed + i)) for i in range(n)]
+    for r in readers:
+        r.start()
+    for r in readers:
+        r.join()
+    failed = sum(r.exitcode != 0 for r in readers)
+    if failed:
+        sys.exit(f"{failed} of {n} readers failed")
+
+
+def main(way, path, reference_path, seconds="0", seed=None, n="0"):
+    if way == "crowd":
+        return crowd(path, reference_path, float(seconds), int(seed), int(n))
     with open(reference_path, "rb") as f:
         reference = f.read()
     if way == "random":
@@ -152,6 +204,7 @@ def main(way, path, reference_path, seconds="0", seed=None):
     else:
         {"whole": whole, "sendfile": sendfile, "splice": splice,
          "preadv": preadv, "threads": threads}[way](path, reference)
+    return None
 
 
 if __name__ == "__main__":

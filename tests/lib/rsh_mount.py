@@ -107,7 +107,7 @@ class Mounted:
     """A mount that lives as long as the `with` block.
 
     path        the mount point
-    log()       what the daemon has said so far
+    log()       what the daemon has said so far, or had said when it ended
     process     the daemon (subprocess.Popen)
     command     its command line, for messages
     """
@@ -119,6 +119,7 @@ class Mounted:
         self.path = os.fspath(mountpoint) if mountpoint else \
             os.path.join(self._private, "mnt")
         self._log_path = os.path.join(self._private, "log")
+        self._last_words = ""
         self.command = mount_command(source, self.path, src_strategy=src_strategy,
                                      dst_strategy=dst_strategy, prefix=prefix,
                                      compat=compat, resume=resume, extra=extra)
@@ -132,7 +133,7 @@ class Mounted:
             with open(self._log_path, encoding="utf-8", errors="replace") as f:
                 return f.read()
         except FileNotFoundError:
-            return ""
+            return self._last_words
 
     def _trouble(self, what):
         return MountError(f"{what}\ncommand: {' '.join(self.command)}\n"
@@ -167,6 +168,8 @@ class Mounted:
 
     def stop(self):
         """Unmount and demand a clean end."""
+        if self.process is None:
+            return
         deadline = time.monotonic() + _seconds(self._stop_limit)
         while True:
             done, said = _unmount(self.path)
@@ -192,7 +195,16 @@ class Mounted:
             self.process.wait()
         if _is_mount_point(self.path):
             _unmount(self.path, lazy=True)
+        self._last_words = self.log()
         shutil.rmtree(self._private, ignore_errors=True)
+
+    def kill(self):
+        """End the daemon without a word to it, and take the mount away.  The
+        `with` block then has nothing left to demand."""
+        self.process.kill()
+        self.process.wait()
+        _unmount(self.path, lazy=True)
+        self.process = None
 
     def __enter__(self):
         try:

@@ -12,26 +12,13 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from ms_formats import (CHUNK_BYTES, Layout, StageFile, strategy_bytes,  # noqa: E402
-                        varint)
+from big_tree import NAME, record_header  # noqa: E402
+from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes  # noqa: E402
 from rsh_mount import MountError, Mounted, Tap, require_mount  # noqa: E402
 
 ROWS = 9000
 COLUMNS = 1 << 20
-NAME = b"embedding"
 MARK = 64  # bytes that are not zero at each marked place
-
-
-def field(number, length):
-    return varint(number << 3 | 2) + varint(length)
-
-
-def header(dims, content):
-    """The bytes before the `content` bytes of one chunk of a UInt8 tensor."""
-    tensor = b"".join(varint(1 << 3) + varint(d) for d in dims)
-    tensor += field(2, 5) + b"UInt8" + field(3, content)
-    value = field(1, len(NAME)) + NAME + field(2, len(tensor) + content) + tensor
-    return field(1, len(value) + content) + value
 
 
 class Chunked:
@@ -44,7 +31,7 @@ class Chunked:
         at = 0
         for start in range(0, size, CHUNK_BYTES):
             length = min(CHUNK_BYTES, size - start)
-            self.headers[at] = header(dims, length)
+            self.headers[at] = record_header(dims, length)
             at += len(self.headers[at])
             self.contents.append(at)
             at += length

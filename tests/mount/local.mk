@@ -6,11 +6,12 @@ MOUNT += \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
 	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py \
 	mount/strategy.py mount/index_cache.py mount/warm.sh \
-	mount/identity.py
+	mount/identity.py mount/engine.py mount/faults.py mount/memory.py \
+	mount/leaks.py mount/pages.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
-	lib/small_job.py lib/demands.py lib/privileges.py \
-	bench/make_big_tree.py \
+	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
+	lib/big_tree.py lib/daemon_use.py bench/make_big_tree.py \
 	data/strategies/fault_recover_8 $(MOUNT)

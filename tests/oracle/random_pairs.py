@@ -10,12 +10,14 @@ and against the converter once more under `--compat mindspore`.
 
     random_pairs.py [--seed N] [--pairs N] [--jobs N] [--subject mount|naive]
 
-Every other pair is mounted a second time, with what the first mount has left
+Every sixth pair is mounted a second time, with what the first mount has left
 in an index cache, and that is the mount that is compared.
 
 `--subject naive` leaves the mount out: the reference alone is compared with
 the converter.  It is the reference's own test, wanted before it may judge.
-Pair i is drawn from seed N + i, so `--seed S --pairs 1` repeats any of them.
+Pair i is drawn from seed N + i, so `--seed S --pairs 1` repeats any of them,
+but for the blocks that other pairs have left in a shared --cache-dir.  How a
+mount reads its source (read_modes.py) is drawn from the seed as well.
 At the end the pairs of each kind are counted.
 """
 
@@ -33,12 +35,14 @@ import traceback
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import random_cases  # noqa: E402
+import read_modes  # noqa: E402
 import rsh_mount  # noqa: E402
 from random_cases import Outcome  # noqa: E402
 
 DEVICE_COUNTS = (1, 2, 2, 3, 4, 4, 4, 6, 8, 8, 8, 12, 16, 16, 24, 32)
 MOST_DEVICES = 32
 MOST_ELEMENTS = 20000
+INDEXED_PAIRS = 6  # one in so many is mounted with an index cache
 
 FLOATS = ("Float32", "Float32", "Float16", "BFloat16", "Float64")
 OTHERS = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Bool")
@@ -95,6 +99,7 @@ class Pair:
     def __init__(self, seed):
         self.seed = seed
         self.rng = random.Random(f"pair {seed}")
+        self.readings = []
         self._draw_devices()
         self._draw_forms()
         self._draw_parameters()
@@ -321,6 +326,20 @@ class Pair:
 
         return f"{side('src')} -> {side('dst')}"
 
+    def reading(self, root):
+        """Options of the next mount: how it reads and keeps its source.  Bytes
+        do not depend on it, so it is drawn apart from all else.  Blocks are kept
+        in a directory of the pair's mounts or in one that all pairs share."""
+        numbers = random.Random(f"{len(self.readings)} of pair {self.seed}")
+        blocks = numbers.choice((self.blocks, os.path.join(root, "blocks")))
+        self.readings.append(read_modes.draw(numbers, blocks))
+        return self.readings[-1]
+
+    def failure(self):
+        """What to print where an exception made the pair fail."""
+        return traceback.format_exc() + "mounted with:\n" + "".join(
+            f"  {' '.join(words)}\n" for words in self.readings)
+
     def known_wrong(self, conversion):
         """Why the converter's bytes, if it gives any, need not be right."""
         reasons = set()
@@ -350,7 +369,7 @@ class Pair:
 class Workshop:
     """One worker process: MindSpore imported once, one pair after another."""
 
-    def __init__(self, subject):
+    def __init__(self, subject, blocks):
         os.environ["GLOG_v"] = "4"
         # MindSpore asks for the slow one unless told otherwise.
         os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "upb")
@@ -361,7 +380,7 @@ class Workshop:
         from mindspore.common.np_dtype import bfloat16
         self.ms, self.np, self.bfloat16 = mindspore, numpy, bfloat16
         self.naive, self.formats = naive_reshard, ms_formats
-        Pair.naive, Pair.formats = naive_reshard, ms_formats
+        Pair.naive, Pair.formats, Pair.blocks = naive_reshard, ms_formats, blocks
         self.subject = subject
 
     # Data.
@@ -491,7 +510,7 @@ class Workshop:
         try:
             return Outcome(True, self.judge(pair, root), pair.describe())
         except Exception:
-            return Outcome(False, "failed", pair.describe(), traceback.format_exc())
+            return Outcome(False, "failed", pair.describe(), pair.failure())
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -521,11 +540,11 @@ class Workshop:
         different = refusal is None and self.check_reference(
             converted, reference, reasons, pair.part_of)
         if self.subject == "mount":
-            self.compare(pair, source, src, dst, reference)
+            self.compare(pair, root, src, dst, reference)
             if refusal is None and (reasons or pair.chance(0.05)):
                 # What the converter makes of stages that disagree depends on
                 # their order in the file, which merging leaves to chance.
-                self.compare(pair, source, src, dst_file, converted, compat=True)
+                self.compare(pair, root, src, dst_file, converted, compat=True)
         if refusal is not None:
             return f"reference only, converter raised: {refusal}"
         if different:
@@ -589,15 +608,19 @@ class Workshop:
         if not os.listdir(folder):
             raise AssertionError("the index cache is empty")
 
-    def compare(self, pair, source, src, dst, expected, compat=False):
-        words = {"src_strategy": src, "dst_strategy": dst,
-                 "prefix": pair.prefix, "compat": compat}
-        if pair.seed % 2:
+    def compare(self, pair, root, src, dst, expected, compat=False):
+        source = os.path.join(root, "source")
+        extra = pair.reading(root)
+        indexed = pair.seed % INDEXED_PAIRS == 0
+        if indexed:
             folder = source + ".index"
-            words["extra"] = ["--index-cache", folder, "--log-level", "info"]
+            extra = extra + ["--index-cache", folder, "--log-level", "info"]
+        words = {"src_strategy": src, "dst_strategy": dst,
+                 "prefix": pair.prefix, "compat": compat, "extra": extra}
+        if indexed:
             self.store_indexes(source, folder, **words)
         with rsh_mount.Mounted(source, **words) as mount:
-            if pair.seed % 2 and ", 0 of them read," not in mount.log():
+            if indexed and ", 0 of them read," not in mount.log():
                 raise AssertionError(f"headers were read again:\n{mount.log()}")
             found = rsh_mount.hash_tree(mount.path, odd_blocks=pair.chance(0.2))
             different = rsh_mount.tree_difference(expected, found)
@@ -610,9 +633,9 @@ class Workshop:
 _workshop = None
 
 
-def start_worker(subject):
+def start_worker(subject, blocks):
     global _workshop
-    _workshop = Workshop(subject)
+    _workshop = Workshop(subject, blocks)
 
 
 def run_pair(seed):
@@ -634,8 +657,9 @@ def main():
     rsh_mount.require_oracle()
     if options.subject == "mount":
         rsh_mount.require_mount()
-    return random_cases.run(options, start_worker, run_pair,
-                            initargs=(options.subject,), judge=judge_mixture)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
+        return random_cases.run(options, start_worker, run_pair,
+                                initargs=(options.subject, blocks), judge=judge_mixture)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ import os
 import re
 import sys
 import tempfile
-import traceback
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")]
@@ -45,9 +44,9 @@ REFUSED_AND_MOUNTED = "refused, and the rest with --allow-missing"
 _workshop = None
 
 
-def start_worker():
+def start_worker(blocks):
     global _workshop
-    _workshop = random_pairs.Workshop("mount")
+    _workshop = random_pairs.Workshop("mount", blocks)
 
 
 def listed_names(conversion, stage):
@@ -175,7 +174,7 @@ class Tree:
 
     def mounted(self, *extra):
         return Mounted(self.source, src_strategy=self.src, dst_strategy=self.dst,
-                       prefix=self.pair.prefix, extra=[*EXTRA, *extra])
+                       prefix=self.pair.prefix, extra=[*EXTRA, *self.pair.reading(self.root), *extra])
 
     def check_refusal(self, names):
         status, said = expect_failure(self.source, src_strategy=self.src,
@@ -224,7 +223,7 @@ def run_pair(seed):
         with tempfile.TemporaryDirectory(prefix="reshardfs-recovery-") as root:
             kinds = judge(pair, root)
     except Exception:
-        return Outcome(False, "failed", pair.describe(), traceback.format_exc())
+        return Outcome(False, "failed", pair.describe(), pair.failure())
     return Outcome(True, kinds[0] if len(kinds) == 1 else f"{len(kinds)} times",
                    pair.describe(), counted=kinds)
 
@@ -256,8 +255,9 @@ def main():
     options = random_cases.parser(__doc__, PAIRS).parse_args()
     require_oracle()
     require_mount()
-    return random_cases.run(options, start_worker, run_pair,
-                            judge=judge_mixture if options.pairs >= PAIRS else None)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
+        return random_cases.run(options, start_worker, run_pair, initargs=(blocks,),
+                                judge=judge_mixture if options.pairs >= PAIRS else None)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ import re
 import shutil
 import sys
 import tempfile
-import traceback
 import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -75,7 +74,7 @@ class Workshop(random_pairs.Workshop):
         try:
             return Outcome(True, self.judge(pair, root), pair.describe())
         except Exception:
-            return Outcome(False, "failed", pair.describe(), traceback.format_exc())
+            return Outcome(False, "failed", pair.describe(), pair.failure())
         finally:
             shutil.rmtree(root, ignore_errors=True)
 
@@ -104,18 +103,19 @@ class Workshop(random_pairs.Workshop):
         wanted = {name: self.values(data) for name, data in reference.items()}
         sides = {"src_strategy": src, "dst_strategy": dst, "prefix": pair.prefix}
 
-        shown = self.shown(twin, sides, "safetensors")
+        shown = self.shown(pair, twin, sides, "safetensors")
         self.check_values(shown, wanted)
-        self.check_format_of_ckpt(root, source, sides, reference, shown)
-        self.check_ckpt(twin, sides, wanted)
+        self.check_format_of_ckpt(pair, root, source, sides, reference, shown)
+        self.check_ckpt(pair, twin, sides, wanted)
         return self.check_converter(pair, conversion, twin, root, sides, src_file, dst_file,
                                     shown)
 
     def values(self, data):
         return values_of(self.formats.parse_checkpoint(data))
 
-    def shown(self, source, sides, form):
-        with rsh_mount.Mounted(source, **sides, extra=["--format", form]) as mount:
+    def shown(self, pair, source, sides, form):
+        reading = pair.reading(os.path.dirname(source))
+        with rsh_mount.Mounted(source, **sides, extra=["--format", form] + reading) as mount:
             return self.read_tree(mount.path)
 
     @staticmethod
@@ -142,10 +142,10 @@ class Workshop(random_pairs.Workshop):
                          if found.get(n) != expected[name].get(n)]
             assert not different, f"{name}: {different} differ from the reference"
 
-    def check_format_of_ckpt(self, root, source, sides, reference, of_twin):
+    def check_format_of_ckpt(self, pair, root, source, sides, reference, of_twin):
         """A .ckpt source shown as safetensors is ckpt_to_safetensors of the
         .ckpt that would be shown."""
-        shown = self.shown(source, sides, "safetensors")
+        shown = self.shown(pair, source, sides, "safetensors")
         assert set(shown) == set(of_twin)
         for name, data in shown.items():
             assert data == of_twin[name], f"{name} differs between the source's formats"
@@ -164,8 +164,8 @@ class Workshop(random_pairs.Workshop):
         assert found.comparable() == expected.comparable(), \
             f"{name}: {found.header} is not {expected.header}"
 
-    def check_ckpt(self, twin, sides, wanted):
-        shown = self.shown(twin, sides, "ckpt")
+    def check_ckpt(self, pair, twin, sides, wanted):
+        shown = self.shown(pair, twin, sides, "ckpt")
         assert {n: self.values(d) for n, d in shown.items()} == wanted, \
             "shown as .ckpt it is not the reference"
 
@@ -193,7 +193,7 @@ class Workshop(random_pairs.Workshop):
             kind = f"{', '.join(sorted(reasons))}: under --compat identical"
             # How stages that disagree are ordered merging leaves to chance.
             sides = {**sides, "dst_strategy": dst_file, "compat": True}
-            shown = self.shown(twin, sides, "safetensors")
+            shown = self.shown(pair, twin, sides, "safetensors")
         faults = set()
         # It starts processes, and does not notice when they end by an error.
         if set(shown) - set(converted):
@@ -276,9 +276,9 @@ def convert_in_this_process():
 _workshop = None
 
 
-def start_worker():
+def start_worker(blocks):
     global _workshop
-    _workshop = Workshop("mount")
+    _workshop = Workshop("mount", blocks)
     write_what_was_meant()
     convert_in_this_process()
 
@@ -298,7 +298,9 @@ def main():
     options = random_cases.parser(__doc__, 100).parse_args()
     rsh_mount.require_oracle()
     rsh_mount.require_mount()
-    return random_cases.run(options, start_worker, run_pair, judge=judge_mixture)
+    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
+        return random_cases.run(options, start_worker, run_pair, initargs=(blocks,),
+                                judge=judge_mixture)
 
 
 if __name__ == "__main__":

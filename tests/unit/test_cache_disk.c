@@ -276,6 +276,7 @@ static void test_prefetch(void **state)
 	assert_int_equal(read_all(c, &f), 0);
 	assert_int_equal(f.loads, 0);
 	assert_int_equal(cache_stats(c).prefetched, N_BLOCKS);
+	assert_int_equal(cache_stats(c).prefetched_disk, N_BLOCKS);
 	rsh_cache_free(c);
 	tree_remove(dir);
 }

@@ -189,6 +189,20 @@ static void test_from_front_to_back(void **state)
 	}
 }
 
+/* As files that are open when the mount ends; teardown frees the rest, and the
+ * leak sanitizer looks. */
+static void test_left_open(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_stream *st[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(rsh_stream_open(f->streams, 2 + i, &st[i]), 0);
+		for (uint64_t at = 0; at < 3 * MIB; at += MIB)
+			assert_int_equal(check(st[i], 2 + i, at, MIB), MIB);
+	}
+}
+
 /* A slow source has several windows under way at once. */
 static void test_depth_follows_latency(void **state)
 {
@@ -385,6 +399,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_from_front_to_back),
+		T(test_left_open),
 		T(test_depth_follows_latency),
 		T(test_jumps_prepare_nothing),
 		T(test_edges),

@@ -197,6 +197,7 @@ struct rsh_cache_stats {
 	uint64_t loads, loads_failed;
 	uint64_t bypasses, bytes_bypassed;
 	uint64_t prefetched; /* blocks, from the directory or loaded */
+	uint64_t prefetched_disk; /* those from the directory */
 
 	uint64_t evicted_spent, evicted_plain, evicted_compressed;
 	uint64_t compressed;     /* blocks */

@@ -62,8 +62,9 @@ bool rsh_streams_sleep(struct rsh_streams *s);
  * a thread has not come back from its source after a while: the tree and the
  * streams must then stay as they are. */
 bool rsh_streams_stop(struct rsh_streams *s);
-/* All streams are closed and all loans returned by then.  Leaves all as it is
- * where rsh_streams_stop() gives false. */
+/* All loans are returned by then.  Closes the streams that are still open: a
+ * kernel that unmounts need not wait until it has said that files were closed.
+ * Leaves all as it is where rsh_streams_stop() gives false. */
 void rsh_streams_free(struct rsh_streams *s);
 void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out);
 

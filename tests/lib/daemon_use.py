@@ -1,0 +1,56 @@
+"""What a running daemon takes of the machine, from /proc."""
+
+import contextlib
+import os
+import threading
+import time
+
+
+def field(pid, name):
+    """A number of /proc/PID/status: kB of RssAnon, the number of Threads."""
+    with open(f"/proc/{pid}/status", encoding="ascii") as f:
+        for line in f:
+            if line.startswith(name + ":"):
+                return int(line.split()[1])
+    raise KeyError(name)
+
+
+def n_descriptors(pid):
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def bytes_read(pid):
+    """From block devices, so far."""
+    with open(f"/proc/{pid}/io", encoding="ascii") as f:
+        return next(int(line.split()[1]) for line in f if line.startswith("read_bytes:"))
+
+
+def is_sanitized(pid):
+    """Whose memory says nothing then."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as f:
+        text = f.read()
+    return any(f"lib{name}.so" in text for name in ("asan", "tsan", "lsan", "msan"))
+
+
+class Peak:
+    """The most that RssAnon was while the block ran, in MiB."""
+
+    def __init__(self, pid):
+        self.mib = 0
+        self._pid = pid
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self):
+        with contextlib.suppress(OSError):
+            while not self._stop.is_set():
+                self.mib = max(self.mib, field(self._pid, "RssAnon") / 1024)
+                time.sleep(0.01)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""--fault: what each kind does, what is refused, and what readers see of it.
+
+The job has two replicas of everything (small_job.py) and is mounted under its
+own strategy, so that what a virtual file holds lies at nearly the same place in
+the source file of its rank.
+"""
+
+import concurrent.futures
+import contextlib
+import errno
+import os
+import random
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from read_modes import CACHES, figures  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount, tree_difference)
+from small_job import Job  # noqa: E402
+
+SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
+STEP = (1, 10)
+# Just the bytes that are asked for.
+BARE = ["--io-mode", "direct", "--cache", "off"]
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def check(passed, said):
+    if not passed:
+        raise MountError(said)
+
+
+def mounted(job, fault, *words):
+    return Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                   extra=["--log-level", "info", "--fault", fault, *words])
+
+
+def all_right(job, mount):
+    different = tree_difference(job.expected(*STEP), hash_tree(mount.path))
+    check(not different, "\n".join(different) + mount.log())
+
+
+def shown(job, fault, *words):
+    """All bytes are right; the log."""
+    with mounted(job, fault, *words) as mount:
+        all_right(job, mount)
+    return mount.log()
+
+
+def name_of(rank):
+    return f"rank_{rank}/checkpoint_{rank}.ckpt"
+
+
+@contextlib.contextmanager
+def opened(mount, rank):
+    fd = os.open(os.path.join(mount.path, name_of(rank)), os.O_RDONLY)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def outcome(fd, length, offset, data):
+    """None, or the name of the error; bytes that come have to be right."""
+    try:
+        got = os.pread(fd, length, offset)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    check(got == data[offset:offset + length], f"wrong bytes at {offset}")
+    return None
+
+
+def outcomes(job, mount, rank, seed=1):
+    """{offset: outcome} of 4000 bytes each, at every 8000 in random order."""
+    data = job.file_bytes(rank, *STEP)
+    places = list(range(0, len(data), 8000))
+    random.Random(seed).shuffle(places)
+    with opened(mount, rank) as fd:
+        return {at: outcome(fd, 4000, at, data) for at in places}
+
+
+# ---- the grammar ----
+
+WRONG = ("eoi", "EIO", "eio;", ";eio", "eio,", "eio,p=", "eio,p=2", "eio,p=-1",
+         "eio,p=half", "eio,p=nan", "eio,rate=5M", "eio@rank_0/:5", "eio@rank_0/:5-",
+         "eio@rank_0/:-5", "eio@rank_0/:9-5", "eio@rank_0/:5-5", "eio@rank_0/:a-b",
+         "eio@rank_0/:1-99999999999999999999", "delay", "delay=", "delay=5", "delay=5m",
+         "delay=-5ms", "delay=5ms,rate=0", "delay=5ms,rate=", "delay=5ms,rate=5X",
+         "delay=99999999999999s", "short=5", "eio p=1", "eio;delay=5")
+
+RIGHT = ("eio@nowhere", "short@rank_1/;delay=1us@rank_2/:5-7,p=0.5",
+         "delay=0s,rate=5G", "delay=2ms@rank_1/,rate=800M,p=1", "eio,p=0", "truncate,p=0.0",
+         "eio@:99999999-100000000")
+
+
+@test
+def wrong_ones_are_refused_with_one_sentence(job):
+    for fault in WRONG:
+        _, said = expect_failure(job.source, src_strategy=job.strategy,
+                                 dst_strategy=job.strategy, extra=["--fault", fault])
+        lines = said.strip().splitlines()
+        wrong = next((f for f in fault.split(";") if f in ("", "delay=5")), fault)
+        check(len(lines) == 1 and "fault" in lines[0] and f'"{wrong}"' in lines[0],
+              f"{fault!r}: {said}")
+
+
+@test
+def right_ones_are_taken(job):
+    for fault in RIGHT:
+        shown(job, fault)
+
+
+# ---- kinds ----
+
+@test
+def eio_with_replicas_gives_right_bytes(job):
+    for cache in CACHES:
+        log = shown(job, "eio@rank_2/", "--cache", cache)
+        lines = [line for line in log.splitlines() if ": error: " in line]
+        check(len(lines) == 1 and "rank_2/" in lines[0] and os.strerror(errno.EIO) in lines[0],
+              log)
+        check(figures(log)["failed"] > 0, log)
+
+
+@test
+def eio_without_replicas_gives_eio(job):
+    for words in (["--replicas", "off"], ["--replicas", "auto"]):
+        # Rank 6 holds what rank 2 holds.
+        fault = "eio@rank_2/" if words[1] == "off" else "eio@rank_2/;eio@rank_6/"
+        for cache in CACHES:
+            with mounted(job, fault, "--cache", cache, "--io-mode", "direct",
+                         *words) as mount:
+                found = outcomes(job, mount, 2)
+                check(set(found.values()) <= {"EIO", None} and
+                      list(found.values()).count("EIO") > len(found) // 2, str(found))
+                check(set(outcomes(job, mount, 1).values()) == {None}, mount.log())
+
+
+@test
+def eio_in_a_range_spares_other_bytes(job):
+    with mounted(job, "eio@rank_2/:400000-400001", "--replicas", "off", *BARE) as mount:
+        for at, said in outcomes(job, mount, 2).items():
+            # Headers may be of other lengths than in the source.
+            if abs(at + 2000 - 400000) > 3000:
+                check(said is None, f"{said} at {at}")
+        data = job.file_bytes(2, *STEP)
+        with opened(mount, 2) as fd:
+            check(outcome(fd, 4000, 398000, data) == "EIO", "no error in the range")
+
+
+@test
+def truncate_gives_errors_and_never_zeroes(job):
+    for cache in CACHES:
+        with mounted(job, "truncate@rank_2/:300000-300001", "--replicas", "off",
+                     "--io-mode", "direct", "--cache", cache) as mount:
+            found = outcomes(job, mount, 2)
+            behind = {said for at, said in found.items() if at > 301000}
+            before = {said for at, said in found.items() if at < 1000}
+            check(behind <= {"ESTALE", "EIO"} and behind, f"{behind} in {found}")
+            check(cache == "on" or before == {None}, f"{before}")
+
+
+@test
+def truncate_with_replicas_gives_right_bytes(job):
+    for cache in CACHES:
+        shown(job, "truncate@rank_2/:300000-300001;truncate@rank_5/", "--cache", cache)
+
+
+@test
+def short_reads_give_right_bytes(job):
+    for cache in CACHES:
+        check(figures(shown(job, "short", "--cache", cache))["failed"] == 0, cache)
+
+
+@test
+def probability(job):
+    for p, least, most in ((0, 0, 0), (0.3, 0.1, 0.6), (1, 1, 1)):
+        with mounted(job, f"eio@rank_2/,p={p}", "--replicas", "off", *BARE) as mount:
+            found = list(outcomes(job, mount, 2).values())
+            # Headers are not read from the source.
+            share = found.count("EIO") / len(found)
+            check(least - 0.05 <= share <= most, f"p={p}: {share} of {len(found)}")
+
+
+@test
+def several_faults_and_replicas(job):
+    for cache in CACHES:
+        shown(job, "eio@rank_0/,p=0.5;short,p=0.5;truncate@rank_5/:100000-100001;"
+              "delay=100us,p=0.2", "--cache", cache)
+
+
+# ---- a slow source ----
+
+@test
+def delay_and_rate_take_their_time(job):
+    data = job.file_bytes(0, *STEP)
+    with mounted(job, "delay=300ms@rank_0/", *BARE) as mount, opened(mount, 0) as fd:
+        start = time.monotonic()
+        check(outcome(fd, 100, 200000, data) is None, "an error")
+        check(time.monotonic() - start >= 0.3, "no delay")
+    with mounted(job, "delay=0s@rank_0/,rate=4M", *BARE) as mount:
+        start = time.monotonic()
+        with open(os.path.join(mount.path, name_of(0)), "rb") as f:
+            check(f.read() == data, "wrong bytes")
+        took = time.monotonic() - start
+        check(took >= len(data) / 4.2e6, f"{len(data)} bytes in {took} s")
+
+
+@test
+def a_slow_source_takes_the_cache(job):
+    slow, fast = shown(job, "delay=5ms"), shown(job, "eio@nowhere")
+    check(": read through the cache" in slow and "cache:" in slow, slow)
+    check(": read straight" in fast or os.environ.get("RSH_TIMEOUT_SCALE"), fast)
+    off = shown(job, "delay=5ms", "--cache", "off")
+    check(": read straight" in off and "cache:" not in off, off)
+
+
+@test
+def eight_readers_share_the_loads_of_a_slow_file(job):
+    big = Job(tempfile.mkdtemp(prefix="big-", dir=job.directory), shapes={
+        "up.weight": (4096, 4096), "down.weight": (512, 16384), "norm.gamma": (7,)})
+    big.save(*STEP, (0, 1, 2, 3))
+    data = big.file_bytes(0, *STEP)
+
+    def read(path):
+        with open(path, "rb", buffering=0) as f:
+            while got := f.read(1 << 20):
+                at = f.tell()
+                check(got == data[at - len(got):at], f"wrong bytes before {at}")
+            check(at == len(data), f"the end is at {at}")
+
+    for io_mode in ("direct", "cached"):
+        with mounted(big, "delay=5ms", "--io-mode", io_mode) as mount, \
+                concurrent.futures.ThreadPoolExecutor(8) as pool:
+            path = os.path.join(mount.path, name_of(0))
+            for done in [pool.submit(read, path) for _ in range(8)]:
+                done.result()
+        took = figures(mount.log())["read"]
+        check(took <= 1.1 * len(data) / (1 << 20) + 1,
+              f"{took} MiB of {len(data) >> 20}\n{mount.log()}")
+
+
+def main():
+    require_mount()
+    tap = Tap(len(TESTS))
+    with tempfile.TemporaryDirectory(prefix="reshardfs-faults-") as directory:
+        job = Job(directory, shapes=SHAPES)
+        job.save(*STEP)
+        for function in TESTS:
+            with tap.test(function.__name__.replace("_", " ")):
+                function(job)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

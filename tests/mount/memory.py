@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""The daemon in less memory than one source file has, with 32 readers.
+
+Its own memory stays within 64 MiB and the cache; where a memory cgroup can be
+made (as root, of either version), it runs in one with little more than that,
+page cache included, and is not killed.  RSH_MEMORY_MIB is the size of the source
+(496, in two files).
+"""
+
+import concurrent.futures
+import contextlib
+import os
+import random
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from big_tree import MIB, BigTree  # noqa: E402
+from daemon_use import Peak, is_sanitized  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, require_mount,  # noqa: E402
+                       reshardfs_program)
+
+SOURCE_MIB = int(os.environ.get("RSH_MEMORY_MIB", "496"))
+OWN_MIB = 64
+CACHE_MIB = 32
+# Beside what is counted as the daemon's own: its code, page tables, the kernel's
+# buffers, and pages of the source, of which it needs some at a time.
+BESIDE_MIB = 48
+READERS = 32
+# Of each reader, and where each read of the source takes 10 ms.
+READER_MIB = 40
+SLOW_MIB = 10
+MODES = (("direct", "off", ""), ("direct", "on", ""), ("cached", "on", ""),
+         ("direct", "off", "delay=10ms"), ("direct", "on", "delay=10ms"))
+
+
+def cgroup_parent():
+    """(directory below which a memory cgroup may be made, its limit's name)."""
+    with open("/proc/self/cgroup", encoding="utf-8") as f:
+        lines = [line.rstrip("\n").split(":", 2) for line in f]
+    for _, controllers, path in lines:
+        if "memory" in controllers.split(","):
+            return "/sys/fs/cgroup/memory" + path, "memory.limit_in_bytes"
+    for number, _, path in lines:
+        if number == "0":
+            return "/sys/fs/cgroup" + path, "memory.max"
+    return None, None
+
+
+@contextlib.contextmanager
+def memory_cgroup(limit):
+    """Its directory, or None where there can be none."""
+    parent, name = cgroup_parent()
+    made = None
+    try:
+        made = os.path.join(parent, f"reshardfs-test-{os.getpid()}")
+        os.mkdir(made)
+        with open(os.path.join(made, name), "w", encoding="ascii") as f:
+            f.write(str(limit))
+    except (OSError, TypeError):
+        with contextlib.suppress(OSError, TypeError):
+            os.rmdir(made)
+        made = None
+    try:
+        yield made
+    finally:
+        if made:
+            os.rmdir(made)
+
+
+@contextlib.contextmanager
+def program_in(cgroup, directory):
+    """RESHARDFS starts in the cgroup."""
+    program = reshardfs_program()
+    if not cgroup:
+        yield
+        return
+    wrapper = os.path.join(directory, "in-cgroup")
+    with open(wrapper, "w", encoding="utf-8") as f:
+        f.write(f"#!/bin/sh\necho $$ >'{cgroup}/cgroup.procs' && exec '{program}' \"$@\"\n")
+    os.chmod(wrapper, 0o700)
+    os.environ["RESHARDFS"] = wrapper
+    try:
+        yield
+    finally:
+        os.environ["RESHARDFS"] = program
+
+
+def read(tree, path, number, mib):
+    """From front to back, beginning anywhere, or at random."""
+    numbers = random.Random(number)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        at = numbers.randrange(tree.bytes)
+        left = mib * MIB
+        while left > 0:
+            length = MIB if number % 2 else numbers.randrange(1, 300000)
+            length = min(length, tree.bytes - at)
+            if not tree.is_right(fd, at, length):
+                raise MountError(f"wrong bytes at {at}")
+            left -= length
+            at = (at + length) % tree.bytes if number % 2 else numbers.randrange(tree.bytes)
+    finally:
+        os.close(fd)
+
+
+def run(tree, io_mode, cache, fault):
+    """The peak of the daemon's own memory in MiB, None if it says nothing."""
+    words = ["--io-mode", io_mode, "--cache", cache, "--cache-size", f"{CACHE_MIB}MiB"]
+    words += ["--fault", fault] if fault else []
+    mib = SLOW_MIB if fault else READER_MIB
+    with Mounted(tree.source, src_strategy=tree.strategy, extra=words) as mount:
+        path = os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt")
+        with Peak(mount.process.pid) as peak, \
+                concurrent.futures.ThreadPoolExecutor(READERS) as pool:
+            for done in [pool.submit(read, tree, path, i, mib) for i in range(READERS)]:
+                done.result()
+        return None if is_sanitized(mount.process.pid) else peak.mib
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-memory-") as directory:
+        tree = BigTree(directory, SOURCE_MIB)
+        for io_mode, cache, fault in MODES:
+            own = OWN_MIB + (CACHE_MIB if cache == "on" else 0)
+            name = f"--io-mode {io_mode}, --cache {cache}" + (", slow" if fault else "")
+            peak = None
+            with memory_cgroup((own + BESIDE_MIB) * MIB) as cgroup, \
+                    program_in(cgroup, directory):
+                where = f"in a cgroup of {own + BESIDE_MIB} MiB" if cgroup else "unlimited"
+                with tap.test(f"{name}: all bytes right {where}"):
+                    peak = run(tree, io_mode, cache, fault)
+            if peak is None:
+                tap.skip(f"{name}: memory", "no figure of a build with a sanitizer")
+                continue
+            tap.ok(peak <= own, f"{name}: at most {own} MiB of its own", f"{peak:.0f} MiB")
+            tap.diag(f"{peak:.0f} MiB")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
