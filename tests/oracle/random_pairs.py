@@ -29,6 +29,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 import threading
 import traceback
 
