@@ -55,9 +55,8 @@ static enum rsh_exit run(const struct rsh_options *o)
 	} else if (o->help) {
 		rsh_help_command(stdout, o->command);
 	} else if (o->version) {
-		printf("reshardfs %s\nlibfuse %s%s\n", PACKAGE_VERSION,
-		       rsh_server_library_version(),
-		       rsh_server_library_passes() ? ", passthrough" : "");
+		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
+		       rsh_server_library_version());
 	} else if (o->completion) {
 		rsh_completion_write(stdout, o->completion);
 	} else {

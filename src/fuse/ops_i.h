@@ -38,6 +38,10 @@ struct rsh_server {
 	atomic_bool init_read;
 	_Atomic uint64_t init_unique;
 	bool may_map;
+	/* And whether files may be passed through, and how many file systems
+	 * are on top of one another then; 0: they are not. */
+	bool may_pass;
+	uint32_t stack_depth;
 
 	struct rsh_passthrough passthrough;
 
@@ -53,6 +57,14 @@ int rsh_device_attach(struct rsh_server *s);
 /* Serves until the session ends.  Sets server->stuck if a thread has not come
  * back by then: what it uses must stay.  0 or -errno. */
 int rsh_loop_run(struct rsh_server *server);
+
+#ifndef HAVE_FUSE_PASSTHROUGH
+/* In libfuse's place.  The id of a backing, or -errno. */
+int rsh_device_backing_open(const struct rsh_server *s, int fd);
+void rsh_device_backing_close(const struct rsh_server *s, int32_t id);
+/* Makes it part of the next reply of this thread, which is to an open. */
+void rsh_device_reply_backing(int32_t id);
+#endif
 
 /* To be called while INIT is answered, once direct_io is known. */
 void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn);

@@ -1,5 +1,6 @@
 /* fuse/passthrough.c - files that are a source file byte for byte are read by
- * the kernel from that file (Linux 6.9, libfuse 3.17), without a request.
+ * the kernel from that file, without a request (Linux 6.9; libfuse 3.17 or
+ * device.c).
  *
  * The kernel wants one backing for all that have a file open at a time: the
  * list holds those in use, and none comes into it once the kernel has refused
@@ -10,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "rsh/util/log.h"
@@ -21,8 +23,6 @@ static void say_off(const struct rsh_server *s, const char *why)
 		RSH_LOG_INFO, "files are not passed through: %s", why);
 }
 
-#ifdef HAVE_FUSE_PASSTHROUGH
-
 struct rsh_backing {
 	uint32_t file; /* of the source */
 	int fd;
@@ -31,6 +31,82 @@ struct rsh_backing {
 	LIST_ENTRY(rsh_backing) next;
 };
 
+/* ---- by libfuse, or without it ---- */
+
+#ifdef HAVE_FUSE_PASSTHROUGH
+
+static bool ask_kernel(struct rsh_server *s, struct fuse_conn_info *conn,
+		       unsigned below)
+{
+	(void)s;
+	if (!(conn->capable & FUSE_CAP_PASSTHROUGH))
+		return false;
+	conn->want |= FUSE_CAP_PASSTHROUGH;
+	conn->max_backing_stack_depth = below;
+	return true;
+}
+
+static int new_id(struct rsh_server *s, fuse_req_t req, int fd,
+		  struct rsh_error *refused)
+{
+	int id;
+
+	(void)s;
+	rsh_libfuse_listen(refused);
+	id = fuse_passthrough_open(req, fd);
+	rsh_libfuse_listen(NULL);
+	return id;
+}
+
+static void end_id(struct rsh_server *s, fuse_req_t req, int id)
+{
+	(void)s;
+	fuse_passthrough_close(req, id);
+}
+
+void rsh_passthrough_fill(const struct rsh_backing *b,
+			  struct fuse_file_info *fi)
+{
+	fi->backing_id = b->id;
+}
+
+#else
+
+static bool ask_kernel(struct rsh_server *s, struct fuse_conn_info *conn,
+		       unsigned below)
+{
+	(void)conn;
+	s->stack_depth = s->may_pass ? below + 1 : 0;
+	return s->may_pass;
+}
+
+static int new_id(struct rsh_server *s, fuse_req_t req, int fd,
+		  struct rsh_error *refused)
+{
+	int id = rsh_device_backing_open(s, fd);
+
+	(void)req;
+	if (id > 0)
+		return id;
+	rsh_error_set(refused, -id, "%s", strerror(-id));
+	return 0;
+}
+
+static void end_id(struct rsh_server *s, fuse_req_t req, int id)
+{
+	(void)req;
+	rsh_device_backing_close(s, id);
+}
+
+void rsh_passthrough_fill(const struct rsh_backing *b,
+			  struct fuse_file_info *fi)
+{
+	(void)fi;
+	rsh_device_reply_backing(b->id);
+}
+
+#endif
+
 void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 {
 	struct rsh_passthrough *p = &s->passthrough;
@@ -38,16 +114,12 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
 		return;
 	/* The kernel does not let a file be read through the page cache and
-	 * be passed through at a time. */
-	p->granted = (conn->capable & FUSE_CAP_PASSTHROUGH) && s->direct_io;
-	if (!p->granted) {
+	 * be passed through at a time.  It stacks two file systems and no more:
+	 * what may stand on another one cannot have an overlay on top. */
+	p->granted = s->direct_io &&
+		     ask_kernel(s, conn, rsh_vfs_backing_is_stacked(s->vfs));
+	if (!p->granted)
 		say_off(s, "the kernel does not offer it");
-		return;
-	}
-	conn->want |= FUSE_CAP_PASSTHROUGH;
-	/* The kernel stacks two file systems and no more: what may stand on
-	 * another one cannot have an overlay on top. */
-	conn->max_backing_stack_depth = rsh_vfs_backing_is_stacked(s->vfs);
 }
 
 /* ---- the list; lock held ---- */
@@ -64,10 +136,11 @@ static struct rsh_backing *find(struct rsh_passthrough *p, uint32_t file)
 
 /* ---- backings ---- */
 
-static void discard(fuse_req_t req, struct rsh_backing *b)
+static void discard(struct rsh_server *s, fuse_req_t req,
+		    struct rsh_backing *b)
 {
 	if (b->id)
-		fuse_passthrough_close(req, b->id);
+		end_id(s, req, b->id);
 	if (b->fd >= 0)
 		close(b->fd);
 	free(b);
@@ -90,9 +163,7 @@ static int new_backing(struct rsh_server *s, fuse_req_t req, uint32_t file,
 		free(b);
 		return rc;
 	}
-	rsh_libfuse_listen(refused);
-	b->id = fuse_passthrough_open(req, b->fd);
-	rsh_libfuse_listen(NULL);
+	b->id = new_id(s, req, b->fd, refused);
 	*out = b;
 	return 0;
 }
@@ -132,7 +203,7 @@ static int make(struct rsh_server *s, fuse_req_t req, uint32_t file,
 		return rc == -EMFILE ? 0 : rc;
 	*out = settle(&s->passthrough, mine, &first);
 	if (*out != mine)
-		discard(req, mine);
+		discard(s, req, mine);
 	if (first)
 		say_off(s, refused.text);
 	return 0;
@@ -181,13 +252,7 @@ void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
 		LIST_REMOVE(b, next);
 	pthread_mutex_unlock(&p->lock);
 	if (last)
-		discard(req, b);
-}
-
-void rsh_passthrough_fill(const struct rsh_backing *b,
-			  struct fuse_file_info *fi)
-{
-	fi->backing_id = b->id;
+		discard(s, req, b);
 }
 
 void rsh_passthrough_free(struct rsh_server *s)
@@ -201,39 +266,3 @@ void rsh_passthrough_free(struct rsh_server *s)
 		free(b);
 	}
 }
-
-#else
-
-void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
-{
-	(void)conn;
-	if (s->io_mode == RSH_IO_AUTO || s->io_mode == RSH_IO_PASSTHROUGH)
-		say_off(s, "this libfuse cannot do it");
-}
-
-int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
-			 struct rsh_backing **out)
-{
-	(void)s, (void)req, (void)node;
-	*out = NULL;
-	return 0;
-}
-
-void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
-			   struct rsh_backing *b)
-{
-	(void)s, (void)req, (void)b;
-}
-
-void rsh_passthrough_fill(const struct rsh_backing *b,
-			  struct fuse_file_info *fi)
-{
-	(void)b, (void)fi;
-}
-
-void rsh_passthrough_free(struct rsh_server *s)
-{
-	(void)s;
-}
-
-#endif

@@ -319,15 +319,6 @@ const char *rsh_server_library_version(void)
 	return fuse_pkgversion();
 }
 
-bool rsh_server_library_passes(void)
-{
-#ifdef HAVE_FUSE_PASSTHROUGH
-	return true;
-#else
-	return false;
-#endif
-}
-
 void rsh_server_free(struct rsh_server *s)
 {
 	if (!s)

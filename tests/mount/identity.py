@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Files that need no resharding: the bytes of one source file, which the kernel
-reads by itself where libfuse, the kernel and our rights allow it.
+reads by itself where the kernel and our rights allow it.
 
 What is tested of that ("passed through") is skipped where it cannot be; content,
 mappings and sources that change are tested everywhere.
@@ -39,12 +39,6 @@ def test(function):
     return function
 
 
-def library_passes():
-    said = subprocess.run([reshardfs_program(), "--version"], check=True,
-                          stdout=subprocess.PIPE, text=True).stdout
-    return ", passthrough" in said
-
-
 def may_not_pass(said):
     """Raise CannotPass if the log gives a reason that is one of this machine,
     MountError if it gives another one."""
@@ -53,8 +47,7 @@ def may_not_pass(said):
         return
     why = said.split(mark)[1].splitlines()[0]
     release = [int(n) for n in os.uname().release.split("-")[0].split(".")[:2]]
-    if (why == "this libfuse cannot do it" and not library_passes()
-            or why == "the kernel does not offer it"
+    if (why == "the kernel does not offer it"
             or "not permitted" in why and os.geteuid() != 0
             or release < [6, 9]):
         raise CannotPass(why)

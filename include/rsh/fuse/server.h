@@ -16,9 +16,9 @@ enum rsh_io_mode {
 	/* The same; if the mount cannot pass files through this is a warning.
 	 *
 	 * A file that is a source file byte for byte is read from that one by
-	 * the kernel itself, which takes Linux 6.9, libfuse 3.17 and
-	 * CAP_SYS_ADMIN.  A source that changed is met when a file is opened,
-	 * no longer when it is read. */
+	 * the kernel itself, which takes Linux 6.9 and CAP_SYS_ADMIN.  A source
+	 * that changed is met when a file is opened, no longer when it is
+	 * read. */
 	RSH_IO_PASSTHROUGH,
 	/* Reads go past the page cache of the mount: fastest for who reads a
 	 * file once, and no memory holds the bytes twice. */
@@ -59,8 +59,7 @@ bool rsh_server_is_direct(const struct rsh_server *s);
 void rsh_server_stats(const struct rsh_server *s, struct rsh_stream_stats *out);
 void rsh_server_free(struct rsh_server *s);
 
-/* Of libfuse, for --version, and whether it can pass files through. */
+/* Of libfuse, for --version. */
 const char *rsh_server_library_version(void);
-bool rsh_server_library_passes(void);
 
 #endif
