@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "export.h"
 #include "ls.h"
 #include "mount.h"
 #include "option_check.h"
@@ -65,6 +66,19 @@ static const struct rsh_command table[] = {
 			 "such as 4-7; without one all are planned.",
 		.check = rsh_check_plan,
 		.run = rsh_plan,
+	},
+	{
+		.name = "export",
+		.id = RSH_COMMAND_EXPORT,
+		.operands = { "SOURCE", "OUTDIR", "[RANK...]" },
+		.summary = "write what a mount would show as real files",
+		.about = "Writes the files that a mount with the same options "
+			 "would show to OUTDIR, of all destination ranks or "
+			 "of those given, and a manifest of them.  A file that "
+			 "has its name is whole; an export that was stopped or "
+			 "killed goes on when it is started again.",
+		.check = rsh_check_export,
+		.run = rsh_export_command,
 	},
 	{
 		.name = "strategy",

@@ -123,6 +123,15 @@ int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
 	return rc ? rc : check_conversion(o, err);
 }
 
+int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->source = o->operands[0];
+	o->directory = o->operands[1];
+	return rc ? rc : check_conversion(o, err);
+}
+
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];

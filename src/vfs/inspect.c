@@ -20,3 +20,10 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 	};
 	return true;
 }
+
+bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
+{
+	return vfs->ops == &rsh_reshard_ops &&
+	       rsh_node_decode(rsh_reshard_of(vfs), node, rank) ==
+		       RSH_NODE_FILE;
+}
