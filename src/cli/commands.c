@@ -12,6 +12,7 @@
 #include "plan.h"
 #include "strategy.h"
 #include "unmount.h"
+#include "verify.h"
 #include "warm.h"
 
 static const struct rsh_command table[] = {
@@ -79,6 +80,22 @@ static const struct rsh_command table[] = {
 			 "killed goes on when it is started again.",
 		.check = rsh_check_export,
 		.run = rsh_export_command,
+	},
+	{
+		.name = "verify",
+		.id = RSH_COMMAND_VERIFY,
+		.operands = { "SOURCE|MANIFEST", "[TREE|MANIFEST]",
+			      "[RANK...]" },
+		.summary = "prove that the bytes are right",
+		.about = "Of SOURCE alone: are the files of the step that a "
+			 "mount takes whole, and ranks equal that hold the "
+			 "same?  SOURCE and TREE: has a converted tree just "
+			 "the bytes that a mount would show?  SOURCE and "
+			 "MANIFEST: would a mount show what the manifest says? "
+			 " MANIFEST, with the TREE or beside it: are the files "
+			 "as it says?",
+		.check = rsh_check_verify,
+		.run = rsh_verify,
 	},
 	{
 		.name = "strategy",

@@ -66,6 +66,7 @@ struct rsh_options {
 	unsigned jobs;         /* 0: not given */
 	bool verify;
 	bool overwrite;
+	const char *write_manifest; /* NULL: not given */
 	bool lazy;
 	bool rank_list;
 	bool contents;

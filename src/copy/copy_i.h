@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "rsh/copy/copy.h"
+#include "rsh/copy/verify.h"
 #include "rsh/util/arena.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/vfs/stream.h"
@@ -171,6 +172,65 @@ int rsh_store_add(struct rsh_store *s, size_t i,
 /* Makes the manifest of all files that are known and drops the record.  0 or
  * -errno with a sentence. */
 int rsh_store_finish(struct rsh_store *s, struct rsh_error *err);
+
+/* ---- a manifest that is there (index.c) ---- */
+
+struct rsh_manifest_entry {
+	char *path;
+	uint64_t offset; /* of its line */
+	size_t len;
+	uint64_t size;   /* of the file */
+};
+
+/* Where each file's line stands, so that one at a time need be in memory. */
+struct rsh_manifest_index {
+	const char *path;
+	int fd;
+	uint64_t conversion;
+	struct rsh_manifest_entry *entries; /* in the order of the manifest */
+	size_t n, cap;
+	const struct rsh_manifest_entry **by_path;
+};
+
+/* Reads all of it once.  0, or -errno with a sentence: -EBADMSG if a line makes
+ * no sense, the end is missing, or a file occurs twice.  To be cleared in any
+ * case. */
+int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
+			    struct rsh_error *err);
+void rsh_manifest_index_clear(struct rsh_manifest_index *x);
+/* NULL: it has no such file. */
+const struct rsh_manifest_entry *
+rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path);
+/* Reads the line of an entry again.  0 and *out, to be cleared, or -errno with a
+ * sentence.  Any thread. */
+int rsh_manifest_index_get(const struct rsh_manifest_index *x,
+			   const struct rsh_manifest_entry *e,
+			   struct rsh_manifest_line *out,
+			   struct rsh_error *err);
+
+/* ---- what is wrong (answer.c) ---- */
+
+/* Says what is wrong with dir/name (name alone if dir is NULL), in place of what
+ * was said.  0 or -ENOMEM. */
+int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
+		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* And where; `record` may be NULL.  0 or -ENOMEM. */
+int rsh_problem_place(struct rsh_problem *p, const char *record,
+		      uint64_t offset);
+/* Moves a problem to the answer, or does nothing if there is none.  0 or
+ * -ENOMEM. */
+int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
+/* Moves a list of them, from malloc or NULL, and frees it. */
+int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
+
+/* Holds what a digest has found against a manifest's line: the first record
+ * that differs is the problem.  0 or -ENOMEM. */
+int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
+		       const char *dir, struct rsh_problem *out);
+
+/* Opens a file to be read and checked; 0 and *fd, or -errno. */
+int rsh_open_regular(const char *dir, const char *name, int *fd,
+		     uint64_t *size);
 
 /* ---- where files are written (target.c) ---- */
 

@@ -68,3 +68,26 @@ uint64_t rsh_digest_end(struct rsh_digest *d)
 	end_records(d, UINT64_MAX);
 	return XXH3_64bits_digest(d->file);
 }
+
+int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
+		       const char *dir, struct rsh_problem *out)
+{
+	const uint64_t sum = rsh_digest_end(d);
+	uint32_t first = f->n_records, n = 0;
+
+	for (uint32_t i = f->n_records; i-- > 0;)
+		if (d->sums[i] != f->records[i].xxh3) {
+			first = i;
+			n++;
+		}
+	if (n == 0 && sum == f->xxh3)
+		return 0;
+	if (n == 0)
+		return rsh_problem_set(out, dir, f->path, "differs from the "
+				       "manifest outside of its records");
+	if (rsh_problem_set(out, dir, f->path, "differs from the manifest in "
+			    "%u of %u records", n, f->n_records))
+		return -ENOMEM;
+	return rsh_problem_place(out, f->records[first].name,
+				 f->records[first].offset);
+}
