@@ -5,12 +5,14 @@
 
 #include <string.h>
 
+#include "export.h"
 #include "ls.h"
 #include "mount.h"
 #include "option_check.h"
 #include "plan.h"
 #include "strategy.h"
 #include "unmount.h"
+#include "verify.h"
 #include "warm.h"
 
 static const struct rsh_command table[] = {
@@ -65,6 +67,35 @@ static const struct rsh_command table[] = {
 			 "such as 4-7; without one all are planned.",
 		.check = rsh_check_plan,
 		.run = rsh_plan,
+	},
+	{
+		.name = "export",
+		.id = RSH_COMMAND_EXPORT,
+		.operands = { "SOURCE", "OUTDIR", "[RANK...]" },
+		.summary = "write what a mount would show as real files",
+		.about = "Writes the files that a mount with the same options "
+			 "would show to OUTDIR, of all destination ranks or "
+			 "of those given, and a manifest of them.  A file that "
+			 "has its name is whole; an export that was stopped or "
+			 "killed goes on when it is started again.",
+		.check = rsh_check_export,
+		.run = rsh_export_command,
+	},
+	{
+		.name = "verify",
+		.id = RSH_COMMAND_VERIFY,
+		.operands = { "SOURCE|MANIFEST", "[TREE|MANIFEST]",
+			      "[RANK...]" },
+		.summary = "prove that the bytes are right",
+		.about = "Of SOURCE alone: are the files of the step that a "
+			 "mount takes whole, and ranks equal that hold the "
+			 "same?  SOURCE and TREE: has a converted tree just "
+			 "the bytes that a mount would show?  SOURCE and "
+			 "MANIFEST: would a mount show what the manifest says? "
+			 " MANIFEST, with the TREE or beside it: are the files "
+			 "as it says?",
+		.check = rsh_check_verify,
+		.run = rsh_verify,
 	},
 	{
 		.name = "strategy",

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "verify.h"
 
 static int check_files(const struct rsh_options *o, struct rsh_error *err)
 {
@@ -121,6 +122,42 @@ int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
 
 	o->source = o->operands[0];
 	return rc ? rc : check_conversion(o, err);
+}
+
+int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->source = o->operands[0];
+	o->directory = o->operands[1];
+	return rc ? rc : check_conversion(o, err);
+}
+
+/* Which of its questions is asked follows from what the operands are. */
+int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
+{
+	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	const bool converts = o->src_strategy && o->dst_strategy;
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->source = o->operands[0];
+	if (rc)
+		return rc;
+	if (kind == RSH_VERIFY_FILES && (o->src_strategy || o->dst_strategy))
+		return rsh_error_set(err, EINVAL, "%s is a file: with a "
+				     "strategy SOURCE, a directory, is the "
+				     "first operand", o->source);
+	if (kind == RSH_VERIFY_FILES && (o->n_operands > 2 ||
+					 o->write_manifest))
+		return rsh_error_set(err, EINVAL, "RANK and --write-manifest "
+				     "are for a conversion, and files are held "
+				     "against a manifest");
+	if (kind == RSH_VERIFY_FILES)
+		return 0;
+	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || converts ||
+	    o->dst_strategy)
+		return check_conversion(o, err);
+	return check_files(o, err);
 }
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)

@@ -8,6 +8,8 @@
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_export(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
 

@@ -13,6 +13,9 @@
 #define CONVERSIONS                                                  \
 	(MOUNT | RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
+#define EXPORT RSH_IN(RSH_COMMAND_EXPORT)
+/* Those that go through all bytes of a tree. */
+#define WORKS (EXPORT | RSH_IN(RSH_COMMAND_VERIFY))
 /* Those that read content. */
 #define READS \
 	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
@@ -166,6 +169,20 @@ static const struct rsh_option table[] = {
 	{ NULL, 'o', "OPT[,OPT...]", CONVERSIONS,
 	  "any long option of these, with '_' for '-', as mount(8) has them",
 	  rsh_set_list },
+	{ "jobs", 'j', "N", WORKS, "files at a time (as many as processors)",
+	  rsh_set_number, .at = AT(jobs), .min = 1, .max = 1000 },
+	{ "verify", 0, NULL, EXPORT,
+	  "read what was written, and compare its hash", rsh_set_flag,
+	  .at = AT(verify) },
+	{ "overwrite", 0, NULL, WORKS,
+	  "replace what is not of this conversion", rsh_set_flag,
+	  .at = AT(overwrite) },
+	{ "manifest", 0, "PATH", EXPORT,
+	  "where the manifest goes (OUTDIR/reshardfs-manifest.jsonl)",
+	  rsh_set_path, .at = AT(manifest) },
+	{ "write-manifest", 0, "PATH", RSH_IN(RSH_COMMAND_VERIFY),
+	  "write a manifest of what a mount would show", rsh_set_path,
+	  .at = AT(write_manifest) },
 	{ "lazy", 'z', NULL, RSH_IN(RSH_COMMAND_UMOUNT),
 	  "also if it is in use: gone from the tree now, ended later",
 	  rsh_set_flag, .at = AT(lazy) },

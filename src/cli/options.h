@@ -61,6 +61,12 @@ struct rsh_options {
 	enum rsh_format format;
 	bool in_parts;       /* --format hf */
 	uint64_t part_bytes; /* 0: not given */
+	const char *directory; /* OUTDIR */
+	const char *manifest;  /* NULL: not given */
+	unsigned jobs;         /* 0: not given */
+	bool verify;
+	bool overwrite;
+	const char *write_manifest; /* NULL: not given */
 	bool lazy;
 	bool rank_list;
 	bool contents;

@@ -101,6 +101,28 @@ uint32_t rsh_source_chosen(const struct rsh_source *s)
 	return s->chosen;
 }
 
+uint32_t rsh_source_n_files(const struct rsh_source *s)
+{
+	return s->n_files;
+}
+
+void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
+			  struct rsh_source_file_info *out)
+{
+	const struct rsh_source_file *f = &s->files[i];
+
+	*out = (struct rsh_source_file_info){
+		.rank = f->rank,
+		.name = f->name,
+		.path = f->path,
+		.valid = f->index != NULL,
+		.dev = f->id.dev,
+		.inode = f->id.ino,
+		.bytes = (uint64_t)f->id.size,
+		.mtime = f->id.mtime,
+	};
+}
+
 static int by_number(const void *a, const void *b)
 {
 	const uint32_t *x = a, *y = b;

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <xxhash.h>
+
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_file.h"
 
@@ -215,4 +217,43 @@ int rsh_strategy_load(const char *path, bool as_listed,
 		form = as_listed ? RSH_STRATEGY_DIR_AS_LISTED :
 				   RSH_STRATEGY_DIR;
 	return merge_files(&list, form, path, names, out, err);
+}
+
+static int digest_file(const char *path, bool named, XXH3_state_t *hash,
+		       struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	const char *name = strrchr(path, '/');
+	size_t len;
+	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "strategy", &data,
+				&len, err);
+
+	if (rc)
+		return rc;
+	if (named)
+		XXH3_64bits_update(hash, name, strlen(name) + 1);
+	XXH3_64bits_update(hash, data, len);
+	return 0;
+}
+
+int rsh_strategy_digest(const char *path, uint64_t *xxh3,
+			struct rsh_error *err)
+{
+	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
+		{ 0 };
+	XXH3_state_t *hash;
+	bool directory;
+	int rc = rsh_strategy_list(path, false, &list, &directory, err);
+
+	if (rc)
+		return rc;
+	hash = XXH3_createState();
+	if (!hash)
+		return rsh_error_nomem(err);
+	XXH3_64bits_reset(hash);
+	for (size_t i = 0; i < list.n && rc == 0; i++)
+		rc = digest_file(list.v[i], directory, hash, err);
+	*xxh3 = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return rc;
 }

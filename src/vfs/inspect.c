@@ -20,3 +20,14 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 	};
 	return true;
 }
+
+bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
+{
+	uint32_t n;
+
+	if (vfs->ops != &rsh_reshard_ops ||
+	    rsh_node_decode(rsh_reshard_of(vfs), node, &n) != RSH_NODE_FILE)
+		return false;
+	*rank = n;
+	return true;
+}

@@ -7,7 +7,7 @@
 FUZZ_SECONDS = 60
 FUZZ = fuzz/fuzz_ckpt_scan fuzz/fuzz_strategy fuzz/fuzz_safetensors \
 	fuzz/fuzz_weight_map fuzz/fuzz_intact fuzz/fuzz_rank_files \
-	fuzz/fuzz_block_file fuzz/fuzz_index_codec
+	fuzz/fuzz_block_file fuzz/fuzz_index_codec fuzz/fuzz_manifest
 EXTRA_PROGRAMS += $(FUZZ)
 
 fuzz_fuzz_ckpt_scan_SOURCES = fuzz/fuzz_ckpt_scan.c
@@ -32,6 +32,9 @@ fuzz_fuzz_rank_files_LDADD = $(L_WIRE)
 fuzz_fuzz_block_file_SOURCES = fuzz/fuzz_block_file.c
 fuzz_fuzz_block_file_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_fuzz_block_file_LDADD = $(L_CACHE)
+fuzz_fuzz_manifest_SOURCES = fuzz/fuzz_manifest.c
+fuzz_fuzz_manifest_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_fuzz_manifest_LDADD = $(L_WIRE)
 
 fuzz_fuzz_index_codec_SOURCES = fuzz/fuzz_index_codec.c
 fuzz_fuzz_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
@@ -44,6 +47,7 @@ fuzz: $(FUZZ)
 		fuzz/corpus_intact fuzz/corpus_rank_files \
 		fuzz/corpus_block_file \
 		fuzz/corpus_index_codec \
+		fuzz/corpus_manifest \
 		fuzz/seeds fuzz/group_infos
 	for f in $(srcdir)/data/strategies/*/strategy_stage_*; do \
 		cp $$f fuzz/seeds/`echo $$f | tr / _`; \
@@ -67,9 +71,13 @@ fuzz: $(FUZZ)
 		fuzz/corpus_block_file $(srcdir)/fuzz/seeds_block_file
 	fuzz/fuzz_index_codec -max_total_time=$(FUZZ_SECONDS) \
 		fuzz/corpus_index_codec $(srcdir)/unit/data
+	fuzz/fuzz_manifest -max_total_time=$(FUZZ_SECONDS) \
+		fuzz/corpus_manifest $(srcdir)/fuzz/seeds_manifest
 .PHONY: fuzz
 
 EXTRA_DIST += \
 	fuzz/seeds_block_file/first_block fuzz/seeds_block_file/last_block \
 	fuzz/seeds_block_file/beyond_the_end \
-	fuzz/seeds_block_file/wrapped_offset
+	fuzz/seeds_block_file/wrapped_offset \
+	fuzz/seeds_manifest/head fuzz/seeds_manifest/source \
+	fuzz/seeds_manifest/file fuzz/seeds_manifest/end

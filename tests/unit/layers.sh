@@ -4,7 +4,7 @@
 # upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util wire layout plan cache source vfs fuse cli"
+layers="util wire layout plan cache source vfs copy fuse cli"
 number=0
 
 # report RESULT DESCRIPTION

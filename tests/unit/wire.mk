@@ -6,7 +6,7 @@ UNIT += \
 	unit/test_wire_strategy unit/test_wire_strategy_emit \
 	unit/test_wire_rank_files unit/test_wire_intact \
 	unit/test_wire_safetensors unit/test_wire_safetensors_emit \
-	unit/test_wire_weight_map unit/test_wire_index_codec
+	unit/test_wire_weight_map unit/test_wire_index_codec unit/test_wire_manifest
 
 WIRE_SUPPORT = unit/wire_support.h unit/wire_support.c
 
@@ -40,6 +40,8 @@ unit_test_wire_weight_map_LDADD = $(L_WIRE)
 unit_test_wire_index_codec_SOURCES = unit/test_wire_index_codec.c $(WIRE_SUPPORT)
 unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_wire_index_codec_LDADD = $(L_WIRE)
+unit_test_wire_manifest_SOURCES = unit/test_wire_manifest.c
+unit_test_wire_manifest_LDADD = $(L_WIRE)
 
 EXTRA_DIST += \
 	unit/data/make_ckpt.py unit/data/append_crc.ckpt \

@@ -36,6 +36,21 @@ void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 			       struct rsh_candidate_step *out);
 /* The candidate that was chosen last. */
 uint32_t rsh_source_chosen(const struct rsh_source *s);
+/* A file of the chosen candidate, as it was indexed. */
+struct rsh_source_file_info {
+	uint32_t rank;
+	const char *name; /* below the root, or absolute */
+	const char *path; /* as messages have it */
+	bool valid;       /* it was not left out; else the rest is not known */
+	dev_t dev;
+	ino_t inode;
+	uint64_t bytes;
+	struct timespec mtime;
+};
+/* Ascending by rank; the parts of a model in the order of its map. */
+uint32_t rsh_source_n_files(const struct rsh_source *s);
+void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
+			  struct rsh_source_file_info *out);
 /* The ranks that have a directory or a file, ascending, of any candidate (from
  * malloc).  0 or -ENOMEM. */
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n);

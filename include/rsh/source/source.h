@@ -183,6 +183,11 @@ int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err);
 
+/* xxh3 of the bytes of that file or, of a directory, of its files' names and
+ * bytes by name.  0 or -errno with a sentence. */
+int rsh_strategy_digest(const char *path, uint64_t *xxh3,
+			struct rsh_error *err);
+
 /* Reads the JSON file of old and new parameter names. */
 int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 		      struct rsh_error *err);

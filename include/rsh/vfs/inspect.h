@@ -15,4 +15,8 @@ struct rsh_vfs_view {
 /* False if the tree is no conversion's. */
 bool rsh_vfs_view(const struct rsh_vfs *v, struct rsh_vfs_view *out);
 
+/* Which file of the conversion a node is; false, and *rank is left alone, if it
+ * is a directory or the map of a model's parts. */
+bool rsh_vfs_rank(const struct rsh_vfs *v, uint64_t node, uint32_t *rank);
+
 #endif

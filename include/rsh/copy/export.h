@@ -1,0 +1,45 @@
+/* copy/export.h - a virtual tree as real files.
+ *
+ * A file is written under a temporary name in its directory, synced, and only
+ * then given its own; whatever happens, under its own name it is whole.  What is
+ * finished is recorded beside the manifest to be, so that an export that was
+ * killed goes on where it was.
+ */
+#ifndef RSH_COPY_EXPORT_H
+#define RSH_COPY_EXPORT_H
+
+#include "rsh/copy/copy.h"
+#include "rsh/vfs/vfs.h"
+
+struct rsh_export_options {
+	const char *dir;      /* made if it is not there; its parent is */
+	const char *manifest; /* NULL: RSH_MANIFEST_NAME in dir */
+	const bool *wanted;   /* [file of the conversion]; NULL: all */
+	bool verify;    /* read what was written, or found, and compare */
+	bool overwrite; /* replace files that are not of this export */
+	struct rsh_copy_control control;
+};
+
+struct rsh_export_result {
+	uint32_t n_written, n_kept; /* kept: they were there already */
+	uint32_t n_lost; /* left out: their slices cannot be had */
+	uint32_t n_left; /* not begun, after a failure */
+	uint64_t bytes_written, bytes_kept;
+	char *manifest;  /* path, from malloc */
+};
+
+/* Exports the tree, which is that of a conversion, made with `cfg`.  0, or
+ * -errno with a sentence; *out is filled as far as it went, and to be cleared.
+ * Besides what reading and writing give:
+ *   -EINVAL  the directory is SOURCE or below it
+ *   -EEXIST  a file is there that this export did not write
+ *   -EBUSY   another export writes there now
+ *   -ENOSPC  not enough room, found out before anything is written where
+ *            the file system says so
+ *   -EINTR   it was told to stop. */
+int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
+	       const struct rsh_export_options *o,
+	       struct rsh_export_result *out, struct rsh_error *err);
+void rsh_export_result_clear(struct rsh_export_result *r);
+
+#endif

@@ -1,0 +1,10 @@
+/* cli/export.h - the command `export`. */
+#ifndef RSH_CLI_EXPORT_H
+#define RSH_CLI_EXPORT_H
+
+#include "exit.h"
+#include "options.h"
+
+enum rsh_exit rsh_export_command(const struct rsh_options *o);
+
+#endif

@@ -1,0 +1,295 @@
+/* cli/verify.c - `verify`: are the bytes what they should be? */
+#include "config.h"
+
+#include "verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "conversion.h"
+#include "output.h"
+#include "ranks.h"
+#include "rsh/copy/verify.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/inspect.h"
+#include "text.h"
+#include "work.h"
+
+static bool is_file(const char *path)
+{
+	struct stat st;
+
+	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
+{
+	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
+
+	if (is_file(o->operands[0]))
+		return RSH_VERIFY_FILES;
+	if (!other)
+		return RSH_VERIFY_SOURCE;
+	if (!is_file(other))
+		return RSH_VERIFY_TREE;
+	return o->src_strategy || o->dst_strategy ? RSH_VERIFY_MANIFEST :
+						    RSH_VERIFY_FILES;
+}
+
+/* ---- the answer ---- */
+
+struct report {
+	struct rsh_work work;
+	struct rsh_answer answer;
+	char step[256]; /* empty: no source was looked at */
+};
+
+static json_t *problems_json(const struct rsh_answer *a)
+{
+	json_t *all = json_array();
+
+	for (size_t i = 0; i < a->n_problems; i++) {
+		const struct rsh_problem *p = &a->problems[i];
+
+		json_array_append_new(
+			all, json_pack("{s:o,s:o,s:o,s:o}", "path",
+				       rsh_json_text(p->path), "record",
+				       rsh_json_optional(p->record), "offset",
+				       p->placed ? rsh_json_u64(p->offset) :
+						   json_null(),
+				       "what", rsh_json_text(p->what)));
+	}
+	return all;
+}
+
+static int print_json(const struct rsh_output *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+
+	return rsh_output_json(
+		out, json_pack("{s:b,s:o,s:i,s:o,s:i,s:i,s:b,s:f,s:o}", "good",
+			       a->n_problems == 0, "step",
+			       rsh_json_optional(*r->step ? r->step : NULL),
+			       "files", (int)a->n_files, "bytes",
+			       rsh_json_u64(a->bytes), "replicas",
+			       (int)a->n_replicas, "made_up",
+			       (int)a->n_made_up, "another_conversion",
+			       a->another, "seconds",
+			       rsh_work_seconds(&r->work), "problems",
+			       problems_json(a)));
+}
+
+static void print_problem(const struct rsh_output *out,
+			  const struct rsh_problem *p)
+{
+	cleanup_free char *path = rsh_text_escape(p->path);
+	cleanup_free char *what = rsh_text_escape(p->what);
+	cleanup_free char *record = p->record ? rsh_text_escape(p->record) :
+						NULL;
+
+	fprintf(out->f, "%s%s%s: %s", out->color ? "\033[31m" : "",
+		path ? path : "", out->color ? "\033[0m" : "",
+		what ? what : "");
+	if (record)
+		fprintf(out->f, ", record %s", record);
+	if (p->placed)
+		fprintf(out->f, ", offset %" PRIu64, p->offset);
+	fputc('\n', out->f);
+}
+
+static void print_lines(const struct rsh_output *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+	char size[32], time[32];
+
+	for (size_t i = 0; i < a->n_problems; i++)
+		print_problem(out, &a->problems[i]);
+	if (r->work.options->quiet)
+		return;
+	if (a->another && a->n_problems)
+		fprintf(out->f, "note: the manifest is of another conversion: "
+			"other options, strategies or source files\n");
+	if (a->n_made_up)
+		fprintf(out->f, "note: %" PRIu32 " ranks have no file, but "
+			"others hold the same\n", a->n_made_up);
+	fprintf(out->f, "%s%s%" PRIu32 " files of %s", r->step,
+		*r->step ? ": " : "", a->n_files,
+		rsh_text_bytes(a->bytes, size, sizeof(size)));
+	if (a->n_replicas)
+		fprintf(out->f, " and %" PRIu32 " replicas", a->n_replicas);
+	fprintf(out->f, " verified in %s: ",
+		rsh_text_seconds(rsh_work_seconds(&r->work), time,
+				 sizeof(time)));
+	if (a->n_problems)
+		fprintf(out->f, "%zu problems\n", a->n_problems);
+	else
+		fputs("good\n", out->f);
+}
+
+static int print(const struct report *r)
+{
+	struct rsh_output out;
+
+	rsh_output_init(&out, r->work.options);
+	if (out.json)
+		return print_json(&out, r);
+	print_lines(&out, r);
+	return 0;
+}
+
+static void take_step(struct report *r, const struct rsh_source *s)
+{
+	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
+				  sizeof(r->step));
+}
+
+/* ---- the questions ---- */
+
+static int verify_files(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+	const char *manifest = o->operands[0], *dir, *slash;
+	cleanup_free char *beside = NULL;
+
+	dir = o->n_operands > 1 ? o->operands[1] : NULL;
+	if (dir && !is_file(manifest)) {
+		manifest = o->operands[1];
+		dir = o->operands[0];
+	}
+	if (!dir) {
+		slash = strrchr(manifest, '/');
+		beside = slash ? strndup(manifest, slash == manifest ? 1 :
+					 (size_t)(slash - manifest)) :
+				 strdup(".");
+		if (!beside)
+			return rsh_error_nomem(err);
+		dir = beside;
+	}
+	return rsh_verify_files(manifest, dir, &control, &r->answer, err);
+}
+
+static int verify_plan(struct report *r, enum rsh_verify_kind kind,
+		       struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
+	cleanup_free bool *wanted = NULL;
+	struct rsh_verify_options vo = {
+		.tree = kind == RSH_VERIFY_TREE ? other : NULL,
+		.manifest = kind == RSH_VERIFY_MANIFEST ? other : NULL,
+		.write = o->write_manifest,
+		.overwrite = o->overwrite,
+		.control = rsh_work_control(&r->work),
+	};
+	struct rsh_vfs_view view;
+	uint32_t n;
+	int rc;
+
+	if (!rsh_vfs_view(r->work.vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	take_step(r, view.source);
+	n = rsh_conversion_n_files(view.conversion);
+	wanted = rsh_alloc_array(n, sizeof(*wanted));
+	if (!wanted)
+		return rsh_error_nomem(err);
+	vo.wanted = wanted;
+	rc = rsh_ranks_mark(o, 2, n, wanted, err);
+	return rc ? rc : rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
+					 &r->answer, err);
+}
+
+/* The step that a mount takes, and with --write-manifest what it would show. */
+static int verify_mounted(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+	struct rsh_vfs_view view;
+	int rc;
+
+	if (!rsh_vfs_view(r->work.vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	take_step(r, view.source);
+	rc = rsh_verify_source(view.source, view.src, view.names, &control,
+			       &r->answer, err);
+	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
+		return rc;
+	rsh_work_end_progress(&r->work);
+	rsh_answer_clear(&r->answer);
+	return verify_plan(r, RSH_VERIFY_SOURCE, err);
+}
+
+/* The best step there is, without asking for a conversion. */
+static int verify_best(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+	const struct rsh_source_options files = rsh_files_of(o);
+	const char *path = rsh_conversion_of(o).src_strategy;
+	struct rsh_strategy *strategy = NULL;
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_source *source = NULL;
+	uint32_t first = 0, n = UINT32_MAX;
+	int rc = names ? 0 : rsh_error_nomem(err);
+
+	if (rc == 0 && path)
+		rc = rsh_strategy_load(path, o->compat, names, &strategy, err);
+	if (rc == 0 && strategy)
+		rsh_conversion_source_ranks(strategy, NULL, names, &first, &n);
+	if (rc == 0)
+		rc = rsh_source_open(o->source, first, n, &files, &source, err);
+	if (rc == 0)
+		rc = rsh_source_choose(source, 0, err);
+	if (rc == 0) {
+		take_step(r, source);
+		rc = rsh_verify_source(source, strategy, names, &control,
+				       &r->answer, err);
+	}
+	rsh_source_free(source);
+	if (strategy)
+		rsh_strategy_free(strategy);
+	rsh_names_free(names);
+	return rc;
+}
+
+static int ask(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	int rc;
+
+	if (kind == RSH_VERIFY_FILES)
+		return verify_files(r, err);
+	if (kind == RSH_VERIFY_SOURCE && !o->dst_strategy)
+		return verify_best(r, err);
+	rc = rsh_work_open(&r->work, err);
+	if (rc)
+		return rc;
+	return kind == RSH_VERIFY_SOURCE ? verify_mounted(r, err) :
+					   verify_plan(r, kind, err);
+}
+
+enum rsh_exit rsh_verify(const struct rsh_options *o)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct report r = { 0 };
+	enum rsh_exit status;
+	int rc;
+
+	if (!o->has_log_level)
+		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
+	rsh_work_begin(&r.work, o, "verifying");
+	rc = ask(&r, &err);
+	rsh_work_end_progress(&r.work);
+	if (rc == 0 && print(&r))
+		rc = rsh_error_nomem(&err);
+	status = rc ? rsh_exit_failed(o, rc, &err) :
+		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;
+	rsh_answer_clear(&r.answer);
+	rsh_work_end(&r.work);
+	return status;
+}

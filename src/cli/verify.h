@@ -1,0 +1,20 @@
+/* cli/verify.h - the command `verify`. */
+#ifndef RSH_CLI_VERIFY_H
+#define RSH_CLI_VERIFY_H
+
+#include "exit.h"
+#include "options.h"
+
+/* By what the operands are. */
+enum rsh_verify_kind {
+	RSH_VERIFY_SOURCE,   /* SOURCE: its files */
+	RSH_VERIFY_TREE,     /* SOURCE TREE: files by the plan */
+	RSH_VERIFY_MANIFEST, /* SOURCE MANIFEST: the plan by a manifest */
+	RSH_VERIFY_FILES,    /* MANIFEST [TREE], TREE MANIFEST */
+};
+/* What cannot be looked at is taken for a directory. */
+enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o);
+
+enum rsh_exit rsh_verify(const struct rsh_options *o);
+
+#endif

@@ -1,0 +1,92 @@
+/* cli/work.c - see work.h. */
+#include "config.h"
+
+#include "work.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "conversion.h"
+#include "interrupt.h"
+#include "reading.h"
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
+		    const char *what)
+{
+	*w = (struct rsh_work){ .options = o, .what = what, .start = now() };
+}
+
+int rsh_work_open(struct rsh_work *w, struct rsh_error *err)
+{
+	int rc = rsh_reading_new(w->options, &w->io, err);
+
+	if (rc)
+		return rc;
+	w->cfg = rsh_conversion_of(w->options);
+	w->cfg.files.io = w->io;
+	rc = rsh_vfs_open(&w->cfg, &w->vfs, err);
+	if (rc == 0 && w->options->has_keep_free)
+		rsh_reading_keep_free(w->options, w->vfs, w->io, true);
+	return rc;
+}
+
+void rsh_work_end_progress(struct rsh_work *w)
+{
+	rsh_progress_end(w->progress);
+	w->progress = NULL;
+}
+
+void rsh_work_end(struct rsh_work *w)
+{
+	rsh_work_end_progress(w);
+	rsh_reading_log(w->io, NULL);
+	rsh_vfs_free(w->vfs);
+	rsh_source_io_free(w->io);
+}
+
+static void begin(void *ctx, uint64_t total)
+{
+	struct rsh_work *w = ctx;
+
+	w->progress = rsh_progress_start(stderr, w->what, total,
+					 w->options->quiet);
+}
+
+static void progress(void *ctx, uint64_t bytes)
+{
+	struct rsh_work *w = ctx;
+
+	rsh_progress_add(w->progress, bytes);
+}
+
+struct rsh_copy_control rsh_work_control(struct rsh_work *w)
+{
+	return (struct rsh_copy_control){
+		.stop = rsh_interrupt_catch(),
+		.begin = begin,
+		.progress = progress,
+		.ctx = w,
+		.n_jobs = w->options->jobs,
+	};
+}
+
+double rsh_work_seconds(const struct rsh_work *w)
+{
+	return now() - w->start;
+}
+
+uint64_t rsh_work_source_bytes(const struct rsh_work *w)
+{
+	struct rsh_source_io_stats s;
+
+	rsh_source_io_stats_get(w->io, &s);
+	return s.bytes;
+}

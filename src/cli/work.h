@@ -1,0 +1,38 @@
+/* cli/work.h - what commands that go through all bytes of a tree share: the
+ * tree, and showing how far they have come. */
+#ifndef RSH_CLI_WORK_H
+#define RSH_CLI_WORK_H
+
+#include "options.h"
+#include "progress.h"
+#include "rsh/copy/copy.h"
+#include "rsh/vfs/vfs.h"
+
+/* Of one run of a command. */
+struct rsh_work {
+	const struct rsh_options *options;
+	const char *what; /* the word before the bar */
+	struct rsh_progress *progress;
+	struct rsh_source_io *io;
+	struct rsh_vfs *vfs; /* NULL: it needs none */
+	struct rsh_vfs_config cfg;
+	double start;
+};
+
+void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
+		    const char *what);
+/* Opens the tree that the options describe.  0 or -errno with a sentence. */
+int rsh_work_open(struct rsh_work *w, struct rsh_error *err);
+/* Takes the bar away: something is to be said. */
+void rsh_work_end_progress(struct rsh_work *w);
+/* Ends all of it. */
+void rsh_work_end(struct rsh_work *w);
+
+/* Points to `w`. */
+struct rsh_copy_control rsh_work_control(struct rsh_work *w);
+/* Since rsh_work_begin(). */
+double rsh_work_seconds(const struct rsh_work *w);
+/* Bytes that were read of SOURCE. */
+uint64_t rsh_work_source_bytes(const struct rsh_work *w);
+
+#endif

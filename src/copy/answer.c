@@ -1,0 +1,81 @@
+/* copy/answer.c - what was found to be wrong. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+static void problem_clear(struct rsh_problem *p)
+{
+	free(p->path);
+	free(p->record);
+	free(p->what);
+	*p = (struct rsh_problem){ 0 };
+}
+
+void rsh_answer_clear(struct rsh_answer *a)
+{
+	for (size_t i = 0; i < a->n_problems; i++)
+		problem_clear(&a->problems[i]);
+	free(a->problems);
+	*a = (struct rsh_answer){ 0 };
+}
+
+int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
+		    const char *fmt, ...)
+{
+	va_list ap;
+	int rc;
+
+	problem_clear(p);
+	va_start(ap, fmt);
+	rc = vasprintf(&p->what, fmt, ap);
+	va_end(ap);
+	if (rc < 0)
+		p->what = NULL;
+	if (asprintf(&p->path, "%s%s%s", dir ? dir : "", dir ? "/" : "",
+		     name) < 0)
+		p->path = NULL;
+	return p->what && p->path ? 0 : -ENOMEM;
+}
+
+int rsh_problem_place(struct rsh_problem *p, const char *record,
+		      uint64_t offset)
+{
+	p->placed = true;
+	p->offset = offset;
+	free(p->record);
+	p->record = record ? strdup(record) : NULL;
+	return p->record || !record ? 0 : -ENOMEM;
+}
+
+int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p)
+{
+	if (!p->what)
+		return 0;
+	if (rsh_grow(&a->problems, &a->cap_problems, a->n_problems + 1,
+		     sizeof(*a->problems)))
+		return -ENOMEM;
+	a->problems[a->n_problems++] = *p;
+	*p = (struct rsh_problem){ 0 };
+	return 0;
+}
+
+int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n)
+{
+	int rc = 0;
+
+	for (size_t i = 0; list && i < n; i++) {
+		if (rc == 0)
+			rc = rsh_answer_add(a, &list[i]);
+		problem_clear(&list[i]);
+	}
+	free(list);
+	return rc;
+}

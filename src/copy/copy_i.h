@@ -1,0 +1,266 @@
+/* copy/copy_i.h - the parts of exporting and verifying, for this layer only. */
+#ifndef RSH_COPY_COPY_I_H
+#define RSH_COPY_COPY_I_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include <xxhash.h>
+
+#include "rsh/copy/copy.h"
+#include "rsh/copy/verify.h"
+#include "rsh/util/arena.h"
+#include "rsh/vfs/inspect.h"
+#include "rsh/vfs/stream.h"
+#include "rsh/wire/manifest.h"
+
+/* ---- the files of a virtual tree (list.c) ---- */
+
+#define RSH_COPY_NO_RANK UINT32_MAX
+
+struct rsh_copy_file {
+	char *path; /* below the root */
+	uint64_t node;
+	uint32_t rank; /* file of the conversion, or RSH_COPY_NO_RANK */
+	uint64_t size;
+	mode_t mode;
+	bool lost;     /* its slices cannot be had */
+	bool wanted;
+};
+
+struct rsh_copy_list {
+	struct rsh_copy_file *files; /* in the order of the tree */
+	size_t n, cap;
+	struct rsh_copy_file **by_path;
+};
+
+/* `wanted` as in copy/export.h.  0 or -ENOMEM; to be cleared in any case. */
+int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
+		       struct rsh_copy_list *out);
+void rsh_copy_list_clear(struct rsh_copy_list *l);
+/* NULL: none of that path. */
+struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
+					 const char *path);
+/* The records of a file, from the arena; xxh3 is still 0.  0 or -ENOMEM. */
+int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
+		     struct rsh_arena *arena,
+		     struct rsh_manifest_record **out, uint32_t *n);
+
+/* ---- bytes on their way (feed.c) ---- */
+
+/* Takes the bytes of a file from front to back; 0 or -errno. */
+typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
+			  uint64_t offset);
+
+/* Feeds a virtual file, or `size` bytes of a real one, to a sink.  0; -EINTR
+ * when it is time to stop, -EIO when a real file ends early, or what source or
+ * sink gave. */
+int rsh_copy_feed_virtual(struct rsh_streams *streams,
+			  const struct rsh_copy_file *f,
+			  const struct rsh_copy_control *c,
+			  rsh_copy_sink *sink, void *ctx);
+int rsh_copy_feed_real(int fd, uint64_t size, const struct rsh_copy_control *c,
+		       rsh_copy_sink *sink, void *ctx);
+
+bool rsh_copy_stopped(const struct rsh_copy_control *c);
+
+/* xxh3 of a file and of its records while the bytes go by (digest.c). */
+struct rsh_digest {
+	XXH3_state_t *file, *record;
+	const struct rsh_manifest_record *records; /* only where they lie */
+	uint32_t n, at;
+	uint64_t *sums; /* [record] */
+};
+
+/* `sums` has room for n and, as the records, stays the caller's.  0 or
+ * -ENOMEM. */
+int rsh_digest_init(struct rsh_digest *d,
+		    const struct rsh_manifest_record *records, uint32_t n,
+		    uint64_t *sums);
+void rsh_digest_clear(struct rsh_digest *d);
+rsh_copy_sink rsh_digest_sink; /* ctx: a struct rsh_digest */
+/* After the last byte. */
+uint64_t rsh_digest_end(struct rsh_digest *d);
+
+/* ---- many files at a time (crew.c) ---- */
+
+/* Runs work(ctx, i) for all i below n by so many threads, in ascending order,
+ * until one fails; the first sentence is kept.  0 or that failure. */
+typedef int rsh_crew_work(void *ctx, size_t i, struct rsh_error *err);
+int rsh_crew_run(unsigned n_threads, size_t n, rsh_crew_work *work, void *ctx,
+		 struct rsh_error *err);
+
+/* ---- what a manifest says about where files come from (origin.c) ---- */
+
+struct rsh_origin {
+	struct rsh_manifest_head head;
+	struct rsh_manifest_source *sources;
+	uint32_t n_sources;
+	char *source_path;
+	char step[256];
+};
+
+/* Points to the tree and to cfg.  0 or -errno with a sentence; to be cleared
+ * in any case. */
+int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
+		    const struct rsh_copy_list *list, struct rsh_origin *out,
+		    struct rsh_error *err);
+void rsh_origin_clear(struct rsh_origin *o);
+
+/* ---- lines of a file (lines.c) ---- */
+
+struct rsh_lines {
+	int fd;
+	const char *path;
+	char *buf;
+	size_t len, cap, at;
+	uint64_t offset; /* in the file: buf[0] */
+	uint64_t number; /* of the line given last, from 1 */
+	uint64_t begin;  /* where that line begins */
+	bool ended;
+};
+
+/* The file is read from its beginning; `fd` stays the caller's. */
+void rsh_lines_init(struct rsh_lines *l, int fd, const char *path);
+void rsh_lines_clear(struct rsh_lines *l);
+/* The next line that is not empty, without its end: 1, 0 past the last, or
+ * -errno with a sentence (-EBADMSG: longer than RSH_MANIFEST_LINE_MAX). */
+int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
+		   struct rsh_error *err);
+
+/* ---- a manifest in the making (store.c) ---- */
+
+/* What is known of a file that was finished, perhaps by an earlier run. */
+struct rsh_known {
+	int fd;          /* where its line stands; -1: nothing is known */
+	uint64_t offset; /* of the line, with its end */
+	size_t len;
+	uint64_t size, xxh3;
+	bool written;
+	uint64_t inode;
+	int64_t mtime_s;
+	uint32_t mtime_ns;
+};
+
+/* Lines of finished files are kept in a file of their own beside the manifest,
+ * which is put together at the end. */
+struct rsh_store {
+	const struct rsh_origin *origin;
+	const struct rsh_copy_list *list;
+	struct rsh_known *known; /* [file of the list] */
+	char *path;   /* of the manifest */
+	char *name;   /* its last part, and those of its companions */
+	char *record; /* what is finished */
+	char *fresh;  /* the manifest that is being put together */
+	int dirfd;
+	int manifest_fd; /* -1: there is none yet */
+	int record_fd;
+	_Atomic uint64_t record_end;
+};
+
+/* Begins or goes on with the manifest at `path`.  0, or -errno with a sentence:
+ * -EBUSY, -EEXIST if it is another conversion's and `overwrite` is not set.
+ * To be cleared in any case, which leaves the record for another run. */
+int rsh_store_open(struct rsh_store *s, const char *path, bool overwrite,
+		   const struct rsh_origin *origin,
+		   const struct rsh_copy_list *list, struct rsh_error *err);
+void rsh_store_clear(struct rsh_store *s);
+/* Records file i of the list, durably.  Any thread, each for other files.  0 or
+ * -errno. */
+int rsh_store_add(struct rsh_store *s, size_t i,
+		  const struct rsh_manifest_file *file);
+/* Makes the manifest of all files that are known and drops the record.  0 or
+ * -errno with a sentence. */
+int rsh_store_finish(struct rsh_store *s, struct rsh_error *err);
+
+/* ---- a manifest that is there (index.c) ---- */
+
+struct rsh_manifest_entry {
+	char *path;
+	uint64_t offset; /* of its line */
+	size_t len;
+	uint64_t size;   /* of the file */
+};
+
+/* Where each file's line stands, so that one at a time need be in memory. */
+struct rsh_manifest_index {
+	const char *path;
+	int fd;
+	uint64_t conversion;
+	struct rsh_manifest_entry *entries; /* in the order of the manifest */
+	size_t n, cap;
+	const struct rsh_manifest_entry **by_path;
+};
+
+/* Reads all of it once.  0, or -errno with a sentence: -EBADMSG if a line makes
+ * no sense, the end is missing, or a file occurs twice.  To be cleared in any
+ * case. */
+int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
+			    struct rsh_error *err);
+void rsh_manifest_index_clear(struct rsh_manifest_index *x);
+/* NULL: it has no such file. */
+const struct rsh_manifest_entry *
+rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path);
+/* Reads the line of an entry again.  0 and *out, to be cleared, or -errno with a
+ * sentence.  Any thread. */
+int rsh_manifest_index_get(const struct rsh_manifest_index *x,
+			   const struct rsh_manifest_entry *e,
+			   struct rsh_manifest_line *out,
+			   struct rsh_error *err);
+
+/* ---- what is wrong (answer.c) ---- */
+
+/* Says what is wrong with dir/name (name alone if dir is NULL), in place of what
+ * was said.  0 or -ENOMEM. */
+int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
+		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* And where; `record` may be NULL.  0 or -ENOMEM. */
+int rsh_problem_place(struct rsh_problem *p, const char *record,
+		      uint64_t offset);
+/* Moves a problem to the answer, or does nothing if there is none.  0 or
+ * -ENOMEM. */
+int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
+/* Moves a list of them, from malloc or NULL, and frees it. */
+int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
+
+/* Holds what a digest has found against a manifest's line: the first record
+ * that differs is the problem.  0 or -ENOMEM. */
+int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
+		       const char *dir, struct rsh_problem *out);
+
+/* Opens a file to be read and checked; 0 and *fd, or -errno. */
+int rsh_open_regular(const char *dir, const char *name, int *fd,
+		     uint64_t *size);
+
+/* ---- where files are written (target.c) ---- */
+
+/* Refuses a path that is, or would be, below the source's root.  0 or -errno
+ * with a sentence. */
+int rsh_target_check(const char *path, const struct rsh_source *source,
+		     struct rsh_error *err);
+/* Opens a directory below `at`, or makes it with that mode; links are not
+ * followed unless at is AT_FDCWD.  The descriptor or -errno. */
+int rsh_target_dir(int at, const char *name, mode_t mode);
+
+/* A file under its temporary name, locked while it lives. */
+struct rsh_temp {
+	int dirfd; /* the caller's */
+	int fd;
+	char name[64];
+};
+
+/* `number` tells apart the files of a directory.  0 or -errno: -EBUSY when a
+ * living process writes the same. */
+int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number);
+/* Gives it its name; with `replace` in the place of what is there.  0 or -errno:
+ * -EEXIST.  Afterwards there is nothing to drop. */
+int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace);
+/* Removes it, if it was not given its name. */
+void rsh_temp_drop(struct rsh_temp *t);
+/* Removes the temporary files of the dead in a directory. */
+void rsh_temp_sweep(int dirfd);
+
+/* All bytes, whatever write(2) takes at once.  0 or -errno. */
+int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);
+
+#endif

@@ -1,0 +1,93 @@
+/* copy/digest.c - xxh3 of a file and its records in one go. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+
+#include "rsh/util/checked.h"
+
+int rsh_digest_init(struct rsh_digest *d,
+		    const struct rsh_manifest_record *records, uint32_t n,
+		    uint64_t *sums)
+{
+	*d = (struct rsh_digest){
+		.file = XXH3_createState(), .record = XXH3_createState(),
+		.records = records, .n = n, .sums = sums,
+	};
+	if (!d->file || !d->record) {
+		rsh_digest_clear(d);
+		return -ENOMEM;
+	}
+	XXH3_64bits_reset(d->file);
+	XXH3_64bits_reset(d->record);
+	return 0;
+}
+
+void rsh_digest_clear(struct rsh_digest *d)
+{
+	XXH3_freeState(d->file);
+	XXH3_freeState(d->record);
+	*d = (struct rsh_digest){ 0 };
+}
+
+/* Those that end at `offset` or before. */
+static void end_records(struct rsh_digest *d, uint64_t offset)
+{
+	while (d->at < d->n && d->records[d->at].offset +
+			       d->records[d->at].bytes <= offset) {
+		d->sums[d->at++] = XXH3_64bits_digest(d->record);
+		XXH3_64bits_reset(d->record);
+	}
+}
+
+int rsh_digest_sink(void *ctx, const uint8_t *data, size_t len,
+		    uint64_t offset)
+{
+	struct rsh_digest *d = ctx;
+	const uint64_t end = offset + len;
+
+	XXH3_64bits_update(d->file, data, len);
+	end_records(d, offset);
+	while (d->at < d->n && d->records[d->at].offset < end) {
+		const struct rsh_manifest_record *r = &d->records[d->at];
+		uint64_t from = rsh_max_u64(r->offset, offset);
+		uint64_t to = rsh_min_u64(r->offset + r->bytes, end);
+
+		XXH3_64bits_update(d->record, data + (from - offset),
+				   (size_t)(to - from));
+		if (to < r->offset + r->bytes)
+			break;
+		end_records(d, to);
+	}
+	return 0;
+}
+
+uint64_t rsh_digest_end(struct rsh_digest *d)
+{
+	end_records(d, UINT64_MAX);
+	return XXH3_64bits_digest(d->file);
+}
+
+int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
+		       const char *dir, struct rsh_problem *out)
+{
+	const uint64_t sum = rsh_digest_end(d);
+	uint32_t first = f->n_records, n = 0;
+
+	for (uint32_t i = f->n_records; i-- > 0;)
+		if (d->sums[i] != f->records[i].xxh3) {
+			first = i;
+			n++;
+		}
+	if (n == 0 && sum == f->xxh3)
+		return 0;
+	if (n == 0)
+		return rsh_problem_set(out, dir, f->path, "differs from the "
+				       "manifest outside of its records");
+	if (rsh_problem_set(out, dir, f->path, "differs from the manifest in "
+			    "%u of %u records", n, f->n_records))
+		return -ENOMEM;
+	return rsh_problem_place(out, f->records[first].name,
+				 f->records[first].offset);
+}

@@ -1,0 +1,570 @@
+/* copy/export.c - a virtual tree as real files; see copy/export.h.
+ *
+ * The order for each file: write, sync, record, name.  A record without the
+ * file's name is done again; a name is only ever given to what is recorded. */
+#include "config.h"
+
+#include "rsh/copy/export.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "copy_i.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* What was written so far is sent to the disk after so much, so that syncing
+ * has little left to wait for. */
+#define FLUSH_BYTES ((uint64_t)8 * 1024 * 1024)
+
+/* The page cache answers a long write with pages as large.  Where a virtual
+ * machine gives such pages back to its host while they are free, they are slow
+ * to touch again: of 512 MiB in writes of 1 MiB every third took ten times the
+ * system time, in writes of 64 or 128 KiB none did. */
+#define WRITE_BYTES ((size_t)128 * 1024)
+
+enum state { TO_WRITE, TO_REPLACE, KEPT, WRITTEN, LEFT_OUT };
+
+struct job {
+	const struct rsh_vfs *vfs;
+	struct rsh_vfs_view view;
+	const struct rsh_export_options *options;
+	struct rsh_copy_list list;
+	struct rsh_origin origin;
+	struct rsh_store store;
+	struct rsh_streams *streams;
+	int dirfd;
+	bool drop_pages;  /* of files that were written */
+	enum state *state; /* [file of the list] */
+	size_t *todo;      /* numbers of those to be written */
+	size_t n_todo;
+};
+
+static int file_error(const struct job *j, const struct rsh_copy_file *f,
+		      int rc, struct rsh_error *err)
+{
+	if (rc == -EINTR)
+		return rsh_error_set(err, EINTR, "interrupted");
+	if (rc == -EBUSY)
+		return rsh_error_set(err, EBUSY, "%s/%s is being written by "
+				     "another export", j->options->dir,
+				     f->path);
+	return rsh_error_set(err, -rc, "%s/%s: %s", j->options->dir, f->path,
+			     strerror(-rc));
+}
+
+/* The directory of a file, and its name there. */
+static int open_parent(const struct job *j, const struct rsh_copy_file *f,
+		       bool make, const char **name, int *out)
+{
+	cleanup_free char *dir = NULL;
+	const char *slash = strchr(f->path, '/');
+	struct rsh_source_attr root;
+	int fd;
+
+	*name = slash ? slash + 1 : f->path;
+	if (!slash) {
+		fd = fcntl(j->dirfd, F_DUPFD_CLOEXEC, 0);
+		*out = fd;
+		return fd < 0 ? -errno : 0;
+	}
+	dir = strndup(f->path, (size_t)(slash - f->path));
+	if (!dir)
+		return -ENOMEM;
+	rsh_source_root_attr(j->view.source, &root);
+	if (make)
+		fd = rsh_target_dir(j->dirfd, dir,
+				    (root.mode & 0555) | S_IRWXU);
+	else
+		fd = openat(j->dirfd, dir, O_RDONLY | O_DIRECTORY |
+			    O_NOFOLLOW | O_CLOEXEC);
+	*out = fd;
+	return fd < 0 ? (make ? fd : -errno) : 0;
+}
+
+static bool is_todo(const struct job *j, size_t i)
+{
+	return j->state[i] == TO_WRITE || j->state[i] == TO_REPLACE;
+}
+
+/* ---- what is there already ---- */
+
+static bool is_source(const struct rsh_source *s, const struct stat *st)
+{
+	for (uint32_t i = 0; i < rsh_source_n_files(s); i++) {
+		struct rsh_source_file_info f;
+
+		rsh_source_file_info(s, i, &f);
+		if (f.valid && f.dev == st->st_dev && f.inode == st->st_ino)
+			return true;
+	}
+	return false;
+}
+
+static bool is_as_written(const struct rsh_known *k, const struct stat *st)
+{
+	return k->written && k->size == (uint64_t)st->st_size &&
+	       k->inode == st->st_ino && k->mtime_s == st->st_mtim.tv_sec &&
+	       (long)k->mtime_ns == st->st_mtim.tv_nsec;
+}
+
+/* Has the file the bytes that are known of it?  1, 0 or -errno. */
+static int has_bytes(const struct job *j, const struct rsh_known *k, int fd)
+{
+	struct rsh_digest d;
+	int rc = rsh_digest_init(&d, NULL, 0, NULL);
+
+	if (rc)
+		return rc;
+	rc = rsh_copy_feed_real(fd, k->size, &j->options->control,
+				rsh_digest_sink, &d);
+	if (rc == 0)
+		rc = rsh_digest_end(&d) == k->xxh3;
+	rsh_digest_clear(&d);
+	return rc;
+}
+
+/* Is it a file of this export that is finished?  1, 0 or -errno. */
+static int is_finished(const struct job *j, const struct rsh_known *k,
+		       const struct stat *st, int dirfd, const char *name)
+{
+	cleanup_fd int fd = -1;
+
+	if (k->fd < 0 || !S_ISREG(st->st_mode) ||
+	    k->size != (uint64_t)st->st_size)
+		return 0;
+	if (!j->options->verify)
+		return is_as_written(k, st);
+	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : has_bytes(j, k, fd);
+}
+
+/* Something has the file's name. */
+static int judge_existing(struct job *j, size_t i, const struct stat *st,
+			  int dirfd, const char *name, struct rsh_error *err)
+{
+	const struct rsh_copy_file *f = &j->list.files[i];
+	const struct rsh_known *k = &j->store.known[i];
+	int rc = is_finished(j, k, st, dirfd, name);
+
+	if (rc < 0)
+		return file_error(j, f, rc, err);
+	if (rc > 0) {
+		j->state[i] = KEPT;
+		return 0;
+	}
+	if (is_source(j->view.source, st))
+		return rsh_error_set(err, EINVAL, "%s/%s is a file of SOURCE",
+				     j->options->dir, f->path);
+	if (S_ISREG(st->st_mode) && is_as_written(k, st)) {
+		rsh_log_warning("%s/%s is damaged and written anew",
+				j->options->dir, f->path);
+		j->state[i] = TO_REPLACE;
+		return 0;
+	}
+	if (j->options->overwrite && S_ISREG(st->st_mode)) {
+		j->state[i] = TO_REPLACE;
+		return 0;
+	}
+	return rsh_error_set(err, EEXIST, "%s/%s is there and not of this "
+			     "export%s", j->options->dir, f->path,
+			     S_ISREG(st->st_mode) ?
+			     " (--overwrite replaces it)" : "");
+}
+
+static int look_at(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct job *j = ctx;
+	const struct rsh_copy_file *f = &j->list.files[i];
+	cleanup_fd int dirfd = -1;
+	const char *name;
+	struct stat st;
+	int rc;
+
+	if (!f->wanted || f->lost) {
+		j->state[i] = LEFT_OUT;
+		return 0;
+	}
+	rc = open_parent(j, f, false, &name, &dirfd);
+	if (rc == -ENOENT)
+		return 0;
+	if (rc)
+		return file_error(j, f, rc, err);
+	rsh_temp_sweep(dirfd);
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+		return errno == ENOENT ? 0 : file_error(j, f, -errno, err);
+	return judge_existing(j, i, &st, dirfd, name, err);
+}
+
+/* Files that are known but are none of this run stay in the manifest while
+ * they are there as they were. */
+static void forget_others(struct job *j)
+{
+	for (size_t i = 0; i < j->list.n; i++) {
+		struct rsh_known *k = &j->store.known[i];
+		cleanup_fd int dirfd = -1;
+		const char *name;
+		struct stat st;
+
+		if (k->fd < 0 || j->state[i] == KEPT)
+			continue;
+		if (is_todo(j, i) ||
+		    open_parent(j, &j->list.files[i], false, &name, &dirfd) ||
+		    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+		    !is_as_written(k, &st))
+			k->fd = -1;
+	}
+}
+
+/* ---- room ---- */
+
+static uint64_t bytes_to_write(const struct job *j)
+{
+	uint64_t bytes = 0;
+
+	for (size_t k = 0; k < j->n_todo; k++)
+		bytes += j->list.files[j->todo[k]].size;
+	return bytes;
+}
+
+static int check_room(const struct job *j, uint64_t bytes,
+		      struct rsh_error *err)
+{
+	struct statvfs fs;
+	uint64_t room;
+
+	if (fstatvfs(j->dirfd, &fs) != 0 || fs.f_blocks == 0 ||
+	    !rsh_mul_u64(fs.f_bavail, fs.f_frsize, &room) || room >= bytes)
+		return 0;
+	return rsh_error_set(err, ENOSPC, "%s: %llu bytes are to be written "
+			     "and %llu are free", j->options->dir,
+			     (unsigned long long)bytes,
+			     (unsigned long long)room);
+}
+
+/* ---- writing a file ---- */
+
+struct writing {
+	int fd;
+	uint64_t flushed, written;
+	struct rsh_digest digest;
+};
+
+static int write_sink(void *ctx, const uint8_t *data, size_t len,
+		      uint64_t offset)
+{
+	struct writing *w = ctx;
+	int rc = 0;
+
+	for (size_t at = 0, n; at < len && rc == 0; at += n) {
+		n = (size_t)rsh_min_u64(len - at, WRITE_BYTES);
+		rc = rsh_write_all(w->fd, data + at, n, offset + at);
+	}
+	if (rc)
+		return rc;
+	w->written = offset + len;
+	if (w->written - w->flushed >= FLUSH_BYTES) {
+		/* Only begins; where it cannot, fsync does all of it. */
+		sync_file_range(w->fd, (off_t)w->flushed,
+				(off_t)(w->written - w->flushed),
+				SYNC_FILE_RANGE_WRITE);
+		w->flushed = w->written;
+	}
+	return rsh_digest_sink(&w->digest, data, len, offset);
+}
+
+/* So that a full disk is noticed early, and the file lies in one piece. */
+static int reserve(int fd, uint64_t size)
+{
+	if (size == 0 || fallocate(fd, 0, 0, (off_t)size) == 0 ||
+	    (errno != ENOSPC && errno != EFBIG && errno != EDQUOT))
+		return 0;
+	return -errno;
+}
+
+/* A group that is not the source's gets what everybody gets. */
+static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
+		       gid_t gid)
+{
+	mode_t mode = f->mode;
+	uint32_t n = 0;
+	const uint32_t *ranks = f->rank == RSH_COPY_NO_RANK ? NULL :
+		rsh_conversion_sources(j->view.conversion, f->rank, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_source_attr a;
+
+		if (rsh_source_attr(j->view.source, ranks[i], &a) &&
+		    a.gid != gid)
+			mode &= ~(mode_t)S_IRWXG |
+				(mode & S_IRWXO) << 3;
+	}
+	return mode;
+}
+
+/* Of everything that is known of the file on disk. */
+static int describe(const struct job *j, const struct rsh_copy_file *f, int fd,
+		    struct rsh_manifest_file *out)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0 ||
+	    fchmod(fd, mode_for(j, f, st.st_gid)) != 0 || fsync(fd) != 0 ||
+	    fstat(fd, &st) != 0)
+		return -errno;
+	out->written = true;
+	out->inode = st.st_ino;
+	out->mtime_s = st.st_mtim.tv_sec;
+	out->mtime_ns = (uint32_t)st.st_mtim.tv_nsec;
+	return 0;
+}
+
+/* Reads it from the disk and not from memory. */
+static int read_back(const struct job *j, const struct rsh_manifest_file *file,
+		     int fd)
+{
+	const struct rsh_known k = { .size = file->size, .xxh3 = file->xxh3 };
+	int rc = has_bytes(j, &k, fd);
+
+	return rc > 0 ? 0 : rc ? rc : -EBADE;
+}
+
+static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
+		       struct rsh_manifest_file *file, uint64_t *sums, int fd)
+{
+	struct writing w = { .fd = fd };
+	int rc = rsh_digest_init(&w.digest, file->records, file->n_records,
+				 sums);
+
+	if (rc == 0)
+		rc = reserve(fd, f->size);
+	if (rc == 0)
+		rc = rsh_copy_feed_virtual(j->streams, f, &j->options->control,
+					   write_sink, &w);
+	if (rc == 0)
+		file->xxh3 = rsh_digest_end(&w.digest);
+	rsh_digest_clear(&w.digest);
+	if (rc == 0)
+		rc = describe(j, f, fd, file);
+	if (rc == 0 && j->drop_pages)
+		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	if (rc == 0 && j->options->verify)
+		rc = read_back(j, file, fd);
+	return rc;
+}
+
+static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
+		      struct rsh_arena *arena)
+{
+	const struct rsh_copy_file *f = &j->list.files[i];
+	struct rsh_manifest_file file = { .path = f->path, .size = f->size };
+	struct rsh_manifest_record *records;
+	uint64_t *sums;
+	int rc = rsh_copy_records(j->vfs, f, arena, &records, &file.n_records);
+
+	sums = rsh_arena_array(arena, uint64_t, file.n_records);
+	if (rc || !sums)
+		return -ENOMEM;
+	file.records = records;
+	rc = write_bytes(j, f, &file, sums, t->fd);
+	for (uint32_t k = 0; k < file.n_records; k++)
+		records[k].xxh3 = sums[k];
+	return rc ? rc : rsh_store_add(&j->store, i, &file);
+}
+
+static int write_file(void *ctx, size_t number, struct rsh_error *err)
+{
+	struct job *j = ctx;
+	const size_t i = j->todo[number];
+	const struct rsh_copy_file *f = &j->list.files[i];
+	struct rsh_arena arena = { 0 };
+	cleanup_fd int dirfd = -1;
+	struct rsh_temp temp;
+	const char *name;
+	int rc = rsh_copy_stopped(&j->options->control) ? -EINTR :
+		open_parent(j, f, true, &name, &dirfd);
+
+	if (rc == 0)
+		rc = rsh_temp_open(&temp, dirfd, f->rank);
+	if (rc)
+		return file_error(j, f, rc, err);
+	rc = write_temp(j, i, &temp, &arena);
+	rsh_arena_clear(&arena);
+	if (rc == 0)
+		rc = rsh_temp_commit(&temp, name, j->state[i] == TO_REPLACE);
+	rsh_temp_drop(&temp);
+	if (rc == -EBADE)
+		return rsh_error_set(err, EIO, "%s/%s: what was read back is "
+				     "not what was written", j->options->dir,
+				     f->path);
+	if (rc)
+		return file_error(j, f, rc, err);
+	j->state[i] = WRITTEN;
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static int open_target(struct job *j, struct rsh_error *err)
+{
+	const char *dir = j->options->dir;
+	struct rsh_source_attr root;
+	int rc = rsh_target_check(dir, j->view.source, err);
+
+	if (rc == 0 && j->options->manifest)
+		rc = rsh_target_check(j->options->manifest, j->view.source,
+				      err);
+	if (rc)
+		return rc;
+	rsh_source_root_attr(j->view.source, &root);
+	j->dirfd = rsh_target_dir(AT_FDCWD, dir, (root.mode & 0555) | S_IRWXU);
+	if (j->dirfd < 0)
+		return rsh_error_set(err, -j->dirfd, "%s: %s", dir,
+				     strerror(-j->dirfd));
+	return 0;
+}
+
+static int open_store(struct job *j, struct rsh_export_result *out,
+		      struct rsh_error *err)
+{
+	const struct rsh_export_options *o = j->options;
+
+	if (asprintf(&out->manifest, "%s%s%s", o->manifest ? "" : o->dir,
+		     o->manifest ? "" : "/",
+		     o->manifest ? o->manifest : RSH_MANIFEST_NAME) < 0) {
+		out->manifest = NULL;
+		return rsh_error_nomem(err);
+	}
+	return rsh_store_open(&j->store, out->manifest, o->overwrite,
+			      &j->origin, &j->list, err);
+}
+
+static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
+		   struct rsh_export_result *out, struct rsh_error *err)
+{
+	const struct rsh_streams_options streams = { 0 };
+	int rc;
+
+	if (!rsh_vfs_view(j->vfs, &j->view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	if (rsh_copy_list_make(j->vfs, j->options->wanted, &j->list))
+		return rsh_error_nomem(err);
+	j->state = calloc(j->list.n + 1, sizeof(*j->state));
+	j->todo = rsh_alloc_array(j->list.n, sizeof(*j->todo));
+	if (!j->state || !j->todo)
+		return rsh_error_nomem(err);
+	rc = open_target(j, err);
+	if (rc == 0)
+		rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
+	if (rc == 0)
+		rc = open_store(j, out, err);
+	if (rc == 0 && rsh_streams_new(j->vfs, &streams, &j->streams))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+static int find_todo(struct job *j, struct rsh_error *err)
+{
+	const unsigned n_jobs = j->options->verify ?
+		j->options->control.n_jobs : 1;
+	int rc = rsh_crew_run(n_jobs, j->list.n, look_at, j, err);
+
+	if (rc)
+		return rc;
+	rsh_temp_sweep(j->dirfd);
+	for (size_t i = 0; i < j->list.n; i++)
+		if (is_todo(j, i))
+			j->todo[j->n_todo++] = i;
+	return 0;
+}
+
+/* Memory is for source files that several files are made of; what was written
+ * is not read again here, but by --verify, which is to see the disk. */
+static bool wants_drop(const struct job *j, uint64_t bytes)
+{
+	const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+				(uint64_t)sysconf(_SC_PAGESIZE);
+
+	return j->options->verify || bytes > memory / 4;
+}
+
+static int write_all(struct job *j, struct rsh_error *err)
+{
+	const struct rsh_copy_control *c = &j->options->control;
+	const uint64_t bytes = bytes_to_write(j);
+	int rc = check_room(j, bytes, err);
+
+	if (rc)
+		return rc;
+	forget_others(j);
+	j->drop_pages = wants_drop(j, bytes);
+	if (c->begin)
+		c->begin(c->ctx, j->options->verify ? 2 * bytes : bytes);
+	rc = rsh_crew_run(c->n_jobs, j->n_todo, write_file, j, err);
+	if (fsync(j->dirfd) != 0 && rc == 0)
+		rc = rsh_error_set(err, errno, "%s: %s", j->options->dir,
+				   strerror(errno));
+	return rc;
+}
+
+static void count(const struct job *j, struct rsh_export_result *out)
+{
+	for (size_t i = 0; i < j->list.n; i++) {
+		const struct rsh_copy_file *f = &j->list.files[i];
+
+		if (!f->wanted)
+			continue;
+		out->n_lost += f->lost;
+		out->n_left += is_todo(j, i);
+		out->n_kept += j->state[i] == KEPT;
+		out->n_written += j->state[i] == WRITTEN;
+		if (j->state[i] == KEPT)
+			out->bytes_kept += f->size;
+		if (j->state[i] == WRITTEN)
+			out->bytes_written += f->size;
+	}
+}
+
+int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
+	       const struct rsh_export_options *o,
+	       struct rsh_export_result *out, struct rsh_error *err)
+{
+	struct job j = { .vfs = vfs, .options = o, .dirfd = -1,
+			 .store = { .dirfd = -1, .manifest_fd = -1,
+				    .record_fd = -1 } };
+	int rc;
+
+	*out = (struct rsh_export_result){ 0 };
+	rc = prepare(&j, cfg, out, err);
+	if (rc == 0)
+		rc = find_todo(&j, err);
+	if (rc == 0)
+		rc = write_all(&j, err);
+	if (j.state)
+		count(&j, out);
+	if (rc == 0)
+		rc = rsh_store_finish(&j.store, err);
+	rsh_streams_free(j.streams);
+	rsh_store_clear(&j.store);
+	rsh_origin_clear(&j.origin);
+	rsh_copy_list_clear(&j.list);
+	free(j.state);
+	free(j.todo);
+	if (j.dirfd >= 0)
+		close(j.dirfd);
+	return rc;
+}
+
+void rsh_export_result_clear(struct rsh_export_result *r)
+{
+	free(r->manifest);
+	r->manifest = NULL;
+}

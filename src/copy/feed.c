@@ -1,0 +1,91 @@
+/* copy/feed.c - the bytes of files, virtual and real, from front to back. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+bool rsh_copy_stopped(const struct rsh_copy_control *c)
+{
+	return c->stop && atomic_load(c->stop);
+}
+
+static int pass(const struct rsh_copy_control *c, rsh_copy_sink *sink,
+		void *ctx, const uint8_t *data, size_t len, uint64_t offset)
+{
+	int rc = sink(ctx, data, len, offset);
+
+	if (rc == 0 && c->progress)
+		c->progress(c->ctx, len);
+	return rc;
+}
+
+static int pass_loan(const struct rsh_copy_control *c, rsh_copy_sink *sink,
+		     void *ctx, const struct rsh_loan *loan, uint64_t offset)
+{
+	int rc = 0;
+
+	for (int i = 0; i < loan->n_parts && rc == 0; i++) {
+		rc = pass(c, sink, ctx, loan->part[i].iov_base,
+			  loan->part[i].iov_len, offset);
+		offset += loan->part[i].iov_len;
+	}
+	return rc;
+}
+
+int rsh_copy_feed_virtual(struct rsh_streams *streams,
+			  const struct rsh_copy_file *f,
+			  const struct rsh_copy_control *c,
+			  rsh_copy_sink *sink, void *ctx)
+{
+	struct rsh_stream *stream;
+	int rc = rsh_stream_open(streams, f->node, &stream);
+	uint64_t at = 0;
+
+	if (rc)
+		return rc;
+	while (rc == 0 && at < f->size) {
+		struct rsh_loan loan;
+		ssize_t n = rsh_copy_stopped(c) ? -EINTR :
+			rsh_stream_lend(stream, at, RSH_STREAM_MAX, &loan);
+
+		if (n <= 0) {
+			rc = n ? (int)n : -EIO;
+			break;
+		}
+		rc = pass_loan(c, sink, ctx, &loan, at);
+		rsh_loan_return(&loan);
+		at += (uint64_t)n;
+	}
+	rsh_stream_close(stream);
+	return rc;
+}
+
+int rsh_copy_feed_real(int fd, uint64_t size, const struct rsh_copy_control *c,
+		       rsh_copy_sink *sink, void *ctx)
+{
+	cleanup_free uint8_t *buf = malloc(RSH_STREAM_MAX);
+	uint64_t at = 0;
+	int rc = buf ? 0 : -ENOMEM;
+
+	while (rc == 0 && at < size) {
+		ssize_t n;
+
+		if (rsh_copy_stopped(c))
+			return -EINTR;
+		n = pread(fd, buf, (size_t)rsh_min_u64(RSH_STREAM_MAX,
+						       size - at), (off_t)at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		rc = pass(c, sink, ctx, buf, (size_t)n, at);
+		at += (uint64_t)n;
+	}
+	return rc;
+}

@@ -1,0 +1,214 @@
+/* copy/index.c - manifests, found line by line. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+
+struct reading {
+	struct rsh_manifest_index *index;
+	struct rsh_lines lines;
+	bool began, ended;
+	uint64_t announced; /* files, as the end says */
+};
+
+static int bad(const struct reading *r, const char *what, struct rsh_error *err)
+{
+	return rsh_error_set(err, EBADMSG, "%s: %s", r->index->path, what);
+}
+
+static int add_entry(struct reading *r, const struct rsh_manifest_file *f,
+		     size_t len, struct rsh_error *err)
+{
+	struct rsh_manifest_index *x = r->index;
+
+	if (rsh_grow(&x->entries, &x->cap, x->n + 1, sizeof(*x->entries)))
+		return rsh_error_nomem(err);
+	x->entries[x->n] = (struct rsh_manifest_entry){
+		.path = strdup(f->path), .offset = r->lines.begin,
+		.len = len, .size = f->size,
+	};
+	return x->entries[x->n++].path ? 0 : rsh_error_nomem(err);
+}
+
+static int take_line(struct reading *r, const struct rsh_manifest_line *line,
+		     size_t len, struct rsh_error *err)
+{
+	if (r->ended)
+		return bad(r, "something after its end", err);
+	if (r->began != (line->kind != RSH_MANIFEST_HEAD))
+		return bad(r, "the head is not where it should be", err);
+	switch (line->kind) {
+	case RSH_MANIFEST_HEAD:
+		r->began = true;
+		r->index->conversion = line->head.conversion;
+		break;
+	case RSH_MANIFEST_SOURCE:
+		break;
+	case RSH_MANIFEST_FILE:
+		return add_entry(r, &line->file, len, err);
+	case RSH_MANIFEST_END:
+		r->ended = true;
+		r->announced = line->n_files;
+		break;
+	}
+	return 0;
+}
+
+static int read_lines(struct reading *r, struct rsh_error *err)
+{
+	struct rsh_manifest_line line;
+	const char *text;
+	size_t len;
+	int rc;
+
+	while ((rc = rsh_lines_next(&r->lines, &text, &len, err)) > 0) {
+		rc = rsh_manifest_parse(text, len, r->index->path,
+					r->lines.number, &line, err);
+		if (rc == -EBADMSG && !r->began)
+			return bad(r, "not a reshardfs manifest", err);
+		if (rc)
+			return rc;
+		rc = take_line(r, &line, len, err);
+		rsh_manifest_line_clear(&line);
+		if (rc)
+			return rc;
+	}
+	if (rc == 0 && (!r->ended || r->announced != r->index->n))
+		rc = bad(r, "it ends too early", err);
+	return rc;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct rsh_manifest_entry *const *x = a, *const *y = b;
+
+	return strcmp((*x)->path, (*y)->path);
+}
+
+static int sort(struct rsh_manifest_index *x, struct rsh_error *err)
+{
+	x->by_path = rsh_alloc_array(x->n, sizeof(*x->by_path));
+	if (!x->by_path)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < x->n; i++)
+		x->by_path[i] = &x->entries[i];
+	if (x->n)
+		qsort(x->by_path, x->n, sizeof(*x->by_path), by_path);
+	for (size_t i = 1; i < x->n; i++)
+		if (strcmp(x->by_path[i]->path, x->by_path[i - 1]->path) == 0)
+			return rsh_error_set(err, EBADMSG, "%s: %s is there "
+					     "twice", x->path,
+					     x->by_path[i]->path);
+	return 0;
+}
+
+int rsh_open_regular(const char *dir, const char *name, int *out,
+		     uint64_t *size)
+{
+	cleanup_fd int at = dir ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) :
+				  -1;
+	/* A named pipe would block. */
+	cleanup_fd int fd = -1;
+	struct stat st;
+
+	if (dir && at < 0)
+		return -errno;
+	fd = openat(dir ? at : AT_FDCWD, name,
+		    O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) != 0)
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	*size = (uint64_t)st.st_size;
+	*out = steal_fd(&fd);
+	return 0;
+}
+
+int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
+			    struct rsh_error *err)
+{
+	struct reading r = { .index = x };
+	uint64_t size;
+	int rc;
+
+	*x = (struct rsh_manifest_index){ .path = path, .fd = -1 };
+	rc = rsh_open_regular(NULL, path, &x->fd, &size);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	rsh_lines_init(&r.lines, x->fd, path);
+	rc = read_lines(&r, err);
+	rsh_lines_clear(&r.lines);
+	return rc ? rc : sort(x, err);
+}
+
+void rsh_manifest_index_clear(struct rsh_manifest_index *x)
+{
+	for (size_t i = 0; i < x->n; i++)
+		free(x->entries[i].path);
+	free(x->entries);
+	free(x->by_path);
+	if (x->fd >= 0)
+		close(x->fd);
+	*x = (struct rsh_manifest_index){ .fd = -1 };
+}
+
+const struct rsh_manifest_entry *
+rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path)
+{
+	size_t lo = 0, hi = x->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int d = strcmp(path, x->by_path[mid]->path);
+
+		if (d == 0)
+			return x->by_path[mid];
+		if (d < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return NULL;
+}
+
+int rsh_manifest_index_get(const struct rsh_manifest_index *x,
+			   const struct rsh_manifest_entry *e,
+			   struct rsh_manifest_line *out, struct rsh_error *err)
+{
+	cleanup_free char *text = malloc(e->len);
+	size_t got = 0;
+	int rc;
+
+	if (!text)
+		return rsh_error_nomem(err);
+	while (got < e->len) {
+		ssize_t n = pread(x->fd, text + got, e->len - got,
+				  (off_t)(e->offset + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return rsh_error_set(err, n ? errno : EIO, "%s: it "
+					     "changes while it is read",
+					     x->path);
+		got += (size_t)n;
+	}
+	rc = rsh_manifest_parse(text, e->len, x->path, 0, out, err);
+	if (rc == 0 && (out->kind != RSH_MANIFEST_FILE ||
+			strcmp(out->file.path, e->path) != 0)) {
+		rsh_manifest_line_clear(out);
+		rc = rsh_error_set(err, EIO, "%s: it changes while it is read",
+				   x->path);
+	}
+	return rc;
+}

@@ -1,0 +1,153 @@
+/* copy/list.c - the files of a virtual tree. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+struct walk {
+	const struct rsh_vfs *vfs;
+	const bool *wanted;
+	struct rsh_copy_list *list;
+	struct rsh_vfs_view view;
+};
+
+static int add_file(struct walk *w, uint64_t node, const struct stat *st,
+		    const char *dir, const char *name)
+{
+	struct rsh_copy_list *l = w->list;
+	struct rsh_copy_file *f;
+
+	if (rsh_grow(&l->files, &l->cap, l->n + 1, sizeof(*l->files)))
+		return -ENOMEM;
+	f = &l->files[l->n];
+	*f = (struct rsh_copy_file){
+		.node = node,
+		.rank = RSH_COPY_NO_RANK,
+		.size = (uint64_t)st->st_size,
+		.mode = st->st_mode & 07777,
+		.wanted = true,
+	};
+	if (asprintf(&f->path, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+		return -ENOMEM;
+	l->n++;
+	if (!rsh_vfs_rank(w->vfs, node, &f->rank))
+		return 0;
+	f->wanted = !w->wanted || w->wanted[f->rank];
+	f->lost = rsh_conversion_is_lost(w->view.conversion, f->rank);
+	return 0;
+}
+
+/* The tree has directories in its root only. */
+static int walk_dir(struct walk *w, uint64_t dir, const char *path)
+{
+	char name[NAME_MAX + 1];
+	uint64_t child;
+
+	/* The first two entries are the directory and its parent. */
+	for (uint64_t i = 2; rsh_vfs_entry(w->vfs, dir, i, &child, name,
+					   sizeof(name)) == 0; i++) {
+		struct stat st;
+		int rc = rsh_vfs_stat(w->vfs, child, &st);
+
+		if (rc == 0)
+			rc = S_ISDIR(st.st_mode) ? walk_dir(w, child, name) :
+				add_file(w, child, &st, path, name);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct rsh_copy_file *const *x = a, *const *y = b;
+
+	return strcmp((*x)->path, (*y)->path);
+}
+
+int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
+		       struct rsh_copy_list *out)
+{
+	struct walk w = { vfs, wanted, out, { 0 } };
+	int rc;
+
+	*out = (struct rsh_copy_list){ 0 };
+	if (!rsh_vfs_view(vfs, &w.view))
+		return -EINVAL;
+	rc = walk_dir(&w, RSH_VFS_ROOT, "");
+	if (rc)
+		return rc;
+	out->by_path = rsh_alloc_array(out->n, sizeof(struct rsh_copy_file *));
+	if (!out->by_path)
+		return -ENOMEM;
+	for (size_t i = 0; i < out->n; i++)
+		out->by_path[i] = &out->files[i];
+	if (out->n)
+		qsort(out->by_path, out->n, sizeof(*out->by_path), by_path);
+	return 0;
+}
+
+void rsh_copy_list_clear(struct rsh_copy_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->files[i].path);
+	free(l->files);
+	free(l->by_path);
+	*l = (struct rsh_copy_list){ 0 };
+}
+
+struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
+					 const char *path)
+{
+	size_t lo = 0, hi = l->n;
+
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int d = strcmp(path, l->by_path[mid]->path);
+
+		if (d == 0)
+			return l->by_path[mid];
+		if (d < 0)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return NULL;
+}
+
+int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
+		     struct rsh_arena *arena, struct rsh_manifest_record **out,
+		     uint32_t *n)
+{
+	struct rsh_vfs_view view;
+
+	*n = 0;
+	*out = NULL;
+	if (f->rank == RSH_COPY_NO_RANK || !rsh_vfs_view(vfs, &view))
+		return 0;
+	*n = rsh_conversion_n_records(view.conversion, f->rank);
+	*out = rsh_arena_array(arena, struct rsh_manifest_record, *n);
+	if (!*out)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < *n; i++) {
+		struct rsh_virtual_record r;
+
+		rsh_conversion_record(view.conversion, f->rank, i, &r);
+		(*out)[i] = (struct rsh_manifest_record){
+			.name = r.shape.name,
+			.dtype = r.shape.dtype,
+			.n_dims = r.shape.n_dims,
+			.dims = r.shape.dims,
+			.offset = r.offset,
+			.bytes = r.total_bytes,
+		};
+	}
+	return 0;
+}

@@ -1,0 +1,157 @@
+/* copy/origin.c - what a tree is made of, as manifests have it. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/inspect.h"
+#include "rsh/util/mem.h"
+
+static void add_bytes(XXH3_state_t *hash, const void *data, size_t len)
+{
+	uint64_t n = len;
+
+	/* The length first, so that no two lists look the same. */
+	XXH3_64bits_update(hash, &n, sizeof(n));
+	XXH3_64bits_update(hash, data, len);
+}
+
+static void add_text(XXH3_state_t *hash, const char *s)
+{
+	add_bytes(hash, s ? s : "", s ? strlen(s) + 1 : 0);
+}
+
+static void add_number(XXH3_state_t *hash, uint64_t n)
+{
+	XXH3_64bits_update(hash, &n, sizeof(n));
+}
+
+/* ---- what decides about the bytes ---- */
+
+static int add_options(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
+		       struct rsh_error *err)
+{
+	uint64_t renames = 0;
+	int rc = cfg->rename ? rsh_strategy_digest(cfg->rename, &renames, err) :
+			       0;
+
+	add_text(hash, PACKAGE_VERSION);
+	add_text(hash, cfg->only);
+	add_text(hash, cfg->drop);
+	add_text(hash, cfg->tree.prefix);
+	add_number(hash, renames);
+	add_number(hash, cfg->compat);
+	add_number(hash, cfg->allow_missing);
+	add_number(hash, cfg->dst_ranks);
+	add_number(hash, cfg->unlisted);
+	add_number(hash, cfg->format);
+	add_number(hash, cfg->part_bytes);
+	add_number(hash, cfg->cast);
+	add_number(hash, cfg->remove_redundancy);
+	return rc;
+}
+
+static void add_origin(XXH3_state_t *hash, const struct rsh_origin *o)
+{
+	add_number(hash, o->head.src.path != NULL);
+	add_number(hash, o->head.src.xxh3);
+	add_number(hash, o->head.dst.path != NULL);
+	add_number(hash, o->head.dst.xxh3);
+	for (uint32_t i = 0; i < o->n_sources; i++) {
+		const struct rsh_manifest_source *s = &o->sources[i];
+
+		add_number(hash, s->rank);
+		add_text(hash, s->path);
+		add_number(hash, s->size);
+		add_number(hash, s->inode);
+		add_number(hash, (uint64_t)s->mtime_s);
+		add_number(hash, s->mtime_ns);
+	}
+}
+
+static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
+		    struct rsh_error *err)
+{
+	XXH3_state_t *hash = XXH3_createState();
+	int rc;
+
+	if (!hash)
+		return rsh_error_nomem(err);
+	XXH3_64bits_reset(hash);
+	rc = add_options(hash, cfg, err);
+	add_origin(hash, o);
+	o->head.conversion = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return rc;
+}
+
+/* ---- putting it together ---- */
+
+static int take_sources(struct rsh_origin *o, const struct rsh_source *s)
+{
+	uint32_t n = rsh_source_n_files(s);
+
+	o->sources = rsh_alloc_array(n, sizeof(*o->sources));
+	if (!o->sources)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_source_file_info f;
+
+		rsh_source_file_info(s, i, &f);
+		if (!f.valid)
+			continue;
+		o->sources[o->n_sources++] = (struct rsh_manifest_source){
+			.rank = f.rank, .path = f.name, .size = f.bytes,
+			.inode = f.inode, .mtime_s = f.mtime.tv_sec,
+			.mtime_ns = (uint32_t)f.mtime.tv_nsec,
+		};
+	}
+	return 0;
+}
+
+static int take_strategy(const char *path, struct rsh_manifest_strategy *out,
+			 struct rsh_error *err)
+{
+	out->path = path;
+	return path ? rsh_strategy_digest(path, &out->xxh3, err) : 0;
+}
+
+int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
+		    const struct rsh_copy_list *list, struct rsh_origin *out,
+		    struct rsh_error *err)
+{
+	struct rsh_vfs_view view;
+	int rc;
+
+	*out = (struct rsh_origin){ 0 };
+	if (!rsh_vfs_view(vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	out->source_path = realpath(cfg->source, NULL);
+	if (!out->source_path)
+		return rsh_error_set(err, errno, "%s: %s", cfg->source,
+				     strerror(errno));
+	rsh_source_candidate_text(view.source, rsh_source_chosen(view.source),
+				  out->step, sizeof(out->step));
+	out->head.program = PACKAGE_VERSION;
+	out->head.source = out->source_path;
+	out->head.step = out->step;
+	for (size_t i = 0; i < list->n; i++)
+		out->head.bytes += list->files[i].size;
+	out->head.n_files = list->n;
+	if (take_sources(out, view.source))
+		return rsh_error_nomem(err);
+	rc = take_strategy(cfg->src_strategy, &out->head.src, err);
+	if (rc == 0)
+		rc = take_strategy(cfg->dst_strategy, &out->head.dst, err);
+	return rc ? rc : identify(out, cfg, err);
+}
+
+void rsh_origin_clear(struct rsh_origin *o)
+{
+	free(o->source_path);
+	free(o->sources);
+	*o = (struct rsh_origin){ 0 };
+}

@@ -1,0 +1,387 @@
+/* copy/store.c - a manifest in the making, and what earlier runs left of it.
+ *
+ * Beside NAME stand .NAME.part, to which the line of each file is added as soon
+ * as the file is on disk, and, for a moment at the end, .NAME.new.  Writers of
+ * the record take their place in it by a counter; a place that was taken and
+ * never filled is zeros, which are no line. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+
+#define COPY_BYTES ((size_t)256 * 1024)
+
+static int io_error(const struct rsh_store *s, int code, struct rsh_error *err)
+{
+	return rsh_error_set(err, code, "%s: %s", s->path, strerror(code));
+}
+
+/* ---- what is there already ---- */
+
+static void learn(struct rsh_store *s, const struct rsh_lines *l, size_t len,
+		  const struct rsh_manifest_file *f)
+{
+	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
+
+	if (!of || of->size != f->size)
+		return;
+	s->known[of - s->list->files] = (struct rsh_known){
+		.fd = l->fd, .offset = l->begin, .len = len,
+		.size = f->size, .xxh3 = f->xxh3, .written = f->written,
+		.inode = f->inode, .mtime_s = f->mtime_s,
+		.mtime_ns = f->mtime_ns,
+	};
+}
+
+/* Is the head that of this conversion?  1, 0, or -errno. */
+static int check_head(const struct rsh_store *s, struct rsh_lines *l)
+{
+	struct rsh_manifest_line line;
+	const char *text;
+	size_t len;
+	int rc = rsh_lines_next(l, &text, &len, NULL);
+
+	if (rc <= 0)
+		return rc;
+	rc = rsh_manifest_parse(text, len, l->path, l->number, &line, NULL);
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	rc = line.kind == RSH_MANIFEST_HEAD &&
+	     line.head.conversion == s->origin->head.conversion;
+	rsh_manifest_line_clear(&line);
+	return rc;
+}
+
+/* 1 or -errno. */
+static int recall_files(struct rsh_store *s, struct rsh_lines *l)
+{
+	struct rsh_manifest_line line;
+	const char *text;
+	size_t len;
+	int rc, bad;
+
+	while ((rc = rsh_lines_next(l, &text, &len, NULL)) > 0) {
+		bad = rsh_manifest_parse(text, len, s->path, l->number, &line,
+					 NULL);
+		if (bad == -ENOMEM)
+			return bad;
+		if (bad)
+			continue;
+		if (line.kind == RSH_MANIFEST_FILE)
+			learn(s, l, len, &line.file);
+		rsh_manifest_line_clear(&line);
+	}
+	return rc == 0 || rc == -EBADMSG ? 1 : rc;
+}
+
+/* Takes what it says of files; lines that cannot be read are what a kill has
+ * left.  1, 0 if it is of another conversion, or -errno. */
+static int recall(struct rsh_store *s, int fd)
+{
+	struct rsh_lines l;
+	int rc;
+
+	rsh_lines_init(&l, fd, s->path);
+	rc = check_head(s, &l);
+	if (rc > 0)
+		rc = recall_files(s, &l);
+	rsh_lines_clear(&l);
+	return rc == -EBADMSG ? 0 : rc;
+}
+
+/* ---- opening ---- */
+
+static int open_dir(struct rsh_store *s, const char *path,
+		    struct rsh_error *err)
+{
+	cleanup_free char *dir = NULL;
+	const char *slash = strrchr(path, '/');
+
+	s->path = strdup(path);
+	s->name = strdup(slash ? slash + 1 : path);
+	dir = slash ? strndup(path, slash == path ? 1 :
+			      (size_t)(slash - path)) : strdup(".");
+	if (!s->path || !s->name || !dir ||
+	    asprintf(&s->record, ".%s.part", s->name) < 0 ||
+	    asprintf(&s->fresh, ".%s.new", s->name) < 0)
+		return rsh_error_nomem(err);
+	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return s->dirfd < 0 ? io_error(s, errno, err) : 0;
+}
+
+/* Names and sums are for those who may read the files. */
+static mode_t mode_of(const struct rsh_copy_list *l)
+{
+	mode_t mode = 0644;
+
+	for (size_t i = 0; i < l->n; i++)
+		mode &= l->files[i].mode | 0600;
+	return mode;
+}
+
+/* The record is locked as long as somebody works on it. */
+static int open_record(struct rsh_store *s, struct rsh_error *err)
+{
+	struct stat st;
+
+	for (;;) {
+		s->record_fd = openat(s->dirfd, s->record,
+				      O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+				      mode_of(s->list));
+		if (s->record_fd < 0)
+			return io_error(s, errno, err);
+		if (flock(s->record_fd, LOCK_EX | LOCK_NB) != 0 &&
+		    errno == EWOULDBLOCK)
+			return rsh_error_set(err, EBUSY, "%s is being made by "
+					     "another export now", s->path);
+		if (fstat(s->record_fd, &st) != 0)
+			return io_error(s, errno, err);
+		if (st.st_nlink > 0)
+			break;
+		close(steal_fd(&s->record_fd));
+	}
+	atomic_store(&s->record_end, (uint64_t)st.st_size);
+	return 0;
+}
+
+static int add_text(struct rsh_store *s, const char *text, size_t len,
+		    uint64_t *offset)
+{
+	*offset = atomic_fetch_add(&s->record_end, len);
+	return rsh_write_all(s->record_fd, text, len, *offset);
+}
+
+static int begin_record(struct rsh_store *s)
+{
+	const struct rsh_manifest_line head = {
+		.kind = RSH_MANIFEST_HEAD, .head = s->origin->head,
+	};
+	uint64_t offset;
+	char *text;
+	size_t len;
+	int rc;
+
+	if (ftruncate(s->record_fd, 0) != 0)
+		return -errno;
+	atomic_store(&s->record_end, 0);
+	rc = rsh_manifest_emit(&head, &text, &len);
+	if (rc)
+		return rc;
+	rc = add_text(s, text, len, &offset);
+	free(text);
+	return rc;
+}
+
+static int open_manifest(struct rsh_store *s, bool overwrite,
+			 struct rsh_error *err)
+{
+	int rc;
+
+	s->manifest_fd = openat(s->dirfd, s->name,
+				O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (s->manifest_fd < 0)
+		return errno == ENOENT ? 0 : io_error(s, errno, err);
+	rc = recall(s, s->manifest_fd);
+	if (rc < 0)
+		return io_error(s, -rc, err);
+	if (rc == 0 && !overwrite)
+		return rsh_error_set(err, EEXIST, "%s is there and not of this "
+				     "conversion (--overwrite replaces it)",
+				     s->path);
+	return 0;
+}
+
+int rsh_store_open(struct rsh_store *s, const char *path, bool overwrite,
+		   const struct rsh_origin *origin,
+		   const struct rsh_copy_list *list, struct rsh_error *err)
+{
+	int rc;
+
+	*s = (struct rsh_store){ .origin = origin, .list = list, .dirfd = -1,
+				 .manifest_fd = -1, .record_fd = -1 };
+	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
+	if (!s->known)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < list->n; i++)
+		s->known[i] = (struct rsh_known){ .fd = -1 };
+	rc = open_dir(s, path, err);
+	if (rc == 0)
+		rc = open_record(s, err);
+	if (rc == 0)
+		rc = open_manifest(s, overwrite, err);
+	if (rc)
+		return rc;
+	rc = recall(s, s->record_fd);
+	if (rc == 0)
+		rc = begin_record(s);
+	return rc < 0 ? io_error(s, -rc, err) : 0;
+}
+
+/* Nothing is finished that only the record knows of. */
+static bool is_record_empty(const struct rsh_store *s)
+{
+	for (size_t i = 0; i < s->list->n; i++)
+		if (s->known[i].fd == s->record_fd)
+			return false;
+	return true;
+}
+
+void rsh_store_clear(struct rsh_store *s)
+{
+	if (s->record_fd >= 0) {
+		if (is_record_empty(s))
+			unlinkat(s->dirfd, s->record, 0);
+		close(s->record_fd);
+	}
+	if (s->manifest_fd >= 0)
+		close(s->manifest_fd);
+	if (s->dirfd >= 0)
+		close(s->dirfd);
+	free(s->known);
+	free(s->path);
+	free(s->name);
+	free(s->record);
+	free(s->fresh);
+	*s = (struct rsh_store){ .dirfd = -1, .manifest_fd = -1,
+				 .record_fd = -1 };
+}
+
+/* ---- adding ---- */
+
+int rsh_store_add(struct rsh_store *s, size_t i,
+		  const struct rsh_manifest_file *file)
+{
+	const struct rsh_manifest_line line = {
+		.kind = RSH_MANIFEST_FILE, .file = *file,
+	};
+	cleanup_free char *text = NULL, *apart = NULL;
+	uint64_t offset;
+	size_t len;
+	int rc = rsh_manifest_emit(&line, &text, &len);
+
+	if (rc)
+		return rc;
+	/* What a kill left unfinished before it must not become one line with
+	 * it. */
+	apart = malloc(len + 1);
+	if (!apart)
+		return -ENOMEM;
+	apart[0] = '\n';
+	memcpy(apart + 1, text, len);
+	rc = add_text(s, apart, len + 1, &offset);
+	if (rc == 0 && fdatasync(s->record_fd) != 0)
+		rc = -errno;
+	if (rc == 0)
+		s->known[i] = (struct rsh_known){
+			.fd = s->record_fd, .offset = offset + 1,
+			.len = len - 1, .size = file->size, .xxh3 = file->xxh3,
+			.written = file->written, .inode = file->inode,
+			.mtime_s = file->mtime_s, .mtime_ns = file->mtime_ns,
+		};
+	return rc;
+}
+
+/* ---- the end ---- */
+
+struct out {
+	int fd;
+	uint64_t at;
+};
+
+static int put(struct out *o, const void *data, size_t len)
+{
+	int rc = rsh_write_all(o->fd, data, len, o->at);
+
+	o->at += len;
+	return rc;
+}
+
+static int put_line(struct out *o, const struct rsh_manifest_line *line)
+{
+	char *text;
+	size_t len;
+	int rc = rsh_manifest_emit(line, &text, &len);
+
+	if (rc)
+		return rc;
+	rc = put(o, text, len);
+	free(text);
+	return rc;
+}
+
+static int put_known(struct out *o, const struct rsh_known *k)
+{
+	cleanup_free char *buf = malloc(COPY_BYTES);
+	size_t done = 0;
+	int rc = buf ? 0 : -ENOMEM;
+
+	while (rc == 0 && done < k->len) {
+		size_t want = k->len - done < COPY_BYTES ? k->len - done :
+							   COPY_BYTES;
+		ssize_t n = pread(k->fd, buf, want, (off_t)(k->offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		rc = put(o, buf, (size_t)n);
+		done += (size_t)n;
+	}
+	return rc ? rc : put(o, "\n", 1);
+}
+
+static int put_all(const struct rsh_store *s, struct out *o)
+{
+	struct rsh_manifest_line line = { .kind = RSH_MANIFEST_HEAD,
+					  .head = s->origin->head };
+	uint64_t n = 0;
+	int rc = put_line(o, &line);
+
+	line.kind = RSH_MANIFEST_SOURCE;
+	for (uint32_t i = 0; i < s->origin->n_sources && rc == 0; i++) {
+		line.source = s->origin->sources[i];
+		rc = put_line(o, &line);
+	}
+	for (size_t i = 0; i < s->list->n && rc == 0; i++)
+		if (s->known[i].fd >= 0) {
+			rc = put_known(o, &s->known[i]);
+			n++;
+		}
+	line = (struct rsh_manifest_line){ .kind = RSH_MANIFEST_END,
+					   .n_files = n };
+	return rc ? rc : put_line(o, &line);
+}
+
+int rsh_store_finish(struct rsh_store *s, struct rsh_error *err)
+{
+	struct out o = { 0 };
+	int rc;
+
+	o.fd = openat(s->dirfd, s->fresh,
+		      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
+		      mode_of(s->list));
+	if (o.fd < 0)
+		return io_error(s, errno, err);
+	rc = put_all(s, &o);
+	if (rc == 0 && fsync(o.fd) != 0)
+		rc = -errno;
+	close(o.fd);
+	if (rc == 0 && renameat(s->dirfd, s->fresh, s->dirfd, s->name) != 0)
+		rc = -errno;
+	if (rc) {
+		unlinkat(s->dirfd, s->fresh, 0);
+		return io_error(s, -rc, err);
+	}
+	unlinkat(s->dirfd, s->record, 0);
+	return fsync(s->dirfd) == 0 ? 0 : io_error(s, errno, err);
+}

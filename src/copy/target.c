@@ -1,0 +1,232 @@
+/* copy/target.c - directories and files that are written.
+ *
+ * A temporary file is locked by who writes it, so that one that can be locked
+ * belongs to nobody: its writer is dead. */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+
+#define TEMP_NAMES ".reshardfs-*.part"
+
+/* ---- where not to write ---- */
+
+/* The deepest directory of the path that is there; -errno. */
+static int open_existing(const char *path)
+{
+	cleanup_free char *part = strdup(path);
+
+	if (!part)
+		return -ENOMEM;
+	for (;;) {
+		int fd = open(*part ? part : ".", O_PATH | O_DIRECTORY |
+						  O_CLOEXEC);
+		char *slash;
+
+		if (fd >= 0)
+			return fd;
+		if ((errno != ENOENT && errno != ENOTDIR) || !*part)
+			return -errno;
+		slash = strrchr(part, '/');
+		if (!slash)
+			*part = '\0';
+		else if (slash == part)
+			part[1] = '\0';
+		else
+			*slash = '\0';
+	}
+}
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Is the directory below `root`, or that?  1, 0 or -errno.  Takes fd over. */
+static int is_below(int fd, const struct stat *root)
+{
+	struct stat st, last = { 0 };
+
+	for (;;) {
+		int up;
+
+		if (fstat(fd, &st) != 0) {
+			close(fd);
+			return -errno;
+		}
+		if (same(&st, root) || same(&st, &last)) {
+			close(fd);
+			return same(&st, root);
+		}
+		last = st;
+		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		close(fd);
+		if (up < 0)
+			return -errno;
+		fd = up;
+	}
+}
+
+int rsh_target_check(const char *path, const struct rsh_source *source,
+		     struct rsh_error *err)
+{
+	struct stat root;
+	int rc;
+
+	if (fstat(rsh_source_dirfd(source), &root) != 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	rc = open_existing(path);
+	if (rc >= 0)
+		rc = is_below(rc, &root);
+	if (rc < 0)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	return rc ? rsh_error_set(err, EINVAL, "%s is SOURCE or in it, and "
+				  "nothing is ever written there", path) : 0;
+}
+
+/* ---- directories ---- */
+
+int rsh_target_dir(int at, const char *name, mode_t mode)
+{
+	const int links = at == AT_FDCWD ? 0 : O_NOFOLLOW;
+	int fd;
+
+	if (mkdirat(at, name, mode) != 0 && errno != EEXIST)
+		return -errno;
+	fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | links);
+	return fd < 0 ? -errno : fd;
+}
+
+/* ---- temporary files ---- */
+
+/* File systems without locks have no second writer to fear. */
+static bool lock(int fd)
+{
+	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+}
+
+/* A file may lose its name between being opened and locked. */
+static bool has_name(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink > 0;
+}
+
+/* Removes a temporary file unless somebody writes it: 0 or -errno. */
+static int remove_dead(int dirfd, const char *name)
+{
+	cleanup_fd int fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW |
+				   O_NONBLOCK | O_CLOEXEC);
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!lock(fd))
+		return -EBUSY;
+	return has_name(fd) && unlinkat(dirfd, name, 0) != 0 ? -errno : 0;
+}
+
+int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
+{
+	*t = (struct rsh_temp){ .dirfd = dirfd, .fd = -1 };
+	snprintf(t->name, sizeof(t->name), ".reshardfs-%" PRIu32 ".part",
+		 number);
+	for (;;) {
+		int rc;
+
+		t->fd = openat(dirfd, t->name,
+			       O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (t->fd >= 0 && lock(t->fd) && has_name(t->fd))
+			return 0;
+		if (t->fd < 0 && errno != EEXIST)
+			return -errno;
+		if (t->fd >= 0)
+			close(steal_fd(&t->fd));
+		rc = remove_dead(dirfd, t->name);
+		if (rc)
+			return rc;
+	}
+}
+
+/* Where rename cannot tell, look first. */
+static int rename_new(const struct rsh_temp *t, const char *name)
+{
+	if (renameat2(t->dirfd, t->name, t->dirfd, name, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL && errno != ENOSYS)
+		return -errno;
+	if (faccessat(t->dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return -EEXIST;
+	return renameat(t->dirfd, t->name, t->dirfd, name) == 0 ? 0 : -errno;
+}
+
+int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace)
+{
+	int rc = 0;
+
+	if (!replace)
+		rc = rename_new(t, name);
+	else if (renameat(t->dirfd, t->name, t->dirfd, name) != 0)
+		rc = -errno;
+	if (rc)
+		return rc;
+	close(steal_fd(&t->fd));
+	return fsync(t->dirfd) == 0 ? 0 : -errno;
+}
+
+void rsh_temp_drop(struct rsh_temp *t)
+{
+	if (t->fd < 0)
+		return;
+	unlinkat(t->dirfd, t->name, 0);
+	close(steal_fd(&t->fd));
+}
+
+void rsh_temp_sweep(int dirfd)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	const struct dirent *e;
+
+	if (!dir) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	while ((e = readdir(dir)))
+		if (fnmatch(TEMP_NAMES, e->d_name, 0) == 0)
+			remove_dead(dirfd, e->d_name);
+	closedir(dir);
+}
+
+int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = pwrite(fd, at, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		at += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}

@@ -1,0 +1,395 @@
+/* copy/verify_plan.c - what a mount would show, against files, a manifest, or
+ * to be written into one. */
+#include "config.h"
+
+#include "rsh/copy/verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "copy_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+struct job {
+	const struct rsh_vfs *vfs;
+	const struct rsh_verify_options *options;
+	struct rsh_copy_list list;
+	struct rsh_streams *streams;
+	struct rsh_manifest_index index; /* of options->manifest */
+	struct rsh_origin origin;
+	struct rsh_store store; /* of options->write */
+	struct rsh_problem *problems; /* [file of the list] */
+};
+
+static int nomem_or(int rc, struct rsh_error *err)
+{
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- one file while its bytes go by ---- */
+
+struct check {
+	struct rsh_arena arena;
+	/* The file of the tree; -1: it is not compared. */
+	int fd;
+	uint64_t size;
+	uint8_t *buf;
+	bool differs;
+	uint64_t where;
+	int error; /* of reading it */
+
+	struct rsh_digest by_manifest, by_plan;
+	bool has_by_manifest, has_by_plan;
+};
+
+static void check_clear(struct check *k)
+{
+	if (k->fd >= 0)
+		close(k->fd);
+	free(k->buf);
+	if (k->has_by_manifest)
+		rsh_digest_clear(&k->by_manifest);
+	if (k->has_by_plan)
+		rsh_digest_clear(&k->by_plan);
+	rsh_arena_clear(&k->arena);
+}
+
+static ssize_t read_full(int fd, uint8_t *buf, size_t len, uint64_t offset)
+{
+	size_t got = 0;
+
+	while (got < len) {
+		ssize_t n = pread(fd, buf + got, len - got,
+				  (off_t)(offset + got));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		got += (size_t)n;
+	}
+	return (ssize_t)got;
+}
+
+static void compare_part(struct check *k, const uint8_t *data, size_t len,
+			 uint64_t offset)
+{
+	ssize_t n = read_full(k->fd, k->buf, len, offset);
+	size_t i = 0;
+
+	if (n < 0) {
+		k->error = (int)n;
+		return;
+	}
+	if (memcmp(data, k->buf, (size_t)n) == 0 && (size_t)n == len)
+		return;
+	while (i < (size_t)n && data[i] == k->buf[i])
+		i++;
+	k->differs = true;
+	k->where = offset + i;
+}
+
+static int check_sink(void *ctx, const uint8_t *data, size_t len,
+		      uint64_t offset)
+{
+	struct check *k = ctx;
+
+	if (k->fd >= 0 && !k->differs && !k->error)
+		compare_part(k, data, len, offset);
+	if (k->has_by_manifest)
+		rsh_digest_sink(&k->by_manifest, data, len, offset);
+	if (k->has_by_plan)
+		rsh_digest_sink(&k->by_plan, data, len, offset);
+	/* Nothing more is to be learnt. */
+	if (!k->has_by_manifest && !k->has_by_plan &&
+	    (k->fd < 0 || k->differs || k->error))
+		return -ECANCELED;
+	return 0;
+}
+
+/* ---- against a file ---- */
+
+static int open_file(const struct job *j, const struct rsh_copy_file *f,
+		     struct check *k, struct rsh_problem *p)
+{
+	int rc;
+
+	if (!j->options->tree)
+		return 0;
+	rc = rsh_open_regular(j->options->tree, f->path, &k->fd, &k->size);
+	if (rc == -ENOMEM)
+		return rc;
+	if (rc)
+		return rsh_problem_set(p, j->options->tree, f->path, "%s",
+				       rc == -ENOENT ? "is missing" :
+				       strerror(-rc));
+	k->buf = malloc(RSH_STREAM_MAX);
+	return k->buf ? 0 : -ENOMEM;
+}
+
+static const struct rsh_manifest_record *
+record_at(const struct rsh_manifest_record *records, uint32_t n,
+	  uint64_t offset)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (offset >= records[i].offset &&
+		    offset - records[i].offset < records[i].bytes)
+			return &records[i];
+	return NULL;
+}
+
+static int tell_file(const struct job *j, const struct rsh_copy_file *f,
+		     const struct check *k,
+		     const struct rsh_manifest_record *records, uint32_t n,
+		     struct rsh_problem *p)
+{
+	const struct rsh_manifest_record *r;
+	int rc = 0;
+
+	if (k->fd < 0)
+		return 0;
+	if (k->error)
+		return rsh_problem_set(p, j->options->tree, f->path, "%s",
+				       strerror(-k->error));
+	if (k->size != f->size)
+		rc = rsh_problem_set(p, j->options->tree, f->path, "has %"
+				     PRIu64 " bytes, not %" PRIu64, k->size,
+				     f->size);
+	else if (k->differs)
+		rc = rsh_problem_set(p, j->options->tree, f->path,
+				     "differs from the plan");
+	if (rc || !k->differs)
+		return rc;
+	r = record_at(records, n, k->where);
+	return rsh_problem_place(p, r ? r->name : NULL, k->where);
+}
+
+/* ---- against a manifest ---- */
+
+static int init_digests(const struct job *j, struct check *k,
+			const struct rsh_manifest_file *said,
+			const struct rsh_manifest_record *records, uint32_t n)
+{
+	uint64_t *sums;
+
+	if (said) {
+		sums = rsh_arena_array(&k->arena, uint64_t, said->n_records);
+		if (!sums || rsh_digest_init(&k->by_manifest, said->records,
+					     said->n_records, sums))
+			return -ENOMEM;
+		k->has_by_manifest = true;
+	}
+	if (j->options->write) {
+		sums = rsh_arena_array(&k->arena, uint64_t, n);
+		if (!sums || rsh_digest_init(&k->by_plan, records, n, sums))
+			return -ENOMEM;
+		k->has_by_plan = true;
+	}
+	return 0;
+}
+
+static int write_line(struct job *j, size_t i, struct check *k,
+		      struct rsh_manifest_record *records, uint32_t n)
+{
+	const struct rsh_copy_file *f = &j->list.files[i];
+	const struct rsh_manifest_file file = {
+		.path = f->path, .size = f->size,
+		.xxh3 = rsh_digest_end(&k->by_plan),
+		.n_records = n, .records = records,
+	};
+
+	for (uint32_t r = 0; r < n; r++)
+		records[r].xxh3 = k->by_plan.sums[r];
+	return rsh_store_add(&j->store, i, &file);
+}
+
+/* ---- each file ---- */
+
+/* `said` is what the manifest has, or NULL. */
+static int run_check(struct job *j, size_t i, struct check *k,
+		     const struct rsh_manifest_file *said)
+{
+	const struct rsh_copy_file *f = &j->list.files[i];
+	struct rsh_problem *p = &j->problems[i];
+	struct rsh_manifest_record *records;
+	uint32_t n;
+	int rc = rsh_copy_records(j->vfs, f, &k->arena, &records, &n);
+
+	if (rc == 0)
+		rc = open_file(j, f, k, p);
+	if (rc == 0)
+		rc = init_digests(j, k, said, records, n);
+	if (rc == 0 && (k->fd >= 0 || k->has_by_manifest || k->has_by_plan))
+		rc = rsh_copy_feed_virtual(j->streams, f, &j->options->control,
+					   check_sink, k);
+	if (rc == -ECANCELED)
+		rc = 0;
+	if (rc == 0)
+		rc = tell_file(j, f, k, records, n, p);
+	if (rc == 0 && said)
+		rc = rsh_digest_compare(&k->by_manifest, said, NULL, p);
+	return rc || !k->has_by_plan ? rc : write_line(j, i, k, records, n);
+}
+
+/* The line of the manifest for a file; *e is NULL if it has none to compare. */
+static int find_said(struct job *j, size_t i,
+		     const struct rsh_manifest_entry **e)
+{
+	const struct rsh_copy_file *f = &j->list.files[i];
+	struct rsh_problem *p = &j->problems[i];
+
+	*e = NULL;
+	if (!j->options->manifest)
+		return 0;
+	*e = rsh_manifest_index_find(&j->index, f->path);
+	if (*e && (*e)->size != f->size) {
+		uint64_t size = (*e)->size;
+
+		*e = NULL;
+		return rsh_problem_set(p, NULL, f->path, "would have %" PRIu64
+				       " bytes, the manifest says %" PRIu64,
+				       f->size, size);
+	}
+	return 0;
+}
+
+static int check_file(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct job *j = ctx;
+	const struct rsh_copy_file *f = &j->list.files[i];
+	struct check k = { .fd = -1 };
+	struct rsh_manifest_line line = { 0 };
+	const struct rsh_manifest_entry *e;
+	int rc;
+
+	if (!f->wanted)
+		return 0;
+	if (f->lost)
+		return nomem_or(rsh_problem_set(&j->problems[i], NULL, f->path,
+						"needs slices that are lost"),
+				err);
+	rc = find_said(j, i, &e);
+	if (rc)
+		return rsh_error_nomem(err);
+	if (e) {
+		rc = rsh_manifest_index_get(&j->index, e, &line, err);
+		if (rc)
+			return rc;
+	}
+	rc = run_check(j, i, &k, e ? &line.file : NULL);
+	rsh_manifest_line_clear(&line);
+	check_clear(&k);
+	if (rc == -EINTR)
+		return rsh_error_set(err, EINTR, "interrupted");
+	return rc ? rsh_error_set(err, -rc, "%s: %s", f->path, strerror(-rc)) :
+		    0;
+}
+
+/* ---- all of them ---- */
+
+/* Files of the manifest that the tree has not. */
+static int add_strangers(const struct job *j, struct rsh_answer *out)
+{
+	for (size_t i = 0; i < j->index.n; i++) {
+		const char *path = j->index.entries[i].path;
+		struct rsh_problem p = { 0 };
+
+		if (rsh_copy_list_find(&j->list, path))
+			continue;
+		if (rsh_problem_set(&p, NULL, path, "is in the manifest, and "
+				    "the conversion has no such file") ||
+		    rsh_answer_add(out, &p))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
+		   struct rsh_answer *out, struct rsh_error *err)
+{
+	const struct rsh_verify_options *o = j->options;
+	const struct rsh_streams_options streams = { 0 };
+	int rc;
+
+	if (rsh_copy_list_make(j->vfs, o->wanted, &j->list))
+		return rsh_error_nomem(err);
+	j->problems = calloc(j->list.n + 1, sizeof(*j->problems));
+	if (!j->problems || rsh_streams_new(j->vfs, &streams, &j->streams))
+		return rsh_error_nomem(err);
+	rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
+	if (rc == 0 && o->manifest)
+		rc = rsh_manifest_index_open(&j->index, o->manifest, err);
+	if (rc)
+		return rc;
+	out->another = o->manifest &&
+		       j->index.conversion != j->origin.head.conversion;
+	for (size_t i = 0; i < j->list.n; i++)
+		if (o->manifest && !o->tree && !o->write &&
+		    !rsh_manifest_index_find(&j->index, j->list.files[i].path))
+			j->list.files[i].wanted = false;
+	return 0;
+}
+
+static int open_store(struct job *j, struct rsh_error *err)
+{
+	struct rsh_vfs_view view;
+	int rc;
+
+	if (!j->options->write)
+		return 0;
+	if (!rsh_vfs_view(j->vfs, &view))
+		return rsh_error_set(err, EINVAL, "nothing is converted");
+	rc = rsh_target_check(j->options->write, view.source, err);
+	return rc ? rc : rsh_store_open(&j->store, j->options->write,
+					j->options->overwrite, &j->origin,
+					&j->list, err);
+}
+
+static int run(struct job *j, struct rsh_answer *out, struct rsh_error *err)
+{
+	const struct rsh_copy_control *c = &j->options->control;
+	int rc;
+
+	for (size_t i = 0; i < j->list.n; i++)
+		if (j->list.files[i].wanted) {
+			out->n_files++;
+			out->bytes += j->list.files[i].size;
+		}
+	if (c->begin)
+		c->begin(c->ctx, out->bytes);
+	rc = rsh_crew_run(c->n_jobs, j->list.n, check_file, j, err);
+	if (rc == 0 && j->options->write)
+		rc = rsh_store_finish(&j->store, err);
+	if (rc == 0 && j->options->manifest && add_strangers(j, out))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
+		    const struct rsh_verify_options *o, struct rsh_answer *out,
+		    struct rsh_error *err)
+{
+	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
+			 .store = { .dirfd = -1, .manifest_fd = -1,
+				    .record_fd = -1 } };
+	int rc = prepare(&j, cfg, out, err);
+
+	if (rc == 0)
+		rc = open_store(&j, err);
+	if (rc == 0)
+		rc = run(&j, out, err);
+	if (rsh_answer_take(out, j.problems, j.list.n) && rc == 0)
+		rc = rsh_error_nomem(err);
+	rsh_streams_free(j.streams);
+	rsh_store_clear(&j.store);
+	rsh_origin_clear(&j.origin);
+	rsh_manifest_index_clear(&j.index);
+	rsh_copy_list_clear(&j.list);
+	return rc;
+}

@@ -1,0 +1,283 @@
+/* wire/manifest_parse.c - lines of a manifest, from text to numbers. */
+#include "config.h"
+
+#include "rsh/wire/manifest.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "rsh/util/arena.h"
+#include "rsh/util/checked.h"
+#include "rsh/wire/ckpt.h"
+
+/* What a line points to: strings of the JSON, arrays of the arena. */
+struct owner {
+	json_t *json;
+	struct rsh_arena arena;
+};
+
+struct parse {
+	struct owner *owner;
+	const char *path;
+	uint64_t number;
+	struct rsh_error *err;
+};
+
+static int bad(const struct parse *p, const char *what)
+{
+	return rsh_error_set(p->err, EBADMSG, "%s: line %llu: %s", p->path,
+			     (unsigned long long)p->number, what);
+}
+
+/* ---- values; false where there is no such one ---- */
+
+static bool get_u64(const json_t *o, const char *key, uint64_t *out)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (!json_is_integer(v) || json_integer_value(v) < 0)
+		return false;
+	*out = (uint64_t)json_integer_value(v);
+	return true;
+}
+
+/* jansson lets no NUL into a string. */
+static bool get_text(const json_t *o, const char *key, const char **out)
+{
+	*out = json_string_value(json_object_get(o, key));
+	return *out != NULL;
+}
+
+static bool get_hash(const json_t *o, const char *key, uint64_t *out)
+{
+	const char *s;
+	char *end;
+
+	if (!get_text(o, key, &s) || strlen(s) != 16 ||
+	    strspn(s, "0123456789abcdef") != 16)
+		return false;
+	*out = strtoull(s, &end, 16);
+	return true;
+}
+
+static bool get_mtime(const json_t *o, int64_t *s, uint32_t *ns)
+{
+	const json_t *v = json_object_get(o, "mtime");
+	const json_t *first = json_array_get(v, 0), *rest = json_array_get(v, 1);
+
+	if (!json_is_integer(first) || !json_is_integer(rest) ||
+	    json_integer_value(rest) < 0 ||
+	    json_integer_value(rest) >= 1000000000)
+		return false;
+	*s = json_integer_value(first);
+	*ns = (uint32_t)json_integer_value(rest);
+	return true;
+}
+
+/* ---- each kind ---- */
+
+static bool get_strategy(const json_t *o, const char *key,
+			 struct rsh_manifest_strategy *out)
+{
+	const json_t *v = json_object_get(o, key);
+
+	*out = (struct rsh_manifest_strategy){ 0 };
+	return json_is_null(v) || (get_text(v, "path", &out->path) &&
+				   get_hash(v, "xxh3", &out->xxh3));
+}
+
+static int read_head(const struct parse *p, const json_t *o,
+		     struct rsh_manifest_head *h)
+{
+	const char *kind;
+	uint64_t version;
+
+	if (!get_text(o, "manifest", &kind) || strcmp(kind, "reshardfs") != 0 ||
+	    !get_u64(o, "version", &version) || version < 1)
+		return bad(p, "not the head of a reshardfs manifest");
+	if (version > RSH_MANIFEST_VERSION)
+		return rsh_error_set(p->err, ENOTSUP, "%s: a manifest of "
+				     "version %llu, this program reads %d",
+				     p->path, (unsigned long long)version,
+				     RSH_MANIFEST_VERSION);
+	if (!get_text(o, "program", &h->program) ||
+	    !get_text(o, "source", &h->source) ||
+	    !get_text(o, "step", &h->step) ||
+	    !get_strategy(o, "src_strategy", &h->src) ||
+	    !get_strategy(o, "dst_strategy", &h->dst) ||
+	    !get_hash(o, "conversion", &h->conversion) ||
+	    !get_u64(o, "tree_files", &h->n_files) ||
+	    !get_u64(o, "tree_bytes", &h->bytes))
+		return bad(p, "a head that lacks something");
+	return 0;
+}
+
+static int read_source(const struct parse *p, const json_t *o,
+		       struct rsh_manifest_source *s)
+{
+	uint64_t rank;
+
+	if (!get_text(o, "source", &s->path) || !get_u64(o, "rank", &rank) ||
+	    rank >= UINT32_MAX || !get_u64(o, "size", &s->size) ||
+	    !get_u64(o, "inode", &s->inode) ||
+	    !get_mtime(o, &s->mtime_s, &s->mtime_ns))
+		return bad(p, "a source that lacks something");
+	s->rank = (uint32_t)rank;
+	return 0;
+}
+
+/* Plain names below the tree's root: whoever wrote the manifest must not choose
+ * which other files are read. */
+static bool is_inside(const char *path)
+{
+	for (const char *s = path;; s++) {
+		size_t n = strcspn(s, "/");
+
+		if (n == 0 || (n == 1 && s[0] == '.') ||
+		    (n == 2 && s[0] == '.' && s[1] == '.'))
+			return false;
+		s += n;
+		if (!*s)
+			return true;
+	}
+}
+
+static bool read_shape(const struct parse *p, const json_t *shape,
+		       struct rsh_manifest_record *r)
+{
+	int64_t *dims;
+	size_t n = json_array_size(shape);
+
+	if (!json_is_array(shape) || n > RSH_MAX_DIMS)
+		return false;
+	dims = rsh_arena_array(&p->owner->arena, int64_t, n);
+	if (!dims)
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		const json_t *v = json_array_get(shape, i);
+
+		if (!json_is_integer(v) || json_integer_value(v) < 0)
+			return false;
+		dims[i] = json_integer_value(v);
+	}
+	r->n_dims = (uint32_t)n;
+	r->dims = dims;
+	return true;
+}
+
+/* `from` is where the record before it ended. */
+static bool read_record(const struct parse *p, const json_t *o, uint64_t from,
+			uint64_t size, struct rsh_manifest_record *r)
+{
+	const char *dtype;
+
+	if (!get_text(o, "name", &r->name) || !get_text(o, "dtype", &dtype) ||
+	    !read_shape(p, json_object_get(o, "shape"), r) ||
+	    !get_u64(o, "offset", &r->offset) ||
+	    !get_u64(o, "bytes", &r->bytes) || !get_hash(o, "xxh3", &r->xxh3))
+		return false;
+	r->dtype = rsh_dtype_parse(dtype, strlen(dtype));
+	return r->offset >= from && r->offset <= size &&
+	       r->bytes <= size - r->offset;
+}
+
+static int read_records(const struct parse *p, const json_t *list,
+			struct rsh_manifest_file *f)
+{
+	size_t n = json_array_size(list);
+	struct rsh_manifest_record *records;
+	uint64_t from = 0;
+
+	if (!json_is_array(list) || n >= UINT32_MAX)
+		return bad(p, "a file without records");
+	records = rsh_arena_array(&p->owner->arena, struct rsh_manifest_record,
+				  n);
+	if (!records)
+		return rsh_error_nomem(p->err);
+	for (size_t i = 0; i < n; i++) {
+		if (!read_record(p, json_array_get(list, i), from, f->size,
+				 &records[i]))
+			return bad(p, "a record that lacks something, or does "
+				   "not lie in its file after the one before");
+		from = records[i].offset + records[i].bytes;
+	}
+	f->n_records = (uint32_t)n;
+	f->records = records;
+	return 0;
+}
+
+static int read_file(const struct parse *p, const json_t *o,
+		     struct rsh_manifest_file *f)
+{
+	const json_t *written = json_object_get(o, "written");
+
+	if (!get_text(o, "file", &f->path) || !get_u64(o, "size", &f->size) ||
+	    !get_hash(o, "xxh3", &f->xxh3))
+		return bad(p, "a file that lacks something");
+	if (!is_inside(f->path))
+		return bad(p, "a path that is not one below the tree");
+	f->written = written != NULL;
+	if (written && (!get_u64(written, "inode", &f->inode) ||
+			!get_mtime(written, &f->mtime_s, &f->mtime_ns)))
+		return bad(p, "a written file that lacks something");
+	return read_records(p, json_object_get(o, "records"), f);
+}
+
+static int read_line(const struct parse *p, struct rsh_manifest_line *out)
+{
+	const json_t *o = p->owner->json;
+
+	if (json_object_get(o, "manifest")) {
+		out->kind = RSH_MANIFEST_HEAD;
+		return read_head(p, o, &out->head);
+	}
+	if (json_object_get(o, "source")) {
+		out->kind = RSH_MANIFEST_SOURCE;
+		return read_source(p, o, &out->source);
+	}
+	if (json_object_get(o, "file")) {
+		out->kind = RSH_MANIFEST_FILE;
+		return read_file(p, o, &out->file);
+	}
+	out->kind = RSH_MANIFEST_END;
+	if (!json_object_get(o, "end") || !get_u64(o, "files", &out->n_files))
+		return bad(p, "not a line of a reshardfs manifest");
+	return 0;
+}
+
+int rsh_manifest_parse(const char *text, size_t len, const char *path,
+		       uint64_t number, struct rsh_manifest_line *out,
+		       struct rsh_error *err)
+{
+	struct parse p = { NULL, path, number, err };
+	json_error_t why;
+	int rc;
+
+	*out = (struct rsh_manifest_line){ 0 };
+	if (len > RSH_MANIFEST_LINE_MAX)
+		return bad(&p, "longer than lines of a manifest are");
+	p.owner = calloc(1, sizeof(*p.owner));
+	if (!p.owner)
+		return rsh_error_nomem(err);
+	out->owner_ = p.owner;
+	p.owner->json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+	rc = p.owner->json ? read_line(&p, out) : bad(&p, "not JSON");
+	if (rc)
+		rsh_manifest_line_clear(out);
+	return rc;
+}
+
+void rsh_manifest_line_clear(struct rsh_manifest_line *line)
+{
+	struct owner *owner = line->owner_;
+
+	if (owner) {
+		json_decref(owner->json);
+		rsh_arena_clear(&owner->arena);
+		free(owner);
+	}
+	*line = (struct rsh_manifest_line){ 0 };
+}

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""`reshardfs verify`: every fault that is made is found, with its place.
+
+Trees come from make_tree.py and small_job.py, manifests from `export` and from
+`verify`, and are held against files, mounts and sources.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        strategy_bytes)
+from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
+                     run_on_terminal)
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from small_job import Job  # noqa: E402
+
+MANIFEST = "reshardfs-manifest.jsonl"
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def flip(path, offset):
+    os.chmod(path, 0o600)
+    with open(path, "r+b") as f:
+        f.seek(offset)
+        byte = f.read(1)
+        f.seek(offset)
+        f.write(bytes([byte[0] ^ 0x10]))
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+class Place:
+    def __init__(self, directory):
+        self.directory = directory
+
+    def path(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def demo(self):
+        source, src, dst = demo_tree(self.directory)
+        return source, self.path("expected"), ["--src-strategy", src, "--dst-strategy", dst]
+
+    def exported(self):
+        source, _, words = self.demo()
+        out = self.path("out")
+        check(run("export", source, out, *words).status == GOOD, "export")
+        return source, out, os.path.join(out, MANIFEST), words
+
+    def job(self, **options):
+        job = Job(self.path("job"))
+        job.save(1, 1, **options)
+        return job
+
+
+def only_problem(said, **wanted):
+    check(not said["good"] and len(said["problems"]) == 1, said)
+    problem = said["problems"][0]
+    for key, value in wanted.items():
+        found = problem[key]
+        check(value in found if key == "what" else found == value, (key, value, problem))
+
+
+def records_of(manifest, path):
+    with open(manifest, encoding="utf-8") as f:
+        for line in map(json.loads, f):
+            if line.get("file") == path:
+                return line["records"]
+    raise AssertionError(f"{path} is not in {manifest}")
+
+
+# ---- a source ----
+
+def a_healthy_source(p):
+    job = p.job(crc=True)
+    said = run_json("verify", job.source)
+    check(said["good"] and said["files"] == 8 and said["replicas"] == 0, said)
+    check(said["step"] == "epoch 1 step 1" and said["problems"] == [], said)
+    # Of four slices two copies each, of two parameters; of the third eight.
+    said = run_json("verify", job.source, "--src-strategy", job.strategy)
+    check(said["good"] and said["replicas"] == 4 + 4 + 7, said)
+    check(run_json("verify", job.source, "--src-strategy", job.strategy, "--dst-strategy",
+                   job.strategy)["good"], "with both")
+
+
+def a_bit_under_a_crc(p):
+    job = p.job(crc=True)
+    path = job.path(3, "net-1_1.ckpt")
+    flip(path, os.path.getsize(path) // 2)
+    only_problem(run_json("verify", job.source, status=NO), path=path, what="CRC")
+
+
+def a_cut_file(p):
+    job = p.job()
+    path = job.path(5, "net-1_1.ckpt")
+    os.truncate(path, os.path.getsize(path) - 3)
+    only_problem(run_json("verify", job.source, status=NO), path=path)
+    got = run("verify", job.source)
+    check(got.status == NO and path in got.out and "1 problem" in got.out and not got.err, got)
+
+
+def a_file_without_crc_among_others(p):
+    job = p.job(crc=True)
+    path = write(job.path(2, "net-1_1.ckpt"), job.file_bytes(2, 1, 1))
+    only_problem(run_json("verify", job.source, status=NO), path=path, what="no CRC")
+
+
+def replicas_that_differ(p):
+    """Only comparing finds it: the file is whole and has no CRC."""
+    job = p.job()
+    with open(job.path(4, "net-1_1.ckpt"), "rb") as f:
+        data = f.read()
+    content = job.records(4, 1, 1)["down.weight"].content
+    place = data.index(content) + 17
+    flip(job.path(4, "net-1_1.ckpt"), place)
+    check(run_json("verify", job.source)["good"], "nothing to compare with")
+    for words in (["--src-strategy", job.strategy],
+                  ["--src-strategy", job.strategy, "--dst-strategy", "none"]):
+        only_problem(run_json("verify", job.source, *words, status=NO),
+                     path=job.path(4, "net-1_1.ckpt"), record="down.weight", offset=place,
+                     what=job.path(0, "net-1_1.ckpt"))
+
+
+def ranks_without_files(p):
+    job = p.job()
+    words = ["verify", job.source, "--src-strategy", job.strategy]
+    shutil.rmtree(os.path.join(job.source, "rank_1"))
+    said = run_json(*words)
+    check(said["good"] and said["made_up"] == 1, said)
+    shutil.rmtree(os.path.join(job.source, "rank_5"))
+    said = run_json(*words, status=NO)
+    check([q["path"] for q in said["problems"]] == ["rank 1", "rank 5"], said)
+
+
+def the_step_that_a_mount_takes(p):
+    job = p.job()
+    job.save(2, 7)
+    words = ["--src-strategy", job.strategy, "--dst-strategy", job.strategy]
+    check(run_json("verify", job.source)["step"] == "epoch 2 step 7", "the newest")
+    check(run_json("verify", job.source, "--select=1_1")["step"] == "epoch 1 step 1", "--select")
+    for rank in (0, 4):
+        os.truncate(job.path(rank, "net-2_7.ckpt"), 10)
+    check(run_json("verify", job.source, status=NO)["step"] == "epoch 2 step 7", "by itself")
+    said = run_json("verify", job.source, *words)
+    check(said["good"] and said["step"] == "epoch 1 step 1", said)
+
+
+def other_sources(p):
+    source, _, words = p.demo()
+    got = run("export", source, p.path("model"), *words[:2], "--dst-strategy=none", "--format=hf",
+              "--part-size=5MB")
+    check(got.status == GOOD, got)
+    said = run_json("verify", p.path("model"))
+    check(said["good"] and said["files"] > 1, said)
+    part = p.path("model", sorted(n for n in os.listdir(p.path("model")) if n[:2] == "mo")[0])
+    os.chmod(part, 0o600)
+    os.truncate(part, os.path.getsize(part) - 1)
+    only_problem(run_json("verify", p.path("model"), status=NO), path=part)
+
+
+# ---- a tree by the plan ----
+
+def a_converted_tree(p):
+    source, tree, words = p.demo()
+    said = run_json("verify", source, tree, *words)
+    check(said["good"] and said["files"] == 4, said)
+    with Mounted(source, src_strategy=words[1], dst_strategy=words[3]) as m:
+        check(run_json("verify", source, m.path, *words)["good"], "a mount")
+
+
+def a_flipped_byte_in_a_tree(p):
+    source, out, manifest, words = p.exported()
+    path = os.path.join(out, "rank_2/checkpoint_2.ckpt")
+    for record in records_of(manifest, "rank_2/checkpoint_2.ckpt"):
+        for place in (record["offset"], record["offset"] + record["bytes"] - 1):
+            flip(path, place)
+            only_problem(run_json("verify", source, out, *words, status=NO), path=path,
+                         record=record["name"], offset=place, what="differs from the plan")
+            flip(path, place)
+    check(run_json("verify", source, out, *words)["good"], "flipped back")
+
+
+def all_that_is_wrong_with_a_tree(p):
+    source, tree, words = p.demo()
+    os.remove(os.path.join(tree, "rank_0/checkpoint_0.ckpt"))
+    path = os.path.join(tree, "rank_1/checkpoint_1.ckpt")
+    size = os.path.getsize(path)
+    os.chmod(path, 0o600)
+    os.truncate(path, size - 5)
+    with open(os.path.join(tree, "rank_2/checkpoint_2.ckpt"), "ab") as f:
+        f.write(b"more")
+    os.remove(os.path.join(tree, "rank_3/checkpoint_3.ckpt"))
+    os.mkfifo(os.path.join(tree, "rank_3/checkpoint_3.ckpt"))
+    said = run_json("verify", source, tree, *words, status=NO)
+    whats = [q["what"] for q in said["problems"]]
+    check(len(whats) == 4 and "missing" in whats[0] and f"has {size - 5} bytes" in whats[1] and
+          f"has {size + 4} bytes" in whats[2] and "Invalid" in whats[3], whats)
+    check(said["problems"][1]["offset"] == size - 5, said)
+    check(run_json("verify", source, tree, *words, "1-2", status=NO)["files"] == 2, "two ranks")
+
+
+# ---- manifests ----
+
+def files_by_a_manifest(p):
+    _, out, manifest, _ = p.exported()
+    path = os.path.join(out, "rank_1/checkpoint_1.ckpt")
+    shutil.copytree(out, p.path("copy"))
+    for words in ([manifest], [manifest, out], [out, manifest], [manifest, p.path("copy")]):
+        said = run_json("verify", *words)
+        check(said["good"] and said["files"] == 4 and said["step"] is None, (words, said))
+    record = records_of(manifest, "rank_1/checkpoint_1.ckpt")[2]
+    flip(path, record["offset"] + record["bytes"] // 2)
+    only_problem(run_json("verify", manifest, status=NO), path=path, record=record["name"],
+                 offset=record["offset"], what="1 of")
+    check(run_json("verify", manifest, p.path("copy"))["good"], "the copy")
+    os.remove(path)
+    only_problem(run_json("verify", manifest, status=NO), path=path, what="missing")
+
+
+def a_mount_by_a_manifest(p):
+    source, _, manifest, words = p.exported()
+    with Mounted(source, src_strategy=words[1], dst_strategy=words[3]) as m:
+        check(run_json("verify", manifest, m.path)["good"], "a mount")
+
+
+def the_sources_by_a_manifest(p):
+    source, _, manifest, words = p.exported()
+    said = run_json("verify", source, manifest, *words)
+    check(said["good"] and said["files"] == 4 and not said["another_conversion"], said)
+    folder = os.path.join(source, "rank_3")
+    path = os.path.join(folder, os.listdir(folder)[0])
+    flip(path, os.path.getsize(path) // 2)
+    said = run_json("verify", source, manifest, *words, status=NO)
+    check(said["another_conversion"] and all("manifest" in q["what"] for q in said["problems"]),
+          said)
+    said = run_json("verify", source, manifest, *words, "--prefix=other", status=NO)
+    check(all("no such file" in q["what"] for q in said["problems"]), said)
+
+
+def manifests_that_verify_writes(p):
+    source, out, manifest, words = p.exported()
+
+    def files(path):
+        with open(path, encoding="utf-8") as f:
+            lines = [json.loads(line) for line in f]
+        return [{k: v for k, v in line.items() if k != "written"} for line in lines
+                if "file" in line]
+
+    for number, operands in enumerate(([source], [source, out])):
+        made = p.path(f"made{number}")
+        check(run("verify", *operands, *words, "--write-manifest", made).status == GOOD, operands)
+        check(files(made) == files(manifest), operands)
+        check(run_json("verify", made, out)["good"], "what it wrote")
+    mine = write(p.path("mine"), b"not a manifest\n")
+    refused(run("verify", source, out, *words, "--write-manifest", mine), INPUT, "mine")
+    with open(mine, "rb") as f:
+        check(f.read() == b"not a manifest\n", "it was overwritten")
+    refused(run("verify", source, out, *words, "--write-manifest", os.path.join(source, "m")),
+            INPUT, "is SOURCE or in it")
+
+
+def manifests_that_are_none(p):
+    _, out, manifest, _ = p.exported()
+    with open(manifest, encoding="utf-8") as f:
+        lines = f.readlines()
+    for name, text, word in (
+            ("empty", "", "too early"), ("cut", "".join(lines[:-1]), "too early"),
+            ("torn", "".join(lines)[:-40], "not JSON"), ("headless", "".join(lines[1:]), "head"),
+            ("twice", "".join(lines[:-1] + [lines[-2]]) + '{"end":"reshardfs","files":5}\n',
+             "twice"),
+            ("more", "".join(lines + lines[-1:]), "after its end"),
+            ("outside", "".join(lines).replace('"rank_1/', '"../'), "below the tree"),
+            ("later", lines[0].replace('"version":1', '"version":2'), "version 2"),
+            ("noise", "\x00\x01\n", "not a reshardfs manifest")):
+        path = write(p.path(name), text.encode())
+        refused(run("verify", path, out), INPUT, name, word)
+    refused(run("verify", os.path.join(out, "rank_0/checkpoint_0.ckpt")), INPUT,
+            "not a reshardfs manifest")
+
+
+def other_forms(p):
+    source, _, words = p.demo()
+    for number, more in enumerate((["--format=safetensors"], ["--cast=bfloat16"])):
+        out = p.path(f"out{number}")
+        check(run("export", source, out, *words, *more).status == GOOD, more)
+        check(run_json("verify", source, out, *words, *more)["good"], more)
+        check(run_json("verify", os.path.join(out, MANIFEST))["good"], more)
+    out = p.path("hf")
+    words = [*words[:2], "--dst-strategy=none", "--format=hf", "--part-size=5MB"]
+    check(run("export", source, out, *words).status == GOOD, "hf")
+    check(run_json("verify", source, out, *words)["good"], "hf")
+    check(run_json("verify", source, os.path.join(out, MANIFEST), *words)["good"], "hf")
+    path = os.path.join(out, "model.safetensors.index.json")
+    flip(path, 30)
+    only_problem(run_json("verify", source, out, *words, status=NO), path=path, offset=30)
+
+
+def names_of_any_bytes(p):
+    name = "w\udcff\x1b[31m"
+    try:
+        content = checkpoint_bytes({"w\x1b[31m": Record((2,), "Float32", bytes(8))})
+    except UnicodeError:
+        content = None
+    check(content, name)
+    for rank in range(2):
+        write(p.path(f"s/rank_{rank}/a-1_1.ckpt"), content)
+    strategy = write(p.path("s.ckpt"), strategy_bytes(StageFile(0, {
+        "w\x1b[31m": Layout([2], [-1])})))
+    flip(p.path("s/rank_1/a-1_1.ckpt"), len(content) - 1)
+    got = run_on_terminal("verify", p.path("s"), "--src-strategy", strategy, "--color=never")
+    check(got.status == NO and "\x1b" not in got.out and "\\x1b" in got.out, got)
+
+
+def wrong_usage(p):
+    source, tree, words = p.demo()
+    refused(run("verify"), USAGE, "no SOURCE|MANIFEST given")
+    refused(run("verify", source, tree), USAGE, "--src-strategy is missing")
+    refused(run("verify", source, tree, *words[:2]), USAGE, "--dst-strategy is missing")
+    refused(run("verify", source, "--write-manifest", p.path("m")), USAGE, "--src-strategy")
+    refused(run("verify", source, tree, "x", *words), USAGE, "x")
+    refused(run("verify", source, tree, "9", *words), INPUT, "no rank 9")
+    refused(run("verify", words[1], tree, *words), USAGE, "first operand")
+    refused(run("verify", words[1], tree, "1"), USAGE, "RANK")
+    refused(run("verify", p.path("nowhere")), INPUT, "nowhere")
+    got = run("verify", "-q", source)
+    check(got.status == GOOD and not got.out and not got.err, got)
+
+
+CASES = [a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
+         replicas_that_differ, ranks_without_files, the_step_that_a_mount_takes, other_sources,
+         a_converted_tree, a_flipped_byte_in_a_tree, all_that_is_wrong_with_a_tree,
+         files_by_a_manifest, a_mount_by_a_manifest, the_sources_by_a_manifest,
+         manifests_that_verify_writes, manifests_that_are_none, other_forms, names_of_any_bytes,
+         wrong_usage]
+
+
+def main():
+    require_mount()
+    tap = Tap(len(CASES))
+    for case in CASES:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-verify-") as directory, \
+                tap.test(case.__name__.replace("_", " ")):
+            case(Place(directory))
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,218 @@
+/* unit/test_wire_manifest.c - lines of manifests, to text and back. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/wire/manifest.h"
+
+static void emit_and_parse(const struct rsh_manifest_line *line,
+			   struct rsh_manifest_line *out)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	size_t len;
+	char *text;
+
+	assert_int_equal(rsh_manifest_emit(line, &text, &len), 0);
+	assert_int_equal(text[len - 1], '\n');
+	assert_null(memchr(text, '\n', len - 1));
+	if (rsh_manifest_parse(text, len - 1, "m", 1, out, &err))
+		fail_msg("%s", err.text);
+	free(text);
+}
+
+static void test_head(void **state)
+{
+	const struct rsh_manifest_line line = {
+		.kind = RSH_MANIFEST_HEAD,
+		.head = { .program = "1.2", .source = "/a b", .step = "epoch 3",
+			  .src = { "s.ckpt", UINT64_C(0xfedcba9876543210) },
+			  .conversion = 7, .n_files = 4, .bytes = 1 << 20 },
+	};
+	struct rsh_manifest_line out;
+
+	(void)state;
+	emit_and_parse(&line, &out);
+	assert_int_equal(out.kind, RSH_MANIFEST_HEAD);
+	assert_string_equal(out.head.source, "/a b");
+	assert_string_equal(out.head.src.path, "s.ckpt");
+	assert_true(out.head.src.xxh3 == line.head.src.xxh3);
+	assert_null(out.head.dst.path);
+	assert_true(out.head.conversion == 7);
+	assert_int_equal(out.head.n_files, 4);
+	assert_int_equal(out.head.bytes, 1 << 20);
+	rsh_manifest_line_clear(&out);
+}
+
+static void test_source_and_end(void **state)
+{
+	struct rsh_manifest_line line = {
+		.kind = RSH_MANIFEST_SOURCE,
+		.source = { 3, "rank_3/x.ckpt", 10, 11, -5, 999999999 },
+	}, out;
+
+	(void)state;
+	emit_and_parse(&line, &out);
+	assert_int_equal(out.kind, RSH_MANIFEST_SOURCE);
+	assert_string_equal(out.source.path, "rank_3/x.ckpt");
+	assert_int_equal(out.source.rank, 3);
+	assert_int_equal(out.source.mtime_s, -5);
+	assert_int_equal(out.source.mtime_ns, 999999999);
+	rsh_manifest_line_clear(&out);
+	line = (struct rsh_manifest_line){ .kind = RSH_MANIFEST_END,
+					   .n_files = 12 };
+	emit_and_parse(&line, &out);
+	assert_int_equal(out.kind, RSH_MANIFEST_END);
+	assert_int_equal(out.n_files, 12);
+	rsh_manifest_line_clear(&out);
+}
+
+static void test_file(void **state)
+{
+	const int64_t dims[] = { 2, 0, INT64_MAX };
+	const struct rsh_manifest_record records[] = {
+		{ "a\"\n\xff", RSH_DTYPE_BFLOAT16, 3, dims, 0, 0, 1 },
+		{ "b", RSH_DTYPE_STR, 0, dims, 10, 90, UINT64_MAX },
+	};
+	const struct rsh_manifest_line line = {
+		.kind = RSH_MANIFEST_FILE,
+		.file = { .path = "rank_0/x", .size = 100, .xxh3 = 5,
+			  .written = true, .inode = 9, .mtime_s = 1,
+			  .mtime_ns = 2, .n_records = 2, .records = records },
+	};
+	struct rsh_manifest_line out;
+
+	(void)state;
+	emit_and_parse(&line, &out);
+	assert_int_equal(out.kind, RSH_MANIFEST_FILE);
+	assert_true(out.file.written);
+	assert_int_equal(out.file.inode, 9);
+	assert_int_equal(out.file.n_records, 2);
+	assert_string_equal(out.file.records[0].name, "a\"\n\\xff");
+	assert_int_equal(out.file.records[0].dtype, RSH_DTYPE_BFLOAT16);
+	assert_int_equal(out.file.records[0].n_dims, 3);
+	assert_true(out.file.records[0].dims[2] == INT64_MAX);
+	assert_int_equal(out.file.records[1].offset, 10);
+	assert_int_equal(out.file.records[1].bytes, 90);
+	assert_true(out.file.records[1].xxh3 == UINT64_MAX);
+	rsh_manifest_line_clear(&out);
+}
+
+#define HEAD_REST "\"program\":\"1\",\"source\":\"/s\",\"step\":\"x\"," \
+	"\"src_strategy\":null,\"dst_strategy\":null," \
+	"\"conversion\":\"0000000000000001\",\"tree_files\":1,\"tree_bytes\":1}"
+#define FILE_HEAD "{\"file\":\"a/b\",\"size\":10,\"xxh3\":\"00000000000000aa\","
+#define RECORD(offset, bytes) "{\"name\":\"n\",\"dtype\":\"Int8\"," \
+	"\"shape\":[1],\"offset\":" offset ",\"bytes\":" bytes \
+	",\"xxh3\":\"00000000000000aa\"}"
+
+static void test_later_keys_do_no_harm(void **state)
+{
+	static const char *const good[] = {
+		"{\"manifest\":\"reshardfs\",\"version\":1,\"new\":[1]," HEAD_REST,
+		FILE_HEAD "\"records\":[],\"new\":{}}",
+		FILE_HEAD "\"records\":[" RECORD("0", "4") ","
+			RECORD("4", "6") "]}",
+		"{\"end\":\"reshardfs\",\"files\":0,\"new\":null}",
+	};
+	struct rsh_manifest_line out;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_int_equal(rsh_manifest_parse(good[i], strlen(good[i]),
+						    "m", 1, &out, NULL), 0);
+		rsh_manifest_line_clear(&out);
+	}
+}
+
+static void test_bad_lines(void **state)
+{
+	static const struct {
+		const char *text, *word;
+		int code;
+	} bad[] = {
+		{ "", "not JSON", EBADMSG },
+		{ "[]", "not a line", EBADMSG },
+		{ "{}", "not a line", EBADMSG },
+		{ "{\"end\":\"reshardfs\",\"files\":-1}", "not a line",
+		  EBADMSG },
+		{ "{\"manifest\":\"else\",\"version\":1," HEAD_REST,
+		  "not the head", EBADMSG },
+		{ "{\"manifest\":\"reshardfs\",\"version\":2}", "version 2",
+		  ENOTSUP },
+		{ "{\"manifest\":\"reshardfs\",\"version\":1}", "lacks",
+		  EBADMSG },
+		{ "{\"source\":\"a\",\"rank\":-1}", "lacks", EBADMSG },
+		{ "{\"source\":\"a\",\"rank\":0,\"size\":1,\"inode\":1,"
+		  "\"mtime\":[0,1000000000]}", "lacks", EBADMSG },
+		{ FILE_HEAD "\"records\":{}}", "without records", EBADMSG },
+		{ FILE_HEAD "\"records\":[{}]}", "record", EBADMSG },
+		{ FILE_HEAD "\"records\":[" RECORD("0", "11") "]}", "record",
+		  EBADMSG },
+		{ FILE_HEAD "\"records\":[" RECORD("11", "0") "]}", "record",
+		  EBADMSG },
+		{ FILE_HEAD "\"records\":[" RECORD("0", "5") ","
+		  RECORD("4", "1") "]}", "record", EBADMSG },
+		{ FILE_HEAD "\"written\":{},\"records\":[]}", "written",
+		  EBADMSG },
+		{ "{\"file\":\"a\",\"size\":1,\"xxh3\":\"AA000000000000aa\","
+		  "\"records\":[]}", "lacks", EBADMSG },
+		{ "{\"file\":\"a\",\"size\":1,\"xxh3\":\"aa\","
+		  "\"records\":[]}", "lacks", EBADMSG },
+		{ "{\"file\":\"a\",\"file\":\"b\"}", "not JSON", EBADMSG },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_manifest_line out;
+
+		assert_int_equal(rsh_manifest_parse(bad[i].text,
+						    strlen(bad[i].text),
+						    "m.jsonl", 9, &out, &err),
+				 -bad[i].code);
+		assert_non_null(strstr(err.text, bad[i].word));
+		assert_non_null(strstr(err.text, "m.jsonl"));
+		assert_null(out.owner_);
+	}
+}
+
+static void test_paths_stay_in_the_tree(void **state)
+{
+	static const char *const bad[] = { "", "/a", "a/", "a//b", ".", "..",
+					   "../a", "a/../b", "a/..", "./a" };
+	char text[256];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_manifest_line out;
+
+		snprintf(text, sizeof(text), "{\"file\":\"%s\",\"size\":0,"
+			 "\"xxh3\":\"00000000000000aa\",\"records\":[]}",
+			 bad[i]);
+		assert_int_equal(rsh_manifest_parse(text, strlen(text), "m", 1,
+						    &out, &err), -EBADMSG);
+		assert_non_null(strstr(err.text, "below the tree"));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_head),
+		cmocka_unit_test(test_source_and_end),
+		cmocka_unit_test(test_file),
+		cmocka_unit_test(test_later_keys_do_no_harm),
+		cmocka_unit_test(test_bad_lines),
+		cmocka_unit_test(test_paths_stay_in_the_tree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
