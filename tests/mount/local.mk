@@ -5,7 +5,8 @@ MOUNT += \
 	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
 	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py \
-	mount/strategy.py mount/index_cache.py mount/warm.sh mount/hanging.sh mount/notify.py mount/job.sh
+	mount/strategy.py mount/index_cache.py mount/warm.sh mount/hanging.sh \
+	mount/notify.py mount/job.sh mount/fstab.sh
 
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
