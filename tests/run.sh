@@ -167,7 +167,7 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-packages="$BUILD_PACKAGES python3 rsync zsh"
+packages="$BUILD_PACKAGES python3 rsync zsh shellcheck"
 [ $oracle = no ] || packages="$packages python3-venv"
 # shellcheck disable=SC2086 # a list of names
 need_packages $packages

@@ -8,6 +8,7 @@
 
 #include "conversion.h"
 #include "daemon.h"
+#include "notify.h"
 #include "reading.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
@@ -72,11 +73,12 @@ static void on_ready(void *ctx)
 	/* Without the mount's own pages nothing is held twice. */
 	rsh_reading_keep_free(s->options, s->vfs, s->io,
 			      !rsh_server_is_direct(s->server));
-	if (!s->daemon)
-		return;
-	if (!s->options->log_file)
-		rsh_log_to_syslog();
-	rsh_daemon_ready(s->daemon);
+	if (s->daemon) {
+		if (!s->options->log_file)
+			rsh_log_to_syslog();
+		rsh_daemon_ready(s->daemon);
+	}
+	rsh_notify("READY=1");
 }
 
 static int begin(struct service *s, struct rsh_error *err)
@@ -103,6 +105,7 @@ static int run(struct service *s)
 
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
 	rc = rsh_server_run(s->server, on_ready, s);
+	rsh_notify("STOPPING=1");
 	rsh_server_stats(s->server, &stats);
 	rsh_reading_log(s->io, &stats);
 	if (rc)

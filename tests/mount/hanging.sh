@@ -1,0 +1,80 @@
+#!/bin/sh
+# A source that hangs: the mount goes on answering, and is taken down without
+# waiting for it.
+. "${srcdir:-.}/lib/mount.sh"
+
+make_source
+# An hour.  The memory cache is not left to decide by reading.
+hanging='--cache off --fault delay=3600s'
+
+# readers N: that many, all in a file of their own opening.
+readers() {
+	reader_pids=
+	while [ "$(echo $reader_pids | wc -w)" -lt "$1" ]; do
+		dd "if=$MNT/rank_0/checkpoint_0.ckpt" of=/dev/null count=1 \
+			2>>"$T/readers" &
+		reader_pids="$reader_pids $!"
+	done
+	# Until all of them have been asked for what they will not get.
+	sleep 1
+}
+
+# A process that waits for a reply cannot be killed: hence never awaited.
+answers() {
+	rm -f "$T/listed"
+	(ls -l "$MNT"/rank_* && stat -f "$MNT") >/dev/null && : >"$T/listed" &
+	within 20 test -e "$T/listed"
+}
+
+readers_failed() {
+	for pid in $reader_pids; do
+		within 20 has_ended "$pid" || return 1
+		if wait "$pid"; then
+			return 1
+		fi
+	done
+}
+
+# ends NAME: the daemon does, with status 0, the mount is gone and so are those
+# who read.
+ends() {
+	within 15 has_ended "$DAEMON"
+	equal "$1: the daemon ends soon" $? 0
+	wait_daemon
+	equal "$1: with status 0" "$daemon_status" 0
+	check "$1: the mount is gone" not_mounted
+	check "$1: its readers get an error" readers_failed
+	check "$1: the log is clean" clean_log
+}
+
+# More than the threads that serve at first, too.
+for n in 1 40; do
+	mount_start $(strategies) $hanging || finish
+	readers $n
+	check "$n readers: names are answered" answers
+	for pid in $reader_pids; do
+		has_ended "$pid" && break
+	done
+	equal "$n readers: they wait" $? 1
+	refute "$n readers: umount says that it is in use" \
+		"$RESHARDFS" umount "$MNT"
+	kill -TERM "$DAEMON"
+	ends "$n readers, SIGTERM"
+	check "$n readers: the log says why" grep -q "does not come back" "$LOG"
+done
+
+mount_start $(strategies) $hanging || finish
+readers 3
+check "fusermount3 -u -z takes it from the tree" fusermount3 -u -z "$MNT"
+check "at once" not_mounted
+kill -TERM "$DAEMON"
+ends "and then SIGTERM"
+
+mount_start $(strategies) $hanging || finish
+readers 3
+check "umount --lazy takes it from the tree" "$RESHARDFS" umount --lazy "$MNT"
+check "at once too" not_mounted
+kill -TERM "$DAEMON"
+ends "umount --lazy and then SIGTERM"
+
+finish
