@@ -175,7 +175,6 @@ static void set_defaults(struct rsh_options *o)
 			.disk_bytes = DEFAULT_DISK_BYTES,
 		},
 		.rate = 1000000000,
-		.jobs = 4,
 	};
 }
 

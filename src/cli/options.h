@@ -70,7 +70,6 @@ struct rsh_options {
 	bool lazy;
 	bool rank_list;
 	bool contents;
-	unsigned jobs;
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
 	bool debug;

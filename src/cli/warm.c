@@ -26,6 +26,7 @@
 
 #define READ_BYTES ((size_t)1024 * 1024)
 #define MAX_JOBS 64
+#define DEFAULT_JOBS 4
 #define MAX_RANKS 10000000u
 #define ROOT_INODE 1 /* of every FUSE file system */
 
@@ -238,11 +239,12 @@ static void *reader(void *arg)
 static enum rsh_exit read_all(struct warm *w)
 {
 	const struct rsh_options *o = w->options;
+	const unsigned jobs = o->jobs ? o->jobs : DEFAULT_JOBS;
 	pthread_t threads[MAX_JOBS];
 	unsigned started = 0;
 
 	w->progress = rsh_progress_start(stderr, "warm", w->bytes, o->quiet);
-	while (started + 1 < o->jobs && started + 1 < w->n_files &&
+	while (started + 1 < jobs && started + 1 < w->n_files &&
 	       started < MAX_JOBS &&
 	       pthread_create(&threads[started], NULL, reader, w) == 0)
 		started++;

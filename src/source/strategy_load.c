@@ -225,7 +225,7 @@ static int digest_file(const char *path, bool named, XXH3_state_t *hash,
 	cleanup_free uint8_t *data = NULL;
 	const char *name = strrchr(path, '/');
 	size_t len;
-	int rc = rsh_load_whole(path, STRATEGY_BYTES_MAX, "strategy", &data,
+	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "strategy", &data,
 				&len, err);
 
 	if (rc)
