@@ -34,7 +34,7 @@ static int take_mesh(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-static int check_conversion(struct rsh_options *o, struct rsh_error *err)
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	int rc = take_mesh(o, err);
 
@@ -112,7 +112,7 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	return o->src_strategy && (o->dst_strategy || o->dst_mesh) ?
-		       check_conversion(o, err) : check_files(o, err);
+		       rsh_check_conversion(o, err) : check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
@@ -120,14 +120,14 @@ int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
 	int rc = rsh_ranks_check(o, 1, err);
 
 	o->source = o->operands[0];
-	return rc ? rc : check_conversion(o, err);
+	return rc ? rc : rsh_check_conversion(o, err);
 }
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	o->mountpoint = o->operands[1];
-	return o->resume ? check_resume(o, err) : check_conversion(o, err);
+	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
 }
 
 int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
