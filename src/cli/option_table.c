@@ -12,10 +12,12 @@
 /* What a conversion is made of and which files of SOURCE it takes. */
 #define CONVERSIONS                                                  \
 	(MOUNT | RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | \
-	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
+	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) |   \
+	 RSH_IN(RSH_COMMAND_LIBRARY))
 /* Those that read content. */
-#define READS \
-	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
+#define READS                                                         \
+	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
+	 RSH_IN(RSH_COMMAND_LIBRARY))
 /* Those that have more to tell than whether they succeeded. */
 #define PRINTS                                                     \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \
