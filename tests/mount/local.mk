@@ -9,8 +9,8 @@ MOUNT += \
 	mount/identity.py mount/engine.py mount/faults.py mount/memory.py \
 	mount/leaks.py mount/pages.py
 
+MOUNT += mount/libreshard.py mount/python_module.py
 # On the shared library alone; the test says where that is.
-MOUNT += mount/libreshard.py
 check_PROGRAMS += mount/libreshard
 mount_libreshard_SOURCES = mount/libreshard.c
 mount_libreshard_LDADD = ../src/libreshard.so

@@ -6,7 +6,8 @@ ORACLE += \
 	oracle/safetensors_pairs.py oracle/model_parts.py \
 	oracle/train_continue.py oracle/wishes.py \
 	oracle/redundancy.py oracle/found_trees.py \
-	oracle/resume_load.py oracle/rank_lists.py oracle/derived.py
+	oracle/resume_load.py oracle/rank_lists.py oracle/derived.py \
+	oracle/python_module.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = oracle/hugging_face.py
