@@ -18,4 +18,4 @@ MOUNT += lib/rsh_mount_test.py
 EXTRA_DIST += \
 	lib/rsh_mount.py lib/ms_formats.py lib/random_cases.py \
 	oracle/naive_reshard.py oracle/genuine_sets.py oracle/train_gpt.py \
-	data demo.sh run.sh lib/setup.sh $(ORACLE) $(HUGGING_FACE)
+	data demo.sh run.sh package.sh lib/setup.sh $(ORACLE) $(HUGGING_FACE)
