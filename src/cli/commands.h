@@ -18,6 +18,7 @@ enum rsh_command_id {
 	RSH_COMMAND_STRATEGY,
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
+	RSH_COMMAND_LIBRARY, /* none: what libreshard takes */
 };
 
 #define RSH_MAX_OPERANDS 4

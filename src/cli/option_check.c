@@ -35,7 +35,7 @@ static int take_mesh(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-static int check_conversion(struct rsh_options *o, struct rsh_error *err)
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	int rc = take_mesh(o, err);
 
@@ -113,7 +113,7 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	return o->src_strategy && (o->dst_strategy || o->dst_mesh) ?
-		       check_conversion(o, err) : check_files(o, err);
+		       rsh_check_conversion(o, err) : check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
@@ -121,7 +121,7 @@ int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
 	int rc = rsh_ranks_check(o, 1, err);
 
 	o->source = o->operands[0];
-	return rc ? rc : check_conversion(o, err);
+	return rc ? rc : rsh_check_conversion(o, err);
 }
 
 int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
@@ -130,7 +130,7 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
 
 	o->source = o->operands[0];
 	o->directory = o->operands[1];
-	return rc ? rc : check_conversion(o, err);
+	return rc ? rc : rsh_check_conversion(o, err);
 }
 
 /* Which of its questions is asked follows from what the operands are. */
@@ -156,7 +156,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 		return 0;
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || converts ||
 	    o->dst_strategy)
-		return check_conversion(o, err);
+		return rsh_check_conversion(o, err);
 	return check_files(o, err);
 }
 
@@ -164,7 +164,7 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	o->mountpoint = o->operands[1];
-	return o->resume ? check_resume(o, err) : check_conversion(o, err);
+	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
 }
 
 int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)

@@ -5,6 +5,9 @@
 
 #include "options.h"
 
+/* What all that speak of a conversion have in common, without operands. */
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
+
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);

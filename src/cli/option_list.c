@@ -68,21 +68,39 @@ static char *next(char **list)
 	return start;
 }
 
+/* A copy that lives as long as the options; NULL: out of memory. */
+static char *keep(struct rsh_options *o, const char *text)
+{
+	char *copy = strdup(text);
+
+	if (!copy || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
+			      sizeof(*o->copies))) {
+		free(copy);
+		return NULL;
+	}
+	o->copies[o->n_copies++] = copy;
+	return copy;
+}
+
 int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
-	char *list = strdup(value), *one;
+	char *list = keep(o, value), *one;
 	int rc = 0;
 
 	(void)def;
-	if (!list || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
-			      sizeof(*o->copies))) {
-		free(list);
+	if (!list)
 		return rsh_error_nomem(err);
-	}
-	o->copies[o->n_copies++] = list;
 	while (rc == 0 && (one = next(&list)))
 		if (*one)
 			rc = apply(o, one, err);
 	return rc;
+}
+
+int rsh_options_set(struct rsh_options *o, const char *given,
+		    struct rsh_error *err)
+{
+	char *copy = keep(o, given);
+
+	return copy ? apply(o, copy, err) : rsh_error_nomem(err);
 }

@@ -3,22 +3,12 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "commands.h"
 #include "option_set.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-
-/* What the Hugging Face tools take. */
-#define DEFAULT_PART_BYTES UINT64_C(5000000000)
-
-/* Of the cache, unless a tenth of the memory is less. */
-#define MAX_CACHE_BYTES (UINT64_C(1) << 30)
-#define DEFAULT_DISK_BYTES (UINT64_C(16) << 30)
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
@@ -157,78 +147,6 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-uint64_t rsh_physical_memory(void)
-{
-	return (uint64_t)sysconf(_SC_PHYS_PAGES) *
-	       (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-static void set_defaults(struct rsh_options *o)
-{
-	*o = (struct rsh_options){
-		.subtype = "reshardfs",
-		.log_level = RSH_LOG_NOTICE,
-		.fallbacks = 5,
-		.io.cache = {
-			.memory_bytes = rsh_min_u64(MAX_CACHE_BYTES,
-						    rsh_physical_memory() / 10),
-			.disk_bytes = DEFAULT_DISK_BYTES,
-		},
-		.rate = 1000000000,
-	};
-}
-
-/* As the XDG base directory specification has it, which wants full paths; from
- * malloc, or NULL if there is none. */
-static char *default_index_cache(void)
-{
-	const char *base = getenv("XDG_CACHE_HOME");
-	const char *home = getenv("HOME");
-	char *path;
-	int n = -1;
-
-	if (base && *base == '/')
-		n = asprintf(&path, "%s/reshardfs/index", base);
-	else if (home && *home == '/')
-		n = asprintf(&path, "%s/.cache/reshardfs/index", home);
-	return n < 0 ? NULL : path;
-}
-
-/* Without memory for its name there is none. */
-static void set_index_cache(struct rsh_options *o)
-{
-	struct rsh_source_options *f = &o->files;
-	cleanup_free char *path = NULL;
-
-	f->index_cache_asked = f->index_cache;
-	if (f->index_cache) {
-		if (strcmp(f->index_cache, "off") == 0)
-			f->index_cache = NULL;
-		return;
-	}
-	path = default_index_cache();
-	if (!path || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
-			      sizeof(*o->copies)))
-		return;
-	f->index_cache = o->copies[o->n_copies++] = steal_pointer(&path);
-}
-
-/* The defaults of what a check wants to know whether it was given. */
-static void set_late_defaults(struct rsh_options *o)
-{
-	if (!o->prefix)
-		o->prefix = "checkpoint_";
-	if (!o->part_bytes)
-		o->part_bytes = DEFAULT_PART_BYTES;
-	if (!o->fsname)
-		o->fsname = o->source;
-	set_index_cache(o);
-	if (!o->has_log_level && o->quiet)
-		o->log_level = RSH_LOG_ERROR;
-	if (!o->has_log_level && o->debug)
-		o->log_level = RSH_LOG_DEBUG;
-}
-
 /* Takes the command's name out of argv: to getopt it is the program's. */
 static void take_command(int *argc, char ***argv, struct rsh_options *o)
 {
@@ -249,7 +167,7 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 {
 	int rc;
 
-	set_defaults(o);
+	rsh_options_init(o);
 	take_command(&argc, &argv, o);
 	rc = parse_options(argc, argv, o, err);
 	if (rc || wants_no_command(o))
@@ -259,15 +177,6 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = count_operands(o, err);
 	if (rc == 0)
 		rc = o->command->check(o, err);
-	set_late_defaults(o);
+	rsh_options_settle(o);
 	return rc;
-}
-
-void rsh_options_clear(struct rsh_options *o)
-{
-	for (size_t i = 0; i < o->n_copies; i++)
-		free(o->copies[i]);
-	free(o->copies);
-	free(o->mount_opts);
-	rsh_derive_options_free(o->derive);
 }

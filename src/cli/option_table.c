@@ -12,13 +12,15 @@
 /* What a conversion is made of and which files of SOURCE it takes. */
 #define CONVERSIONS                                                  \
 	(MOUNT | RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | \
-	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
+	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) |   \
+	 RSH_IN(RSH_COMMAND_LIBRARY))
 #define EXPORT RSH_IN(RSH_COMMAND_EXPORT)
 /* Those that go through all bytes of a tree. */
 #define WORKS (EXPORT | RSH_IN(RSH_COMMAND_VERIFY))
 /* Those that read content. */
-#define READS \
-	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY))
+#define READS                                                         \
+	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
+	 RSH_IN(RSH_COMMAND_LIBRARY))
 /* Those that have more to tell than whether they succeeded. */
 #define PRINTS                                                     \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \

@@ -101,6 +101,17 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);
 
+/* ---- the same without a command line ---- */
+
+/* The defaults, but for those of what a check wants to know whether it was
+ * given; and these, after the check. */
+void rsh_options_init(struct rsh_options *o);
+void rsh_options_settle(struct rsh_options *o);
+/* One option of o->command, "name" or "name=value" as -o has it; `given` is
+ * copied.  0, or -EINVAL or -ENOMEM with a sentence. */
+int rsh_options_set(struct rsh_options *o, const char *given,
+		    struct rsh_error *err);
+
 /* Bytes of memory that the machine has. */
 uint64_t rsh_physical_memory(void);
 

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "conversion.h"
 #include "output.h"
@@ -19,27 +18,6 @@
 #include "rsh/vfs/inspect.h"
 #include "text.h"
 #include "work.h"
-
-static bool is_file(const char *path)
-{
-	struct stat st;
-
-	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
-}
-
-enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
-{
-	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
-
-	if (is_file(o->operands[0]))
-		return RSH_VERIFY_FILES;
-	if (!other)
-		return RSH_VERIFY_SOURCE;
-	if (!is_file(other))
-		return RSH_VERIFY_TREE;
-	return o->src_strategy || o->dst_strategy ? RSH_VERIFY_MANIFEST :
-						    RSH_VERIFY_FILES;
-}
 
 /* ---- the answer ---- */
 
@@ -158,7 +136,7 @@ static int verify_files(struct report *r, struct rsh_error *err)
 	cleanup_free char *beside = NULL;
 
 	dir = o->n_operands > 1 ? o->operands[1] : NULL;
-	if (dir && !is_file(manifest)) {
+	if (dir && !rsh_is_file(manifest)) {
 		manifest = o->operands[1];
 		dir = o->operands[0];
 	}

@@ -12,7 +12,8 @@ enum rsh_verify_kind {
 	RSH_VERIFY_MANIFEST, /* SOURCE MANIFEST: the plan by a manifest */
 	RSH_VERIFY_FILES,    /* MANIFEST [TREE], TREE MANIFEST */
 };
-/* What cannot be looked at is taken for a directory. */
+/* False for a directory and for what cannot be looked at. */
+bool rsh_is_file(const char *path);
 enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o);
 
 enum rsh_exit rsh_verify(const struct rsh_options *o);

@@ -10,6 +10,12 @@ MOUNT += \
 	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh
 
+MOUNT += mount/libreshard.py mount/python_module.py
+# On the shared library alone; the test says where that is.
+check_PROGRAMS += mount/libreshard
+mount_libreshard_SOURCES = mount/libreshard.c
+mount_libreshard_LDADD = ../src/libreshard.so
+
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \

@@ -7,7 +7,8 @@ ORACLE += \
 	oracle/train_continue.py oracle/wishes.py \
 	oracle/redundancy.py oracle/found_trees.py \
 	oracle/resume_load.py oracle/rank_lists.py oracle/derived.py \
-	oracle/export_pairs.py
+	oracle/export_pairs.py \
+	oracle/python_module.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = oracle/hugging_face.py
@@ -18,4 +19,4 @@ MOUNT += lib/rsh_mount_test.py
 EXTRA_DIST += \
 	lib/rsh_mount.py lib/ms_formats.py lib/random_cases.py \
 	oracle/naive_reshard.py oracle/genuine_sets.py oracle/train_gpt.py \
-	data demo.sh run.sh lib/setup.sh $(ORACLE) $(HUGGING_FACE)
+	data demo.sh run.sh package.sh lib/setup.sh $(ORACLE) $(HUGGING_FACE)

@@ -1,0 +1,112 @@
+/* reshard.h - libreshard: a checkpoint tree under another sharding strategy,
+ * read without a mount.
+ *
+ *	struct reshard *r;
+ *	const char *options[] = { "src_strategy=old.ckpt",
+ *				  "dst_strategy=new.ckpt", NULL };
+ *
+ *	if (reshard_open("checkpoints", options, &r))
+ *		errx(1, "%s", reshard_error());
+ *	n = reshard_read(r, 0, buf, sizeof(buf), 0);
+ *	reshard_close(r);
+ *
+ * The files are those that `reshardfs mount` shows with these options, byte for
+ * byte.
+ *
+ * Errors: functions that return int give 0 or a negative errno value, and
+ * reshard_error() then has the sentence.
+ *
+ * Threads: one open source may be used by any number of threads at once, until
+ * one closes it; others may be opened and closed meanwhile.  It is not for a
+ * child of fork(2) to use: the library may have threads at work, for its caches.
+ *
+ * ABI: symbols are versioned (LIBRESHARD_0.1).  A struct below changes only
+ * with the library's soname.
+ */
+#ifndef RESHARD_H
+#define RESHARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct reshard;
+
+/* "0.1.0" */
+const char *reshard_version(void);
+
+/* Opens the tree at `source`.  `options`, NULL or an array that ends with NULL,
+ * are "name=value" or "name" as `reshardfs mount -o` takes them, one a string
+ * and nothing escaped: src_strategy and dst_strategy (or dst_mesh), select,
+ * prefix, format and so on; reshardfs(1) describes them.  Those that are about
+ * the mount itself are refused.
+ *
+ * Warnings go to standard error, or to where log_file says; log_level and
+ * log_file hold for the whole process, as of the last open.
+ *
+ * 0 and *out, to be given to reshard_close(); or a negative errno value, with
+ * *out NULL. */
+int reshard_open(const char *source, const char *const *options,
+		 struct reshard **out);
+/* May be NULL.  Nothing of it may be in use by another thread. */
+void reshard_close(struct reshard *r);
+
+/* The sentence for the last failure of a function in this thread, "" before
+ * there was one.  Valid until the next failure in this thread. */
+const char *reshard_error(void);
+
+/* ---- files ---- */
+
+/* A file that is of no rank: the index of a model in parts (format=hf). */
+#define RESHARD_NO_RANK UINT32_MAX
+
+struct reshard_file {
+	uint32_t rank;    /* or the number of the part, from 0 */
+	const char *name; /* "rank_0/checkpoint_0.ckpt"; until the close */
+	uint64_t size;    /* bytes */
+};
+
+/* File i is that of rank i; one of no rank comes last. */
+uint32_t reshard_n_files(const struct reshard *r);
+/* 0 or -ENOENT. */
+int reshard_file(const struct reshard *r, uint32_t i,
+		 struct reshard_file *out);
+
+/* Bytes [offset, offset + len) of file i, cut at its end, to buf: how many, or
+ * a negative errno value: -ENOENT, -EIO if slices are lost, or what the source
+ * gave.  What buf has then is undefined.  0 is the end of the file, or len. */
+ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
+		     size_t len, uint64_t offset);
+
+/* ---- records: the parameters in a file ---- */
+
+#define RESHARD_MAX_DIMS 32
+
+struct reshard_record {
+	const char *name;  /* until the close */
+	const char *dtype; /* "Float32", "BFloat16", ...; always valid */
+	uint32_t n_dims;
+	int64_t dims[RESHARD_MAX_DIMS];
+	uint64_t bytes;  /* of its content */
+	/* What the file has of it begins at `offset`: in a .ckpt the header of
+	 * its first chunk, the content, and so for each chunk of 512 MiB; in
+	 * a safetensors file the content alone. */
+	uint64_t offset;
+	uint64_t stored; /* bytes from there on, headers included */
+};
+
+/* In the order of the file; 0 if there is no such file, or it is of no rank. */
+uint32_t reshard_n_records(const struct reshard *r, uint32_t i);
+/* Record n of file i: 0 or -ENOENT. */
+int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
+		   struct reshard_record *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

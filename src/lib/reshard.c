@@ -1,0 +1,287 @@
+/* lib/reshard.c - libreshard: the C interface to what a mount would show. */
+#include "config.h"
+
+#pragma GCC visibility push(default)
+#include "reshard.h"
+#pragma GCC visibility pop
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/conversion.h"
+#include "cli/option_check.h"
+#include "cli/reading.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/inspect.h"
+
+_Static_assert(RESHARD_MAX_DIMS == RSH_MAX_DIMS, "a record has room for dims");
+
+/* A request of this size is what the engine is made for: its memory goes with
+ * the request. */
+#define READ_BYTES ((size_t)1024 * 1024)
+
+struct file {
+	uint64_t node;
+	uint64_t size;
+	char *name;
+};
+
+/* Immutable once open. */
+struct reshard {
+	struct rsh_options options;
+	struct rsh_source_io *io;
+	struct rsh_vfs *vfs;
+	struct rsh_vfs_view view;
+	struct file *files;
+	size_t cap_files;
+	uint32_t n_files, n_ranks;
+};
+
+static _Thread_local struct rsh_error last = RSH_ERROR_INIT;
+
+static const struct rsh_command library = {
+	.name = "libreshard",
+	.id = RSH_COMMAND_LIBRARY,
+	.check = rsh_check_conversion,
+};
+
+const char *reshard_version(void)
+{
+	return PACKAGE_VERSION;
+}
+
+const char *reshard_error(void)
+{
+	return last.text;
+}
+
+/* ---- options ---- */
+
+static int take_options(struct rsh_options *o, const char *source,
+			const char *const *given, struct rsh_error *err)
+{
+	int rc = 0;
+
+	rsh_options_init(o);
+	o->command = &library;
+	o->source = source;
+	o->log_level = RSH_LOG_WARNING;
+	for (; rc == 0 && given && *given; given++)
+		rc = rsh_options_set(o, *given, err);
+	if (rc == 0 && (o->help || o->version || o->completion))
+		rc = rsh_error_set(err, EINVAL, "help, version and completion "
+				   "are for the command line");
+	if (rc == 0)
+		rc = rsh_check_conversion(o, err);
+	rsh_options_settle(o);
+	return rc;
+}
+
+static int start_log(const struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = o->log_file ? rsh_log_to_file(o->log_file) : 0;
+
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", o->log_file,
+				     strerror(-rc));
+	rsh_log_set_level(o->log_level);
+	return 0;
+}
+
+/* ---- the list of files ---- */
+
+static int add_file(struct reshard *r, uint64_t node, uint64_t size,
+		    const char *dir, const char *name)
+{
+	struct file *f;
+
+	if (rsh_grow(&r->files, &r->cap_files, r->n_files + 1,
+		     sizeof(*r->files)))
+		return -ENOMEM;
+	f = &r->files[r->n_files];
+	*f = (struct file){ .node = node, .size = size };
+	if (asprintf(&f->name, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+		return -ENOMEM;
+	r->n_files++;
+	return 0;
+}
+
+/* The tree is two levels deep and in the order of the ranks. */
+static int list_files(struct reshard *r, uint64_t dir, const char *dir_name)
+{
+	char name[NAME_MAX + 1];
+	struct stat st;
+	uint64_t node;
+	int rc;
+
+	for (uint64_t i = 2;; i++) {
+		rc = rsh_vfs_entry(r->vfs, dir, i, &node, name, sizeof(name));
+		if (rc)
+			return rc == -ENOENT ? 0 : rc;
+		rc = rsh_vfs_stat(r->vfs, node, &st);
+		if (rc == 0 && S_ISDIR(st.st_mode))
+			rc = list_files(r, node, name);
+		else if (rc == 0)
+			rc = add_file(r, node, (uint64_t)st.st_size, dir_name,
+				      name);
+		if (rc)
+			return rc;
+	}
+}
+
+static const struct file *file_at(const struct reshard *r, uint32_t i)
+{
+	if (i < r->n_files)
+		return &r->files[i];
+	rsh_error_set(&last, ENOENT, "%s has no file %" PRIu32 ": there are "
+		      "%" PRIu32, r->options.source, i, r->n_files);
+	return NULL;
+}
+
+/* ---- opening ---- */
+
+static int open_tree(struct reshard *r, struct rsh_error *err)
+{
+	struct rsh_vfs_config cfg = rsh_conversion_of(&r->options);
+	int rc = rsh_reading_new(&r->options, &r->io, err);
+
+	cfg.files.io = r->io;
+	if (rc == 0)
+		rc = rsh_vfs_open(&cfg, &r->vfs, err);
+	if (rc)
+		return rc;
+	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
+	rsh_vfs_view(r->vfs, &r->view);
+	r->n_ranks = rsh_conversion_n_files(r->view.conversion);
+	return list_files(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
+}
+
+int reshard_open(const char *source, const char *const *options,
+		 struct reshard **out)
+{
+	struct reshard *r = calloc(1, sizeof(*r));
+	char *path = strdup(source);
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc;
+
+	*out = NULL;
+	if (!r || !path) {
+		free(path);
+		free(r);
+		return rsh_error_nomem(&last);
+	}
+	rc = take_options(&r->options, path, options, &err);
+	if (rc == 0)
+		rc = start_log(&r->options, &err);
+	if (rc == 0)
+		rc = open_tree(r, &err);
+	if (rc == 0) {
+		*out = r;
+		return 0;
+	}
+	/* Not before: what was tried and given up has left sentences too. */
+	last = err;
+	reshard_close(r);
+	return rc;
+}
+
+void reshard_close(struct reshard *r)
+{
+	if (!r)
+		return;
+	for (uint32_t i = 0; i < r->n_files; i++)
+		free(r->files[i].name);
+	free(r->files);
+	rsh_vfs_free(r->vfs);
+	rsh_source_io_free(r->io);
+	free((char *)(uintptr_t)r->options.source);
+	rsh_options_clear(&r->options);
+	free(r);
+}
+
+/* ---- files ---- */
+
+uint32_t reshard_n_files(const struct reshard *r)
+{
+	return r->n_files;
+}
+
+int reshard_file(const struct reshard *r, uint32_t i, struct reshard_file *out)
+{
+	const struct file *f = file_at(r, i);
+
+	if (!f)
+		return -ENOENT;
+	*out = (struct reshard_file){
+		.rank = i < r->n_ranks ? i : RESHARD_NO_RANK,
+		.name = f->name,
+		.size = f->size,
+	};
+	return 0;
+}
+
+ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
+		     size_t len, uint64_t offset)
+{
+	const struct file *f = file_at(r, i);
+	size_t done = 0;
+	ssize_t n;
+
+	if (!f)
+		return -ENOENT;
+	if (offset >= f->size)
+		return 0;
+	len = (size_t)rsh_min_u64(rsh_min_u64(len, SSIZE_MAX),
+				  f->size - offset);
+	for (; done < len; done += (size_t)n) {
+		n = rsh_vfs_read(r->vfs, f->node, (char *)buf + done,
+				 rsh_min_u64(len - done, READ_BYTES),
+				 offset + done);
+		if (n <= 0) {
+			n = n ? n : -EIO;
+			return rsh_error_set(&last, (int)-n, "%s: %s at offset "
+					     "%" PRIu64 ": %s",
+					     r->options.source, f->name,
+					     offset + done, strerror((int)-n));
+		}
+	}
+	return (ssize_t)len;
+}
+
+/* ---- records ---- */
+
+uint32_t reshard_n_records(const struct reshard *r, uint32_t i)
+{
+	return i < r->n_ranks ?
+		rsh_conversion_n_records(r->view.conversion, i) : 0;
+}
+
+int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
+		   struct reshard_record *out)
+{
+	struct rsh_virtual_record v = { 0 };
+
+	if (n >= reshard_n_records(r, i))
+		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
+				     " in a file %" PRIu32, r->options.source,
+				     n, i);
+	rsh_conversion_record(r->view.conversion, i, n, &v);
+	*out = (struct reshard_record){
+		.name = v.shape.name ? v.shape.name : "",
+		.dtype = rsh_dtype_name(v.shape.dtype),
+		.n_dims = v.shape.n_dims,
+		.bytes = v.shape.content_bytes,
+		.offset = v.offset,
+		.stored = v.total_bytes,
+	};
+	for (uint32_t d = 0; d < v.shape.n_dims; d++)
+		out->dims[d] = v.shape.dims[d];
+	return 0;
+}

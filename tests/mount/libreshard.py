@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""libreshard: a C program on the shared library sees what a mount shows."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from ms_formats import read_checkpoint  # noqa: E402
+from rsh_cli import PLAIN, demo_tree  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
+
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+BUILD = os.path.dirname(os.path.abspath(os.environ["RESHARDFS"]))
+PROGRAM = os.path.abspath("mount/libreshard")
+NO_RANK = 2**32 - 1
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def run(*words, status=0):
+    got = subprocess.run([PROGRAM, *words], capture_output=True, check=False, text=True,
+                         stdin=subprocess.DEVNULL, timeout=300 * TIMEOUT_SCALE,
+                         env={**PLAIN, "LD_LIBRARY_PATH": BUILD})
+    check(got.returncode == status, f"{words}: {got}")
+    return got.stdout if status < 2 else got.stderr
+
+
+def content(*parts):
+    with open(os.path.join(*parts), "rb") as f:
+        return f.read()
+
+
+def listed(text):
+    """[(rank, name, size, [(name, dtype, bytes, offset, stored, dims)])]"""
+    files = []
+    for line in text.splitlines():
+        kind, *words = line.split(" ")
+        if kind == "file":
+            files.append((int(words[0]), words[1], int(words[2]), []))
+        else:
+            numbers = [int(w) for w in words[2:]]
+            files[-1][3].append((words[0], words[1], *numbers[:3], tuple(numbers[3:])))
+    return files
+
+
+def tree(path):
+    return sorted(os.path.relpath(os.path.join(at, name), path)
+                  for at, _, names in os.walk(path) for name in names)
+
+
+def compare(work, source, src, dst, *more):
+    """The library's files and the mount's; what it lists is returned."""
+    options = [f"src_strategy={src or 'none'}", f"dst_strategy={dst or 'none'}", *more]
+    copies = tempfile.mkdtemp(dir=work)
+    run("copy", copies, source, *options)
+    files = listed(run("list", source, *options))
+    with Mounted(source, src_strategy=src, dst_strategy=dst,
+                 extra=[w for o in more for w in ("-o", o.replace(",", "\\,"))]) as m:
+        check(sorted(f[1] for f in files) == tree(m.path), f"{files} and not {tree(m.path)}")
+        for i, (rank, name, size, _) in enumerate(files):
+            shown = content(m.path, name)
+            check(rank in (i, NO_RANK), f"{name} is of rank {rank}")
+            check(len(shown) == size, f"{name}: {size} and not {len(shown)}")
+            check(content(copies, str(i)) == shown, f"{name} differs")
+    return files, copies
+
+
+def check_records(files, copies):
+    for i, (_, name, size, records) in enumerate(files):
+        expected = read_checkpoint(os.path.join(copies, str(i)))
+        check([r[0] for r in records] == list(expected), f"{name}: other names")
+        end = 0
+        whole = content(copies, str(i))
+        for record, dtype, n_bytes, offset, stored, dims in records:
+            e = expected[record]
+            check((dtype, dims, n_bytes) == (e.dtype, tuple(e.dims), len(e.content)),
+                  f"{name}: {record} is {dtype} {dims}")
+            check(offset == end, f"{name}: {record} is not at {offset}")
+            end = offset + stored
+            check(whole[end - n_bytes:end] == e.content, f"{name}: {record} ends elsewhere")
+        check(end == size, f"{name} goes on after its records")
+
+
+def exported():
+    said = subprocess.run(["nm", "-D", "--defined-only", os.path.join(BUILD, "libreshard.so")],
+                          capture_output=True, check=True, text=True).stdout
+    return {line.split()[-1] for line in said.splitlines()}
+
+
+def declared():
+    header = content(TOP, "include", "reshard.h").decode()
+    return set(re.findall(r"^(?!\s|/|#)[a-z].*?\b(reshard_[a-z_]+)\(", header, re.M))
+
+
+def refused(words, *options, source=None, code):
+    said = run("list", source, *options, status=1)
+    check(said.startswith(f"-{code} ") and said.count("\n") == 1, said)
+    check(all(w in said for w in words), said)
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-library-") as work:
+        source, src, dst = demo_tree(work)
+        both = [f"src_strategy={src}", f"dst_strategy={dst}"]
+        with tap.test("exported is what the header declares, and nothing else"):
+            wanted = {f"{name}@@LIBRESHARD_0.1" for name in declared()}
+            check(len(wanted) >= 9, wanted)
+            check(exported() - {"LIBRESHARD_0.1"} == wanted, exported() ^ wanted)
+        with tap.test("its soname is that of its version, and it needs no FUSE"):
+            said = subprocess.run(["objdump", "-p", os.path.join(BUILD, "libreshard.so")],
+                                  capture_output=True, check=True, text=True).stdout
+            check(re.search(r"SONAME +libreshard\.so\.0$", said, re.M), said)
+            check("NEEDED" in said and "fuse" not in said, said)
+        with tap.test("files, and records as a reader of files finds them"):
+            files, copies = compare(work, source, src, dst)
+            check(len(files) == 4, files)
+            check_records(files, copies)
+        with tap.test("whole tensors, a prefix"):
+            files, copies = compare(work, source, src, None, "prefix=p,q_")
+            check(files[0][1] == "rank_0/p,q_0.ckpt", files[0])
+            check_records(files, copies)
+        with tap.test("safetensors: records lie behind each other up to the end"):
+            files, copies = compare(work, source, src, dst, "format=safetensors")
+            for i, (_, name, size, records) in enumerate(files):
+                spans = sorted((r[3], r[3] + r[4]) for r in records)
+                check(all(a[1] == b[0] for a, b in zip(spans, spans[1:])), spans)
+                check(spans[-1][1] == size and all(r[2] == r[4] for r in records), name)
+        with tap.test("a model in parts, and its index"):
+            files, _ = compare(work, source, src, None, "format=hf", "part_size=3MB")
+            check(files[-1][:2] == (NO_RANK, "model.safetensors.index.json"), files[-1])
+            check(len(files) > 2 and not files[-1][3], files)
+        with tap.test("options that take no value, a step, the cache"):
+            compare(work, source, src, dst, "remove_redundancy", "select=3_40", "cache=on")
+        for name, more in (("", []), (" through the cache", ["cache=on", "cache_size=8M"])):
+            with tap.test("threads race" + name):
+                run("race", source, *both, *more)
+        with tap.test("misuse, and errors of one thread alone"):
+            run("misuse", source, *both)
+        with tap.test("refusals in one sentence"):
+            refused(["mountpoint_x"], *both, "mountpoint_x", source=source, code=22)
+            refused(["allow_other"], *both, "allow_other", source=source, code=22)
+            refused(["command line"], *both, "help", source=source, code=22)
+            refused(["prefix"], *both, "prefix", source=source, code=22)
+            refused(["dst-strategy"], both[0], source=source, code=22)
+            refused(["absent"], *both, source=os.path.join(work, "absent"), code=2)
+            refused(["no.ckpt"], both[0], "dst_strategy=no.ckpt", source=source, code=2)
+        with tap.test("a read that fails names file and offset"):
+            said = run("copy", work, source, *both, "fault=eio@rank_", "replicas=off",
+                       status=2).splitlines()[-1]
+            check("rank_0/checkpoint_0.ckpt at offset 0: Input/output error" in said, said)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""The Python module: what it reads, with a mount and without."""
+
+import logging
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+sys.path[:0] = [LIB, os.path.join(TOP, "python")]
+
+from ms_formats import read_checkpoint  # noqa: E402
+from rsh_cli import PLAIN, demo_tree  # noqa: E402
+from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
+
+os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
+os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), "libreshard.so.0")
+import reshardfs  # noqa: E402
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def content(*parts):
+    with open(os.path.join(*parts), "rb") as f:
+        return f.read()
+
+
+def refused(word, function, *arguments, kind=reshardfs.Error, **options):
+    try:
+        function(*arguments, **options)
+    except kind as error:
+        check(word in str(error) and "\n" not in str(error), error)
+        return error
+    raise AssertionError(f"no {kind.__name__} with {word}")
+
+
+def mount_points():
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as f:
+        return [line.split(" ")[1] for line in f if "reshardfs-" in line]
+
+
+def gone(path):
+    check(not os.path.exists(path), f"{path} is still there")
+    check(path not in mount_points(), f"{path} is still mounted")
+
+
+class Trees:
+    def __init__(self, directory):
+        self.directory = directory
+        self.source, self.src, self.dst = demo_tree(directory)
+        self.both = {"src_strategy": self.src, "dst_strategy": self.dst}
+
+    def expected(self, rank):
+        return content(self.directory, f"expected/rank_{rank}/checkpoint_{rank}.ckpt")
+
+
+def test_mount(tap, t):
+    with tap.test("mounted: the files of the ranks"):
+        with reshardfs.mounted(t.source, **t.both) as m:
+            where = m.path
+            for rank in range(4):
+                check(content(m.rank(rank)) == t.expected(rank), f"rank {rank} differs")
+            refused("rank_4", m.rank, 4)
+        gone(where)
+        refused("no mount", m.rank, 0, kind=ValueError)
+    with tap.test("mounted: a path object, a comma, a flag, a relative source"):
+        odd = pathlib.Path(t.directory, "a,b\\c")
+        odd.mkdir()
+        strategy = odd / "s.ckpt"
+        strategy.write_bytes(content(t.src))
+        os.chdir(t.directory)
+        with reshardfs.mounted("source", src_strategy=strategy, dst_strategy=t.dst,
+                               allow_missing=True, compat=None, prefix="p,") as m:
+            check(m.rank(1).endswith("/rank_1/p,1.ckpt"), m.rank(1))
+    with tap.test("mounted: gone after an exception, which is passed on"):
+        try:
+            with reshardfs.mounted(t.source, **t.both) as m:
+                where = m.path
+                raise KeyError("mine")
+        except KeyError:
+            gone(where)
+        else:
+            raise AssertionError("the exception is lost")
+    with tap.test("mounted: gone although a file is open"):
+        with reshardfs.mounted(t.source, **t.both) as m:
+            where = m.path
+            f = open(m.rank(0), "rb")
+        with f:
+            gone(where)
+            check(f.read() == t.expected(0), "the open file cannot be read")
+    with tap.test("mounted: the sentence of a refusal, nothing left"):
+        before = os.listdir(tempfile.gettempdir())
+        error = refused("nothing_such", reshardfs.mounted(
+            t.source, nothing_such=True, **t.both).__enter__)
+        check(error.errno is None, error)
+        refused("absent", reshardfs.mounted(t.directory + "/absent", **t.both).__enter__)
+        left = set(os.listdir(tempfile.gettempdir())) - set(before)
+        check(not any(n.startswith("reshardfs-") and n.count("-") == 1 for n in left), left)
+    with tap.test("mounted: resume gives the newest"):
+        with reshardfs.mounted(t.source, resume=True) as m:
+            check(content(m.rank(5)) == content(t.source, "rank_5/net_rank_5-3_40.ckpt"),
+                  "another file")
+    with tap.test("mounted: what was chosen is logged"):
+        said = []
+        handler = logging.Handler()
+        handler.emit = lambda record: said.append(record.getMessage())
+        logger = logging.getLogger("reshardfs")
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
+        with reshardfs.mounted(t.source, log_level="info", **t.both):
+            pass
+        logger.removeHandler(handler)
+        check(any(": 4 files, " in line for line in said), said)
+
+
+def test_library(tap, t):
+    with tap.test("files"):
+        found = reshardfs.files(t.source, **t.both)
+        check(found == [(r, f"rank_{r}/checkpoint_{r}.ckpt", len(t.expected(r)))
+                        for r in range(4)], found)
+    with tap.test("read: all, a range, beyond the end"):
+        check(reshardfs.read(t.source, 2, **t.both) == t.expected(2), "all of it")
+        check(reshardfs.read(t.source, 2, 1000, 70000, **t.both) ==
+              t.expected(2)[1000:71000], "a range")
+        with reshardfs.Source(t.source, **t.both) as s:
+            size = len(t.expected(0))
+            check(s.read(0, size - 5, 100) == t.expected(0)[-5:], "the end")
+            check(s.read(0, size) == b"" == s.read(0, 2**63, 7) == s.read(0, 0, 0), "nothing")
+            buffer = memoryview(bytearray(100))
+            check(s.readinto(0, buffer[10:], 50) == 90, "readinto")
+            check(buffer[10:] == t.expected(0)[50:140] and not any(buffer[:10]), "its place")
+    with tap.test("records"):
+        with reshardfs.Source(t.source, **t.both) as s:
+            found = s.records(3)
+        path = os.path.join(t.directory, "expected/rank_3/checkpoint_3.ckpt")
+        expected = [(name, r.dtype, tuple(r.dims), len(r.content))
+                    for name, r in read_checkpoint(path).items()]
+        check([tuple(r[:4]) for r in found] == expected, found)
+        check(found == reshardfs.records(t.source, 3, **t.both), "the function")
+        last = found[-1]
+        check(last.offset + last.stored == len(t.expected(3)), last)
+    with tap.test("a model in parts"):
+        found = reshardfs.files(t.source, src_strategy=t.src, dst_strategy="none", format="hf",
+                                part_size="3MB")
+        check(found[-1][:2] == (None, "model.safetensors.index.json"), found)
+    with tap.test("an option that is given twice"):
+        options = {"src_strategy": "none", "dst_mesh": "dp=2,mp=2",
+                   "split": ["up=1:mp", "rows=0:mp"]}
+        error = refused("split", reshardfs.files, t.source, **{**options, "split": ["nonsense"]})
+        check(error.errno == 22, error)
+        refused("both_ways", reshardfs.files, t.source, **{**options, "split": [
+            "up=1:mp", "both_ways=nonsense"]})
+    with tap.test("threads"):
+        wrong = []
+
+        def reader(s, rank):
+            if s.read(rank) != t.expected(rank):
+                wrong.append(rank)
+
+        with reshardfs.Source(t.source, **t.both) as s:
+            threads = [threading.Thread(target=reader, args=(s, i % 4)) for i in range(12)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        check(not wrong, wrong)
+    with tap.test("errors"):
+        check(refused("absent", reshardfs.files, "absent", **t.both).errno == 2, "errno")
+        refused("allow_other", reshardfs.files, t.source, allow_other=True, **t.both)
+        refused("dst-strategy", reshardfs.files, t.source, src_strategy=t.src)
+        s = reshardfs.Source(t.source, **t.both)
+        refused("no file 4", s.read, 4)
+        refused("no file 4", s.records, 4)
+        refused("negative", s.read, 0, -1, kind=ValueError)
+        refused("no number", s.read, -1, kind=ValueError)
+        refused("no number", s.read, 2**32, kind=ValueError)
+        s.close()
+        s.close()
+        refused("closed", s.read, 0, kind=ValueError)
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-python-") as work:
+        t = Trees(work)
+        test_mount(tap, t)
+        if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
+            with tap.test("without a mount"):
+                raise Skipped("Python does not load what a sanitizer is built into")
+        else:
+            test_library(tap, t)
+        os.chdir("/")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
