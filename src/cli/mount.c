@@ -74,7 +74,7 @@ static void on_ready(void *ctx)
 			      !rsh_server_is_direct(s->server));
 	if (!s->daemon)
 		return;
-	if (!s->options->log_file)
+	if (s->options->log_to == RSH_LOG_TO_AUTO)
 		rsh_log_to_syslog();
 	rsh_daemon_ready(s->daemon);
 }

@@ -127,6 +127,9 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	o->mountpoint = o->operands[1];
+	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
+		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: a "
+				     "daemon leaves standard error");
 	return o->resume ? check_resume(o, err) : check_conversion(o, err);
 }
 

@@ -15,6 +15,15 @@ struct rsh_command;
 
 enum rsh_shell { RSH_SHELL_NONE, RSH_SHELL_BASH, RSH_SHELL_ZSH };
 
+/* Where the log goes. */
+enum rsh_log_to {
+	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
+	RSH_LOG_TO_STDERR,
+	RSH_LOG_TO_FILE, /* log_file */
+	RSH_LOG_TO_SYSLOG,
+	RSH_LOG_TO_JOURNAL,
+};
+
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
 struct rsh_options {
@@ -68,6 +77,7 @@ struct rsh_options {
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
 	bool debug;
+	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */
 	enum rsh_log_level log_level;
 	bool has_log_level;

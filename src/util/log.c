@@ -6,12 +6,15 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 #define IDENT "reshardfs"
 #define LINE_MAX_BYTES 4096
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 static const struct {
 	const char *name;
@@ -30,7 +33,8 @@ static const struct {
  * across the write. */
 static atomic_int log_level = RSH_LOG_NOTICE;
 static atomic_int file_fd = -1; /* -1: not to a file */
-static atomic_bool to_syslog;
+static atomic_int journal_fd = -1;
+static _Atomic enum { TO_STREAM, TO_SYSLOG, TO_JOURNAL } target;
 
 void rsh_log_set_level(enum rsh_log_level level)
 {
@@ -76,14 +80,31 @@ int rsh_log_to_file(const char *path)
 		if (rc)
 			return rc;
 	}
-	atomic_store(&to_syslog, false);
+	atomic_store(&target, TO_STREAM);
 	return 0;
 }
 
 void rsh_log_to_syslog(void)
 {
 	openlog(IDENT, LOG_PID, LOG_DAEMON);
-	atomic_store(&to_syslog, true);
+	atomic_store(&target, TO_SYSLOG);
+}
+
+/* The socket is not connected: it outlives a journal that is started anew. */
+int rsh_log_to_journal(void)
+{
+	int fd;
+
+	if (access(JOURNAL_SOCKET, W_OK) != 0)
+		return -errno;
+	if (atomic_load(&journal_fd) < 0) {
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return -errno;
+		atomic_store(&journal_fd, fd);
+	}
+	atomic_store(&target, TO_JOURNAL);
+	return 0;
 }
 
 /* File and parameter names are anybody's bytes: none of them may begin a line
@@ -138,6 +159,38 @@ static void log_line(enum rsh_log_level level, const char *text)
 		   n > 0 ? used + (size_t)n : used);
 }
 
+/* systemd's native protocol: a field a line.  The text has no newline. */
+static void log_to_journal(enum rsh_log_level level, const char *text)
+{
+	static const struct sockaddr_un to = { AF_UNIX, JOURNAL_SOCKET };
+	char fields[LINE_MAX_BYTES + 128];
+	int n = snprintf(fields, sizeof(fields),
+			 "PRIORITY=%d\nSYSLOG_IDENTIFIER=%s\nMESSAGE=%s\n",
+			 levels[level].syslog_priority, IDENT, text);
+	ssize_t sent;
+
+	do {
+		sent = sendto(atomic_load(&journal_fd), fields, (size_t)n,
+			      MSG_NOSIGNAL, (const struct sockaddr *)&to,
+			      sizeof(to));
+	} while (sent < 0 && errno == EINTR);
+}
+
+static void say(enum rsh_log_level level, const char *text)
+{
+	switch (atomic_load(&target)) {
+	case TO_STREAM:
+		log_line(level, text);
+		break;
+	case TO_SYSLOG:
+		syslog(levels[level].syslog_priority, "%s", text);
+		break;
+	case TO_JOURNAL:
+		log_to_journal(level, text);
+		break;
+	}
+}
+
 void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 {
 	char text[LINE_MAX_BYTES];
@@ -155,9 +208,6 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 	else if ((size_t)n >= sizeof(text))
 		strcpy(text + sizeof(text) - 4, "...");
 	blunt_controls(text);
-	if (atomic_load(&to_syslog))
-		syslog(levels[level].syslog_priority, "%s", text);
-	else
-		log_line(level, text);
+	say(level, text);
 	errno = saved;
 }

@@ -1,9 +1,9 @@
 /* util/log.h - the program's log.
  *
- * One log a process: it goes to stderr until told otherwise, to a file, or to
- * syslog.  A line is "reshardfs: <level>: <text>" (stderr) or the same with a
- * time stamp before it (file).  Threads: everything here may be called from
- * any thread; one line is written with one write(2).
+ * One log a process: it goes to stderr until told otherwise, to a file, to
+ * syslog or to systemd's journal.  A line is "reshardfs: <level>: <text>"
+ * (stderr) or the same with a time stamp before it (file).  Threads: everything
+ * here may be called from any thread; one line is written with one write(2).
  */
 #ifndef RSH_UTIL_LOG_H
 #define RSH_UTIL_LOG_H
@@ -27,6 +27,8 @@ int rsh_log_parse_level(const char *s, enum rsh_log_level *out);
 int rsh_log_to_file(const char *path);
 /* syslog(3) as daemon from now on, for a process without a terminal. */
 void rsh_log_to_syslog(void);
+/* systemd's journal from now on.  0, or -errno where there is none. */
+int rsh_log_to_journal(void);
 
 bool rsh_log_enabled(enum rsh_log_level level);
 void rsh_log(enum rsh_log_level level, const char *fmt, ...)
