@@ -73,24 +73,13 @@ static int add_users(const struct rsh_plan_report *r, struct source *s)
 	return 0;
 }
 
-static int find_groups(const struct rsh_plan_report *r, struct sources *s)
-{
-	const struct rsh_strategy *src = r->view->src;
-
-	if (!src)
-		return 0;
-	s->n_first = src->n_stages * src->stage_ranks;
-	s->first = rsh_alloc_array(s->n_first, sizeof(*s->first));
-	return s->first ? rsh_strategy_replicas(src, s->first) : -ENOMEM;
-}
-
 static int collect(const struct rsh_plan_report *r, struct sources *s)
 {
 	struct rsh_source_view view;
 
 	rsh_source_view(r->view->source, r->view->names, &view);
 	s->v = calloc((size_t)view.n_ranks + 1, sizeof(*s->v));
-	if (!s->v || find_groups(r, s))
+	if (!s->v || rsh_vfs_replicas(r->view->src, &s->first, &s->n_first))
 		return -ENOMEM;
 	for (uint32_t rank = 0; rank < view.n_ranks; rank++) {
 		struct source *one = &s->v[s->n];

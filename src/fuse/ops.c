@@ -378,8 +378,6 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	refuse(req);
 }
 
-/* getxattr and listxattr are left out: the kernel asks once, is told ENOSYS,
- * and answers ENOTSUP by itself from then on. */
 const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,
@@ -403,6 +401,8 @@ const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.rename = op_rename,
 	.link = op_link,
 	.create = op_create,
+	.getxattr = rsh_op_getxattr,
+	.listxattr = rsh_op_listxattr,
 	.setxattr = op_setxattr,
 	.removexattr = op_removexattr,
 };

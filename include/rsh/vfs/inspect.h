@@ -15,4 +15,10 @@ struct rsh_vfs_view {
 /* False if the tree is no conversion's. */
 bool rsh_vfs_view(const struct rsh_vfs *v, struct rsh_vfs_view *out);
 
+/* [source rank]: the lowest rank that holds the same slice of every parameter
+ * (from malloc), and how many ranks there are; NULL and 0 without a strategy.
+ * 0 or -ENOMEM. */
+int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
+		     uint32_t *n);
+
 #endif
