@@ -8,6 +8,7 @@
 
 #include "conversion.h"
 #include "daemon.h"
+#include "facts.h"
 #include "reading.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
@@ -61,8 +62,10 @@ struct service {
 	const struct rsh_options *options;
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct rsh_source_io *io;
-	struct rsh_vfs *vfs;
+	struct rsh_vfs *vfs;     /* the checkpoints */
+	struct rsh_vfs *control; /* and what the mount tells about itself */
 	struct rsh_server *server;
+	struct rsh_facts facts;
 };
 
 static void on_ready(void *ctx)
@@ -79,6 +82,23 @@ static void on_ready(void *ctx)
 	rsh_daemon_ready(s->daemon);
 }
 
+/* Nobody asks before the server runs. */
+static int add_control(struct service *s, struct rsh_error *err)
+{
+	struct rsh_control_options co = {
+		.make = rsh_facts_make,
+		.ctx = &s->facts,
+	};
+	int rc = rsh_facts_init(&s->facts, s->options);
+
+	s->facts.tree = s->vfs;
+	s->facts.io = s->io;
+	co.n_plans = rsh_facts_n_plans(&s->facts);
+	if (rc == 0)
+		rc = rsh_control_new(s->vfs, &co, &s->control);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
 static int begin(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
@@ -87,11 +107,14 @@ static int begin(struct service *s, struct rsh_error *err)
 	if (rc == 0)
 		rc = o->resume ? open_resume(o, s->io, &s->vfs, err) :
 				 open_conversion(o, s->io, &s->vfs, err);
+	if (rc == 0)
+		rc = add_control(s, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
 	rsh_unmount_mark(o->mountpoint);
 	if (rc == 0)
-		rc = mount_vfs(o, s->vfs, &s->server, err);
+		rc = mount_vfs(o, s->control, &s->server, err);
+	s->facts.server = s->server;
 	return rc;
 }
 
@@ -122,6 +145,8 @@ static void end(struct service *s)
 				"left behind", s->options->source);
 		return;
 	}
+	rsh_vfs_free(s->control);
+	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
 	rsh_source_io_free(s->io);
 }
@@ -129,11 +154,15 @@ static void end(struct service *s)
 /* Runs until unmounted; `d` is NULL in the foreground. */
 static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 {
-	struct service s = { .options = o, .daemon = d };
+	/* Stays for a thread that is left behind. */
+	static struct service s;
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_exit result;
-	int rc = begin(&s, &err);
+	int rc;
 
+	s.options = o;
+	s.daemon = d;
+	rc = begin(&s, &err);
 	result = rc ? rsh_exit_failed(o, rc, &err) : rsh_exit_of(run(&s));
 	end(&s);
 	return result;

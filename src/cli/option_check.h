@@ -10,5 +10,6 @@ int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
 
 #endif

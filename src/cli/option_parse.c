@@ -101,6 +101,20 @@ static bool wants_no_command(const struct rsh_options *o)
 	return o->help || o->version || o->completion;
 }
 
+int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	/* -o itself is nothing. */
+	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
+				  sizeof(*o->given)))
+		return rsh_error_nomem(err);
+	if (def->name)
+		o->given[o->n_given++] = (struct rsh_given){
+			def->name, def->arg ? value : NULL,
+		};
+	return def->set(o, def, value, err);
+}
+
 static int parse_options(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -119,7 +133,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	while (rc == 0 && !wants_no_command(o) &&
 	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
-		rc = def ? def->set(o, def, optarg, err) :
+		rc = def ? rsh_option_take(o, def, optarg, err) :
 			   bad_option(c, argv, err);
 	}
 	return rc;
@@ -269,6 +283,7 @@ void rsh_options_clear(struct rsh_options *o)
 	for (size_t i = 0; i < o->n_copies; i++)
 		free(o->copies[i]);
 	free(o->copies);
+	free(o->given);
 	free(o->mount_opts);
 	rsh_derive_options_free(o->derive);
 }

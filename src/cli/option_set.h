@@ -4,6 +4,9 @@
 
 #include "option_table.h"
 
+/* Does what the option does, and notes that it was given. */
+rsh_option_setter rsh_option_take;
+
 /* Of one member, that at `def->at`: a flag, any text, text with something in
  * it, a path, a number from def->min to def->max, a size such as 5GB. */
 rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,

@@ -26,6 +26,12 @@ enum rsh_log_to {
 
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
+/* An option of the command line. */
+struct rsh_given {
+	const char *name;
+	const char *value; /* NULL: it takes none */
+};
+
 struct rsh_options {
 	const struct rsh_command *command;
 	bool unnamed; /* the command is meant, its name was left out */
@@ -92,6 +98,10 @@ struct rsh_options {
 	unsigned max_read;
 	unsigned max_threads;
 	unsigned max_idle_threads;
+
+	/* What was given, in order; values point into argv and the copies. */
+	struct rsh_given *given;
+	size_t n_given, cap_given;
 
 	/* Copies of -o arguments, into which the strings above point. */
 	char **copies;

@@ -87,6 +87,13 @@ void rsh_passthrough_free(struct rsh_server *s);
  * instead of lines in the log, until it is called with NULL. */
 void rsh_libfuse_listen(struct rsh_error *err);
 
+/* control.c: of the nodes that rsh_control_owns() */
+void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
+			 struct fuse_file_info *fi);
+void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
+			 struct fuse_file_info *fi);
+void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi);
+
 /* xattr.c */
 void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		     size_t room);

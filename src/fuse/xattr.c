@@ -11,6 +11,7 @@
 
 #include "rsh/util/mem.h"
 #include "rsh/vfs/attribute.h"
+#include "rsh/vfs/control.h"
 
 #define XXH3_DIGITS 16
 
@@ -52,7 +53,8 @@ static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 	const struct rsh_server *s = fuse_req_userdata(req);
 	struct stat st;
 
-	if (rsh_vfs_stat(s->vfs, ino, &st) || !S_ISREG(st.st_mode))
+	if (rsh_control_owns(ino) || rsh_vfs_stat(s->vfs, ino, &st) ||
+	    !S_ISREG(st.st_mode))
 		fuse_reply_err(req, ENODATA);
 	else if (room < XXH3_DIGITS)
 		reply_value(req, NULL, XXH3_DIGITS, room);

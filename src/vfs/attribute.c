@@ -17,7 +17,7 @@
 static const char *const names[RSH_N_ATTRIBUTES] = {
 	[RSH_ATTRIBUTE_SOURCES] = "user.reshardfs.sources",
 	[RSH_ATTRIBUTE_REPLICAS] = "user.reshardfs.replicas",
-	[RSH_ATTRIBUTE_STEP] = "user.reshardfs.step",
+	[RSH_ATTRIBUTE_STEP] = RSH_ATTRIBUTE_NAME_STEP,
 	[RSH_ATTRIBUTE_RECORD_COUNT] = "user.reshardfs.record_count",
 };
 
@@ -121,7 +121,8 @@ int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint64_t node,
 	uint32_t rank = 0;
 	enum rsh_node_kind kind = rsh_node_decode(v, node, &rank);
 	bool has = kind == RSH_NODE_FILE ||
-		   (kind == RSH_NODE_MAP && which == RSH_ATTRIBUTE_STEP);
+		   (which == RSH_ATTRIBUTE_STEP &&
+		    (kind == RSH_NODE_MAP || kind == RSH_NODE_ROOT));
 
 	if (!has || (which == RSH_ATTRIBUTE_REPLICAS && !v->src))
 		return -ENODATA;

@@ -25,6 +25,11 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 	return true;
 }
 
+const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v)
+{
+	return v->ops->source(v);
+}
+
 int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
 		     uint32_t *n)
 {

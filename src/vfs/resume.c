@@ -209,6 +209,11 @@ static int attribute(const struct rsh_vfs *v, uint64_t number,
 					   &t->entries[node->leaf] : NULL;
 	struct rsh_source_view view;
 
+	if (number == RSH_VFS_ROOT && which == RSH_ATTRIBUTE_STEP) {
+		if (to)
+			fputs(rsh_resume_step(t->resume), to);
+		return 0;
+	}
 	if (!e || e->kind == RSH_RESUME_LINK ||
 	    (which != RSH_ATTRIBUTE_STEP &&
 	     (which != RSH_ATTRIBUTE_SOURCES || e->kind != RSH_RESUME_FILE)))

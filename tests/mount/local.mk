@@ -8,7 +8,7 @@ MOUNT += \
 	mount/strategy.py mount/index_cache.py mount/warm.sh \
 	mount/identity.py mount/engine.py mount/faults.py mount/memory.py \
 	mount/leaks.py mount/pages.py \
-	mount/log_targets.py mount/xattr.py
+	mount/log_targets.py mount/xattr.py mount/control.py
 
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \

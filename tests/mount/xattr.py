@@ -71,7 +71,9 @@ def where_it_comes_from(root):
         check(get(path, "replicas") == "0: 2\n1: 3", get(path, "replicas"))
         check(get(path, "step") == "epoch 3 step 40", get(path, "step"))
         check(get(path, "record_count") == "1", get(path, "record_count"))
-        check(os.listxattr(m.path) == [] and os.listxattr(f"{m.path}/rank_0") == [], "directories")
+        check(os.listxattr(m.path) == [PREFIX + "step"], "the root")
+        check(get(m.path, "step") == "epoch 3 step 40", get(m.path, "step"))
+        check(os.listxattr(f"{m.path}/rank_0") == [], "another directory")
     os.remove(f"{source}/rank_0/net-3_40.ckpt")
     with Mounted(source, src_strategy=strategy) as m:
         path = f"{m.path}/rank_0/checkpoint_0.ckpt"
@@ -103,6 +105,7 @@ def other_trees(root):
               os.listxattr(path))
         check(get(path, "sources") == f"{source}/rank_3/net-3_40.ckpt", get(path, "sources"))
         check(get(path, "step") == "net-3_40.ckpt", get(path, "step"))
+        check(get(m.path, "step") == "net-3_40.ckpt", "the root")
         check(len(get(path, "xxh3")) == 16, "resume: xxh3")
     with Mounted(source, src_strategy=strategy, extra=["--format=hf"]) as m:
         check(os.listxattr(f"{m.path}/model.safetensors.index.json") == [PREFIX + "step"], "map")

@@ -12,14 +12,15 @@
  *   user.reshardfs.xxh3          see digest.h; not listed, since whoever copies
  *                                attributes would have every file read
  *
- * A file has those that mean something for it.  Directories and links have
- * none.  Any thread.
+ * A file has those that mean something for it, the root has the step.  Other
+ * directories and links have none.  Any thread.
  */
 #ifndef RSH_VFS_ATTRIBUTE_H
 #define RSH_VFS_ATTRIBUTE_H
 
 #include "rsh/vfs/vfs.h"
 
+#define RSH_ATTRIBUTE_NAME_STEP "user.reshardfs.step"
 #define RSH_ATTRIBUTE_XXH3 "user.reshardfs.xxh3"
 
 /* Room for the names of all. */

@@ -15,6 +15,9 @@ struct rsh_vfs_view {
 /* False if the tree is no conversion's. */
 bool rsh_vfs_view(const struct rsh_vfs *v, struct rsh_vfs_view *out);
 
+/* What a tree reads from. */
+const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v);
+
 /* [source rank]: the lowest rank that holds the same slice of every parameter
  * (from malloc), and how many ranks there are; NULL and 0 without a strategy.
  * 0 or -ENOMEM. */
