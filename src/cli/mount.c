@@ -13,6 +13,7 @@
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
+#include "signals.h"
 #include "unmount.h"
 
 static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
@@ -66,6 +67,7 @@ struct service {
 	struct rsh_vfs *control; /* and what the mount tells about itself */
 	struct rsh_server *server;
 	struct rsh_facts facts;
+	struct rsh_signals *signals;
 };
 
 static void on_ready(void *ctx)
@@ -80,6 +82,26 @@ static void on_ready(void *ctx)
 	if (s->options->log_to == RSH_LOG_TO_AUTO)
 		rsh_log_to_syslog();
 	rsh_daemon_ready(s->daemon);
+}
+
+static void log_statistics(const struct service *s, enum rsh_log_level level)
+{
+	struct rsh_stream_stats stats;
+
+	rsh_server_stats(s->server, &stats);
+	rsh_reading_log(level, s->io, &stats);
+}
+
+/* Asked for by a signal. */
+static void tell_statistics(void *ctx)
+{
+	enum rsh_log_level level = rsh_log_get_level();
+
+	/* However quiet the log is. */
+	if (level < RSH_LOG_NOTICE)
+		rsh_log_set_level(RSH_LOG_NOTICE);
+	log_statistics(ctx, RSH_LOG_NOTICE);
+	rsh_log_set_level(level);
 }
 
 /* Nobody asks before the server runs. */
@@ -115,19 +137,21 @@ static int begin(struct service *s, struct rsh_error *err)
 	if (rc == 0)
 		rc = mount_vfs(o, s->control, &s->server, err);
 	s->facts.server = s->server;
-	return rc;
+	if (rc)
+		return rc;
+	rc = rsh_signals_start(tell_statistics, s, &s->signals);
+	return rc ? rsh_error_set(err, -rc, "no thread for signals: %s",
+				  strerror(-rc)) : 0;
 }
 
 static int run(struct service *s)
 {
 	const struct rsh_options *o = s->options;
-	struct rsh_stream_stats stats;
 	int rc;
 
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
 	rc = rsh_server_run(s->server, on_ready, s);
-	rsh_server_stats(s->server, &stats);
-	rsh_reading_log(s->io, &stats);
+	log_statistics(s, RSH_LOG_INFO);
 	if (rc)
 		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
 	else
@@ -139,6 +163,7 @@ static void end(struct service *s)
 {
 	const bool stuck = s->server && rsh_server_is_stuck(s->server);
 
+	rsh_signals_stop(s->signals);
 	rsh_server_free(s->server);
 	if (stuck) {
 		rsh_log_warning("%s: a read does not come back, its thread is "
@@ -174,6 +199,7 @@ enum rsh_exit rsh_mount(const struct rsh_options *o)
 	struct rsh_daemon d;
 	int rc;
 
+	rsh_signals_block();
 	if (o->foreground)
 		return serve(o, NULL);
 	rc = rsh_daemon_start(&d);

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""What a running mount tells about itself: the directory .reshardfs and the
-command `stats`."""
+"""What a running mount tells about itself: the directory .reshardfs, the command
+`stats`, and the signals SIGUSR1 and SIGUSR2."""
 
 import errno
 import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 HERE = os.environ.get("srcdir", ".")
 LIB = os.path.join(HERE, "lib")
@@ -20,7 +22,7 @@ from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E4
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, IO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
-from rsh_mount import (Mounted, Tap, hash_tree, require_mount,  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        tree_difference)
 
 FILES = ["stats", "metrics", "log", "config"]
@@ -32,6 +34,14 @@ MANUAL = os.path.join(os.environ.get("top_srcdir", os.path.join(HERE, "..")), "m
 def check(condition, what):
     if not condition:
         raise AssertionError(what)
+
+
+def within(seconds, what, condition):
+    end = time.monotonic() + seconds * TIMEOUT_SCALE
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"in vain: {what}")
+        time.sleep(0.02)
 
 
 def read(path):
@@ -402,6 +412,57 @@ def the_command(demo):
     refused(run("stats", "--foreground", "a"), USAGE, "--foreground")
 
 
+def signals_take_effect(pid, log, m_path, rank):
+    """What SIGUSR1 and SIGUSR2 do to the log of one mount."""
+    def statistics():
+        return len(re.findall(r"notice: \d+ MiB shown in \d+ reads", log()))
+
+    before = statistics()
+    os.kill(pid, signal.SIGUSR1)
+    within(20, "statistics in the log", lambda: statistics() == before + 1)
+    within(20, "of the source as well", lambda: "MiB read in" in log())
+    os.kill(pid, signal.SIGUSR2)
+    within(20, "debug", lambda: "log level: debug" in log())
+    with open(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb") as f:
+        f.read()
+    within(20, "requests in the log", lambda: "debug: read " in log())
+    check(json.loads(read(f"{m_path}/.reshardfs/stats"))["log_level"] == "debug", "told")
+    os.kill(pid, signal.SIGUSR2)
+    within(20, "the level from before", lambda: json.loads(
+        read(f"{m_path}/.reshardfs/stats"))["log_level"] != "debug")
+    quiet = len(log())
+    with open(f"{m_path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb") as f:
+        f.read()
+    check("debug: read " not in log()[quiet:], log()[quiet:])
+
+
+def signals_in_the_foreground(demo):
+    with demo.mounted() as m:
+        signals_take_effect(m.process.pid, m.log, m.path, 0)
+        demo.is_right(m)
+    with demo.mounted("-q", "--io-mode=direct") as m:
+        signals_take_effect(m.process.pid, m.log, m.path, 0)
+        check(told(m, "stats")["log_level"] == "error", "back to quiet")
+        for _ in range(50):
+            m.process.send_signal(signal.SIGUSR1)
+            m.process.send_signal(signal.SIGUSR2)
+        demo.is_right(m)
+
+
+def signals_to_a_daemon(demo):
+    where, log = f"{demo.root}/daemon", f"{demo.root}/daemon.log"
+    os.makedirs(where)
+    got = run("mount", demo.source, where, "--src-strategy", demo.src, "--dst-strategy", demo.dst,
+              "--io-mode=direct", f"--log-to=file:{log}")
+    check(got.status == GOOD, got)
+    try:
+        pid = json.loads(read(f"{where}/.reshardfs/stats"))["pid"]
+        check(json.loads(read(f"{where}/.reshardfs/config"))["log_to"] == "file", "config")
+        signals_take_effect(pid, lambda: read(log), where, 1)
+    finally:
+        check(run("umount", where).status == GOOD, "umount")
+
+
 def the_manual_has_all(demo):
     manual = read(MANUAL)
     with demo.mounted("--cache=on") as m:
@@ -421,7 +482,8 @@ def main():
     tap = Tap()
     tests = [found_and_not_listed, snapshots, counters_grow, metrics_are_prometheus,
              the_log_of_a_replica, the_log_of_a_fault, the_log_of_a_quiet_mount, config_in_effect, plans_are_those_of_plan,
-             of_a_resumed_job, at_the_same_time, the_command, the_manual_has_all]
+             of_a_resumed_job, at_the_same_time, the_command, signals_in_the_foreground,
+             signals_to_a_daemon, the_manual_has_all]
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
         demo = Demo(root)
         for test in tests:
