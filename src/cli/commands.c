@@ -10,6 +10,7 @@
 #include "mount.h"
 #include "option_check.h"
 #include "plan.h"
+#include "stats.h"
 #include "strategy.h"
 #include "unmount.h"
 #include "verify.h"
@@ -123,6 +124,17 @@ static const struct rsh_command table[] = {
 			 "--contents it reads them.",
 		.check = rsh_check_warm,
 		.run = rsh_warm,
+	},
+	{
+		.name = "stats",
+		.id = RSH_COMMAND_STATS,
+		.operands = { "MOUNTPOINT" },
+		.summary = "say what a mount has done so far",
+		.about = "Prints what a running mount counts: reads, bytes, "
+			 "failures, and its cache.  The same, and more, is in "
+			 "MOUNTPOINT/.reshardfs, which is not listed.",
+		.check = rsh_check_stats,
+		.run = rsh_stats,
 	},
 };
 

@@ -37,7 +37,7 @@ enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
 			      const struct rsh_error *err)
 {
 	/* The log may be somewhere else. */
-	if (o->log_file)
+	if (o->log_to > RSH_LOG_TO_STDERR)
 		fprintf(stderr, "reshardfs: error: %s\n", err->text);
 	rsh_log_error("%s", err->text);
 	return rsh_exit_of(rc);

@@ -33,14 +33,33 @@ static enum rsh_exit finish_output(enum rsh_exit status)
 	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
 }
 
+/* 0 or -errno. */
+static int open_log(const struct rsh_options *o)
+{
+	switch (o->log_to) {
+	case RSH_LOG_TO_FILE:
+		return rsh_log_to_file(o->log_file);
+	case RSH_LOG_TO_SYSLOG:
+		rsh_log_to_syslog();
+		return 0;
+	case RSH_LOG_TO_JOURNAL:
+		return rsh_log_to_journal();
+	case RSH_LOG_TO_AUTO:
+	case RSH_LOG_TO_STDERR:
+		break;
+	}
+	return 0;
+}
+
 static enum rsh_exit run_command(const struct rsh_options *o)
 {
 	int rc;
 
 	rsh_log_set_level(o->log_level);
-	rc = o->log_file ? rsh_log_to_file(o->log_file) : 0;
+	rc = open_log(o);
 	if (rc) {
-		fprintf(stderr, "reshardfs: error: %s: %s\n", o->log_file,
+		fprintf(stderr, "reshardfs: error: %s: %s\n",
+			o->log_file ? o->log_file : "the journal",
 			strerror(-rc));
 		return rsh_exit_of(rc);
 	}

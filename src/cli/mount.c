@@ -8,11 +8,13 @@
 
 #include "conversion.h"
 #include "daemon.h"
+#include "facts.h"
 #include "notify.h"
 #include "reading.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
+#include "signals.h"
 #include "unmount.h"
 
 static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
@@ -62,8 +64,11 @@ struct service {
 	const struct rsh_options *options;
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct rsh_source_io *io;
-	struct rsh_vfs *vfs;
+	struct rsh_vfs *vfs;     /* the checkpoints */
+	struct rsh_vfs *control; /* and what the mount tells about itself */
 	struct rsh_server *server;
+	struct rsh_facts facts;
+	struct rsh_signals *signals;
 };
 
 static void on_ready(void *ctx)
@@ -74,11 +79,48 @@ static void on_ready(void *ctx)
 	rsh_reading_keep_free(s->options, s->vfs, s->io,
 			      !rsh_server_is_direct(s->server));
 	if (s->daemon) {
-		if (!s->options->log_file)
+		if (s->options->log_to == RSH_LOG_TO_AUTO)
 			rsh_log_to_syslog();
 		rsh_daemon_ready(s->daemon);
 	}
 	rsh_notify("READY=1");
+}
+
+static void log_statistics(const struct service *s, enum rsh_log_level level)
+{
+	struct rsh_stream_stats stats;
+
+	rsh_server_stats(s->server, &stats);
+	rsh_reading_log(level, s->io, &stats);
+}
+
+/* Asked for by a signal. */
+static void tell_statistics(void *ctx)
+{
+	enum rsh_log_level level = rsh_log_get_level();
+
+	/* However quiet the log is. */
+	if (level < RSH_LOG_NOTICE)
+		rsh_log_set_level(RSH_LOG_NOTICE);
+	log_statistics(ctx, RSH_LOG_NOTICE);
+	rsh_log_set_level(level);
+}
+
+/* Nobody asks before the server runs. */
+static int add_control(struct service *s, struct rsh_error *err)
+{
+	struct rsh_control_options co = {
+		.make = rsh_facts_make,
+		.ctx = &s->facts,
+	};
+	int rc = rsh_facts_init(&s->facts, s->options);
+
+	s->facts.tree = s->vfs;
+	s->facts.io = s->io;
+	co.n_plans = rsh_facts_n_plans(&s->facts);
+	if (rc == 0)
+		rc = rsh_control_new(s->vfs, &co, &s->control);
+	return rc ? rsh_error_nomem(err) : 0;
 }
 
 static int begin(struct service *s, struct rsh_error *err)
@@ -89,25 +131,30 @@ static int begin(struct service *s, struct rsh_error *err)
 	if (rc == 0)
 		rc = o->resume ? open_resume(o, s->io, &s->vfs, err) :
 				 open_conversion(o, s->io, &s->vfs, err);
+	if (rc == 0)
+		rc = add_control(s, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
 	rsh_unmount_mark(o->mountpoint);
 	if (rc == 0)
-		rc = mount_vfs(o, s->vfs, &s->server, err);
-	return rc;
+		rc = mount_vfs(o, s->control, &s->server, err);
+	s->facts.server = s->server;
+	if (rc)
+		return rc;
+	rc = rsh_signals_start(tell_statistics, s, &s->signals);
+	return rc ? rsh_error_set(err, -rc, "no thread for signals: %s",
+				  strerror(-rc)) : 0;
 }
 
 static int run(struct service *s)
 {
 	const struct rsh_options *o = s->options;
-	struct rsh_stream_stats stats;
 	int rc;
 
 	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
 	rc = rsh_server_run(s->server, on_ready, s);
 	rsh_notify("STOPPING=1");
-	rsh_server_stats(s->server, &stats);
-	rsh_reading_log(s->io, &stats);
+	log_statistics(s, RSH_LOG_INFO);
 	if (rc)
 		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
 	else
@@ -119,12 +166,15 @@ static void end(struct service *s)
 {
 	const bool stuck = s->server && rsh_server_is_stuck(s->server);
 
+	rsh_signals_stop(s->signals);
 	rsh_server_free(s->server);
 	if (stuck) {
 		rsh_log_warning("%s: a read does not come back, its thread is "
 				"left behind", s->options->source);
 		return;
 	}
+	rsh_vfs_free(s->control);
+	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
 	rsh_source_io_free(s->io);
 }
@@ -132,11 +182,15 @@ static void end(struct service *s)
 /* Runs until unmounted; `d` is NULL in the foreground. */
 static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 {
-	struct service s = { .options = o, .daemon = d };
+	/* Stays for a thread that is left behind. */
+	static struct service s;
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_exit result;
-	int rc = begin(&s, &err);
+	int rc;
 
+	s.options = o;
+	s.daemon = d;
+	rc = begin(&s, &err);
 	result = rc ? rsh_exit_failed(o, rc, &err) : rsh_exit_of(run(&s));
 	end(&s);
 	return result;
@@ -148,6 +202,7 @@ enum rsh_exit rsh_mount(const struct rsh_options *o)
 	struct rsh_daemon d;
 	int rc;
 
+	rsh_signals_block();
 	if (o->foreground)
 		return serve(o, NULL);
 	rc = rsh_daemon_start(&d);

@@ -15,5 +15,6 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
 
 #endif

@@ -48,7 +48,7 @@ static int apply(struct rsh_options *o, char *given, struct rsh_error *err)
 	if (!def->arg && value)
 		return rsh_error_set(err, EINVAL, "-o %.*s takes no value",
 				     (int)n, given);
-	return def->set(o, def, value, err);
+	return rsh_option_take(o, def, value, err);
 }
 
 /* Cuts the next option off a comma list in place, removing backslashes. */

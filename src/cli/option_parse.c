@@ -109,7 +109,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	while (rc == 0 && !wants_no_command(o) &&
 	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
-		rc = def ? def->set(o, def, optarg, err) :
+		rc = def ? rsh_option_take(o, def, optarg, err) :
 			   bad_option(c, argv, err);
 	}
 	return rc;

@@ -361,6 +361,40 @@ int rsh_set_io_mode(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
+int rsh_set_log_file(struct rsh_options *o, const struct rsh_option *def,
+		     const char *value, struct rsh_error *err)
+{
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	o->log_to = RSH_LOG_TO_FILE;
+	o->log_file = value;
+	return 0;
+}
+
+int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	static const char file[] = "file:";
+	static const char *const words[] = {
+		[RSH_LOG_TO_AUTO] = "", /* not to be asked for */
+		[RSH_LOG_TO_STDERR] = "stderr",
+		[RSH_LOG_TO_FILE] = "", /* has a path */
+		[RSH_LOG_TO_SYSLOG] = "syslog",
+		[RSH_LOG_TO_JOURNAL] = "journal",
+	};
+	int i = *value ? word_number(value, words, 5) : -1;
+
+	if (strncmp(value, file, strlen(file)) == 0)
+		return rsh_set_log_file(o, def, value + strlen(file), err);
+	if (i < 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not stderr, "
+				     "syslog, journal or file:PATH", def->name,
+				     value);
+	o->log_to = (enum rsh_log_to)i;
+	o->log_file = NULL;
+	return 0;
+}
+
 int rsh_set_log_level(struct rsh_options *o, const struct rsh_option *def,
 		      const char *value, struct rsh_error *err)
 {

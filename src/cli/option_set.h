@@ -4,6 +4,9 @@
 
 #include "option_table.h"
 
+/* Does what the option does, and notes that it was given. */
+rsh_option_setter rsh_option_take;
+
 /* Of one member, that at `def->at`: a flag, any text, text with something in
  * it, a path, a number from def->min to def->max, a size such as 5GB. */
 rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
@@ -17,7 +20,8 @@ rsh_option_setter rsh_set_size, rsh_set_memory;
 rsh_option_setter rsh_set_prefix, rsh_set_compat, rsh_set_replicas,
 	rsh_set_select, rsh_set_breakpoint, rsh_set_check, rsh_set_file,
 	rsh_set_unlisted, rsh_set_cast, rsh_set_format,
-	rsh_set_debug, rsh_set_log_level, rsh_set_color,
+	rsh_set_debug, rsh_set_log_to, rsh_set_log_file, rsh_set_log_level,
+	rsh_set_color,
 	rsh_set_io_mode, rsh_set_cache, rsh_set_cache_compress,
 	rsh_set_keep_free, rsh_set_completion;
 

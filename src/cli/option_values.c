@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "option_set.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -88,11 +88,26 @@ void rsh_options_settle(struct rsh_options *o)
 		o->log_level = RSH_LOG_DEBUG;
 }
 
+int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	/* -o itself is nothing. */
+	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
+				  sizeof(*o->given)))
+		return rsh_error_nomem(err);
+	if (def->name)
+		o->given[o->n_given++] = (struct rsh_given){
+			def->name, def->arg ? value : NULL,
+		};
+	return def->set(o, def, value, err);
+}
+
 void rsh_options_clear(struct rsh_options *o)
 {
 	for (size_t i = 0; i < o->n_copies; i++)
 		free(o->copies[i]);
 	free(o->copies);
+	free(o->given);
 	free(o->mount_opts);
 	rsh_derive_options_free(o->derive);
 }

@@ -15,7 +15,22 @@ struct rsh_command;
 
 enum rsh_shell { RSH_SHELL_NONE, RSH_SHELL_BASH, RSH_SHELL_ZSH };
 
+/* Where the log goes. */
+enum rsh_log_to {
+	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
+	RSH_LOG_TO_STDERR,
+	RSH_LOG_TO_FILE, /* log_file */
+	RSH_LOG_TO_SYSLOG,
+	RSH_LOG_TO_JOURNAL,
+};
+
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
+
+/* An option of the command line. */
+struct rsh_given {
+	const char *name;
+	const char *value; /* NULL: it takes none */
+};
 
 struct rsh_options {
 	const struct rsh_command *command;
@@ -73,6 +88,7 @@ struct rsh_options {
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
 	bool debug;
+	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */
 	enum rsh_log_level log_level;
 	bool has_log_level;
@@ -87,6 +103,10 @@ struct rsh_options {
 	unsigned max_read;
 	unsigned max_threads;
 	unsigned max_idle_threads;
+
+	/* What was given, in order; values point into argv and the copies. */
+	struct rsh_given *given;
+	size_t n_given, cap_given;
 
 	/* Copies of -o arguments, into which the strings above point. */
 	char **copies;

@@ -48,6 +48,8 @@ struct rsh_plan_report {
 	const struct rsh_plan_file *files;
 };
 
+/* What `plan --json` prints, and a mount tells of one file.  0 or -ENOMEM. */
+int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
 /* 0 or -ENOMEM. */
 int rsh_plan_print(const struct rsh_output *out,
 		   const struct rsh_plan_report *report);

@@ -31,6 +31,7 @@ struct sources {
 	size_t n;
 	uint32_t *first; /* [source rank]: its group; NULL: not known */
 	uint32_t n_first;
+	char step[256];  /* what was taken */
 };
 
 /* ---- putting it together ---- */
@@ -73,24 +74,16 @@ static int add_users(const struct rsh_plan_report *r, struct source *s)
 	return 0;
 }
 
-static int find_groups(const struct rsh_plan_report *r, struct sources *s)
-{
-	const struct rsh_strategy *src = r->view->src;
-
-	if (!src)
-		return 0;
-	s->n_first = src->n_stages * src->stage_ranks;
-	s->first = rsh_alloc_array(s->n_first, sizeof(*s->first));
-	return s->first ? rsh_strategy_replicas(src, s->first) : -ENOMEM;
-}
-
 static int collect(const struct rsh_plan_report *r, struct sources *s)
 {
 	struct rsh_source_view view;
 
+	rsh_source_candidate_text(r->view->source,
+				  rsh_source_chosen(r->view->source), s->step,
+				  sizeof(s->step));
 	rsh_source_view(r->view->source, r->view->names, &view);
 	s->v = calloc((size_t)view.n_ranks + 1, sizeof(*s->v));
-	if (!s->v || find_groups(r, s))
+	if (!s->v || rsh_vfs_replicas(r->view->src, &s->first, &s->n_first))
 		return -ENOMEM;
 	for (uint32_t rank = 0; rank < view.n_ranks; rank++) {
 		struct source *one = &s->v[s->n];
@@ -181,28 +174,35 @@ static json_t *notes_json(const struct rsh_plan_report *r)
 	return all;
 }
 
-static int print_json(const struct rsh_output *out,
-		      const struct rsh_plan_report *r, const struct sources *s,
-		      const char *step)
+static json_t *report_json(const struct rsh_plan_report *r,
+			   const struct sources *s)
 {
 	const struct rsh_plan_file all = sum(r);
 	json_t *files = json_array();
 
 	for (size_t i = 0; i < r->n; i++)
 		json_array_append_new(files, file_json(r, &r->files[i]));
-	return rsh_output_json(
-		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
-			       "s:{s:o,s:f}}", "source",
-			       rsh_json_text(r->options->source), "step",
-			       rsh_json_text(step), "notes", notes_json(r),
-			       "files", files, "sources", sources_json(s),
-			       "total", "bytes", rsh_json_u64(all.bytes),
-			       "read_bytes", rsh_json_u64(all.read_bytes),
-			       "runs", rsh_json_u64(all.n_runs), "seconds",
-			       seconds(r, all.read_bytes, all.n_runs),
-			       "assumed", "bytes_per_second",
-			       rsh_json_u64(r->options->rate), "run_seconds",
-			       RUN_SECONDS));
+	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
+			 "s:{s:o,s:f}}", "source",
+			 rsh_json_text(r->options->source), "step",
+			 rsh_json_text(s->step), "notes", notes_json(r),
+			 "files", files, "sources", sources_json(s), "total",
+			 "bytes", rsh_json_u64(all.bytes), "read_bytes",
+			 rsh_json_u64(all.read_bytes), "runs",
+			 rsh_json_u64(all.n_runs), "seconds",
+			 seconds(r, all.read_bytes, all.n_runs), "assumed",
+			 "bytes_per_second", rsh_json_u64(r->options->rate),
+			 "run_seconds", RUN_SECONDS);
+}
+
+int rsh_plan_json(const struct rsh_plan_report *r, json_t **out)
+{
+	struct sources s = { 0 };
+	int rc = collect(r, &s);
+
+	*out = rc ? NULL : report_json(r, &s);
+	sources_clear(&s);
+	return *out ? 0 : -ENOMEM;
 }
 
 /* ---- for people ---- */
@@ -347,18 +347,19 @@ static int print_sources(const struct rsh_output *out, const struct sources *s)
 }
 
 static void print_total(const struct rsh_output *out,
-			const struct rsh_plan_report *r, size_t n_sources,
-			const char *step)
+			const struct rsh_plan_report *r,
+			const struct sources *s)
 {
 	const struct rsh_plan_file all = sum(r);
 	char size[32], reads[32], time[32];
 	const char *note;
 
 	fprintf(out->f, "%s: %zu file%s of %s read %s from %zu source file%s "
-		"in about %s at %.0f MB/s\n", step, r->n, r->n == 1 ? "" : "s",
+		"in about %s at %.0f MB/s\n", s->step, r->n,
+		r->n == 1 ? "" : "s",
 		rsh_text_bytes(all.bytes, size, sizeof(size)),
-		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), n_sources,
-		n_sources == 1 ? "" : "s",
+		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), s->n,
+		s->n == 1 ? "" : "s",
 		rsh_text_seconds(seconds(r, all.read_bytes, all.n_runs), time,
 				 sizeof(time)),
 		(double)r->options->rate / 1e6);
@@ -371,25 +372,32 @@ static void print_total(const struct rsh_output *out,
 	}
 }
 
-int rsh_plan_print(const struct rsh_output *out,
-		   const struct rsh_plan_report *r)
+static int print_tables(const struct rsh_output *out,
+			const struct rsh_plan_report *r)
 {
 	struct sources s = { 0 };
-	char step[256];
 	int rc = collect(r, &s);
 
-	rsh_source_candidate_text(r->view->source,
-				  rsh_source_chosen(r->view->source), step,
-				  sizeof(step));
-	if (rc == 0 && out->json) {
-		rc = print_json(out, r, &s, step);
-	} else if (rc == 0) {
+	if (rc == 0)
 		rc = print_files(out, r);
+	if (rc == 0) {
 		fputc('\n', out->f);
-		rc = rc ? rc : print_sources(out, &s);
+		rc = print_sources(out, &s);
+	}
+	if (rc == 0) {
 		fputc('\n', out->f);
-		print_total(out, r, s.n, step);
+		print_total(out, r, &s);
 	}
 	sources_clear(&s);
 	return rc;
+}
+
+int rsh_plan_print(const struct rsh_output *out,
+		   const struct rsh_plan_report *r)
+{
+	json_t *json;
+
+	if (!out->json)
+		return print_tables(out, r);
+	return rsh_plan_json(r, &json) ? -ENOMEM : rsh_output_json(out, json);
 }

@@ -31,34 +31,32 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 
 /* A source's reads prefetch what they then find in memory: such a block was on
  * disk or loaded. */
-static void log_cache(const struct rsh_cache_stats *c)
+static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c)
 {
 	const uint64_t memory = c->hits_plain -
 				rsh_min_u64(c->hits_plain, c->prefetched);
 
-	rsh_log_info("cache: %" PRIu64 " blocks found in memory, %" PRIu64
-		     " compressed, %" PRIu64 " on disk, %" PRIu64
-		     " loads, %" PRIu64 " blocks waited for; %" PRIu64
-		     " MiB of memory at most", memory, c->hits_compressed,
-		     c->hits_disk + c->prefetched_disk, c->loads, c->waits,
-		     c->memory_peak / MIB);
+	rsh_log(level, "cache: %" PRIu64 " blocks found in memory, %" PRIu64
+		" compressed, %" PRIu64 " on disk, %" PRIu64 " loads, %" PRIu64
+		" blocks waited for; %" PRIu64 " MiB of memory at most",
+		memory, c->hits_compressed, c->hits_disk + c->prefetched_disk,
+		c->loads, c->waits, c->memory_peak / MIB);
 }
 
-void rsh_reading_log(struct rsh_source_io *io,
+void rsh_reading_log(enum rsh_log_level level, struct rsh_source_io *io,
 		     const struct rsh_stream_stats *streams)
 {
 	struct rsh_source_io_stats s;
 
 	if (streams)
-		rsh_log_info("%" PRIu64 " MiB shown in %" PRIu64 " reads, of "
-			     "which %" PRIu64 " found their bytes prepared",
-			     streams->bytes / MIB, streams->reads,
-			     streams->found);
+		rsh_log(level, "%" PRIu64 " MiB shown in %" PRIu64 " reads, of "
+			"which %" PRIu64 " found their bytes prepared",
+			streams->bytes / MIB, streams->reads, streams->found);
 	if (!io)
 		return;
 	rsh_source_io_stats_get(io, &s);
-	rsh_log_info("%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
-		     " failed", s.bytes / MIB, s.reads, s.failed);
+	rsh_log(level, "%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
+		" failed", s.bytes / MIB, s.reads, s.failed);
 	if (s.cached)
-		log_cache(&s.cache);
+		log_cache(level, &s.cache);
 }

@@ -16,8 +16,9 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 			   const struct rsh_vfs *vfs, struct rsh_source_io *io,
 			   bool all);
 
-/* A few lines in the log on what was read; either may be NULL. */
-void rsh_reading_log(struct rsh_source_io *io,
+/* A few lines in the log, of that level, on what was read; either may be
+ * NULL. */
+void rsh_reading_log(enum rsh_log_level level, struct rsh_source_io *io,
 		     const struct rsh_stream_stats *streams);
 
 #endif

@@ -47,7 +47,7 @@ void rsh_work_end_progress(struct rsh_work *w)
 void rsh_work_end(struct rsh_work *w)
 {
 	rsh_work_end_progress(w);
-	rsh_reading_log(w->io, NULL);
+	rsh_reading_log(RSH_LOG_INFO, w->io, NULL);
 	rsh_vfs_free(w->vfs);
 	rsh_source_io_free(w->io);
 }

@@ -13,6 +13,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/vfs/control.h"
 
 /* Nothing in the tree ever changes: let the kernel keep what it was told. */
 #define CACHE_SECONDS (24 * 3600.0)
@@ -253,8 +254,13 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
 	struct open_file *f;
-	int rc = open_file(s, req, ino, fi->flags, &f);
+	int rc;
 
+	if (rsh_control_owns(ino)) {
+		rsh_control_op_open(req, ino, fi);
+		return;
+	}
+	rc = open_file(s, req, ino, fi->flags, &f);
 	if (rc) {
 		fuse_reply_err(req, -rc);
 		return;
@@ -276,7 +282,10 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void op_release(fuse_req_t req, fuse_ino_t ino,
 		       struct fuse_file_info *fi)
 {
-	(void)ino;
+	if (rsh_control_owns(ino)) {
+		rsh_control_op_release(req, fi);
+		return;
+	}
 	close_file(fuse_req_userdata(req), req, file_of(fi));
 	fuse_reply_err(req, 0);
 }
@@ -285,9 +294,13 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend(file_of(fi)->stream, (uint64_t)off, size,
-				    &loan);
+	ssize_t n;
 
+	if (rsh_control_owns(ino)) {
+		rsh_control_op_read(req, size, off, fi);
+		return;
+	}
+	n = rsh_stream_lend(file_of(fi)->stream, (uint64_t)off, size, &loan);
 	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
 		      (unsigned long long)ino, (long long)off, size, n);
 	if (n < 0) {
@@ -378,8 +391,6 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	refuse(req);
 }
 
-/* getxattr and listxattr are left out: the kernel asks once, is told ENOSYS,
- * and answers ENOTSUP by itself from then on. */
 const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,
@@ -403,6 +414,8 @@ const struct fuse_lowlevel_ops rsh_fuse_ops = {
 	.rename = op_rename,
 	.link = op_link,
 	.create = op_create,
+	.getxattr = rsh_op_getxattr,
+	.listxattr = rsh_op_listxattr,
 	.setxattr = op_setxattr,
 	.removexattr = op_removexattr,
 };

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "rsh/fuse/server.h"
+#include "rsh/vfs/digest.h"
 #include "rsh/vfs/stream.h"
 
 /* Source files that the kernel reads by itself (passthrough.c). */
@@ -23,6 +24,7 @@ struct rsh_passthrough {
 struct rsh_server {
 	struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
+	struct rsh_digests *digests;
 	unsigned max_read;  /* bytes a request */
 	enum rsh_io_mode io_mode;
 	bool direct_io;     /* files are read past the page cache; set by INIT */
@@ -84,6 +86,18 @@ void rsh_passthrough_free(struct rsh_server *s);
 /* Errors of libfuse that come up in this thread become the sentence of `err`
  * instead of lines in the log, until it is called with NULL. */
 void rsh_libfuse_listen(struct rsh_error *err);
+
+/* control.c: of the nodes that rsh_control_owns() */
+void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
+			 struct fuse_file_info *fi);
+void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
+			 struct fuse_file_info *fi);
+void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi);
+
+/* xattr.c */
+void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
+		     size_t room);
+void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
 

@@ -266,6 +266,8 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	if (rc == 0)
 		rc = rsh_streams_new(vfs, &streams, &s->streams);
 	if (rc == 0)
+		rc = rsh_digests_new(s->streams, &s->digests);
+	if (rc == 0)
 		rc = mount_session(s, mountpoint, &said);
 	rsh_libfuse_listen(NULL);
 	if (rc) {
@@ -293,6 +295,9 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 	s->ready = ready;
 	s->ready_ctx = ctx;
 	rc = rsh_loop_run(s);
+	/* Those who wait are answered through the session's descriptor. */
+	if (!rsh_digests_stop(s->digests))
+		s->stuck = true;
 	unmount(s);
 	if (!rsh_streams_stop(s->streams))
 		s->stuck = true;
@@ -328,6 +333,7 @@ void rsh_server_free(struct rsh_server *s)
 		fuse_remove_signal_handlers(s->session);
 	if (s->stuck)
 		return;
+	rsh_digests_free(s->digests);
 	if (s->session)
 		fuse_session_destroy(s->session);
 	rsh_streams_free(s->streams);

@@ -411,6 +411,7 @@ static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
 	rc = choose(job, groups, n, o, fallbacks, &g, &r->source, err);
 	if (rc)
 		return rc;
+	r->step = g->saved->name;
 	log_choice(job, g, n);
 	return job->format->show(r, g->saved, g->n) ? rsh_error_nomem(err) : 0;
 }
@@ -507,6 +508,11 @@ const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
 {
 	*n = r->n_entries;
 	return r->entries;
+}
+
+const char *rsh_resume_step(const struct rsh_resume *r)
+{
+	return r->step;
 }
 
 struct rsh_source *rsh_resume_source(const struct rsh_resume *r)

@@ -50,6 +50,7 @@ struct rsh_job {
 struct rsh_resume {
 	struct rsh_job job;
 	struct rsh_source *source; /* the files of the step that is shown */
+	const char *step;          /* its name, of the job's arena */
 	struct rsh_resume_entry *entries;
 	size_t n_entries, cap_entries;
 };

@@ -2,16 +2,22 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
 #define IDENT "reshardfs"
 #define LINE_MAX_BYTES 4096
+#define KEPT_LINES 200
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 static const struct {
 	const char *name;
@@ -30,7 +36,16 @@ static const struct {
  * across the write. */
 static atomic_int log_level = RSH_LOG_NOTICE;
 static atomic_int file_fd = -1; /* -1: not to a file */
-static atomic_bool to_syslog;
+static atomic_int journal_fd = -1;
+static _Atomic enum { TO_STREAM, TO_SYSLOG, TO_JOURNAL } target;
+static atomic_ullong n_errors, n_warnings;
+
+/* The last warnings and errors. */
+static struct {
+	pthread_mutex_t lock; /* guards the rest */
+	char *lines[KEPT_LINES];
+	size_t next; /* where the next one goes: the oldest, once it is full */
+} kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void rsh_log_set_level(enum rsh_log_level level)
 {
@@ -51,6 +66,11 @@ int rsh_log_parse_level(const char *s, enum rsh_log_level *out)
 			return 0;
 		}
 	return -EINVAL;
+}
+
+const char *rsh_log_level_name(enum rsh_log_level level)
+{
+	return levels[level].name;
 }
 
 bool rsh_log_enabled(enum rsh_log_level level)
@@ -76,14 +96,31 @@ int rsh_log_to_file(const char *path)
 		if (rc)
 			return rc;
 	}
-	atomic_store(&to_syslog, false);
+	atomic_store(&target, TO_STREAM);
 	return 0;
 }
 
 void rsh_log_to_syslog(void)
 {
 	openlog(IDENT, LOG_PID, LOG_DAEMON);
-	atomic_store(&to_syslog, true);
+	atomic_store(&target, TO_SYSLOG);
+}
+
+/* The socket is not connected: it outlives a journal that is started anew. */
+int rsh_log_to_journal(void)
+{
+	int fd;
+
+	if (access(JOURNAL_SOCKET, W_OK) != 0)
+		return -errno;
+	if (atomic_load(&journal_fd) < 0) {
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		if (fd < 0)
+			return -errno;
+		atomic_store(&journal_fd, fd);
+	}
+	atomic_store(&target, TO_JOURNAL);
+	return 0;
 }
 
 /* File and parameter names are anybody's bytes: none of them may begin a line
@@ -123,19 +160,100 @@ static void write_line(int fd, const char *line, size_t len)
 	while (n < 0 && errno == EINTR);
 }
 
+/* Returns its length. */
+static size_t format_line(char *line, size_t size, bool timed,
+			  enum rsh_log_level level, const char *text)
+{
+	size_t used = timed ? put_time(line, size) : 0;
+	int n = snprintf(line + used, size - used, "%s: %s: %s\n", IDENT,
+			 levels[level].name, text);
+
+	return n > 0 ? used + (size_t)n : used;
+}
+
 static void log_line(enum rsh_log_level level, const char *text)
 {
 	char line[LINE_MAX_BYTES + 128];
 	int fd = atomic_load(&file_fd);
-	size_t used = 0;
-	int n;
+	size_t n = format_line(line, sizeof(line), fd >= 0, level, text);
 
-	if (fd >= 0)
-		used = put_time(line, sizeof(line));
-	n = snprintf(line + used, sizeof(line) - used, "%s: %s: %s\n", IDENT,
-		     levels[level].name, text);
-	write_line(fd >= 0 ? fd : STDERR_FILENO, line,
-		   n > 0 ? used + (size_t)n : used);
+	write_line(fd >= 0 ? fd : STDERR_FILENO, line, n);
+}
+
+/* systemd's native protocol: a field a line.  The text has no newline. */
+static void log_to_journal(enum rsh_log_level level, const char *text)
+{
+	static const struct sockaddr_un to = { AF_UNIX, JOURNAL_SOCKET };
+	char fields[LINE_MAX_BYTES + 128];
+	int n = snprintf(fields, sizeof(fields),
+			 "PRIORITY=%d\nSYSLOG_IDENTIFIER=%s\nMESSAGE=%s\n",
+			 levels[level].syslog_priority, IDENT, text);
+	ssize_t sent;
+
+	do {
+		sent = sendto(atomic_load(&journal_fd), fields, (size_t)n,
+			      MSG_NOSIGNAL, (const struct sockaddr *)&to,
+			      sizeof(to));
+	} while (sent < 0 && errno == EINTR);
+}
+
+static void say(enum rsh_log_level level, const char *text)
+{
+	switch (atomic_load(&target)) {
+	case TO_STREAM:
+		log_line(level, text);
+		break;
+	case TO_SYSLOG:
+		syslog(levels[level].syslog_priority, "%s", text);
+		break;
+	case TO_JOURNAL:
+		log_to_journal(level, text);
+		break;
+	}
+}
+
+static void keep(enum rsh_log_level level, const char *text)
+{
+	char line[LINE_MAX_BYTES + 128], *copy, *old;
+
+	atomic_fetch_add(level == RSH_LOG_ERROR ? &n_errors : &n_warnings, 1);
+	format_line(line, sizeof(line), true, level, text);
+	copy = strdup(line);
+	if (!copy)
+		return;
+	pthread_mutex_lock(&kept.lock);
+	old = kept.lines[kept.next];
+	kept.lines[kept.next] = copy;
+	kept.next = (kept.next + 1) % KEPT_LINES;
+	pthread_mutex_unlock(&kept.lock);
+	free(old);
+}
+
+char *rsh_log_recent(void)
+{
+	size_t size = 1;
+	char *text, *to;
+
+	pthread_mutex_lock(&kept.lock);
+	for (size_t i = 0; i < KEPT_LINES; i++)
+		size += kept.lines[i] ? strlen(kept.lines[i]) : 0;
+	text = to = malloc(size);
+	for (size_t i = 0; text && i < KEPT_LINES; i++) {
+		const char *line = kept.lines[(kept.next + i) % KEPT_LINES];
+
+		if (line)
+			to = stpcpy(to, line);
+	}
+	pthread_mutex_unlock(&kept.lock);
+	if (text)
+		*to = '\0';
+	return text;
+}
+
+void rsh_log_counts(uint64_t *errors, uint64_t *warnings)
+{
+	*errors = atomic_load(&n_errors);
+	*warnings = atomic_load(&n_warnings);
 }
 
 void rsh_log(enum rsh_log_level level, const char *fmt, ...)
@@ -145,7 +263,7 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 	va_list ap;
 	int n;
 
-	if (!rsh_log_enabled(level))
+	if (level > RSH_LOG_WARNING && !rsh_log_enabled(level))
 		return;
 	va_start(ap, fmt);
 	n = vsnprintf(text, sizeof(text), fmt, ap);
@@ -155,9 +273,9 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 	else if ((size_t)n >= sizeof(text))
 		strcpy(text + sizeof(text) - 4, "...");
 	blunt_controls(text);
-	if (atomic_load(&to_syslog))
-		syslog(levels[level].syslog_priority, "%s", text);
-	else
-		log_line(level, text);
+	if (level <= RSH_LOG_WARNING)
+		keep(level, text);
+	if (rsh_log_enabled(level))
+		say(level, text);
 	errno = saved;
 }

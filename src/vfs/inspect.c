@@ -3,6 +3,10 @@
 
 #include "rsh/vfs/inspect.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/util/mem.h"
 #include "vfs_i.h"
 
 bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
@@ -30,4 +34,24 @@ bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
 		return false;
 	*rank = n;
 	return true;
+}
+
+const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v)
+{
+	return v->ops->source(v);
+}
+
+int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
+		     uint32_t *n)
+{
+	*first = NULL;
+	*n = src ? src->n_stages * src->stage_ranks : 0;
+	if (!src)
+		return 0;
+	*first = rsh_alloc_array(*n, sizeof(**first));
+	if (*first && rsh_strategy_replicas(src, *first) == 0)
+		return 0;
+	free(*first);
+	*first = NULL;
+	return -ENOMEM;
 }

@@ -200,6 +200,32 @@ static struct rsh_source *source(const struct rsh_vfs *v)
 	return rsh_resume_source(tree_of(v)->resume);
 }
 
+static int attribute(const struct rsh_vfs *v, uint64_t number,
+		     enum rsh_attribute which, FILE *to)
+{
+	const struct resume_tree *t = tree_of(v);
+	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
+	const struct rsh_resume_entry *e = node && node->leaf != RSH_NO_LEAF ?
+					   &t->entries[node->leaf] : NULL;
+	struct rsh_source_view view;
+
+	if (number == RSH_VFS_ROOT && which == RSH_ATTRIBUTE_STEP) {
+		if (to)
+			fputs(rsh_resume_step(t->resume), to);
+		return 0;
+	}
+	if (!e || e->kind == RSH_RESUME_LINK ||
+	    (which != RSH_ATTRIBUTE_STEP &&
+	     (which != RSH_ATTRIBUTE_SOURCES || e->kind != RSH_RESUME_FILE)))
+		return -ENODATA;
+	rsh_source_view(rsh_resume_source(t->resume), NULL, &view);
+	if (to && which == RSH_ATTRIBUTE_STEP)
+		fputs(rsh_resume_step(t->resume), to);
+	else if (to)
+		rsh_attribute_path(to, view.path[e->file]);
+	return 0;
+}
+
 static const struct rsh_vfs_ops resume_ops = {
 	.free = free_tree,
 	.lookup = lookup,
@@ -211,6 +237,7 @@ static const struct rsh_vfs_ops resume_ops = {
 	.backing = backing,
 	.source = source,
 	.totals = totals,
+	.attribute = attribute,
 };
 
 /* ---- building ---- */

@@ -308,4 +308,5 @@ const struct rsh_vfs_ops rsh_reshard_ops = {
 	.backing = rsh_reshard_backing,
 	.source = source,
 	.totals = totals,
+	.attribute = rsh_reshard_attribute,
 };

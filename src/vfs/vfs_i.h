@@ -3,8 +3,18 @@
 #define RSH_VFS_VFS_I_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "rsh/vfs/vfs.h"
+
+/* See attribute.h. */
+enum rsh_attribute {
+	RSH_ATTRIBUTE_SOURCES,
+	RSH_ATTRIBUTE_REPLICAS,
+	RSH_ATTRIBUTE_STEP,
+	RSH_ATTRIBUTE_RECORD_COUNT,
+	RSH_N_ATTRIBUTES
+};
 
 /* A kind of tree: what each function of vfs.h is for it. */
 struct rsh_vfs_ops {
@@ -29,6 +39,10 @@ struct rsh_vfs_ops {
 	/* Of all files: their bytes, and how many nodes there are. */
 	void (*totals)(const struct rsh_vfs *v, uint64_t *bytes,
 		       uint64_t *nodes);
+	/* Writes the value; with `to` NULL it is only asked whether there is
+	 * one.  0, -ENODATA or -ENOMEM.  NULL: the tree has none. */
+	int (*attribute)(const struct rsh_vfs *v, uint64_t node,
+			 enum rsh_attribute which, FILE *to);
 };
 
 /* The first member of every tree. */
@@ -39,6 +53,9 @@ struct rsh_vfs {
 /* Fills what all nodes of all trees have in common; a file's size is set. */
 void rsh_stat_fill(struct stat *st, uint64_t node, mode_t mode, uint64_t size,
 		   const struct timespec *mtime);
+
+/* Writes a path as attribute.h says. */
+void rsh_attribute_path(FILE *to, const char *path);
 
 /* ---- the tree of a conversion (open.c, tree.c, read.c) ---- */
 
@@ -131,6 +148,9 @@ uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
 
 int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
 			uint32_t *file);
+
+int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint64_t node,
+			  enum rsh_attribute which, FILE *to);
 
 static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)
 {

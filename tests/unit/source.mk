@@ -3,6 +3,7 @@ UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes unit/test_vfs_stream \
 	unit/test_vfs_backing \
+	unit/test_vfs_digest \
 	unit/test_cli_options unit/test_cli_daemon unit/test_cli_text \
 	unit/test_cli_progress
 
@@ -25,6 +26,9 @@ unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
 unit_test_vfs_nodes_LDADD = $(L_VFS)
 unit_test_vfs_stream_SOURCES = unit/test_vfs_stream.c
 unit_test_vfs_stream_LDADD = $(L_VFS)
+unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
+unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+unit_test_vfs_digest_LDADD = $(L_VFS)
 unit_test_cli_options_SOURCES = unit/test_cli_options.c
 unit_test_cli_options_LDADD = $(L_CLI)
 unit_test_cli_daemon_SOURCES = unit/test_cli_daemon.c $(SOURCE_SUPPORT)

@@ -71,6 +71,7 @@ static void test_defaults(void **state)
 	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
 	assert_null(o.mount_opts);
 	assert_null(o.log_file);
+	assert_int_equal(o.log_to, RSH_LOG_TO_AUTO);
 	assert_false(o.foreground || o.debug || o.compat);
 	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
 	rsh_options_clear(&o);
@@ -292,6 +293,34 @@ static void test_quiet(void **state)
 
 /* Every option belongs to a command that there is, and no command has two
  * options of one name or letter. */
+static void test_log_targets(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("ls", "x", "--log-to=syslog"), &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_SYSLOG);
+	rsh_options_clear(&o);
+	accept(WORDS("ls", "x", "--log-to", "file:a:b"), &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_FILE);
+	assert_string_equal(o.log_file, "a:b");
+	rsh_options_clear(&o);
+	/* The last one counts. */
+	accept(WORDS("a", "b", "--resume", "--log-file=l", "-olog_to=journal"),
+	       &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_JOURNAL);
+	assert_null(o.log_file);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "--resume", "-f", "--log-to=stderr"), &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_STDERR);
+	rsh_options_clear(&o);
+	refuse(WORDS("a", "b", "--resume", "--log-to=stderr"), "needs -f");
+	refuse(WORDS("ls", "x", "--log-to=paper"), "\"paper\" is not");
+	refuse(WORDS("ls", "x", "--log-to="), "log-to");
+	refuse(WORDS("ls", "x", "--log-to=file:"), "empty path");
+	refuse(WORDS("ls", "x", "--log-file="), "empty path");
+}
+
 static void test_tables(void **state)
 {
 	size_t n, n_commands;
@@ -377,6 +406,7 @@ int main(void)
 		cmocka_unit_test(test_resume),
 		cmocka_unit_test(test_help_needs_nothing_else),
 		cmocka_unit_test(test_quiet),
+		cmocka_unit_test(test_log_targets),
 		cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_exit_status),
 		cmocka_unit_test(test_refused),

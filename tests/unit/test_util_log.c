@@ -185,6 +185,42 @@ static void test_threads(void **state)
 	assert_int_equal(whole, N_THREADS * N_LINES);
 }
 
+/* Whatever the level; the oldest go first. */
+static void test_recent(void **state)
+{
+	uint64_t errors, warnings, errors_before, warnings_before;
+	char *text, *line, *rest;
+	int n = 0;
+
+	(void)state;
+	rsh_log_counts(&errors_before, &warnings_before);
+	rsh_log_set_level(RSH_LOG_ERROR);
+	for (int i = 0; i < 150; i++) {
+		rsh_log_warning("kept %d\n", 2 * i);
+		rsh_log_error("kept %d\n", 2 * i + 1);
+		rsh_log_notice("not kept");
+	}
+	rsh_log_set_level(RSH_LOG_NOTICE);
+	rsh_log_counts(&errors, &warnings);
+	assert_int_equal(errors - errors_before, 150);
+	assert_int_equal(warnings - warnings_before, 150);
+	assert_null(strstr(read_log(), "kept 298"));
+	text = rest = rsh_log_recent();
+	assert_non_null(text);
+	while ((line = strsep(&rest, "\n")) != NULL && *line) {
+		char expected[64];
+
+		snprintf(expected, sizeof(expected),
+			 " reshardfs: %s: kept %d?",
+			 n % 2 ? "error" : "warning", 100 + n);
+		assert_int_equal(strncmp(line, "20", 2), 0);
+		assert_string_equal(strchr(line, ' '), expected);
+		n++;
+	}
+	assert_int_equal(n, 200);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +230,7 @@ int main(void)
 		cmocka_unit_test(test_another_file),
 		cmocka_unit_test(test_hostile_text),
 		cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_recent),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

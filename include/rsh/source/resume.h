@@ -47,6 +47,9 @@ void rsh_resume_free(struct rsh_resume *r);
 
 const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
 						  size_t *n);
+/* What is shown, as the first rank's name of it: "net-5_10.ckpt", "ckpt-5",
+ * "iter_0000123". */
+const char *rsh_resume_step(const struct rsh_resume *r);
 /* Owned by r. */
 struct rsh_source *rsh_resume_source(const struct rsh_resume *r);
 

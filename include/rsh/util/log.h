@@ -1,14 +1,16 @@
 /* util/log.h - the program's log.
  *
- * One log a process: it goes to stderr until told otherwise, to a file, or to
- * syslog.  A line is "reshardfs: <level>: <text>" (stderr) or the same with a
- * time stamp before it (file).  Threads: everything here may be called from
- * any thread; one line is written with one write(2).
+ * One log a process: it goes to stderr until told otherwise, to a file, to
+ * syslog or to systemd's journal.  A line is "reshardfs: <level>: <text>"
+ * (stderr) or the same with a time stamp before it (file).  The last warnings
+ * and errors are kept in memory, whatever the level.  Threads: everything here
+ * may be called from any thread; one line is written with one write(2).
  */
 #ifndef RSH_UTIL_LOG_H
 #define RSH_UTIL_LOG_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 enum rsh_log_level {
 	RSH_LOG_ERROR,   /* something was refused or failed */
@@ -22,11 +24,20 @@ void rsh_log_set_level(enum rsh_log_level level);
 enum rsh_log_level rsh_log_get_level(void);
 /* "error", "warning", "notice", "info", "debug"; -EINVAL otherwise. */
 int rsh_log_parse_level(const char *s, enum rsh_log_level *out);
+const char *rsh_log_level_name(enum rsh_log_level level);
 
 /* Appends to `path` (created 0600) from now on.  0 or -errno. */
 int rsh_log_to_file(const char *path);
 /* syslog(3) as daemon from now on, for a process without a terminal. */
 void rsh_log_to_syslog(void);
+/* systemd's journal from now on.  0, or -errno where there is none. */
+int rsh_log_to_journal(void);
+
+/* The last 200 warnings and errors as lines of a file, the oldest first; from
+ * malloc, NULL: out of memory. */
+char *rsh_log_recent(void);
+/* How many there were since the start. */
+void rsh_log_counts(uint64_t *errors, uint64_t *warnings);
 
 bool rsh_log_enabled(enum rsh_log_level level);
 void rsh_log(enum rsh_log_level level, const char *fmt, ...)

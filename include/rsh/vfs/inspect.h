@@ -19,4 +19,13 @@ bool rsh_vfs_view(const struct rsh_vfs *v, struct rsh_vfs_view *out);
  * is a directory or the map of a model's parts. */
 bool rsh_vfs_rank(const struct rsh_vfs *v, uint64_t node, uint32_t *rank);
 
+/* What a tree reads from. */
+const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v);
+
+/* [source rank]: the lowest rank that holds the same slice of every parameter
+ * (from malloc), and how many ranks there are; NULL and 0 without a strategy.
+ * 0 or -ENOMEM. */
+int rsh_vfs_replicas(const struct rsh_strategy *src, uint32_t **first,
+		     uint32_t *n);
+
 #endif

@@ -1,0 +1,37 @@
+/* vfs/attribute.h - extended attributes of virtual files: where one comes from,
+ * as text without a newline at the end.
+ *
+ *   user.reshardfs.sources       paths of the source files that its bytes come
+ *                                from, one a line; a newline in a path is
+ *                                "\n", a backslash "\\"
+ *   user.reshardfs.replicas      of a sharded source: for each source rank that
+ *                                was chosen, in a line, "RANK:" and the ranks
+ *                                that hold the same
+ *   user.reshardfs.step          the checkpoint that was taken
+ *   user.reshardfs.record_count  of its records
+ *   user.reshardfs.xxh3          see digest.h; not listed, since whoever copies
+ *                                attributes would have every file read
+ *
+ * A file has those that mean something for it, the root has the step.  Other
+ * directories and links have none.  Any thread.
+ */
+#ifndef RSH_VFS_ATTRIBUTE_H
+#define RSH_VFS_ATTRIBUTE_H
+
+#include "rsh/vfs/vfs.h"
+
+#define RSH_ATTRIBUTE_NAME_STEP "user.reshardfs.step"
+#define RSH_ATTRIBUTE_XXH3 "user.reshardfs.xxh3"
+
+/* Room for the names of all. */
+#define RSH_ATTRIBUTE_NAMES_MAX 256
+
+/* Writes the names, each with its NUL, as listxattr(2) wants them; returns
+ * their bytes. */
+size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
+			       char names[RSH_ATTRIBUTE_NAMES_MAX]);
+/* The value, from malloc, and its length.  0, -ENODATA or -ENOMEM. */
+int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
+		      char **value, size_t *length);
+
+#endif

@@ -1,0 +1,44 @@
+/* vfs/digest.h - the XXH3 (64 bits, no seed) of virtual files, computed when it
+ * is asked for.
+ *
+ * One thread, which lives as long as somebody waits, reads one file after the
+ * other as any reader does; whoever asks does not wait in the call.  What was
+ * found is kept: the files never change.
+ *
+ * Threads: any thread may ask.  No lock is held while something is read or
+ * somebody is answered.
+ */
+#ifndef RSH_VFS_DIGEST_H
+#define RSH_VFS_DIGEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/vfs/stream.h"
+
+struct rsh_digests;
+
+/* How one who waits is spoken with. */
+struct rsh_digest_calls {
+	/* Asked every MiB: whether the answer is no longer wanted.  Nobody is
+	 * asked after having been answered. */
+	bool (*gave_up)(void *ctx);
+	/* Called once: 0 and the digest, -EINTR after giving up or when all
+	 * ends, or what reading has failed with. */
+	void (*answer)(void *ctx, int rc, uint64_t xxh3);
+};
+
+/* The streams have to outlive the digests.  0 or -errno. */
+int rsh_digests_new(struct rsh_streams *streams, struct rsh_digests **out);
+/* Answers those who still wait; nobody may ask from now on.  False if the
+ * thread has not come back from its source after a while: the digests and the
+ * streams must then stay as they are. */
+bool rsh_digests_stop(struct rsh_digests *d);
+/* Stops them, and waits for that as long as it takes. */
+void rsh_digests_free(struct rsh_digests *d);
+
+/* Asks for the digest of a file; the answer may come before this returns. */
+void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
+		     const struct rsh_digest_calls *calls, void *ctx);
+
+#endif

@@ -1,0 +1,31 @@
+/* cli/facts.h - what a mount tells about itself in its directory .reshardfs. */
+#ifndef RSH_CLI_FACTS_H
+#define RSH_CLI_FACTS_H
+
+#include <time.h>
+
+#include "options.h"
+#include "rsh/fuse/server.h"
+#include "rsh/vfs/control.h"
+
+/* Constant once the mount serves. */
+struct rsh_facts {
+	const struct rsh_options *options;
+	const struct rsh_vfs *tree; /* what is shown beside that directory */
+	struct rsh_source_io *io;
+	const struct rsh_server *server;
+	/* Absolute; as they were given where that cannot be found out. */
+	char *source, *mountpoint;
+	struct timespec begun; /* monotonic */
+};
+
+/* Before the mount: finds out what cannot be found later.  0 or -ENOMEM. */
+int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o);
+void rsh_facts_clear(struct rsh_facts *f);
+/* How many plans there are: one a virtual file of a conversion. */
+uint32_t rsh_facts_n_plans(const struct rsh_facts *f);
+/* For rsh_control_options, with a struct rsh_facts as context. */
+int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
+		   char **text);
+
+#endif

@@ -1,0 +1,10 @@
+/* cli/stats.h - the command `stats`. */
+#ifndef RSH_CLI_STATS_H
+#define RSH_CLI_STATS_H
+
+#include "exit.h"
+#include "options.h"
+
+enum rsh_exit rsh_stats(const struct rsh_options *o);
+
+#endif

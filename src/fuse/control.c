@@ -1,0 +1,57 @@
+/* fuse/control.c - opening, reading and closing what a mount tells about
+ * itself: what stands in the file when it is opened is what is read. */
+#include "config.h"
+
+#include "ops_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/vfs/control.h"
+
+void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
+			 struct fuse_file_info *fi)
+{
+	const struct rsh_server *s = fuse_req_userdata(req);
+	char *text;
+	int rc;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC)) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	rc = rsh_control_make(s->vfs, ino, &text);
+	if (rc) {
+		fuse_reply_err(req, -rc);
+		return;
+	}
+	fi->fh = (uintptr_t)text;
+	fi->direct_io = 1; /* its size is not known before */
+	/* Fails when the caller was interrupted: there is no file then. */
+	if (fuse_reply_open(req, fi))
+		free(text);
+}
+
+/* A copy is what is sent: once the reader has its bytes, the file may be closed
+ * by another thread before this one is back from the kernel. */
+void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
+			 struct fuse_file_info *fi)
+{
+	const char *text = (const char *)(uintptr_t)fi->fh;
+	size_t all = strlen(text), at = (uint64_t)off < all ? (size_t)off : all;
+	size_t n = size < all - at ? size : all - at;
+	cleanup_free char *copy = malloc(n ? n : 1);
+
+	if (copy)
+		fuse_reply_buf(req, memcpy(copy, text + at, n), n);
+	else
+		fuse_reply_err(req, ENOMEM);
+}
+
+void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi)
+{
+	free((char *)(uintptr_t)fi->fh);
+	fuse_reply_err(req, 0);
+}

@@ -1,0 +1,148 @@
+/* vfs/attribute.c - see attribute.h. */
+#include "config.h"
+
+#include "rsh/vfs/attribute.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/inspect.h"
+#include "rsh/util/mem.h"
+#include "rsh/vfs/inspect.h"
+#include "vfs_i.h"
+
+static const char *const names[RSH_N_ATTRIBUTES] = {
+	[RSH_ATTRIBUTE_SOURCES] = "user.reshardfs.sources",
+	[RSH_ATTRIBUTE_REPLICAS] = "user.reshardfs.replicas",
+	[RSH_ATTRIBUTE_STEP] = RSH_ATTRIBUTE_NAME_STEP,
+	[RSH_ATTRIBUTE_RECORD_COUNT] = "user.reshardfs.record_count",
+};
+
+size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
+			       char list[RSH_ATTRIBUTE_NAMES_MAX])
+{
+	char *to = list;
+
+	for (int i = 0; i < RSH_N_ATTRIBUTES; i++)
+		if (v->ops->attribute &&
+		    v->ops->attribute(v, node, (enum rsh_attribute)i, NULL) == 0)
+			to = stpcpy(to, names[i]) + 1;
+	return (size_t)(to - list);
+}
+
+static int print(const struct rsh_vfs *v, uint64_t node,
+		 enum rsh_attribute which, char **value, size_t *length)
+{
+	cleanup_free char *text = NULL;
+	FILE *f = open_memstream(&text, length);
+	int rc;
+
+	if (!f)
+		return -ENOMEM;
+	rc = v->ops->attribute(v, node, which, f);
+	if (rc == 0 && ferror(f))
+		rc = -ENOMEM;
+	if (fclose(f) != 0 && rc == 0)
+		rc = -ENOMEM;
+	if (rc == 0)
+		*value = steal_pointer(&text);
+	return rc;
+}
+
+int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
+		      char **value, size_t *length)
+{
+	for (int i = 0; i < RSH_N_ATTRIBUTES; i++)
+		if (v->ops->attribute && strcmp(name, names[i]) == 0)
+			return print(v, node, (enum rsh_attribute)i, value,
+				     length);
+	return -ENODATA;
+}
+
+void rsh_attribute_path(FILE *to, const char *path)
+{
+	for (; *path; path++)
+		if (*path == '\n')
+			fputs("\\n", to);
+		else if (*path == '\\')
+			fputs("\\\\", to);
+		else
+			fputc(*path, to);
+}
+
+/* ---- of a conversion ---- */
+
+static void print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+{
+	struct rsh_source_view view;
+	uint32_t n;
+	const uint32_t *ranks = rsh_conversion_sources(v->conversion, rank, &n);
+
+	rsh_source_view(v->source, v->names, &view);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i > 0)
+			fputc('\n', to);
+		rsh_attribute_path(to, view.path[ranks[i]]);
+	}
+}
+
+static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+{
+	cleanup_free uint32_t *first = NULL;
+	uint32_t n, n_first;
+	const uint32_t *ranks = rsh_conversion_sources(v->conversion, rank, &n);
+	int rc = rsh_vfs_replicas(v->src, &first, &n_first);
+
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		fprintf(to, "%s%" PRIu32 ":", i ? "\n" : "", ranks[i]);
+		for (uint32_t r = 0; r < n_first; r++)
+			if (r != ranks[i] && first[r] == first[ranks[i]])
+				fprintf(to, " %" PRIu32, r);
+	}
+	return rc;
+}
+
+static void print_step(const struct rsh_reshard *v, FILE *to)
+{
+	char step[256];
+
+	rsh_source_candidate_text(v->source, rsh_source_chosen(v->source), step,
+				  sizeof(step));
+	fputs(step, to);
+}
+
+int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint64_t node,
+			  enum rsh_attribute which, FILE *to)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	uint32_t rank = 0;
+	enum rsh_node_kind kind = rsh_node_decode(v, node, &rank);
+	bool has = kind == RSH_NODE_FILE ||
+		   (which == RSH_ATTRIBUTE_STEP &&
+		    (kind == RSH_NODE_MAP || kind == RSH_NODE_ROOT));
+
+	if (!has || (which == RSH_ATTRIBUTE_REPLICAS && !v->src))
+		return -ENODATA;
+	if (!to)
+		return 0;
+	switch (which) {
+	case RSH_ATTRIBUTE_SOURCES:
+		print_sources(v, rank, to);
+		break;
+	case RSH_ATTRIBUTE_REPLICAS:
+		return print_replicas(v, rank, to);
+	case RSH_ATTRIBUTE_STEP:
+		print_step(v, to);
+		break;
+	case RSH_ATTRIBUTE_RECORD_COUNT:
+		fprintf(to, "%" PRIu32, rsh_conversion_n_records(v->conversion,
+								 rank));
+		break;
+	case RSH_N_ATTRIBUTES:
+		return -ENODATA;
+	}
+	return 0;
+}

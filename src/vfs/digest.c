@@ -1,0 +1,273 @@
+/* vfs/digest.c - see digest.h. */
+#include "config.h"
+
+#include "rsh/vfs/digest.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#include <xxhash.h>
+
+#include "rsh/util/mem.h"
+
+#define STOP_SECONDS 2
+
+struct waiter {
+	TAILQ_ENTRY(waiter) next;
+	uint64_t node;
+	const struct rsh_digest_calls *calls;
+	void *ctx;
+};
+TAILQ_HEAD(waiters, waiter);
+
+struct known {
+	uint64_t node;
+	uint64_t xxh3;
+};
+
+struct rsh_digests {
+	struct rsh_streams *streams;
+	pthread_mutex_t lock; /* guards the rest */
+	pthread_cond_t ended; /* the thread */
+	struct waiters fresh; /* whom the thread has not taken over yet */
+	struct known *known;
+	size_t n_known, cap_known;
+	bool running, stopping;
+};
+
+static void answer(struct waiters *list, struct waiter *w, int rc,
+		   uint64_t xxh3)
+{
+	TAILQ_REMOVE(list, w, next);
+	w->calls->answer(w->ctx, rc, xxh3);
+	free(w);
+}
+
+/* Takes over whoever has come since; returns whether all is to end. */
+static bool take_fresh(struct rsh_digests *d, struct waiters *mine)
+{
+	bool stopping;
+
+	pthread_mutex_lock(&d->lock);
+	TAILQ_CONCAT(mine, &d->fresh, next);
+	stopping = d->stopping;
+	pthread_mutex_unlock(&d->lock);
+	return stopping;
+}
+
+/* Lets those go who gave up; true if somebody still waits for the node. */
+static bool is_wanted(struct rsh_digests *d, struct waiters *mine,
+		      uint64_t node)
+{
+	bool stopping = take_fresh(d, mine), wanted = false;
+	struct waiter *w, *next;
+
+	for (w = TAILQ_FIRST(mine); w; w = next) {
+		next = TAILQ_NEXT(w, next);
+		if (stopping || w->calls->gave_up(w->ctx))
+			answer(mine, w, -EINTR, 0);
+		else
+			wanted |= w->node == node;
+	}
+	return wanted;
+}
+
+static int digest(struct rsh_digests *d, struct waiters *mine, uint64_t node,
+		  struct rsh_stream *stream, XXH3_state_t *state)
+{
+	struct rsh_loan loan;
+	uint64_t offset = 0;
+	ssize_t n;
+
+	while (is_wanted(d, mine, node)) {
+		n = rsh_stream_lend(stream, offset, RSH_STREAM_MAX, &loan);
+		if (n <= 0)
+			return (int)n;
+		for (int i = 0; i < loan.n_parts; i++)
+			XXH3_64bits_update(state, loan.part[i].iov_base,
+					   loan.part[i].iov_len);
+		rsh_loan_return(&loan);
+		offset += (uint64_t)n;
+	}
+	return -EINTR;
+}
+
+static int digest_file(struct rsh_digests *d, struct waiters *mine,
+		       uint64_t node, uint64_t *xxh3)
+{
+	struct rsh_stream *stream;
+	XXH3_state_t *state;
+	int rc = rsh_stream_open(d->streams, node, &stream);
+
+	if (rc)
+		return rc;
+	state = XXH3_createState();
+	rc = -ENOMEM;
+	if (state) {
+		XXH3_64bits_reset(state);
+		rc = digest(d, mine, node, stream, state);
+		*xxh3 = rc ? 0 : XXH3_64bits_digest(state);
+	}
+	XXH3_freeState(state);
+	rsh_stream_close(stream);
+	return rc;
+}
+
+/* There is no harm in computing it again where memory is out. */
+static void remember(struct rsh_digests *d, uint64_t node, uint64_t xxh3)
+{
+	pthread_mutex_lock(&d->lock);
+	if (rsh_grow(&d->known, &d->cap_known, d->n_known + 1,
+		     sizeof(*d->known)) == 0)
+		d->known[d->n_known++] = (struct known){ node, xxh3 };
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void serve_first(struct rsh_digests *d, struct waiters *mine)
+{
+	const uint64_t node = TAILQ_FIRST(mine)->node;
+	struct waiter *w, *next;
+	uint64_t xxh3 = 0;
+	int rc = digest_file(d, mine, node, &xxh3);
+
+	if (rc == 0)
+		remember(d, node, xxh3);
+	/* Also who came while the last of it was read. */
+	take_fresh(d, mine);
+	for (w = TAILQ_FIRST(mine); w; w = next) {
+		next = TAILQ_NEXT(w, next);
+		if (w->node == node)
+			answer(mine, w, rc, xxh3);
+	}
+}
+
+static bool is_idle(struct rsh_digests *d)
+{
+	bool idle;
+
+	pthread_mutex_lock(&d->lock);
+	idle = TAILQ_EMPTY(&d->fresh);
+	if (idle) {
+		d->running = false;
+		pthread_cond_signal(&d->ended);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return idle;
+}
+
+static void *work(void *arg)
+{
+	struct rsh_digests *d = arg;
+	struct waiters mine = TAILQ_HEAD_INITIALIZER(mine);
+
+	do {
+		take_fresh(d, &mine);
+		while (!TAILQ_EMPTY(&mine))
+			serve_first(d, &mine);
+	} while (!is_idle(d));
+	return NULL;
+}
+
+/* Called with the lock held. */
+static int start_thread(struct rsh_digests *d)
+{
+	pthread_t thread;
+	int rc = pthread_create(&thread, NULL, work, d);
+
+	if (rc)
+		return -rc;
+	pthread_detach(thread);
+	d->running = true;
+	return 0;
+}
+
+/* Called with the lock held. */
+static bool find_known(const struct rsh_digests *d, uint64_t node,
+		       uint64_t *xxh3)
+{
+	for (size_t i = 0; i < d->n_known; i++)
+		if (d->known[i].node == node) {
+			*xxh3 = d->known[i].xxh3;
+			return true;
+		}
+	return false;
+}
+
+void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
+		     const struct rsh_digest_calls *calls, void *ctx)
+{
+	struct waiter *w = malloc(sizeof(*w));
+	uint64_t xxh3 = 0;
+	bool known;
+	int rc = w ? 0 : -ENOMEM;
+
+	pthread_mutex_lock(&d->lock);
+	known = find_known(d, node, &xxh3);
+	if (rc == 0 && !known && !d->running)
+		rc = start_thread(d);
+	if (rc == 0 && !known) {
+		*w = (struct waiter){ .node = node, .calls = calls,
+				      .ctx = ctx };
+		TAILQ_INSERT_TAIL(&d->fresh, w, next);
+	}
+	pthread_mutex_unlock(&d->lock);
+	if (!known && rc == 0)
+		return;
+	free(w);
+	calls->answer(ctx, known ? 0 : rc, xxh3);
+}
+
+int rsh_digests_new(struct rsh_streams *streams, struct rsh_digests **out)
+{
+	struct rsh_digests *d = calloc(1, sizeof(*d));
+	int rc;
+
+	if (!d)
+		return -ENOMEM;
+	d->streams = streams;
+	TAILQ_INIT(&d->fresh);
+	rc = -pthread_mutex_init(&d->lock, NULL);
+	if (rc == 0)
+		rc = -pthread_cond_init(&d->ended, NULL);
+	if (rc) {
+		free(d);
+		return rc;
+	}
+	*out = d;
+	return 0;
+}
+
+bool rsh_digests_stop(struct rsh_digests *d)
+{
+	struct timespec until;
+	bool ended;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += STOP_SECONDS;
+	pthread_mutex_lock(&d->lock);
+	d->stopping = true;
+	while (d->running &&
+	       pthread_cond_timedwait(&d->ended, &d->lock, &until) == 0)
+		;
+	ended = !d->running;
+	pthread_mutex_unlock(&d->lock);
+	return ended;
+}
+
+void rsh_digests_free(struct rsh_digests *d)
+{
+	if (!d)
+		return;
+	pthread_mutex_lock(&d->lock);
+	d->stopping = true;
+	while (d->running)
+		pthread_cond_wait(&d->ended, &d->lock);
+	pthread_mutex_unlock(&d->lock);
+	pthread_cond_destroy(&d->ended);
+	pthread_mutex_destroy(&d->lock);
+	free(d->known);
+	free(d);
+}

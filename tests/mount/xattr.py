@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Extended attributes of virtual files: where they come from, and their XXH3.
+
+The yardstick for the first is what make_tree.py's strategies mean, for the
+second the published values of XXH3 and the files that a mount must show.
+"""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        strategy_bytes)
+from rsh_cli import demo_tree, run_json  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
+
+PREFIX = "user.reshardfs."
+LISTED = ["sources", "replicas", "step", "record_count"]
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+def get(path, name):
+    return os.getxattr(path, PREFIX + name).decode()
+
+
+def error_of(call):
+    try:
+        call()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return None
+
+
+def halves(root, name, n=8):
+    """A vector in two halves, each saved by two ranks; (source, strategy)."""
+    for rank in range(4):
+        half = Record((n,), "UInt8", (bytes(range(rank % 2, 251)) * (n // 250 + 1))[:n])
+        write(f"{root}/{name}/rank_{rank}/net-3_40.ckpt", checkpoint_bytes({"w": half}))
+    layouts = {"w": Layout([2, 2], [0])}
+    return f"{root}/{name}", write(f"{root}/{name}.ckpt", strategy_bytes(StageFile(0, layouts)))
+
+
+def where_it_comes_from(root):
+    source, strategy = halves(root, "halves")
+    with Mounted(source, src_strategy=strategy) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        check(sorted(os.listxattr(path)) == sorted(PREFIX + n for n in LISTED),
+              os.listxattr(path))
+        check(get(path, "sources").split("\n") ==
+              [f"{source}/rank_{r}/net-3_40.ckpt" for r in (0, 1)], get(path, "sources"))
+        check(get(path, "replicas") == "0: 2\n1: 3", get(path, "replicas"))
+        check(get(path, "step") == "epoch 3 step 40", get(path, "step"))
+        check(get(path, "record_count") == "1", get(path, "record_count"))
+        check(os.listxattr(m.path) == [PREFIX + "step"], "the root")
+        check(get(m.path, "step") == "epoch 3 step 40", get(m.path, "step"))
+        check(os.listxattr(f"{m.path}/rank_0") == [], "another directory")
+    os.remove(f"{source}/rank_0/net-3_40.ckpt")
+    with Mounted(source, src_strategy=strategy) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        check(get(path, "replicas") == "1: 3\n2: 0", get(path, "replicas"))
+        check(get(path, "sources").endswith("/rank_2/net-3_40.ckpt"), get(path, "sources"))
+
+
+def as_plan_says(root):
+    source, src, dst = demo_tree(f"{root}/demo")
+    plan = run_json("plan", source, "--src-strategy", src, "--dst-strategy", dst)
+    replicas = {s["rank"]: s["replicas"] for s in plan["sources"]}
+    paths = {s["rank"]: s["path"] for s in plan["sources"]}
+    with Mounted(source, src_strategy=src, dst_strategy=dst) as m:
+        for f in plan["files"]:
+            path = f"{m.path}/rank_{f['rank']}/checkpoint_{f['rank']}.ckpt"
+            ranks = [s["rank"] for s in f["sources"]]
+            check(get(path, "sources").split("\n") == [paths[r] for r in ranks], path)
+            check(get(path, "replicas").split("\n") ==
+                  [" ".join([f"{r}:", *map(str, replicas[r])]) for r in ranks], path)
+            check(get(path, "record_count") == str(f["records"]), path)
+            check(get(path, "step") == plan["step"], path)
+
+
+def other_trees(root):
+    source, strategy = halves(root, "others")
+    with Mounted(source, resume=True) as m:
+        path = f"{m.path}/rank_3/net-3_40.ckpt"
+        check(sorted(os.listxattr(path)) == [PREFIX + "sources", PREFIX + "step"],
+              os.listxattr(path))
+        check(get(path, "sources") == f"{source}/rank_3/net-3_40.ckpt", get(path, "sources"))
+        check(get(path, "step") == "net-3_40.ckpt", get(path, "step"))
+        check(get(m.path, "step") == "net-3_40.ckpt", "the root")
+        check(len(get(path, "xxh3")) == 16, "resume: xxh3")
+    with Mounted(source, src_strategy=strategy, extra=["--format=hf"]) as m:
+        check(os.listxattr(f"{m.path}/model.safetensors.index.json") == [PREFIX + "step"], "map")
+    plain = f"{root}/odd\nname\\"
+    shutil.copytree(f"{source}/rank_0", f"{plain}/rank_0")
+    with Mounted(plain) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        check(get(path, "sources") == f"{root}/odd\\nname\\\\/rank_0/net-3_40.ckpt",
+              get(path, "sources"))
+        check(PREFIX + "replicas" not in os.listxattr(path), "no strategy, no replicas")
+        check(error_of(lambda: get(path, "replicas")) == "ENODATA", "ENODATA")
+
+
+def by_getfattr(root):
+    source, strategy = halves(root, "getfattr")
+    with Mounted(source, src_strategy=strategy) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        dump = subprocess.run(["getfattr", "--absolute-names", "-d", path], capture_output=True,
+                              text=True, check=True).stdout
+        check('user.reshardfs.replicas="0: 2\\0121: 3"' in dump, dump)
+        check('user.reshardfs.record_count="1"' in dump and "xxh3" not in dump, dump)
+        one = subprocess.run(["getfattr", "--absolute-names", "--only-values", "-n",
+                              PREFIX + "xxh3", path], capture_output=True, text=True, check=True)
+        check(one.stdout == get(path, "xxh3"), one)
+
+
+SIZES = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+path = sys.argv[1].encode()
+for name in sys.argv[2:]:
+    name = name.encode()
+    buf = ctypes.create_string_buffer(65536)
+    n = libc.getxattr(path, name, None, ctypes.c_size_t(0))
+    assert n > 0, (name, ctypes.get_errno())
+    assert libc.getxattr(path, name, buf, ctypes.c_size_t(n)) == n, name
+    if n == 1:
+        continue  # no room at all asks for the size
+    assert libc.getxattr(path, name, buf, ctypes.c_size_t(n - 1)) == -1, name
+    assert ctypes.get_errno() == 34, ctypes.get_errno()  # ERANGE
+n = libc.listxattr(path, None, ctypes.c_size_t(0))
+assert libc.listxattr(path, buf, ctypes.c_size_t(n)) == n
+assert buf.raw[:n].count(b"\\0") == len(sys.argv[2:]) - 1, buf.raw[:n]
+assert libc.listxattr(path, buf, ctypes.c_size_t(n - 1)) == -1 and ctypes.get_errno() == 34
+"""
+
+
+def sizes_are_asked_first(root):
+    source, strategy = halves(root, "sizes")
+    with Mounted(source, src_strategy=strategy) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        done = subprocess.run([sys.executable, "-c", SIZES, path,
+                               *[PREFIX + n for n in LISTED + ["xxh3"]]], capture_output=True,
+                              text=True, check=False)
+        check(done.returncode == 0, done.stderr)
+
+
+def xxh3_of_the_bytes(root):
+    """A file as it is shown has the digest of its bytes, by xxhsum if it is
+    there; equal files have equal ones, and one byte makes a difference."""
+    source, src, dst = demo_tree(f"{root}/digests")
+    shown = {}
+    with Mounted(source, src_strategy=src, dst_strategy=dst) as m:
+        for rank in range(4):
+            shown[rank] = get(f"{m.path}/rank_{rank}/checkpoint_{rank}.ckpt", "xxh3")
+            check(shown[rank] == get(f"{m.path}/rank_{rank}/checkpoint_{rank}.ckpt", "xxh3"),
+                  "asked again")
+    # What a mount must show, shown as it is by a mount of another kind.
+    expected = f"{root}/digests/expected"
+    with Mounted(expected, resume=True) as m:
+        for rank in range(4):
+            check(get(f"{m.path}/rank_{rank}/checkpoint_{rank}.ckpt", "xxh3") == shown[rank],
+                  f"rank {rank}")
+    check(len(set(shown.values())) == 4, shown)
+    if shutil.which("xxhsum"):
+        said = subprocess.run(["xxhsum", "-H3", f"{expected}/rank_0/checkpoint_0.ckpt"],
+                              capture_output=True, text=True, check=True).stdout
+        check(said.split()[0].removeprefix("XXH3_") == shown[0], said)
+    halved, strategy = halves(root, "changed", 100)
+    seen = set()
+    for last in (0, 1):
+        with open(f"{halved}/rank_1/net-3_40.ckpt", "r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([last]))
+        with Mounted(halved, src_strategy=strategy) as m:
+            seen.add(get(f"{m.path}/rank_0/checkpoint_0.ckpt", "xxh3"))
+    check(len(seen) == 2, seen)
+
+
+def xxh3_of_what_cannot_be_read(root):
+    source, strategy = halves(root, "broken")
+    with Mounted(source, src_strategy=strategy,
+                 extra=["--fault=eio@rank_", "--replicas=off", "-omax_threads=1"]) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        check(error_of(lambda: get(path, "xxh3")) == "EIO", "EIO")
+        check(error_of(lambda: os.getxattr(m.path, PREFIX + "xxh3")) == "ENODATA", "a directory")
+
+
+def xxh3_is_in_nobodys_way(root):
+    """One thread for requests, and a file that takes minutes: others are
+    answered, and whoever waits can be killed."""
+    source, strategy = halves(root, "slow", 8 << 20)
+    with Mounted(source, src_strategy=strategy,
+                 extra=["--fault=delay=1ms,rate=200K", "--cache=off", "-omax_threads=1"]) as m:
+        path = f"{m.path}/rank_0/checkpoint_0.ckpt"
+        # Two who ask for the same, and one who takes a signal and goes on.
+        ask = "import os, sys; os.getxattr(sys.argv[1], 'user.reshardfs.xxh3')"
+        waiting = [subprocess.Popen([sys.executable, "-c", ask, path]) for _ in range(2)]
+        time.sleep(0.5)
+        began = time.monotonic()
+        check(get(path, "step") and os.stat(path).st_size and os.listdir(m.path), "answers")
+        check(all(p.poll() is None for p in waiting), "they were to wait")
+        for p in waiting:
+            p.send_signal(signal.SIGTERM)
+        for p in waiting:
+            check(p.wait(60 * TIMEOUT_SCALE) == -signal.SIGTERM, "killed")
+        took = time.monotonic() - began
+        check(took < 40 * TIMEOUT_SCALE, f"that took {took} s")  # 80 s for the file
+        threading.Thread(target=error_of, args=(lambda: get(path, "xxh3"),), daemon=True).start()
+        time.sleep(0.3)
+        m.process.send_signal(signal.SIGTERM)
+        check(m.process.wait(60 * TIMEOUT_SCALE) == 0,
+              f"SIGTERM while somebody waits:\n{m.log()}")
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
+        for test in (where_it_comes_from, as_plan_says, other_trees, sizes_are_asked_first,
+                     xxh3_of_the_bytes, xxh3_of_what_cannot_be_read, xxh3_is_in_nobodys_way):
+            with tap.test(test.__name__.replace("_", " ")):
+                test(root)
+        if shutil.which("getfattr"):
+            with tap.test("by getfattr"):
+                by_getfattr(root)
+        else:
+            tap.skip("by getfattr", "there is no getfattr")
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
