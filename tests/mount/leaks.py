@@ -25,8 +25,8 @@ from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
 
 OPENS = int(os.environ.get("RSH_LEAK_OPENS", "2000"))
 MOUNTS = int(os.environ.get("RSH_LEAK_MOUNTS", "20"))
-# What libfuse and the threads that read ahead may be at most, and the rest.
-MOST_THREADS = 16 + 16 + 4
+# Those that serve and those that read ahead, at most, and the rest.
+MOST_THREADS = 20 + 16 + 4
 # Windows and the like are kept once they are had, as many as ever were in use at
 # once.
 MOST_GROWTH_KB = 12 * 1024

@@ -19,7 +19,7 @@ readers() {
 	timeout -k 5 $(($(seconds 60) + each)) python3 "$LIB/reader.py" crowd "$MNT" \
 		"$T/expected" "$each" "$RSH_STRESS_SEED" 32 >"$T/reader" 2>&1
 	equal "$1" $? 0
-	awk '/ reads$/ { n += $1; next } !/^seed / { print "# " $0 }
+	awk '/ reads$/ { n += $1; next } NF && !/^seed / { print "# " $0 }
 		END { print "# " n " reads" }' "$T/reader"
 }
 
