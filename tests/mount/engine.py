@@ -149,11 +149,13 @@ def a_directory_is_made_and_used_again(tree, blocks):
 
 
 def used_by_two_mounts_at_once(tree, blocks):
-    with tree.mounted(*through(blocks, "--cache-size", "2MiB")) as one, \
-            tree.mounted(*through(blocks, "--cache-size", "2MiB")) as two, \
+    with tree.mounted(*through(blocks, "--cache-size", "600KiB")) as one, \
+            tree.mounted(*through(blocks, "--cache-size", "600KiB")) as two, \
             concurrent.futures.ThreadPoolExecutor(4) as pool:
-        for done in [pool.submit(tree.check, mount) for mount in (one, two) * 2]:
-            done.result()
+        for _ in range(2):
+            for done in [pool.submit(tree.check, mount) for mount in (one, two) * 2]:
+                done.result()
+            wait_for_blocks(blocks)  # they are written while others read on
     found = figures(one.log())["disk"] + figures(two.log())["disk"]
     check(found > 0, one.log() + two.log())
 
@@ -232,13 +234,13 @@ def emptied_while_mounted(tree, blocks):
 
 def on_a_full_file_system(tree, blocks):
     os.mkdir(blocks)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", blocks],
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "none", blocks],
                    check=True)
     try:
         with tree.mounted(*through(blocks, "--cache-size", "600KiB")) as mount:
             tree.check(mount)
-            tree.check(mount)
-        check("No space left" in mount.log(), mount.log())
+            within(60, lambda: tree.check(mount) or "No space left" in mount.log(),
+                   "nothing did not fit")
         check(tree.shown(*through(blocks)).get("disk"), "what fitted is not used")
     finally:
         subprocess.run(["umount", blocks], check=True)
