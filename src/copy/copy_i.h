@@ -201,8 +201,8 @@ void rsh_manifest_index_clear(struct rsh_manifest_index *x);
 /* NULL: it has no such file. */
 const struct rsh_manifest_entry *
 rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path);
-/* Reads the line of an entry again.  0 and *out, to be cleared, or -errno with a
- * sentence.  Any thread. */
+/* Reads the line of an entry again.  0 and *out, to be cleared, or -errno with
+ * a sentence.  Any thread. */
 int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 			   const struct rsh_manifest_entry *e,
 			   struct rsh_manifest_line *out,
@@ -210,8 +210,8 @@ int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 
 /* ---- what is wrong (answer.c) ---- */
 
-/* Says what is wrong with dir/name (name alone if dir is NULL), in place of what
- * was said.  0 or -ENOMEM. */
+/* Says what is wrong with dir/name (name alone if dir is NULL), in place of
+ * what was said.  0 or -ENOMEM. */
 int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /* And where; `record` may be NULL.  0 or -ENOMEM. */
@@ -252,8 +252,8 @@ struct rsh_temp {
 /* `number` tells apart the files of a directory.  0 or -errno: -EBUSY when a
  * living process writes the same. */
 int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number);
-/* Gives it its name; with `replace` in the place of what is there.  0 or -errno:
- * -EEXIST.  Afterwards there is nothing to drop. */
+/* Gives it its name; with `replace` in the place of what is there.  0 or
+ * -errno: -EEXIST.  After a success there is nothing to drop. */
 int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace);
 /* Removes it, if it was not given its name. */
 void rsh_temp_drop(struct rsh_temp *t);

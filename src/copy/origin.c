@@ -54,6 +54,40 @@ static int add_options(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	return rc;
 }
 
+/* As it was understood: it may have been derived and be no file at all. */
+static void add_strategy(XXH3_state_t *hash, const struct rsh_strategy *s,
+			 const struct rsh_names *names)
+{
+	char text[1024];
+
+	add_number(hash, s->stage_ranks);
+	add_number(hash, s->n_stages);
+	for (uint32_t i = 0; i < s->n_params; i++) {
+		const struct rsh_strategy_param *p = &s->params[i];
+
+		add_text(hash, rsh_names_text(names, p->name));
+		for (uint32_t k = 0; k < p->n_stages; k++) {
+			add_number(hash, p->stages[k].stage);
+			add_text(hash, rsh_item_text(p->stages[k].item, text,
+						     sizeof(text)));
+		}
+	}
+}
+
+static int hash_strategy(const struct rsh_strategy *s,
+			 const struct rsh_names *names, uint64_t *xxh3)
+{
+	XXH3_state_t *hash = XXH3_createState();
+
+	if (!hash)
+		return -ENOMEM;
+	XXH3_64bits_reset(hash);
+	add_strategy(hash, s, names);
+	*xxh3 = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return 0;
+}
+
 static void add_origin(XXH3_state_t *hash, const struct rsh_origin *o)
 {
 	add_number(hash, o->head.src.path != NULL);
@@ -112,6 +146,15 @@ static int take_sources(struct rsh_origin *o, const struct rsh_source *s)
 	return 0;
 }
 
+static int take_derived(const struct rsh_vfs_view *view,
+			struct rsh_manifest_strategy *out,
+			struct rsh_error *err)
+{
+	out->path = view->dst->path;
+	return hash_strategy(view->dst, view->names, &out->xxh3) ?
+		rsh_error_nomem(err) : 0;
+}
+
 static int take_strategy(const char *path, struct rsh_manifest_strategy *out,
 			 struct rsh_error *err)
 {
@@ -145,7 +188,9 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		return rsh_error_nomem(err);
 	rc = take_strategy(cfg->src_strategy, &out->head.src, err);
 	if (rc == 0)
-		rc = take_strategy(cfg->dst_strategy, &out->head.dst, err);
+		rc = cfg->derive && view.dst ?
+			take_derived(&view, &out->head.dst, err) :
+			take_strategy(cfg->dst_strategy, &out->head.dst, err);
 	return rc ? rc : identify(out, cfg, err);
 }
 

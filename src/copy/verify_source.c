@@ -228,7 +228,8 @@ static int tell_difference(struct job *j, const struct file *a,
 			   const struct rsh_record *rb)
 {
 	cleanup_fd int fa = -1, fb = -1;
-	struct content ca = { -1, a->in.index, ra }, cb = { -1, b->in.index, rb };
+	struct content ca = { -1, a->in.index, ra };
+	struct content cb = { -1, b->in.index, rb };
 	struct rsh_problem p = { 0 };
 	uint64_t at = 0, size;
 	int rc = rsh_open_regular(NULL, a->info.path, &fa, &size);
@@ -275,7 +276,8 @@ static int compare_rank(struct job *j, uint32_t name, uint32_t rank,
 			struct leader *leader)
 {
 	const struct file *f = sound_file(j, rank);
-	const struct rsh_record *r = f ? rsh_ckpt_find(f->in.index, name) : NULL;
+	const struct rsh_record *r =
+		f ? rsh_ckpt_find(f->in.index, name) : NULL;
 
 	if (!r)
 		return 0;

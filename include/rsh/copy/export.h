@@ -1,8 +1,8 @@
 /* copy/export.h - a virtual tree as real files.
  *
  * A file is written under a temporary name in its directory, synced, and only
- * then given its own; whatever happens, under its own name it is whole.  What is
- * finished is recorded beside the manifest to be, so that an export that was
+ * then given its own; whatever happens, under its own name it is whole.  What
+ * is finished is recorded beside the manifest to be, so that an export that was
  * killed goes on where it was.
  */
 #ifndef RSH_COPY_EXPORT_H

@@ -11,7 +11,7 @@
 
 /* One thing that is wrong. */
 struct rsh_problem {
-	char *path;   /* of the file, as it can be opened; NULL: none in particular */
+	char *path;   /* of the file, or "rank N" that has none */
 	char *record; /* in which record; NULL: not known */
 	bool placed;  /* the offset is known */
 	uint64_t offset; /* in the file: the first byte that differs, or where
@@ -34,9 +34,9 @@ void rsh_answer_clear(struct rsh_answer *a);
 /* All return 0 once the answer is known, or -errno with a sentence; *out, which
  * has to be empty before, is to be cleared in any case. */
 
-/* The chosen files of a source: structure, CRC, and that all
- * content can be read.  With the strategy, which may be NULL, that no rank's file
- * is missing whose slices no other has, and that ranks which hold one slice hold
+/* The chosen files of a source: structure, CRC, and that all content can be
+ * read.  With the strategy, which may be NULL, also that no rank's file is
+ * missing whose slices no other has, and that ranks which hold one slice hold
  * the same bytes. */
 int rsh_verify_source(const struct rsh_source *source,
 		      const struct rsh_strategy *strategy,
