@@ -19,6 +19,8 @@ import time
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        strategy_bytes)
 from rsh_cli import (GOOD, INPUT, IO, NO, PLAIN, USAGE, demo_tree, refused, run,  # noqa: E402
                      run_json)
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
@@ -395,6 +397,36 @@ def talk(p):
     check(process.wait() == GOOD and b"exporting [" in bar and b"left" in bar, bar)
 
 
+def a_derived_strategy(p):
+    """Where the destination is no file, another mesh is another conversion."""
+    layouts = {"w": Layout([2, 4], [0, -1], 0, 0)}
+    src, tree = p.path("dm.ckpt"), p.path("tree")
+    with open(src, "wb") as f:
+        f.write(strategy_bytes(StageFile(0, layouts)))
+    for rank in range(8):
+        os.makedirs(os.path.join(tree, f"rank_{rank}"))
+        with open(os.path.join(tree, f"rank_{rank}", "net-1_1.ckpt"), "wb") as f:
+            f.write(checkpoint_bytes({"w": Record((4, 2), "Int8", bytes([rank % 4] * 8))}))
+    derived = p.path("derived.ckpt")
+    mesh = ["--mesh", "dp=2,mp=2", "--opt", "-1"]
+    check(run("strategy", "derive", src, *mesh, "--checkpoint", tree, "-o",
+              derived).status == GOOD, "derive")
+    words = ["--src-strategy", src]
+    by_mesh, by_file = p.path("by_mesh"), p.path("by_file")
+    said = run_json("export", tree, by_mesh, *words, "--dst-mesh=dp=2,mp=2", "--dst-opt=-1")
+    check(said["files"]["written"] == 4, said)
+    run_json("export", tree, by_file, *words, "--dst-strategy", derived)
+    found, expected = hash_tree(by_mesh), hash_tree(by_file)
+    check(found.pop(MANIFEST) and expected.pop(MANIFEST), "no manifest")
+    lines = tree_difference(expected, found)
+    check(not lines, lines)
+    check(manifest(os.path.join(by_mesh, MANIFEST))[0]["dst_strategy"]["xxh3"], "no hash")
+    check(run_json("export", tree, by_mesh, *words, "--dst-mesh=dp=2,mp=2",
+                   "--dst-opt=-1")["files"]["kept"] == 4, "again")
+    refused(run("export", tree, by_mesh, *words, "--dst-mesh=mp=4", "--dst-opt=-1"), INPUT,
+            MANIFEST, "--overwrite")
+
+
 def wrong_usage(p):
     refused(run("export"), USAGE, "no SOURCE given")
     refused(run("export", p.source), USAGE, "no OUTDIR given")
@@ -412,7 +444,7 @@ CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_m
          interrupted, two_at_once, other_files_are_there, another_conversion_is_there,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,
          a_source_that_fails, lost_slices, too_little_room, the_disk_fills_up,
-         a_target_that_cannot_be_written, talk, wrong_usage]
+         a_target_that_cannot_be_written, talk, a_derived_strategy, wrong_usage]
 NEED_ROOT = [too_little_room, the_disk_fills_up, a_target_that_cannot_be_written]
 
 

@@ -4,7 +4,7 @@ UNIT += \
 	unit/test_source_gather unit/test_vfs unit/test_vfs_nodes unit/test_vfs_stream \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
-	unit/test_cli_options unit/test_cli_daemon unit/test_cli_text \
+	unit/test_cli_options unit/test_cli_daemon unit/test_copy unit/test_cli_text \
 	unit/test_cli_progress
 
 SOURCE_SUPPORT = unit/source_support.h unit/source_support.c \
@@ -37,3 +37,6 @@ unit_test_cli_text_SOURCES = unit/test_cli_text.c
 unit_test_cli_text_LDADD = $(L_CLI)
 unit_test_cli_progress_SOURCES = unit/test_cli_progress.c
 unit_test_cli_progress_LDADD = $(L_CLI)
+unit_test_copy_SOURCES = unit/test_copy.c
+unit_test_copy_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+unit_test_copy_LDADD = $(L_COPY)

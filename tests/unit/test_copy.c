@@ -1,0 +1,248 @@
+/* unit/test_copy.c - hashes of records on the way, lines of long files, and
+ * temporary files. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "copy/copy_i.h"
+
+/* ---- digests ---- */
+
+#define FILE_BYTES 1000
+
+static uint64_t hash_of(const uint8_t *data, uint64_t from, uint64_t n)
+{
+	return XXH3_64bits(data + from, n);
+}
+
+/* Gaps, neighbours, records without bytes at all places. */
+static const struct rsh_manifest_record records[] = {
+	{ .offset = 0, .bytes = 0 },   { .offset = 0, .bytes = 100 },
+	{ .offset = 100, .bytes = 1 }, { .offset = 150, .bytes = 0 },
+	{ .offset = 150, .bytes = 600 }, { .offset = 760, .bytes = 240 },
+	{ .offset = 1000, .bytes = 0 },
+};
+#define N_RECORDS (sizeof(records) / sizeof(records[0]))
+
+static void test_digest(void **state)
+{
+	uint8_t data[FILE_BYTES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 31 >> 3);
+	for (size_t step = 1; step <= FILE_BYTES; step += step < 8 ? 1 : 37) {
+		uint64_t sums[N_RECORDS] = { 0 };
+		struct rsh_digest d;
+
+		assert_int_equal(rsh_digest_init(&d, records, N_RECORDS, sums),
+				 0);
+		for (size_t at = 0; at < FILE_BYTES; at += step)
+			rsh_digest_sink(&d, data + at, FILE_BYTES - at < step ?
+					FILE_BYTES - at : step, at);
+		assert_true(rsh_digest_end(&d) == hash_of(data, 0, FILE_BYTES));
+		for (size_t i = 0; i < N_RECORDS; i++)
+			assert_true(sums[i] == hash_of(data, records[i].offset,
+						       records[i].bytes));
+		rsh_digest_clear(&d);
+	}
+}
+
+/* ---- lines ---- */
+
+static int file_of(const char *text, size_t len)
+{
+	FILE *f = tmpfile();
+	int fd;
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(text, 1, len, f), len);
+	assert_int_equal(fflush(f), 0);
+	fd = dup(fileno(f));
+	fclose(f);
+	return fd;
+}
+
+static void test_lines(void **state)
+{
+	const char text[] = "one\n\n\ntwo\nthree";
+	int fd = file_of(text, sizeof(text) - 1);
+	struct rsh_lines l;
+	const char *line;
+	size_t len;
+
+	(void)state;
+	rsh_lines_init(&l, fd, "f");
+	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 1);
+	assert_true(len == 3 && memcmp(line, "one", 3) == 0 && l.begin == 0);
+	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 1);
+	assert_true(len == 3 && memcmp(line, "two", 3) == 0 && l.begin == 6);
+	assert_int_equal(l.number, 4);
+	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 1);
+	assert_true(len == 5 && memcmp(line, "three", 5) == 0);
+	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 0);
+	rsh_lines_clear(&l);
+	close(fd);
+}
+
+static void test_long_lines(void **state)
+{
+	const size_t n = 1000003; /* several reads */
+	char *text = malloc(2 * n);
+	struct rsh_lines l;
+	const char *line;
+	size_t len;
+	int fd;
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'a', n);
+	memset(text + n, 'b', n);
+	text[n - 1] = text[2 * n - 1] = '\n';
+	fd = file_of(text, 2 * n);
+	rsh_lines_init(&l, fd, "f");
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 1);
+		assert_int_equal(len, n - 1);
+		assert_int_equal(l.begin, i * n);
+		assert_memory_equal(line, text + i * n, n - 1);
+	}
+	assert_int_equal(rsh_lines_next(&l, &line, &len, NULL), 0);
+	rsh_lines_clear(&l);
+	close(fd);
+	free(text);
+}
+
+static void test_endless_line(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	int fd = file_of("", 0);
+	struct rsh_lines l;
+	const char *line;
+	size_t len;
+
+	(void)state;
+	/* A hole: zeros without an end. */
+	assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+	rsh_lines_init(&l, fd, "f");
+	assert_int_equal(rsh_lines_next(&l, &line, &len, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "longer"));
+	rsh_lines_clear(&l);
+	close(fd);
+}
+
+/* ---- temporary files ---- */
+
+struct place {
+	char path[32];
+	int fd;
+};
+
+static int make_place(void **state)
+{
+	struct place *p = malloc(sizeof(*p));
+
+	if (!p)
+		return -1;
+	strcpy(p->path, "test_copy.XXXXXX");
+	if (!mkdtemp(p->path))
+		return -1;
+	p->fd = open(p->path, O_RDONLY | O_DIRECTORY);
+	*state = p;
+	return p->fd < 0 ? -1 : 0;
+}
+
+static int remove_place(void **state)
+{
+	struct place *p = *state;
+	int rc;
+
+	unlinkat(p->fd, "name", 0);
+	close(p->fd);
+	rc = rmdir(p->path); /* nothing else is left */
+	free(p);
+	return rc;
+}
+
+static bool is_there(const struct place *p, const char *name)
+{
+	return faccessat(p->fd, name, F_OK, 0) == 0;
+}
+
+static void test_commit(void **state)
+{
+	const struct place *p = *state;
+	struct rsh_temp t;
+
+	assert_int_equal(rsh_temp_open(&t, p->fd, 1), 0);
+	assert_true(is_there(p, t.name));
+	assert_int_equal(rsh_write_all(t.fd, "a", 1, 0), 0);
+	assert_int_equal(rsh_temp_commit(&t, "name", false), 0);
+	rsh_temp_drop(&t);
+	assert_true(is_there(p, "name") && !is_there(p, t.name));
+	/* A name that is taken, and then taken over. */
+	assert_int_equal(rsh_temp_open(&t, p->fd, 1), 0);
+	assert_int_equal(rsh_temp_commit(&t, "name", false), -EEXIST);
+	assert_int_equal(rsh_temp_commit(&t, "name", true), 0);
+	rsh_temp_drop(&t);
+	assert_true(is_there(p, "name"));
+}
+
+static void test_the_living_are_left_alone(void **state)
+{
+	const struct place *p = *state;
+	struct rsh_temp t, other;
+
+	assert_int_equal(rsh_temp_open(&t, p->fd, 7), 0);
+	assert_int_equal(rsh_temp_open(&other, p->fd, 7), -EBUSY);
+	rsh_temp_sweep(p->fd);
+	assert_true(is_there(p, t.name));
+	rsh_temp_drop(&t);
+	assert_false(is_there(p, t.name));
+}
+
+static void test_the_dead_are_swept(void **state)
+{
+	const struct place *p = *state;
+	struct rsh_temp t;
+
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(rsh_temp_open(&t, p->fd, 7), 0);
+		close(t.fd); /* as the end of a process does */
+		assert_true(is_there(p, t.name));
+		if (i == 0)
+			rsh_temp_sweep(p->fd);
+		else
+			assert_int_equal(rsh_temp_open(&t, p->fd, 7), 0);
+	}
+	rsh_temp_drop(&t);
+	assert_false(is_there(p, t.name));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_digest),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_long_lines),
+		cmocka_unit_test(test_endless_line),
+		cmocka_unit_test_setup_teardown(test_commit, make_place,
+						remove_place),
+		cmocka_unit_test_setup_teardown(test_the_living_are_left_alone,
+						make_place, remove_place),
+		cmocka_unit_test_setup_teardown(test_the_dead_are_swept,
+						make_place, remove_place),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
