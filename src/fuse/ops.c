@@ -205,31 +205,45 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 
 /* ---- files ---- */
 
-struct open_file {
+struct rsh_open_file {
 	struct rsh_stream *stream;
 	struct rsh_backing *backing; /* NULL: it is read here */
+	LIST_ENTRY(rsh_open_file) next;
 };
 
-static struct open_file *file_of(const struct fuse_file_info *fi)
+static struct rsh_open_file *file_of(const struct fuse_file_info *fi)
 {
-	return (struct open_file *)(uintptr_t)fi->fh;
+	return (struct rsh_open_file *)(uintptr_t)fi->fh;
 }
 
 /* `req` as in rsh_passthrough_close(). */
 static void close_file(struct rsh_server *s, fuse_req_t req,
-		       struct open_file *f)
+		       struct rsh_open_file *f)
 {
+	pthread_mutex_lock(&s->files_lock);
+	LIST_REMOVE(f, next);
+	pthread_mutex_unlock(&s->files_lock);
 	if (f->backing)
 		rsh_passthrough_close(s, req, f->backing);
 	rsh_stream_close(f->stream);
 	free(f);
 }
 
+void rsh_open_files_free(struct rsh_server *s)
+{
+	struct rsh_open_file *f;
+
+	while ((f = LIST_FIRST(&s->files))) {
+		LIST_REMOVE(f, next);
+		free(f);
+	}
+}
+
 /* 0 or -errno. */
 static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
-		     int flags, struct open_file **out)
+		     int flags, struct rsh_open_file **out)
 {
-	struct open_file *f = calloc(1, sizeof(*f));
+	struct rsh_open_file *f = calloc(1, sizeof(*f));
 	int rc;
 
 	if (!f)
@@ -239,6 +253,9 @@ static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
 		free(f);
 		return rc;
 	}
+	pthread_mutex_lock(&s->files_lock);
+	LIST_INSERT_HEAD(&s->files, f, next);
+	pthread_mutex_unlock(&s->files_lock);
 	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
 		rc = -EROFS;
 	else
@@ -253,7 +270,7 @@ static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
-	struct open_file *f;
+	struct rsh_open_file *f;
 	int rc;
 
 	if (rsh_control_owns(ino)) {

@@ -47,6 +47,10 @@ struct rsh_server {
 
 	struct rsh_passthrough passthrough;
 
+	/* A file may still be open when the mount ends. */
+	pthread_mutex_t files_lock; /* guards the line below */
+	LIST_HEAD(, rsh_open_file) files;
+
 	/* Called once, by the thread that answers the kernel's INIT. */
 	void (*ready)(void *ctx);
 	void *ready_ctx;
@@ -98,6 +102,10 @@ void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi);
 void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		     size_t room);
 void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room);
+
+/* Forgets the files that are still open, once the session and the streams have
+ * ended. */
+void rsh_open_files_free(struct rsh_server *s);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
 
