@@ -14,24 +14,26 @@
 void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
 			 struct fuse_file_info *fi)
 {
-	const struct rsh_server *s = fuse_req_userdata(req);
-	char *text;
+	struct rsh_server *s = fuse_req_userdata(req);
+	struct rsh_open_file *f;
 	int rc;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY || (fi->flags & O_TRUNC)) {
 		fuse_reply_err(req, EROFS);
 		return;
 	}
-	rc = rsh_control_make(s->vfs, ino, &text);
+	f = rsh_open_file_new(&s->files);
+	rc = f ? rsh_control_make(s->vfs, ino, &f->text) : -ENOMEM;
 	if (rc) {
+		rsh_open_file_free(&s->files, f);
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	fi->fh = (uintptr_t)text;
+	fi->fh = (uintptr_t)f;
 	fi->direct_io = 1; /* its size is not known before */
 	/* Fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(req, fi))
-		free(text);
+		rsh_open_file_free(&s->files, f);
 }
 
 /* A copy is what is sent: once the reader has its bytes, the file may be closed
@@ -39,7 +41,7 @@ void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
 void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
 			 struct fuse_file_info *fi)
 {
-	const char *text = (const char *)(uintptr_t)fi->fh;
+	const char *text = rsh_open_file_of(fi)->text;
 	size_t all = strlen(text), at = (uint64_t)off < all ? (size_t)off : all;
 	size_t n = size < all - at ? size : all - at;
 	cleanup_free char *copy = malloc(n ? n : 1);
@@ -52,6 +54,8 @@ void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
 
 void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi)
 {
-	free((char *)(uintptr_t)fi->fh);
+	struct rsh_server *s = fuse_req_userdata(req);
+
+	rsh_open_file_free(&s->files, rsh_open_file_of(fi));
 	fuse_reply_err(req, 0);
 }

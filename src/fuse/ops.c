@@ -205,57 +205,30 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 
 /* ---- files ---- */
 
-struct rsh_open_file {
-	struct rsh_stream *stream;
-	struct rsh_backing *backing; /* NULL: it is read here */
-	LIST_ENTRY(rsh_open_file) next;
-};
-
-static struct rsh_open_file *file_of(const struct fuse_file_info *fi)
-{
-	return (struct rsh_open_file *)(uintptr_t)fi->fh;
-}
-
 /* `req` as in rsh_passthrough_close(). */
 static void close_file(struct rsh_server *s, fuse_req_t req,
 		       struct rsh_open_file *f)
 {
-	pthread_mutex_lock(&s->files_lock);
-	LIST_REMOVE(f, next);
-	pthread_mutex_unlock(&s->files_lock);
 	if (f->backing)
 		rsh_passthrough_close(s, req, f->backing);
 	rsh_stream_close(f->stream);
-	free(f);
-}
-
-void rsh_open_files_free(struct rsh_server *s)
-{
-	struct rsh_open_file *f;
-
-	while ((f = LIST_FIRST(&s->files))) {
-		LIST_REMOVE(f, next);
-		free(f);
-	}
+	rsh_open_file_free(&s->files, f);
 }
 
 /* 0 or -errno. */
 static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
 		     int flags, struct rsh_open_file **out)
 {
-	struct rsh_open_file *f = calloc(1, sizeof(*f));
+	struct rsh_open_file *f = rsh_open_file_new(&s->files);
 	int rc;
 
 	if (!f)
 		return -ENOMEM;
 	rc = rsh_stream_open(s->streams, ino, &f->stream);
 	if (rc) {
-		free(f);
+		rsh_open_file_free(&s->files, f);
 		return rc;
 	}
-	pthread_mutex_lock(&s->files_lock);
-	LIST_INSERT_HEAD(&s->files, f, next);
-	pthread_mutex_unlock(&s->files_lock);
 	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
 		rc = -EROFS;
 	else
@@ -303,7 +276,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 		rsh_control_op_release(req, fi);
 		return;
 	}
-	close_file(fuse_req_userdata(req), req, file_of(fi));
+	close_file(fuse_req_userdata(req), req, rsh_open_file_of(fi));
 	fuse_reply_err(req, 0);
 }
 
@@ -317,7 +290,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		rsh_control_op_read(req, size, off, fi);
 		return;
 	}
-	n = rsh_stream_lend(file_of(fi)->stream, (uint64_t)off, size, &loan);
+	n = rsh_stream_lend(rsh_open_file_of(fi)->stream, (uint64_t)off, size,
+			    &loan);
 	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
 		      (unsigned long long)ino, (long long)off, size, n);
 	if (n < 0) {

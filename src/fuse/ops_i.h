@@ -21,6 +21,22 @@ struct rsh_passthrough {
 	LIST_HEAD(, rsh_backing) list;
 };
 
+/* What a file handle stands for: a virtual file, or a text that the mount tells
+ * about itself. */
+struct rsh_open_file {
+	struct rsh_stream *stream;
+	struct rsh_backing *backing; /* NULL: it is read here */
+	char *text;                  /* of a control file, else NULL */
+	LIST_ENTRY(rsh_open_file) next;
+};
+
+/* All of them: files may still be open when the mount ends, or their release
+ * may not have arrived. */
+struct rsh_open_files {
+	pthread_mutex_t lock; /* guards the line below */
+	LIST_HEAD(, rsh_open_file) list;
+};
+
 struct rsh_server {
 	struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
@@ -47,14 +63,20 @@ struct rsh_server {
 
 	struct rsh_passthrough passthrough;
 
-	/* A file may still be open when the mount ends. */
-	pthread_mutex_t files_lock; /* guards the line below */
-	LIST_HEAD(, rsh_open_file) files;
+	struct rsh_open_files files;
 
 	/* Called once, by the thread that answers the kernel's INIT. */
 	void (*ready)(void *ctx);
 	void *ready_ctx;
 };
+
+/* open_files.c.  A new one is all NULL; NULL if memory is out. */
+struct rsh_open_file *rsh_open_file_new(struct rsh_open_files *all);
+struct rsh_open_file *rsh_open_file_of(const struct fuse_file_info *fi);
+/* Frees the text; the rest is the caller's to close before. */
+void rsh_open_file_free(struct rsh_open_files *all, struct rsh_open_file *f);
+/* Frees those that are left, once the session and the streams have ended. */
+void rsh_open_files_clear(struct rsh_open_files *all);
 
 /* Puts itself between libfuse and the mounted session's descriptor.  0 or
  * -errno. */
@@ -102,10 +124,6 @@ void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi);
 void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		     size_t room);
 void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room);
-
-/* Forgets the files that are still open, once the session and the streams have
- * ended. */
-void rsh_open_files_free(struct rsh_server *s);
 
 extern const struct fuse_lowlevel_ops rsh_fuse_ops;
 

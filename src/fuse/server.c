@@ -249,7 +249,7 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return rsh_error_nomem(err);
-	if (pthread_mutex_init(&s->files_lock, NULL) ||
+	if (pthread_mutex_init(&s->files.lock, NULL) ||
 	    pthread_mutex_init(&s->passthrough.lock, NULL)) {
 		free(s);
 		return rsh_error_nomem(err);
@@ -338,9 +338,9 @@ void rsh_server_free(struct rsh_server *s)
 	if (s->session)
 		fuse_session_destroy(s->session);
 	rsh_streams_free(s->streams);
-	rsh_open_files_free(s);
+	rsh_open_files_clear(&s->files);
 	rsh_passthrough_free(s);
-	pthread_mutex_destroy(&s->files_lock);
+	pthread_mutex_destroy(&s->files.lock);
 	pthread_mutex_destroy(&s->passthrough.lock);
 	free(s);
 }
