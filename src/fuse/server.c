@@ -237,7 +237,9 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err)
 {
-	const struct rsh_streams_options streams = { 0 };
+	const struct rsh_streams_options streams = {
+		.lenders_prepare = true,
+	};
 	struct rsh_error said = RSH_ERROR_INIT;
 	struct rsh_server *s;
 	char mountpoint[PATH_MAX];

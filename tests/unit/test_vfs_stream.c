@@ -3,9 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,6 +29,8 @@ struct fake {
 	atomic_uint fail_next; /* reads that shall fail */
 	atomic_uint n_reads;
 	_Atomic uint64_t bytes_read;
+	pthread_t reader;    /* of the test that looks who prepares */
+	atomic_uint by_reader;
 };
 
 static uint8_t byte_at(uint64_t node, uint64_t offset)
@@ -66,6 +68,8 @@ static ssize_t fake_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		rsh_waits_end(begin);
 	}
 	atomic_fetch_add(&f->n_reads, 1);
+	if (pthread_equal(pthread_self(), f->reader))
+		atomic_fetch_add(&f->by_reader, 1);
 	if (atomic_load(&f->fail_next) &&
 	    atomic_fetch_sub(&f->fail_next, 1) > 0)
 		return -EIO;
@@ -224,6 +228,44 @@ static void test_depth_follows_latency(void **state)
 	assert_in_range(stats.most_ahead, 8, 17);
 	assert_in_range(stats.windows, 20, FILE_BYTES / MIB + 1);
 	assert_int_equal(stats.unread, 0);
+}
+
+static void use_slowly(uint64_t ns)
+{
+	struct timespec t = { (time_t)(ns / 1000000000),
+			      (long)(ns % 1000000000) };
+
+	nanosleep(&t, NULL);
+}
+
+/* Where lenders prepare, no other thread is woken for a reader who is slower
+ * than the source; but for the first windows, when that is not known yet. */
+static void test_lenders_prepare(void **state)
+{
+	const struct rsh_streams_options o = { .lenders_prepare = true };
+	struct fixture *f = *state;
+	struct timespec from, to;
+	struct rsh_stream *st;
+	uint64_t at = 0, ns;
+	ssize_t n;
+
+	rsh_streams_free(f->streams);
+	assert_int_equal(rsh_streams_new(&f->fake.vfs, &o, &f->streams), 0);
+	f->fake.reader = pthread_self();
+	assert_int_equal(rsh_stream_open(f->streams, 2, &st), 0);
+	do {
+		clock_gettime(CLOCK_MONOTONIC, &from);
+		n = check(st, 2, at, MIB);
+		clock_gettime(CLOCK_MONOTONIC, &to);
+		at += (uint64_t)n;
+		ns = (uint64_t)(to.tv_sec - from.tv_sec) * 1000000000 +
+		     (uint64_t)to.tv_nsec - (uint64_t)from.tv_nsec;
+		use_slowly(5 * ns);
+	} while (n > 0);
+	rsh_stream_close(st);
+	assert_int_equal(f->fake.bytes_read, FILE_BYTES);
+	assert_in_range(f->fake.by_reader, FILE_BYTES / MIB / 2,
+			FILE_BYTES / MIB + 1);
 }
 
 /* Who jumps gets what he asks for and no more is read. */
@@ -401,6 +443,7 @@ int main(void)
 		T(test_from_front_to_back),
 		T(test_left_open),
 		T(test_depth_follows_latency),
+		T(test_lenders_prepare),
 		T(test_jumps_prepare_nothing),
 		T(test_edges),
 		T(test_failures_do_not_stay),

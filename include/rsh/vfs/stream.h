@@ -36,6 +36,9 @@ struct rsh_streams_options {
 	unsigned max_windows;
 	/* Threads that prepare, started when needed; 0: the default. */
 	unsigned max_threads;
+	/* Who returns a loan may be kept to prepare the next window, if the
+	 * reader has been given its bytes by then and is slow. */
+	bool lenders_prepare;
 };
 
 /* Since the start. */
