@@ -465,7 +465,7 @@ static bool follow(struct rsh_stream *st, uint64_t offset, size_t len,
 static bool lender_prepares(const struct rsh_stream *st)
 {
 	return st->all->lenders_prepare && st->all->n_queued == 1 &&
-	       st->blocked < BLOCKED_MIN && st->pace_ns > 2 * st->load_ns;
+	       st->blocked < BLOCKED_MIN && st->pace_ns > 3 * st->load_ns;
 }
 
 /* Waits for the bytes of a window and holds them: 0, or -errno; the window is

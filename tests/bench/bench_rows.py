@@ -380,7 +380,41 @@ def random_reads(bench):
     for who, samples in (("mount", result.mount), ("bindfs", result.peer)):
         middle = statistics.median(s.reads / s.seconds for s in samples)
         result.note(f"{who} {middle:.0f} reads/s")
+    bench.make_cold(converted)
+    disk = through(converted)
+    result.note(f"the disk, no mount {disk.reads / disk.seconds:.0f} reads/s")
     return result
+
+
+# ---- what FUSE leaves: a server that computes nothing ----
+
+def nothing_against_direct(bench, readers):
+    files = the_tree(bench, "contiguous").converted_files()
+    with bench.nothing(sum(map(os.path.getsize, files)) // readers) as nothing:
+        file = os.path.join(nothing.path, "file")
+        return rates(bench.compare(lambda: bench.read([file] * readers, readers),
+                                   lambda: bench.read(files, readers),
+                                   warm=files), "from memory", "direct")
+
+
+@row("null_one", "a server that answers from memory, one reader", "direct read")
+def null_one(bench):
+    return nothing_against_direct(bench, 1)
+
+
+@row("null_two", "the same, two readers", "direct read, two readers")
+def null_two(bench):
+    return nothing_against_direct(bench, 2)
+
+
+@row("null_python", "the same, Python open().read()", "of the converted file")
+def null_python(bench):
+    peer = the_tree(bench, "contiguous").converted_files()[0]
+    with bench.nothing(os.path.getsize(peer)) as nothing:
+        file = os.path.join(nothing.path, "file")
+        return rates(bench.compare(lambda: python_reads(file),
+                                   lambda: python_reads(peer), warm=[peer]),
+                     "from memory", "file")
 
 
 # ---- many ranks ----

@@ -176,17 +176,12 @@ class Oracle:
         self._process.stdout.close()
 
 
-class Bindfs:
-    """bindfs over a directory, as it is or with several threads.
+class Peer:
+    """Another file system of the same kind, while a with statement lasts."""
 
-    For one reader it is faster as it is.
-    """
-
-    def __init__(self, directory, threads):
-        self.path = tempfile.mkdtemp(prefix="reshardfs-bindfs-")
-        self._command = ["bindfs", "-f", "-r", "--no-allow-other",
-                         *(["--multithreaded"] if threads else []),
-                         directory, self.path]
+    def __init__(self, name, *command):
+        self.path = tempfile.mkdtemp(prefix=f"reshardfs-{name}-")
+        self._command = [*command, self.path]
         self._process = None
 
     def __enter__(self):
@@ -196,7 +191,7 @@ class Bindfs:
         while os.stat(self.path).st_dev == before:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.__exit__()
-                raise Broken("bindfs does not mount: " + " ".join(self._command))
+                raise Broken("does not mount: " + " ".join(self._command))
             time.sleep(0.01)
         return self
 
@@ -307,10 +302,19 @@ class Bench:
             if sha256_of(os.path.join(directory, name), 4 * MIB)[1] != digest:
                 raise Broken(f"the converter wrote other bytes in {name}")
 
-    def bindfs(self, directory, threads=False):
+    @staticmethod
+    def bindfs(directory, threads=False):
+        """bindfs over a directory, as it is or with several threads; for one
+        reader it is faster as it is."""
         if not shutil.which("bindfs"):
             raise Skip("there is no bindfs (Debian package bindfs)")
-        return Bindfs(directory, threads)
+        return Peer("bindfs", "bindfs", "-f", "-r", "--no-allow-other",
+                    *(["--multithreaded"] if threads else []), directory)
+
+    def nothing(self, size):
+        """A server of `size` bytes that answers from memory (bench_null.c)."""
+        program = os.path.join(os.path.dirname(self.settings.reader), "bench_null")
+        return Peer("null", program, str(size))
 
     # ---- reading ----
 

@@ -6,10 +6,16 @@
 check_PROGRAMS += bench/bench_read
 bench_bench_read_SOURCES = bench/bench_read.c
 
+# A peer, and beside src/fuse the only program that includes FUSE headers.
+check_PROGRAMS += bench/bench_null
+bench_bench_null_SOURCES = bench/bench_null.c
+bench_bench_null_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE_CFLAGS)
+bench_bench_null_LDADD = $(FUSE_LIBS)
+
 BENCH_DIR = $(abs_builddir)/bench
 BENCH_OUT = $(abs_builddir)/bench
 
-bench: bench/bench_read$(EXEEXT)
+bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 	cd ../proto && $(MAKE) $(AM_MAKEFLAGS) all
 	cd ../src && $(MAKE) $(AM_MAKEFLAGS) all
 	@RESHARDFS='$(abs_top_builddir)/src/reshardfs' \
