@@ -12,6 +12,8 @@ import sys
 import time
 from dataclasses import dataclass
 
+from rsh_mount import reshardfs_program
+
 from bench_tools import (MIB, Broken, Measured, Sample, Skip, Watch, make_room,
                          rate_text, status_field, storage_bytes_of, timed)
 from bench_trees import SOURCE_RANKS, WANTED_RANKS
@@ -187,7 +189,7 @@ def transform(bench, tree):
         seconds = bench.oracle.ask(
             "transform", source=tree.source, target=target,
             src_strategy=tree.src_strategy, dst_strategy=tree.dst_strategy)["seconds"]
-        bench.verify_files(target, tree)
+        bench.verify_files(target, tree, "the converter")
     finally:
         shutil.rmtree(target, ignore_errors=True)
     return seconds
@@ -211,6 +213,68 @@ def transform_row(bench):
     result.note(f"mount {statistics.median(s.seconds for s in result.mount):.2f} s")
     result.note(f"converter {statistics.median(s.seconds for s in result.peer):.1f} s")
     return result
+
+
+# ---- real files ----
+
+def exported(bench, tree, target):
+    """Write the files of `tree` to a directory that is not there."""
+    subprocess.run(
+        [reshardfs_program(), "export", "-q", "--src-strategy", tree.src_strategy,
+         "--dst-strategy", tree.dst_strategy, tree.source, target],
+        check=True, env={**os.environ,
+                         "XDG_CACHE_HOME": os.path.join(bench.work, "cache")})
+
+
+def copied(bench, tree, target, durable):
+    """The same with cp; with `durable` until they are on the disk, as export."""
+    subprocess.run(["cp", "-r", tree.converted, target], check=True)
+    if durable:
+        files = [os.path.join(target, name) for name in sorted(tree.wanted)]
+        subprocess.run(["sync", *files], check=True)
+
+
+def real_files(bench, name, durable=True):
+    tree = the_tree(bench, name)
+    target = os.path.join(bench.work, "target")
+
+    def measured(write, *how):
+        os.sync()  # so that the disk is at rest
+        try:
+            seconds, _ = timed(write, bench, tree, target, *how)
+            if write is exported:
+                bench.verify_files(target, tree, "export", once=name)
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+        return Sample(seconds, tree.content)
+
+    return rates(bench.compare(lambda: measured(exported),
+                               lambda: measured(copied, durable),
+                               warm=tree.source_files() + tree.converted_files()),
+                 "export", "cp")
+
+
+@row("export", "export, contiguous reshard", "cp -r of its files, fsync",
+     (">=", 0.90))
+def export(bench):
+    return real_files(bench, "contiguous")
+
+
+@row("export_inner", "export, inner-axis reshard", "cp -r of its files, fsync",
+     (">=", 0.90), tree="inner")
+def export_inner(bench):
+    return real_files(bench, "inner")
+
+
+@row("export_cp", "export, contiguous reshard", "cp -r of its files, no fsync")
+def export_cp(bench):
+    return real_files(bench, "contiguous", durable=False)
+
+
+@row("export_cp_inner", "export, inner-axis reshard", "cp -r of its files, no fsync",
+     tree="inner")
+def export_cp_inner(bench):
+    return real_files(bench, "inner", durable=False)
 
 
 # ---- cold ----

@@ -22,8 +22,10 @@ TINY = ["--size", "16M", "--repeats", "1", "--ranks", "16", "--parameters", "30"
 
 ROWS = """
     contiguous contiguous_two inner inner_whole bindfs inner_bindfs identity
-    python_read load_checkpoint transform read_once_rows read_once_columns cold
-    cold_inner slow slow_inner memory random null_one null_two null_python big_mount big_list big_memory
+    python_read load_checkpoint transform export export_inner export_cp
+    export_cp_inner read_once_rows read_once_columns cold cold_inner slow
+    slow_inner memory random null_one null_two null_python big_mount big_list
+    big_memory
     requests requests_inner sizes""".split()
 
 # What a machine, or a build, may lack: MindSpore, bindfs, --fault, a disk.
