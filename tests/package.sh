@@ -91,7 +91,7 @@ need_packages debootstrap
 in_root()
 {
 	chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-		HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+		HOME=/tmp LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
 }
 
 # Without what changes by itself.
@@ -122,9 +122,14 @@ in_root reshardfs --version
 [ "$(in_root reshardfs --version | head -n 1)" = "reshardfs $upstream" ] ||
 	die "this is another version"
 in_root test -x /sbin/mount.reshardfs || die "mount(8) finds no helper"
-in_root test -s /usr/share/bash-completion/completions/reshardfs ||
-	die "there is no completion"
-for page in man1/reshardfs.1.gz man3/libreshard.3.gz; do
+for file in bash-completion/completions/reshardfs \
+	zsh/vendor-completions/_reshardfs; do
+	in_root test -s "/usr/share/$file" || die "there is no $file"
+done
+in_root test -s /lib/systemd/system/reshardfs@.service ||
+	die "systemd finds no unit"
+for page in "$top"/man/*.[1-8]; do
+	page=man${page##*.}/$(basename "$page").gz
 	[ -s "$root/usr/share/man/$page" ] || [ -s "$root/usr/share/doc/$page" ] ||
 		grep -q 'path-exclude.*/man/' "$root/etc/dpkg/dpkg.cfg.d/"* 2>/dev/null ||
 		die "there is no $page"
@@ -146,7 +151,6 @@ say "the module reads $(wc -l <"$work/read") files as the converter wrote them"
 
 # shellcheck disable=SC2086 # a list of names
 logged remove in_root dpkg --purge $INSTALLED
-rm -rf "$root/tmp/packages" "$root/tmp/demo"
 files_in_root >"$work/after"
 diff "$work/before" "$work/after" || die "that is left, or lost"
 say "installed, tried and removed without a trace"
