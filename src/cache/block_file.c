@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <xxhash.h>
+#include "rsh/util/xxh3.h"
 
 static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '1', '\n' };
 

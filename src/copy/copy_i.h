@@ -5,11 +5,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include <xxhash.h>
-
 #include "rsh/copy/copy.h"
 #include "rsh/copy/verify.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/xxh3.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/vfs/stream.h"
 #include "rsh/wire/manifest.h"

@@ -9,9 +9,8 @@
 #include <sys/queue.h>
 #include <time.h>
 
-#include <xxhash.h>
-
 #include "rsh/util/mem.h"
+#include "rsh/util/xxh3.h"
 
 #define STOP_SECONDS 2
 

@@ -1,0 +1,13 @@
+/* util/xxh3.h - xxhash.h for those who hash whole files: where the library can
+ * choose the instructions when it runs, XXH3 takes the widest ones that the
+ * processor has. */
+#ifndef RSH_UTIL_XXH3_H
+#define RSH_UTIL_XXH3_H
+
+#include <xxhash.h>
+
+#ifdef HAVE_XXH3_DISPATCH
+#include <xxh_x86dispatch.h>
+#endif
+
+#endif
