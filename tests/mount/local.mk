@@ -4,8 +4,8 @@ MOUNT += \
 	mount/errors.py mount/read_errors.sh mount/stress.sh \
 	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
-	mount/umount.sh mount/completion.sh mount/manual.py mount/bench.py \
-	mount/export.py mount/verify.py mount/strategy.py \
+	mount/umount.sh mount/completion.sh mount/manual.py mount/json_keys.py \
+	mount/bench.py mount/export.py mount/verify.py mount/strategy.py \
 	mount/index_cache.py mount/warm.sh mount/identity.py mount/engine.py \
 	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
