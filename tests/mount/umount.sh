@@ -1,5 +1,6 @@
 #!/bin/sh
 # `reshardfs umount`: takes down what is a mount of reshardfs and nothing else.
+. "${srcdir:-.}/lib/open_fuse.sh"
 . "${srcdir:-.}/lib/mount.sh"
 
 make_source
@@ -107,14 +108,11 @@ else
 fi
 
 # Without privileges fusermount3 does it.
-as_nobody() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-}
-if as_nobody test -w /dev/fuse 2>/dev/null; then
+if fuse_is_open; then
 	chmod 755 "$T"
 	chmod -R a+rX "$T/source" "$T/source.ckpt" "$T/wanted.ckpt"
 	mkdir "$T/private"
-	chown 65534:65534 "$T/private"
+	chown $NOBODY:$NOBODY "$T/private"
 	as_nobody "$RESHARDFS" mount $(strategies) "$SRC" "$T/private"
 	check "one without privileges" as_nobody "$RESHARDFS" umount "$T/private"
 	refute "it is gone" grep -q " $T/private fuse" /proc/self/mounts
