@@ -57,6 +57,10 @@ int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err)
 	if (o->checkpoint && !check && !derive)
 		return rsh_error_set(err, EINVAL, "strategy %s has no use for "
 				     "--checkpoint", what);
+	if (check && o->checkpoint && !o->src_strategy)
+		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
+				     "(\"none\" if --checkpoint is not "
+				     "sharded)");
 	if (o->src_strategy && !(check && o->checkpoint))
 		return rsh_error_set(err, EINVAL, "--src-strategy is for "
 				     "strategy check --checkpoint");

@@ -158,8 +158,16 @@ class Bench:
         layout = write(self.path("w.ckpt"), strategy_bytes(StageFile(0, {
             "w": Layout([4], [0, -1], 0, 0)})))
         good("strategy", "check", layout)
-        got = run("strategy", "check", layout, "--checkpoint", self.path("whole"))
+        of_whole = ["--checkpoint", self.path("whole")]
+        got = run("strategy", "check", layout, *of_whole, "--src-strategy", "none")
         check(got.status == NO and "w: dimension 0 of size 6" in got.out, repr(got))
+        refused(run("strategy", "check", layout, *of_whole), USAGE, "--src-strategy is missing")
+        good("strategy", "check", layout, *of_whole, "--src-strategy", self.sharded())
+
+    def sharded(self):
+        """A strategy under which the tensors of `whole` are slices."""
+        return write(self.path("sharded.ckpt"), strategy_bytes(StageFile(0, {
+            "w": Layout([2], [0, -1], 0, 0)})))
 
     # ---- derive ----
 
