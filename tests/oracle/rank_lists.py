@@ -7,17 +7,23 @@ order; where the function raises, the program must have no list either and say
 so with exit status 1.  `plan` alone must need no rank that holds nothing: for
 rows over 8 devices to rows over 4, two ranks and not eight.
 
-    rank_lists.py [--family NAME] [--pair SRC:DST]
+Then the strategies of random_pairs.py, from --seed on: whatever list MindSpore
+gives is the program's.  There it also raises for reasons of its own - shapes
+that it makes up, JSON that it cannot unfold - where the program has a list.
+
+    rank_lists.py [--family NAME] [--pair SRC:DST] [--seed N] [--pairs N]
 """
 
 import argparse
 import os
+import random
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import genuine_sets  # noqa: E402
+import random_pairs  # noqa: E402
 import rsh_mount  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
@@ -50,6 +56,35 @@ def ours(src, dst):
     if (plain.status == NO) != (None in lists.values()) or plain.status > NO:
         raise Different(f"status {plain.status}\n{plain.err}")
     return lists
+
+
+def compare_random(workshop, seed, work):
+    """Of a random pair: (lists that are the same, lists of ours alone)."""
+    pair = random_pairs.Pair(seed)
+    src_file, src = workshop.write_strategy(pair, "src", work)
+    dst_file, dst = workshop.write_strategy(pair, "dst", work)
+    same = alone = 0
+    for rank, found in ours(src, dst).items():
+        expected = theirs(workshop.ms, rank, src_file, dst_file)
+        if isinstance(expected, Exception):
+            alone += found is not None
+        elif found != expected:
+            raise Different(f"seed {seed}, rank {rank}: expected {expected}, found {found}")
+        else:
+            same += 1
+    return same, alone
+
+
+def compare_random_pairs(tap, seed, pairs):
+    workshop = random_pairs.Workshop("mount", None)
+    same = alone = 0
+    for one in range(seed, seed + pairs):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-lists-") as work:
+            found = compare_random(workshop, one, work)
+        same, alone = same + found[0], alone + found[1]
+    tap.diag(f"{same} lists are equal, for {alone} MindSpore raises")
+    if same < pairs:
+        raise Different("too few lists to be compared")
 
 
 def compare(ms, src, dst, n_ranks):
@@ -108,6 +143,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--family", help="this one only")
     parser.add_argument("--pair", help="SRC:DST, sets or none")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--pairs", type=int, default=40)
     arguments = parser.parse_args()
     rsh_mount.require_oracle()
     genuine_sets.oracle_environment()
@@ -131,6 +168,8 @@ def main():
         if not arguments.pair:
             with tap.test("rows over 8 to rows over 4"):
                 needs_less(ms, work)
+            with tap.test(f"{arguments.pairs} random pairs, --seed {arguments.seed}"):
+                compare_random_pairs(tap, arguments.seed, arguments.pairs)
     return tap.finish()
 
 
