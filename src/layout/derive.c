@@ -189,6 +189,18 @@ static int ask_prefix(const struct derivation *d, const uint32_t *by_name,
 	return 0;
 }
 
+/* A checkpoint of weights alone tells how large their states are as well. */
+static void take_base(struct derivation *d, struct derive_param *p,
+		      uint32_t base)
+{
+	const struct derive_param *of = &d->params[base];
+
+	p->base = base;
+	if (!p->shape && p->item && of->item &&
+	    p->item->n_map == of->item->n_map)
+		p->shape = of->shape;
+}
+
 static int find_bases(struct derivation *d, const uint32_t *by_name,
 		      struct prefixes *known)
 {
@@ -205,7 +217,7 @@ static int find_bases(struct derivation *d, const uint32_t *by_name,
 			       (size_t)(dot - text) + 1, &is))
 			return -ENOMEM;
 		if (is)
-			d->params[i].base = base;
+			take_base(d, &d->params[i], base);
 	}
 	return 0;
 }
