@@ -4,6 +4,7 @@
 #include "option_set.h"
 
 #include <errno.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ static void *member(struct rsh_options *o, const struct rsh_option *def)
 }
 
 /* The setters of one member: a flag, any text, text with something in it, a
- * path, a number. */
+ * path, a regular expression, faults, a number. */
 
 int rsh_set_flag(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
@@ -46,6 +47,30 @@ int rsh_set_path(struct rsh_options *o, const struct rsh_option *def,
 	if (!*value)
 		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
 	return rsh_set_text(o, def, value, err);
+}
+
+int rsh_set_regex(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	regex_t re;
+	int rc = regcomp(&re, value, REG_EXTENDED | REG_NOSUB);
+	char why[256];
+
+	if (rc) {
+		regerror(rc, &re, why, sizeof(why));
+		return rsh_error_set(err, EINVAL, "%s: \"%s\": %s", def->name,
+				     value, why);
+	}
+	regfree(&re);
+	return rsh_set_text(o, def, value, err);
+}
+
+int rsh_set_faults(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	int rc = rsh_faults_check(value, err);
+
+	return rc ? rc : rsh_set_string(o, def, value, err);
 }
 
 int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,

@@ -8,9 +8,10 @@
 rsh_option_setter rsh_option_take;
 
 /* Of one member, that at `def->at`: a flag, any text, text with something in
- * it, a path, a number from def->min to def->max, a size such as 5GB. */
+ * it, a path, a regular expression, faults, a number from def->min to
+ * def->max. */
 rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
-	rsh_set_number;
+	rsh_set_regex, rsh_set_faults, rsh_set_number;
 
 /* A uint64_t of bytes from def->min on: "64M", "5GB"; rsh_set_memory also "10%" of what the
  * machine has. */

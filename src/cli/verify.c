@@ -104,7 +104,8 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		rsh_text_seconds(rsh_work_seconds(&r->work), time,
 				 sizeof(time)));
 	if (a->n_problems)
-		fprintf(out->f, "%zu problems\n", a->n_problems);
+		fprintf(out->f, "%zu problem%s\n", a->n_problems,
+			a->n_problems == 1 ? "" : "s");
 	else
 		fputs("good\n", out->f);
 }

@@ -195,6 +195,16 @@ int rsh_faults_new(const char *text, struct rsh_faults **out,
 	return 0;
 }
 
+int rsh_faults_check(const char *faults, struct rsh_error *err)
+{
+	struct rsh_faults *f;
+	int rc = rsh_faults_new(faults, &f, err);
+
+	if (rc == 0)
+		rsh_faults_free(f);
+	return rc;
+}
+
 void rsh_faults_free(struct rsh_faults *f)
 {
 	if (!f)

@@ -386,6 +386,10 @@ static void test_refused(void **state)
 	refuse(WORDS("a", "b", "--prefix=a\nb"), "prefix");
 	refuse(WORDS("a", "b", "--compat=MindSpore"), "compat");
 	refuse(WORDS("a", "b", "--log-level=7"), "log-level");
+	refuse(WORDS("a", "b", "--only=["), "only");
+	refuse(WORDS("a", "b", "--drop=a("), "drop");
+	refuse(WORDS("a", "b", "--fault=eio,p=2"), "eio,p=2");
+	refuse(WORDS("a", "b", "--fault="), "fault");
 	refuse(WORDS("a", "b", "-orw"), "rw");
 	refuse(WORDS("a", "b", "-omax_threads=-1"), "max_threads");
 	refuse(WORDS("a", "b", "-omax_threads= 1"), "max_threads");
