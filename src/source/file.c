@@ -120,10 +120,7 @@ int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 		.dev = st.st_dev, .ino = st.st_ino,
 		.size = st.st_size, .mtime = st.st_mtim,
 	};
-	f->attr = (struct rsh_source_attr){
-		.mode = st.st_mode & 07777, .uid = st.st_uid,
-		.gid = st.st_gid, .mtime = st.st_mtim,
-	};
+	rsh_file_take_attr(s->dirfd, fd, &st, &f->attr);
 	*out = steal_fd(&fd);
 	return 0;
 }

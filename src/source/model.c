@@ -133,7 +133,7 @@ static void join_attributes(struct rsh_source *s)
 	for (uint32_t i = 1; i < s->n_files; i++) {
 		const struct rsh_source_attr *a = &s->files[i].attr;
 
-		all->mode &= a->mode;
+		all->mode &= rsh_source_mode_as(a, all->uid, all->gid);
 		if (a->mtime.tv_sec > all->mtime.tv_sec ||
 		    (a->mtime.tv_sec == all->mtime.tv_sec &&
 		     a->mtime.tv_nsec > all->mtime.tv_nsec))

@@ -99,6 +99,12 @@ int rsh_candidates_make(struct rsh_source *s,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err);
 
+/* ---- who may read (access.c) ---- */
+
+/* Attributes of an open file of the tree whose root is open as well. */
+void rsh_file_take_attr(int root, int fd, const struct stat *st,
+			struct rsh_source_attr *out);
+
 /* ---- files (file.c) ---- */
 
 struct rsh_file_identity {

@@ -126,7 +126,10 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_source_view *view);
 
 struct rsh_source_attr {
-	mode_t mode;           /* permission bits of the file */
+	/* Permission bits.  Of a file only those to read, less what the
+	 * directories above it, from the root on, keep from whom; its owner's
+	 * alone if there is an access control list. */
+	mode_t mode;
 	uid_t uid;
 	gid_t gid;
 	struct timespec mtime;
@@ -134,6 +137,10 @@ struct rsh_source_attr {
 /* False when the rank has no file. */
 bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
 		     struct rsh_source_attr *out);
+/* The mode under which something of another owner and group is open to nobody
+ * who may not have the original. */
+mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid,
+			  gid_t gid);
 /* Of the tree's root directory. */
 void rsh_source_root_attr(const struct rsh_source *s,
 			  struct rsh_source_attr *out);
