@@ -1,17 +1,23 @@
-/* source/access.c - who may read a file.
+/* source/access.c - who may read a file, and where links may lead.
  *
- * Where an open descriptor really is says /proc; where that does not tell, only
- * its owner. */
+ * Both ask where an open descriptor really is, of /proc, and are strict where
+ * that does not tell. */
 #include "config.h"
 
 #include "source_i.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+
+#include "rsh/util/mem.h"
 
 #define FD_PATH_MAX 32
 
@@ -112,4 +118,73 @@ void rsh_file_take_attr(int root, int fd, const struct stat *st,
 	if (fgetxattr(fd, ACCESS_LIST, NULL, 0) > 0)
 		out->mode &= S_IRUSR;
 	limit_by_dirs(out, root, fd);
+}
+
+/* ---- where links lead ---- */
+
+/* Of a kernel that knows how to stay below a directory (Linux 5.6). */
+static int open_beneath(int root, const char *name, int flags)
+{
+	const struct open_how how = {
+		.flags = (unsigned)flags,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd = syscall(SYS_openat2, root, name, &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* The other way: looks where it is before it is opened.  Absolute links into
+ * the tree have to go it too. */
+static int open_found(int root, const char *name, int flags)
+{
+	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
+	char top[PATH_MAX], place[PATH_MAX], again[FD_PATH_MAX];
+	int fd;
+
+	if (found < 0)
+		return -errno;
+	if (!place_of(root, top) || !place_of(found, place) ||
+	    (strcmp(top, place) != 0 && !below(top, place)))
+		return -EXDEV;
+	fd_path(found, again);
+	fd = open(again, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+int rsh_source_openat(const struct rsh_source *s, const char *name, int flags)
+{
+	int fd;
+
+	flags |= O_CLOEXEC;
+	/* Only a map of files has such names, and means them. */
+	if (s->follow_outside || *name == '/') {
+		fd = openat(s->dirfd, name, flags);
+		return fd < 0 ? -errno : fd;
+	}
+	fd = open_beneath(s->dirfd, name, flags);
+	if (fd >= 0 || fd == -ENOENT || fd == -EACCES || fd == -ENOTDIR)
+		return fd;
+	return open_found(s->dirfd, name, flags);
+}
+
+int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
+			  struct rsh_error *err)
+{
+	cleanup_fd int fd = -1;
+	const bool root = !*name || strcmp(name, ".") == 0;
+	const bool absolute = *name == '/';
+	const char *top = absolute ? "" : s->path;
+	const char *sep = absolute || root ? "" : "/";
+	char place[PATH_MAX];
+
+	if (root)
+		name = "";
+	if (rc != -EXDEV)
+		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
+				     strerror(-rc));
+	fd = openat(s->dirfd, name, O_PATH | O_CLOEXEC);
+	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
+			     "--follow-outside allows it", top, sep, name,
+			     fd >= 0 && place_of(fd, place) ? place : "nowhere");
 }

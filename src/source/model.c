@@ -108,8 +108,8 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_load_whole(path, MAP_BYTES_MAX, "map of a model's parts",
-			    &data, &len, err);
+	rc = rsh_source_load(s, name, MAP_BYTES_MAX, "map of a model's parts",
+			     &data, &len, err);
 	if (rc == 0)
 		rc = rsh_weight_map_parse(data, len, path, &map, err);
 	if (rc)

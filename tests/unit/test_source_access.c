@@ -1,12 +1,15 @@
-/* unit/test_source_access.c - nobody reads more than before. */
+/* unit/test_source_access.c - nobody reads more than before, and links stay in
+ * the tree. */
 #include "config.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -105,10 +108,10 @@ static void chmod_at(const struct tree *t, const char *name, mode_t mode)
 	assert_int_equal(chmod(path, mode), 0);
 }
 
-static int open_source(const struct tree *t, struct rsh_source **out,
-		       struct rsh_error *err)
+static int open_source(const struct tree *t, bool outside,
+		       struct rsh_source **out, struct rsh_error *err)
 {
-	const struct rsh_source_options opts = { 0 };
+	const struct rsh_source_options opts = { .follow_outside = outside };
 	struct rsh_names *names = rsh_names_new();
 	int rc = rsh_source_open(t->path, 0, 8, &opts, out, err);
 
@@ -130,7 +133,7 @@ static mode_t mode_of(const struct tree *t)
 	struct rsh_source_attr a = { 0 };
 	struct rsh_source *s;
 
-	if (open_source(t, &s, &err))
+	if (open_source(t, false, &s, &err))
 		fail_msg("%s", err.text);
 	rsh_source_attr(s, 0, &a);
 	rsh_source_free(s);
@@ -195,6 +198,141 @@ static void test_access_lists(void **state)
 		skip();
 }
 
+/* ---- links ---- */
+
+static void check_stays(const struct tree *t)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source *s;
+	uint8_t c;
+
+	if (open_source(t, false, &s, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(rsh_source_read(s, 0, 0, &c, 1), 0);
+	rsh_source_free(s);
+}
+
+static void test_links_inside(void **state)
+{
+	struct tree t = make();
+	char target[512];
+
+	(void)state;
+	write_at(&t, "data/x");
+	link_at(&t, "data", "now");
+	link_at(&t, "now", "rank_0");
+	link_at(&t, "../data/x", "data/x.ckpt");
+	check_stays(&t);
+	destroy(&t);
+
+	t = make();
+	write_at(&t, "data/x");
+	snprintf(target, sizeof(target), "%s/data", t.path);
+	link_at(&t, target, "rank_0");
+	snprintf(target, sizeof(target), "%s/data/x", t.path);
+	link_at(&t, target, "data/x.ckpt");
+	check_stays(&t);
+	destroy(&t);
+}
+
+/* Refuses, and says what leads where; with `outside` it does not. */
+static void check_leaves(const struct tree *t, const char *name,
+			 const char *place)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_source *s;
+	char path[512];
+
+	assert_int_equal(open_source(t, false, &s, &err), -EXDEV);
+	snprintf(path, sizeof(path), "%s/%s leads", t->path, name);
+	assert_int_equal(strncmp(err.text, path, strlen(path)), 0);
+	assert_non_null(strstr(err.text, place));
+	assert_non_null(strstr(err.text, "--follow-outside"));
+	assert_int_equal(open_source(t, true, &s, &err), 0);
+	rsh_source_free(s);
+}
+
+static void test_links_outside(void **state)
+{
+	static const char *const targets[] = { "../../elsewhere/x", NULL };
+	struct tree t;
+	char place[512];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		t = make();
+		tree_write_vector(t.outside, "elsewhere/x", content, N_BYTES);
+		snprintf(place, sizeof(place), "%s/elsewhere/x", t.outside);
+		tree_write(t.path, "rank_0/unused", "", 0);
+		link_at(&t, targets[i] ? targets[i] : place, "rank_0/x.ckpt");
+		check_leaves(&t, "rank_0/x.ckpt", place);
+		destroy(&t);
+	}
+	t = make();
+	tree_write_vector(t.outside, "elsewhere/x.ckpt", content, N_BYTES);
+	snprintf(place, sizeof(place), "%s/elsewhere", t.outside);
+	link_at(&t, "../elsewhere", "way");
+	link_at(&t, "way", "rank_0");
+	check_leaves(&t, "rank_0", place);
+	destroy(&t);
+}
+
+/* A directory whose name begins with the source's is another one. */
+static void test_neighbour(void **state)
+{
+	struct tree t = make();
+	char place[512];
+
+	(void)state;
+	tree_write_vector(t.outside, "source2/x.ckpt", content, N_BYTES);
+	snprintf(place, sizeof(place), "%s2", t.path);
+	link_at(&t, place, "rank_0");
+	check_leaves(&t, "rank_0", place);
+	destroy(&t);
+}
+
+/* The file is a link to what a process has open. */
+static void test_magic_link(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct tree t = make();
+	struct rsh_source *s;
+
+	(void)state;
+	tree_write(t.path, "rank_0/unused", "", 0);
+	link_at(&t, "/proc/self/exe", "rank_0/x.ckpt");
+	assert_int_equal(open_source(&t, false, &s, &err), -EXDEV);
+	destroy(&t);
+}
+
+/* A link that takes the place of a directory later on. */
+static void test_exchanged(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct tree t = make();
+	struct rsh_source *s;
+	struct rlimit before;
+	char path[512], moved[512];
+	uint8_t c;
+
+	(void)state;
+	write_at(&t, "rank_0/x.ckpt");
+	write_at(&t, "rank_1/x.ckpt");
+	/* One file at a time is open. */
+	getrlimit(RLIMIT_NOFILE, &before);
+	setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 100, before.rlim_max });
+	assert_int_equal(open_source(&t, false, &s, &err), 0);
+	setrlimit(RLIMIT_NOFILE, &before);
+	snprintf(path, sizeof(path), "%s/rank_0", t.path);
+	snprintf(moved, sizeof(moved), "%s/moved", t.outside);
+	assert_int_equal(rename(path, moved), 0);
+	link_at(&t, "../moved", "rank_0");
+	assert_int_equal(rsh_source_read(s, 1, 0, &c, 1), 0);
+	assert_int_equal(rsh_source_read(s, 0, 0, &c, 1), -ESTALE);
+	rsh_source_free(s);
+	destroy(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +340,11 @@ int main(void)
 		cmocka_unit_test(test_directories_count),
 		cmocka_unit_test(test_directories_behind_links_count),
 		cmocka_unit_test(test_access_lists),
+		cmocka_unit_test(test_links_inside),
+		cmocka_unit_test(test_links_outside),
+		cmocka_unit_test(test_neighbour),
+		cmocka_unit_test(test_magic_link),
+		cmocka_unit_test(test_exchanged),
 	};
 
 	rsh_log_set_level(RSH_LOG_ERROR);

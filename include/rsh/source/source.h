@@ -68,6 +68,11 @@ struct rsh_source_options {
 	 * rank 0, if nothing was selected and no other place given. */
 	bool unsharded;
 
+	/* Links in the tree may lead out of it.  Otherwise one that does, among
+	 * what is read, is refused with EXDEV and a sentence; the root itself
+	 * may be a link, and a map may name any file. */
+	bool follow_outside;
+
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
 	struct rsh_source_io *io; /* NULL: none */
