@@ -84,8 +84,9 @@ static void limit_by_dir(struct rsh_source_attr *file, const char *dir)
 	a.mode = st.st_mode;
 	a.uid = st.st_uid;
 	a.gid = st.st_gid;
+	a.mode = rsh_source_mode_as(&a, file->uid, file->gid);
 	/* Who may enter may read. */
-	file->mode &= (rsh_source_mode_as(&a, file->uid, file->gid) & 0111) << 2;
+	file->mode &= (a.mode & 0111) << 2;
 }
 
 /* By all directories from the root on, or all there are. */

@@ -454,16 +454,43 @@ static char *mapped_path(const char *map, const char *path)
 	return joined;
 }
 
-static int list_map(struct walk *w, const char *map, struct rsh_error *err)
+static int load_map(const char *map, struct rsh_source_map **out,
+		    struct rsh_error *err)
 {
-	struct rsh_source_map *m;
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
 	int rc = rsh_load_whole(map, SOURCE_MAP_BYTES_MAX, "map of files",
 				&data, &len, err);
 
-	if (rc == 0)
-		rc = rsh_source_map_parse(data, len, map, &m, err);
+	return rc ? rc : rsh_source_map_parse(data, len, map, out, err);
+}
+
+int rsh_source_map_each(const char *map,
+			void (*fn)(void *ctx, const char *path), void *ctx,
+			struct rsh_error *err)
+{
+	struct rsh_source_map *m;
+	int rc = load_map(map, &m, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+		cleanup_free char *path = mapped_path(map, m->entries[i].path);
+
+		if (path)
+			fn(ctx, path);
+		else
+			rc = rsh_error_nomem(err);
+	}
+	rsh_source_map_free(m);
+	return rc;
+}
+
+static int list_map(struct walk *w, const char *map, struct rsh_error *err)
+{
+	struct rsh_source_map *m;
+	int rc = load_map(map, &m, err);
+
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < m->n && rc == 0; i++) {

@@ -9,7 +9,7 @@ MOUNT += \
 	mount/index_cache.py mount/warm.sh mount/identity.py mount/engine.py \
 	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
-	mount/log_targets.py mount/xattr.py mount/control.py
+	mount/log_targets.py mount/xattr.py mount/control.py mount/sandbox.py
 
 MOUNT += mount/libreshard.py mount/python_module.py
 # On the shared library alone; the test says where that is.

@@ -200,6 +200,16 @@ int rsh_strategy_load(const char *path, bool as_listed,
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err);
 
+/* What is read and written besides the tree, for who has to know before it is
+ * opened.  Makes the directory of the index cache, and those above it; 0 or
+ * -errno. */
+int rsh_source_make_index_dir(const char *path);
+/* Calls fn for each file that a source map names.  0 or -errno with a
+ * sentence. */
+int rsh_source_map_each(const char *map,
+			void (*fn)(void *ctx, const char *path), void *ctx,
+			struct rsh_error *err);
+
 /* Reads the JSON file of old and new parameter names. */
 int rsh_name_map_load(const char *path, struct rsh_name_map **out,
 		      struct rsh_error *err);
