@@ -108,7 +108,7 @@ logged debootstrap debootstrap --variant=minbase bookworm "$root" "$MIRROR"
 mount -t proc proc "$root/proc"
 # What the packages stand on stays: it is not theirs.
 logged depends in_root apt-get -qq install -y --no-install-recommends fuse3 \
-	libjansson4 liblz4-1 libprotobuf-c1 libxxhash0 python3 zlib1g
+	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g
 files_in_root >"$work/before"
 
 mkdir "$root/tmp/packages"

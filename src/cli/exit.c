@@ -27,6 +27,7 @@ enum rsh_exit rsh_exit_of(int rc)
 	case ENOTSUP:
 	case EOVERFLOW:
 	case ERANGE:
+	case EXDEV:
 		return RSH_EXIT_INPUT;
 	default:
 		return RSH_EXIT_IO;

@@ -14,6 +14,7 @@
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
+#include "sandbox.h"
 #include "signals.h"
 #include "unmount.h"
 
@@ -42,10 +43,9 @@ static int open_conversion(const struct rsh_options *o,
 	return rsh_vfs_open(&cfg, vfs, err);
 }
 
-static int mount_vfs(const struct rsh_options *o, struct rsh_vfs *vfs,
-		     struct rsh_server **server, struct rsh_error *err)
+static struct rsh_server_options server_options(const struct rsh_options *o)
 {
-	const struct rsh_server_options so = {
+	return (struct rsh_server_options){
 		.mountpoint = o->mountpoint,
 		.fsname = o->fsname,
 		.subtype = o->subtype,
@@ -56,12 +56,12 @@ static int mount_vfs(const struct rsh_options *o, struct rsh_vfs *vfs,
 		.max_threads = o->max_threads,
 		.max_idle_threads = o->max_idle_threads,
 	};
-
-	return rsh_server_mount(vfs, &so, server, err);
 }
 
 struct service {
 	const struct rsh_options *options;
+	struct rsh_server_options so;
+	int mark; /* of the mountpoint */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct rsh_source_io *io;
 	struct rsh_vfs *vfs;     /* the checkpoints */
@@ -123,11 +123,29 @@ static int add_control(struct service *s, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
+/* What it takes to mount and unmount stays with another process. */
+static int confine(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_options *o = s->options;
+	int rc = o->no_sandbox ? 0 :
+		 rsh_mounter_start(&s->so, &s->so.mounter, err);
+
+	if (rc)
+		return rc;
+	s->mark = rsh_unmount_mark_open(o->mountpoint);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, err);
+}
+
 static int begin(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc = rsh_reading_new(o, &s->io, err);
+	int rc;
 
+	s->so = server_options(o);
+	/* Before the first byte is read of what others have written. */
+	rc = confine(s, err);
+	if (rc == 0)
+		rc = rsh_reading_new(o, &s->io, err);
 	if (rc == 0)
 		rc = o->resume ? open_resume(o, s->io, &s->vfs, err) :
 				 open_conversion(o, s->io, &s->vfs, err);
@@ -135,9 +153,9 @@ static int begin(struct service *s, struct rsh_error *err)
 		rc = add_control(s, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
-	rsh_unmount_mark(o->mountpoint);
+	rsh_unmount_mark(s->mark);
 	if (rc == 0)
-		rc = mount_vfs(o, s->control, &s->server, err);
+		rc = rsh_server_mount(s->control, &s->so, &s->server, err);
 	s->facts.server = s->server;
 	if (rc)
 		return rc;
@@ -168,6 +186,7 @@ static void end(struct service *s)
 
 	rsh_signals_stop(s->signals);
 	rsh_server_free(s->server);
+	rsh_mounter_end(s->so.mounter);
 	if (stuck) {
 		rsh_log_warning("%s: a read does not come back, its thread is "
 				"left behind", s->options->source);

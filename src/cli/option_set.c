@@ -358,6 +358,16 @@ int rsh_set_cache_compress(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
+int rsh_set_sandbox(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	o->no_sandbox = strcmp(value, "off") == 0;
+	if (!o->no_sandbox && strcmp(value, "auto") != 0)
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
+				     "\"auto\" nor \"off\"", def->name, value);
+	return 0;
+}
+
 int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,
 		  const char *value, struct rsh_error *err)
 {

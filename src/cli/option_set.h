@@ -21,7 +21,7 @@ rsh_option_setter rsh_set_size, rsh_set_memory;
 rsh_option_setter rsh_set_prefix, rsh_set_compat, rsh_set_replicas,
 	rsh_set_select, rsh_set_breakpoint, rsh_set_check, rsh_set_file,
 	rsh_set_unlisted, rsh_set_cast, rsh_set_format,
-	rsh_set_debug, rsh_set_log_to, rsh_set_log_file, rsh_set_log_level,
+	rsh_set_sandbox, rsh_set_debug, rsh_set_log_to, rsh_set_log_file, rsh_set_log_level,
 	rsh_set_color,
 	rsh_set_io_mode, rsh_set_cache, rsh_set_cache_compress,
 	rsh_set_keep_free, rsh_set_completion;

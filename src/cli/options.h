@@ -87,6 +87,7 @@ struct rsh_options {
 	bool contents;
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
+	bool no_sandbox;
 	bool debug;
 	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */

@@ -153,14 +153,16 @@ static int find_mount(const char *given, char *path, char *type, size_t size)
 
 /* ---- waiting for its daemon ---- */
 
-void rsh_unmount_mark(const char *mountpoint)
+int rsh_unmount_mark_open(const char *mountpoint)
 {
-	int fd = open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return open(mountpoint, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
 
+void rsh_unmount_mark(int fd)
+{
 	/* Open until the process ends. */
-	if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) != 0)
-		rsh_log_debug("%s: umount will not wait: %s", mountpoint,
-			      strerror(errno));
+	if (flock(fd, LOCK_SH | LOCK_NB) != 0)
+		rsh_log_debug("umount will not wait: %s", strerror(errno));
 }
 
 /* The mark goes when the process does.  Where there cannot be one there is

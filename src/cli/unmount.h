@@ -15,8 +15,10 @@ enum rsh_exit rsh_umount(const struct rsh_options *o);
 int rsh_unmount(const char *path, bool lazy, struct rsh_error *err);
 
 /* Before it mounts, the daemon takes a mark on the directory that it will
- * cover, which lasts as long as the process does: a shared flock(2).  Best
- * effort: without it `umount` does not wait. */
-void rsh_unmount_mark(const char *mountpoint);
+ * cover, which lasts as long as the process does: a shared flock(2), on what it
+ * has opened while it still could.  Best effort: without it `umount` does not
+ * wait. */
+int rsh_unmount_mark_open(const char *mountpoint);
+void rsh_unmount_mark(int fd);
 
 #endif

@@ -61,6 +61,12 @@ static int file_error(const struct job *j, const struct rsh_copy_file *f,
 			     strerror(-rc));
 }
 
+static mode_t dir_mode(const struct rsh_source_attr *root)
+{
+	return (rsh_source_mode_as(root, geteuid(), getegid()) & 0555) |
+	       S_IRWXU;
+}
+
 /* The directory of a file, and its name there. */
 static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 		       bool make, const char **name, int *out)
@@ -81,8 +87,7 @@ static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 		return -ENOMEM;
 	rsh_source_root_attr(j->view.source, &root);
 	if (make)
-		fd = rsh_target_dir(j->dirfd, dir,
-				    (root.mode & 0555) | S_IRWXU);
+		fd = rsh_target_dir(j->dirfd, dir, dir_mode(&root));
 	else
 		fd = openat(j->dirfd, dir, O_RDONLY | O_DIRECTORY |
 			    O_NOFOLLOW | O_CLOEXEC);
@@ -425,7 +430,7 @@ static int open_target(struct job *j, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rsh_source_root_attr(j->view.source, &root);
-	j->dirfd = rsh_target_dir(AT_FDCWD, dir, (root.mode & 0555) | S_IRWXU);
+	j->dirfd = rsh_target_dir(AT_FDCWD, dir, dir_mode(&root));
 	if (j->dirfd < 0)
 		return rsh_error_set(err, -j->dirfd, "%s: %s", dir,
 				     strerror(-j->dirfd));

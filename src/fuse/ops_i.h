@@ -45,6 +45,7 @@ struct rsh_server {
 	enum rsh_io_mode io_mode;
 	bool direct_io;     /* files are read past the page cache; set by INIT */
 	struct fuse_session *session;
+	struct rsh_mounter *mounter; /* NULL: it mounts by itself */
 	unsigned n_threads, max_threads;
 	bool stuck;         /* a thread did not come back from its source */
 	bool has_signals;   /* our handlers are set */
@@ -77,6 +78,24 @@ struct rsh_open_file *rsh_open_file_of(const struct fuse_file_info *fi);
 void rsh_open_file_free(struct rsh_open_files *all, struct rsh_open_file *f);
 /* Frees those that are left, once the session and the streams have ended. */
 void rsh_open_files_clear(struct rsh_open_files *all);
+
+/* mount.c: libfuse's session for the options, and its mount on an absolute path
+ * without links.  Both return 0 or -errno; the reason is libfuse's to say. */
+int rsh_session_new(const struct rsh_server_options *o, void *userdata,
+		    struct fuse_session **out, struct rsh_error *err);
+int rsh_session_mount(struct fuse_session *session, const char *mountpoint);
+/* Such a path of what is to be mounted on.  0 or -errno with a sentence. */
+int rsh_mountpoint_check(const char *path, char *resolved,
+			 struct rsh_error *err);
+/* Bytes a request. */
+unsigned rsh_max_read(const struct rsh_server_options *o);
+
+/* mounter.c: *fd is the mounted connection's, the caller's to close.  0 or
+ * -errno with a sentence. */
+int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err);
+void rsh_mounter_unmount(struct rsh_mounter *m);
+/* Ends the connection of a descriptor whose number libfuse goes on using. */
+void rsh_device_close(int fd);
 
 /* Puts itself between libfuse and the mounted session's descriptor.  0 or
  * -errno. */

@@ -96,12 +96,13 @@ static void close_if_open(int fd)
 		close(fd);
 }
 
+/* A descriptor or -errno. */
 static int open_file(const struct rsh_source *s,
 		     const struct rsh_source_file *f)
 {
 	/* O_NONBLOCK: something may have put a FIFO in the file's place. */
-	return openat(s->dirfd, f->name,
-		      O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	return rsh_source_openat(s, f->name,
+				 O_RDONLY | O_NOCTTY | O_NONBLOCK);
 }
 
 int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
@@ -110,7 +111,9 @@ int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 	cleanup_fd int fd = open_file(s, f);
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st) != 0)
+	if (fd < 0)
+		return rsh_source_open_error(s, f->name, fd, err);
+	if (fstat(fd, &st) != 0)
 		return rsh_error_set(err, errno, "%s: %s", f->path,
 				     strerror(errno));
 	if (!S_ISREG(st.st_mode))
@@ -120,10 +123,7 @@ int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 		.dev = st.st_dev, .ino = st.st_ino,
 		.size = st.st_size, .mtime = st.st_mtim,
 	};
-	f->attr = (struct rsh_source_attr){
-		.mode = st.st_mode & 07777, .uid = st.st_uid,
-		.gid = st.st_gid, .mtime = st.st_mtim,
-	};
+	rsh_file_take_attr(s->dirfd, fd, &st, &f->attr);
 	*out = steal_fd(&fd);
 	return 0;
 }
@@ -147,6 +147,7 @@ static int reader_errno(int code)
 	case ENOENT:
 	case ENOTDIR:
 	case ELOOP:
+	case EXDEV:
 		return -ESTALE;
 	case ENOMEM:
 		return -ENOMEM;
@@ -162,7 +163,8 @@ static int report(struct rsh_source *s, struct rsh_source_file *f, int code)
 		atomic_fetch_add(&s->n_failed, 1);
 	if (!atomic_flag_test_and_set(&f->reported))
 		rsh_log_error("%s: %s", f->path, code == ESTALE ?
-			      "changed since it was mounted" : strerror(code));
+			      "changed since it was mounted" : code == EXDEV ?
+			      "it leads out of SOURCE now" : strerror(code));
 	return reader_errno(code);
 }
 
@@ -205,7 +207,7 @@ int rsh_file_get(struct rsh_source *s, struct rsh_source_file *f, int *out)
 
 	fd = open_file(s, f);
 	if (fd < 0)
-		return report(s, f, errno);
+		return report(s, f, -fd);
 	if (!rsh_file_is_same(f, fd)) {
 		close(fd);
 		return report(s, f, ESTALE);

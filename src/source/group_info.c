@@ -18,6 +18,7 @@
 #include "rsh/wire/group_info.h"
 
 #define FILE_NAME "group_info.pb"
+#define WHAT "file of group information"
 #define RANK_MARK "{rank}"
 #define GROUP_INFO_BYTES_MAX (UINT64_C(64) << 20)
 
@@ -72,25 +73,50 @@ static int check_list(const struct witness *w, const char *path, uint32_t rank,
 	return 0;
 }
 
-static int check_file(struct witness *w, const char *path, uint32_t rank,
-		      struct rsh_error *err)
+static int check_bytes(struct witness *w, const char *path, uint32_t rank,
+		       const uint8_t *data, size_t len, struct rsh_error *err)
 {
-	cleanup_free uint8_t *data = NULL;
 	cleanup_free uint32_t *list = NULL;
-	size_t len;
 	uint32_t n;
-	int rc = rsh_load_whole(path, GROUP_INFO_BYTES_MAX,
-				"file of group information", &data, &len, err);
+	int rc = rsh_group_info_parse(data, len, path, &list, &n, err);
 
-	if (rc == 0)
-		rc = rsh_group_info_parse(data, len, path, &list, &n, err);
 	if (rc)
 		return rc;
 	w->n_read++;
 	return check_list(w, path, rank, list, n, err);
 }
 
+static int check_file(struct witness *w, const char *path, uint32_t rank,
+		      struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_load_whole(path, GROUP_INFO_BYTES_MAX, WHAT, &data, &len,
+				err);
+
+	return rc ? rc : check_bytes(w, path, rank, data, len, err);
+}
+
 /* ---- beside the checkpoints ---- */
+
+static int check_in(struct witness *w, const struct rsh_source *s,
+		    const struct rsh_rank_dir *dir, struct rsh_error *err)
+{
+	cleanup_free char *path = NULL;
+	cleanup_free uint8_t *data = NULL;
+	const char *name;
+	size_t len;
+	int rc;
+
+	if (asprintf(&path, "%s/%s/" FILE_NAME, s->path, dir->name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	name = path + strlen(s->path) + 1;
+	rc = rsh_source_load(s, name, GROUP_INFO_BYTES_MAX, WHAT, &data, &len,
+			     err);
+	return rc ? rc : check_bytes(w, path, dir->rank, data, len, err);
+}
 
 /* A witness that nobody called may be unreadable, but not contradict. */
 static int check_beside(struct witness *w, const struct rsh_source *s,
@@ -99,14 +125,9 @@ static int check_beside(struct witness *w, const struct rsh_source *s,
 	const struct rsh_listing *l = &s->listing;
 
 	for (size_t i = 0; i < l->n_dirs; i++) {
-		cleanup_free char *path = NULL;
-		int rc;
+		int rc = check_in(w, s, &l->dirs[i], err);
 
-		if (asprintf(&path, "%s/%s/" FILE_NAME, s->path,
-			     l->dirs[i].name) < 0)
-			return rsh_error_nomem(err);
-		rc = check_file(w, path, l->dirs[i].rank, err);
-		if (rc == -EINVAL || rc == -ENOMEM)
+		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
 		if (rc && rc != -ENOENT)
 			rsh_log_warning("%s: it is not taken into account",

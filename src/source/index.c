@@ -35,7 +35,7 @@ struct indexing {
 	struct rsh_source *source;
 	struct rsh_names *names;
 	atomic_uint next;
-	atomic_bool failed; /* memory is out */
+	atomic_bool failed; /* memory is out, or a file is refused */
 
 	time_t began;
 	struct caching *caching; /* by file; NULL: without index cache */
@@ -49,6 +49,7 @@ struct indexing {
 	uint64_t *hashes;     /* of source->indexes, same order */
 	size_t cap_hashes;
 	uint32_t bad_file;    /* lowest one that is left out */
+	struct rsh_error refused; /* why nothing is read */
 };
 
 struct scan_file {
@@ -269,6 +270,15 @@ static void leave_out(struct indexing *x, uint32_t file,
 		rsh_log_warning("%s: the file is left out", err->text);
 }
 
+/* The last one to fail says why. */
+static void refuse(struct indexing *x, const struct rsh_error *err)
+{
+	pthread_mutex_lock(&x->lock);
+	x->refused = *err;
+	pthread_mutex_unlock(&x->lock);
+	atomic_store(&x->failed, true);
+}
+
 static void *worker(void *arg)
 {
 	struct indexing *x = arg;
@@ -281,8 +291,8 @@ static void *worker(void *arg)
 			break;
 		if (index_file(x, &x->source->files[i], &err) == 0)
 			continue;
-		if (err.code == ENOMEM)
-			atomic_store(&x->failed, true);
+		if (err.code == ENOMEM || err.code == EXDEV)
+			refuse(x, &err);
 		else
 			leave_out(x, i, &err);
 	}
@@ -363,8 +373,10 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	free(x.hashes);
 	free(x.stored);
 	free(x.caching);
-	if (atomic_load(&x.failed))
-		return rsh_error_nomem(err);
+	if (atomic_load(&x.failed)) {
+		*err = x.refused;
+		return -err->code;
+	}
 	rsh_log_info("%s: %u files indexed, %u of them read, %u different",
 		     s->path, s->n_files, atomic_load(&x.n_scanned),
 		     s->n_indexes);

@@ -19,6 +19,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/index_codec.h"
@@ -52,7 +53,7 @@ bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now)
 
 /* ---- the directory ---- */
 
-static int make_dirs(char *path)
+static int make_each(char *path)
 {
 	for (char *p = path + 1; *p; p++) {
 		if (*p != '/')
@@ -65,12 +66,18 @@ static int make_dirs(char *path)
 	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : 0;
 }
 
-static int open_dir(const char *path, const char **why)
+int rsh_source_make_index_dir(const char *path)
 {
 	cleanup_free char *copy = strdup(path);
+
+	return copy ? make_each(copy) : -ENOMEM;
+}
+
+static int open_dir(const char *path, const char **why)
+{
 	cleanup_fd int fd = -1;
 	struct stat st;
-	int rc = copy ? make_dirs(copy) : -ENOMEM;
+	int rc = rsh_source_make_index_dir(path);
 
 	if (rc == 0) {
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |

@@ -97,12 +97,14 @@ static int by_rank(const void *a, const void *b)
 
 static DIR *open_dir(const struct rsh_source *s, const char *name)
 {
-	int fd = openat(s->dirfd, *name ? name : ".",
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int fd = rsh_source_openat(s, *name ? name : ".",
+				   O_RDONLY | O_DIRECTORY);
 	DIR *d;
 
-	if (fd < 0)
+	if (fd < 0) {
+		errno = -fd;
 		return NULL;
+	}
 	d = fdopendir(fd);
 	if (!d)
 		close(fd);
@@ -118,15 +120,14 @@ static char *join(const char *dir, const char *name, size_t n)
 	return path;
 }
 
-/* A directory that cannot be read.  The root's is never left out. */
+/* A directory that cannot be read.  The root's is never left out, nor one that
+ * must not be read. */
 static int unreadable(const struct walk *w, const char *dir,
 		      struct rsh_error *err)
 {
-	const struct rsh_source *s = w->source;
-	int rc = rsh_error_set(err, errno, "%s%s%s: %s", s->path,
-			       *dir ? "/" : "", dir, strerror(errno));
+	int rc = rsh_source_open_error(w->source, dir, -errno, err);
 
-	if (!*dir || rc == -ENOMEM)
+	if (!*dir || rc == -ENOMEM || rc == -EXDEV)
 		return rc;
 	if (!w->again)
 		rsh_log_warning("%s: the directory is left out", err->text);
@@ -453,16 +454,43 @@ static char *mapped_path(const char *map, const char *path)
 	return joined;
 }
 
-static int list_map(struct walk *w, const char *map, struct rsh_error *err)
+static int load_map(const char *map, struct rsh_source_map **out,
+		    struct rsh_error *err)
 {
-	struct rsh_source_map *m;
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
 	int rc = rsh_load_whole(map, SOURCE_MAP_BYTES_MAX, "map of files",
 				&data, &len, err);
 
-	if (rc == 0)
-		rc = rsh_source_map_parse(data, len, map, &m, err);
+	return rc ? rc : rsh_source_map_parse(data, len, map, out, err);
+}
+
+int rsh_source_map_each(const char *map,
+			void (*fn)(void *ctx, const char *path), void *ctx,
+			struct rsh_error *err)
+{
+	struct rsh_source_map *m;
+	int rc = load_map(map, &m, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
+		cleanup_free char *path = mapped_path(map, m->entries[i].path);
+
+		if (path)
+			fn(ctx, path);
+		else
+			rc = rsh_error_nomem(err);
+	}
+	rsh_source_map_free(m);
+	return rc;
+}
+
+static int list_map(struct walk *w, const char *map, struct rsh_error *err)
+{
+	struct rsh_source_map *m;
+	int rc = load_map(map, &m, err);
+
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < m->n && rc == 0; i++) {

@@ -108,8 +108,8 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_load_whole(path, MAP_BYTES_MAX, "map of a model's parts",
-			    &data, &len, err);
+	rc = rsh_source_load(s, name, MAP_BYTES_MAX, "map of a model's parts",
+			     &data, &len, err);
 	if (rc == 0)
 		rc = rsh_weight_map_parse(data, len, path, &map, err);
 	if (rc)
@@ -133,7 +133,7 @@ static void join_attributes(struct rsh_source *s)
 	for (uint32_t i = 1; i < s->n_files; i++) {
 		const struct rsh_source_attr *a = &s->files[i].attr;
 
-		all->mode &= a->mode;
+		all->mode &= rsh_source_mode_as(a, all->uid, all->gid);
 		if (a->mtime.tv_sec > all->mtime.tv_sec ||
 		    (a->mtime.tv_sec == all->mtime.tv_sec &&
 		     a->mtime.tv_nsec > all->mtime.tv_nsec))

@@ -297,6 +297,7 @@ static int try_group(struct rsh_job *job, const struct group *g,
 		rc = rsh_source_new(job->tree->path, &s, err);
 	if (rc)
 		return rc;
+	s->follow_outside = job->tree->follow_outside;
 	if (add_files(job, s, g))
 		rc = rsh_error_nomem(err);
 	for (size_t i = 0; i < g->n && rc == 0; i++)
@@ -367,8 +368,11 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 			*chosen = &groups[i];
 			return 0;
 		}
-		if (rc == -ENOMEM)
-			return rsh_error_nomem(err);
+		/* No older step makes up for a link that must not be. */
+		if (rc == -ENOMEM || rc == -EXDEV) {
+			*err = why;
+			return rc;
+		}
 		rsh_log_warning("%s: %s is not taken: %s", job->tree->path,
 				groups[i].saved->name, why.text);
 		add_reason(&tried, &groups[i], &why);
@@ -475,6 +479,8 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 	if (!r)
 		return rsh_error_nomem(err);
 	rc = rsh_source_new(path, &tree, err);
+	if (rc == 0)
+		tree->follow_outside = opts->follow_outside;
 	if (rc == 0)
 		rc = find_job(r, tree, opts, err);
 	if (rc == 0)

@@ -44,16 +44,16 @@ static int visit(struct rsh_job *job, const char *dir, int dirfd,
 int rsh_each_in_dir(struct rsh_job *job, const char *dir, mode_t type,
 		    rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
-	cleanup_fd int fd = openat(job->tree->dirfd, *dir ? dir : ".",
-				   O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cleanup_fd int fd = rsh_source_openat(job->tree, *dir ? dir : ".",
+					      O_RDONLY | O_DIRECTORY);
 	struct dirent **found = NULL;
-	int n = fd < 0 ? -1 : scandirat(fd, ".", &found, is_visible,
-				      numeric_order);
-	int rc = 0;
+	int n = 0, rc = 0;
 
+	if (fd < 0)
+		return rsh_source_open_error(job->tree, dir, fd, err);
+	n = scandirat(fd, ".", &found, is_visible, numeric_order);
 	if (n < 0)
-		return rsh_error_set(err, errno, "%s%s%s: %s", job->tree->path,
-				     *dir ? "/" : "", dir, strerror(errno));
+		return rsh_source_open_error(job->tree, dir, -errno, err);
 	for (int i = 0; i < n; i++) {
 		if (rc == 0)
 			rc = visit(job, dir, fd, found[i]->d_name, type, fn,

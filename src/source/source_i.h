@@ -68,6 +68,10 @@ int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
 /* Reads a small file whole (from malloc).  `what` is what it should be. */
 int rsh_load_whole(const char *path, uint64_t max, const char *what,
 		   uint8_t **data, size_t *len, struct rsh_error *err);
+/* The same of a file below the root, as rsh_source_openat(). */
+int rsh_source_load(const struct rsh_source *s, const char *name, uint64_t max,
+		    const char *what, uint8_t **data, size_t *len,
+		    struct rsh_error *err);
 
 /* The largest plans known have a few megabytes a stage. */
 #define RSH_STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
@@ -98,6 +102,18 @@ void rsh_checkpoint_clear(struct rsh_checkpoint *c);
 int rsh_candidates_make(struct rsh_source *s,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err);
+
+/* ---- who may read, where links lead (access.c) ---- */
+
+/* Attributes of an open file of the tree whose root is open as well. */
+void rsh_file_take_attr(int root, int fd, const struct stat *st,
+			struct rsh_source_attr *out);
+/* As openat(2) from the tree's root, close-on-exec; -EXDEV where a link leads
+ * out of the tree and must not.  A descriptor or -errno. */
+int rsh_source_openat(const struct rsh_source *s, const char *name, int flags);
+/* The sentence for its failure; returns rc. */
+int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
+			  struct rsh_error *err);
 
 /* ---- files (file.c) ---- */
 
@@ -183,6 +199,7 @@ struct rsh_source {
 	struct rsh_source_attr attr;
 	unsigned n_threads;
 	bool check_crc;
+	bool follow_outside;
 	enum rsh_select select;
 	struct rsh_source_io *io; /* NULL: none */
 	int index_dirfd; /* where indexes are stored; -1: nowhere */

@@ -41,15 +41,14 @@ static int read_all(int fd, const char *path, uint8_t *buf, size_t size,
 	return 0;
 }
 
-int rsh_load_whole(const char *path, uint64_t max, const char *what,
-		   uint8_t **out, size_t *len, struct rsh_error *err)
+static int load_open(int fd, const char *path, uint64_t max, const char *what,
+		     uint8_t **out, size_t *len, struct rsh_error *err)
 {
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	cleanup_free uint8_t *data = NULL;
 	struct stat st;
 	int rc;
 
-	if (fd < 0 || fstat(fd, &st) != 0)
+	if (fstat(fd, &st) != 0)
 		return system_error(err, path);
 	if (!S_ISREG(st.st_mode))
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
@@ -64,6 +63,32 @@ int rsh_load_whole(const char *path, uint64_t max, const char *what,
 	if (rc == 0)
 		*out = steal_pointer(&data);
 	return rc;
+}
+
+int rsh_load_whole(const char *path, uint64_t max, const char *what,
+		   uint8_t **out, size_t *len, struct rsh_error *err)
+{
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+	if (fd < 0)
+		return system_error(err, path);
+	return load_open(fd, path, max, what, out, len, err);
+}
+
+int rsh_source_load(const struct rsh_source *s, const char *name, uint64_t max,
+		    const char *what, uint8_t **out, size_t *len,
+		    struct rsh_error *err)
+{
+	cleanup_fd int fd = rsh_source_openat(s, name, O_RDONLY | O_NONBLOCK);
+	cleanup_free char *path = NULL;
+
+	if (fd < 0)
+		return rsh_source_open_error(s, name, fd, err);
+	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	return load_open(fd, path, max, what, out, len, err);
 }
 
 static int load_file(const char *path, struct rsh_strategy_file **out,

@@ -265,6 +265,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		return rc;
 	s->n_threads = opts->n_threads;
 	s->check_crc = opts->check_crc;
+	s->follow_outside = opts->follow_outside;
 	s->select = opts->select;
 	s->io = opts->io;
 	if (opts->index_cache)

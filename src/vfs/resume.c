@@ -84,7 +84,9 @@ static int stat_dir(const struct resume_tree *t, uint64_t number,
 	struct rsh_source_attr a;
 
 	rsh_source_root_attr(rsh_resume_source(t->resume), &a);
-	rsh_stat_fill(st, number, S_IFDIR | (a.mode & 0555), 0, &a.mtime);
+	rsh_stat_fill(st, number, S_IFDIR |
+		      (rsh_source_mode_as(&a, t->uid, t->gid) & 0555), 0,
+		      &a.mtime);
 	st->st_nlink = 2 + (nlink_t)dir->n_dirs;
 	return 0;
 }
@@ -98,7 +100,7 @@ static int stat_leaf(const struct resume_tree *t, uint64_t number,
 	if (!rsh_source_attr(rsh_resume_source(t->resume), e->file, &a))
 		return -ENOENT;
 	if (e->kind != RSH_RESUME_LINK)
-		mode |= a.mode & 0444;
+		mode |= rsh_source_mode_as(&a, t->uid, t->gid) & 0444;
 	rsh_stat_fill(st, number, mode, size_of(e), &a.mtime);
 	return 0;
 }

@@ -80,7 +80,7 @@ static void inherit(const struct rsh_reshard *v, uint32_t rank,
 
 		if (!rsh_source_attr(v->source, ranks[i], &a))
 			continue;
-		f->mode &= a.mode;
+		f->mode &= rsh_source_mode_as(&a, v->uid, v->gid);
 		if (!any || newer(&a.mtime, &f->mtime))
 			f->mtime = a.mtime;
 		any = true;
@@ -104,10 +104,10 @@ int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 	struct rsh_source_attr root;
 
 	rsh_source_root_attr(v->source, &root);
-	v->dir_mode = root.mode & 0555;
-	v->dir_mtime = root.mtime;
 	v->uid = o->uid;
 	v->gid = o->gid;
+	v->dir_mode = rsh_source_mode_as(&root, v->uid, v->gid) & 0555;
+	v->dir_mtime = root.mtime;
 	v->prefix = strdup(o->prefix);
 	v->suffix = rsh_conversion_name_suffix(v->conversion);
 	v->format = rsh_conversion_format(v->conversion);

@@ -6,7 +6,7 @@
 BUILD_PACKAGES="autoconf automake pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
 	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
-	zlib1g-dev"
+	zlib1g-dev libseccomp-dev"
 
 say()
 {

@@ -130,6 +130,61 @@ if fuse_is_open; then
 		65534:65534
 	check "others may not look in" sh -c "! ls '$T/private' 2>/dev/null"
 	check "unmounted without privileges" as_nobody fusermount3 -u "$T/private"
+
+	# The daemon unmounts by itself, although it can run no fusermount3.
+	private_mounted() {
+		grep -q " $T/private fuse" /proc/self/mounts
+	}
+	private_gone() {
+		! private_mounted
+	}
+	private_pid() {
+		as_nobody sed -n 's/^  "pid": \([0-9]*\),/\1/p' \
+			"$T/private/.reshardfs/stats"
+	}
+	start_unprivileged
+	pid=$(private_pid)
+	check "without privileges: confined" \
+		grep -q '^NoNewPrivs:[[:space:]]*1' "/proc/$pid/status"
+	equal "without privileges: its memory is its user's" \
+		"$(stat -c %u "/proc/$pid/fd")" 65534
+	kill -TERM "$pid"
+	check "without privileges: SIGTERM ends it" within 30 has_ended "$pid"
+	check "and nothing stays mounted" private_gone
+	start_unprivileged
+	pid=$(private_pid)
+	# Itself and no shell around it, so that it can be killed.
+	setpriv --reuid=$NOBODY --regid=$NOBODY --clear-groups \
+		tail -f "$T/private/rank_0/checkpoint_0.ckpt" >/dev/null &
+	holder=$!
+	holds() {
+		ls -l "/proc/$holder/fd" | grep -q "$T/private"
+	}
+	check "a file is open" within 10 holds
+	kill -TERM "$pid"
+	check "also if it is busy" within 30 private_gone
+	check "and the daemon ends" within 30 has_ended "$pid"
+	kill "$holder"
+	wait "$holder" 2>/dev/null
+	start_unprivileged
+	kill -KILL "$(private_pid)"
+	check "a killed one leaves its mount" private_mounted
+	as_nobody fusermount3 -u -z "$T/private"
+	if [ "$(readlink /proc/self/ns/mnt)" != "$(readlink /proc/1/ns/mnt)" ] &&
+		! ldd "$RESHARDFS" | grep -qE 'lib(a|t)san'; then
+		echo user_allow_other >"$T/fuse.conf"
+		mount --bind "$T/fuse.conf" /etc/fuse.conf
+		as_nobody "$T/program" mount -o allow_other $(strategies) \
+			"$SRC" "$T/private" >"$T/said" 2>&1
+		pid=$(private_pid)
+		equal "with allow_other its memory is root's alone" \
+			"$(stat -c %u "/proc/$pid/fd")" 0
+		as_nobody fusermount3 -u "$T/private"
+		umount /etc/fuse.conf
+	else
+		skip "with allow_other its memory is root's alone" \
+			"needs a mount namespace, and no sanitizer"
+	fi
 else
 	skip "without privileges" "needs root, and a /dev/fuse for everybody"
 fi

@@ -100,6 +100,8 @@ static void test_long_forms(void **state)
 	assert_int_equal(o.format, RSH_FORMAT_SAFETENSORS);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--sandbox=on"), "\"on\" is neither");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format=zip"), "\"zip\" is not ckpt");
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--format", "hf"), &o);

@@ -140,7 +140,7 @@ static void test_attributes(void **state)
 	assert_int_equal(rsh_source_index(s, names, &err), 0);
 
 	assert_true(rsh_source_attr(s, 3, &a));
-	assert_int_equal(a.mode, 0640);
+	assert_int_equal(a.mode, 0440);
 	assert_int_equal(a.uid, getuid());
 	assert_int_equal(a.gid, getgid());
 	assert_int_equal(a.mtime.tv_sec, 1234567890);

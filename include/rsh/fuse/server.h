@@ -8,6 +8,7 @@
 #include "rsh/vfs/vfs.h"
 
 struct rsh_server;
+struct rsh_mounter;
 
 enum rsh_io_mode {
 	/* Passed through where possible, else direct, unless the kernel (before
@@ -36,10 +37,22 @@ struct rsh_server_options {
 				   * `default_permissions` are always added */
 	unsigned max_read;        /* bytes a request; 0: 1 MiB, the most */
 	enum rsh_io_mode io_mode;
+	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	bool debug;               /* libfuse's request log */
 	unsigned max_idle_threads; /* that serve; 0: one a processor */
 	unsigned max_threads;      /* if these are stuck; 0: a default */
 };
+
+/* Forks a process that mounts and unmounts once, as these options say, for a
+ * server that will give up what it takes to do so; single-threaded, before it
+ * does.  It obeys nobody else, answers no signal but SIGKILL, and ends with the
+ * server's process, whose crash leaves the mount behind as ever.  The options
+ * stay valid.  0, or -errno with a sentence: the mountpoint must be an existing
+ * directory. */
+int rsh_mounter_start(const struct rsh_server_options *o,
+		      struct rsh_mounter **out, struct rsh_error *err);
+/* After the server; ends the process and waits for that. */
+void rsh_mounter_end(struct rsh_mounter *m);
 
 /* Mounts (single-threaded; before any thread is started).  The mountpoint must
  * be an existing directory.  0 or -errno with a sentence; nothing stays

@@ -68,6 +68,11 @@ struct rsh_source_options {
 	 * rank 0, if nothing was selected and no other place given. */
 	bool unsharded;
 
+	/* Links in the tree may lead out of it.  Otherwise one that does, among
+	 * what is read, is refused with EXDEV and a sentence; the root itself
+	 * may be a link, and a map may name any file. */
+	bool follow_outside;
+
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
 	struct rsh_source_io *io; /* NULL: none */
@@ -126,7 +131,10 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_source_view *view);
 
 struct rsh_source_attr {
-	mode_t mode;           /* permission bits of the file */
+	/* Permission bits.  Of a file only those to read, less what the
+	 * directories above it, from the root on, keep from whom; its owner's
+	 * alone if there is an access control list. */
+	mode_t mode;
 	uid_t uid;
 	gid_t gid;
 	struct timespec mtime;
@@ -134,6 +142,10 @@ struct rsh_source_attr {
 /* False when the rank has no file. */
 bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
 		     struct rsh_source_attr *out);
+/* The mode under which something of another owner and group is open to nobody
+ * who may not have the original. */
+mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid,
+			  gid_t gid);
 /* Of the tree's root directory. */
 void rsh_source_root_attr(const struct rsh_source *s,
 			  struct rsh_source_attr *out);
@@ -186,6 +198,16 @@ int rsh_strategy_load(const char *path, bool as_listed,
 /* xxh3 of the bytes of that file or, of a directory, of its files' names and
  * bytes by name.  0 or -errno with a sentence. */
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
+			struct rsh_error *err);
+
+/* What is read and written besides the tree, for who has to know before it is
+ * opened.  Makes the directory of the index cache, and those above it; 0 or
+ * -errno. */
+int rsh_source_make_index_dir(const char *path);
+/* Calls fn for each file that a source map names.  0 or -errno with a
+ * sentence. */
+int rsh_source_map_each(const char *map,
+			void (*fn)(void *ctx, const char *path), void *ctx,
 			struct rsh_error *err);
 
 /* Reads the JSON file of old and new parameter names. */

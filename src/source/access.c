@@ -1,0 +1,191 @@
+/* source/access.c - who may read a file, and where links may lead.
+ *
+ * Both ask where an open descriptor really is, of /proc, and are strict where
+ * that does not tell. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "rsh/util/mem.h"
+
+#define FD_PATH_MAX 32
+
+/* Of more users than the bits of a mode speak of. */
+#define ACCESS_LIST "system.posix_acl_access"
+
+static void fd_path(int fd, char path[FD_PATH_MAX])
+{
+	snprintf(path, FD_PATH_MAX, "/proc/self/fd/%d", fd);
+}
+
+static bool place_of(int fd, char place[PATH_MAX])
+{
+	char link[FD_PATH_MAX];
+	ssize_t n;
+
+	fd_path(fd, link);
+	n = readlink(link, place, PATH_MAX);
+	if (n <= 0 || n >= PATH_MAX || *place != '/')
+		return false;
+	place[n] = '\0';
+	return true;
+}
+
+/* Where in `place` the part below `root` begins; 0 if it is not below it. */
+static size_t below(const char *root, const char *place)
+{
+	size_t n = strlen(root);
+
+	if (n == 1)
+		return 1; /* it is "/" */
+	return strncmp(root, place, n) == 0 && place[n] == '/' ? n + 1 : 0;
+}
+
+/* ---- who may read ---- */
+
+mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid, gid_t gid)
+{
+	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
+	mode_t other = a->mode & 7;
+
+	/* Those of the new group may be of the old one or not, and so may all
+	 * others. */
+	if (a->gid != gid)
+		group = other = group & other;
+	/* The owner may be among them. */
+	if (a->uid != uid) {
+		group &= user;
+		other &= user;
+	}
+	return user << 6 | group << 3 | other;
+}
+
+/* Takes from the file what a directory above it does. */
+static void limit_by_dir(struct rsh_source_attr *file, const char *dir)
+{
+	struct rsh_source_attr a = { 0 };
+	struct stat st;
+
+	if (stat(dir, &st) != 0 || getxattr(dir, ACCESS_LIST, NULL, 0) > 0) {
+		file->mode &= S_IRUSR;
+		return;
+	}
+	a.mode = st.st_mode;
+	a.uid = st.st_uid;
+	a.gid = st.st_gid;
+	a.mode = rsh_source_mode_as(&a, file->uid, file->gid);
+	/* Who may enter may read. */
+	file->mode &= (a.mode & 0111) << 2;
+}
+
+/* By all directories from the root on, or all there are. */
+static void limit_by_dirs(struct rsh_source_attr *file, int root, int fd)
+{
+	char top[PATH_MAX], place[PATH_MAX];
+	size_t begin;
+
+	if (!place_of(root, top) || !place_of(fd, place)) {
+		file->mode &= S_IRUSR;
+		return;
+	}
+	begin = below(top, place);
+	if (begin > 1)
+		begin--;
+	for (char *p = place + begin; (p = strchr(p, '/')); p++) {
+		*p = '\0';
+		limit_by_dir(file, *place ? place : "/");
+		*p = '/';
+	}
+}
+
+void rsh_file_take_attr(int root, int fd, const struct stat *st,
+			struct rsh_source_attr *out)
+{
+	*out = (struct rsh_source_attr){
+		.mode = st->st_mode & 0444, .uid = st->st_uid,
+		.gid = st->st_gid, .mtime = st->st_mtim,
+	};
+	if (fgetxattr(fd, ACCESS_LIST, NULL, 0) > 0)
+		out->mode &= S_IRUSR;
+	limit_by_dirs(out, root, fd);
+}
+
+/* ---- where links lead ---- */
+
+/* Of a kernel that knows how to stay below a directory (Linux 5.6). */
+static int open_beneath(int root, const char *name, int flags)
+{
+	const struct open_how how = {
+		.flags = (unsigned)flags,
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS,
+	};
+	long fd = syscall(SYS_openat2, root, name, &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* The other way: looks where it is before it is opened.  Absolute links into
+ * the tree have to go it too. */
+static int open_found(int root, const char *name, int flags)
+{
+	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
+	char top[PATH_MAX], place[PATH_MAX], again[FD_PATH_MAX];
+	int fd;
+
+	if (found < 0)
+		return -errno;
+	if (!place_of(root, top) || !place_of(found, place) ||
+	    (strcmp(top, place) != 0 && !below(top, place)))
+		return -EXDEV;
+	fd_path(found, again);
+	fd = open(again, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+int rsh_source_openat(const struct rsh_source *s, const char *name, int flags)
+{
+	int fd;
+
+	flags |= O_CLOEXEC;
+	/* Only a map of files has such names, and means them. */
+	if (s->follow_outside || *name == '/') {
+		fd = openat(s->dirfd, name, flags);
+		return fd < 0 ? -errno : fd;
+	}
+	fd = open_beneath(s->dirfd, name, flags);
+	if (fd >= 0 || fd == -ENOENT || fd == -EACCES || fd == -ENOTDIR)
+		return fd;
+	return open_found(s->dirfd, name, flags);
+}
+
+int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
+			  struct rsh_error *err)
+{
+	cleanup_fd int fd = -1;
+	const bool root = !*name || strcmp(name, ".") == 0;
+	const bool absolute = *name == '/';
+	const char *top = absolute ? "" : s->path;
+	const char *sep = absolute || root ? "" : "/";
+	char place[PATH_MAX];
+
+	if (root)
+		name = "";
+	if (rc != -EXDEV)
+		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
+				     strerror(-rc));
+	fd = openat(s->dirfd, name, O_PATH | O_CLOEXEC);
+	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
+			     "--follow-outside allows it", top, sep, name,
+			     fd >= 0 && place_of(fd, place) ? place : "nowhere");
+}
