@@ -290,6 +290,14 @@ int rsh_set_keep_free(struct rsh_options *o, const struct rsh_option *def,
 	return rsh_set_memory(o, def, value, err);
 }
 
+int rsh_set_faults(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	int rc = rsh_source_faults_check(value, err);
+
+	return rc ? rc : rsh_set_text(o, def, value, err);
+}
+
 /* The number of a word among n; -1 if it is none of them. */
 static int word_number(const char *value, const char *const *words, int n)
 {

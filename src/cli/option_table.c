@@ -163,7 +163,7 @@ static const struct rsh_option table[] = {
 	  rsh_set_keep_free, .at = AT(keep_free) },
 	{ "fault", 0, "FAULT[;FAULT...]", READS,
 	  "for drills: let reads of SOURCE fail, wait or come short",
-	  rsh_set_string, .at = AT(io.faults) },
+	  rsh_set_faults, .at = AT(io.faults) },
 	{ "foreground", 'f', NULL, MOUNT, "stay in the foreground",
 	  rsh_set_flag, .at = AT(foreground) },
 	{ "debug", 'd', NULL, MOUNT, "log every request; implies -f",

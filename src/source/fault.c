@@ -205,6 +205,15 @@ void rsh_faults_free(struct rsh_faults *f)
 	free(f);
 }
 
+int rsh_source_faults_check(const char *text, struct rsh_error *err)
+{
+	struct rsh_faults *f = NULL;
+	int rc = rsh_faults_new(text, &f, err);
+
+	rsh_faults_free(f);
+	return rc;
+}
+
 /* ---- applying ---- */
 
 /* The n-th draw is the same in every run. */

@@ -18,6 +18,7 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from read_modes import CACHES, figures  # noqa: E402
+from rsh_cli import USAGE  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
 from small_job import Job  # noqa: E402
@@ -105,12 +106,13 @@ RIGHT = ("eio@nowhere", "short@rank_1/;delay=1us@rank_2/:5-7,p=0.5",
 @test
 def wrong_ones_are_refused_with_one_sentence(job):
     for fault in WRONG:
-        _, said = expect_failure(job.source, src_strategy=job.strategy,
-                                 dst_strategy=job.strategy, extra=["--fault", fault])
+        status, said = expect_failure(job.source, src_strategy=job.strategy,
+                                      dst_strategy=job.strategy, extra=["--fault", fault])
         lines = said.strip().splitlines()
         wrong = next((f for f in fault.split(";") if f in ("", "delay=5")), fault)
-        check(len(lines) == 1 and "fault" in lines[0] and f'"{wrong}"' in lines[0],
-              f"{fault!r}: {said}")
+        check(status == USAGE and len(lines) == 2 and "fault" in lines[0] and
+              f'"{wrong}"' in lines[0] and "--help" in lines[1],
+              f"{fault!r}: {status} {said}")
 
 
 @test

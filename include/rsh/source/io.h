@@ -53,6 +53,9 @@ struct rsh_source_io_stats {
 	struct rsh_cache_stats cache;
 };
 
+/* 0, or -EINVAL with a sentence that names the one that is none. */
+int rsh_source_faults_check(const char *faults, struct rsh_error *err);
+
 /* 0, or -errno with a sentence that names the option. */
 int rsh_source_io_new(const struct rsh_source_io_options *o,
 		      struct rsh_source_io **out, struct rsh_error *err);
