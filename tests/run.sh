@@ -12,7 +12,8 @@
 #
 # Runs all tests of a plain build; unit and mount tests once more under the
 # address and undefined behaviour sanitizers; the stress tests for a minute each
-# under the thread sanitizer.  The last line is `N passed, N failed`, with
+# under the thread sanitizer; and feeds each parser of files with broken ones for
+# RSH_FUZZ_SECONDS (30) s.  The last line is `N passed, N failed`, with
 # `, N skipped` if any were.
 set -eu
 
@@ -116,27 +117,58 @@ show_failures()
 	     END { exit !found }' "$1" || tail -n 30 "$1"
 }
 
-# leg NAME TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as tests/
-# Makefile.am names them.
-leg()
+# begin_leg NAME WHAT
+begin_leg()
 {
-	name=$1 tests=$2
-	shift 2
+	name=$1
 	build=$top/build/$name
 	log=$build/check.log
 	mkdir -p "$build"
 	find "$build" -name '*.trs' -delete
-	say "$name: $tests, log in build/$name/check.log"
+	say "$name: $2, log in build/$name/check.log"
 	started=$(date +%s)
 	status=0
+}
+
+# run_leg GOAL...: of tests/Makefile.am.
+run_leg()
+{
+	make -C "$build/tests" -k -j"$JOBS" "$@" </dev/null >>"$log" 2>&1 ||
+		status=$?
+	count_leg
+}
+
+no_build()
+{
+	tail -n 40 "$log"
+	say "$name: the build failed"
+	failed=$((failed + 1))
+}
+
+# leg NAME TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as tests/
+# Makefile.am names them.
+leg()
+{
+	tests=$2
+	begin_leg "$1" "$tests"
+	shift 2
 	if build_in "$build" "$@" >"$log" 2>&1; then
-		make -C "$build/tests" -k -j"$JOBS" check TESTS="$tests" \
-			</dev/null >>"$log" 2>&1 || status=$?
-		count_leg
+		run_leg check TESTS="$tests"
 	else
-		tail -n 40 "$log"
-		say "$name: the build failed"
-		failed=$((failed + 1))
+		no_build
+	fi
+}
+
+# The parsers alone, by clang.
+fuzz_leg()
+{
+	begin_leg fuzz "each parser for ${RSH_FUZZ_SECONDS:-30} s"
+	if configure_in "$build" CC=clang CFLAGS='-g -O1' --disable-tests \
+		--enable-sanitizer=fuzzer-no-link,address,undefined >"$log" 2>&1
+	then
+		run_leg check-fuzz
+	else
+		no_build
 	fi
 }
 
@@ -167,7 +199,7 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-packages="$BUILD_PACKAGES python3 rsync zsh shellcheck"
+packages="$BUILD_PACKAGES $FUZZ_PACKAGES python3 rsync zsh shellcheck"
 [ $oracle = no ] || packages="$packages python3-venv"
 # shellcheck disable=SC2086 # a list of names
 need_packages $packages
@@ -196,6 +228,7 @@ leg asan '$(UNIT) $(MOUNT)' --enable-sanitizer=address,undefined
 # The readers are to race for a whole minute here.
 export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
 leg tsan 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
+fuzz_leg
 
 if [ $skipped -gt 0 ]; then
 	say "$passed passed, $failed failed, $skipped skipped"

@@ -165,7 +165,7 @@ static const struct rsh_option table[] = {
 	  "memory below which pages of SOURCE are given back early",
 	  rsh_set_keep_free, .at = AT(keep_free) },
 	{ "fault", 0, "FAULT[;FAULT...]", READS,
-	  "for drills: let reads of SOURCE fail, wait or come short",
+	  "for drills: let reads of SOURCE fail, wait, lie or come short",
 	  rsh_set_faults, .at = AT(io.faults) },
 	{ "foreground", 'f', NULL, MOUNT, "stay in the foreground",
 	  rsh_set_flag, .at = AT(foreground) },

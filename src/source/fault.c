@@ -10,9 +10,19 @@
 #include <string.h>
 #include <time.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-enum fault_kind { FAULT_EIO, FAULT_SHORT, FAULT_TRUNCATE, FAULT_DELAY };
+enum fault_kind {
+	FAULT_EIO,
+	FAULT_SHORT,
+	FAULT_TRUNCATE,
+	FAULT_DELAY,
+	FAULT_FLIP,
+};
 
 struct fault {
 	enum fault_kind kind;
@@ -21,6 +31,7 @@ struct fault {
 	uint32_t chance;  /* of 2^32-1 */
 	uint64_t delay_ns;
 	uint64_t rate;    /* bytes a second; 0: any */
+	uint64_t seed;    /* of a flip */
 };
 
 struct rsh_faults {
@@ -70,6 +81,14 @@ static bool parse_rate(const char *s, uint64_t *rate)
 	return parse_unit(s, units, factors, 4, rate) && *rate > 0;
 }
 
+static bool parse_seed(const char *s, uint64_t *seed)
+{
+	static const char *const units[] = { "" };
+	static const uint64_t factors[] = { 1 };
+
+	return parse_unit(s, units, factors, 1, seed);
+}
+
 static bool parse_chance(const char *s, uint32_t *chance)
 {
 	char *end;
@@ -117,6 +136,8 @@ static bool parse_kind(char *s, struct fault *f)
 		f->kind = FAULT_SHORT;
 	else if (strcmp(s, "truncate") == 0)
 		f->kind = FAULT_TRUNCATE;
+	else if (strcmp(s, "flip") == 0)
+		f->kind = FAULT_FLIP;
 	else if (strncmp(s, "delay=", 6) == 0 &&
 		 parse_time(s + 6, &f->delay_ns))
 		f->kind = FAULT_DELAY;
@@ -143,6 +164,10 @@ static bool parse_fault(char *s, struct fault *f)
 			if (f->kind != FAULT_DELAY ||
 			    !parse_rate(word + 5, &f->rate))
 				return false;
+		} else if (strncmp(word, "seed=", 5) == 0) {
+			if (f->kind != FAULT_FLIP ||
+			    !parse_seed(word + 5, &f->seed))
+				return false;
 		} else {
 			return false;
 		}
@@ -163,8 +188,9 @@ static int parse_all(struct rsh_faults *f, const char *text,
 		if (!parse_fault(one, &f->list[f->n]))
 			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
 					     "not KIND[@FILE[:FROM-TO]][,p=P] "
-					     "with KIND eio, short, truncate "
-					     "or delay=TIME[,rate=SIZE]",
+					     "with KIND eio, short, truncate, "
+					     "flip[,seed=N] or "
+					     "delay=TIME[,rate=SIZE]",
 					     (int)strcspn(text + at, ";"),
 					     text + at);
 		f->n++;
@@ -217,15 +243,17 @@ void rsh_faults_free(struct rsh_faults *f)
 
 /* ---- applying ---- */
 
+static uint64_t mix(uint64_t x)
+{
+	x *= UINT64_C(0x9e3779b97f4a7c15);
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	return (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+}
+
 /* The n-th draw is the same in every run. */
 static uint32_t draw(struct rsh_faults *f)
 {
-	uint64_t x = (atomic_fetch_add(&f->draws, 1) + 1) *
-		     UINT64_C(0x9e3779b97f4a7c15);
-
-	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-	return (uint32_t)(x >> 32);
+	return (uint32_t)(mix(atomic_fetch_add(&f->draws, 1) + 1) >> 32);
 }
 
 static uint64_t now_ns(void)
@@ -265,10 +293,15 @@ static void wait_for_line(struct rsh_faults *f, const struct fault *fault,
 	sleep_until(until);
 }
 
+static bool is_about(const struct fault *fault, const char *name)
+{
+	return !fault->file || strstr(name, fault->file);
+}
+
 static bool hits(struct rsh_faults *f, const struct fault *fault,
 		 const char *name, uint64_t offset, size_t len)
 {
-	if (fault->file && !strstr(name, fault->file))
+	if (fault->kind == FAULT_FLIP || !is_about(fault, name))
 		return false;
 	if (offset >= fault->to || offset + len <= fault->from)
 		return false;
@@ -298,7 +331,51 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		case FAULT_DELAY:
 			wait_for_line(f, fault, *len);
 			break;
+		case FAULT_FLIP:
+			break;
 		}
 	}
 	return 0;
+}
+
+/* ---- flipping ---- */
+
+bool rsh_faults_flip_any(const struct rsh_faults *f)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (f->list[i].kind == FAULT_FLIP)
+			return true;
+	return false;
+}
+
+/* Which bytes and bits is a matter of their places alone: who reads them again
+ * reads the same. */
+static void flip_bytes(const struct fault *fault, uint64_t file, uint64_t at,
+		       uint8_t *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		uint64_t x = mix(file + mix(at + i + 1));
+
+		if (fault->chance == UINT32_MAX ||
+		    (uint32_t)(x >> 32) < fault->chance)
+			p[i] ^= (uint8_t)(1u << (x >> 29 & 7));
+	}
+}
+
+void rsh_faults_flip(const struct rsh_faults *f, const char *name,
+		     uint64_t offset, void *buf, size_t len)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		const struct fault *fault = &f->list[i];
+		uint64_t from = rsh_max_u64(fault->from, offset);
+		uint64_t to = rsh_min_u64(fault->to, offset + len);
+
+		if (fault->kind != FAULT_FLIP || from >= to ||
+		    !is_about(fault, name))
+			continue;
+		flip_bytes(fault, XXH3_64bits_withSeed(name, strlen(name),
+						       fault->seed),
+			   from, (uint8_t *)buf + (from - offset),
+			   (size_t)(to - from));
+	}
 }

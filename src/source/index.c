@@ -53,17 +53,17 @@ struct indexing {
 };
 
 struct scan_file {
+	const struct rsh_source_io *io;
+	const char *name;
 	int fd;
 };
 
 static ssize_t scan_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 {
 	const struct scan_file *f = ctx;
-	ssize_t n;
+	ssize_t n = rsh_source_io_scan(f->io, f->name, f->fd, buf, len,
+				       offset);
 
-	do {
-		n = pread(f->fd, buf, len, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : n;
 }
 
@@ -71,7 +71,7 @@ static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
 		struct rsh_names *names, struct rsh_ckpt_index **out,
 		struct rsh_error *err)
 {
-	struct scan_file ctx = { fd };
+	struct scan_file ctx = { s->io, f->name, fd };
 	const struct rsh_byte_source bytes = {
 		.pread_fn = scan_pread,
 		.ctx = &ctx,
@@ -214,7 +214,8 @@ static void open_cache(struct indexing *x)
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
 
-	if (s->index_dirfd < 0)
+	/* Neither may hide what a drill does, nor keep it. */
+	if (s->index_dirfd < 0 || !rsh_source_io_is_true(s->io))
 		return;
 	c = rsh_index_cache_open(s->index_dirfd, s->dirfd, s->path);
 	if (!c)

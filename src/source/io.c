@@ -227,8 +227,8 @@ static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 	return rc;
 }
 
-int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
-		   int fd, void *buf, size_t len, uint64_t offset)
+static int read_through(struct rsh_source *s, const struct rsh_source_file *f,
+			int fd, void *buf, size_t len, uint64_t offset)
 {
 	struct load load = { s->io, f, fd };
 	int rc;
@@ -244,6 +244,35 @@ int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 		rc = rsh_cache_read(s->io->cache, f->cached, offset, buf, len,
 				    load_blocks, &load);
 	return -rc;
+}
+
+int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
+		   int fd, void *buf, size_t len, uint64_t offset)
+{
+	int rc = read_through(s, f, fd, buf, len, offset);
+
+	/* Not before the cache: its blocks outlive the drill. */
+	if (rc == 0 && s->io && s->io->faults)
+		rsh_faults_flip(s->io->faults, f->name, offset, buf, len);
+	return rc;
+}
+
+ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
+			   int fd, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n;
+
+	do {
+		n = pread(fd, buf, len, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	if (n > 0 && io && io->faults)
+		rsh_faults_flip(io->faults, name, offset, buf, (size_t)n);
+	return n;
+}
+
+bool rsh_source_io_is_true(const struct rsh_source_io *io)
+{
+	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
 }
 
 bool rsh_file_is_straight(const struct rsh_source *s,

@@ -2,6 +2,9 @@
 #ifndef RSH_SOURCE_IO_I_H
 #define RSH_SOURCE_IO_I_H
 
+#include <stddef.h>
+#include <sys/types.h>
+
 #include "rsh/source/io.h"
 
 struct rsh_source;
@@ -21,11 +24,24 @@ void rsh_faults_free(struct rsh_faults *f);
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		     size_t *len);
 
+/* After a read of [offset, offset + len): turns over what is to be, the same
+ * bits of a file each time. */
+void rsh_faults_flip(const struct rsh_faults *f, const char *name,
+		     uint64_t offset, void *buf, size_t len);
+bool rsh_faults_flip_any(const struct rsh_faults *f);
+
 /* ---- reads (io.c) ---- */
 
 /* To be called once the files of a source have their identity: decides whether
  * they are cached. */
 void rsh_source_io_attach(struct rsh_source *s);
+
+/* As pread(), for what is read before that: headers and checksums, which of all
+ * faults meet the flipped bytes alone.  `io` may be NULL. */
+ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
+			   int fd, void *buf, size_t len, uint64_t offset);
+/* False if what is scanned may not be what the file holds. */
+bool rsh_source_io_is_true(const struct rsh_source_io *io);
 
 /* Reads all of [offset, offset+len) of the file, of which fd is an open
  * descriptor: 0, or a positive errno; ESTALE at end of file. */

@@ -1,5 +1,6 @@
 /* Whatever the bytes are, the scan ends in an index that stays inside the
  * file, or in a sentence. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,15 @@ static void check_record(const struct rsh_ckpt_index *ix,
 	require(sum == r->content_bytes);
 }
 
+static void check_crc(const struct rsh_byte_source *src,
+		      const struct rsh_ckpt_index *ix)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc = rsh_ckpt_check_crc(src, ix, &err);
+
+	require(rc == 0 || (rc == -EBADMSG && err.text[0]));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct bytes bytes = { data, size };
@@ -59,6 +69,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	} else {
 		for (uint32_t i = 0; i < ix->n_records; i++)
 			check_record(ix, &ix->records[i]);
+		check_crc(&src, ix);
 		rsh_ckpt_index_free(ix);
 	}
 	rsh_names_free(names);

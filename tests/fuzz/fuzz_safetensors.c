@@ -1,6 +1,7 @@
 /* Whatever the bytes are, the scan ends in an index that covers the file once,
  * or in a sentence; and a header made from the index is scanned to the same
  * records. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +133,18 @@ static void check_again(const struct scanned *s, uint64_t content,
 	free(shapes);
 }
 
+static void check_crc(const uint8_t *data, size_t size,
+		      const struct scanned *s, const struct rsh_names *names)
+{
+	struct bytes bytes = { data, size };
+	const struct rsh_byte_source src = { pread_bytes, &bytes, size, "f" };
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc = rsh_safetensors_check_crc(&src, s->index, names, &s->meta,
+					   &err);
+
+	require(rc == 0 || (rc == -EBADMSG && err.text[0]));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct rsh_names *names = rsh_names_new();
@@ -139,6 +152,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (scan(data, size, 0, names, &s)) {
 		check_again(&s, check_index(s.index), names);
+		check_crc(data, size, &s, names);
 		scanned_free(&s);
 	}
 	rsh_names_free(names);

@@ -7,6 +7,8 @@ BUILD_PACKAGES="autoconf automake pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
 	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
 	zlib1g-dev libseccomp-dev"
+# 50 MB to download, where there is no clang.
+FUZZ_PACKAGES="clang libclang-rt-dev"
 
 say()
 {
@@ -67,8 +69,8 @@ prepare_source()
 	(cd "$top" && autoreconf -fi)
 }
 
-# build_in DIRECTORY [CONFIGURE-ARGUMENT...]
-build_in()
+# configure_in DIRECTORY [CONFIGURE-ARGUMENT...]
+configure_in()
 {
 	directory=$1
 	shift
@@ -76,7 +78,12 @@ build_in()
 	# Chained: `set -e` does not reach into a function whose status is tested.
 	(
 		cd "$directory" &&
-			{ [ -f config.status ] || "$top/configure" --quiet "$@"; } &&
-			make -j"${JOBS:-$(nproc)}"
+			{ [ -f config.status ] || "$top/configure" --quiet "$@"; }
 	)
+}
+
+# build_in DIRECTORY [CONFIGURE-ARGUMENT...]
+build_in()
+{
+	configure_in "$@" && make -C "$1" -j"${JOBS:-$(nproc)}"
 }

@@ -17,10 +17,11 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from demands import demand  # noqa: E402
 from read_modes import CACHES, figures  # noqa: E402
-from rsh_cli import USAGE, refused, run  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, hash_tree,  # noqa: E402
-                       require_mount, tree_difference)
+from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount, tree_difference)
 from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
@@ -96,11 +97,12 @@ WRONG = ("eoi", "EIO", "eio;", ";eio", "eio,", "eio,p=", "eio,p=2", "eio,p=-1",
          "eio@rank_0/:-5", "eio@rank_0/:9-5", "eio@rank_0/:5-5", "eio@rank_0/:a-b",
          "eio@rank_0/:1-99999999999999999999", "delay", "delay=", "delay=5", "delay=5m",
          "delay=-5ms", "delay=5ms,rate=0", "delay=5ms,rate=", "delay=5ms,rate=5X",
-         "delay=99999999999999s", "short=5", "eio p=1", "eio;delay=5")
+         "delay=99999999999999s", "short=5", "eio p=1", "eio;delay=5", "flip=3",
+         "flip,seed=", "flip,seed=-1", "flip,seed=1K", "eio,seed=1", "flip,rate=5M")
 
 RIGHT = ("eio@nowhere", "short@rank_1/;delay=1us@rank_2/:5-7,p=0.5",
          "delay=0s,rate=5G", "delay=2ms@rank_1/,rate=800M,p=1", "eio,p=0", "truncate,p=0.0",
-         "eio@:99999999-100000000")
+         "eio@:99999999-100000000", "flip,p=0", "flip@nowhere,seed=18446744073709551615")
 
 
 @test
@@ -195,6 +197,102 @@ def several_faults_and_replicas(job):
     for cache in CACHES:
         shown(job, "eio@rank_0/,p=0.5;short,p=0.5;truncate@rank_5/:100000-100001;"
               "delay=100us,p=0.2", "--cache", cache)
+
+
+# ---- bytes that are turned over ----
+
+def place(job, rank, name):
+    """Where the content of a record begins in the file of the rank."""
+    return job.file_bytes(rank, *STEP).index(job.records(rank, *STEP)[name].content)
+
+
+def flips(rank, at, n=1):
+    return f"flip@rank_{rank}/:{at}-{at + n}"
+
+
+def refused_mount(job, fault, *words):
+    status, said = expect_failure(job.source, src_strategy=job.strategy,
+                                  dst_strategy=job.strategy,
+                                  extra=["--fault", fault, *words])
+    check(status == INPUT, f"{status} {said}")
+    return said
+
+
+@test
+def flips_of_content_without_a_checksum_are_shown(job):
+    """Each byte of the range is another one, in every read the same; no other
+    byte is."""
+    data, at = job.file_bytes(2, *STEP), place(job, 2, "up.weight") + 100000
+    for cache in CACHES:
+        with mounted(job, flips(2, at, 3), "--cache", cache) as mount, \
+                opened(mount, 2) as fd:
+            got = os.pread(fd, 5, at - 1)
+            check([a == b for a, b in zip(got, data[at - 1:])] ==
+                  [True, False, False, False, True], f"{got} {data[at - 1:at + 4]}")
+            check(all(bin(a ^ b).count("1") <= 1 for a, b in zip(got, data[at - 1:])), str(got))
+            check(os.pread(fd, 200000, at - 100000)[99999:100004] == got, "another time")
+            check(outcome(fd, 100000, at + 3, data) is None, "an error")
+            for rank in (1, 3):
+                check(set(outcomes(job, mount, rank).values()) == {None}, mount.log())
+
+
+@test
+def flips_of_headers_are_errors_or_right_bytes(job):
+    """The type, the dimensions, the lengths of messages."""
+    data = job.file_bytes(2, *STEP)
+    for at in (0, 1, data.index(b"Float32") - 1, data.index(b"Float32"),
+               data.index(b"Float32") + 6, place(job, 2, "up.weight") - 1,
+               place(job, 2, "norm.gamma") - 1, data.index(b"Int64") + 2):
+        demand(shown(job, flips(2, at)), "come from other ranks")
+        # Rank 6 holds what rank 2 holds.
+        refused_mount(job, f"{flips(2, at)};{flips(6, at)}")
+
+
+@test
+def flips_under_a_crc_are_errors_or_right_bytes(_):
+    with tempfile.TemporaryDirectory(prefix="reshardfs-crc-") as directory:
+        job = Job(os.path.join(directory, "job"))
+        job.save(*STEP, crc=True)
+        for name in job.records(2, *STEP):
+            at = place(job, 2, name) + 1
+            demand(shown(job, flips(2, at), "--check", "full"), "rank_2/", "CRC",
+                   "the file is left out")
+            demand(refused_mount(job, f"{flips(2, at)};{flips(6, at)}", "--check", "full"),
+                   "rank_2/", "CRC")
+
+
+@test
+def flips_are_found_by_a_manifest(job):
+    with tempfile.TemporaryDirectory(prefix="reshardfs-manifest-") as directory:
+        manifest = os.path.join(directory, "manifest")
+        words = ["--src-strategy", job.strategy, "--dst-strategy", job.strategy]
+        said = run("verify", job.source, *words, "--write-manifest", manifest)
+        check(said.status == GOOD, repr(said))
+        for name in job.records(2, *STEP):
+            fault = flips(2, place(job, 2, name) + 1)
+            said = run_json("verify", job.source, manifest, *words, "--fault", fault, status=NO)
+            found = {(p["path"][-len(name_of(2)):], p["record"]) for p in said["problems"]}
+            check((name_of(2), name) in found and {p[1] for p in found} == {name} and
+                  not said["another_conversion"], f"{name}: {said}")
+
+
+@test
+def drills_with_flips_leave_nothing_behind(job):
+    """Neither in a directory of blocks nor in the index cache."""
+    with tempfile.TemporaryDirectory(prefix="reshardfs-kept-") as directory:
+        kept = ["--cache", "on", "--cache-dir", os.path.join(directory, "blocks"),
+                "--index-cache", os.path.join(directory, "index")]
+        at = place(job, 0, "up.weight")
+        with mounted(job, f"flip@:{at}-{at + 1000000}", *kept) as mount:
+            different = tree_difference(job.expected(*STEP), hash_tree(mount.path))
+            check(len(different) == job.n_ranks, str(different))
+        check(os.listdir(os.path.join(directory, "blocks")), "no blocks were kept")
+        refused_mount(job, f"flip@:0-{at}", *kept)
+        check(not os.listdir(os.path.join(directory, "index")), "an index was kept")
+        with Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                     extra=kept) as mount:
+            all_right(job, mount)
+        check(os.listdir(os.path.join(directory, "index")), "no index is ever kept")
 
 
 # ---- a slow source ----

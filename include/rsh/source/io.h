@@ -37,10 +37,14 @@ struct rsh_source_io_options {
 	 *   eio          a read that touches the range fails
 	 *   short        reads give less than was asked for, at least a byte
 	 *   truncate     the file ends where the range begins
+	 *   flip         a bit of each byte of the range is turned over, the same
+	 *                one at each read; PROBABILITY is that of a byte, and
+	 *                with seed=NUMBER it is other bytes and bits
 	 *   delay=TIME   each read takes so much longer (us, ms, s), and with
 	 *                rate=SIZE all together no more than SIZE bytes a second
 	 *
-	 * They befall the reads of content of a mounted tree.  NULL: none. */
+	 * They befall the reads of content of a mounted tree; flips also what is
+	 * scanned before, so that they may be found by then.  NULL: none. */
 	const char *faults;
 };
 

@@ -1,0 +1,147 @@
+/* unit/test_source_fault.c - bytes that are turned over: which, and that they
+ * stay the same. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "source/io_i.h"
+#include "support.h"
+
+#define FILE_BYTES 20000
+
+/* The file, read in one piece. */
+static uint8_t *flipped(const char *text, const char *name)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint8_t *data = calloc(FILE_BYTES, 1);
+	struct rsh_faults *f = NULL;
+
+	if (rsh_faults_new(text, &f, &err))
+		fail_msg("%s", err.text);
+	rsh_faults_flip(f, name, 0, data, FILE_BYTES);
+	rsh_faults_free(f);
+	return data;
+}
+
+static size_t count_flipped(const uint8_t *data, size_t from, size_t to)
+{
+	size_t n = 0;
+
+	for (size_t i = from; i < to; i++) {
+		/* One bit of a byte. */
+		assert_int_equal(data[i] & (data[i] - 1), 0);
+		n += data[i] != 0;
+	}
+	return n;
+}
+
+static void range_and_file(void **state)
+{
+	uint8_t *data = flipped("flip@rank_3/:100-200", "rank_3/a.ckpt");
+
+	(void)state;
+	assert_int_equal(count_flipped(data, 0, 100), 0);
+	assert_int_equal(count_flipped(data, 100, 200), 100);
+	assert_int_equal(count_flipped(data, 200, FILE_BYTES), 0);
+	free(data);
+	data = flipped("flip@rank_3/:100-200", "rank_2/a.ckpt");
+	assert_int_equal(count_flipped(data, 0, FILE_BYTES), 0);
+	free(data);
+	data = flipped("flip", "rank_2/a.ckpt");
+	assert_int_equal(count_flipped(data, 0, FILE_BYTES), FILE_BYTES);
+	free(data);
+}
+
+static void probability_of_a_byte(void **state)
+{
+	uint8_t *data = flipped("flip,p=0.1", "a.ckpt");
+	size_t n = count_flipped(data, 0, FILE_BYTES);
+
+	(void)state;
+	assert_in_range(n, FILE_BYTES / 12, FILE_BYTES / 8);
+	free(data);
+	data = flipped("flip,p=0", "a.ckpt");
+	assert_int_equal(count_flipped(data, 0, FILE_BYTES), 0);
+	free(data);
+}
+
+static void seed_and_name_make_others(void **state)
+{
+	uint8_t *data = flipped("flip,p=0.1", "a.ckpt");
+	uint8_t *same = flipped("flip,p=0.1,seed=0", "a.ckpt");
+	uint8_t *seed = flipped("flip,p=0.1,seed=1", "a.ckpt");
+	uint8_t *name = flipped("flip,p=0.1", "b.ckpt");
+
+	(void)state;
+	assert_memory_equal(data, same, FILE_BYTES);
+	assert_memory_not_equal(data, seed, FILE_BYTES);
+	assert_memory_not_equal(data, name, FILE_BYTES);
+	free(data);
+	free(same);
+	free(seed);
+	free(name);
+}
+
+/* However it is read. */
+static void pieces_are_as_the_whole(void **state)
+{
+	static const char text[] = "flip@a:3000-9000,p=0.3;flip@:8000-8100";
+	struct numbers x = { numbers_seed() };
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint8_t *data = flipped(text, "a.ckpt");
+	struct rsh_faults *f = NULL;
+	uint8_t piece[700];
+
+	(void)state;
+	assert_int_equal(rsh_faults_new(text, &f, &err), 0);
+	for (unsigned i = 0; i < 2000; i++) {
+		size_t len = 1 + numbers_below(&x, sizeof(piece));
+		size_t at = numbers_below(&x, FILE_BYTES - len);
+
+		memset(piece, 0, len);
+		rsh_faults_flip(f, "a.ckpt", at, piece, len);
+		assert_memory_equal(piece, data + at, len);
+	}
+	rsh_faults_free(f);
+	free(data);
+}
+
+/* A fault that turns bytes over does nothing before a read, and any other
+ * nothing behind it. */
+static void kinds_keep_apart(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_faults *f = NULL;
+	uint8_t *data = flipped("eio;short;truncate@:5-6", "a.ckpt");
+	size_t len = 1000;
+
+	(void)state;
+	assert_int_equal(count_flipped(data, 0, FILE_BYTES), 0);
+	free(data);
+	assert_int_equal(rsh_faults_new("eio", &f, &err), 0);
+	assert_false(rsh_faults_flip_any(f));
+	rsh_faults_free(f);
+	assert_int_equal(rsh_faults_new("eio@nowhere;flip", &f, &err), 0);
+	assert_true(rsh_faults_flip_any(f));
+	assert_int_equal(rsh_faults_apply(f, "a.ckpt", 0, &len), 0);
+	assert_int_equal(len, 1000);
+	rsh_faults_free(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(range_and_file),
+		cmocka_unit_test(probability_of_a_byte),
+		cmocka_unit_test(seed_and_name_make_others),
+		cmocka_unit_test(pieces_are_as_the_whole),
+		cmocka_unit_test(kinds_keep_apart),
+	};
+
+	return cmocka_run_group_tests_name("source_fault", tests, NULL, NULL);
+}
