@@ -7,6 +7,9 @@
 struct rsh_source;
 struct rsh_source_file;
 
+/* Of a source: RSH_WAY_OPEN until its first read tells. */
+enum rsh_way { RSH_WAY_OPEN, RSH_WAY_STRAIGHT, RSH_WAY_CACHE };
+
 /* ---- faults (fault.c) ---- */
 
 struct rsh_faults;
@@ -23,8 +26,8 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 
 /* ---- reads (io.c) ---- */
 
-/* To be called once the files of a source have their identity: decides whether
- * they are cached. */
+/* To be called once the files of a source have their identity.  Reads nothing:
+ * where that decides whether they are cached, the first reads will tell. */
 void rsh_source_io_attach(struct rsh_source *s);
 
 /* Reads all of [offset, offset+len) of the file, of which fd is an open
@@ -32,9 +35,9 @@ void rsh_source_io_attach(struct rsh_source *s);
 int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 		   int fd, void *buf, size_t len, uint64_t offset);
 
-/* True if reads of the file give its bytes as they are and keep nothing. */
-bool rsh_file_is_straight(const struct rsh_source *s,
-			  const struct rsh_source_file *f);
+/* True if reads of the file give its bytes as they are and keep nothing.  May
+ * read a little of it to find out. */
+bool rsh_file_is_straight(struct rsh_source *s, struct rsh_source_file *f);
 
 /* The range was read and its pages will not be missed: `partly`, for the sake
  * of some of its bytes. */

@@ -4,8 +4,8 @@
 . "${srcdir:-.}/lib/mount.sh"
 
 make_source
-# An hour.  The memory cache is not left to decide by reading.
-hanging='--cache off --fault delay=3600s'
+# An hour.  Whether it needs a cache is not found out when mounting, either.
+hanging='--fault delay=3600s'
 
 # readers N: that many, all in a file of their own opening.
 readers() {
