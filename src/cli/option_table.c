@@ -235,7 +235,7 @@ static const struct rsh_option table[] = {
 	  rsh_set_text, .bare = true, .at = AT(subtype) },
 	{ "max_read", 0, "BYTES", MOUNT, "longest read request", rsh_set_number,
 	  .bare = true, .at = AT(max_read), .min = 4096, .max = UINT_MAX },
-	{ "max_threads", 0, "N", MOUNT, "most threads, if all are stuck",
+	{ "max_threads", 0, "N", MOUNT, "reads at a time, if they are stuck",
 	  rsh_set_number, .bare = true, .at = AT(max_threads), .min = 1,
 	  .max = 100000 },
 	{ "max_idle_threads", 0, "N", MOUNT, "threads that serve requests",

@@ -47,8 +47,8 @@ ends() {
 	check "$1: the log is clean" clean_log
 }
 
-# More than the threads that serve at first, too.
-for n in 1 40; do
+# More than there may ever be threads, too.
+for n in 1 100; do
 	mount_start $(strategies) $hanging || finish
 	readers $n
 	check "$n readers: names are answered" answers

@@ -38,7 +38,8 @@ struct rsh_server_options {
 	enum rsh_io_mode io_mode;
 	bool debug;               /* libfuse's request log */
 	unsigned max_idle_threads; /* that serve; 0: one a processor */
-	unsigned max_threads;      /* if these are stuck; 0: a default */
+	unsigned max_threads;      /* in reads, if these are stuck; 0: a
+				    * default */
 };
 
 /* Mounts (single-threaded; before any thread is started).  The mountpoint must
