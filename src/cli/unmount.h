@@ -19,4 +19,8 @@ int rsh_unmount(const char *path, bool lazy, struct rsh_error *err);
  * effort: without it `umount` does not wait. */
 void rsh_unmount_mark(const char *mountpoint);
 
+/* Waits until what has covered `path` has no daemon that holds such a mark.
+ * False if one does after so many seconds. */
+bool rsh_unmount_wait(const char *path, unsigned seconds);
+
 #endif
