@@ -83,6 +83,7 @@ struct rsh_options {
 	bool overwrite;
 	const char *write_manifest; /* NULL: not given */
 	bool lazy;
+	bool force;
 	bool rank_list;
 	bool contents;
 	uint64_t rate;       /* assumed bytes a second of the source */

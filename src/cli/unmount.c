@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "force.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -50,6 +51,8 @@ static void read_complaint(int fd, char *text, size_t size)
 
 static void exec_fusermount(const char *path, bool lazy, int out)
 {
+	/* Its sentences are looked into. */
+	setenv("LC_ALL", "C", 1);
 	dup2(out, STDERR_FILENO);
 	if (lazy)
 		execlp("fusermount3", "fusermount3", "-u", "-z", "--", path,
@@ -59,6 +62,13 @@ static void exec_fusermount(const char *path, bool lazy, int out)
 		       (char *)NULL);
 	dprintf(STDERR_FILENO, "fusermount3: %s\n", strerror(errno));
 	_exit(1);
+}
+
+static int in_use(const char *path, struct rsh_error *err)
+{
+	return rsh_error_set(err, EBUSY, "%s: it is in use; --lazy takes it "
+			     "from the tree and lets who has files open read "
+			     "on, --force does not", path);
 }
 
 static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
@@ -80,6 +90,8 @@ static int run_fusermount(const char *path, bool lazy, struct rsh_error *err)
 		;
 	if (pid > 0 && status == 0)
 		return 0;
+	if (strstr(complaint, "resource busy"))
+		return in_use(path, err);
 	return rsh_error_set(err, EPERM, "%s: cannot be unmounted: %s", path,
 			     complaint);
 }
@@ -91,7 +103,7 @@ int rsh_unmount(const char *path, bool lazy, struct rsh_error *err)
 	if (errno == EPERM)
 		return run_fusermount(path, lazy, err);
 	if (errno == EBUSY)
-		return rsh_error_set(err, EBUSY, "%s: it is in use", path);
+		return in_use(path, err);
 	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
 }
 
@@ -175,15 +187,22 @@ static bool daemon_is_gone(const char *path)
 	       errno != EWOULDBLOCK;
 }
 
-static int wait_for_daemon(const char *path, struct rsh_error *err)
+bool rsh_unmount_wait(const char *path, unsigned seconds)
 {
 	const struct timespec pause = { .tv_nsec = 10 * 1000 * 1000 };
 
-	for (int i = 0; i < WAIT_SECONDS * 100; i++) {
+	for (unsigned i = 0; i < seconds * 100; i++) {
 		if (daemon_is_gone(path))
-			return 0;
+			return true;
 		nanosleep(&pause, NULL);
 	}
+	return daemon_is_gone(path);
+}
+
+static int wait_for_daemon(const char *path, struct rsh_error *err)
+{
+	if (rsh_unmount_wait(path, WAIT_SECONDS))
+		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
 			     "has not ended in %d seconds", path,
 			     WAIT_SECONDS);
@@ -203,6 +222,8 @@ static int take_down(const struct rsh_options *o, struct rsh_error *err)
 	if (strcmp(type, OUR_TYPE) != 0)
 		return rsh_error_set(err, EINVAL, "%s: a mount of type %s, "
 				     "not of reshardfs", o->mountpoint, type);
+	if (o->force)
+		return rsh_unmount_force(path, err);
 	rc = rsh_unmount(path, o->lazy, err);
 	if (rc == 0 && !o->lazy)
 		rc = wait_for_daemon(path, err);

@@ -21,4 +21,8 @@ int rsh_unmount(const char *path, bool lazy, struct rsh_error *err);
 int rsh_unmount_mark_open(const char *mountpoint);
 void rsh_unmount_mark(int fd);
 
+/* Waits until what has covered `path` has no daemon that holds such a mark.
+ * False if one does after so many seconds. */
+bool rsh_unmount_wait(const char *path, unsigned seconds);
+
 #endif

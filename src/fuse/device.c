@@ -67,6 +67,11 @@ static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 	struct rsh_server *s = userdata;
 	ssize_t n = read(fd, buf, len);
 
+	/* The mount went while a request was being handed over: libfuse knows
+	 * only the end between two of them, and would call this one an
+	 * error. */
+	if (n < 0 && errno == ECONNABORTED)
+		errno = ENODEV;
 	if (n > 0 && !atomic_exchange(&s->init_read, true))
 		note_init(s, buf, (size_t)n);
 	return n;

@@ -4,8 +4,9 @@
  * threads comes to its request with cold caches, and libfuse's own loop starts
  * and ends threads all the time when there are few.  Here as many as there are
  * processors take requests while reads are computing, and more while they wait
- * for a disk or a network.  Should all of them be stuck, the thread that called
- * rsh_loop_run() adds one, again and again until the mount answers. */
+ * for a disk or a network.  One of all is never left to the source (turns.c).
+ * While reads wait for their turn and none comes back, the thread that called
+ * rsh_loop_run() adds one thread after the other. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -33,8 +34,10 @@
 
 struct worker {
 	struct rsh_loop *loop;
-	bool served; /* a request, not long ago */
 	bool extra; /* has something to do while reads sleep only */
+	/* One more when it begins to serve, and one more when it has ended. */
+	atomic_uint_fast64_t moves;
+	uint64_t seen; /* of the caller of rsh_loop_run() */
 	pthread_t thread;
 	struct fuse_buf buf;
 };
@@ -47,7 +50,6 @@ struct rsh_loop {
 	sem_t news; /* all are busy, or the session has ended */
 	atomic_uint n_busy, n_always, n_extra;
 	atomic_bool watched; /* somebody looks whether they stay busy */
-	atomic_uint_fast64_t n_served;
 	atomic_int error;
 	atomic_flag lingering; /* a thread does */
 
@@ -111,17 +113,36 @@ static void open_or_close(struct rsh_loop *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-static void serve(struct worker *w)
+static void begin(struct worker *w)
 {
 	struct rsh_loop *l = w->loop;
 
+	atomic_fetch_add(&w->moves, 1);
 	atomic_fetch_add(&l->n_busy, 1);
 	if (all_busy(l) && !atomic_exchange(&l->watched, true))
 		sem_post(&l->news);
-	fuse_session_process_buf(l->session, &w->buf);
-	open_or_close(l);
-	atomic_fetch_sub(&l->n_busy, 1);
-	atomic_fetch_add(&l->n_served, 1);
+}
+
+static void end(struct worker *w)
+{
+	open_or_close(w->loop);
+	atomic_fetch_sub(&w->loop->n_busy, 1);
+	atomic_fetch_add(&w->moves, 1);
+}
+
+static void serve(struct worker *w)
+{
+	begin(w);
+	fuse_session_process_buf(w->loop->session, &w->buf);
+	end(w);
+}
+
+/* A thread that was added has its first request where others wait. */
+static void help(struct worker *w)
+{
+	begin(w);
+	rsh_turns_help(&w->loop->server->turns);
+	end(w);
 }
 
 /* A reader who goes on has its next request here in less time than it takes to
@@ -147,13 +168,14 @@ static void *work(void *arg)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 	pthread_cleanup_push(free_buffer, w);
+	help(w);
 	while (!fuse_session_exited(l->session)) {
 		int rc;
 
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 		if (w->extra)
 			wait_until_open(l);
-		else if (w->served)
+		else if (atomic_load(&w->moves))
 			linger(l);
 		rc = fuse_session_receive_buf(l->session, &w->buf);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
@@ -166,7 +188,6 @@ static void *work(void *arg)
 			break;
 		}
 		serve(w);
-		w->served = true;
 	}
 	sem_post(&l->news);
 	pthread_cleanup_pop(1);
@@ -180,18 +201,22 @@ static int add_worker(struct rsh_loop *l, bool extra)
 	sigset_t all, old;
 	int rc;
 
-	*w = (struct worker){ .loop = l, .extra = extra };
+	w->loop = l;
+	w->extra = extra;
 	/* Signals are for the thread that waits for the end. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	atomic_fetch_add(count, 1);
 	rc = pthread_create(&w->thread, NULL, work, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc)
+	if (rc) {
 		atomic_fetch_sub(count, 1);
-	else
-		l->n_workers++;
-	return -rc;
+		return -rc;
+	}
+	l->n_workers++;
+	if (l->n_workers > 1)
+		rsh_turns_allow(&l->server->turns, l->n_workers - 1);
+	return 0;
 }
 
 /* A signal wakes the wait, but not if it comes just before it: hence never for
@@ -220,22 +245,48 @@ static void relieve(struct rsh_loop *l)
 	}
 }
 
-/* One look at workers who were all busy: if they still are, with the same
- * requests, they need help. */
-static void watch(struct rsh_loop *l, uint64_t *served)
-{
-	uint64_t now = atomic_load(&l->n_served);
+/* What has happened since the last look. */
+struct look {
+	bool moved;  /* some request began or ended */
+	bool stuck;  /* one who always takes requests is in the same one */
+	bool turned; /* a request that may wait for the source has ended */
+};
 
-	if (!all_busy(l)) {
+static struct look look_again(struct rsh_loop *l, uint64_t *turns)
+{
+	const uint64_t done = atomic_load(&l->server->turns.n_done);
+	struct look look = { .turned = done != *turns };
+
+	*turns = done;
+	for (unsigned i = 0; i < l->n_workers; i++) {
+		struct worker *w = &l->workers[i];
+		const uint64_t moves = atomic_load(&w->moves);
+
+		if (moves != w->seen)
+			look.moved = true;
+		else if (moves % 2 && !w->extra)
+			look.stuck = true;
+		w->seen = moves;
+	}
+	return look;
+}
+
+/* Workers who were all busy need help if nothing is answered, or if some wait
+ * for their turn in vain; until those who always take requests suffice. */
+static void watch(struct rsh_loop *l, uint64_t *turns)
+{
+	const struct look look = look_again(l, turns);
+	const bool waiting = atomic_load(&l->server->turns.n_waiting);
+
+	if ((all_busy(l) && !look.moved) || (waiting && !look.turned)) {
+		relieve(l);
+	} else if (!look.stuck && !waiting) {
 		atomic_store(&l->forced, false);
 		atomic_store(&l->watched, false);
 		/* Unless they all became busy in this moment. */
 		if (all_busy(l))
 			atomic_store(&l->watched, true);
-	} else if (now == *served) {
-		relieve(l);
 	}
-	*served = now;
 }
 
 /* False if one of them does not come back from its source. */
@@ -262,7 +313,8 @@ static struct rsh_loop *loop_new(struct rsh_server *server)
 		return NULL;
 	l->server = server;
 	l->session = server->session;
-	l->max_workers = server->max_threads;
+	/* And the one that is not left to the source. */
+	l->max_workers = server->max_threads + 1;
 	l->workers = calloc(l->max_workers, sizeof(*l->workers));
 	if (!l->workers || sem_init(&l->news, 0, 0)) {
 		free(l->workers);
@@ -297,7 +349,7 @@ static int start_workers(struct rsh_loop *l)
 int rsh_loop_run(struct rsh_server *server)
 {
 	struct rsh_loop *l = loop_new(server);
-	uint64_t served = 0;
+	uint64_t turns = 0;
 	int rc;
 
 	if (!l)
@@ -306,8 +358,9 @@ int rsh_loop_run(struct rsh_server *server)
 	while (rc == 0 && !fuse_session_exited(l->session)) {
 		wait_news(l);
 		if (atomic_load(&l->watched))
-			watch(l, &served);
+			watch(l, &turns);
 	}
+	rsh_turns_close(&server->turns);
 	server->stuck = !join_workers(l);
 	if (rc == 0)
 		rc = atomic_load(&l->error);

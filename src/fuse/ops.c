@@ -1,7 +1,8 @@
 /* fuse/ops.c - one handler a request: decode, ask vfs, reply.
  *
- * Threads: handlers run in libfuse's workers, several at a time; all they
- * touch is the request and the vfs, which is immutable. */
+ * Threads: handlers run in the workers of loop.c, several at a time, those that
+ * may wait for the source when it is their turn (turns.c); all they touch is the
+ * request and the vfs, which is immutable. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -240,33 +241,44 @@ static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
 	return rc;
 }
 
+static void serve_open(const struct rsh_turn *r)
+{
+	struct rsh_server *s = fuse_req_userdata(r->req);
+	struct fuse_file_info fi = r->fi;
+	struct rsh_open_file *f;
+	int rc = open_file(s, r->req, r->ino, fi.flags, &f);
+
+	if (rc) {
+		fuse_reply_err(r->req, -rc);
+		return;
+	}
+	fi.fh = (uintptr_t)f;
+	if (f->backing) {
+		rsh_passthrough_fill(f->backing, &fi);
+	} else {
+		fi.keep_cache = 1;
+		fi.direct_io = s->direct_io;
+	}
+	rsh_log_debug("open node %llu%s", (unsigned long long)r->ino,
+		      f->backing ? ", passed through" : "");
+	/* Fails when the caller was interrupted: there is no file then. */
+	if (fuse_reply_open(r->req, &fi))
+		close_file(s, NULL, f);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
-	struct rsh_open_file *f;
-	int rc;
+	const struct rsh_turn r = {
+		.serve = serve_open, .req = req, .ino = ino, .fi = *fi,
+	};
 
-	if (rsh_control_owns(ino)) {
+	if (rsh_control_owns(ino))
 		rsh_control_op_open(req, ino, fi);
-		return;
-	}
-	rc = open_file(s, req, ino, fi->flags, &f);
-	if (rc) {
-		fuse_reply_err(req, -rc);
-		return;
-	}
-	fi->fh = (uintptr_t)f;
-	if (f->backing) {
-		rsh_passthrough_fill(f->backing, fi);
-	} else {
-		fi->keep_cache = 1;
-		fi->direct_io = s->direct_io;
-	}
-	rsh_log_debug("open node %llu%s", (unsigned long long)ino,
-		      f->backing ? ", passed through" : "");
-	/* Fails when the caller was interrupted: there is no file then. */
-	if (fuse_reply_open(req, fi))
-		close_file(s, NULL, f);
+	else if (s->passthrough.granted)
+		rsh_turns_take(&s->turns, &r); /* may compare bytes */
+	else
+		serve_open(&r);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
@@ -280,26 +292,36 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
+static void serve_read(const struct rsh_turn *r)
+{
+	struct rsh_stream *st = rsh_open_file_of(&r->fi)->stream;
+	struct rsh_loan loan;
+	ssize_t n = rsh_stream_lend(st, (uint64_t)r->off, r->size, &loan);
+
+	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
+		      (unsigned long long)r->ino, (long long)r->off, r->size,
+		      n);
+	if (n < 0) {
+		fuse_reply_err(r->req, (int)-n);
+		return;
+	}
+	fuse_reply_iov(r->req, loan.part, loan.n_parts);
+	rsh_loan_return(&loan);
+}
+
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct rsh_loan loan;
-	ssize_t n;
+	struct rsh_server *s = fuse_req_userdata(req);
+	const struct rsh_turn r = {
+		.serve = serve_read, .req = req, .ino = ino,
+		.size = size, .off = off, .fi = *fi,
+	};
 
-	if (rsh_control_owns(ino)) {
+	if (rsh_control_owns(ino))
 		rsh_control_op_read(req, size, off, fi);
-		return;
-	}
-	n = rsh_stream_lend(rsh_open_file_of(fi)->stream, (uint64_t)off, size,
-			    &loan);
-	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
-		      (unsigned long long)ino, (long long)off, size, n);
-	if (n < 0) {
-		fuse_reply_err(req, (int)-n);
-		return;
-	}
-	fuse_reply_iov(req, loan.part, loan.n_parts);
-	rsh_loan_return(&loan);
+	else
+		rsh_turns_take(&s->turns, &r);
 }
 
 /* ---- what a read-only tree refuses ----

@@ -37,6 +37,29 @@ struct rsh_open_files {
 	LIST_HEAD(, rsh_open_file) list;
 };
 
+/* A request that may have to wait for the source. */
+struct rsh_turn {
+	void (*serve)(const struct rsh_turn *r); /* replies */
+	fuse_req_t req;
+	fuse_ino_t ino;
+	size_t size; /* of a read, and where */
+	off_t off;
+	struct fuse_file_info fi;
+	STAILQ_ENTRY(rsh_turn) next;
+};
+STAILQ_HEAD(rsh_turn_list, rsh_turn);
+
+/* Those that are served, and those that wait until it is their turn
+ * (turns.c). */
+struct rsh_turns {
+	pthread_mutex_t lock; /* guards all below; the counts may be read */
+	unsigned n_served, most;
+	struct rsh_turn_list waiting;
+	atomic_uint n_waiting;
+	atomic_uint_fast64_t n_done; /* since the start */
+	bool closed;
+};
+
 struct rsh_server {
 	struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
@@ -65,6 +88,8 @@ struct rsh_server {
 	struct rsh_passthrough passthrough;
 
 	struct rsh_open_files files;
+
+	struct rsh_turns turns;
 
 	/* Called once, by the thread that answers the kernel's INIT. */
 	void (*ready)(void *ctx);
@@ -96,6 +121,18 @@ int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err);
 void rsh_mounter_unmount(struct rsh_mounter *m);
 /* Ends the connection of a descriptor whose number libfuse goes on using. */
 void rsh_device_close(int fd);
+/* turns.c.  0 or -errno. */
+int rsh_turns_init(struct rsh_turns *t);
+void rsh_turns_destroy(struct rsh_turns *t);
+/* So many requests at a time, 1 at first. */
+void rsh_turns_allow(struct rsh_turns *t, unsigned most);
+/* Serves the request, and then those whose turn has come; or leaves it, in a
+ * copy, to whoever does. */
+void rsh_turns_take(struct rsh_turns *t, const struct rsh_turn *r);
+/* Serves those who wait, if there is room. */
+void rsh_turns_help(struct rsh_turns *t);
+/* Nobody waits any more: those who do get ECONNABORTED. */
+void rsh_turns_close(struct rsh_turns *t);
 
 /* Puts itself between libfuse and the mounted session's descriptor.  0 or
  * -errno. */

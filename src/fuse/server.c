@@ -87,7 +87,8 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	if (!s)
 		return rsh_error_nomem(err);
 	if (pthread_mutex_init(&s->files.lock, NULL) ||
-	    pthread_mutex_init(&s->passthrough.lock, NULL)) {
+	    pthread_mutex_init(&s->passthrough.lock, NULL) ||
+	    rsh_turns_init(&s->turns)) {
 		free(s);
 		return rsh_error_nomem(err);
 	}
@@ -193,5 +194,6 @@ void rsh_server_free(struct rsh_server *s)
 	rsh_passthrough_free(s);
 	pthread_mutex_destroy(&s->files.lock);
 	pthread_mutex_destroy(&s->passthrough.lock);
+	rsh_turns_destroy(&s->turns);
 	free(s);
 }

@@ -278,11 +278,11 @@ int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 
 /* ---- files as they are ---- */
 
-bool rsh_source_whole(const struct rsh_source *s, uint32_t rank, uint64_t bytes,
+bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 		      uint32_t *file)
 {
 	uint64_t first = 0;
-	const struct rsh_source_file *f = rsh_source_file_at(s, rank, &first);
+	struct rsh_source_file *f = rsh_source_file_at(s, rank, &first);
 
 	if (!f || (uint64_t)f->id.size != bytes ||
 	    !rsh_file_is_straight(s, f))

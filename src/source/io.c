@@ -227,82 +227,6 @@ static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 	return rc;
 }
 
-static int read_through(struct rsh_source *s, const struct rsh_source_file *f,
-			int fd, void *buf, size_t len, uint64_t offset)
-{
-	struct load load = { s->io, f, fd };
-	int rc;
-
-	if (!s->io || f->cached == RSH_CACHE_FILE_NONE)
-		return read_buffer(s, f, fd, buf, len, offset);
-	/* The neighbours of this range are mostly being read at the same time:
-	 * what is missing is loaded before waiting for blocks that they
-	 * load. */
-	rc = rsh_cache_prefetch(s->io->cache, f->cached, offset, len,
-				load_blocks, &load);
-	if (rc == 0)
-		rc = rsh_cache_read(s->io->cache, f->cached, offset, buf, len,
-				    load_blocks, &load);
-	return -rc;
-}
-
-int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
-		   int fd, void *buf, size_t len, uint64_t offset)
-{
-	int rc = read_through(s, f, fd, buf, len, offset);
-
-	/* Not before the cache: its blocks outlive the drill. */
-	if (rc == 0 && s->io && s->io->faults)
-		rsh_faults_flip(s->io->faults, f->name, offset, buf, len);
-	return rc;
-}
-
-ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
-			   int fd, void *buf, size_t len, uint64_t offset)
-{
-	ssize_t n;
-
-	do {
-		n = pread(fd, buf, len, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
-	if (n > 0 && io && io->faults)
-		rsh_faults_flip(io->faults, name, offset, buf, (size_t)n);
-	return n;
-}
-
-bool rsh_source_io_is_true(const struct rsh_source_io *io)
-{
-	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
-}
-
-bool rsh_file_is_straight(const struct rsh_source *s,
-			  const struct rsh_source_file *f)
-{
-	return !s->io ||
-	       (!s->io->faults && f->cached == RSH_CACHE_FILE_NONE);
-}
-
-void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
-		    uint64_t len, bool partly)
-{
-	struct rsh_source_io *io = s->io;
-	const uint64_t start = offset - offset % PIECE_BYTES;
-	uint64_t keep_free, free_bytes;
-
-	if (!io || (!partly && !atomic_load(&io->drop_all)))
-		return;
-	keep_free = atomic_load(&io->keep_free);
-	if (!keep_free)
-		return;
-	free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * io->page_bytes;
-	if (free_bytes >= keep_free)
-		return;
-	/* A piece that reaches beyond this range goes with its last byte. */
-	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),
-			  POSIX_FADV_DONTNEED) == 0)
-		atomic_fetch_add(&io->dropped, len);
-}
-
 /* ---- whether to cache ---- */
 
 static bool is_remote(int fd)
@@ -372,34 +296,134 @@ static bool time_of_second_read(struct rsh_source *s,
 	return told;
 }
 
-static bool worth_caching(struct rsh_source *s, struct rsh_source_file *f)
+static void settle(struct rsh_source *s, enum rsh_way way)
+{
+	int open = RSH_WAY_OPEN;
+
+	if (!atomic_compare_exchange_strong(&s->way, &open, way))
+		return;
+	if (s->io)
+		atomic_store(&s->io->cached, way == RSH_WAY_CACHE);
+	rsh_log_info("%s: read %s", s->path, way == RSH_WAY_CACHE ?
+		     "through the cache" : "straight");
+}
+
+/* Each of those who read first looks for itself, so that nobody waits for a
+ * file but who reads it; what fails says nothing. */
+static void decide(struct rsh_source *s, const struct rsh_source_file *f,
+		   int fd)
 {
 	uint64_t ns;
-	bool told, remote;
-	int fd;
 
-	if (rsh_file_get(s, f, &fd))
-		return false;
-	remote = s->io->has_dir && is_remote(fd);
-	told = time_of_second_read(s, f, fd, &ns);
-	rsh_file_put(s, f, fd);
-	if (told)
+	if (s->io->has_dir && is_remote(fd)) {
+		settle(s, RSH_WAY_CACHE);
+	} else if (time_of_second_read(s, f, fd, &ns)) {
 		rsh_log_info("%s: read again in %llu us", f->path,
 			     (unsigned long long)ns / 1000);
-	return remote || (told && ns > RSH_SLOW_NS);
+		settle(s, ns > RSH_SLOW_NS ? RSH_WAY_CACHE : RSH_WAY_STRAIGHT);
+	}
 }
 
-static bool decide(struct rsh_source *s)
+/* The first time this takes a few reads. */
+static bool is_cached(struct rsh_source *s, const struct rsh_source_file *f,
+		      int fd)
 {
-	if (!s->io || !s->io->cache || s->io->caching == RSH_CACHING_OFF)
+	if (f->cached == RSH_CACHE_FILE_NONE)
 		return false;
-	if (s->io->caching == RSH_CACHING_ON)
-		return true;
-	for (uint32_t i = 0; i < s->n_files; i++)
-		if (s->files[i].id.size > 0)
-			return worth_caching(s, &s->files[i]);
-	return false;
+	if (atomic_load(&s->way) == RSH_WAY_OPEN)
+		decide(s, f, fd);
+	return atomic_load(&s->way) == RSH_WAY_CACHE;
 }
+
+/* ---- reads of content ---- */
+
+static int read_through(struct rsh_source *s, const struct rsh_source_file *f,
+			int fd, void *buf, size_t len, uint64_t offset)
+{
+	struct load load = { s->io, f, fd };
+	int rc;
+
+	if (!is_cached(s, f, fd))
+		return read_buffer(s, f, fd, buf, len, offset);
+	/* The neighbours of this range are mostly being read at the same time:
+	 * what is missing is loaded before waiting for blocks that they
+	 * load. */
+	rc = rsh_cache_prefetch(s->io->cache, f->cached, offset, len,
+				load_blocks, &load);
+	if (rc == 0)
+		rc = rsh_cache_read(s->io->cache, f->cached, offset, buf, len,
+				    load_blocks, &load);
+	return -rc;
+}
+
+int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
+		   int fd, void *buf, size_t len, uint64_t offset)
+{
+	int rc = read_through(s, f, fd, buf, len, offset);
+
+	/* Not before the cache: its blocks outlive the drill. */
+	if (rc == 0 && s->io && s->io->faults)
+		rsh_faults_flip(s->io->faults, f->name, offset, buf, len);
+	return rc;
+}
+
+ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
+			   int fd, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n;
+
+	do {
+		n = pread(fd, buf, len, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	if (n > 0 && io && io->faults)
+		rsh_faults_flip(io->faults, name, offset, buf, (size_t)n);
+	return n;
+}
+
+bool rsh_source_io_is_true(const struct rsh_source_io *io)
+{
+	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
+}
+
+bool rsh_file_is_straight(struct rsh_source *s, struct rsh_source_file *f)
+{
+	int fd;
+
+	if (!s->io || s->io->faults)
+		return !s->io;
+	if (f->cached == RSH_CACHE_FILE_NONE)
+		return true;
+	/* What goes wrong here does so again in who reads the file. */
+	if (atomic_load(&s->way) == RSH_WAY_OPEN &&
+	    rsh_file_get(s, f, &fd) == 0) {
+		is_cached(s, f, fd);
+		rsh_file_put(s, f, fd);
+	}
+	return atomic_load(&s->way) != RSH_WAY_CACHE;
+}
+
+void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
+		    uint64_t len, bool partly)
+{
+	struct rsh_source_io *io = s->io;
+	const uint64_t start = offset - offset % PIECE_BYTES;
+	uint64_t keep_free, free_bytes;
+
+	if (!io || (!partly && !atomic_load(&io->drop_all)))
+		return;
+	keep_free = atomic_load(&io->keep_free);
+	if (!keep_free)
+		return;
+	free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * io->page_bytes;
+	if (free_bytes >= keep_free)
+		return;
+	/* A piece that reaches beyond this range goes with its last byte. */
+	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),
+			  POSIX_FADV_DONTNEED) == 0)
+		atomic_fetch_add(&io->dropped, len);
+}
+
+/* ---- attaching ---- */
 
 static struct rsh_cache_file_id identity(const struct rsh_source_file *f)
 {
@@ -416,18 +440,18 @@ static struct rsh_cache_file_id identity(const struct rsh_source_file *f)
 
 void rsh_source_io_attach(struct rsh_source *s)
 {
-	bool cache = decide(s);
+	const bool off = !s->io || !s->io->cache;
 
+	atomic_store(&s->way, RSH_WAY_OPEN);
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		struct rsh_cache_file_id id = identity(&s->files[i]);
 
-		s->files[i].cached = cache && id.size ?
+		s->files[i].cached = !off && id.size ?
 			rsh_cache_file_open(s->io->cache, &id) :
 			RSH_CACHE_FILE_NONE;
 	}
-	if (!s->io)
-		return;
-	atomic_store(&s->io->cached, cache);
-	rsh_log_info("%s: read %s", s->path, cache ?
-		     "through the cache" : "straight");
+	if (off)
+		settle(s, RSH_WAY_STRAIGHT);
+	else if (s->io->caching == RSH_CACHING_ON)
+		settle(s, RSH_WAY_CACHE);
 }

@@ -10,6 +10,9 @@
 struct rsh_source;
 struct rsh_source_file;
 
+/* Of a source: RSH_WAY_OPEN until its first read tells. */
+enum rsh_way { RSH_WAY_OPEN, RSH_WAY_STRAIGHT, RSH_WAY_CACHE };
+
 /* ---- faults (fault.c) ---- */
 
 struct rsh_faults;
@@ -32,8 +35,8 @@ bool rsh_faults_flip_any(const struct rsh_faults *f);
 
 /* ---- reads (io.c) ---- */
 
-/* To be called once the files of a source have their identity: decides whether
- * they are cached. */
+/* To be called once the files of a source have their identity.  Reads nothing:
+ * where that decides whether they are cached, the first reads will tell. */
 void rsh_source_io_attach(struct rsh_source *s);
 
 /* As pread(), for what is read before that: headers and checksums, which of all
@@ -48,9 +51,9 @@ bool rsh_source_io_is_true(const struct rsh_source_io *io);
 int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 		   int fd, void *buf, size_t len, uint64_t offset);
 
-/* True if reads of the file give its bytes as they are and keep nothing. */
-bool rsh_file_is_straight(const struct rsh_source *s,
-			  const struct rsh_source_file *f);
+/* True if reads of the file give its bytes as they are and keep nothing.  May
+ * read a little of it to find out. */
+bool rsh_file_is_straight(struct rsh_source *s, struct rsh_source_file *f);
 
 /* The range was read and its pages will not be missed: `partly`, for the sake
  * of some of its bytes. */

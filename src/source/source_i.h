@@ -236,6 +236,8 @@ struct rsh_source {
 	struct rsh_ckpt_index **indexes; /* the distinct ones */
 	struct rsh_index_cache *index_cache; /* NULL: none */
 
+	atomic_int way; /* enum rsh_way: whether files are cached (io.c) */
+
 	struct rsh_file_pool pool;
 	struct rsh_gathers gathers;
 };

@@ -529,15 +529,17 @@ static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
 			 struct rsh_loan *loan)
 {
 	struct rsh_window *w = take_window(st, offset, len);
+	int rc;
 
 	if (!w)
 		return -ENOMEM;
 	w->users++;
 	load(st->all, w);
 	if (w->state == FAILED) {
+		rc = w->error;
 		w->users--;
 		settle_window(st->all, w);
-		return w->error;
+		return rc;
 	}
 	return (ssize_t)lend_part(w, offset, len, loan);
 }

@@ -32,6 +32,26 @@ def is_sanitized(pid):
     return any(f"lib{name}.so" in text for name in ("asan", "tsan", "lsan", "msan"))
 
 
+def daemons_of(path):
+    """The processes that have it, or something below it, on their command line."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+        except OSError:
+            continue  # gone, or not ours
+        if any(word == os.fsencode(path) or word.startswith(os.fsencode(path) + b"/")
+               for word in words):
+            found.append(pid)
+    return found
+
+
+def mounts_below(directory):
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as f:
+        return [line for line in f if directory in line]
+
+
 class Peak:
     """The most that RssAnon was while the block ran, in MiB."""
 

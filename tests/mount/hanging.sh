@@ -4,8 +4,8 @@
 . "${srcdir:-.}/lib/mount.sh"
 
 make_source
-# An hour.  The memory cache is not left to decide by reading.
-hanging='--cache off --fault delay=3600s'
+# An hour.  Whether it needs a cache is not found out when mounting, either.
+hanging='--fault delay=3600s'
 
 # readers N: that many, all in a file of their own opening.
 readers() {
@@ -47,8 +47,8 @@ ends() {
 	check "$1: the log is clean" clean_log
 }
 
-# More than the threads that serve at first, too.
-for n in 1 40; do
+# More than there may ever be threads, too.
+for n in 1 100; do
 	mount_start $(strategies) $hanging || finish
 	readers $n
 	check "$n readers: names are answered" answers
@@ -76,5 +76,61 @@ check "umount --lazy takes it from the tree" "$RESHARDFS" umount --lazy "$MNT"
 check "at once too" not_mounted
 kill -TERM "$DAEMON"
 ends "umount --lazy and then SIGTERM"
+
+stands_in_mount() {
+	[ "$(readlink "/proc/$1/cwd")" = "$MNT" ]
+}
+
+# Readers that hang, and one who only holds the mount.
+for signal in CONT STOP; do
+	mount_start $(strategies) $hanging || finish
+	readers 3
+	(cd "$MNT" && exec sleep 1000) &
+	holder=$!
+	within 10 stands_in_mount "$holder"
+	kill -$signal "$DAEMON"
+	check "umount --force, SIG$signal" "$RESHARDFS" umount --force "$MNT"
+	check "SIG$signal: the mount is gone" not_mounted
+	check "SIG$signal: so is the daemon" has_ended "$DAEMON"
+	check "SIG$signal: the readers get an error" readers_failed
+	kill "$holder"
+	wait_daemon
+	# One that does not run cannot end by itself.
+	status=0
+	[ $signal = CONT ] || status=137
+	equal "SIG$signal: its status" "$daemon_status" $status
+	check "SIG$signal: the log is clean" clean_log
+done
+
+# Where nobody may abort the connection the daemon is told to end.
+if setpriv --bounding-set=-sys_admin true 2>/dev/null; then
+	mount_start $(strategies) $hanging || finish
+	readers 3
+	setpriv --bounding-set=-sys_admin "$RESHARDFS" umount --force "$MNT" 2>"$T/said"
+	equal "where nobody may unmount --force fails" $? 4
+	check "and says why" grep -q "$MNT: cannot be unmounted: ." "$T/said"
+	check "the mount stays" is_mounted
+	kill -TERM "$DAEMON"
+	ends "until SIGTERM"
+fi
+
+as_nobody() {
+	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
+}
+if as_nobody test -w /dev/fuse 2>/dev/null; then
+	chmod 755 "$T"
+	chmod -R a+rX "$T/source" "$T/source.ckpt" "$T/wanted.ckpt"
+	chown 65534:65534 "$MNT"
+	# A daemon, whose readers are of its user.
+	as_nobody "$RESHARDFS" mount $(strategies) --index-cache off $hanging "$SRC" "$MNT"
+	as_nobody dd "if=$MNT/rank_0/checkpoint_0.ckpt" of=/dev/null count=1 2>/dev/null &
+	reader_pids=$!
+	sleep 1
+	check "umount --force without privileges" as_nobody "$RESHARDFS" umount --force "$MNT"
+	check "without privileges: the mount is gone" not_mounted
+	check "without privileges: the reader gets an error" readers_failed
+else
+	skip "umount --force without privileges" "nobody may not use /dev/fuse"
+fi
 
 finish

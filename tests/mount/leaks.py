@@ -19,7 +19,8 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import make_tree  # noqa: E402
-from daemon_use import field, is_sanitized, n_descriptors  # noqa: E402
+from daemon_use import (daemons_of, field, is_sanitized, mounts_below,  # noqa: E402
+                        n_descriptors)
 from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
                        hash_tree, mount_command, require_mount, tree_difference)
 
@@ -106,24 +107,6 @@ def test_opens(tap, directory, words):
 
 
 # ---- mounts ----
-
-def daemons_of(point):
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as f:
-                words = f.read().split(b"\0")
-        except OSError:
-            continue  # gone, or not ours
-        if os.fsencode(point) in words:
-            found.append(pid)
-    return found
-
-
-def mounts_below(directory):
-    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as f:
-        return [line for line in f if directory in line]
-
 
 def come_and_go(command, point, expected):
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL)

@@ -31,6 +31,8 @@ struct fake {
 	_Atomic uint64_t bytes_read;
 	pthread_t reader;    /* of the test that looks who prepares */
 	atomic_uint by_reader;
+	struct rsh_loan *loans; /* to return while the next read is under way */
+	unsigned n_loans;
 };
 
 static uint8_t byte_at(uint64_t node, uint64_t offset)
@@ -70,6 +72,8 @@ static ssize_t fake_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 	atomic_fetch_add(&f->n_reads, 1);
 	if (pthread_equal(pthread_self(), f->reader))
 		atomic_fetch_add(&f->by_reader, 1);
+	while (f->n_loans)
+		rsh_loan_return(&f->loans[--f->n_loans]);
 	if (atomic_load(&f->fail_next) &&
 	    atomic_fetch_sub(&f->fail_next, 1) > 0)
 		return -EIO;
@@ -329,6 +333,25 @@ static void test_failures_do_not_stay(void **state)
 	rsh_stream_close(st);
 }
 
+/* When a read fails there are spare windows enough, so that its own is freed. */
+static void test_failure_with_spares(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_loan loans[12], loan;
+	struct rsh_stream *st;
+
+	assert_int_equal(rsh_stream_open(f->streams, 2, &st), 0);
+	for (unsigned i = 0; i < 12; i++)
+		assert_int_equal(rsh_stream_lend(st, (i + 2) * 3 * MIB / 2, 10,
+						 &loans[i]), 10);
+	f->fake.loans = loans;
+	f->fake.n_loans = 12;
+	atomic_store(&f->fake.fail_next, 1);
+	assert_int_equal(rsh_stream_lend(st, MIB, 10, &loan), -EIO);
+	assert_int_equal(f->fake.n_loans, 0);
+	rsh_stream_close(st);
+}
+
 /* ---- many threads ---- */
 
 #define N_THREADS 12
@@ -447,6 +470,7 @@ int main(void)
 		T(test_jumps_prepare_nothing),
 		T(test_edges),
 		T(test_failures_do_not_stay),
+		T(test_failure_with_spares),
 		T(test_readers_of_their_own),
 		T(test_readers_share_streams),
 		T(test_bound),

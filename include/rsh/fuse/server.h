@@ -40,7 +40,8 @@ struct rsh_server_options {
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	bool debug;               /* libfuse's request log */
 	unsigned max_idle_threads; /* that serve; 0: one a processor */
-	unsigned max_threads;      /* if these are stuck; 0: a default */
+	unsigned max_threads;      /* in reads, if these are stuck; 0: a
+				    * default */
 };
 
 /* Forks a process that mounts and unmounts once, as these options say, for a

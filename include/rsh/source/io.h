@@ -5,11 +5,11 @@
  * files are read straight and nothing is counted.
  *
  * What decides: a source whose pages the kernel keeps is read straight, since
- * its cache is shared, as large as memory and costs one copy less.  At the first
- * file a stretch is read twice; if the second time is no faster than a network
- * (RSH_SLOW_NS) nobody keeps the pages, and the cache does.  A directory for
- * blocks is of use besides for file systems of a network, since it outlives
- * their pages.
+ * its cache is shared, as large as memory and costs one copy less.  A stretch of
+ * the file that is read first is read twice; if the second time is no faster than
+ * a network (RSH_SLOW_NS) nobody keeps the pages, and the cache does.  Mounting
+ * does not wait for that: the source may hang.  A directory for blocks is of use
+ * besides for file systems of a network, since it outlives their pages.
  */
 #ifndef RSH_SOURCE_IO_H
 #define RSH_SOURCE_IO_H
@@ -53,7 +53,8 @@ struct rsh_source_io_stats {
 	uint64_t failed;       /* of these reads */
 	uint64_t ns;           /* spent in them, by all threads */
 	uint64_t dropped;      /* bytes given back to the page cache's spare */
-	bool cached;           /* the sources are read through the cache */
+	bool cached;           /* the sources are read through the cache; false
+				* until that is decided */
 	struct rsh_cache_stats cache;
 };
 

@@ -163,7 +163,7 @@ int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 /* True if the file with the first byte of the rank's index has `bytes` bytes
  * and nothing, no fault and no cache, stands between it and who reads it; *file
  * is its number then. */
-bool rsh_source_whole(const struct rsh_source *s, uint32_t rank, uint64_t bytes,
+bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 		      uint32_t *file);
 /* A descriptor, which is the caller's, of file number `file`: 0, -ESTALE when
  * it is no longer the one that was indexed, or -errno, as rsh_source_read();

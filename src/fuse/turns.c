@@ -1,0 +1,128 @@
+/* fuse/turns.c - requests that may have to wait for the source.
+ *
+ * All but one of the threads that take requests may be serving such ones.  More
+ * of them wait here without a thread, in the order in which they came, and the
+ * thread that is left answers what needs no source, however many reads do not
+ * come back. */
+#include "config.h"
+
+#include "ops_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Each is a reader that waits; this many take 10 MB. */
+#define MOST_WAITING 65536
+
+int rsh_turns_init(struct rsh_turns *t)
+{
+	t->most = 1;
+	STAILQ_INIT(&t->waiting);
+	return -pthread_mutex_init(&t->lock, NULL);
+}
+
+void rsh_turns_destroy(struct rsh_turns *t)
+{
+	pthread_mutex_destroy(&t->lock);
+}
+
+/* Lock held.  The one whose turn it is, or NULL. */
+static struct rsh_turn *next_turn(struct rsh_turns *t)
+{
+	struct rsh_turn *r = STAILQ_FIRST(&t->waiting);
+
+	if (!r || t->n_served >= t->most)
+		return NULL;
+	STAILQ_REMOVE_HEAD(&t->waiting, next);
+	atomic_fetch_sub(&t->n_waiting, 1);
+	t->n_served++;
+	return r;
+}
+
+/* Lock held.  0, -ENOMEM, or -ECONNABORTED if it is too late. */
+static int append(struct rsh_turns *t, const struct rsh_turn *r)
+{
+	struct rsh_turn *copy;
+
+	if (t->closed)
+		return -ECONNABORTED;
+	if (atomic_load(&t->n_waiting) >= MOST_WAITING)
+		return -ENOMEM;
+	copy = malloc(sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	*copy = *r;
+	STAILQ_INSERT_TAIL(&t->waiting, copy, next);
+	atomic_fetch_add(&t->n_waiting, 1);
+	return 0;
+}
+
+static void end_turn(struct rsh_turns *t)
+{
+	t->n_served--;
+	atomic_fetch_add(&t->n_done, 1);
+}
+
+void rsh_turns_help(struct rsh_turns *t)
+{
+	struct rsh_turn *r;
+
+	if (!atomic_load(&t->n_waiting))
+		return;
+	pthread_mutex_lock(&t->lock);
+	while ((r = next_turn(t))) {
+		pthread_mutex_unlock(&t->lock);
+		r->serve(r);
+		free(r);
+		pthread_mutex_lock(&t->lock);
+		end_turn(t);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+void rsh_turns_take(struct rsh_turns *t, const struct rsh_turn *r)
+{
+	bool now;
+	int rc = 0;
+
+	pthread_mutex_lock(&t->lock);
+	now = t->n_served < t->most;
+	if (now)
+		t->n_served++;
+	else
+		rc = append(t, r);
+	pthread_mutex_unlock(&t->lock);
+	if (rc)
+		fuse_reply_err(r->req, -rc);
+	if (!now)
+		return;
+	r->serve(r);
+	pthread_mutex_lock(&t->lock);
+	end_turn(t);
+	pthread_mutex_unlock(&t->lock);
+	rsh_turns_help(t);
+}
+
+void rsh_turns_allow(struct rsh_turns *t, unsigned most)
+{
+	pthread_mutex_lock(&t->lock);
+	t->most = most;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void rsh_turns_close(struct rsh_turns *t)
+{
+	struct rsh_turn_list left = STAILQ_HEAD_INITIALIZER(left);
+	struct rsh_turn *r;
+
+	pthread_mutex_lock(&t->lock);
+	t->closed = true;
+	STAILQ_CONCAT(&left, &t->waiting);
+	atomic_store(&t->n_waiting, 0);
+	pthread_mutex_unlock(&t->lock);
+	while ((r = STAILQ_FIRST(&left))) {
+		STAILQ_REMOVE_HEAD(&left, next);
+		fuse_reply_err(r->req, ECONNABORTED);
+		free(r);
+	}
+}
