@@ -88,7 +88,8 @@ typedef int rsh_parse_fn(struct rsh_job *job, const char *file,
 			 struct rsh_saved *out);
 
 /* Looks into SOURCE/rank_N or ckpt_N, and directories named checkpoint* there,
- * and, if there is no such directory, into SOURCE, where a name may say of which rank a file is ("rank" and a number). */
+ * and, if there is no such directory, into SOURCE, where a name may say of which
+ * rank a file is ("rank" and a number). */
 int rsh_find_in_ranks(struct rsh_job *job, rsh_parse_fn *parse,
 		      struct rsh_error *err);
 

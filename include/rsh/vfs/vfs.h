@@ -82,8 +82,8 @@ int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
 			    struct rsh_strategy **dst, struct rsh_error *err);
 
 /* Loads both strategies, opens the source, indexes the first candidate from
- * which every file can be planned, and builds the tree; logs what was chosen and where the bytes differ from the
- * converter's.  0 or -errno with a sentence. */
+ * which every file can be planned, and builds the tree; logs what was chosen and
+ * where the bytes differ from the converter's.  0 or -errno with a sentence. */
 int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		 struct rsh_error *err);
 
