@@ -36,7 +36,8 @@ namespace)
 	;;
 *)
 	if [ "$(id -u)" = 0 ] && ! fuse_is_open && unshare -m true 2>/dev/null; then
-		RSH_OPEN_FUSE=namespace exec unshare -m sh "$0" "$@"
+		RSH_OPEN_FUSE=namespace exec \
+			"${srcdir:-.}/lib/own_mounts.sh" sh "$0" "$@"
 	fi
 	;;
 esac

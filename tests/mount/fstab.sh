@@ -10,7 +10,7 @@ if [ -z "${IN_NAMESPACE:-}" ]; then
 	unshare -m true 2>/dev/null || skip_all "no mount namespace"
 	[ -d /sbin ] || skip_all "there is no /sbin"
 	rm -rf "$T"
-	IN_NAMESPACE=yes exec unshare -m --propagation private "$0"
+	IN_NAMESPACE=yes exec "${srcdir:-.}/lib/own_mounts.sh" "$0"
 fi
 
 # /sbin with one more name: what was there shows through links.

@@ -19,7 +19,7 @@ mount_libreshard_SOURCES = mount/libreshard.c
 mount_libreshard_LDADD = ../src/libreshard.so
 
 EXTRA_DIST += \
-	lib/mount.sh lib/open_fuse.sh lib/make_tree.py \
+	lib/mount.sh lib/open_fuse.sh lib/own_mounts.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
 	lib/big_tree.py lib/daemon_use.py lib/soak_readers.py bench/make_big_tree.py \

@@ -587,13 +587,13 @@ def print_figures(tap, counts, seconds):
 def leave_others_alone():
     """In mounts of its own, or else whoever makes a copy of all mounts, as other
     tests do, keeps daemons from ending."""
-    unshare = ["unshare", "--mount"]
+    alone = os.path.join(os.environ.get("srcdir", "."), "lib", "own_mounts.sh")
     if os.geteuid() != 0 or os.environ.get("RSH_SOAK_ALONE") or \
-            subprocess.run([*unshare, "true"], stderr=subprocess.DEVNULL,
+            subprocess.run([alone, "true"], stderr=subprocess.DEVNULL,
                            check=False).returncode:
         return
     os.environ["RSH_SOAK_ALONE"] = "yes"
-    os.execvp(unshare[0], [*unshare, sys.executable, *sys.argv])
+    os.execv(alone, [alone, sys.executable, *sys.argv])
 
 
 def main():
