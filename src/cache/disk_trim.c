@@ -98,16 +98,14 @@ static void remove_old(struct pass *p, const char *name, const struct stat *st)
 static int each_file(struct pass *p, void (*f)(struct pass *p, const char *name,
 					       const struct stat *st))
 {
-	cleanup_fd int fd = openat(p->dirfd, ".", O_RDONLY | O_DIRECTORY |
-				   O_CLOEXEC);
+	DIR *dir = rsh_dir_of(openat(p->dirfd, ".", O_RDONLY | O_DIRECTORY |
+				     O_CLOEXEC));
 	struct dirent *e;
 	struct stat st;
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 	int rc;
 
 	if (!dir)
 		return errno;
-	steal_fd(&fd);
 	while (errno = 0, (e = readdir(dir))) {
 		if (!rsh_block_file_is_name(e->d_name) && !is_temp(e->d_name))
 			continue;

@@ -198,15 +198,12 @@ void rsh_temp_drop(struct rsh_temp *t)
 
 void rsh_temp_sweep(int dirfd)
 {
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+	DIR *dir = rsh_dir_of(openat(dirfd, ".", O_RDONLY | O_DIRECTORY |
+				     O_CLOEXEC));
 	const struct dirent *e;
 
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
+	if (!dir)
 		return;
-	}
 	while ((e = readdir(dir)))
 		if (fnmatch(TEMP_NAMES, e->d_name, 0) == 0)
 			remove_dead(dirfd, e->d_name);

@@ -350,15 +350,12 @@ static void remove_oldest(const struct rsh_index_cache *c)
 	cleanup_free struct stored *list = NULL;
 	size_t n = 0, cap = 0;
 	uint64_t bytes = 0;
-	int fd = openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	DIR *dir = rsh_dir_of(openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY |
+				     O_CLOEXEC));
 	const struct dirent *e;
 
-	if (!dir) {
-		if (fd >= 0)
-			close(fd);
+	if (!dir)
 		return;
-	}
 	while ((e = readdir(dir)))
 		if (look_at(c->dirfd, e->d_name, &list, &n, &cap))
 			break;

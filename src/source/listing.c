@@ -99,16 +99,10 @@ static DIR *open_dir(const struct rsh_source *s, const char *name)
 {
 	int fd = rsh_source_openat(s, *name ? name : ".",
 				   O_RDONLY | O_DIRECTORY);
-	DIR *d;
 
-	if (fd < 0) {
+	if (fd < 0)
 		errno = -fd;
-		return NULL;
-	}
-	d = fdopendir(fd);
-	if (!d)
-		close(fd);
-	return d;
+	return rsh_dir_of(fd);
 }
 
 static char *join(const char *dir, const char *name, size_t n)

@@ -59,3 +59,13 @@ void rsh_cleanup_fd_(int *fd)
 		close(*fd);
 	errno = saved;
 }
+
+DIR *rsh_dir_of(int fd)
+{
+	cleanup_fd int mine = fd;
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+	if (dir)
+		steal_fd(&mine);
+	return dir;
+}

@@ -165,9 +165,30 @@ static void test_checked(void **state)
 	assert_false(rsh_product_i64(large, 2, &v));
 }
 
+static void test_dir_of(void **state)
+{
+	int file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	DIR *dir;
+
+	(void)state;
+	errno = ELOOP;
+	assert_null(rsh_dir_of(-1));
+	assert_int_equal(errno, ELOOP);
+	/* What is none is closed as well. */
+	assert_true(file >= 0);
+	assert_null(rsh_dir_of(file));
+	assert_int_equal(errno, ENOTDIR);
+	assert_int_equal(fcntl(file, F_GETFD), -1);
+	dir = rsh_dir_of(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	assert_non_null(dir);
+	assert_non_null(readdir(dir));
+	closedir(dir);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_dir_of),
 		cmocka_unit_test(test_grow),
 		cmocka_unit_test(test_grow_refuses_the_impossible),
 		cmocka_unit_test(test_guards),

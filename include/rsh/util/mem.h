@@ -1,7 +1,8 @@
-/* util/mem.h - owning pointers and growing arrays. */
+/* util/mem.h - owning pointers and descriptors, and growing arrays. */
 #ifndef RSH_UTIL_MEM_H
 #define RSH_UTIL_MEM_H
 
+#include <dirent.h>
 #include <stddef.h>
 
 /* Makes room for `need` elements of `elem` bytes in the array *ptr, whose
@@ -29,5 +30,9 @@ static inline int steal_fd(int *fd)
 	*fd = -1;
 	return v;
 }
+
+/* The directory of a descriptor, which it takes over in any case; NULL with
+ * errno, which is as it was for a negative one. */
+DIR *rsh_dir_of(int fd);
 
 #endif
