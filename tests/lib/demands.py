@@ -1,14 +1,23 @@
-"""Changing the files of a test, and demanding words of what was said."""
+"""Making and changing the files of a test, and what is demanded of a mount."""
 
 import os
 import stat
+import time
 
-from rsh_mount import MountError
+from rsh_mount import TIMEOUT_SCALE, MountError
 
 
 def content(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+def write(path, data):
+    """A file that may be the first of its directory; its path."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
 
 
 def change(path, data):
@@ -22,6 +31,19 @@ def flip(path, at):
     data[at] ^= 0x10
     os.chmod(path, os.stat(path).st_mode | stat.S_IWUSR)
     change(path, data)
+
+
+def check(passed, said):
+    if not passed:
+        raise MountError(said)
+
+
+def within(seconds, done, said):
+    """Waits until done() is true."""
+    deadline = time.monotonic() + seconds * TIMEOUT_SCALE
+    while not done():
+        check(time.monotonic() < deadline, said)
+        time.sleep(0.001)
 
 
 def demand(said, *words):

@@ -18,30 +18,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import make_tree  # noqa: E402
 import reader  # noqa: E402
 import read_modes  # noqa: E402
+from demands import check, within  # noqa: E402
 from read_modes import figures  # noqa: E402
-from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
-                       expect_failure, hash_tree, require_mount, tree_difference)
+from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount, tree_difference)
 
 INFO = ["--log-level", "info"]
-
-
-def check(passed, said):
-    if not passed:
-        raise MountError(said)
-
-
-def within(seconds, done, said):
-    deadline = time.monotonic() + seconds * TIMEOUT_SCALE
-    while not done():
-        check(time.monotonic() < deadline, said)
-        time.sleep(0.001)
 
 
 class Tree:

@@ -17,11 +17,11 @@ import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import demand  # noqa: E402
+from demands import check, demand  # noqa: E402
 from read_modes import CACHES, figures  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
-                       hash_tree, require_mount, tree_difference)
+from rsh_mount import (Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
+                       require_mount, tree_difference)
 from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
@@ -34,11 +34,6 @@ TESTS = []
 def test(function):
     TESTS.append(function)
     return function
-
-
-def check(passed, said):
-    if not passed:
-        raise MountError(said)
 
 
 def mounted(job, fault, *words):

@@ -13,6 +13,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import write  # noqa: E402
 from make_tree import PARAMS, SOURCE_MESH  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, strategy_bytes, strategy_json)
@@ -27,13 +28,6 @@ LAYOUT = Layout([2, 2], [0, -1], 0, 0)
 def check(condition, what):
     if not condition:
         raise AssertionError(what)
-
-
-def write(path, data):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
 
 
 class Trees:

@@ -37,6 +37,7 @@ import make_tree  # noqa: E402
 import read_modes  # noqa: E402
 from daemon_use import (daemons_of, field, is_sanitized, mounts_below,  # noqa: E402
                         n_descriptors)
+from demands import check, within  # noqa: E402
 from rsh_mount import (SUSPICIOUS, TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
                        require_mount, reshardfs_program)
 from soak_readers import Crowd  # noqa: E402
@@ -53,18 +54,6 @@ LIMIT = 60 * TIMEOUT_SCALE
 FAILS = ("EIO", "SIGBUS")
 CHANGED = ("ESTALE", "EIO", "SIGBUS")
 GONE = ("ENOTCONN", "ECONNABORTED", "ENODEV", "ENOENT", "EIO", "SIGBUS")
-
-
-def check(passed, said):
-    if not passed:
-        raise MountError(said)
-
-
-def within(seconds, done, said):
-    deadline = time.monotonic() + seconds * TIMEOUT_SCALE
-    while not done():
-        check(time.monotonic() < deadline, said)
-        time.sleep(0.005)
 
 
 def run(*words, limit=LIMIT):

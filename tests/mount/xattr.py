@@ -18,6 +18,7 @@ import time
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import demo_tree, run_json  # noqa: E402
@@ -30,13 +31,6 @@ LISTED = ["sources", "replicas", "step", "record_count"]
 def check(condition, what):
     if not condition:
         raise AssertionError(what)
-
-
-def write(path, data):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
 
 
 def get(path, name):
