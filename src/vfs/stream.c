@@ -9,11 +9,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/queue.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "rsh/util/areas.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/waits.h"
 
@@ -23,10 +23,6 @@
 #define DEFAULT_WINDOWS 24
 #define DEFAULT_THREADS 16
 #define STREAM_WINDOWS 16 /* of one stream, the one being read aside */
-
-/* Empty windows kept for the next reader: the last one used comes first, while
- * it is still in the processor's caches. */
-#define SPARE_WINDOWS 8
 
 /* A reader is sequential once it has read so much without a gap. */
 #define SEQUENTIAL_BYTES ((uint64_t)128 * 1024)
@@ -63,7 +59,7 @@ struct rsh_window {
 	bool listed;    /* stands in the stream's list */
 	unsigned users; /* loans, and the thread that prepares it */
 	size_t served;  /* bytes lent */
-	TAILQ_ENTRY(rsh_window) next; /* in the stream's list, or a spare */
+	TAILQ_ENTRY(rsh_window) next; /* in the stream's list */
 	TAILQ_ENTRY(rsh_window) next_queued;
 };
 TAILQ_HEAD(window_list, rsh_window);
@@ -99,8 +95,7 @@ struct rsh_streams {
 	pthread_cond_t gone; /* a thread has left */
 	TAILQ_HEAD(, rsh_stream) open; /* the one read last is first */
 	TAILQ_HEAD(, rsh_window) queue;
-	struct window_list spares;
-	unsigned n_spares;
+	struct rsh_areas areas; /* of windows */
 	unsigned n_listed;
 	unsigned n_threads, n_idle, n_queued;
 	unsigned n_woken; /* no longer idle, but not yet running */
@@ -120,48 +115,30 @@ static uint64_t now_ns(void)
 
 /* ---- windows; lock held ---- */
 
-static struct rsh_window *window_new(void)
+static struct rsh_window *window_new(struct rsh_stream *st)
 {
 	struct rsh_window *w = calloc(1, sizeof(*w));
 
 	if (!w)
 		return NULL;
-	w->area = mmap(NULL, AREA_BYTES, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (w->area == MAP_FAILED) {
-		free(w);
-		return NULL;
-	}
-	return w;
-}
-
-static void window_free(struct rsh_window *w)
-{
-	munmap(w->area, AREA_BYTES);
+	w->stream = st;
+	w->area = rsh_area_take(&st->all->areas);
+	if (w->area)
+		return w;
 	free(w);
+	return NULL;
 }
 
 static struct rsh_window *take_window(struct rsh_stream *st, uint64_t offset,
 				      size_t len)
 {
-	struct rsh_streams *s = st->all;
-	struct rsh_window *w = TAILQ_FIRST(&s->spares);
+	struct rsh_window *w = window_new(st);
 
-	if (w) {
-		TAILQ_REMOVE(&s->spares, w, next);
-		s->n_spares--;
-	} else {
-		w = window_new();
-		if (!w)
-			return NULL;
-	}
-	w->stream = st;
+	if (!w)
+		return NULL;
 	w->offset = offset;
 	w->len = (size_t)rsh_min_u64(len, st->size - offset);
 	w->state = QUEUED;
-	w->listed = false;
-	w->users = 0;
-	w->served = 0;
 	return w;
 }
 
@@ -170,12 +147,8 @@ static void settle_window(struct rsh_streams *s, struct rsh_window *w)
 {
 	if (w->listed || w->users)
 		return;
-	if (s->n_spares == SPARE_WINDOWS) {
-		window_free(w);
-		return;
-	}
-	TAILQ_INSERT_HEAD(&s->spares, w, next);
-	s->n_spares++;
+	rsh_area_return(&s->areas, w->area);
+	free(w);
 }
 
 static void unqueue(struct rsh_streams *s, struct rsh_window *w)
@@ -714,7 +687,7 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 	s->max_threads = o->max_threads ? o->max_threads : DEFAULT_THREADS;
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
-	TAILQ_INIT(&s->spares);
+	rsh_areas_init(&s->areas, AREA_BYTES);
 	rc = -pthread_mutex_init(&s->lock, NULL);
 	if (rc == 0)
 		rc = init_timed(&s->gone);
@@ -762,16 +735,12 @@ bool rsh_streams_stop(struct rsh_streams *s)
 void rsh_streams_free(struct rsh_streams *s)
 {
 	struct rsh_stream *st;
-	struct rsh_window *w;
 
 	if (!s || !rsh_streams_stop(s))
 		return;
 	while ((st = TAILQ_FIRST(&s->open)))
 		rsh_stream_close(st);
-	while ((w = TAILQ_FIRST(&s->spares))) {
-		TAILQ_REMOVE(&s->spares, w, next);
-		window_free(w);
-	}
+	rsh_areas_destroy(&s->areas);
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->gone);
 	pthread_mutex_destroy(&s->lock);

@@ -333,8 +333,8 @@ static void test_failures_do_not_stay(void **state)
 	rsh_stream_close(st);
 }
 
-/* When a read fails there are spare windows enough, so that its own is freed. */
-static void test_failure_with_spares(void **state)
+/* When a read fails its window goes back, and many others have before. */
+static void test_failure_after_loans(void **state)
 {
 	struct fixture *f = *state;
 	struct rsh_loan loans[12], loan;
@@ -470,7 +470,7 @@ int main(void)
 		T(test_jumps_prepare_nothing),
 		T(test_edges),
 		T(test_failures_do_not_stay),
-		T(test_failure_with_spares),
+		T(test_failure_after_loans),
 		T(test_readers_of_their_own),
 		T(test_readers_share_streams),
 		T(test_bound),

@@ -1,0 +1,126 @@
+/* util/areas.c - buffers cut from slabs in huge pages. */
+#include "config.h"
+
+#include "rsh/util/areas.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define SLAB_AREAS 8
+#define HUGE_PAGE ((size_t)2 * 1024 * 1024)
+
+struct rsh_area_slab {
+	TAILQ_ENTRY(rsh_area_slab) next;
+	uint8_t *map;  /* SLAB_AREAS areas and room to align them */
+	uint8_t *mem;  /* the first area */
+	unsigned n_free;
+	uint8_t free[SLAB_AREAS]; /* numbers; the one returned last is last */
+};
+
+void rsh_areas_init(struct rsh_areas *a, size_t bytes)
+{
+	a->bytes = bytes;
+	a->n_slabs = 0;
+	TAILQ_INIT(&a->slabs);
+}
+
+static size_t map_bytes(const struct rsh_areas *a)
+{
+	return SLAB_AREAS * a->bytes + HUGE_PAGE;
+}
+
+static struct rsh_area_slab *slab_new(struct rsh_areas *a)
+{
+	struct rsh_area_slab *s = malloc(sizeof(*s));
+	size_t before;
+
+	if (!s)
+		return NULL;
+	s->map = mmap(NULL, map_bytes(a), PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (s->map == MAP_FAILED) {
+		free(s);
+		return NULL;
+	}
+	before = -(uintptr_t)s->map % HUGE_PAGE;
+	s->mem = s->map + before;
+	/* What lies beyond the areas would make one huge page more. */
+	madvise(s->mem, SLAB_AREAS * a->bytes / HUGE_PAGE * HUGE_PAGE,
+		MADV_HUGEPAGE);
+	for (unsigned i = 0; i < SLAB_AREAS; i++)
+		s->free[i] = (uint8_t)(SLAB_AREAS - 1 - i);
+	s->n_free = SLAB_AREAS;
+	TAILQ_INSERT_HEAD(&a->slabs, s, next);
+	a->n_slabs++;
+	return s;
+}
+
+static void slab_free(struct rsh_areas *a, struct rsh_area_slab *s)
+{
+	TAILQ_REMOVE(&a->slabs, s, next);
+	a->n_slabs--;
+	munmap(s->map, map_bytes(a));
+	free(s);
+}
+
+void rsh_areas_destroy(struct rsh_areas *a)
+{
+	struct rsh_area_slab *s;
+
+	while ((s = TAILQ_FIRST(&a->slabs)))
+		slab_free(a, s);
+}
+
+/* The fullest one that has areas left, so that others come to be empty. */
+static struct rsh_area_slab *best_slab(const struct rsh_areas *a)
+{
+	struct rsh_area_slab *s, *best = NULL;
+
+	TAILQ_FOREACH(s, &a->slabs, next)
+		if (s->n_free && (!best || s->n_free < best->n_free))
+			best = s;
+	return best;
+}
+
+void *rsh_area_take(struct rsh_areas *a)
+{
+	struct rsh_area_slab *s = best_slab(a);
+
+	if (!s)
+		s = slab_new(a);
+	if (!s)
+		return NULL;
+	return s->mem + s->free[--s->n_free] * a->bytes;
+}
+
+static struct rsh_area_slab *slab_of(const struct rsh_areas *a,
+				     const uint8_t *area)
+{
+	struct rsh_area_slab *s;
+
+	TAILQ_FOREACH(s, &a->slabs, next)
+		if (area >= s->mem && area < s->mem + SLAB_AREAS * a->bytes)
+			return s;
+	abort();
+}
+
+static bool another_is_empty(const struct rsh_areas *a,
+			     const struct rsh_area_slab *but)
+{
+	const struct rsh_area_slab *s;
+
+	TAILQ_FOREACH(s, &a->slabs, next)
+		if (s != but && s->n_free == SLAB_AREAS)
+			return true;
+	return false;
+}
+
+void rsh_area_return(struct rsh_areas *a, void *area)
+{
+	struct rsh_area_slab *s = slab_of(a, area);
+
+	s->free[s->n_free++] = (uint8_t)(((uint8_t *)area - s->mem) / a->bytes);
+	if (s->n_free == SLAB_AREAS && another_is_empty(a, s))
+		slab_free(a, s);
+}

@@ -1,0 +1,124 @@
+/* unit/test_util_areas.c - buffers out of slabs. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "rsh/util/areas.h"
+
+/* Like a window: not a divisor of a huge page. */
+#define BYTES ((size_t)1024 * 1024 + 4096)
+#define MANY 40
+
+static void fill(uint8_t *area, unsigned n)
+{
+	memset(area, (int)n, BYTES);
+}
+
+static void check(const uint8_t *area, unsigned n)
+{
+	assert_int_equal(area[0], n);
+	assert_int_equal(area[BYTES / 2], n);
+	assert_int_equal(area[BYTES - 1], n);
+}
+
+static void test_areas_do_not_overlap(void **state)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	struct rsh_areas a;
+	uint8_t *taken[MANY];
+
+	(void)state;
+	rsh_areas_init(&a, BYTES);
+	for (unsigned i = 0; i < MANY; i++) {
+		taken[i] = rsh_area_take(&a);
+		assert_non_null(taken[i]);
+		assert_int_equal((uintptr_t)taken[i] % page, 0);
+		fill(taken[i], i);
+	}
+	for (unsigned i = 0; i < MANY; i++)
+		check(taken[i], i);
+	for (unsigned i = 0; i < MANY; i++)
+		rsh_area_return(&a, taken[(i * 7) % MANY]);
+	rsh_areas_destroy(&a);
+}
+
+static void test_the_last_one_is_the_next(void **state)
+{
+	struct rsh_areas a;
+	void *first, *second;
+
+	(void)state;
+	rsh_areas_init(&a, BYTES);
+	first = rsh_area_take(&a);
+	second = rsh_area_take(&a);
+	rsh_area_return(&a, second);
+	rsh_area_return(&a, first);
+	assert_ptr_equal(rsh_area_take(&a), first);
+	assert_ptr_equal(rsh_area_take(&a), second);
+	rsh_areas_destroy(&a);
+}
+
+/* However many there were at a time, what is left is one slab. */
+static void test_memory_goes_back(void **state)
+{
+	struct rsh_areas a;
+	void *taken[MANY];
+
+	(void)state;
+	rsh_areas_init(&a, BYTES);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < MANY; i++)
+			taken[i] = rsh_area_take(&a);
+		assert_int_equal(a.n_slabs, 5);
+		for (unsigned i = 0; i < MANY; i++)
+			rsh_area_return(&a, taken[(i * 11 + round) % MANY]);
+		assert_int_equal(a.n_slabs, 1);
+	}
+	rsh_areas_destroy(&a);
+	assert_int_equal(a.n_slabs, 0);
+}
+
+static void test_random_use(void **state)
+{
+	struct rsh_areas a;
+	uint8_t *taken[MANY] = { NULL };
+	unsigned seed = 5;
+
+	(void)state;
+	rsh_areas_init(&a, BYTES);
+	for (unsigned i = 0; i < 2000; i++) {
+		unsigned n = (unsigned)rand_r(&seed) % MANY;
+
+		if (taken[n]) {
+			check(taken[n], n);
+			rsh_area_return(&a, taken[n]);
+			taken[n] = NULL;
+		} else {
+			taken[n] = rsh_area_take(&a);
+			assert_non_null(taken[n]);
+			taken[n][0] = taken[n][BYTES / 2] =
+				taken[n][BYTES - 1] = (uint8_t)n;
+		}
+	}
+	rsh_areas_destroy(&a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_areas_do_not_overlap),
+		cmocka_unit_test(test_the_last_one_is_the_next),
+		cmocka_unit_test(test_memory_goes_back),
+		cmocka_unit_test(test_random_use),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
