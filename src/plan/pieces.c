@@ -31,6 +31,12 @@ struct rsh_piece_iter {
 	const struct rsh_record *rec;
 	uint32_t cell[RSH_MAX_DIMS]; /* the destination slice */
 	uint32_t at[RSH_MAX_DIMS];   /* the source slice */
+
+	/* The row that is being given, and how many like it follow as far as is
+	 * known from its pieces; n: 0 unless it was given from its start on. */
+	struct rsh_rows rows;
+	uint64_t row_pos; /* where the next piece of the row has to be */
+	uint64_t row_end;
 };
 
 static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
@@ -116,6 +122,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 
 	it->ix = NULL;
 	it->t = NULL;
+	it->rows.n = 0;
 	if (s->transfer != RSH_NO_TRANSFER) {
 		it->t = it->c->transfers[s->transfer];
 		it->codec = it->t->codec;
@@ -197,6 +204,62 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 	*left = e->length - at;
 }
 
+/* ---- rows that repeat ---- */
+
+/* The innermost dimension that both sides cut differently makes the rows, the
+ * one before says how many follow each other in both slices. */
+static void begin_row(struct rsh_piece_iter *it, uint64_t unit)
+{
+	const struct rsh_span_dim *row = &it->t->spans[it->t->n_spans - 1];
+	const struct rsh_span_dim *s = row - 1;
+	const uint64_t x = unit / row->dst_len % s->dst_len;
+	const uint64_t y = (it->cell[s->lead] * s->dst_len + x) % s->src_len;
+
+	it->rows.n = rsh_min_u64(s->dst_len - x, s->src_len - y) - 1;
+	it->rows.bytes = row->dst_len;
+	it->rows.src_stride = s->src_stride;
+	it->row_pos = it->pos;
+	it->row_end = it->pos + row->dst_len;
+}
+
+/* Takes account of a piece, of `room` bytes that follow each other in its file
+ * from it on, and of `limit` bytes of content here. */
+static void follow_row(struct rsh_piece_iter *it, uint64_t unit, uint64_t length,
+		       uint64_t room, uint64_t limit)
+{
+	const struct rsh_transfer *t = it->t;
+
+	if (!t || t->n_spans < 2 || it->codec != RSH_CODEC_NONE)
+		return;
+	if (unit % t->spans[t->n_spans - 1].dst_len == 0)
+		begin_row(it, unit);
+	if (it->rows.n == 0)
+		return;
+	if (it->pos != it->row_pos || it->row_end - it->pos > limit) {
+		it->rows.n = 0;
+		return;
+	}
+	it->row_pos += length;
+	it->rows.n = rsh_min_u64(it->rows.n,
+				 rsh_min_u64((room - length) /
+						     it->rows.src_stride,
+					     (it->pos + limit - it->row_end) /
+						     it->rows.bytes));
+}
+
+bool rsh_piece_iter_rows(const struct rsh_piece_iter *it, struct rsh_rows *out)
+{
+	*out = it->rows;
+	return it->rows.n > 0 && it->pos == it->row_end &&
+	       it->row_pos == it->row_end;
+}
+
+void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
+{
+	it->pos += rows->n * rows->bytes;
+	it->rows.n = 0;
+}
+
 /* Content that no source file has. */
 static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 {
@@ -235,6 +298,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	out->codec = it->codec;
 	out->is_header = false;
 	out->header = NULL;
+	follow_row(it, unit, n, left, limit);
 	return true;
 }
 

@@ -3,8 +3,8 @@
  * A slice that was cut along an inner dimension comes as rows, each from
  * another source file in turn.  Runs are collected in a bounded batch, sorted
  * by file, and neighbours of one file are read together and copied to their
- * places: a request then costs a read a file, not a read a row.  Long runs go
- * straight to where they belong. */
+ * places: a request then costs a read a file, not a read a row.  Rows that
+ * repeat are one run.  Long runs go straight to where they belong. */
 #include "config.h"
 
 #include "source_i.h"
@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/place.h"
 
@@ -42,6 +43,8 @@
 struct run {
 	uint64_t src;     /* in the source file */
 	uint8_t *dst;
+	uint64_t n_rows;  /* 1, or more without a codec: so far apart */
+	uint64_t src_stride, dst_stride;
 	uint32_t src_len; /* < DIRECT_MIN */
 	uint32_t dst_len;
 	uint32_t skip;
@@ -92,11 +95,21 @@ static uint8_t *decoded(struct rsh_gather *g)
 	return g->scratch + SPAN_MAX + RSH_PLACE_MAX;
 }
 
+static void copy_rows(const struct run *r, uint8_t *dst, const uint8_t *stored,
+		      uint64_t n)
+{
+	for (; n; n--) {
+		memcpy(dst, stored, r->dst_len);
+		dst += r->dst_stride;
+		stored += r->src_stride;
+	}
+}
+
 static void scatter(struct rsh_gather *g, const struct run *r,
 		    const uint8_t *stored)
 {
 	if (r->codec == RSH_CODEC_NONE) {
-		memcpy(r->dst, stored, r->dst_len);
+		copy_rows(r, r->dst, stored, r->n_rows);
 		return;
 	}
 	rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len,
@@ -104,27 +117,74 @@ static void scatter(struct rsh_gather *g, const struct run *r,
 	memcpy(r->dst, decoded(g) + r->skip, r->dst_len);
 }
 
-/* How many runs from r on one read shall serve; *len is that read's length. */
+/* From the first byte of the run to its last. */
+static uint64_t extent_of(const struct run *r)
+{
+	return (r->n_rows - 1) * r->src_stride + r->src_len;
+}
+
+static uint64_t wanted_of(const struct run *r)
+{
+	return r->n_rows * r->src_len;
+}
+
+/* Worth one read. */
+static bool is_span(uint64_t wanted, uint64_t extent)
+{
+	return extent <= SPAN_MAX && extent <= wanted * SPAN_WASTE;
+}
+
+/* How many runs from r on one read shall serve, if r is not one by itself to be
+ * read in parts; *len is that read's length. */
 static unsigned span_of(const struct rsh_gather *g, const struct run *r,
-			size_t *len)
+			uint64_t *len)
 {
 	const uint64_t start = r->src;
-	uint64_t end = r->src + r->src_len;
-	uint64_t wanted = r->src_len;
+	uint64_t end = start + extent_of(r);
+	uint64_t wanted = wanted_of(r);
 	unsigned n = 1;
 
 	while (r->next) {
+		uint64_t next_end;
+
 		r = &g->runs[r->next];
-		if (r->src < end || r->src + r->src_len - start > SPAN_MAX ||
-		    (wanted + r->src_len) * SPAN_WASTE <
-			    r->src + r->src_len - start)
+		next_end = r->src + extent_of(r);
+		wanted += wanted_of(r);
+		if (r->src < end || !is_span(wanted, next_end - start))
 			break;
-		end = r->src + r->src_len;
-		wanted += r->src_len;
+		end = next_end;
 		n++;
 	}
-	*len = (size_t)(end - start);
+	*len = end - start;
 	return n;
+}
+
+/* A run of many rows, with several of them a read.  0 or a positive errno. */
+static int read_rows(struct rsh_gather *g, const struct rsh_source_file *f,
+		     int fd, const struct run *r)
+{
+	uint64_t most = 1, n;
+
+	if (r->n_rows > 1 && r->src_stride <= r->src_len * SPAN_WASTE)
+		most = (SPAN_MAX - r->src_len) / r->src_stride + 1;
+	for (uint64_t at = 0; at < r->n_rows; at += n) {
+		const uint64_t src = r->src + at * r->src_stride;
+		uint8_t *dst = r->dst + at * r->dst_stride;
+		uint8_t *buf = dst;
+		int rc;
+
+		n = rsh_min_u64(most, r->n_rows - at);
+		if (n > 1)
+			buf = scratch(g) + rsh_place(src);
+		rc = rsh_file_pread(g->source, f, fd, buf,
+				    (size_t)((n - 1) * r->src_stride +
+					     r->src_len), src);
+		if (rc)
+			return rc;
+		if (n > 1)
+			copy_rows(r, dst, buf, n);
+	}
+	return 0;
 }
 
 /* 0 or a positive errno. */
@@ -132,15 +192,14 @@ static int read_span(struct rsh_gather *g, const struct rsh_source_file *f,
 		     int fd, const struct run *r, unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
-	uint8_t *buf;
+	uint8_t *buf = scratch(g);
 	int rc;
 
-	if (n == 1 && r->codec == RSH_CODEC_NONE)
-		return rsh_file_pread(g->source, f, fd, r->dst, r->dst_len,
-				      start);
-	buf = scratch(g);
 	if (!buf)
 		return ENOMEM;
+	if (n == 1 && r->codec == RSH_CODEC_NONE &&
+	    (r->n_rows == 1 || !is_span(wanted_of(r), len)))
+		return read_rows(g, f, fd, r);
 	buf += rsh_place(start);
 	rc = rsh_file_pread(g->source, f, fd, buf, len, start);
 	if (rc)
@@ -167,13 +226,25 @@ static void end_stretch(struct rsh_gather *g, int fd, struct stretch *s)
 
 /* Each span by itself would never come to the end of the kernel's pieces. */
 static void add_to_stretch(struct rsh_gather *g, int fd, struct stretch *s,
-			   uint64_t start, size_t len)
+			   uint64_t start, uint64_t len)
 {
 	if (start < s->end || start - s->end > HOLE_MAX)
 		end_stretch(g, fd, s);
 	if (s->end == 0)
 		s->start = start;
 	s->end = start + len;
+}
+
+/* What one call of read_span() has read, of `len` bytes in all. */
+static void add_span(struct rsh_gather *g, int fd, struct stretch *s,
+		     const struct run *r, uint64_t len)
+{
+	if (r->n_rows == 1 || r->src_stride <= HOLE_MAX) {
+		add_to_stretch(g, fd, s, r->src, len);
+		return;
+	}
+	for (uint64_t i = 0; i < r->n_rows; i++)
+		add_to_stretch(g, fd, s, r->src + i * r->src_stride, r->src_len);
 }
 
 /* 0 or a positive errno. */
@@ -184,13 +255,13 @@ static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
 
 	while (at) {
 		const struct run *r = &g->runs[at];
-		size_t len;
+		uint64_t len;
 		unsigned n = span_of(g, r, &len);
 		int rc = read_span(g, group->file, fd, r, n, len);
 
 		if (rc)
 			return rc;
-		add_to_stretch(g, fd, &spent, r->src, len);
+		add_span(g, fd, &spent, r, len);
 		while (n--)
 			at = g->runs[at].next;
 	}
@@ -254,6 +325,7 @@ static int add_run(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst
 	g->runs[number] = (struct run){
 		.src = offset,
 		.dst = dst,
+		.n_rows = 1,
 		.src_len = (uint32_t)p->src_length,
 		.dst_len = (uint32_t)p->length,
 		.skip = p->skip,
@@ -265,6 +337,26 @@ static int add_run(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst
 		group->first = number;
 	group->last = number;
 	return 0;
+}
+
+/* The runs of the last row stand for n rows more, if they are all there: `dst`
+ * is where it begins. */
+static bool repeat_row(struct rsh_gather *g, const struct rsh_rows *rows,
+		       const uint8_t *dst)
+{
+	uint64_t bytes = 0;
+	unsigned first = g->n_runs + 1;
+
+	while (first > 1 && g->runs[first - 1].dst >= dst)
+		bytes += g->runs[--first].dst_len;
+	if (bytes != rows->bytes)
+		return false;
+	for (unsigned i = first; i <= g->n_runs; i++) {
+		g->runs[i].n_rows = 1 + rows->n;
+		g->runs[i].src_stride = rows->src_stride;
+		g->runs[i].dst_stride = rows->bytes;
+	}
+	return true;
 }
 
 /* A long piece whose elements must be decoded: a scratchful at a time. */
@@ -390,6 +482,7 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
 {
 	struct rsh_gather *g = take_state(s);
 	struct rsh_piece p;
+	struct rsh_rows rows;
 	size_t at = 0;
 	int rc = 0;
 
@@ -402,6 +495,12 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
 		}
 		rc = take_piece(g, &p, buf + at);
 		at += (size_t)p.length;
+		if (rc == 0 && rsh_piece_iter_rows(it, &rows) &&
+		    rows.n <= (len - at) / rows.bytes &&
+		    repeat_row(g, &rows, buf + at - rows.bytes)) {
+			rsh_piece_iter_skip(it, &rows);
+			at += (size_t)(rows.n * rows.bytes);
+		}
 	}
 	if (rc == 0 && g->n_runs)
 		rc = flush(g);

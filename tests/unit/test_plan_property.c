@@ -34,6 +34,8 @@
 #define MAX_DIM 3
 #define MAX_RANKS 24
 #define MAX_FILE (1 << 16)
+#define MAX_RANGE 300
+#define MAX_FORETOLD (MAX_RANGE + 20) /* pieces of a range */
 
 /* ---- random numbers: splitmix64, so that a seed means the same anywhere ---- */
 
@@ -503,8 +505,69 @@ static void make_files(struct test_case *t)
 	}
 }
 
+/* The last pieces of a range, and the rows that were foretold after them. */
+struct foretold {
+	struct rsh_piece pieces[MAX_FORETOLD];
+	size_t n;       /* pieces given so far */
+	struct rsh_rows rows;
+	size_t in_row;  /* pieces of the row */
+	uint64_t left;  /* pieces still to come as foretold */
+};
+
+static uint64_t n_foretold; /* rows */
+
+static void foretell(struct foretold *f, const struct rsh_piece_iter *it)
+{
+	uint64_t bytes = 0;
+
+	if (f->left || !rsh_piece_iter_rows(it, &f->rows))
+		return;
+	for (f->in_row = 0; bytes < f->rows.bytes; f->in_row++)
+		bytes += f->pieces[f->n - 1 - f->in_row].length;
+	assert_int_equal(bytes, f->rows.bytes);
+	f->left = f->rows.n * f->in_row;
+	n_foretold += f->rows.n;
+}
+
+/* What was foretold comes piece by piece, if it is not skipped. */
+static void remember(struct foretold *f, const struct rsh_piece *p)
+{
+	assert_true(f->n < MAX_FORETOLD);
+	f->pieces[f->n++] = *p;
+	if (f->left) {
+		const struct rsh_piece *q =
+			&f->pieces[f->n - 1 - f->in_row];
+
+		assert_false(p->is_header);
+		assert_int_equal(p->codec, RSH_CODEC_NONE);
+		assert_int_equal(p->length, q->length);
+		assert_int_equal(p->src_rank, q->src_rank);
+		assert_int_equal(p->src_offset,
+				 q->src_offset + f->rows.src_stride);
+		assert_int_equal(p->file_offset,
+				 q->file_offset + f->rows.bytes);
+		f->left--;
+	}
+}
+
+/* The rows that are skipped, from the pieces of the one before. */
+static void copy_rows(const struct test_case *t, const struct rsh_rows *rows,
+		      const struct foretold *f, struct image *out)
+{
+	const struct rsh_piece *p = &f->pieces[f->n];
+	uint64_t bytes = 0;
+
+	while (bytes < rows->bytes) {
+		bytes += (--p)->length;
+		for (uint64_t i = 1; i <= rows->n; i++)
+			memcpy(out->bytes + p->file_offset + i * rows->bytes,
+			       t->file[p->src_rank].bytes + p->src_offset +
+				       i * rows->src_stride, p->length);
+	}
+}
+
 /* Reads a whole virtual file in random steps and checks that the pieces cover
- * exactly what was asked for. */
+ * exactly what was asked for, and that rows which are said to be alike are. */
 static void read_virtual(const struct test_case *t,
 			 const struct rsh_conversion *c, uint32_t rank,
 			 struct image *out)
@@ -514,13 +577,19 @@ static void read_virtual(const struct test_case *t,
 	assert_true(size < MAX_FILE);
 	out->n = size;
 	while (pos < size) {
-		uint64_t len = 1 + below(300), at = pos;
+		uint64_t len = 1 + below(MAX_RANGE), at = pos;
 		struct rsh_piece_iter *it =
 			rsh_piece_iter_new(c, rank, pos, len, NULL);
+		const bool skip = below(2);
+		struct foretold f;
+		struct rsh_rows rows;
 		struct rsh_piece pc;
 
 		assert_non_null(it);
+		f.n = 0;
+		f.left = 0;
 		while (rsh_piece_iter_next(it, &pc)) {
+			remember(&f, &pc);
 			assert_int_equal(pc.file_offset, at);
 			assert_true(pc.length > 0);
 			if (pc.is_header) {
@@ -535,8 +604,16 @@ static void read_virtual(const struct test_case *t,
 					       pc.src_offset, pc.length);
 			}
 			at += pc.length;
+			if (!skip) {
+				foretell(&f, it);
+			} else if (rsh_piece_iter_rows(it, &rows)) {
+				copy_rows(t, &rows, &f, out);
+				at += rows.n * rows.bytes;
+				rsh_piece_iter_skip(it, &rows);
+			}
 		}
 		rsh_piece_iter_free(it);
+		assert_int_equal(f.left, 0);
 		pos = pos + len < size ? pos + len : size;
 		assert_int_equal(at, pos);
 	}
@@ -798,6 +875,8 @@ static void random_layouts(void **state)
 		run_case(seed + i);
 	}
 	printf("# ambiguous expanded maps, refused: %u\n", ambiguous);
+	printf("# rows foretold: %" PRIu64 "\n", n_foretold);
+	assert_true(n_foretold > cases || n);
 	assert_true(ambiguous <= cases / 50);
 }
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,12 @@
  * batch takes. */
 enum { FEW = 7, LONG = 1500 * 1000, MANY = MAX_FILES, SHORT = 20 * 1000 };
 
+static atomic_ullong skipped; /* rows */
+
 struct rsh_piece_iter {
 	const struct rsh_piece *pieces;
 	size_t n, at;
+	size_t in_row; /* pieces of a row; 0: it knows of no rows */
 };
 
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
@@ -41,6 +45,49 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 		return false;
 	*out = it->pieces[it->at++];
 	return true;
+}
+
+/* True if each of the next pieces is like the one a row before it, `stride`
+ * bytes further. */
+static bool row_follows(const struct rsh_piece_iter *it, size_t at,
+			uint64_t stride)
+{
+	if (at + it->in_row > it->n)
+		return false;
+	for (size_t i = at; i < at + it->in_row; i++) {
+		const struct rsh_piece *p = &it->pieces[i], *q = p - it->in_row;
+
+		if (p->is_header || q->is_header || p->codec || q->codec ||
+		    p->src_rank != q->src_rank || p->length != q->length ||
+		    p->src_offset != q->src_offset + stride)
+			return false;
+	}
+	return true;
+}
+
+bool rsh_piece_iter_rows(const struct rsh_piece_iter *it, struct rsh_rows *out)
+{
+	const struct rsh_piece *p = &it->pieces[it->at];
+	uint64_t stride;
+
+	if (it->in_row == 0 || it->at < it->in_row ||
+	    it->at + it->in_row > it->n)
+		return false;
+	stride = p->src_offset - (p - it->in_row)->src_offset;
+	if (stride > LONG) /* it goes backwards */
+		return false;
+	*out = (struct rsh_rows){ .src_stride = stride };
+	while (row_follows(it, it->at + out->n * it->in_row, stride))
+		out->n++;
+	for (size_t i = 1; i <= it->in_row; i++)
+		out->bytes += (p - i)->length;
+	return out->n > 0;
+}
+
+void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
+{
+	it->at += rows->n * it->in_row;
+	skipped += rows->n;
 }
 
 /* The files, on disk and in memory. */
@@ -193,6 +240,51 @@ static size_t random_pieces(struct numbers *x, const struct fixture *f,
 	return n;
 }
 
+/* Matrices whose rows come from `turn` files in turn, with gaps from row to row
+ * or none, behind a header each. */
+static size_t random_matrices(struct numbers *x, const struct fixture *f,
+			      struct rsh_piece *pieces, uint64_t max_bytes,
+			      size_t turn)
+{
+	static const uint8_t header[] = "a record's header, of some length";
+	uint64_t total = 0, length[MAX_FILES], widest, stride, rows;
+	size_t n = 0;
+
+	while (n + turn < MAX_PIECES && total < max_bytes) {
+		widest = 1;
+		for (size_t r = 0; r < turn; r++) {
+			length[r] = 1 + numbers_below(x, UINT64_C(1) <<
+						      numbers_below(x, 12));
+			if (numbers_below(x, 200) == 0)
+				length[r] = f->file_bytes / 3;
+			if (length[r] > widest)
+				widest = length[r];
+		}
+		stride = widest * (1 + (numbers_below(x, 2) ?
+					numbers_below(x, 9) : 0));
+		rows = 1 + numbers_below(x, 1 + (f->file_bytes - widest) /
+					 stride);
+		pieces[n++] = (struct rsh_piece){
+			.file_offset = total, .is_header = true,
+			.header = header, .length = sizeof(header) - 1,
+		};
+		total += sizeof(header) - 1;
+		for (uint64_t at = 0; at < rows; at++)
+			for (size_t r = 0; r < turn && n < MAX_PIECES; r++) {
+				pieces[n++] = (struct rsh_piece){
+					.file_offset = total,
+					.src_rank = (uint32_t)r,
+					.src_offset = f->offset[r] +
+						      at * stride,
+					.length = length[r],
+					.src_length = length[r],
+				};
+				total += length[r];
+			}
+	}
+	return n;
+}
+
 /* One piece at a time, one byte of code at a time. */
 static void naive(const struct fixture *f, const struct rsh_piece *p,
 		  uint8_t *out)
@@ -227,10 +319,13 @@ static size_t total_of(const struct rsh_piece *pieces, size_t n)
 static void one_request(struct numbers *x, struct fixture *f)
 {
 	struct rsh_piece *pieces = calloc(MAX_PIECES, sizeof(*pieces));
-	size_t n = random_pieces(x, f, pieces,
-				 1 + numbers_below(x, 2 * 1000 * 1000));
+	uint64_t most = 1 + numbers_below(x, 2 * 1000 * 1000);
+	size_t in_row = numbers_below(x, 2) ?
+			1 + (size_t)numbers_below(x, f->n_files) : 0;
+	size_t n = in_row ? random_matrices(x, f, pieces, most, in_row) :
+		   random_pieces(x, f, pieces, most);
 	size_t total = total_of(pieces, n);
-	struct rsh_piece_iter it = { pieces, n, 0 };
+	struct rsh_piece_iter it = { pieces, n, 0, in_row };
 	uint8_t *got = malloc(total + 1), *expected = malloc(total);
 	size_t at = 0;
 
@@ -253,8 +348,10 @@ static void random_requests(unsigned n_files, size_t file_bytes)
 	struct numbers x = { numbers_seed() };
 	struct fixture *f = fixture_new(&x, n_files, file_bytes);
 
+	atomic_store(&skipped, 0);
 	for (int i = 0; i < 200; i++)
 		one_request(&x, f);
+	assert_true(atomic_load(&skipped) > 1000);
 	fixture_free(f);
 }
 
@@ -315,7 +412,7 @@ static void test_few_descriptors(void **state)
 
 static int gather_one(struct fixture *f, const struct rsh_piece *p, size_t len)
 {
-	struct rsh_piece_iter it = { p, 1, 0 };
+	struct rsh_piece_iter it = { p, 1, 0, 0 };
 	uint8_t *buf = malloc(len);
 	int rc = rsh_source_gather(f->source, &it, buf, len);
 

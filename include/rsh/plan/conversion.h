@@ -193,6 +193,21 @@ struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
 /* False past the last piece, and where they end early: no file is left that
  * holds the next, or memory is out. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
+
+/* Rows of a matrix that come from the same source files in the same way. */
+struct rsh_rows {
+	uint64_t n;          /* > 0 */
+	uint64_t bytes;      /* of one, in the virtual file */
+	uint64_t src_stride; /* from row to row in each of the source files */
+};
+
+/* True if the pieces given last make a row, none of them with a codec, and
+ * `out` tells what the next ones would be: for each piece of that row one in
+ * each of n further rows. */
+bool rsh_piece_iter_rows(const struct rsh_piece_iter *it, struct rsh_rows *out);
+/* Goes on behind these rows. */
+void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows);
+
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
 
 /* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has room
