@@ -228,6 +228,8 @@ class Workshop(random_pairs.Workshop):
             elif shared and not listed:
                 # The last parameter of a stage says where these come from.
                 reasons.add("shared parameter left to its first stage")
+            elif name == pair.on_some_ranks and not listed and name not in expected:
+                reasons.add("record left out that the chosen rank lacks")
             elif pair.stages["src"] > 1 and pair.stages["dst"] == 1 and name not in expected:
                 reasons.add("a process of the converter died")
             elif pair.stages["src"] > 1 and pair.stages["dst"] == 1 and \
