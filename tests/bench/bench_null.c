@@ -2,15 +2,18 @@
  * A FUSE server that computes nothing: what the kernel leaves to any other.
  *
  *	bench_null SIZE MOUNTPOINT
+ *	bench_null FILE... MOUNTPOINT
  *
- * Shows one file, `file`, of SIZE bytes, and answers every read at once from the
- * same megabyte of memory, in a huge page, past the page cache, with two threads one of which
- * looks out for the next request instead of sleeping.  Ends when it is
- * unmounted.  No server that copies its replies can be faster for long, and one
- * that also has to get the bytes from somewhere is slower.
+ * Shows a file `0` of SIZE bytes and answers every read at once from the same
+ * megabyte of memory, in a huge page, past the page cache, with two threads one
+ * of which looks out for the next request instead of sleeping.  No server that
+ * copies its replies can be faster for long.  Or shows FILEs as `0`, `1` and so
+ * on, and reads the bytes from there into that memory: no server that looks at
+ * bytes before it sends them can be faster.  Ends when it is unmounted.
  */
 #define FUSE_USE_VERSION 314
 #include <errno.h>
+#include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -21,15 +24,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
-	FILE_INO = 2, REPLY_MAX = 1 << 20, HUGE_PAGE = 2 << 20, THREADS = 2,
-	LINGER_NS = 100000
+	FIRST_INO = 2, FILES_MAX = 64, REPLY_MAX = 1 << 20, HUGE_PAGE = 2 << 20,
+	THREADS = 2, LINGER_NS = 100000
 };
 
-static uint64_t file_size;
-static char reply[HUGE_PAGE] __attribute__((aligned(HUGE_PAGE)));
+static struct {
+	uint64_t size;
+	int fd; /* -1: nothing is read */
+} files[FILES_MAX];
+static unsigned n_files;
+static _Thread_local char *reply;
 static atomic_flag lingering = ATOMIC_FLAG_INIT;
 
 static void fill(fuse_ino_t ino, struct stat *st)
@@ -37,8 +46,11 @@ static void fill(fuse_ino_t ino, struct stat *st)
 	memset(st, 0, sizeof(*st));
 	st->st_ino = ino;
 	st->st_nlink = 1;
-	st->st_mode = ino == FILE_INO ? S_IFREG | 0444 : S_IFDIR | 0555;
-	st->st_size = ino == FILE_INO ? (off_t)file_size : 0;
+	st->st_mode = S_IFDIR | 0555;
+	if (ino >= FIRST_INO) {
+		st->st_mode = S_IFREG | 0444;
+		st->st_size = (off_t)files[ino - FIRST_INO].size;
+	}
 }
 
 static void op_init(void *data, struct fuse_conn_info *conn)
@@ -49,14 +61,16 @@ static void op_init(void *data, struct fuse_conn_info *conn)
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct fuse_entry_param e = { .ino = FILE_INO, .attr_timeout = 60,
-				      .entry_timeout = 60 };
+	struct fuse_entry_param e = { .attr_timeout = 60, .entry_timeout = 60 };
+	char *end;
+	unsigned long number = strtoul(name, &end, 10);
 
-	if (parent != FUSE_ROOT_ID || strcmp(name, "file") != 0) {
+	if (parent != FUSE_ROOT_ID || *end || number >= n_files) {
 		fuse_reply_err(req, ENOENT);
 		return;
 	}
-	fill(FILE_INO, &e.attr);
+	e.ino = FIRST_INO + number;
+	fill(e.ino, &e.attr);
 	fuse_reply_entry(req, &e);
 }
 
@@ -80,13 +94,19 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	const uint64_t at = (uint64_t)off;
-	const uint64_t left = at < file_size ? file_size - at : 0;
+	const uint64_t at = (uint64_t)off, end = files[ino - FIRST_INO].size;
+	const uint64_t left = at < end ? end - at : 0;
+	const int fd = files[ino - FIRST_INO].fd;
 
-	(void)ino, (void)fi;
+	(void)fi;
 	if (size > REPLY_MAX)
 		size = REPLY_MAX;
-	fuse_reply_buf(req, reply, size < left ? size : left);
+	if (size > left)
+		size = left;
+	if (fd >= 0 && pread(fd, reply, size, off) != (ssize_t)size)
+		fuse_reply_err(req, EIO);
+	else
+		fuse_reply_buf(req, reply, size);
 }
 
 static const struct fuse_lowlevel_ops ops = {
@@ -122,6 +142,11 @@ static void *serve(void *arg)
 	struct fuse_session *session = arg;
 	struct fuse_buf buf = { .mem = NULL };
 
+	reply = aligned_alloc(HUGE_PAGE, HUGE_PAGE);
+	if (!reply)
+		return NULL;
+	madvise(reply, HUGE_PAGE, MADV_HUGEPAGE);
+	memset(reply, 7, HUGE_PAGE);
 	while (!fuse_session_exited(session)) {
 		int rc = fuse_session_receive_buf(session, &buf);
 
@@ -134,6 +159,7 @@ static void *serve(void *arg)
 	}
 	fuse_session_exit(session);
 	free(buf.mem);
+	free(reply);
 	return NULL;
 }
 
@@ -149,27 +175,47 @@ static int run(struct fuse_session *session)
 	return 0;
 }
 
+static void show_files(char **words, int n)
+{
+	char *end;
+
+	files[0].size = strtoull(words[0], &end, 10);
+	files[0].fd = -1;
+	if (files[0].size && !*end) {
+		n_files = 1;
+		return;
+	}
+	for (; n > 0 && n_files < FILES_MAX; n--, words++, n_files++) {
+		struct stat st;
+
+		files[n_files].fd = open(*words, O_RDONLY | O_CLOEXEC);
+		if (files[n_files].fd < 0 || fstat(files[n_files].fd, &st)) {
+			perror(*words);
+			exit(1);
+		}
+		files[n_files].size = (uint64_t)st.st_size;
+	}
+}
+
 int main(int argc, char **argv)
 {
 	char name[] = "bench_null", o[] = "-o", value[] = "ro,max_read=1048576";
 	char *words[] = { name, o, value, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, words);
 	struct fuse_session *session;
-	char none[] = "", *end = none;
 	int rc = 1;
 
-	if (argc == 3)
-		file_size = strtoull(argv[1], &end, 10);
-	if (file_size == 0 || *end) {
-		fputs("usage: bench_null SIZE MOUNTPOINT\n", stderr);
+	if (argc > 2)
+		show_files(argv + 1, argc - 2);
+	if (n_files == 0) {
+		fputs("usage: bench_null SIZE MOUNTPOINT\n"
+		      "       bench_null FILE... MOUNTPOINT\n", stderr);
 		return 2;
 	}
-	madvise(reply, sizeof(reply), MADV_HUGEPAGE);
-	memset(reply, 7, sizeof(reply));
 	session = fuse_session_new(&args, &ops, sizeof(ops), NULL);
 	if (!session)
 		return 1;
-	if (fuse_session_mount(session, argv[2]) == 0) {
+	if (fuse_session_mount(session, argv[argc - 1]) == 0) {
 		rc = run(session);
 		fuse_session_unmount(session);
 	}

@@ -455,7 +455,7 @@ def random_reads(bench):
 def nothing_against_direct(bench, readers):
     files = the_tree(bench, "contiguous").converted_files()
     with bench.nothing(sum(map(os.path.getsize, files)) // readers) as nothing:
-        file = os.path.join(nothing.path, "file")
+        file = os.path.join(nothing.path, "0")
         return rates(bench.compare(lambda: bench.read([file] * readers, readers),
                                    lambda: bench.read(files, readers),
                                    warm=files), "from memory", "direct")
@@ -475,10 +475,29 @@ def null_two(bench):
 def null_python(bench):
     peer = the_tree(bench, "contiguous").converted_files()[0]
     with bench.nothing(os.path.getsize(peer)) as nothing:
-        file = os.path.join(nothing.path, "file")
+        file = os.path.join(nothing.path, "0")
         return rates(bench.compare(lambda: python_reads(file),
                                    lambda: python_reads(peer), warm=[peer]),
                      "from memory", "file")
+
+
+def copy_against_direct(bench, readers):
+    files = the_tree(bench, "contiguous").converted_files()
+    with bench.nothing(*files) as copy:
+        copies = [os.path.join(copy.path, str(i)) for i in range(len(files))]
+        return rates(bench.compare(lambda: bench.read(copies, readers),
+                                   lambda: bench.read(files, readers),
+                                   warm=files), "copied", "direct")
+
+
+@row("copy_one", "a server that copies plain files, one reader", "direct read")
+def copy_one(bench):
+    return copy_against_direct(bench, 1)
+
+
+@row("copy_two", "the same, two readers", "direct read, two readers")
+def copy_two(bench):
+    return copy_against_direct(bench, 2)
 
 
 # ---- many ranks ----

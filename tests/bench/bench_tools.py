@@ -316,10 +316,11 @@ class Bench:
         return Peer("bindfs", "bindfs", "-f", "-r", "--no-allow-other",
                     *(["--multithreaded"] if threads else []), directory)
 
-    def nothing(self, size):
-        """A server of `size` bytes that answers from memory (bench_null.c)."""
+    def nothing(self, *what):
+        """A server that answers from memory, of a number of bytes, or copies
+        files; what it shows are called 0, 1 and so on (bench_null.c)."""
         program = os.path.join(os.path.dirname(self.settings.reader), "bench_null")
-        return Peer("null", program, str(size))
+        return Peer("null", program, *map(str, what))
 
     # ---- reading ----
 
