@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -29,10 +30,7 @@
 
 static int64_t now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return (int64_t)(rsh_clock_ns() / 1000000);
 }
 
 /* ---- the directory ---- */

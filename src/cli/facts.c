@@ -10,6 +10,7 @@
 
 #include "figures.h"
 #include "plan.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/attribute.h"
@@ -28,7 +29,7 @@ int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o)
 		.source = absolute(o->source),
 		.mountpoint = absolute(o->mountpoint),
 	};
-	clock_gettime(CLOCK_MONOTONIC, &f->begun);
+	f->begun = rsh_clock_ns();
 	return f->source && f->mountpoint ? 0 : -ENOMEM;
 }
 
@@ -50,14 +51,10 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 
 static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 {
-	struct timespec now;
-
 	*out = (struct rsh_figures){
+		.uptime_ns = rsh_clock_ns() - f->begun,
 		.failed_files = rsh_source_n_failed(rsh_vfs_source(f->tree)),
 	};
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	out->uptime_ns = (uint64_t)(now.tv_sec - f->begun.tv_sec) * 1000000000 +
-			 (uint64_t)now.tv_nsec - (uint64_t)f->begun.tv_nsec;
 	rsh_log_counts(&out->errors, &out->warnings);
 	rsh_server_stats(f->server, &out->streams);
 	rsh_source_io_stats_get(f->io, &out->io);

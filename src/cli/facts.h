@@ -2,8 +2,6 @@
 #ifndef RSH_CLI_FACTS_H
 #define RSH_CLI_FACTS_H
 
-#include <time.h>
-
 #include "options.h"
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/control.h"
@@ -16,7 +14,7 @@ struct rsh_facts {
 	const struct rsh_server *server;
 	/* Absolute; as they were given where that cannot be found out. */
 	char *source, *mountpoint;
-	struct timespec begun; /* monotonic */
+	uint64_t begun; /* as rsh_clock_ns() */
 };
 
 /* Before the mount: finds out what cannot be found later.  0 or -ENOMEM. */

@@ -14,12 +14,12 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "output.h"
 #include "progress.h"
 #include "ranks.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "text.h"
@@ -257,14 +257,6 @@ static enum rsh_exit read_all(struct warm *w)
 
 /* ---- all of it ---- */
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static enum rsh_exit report(const struct warm *w, double seconds)
 {
 	const struct rsh_options *o = w->options;
@@ -290,7 +282,7 @@ static enum rsh_exit run(struct warm *w)
 	const struct rsh_options *o = w->options;
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_exit status = RSH_EXIT_GOOD;
-	double start = now();
+	const uint64_t start = rsh_clock_ns();
 	int rc = check_mount(o->mountpoint, &err);
 
 	if (rc == 0)
@@ -299,7 +291,8 @@ static enum rsh_exit run(struct warm *w)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->contents)
 		status = read_all(w);
-	return status == RSH_EXIT_GOOD ? report(w, now() - start) : status;
+	return status == RSH_EXIT_GOOD ? report(w, rsh_clock_since(start)) :
+					  status;
 }
 
 enum rsh_exit rsh_warm(const struct rsh_options *o)

@@ -4,24 +4,18 @@
 #include "work.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "conversion.h"
 #include "interrupt.h"
 #include "reading.h"
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
+#include "rsh/util/clock.h"
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
 		    const char *what)
 {
-	*w = (struct rsh_work){ .options = o, .what = what, .start = now() };
+	*w = (struct rsh_work){
+		.options = o, .what = what, .start = rsh_clock_ns(),
+	};
 }
 
 int rsh_work_open(struct rsh_work *w, struct rsh_error *err)
@@ -80,7 +74,7 @@ struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 
 double rsh_work_seconds(const struct rsh_work *w)
 {
-	return now() - w->start;
+	return rsh_clock_since(w->start);
 }
 
 uint64_t rsh_work_source_bytes(const struct rsh_work *w)

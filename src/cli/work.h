@@ -16,7 +16,7 @@ struct rsh_work {
 	struct rsh_source_io *io;
 	struct rsh_vfs *vfs; /* NULL: it needs none */
 	struct rsh_vfs_config cfg;
-	double start;
+	uint64_t start; /* as rsh_clock_ns() */
 };
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,

@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
 #define LINGER_NS UINT64_C(100000)
@@ -58,14 +59,6 @@ struct rsh_loop {
 	pthread_mutex_t lock; /* guards the wait for `open` */
 	pthread_cond_t opened;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 static void free_buffer(void *arg)
 {
@@ -154,8 +147,8 @@ static void linger(struct rsh_loop *l)
 
 	if (atomic_flag_test_and_set(&l->lingering))
 		return;
-	until = now_ns() + LINGER_NS;
-	while (poll(&device, 1, 0) == 0 && now_ns() < until)
+	until = rsh_clock_ns() + LINGER_NS;
+	while (poll(&device, 1, 0) == 0 && rsh_clock_ns() < until)
 		sched_yield();
 	atomic_flag_clear(&l->lingering);
 }

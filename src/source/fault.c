@@ -14,6 +14,7 @@
 #include <xxhash.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 
 enum fault_kind {
@@ -256,14 +257,6 @@ static uint32_t draw(struct rsh_faults *f)
 	return (uint32_t)(mix(atomic_fetch_add(&f->draws, 1) + 1) >> 32);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 static void sleep_until(uint64_t ns)
 {
 	const struct timespec t = {
@@ -280,7 +273,7 @@ static void sleep_until(uint64_t ns)
 static void wait_for_line(struct rsh_faults *f, const struct fault *fault,
 			  size_t len)
 {
-	uint64_t until = now_ns() + fault->delay_ns;
+	uint64_t until = rsh_clock_ns() + fault->delay_ns;
 
 	if (fault->rate) {
 		pthread_mutex_lock(&f->lock);

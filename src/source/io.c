@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/statfs.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/waits.h"
 
@@ -98,14 +98,6 @@ void rsh_source_io_stats_get(const struct rsh_source_io *io,
 
 /* ---- reading ---- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Buffers that are filled one after the other. */
 struct target {
 	struct iovec iov[RSH_CACHE_LOAD_IOV];
@@ -181,13 +173,13 @@ static int read_all(struct rsh_faults *faults, const char *name, int fd,
 static int read_counted(struct rsh_source_io *io, const char *name, int fd,
 			struct target *t, uint64_t offset)
 {
-	const uint64_t start = now_ns();
+	const uint64_t start = rsh_clock_ns();
 	const size_t len = t->left;
 	int rc = read_all(io->faults, name, fd, t, offset);
 
 	atomic_fetch_add(&io->reads, 1);
 	atomic_fetch_add(&io->bytes, len);
-	atomic_fetch_add(&io->ns, now_ns() - start);
+	atomic_fetch_add(&io->ns, rsh_clock_ns() - start);
 	if (rc)
 		atomic_fetch_add(&io->failed, 1);
 	return rc;
@@ -285,10 +277,10 @@ static bool time_of_second_read(struct rsh_source *s,
 	told = buf && read_buffer(s, f, fd, buf, len, at) == 0;
 	/* Twice, should the machine be busy. */
 	for (int i = 0; i < 2 && told; i++) {
-		uint64_t start = now_ns(), took;
+		uint64_t start = rsh_clock_ns(), took;
 
 		told = read_buffer(s, f, fd, buf, len, at) == 0;
-		took = now_ns() - start;
+		took = rsh_clock_ns() - start;
 		if (took < *ns)
 			*ns = took;
 	}
