@@ -224,8 +224,8 @@ static void begin_row(struct rsh_piece_iter *it, uint64_t unit)
 
 /* Takes account of a piece, of `room` bytes that follow each other in its file
  * from it on, and of `limit` bytes of content here. */
-static void follow_row(struct rsh_piece_iter *it, uint64_t unit, uint64_t length,
-		       uint64_t room, uint64_t limit)
+static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
+		       uint64_t length, uint64_t room, uint64_t limit)
 {
 	const struct rsh_transfer *t = it->t;
 

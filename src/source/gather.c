@@ -244,7 +244,8 @@ static void add_span(struct rsh_gather *g, int fd, struct stretch *s,
 		return;
 	}
 	for (uint64_t i = 0; i < r->n_rows; i++)
-		add_to_stretch(g, fd, s, r->src + i * r->src_stride, r->src_len);
+		add_to_stretch(g, fd, s, r->src + i * r->src_stride,
+			       r->src_len);
 }
 
 /* 0 or a positive errno. */

@@ -206,7 +206,8 @@ struct rsh_rows {
  * each of n further rows. */
 bool rsh_piece_iter_rows(const struct rsh_piece_iter *it, struct rsh_rows *out);
 /* Goes on behind these rows. */
-void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows);
+void rsh_piece_iter_skip(struct rsh_piece_iter *it,
+			 const struct rsh_rows *rows);
 
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
 

@@ -1,0 +1,129 @@
+/* vfs/ahead.c - which windows a reader will want. */
+#include "config.h"
+
+#include "stream_i.h"
+
+#include "rsh/util/checked.h"
+
+#define STREAM_WINDOWS 16 /* of one stream, the one being read aside */
+
+/* A reader is sequential once it has read so much without a gap. */
+#define SEQUENTIAL_BYTES ((uint64_t)128 * 1024)
+
+/* Windows of a stream that has not been read for so long go first when others
+ * need them. */
+#define STALE_NS (UINT64_C(1000000000))
+
+/* A stream that was read within this time competes for processors. */
+#define ACTIVE_NS (UINT64_C(10000000))
+
+/* Processors that no reader keeps busy. */
+static unsigned idle_cpus(const struct rsh_streams *s, uint64_t now)
+{
+	const struct rsh_stream *st;
+	unsigned n = s->n_cpus;
+
+	TAILQ_FOREACH(st, &s->open, next_open) {
+		if (n == 0 || now - st->last_ns > ACTIVE_NS)
+			break;
+		n--;
+	}
+	return n;
+}
+
+/* How many windows after the one being read: as many as the reader gets
+ * through while one is prepared, and one more.  Where preparing is all
+ * computing it takes a processor for each; with none to spare the reader is
+ * served fastest by doing it himself. */
+static unsigned depth(const struct rsh_stream *st, uint64_t now)
+{
+	uint64_t n = 1, most = STREAM_WINDOWS;
+
+	if (st->pace_ns)
+		n += (st->load_ns + st->pace_ns - 1) / st->pace_ns;
+	if (!rsh_stream_sleeps(st))
+		most = 2 * idle_cpus(st->all, now);
+	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
+}
+
+/* Takes the windows of a stream that nobody reads at the moment. */
+static bool reclaim(const struct rsh_stream *for_whom, uint64_t now)
+{
+	struct rsh_stream *st;
+
+	TAILQ_FOREACH(st, &for_whom->all->open, next_open)
+		if (st != for_whom && st->n_windows &&
+		    now - st->last_ns > STALE_NS) {
+			rsh_windows_unlist(st);
+			return true;
+		}
+	return false;
+}
+
+static bool has_room(const struct rsh_stream *st, uint64_t now)
+{
+	return st->all->n_listed < st->all->max_windows || reclaim(st, now);
+}
+
+void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
+			   uint64_t now)
+{
+	struct rsh_streams *s = st->all;
+	struct rsh_window *w = TAILQ_LAST(&st->windows, rsh_window_list);
+	const unsigned most = 1 + depth(st, now);
+	uint64_t end = w ? w->offset + w->len : offset;
+
+	while (st->n_windows < most && end < st->size) {
+		if (!has_room(st, now))
+			break;
+		w = rsh_window_take(st, end, RSH_STREAM_MAX);
+		if (!w)
+			break;
+		rsh_window_list(w);
+		end += w->len;
+	}
+	s->stats.most_ahead = rsh_max_u64(s->stats.most_ahead, st->n_windows);
+	s->stats.most_windows = rsh_max_u64(s->stats.most_windows,
+					    s->n_listed);
+}
+
+struct rsh_window *rsh_stream_window_at(struct rsh_stream *st, uint64_t offset)
+{
+	struct rsh_window *w;
+
+	TAILQ_FOREACH(w, &st->windows, next)
+		if (offset >= w->offset && offset - w->offset < w->len)
+			return w;
+	return NULL;
+}
+
+/* Requests may overtake each other a little; what lies further back will not
+ * be asked for. */
+void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset)
+{
+	struct rsh_window *w;
+
+	while ((w = TAILQ_FIRST(&st->windows)) &&
+	       w->offset + w->len + 2 * RSH_STREAM_MAX <= offset)
+		rsh_window_unlist(w);
+}
+
+bool rsh_stream_follow(struct rsh_stream *st, uint64_t offset, size_t len,
+		       uint64_t now)
+{
+	if (offset == st->next) {
+		st->run_bytes += len;
+		if (st->last_ns)
+			st->pace_ns = rsh_mean(st->pace_ns,
+					       (now - st->last_ns) *
+					       RSH_STREAM_MAX / len);
+	} else if (!rsh_stream_window_at(st, offset)) {
+		rsh_windows_unlist(st);
+		st->run_bytes = 0;
+	}
+	st->next = offset + len;
+	TAILQ_REMOVE(&st->all->open, st, next_open);
+	TAILQ_INSERT_HEAD(&st->all->open, st, next_open);
+	st->last_ns = now;
+	return st->run_bytes >= SEQUENTIAL_BYTES;
+}

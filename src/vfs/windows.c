@@ -1,0 +1,95 @@
+/* vfs/windows.c - windows, and the lists they stand in. */
+#include "config.h"
+
+#include "stream_i.h"
+
+#include <stdlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/place.h"
+
+/* With room for the place in a page where a window's bytes begin. */
+size_t rsh_window_area(void)
+{
+	return RSH_STREAM_MAX + RSH_PLACE_MAX;
+}
+
+static struct rsh_window *window_new(struct rsh_stream *st)
+{
+	struct rsh_window *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->stream = st;
+	w->area = rsh_area_take(&st->all->areas);
+	if (w->area)
+		return w;
+	free(w);
+	return NULL;
+}
+
+struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
+				   size_t len)
+{
+	struct rsh_window *w = window_new(st);
+
+	if (!w)
+		return NULL;
+	w->offset = offset;
+	w->len = (size_t)rsh_min_u64(len, st->size - offset);
+	w->state = RSH_WINDOW_QUEUED;
+	return w;
+}
+
+void rsh_window_settle(struct rsh_streams *s, struct rsh_window *w)
+{
+	if (w->listed || w->users)
+		return;
+	rsh_area_return(&s->areas, w->area);
+	free(w);
+}
+
+void rsh_window_unqueue(struct rsh_window *w)
+{
+	struct rsh_streams *s = w->stream->all;
+
+	TAILQ_REMOVE(&s->queue, w, next_queued);
+	s->n_queued--;
+}
+
+void rsh_window_unlist(struct rsh_window *w)
+{
+	struct rsh_stream *st = w->stream;
+	struct rsh_streams *s = st->all;
+
+	if (w->state == RSH_WINDOW_QUEUED)
+		rsh_window_unqueue(w);
+	else if (w->served == 0)
+		s->stats.unread++;
+	TAILQ_REMOVE(&st->windows, w, next);
+	st->n_windows--;
+	s->n_listed--;
+	w->listed = false;
+	rsh_window_settle(s, w);
+}
+
+void rsh_windows_unlist(struct rsh_stream *st)
+{
+	struct rsh_window *w;
+
+	while ((w = TAILQ_FIRST(&st->windows)))
+		rsh_window_unlist(w);
+}
+
+void rsh_window_list(struct rsh_window *w)
+{
+	struct rsh_stream *st = w->stream;
+	struct rsh_streams *s = st->all;
+
+	TAILQ_INSERT_TAIL(&st->windows, w, next);
+	st->n_windows++;
+	w->listed = true;
+	s->n_listed++;
+	TAILQ_INSERT_TAIL(&s->queue, w, next_queued);
+	s->n_queued++;
+}
