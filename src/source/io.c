@@ -31,6 +31,9 @@
 #define LUSTRE_MAGIC 0x0bd00bd0
 #define FUSE_MAGIC 0x65735546
 
+/* In this time a few MB are read. */
+#define FREE_FRESH_NS UINT64_C(500000)
+
 struct rsh_source_io {
 	enum rsh_caching caching;
 	bool has_dir;
@@ -40,6 +43,8 @@ struct rsh_source_io {
 
 	atomic_bool cached, drop_all;
 	atomic_uint_fast64_t keep_free;
+	/* Free memory, as it was seen last. */
+	atomic_uint_fast64_t free_bytes, free_seen_ns;
 	atomic_uint_fast64_t reads, bytes, failed, ns, dropped;
 };
 
@@ -394,20 +399,31 @@ bool rsh_file_is_straight(struct rsh_source *s, struct rsh_source_file *f)
 	return atomic_load(&s->way) != RSH_WAY_CACHE;
 }
 
+/* Free memory of a moment ago: to ask costs as much as a small read. */
+static uint64_t free_memory(struct rsh_source_io *io)
+{
+	const uint64_t now = rsh_clock_ns();
+
+	if (now - atomic_load(&io->free_seen_ns) > FREE_FRESH_NS) {
+		atomic_store(&io->free_bytes,
+			     (uint64_t)sysconf(_SC_AVPHYS_PAGES) *
+				     io->page_bytes);
+		atomic_store(&io->free_seen_ns, now);
+	}
+	return atomic_load(&io->free_bytes);
+}
+
 void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
 		    uint64_t len, bool partly)
 {
 	struct rsh_source_io *io = s->io;
 	const uint64_t start = offset - offset % PIECE_BYTES;
-	uint64_t keep_free, free_bytes;
+	uint64_t keep_free;
 
 	if (!io || (!partly && !atomic_load(&io->drop_all)))
 		return;
 	keep_free = atomic_load(&io->keep_free);
-	if (!keep_free)
-		return;
-	free_bytes = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * io->page_bytes;
-	if (free_bytes >= keep_free)
+	if (!keep_free || free_memory(io) >= keep_free)
 		return;
 	/* A piece that reaches beyond this range goes with its last byte. */
 	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),

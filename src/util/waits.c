@@ -5,20 +5,43 @@
 
 #include <sys/resource.h>
 
-static _Thread_local unsigned long waits;
+/* To ask costs as much as a small read that does not sleep.  A thread whose last
+ * ALERT calls did not is asked about one in SAMPLE. */
+#define ALERT 64
+#define SAMPLE 8
 
-long rsh_waits_begin(void)
+#define NOT_ASKED (-1L)
+
+static _Thread_local unsigned long waits;
+static _Thread_local unsigned alert = ALERT; /* calls to ask about */
+static _Thread_local unsigned passed;        /* not asked about since */
+
+/* Being displaced by another thread is counted elsewhere. */
+static long times_slept(void)
 {
 	struct rusage use;
 
-	/* Being displaced by another thread is counted elsewhere. */
 	return getrusage(RUSAGE_THREAD, &use) == 0 ? use.ru_nvcsw : 0;
+}
+
+long rsh_waits_begin(void)
+{
+	if (alert == 0 && ++passed < SAMPLE)
+		return NOT_ASKED;
+	passed = 0;
+	return times_slept();
 }
 
 void rsh_waits_end(long begin)
 {
-	if (rsh_waits_begin() > begin)
+	if (begin == NOT_ASKED)
+		return;
+	if (times_slept() > begin) {
 		waits++;
+		alert = ALERT;
+	} else if (alert) {
+		alert--;
+	}
 }
 
 unsigned long rsh_waits(void)

@@ -11,7 +11,8 @@
 long rsh_waits_begin(void);
 void rsh_waits_end(long begin);
 
-/* How many such calls of this thread have slept so far. */
+/* How many such calls of this thread are known to have slept so far.  While they
+ * do not, only some of them are looked at. */
 unsigned long rsh_waits(void);
 
 #endif
