@@ -452,13 +452,26 @@ def random_reads(bench):
 
 # ---- what FUSE leaves: a server that computes nothing ----
 
+def server_against_direct(bench, label, readers, what, shown):
+    """A server of bench_null.c that was told `what` and shows files of these
+    numbers, with plain reads of as many bytes."""
+    files = the_tree(bench, "contiguous").converted_files()
+    with bench.nothing(*what) as server:
+        copies = [os.path.join(server.path, str(number)) for number in shown]
+        return rates(bench.compare(lambda: bench.read(copies, readers),
+                                   lambda: bench.read(files, readers),
+                                   warm=files), label, "direct")
+
+
 def nothing_against_direct(bench, readers):
     files = the_tree(bench, "contiguous").converted_files()
-    with bench.nothing(sum(map(os.path.getsize, files)) // readers) as nothing:
-        file = os.path.join(nothing.path, "0")
-        return rates(bench.compare(lambda: bench.read([file] * readers, readers),
-                                   lambda: bench.read(files, readers),
-                                   warm=files), "from memory", "direct")
+    size = sum(map(os.path.getsize, files)) // readers
+    return server_against_direct(bench, "from memory", readers, [size], [0] * readers)
+
+
+def copy_against_direct(bench, readers):
+    files = the_tree(bench, "contiguous").converted_files()
+    return server_against_direct(bench, "copied", readers, files, range(len(files)))
 
 
 @row("null_one", "a server that answers from memory, one reader", "direct read")
@@ -479,15 +492,6 @@ def null_python(bench):
         return rates(bench.compare(lambda: python_reads(file),
                                    lambda: python_reads(peer), warm=[peer]),
                      "from memory", "file")
-
-
-def copy_against_direct(bench, readers):
-    files = the_tree(bench, "contiguous").converted_files()
-    with bench.nothing(*files) as copy:
-        copies = [os.path.join(copy.path, str(i)) for i in range(len(files))]
-        return rates(bench.compare(lambda: bench.read(copies, readers),
-                                   lambda: bench.read(files, readers),
-                                   warm=files), "copied", "direct")
 
 
 @row("copy_one", "a server that copies plain files, one reader", "direct read")
