@@ -20,6 +20,16 @@
 #define RESERVED_FDS 64
 #define MAX_OPEN_FILES 4096
 
+ssize_t rsh_fd_pread(void *fd, void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n;
+
+	do {
+		n = pread(*(const int *)fd, buf, len, (off_t)offset);
+	} while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : n;
+}
+
 static unsigned pool_limit(void)
 {
 	struct rlimit lim;

@@ -14,17 +14,6 @@
 
 /* ---- one file ---- */
 
-static ssize_t inspect_pread(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const int *fd = ctx;
-	ssize_t n;
-
-	do {
-		n = pread(*fd, buf, len, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
-}
-
 static int open_regular(const char *path, int *fd, uint64_t *size,
 			struct rsh_error *err)
 {
@@ -47,7 +36,7 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 {
 	cleanup_fd int fd = -1;
 	struct rsh_byte_source bytes = {
-		.pread_fn = inspect_pread, .ctx = &fd, .path = path,
+		.pread_fn = rsh_fd_pread, .ctx = &fd, .path = path,
 	};
 	int rc;
 

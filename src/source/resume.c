@@ -211,17 +211,6 @@ static int add_files(struct rsh_job *job, struct rsh_source *s,
 	return rsh_source_number_files(s);
 }
 
-static ssize_t pread_file(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const int *fd = ctx;
-	ssize_t n;
-
-	do {
-		n = pread(*fd, buf, len, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
-}
-
 /* The open files of one unit's checkpoint. */
 struct opened {
 	size_t n;
@@ -254,7 +243,7 @@ static int open_all(struct rsh_source *s, const struct rsh_saved *saved,
 		if (rc)
 			return rc;
 		o->bytes[o->n] = (struct rsh_byte_source){
-			.pread_fn = pread_file, .ctx = &o->fds[o->n],
+			.pread_fn = rsh_fd_pread, .ctx = &o->fds[o->n],
 			.size = (uint64_t)f->id.size, .path = f->path,
 		};
 		o->n++;

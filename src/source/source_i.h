@@ -117,6 +117,9 @@ int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
 
 /* ---- files (file.c) ---- */
 
+/* For a struct rsh_byte_source whose ctx points to a descriptor. */
+ssize_t rsh_fd_pread(void *fd, void *buf, size_t len, uint64_t offset);
+
 struct rsh_file_identity {
 	dev_t dev;
 	ino_t ino;
