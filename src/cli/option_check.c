@@ -9,12 +9,26 @@
 #include "ranks.h"
 #include "verify.h"
 
+static bool names_rank(const char *template)
+{
+	return template && strstr(template, "{rank}");
+}
+
 static int check_files(const struct rsh_options *o, struct rsh_error *err)
 {
-	if (o->files.source_map && (o->files.rank_dir || o->files.file))
+	const char *dir = o->files.rank_dir, *file = o->files.file;
+
+	if (o->files.source_map && (dir || file))
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
+	/* A file without a directory is looked for in those of the ranks. */
+	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
+	    !names_rank(file))
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": no \"{rank}\" "
+				     "in it, which stands for the number of a "
+				     "rank", dir ? "rank-dir" : "file",
+				     dir ? dir : file);
 	return 0;
 }
 

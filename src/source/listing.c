@@ -416,11 +416,6 @@ static int list_described(struct walk *w, const struct rsh_source_options *opts,
 		     slash ? (int)(slash - opts->file) : 0,
 		     slash ? opts->file : "") < 0)
 		return rsh_error_nomem(err);
-	if (!rsh_template_has_rank(dirs, strlen(dirs)) &&
-	    !rsh_template_has_rank(file, strlen(file)))
-		return rsh_error_set(err, EINVAL, "%s/%s: no \"{rank}\" in it, "
-				     "which stands for the number of a rank",
-				     dirs, file);
 	rc = walk(w, "", dirs, RSH_RANK_UNKNOWN, err);
 	if (rc || w->any)
 		return rc;

@@ -17,7 +17,8 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from demands import change, content, demand, error_line, flip  # noqa: E402
 from ms_formats import checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count, with_program, wrapper  # noqa: E402
-from rsh_mount import MountError, Tap, hash_tree, require_mount  # noqa: E402
+from rsh_mount import (MountError, Tap, expect_failure, hash_tree,  # noqa: E402
+                       require_mount)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 TESTS = []
@@ -321,7 +322,11 @@ def directories_by_template(job):
     shows(job, (1, 6), "--rank-dir", "o*/device{rank}/s*")
     refuses(job, words=["no rank_N directory"])
     refuses(job, "--rank-dir", "in/device{rank}", words=["in/device{rank}"])
-    refuses(job, "--rank-dir", "out", words=["no \"{rank}\" in it"])
+    status, said = expect_failure(job.source, src_strategy=job.strategy,
+                                  dst_strategy=job.strategy, extra=["--rank-dir", "out"])
+    if status != 2:
+        raise MountError(f"exit status {status}\n{said}")
+    demand(said, "--rank-dir \"out\": no \"{rank}\" in it")
 
 
 @test

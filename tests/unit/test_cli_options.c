@@ -216,8 +216,8 @@ static void test_selection_refused(void **state)
 		"--select=99999999999999999999_1", "--select=name=",
 		"--select=oldest", "--breakpoint=", "--breakpoint=no",
 		"--check=crc", "--fallbacks=-1", "--fallbacks=x",
-		"--rank-dir=", "--file=", "--file=a/", "--source-map=",
-		"--group-info=",
+		"--rank-dir=", "--rank-dir=a/*", "--file=", "--file=a/",
+		"--file=a/b", "--source-map=", "--group-info=",
 	};
 
 	(void)state;
@@ -231,6 +231,8 @@ static void test_selection_refused(void **state)
 	}
 	refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
 		     "--source-map=m", "--file=f"), "--source-map");
+	refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--rank-dir=.", "--file=net.ckpt"), "rank-dir");
 }
 
 static void test_resume(void **state)

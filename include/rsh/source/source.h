@@ -58,8 +58,9 @@ struct rsh_source_options {
 	enum rsh_breakpoints breakpoints;
 
 	/* Where files lie below the root; "{rank}" stands for the rank, '*' and
-	 * '?' as in a shell.  NULL: rank_{rank} or ckpt_{rank} and directories
-	 * named checkpoint* in these; *.ckpt and *.safetensors. */
+	 * '?' as in a shell.  With a rank_dir, or a '/' in file, "{rank}" has
+	 * to be in one of them.  NULL: rank_{rank} or ckpt_{rank} and
+	 * directories named checkpoint* in these; *.ckpt and *.safetensors. */
 	const char *rank_dir;
 	const char *file;
 	/* A JSON file that names each rank's file; NULL: none. */
