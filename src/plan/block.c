@@ -99,6 +99,19 @@ static int make_transfers(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
+/* A job without strategies. */
+static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
+{
+	uint32_t rank = rsh_plan_file_to_copy(p, local);
+
+	if (p->c->replicas)
+		p->reduced = rsh_plan_is_part(p, rank);
+	else if (!rsh_rank_index(p->c, local))
+		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
+				     "file", local);
+	return 0;
+}
+
 static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 {
 	struct rsh_conversion *c = p->c;
@@ -106,8 +119,10 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 		&c->files[p->block * c->dst_ranks + local];
 	const struct name_list *names;
 	struct rsh_file_layout layout;
-	int rc;
+	int rc = c->src || c->dst ? 0 : plan_copy(p, local, err);
 
+	if (rc)
+		return rc;
 	f->block = p->b;
 	f->local = local;
 	rsh_plan_mark_keys(p, local);

@@ -83,12 +83,45 @@ uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
 {
 	const struct rsh_conversion *c = p->c;
 
-	if (rsh_rank_index(c, local) || !c->replicas)
-		return local < c->stage_ranks ? local : 0;
+	if (rsh_rank_index(c, local))
+		return local;
 	for (uint32_t rank = 0; rank < c->stage_ranks; rank++)
 		if (rsh_rank_index(c, rank))
 			return rank;
 	return 0;
+}
+
+/* The wanted names of a file that were not seen in this epoch. */
+static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
+{
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < ix->n_records; r++) {
+		uint32_t name = ix->records[r].name;
+
+		if (p->fate[name] == FATE_DROPPED || p->seen[name] == p->epoch)
+			continue;
+		p->seen[name] = p->epoch;
+		n++;
+	}
+	return n;
+}
+
+bool rsh_plan_is_part(struct planner *p, uint32_t rank)
+{
+	const struct rsh_conversion *c = p->c;
+	const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
+
+	if (!ix)
+		return false;
+	if (p->n_held == 0) {
+		p->epoch++;
+		for (uint32_t r = 0; r < c->n_view; r++)
+			if (c->index[r] && p->index_id[r] == r)
+				p->n_held += see_names(p, c->index[r]);
+	}
+	p->epoch++;
+	return see_names(p, ix) < p->n_held;
 }
 
 void rsh_plan_mark_keys(struct planner *p, uint32_t local)

@@ -51,6 +51,7 @@ struct planner {
 	uint32_t epoch;
 	bool reduced;          /* files lack parameters that replicas hold */
 	bool absent;           /* a stage that is needed has no file at all */
+	uint32_t n_held;       /* names in all files, see rsh_plan_is_part() */
 	uint32_t n_pairs, n_lists;
 	struct layout_pair *pairs;
 	struct name_list *lists;
@@ -91,6 +92,9 @@ int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err);
 void rsh_plan_mark_keys(struct planner *p, uint32_t local);
 /* Without strategies: the rank whose file is shown as rank `local`'s. */
 uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local);
+/* Without strategies all ranks hold the same: does the rank's file lack what
+ * another has? */
+bool rsh_plan_is_part(struct planner *p, uint32_t rank);
 /* The conversion's own copy of p->keys; NULL when memory is out. */
 const bool *rsh_plan_keep_keys(struct planner *p);
 

@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import change, content, demand  # noqa: E402
 from ms_formats import (Layout, StageFile, checkpoint_bytes,  # noqa: E402
-                        read_strategy_file, strategy_bytes)
+                        read_checkpoint, read_strategy_file, strategy_bytes)
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
@@ -143,6 +143,63 @@ def no_file_that_is_valid(job):
         os.unlink(path)
     _, said = expect_failure(job.source, extra=["--allow-missing"])
     demand(said, "no rank has a valid checkpoint file")
+
+
+# ---- jobs without a strategy ----
+
+def shows_names(source, expected, *extra):
+    """Each rank's file has these records, in this order; returns them."""
+    with Mounted(source, extra=["--dst-ranks", str(len(expected)), *extra]) as m:
+        found = [read_checkpoint(os.path.join(m.path, f"rank_{r}", f"checkpoint_{r}.ckpt"))
+                 for r in range(len(expected))]
+        if [list(records) for records in found] != expected:
+            raise MountError(f"{[list(records) for records in found]}\n{m.log()}")
+    return found
+
+
+@test
+def redundancy_removed_of_a_data_parallel_job(job):
+    """Each parameter lies with one rank, the appended records with all."""
+    whole = job.records(0, 1, 5)
+    dealt = [["up.weight", "norm.gamma"], ["down.weight"], []]
+    appended = ["epoch_num", "step_num"]
+    for rank, names in enumerate(dealt):
+        path = job.path(rank, "net-1_5.ckpt")
+        os.makedirs(os.path.dirname(path))
+        change(path, checkpoint_bytes({n: whole[n] for n in names + appended}))
+    order = ["up.weight", "norm.gamma", "down.weight"]
+    for ranks in (1, 3, 4):
+        for found in shows_names(job.source, [order + appended] * ranks):
+            if any(found[name] != record for name, record in whole.items()):
+                raise MountError("other values")
+    shows_names(job.source, [names + appended for names in dealt], "--replicas", "off")
+    shows_names(job.source, [["up.weight"]] * 2, "--only", "^up")
+
+
+@test
+def a_file_that_has_all_keeps_its_order(job):
+    records = job.records(0, 1, 5)
+    for rank, names in enumerate((list(records), list(reversed(records)), ["norm.gamma"])):
+        path = job.path(rank, "net-1_5.ckpt")
+        os.makedirs(os.path.dirname(path))
+        change(path, checkpoint_bytes({n: records[n] for n in names}))
+    shows_names(job.source, [list(records), list(reversed(records))])
+
+
+@test
+def without_replicas_each_rank_needs_its_own_file(job):
+    job.save(1, 5, ranks=(0, 2))
+    for ranks in ("2", "4"):
+        status, said = expect_failure(job.source,
+                                      extra=["--dst-ranks", ranks, "--replicas", "off"])
+        demand(said, job.source, "rank 1 has no checkpoint file")
+        if status != 3:
+            raise MountError(f"exit status {status}")
+    job.save(1, 5)
+    with Mounted(job.source, extra=["--dst-ranks", "8", "--replicas", "off"]) as m:
+        difference = tree_difference(job.expected(1, 5), hash_tree(m.path))
+    if difference:
+        raise MountError("\n".join(difference))
 
 
 # ---- group_info.pb ----

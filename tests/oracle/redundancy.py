@@ -71,11 +71,45 @@ def check_set(tap, directory, name):
     return reduced, strategy
 
 
+def check_data_parallel(tap, directory, fmt):
+    """A job without a strategy, whose ranks all replace each other; which of them
+    keeps what is MindSpore's choice."""
+    import mindspore as ms
+    import numpy as np
+    from mindspore.train._utils import remove_param_redundancy
+    rng = np.random.default_rng(1)
+    whole = {f"layer.{i}.weight": rng.random((3, i + 1), np.float32) for i in range(7)}
+    kept = remove_param_redundancy({name: (tuple(range(4)),) for name in sorted(whole)})
+    for rank in range(4):
+        folder = os.path.join(directory, fmt, f"rank_{rank}")
+        os.makedirs(folder)
+        ms.save_checkpoint(
+            [{"name": n, "data": ms.Tensor(v)} for n, v in whole.items()],
+            os.path.join(folder, f"net-1_5.{fmt}"), format=fmt,
+            append_dict={"epoch_num": 1}, remove_redundancy=True,
+            choice_func=lambda name, rank=rank: name in kept[rank])
+    wrong = []
+    shown = os.path.join(directory, "shown")
+    with Mounted(os.path.join(directory, fmt), extra=["--dst-ranks", "4", "--format", fmt]) as m:
+        # Tensors of MindSpore map the files that they are loaded from.
+        shutil.copytree(m.path, shown)
+    for rank in range(4):
+        found = ms.load_checkpoint(os.path.join(shown, f"rank_{rank}", f"checkpoint_{rank}.{fmt}"),
+                                   format=fmt)
+        if set(found) != {*whole, "epoch_num"} or any(
+                not np.array_equal(found[n].asnumpy(), v) for n, v in whole.items()):
+            wrong.append(rank)
+    tap.equal(wrong, [], f"{fmt} of a data-parallel job: whole files without a strategy")
+
+
 def main():
     require_oracle()
     require_mount()
     oracle_environment()
-    tap = Tap(3 * len(SETS) + 1)
+    tap = Tap(3 * len(SETS) + 3)
+    for fmt in ("ckpt", "safetensors"):
+        with tempfile.TemporaryDirectory(prefix="reshardfs-redundancy-") as directory:
+            check_data_parallel(tap, directory, fmt)
     for name in SETS:
         with tempfile.TemporaryDirectory(prefix="reshardfs-redundancy-") as directory:
             reduced, strategy = check_set(tap, directory, name)

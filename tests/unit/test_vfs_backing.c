@@ -123,6 +123,7 @@ static void copies_are_the_file(void **state)
 	uint32_t first, second;
 
 	f->cfg.dst_ranks = 2;
+	f->cfg.replicas = true;
 	mount(f);
 	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));

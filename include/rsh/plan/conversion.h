@@ -57,7 +57,8 @@ struct rsh_conversion_options {
 	 * are marked lost. */
 	bool allow_missing;
 	/* Without any strategy: how many ranks to show, each the copy of its
-	 * own file or of whichever there is.  0: one. */
+	 * own file or, with replicas, of whichever there is, and with what
+	 * that one lacks and another has.  0: one. */
 	uint32_t copies;
 	/* What becomes of records that the destination's strategy does not
 	 * list. */
