@@ -35,6 +35,7 @@ struct walk {
 	const char *file; /* template of the last part; NULL: any checkpoint */
 	uint32_t first, n; /* ranks that count */
 	uint64_t dir_epoch, dir_step;
+	size_t n_dir;
 	bool any;   /* a directory of some rank was found */
 	bool again; /* it is the second time in the same directories */
 };
@@ -159,7 +160,7 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 	while (errno = 0, (e = readdir(dir))) {
 		struct rsh_checkpoint c = {
 			.rank = rank, .dir_epoch = w->dir_epoch,
-			.dir_step = w->dir_step,
+			.dir_step = w->dir_step, .n_dir = w->n_dir,
 		};
 
 		if (!file_matches(w, e->d_name, &c.rank) ||
@@ -324,6 +325,7 @@ static int walk_power_off(struct walk *w, const char *name,
 	}
 	w->dir_epoch = epoch;
 	w->dir_step = step;
+	w->n_dir = strlen(name);
 	return walk_default(w, name, err);
 }
 

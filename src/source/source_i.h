@@ -36,6 +36,7 @@ struct rsh_checkpoint {
 	/* What the directory of a power-off save says, 0 elsewhere: these jobs
 	 * count the steps of a file from the epoch's beginning. */
 	uint64_t dir_epoch, dir_step;
+	size_t n_dir;     /* how long its name is, which name begins with */
 	uint64_t epoch, step;
 	uint64_t run;     /* the K of a stem <prefix>_<K>, else 0 */
 	char *family;     /* without a step, where that matters: base with

@@ -119,6 +119,16 @@ static int step_cmp(const struct rsh_checkpoint *x,
 	return d ? d : cmp(y->step, x->step);
 }
 
+/* Two saves may be of one step: tft_... of one version of MindSpore, ttp_... of
+ * a newer one, which is greater. */
+static int dir_cmp(const struct rsh_checkpoint *x,
+		   const struct rsh_checkpoint *y)
+{
+	if (x->n_dir != y->n_dir)
+		return cmp(y->n_dir, x->n_dir);
+	return memcmp(y->name, x->name, x->n_dir);
+}
+
 /* 0 if both are of the same candidate. */
 static int candidate_cmp(const struct rsh_checkpoint *x,
 			 const struct rsh_checkpoint *y)
@@ -129,6 +139,7 @@ static int candidate_cmp(const struct rsh_checkpoint *x,
 		return strcmp(x->family ? x->family : "",
 			      y->family ? y->family : "");
 	d = d ? d : step_cmp(x, y);
+	d = d ? d : dir_cmp(x, y);
 	d = d ? d : cmp(y->run, x->run);
 	return d ? d : cmp(x->breakpoint, y->breakpoint);
 }
@@ -585,9 +596,8 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 		snprintf(text, size, "%s", c->family);
 		return;
 	}
-	if (c->dir_epoch || c->dir_step)
-		at = snprintf(text, size, "%.*s ",
-			      (int)strcspn(c->name, "/"), c->name);
+	if (c->n_dir)
+		at = snprintf(text, size, "%.*s ", (int)c->n_dir, c->name);
 	snprintf(text + at, size - (size_t)at, "epoch %llu step %llu%s",
 		 (unsigned long long)c->epoch, (unsigned long long)c->step,
 		 c->breakpoint ? " (breakpoint)" : "");

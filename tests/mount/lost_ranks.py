@@ -288,6 +288,22 @@ def several_power_off_saves(job):
 
 
 @test
+def two_power_off_saves_of_one_step(job):
+    """Of two versions of MindSpore; half of a save and half of another are no
+    checkpoint."""
+    save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, (0, 5))
+    kept = save_power_off(job, "ttp_saved_checkpoints-step_20", 2, 5, (2, 7))
+    refuses(job, words=["tried 2", "ttp_saved_checkpoints-step_20 epoch 2 step 5: ",
+                        "tft_saved_checkpoints-step_20 epoch 2 step 5: "])
+    save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, (2, 7))
+    for rank, path in kept.items():
+        change(path, job.file_bytes(rank, 2, 15))
+    shows(job, (2, 5))
+    save_power_off(job, "ttp_saved_checkpoints-step_20", 2, 5, (0, 1, 2, 7))
+    shows(job, (2, 5), words=["taking ttp_saved_checkpoints-step_20"])
+
+
+@test
 def a_power_off_save_beside_ranks(job):
     job.save(1, 5)
     save_power_off(job, "tft_saved_checkpoints-step_20", 2, 5, range(8))
