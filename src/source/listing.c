@@ -365,17 +365,20 @@ static void mention_power_offs(const struct rsh_source *s)
 				       "mounted by itself", s->path, e->d_name);
 }
 
+/* SOURCE may be called ".", end in '/' or be a link. */
 static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 {
-	const char *slash = strrchr(s->path, '/');
+	cleanup_free char *real = realpath(s->path, NULL);
+	const char *path = real ? real : s->path;
+	const char *slash = strrchr(path, '/');
 	uint64_t epoch, step;
 	bool complete;
 
-	if (!parse_power_off(slash ? slash + 1 : s->path, &epoch, &step,
+	if (!parse_power_off(slash ? slash + 1 : path, &epoch, &step,
 			     &complete) || complete)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: this save was not completed",
-			     s->path);
+			     path);
 }
 
 static int list_usual(struct walk *w, struct rsh_error *err)

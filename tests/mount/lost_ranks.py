@@ -317,6 +317,10 @@ def power_off_saves_that_were_not_completed(job):
     refuses(job, words=[job.source, "no save in it was completed"])
     refuses(job, source=os.path.join(job.source, directory),
             words=[directory, "not completed"])
+    link = os.path.join(job.directory, "link")
+    os.symlink(os.path.join(job.source, directory), link)
+    for given in (link, os.path.join(job.source, directory) + "/", link + "/."):
+        refuses(job, source=given, words=[directory, "not completed"])
 
 
 @test
