@@ -218,27 +218,6 @@ static int undecidable(const struct rsh_source *s,
 			     dir_length(c), c->name, names);
 }
 
-static int nothing_selected(const struct rsh_source *s,
-			    const struct rsh_source_options *opts,
-			    struct rsh_error *err)
-{
-	const struct rsh_checkpoint *c = &s->listing.files[0];
-	char names[512], what[160] = "no checkpoint that was selected";
-
-	if (opts->select == RSH_SELECT_STEP)
-		snprintf(what, sizeof(what), "no checkpoint of epoch %llu step "
-			 "%llu", (unsigned long long)opts->epoch,
-			 (unsigned long long)opts->step);
-	else if (opts->select == RSH_SELECT_NAME)
-		snprintf(what, sizeof(what), "no checkpoint named %s",
-			 opts->glob);
-	else if (opts->breakpoints == RSH_BREAKPOINTS_ONLY)
-		snprintf(what, sizeof(what), "no breakpoint checkpoint");
-	list_names(&s->listing, c->rank, names, sizeof(names));
-	return rsh_error_set(err, ENOENT, "%s: %s; %.*s holds %s", s->path,
-			     what, dir_length(c), c->name, names);
-}
-
 /* ---- what was selected ---- */
 
 static bool is_selected(const struct rsh_checkpoint *c,
@@ -253,6 +232,33 @@ static bool is_selected(const struct rsh_checkpoint *c,
 	return true;
 }
 
+/* A rank's files as examples; those of the lowest rank. */
+static int nothing_selected(struct rsh_source *s,
+			    const struct rsh_source_options *opts,
+			    struct rsh_error *err)
+{
+	const struct rsh_checkpoint *c = &s->listing.files[0];
+	char names[512], what[160] = "no checkpoint that was selected";
+	const char *hint = "";
+
+	if (opts->select == RSH_SELECT_STEP)
+		snprintf(what, sizeof(what), "no checkpoint of epoch %llu step "
+			 "%llu", (unsigned long long)opts->epoch,
+			 (unsigned long long)opts->step);
+	else if (opts->select == RSH_SELECT_NAME)
+		snprintf(what, sizeof(what), "no checkpoint named %s",
+			 opts->glob);
+	else if (opts->breakpoints == RSH_BREAKPOINTS_ONLY)
+		snprintf(what, sizeof(what), "no breakpoint checkpoint");
+	for (size_t i = 0; i < s->listing.n; i++)
+		if (is_selected(&s->listing.files[i], opts))
+			hint = " (breakpoints count with --breakpoint)";
+	sort(&s->listing, by_rank);
+	list_names(&s->listing, c->rank, names, sizeof(names));
+	return rsh_error_set(err, ENOENT, "%s: %s%s; %.*s holds %s", s->path,
+			     what, hint, dir_length(c), c->name, names);
+}
+
 /* A file of a crashed job's last moment counts only in a tree that has
  * nothing else: it may be of another step than its neighbours. */
 static bool breakpoints_count(const struct rsh_listing *l,
@@ -262,9 +268,15 @@ static bool breakpoints_count(const struct rsh_listing *l,
 	    o->select == RSH_SELECT_MINDSPORE || o->source_map)
 		return true;
 	for (size_t i = 0; i < l->n; i++)
-		if (!l->files[i].breakpoint && is_selected(&l->files[i], o))
+		if (!l->files[i].breakpoint)
 			return false;
 	return true;
+}
+
+static bool counts(const struct rsh_checkpoint *c,
+		   const struct rsh_source_options *o, bool breakpoints)
+{
+	return is_selected(c, o) && (breakpoints || !c->breakpoint);
 }
 
 static int keep_selected(struct rsh_source *s,
@@ -276,13 +288,12 @@ static int keep_selected(struct rsh_source *s,
 	size_t kept = 0;
 
 	for (size_t i = 0; i < l->n; i++)
-		kept += is_selected(&l->files[i], o);
+		kept += counts(&l->files[i], o, breakpoints);
 	if (kept == 0 && l->n > 0)
 		return nothing_selected(s, o, err);
 	kept = 0;
 	for (size_t i = 0; i < l->n; i++) {
-		if (is_selected(&l->files[i], o) &&
-		    (breakpoints || !l->files[i].breakpoint))
+		if (counts(&l->files[i], o, breakpoints))
 			l->files[kept++] = l->files[i];
 		else
 			rsh_checkpoint_clear(&l->files[i]);

@@ -262,6 +262,12 @@ def breakpoints(job):
     shows(job, (1, 5))
     shows(job, (1, 8), "--breakpoint", "include")
     shows(job, (1, 8), "--breakpoint", "only")
+    for selected in ("1_8", "name=net-1_8*"):
+        refuses(job, "--select", selected, words=["breakpoints count with --breakpoint",
+                                                  "rank_0 holds net-1_5.ckpt, net-1_8_"])
+        shows(job, (1, 8), "--select", selected, "--breakpoint", "include")
+        shows(job, (1, 8), "--select", selected, "--breakpoint", "only")
+    refuses(job, "--select", "1_5", "--breakpoint", "only", words=["no checkpoint of epoch 1"])
     job.save(2, 1)
     shows(job, (2, 1), "--breakpoint", "include")
     shows(job, (1, 8), "--breakpoint", "only")
