@@ -37,6 +37,7 @@ struct walk {
 	uint64_t dir_epoch, dir_step;
 	size_t n_dir;
 	bool any;   /* a directory of some rank was found */
+	bool named; /* and a file that counts by its name */
 	bool again; /* it is the second time in the same directories */
 };
 
@@ -167,7 +168,7 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 		    fstatat(dirfd(dir), e->d_name, &st, 0) != 0 ||
 		    !S_ISREG(st.st_mode))
 			continue;
-		w->any = true;
+		w->any = w->named = true;
 		if (!counts(w, c.rank))
 			continue;
 		c.mtime = st.st_mtim;
@@ -523,6 +524,15 @@ static int check_dirs(const struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
+/* Whoever says what files are named expects to find some. */
+static int check_named(const struct walk *w, struct rsh_error *err)
+{
+	if (!w->file || w->named)
+		return 0;
+	return rsh_error_set(err, ENOENT, "%s: no rank has a file named %s",
+			     w->source->path, w->file);
+}
+
 int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		     const struct rsh_source_options *opts,
 		     struct rsh_error *err)
@@ -536,6 +546,8 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 	if (opts->source_map)
 		return list_map(&w, opts->source_map, err);
 	rc = list_described(&w, opts, err);
+	if (rc == 0)
+		rc = check_named(&w, err);
 	if (rc)
 		return rc;
 	if (s->listing.n_dirs > 0)

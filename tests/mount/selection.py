@@ -343,6 +343,10 @@ def files_by_template(job):
     shows(job, (1, 6), "--rank-dir", ".", "--file", "net_{rank}-*.ckpt")
     job.save(1, 7, folder="flat", name="net_{rank}.model")
     shows(job, (1, 7), "--file", "flat/net_{rank}.model")
+    job.save(1, 5)
+    refuses(job, "--file", "net*.safetensors",
+            words=[job.source + ": no rank has a file named net*.safetensors"])
+    refuses(job, "--file", "flat/other_{rank}*", words=["nothing in it is named flat/other_"])
 
 
 @test
