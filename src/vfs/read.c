@@ -4,7 +4,6 @@
 #include "vfs_i.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -46,11 +45,14 @@ static int read_range(const struct rsh_reshard *v, uint32_t rank, void *buf,
 	return read_once(v, rank, buf, len, offset, NULL);
 }
 
-static int refuse_lost(struct rsh_vfs_file *f, uint32_t rank)
+static int refuse_lost(const struct rsh_reshard *v, uint32_t rank)
 {
-	if (!atomic_exchange(&f->reported, true))
-		rsh_log_error("rank_%" PRIu32 " needs slices that are lost",
-			      rank);
+	char name[NAME_MAX + 1];
+
+	if (atomic_exchange(&v->files[rank].reported, true))
+		return -EIO;
+	rsh_file_name(v, rank, name, sizeof(name));
+	rsh_log_error("%s needs slices that are lost", name);
 	return -EIO;
 }
 
@@ -93,7 +95,7 @@ ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 		len = SSIZE_MAX;
 
 	if (rsh_conversion_is_lost(v->conversion, rank))
-		return refuse_lost(&v->files[rank], rank);
+		return refuse_lost(v, rank);
 	rc = read_range(v, rank, buf, len, offset);
 	return rc ? rc : (ssize_t)len;
 }

@@ -91,6 +91,25 @@ def a_whole_replica_group_lost(job):
 
 
 @test
+def lost_slices_of_a_whole_model(job):
+    """Just the parts that need them cannot be read."""
+    saved = job.save(1, 5)
+    for rank in (0, 4):
+        os.unlink(saved[rank])
+    with Mounted(job.source, src_strategy=job.strategy,
+                 extra=["--format", "hf", "--part-size", "200", "--allow-missing"]) as m:
+        failed = []
+        for name in sorted(os.listdir(m.path)):
+            try:
+                content(os.path.join(m.path, name))
+            except OSError as error:
+                failed.append((name, error.errno))
+        if failed != [(f"model-0000{n}-of-00003.safetensors", errno.EIO) for n in (1, 2)]:
+            raise MountError(f"{failed}\n{m.log()}")
+        demand(m.log(), *(f"{name} needs slices that are lost" for name, _ in failed))
+
+
+@test
 def a_file_of_which_nothing_is_left(job):
     """Two stages, and nobody saved the second: what its file would hold is not
     known, yet it does not pass for an empty one."""
