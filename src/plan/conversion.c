@@ -150,6 +150,16 @@ static int plan_blocks(struct rsh_conversion *c, uint32_t copies,
 	return 0;
 }
 
+/* A rank, as of another stage, may be left without parameters; but not all. */
+static int check_filtered(const struct rsh_conversion *c, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < c->n_files; i++)
+		if (c->files[i].lost || c->files[i].list->n > 0)
+			return 0;
+	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
+			     "wanted is asked by their names in the source)");
+}
+
 static const struct rsh_framing *const framings[RSH_FORMAT_COUNT] = {
 	[RSH_FORMAT_CKPT] = &rsh_ckpt_framing,
 	[RSH_FORMAT_SAFETENSORS] = &rsh_safetensors_framing,
@@ -198,6 +208,8 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rc = plan_blocks(c, opts->copies, err);
+	if (rc == 0 && c->filtered)
+		rc = check_filtered(c, err);
 	if (c->n_lost) {
 		int lost = rsh_lost_report(c, opts->report_lost, opts->ctx,
 					   err);

@@ -317,6 +317,26 @@ def file_encrypted(t):
     return [t.rank_file(1), "encrypted"]
 
 
+def nothing_wanted(t):
+    """--only looks at the names in the source."""
+    path = os.path.join(t.directory, "names.json")
+    t.write(path, b'{"w": "tok_embeddings.weight"}')
+    t.extra = ["--rename", path, "--only", "^tok_"]
+    return [t.source, "no parameter is left"]
+
+
+def nothing_wanted_of_a_whole_model(t):
+    t.dst = None
+    t.extra = ["--format", "hf", "--drop", "."]
+    return [t.source, "no parameter is left"]
+
+
+def nothing_listed_of_what_is_wanted(t):
+    t.write_strategy(t.dst, {"w": Layout([2], [0, -1])})
+    t.extra = ["--unlisted", "drop", "--only", "^v$"]
+    return [t.source, "no parameter is left"]
+
+
 CASES = [case for name, case in list(globals().items())
          if getattr(case, "__code__", None) and
          case.__code__.co_varnames[:1] == ("t",) and case.__module__ == __name__]

@@ -64,7 +64,7 @@ struct rsh_conversion_options {
 	 * list. */
 	enum rsh_unlisted unlisted;
 	/* Which parameters are wanted, by their names in the source; NULL:
-	 * all. */
+	 * all.  That none is left is an error. */
 	bool (*wanted)(void *ctx, const char *name);
 	/* The name to be written instead, which must live as long as the
 	 * conversion, or NULL to keep it; may be NULL. */
