@@ -326,8 +326,8 @@ static void run_workers(struct indexing *x)
 		pthread_join(threads[i], NULL);
 }
 
-/* A job writes trailers or it does not: a file without one among others that
- * have it was cut at the end of a record. */
+/* A job writes checksums or it does not: a file without one among others that
+ * have it was cut at the end of a record, or its metadata are damaged. */
 static void leave_out_cut_files(struct indexing *x)
 {
 	struct rsh_source *s = x->source;

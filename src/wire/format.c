@@ -50,6 +50,7 @@ static int scan_safetensors(const struct rsh_byte_source *src, bool full,
 
 	if (rc)
 		return rc;
+	(*out)->has_crc = meta.has_crc;
 	if (full)
 		rc = rsh_safetensors_check_crc(src, *out, names, &meta, err);
 	if (rc)

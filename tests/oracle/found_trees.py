@@ -177,6 +177,11 @@ def crc_tests(tap, directory):
         shows(10, "--select", "mindspore")
         for rank in range(8):
             os.unlink(path(rank, 9))
+    with tap.test("a bit flipped in its name: taken from the other replica"):
+        flip(path(1, 10), content(path(1, 10)).index(b"crc_num") + 2)
+        shows(10, "--check", "full",
+              words=["rank_1/checkpoint-1_10.safetensors: it has no CRC"])
+        flip(path(1, 10), content(path(1, 10)).index(b"_num") - 1)
     with tap.test("a bit flipped under one: taken from the other replica"):
         flip(path(3, 10), -9)
         try:

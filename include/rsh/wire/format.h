@@ -22,7 +22,8 @@ enum rsh_format rsh_format_of(const char *name);
 const char *rsh_format_suffix(enum rsh_format f);
 
 /* Scans a file as rsh_ckpt_scan() or rsh_safetensors_scan() does; `full` also
- * compares the checksum, of a file that has one, with all its bytes. */
+ * compares the checksum, of a file that has one, with all its bytes.  has_crc of
+ * the index says of both formats whether there is one. */
 int rsh_format_scan(enum rsh_format f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err);
