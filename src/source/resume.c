@@ -380,6 +380,22 @@ static void log_choice(const struct rsh_job *job, const struct group *g,
 		       n_groups > 1 ? " of several checkpoints" : "");
 }
 
+/* None of the n that there were; their names are still there. */
+static int nothing_selected(const struct rsh_job *job, size_t n,
+			    const struct rsh_source_options *o,
+			    struct rsh_error *err)
+{
+	const struct rsh_saved *newest = job->saved;
+	const char *hint = "";
+
+	qsort(job->saved, n, sizeof(*job->saved), by_group);
+	if (o->select == RSH_SELECT_STEP && newest->n_numbers < 2)
+		hint = ", which --select name=GLOB selects";
+	return rsh_error_set(err, ENOENT, "%s: no checkpoint of the step that "
+			     "--select and --breakpoint ask for; the newest is "
+			     "%s%s", job->tree->path, newest->name, hint);
+}
+
 static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
 		       uint32_t fallbacks, struct rsh_error *err)
 {
@@ -389,11 +405,10 @@ static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
 	size_t n;
 	int rc;
 
+	n = job->n_saved;
 	leave_out(job, o);
 	if (job->n_saved == 0)
-		return rsh_error_set(err, ENOENT, "%s: no checkpoint of the "
-				     "step that --select and --breakpoint ask "
-				     "for", job->tree->path);
+		return nothing_selected(job, n, o, err);
 	qsort(job->saved, job->n_saved, sizeof(*job->saved), by_group);
 	groups = rsh_alloc_array(job->n_saved, sizeof(*groups));
 	if (!groups)
@@ -451,7 +466,9 @@ static int find_job(struct rsh_resume *r, struct rsh_source *tree,
 			rsh_job_clear(&job);
 	}
 	if (rc == 0 && r->job.n_saved == 0)
-		rc = rsh_error_set(err, ENOENT, "%s: no checkpoint in it%s%s",
+		rc = rsh_error_set(err, ENOENT, "%s: no checkpoint of "
+				   "MindSpore, PyTorch, TensorFlow or "
+				   "Megatron-LM in it%s%s",
 				   tree->path, glob ? " named " : "",
 				   glob ? glob : "");
 	return rc ? rc : check_all_saved(&r->job, err);

@@ -552,7 +552,8 @@ def select_a_step(tree):
     shows(tree, one_file_each(tree, 3, "net-1_5.ckpt", "ckpt"), "--select=1_5")
     tree.cut("rank_2/net-1_5.ckpt")
     tree.refused("rank_2/net-1_5.ckpt", extra=["--select=1_5"])
-    tree.refused("--select", extra=["--select=7_7"])
+    tree.refused("--select and --breakpoint ask for; the newest is net-2_10.ckpt",
+                 extra=["--select=7_7"])
 
 
 @case
@@ -578,6 +579,8 @@ def select_by_name(tree):
 def select_an_iteration(tree):
     megatron(tree)
     shows(tree, megatron_expected(tree, 200), "--select=name=iter_0000200")
+    tree.refused("the newest is iter_0001000, which --select name=GLOB selects",
+                 extra=["--select=0_200"])
 
 
 @case
@@ -702,7 +705,7 @@ def attributes(tree):
 @case
 def nothing_there(tree):
     tree.write("rank_0/events.log", b"")
-    tree.refused(tree.path, "no checkpoint")
+    tree.refused(tree.path, "no checkpoint of MindSpore, PyTorch, TensorFlow or Megatron-LM")
 
 
 @case
