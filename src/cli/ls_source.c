@@ -102,7 +102,7 @@ static int find_ranks(struct tree *t, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	rc = rsh_strategy_load(path, t->options->compat, names, &s, err);
 	if (rc == 0) {
-		rsh_conversion_source_ranks(s, NULL, names, &first, &n);
+		rsh_conversion_source_ranks(s, NULL, names, true, &first, &n);
 		if (number_ranks(t, first, n))
 			rc = rsh_error_nomem(err);
 		rsh_strategy_free(s);

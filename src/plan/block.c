@@ -54,7 +54,9 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 	p->b->stages = rsh_alloc_array(p->c->n_stages, sizeof(*p->b->stages));
 	if (!used || !p->b->stages)
 		return rsh_error_nomem(err);
-	if (!src || p->c->by_stage) {
+	if (!src) {
+		memset(used, true, p->c->n_stages);
+	} else if (p->c->by_stage) {
 		used[0] = true;
 	} else {
 		for (uint32_t i = 0; i < src->n_params; i++) {
@@ -99,14 +101,15 @@ static int make_transfers(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
-/* A job without strategies. */
+/* A job without a strategy. */
 static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
 {
-	uint32_t rank = rsh_plan_file_to_copy(p, local);
+	const struct rsh_conversion *c = p->c;
+	uint32_t rank = rsh_plan_file_to_copy(p, c->dst ? 0 : local);
 
-	if (p->c->replicas)
+	if (c->replicas)
 		p->reduced = rsh_plan_is_part(p, rank);
-	else if (!rsh_rank_index(p->c, local))
+	else if (!c->dst && !rsh_rank_index(c, local))
 		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
 				     "file", local);
 	return 0;
@@ -119,7 +122,7 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 		&c->files[p->block * c->dst_ranks + local];
 	const struct name_list *names;
 	struct rsh_file_layout layout;
-	int rc = c->src || c->dst ? 0 : plan_copy(p, local, err);
+	int rc = c->src ? 0 : plan_copy(p, local, err);
 
 	if (rc)
 		return rc;

@@ -50,11 +50,24 @@ static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage)
 
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
-				 const struct rsh_names *names,
+				 const struct rsh_names *names, bool replicas,
 				 uint32_t *first, uint32_t *n)
 {
 	*first = first_rank(src, goes_by_stage(src, dst, names));
-	*n = src ? src->stage_ranks * src->n_stages : dst ? 1 : UINT32_MAX;
+	*n = src ? src->stage_ranks * src->n_stages :
+	     dst && !replicas ? 1 : UINT32_MAX;
+}
+
+/* Ranks of a job without a strategy all hold the same whole tensors.  Wanted in
+ * another strategy they are planned as stages of one rank each, of which the
+ * first is the one that the converter takes. */
+static uint32_t source_stages(const struct rsh_strategy *src,
+			      const struct rsh_strategy *dst,
+			      const struct rsh_source_view *view)
+{
+	if (src)
+		return src->n_stages;
+	return dst && view->n_ranks > 0 ? view->n_ranks : 1;
 }
 
 /* ---- making and freeing ---- */
@@ -193,7 +206,7 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->by_stage = goes_by_stage(src, dst, view->names);
 	c->first_rank = first_rank(src, c->by_stage);
 	c->stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
-	c->n_stages = src ? src->n_stages : 1;
+	c->n_stages = source_stages(src, dst, view);
 	/* Safetensors it converts all at once, with the same result. */
 	if (c->by_stage && c->src_format == RSH_FORMAT_CKPT) {
 		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);

@@ -85,7 +85,7 @@ uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
 
 	if (rsh_rank_index(c, local))
 		return local;
-	for (uint32_t rank = 0; rank < c->stage_ranks; rank++)
+	for (uint32_t rank = 0; rank < c->n_view; rank++)
 		if (rsh_rank_index(c, rank))
 			return rank;
 	return 0;

@@ -24,6 +24,37 @@ static bool avoided(const atomic_bool *avoid, uint32_t rank)
 					     memory_order_relaxed);
 }
 
+static bool are_alike(const struct rsh_ckpt_index *a,
+		      const struct rsh_record *x,
+		      const struct rsh_ckpt_index *b,
+		      const struct rsh_record *y)
+{
+	return x->dtype == y->dtype && x->wide_bf16 == y->wide_bf16 &&
+	       x->content_bytes == y->content_bytes && x->n_dims == y->n_dims &&
+	       (x->n_dims == 0 ||
+		memcmp(rsh_record_dims(a, x), rsh_record_dims(b, y),
+		       x->n_dims * sizeof(int64_t)) == 0);
+}
+
+/* Ranks of an unsharded source hold the same, if it is one: is the record of
+ * this rank like the first one? */
+static bool is_like_first(const struct rsh_conversion *c, uint32_t name,
+			  uint32_t rank)
+{
+	const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
+	const struct rsh_record *r = ix ? rsh_ckpt_find(ix, name) : NULL;
+
+	for (uint32_t k = 0; r && k < rank; k++) {
+		const struct rsh_ckpt_index *first = rsh_rank_index(c, k);
+		const struct rsh_record *f =
+			first ? rsh_ckpt_find(first, name) : NULL;
+
+		if (f)
+			return are_alike(ix, r, first, f);
+	}
+	return true;
+}
+
 /* A shared parameter may be cut otherwise in another stage: its slices there are
  * not those of the layout that counts. */
 bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
@@ -47,7 +78,8 @@ bool rsh_find_in_stages(const struct rsh_conversion *c,
 	for (uint32_t i = 0; i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
 		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank) &&
-		    rsh_stage_fits(c, name, b->stages[i]))
+		    (c->src ? rsh_stage_fits(c, name, b->stages[i]) :
+			      !c->dst || is_like_first(c, name, *rank)))
 			return true;
 	}
 	return false;

@@ -144,6 +144,8 @@ int rsh_plan_check_absent(struct planner *p, uint32_t name,
 	const struct rsh_conversion *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 
+	if (!c->src && rsh_rank_index(c, rsh_plan_file_to_copy(p, 0)))
+		return 0;
 	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
 		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
 		uint32_t k = 0;

@@ -50,6 +50,11 @@ static uint32_t load_sequence(struct planner *p)
 			load(p, 0, k, &n);
 		return n;
 	}
+	if (!c->src && c->dst && !p->reduced) {
+		for (uint32_t i = 0; i < b->n_stages && n == 0; i++)
+			load(p, b->stages[i], 0, &n);
+		return n;
+	}
 	for (uint32_t i = b->n_stages; i-- > 0;)
 		for (uint32_t k = c->stage_ranks; k-- > 0;)
 			if (p->keys[k] || p->reduced)

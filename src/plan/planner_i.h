@@ -90,10 +90,10 @@ bool rsh_plan_in_block(const struct planner *p,
 /* loads.c: finds the pairs of layouts, then marks p->keys for one rank. */
 int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err);
 void rsh_plan_mark_keys(struct planner *p, uint32_t local);
-/* Without strategies: the rank whose file is shown as rank `local`'s. */
+/* Without a source strategy: the rank whose file stands for rank `local`'s. */
 uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local);
-/* Without strategies all ranks hold the same: does the rank's file lack what
- * another has? */
+/* Without a source strategy all ranks hold the same: does the rank's file lack
+ * what another has? */
 bool rsh_plan_is_part(struct planner *p, uint32_t rank);
 /* The conversion's own copy of p->keys; NULL when memory is out. */
 const bool *rsh_plan_keep_keys(struct planner *p);

@@ -18,7 +18,9 @@ static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 	int rc;
 
 	files.unsharded = !cfg->src_strategy;
-	rsh_conversion_source_ranks(v->src, v->dst, v->names, &first, &n);
+	/* The converter knows no replicas of an unsharded source. */
+	rsh_conversion_source_ranks(v->src, v->dst, v->names,
+				    cfg->replicas && !cfg->compat, &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;

@@ -2,6 +2,7 @@
 """Lost ranks, group_info.pb and what a job saved when its power went."""
 
 import errno
+import math
 import os
 import shutil
 import sys
@@ -10,11 +11,11 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import change, content, demand  # noqa: E402
-from ms_formats import (Layout, StageFile, checkpoint_bytes,  # noqa: E402
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, read_strategy_file, strategy_bytes)
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
-from small_job import Job, mounted, refuses, shows  # noqa: E402
+from small_job import Job, mounted, refuses, shows, splits  # noqa: E402
 
 GENUINE = os.path.join(os.environ.get("srcdir", "."), "data", "strategies",
                        "fault_recover_8")
@@ -193,6 +194,67 @@ def redundancy_removed_of_a_data_parallel_job(job):
                 raise MountError("other values")
     shows_names(job.source, [names + appended for names in dealt], "--replicas", "off")
     shows_names(job.source, [["up.weight"]] * 2, "--only", "^up")
+
+
+def save_whole(job, step, ranks):
+    """A data-parallel job: whole tensors, the same with all ranks."""
+    cut = {name: splits(layout) for name, layout in job.layouts.items()}
+    records = {name: Record(job.shapes[name], record.dtype,
+                            record.content * math.prod(cut[name]))
+               for name, record in job.records(0, 1, step).items() if name in cut}
+    records["step_num"] = job.records(0, 1, step)["step_num"]
+    for rank in ranks:
+        path = job.path(rank, f"net-1_{step}.ckpt")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        change(path, checkpoint_bytes(records))
+    return records
+
+
+def sharded_for_the_job(job, *extra):
+    with Mounted(job.source, dst_strategy=job.strategy, extra=extra) as m:
+        return hash_tree(m.path), m.log()
+
+
+@test
+def a_data_parallel_job_sharded_from_any_rank(job):
+    """What the converter takes from rank 0 alone."""
+    save_whole(job, 5, range(3))
+    whole, _ = sharded_for_the_job(job)
+    for rank in (1, 2):
+        os.truncate(job.path(rank, "net-1_5.ckpt"), 60)
+    for extra in ((), ("--replicas", "off")):
+        if sharded_for_the_job(job, *extra)[0] != whole:
+            raise MountError("rank 0 alone gives another tree")
+    save_whole(job, 5, range(3))
+    os.unlink(job.path(0, "net-1_5.ckpt"))
+    found, said = sharded_for_the_job(job)
+    if found != whole:
+        raise MountError("\n".join(tree_difference(whole, found)) + said)
+    for extra in (("--replicas", "off"), ("--compat", "mindspore")):
+        expect_failure(job.source, dst_strategy=job.strategy, extra=extra)
+    save_whole(job, 5, [0])
+    with Mounted(job.source, dst_strategy=job.strategy) as m:
+        os.truncate(job.path(0, "net-1_5.ckpt"), 60)
+        if hash_tree(m.path) != whole:
+            raise MountError(f"not from rank 1\n{m.log()}")
+        demand(m.log(), "rank_0/net-1_5.ckpt: changed")
+
+
+@test
+def redundancy_removed_of_a_data_parallel_job_and_sharded(job):
+    records = save_whole(job, 5, [0])
+    whole, _ = sharded_for_the_job(job)
+    for rank, names in enumerate((["up.weight"], ["down.weight", "norm.gamma"])):
+        path = job.path(rank, "net-1_5.ckpt")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        change(path, checkpoint_bytes({n: records[n] for n in [*names, "step_num"]}))
+    with Mounted(job.source, dst_strategy=job.strategy) as m:
+        for rank in range(8):
+            path = os.path.join(f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+            found = read_checkpoint(os.path.join(m.path, path))
+            if set(found) != set(records) or os.stat(os.path.join(m.path, path)).st_size != \
+                    whole[path][0]:
+                raise MountError(f"rank {rank}: {list(found)}\n{m.log()}")
 
 
 @test

@@ -301,7 +301,8 @@ static void lone_stage_goes_by_stage(void **state)
 	uint32_t first, n;
 
 	(void)state;
-	rsh_conversion_source_ranks(j->src, j->dst, j->names, &first, &n);
+	rsh_conversion_source_ranks(j->src, j->dst, j->names, true, &first,
+				    &n);
 	assert_int_equal(first, 2);
 	assert_int_equal(n, 2);
 	job_plan(j);
@@ -328,17 +329,18 @@ static void source_ranks_of_a_job(void **state)
 
 	(void)state;
 	/* The same names on both sides: not by stage, whatever the file says. */
-	rsh_conversion_source_ranks(j->src, j->dst, j->names, &first, &n);
+	rsh_conversion_source_ranks(j->src, j->dst, j->names, true, &first,
+				    &n);
 	assert_int_equal(first, 0);
 	assert_int_equal(n, 4);
-	rsh_conversion_source_ranks(NULL, j->dst, j->names, &first, &n);
+	rsh_conversion_source_ranks(NULL, j->dst, j->names, false, &first, &n);
 	assert_int_equal(first, 0);
 	assert_int_equal(n, 1);
 	job_free(j);
 
 	j = job_new(LAYOUT("0-w", "[2,2]", "[0]") ","
 		    LAYOUT("1-v", "[2,2]", "[0]"), NULL);
-	rsh_conversion_source_ranks(j->src, NULL, j->names, &first, &n);
+	rsh_conversion_source_ranks(j->src, NULL, j->names, true, &first, &n);
 	assert_int_equal(first, 0);
 	assert_int_equal(n, 8);
 	job_free(j);

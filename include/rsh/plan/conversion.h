@@ -86,11 +86,12 @@ struct rsh_conversion_options {
 struct rsh_conversion;
 
 /* The source ranks that the strategies speak of, whose files are worth
- * indexing: first .. first + n - 1.  Without strategies that is any rank
- * (*n is UINT32_MAX). */
+ * indexing: first .. first + n - 1.  Without a source strategy that is any rank
+ * (*n is UINT32_MAX), as all hold the same, or with a destination's and no
+ * replicas rank 0. */
 void rsh_conversion_source_ranks(const struct rsh_strategy *src,
 				 const struct rsh_strategy *dst,
-				 const struct rsh_names *names,
+				 const struct rsh_names *names, bool replicas,
 				 uint32_t *first, uint32_t *n);
 
 /* Plans the file of every destination rank.  A NULL strategy is the whole
