@@ -218,7 +218,8 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0 && path)
 		rc = rsh_strategy_load(path, o->compat, names, &strategy, err);
 	if (rc == 0 && strategy)
-		rsh_conversion_source_ranks(strategy, NULL, names, true, &first, &n);
+		rsh_conversion_source_ranks(strategy, NULL, names, true, &first,
+					    &n);
 	if (rc == 0)
 		rc = rsh_source_open(o->source, first, n, &files, &source, err);
 	if (rc == 0)

@@ -103,20 +103,19 @@ static bool is_step(const struct rsh_saved *s,
 }
 
 /* Checkpoints of a job's last moment, when it crashed, may be of different
- * steps; by default they count only if there is nothing else. */
+ * steps. */
 static bool is_breakpoint_out(const struct rsh_saved *s,
-			      const struct rsh_source_options *o,
-			      bool any_regular)
+			      const struct rsh_source_options *o)
 {
 	switch (o->breakpoints) {
 	case RSH_BREAKPOINTS_INCLUDE:
 		return false;
 	case RSH_BREAKPOINTS_ONLY:
 		return !s->breakpoint;
-	case RSH_BREAKPOINTS_ELSE:
+	case RSH_BREAKPOINTS_OUT:
 		break;
 	}
-	return s->breakpoint && any_regular;
+	return s->breakpoint;
 }
 
 static bool is_left_out(const struct rsh_saved *s,
@@ -131,15 +130,13 @@ static bool is_left_out(const struct rsh_saved *s,
 
 static void leave_out(struct rsh_job *job, const struct rsh_source_options *o)
 {
-	bool any_regular = false, any_numbered = false;
+	bool any_numbered = false;
 	size_t kept = 0;
 
-	for (size_t i = 0; i < job->n_saved; i++) {
-		any_regular |= !job->saved[i].breakpoint;
+	for (size_t i = 0; i < job->n_saved; i++)
 		any_numbered |= job->saved[i].n_numbers > 0;
-	}
 	for (size_t i = 0; i < job->n_saved; i++) {
-		if (is_breakpoint_out(&job->saved[i], o, any_regular) ||
+		if (is_breakpoint_out(&job->saved[i], o) ||
 		    is_left_out(&job->saved[i], o, any_numbered))
 			free(job->saved[i].files);
 		else
@@ -391,6 +388,8 @@ static int nothing_selected(const struct rsh_job *job, size_t n,
 	qsort(job->saved, n, sizeof(*job->saved), by_group);
 	if (o->select == RSH_SELECT_STEP && newest->n_numbers < 2)
 		hint = ", which --select name=GLOB selects";
+	if (newest->breakpoint && o->breakpoints == RSH_BREAKPOINTS_OUT)
+		hint = ", which counts with --breakpoint";
 	return rsh_error_set(err, ENOENT, "%s: no checkpoint of the step that "
 			     "--select and --breakpoint ask for; the newest is "
 			     "%s%s", job->tree->path, newest->name, hint);

@@ -259,24 +259,15 @@ static int nothing_selected(struct rsh_source *s,
 			     what, hint, dir_length(c), c->name, names);
 }
 
-/* A file of a crashed job's last moment counts only in a tree that has
- * nothing else: it may be of another step than its neighbours. */
-static bool breakpoints_count(const struct rsh_listing *l,
-			      const struct rsh_source_options *o)
-{
-	if (o->breakpoints != RSH_BREAKPOINTS_ELSE ||
-	    o->select == RSH_SELECT_MINDSPORE || o->source_map)
-		return true;
-	for (size_t i = 0; i < l->n; i++)
-		if (!l->files[i].breakpoint)
-			return false;
-	return true;
-}
-
+/* A file of a crashed job's last moment counts only where it is asked for: it
+ * may be of another step than its neighbours. */
 static bool counts(const struct rsh_checkpoint *c,
-		   const struct rsh_source_options *o, bool breakpoints)
+		   const struct rsh_source_options *o)
 {
-	return is_selected(c, o) && (breakpoints || !c->breakpoint);
+	if (c->breakpoint && o->breakpoints == RSH_BREAKPOINTS_OUT &&
+	    o->select != RSH_SELECT_MINDSPORE && !o->source_map)
+		return false;
+	return is_selected(c, o);
 }
 
 static int keep_selected(struct rsh_source *s,
@@ -284,16 +275,15 @@ static int keep_selected(struct rsh_source *s,
 			 struct rsh_error *err)
 {
 	struct rsh_listing *l = &s->listing;
-	bool breakpoints = breakpoints_count(l, o);
 	size_t kept = 0;
 
 	for (size_t i = 0; i < l->n; i++)
-		kept += counts(&l->files[i], o, breakpoints);
+		kept += counts(&l->files[i], o);
 	if (kept == 0 && l->n > 0)
 		return nothing_selected(s, o, err);
 	kept = 0;
 	for (size_t i = 0; i < l->n; i++) {
-		if (counts(&l->files[i], o, breakpoints))
+		if (counts(&l->files[i], o))
 			l->files[kept++] = l->files[i];
 		else
 			rsh_checkpoint_clear(&l->files[i]);

@@ -589,6 +589,10 @@ def breakpoint_files(tree):
     tree.write("rank_0/net-2_11_breakpoint.ckpt", ms_file(11))
     newest = one_file_each(tree, 1, "net-2_11_breakpoint.ckpt", "ckpt")
     shows(tree, newest, "--breakpoint=include")
+    for step in ("1_5", "1_10", "2_10"):
+        os.unlink(tree.full(f"rank_0/net-{step}.ckpt"))
+    tree.refused("net-2_11_breakpoint.ckpt, which counts with --breakpoint")
+    shows(tree, newest, "--breakpoint=include")
     tree.write("rank_0/net-2_12.ckpt", ms_file(12))
     shows(tree, newest, "--breakpoint=only")
     shows(tree, one_file_each(tree, 1, "net-2_12.ckpt", "ckpt"), "--breakpoint=include")

@@ -276,7 +276,8 @@ def breakpoints(job):
 @test
 def breakpoints_where_there_is_nothing_else(job):
     job.save(1, 8, name="net-1_8_breakpoint.ckpt")
-    shows(job, (1, 8))
+    refuses(job, words=["breakpoints count with --breakpoint", "rank_0 holds net-1_8_"])
+    shows(job, (1, 8), "--breakpoint", "include")
 
 
 @test

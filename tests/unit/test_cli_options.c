@@ -182,7 +182,7 @@ static void test_selection(void **state)
 	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none"), &o);
 	assert_int_equal(o.files.select, RSH_SELECT_NEWEST);
-	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_ELSE);
+	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_OUT);
 	assert_false(o.files.check_crc || o.has_select);
 	assert_int_equal(o.fallbacks, 5);
 	rsh_options_clear(&o);

@@ -46,7 +46,7 @@ enum rsh_select {
 
 /* What a crashed job left behind (*_breakpoint.ckpt and the like). */
 enum rsh_breakpoints {
-	RSH_BREAKPOINTS_ELSE, /* counts where there is nothing else */
+	RSH_BREAKPOINTS_OUT, /* never counts */
 	RSH_BREAKPOINTS_INCLUDE,
 	RSH_BREAKPOINTS_ONLY,
 };
