@@ -11,6 +11,7 @@
 #include "conversion.h"
 #include "output.h"
 #include "ranks.h"
+#include "reading.h"
 #include "rsh/copy/verify.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
@@ -207,14 +208,16 @@ static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	const struct rsh_source_options files = rsh_files_of(o);
+	struct rsh_source_options files = rsh_files_of(o);
 	const char *path = rsh_conversion_of(o).src_strategy;
 	struct rsh_strategy *strategy = NULL;
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *source = NULL;
 	uint32_t first = 0, n = UINT32_MAX;
-	int rc = names ? 0 : rsh_error_nomem(err);
+	int rc = names ? rsh_reading_new(o, &r->work.io, err) :
+			 rsh_error_nomem(err);
 
+	files.io = r->work.io;
 	if (rc == 0 && path)
 		rc = rsh_strategy_load(path, o->compat, names, &strategy, err);
 	if (rc == 0 && strategy)

@@ -14,6 +14,21 @@
 
 /* ---- one file ---- */
 
+struct inspection {
+	const struct rsh_source_io *io; /* NULL: of no source */
+	const char *name;               /* below the source */
+	int fd;
+};
+
+static ssize_t inspect_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct inspection *in = ctx;
+	ssize_t n = rsh_source_io_scan(in->io, in->name, in->fd, buf, len,
+				       offset);
+
+	return n < 0 ? -errno : n;
+}
+
 static int open_regular(const char *path, int *fd, uint64_t *size,
 			struct rsh_error *err)
 {
@@ -31,12 +46,14 @@ static int open_regular(const char *path, int *fd, uint64_t *size,
 	return 0;
 }
 
-int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
-		     struct rsh_inspected *out, struct rsh_error *err)
+static int inspect(const char *path, const struct rsh_source_io *io,
+		   const char *name, bool check_crc, struct rsh_names *names,
+		   struct rsh_inspected *out, struct rsh_error *err)
 {
 	cleanup_fd int fd = -1;
+	struct inspection in = { .io = io, .name = name };
 	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_fd_pread, .ctx = &fd, .path = path,
+		.pread_fn = inspect_pread, .ctx = &in, .path = path,
 	};
 	int rc;
 
@@ -47,6 +64,7 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 	rc = open_regular(path, &fd, &bytes.size, err);
 	if (rc)
 		return rc;
+	in.fd = fd;
 	out->bytes = bytes.size;
 	rc = out->format == RSH_FORMAT_SAFETENSORS ?
 		rsh_safetensors_scan(&bytes, names, &out->index, &out->meta,
@@ -55,6 +73,12 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 	if (rc == 0 && check_crc)
 		rc = rsh_ckpt_check_crc(&bytes, out->index, err);
 	return rc;
+}
+
+int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
+		     struct rsh_inspected *out, struct rsh_error *err)
+{
+	return inspect(path, NULL, NULL, check_crc, names, out, err);
 }
 
 void rsh_inspected_clear(struct rsh_inspected *in)
@@ -110,6 +134,24 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 		.bytes = (uint64_t)f->id.size,
 		.mtime = f->id.mtime,
 	};
+}
+
+int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
+			    bool check_crc, struct rsh_names *names,
+			    struct rsh_inspected *out, struct rsh_error *err)
+{
+	const struct rsh_source_file *f = &s->files[i];
+
+	return inspect(f->path, s->io, f->name, check_crc, names, out, err);
+}
+
+ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
+			      void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n = rsh_source_io_pread(s->io, s->files[i].name, fd, buf, len,
+					offset);
+
+	return n < 0 ? -errno : n;
 }
 
 static int by_number(const void *a, const void *b)

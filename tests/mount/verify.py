@@ -130,6 +130,28 @@ def replicas_that_differ(p):
                      what=job.path(0, "net-1_1.ckpt"))
 
 
+def a_source_with_faults(p):
+    """What --fault spoils is found as it would be of such a disk."""
+    job = p.job(crc=True)
+    words = ["verify", job.source, "--src-strategy", job.strategy]
+    path = job.path(3, "net-1_1.ckpt")
+    content = job.records(3, 1, 1)["up.weight"].content
+    with open(path, "rb") as f:
+        place = f.read().index(content) + 5
+    here = f"rank_3/net:{place}-{place + 1}"
+    for both in ([], ["--dst-strategy", "none"]):
+        only_problem(run_json(*words, *both, f"--fault=eio@{here}", status=NO), path=path,
+                     what="Input/output error")
+        only_problem(run_json(*words, *both, f"--fault=flip@{here}", status=NO), path=path,
+                     what="CRC")
+        check(run_json(*words, *both, "--fault=short;delay=1us")["good"], "short reads")
+    # Without a CRC only comparing finds it.
+    job.save(1, 2)
+    only_problem(run_json(*words, f"--fault=flip@{here}", status=NO),
+                 path=job.path(7, "net-1_2.ckpt"), record="up.weight", offset=place,
+                 what="rank_3/net-1_2.ckpt")
+
+
 def ranks_without_files(p):
     job = p.job()
     words = ["verify", job.source, "--src-strategy", job.strategy]
@@ -336,8 +358,9 @@ def wrong_usage(p):
 
 
 CASES = [a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
-         replicas_that_differ, ranks_without_files, the_step_that_a_mount_takes, other_sources,
-         a_converted_tree, a_flipped_byte_in_a_tree, all_that_is_wrong_with_a_tree,
+         replicas_that_differ, a_source_with_faults, ranks_without_files,
+         the_step_that_a_mount_takes, other_sources, a_converted_tree, a_flipped_byte_in_a_tree,
+         all_that_is_wrong_with_a_tree,
          files_by_a_manifest, a_mount_by_a_manifest, the_sources_by_a_manifest,
          manifests_that_verify_writes, manifests_that_are_none, other_forms, names_of_any_bytes,
          wrong_usage]
