@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "conversion.h"
 #include "output.h"
@@ -130,12 +131,24 @@ static void take_step(struct report *r, const struct rsh_source *s)
 
 /* ---- the questions ---- */
 
+/* One that is not there is a slip of the pen, not a tree without its files. */
+static int find_tree(const char *dir, struct rsh_error *err)
+{
+	struct stat st;
+
+	if (stat(dir, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", dir,
+				     strerror(errno));
+	return 0;
+}
+
 static int verify_files(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	const char *manifest = o->operands[0], *dir, *slash;
 	cleanup_free char *beside = NULL;
+	int rc;
 
 	dir = o->n_operands > 1 ? o->operands[1] : NULL;
 	if (dir && !rsh_is_file(manifest)) {
@@ -151,7 +164,9 @@ static int verify_files(struct report *r, struct rsh_error *err)
 			return rsh_error_nomem(err);
 		dir = beside;
 	}
-	return rsh_verify_files(manifest, dir, &control, &r->answer, err);
+	rc = find_tree(dir, err);
+	return rc ? rc : rsh_verify_files(manifest, dir, &control, &r->answer,
+					  err);
 }
 
 static int verify_plan(struct report *r, enum rsh_verify_kind kind,
@@ -248,7 +263,9 @@ static int ask(struct report *r, struct rsh_error *err)
 		return verify_files(r, err);
 	if (kind == RSH_VERIFY_SOURCE && !o->dst_strategy)
 		return verify_best(r, err);
-	rc = rsh_work_open(&r->work, err);
+	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
+	if (rc == 0)
+		rc = rsh_work_open(&r->work, err);
 	if (rc)
 		return rc;
 	return kind == RSH_VERIFY_SOURCE ? verify_mounted(r, err) :

@@ -248,6 +248,12 @@ def files_by_a_manifest(p):
     only_problem(run_json("verify", manifest, status=NO), path=path, what="missing")
 
 
+def a_tree_that_is_not_there(p):
+    source, _, manifest, words = p.exported()
+    for operands in ([manifest, p.path("nowhere")], [source, p.path("nowhere"), *words]):
+        refused(run("verify", *operands), INPUT, "nowhere: No such file or directory")
+
+
 def a_mount_by_a_manifest(p):
     source, _, manifest, words = p.exported()
     with Mounted(source, src_strategy=words[1], dst_strategy=words[3]) as m:
@@ -360,10 +366,9 @@ def wrong_usage(p):
 CASES = [a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
          replicas_that_differ, a_source_with_faults, ranks_without_files,
          the_step_that_a_mount_takes, other_sources, a_converted_tree, a_flipped_byte_in_a_tree,
-         all_that_is_wrong_with_a_tree,
-         files_by_a_manifest, a_mount_by_a_manifest, the_sources_by_a_manifest,
-         manifests_that_verify_writes, manifests_that_are_none, other_forms, names_of_any_bytes,
-         wrong_usage]
+         all_that_is_wrong_with_a_tree, files_by_a_manifest, a_tree_that_is_not_there,
+         a_mount_by_a_manifest, the_sources_by_a_manifest, manifests_that_verify_writes,
+         manifests_that_are_none, other_forms, names_of_any_bytes, wrong_usage]
 
 
 def main():
