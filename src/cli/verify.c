@@ -95,13 +95,15 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		fprintf(out->f, "note: the manifest is of another conversion: "
 			"other options, strategies or source files\n");
 	if (a->n_made_up)
-		fprintf(out->f, "note: %" PRIu32 " ranks have no file, but "
-			"others hold the same\n", a->n_made_up);
-	fprintf(out->f, "%s%s%" PRIu32 " files of %s", r->step,
-		*r->step ? ": " : "", a->n_files,
+		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
+			"hold the same\n", a->n_made_up,
+			a->n_made_up == 1 ? " has" : "s have");
+	fprintf(out->f, "%s%s%" PRIu32 " file%s of %s", r->step,
+		*r->step ? ": " : "", a->n_files, a->n_files == 1 ? "" : "s",
 		rsh_text_bytes(a->bytes, size, sizeof(size)));
 	if (a->n_replicas)
-		fprintf(out->f, " and %" PRIu32 " replicas", a->n_replicas);
+		fprintf(out->f, " and %" PRIu32 " replica%s", a->n_replicas,
+			a->n_replicas == 1 ? "" : "s");
 	fprintf(out->f, " verified in %s: ",
 		rsh_text_seconds(rsh_work_seconds(&r->work), time,
 				 sizeof(time)));
