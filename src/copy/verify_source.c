@@ -140,29 +140,37 @@ static int hash_records(const struct job *j, struct file *f, int fd)
 	return rc;
 }
 
-/* What is wrong with a file is its problem; running out of memory and being
- * stopped are the command's. */
+static int look_into(const struct job *j, struct file *f, struct rsh_error *why)
+{
+	const uint32_t i = (uint32_t)(f - j->files);
+	cleanup_fd int fd = -1;
+	int rc = rsh_source_file_descriptor(j->source, i, &fd, why);
+
+	if (rc == 0)
+		rc = rsh_source_file_inspect(j->source, i, fd, true, j->names,
+					     &f->in, why);
+	if (rc)
+		return rc;
+	rc = hash_records(j, f, fd);
+	return rc ? rsh_error_set(why, -rc, "%s: %s", f->info.path,
+				  strerror(-rc)) : 0;
+}
+
+/* What is wrong with a file is its problem; running out of memory, being
+ * stopped and links to where nobody may look are the command's. */
 static int check_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	struct file *f = &j->files[i];
 	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_fd int fd = -1;
-	uint64_t size;
+	size_t size;
 	int rc = rsh_copy_stopped(j->control) ? -EINTR :
-		rsh_source_file_inspect(j->source, (uint32_t)i, true, j->names,
-					&f->in, &why);
+						look_into(j, f, &why);
 
-	if (rc == 0) {
-		rc = rsh_open_regular(NULL, f->info.path, &fd, &size);
-		if (rc == 0)
-			rc = hash_records(j, f, fd);
-		if (rc)
-			rsh_error_set(&why, -rc, "%s: %s", f->info.path,
-				      strerror(-rc));
-	}
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
+	if (rc == -EXDEV)
+		return rsh_error_set(err, EXDEV, "%s", why.text);
 	if (rc == 0)
 		return 0;
 	rsh_inspected_clear(&f->in);
@@ -244,11 +252,15 @@ static int tell_difference(struct job *j, const struct file *a,
 	cleanup_fd int fa = -1, fb = -1;
 	struct rsh_problem p = { 0 };
 	struct content ca, cb;
-	uint64_t at = 0, size;
-	int rc = rsh_open_regular(NULL, a->info.path, &fa, &size);
+	uint64_t at = 0;
+	int rc = rsh_source_file_descriptor(j->source,
+					    (uint32_t)(a - j->files), &fa,
+					    NULL);
 
 	if (rc == 0)
-		rc = rsh_open_regular(NULL, b->info.path, &fb, &size);
+		rc = rsh_source_file_descriptor(j->source,
+						(uint32_t)(b - j->files), &fb,
+						NULL);
 	ca = content_of(j, a, fa, ra);
 	cb = content_of(j, b, fb, rb);
 	if (rc == 0)

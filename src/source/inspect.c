@@ -29,14 +29,12 @@ static ssize_t inspect_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 	return n < 0 ? -errno : n;
 }
 
-static int open_regular(const char *path, int *fd, uint64_t *size,
-			struct rsh_error *err)
+static int size_of(int fd, const char *path, uint64_t *size,
+		   struct rsh_error *err)
 {
 	struct stat st;
 
-	/* A named pipe would block. */
-	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (*fd < 0 || fstat(*fd, &st) != 0)
+	if (fstat(fd, &st) != 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
 	if (!S_ISREG(st.st_mode))
@@ -46,14 +44,12 @@ static int open_regular(const char *path, int *fd, uint64_t *size,
 	return 0;
 }
 
-static int inspect(const char *path, const struct rsh_source_io *io,
-		   const char *name, bool check_crc, struct rsh_names *names,
+static int inspect(const char *path, struct inspection *in,
+		   bool check_crc, struct rsh_names *names,
 		   struct rsh_inspected *out, struct rsh_error *err)
 {
-	cleanup_fd int fd = -1;
-	struct inspection in = { .io = io, .name = name };
 	struct rsh_byte_source bytes = {
-		.pread_fn = inspect_pread, .ctx = &in, .path = path,
+		.pread_fn = inspect_pread, .ctx = in, .path = path,
 	};
 	int rc;
 
@@ -61,10 +57,9 @@ static int inspect(const char *path, const struct rsh_source_io *io,
 		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
 			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
 	};
-	rc = open_regular(path, &fd, &bytes.size, err);
+	rc = size_of(in->fd, path, &bytes.size, err);
 	if (rc)
 		return rc;
-	in.fd = fd;
 	out->bytes = bytes.size;
 	rc = out->format == RSH_FORMAT_SAFETENSORS ?
 		rsh_safetensors_scan(&bytes, names, &out->index, &out->meta,
@@ -78,7 +73,15 @@ static int inspect(const char *path, const struct rsh_source_io *io,
 int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 		     struct rsh_inspected *out, struct rsh_error *err)
 {
-	return inspect(path, NULL, NULL, check_crc, names, out, err);
+	/* A named pipe would block. */
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct inspection in = { .fd = fd };
+
+	*out = (struct rsh_inspected){ 0 };
+	if (fd < 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	return inspect(path, &in, check_crc, names, out, err);
 }
 
 void rsh_inspected_clear(struct rsh_inspected *in)
@@ -136,13 +139,26 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 	};
 }
 
-int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
+int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
+			       struct rsh_error *err)
+{
+	const char *name = s->files[i].name;
+	int fd = rsh_source_openat(s, name, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+
+	if (fd < 0)
+		return rsh_source_open_error(s, name, fd, err);
+	*out = fd;
+	return 0;
+}
+
+int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
 			    bool check_crc, struct rsh_names *names,
 			    struct rsh_inspected *out, struct rsh_error *err)
 {
 	const struct rsh_source_file *f = &s->files[i];
+	struct inspection in = { s->io, f->name, fd };
 
-	return inspect(f->path, s->io, f->name, check_crc, names, out, err);
+	return inspect(f->path, &in, check_crc, names, out, err);
 }
 
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,

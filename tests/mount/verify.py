@@ -152,6 +152,22 @@ def a_source_with_faults(p):
                  what="rank_3/net-1_2.ckpt")
 
 
+def a_link_that_leads_out(p):
+    """Also of a source alone, which is not mounted for it."""
+    job = p.job()
+    path = job.path(3, "net-1_1.ckpt")
+    os.rename(path, p.path("elsewhere.ckpt"))
+    os.symlink(p.path("elsewhere.ckpt"), path)
+    for words in ([], ["--src-strategy", job.strategy]):
+        refused(run("verify", job.source, *words), INPUT, path,
+                f"leads out of SOURCE, to {p.path('elsewhere.ckpt')}", "--follow-outside")
+        check(run_json("verify", job.source, *words, "--follow-outside")["good"], "allowed")
+    # One that stays inside is no matter.
+    os.remove(path)
+    os.symlink("../rank_7/net-1_1.ckpt", path)
+    check(run_json("verify", job.source)["good"], "inside")
+
+
 def ranks_without_files(p):
     job = p.job()
     words = ["verify", job.source, "--src-strategy", job.strategy]
@@ -364,7 +380,7 @@ def wrong_usage(p):
 
 
 CASES = [a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
-         replicas_that_differ, a_source_with_faults, ranks_without_files,
+         replicas_that_differ, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
          the_step_that_a_mount_takes, other_sources, a_converted_tree, a_flipped_byte_in_a_tree,
          all_that_is_wrong_with_a_tree, files_by_a_manifest, a_tree_that_is_not_there,
          a_mount_by_a_manifest, the_sources_by_a_manifest, manifests_that_verify_writes,
