@@ -30,6 +30,12 @@ static bool is_place(const char *name)
 	return false;
 }
 
+/* True of an operand that is one of some words, and no name of something. */
+static bool is_choice(const char *operand)
+{
+	return operand && *operand >= 'a' && *operand <= 'z';
+}
+
 /* Calls put(f, word) for each word that `arg` offers. */
 static void each_word(FILE *f, const char *arg,
 		      void (*put)(FILE *f, const char *word, size_t n))
@@ -174,8 +180,15 @@ static void bash_command(FILE *f, const struct rsh_command *command)
 			fprintf(f, "--%s ", table[i].name);
 	for (size_t i = 0; i < RSH_MAX_OPERANDS; i++)
 		files |= is_place(command->operands[i]);
-	fprintf(f, "'\n\t\t\t[[ $cur == -* ]] || words= files=%s ;;\n"
-		"\t\tesac ;;\n", files ? "1" : "");
+	fprintf(f, "'\n\t\t\t[[ $cur == -* ]] || words= files=%s\n",
+		files ? "1" : "");
+	if (is_choice(command->operands[0])) {
+		fputs("\t\t\t[[ $COMP_CWORD != 2 || $cur == -* ]] || "
+		      "files= words='", f);
+		each_word(f, command->operands[0], put_word);
+		fputs("'\n", f);
+	}
+	fputs("\t\t\t;;\n\t\tesac ;;\n", f);
 }
 
 static void write_bash(FILE *f)
@@ -266,7 +279,11 @@ static void zsh_command(FILE *f, const struct rsh_command *command)
 		fprintf(f, " \\\n\t\t\t'%s:",
 			strstr(name, "...") ? "*" : *name == '[' ? ":" : "");
 		zsh_text(f, name, ":\\[]");
-		fprintf(f, ":%s'", is_place(name) ? "_files" : "");
+		fputs(is_choice(name) ? ":(" : ":", f);
+		if (is_choice(name))
+			each_word(f, name, put_word);
+		fputs(is_choice(name) ? ")'" : is_place(name) ? "_files'" :
+							       "'", f);
 	}
 	fputs(" ;;\n", f);
 }

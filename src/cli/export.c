@@ -48,8 +48,8 @@ static void print_sentence(const struct rsh_output *out,
 	char size[32], time[32], rate[32];
 	cleanup_free char *dir = rsh_text_escape(w->options->directory);
 
-	fprintf(out->f, "%s: %" PRIu32 " files of %s written to %s%s in %s, "
-		"%s/s", step, r->n_written,
+	fprintf(out->f, "%s: %" PRIu32 " file%s of %s written to %s%s in "
+		"%s, %s/s", step, r->n_written, r->n_written == 1 ? "" : "s",
 		rsh_text_bytes(r->bytes_written, size, sizeof(size)),
 		dir ? dir : "", w->options->verify ? " and verified" : "",
 		rsh_text_seconds(seconds, time, sizeof(time)),

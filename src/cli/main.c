@@ -59,7 +59,8 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 	rc = open_log(o);
 	if (rc) {
 		fprintf(stderr, "reshardfs: error: %s: %s\n",
-			o->log_file ? o->log_file : "the journal",
+			o->log_file ? o->log_file :
+				"the journal, " RSH_LOG_JOURNAL,
 			strerror(-rc));
 		return rsh_exit_of(rc);
 	}

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "option_set.h"
@@ -134,6 +135,12 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	const char *const *names = o->command->operands;
 	unsigned i = 0;
 
+	/* A shell variable that was never set. */
+	for (; i < o->n_operands; i++)
+		if (!*o->operands[i])
+			return rsh_error_set(err, EINVAL, "operand %u is empty",
+					     i + 1);
+	i = 0;
 	for (; i < RSH_MAX_OPERANDS && names[i]; i++) {
 		if (strstr(names[i], "..."))
 			return 0;
@@ -162,14 +169,11 @@ static void take_command(int *argc, char ***argv, struct rsh_options *o)
 	}
 }
 
-int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
-		      struct rsh_error *err)
+static int parse_all(int argc, char **argv, struct rsh_options *o,
+		     struct rsh_error *err)
 {
-	int rc;
+	int rc = parse_options(argc, argv, o, err);
 
-	rsh_options_init(o);
-	take_command(&argc, &argv, o);
-	rc = parse_options(argc, argv, o, err);
 	if (rc || wants_no_command(o))
 		return rc;
 	o->operands = argv + optind;
@@ -178,5 +182,38 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	if (rc == 0)
 		rc = o->command->check(o, err);
 	rsh_options_settle(o);
+	return rc;
+}
+
+/* A mistyped command was taken for the SOURCE of a mount. */
+static int doubt_command(const char *word, struct rsh_error *err)
+{
+	cleanup_free char *why = strdup(err->text);
+
+	if (!why)
+		return rsh_error_nomem(err);
+	return rsh_error_set(err, EINVAL, "\"%s\" is no command, and not there "
+			     "to be mounted: %s", word, why);
+}
+
+static bool looks_mistyped(const char *word)
+{
+	return word && *word && *word != '-' && !strchr(word, '/') &&
+	       access(word, F_OK) != 0;
+}
+
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err)
+{
+	const char *word = argc > 1 ? argv[1] : NULL;
+	int rc;
+
+	rsh_options_init(o);
+	take_command(&argc, &argv, o);
+	rc = parse_all(argc, argv, o, err);
+	/* Of a single operand it is said already. */
+	if (rc == -EINVAL && o->unnamed && o->n_operands != 1 &&
+	    looks_mistyped(word))
+		return doubt_command(word, err);
 	return rc;
 }

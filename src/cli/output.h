@@ -36,7 +36,10 @@ json_t *rsh_json_u64(uint64_t n);
 struct rsh_column {
 	const char *title;
 	bool right;   /* numbers */
-	bool shorten; /* loses its middle where the terminal is too narrow */
+	/* Where the terminal is too narrow: */
+	bool shorten; /* it loses its middle */
+	bool wrap;    /* the last one, in ASCII: it goes on below, broken
+		       * behind commas */
 };
 
 enum rsh_mark { RSH_MARK_NONE, RSH_MARK_GOOD, RSH_MARK_BAD };

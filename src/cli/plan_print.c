@@ -216,7 +216,7 @@ static const struct rsh_column file_columns[] = {
 	{ "MEDIAN", .right = true },
 	{ "MAX", .right = true },
 	{ "TIME", .right = true },
-	{ "FROM RANKS", .shorten = true },
+	{ "FROM RANKS", .wrap = true },
 };
 
 static const struct rsh_column source_columns[] = {

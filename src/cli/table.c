@@ -12,6 +12,7 @@
 
 #define GAP 2       /* between columns */
 #define NARROWEST 8 /* what shortening leaves of a column at least */
+#define WRAPPED 14  /* and wrapping */
 
 struct cell {
 	char *text;
@@ -95,7 +96,24 @@ static void measure(const struct rsh_table *t, size_t *widths)
 	}
 }
 
-/* Takes from the widest column that may be shortened until the row fits. */
+/* The widest column that may give up more; n_columns: there is none. */
+static unsigned widest(const struct rsh_table *t, const size_t *widths,
+		       bool wrap)
+{
+	unsigned at = t->n_columns;
+
+	for (unsigned c = 0; c < t->n_columns; c++) {
+		const struct rsh_column *column = &t->columns[c];
+
+		if ((wrap ? column->wrap : column->shorten) &&
+		    widths[c] > (wrap ? WRAPPED : NARROWEST) &&
+		    (at == t->n_columns || widths[c] > widths[at]))
+			at = c;
+	}
+	return at;
+}
+
+/* Takes from the columns until the row fits: wrapping loses nothing. */
 static void fit(const struct rsh_table *t, size_t *widths, size_t room)
 {
 	size_t total = GAP * (t->n_columns - 1);
@@ -103,17 +121,44 @@ static void fit(const struct rsh_table *t, size_t *widths, size_t room)
 	for (unsigned c = 0; c < t->n_columns; c++)
 		total += widths[c];
 	while (total > room) {
-		unsigned widest = t->n_columns;
+		unsigned c = widest(t, widths, true);
 
-		for (unsigned c = 0; c < t->n_columns; c++)
-			if (t->columns[c].shorten && widths[c] > NARROWEST &&
-			    (widest == t->n_columns ||
-			     widths[c] > widths[widest]))
-				widest = c;
-		if (widest == t->n_columns)
+		if (c == t->n_columns)
+			c = widest(t, widths, false);
+		if (c == t->n_columns)
 			return;
-		widths[widest]--;
+		widths[c]--;
 		total--;
+	}
+}
+
+/* How much of the text goes into a line.  Rather too much than an item cut. */
+static size_t line_length(const char *text, size_t width)
+{
+	size_t n = strlen(text);
+
+	if (n <= width)
+		return n;
+	for (size_t i = width; i > 0; i--)
+		if (text[i - 1] == ',')
+			return i;
+	n = strcspn(text, ",");
+	return text[n] ? n + 1 : n;
+}
+
+static void print_wrapped(const struct rsh_output *out, const char *text,
+			  const char *color, size_t indent, size_t width)
+{
+	for (;;) {
+		size_t n = line_length(text, width);
+
+		fprintf(out->f, "%s%.*s%s\n", color ? color : "", (int)n, text,
+			color ? "\033[0m" : "");
+		text += n;
+		text += strspn(text, " ");
+		if (!*text)
+			return;
+		fprintf(out->f, "%*s", (int)indent, "");
 	}
 }
 
@@ -124,10 +169,21 @@ static const char *color_of(const struct rsh_output *out, enum rsh_mark mark)
 	return mark == RSH_MARK_GOOD ? "\033[32m" : "\033[31m";
 }
 
+static size_t indent_of(const size_t *widths, unsigned c)
+{
+	size_t n = c * GAP;
+
+	while (c-- > 0)
+		n += widths[c];
+	return n;
+}
+
 static void print_cell(const struct rsh_table *t, const struct rsh_output *out,
-		       unsigned c, char *text, const char *color, size_t width)
+		       unsigned c, char *text, const char *color,
+		       const size_t *widths)
 {
 	const struct rsh_column *column = &t->columns[c];
+	const size_t width = widths[c];
 	size_t n, blanks;
 
 	if (column->shorten && out->width)
@@ -136,6 +192,10 @@ static void print_cell(const struct rsh_table *t, const struct rsh_output *out,
 	blanks = n < width ? width - n : 0;
 	if (c > 0)
 		fprintf(out->f, "%*s", GAP, "");
+	if (column->wrap && out->width) {
+		print_wrapped(out, text, color, indent_of(widths, c), width);
+		return;
+	}
 	if (column->right)
 		fprintf(out->f, "%*s", (int)blanks, "");
 	fprintf(out->f, "%s%s%s", color ? color : "", text,
@@ -162,11 +222,10 @@ int rsh_table_print(struct rsh_table *t, const struct rsh_output *out)
 	for (unsigned c = 0; c < t->n_columns; c++) {
 		snprintf(title, sizeof(title), "%s", t->columns[c].title);
 		print_cell(t, out, c, title, out->color ? "\033[1m" : NULL,
-			   widths[c]);
+			   widths);
 	}
 	for (size_t i = 0; i < t->n; i++)
 		print_cell(t, out, i % t->n_columns, t->cells[i].text,
-			   color_of(out, t->cells[i].mark),
-			   widths[i % t->n_columns]);
+			   color_of(out, t->cells[i].mark), widths);
 	return 0;
 }

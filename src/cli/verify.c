@@ -7,10 +7,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "conversion.h"
 #include "output.h"
 #include "ranks.h"
+#include "reading.h"
 #include "rsh/copy/verify.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
@@ -93,13 +95,15 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		fprintf(out->f, "note: the manifest is of another conversion: "
 			"other options, strategies or source files\n");
 	if (a->n_made_up)
-		fprintf(out->f, "note: %" PRIu32 " ranks have no file, but "
-			"others hold the same\n", a->n_made_up);
-	fprintf(out->f, "%s%s%" PRIu32 " files of %s", r->step,
-		*r->step ? ": " : "", a->n_files,
+		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
+			"hold the same\n", a->n_made_up,
+			a->n_made_up == 1 ? " has" : "s have");
+	fprintf(out->f, "%s%s%" PRIu32 " file%s of %s", r->step,
+		*r->step ? ": " : "", a->n_files, a->n_files == 1 ? "" : "s",
 		rsh_text_bytes(a->bytes, size, sizeof(size)));
 	if (a->n_replicas)
-		fprintf(out->f, " and %" PRIu32 " replicas", a->n_replicas);
+		fprintf(out->f, " and %" PRIu32 " replica%s", a->n_replicas,
+			a->n_replicas == 1 ? "" : "s");
 	fprintf(out->f, " verified in %s: ",
 		rsh_text_seconds(rsh_work_seconds(&r->work), time,
 				 sizeof(time)));
@@ -129,12 +133,24 @@ static void take_step(struct report *r, const struct rsh_source *s)
 
 /* ---- the questions ---- */
 
+/* One that is not there is a slip of the pen, not a tree without its files. */
+static int find_tree(const char *dir, struct rsh_error *err)
+{
+	struct stat st;
+
+	if (stat(dir, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", dir,
+				     strerror(errno));
+	return 0;
+}
+
 static int verify_files(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
 	const char *manifest = o->operands[0], *dir, *slash;
 	cleanup_free char *beside = NULL;
+	int rc;
 
 	dir = o->n_operands > 1 ? o->operands[1] : NULL;
 	if (dir && !rsh_is_file(manifest)) {
@@ -150,7 +166,9 @@ static int verify_files(struct report *r, struct rsh_error *err)
 			return rsh_error_nomem(err);
 		dir = beside;
 	}
-	return rsh_verify_files(manifest, dir, &control, &r->answer, err);
+	rc = find_tree(dir, err);
+	return rc ? rc : rsh_verify_files(manifest, dir, &control, &r->answer,
+					  err);
 }
 
 static int verify_plan(struct report *r, enum rsh_verify_kind kind,
@@ -207,14 +225,16 @@ static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	const struct rsh_source_options files = rsh_files_of(o);
+	struct rsh_source_options files = rsh_files_of(o);
 	const char *path = rsh_conversion_of(o).src_strategy;
 	struct rsh_strategy *strategy = NULL;
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *source = NULL;
 	uint32_t first = 0, n = UINT32_MAX;
-	int rc = names ? 0 : rsh_error_nomem(err);
+	int rc = names ? rsh_reading_new(o, &r->work.io, err) :
+			 rsh_error_nomem(err);
 
+	files.io = r->work.io;
 	if (rc == 0 && path)
 		rc = rsh_strategy_load(path, o->compat, names, &strategy, err);
 	if (rc == 0 && strategy)
@@ -246,7 +266,9 @@ static int ask(struct report *r, struct rsh_error *err)
 		return verify_files(r, err);
 	if (kind == RSH_VERIFY_SOURCE && !o->dst_strategy)
 		return verify_best(r, err);
-	rc = rsh_work_open(&r->work, err);
+	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
+	if (rc == 0)
+		rc = rsh_work_open(&r->work, err);
 	if (rc)
 		return rc;
 	return kind == RSH_VERIFY_SOURCE ? verify_mounted(r, err) :

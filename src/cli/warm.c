@@ -270,7 +270,8 @@ static enum rsh_exit report(const struct warm *w, double seconds)
 			"bytes", (json_int_t)w->bytes, "contents", o->contents,
 			"seconds", seconds)));
 	if (!o->quiet)
-		fprintf(out.f, "%zu files, %s%s in %s\n", w->n_files,
+		fprintf(out.f, "%zu file%s, %s%s in %s\n", w->n_files,
+			w->n_files == 1 ? "" : "s",
 			rsh_text_bytes(w->bytes, bytes, sizeof(bytes)),
 			o->contents ? " read" : "",
 			rsh_text_seconds(seconds, time, sizeof(time)));

@@ -44,10 +44,24 @@ struct job {
 /* ---- one file ---- */
 
 struct content {
+	const struct rsh_source *source;
+	uint32_t file; /* its number there */
 	int fd;
 	const struct rsh_ckpt_index *index;
 	const struct rsh_record *record;
 };
+
+static struct content content_of(const struct job *j, const struct file *f,
+				 int fd, const struct rsh_record *r)
+{
+	return (struct content){
+		.source = j->source,
+		.file = (uint32_t)(f - j->files),
+		.fd = fd,
+		.index = f->in.index,
+		.record = r,
+	};
+}
 
 /* Bytes of a record's content, which may lie in several extents: as pread(). */
 static ssize_t read_content(const struct content *c, uint8_t *buf, size_t len,
@@ -66,12 +80,10 @@ static ssize_t read_content(const struct content *c, uint8_t *buf, size_t len,
 			continue;
 		}
 		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
-		do {
-			n = pread(c->fd, buf + got, want,
-				  (off_t)(e[i].offset + offset));
-		} while (n < 0 && errno == EINTR);
+		n = rsh_source_file_pread(c->source, c->file, c->fd, buf + got,
+					  want, e[i].offset + offset);
 		if (n <= 0)
-			return n ? -errno : -EIO;
+			return n ? n : -EIO;
 		got += (size_t)n;
 		offset += (uint64_t)n;
 		/* A short read goes on in the same extent. */
@@ -119,7 +131,8 @@ static int hash_records(const struct job *j, struct file *f, int fd)
 	if (!buf || !state || !f->sums)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		const struct content c = { fd, ix, &ix->records[i] };
+		const struct content c = content_of(j, f, fd,
+						    &ix->records[i]);
 
 		rc = hash_record(j, &c, buf, state, &f->sums[i]);
 	}
@@ -127,28 +140,37 @@ static int hash_records(const struct job *j, struct file *f, int fd)
 	return rc;
 }
 
-/* What is wrong with a file is its problem; running out of memory and being
- * stopped are the command's. */
+static int look_into(const struct job *j, struct file *f, struct rsh_error *why)
+{
+	const uint32_t i = (uint32_t)(f - j->files);
+	cleanup_fd int fd = -1;
+	int rc = rsh_source_file_descriptor(j->source, i, &fd, why);
+
+	if (rc == 0)
+		rc = rsh_source_file_inspect(j->source, i, fd, true, j->names,
+					     &f->in, why);
+	if (rc)
+		return rc;
+	rc = hash_records(j, f, fd);
+	return rc ? rsh_error_set(why, -rc, "%s: %s", f->info.path,
+				  strerror(-rc)) : 0;
+}
+
+/* What is wrong with a file is its problem; running out of memory, being
+ * stopped and links to where nobody may look are the command's. */
 static int check_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	struct file *f = &j->files[i];
 	struct rsh_error why = RSH_ERROR_INIT;
-	cleanup_fd int fd = -1;
-	uint64_t size;
+	size_t size;
 	int rc = rsh_copy_stopped(j->control) ? -EINTR :
-		rsh_inspect_file(f->info.path, true, j->names, &f->in, &why);
+						look_into(j, f, &why);
 
-	if (rc == 0) {
-		rc = rsh_open_regular(NULL, f->info.path, &fd, &size);
-		if (rc == 0)
-			rc = hash_records(j, f, fd);
-		if (rc)
-			rsh_error_set(&why, -rc, "%s: %s", f->info.path,
-				      strerror(-rc));
-	}
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");
+	if (rc == -EXDEV)
+		return rsh_error_set(err, EXDEV, "%s", why.text);
 	if (rc == 0)
 		return 0;
 	rsh_inspected_clear(&f->in);
@@ -228,16 +250,19 @@ static int tell_difference(struct job *j, const struct file *a,
 			   const struct rsh_record *rb)
 {
 	cleanup_fd int fa = -1, fb = -1;
-	struct content ca = { -1, a->in.index, ra };
-	struct content cb = { -1, b->in.index, rb };
 	struct rsh_problem p = { 0 };
-	uint64_t at = 0, size;
-	int rc = rsh_open_regular(NULL, a->info.path, &fa, &size);
+	struct content ca, cb;
+	uint64_t at = 0;
+	int rc = rsh_source_file_descriptor(j->source,
+					    (uint32_t)(a - j->files), &fa,
+					    NULL);
 
 	if (rc == 0)
-		rc = rsh_open_regular(NULL, b->info.path, &fb, &size);
-	ca.fd = fa;
-	cb.fd = fb;
+		rc = rsh_source_file_descriptor(j->source,
+						(uint32_t)(b - j->files), &fb,
+						NULL);
+	ca = content_of(j, a, fa, ra);
+	cb = content_of(j, b, fb, rb);
 	if (rc == 0)
 		rc = find_difference(&ca, &cb, &at);
 	if (rc == -ENOMEM ||

@@ -80,6 +80,35 @@ const struct derive_rule *derive_rule_for(const struct derivation *d,
 	return NULL;
 }
 
+static bool fits_any(const struct derivation *d, const struct derive_rule *rule)
+{
+	for (uint32_t i = 0; i < d->n_params; i++)
+		if (derive_is_about(d, &rule->re, &d->params[i]))
+			return true;
+	return false;
+}
+
+/* A slip in a regular expression shows nowhere else. */
+static int note_idle_rules(struct derivation *d, const char *option,
+			   const struct derive_rules *rules)
+{
+	for (uint32_t i = 0; i < rules->n; i++)
+		if (!fits_any(d, &rules->v[i]) &&
+		    derive_note(d, "--%s '%s' fits no parameter", option,
+				rules->v[i].text))
+			return -ENOMEM;
+	return 0;
+}
+
+static int note_all_idle_rules(struct derivation *d)
+{
+	int rc = note_idle_rules(d, "split", &d->o->split);
+
+	if (rc == 0)
+		rc = note_idle_rules(d, "axes", &d->o->axes);
+	return rc ? rc : note_idle_rules(d, "stage", &d->o->stage);
+}
+
 static void add_axes(struct derivation *d)
 {
 	static const char *const known[] = { "*", "dp", "cp", "mp", "ep" };
@@ -404,7 +433,7 @@ static int check_request(struct derivation *d)
 				     "no mesh is given, as in --mesh dp=2,mp=4");
 	if (!d->src && (!d->shapes || !d->shapes->n))
 		return rsh_error_set(d->err, EINVAL,
-				     "an unsharded source says nothing of parameters; give its checkpoint");
+				     "an unsharded source says nothing of parameters; give its checkpoint (--checkpoint)");
 	if (d->src && d->src->lone_stage)
 		return rsh_error_set(d->err, EINVAL,
 				     "%s: this is the file of stage %u alone; give those of all stages",
@@ -422,7 +451,7 @@ static int run(struct derivation *d, struct rsh_derived *out)
 	d->src_stages = d->src ? d->src->n_stages : 1;
 	d->dst_ranks = rsh_mesh_stage_ranks(&d->o->mesh);
 	d->dst_stages = rsh_mesh_size(&d->o->mesh, "pp");
-	d->cap_notes = 8;
+	d->cap_notes = 8 + d->o->split.n + d->o->axes.n + d->o->stage.n;
 	d->notes = rsh_arena_array(d->arena, const char *, d->cap_notes);
 	if (!d->notes)
 		return rsh_error_nomem(d->err);
@@ -436,6 +465,8 @@ static int run(struct derivation *d, struct rsh_derived *out)
 		rc = match_gradients(d);
 	if (rc == 0)
 		rc = derive_params(d);
+	if (rc == 0)
+		rc = note_all_idle_rules(d);
 	return rc ? rc : collect(d, out);
 }
 

@@ -16,6 +16,7 @@
 
 /* "REGEX=..."; which fields count depends on the option. */
 struct derive_rule {
+	char *text; /* the rule as it was given */
 	regex_t re;
 	uint32_t dim;    /* SPLIT */
 	uint32_t n_axes; /* AXES; SPLIT: 1, or 0 for none */

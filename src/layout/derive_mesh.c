@@ -343,7 +343,7 @@ static int check_rank(struct derivation *d, const struct derive_param *p)
 	for (uint32_t e = 0; !p->shape && e < it->n_shape && e < it->n_map; e++)
 		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
 		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
-			return derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source, which tells its dimensions");
+			return derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
 	return 0;
 }
 

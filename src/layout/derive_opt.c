@@ -152,7 +152,7 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 	if (*exempt || divides(d, p, n) == NO)
 		return 0;
 	if (could == UNKNOWN)
-		return not_known(d, p, "the source does not, for reasons that only its size tells; give a checkpoint of the source");
+		return not_known(d, p, "the source does not, for reasons that only its size tells; give a checkpoint of the source (--checkpoint)");
 	return not_known(d, p, "in the source it could not; say --opt-include or --opt-exclude for it");
 }
 
@@ -174,7 +174,7 @@ static int shard(struct derivation *d, struct derive_param *p)
 		return rc;
 	fits = divides(d, p, slices(&p->out, ranks));
 	if (fits == UNKNOWN)
-		return not_known(d, p, "the source does not tell its size; give a checkpoint of the source");
+		return not_known(d, p, "the source does not tell its size; give a checkpoint of the source (--checkpoint)");
 	if (fits == NO)
 		return 0;
 	p->out.opt_step = (int32_t)(g.last / (g.n - 1));

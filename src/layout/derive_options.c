@@ -15,8 +15,10 @@ struct rsh_derive_options *rsh_derive_options_new(void)
 
 static void free_rules(struct derive_rules *rules)
 {
-	for (uint32_t i = 0; i < rules->n; i++)
+	for (uint32_t i = 0; i < rules->n; i++) {
 		regfree(&rules->v[i].re);
+		free(rules->v[i].text);
+	}
 }
 
 void rsh_derive_options_free(struct rsh_derive_options *o)
@@ -195,9 +197,15 @@ static int add_rule(struct derive_rules *rules, const char *text,
 	if (!regex)
 		return rsh_error_nomem(err);
 	rc = compile(&rule.re, regex, err);
-	if (rc == 0)
-		rules->v[rules->n++] = rule;
-	return rc;
+	if (rc)
+		return rc;
+	rule.text = strdup(text);
+	if (!rule.text) {
+		regfree(&rule.re);
+		return rsh_error_nomem(err);
+	}
+	rules->v[rules->n++] = rule;
+	return 0;
 }
 
 static int set_mesh(struct rsh_mesh *m, bool *has, const char *text,

@@ -198,7 +198,7 @@ static int by_order(struct derivation *d, struct derive_param *p,
 	const struct derive_shape *at = d->params[p->base].shape;
 
 	if (!at || !low)
-		return derive_refuse(d, p, "its pipeline stage is not known: give a checkpoint of the source, whose order tells, or say it, as in --stage 'REGEX=first'");
+		return derive_refuse(d, p, "its pipeline stage is not known: give a checkpoint of the source (--checkpoint), whose order tells, or say it, as in --stage 'REGEX=first'");
 	if (at > low && at < high)
 		return derive_refuse(d, p, "it stands among the layers, so its stage is not known: say it, as in --stage 'REGEX=1'");
 	set_one(p, at < low ? 0 : d->dst_stages - 1);

@@ -50,8 +50,8 @@ static int add_axis(struct rsh_mesh *m, const char *text, const char *s,
 	if (!eq || !rsh_mesh_name(s, (size_t)(eq - s), axis.name) ||
 	    !parse_size(eq + 1, end, &axis.size))
 		return rsh_error_set(err, EINVAL,
-				     "mesh \"%s\": \"%.*s\" is not NAME=NUMBER, as in dp=2,mp=4",
-				     text, (int)(end - s), s);
+				     "mesh \"%s\": \"%.*s\" is not NAME=NUMBER, as in dp=2,mp=4, with a number from 1 to %u",
+				     text, (int)(end - s), s, MAX_RANKS);
 	if (rsh_mesh_has(m, axis.name))
 		return rsh_error_set(err, EINVAL,
 				     "mesh \"%s\": it names %s twice", text,

@@ -14,14 +14,27 @@
 
 /* ---- one file ---- */
 
-static int open_regular(const char *path, int *fd, uint64_t *size,
-			struct rsh_error *err)
+struct inspection {
+	const struct rsh_source_io *io; /* NULL: of no source */
+	const char *name;               /* below the source */
+	int fd;
+};
+
+static ssize_t inspect_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct inspection *in = ctx;
+	ssize_t n = rsh_source_io_scan(in->io, in->name, in->fd, buf, len,
+				       offset);
+
+	return n < 0 ? -errno : n;
+}
+
+static int size_of(int fd, const char *path, uint64_t *size,
+		   struct rsh_error *err)
 {
 	struct stat st;
 
-	/* A named pipe would block. */
-	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (*fd < 0 || fstat(*fd, &st) != 0)
+	if (fstat(fd, &st) != 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
 	if (!S_ISREG(st.st_mode))
@@ -31,12 +44,12 @@ static int open_regular(const char *path, int *fd, uint64_t *size,
 	return 0;
 }
 
-int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
-		     struct rsh_inspected *out, struct rsh_error *err)
+static int inspect(const char *path, struct inspection *in,
+		   bool check_crc, struct rsh_names *names,
+		   struct rsh_inspected *out, struct rsh_error *err)
 {
-	cleanup_fd int fd = -1;
 	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_fd_pread, .ctx = &fd, .path = path,
+		.pread_fn = inspect_pread, .ctx = in, .path = path,
 	};
 	int rc;
 
@@ -44,7 +57,7 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
 			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
 	};
-	rc = open_regular(path, &fd, &bytes.size, err);
+	rc = size_of(in->fd, path, &bytes.size, err);
 	if (rc)
 		return rc;
 	out->bytes = bytes.size;
@@ -55,6 +68,20 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 	if (rc == 0 && check_crc)
 		rc = rsh_ckpt_check_crc(&bytes, out->index, err);
 	return rc;
+}
+
+int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
+		     struct rsh_inspected *out, struct rsh_error *err)
+{
+	/* A named pipe would block. */
+	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	struct inspection in = { .fd = fd };
+
+	*out = (struct rsh_inspected){ 0 };
+	if (fd < 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	return inspect(path, &in, check_crc, names, out, err);
 }
 
 void rsh_inspected_clear(struct rsh_inspected *in)
@@ -110,6 +137,37 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 		.bytes = (uint64_t)f->id.size,
 		.mtime = f->id.mtime,
 	};
+}
+
+int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
+			       struct rsh_error *err)
+{
+	const char *name = s->files[i].name;
+	int fd = rsh_source_openat(s, name, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+
+	if (fd < 0)
+		return rsh_source_open_error(s, name, fd, err);
+	*out = fd;
+	return 0;
+}
+
+int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
+			    bool check_crc, struct rsh_names *names,
+			    struct rsh_inspected *out, struct rsh_error *err)
+{
+	const struct rsh_source_file *f = &s->files[i];
+	struct inspection in = { s->io, f->name, fd };
+
+	return inspect(f->path, &in, check_crc, names, out, err);
+}
+
+ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
+			      void *buf, size_t len, uint64_t offset)
+{
+	ssize_t n = rsh_source_io_pread(s->io, s->files[i].name, fd, buf, len,
+					offset);
+
+	return n < 0 ? -errno : n;
 }
 
 static int by_number(const void *a, const void *b)

@@ -175,6 +175,16 @@ static int read_all(struct rsh_faults *faults, const char *name, int fd,
 	return 0;
 }
 
+static void count(struct rsh_source_io *io, size_t bytes, uint64_t ns,
+		  bool failed)
+{
+	atomic_fetch_add(&io->reads, 1);
+	atomic_fetch_add(&io->bytes, bytes);
+	atomic_fetch_add(&io->ns, ns);
+	if (failed)
+		atomic_fetch_add(&io->failed, 1);
+}
+
 static int read_counted(struct rsh_source_io *io, const char *name, int fd,
 			struct target *t, uint64_t offset)
 {
@@ -182,11 +192,7 @@ static int read_counted(struct rsh_source_io *io, const char *name, int fd,
 	const size_t len = t->left;
 	int rc = read_all(io->faults, name, fd, t, offset);
 
-	atomic_fetch_add(&io->reads, 1);
-	atomic_fetch_add(&io->bytes, len);
-	atomic_fetch_add(&io->ns, rsh_clock_ns() - start);
-	if (rc)
-		atomic_fetch_add(&io->failed, 1);
+	count(io, len, rsh_clock_ns() - start, rc != 0);
 	return rc;
 }
 
@@ -373,6 +379,24 @@ ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
 		n = pread(fd, buf, len, (off_t)offset);
 	} while (n < 0 && errno == EINTR);
 	if (n > 0 && io && io->faults)
+		rsh_faults_flip(io->faults, name, offset, buf, (size_t)n);
+	return n;
+}
+
+ssize_t rsh_source_io_pread(struct rsh_source_io *io, const char *name, int fd,
+			    void *buf, size_t len, uint64_t offset)
+{
+	const uint64_t start = rsh_clock_ns();
+	struct target t = one_buffer(buf, len);
+	ssize_t n;
+
+	do {
+		n = read_once(io ? io->faults : NULL, name, fd, &t, offset);
+	} while (n < 0 && errno == EINTR);
+	if (!io)
+		return n;
+	count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start, n < 0);
+	if (n > 0 && io->faults)
 		rsh_faults_flip(io->faults, name, offset, buf, (size_t)n);
 	return n;
 }

@@ -43,6 +43,10 @@ void rsh_source_io_attach(struct rsh_source *s);
  * faults meet the flipped bytes alone.  `io` may be NULL. */
 ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
 			   int fd, void *buf, size_t len, uint64_t offset);
+/* As pread(), of content and past any cache: all faults meet it, and it is
+ * counted.  `io` may be NULL. */
+ssize_t rsh_source_io_pread(struct rsh_source_io *io, const char *name, int fd,
+			    void *buf, size_t len, uint64_t offset);
 /* False if what is scanned may not be what the file holds. */
 bool rsh_source_io_is_true(const struct rsh_source_io *io);
 

@@ -17,7 +17,6 @@
 #define IDENT "reshardfs"
 #define LINE_MAX_BYTES 4096
 #define KEPT_LINES 200
-#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 static const struct {
 	const char *name;
@@ -111,7 +110,7 @@ int rsh_log_to_journal(void)
 {
 	int fd;
 
-	if (access(JOURNAL_SOCKET, W_OK) != 0)
+	if (access(RSH_LOG_JOURNAL, W_OK) != 0)
 		return -errno;
 	if (atomic_load(&journal_fd) < 0) {
 		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -183,7 +182,7 @@ static void log_line(enum rsh_log_level level, const char *text)
 /* systemd's native protocol: a field a line.  The text has no newline. */
 static void log_to_journal(enum rsh_log_level level, const char *text)
 {
-	static const struct sockaddr_un to = { AF_UNIX, JOURNAL_SOCKET };
+	static const struct sockaddr_un to = { AF_UNIX, RSH_LOG_JOURNAL };
 	char fields[LINE_MAX_BYTES + 128];
 	int n = snprintf(fields, sizeof(fields),
 			 "PRIORITY=%d\nSYSLOG_IDENTIFIER=%s\nMESSAGE=%s\n",

@@ -97,7 +97,9 @@ static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
 	int rc = rsh_vfs_replicas(v->src, &first, &n_first);
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		fprintf(to, "%s%" PRIu32 ":", i ? "\n" : "", ranks[i]);
+		/* getfattr shows what has fewer than eight letters a line in
+		 * base64. */
+		fprintf(to, "%srank %" PRIu32 ":", i ? "\n" : "", ranks[i]);
 		for (uint32_t r = 0; r < n_first; r++)
 			if (r != ranks[i] && first[r] == first[ranks[i]])
 				fprintf(to, " %" PRIu32, r);

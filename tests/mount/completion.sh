@@ -46,6 +46,9 @@ if command -v bash >/dev/null; then
 	: >"$T/empty/a file"
 	equal "files" "$(offers mount --src-strategy '' | tr -d "'")" "a file none"
 	equal "files for operands" "$(offers ls a)" "a file"
+	equal "words for an operand" "$(offers strategy '')" "check derive merge show"
+	equal "one of them" "$(offers strategy de)" derive
+	equal "files behind it" "$(offers strategy show a)" "a file"
 	for command in $commands; do
 		equal "all options of $command" "$(offers "$command" --)" \
 			"$("$RESHARDFS" "$command" --help |
@@ -77,6 +80,9 @@ if command -v zsh >/dev/null; then
 	zsh_asks ls --json x >"$T/asked"
 	check "an option of ls for zsh" grep -qx -e '--json\[print JSON, for programs\]' "$T/asked"
 	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf )$' "$T/asked"
+	zsh_asks strategy '' >"$T/asked.strategy"
+	check "words for an operand in zsh" \
+		grep -q -e '^:.*:(show merge check derive )$' "$T/asked.strategy"
 	check "a letter for zsh" grep -q -e '^(-q --quiet)-q\[' "$T/asked"
 	check "operands for zsh" grep -qx ':FILE|SOURCE|STRATEGY:_files' "$T/asked"
 	refute "no option of mount in ls" grep -q foreground "$T/asked"

@@ -1,6 +1,7 @@
 #!/bin/sh
 # A source that hangs: the mount goes on answering, and is taken down without
 # waiting for it.
+. "${srcdir:-.}/lib/open_fuse.sh"
 . "${srcdir:-.}/lib/mount.sh"
 
 make_source
@@ -114,10 +115,7 @@ if setpriv --bounding-set=-sys_admin true 2>/dev/null; then
 	ends "until SIGTERM"
 fi
 
-as_nobody() {
-	setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
-}
-if as_nobody test -w /dev/fuse 2>/dev/null; then
+if fuse_is_open; then
 	chmod 755 "$T"
 	chmod -R a+rX "$T/source" "$T/source.ckpt" "$T/wanted.ckpt"
 	chown 65534:65534 "$MNT"
@@ -126,6 +124,10 @@ if as_nobody test -w /dev/fuse 2>/dev/null; then
 	as_nobody dd "if=$MNT/rank_0/checkpoint_0.ckpt" of=/dev/null count=1 2>/dev/null &
 	reader_pids=$!
 	sleep 1
+	setpriv --reuid=65533 --regid=65533 --clear-groups \
+		"$RESHARDFS" umount --force "$MNT" 2>"$T/said"
+	equal "another user's --force fails" $? 4
+	check "and the mount stays" is_mounted
 	check "umount --force without privileges" as_nobody "$RESHARDFS" umount --force "$MNT"
 	check "without privileges: the mount is gone" not_mounted
 	check "without privileges: the reader gets an error" readers_failed

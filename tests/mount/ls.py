@@ -244,8 +244,18 @@ def layouts_of_a_strategy(t):
     check(rows["block.norm.gamma"]["replicas"] == [list(range(8))], rows)
     check(rows["block.sharded"]["replicas"] == [[r] for r in range(8)], rows)
     got = run("ls", t.src)
-    check("0,4 1,5 2,6 3,7" in got.out and "optimizer shard 2" in got.out and
+    check("0,4 1,5 2,6 3,7" in got.out and
           f"{len(listed)} parameters, 8 ranks in 1 stage" in got.out, got)
+    lines = got.out.splitlines()
+    check(lines[0].split() == ["PARAMETER", "STAGE", "MESH", "MAP", "SHARD", "SPLIT", "SAME", "ON",
+                               "RANKS"], got)
+    cells = {line.split()[0]: line.split()[1:6] for line in lines[1:]}
+    check(cells["block.sharded"] == ["0", "[2,4]", "[0,-1]", "2", "8x1"], cells)
+    check(cells["block.norm.gamma"] == ["0", "[2,4]", "[-1]", "-", "1"], cells)
+    # The columns of a usual terminal leave enough of the names.
+    narrow = run_on_terminal("ls", t.src, "--color=never", columns=80).out.splitlines()
+    check(max(map(len, narrow)) <= 80, narrow)
+    check(all(any(line.startswith(f"{p.name} ") for line in narrow) for p in listed), narrow)
 
 
 def stages_of_a_directory(t):

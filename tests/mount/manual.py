@@ -28,6 +28,15 @@ def page_of(command):
         return f.read()
 
 
+def all_pages():
+    pages = {}
+    for name in sorted(os.listdir(os.path.join(TOP, "man"))):
+        if re.search(r"\.[1-8]$", name):
+            with open(os.path.join(TOP, "man", name), encoding="utf-8") as f:
+                pages[name] = f.read()
+    return pages
+
+
 def section(page, title):
     found = re.search(rf"^\.Sh {title}\n(.*?)(?=^\.Sh |\Z)", page, re.M | re.S)
     check(found, f"no section {title}")
@@ -95,6 +104,13 @@ def main():
         with tap.test(f"{command}: its manual has the sections"):
             for title in ("NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "SEE ALSO"):
                 section(pages[command], title)
+    with tap.test("quotes end where they should"):
+        # Ql and Qq quote all that follows on their line, another one included, and Fl makes
+        # flags of it.
+        nested = re.compile(r"\b(Ql|Qq) .*\b(Ql|Qq)\b|Fl Fl [a-z-]+( [a-z]+){3}")
+        bad = [f"{name}: {line}" for name, page in all_pages().items()
+               for line in page.splitlines() if line.startswith(".") and nested.search(line)]
+        check(not bad, bad)
     return tap.finish()
 
 

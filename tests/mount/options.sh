@@ -29,6 +29,10 @@ both() {
 
 usage "nothing given" "no command and no SOURCE"
 usage "no such command" '"mounnt" is no command' mounnt
+usage "no such command, with operands" '"exprot" is no command' exprot \
+	$(strategies) "$SRC" "$T/out"
+usage "a source that is there is no command" "no command, and to mount it" "$SRC"
+usage "an empty operand" "operand 1 is empty" ls ""
 usage "no mount point" MOUNTPOINT mount $(strategies) "$SRC"
 both "a third operand" surplus surplus
 usage "no source strategy" --src-strategy mount --dst-strategy none "$SRC" "$MNT"

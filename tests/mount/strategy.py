@@ -183,6 +183,12 @@ class Bench:
                   plain(read_strategy_file(planned(destination)).layouts), destination)
         check(not good("strategy", "derive", "-q", planned("mp8"), "--mesh", "mp=4", "-o",
                        out).err, "not quiet")
+        # A rule with a slip in it is told, the others are not.
+        got = good("strategy", "derive", planned("mp4_vocab"), "--mesh", "dp=2,tp=4", "--split",
+                   "^emb=0:none", "--split", "^embb=0:none", "--stage", "haed=first", "-o", out)
+        idle = [line for line in got.err.splitlines() if "fits no parameter" in line]
+        check(len(idle) == 2 and "--split '^embb=0:none'" in idle[0] and
+              "--stage 'haed=first'" in idle[1], repr(got))
         # What was derived can be derived from.
         good("strategy", "derive", out, "--mesh", "dp=6,mp=4", "-o", out)
         check(plain(read_strategy_file(out).layouts) ==
@@ -199,8 +205,9 @@ class Bench:
                 (USAGE, [mp8, "--mesh", "mp=2", "--opt", "x", "-o", out], "opt: optimizer"),
                 (USAGE, [mp8, "--mesh", "mp=2", "--split", "a", "-o", out], "split: rule"),
                 (INPUT, [self.path("absent"), "--mesh", "mp=2", "-o", out], "absent"),
-                (INPUT, ["none", "--mesh", "mp=2", "-o", out], "give its checkpoint"),
-                (INPUT, [mp8, "--mesh", "mp=2,pp=2", "-o", out], "give a checkpoint"),
+                (USAGE, [mp8, "--mesh", "mp=0", "-o", out], "a number from 1 to"),
+                (INPUT, ["none", "--mesh", "mp=2", "-o", out], "--checkpoint"),
+                (INPUT, [mp8, "--mesh", "mp=2,pp=2", "-o", out], "--checkpoint"),
                 (INPUT, [mp8, "--mesh", "mp=2", "--checkpoint", self.path("absent"), "-o",
                          out], "absent"),
                 (INPUT, [planned("dp2mp4_layout"), "--mesh", "mp=4", "-o", out], "--axes"),

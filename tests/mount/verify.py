@@ -130,6 +130,44 @@ def replicas_that_differ(p):
                      what=job.path(0, "net-1_1.ckpt"))
 
 
+def a_source_with_faults(p):
+    """What --fault spoils is found as it would be of such a disk."""
+    job = p.job(crc=True)
+    words = ["verify", job.source, "--src-strategy", job.strategy]
+    path = job.path(3, "net-1_1.ckpt")
+    content = job.records(3, 1, 1)["up.weight"].content
+    with open(path, "rb") as f:
+        place = f.read().index(content) + 5
+    here = f"rank_3/net:{place}-{place + 1}"
+    for both in ([], ["--dst-strategy", "none"]):
+        only_problem(run_json(*words, *both, f"--fault=eio@{here}", status=NO), path=path,
+                     what="Input/output error")
+        only_problem(run_json(*words, *both, f"--fault=flip@{here}", status=NO), path=path,
+                     what="CRC")
+        check(run_json(*words, *both, "--fault=short;delay=1us")["good"], "short reads")
+    # Without a CRC only comparing finds it.
+    job.save(1, 2)
+    only_problem(run_json(*words, f"--fault=flip@{here}", status=NO),
+                 path=job.path(7, "net-1_2.ckpt"), record="up.weight", offset=place,
+                 what="rank_3/net-1_2.ckpt")
+
+
+def a_link_that_leads_out(p):
+    """Also of a source alone, which is not mounted for it."""
+    job = p.job()
+    path = job.path(3, "net-1_1.ckpt")
+    os.rename(path, p.path("elsewhere.ckpt"))
+    os.symlink(p.path("elsewhere.ckpt"), path)
+    for words in ([], ["--src-strategy", job.strategy]):
+        refused(run("verify", job.source, *words), INPUT, path,
+                f"leads out of SOURCE, to {p.path('elsewhere.ckpt')}", "--follow-outside")
+        check(run_json("verify", job.source, *words, "--follow-outside")["good"], "allowed")
+    # One that stays inside is no matter.
+    os.remove(path)
+    os.symlink("../rank_7/net-1_1.ckpt", path)
+    check(run_json("verify", job.source)["good"], "inside")
+
+
 def ranks_without_files(p):
     job = p.job()
     words = ["verify", job.source, "--src-strategy", job.strategy]
@@ -224,6 +262,12 @@ def files_by_a_manifest(p):
     check(run_json("verify", manifest, p.path("copy"))["good"], "the copy")
     os.remove(path)
     only_problem(run_json("verify", manifest, status=NO), path=path, what="missing")
+
+
+def a_tree_that_is_not_there(p):
+    source, _, manifest, words = p.exported()
+    for operands in ([manifest, p.path("nowhere")], [source, p.path("nowhere"), *words]):
+        refused(run("verify", *operands), INPUT, "nowhere: No such file or directory")
 
 
 def a_mount_by_a_manifest(p):
@@ -336,11 +380,11 @@ def wrong_usage(p):
 
 
 CASES = [a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
-         replicas_that_differ, ranks_without_files, the_step_that_a_mount_takes, other_sources,
-         a_converted_tree, a_flipped_byte_in_a_tree, all_that_is_wrong_with_a_tree,
-         files_by_a_manifest, a_mount_by_a_manifest, the_sources_by_a_manifest,
-         manifests_that_verify_writes, manifests_that_are_none, other_forms, names_of_any_bytes,
-         wrong_usage]
+         replicas_that_differ, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
+         the_step_that_a_mount_takes, other_sources, a_converted_tree, a_flipped_byte_in_a_tree,
+         all_that_is_wrong_with_a_tree, files_by_a_manifest, a_tree_that_is_not_there,
+         a_mount_by_a_manifest, the_sources_by_a_manifest, manifests_that_verify_writes,
+         manifests_that_are_none, other_forms, names_of_any_bytes, wrong_usage]
 
 
 def main():

@@ -43,7 +43,7 @@ said '^4 files, .* read in '
 warm 0 "some ranks" --contents -j 2 "$MNT" 0 2-3
 said '^3 files, '
 warm 0 "one rank" "$MNT/" 1
-said '^1 files, '
+said '^1 file, '
 
 python3 - "$MNT" "$RESHARDFS" >"$T/rchar" <<'PY'
 import os, subprocess, sys

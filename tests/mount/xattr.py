@@ -62,7 +62,7 @@ def where_it_comes_from(root):
               os.listxattr(path))
         check(get(path, "sources").split("\n") ==
               [f"{source}/rank_{r}/net-3_40.ckpt" for r in (0, 1)], get(path, "sources"))
-        check(get(path, "replicas") == "0: 2\n1: 3", get(path, "replicas"))
+        check(get(path, "replicas") == "rank 0: 2\nrank 1: 3", get(path, "replicas"))
         check(get(path, "step") == "epoch 3 step 40", get(path, "step"))
         check(get(path, "record_count") == "1", get(path, "record_count"))
         check(os.listxattr(m.path) == [PREFIX + "step"], "the root")
@@ -71,7 +71,7 @@ def where_it_comes_from(root):
     os.remove(f"{source}/rank_0/net-3_40.ckpt")
     with Mounted(source, src_strategy=strategy) as m:
         path = f"{m.path}/rank_0/checkpoint_0.ckpt"
-        check(get(path, "replicas") == "1: 3\n2: 0", get(path, "replicas"))
+        check(get(path, "replicas") == "rank 1: 3\nrank 2: 0", get(path, "replicas"))
         check(get(path, "sources").endswith("/rank_2/net-3_40.ckpt"), get(path, "sources"))
 
 
@@ -86,7 +86,7 @@ def as_plan_says(root):
             ranks = [s["rank"] for s in f["sources"]]
             check(get(path, "sources").split("\n") == [paths[r] for r in ranks], path)
             check(get(path, "replicas").split("\n") ==
-                  [" ".join([f"{r}:", *map(str, replicas[r])]) for r in ranks], path)
+                  [" ".join([f"rank {r}:", *map(str, replicas[r])]) for r in ranks], path)
             check(get(path, "record_count") == str(f["records"]), path)
             check(get(path, "step") == plan["step"], path)
 
@@ -119,11 +119,18 @@ def by_getfattr(root):
         path = f"{m.path}/rank_0/checkpoint_0.ckpt"
         dump = subprocess.run(["getfattr", "--absolute-names", "-d", path], capture_output=True,
                               text=True, check=True).stdout
-        check('user.reshardfs.replicas="0: 2\\0121: 3"' in dump, dump)
+        check('user.reshardfs.replicas="rank 0: 2\\012rank 1: 3"' in dump, dump)
         check('user.reshardfs.record_count="1"' in dump and "xxh3" not in dump, dump)
         one = subprocess.run(["getfattr", "--absolute-names", "--only-values", "-n",
                               PREFIX + "xxh3", path], capture_output=True, text=True, check=True)
         check(one.stdout == get(path, "xxh3"), one)
+    # Short lines look like bytes to getfattr, which shows them in base64.
+    source, src, dst = demo_tree(f"{root}/many")
+    with Mounted(source, src_strategy=src, dst_strategy=dst) as m:
+        dump = subprocess.run(["getfattr", "--absolute-names", "-d",
+                               f"{m.path}/rank_0/checkpoint_0.ckpt"], capture_output=True,
+                              text=True, check=True).stdout
+        check('user.reshardfs.replicas="rank 0:\\012rank 1:\\012' in dump, dump)
 
 
 SIZES = """

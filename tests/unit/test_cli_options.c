@@ -370,6 +370,10 @@ static void test_refused(void **state)
 {
 	(void)state;
 	refuse(WORDS("a"), "\"a\" is no command");
+	refuse(WORDS("exprot", "a", "b"), "\"exprot\" is no command");
+	refuse(WORDS("exprot", "--jobs=2"), "\"exprot\" is no command");
+	refuse(WORDS("ls", ""), "operand 1 is empty");
+	refuse(WORDS("mount", "a", ""), "operand 2 is empty");
 	refuse(WORDS("mount", "a"), "no MOUNTPOINT given");
 	refuse((const char *const[]){ "reshardfs", NULL }, "no command");
 	refuse(WORDS("mount", "a", "b", "--json"), "--json");

@@ -47,6 +47,19 @@ struct rsh_source_file_info {
 	uint64_t bytes;
 	struct timespec mtime;
 };
+/* A descriptor, which is the caller's, of file i of the chosen candidate,
+ * opened as for a mount: 0 or -errno with a sentence, -EXDEV if it leads out
+ * of the source and must not. */
+int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *fd,
+			       struct rsh_error *err);
+/* With such a descriptor rsh_inspect_file() and, of the content, pread(), as
+ * the source's io reads it, but past any cache.  The latter gives the number
+ * of bytes or -errno.  Any thread. */
+int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
+			    bool check_crc, struct rsh_names *names,
+			    struct rsh_inspected *out, struct rsh_error *err);
+ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
+			      void *buf, size_t len, uint64_t offset);
 /* Ascending by rank; the parts of a model in the order of its map. */
 uint32_t rsh_source_n_files(const struct rsh_source *s);
 void rsh_source_file_info(const struct rsh_source *s, uint32_t i,

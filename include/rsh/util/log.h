@@ -30,7 +30,9 @@ const char *rsh_log_level_name(enum rsh_log_level level);
 int rsh_log_to_file(const char *path);
 /* syslog(3) as daemon from now on, for a process without a terminal. */
 void rsh_log_to_syslog(void);
-/* systemd's journal from now on.  0, or -errno where there is none. */
+/* The socket of systemd's journal. */
+#define RSH_LOG_JOURNAL "/run/systemd/journal/socket"
+/* That journal from now on.  0, or -errno where there is none. */
 int rsh_log_to_journal(void);
 
 /* The last 200 warnings and errors as lines of a file, the oldest first; from
