@@ -17,7 +17,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 unset MAKEFLAGS MAKELEVEL
 
 MIRROR=${RSH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-PACKAGING_PACKAGES="debhelper dh-python dpkg-dev fakeroot lintian python3"
+PACKAGING_PACKAGES="build-essential debhelper dh-python dpkg-dev fakeroot lintian python3"
 INSTALLED="reshardfs libreshard0 libreshard-dev python3-reshardfs"
 
 keep=
