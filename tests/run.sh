@@ -199,7 +199,10 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-packages="$BUILD_PACKAGES $FUZZ_PACKAGES python3 rsync zsh shellcheck"
+# What single tests look with; those say so where it is missing.
+TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd"
+
+packages="$BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES"
 [ $oracle = no ] || packages="$packages python3-venv"
 # shellcheck disable=SC2086 # a list of names
 need_packages $packages
