@@ -19,6 +19,7 @@ import time
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import check  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, IO, NO, PLAIN, USAGE, demo_tree, refused, run,  # noqa: E402
@@ -28,11 +29,6 @@ from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree, require_mount,  #
 
 MANIFEST = "reshardfs-manifest.jsonl"
 SLOW = ["--fault=delay=8ms", "--jobs=1", "--cache=off"]
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 class Place:
