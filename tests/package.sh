@@ -17,7 +17,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 unset MAKEFLAGS MAKELEVEL
 
 MIRROR=${RSH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-PACKAGING_PACKAGES="debhelper dh-python dpkg-dev fakeroot lintian python3"
+PACKAGING_PACKAGES="build-essential debhelper dh-python dpkg-dev fakeroot lintian python3"
 INSTALLED="reshardfs libreshard0 libreshard-dev python3-reshardfs"
 
 keep=
@@ -26,6 +26,8 @@ case ${1:-} in
 --keep) keep=${2:?--keep needs a directory} ;;
 *) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
+# The packages are built elsewhere.
+[ -z "$keep" ] || keep=$(mkdir -p "$keep" && cd "$keep" && pwd)
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/reshardfs-package-XXXXXX")
 root=$work/root
@@ -76,7 +78,6 @@ ls ./*.deb
 say "lintian"
 lintian --fail-on error ./*.changes || die "lintian finds errors"
 if [ -n "$keep" ]; then
-	mkdir -p "$keep"
 	cp ./*.deb ./*.dsc ./*.changes ./*.buildinfo ./*.tar.xz "$keep/"
 fi
 

@@ -145,13 +145,13 @@ no_build()
 	failed=$((failed + 1))
 }
 
-# leg NAME TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as tests/
-# Makefile.am names them.
+# leg NAME WHAT TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as
+# tests/Makefile.am names them.
 leg()
 {
-	tests=$2
-	begin_leg "$1" "$tests"
-	shift 2
+	begin_leg "$1" "$2"
+	tests=$3
+	shift 3
 	if build_in "$build" "$@" >"$log" 2>&1; then
 		run_leg check TESTS="$tests"
 	else
@@ -199,7 +199,10 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-packages="$BUILD_PACKAGES $FUZZ_PACKAGES python3 rsync zsh shellcheck"
+# What single tests look with; those say so where it is missing.
+TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd"
+
+packages="$BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES"
 [ $oracle = no ] || packages="$packages python3-venv"
 # shellcheck disable=SC2086 # a list of names
 need_packages $packages
@@ -216,7 +219,7 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 	die "autoreconf failed"
 }
 
-leg plain "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
+leg plain "all tests" "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
 
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
@@ -224,10 +227,10 @@ export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 # shellcheck disable=SC2016
-leg asan '$(UNIT) $(MOUNT)' --enable-sanitizer=address,undefined
+leg asan 'unit tests and mounts' '$(UNIT) $(MOUNT)' --enable-sanitizer=address,undefined
 # The readers are to race for a whole minute here.
 export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
-leg tsan 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
+leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
 fuzz_leg
 
 if [ $skipped -gt 0 ]; then

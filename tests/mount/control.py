@@ -18,6 +18,7 @@ HERE = os.environ.get("srcdir", ".")
 LIB = os.path.join(HERE, "lib")
 sys.path.insert(0, LIB)
 
+from demands import check  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, IO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
@@ -29,11 +30,6 @@ FILES = ["stats", "metrics", "log", "config"]
 NOBODY = 65534
 MANUAL = os.path.join(os.environ.get("top_srcdir", os.path.join(HERE, "..")), "man",
                       "reshardfs-control.5")
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def within(seconds, what, condition):

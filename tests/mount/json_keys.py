@@ -15,6 +15,7 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import check  # noqa: E402
 from rsh_cli import NO, demo_tree, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 
@@ -23,11 +24,6 @@ from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 FREE = {"metadata", "options"}
 # Macros that end a list of quoted words.
 END = {"No", "Ar", "Cm", "Fl", "Ns", "Pa", "Qq", "Sy", "Xr"}
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def keys(value):

@@ -10,6 +10,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import check  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
@@ -18,11 +19,6 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 BUILD = os.path.dirname(os.path.abspath(os.environ["RESHARDFS"]))
 PROGRAM = os.path.abspath("mount/libreshard")
 NO_RANK = 2**32 - 1
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def run(*words, status=0):

@@ -13,7 +13,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import write  # noqa: E402
+from demands import check, write  # noqa: E402
 from make_tree import PARAMS, SOURCE_MESH  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, strategy_bytes, strategy_json)
@@ -23,11 +23,6 @@ from rsh_mount import Tap  # noqa: E402
 from safetensors_format import safetensors_bytes  # noqa: E402
 
 LAYOUT = Layout([2, 2], [0, -1], 0, 0)
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 class Trees:

@@ -13,13 +13,9 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import check  # noqa: E402
 from rsh_cli import run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def page_of(command):

@@ -15,6 +15,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import check  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
@@ -23,11 +24,6 @@ from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes, 
 HF_MAP = "model.safetensors.index.json"
 MS_MAP = "param_name_map.json"
 PART_BYTES = 3 * 1000 ** 2
-
-
-def check(condition, text):
-    if not condition:
-        raise AssertionError(text)
 
 
 def same(found, expected, what):

@@ -12,7 +12,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from demands import write  # noqa: E402
+from demands import check, write  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
@@ -21,11 +21,6 @@ from rsh_mount import Tap  # noqa: E402
 
 ROW = 24  # bytes of a row of six Float32
 NONE = ["--src-strategy", "none", "--dst-strategy", "none"]
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 class Trees:

@@ -12,6 +12,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
+from demands import check  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
@@ -19,11 +20,6 @@ from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E4
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), "libreshard.so.0")
 import reshardfs  # noqa: E402
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def content(*parts):

@@ -13,17 +13,13 @@ import tempfile
 TESTS = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(TESTS, "lib"))
 
+from demands import check  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_strategy_file, strategy_bytes)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, refused, run, run_json)  # noqa: E402
 from rsh_mount import Mounted, Tap, hash_tree, tree_difference  # noqa: E402
 
 SETS = os.path.join(TESTS, "data", "strategies")
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
 
 
 def write(path, data):

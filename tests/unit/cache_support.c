@@ -67,6 +67,7 @@ int made_file_load(void *ctx, uint64_t offset, const struct iovec *iov,
 {
 	struct made_file *f = ctx;
 	uint64_t at = offset;
+	int fail;
 
 	f->loads++;
 	f->holding++;
@@ -75,8 +76,10 @@ int made_file_load(void *ctx, uint64_t offset, const struct iovec *iov,
 	f->holding--;
 	if (f->delay_us)
 		pause_us(f->delay_us);
-	if (f->fail)
-		return f->fail;
+	/* Once: it may change, and what did not load must not give 0. */
+	fail = f->fail;
+	if (fail)
+		return fail;
 	for (int i = 0; i < n_iov; i++) {
 		made_file_bytes(f, at, iov[i].iov_base, iov[i].iov_len);
 		at += iov[i].iov_len;

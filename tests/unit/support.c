@@ -27,6 +27,13 @@ char *tree_make(void)
 	return path;
 }
 
+void unit_skip(char name[UNIT_NAME_MAX], const char *why)
+{
+	size_t len = strlen(name);
+
+	snprintf(name + len, UNIT_NAME_MAX - len, " # SKIP %s", why);
+}
+
 static int remove_one(const char *path, const struct stat *st, int type,
 		      struct FTW *ftw)
 {

@@ -715,6 +715,8 @@ static void full_disk_child(const char *dir)
 	_exit(0);
 }
 
+UNIT_TEST_NAME(test_full_disk);
+
 static void test_full_disk(void **state)
 {
 	char *dir = tree_make();
@@ -728,8 +730,9 @@ static void test_full_disk(void **state)
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	tree_remove(dir);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-		skip();
-	assert_int_equal(status, 0);
+		unit_skip(test_full_disk_name, "needs a mount namespace");
+	else
+		assert_int_equal(status, 0);
 }
 
 /* ---- kill -9 ---- */
@@ -746,6 +749,11 @@ static void write_for_ever(const char *dir)
 	}
 }
 
+static bool enough(const char *dir)
+{
+	return count_files(dir, ".blk") > 10;
+}
+
 static void test_kill(void **state)
 {
 	char *dir = tree_make();
@@ -754,7 +762,8 @@ static void test_kill(void **state)
 	unsigned loads = 0;
 
 	(void)state;
-	for (useconds_t t = 0; t < 30; t++) {
+	/* Thirty times, or on a busy machine until something is there. */
+	for (useconds_t t = 0; t < 30 || (t < 300 && !enough(dir)); t++) {
 		pid_t pid = fork();
 
 		assert_true(pid >= 0);
@@ -765,7 +774,7 @@ static void test_kill(void **state)
 		assert_int_equal(waitpid(pid, NULL, 0), pid);
 	}
 	/* Whatever it was doing: there is something, and it is right. */
-	assert_true(count_files(dir, ".blk") > 10);
+	assert_true(enough(dir));
 	c = open_cache(dir, GIB);
 	for (uint64_t i = 0; i < 20; i++) {
 		made_file_init(&f, c, i, FILE_BYTES, 1);
@@ -838,7 +847,7 @@ int main(void)
 		cmocka_unit_test(test_disk_bound),
 		cmocka_unit_test(test_directory_vanishes),
 		cmocka_unit_test(test_file_size_limit),
-		cmocka_unit_test(test_full_disk),
+		UNIT_TEST_MAY_SKIP(test_full_disk),
 		cmocka_unit_test(test_kill),
 		cmocka_unit_test(test_fork),
 	};
