@@ -329,6 +329,21 @@ def time_grows_as_the_ranks_do(job):
 
 
 @test
+def a_rank_that_no_job_has(job):
+    """Without strategies any number counts, and tables go by it."""
+    saved = job.save(1, 5)
+    last = os.path.join(job.source, "rank_1048575")
+    os.rename(os.path.dirname(saved[7]), last)
+    options = ("plan", "--src-strategy", "none", "--dst-strategy", "none", job.source)
+    said = run(*options)
+    if said.status != GOOD:
+        raise MountError(repr(said))
+    os.rename(last, os.path.join(job.source, "rank_4000000000"))
+    said = run(*options)
+    demand(said.err, "rank_4000000000/", "rank 4000000000 is beyond the 1048576 ranks")
+
+
+@test
 def many_losses_are_told_in_few_lines(job):
     _, said = plan_of_many(job.directory, 1000, 0, None, "--allow-missing")
     lines = [line for line in said.err.splitlines() if ": lost: " in line]
