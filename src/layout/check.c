@@ -57,7 +57,7 @@ static const struct derive_shape *shape_of(const struct check *c,
 	const char *name = own_name(it->name);
 	uint32_t id = rsh_names_find(c->names, name, strlen(name));
 
-	return id == RSH_NAME_NONE ? NULL : derive_shape_of(c->shapes, id);
+	return id == RSH_NAME_NONE ? NULL : rsh_derive_shape_of(c->shapes, id);
 }
 
 static void check_layout(struct check *c, const struct rsh_strategy_file *f,

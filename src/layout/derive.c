@@ -14,8 +14,8 @@
 
 /* ---- messages, axes, rules ---- */
 
-int derive_refuse(struct derivation *d, const struct derive_param *p,
-		  const char *fmt, ...)
+int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
+		      const char *fmt, ...)
 {
 	char reason[1024];
 	va_list ap;
@@ -28,7 +28,7 @@ int derive_refuse(struct derivation *d, const struct derive_param *p,
 			     p->text, reason);
 }
 
-int derive_note(struct derivation *d, const char *fmt, ...)
+int rsh_derive_note(struct derivation *d, const char *fmt, ...)
 {
 	char text[1024];
 	va_list ap;
@@ -43,7 +43,7 @@ int derive_note(struct derivation *d, const char *fmt, ...)
 	return d->notes[d->n_notes++] ? 0 : rsh_error_nomem(d->err);
 }
 
-uint32_t derive_axis_find(const struct derivation *d, const char *name)
+uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name)
 {
 	for (uint32_t i = 0; i < d->n_axes; i++)
 		if (strcmp(d->axes[i].name, name) == 0)
@@ -51,7 +51,7 @@ uint32_t derive_axis_find(const struct derivation *d, const char *name)
 	return UINT32_MAX;
 }
 
-uint32_t derive_axis_add(struct derivation *d, const char *name)
+uint32_t rsh_derive_axis_add(struct derivation *d, const char *name)
 {
 	struct derive_axis *a;
 
@@ -63,19 +63,19 @@ uint32_t derive_axis_add(struct derivation *d, const char *name)
 	return d->n_axes++;
 }
 
-bool derive_is_about(const struct derivation *d, const regex_t *re,
-		     const struct derive_param *p)
+bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
+			 const struct derive_param *p)
 {
-	return derive_matches(re, p->text) ||
-	       derive_matches(re, d->params[p->base].text);
+	return rsh_derive_matches(re, p->text) ||
+	       rsh_derive_matches(re, d->params[p->base].text);
 }
 
-const struct derive_rule *derive_rule_for(const struct derivation *d,
-					  const struct derive_rules *rules,
-					  const struct derive_param *p)
+const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
+					      const struct derive_rules *rules,
+					      const struct derive_param *p)
 {
 	for (uint32_t i = rules->n; i-- > 0;)
-		if (derive_is_about(d, &rules->v[i].re, p))
+		if (rsh_derive_is_about(d, &rules->v[i].re, p))
 			return &rules->v[i];
 	return NULL;
 }
@@ -83,7 +83,7 @@ const struct derive_rule *derive_rule_for(const struct derivation *d,
 static bool fits_any(const struct derivation *d, const struct derive_rule *rule)
 {
 	for (uint32_t i = 0; i < d->n_params; i++)
-		if (derive_is_about(d, &rule->re, &d->params[i]))
+		if (rsh_derive_is_about(d, &rule->re, &d->params[i]))
 			return true;
 	return false;
 }
@@ -94,7 +94,7 @@ static int note_idle_rules(struct derivation *d, const char *option,
 {
 	for (uint32_t i = 0; i < rules->n; i++)
 		if (!fits_any(d, &rules->v[i]) &&
-		    derive_note(d, "--%s '%s' fits no parameter", option,
+		    rsh_derive_note(d, "--%s '%s' fits no parameter", option,
 				rules->v[i].text))
 			return -ENOMEM;
 	return 0;
@@ -115,13 +115,13 @@ static void add_axes(struct derivation *d)
 	const struct rsh_mesh *meshes[] = { &d->o->mesh, &d->o->src_mesh };
 
 	for (uint32_t i = 0; i < N_KNOWN_AXES; i++)
-		derive_axis_add(d, known[i]);
+		rsh_derive_axis_add(d, known[i]);
 	for (uint32_t m = 0; m < 2; m++)
 		for (uint32_t i = 0; i < meshes[m]->n; i++)
-			if (derive_axis_find(d, meshes[m]->axes[i].name) ==
+			if (rsh_derive_axis_find(d, meshes[m]->axes[i].name) ==
 				    UINT32_MAX &&
 			    strcmp(meshes[m]->axes[i].name, "pp"))
-				derive_axis_add(d, meshes[m]->axes[i].name);
+				rsh_derive_axis_add(d, meshes[m]->axes[i].name);
 }
 
 /* ---- parameters ---- */
@@ -137,9 +137,10 @@ static void add_param(struct derivation *d, uint32_t name,
 		.base = d->n_params,
 		.listed = listed,
 		.item = listed ? rsh_param_source_stage(listed)->item : NULL,
-		.shape = derive_shape_of(d->shapes, name),
+		.shape = rsh_derive_shape_of(d->shapes, name),
 	};
-	p->left_out = d->o->has_drop && derive_matches(&d->o->drop, p->text);
+	p->left_out = d->o->has_drop &&
+		      rsh_derive_matches(&d->o->drop, p->text);
 	d->n_params++;
 }
 
@@ -284,8 +285,8 @@ static int drop_gradients(struct derivation *d)
 	for (uint32_t i = 0; i < d->n_params; i++)
 		if (d->params[i].base != i && is_accumulated(&d->params[i]))
 			any = d->params[i].left_out = true;
-	return any ? derive_note(d, "%s* are left out: only pipelines add gradients up",
-				 ACCU_GRADS) : 0;
+	return any ? rsh_derive_note(d, "%s* are left out: only pipelines add gradients up",
+				     ACCU_GRADS) : 0;
 }
 
 static int add_gradient(struct derivation *d, uint32_t of)
@@ -324,9 +325,10 @@ static int add_gradients(struct derivation *d)
 	for (uint32_t i = 0; !rc && i < n; i++)
 		if (trained[i] && !d->params[i].left_out)
 			rc = add_gradient(d, i);
-	return rc || !any ? rc :
-	       derive_note(d, "%s* are listed too: pipelines add gradients up",
-			   ACCU_GRADS);
+	if (rc || !any)
+		return rc;
+	return rsh_derive_note(d, "%s* are listed too: pipelines add gradients "
+			       "up", ACCU_GRADS);
 }
 
 static int match_gradients(struct derivation *d)
@@ -367,17 +369,17 @@ static int derive_params(struct derivation *d)
 	int rc = check_any_left(d);
 
 	if (rc == 0)
-		rc = derive_opt_begin(d);
+		rc = rsh_derive_opt_begin(d);
 
 	for (uint32_t i = 0; !rc && i < d->n_params; i++)
 		if (!d->params[i].left_out)
-			rc = derive_layout(d, &d->params[i]);
+			rc = rsh_derive_layout(d, &d->params[i]);
 	if (rc == 0)
 		rc = check_used(d);
 	for (uint32_t i = 0; !rc && i < d->n_params; i++)
 		if (!d->params[i].left_out)
-			rc = derive_opt_shard(d, &d->params[i]);
-	return rc ? rc : derive_stages(d);
+			rc = rsh_derive_opt_shard(d, &d->params[i]);
+	return rc ? rc : rsh_derive_stages(d);
 }
 
 static size_t collect_stage(const struct derivation *d, uint32_t stage,
@@ -460,7 +462,7 @@ static int run(struct derivation *d, struct rsh_derived *out)
 	if (rc == 0)
 		rc = name_bases(d);
 	if (rc == 0)
-		rc = derive_name_axes(d);
+		rc = rsh_derive_name_axes(d);
 	if (rc == 0)
 		rc = match_gradients(d);
 	if (rc == 0)

@@ -40,7 +40,7 @@ struct rsh_derive_options {
 	regex_t include, exclude, drop;
 };
 
-bool derive_matches(const regex_t *re, const char *name);
+bool rsh_derive_matches(const regex_t *re, const char *name);
 
 /* ---- shapes (derive_shapes.c) ---- */
 
@@ -59,8 +59,8 @@ struct rsh_derive_shapes {
 };
 
 /* NULL when it is not known. */
-const struct derive_shape *derive_shape_of(const struct rsh_derive_shapes *s,
-					   uint32_t name);
+const struct derive_shape *
+rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name);
 
 /* ---- a derivation ---- */
 
@@ -124,47 +124,48 @@ struct derivation {
 	const char **notes;
 };
 
-int derive_refuse(struct derivation *d, const struct derive_param *p,
-		  const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-int derive_note(struct derivation *d, const char *fmt, ...)
+int rsh_derive_refuse(struct derivation *d, const struct derive_param *p,
+		      const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+int rsh_derive_note(struct derivation *d, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Is the expression about this parameter, or about the one that this optimizer
  * state belongs to? */
-bool derive_is_about(const struct derivation *d, const regex_t *re,
-		     const struct derive_param *p);
+bool rsh_derive_is_about(const struct derivation *d, const regex_t *re,
+			 const struct derive_param *p);
 /* The last rule about it, NULL if there is none. */
-const struct derive_rule *derive_rule_for(const struct derivation *d,
-					  const struct derive_rules *rules,
-					  const struct derive_param *p);
+const struct derive_rule *rsh_derive_rule_for(const struct derivation *d,
+					      const struct derive_rules *rules,
+					      const struct derive_param *p);
 
 /* An index of axes; UINT32_MAX: no such axis. */
-uint32_t derive_axis_find(const struct derivation *d, const char *name);
-uint32_t derive_axis_add(struct derivation *d, const char *name);
+uint32_t rsh_derive_axis_find(const struct derivation *d, const char *name);
+uint32_t rsh_derive_axis_add(struct derivation *d, const char *name);
 
 /* Finds out what the source's axes are (derive_source.c). */
-int derive_name_axes(struct derivation *d);
+int rsh_derive_name_axes(struct derivation *d);
 /* The mesh of most parameters; its length. */
-uint32_t derive_usual_axes(const struct derivation *d, uint32_t style,
-			   uint8_t *axes);
+uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
+			       uint8_t *axes);
 /* A mesh of these axes, with the source's sizes: does it look like the item's?
  * Then place[] is the axis of each of the item's. */
-bool derive_explains(const struct derivation *d, const uint8_t *axes,
-		     uint32_t n, uint32_t style,
-		     const struct rsh_strategy_item *it, uint8_t *place);
+bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
+			 uint32_t n, uint32_t style,
+			 const struct rsh_strategy_item *it, uint8_t *place);
 /* The styles in which the parameter's mesh may be written. */
-uint32_t derive_styles_of(const struct derivation *d,
-			  const struct derive_param *p);
+uint32_t rsh_derive_styles_of(const struct derivation *d,
+			      const struct derive_param *p);
 
 /* Mesh and map of p->out (derive_mesh.c). */
-int derive_layout(struct derivation *d, struct derive_param *p);
+int rsh_derive_layout(struct derivation *d, struct derive_param *p);
 
 /* Which shard is wanted, and that of p->out, whose mesh and map are there
  * (derive_opt.c). */
-int derive_opt_begin(struct derivation *d);
-int derive_opt_shard(struct derivation *d, struct derive_param *p);
+int rsh_derive_opt_begin(struct derivation *d);
+int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p);
 
 /* p->stages of all parameters (derive_stage.c). */
-int derive_stages(struct derivation *d);
+int rsh_derive_stages(struct derivation *d);
 
 #endif

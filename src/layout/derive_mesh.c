@@ -67,7 +67,7 @@ static bool try_form(const struct derivation *d, const struct derive_param *p,
 
 	*f = (struct form){ .style = style, .n_axes = n };
 	memcpy(f->axes, axes, n);
-	if (!derive_explains(d, axes, n, style, p->item, place) ||
+	if (!rsh_derive_explains(d, axes, n, style, p->item, place) ||
 	    !read_map(f, p->item, place))
 		return false;
 	return given || !(splits_over(f, AXIS_DP) || splits_over(f, AXIS_CP) ||
@@ -81,7 +81,7 @@ static uint32_t forms_of_style(const struct derivation *d,
 {
 	static const uint8_t experts[] = { AXIS_REST, AXIS_EP, AXIS_MP };
 	uint8_t usual[3];
-	uint32_t n_usual = derive_usual_axes(d, style, usual);
+	uint32_t n_usual = rsh_derive_usual_axes(d, style, usual);
 	uint32_t n = 0;
 
 	n += try_form(d, p, usual, n_usual, style, false, &forms[n]);
@@ -105,7 +105,7 @@ static uint32_t forms_of_style(const struct derivation *d,
 static uint32_t find_forms(const struct derivation *d,
 			   const struct derive_param *p, struct form *forms)
 {
-	uint32_t styles = derive_styles_of(d, p), n = 0;
+	uint32_t styles = rsh_derive_styles_of(d, p), n = 0;
 
 	if (styles & STYLE_STRIPPED)
 		n += forms_of_style(d, p, STYLE_STRIPPED, forms);
@@ -120,10 +120,10 @@ static int rule_axes(struct derivation *d, const struct derive_rule *rule,
 		     uint8_t *axes)
 {
 	for (uint32_t i = 0; i < rule->n_axes; i++) {
-		uint32_t a = derive_axis_find(d, rule->axes[i]);
+		uint32_t a = rsh_derive_axis_find(d, rule->axes[i]);
 
 		if (a == UINT32_MAX)
-			a = derive_axis_add(d, rule->axes[i]);
+			a = rsh_derive_axis_add(d, rule->axes[i]);
 		if (a == UINT32_MAX)
 			return rsh_error_set(d->err, EINVAL,
 					     "too many different axes");
@@ -170,18 +170,18 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 	uint32_t a = AXIS_REST;
 
 	if (rule->dim >= f->n_dims)
-		return derive_refuse(d, p, "a rule splits dimension %u, the tensor has %u",
-				     rule->dim, f->n_dims);
+		return rsh_derive_refuse(d, p, "a rule splits dimension %u, the tensor has %u",
+					 rule->dim, f->n_dims);
 	f->n_split[rule->dim] = 0;
 	if (rule->n_axes == 0)
 		return 0;
-	a = derive_axis_find(d, rule->axes[0]);
+	a = rsh_derive_axis_find(d, rule->axes[0]);
 	if (a == UINT32_MAX || a == AXIS_DP)
-		return derive_refuse(d, p, "a rule splits it over %s, which the wanted mesh does not have",
-				     rule->axes[0]);
+		return rsh_derive_refuse(d, p, "a rule splits it over %s, which the wanted mesh does not have",
+					 rule->axes[0]);
 	if (splits_over(f, (uint8_t)a))
-		return derive_refuse(d, p, "two of its dimensions are split over %s",
-				     rule->axes[0]);
+		return rsh_derive_refuse(d, p, "two of its dimensions are split over %s",
+					 rule->axes[0]);
 	if (a == AXIS_EP && f->style == STYLE_STRIPPED && f->n_axes == 2 &&
 	    !has_axis(f, AXIS_EP)) {
 		static const uint8_t experts[] = { AXIS_REST, AXIS_EP,
@@ -191,8 +191,8 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 		memcpy(f->axes, experts, sizeof(experts));
 	}
 	if (!has_axis(f, (uint8_t)a))
-		return derive_refuse(d, p, "how a mesh with axis %s is ordered is not known: say it, as in --axes 'REGEX=*,%s'",
-				     rule->axes[0], rule->axes[0]);
+		return rsh_derive_refuse(d, p, "how a mesh with axis %s is ordered is not known: say it, as in --axes 'REGEX=*,%s'",
+					 rule->axes[0], rule->axes[0]);
 	f->n_split[rule->dim] = 1;
 	f->split[rule->dim][0] = (uint8_t)a;
 	return 0;
@@ -201,7 +201,7 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 static bool has_split_rule(const struct derivation *d,
 			   const struct derive_param *p)
 {
-	return derive_rule_for(d, &d->o->split, p) != NULL;
+	return rsh_derive_rule_for(d, &d->o->split, p) != NULL;
 }
 
 static int apply_rules(struct derivation *d, const struct derive_param *p,
@@ -210,7 +210,7 @@ static int apply_rules(struct derivation *d, const struct derive_param *p,
 	const struct derive_rules *rules = &d->o->split;
 
 	for (uint32_t i = 0; i < rules->n; i++) {
-		int rc = derive_is_about(d, &rules->v[i].re, p) ?
+		int rc = rsh_derive_is_about(d, &rules->v[i].re, p) ?
 			 apply_rule(d, p, &rules->v[i], f) : 0;
 
 		if (rc)
@@ -242,8 +242,8 @@ static int wanted_sizes(struct derivation *d, const struct derive_param *p,
 		product *= sizes[rest];
 	}
 	if (product != d->dst_ranks)
-		return derive_refuse(d, p, "the axes of its mesh do not multiply to the %u ranks of a stage in the wanted mesh",
-				     d->dst_ranks);
+		return rsh_derive_refuse(d, p, "the axes of its mesh do not multiply to the %u ranks of a stage in the wanted mesh",
+					 d->dst_ranks);
 	return 0;
 }
 
@@ -337,13 +337,13 @@ static int check_rank(struct derivation *d, const struct derive_param *p)
 	const struct rsh_strategy_item *it = p->item;
 
 	if (p->shape && p->shape->n_dims != it->n_map)
-		return derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
-				     it->n_map, p->shape->n_dims);
+		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
+					 it->n_map, p->shape->n_dims);
 	/* A dimension that is written as several is cut to slices of 1. */
 	for (uint32_t e = 0; !p->shape && e < it->n_shape && e < it->n_map; e++)
 		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
 		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])
-			return derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
+			return rsh_derive_refuse(d, p, "its layout may be an expanded one; give a checkpoint of the source (--checkpoint), which tells its dimensions");
 	return 0;
 }
 
@@ -358,9 +358,10 @@ static int check_divides(struct derivation *d, const struct derive_param *p)
 			split *= it->mesh[it->n_mesh - 1 -
 					  (uint32_t)it->map[e].axes[i]];
 		if (p->shape->dims[e] % split)
-			return derive_refuse(d, p, "dimension %u of size %lld cannot be cut into %u equal slices",
-					     e, (long long)p->shape->dims[e],
-					     split);
+			return rsh_derive_refuse(d, p, "dimension %u of size %lld cannot be cut into %u equal slices",
+						 e,
+						 (long long)p->shape->dims[e],
+						 split);
 	}
 	return 0;
 }
@@ -369,8 +370,8 @@ static int not_explained(struct derivation *d, const struct derive_param *p)
 {
 	char text[256];
 
-	return derive_refuse(d, p, "what the axes of its mesh are for is not known (%s): say it, as in --axes 'REGEX=*,ep'",
-			     rsh_item_text(p->item, text, sizeof(text)));
+	return rsh_derive_refuse(d, p, "what the axes of its mesh are for is not known (%s): say it, as in --axes 'REGEX=*,ep'",
+				 rsh_item_text(p->item, text, sizeof(text)));
 }
 
 /* ---- all of it ---- */
@@ -378,7 +379,7 @@ static int not_explained(struct derivation *d, const struct derive_param *p)
 static int source_forms(struct derivation *d, struct derive_param *p,
 			struct form *forms, uint32_t *n)
 {
-	const struct derive_rule *rule = derive_rule_for(d, &d->o->axes, p);
+	const struct derive_rule *rule = rsh_derive_rule_for(d, &d->o->axes, p);
 	int rc = 0;
 
 	if (rule) {
@@ -387,8 +388,8 @@ static int source_forms(struct derivation *d, struct derive_param *p,
 		*n = find_forms(d, p, forms);
 	} else {
 		forms[0] = (struct form){ .style = STYLE_STRIPPED };
-		forms[0].n_axes = derive_usual_axes(d, STYLE_STRIPPED,
-						    forms[0].axes);
+		forms[0].n_axes = rsh_derive_usual_axes(d, STYLE_STRIPPED,
+							forms[0].axes);
 		*n = 1;
 	}
 	if (rc == 0 && *n == 0)
@@ -412,9 +413,11 @@ static int choose(struct derivation *d, struct derive_param *p,
 		if (rc)
 			return rc;
 		if (i && !rsh_item_same_layout(&out, &p->out))
-			return derive_refuse(d, p, "the source does not tell whether it becomes %s or %s: name the axes of its mesh, as in --axes 'REGEX=*,ep'",
-					     rsh_item_text(&p->out, a, sizeof(a)),
-					     rsh_item_text(&out, b, sizeof(b)));
+			return rsh_derive_refuse(d, p, "the source does not tell whether it becomes %s or %s: name the axes of its mesh, as in --axes 'REGEX=*,ep'",
+						 rsh_item_text(&p->out, a,
+							       sizeof(a)),
+						 rsh_item_text(&out, b,
+							       sizeof(b)));
 		p->out = out;
 		p->style = forms[i].style;
 		mark_used(d, &forms[i]);
@@ -430,17 +433,17 @@ static void set_shape(struct derive_param *p)
 	p->out.shape = p->shape->dims;
 }
 
-int derive_layout(struct derivation *d, struct derive_param *p)
+int rsh_derive_layout(struct derivation *d, struct derive_param *p)
 {
 	struct form forms[MAX_FORMS];
 	uint32_t n = 0;
 	int rc;
 
 	if (d->same_mesh && !has_split_rule(d, p) &&
-	    !derive_rule_for(d, &d->o->axes, p)) {
+	    !rsh_derive_rule_for(d, &d->o->axes, p)) {
 		p->out = *p->item;
 		p->out.name = p->text;
-		p->style = derive_styles_of(d, p);
+		p->style = rsh_derive_styles_of(d, p);
 		if (!p->out.n_shape && p->shape &&
 		    p->shape->n_dims == p->out.n_map)
 			set_shape(p);

@@ -104,7 +104,7 @@ static void take_source(struct derivation *d, const struct derive_param *p,
 		d->opt_full = false;
 }
 
-int derive_opt_begin(struct derivation *d)
+int rsh_derive_opt_begin(struct derivation *d)
 {
 	int32_t size = 0;
 	int rc = 0;
@@ -116,8 +116,8 @@ int derive_opt_begin(struct derivation *d)
 	d->src_opt = size;
 	d->opt = d->o->has_opt ? d->o->opt : size;
 	if (d->opt && !d->src_opt && !d->o->has_exclude)
-		rc = derive_note(d, "%s has no optimizer shard, so parameters that the job would exempt from it are not known: all that divide are sharded (--opt-exclude names others)",
-				 d->src ? d->src->path : "the source");
+		rc = rsh_derive_note(d, "%s has no optimizer shard, so parameters that the job would exempt from it are not known: all that divide are sharded (--opt-exclude names others)",
+				     d->src ? d->src->path : "the source");
 	return rc;
 }
 
@@ -126,8 +126,8 @@ int derive_opt_begin(struct derivation *d)
 static int not_known(struct derivation *d, const struct derive_param *p,
 		     const char *why)
 {
-	return derive_refuse(d, p, "whether the optimizer shards it is not known: %s",
-			     why);
+	return rsh_derive_refuse(d, p, "whether the optimizer shards it is not known: %s",
+				 why);
 }
 
 /* Should it be sharded, which would make `n` slices of dimension 0? */
@@ -141,7 +141,7 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 
 	*exempt = false;
 	if (!it || !d->src_opt || is_sharded(it) ||
-	    (d->o->has_include && derive_is_about(d, &d->o->include, p)))
+	    (d->o->has_include && rsh_derive_is_about(d, &d->o->include, p)))
 		return 0;
 	g = group_of(it);
 	had = slices(it, shard_ranks(&g, d->src_opt));
@@ -182,7 +182,7 @@ static int shard(struct derivation *d, struct derive_param *p)
 	return 0;
 }
 
-int derive_opt_shard(struct derivation *d, struct derive_param *p)
+int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p)
 {
 	const struct rsh_derive_options *o = d->o;
 
@@ -191,7 +191,7 @@ int derive_opt_shard(struct derivation *d, struct derive_param *p)
 		return 0;
 	p->out.opt_step = p->out.opt_size = 0;
 	if (!d->opt || !p->out.n_map ||
-	    (o->has_exclude && derive_is_about(d, &o->exclude, p)))
+	    (o->has_exclude && rsh_derive_is_about(d, &o->exclude, p)))
 		return 0;
 	return shard(d, p);
 }

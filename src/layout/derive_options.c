@@ -37,7 +37,7 @@ void rsh_derive_options_free(struct rsh_derive_options *o)
 	free(o);
 }
 
-bool derive_matches(const regex_t *re, const char *name)
+bool rsh_derive_matches(const regex_t *re, const char *name)
 {
 	return regexec(re, name, 0, NULL, 0) == 0;
 }

@@ -23,8 +23,8 @@ void rsh_derive_shapes_free(struct rsh_derive_shapes *s)
 	free(s);
 }
 
-const struct derive_shape *derive_shape_of(const struct rsh_derive_shapes *s,
-					   uint32_t name)
+const struct derive_shape *
+rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name)
 {
 	if (!s || name >= s->cap_places || !s->places[name])
 		return NULL;
@@ -90,7 +90,8 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 					      .n_dims = r->n_dims };
 		int rc = 0;
 
-		if (derive_shape_of(s, r->name) || r->dtype == RSH_DTYPE_STR)
+		if (rsh_derive_shape_of(s, r->name) ||
+		    r->dtype == RSH_DTYPE_STR)
 			continue;
 		memcpy(shape.dims, rsh_record_dims(index, r),
 		       r->n_dims * sizeof(*shape.dims));

@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-uint32_t derive_usual_axes(const struct derivation *d, uint32_t style,
-			   uint8_t *axes)
+uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
+			       uint8_t *axes)
 {
 	uint32_t n = 0;
 
@@ -46,9 +46,9 @@ static bool sizes_of(const struct derivation *d, const uint8_t *axes,
 	return product == d->src_ranks;
 }
 
-bool derive_explains(const struct derivation *d, const uint8_t *axes,
-		     uint32_t n, uint32_t style,
-		     const struct rsh_strategy_item *it, uint8_t *place)
+bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
+			 uint32_t n, uint32_t style,
+			 const struct rsh_strategy_item *it, uint8_t *place)
 {
 	uint32_t sizes[RSH_MESH_MAX_AXES], at = 0;
 
@@ -109,8 +109,8 @@ static int read_ops(struct derivation *d)
 	return 0;
 }
 
-uint32_t derive_styles_of(const struct derivation *d,
-			  const struct derive_param *p)
+uint32_t rsh_derive_styles_of(const struct derivation *d,
+			      const struct derive_param *p)
 {
 	const struct rsh_strategy_param *listed = d->params[p->base].listed;
 	uint8_t said = listed ? d->styles[listed - d->src->params] : 0;
@@ -237,13 +237,14 @@ static int infer_usual(struct derivation *d)
 /* The mesh as usual, and nothing split over what is not model parallel. */
 static bool is_usual(const struct derivation *d, const struct derive_param *p)
 {
-	uint32_t styles = derive_styles_of(d, p);
+	uint32_t styles = rsh_derive_styles_of(d, p);
 	uint8_t axes[3], place[RSH_STRATEGY_MAX_DIMS];
 
 	for (uint32_t style = STYLE_STRIPPED; style <= STYLE_KEPT; style++) {
-		uint32_t n = derive_usual_axes(d, style, axes);
+		uint32_t n = rsh_derive_usual_axes(d, style, axes);
 		bool fits = (styles & style) &&
-			    derive_explains(d, axes, n, style, p->item, place);
+			    rsh_derive_explains(d, axes, n, style, p->item,
+						place);
 
 		for (uint32_t i = 0; fits && i < p->item->n_mesh; i++)
 			if (place[i] != AXIS_MP &&
@@ -261,7 +262,7 @@ static bool is_of_experts(struct derivation *d, const struct derive_param *p,
 {
 	static const uint8_t forms[][3] = { { AXIS_REST, AXIS_EP, AXIS_MP },
 					    { AXIS_REST, AXIS_EP } };
-	uint32_t styles = derive_styles_of(d, p);
+	uint32_t styles = rsh_derive_styles_of(d, p);
 	uint32_t had = d->axes[AXIS_EP].src;
 	uint8_t place[RSH_STRATEGY_MAX_DIMS];
 	bool fits = false;
@@ -270,8 +271,8 @@ static bool is_of_experts(struct derivation *d, const struct derive_param *p,
 	for (uint32_t f = 0; f < 2; f++)
 		for (uint32_t s = STYLE_STRIPPED; s <= STYLE_KEPT; s++)
 			fits |= (styles & s) && (f == 0 || s == STYLE_KEPT) &&
-				derive_explains(d, forms[f], 3 - f, s, p->item,
-						place);
+				rsh_derive_explains(d, forms[f], 3 - f, s,
+						    p->item, place);
 	d->axes[AXIS_EP].src = had;
 	return fits;
 }
@@ -288,7 +289,7 @@ static uint32_t infer_ep(struct derivation *d)
 		for (uint32_t i = 0; fits && i < d->n_params; i++) {
 			const struct derive_param *p = &d->params[i];
 
-			if (derive_rule_for(d, &d->o->axes, p) ||
+			if (rsh_derive_rule_for(d, &d->o->axes, p) ||
 			    is_usual(d, p))
 				continue;
 			any = true;
@@ -315,8 +316,8 @@ static int infer(struct derivation *d)
 			at += (size_t)snprintf(text + at, sizeof(text) - at,
 					       "%s%s=%u", at ? "," : "",
 					       a[i].name, a[i].src);
-	return at ? derive_note(d, "%s is taken as planned for %s",
-				d->src->path, text) : 0;
+	return at ? rsh_derive_note(d, "%s is taken as planned for %s",
+				    d->src->path, text) : 0;
 }
 
 /* ---- as the user says ---- */
@@ -341,9 +342,10 @@ static int take_given(struct derivation *d)
 		if (i < N_KNOWN_AXES || rsh_mesh_has(m, d->axes[i].name))
 			d->axes[i].src = rsh_mesh_size(m, d->axes[i].name);
 	for (uint32_t i = 0; i < d->n_params && !d->with_cp; i++)
-		d->with_cp = derive_styles_of(d, &d->params[i]) & STYLE_KEPT &&
-			     derive_explains(d, with_cp, 3, STYLE_KEPT,
-					     d->params[i].item, place);
+		d->with_cp = rsh_derive_styles_of(d, &d->params[i]) &
+				     STYLE_KEPT &&
+			     rsh_derive_explains(d, with_cp, 3, STYLE_KEPT,
+						 d->params[i].item, place);
 	return 0;
 }
 
@@ -358,7 +360,7 @@ static bool nothing_changes(const struct derivation *d)
 	return true;
 }
 
-int derive_name_axes(struct derivation *d)
+int rsh_derive_name_axes(struct derivation *d)
 {
 	const struct rsh_mesh *mesh = &d->o->mesh;
 	int rc;

@@ -162,7 +162,7 @@ static int note_layers(struct derivation *d, const uint32_t *first)
 		at += (size_t)snprintf(text + at, sizeof(text) - at,
 				       "%s%u", s ? "," : "",
 				       first[s + 1] - first[s]);
-	return derive_note(d, "layers of each stage: %s", text);
+	return rsh_derive_note(d, "layers of each stage: %s", text);
 }
 
 /* ---- what is no layer ---- */
@@ -181,7 +181,7 @@ static int by_source(struct derivation *d, struct derive_param *p)
 	bool in_last = rsh_param_in_stage(p->listed, last);
 
 	if (p->listed->n_stages != (uint32_t)in_first + in_last)
-		return derive_refuse(d, p, "the source has it on a stage in the middle, so its stage is not known: say it, as in --stage 'REGEX=1'");
+		return rsh_derive_refuse(d, p, "the source has it on a stage in the middle, so its stage is not known: say it, as in --stage 'REGEX=1'");
 	p->n_stages = 0;
 	if (in_first)
 		p->stages[p->n_stages++] = 0;
@@ -198,9 +198,9 @@ static int by_order(struct derivation *d, struct derive_param *p,
 	const struct derive_shape *at = d->params[p->base].shape;
 
 	if (!at || !low)
-		return derive_refuse(d, p, "its pipeline stage is not known: give a checkpoint of the source (--checkpoint), whose order tells, or say it, as in --stage 'REGEX=first'");
+		return rsh_derive_refuse(d, p, "its pipeline stage is not known: give a checkpoint of the source (--checkpoint), whose order tells, or say it, as in --stage 'REGEX=first'");
 	if (at > low && at < high)
-		return derive_refuse(d, p, "it stands among the layers, so its stage is not known: say it, as in --stage 'REGEX=1'");
+		return rsh_derive_refuse(d, p, "it stands among the layers, so its stage is not known: say it, as in --stage 'REGEX=1'");
 	set_one(p, at < low ? 0 : d->dst_stages - 1);
 	return 0;
 }
@@ -212,8 +212,8 @@ static int by_rule(struct derivation *d, struct derive_param *p,
 						     rule->stage;
 
 	if (stage >= d->dst_stages)
-		return derive_refuse(d, p, "a rule puts it on stage %u, there are %u",
-				     stage, d->dst_stages);
+		return rsh_derive_refuse(d, p, "a rule puts it on stage %u, there are %u",
+					 stage, d->dst_stages);
 	set_one(p, stage);
 	return 0;
 }
@@ -248,7 +248,7 @@ static int deal(struct derivation *d, const struct layers *l,
 	for (uint32_t i = 0; !rc && i < d->n_params; i++) {
 		struct derive_param *p = &d->params[i];
 		const struct derive_rule *rule =
-			derive_rule_for(d, &d->o->stage, p);
+			rsh_derive_rule_for(d, &d->o->stage, p);
 
 		if (p->left_out)
 			continue;
@@ -270,7 +270,7 @@ static int keep(struct derivation *d)
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		struct derive_param *p = &d->params[i];
 		const struct derive_rule *rule =
-			derive_rule_for(d, &d->o->stage, p);
+			rsh_derive_rule_for(d, &d->o->stage, p);
 		int rc = rule ? by_rule(d, p, rule) : 0;
 
 		if (rc)
@@ -280,7 +280,7 @@ static int keep(struct derivation *d)
 			continue;
 		}
 		if (p->listed->n_stages > 2)
-			return derive_refuse(d, p, "more than two stages share it");
+			return rsh_derive_refuse(d, p, "more than two stages share it");
 		p->n_stages = p->listed->n_stages;
 		for (uint32_t s = 0; s < p->n_stages; s++)
 			p->stages[s] = p->listed->stages[s].stage;
@@ -288,7 +288,7 @@ static int keep(struct derivation *d)
 	return 0;
 }
 
-int derive_stages(struct derivation *d)
+int rsh_derive_stages(struct derivation *d)
 {
 	struct layers l = { 0 };
 	uint32_t *first;

@@ -348,6 +348,16 @@ uint32_t rsh_grid_n_replicas(const struct rsh_grid *g)
 	return g->n_ranks / cells;
 }
 
+uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
+{
+	uint32_t cell[RSH_MAX_DIMS], place = 0;
+
+	rsh_grid_cell(g, rank, cell);
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		place = place * g->split[d] + cell[d];
+	return place * rsh_grid_n_replicas(g) + rsh_grid_replica(g, rank);
+}
+
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
 {
 	/* Both come from calloc and every field is a number. */

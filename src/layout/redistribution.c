@@ -364,31 +364,96 @@ void rsh_redistribution_free(struct rsh_redistribution *r)
 	free(r);
 }
 
-static void mark(const struct rsh_redistribution *r, uint32_t axis,
-		 uint64_t stride, uint64_t rank, uint64_t base, bool *keys,
-		 uint32_t n)
+/* How many steps of `stride` there are before source ranks repeat: the axes
+ * that a larger destination adds choose nothing. */
+static uint64_t distinct(const struct rsh_redistribution *r, uint32_t axis,
+			 uint64_t stride)
 {
-	uint64_t here;
+	uint64_t a = r->n_ranks, b = stride % r->n_ranks;
 
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return rsh_min_u64(r->mesh[axis], r->n_ranks / a);
+}
+
+static uint64_t mesh_ranks(const struct rsh_redistribution *r)
+{
+	uint64_t n = 1;
+
+	for (uint32_t a = 0; a < r->n_mesh; a++)
+		n *= r->mesh[a];
+	return n;
+}
+
+static void walk(const struct rsh_redistribution *r, uint32_t axis,
+		 uint64_t stride, uint64_t base, rsh_key_fn *each, void *ctx)
+{
+	uint64_t n;
+
+	while (axis < r->n_mesh && !r->gathered[axis])
+		stride /= r->mesh[axis++];
 	if (axis == r->n_mesh) {
-		if (base % r->n_ranks < n)
-			keys[base % r->n_ranks] = true;
+		each(ctx, (uint32_t)(base % r->n_ranks));
 		return;
 	}
 	stride /= r->mesh[axis];
-	here = rank / stride % r->mesh[axis];
-	for (uint64_t i = 0; i < r->mesh[axis]; i++)
-		if (r->gathered[axis] || i == here)
-			mark(r, axis + 1, stride, rank, base + i * stride,
-			     keys, n);
+	n = distinct(r, axis, stride);
+	for (uint64_t i = 0; i < n; i++)
+		walk(r, axis + 1, stride, base + i * stride, each, ctx);
+}
+
+uint32_t rsh_redistribution_class(const struct rsh_redistribution *r,
+				  uint32_t rank)
+{
+	uint64_t stride = mesh_ranks(r), base = 0;
+
+	for (uint32_t a = 0; a < r->n_mesh; a++) {
+		stride /= r->mesh[a];
+		if (!r->gathered[a])
+			base += rank / stride % r->mesh[a] * stride;
+	}
+	return (uint32_t)(base % r->n_ranks);
+}
+
+uint64_t rsh_redistribution_count(const struct rsh_redistribution *r)
+{
+	uint64_t stride = mesh_ranks(r), n = 1;
+
+	for (uint32_t a = 0; a < r->n_mesh; a++) {
+		stride /= r->mesh[a];
+		if (r->gathered[a])
+			n *= distinct(r, a, stride);
+	}
+	return n;
+}
+
+void rsh_redistribution_each(const struct rsh_redistribution *r, uint32_t rank,
+			     rsh_key_fn *each, void *ctx)
+{
+	walk(r, 0, mesh_ranks(r), rsh_redistribution_class(r, rank), each, ctx);
+}
+
+struct marks {
+	bool *keys;
+	uint32_t n;
+};
+
+static void mark(void *ctx, uint32_t key)
+{
+	const struct marks *m = ctx;
+
+	if (key < m->n)
+		m->keys[key] = true;
 }
 
 void rsh_redistribution_keys(const struct rsh_redistribution *r, uint32_t rank,
 			     bool *keys, uint32_t n)
 {
-	uint64_t stride = 1;
+	struct marks m = { keys, n };
 
-	for (uint32_t a = 0; a < r->n_mesh; a++)
-		stride *= r->mesh[a];
-	mark(r, 0, stride, rank, 0, keys, n);
+	rsh_redistribution_each(r, rank, mark, &m);
 }

@@ -54,8 +54,11 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 	p->b->stages = rsh_alloc_array(p->c->n_stages, sizeof(*p->b->stages));
 	if (!used || !p->b->stages)
 		return rsh_error_nomem(err);
-	if (!src) {
-		memset(used, true, p->c->n_stages);
+	if (!src && !p->c->dst) {
+		used[0] = true;
+	} else if (!src) {
+		for (uint32_t i = 0; i < p->c->n_present; i++)
+			used[p->c->present[i]] = true;
 	} else if (p->c->by_stage) {
 		used[0] = true;
 	} else {
@@ -128,8 +131,9 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 		return rc;
 	f->block = p->b;
 	f->local = local;
-	rsh_plan_mark_keys(p, local);
 	f->lost = p->absent;
+	if (rsh_plan_mark_keys(p, local))
+		return rsh_error_nomem(err);
 	f->keys = rsh_plan_keep_keys(p);
 	names = f->keys ? rsh_plan_list_names(p) : NULL;
 	if (!names)
@@ -155,22 +159,11 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 
 /* ---- the block ---- */
 
-/* Numbers the distinct indexes. */
-static void number_indexes(struct planner *p)
+static int marks_init(const struct rsh_conversion *c, struct rsh_marks *m)
 {
-	const struct rsh_conversion *c = p->c;
-
-	for (uint32_t r = 0; r < c->n_view; r++) {
-		p->index_id[r] = r;
-		if (!c->index[r])
-			continue;
-		/* Shared indexes come in long runs of ranks. */
-		for (uint32_t k = r; k-- > 0;)
-			if (c->index[k] == c->index[r]) {
-				p->index_id[r] = p->index_id[k];
-				break;
-			}
-	}
+	m->exact = calloc((size_t)c->n_held + 1, sizeof(*m->exact));
+	m->near = calloc((size_t)c->n_held + 1, sizeof(*m->near));
+	return m->exact && m->near ? 0 : -ENOMEM;
 }
 
 static int planner_init(struct planner *p, struct rsh_error *err)
@@ -180,41 +173,42 @@ static int planner_init(struct planner *p, struct rsh_error *err)
 	p->fate = calloc(c->n_names + 1, sizeof(*p->fate));
 	p->transfer_of = calloc(c->n_names + 1, sizeof(*p->transfer_of));
 	p->seen = calloc(c->n_names + 1, sizeof(*p->seen));
-	p->seen_index = calloc(c->n_view + 1, sizeof(*p->seen_index));
-	p->index_id = calloc(c->n_view + 1, sizeof(*p->index_id));
-	p->seq = calloc(c->n_view + 1, sizeof(*p->seq));
-	p->used = calloc(c->n_view + 1, sizeof(*p->used));
-	p->keys = calloc(c->stage_ranks, sizeof(*p->keys));
-	p->slice_keys = calloc(c->stage_ranks, sizeof(*p->slice_keys));
+	p->seen_index = calloc(c->n_indexes + 1, sizeof(*p->seen_index));
+	p->seq = calloc(c->n_indexes + 1, sizeof(*p->seq));
+	p->used = calloc((size_t)c->n_view + 1, sizeof(*p->used));
+	p->used_ranks = calloc(c->n_present + 1, sizeof(*p->used_ranks));
 	if (!p->fate || !p->transfer_of || !p->seen || !p->seen_index ||
-	    !p->index_id ||
-	    !p->seq || !p->used || !p->keys || !p->slice_keys)
+	    !p->seq || !p->used || !p->used_ranks ||
+	    marks_init(c, &p->marks) || marks_init(c, &p->some))
 		return rsh_error_nomem(err);
-	number_indexes(p);
 	return 0;
+}
+
+static void marks_clear(struct rsh_marks *m)
+{
+	free(m->exact);
+	free(m->near);
 }
 
 static void planner_free(struct planner *p)
 {
-	for (uint32_t i = 0; i < p->n_pairs; i++)
-		rsh_redistribution_free(p->pairs[i].redist);
+	rsh_plan_pairs_clear(p);
 	for (uint32_t i = 0; i < p->n_lists; i++) {
 		free(p->lists[i].seq);
 		free(p->lists[i].names);
 	}
-	free(p->pairs);
 	free(p->lists);
 	free(p->fate);
 	free(p->transfer_of);
 	free(p->seen);
 	free(p->seen_index);
-	free(p->index_id);
 	free(p->seq);
 	free(p->used);
 	free(p->dealt);
 	free(p->by_text);
-	free(p->keys);
-	free(p->slice_keys);
+	free(p->used_ranks);
+	marks_clear(&p->marks);
+	marks_clear(&p->some);
 	free(p->slots);
 	free(p->shapes);
 	free(p->pair_done);

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static int copy_view(struct rsh_conversion *c,
 		if (!c->path[r])
 			return -ENOMEM;
 	}
-	return 0;
+	return rsh_present_make(c);
 }
 
 static int by_text(const void *a, const void *b)
@@ -256,13 +257,15 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	for (uint32_t i = 0; i < c->n_grids; i++)
 		rsh_grid_free(c->grids[i]);
 	free(c->grids);
-	free_all(c->supplies, c->n_supplies);
+	for (uint32_t i = 0; i < c->n_supplies; i++)
+		rsh_supply_free(c->supplies[i]);
+	free(c->supplies);
 	free(c->pairs);
 	free_all(c->transfers, c->n_transfers);
 	for (uint32_t i = 0; i < c->n_lists; i++)
 		free(c->lists[i]->header);
 	free_all(c->lists, c->n_lists);
-	free_all(c->key_sets, c->n_key_sets);
+	tdestroy(c->key_sets, free);
 	free_all(c->path, c->path ? c->n_view : 0);
 	for (uint32_t i = 0; c->blocks && i < c->n_blocks; i++)
 		free(c->blocks[i].stages);
@@ -271,6 +274,10 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	for (uint32_t i = 0; i < RSH_NOTE_COUNT; i++)
 		free(c->notes[i].text);
 	free(c->lost);
+	free(c->lost_whole);
+	free(c->present);
+	free(c->held);
+	free(c->index_id);
 	free(c->unwanted);
 	free(c->renamed);
 	free(c->copy_grids);

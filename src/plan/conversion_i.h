@@ -14,12 +14,40 @@
 #define RSH_NO_TRANSFER UINT32_MAX
 #define RSH_NO_RANK UINT32_MAX
 
+/* A file that holds a slice. */
+struct rsh_holder {
+	uint32_t place; /* rsh_grid_place() of its key */
+	uint32_t rank;  /* global */
+	uint32_t key;
+};
+
+/* The files that hold the slices of one parameter, or of several that are cut
+ * alike and lie in the same files. */
+struct rsh_supply {
+	const struct rsh_grid *grid;
+	bool replicas;          /* they make up for files that are missing */
+	uint32_t *own;          /* [held]: its global rank, or RSH_NO_RANK */
+	uint32_t n;
+	struct rsh_holder *at;  /* by place */
+	uint32_t n_cells;       /* slices that some file holds */
+	uint32_t *all;          /* [key], or NULL if that would be too many */
+};
+
 /* Two grids, and so which source slices a destination rank's slice touches,
  * and the files that supply them. */
 struct rsh_grid_pair {
 	const struct rsh_grid *src;
 	const struct rsh_grid *dst;
-	const uint32_t *supply; /* [key]: global rank, or RSH_NO_RANK */
+	const struct rsh_supply *supply;
+};
+
+/* The source slices that a destination slice touches: in each dimension
+ * from .. to - 1. */
+struct rsh_box {
+	uint32_t n_dims;
+	uint32_t from[RSH_MAX_DIMS];
+	uint32_t to[RSH_MAX_DIMS];
+	uint64_t n_cells;
 };
 
 /* Neighbouring dimensions that are contiguous in both slices, as one: a
@@ -38,6 +66,7 @@ struct rsh_transfer {
 	uint32_t name;
 	uint32_t pair;          /* index into rsh_conversion.pairs */
 	bool reduced;           /* a file that is there lacks it */
+	bool lost;              /* slices are needed that no file holds */
 	uint8_t dtype;          /* enum rsh_dtype, as emitted */
 	uint8_t codec;          /* enum rsh_codec */
 	uint8_t n_dims;
@@ -74,7 +103,7 @@ struct rsh_block {
 struct rsh_virtual_file {
 	const struct rsh_slot_list *list;
 	const struct rsh_block *block;
-	const bool *keys;       /* [stage_ranks]: keys the converter loads */
+	const bool *keys;       /* [held]: keys the converter loads */
 	uint32_t local;         /* rank within its stage */
 	uint32_t copy_key;      /* key that copied records are taken from */
 	uint32_t n_sources;
@@ -105,11 +134,10 @@ struct rsh_note_state {
 	char *text;       /* made by rsh_notes_write() */
 };
 
-/* A slice that no file holds, by the lowest rank that should hold it. */
+/* A parameter of which slices are lost. */
 struct rsh_lost {
 	uint32_t name;
 	uint32_t transfer; /* RSH_NO_TRANSFER: a copied or unseen parameter */
-	uint32_t key;
 };
 
 struct rsh_framing;
@@ -141,11 +169,18 @@ struct rsh_conversion {
 	uint32_t n_view;
 	const struct rsh_ckpt_index **index; /* [global rank] */
 	char **path;                         /* [global rank], may be NULL */
+	uint32_t *index_id;  /* [global rank]: equal for a shared index */
+	uint32_t n_indexes;  /* distinct ones */
+	/* The files that are there (present.c). */
+	uint32_t n_present;
+	uint32_t *present;   /* their global ranks, ascending */
+	uint32_t n_held;
+	uint32_t *held;      /* keys of which some stage has one, ascending */
 
 	uint32_t n_grids, n_supplies, n_pairs, n_transfers, n_lists, n_blocks,
 		n_files;
 	struct rsh_grid **grids;
-	uint32_t **supplies;
+	struct rsh_supply **supplies;
 	/* [name]: how the source cuts a copied parameter that it lists; NULL:
 	 * not known.  Not owned. */
 	const struct rsh_grid **copy_grids;
@@ -154,14 +189,13 @@ struct rsh_conversion {
 	struct rsh_slot_list **lists;
 	struct rsh_block *blocks;
 	struct rsh_virtual_file *files;
-	bool **key_sets;
-	uint32_t n_key_sets;
-	size_t grids_cap, supplies_cap, pairs_cap, transfers_cap, lists_cap,
-		key_sets_cap;
+	void *key_sets; /* a tree of struct key_set (loads.c) */
+	size_t grids_cap, supplies_cap, pairs_cap, transfers_cap, lists_cap;
 
 	uint32_t n_lost;
 	struct rsh_lost *lost;
 	size_t lost_cap;
+	bool *lost_whole;   /* [name]: it is in `lost` without a transfer */
 	struct rsh_error first_lost;
 
 	char suffix[32];
@@ -176,6 +210,29 @@ static inline uint32_t rsh_source_rank(const struct rsh_conversion *c,
 {
 	return c->first_rank + stage * c->stage_ranks + key;
 }
+
+/* ---- the files that are there (present.c) ---- */
+
+int rsh_present_make(struct rsh_conversion *c);
+/* The first of c->present that is no lower than the rank, of c->held that is no
+ * lower than the key; their number if none is. */
+uint32_t rsh_present_from(const struct rsh_conversion *c, uint32_t rank);
+uint32_t rsh_held_from(const struct rsh_conversion *c, uint32_t key);
+/* Those of one stage: c->present[*from] .. c->present[*to - 1]. */
+void rsh_stage_present(const struct rsh_conversion *c, uint32_t stage,
+		       uint32_t *from, uint32_t *to);
+
+/* ---- which file supplies what (supply.c) ---- */
+
+/* The conversion's own supply for slices cut by `grid` of which own[held] are
+ * the files; takes `own` over.  0 or -ENOMEM. */
+int rsh_supply_keep(struct rsh_conversion *c, const struct rsh_grid *grid,
+		    uint32_t *own, const struct rsh_supply **out);
+void rsh_supply_free(struct rsh_supply *s);
+/* RSH_NO_RANK where no file does. */
+uint32_t rsh_supply_rank(const struct rsh_supply *s, uint32_t key);
+
+/* ---- looking things up ---- */
 
 /* The index of a rank's file, NULL if there is none. */
 const struct rsh_ckpt_index *rsh_rank_index(const struct rsh_conversion *c,
@@ -231,10 +288,12 @@ enum rsh_codec rsh_record_codec(const struct rsh_conversion *c,
 				enum rsh_dtype *dtype);
 /* The name that is written for a parameter. */
 const char *rsh_written_name(const struct rsh_conversion *c, uint32_t name);
-/* Marks in keys[0..n) every key whose slice local destination rank `local`
- * needs a byte of. */
-void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
-		   uint32_t n);
+/* The slices of which local destination rank `local` needs a byte, and the keys
+ * that it has them of. */
+void rsh_pair_box(const struct rsh_grid_pair *p, uint32_t local,
+		  struct rsh_box *out);
+void rsh_box_keys(const struct rsh_grid_pair *p, const struct rsh_box *box,
+		  uint32_t local, rsh_key_fn *each, void *ctx);
 
 /* ---- planning ---- */
 
@@ -258,9 +317,9 @@ int rsh_copy_grid_make(struct rsh_conversion *c, uint32_t name,
 int rsh_block_plan(struct rsh_conversion *c, uint32_t block,
 		   struct rsh_error *err);
 
-/* Remembers a slice that cannot be had; the first one's sentence is kept.
- * -ENOMEM or 0.  At the end, tells each once and, unless they are allowed,
- * fails (lost.c). */
+/* Remembers a parameter of which slices cannot be had; the first one's sentence
+ * is kept.  -ENOMEM or 0.  At the end, tells the slices, as many as make sense,
+ * and, unless they are allowed, fails (lost.c). */
 int rsh_lost_add(struct rsh_conversion *c, const struct rsh_lost *lost,
 		 const struct rsh_error *sentence);
 int rsh_lost_report(struct rsh_conversion *c,

@@ -1,5 +1,6 @@
 /* Which source ranks the converter would load. */
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ static int add_pair(struct planner *p, const struct rsh_strategy_item *src,
 		     sizeof(*p->pairs)))
 		return -ENOMEM;
 	lp = &p->pairs[p->n_pairs];
-	*lp = (struct layout_pair){ src, dst, NULL, transfer };
+	*lp = (struct layout_pair){ src, dst, NULL, transfer, NULL };
 	if (transfer != RSH_NO_TRANSFER) {
 		const struct rsh_grid_pair *g;
 
@@ -85,10 +86,7 @@ uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
 
 	if (rsh_rank_index(c, local))
 		return local;
-	for (uint32_t rank = 0; rank < c->n_view; rank++)
-		if (rsh_rank_index(c, rank))
-			return rank;
-	return 0;
+	return c->n_present ? c->present[0] : 0;
 }
 
 /* The wanted names of a file that were not seen in this epoch. */
@@ -116,53 +114,228 @@ bool rsh_plan_is_part(struct planner *p, uint32_t rank)
 		return false;
 	if (p->n_held == 0) {
 		p->epoch++;
-		for (uint32_t r = 0; r < c->n_view; r++)
-			if (c->index[r] && p->index_id[r] == r)
-				p->n_held += see_names(p, c->index[r]);
+		for (uint32_t i = 0; i < c->n_present; i++) {
+			uint32_t r = c->present[i];
+			uint32_t *seen = &p->seen_index[c->index_id[r]];
+
+			if (*seen == p->epoch)
+				continue;
+			*seen = p->epoch;
+			p->n_held += see_names(p, c->index[r]);
+		}
 	}
 	p->epoch++;
 	return see_names(p, ix) < p->n_held;
 }
 
-void rsh_plan_mark_keys(struct planner *p, uint32_t local)
+/* ---- marking keys ---- */
+
+/* Sets of more keys than this are looked at once for all ranks that share
+ * them. */
+#define FEW_KEYS 64
+
+/* What the destination ranks of one class have marked by one pair. */
+struct key_class {
+	uint64_t id;
+	uint32_t n;
+	uint32_t places[]; /* 2 * held, and 1 more for the exact key */
+};
+
+struct marking {
+	const struct rsh_conversion *c;
+	struct rsh_marks *marks;
+};
+
+static void mark(void *ctx, uint32_t key)
+{
+	const struct marking *m = ctx;
+	uint32_t i = rsh_held_from(m->c, key);
+
+	m->marks->near[i] = true;
+	if (i < m->c->n_held && m->c->held[i] == key)
+		m->marks->exact[i] = true;
+}
+
+static void mark_key(struct planner *p, uint32_t key)
+{
+	mark(&(struct marking){ p->c, &p->marks }, key);
+}
+
+static void marks_fill(const struct planner *p, struct rsh_marks *m, bool value)
+{
+	memset(m->exact, value, p->c->n_held + 1);
+	memset(m->near, value, p->c->n_held + 1);
+}
+
+/* The keys that a pair makes a destination rank load. */
+struct pair_keys {
+	const struct layout_pair *lp;
+	const struct rsh_grid_pair *grids; /* with box: the converter refuses */
+	struct rsh_box box;
+	uint32_t local;
+	uint64_t n;
+	uint64_t class;
+};
+
+static void find_keys(const struct rsh_conversion *c,
+		      const struct layout_pair *lp, uint32_t local,
+		      struct pair_keys *k)
+{
+	uint32_t cell[RSH_MAX_DIMS];
+
+	k->lp = lp;
+	k->local = local;
+	if (lp->redist) {
+		k->n = rsh_redistribution_count(lp->redist);
+		k->class = rsh_redistribution_class(lp->redist, local);
+		return;
+	}
+	k->grids = &c->pairs[c->transfers[lp->transfer]->pair];
+	rsh_pair_box(k->grids, local, &k->box);
+	rsh_grid_cell(k->grids->dst, local, cell);
+	k->n = k->box.n_cells;
+	k->class = (uint64_t)rsh_grid_member(k->grids->dst, cell, 0) << 32 |
+		   rsh_grid_replica(k->grids->src, local);
+}
+
+static void each_key(const struct planner *p, const struct pair_keys *k,
+		     struct rsh_marks *marks)
+{
+	struct marking m = { p->c, marks };
+
+	if (k->lp->redist)
+		rsh_redistribution_each(k->lp->redist, k->local, mark, &m);
+	else
+		rsh_box_keys(k->grids, &k->box, k->local, mark, &m);
+}
+
+static int by_class(const void *a, const void *b)
+{
+	const struct key_class *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static struct key_class *make_class(struct planner *p,
+				    const struct pair_keys *k)
+{
+	struct rsh_marks *m = &p->some;
+	struct key_class *class;
+	uint32_t n = 0, held = p->c->n_held;
+
+	marks_fill(p, m, false);
+	each_key(p, k, m);
+	for (uint32_t i = 0; i <= held; i++)
+		n += m->near[i];
+	class = malloc(sizeof(*class) + n * sizeof(*class->places));
+	if (!class)
+		return NULL;
+	class->id = k->class;
+	class->n = 0;
+	for (uint32_t i = 0; i <= held; i++)
+		if (m->near[i])
+			class->places[class->n++] = 2 * i + m->exact[i];
+	return class;
+}
+
+/* The class of many keys, which is kept; NULL when memory is out. */
+static const struct key_class *class_of(struct planner *p,
+					struct layout_pair *lp,
+					const struct pair_keys *k)
+{
+	const struct key_class wanted = { .id = k->class };
+	struct key_class **found = tfind(&wanted, &lp->classes, by_class);
+	struct key_class *class;
+
+	if (found)
+		return *found;
+	class = make_class(p, k);
+	if (class && tsearch(class, &lp->classes, by_class))
+		return class;
+	free(class);
+	return NULL;
+}
+
+static int mark_pair(struct planner *p, struct layout_pair *lp, uint32_t local)
+{
+	const struct key_class *class;
+	struct pair_keys k = { 0 };
+
+	find_keys(p->c, lp, local, &k);
+	if (k.n <= FEW_KEYS) {
+		each_key(p, &k, &p->marks);
+		return 0;
+	}
+	class = class_of(p, lp, &k);
+	if (!class)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < class->n; i++) {
+		p->marks.near[class->places[i] / 2] = true;
+		if (class->places[i] % 2)
+			p->marks.exact[class->places[i] / 2] = true;
+	}
+	return 0;
+}
+
+int rsh_plan_mark_keys(struct planner *p, uint32_t local)
 {
 	const struct rsh_conversion *c = p->c;
 
-	memset(p->keys, c->by_stage, c->stage_ranks);
+	marks_fill(p, &p->marks, c->by_stage);
 	if (!c->src)
-		p->keys[c->dst ? 0 : rsh_plan_file_to_copy(p, local)] = true;
+		mark_key(p, c->dst ? 0 : rsh_plan_file_to_copy(p, local));
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
-		const struct layout_pair *lp = &p->pairs[i];
+		struct layout_pair *lp = &p->pairs[i];
 
-		if (lp->redist) {
-			rsh_redistribution_keys(lp->redist, local, p->keys,
-						c->stage_ranks);
-		} else if (lp->transfer != RSH_NO_TRANSFER) {
-			rsh_pair_keys(&c->pairs[c->transfers[lp->transfer]->pair],
-				      local, p->keys, c->stage_ranks);
-			/* Its plans always name the rank's own counterpart,
-			 * which copied records come from. */
-			p->keys[local % c->stage_ranks] = true;
-		}
+		if (!lp->redist && lp->transfer == RSH_NO_TRANSFER)
+			continue;
+		if (mark_pair(p, lp, local))
+			return -ENOMEM;
+		/* Where the converter refuses, its plans would name the rank's
+		 * own counterpart, which copied records come from. */
+		if (!lp->redist)
+			mark_key(p, local % c->stage_ranks);
 	}
+	return 0;
 }
 
-/* Gives the conversion's own copy of p->keys. */
+void rsh_plan_pairs_clear(struct planner *p)
+{
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		rsh_redistribution_free(p->pairs[i].redist);
+		tdestroy(p->pairs[i].classes, free);
+	}
+	free(p->pairs);
+}
+
+/* ---- sets of keys ---- */
+
+struct key_set {
+	uint32_t n;
+	bool keys[];
+};
+
+static int by_keys(const void *a, const void *b)
+{
+	const struct key_set *x = a, *y = b;
+
+	return memcmp(x->keys, y->keys, x->n);
+}
+
 const bool *rsh_plan_keep_keys(struct planner *p)
 {
-	struct rsh_conversion *c = p->c;
-	bool *copy;
+	uint32_t n = p->c->n_held;
+	cleanup_free struct key_set *set = malloc(sizeof(*set) + n);
+	struct key_set **kept;
 
-	for (uint32_t i = 0; i < c->n_key_sets; i++)
-		if (memcmp(c->key_sets[i], p->keys, c->stage_ranks) == 0)
-			return c->key_sets[i];
-	if (rsh_grow(&c->key_sets, &c->key_sets_cap, c->n_key_sets + 1,
-		     sizeof(*c->key_sets)))
+	if (!set)
 		return NULL;
-	copy = rsh_alloc_array(c->stage_ranks, sizeof(*copy));
-	if (!copy)
+	set->n = n;
+	memcpy(set->keys, p->marks.exact, n);
+	kept = tsearch(set, &p->c->key_sets, by_keys);
+	if (!kept)
 		return NULL;
-	c->key_sets[c->n_key_sets++] = memcpy(copy, p->keys, c->stage_ranks);
-	return copy;
+	if (*kept == set)
+		set = NULL;
+	return (*kept)->keys;
 }
-

@@ -44,10 +44,10 @@ static bool is_like_first(const struct rsh_conversion *c, uint32_t name,
 	const struct rsh_ckpt_index *ix = rsh_rank_index(c, rank);
 	const struct rsh_record *r = ix ? rsh_ckpt_find(ix, name) : NULL;
 
-	for (uint32_t k = 0; r && k < rank; k++) {
-		const struct rsh_ckpt_index *first = rsh_rank_index(c, k);
-		const struct rsh_record *f =
-			first ? rsh_ckpt_find(first, name) : NULL;
+	for (uint32_t i = 0; r && c->present[i] < rank; i++) {
+		const struct rsh_ckpt_index *first =
+			rsh_rank_index(c, c->present[i]);
+		const struct rsh_record *f = rsh_ckpt_find(first, name);
 
 		if (f)
 			return are_alike(ix, r, first, f);
@@ -85,6 +85,29 @@ bool rsh_find_in_stages(const struct rsh_conversion *c,
 	return false;
 }
 
+/* The same by walking the files, where these are fewer than the replicas. */
+static bool find_held_replica(const struct rsh_conversion *c,
+			      const struct rsh_block *b,
+			      const struct rsh_grid *g, uint32_t name,
+			      uint32_t key, const atomic_bool *avoid,
+			      uint32_t *rank)
+{
+	uint32_t n = rsh_grid_n_replicas(g), place = rsh_grid_place(g, key);
+	uint32_t best = n;
+
+	for (uint32_t i = 0; i < c->n_held; i++) {
+		uint32_t other = rsh_grid_place(g, c->held[i]), after, found;
+
+		after = (other + n - place % n) % n;
+		if (other / n != place / n || after == 0 || after >= best ||
+		    !rsh_find_in_stages(c, b, name, c->held[i], avoid, &found))
+			continue;
+		best = after;
+		*rank = found;
+	}
+	return best < n;
+}
+
 /* Begins with the replica after `key` itself, so that the load of a lost rank
  * spreads. */
 bool rsh_find_replica(const struct rsh_conversion *c,
@@ -95,6 +118,8 @@ bool rsh_find_replica(const struct rsh_conversion *c,
 	uint32_t n = rsh_grid_n_replicas(g), mine = rsh_grid_replica(g, key);
 	uint32_t cell[RSH_MAX_DIMS];
 
+	if (c->n_held < n)
+		return find_held_replica(c, b, g, name, key, avoid, rank);
 	rsh_grid_cell(g, key, cell);
 	for (uint32_t i = 1; i < n; i++)
 		if (rsh_find_in_stages(c, b, name,
@@ -111,7 +136,7 @@ bool rsh_transfer_source(const struct rsh_conversion *c,
 {
 	const struct rsh_grid_pair *pair = &c->pairs[t->pair];
 
-	*rank = pair->supply[key];
+	*rank = rsh_supply_rank(pair->supply, key);
 	if (*rank == RSH_NO_RANK)
 		return false;
 	if (!avoided(avoid, *rank))
@@ -141,9 +166,10 @@ bool rsh_copy_source(const struct rsh_conversion *c,
 			return false;
 	}
 	for (int loaded = 1; loaded >= !c->replicas; loaded--)
-		for (uint32_t key = 0; key < c->stage_ranks; key++)
-			if (f->keys[key] == loaded &&
-			    rsh_find_in_stages(c, f->block, name, key, avoid, rank))
+		for (uint32_t i = 0; i < c->n_held; i++)
+			if (f->keys[i] == loaded &&
+			    rsh_find_in_stages(c, f->block, name, c->held[i],
+					       avoid, rank))
 				return true;
 	return false;
 }
@@ -273,28 +299,34 @@ static void overlap(uint32_t at, uint32_t n_dst, uint32_t n_src, uint32_t *from,
 	*to = (uint32_t)((((uint64_t)at + 1) * n_src + n_dst - 1) / n_dst);
 }
 
-void rsh_pair_keys(const struct rsh_grid_pair *p, uint32_t local, bool *keys,
-		   uint32_t n)
+void rsh_pair_box(const struct rsh_grid_pair *p, uint32_t local,
+		  struct rsh_box *out)
 {
-	uint32_t from[RSH_MAX_DIMS], to[RSH_MAX_DIMS], at[RSH_MAX_DIMS];
-	uint32_t n_dims = rsh_grid_n_dims(p->src);
+	uint32_t at[RSH_MAX_DIMS];
+
+	out->n_dims = rsh_grid_n_dims(p->src);
+	out->n_cells = 1;
+	rsh_grid_cell(p->dst, local, at);
+	for (uint32_t d = 0; d < out->n_dims; d++) {
+		overlap(at[d], rsh_grid_split(p->dst, d),
+			rsh_grid_split(p->src, d), &out->from[d], &out->to[d]);
+		out->n_cells *= out->to[d] - out->from[d];
+	}
+}
+
+void rsh_box_keys(const struct rsh_grid_pair *p, const struct rsh_box *box,
+		  uint32_t local, rsh_key_fn *each, void *ctx)
+{
+	uint32_t at[RSH_MAX_DIMS];
 	uint32_t d;
 
-	rsh_grid_cell(p->dst, local, at);
-	for (d = 0; d < n_dims; d++) {
-		overlap(at[d], rsh_grid_split(p->dst, d),
-			rsh_grid_split(p->src, d), &from[d], &to[d]);
-		at[d] = from[d];
-	}
+	memcpy(at, box->from, sizeof(at));
 	for (;;) {
-		uint32_t key = rsh_grid_holder(p->src, at, local);
-
-		if (key < n)
-			keys[key] = true;
-		for (d = n_dims; d > 0; d--) {
-			if (++at[d - 1] < to[d - 1])
+		each(ctx, rsh_grid_holder(p->src, at, local));
+		for (d = box->n_dims; d > 0; d--) {
+			if (++at[d - 1] < box->to[d - 1])
 				break;
-			at[d - 1] = from[d - 1];
+			at[d - 1] = box->from[d - 1];
 		}
 		if (d == 0)
 			return;

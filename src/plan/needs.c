@@ -51,28 +51,94 @@ static int lose(struct planner *p, const struct rsh_lost *lost,
 int rsh_plan_lose(struct planner *p, struct rsh_virtual_file *f, uint32_t name,
 		  struct rsh_error *sentence)
 {
-	const struct rsh_lost lost = { name, RSH_NO_TRANSFER, 0 };
+	const struct rsh_lost lost = { name, RSH_NO_TRANSFER };
 
 	f->lost = true;
 	return lose(p, &lost, sentence);
 }
 
-/* The slice of `key` cannot be had from anywhere. */
-static int lose_slice(struct planner *p, struct rsh_virtual_file *f,
-		      uint32_t transfer, uint32_t key, struct rsh_error *err)
-{
-	const struct rsh_transfer *t = p->c->transfers[transfer];
-	const struct rsh_grid *g = p->c->pairs[t->pair].src;
-	struct rsh_lost lost = { t->name, transfer, key };
-	uint32_t cell[RSH_MAX_DIMS];
-	int rc = missing_slice(p, f, t, key, err);
+/* One transfer and the file that needs slices of it. */
+struct use {
+	struct planner *p;
+	const struct rsh_virtual_file *f;
+	const struct rsh_transfer *t;
+	const struct rsh_grid_pair *pair;
+	uint64_t n_found;
+	uint32_t lowest; /* of the keys that no file supplies */
+};
 
-	if (!p->c->replicas || rc == -EINVAL)
-		return rc;
-	rsh_grid_cell(g, key, cell);
-	lost.key = rsh_grid_member(g, cell, 0);
-	f->lost = true;
-	return lose(p, &lost, err);
+void rsh_plan_use(struct planner *p, uint32_t rank)
+{
+	if (p->used[rank])
+		return;
+	p->used[rank] = true;
+	p->used_ranks[p->n_used++] = rank;
+}
+
+void rsh_plan_unuse(struct planner *p)
+{
+	while (p->n_used > 0)
+		p->used[p->used_ranks[--p->n_used]] = false;
+}
+
+static void use_key(void *ctx, uint32_t key)
+{
+	struct use *u = ctx;
+	const struct rsh_conversion *c = u->p->c;
+	uint32_t rank = rsh_supply_rank(u->pair->supply, key);
+
+	if (rank == RSH_NO_RANK) {
+		if (key < u->lowest)
+			u->lowest = key;
+		return;
+	}
+	u->n_found++;
+	rsh_plan_use(u->p, rank);
+	if ((rank - c->first_rank) % c->stage_ranks != key)
+		rsh_note_add(u->p->c, RSH_NOTE_REPLICA, u->t->name);
+}
+
+static bool is_inside(const struct rsh_box *box, const uint32_t *cell)
+{
+	for (uint32_t d = 0; d < box->n_dims; d++)
+		if (cell[d] < box->from[d] || cell[d] >= box->to[d])
+			return false;
+	return true;
+}
+
+/* Only the slices that some file holds, where that is less to look at. */
+static void use_held(struct use *u, const struct rsh_box *box)
+{
+	const struct rsh_supply *s = u->pair->supply;
+	const uint32_t n = rsh_grid_n_replicas(s->grid);
+	uint32_t cell[RSH_MAX_DIMS];
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		if (i > 0 && s->at[i].place / n == s->at[i - 1].place / n)
+			continue;
+		rsh_grid_cell(s->grid, s->at[i].key, cell);
+		if (is_inside(box, cell))
+			use_key(u, rsh_grid_holder(s->grid, cell,
+						   u->f->local));
+	}
+}
+
+/* Some slices cannot be had from anywhere; the sentence is of the lowest. */
+static int lose_slices(struct use *u, struct rsh_virtual_file *f,
+		       uint32_t transfer, const struct rsh_box *box,
+		       struct rsh_error *err)
+{
+	const struct rsh_lost lost = { u->t->name, transfer };
+	int rc = 0;
+
+	f->lost = u->p->c->replicas;
+	if (u->t->lost)
+		return 0;
+	if (u->p->c->n_lost == 0) {
+		rsh_box_keys(u->pair, box, f->local, use_key, u);
+		rc = missing_slice(u->p, f, u->t, u->lowest, err);
+	}
+	return u->p->c->replicas ? lose(u->p, &lost, err) : rc;
 }
 
 /* Marks the source ranks of a handled parameter. */
@@ -80,43 +146,34 @@ static int use_sources(struct planner *p, struct rsh_virtual_file *f,
 		       uint32_t transfer, struct rsh_error *err)
 {
 	const struct rsh_transfer *t = p->c->transfers[transfer];
-	const struct rsh_grid_pair *pair = &p->c->pairs[t->pair];
-	uint32_t n = p->c->stage_ranks;
-	bool all = true;
+	struct use u = { p, f, t, &p->c->pairs[t->pair], 0, RSH_NO_RANK };
+	struct rsh_box box;
 
 	/* A tensor without elements needs nothing from anywhere. */
 	if (t->content_bytes == 0 || p->pair_done[t->pair] == f->local + 1)
 		return 0;
-	memset(p->slice_keys, 0, n);
-	rsh_pair_keys(pair, f->local, p->slice_keys, n);
-	for (uint32_t k = 0; k < n; k++) {
-		uint32_t rank;
-		int rc;
-
-		if (!p->slice_keys[k])
-			continue;
-		if (rsh_transfer_source(p->c, p->b, t, k, NULL, &rank)) {
-			p->used[rank] = true;
-			if ((rank - p->c->first_rank) % p->c->stage_ranks != k)
-				rsh_note_add(p->c, RSH_NOTE_REPLICA, t->name);
-			continue;
-		}
-		all = false;
-		rc = lose_slice(p, f, transfer, k, err);
-		if (rc)
-			return rc;
-	}
+	rsh_pair_box(u.pair, f->local, &box);
+	if (box.n_cells <= u.pair->supply->n)
+		rsh_box_keys(u.pair, &box, f->local, use_key, &u);
+	else
+		use_held(&u, &box);
+	if (u.n_found < box.n_cells)
+		return lose_slices(&u, f, transfer, &box, err);
 	/* Each parameter tells its own losses. */
-	if (all)
-		p->pair_done[t->pair] = f->local + 1;
+	p->pair_done[t->pair] = f->local + 1;
 	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
 }
 
 int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err)
 {
-	uint32_t n = 0;
-
 	for (uint32_t i = 0; i < f->list->n; i++) {
 		uint32_t t = f->list->slots[i].transfer;
 		int rc = t == RSH_NO_TRANSFER ? 0 :
@@ -125,14 +182,14 @@ int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 		if (rc)
 			return rc;
 	}
-	for (uint32_t r = 0; r < p->c->n_view; r++)
-		n += p->used[r];
-	f->sources = rsh_alloc_array(n, sizeof(*f->sources));
+	f->sources = rsh_alloc_array(p->n_used, sizeof(*f->sources));
 	if (!f->sources)
 		return rsh_error_nomem(err);
-	for (uint32_t r = 0; r < p->c->n_view; r++)
-		if (p->used[r])
-			f->sources[f->n_sources++] = r;
+	qsort(p->used_ranks, p->n_used, sizeof(*p->used_ranks), by_number);
+	if (p->n_used > 0)
+		memcpy(f->sources, p->used_ranks,
+		       p->n_used * sizeof(*f->sources));
+	f->n_sources = p->n_used;
 	return 0;
 }
 
@@ -148,23 +205,21 @@ int rsh_plan_check_absent(struct planner *p, uint32_t name,
 		return 0;
 	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
 		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
-		uint32_t k = 0;
+		uint32_t from, to;
 
-		while (k < c->stage_ranks &&
-		       !rsh_rank_index(c, rsh_source_rank(c, stage, k)))
-			k++;
-		if (k < c->stage_ranks)
+		rsh_stage_present(c, stage, &from, &to);
+		if (from < to)
 			continue;
 		rsh_error_set(err, ENOENT,
 			      "ranks %u to %u have no checkpoint file, but "
 			      "parameter %s is needed from them",
 			      rsh_source_rank(c, stage, 0),
-			      rsh_source_rank(c, stage, k - 1),
+			      rsh_source_rank(c, stage + 1, 0) - 1,
 			      rsh_plan_name(p, name));
 		if (!c->replicas)
 			return -ENOENT;
 		p->absent = true;
-		return lose(p, &(struct rsh_lost){ name, RSH_NO_TRANSFER, 0 },
+		return lose(p, &(struct rsh_lost){ name, RSH_NO_TRANSFER },
 			    err);
 	}
 	return 0;

@@ -10,7 +10,7 @@
 /* Adds the rank's index to the sequence unless an equal one is in it. */
 static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 {
-	uint32_t *seen = &p->seen_index[p->index_id[rank]];
+	uint32_t *seen = &p->seen_index[p->c->index_id[rank]];
 
 	if (*seen == p->epoch)
 		return;
@@ -18,22 +18,38 @@ static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 	p->seq[(*n)++] = rank;
 }
 
-/* Adds the file of a stage and key; for one that is missing a neighbour in the
- * same stage tells the names and their order. */
-static void load(struct planner *p, uint32_t stage, uint32_t key, uint32_t *n)
+/* Adds the stage's file for a marked key; for one that is missing a neighbour
+ * tells the names and their order: the next in the stage, after the last the
+ * first. */
+static void load(struct planner *p, uint32_t stage, uint32_t held, uint32_t *n)
 {
 	const struct rsh_conversion *c = p->c;
-	uint32_t tries = c->replicas ? c->stage_ranks : 1;
+	uint32_t from, to, next;
 
-	for (uint32_t i = 0; i < tries; i++) {
-		uint32_t rank = rsh_source_rank(c, stage,
-						(key + i) % c->stage_ranks);
+	if (held < c->n_held) {
+		uint32_t rank = rsh_source_rank(c, stage, c->held[held]);
 
-		if (!rsh_rank_index(c, rank))
-			continue;
-		add_to_seq(p, rank, n);
-		return;
+		if (rsh_rank_index(c, rank) &&
+		    (c->replicas || p->marks.exact[held])) {
+			add_to_seq(p, rank, n);
+			return;
+		}
 	}
+	if (!c->replicas)
+		return;
+	rsh_stage_present(c, stage, &from, &to);
+	if (from == to)
+		return;
+	next = held < c->n_held ?
+		rsh_present_from(c, rsh_source_rank(c, stage,
+						    c->held[held])) : to;
+	add_to_seq(p, c->present[next < to ? next : from], n);
+}
+
+/* Is there a key above the last one that is held? */
+static bool any_above(const struct rsh_conversion *c)
+{
+	return c->n_held == 0 || c->held[c->n_held - 1] + 1 < c->stage_ranks;
 }
 
 /* The distinct indexes in the order in which the converter loads files; p->seq
@@ -46,8 +62,10 @@ static uint32_t load_sequence(struct planner *p)
 
 	p->epoch++;
 	if (c->by_stage) {
-		for (uint32_t k = 0; k < c->stage_ranks; k++)
-			load(p, 0, k, &n);
+		uint32_t i, end;
+
+		for (rsh_stage_present(c, 0, &i, &end); i < end; i++)
+			add_to_seq(p, c->present[i], &n);
 		return n;
 	}
 	if (!c->src && c->dst && !p->reduced) {
@@ -56,8 +74,9 @@ static uint32_t load_sequence(struct planner *p)
 		return n;
 	}
 	for (uint32_t i = b->n_stages; i-- > 0;)
-		for (uint32_t k = c->stage_ranks; k-- > 0;)
-			if (p->keys[k] || p->reduced)
+		for (uint32_t k = c->n_held + 1; k-- > 0;)
+			if (p->marks.near[k] ||
+			    (p->reduced && (k < c->n_held || any_above(c))))
 				load(p, b->stages[i], k, &n);
 	return n;
 }
@@ -68,7 +87,7 @@ static bool same_seq(const struct planner *p, const struct name_list *l,
 	if (l->n_seq != n)
 		return false;
 	for (uint32_t i = 0; i < n; i++)
-		if (l->seq[i] != p->index_id[p->seq[i]])
+		if (l->seq[i] != p->c->index_id[p->seq[i]])
 			return false;
 	return true;
 }
@@ -181,7 +200,7 @@ const struct name_list *rsh_plan_list_names(struct planner *p)
 		return NULL;
 	l->n_seq = n;
 	for (uint32_t i = 0; i < n; i++)
-		l->seq[i] = p->index_id[p->seq[i]];
+		l->seq[i] = p->c->index_id[p->seq[i]];
 	return walk_names(p, l, n) ? NULL : l;
 }
 

@@ -27,6 +27,7 @@ struct layout_pair {
 	const struct rsh_strategy_item *dst;
 	struct rsh_redistribution *redist; /* NULL: the converter refuses */
 	uint32_t transfer; /* of one such parameter; RSH_NO_TRANSFER: none */
+	void *classes;     /* a tree of struct key_class (loads.c) */
 };
 
 /* The names of a file in order, for one sequence of distinct indexes. */
@@ -38,13 +39,21 @@ struct name_list {
 	uint32_t *names;   /* handled ones first */
 };
 
+/* Marked keys, as far as that makes a difference: of the keys between two that
+ * are held all mean the file of the next one, those above the last one wrap
+ * around. */
+struct rsh_marks {
+	bool *exact; /* [held]: this key */
+	bool *near;  /* [held + 1]: it, or one between it and the one before;
+		      * the last: one above all */
+};
+
 struct planner {
 	struct rsh_conversion *c;
 	uint32_t block;
 	struct rsh_block *b;
 	uint8_t *fate;         /* [name], enum fate */
 	uint32_t *transfer_of; /* [name] */
-	uint32_t *index_id;    /* [global rank]: equal for a shared index */
 	/* Epochs in which something was last met; a walk is an epoch. */
 	uint32_t *seen;        /* [name] */
 	uint32_t *seen_index;  /* [index id] */
@@ -57,13 +66,15 @@ struct planner {
 	struct name_list *lists;
 	size_t pairs_cap, lists_cap;
 	/* scratch of one rank */
-	bool *keys;            /* [stage_ranks] */
-	bool *slice_keys;      /* [stage_ranks] */
+	struct rsh_marks marks; /* keys that the converter loads */
+	struct rsh_marks some;  /* those of one pair of layouts */
 	bool *used;            /* [global rank] */
+	uint32_t n_used;
+	uint32_t *used_ranks;  /* [present] */
 	bool *dealt;           /* [name]: another rank keeps it; NULL: none */
 	uint32_t *by_text;     /* handled names of the destination, bytewise */
 	uint32_t n_by_text;
-	uint32_t *seq;         /* [global rank] */
+	uint32_t *seq;         /* [index id]: a rank that has it */
 	struct rsh_slot *slots;
 	struct rsh_record_shape *shapes;
 	size_t slots_cap, shapes_cap;
@@ -87,15 +98,16 @@ bool rsh_plan_in_block(const struct planner *p,
 		       const struct rsh_strategy_param *src,
 		       const struct rsh_strategy_param *dst);
 
-/* loads.c: finds the pairs of layouts, then marks p->keys for one rank. */
+/* loads.c: finds the pairs of layouts, then marks p->marks for one rank. */
 int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err);
-void rsh_plan_mark_keys(struct planner *p, uint32_t local);
+int rsh_plan_mark_keys(struct planner *p, uint32_t local);
 /* Without a source strategy: the rank whose file stands for rank `local`'s. */
 uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local);
 /* Without a source strategy all ranks hold the same: does the rank's file lack
  * what another has? */
 bool rsh_plan_is_part(struct planner *p, uint32_t rank);
-/* The conversion's own copy of p->keys; NULL when memory is out. */
+void rsh_plan_pairs_clear(struct planner *p);
+/* The conversion's own copy of p->marks.exact; NULL when memory is out. */
 const bool *rsh_plan_keep_keys(struct planner *p);
 
 /* order.c: the names for the marked keys, NULL when memory is out.  Lists are
@@ -120,7 +132,11 @@ int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
 int rsh_plan_cut_file(struct planner *p, const struct rsh_virtual_file *whole,
 		      struct rsh_file_layout *layout, struct rsh_error *err);
 
-/* needs.c: fills f->sources, or says what is missing.  A slice that no replica
+/* needs.c: a source file that the file at hand needs. */
+void rsh_plan_use(struct planner *p, uint32_t rank);
+/* None any more. */
+void rsh_plan_unuse(struct planner *p);
+/* Fills f->sources, or says what is missing.  A slice that no replica
  * holds either is remembered as lost and marks the file. */
 int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);

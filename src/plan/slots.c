@@ -53,7 +53,8 @@ static int learn_copy_grid(struct planner *p, uint32_t name,
 	if (!c->replicas || !rsh_listed(c->src, name) || c->copy_grids[name] ||
 	    p->transfer_of[name] != RSH_NO_TRANSFER)
 		return 0;
-	for (uint32_t rank = 0; rank < c->n_view; rank++) {
+	for (uint32_t i = 0; i < c->n_present; i++) {
+		uint32_t rank = c->present[i];
 		const struct rsh_record *r = rsh_rank_record(c, rank, name);
 
 		if (r)
@@ -197,7 +198,7 @@ static void use_copies(struct planner *p, const struct rsh_virtual_file *f)
 		if (f->list->slots[i].transfer == RSH_NO_TRANSFER &&
 		    rsh_copy_source(p->c, f, f->list->slots[i].name, NULL,
 				    &rank, NULL))
-			p->used[rank] = true;
+			rsh_plan_use(p, rank);
 }
 
 int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
@@ -210,7 +211,7 @@ int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
 	f->list = keep_list(p->c, layout);
 	if (!f->list)
 		return rsh_error_nomem(err);
-	memset(p->used, 0, p->c->n_view);
+	rsh_plan_unuse(p);
 	use_copies(p, f);
 	return rsh_plan_list_sources(p, f, err);
 }

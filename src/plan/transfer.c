@@ -72,16 +72,21 @@ static bool find_reference(struct making *m)
 {
 	const struct rsh_conversion *c = m->c;
 
-	for (uint32_t i = 0; i < m->b->n_stages; i++)
-		for (uint32_t k = 0; k < c->stage_ranks; k++) {
-			m->rank = rsh_source_rank(c, m->b->stages[i], k);
+	for (uint32_t s = 0; s < m->b->n_stages; s++) {
+		uint32_t i, end;
+
+		if (!rsh_stage_fits(c, m->name, m->b->stages[s]))
+			continue;
+		rsh_stage_present(c, m->b->stages[s], &i, &end);
+		for (; i < end; i++) {
+			m->rank = c->present[i];
 			m->rec = rsh_rank_record(c, m->rank, m->name);
-			if (!m->rec ||
-			    !rsh_stage_fits(c, m->name, m->b->stages[i]))
+			if (!m->rec)
 				continue;
 			m->ix = rsh_rank_index(c, m->rank);
 			return true;
 		}
+	}
 	return false;
 }
 
@@ -141,72 +146,38 @@ int rsh_check_chunks(const struct rsh_conversion *c, uint32_t rank,
 	return 0;
 }
 
-/* Finds the file of each slice and compares it with the reference; *reduced
- * says whether one that is there lacks it. */
-static int find_slices(const struct making *m, uint32_t *supply, bool *reduced,
+/* Finds the file of each slice of which there may be one, and compares it with
+ * the reference; *reduced says whether one that is there lacks it. */
+static int find_slices(const struct making *m, uint32_t *own, bool *reduced,
 		       struct rsh_error *err)
 {
 	uint32_t stage = (m->rank - m->c->first_rank) / m->c->stage_ranks;
 	const struct rsh_conversion *c = m->c;
 	const struct rsh_ckpt_index *seen = NULL;
 
-	for (uint32_t k = 0; k < c->stage_ranks; k++) {
+	for (uint32_t i = 0; i < c->n_held; i++) {
 		const struct rsh_ckpt_index *ix;
+		uint32_t k = c->held[i];
 		int rc;
 
-		if (!rsh_find_in_stages(c, m->b, m->name, k, NULL,
-					&supply[k])) {
-			supply[k] = RSH_NO_RANK;
+		if (!rsh_find_in_stages(c, m->b, m->name, k, NULL, &own[i])) {
+			own[i] = RSH_NO_RANK;
 			if (rsh_rank_index(c, rsh_source_rank(c, stage, k)))
 				*reduced = true;
 			continue;
 		}
-		ix = rsh_rank_index(c, supply[k]);
+		ix = rsh_rank_index(c, own[i]);
 		if (ix == seen)
 			continue;
 		seen = ix;
-		rc = compare_slice(m, supply[k], err);
+		rc = compare_slice(m, own[i], err);
 		if (rc == 0)
-			rc = rsh_check_chunks(c, supply[k],
+			rc = rsh_check_chunks(c, own[i],
 					      rsh_ckpt_find(ix, m->name), err);
 		if (rc)
 			return rc;
 	}
 	return 0;
-}
-
-/* Takes over *supply; gives the conversion's own equal one. */
-static int keep_supply(struct rsh_conversion *c, uint32_t **supply,
-		       struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < c->n_supplies; i++)
-		if (memcmp(c->supplies[i], *supply,
-			   c->stage_ranks * sizeof(**supply)) == 0) {
-			free(*supply);
-			*supply = c->supplies[i];
-			return 0;
-		}
-	if (rsh_grow(&c->supplies, &c->supplies_cap, c->n_supplies + 1,
-		     sizeof(*c->supplies))) {
-		free(*supply);
-		return rsh_error_nomem(err);
-	}
-	c->supplies[c->n_supplies++] = *supply;
-	return 0;
-}
-
-/* Replicas make up for files that are missing. */
-static void complete_supply(const struct making *m, const struct rsh_grid *g,
-			    uint32_t *supply)
-{
-	uint32_t rank;
-
-	if (!m->c->replicas)
-		return;
-	for (uint32_t k = 0; k < m->c->stage_ranks; k++)
-		if (supply[k] == RSH_NO_RANK &&
-		    rsh_find_replica(m->c, m->b, g, m->name, k, NULL, &rank))
-			supply[k] = rank;
 }
 
 /* ---- grids ---- */
@@ -381,7 +352,7 @@ static int keep_transfer(struct rsh_conversion *c, struct rsh_transfer *t,
 static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 {
 	uint32_t n = m->rec->n_dims, size;
-	uint32_t *supply;
+	uint32_t *own;
 	struct rsh_grid_pair pair;
 	enum rsh_dtype dtype;
 	cleanup_free struct rsh_transfer *t = NULL;
@@ -393,24 +364,21 @@ static int make(const struct making *m, uint32_t *out, struct rsh_error *err)
 	if (!t)
 		return rsh_error_nomem(err);
 	t->name = m->name;
-	supply = rsh_alloc_array(m->c->stage_ranks, sizeof(*supply));
-	if (!supply)
+	own = rsh_alloc_array(m->c->n_held, sizeof(*own));
+	if (!own)
 		return rsh_error_nomem(err);
-	rc = find_slices(m, supply, &t->reduced, err);
+	rc = find_slices(m, own, &t->reduced, err);
 	if (rc == 0) {
 		rc = make_grids(m, &pair, slice, err);
 		if (rc)
 			rc = refuse(m, rc, err);
 	}
 	if (rc) {
-		free(supply);
+		free(own);
 		return rc;
 	}
-	complete_supply(m, pair.src, supply);
-	rc = keep_supply(m->c, &supply, err);
-	if (rc)
-		return rc;
-	pair.supply = supply;
+	if (rsh_supply_keep(m->c, pair.src, own, &pair.supply))
+		return rsh_error_nomem(err);
 	rc = keep_pair(m->c, &pair, &t->pair, err);
 	if (rc)
 		return rc;

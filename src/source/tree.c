@@ -17,6 +17,9 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
+/* As for strategies; tables go by the rank. */
+#define MAX_RANKS (1u << 20)
+
 /* ---- the chosen candidate ---- */
 
 static void drop_choice(struct rsh_source *s)
@@ -106,6 +109,11 @@ static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
 					     s->files[i].rank,
 					     s->files[i - 1].name,
 					     s->files[i].name);
+	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= MAX_RANKS)
+		return rsh_error_set(err, EINVAL, "%s: rank %u is beyond the "
+				     "%u ranks that a job may have",
+				     s->files[s->n_files - 1].path,
+				     s->files[s->n_files - 1].rank, MAX_RANKS);
 	return 0;
 }
 

@@ -36,8 +36,8 @@ static const struct {
 
 #define N_DTYPES (sizeof(dtypes) / sizeof(dtypes[0]))
 
-enum safetensors_known safetensors_dtype_parse(const char *s,
-					       enum rsh_dtype *out)
+enum safetensors_known rsh_safetensors_dtype_parse(const char *s,
+						   enum rsh_dtype *out)
 {
 	for (size_t i = 0; i < N_DTYPES; i++) {
 		if (strcmp(dtypes[i].name, s))
@@ -49,7 +49,7 @@ enum safetensors_known safetensors_dtype_parse(const char *s,
 	return SAFETENSORS_DTYPE_UNKNOWN;
 }
 
-int safetensors_dtype_rank(enum rsh_dtype t)
+int rsh_safetensors_dtype_rank(enum rsh_dtype t)
 {
 	if (t == RSH_DTYPE_INT4)
 		t = RSH_DTYPE_INT8;
@@ -61,7 +61,7 @@ int safetensors_dtype_rank(enum rsh_dtype t)
 
 const char *rsh_safetensors_dtype(enum rsh_dtype t)
 {
-	int rank = safetensors_dtype_rank(t);
+	int rank = rsh_safetensors_dtype_rank(t);
 
 	return rank < 0 ? NULL : dtypes[rank].name;
 }

@@ -26,8 +26,8 @@ static int compare_shapes(const void *a, const void *b, void *ctx)
 	const uint32_t *i = a, *j = b;
 	const struct rsh_record_shape *shapes = ctx;
 	const struct rsh_record_shape *x = &shapes[*i], *y = &shapes[*j];
-	int x_rank = safetensors_dtype_rank(x->dtype);
-	int y_rank = safetensors_dtype_rank(y->dtype);
+	int x_rank = rsh_safetensors_dtype_rank(x->dtype);
+	int y_rank = rsh_safetensors_dtype_rank(y->dtype);
 
 	if (x_rank != y_rank)
 		return x_rank > y_rank ? -1 : 1;
@@ -73,21 +73,21 @@ static int put_metadata(struct json_text *t,
 		return rsh_error_nomem(err);
 	memcpy(sorted, entries, n * sizeof(*sorted));
 	qsort(sorted, n, sizeof(*sorted), compare_entries);
-	json_text_puts(t, "\"" SAFETENSORS_METADATA "\":{");
+	rsh_json_text_puts(t, "\"" SAFETENSORS_METADATA "\":{");
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_safetensors_entry *e = &sorted[i];
 
 		if (i)
-			json_text_puts(t, ",");
-		if (!json_text_put_string(t, e->key, strlen(e->key),
-					  JSON_ESCAPES_SERDE))
+			rsh_json_text_puts(t, ",");
+		if (!rsh_json_text_put_string(t, e->key, strlen(e->key),
+					      JSON_ESCAPES_SERDE))
 			return bad_entry(e->key, err);
-		json_text_puts(t, ":");
-		if (!json_text_put_string(t, e->value, strlen(e->value),
-					  JSON_ESCAPES_SERDE))
+		rsh_json_text_puts(t, ":");
+		if (!rsh_json_text_put_string(t, e->value, strlen(e->value),
+					      JSON_ESCAPES_SERDE))
 			return bad_entry(e->key, err);
 	}
-	json_text_puts(t, "}");
+	rsh_json_text_puts(t, "}");
 	return 0;
 }
 
@@ -118,26 +118,27 @@ static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
 
 	if (rc)
 		return rc;
-	if (!json_text_put_string(t, s->name, s->name_len, JSON_ESCAPES_SERDE))
+	if (!rsh_json_text_put_string(t, s->name, s->name_len,
+				      JSON_ESCAPES_SERDE))
 		return rsh_error_set(err, EINVAL,
 				     "the name of parameter \"%.*s\" is not UTF-8",
 				     (int)s->name_len, s->name);
 	if (!rsh_add_u64(begin, s->content_bytes, offset))
 		return rsh_error_set(err, EFBIG,
 				     "a safetensors file of more than 2^64 bytes");
-	json_text_puts(t, ":{\"dtype\":\"");
-	json_text_puts(t, rsh_safetensors_dtype(s->dtype));
-	json_text_puts(t, "\",\"shape\":[");
+	rsh_json_text_puts(t, ":{\"dtype\":\"");
+	rsh_json_text_puts(t, rsh_safetensors_dtype(s->dtype));
+	rsh_json_text_puts(t, "\",\"shape\":[");
 	for (unsigned i = 0; i < s->n_dims; i++) {
 		if (i)
-			json_text_puts(t, ",");
-		json_text_put_u64(t, (uint64_t)s->dims[i]);
+			rsh_json_text_puts(t, ",");
+		rsh_json_text_put_u64(t, (uint64_t)s->dims[i]);
 	}
-	json_text_puts(t, "],\"data_offsets\":[");
-	json_text_put_u64(t, begin);
-	json_text_puts(t, ",");
-	json_text_put_u64(t, *offset);
-	json_text_puts(t, "]}");
+	rsh_json_text_puts(t, "],\"data_offsets\":[");
+	rsh_json_text_put_u64(t, begin);
+	rsh_json_text_puts(t, ",");
+	rsh_json_text_put_u64(t, *offset);
+	rsh_json_text_puts(t, "]}");
 	return 0;
 }
 
@@ -150,17 +151,17 @@ static int put_header(struct json_text *t,
 	uint64_t offset = 0;
 	int rc = 0;
 
-	json_text_puts(t, "{");
+	rsh_json_text_puts(t, "{");
 	if (n_entries)
 		rc = put_metadata(t, entries, n_entries, err);
 	for (uint32_t i = 0; !rc && i < n; i++) {
 		if (i || n_entries)
-			json_text_puts(t, ",");
+			rsh_json_text_puts(t, ",");
 		rc = put_tensor(t, &shapes[order ? order[i] : i], &offset, err);
 	}
-	json_text_puts(t, "}");
+	rsh_json_text_puts(t, "}");
 	while (!t->failed && t->len % ALIGNMENT)
-		json_text_puts(t, " ");
+		rsh_json_text_puts(t, " ");
 	return rc;
 }
 
@@ -193,12 +194,12 @@ int rsh_safetensors_header(const struct rsh_record_shape *shapes,
 
 	_Static_assert(sizeof(length) % ALIGNMENT == 0,
 		       "the padding counts from the text's begin");
-	json_text_put(&t, length, sizeof(length));
+	rsh_json_text_put(&t, length, sizeof(length));
 	rc = put_header(&t, shapes, order, n, entries, n_entries, err);
 	if (!rc)
 		rc = finish(&t, err);
 	if (rc) {
-		json_text_clear(&t);
+		rsh_json_text_clear(&t);
 		return rc;
 	}
 	*out = (uint8_t *)t.data;

@@ -19,10 +19,10 @@ enum safetensors_known {
 	SAFETENSORS_DTYPE_UNKNOWN,
 };
 
-enum safetensors_known safetensors_dtype_parse(const char *s,
-					       enum rsh_dtype *out);
+enum safetensors_known rsh_safetensors_dtype_parse(const char *s,
+						   enum rsh_dtype *out);
 /* Tensors are written by descending rank; -1 if the format has not the type. */
-int safetensors_dtype_rank(enum rsh_dtype t);
+int rsh_safetensors_dtype_rank(enum rsh_dtype t);
 
 /* A growing text.  After a failure it takes no more, and `failed` says so. */
 struct json_text {
@@ -32,10 +32,10 @@ struct json_text {
 	bool failed;
 };
 
-void json_text_put(struct json_text *t, const char *s, size_t len);
-void json_text_puts(struct json_text *t, const char *s);
-void json_text_put_u64(struct json_text *t, uint64_t v);
-void json_text_clear(struct json_text *t);
+void rsh_json_text_put(struct json_text *t, const char *s, size_t len);
+void rsh_json_text_puts(struct json_text *t, const char *s);
+void rsh_json_text_put_u64(struct json_text *t, uint64_t v);
+void rsh_json_text_clear(struct json_text *t);
 
 enum json_escapes {
 	JSON_ESCAPES_SERDE,  /* what JSON demands; the rest is UTF-8 */
@@ -44,7 +44,7 @@ enum json_escapes {
 
 /* The string with its quotes.  False, with nothing written, if it is not
  * UTF-8. */
-bool json_text_put_string(struct json_text *t, const char *s, size_t len,
-			  enum json_escapes escapes);
+bool rsh_json_text_put_string(struct json_text *t, const char *s, size_t len,
+			      enum json_escapes escapes);
 
 #endif

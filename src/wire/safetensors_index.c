@@ -154,7 +154,7 @@ static int compare_weights(const void *a, const void *b)
 
 static bool put_python_string(struct json_text *t, const char *s)
 {
-	return json_text_put_string(t, s, strlen(s), JSON_ESCAPES_PYTHON);
+	return rsh_json_text_put_string(t, s, strlen(s), JSON_ESCAPES_PYTHON);
 }
 
 static int put_weights(struct json_text *t, const struct rsh_weight_map *map,
@@ -171,19 +171,19 @@ static int put_weights(struct json_text *t, const struct rsh_weight_map *map,
 	for (uint32_t i = 0; i < map->n_weights; i++) {
 		const char *file = map->files[sorted[i].file];
 
-		json_text_puts(t, i ? ",\n    " : "\n    ");
+		rsh_json_text_puts(t, i ? ",\n    " : "\n    ");
 		if (!put_python_string(t, sorted[i].name))
 			return rsh_error_set(err, EINVAL,
 					     "the name of parameter \"%s\" is not UTF-8",
 					     sorted[i].name);
-		json_text_puts(t, ": ");
+		rsh_json_text_puts(t, ": ");
 		if (!put_python_string(t, file))
 			return rsh_error_set(err, EINVAL,
 					     "the file name \"%s\" is not UTF-8",
 					     file);
 	}
 	if (map->n_weights)
-		json_text_puts(t, "\n  ");
+		rsh_json_text_puts(t, "\n  ");
 	return 0;
 }
 
@@ -193,19 +193,19 @@ int rsh_weight_map_format(const struct rsh_weight_map *map, char **out,
 	struct json_text t = { NULL, 0, 0, false };
 	int rc;
 
-	json_text_puts(&t, "{\n  \"metadata\": {");
+	rsh_json_text_puts(&t, "{\n  \"metadata\": {");
 	if (map->has_total_size) {
-		json_text_puts(&t, "\n    \"total_size\": ");
-		json_text_put_u64(&t, map->total_size);
-		json_text_puts(&t, "\n  ");
+		rsh_json_text_puts(&t, "\n    \"total_size\": ");
+		rsh_json_text_put_u64(&t, map->total_size);
+		rsh_json_text_puts(&t, "\n  ");
 	}
-	json_text_puts(&t, "},\n  \"weight_map\": {");
+	rsh_json_text_puts(&t, "},\n  \"weight_map\": {");
 	rc = put_weights(&t, map, err);
-	json_text_puts(&t, "}\n}\n");
+	rsh_json_text_puts(&t, "}\n}\n");
 	if (!rc && t.failed)
 		rc = rsh_error_nomem(err);
 	if (rc) {
-		json_text_clear(&t);
+		rsh_json_text_clear(&t);
 		return rc;
 	}
 	*out = t.data;

@@ -261,7 +261,7 @@ static int read_dtype(struct scan *s, const json_t *info, struct tensor *t)
 	if (!text)
 		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
 			       "\"dtype\" is not a string");
-	switch (safetensors_dtype_parse(text, &t->dtype)) {
+	switch (rsh_safetensors_dtype_parse(text, &t->dtype)) {
 	case SAFETENSORS_DTYPE:
 		break;
 	case SAFETENSORS_DTYPE_FOREIGN:

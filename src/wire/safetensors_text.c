@@ -9,7 +9,7 @@
 
 #include "rsh/util/mem.h"
 
-void json_text_put(struct json_text *t, const char *s, size_t len)
+void rsh_json_text_put(struct json_text *t, const char *s, size_t len)
 {
 	/* One more: there is always room for a NUL. */
 	if (t->failed || len >= SIZE_MAX - t->len ||
@@ -22,20 +22,20 @@ void json_text_put(struct json_text *t, const char *s, size_t len)
 	t->data[t->len] = '\0';
 }
 
-void json_text_puts(struct json_text *t, const char *s)
+void rsh_json_text_puts(struct json_text *t, const char *s)
 {
-	json_text_put(t, s, strlen(s));
+	rsh_json_text_put(t, s, strlen(s));
 }
 
-void json_text_put_u64(struct json_text *t, uint64_t v)
+void rsh_json_text_put_u64(struct json_text *t, uint64_t v)
 {
 	char digits[24];
 
 	snprintf(digits, sizeof(digits), "%" PRIu64, v);
-	json_text_puts(t, digits);
+	rsh_json_text_puts(t, digits);
 }
 
-void json_text_clear(struct json_text *t)
+void rsh_json_text_clear(struct json_text *t)
 {
 	free(t->data);
 	*t = (struct json_text){ NULL, 0, 0, false };
@@ -98,7 +98,7 @@ static void put_unit(struct json_text *t, uint32_t unit)
 	char escape[8];
 
 	snprintf(escape, sizeof(escape), "\\u%04" PRIx32, unit & 0xffff);
-	json_text_puts(t, escape);
+	rsh_json_text_puts(t, escape);
 }
 
 static void put_escape(struct json_text *t, uint32_t c)
@@ -109,7 +109,7 @@ static void put_escape(struct json_text *t, uint32_t c)
 	if (found) {
 		char escape[2] = { '\\', letters[found - plain] };
 
-		json_text_put(t, escape, sizeof(escape));
+		rsh_json_text_put(t, escape, sizeof(escape));
 	} else if (c > 0xffff) {
 		put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
 		put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
@@ -125,24 +125,24 @@ static bool needs_escape(uint32_t c, enum json_escapes escapes)
 	return escapes == JSON_ESCAPES_PYTHON && c > '~';
 }
 
-bool json_text_put_string(struct json_text *t, const char *s, size_t len,
-			  enum json_escapes escapes)
+bool rsh_json_text_put_string(struct json_text *t, const char *s, size_t len,
+			      enum json_escapes escapes)
 {
 	size_t start = 0; /* of what is copied as it stands */
 	uint32_t c;
 
 	if (!is_utf8(s, len))
 		return false;
-	json_text_put(t, "\"", 1);
+	rsh_json_text_put(t, "\"", 1);
 	for (size_t i = 0, n; i < len; i += n) {
 		n = decode_utf8(s + i, len - i, &c);
 		if (!needs_escape(c, escapes))
 			continue;
-		json_text_put(t, s + start, i - start);
+		rsh_json_text_put(t, s + start, i - start);
 		put_escape(t, c);
 		start = i + n;
 	}
-	json_text_put(t, s + start, len - start);
-	json_text_put(t, "\"", 1);
+	rsh_json_text_put(t, s + start, len - start);
+	rsh_json_text_put(t, "\"", 1);
 	return true;
 }

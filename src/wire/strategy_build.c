@@ -31,14 +31,14 @@ struct strategy_builder {
 
 /* ---- raw items ---- */
 
-void raw_list_push(struct raw_list *l, int64_t v)
+void rsh_raw_list_push(struct raw_list *l, int64_t v)
 {
 	if (l->n < RSH_STRATEGY_MAX_DIMS)
 		l->v[l->n] = v;
 	l->n++;
 }
 
-struct raw_list *raw_item_push_map(struct raw_item *raw)
+struct raw_list *rsh_raw_item_push_map(struct raw_item *raw)
 {
 	uint32_t i = raw->n_map++;
 	struct raw_list *entry;
@@ -50,12 +50,12 @@ struct raw_list *raw_item_push_map(struct raw_item *raw)
 	return entry;
 }
 
-void raw_item_push_axis(struct raw_item *raw, int64_t axis)
+void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis)
 {
-	raw_list_push(raw_item_push_map(raw), axis);
+	rsh_raw_list_push(rsh_raw_item_push_map(raw), axis);
 }
 
-void raw_item_reset(struct raw_item *raw)
+void rsh_raw_item_reset(struct raw_item *raw)
 {
 	raw->name = NULL;
 	raw->name_len = 0;
@@ -286,7 +286,7 @@ static bool pack_item(struct rsh_arena *a, const struct raw_item *raw,
 
 /* ---- the builder ---- */
 
-struct strategy_builder *strategy_builder_new(const char *path, bool json)
+struct strategy_builder *rsh_strategy_builder_new(const char *path, bool json)
 {
 	struct strategy_builder *b = calloc(1, sizeof(*b));
 
@@ -302,7 +302,7 @@ struct strategy_builder *strategy_builder_new(const char *path, bool json)
 	return b;
 }
 
-void strategy_builder_free(struct strategy_builder *b)
+void rsh_strategy_builder_free(struct strategy_builder *b)
 {
 	if (!b)
 		return;
@@ -313,15 +313,15 @@ void strategy_builder_free(struct strategy_builder *b)
 	free(b);
 }
 
-void strategy_builder_report(struct strategy_builder *b,
-			     rsh_strategy_report_fn *report, void *ctx)
+void rsh_strategy_builder_report(struct strategy_builder *b,
+				 rsh_strategy_report_fn *report, void *ctx)
 {
 	b->report = report;
 	b->report_ctx = ctx;
 }
 
-int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
-			   struct rsh_error *err)
+int rsh_strategy_builder_stage(struct strategy_builder *b, int64_t stage,
+			       struct rsh_error *err)
 {
 	if (stage < 0 || stage > INT32_MAX)
 		return rsh_error_set(err, EBADMSG,
@@ -332,8 +332,8 @@ int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 	return 0;
 }
 
-int strategy_builder_op(struct strategy_builder *b, const char *name,
-			size_t len, bool tuples, struct rsh_error *err)
+int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
+			    size_t len, bool tuples, struct rsh_error *err)
 {
 	char *copy = rsh_arena_strndup(&b->arena, len ? name : "", len);
 
@@ -345,8 +345,9 @@ int strategy_builder_op(struct strategy_builder *b, const char *name,
 	return 0;
 }
 
-int strategy_builder_item(struct strategy_builder *b,
-			  const struct raw_item *raw, struct rsh_error *err)
+int rsh_strategy_builder_item(struct strategy_builder *b,
+			      const struct raw_item *raw,
+			      struct rsh_error *err)
 {
 	struct rsh_error bad = RSH_ERROR_INIT;
 	const struct check check = { b, raw, b->report ? &bad : err };
@@ -371,14 +372,14 @@ int strategy_builder_item(struct strategy_builder *b,
 	return 0;
 }
 
-uint32_t strategy_builder_n_seen(const struct strategy_builder *b)
+uint32_t rsh_strategy_builder_n_seen(const struct strategy_builder *b)
 {
 	return b->n_items + b->n_reported;
 }
 
-int strategy_builder_finish(struct strategy_builder *b,
-			    struct rsh_strategy_file **out,
-			    struct rsh_error *err)
+int rsh_strategy_builder_finish(struct strategy_builder *b,
+				struct rsh_strategy_file **out,
+				struct rsh_error *err)
 {
 	struct rsh_strategy_item *items = rsh_arena_array(
 		&b->arena, struct rsh_strategy_item, b->n_items);

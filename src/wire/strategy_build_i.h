@@ -31,41 +31,42 @@ struct raw_item {
 	int64_t opt_size;
 };
 
-void raw_list_push(struct raw_list *l, int64_t v);
+void rsh_raw_list_push(struct raw_list *l, int64_t v);
 /* The next entry of the item's map, empty; valid until the next call. */
-struct raw_list *raw_item_push_map(struct raw_item *raw);
+struct raw_list *rsh_raw_item_push_map(struct raw_item *raw);
 /* An entry of one number. */
-void raw_item_push_axis(struct raw_item *raw, int64_t axis);
+void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis);
 /* Back to an item without anything. */
-void raw_item_reset(struct raw_item *raw);
+void rsh_raw_item_reset(struct raw_item *raw);
 
 struct strategy_builder;
 
 /* NULL: out of memory.  `path` must outlive the builder. */
-struct strategy_builder *strategy_builder_new(const char *path, bool json);
-void strategy_builder_free(struct strategy_builder *b);
+struct strategy_builder *rsh_strategy_builder_new(const char *path, bool json);
+void rsh_strategy_builder_free(struct strategy_builder *b);
 /* The stage of the file's first strategy item; called once at most. */
-int strategy_builder_stage(struct strategy_builder *b, int64_t stage,
-			   struct rsh_error *err);
-int strategy_builder_item(struct strategy_builder *b,
-			  const struct raw_item *raw, struct rsh_error *err);
+int rsh_strategy_builder_stage(struct strategy_builder *b, int64_t stage,
+			       struct rsh_error *err);
+int rsh_strategy_builder_item(struct strategy_builder *b,
+			      const struct raw_item *raw,
+			      struct rsh_error *err);
 /* An operator; the `len` bytes at `name` are copied. */
-int strategy_builder_op(struct strategy_builder *b, const char *name,
-			size_t len, bool tuples, struct rsh_error *err);
+int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
+			    size_t len, bool tuples, struct rsh_error *err);
 /* From now on a bad item is told to `report` and left out. */
-void strategy_builder_report(struct strategy_builder *b,
-			     rsh_strategy_report_fn *report, void *ctx);
+void rsh_strategy_builder_report(struct strategy_builder *b,
+				 rsh_strategy_report_fn *report, void *ctx);
 /* Layout items so far, those that were left out too. */
-uint32_t strategy_builder_n_seen(const struct strategy_builder *b);
+uint32_t rsh_strategy_builder_n_seen(const struct strategy_builder *b);
 /* Takes the file out of the builder, which can only be freed then. */
-int strategy_builder_finish(struct strategy_builder *b,
-			    struct rsh_strategy_file **out,
-			    struct rsh_error *err);
+int rsh_strategy_builder_finish(struct strategy_builder *b,
+				struct rsh_strategy_file **out,
+				struct rsh_error *err);
 
 /* The readers: fill b from the bytes of a file. */
-int strategy_read_pb(const uint8_t *data, size_t len, const char *path,
-		     struct strategy_builder *b, struct rsh_error *err);
-int strategy_read_json(const char *data, size_t len, const char *path,
-		       struct strategy_builder *b, struct rsh_error *err);
+int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
+			 struct strategy_builder *b, struct rsh_error *err);
+int rsh_strategy_read_json(const char *data, size_t len, const char *path,
+			   struct strategy_builder *b, struct rsh_error *err);
 
 #endif

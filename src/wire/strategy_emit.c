@@ -9,8 +9,8 @@
 #include "rsh/util/arena.h"
 #include "strategy_emit_i.h"
 
-int strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
-		  size_t *len)
+int rsh_strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
+		      size_t *len)
 {
 	*len = rsh__pb__parallel_strategy_map__get_packed_size(map);
 	*out = malloc(*len ? *len : 1);
@@ -34,7 +34,7 @@ static void lower_escapes(char *s)
 	}
 }
 
-int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
+int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 {
 	json_t *root = json_pack("{s:i,s:o,s:o}", "current_stage", 1,
 				 "parallel_strategy_item", ops,
@@ -302,7 +302,7 @@ static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
 	Rsh__Pb__ParallelStrategyMap map = RSH__PB__PARALLEL_STRATEGY_MAP__INIT;
 	int rc = fill_file(a, &map, items, n, n_stages);
 
-	return rc ? rc : strategy_pack(&map, out, len);
+	return rc ? rc : rsh_strategy_pack(&map, out, len);
 }
 
 /* ---- JSON ---- */
@@ -398,7 +398,7 @@ static int emit_json(struct rsh_arena *a, const struct rsh_staged_item *items,
 		json_decref(layouts);
 		return -ENOMEM;
 	}
-	return strategy_dump(ops, layouts, out, len);
+	return rsh_strategy_dump(ops, layouts, out, len);
 }
 
 /* ---- both ---- */

@@ -9,9 +9,9 @@
 #include "node_strategy.pb-c.h"
 
 /* 0 or -ENOMEM. */
-int strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
-		  size_t *len);
+int rsh_strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
+		      size_t *len);
 /* Takes over both sections. */
-int strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len);
+int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len);
 
 #endif

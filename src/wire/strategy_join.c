@@ -163,7 +163,7 @@ static int join_pb(const struct part *parts, size_t n, void **out, size_t *len,
 	j.map.n_parallel_strategy_item = j.n_ops;
 	j.map.n_parallel_layout_item = j.n_items;
 	if (!rc)
-		rc = strategy_pack(&j.map, out, len);
+		rc = rsh_strategy_pack(&j.map, out, len);
 	joined_clear(&j);
 	return rc ? rsh_error_nomem(err) : 0;
 }
@@ -229,7 +229,9 @@ static int join_json(const struct part *parts, size_t n, void **out,
 		json_decref(layouts);
 		return rsh_error_nomem(err);
 	}
-	return strategy_dump(ops, layouts, out, len) ? rsh_error_nomem(err) : 0;
+	if (rsh_strategy_dump(ops, layouts, out, len))
+		return rsh_error_nomem(err);
+	return 0;
 }
 
 /* ---- both ---- */

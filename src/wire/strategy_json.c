@@ -32,7 +32,7 @@ static bool get_list(const json_t *layout, const char *key,
 	json_array_foreach(list, i, v) {
 		if (!json_is_integer(v))
 			return false;
-		raw_list_push(out, json_integer_value(v));
+		rsh_raw_list_push(out, json_integer_value(v));
 	}
 	return true;
 }
@@ -53,17 +53,17 @@ static bool push_map_entry(struct raw_item *raw, const json_t *v)
 	size_t i;
 
 	if (json_is_integer(v)) {
-		raw_item_push_axis(raw, json_integer_value(v));
+		rsh_raw_item_push_axis(raw, json_integer_value(v));
 		return true;
 	}
 	if (!json_is_array(v))
 		return false;
 	raw->nested = true;
-	entry = raw_item_push_map(raw);
+	entry = rsh_raw_item_push_map(raw);
 	json_array_foreach(v, i, axis) {
 		if (!json_is_integer(axis))
 			return false;
-		raw_list_push(entry, json_integer_value(axis));
+		rsh_raw_list_push(entry, json_integer_value(axis));
 	}
 	return true;
 }
@@ -95,7 +95,7 @@ static int read_item(const char *path, const char *name, size_t name_len,
 	static const char number[] = "an integer";
 	struct raw_item raw;
 
-	raw_item_reset(&raw);
+	rsh_raw_item_reset(&raw);
 	raw.name = name;
 	raw.name_len = name_len;
 	if (!json_is_object(layout))
@@ -113,7 +113,7 @@ static int read_item(const char *path, const char *name, size_t name_len,
 	if (!get_number(layout, "opt_weight_shard_size", &raw.opt_size))
 		return bad_json(path, name, "opt_weight_shard_size", number,
 				err);
-	return strategy_builder_item(b, &raw, err);
+	return rsh_strategy_builder_item(b, &raw, err);
 }
 
 /* A section of the file; *out is NULL if it is absent. */
@@ -138,7 +138,7 @@ static int read_stage(const char *path, json_t *items,
 	if (!get_number(json_object_iter_value(first), "stage", &stage))
 		return bad_json(path, json_object_iter_key(first), "stage",
 				"an integer", err);
-	return strategy_builder_stage(b, stage, err);
+	return rsh_strategy_builder_stage(b, stage, err);
 }
 
 static int read_ops(json_t *items, struct strategy_builder *b,
@@ -151,8 +151,8 @@ static int read_ops(json_t *items, struct strategy_builder *b,
 	json_object_foreach(items, name, op) {
 		json_t *s = json_object_get(op, "parallel_strategy");
 
-		rc = strategy_builder_op(b, name, strlen(name),
-					 json_array_size(s) > 0, err);
+		rc = rsh_strategy_builder_op(b, name, strlen(name),
+					     json_array_size(s) > 0, err);
 		if (rc)
 			break;
 	}
@@ -189,8 +189,8 @@ static int read_root(const char *path, const json_t *root,
 	return rc;
 }
 
-int strategy_read_json(const char *data, size_t len, const char *path,
-		       struct strategy_builder *b, struct rsh_error *err)
+int rsh_strategy_read_json(const char *data, size_t len, const char *path,
+			   struct strategy_builder *b, struct rsh_error *err)
 {
 	json_error_t where;
 	__attribute__((cleanup(decref))) json_t *root =

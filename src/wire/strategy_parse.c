@@ -58,15 +58,15 @@ static bool is_checkpoint(const void *data, size_t len, const char *path)
 static int read_into(struct strategy_builder *b, const void *data, size_t len,
 		     const char *path, bool json, struct rsh_error *err)
 {
-	int rc = json ? strategy_read_json(data, len, path, b, err) :
-			strategy_read_pb(data, len, path, b, err);
+	int rc = json ? rsh_strategy_read_json(data, len, path, b, err) :
+			rsh_strategy_read_pb(data, len, path, b, err);
 
 	/* A checkpoint may pass as protobuf, all its fields being strange. */
-	if (!strategy_builder_n_seen(b) && is_checkpoint(data, len, path))
+	if (!rsh_strategy_builder_n_seen(b) && is_checkpoint(data, len, path))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: this is a checkpoint, not a strategy file",
 				     path);
-	if (!rc && !strategy_builder_n_seen(b))
+	if (!rc && !rsh_strategy_builder_n_seen(b))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: the strategy file holds no parameter layout",
 				     path);
@@ -75,7 +75,7 @@ static int read_into(struct strategy_builder *b, const void *data, size_t len,
 
 static void cleanup_builder(struct strategy_builder **b)
 {
-	strategy_builder_free(*b);
+	rsh_strategy_builder_free(*b);
 }
 
 int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
@@ -95,13 +95,13 @@ int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: a file of %zu bytes is no strategy file",
 				     path, len);
-	b = strategy_builder_new(path, json);
+	b = rsh_strategy_builder_new(path, json);
 	if (!b)
 		return rsh_error_nomem(err);
-	strategy_builder_report(b, report, ctx);
+	rsh_strategy_builder_report(b, report, ctx);
 	rc = read_into(b, data, len, path, json, err);
 	if (!rc)
-		rc = strategy_builder_finish(b, out, err);
+		rc = rsh_strategy_builder_finish(b, out, err);
 	if (!rc)
 		(*out)->content_hash = XXH3_64bits(data, len);
 	return rc;

@@ -10,7 +10,7 @@ static void fill_layouts(struct raw_item *raw,
 	/* There is one device matrix; MindSpore reads the first as well. */
 	if (l->n_dev_matrix)
 		for (size_t i = 0; i < l->dev_matrix[0]->n_dim; i++)
-			raw_list_push(&raw->mesh, l->dev_matrix[0]->dim[i]);
+			rsh_raw_list_push(&raw->mesh, l->dev_matrix[0]->dim[i]);
 	raw->opt_step = l->opt_weight_shard_step;
 	raw->opt_size = l->opt_weight_shard_size;
 }
@@ -26,12 +26,12 @@ static void fill_map(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
 		struct raw_list *entry = NULL;
 
 		if (raw->nested)
-			entry = raw_item_push_map(raw);
+			entry = rsh_raw_item_push_map(raw);
 		for (size_t k = 0; k < m->n_dim; k++)
 			if (entry)
-				raw_list_push(entry, m->dim[k]);
+				rsh_raw_list_push(entry, m->dim[k]);
 			else
-				raw_item_push_axis(raw, m->dim[k]);
+				rsh_raw_item_push_axis(raw, m->dim[k]);
 	}
 }
 
@@ -40,14 +40,14 @@ static int read_item(const Rsh__Pb__ParallelLayoutItem *item,
 {
 	struct raw_item raw;
 
-	raw_item_reset(&raw);
+	rsh_raw_item_reset(&raw);
 	raw.name = (const char *)item->param_name.data;
 	raw.name_len = item->param_name.len;
 	if (item->parallel_layouts) {
 		fill_layouts(&raw, item->parallel_layouts);
 		fill_map(&raw, item->parallel_layouts);
 	}
-	return strategy_builder_item(b, &raw, err);
+	return rsh_strategy_builder_item(b, &raw, err);
 }
 
 static int read_op(const Rsh__Pb__ParallelStrategyItem *item,
@@ -55,9 +55,9 @@ static int read_op(const Rsh__Pb__ParallelStrategyItem *item,
 {
 	const Rsh__Pb__ParallelStrategys *s = item->parallel_strategys;
 
-	return strategy_builder_op(b, (const char *)item->node_name.data,
-				   item->node_name.len,
-				   s && s->n_parallel_strategy, err);
+	return rsh_strategy_builder_op(b, (const char *)item->node_name.data,
+				       item->node_name.len,
+				       s && s->n_parallel_strategy, err);
 }
 
 static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
@@ -69,7 +69,7 @@ static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
 		const Rsh__Pb__ParallelStrategys *s =
 			map->parallel_strategy_item[0]->parallel_strategys;
 
-		rc = strategy_builder_stage(b, s ? s->stage : 0, err);
+		rc = rsh_strategy_builder_stage(b, s ? s->stage : 0, err);
 	}
 	for (size_t i = 0; !rc && i < map->n_parallel_strategy_item; i++)
 		rc = read_op(map->parallel_strategy_item[i], b, err);
@@ -78,8 +78,8 @@ static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
 	return rc;
 }
 
-int strategy_read_pb(const uint8_t *data, size_t len, const char *path,
-		     struct strategy_builder *b, struct rsh_error *err)
+int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
+			 struct strategy_builder *b, struct rsh_error *err)
 {
 	Rsh__Pb__ParallelStrategyMap *map =
 		rsh__pb__parallel_strategy_map__unpack(NULL, len, data);

@@ -4,6 +4,7 @@
 import errno
 import math
 import os
+import resource
 import shutil
 import sys
 import tempfile
@@ -13,6 +14,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from demands import change, content, demand  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, read_strategy_file, strategy_bytes)
+from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
 from small_job import Job, mounted, refuses, shows, splits  # noqa: E402
@@ -281,6 +283,89 @@ def without_replicas_each_rank_needs_its_own_file(job):
         difference = tree_difference(job.expected(1, 5), hash_tree(m.path))
     if difference:
         raise MountError("\n".join(difference))
+
+
+# ---- a job that names many ranks and has one file ----
+
+# Seconds of processor time that a plan may take in any case.
+PLAN_ANYWAY = 0.05
+
+
+def plan_of_many(directory, ranks, src_map, dst, *options):
+    """(processor seconds, what the program said) of a plan of that many."""
+    os.makedirs(os.path.join(directory, "source", "rank_0"), exist_ok=True)
+    paths = [os.path.join(directory, name) for name in ("src.ckpt", "dst.ckpt")]
+    for path, layout in zip(paths, (Layout([ranks], [src_map]), dst)):
+        if layout:
+            change(path, strategy_bytes(StageFile(0, {"w": layout})))
+    change(os.path.join(directory, "source", "rank_0", "net-1_1.ckpt"),
+           checkpoint_bytes({"w": Record((2,), "Float32", bytes(8))}))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = run("plan", "--src-strategy", paths[0], "--dst-strategy",
+               paths[1] if dst else "none", *options, os.path.join(directory, "source"))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime, said
+
+
+@test
+def time_grows_as_the_ranks_do(job):
+    """Sixteen times the ranks; a walk over ranks within one over ranks would
+    take 256 times as long."""
+    for number, (src_map, dst, options) in enumerate((
+            (0, lambda n: None, ["--allow-missing"]),
+            (-1, lambda n: None, []),
+            (-1, lambda n: Layout([2], [0]), []),
+            (-1, lambda n: Layout([n], [-1]), []),
+            (0, lambda n: Layout([n], [-1]), ["--allow-missing"]))):
+        took = []
+        for ranks in (1 << 13, 1 << 17):
+            seconds, said = plan_of_many(f"{job.directory}-{number}-{ranks}", ranks,
+                                         src_map, dst(ranks), *options)
+            if said.status != GOOD:
+                raise MountError(repr(said))
+            took.append(max(seconds, PLAN_ANYWAY))
+        if took[1] > 64 * took[0]:
+            raise MountError(f"case {number}: {took}")
+
+
+@test
+def a_rank_that_no_job_has(job):
+    """Without strategies any number counts, and tables go by it."""
+    saved = job.save(1, 5)
+    last = os.path.join(job.source, "rank_1048575")
+    os.rename(os.path.dirname(saved[7]), last)
+    options = ("plan", "--src-strategy", "none", "--dst-strategy", "none", job.source)
+    said = run(*options)
+    if said.status != GOOD:
+        raise MountError(repr(said))
+    os.rename(last, os.path.join(job.source, "rank_4000000000"))
+    said = run(*options)
+    demand(said.err, "rank_4000000000/", "rank 4000000000 is beyond the 1048576 ranks")
+
+
+@test
+def many_losses_are_told_in_few_lines(job):
+    _, said = plan_of_many(job.directory, 1000, 0, None, "--allow-missing")
+    lines = [line for line in said.err.splitlines() if ": lost: " in line]
+    if len(lines) != 101:
+        raise MountError(repr(said))
+    demand(lines[0], "lost: parameter w, the slice of ranks 1")
+    demand(lines[99], "lost: parameter w, the slice of ranks 100")
+    demand(lines[100], "lost: 899 more slices")
+    _, said = plan_of_many(job.directory, 1000, 0, None)
+    demand(said.err, "rank 1 has no checkpoint file", "(999 slices of 1 parameters are lost")
+    _, said = plan_of_many(job.directory, 1000, 0, Layout([1000], [-1]))
+    demand(said.err, "(999 slices of 1 parameters are lost")
+
+
+@test
+def ranks_of_one_slice_are_not_all_named(job):
+    plan_of_many(job.directory, 1000, 0, None)
+    path = os.path.join(job.directory, "src.ckpt")
+    change(path, strategy_bytes(StageFile(0, {"w": Layout([2, 500], [1])})))
+    said = run("plan", "--src-strategy", path, "--dst-strategy", "none",
+               os.path.join(job.directory, "source"))
+    demand(said.err, "the slice of ranks 500 501 502", " and 436 more")
 
 
 # ---- group_info.pb ----

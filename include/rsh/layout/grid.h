@@ -22,6 +22,9 @@
 
 struct rsh_grid;
 
+/* Is told the key of a source file: its rank within its stage. */
+typedef void rsh_key_fn(void *ctx, uint32_t key);
+
 enum rsh_grid_rule {
 	/* As the ranks of a training job really hold the slices. */
 	RSH_GRID_RUNTIME,
@@ -74,6 +77,10 @@ uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank);
 /* The rank that holds `cell` as replica number `replica`. */
 uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
 			 uint32_t replica);
+
+/* Numbers the ranks so that those which hold one cell follow each other, in the
+ * order of their replica numbers: place / n_replicas numbers the cells. */
+uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank);
 
 /* True if both cut the same way and put every slice on the same ranks. */
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);

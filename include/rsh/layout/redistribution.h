@@ -38,5 +38,14 @@ void rsh_redistribution_free(struct rsh_redistribution *r);
  * local destination rank `rank`; ranks already marked stay so. */
 void rsh_redistribution_keys(const struct rsh_redistribution *r, uint32_t rank,
 			     bool *keys, uint32_t n);
+/* The same, telling `each` one after the other, in no order; one may come
+ * twice. */
+void rsh_redistribution_each(const struct rsh_redistribution *r, uint32_t rank,
+			     rsh_key_fn *each, void *ctx);
+/* How many it tells: of any rank as many. */
+uint64_t rsh_redistribution_count(const struct rsh_redistribution *r);
+/* Ranks of one class are told the same. */
+uint32_t rsh_redistribution_class(const struct rsh_redistribution *r,
+				  uint32_t rank);
 
 #endif
