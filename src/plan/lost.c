@@ -7,8 +7,8 @@
 #include "conversion_i.h"
 #include "rsh/util/mem.h"
 
-/* Who has lost more knows enough from as many. */
-#define TOLD_MAX 100
+/* So many slices are told with their ranks; of the others each parameter. */
+#define TOLD_MAX 4096
 #define RANKS_TOLD_MAX 64
 
 int rsh_lost_add(struct rsh_conversion *c, const struct rsh_lost *lost,
@@ -100,14 +100,8 @@ static uint32_t count(const struct loss *l)
 struct telling {
 	void (*report)(void *ctx, const char *sentence);
 	void *ctx;
-	uint32_t left; /* sentences that may still be told */
+	uint32_t left; /* slices that may still be told */
 };
-
-static void tell(struct telling *t, const char *sentence)
-{
-	t->report(t->ctx, sentence);
-	t->left--;
-}
 
 static void tell_whole(struct telling *t, const struct loss *l)
 {
@@ -115,7 +109,19 @@ static void tell_whole(struct telling *t, const struct loss *l)
 
 	snprintf(text, sizeof(text), "lost: parameter %s, which no valid file "
 		 "holds", rsh_names_text(l->c->names, l->first->name));
-	tell(t, text);
+	t->report(t->ctx, text);
+}
+
+/* `n` slices, after others or by themselves. */
+static void tell_rest(struct telling *t, const struct loss *l, uint32_t n,
+		      bool others)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "lost: parameter %s, %u %sslices",
+		 rsh_names_text(l->c->names, l->first->name), n,
+		 others ? "more " : "");
+	t->report(t->ctx, text);
 }
 
 static void tell_slice(struct telling *t, const struct loss *l,
@@ -141,12 +147,14 @@ static void tell_slice(struct telling *t, const struct loss *l,
 	if (i < n && (size_t)at < sizeof(text))
 		snprintf(text + at, sizeof(text) - (size_t)at, " and %u more",
 			 n - i);
-	tell(t, text);
+	t->report(t->ctx, text);
+	t->left--;
 }
 
 static void tell_loss(struct telling *t, const struct loss *l, uint32_t n)
 {
 	const struct rsh_supply *s = supply_of(l, 0);
+	const uint32_t all = n;
 
 	if (!s) {
 		tell_whole(t, l);
@@ -159,16 +167,17 @@ static void tell_loss(struct telling *t, const struct loss *l, uint32_t n)
 		tell_slice(t, l, s->grid, key);
 		n--;
 	}
+	if (n > 0)
+		tell_rest(t, l, n, n < all);
 }
 
 int rsh_lost_report(struct rsh_conversion *c,
 		    void (*report)(void *ctx, const char *sentence), void *ctx,
 		    struct rsh_error *err)
 {
-	struct telling t = { report, ctx, report ? TOLD_MAX : 0 };
+	struct telling t = { report, ctx, TOLD_MAX };
 	uint64_t n_slices = 0;
 	uint32_t n_names = 0;
-	char more[64];
 
 	qsort(c->lost, c->n_lost, sizeof(*c->lost), by_name);
 	for (uint32_t i = 0; i < c->n_lost; n_names++) {
@@ -181,13 +190,8 @@ int rsh_lost_report(struct rsh_conversion *c,
 		}
 		n = count(&l);
 		n_slices += n;
-		if (t.left > 0)
+		if (report)
 			tell_loss(&t, &l, n);
-	}
-	if (report && n_slices > TOLD_MAX) {
-		snprintf(more, sizeof(more), "lost: %llu more slices",
-			 (unsigned long long)(n_slices - TOLD_MAX));
-		report(ctx, more);
 	}
 	if (c->allow_missing)
 		return 0;
