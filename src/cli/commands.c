@@ -12,7 +12,7 @@
 #include "plan.h"
 #include "stats.h"
 #include "strategy.h"
-#include "unmount.h"
+#include "umount.h"
 #include "verify.h"
 #include "warm.h"
 

@@ -62,30 +62,6 @@ static int merge(const struct rsh_options *o, struct rsh_error *err)
 
 /* ---- derive ---- */
 
-int rsh_strategy_shapes(const struct rsh_options *o,
-			const struct rsh_strategy *src,
-			struct rsh_names *names,
-			struct rsh_derive_shapes **out, struct rsh_error *err)
-{
-	struct rsh_source_options files = rsh_files_of(o);
-	struct rsh_derive_shapes *shapes;
-	int rc;
-
-	*out = NULL;
-	if (!o->checkpoint)
-		return 0;
-	shapes = rsh_derive_shapes_new();
-	if (!shapes)
-		return rsh_error_nomem(err);
-	files.unsharded = !src;
-	rc = rsh_source_shapes(o->checkpoint, &files, src, names, shapes, err);
-	if (rc)
-		rsh_derive_shapes_free(shapes);
-	else
-		*out = shapes;
-	return rc;
-}
-
 static int write_derived(const struct rsh_options *o,
 			 const struct rsh_derived *d, struct rsh_error *err)
 {

@@ -1,13 +1,10 @@
-/* cli/unmount.h - taking a mount down, and the command `umount`. */
+/* cli/unmount.h - taking a mount down. */
 #ifndef RSH_CLI_UNMOUNT_H
 #define RSH_CLI_UNMOUNT_H
 
 #include <stdbool.h>
 
-#include "exit.h"
-#include "options.h"
-
-enum rsh_exit rsh_umount(const struct rsh_options *o);
+#include "rsh/util/error.h"
 
 /* Unmounts what is mounted on `path`, an absolute one without links in it, as
  * root or by fusermount3; `lazy`: also what is in use.  0 or -errno with a

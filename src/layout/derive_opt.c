@@ -9,6 +9,7 @@
 
 #include <errno.h>
 
+#include "grid_i.h"
 #include "rsh/util/checked.h"
 
 /* Ranks that hold the same slice: how many, and how far apart they lie. */
@@ -17,23 +18,13 @@ struct group {
 	uint32_t last; /* distance of the last from the first */
 };
 
-static bool uses_axis(const struct rsh_strategy_item *it, uint32_t axis)
-{
-	for (uint32_t e = 0; e < it->n_map; e++)
-		for (uint32_t i = 0; i < it->map[e].n; i++)
-			if (it->n_mesh - 1 - (uint32_t)it->map[e].axes[i] ==
-			    axis)
-				return true;
-	return false;
-}
-
 static struct group group_of(const struct rsh_strategy_item *it)
 {
 	struct group g = { 1, 0 };
 
 	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;
 	     stride *= it->mesh[a]) {
-		if (uses_axis(it, a))
+		if (rsh_item_uses_axis(it, a))
 			continue;
 		g.n *= it->mesh[a];
 		g.last += (it->mesh[a] - 1) * stride;

@@ -1,0 +1,10 @@
+/* cli/umount.h - the command `umount`. */
+#ifndef RSH_CLI_UMOUNT_H
+#define RSH_CLI_UMOUNT_H
+
+#include "exit.h"
+#include "options.h"
+
+enum rsh_exit rsh_umount(const struct rsh_options *o);
+
+#endif
