@@ -34,13 +34,6 @@ static void deal_clear(struct deal *d)
 	free(d->ranks);
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 /* The local ranks that hold the same slice as `local`. */
 static void find_group(struct deal *d, const struct rsh_grid *g, uint32_t local)
 {
@@ -50,7 +43,7 @@ static void find_group(struct deal *d, const struct rsh_grid *g, uint32_t local)
 	d->n = rsh_grid_n_replicas(g);
 	for (uint32_t i = 0; i < d->n; i++)
 		d->ranks[i] = rsh_grid_member(g, cell, i);
-	qsort(d->ranks, d->n, sizeof(*d->ranks), by_number);
+	qsort(d->ranks, d->n, sizeof(*d->ranks), rsh_by_u32);
 }
 
 static struct deal_group *keep_group(struct deal *d)

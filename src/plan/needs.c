@@ -164,13 +164,6 @@ static int use_sources(struct planner *p, struct rsh_virtual_file *f,
 	return 0;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err)
 {
@@ -185,7 +178,7 @@ int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
 	f->sources = rsh_alloc_array(p->n_used, sizeof(*f->sources));
 	if (!f->sources)
 		return rsh_error_nomem(err);
-	qsort(p->used_ranks, p->n_used, sizeof(*p->used_ranks), by_number);
+	qsort(p->used_ranks, p->n_used, sizeof(*p->used_ranks), rsh_by_u32);
 	if (p->n_used > 0)
 		memcpy(f->sources, p->used_ranks,
 		       p->n_used * sizeof(*f->sources));

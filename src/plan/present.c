@@ -40,13 +40,6 @@ void rsh_stage_present(const struct rsh_conversion *c, uint32_t stage,
 	*to = rsh_present_from(c, rsh_source_rank(c, stage + 1, 0));
 }
 
-static int by_number(const void *a, const void *b)
-{
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void list_held(struct rsh_conversion *c)
 {
 	uint32_t end = rsh_source_rank(c, c->n_stages, 0);
@@ -57,7 +50,7 @@ static void list_held(struct rsh_conversion *c)
 			c->held[c->n_held++] =
 				(c->present[i] - c->first_rank) %
 				c->stage_ranks;
-	qsort(c->held, c->n_held, sizeof(*c->held), by_number);
+	qsort(c->held, c->n_held, sizeof(*c->held), rsh_by_u32);
 	for (uint32_t i = 0; i < c->n_held; i++)
 		if (n == 0 || c->held[i] != c->held[n - 1])
 			c->held[n++] = c->held[i];

@@ -52,28 +52,13 @@ struct indexing {
 	struct rsh_error refused; /* why nothing is read */
 };
 
-struct scan_file {
-	const struct rsh_source_io *io;
-	const char *name;
-	int fd;
-};
-
-static ssize_t scan_pread(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct scan_file *f = ctx;
-	ssize_t n = rsh_source_io_scan(f->io, f->name, f->fd, buf, len,
-				       offset);
-
-	return n < 0 ? -errno : n;
-}
-
 static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
 		struct rsh_names *names, struct rsh_ckpt_index **out,
 		struct rsh_error *err)
 {
-	struct scan_file ctx = { s->io, f->name, fd };
+	struct rsh_scan_file ctx = { s->io, f->name, fd };
 	const struct rsh_byte_source bytes = {
-		.pread_fn = scan_pread,
+		.pread_fn = rsh_scan_pread,
 		.ctx = &ctx,
 		.size = (uint64_t)f->id.size,
 		.path = f->path,

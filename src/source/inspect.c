@@ -14,21 +14,6 @@
 
 /* ---- one file ---- */
 
-struct inspection {
-	const struct rsh_source_io *io; /* NULL: of no source */
-	const char *name;               /* below the source */
-	int fd;
-};
-
-static ssize_t inspect_pread(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct inspection *in = ctx;
-	ssize_t n = rsh_source_io_scan(in->io, in->name, in->fd, buf, len,
-				       offset);
-
-	return n < 0 ? -errno : n;
-}
-
 static int size_of(int fd, const char *path, uint64_t *size,
 		   struct rsh_error *err)
 {
@@ -44,12 +29,12 @@ static int size_of(int fd, const char *path, uint64_t *size,
 	return 0;
 }
 
-static int inspect(const char *path, struct inspection *in,
+static int inspect(const char *path, struct rsh_scan_file *in,
 		   bool check_crc, struct rsh_names *names,
 		   struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_byte_source bytes = {
-		.pread_fn = inspect_pread, .ctx = in, .path = path,
+		.pread_fn = rsh_scan_pread, .ctx = in, .path = path,
 	};
 	int rc;
 
@@ -75,7 +60,7 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 {
 	/* A named pipe would block. */
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct inspection in = { .fd = fd };
+	struct rsh_scan_file in = { .fd = fd };
 
 	*out = (struct rsh_inspected){ 0 };
 	if (fd < 0)
@@ -156,7 +141,7 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
 			    struct rsh_inspected *out, struct rsh_error *err)
 {
 	const struct rsh_source_file *f = &s->files[i];
-	struct inspection in = { s->io, f->name, fd };
+	struct rsh_scan_file in = { s->io, f->name, fd };
 
 	return inspect(f->path, &in, check_crc, names, out, err);
 }
@@ -168,13 +153,6 @@ ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
 					offset);
 
 	return n < 0 ? -errno : n;
-}
-
-static int by_number(const void *a, const void *b)
-{
-	const uint32_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
 }
 
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
@@ -189,7 +167,7 @@ int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
 		all[have++] = l->files[i].rank;
 	for (size_t i = 0; i < l->n_dirs; i++)
 		all[have++] = l->dirs[i].rank;
-	qsort(all, have, sizeof(*all), by_number);
+	qsort(all, have, sizeof(*all), rsh_by_u32);
 	*n = 0;
 	for (size_t i = 0; i < have; i++)
 		if (*n == 0 || all[*n - 1] != all[i])

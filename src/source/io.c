@@ -370,16 +370,13 @@ int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
 	return rc;
 }
 
-ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
-			   int fd, void *buf, size_t len, uint64_t offset)
+ssize_t rsh_scan_pread(void *file, void *buf, size_t len, uint64_t offset)
 {
-	ssize_t n;
+	struct rsh_scan_file *f = file;
+	ssize_t n = rsh_fd_pread(&f->fd, buf, len, offset);
 
-	do {
-		n = pread(fd, buf, len, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
-	if (n > 0 && io && io->faults)
-		rsh_faults_flip(io->faults, name, offset, buf, (size_t)n);
+	if (n > 0 && f->io && f->io->faults)
+		rsh_faults_flip(f->io->faults, f->name, offset, buf, (size_t)n);
 	return n;
 }
 

@@ -39,10 +39,14 @@ bool rsh_faults_flip_any(const struct rsh_faults *f);
  * where that decides whether they are cached, the first reads will tell. */
 void rsh_source_io_attach(struct rsh_source *s);
 
-/* As pread(), for what is read before that: headers and checksums, which of all
- * faults meet the flipped bytes alone.  `io` may be NULL. */
-ssize_t rsh_source_io_scan(const struct rsh_source_io *io, const char *name,
-			   int fd, void *buf, size_t len, uint64_t offset);
+/* For a struct rsh_byte_source: what is read before that, headers and checksums,
+ * which of all faults meet the flipped bytes alone. */
+struct rsh_scan_file {
+	const struct rsh_source_io *io; /* NULL: of no source */
+	const char *name;               /* below the source */
+	int fd;
+};
+ssize_t rsh_scan_pread(void *scan_file, void *buf, size_t len, uint64_t offset);
 /* As pread(), of content and past any cache: all faults meet it, and it is
  * counted.  `io` may be NULL. */
 ssize_t rsh_source_io_pread(struct rsh_source_io *io, const char *name, int fd,

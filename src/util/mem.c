@@ -32,6 +32,13 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem)
 	return 0;
 }
 
+int rsh_by_u32(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 void *rsh_alloc_array(size_t n, size_t elem)
 {
 	size_t bytes;

@@ -10,6 +10,9 @@
  * is then unchanged). */
 int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
+/* For qsort(): numbers of type uint32_t, ascending. */
+int rsh_by_u32(const void *a, const void *b);
+
 /* malloc of n*elem bytes, NULL on overflow too; never a zero-size request. */
 void *rsh_alloc_array(size_t n, size_t elem);
 
