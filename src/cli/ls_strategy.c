@@ -179,38 +179,6 @@ static void put_groups(FILE *f, const struct layout *l)
 	}
 }
 
-static void put_mesh(FILE *f, const struct layout *l)
-{
-	const struct rsh_strategy_item *it = l->item;
-
-	for (uint32_t i = 0; i < it->n_mesh; i++)
-		fprintf(f, "%s%" PRIu32, i ? "," : "[", it->mesh[i]);
-	fputs(it->n_mesh ? "]" : "[]", f);
-}
-
-/* One dimension of the map: an axis, none, or a list of them. */
-static void put_axes(FILE *f, const struct rsh_map_entry *e, bool nested)
-{
-	if (e->n == 0) {
-		fputs("-1", f);
-		return;
-	}
-	fputs(nested ? "[" : "", f);
-	for (uint32_t k = 0; k < e->n; k++)
-		fprintf(f, "%s%" PRIu32, k ? "," : "", (uint32_t)e->axes[k]);
-	fputs(nested ? "]" : "", f);
-}
-
-static void put_map(FILE *f, const struct layout *l)
-{
-	fputc('[', f);
-	for (uint32_t i = 0; i < l->item->n_map; i++) {
-		fputs(i ? "," : "", f);
-		put_axes(f, &l->item->map[i], l->item->nested);
-	}
-	fputc(']', f);
-}
-
 static void put_shard(FILE *f, const struct layout *l)
 {
 	if (l->item->opt_step && l->item->opt_size)
@@ -246,10 +214,12 @@ static void stream_cell(struct rsh_table *t, const struct layout *l,
 static void add_row(struct rsh_table *t, const struct layout *l,
 		    const char *name)
 {
+	char text[512];
+
 	rsh_table_cell(t, "%s", name);
 	rsh_table_cell(t, "%" PRIu32, l->stage);
-	stream_cell(t, l, put_mesh);
-	stream_cell(t, l, put_map);
+	rsh_table_cell(t, "%s", rsh_item_mesh_text(l->item, text, sizeof(text)));
+	rsh_table_cell(t, "%s", rsh_item_map_text(l->item, text, sizeof(text)));
 	stream_cell(t, l, put_shard);
 	stream_cell(t, l, put_split);
 	stream_cell(t, l, put_groups);

@@ -55,6 +55,54 @@ static void append_i64(char *text, size_t size, size_t *at, int64_t v)
 	append(text, size, at, buf);
 }
 
+static void append_mesh(char *text, size_t size, size_t *at,
+			const struct rsh_strategy_item *it)
+{
+	append(text, size, at, "[");
+	for (uint32_t i = 0; i < it->n_mesh; i++) {
+		append(text, size, at, i ? "," : "");
+		append_i64(text, size, at, it->mesh[i]);
+	}
+	append(text, size, at, "]");
+}
+
+static void append_map(char *text, size_t size, size_t *at,
+		       const struct rsh_strategy_item *it)
+{
+	append(text, size, at, "[");
+	for (uint32_t i = 0; i < it->n_map; i++) {
+		const struct rsh_map_entry *e = &it->map[i];
+
+		append(text, size, at, i ? "," : "");
+		append(text, size, at, it->nested && e->n ? "[" : "");
+		for (uint32_t k = 0; k < e->n; k++) {
+			append(text, size, at, k ? "," : "");
+			append_i64(text, size, at, e->axes[k]);
+		}
+		append(text, size, at, e->n == 0 ? "-1" : "");
+		append(text, size, at, it->nested && e->n ? "]" : "");
+	}
+	append(text, size, at, "]");
+}
+
+const char *rsh_item_mesh_text(const struct rsh_strategy_item *it, char *text,
+			       size_t size)
+{
+	size_t at = 0;
+
+	append_mesh(text, size, &at, it);
+	return text;
+}
+
+const char *rsh_item_map_text(const struct rsh_strategy_item *it, char *text,
+			      size_t size)
+{
+	size_t at = 0;
+
+	append_map(text, size, &at, it);
+	return text;
+}
+
 const char *rsh_item_text(const struct rsh_strategy_item *it, char *text,
 			  size_t size)
 {
@@ -64,25 +112,10 @@ const char *rsh_item_text(const struct rsh_strategy_item *it, char *text,
 		append(text, size, &at, "unsharded");
 		return text;
 	}
-	append(text, size, &at, "mesh [");
-	for (uint32_t i = 0; i < it->n_mesh; i++) {
-		append(text, size, &at, i ? "," : "");
-		append_i64(text, size, &at, it->mesh[i]);
-	}
-	append(text, size, &at, "] map [");
-	for (uint32_t i = 0; i < it->n_map; i++) {
-		const struct rsh_map_entry *e = &it->map[i];
-
-		append(text, size, &at, i ? "," : "");
-		append(text, size, &at, it->nested && e->n ? "[" : "");
-		for (uint32_t k = 0; k < e->n; k++) {
-			append(text, size, &at, k ? "," : "");
-			append_i64(text, size, &at, e->axes[k]);
-		}
-		append(text, size, &at, e->n == 0 ? "-1" : "");
-		append(text, size, &at, it->nested && e->n ? "]" : "");
-	}
-	append(text, size, &at, "]");
+	append(text, size, &at, "mesh ");
+	append_mesh(text, size, &at, it);
+	append(text, size, &at, " map ");
+	append_map(text, size, &at, it);
 	if (it->opt_step && it->opt_size) {
 		append(text, size, &at, " optimizer shard ");
 		append_i64(text, size, &at, it->opt_size);

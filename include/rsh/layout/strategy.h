@@ -100,5 +100,10 @@ bool rsh_item_same_layout(const struct rsh_strategy_item *a,
  * messages, cut at size; returns text. */
 const char *rsh_item_text(const struct rsh_strategy_item *it, char *text,
 			  size_t size);
+/* Its mesh, "[2,4]", and its map, "[1,-1]", alike. */
+const char *rsh_item_mesh_text(const struct rsh_strategy_item *it, char *text,
+			       size_t size);
+const char *rsh_item_map_text(const struct rsh_strategy_item *it, char *text,
+			      size_t size);
 
 #endif
