@@ -174,8 +174,12 @@ static int read_rows(struct rsh_gather *g, const struct rsh_source_file *f,
 		int rc;
 
 		n = rsh_min_u64(most, r->n_rows - at);
-		if (n > 1)
-			buf = scratch(g) + rsh_place(src);
+		if (n > 1) {
+			buf = scratch(g);
+			if (!buf)
+				return ENOMEM;
+			buf += rsh_place(src);
+		}
 		rc = rsh_file_pread(g->source, f, fd, buf,
 				    (size_t)((n - 1) * r->src_stride +
 					     r->src_len), src);
@@ -192,14 +196,15 @@ static int read_span(struct rsh_gather *g, const struct rsh_source_file *f,
 		     int fd, const struct run *r, unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
-	uint8_t *buf = scratch(g);
+	uint8_t *buf;
 	int rc;
 
-	if (!buf)
-		return ENOMEM;
 	if (n == 1 && r->codec == RSH_CODEC_NONE &&
 	    (r->n_rows == 1 || !is_span(wanted_of(r), len)))
 		return read_rows(g, f, fd, r);
+	buf = scratch(g);
+	if (!buf)
+		return ENOMEM;
 	buf += rsh_place(start);
 	rc = rsh_file_pread(g->source, f, fd, buf, len, start);
 	if (rc)
