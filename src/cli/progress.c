@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "text.h"
 
 #define BAR_PAUSE_MS 200
@@ -24,7 +25,7 @@ struct rsh_progress {
 	const char *what;
 	uint64_t total;
 	bool terminal;
-	struct timespec start;
+	uint64_t start; /* as rsh_clock_ns() */
 	_Atomic uint64_t done;
 
 	pthread_t thread;
@@ -126,14 +127,9 @@ static unsigned terminal_width(FILE *out)
 static void show(const struct rsh_progress *p)
 {
 	char text[MAX_LINE + 128];
-	struct timespec now;
-	double seconds;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	seconds = (double)(now.tv_sec - p->start.tv_sec) +
-		  (double)(now.tv_nsec - p->start.tv_nsec) / 1e9;
 	rsh_progress_text(text, sizeof(text), p->what, atomic_load(&p->done),
-			  p->total, seconds,
+			  p->total, rsh_clock_since(p->start),
 			  p->terminal ? terminal_width(p->out) : 0);
 	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
 	fflush(p->out);
@@ -209,7 +205,7 @@ struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
 	p->what = what;
 	p->total = total;
 	p->terminal = is_terminal(out);
-	clock_gettime(CLOCK_MONOTONIC, &p->start);
+	p->start = rsh_clock_ns();
 	if (start_thread(p)) {
 		free(p);
 		return NULL;
