@@ -366,15 +366,19 @@ static void print_verdict(const struct rsh_output *out, const struct tree *t)
 	const struct step *whole = newest_whole(t);
 	char size[32];
 
-	if (t->refused)
-		fprintf(out->f, "a mount would fail\n");
-	else if (t->asked)
-		fprintf(out->f, "a mount takes %s: %" PRIu32 " file%s, %s\n",
-			t->takes, t->n_virtual, t->n_virtual == 1 ? "" : "s",
+	if (t->refused) {
+		fputs("a mount would fail", out->f);
+	} else if (t->asked) {
+		fputs("a mount takes ", out->f);
+		rsh_output_put(out, t->takes);
+		fprintf(out->f, ": %" PRIu32 " file%s, %s", t->n_virtual,
+			t->n_virtual == 1 ? "" : "s",
 			rsh_text_bytes(t->virtual_bytes, size, sizeof(size)));
-	else
-		fprintf(out->f, "newest that is whole: %s\n",
-			whole ? whole->text : "none");
+	} else {
+		fputs("newest that is whole: ", out->f);
+		rsh_output_put(out, whole ? whole->text : "none");
+	}
+	fputc('\n', out->f);
 }
 
 static int print_table(const struct rsh_output *out, const struct tree *t)

@@ -55,7 +55,7 @@ void rsh_stat_fill(struct stat *st, uint64_t node, mode_t mode, uint64_t size,
 		   const struct timespec *mtime);
 
 /* Writes a path as attribute.h says. */
-void rsh_attribute_path(FILE *to, const char *path);
+int rsh_attribute_path(FILE *to, const char *path);
 
 /* ---- the tree of a conversion (open.c, tree.c, read.c) ---- */
 
