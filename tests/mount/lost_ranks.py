@@ -167,6 +167,37 @@ def no_file_that_is_valid(job):
     demand(said, "no rank has a valid checkpoint file")
 
 
+# ---- files that are valid and lack one record ----
+
+def without(job, name, ranks):
+    for rank in ranks:
+        records = job.records(rank, 1, 5)
+        del records[name]
+        change(job.path(rank, "net-1_5.ckpt"), checkpoint_bytes(records))
+
+
+@test
+def a_record_that_a_file_lacks(job):
+    """It is told of the file, with the record's name; no word of a file that is
+    missing or damaged."""
+    job.save(1, 5)
+    without(job, "up.weight", [1])
+    said = shows(job, (1, 5), words=["records that valid files lack",
+                                     "rank_1/net-1_5.ckpt lacks up.weight"])
+    if "without a valid file" in said:
+        raise MountError(said)
+    lacks = "rank_1/net-1_5.ckpt: the file is valid, but parameter up.weight is not in it"
+    refuses(job, "--replicas", "off", words=[lacks])
+    without(job, "up.weight", [5])
+    refuses(job, words=[lacks])
+    copied = os.path.join(job.directory, "copied.ckpt")
+    change(copied, strategy_bytes(StageFile(0, {"down.weight": Layout([8], [-1, 0])})))
+    status, said = expect_failure(job.source, src_strategy=job.strategy, dst_strategy=copied)
+    demand(said, lacks)
+    if status != 3 or "no valid file of" in said or "which no valid file" in said:
+        raise MountError(said)
+
+
 # ---- jobs without a strategy ----
 
 def shows_names(source, expected, *extra):
