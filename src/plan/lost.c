@@ -204,11 +204,16 @@ int rsh_lost_report(struct rsh_conversion *c,
 		if (report)
 			tell_loss(&t, &l, n);
 	}
+	if (n_slices > 1)
+		rsh_error_set(&c->first_lost, ENOENT, "%s (%llu slices of %u "
+			      "parameters are lost in all)", c->first_lost.text,
+			      (unsigned long long)n_slices, n_names);
 	if (c->allow_missing)
 		return 0;
-	if (n_slices == 1)
-		return rsh_error_set(err, ENOENT, "%s", c->first_lost.text);
-	return rsh_error_set(err, ENOENT, "%s (%llu slices of %u parameters "
-			     "are lost in all)", c->first_lost.text,
-			     (unsigned long long)n_slices, n_names);
+	return rsh_error_set(err, ENOENT, "%s", c->first_lost.text);
+}
+
+const char *rsh_conversion_lost(const struct rsh_conversion *c)
+{
+	return c->n_lost ? c->first_lost.text : NULL;
 }

@@ -40,8 +40,8 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 		"slices of ranks without a valid file come from other ranks that "
 		"hold the same; MindSpore's converter refuses this",
 	[RSH_NOTE_LACKING] =
-		"records that valid files lack come from those of other ranks "
-		"that hold the same; MindSpore's converter refuses this",
+		"records that valid files lack come from other ranks that hold "
+		"the same; MindSpore's converter refuses this",
 };
 
 /* Those that --compat=mindspore undoes. */

@@ -26,6 +26,7 @@ struct group {
 	struct rsh_saved *saved; /* ascending by unit */
 	size_t n;
 	struct timespec mtime;   /* of the newest */
+	const char *reason;      /* why it is not taken, of the job's arena */
 };
 
 /* ---- groups ---- */
@@ -322,8 +323,34 @@ static int check_only_one(const struct rsh_job *job, const struct group *g,
 }
 
 /* What one sentence about a step may take of the last one, which has to hold
- * all of them; in full they are in the log. */
+ * all of them; in full they are in the log, at info. */
 #define REASON_MAX 300
+
+/* How many units have it, of how many, and why that does not do: for the log,
+ * once it is known what is shown instead. */
+static int keep_reason(struct rsh_job *job, struct group *g,
+		       const struct rsh_error *why)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		n += i == 0 || g->saved[i].unit != g->saved[i - 1].unit;
+	g->reason = rsh_job_printf(job, "%zu of %zu ranks %s it; %s", n,
+				   job->n_units, n == 1 ? "has" : "have",
+				   why->text);
+	rsh_log_info("%s: %s is not taken: %s", job->tree->path,
+		     g->saved->name, why->text);
+	return g->reason ? 0 : -ENOMEM;
+}
+
+static void log_reasons(const struct rsh_job *job, const struct group *groups,
+			const struct group *chosen)
+{
+	for (const struct group *g = groups; g < chosen; g++)
+		rsh_log_warning("%s: %s is not taken, %s is instead: %s",
+				job->tree->path, g->saved->name,
+				chosen->saved->name, g->reason);
+}
 
 static void add_reason(struct rsh_error *all, const struct group *g,
 		       const struct rsh_error *why)
@@ -352,6 +379,7 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 		rc = try_group(job, &groups[i], source, &why);
 		if (rc == 0) {
 			*chosen = &groups[i];
+			log_reasons(job, groups, *chosen);
 			return 0;
 		}
 		/* No older step makes up for a link that must not be. */
@@ -359,8 +387,8 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 			*err = why;
 			return rc;
 		}
-		rsh_log_warning("%s: %s is not taken: %s", job->tree->path,
-				groups[i].saved->name, why.text);
+		if (keep_reason(job, &groups[i], &why))
+			return rsh_error_nomem(err);
 		add_reason(&tried, &groups[i], &why);
 	}
 	return rsh_error_set(err, EBADMSG, "%s: no checkpoint is whole on all "

@@ -641,9 +641,21 @@ static void log_absent(const struct rsh_source *s, const char *choice)
 			       n > LISTED_MAX ? " ..." : "");
 }
 
+void rsh_source_log_left_out(const struct rsh_source *s)
+{
+	if (s->n_bad == 1)
+		rsh_log_warning("%s: the file is left out", s->first_bad.text);
+	else if (s->n_bad > 1)
+		rsh_log_warning("%s: the file is left out, and so are %u others "
+				"of %u, which --log-level info lists",
+				s->first_bad.text, s->n_bad - 1, s->n_files);
+}
+
 void rsh_source_log_choice(const struct rsh_source *s)
 {
 	char choice[256];
+
+	rsh_source_log_left_out(s);
 
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", s->files[i].path);
