@@ -48,6 +48,8 @@ struct tree {
 	uint64_t virtual_bytes;
 	bool refused;
 	struct rsh_error refusal;
+	uint32_t n_tried; /* steps that a mount tries; the others do not count
+			   * beside these */
 };
 
 static bool is_whole(const struct step *s)
@@ -222,11 +224,12 @@ static int ask_mount(struct tree *t)
 
 static int look(struct tree *t, struct rsh_error *err)
 {
-	uint32_t n = rsh_source_n_candidates(t->source);
+	uint32_t n = rsh_source_n_listed(t->source);
 	int rc = find_ranks(t, err);
 
 	if (rc)
 		return rc;
+	t->n_tried = rsh_source_n_candidates(t->source);
 	t->steps = calloc(n, sizeof(*t->steps));
 	if (!t->steps)
 		return rsh_error_nomem(err);
@@ -239,7 +242,7 @@ static int look(struct tree *t, struct rsh_error *err)
 
 static const struct step *newest_whole(const struct tree *t)
 {
-	for (uint32_t i = 0; i < t->n_steps; i++)
+	for (uint32_t i = 0; i < t->n_tried; i++)
 		if (is_whole(&t->steps[i]))
 			return &t->steps[i];
 	return NULL;
@@ -273,17 +276,17 @@ static json_t *files_json(const struct step *s)
 	return all;
 }
 
-static json_t *step_json(const struct step *s)
+static json_t *step_json(const struct step *s, bool tried)
 {
 	bool stepped = s->number.stepped;
 
 	return json_pack(
-		"{s:o,s:o,s:o,s:o,s:b,s:s,s:b,s:o,s:o,s:o,s:o}", "name",
+		"{s:o,s:o,s:o,s:o,s:b,s:b,s:s,s:b,s:o,s:o,s:o,s:o}", "name",
 		rsh_json_text(s->text), "epoch",
 		stepped ? rsh_json_u64(s->number.epoch) : json_null(), "step",
 		stepped ? rsh_json_u64(s->number.step) : json_null(), "run",
 		stepped ? rsh_json_u64(s->number.run) : json_null(),
-		"breakpoint", s->number.breakpoint, "format",
+		"breakpoint", s->number.breakpoint, "tried", tried, "format",
 		rsh_format_suffix(s->format) + 1, "whole", is_whole(s),
 		"reason", rsh_json_optional(s->reason), "bytes",
 		rsh_json_u64(s->bytes), "missing_ranks",
@@ -308,7 +311,8 @@ static int print_json(const struct rsh_output *out, const struct tree *t)
 	json_t *steps = json_array();
 
 	for (uint32_t i = 0; i < t->n_steps; i++)
-		json_array_append_new(steps, step_json(&t->steps[i]));
+		json_array_append_new(steps, step_json(&t->steps[i],
+						       i < t->n_tried));
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(t->options->source), "ranks",
@@ -343,12 +347,14 @@ static void missing_text(const struct step *s, char *text, size_t size)
 			 s->n_missing - LISTED_MAX);
 }
 
-static void add_state(struct rsh_table *table, const struct step *s)
+static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 {
 	char text[160];
 
 	if (is_whole(s)) {
-		rsh_table_mark(table, RSH_MARK_GOOD, "whole");
+		rsh_table_mark(table, tried ? RSH_MARK_GOOD : RSH_MARK_NONE,
+			       tried ? "whole" : "whole, without a step: "
+			       "--select name=GLOB takes it");
 		return;
 	}
 	for (size_t i = 0; i < s->n_files && !s->reason; i++)
@@ -397,7 +403,7 @@ static int print_table(const struct rsh_output *out, const struct tree *t)
 			       s->n_files + s->n_missing);
 		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,
 							   sizeof(size)));
-		add_state(table, s);
+		add_state(table, s, i < t->n_tried);
 	}
 	rc = rsh_table_print(table, out);
 	rsh_table_free(table);

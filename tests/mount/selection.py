@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from demands import change, check, content, demand, error_line, flip  # noqa: E402
 from ms_formats import Layout, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count, with_program, wrapper  # noqa: E402
-from rsh_cli import GOOD, INPUT, run  # noqa: E402
+from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
@@ -328,7 +328,8 @@ def select_by_mtime_without_steps(job):
         for path in job.save(1, age + 1, name=name).values():
             os.utime(path, (1000 - age, 1000 - age))
     shows(job, (1, 1), "--select", "mtime")
-    refuses(job, words=["cannot tell which", "rank_0", "x0.ckpt", "x0y.ckpt"])
+    refuses(job, words=["cannot tell which", "rank_0", "x0.ckpt", "x0y.ckpt",
+                        "say --select name=GLOB or --select mtime"])
 
 
 @test
@@ -399,6 +400,63 @@ def names_of_files(job):
 def a_name_without_a_step(job):
     job.save(1, 7, name="checkpoint_{rank}.ckpt")
     shows(job, (1, 7))
+
+
+@test
+def names_with_a_step_win(job):
+    """Where every rank has them; one line says so, and `ls` shows both."""
+    for step in (4, 5):
+        job.save(2, step)
+    job.save(9, 9, name="best.ckpt")
+    line = "taking epoch 2 step 5 (rank_0/net-2_5.ckpt); best.ckpt has no step in its name and " \
+        "does not count beside it: --select name=GLOB takes it"
+    said = shows(job, (2, 5), words=[line])
+    check(len(said.splitlines()) == 1, said)
+    shows(job, (9, 9), "--select", "name=best*")
+    shows(job, (9, 9), "--select", "mtime")
+    shows(job, (2, 4), "--select", "2_4")
+    with Mounted(job.source, resume=True) as m:
+        found = content(os.path.join(m.path, "rank_3", "latest.ckpt"))
+        check(found == job.file_bytes(3, 2, 5) and lines_of(
+            m.log(), "; best.ckpt has no step in its name", "--select name=GLOB") == 1, m.log())
+    steps = run_json("ls", job.source)["steps"]
+    check([(s["name"], s["tried"], s["whole"], s["step"]) for s in steps] ==
+          [("epoch 2 step 5", True, True, 5), ("epoch 2 step 4", True, True, 4),
+           ("best.ckpt", False, True, None)], steps)
+    got = run("ls", job.source)
+    check("best.ckpt" in got.out and "without a step: --select name=GLOB takes it" in got.out and
+          "newest that is whole: epoch 2 step 5" in got.out, got)
+    # Not of older ones, nor of those beside them, whatever becomes of the steps.
+    for rank in (0, 4):
+        for step in (4, 5):
+            os.truncate(job.path(rank, f"net-2_{step}.ckpt"), 50)
+    refuses(job, words=["tried 2; epoch 2 step 5: ", "epoch 2 step 4: "])
+    check(run_json("ls", job.source)["newest_whole"] is None, "best.ckpt is no newest")
+
+
+@test
+def some_ranks_have_a_name_with_a_step(job):
+    job.save(2, 5, ranks=range(7))
+    job.save(9, 9, name="best.ckpt")
+    refuses(job, words=["rank_0: cannot tell which checkpoint is meant", "net-2_5.ckpt, best.ckpt",
+                        "--select name=GLOB"])
+    status, said = expect_failure(job.source, resume=True)
+    demand(error_line(said), "cannot tell which", "net-2_5.ckpt or best.ckpt",
+           "rank_7 has none with a step", "--select name=GLOB")
+    check(status == INPUT, said)
+    shows(job, (9, 9), "--select", "name=best.ckpt")
+    shows(job, (2, 5), "--select", "name=net*")
+
+
+@test
+def cannot_tell_names_an_option(job):
+    job.save(1, 5, name="a-1_5.ckpt")
+    job.save(1, 6, name="b-1_5.ckpt")
+    refuses(job, words=["cannot tell which", "a-1_5.ckpt or", "b-1_5.ckpt",
+                        "say --select name=GLOB"])
+    _, said = expect_failure(job.source, resume=True)
+    demand(error_line(said), "cannot tell which", "say --select name=GLOB")
+    shows(job, (1, 6), "--select", "name=b*")
 
 
 @test

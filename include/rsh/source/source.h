@@ -95,7 +95,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 /* No read may be running. */
 void rsh_source_free(struct rsh_source *s);
 
-/* At least 1: a tree without files is one candidate without files. */
+/* Those to be tried, at least 1: a tree without files is one candidate without
+ * files.  Names without a step do not count where every rank has some with. */
 uint32_t rsh_source_n_candidates(const struct rsh_source *s);
 /* Makes the files of candidate i, the best being 0, those of the source;
  * indexes and descriptors of an earlier choice go.  A rank may have no file.
