@@ -98,27 +98,26 @@ static const struct rsh_column columns[] = {
 	{ "CHUNKS", .right = true },
 };
 
-static void shape_text(const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r, char *text, size_t size)
+const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
+			 char text[RSH_LS_SHAPE_MAX])
 {
-	size_t at = 1;
+	char *to = stpcpy(text, "[");
 
-	strcpy(text, "[");
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		at += (size_t)snprintf(text + at, size - at, "%s%" PRId64,
-				       d ? "," : "", rsh_record_dims(ix, r)[d]);
-	strcpy(text + at, "]");
+	for (uint32_t d = 0; d < n; d++)
+		to += sprintf(to, "%s%" PRId64, d ? "," : "", dims[d]);
+	strcpy(to, "]");
+	return text;
 }
 
 static void add_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
 		    const struct rsh_record *r, const char *name)
 {
-	char shape[RSH_MAX_DIMS * 21 + 3];
+	char shape[RSH_LS_SHAPE_MAX];
 
-	shape_text(ix, r, shape, sizeof(shape));
 	rsh_table_cell(t, "%s", name);
 	rsh_table_cell(t, "%s", rsh_dtype_name((enum rsh_dtype)r->dtype));
-	rsh_table_cell(t, "%s", shape);
+	rsh_table_cell(t, "%s", rsh_ls_shape(rsh_record_dims(ix, r), r->n_dims,
+					     shape));
 	rsh_table_cell(t, "%" PRIu64, r->content_bytes);
 	if (r->n_extents)
 		rsh_table_cell(t, "%" PRIu64,
