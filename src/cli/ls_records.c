@@ -7,14 +7,12 @@
 #include "ls.h"
 #include "text.h"
 
-static json_t *shape_json(const struct rsh_ckpt_index *ix,
-			  const struct rsh_record *r)
+json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
 {
 	json_t *shape = json_array();
 
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		json_array_append_new(shape,
-				      json_integer(rsh_record_dims(ix, r)[d]));
+	for (uint32_t d = 0; d < n; d++)
+		json_array_append_new(shape, json_integer(dims[d]));
 	return shape;
 }
 
@@ -42,7 +40,8 @@ static json_t *record_json(const struct rsh_ckpt_index *ix,
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "dtype",
 			 rsh_dtype_name((enum rsh_dtype)r->dtype), "shape",
-			 shape_json(ix, r), "bytes",
+			 rsh_ls_shape_json(rsh_record_dims(ix, r), r->n_dims),
+			 "bytes",
 			 rsh_json_u64(r->content_bytes), "offset", offset,
 			 "chunks", chunks_json(ix, r));
 }

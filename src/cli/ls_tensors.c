@@ -96,15 +96,6 @@ int rsh_ls_tensors_take(struct rsh_ls_tensors *t, const struct rsh_strategy *src
 
 /* ---- JSON ---- */
 
-static json_t *dims_json(const int64_t *dims, uint32_t n)
-{
-	json_t *all = json_array();
-
-	for (uint32_t d = 0; d < n; d++)
-		json_array_append_new(all, json_integer(dims[d]));
-	return all;
-}
-
 json_t *rsh_ls_tensors_json(const struct rsh_ls_tensors *t,
 			    const struct rsh_names *names)
 {
@@ -119,9 +110,11 @@ json_t *rsh_ls_tensors_json(const struct rsh_ls_tensors *t,
 					       names, one->name)),
 				       "dtype", rsh_dtype_name(one->dtype),
 				       "shape",
-				       dims_json(one->whole, one->n_dims),
+				       rsh_ls_shape_json(one->whole,
+							 one->n_dims),
 				       "file_shape",
-				       dims_json(one->dims, one->n_dims),
+				       rsh_ls_shape_json(one->dims,
+							 one->n_dims),
 				       "listed", one->listed));
 	}
 	return all;
