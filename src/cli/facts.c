@@ -63,10 +63,8 @@ static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 static json_t *step_json(const struct rsh_facts *f)
 {
 	cleanup_free char *step = NULL;
-	size_t length;
 
-	if (rsh_vfs_attribute(f->tree, RSH_VFS_ROOT, RSH_ATTRIBUTE_NAME_STEP,
-			      &step, &length))
+	if (rsh_vfs_step(f->tree, &step))
 		return NULL;
 	return rsh_json_text(step);
 }
@@ -214,10 +212,8 @@ static int plan(const struct rsh_facts *f, uint32_t rank, json_t **out)
 static int dump(json_t *value, char **text)
 {
 	cleanup_free char *json =
-		value ? json_dumps(value, JSON_INDENT(2) |
-					  JSON_REAL_PRECISION(9)) : NULL;
+		rsh_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 
-	json_decref(value);
 	return json && asprintf(text, "%s\n", json) >= 0 ? 0 : -ENOMEM;
 }
 

@@ -11,6 +11,7 @@
 #include "help.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
+#include "rsh/util/text.h"
 
 /* The source of a thousand ranks is a thousand files. */
 static void raise_fd_limit(void)
@@ -57,11 +58,10 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 
 	rsh_log_set_level(o->log_level);
 	rc = open_log(o);
+	/* The log still goes to standard error. */
 	if (rc) {
-		fprintf(stderr, "reshardfs: error: %s: %s\n",
-			o->log_file ? o->log_file :
-				"the journal, " RSH_LOG_JOURNAL,
-			strerror(-rc));
+		rsh_log_error("%s: %s", o->log_file ? o->log_file :
+			      "the journal, " RSH_LOG_JOURNAL, strerror(-rc));
 		return rsh_exit_of(rc);
 	}
 	raise_fd_limit();
@@ -87,9 +87,11 @@ static enum rsh_exit run(const struct rsh_options *o)
 
 static void complain(const struct rsh_options *o, const struct rsh_error *err)
 {
+	char shown[2 * RSH_ERROR_TEXT_MAX];
+
 	fprintf(stderr, "reshardfs: %s\nTry 'reshardfs %s%s--help'.\n",
-		err->text, o->unnamed ? "" : o->command->name,
-		o->unnamed ? "" : " ");
+		rsh_text_put(shown, sizeof(shown), err->text),
+		o->unnamed ? "" : o->command->name, o->unnamed ? "" : " ");
 }
 
 int main(int argc, char **argv)

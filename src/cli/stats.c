@@ -83,18 +83,17 @@ static int load(const char *path, json_t **out, struct rsh_error *err)
 static int print_heading(const struct rsh_output *out, json_t *all)
 {
 	const char *source, *step, *level;
-	cleanup_free char *s = NULL, *t = NULL;
 	int pid;
 
 	if (json_unpack(all, "{s:s,s:s,s:s,s:i}", "source", &source, "step",
 			&step, "log_level", &level, "pid", &pid))
 		return -EINVAL;
-	s = rsh_text_escape(source);
-	t = rsh_text_escape(step);
-	if (!s || !t)
-		return -ENOMEM;
-	fprintf(out->f, "%s: %s, process %d, log level %.16s\n\n", s, t, pid,
-		level);
+	rsh_output_put(out, source);
+	fputs(": ", out->f);
+	rsh_output_put(out, step);
+	fprintf(out->f, ", process %d, log level ", pid);
+	rsh_output_put(out, level);
+	fputs("\n\n", out->f);
 	return 0;
 }
 

@@ -31,6 +31,14 @@ rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name)
 	return &s->v[s->places[name] - 1];
 }
 
+const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
+				      uint32_t name)
+{
+	const struct derive_shape *shape = rsh_derive_shape_of(s, name);
+
+	return shape ? shape->dims : NULL;
+}
+
 static int add_shape(struct rsh_derive_shapes *s,
 		     const struct derive_shape *shape)
 {

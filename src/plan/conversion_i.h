@@ -125,12 +125,14 @@ enum rsh_note {
 	RSH_NOTE_DASH,         /* names that it cannot parse */
 	RSH_NOTE_NONE,         /* no strategy at all */
 	RSH_NOTE_REPLICA,      /* files missing that it needs */
+	RSH_NOTE_LACKING,      /* files that lack a record that it needs */
 	RSH_NOTE_COUNT
 };
 
 struct rsh_note_state {
 	uint32_t n;       /* parameters that it applies to */
 	uint32_t example; /* name id of the first */
+	const char *path; /* of its file; NULL: of no certain one */
 	char *text;       /* made by rsh_notes_write() */
 };
 
@@ -328,6 +330,9 @@ int rsh_lost_report(struct rsh_conversion *c,
 
 /* Counts a difference, and at the end writes the sentences (notes.c). */
 void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name);
+/* The file of a rank lacks the record, and another one makes up for it. */
+void rsh_note_add_lacking(struct rsh_conversion *c, uint32_t rank,
+			  uint32_t name);
 int rsh_notes_write(struct rsh_conversion *c);
 
 #endif

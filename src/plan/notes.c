@@ -39,6 +39,9 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_REPLICA] =
 		"slices of ranks without a valid file come from other ranks that "
 		"hold the same; MindSpore's converter refuses this",
+	[RSH_NOTE_LACKING] =
+		"records that valid files lack come from other ranks that hold "
+		"the same; MindSpore's converter refuses this",
 };
 
 /* Those that --compat=mindspore undoes. */
@@ -62,6 +65,16 @@ void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name)
 	s->n++;
 }
 
+void rsh_note_add_lacking(struct rsh_conversion *c, uint32_t rank,
+			  uint32_t name)
+{
+	struct rsh_note_state *s = &c->notes[RSH_NOTE_LACKING];
+
+	if (s->n == 0)
+		s->path = c->path[rank];
+	rsh_note_add(c, RSH_NOTE_LACKING, name);
+}
+
 int rsh_notes_write(struct rsh_conversion *c)
 {
 	for (int i = 0; i < RSH_NOTE_COUNT; i++) {
@@ -75,7 +88,9 @@ int rsh_notes_write(struct rsh_conversion *c)
 				      undone_by_compat[i] ?
 				      " (--compat=mindspore: as it does)" : "");
 		else
-			rc = asprintf(&s->text, "%s (%s%s)%s", sentences[i],
+			rc = asprintf(&s->text, "%s (%s%s%s%s)%s", sentences[i],
+				      s->path ? s->path : "",
+				      s->path ? " lacks " : "",
 				      rsh_names_text(c->names, s->example),
 				      s->n > 1 ? " and others" : "",
 				      undone_by_compat[i] ?

@@ -144,6 +144,11 @@ int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
  * sentence, and marks the file.  0 or -ENOMEM. */
 int rsh_plan_lose(struct planner *p, struct rsh_virtual_file *f, uint32_t name,
 		  struct rsh_error *sentence);
+/* -ENOENT and the sentence about a copied parameter that no file holds as the
+ * virtual one needs it. */
+int rsh_plan_missing_copy(const struct planner *p,
+			  const struct rsh_virtual_file *f, uint32_t name,
+			  struct rsh_error *err);
 /* Why a file would hold nothing that is resharded. */
 int rsh_plan_nothing_handled(struct planner *p, struct rsh_virtual_file *f,
 			     struct rsh_error *err);

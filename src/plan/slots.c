@@ -33,12 +33,7 @@ static int find_copy(struct planner *p, const struct rsh_virtual_file *f,
 	bool elsewhere;
 
 	if (!rsh_copy_source(c, f, name, NULL, rank, &elsewhere))
-		return rsh_error_set(err, ENOENT, "parameter %s: no valid file "
-				     "of ranks %u to %u holds the slice that "
-				     "rank %u needs", rsh_plan_name(p, name),
-				     c->first_rank,
-				     rsh_source_rank(c, c->n_stages, 0) - 1,
-				     p->block * c->dst_ranks + f->local);
+		return rsh_plan_missing_copy(p, f, name, err);
 	if (elsewhere)
 		rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
 	return 0;

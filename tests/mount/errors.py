@@ -219,8 +219,10 @@ def no_common_step(t):
 
 
 def several_without_step(t):
+    """Where a rank has no name with a step, nothing says which is meant."""
     shutil.copy(t.rank_file(1), os.path.join(t.source, "rank_1", "other.ckpt"))
-    return [os.path.join(t.source, "rank_1"), "net-1_5.ckpt", "other.ckpt"]
+    os.rename(t.rank_file(1), os.path.join(t.source, "rank_1", "net.ckpt"))
+    return [os.path.join(t.source, "rank_1"), "net.ckpt", "other.ckpt", "--select name=GLOB"]
 
 
 def parameter_missing_on_a_rank(t):

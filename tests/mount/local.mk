@@ -10,6 +10,7 @@ MOUNT += \
 	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
+	mount/hostile_names.py \
 	mount/install.sh mount/sandbox.py mount/soak.py
 
 MOUNT += mount/libreshard.py mount/python_module.py

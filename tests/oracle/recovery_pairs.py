@@ -178,7 +178,8 @@ class Tree:
 
     def check_refusal(self, names):
         status, said = expect_failure(self.source, src_strategy=self.src,
-                                      dst_strategy=self.dst, extra=EXTRA)
+                                      dst_strategy=self.dst,
+                                      extra=[*EXTRA, "--log-level", "info"])
         named = set(LOST.findall(said))
         if status != 3 or named != names:
             raise AssertionError(f"status {status}, lost {sorted(names)}, "

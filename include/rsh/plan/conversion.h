@@ -112,6 +112,10 @@ void rsh_conversion_free(struct rsh_conversion *c);
  * for the log; NULL past the last. */
 const char *rsh_conversion_note(const struct rsh_conversion *c, uint32_t i);
 
+/* A sentence on the slices that cannot be had, with the first as an example;
+ * NULL: there is none. */
+const char *rsh_conversion_lost(const struct rsh_conversion *c);
+
 enum rsh_format rsh_conversion_format(const struct rsh_conversion *c);
 uint32_t rsh_conversion_n_files(const struct rsh_conversion *c);
 
