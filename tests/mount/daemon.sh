@@ -77,6 +77,46 @@ check "shows the virtual tree" cmp "$T/over/rank_0/checkpoint_0.ckpt" "$referenc
 check "and is unmounted" fusermount3 -u "$T/over"
 check "with status 0" ends_well
 
+# ---- standard streams that are closed ----
+
+# What is opened in their place must not get what is printed or logged.
+for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- 2>&-' '>&- 2>&-' '<&- >&- 2>&-'; do
+	for log in "" "--log-file=$T/closed.log" --log-to=syslog; do
+		: >"$T/closed.log"
+		# shellcheck disable=SC2086 # one word or none
+		run_daemon sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" mount \
+			$(strategies) $log --log-level=debug "$SRC" "$MNT"
+		name="closed: $closed ${log%%=*}"
+		equal "$name: returns" "$command_status" 0
+		check "$name: is right" cmp "$file" "$reference"
+		equal "$name: its streams" "$(readlink "/proc/$daemon_pid/fd/0" \
+			"/proc/$daemon_pid/fd/1" "/proc/$daemon_pid/fd/2" | xargs)" \
+			"/dev/null /dev/null /dev/null"
+		[ "${log%%=*}" != --log-file ] || equal "$name: nothing but lines" \
+			"$(grep -cvE '^20[0-9T:.+-]+ reshardfs: [a-z]+: ' "$T/closed.log")" 0
+		check "$name: is unmounted" fusermount3 -u "$MNT"
+		check "$name: ends well" ends_well
+	done
+	sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" mount -f $(strategies) \
+		--log-file "$T/closed.log" --log-level debug "$SRC" "$MNT" \
+		>"$T/said" 2>&1 </dev/null &
+	DAEMON=$!
+	bare_device=$(device_of "$MNT")
+	within 60 served_or_dead
+	check "closed: $closed -f: is right" cmp "$file" "$reference"
+	LOG=$T/closed.log
+	mount_stop
+	rm -rf "$T/written"
+	sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" export $(strategies) \
+		"$SRC" "$T/written" >"$T/said" 2>&1 </dev/null
+	rm "$T/written/reshardfs-manifest.jsonl"
+	check "closed: $closed: export writes what it should" \
+		diff -r "$T/written" "$T/expected"
+done
+sh -c 'exec "$@" >&-' sh "$RESHARDFS" ls "$SRC" 2>"$T/said"
+equal "what could not be printed is an error" $? 4
+check "says so" grep -q 'standard output: ' "$T/said"
+
 # ---- failures ----
 
 # fails NAME WORD ARGUMENT...: status 3, a reason with WORD, nothing mounted,
