@@ -123,19 +123,19 @@ static json_t *given_json(const struct rsh_options *o)
 	return all;
 }
 
-static json_t *cache_json(const struct rsh_options *o, bool cached)
+static json_t *cache_json(const struct rsh_facts *f, bool cached)
 {
 	static const char *const compress[] = {
 		[RSH_CACHE_COMPRESS_AUTO] = "auto",
 		[RSH_CACHE_COMPRESS_OFF] = "off",
 		[RSH_CACHE_COMPRESS_ON] = "on",
 	};
-	const struct rsh_cache_options *c = &o->io.cache;
+	const struct rsh_cache_options *c = &f->options->io.cache;
 
 	if (!cached)
 		return json_null();
 	return json_pack("{s:o,s:s,s:o,s:o}", "memory_bytes",
-			 rsh_json_u64(c->memory_bytes), "compress",
+			 rsh_json_u64(f->cache_bytes), "compress",
 			 compress[c->compress], "directory",
 			 rsh_json_optional(c->dir), "disk_bytes",
 			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null());
@@ -179,7 +179,7 @@ static json_t *config(const struct rsh_facts *f)
 		o->resume ? json_null() : json_boolean(!o->no_replicas),
 		"io_mode", rsh_server_is_direct(f->server) ? "direct" :
 							     "cached",
-		"cached", io.cached, "cache", cache_json(o, io.cached),
+		"cached", io.cached, "cache", cache_json(f, io.cached),
 		"log_to", log_name(o), "options", given_json(o));
 	if (!all || !more || json_object_update(all, more)) {
 		json_decref(all);

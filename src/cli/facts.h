@@ -14,6 +14,7 @@ struct rsh_facts {
 	const struct rsh_server *server;
 	/* Absolute; as they were given where that cannot be found out. */
 	char *source, *mountpoint;
+	uint64_t cache_bytes; /* the most that the cache may have */
 	uint64_t begun; /* as rsh_clock_ns() */
 };
 

@@ -14,6 +14,7 @@
 #include "help.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
+#include "rsh/util/room.h"
 
 /* Whatever is opened where a standard stream is missing would get its number,
  * and with it what is printed or logged.  What fills the place here can be
@@ -84,6 +85,7 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 		return rsh_exit_of(rc);
 	}
 	raise_fd_limit();
+	rsh_room_save();
 	return finish_output(o->command->run(o));
 }
 

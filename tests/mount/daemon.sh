@@ -225,6 +225,34 @@ if fuse_is_open; then
 		skip "with allow_other its memory is root's alone" \
 			"needs a mount namespace, and no sanitizer"
 	fi
+
+	# Few processes: root has no limit of them, nor has who shares its user.
+	few=$((61000 + $$ % 4000))
+	few() {
+		setpriv --reuid=$few --regid=$few --clear-groups "$@"
+	}
+	chown $few:$few "$T/private"
+	bad=
+	for n in 1 2 3 4 5 6 8 12 20 40; do
+		few timeout "$(seconds 60)" prlimit --nproc=$n "$T/program" \
+			mount $(strategies) --index-cache off "$SRC" "$T/private" \
+			>"$T/said" 2>&1
+		few_status=$?
+		if private_mounted; then
+			[ $few_status = 0 ] && few cmp -s \
+				"$T/private/rank_0/checkpoint_0.ckpt" - \
+				<"$reference" || bad="$bad $n:$few_status"
+			few fusermount3 -u -z "$T/private"
+		else
+			[ $few_status = 4 ] && grep -q 'error: ' "$T/said" ||
+				bad="$bad $n:$few_status"
+		fi
+	done
+	if ldd "$RESHARDFS" | grep -qE 'lib(a|t)san'; then
+		skip "few processes" "a sanitizer has processes of its own"
+	else
+		equal "few processes: a sentence, or all bytes right" "$bad" ""
+	fi
 else
 	skip "without privileges" "needs root, and a /dev/fuse for everybody"
 fi
