@@ -2,7 +2,7 @@
  *
  * What a value is follows from how --help calls it: "a|b" are words of which
  * one is meant, and where a capital one among them is a place on disk
- * (is_place()), files as well. */
+ * (rsh_is_place()), files as well. */
 #include "config.h"
 
 #include "completion.h"
@@ -16,8 +16,7 @@ static bool is_capital(const char *s)
 	return *s >= 'A' && *s <= 'Z';
 }
 
-/* What an operand or a value that is called so can be completed by. */
-static bool is_place(const char *name)
+bool rsh_is_place(const char *name)
 {
 	static const char *const places[] = { "PATH",       "FILE", "SOURCE",
 					      "MOUNTPOINT", "DIR",  "TREE",
@@ -155,12 +154,12 @@ static void bash_values(FILE *f, const struct rsh_command *command)
 		bash_pattern(f, def);
 		fputs(")\n\t\t\t", f);
 		if (!def->name && def->letter == 'o' && is_capital(def->arg) &&
-		    !is_place(def->arg)) {
+		    !rsh_is_place(def->arg)) {
 			bash_list(f, command);
 		} else {
 			fputs("words='", f);
 			each_word(f, def->arg, put_word);
-			fprintf(f, "' files=%s", is_place(def->arg) ? "1" : "");
+			fprintf(f, "' files=%s", rsh_is_place(def->arg) ? "1" : "");
 		}
 		fputs(" ;;\n", f);
 	}
@@ -179,7 +178,7 @@ static void bash_command(FILE *f, const struct rsh_command *command)
 		if (is_plain(&table[i], command) && table[i].name)
 			fprintf(f, "--%s ", table[i].name);
 	for (size_t i = 0; i < RSH_MAX_OPERANDS; i++)
-		files |= is_place(command->operands[i]);
+		files |= rsh_is_place(command->operands[i]);
 	fprintf(f, "'\n\t\t\t[[ $cur == -* ]] || words= files=%s\n",
 		files ? "1" : "");
 	if (is_choice(command->operands[0])) {
@@ -232,16 +231,16 @@ static void zsh_value(FILE *f, const char *arg)
 	fputc(':', f);
 	zsh_text(f, arg, ":\\");
 	fputc(':', f);
-	if (is_place(arg) && words)
+	if (rsh_is_place(arg) && words)
 		fputs("{_files; compadd -- ", f);
-	else if (is_place(arg))
+	else if (rsh_is_place(arg))
 		fputs("_files", f);
 	else if (words)
 		fputc('(', f);
 	if (words)
 		each_word(f, arg, put_word);
 	if (words)
-		fputc(is_place(arg) ? '}' : ')', f);
+		fputc(rsh_is_place(arg) ? '}' : ')', f);
 }
 
 static void zsh_spec(FILE *f, const struct rsh_option *def)
@@ -282,7 +281,7 @@ static void zsh_command(FILE *f, const struct rsh_command *command)
 		fputs(is_choice(name) ? ":(" : ":", f);
 		if (is_choice(name))
 			each_word(f, name, put_word);
-		fputs(is_choice(name) ? ")'" : is_place(name) ? "_files'" :
+		fputs(is_choice(name) ? ")'" : rsh_is_place(name) ? "_files'" :
 							       "'", f);
 	}
 	fputs(" ;;\n", f);

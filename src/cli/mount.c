@@ -20,6 +20,7 @@
 #include "rsh/vfs/vfs.h"
 #include "sandbox.h"
 #include "signals.h"
+#include "stack.h"
 #include "unmount.h"
 
 static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
@@ -70,7 +71,8 @@ struct room {
 struct service {
 	const struct rsh_options *options;
 	struct rsh_server_options so;
-	int mark; /* of the mountpoint */
+	int lock; /* of the mountpoint, until it is covered; -1: none */
+	int mark; /* and for as long as this process lives */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct room room;
 	struct rsh_source_io *io;
@@ -245,9 +247,11 @@ static int begin(struct service *s, struct rsh_error *err)
 		rc = fit_memory(s, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
-	rsh_unmount_mark(s->mark);
 	if (rc == 0)
 		rc = rsh_server_mount(s->control, &s->so, &s->server, err);
+	/* Whoever waits for it looks what is mounted now. */
+	rsh_stack_unlock(s->lock);
+	rsh_unmount_mark(s->mark);
 	s->facts.server = s->server;
 	if (rc)
 		return rc;
@@ -291,7 +295,8 @@ static void end(struct service *s)
 }
 
 /* Runs until unmounted; `d` is NULL in the foreground. */
-static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
+static enum rsh_exit serve(const struct rsh_options *o, int lock,
+			   struct rsh_daemon *d)
 {
 	/* Stays for a thread that is left behind. */
 	static struct service s;
@@ -300,6 +305,7 @@ static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 	int rc;
 
 	s.options = o;
+	s.lock = lock;
 	s.daemon = d;
 	rc = begin(&s, &err);
 	result = rc ? rsh_exit_failed(o, rc, &err) : rsh_exit_of(run(&s));
@@ -310,16 +316,23 @@ static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 enum rsh_exit rsh_mount(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_stack found = RSH_STACK_FREE;
 	struct rsh_daemon d;
-	int rc;
+	int rc, lock = -1;
 
 	rsh_signals_block();
+	rc = o->stack ? 0 : rsh_stack_look(o, &found, &lock, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	if (found == RSH_STACK_SAME)
+		return RSH_EXIT_GOOD;
 	if (o->foreground)
-		return serve(o, NULL);
+		return serve(o, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
 		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
 		return rsh_exit_failed(o, rc, &err);
 	}
-	return d.child ? rsh_daemon_wait(&d, o->mountpoint) : serve(o, &d);
+	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
+			 serve(o, lock, &d);
 }

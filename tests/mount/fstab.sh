@@ -74,6 +74,15 @@ check "noauto: not by -a" not_mounted
 fstab "defaults,$ours"
 works "-a" -a -T "$T/fstab"
 
+run_daemon mount -a -T "$T/fstab"
+for again in "-a" "-a -v" "$MNT" "-v $MNT"; do
+	# shellcheck disable=SC2086 # words
+	check "again: mount $again" mount -T "$T/fstab" $again
+done
+equal "again: one mount" "$(grep -c " $MNT " /proc/self/mounts)" 1
+umount "$MNT"
+check "again: its daemon ends well" ends_well
+
 run_daemon mount -t reshardfs "$SRC" "$MNT" -o "$ours,nonsense"
 refute "an unknown option: it fails" test "$command_status" = 0
 check "an unknown option: it is named" grep -q nonsense "$T/said"

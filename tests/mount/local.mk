@@ -11,7 +11,7 @@ MOUNT += \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
 	mount/install.sh mount/sandbox.py mount/soak.py \
-	mount/limits.py
+	mount/limits.py mount/stack.sh
 
 MOUNT += mount/libreshard.py mount/python_module.py
 # On the shared library alone; the test says where that is.
