@@ -35,6 +35,21 @@ static bool is_choice(const char *operand)
 	return operand && *operand >= 'a' && *operand <= 'z';
 }
 
+/* True of an operand that is the name of a command. */
+static bool is_command(const char *operand)
+{
+	return operand && strcmp(operand, "[COMMAND]") == 0;
+}
+
+static void each_command(FILE *f)
+{
+	size_t n;
+	const struct rsh_command *commands = rsh_command_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		fprintf(f, "%s ", commands[i].name);
+}
+
 /* Calls put(f, word) for each word that `arg` offers. */
 static void each_word(FILE *f, const char *arg,
 		      void (*put)(FILE *f, const char *word, size_t n))
@@ -181,10 +196,14 @@ static void bash_command(FILE *f, const struct rsh_command *command)
 		files |= rsh_is_place(command->operands[i]);
 	fprintf(f, "'\n\t\t\t[[ $cur == -* ]] || words= files=%s\n",
 		files ? "1" : "");
-	if (is_choice(command->operands[0])) {
+	if (is_choice(command->operands[0]) ||
+	    is_command(command->operands[0])) {
 		fputs("\t\t\t[[ $COMP_CWORD != 2 || $cur == -* ]] || "
 		      "files= words='", f);
-		each_word(f, command->operands[0], put_word);
+		if (is_command(command->operands[0]))
+			each_command(f);
+		else
+			each_word(f, command->operands[0], put_word);
 		fputs("'\n", f);
 	}
 	fputs("\t\t\t;;\n\t\tesac ;;\n", f);
@@ -202,8 +221,7 @@ static void write_bash(FILE *f)
 		bash_command(f, &commands[i]);
 	fputs("\tesac\n\tif [[ $COMP_CWORD == 1 && $cur != -* ]]; then\n"
 	      "\t\twords='", f);
-	for (size_t i = 0; i < n; i++)
-		fprintf(f, "%s ", commands[i].name);
+	each_command(f);
 	fputs("'\n\tfi\n", f);
 	fputs(bash_tail, f);
 }
@@ -274,14 +292,17 @@ static void zsh_command(FILE *f, const struct rsh_command *command)
 			zsh_spec(f, &table[i]);
 	for (size_t i = 0; i < RSH_MAX_OPERANDS && command->operands[i]; i++) {
 		const char *name = command->operands[i];
+		const bool words = is_choice(name) || is_command(name);
 
 		fprintf(f, " \\\n\t\t\t'%s:",
 			strstr(name, "...") ? "*" : *name == '[' ? ":" : "");
 		zsh_text(f, name, ":\\[]");
-		fputs(is_choice(name) ? ":(" : ":", f);
-		if (is_choice(name))
+		fputs(words ? ":(" : ":", f);
+		if (is_command(name))
+			each_command(f);
+		else if (words)
 			each_word(f, name, put_word);
-		fputs(is_choice(name) ? ")'" : rsh_is_place(name) ? "_files'" :
+		fputs(words ? ")'" : rsh_is_place(name) ? "_files'" :
 							       "'", f);
 	}
 	fputs(" ;;\n", f);
