@@ -137,12 +137,16 @@ fails() {
 	fi
 }
 
-fails "no such SOURCE" "$T/nowhere: No such" $(strategies) "$T/nowhere" "$MNT"
-fails "no such mount point" "$T/nowhere: No such" $(strategies) "$SRC" "$T/nowhere"
+fails "no such SOURCE" "error: source $T/nowhere: No such" $(strategies) "$T/nowhere" "$MNT"
+fails "no such mount point" "error: mount point $T/nowhere: No such" $(strategies) "$SRC" "$T/nowhere"
 : >"$T/plain"
-fails "mount point is a file" "$T/plain: not a directory" $(strategies) "$SRC" "$T/plain"
-fails "no such strategy" "$T/nowhere.ckpt: No such" --src-strategy \
+fails "mount point is a file" "mount point $T/plain: not a directory" $(strategies) "$SRC" "$T/plain"
+fails "no such strategy" "error: strategy $T/nowhere.ckpt: No such" --src-strategy \
 	"$T/nowhere.ckpt" --dst-strategy none "$SRC" "$MNT"
+fails "no such destination" "error: strategy $T/nowhere.ckpt: No such" --src-strategy \
+	"$T/source.ckpt" --dst-strategy "$T/nowhere.ckpt" "$SRC" "$MNT"
+fails "no such SOURCE of a job" "error: source $T/nowhere: No such" --resume \
+	"$T/nowhere" "$MNT"
 fails "log file that cannot be made" "$T/nowhere/log: No such" $(strategies) \
 	--log-file "$T/nowhere/log" "$SRC" "$MNT"
 fails "the reason is on stderr even with a log file" "$T/nowhere: No such" \
