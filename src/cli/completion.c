@@ -2,7 +2,7 @@
  *
  * What a value is follows from how --help calls it: "a|b" are words of which
  * one is meant, and where a capital one among them is a place on disk
- * (is_place()), files as well. */
+ * (rsh_is_place()), files as well. */
 #include "config.h"
 
 #include "completion.h"
@@ -16,8 +16,7 @@ static bool is_capital(const char *s)
 	return *s >= 'A' && *s <= 'Z';
 }
 
-/* What an operand or a value that is called so can be completed by. */
-static bool is_place(const char *name)
+bool rsh_is_place(const char *name)
 {
 	static const char *const places[] = { "PATH",       "FILE", "SOURCE",
 					      "MOUNTPOINT", "DIR",  "TREE",
@@ -34,6 +33,21 @@ static bool is_place(const char *name)
 static bool is_choice(const char *operand)
 {
 	return operand && *operand >= 'a' && *operand <= 'z';
+}
+
+/* True of an operand that is the name of a command. */
+static bool is_command(const char *operand)
+{
+	return operand && strcmp(operand, "[COMMAND]") == 0;
+}
+
+static void each_command(FILE *f)
+{
+	size_t n;
+	const struct rsh_command *commands = rsh_command_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		fprintf(f, "%s ", commands[i].name);
 }
 
 /* Calls put(f, word) for each word that `arg` offers. */
@@ -155,12 +169,12 @@ static void bash_values(FILE *f, const struct rsh_command *command)
 		bash_pattern(f, def);
 		fputs(")\n\t\t\t", f);
 		if (!def->name && def->letter == 'o' && is_capital(def->arg) &&
-		    !is_place(def->arg)) {
+		    !rsh_is_place(def->arg)) {
 			bash_list(f, command);
 		} else {
 			fputs("words='", f);
 			each_word(f, def->arg, put_word);
-			fprintf(f, "' files=%s", is_place(def->arg) ? "1" : "");
+			fprintf(f, "' files=%s", rsh_is_place(def->arg) ? "1" : "");
 		}
 		fputs(" ;;\n", f);
 	}
@@ -179,13 +193,17 @@ static void bash_command(FILE *f, const struct rsh_command *command)
 		if (is_plain(&table[i], command) && table[i].name)
 			fprintf(f, "--%s ", table[i].name);
 	for (size_t i = 0; i < RSH_MAX_OPERANDS; i++)
-		files |= is_place(command->operands[i]);
+		files |= rsh_is_place(command->operands[i]);
 	fprintf(f, "'\n\t\t\t[[ $cur == -* ]] || words= files=%s\n",
 		files ? "1" : "");
-	if (is_choice(command->operands[0])) {
+	if (is_choice(command->operands[0]) ||
+	    is_command(command->operands[0])) {
 		fputs("\t\t\t[[ $COMP_CWORD != 2 || $cur == -* ]] || "
 		      "files= words='", f);
-		each_word(f, command->operands[0], put_word);
+		if (is_command(command->operands[0]))
+			each_command(f);
+		else
+			each_word(f, command->operands[0], put_word);
 		fputs("'\n", f);
 	}
 	fputs("\t\t\t;;\n\t\tesac ;;\n", f);
@@ -203,8 +221,7 @@ static void write_bash(FILE *f)
 		bash_command(f, &commands[i]);
 	fputs("\tesac\n\tif [[ $COMP_CWORD == 1 && $cur != -* ]]; then\n"
 	      "\t\twords='", f);
-	for (size_t i = 0; i < n; i++)
-		fprintf(f, "%s ", commands[i].name);
+	each_command(f);
 	fputs("'\n\tfi\n", f);
 	fputs(bash_tail, f);
 }
@@ -232,16 +249,16 @@ static void zsh_value(FILE *f, const char *arg)
 	fputc(':', f);
 	zsh_text(f, arg, ":\\");
 	fputc(':', f);
-	if (is_place(arg) && words)
+	if (rsh_is_place(arg) && words)
 		fputs("{_files; compadd -- ", f);
-	else if (is_place(arg))
+	else if (rsh_is_place(arg))
 		fputs("_files", f);
 	else if (words)
 		fputc('(', f);
 	if (words)
 		each_word(f, arg, put_word);
 	if (words)
-		fputc(is_place(arg) ? '}' : ')', f);
+		fputc(rsh_is_place(arg) ? '}' : ')', f);
 }
 
 static void zsh_spec(FILE *f, const struct rsh_option *def)
@@ -275,14 +292,17 @@ static void zsh_command(FILE *f, const struct rsh_command *command)
 			zsh_spec(f, &table[i]);
 	for (size_t i = 0; i < RSH_MAX_OPERANDS && command->operands[i]; i++) {
 		const char *name = command->operands[i];
+		const bool words = is_choice(name) || is_command(name);
 
 		fprintf(f, " \\\n\t\t\t'%s:",
 			strstr(name, "...") ? "*" : *name == '[' ? ":" : "");
 		zsh_text(f, name, ":\\[]");
-		fputs(is_choice(name) ? ":(" : ":", f);
-		if (is_choice(name))
+		fputs(words ? ":(" : ":", f);
+		if (is_command(name))
+			each_command(f);
+		else if (words)
 			each_word(f, name, put_word);
-		fputs(is_choice(name) ? ")'" : is_place(name) ? "_files'" :
+		fputs(words ? ")'" : rsh_is_place(name) ? "_files'" :
 							       "'", f);
 	}
 	fputs(" ;;\n", f);

@@ -187,7 +187,7 @@ static int open_root(struct rsh_source *s, struct rsh_error *err)
 
 	s->dirfd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->dirfd < 0 || fstat(s->dirfd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", s->path,
+		return rsh_error_set(err, errno, "source %s: %s", s->path,
 				     strerror(errno));
 	s->attr = (struct rsh_source_attr){
 		.mode = st.st_mode & 07777, .uid = st.st_uid,

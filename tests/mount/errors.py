@@ -90,12 +90,12 @@ NO_REPLICAS = ["--replicas", "off"]
 
 def src_strategy_missing(t):
     t.src += ".gone"
-    return [t.src, "No such file"]
+    return [f"strategy {t.src}: No such file"]
 
 
 def dst_strategy_missing(t):
     t.dst += ".gone"
-    return [t.dst, "No such file"]
+    return [f"strategy {t.dst}: No such file"]
 
 
 def strategy_empty(t):
@@ -178,12 +178,12 @@ def no_parameter_in_common(t):
 
 def source_missing(t):
     t.source += ".gone"
-    return [t.source, "No such file"]
+    return [f"source {t.source}: No such file"]
 
 
 def source_is_a_file(t):
     t.source = t.src
-    return [t.source, "Not a directory"]
+    return [f"source {t.source}: Not a directory"]
 
 
 def source_without_ranks(t):

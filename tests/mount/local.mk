@@ -10,7 +10,7 @@ MOUNT += \
 	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
-	mount/hostile_names.py \
+	mount/hostile_names.py mount/limits.py mount/stack.sh \
 	mount/install.sh mount/sandbox.py mount/soak.py
 
 MOUNT += mount/libreshard.py mount/python_module.py
@@ -23,5 +23,6 @@ EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/own_mounts.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
-	lib/big_tree.py lib/daemon_use.py lib/soak_readers.py bench/make_big_tree.py \
+	lib/big_tree.py lib/cgroups.py lib/daemon_use.py lib/soak_readers.py \
+	bench/make_big_tree.py \
 	data/strategies/fault_recover_8 $(MOUNT)
