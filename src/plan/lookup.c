@@ -62,13 +62,11 @@ bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
 {
 	const struct rsh_strategy_param *s = c->src ?
 		rsh_strategy_find(c->src, name) : NULL;
+	const struct rsh_strategy_item *item = s ? rsh_param_item(s, stage) :
+						   NULL;
 
-	for (uint32_t i = 0; s && i < s->n_stages; i++)
-		if (s->stages[i].stage == stage)
-			return rsh_item_same_layout(
-				s->stages[i].item,
-				rsh_param_source_stage(s)->item);
-	return true;
+	return !item ||
+	       rsh_item_same_layout(item, rsh_param_source_stage(s)->item);
 }
 
 bool rsh_find_in_stages(const struct rsh_conversion *c,
