@@ -61,10 +61,7 @@ item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
 	const struct rsh_strategy_param *p =
 		src ? rsh_strategy_find(src, name) : NULL;
 
-	for (uint32_t i = 0; p && i < p->n_stages; i++)
-		if (p->stages[i].stage == rank / src->stage_ranks)
-			return p->stages[i].item;
-	return NULL;
+	return p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
 }
 
 static int make_whole(struct derive_shape *shape,

@@ -317,6 +317,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.path = s->view_path,
 		.names = names,
 		.format = s->format,
+		.joined = s->in_parts && s->n_files > 1,
 	};
 }
 

@@ -6,8 +6,9 @@ MOUNT += \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
 	mount/umount.sh mount/completion.sh mount/manual.py mount/json_keys.py \
 	mount/bench.py mount/export.py mount/verify.py mount/strategy.py \
-	mount/index_cache.py mount/warm.sh mount/identity.py mount/engine.py \
-	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
+	mount/index_cache.py mount/warm.sh mount/identity.py \
+	mount/identity_sets.py mount/engine.py mount/faults.py \
+	mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
 	mount/hostile_names.py mount/limits.py mount/stack.sh \

@@ -5,6 +5,10 @@
  * records of its file in the converter's order, their sizes, and for every
  * byte the source file and offset it comes from.  Nothing is read here.
  *
+ * Where both strategies put every slice on the same ranks, and nothing is asked
+ * for that would change it, a rank's file is its source file, byte for byte, or
+ * that of a rank that holds the same slice of everything.
+ *
  * Files of different ranks nearly always have the same records, so these are
  * stored once and the rank enters only when pieces are asked for.
  *
@@ -32,6 +36,7 @@ struct rsh_source_view {
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
 	enum rsh_format format;                     /* of the files */
+	bool joined; /* rank 0's index is that of several files end to end */
 };
 
 enum rsh_unlisted {
