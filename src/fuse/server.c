@@ -73,6 +73,7 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err)
 {
 	const struct rsh_streams_options streams = {
+		.max_loads = o->readahead,
 		.lenders_prepare = true,
 	};
 	struct rsh_error said = RSH_ERROR_INIT;
