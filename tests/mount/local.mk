@@ -8,7 +8,7 @@ MOUNT += \
 	mount/bench.py mount/export.py mount/verify.py mount/strategy.py \
 	mount/index_cache.py mount/warm.sh mount/identity.py mount/engine.py \
 	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
-	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
+	mount/hanging.sh mount/killed.py mount/notify.py mount/job.sh mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
 	mount/install.sh mount/sandbox.py mount/soak.py
 
