@@ -53,6 +53,9 @@ static const struct figure table[] = {
 	{ "ahead", "most_windows", "windows_max", NULL,
 	  "Windows of all readers at most.", AT(streams.most_windows),
 	  NUMBER },
+	{ "ahead", "limit", "loads_limit", NULL,
+	  "MiB read at a time from a source that is waited for.",
+	  AT(streams.limit), NUMBER },
 	{ "ahead", "threads", "prepare_threads", NULL,
 	  "Threads that prepare windows.", AT(streams.threads), NUMBER },
 

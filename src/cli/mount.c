@@ -57,6 +57,7 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 		.mount_opts = o->mount_opts,
 		.max_read = o->max_read,
 		.io_mode = o->io_mode,
+		.readahead = o->readahead,
 		.debug = o->debug,
 		.max_threads = o->max_threads,
 		.max_idle_threads = o->max_idle_threads,

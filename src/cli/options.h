@@ -104,6 +104,7 @@ struct rsh_options {
 	struct rsh_source_io_options io;
 	bool has_keep_free;
 	uint64_t keep_free;
+	unsigned readahead; /* 0: not given */
 	unsigned max_read;
 	unsigned max_threads;
 	unsigned max_idle_threads;

@@ -69,6 +69,7 @@ struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 		.progress = progress,
 		.ctx = w,
 		.n_jobs = w->options->jobs,
+		.readahead = w->options->readahead,
 	};
 }
 

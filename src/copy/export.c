@@ -455,7 +455,9 @@ static int open_store(struct job *j, struct rsh_export_result *out,
 static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
 		   struct rsh_export_result *out, struct rsh_error *err)
 {
-	const struct rsh_streams_options streams = { 0 };
+	const struct rsh_streams_options streams = {
+		.max_loads = j->options->control.readahead,
+	};
 	int rc;
 
 	if (!rsh_vfs_view(j->vfs, &j->view))

@@ -314,7 +314,9 @@ static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
 		   struct rsh_answer *out, struct rsh_error *err)
 {
 	const struct rsh_verify_options *o = j->options;
-	const struct rsh_streams_options streams = { 0 };
+	const struct rsh_streams_options streams = {
+		.max_loads = o->control.readahead,
+	};
 	int rc;
 
 	if (rsh_copy_list_make(j->vfs, o->wanted, &j->list))

@@ -6,7 +6,8 @@
  * processors take requests while reads are computing, and more while they wait
  * for a disk or a network.  One of all is never left to the source (turns.c).
  * While reads wait for their turn and none comes back, the thread that called
- * rsh_loop_run() adds one thread after the other. */
+ * rsh_loop_run() adds one thread after the other.  It also answers readers who
+ * were interrupted (pending.c). */
 #include "config.h"
 
 #include "ops_i.h"
@@ -21,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
@@ -213,13 +215,14 @@ static int add_worker(struct rsh_loop *l, bool extra)
 }
 
 /* A signal wakes the wait, but not if it comes just before it: hence never for
- * long. */
-static void wait_news(struct rsh_loop *l)
+ * long, nor for longer than `most` ns. */
+static void wait_news(struct rsh_loop *l, uint64_t most)
 {
+	const long ns = atomic_load(&l->watched) ? STUCK_NS : IDLE_NS;
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += atomic_load(&l->watched) ? STUCK_NS : IDLE_NS;
+	until.tv_nsec += (long)rsh_min_u64((uint64_t)ns, most);
 	if (until.tv_nsec >= 1000000000) {
 		until.tv_sec++;
 		until.tv_nsec -= 1000000000;
@@ -347,9 +350,10 @@ int rsh_loop_run(struct rsh_server *server)
 
 	if (!l)
 		return -ENOMEM;
+	server->interrupts.news = &l->news;
 	rc = start_workers(l);
 	while (rc == 0 && !fuse_session_exited(l->session)) {
-		wait_news(l);
+		wait_news(l, rsh_interrupts_answer(server));
 		if (atomic_load(&l->watched))
 			watch(l, &turns);
 	}

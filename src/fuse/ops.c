@@ -217,15 +217,16 @@ static void close_file(struct rsh_server *s, fuse_req_t req,
 }
 
 /* 0 or -errno. */
-static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
-		     int flags, struct rsh_open_file **out)
+static int open_file(struct rsh_server *s, const struct rsh_turn *r,
+		     struct rsh_open_file **out)
 {
 	struct rsh_open_file *f = rsh_open_file_new(&s->files);
+	const int flags = r->fi.flags;
 	int rc;
 
 	if (!f)
 		return -ENOMEM;
-	rc = rsh_stream_open(s->streams, ino, &f->stream);
+	rc = rsh_stream_open(s->streams, r->ino, &f->stream);
 	if (rc) {
 		rsh_open_file_free(&s->files, f);
 		return rc;
@@ -233,25 +234,19 @@ static int open_file(struct rsh_server *s, fuse_req_t req, fuse_ino_t ino,
 	if ((flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC))
 		rc = -EROFS;
 	else
-		rc = rsh_passthrough_open(s, req, ino, &f->backing);
+		rc = rsh_passthrough_open(s, r, &f->backing);
 	if (rc)
-		close_file(s, req, f);
+		close_file(s, NULL, f);
 	else
 		*out = f;
 	return rc;
 }
 
-static void serve_open(const struct rsh_turn *r)
+static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
+		       struct rsh_open_file *f)
 {
-	struct rsh_server *s = fuse_req_userdata(r->req);
 	struct fuse_file_info fi = r->fi;
-	struct rsh_open_file *f;
-	int rc = open_file(s, r->req, r->ino, fi.flags, &f);
 
-	if (rc) {
-		fuse_reply_err(r->req, -rc);
-		return;
-	}
 	fi.fh = (uintptr_t)f;
 	if (f->backing) {
 		rsh_passthrough_fill(f->backing, &fi);
@@ -266,19 +261,47 @@ static void serve_open(const struct rsh_turn *r)
 		close_file(s, NULL, f);
 }
 
+/* Can be interrupted from now on. */
+static void wait_in_turn(struct rsh_turn *r)
+{
+	r->pending = rsh_pending_new(r->server, r->req);
+	if (r->pending)
+		rsh_turns_take(&r->server->turns, r);
+	else
+		r->serve(r, -ENOMEM);
+}
+
+static void serve_open(const struct rsh_turn *r, int rc)
+{
+	struct rsh_server *s = r->server;
+	struct rsh_open_file *f = NULL;
+	bool mine;
+
+	if (rc == 0 && !rsh_pending_is_over(r->pending))
+		rc = open_file(s, r, &f);
+	mine = rsh_pending_end(r->pending);
+	if (mine && rc)
+		fuse_reply_err(r->req, -rc);
+	else if (mine)
+		reply_open(s, r, f);
+	else if (f)
+		close_file(s, NULL, f);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
-	const struct rsh_turn r = {
-		.serve = serve_open, .req = req, .ino = ino, .fi = *fi,
+	struct rsh_turn r = {
+		.server = s, .serve = serve_open, .req = req, .ino = ino,
+		.fi = *fi,
 	};
 
 	if (rsh_control_owns(ino))
 		rsh_control_op_open(req, ino, fi);
 	else if (s->passthrough.granted)
-		rsh_turns_take(&s->turns, &r); /* may compare bytes */
+		wait_in_turn(&r); /* may compare bytes */
 	else
-		serve_open(&r);
+		serve_open(&r, 0);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
@@ -292,36 +315,51 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
-static void serve_read(const struct rsh_turn *r)
+static ssize_t lend(const struct rsh_turn *r, struct rsh_loan *loan)
 {
-	struct rsh_stream *st = rsh_open_file_of(&r->fi)->stream;
-	struct rsh_loan loan;
-	ssize_t n = rsh_stream_lend(st, (uint64_t)r->off, r->size, &loan);
+	ssize_t n;
 
+	if (rsh_pending_is_over(r->pending))
+		return -EINTR;
+	n = rsh_stream_lend(r->stream, (uint64_t)r->off, r->size, loan);
 	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
 		      (unsigned long long)r->ino, (long long)r->off, r->size,
 		      n);
-	if (n < 0) {
+	return n;
+}
+
+/* The file may be closed once the reader has an answer. */
+static void serve_read(const struct rsh_turn *r, int rc)
+{
+	struct rsh_loan loan;
+	const ssize_t n = rc ? rc : lend(r, &loan);
+	const bool mine = rsh_pending_end(r->pending);
+
+	if (mine && n < 0)
 		fuse_reply_err(r->req, (int)-n);
-		return;
-	}
-	fuse_reply_iov(r->req, loan.part, loan.n_parts);
-	rsh_loan_return(&loan);
+	else if (mine)
+		fuse_reply_iov(r->req, loan.part, loan.n_parts);
+	if (n >= 0)
+		rsh_loan_return(&loan);
+	rsh_stream_drop(r->stream);
 }
 
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
-	const struct rsh_turn r = {
-		.serve = serve_read, .req = req, .ino = ino,
+	struct rsh_turn r = {
+		.server = s, .serve = serve_read, .req = req, .ino = ino,
 		.size = size, .off = off, .fi = *fi,
 	};
 
-	if (rsh_control_owns(ino))
+	if (rsh_control_owns(ino)) {
 		rsh_control_op_read(req, size, off, fi);
-	else
-		rsh_turns_take(&s->turns, &r);
+		return;
+	}
+	r.stream = rsh_open_file_of(fi)->stream;
+	rsh_stream_hold(r.stream);
+	wait_in_turn(&r);
 }
 
 /* ---- what a read-only tree refuses ----

@@ -4,6 +4,7 @@
 
 #include <fuse_lowlevel.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <sys/queue.h>
 
@@ -37,10 +38,25 @@ struct rsh_open_files {
 	LIST_HEAD(, rsh_open_file) list;
 };
 
+/* A request that waits for the source, and whose reader may be interrupted
+ * meanwhile (pending.c).  Functions that take one take NULL for a request that
+ * does not wait. */
+struct rsh_pending;
+struct rsh_interrupts {
+	pthread_mutex_t lock; /* guards the line below, and those in it */
+	TAILQ_HEAD(, rsh_pending) list; /* interrupted, oldest first */
+	sem_t *news;          /* there are some */
+};
+
 /* A request that may have to wait for the source. */
 struct rsh_turn {
-	void (*serve)(const struct rsh_turn *r); /* replies */
-	fuse_req_t req;
+	/* Replies, with the error if `rc` is one: it has not come to its
+	 * turn. */
+	void (*serve)(const struct rsh_turn *r, int rc);
+	struct rsh_server *server;
+	fuse_req_t req; /* not to be touched before `pending` is claimed */
+	struct rsh_pending *pending;
+	struct rsh_stream *stream; /* of a read, held */
 	fuse_ino_t ino;
 	size_t size; /* of a read, and where */
 	off_t off;
@@ -90,6 +106,7 @@ struct rsh_server {
 	struct rsh_open_files files;
 
 	struct rsh_turns turns;
+	struct rsh_interrupts interrupts;
 
 	/* Called once, by the thread that answers the kernel's INIT. */
 	void (*ready)(void *ctx);
@@ -121,6 +138,23 @@ int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err);
 void rsh_mounter_unmount(struct rsh_mounter *m);
 /* Ends the connection of a descriptor whose number libfuse goes on using. */
 void rsh_device_close(int fd);
+/* pending.c.  0 or -errno. */
+int rsh_interrupts_init(struct rsh_interrupts *i);
+void rsh_interrupts_destroy(struct rsh_interrupts *i);
+/* Answers the readers whose time has come; for the thread of the loop.  In so
+ * many ns it is to be called again, or when there are news. */
+uint64_t rsh_interrupts_answer(struct rsh_server *s);
+/* NULL if memory is out. */
+struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req);
+fuse_req_t rsh_pending_req(const struct rsh_pending *p);
+/* Whether the reader has been answered, and has gone. */
+bool rsh_pending_is_over(struct rsh_pending *p);
+/* True: the request is the caller's to use and to answer, and will not be
+ * interrupted any more.  False: it has been answered, and is gone. */
+bool rsh_pending_claim(struct rsh_pending *p);
+/* The same, and frees `p`. */
+bool rsh_pending_end(struct rsh_pending *p);
+
 /* turns.c.  0 or -errno. */
 int rsh_turns_init(struct rsh_turns *t);
 void rsh_turns_destroy(struct rsh_turns *t);
@@ -131,6 +165,8 @@ void rsh_turns_allow(struct rsh_turns *t, unsigned most);
 void rsh_turns_take(struct rsh_turns *t, const struct rsh_turn *r);
 /* Serves those who wait, if there is room. */
 void rsh_turns_help(struct rsh_turns *t);
+/* That request has been answered, and need not wait if it still does. */
+void rsh_turns_forget(struct rsh_turns *t, const struct rsh_pending *p);
 /* Nobody waits any more: those who do get ECONNABORTED. */
 void rsh_turns_close(struct rsh_turns *t);
 
@@ -152,9 +188,10 @@ void rsh_device_reply_backing(int32_t id);
 
 /* To be called while INIT is answered, once direct_io is known. */
 void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn);
-/* What is to be read in the file's place; *out is NULL if nothing is.  0, or
- * -ESTALE and the like, with which the file must not be opened. */
-int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
+/* What is to be read in the file's place of the turn's node; *out is NULL if
+ * nothing is.  0, or -ESTALE and the like, with which the file must not be
+ * opened. */
+int rsh_passthrough_open(struct rsh_server *s, const struct rsh_turn *r,
 			 struct rsh_backing **out);
 /* Ends one use.  Without a request, which libfuse wants for it, the kernel's
  * backing stays for the next user. */

@@ -146,9 +146,11 @@ static void discard(struct rsh_server *s, fuse_req_t req,
 	free(b);
 }
 
-/* *refused says why the kernel has not given an id. */
-static int new_backing(struct rsh_server *s, fuse_req_t req, uint32_t file,
-		       struct rsh_backing **out, struct rsh_error *refused)
+/* *refused says why the kernel has not given an id.  When it gives 0 the request
+ * is claimed. */
+static int new_backing(struct rsh_server *s, const struct rsh_turn *r,
+		       uint32_t file, struct rsh_backing **out,
+		       struct rsh_error *refused)
 {
 	struct rsh_backing *b = calloc(1, sizeof(*b));
 	int rc;
@@ -159,11 +161,15 @@ static int new_backing(struct rsh_server *s, fuse_req_t req, uint32_t file,
 	b->users = 1;
 	b->fd = -1;
 	rc = rsh_vfs_backing_open(s->vfs, file, &b->fd);
+	if (rc == 0 && !rsh_pending_claim(r->pending)) {
+		close(b->fd);
+		rc = -EINTR;
+	}
 	if (rc) {
 		free(b);
 		return rc;
 	}
-	b->id = new_id(s, req, b->fd, refused);
+	b->id = new_id(s, r->req, b->fd, refused);
 	*out = b;
 	return 0;
 }
@@ -190,26 +196,26 @@ static struct rsh_backing *settle(struct rsh_passthrough *p,
 	return b;
 }
 
-static int make(struct rsh_server *s, fuse_req_t req, uint32_t file,
+static int make(struct rsh_server *s, const struct rsh_turn *r, uint32_t file,
 		struct rsh_backing **out)
 {
 	struct rsh_error refused = RSH_ERROR_INIT;
 	struct rsh_backing *mine;
 	bool first = false;
-	int rc = new_backing(s, req, file, &mine, &refused);
+	int rc = new_backing(s, r, file, &mine, &refused);
 
 	/* Without descriptors it is read as others are. */
 	if (rc)
 		return rc == -EMFILE ? 0 : rc;
 	*out = settle(&s->passthrough, mine, &first);
 	if (*out != mine)
-		discard(s, req, mine);
+		discard(s, r->req, mine);
 	if (first)
 		say_off(s, refused.text);
 	return 0;
 }
 
-int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
+int rsh_passthrough_open(struct rsh_server *s, const struct rsh_turn *r,
 			 struct rsh_backing **out)
 {
 	struct rsh_passthrough *p = &s->passthrough;
@@ -221,7 +227,7 @@ int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
 	*out = NULL;
 	if (!p->granted)
 		return 0;
-	rc = rsh_vfs_backing(s->vfs, node, &file);
+	rc = rsh_vfs_backing(s->vfs, r->ino, &file);
 	if (rc)
 		return rc == -ENODATA ? 0 : rc;
 	pthread_mutex_lock(&p->lock);
@@ -231,10 +237,11 @@ int rsh_passthrough_open(struct rsh_server *s, fuse_req_t req, uint64_t node,
 	refused = p->refused;
 	pthread_mutex_unlock(&p->lock);
 	if (!b)
-		return refused ? 0 : make(s, req, file, out);
+		return refused ? 0 : make(s, r, file, out);
 	rc = rsh_vfs_backing_check(s->vfs, file, b->fd);
 	if (rc)
-		rsh_passthrough_close(s, req, b);
+		rsh_passthrough_close(s, rsh_pending_claim(r->pending) ?
+				      r->req : NULL, b);
 	else
 		*out = b;
 	return rc;

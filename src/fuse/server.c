@@ -46,6 +46,7 @@ static struct rsh_streams_options choose_windows(
 	return (struct rsh_streams_options){
 		.max_windows = o->lean ? LEAN_WINDOWS : 0,
 		.max_threads = o->lean ? LEAN_THREADS : 0,
+		.max_loads = o->readahead,
 		.lenders_prepare = true,
 	};
 }
@@ -141,7 +142,8 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		return rsh_error_nomem(err);
 	if (pthread_mutex_init(&s->files.lock, NULL) ||
 	    pthread_mutex_init(&s->passthrough.lock, NULL) ||
-	    rsh_turns_init(&s->turns)) {
+	    rsh_turns_init(&s->turns) ||
+	    rsh_interrupts_init(&s->interrupts)) {
 		free(s);
 		return rsh_error_nomem(err);
 	}
@@ -248,5 +250,6 @@ void rsh_server_free(struct rsh_server *s)
 	pthread_mutex_destroy(&s->files.lock);
 	pthread_mutex_destroy(&s->passthrough.lock);
 	rsh_turns_destroy(&s->turns);
+	rsh_interrupts_destroy(&s->interrupts);
 	free(s);
 }

@@ -72,7 +72,7 @@ void rsh_turns_help(struct rsh_turns *t)
 	pthread_mutex_lock(&t->lock);
 	while ((r = next_turn(t))) {
 		pthread_mutex_unlock(&t->lock);
-		r->serve(r);
+		r->serve(r, 0);
 		free(r);
 		pthread_mutex_lock(&t->lock);
 		end_turn(t);
@@ -92,15 +92,32 @@ void rsh_turns_take(struct rsh_turns *t, const struct rsh_turn *r)
 	else
 		rc = append(t, r);
 	pthread_mutex_unlock(&t->lock);
-	if (rc)
-		fuse_reply_err(r->req, -rc);
+	if (now || rc)
+		r->serve(r, rc);
 	if (!now)
 		return;
-	r->serve(r);
 	pthread_mutex_lock(&t->lock);
 	end_turn(t);
 	pthread_mutex_unlock(&t->lock);
 	rsh_turns_help(t);
+}
+
+void rsh_turns_forget(struct rsh_turns *t, const struct rsh_pending *p)
+{
+	struct rsh_turn *r;
+
+	pthread_mutex_lock(&t->lock);
+	STAILQ_FOREACH(r, &t->waiting, next)
+		if (r->pending == p)
+			break;
+	if (r) {
+		STAILQ_REMOVE(&t->waiting, r, rsh_turn, next);
+		atomic_fetch_sub(&t->n_waiting, 1);
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (r)
+		r->serve(r, -EINTR);
+	free(r);
 }
 
 void rsh_turns_allow(struct rsh_turns *t, unsigned most)
@@ -122,7 +139,7 @@ void rsh_turns_close(struct rsh_turns *t)
 	pthread_mutex_unlock(&t->lock);
 	while ((r = STAILQ_FIRST(&left))) {
 		STAILQ_REMOVE_HEAD(&left, next);
-		fuse_reply_err(r->req, ECONNABORTED);
+		r->serve(r, -ECONNABORTED);
 		free(r);
 	}
 }

@@ -31,26 +31,30 @@ static void reply_value(fuse_req_t req, const char *value, size_t n,
 
 static bool gave_up(void *ctx)
 {
-	return fuse_req_interrupted(ctx);
+	return rsh_pending_is_over(ctx);
 }
 
 static void answer(void *ctx, int rc, uint64_t xxh3)
 {
+	fuse_req_t req = rsh_pending_req(ctx);
 	char text[XXH3_DIGITS + 1];
 
+	if (!rsh_pending_end(ctx))
+		return;
 	if (rc) {
-		fuse_reply_err(ctx, -rc);
+		fuse_reply_err(req, -rc);
 		return;
 	}
 	snprintf(text, sizeof(text), "%016" PRIx64, xxh3);
-	fuse_reply_buf(ctx, text, XXH3_DIGITS);
+	fuse_reply_buf(req, text, XXH3_DIGITS);
 }
 
 /* The file is read for somebody with room for the answer only. */
 static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
 	static const struct rsh_digest_calls calls = { gave_up, answer };
-	const struct rsh_server *s = fuse_req_userdata(req);
+	struct rsh_server *s = fuse_req_userdata(req);
+	struct rsh_pending *p;
 	struct stat st;
 
 	if (rsh_control_owns(ino) || rsh_vfs_stat(s->vfs, ino, &st) ||
@@ -58,8 +62,10 @@ static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 		fuse_reply_err(req, ENODATA);
 	else if (room < XXH3_DIGITS)
 		reply_value(req, NULL, XXH3_DIGITS, room);
+	else if ((p = rsh_pending_new(s, req)))
+		rsh_digests_ask(s->digests, ino, &calls, p);
 	else
-		rsh_digests_ask(s->digests, ino, &calls, req);
+		fuse_reply_err(req, ENOMEM);
 }
 
 void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,

@@ -32,7 +32,9 @@ struct fault {
 	uint32_t chance;  /* of 2^32-1 */
 	uint64_t delay_ns;
 	uint64_t rate;    /* bytes a second; 0: any */
+	double crowd;     /* so many times as long for each other read */
 	uint64_t seed;    /* of a flip */
+	atomic_uint under_way; /* reads that wait */
 };
 
 struct rsh_faults {
@@ -44,6 +46,9 @@ struct rsh_faults {
 	pthread_mutex_t lock; /* guards the line below */
 	uint64_t free_at;     /* when the next byte may be sent, in ns */
 };
+
+/* An hour is as good as for ever. */
+#define MOST_NS UINT64_C(3600000000000)
 
 /* ---- parsing ---- */
 
@@ -69,9 +74,7 @@ static bool parse_time(const char *s, uint64_t *ns)
 	static const char *const units[] = { "us", "ms", "s" };
 	static const uint64_t factors[] = { 1000, 1000000, 1000000000 };
 
-	/* An hour is as good as for ever. */
-	return parse_unit(s, units, factors, 3, ns) &&
-	       *ns <= UINT64_C(3600000000000);
+	return parse_unit(s, units, factors, 3, ns) && *ns <= MOST_NS;
 }
 
 static bool parse_rate(const char *s, uint64_t *rate)
@@ -90,12 +93,20 @@ static bool parse_seed(const char *s, uint64_t *seed)
 	return parse_unit(s, units, factors, 1, seed);
 }
 
-static bool parse_chance(const char *s, uint32_t *chance)
+/* A number between two others, these included. */
+static bool parse_between(const char *s, double from, double to, double *out)
 {
 	char *end;
-	double p = strtod(s, &end);
 
-	if (end == s || *end || !(p >= 0 && p <= 1))
+	*out = strtod(s, &end);
+	return end != s && !*end && *out >= from && *out <= to;
+}
+
+static bool parse_chance(const char *s, uint32_t *chance)
+{
+	double p;
+
+	if (!parse_between(s, 0, 1, &p))
 		return false;
 	*chance = (uint32_t)(p * UINT32_MAX);
 	return true;
@@ -151,7 +162,9 @@ static bool parse_fault(char *s, struct fault *f)
 {
 	char *word = strsep(&s, ",");
 
-	*f = (struct fault){ .to = UINT64_MAX, .chance = UINT32_MAX };
+	*f = (struct fault){
+		.to = UINT64_MAX, .chance = UINT32_MAX, .crowd = 1,
+	};
 	if (!parse_kind(word, f))
 		return false;
 	/* Nothing comes behind the end of a file. */
@@ -164,6 +177,10 @@ static bool parse_fault(char *s, struct fault *f)
 		} else if (strncmp(word, "rate=", 5) == 0) {
 			if (f->kind != FAULT_DELAY ||
 			    !parse_rate(word + 5, &f->rate))
+				return false;
+		} else if (strncmp(word, "crowd=", 6) == 0) {
+			if (f->kind != FAULT_DELAY ||
+			    !parse_between(word + 6, 1, 1000, &f->crowd))
 				return false;
 		} else if (strncmp(word, "seed=", 5) == 0) {
 			if (f->kind != FAULT_FLIP ||
@@ -191,7 +208,8 @@ static int parse_all(struct rsh_faults *f, const char *text,
 					     "not KIND[@FILE[:FROM-TO]][,p=P] "
 					     "with KIND eio, short, truncate, "
 					     "flip[,seed=N] or "
-					     "delay=TIME[,rate=SIZE]",
+					     "delay=TIME[,rate=SIZE]"
+					     "[,crowd=FACTOR]",
 					     (int)strcspn(text + at, ";"),
 					     text + at);
 		f->n++;
@@ -268,22 +286,34 @@ static void sleep_until(uint64_t ns)
 		;
 }
 
+/* What a time becomes beside so many other reads. */
+static uint64_t crowded(const struct fault *fault, unsigned others, double ns)
+{
+	for (; others && ns < (double)MOST_NS; others--)
+		ns *= fault->crowd;
+	return ns < (double)MOST_NS ? (uint64_t)ns : MOST_NS;
+}
+
 /* A line of that rate and latency: requests wait in parallel, their bytes
  * come one after the other. */
-static void wait_for_line(struct rsh_faults *f, const struct fault *fault,
+static void wait_for_line(struct rsh_faults *f, struct fault *fault,
 			  size_t len)
 {
-	uint64_t until = rsh_clock_ns() + fault->delay_ns;
+	const unsigned others = atomic_fetch_add(&fault->under_way, 1);
+	uint64_t until = rsh_clock_ns() +
+			 crowded(fault, others, (double)fault->delay_ns);
 
 	if (fault->rate) {
 		pthread_mutex_lock(&f->lock);
 		if (f->free_at > until)
 			until = f->free_at;
-		until += (uint64_t)len * 1000000000 / fault->rate;
+		until += crowded(fault, others,
+				 (double)len * 1e9 / (double)fault->rate);
 		f->free_at = until;
 		pthread_mutex_unlock(&f->lock);
 	}
 	sleep_until(until);
+	atomic_fetch_sub(&fault->under_way, 1);
 }
 
 static bool is_about(const struct fault *fault, const char *name)
@@ -305,7 +335,7 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		     size_t *len)
 {
 	for (size_t i = 0; i < f->n; i++) {
-		const struct fault *fault = &f->list[i];
+		struct fault *fault = &f->list[i];
 
 		if (!hits(f, fault, name, offset, *len))
 			continue;

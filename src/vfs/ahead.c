@@ -31,18 +31,29 @@ static unsigned idle_cpus(const struct rsh_streams *s, uint64_t now)
 	return n;
 }
 
-/* How many windows after the one being read: as many as the reader gets
- * through while one is prepared, and one more.  Where preparing is all
- * computing it takes a processor for each; with none to spare the reader is
- * served fastest by doing it himself. */
+/* How many windows the reader gets through while one is prepared. */
+static uint64_t n_passed(const struct rsh_stream *st)
+{
+	return st->pace_ns ? (st->load_ns + st->pace_ns - 1) / st->pace_ns : 0;
+}
+
+/* How many windows after the one being read.  Where preparing is all computing:
+ * as many as the reader gets through meanwhile, and one more; it takes a
+ * processor for each, and with none to spare the reader is served fastest by
+ * doing it himself.  Where it is to wait: twice as many, so that there are
+ * enough when more are tried at a time, but no more than that takes. */
 static unsigned depth(const struct rsh_stream *st, uint64_t now)
 {
-	uint64_t n = 1, most = STREAM_WINDOWS;
+	const struct rsh_streams *s = st->all;
+	uint64_t n, most;
 
-	if (st->pace_ns)
-		n += (st->load_ns + st->pace_ns - 1) / st->pace_ns;
-	if (!rsh_stream_sleeps(st))
-		most = 2 * idle_cpus(st->all, now);
+	if (rsh_stream_sleeps(st)) {
+		n = 1 + 2 * n_passed(st);
+		most = 2 * rsh_depth_limit(&s->depth);
+	} else {
+		n = 1 + n_passed(st);
+		most = rsh_min_u64(2 * idle_cpus(s, now), s->depth.most);
+	}
 	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
 }
 

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/waits.h"
@@ -30,6 +31,7 @@ static void learn(struct rsh_stream *st, bool whole, uint64_t ns, bool slept)
 		st->load_ns = rsh_mean(st->load_ns, ns);
 	st->blocked = (7 * st->blocked + (slept ? RSH_BLOCKED_ONE : 0)) / 8;
 	atomic_store(&st->all->blocked, st->blocked);
+	st->all->seen = true;
 }
 
 /* As long as memory is out each read fails. */
@@ -47,7 +49,8 @@ void rsh_streams_out_of_memory(struct rsh_streams *s)
 }
 
 /* Tries once more without what was prepared ahead. */
-static ssize_t fill(struct rsh_streams *s, const struct rsh_window *w)
+static ssize_t read_window(struct rsh_streams *s,
+			   const struct rsh_window *w)
 {
 	const uint64_t node = w->stream->node;
 	ssize_t n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
@@ -63,33 +66,102 @@ static ssize_t fill(struct rsh_streams *s, const struct rsh_window *w)
 	return n;
 }
 
-void rsh_window_load(struct rsh_window *w)
+static unsigned n_wanted(const struct rsh_streams *s)
+{
+	return s->n_queued + s->n_waiting;
+}
+
+/* The lock is left meanwhile; a load that may sleep has its room. */
+static void fill(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
 	struct rsh_streams *s = st->all;
-	uint64_t start;
+	const bool sleeps = rsh_stream_sleeps(st);
+	uint64_t start = rsh_clock_ns(), number = 0;
 	unsigned long waits;
 	ssize_t n;
 
-	w->state = RSH_WINDOW_LOADING;
-	w->users++;
-	st->refs++;
+	if (sleeps) {
+		number = rsh_depth_begin(&s->depth, n_wanted(s), start);
+		rsh_streams_wake(s);
+	}
 	pthread_mutex_unlock(&s->lock);
 
-	start = rsh_clock_ns();
 	waits = rsh_waits();
 	w->data = w->area + rsh_vfs_place(s->vfs, st->node, w->offset, w->len);
-	n = fill(s, w);
+	n = read_window(s, w);
 	waits = rsh_waits() - waits;
 
 	pthread_mutex_lock(&s->lock);
+	if (sleeps)
+		rsh_depth_end(&s->depth, number, n > 0 ? (uint64_t)n : 0,
+			      n_wanted(s), rsh_clock_ns());
 	learn(st, w->len == RSH_STREAM_MAX, rsh_clock_ns() - start, waits > 0);
 	w->state = n == (ssize_t)w->len ? RSH_WINDOW_READY : RSH_WINDOW_FAILED;
 	w->error = n < 0 ? (int)n : -EIO;
+	for (uint64_t i = rsh_min_u64(rsh_depth_room(&s->depth), s->n_waiting);
+	     i; i--)
+		pthread_cond_signal(&s->room);
+}
+
+/* Loads that hang are not waited for, nor does anybody begin one for a reader
+ * who has gone. */
+static void await_room(struct rsh_stream *st)
+{
+	struct rsh_streams *s = st->all;
+
+	s->n_waiting++;
+	while (rsh_stream_sleeps(st) && rsh_depth_room(&s->depth) == 0 &&
+	       !st->closed && !s->stopping) {
+		const uint64_t ns = rsh_depth_patience(&s->depth);
+		const struct timespec until = {
+			(time_t)(ns / 1000000000), (long)(ns % 1000000000),
+		};
+
+		if (pthread_cond_timedwait(&s->room, &s->lock, &until))
+			rsh_depth_look(&s->depth, rsh_clock_ns());
+	}
+	s->n_waiting--;
+}
+
+static void begin_load(struct rsh_window *w)
+{
+	w->state = RSH_WINDOW_LOADING;
+	w->users++;
+	w->stream->refs++;
+}
+
+static void end_load(struct rsh_window *w)
+{
+	struct rsh_stream *st = w->stream;
+
 	w->users--;
 	pthread_cond_broadcast(&st->loaded);
-	rsh_window_settle(s, w);
+	rsh_window_settle(st->all, w);
 	rsh_stream_unref(st);
+}
+
+void rsh_window_load(struct rsh_window *w)
+{
+	begin_load(w);
+	fill(w);
+	end_load(w);
+}
+
+void rsh_window_demand(struct rsh_window *w)
+{
+	struct rsh_streams *s = w->stream->all;
+
+	begin_load(w);
+	await_room(w->stream);
+	if (w->stream->closed) {
+		w->state = RSH_WINDOW_FAILED;
+		w->error = -EINTR;
+	} else {
+		fill(w);
+	}
+	rsh_streams_wake(s);
+	end_load(w);
 }
 
 /* False if there was none for long. */
@@ -112,11 +184,25 @@ static bool await_work(struct rsh_streams *s)
 	return rc == 0;
 }
 
+/* How many of the queue may be filled now: what readers wait for goes first. */
+static unsigned n_ready(const struct rsh_streams *s)
+{
+	const struct rsh_window *w = TAILQ_FIRST(&s->queue);
+	unsigned room;
+
+	if (!w || !rsh_stream_sleeps(w->stream))
+		return s->n_queued;
+	room = rsh_depth_room(&s->depth);
+	if (room <= s->n_waiting)
+		return 0;
+	return (unsigned)rsh_min_u64(room - s->n_waiting, s->n_queued);
+}
+
 bool rsh_streams_prepare_one(struct rsh_streams *s)
 {
 	struct rsh_window *w = TAILQ_FIRST(&s->queue);
 
-	if (!w)
+	if (n_ready(s) == 0)
 		return false;
 	rsh_window_unqueue(w);
 	s->stats.windows++;
@@ -140,14 +226,15 @@ static void *prepare(void *arg)
 
 void rsh_streams_wake(struct rsh_streams *s)
 {
+	const unsigned n = n_ready(s);
 	pthread_attr_t attr;
 	sigset_t all, old;
 	pthread_t thread;
 
 	/* Those that were woken before are on their way. */
-	for (; s->n_idle && s->n_woken < s->n_queued; s->n_idle--, s->n_woken++)
+	for (; s->n_idle && s->n_woken < n; s->n_idle--, s->n_woken++)
 		pthread_cond_signal(&s->work);
-	if (s->n_queued <= s->n_woken || s->n_threads == s->max_threads ||
+	if (n <= s->n_woken || s->n_threads == s->max_threads || s->stopping ||
 	    pthread_attr_init(&attr))
 		return;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -11,6 +11,9 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 
+/* Loads at a time, from a source that is waited for. */
+#define DEFAULT_LOADS 16
+
 /* How long a thread may take to come back from its source at the end. */
 #define STOP_SECONDS 2
 
@@ -36,20 +39,20 @@ static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited
 	if (w->state == RSH_WINDOW_QUEUED) {
 		rsh_window_unqueue(w);
 		rsh_streams_wake(s); /* for the others */
-		rsh_window_load(w);
+		rsh_window_demand(w);
 		*waited = true;
 	} else if (lender_prepares(w->stream)) {
 		s->left = true;
 	} else {
 		rsh_streams_wake(s);
 	}
-	while (w->state == RSH_WINDOW_LOADING) {
+	while (w->state == RSH_WINDOW_LOADING && !w->stream->closed) {
 		*waited = true;
 		pthread_cond_wait(&w->stream->loaded, &s->lock);
 	}
 	if (w->state == RSH_WINDOW_READY)
 		return 0;
-	rc = w->error;
+	rc = w->state == RSH_WINDOW_FAILED ? w->error : -EINTR;
 	w->users--;
 	if (w->listed)
 		rsh_window_unlist(w);
@@ -98,7 +101,7 @@ static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
 		return -ENOMEM;
 	}
 	w->users++;
-	rsh_window_load(w);
+	rsh_window_demand(w);
 	if (w->state == RSH_WINDOW_FAILED) {
 		rc = w->error;
 		w->users--;
@@ -136,9 +139,12 @@ static ssize_t lend_windows(struct rsh_stream *st, uint64_t offset, size_t len,
 
 	rsh_stream_drop_behind(st, offset);
 	while (got < len) {
-		struct rsh_window *w = need_window(st, offset + got);
+		struct rsh_window *w;
 		ssize_t n;
 
+		if (st->closed)
+			return -EINTR;
+		w = need_window(st, offset + got);
 		/* The second part has to be the last. */
 		if (w && (got == 0 || reaches(w, offset + len))) {
 			n = hold_window(s, w, &waited);
@@ -174,8 +180,10 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 				  st->size - offset);
 
 	pthread_mutex_lock(&s->lock);
-	if (rsh_stream_follow(st, offset, len, now) ||
-	    rsh_stream_window_at(st, offset))
+	if (st->closed)
+		n = -EINTR;
+	else if (rsh_stream_follow(st, offset, len, now) ||
+		 rsh_stream_window_at(st, offset))
 		n = lend_windows(st, offset, len, loan);
 	else
 		n = lend_once(st, offset, len, loan);
@@ -233,7 +241,8 @@ int rsh_stream_open(struct rsh_streams *s, uint64_t node,
 	st->refs = 1;
 	TAILQ_INIT(&st->windows);
 	pthread_mutex_lock(&s->lock);
-	st->blocked = atomic_load(&s->blocked);
+	/* The first ones are careful. */
+	st->blocked = s->seen ? atomic_load(&s->blocked) : RSH_BLOCKED_MIN;
 	TAILQ_INSERT_TAIL(&s->open, st, next_open);
 	pthread_mutex_unlock(&s->lock);
 	*out = st;
@@ -245,8 +254,29 @@ void rsh_stream_close(struct rsh_stream *st)
 	struct rsh_streams *s = st->all;
 
 	pthread_mutex_lock(&s->lock);
+	st->closed = true;
 	rsh_windows_unlist(st);
 	TAILQ_REMOVE(&s->open, st, next_open);
+	/* Those who wait for somebody who has gone. */
+	pthread_cond_broadcast(&st->loaded);
+	if (s->n_waiting)
+		pthread_cond_broadcast(&s->room);
+	rsh_stream_unref(st);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void rsh_stream_hold(struct rsh_stream *st)
+{
+	pthread_mutex_lock(&st->all->lock);
+	st->refs++;
+	pthread_mutex_unlock(&st->all->lock);
+}
+
+void rsh_stream_drop(struct rsh_stream *st)
+{
+	struct rsh_streams *s = st->all;
+
+	pthread_mutex_lock(&s->lock);
 	rsh_stream_unref(st);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -279,6 +309,7 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 	s->lenders_prepare = o->lenders_prepare;
 	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
 	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
+	rsh_depth_init(&s->depth, o->max_loads ? o->max_loads : DEFAULT_LOADS);
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
 	rsh_areas_init(&s->areas, rsh_window_area());
@@ -287,6 +318,8 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 		rc = init_timed(&s->gone);
 	if (rc == 0)
 		rc = init_timed(&s->work);
+	if (rc == 0)
+		rc = init_timed(&s->room);
 	if (rc) {
 		free(s);
 		return rc;
@@ -300,6 +333,7 @@ void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out)
 	pthread_mutex_lock(&s->lock);
 	*out = s->stats;
 	out->threads = s->n_threads;
+	out->limit = rsh_depth_limit(&s->depth);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -336,6 +370,7 @@ void rsh_streams_free(struct rsh_streams *s)
 		rsh_stream_close(st);
 	rsh_areas_destroy(&s->areas);
 	pthread_cond_destroy(&s->work);
+	pthread_cond_destroy(&s->room);
 	pthread_cond_destroy(&s->gone);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

@@ -1,8 +1,8 @@
 /* vfs/stream_i.h - the inside of streams, for this layer only.
  *
  * windows.c has the windows and where they stand, prepare.c fills them, ahead.c
- * decides which, and stream.c lends them.  But for the setting up all is called
- * with the lock of the streams held. */
+ * decides which, depth.c how many at a time, and stream.c lends them.  But for
+ * the setting up all is called with the lock of the streams held. */
 #ifndef RSH_VFS_STREAM_I_H
 #define RSH_VFS_STREAM_I_H
 
@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include "depth_i.h"
 #include "rsh/util/areas.h"
 #include "rsh/vfs/stream.h"
 
@@ -46,7 +47,8 @@ struct rsh_stream {
 
 	/* Under the lock of `all`. */
 	pthread_cond_t loaded; /* one of its windows is ready or has failed */
-	unsigned refs;         /* itself while open, and each load */
+	unsigned refs; /* itself while open, each load, and who holds it */
+	bool closed;   /* nobody reads it any more */
 	struct rsh_window_list windows; /* ascending, without gaps */
 	unsigned n_windows;
 	uint64_t next;      /* where the last read ended */
@@ -68,6 +70,7 @@ struct rsh_streams {
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* something is queued, or it is time to stop */
 	pthread_cond_t gone; /* a thread has left */
+	pthread_cond_t room; /* of `depth`, for readers who wait for it */
 	TAILQ_HEAD(, rsh_stream) open; /* the one read last is first */
 	TAILQ_HEAD(, rsh_window) queue;
 	struct rsh_areas areas; /* of windows */
@@ -75,6 +78,10 @@ struct rsh_streams {
 	unsigned n_threads, n_idle, n_queued;
 	unsigned n_woken; /* no longer idle, but not yet running */
 	bool left;        /* a window is queued for who returns a loan */
+	/* Of loads that may sleep, and how many readers wait to begin one. */
+	struct rsh_depth depth;
+	unsigned n_waiting;
+	bool seen; /* a load has shown whether the source sleeps */
 	bool stopping;
 	atomic_uint blocked; /* as of the stream that loaded last */
 	_Atomic uint64_t complained_ns; /* that memory is out; 0: never */
@@ -117,10 +124,13 @@ void rsh_window_unqueue(struct rsh_window *w);
 
 /* Fills the window; leaves the lock meanwhile. */
 void rsh_window_load(struct rsh_window *w);
-/* The first of the queue; leaves the lock meanwhile.  False if it is empty. */
+/* The same for a reader, who waits until it may begin. */
+void rsh_window_demand(struct rsh_window *w);
+/* The first of the queue; leaves the lock meanwhile.  False if it is empty, or
+ * if that one may not be filled now. */
 bool rsh_streams_prepare_one(struct rsh_streams *s);
-/* Wakes a thread for each queued window, or starts one; without threads readers
- * prepare for themselves. */
+/* Wakes a thread for each queued window that may be filled now, or starts one;
+ * without threads readers prepare for themselves. */
 void rsh_streams_wake(struct rsh_streams *s);
 /* Gives one of the stream's references up. */
 void rsh_stream_unref(struct rsh_stream *st);

@@ -349,8 +349,10 @@ def cold_columns(bench):
 
 # ---- a slow source ----
 
-SLOW = "delay=5ms,rate=200M"
 SLOW_RATE = 200e6
+SLOW = "delay=5ms,rate=200M"
+# As of one that is mounted without a cache of its own: 80 to two, 13 to four.
+CROWDED = "delay=0ms,rate=200M,crowd=2.5"
 
 
 def slow(bench, name):
@@ -380,6 +382,30 @@ def slow_rows(bench):
 @row("slow_inner", "the same, inner axis", "its own rate", tree="inner")
 def slow_columns(bench):
     return slow(bench, "inner")
+
+
+def crowd(bench, readers):
+    if not bench.offers("--readahead"):
+        raise Skip("this reshardfs has no --readahead")
+    tree = the_tree(bench, "contiguous")
+
+    def through(n, *words):
+        with bench.mounted(tree, extra=["--fault", CROWDED, *words]) as mount:
+            return bench.read(bench.files(mount, tree)[:n], n)
+
+    return rates(bench.compare(lambda: through(readers),
+                               lambda: through(1, "--readahead", "1")), peer="one")
+
+
+@row("crowded", "a source of 200 MB/s to one read, 80 to two at a time",
+     "one at a time", (">=", 0.80))
+def crowded(bench):
+    return crowd(bench, 1)
+
+
+@row("crowded_two", "the same, two readers", "one at a time", (">=", 0.80))
+def crowded_two(bench):
+    return crowd(bench, 2)
 
 
 # ---- memory ----

@@ -24,12 +24,12 @@ ROWS = """
     contiguous contiguous_two inner inner_whole bindfs inner_bindfs identity
     python_read load_checkpoint transform export export_inner export_cp
     export_cp_inner read_once_rows read_once_columns cold cold_inner slow
-    slow_inner memory random null_one null_two null_python copy_one copy_two
-    big_mount big_list big_memory requests requests_inner sizes""".split()
+    slow_inner crowded crowded_two memory random null_one null_two null_python
+    copy_one copy_two big_mount big_list big_memory requests requests_inner sizes""".split()
 
 # What a machine, or a build, may lack: MindSpore, bindfs, --fault, a disk.
 MAY_SKIP = {"load_checkpoint", "transform", "bindfs", "inner_bindfs", "random",
-            "slow", "slow_inner", "read_once_rows", "read_once_columns", "cold",
+            "slow", "slow_inner", "crowded", "crowded_two", "read_once_rows", "read_once_columns", "cold",
             "cold_inner", "big_mount", "big_list", "big_memory"}
 
 

@@ -9,7 +9,8 @@ MOUNT += \
 	mount/index_cache.py mount/warm.sh mount/identity.py \
 	mount/identity_sets.py mount/engine.py mount/faults.py \
 	mount/memory.py mount/leaks.py mount/pages.py \
-	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
+	mount/hanging.sh mount/killed.py mount/notify.py mount/job.sh \
+	mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
 	mount/hostile_names.py mount/limits.py mount/stack.sh \
 	mount/install.sh mount/sandbox.py mount/soak.py

@@ -3,7 +3,7 @@ UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_source_access \
 	unit/test_source_fault unit/test_vfs unit/test_vfs_nodes \
-	unit/test_vfs_stream \
+	unit/test_vfs_stream unit/test_vfs_depth \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
 	unit/test_cli_options unit/test_cli_daemon unit/test_copy unit/test_cli_text \
@@ -32,6 +32,8 @@ unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
 unit_test_vfs_nodes_LDADD = $(L_VFS)
 unit_test_vfs_stream_SOURCES = unit/test_vfs_stream.c
 unit_test_vfs_stream_LDADD = $(L_VFS)
+unit_test_vfs_depth_SOURCES = unit/test_vfs_depth.c unit/support.h unit/support.c
+unit_test_vfs_depth_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_vfs_digest_LDADD = $(L_VFS)

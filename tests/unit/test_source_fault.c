@@ -2,6 +2,7 @@
  * stay the same. */
 #include "config.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/util/clock.h"
 #include "source/io_i.h"
 #include "support.h"
 
@@ -133,6 +135,57 @@ static void kinds_keep_apart(void **state)
 	rsh_faults_free(f);
 }
 
+/* ---- reads side by side ---- */
+
+enum { N_READERS = 4, N_READS = 8, DELAY_MS = 5, CROWD = 4 };
+
+struct reader {
+	pthread_t thread;
+	struct rsh_faults *faults;
+	uint64_t longest; /* ns */
+};
+
+static void *read_some(void *arg)
+{
+	struct reader *r = arg;
+
+	for (unsigned i = 0; i < N_READS; i++) {
+		const uint64_t start = rsh_clock_ns();
+		size_t len = 1000;
+		uint64_t took;
+
+		rsh_faults_apply(r->faults, "a.ckpt", 0, &len);
+		took = rsh_clock_ns() - start;
+		if (took > r->longest)
+			r->longest = took;
+	}
+	return NULL;
+}
+
+static void a_crowd_takes_longer(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct reader readers[N_READERS] = { 0 };
+	struct rsh_faults *f = NULL;
+	uint64_t longest = 0;
+
+	(void)state;
+	assert_int_equal(rsh_faults_new("delay=5ms,crowd=4", &f, &err), 0);
+	for (unsigned i = 0; i < N_READERS; i++) {
+		readers[i].faults = f;
+		assert_int_equal(pthread_create(&readers[i].thread, NULL,
+						read_some, &readers[i]), 0);
+	}
+	for (unsigned i = 0; i < N_READERS; i++) {
+		pthread_join(readers[i].thread, NULL);
+		if (readers[i].longest > longest)
+			longest = readers[i].longest;
+	}
+	/* One at least met another. */
+	assert_true(longest >= UINT64_C(1000000) * DELAY_MS * CROWD);
+	rsh_faults_free(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -141,6 +194,7 @@ int main(void)
 		cmocka_unit_test(seed_and_name_make_others),
 		cmocka_unit_test(pieces_are_as_the_whole),
 		cmocka_unit_test(kinds_keep_apart),
+		cmocka_unit_test(a_crowd_takes_longer),
 	};
 
 	return cmocka_run_group_tests_name("source_fault", tests, NULL, NULL);

@@ -16,6 +16,7 @@ struct rsh_copy_control {
 	void (*progress)(void *ctx, uint64_t bytes);
 	void *ctx;
 	unsigned n_jobs; /* files at a time; 0: the number of processors */
+	unsigned readahead; /* as rsh_streams_options.max_loads */
 };
 
 /* What a manifest is called that has no other name. */

@@ -37,6 +37,7 @@ struct rsh_server_options {
 				   * `default_permissions` are always added */
 	unsigned max_read;        /* bytes a request; 0: 1 MiB, the most */
 	enum rsh_io_mode io_mode;
+	unsigned readahead;       /* as rsh_streams_options.max_loads */
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	bool debug;               /* libfuse's request log */
 	unsigned max_idle_threads; /* that serve; 0: one a processor */

@@ -41,7 +41,10 @@ struct rsh_source_io_options {
 	 *                one at each read; PROBABILITY is that of a byte, and
 	 *                with seed=NUMBER it is other bytes and bits
 	 *   delay=TIME   each read takes so much longer (us, ms, s), and with
-	 *                rate=SIZE all together no more than SIZE bytes a second
+	 *                rate=SIZE all together no more than SIZE bytes a
+	 *                second; with crowd=FACTOR each takes FACTOR times as
+	 *                long for every other read that is under way when it
+	 *                begins
 	 *
 	 * They befall the reads of content of a mounted tree; flips also what is
 	 * scanned before, so that they may be found by then.  NULL: none. */

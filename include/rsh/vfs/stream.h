@@ -8,6 +8,10 @@
  * with the reader's own pace, so that a slow source has many under way and a
  * fast one has two.  What is prepared is bounded for all files together.
  *
+ * How much is read at a time from a source that is waited for, for all readers
+ * together, follows what it gives: it begins with one window, or one read that
+ * needs none, and becomes more while that pays, and fewer where it does not.
+ *
  * Threads: any thread may use any stream, several at once.  No lock is held
  * while bytes are prepared.
  */
@@ -40,6 +44,9 @@ struct rsh_streams_options {
 	unsigned max_windows;
 	/* Threads that prepare, started when needed; 0: RSH_STREAM_THREADS. */
 	unsigned max_threads;
+	/* Windows and reads at a time, from a source that is waited for, and
+	 * windows ahead of a reader from one that is not; 0: the default. */
+	unsigned max_loads;
 	/* Who returns a loan may be kept to prepare the next window, if the
 	 * reader has been given its bytes by then and is slow. */
 	bool lenders_prepare;
@@ -55,6 +62,8 @@ struct rsh_stream_stats {
 	uint64_t most_ahead;   /* windows that one stream had at most */
 	uint64_t most_windows; /* and all streams together */
 	uint64_t threads;      /* that prepare, now */
+	uint64_t limit;        /* windows and reads at a time, now, from a
+				* source that is waited for */
 };
 
 /* The tree has to outlive the streams.  0 or -errno. */
@@ -80,8 +89,14 @@ void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out);
 /* 0, -EISDIR, -EINVAL for a link, -ENOENT, -ENOMEM. */
 int rsh_stream_open(struct rsh_streams *s, uint64_t node,
 		    struct rsh_stream **out);
-/* Loans may still be out; does not wait for what is being prepared. */
+/* Loans may still be out; does not wait for what is being prepared.  Whoever
+ * holds the stream as well may be in a read, which then ends with -EINTR unless
+ * the source is being read for it, and all later ones do. */
 void rsh_stream_close(struct rsh_stream *st);
+/* One who reads while another may close it holds it before, and drops it
+ * afterwards. */
+void rsh_stream_hold(struct rsh_stream *st);
+void rsh_stream_drop(struct rsh_stream *st);
 
 struct rsh_window;
 

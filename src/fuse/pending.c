@@ -1,0 +1,184 @@
+/* fuse/pending.c - requests that wait for the source, and readers who are
+ * interrupted meanwhile.
+ *
+ * A thread in a read of a source that hangs cannot be called back, so the reader
+ * gets EINTR from another one: that of the loop (loop.c), which does nothing
+ * else.  Who is to answer is settled under a lock; the loser does not touch the
+ * request again, for libfuse frees it.
+ *
+ * It comes a little later than the interrupt, in case the source answers by
+ * then: a signal that has a handler ends nothing, and few programs expect EINTR
+ * of a file. */
+#include "config.h"
+
+#include "ops_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/util/clock.h"
+
+/* What nobody notices who presses Ctrl-C. */
+#define GRACE_NS UINT64_C(100000000)
+
+struct rsh_pending {
+	struct rsh_server *server;
+	fuse_req_t req;
+
+	/* Under the lock of the server's interrupts. */
+	enum { WAITS, INTERRUPTED, CLAIMED, ANSWERED } state;
+	bool held; /* by the thread that has answered it */
+	bool ended;
+	uint64_t due_ns; /* of one that is INTERRUPTED */
+	TAILQ_ENTRY(rsh_pending) next;
+};
+
+int rsh_interrupts_init(struct rsh_interrupts *i)
+{
+	TAILQ_INIT(&i->list);
+	return -pthread_mutex_init(&i->lock, NULL);
+}
+
+void rsh_interrupts_destroy(struct rsh_interrupts *i)
+{
+	pthread_mutex_destroy(&i->lock);
+}
+
+/* Called by libfuse, also from fuse_req_interrupt_func(), with a lock on the
+ * request, which must therefore not be answered here. */
+static void interrupt(fuse_req_t req, void *data)
+{
+	struct rsh_pending *p = data;
+	struct rsh_interrupts *i = &p->server->interrupts;
+	bool first = false;
+
+	(void)req;
+	pthread_mutex_lock(&i->lock);
+	if (p->state == WAITS) {
+		p->state = INTERRUPTED;
+		p->due_ns = rsh_clock_ns() + GRACE_NS;
+		first = TAILQ_EMPTY(&i->list);
+		TAILQ_INSERT_TAIL(&i->list, p, next);
+	}
+	pthread_mutex_unlock(&i->lock);
+	if (first)
+		sem_post(i->news);
+}
+
+struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req)
+{
+	struct rsh_pending *p = malloc(sizeof(*p));
+
+	if (!p)
+		return NULL;
+	*p = (struct rsh_pending){ .server = s, .req = req };
+	fuse_req_interrupt_func(req, interrupt, p);
+	return p;
+}
+
+fuse_req_t rsh_pending_req(const struct rsh_pending *p)
+{
+	return p->req;
+}
+
+bool rsh_pending_is_over(struct rsh_pending *p)
+{
+	bool over;
+
+	if (!p)
+		return false;
+	pthread_mutex_lock(&p->server->interrupts.lock);
+	over = p->state == ANSWERED;
+	pthread_mutex_unlock(&p->server->interrupts.lock);
+	return over;
+}
+
+bool rsh_pending_claim(struct rsh_pending *p)
+{
+	struct rsh_interrupts *i;
+	bool first, mine;
+
+	if (!p)
+		return true;
+	i = &p->server->interrupts;
+	pthread_mutex_lock(&i->lock);
+	first = p->state == WAITS || p->state == INTERRUPTED;
+	if (p->state == INTERRUPTED)
+		TAILQ_REMOVE(&i->list, p, next);
+	if (first)
+		p->state = CLAIMED;
+	mine = p->state == CLAIMED;
+	pthread_mutex_unlock(&i->lock);
+	/* Waits until interrupt() has let go of it. */
+	if (first)
+		fuse_req_interrupt_func(p->req, NULL, NULL);
+	return mine;
+}
+
+bool rsh_pending_end(struct rsh_pending *p)
+{
+	const bool mine = rsh_pending_claim(p);
+	struct rsh_interrupts *i;
+	bool held;
+
+	if (!p)
+		return mine;
+	i = &p->server->interrupts;
+	pthread_mutex_lock(&i->lock);
+	held = p->held;
+	p->ended = true;
+	pthread_mutex_unlock(&i->lock);
+	if (!held)
+		free(p);
+	return mine;
+}
+
+/* The next one that is due, now ANSWERED and held; or NULL, and *wait is when
+ * there will be one. */
+static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
+{
+	const uint64_t now = rsh_clock_ns();
+	struct rsh_pending *p;
+
+	pthread_mutex_lock(&i->lock);
+	p = TAILQ_FIRST(&i->list);
+	if (!p) {
+		*wait = UINT64_MAX;
+	} else if (p->due_ns > now) {
+		*wait = p->due_ns - now;
+		p = NULL;
+	} else {
+		TAILQ_REMOVE(&i->list, p, next);
+		p->state = ANSWERED;
+		p->held = true;
+	}
+	pthread_mutex_unlock(&i->lock);
+	return p;
+}
+
+static void let_go(struct rsh_interrupts *i, struct rsh_pending *p)
+{
+	bool ended;
+
+	pthread_mutex_lock(&i->lock);
+	ended = p->ended;
+	p->held = false;
+	pthread_mutex_unlock(&i->lock);
+	if (ended)
+		free(p);
+}
+
+uint64_t rsh_interrupts_answer(struct rsh_server *s)
+{
+	struct rsh_interrupts *i = &s->interrupts;
+	struct rsh_pending *p;
+	uint64_t wait;
+
+	while ((p = take_due(i, &wait))) {
+		fuse_req_interrupt_func(p->req, NULL, NULL);
+		fuse_reply_err(p->req, EINTR);
+		rsh_turns_forget(&s->turns, p);
+		let_go(i, p);
+	}
+	return wait;
+}

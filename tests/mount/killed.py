@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Readers are killed while they wait for the source, whatever it does: they die
+at once, and nothing of them stays behind.
+
+    killed.py [SEED]
+
+repeats the random part.
+"""
+
+import ctypes
+import errno
+import os
+import pty
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+from daemon_use import field, is_sanitized  # noqa: E402
+from demands import check  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree,  # noqa: E402
+                       require_mount, tree_difference)
+from small_job import Job  # noqa: E402
+
+SHAPES = {"up.weight": (2048, 1400), "down.weight": (1000, 2048), "norm.gamma": (700,)}
+STEP = (1, 10)
+HANGS = "delay=40s"
+SOON = 8 * TIMEOUT_SCALE  # of these 40
+READ = "import sys; open(sys.argv[1], 'rb').read()"
+# A thread that does not come back from its source is left behind.
+ENV = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
+ASK = "import os, sys; os.getxattr(sys.argv[1], 'user.reshardfs.xxh3')"
+
+
+def mounted(job, fault, *words):
+    return Mounted(job.source, src_strategy=job.strategy, dst_strategy=job.strategy,
+                   extra=["--fault", fault, *words], env=ENV)
+
+
+def file_of(mount, rank):
+    return f"{mount.path}/rank_{rank}/checkpoint_{rank}.ckpt"
+
+
+def waits(pid):
+    """Whether it sleeps; when it has begun to read or to open is for a pause."""
+    with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+        return f.read().rpartition(")")[2].split()[0] in "SD"
+
+
+def until(what, limit=SOON):
+    end = time.monotonic() + limit
+    while not what():
+        check(time.monotonic() < end, "that takes too long")
+        time.sleep(0.01)
+
+
+def started(program, *files):
+    readers = [subprocess.Popen([*program, file], stdout=subprocess.DEVNULL) for file in files]
+    time.sleep(0.5)
+    for reader in readers:
+        until(lambda pid=reader.pid: waits(pid))
+    check(all(reader.poll() is None for reader in readers), "they were to wait")
+    return readers
+
+
+def die(readers, number):
+    """Within the time; the longest of them."""
+    began = time.monotonic()
+    for reader in readers:
+        reader.send_signal(number)
+    for reader in readers:
+        check(reader.wait(SOON) == -number, f"killed by {number}: {reader.returncode}")
+    return time.monotonic() - began
+
+
+def others_are_answered(mount):
+    check(len(os.listdir(f"{mount.path}/rank_1")) == 1, "ls")
+    os.stat(file_of(mount, 2))
+
+
+def one_reader_dies(job):
+    for words in ((), ("--io-mode=cached",), ("--cache=off", "-omax_threads=1"),
+                  ("-omax_idle_threads=1",)):
+        with mounted(job, HANGS, *words) as mount:
+            for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
+                die(started(["cat"], file_of(mount, 0)), number)
+                others_are_answered(mount)
+
+
+def ctrl_c_ends_it(job):
+    """On a terminal of its own, by the key."""
+    with mounted(job, HANGS) as mount:
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execvp("cat", ["cat", file_of(mount, 0)])
+        time.sleep(0.5)
+        until(lambda: waits(pid))
+        os.write(terminal, b"\x03")
+        until(lambda: os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+        check(os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGINT, str(status))
+
+
+def who_asks_for_a_digest_dies(job):
+    with mounted(job, HANGS) as mount:
+        die(started([sys.executable, "-c", ASK], file_of(mount, 0)), signal.SIGTERM)
+        others_are_answered(mount)
+
+
+def a_hundred_die(job):
+    """More than there are threads; those that have none yet as well."""
+    with mounted(job, HANGS, "--io-mode=direct") as mount:
+        files = [file_of(mount, i % 8) for i in range(100)]
+        die(started(["cat"], *files), signal.SIGTERM)
+        others_are_answered(mount)
+
+
+def the_source_comes_back(job):
+    """What was read for those who are gone is right for others, and there are
+    threads for them."""
+    with mounted(job, "delay=3s,p=0.5", "--io-mode=direct", "-omax_threads=4") as mount:
+        for _ in range(3):
+            readers = [subprocess.Popen(["cat", file_of(mount, i)], stdout=subprocess.DEVNULL)
+                       for i in range(8)]
+            time.sleep(0.3)
+            for reader in readers:
+                reader.kill()
+            for reader in readers:
+                reader.wait(SOON)
+        with open(file_of(mount, 0), "rb") as f:
+            check(f.read() == job.file_bytes(0, *STEP), "wrong bytes")
+
+
+# ---- signals that kill nobody ----
+
+def signals_in_a_row(path, seconds):
+    """(reads, of them interrupted) by one who catches a signal every few ms."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(65536)
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    reads = interrupted = 0
+    fd = os.open(path, os.O_RDONLY)
+    signal.setitimer(signal.ITIMER_REAL, 0.007, 0.007)
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            n = libc.pread(fd, buffer, 65536, ctypes.c_long(reads % 50 * 65536))
+            reads += 1
+            if n < 0:
+                check(ctypes.get_errno() == errno.EINTR, os.strerror(ctypes.get_errno()))
+                interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        os.close(fd)
+    return reads, interrupted
+
+
+def who_handles_signals_is_not_disturbed(job):
+    """As long as the source is slow and does not hang."""
+    bare = ("--cache=off", "--io-mode=direct")
+    with mounted(job, "delay=20ms", *bare) as mount:
+        reads, interrupted = signals_in_a_row(file_of(mount, 0), 2)
+        check(reads > 5 and interrupted <= reads / 5, f"{interrupted} of {reads}")
+    with mounted(job, HANGS, *bare) as mount:
+        reads, interrupted = signals_in_a_row(file_of(mount, 0), 1)
+        check(reads > 1 and interrupted == reads, f"{interrupted} of {reads}")
+
+
+# ---- many, at random ----
+
+def killed_at_random(job, seed):
+    numbers = random.Random(seed)
+    for words in (("--io-mode=direct", "--cache=off"), ("--io-mode=direct",),
+                  ("--io-mode=cached", "-omax_threads=3")):
+        with mounted(job, "delay=15ms;delay=300ms,p=0.05", *words) as mount:
+            running, killed = [], 0
+            for _ in range(150):
+                program = ["cat"] if numbers.random() < 0.9 else [sys.executable, "-c", ASK]
+                running.append((subprocess.Popen([*program, file_of(mount, numbers.randrange(8))],
+                                                 stdout=subprocess.DEVNULL),
+                                time.monotonic() + numbers.random() / 2))
+                while len(running) > 12:
+                    running.sort(key=lambda one: one[1])
+                    reader, when = running.pop(0)
+                    time.sleep(max(0, when - time.monotonic()))
+                    reader.send_signal(numbers.choice((signal.SIGTERM, signal.SIGKILL)))
+                    killed += reader.wait(SOON) < 0
+            for reader, _ in running:
+                reader.kill()
+                killed += reader.wait(SOON) < 0
+            check(killed > 15, f"{killed} were killed")
+            different = tree_difference(job.expected(*STEP), hash_tree(mount.path))
+            check(not different, "\n".join(different) + mount.log())
+            pid = mount.process.pid
+            check(is_sanitized(pid) or field(pid, "RssAnon") < 100 << 10, "memory")
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else random.randrange(1 << 32)
+    print(f"# seed {seed}")
+    with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
+        job = Job(root, shapes=SHAPES)
+        job.save(*STEP)
+        for test in (one_reader_dies, ctrl_c_ends_it, who_asks_for_a_digest_dies, a_hundred_die,
+                     the_source_comes_back, who_handles_signals_is_not_disturbed):
+            with tap.test(test.__name__.replace("_", " ")):
+                test(job)
+        with tap.test(f"killed at random, seed {seed}"):
+            killed_at_random(job, seed)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,367 @@
+/* unit/test_vfs_depth.c - how many loads are under way at a time, of made-up
+ * sources whose time is made up as well: what comes of it is compared with the
+ * best number, by sources of all kinds drawn from a seed. */
+#include "config.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "support.h"
+#include "vfs/depth_i.h"
+
+#define MIB (UINT64_C(1024) * 1024)
+#define MS UINT64_C(1000000)
+#define MOST 16
+#define SOURCES 400
+
+/* ---- sources ---- */
+
+/* Loads wait for `delay_ns` side by side and then one after the other for their
+ * bytes, all of it `crowd` times as long for each other load. */
+struct source {
+	uint64_t delay_ns, line_ns;
+	double crowd;
+	double noise;    /* up to so many times as long, by chance */
+	unsigned wanted; /* loads at a time */
+	uint64_t bytes;
+};
+
+struct load {
+	uint64_t begun, number, end;
+};
+
+struct run {
+	struct source source;
+	struct numbers numbers;
+	uint64_t now, free_at;
+	struct load loads[MOST];
+	unsigned n;
+};
+
+static double noise(struct run *r)
+{
+	const double x = (double)numbers_below(&r->numbers, 1000) / 1000;
+
+	return 1 + x * x * r->source.noise;
+}
+
+static struct load *begin(struct run *r, uint64_t number)
+{
+	struct load *l = &r->loads[r->n];
+	double times = noise(r);
+
+	for (unsigned i = 0; i < r->n; i++)
+		times *= r->source.crowd;
+	l->begun = r->now;
+	l->number = number;
+	l->end = r->now + (uint64_t)((double)r->source.delay_ns * times);
+	if (r->free_at > l->end)
+		l->end = r->free_at;
+	l->end += (uint64_t)((double)r->source.line_ns * times);
+	r->free_at = l->end;
+	r->n++;
+	return l;
+}
+
+/* The load that ends first; it is then. */
+static struct load end_first(struct run *r)
+{
+	struct load first = r->loads[0];
+	unsigned at = 0;
+
+	for (unsigned i = 1; i < r->n; i++)
+		if (r->loads[i].end < first.end) {
+			first = r->loads[i];
+			at = i;
+		}
+	r->loads[at] = r->loads[--r->n];
+	r->now = first.end;
+	return first;
+}
+
+/* Loads a second with always so many under way. */
+static double rate_of(const struct source *s, unsigned limit, unsigned n)
+{
+	struct run r = { .source = *s, .numbers = { 7 } };
+
+	for (unsigned i = 0; i < n; i++) {
+		while (r.n < limit && r.n < s->wanted)
+			begin(&r, 0);
+		end_first(&r);
+	}
+	return n * 1e9 / (double)r.now;
+}
+
+static double best_rate(const struct source *s, unsigned most)
+{
+	double best = 0;
+
+	for (unsigned limit = 1; limit <= most; limit *= 2) {
+		double rate = rate_of(s, limit, 500);
+
+		if (rate > best)
+			best = rate;
+	}
+	return best;
+}
+
+/* So many loads as `d` lets them begin. */
+static void go(struct run *r, struct rsh_depth *d, unsigned n)
+{
+	const unsigned wanted = r->source.wanted;
+
+	for (unsigned i = 0; i < n; i++) {
+		struct load l;
+
+		while (r->n < wanted && rsh_depth_room(d)) {
+			uint64_t number = rsh_depth_begin(d, wanted - r->n - 1,
+							  r->now);
+
+			begin(r, number);
+			assert_in_range(r->n, 1, d->most);
+		}
+		l = end_first(r);
+		rsh_depth_end(d, l.number, r->source.bytes, wanted - r->n,
+			      r->now);
+	}
+}
+
+static double rate_with(struct run *r, struct rsh_depth *d, unsigned n)
+{
+	const uint64_t from = r->now;
+
+	go(r, d, n);
+	return n * 1e9 / (double)(r->now - from);
+}
+
+/* ---- what comes of it ---- */
+
+static struct run run_of(struct source s)
+{
+	return (struct run){ .source = s, .numbers = { 11 } };
+}
+
+static const struct source punishing = {
+	.line_ns = 5 * MS, .crowd = 2.5, .wanted = MOST, .bytes = MIB,
+};
+static const struct source distant = {
+	.delay_ns = 50 * MS, .line_ns = MS, .crowd = 1, .wanted = MOST,
+	.bytes = MIB,
+};
+/* That of the bench. */
+static const struct source slow = {
+	.delay_ns = 5 * MS, .line_ns = 5 * MS, .crowd = 1, .wanted = MOST,
+	.bytes = MIB,
+};
+
+static void one_at_a_time_where_more_hurts(void **state)
+{
+	struct run r = run_of(punishing);
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	/* From the first load on. */
+	assert_true(rate_with(&r, &d, 500) > 0.9 * best_rate(&punishing, MOST));
+	assert_int_equal(d.level, 0);
+}
+
+static void many_where_that_pays(void **state)
+{
+	struct run r = run_of(distant);
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	go(&r, &d, 60);
+	assert_int_equal(rsh_depth_limit(&d), MOST);
+	assert_true(rate_with(&r, &d, 2000) > 0.95 * best_rate(&distant, MOST));
+	r = run_of(slow);
+	rsh_depth_init(&d, MOST);
+	assert_true(rate_with(&r, &d, 500) > 0.93 * best_rate(&slow, MOST));
+}
+
+static void never_more_than_by_hand(void **state)
+{
+	(void)state;
+	for (unsigned most = 1; most <= MOST; most++) {
+		struct run r = run_of(distant);
+		struct rsh_depth d;
+
+		rsh_depth_init(&d, most);
+		go(&r, &d, 200); /* looks itself */
+		while (d.step)
+			go(&r, &d, 1);
+		assert_int_equal(rsh_depth_limit(&d), most);
+	}
+}
+
+static void follows_a_source_that_changes(void **state)
+{
+	struct run r = run_of(distant);
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	for (unsigned i = 0; i < 5; i++) {
+		r.source = distant;
+		go(&r, &d, 1000);
+		assert_true(rate_with(&r, &d, 500) >
+			    0.9 * best_rate(&distant, MOST));
+		r.source = punishing;
+		go(&r, &d, 300);
+		assert_true(rate_with(&r, &d, 500) >
+			    0.8 * best_rate(&punishing, MOST));
+	}
+}
+
+/* A reader who takes his time says nothing about the source. */
+static void slow_readers_change_nothing(void **state)
+{
+	struct run r = run_of(distant);
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	go(&r, &d, 200);
+	assert_int_equal(rsh_depth_limit(&d), MOST);
+	r.source.wanted = 3;
+	go(&r, &d, 1000);
+	assert_int_equal(d.level, 4);
+	/* Nor does one who is mostly away. */
+	r = run_of(distant);
+	rsh_depth_init(&d, MOST);
+	for (unsigned i = 0; i < 300; i++) {
+		r.source.wanted = 1;
+		go(&r, &d, 1);
+		r.now += 100 * MS;
+	}
+	assert_int_equal(d.level, 0);
+}
+
+static void sources_of_all_kinds(void **state)
+{
+	struct numbers x = { numbers_seed() };
+	unsigned poor = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < SOURCES; i++) {
+		const struct source s = {
+			.delay_ns = numbers_below(&x, 3) *
+				    numbers_below(&x, 30 * MS),
+			.line_ns = MS / 5 + numbers_below(&x, 10 * MS),
+			.crowd = 1 + (double)(numbers_below(&x, 2) *
+					      numbers_below(&x, 250)) / 100,
+			.noise = (double)numbers_below(&x, 3) / 2,
+			.wanted = MOST,
+			.bytes = numbers_below(&x, 2) ? MIB : 4096,
+		};
+		struct run r = { .source = s, .numbers = x };
+		double rate, best = best_rate(&s, MOST);
+		struct rsh_depth d;
+
+		rsh_depth_init(&d, MOST);
+		go(&r, &d, 400);
+		rate = rate_with(&r, &d, 2000);
+		if (rate > 0.9 * best)
+			continue;
+		poor++;
+		print_message("# source %u: delay %.2f ms, line %.2f ms, crowd "
+			      "%.2f, noise %.1f: %.2f of the best\n", i,
+			      (double)s.delay_ns / MS, (double)s.line_ns / MS,
+			      s.crowd, s.noise, rate / best);
+		assert_true(rate > 0.7 * best);
+	}
+	assert_in_range(poor, 0, SOURCES / 20);
+}
+
+/* ---- what hangs ---- */
+
+static void hung_loads_let_others_by(void **state)
+{
+	uint64_t first, second, third, now;
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	first = rsh_depth_begin(&d, 2, 0);
+	assert_int_equal(rsh_depth_room(&d), 0);
+	rsh_depth_look(&d, rsh_depth_patience(&d) - 1);
+	assert_int_equal(rsh_depth_room(&d), 0);
+	now = rsh_depth_patience(&d);
+	rsh_depth_look(&d, now);
+	assert_int_equal(rsh_depth_room(&d), 1);
+	second = rsh_depth_begin(&d, 1, now);
+	/* One that comes after it does not wait for so long. */
+	assert_in_range(rsh_depth_patience(&d) - now, 1, 200 * MS);
+	now = rsh_depth_patience(&d);
+	rsh_depth_look(&d, now);
+	third = rsh_depth_begin(&d, 0, now);
+	assert_int_equal(rsh_depth_room(&d), 0);
+	/* They come back in any order. */
+	rsh_depth_end(&d, first, MIB, 0, 5000 * MS);
+	assert_int_equal(rsh_depth_room(&d), 0);
+	rsh_depth_end(&d, third, MIB, 0, 5001 * MS);
+	assert_int_equal(rsh_depth_room(&d), 1);
+	rsh_depth_end(&d, second, MIB, 0, 5002 * MS);
+	assert_int_equal(rsh_depth_room(&d), 1);
+	assert_int_equal(d.n_late, 0);
+	assert_true(rsh_depth_patience(&d) - d.event_ns >= 1000 * MS);
+}
+
+/* Whatever ends, fails and hangs: none is counted twice or forgotten. */
+static void counts_stay_right(void **state)
+{
+	struct numbers x = { numbers_seed() };
+	uint64_t loads[200], now = 0;
+	unsigned n = 0;
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, 1 + (unsigned)numbers_below(&x, MOST));
+	for (unsigned i = 0; i < 200000; i++) {
+		now += numbers_below(&x, 3) * numbers_below(&x, 20 * MS);
+		if (numbers_below(&x, 1000) == 0)
+			now = rsh_depth_patience(&d);
+		rsh_depth_look(&d, now);
+		if (n < 200 && rsh_depth_room(&d) && numbers_below(&x, 2)) {
+			loads[n++] = rsh_depth_begin(&d, (unsigned)
+				numbers_below(&x, 20), now);
+		} else if (n) {
+			const unsigned at = (unsigned)numbers_below(&x, n);
+
+			rsh_depth_end(&d, loads[at], numbers_below(&x, 50) *
+				      10000, (unsigned)numbers_below(&x, 20),
+				      now);
+			loads[at] = loads[--n];
+		}
+		assert_int_equal(d.n_loads + d.n_late, n);
+		assert_in_range(rsh_depth_limit(&d), 1, d.most);
+	}
+	while (n)
+		rsh_depth_end(&d, loads[--n], MIB, 0, ++now);
+	assert_int_equal(d.n_loads + d.n_late, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_at_a_time_where_more_hurts),
+		cmocka_unit_test(many_where_that_pays),
+		cmocka_unit_test(never_more_than_by_hand),
+		cmocka_unit_test(follows_a_source_that_changes),
+		cmocka_unit_test(slow_readers_change_nothing),
+		cmocka_unit_test(sources_of_all_kinds),
+		cmocka_unit_test(hung_loads_let_others_by),
+		cmocka_unit_test(counts_stay_right),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("vfs_depth", tests, NULL, NULL);
+}
