@@ -200,7 +200,7 @@ count_leg()
 }
 
 # What single tests look with; those say so where it is missing.
-TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd"
+TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client"
 
 packages="$BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES"
 [ $oracle = no ] || packages="$packages python3-venv"

@@ -54,9 +54,15 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 
 static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 {
+	const struct rsh_source *source = rsh_vfs_source(f->tree);
+	struct rsh_source_outages outages;
+
+	rsh_source_outages(source, &outages);
 	*out = (struct rsh_figures){
 		.uptime_ns = rsh_clock_ns() - f->begun,
-		.failed_files = rsh_source_n_failed(rsh_vfs_source(f->tree)),
+		.failed_files = rsh_source_n_failed(source),
+		.outages = outages.n,
+		.unreachable = outages.on,
 	};
 	rsh_log_counts(&out->errors, &out->warnings);
 	rsh_server_stats(f->server, &out->streams);

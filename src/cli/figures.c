@@ -71,8 +71,12 @@ static const struct figure table[] = {
 	{ "fetched", "dropped_bytes", "source_dropped_bytes_total", NULL,
 	  "Bytes given back out of the page cache.", AT(io.dropped), BYTES },
 	{ "fetched", "failed_files", "source_failed_files", NULL,
-	  "Source files that failed; reads take others where they can.",
+	  "Source files that fail; reads take others where they can.",
 	  AT(failed_files), NUMBER },
+	{ "fetched", "unreachable", "source_unreachable", NULL,
+	  "Whether the source cannot be reached.", AT(unreachable), NUMBER },
+	{ "fetched", "outages", "source_outages_total", NULL,
+	  "How often it could not be reached.", AT(outages), NUMBER },
 
 	{ "cache", "hits_plain", "cache_hits_total", "store=\"plain\"",
 	  "Blocks found in the cache.", AT(io.cache.hits_plain), NUMBER },

@@ -17,7 +17,8 @@
 struct rsh_figures {
 	uint64_t uptime_ns;
 	uint64_t errors, warnings; /* of the log */
-	uint64_t failed_files;     /* source files that could not be read */
+	uint64_t failed_files;     /* source files that cannot be read */
+	uint64_t outages, unreachable; /* so far, and whether there is one */
 	struct rsh_stream_stats streams;
 	struct rsh_source_io_stats io;
 };

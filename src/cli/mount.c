@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,31 +23,6 @@
 #include "signals.h"
 #include "stack.h"
 #include "unmount.h"
-
-static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
-		       struct rsh_vfs **vfs, struct rsh_error *err)
-{
-	struct rsh_vfs_resume_config cfg = {
-		.source = o->source,
-		.files = o->files,
-		.fallbacks = o->fallbacks,
-		.uid = getuid(),
-		.gid = getgid(),
-	};
-
-	cfg.files.io = io;
-	return rsh_vfs_open_resume(&cfg, vfs, err);
-}
-
-static int open_conversion(const struct rsh_options *o,
-			   struct rsh_source_io *io, struct rsh_vfs **vfs,
-			   struct rsh_error *err)
-{
-	struct rsh_vfs_config cfg = rsh_conversion_of(o);
-
-	cfg.files.io = io;
-	return rsh_vfs_open(&cfg, vfs, err);
-}
 
 static struct rsh_server_options server_options(const struct rsh_options *o)
 {
@@ -72,6 +48,8 @@ struct room {
 struct service {
 	const struct rsh_options *options;
 	struct rsh_server_options so;
+	char *place; /* of the source, without links */
+	struct rsh_source_opener opener;
 	int lock; /* of the mountpoint, until it is covered; -1: none */
 	int mark; /* and for as long as this process lives */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
@@ -214,17 +192,95 @@ static int add_control(struct service *s, struct rsh_error *err)
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
+/* ---- a source that was mounted anew ---- */
+
+struct wanted {
+	const char *name;
+	bool found;
+};
+
+static void look_for(void *ctx, const char *path)
+{
+	struct wanted *w = ctx;
+
+	w->found |= strcmp(path, w->name) == 0;
+}
+
+/* Other paths than those below SOURCE are for the map of files to name. */
+static bool may_find(const struct rsh_options *o, const char *name)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct wanted w = { .name = name };
+
+	if (*name != '/' || o->files.follow_outside)
+		return true;
+	if (o->files.source_map)
+		rsh_source_map_each(o->files.source_map, look_for, &w, &err);
+	return w.found;
+}
+
+/* In a process outside the sandbox, and asked from within it. */
+static void find_file(void *ctx, const char *name, int fd[2])
+{
+	const struct service *s = ctx;
+
+	if (may_find(s->options, name))
+		rsh_source_find(s->place, s->options->files.follow_outside,
+				name, fd);
+}
+
+static int ask_to_find(void *ctx, const char *name, int fd[2])
+{
+	return rsh_mounter_find(ctx, name, fd);
+}
+
 /* What it takes to mount and unmount stays with another process. */
 static int confine(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc = o->no_sandbox ? 0 :
-		 rsh_mounter_start(&s->so, &s->so.mounter, err);
+	int rc = 0;
 
+	if (!o->no_sandbox) {
+		s->place = realpath(o->source, NULL);
+		s->so.find = s->place ? find_file : NULL;
+		s->so.find_ctx = s;
+		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
+	}
 	if (rc)
 		return rc;
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
 	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, err);
+}
+
+static void add_reading(struct service *s, struct rsh_source_options *files)
+{
+	files->io = s->io;
+	s->opener = (struct rsh_source_opener){ ask_to_find, s->so.mounter };
+	files->opener = s->so.mounter ? &s->opener : NULL;
+}
+
+static int open_resume(const struct rsh_options *o, struct service *s,
+		       struct rsh_error *err)
+{
+	struct rsh_vfs_resume_config cfg = {
+		.source = o->source,
+		.files = o->files,
+		.fallbacks = o->fallbacks,
+		.uid = getuid(),
+		.gid = getgid(),
+	};
+
+	add_reading(s, &cfg.files);
+	return rsh_vfs_open_resume(&cfg, &s->vfs, err);
+}
+
+static int open_conversion(const struct rsh_options *o, struct service *s,
+			   struct rsh_error *err)
+{
+	struct rsh_vfs_config cfg = rsh_conversion_of(o);
+
+	add_reading(s, &cfg.files);
+	return rsh_vfs_open(&cfg, &s->vfs, err);
 }
 
 static int begin(struct service *s, struct rsh_error *err)
@@ -240,8 +296,8 @@ static int begin(struct service *s, struct rsh_error *err)
 	if (rc == 0)
 		rc = open_io(s, err);
 	if (rc == 0)
-		rc = o->resume ? open_resume(o, s->io, &s->vfs, err) :
-				 open_conversion(o, s->io, &s->vfs, err);
+		rc = o->resume ? open_resume(o, s, err) :
+				 open_conversion(o, s, err);
 	if (rc == 0)
 		rc = add_control(s, err);
 	if (rc == 0)
@@ -293,6 +349,7 @@ static void end(struct service *s)
 	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
 	rsh_source_io_free(s->io);
+	free(s->place);
 }
 
 /* Runs until unmounted; `d` is NULL in the foreground. */

@@ -2,8 +2,10 @@
  *
  * Who has given up new privileges cannot run fusermount3, which is setuid, and
  * who is confined by landlock cannot change mounts at all.  This process keeps
- * both for two words on a socket.  It knows one mount point from the start and
- * reads nothing but those words. */
+ * both for two words on a socket, and one mount point from the start.  A third
+ * word is for a source that was mounted anew, which landlock takes for files of
+ * others: what the word names is looked for in a process of its own, for it may
+ * hang, and sent back opened.  Nothing else is read. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -11,7 +13,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -23,6 +27,12 @@
 
 #define MOUNT 'm'
 #define UNMOUNT 'u'
+#define FIND 'f' /* and a name, with the socket for the answer */
+
+/* Of those that look for something, more are not started while so many hang,
+ * and none hangs for longer. */
+#define MOST_FINDING 16
+#define FINDING_SECONDS 60
 
 struct rsh_mounter {
 	int socket;
@@ -37,53 +47,82 @@ void rsh_device_close(int fd)
 		dup3(null, fd, O_CLOEXEC);
 }
 
-/* ---- an answer, with a descriptor or without ---- */
+/* ---- messages, with descriptors or without ---- */
+
+#define MOST_FDS 2
 
 union control {
 	struct cmsghdr align;
-	char room[CMSG_SPACE(sizeof(int))];
+	char room[CMSG_SPACE(MOST_FDS * sizeof(int))];
 };
+
+/* With n descriptors, or with none if n is 0. */
+static int send_message(int socket, void *buf, size_t size, const int *fd,
+			size_t n)
+{
+	struct iovec v = { buf, size };
+	union control control = { .room = "" };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+	ssize_t sent;
+
+	if (n > 0) {
+		m.msg_control = control.room;
+		m.msg_controllen = CMSG_SPACE(n * sizeof(*fd));
+		control.align = (struct cmsghdr){
+			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+			.cmsg_len = CMSG_LEN(n * sizeof(*fd)),
+		};
+		memcpy(CMSG_DATA(&control.align), fd, n * sizeof(*fd));
+	}
+	do {
+		sent = sendmsg(socket, &m, MSG_NOSIGNAL);
+	} while (sent < 0 && errno == EINTR);
+	return sent < 0 ? -errno : 0;
+}
+
+/* The length, or -errno; fd takes up to MOST_FDS descriptors, *n of them. */
+static ssize_t take_message(int socket, void *buf, size_t size, int *fd,
+			    size_t *n)
+{
+	struct iovec v = { buf, size };
+	union control control;
+	struct msghdr m = {
+		.msg_iov = &v, .msg_iovlen = 1, .msg_control = control.room,
+		.msg_controllen = sizeof(control.room),
+	};
+	const struct cmsghdr *c;
+	ssize_t got;
+
+	*n = 0;
+	do {
+		got = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
+	} while (got < 0 && errno == EINTR);
+	if (got < 0)
+		return -errno;
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_type == SCM_RIGHTS) {
+		*n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(*fd);
+		memcpy(fd, CMSG_DATA(c), *n * sizeof(*fd));
+	}
+	return got;
+}
 
 static void answer(int socket, struct rsh_error *said, int fd)
 {
-	struct iovec text = { said, sizeof(*said) };
-	union control control = { .room = "" };
-	struct msghdr m = { .msg_iov = &text, .msg_iovlen = 1 };
-
-	if (fd >= 0) {
-		m.msg_control = control.room;
-		m.msg_controllen = sizeof(control.room);
-		*CMSG_FIRSTHDR(&m) = (struct cmsghdr){
-			.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-			.cmsg_len = CMSG_LEN(sizeof(fd)),
-		};
-		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&m)), &fd, sizeof(fd));
-	}
-	while (sendmsg(socket, &m, MSG_NOSIGNAL) < 0 && errno == EINTR)
-		;
+	send_message(socket, said, sizeof(*said), &fd, fd >= 0);
 }
 
 static int take_answer(int socket, struct rsh_error *said, int *fd)
 {
-	struct iovec text = { said, sizeof(*said) };
-	union control control;
-	struct msghdr m = {
-		.msg_iov = &text, .msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = sizeof(control.room),
-	};
-	const struct cmsghdr *c;
-	ssize_t n;
+	int got[MOST_FDS];
+	size_t n;
 
-	do {
-		n = recvmsg(socket, &m, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
-	if (n != (ssize_t)sizeof(*said))
+	if (take_message(socket, said, sizeof(*said), got, &n) !=
+	    (ssize_t)sizeof(*said))
 		return rsh_error_set(said, EIO, "the process that mounts has "
 				     "ended");
-	c = CMSG_FIRSTHDR(&m);
-	if (c && c->cmsg_type == SCM_RIGHTS)
-		memcpy(fd, CMSG_DATA(c), sizeof(*fd));
+	if (n)
+		*fd = got[0];
 	return -said->code;
 }
 
@@ -94,6 +133,7 @@ struct work {
 	const char *mountpoint;
 	int socket;
 	struct fuse_session *session; /* NULL: nothing is mounted */
+	unsigned n_finding; /* processes that were started and not ended */
 };
 
 static int mount_once(struct work *w, struct rsh_error *said)
@@ -147,20 +187,65 @@ static void do_unmount(struct work *w)
 	answer(w->socket, &said, -1);
 }
 
+/* ---- finding ---- */
+
+/* Descriptors go with the message; what is below zero stays in it. */
+static void send_found(int to, int fd[2])
+{
+	int open[2];
+	size_t n = 0;
+
+	for (int i = 0; i < 2; i++)
+		if (fd[i] >= 0)
+			open[n++] = fd[i];
+	send_message(to, fd, 2 * sizeof(*fd), open, n);
+}
+
+__attribute__((noreturn))
+static void find(const struct work *w, const char *name, int to)
+{
+	int fd[2] = { -EIO, -EIO };
+
+	close(w->socket);
+	alarm(FINDING_SECONDS);
+	w->options->find(w->options->find_ctx, name, fd);
+	send_found(to, fd);
+	_exit(0);
+}
+
+/* Without an answer the other end is closed. */
+static void do_find(struct work *w, const char *name, int to)
+{
+	pid_t child;
+
+	while (w->n_finding && waitpid(-1, NULL, WNOHANG) > 0)
+		w->n_finding--;
+	if (!w->options->find || w->n_finding >= MOST_FINDING)
+		return;
+	child = fork();
+	if (child == 0)
+		find(w, name, to);
+	w->n_finding += child > 0;
+}
+
 static void obey(struct work *w)
 {
-	char word;
-	ssize_t n;
+	char word[PATH_MAX + 2];
+	int fd[MOST_FDS];
+	ssize_t got;
+	size_t n;
 
-	while ((n = read(w->socket, &word, 1)) != 0) {
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			break;
-		if (word == MOUNT)
+	while ((got = take_message(w->socket, word, sizeof(word) - 1, fd,
+				   &n)) > 0) {
+		word[got] = '\0';
+		if (*word == MOUNT)
 			do_mount(w);
-		else if (word == UNMOUNT)
+		else if (*word == UNMOUNT)
 			do_unmount(w);
+		else if (*word == FIND && n == 1)
+			do_find(w, word + 1, fd[0]);
+		while (n)
+			close(fd[--n]);
 	}
 }
 
@@ -246,12 +331,48 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 		rsh_log_warning("%s; the mount is left behind", said.text);
 }
 
+/* Puts descriptors where the message has none of its own. */
+static int take_found(int socket, int fd[2])
+{
+	int open[MOST_FDS];
+	size_t n, used = 0;
+	ssize_t got = take_message(socket, fd, 2 * sizeof(*fd), open, &n);
+
+	for (int i = 0; i < 2 && got == 2 * (ssize_t)sizeof(*fd); i++)
+		if (fd[i] >= 0)
+			fd[i] = used < n ? open[used++] : -EIO;
+	while (used < n)
+		close(open[used++]);
+	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
+}
+
+int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
+{
+	char word[PATH_MAX];
+	const int length = snprintf(word, sizeof(word), "%c%s", FIND, name);
+	struct pollfd p = { .events = POLLIN };
+	int ends[2], rc;
+
+	if (length >= (int)sizeof(word))
+		return -ENAMETOOLONG;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		return -errno;
+	rc = send_message(m->socket, word, (size_t)length, &ends[1], 1);
+	close(ends[1]);
+	p.fd = ends[0];
+	if (rc == 0 && poll(&p, 1, RSH_FIND_SECONDS * 1000) <= 0)
+		rc = -ETIMEDOUT;
+	if (rc == 0)
+		rc = take_found(ends[0], fd);
+	close(ends[0]);
+	return rc;
+}
+
 void rsh_mounter_end(struct rsh_mounter *m)
 {
 	if (!m)
 		return;
-	close(m->socket);
+	shutdown(m->socket, SHUT_RDWR);
 	while (waitpid(m->process, NULL, 0) < 0 && errno == EINTR)
 		;
-	free(m);
 }

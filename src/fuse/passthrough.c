@@ -113,6 +113,11 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 
 	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
 		return;
+	/* The kernel holds on to a descriptor, which may die with its source. */
+	if (s->io_mode == RSH_IO_AUTO && rsh_vfs_backing_is_remote(s->vfs)) {
+		say_off(s, "the source may go away and come back");
+		return;
+	}
 	/* The kernel does not let a file be read through the page cache and
 	 * be passed through at a time.  It stacks two file systems and no more:
 	 * what may stand on another one cannot have an overlay on top. */

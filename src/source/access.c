@@ -13,13 +13,19 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 
 #define FD_PATH_MAX 32
+
+/* After a search for the root that was in vain, until the next: one may cost a
+ * process, and many may read what cannot be reached. */
+#define SEARCH_PAUSE_NS UINT64_C(40000000)
 
 /* Of more users than the bits of a mode speak of. */
 #define ACCESS_LIST "system.posix_acl_access"
@@ -153,20 +159,100 @@ static int open_found(int root, const char *name, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-int rsh_source_openat(const struct rsh_source *s, const char *name, int flags)
+/* From the directory `root`. */
+static int open_from(int root, bool outside, const char *name, int flags)
 {
 	int fd;
 
 	flags |= O_CLOEXEC;
 	/* Only a map of files has such names, and means them. */
-	if (s->follow_outside || *name == '/') {
-		fd = openat(s->dirfd, name, flags);
+	if (outside || *name == '/') {
+		fd = openat(root, name, flags);
 		return fd < 0 ? -errno : fd;
 	}
-	fd = open_beneath(s->dirfd, name, flags);
+	fd = open_beneath(root, name, flags);
 	if (fd >= 0 || fd == -ENOENT || fd == -EACCES || fd == -ENOTDIR)
 		return fd;
-	return open_found(s->dirfd, name, flags);
+	return open_found(root, name, flags);
+}
+
+int rsh_source_openat(const struct rsh_source *s, const char *name, int flags)
+{
+	return open_from(s->dirfd, s->follow_outside, name, flags);
+}
+
+/* ---- a root that has gone ---- */
+
+char *rsh_source_place(int root)
+{
+	char place[PATH_MAX];
+
+	return place_of(root, place) ? strdup(place) : NULL;
+}
+
+void rsh_source_find(const char *place, bool outside, const char *name,
+		     int fd[2])
+{
+	fd[0] = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd[0] < 0)
+		fd[0] = -errno;
+	fd[1] = fd[0] < 0 ? fd[0] :
+		open_from(fd[0], outside, name, RSH_OPEN_FLAGS);
+}
+
+/* Whether it answers, and not out of what the kernel has kept. */
+static bool is_alive(int root)
+{
+	struct statx stx;
+
+	return statx(root, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC,
+		     STATX_BASIC_STATS, &stx) == 0;
+}
+
+/* A mount point that nothing is mounted on is a directory, too. */
+static bool is_alike(const struct rsh_source *s, int root)
+{
+	struct statfs fs;
+
+	return fstatfs(root, &fs) == 0 && (uint32_t)fs.f_type == s->fs_type;
+}
+
+/* Waits for its turn, briefly; false if another search was in vain since. */
+static bool may_search(struct rsh_source *s)
+{
+	const uint64_t after = atomic_load(&s->search_after);
+	const uint64_t now = rsh_clock_ns();
+	struct timespec left = { .tv_nsec = (long)(after - now) };
+
+	if (now >= after)
+		return true;
+	nanosleep(&left, NULL);
+	return atomic_load(&s->search_after) == after;
+}
+
+int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
+			  bool *anew)
+{
+	int fd[2] = { -1, -1 };
+
+	/* What a map of files names may lie anywhere. */
+	if (!s->place || (*name != '/' && is_alive(s->dirfd)))
+		return rc;
+	if (!may_search(s))
+		return rc;
+	if (!s->opener)
+		rsh_source_find(s->place, s->follow_outside, name, fd);
+	else if (s->opener->find(s->opener->ctx, name, fd))
+		fd[0] = fd[1] = -1;
+	*anew = fd[0] >= 0 && is_alike(s, fd[0]);
+	if (fd[0] >= 0)
+		close(fd[0]);
+	if (*anew)
+		return fd[1];
+	if (fd[1] >= 0)
+		close(fd[1]);
+	atomic_store(&s->search_after, rsh_clock_ns() + SEARCH_PAUSE_NS);
+	return rc;
 }
 
 int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,

@@ -35,6 +35,7 @@ struct fault {
 	double crowd;     /* so many times as long for each other read */
 	uint64_t seed;    /* of a flip */
 	atomic_uint under_way; /* reads that wait */
+	atomic_uint_fast64_t left; /* reads that it may befall yet */
 };
 
 struct rsh_faults {
@@ -85,12 +86,12 @@ static bool parse_rate(const char *s, uint64_t *rate)
 	return parse_unit(s, units, factors, 4, rate) && *rate > 0;
 }
 
-static bool parse_seed(const char *s, uint64_t *seed)
+static bool parse_number(const char *s, uint64_t *n)
 {
 	static const char *const units[] = { "" };
 	static const uint64_t factors[] = { 1 };
 
-	return parse_unit(s, units, factors, 1, seed);
+	return parse_unit(s, units, factors, 1, n);
 }
 
 /* A number between two others, these included. */
@@ -161,9 +162,11 @@ static bool parse_kind(char *s, struct fault *f)
 static bool parse_fault(char *s, struct fault *f)
 {
 	char *word = strsep(&s, ",");
+	uint64_t times;
 
 	*f = (struct fault){
 		.to = UINT64_MAX, .chance = UINT32_MAX, .crowd = 1,
+		.left = UINT64_MAX,
 	};
 	if (!parse_kind(word, f))
 		return false;
@@ -184,8 +187,13 @@ static bool parse_fault(char *s, struct fault *f)
 				return false;
 		} else if (strncmp(word, "seed=", 5) == 0) {
 			if (f->kind != FAULT_FLIP ||
-			    !parse_seed(word + 5, &f->seed))
+			    !parse_number(word + 5, &f->seed))
 				return false;
+		} else if (strncmp(word, "times=", 6) == 0) {
+			if (f->kind == FAULT_FLIP ||
+			    !parse_number(word + 6, &times))
+				return false;
+			f->left = times;
 		} else {
 			return false;
 		}
@@ -205,10 +213,10 @@ static int parse_all(struct rsh_faults *f, const char *text,
 			return rsh_error_nomem(err);
 		if (!parse_fault(one, &f->list[f->n]))
 			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
-					     "not KIND[@FILE[:FROM-TO]][,p=P] "
-					     "with KIND eio, short, truncate, "
-					     "flip[,seed=N] or "
-					     "delay=TIME[,rate=SIZE]"
+					     "not KIND[@FILE[:FROM-TO]][,p=P]"
+					     "[,times=N] with KIND eio, "
+					     "short, truncate, flip[,seed=N] "
+					     "or delay=TIME[,rate=SIZE]"
 					     "[,crowd=FACTOR]",
 					     (int)strcspn(text + at, ";"),
 					     text + at);
@@ -321,14 +329,26 @@ static bool is_about(const struct fault *fault, const char *name)
 	return !fault->file || strstr(name, fault->file);
 }
 
-static bool hits(struct rsh_faults *f, const struct fault *fault,
+/* Counts it. */
+static bool may_befall(struct fault *fault)
+{
+	uint64_t left = atomic_load(&fault->left);
+
+	while (left && left != UINT64_MAX)
+		if (atomic_compare_exchange_weak(&fault->left, &left, left - 1))
+			break;
+	return left > 0;
+}
+
+static bool hits(struct rsh_faults *f, struct fault *fault,
 		 const char *name, uint64_t offset, size_t len)
 {
 	if (fault->kind == FAULT_FLIP || !is_about(fault, name))
 		return false;
 	if (offset >= fault->to || offset + len <= fault->from)
 		return false;
-	return fault->chance == UINT32_MAX || draw(f) < fault->chance;
+	return (fault->chance == UINT32_MAX || draw(f) < fault->chance) &&
+	       may_befall(fault);
 }
 
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,

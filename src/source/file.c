@@ -9,11 +9,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
-#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 /* Descriptors left to everything that is not a source file. */
@@ -85,40 +86,38 @@ static void idle_remove(struct rsh_file_pool *p, struct rsh_source_file *f)
 	f->prev = f->next = NULL;
 }
 
-/* Lock held.  The descriptor to close now that there are too many, or -1. */
-static int take_surplus(struct rsh_file_pool *p)
+/* Lock held.  The descriptor to close now that there are too many, or NULL. */
+static struct rsh_descriptor *take_surplus(struct rsh_file_pool *p)
 {
 	struct rsh_source_file *f = p->oldest;
-	int fd;
+	struct rsh_descriptor *d;
 
 	if (p->n_open <= p->max_open || !f)
-		return -1;
+		return NULL;
 	idle_remove(p, f);
 	p->n_open--;
-	fd = f->fd;
-	f->fd = -1;
-	return fd;
+	d = f->open;
+	f->open = NULL;
+	return d;
 }
 
-static void close_if_open(int fd)
+static void close_if_any(struct rsh_descriptor *d)
 {
-	if (fd >= 0)
-		close(fd);
+	if (d)
+		close(d->fd);
+	free(d);
 }
 
-/* A descriptor or -errno. */
-static int open_file(const struct rsh_source *s,
-		     const struct rsh_source_file *f)
+void rsh_file_close(struct rsh_source_file *f)
 {
-	/* O_NONBLOCK: something may have put a FIFO in the file's place. */
-	return rsh_source_openat(s, f->name,
-				 O_RDONLY | O_NOCTTY | O_NONBLOCK);
+	close_if_any(f->open);
+	f->open = NULL;
 }
 
 int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 		      int *out, struct rsh_error *err)
 {
-	cleanup_fd int fd = open_file(s, f);
+	cleanup_fd int fd = rsh_source_openat(s, f->name, RSH_OPEN_FLAGS);
 	struct stat st;
 
 	if (fd < 0)
@@ -130,165 +129,229 @@ int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     f->path);
 	f->id = (struct rsh_file_identity){
-		.dev = st.st_dev, .ino = st.st_ino,
-		.size = st.st_size, .mtime = st.st_mtim,
+		.dev = st.st_dev, .ino = st.st_ino, .size = st.st_size,
+		.mtime = st.st_mtim, .ctime = st.st_ctim,
 	};
 	rsh_file_take_attr(s->dirfd, fd, &st, &f->attr);
 	*out = steal_fd(&fd);
 	return 0;
 }
 
-bool rsh_file_is_same(const struct rsh_source_file *f, int fd)
+static bool same_time(const struct timespec *a, const struct timespec *b)
 {
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* Of a file with another device or inode. */
+static bool is_renumbered(const struct rsh_file_identity *id, int fd,
+			  const struct stat *st, bool anew)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) != 0)
+		return false;
+	/* Many servers number inodes as they come to be known, and anew when
+	 * the kernel has forgotten them. */
+	if ((uint32_t)fs.f_type == RSH_FUSE_MAGIC)
+		return same_time(&st->st_ctim, &id->ctime);
+	return anew && st->st_dev != id->dev && st->st_ino == id->ino;
+}
+
+int rsh_file_compare(const struct rsh_source_file *f, int fd, bool anew)
+{
+	const struct rsh_file_identity *id = &f->id;
 	struct stat st;
 
-	return fstat(fd, &st) == 0 && st.st_dev == f->id.dev &&
-	       st.st_ino == f->id.ino && st.st_size == f->id.size &&
-	       st.st_mtim.tv_sec == f->id.mtime.tv_sec &&
-	       st.st_mtim.tv_nsec == f->id.mtime.tv_nsec;
+	if (fstat(fd, &st) != 0)
+		return errno;
+	if (st.st_size != id->size || !same_time(&st.st_mtim, &id->mtime))
+		return RSH_CHANGED;
+	if (st.st_dev == id->dev && st.st_ino == id->ino)
+		return 0;
+	return is_renumbered(id, fd, &st, anew) ? 0 : RSH_CHANGED;
 }
 
-/* What a reader of the virtual file sees: that the checkpoint is no longer
- * the one that was mounted, or that it cannot be read. */
-static int reader_errno(int code)
+static struct rsh_descriptor *descriptor_new(int fd, bool anew)
 {
-	switch (code) {
-	case ESTALE:
-	case ENOENT:
-	case ENOTDIR:
-	case ELOOP:
-	case EXDEV:
-		return -ESTALE;
-	case ENOMEM:
-		return -ENOMEM;
-	default:
-		return -EIO;
+	struct rsh_descriptor *d = malloc(sizeof(*d));
+
+	if (!d) {
+		close(fd);
+		return NULL;
 	}
-}
-
-/* Any failure but want of memory makes readers turn to replicas. */
-static int report(struct rsh_source *s, struct rsh_source_file *f, int code)
-{
-	if (code != ENOMEM && !atomic_exchange(&s->failed[f->rank], true))
-		atomic_fetch_add(&s->n_failed, 1);
-	if (!atomic_flag_test_and_set(&f->reported))
-		rsh_log_error("%s: %s", f->path, code == ESTALE ?
-			      "changed since it was mounted" : code == EXDEV ?
-			      "it leads out of SOURCE now" : strerror(code));
-	return reader_errno(code);
+	*d = (struct rsh_descriptor){ .fd = fd, .anew = anew };
+	return d;
 }
 
 void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd)
 {
 	struct rsh_file_pool *p = &s->pool;
-	int surplus;
+	struct rsh_descriptor *d = descriptor_new(fd, false), *surplus;
 
+	if (!d)
+		return;
 	pthread_mutex_lock(&p->lock);
-	f->fd = fd;
+	f->open = d;
 	p->n_open++;
 	idle_add(p, f);
 	surplus = take_surplus(p);
 	pthread_mutex_unlock(&p->lock);
-	close_if_open(surplus);
+	close_if_any(surplus);
 }
 
 /* Lock held. */
-static bool take_open(struct rsh_file_pool *p, struct rsh_source_file *f)
+static struct rsh_descriptor *take_open(struct rsh_file_pool *p,
+					struct rsh_source_file *f)
 {
-	if (f->fd < 0)
-		return false;
-	if (f->users++ == 0)
+	if (f->open && f->open->users++ == 0)
 		idle_remove(p, f);
-	return true;
+	return f->open;
 }
 
-int rsh_file_get(struct rsh_source *s, struct rsh_source_file *f, int *out)
+/* 0 or a positive errno. */
+static int open_same(struct rsh_source *s, struct rsh_source_file *f,
+		     struct rsh_descriptor **out)
+{
+	bool anew = *f->name == '/'; /* that is always a path */
+	int fd = rsh_source_openat(s, f->name, RSH_OPEN_FLAGS), code;
+
+	if (fd < 0)
+		fd = rsh_source_open_again(s, f->name, fd, &anew);
+	if (fd < 0)
+		return -fd;
+	code = rsh_file_compare(f, fd, anew);
+	if (code) {
+		close(fd);
+		return code;
+	}
+	*out = descriptor_new(fd, anew);
+	return *out ? 0 : ENOMEM;
+}
+
+/* 0 or a positive errno. */
+static int take_file(struct rsh_source *s, struct rsh_source_file *f,
+		     struct rsh_descriptor **out)
 {
 	struct rsh_file_pool *p = &s->pool;
-	int fd, surplus;
+	struct rsh_descriptor *mine, *surplus;
+	int code;
 
 	pthread_mutex_lock(&p->lock);
-	if (take_open(p, f)) {
-		*out = f->fd;
-		pthread_mutex_unlock(&p->lock);
-		return 0;
-	}
+	*out = take_open(p, f);
 	pthread_mutex_unlock(&p->lock);
-
-	fd = open_file(s, f);
-	if (fd < 0)
-		return report(s, f, -fd);
-	if (!rsh_file_is_same(f, fd)) {
-		close(fd);
-		return report(s, f, ESTALE);
-	}
+	if (*out)
+		return 0;
+	code = open_same(s, f, &mine);
+	if (code)
+		return code;
 
 	pthread_mutex_lock(&p->lock);
-	if (take_open(p, f)) {
-		surplus = fd; /* another reader was faster */
+	*out = take_open(p, f);
+	if (*out) {
+		surplus = mine; /* another reader was faster */
 	} else {
-		f->fd = fd;
-		f->users = 1;
+		*out = f->open = mine;
+		mine->users = 1;
 		p->n_open++;
 		surplus = take_surplus(p);
 	}
-	*out = f->fd;
 	pthread_mutex_unlock(&p->lock);
-	close_if_open(surplus);
+	close_if_any(surplus);
 	return 0;
 }
 
-static void put_file(struct rsh_source *s, struct rsh_source_file *f)
+/* `dead`: the descriptor is not to be used again. */
+static void give_back(struct rsh_source *s, struct rsh_source_file *f,
+		      struct rsh_descriptor *d, bool dead)
 {
 	struct rsh_file_pool *p = &s->pool;
-	int surplus = -1;
+	struct rsh_descriptor *surplus = NULL;
 
 	pthread_mutex_lock(&p->lock);
-	if (--f->users == 0) {
-		idle_add(p, f);
-		surplus = take_surplus(p);
+	if (dead && f->open == d) {
+		f->open = NULL;
+		p->n_open--;
+	}
+	if (--d->users == 0) {
+		if (f->open == d) {
+			idle_add(p, f);
+			surplus = take_surplus(p);
+		} else {
+			surplus = d;
+		}
 	}
 	pthread_mutex_unlock(&p->lock);
-	close_if_open(surplus);
+	close_if_any(surplus);
 }
 
-int rsh_file_put(struct rsh_source *s, struct rsh_source_file *f, int fd)
+int rsh_file_try(struct rsh_source *s, struct rsh_source_file *f,
+		 rsh_file_use_fn *fn, void *ctx)
 {
-	bool same = rsh_file_is_same(f, fd);
+	struct rsh_descriptor *d;
+	int code = take_file(s, f, &d), now;
 
-	put_file(s, f);
-	return same ? 0 : report(s, f, ESTALE);
-}
-
-int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
-		  int code)
-{
-	/* This says nothing of the file. */
-	if (code == ENOMEM) {
-		put_file(s, f);
-		return -ENOMEM;
+	if (code) {
+		atomic_store(&f->bad_len, 0);
+		return code;
 	}
-	/* A file that changed may well fail in another way first. */
-	if (!rsh_file_is_same(f, fd))
-		code = ESTALE;
-	put_file(s, f);
-	return report(s, f, code);
+	code = fn(ctx, d->fd);
+	/* Want of memory says nothing of the file, and a file that changed may
+	 * well fail in another way first. */
+	now = code == ENOMEM ? 0 : rsh_file_compare(f, d->fd, d->anew);
+	if (code == 0 || now == RSH_CHANGED)
+		code = now;
+	give_back(s, f, d, code && code != ENOMEM && code != RSH_CHANGED);
+	return code;
+}
+
+int rsh_file_use(struct rsh_source *s, struct rsh_source_file *f, bool wait,
+		 rsh_file_use_fn *fn, void *ctx)
+{
+	struct rsh_attempts a = { .wait = wait };
+	int code;
+
+	do {
+		a.began = atomic_load(&s->outage.n_returns);
+		code = rsh_file_try(s, f, fn, ctx);
+	} while (code && rsh_outage_again(s, f, code, &a));
+	if (code)
+		return rsh_reader_errno(code);
+	if (atomic_load(&f->state) != RSH_FILE_GOOD)
+		rsh_outage_went_well(s, f);
+	return 0;
+}
+
+struct reading {
+	struct rsh_source *source;
+	struct rsh_source_file *file;
+	void *buf;
+	size_t len;
+	uint64_t offset;
+};
+
+static int read_content(void *ctx, int fd)
+{
+	const struct reading *r = ctx;
+	int code = rsh_file_pread(r->source, r->file, fd, r->buf, r->len,
+				  r->offset);
+
+	rsh_file_spent(r->source, fd, r->offset, r->len, false);
+	return code;
+}
+
+int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       void *buf, size_t len, bool wait)
+{
+	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
+	struct reading r = { s, f, buf, len, offset };
+
+	return f ? rsh_file_use(s, f, wait, read_content, &r) : -ENOENT;
 }
 
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len)
 {
-	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
-	int fd, rc;
-
-	if (!f)
-		return -ENOENT;
-	rc = rsh_file_get(s, f, &fd);
-	if (rc)
-		return rc;
-	rc = rsh_file_pread(s, f, fd, buf, len, offset);
-	rsh_file_spent(s, fd, offset, len, false);
-	return rc ? rsh_file_fail(s, f, fd, rc) : rsh_file_put(s, f, fd);
+	return rsh_source_read_at(s, rank, offset, buf, len, true);
 }
 
 /* ---- files as they are ---- */
@@ -306,20 +369,24 @@ bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 	return true;
 }
 
+static int copy_descriptor(void *ctx, int fd)
+{
+	int *copy = ctx;
+
+	if (*copy >= 0)
+		close(*copy);
+	*copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return 0;
+}
+
 int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *out)
 {
-	struct rsh_source_file *f = &s->files[file];
 	cleanup_fd int copy = -1;
-	int fd, rc, failed;
+	int rc = rsh_file_use(s, &s->files[file], false, copy_descriptor,
+			      &copy);
 
-	rc = rsh_file_get(s, f, &fd);
-	if (rc)
-		return rc;
-	copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	failed = copy < 0 ? -errno : 0;
-	rc = rsh_file_put(s, f, fd);
-	if (rc == 0)
-		rc = failed;
+	if (rc == 0 && copy < 0)
+		rc = -EMFILE;
 	if (rc == 0)
 		*out = steal_fd(&copy);
 	return rc;
@@ -328,21 +395,13 @@ int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *out)
 int rsh_source_file_check(struct rsh_source *s, uint32_t file, int fd)
 {
 	struct rsh_source_file *f = &s->files[file];
+	struct rsh_attempts last = {
+		.n = 1, .began = atomic_load(&s->outage.n_returns),
+	};
+	int code = rsh_file_compare(f, fd, true);
 
-	return rsh_file_is_same(f, fd) ? 0 : report(s, f, ESTALE);
-}
-
-bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file)
-{
-	return atomic_load(&s->failed[s->files[file].rank]);
-}
-
-const atomic_bool *rsh_source_failed(const struct rsh_source *s)
-{
-	return s->failed;
-}
-
-unsigned rsh_source_n_failed(const struct rsh_source *s)
-{
-	return atomic_load(&s->n_failed);
+	if (code == 0)
+		return 0;
+	rsh_outage_again(s, f, code, &last);
+	return rsh_reader_errno(code);
 }

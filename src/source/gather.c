@@ -60,6 +60,7 @@ struct group {
 struct rsh_gather {
 	struct rsh_gather *next_idle;
 	struct rsh_source *source;
+	bool wait; /* for files that cannot be reached */
 	/* Made when first needed: SPAN_MAX bytes as they are stored, and room
 	 * for them decoded, when elements may have grown to twice the size. */
 	uint8_t *scratch;
@@ -160,7 +161,7 @@ static unsigned span_of(const struct rsh_gather *g, const struct run *r,
 }
 
 /* A run of many rows, with several of them a read.  0 or a positive errno. */
-static int read_rows(struct rsh_gather *g, const struct rsh_source_file *f,
+static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 		     int fd, const struct run *r)
 {
 	uint64_t most = 1, n;
@@ -192,7 +193,7 @@ static int read_rows(struct rsh_gather *g, const struct rsh_source_file *f,
 }
 
 /* 0 or a positive errno. */
-static int read_span(struct rsh_gather *g, const struct rsh_source_file *f,
+static int read_span(struct rsh_gather *g, struct rsh_source_file *f,
 		     int fd, const struct run *r, unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
@@ -253,9 +254,16 @@ static void add_span(struct rsh_gather *g, int fd, struct stretch *s,
 			       r->src_len);
 }
 
-/* 0 or a positive errno. */
-static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
+struct runs {
+	struct rsh_gather *gather;
+	const struct group *group;
+};
+
+static int read_runs(void *ctx, int fd)
 {
+	const struct runs *runs = ctx;
+	struct rsh_gather *g = runs->gather;
+	const struct group *group = runs->group;
 	struct stretch spent = { 0 };
 	unsigned at = group->first;
 
@@ -278,15 +286,10 @@ static int read_runs(struct rsh_gather *g, const struct group *group, int fd)
 static int flush(struct rsh_gather *g)
 {
 	for (unsigned i = 0; i < g->n_groups; i++) {
-		struct rsh_source_file *f = g->groups[i].file;
-		int fd, rc;
+		struct runs runs = { g, &g->groups[i] };
+		int rc = rsh_file_use(g->source, g->groups[i].file, g->wait,
+				      read_runs, &runs);
 
-		rc = rsh_file_get(g->source, f, &fd);
-		if (rc)
-			return rc;
-		rc = read_runs(g, &g->groups[i], fd);
-		rc = rc ? rsh_file_fail(g->source, f, fd, rc) :
-			  rsh_file_put(g->source, f, fd);
 		if (rc)
 			return rc;
 	}
@@ -379,7 +382,8 @@ static int read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 	buf += rsh_place(src);
 	while (left > 0 && src_left > 0) {
 		size_t n = src_left < SPAN_MAX ? (size_t)src_left : SPAN_MAX;
-		int rc = rsh_source_read(g->source, p->src_rank, src, buf, n);
+		int rc = rsh_source_read_at(g->source, p->src_rank, src, buf, n,
+					    g->wait);
 		size_t got;
 
 		if (rc)
@@ -408,8 +412,8 @@ static int take_piece(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *
 	if (p->src_length >= DIRECT_MIN) {
 		if (p->codec != RSH_CODEC_NONE)
 			return read_decoded(g, p, dst);
-		return rsh_source_read(g->source, p->src_rank, p->src_offset,
-				       dst, (size_t)p->length);
+		return rsh_source_read_at(g->source, p->src_rank, p->src_offset,
+					  dst, (size_t)p->length, g->wait);
 	}
 	if (full(g)) {
 		rc = flush(g);
@@ -484,7 +488,7 @@ void rsh_gathers_destroy(struct rsh_gathers *g)
 }
 
 int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
-		      uint8_t *buf, size_t len)
+		      uint8_t *buf, size_t len, bool wait)
 {
 	struct rsh_gather *g = take_state(s);
 	struct rsh_piece p;
@@ -494,6 +498,7 @@ int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
 
 	if (!g)
 		return -ENOMEM;
+	g->wait = wait;
 	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
 		if (p.length > len - at) {
 			rc = -EIO;

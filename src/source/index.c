@@ -66,7 +66,7 @@ static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
 	int rc = rsh_format_scan(s->format, &bytes, s->check_crc, names, out,
 				 err);
 
-	if (rc || rsh_file_is_same(f, fd))
+	if (rc || rsh_file_compare(f, fd, false) == 0)
 		return rc;
 	rsh_ckpt_index_free(*out);
 	return rsh_error_set(err, ESTALE, "%s: it is being written", f->path);
@@ -156,7 +156,8 @@ static bool is_stored(struct indexing *x, struct rsh_source_file *f, int fd)
 	struct caching *c = &x->caching[f - s->files];
 	uint32_t which;
 
-	if (rsh_index_key_take(fd, &c->key) || !rsh_file_is_same(f, fd))
+	if (rsh_index_key_take(fd, &c->key) ||
+	    rsh_file_compare(f, fd, false))
 		return false;
 	c->settled = rsh_index_key_settled(&c->key, x->began);
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))

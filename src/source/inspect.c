@@ -133,7 +133,7 @@ int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
 			       struct rsh_error *err)
 {
 	const char *name = s->files[i].name;
-	int fd = rsh_source_openat(s, name, O_RDONLY | O_NOCTTY | O_NONBLOCK);
+	int fd = rsh_source_openat(s, name, RSH_OPEN_FLAGS);
 
 	if (fd < 0)
 		return rsh_source_open_error(s, name, fd, err);

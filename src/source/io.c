@@ -12,6 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/waits.h"
@@ -21,6 +22,9 @@
 #define SAMPLE_BYTES (64 * 1024)
 #define RSH_SLOW_NS 400000
 
+/* Of a range that failed, for another try. */
+#define AGAIN_BYTES (1024 * 1024)
+
 /* Kernels hold a file in pieces of up to this length, each at a multiple of its
  * own, and give back whole ones only. */
 #define PIECE_BYTES ((uint64_t)2 * 1024 * 1024)
@@ -29,7 +33,6 @@
 #define BEEGFS_MAGIC 0x19830326
 #define GPFS_MAGIC 0x47504653
 #define LUSTRE_MAGIC 0x0bd00bd0
-#define FUSE_MAGIC 0x65735546
 
 /* In this time a few MB are read. */
 #define FREE_FRESH_NS UINT64_C(500000)
@@ -41,6 +44,7 @@ struct rsh_source_io {
 	struct rsh_faults *faults; /* NULL: none */
 	size_t page_bytes;
 
+	bool kept; /* a thread may still need it */
 	atomic_bool cached, drop_all;
 	atomic_uint_fast64_t keep_free;
 	/* Free memory, as it was seen last. */
@@ -71,9 +75,15 @@ int rsh_source_io_new(const struct rsh_source_io_options *o,
 	return 0;
 }
 
+void rsh_source_io_keep(struct rsh_source_io *io)
+{
+	if (io)
+		io->kept = true;
+}
+
 void rsh_source_io_free(struct rsh_source_io *io)
 {
-	if (!io)
+	if (!io || io->kept)
 		return;
 	rsh_cache_free(io->cache);
 	rsh_faults_free(io->faults);
@@ -168,7 +178,7 @@ static int read_all(struct rsh_faults *faults, const char *name, int fd,
 		if (n < 0)
 			return errno;
 		if (n == 0)
-			return ESTALE;
+			return RSH_CHANGED;
 		advance(t, (size_t)n);
 		offset += (uint64_t)n;
 	}
@@ -196,18 +206,54 @@ static int read_counted(struct rsh_source_io *io, const char *name, int fd,
 	return rc;
 }
 
-static int read_buffer(struct rsh_source *s, const struct rsh_source_file *f,
+/* Where to try the file again. */
+static int note_failure(struct rsh_source_file *f, int code, uint64_t offset,
+			size_t len)
+{
+	if (code) {
+		atomic_store(&f->bad_at, offset);
+		atomic_store(&f->bad_len, len);
+	}
+	return code;
+}
+
+static int read_buffer(struct rsh_source *s, struct rsh_source_file *f,
 		       int fd, void *buf, size_t len, uint64_t offset)
 {
 	struct target t = one_buffer(buf, len);
+	int code = s->io ? read_counted(s->io, f->name, fd, &t, offset) :
+			   read_all(NULL, f->name, fd, &t, offset);
 
-	return s->io ? read_counted(s->io, f->name, fd, &t, offset) :
-		       read_all(NULL, f->name, fd, &t, offset);
+	return note_failure(f, code, offset, len);
+}
+
+int rsh_file_read_again(struct rsh_source *s, struct rsh_source_file *f,
+			int fd)
+{
+	const uint64_t at = rsh_min_u64(atomic_load(&f->bad_at),
+					(uint64_t)f->id.size);
+	const uint64_t left = (uint64_t)f->id.size - at;
+	/* A file that could not be opened may be one that opens and no more. */
+	const uint64_t len = rsh_max_u64(atomic_load(&f->bad_len), 1);
+	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
+					     AGAIN_BYTES);
+	uint8_t *buf = malloc(n + 1);
+	struct target t = one_buffer(buf, n);
+	int code;
+
+	if (!buf)
+		return ENOMEM;
+	/* The kernel's copy says nothing. */
+	posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
+	code = s->io ? read_counted(s->io, f->name, fd, &t, at) :
+		       read_all(NULL, f->name, fd, &t, at);
+	free(buf);
+	return code;
 }
 
 struct load {
 	struct rsh_source_io *io;
-	const struct rsh_source_file *file;
+	struct rsh_source_file *file;
 	int fd;
 };
 
@@ -218,16 +264,18 @@ static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 {
 	const struct load *l = ctx;
 	struct target t = { .n = n_iov };
+	size_t len;
 	int rc;
 
 	for (int i = 0; i < n_iov; i++) {
 		t.iov[i] = iov[i];
 		t.left += iov[i].iov_len;
 	}
+	len = t.left;
 	rc = read_counted(l->io, l->file->name, l->fd, &t, offset);
-	if (rc == 0 && !rsh_file_is_same(l->file, l->fd))
-		rc = ESTALE;
-	return rc;
+	if (rc == 0)
+		rc = rsh_file_compare(l->file, l->fd, true);
+	return note_failure(l->file, rc, offset, len);
 }
 
 /* ---- whether to cache ---- */
@@ -250,11 +298,16 @@ static bool is_remote(int fd)
 	case BEEGFS_MAGIC:
 	case GPFS_MAGIC:
 	case LUSTRE_MAGIC:
-	case FUSE_MAGIC:
+	case RSH_FUSE_MAGIC:
 		return true;
 	default:
 		return false;
 	}
+}
+
+bool rsh_source_is_remote(const struct rsh_source *s)
+{
+	return is_remote(s->dirfd);
 }
 
 bool rsh_source_is_stacked(const struct rsh_source *s)
@@ -266,7 +319,7 @@ bool rsh_source_is_stacked(const struct rsh_source *s)
 	switch ((uint32_t)fs.f_type) {
 	case OVERLAYFS_SUPER_MAGIC:
 	case ECRYPTFS_SUPER_MAGIC:
-	case FUSE_MAGIC:
+	case RSH_FUSE_MAGIC:
 		return true;
 	default:
 		return false;
@@ -275,7 +328,7 @@ bool rsh_source_is_stacked(const struct rsh_source *s)
 
 /* What a second read of the same bytes takes.  False if it cannot be told. */
 static bool time_of_second_read(struct rsh_source *s,
-				const struct rsh_source_file *f, int fd,
+				struct rsh_source_file *f, int fd,
 				uint64_t *ns)
 {
 	const uint64_t at = (uint64_t)f->id.size / 2;
@@ -313,8 +366,7 @@ static void settle(struct rsh_source *s, enum rsh_way way)
 
 /* Each of those who read first looks for itself, so that nobody waits for a
  * file but who reads it; what fails says nothing. */
-static void decide(struct rsh_source *s, const struct rsh_source_file *f,
-		   int fd)
+static void decide(struct rsh_source *s, struct rsh_source_file *f, int fd)
 {
 	uint64_t ns;
 
@@ -328,8 +380,7 @@ static void decide(struct rsh_source *s, const struct rsh_source_file *f,
 }
 
 /* The first time this takes a few reads. */
-static bool is_cached(struct rsh_source *s, const struct rsh_source_file *f,
-		      int fd)
+static bool is_cached(struct rsh_source *s, struct rsh_source_file *f, int fd)
 {
 	if (f->cached == RSH_CACHE_FILE_NONE)
 		return false;
@@ -340,7 +391,7 @@ static bool is_cached(struct rsh_source *s, const struct rsh_source_file *f,
 
 /* ---- reads of content ---- */
 
-static int read_through(struct rsh_source *s, const struct rsh_source_file *f,
+static int read_through(struct rsh_source *s, struct rsh_source_file *f,
 			int fd, void *buf, size_t len, uint64_t offset)
 {
 	struct load load = { s->io, f, fd };
@@ -359,8 +410,8 @@ static int read_through(struct rsh_source *s, const struct rsh_source_file *f,
 	return -rc;
 }
 
-int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
-		   int fd, void *buf, size_t len, uint64_t offset)
+int rsh_file_pread(struct rsh_source *s, struct rsh_source_file *f, int fd,
+		   void *buf, size_t len, uint64_t offset)
 {
 	int rc = read_through(s, f, fd, buf, len, offset);
 
@@ -403,20 +454,30 @@ bool rsh_source_io_is_true(const struct rsh_source_io *io)
 	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
 }
 
+struct deciding {
+	struct rsh_source *source;
+	struct rsh_source_file *file;
+};
+
+static int decide_now(void *ctx, int fd)
+{
+	const struct deciding *d = ctx;
+
+	is_cached(d->source, d->file, fd);
+	return 0;
+}
+
 bool rsh_file_is_straight(struct rsh_source *s, struct rsh_source_file *f)
 {
-	int fd;
+	struct deciding d = { s, f };
 
 	if (!s->io || s->io->faults)
 		return !s->io;
 	if (f->cached == RSH_CACHE_FILE_NONE)
 		return true;
 	/* What goes wrong here does so again in who reads the file. */
-	if (atomic_load(&s->way) == RSH_WAY_OPEN &&
-	    rsh_file_get(s, f, &fd) == 0) {
-		is_cached(s, f, fd);
-		rsh_file_put(s, f, fd);
-	}
+	if (atomic_load(&s->way) == RSH_WAY_OPEN)
+		rsh_file_try(s, f, decide_now, &d);
 	return atomic_load(&s->way) != RSH_WAY_CACHE;
 }
 

@@ -55,9 +55,18 @@ ssize_t rsh_source_io_pread(struct rsh_source_io *io, const char *name, int fd,
 bool rsh_source_io_is_true(const struct rsh_source_io *io);
 
 /* Reads all of [offset, offset+len) of the file, of which fd is an open
- * descriptor: 0, or a positive errno; ESTALE at end of file. */
-int rsh_file_pread(struct rsh_source *s, const struct rsh_source_file *f,
-		   int fd, void *buf, size_t len, uint64_t offset);
+ * descriptor: 0, or a positive errno; RSH_CHANGED at end of file. */
+int rsh_file_pread(struct rsh_source *s, struct rsh_source_file *f, int fd,
+		   void *buf, size_t len, uint64_t offset);
+/* Reads what could not be read last, past any cache, to see whether it can be
+ * now.  0 or as above. */
+int rsh_file_read_again(struct rsh_source *s, struct rsh_source_file *f,
+			int fd);
+/* The object outlives rsh_source_io_free(). */
+void rsh_source_io_keep(struct rsh_source_io *io);
+
+/* That of linux/fuse.h is for servers. */
+#define RSH_FUSE_MAGIC 0x65735546
 
 /* True if reads of the file give its bytes as they are and keep nothing.  May
  * read a little of it to find out. */

@@ -208,7 +208,7 @@ static int add_file(struct rsh_job *job, struct rsh_source *s,
 	struct rsh_source_file *f = &s->files[s->n_files];
 
 	*f = (struct rsh_source_file){
-		.rank = s->n_files, .fd = -1, .reported = ATOMIC_FLAG_INIT,
+		.rank = s->n_files, .reported = ATOMIC_FLAG_INIT,
 		.cached = RSH_CACHE_FILE_NONE,
 	};
 	f->name = rsh_job_printf(job, "%s%s%s", saved->dir,
@@ -292,8 +292,8 @@ static int check_saved(const struct rsh_job *job, struct rsh_source *s,
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
-		if (!rsh_file_is_same(&s->files[saved->first_file + i],
-				      o.fds[i]))
+		if (rsh_file_compare(&s->files[saved->first_file + i],
+				     o.fds[i], false))
 			return rsh_error_set(err, ESTALE, "%s: it is being "
 					     "written", o.bytes[i].path);
 	for (size_t i = 0; i < o.n; i++)
@@ -316,6 +316,7 @@ static int try_group(struct rsh_job *job, const struct group *g,
 	if (rc)
 		return rc;
 	s->follow_outside = job->tree->follow_outside;
+	s->opener = job->tree->opener;
 	if (add_files(job, s, g))
 		rc = rsh_error_nomem(err);
 	for (size_t i = 0; i < g->n && rc == 0; i++)
@@ -555,8 +556,10 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 	if (!r)
 		return rsh_error_nomem(err);
 	rc = rsh_source_new(path, &tree, err);
-	if (rc == 0)
+	if (rc == 0) {
 		tree->follow_outside = opts->follow_outside;
+		tree->opener = opts->opener;
+	}
 	if (rc == 0)
 		rc = find_job(r, tree, opts, err);
 	if (rc == 0)

@@ -2,11 +2,13 @@
 #ifndef RSH_SOURCE_SOURCE_I_H
 #define RSH_SOURCE_SOURCE_I_H
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "io_i.h"
+#include "outage_i.h"
 #include "rsh/source/source.h"
 #include "rsh/wire/format.h"
 
@@ -109,9 +111,18 @@ int rsh_candidates_make(struct rsh_source *s,
 /* Attributes of an open file of the tree whose root is open as well. */
 void rsh_file_take_attr(int root, int fd, const struct stat *st,
 			struct rsh_source_attr *out);
+/* O_NONBLOCK: something may have put a FIFO in a file's place. */
+#define RSH_OPEN_FLAGS (O_RDONLY | O_NOCTTY | O_NONBLOCK)
 /* As openat(2) from the tree's root, close-on-exec; -EXDEV where a link leads
  * out of the tree and must not.  A descriptor or -errno. */
 int rsh_source_openat(const struct rsh_source *s, const char *name, int flags);
+/* As that, but from where the root is by its path now; *anew is set then.  `rc`
+ * is why the former does not do, and is the result where this does not either:
+ * the root still answers, or nothing like it is there.  */
+int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
+			  bool *anew);
+/* Where the root is (from malloc); NULL if that cannot be told. */
+char *rsh_source_place(int root);
 /* The sentence for its failure; returns rc. */
 int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
 			  struct rsh_error *err);
@@ -125,7 +136,15 @@ struct rsh_file_identity {
 	dev_t dev;
 	ino_t ino;
 	off_t size;
-	struct timespec mtime;
+	struct timespec mtime, ctime;
+};
+
+/* Under the pool's lock.  In use it has users; one that is no longer its
+ * file's is closed by the last of them. */
+struct rsh_descriptor {
+	int fd;
+	bool anew; /* found by its path, perhaps on a new mount */
+	unsigned users;
 };
 
 struct rsh_source_file {
@@ -142,19 +161,25 @@ struct rsh_source_file {
 	struct rsh_source_attr attr;
 	const struct rsh_ckpt_index *index;
 
-	atomic_flag reported; /* its first failure is in the log */
+	atomic_flag reported; /* that it changed is in the log */
+	/* Where it was last found to fail: bad_len bytes. */
+	atomic_uint_fast64_t bad_at, bad_len;
+
+	/* Changed under the outage's lock. */
+	atomic_int state; /* enum rsh_file_state */
+	uint64_t hit;     /* the last outage that it was counted with */
 
 	/* Under the pool's lock. */
-	int fd;         /* -1: not open */
-	unsigned users; /* reads that use fd now */
+	struct rsh_descriptor *open; /* NULL: none */
 	struct rsh_source_file *prev, *next; /* in the idle list */
 };
 
-/* Open descriptors.  A file that is in use has users > 0 and is in no list;
- * an open one that is not stands in the idle list, the least recently used
- * first, and is closed when there are more than max_open. */
+/* Open descriptors.  A file whose descriptor has users is in no list; one whose
+ * has none stands in the idle list, the least recently used first, and is closed
+ * when there are more than max_open. */
 struct rsh_file_pool {
-	pthread_mutex_t lock; /* guards all below, and fd..next of each file */
+	pthread_mutex_t lock; /* guards all below, descriptors, and open..next
+			       * of each file */
 	unsigned n_open;
 	unsigned max_open;
 	struct rsh_source_file *oldest, *newest;
@@ -168,20 +193,32 @@ void rsh_pool_destroy(struct rsh_file_pool *pool);
 /* Opens the file and takes its identity; the descriptor is the caller's. */
 int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 		      int *fd, struct rsh_error *err);
-/* True if the file behind fd is still the one that was indexed. */
-bool rsh_file_is_same(const struct rsh_source_file *f, int fd);
-/* Gives an open descriptor of an identified file to the pool. */
+/* 0 if the file behind fd is still the one that was indexed; RSH_CHANGED; or
+ * the positive errno for which that cannot be told.  `anew`: it was found by its
+ * path, and if that led to another mount source.h says what counts. */
+int rsh_file_compare(const struct rsh_source_file *f, int fd, bool anew);
+/* Nobody uses the file any more. */
+void rsh_file_close(struct rsh_source_file *f);
+/* Gives an open descriptor of an identified file to the pool, which closes it
+ * where memory is out. */
 void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd);
 
-/* A descriptor of the file, valid until rsh_file_put().  0 or -errno. */
-int rsh_file_get(struct rsh_source *s, struct rsh_source_file *f, int *fd);
-/* Ends the use of fd after reads that all went well: 0, or -ESTALE if the file
- * changed in the meantime, so that what was read must not be used. */
-int rsh_file_put(struct rsh_source *s, struct rsh_source_file *f, int fd);
-/* Ends the use after a failure: logs the reason once a file and returns what
- * the reader is to see for `code` (positive errno). */
-int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
-		  int code);
+/* What is done with a descriptor of the file: 0 or a positive errno. */
+typedef int rsh_file_use_fn(void *ctx, int fd);
+/* Opens the file where it is not, calls fn, and sees to it that the file has
+ * stayed the same: 0, or a positive errno or RSH_CHANGED, and nothing that was
+ * read may be used.  A descriptor that failed is not used again. */
+int rsh_file_try(struct rsh_source *s, struct rsh_source_file *f,
+		 rsh_file_use_fn *fn, void *ctx);
+/* The same, as often as rsh_outage_again() says, where fn may be called several
+ * times; 0, or what the reader is to see: -ESTALE, -ENOMEM or -EIO. */
+int rsh_file_use(struct rsh_source *s, struct rsh_source_file *f, bool wait,
+		 rsh_file_use_fn *fn, void *ctx);
+/* That for a failure of rsh_file_try() (outage.c). */
+int rsh_reader_errno(int code);
+/* As rsh_source_read(), which waits. */
+int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       void *buf, size_t len, bool wait);
 
 /* ---- gathering (gather.c) ---- */
 
@@ -199,7 +236,11 @@ void rsh_gathers_destroy(struct rsh_gathers *g);
 
 struct rsh_source {
 	char *path;
+	char *place; /* where the root was, without links; NULL: unknown */
 	int dirfd;
+	uint32_t fs_type; /* f_type of its file system */
+	atomic_uint_fast64_t search_after; /* a moment: not before it */
+	const struct rsh_source_opener *opener; /* NULL: it may itself */
 	struct rsh_source_attr attr;
 	unsigned n_threads;
 	bool check_crc;
@@ -234,8 +275,10 @@ struct rsh_source {
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
 
-	atomic_bool *failed;  /* [rank]: a read of its file went wrong */
-	atomic_uint n_failed; /* how many are set */
+	atomic_bool *failed;  /* [rank]: a file of it is not good */
+	atomic_uint n_failed; /* files that are not */
+	atomic_uint n_marks;  /* how often one was found not to be */
+	struct rsh_outage outage;
 
 	uint32_t n_indexes;
 	size_t cap_indexes;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "rsh/util/log.h"
@@ -22,13 +23,16 @@
 
 /* ---- the chosen candidate ---- */
 
-static void drop_choice(struct rsh_source *s)
+/* False if a thread still needs it. */
+static bool drop_choice(struct rsh_source *s)
 {
+	if (!rsh_outage_stop(s))
+		return false;
+	rsh_outage_reset(s);
 	rsh_index_cache_close(s->index_cache);
 	s->index_cache = NULL;
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		if (s->files[i].fd >= 0)
-			close(s->files[i].fd);
+		rsh_file_close(&s->files[i]);
 		free(s->files[i].path);
 	}
 	for (uint32_t i = 0; i < s->n_indexes; i++)
@@ -48,6 +52,7 @@ static void drop_choice(struct rsh_source *s)
 	s->failed = NULL;
 	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
 	s->cap_indexes = 0;
+	return true;
 }
 
 static int add_file(struct rsh_source *s, const struct rsh_checkpoint *c)
@@ -55,7 +60,7 @@ static int add_file(struct rsh_source *s, const struct rsh_checkpoint *c)
 	struct rsh_source_file *f = &s->files[s->n_files++];
 
 	*f = (struct rsh_source_file){
-		.rank = c->rank, .name = c->name, .fd = -1,
+		.rank = c->rank, .name = c->name,
 		.epoch = c->epoch, .step = c->step,
 		.cached = RSH_CACHE_FILE_NONE,
 		.reported = ATOMIC_FLAG_INIT,
@@ -167,7 +172,9 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 {
 	int rc;
 
-	drop_choice(s);
+	if (!drop_choice(s))
+		return rsh_error_set(err, EIO, "%s: a read does not come back",
+				     s->path);
 	s->chosen = i;
 	rc = collect_files(s, i) ? rsh_error_nomem(err) : 0;
 	if (rc == 0 && !s->in_parts)
@@ -184,6 +191,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 static int open_root(struct rsh_source *s, struct rsh_error *err)
 {
 	struct stat st;
+	struct statfs fs;
 
 	s->dirfd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->dirfd < 0 || fstat(s->dirfd, &st) != 0)
@@ -193,6 +201,9 @@ static int open_root(struct rsh_source *s, struct rsh_error *err)
 		.mode = st.st_mode & 07777, .uid = st.st_uid,
 		.gid = st.st_gid, .mtime = st.st_mtim,
 	};
+	s->place = rsh_source_place(s->dirfd);
+	if (fstatfs(s->dirfd, &fs) == 0)
+		s->fs_type = (uint32_t)fs.f_type;
 	return 0;
 }
 
@@ -231,7 +242,7 @@ int rsh_source_new(const char *path, struct rsh_source **out,
 	s->dirfd = s->index_dirfd = -1;
 	s->path = without_trailing_slashes(path);
 	if (!s->path || rsh_pool_init(&s->pool) ||
-	    rsh_gathers_init(&s->gathers)) {
+	    rsh_gathers_init(&s->gathers) || rsh_outage_init(&s->outage)) {
 		free(s->path);
 		free(s);
 		return rsh_error_nomem(err);
@@ -275,6 +286,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	s->n_threads = opts->n_threads;
 	s->check_crc = opts->check_crc;
 	s->follow_outside = opts->follow_outside;
+	s->opener = opts->opener;
 	s->select = opts->select;
 	s->io = opts->io;
 	if (opts->index_cache)
@@ -295,15 +307,20 @@ void rsh_source_free(struct rsh_source *s)
 {
 	if (!s)
 		return;
-	drop_choice(s);
+	if (!drop_choice(s)) {
+		rsh_source_io_keep(s->io);
+		return;
+	}
 	rsh_listing_clear(&s->listing);
 	free(s->candidates);
 	rsh_gathers_destroy(&s->gathers);
 	rsh_pool_destroy(&s->pool);
+	rsh_outage_destroy(&s->outage);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	if (s->index_dirfd >= 0)
 		close(s->index_dirfd);
+	free(s->place);
 	free(s->path);
 	free(s);
 }

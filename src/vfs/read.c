@@ -12,6 +12,9 @@
 /* Among so many pieces of a range a long one is looked for. */
 #define ORIGIN_PIECES 4
 
+/* Files that fail and answer and fail again must not keep a reader. */
+#define MOST_TURNS 1024
+
 static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		     size_t len, uint64_t offset, const atomic_bool *avoid)
 {
@@ -21,7 +24,8 @@ static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
 
 	if (!it)
 		return -ENOMEM;
-	rc = rsh_source_gather(v->source, it, buf, len);
+	/* Who has another file to turn to does not wait for this one. */
+	rc = rsh_source_gather(v->source, it, buf, len, !avoid);
 	rsh_piece_iter_free(it);
 	return rc;
 }
@@ -32,14 +36,14 @@ static int read_once(const struct rsh_reshard *v, uint32_t rank, void *buf,
 static int read_range(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		      size_t len, uint64_t offset)
 {
-	while (v->replicas) {
-		unsigned failed = rsh_source_n_failed(v->source);
+	for (int i = 0; v->replicas && i < MOST_TURNS; i++) {
+		unsigned marks = rsh_source_n_marks(v->source);
 		int rc = read_once(v, rank, buf, len, offset,
 				   rsh_source_failed(v->source));
 
 		if (rc == 0 || rc == -ENOMEM)
 			return rc;
-		if (failed == rsh_source_n_failed(v->source))
+		if (marks == rsh_source_n_marks(v->source))
 			break;
 	}
 	return read_once(v, rank, buf, len, offset, NULL);

@@ -68,6 +68,11 @@ int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd)
 	return rsh_source_file_check(v->ops->source(v), file, fd);
 }
 
+bool rsh_vfs_backing_is_remote(const struct rsh_vfs *v)
+{
+	return rsh_source_is_remote(v->ops->source(v));
+}
+
 bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
 {
 	return rsh_source_is_stacked(v->ops->source(v));

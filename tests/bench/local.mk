@@ -6,7 +6,8 @@
 check_PROGRAMS += bench/bench_read
 bench_bench_read_SOURCES = bench/bench_read.c
 
-# A peer, and beside src/fuse the only program that includes FUSE headers.
+# A peer, and beside src/fuse and mount/mirror the only program that includes
+# FUSE headers.
 check_PROGRAMS += bench/bench_null
 bench_bench_null_SOURCES = bench/bench_null.c
 bench_bench_null_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE_CFLAGS)

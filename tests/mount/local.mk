@@ -13,7 +13,8 @@ MOUNT += \
 	mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
 	mount/hostile_names.py mount/limits.py mount/stack.sh \
-	mount/install.sh mount/sandbox.py mount/soak.py
+	mount/install.sh mount/sandbox.py mount/soak.py mount/outages.py \
+	mount/gluster.py
 
 MOUNT += mount/libreshard.py mount/python_module.py
 # On the shared library alone; the test says where that is.
@@ -21,10 +22,16 @@ check_PROGRAMS += mount/libreshard
 mount_libreshard_SOURCES = mount/libreshard.c
 mount_libreshard_LDADD = ../src/libreshard.so
 
+# A source that can be killed.
+check_PROGRAMS += mount/mirror
+mount_mirror_SOURCES = mount/mirror.c
+mount_mirror_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE_CFLAGS)
+mount_mirror_LDADD = $(FUSE_LIBS)
+
 EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/own_mounts.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
 	lib/big_tree.py lib/cgroups.py lib/daemon_use.py lib/soak_readers.py \
-	bench/make_big_tree.py \
+	lib/coming_and_going.py bench/make_big_tree.py \
 	data/strategies/fault_recover_8 $(MOUNT)

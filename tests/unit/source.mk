@@ -2,8 +2,8 @@
 UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_source_access \
-	unit/test_source_fault unit/test_vfs unit/test_vfs_nodes \
-	unit/test_vfs_stream unit/test_vfs_depth \
+	unit/test_source_fault unit/test_source_outage unit/test_vfs \
+	unit/test_vfs_nodes unit/test_vfs_stream unit/test_vfs_depth \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
 	unit/test_cli_options unit/test_cli_daemon unit/test_copy unit/test_cli_text \
@@ -24,6 +24,8 @@ unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_source_fault_SOURCES = unit/test_source_fault.c $(SOURCE_SUPPORT)
 unit_test_source_fault_LDADD = $(L_SOURCE)
+unit_test_source_outage_SOURCES = unit/test_source_outage.c $(SOURCE_SUPPORT)
+unit_test_source_outage_LDADD = $(L_SOURCE)
 unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
 unit_test_vfs_backing_SOURCES = unit/test_vfs_backing.c $(SOURCE_SUPPORT)

@@ -330,7 +330,7 @@ static void one_request(struct numbers *x, struct fixture *f)
 	size_t at = 0;
 
 	got[total] = 0xa5;
-	assert_int_equal(rsh_source_gather(f->source, &it, got, total), 0);
+	assert_int_equal(rsh_source_gather(f->source, &it, got, total, true), 0);
 	assert_int_equal(got[total], 0xa5);
 	for (size_t i = 0; i < n; i++) {
 		naive(f, &pieces[i], expected + at);
@@ -414,7 +414,7 @@ static int gather_one(struct fixture *f, const struct rsh_piece *p, size_t len)
 {
 	struct rsh_piece_iter it = { p, 1, 0, 0 };
 	uint8_t *buf = malloc(len);
-	int rc = rsh_source_gather(f->source, &it, buf, len);
+	int rc = rsh_source_gather(f->source, &it, buf, len, true);
 
 	free(buf);
 	return rc;

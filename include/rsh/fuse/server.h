@@ -39,6 +39,10 @@ struct rsh_server_options {
 	enum rsh_io_mode io_mode;
 	unsigned readahead;       /* as rsh_streams_options.max_loads */
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
+	/* For rsh_mounter_find(), called in a process of its own; NULL: it is
+	 * of no use. */
+	void (*find)(void *ctx, const char *name, int fd[2]);
+	void *find_ctx;
 	bool debug;               /* libfuse's request log */
 	unsigned max_idle_threads; /* that serve; 0: one a processor */
 	unsigned max_threads;      /* in reads, if these are stuck; 0: a
@@ -59,7 +63,13 @@ uint64_t rsh_server_resident(const struct rsh_server_options *o);
  * directory. */
 int rsh_mounter_start(const struct rsh_server_options *o,
 		      struct rsh_mounter **out, struct rsh_error *err);
-/* After the server; ends the process and waits for that. */
+/* What the option find() gives for the name, which was called where the server
+ * was before it gave up anything; descriptors are the caller's, and others
+ * -errno.  0, or -errno: -ETIMEDOUT after RSH_FIND_SECONDS.  Any thread. */
+int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2]);
+#define RSH_FIND_SECONDS 3
+/* After the server; ends the process and waits for that.  The object stays, for
+ * threads that were left behind in a read. */
 void rsh_mounter_end(struct rsh_mounter *m);
 
 /* Mounts (single-threaded; before any thread is started).  The mountpoint must

@@ -29,10 +29,10 @@ struct rsh_source_io_options {
 	struct rsh_cache_options cache;
 	/* Faults, separated by ';', each
 	 *
-	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY]
+	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY][,times=NUMBER]
 	 *
 	 * with FILE a part of the file's name below SOURCE and FROM-TO a range of
-	 * its bytes.  KIND is
+	 * its bytes.  It befalls that many reads, or any number.  KIND is
 	 *
 	 *   eio          a read that touches the range fails
 	 *   short        reads give less than was asked for, at least a byte

@@ -15,6 +15,19 @@
  * Identity: device, inode, size and mtime of a file are taken when it is
  * indexed and compared when it is opened again and after each read; a file
  * that changed gives -ESTALE, never bytes of two checkpoints.
+ *
+ * A file that cannot be reached has not changed.  Its descriptor is given up, it
+ * is opened again, and if that does no better the reader gets -EIO.  From then
+ * on it is tried again, by a thread of the source and by each who reads it, for
+ * as long as the source lives.  Where the root itself is dead, as after a server
+ * of FUSE has ended, files are looked for below the path where it was; they are
+ * on another device then.  What must be the same there is name, inode, size and
+ * mtime.  Of FUSE file systems the ctime will do for device and inode, at any
+ * time, since many of their servers (s3fs, whatever has libfuse number its
+ * inodes) give others to what the kernel has forgotten.  GlusterFS, whose inodes
+ * stay, has a true ctime, too; with a server that gives mtime for it, as sshfs
+ * and rclone do, another file of the same name, size and mtime is taken for the
+ * old one.
  */
 #ifndef RSH_SOURCE_SOURCE_H
 #define RSH_SOURCE_SOURCE_H
@@ -51,6 +64,21 @@ enum rsh_breakpoints {
 	RSH_BREAKPOINTS_ONLY,
 };
 
+/* Who opens by path for those who may not any more: a mount that is new on its
+ * mount point is none that a sandbox knows of.  Any thread. */
+struct rsh_source_opener {
+	/* As rsh_source_find(), of the place and options that this source was
+	 * opened with.  0, or -errno if no answer came in a bounded time. */
+	int (*find)(void *ctx, const char *name, int fd[2]);
+	void *ctx;
+};
+
+/* Opens the directory `place`, fd[0], and the file `name` of a source there,
+ * fd[1], which leads out of it only if `outside` is set; both are the caller's,
+ * or -errno. */
+void rsh_source_find(const char *place, bool outside, const char *name,
+		     int fd[2]);
+
 struct rsh_source_options {
 	enum rsh_select select;
 	uint64_t epoch, step; /* of RSH_SELECT_STEP */
@@ -73,6 +101,7 @@ struct rsh_source_options {
 	 * what is read, is refused with EXDEV and a sentence; the root itself
 	 * may be a link, and a map may name any file. */
 	bool follow_outside;
+	const struct rsh_source_opener *opener; /* NULL: none is needed */
 
 	/* A file whose CRC trailer does not match is a damaged one. */
 	bool check_crc;
@@ -157,8 +186,10 @@ void rsh_source_root_attr(const struct rsh_source *s,
 int rsh_source_dirfd(const struct rsh_source *s);
 
 /* Reads exactly `len` bytes of the rank's file at `offset`.  0, -ESTALE when
- * the file changed or shrank, or -errno; the reason is logged once a file.
- * Any thread. */
+ * the file changed or shrank, which is logged once a file, or -errno.  Waits up
+ * to 3 s for a file that cannot be reached, counted from the beginning of the
+ * outage.  Any
+ * thread. */
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len);
 
@@ -178,19 +209,34 @@ int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *fd);
 int rsh_source_file_check(struct rsh_source *s, uint32_t file, int fd);
 /* True if the tree lies on a file system that hands reads on to another one. */
 bool rsh_source_is_stacked(const struct rsh_source *s);
-/* True if a read of the file has failed since the source was opened. */
+/* True if the tree lies on a file system that a network or a process stands
+ * behind, which may go away and come back. */
+bool rsh_source_is_remote(const struct rsh_source *s);
+/* True if the file cannot be reached at present, or has changed. */
 bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file);
 
-/* For each rank below the view's n_ranks whether a read of its file has failed
- * since the source was opened, and how many have.  Both only ever grow. */
+/* For each rank below the view's n_ranks whether that is true of its file, or of
+ * one of its files, and of how many files it is. */
 const atomic_bool *rsh_source_failed(const struct rsh_source *s);
 unsigned rsh_source_n_failed(const struct rsh_source *s);
+/* How often a file has been found so: only ever grows. */
+unsigned rsh_source_n_marks(const struct rsh_source *s);
+
+/* An outage begins with the first file that cannot be reached and ends when one
+ * of those answers again; each is logged once then. */
+struct rsh_source_outages {
+	uint64_t n; /* so far */
+	bool on;    /* there is one now */
+};
+void rsh_source_outages(const struct rsh_source *s,
+			struct rsh_source_outages *out);
 
 /* Fills buf with the bytes that the iterator's pieces stand for, in order;
  * `len` is their total.  Neighbouring runs of one source file are read in one
- * request and scattered.  0 or -errno.  Any thread, one iterator each. */
+ * request and scattered.  `wait`: for files that cannot be reached, as
+ * rsh_source_read() does.  0 or -errno.  Any thread, one iterator each. */
 int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
-		      uint8_t *buf, size_t len);
+		      uint8_t *buf, size_t len, bool wait);
 
 /* Reads a strategy: a file, or a directory of per-stage files (all its *.ckpt
  * or all its *.json), sorted by name or `as_listed` by the directory.  "none"

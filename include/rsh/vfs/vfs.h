@@ -145,6 +145,8 @@ int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
 int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd);
 /* 0 if the file behind that descriptor has stayed as it was, or -ESTALE. */
 int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd);
+/* As rsh_source_is_remote(). */
+bool rsh_vfs_backing_is_remote(const struct rsh_vfs *v);
 /* True if source files lie on a file system that hands reads on to another. */
 bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v);
 

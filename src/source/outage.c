@@ -1,0 +1,489 @@
+/* source/outage.c - see outage_i.h. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+
+/* Between two looks of the thread. */
+#define FIRST_PAUSE_NS UINT64_C(50000000)
+#define LONGEST_PAUSE_NS UINT64_C(10000000000)
+
+/* A reader who finds a file in order that was not hurries the thread, but not
+ * more often than this. */
+#define LOOK_AGAIN_NS UINT64_C(1000000000)
+
+/* Of one read. */
+#define MOST_ATTEMPTS 8
+
+/* Readers that wait for files to come back have a thread each, and others want
+ * threads as well. */
+#define MOST_WAITING 32
+
+/* After so many files that still fail the others of a source are left to the
+ * next look. */
+#define MOST_IN_VAIN 4
+
+/* So many outages in a row are logged, and after these one in such a time. */
+#define MOST_SPARE 20
+#define SPARE_NS UINT64_C(60000000000)
+
+#define STOP_SECONDS 2
+
+/* ---- what a failure means ---- */
+
+static bool is_change(int code)
+{
+	switch (code) {
+	case RSH_CHANGED:
+	case ENOENT:
+	case ENOTDIR:
+	case ELOOP:
+	case EXDEV:
+		return true;
+	default:
+		return false;
+	}
+}
+
+int rsh_reader_errno(int code)
+{
+	if (is_change(code))
+		return -ESTALE;
+	return code == ENOMEM ? -ENOMEM : -EIO;
+}
+
+static void log_change(struct rsh_source_file *f, int code)
+{
+	if (!atomic_flag_test_and_set(&f->reported))
+		rsh_log_error("%s: %s", f->path, code == RSH_CHANGED ?
+			      "changed since it was mounted" : code == EXDEV ?
+			      "it leads out of SOURCE now" : strerror(code));
+}
+
+/* ---- states; lock held ---- */
+
+/* Whether a file of the rank is not good: a model's parts are all of rank 0. */
+static bool is_bad(const struct rsh_source *s, uint32_t rank)
+{
+	const struct rsh_source_file *f = s->by_rank[rank];
+
+	for (; f < s->files + s->n_files && f->rank == rank; f++)
+		if (atomic_load(&f->state) != RSH_FILE_GOOD)
+			return true;
+	return false;
+}
+
+static void set_state(struct rsh_source *s, struct rsh_source_file *f,
+		      enum rsh_file_state state)
+{
+	const int old = atomic_exchange(&f->state, (int)state);
+
+	s->outage.n_failing += state == RSH_FILE_FAILING;
+	s->outage.n_failing -= old == RSH_FILE_FAILING;
+	atomic_fetch_add(&s->outage.n_returns, old == RSH_FILE_FAILING);
+	atomic_fetch_add(&s->n_failed, state != RSH_FILE_GOOD);
+	atomic_fetch_sub(&s->n_failed, old != RSH_FILE_GOOD);
+	atomic_store(&s->failed[f->rank], is_bad(s, f->rank));
+	if (state != RSH_FILE_FAILING)
+		pthread_cond_broadcast(&s->outage.news);
+	if (state != RSH_FILE_GOOD)
+		atomic_fetch_add(&s->n_marks, 1);
+}
+
+/* ---- an outage, from beginning to end ---- */
+
+/* Lock held.  Whether the log takes one more. */
+static bool spend_one(struct rsh_outage *o)
+{
+	const uint64_t n = (o->now() - o->counted_ns) / SPARE_NS;
+
+	if (n > 0)
+		o->counted_ns = o->now();
+	o->spare = (unsigned)rsh_min_u64(o->spare + n, MOST_SPARE);
+	if (o->spare == 0)
+		return false;
+	o->spare--;
+	return true;
+}
+
+/* Lock held.  True if there was none. */
+static bool begin(struct rsh_outage *o)
+{
+	if (atomic_exchange(&o->on, true))
+		return false;
+	o->begun_ns = o->now();
+	o->quiet = !spend_one(o);
+	o->n_files = 0;
+	o->n_reads = 0;
+	atomic_fetch_add(&o->n_outages, 1);
+	return true;
+}
+
+/* What one came to. */
+struct toll {
+	double seconds;
+	uint64_t reads;
+	unsigned files, failing;
+	bool quiet;
+};
+
+static void log_end(const struct rsh_source *s, const struct toll *t)
+{
+	char left[64] = "";
+
+	if (t->failing)
+		snprintf(left, sizeof(left), "; %u still cannot be read",
+			 t->failing);
+	rsh_log(t->quiet ? RSH_LOG_INFO : RSH_LOG_NOTICE,
+		"%s: reachable again after %.*f s; it hit %u file%s and %llu "
+		"read%s%s", s->path, t->seconds < 10, t->seconds, t->files,
+		t->files == 1 ? "" : "s", (unsigned long long)t->reads,
+		t->reads == 1 ? "" : "s", left);
+}
+
+static void end_outage(struct rsh_source *s)
+{
+	struct rsh_outage *o = &s->outage;
+	struct toll t;
+	bool was;
+
+	pthread_mutex_lock(&o->lock);
+	t = (struct toll){
+		.seconds = (double)(o->now() - o->begun_ns) / 1e9,
+		.reads = o->n_reads, .files = o->n_files,
+		.failing = o->n_failing, .quiet = o->quiet,
+	};
+	was = atomic_exchange(&o->on, false);
+	atomic_fetch_add(&o->n_returns, 1);
+	pthread_mutex_unlock(&o->lock);
+	if (was)
+		log_end(s, &t);
+}
+
+/* ---- the thread that looks ---- */
+
+struct probe {
+	struct rsh_source *source;
+	struct rsh_source_file *file;
+};
+
+static int read_probe(void *ctx, int fd)
+{
+	const struct probe *p = ctx;
+
+	return rsh_file_read_again(p->source, p->file, fd);
+}
+
+/* True if the file need not be tried again: it answers, or has changed. */
+static bool answers(struct rsh_source *s, struct rsh_source_file *f)
+{
+	struct probe p = { s, f };
+	struct rsh_outage *o = &s->outage;
+	int code = rsh_file_try(s, f, read_probe, &p);
+	bool failing;
+
+	if (code && !is_change(code))
+		return false;
+	if (code)
+		log_change(f, code);
+	pthread_mutex_lock(&o->lock);
+	failing = !o->stopping && atomic_load(&f->state) == RSH_FILE_FAILING;
+	if (failing)
+		set_state(s, f, code ? RSH_FILE_CHANGED : RSH_FILE_GOOD);
+	pthread_mutex_unlock(&o->lock);
+	if (failing && !code)
+		rsh_log_info("%s: reachable again", f->path);
+	return true;
+}
+
+bool rsh_outage_look(struct rsh_source *s)
+{
+	const uint32_t first = s->outage.next;
+	unsigned in_vain = 0;
+	bool any = false;
+
+	for (uint32_t i = 0; i < s->n_files && in_vain < MOST_IN_VAIN; i++) {
+		struct rsh_source_file *f =
+			&s->files[(first + i) % s->n_files];
+
+		if (atomic_load(&f->state) != RSH_FILE_FAILING)
+			continue;
+		s->outage.next = (uint32_t)(f - s->files) + 1;
+		if (answers(s, f)) {
+			any = true;
+			in_vain = 0;
+		} else {
+			in_vain++;
+		}
+	}
+	if (any)
+		end_outage(s);
+	return any;
+}
+
+/* Lock held. */
+static void sleep_until(struct rsh_outage *o, uint64_t ns)
+{
+	const struct timespec t = {
+		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
+	};
+
+	pthread_cond_timedwait(&o->news, &o->lock, &t);
+}
+
+/* Lock held.  False if it is to end. */
+static bool pause_for(struct rsh_outage *o, uint64_t ns)
+{
+	const uint64_t until = rsh_clock_ns() + ns;
+
+	while (!o->stopping && o->n_failing && !o->look_now &&
+	       rsh_clock_ns() < until)
+		sleep_until(o, until);
+	o->look_now = false;
+	return !o->stopping && o->n_failing;
+}
+
+static void *watch(void *arg)
+{
+	struct rsh_source *s = arg;
+	struct rsh_outage *o = &s->outage;
+	uint64_t pause = FIRST_PAUSE_NS;
+
+	pthread_mutex_lock(&o->lock);
+	while (pause_for(o, pause)) {
+		bool any;
+
+		pthread_mutex_unlock(&o->lock);
+		any = rsh_outage_look(s);
+		pthread_mutex_lock(&o->lock);
+		pause = any ? FIRST_PAUSE_NS :
+			      rsh_min_u64(2 * pause, LONGEST_PAUSE_NS);
+	}
+	o->watched = false;
+	pthread_cond_broadcast(&o->news);
+	pthread_mutex_unlock(&o->lock);
+	return NULL;
+}
+
+/* Lock held. */
+static void start_watch(struct rsh_source *s)
+{
+	struct rsh_outage *o = &s->outage;
+	pthread_attr_t attr;
+	sigset_t all, old;
+	pthread_t thread;
+
+	if (o->watched || o->unwatched || o->stopping ||
+	    pthread_attr_init(&attr))
+		return;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	o->watched = pthread_create(&thread, &attr, watch, s) == 0;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+}
+
+bool rsh_outage_stop(struct rsh_source *s)
+{
+	struct rsh_outage *o = &s->outage;
+	const uint64_t until = rsh_clock_ns() +
+			       STOP_SECONDS * UINT64_C(1000000000);
+	bool stopped;
+
+	pthread_mutex_lock(&o->lock);
+	o->stopping = true;
+	pthread_cond_broadcast(&o->news);
+	while (o->watched && rsh_clock_ns() < until)
+		sleep_until(o, until);
+	stopped = !o->watched;
+	pthread_mutex_unlock(&o->lock);
+	return stopped;
+}
+
+/* ---- readers ---- */
+
+static void mark_changed(struct rsh_source *s, struct rsh_source_file *f,
+			 int code)
+{
+	struct rsh_outage *o = &s->outage;
+	bool failed;
+
+	pthread_mutex_lock(&o->lock);
+	failed = atomic_load(&f->state) == RSH_FILE_FAILING;
+	if (atomic_load(&f->state) != RSH_FILE_CHANGED)
+		set_state(s, f, RSH_FILE_CHANGED);
+	pthread_mutex_unlock(&o->lock);
+	log_change(f, code);
+	/* It was reached. */
+	if (failed)
+		end_outage(s);
+}
+
+/* The file fails, for this reason, with a fresh descriptor as well. */
+static void mark_failing(struct rsh_source *s, struct rsh_source_file *f,
+			 int code, struct rsh_attempts *a)
+{
+	struct rsh_outage *o = &s->outage;
+	bool first, begun = false, quiet, last;
+	uint64_t number;
+
+	pthread_mutex_lock(&o->lock);
+	first = atomic_load(&f->state) != RSH_FILE_FAILING;
+	if (first) {
+		set_state(s, f, RSH_FILE_FAILING);
+		begun = begin(o);
+		start_watch(s);
+	}
+	number = atomic_load(&o->n_outages);
+	o->n_files += first && f->hit != number;
+	o->n_reads += a->hit != number;
+	f->hit = a->hit = number;
+	quiet = o->quiet;
+	last = o->spare == 0;
+	pthread_mutex_unlock(&o->lock);
+	if (begun)
+		rsh_log(quiet ? RSH_LOG_INFO : RSH_LOG_ERROR,
+			"%s: cannot be reached (%s)%s", f->path,
+			strerror(code), last ? "; this happens so often that "
+			"most of it is not logged any more" : "");
+	else if (first)
+		rsh_log_info("%s: cannot be reached either (%s)", f->path,
+			     strerror(code));
+}
+
+/* True if the file answers again. */
+static bool wait_for(struct rsh_source *s, struct rsh_source_file *f)
+{
+	struct rsh_outage *o = &s->outage;
+	uint64_t now, until;
+	bool good;
+
+	pthread_mutex_lock(&o->lock);
+	now = o->now();
+	until = rsh_clock_ns();
+	/* In a long one a read gets no more than an attempt. */
+	if (o->n_waiting < MOST_WAITING &&
+	    now - o->begun_ns < RSH_PATIENCE_NS)
+		until += RSH_PATIENCE_NS - (now - o->begun_ns);
+	o->n_waiting++;
+	while (atomic_load(&f->state) == RSH_FILE_FAILING && !o->stopping &&
+	       rsh_clock_ns() < until)
+		sleep_until(o, until);
+	o->n_waiting--;
+	good = atomic_load(&f->state) != RSH_FILE_FAILING;
+	pthread_mutex_unlock(&o->lock);
+	return good;
+}
+
+bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
+		      struct rsh_attempts *a)
+{
+	a->n++;
+	if (code == ENOMEM)
+		return false;
+	if (is_change(code)) {
+		mark_changed(s, f, code);
+		return false;
+	}
+	/* It may be the descriptor alone that is dead. */
+	if (a->n == 1 && atomic_load(&f->state) != RSH_FILE_FAILING)
+		return true;
+	/* What is known from before the source came back is not news. */
+	if (a->n < MOST_ATTEMPTS && a->began != atomic_load(&s->outage.n_returns))
+		return true;
+	mark_failing(s, f, code, a);
+	return a->wait && a->n < MOST_ATTEMPTS && wait_for(s, f);
+}
+
+void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f)
+{
+	struct rsh_outage *o = &s->outage;
+
+	pthread_mutex_lock(&o->lock);
+	if (atomic_load(&f->state) == RSH_FILE_CHANGED) {
+		set_state(s, f, RSH_FILE_GOOD);
+	} else if (o->now() - o->looked_ns > LOOK_AGAIN_NS) {
+		/* It may still fail where it did. */
+		o->looked_ns = o->now();
+		o->look_now = true;
+		pthread_cond_broadcast(&o->news);
+	}
+	pthread_mutex_unlock(&o->lock);
+}
+
+/* ---- the source's ---- */
+
+void rsh_outage_reset(struct rsh_source *s)
+{
+	struct rsh_outage *o = &s->outage;
+
+	pthread_mutex_lock(&o->lock);
+	atomic_store(&o->on, false);
+	o->stopping = false;
+	o->n_failing = 0;
+	o->next = 0;
+	pthread_mutex_unlock(&o->lock);
+	atomic_store(&s->n_failed, 0);
+}
+
+int rsh_outage_init(struct rsh_outage *o)
+{
+	pthread_condattr_t attr;
+	int rc = pthread_mutex_init(&o->lock, NULL);
+
+	o->now = rsh_clock_ns;
+	o->counted_ns = rsh_clock_ns();
+	o->spare = MOST_SPARE;
+	if (rc == 0)
+		rc = pthread_condattr_init(&attr);
+	if (rc)
+		return -rc;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	rc = pthread_cond_init(&o->news, &attr);
+	pthread_condattr_destroy(&attr);
+	return -rc;
+}
+
+void rsh_outage_destroy(struct rsh_outage *o)
+{
+	pthread_cond_destroy(&o->news);
+	pthread_mutex_destroy(&o->lock);
+}
+
+void rsh_source_outages(const struct rsh_source *s,
+			struct rsh_source_outages *out)
+{
+	*out = (struct rsh_source_outages){
+		.n = atomic_load(&s->outage.n_outages),
+		.on = atomic_load(&s->outage.on),
+	};
+}
+
+bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file)
+{
+	return atomic_load(&s->files[file].state) != RSH_FILE_GOOD;
+}
+
+const atomic_bool *rsh_source_failed(const struct rsh_source *s)
+{
+	return s->failed;
+}
+
+unsigned rsh_source_n_failed(const struct rsh_source *s)
+{
+	return atomic_load(&s->n_failed);
+}
+
+unsigned rsh_source_n_marks(const struct rsh_source *s)
+{
+	return atomic_load(&s->n_marks);
+}

@@ -1,0 +1,95 @@
+/* source/outage_i.h - files that cannot be reached, until they can be again;
+ * for this layer only.
+ *
+ * A file fails when its bytes cannot be had, or not be shown to be those that
+ * were indexed, and a fresh descriptor does no better.  From then on readers
+ * who have a replica avoid its rank, and a thread tries it again, where it
+ * failed, after pauses that grow.  It answers again: readers come back to it.
+ *
+ * An outage of the source begins with the first file that fails and ends when
+ * one of those that failed answers; it is logged then, once each, however many
+ * files and reads it hit; of a source that comes and goes all the time, not more
+ * often than somebody would read.  What fails on beyond its end, such as a bad place of
+ * a disk, has been logged with it and begins none.
+ *
+ * A file that changed is none of this: nothing but its old self, which a later
+ * read may find in its place, makes it good again.
+ */
+#ifndef RSH_SOURCE_OUTAGE_I_H
+#define RSH_SOURCE_OUTAGE_I_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/source/source.h"
+
+struct rsh_source;
+struct rsh_source_file;
+
+/* A positive errno that no file system gives: the file is not the one that was
+ * indexed.  ESTALE is what network file systems say of handles that their server
+ * has forgotten, which a new descriptor cures. */
+#define RSH_CHANGED EREMCHG
+
+enum rsh_file_state { RSH_FILE_GOOD, RSH_FILE_FAILING, RSH_FILE_CHANGED };
+
+struct rsh_outage {
+	pthread_mutex_t lock; /* guards what follows, and of files what says
+			       * so */
+	pthread_cond_t news;  /* a file answers again, the thread is to look or
+			       * to stop, or has stopped */
+	uint64_t (*now)(void);
+	bool unwatched;       /* for tests: nobody looks but they */
+
+	atomic_bool on;
+	bool quiet;           /* it is none for the log */
+	unsigned spare;       /* how many more are, for the time being */
+	uint64_t counted_ns;  /* from when on that grows */
+	uint64_t begun_ns;
+	uint64_t n_reads;     /* that it hit */
+	unsigned n_files;
+	unsigned n_failing;   /* also of earlier ones */
+	atomic_uint_fast64_t n_outages;
+	atomic_uint_fast64_t n_returns; /* of files, and ends of outages */
+
+	bool watched, stopping, look_now;
+	uint64_t looked_ns;   /* when it was last told to look */
+	unsigned n_waiting;   /* readers */
+
+	/* Of the thread alone: the file to begin with when it looks. */
+	uint32_t next;
+};
+
+/* One read, over all attempts. */
+struct rsh_attempts {
+	bool wait;    /* for the file to come back */
+	uint64_t hit; /* the outage that it was counted with; 0: none */
+	uint64_t began; /* n_returns when the last attempt did */
+	unsigned n;
+};
+
+int rsh_outage_init(struct rsh_outage *o);
+void rsh_outage_destroy(struct rsh_outage *o);
+/* Ends the thread.  False if it does not come back from the source: what it
+ * uses must stay. */
+bool rsh_outage_stop(struct rsh_source *s);
+/* For other files, after that. */
+void rsh_outage_reset(struct rsh_source *s);
+
+/* After an attempt that failed for this reason: whether to make another.  Of a
+ * reader who waits this may take RSH_PATIENCE_NS, counted from the beginning of
+ * the outage. */
+bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
+		      struct rsh_attempts *a);
+/* After a read that went well of a file that is not good. */
+void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f);
+
+/* Tries the files that fail; true if one answers again. */
+bool rsh_outage_look(struct rsh_source *s);
+
+#define RSH_PATIENCE_NS UINT64_C(3000000000)
+
+#endif
