@@ -12,35 +12,11 @@ import os
 import random
 
 from demands import demand, error_line
+from layouts import model_position, splits
 from ms_formats import (ELEMENT_BYTES, Layout, Record, StageFile,
                         checkpoint_bytes, strategy_bytes)
 from rsh_mount import (MountError, Mounted, expect_failure, hash_tree,
                        tree_difference)
-
-
-def splits(layout):
-    """How often each dimension is cut by the tensor map."""
-    mesh = layout.dev_matrix
-    entries = [e if isinstance(e, list) else [e] for e in layout.tensor_map]
-    return [math.prod(mesh[len(mesh) - 1 - a] for a in axes if a >= 0)
-            for axes in entries]
-
-
-def cell(layout, rank):
-    """Which slice a rank holds, of layouts without an optimizer shard."""
-    mesh = layout.dev_matrix
-    place, rest = [0] * len(mesh), rank
-    for axis in reversed(range(len(mesh))):
-        rest, place[axis] = divmod(rest, mesh[axis])
-    result = []
-    for entry in layout.tensor_map:
-        number = 0
-        for axis in entry if isinstance(entry, list) else [entry]:
-            if axis >= 0:
-                at = len(mesh) - 1 - axis
-                number = number * mesh[at] + place[at]
-        result.append(number)
-    return tuple(result)
 
 
 # Two replicas of four slices: ranks 0 and 4, 1 and 5, 2 and 6, 3 and 7.
@@ -72,7 +48,7 @@ class Job:
         for name, layout in self.layouts.items():
             dims = tuple(d // s for d, s in zip(self.shapes[name],
                                                 splits(layout)))
-            numbers = random.Random(f"{epoch} {step} {name} {cell(layout, rank)}")
+            numbers = random.Random(f"{epoch} {step} {name} {model_position(layout, rank)}")
             content = numbers.randbytes(math.prod(dims) * ELEMENT_BYTES["Float32"])
             result[name] = Record(dims, "Float32", content)
         for name, value in (("epoch_num", epoch), ("step_num", step)):

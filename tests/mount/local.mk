@@ -34,4 +34,5 @@ EXTRA_DIST += \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
 	lib/big_tree.py lib/cgroups.py lib/daemon_use.py lib/soak_readers.py \
 	lib/coming_and_going.py bench/make_big_tree.py \
+	lib/layouts.py \
 	data/strategies/fault_recover_8 $(MOUNT)

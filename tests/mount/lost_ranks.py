@@ -12,12 +12,13 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from demands import change, content, demand  # noqa: E402
+from layouts import splits  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         read_checkpoint, read_strategy_file, strategy_bytes)
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
-from small_job import Job, mounted, refuses, shows, splits  # noqa: E402
+from small_job import Job, mounted, refuses, shows  # noqa: E402
 
 GENUINE = os.path.join(os.environ.get("srcdir", "."), "data", "strategies",
                        "fault_recover_8")
@@ -363,10 +364,13 @@ def time_grows_as_the_ranks_do(job):
 @test
 def a_rank_that_no_job_has(job):
     """Without strategies any number counts, and tables go by it."""
+    job = Job(os.path.join(job.directory, "whole"),
+              {name: Layout([8], [-1] * len(shape)) for name, shape in job.shapes.items()})
     saved = job.save(1, 5)
     last = os.path.join(job.source, "rank_1048575")
     os.rename(os.path.dirname(saved[7]), last)
-    options = ("plan", "--src-strategy", "none", "--dst-strategy", "none", job.source)
+    options = ("plan", "--src-strategy", "none", "--dst-strategy", "none", "--check",
+               "structure", job.source)
     said = run(*options)
     if said.status != GOOD:
         raise MountError(repr(said))

@@ -14,10 +14,10 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from layouts import cell, splits  # noqa: E402
 from ms_formats import Layout, StageFile, strategy_bytes  # noqa: E402
 from rsh_mount import (Tap, hash_tree, require_oracle, reshardfs_program,  # noqa: E402
                        tree_difference)
-from small_job import splits  # noqa: E402
 
 SHAPES = {"up.weight": (16, 24), "down.weight": (8, 32), "norm.gamma": (24,),
           "moments.up.weight": (16, 24)}
@@ -61,10 +61,9 @@ class Oracle:
         for rank in range(int(self.np.prod(mesh))):
             params = []
             for name, dims in SHAPES.items():
-                cut = splits(Layout(mesh, LAYOUTS[layouts][1][name])) if layouts else \
-                    [1] * len(dims)
-                shape = tuple(d // c for d, c in zip(dims, cut))
-                data = slices.setdefault((name, rank), rng.standard_normal(shape))
+                layout = Layout(mesh, LAYOUTS[layouts][1][name] if layouts else [-1] * len(dims))
+                shape = tuple(d // c for d, c in zip(dims, splits(layout)))
+                data = slices.setdefault((name, cell(layout, rank)), rng.standard_normal(shape))
                 tensor = self.ms.Tensor(data.astype(self.np.float32))
                 params.append({"name": name, "data": self.ms.Parameter(tensor, name=name)})
             path = os.path.join(root, f"rank_{rank}", "net-1_1")

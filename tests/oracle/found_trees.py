@@ -102,14 +102,14 @@ class Sharded:
     def __init__(self, directory):
         import mindspore as ms
         import numpy as np
+        from layouts import model_position, splits
         from ms_formats import read_strategy_file
-        from small_job import cell, splits
 
         self.ms = ms
         self.strategy = os.path.join(directory, "strategy.ckpt")
         shutil.copy(os.path.join(GENUINE, "strategy_stage_0.ckpt"), self.strategy)
         self.layouts = read_strategy_file(self.strategy).layouts
-        self.np, self.cell, self.splits = np, cell, splits
+        self.np, self.position, self.splits = np, model_position, splits
 
     def save(self, source, step, ranks, name, **options):
         for rank in ranks:
@@ -117,7 +117,7 @@ class Sharded:
             os.makedirs(folder, exist_ok=True)
             parameters = []
             for text, layout in self.layouts.items():
-                at = self.cell(layout, rank)
+                at = self.position(layout, rank)
                 rows = 16 // self.splits(layout)[0]
                 seed = [step, rows, *at, *text.encode()]
                 values = self.np.random.default_rng(seed).random((rows, 5), "float32")

@@ -75,7 +75,7 @@ class GenuineSet:
     @property
     def device_count(self):
         """Devices of one stage."""
-        from naive_reshard import device_count
+        from layouts import device_count
         return device_count(next(iter(self.stages[0].values())))
 
     def directory(self):
@@ -103,7 +103,7 @@ class GenuineSet:
 
     def region(self, stage, name, local):
         """The part of a whole tensor that a rank of a stage holds."""
-        from naive_reshard import region
+        from layouts import region
         shape = self.shapes[name]
         return region(in_dimensions_of(self.stages[stage][name], shape), shape, local)
 
