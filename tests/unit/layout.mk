@@ -3,6 +3,7 @@ UNIT += \
 	unit/test_layout_fold unit/test_layout_grid unit/test_layout_replicas \
 	unit/test_layout_redistribution unit/test_layout_strategy \
 	unit/test_layout_derive unit/test_layout_mesh unit/test_layout_check \
+	unit/test_layout_partition \
 	unit/test_plan_conversion unit/test_plan_errors \
 	unit/test_plan_framing unit/test_plan_pieces unit/test_plan_whole \
 	unit/test_plan_property
@@ -30,6 +31,9 @@ unit_test_layout_check_SOURCES = unit/test_layout_check.c $(LAYOUT_SUPPORT)
 unit_test_layout_check_LDADD = $(L_LAYOUT)
 unit_test_layout_mesh_SOURCES = unit/test_layout_mesh.c $(LAYOUT_SUPPORT)
 unit_test_layout_mesh_LDADD = $(L_LAYOUT)
+unit_test_layout_partition_SOURCES = \
+	unit/test_layout_partition.c unit/support.h unit/support.c
+unit_test_layout_partition_LDADD = $(L_LAYOUT)
 unit_test_plan_conversion_SOURCES = unit/test_plan_conversion.c $(PLAN_SUPPORT)
 unit_test_plan_conversion_LDADD = $(L_PLAN)
 unit_test_plan_errors_SOURCES = unit/test_plan_errors.c $(PLAN_SUPPORT)
