@@ -138,7 +138,7 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	if (!o->has_log_level)
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&w, o, "exporting");
-	rc = rsh_work_open(&w, &err);
+	rc = rsh_work_open(&w, false, &err);
 	if (rc == 0)
 		rc = export_ranks(&w, &result, &err);
 	rsh_work_end_progress(&w);

@@ -51,7 +51,7 @@ static int open_file(const struct rsh_options *o, struct subject *s,
 
 	if (ends_in(o->source, ".json"))
 		return open_strategy(o, s, err);
-	rc = rsh_inspect_file(o->source, o->files.check_crc, s->names,
+	rc = rsh_inspect_file(o->source, o->files.check == RSH_CHECK_FULL, s->names,
 			      &s->file, err);
 	s->is_file = rc == 0;
 	if (rc == -EBADMSG && s->file.format == RSH_FORMAT_CKPT &&

@@ -10,6 +10,7 @@
 #include "conversion.h"
 #include "ls.h"
 #include "ls_tensors.h"
+#include "rsh/source/contents.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
@@ -131,8 +132,8 @@ static int ask_reason(const struct tree *t, struct step_file *f)
 	if (!names)
 		return -ENOMEM;
 	rsh_source_n_bad(t->source, &reason);
-	if (rsh_inspect_file(f->path, t->options->files.check_crc, names, &in,
-			     &err))
+	if (rsh_inspect_file(f->path, t->options->files.check == RSH_CHECK_FULL,
+			     names, &in, &err))
 		reason = err.text;
 	f->bytes = in.bytes;
 	f->reason = strdup(reason);
@@ -187,6 +188,22 @@ static int add_files(const struct tree *t, struct step *s,
 	return 0;
 }
 
+/* Whether the strategy is this tree's, as a mount of that step would ask. */
+static int check_strategy(struct tree *t)
+{
+	int rc = t->src ? rsh_source_check_ranks(t->source, t->src, NULL,
+						 &t->refusal) : 0;
+
+	if (rc == 0)
+		rc = rsh_source_check_contents(t->source, t->src, NULL,
+					       t->options->compat ?
+					       RSH_GRID_CONVERTER :
+					       RSH_GRID_RUNTIME, t->names,
+					       &t->refusal);
+	t->refused = rc != 0;
+	return rc == -ENOMEM ? rc : 0;
+}
+
 /* Those of the newest whole step, and until there is one of the newest. */
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
@@ -195,6 +212,9 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 	    !(newest || is_whole(s)))
 		return 0;
 	t->whole_tensors = is_whole(s);
+	if (t->whole_tensors && !t->options->dst_strategy &&
+	    check_strategy(t))
+		return -ENOMEM;
 	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
 }
 
@@ -324,7 +344,7 @@ static json_t *step_json(const struct step *s, bool tried)
 
 static json_t *mount_json(const struct tree *t)
 {
-	if (!t->asked)
+	if (!t->asked && !t->refused)
 		return json_null();
 	if (t->refused)
 		return json_pack("{s:n,s:o}", "takes", "reason",

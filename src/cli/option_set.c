@@ -185,11 +185,16 @@ int rsh_set_breakpoint(struct rsh_options *o, const struct rsh_option *def,
 int rsh_set_check(struct rsh_options *o, const struct rsh_option *def,
 		  const char *value, struct rsh_error *err)
 {
-	o->files.check_crc = strcmp(value, "full") == 0;
-	if (!o->files.check_crc && strcmp(value, "structure") != 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
-				     "\"structure\" nor \"full\"", def->name,
-				     value);
+	if (strcmp(value, "sample") == 0)
+		o->files.check = RSH_CHECK_SAMPLE;
+	else if (strcmp(value, "structure") == 0)
+		o->files.check = RSH_CHECK_STRUCTURE;
+	else if (strcmp(value, "full") == 0)
+		o->files.check = RSH_CHECK_FULL;
+	else
+		return rsh_error_set(err, EINVAL, "%s: \"%s\" is none of "
+				     "\"sample\", \"structure\" and \"full\"",
+				     def->name, value);
 	return 0;
 }
 

@@ -30,6 +30,8 @@
 
 #define STRATEGY RSH_IN(RSH_COMMAND_STRATEGY)
 #define DERIVES (CONVERSIONS | STRATEGY)
+/* Those that take files of a SOURCE. */
+#define TREES (CONVERSIONS | STRATEGY)
 
 #define AT(member) offsetof(struct rsh_options, member)
 
@@ -81,27 +83,27 @@ static const struct rsh_option table[] = {
 	  "virtual files are rank_N/STRN.ckpt (checkpoint_)", rsh_set_prefix },
 	{ "compat", 0, "mindspore", CONVERSIONS,
 	  "the converter's bytes, also where they are wrong", rsh_set_compat },
-	{ "select", 0, "WHICH", CONVERSIONS,
+	{ "select", 0, "WHICH", TREES,
 	  "of several checkpoints: newest (default), a step E_S, mtime, "
 	  "name=GLOB, mindspore", rsh_set_select },
-	{ "breakpoint", 0, "include|only", CONVERSIONS,
+	{ "breakpoint", 0, "include|only", TREES,
 	  "*_breakpoint.ckpt count (where there is nothing else)",
 	  rsh_set_breakpoint },
-	{ "check", 0, "structure|full", CONVERSIONS,
-	  "what makes a file valid; full: its CRC as well (structure)",
-	  rsh_set_check },
+	{ "check", 0, "sample|structure|full", CONVERSIONS,
+	  "hold some contents (default), none or all and their CRCs against "
+	  "the strategy", rsh_set_check },
 	{ "fallbacks", 0, "N", CONVERSIONS,
 	  "older steps to try if one is not whole (5)", rsh_set_number,
 	  .at = AT(fallbacks), .min = 0, .max = 1000000 },
-	{ "rank-dir", 0, "TEMPLATE", CONVERSIONS,
+	{ "rank-dir", 0, "TEMPLATE", TREES,
 	  "where a rank's files lie below SOURCE; {rank} is its number",
 	  rsh_set_string, .at = AT(files.rank_dir) },
-	{ "file", 0, "TEMPLATE", CONVERSIONS, "what their names are (*.ckpt)",
+	{ "file", 0, "TEMPLATE", TREES, "what their names are (*.ckpt)",
 	  rsh_set_file, .at = AT(files.file) },
-	{ "source-map", 0, "FILE.json", CONVERSIONS,
+	{ "source-map", 0, "FILE.json", TREES,
 	  "the file of each rank: {\"0\": \"path\", ...}", rsh_set_string,
 	  .at = AT(files.source_map) },
-	{ "follow-outside", 0, NULL, CONVERSIONS,
+	{ "follow-outside", 0, NULL, TREES,
 	  "let links in SOURCE lead out of it", rsh_set_flag,
 	  .at = AT(files.follow_outside) },
 	{ "group-info", 0, "PATH", CONVERSIONS,
@@ -119,9 +121,9 @@ static const struct rsh_option table[] = {
 	{ "unlisted", 0, "copy|drop|error", CONVERSIONS,
 	  "records that the destination does not list (copy)",
 	  rsh_set_unlisted },
-	{ "only", 0, "REGEX", CONVERSIONS, "just parameters with such names",
+	{ "only", 0, "REGEX", TREES, "just parameters with such names",
 	  rsh_set_regex, .at = AT(only) },
-	{ "drop", 0, "REGEX", DERIVES, "no parameters with such names",
+	{ "drop", 0, "REGEX", TREES, "no parameters with such names",
 	  rsh_set_regex, .at = AT(drop) },
 	{ "rename", 0, "FILE", CONVERSIONS,
 	  "JSON of old and new parameter names", rsh_set_text,

@@ -266,8 +266,9 @@ static int ask(struct report *r, struct rsh_error *err)
 	if (kind == RSH_VERIFY_SOURCE && !o->dst_strategy)
 		return verify_best(r, err);
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
+	/* A converted tree proves nothing of the source. */
 	if (rc == 0)
-		rc = rsh_work_open(&r->work, err);
+		rc = rsh_work_open(&r->work, kind != RSH_VERIFY_TREE, err);
 	if (rc)
 		return rc;
 	return kind == RSH_VERIFY_SOURCE ? verify_mounted(r, err) :

@@ -18,7 +18,8 @@ void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
 	};
 }
 
-int rsh_work_open(struct rsh_work *w, struct rsh_error *err)
+int rsh_work_open(struct rsh_work *w, bool contents_later,
+		  struct rsh_error *err)
 {
 	int rc = rsh_reading_new(w->options, &w->io, err);
 
@@ -26,6 +27,7 @@ int rsh_work_open(struct rsh_work *w, struct rsh_error *err)
 		return rc;
 	w->cfg = rsh_conversion_of(w->options);
 	w->cfg.files.io = w->io;
+	w->cfg.contents_later = contents_later;
 	rc = rsh_vfs_open(&w->cfg, &w->vfs, err);
 	if (rc == 0 && w->options->has_keep_free)
 		rsh_reading_keep_free(w->options, w->vfs, w->io, true);

@@ -21,8 +21,10 @@ struct rsh_work {
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
 		    const char *what);
-/* Opens the tree that the options describe.  0 or -errno with a sentence. */
-int rsh_work_open(struct rsh_work *w, struct rsh_error *err);
+/* Opens the tree that the options describe; `contents_later`: replicas will be
+ * compared by the caller.  0 or -errno with a sentence. */
+int rsh_work_open(struct rsh_work *w, bool contents_later,
+		  struct rsh_error *err);
 /* Takes the bar away: something is to be said. */
 void rsh_work_end_progress(struct rsh_work *w);
 /* Ends all of it. */

@@ -63,7 +63,7 @@ static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
 		.size = (uint64_t)f->id.size,
 		.path = f->path,
 	};
-	int rc = rsh_format_scan(s->format, &bytes, s->check_crc, names, out,
+	int rc = rsh_format_scan(s->format, &bytes, (s->check == RSH_CHECK_FULL), names, out,
 				 err);
 
 	if (rc || rsh_file_compare(f, fd, false) == 0)
@@ -163,7 +163,7 @@ static bool is_stored(struct indexing *x, struct rsh_source_file *f, int fd)
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
 	/* A checksum is compared with what is read now. */
-	c->known = s->check_crc || take_stored(x, f, which) == 0;
+	c->known = (s->check == RSH_CHECK_FULL) || take_stored(x, f, which) == 0;
 	if (!f->index || f->index->file_bytes == c->key.size)
 		return f->index;
 	f->index = NULL;
@@ -289,7 +289,7 @@ static void *worker(void *arg)
 static unsigned wanted_threads(const struct rsh_source *s)
 {
 	long n = s->n_threads ? (long)s->n_threads :
-		 s->check_crc ? sysconf(_SC_NPROCESSORS_ONLN) : SCAN_THREADS;
+		 (s->check == RSH_CHECK_FULL) ? sysconf(_SC_NPROCESSORS_ONLN) : SCAN_THREADS;
 
 	if (n > (long)s->n_files)
 		n = (long)s->n_files;
@@ -352,7 +352,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		return rsh_error_nomem(err);
 	open_cache(&x);
 	run_workers(&x);
-	if (s->check_crc)
+	if (s->check == RSH_CHECK_FULL)
 		leave_out_cut_files(&x);
 	if (x.caching)
 		save_new(&x);

@@ -339,3 +339,34 @@ int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 			     "used: it is damaged", c->path);
 	return rc;
 }
+
+/* ---- verdicts ---- */
+
+static void verdict_name(uint64_t digest, char name[32])
+{
+	snprintf(name, 32, "%016" PRIx64 RSH_VERDICT_SUFFIX, digest);
+}
+
+bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest)
+{
+	char name[32];
+	struct stat st;
+
+	verdict_name(digest, name);
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
+	    !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return false;
+	/* What is used lately is removed last. */
+	utimensat(dirfd, name, NULL, AT_SYMLINK_NOFOLLOW);
+	return true;
+}
+
+void rsh_index_verdict_keep(int dirfd, uint64_t digest)
+{
+	char name[32];
+	cleanup_fd int fd = -1;
+
+	verdict_name(digest, name);
+	fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+		    0600);
+}

@@ -69,6 +69,13 @@ void rsh_index_cache_save(struct rsh_index_cache *c,
 			  const struct rsh_index_entry *entries, uint32_t n,
 			  const struct rsh_names *names);
 
+/* ---- what else is remembered ---- */
+
+/* Whether what `digest` stands for was found right before, and that it was now
+ * (an empty file of that name in the directory). */
+bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest);
+void rsh_index_verdict_keep(int dirfd, uint64_t digest);
+
 /* ---- the form of the file, for index_cache.c and index_save.c ---- */
 
 #define RSH_INDEX_MAGIC UINT64_C(0x7865646e69687372) /* "rshindex" */
@@ -77,6 +84,9 @@ void rsh_index_cache_save(struct rsh_index_cache *c,
 #define RSH_INDEX_FILE_MAX (UINT64_C(32) << 20)
 #define RSH_INDEX_DIR_MAX (UINT64_C(64) << 20)
 #define RSH_INDEX_SUFFIX ".idx"
+#define RSH_VERDICT_SUFFIX ".right"
+/* An empty file counts as so many bytes, for it takes a directory's place. */
+#define RSH_VERDICT_BYTES 1024
 
 /* The file begins with this; the blobs' places, the files, and the blobs
  * (wire/index_codec.h) follow. */

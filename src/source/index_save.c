@@ -302,6 +302,8 @@ static bool is_ours(const char *name)
 {
 	size_t n = strspn(name, "0123456789abcdef");
 
+	if (n == 16 && strcmp(name + n, RSH_VERDICT_SUFFIX) == 0)
+		return true;
 	return n == 16 && strlen(name) < sizeof(((struct stored *)0)->name) &&
 	       strncmp(name + n, RSH_INDEX_SUFFIX,
 		       strlen(RSH_INDEX_SUFFIX)) == 0 &&
@@ -337,7 +339,8 @@ static int look_at(int dirfd, const char *name, struct stored **list,
 	if (rsh_grow(list, cap, *n + 1, sizeof(**list)))
 		return -ENOMEM;
 	(*list)[*n] = (struct stored){
-		.bytes = (uint64_t)st.st_size, .mtime = st.st_mtim,
+		.bytes = (uint64_t)st.st_size + RSH_VERDICT_BYTES,
+		.mtime = st.st_mtim,
 	};
 	strcpy((*list)[(*n)++].name, name);
 	return 0;

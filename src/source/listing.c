@@ -39,6 +39,7 @@ struct walk {
 	bool any;   /* a directory of some rank was found */
 	bool named; /* and a file that counts by its name */
 	bool again; /* it is the second time in the same directories */
+	bool beyond; /* it is in the directory of a rank that does not count */
 };
 
 /* ---- what was found ---- */
@@ -48,20 +49,45 @@ static bool counts(const struct walk *w, uint32_t rank)
 	return rank >= w->first && rank - w->first < w->n;
 }
 
-int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *found)
+static int add_to(struct rsh_checkpoint **files, size_t *n, size_t *cap,
+		  const struct rsh_checkpoint *found)
 {
 	struct rsh_checkpoint c = *found;
 	const char *slash;
 
-	if (!c.name || rsh_grow(&l->files, &l->cap, l->n + 1,
-				sizeof(*l->files))) {
+	if (!c.name || rsh_grow(files, cap, *n + 1, sizeof(**files))) {
 		free(c.name);
 		return -ENOMEM;
 	}
 	slash = strrchr(c.name, '/');
 	c.base = slash ? slash + 1 : c.name;
 	rsh_checkpoint_parse(&c);
-	l->files[l->n++] = c;
+	(*files)[(*n)++] = c;
+	return 0;
+}
+
+int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *found)
+{
+	return add_to(&l->files, &l->n, &l->cap, found);
+}
+
+int rsh_listing_add_beyond(struct rsh_listing *l,
+			   const struct rsh_checkpoint *found)
+{
+	return add_to(&l->beyond, &l->n_beyond, &l->cap_beyond, found);
+}
+
+/* A rank that does not count is remembered if the strategy might be of fewer
+ * ranks than the tree. */
+static int add_found(struct walk *w, struct rsh_checkpoint *c)
+{
+	struct rsh_listing *l = &w->source->listing;
+
+	if (counts(w, c->rank))
+		return rsh_listing_add(l, c);
+	if (w->first == 0)
+		return rsh_listing_add_beyond(l, c);
+	free(c->name);
 	return 0;
 }
 
@@ -123,9 +149,9 @@ static int unreadable(const struct walk *w, const char *dir,
 {
 	int rc = rsh_source_open_error(w->source, dir, -errno, err);
 
-	if (!*dir || rc == -ENOMEM || rc == -EXDEV)
+	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond))
 		return rc;
-	if (!w->again)
+	if (!w->again && !w->beyond)
 		rsh_log_warning("%s: the directory is left out", err->text);
 	err->code = 0;
 	return 0;
@@ -169,11 +195,9 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 		    !S_ISREG(st.st_mode))
 			continue;
 		w->any = w->named = true;
-		if (!counts(w, c.rank))
-			continue;
 		c.mtime = st.st_mtim;
 		c.name = join(at, e->d_name, strlen(e->d_name));
-		if (rsh_listing_add(&w->source->listing, &c))
+		if (add_found(w, &c))
 			return rsh_error_nomem(err);
 	}
 	return errno ? unreadable(w, at, err) : 0;
@@ -196,13 +220,18 @@ static int enter(struct walk *w, const char *at, const char *part, size_t n,
 	if (fstatat(w->source->dirfd, below, &st, 0) != 0 ||
 	    !S_ISDIR(st.st_mode))
 		return 0;
-	if (has_rank) {
-		w->any = true;
-		if (!counts(w, rank))
-			return 0;
+	if (!has_rank)
+		return walk(w, below, part + n, rank, err);
+	w->any = true;
+	w->beyond = !counts(w, rank);
+	if (w->beyond && w->first > 0)
+		return 0;
+	if (!w->beyond)
 		rc = add_dir(w, below, rank, err);
-	}
-	return rc ? rc : walk(w, below, part + n, rank, err);
+	if (rc == 0)
+		rc = walk(w, below, part + n, rank, err);
+	w->beyond = false;
+	return rc;
 }
 
 static int enter_matches(struct walk *w, const char *at, const char *part,
@@ -491,10 +520,8 @@ static int list_map(struct walk *w, const char *map, struct rsh_error *err)
 	for (uint32_t i = 0; i < m->n && rc == 0; i++) {
 		struct rsh_checkpoint c = { .rank = m->entries[i].rank };
 
-		if (!counts(w, c.rank))
-			continue;
 		c.name = mapped_path(map, m->entries[i].path);
-		if (rsh_listing_add(&w->source->listing, &c))
+		if (add_found(w, &c))
 			rc = rsh_error_nomem(err);
 	}
 	rsh_source_map_free(m);
@@ -562,6 +589,9 @@ void rsh_listing_clear(struct rsh_listing *l)
 		rsh_checkpoint_clear(&l->files[i]);
 	for (size_t i = 0; i < l->n_dirs; i++)
 		free(l->dirs[i].name);
+	for (size_t i = 0; i < l->n_beyond; i++)
+		rsh_checkpoint_clear(&l->beyond[i]);
+	free(l->beyond);
 	free(l->files);
 	free(l->dirs);
 }

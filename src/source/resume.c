@@ -521,7 +521,7 @@ static int find_job(struct rsh_resume *r, struct rsh_source *tree,
 	for (size_t i = 0; i < N_FORMATS && rc == 0; i++) {
 		struct rsh_job job = { .format = formats[i], .tree = tree,
 				       .glob = glob,
-				       .full = o->check_crc };
+				       .full = o->check == RSH_CHECK_FULL };
 
 		rc = formats[i]->find(&job, err);
 		if (rc == 0 && job.n_saved > 0 && r->job.n_saved > 0)

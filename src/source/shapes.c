@@ -62,7 +62,7 @@ int rsh_source_shapes(const char *path, const struct rsh_source_options *opts,
 	uint32_t ranks = src ? src->stage_ranks : 1;
 	uint32_t stages = src ? src->n_stages : 1;
 
-	headers.check_crc = false;
+	headers.check = RSH_CHECK_STRUCTURE;
 	for (uint32_t s = 0; s < stages; s++) {
 		bool any = false;
 		int rc = 0;

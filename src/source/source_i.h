@@ -57,6 +57,9 @@ struct rsh_listing {
 	size_t n, cap;
 	struct rsh_rank_dir *dirs; /* ascending by rank, each once */
 	size_t n_dirs, cap_dirs;
+	/* Files of ranks that the strategy does not have. */
+	struct rsh_checkpoint *beyond;
+	size_t n_beyond, cap_beyond;
 };
 
 /* Lists what the options describe.  0 or -errno with a sentence. */
@@ -67,6 +70,8 @@ void rsh_listing_clear(struct rsh_listing *l);
 /* Adds one file, whose name (from malloc, or NULL when memory was out) is taken
  * over.  0 or -ENOMEM. */
 int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
+int rsh_listing_add_beyond(struct rsh_listing *l,
+			   const struct rsh_checkpoint *c);
 
 /* Reads a small file whole (from malloc).  `what` is what it should be. */
 int rsh_load_whole(const char *path, uint64_t max, const char *what,
@@ -243,7 +248,7 @@ struct rsh_source {
 	const struct rsh_source_opener *opener; /* NULL: it may itself */
 	struct rsh_source_attr attr;
 	unsigned n_threads;
-	bool check_crc;
+	enum rsh_check check;
 	bool follow_outside;
 	enum rsh_select select;
 	struct rsh_source_io *io; /* NULL: none */

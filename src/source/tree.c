@@ -284,7 +284,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	if (rc)
 		return rc;
 	s->n_threads = opts->n_threads;
-	s->check_crc = opts->check_crc;
+	s->check = opts->check;
 	s->follow_outside = opts->follow_outside;
 	s->opener = opts->opener;
 	s->select = opts->select;

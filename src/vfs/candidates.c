@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/contents.h"
 #include "rsh/util/log.h"
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
@@ -124,6 +125,19 @@ static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 	return 0;
 }
 
+/* Without strategies a rank's file is its own, whatever others hold. */
+static int check_contents(struct rsh_reshard *v,
+			  const struct rsh_vfs_config *cfg,
+			  struct rsh_error *err)
+{
+	if (cfg->contents_later || (!v->src && !v->dst && cfg->dst_ranks > 0))
+		return 0;
+	return rsh_source_check_contents(v->source, v->src, v->dst,
+					 cfg->compat ? RSH_GRID_CONVERTER :
+						       RSH_GRID_RUNTIME,
+					 v->names, err);
+}
+
 /* *fatal: no other candidate is to be tried. */
 static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 uint32_t i, bool allow_missing, bool *fatal,
@@ -132,13 +146,19 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	int rc = rsh_source_choose(v->source, i, err);
 
 	*fatal = true;
+	if (rc == 0 && v->src)
+		rc = rsh_source_check_ranks(v->source, v->src, v->dst, err);
 	if (rc == 0)
 		rc = rsh_source_index(v->source, v->names, err);
 	if (rc)
 		return rc;
 	rc = plan(v, p, allow_missing, err);
 	*fatal = rc == -ENOMEM;
-	return rc;
+	if (rc)
+		return rc;
+	/* The strategy would be no other tree's at an older step. */
+	*fatal = true;
+	return check_contents(v, p->cfg, err);
 }
 
 /* ---- what was tried in vain ---- */

@@ -239,6 +239,15 @@ def flips_of_content_without_a_checksum_are_shown(job):
 
 
 @test
+def flips_that_a_sample_meets_refuse_the_mount(job):
+    """All of a tensor on one of two ranks that hold the same."""
+    at = place(job, 4, "down.weight")
+    n = len(job.records(4, *STEP)["down.weight"].content)
+    demand(refused_mount(job, flips(4, at, n)), "down.weight", "ranks 0 and 4 should hold the "
+           "same slice, but their bytes differ", "a file is damaged, or of another save")
+
+
+@test
 def flips_of_headers_are_errors_or_right_bytes(job):
     """The type, the dimensions, the lengths of messages."""
     data = job.file_bytes(2, *STEP)
@@ -285,7 +294,8 @@ def drills_with_flips_leave_nothing_behind(job):
         kept = ["--cache", "on", "--cache-dir", os.path.join(directory, "blocks"),
                 "--index-cache", os.path.join(directory, "index")]
         at = place(job, 0, "up.weight")
-        with mounted(job, f"flip@:{at}-{at + 1000000}", *kept) as mount:
+        # What replicas hold in common goes with the bits that are turned over.
+        with mounted(job, f"flip@:{at}-{at + 1000000}", *kept, "--check=structure") as mount:
             different = tree_difference(job.expected(*STEP), hash_tree(mount.path))
             check(len(different) == job.n_ranks, str(different))
         check(os.listdir(os.path.join(directory, "blocks")), "no blocks were kept")

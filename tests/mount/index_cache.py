@@ -18,11 +18,13 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from ms_formats import Record, checkpoint_bytes  # noqa: E402
+from demands import write  # noqa: E402
+from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
+                        strategy_bytes)
 from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
 from safetensors_format import safetensors_bytes  # noqa: E402
-from small_job import Job  # noqa: E402
+from small_job import Job, refuses  # noqa: E402
 
 RANKS = 8
 LOST = "is not used"
@@ -239,6 +241,33 @@ def test_two_at_once(tap, bench):
             assert [n for n in os.listdir(bench.cache) if "tmp" in n] == []
 
 
+def test_verdict(tap, bench):
+    """A sample of the contents is compared once a step."""
+    known, compared = "before", "were read, bear the strategy out"
+    with tap.test("what was found right is not compared again"):
+        assert known in bench.mount(0).kept
+        assert compared in bench.mount(RANKS, "--index-cache", "off", cache=False).kept
+    with tap.test("but with another strategy"):
+        job, right = bench.job, bench.job.strategy
+        job.strategy += ".wrong.ckpt"
+        layouts = {name: Layout([4, 2], layout.tensor_map)
+                   for name, layout in job.layouts.items()}
+        with open(job.strategy, "wb") as f:
+            f.write(strategy_bytes(StageFile(0, layouts)))
+        for _ in range(2):
+            refuses(job, "--index-cache", bench.cache,
+                    words=["is not the strategy of this tree", "ranks 0 and 2",
+                           "mesh [2,4] cut over axis 1 would explain it"])
+        job.strategy = right
+    with tap.test("and when a file changed"):
+        with open(bench.files[3], "rb") as f:
+            data = f.read()
+        write(bench.files[3], data)
+        settle(bench.job.source)
+        assert compared in bench.mount(1).kept
+        assert known in bench.mount(0).kept
+
+
 def test_steps(tap, bench):
     """Another step, and the first one again: the cache holds both."""
     bench.job.save(1, 20)
@@ -268,7 +297,8 @@ def test_bounds(tap, bench):
     os.remove(own)
     with tap.test("what was not used for the longest time goes, and nothing else"):
         bench.mount(RANKS)
-        left = set(os.listdir(bench.cache)) - {os.path.basename(own)}
+        left = {name for name in os.listdir(bench.cache)
+                if not name.endswith(".right")} - {os.path.basename(own)}
         assert left == set(names) - {"0000000000000001.idx",
                                      "0000000000000004.idx.0000000000000001.tmp"}, left
 
@@ -284,7 +314,8 @@ def test_checksums(tap, directory):
         f.write(bytes([data[at] ^ 1]))
     settle(bench.job.source)
     with tap.test("--check full reads what is stored, and its content"):
-        with bench.mounted("--select", "1_10"):
+        # The damage shows in what its replicas hold as well.
+        with bench.mounted("--select", "1_10", "--check", "structure"):
             pass
         mount = bench.mount(RANKS, "--check", "full", "--select", "1_10")
         assert re.search(r"rank_2/\S+: .*the file is left out", mount.kept), mount.kept
@@ -333,6 +364,7 @@ def main():
         test_big(tap, directory)
         settle(bench.job.source)
         test_simple(tap, bench)
+        test_verdict(tap, bench)
         test_damage(tap, bench)
         test_no_place(tap, bench)
         test_two_at_once(tap, bench)

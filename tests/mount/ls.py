@@ -217,7 +217,8 @@ def whole_shapes(t):
     check(cells[0] == ["TENSOR", "DTYPE", "WHOLE", "IN", "A", "FILE"] and
           ["embedding.table", "Float32", "[96,40]", "[24,40]"] in cells, got)
     check(run_json("ls", t.source)["tensors"] is None, "without a strategy")
-    one = run_json("ls", t.source, "--src-strategy=none")["tensors"]["list"]
+    one = run_json("ls", t.source, "--src-strategy=none",
+                   "--check=structure")["tensors"]["list"]
     check(all(row["shape"] == row["file_shape"] and not row["listed"] for row in one), one)
 
 
@@ -226,10 +227,14 @@ def a_doubled_vocabulary(t):
     wide = write(t.path("wide.ckpt"), strategy_bytes(StageFile(0, {
         p.name: Layout([1, 8], p.source_map) for p in PARAMS if p.source_map is not None})))
     rows = {row["name"]: row for row in
-            run_json("ls", t.source, "--src-strategy", wide)["tensors"]["list"]}
+            run_json("ls", t.source, "--src-strategy", wide,
+                     "--check=structure")["tensors"]["list"]}
     check(rows["embedding.table"]["shape"] == [192, 40], rows["embedding.table"])
+    said = run_json("ls", t.source, "--src-strategy", wide, status=NO)["mount"]
+    check(said["takes"] is None and "not the strategy of this tree" in said["reason"], said)
     got = run("ls", t.source, "--src-strategy", wide)
-    check("[192,40]" in got.out, got)
+    check(got.status == NO and "[192,40]" in got.out and "a mount would fail" in got.out and
+          "ranks 0 and 4 should hold different slices" in got.err, got)
 
 
 def shapes_of_the_newest_whole_step(t):

@@ -2,6 +2,7 @@
 UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_source_access \
+	unit/test_source_contents \
 	unit/test_source_fault unit/test_source_outage unit/test_vfs \
 	unit/test_vfs_nodes unit/test_vfs_stream unit/test_vfs_depth \
 	unit/test_vfs_backing \
@@ -20,6 +21,9 @@ unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)
 unit_test_source_index_LDADD = $(L_SOURCE)
 unit_test_source_gather_SOURCES = unit/test_source_gather.c $(SOURCE_SUPPORT)
 unit_test_source_gather_LDADD = $(L_SOURCE)
+unit_test_source_contents_SOURCES = unit/test_source_contents.c \
+	unit/layout_support.h unit/layout_support.c $(SOURCE_SUPPORT)
+unit_test_source_contents_LDADD = $(L_SOURCE)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_source_fault_SOURCES = unit/test_source_fault.c $(SOURCE_SUPPORT)

@@ -183,7 +183,7 @@ static void test_selection(void **state)
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none"), &o);
 	assert_int_equal(o.files.select, RSH_SELECT_NEWEST);
 	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_OUT);
-	assert_false(o.files.check_crc || o.has_select);
+	assert_false(o.files.check != RSH_CHECK_SAMPLE || o.has_select);
 	assert_int_equal(o.fallbacks, 5);
 	rsh_options_clear(&o);
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
@@ -193,7 +193,7 @@ static void test_selection(void **state)
 	assert_int_equal(o.files.epoch, 12);
 	assert_int_equal(o.files.step, 34567890123);
 	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_ONLY);
-	assert_true(o.files.check_crc && o.has_select);
+	assert_true(o.files.check == RSH_CHECK_FULL && o.has_select);
 	assert_int_equal(o.fallbacks, 0);
 	rsh_options_clear(&o);
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",

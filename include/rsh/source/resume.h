@@ -33,7 +33,7 @@ struct rsh_resume_entry {
 };
 
 /* Of the options, `select`, `epoch`, `step`, `glob`, `breakpoints` and
- * `check_crc` count, the last for the checksums of all kinds; the step of
+ * `check` count, the last for the checksums of all kinds; the step of
  * RSH_SELECT_STEP is the first two numbers of a name.  RSH_SELECT_MINDSPORE is
  * no choice here.  At most `fallbacks` older steps are tried.
  *

@@ -64,6 +64,16 @@ enum rsh_breakpoints {
 	RSH_BREAKPOINTS_ONLY,
 };
 
+/* How much of a source is looked at before it is taken. */
+enum rsh_check {
+	RSH_CHECK_SAMPLE,    /* headers, and a sample of the contents is held
+			      * against the strategy (source/contents.h) */
+	RSH_CHECK_STRUCTURE, /* headers alone */
+	RSH_CHECK_FULL,      /* everything: a file whose CRC trailer does not
+			      * match is a damaged one, and all contents are
+			      * held against the strategy */
+};
+
 /* Who opens by path for those who may not any more: a mount that is new on its
  * mount point is none that a sandbox knows of.  Any thread. */
 struct rsh_source_opener {
@@ -103,8 +113,7 @@ struct rsh_source_options {
 	bool follow_outside;
 	const struct rsh_source_opener *opener; /* NULL: none is needed */
 
-	/* A file whose CRC trailer does not match is a damaged one. */
-	bool check_crc;
+	enum rsh_check check;
 	struct rsh_source_io *io; /* NULL: none */
 	/* Directory of the index cache; NULL: none.  That it cannot be used is
 	 * worth a warning if the user asked for it. */

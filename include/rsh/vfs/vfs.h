@@ -58,6 +58,8 @@ struct rsh_vfs_config {
 	/* Which files of SOURCE, and how many candidates after the best one are
 	 * tried when that one is not whole. */
 	struct rsh_source_options files;
+	/* The caller will compare the contents of replicas: let it. */
+	bool contents_later;
 	uint32_t fallbacks;
 	const char *group_info; /* NULL: what lies beside the files */
 	/* Without any strategy: how many ranks to show; 0: one. */

@@ -1,0 +1,159 @@
+/* source/contents_find.c - what the bytes of one tensor say of its cut.
+ *
+ * Holders are sorted by slice to see whether those of one differ, and by hash
+ * to see whether those of two are the same. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+static int cmp(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
+
+static int by_cell(const void *a, const void *b)
+{
+	const struct rsh_holder *x = a, *y = b;
+	int d = cmp(x->cell, y->cell);
+
+	return d ? d : cmp(x->rank, y->rank);
+}
+
+static int by_hash(const void *a, const void *b)
+{
+	const struct rsh_holder *x = a, *y = b;
+	int d = cmp(x->hash, y->hash);
+
+	return d ? d : cmp(x->rank, y->rank);
+}
+
+uint32_t rsh_subject_enough(const struct rsh_subject *s)
+{
+	unsigned size = rsh_dtype_size(s->record->dtype);
+	uint64_t n = s->record->content_bytes / (size ? size : 1);
+
+	if (n < 2)
+		return UINT32_MAX;
+	return n < RSH_CONTENTS_DISTINCT ? (uint32_t)n : RSH_CONTENTS_DISTINCT;
+}
+
+/* Two neighbours; those of the lowest rank are told. */
+static void take_pair(bool *any, uint32_t pair[2], const struct rsh_holder *h)
+{
+	if (*any && pair[0] < h[0].rank)
+		return;
+	*any = true;
+	pair[0] = h[0].rank;
+	pair[1] = h[1].rank;
+}
+
+/* Ranks of one slice. */
+static void find_finer(struct rsh_finding *f, const struct rsh_holder *h,
+		       uint32_t n, uint32_t enough)
+{
+	for (uint32_t i = 1; i < n; i++) {
+		if (h[i].cell != h[i - 1].cell)
+			continue;
+		if (h[i].hash == h[i - 1].hash) {
+			f->told |= h[i].distinct >= enough;
+			continue;
+		}
+		f->told = true;
+		take_pair(&f->finer, f->differ, &h[i - 1]);
+	}
+}
+
+/* Ranks whose bytes are the same. */
+static void find_coarser(struct rsh_finding *f, const struct rsh_holder *h,
+			 uint32_t n, uint32_t enough)
+{
+	bool several = false;
+
+	f->total = f->along_first = true;
+	for (uint32_t i = 1; i < n; i++) {
+		if (h[i].hash != h[i - 1].hash) {
+			several = true;
+			continue;
+		}
+		if (h[i].cell == h[i - 1].cell || h[i].distinct < enough)
+			continue;
+		f->told = true;
+		f->along_first &= h[i].rest == h[i - 1].rest;
+		take_pair(&f->coarser, f->same, &h[i - 1]);
+	}
+	f->total = f->coarser && !several;
+	f->along_first &= f->coarser;
+}
+
+/* Two slices that differ, as they should. */
+static bool any_apart(const struct rsh_holder *h, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (h[i].hash != h[i - 1].hash && h[i].cell != h[i - 1].cell)
+			return true;
+	return false;
+}
+
+int rsh_subject_find(struct rsh_subject *s)
+{
+	cleanup_free struct rsh_holder *h =
+		rsh_alloc_array(s->n_holders, sizeof(*h));
+	uint32_t n = 0, enough = rsh_subject_enough(s);
+
+	if (!h)
+		return -ENOMEM;
+	s->finding = (struct rsh_finding){ .told = false };
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		if (!s->holders[i].failed && s->n_read > 0)
+			h[n++] = s->holders[i];
+	qsort(h, n, sizeof(*h), by_cell);
+	find_finer(&s->finding, h, n, enough);
+	s->finding.told |= any_apart(h, n);
+	qsort(h, n, sizeof(*h), by_hash);
+	find_coarser(&s->finding, h, n, enough);
+	return 0;
+}
+
+/* ---- groups ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+	const struct rsh_holder *x = a, *y = b;
+
+	return cmp(x->rank, y->rank);
+}
+
+int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g)
+{
+	g->n = 0;
+	g->ranks = rsh_alloc_array(s->n_holders, sizeof(*g->ranks));
+	g->group = rsh_alloc_array(s->n_holders, sizeof(*g->group));
+	if (!g->ranks || !g->group)
+		return -ENOMEM;
+	if (s->n_holders > 1)
+		qsort(s->holders, s->n_holders, sizeof(*s->holders), by_rank);
+	for (uint32_t i = 0; i < s->n_holders; i++) {
+		uint32_t first = 0;
+
+		if (s->holders[i].failed)
+			continue;
+		while (s->holders[first].failed ||
+		       s->holders[first].hash != s->holders[i].hash)
+			first++;
+		g->ranks[g->n] = s->holders[i].rank;
+		g->group[g->n++] = first;
+	}
+	return 0;
+}
+
+void rsh_groups_clear(struct rsh_groups *g)
+{
+	free(g->ranks);
+	free(g->group);
+}

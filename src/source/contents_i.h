@@ -1,0 +1,158 @@
+/* source/contents_i.h - holding contents against a strategy, shared by the
+ * files that do it:
+ *   contents.c         rounds of reading; what is known from an earlier time
+ *   contents_choose.c  which tensors tell most, and on which ranks
+ *   contents_read.c    the reads themselves, several at a time
+ *   contents_find.c    what the bytes of one tensor say of its cut
+ *   contents_judge.c   the verdict over all of them
+ *   contents_shapes.c  whether whole tensors would fit each other
+ *   contents_say.c     its sentence
+ *   contents_infer.c   the same without a strategy: which ranks hold the same
+ */
+#ifndef RSH_SOURCE_CONTENTS_I_H
+#define RSH_SOURCE_CONTENTS_I_H
+
+#include "rsh/source/contents.h"
+#include "source_i.h"
+
+/* Reads of a sample, and how many of them are kept back to explain what was
+ * found. */
+#define RSH_CONTENTS_READS 256
+#define RSH_CONTENTS_EXPLAIN 64
+#define RSH_CONTENTS_BLOCK 4096
+/* Ranks that are compared for one tensor of a sample. */
+#define RSH_CONTENTS_HOLDERS 24
+/* Bytes with fewer different elements may be the same by chance. */
+#define RSH_CONTENTS_DISTINCT 4
+
+/* How much is to be expected of a tensor's replicas. */
+enum rsh_tensor_kind {
+	RSH_TENSOR_OTHER,   /* a rank may keep its own: moving averages, loads */
+	RSH_TENSOR_WEIGHT,  /* it looks like a weight */
+	RSH_TENSOR_TRAINED, /* it has optimizer states */
+	RSH_TENSOR_STATE,   /* it is one */
+};
+
+/* A rank that holds a slice of the tensor, and what was read of it. */
+struct rsh_holder {
+	uint32_t rank;
+	uint32_t cell; /* which slice it is by the strategy */
+	uint32_t rest; /* the same without regard to dimension 0 */
+	uint32_t distinct; /* different elements that were seen; 0: none read */
+	uint64_t hash; /* of all that was read */
+	bool failed;   /* a read failed: it says nothing */
+};
+
+/* What the bytes say of one tensor. */
+struct rsh_finding {
+	bool told;    /* anything at all */
+	bool finer;   /* ranks of one slice differ: `differ` are two of them */
+	bool coarser; /* ranks of two slices are the same: `same` */
+	bool total;   /* coarser, and all that was read is the same */
+	bool along_first; /* coarser, but only where just dimension 0 is cut */
+	uint32_t differ[2], same[2];
+};
+
+/* One tensor of one stage. */
+struct rsh_subject {
+	uint32_t name;
+	const struct rsh_strategy_item *item; /* NULL: all ranks hold it whole */
+	uint32_t first, n_local; /* ranks of the stage */
+	const struct rsh_ckpt_index *index; /* of a rank that holds it */
+	const struct rsh_record *record;
+	enum rsh_tensor_kind kind;
+	uint64_t layout;    /* hash of mesh, map and shard */
+	uint64_t partition; /* the same for all that are cut over the same
+			     * ranks, whichever dimension is */
+	uint64_t family;    /* hash of the name without its numbers */
+	uint64_t lot;       /* hash of the name: which of a family comes first */
+	unsigned n_read;    /* how many blocks */
+	bool expanded;      /* all its holders are there, not just a choice */
+	uint32_t n_holders;
+	struct rsh_holder *holders;
+	struct rsh_finding finding;
+};
+
+struct rsh_contents {
+	struct rsh_source *source;
+	const struct rsh_strategy *src; /* NULL: none */
+	const struct rsh_strategy *dst; /* NULL: none */
+	struct rsh_names *names;
+	enum rsh_grid_rule rule;
+	bool full;
+	uint32_t n_subjects;
+	size_t cap_subjects;
+	struct rsh_subject *subjects;
+	bool has_states; /* the tree holds optimizer states */
+	unsigned n_reads;
+};
+
+/* ---- contents_choose.c ---- */
+
+/* "adam_m.dense.weight" is a state of "dense.weight", whatever the optimizer
+ * calls its states: the name's id without its first part, or none. */
+uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name);
+/* Lists every tensor of every stage whose cut the strategy tells, without its
+ * holders; without a strategy every tensor, in the order of the lowest rank that
+ * has it.  0 or -ENOMEM. */
+int rsh_contents_list(struct rsh_contents *c);
+/* Sorts them so that those which tell most of a layout come first, and each
+ * layout in turn. */
+void rsh_contents_sort(struct rsh_contents *c);
+/* Finds the ranks to be compared: `all` that hold it, or those that tell any
+ * two meshes apart.  0, -ENOMEM, or -ENODATA if there are not two. */
+int rsh_subject_find_holders(const struct rsh_contents *c,
+			     struct rsh_subject *s, bool all);
+
+/* How the tensor is cut.  0 or -errno if its item does not fit it. */
+int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
+		     struct rsh_grid **out);
+/* Which slice each holder has, by s->item over ranks s->first and on.  0 or
+ * -errno if the item does not fit the tensor. */
+int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s);
+
+/* ---- contents_read.c ---- */
+
+/* Reads a block more of each of the n subjects, or all of it. */
+void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
+		       uint32_t n, bool whole);
+/* True if a slice holds the same at two places of dimension 0, as that of
+ * experts which began as copies of one does. */
+bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s);
+
+/* ---- contents_find.c ---- */
+
+/* Fills s->finding.  -ENOMEM or 0. */
+int rsh_subject_find(struct rsh_subject *s);
+/* Different elements that a block needs not to be the same by chance; of a
+ * slice that has fewer, all of them. */
+uint32_t rsh_subject_enough(const struct rsh_subject *s);
+
+/* Which holders hold the same, as far as was read. */
+struct rsh_groups {
+	uint32_t n;
+	uint32_t *ranks; /* ascending, without those that failed */
+	uint32_t *group; /* number of the first holder with the same bytes */
+};
+/* Sorts the holders by rank.  0 or -ENOMEM; *g is to be cleared then, too. */
+int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g);
+void rsh_groups_clear(struct rsh_groups *g);
+
+/* ---- contents_judge.c ---- */
+
+/* 0; or -EINVAL and the sentence if the strategy is another tree's. */
+int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err);
+
+/* ---- contents_shapes.c ---- */
+
+/* Whether matrices are as wide as the vectors of the model.  0, -EINVAL and the
+ * sentence if another cut would make them so, or -ENOMEM. */
+int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err);
+
+/* ---- contents_say.c ---- */
+
+int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *worst,
+			unsigned n_against, unsigned n_told,
+			struct rsh_error *err);
+
+#endif

@@ -1,0 +1,152 @@
+/* source/contents_judge.c - whether what contradicts a strategy condemns it.
+ *
+ * A right strategy may be contradicted by
+ *
+ *   moving averages, loads, random states   ranks of one slice differ
+ *   experts copied from one, tables         ranks of two slices are the same
+ *   heads repeated for more ranks           the same, of some ranks
+ *
+ * and a wrong one is by weights, norms and optimizer states, of which nothing
+ * of that is to be expected. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+
+static bool is_upheld(const struct rsh_subject *s)
+{
+	return s->finding.told && !s->finding.finer && !s->finding.coarser;
+}
+
+/* Tensors cut over the same ranks as this one: how many bear the strategy out,
+ * and how many it itself included speak against it. */
+struct company {
+	unsigned upheld, against;
+};
+
+static struct company company_of(const struct rsh_contents *c,
+				 const struct rsh_subject *s)
+{
+	struct company n = { 0, 0 };
+
+	for (uint32_t i = 0; i < c->n_subjects; i++) {
+		const struct rsh_subject *x = &c->subjects[i];
+
+		if (x->partition != s->partition || !x->finding.told)
+			continue;
+		if (is_upheld(x))
+			n.upheld++;
+		else
+			n.against += (x->kind == RSH_TENSOR_OTHER) ==
+				     (s->kind == RSH_TENSOR_OTHER);
+	}
+	return n;
+}
+
+/* Tensors of which no name tells what they are for: alone of their kind, and
+ * only if they are large enough to be weights. */
+static bool condemns_by_number(const struct rsh_contents *c,
+			       const struct rsh_subject *s)
+{
+	struct company n = company_of(c, s);
+
+	return s->record->n_dims >= 2 && n.upheld == 0 &&
+	       (s->finding.finer || n.against >= 2);
+}
+
+/* Experts lie behind each other in dimension 0.  If all began as copies of one,
+ * so did those of one slice; where they have no dimension of their own there is
+ * no telling. */
+static bool are_copies(struct rsh_contents *c, const struct rsh_subject *s)
+{
+	const char *name = rsh_names_text(c->names, s->name);
+
+	if (!s->finding.along_first)
+		return false;
+	if (s->kind != RSH_TENSOR_STATE && s->record->n_dims <= 2 &&
+	    strcasestr(name, "expert"))
+		return true;
+	return rsh_subject_repeats(c, s);
+}
+
+static bool condemns(struct rsh_contents *c, const struct rsh_subject *s)
+{
+	struct company n;
+
+	if (s->kind == RSH_TENSOR_OTHER)
+		return condemns_by_number(c, s);
+	if (s->finding.finer)
+		return true;
+	if (are_copies(c, s))
+		return false;
+	if (s->kind == RSH_TENSOR_STATE || s->finding.total)
+		return true;
+	n = company_of(c, s);
+	return 2 * n.against >= n.upheld;
+}
+
+/* Who speaks against it most clearly comes first in the sentence. */
+static unsigned weight_of(const struct rsh_subject *s)
+{
+	return (s->finding.finer ? 4u : 0u) + (s->record->n_dims >= 2 ? 8u : 0u) +
+	       (s->kind == RSH_TENSOR_TRAINED ? 3u :
+		s->kind == RSH_TENSOR_WEIGHT ? 2u :
+		s->kind == RSH_TENSOR_STATE ? 1u : 0u);
+}
+
+static void say_private(const struct rsh_contents *c,
+			const struct rsh_subject *first, unsigned n)
+{
+	char more[48] = "";
+
+	if (n > 1)
+		snprintf(more, sizeof(more), " and %u others", n - 1);
+	rsh_log_notice("%s: parameter %s%s: ranks %u and %u should hold the "
+		       "same, but their bytes differ; they count as what each "
+		       "rank keeps for itself", c->source->path,
+		       rsh_names_text(c->names, first->name), more,
+		       first->finding.differ[0], first->finding.differ[1]);
+}
+
+int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
+{
+	struct rsh_subject *worst = NULL;
+	const struct rsh_subject *private = NULL;
+	unsigned n_against = 0, n_told = 0, n_private = 0, n_same = 0;
+
+	for (uint32_t i = 0; i < c->n_subjects; i++) {
+		struct rsh_subject *s = &c->subjects[i];
+
+		n_told += s->finding.told;
+		if (!s->finding.finer && !s->finding.coarser)
+			continue;
+		if (condemns(c, s)) {
+			n_against++;
+			if (!worst || weight_of(s) > weight_of(worst))
+				worst = s;
+		} else if (s->finding.finer) {
+			private = private ? private : s;
+			n_private++;
+		} else {
+			n_same++;
+		}
+	}
+	if (worst)
+		return rsh_contents_refuse(c, worst, n_against, n_told, err);
+	if (private)
+		say_private(c, private, n_private);
+	if (n_told == 0)
+		rsh_log_info("%s: the contents tell nothing of the strategy: "
+			     "too few ranks, or all values are the same",
+			     c->source->path);
+	else
+		rsh_log_info("%s: %u tensors, of which %u blocks were read, "
+			     "bear the strategy out; %u repeat themselves",
+			     c->source->path, n_told, c->n_reads, n_same);
+	return 0;
+}

@@ -1,0 +1,276 @@
+/* source/contents_read.c - reading blocks of several ranks, many at a time.
+ *
+ * Threads: the workers live only during rsh_contents_read().  They share the
+ * number of the next read; each holder is touched by the one that drew it. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rsh/util/mem.h"
+
+/* Reads of a sample wait for the storage; whole contents keep processors
+ * busy. */
+#define MAX_THREADS 32
+#define WHOLE_BYTES (1u << 20)
+/* Elements that are compared to see whether there are different ones. */
+#define LOOKED_AT 512
+
+struct task {
+	const struct rsh_subject *subject;
+	struct rsh_holder *holder;
+	uint64_t offset; /* in the content */
+	uint64_t length;
+};
+
+struct reading {
+	struct rsh_source *source;
+	struct task *tasks;
+	uint32_t n;
+	size_t room; /* of a worker's buffer */
+	atomic_uint next;
+};
+
+/* ---- one read ---- */
+
+struct block {
+	const struct rsh_source *source;
+	const struct rsh_source_file *file;
+	uint64_t offset;
+	uint8_t *buf;
+	size_t len;
+};
+
+/* Past the cache: a sample is not what will be read next. */
+static int read_block(void *block, int fd)
+{
+	const struct block *b = block;
+	struct rsh_scan_file in = { b->source->io, b->file->name, fd };
+	size_t done = 0;
+
+	while (done < b->len) {
+		ssize_t n = rsh_scan_pread(&in, b->buf + done, b->len - done,
+					   b->offset + done);
+
+		if (n <= 0)
+			return n < 0 ? (int)-n : EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+/* False if not all of it is to be had: nobody waits for it, and it is no failure
+ * of the file. */
+static bool read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		    uint8_t *buf, size_t len)
+{
+	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
+	struct block b = { s, f, offset, buf, len };
+
+	return f && rsh_file_try(s, f, read_block, &b) == 0;
+}
+
+/* The same of a record's content, which may lie in several extents. */
+static bool read_content(struct rsh_source *s, uint32_t rank, uint32_t name,
+			 uint64_t offset, uint8_t *buf, size_t len)
+{
+	const struct rsh_ckpt_index *ix = s->view_index[rank];
+	const struct rsh_record *r = rsh_ckpt_find(ix, name);
+
+	for (uint32_t i = 0; i < r->n_extents && len > 0; i++) {
+		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
+		size_t part = len;
+
+		if (offset >= e->length) {
+			offset -= e->length;
+			continue;
+		}
+		if (part > e->length - offset)
+			part = (size_t)(e->length - offset);
+		if (!read_at(s, rank, e->offset + offset, buf, part))
+			return false;
+		buf += part;
+		len -= part;
+		offset = 0;
+	}
+	return len == 0;
+}
+
+/* ---- what was read ---- */
+
+static int compare_bytes(const void *a, const void *b, void *size)
+{
+	return memcmp(a, b, *(const size_t *)size);
+}
+
+/* How many different elements the bytes begin with, of up to LOOKED_AT. */
+static uint32_t count_distinct(uint8_t *buf, size_t len, size_t size)
+{
+	size_t n = len / size;
+	uint8_t copy[LOOKED_AT * 16];
+	uint32_t distinct = 1;
+
+	if (n > LOOKED_AT)
+		n = LOOKED_AT;
+	if (n == 0 || size > 16)
+		return n > 0;
+	memcpy(copy, buf, n * size);
+	qsort_r(copy, n, size, compare_bytes, &size);
+	for (size_t i = 1; i < n; i++)
+		distinct += memcmp(copy + i * size, copy + (i - 1) * size,
+				   size) != 0;
+	return distinct;
+}
+
+static size_t element_size(const struct rsh_record *r)
+{
+	size_t size = rsh_dtype_size(r->dtype) << r->wide_bf16;
+
+	return size ? size : 1;
+}
+
+static void do_task(struct rsh_source *s, const struct task *t, uint8_t *buf,
+		    size_t room)
+{
+	struct rsh_holder *h = t->holder;
+	XXH3_state_t state;
+
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset_withSeed(&state, h->hash);
+	for (uint64_t done = 0; done < t->length; done += room) {
+		uint64_t left = t->length - done;
+		size_t len = left < room ? (size_t)left : room;
+		uint32_t distinct;
+
+		if (!read_content(s, h->rank, t->subject->name,
+				  t->offset + done, buf, len)) {
+			h->failed = true;
+			return;
+		}
+		XXH3_64bits_update(&state, buf, len);
+		distinct = count_distinct(buf, len,
+					  element_size(t->subject->record));
+		if (distinct > h->distinct)
+			h->distinct = distinct;
+	}
+	h->hash = XXH3_64bits_digest(&state);
+}
+
+/* ---- all of them ---- */
+
+static void *work(void *arg)
+{
+	struct reading *r = arg;
+	cleanup_free uint8_t *buf = malloc(r->room);
+
+	while (true) {
+		uint32_t i = atomic_fetch_add(&r->next, 1);
+
+		if (i >= r->n)
+			return NULL;
+		if (buf)
+			do_task(r->source, &r->tasks[i], buf, r->room);
+		else
+			r->tasks[i].holder->failed = true;
+	}
+}
+
+static void run_workers(struct reading *r, unsigned wanted)
+{
+	pthread_t threads[MAX_THREADS];
+	unsigned started = 0;
+
+	if (wanted > r->n)
+		wanted = r->n;
+	while (started + 1 < wanted && started < MAX_THREADS &&
+	       pthread_create(&threads[started], NULL, work, r) == 0)
+		started++;
+	work(r);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* Blocks lie at places that follow from the tensor's name, the same in all
+ * ranks: the first ones of tensors tell less, as padding and unused tokens of
+ * vocabularies do. */
+static uint64_t place_of_block(const struct rsh_subject *s, uint64_t length)
+{
+	uint64_t room = s->record->content_bytes - length;
+	uint64_t unit = element_size(s->record);
+	uint64_t hash;
+
+	if (room == 0)
+		return 0;
+	hash = XXH3_64bits_withSeed(&s->family, sizeof(s->family), s->n_read);
+	return hash % (room + 1) / unit * unit;
+}
+
+static void add_tasks(struct rsh_contents *c, struct rsh_subject *s,
+		      bool whole, struct task *tasks, uint32_t *n)
+{
+	uint64_t all = s->record->content_bytes, length = all, offset = 0;
+
+	if (!whole && length > RSH_CONTENTS_BLOCK) {
+		length = RSH_CONTENTS_BLOCK;
+		offset = place_of_block(s, length);
+	}
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		tasks[(*n)++] = (struct task){ s, &s->holders[i], offset,
+					       length };
+	s->n_read++;
+	c->n_reads += s->n_holders;
+}
+
+void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
+		       uint32_t n, bool whole)
+{
+	struct reading r = {
+		.source = c->source,
+		.room = whole ? WHOLE_BYTES : RSH_CONTENTS_BLOCK,
+	};
+	size_t n_tasks = 0;
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned threads = !whole ? MAX_THREADS :
+			   processors > 1 ? (unsigned)processors : 1;
+
+	for (uint32_t i = 0; i < n; i++)
+		n_tasks += subjects[i]->n_holders;
+	r.tasks = rsh_alloc_array(n_tasks, sizeof(*r.tasks));
+	/* What is not read tells nothing. */
+	if (!r.tasks)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		add_tasks(c, subjects[i], whole, r.tasks, &r.n);
+	run_workers(&r, threads);
+	free(r.tasks);
+}
+
+bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s)
+{
+	const int64_t *dims = rsh_record_dims(s->index, s->record);
+	uint8_t a[RSH_CONTENTS_BLOCK], b[RSH_CONTENTS_BLOCK];
+	uint64_t row;
+	size_t len;
+
+	if (s->record->n_dims < 2)
+		return false;
+	if (dims[0] < 2)
+		return true; /* nothing in it says that it does not */
+	row = s->record->content_bytes / (uint64_t)dims[0];
+	len = row < sizeof(a) ? (size_t)row : sizeof(a);
+	c->n_reads += 2;
+	return read_content(c->source, s->holders[0].rank, s->name, 0, a,
+			    len) &&
+	       read_content(c->source, s->holders[0].rank, s->name, row, b,
+			    len) &&
+	       memcmp(a, b, len) == 0;
+}

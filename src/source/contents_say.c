@@ -1,0 +1,174 @@
+/* source/contents_say.c - what is wrong with a strategy, and which would be
+ * right, in a sentence. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/layout/partition.h"
+#include "rsh/util/mem.h"
+
+/* ---- the groups ---- */
+
+/* Reads the tensor on every rank if there are not too many of them, so that
+ * the sentence can speak of all. */
+static void look_at_all(struct rsh_contents *c, struct rsh_subject *s)
+{
+	struct rsh_subject more = *s, *one = &more;
+
+	if (s->expanded || s->n_local > RSH_CONTENTS_EXPLAIN)
+		return;
+	if (rsh_subject_find_holders(c, &more, true))
+		return;
+	for (unsigned i = 0; i < s->n_read; i++)
+		if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
+			rsh_contents_read(c, &one, 1, false);
+	free(s->holders);
+	*s = more;
+	rsh_subject_find(s);
+}
+
+/* ---- what would explain it ---- */
+
+static const struct rsh_strategy_item *
+item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
+{
+	const struct rsh_strategy_param *p = rsh_strategy_find(st, name);
+	uint32_t stage = rank / st->stage_ranks;
+
+	if (!p || stage < st->lone_stage)
+		return NULL;
+	for (uint32_t i = 0; i < p->n_stages; i++)
+		if (p->stages[i].stage == stage - st->lone_stage)
+			return p->stages[i].item;
+	return NULL;
+}
+
+/* Does the other strategy say what the bytes of this tensor say? */
+static bool fits_other(const struct rsh_contents *c,
+		       const struct rsh_subject *s)
+{
+	struct rsh_subject other = *s;
+	const uint32_t ranks = c->dst->stage_ranks;
+	bool fits = false;
+
+	other.item = item_of_rank(c->dst, s->name, s->holders[0].rank);
+	other.first = s->holders[0].rank / ranks * ranks;
+	other.n_local = ranks;
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		if (item_of_rank(c->dst, s->name, s->holders[i].rank) !=
+		    other.item)
+			return false;
+	other.holders = rsh_alloc_array(s->n_holders, sizeof(*other.holders));
+	if (other.item && other.holders) {
+		memcpy(other.holders, s->holders,
+		       s->n_holders * sizeof(*other.holders));
+		fits = rsh_subject_set_cells(c, &other) == 0 &&
+		       rsh_subject_find(&other) == 0 &&
+		       !other.finding.finer && !other.finding.coarser;
+	}
+	free(other.holders);
+	return fits;
+}
+
+static bool is_swapped(const struct rsh_contents *c)
+{
+	if (!c->src || !c->dst)
+		return false;
+	for (uint32_t i = 0; i < c->n_subjects; i++) {
+		const struct rsh_subject *s = &c->subjects[i];
+
+		if (s->finding.told && s->kind != RSH_TENSOR_OTHER &&
+		    s->n_holders > 0 && !fits_other(c, s))
+			return false;
+	}
+	return true;
+}
+
+/* True if another strategy explains what was seen.  Files that were damaged or
+ * saved at another time follow no mesh. */
+static bool guess(const struct rsh_contents *c, const struct rsh_subject *s,
+		  const struct rsh_groups *g, char *text, size_t size)
+{
+	struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES];
+	char mesh[256];
+	unsigned n;
+	int rc;
+
+	text[0] = '\0';
+	if (is_swapped(c)) {
+		snprintf(text, size, "; the tree fits %s: are source and "
+			 "destination swapped?", c->dst->path);
+		return true;
+	}
+	/* A mesh is over all ranks of a stage. */
+	if (g->n != s->n_local)
+		return false;
+	rc = rsh_partition_mesh(g->group, g->n, axes, &n);
+	if (rc == 0)
+		snprintf(text, size, "; %s would explain it",
+			 rsh_partition_mesh_text(axes, n, mesh, sizeof(mesh)));
+	else if (rc == -ENOENT)
+		snprintf(text, size, "; no mesh would explain it: a file is "
+			 "damaged, or of another save");
+	return rc == 0;
+}
+
+/* ---- the sentence ---- */
+
+static void say_pair(const struct rsh_subject *s, char *text, size_t size)
+{
+	if (s->finding.finer)
+		snprintf(text, size, "ranks %u and %u should hold the same "
+			 "slice, but their bytes differ", s->finding.differ[0],
+			 s->finding.differ[1]);
+	else
+		snprintf(text, size, "ranks %u and %u should hold different "
+			 "slices, but their bytes are the same",
+			 s->finding.same[0], s->finding.same[1]);
+}
+
+static void say_whose(const struct rsh_contents *c, bool explained, char *text,
+		      size_t size)
+{
+	if (!c->src)
+		snprintf(text, size, "it was saved under a strategy, for "
+			 "without one all ranks hold the same");
+	else if (explained)
+		snprintf(text, size, "%s is not the strategy of this tree",
+			 c->src->path);
+	else
+		snprintf(text, size, "its contents contradict %s",
+			 c->src->path);
+}
+
+int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
+			unsigned n_against, unsigned n_told,
+			struct rsh_error *err)
+{
+	char whose[320], pair[128], seen[256], would[384], layout[160];
+	struct rsh_groups g;
+
+	look_at_all(c, s);
+	if (rsh_subject_group(s, &g) == 0) {
+		say_pair(s, pair, sizeof(pair));
+		say_whose(c, guess(c, s, &g, would, sizeof(would)), whose,
+			  sizeof(whose));
+		rsh_partition_text(g.ranks, g.group, g.n, seen, sizeof(seen));
+		rsh_error_set(err, EINVAL, "%s: %s: parameter %s (%s): %s (%s); "
+			      "%u of %u tensors that were compared contradict "
+			      "it%s; --check structure does not compare them",
+			      c->source->path, whose,
+			      rsh_names_text(c->names, s->name),
+			      rsh_item_text(s->item, layout, sizeof(layout)),
+			      pair, seen, n_against, n_told, would);
+	} else {
+		rsh_error_nomem(err);
+	}
+	rsh_groups_clear(&g);
+	return -err->code;
+}

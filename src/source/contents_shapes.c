@@ -1,0 +1,257 @@
+/* source/contents_shapes.c - what shapes tell of a cut that the bytes do not.
+ *
+ * If every rank holds a slice of its own, as with optimizers sharded over all
+ * data parallel ranks, two meshes make the same ranks differ, and only put the
+ * slices together in another way.  A layer's output matrix that is cut 4 x 2
+ *
+ *     slices of [16, 64], 8 ranks     mesh [4,2]: [64, 128]
+ *                                     mesh [2,4]: [32, 256]
+ *
+ * is then of a width that the model does not have: norms are as wide as what
+ * most matrices take or give.  If several kinds of matrices are of no such
+ * width, and one change of the cut gives it to all, the strategy is another
+ * one's.  A single kind may well be an exception, unless the change makes all of
+ * its dimensions such widths. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* Kinds of matrices that are looked at. */
+#define KINDS_MAX 256
+/* Kinds that have to be as wide as a norm before any other is wondered at. */
+#define FITS_MIN 3
+
+struct kind {
+	const struct rsh_subject *subject;
+	uint32_t n_dims;
+	int64_t whole[RSH_MAX_DIMS];
+	uint32_t split[RSH_MAX_DIMS];
+};
+
+struct shapes {
+	int64_t *widths; /* of norms */
+	size_t n_widths, cap;
+	struct kind *misfits;
+	uint32_t n_misfits;
+	uint64_t *fitting; /* families of those that fit */
+	uint32_t n_fits;
+	bool odd;         /* norms are no vectors: what holds of models in
+			   * general does not hold here */
+};
+
+static bool is_width(const struct shapes *x, int64_t size)
+{
+	for (size_t i = 0; i < x->n_widths; i++)
+		if (x->widths[i] == size)
+			return true;
+	return false;
+}
+
+static bool fits(const struct shapes *x, const struct kind *k)
+{
+	for (uint32_t d = 0; d < k->n_dims; d++)
+		if (is_width(x, k->whole[d]))
+			return true;
+	return false;
+}
+
+static bool fits_all_over(const struct shapes *x, const struct kind *k)
+{
+	for (uint32_t d = 0; d < k->n_dims; d++)
+		if (!is_width(x, k->whole[d]))
+			return false;
+	return true;
+}
+
+/* Adapters are of a width of their own. */
+static bool counts(const struct rsh_contents *c, const struct rsh_subject *s)
+{
+	return (s->kind == RSH_TENSOR_WEIGHT || s->kind == RSH_TENSOR_TRAINED) &&
+	       !strcasestr(rsh_names_text(c->names, s->name), "lora");
+}
+
+static bool is_norm(const struct rsh_contents *c, const struct rsh_subject *s)
+{
+	static const char *const words[] = { "norm", "ln", "gamma" };
+	const char *name = rsh_names_text(c->names, s->name);
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strcasestr(name, words[i]))
+			return true;
+	return false;
+}
+
+static int make_kind(const struct rsh_contents *c, const struct rsh_subject *s,
+		     struct kind *k)
+{
+	const int64_t *dims = rsh_record_dims(s->index, s->record);
+	struct rsh_grid *g;
+	int rc = rsh_subject_grid(c, s, &g);
+
+	if (rc)
+		return rc;
+	*k = (struct kind){ .subject = s, .n_dims = s->record->n_dims };
+	for (uint32_t d = 0; d < k->n_dims; d++) {
+		k->split[d] = rsh_grid_split(g, d);
+		k->whole[d] = dims[d] * k->split[d];
+	}
+	rsh_grid_free(g);
+	return 0;
+}
+
+static int add_width(struct rsh_contents *c, const struct rsh_subject *s,
+		     struct shapes *x)
+{
+	struct kind k;
+	int rc = make_kind(c, s, &k);
+
+	x->odd |= s->record->n_dims != 1;
+	if (rc || x->odd || k.whole[0] < 2 || is_width(x, k.whole[0]))
+		return rc == -ENOMEM ? rc : 0;
+	if (rsh_grow(&x->widths, &x->cap, x->n_widths + 1, sizeof(*x->widths)))
+		return -ENOMEM;
+	x->widths[x->n_widths++] = k.whole[0];
+	return 0;
+}
+
+static void add_fitting(struct shapes *x, uint64_t family)
+{
+	for (uint32_t i = 0; i < x->n_fits; i++)
+		if (x->fitting[i] == family)
+			return;
+	if (x->n_fits < KINDS_MAX)
+		x->fitting[x->n_fits++] = family;
+}
+
+static int add_matrix(struct rsh_contents *c, const struct rsh_subject *s,
+		      struct shapes *x)
+{
+	struct kind k;
+	int rc = make_kind(c, s, &k);
+
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	if (fits(x, &k)) {
+		add_fitting(x, s->family);
+		return 0;
+	}
+	for (uint32_t i = 0; i < x->n_misfits; i++)
+		if (x->misfits[i].subject->family == s->family)
+			return 0;
+	if (x->n_misfits < KINDS_MAX)
+		x->misfits[x->n_misfits++] = k;
+	return 0;
+}
+
+static int collect(struct rsh_contents *c, struct shapes *x)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++)
+		if (counts(c, &c->subjects[i]) && is_norm(c, &c->subjects[i]))
+			rc = add_width(c, &c->subjects[i], x);
+	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++)
+		if (counts(c, &c->subjects[i]) &&
+		    c->subjects[i].record->n_dims >= 2)
+			rc = add_matrix(c, &c->subjects[i], x);
+	return rc;
+}
+
+/* Would all of them fit if dimension `from` were cut into `by` times fewer
+ * slices and dimension `to` into as many more? */
+static bool all_fit(const struct shapes *x, uint32_t from, uint32_t to,
+		    uint32_t by)
+{
+	for (uint32_t i = 0; i < x->n_misfits; i++) {
+		struct kind k = x->misfits[i];
+
+		if (from >= k.n_dims || to >= k.n_dims || k.split[from] % by)
+			return false;
+		k.whole[from] /= by;
+		k.whole[to] *= by;
+		if (x->n_misfits > 1 ? !fits(x, &k) : !fits_all_over(x, &k))
+			return false;
+	}
+	return true;
+}
+
+static bool find_change(const struct shapes *x, uint32_t *from, uint32_t *to,
+			uint32_t *by)
+{
+	const struct kind *k = &x->misfits[0];
+
+	for (*from = 0; *from < k->n_dims; (*from)++)
+		for (*to = 0; *to < k->n_dims; (*to)++)
+			for (*by = 2; *by <= k->split[*from]; (*by)++)
+				if (*from != *to && all_fit(x, *from, *to, *by))
+					return true;
+	return false;
+}
+
+static void shape_text(const struct kind *k, char *text, size_t size)
+{
+	size_t at = 0;
+
+	for (uint32_t d = 0; d < k->n_dims && at < size; d++)
+		at += (size_t)snprintf(text + at, size - at, "%s%lld",
+				       d ? "," : "", (long long)k->whole[d]);
+}
+
+static int refuse(const struct rsh_contents *c, const struct shapes *x,
+		  uint32_t from, uint32_t to, uint32_t by,
+		  struct rsh_error *err)
+{
+	struct kind k = x->misfits[0];
+	char layout[160], whole[160], other[160];
+
+	shape_text(&k, whole, sizeof(whole));
+	k.whole[from] /= by;
+	k.whole[to] *= by;
+	shape_text(&k, other, sizeof(other));
+	return rsh_error_set(err, EINVAL, "%s: %s is not the strategy of this "
+			     "tree: parameter %s (%s) would be of shape [%s], "
+			     "and no norm is of one of these sizes (nor of "
+			     "those of %u other kinds of weights); cut %u times "
+			     "more over dimension %u and less over %u it would "
+			     "be [%s] and fit; --check structure does not "
+			     "compare them", c->source->path, c->src->path,
+			     rsh_names_text(c->names, k.subject->name),
+			     rsh_item_text(k.subject->item, layout,
+					   sizeof(layout)),
+			     whole, x->n_misfits - 1, by, to, from, other);
+}
+
+/* Exceptions are judged by the rule, so that has to be one. */
+static bool is_telling(const struct shapes *x)
+{
+	return !x->odd && x->n_misfits > 0 && x->n_fits >= FITS_MIN &&
+	       x->n_fits > x->n_misfits;
+}
+
+int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
+{
+	struct shapes x = { .widths = NULL };
+	uint32_t from, to, by;
+	int rc;
+
+	if (!c->src)
+		return 0;
+	x.misfits = rsh_alloc_array(KINDS_MAX, sizeof(*x.misfits));
+	x.fitting = rsh_alloc_array(KINDS_MAX, sizeof(*x.fitting));
+	rc = x.misfits && x.fitting ? collect(c, &x) : -ENOMEM;
+	if (rc)
+		rc = rsh_error_nomem(err);
+	else if (is_telling(&x) && find_change(&x, &from, &to, &by))
+		rc = refuse(c, &x, from, to, by, err);
+	free(x.widths);
+	free(x.misfits);
+	free(x.fitting);
+	return rc;
+}

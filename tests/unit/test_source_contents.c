@@ -1,0 +1,421 @@
+/* unit/test_source_contents.c - a strategy is held against the bytes, without a
+ * mount.
+ *
+ * The files are made of a function of tensor, slice and element, so that a test
+ * says by which layout it cuts and what it does otherwise. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <utime.h>
+
+#include <cmocka.h>
+
+#include "layout_support.h"
+#include "rsh/source/contents.h"
+#include "rsh/util/log.h"
+#include "source_support.h"
+
+#define ROWS 6
+#define COLUMNS 40
+
+/* What a rank holds of a tensor: the seed of its numbers. */
+typedef uint64_t seed_fn(uint32_t rank);
+
+struct record {
+	const char *name;
+	uint32_t rows; /* 0: a vector */
+	seed_fn *seed;
+	enum { NUMBERS, ONES, ROWS_ALIKE, OWN } what;
+};
+
+static uint64_t whole(uint32_t rank) { (void)rank; return 1; }
+static uint64_t mod4(uint32_t rank) { return rank % 4; }
+static uint64_t mod2(uint32_t rank) { return rank % 2; }
+static uint64_t div4(uint32_t rank) { return rank / 4; }
+static uint64_t each(uint32_t rank) { return rank; }
+
+static size_t fill(const struct record *r, uint32_t rank, uint8_t *to)
+{
+	struct numbers x = { (r->seed(rank) + 1) * 1000003 +
+			     strlen(r->name) };
+	uint32_t n = (r->rows ? r->rows : 1) * COLUMNS;
+	float *f = (float *)to;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (r->what == ROWS_ALIKE && i >= COLUMNS)
+			f[i] = f[i - COLUMNS];
+		else
+			f[i] = r->what == ONES ? 1.0f :
+			       (float)numbers_below(&x, 1 << 24);
+	}
+	return n * sizeof(*f);
+}
+
+static void save(const char *tree, uint32_t rank, const struct record *records)
+{
+	uint8_t file[1 << 16], content[4 * ROWS * COLUMNS];
+	char name[64];
+	size_t at = 0;
+
+	for (; records->name; records++) {
+		const int64_t dims[] = { records->rows ? records->rows : COLUMNS,
+					 COLUMNS };
+		size_t n = fill(records, rank, content);
+		const struct rsh_record_shape shape = {
+			.name = records->name,
+			.name_len = strlen(records->name),
+			.dtype = RSH_DTYPE_FLOAT32,
+			.n_dims = records->rows ? 2 : 1, .dims = dims,
+			.content_bytes = n,
+		};
+
+		at += rsh_ckpt_header_write(&shape, n, file + at);
+		memcpy(file + at, content, n);
+		at += n;
+	}
+	snprintf(name, sizeof(name), "rank_%u/net-1_5.ckpt", rank);
+	tree_write(tree, name, file, at);
+}
+
+struct job {
+	char *tree;
+	struct rsh_names *names;
+	struct rsh_strategy *src, *dst;
+	struct rsh_error err;
+};
+
+static void begin(struct job *j, uint32_t n_ranks,
+		  const struct record *records, const char *json)
+{
+	*j = (struct job){ .tree = tree_make(), .names = rsh_names_new() };
+	for (uint32_t r = 0; r < n_ranks; r++)
+		save(j->tree, r, records);
+	if (json)
+		j->src = make_strategy(j->names, "src.json", json);
+}
+
+static void end(struct job *j)
+{
+	rsh_strategy_free(j->src);
+	rsh_strategy_free(j->dst);
+	rsh_names_free(j->names);
+	tree_remove(j->tree);
+}
+
+static int check_in(struct job *j, enum rsh_check how, const char *cache)
+{
+	const struct rsh_source_options o = { .check = how,
+					      .index_cache = cache };
+	uint32_t n = j->src ? j->src->n_stages * j->src->stage_ranks :
+			      UINT32_MAX;
+	struct rsh_source *s;
+	int rc;
+
+	j->err = (struct rsh_error)RSH_ERROR_INIT;
+	assert_int_equal(rsh_source_open(j->tree, 0, n, &o, &s, &j->err), 0);
+	assert_int_equal(rsh_source_choose(s, 0, &j->err), 0);
+	rc = j->src ? rsh_source_check_ranks(s, j->src, j->dst, &j->err) : 0;
+	if (rc == 0)
+		rc = rsh_source_index(s, j->names, &j->err);
+	if (rc == 0)
+		rc = rsh_source_check_contents(s, j->src, j->dst,
+					       RSH_GRID_RUNTIME, j->names,
+					       &j->err);
+	rsh_source_free(s);
+	return rc;
+}
+
+static int check(struct job *j, enum rsh_check how)
+{
+	return check_in(j, how, NULL);
+}
+
+static void assert_says(const struct job *j, const char *words)
+{
+	if (!strstr(j->err.text, words))
+		fail_msg("\"%s\" is not in: %s", words, j->err.text);
+}
+
+/* A network cut by four, twice. */
+static const struct record network[] = {
+	{ "up.weight", ROWS, mod4, NUMBERS },
+	{ "norm.gamma", 0, whole, NUMBERS },
+	{ "moments.up.weight", ROWS, mod4, NUMBERS },
+	{ NULL, 0, NULL, NUMBERS },
+};
+
+#define NETWORK(mesh, up, norm)                             \
+	FILE_OF("0", LAYOUT("up.weight", mesh, up) ","      \
+		LAYOUT("norm.gamma", mesh, norm) ","        \
+		LAYOUT("moments.up.weight", mesh, up))
+#define RIGHT NETWORK("[2,4]", "[0,-1]", "[-1]")
+
+static void test_right(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, RIGHT);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
+	end(&j);
+}
+
+static void test_wrong_mesh(void **state)
+{
+	struct job j;
+
+	(void)state;
+	for (int full = 0; full < 2; full++) {
+		begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
+		assert_int_equal(check(&j, full ? RSH_CHECK_FULL :
+					      RSH_CHECK_SAMPLE), -EINVAL);
+		assert_says(&j, "src.json is not the strategy of this tree: "
+			    "parameter up.weight (mesh [4,2] map [0,-1]): ranks "
+			    "0 and 2 should hold the same slice, but their "
+			    "bytes differ (ranks 0 and 4 hold the same, ranks 0 "
+			    "to 3 do not); 2 of 3 tensors");
+		assert_says(&j, "; mesh [2,4] cut over axis 1 would explain it");
+		assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+		end(&j);
+	}
+}
+
+static void test_too_fine(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NETWORK("[8]", "[0,-1]", "[-1]"));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "ranks 0 and 4 should hold different slices, but their "
+		    "bytes are the same");
+	end(&j);
+}
+
+static void test_swapped(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
+	j.dst = make_strategy(j.names, "dst.json", RIGHT);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "the tree fits dst.json: are source and destination "
+		    "swapped?");
+	end(&j);
+}
+
+static void test_too_few_ranks(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NETWORK("[4]", "[0,-1]", "[-1]"));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "8 ranks have a checkpoint of epoch 1 step 5, but "
+		    "src.json is of 4 ranks and knows none of "
+		    "rank_4/net-1_5.ckpt; --check structure");
+	assert_null(strstr(j.err.text, "swapped"));
+	j.dst = make_strategy(j.names, "dst.json", RIGHT);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "dst.json is of 8: are source and destination swapped?");
+	assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+	end(&j);
+}
+
+static void test_unsharded(void **state)
+{
+	static const struct record same[] = {
+		{ "up.weight", ROWS, whole, NUMBERS },
+		{ "bn.moving_mean", 0, each, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	struct job j;
+
+	(void)state;
+	begin(&j, 5, same, NULL);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	end(&j);
+	begin(&j, 8, network, NULL);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "saved under a strategy");
+	assert_says(&j, "ranks 0 and 4 hold the same, ranks 0 to 3 do not");
+	end(&j);
+}
+
+/* What replicas keep for themselves is a line in the log. */
+static void test_private(void **state)
+{
+	static const struct record own[] = {
+		{ "up.weight", ROWS, mod4, NUMBERS },
+		{ "bn.gamma", 0, whole, NUMBERS },
+		{ "bn.moving_mean", 0, each, NUMBERS },
+		{ "moments.up.weight", ROWS, mod4, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, own, FILE_OF("0", LAYOUT("up.weight", "[2,4]", "[0,-1]") ","
+				  LAYOUT("bn.gamma", "[2,4]", "[-1]") ","
+				  LAYOUT("bn.moving_mean", "[2,4]", "[-1]") ","
+				  LAYOUT("moments.up.weight", "[2,4]",
+					 "[0,-1]")));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
+	end(&j);
+}
+
+/* A weight that its strategy calls replicated is none of these. */
+static void test_one_wrong_layout(void **state)
+{
+	static const struct record vocabulary[] = {
+		{ "up.weight", ROWS, mod4, NUMBERS },
+		{ "down.weight", ROWS, mod4, NUMBERS },
+		{ "norm.gamma", 0, whole, NUMBERS },
+		{ "emb.embedding_table", ROWS, mod4, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	const char *fmt = FILE_OF("0", LAYOUT("up.weight", "[2,4]", "[0,-1]") ","
+				  LAYOUT("down.weight", "[2,4]", "[-1,0]") ","
+				  LAYOUT("norm.gamma", "[2,4]", "[-1]") ","
+				  LAYOUT("emb.embedding_table", "[2,4]",
+					 "[-1,-1]"));
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, vocabulary, fmt);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "parameter emb.embedding_table");
+	assert_says(&j, "1 of 4 tensors");
+	end(&j);
+}
+
+/* Experts that began as copies of one are right, and so is what is constant;
+ * the same bytes in what does not repeat itself are not. */
+static void test_copies(void **state)
+{
+	struct record experts[] = {
+		{ "up.weight", ROWS, mod4, NUMBERS },
+		{ "moe.w1.weight", ROWS, whole, ROWS_ALIKE },
+		{ "moments.moe.w1.weight", ROWS, whole, ONES },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	const char *json = FILE_OF("0", LAYOUT("up.weight", "[2,4]", "[0,-1]") ","
+				   LAYOUT("moe.w1.weight", "[2,4]",
+					  "[1,-1]") ","
+				   LAYOUT("moments.moe.w1.weight", "[2,4]",
+					  "[1,-1]"));
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, experts, json);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	end(&j);
+	experts[1].what = NUMBERS;
+	begin(&j, 8, experts, json);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "parameter moe.w1.weight");
+	end(&j);
+}
+
+/* Ranks whose files are gone are compared by others. */
+static void test_lost_files(void **state)
+{
+	struct job j;
+	char path[512];
+
+	(void)state;
+	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
+	snprintf(path, sizeof(path), "%s/rank_0/net-1_5.ckpt", j.tree);
+	remove(path);
+	snprintf(path, sizeof(path), "%s/rank_2/net-1_5.ckpt", j.tree);
+	remove(path);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	end(&j);
+}
+
+/* 64 ranks, and for each stride a wrong mesh. */
+static void test_any_stride(void **state)
+{
+	static const struct record cut[] = {
+		{ "a.weight", ROWS, div4, NUMBERS },
+		{ "b.weight", ROWS, mod2, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	char json[512];
+	struct job j;
+
+	(void)state;
+	begin(&j, 64, cut, NULL);
+	for (unsigned inner = 1; inner <= 64; inner *= 2) {
+		bool right = inner == 4;
+
+		snprintf(json, sizeof(json), FILE_OF("0",
+			 LAYOUT("a.weight", "[%u,%u]", "[1,-1]") ","
+			 LAYOUT("b.weight", "[32,2]", "[0,-1]")), 64 / inner,
+			 inner);
+		j.src = make_strategy(j.names, "src.json", json);
+		assert_int_equal(check(&j, RSH_CHECK_SAMPLE),
+				 right ? 0 : -EINVAL);
+		rsh_strategy_free(j.src);
+	}
+	j.src = NULL;
+	end(&j);
+}
+
+static void age(const char *tree, unsigned n_ranks)
+{
+	const struct utimbuf old = { 1000000000, 1000000000 };
+	char path[512];
+
+	for (unsigned r = 0; r < n_ranks; r++) {
+		snprintf(path, sizeof(path), "%s/rank_%u/net-1_5.ckpt", tree,
+			 r);
+		assert_int_equal(utime(path, &old), 0);
+	}
+}
+
+/* What was written lately is not remembered, nor what was refused. */
+static void test_not_remembered(void **state)
+{
+	char *cache = tree_make();
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
+	age(j.tree, 8);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(check_in(&j, RSH_CHECK_SAMPLE, cache),
+				 -EINVAL);
+	end(&j);
+	tree_remove(cache);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_right),
+		cmocka_unit_test(test_wrong_mesh),
+		cmocka_unit_test(test_too_fine),
+		cmocka_unit_test(test_swapped),
+		cmocka_unit_test(test_too_few_ranks),
+		cmocka_unit_test(test_unsharded),
+		cmocka_unit_test(test_private),
+		cmocka_unit_test(test_one_wrong_layout),
+		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_lost_files),
+		cmocka_unit_test(test_any_stride),
+		cmocka_unit_test(test_not_remembered),
+	};
+
+	rsh_log_set_level(RSH_LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
