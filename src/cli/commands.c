@@ -103,8 +103,8 @@ static const struct rsh_command table[] = {
 	{
 		.name = "strategy",
 		.id = RSH_COMMAND_STRATEGY,
-		.operands = { "show|merge|check|derive", "STRATEGY..." },
-		.summary = "show, merge, check and derive strategies",
+		.operands = { "show|merge|check|derive|infer", "STRATEGY..." },
+		.summary = "show, merge, check, derive and infer strategies",
 		.about = "`show` lists how each parameter is cut, as ls does; "
 			 "`merge` writes the files of a pipeline's stages as "
 			 "one, as MindSpore's merge_pipeline_strategys does; "
@@ -112,7 +112,9 @@ static const struct rsh_command table[] = {
 			 "status 1 if anything would; `derive` writes the "
 			 "strategy that MindSpore would have planned for "
 			 "--mesh, worked out from the one of another mesh, or "
-			 "from \"none\" and rules.",
+			 "from \"none\" and rules; `infer` prints which ranks "
+			 "of a tree SOURCE hold the same, and the meshes that "
+			 "would explain it, for whom the strategy is lost.",
 		.check = rsh_check_strategy,
 		.run = rsh_strategy_command,
 	},

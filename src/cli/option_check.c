@@ -16,7 +16,7 @@ static bool names_rank(const char *template)
 	return template && strstr(template, "{rank}");
 }
 
-static int check_files(const struct rsh_options *o, struct rsh_error *err)
+int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 {
 	const char *dir = o->files.rank_dir, *file = o->files.file;
 
@@ -89,7 +89,7 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "
 				     "strategy says how many ranks there are");
-	return check_files(o, err);
+	return rsh_check_files(o, err);
 }
 
 /* The options of a conversion say nothing where there is none. */
@@ -129,7 +129,7 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->source = o->operands[0];
 	return o->src_strategy && (o->dst_strategy || o->dst_mesh) ?
-		       rsh_check_conversion(o, err) : check_files(o, err);
+		       rsh_check_conversion(o, err) : rsh_check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
@@ -173,7 +173,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || converts ||
 	    o->dst_strategy)
 		return rsh_check_conversion(o, err);
-	return check_files(o, err);
+	return rsh_check_files(o, err);
 }
 
 /* A daemon leaves its directory, and the table of mounts is read in others. */

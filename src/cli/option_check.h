@@ -8,6 +8,9 @@
 /* What all that speak of a conversion have in common, without operands. */
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
 
+/* Options that say which files of SOURCE are meant. */
+int rsh_check_files(const struct rsh_options *o, struct rsh_error *err);
+
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);

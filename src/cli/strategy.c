@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "conversion.h"
+#include "infer.h"
 #include "ls.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/log.h"
@@ -124,6 +125,8 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 
 	if (strcmp(o->operands[0], "check") == 0)
 		return rsh_strategy_check_command(o);
+	if (strcmp(o->operands[0], "infer") == 0)
+		return rsh_infer_command(o);
 	names = rsh_names_new();
 	if (!names)
 		rc = rsh_error_nomem(&err);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "rsh/vfs/choice.h"
 #include "rsh/vfs/vfs.h"
 
 /* See attribute.h. */
@@ -145,15 +146,6 @@ int rsh_failures_add(struct rsh_failures *f, const struct rsh_reshard *v,
 void rsh_failures_log(const struct rsh_failures *f,
 		      const struct rsh_reshard *v,
 		      const struct rsh_vfs_config *cfg);
-
-/* Which parameters are wanted (choice.c). */
-struct rsh_choice;
-/* Compiles the expressions; *out is NULL if there are none.  0 or -EINVAL with
- * a sentence that names the option and the fault. */
-int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
-		   struct rsh_error *err);
-void rsh_choice_free(struct rsh_choice *c);
-bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
 
 /* Gives the tree names and attributes once the conversion stands. */
 int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,

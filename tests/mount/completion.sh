@@ -46,7 +46,7 @@ if command -v bash >/dev/null; then
 	: >"$T/empty/a file"
 	equal "files" "$(offers mount --src-strategy '' | tr -d "'")" "a file none"
 	equal "files for operands" "$(offers ls a)" "a file"
-	equal "words for an operand" "$(offers strategy '')" "check derive merge show"
+	equal "words for an operand" "$(offers strategy '')" "check derive infer merge show"
 	equal "one of them" "$(offers strategy de)" derive
 	equal "commands for help" "$(offers help '')" "$commands"
 	equal "one of them for help" "$(offers help ver)" verify
@@ -84,7 +84,7 @@ if command -v zsh >/dev/null; then
 	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf )$' "$T/asked"
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
-		grep -q -e '^:.*:(show merge check derive )$' "$T/asked.strategy"
+		grep -q -e '^:.*:(show merge check derive infer )$' "$T/asked.strategy"
 	zsh_asks help '' >"$T/asked.help"
 	equal "commands for help in zsh" "$(sed -n 's/^::.*:(\(.*\) )$/\1/p' \
 		"$T/asked.help" | xargs -n 1 | sort | xargs)" "$commands"

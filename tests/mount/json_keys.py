@@ -117,6 +117,7 @@ def strategy(job):
     options = manual("reshardfs-strategy.1", r"\.Sh OPTIONS", r"\.Sh ")
     check(".It Fl Fl json\n" in options, "--json is not documented")
     said = keys(run_json("strategy", "check", job.src))
+    said |= keys(run_json("strategy", "infer", job.source))
     same(said, quoted(options.split(".It Fl Fl json\n", 1)[1]))
     check(run_json("strategy", "show", job.src) == run_json("ls", job.src), "show")
 

@@ -14,7 +14,7 @@ MOUNT += \
 	mount/log_targets.py mount/xattr.py mount/control.py \
 	mount/hostile_names.py mount/limits.py mount/stack.sh \
 	mount/install.sh mount/sandbox.py mount/soak.py mount/outages.py \
-	mount/gluster.py
+	mount/gluster.py mount/infer.py mount/wrong_strategy.py
 
 MOUNT += mount/libreshard.py mount/python_module.py
 # On the shared library alone; the test says where that is.
@@ -34,5 +34,5 @@ EXTRA_DIST += \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
 	lib/big_tree.py lib/cgroups.py lib/daemon_use.py lib/soak_readers.py \
 	lib/coming_and_going.py bench/make_big_tree.py \
-	lib/layouts.py \
+	lib/layouts.py lib/random_jobs.py lib/mistakes.py lib/hard_contents.py \
 	data/strategies/fault_recover_8 $(MOUNT)

@@ -2,7 +2,7 @@
 UNIT += \
 	unit/test_source_template unit/test_source_step unit/test_source_index \
 	unit/test_source_gather unit/test_source_access \
-	unit/test_source_contents \
+	unit/test_source_contents unit/test_source_infer \
 	unit/test_source_fault unit/test_source_outage unit/test_vfs \
 	unit/test_vfs_nodes unit/test_vfs_stream unit/test_vfs_depth \
 	unit/test_vfs_backing \
@@ -28,6 +28,8 @@ unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_source_fault_SOURCES = unit/test_source_fault.c $(SOURCE_SUPPORT)
 unit_test_source_fault_LDADD = $(L_SOURCE)
+unit_test_source_infer_SOURCES = unit/test_source_infer.c $(SOURCE_SUPPORT)
+unit_test_source_infer_LDADD = $(L_SOURCE)
 unit_test_source_outage_SOURCES = unit/test_source_outage.c $(SOURCE_SUPPORT)
 unit_test_source_outage_LDADD = $(L_SOURCE)
 unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)

@@ -1,0 +1,19 @@
+/* vfs/choice.h - which parameters are wanted: --only and --drop. */
+#ifndef RSH_VFS_CHOICE_H
+#define RSH_VFS_CHOICE_H
+
+#include <stdbool.h>
+
+#include "rsh/util/error.h"
+
+struct rsh_choice;
+
+/* Compiles the expressions, either of which may be NULL; *out is NULL if both
+ * are.  0 or -EINVAL with a sentence that names the option and the fault. */
+int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
+		   struct rsh_error *err);
+void rsh_choice_free(struct rsh_choice *c);
+/* Any thread. */
+bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
+
+#endif

@@ -1,0 +1,106 @@
+/* cli/infer.h - `strategy infer`: what the contents of a tree say of the
+ * strategy it was saved under.
+ *   infer.c        which step, its tensors, the command
+ *   infer_mesh.c   what explains each tensor, and all of a set
+ *   infer_say.c    hints, and what cannot be known, in sentences
+ *   infer_print.c  the table
+ *   infer_json.c   JSON
+ */
+#ifndef RSH_CLI_INFER_H
+#define RSH_CLI_INFER_H
+
+#include "exit.h"
+#include "output.h"
+#include "rsh/layout/partition.h"
+#include "rsh/source/contents.h"
+
+enum rsh_verdict {
+	RSH_VERDICT_ALONE,     /* one rank holds it */
+	RSH_VERDICT_UNREAD,    /* reads failed, of all ranks but one */
+	RSH_VERDICT_SCATTERED, /* its holders do not follow each other */
+	RSH_VERDICT_SIMPLE,    /* what was read tells nothing */
+	RSH_VERDICT_MESH,
+	RSH_VERDICT_SEVERAL,   /* several meshes would do: too few are known */
+	RSH_VERDICT_NONE,      /* no mesh gives these groups */
+	RSH_VERDICT_PRIVATE,   /* each rank seems to keep its own */
+	RSH_N_VERDICTS
+};
+
+struct rsh_infer_mesh {
+	struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES];
+	unsigned n_axes;
+};
+
+struct rsh_infer_tensor {
+	/* As in struct rsh_inferred; arrays of its own. */
+	uint32_t name, state_of, odd_rank;
+	const struct rsh_ckpt_index *index;
+	const struct rsh_record *record;
+	uint32_t n, n_groups, n_failed;
+	uint32_t *ranks, *group;
+	bool simple, may_be_private;
+
+	uint32_t set; /* of ranks that hold it */
+	enum rsh_verdict verdict;
+	struct rsh_infer_mesh mesh; /* of RSH_VERDICT_MESH */
+	bool fits; /* the set's mesh explains it */
+};
+
+/* Ranks that hold the same tensors: a pipeline stage, or all. */
+struct rsh_infer_set {
+	uint32_t n;
+	uint32_t *ranks; /* ascending */
+	/* The ranks of the stage: from the first to the last of these, lost ones
+	 * included, and lost ones beside them if that explains more. */
+	uint32_t first, span;
+	bool follows;    /* none that has a file is left out between them */
+	struct rsh_infer_mesh mesh; /* explains most tensors */
+	uint32_t n_tensors;
+	uint32_t by_verdict[RSH_N_VERDICTS];
+	uint32_t n_fit; /* of RSH_VERDICT_MESH */
+};
+
+struct rsh_infer {
+	const struct rsh_options *options;
+	struct rsh_source *source;
+	struct rsh_names *names;
+	struct rsh_choice *choice;
+	char step[256];
+	uint32_t *there; /* ranks of the tree, with a valid file or not */
+	size_t n_there;
+	struct rsh_source_view view;
+
+	struct rsh_infer_tensor *tensors;
+	size_t n_tensors, cap_tensors;
+	struct rsh_infer_set *sets;
+	size_t n_sets, cap_sets;
+	char **sentences; /* from malloc */
+	size_t n_sentences, cap_sentences;
+	size_t n_hints; /* the first ones; the others say what is unknown */
+};
+
+enum rsh_exit rsh_infer_command(const struct rsh_options *o);
+
+/* Has the rank a valid file of the step? */
+static inline bool rsh_infer_has_file(const struct rsh_infer *x, uint32_t rank)
+{
+	return rank < x->view.n_ranks && x->view.index[rank];
+}
+
+/* Fills verdicts, meshes and sets, once all tensors are there.  0 or
+ * -ENOMEM. */
+int rsh_infer_explain(struct rsh_infer *x);
+/* The groups of all holders, by the mesh of a tensor if it has one: [set->n]
+ * numbers below set->span, or RSH_PARTITION_UNKNOWN (from malloc).  NULL: out of
+ * memory. */
+uint32_t *rsh_infer_groups(const struct rsh_infer *x,
+			   const struct rsh_infer_tensor *t);
+
+/* Adds the sentences.  0 or -ENOMEM. */
+int rsh_infer_say(struct rsh_infer *x);
+
+/* 0 or -ENOMEM. */
+int rsh_infer_print(const struct rsh_output *out, const struct rsh_infer *x);
+int rsh_infer_json(const struct rsh_output *out, const struct rsh_infer *x);
+
+#endif

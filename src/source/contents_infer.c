@@ -1,0 +1,239 @@
+/* source/contents_infer.c - which ranks hold the same of each tensor, without
+ * a strategy. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* Of a tensor that more ranks hold those that tell meshes apart are
+ * compared. */
+#define ALL_COMPARED 64
+/* A batch: as many tensors and ranks as keep the readers busy. */
+#define BATCH_TENSORS 512
+#define BATCH_HOLDERS 4096
+#define BATCH_RANKS (1u << 20)
+/* Blocks of a tensor that is constant where it was read. */
+#define MOST_BLOCKS 4
+
+/* A tensor of a batch. */
+struct inferred {
+	struct rsh_subject *subject;
+	uint32_t *ranks; /* all that hold it, ascending */
+	uint32_t n_ranks;
+	uint32_t odd_rank;
+	struct rsh_groups groups;
+	uint32_t n_groups;
+	bool simple; /* some ranks are the same, but hold next to nothing */
+};
+
+struct batch {
+	struct inferred tensors[BATCH_TENSORS];
+	uint32_t n;
+	uint32_t n_holders; /* to be compared */
+	uint64_t n_ranks;   /* listed */
+};
+
+static void batch_clear(struct batch *b)
+{
+	for (uint32_t i = 0; i < b->n; i++) {
+		struct inferred *t = &b->tensors[i];
+
+		free(t->ranks);
+		rsh_groups_clear(&t->groups);
+		free(t->subject->holders);
+		t->subject->holders = NULL;
+		t->subject->n_holders = 0;
+	}
+	b->n = b->n_holders = 0;
+	b->n_ranks = 0;
+}
+
+static bool is_full(const struct batch *b)
+{
+	return b->n == BATCH_TENSORS || b->n_holders >= BATCH_HOLDERS ||
+	       b->n_ranks >= BATCH_RANKS;
+}
+
+/* ---- who holds it ---- */
+
+static bool is_alike(const struct rsh_subject *s,
+		     const struct rsh_ckpt_index *ix,
+		     const struct rsh_record *r)
+{
+	return r->dtype == s->record->dtype &&
+	       r->n_dims == s->record->n_dims &&
+	       (r->n_dims == 0 ||
+		memcmp(rsh_record_dims(ix, r),
+		       rsh_record_dims(s->index, s->record),
+		       r->n_dims * sizeof(int64_t)) == 0);
+}
+
+static int list_ranks(const struct rsh_contents *c, struct inferred *t)
+{
+	const struct rsh_source *s = c->source;
+
+	t->odd_rank = UINT32_MAX;
+	t->ranks = rsh_alloc_array(s->n_ranks, sizeof(*t->ranks));
+	if (!t->ranks)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->n_ranks; i++) {
+		const struct rsh_ckpt_index *ix = s->view_index[i];
+		const struct rsh_record *r =
+			ix ? rsh_ckpt_find(ix, t->subject->name) : NULL;
+
+		if (!r)
+			continue;
+		t->ranks[t->n_ranks++] = i;
+		if (t->odd_rank == UINT32_MAX && !is_alike(t->subject, ix, r))
+			t->odd_rank = i;
+	}
+	return 0;
+}
+
+/* A stage's ranks follow each other, so that those to be compared are chosen
+ * among the ones from the first holder to the last. */
+static int batch_add(struct rsh_contents *c, struct batch *b,
+		     struct rsh_subject *s)
+{
+	struct inferred *t = &b->tensors[b->n++];
+	int rc;
+
+	*t = (struct inferred){ .subject = s };
+	rc = list_ranks(c, t);
+	if (rc)
+		return rc;
+	s->first = t->ranks[0];
+	s->n_local = t->ranks[t->n_ranks - 1] - s->first + 1;
+	rc = rsh_subject_find_holders(c, s, t->n_ranks <= ALL_COMPARED);
+	b->n_holders += s->n_holders;
+	b->n_ranks += c->source->n_ranks;
+	return rc == -ENODATA ? 0 : rc;
+}
+
+/* ---- what they hold ---- */
+
+static uint32_t most_distinct(const struct rsh_subject *s, uint32_t rank)
+{
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		if (s->holders[i].rank == rank)
+			return s->holders[i].distinct;
+	return 0;
+}
+
+/* Two that are the same tell something if there are several values. */
+static int group_ranks(struct inferred *t)
+{
+	struct rsh_groups *g = &t->groups;
+	const uint32_t enough = rsh_subject_enough(t->subject);
+
+	rsh_groups_clear(g);
+	if (rsh_subject_group(t->subject, g))
+		return -ENOMEM;
+	t->simple = false;
+	t->n_groups = 0;
+	for (uint32_t i = 0; i < g->n; i++) {
+		uint32_t first = 0;
+
+		while (g->group[first] != g->group[i])
+			first++;
+		t->n_groups += first == i;
+		t->simple |= first != i &&
+			     most_distinct(t->subject, g->ranks[i]) < enough;
+	}
+	return 0;
+}
+
+static bool wants_another(const struct inferred *t)
+{
+	return t->simple && t->subject->n_read < MOST_BLOCKS &&
+	       t->subject->record->content_bytes > RSH_CONTENTS_BLOCK;
+}
+
+static int batch_read(struct rsh_contents *c, struct batch *b)
+{
+	struct rsh_subject *wanted[BATCH_TENSORS];
+
+	for (unsigned round = 0; round < MOST_BLOCKS; round++) {
+		uint32_t n = 0;
+
+		for (uint32_t i = 0; i < b->n; i++)
+			if (round == 0 || wants_another(&b->tensors[i]))
+				wanted[n++] = b->tensors[i].subject;
+		if (n == 0)
+			return 0;
+		rsh_contents_read(c, wanted, n, false);
+		for (uint32_t i = 0; i < b->n; i++)
+			if (group_ranks(&b->tensors[i]))
+				return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- telling ---- */
+
+static int tell(const struct rsh_contents *c, const struct inferred *t,
+		int (*fn)(void *ctx, const struct rsh_inferred *t), void *ctx)
+{
+	const struct rsh_subject *s = t->subject;
+	const struct rsh_inferred out = {
+		.name = s->name,
+		.state_of = s->kind == RSH_TENSOR_STATE ?
+			rsh_contents_state_of(c, s->name) : RSH_NAME_NONE,
+		.index = s->index,
+		.record = s->record,
+		.holders = t->ranks,
+		.n_holders = t->n_ranks,
+		.odd_rank = t->odd_rank,
+		.n = t->groups.n,
+		.ranks = t->groups.ranks,
+		.group = t->groups.group,
+		.n_groups = t->n_groups,
+		.n_failed = s->n_holders - t->groups.n,
+		.simple = t->simple,
+		.may_be_private = s->kind == RSH_TENSOR_OTHER,
+	};
+
+	return fn(ctx, &out);
+}
+
+static int infer_batch(struct rsh_contents *c, struct batch *b,
+		       int (*fn)(void *ctx, const struct rsh_inferred *t),
+		       void *ctx)
+{
+	int rc = batch_read(c, b);
+
+	for (uint32_t i = 0; i < b->n && rc == 0; i++)
+		rc = tell(c, &b->tensors[i], fn, ctx);
+	return rc;
+}
+
+int rsh_source_infer(struct rsh_source *s, struct rsh_names *names,
+		     bool (*wanted)(void *ctx, const char *name),
+		     int (*fn)(void *ctx, const struct rsh_inferred *t),
+		     void *ctx)
+{
+	struct rsh_contents c = { .source = s, .names = names };
+	struct batch *b = calloc(1, sizeof(*b));
+	int rc = b ? rsh_contents_list(&c) : -ENOMEM;
+
+	for (uint32_t i = 0; i < c.n_subjects && rc == 0; i++) {
+		struct rsh_subject *one = &c.subjects[i];
+
+		if (!wanted || wanted(ctx, rsh_names_text(names, one->name)))
+			rc = batch_add(&c, b, one);
+		if (rc || (!is_full(b) && i + 1 < c.n_subjects))
+			continue;
+		rc = infer_batch(&c, b, fn, ctx);
+		batch_clear(b);
+	}
+	if (b)
+		batch_clear(b);
+	free(b);
+	free(c.subjects);
+	return rc;
+}
