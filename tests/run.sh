@@ -13,8 +13,9 @@
 # Runs all tests of a plain build; unit and mount tests once more under the
 # address and undefined behaviour sanitizers; the stress tests for a minute each
 # under the thread sanitizer; and feeds each parser of files with broken ones for
-# RSH_FUZZ_SECONDS (30) s.  The last line is `N passed, N failed`, with
-# `, N skipped` if any were.
+# RSH_FUZZ_SECONDS (30) s.  A skip that tests/skips does not expect on this machine
+# is a failure.  At the end stand the programs that took longest; the last line is
+# `N passed, N failed`, with `, N skipped` if any were.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -89,7 +90,7 @@ need_oracle()
 
 # ---- running ----
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 legs=
 
 # results BUILD RESULT: how many single tests ended like this. Automake keeps
 # a line for each of them.
@@ -121,6 +122,7 @@ show_failures()
 begin_leg()
 {
 	name=$1
+	legs="$legs $name"
 	build=$top/build/$name
 	log=$build/check.log
 	mkdir -p "$build"
@@ -172,6 +174,12 @@ fuzz_leg()
 	fi
 }
 
+# Each skipped test; a failure if one was not to be expected here.
+show_skips()
+{
+	python3 "$top/tests/lib/skips.py" "$build/tests" || bad=$((bad + 1))
+}
+
 count_leg()
 {
 	ok=$(results "$build" '\(PASS\|XFAIL\)')
@@ -180,9 +188,7 @@ count_leg()
 	for file in $(programs_with "$build" 'FAIL|XPASS|ERROR'); do
 		show_failures "$file"
 	done
-	for file in $(programs_with "$build" SKIP); do
-		grep -E '^(ok|1\.\.0).*# SKIP' "$file" | sed "s|^|$(basename "$file" .log): |"
-	done
+	show_skips
 	# make knows of failures that no test has reported, such as a test
 	# program that does not compile.
 	if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
@@ -197,6 +203,21 @@ count_leg()
 	passed=$((passed + ok))
 	failed=$((failed + bad))
 	skipped=$((skipped + skip))
+}
+
+# slowest NUMBER: the programs of all legs that took longest; of the fuzzers the
+# time is given.
+slowest()
+{
+	for name in $legs; do
+		[ "$name" != fuzz ] || continue
+		find "$top/build/$name/tests" -name '*.trs' -exec \
+			sed -n "s|^:seconds: \(.*\)|\1 $name {}|p" {} \; |
+			sed "s|$top/build/$name/tests/||; s|\.trs\$||"
+	done | sort -k 1,1nr -k 2 | head -n "$1" |
+		while read -r seconds name program; do
+			printf '%6d s  %-5s  %s\n' "$seconds" "$name" "$program"
+		done
 }
 
 # What single tests look with; those say so where it is missing.
@@ -233,6 +254,8 @@ export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
 leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
 fuzz_leg
 
+say "the slowest programs:"
+slowest 20
 if [ $skipped -gt 0 ]; then
 	say "$passed passed, $failed failed, $skipped skipped"
 else
