@@ -24,14 +24,10 @@
 #include "rsh/util/mem.h"
 
 #define RETRY_SECONDS 60
+#define NS_PER_S UINT64_C(1000000000)
 
 /* How old the mtime of a file may be that says when it was last used. */
 #define TOUCH_SECONDS 60
-
-static int64_t now_ms(void)
-{
-	return (int64_t)(rsh_clock_ns() / 1000000);
-}
 
 /* ---- the directory ---- */
 
@@ -63,20 +59,20 @@ static void complain(struct rsh_disk *d, const char *why)
 {
 	if (!atomic_exchange(&d->complained, true))
 		rsh_log_warning("cache directory %s: %s; going on without it, "
-				"with a new try every %lld s", d->path, why,
-				(long long)(d->retry_ms / 1000));
+				"with a new try every %llu s", d->path, why,
+				(unsigned long long)d->retry_ns / NS_PER_S);
 }
 
 static void stop_writing(struct rsh_disk *d, const char *why)
 {
 	complain(d, why);
-	d->writes_off_until = now_ms() + d->retry_ms;
+	d->writes_off_until = d->clock_ns() + d->retry_ns;
 }
 
 static void stop_reading(struct rsh_disk *d, const char *why)
 {
 	complain(d, why);
-	d->reads_off_until = now_ms() + d->retry_ms;
+	d->reads_off_until = d->clock_ns() + d->retry_ns;
 }
 
 /* The path may lead to another directory by now, or to one again. */
@@ -191,7 +187,7 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 	enum rsh_disk_found found;
 	cleanup_fd int fd = -1;
 
-	if (d->reads_off_until > now_ms())
+	if (d->reads_off_until > d->clock_ns())
 		return RSH_DISK_MISS;
 	rsh_block_file_name(key, name);
 	/* O_NONBLOCK: it might be a FIFO. */
@@ -240,7 +236,7 @@ static void temp_name(struct rsh_disk *d, char *name, size_t max)
 	uint64_t salt = 0;
 
 	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
-		salt = (uint64_t)now_ms();
+		salt = d->clock_ns();
 	snprintf(name, max, "%llx-%llx-%llx.tmp", (unsigned long long)salt,
 		 (unsigned long long)getpid(),
 		 (unsigned long long)d->n_temp++);
@@ -302,7 +298,7 @@ static enum outcome write_or_leave(struct rsh_disk *d,
 	const uint64_t cost = rsh_disk_cost(RSH_BLOCK_FILE_HEADER + key->len);
 	int rc;
 
-	if (d->writes_off_until > now_ms())
+	if (d->writes_off_until > d->clock_ns())
 		return LEFT;
 	if (d->was_off && !reopen(d))
 		return LEFT;
@@ -395,8 +391,9 @@ int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 		return rsh_error_set(err, errno, "cache directory %s: %s",
 				     d->path, why);
 	d->bound = opts->disk_bytes;
-	d->retry_ms = (int64_t)1000 * (opts->disk_retry_seconds ?
-		      opts->disk_retry_seconds : RETRY_SECONDS);
+	d->clock_ns = opts->clock_ns ? opts->clock_ns : rsh_clock_ns;
+	d->retry_ns = NS_PER_S * (opts->disk_retry_seconds ?
+				  opts->disk_retry_seconds : RETRY_SECONDS);
 	d->max = part < 1 ? 1 : (uint32_t)rsh_min_u64(part, RSH_DISK_QUEUE);
 	return 0;
 }
