@@ -10,12 +10,13 @@
 # environment names a Python that has it already; with RSH_HF_PYTHON, one that has
 # transformers and torch, models are loaded by the Hugging Face tools as well.
 #
-# Runs all tests of a plain build; unit and mount tests once more under the
-# address and undefined behaviour sanitizers; the stress tests for a minute each
-# under the thread sanitizer; and feeds each parser of files with broken ones for
-# RSH_FUZZ_SECONDS (30) s.  A skip that tests/skips does not expect on this machine
-# is a failure.  At the end stand the programs that took longest; the last line is
-# `N passed, N failed`, with `, N skipped` if any were.
+# Runs all tests of a plain build; `make distcheck`, with tests that would miss a
+# file of the archive; unit and mount tests once more under the address and
+# undefined behaviour sanitizers; the stress tests for a minute each under the
+# thread sanitizer; and feeds each parser of files with broken ones for
+# RSH_FUZZ_SECONDS (30) s.  Warnings are errors.  A skip that tests/skips does not
+# expect on this machine is a failure.  At the end stand the programs that took
+# longest; the last line is `N passed, N failed`, with `, N skipped` if any were.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -154,10 +155,27 @@ leg()
 	begin_leg "$1" "$2"
 	tests=$3
 	shift 3
-	if build_in "$build" "$@" >"$log" 2>&1; then
+	if build_in "$build" --enable-werror "$@" >"$log" 2>&1; then
 		run_leg check TESTS="$tests"
 	else
 		no_build
+	fi
+}
+
+# One test: the archive has all that a build, its tests and its removal need.
+dist_leg()
+{
+	begin_leg dist "make distcheck"
+	# shellcheck disable=SC2016
+	if make -C "$top/build/plain" -j"$JOBS" distcheck TESTS='$(QUICK_DIST)' \
+		</dev/null >"$log" 2>&1
+	then
+		passed=$((passed + 1))
+		say "$name: passed in $(($(date +%s) - started)) s"
+	else
+		tail -n 40 "$log"
+		failed=$((failed + 1))
+		say "$name: failed"
 	fi
 }
 
@@ -166,6 +184,7 @@ fuzz_leg()
 {
 	begin_leg fuzz "each parser for ${RSH_FUZZ_SECONDS:-30} s"
 	if configure_in "$build" CC=clang CFLAGS='-g -O1' --disable-tests \
+		--enable-werror \
 		--enable-sanitizer=fuzzer-no-link,address,undefined >"$log" 2>&1
 	then
 		run_leg check-fuzz
@@ -205,12 +224,12 @@ count_leg()
 	skipped=$((skipped + skip))
 }
 
-# slowest NUMBER: the programs of all legs that took longest; of the fuzzers the
-# time is given.
+# slowest NUMBER: the programs that took longest, of the legs whose programs take the
+# time that they need.
 slowest()
 {
 	for name in $legs; do
-		[ "$name" != fuzz ] || continue
+		case $name in dist | fuzz) continue ;; esac
 		find "$top/build/$name/tests" -name '*.trs' -exec \
 			sed -n "s|^:seconds: \(.*\)|\1 $name {}|p" {} \; |
 			sed "s|$top/build/$name/tests/||; s|\.trs\$||"
@@ -241,6 +260,7 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 }
 
 leg plain "all tests" "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
+dist_leg
 
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
