@@ -20,6 +20,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -204,20 +205,24 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 
 /* ---- writing ---- */
 
-/* 0 or a positive errno. */
-static int write_file(int fd, const struct rsh_block_key *key,
-		      uint8_t *content)
+struct block {
+	const struct rsh_block_key *key;
+	uint8_t *content;
+};
+
+static int write_content(void *ctx, int fd)
 {
+	const struct block *b = ctx;
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	struct iovec iov[] = { { header, sizeof(header) },
-			       { content, key->len } };
+			       { b->content, b->key->len } };
 	ssize_t n;
 
-	rsh_block_file_header(key, content, header);
+	rsh_block_file_header(b->key, b->content, header);
 	do {
 		n = writev(fd, iov, 2);
 		if (n < 0 && errno != EINTR)
-			return errno;
+			return -errno;
 	} while (n < 0 || advance(iov, 2, (size_t)n));
 	/* Dirty pages would pile up as fast as the source is read, and clean
 	 * ones would hold once more what is in memory already. */
@@ -225,7 +230,7 @@ static int write_file(int fd, const struct rsh_block_key *key,
 			    SYNC_FILE_RANGE_WRITE |
 			    SYNC_FILE_RANGE_WAIT_AFTER) != 0 &&
 	    errno != EINVAL && errno != ENOSYS && errno != ESPIPE)
-		return errno;
+		return -errno;
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return 0;
 }
@@ -247,22 +252,12 @@ static int write_block(struct rsh_disk *d, const struct rsh_block_key *key,
 		       uint8_t *content)
 {
 	char name[RSH_BLOCK_FILE_NAME_MAX], temp[64];
-	int fd, rc;
+	struct block block = { key, content };
 
 	temp_name(d, temp, sizeof(temp));
-	fd = openat(d->fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
-		    O_CLOEXEC, 0600);
-	if (fd < 0)
-		return errno;
-	rc = write_file(fd, key, content);
-	if (close(fd) != 0 && rc == 0)
-		rc = errno;
 	rsh_block_file_name(key, name);
-	if (rc == 0 && renameat(d->fd, temp, d->fd, name) != 0)
-		rc = errno;
-	if (rc)
-		unlinkat(d->fd, temp, 0);
-	return rc;
+	return -rsh_file_replace(d->fd, name, temp, 0600, write_content,
+				 &block);
 }
 
 /* Makes sure that `cost` bytes more are within the bound.  0, a positive errno,

@@ -259,7 +259,4 @@ void rsh_temp_drop(struct rsh_temp *t);
 /* Removes the temporary files of the dead in a directory. */
 void rsh_temp_sweep(int dirfd);
 
-/* All bytes, whatever write(2) takes at once.  0 or -errno. */
-int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);
-
 #endif
