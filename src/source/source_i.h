@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #include "io_i.h"
@@ -147,17 +148,17 @@ struct rsh_source_file {
 	/* Under the pool's lock. */
 	int fd;         /* -1: not open */
 	unsigned users; /* reads that use fd now */
-	struct rsh_source_file *prev, *next; /* in the idle list */
+	TAILQ_ENTRY(rsh_source_file) idle;
 };
 
 /* Open descriptors.  A file that is in use has users > 0 and is in no list;
  * an open one that is not stands in the idle list, the least recently used
  * first, and is closed when there are more than max_open. */
 struct rsh_file_pool {
-	pthread_mutex_t lock; /* guards all below, and fd..next of each file */
+	pthread_mutex_t lock; /* guards all below, and fd..idle of each file */
 	unsigned n_open;
 	unsigned max_open;
-	struct rsh_source_file *oldest, *newest;
+	TAILQ_HEAD(, rsh_source_file) idle; /* the oldest first */
 };
 
 int rsh_pool_init(struct rsh_file_pool *pool);
