@@ -6,10 +6,12 @@ MOUNT += \
 	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
 	mount/umount.sh mount/completion.sh mount/manual.py mount/json_keys.py \
 	mount/bench.py mount/export.py mount/verify.py mount/strategy.py \
-	mount/index_cache.py mount/warm.sh mount/identity.py mount/engine.py \
-	mount/faults.py mount/memory.py mount/leaks.py mount/pages.py \
+	mount/index_cache.py mount/warm.sh mount/identity.py \
+	mount/identity_sets.py mount/engine.py mount/faults.py \
+	mount/memory.py mount/leaks.py mount/pages.py \
 	mount/hanging.sh mount/notify.py mount/job.sh mount/fstab.sh \
 	mount/log_targets.py mount/xattr.py mount/control.py \
+	mount/hostile_names.py mount/limits.py mount/stack.sh \
 	mount/install.sh mount/sandbox.py mount/soak.py
 
 MOUNT += mount/libreshard.py mount/python_module.py
@@ -22,5 +24,6 @@ EXTRA_DIST += \
 	lib/mount.sh lib/open_fuse.sh lib/own_mounts.sh lib/make_tree.py \
 	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
 	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
-	lib/big_tree.py lib/daemon_use.py lib/soak_readers.py bench/make_big_tree.py \
+	lib/big_tree.py lib/cgroups.py lib/daemon_use.py lib/soak_readers.py \
+	bench/make_big_tree.py \
 	data/strategies/fault_recover_8 $(MOUNT)

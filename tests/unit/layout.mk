@@ -4,7 +4,7 @@ UNIT += \
 	unit/test_layout_redistribution unit/test_layout_strategy \
 	unit/test_layout_derive unit/test_layout_mesh unit/test_layout_check \
 	unit/test_plan_conversion unit/test_plan_errors \
-	unit/test_plan_framing unit/test_plan_pieces \
+	unit/test_plan_framing unit/test_plan_pieces unit/test_plan_whole \
 	unit/test_plan_property
 
 LAYOUT_SUPPORT = unit/layout_support.h unit/layout_support.c
@@ -38,6 +38,8 @@ unit_test_plan_framing_SOURCES = unit/test_plan_framing.c $(PLAN_SUPPORT)
 unit_test_plan_framing_LDADD = $(L_PLAN)
 unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
 unit_test_plan_pieces_LDADD = $(L_PLAN)
+unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
+unit_test_plan_whole_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_PLAN)
 

@@ -2,7 +2,7 @@
 UNIT += \
 	unit/test_util_error unit/test_util_log unit/test_util_mem \
 	unit/test_util_names unit/test_util_areas unit/test_util_files \
-	unit/test_util_crew \
+	unit/test_util_crew unit/test_util_text \
 	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
 	unit/test_wire_strategy unit/test_wire_strategy_emit \
 	unit/test_wire_rank_files unit/test_wire_intact \
@@ -25,6 +25,8 @@ unit_test_util_crew_SOURCES = unit/test_util_crew.c
 unit_test_util_crew_LDADD = $(L_UTIL)
 unit_test_util_files_SOURCES = unit/test_util_files.c unit/support.h unit/support.c
 unit_test_util_files_LDADD = $(L_UTIL)
+unit_test_util_text_SOURCES = unit/test_util_text.c
+unit_test_util_text_LDADD = $(L_UTIL)
 unit_test_wire_ckpt_scan_SOURCES = unit/test_wire_ckpt_scan.c $(WIRE_SUPPORT)
 unit_test_wire_ckpt_scan_LDADD = $(L_WIRE)
 unit_test_wire_ckpt_emit_SOURCES = unit/test_wire_ckpt_emit.c $(WIRE_SUPPORT)
