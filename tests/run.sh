@@ -10,11 +10,13 @@
 # environment names a Python that has it already; with RSH_HF_PYTHON, one that has
 # transformers and torch, models are loaded by the Hugging Face tools as well.
 #
-# Runs all tests of a plain build; unit and mount tests once more under the
-# address and undefined behaviour sanitizers; the stress tests for a minute each
-# under the thread sanitizer; and feeds each parser of files with broken ones for
-# RSH_FUZZ_SECONDS (30) s.  The last line is `N passed, N failed`, with
-# `, N skipped` if any were.
+# Runs all tests of a plain build; `make distcheck`, with tests that would miss a
+# file of the archive; unit and mount tests once more under the address and
+# undefined behaviour sanitizers; the stress tests for a minute each under the
+# thread sanitizer; and feeds each parser of files with broken ones for
+# RSH_FUZZ_SECONDS (30) s.  Warnings are errors.  A skip that tests/skips does not
+# expect on this machine is a failure.  At the end stand the programs that took
+# longest; the last line is `N passed, N failed`, with `, N skipped` if any were.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -89,7 +91,7 @@ need_oracle()
 
 # ---- running ----
 
-passed=0 failed=0 skipped=0
+passed=0 failed=0 skipped=0 legs=
 
 # results BUILD RESULT: how many single tests ended like this. Automake keeps
 # a line for each of them.
@@ -121,6 +123,7 @@ show_failures()
 begin_leg()
 {
 	name=$1
+	legs="$legs $name"
 	build=$top/build/$name
 	log=$build/check.log
 	mkdir -p "$build"
@@ -152,10 +155,27 @@ leg()
 	begin_leg "$1" "$2"
 	tests=$3
 	shift 3
-	if build_in "$build" "$@" >"$log" 2>&1; then
+	if build_in "$build" --enable-werror "$@" >"$log" 2>&1; then
 		run_leg check TESTS="$tests"
 	else
 		no_build
+	fi
+}
+
+# One test: the archive has all that a build, its tests and its removal need.
+dist_leg()
+{
+	begin_leg dist "make distcheck"
+	# shellcheck disable=SC2016
+	if make -C "$top/build/plain" -j"$JOBS" distcheck TESTS='$(QUICK_DIST)' \
+		</dev/null >"$log" 2>&1
+	then
+		passed=$((passed + 1))
+		say "$name: passed in $(($(date +%s) - started)) s"
+	else
+		tail -n 40 "$log"
+		failed=$((failed + 1))
+		say "$name: failed"
 	fi
 }
 
@@ -164,12 +184,19 @@ fuzz_leg()
 {
 	begin_leg fuzz "each parser for ${RSH_FUZZ_SECONDS:-30} s"
 	if configure_in "$build" CC=clang CFLAGS='-g -O1' --disable-tests \
+		--enable-werror \
 		--enable-sanitizer=fuzzer-no-link,address,undefined >"$log" 2>&1
 	then
 		run_leg check-fuzz
 	else
 		no_build
 	fi
+}
+
+# Each skipped test; a failure if one was not to be expected here.
+show_skips()
+{
+	python3 "$top/tests/lib/skips.py" "$build/tests" || bad=$((bad + 1))
 }
 
 count_leg()
@@ -180,9 +207,7 @@ count_leg()
 	for file in $(programs_with "$build" 'FAIL|XPASS|ERROR'); do
 		show_failures "$file"
 	done
-	for file in $(programs_with "$build" SKIP); do
-		grep -E '^(ok|1\.\.0).*# SKIP' "$file" | sed "s|^|$(basename "$file" .log): |"
-	done
+	show_skips
 	# make knows of failures that no test has reported, such as a test
 	# program that does not compile.
 	if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then
@@ -197,6 +222,21 @@ count_leg()
 	passed=$((passed + ok))
 	failed=$((failed + bad))
 	skipped=$((skipped + skip))
+}
+
+# slowest NUMBER: the programs that took longest, of the legs whose programs take the
+# time that they need.
+slowest()
+{
+	for name in $legs; do
+		case $name in dist | fuzz) continue ;; esac
+		find "$top/build/$name/tests" -name '*.trs' -exec \
+			sed -n "s|^:seconds: \(.*\)|\1 $name {}|p" {} \; |
+			sed "s|$top/build/$name/tests/||; s|\.trs\$||"
+	done | sort -k 1,1nr -k 2 | head -n "$1" |
+		while read -r seconds name program; do
+			printf '%6d s  %-5s  %s\n' "$seconds" "$name" "$program"
+		done
 }
 
 # What single tests look with; those say so where it is missing.
@@ -220,6 +260,7 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 }
 
 leg plain "all tests" "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
+dist_leg
 
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
@@ -233,6 +274,8 @@ export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
 leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
 fuzz_leg
 
+say "the slowest programs:"
+slowest 20
 if [ $skipped -gt 0 ]; then
 	say "$passed passed, $failed failed, $skipped skipped"
 else

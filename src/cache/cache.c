@@ -93,6 +93,7 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->block_shift = (unsigned)__builtin_ctz(block);
 	c->page_bytes = page;
 	c->compress = opts->compress;
+	rsh_lists_init(c);
 	measure(c, opts);
 	c->stats.memory_peak = c->used;
 	rc = init_parts(c, opts, err);

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "block_file_i.h"
 #include "rsh/cache/cache.h"
@@ -28,7 +29,7 @@ enum rsh_block_state {
  * LOADING, and do not change while it is PLAIN. */
 struct rsh_cache_block {
 	struct rsh_cache_block *hash_next;
-	struct rsh_cache_block *prev, *next; /* in the list of its kind */
+	TAILQ_ENTRY(rsh_cache_block) list; /* of its kind */
 	uint8_t *mem;      /* block_bytes of address space */
 	uint64_t number;   /* of the block in the file */
 	uint64_t last_use; /* the cache's clock when it was last let go */
@@ -45,10 +46,14 @@ struct rsh_cache_block {
 	bool unpackable;   /* tried to compress in vain */
 };
 
+/* The oldest first. */
 struct rsh_block_list {
-	struct rsh_cache_block *oldest, *newest;
+	TAILQ_HEAD(rsh_block_queue, rsh_cache_block) blocks;
 	uint32_t n;
 };
+
+/* All lists of a cache, empty. */
+void rsh_lists_init(struct rsh_cache *c);
 
 /* As the newest. */
 void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b);

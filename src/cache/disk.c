@@ -20,18 +20,15 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 #define RETRY_SECONDS 60
+#define NS_PER_S UINT64_C(1000000000)
 
 /* How old the mtime of a file may be that says when it was last used. */
 #define TOUCH_SECONDS 60
-
-static int64_t now_ms(void)
-{
-	return (int64_t)(rsh_clock_ns() / 1000000);
-}
 
 /* ---- the directory ---- */
 
@@ -63,20 +60,20 @@ static void complain(struct rsh_disk *d, const char *why)
 {
 	if (!atomic_exchange(&d->complained, true))
 		rsh_log_warning("cache directory %s: %s; going on without it, "
-				"with a new try every %lld s", d->path, why,
-				(long long)(d->retry_ms / 1000));
+				"with a new try every %llu s", d->path, why,
+				(unsigned long long)d->retry_ns / NS_PER_S);
 }
 
 static void stop_writing(struct rsh_disk *d, const char *why)
 {
 	complain(d, why);
-	d->writes_off_until = now_ms() + d->retry_ms;
+	d->writes_off_until = d->clock_ns() + d->retry_ns;
 }
 
 static void stop_reading(struct rsh_disk *d, const char *why)
 {
 	complain(d, why);
-	d->reads_off_until = now_ms() + d->retry_ms;
+	d->reads_off_until = d->clock_ns() + d->retry_ns;
 }
 
 /* The path may lead to another directory by now, or to one again. */
@@ -191,7 +188,7 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 	enum rsh_disk_found found;
 	cleanup_fd int fd = -1;
 
-	if (d->reads_off_until > now_ms())
+	if (d->reads_off_until > d->clock_ns())
 		return RSH_DISK_MISS;
 	rsh_block_file_name(key, name);
 	/* O_NONBLOCK: it might be a FIFO. */
@@ -208,20 +205,24 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 
 /* ---- writing ---- */
 
-/* 0 or a positive errno. */
-static int write_file(int fd, const struct rsh_block_key *key,
-		      uint8_t *content)
+struct block {
+	const struct rsh_block_key *key;
+	uint8_t *content;
+};
+
+static int write_content(void *ctx, int fd)
 {
+	const struct block *b = ctx;
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	struct iovec iov[] = { { header, sizeof(header) },
-			       { content, key->len } };
+			       { b->content, b->key->len } };
 	ssize_t n;
 
-	rsh_block_file_header(key, content, header);
+	rsh_block_file_header(b->key, b->content, header);
 	do {
 		n = writev(fd, iov, 2);
 		if (n < 0 && errno != EINTR)
-			return errno;
+			return -errno;
 	} while (n < 0 || advance(iov, 2, (size_t)n));
 	/* Dirty pages would pile up as fast as the source is read, and clean
 	 * ones would hold once more what is in memory already. */
@@ -229,7 +230,7 @@ static int write_file(int fd, const struct rsh_block_key *key,
 			    SYNC_FILE_RANGE_WRITE |
 			    SYNC_FILE_RANGE_WAIT_AFTER) != 0 &&
 	    errno != EINVAL && errno != ENOSYS && errno != ESPIPE)
-		return errno;
+		return -errno;
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return 0;
 }
@@ -240,7 +241,7 @@ static void temp_name(struct rsh_disk *d, char *name, size_t max)
 	uint64_t salt = 0;
 
 	if (getrandom(&salt, sizeof(salt), GRND_NONBLOCK) < 0)
-		salt = (uint64_t)now_ms();
+		salt = d->clock_ns();
 	snprintf(name, max, "%llx-%llx-%llx.tmp", (unsigned long long)salt,
 		 (unsigned long long)getpid(),
 		 (unsigned long long)d->n_temp++);
@@ -251,22 +252,12 @@ static int write_block(struct rsh_disk *d, const struct rsh_block_key *key,
 		       uint8_t *content)
 {
 	char name[RSH_BLOCK_FILE_NAME_MAX], temp[64];
-	int fd, rc;
+	struct block block = { key, content };
 
 	temp_name(d, temp, sizeof(temp));
-	fd = openat(d->fd, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
-		    O_CLOEXEC, 0600);
-	if (fd < 0)
-		return errno;
-	rc = write_file(fd, key, content);
-	if (close(fd) != 0 && rc == 0)
-		rc = errno;
 	rsh_block_file_name(key, name);
-	if (rc == 0 && renameat(d->fd, temp, d->fd, name) != 0)
-		rc = errno;
-	if (rc)
-		unlinkat(d->fd, temp, 0);
-	return rc;
+	return -rsh_file_replace(d->fd, name, temp, 0600, write_content,
+				 &block);
 }
 
 /* Makes sure that `cost` bytes more are within the bound.  0, a positive errno,
@@ -302,7 +293,7 @@ static enum outcome write_or_leave(struct rsh_disk *d,
 	const uint64_t cost = rsh_disk_cost(RSH_BLOCK_FILE_HEADER + key->len);
 	int rc;
 
-	if (d->writes_off_until > now_ms())
+	if (d->writes_off_until > d->clock_ns())
 		return LEFT;
 	if (d->was_off && !reopen(d))
 		return LEFT;
@@ -395,8 +386,9 @@ int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 		return rsh_error_set(err, errno, "cache directory %s: %s",
 				     d->path, why);
 	d->bound = opts->disk_bytes;
-	d->retry_ms = (int64_t)1000 * (opts->disk_retry_seconds ?
-		      opts->disk_retry_seconds : RETRY_SECONDS);
+	d->clock_ns = opts->clock_ns ? opts->clock_ns : rsh_clock_ns;
+	d->retry_ns = NS_PER_S * (opts->disk_retry_seconds ?
+				  opts->disk_retry_seconds : RETRY_SECONDS);
 	d->max = part < 1 ? 1 : (uint32_t)rsh_min_u64(part, RSH_DISK_QUEUE);
 	return 0;
 }

@@ -23,10 +23,11 @@ struct rsh_disk {
 	char *path;
 	int fd; /* of the directory; what it is open on may be exchanged */
 	uint64_t bound;
-	int64_t retry_ms;
+	uint64_t retry_ns;
+	uint64_t (*clock_ns)(void);
 
-	/* Until when, on the monotonic clock, it is left alone: */
-	_Atomic int64_t reads_off_until, writes_off_until;
+	/* Until when, on that clock, it is left alone: */
+	_Atomic uint64_t reads_off_until, writes_off_until;
 	atomic_bool complained; /* since it last worked */
 
 	/* The writer's own. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 #define TEMP_SUFFIX ".tmp"
@@ -57,10 +58,9 @@ static unsigned age_of(const struct pass *p, const struct stat *st)
 
 static bool is_temp(const char *name)
 {
-	const size_t len = strlen(name), suffix = strlen(TEMP_SUFFIX);
-
-	return len > suffix && strcmp(name + len - suffix, TEMP_SUFFIX) == 0 &&
-	       strspn(name, "0123456789abcdef-") == len - suffix;
+	return rsh_has_suffix(name, TEMP_SUFFIX) &&
+	       strspn(name, "0123456789abcdef-") ==
+		       strlen(name) - strlen(TEMP_SUFFIX);
 }
 
 static void remove_file(struct pass *p, const char *name, uint64_t cost)

@@ -22,50 +22,45 @@ struct rsh_cache_slab {
 
 /* ---- lists ---- */
 
+void rsh_lists_init(struct rsh_cache *c)
+{
+	struct rsh_block_list *lists[] = { &c->spent, &c->plain, &c->packed,
+					   &c->warm, &c->cold };
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
+		TAILQ_INIT(&lists[i]->blocks);
+}
+
 void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
 {
-	b->next = NULL;
-	b->prev = l->newest;
-	if (l->newest)
-		l->newest->next = b;
-	else
-		l->oldest = b;
-	l->newest = b;
+	TAILQ_INSERT_TAIL(&l->blocks, b, list);
 	l->n++;
 }
 
 void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b)
 {
-	struct rsh_cache_block *older = l->newest, *younger = l->oldest;
+	struct rsh_cache_block *older, *younger;
 
 	/* It may be near either end; the nearer one is found first. */
+	older = TAILQ_LAST(&l->blocks, rsh_block_queue);
+	younger = TAILQ_FIRST(&l->blocks);
 	while (older && older->last_use > b->last_use &&
 	       younger->last_use < b->last_use) {
-		older = older->prev;
-		younger = younger->next;
+		older = TAILQ_PREV(older, rsh_block_queue, list);
+		younger = TAILQ_NEXT(younger, list);
 	}
-	if (!older || older->last_use <= b->last_use)
-		younger = older ? older->next : l->oldest;
+	if (!older)
+		TAILQ_INSERT_HEAD(&l->blocks, b, list);
+	else if (older->last_use <= b->last_use)
+		TAILQ_INSERT_AFTER(&l->blocks, older, b, list);
 	else
-		older = younger->prev;
-	b->prev = older;
-	b->next = younger;
-	*(older ? &older->next : &l->oldest) = b;
-	*(younger ? &younger->prev : &l->newest) = b;
+		TAILQ_INSERT_BEFORE(younger, b, list);
 	l->n++;
 }
 
 void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b)
 {
-	if (b->prev)
-		b->prev->next = b->next;
-	else
-		l->oldest = b->next;
-	if (b->next)
-		b->next->prev = b->prev;
-	else
-		l->newest = b->prev;
-	b->prev = b->next = NULL;
+	TAILQ_REMOVE(&l->blocks, b, list);
 	l->n--;
 }
 
@@ -183,7 +178,8 @@ static bool add_slab(struct rsh_cache *c)
 static struct rsh_cache_block *take_free(struct rsh_cache *c, uint32_t len)
 {
 	const uint32_t need = whole_pages(c, len);
-	struct rsh_cache_block *b = c->warm.newest;
+	struct rsh_cache_block *b = TAILQ_LAST(&c->warm.blocks,
+						rsh_block_queue);
 
 	if (b) {
 		rsh_list_remove(&c->warm, b);
@@ -193,7 +189,7 @@ static struct rsh_cache_block *take_free(struct rsh_cache *c, uint32_t len)
 		return NULL;
 	if (c->used + need > c->bound)
 		return NULL;
-	b = c->cold.newest;
+	b = TAILQ_LAST(&c->cold.blocks, rsh_block_queue);
 	rsh_list_remove(&c->cold, b);
 	set_resident(c, b, need);
 	b->untouched = true;
@@ -212,12 +208,13 @@ void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b)
 
 static struct rsh_cache_block *victim(struct rsh_cache *c, uint64_t **counter)
 {
-	struct rsh_cache_block *plain = c->plain.oldest;
-	struct rsh_cache_block *packed = c->packed.oldest;
+	struct rsh_cache_block *spent = TAILQ_FIRST(&c->spent.blocks);
+	struct rsh_cache_block *plain = TAILQ_FIRST(&c->plain.blocks);
+	struct rsh_cache_block *packed = TAILQ_FIRST(&c->packed.blocks);
 
-	if (c->spent.oldest) {
+	if (spent) {
 		*counter = &c->stats.evicted_spent;
-		return c->spent.oldest;
+		return spent;
 	}
 	if (packed && (!plain || packed->last_use < plain->last_use)) {
 		*counter = &c->stats.evicted_compressed;
@@ -255,7 +252,7 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 /* A free block's memory goes first. */
 static bool give_up_warm(struct rsh_cache *c)
 {
-	struct rsh_cache_block *b = c->warm.oldest;
+	struct rsh_cache_block *b = TAILQ_FIRST(&c->warm.blocks);
 
 	if (!b)
 		return false;

@@ -79,9 +79,9 @@ static bool worth_trying(struct rsh_cache *c, struct rsh_cache_block *b)
 
 static struct rsh_cache_block *choose(struct rsh_cache *c)
 {
-	struct rsh_cache_block *b = c->plain.oldest;
+	struct rsh_cache_block *b = TAILQ_FIRST(&c->plain.blocks);
 
-	for (unsigned i = 0; b && i < LOOK_AT; i++, b = b->next)
+	for (unsigned i = 0; b && i < LOOK_AT; i++, b = TAILQ_NEXT(b, list))
 		if (worth_trying(c, b))
 			return b;
 	return NULL;

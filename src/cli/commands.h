@@ -1,5 +1,5 @@
-/* cli/commands.h - the subcommands: one table from which the parser, --help
- * and the shells' completions are made, and by which main() runs them. */
+/* cli/commands.h - the subcommands: one table from which the parser and --help
+ * are made, and by which main() runs them. */
 #ifndef RSH_CLI_COMMANDS_H
 #define RSH_CLI_COMMANDS_H
 

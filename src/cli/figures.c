@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "rsh/util/files.h"
 #include "text.h"
 
 enum unit { NUMBER, BYTES, NANOSECONDS };
@@ -174,18 +175,11 @@ int rsh_figures_json(const struct rsh_figures *f, json_t *to)
 
 /* ---- Prometheus ---- */
 
-static bool ends_in(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 static void describe(const struct figure *def, FILE *to)
 {
 	fprintf(to, "# HELP reshardfs_%s %s\n# TYPE reshardfs_%s %s\n",
 		def->metric, def->help, def->metric,
-		ends_in(def->metric, "_total") ? "counter" : "gauge");
+		rsh_has_suffix(def->metric, "_total") ? "counter" : "gauge");
 }
 
 void rsh_figures_metrics(const struct rsh_figures *f, FILE *to)

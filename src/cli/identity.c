@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "completion.h"
 #include "option_set.h"
 #include "output.h"
 #include "rsh/util/mem.h"
@@ -36,11 +35,24 @@ static const struct rsh_option *option_called(const char *name)
 	return NULL;
 }
 
+/* True if a value that --help calls so is a place on disk. */
+static bool is_place(const char *name)
+{
+	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
+					      "MOUNTPOINT", "TREE", "OUT",
+					      "MANIFEST", "STRATEGY" };
+
+	for (size_t i = 0; name && i < sizeof(places) / sizeof(places[0]); i++)
+		if (strstr(name, places[i]))
+			return true;
+	return false;
+}
+
 /* Of a value that is a path, unless it is one of the words that stand in its
  * place. */
 static char *full_path(const struct rsh_option *def, const char *value)
 {
-	if (!rsh_is_place(def->arg) || strcmp(value, "none") == 0 ||
+	if (!is_place(def->arg) || strcmp(value, "none") == 0 ||
 	    strcmp(value, "off") == 0)
 		return NULL;
 	return realpath(value, NULL);

@@ -8,14 +8,8 @@
 #include <sys/stat.h>
 
 #include "conversion.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
-
-static bool ends_in(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), k = strlen(suffix);
-
-	return n > k && strcmp(s + n - k, suffix) == 0;
-}
 
 /* What is there to print, one of these at most. */
 struct subject {
@@ -49,7 +43,7 @@ static int open_file(const struct rsh_options *o, struct subject *s,
 {
 	int rc;
 
-	if (ends_in(o->source, ".json"))
+	if (rsh_has_suffix(o->source, ".json"))
 		return open_strategy(o, s, err);
 	rc = rsh_inspect_file(o->source, o->files.check == RSH_CHECK_FULL, s->names,
 			      &s->file, err);

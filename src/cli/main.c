@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "commands.h"
-#include "completion.h"
 #include "help.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
@@ -98,8 +97,6 @@ static enum rsh_exit run(const struct rsh_options *o)
 	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());
-	} else if (o->completion) {
-		rsh_completion_write(stdout, o->completion);
 	} else {
 		return run_command(o);
 	}

@@ -89,7 +89,7 @@ static int bad_option(int c, char **argv, struct rsh_error *err)
 
 static bool wants_no_command(const struct rsh_options *o)
 {
-	return o->help || o->version || o->completion;
+	return o->help || o->version;
 }
 
 static int parse_options(int argc, char **argv, struct rsh_options *o,

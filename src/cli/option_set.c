@@ -506,19 +506,6 @@ int rsh_set_color(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-int rsh_set_completion(struct rsh_options *o, const struct rsh_option *def,
-		       const char *value, struct rsh_error *err)
-{
-	if (strcmp(value, "bash") == 0)
-		o->completion = RSH_SHELL_BASH;
-	else if (strcmp(value, "zsh") == 0)
-		o->completion = RSH_SHELL_ZSH;
-	else
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
-				     "\"bash\" nor \"zsh\"", def->name, value);
-	return 0;
-}
-
 int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {

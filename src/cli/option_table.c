@@ -230,8 +230,6 @@ static const struct rsh_option table[] = {
 	  "how much is logged (notice)", rsh_set_log_level },
 	{ "quiet", 'q', NULL, ALL, "say nothing but what went wrong",
 	  rsh_set_flag, .at = AT(quiet) },
-	{ "completion", 0, "bash|zsh", ALL,
-	  "print what makes the shell complete these", rsh_set_completion },
 	{ "version", 'V', NULL, ALL, "print the version", rsh_set_flag,
 	  .at = AT(version) },
 	{ "help", 'h', NULL, ALL, "print this", rsh_set_flag, .at = AT(help) },

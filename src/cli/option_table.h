@@ -1,5 +1,5 @@
 /* cli/option_table.h - one table of all options of all commands; the parser,
- * -o, --help and the shells' completions are made from it.
+ * -o and --help are made from it, and the shells complete what --help says.
  *
  * An option is --name, -letter if it has one and, in commands that take -o, -o
  * name with '_' for '-'; those marked `bare` are -o options alone, as mount(8)

@@ -13,7 +13,6 @@
 
 struct rsh_command;
 
-enum rsh_shell { RSH_SHELL_NONE, RSH_SHELL_BASH, RSH_SHELL_ZSH };
 
 /* Where the log goes. */
 enum rsh_log_to {
@@ -38,7 +37,6 @@ struct rsh_options {
 	bool unnamed; /* the command is meant, its name was left out */
 	/* Print that and nothing else. */
 	bool help, version;
-	enum rsh_shell completion;
 	/* What the command line has beside options; of argv. */
 	char **operands;
 	unsigned n_operands;
@@ -120,8 +118,8 @@ struct rsh_options {
 
 /* Reads argv, which is reordered and kept, not copied.  0, or -EINVAL with a
  * sentence that names the option; `command` is set in any case, and
- * rsh_options_clear() is due.  With one of `help`, `version` and `completion` set
- * nothing else has been looked at. */
+ * rsh_options_clear() is due.  With `help` or `version` set nothing else has been
+ * looked at. */
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);

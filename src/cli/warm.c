@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fts.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "progress.h"
 #include "ranks.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/crew.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "text.h"
@@ -42,7 +42,6 @@ struct warm {
 	uint64_t bytes;
 
 	struct rsh_progress *progress;
-	atomic_size_t next; /* file to be read */
 	atomic_bool failed;
 };
 
@@ -217,42 +216,36 @@ static int read_whole(struct warm *w, const char *path, void *buf)
 	}
 }
 
-/* A file that cannot be read keeps no other from being read. */
-static void *reader(void *arg)
+/* The crew's work.  A file that cannot be read keeps no other from being read. */
+static int warm_file(void *ctx, size_t i, struct rsh_error *err)
 {
-	struct warm *w = arg;
+	struct warm *w = ctx;
 	cleanup_free void *buf = malloc(READ_BYTES);
-	size_t i;
-	int rc;
+	int rc = buf ? read_whole(w, w->files[i].path, buf) : ENOMEM;
 
-	while ((i = atomic_fetch_add(&w->next, 1)) < w->n_files) {
-		rc = buf ? read_whole(w, w->files[i].path, buf) : ENOMEM;
-		if (rc == 0)
-			continue;
-		rsh_progress_clear(w->progress);
-		rsh_log_error("%s: %s", w->files[i].path, strerror(rc));
-		atomic_store(&w->failed, true);
-	}
-	return NULL;
+	(void)err;
+	if (rc == 0)
+		return 0;
+	rsh_progress_clear(w->progress);
+	rsh_log_error("%s: %s", w->files[i].path, strerror(rc));
+	atomic_store(&w->failed, true);
+	return 0;
 }
 
 static enum rsh_exit read_all(struct warm *w)
 {
 	const struct rsh_options *o = w->options;
 	const unsigned jobs = o->jobs ? o->jobs : DEFAULT_JOBS;
-	pthread_t threads[MAX_JOBS];
-	unsigned started = 0;
+	struct rsh_error err = RSH_ERROR_INIT;
+	int rc;
 
 	w->progress = rsh_progress_start(stderr, "warm", w->bytes, o->quiet);
-	while (started + 1 < jobs && started + 1 < w->n_files &&
-	       started < MAX_JOBS &&
-	       pthread_create(&threads[started], NULL, reader, w) == 0)
-		started++;
-	reader(w);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+	rc = rsh_crew_run(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->n_files,
+			  warm_file, w, &err);
 	rsh_progress_end(w->progress);
-	return atomic_load(&w->failed) ? RSH_EXIT_IO : RSH_EXIT_GOOD;
+	if (rc)
+		rsh_log_error("%s", err.text);
+	return rc || atomic_load(&w->failed) ? RSH_EXIT_IO : RSH_EXIT_GOOD;
 }
 
 /* ---- all of it ---- */

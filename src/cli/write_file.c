@@ -5,37 +5,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-static int write_all(int fd, const uint8_t *data, size_t len)
+struct content {
+	const void *data;
+	size_t len;
+};
+
+static int write_content(void *ctx, int fd)
 {
-	while (len) {
-		ssize_t n = write(fd, data, len);
+	const struct content *c = ctx;
+	int rc = rsh_write_all(fd, c->data, c->len, 0);
 
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		data += n;
-		len -= (size_t)n;
-	}
-	return fsync(fd) ? -errno : 0;
-}
-
-static int write_new(const char *path, const void *data, size_t len)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	int rc;
-
-	if (fd < 0)
-		return -errno;
-	rc = write_all(fd, data, len);
-	if (close(fd) && !rc)
+	if (rc == 0 && fsync(fd) != 0)
 		rc = -errno;
 	return rc;
 }
@@ -43,6 +30,7 @@ static int write_new(const char *path, const void *data, size_t len)
 int rsh_write_file(const char *path, const void *data, size_t len,
 		   struct rsh_error *err)
 {
+	struct content content = { data, len };
 	cleanup_free char *temporary = NULL;
 	int rc;
 
@@ -50,12 +38,7 @@ int rsh_write_file(const char *path, const void *data, size_t len,
 		temporary = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = write_new(temporary, data, len);
-	if (rc == 0 && rename(temporary, path))
-		rc = -errno;
-	if (rc == 0)
-		return 0;
-	if (rc != -EEXIST)
-		unlink(temporary);
-	return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	rc = rsh_file_replace(AT_FDCWD, path, temporary, 0666, write_content,
+			      &content);
+	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) : 0;
 }

@@ -8,6 +8,7 @@
 #include "rsh/copy/copy.h"
 #include "rsh/copy/verify.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/crew.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/vfs/stream.h"
@@ -80,14 +81,6 @@ void rsh_digest_clear(struct rsh_digest *d);
 rsh_copy_sink rsh_digest_sink; /* ctx: a struct rsh_digest */
 /* After the last byte. */
 uint64_t rsh_digest_end(struct rsh_digest *d);
-
-/* ---- many files at a time (crew.c) ---- */
-
-/* Runs work(ctx, i) for all i below n by so many threads, in ascending order,
- * until one fails; the first sentence is kept.  0 or that failure. */
-typedef int rsh_crew_work(void *ctx, size_t i, struct rsh_error *err);
-int rsh_crew_run(unsigned n_threads, size_t n, rsh_crew_work *work, void *ctx,
-		 struct rsh_error *err);
 
 /* ---- what a manifest says about where files come from (origin.c) ---- */
 
@@ -258,8 +251,5 @@ int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace);
 void rsh_temp_drop(struct rsh_temp *t);
 /* Removes the temporary files of the dead in a directory. */
 void rsh_temp_sweep(int dirfd);
-
-/* All bytes, whatever write(2) takes at once.  0 or -errno. */
-int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);
 
 #endif

@@ -18,6 +18,7 @@
 #include "copy_i.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 

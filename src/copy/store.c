@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 #define COPY_BYTES ((size_t)256 * 1024)
@@ -294,6 +295,7 @@ int rsh_store_add(struct rsh_store *s, size_t i,
 /* ---- the end ---- */
 
 struct out {
+	const struct rsh_store *store;
 	int fd;
 	uint64_t at;
 };
@@ -340,8 +342,9 @@ static int put_known(struct out *o, const struct rsh_known *k)
 	return rc ? rc : put(o, "\n", 1);
 }
 
-static int put_all(const struct rsh_store *s, struct out *o)
+static int put_all(struct out *o)
 {
+	const struct rsh_store *s = o->store;
 	struct rsh_manifest_line line = { .kind = RSH_MANIFEST_HEAD,
 					  .head = s->origin->head };
 	uint64_t n = 0;
@@ -362,26 +365,26 @@ static int put_all(const struct rsh_store *s, struct out *o)
 	return rc ? rc : put_line(o, &line);
 }
 
+static int write_manifest(void *ctx, int fd)
+{
+	struct out o = { .store = ctx, .fd = fd };
+	int rc = put_all(&o);
+
+	if (rc == 0 && fsync(fd) != 0)
+		rc = -errno;
+	return rc;
+}
+
 int rsh_store_finish(struct rsh_store *s, struct rsh_error *err)
 {
-	struct out o = { 0 };
 	int rc;
 
-	o.fd = openat(s->dirfd, s->fresh,
-		      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW,
-		      mode_of(s->list));
-	if (o.fd < 0)
-		return io_error(s, errno, err);
-	rc = put_all(s, &o);
-	if (rc == 0 && fsync(o.fd) != 0)
-		rc = -errno;
-	close(o.fd);
-	if (rc == 0 && renameat(s->dirfd, s->fresh, s->dirfd, s->name) != 0)
-		rc = -errno;
-	if (rc) {
-		unlinkat(s->dirfd, s->fresh, 0);
+	/* One that was killed may have left it; the record is locked. */
+	unlinkat(s->dirfd, s->fresh, 0);
+	rc = rsh_file_replace(s->dirfd, s->name, s->fresh, mode_of(s->list),
+			      write_manifest, s);
+	if (rc)
 		return io_error(s, -rc, err);
-	}
 	unlinkat(s->dirfd, s->record, 0);
 	return fsync(s->dirfd) == 0 ? 0 : io_error(s, errno, err);
 }

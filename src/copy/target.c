@@ -209,21 +209,3 @@ void rsh_temp_sweep(int dirfd)
 			remove_dead(dirfd, e->d_name);
 	closedir(dir);
 }
-
-int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
-{
-	const char *at = data;
-
-	while (len) {
-		ssize_t n = pwrite(fd, at, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		at += n;
-		len -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return 0;
-}

@@ -78,9 +78,9 @@ static int take_options(struct rsh_options *o, const char *source,
 	o->log_level = RSH_LOG_WARNING;
 	for (; rc == 0 && given && *given; given++)
 		rc = rsh_options_set(o, *given, err);
-	if (rc == 0 && (o->help || o->version || o->completion))
-		rc = rsh_error_set(err, EINVAL, "help, version and completion "
-				   "are for the command line");
+	if (rc == 0 && (o->help || o->version))
+		rc = rsh_error_set(err, EINVAL, "help and version are for the "
+				   "command line");
 	if (rc == 0)
 		rc = rsh_check_conversion(o, err);
 	rsh_options_settle(o);

@@ -1,26 +1,21 @@
 /* source/contents_read.c - reading blocks of several ranks, many at a time.
  *
- * Threads: the workers live only during rsh_contents_read().  They share the
- * number of the next read; each holder is touched by the one that drew it. */
+ * Threads: each holder is touched by the one that reads it. */
 #include "config.h"
 
 #include "contents_i.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "rsh/util/crew.h"
 #include "rsh/util/mem.h"
 
-/* Reads of a sample wait for the storage; whole contents keep processors
- * busy. */
-#define MAX_THREADS 32
+#define BLOCK_THREADS 32
 #define WHOLE_BYTES (1u << 20)
 /* Elements that are compared to see whether there are different ones. */
 #define LOOKED_AT 512
@@ -36,8 +31,7 @@ struct reading {
 	struct rsh_source *source;
 	struct task *tasks;
 	uint32_t n;
-	size_t room; /* of a worker's buffer */
-	atomic_uint next;
+	size_t room; /* of a read's buffer */
 };
 
 /* ---- one read ---- */
@@ -167,36 +161,18 @@ static void do_task(struct rsh_source *s, const struct task *t, uint8_t *buf,
 
 /* ---- all of them ---- */
 
-static void *work(void *arg)
+/* What is not read tells nothing, so that nothing fails. */
+static int work(void *reading, size_t i, struct rsh_error *err)
 {
-	struct reading *r = arg;
+	struct reading *r = reading;
 	cleanup_free uint8_t *buf = malloc(r->room);
 
-	while (true) {
-		uint32_t i = atomic_fetch_add(&r->next, 1);
-
-		if (i >= r->n)
-			return NULL;
-		if (buf)
-			do_task(r->source, &r->tasks[i], buf, r->room);
-		else
-			r->tasks[i].holder->failed = true;
-	}
-}
-
-static void run_workers(struct reading *r, unsigned wanted)
-{
-	pthread_t threads[MAX_THREADS];
-	unsigned started = 0;
-
-	if (wanted > r->n)
-		wanted = r->n;
-	while (started + 1 < wanted && started < MAX_THREADS &&
-	       pthread_create(&threads[started], NULL, work, r) == 0)
-		started++;
-	work(r);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
+	(void)err;
+	if (buf)
+		do_task(r->source, &r->tasks[i], buf, r->room);
+	else
+		r->tasks[i].holder->failed = true;
+	return 0;
 }
 
 /* Blocks lie at places that follow from the tensor's name, the same in all
@@ -238,9 +214,6 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		.room = whole ? WHOLE_BYTES : RSH_CONTENTS_BLOCK,
 	};
 	size_t n_tasks = 0;
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	unsigned threads = !whole ? MAX_THREADS :
-			   processors > 1 ? (unsigned)processors : 1;
 
 	for (uint32_t i = 0; i < n; i++)
 		n_tasks += subjects[i]->n_holders;
@@ -250,7 +223,8 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		return;
 	for (uint32_t i = 0; i < n; i++)
 		add_tasks(c, subjects[i], whole, r.tasks, &r.n);
-	run_workers(&r, threads);
+	/* Blocks wait for the storage; whole contents keep processors busy. */
+	rsh_crew_run(whole ? 0 : BLOCK_THREADS, r.n, work, &r, NULL);
 	free(r.tasks);
 }
 

@@ -46,13 +46,14 @@ static unsigned pool_limit(void)
 int rsh_pool_init(struct rsh_file_pool *pool)
 {
 	pool->max_open = pool_limit();
+	TAILQ_INIT(&pool->idle);
 	return -pthread_mutex_init(&pool->lock, NULL);
 }
 
 void rsh_pool_reset(struct rsh_file_pool *pool)
 {
 	pool->n_open = 0;
-	pool->oldest = pool->newest = NULL;
+	TAILQ_INIT(&pool->idle);
 }
 
 void rsh_pool_destroy(struct rsh_file_pool *pool)
@@ -60,41 +61,15 @@ void rsh_pool_destroy(struct rsh_file_pool *pool)
 	pthread_mutex_destroy(&pool->lock);
 }
 
-/* Lock held. */
-static void idle_add(struct rsh_file_pool *p, struct rsh_source_file *f)
-{
-	f->next = NULL;
-	f->prev = p->newest;
-	if (p->newest)
-		p->newest->next = f;
-	else
-		p->oldest = f;
-	p->newest = f;
-}
-
-/* Lock held. */
-static void idle_remove(struct rsh_file_pool *p, struct rsh_source_file *f)
-{
-	if (f->prev)
-		f->prev->next = f->next;
-	else
-		p->oldest = f->next;
-	if (f->next)
-		f->next->prev = f->prev;
-	else
-		p->newest = f->prev;
-	f->prev = f->next = NULL;
-}
-
 /* Lock held.  The descriptor to close now that there are too many, or NULL. */
 static struct rsh_descriptor *take_surplus(struct rsh_file_pool *p)
 {
-	struct rsh_source_file *f = p->oldest;
+	struct rsh_source_file *f = TAILQ_FIRST(&p->idle);
 	struct rsh_descriptor *d;
 
 	if (p->n_open <= p->max_open || !f)
 		return NULL;
-	idle_remove(p, f);
+	TAILQ_REMOVE(&p->idle, f, idle);
 	p->n_open--;
 	d = f->open;
 	f->open = NULL;
@@ -193,7 +168,7 @@ void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd)
 	pthread_mutex_lock(&p->lock);
 	f->open = d;
 	p->n_open++;
-	idle_add(p, f);
+	TAILQ_INSERT_TAIL(&p->idle, f, idle);
 	surplus = take_surplus(p);
 	pthread_mutex_unlock(&p->lock);
 	close_if_any(surplus);
@@ -204,7 +179,7 @@ static struct rsh_descriptor *take_open(struct rsh_file_pool *p,
 					struct rsh_source_file *f)
 {
 	if (f->open && f->open->users++ == 0)
-		idle_remove(p, f);
+		TAILQ_REMOVE(&p->idle, f, idle);
 	return f->open;
 }
 
@@ -274,7 +249,7 @@ static void give_back(struct rsh_source *s, struct rsh_source_file *f,
 	}
 	if (--d->users == 0) {
 		if (f->open == d) {
-			idle_add(p, f);
+			TAILQ_INSERT_TAIL(&p->idle, f, idle);
 			surplus = take_surplus(p);
 		} else {
 			surplus = d;

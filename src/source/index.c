@@ -2,9 +2,9 @@
  * for those that the index cache knows.
  *
  * Threads: the workers live only during rsh_source_index(); what is new to the
- * index cache is written by a thread of its own.  They share the counter of
- * the next file, the table of distinct indexes and what is known of bad files;
- * each file is touched by the one worker that drew it. */
+ * index cache is written by a thread of its own.  They share the table of
+ * distinct indexes and what is known of bad files; each file is touched by the
+ * one worker that drew it. */
 #include "config.h"
 
 #include "index_cache_i.h"
@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/util/crew.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/format.h"
@@ -34,8 +35,6 @@ struct caching {
 struct indexing {
 	struct rsh_source *source;
 	struct rsh_names *names;
-	atomic_uint next;
-	atomic_bool failed; /* memory is out, or a file is refused */
 
 	time_t began;
 	struct caching *caching; /* by file; NULL: without index cache */
@@ -49,7 +48,6 @@ struct indexing {
 	uint64_t *hashes;     /* of source->indexes, same order */
 	size_t cap_hashes;
 	uint32_t bad_file;    /* lowest one that is left out */
-	struct rsh_error refused; /* why nothing is read */
 };
 
 static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
@@ -257,59 +255,29 @@ static void leave_out(struct indexing *x, uint32_t file,
 		rsh_log_info("%s: the file is left out", err->text);
 }
 
-/* The last one to fail says why. */
-static void refuse(struct indexing *x, const struct rsh_error *err)
+/* The crew's work: what it fails with is why nothing is read. */
+static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
-	pthread_mutex_lock(&x->lock);
-	x->refused = *err;
-	pthread_mutex_unlock(&x->lock);
-	atomic_store(&x->failed, true);
-}
+	struct indexing *x = ctx;
+	int rc = index_file(x, &x->source->files[i], err);
 
-static void *worker(void *arg)
-{
-	struct indexing *x = arg;
-	struct rsh_error err = RSH_ERROR_INIT;
-
-	while (!atomic_load(&x->failed)) {
-		uint32_t i = atomic_fetch_add(&x->next, 1);
-
-		if (i >= x->source->n_files)
-			break;
-		if (index_file(x, &x->source->files[i], &err) == 0)
-			continue;
-		if (err.code == ENOMEM || err.code == EXDEV)
-			refuse(x, &err);
-		else
-			leave_out(x, i, &err);
-	}
-	return NULL;
+	if (rc == 0 || err->code == ENOMEM || err->code == EXDEV)
+		return rc;
+	leave_out(x, (uint32_t)i, err);
+	return 0;
 }
 
 static unsigned wanted_threads(const struct rsh_source *s)
 {
 	long n = s->n_threads ? (long)s->n_threads :
-		 (s->check == RSH_CHECK_FULL) ? sysconf(_SC_NPROCESSORS_ONLN) : SCAN_THREADS;
+		 s->check == RSH_CHECK_FULL ? sysconf(_SC_NPROCESSORS_ONLN) :
+					      SCAN_THREADS;
 
 	if (n > (long)s->n_files)
 		n = (long)s->n_files;
 	if (n > MAX_THREADS)
 		n = MAX_THREADS;
 	return n < 1 ? 1 : (unsigned)n;
-}
-
-static void run_workers(struct indexing *x)
-{
-	unsigned n = wanted_threads(x->source), started = 0;
-	pthread_t threads[MAX_THREADS];
-
-	/* Fewer threads than wanted are only slower. */
-	while (started + 1 < n &&
-	       pthread_create(&threads[started], NULL, worker, x) == 0)
-		started++;
-	worker(x);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
 }
 
 /* A job writes checksums or it does not: a file without one among others that
@@ -347,11 +315,13 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	struct indexing x = {
 		.source = s, .names = names,
 	};
+	int rc;
 
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
 	open_cache(&x);
-	run_workers(&x);
+	rc = rsh_crew_run(wanted_threads(s), s->n_files, index_or_leave_out, &x,
+			  err);
 	if (s->check == RSH_CHECK_FULL)
 		leave_out_cut_files(&x);
 	if (x.caching)
@@ -360,10 +330,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	free(x.hashes);
 	free(x.stored);
 	free(x.caching);
-	if (atomic_load(&x.failed)) {
-		*err = x.refused;
-		return -err->code;
-	}
+	if (rc)
+		return rc;
 	rsh_log_info("%s: %u files indexed, %u of them read, %u different",
 		     s->path, s->n_files, atomic_load(&x.n_scanned),
 		     s->n_indexes);

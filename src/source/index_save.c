@@ -23,6 +23,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/index_codec.h"
@@ -209,25 +210,17 @@ static int keep_others(struct rsh_index_draft *d)
 
 /* ---- writing it ---- */
 
-static int write_all(int fd, const void *data, size_t len)
+static int append(int fd, const void *data, size_t len, uint64_t *end)
 {
-	const uint8_t *p = data;
+	int rc = rsh_write_all(fd, data, len, *end);
 
-	while (len > 0) {
-		ssize_t n = write(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		p += n;
-		len -= (size_t)n;
-	}
-	return 0;
+	*end += len;
+	return rc;
 }
 
-static int write_draft(int fd, const struct rsh_index_draft *d)
+static int write_draft(void *ctx, int fd)
 {
+	const struct rsh_index_draft *d = ctx;
 	struct rsh_index_head head = {
 		.magic = RSH_INDEX_MAGIC, .version = RSH_INDEX_VERSION,
 		.n_blobs = (uint32_t)d->n_blobs,
@@ -238,6 +231,7 @@ static int write_draft(int fd, const struct rsh_index_draft *d)
 		rsh_alloc_array(d->n_blobs, sizeof(*places));
 	uint64_t at = sizeof(head) + d->n_blobs * sizeof(*places) +
 		      d->n_files * sizeof(*d->files);
+	uint64_t end = 0;
 	int rc;
 
 	if (!places)
@@ -247,39 +241,27 @@ static int write_draft(int fd, const struct rsh_index_draft *d)
 		at += d->blobs[i].length;
 	}
 	head.sum = rsh_index_sum(&head, places, d->files);
-	rc = write_all(fd, &head, sizeof(head));
+	rc = append(fd, &head, sizeof(head), &end);
 	if (rc == 0)
-		rc = write_all(fd, places, d->n_blobs * sizeof(*places));
+		rc = append(fd, places, d->n_blobs * sizeof(*places), &end);
 	if (rc == 0)
-		rc = write_all(fd, d->files, d->n_files * sizeof(*d->files));
+		rc = append(fd, d->files, d->n_files * sizeof(*d->files), &end);
 	for (size_t i = 0; i < d->n_blobs && rc == 0; i++)
-		rc = write_all(fd, d->blobs[i].data, d->blobs[i].length);
+		rc = append(fd, d->blobs[i].data, d->blobs[i].length, &end);
 	return rc;
 }
 
-static int replace_file(const struct rsh_index_draft *d)
+static int replace_file(struct rsh_index_draft *d)
 {
 	const struct rsh_index_cache *c = d->cache;
 	uint64_t number;
 	char name[64];
-	int fd, rc;
 
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -errno;
 	snprintf(name, sizeof(name), "%s.%016" PRIx64 TEMPORARY_SUFFIX, c->name,
 		 number);
-	fd = openat(c->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW |
-		    O_CLOEXEC, 0600);
-	if (fd < 0)
-		return -errno;
-	rc = write_draft(fd, d);
-	if (close(fd) != 0 && rc == 0)
-		rc = -errno;
-	if (rc == 0 && renameat(c->dirfd, name, c->dirfd, c->name) != 0)
-		rc = -errno;
-	if (rc)
-		unlinkat(c->dirfd, name, 0);
-	return rc;
+	return rsh_file_replace(c->dirfd, c->name, name, 0600, write_draft, d);
 }
 
 /* ---- trees that are gone ---- */
@@ -289,13 +271,6 @@ struct stored {
 	uint64_t bytes;
 	struct timespec mtime;
 };
-
-static bool has_suffix(const char *name, const char *suffix)
-{
-	size_t n = strlen(name), m = strlen(suffix);
-
-	return n > m && strcmp(name + n - m, suffix) == 0;
-}
 
 /* Is it a file that this program has made? */
 static bool is_ours(const char *name)
@@ -307,8 +282,8 @@ static bool is_ours(const char *name)
 	return n == 16 && strlen(name) < sizeof(((struct stored *)0)->name) &&
 	       strncmp(name + n, RSH_INDEX_SUFFIX,
 		       strlen(RSH_INDEX_SUFFIX)) == 0 &&
-	       (has_suffix(name, RSH_INDEX_SUFFIX) ||
-		has_suffix(name, TEMPORARY_SUFFIX));
+	       (rsh_has_suffix(name, RSH_INDEX_SUFFIX) ||
+		rsh_has_suffix(name, TEMPORARY_SUFFIX));
 }
 
 static int by_age(const void *a, const void *b)
@@ -331,7 +306,7 @@ static int look_at(int dirfd, const char *name, struct stored **list,
 	if (!is_ours(name) ||
 	    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 		return 0;
-	if (has_suffix(name, TEMPORARY_SUFFIX)) {
+	if (rsh_has_suffix(name, TEMPORARY_SUFFIX)) {
 		if (st.st_mtime < time(NULL) - TEMPORARY_SECONDS)
 			unlinkat(dirfd, name, 0);
 		return 0;

@@ -7,6 +7,7 @@
 
 #include "rsh/source/resume.h"
 #include "rsh/util/arena.h"
+#include "rsh/util/files.h"
 #include "rsh/wire/ckpt.h"
 #include "source_i.h"
 
@@ -112,7 +113,6 @@ void rsh_job_clear(struct rsh_job *job);
 
 /* ---- names (resume_name.c) ---- */
 
-bool rsh_has_suffix(const char *name, const char *suffix);
 /* Length of a name without that suffix. */
 size_t rsh_stem_length(const char *name, const char *suffix);
 /* Finds "rank", perhaps '_' or '-', and a number in a name: where the number

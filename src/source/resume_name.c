@@ -12,13 +12,6 @@
 
 #include "rsh/util/mem.h"
 
-bool rsh_has_suffix(const char *name, const char *suffix)
-{
-	size_t n = strlen(name), k = strlen(suffix);
-
-	return n > k && strcmp(name + n - k, suffix) == 0;
-}
-
 size_t rsh_stem_length(const char *name, const char *suffix)
 {
 	return strlen(name) - strlen(suffix);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #include "io_i.h"
@@ -176,18 +177,18 @@ struct rsh_source_file {
 
 	/* Under the pool's lock. */
 	struct rsh_descriptor *open; /* NULL: none */
-	struct rsh_source_file *prev, *next; /* in the idle list */
+	TAILQ_ENTRY(rsh_source_file) idle;
 };
 
 /* Open descriptors.  A file whose descriptor has users is in no list; one whose
  * has none stands in the idle list, the least recently used first, and is closed
  * when there are more than max_open. */
 struct rsh_file_pool {
-	pthread_mutex_t lock; /* guards all below, descriptors, and open..next
+	pthread_mutex_t lock; /* guards all below, descriptors, and open..idle
 			       * of each file */
 	unsigned n_open;
 	unsigned max_open;
-	struct rsh_source_file *oldest, *newest;
+	TAILQ_HEAD(, rsh_source_file) idle; /* the oldest first */
 };
 
 int rsh_pool_init(struct rsh_file_pool *pool);

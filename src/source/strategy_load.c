@@ -14,6 +14,7 @@
 
 #include <xxhash.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_file.h"
 
@@ -121,13 +122,6 @@ void rsh_path_list_clear(struct rsh_path_list *l)
 	free(l->v);
 }
 
-static bool ends_in(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), k = strlen(suffix);
-
-	return n > k && strcmp(s + n - k, suffix) == 0;
-}
-
 static int add_path(struct rsh_path_list *l, const char *dir, const char *name)
 {
 	char *path;
@@ -153,8 +147,8 @@ static int read_names(DIR *dir, const char *path, struct rsh_path_list *l,
 	const struct dirent *e;
 
 	while (errno = 0, (e = readdir(dir))) {
-		if (e->d_name[0] == '.' || !(ends_in(e->d_name, ".ckpt") ||
-					     ends_in(e->d_name, ".json")))
+		if (e->d_name[0] == '.' || !(rsh_has_suffix(e->d_name, ".ckpt") ||
+					     rsh_has_suffix(e->d_name, ".json")))
 			continue;
 		if (add_path(l, path, e->d_name))
 			return rsh_error_nomem(err);

@@ -1,7 +1,6 @@
 #include "rsh/wire/format.h"
 
-#include <string.h>
-
+#include "rsh/util/files.h"
 #include "rsh/wire/safetensors.h"
 
 static const char *const suffixes[RSH_FORMAT_COUNT] = {
@@ -11,14 +10,9 @@ static const char *const suffixes[RSH_FORMAT_COUNT] = {
 
 enum rsh_format rsh_format_of(const char *name)
 {
-	size_t n = strlen(name);
-
-	for (unsigned f = 0; f < RSH_FORMAT_COUNT; f++) {
-		size_t k = strlen(suffixes[f]);
-
-		if (n > k && strcmp(name + n - k, suffixes[f]) == 0)
+	for (unsigned f = 0; f < RSH_FORMAT_COUNT; f++)
+		if (rsh_has_suffix(name, suffixes[f]))
 			return (enum rsh_format)f;
-	}
 	return RSH_FORMAT_COUNT;
 }
 

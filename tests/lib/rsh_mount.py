@@ -18,6 +18,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,12 @@ import time
 
 # Sanitizers and valgrind slow everything down; one knob stretches all limits.
 TIMEOUT_SCALE = float(os.environ.get("RSH_TIMEOUT_SCALE", "1"))
+
+# Shells start background jobs with SIGINT ignored, nohup(1) ignores SIGHUP, and the
+# program keeps to what it inherits: here it inherits what it has on a terminal.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
 
 SUSPICIOUS = re.compile(
     r"(Address|Leak|Memory|Thread|UndefinedBehavior)Sanitizer"

@@ -6,10 +6,12 @@ library has to notice.
 """
 
 import os
+import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+LIB = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, LIB)
 import rsh_mount  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
@@ -50,10 +52,45 @@ def raises(expected, action):
     return False
 
 
+def ignored_signals():
+    """What a program that a test starts ignores (a mask), when the test itself was
+    started with all that ignored that background jobs and nohup(1) ignore."""
+    test = (f"import sys; sys.path.insert(0, {LIB!r}); import rsh_mount, subprocess; "
+            "subprocess.run(['grep', 'SigIgn', '/proc/self/status'], check=True)")
+    said = subprocess.run(["sh", "-c", "trap '' INT QUIT HUP TERM; exec \"$@\"", "sh",
+                           sys.executable, "-c", test], check=True, capture_output=True)
+    return int(said.stdout.split()[1], 16)
+
+
+def skips_status(root, why, *lines):
+    """What skips.py says of a build without sanitizers where a test was skipped."""
+    build = os.path.join(root, "build")
+    write(f"{build}/config.h", b"/* #undef WITH_SANITIZER */\n")
+    write(f"{build}/tests/mount/x.py.trs", b":test-result: SKIP x\n")
+    write(f"{build}/tests/mount/x.py.log", f"ok 1 - a test # SKIP {why}\n".encode())
+    write(f"{root}/list", "\n".join(lines).encode())
+    return subprocess.run(
+        [sys.executable, os.path.join(LIB, "skips.py"), f"{build}/tests", f"{root}/list"],
+        env={k: v for k, v in os.environ.items() if k != "RSH_ORACLE_PYTHON"},
+        check=False, capture_output=True).returncode
+
+
+def test_skips(tap, root):
+    """The condition holds here, and does not."""
+    holds, not_here = "mount/* no-oracle no *", "mount/* sanitizer no *"
+    tap.equal([skips_status(root, *case) for case in (
+        ("no oracle", "# words", "", not_here, holds), ("no oracle", not_here),
+        ("no oracle", "oracle/* no-oracle no *"), ("another reason", holds), ("no oracle",),
+        ("no oracle", "mount/* no-such-condition no *"), ("no oracle", "mount/* no-oracle"))],
+        [0, 1, 1, 1, 1, 2, 2], "skips that are expected, unexpected, and no list")
+
+
 def main():
     rsh_mount.require_mount()
-    tap = Tap(8)
+    tap = Tap(10)
+    tap.equal(ignored_signals() & 0b100000000000111, 0, "signals are as on a terminal")
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
+        test_skips(tap, os.path.join(root, "skips"))
         source, strategy = make_source(root)
         whole = checkpoint_bytes({"w": Record((16,), "UInt8", WHOLE)})
         write(f"{root}/expected/rank_0/checkpoint_0.ckpt", whole)

@@ -1,34 +1,26 @@
 #!/bin/sh
-# The completions of bash and zsh that are made from the tables: both shells
-# take them, and what they offer are commands, options and values.
+# The completions of bash and zsh: both shells take them, and what they offer are
+# the commands, options and values of --help.
 . "${srcdir:-.}/lib/mount.sh"
 
-for shell in bash zsh; do
-	"$RESHARDFS" --completion $shell >"$T/$shell"
-	equal "--completion $shell" $? 0
-done
-"$RESHARDFS" ls --completion=bash | cmp -s - "$T/bash"
-equal "it is the same for all commands" $? 0
-"$RESHARDFS" --completion fish >"$T/stdout" 2>"$T/stderr"
-equal "another shell: status 2" $? 2
-check "another shell: a reason" grep -q '"fish" is neither' "$T/stderr"
+SCRIPTS=$(cd "$top_srcdir/src/completions" && pwd)
 
 # ---- bash ----
 
 # offers WORD...: what bash offers for the last word, sorted, in one line.
 offers() {
 	bash -c '
-	. "$0/bash"
+	. "$0/reshardfs"
 	compopt() { :; }
-	COMP_WORDS=(reshardfs "$@")
+	COMP_WORDS=("$RESHARDFS" "$@")
 	COMP_CWORD=$#
 	_reshardfs
-	printf "%s\n" "${COMPREPLY[@]}"' "$T" "$@" | LC_ALL=C sort | xargs
+	printf "%s\n" "${COMPREPLY[@]}"' "$SCRIPTS" "$@" | LC_ALL=C sort | xargs
 }
 
 commands=$("$RESHARDFS" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | sort | xargs)
 if command -v bash >/dev/null; then
-	check "bash takes it" bash -n "$T/bash"
+	check "bash takes it" bash -n "$SCRIPTS/reshardfs"
 	cd "$T" || exit 1
 	mkdir "$T/empty" && cd "$T/empty" || exit 1
 	equal "the commands" "$(offers '')" "$commands"
@@ -70,23 +62,23 @@ zsh_asks() {
 	_arguments() { printf "%s\n" "$@" }
 	_describe() { print -l ${(P)2} }
 	_files() { print files }
-	words=(reshardfs "$@[2,-1]")
+	words=($RESHARDFS "$@[2,-1]")
 	CURRENT=$#words
-	. $1' zsh "$T/zsh" "$@"
+	. $1' zsh "$SCRIPTS/_reshardfs" "$@"
 }
 
 if command -v zsh >/dev/null; then
-	check "zsh takes it" zsh -n "$T/zsh"
+	check "zsh takes it" zsh -n "$SCRIPTS/_reshardfs"
 	equal "the commands for zsh" \
 		"$(zsh_asks '' | sed -n 's/^\([a-z]*\):.*/\1/p' | sort | xargs)" "$commands"
 	zsh_asks ls --json x >"$T/asked"
 	check "an option of ls for zsh" grep -qx -e '--json\[print JSON, for programs\]' "$T/asked"
-	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf )$' "$T/asked"
+	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf)$' "$T/asked"
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
-		grep -q -e '^:.*:(show merge check derive infer )$' "$T/asked.strategy"
+		grep -q -e '^:.*:(show merge check derive infer)$' "$T/asked.strategy"
 	zsh_asks help '' >"$T/asked.help"
-	equal "commands for help in zsh" "$(sed -n 's/^::.*:(\(.*\) )$/\1/p' \
+	equal "commands for help in zsh" "$(sed -n 's/^::.*:(\(.*\))$/\1/p' \
 		"$T/asked.help" | xargs -n 1 | sort | xargs)" "$commands"
 	check "a letter for zsh" grep -q -e '^(-q --quiet)-q\[' "$T/asked"
 	check "operands for zsh" grep -qx ':FILE|SOURCE|STRATEGY:_files' "$T/asked"

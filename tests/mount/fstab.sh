@@ -109,7 +109,7 @@ check "no source: it is named" grep -q "$T/nowhere: No such" "$T/said"
 unknown=
 while read -r option; do
 	case $option in
-	help | version | completion | debug | foreground) continue ;;
+	help | version | debug | foreground) continue ;;
 	esac
 	"$helper" "$T/nowhere" "$MNT" -o "$option=a" >"$T/said" 2>&1
 	with=$?

@@ -278,7 +278,8 @@ def the_daemon_is_not_asked(job):
             # Should it be asked all the same, the daemon has to answer: a
             # reader that waits for it cannot be killed.
             helper = subprocess.Popen(
-                ["sh", "-c", f"sleep 20; kill -CONT {m.process.pid}"])
+                [sys.executable, "-c", "import os, signal, time; time.sleep(20); "
+                 f"os.kill({m.process.pid}, signal.SIGCONT)"])
             try:
                 demand(f.read() == good, "wrong bytes")
                 for flags in (mmap.MAP_PRIVATE, mmap.MAP_SHARED):

@@ -19,4 +19,5 @@ MOUNT += lib/rsh_mount_test.py
 EXTRA_DIST += \
 	lib/rsh_mount.py lib/ms_formats.py lib/random_cases.py \
 	oracle/naive_reshard.py oracle/genuine_sets.py oracle/train_gpt.py \
-	data demo.sh run.sh package.sh lib/setup.sh $(ORACLE) $(HUGGING_FACE)
+	data demo.sh run.sh package.sh skips lib/setup.sh lib/driver.sh \
+	lib/skips.py $(ORACLE) $(HUGGING_FACE)

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "copy/copy_i.h"
+#include "rsh/util/files.h"
 
 /* Hashes are held against the plain function, whatever the layer takes. */
 #undef XXH3_64bits

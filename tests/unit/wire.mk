@@ -1,7 +1,8 @@
 # Unit tests of util and wire.
 UNIT += \
 	unit/test_util_error unit/test_util_log unit/test_util_mem \
-	unit/test_util_names unit/test_util_areas unit/test_util_text \
+	unit/test_util_names unit/test_util_areas unit/test_util_files \
+	unit/test_util_crew unit/test_util_text \
 	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
 	unit/test_wire_strategy unit/test_wire_strategy_emit \
 	unit/test_wire_rank_files unit/test_wire_intact \
@@ -20,6 +21,10 @@ unit_test_util_names_SOURCES = unit/test_util_names.c
 unit_test_util_names_LDADD = $(L_UTIL)
 unit_test_util_areas_SOURCES = unit/test_util_areas.c
 unit_test_util_areas_LDADD = $(L_UTIL)
+unit_test_util_crew_SOURCES = unit/test_util_crew.c
+unit_test_util_crew_LDADD = $(L_UTIL)
+unit_test_util_files_SOURCES = unit/test_util_files.c unit/support.h unit/support.c
+unit_test_util_files_LDADD = $(L_UTIL)
 unit_test_util_text_SOURCES = unit/test_util_text.c
 unit_test_util_text_LDADD = $(L_UTIL)
 unit_test_wire_ckpt_scan_SOURCES = unit/test_wire_ckpt_scan.c $(WIRE_SUPPORT)

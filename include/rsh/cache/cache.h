@@ -66,6 +66,8 @@ struct rsh_cache_options {
 	uint64_t disk_bytes;
 	/* How long the directory is left alone after it failed; 0: a minute. */
 	unsigned disk_retry_seconds;
+	/* What that time is taken from; NULL: rsh_clock_ns(). */
+	uint64_t (*clock_ns)(void);
 
 	/* A power of two of at least one memory page and at most 4 MiB; 0 for
 	 * RSH_CACHE_BLOCK_DEFAULT.  Processes that share a directory find each

@@ -1,10 +1,11 @@
-/* copy/crew.c - threads that share a list of things to do. */
+/* util/crew.c - see crew.h. */
 #include "config.h"
 
-#include "copy_i.h"
+#include "rsh/util/crew.h"
 
-#include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 #define MAX_THREADS 1024

@@ -1,0 +1,54 @@
+/* util/files.c - see files.h. */
+#include "config.h"
+
+#include "rsh/util/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+bool rsh_has_suffix(const char *name, const char *suffix)
+{
+	const size_t n = strlen(name), k = strlen(suffix);
+
+	return n > k && memcmp(name + n - k, suffix, k) == 0;
+}
+
+int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
+{
+	const char *at = data;
+
+	while (len) {
+		ssize_t n = pwrite(fd, at, len, (off_t)offset);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		at += n;
+		len -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+int rsh_file_replace(int dirfd, const char *name, const char *temporary,
+		     mode_t mode, rsh_file_fill *fill, void *ctx)
+{
+	int fd = openat(dirfd, temporary,
+			O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+	int rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = fill(ctx, fd);
+	if (close(fd) != 0 && rc == 0)
+		rc = -errno;
+	if (rc == 0 && renameat(dirfd, temporary, dirfd, name) != 0)
+		rc = -errno;
+	if (rc)
+		unlinkat(dirfd, temporary, 0);
+	return rc;
+}

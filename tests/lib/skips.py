@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Holds the skipped tests of a build against those that are expected.
+
+    skips.py BUILD/tests [LIST]
+
+Prints a line for each test that was skipped; exits with 1 if the list (tests/skips)
+does not expect one of them on this machine, with 2 if it is none.
+"""
+
+import ctypes
+import fnmatch
+import os
+import re
+import stat
+import subprocess
+import sys
+import tempfile
+
+LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "skips")
+# The directive of TAP: of one test, or of a plan of none.
+SKIP = re.compile(r"^(?:ok\b\s*\d*\s*(?:- )?(?P<test>.*?)|1\.\.0)\s*# SKIP\b\s*(?P<why>.*)$",
+                  re.MULTILINE)
+
+
+def fails(*command):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False).returncode != 0
+
+
+def no_landlock():
+    """Its version is what landlock_create_ruleset(NULL, 0, 1) returns."""
+    return ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) < 1
+
+
+def no_passthrough():
+    """Whether the kernel was built with it cannot always be seen."""
+    release = [int(n) for n in re.findall(r"\d+", os.uname().release)[:2]]
+    if release < [6, 9] or os.geteuid() != 0:
+        return True
+    try:
+        with open(f"/boot/config-{os.uname().release}", encoding="utf-8") as f:
+            return "CONFIG_FUSE_PASSTHROUGH=y" not in f.read()
+    except OSError:
+        return False
+
+
+def fuse_is_roots():
+    """Root opens it to others where it can have a namespace for that."""
+    mode = os.stat("/dev/fuse").st_mode
+    return not mode & stat.S_IWOTH and (os.geteuid() != 0 or no_namespaces())
+
+
+def no_namespaces():
+    return fails("unshare", "--mount", "true")
+
+
+def memory_disk():
+    kind = subprocess.run(["stat", "-f", "-c", "%T", tempfile.gettempdir()],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    return kind in ("tmpfs", "ramfs")
+
+
+def conditions(build):
+    """Functions of no argument, by the names that the list has for them."""
+    def sanitizer():
+        with open(os.path.join(build, "..", "config.h"), encoding="utf-8") as f:
+            return "#define WITH_SANITIZER 1" in f.read()
+
+    return {
+        "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
+        "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
+        "sanitizer": sanitizer,
+        "not-root": lambda: os.geteuid() != 0,
+        "no-namespaces": no_namespaces,
+        "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),
+        "fuse-is-roots": fuse_is_roots,
+        "no-passthrough": no_passthrough,
+        "no-landlock": no_landlock,
+        "memory-disk": memory_disk,
+    }
+
+
+def read_list(path, known):
+    """[(program, condition, reason)]; ValueError with a sentence."""
+    found = []
+    with open(path, encoding="utf-8") as f:
+        for number, line in enumerate(f, 1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            words = line.split(maxsplit=2)
+            if len(words) != 3 or words[1] not in known:
+                raise ValueError(f"{path}:{number}: no program, condition and reason")
+            found.append((words[0], words[1], words[2].strip()))
+    return found
+
+
+def skipped(build):
+    """(program, test or "", reason) of each one in the logs of `make check`."""
+    for folder, _, names in sorted(os.walk(build)):
+        for name in sorted(n for n in names if n.endswith(".trs")):
+            log = os.path.join(folder, name[:-len(".trs")])
+            with open(log + ".log", encoding="utf-8", errors="replace") as f:
+                for match in SKIP.finditer(f.read()):
+                    yield os.path.relpath(log, build), match["test"] or "", match["why"].strip()
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    build = sys.argv[1]
+    holds = conditions(build)
+    try:
+        expected = read_list(sys.argv[2] if len(sys.argv) > 2 else LIST, holds)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    status = 0
+    for program, test, why in skipped(build):
+        known = any(fnmatch.fnmatchcase(program, p) and fnmatch.fnmatchcase(why, w)
+                    and holds[condition]() for p, condition, w in expected)
+        status |= not known
+        print(f"{program}: {test + ': ' if test else ''}{why}"
+              f"{'' if known else ' (NOT EXPECTED HERE)'}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

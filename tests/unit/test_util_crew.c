@@ -1,0 +1,87 @@
+/* unit/test_util_crew.c - a crew does each thing once, until one fails. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/util/crew.h"
+
+#define N 5000
+
+struct job {
+	atomic_uint done[N];
+	atomic_uint highest; /* that was begun */
+	size_t bad;          /* which one fails, and those after it */
+};
+
+static int do_one(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct job *j = ctx;
+	unsigned seen = atomic_load(&j->highest);
+
+	while (seen < i && !atomic_compare_exchange_weak(&j->highest, &seen,
+							 (unsigned)i))
+		;
+	atomic_fetch_add(&j->done[i], 1);
+	return i < j->bad ? 0 : rsh_error_set(err, EIO, "thing %zu", i);
+}
+
+static void test_each_once(void **state)
+{
+	static const unsigned threads[] = { 0, 1, 2, 7, 100 };
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(threads) / sizeof(*threads); t++) {
+		static const size_t counts[] = { 0, 1, 2, 3, N };
+
+		for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+			static struct job j;
+			struct rsh_error err = RSH_ERROR_INIT;
+
+			memset(&j, 0, sizeof(j));
+			j.bad = N;
+			assert_int_equal(rsh_crew_run(threads[t], counts[c],
+						      do_one, &j, &err), 0);
+			for (size_t i = 0; i < N; i++)
+				assert_int_equal(atomic_load(&j.done[i]),
+						 i < counts[c]);
+		}
+	}
+}
+
+static void test_failure(void **state)
+{
+	static const unsigned threads[] = { 1, 8 };
+
+	(void)state;
+	for (size_t t = 0; t < 2; t++) {
+		static struct job j;
+		struct rsh_error err = RSH_ERROR_INIT;
+
+		memset(&j, 0, sizeof(j));
+		j.bad = 100;
+		assert_int_equal(rsh_crew_run(threads[t], N, do_one, &j, &err),
+				 -EIO);
+		assert_int_equal(err.code, EIO);
+		assert_non_null(strstr(err.text, "thing 10"));
+		/* All before it were done, and hardly any after it. */
+		for (size_t i = 0; i < j.bad; i++)
+			assert_int_equal(atomic_load(&j.done[i]), 1);
+		assert_true(atomic_load(&j.highest) < j.bad + threads[t]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_each_once),
+		cmocka_unit_test(test_failure),
+	};
+
+	return cmocka_run_group_tests_name("util_crew", tests, NULL, NULL);
+}
