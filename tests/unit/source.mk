@@ -1,16 +1,27 @@
 # Unit tests of source, vfs and cli.
 UNIT += \
-	unit/test_source_template unit/test_source_step unit/test_source_index \
-	unit/test_source_gather unit/test_source_access \
-	unit/test_source_fault unit/test_vfs unit/test_vfs_nodes \
+	unit/test_source_template \
+	unit/test_source_step \
+	unit/test_source_index \
+	unit/test_source_gather \
+	unit/test_source_access \
+	unit/test_source_fault \
+	unit/test_vfs \
+	unit/test_vfs_nodes \
 	unit/test_vfs_stream \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
-	unit/test_cli_options unit/test_cli_daemon unit/test_copy unit/test_cli_text \
+	unit/test_cli_options \
+	unit/test_cli_daemon \
+	unit/test_copy \
+	unit/test_cli_text \
 	unit/test_cli_progress
 
-SOURCE_SUPPORT = unit/source_support.h unit/source_support.c \
-	unit/support.h unit/support.c
+SOURCE_SUPPORT = \
+	unit/source_support.h \
+	unit/source_support.c \
+	unit/support.h \
+	unit/support.c
 
 unit_test_source_template_SOURCES = unit/test_source_template.c
 unit_test_source_template_LDADD = $(L_SOURCE)
