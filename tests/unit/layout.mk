@@ -58,3 +58,7 @@ EXTRA_DIST += \
 # Which layer may include what; a script, so it runs with the mounted tests.
 MOUNT += unit/layers.sh
 EXTRA_DIST += unit/layers.sh
+
+# The line of the licence in every file; a script as well.
+MOUNT += unit/licence.sh
+EXTRA_DIST += unit/licence.sh
