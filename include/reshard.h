@@ -56,7 +56,8 @@ int reshard_open(const char *source, const char *const *options,
 void reshard_close(struct reshard *r);
 
 /* The sentence for the last failure of a function in this thread, "" before
- * there was one.  Valid until the next failure in this thread. */
+ * there was one; control characters and the like in names are "\xNN" there.
+ * Valid until this thread fails or asks again. */
 const char *reshard_error(void);
 
 /* ---- files ---- */

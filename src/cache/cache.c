@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 #define MIN_HEADS 64
@@ -32,7 +33,7 @@ static int check_options(const struct rsh_cache_options *o, uint32_t block,
 
 /* Sizes that follow from the bound.  A bound that cannot hold what finds the
  * blocks and one block becomes 0. */
-static void measure(struct rsh_cache *c, bool with_disk)
+static void measure(struct rsh_cache *c, const struct rsh_cache_options *opts)
 {
 	const uint64_t n = c->bound / c->block_bytes;
 	uint64_t fixed;
@@ -40,10 +41,14 @@ static void measure(struct rsh_cache *c, bool with_disk)
 	c->n_heads = MIN_HEADS;
 	while (c->n_heads < 2 * n && c->n_heads < MAX_HEADS)
 		c->n_heads *= 2;
-	c->max_slabs = (uint32_t)(n * SPREAD / 16 + 1);
+	c->max_slabs = (uint32_t)(n * SPREAD / RSH_SLAB_BLOCKS + 1);
+	if (opts->map_bytes)
+		c->max_slabs = (uint32_t)rsh_min_u64(c->max_slabs,
+			opts->map_bytes / ((uint64_t)RSH_SLAB_BLOCKS *
+					   c->block_bytes));
 	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
-		rsh_pack_bytes(c) + (with_disk ? sizeof(struct rsh_disk) : 0);
-	if (c->bound < fixed + c->block_bytes)
+		rsh_pack_bytes(c) + (opts->dir ? sizeof(struct rsh_disk) : 0);
+	if (c->bound < fixed + c->block_bytes || c->max_slabs == 0)
 		c->bound = 0;
 	else
 		c->used = c->bookkeeping = fixed;
@@ -89,7 +94,7 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->page_bytes = page;
 	c->compress = opts->compress;
 	rsh_lists_init(c);
-	measure(c, opts->dir);
+	measure(c, opts);
 	c->stats.memory_peak = c->used;
 	rc = init_parts(c, opts, err);
 	if (rc) {

@@ -11,6 +11,9 @@
 #include "block_file_i.h"
 #include "rsh/cache/cache.h"
 
+/* Address space for blocks is taken for so many at a time. */
+#define RSH_SLAB_BLOCKS 16
+
 /* ---- blocks (memory.c) ---- */
 
 enum rsh_block_state {

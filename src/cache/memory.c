@@ -13,12 +13,11 @@
 
 /* Frames are mapped so many at a time; mappings are never undone before the
  * end. */
-#define SLAB_BLOCKS 16
 
 struct rsh_cache_slab {
 	struct rsh_cache_slab *next;
 	uint8_t *mem;
-	struct rsh_cache_block blocks[SLAB_BLOCKS];
+	struct rsh_cache_block blocks[RSH_SLAB_BLOCKS];
 };
 
 /* ---- lists ---- */
@@ -148,7 +147,7 @@ void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b, uint32_t len)
 
 static bool add_slab(struct rsh_cache *c)
 {
-	const size_t size = (size_t)SLAB_BLOCKS * c->block_bytes;
+	const size_t size = (size_t)RSH_SLAB_BLOCKS * c->block_bytes;
 	struct rsh_cache_slab *slab;
 
 	if (c->n_slabs == c->max_slabs || c->used + sizeof(*slab) > c->bound)
@@ -164,7 +163,7 @@ static bool add_slab(struct rsh_cache *c)
 	}
 	/* A huge page would be resident as a whole at the first touch. */
 	madvise(slab->mem, size, MADV_NOHUGEPAGE);
-	for (unsigned i = 0; i < SLAB_BLOCKS; i++) {
+	for (unsigned i = 0; i < RSH_SLAB_BLOCKS; i++) {
 		slab->blocks[i].mem = slab->mem + (size_t)i * c->block_bytes;
 		rsh_list_add(&c->cold, &slab->blocks[i]);
 	}
@@ -295,7 +294,7 @@ void rsh_memory_clear(struct rsh_cache *c)
 
 	for (slab = c->slabs; slab; slab = next) {
 		next = slab->next;
-		munmap(slab->mem, (size_t)SLAB_BLOCKS * c->block_bytes);
+		munmap(slab->mem, (size_t)RSH_SLAB_BLOCKS * c->block_bytes);
 		free(slab);
 	}
 	c->slabs = NULL;

@@ -3,9 +3,11 @@
 
 #include "commands.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "export.h"
+#include "help.h"
 #include "ls.h"
 #include "mount.h"
 #include "option_check.h"
@@ -136,6 +138,16 @@ static const struct rsh_command table[] = {
 		.check = rsh_check_stats,
 		.run = rsh_stats,
 	},
+	{
+		.name = "help",
+		.id = RSH_COMMAND_HELP,
+		.operands = { "[COMMAND]" },
+		.summary = "say how a command is called",
+		.about = "Prints what COMMAND --help prints, or of all "
+			 "commands what each is for.",
+		.check = rsh_check_help,
+		.run = rsh_help,
+	},
 };
 
 const struct rsh_command *rsh_command_table(size_t *n)
@@ -150,4 +162,67 @@ const struct rsh_command *rsh_command_find(const char *name)
 		if (strcmp(table[i].name, name) == 0)
 			return &table[i];
 	return NULL;
+}
+
+/* ---- slips of the pen ---- */
+
+#define MAX_WORD 16
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* How many letters were left out, put in, exchanged for others or for their
+ * neighbours.  Both words are shorter than MAX_WORD. */
+static unsigned count_slips(const char *a, const char *b)
+{
+	const size_t n = strlen(a), m = strlen(b);
+	unsigned d[MAX_WORD][MAX_WORD];
+
+	for (size_t i = 0; i <= n; i++)
+		d[i][0] = (unsigned)i;
+	for (size_t j = 0; j <= m; j++)
+		d[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= n; i++)
+		for (size_t j = 1; j <= m; j++) {
+			d[i][j] = least(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]),
+					1 + least(d[i - 1][j], d[i][j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+			    a[i - 2] == b[j - 1])
+				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	return d[n][m];
+}
+
+static const struct rsh_command *near(const char *word)
+{
+	const struct rsh_command *best = NULL;
+	const size_t n = strlen(word);
+	/* Of a short word little is left after a few. */
+	unsigned fewest = n < 3 ? 1 : n < 6 ? 2 : 3;
+
+	if (n < 2 || n >= MAX_WORD)
+		return NULL;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		unsigned slips = count_slips(word, table[i].name);
+
+		if (strncmp(table[i].name, word, n) == 0)
+			slips = 0; /* it was not ended */
+		if (slips < fewest + !best) {
+			fewest = slips;
+			best = &table[i];
+		}
+	}
+	return best;
+}
+
+void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
+{
+	const struct rsh_command *command = near(word);
+
+	*text = '\0';
+	if (command)
+		snprintf(text, RSH_GUESS_BYTES, " (did you mean %s?)",
+			 command->name);
 }

@@ -18,6 +18,7 @@ enum rsh_command_id {
 	RSH_COMMAND_STRATEGY,
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
+	RSH_COMMAND_HELP,
 	RSH_COMMAND_LIBRARY, /* none: what libreshard takes */
 };
 
@@ -41,5 +42,8 @@ struct rsh_command {
 const struct rsh_command *rsh_command_table(size_t *n);
 /* NULL: there is none of that name. */
 const struct rsh_command *rsh_command_find(const char *name);
+/* " (did you mean NAME?)" of a word that is none but near to one, or "". */
+#define RSH_GUESS_BYTES 48
+void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/text.h"
 
 enum rsh_exit rsh_exit_of(int rc)
 {
@@ -37,9 +38,12 @@ enum rsh_exit rsh_exit_of(int rc)
 enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
 			      const struct rsh_error *err)
 {
+	char shown[2 * RSH_ERROR_TEXT_MAX];
+
 	/* The log may be somewhere else. */
 	if (o->log_to > RSH_LOG_TO_STDERR)
-		fprintf(stderr, "reshardfs: error: %s\n", err->text);
+		fprintf(stderr, "reshardfs: error: %s\n",
+			rsh_text_put(shown, sizeof(shown), err->text));
 	rsh_log_error("%s", err->text);
 	return rsh_exit_of(rc);
 }

@@ -46,12 +46,14 @@ static void print_sentence(const struct rsh_output *out,
 {
 	const double seconds = rsh_work_seconds(w);
 	char size[32], time[32], rate[32];
-	cleanup_free char *dir = rsh_text_escape(w->options->directory);
 
-	fprintf(out->f, "%s: %" PRIu32 " file%s of %s written to %s%s in "
-		"%s, %s/s", step, r->n_written, r->n_written == 1 ? "" : "s",
-		rsh_text_bytes(r->bytes_written, size, sizeof(size)),
-		dir ? dir : "", w->options->verify ? " and verified" : "",
+	rsh_output_put(out, step);
+	fprintf(out->f, ": %" PRIu32 " file%s of %s written to ", r->n_written,
+		r->n_written == 1 ? "" : "s",
+		rsh_text_bytes(r->bytes_written, size, sizeof(size)));
+	rsh_output_put(out, w->options->directory);
+	fprintf(out->f, "%s in %s, %s/s",
+		w->options->verify ? " and verified" : "",
 		rsh_text_seconds(seconds, time, sizeof(time)),
 		rsh_text_bytes(seconds > 0 ? (uint64_t)((double)
 			       r->bytes_written / seconds) : 0, rate,

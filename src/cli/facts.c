@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "figures.h"
+#include "identity.h"
 #include "plan.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
@@ -28,15 +29,17 @@ int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o)
 		.options = o,
 		.source = absolute(o->source),
 		.mountpoint = absolute(o->mountpoint),
+		.identity = rsh_identity(o),
 	};
 	f->begun = rsh_clock_ns();
-	return f->source && f->mountpoint ? 0 : -ENOMEM;
+	return f->source && f->mountpoint && f->identity ? 0 : -ENOMEM;
 }
 
 void rsh_facts_clear(struct rsh_facts *f)
 {
 	free(f->source);
 	free(f->mountpoint);
+	json_decref(f->identity);
 }
 
 uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
@@ -63,10 +66,8 @@ static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 static json_t *step_json(const struct rsh_facts *f)
 {
 	cleanup_free char *step = NULL;
-	size_t length;
 
-	if (rsh_vfs_attribute(f->tree, RSH_VFS_ROOT, RSH_ATTRIBUTE_NAME_STEP,
-			      &step, &length))
+	if (rsh_vfs_step(f->tree, &step))
 		return NULL;
 	return rsh_json_text(step);
 }
@@ -123,19 +124,19 @@ static json_t *given_json(const struct rsh_options *o)
 	return all;
 }
 
-static json_t *cache_json(const struct rsh_options *o, bool cached)
+static json_t *cache_json(const struct rsh_facts *f, bool cached)
 {
 	static const char *const compress[] = {
 		[RSH_CACHE_COMPRESS_AUTO] = "auto",
 		[RSH_CACHE_COMPRESS_OFF] = "off",
 		[RSH_CACHE_COMPRESS_ON] = "on",
 	};
-	const struct rsh_cache_options *c = &o->io.cache;
+	const struct rsh_cache_options *c = &f->options->io.cache;
 
 	if (!cached)
 		return json_null();
 	return json_pack("{s:o,s:s,s:o,s:o}", "memory_bytes",
-			 rsh_json_u64(c->memory_bytes), "compress",
+			 rsh_json_u64(f->cache_bytes), "compress",
 			 compress[c->compress], "directory",
 			 rsh_json_optional(c->dir), "disk_bytes",
 			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null());
@@ -171,7 +172,7 @@ static json_t *config(const struct rsh_facts *f)
 
 	rsh_source_io_stats_get(f->io, &io);
 	more = json_pack(
-		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o}", "resume",
+		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
 		o->resume, "src_strategy", rsh_json_optional(o->src_strategy),
 		"dst_strategy", rsh_json_optional(o->dst_strategy), "format",
 		rsh_json_optional(format_name(o)), "prefix",
@@ -179,8 +180,9 @@ static json_t *config(const struct rsh_facts *f)
 		o->resume ? json_null() : json_boolean(!o->no_replicas),
 		"io_mode", rsh_server_is_direct(f->server) ? "direct" :
 							     "cached",
-		"cached", io.cached, "cache", cache_json(o, io.cached),
-		"log_to", log_name(o), "options", given_json(o));
+		"cached", io.cached, "cache", cache_json(f, io.cached),
+		"log_to", log_name(o), "options", given_json(o),
+		"made_of", f->identity);
 	if (!all || !more || json_object_update(all, more)) {
 		json_decref(all);
 		all = NULL;
@@ -214,10 +216,8 @@ static int plan(const struct rsh_facts *f, uint32_t rank, json_t **out)
 static int dump(json_t *value, char **text)
 {
 	cleanup_free char *json =
-		value ? json_dumps(value, JSON_INDENT(2) |
-					  JSON_REAL_PRECISION(9)) : NULL;
+		rsh_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
 
-	json_decref(value);
 	return json && asprintf(text, "%s\n", json) >= 0 ? 0 : -ENOMEM;
 }
 

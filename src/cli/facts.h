@@ -2,6 +2,8 @@
 #ifndef RSH_CLI_FACTS_H
 #define RSH_CLI_FACTS_H
 
+#include <jansson.h>
+
 #include "options.h"
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/control.h"
@@ -14,6 +16,8 @@ struct rsh_facts {
 	const struct rsh_server *server;
 	/* Absolute; as they were given where that cannot be found out. */
 	char *source, *mountpoint;
+	uint64_t cache_bytes; /* the most that the cache may have */
+	json_t *identity; /* as rsh_identity() */
 	uint64_t begun; /* as rsh_clock_ns() */
 };
 

@@ -9,6 +9,10 @@
 void rsh_help_program(FILE *f);
 void rsh_help_command(FILE *f, const struct rsh_command *command);
 
+/* `help [COMMAND]`. */
+int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
+enum rsh_exit rsh_help(const struct rsh_options *o);
+
 /* How `command` is called, without a newline. */
 void rsh_help_usage(FILE *f, const struct rsh_command *command);
 

@@ -16,6 +16,12 @@ int rsh_ls_records(const struct rsh_output *out, const char *path,
 int rsh_ls_strategy(const struct rsh_output *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names);
 
+/* "[2,3]"; returns text. */
+#define RSH_LS_SHAPE_MAX (RSH_MAX_DIMS * 21 + 3)
+const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
+			 char text[RSH_LS_SHAPE_MAX]);
+json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n);
+
 /* Prints what steps the open tree has, and what a mount of these options would
  * take; *taken: it would take something, or the options do not say what is
  * wanted.  0 or -errno with a sentence. */

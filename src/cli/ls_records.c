@@ -7,14 +7,12 @@
 #include "ls.h"
 #include "text.h"
 
-static json_t *shape_json(const struct rsh_ckpt_index *ix,
-			  const struct rsh_record *r)
+json_t *rsh_ls_shape_json(const int64_t *dims, uint32_t n)
 {
 	json_t *shape = json_array();
 
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		json_array_append_new(shape,
-				      json_integer(rsh_record_dims(ix, r)[d]));
+	for (uint32_t d = 0; d < n; d++)
+		json_array_append_new(shape, json_integer(dims[d]));
 	return shape;
 }
 
@@ -42,7 +40,8 @@ static json_t *record_json(const struct rsh_ckpt_index *ix,
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "dtype",
 			 rsh_dtype_name((enum rsh_dtype)r->dtype), "shape",
-			 shape_json(ix, r), "bytes",
+			 rsh_ls_shape_json(rsh_record_dims(ix, r), r->n_dims),
+			 "bytes",
 			 rsh_json_u64(r->content_bytes), "offset", offset,
 			 "chunks", chunks_json(ix, r));
 }
@@ -98,27 +97,26 @@ static const struct rsh_column columns[] = {
 	{ "CHUNKS", .right = true },
 };
 
-static void shape_text(const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r, char *text, size_t size)
+const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
+			 char text[RSH_LS_SHAPE_MAX])
 {
-	size_t at = 1;
+	char *to = stpcpy(text, "[");
 
-	strcpy(text, "[");
-	for (uint32_t d = 0; d < r->n_dims; d++)
-		at += (size_t)snprintf(text + at, size - at, "%s%" PRId64,
-				       d ? "," : "", rsh_record_dims(ix, r)[d]);
-	strcpy(text + at, "]");
+	for (uint32_t d = 0; d < n; d++)
+		to += sprintf(to, "%s%" PRId64, d ? "," : "", dims[d]);
+	strcpy(to, "]");
+	return text;
 }
 
 static void add_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
 		    const struct rsh_record *r, const char *name)
 {
-	char shape[RSH_MAX_DIMS * 21 + 3];
+	char shape[RSH_LS_SHAPE_MAX];
 
-	shape_text(ix, r, shape, sizeof(shape));
 	rsh_table_cell(t, "%s", name);
 	rsh_table_cell(t, "%s", rsh_dtype_name((enum rsh_dtype)r->dtype));
-	rsh_table_cell(t, "%s", shape);
+	rsh_table_cell(t, "%s", rsh_ls_shape(rsh_record_dims(ix, r), r->n_dims,
+					     shape));
 	rsh_table_cell(t, "%" PRIu64, r->content_bytes);
 	if (r->n_extents)
 		rsh_table_cell(t, "%" PRIu64,

@@ -9,6 +9,7 @@
 
 #include "conversion.h"
 #include "ls.h"
+#include "ls_tensors.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
@@ -30,6 +31,8 @@ struct step {
 	struct step_file *files;
 	size_t n_missing;
 	uint32_t *missing;
+	size_t n_beyond; /* have a file, and the strategy has no such rank */
+	uint32_t *beyond;
 	uint64_t bytes;
 	char *reason; /* why the whole step cannot be taken, or NULL */
 };
@@ -37,8 +40,14 @@ struct step {
 struct tree {
 	const struct rsh_options *options;
 	struct rsh_source *source;
+	struct rsh_names *names;
+	struct rsh_strategy *src; /* NULL: there is none */
+	uint32_t first, n;        /* ranks that count */
 	uint32_t *ranks; /* that are to have files */
 	size_t n_ranks;
+	struct rsh_ls_tensors tensors; /* of the newest whole step, or else of
+					* the newest, if a strategy was given */
+	bool whole_tensors; /* the former */
 	struct step *steps;
 	uint32_t n_steps;
 	/* What a mount takes, if the strategies were given. */
@@ -48,6 +57,8 @@ struct tree {
 	uint64_t virtual_bytes;
 	bool refused;
 	struct rsh_error refusal;
+	uint32_t n_tried; /* steps that a mount tries; the others do not count
+			   * beside these */
 };
 
 static bool is_whole(const struct step *s)
@@ -67,21 +78,26 @@ static void tree_clear(struct tree *t)
 		}
 		free(s->files);
 		free(s->missing);
+		free(s->beyond);
 		free(s->reason);
 	}
 	free(t->steps);
 	free(t->ranks);
+	rsh_ls_tensors_clear(&t->tensors);
+	if (t->src)
+		rsh_strategy_free(t->src);
+	rsh_names_free(t->names);
 }
 
 /* ---- looking ---- */
 
-static int number_ranks(struct tree *t, uint32_t first, uint32_t n)
+static int number_ranks(struct tree *t)
 {
-	t->ranks = rsh_alloc_array(n, sizeof(*t->ranks));
+	t->ranks = rsh_alloc_array(t->n, sizeof(*t->ranks));
 	if (!t->ranks)
 		return -ENOMEM;
-	for (t->n_ranks = 0; t->n_ranks < n; t->n_ranks++)
-		t->ranks[t->n_ranks] = first + (uint32_t)t->n_ranks;
+	for (t->n_ranks = 0; t->n_ranks < t->n; t->n_ranks++)
+		t->ranks[t->n_ranks] = t->first + (uint32_t)t->n_ranks;
 	return 0;
 }
 
@@ -89,26 +105,19 @@ static int number_ranks(struct tree *t, uint32_t first, uint32_t n)
 static int find_ranks(struct tree *t, struct rsh_error *err)
 {
 	const char *path = rsh_conversion_of(t->options).src_strategy;
-	struct rsh_names *names;
-	struct rsh_strategy *s;
-	uint32_t first, n;
 	int rc;
 
+	t->n = UINT32_MAX;
 	if (!path)
 		return rsh_source_ranks(t->source, &t->ranks, &t->n_ranks) ?
 			rsh_error_nomem(err) : 0;
-	names = rsh_names_new();
-	if (!names)
-		return rsh_error_nomem(err);
-	rc = rsh_strategy_load(path, t->options->compat, names, &s, err);
-	if (rc == 0) {
-		rsh_conversion_source_ranks(s, NULL, names, true, &first, &n);
-		if (number_ranks(t, first, n))
-			rc = rsh_error_nomem(err);
-		rsh_strategy_free(s);
-	}
-	rsh_names_free(names);
-	return rc;
+	rc = rsh_strategy_load(path, t->options->compat, t->names, &t->src,
+			       err);
+	if (rc)
+		return rc;
+	rsh_conversion_source_ranks(t->src, NULL, t->names, true, &t->first,
+				    &t->n);
+	return number_ranks(t) ? rsh_error_nomem(err) : 0;
 }
 
 /* A file was left out: why? */
@@ -151,46 +160,64 @@ static int add_file(const struct tree *t, struct step *s, uint32_t rank,
 	return 0;
 }
 
+static bool counts(const struct tree *t, uint32_t rank)
+{
+	return rank >= t->first && rank - t->first < t->n;
+}
+
 static int add_files(const struct tree *t, struct step *s,
 		     const struct rsh_source_view *view)
 {
 	s->files = rsh_alloc_array(view->n_ranks, sizeof(*s->files));
 	s->missing = rsh_alloc_array(t->n_ranks, sizeof(*s->missing));
-	if (!s->files || !s->missing)
+	s->beyond = rsh_alloc_array(view->n_ranks, sizeof(*s->beyond));
+	if (!s->files || !s->missing || !s->beyond)
 		return -ENOMEM;
-	for (uint32_t rank = 0; rank < view->n_ranks; rank++)
-		if (view->path[rank] && add_file(t, s, rank, view))
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+		if (!view->path[rank])
+			continue;
+		if (!counts(t, rank))
+			s->beyond[s->n_beyond++] = rank;
+		else if (add_file(t, s, rank, view))
 			return -ENOMEM;
+	}
 	for (size_t i = 0; i < t->n_ranks; i++)
 		if (t->ranks[i] >= view->n_ranks || !view->path[t->ranks[i]])
 			s->missing[s->n_missing++] = t->ranks[i];
 	return 0;
 }
 
+/* Those of the newest whole step, and until there is one of the newest. */
+static int take_tensors(struct tree *t, const struct step *s, bool newest,
+			const struct rsh_source_view *view)
+{
+	if (!t->options->src_strategy || t->whole_tensors ||
+	    !(newest || is_whole(s)))
+		return 0;
+	t->whole_tensors = is_whole(s);
+	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
+}
+
 /* What is wrong with a step is told of it; only memory fails the list. */
 static int look_at(struct tree *t, uint32_t i)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_names *names = rsh_names_new();
 	struct step *s = &t->steps[i];
 	struct rsh_source_view view;
 	int rc;
 
-	if (!names)
-		return -ENOMEM;
 	rsh_source_candidate_text(t->source, i, s->text, sizeof(s->text));
 	rsh_source_candidate_step(t->source, i, &s->number);
 	rc = rsh_source_choose(t->source, i, &err);
 	if (rc == 0)
-		rc = rsh_source_index(t->source, names, &err);
+		rc = rsh_source_index(t->source, t->names, &err);
 	if (rc)
 		s->reason = strdup(err.text);
-	rsh_source_view(t->source, names, &view);
+	rsh_source_view(t->source, t->names, &view);
 	s->format = view.format;
-	if (rc != -ENOMEM)
-		rc = (rc && !s->reason) || add_files(t, s, &view) ? -ENOMEM : 0;
-	rsh_names_free(names);
-	return rc;
+	if (rc == -ENOMEM || (rc && !s->reason) || add_files(t, s, &view))
+		return -ENOMEM;
+	return rc || i >= t->n_tried ? 0 : take_tensors(t, s, i == 0, &view);
 }
 
 static int ask_mount(struct tree *t)
@@ -222,11 +249,15 @@ static int ask_mount(struct tree *t)
 
 static int look(struct tree *t, struct rsh_error *err)
 {
-	uint32_t n = rsh_source_n_candidates(t->source);
-	int rc = find_ranks(t, err);
+	uint32_t n = rsh_source_n_listed(t->source);
+	int rc;
+
+	t->names = rsh_names_new();
+	rc = t->names ? find_ranks(t, err) : rsh_error_nomem(err);
 
 	if (rc)
 		return rc;
+	t->n_tried = rsh_source_n_candidates(t->source);
 	t->steps = calloc(n, sizeof(*t->steps));
 	if (!t->steps)
 		return rsh_error_nomem(err);
@@ -239,7 +270,7 @@ static int look(struct tree *t, struct rsh_error *err)
 
 static const struct step *newest_whole(const struct tree *t)
 {
-	for (uint32_t i = 0; i < t->n_steps; i++)
+	for (uint32_t i = 0; i < t->n_tried; i++)
 		if (is_whole(&t->steps[i]))
 			return &t->steps[i];
 	return NULL;
@@ -273,21 +304,22 @@ static json_t *files_json(const struct step *s)
 	return all;
 }
 
-static json_t *step_json(const struct step *s)
+static json_t *step_json(const struct step *s, bool tried)
 {
 	bool stepped = s->number.stepped;
 
 	return json_pack(
-		"{s:o,s:o,s:o,s:o,s:b,s:s,s:b,s:o,s:o,s:o,s:o}", "name",
+		"{s:o,s:o,s:o,s:o,s:b,s:b,s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "name",
 		rsh_json_text(s->text), "epoch",
 		stepped ? rsh_json_u64(s->number.epoch) : json_null(), "step",
 		stepped ? rsh_json_u64(s->number.step) : json_null(), "run",
 		stepped ? rsh_json_u64(s->number.run) : json_null(),
-		"breakpoint", s->number.breakpoint, "format",
+		"breakpoint", s->number.breakpoint, "tried", tried, "format",
 		rsh_format_suffix(s->format) + 1, "whole", is_whole(s),
 		"reason", rsh_json_optional(s->reason), "bytes",
 		rsh_json_u64(s->bytes), "missing_ranks",
-		ranks_json(s->missing, s->n_missing), "files", files_json(s));
+		ranks_json(s->missing, s->n_missing), "beyond_ranks",
+		ranks_json(s->beyond, s->n_beyond), "files", files_json(s));
 }
 
 static json_t *mount_json(const struct tree *t)
@@ -302,20 +334,33 @@ static json_t *mount_json(const struct tree *t)
 			 rsh_json_u64(t->virtual_bytes));
 }
 
+static json_t *tensors_json(const struct tree *t)
+{
+	if (!t->options->src_strategy)
+		return json_null();
+	if (t->tensors.why.code)
+		return json_pack("{s:n,s:o}", "list", "reason",
+				 rsh_json_text(t->tensors.why.text));
+	return json_pack("{s:o,s:n}", "list",
+			 rsh_ls_tensors_json(&t->tensors, t->names), "reason");
+}
+
 static int print_json(const struct rsh_output *out, const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
 	json_t *steps = json_array();
 
 	for (uint32_t i = 0; i < t->n_steps; i++)
-		json_array_append_new(steps, step_json(&t->steps[i]));
+		json_array_append_new(steps, step_json(&t->steps[i],
+						       i < t->n_tried));
 	return rsh_output_json(
-		out, json_pack("{s:o,s:o,s:o,s:o,s:o}", "source",
+		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(t->options->source), "ranks",
 			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
 			       "newest_whole",
 			       rsh_json_optional(whole ? whole->text : NULL),
-			       "mount", mount_json(t)));
+			       "tensors", tensors_json(t), "mount",
+			       mount_json(t)));
 }
 
 /* ---- for people ---- */
@@ -330,25 +375,43 @@ static const struct rsh_column columns[] = {
 	{ "STATE", .shorten = true },
 };
 
-static void missing_text(const struct step *s, char *text, size_t size)
+static void ranks_text(const char *what, const uint32_t *ranks, size_t n,
+		       char text[160])
 {
-	size_t at = (size_t)snprintf(text, size, "no file of rank%s",
-				     s->n_missing > 1 ? "s" : "");
+	size_t at = (size_t)snprintf(text, 160, "%s of rank%s", what,
+				     n > 1 ? "s" : "");
 
-	for (size_t i = 0; i < s->n_missing && i < LISTED_MAX; i++)
-		at += (size_t)snprintf(text + at, size - at, " %" PRIu32,
-				       s->missing[i]);
-	if (s->n_missing > LISTED_MAX)
-		snprintf(text + at, size - at, " and %zu more",
-			 s->n_missing - LISTED_MAX);
+	for (size_t i = 0; i < n && i < LISTED_MAX; i++)
+		at += (size_t)snprintf(text + at, 160 - at, " %" PRIu32,
+				       ranks[i]);
+	if (n > LISTED_MAX)
+		snprintf(text + at, 160 - at, " and %zu more", n - LISTED_MAX);
 }
 
-static void add_state(struct rsh_table *table, const struct step *s)
+/* The step itself may be whole all the same. */
+static void add_beyond(struct rsh_table *table, const struct step *s)
+{
+	char ranks[160], text[256];
+
+	ranks_text("files", s->beyond, s->n_beyond, ranks);
+	snprintf(text, sizeof(text), "%s%s, which the strategy has not",
+		 is_whole(s) ? "whole, but with " : "not whole, and with ",
+		 ranks);
+	rsh_table_mark(table, RSH_MARK_BAD, text);
+}
+
+static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 {
 	char text[160];
 
+	if (s->n_beyond > 0) {
+		add_beyond(table, s);
+		return;
+	}
 	if (is_whole(s)) {
-		rsh_table_mark(table, RSH_MARK_GOOD, "whole");
+		rsh_table_mark(table, tried ? RSH_MARK_GOOD : RSH_MARK_NONE,
+			       tried ? "whole" : "whole, without a step: "
+			       "--select name=GLOB takes it");
 		return;
 	}
 	for (size_t i = 0; i < s->n_files && !s->reason; i++)
@@ -357,7 +420,7 @@ static void add_state(struct rsh_table *table, const struct step *s)
 				       s->files[i].reason);
 			return;
 		}
-	missing_text(s, text, sizeof(text));
+	ranks_text("no file", s->missing, s->n_missing, text);
 	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : text);
 }
 
@@ -366,15 +429,37 @@ static void print_verdict(const struct rsh_output *out, const struct tree *t)
 	const struct step *whole = newest_whole(t);
 	char size[32];
 
-	if (t->refused)
-		fprintf(out->f, "a mount would fail\n");
-	else if (t->asked)
-		fprintf(out->f, "a mount takes %s: %" PRIu32 " file%s, %s\n",
-			t->takes, t->n_virtual, t->n_virtual == 1 ? "" : "s",
+	if (t->refused) {
+		fputs("a mount would fail", out->f);
+	} else if (t->asked) {
+		fputs("a mount takes ", out->f);
+		rsh_output_put(out, t->takes);
+		fprintf(out->f, ": %" PRIu32 " file%s, %s", t->n_virtual,
+			t->n_virtual == 1 ? "" : "s",
 			rsh_text_bytes(t->virtual_bytes, size, sizeof(size)));
-	else
-		fprintf(out->f, "newest that is whole: %s\n",
-			whole ? whole->text : "none");
+	} else {
+		fputs("newest that is whole: ", out->f);
+		rsh_output_put(out, whole ? whole->text : "none");
+	}
+	fputc('\n', out->f);
+}
+
+/* Before the steps, which are read first on a terminal. */
+static int print_tensors(const struct rsh_output *out, const struct tree *t)
+{
+	int rc;
+
+	if (!t->options->src_strategy)
+		return 0;
+	if (t->tensors.why.code) {
+		fputs("whole tensors are not known: ", out->f);
+		rsh_output_put(out, t->tensors.why.text);
+		fputs("\n\n", out->f);
+		return 0;
+	}
+	rc = rsh_ls_tensors_print(&t->tensors, out, t->names);
+	fputc('\n', out->f);
+	return rc;
 }
 
 static int print_table(const struct rsh_output *out, const struct tree *t)
@@ -393,7 +478,7 @@ static int print_table(const struct rsh_output *out, const struct tree *t)
 			       s->n_files + s->n_missing);
 		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,
 							   sizeof(size)));
-		add_state(table, s);
+		add_state(table, s, i < t->n_tried);
 	}
 	rc = rsh_table_print(table, out);
 	rsh_table_free(table);
@@ -407,7 +492,8 @@ int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 	struct tree t = { .options = o, .source = source };
 	int rc = look(&t, err);
 
-	if (rc == 0 && (out->json ? print_json(out, &t) : print_table(out, &t)))
+	if (rc == 0 && (out->json ? print_json(out, &t) :
+			print_tensors(out, &t) || print_table(out, &t)))
 		rc = rsh_error_nomem(err);
 	*taken = !t.refused;
 	if (rc == 0 && !*taken && !out->json)

@@ -2,14 +2,35 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "help.h"
 #include "rsh/fuse/server.h"
 #include "rsh/util/log.h"
+#include "rsh/util/room.h"
+#include "rsh/util/text.h"
+
+/* Whatever is opened where a standard stream is missing would get its number,
+ * and with it what is printed or logged.  What fills the place here can be
+ * neither read nor written, so that what could not be printed is still an
+ * error. */
+static bool fill_standard_streams(void)
+{
+	int fd;
+
+	do {
+		fd = open("/", O_PATH);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
 
 /* The source of a thousand ranks is a thousand files. */
 static void raise_fd_limit(void)
@@ -56,14 +77,14 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 
 	rsh_log_set_level(o->log_level);
 	rc = open_log(o);
+	/* The log still goes to standard error. */
 	if (rc) {
-		fprintf(stderr, "reshardfs: error: %s: %s\n",
-			o->log_file ? o->log_file :
-				"the journal, " RSH_LOG_JOURNAL,
-			strerror(-rc));
+		rsh_log_error("%s: %s", o->log_file ? o->log_file :
+			      "the journal, " RSH_LOG_JOURNAL, strerror(-rc));
 		return rsh_exit_of(rc);
 	}
 	raise_fd_limit();
+	rsh_room_save();
 	return finish_output(o->command->run(o));
 }
 
@@ -84,9 +105,11 @@ static enum rsh_exit run(const struct rsh_options *o)
 
 static void complain(const struct rsh_options *o, const struct rsh_error *err)
 {
+	char shown[2 * RSH_ERROR_TEXT_MAX];
+
 	fprintf(stderr, "reshardfs: %s\nTry 'reshardfs %s%s--help'.\n",
-		err->text, o->unnamed ? "" : o->command->name,
-		o->unnamed ? "" : " ");
+		rsh_text_put(shown, sizeof(shown), err->text),
+		o->unnamed ? "" : o->command->name, o->unnamed ? "" : " ");
 }
 
 int main(int argc, char **argv)
@@ -95,6 +118,9 @@ int main(int argc, char **argv)
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
+	/* There is nowhere to say why. */
+	if (!fill_standard_streams())
+		return RSH_EXIT_IO;
 	if (rsh_options_parse(argc, argv, &o, &err))
 		complain(&o, &err);
 	else

@@ -3,6 +3,8 @@
 
 #include "mount.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,10 +14,13 @@
 #include "notify.h"
 #include "reading.h"
 #include "rsh/fuse/server.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
+#include "rsh/util/room.h"
 #include "rsh/vfs/vfs.h"
 #include "sandbox.h"
 #include "signals.h"
+#include "stack.h"
 #include "unmount.h"
 
 static int open_resume(const struct rsh_options *o, struct rsh_source_io *io,
@@ -58,11 +63,18 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 	};
 }
 
+/* What the mount may take, before it has taken anything. */
+struct room {
+	uint64_t map, resident; /* as of room.h */
+};
+
 struct service {
 	const struct rsh_options *options;
 	struct rsh_server_options so;
-	int mark; /* of the mountpoint */
+	int lock; /* of the mountpoint, until it is covered; -1: none */
+	int mark; /* and for as long as this process lives */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
+	struct room room;
 	struct rsh_source_io *io;
 	struct rsh_vfs *vfs;     /* the checkpoints */
 	struct rsh_vfs *control; /* and what the mount tells about itself */
@@ -106,6 +118,83 @@ static void tell_statistics(void *ctx)
 	rsh_log_set_level(level);
 }
 
+/* ---- limits of memory ---- */
+
+/* The cache has a part of what there is. */
+#define CACHE_PART 4
+#define MIB (UINT64_C(1) << 20)
+
+static uint64_t cache_bytes(const struct service *s)
+{
+	return rsh_min_u64(s->options->io.cache.memory_bytes,
+			   s->room.resident / CACHE_PART);
+}
+
+/* What the cache may map, where that is limited. */
+static uint64_t for_cache(const struct service *s)
+{
+	return s->room.map == RSH_ROOM_ENDLESS ||
+	       s->options->io.caching == RSH_CACHING_OFF ? 0 :
+	       s->room.map / CACHE_PART;
+}
+
+static int open_io(struct service *s, struct rsh_error *err)
+{
+	struct rsh_source_io_options io = s->options->io;
+
+	io.cache.memory_bytes = cache_bytes(s);
+	io.cache.map_bytes = for_cache(s);
+	if (io.cache.memory_bytes < s->options->io.cache.memory_bytes)
+		rsh_log_info("the control group lets the cache have %" PRIu64
+			     " MiB", io.cache.memory_bytes / MIB);
+	return rsh_source_io_new(&io, &s->io, err);
+}
+
+static uint64_t resident_bytes(const struct service *s)
+{
+	return rsh_server_resident(&s->so) +
+	       (s->options->io.caching == RSH_CACHING_OFF ? 0 :
+							    cache_bytes(s));
+}
+
+static bool fits(const struct service *s, uint64_t map)
+{
+	return rsh_server_maps(&s->so) + for_cache(s) <= map &&
+	       resident_bytes(s) <= s->room.resident;
+}
+
+/* What serving takes has to be there before anybody is told that it is
+ * mounted. */
+static int fit_memory(struct service *s, struct rsh_error *err)
+{
+	const uint64_t map = rsh_room_to_map();
+	uint64_t missing;
+
+	if (fits(s, map))
+		return 0;
+	s->so.lean = true;
+	if (fits(s, map)) {
+		rsh_log_notice("little memory is left by limits: fewer threads "
+			       "serve, and less is prepared for readers");
+		return 0;
+	}
+	if (resident_bytes(s) > s->room.resident)
+		return rsh_error_set(err, ENOMEM, "too little memory: the "
+				     "control group leaves %" PRIu64 " MiB, and "
+				     "to serve takes %" PRIu64,
+				     s->room.resident / MIB,
+				     resident_bytes(s) / MIB);
+	/* Of what is added the cache has its part again. */
+	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
+		  (CACHE_PART - 1);
+	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or -d "
+			     "leaves %" PRIu64 " MiB to be mapped, and to "
+			     "serve takes %" PRIu64 " more",
+			     map / MIB, missing / MIB + 1);
+}
+
+/* ---- beginning and end ---- */
+
 /* Nobody asks before the server runs. */
 static int add_control(struct service *s, struct rsh_error *err)
 {
@@ -117,6 +206,7 @@ static int add_control(struct service *s, struct rsh_error *err)
 
 	s->facts.tree = s->vfs;
 	s->facts.io = s->io;
+	s->facts.cache_bytes = cache_bytes(s);
 	co.n_plans = rsh_facts_n_plans(&s->facts);
 	if (rc == 0)
 		rc = rsh_control_new(s->vfs, &co, &s->control);
@@ -143,19 +233,25 @@ static int begin(struct service *s, struct rsh_error *err)
 
 	s->so = server_options(o);
 	/* Before the first byte is read of what others have written. */
+	s->room.map = rsh_room_to_map();
+	s->room.resident = rsh_room_resident();
 	rc = confine(s, err);
 	if (rc == 0)
-		rc = rsh_reading_new(o, &s->io, err);
+		rc = open_io(s, err);
 	if (rc == 0)
 		rc = o->resume ? open_resume(o, s->io, &s->vfs, err) :
 				 open_conversion(o, s->io, &s->vfs, err);
 	if (rc == 0)
 		rc = add_control(s, err);
+	if (rc == 0)
+		rc = fit_memory(s, err);
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
-	rsh_unmount_mark(s->mark);
 	if (rc == 0)
 		rc = rsh_server_mount(s->control, &s->so, &s->server, err);
+	/* Whoever waits for it looks what is mounted now. */
+	rsh_stack_unlock(s->lock);
+	rsh_unmount_mark(s->mark);
 	s->facts.server = s->server;
 	if (rc)
 		return rc;
@@ -199,7 +295,8 @@ static void end(struct service *s)
 }
 
 /* Runs until unmounted; `d` is NULL in the foreground. */
-static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
+static enum rsh_exit serve(const struct rsh_options *o, int lock,
+			   struct rsh_daemon *d)
 {
 	/* Stays for a thread that is left behind. */
 	static struct service s;
@@ -208,6 +305,7 @@ static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 	int rc;
 
 	s.options = o;
+	s.lock = lock;
 	s.daemon = d;
 	rc = begin(&s, &err);
 	result = rc ? rsh_exit_failed(o, rc, &err) : rsh_exit_of(run(&s));
@@ -218,16 +316,23 @@ static enum rsh_exit serve(const struct rsh_options *o, struct rsh_daemon *d)
 enum rsh_exit rsh_mount(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_stack found = RSH_STACK_FREE;
 	struct rsh_daemon d;
-	int rc;
+	int rc, lock = -1;
 
 	rsh_signals_block();
+	rc = o->stack ? 0 : rsh_stack_look(o, &found, &lock, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	if (found == RSH_STACK_SAME)
+		return RSH_EXIT_GOOD;
 	if (o->foreground)
-		return serve(o, NULL);
+		return serve(o, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
 		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
 		return rsh_exit_failed(o, rc, &err);
 	}
-	return d.child ? rsh_daemon_wait(&d, o->mountpoint) : serve(o, &d);
+	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
+			 serve(o, lock, &d);
 }

@@ -4,9 +4,11 @@
 #include "option_check.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ranks.h"
+#include "rsh/util/mem.h"
 #include "verify.h"
 
 static bool names_rank(const char *template)
@@ -174,9 +176,25 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	return check_files(o, err);
 }
 
+/* A daemon leaves its directory, and the table of mounts is read in others. */
+static int take_source(struct rsh_options *o, struct rsh_error *err)
+{
+	cleanup_free char *full = NULL;
+
+	o->source = o->operands[0];
+	if (*o->source != '/')
+		full = realpath(o->source, NULL);
+	if (full)
+		o->source = rsh_options_keep(o, full);
+	return o->source ? 0 : rsh_error_nomem(err);
+}
+
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
-	o->source = o->operands[0];
+	int rc = take_source(o, err);
+
+	if (rc)
+		return rc;
 	o->mountpoint = o->operands[1];
 	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
 		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: a "

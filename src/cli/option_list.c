@@ -68,8 +68,7 @@ static char *next(char **list)
 	return start;
 }
 
-/* A copy that lives as long as the options; NULL: out of memory. */
-static char *keep(struct rsh_options *o, const char *text)
+char *rsh_options_keep(struct rsh_options *o, const char *text)
 {
 	char *copy = strdup(text);
 
@@ -85,7 +84,7 @@ static char *keep(struct rsh_options *o, const char *text)
 int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
-	char *list = keep(o, value), *one;
+	char *list = rsh_options_keep(o, value), *one;
 	int rc = 0;
 
 	(void)def;
@@ -100,7 +99,7 @@ int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err)
 {
-	char *copy = keep(o, given);
+	char *copy = rsh_options_keep(o, given);
 
 	return copy ? apply(o, copy, err) : rsh_error_nomem(err);
 }

@@ -121,11 +121,14 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 {
 	const char *name = o->command->operands[o->n_operands];
+	char guess[RSH_GUESS_BYTES];
 
-	if (o->unnamed && o->n_operands == 1)
-		return rsh_error_set(err, EINVAL, "\"%s\" is no command, and "
+	if (o->unnamed && o->n_operands == 1) {
+		rsh_command_guess(o->operands[0], guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and "
 				     "to mount it there is no %s given",
-				     o->operands[0], name);
+				     o->operands[0], guess, name);
+	}
 	return rsh_error_set(err, EINVAL, "no %s%s given",
 			     o->unnamed ? "command and no " : "", name);
 }
@@ -189,11 +192,22 @@ static int parse_all(int argc, char **argv, struct rsh_options *o,
 static int doubt_command(const char *word, struct rsh_error *err)
 {
 	cleanup_free char *why = strdup(err->text);
+	char guess[RSH_GUESS_BYTES];
 
 	if (!why)
 		return rsh_error_nomem(err);
-	return rsh_error_set(err, EINVAL, "\"%s\" is no command, and not there "
-			     "to be mounted: %s", word, why);
+	rsh_command_guess(word, guess);
+	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and not "
+			     "there to be mounted%s%s", word, guess,
+			     *why ? ": " : "", why);
+}
+
+static bool is_near_command(const char *word)
+{
+	char guess[RSH_GUESS_BYTES];
+
+	rsh_command_guess(word, guess);
+	return *guess;
 }
 
 static bool looks_mistyped(const char *word)
@@ -211,9 +225,12 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rsh_options_init(o);
 	take_command(&argc, &argv, o);
 	rc = parse_all(argc, argv, o, err);
-	/* Of a single operand it is said already. */
-	if (rc == -EINVAL && o->unnamed && o->n_operands != 1 &&
-	    looks_mistyped(word))
+	if (!o->unnamed || !looks_mistyped(word))
+		return rc;
+	/* Of a single operand it is said already.  With two it may be a mount
+	 * without a fault but that there is no such SOURCE. */
+	if ((rc == -EINVAL && o->n_operands != 1) ||
+	    (rc == 0 && is_near_command(word)))
 		return doubt_command(word, err);
 	return rc;
 }

@@ -97,7 +97,7 @@ int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 		return rsh_error_nomem(err);
 	if (def->name)
 		o->given[o->n_given++] = (struct rsh_given){
-			def->name, def->arg ? value : NULL,
+			def->name, def->arg ? value : NULL, o->n_given,
 		};
 	return def->set(o, def, value, err);
 }

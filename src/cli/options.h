@@ -29,6 +29,7 @@ enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 struct rsh_given {
 	const char *name;
 	const char *value; /* NULL: it takes none */
+	size_t at;         /* its number in the order of the command line */
 };
 
 struct rsh_options {
@@ -86,6 +87,7 @@ struct rsh_options {
 	bool contents;
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
+	bool stack;
 	bool no_sandbox;
 	bool debug;
 	enum rsh_log_to log_to;
@@ -131,6 +133,9 @@ void rsh_options_settle(struct rsh_options *o);
  * copied.  0, or -EINVAL or -ENOMEM with a sentence. */
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err);
+
+/* A copy that lives as long as the options; NULL: out of memory. */
+char *rsh_options_keep(struct rsh_options *o, const char *text);
 
 /* Bytes of memory that the machine has. */
 uint64_t rsh_physical_memory(void);

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "rsh/util/mem.h"
 #include "text.h"
 
 #define DEFAULT_WIDTH 80
@@ -48,14 +49,30 @@ void rsh_output_init(struct rsh_output *out, const struct rsh_options *o)
 	};
 }
 
+void rsh_output_put(const struct rsh_output *out, const char *text)
+{
+	cleanup_free char *escaped = rsh_text_escape(text);
+
+	fputs(escaped ? escaped : "?", out->f);
+}
+
 int rsh_output_json(const struct rsh_output *out, json_t *value)
 {
-	if (!value)
+	cleanup_free char *text = rsh_json_dump(value, JSON_COMPACT |
+						JSON_REAL_PRECISION(6));
+
+	if (!text)
 		return -ENOMEM;
-	json_dumpf(value, out->f, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	fputc('\n', out->f);
-	json_decref(value);
+	fprintf(out->f, "%s\n", text);
 	return 0;
+}
+
+char *rsh_json_dump(json_t *value, size_t flags)
+{
+	cleanup_free char *text = value ? json_dumps(value, flags) : NULL;
+
+	json_decref(value);
+	return text ? rsh_text_json(text) : NULL;
 }
 
 json_t *rsh_json_text(const char *s)

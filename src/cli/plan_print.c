@@ -354,8 +354,9 @@ static void print_total(const struct rsh_output *out,
 	char size[32], reads[32], time[32];
 	const char *note;
 
-	fprintf(out->f, "%s: %zu file%s of %s read %s from %zu source file%s "
-		"in about %s at %.0f MB/s\n", s->step, r->n,
+	rsh_output_put(out, s->step);
+	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
+		"in about %s at %.0f MB/s\n", r->n,
 		r->n == 1 ? "" : "s",
 		rsh_text_bytes(all.bytes, size, sizeof(size)),
 		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), s->n,
@@ -365,10 +366,9 @@ static void print_total(const struct rsh_output *out,
 		(double)r->options->rate / 1e6);
 	for (uint32_t i = 0;
 	     (note = rsh_conversion_note(r->view->conversion, i)); i++) {
-		char *escaped = rsh_text_escape(note);
-
-		fprintf(out->f, "note: %s\n", escaped ? escaped : "");
-		free(escaped);
+		fputs("note: ", out->f);
+		rsh_output_put(out, note);
+		fputc('\n', out->f);
 	}
 }
 

@@ -8,7 +8,6 @@
 
 #include "output.h"
 #include "rsh/source/strategies.h"
-#include "text.h"
 
 struct checking {
 	struct rsh_output out;
@@ -21,10 +20,8 @@ struct checking {
 
 static void print_line(struct checking *c, const char *line)
 {
-	char *text = rsh_text_escape(line);
-
-	fprintf(c->out.f, "%s\n", text ? text : "out of memory");
-	free(text);
+	rsh_output_put(&c->out, line);
+	fputc('\n', c->out.f);
 }
 
 static void tell(void *ctx, const char *sentence)

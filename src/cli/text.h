@@ -1,15 +1,11 @@
-/* cli/text.h - text for people: names that are anybody's bytes, and sizes. */
+/* cli/text.h - text for people: cut to a width, and sizes. */
 #ifndef RSH_CLI_TEXT_H
 #define RSH_CLI_TEXT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* A copy in which whatever could drive a terminal or mislead a reader is
- * written out: control characters, those that turn the direction of writing,
- * and bytes that are not UTF-8 become "\xNN", one a byte, and a backslash is
- * doubled.  From malloc; NULL: out of memory. */
-char *rsh_text_escape(const char *s);
+#include "rsh/util/text.h"
 
 /* Characters of UTF-8 text. */
 size_t rsh_text_length(const char *s);

@@ -67,16 +67,14 @@ static int print_json(const struct rsh_output *out, const struct report *r)
 static void print_problem(const struct rsh_output *out,
 			  const struct rsh_problem *p)
 {
-	cleanup_free char *path = rsh_text_escape(p->path);
-	cleanup_free char *what = rsh_text_escape(p->what);
-	cleanup_free char *record = p->record ? rsh_text_escape(p->record) :
-						NULL;
-
-	fprintf(out->f, "%s%s%s: %s", out->color ? "\033[31m" : "",
-		path ? path : "", out->color ? "\033[0m" : "",
-		what ? what : "");
-	if (record)
-		fprintf(out->f, ", record %s", record);
+	fputs(out->color ? "\033[31m" : "", out->f);
+	rsh_output_put(out, p->path);
+	fputs(out->color ? "\033[0m: " : ": ", out->f);
+	rsh_output_put(out, p->what);
+	if (p->record) {
+		fputs(", record ", out->f);
+		rsh_output_put(out, p->record);
+	}
 	if (p->placed)
 		fprintf(out->f, ", offset %" PRIu64, p->offset);
 	fputc('\n', out->f);
@@ -98,8 +96,9 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
 			"hold the same\n", a->n_made_up,
 			a->n_made_up == 1 ? " has" : "s have");
-	fprintf(out->f, "%s%s%" PRIu32 " file%s of %s", r->step,
-		*r->step ? ": " : "", a->n_files, a->n_files == 1 ? "" : "s",
+	rsh_output_put(out, r->step);
+	fprintf(out->f, "%s%" PRIu32 " file%s of %s", *r->step ? ": " : "",
+		a->n_files, a->n_files == 1 ? "" : "s",
 		rsh_text_bytes(a->bytes, size, sizeof(size)));
 	if (a->n_replicas)
 		fprintf(out->f, " and %" PRIu32 " replica%s", a->n_replicas,

@@ -198,10 +198,11 @@ int rsh_mountpoint_check(const char *path, char *resolved,
 	struct stat st;
 
 	if (!realpath(path, resolved) || stat(resolved, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
+		return rsh_error_set(err, errno, "mount point %s: %s", path,
 				     strerror(errno));
 	if (!S_ISDIR(st.st_mode))
-		return rsh_error_set(err, ENOTDIR, "%s: not a directory", path);
+		return rsh_error_set(err, ENOTDIR, "mount point %s: not a "
+				     "directory", path);
 	return 0;
 }
 

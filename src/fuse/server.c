@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -18,16 +19,70 @@
 #define FEW_THREADS 8
 #define MAX_THREADS 64
 
+/* Of a lean server: threads that serve, and that prepare; windows. */
+#define LEAN_THREADS 2
+#define LEAN_WINDOWS 4
+
 static void choose_threads(struct rsh_server *s,
 			   const struct rsh_server_options *o)
 {
 	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
+	if (o->lean) {
+		s->n_threads = LEAN_THREADS;
+		s->max_threads = LEAN_THREADS;
+		return;
+	}
 	n = n < 2 ? 2 : n < FEW_THREADS ? n : FEW_THREADS;
 	s->n_threads = o->max_idle_threads ? o->max_idle_threads : (unsigned)n;
 	s->max_threads = o->max_threads ? o->max_threads : MAX_THREADS;
 	if (s->n_threads > s->max_threads)
 		s->n_threads = s->max_threads;
+}
+
+static struct rsh_streams_options choose_windows(
+	const struct rsh_server_options *o)
+{
+	return (struct rsh_streams_options){
+		.max_windows = o->lean ? LEAN_WINDOWS : 0,
+		.max_threads = o->lean ? LEAN_THREADS : 0,
+		.lenders_prepare = true,
+	};
+}
+
+/* ---- what it takes ---- */
+
+/* Of a thread: its stack where mappings are limited, its request's buffer, and
+ * what it gathers rows in. */
+#define THREAD_BYTES ((uint64_t)(512 + 1100 + 900) * 1024)
+/* Signals, digests, and what the caches do beside. */
+#define MORE_THREADS 6
+/* Open files, requests that wait, texts of .reshardfs. */
+#define SMALL_BYTES ((uint64_t)8 * 1024 * 1024)
+
+/* All threads that there may be, those that prepare included. */
+static uint64_t count_threads(const struct rsh_server_options *o)
+{
+	struct rsh_server s;
+
+	choose_threads(&s, o);
+	return (uint64_t)s.max_threads + 1 +
+	       (o->lean ? LEAN_THREADS : RSH_STREAM_THREADS) + MORE_THREADS;
+}
+
+uint64_t rsh_server_maps(const struct rsh_server_options *o)
+{
+	const uint64_t windows = o->lean ? LEAN_WINDOWS : RSH_STREAM_WINDOWS;
+	const uint64_t threads = count_threads(o);
+
+	/* Who serves may hold two windows that stand in no list. */
+	return rsh_stream_maps((unsigned)(windows + 2 * threads)) +
+	       threads * THREAD_BYTES + SMALL_BYTES;
+}
+
+uint64_t rsh_server_resident(const struct rsh_server_options *o)
+{
+	return (uint64_t)(o->lean ? 32 : 64) << 20;
 }
 
 /* What another process has mounted. */
@@ -72,9 +127,7 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		     struct rsh_server **out, struct rsh_error *err)
 {
-	const struct rsh_streams_options streams = {
-		.lenders_prepare = true,
-	};
+	const struct rsh_streams_options streams = choose_windows(o);
 	struct rsh_error said = RSH_ERROR_INIT;
 	struct rsh_server *s;
 	char mountpoint[PATH_MAX];

@@ -31,6 +31,14 @@ rsh_derive_shape_of(const struct rsh_derive_shapes *s, uint32_t name)
 	return &s->v[s->places[name] - 1];
 }
 
+const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
+				      uint32_t name)
+{
+	const struct derive_shape *shape = rsh_derive_shape_of(s, name);
+
+	return shape ? shape->dims : NULL;
+}
+
 static int add_shape(struct rsh_derive_shapes *s,
 		     const struct derive_shape *shape)
 {
@@ -53,10 +61,7 @@ item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
 	const struct rsh_strategy_param *p =
 		src ? rsh_strategy_find(src, name) : NULL;
 
-	for (uint32_t i = 0; p && i < p->n_stages; i++)
-		if (p->stages[i].stage == rank / src->stage_ranks)
-			return p->stages[i].item;
-	return NULL;
+	return p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
 }
 
 static int make_whole(struct derive_shape *shape,

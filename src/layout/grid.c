@@ -363,3 +363,23 @@ bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
 	/* Both come from calloc and every field is a number. */
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
+
+bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b)
+{
+	const size_t bytes = a->n_dims * sizeof(*a->split);
+
+	if (rsh_grid_equal(a, b))
+		return true;
+	if (a->n_ranks != b->n_ranks || a->n_dims != b->n_dims ||
+	    memcmp(a->split, b->split, bytes) != 0)
+		return false;
+	for (uint32_t r = 0; r < a->n_ranks; r++) {
+		uint32_t x[RSH_MAX_DIMS], y[RSH_MAX_DIMS];
+
+		rsh_grid_cell(a, r, x);
+		rsh_grid_cell(b, r, y);
+		if (memcmp(x, y, bytes) != 0)
+			return false;
+	}
+	return true;
+}

@@ -7,15 +7,6 @@
 #include "rsh/layout/strategy.h"
 #include "rsh/util/mem.h"
 
-static const struct rsh_strategy_item *
-item_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
-{
-	for (uint32_t i = 0; i < p->n_stages; i++)
-		if (p->stages[i].stage == stage)
-			return p->stages[i].item;
-	return NULL;
-}
-
 static bool same_cell(const struct rsh_strategy_item *item, uint32_t a,
 		      uint32_t b)
 {
@@ -43,7 +34,7 @@ bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
 		return false;
 	for (uint32_t i = 0; i < s->n_params; i++) {
 		const struct rsh_strategy_item *item =
-			item_in_stage(&s->params[i], stage);
+			rsh_param_item(&s->params[i], stage);
 
 		if (!item || same_cell(item, a % s->stage_ranks,
 				       b % s->stage_ranks))
@@ -111,7 +102,7 @@ static int divide_stage(const struct rsh_strategy *s, uint32_t stage,
 
 	for (uint32_t i = 0; i < s->n_params; i++) {
 		const struct rsh_strategy_item *item =
-			item_in_stage(&s->params[i], stage);
+			rsh_param_item(&s->params[i], stage);
 		struct rsh_grid *g;
 
 		if (!item || was_seen(seen, n, item))

@@ -424,12 +424,18 @@ rsh_param_source_stage(const struct rsh_strategy_param *p)
 	return best;
 }
 
-bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
+const struct rsh_strategy_item *
+rsh_param_item(const struct rsh_strategy_param *p, uint32_t stage)
 {
 	for (uint32_t i = 0; i < p->n_stages; i++)
 		if (p->stages[i].stage == stage)
-			return true;
-	return false;
+			return p->stages[i].item;
+	return NULL;
+}
+
+bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
+{
+	return rsh_param_item(p, stage) != NULL;
 }
 
 /* Each later item replaces the one before when rank and item are both in

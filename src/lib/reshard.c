@@ -19,6 +19,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/vfs/inspect.h"
 
 _Static_assert(RESHARD_MAX_DIMS == RSH_MAX_DIMS, "a record has room for dims");
@@ -59,7 +60,9 @@ const char *reshard_version(void)
 
 const char *reshard_error(void)
 {
-	return last.text;
+	static _Thread_local char shown[2 * RSH_ERROR_TEXT_MAX];
+
+	return rsh_text_put(shown, sizeof(shown), last.text);
 }
 
 /* ---- options ---- */

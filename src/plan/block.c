@@ -131,10 +131,20 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 		return rc;
 	f->block = p->b;
 	f->local = local;
+	f->origin = RSH_NO_RANK;
+	/* The converter takes them from the local rank modulo the source's
+	 * device count. */
+	f->copy_key = c->src || c->dst ? local % c->stage_ranks :
+					 rsh_plan_file_to_copy(p, local);
 	f->lost = p->absent;
 	if (rsh_plan_mark_keys(p, local))
 		return rsh_error_nomem(err);
 	f->keys = rsh_plan_keep_keys(p);
+	if (c->same && f->keys) {
+		rc = rsh_plan_take_whole(p, f, err);
+		if (rc || f->origin != RSH_NO_RANK)
+			return rc;
+	}
 	names = f->keys ? rsh_plan_list_names(p) : NULL;
 	if (!names)
 		return rsh_error_nomem(err);
@@ -144,10 +154,6 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 		if (rc)
 			return rc;
 	}
-	/* The converter takes them from the local rank modulo the source's
-	 * device count. */
-	f->copy_key = c->src || c->dst ? local % c->stage_ranks :
-					 rsh_plan_file_to_copy(p, local);
 	rc = rsh_plan_deal(p, local, err);
 	if (rc == 0)
 		rc = rsh_plan_make_slots(p, f, names, &layout, err);
@@ -175,10 +181,11 @@ static int planner_init(struct planner *p, struct rsh_error *err)
 	p->seen = calloc(c->n_names + 1, sizeof(*p->seen));
 	p->seen_index = calloc(c->n_indexes + 1, sizeof(*p->seen_index));
 	p->seq = calloc(c->n_indexes + 1, sizeof(*p->seq));
+	p->whole = calloc(c->n_indexes + 1, sizeof(*p->whole));
 	p->used = calloc((size_t)c->n_view + 1, sizeof(*p->used));
 	p->used_ranks = calloc(c->n_present + 1, sizeof(*p->used_ranks));
 	if (!p->fate || !p->transfer_of || !p->seen || !p->seen_index ||
-	    !p->seq || !p->used || !p->used_ranks ||
+	    !p->seq || !p->whole || !p->used || !p->used_ranks ||
 	    marks_init(c, &p->marks) || marks_init(c, &p->some))
 		return rsh_error_nomem(err);
 	return 0;
@@ -203,6 +210,7 @@ static void planner_free(struct planner *p)
 	free(p->seen);
 	free(p->seen_index);
 	free(p->seq);
+	free(p->whole);
 	free(p->used);
 	free(p->dealt);
 	free(p->by_text);

@@ -200,6 +200,7 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	c->cast = opts->cast;
 	c->src_format = view->format;
 	c->format = opts->format;
+	c->joined = view->joined;
 	c->part_bytes = opts->part_bytes;
 	c->framing = c->part_bytes ? &rsh_hf_framing : framings[c->format];
 	c->names = view->names;
@@ -218,7 +219,7 @@ int rsh_conversion_new(const struct rsh_strategy *src,
 	if (!src && !dst)
 		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
 	rc = ask_names(c, opts, err);
-	if (rc == 0 && copy_view(c, view))
+	if (rc == 0 && (copy_view(c, view) || rsh_whole_prepare(c) < 0))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rc = plan_blocks(c, opts->copies, err);
@@ -278,6 +279,7 @@ void rsh_conversion_free(struct rsh_conversion *c)
 	free(c->present);
 	free(c->held);
 	free(c->index_id);
+	free(c->same_as);
 	free(c->unwanted);
 	free(c->renamed);
 	free(c->copy_grids);
@@ -329,6 +331,31 @@ const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
 	return c->files[rank].sources;
 }
 
+/* As it stands in the source file. */
+static void whole_record(const struct rsh_conversion *c,
+			 const struct rsh_virtual_file *f,
+			 const struct rsh_slot *s,
+			 struct rsh_virtual_record *out)
+{
+	const struct rsh_ckpt_index *ix = c->index[f->origin];
+	const struct rsh_record *r = rsh_ckpt_find(ix, s->name);
+	const char *name = rsh_names_text(c->names, s->name);
+
+	*out = (struct rsh_virtual_record){
+		.shape = {
+			.name = name,
+			.name_len = strlen(name),
+			.dtype = r->dtype,
+			.n_dims = r->n_dims,
+			.dims = rsh_record_dims(ix, r),
+			.content_bytes = r->content_bytes,
+		},
+		.offset = s->offset,
+	};
+	if (r->n_extents)
+		out->total_bytes = rsh_whole_record_end(ix, r) - s->offset;
+}
+
 void rsh_conversion_record(const struct rsh_conversion *c, uint32_t rank,
 			   uint32_t i, struct rsh_virtual_record *out)
 {
@@ -337,6 +364,10 @@ void rsh_conversion_record(const struct rsh_conversion *c, uint32_t rank,
 	enum rsh_codec codec;
 	uint32_t from;
 
+	if (f->origin != RSH_NO_RANK) {
+		whole_record(c, f, s, out);
+		return;
+	}
 	out->resharded = s->transfer != RSH_NO_TRANSFER;
 	if (out->resharded) {
 		rsh_transfer_shape(c, c->transfers[s->transfer], &out->shape);

@@ -106,6 +106,8 @@ struct rsh_virtual_file {
 	const bool *keys;       /* [held]: keys the converter loads */
 	uint32_t local;         /* rank within its stage */
 	uint32_t copy_key;      /* key that copied records are taken from */
+	uint32_t origin;        /* the rank whose file it is, byte for byte, or
+				 * RSH_NO_RANK (whole.c) */
 	uint32_t n_sources;
 	uint32_t *sources;
 	bool lost;              /* needs a slice that cannot be had */
@@ -124,13 +126,16 @@ enum rsh_note {
 	RSH_NOTE_MISSING_COPY, /* records missing where it looks for them */
 	RSH_NOTE_DASH,         /* names that it cannot parse */
 	RSH_NOTE_NONE,         /* no strategy at all */
+	RSH_NOTE_WHOLE,        /* files shown as they are that it writes anew */
 	RSH_NOTE_REPLICA,      /* files missing that it needs */
+	RSH_NOTE_LACKING,      /* files that lack a record that it needs */
 	RSH_NOTE_COUNT
 };
 
 struct rsh_note_state {
 	uint32_t n;       /* parameters that it applies to */
 	uint32_t example; /* name id of the first */
+	const char *path; /* of its file; NULL: of no certain one */
 	char *text;       /* made by rsh_notes_write() */
 };
 
@@ -158,6 +163,11 @@ struct rsh_conversion {
 	bool filtered;        /* some names may be unwanted */
 	bool *unwanted;       /* [name]: left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */
+	bool joined;            /* rank 0's index is of several files */
+	bool same;              /* files are shown as they are (whole.c) */
+	uint32_t *same_as;      /* [source rank]: the lowest that holds the same
+				 * slices; NULL: nobody asks */
+	uint32_t n_whole;       /* files with an origin */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
 	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
 	uint32_t stage_ranks;   /* source ranks a stage */
@@ -211,6 +221,13 @@ static inline uint32_t rsh_source_rank(const struct rsh_conversion *c,
 	return c->first_rank + stage * c->stage_ranks + key;
 }
 
+/* `avoid` as in rsh_piece_iter_new(). */
+static inline bool rsh_is_avoided(const atomic_bool *avoid, uint32_t rank)
+{
+	return avoid && atomic_load_explicit(&avoid[rank],
+					     memory_order_relaxed);
+}
+
 /* ---- the files that are there (present.c) ---- */
 
 int rsh_present_make(struct rsh_conversion *c);
@@ -221,6 +238,17 @@ uint32_t rsh_held_from(const struct rsh_conversion *c, uint32_t key);
 /* Those of one stage: c->present[*from] .. c->present[*to - 1]. */
 void rsh_stage_present(const struct rsh_conversion *c, uint32_t stage,
 		       uint32_t *from, uint32_t *to);
+
+/* ---- files that are a source file (whole.c) ---- */
+
+/* Finds out whether both sides cut alike and nothing is asked for that changes
+ * files: c->same, c->same_as.  1, 0 or -ENOMEM. */
+int rsh_whole_prepare(struct rsh_conversion *c);
+/* Do the source ranks hold the same slice of everything? */
+bool rsh_holds_same(const struct rsh_conversion *c, uint32_t a, uint32_t b);
+/* Where the record's content ends in its file; 0 if it has none. */
+uint64_t rsh_whole_record_end(const struct rsh_ckpt_index *ix,
+			      const struct rsh_record *r);
 
 /* ---- which file supplies what (supply.c) ---- */
 
@@ -328,6 +356,9 @@ int rsh_lost_report(struct rsh_conversion *c,
 
 /* Counts a difference, and at the end writes the sentences (notes.c). */
 void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name);
+/* The file of a rank lacks the record, and another one makes up for it. */
+void rsh_note_add_lacking(struct rsh_conversion *c, uint32_t rank,
+			  uint32_t name);
 int rsh_notes_write(struct rsh_conversion *c);
 
 #endif

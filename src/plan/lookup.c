@@ -18,12 +18,6 @@ const struct rsh_record *rsh_rank_record(const struct rsh_conversion *c,
 	return ix ? rsh_ckpt_find(ix, name) : NULL;
 }
 
-static bool avoided(const atomic_bool *avoid, uint32_t rank)
-{
-	return avoid && atomic_load_explicit(&avoid[rank],
-					     memory_order_relaxed);
-}
-
 static bool are_alike(const struct rsh_ckpt_index *a,
 		      const struct rsh_record *x,
 		      const struct rsh_ckpt_index *b,
@@ -62,13 +56,11 @@ bool rsh_stage_fits(const struct rsh_conversion *c, uint32_t name,
 {
 	const struct rsh_strategy_param *s = c->src ?
 		rsh_strategy_find(c->src, name) : NULL;
+	const struct rsh_strategy_item *item = s ? rsh_param_item(s, stage) :
+						   NULL;
 
-	for (uint32_t i = 0; s && i < s->n_stages; i++)
-		if (s->stages[i].stage == stage)
-			return rsh_item_same_layout(
-				s->stages[i].item,
-				rsh_param_source_stage(s)->item);
-	return true;
+	return !item ||
+	       rsh_item_same_layout(item, rsh_param_source_stage(s)->item);
 }
 
 bool rsh_find_in_stages(const struct rsh_conversion *c,
@@ -77,7 +69,7 @@ bool rsh_find_in_stages(const struct rsh_conversion *c,
 {
 	for (uint32_t i = 0; i < b->n_stages; i++) {
 		*rank = rsh_source_rank(c, b->stages[i], key);
-		if (rsh_rank_record(c, *rank, name) && !avoided(avoid, *rank) &&
+		if (rsh_rank_record(c, *rank, name) && !rsh_is_avoided(avoid, *rank) &&
 		    (c->src ? rsh_stage_fits(c, name, b->stages[i]) :
 			      !c->dst || is_like_first(c, name, *rank)))
 			return true;
@@ -139,7 +131,7 @@ bool rsh_transfer_source(const struct rsh_conversion *c,
 	*rank = rsh_supply_rank(pair->supply, key);
 	if (*rank == RSH_NO_RANK)
 		return false;
-	if (!avoided(avoid, *rank))
+	if (!rsh_is_avoided(avoid, *rank))
 		return true;
 	return rsh_find_in_stages(c, b, t->name, key, avoid, rank) ||
 	       rsh_find_replica(c, b, pair->src, t->name, key, avoid, rank);

@@ -103,12 +103,23 @@ struct telling {
 	uint32_t left; /* slices that may still be told */
 };
 
+static bool is_in_any(const struct rsh_conversion *c, uint32_t name)
+{
+	for (uint32_t i = 0; i < c->n_present; i++)
+		if (rsh_rank_record(c, c->present[i], name))
+			return true;
+	return false;
+}
+
 static void tell_whole(struct telling *t, const struct loss *l)
 {
 	char text[RSH_ERROR_TEXT_MAX];
 
-	snprintf(text, sizeof(text), "lost: parameter %s, which no valid file "
-		 "holds", rsh_names_text(l->c->names, l->first->name));
+	snprintf(text, sizeof(text), "lost: parameter %s, %s",
+		 rsh_names_text(l->c->names, l->first->name),
+		 is_in_any(l->c, l->first->name) ?
+		 "slices of which are in no file" :
+		 "which no valid file holds");
 	t->report(t->ctx, text);
 }
 
@@ -193,11 +204,16 @@ int rsh_lost_report(struct rsh_conversion *c,
 		if (report)
 			tell_loss(&t, &l, n);
 	}
+	if (n_slices > 1)
+		rsh_error_set(&c->first_lost, ENOENT, "%s (%llu slices of %u "
+			      "parameters are lost in all)", c->first_lost.text,
+			      (unsigned long long)n_slices, n_names);
 	if (c->allow_missing)
 		return 0;
-	if (n_slices == 1)
-		return rsh_error_set(err, ENOENT, "%s", c->first_lost.text);
-	return rsh_error_set(err, ENOENT, "%s (%llu slices of %u parameters "
-			     "are lost in all)", c->first_lost.text,
-			     (unsigned long long)n_slices, n_names);
+	return rsh_error_set(err, ENOENT, "%s", c->first_lost.text);
+}
+
+const char *rsh_conversion_lost(const struct rsh_conversion *c)
+{
+	return c->n_lost ? c->first_lost.text : NULL;
 }

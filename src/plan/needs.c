@@ -1,5 +1,6 @@
 /* The source files that a file needs. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,34 +8,62 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-static int missing_slice(struct planner *p, const struct rsh_virtual_file *f,
-			 const struct rsh_transfer *t, uint32_t key,
-			 struct rsh_error *err)
+/* The rank whose file is to hold the slice. */
+static uint32_t slice_rank(const struct rsh_conversion *c, uint32_t name,
+			   uint32_t key)
 {
-	const struct rsh_conversion *c = p->c;
-	const struct rsh_strategy_param *s = rsh_listed(c->src, t->name);
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 	uint32_t stage = s && !c->by_stage ? rsh_param_source_stage(s)->stage :
 					     0;
-	uint32_t rank = rsh_source_rank(c, stage, key);
+
+	return rsh_source_rank(c, stage, key);
+}
+
+/* Its file is not there, or is and lacks the parameter. */
+static int missing(const struct planner *p, const struct rsh_virtual_file *f,
+		   uint32_t name, uint32_t rank, const char *layouts,
+		   struct rsh_error *err)
+{
+	const struct rsh_conversion *c = p->c;
 	uint32_t needs = p->block * c->dst_ranks + f->local;
-	char from[160], to[160];
-	const struct rsh_strategy_param *d = rsh_listed(c->dst, t->name);
+
+	if (!rsh_rank_index(c, rank))
+		return rsh_error_set(err, ENOENT,
+				     "rank %u has no checkpoint file, but rank "
+				     "%u needs its slice of parameter %s%s",
+				     rank, needs, rsh_plan_name(p, name),
+				     layouts);
+	return rsh_error_set(err, ENOENT,
+			     "%s: the file is valid, but parameter %s is not "
+			     "in it, of which rank %u needs its slice%s",
+			     c->path[rank] ? c->path[rank] : "?",
+			     rsh_plan_name(p, name), needs, layouts);
+}
+
+static int missing_slice(const struct planner *p,
+			 const struct rsh_virtual_file *f, uint32_t name,
+			 uint32_t key, struct rsh_error *err)
+{
+	const struct rsh_conversion *c = p->c;
+	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
+	uint32_t needs = p->block * c->dst_ranks + f->local;
+	char from[160], to[160], layouts[352];
 
 	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
 		      sizeof(from));
 	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, needs, c->compat)->item
 			: NULL, to, sizeof(to));
-	if (!rsh_rank_index(c, rank))
-		return rsh_error_set(err, ENOENT,
-				     "rank %u has no checkpoint file, but rank "
-				     "%u needs its slice of parameter %s (from "
-				     "%s to %s)", rank, needs,
-				     rsh_plan_name(p, t->name), from, to);
-	return rsh_error_set(err, ENOENT,
-			     "%s: parameter %s is not in it, but rank %u needs "
-			     "its slice (from %s to %s)",
-			     c->path[rank] ? c->path[rank] : "?",
-			     rsh_plan_name(p, t->name), needs, from, to);
+	snprintf(layouts, sizeof(layouts), " (from %s to %s)", from, to);
+	return missing(p, f, name, slice_rank(c, name, key), layouts, err);
+}
+
+int rsh_plan_missing_copy(const struct planner *p,
+			  const struct rsh_virtual_file *f, uint32_t name,
+			  struct rsh_error *err)
+{
+	return missing(p, f, name, slice_rank(p->c, name, f->copy_key), "",
+		       err);
 }
 
 static int lose(struct planner *p, const struct rsh_lost *lost,
@@ -94,7 +123,12 @@ static void use_key(void *ctx, uint32_t key)
 	}
 	u->n_found++;
 	rsh_plan_use(u->p, rank);
-	if ((rank - c->first_rank) % c->stage_ranks != key)
+	if ((rank - c->first_rank) % c->stage_ranks == key)
+		return;
+	rank = slice_rank(c, u->t->name, key);
+	if (rsh_rank_index(c, rank))
+		rsh_note_add_lacking(u->p->c, rank, u->t->name);
+	else
 		rsh_note_add(u->p->c, RSH_NOTE_REPLICA, u->t->name);
 }
 
@@ -136,7 +170,7 @@ static int lose_slices(struct use *u, struct rsh_virtual_file *f,
 		return 0;
 	if (u->p->c->n_lost == 0) {
 		rsh_box_keys(u->pair, box, f->local, use_key, u);
-		rc = missing_slice(u->p, f, u->t, u->lowest, err);
+		rc = missing_slice(u->p, f, u->t->name, u->lowest, err);
 	}
 	return u->p->c->replicas ? lose(u->p, &lost, err) : rc;
 }

@@ -36,9 +36,16 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_NONE] =
 		"neither side has a strategy: files are shown as they are; "
 		"MindSpore's converter refuses this",
+	[RSH_NOTE_WHOLE] =
+		"both sides cut everything alike: files are shown as they are; "
+		"MindSpore's converter writes them anew, with their records in "
+		"another order",
 	[RSH_NOTE_REPLICA] =
 		"slices of ranks without a valid file come from other ranks that "
 		"hold the same; MindSpore's converter refuses this",
+	[RSH_NOTE_LACKING] =
+		"records that valid files lack come from other ranks that hold "
+		"the same; MindSpore's converter refuses this",
 };
 
 /* Those that --compat=mindspore undoes. */
@@ -46,6 +53,7 @@ static const bool undone_by_compat[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_SIMPLE_SHARD] = true, [RSH_NOTE_BY_STAGE] = true,
 	[RSH_NOTE_SHARED] = true,	[RSH_NOTE_BF16] = true,
 	[RSH_NOTE_INT4] = true,		[RSH_NOTE_EMPTY] = true,
+	[RSH_NOTE_WHOLE] = true,
 };
 
 void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name)
@@ -62,20 +70,40 @@ void rsh_note_add(struct rsh_conversion *c, enum rsh_note note, uint32_t name)
 	s->n++;
 }
 
+void rsh_note_add_lacking(struct rsh_conversion *c, uint32_t rank,
+			  uint32_t name)
+{
+	struct rsh_note_state *s = &c->notes[RSH_NOTE_LACKING];
+
+	if (s->n == 0)
+		s->path = c->path[rank];
+	rsh_note_add(c, RSH_NOTE_LACKING, name);
+}
+
+/* Says all there is to say where every file is shown as it is. */
+static bool is_told_of_whole(int note)
+{
+	return note == RSH_NOTE_WHOLE || note == RSH_NOTE_NONE ||
+	       note == RSH_NOTE_REPLICA || note == RSH_NOTE_LACKING;
+}
+
 int rsh_notes_write(struct rsh_conversion *c)
 {
 	for (int i = 0; i < RSH_NOTE_COUNT; i++) {
 		struct rsh_note_state *s = &c->notes[i];
 		int rc;
 
-		if (s->n == 0)
+		if (s->n == 0 ||
+		    (c->n_whole == c->n_files && !is_told_of_whole(i)))
 			continue;
 		if (s->example == RSH_NAME_NONE)
 			rc = asprintf(&s->text, "%s%s", sentences[i],
 				      undone_by_compat[i] ?
 				      " (--compat=mindspore: as it does)" : "");
 		else
-			rc = asprintf(&s->text, "%s (%s%s)%s", sentences[i],
+			rc = asprintf(&s->text, "%s (%s%s%s%s)%s", sentences[i],
+				      s->path ? s->path : "",
+				      s->path ? " lacks " : "",
 				      rsh_names_text(c->names, s->example),
 				      s->n > 1 ? " and others" : "",
 				      undone_by_compat[i] ?

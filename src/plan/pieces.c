@@ -337,11 +337,72 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	return true;
 }
 
+/* ---- files that are a source file ---- */
+
+/* A file with the same records at the same places, of a rank that holds the
+ * same slice of everything: the next one, after the last one the first. */
+static bool find_twin(const struct rsh_piece_iter *it, uint32_t *rank)
+{
+	const struct rsh_conversion *c = it->c;
+	const uint32_t origin = it->f->origin;
+	uint32_t from = rsh_present_from(c, origin);
+
+	for (uint32_t i = 0; i < c->n_present; i++) {
+		*rank = c->present[(from + i) % c->n_present];
+		if (c->index_id[*rank] == c->index_id[origin] &&
+		    !rsh_is_avoided(it->avoid, *rank) && rsh_holds_same(c, origin, *rank))
+			return true;
+	}
+	return false;
+}
+
+/* The origin cannot be read any more, and nobody has all that it has: what is
+ * left of a record as MindSpore writes them comes from who holds it.  Metadata
+ * and checksum nobody has. */
+static bool patched_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
+{
+	const struct rsh_ckpt_index *ix = it->c->index[it->f->origin];
+	const struct rsh_chunks *k = &it->chunks;
+	const struct rsh_slot *s;
+	uint64_t end;
+
+	it->slot = find_slot(it->f->list, it->pos);
+	s = slot_of(it);
+	end = rsh_whole_record_end(ix, rsh_ckpt_find(ix, s->name));
+	if (it->pos < s->offset || it->pos >= end || !enter_slot(it) ||
+	    it->codec != RSH_CODEC_NONE ||
+	    end - s->offset != it->shape.content_bytes +
+			       (k->n - 1) * k->full_header + k->last_header)
+		return false;
+	return slot_piece(it, out);
+}
+
+/* All of the file comes from one rank for as long as there is one. */
+static bool whole_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
+{
+	uint32_t rank = it->f->origin;
+
+	if (rsh_is_avoided(it->avoid, rank) && !find_twin(it, &rank))
+		return patched_piece(it, out);
+	*out = (struct rsh_piece){
+		.file_offset = it->pos, .length = it->end - it->pos,
+		.src_rank = rank, .src_offset = it->pos,
+		.src_length = it->end - it->pos,
+	};
+	return true;
+}
+
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	if (it->pos >= it->end)
 		return false;
 	out->file_offset = it->pos;
+	if (it->f->origin != RSH_NO_RANK) {
+		if (!whole_piece(it, out))
+			return false;
+		it->pos += out->length;
+		return true;
+	}
 	if (it->pos < it->f->list->header_bytes) {
 		file_header_piece(it, out);
 		it->pos += out->length;

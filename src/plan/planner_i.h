@@ -5,6 +5,7 @@
  *   order.c  the order of the records that follows from it
  *   deal.c   which parameters a rank keeps when redundancy is removed
  *   slots.c  the records of one file
+ *   whole.c  a file that is a source file
  *   parts.c  a file that is cut into several
  *   needs.c  the source files that it needs, and those that are lost
  */
@@ -75,6 +76,7 @@ struct planner {
 	uint32_t *by_text;     /* handled names of the destination, bytewise */
 	uint32_t n_by_text;
 	uint32_t *seq;         /* [index id]: a rank that has it */
+	const struct rsh_slot_list **whole; /* [index id]: see whole.c */
 	struct rsh_slot *slots;
 	struct rsh_record_shape *shapes;
 	size_t slots_cap, shapes_cap;
@@ -123,9 +125,20 @@ int rsh_plan_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 			const struct name_list *names,
 			struct rsh_file_layout *out, struct rsh_error *err);
+/* Which slice a copied record is follows from any file that holds one. */
+int rsh_plan_learn_copy_grid(struct planner *p, uint32_t name,
+			     struct rsh_error *err);
+/* The conversion's own copy of a file's records; takes over the layout's
+ * header.  NULL when memory is out. */
+const struct rsh_slot_list *rsh_plan_keep_list(struct rsh_conversion *c,
+					       struct rsh_file_layout *f);
 /* Lays them out: fills f->list, and f->sources as rsh_plan_list_sources(). */
 int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
 			 struct rsh_file_layout *layout, struct rsh_error *err);
+
+/* whole.c: makes it a source file, which f->origin then says, if it can be. */
+int rsh_plan_take_whole(struct planner *p, struct rsh_virtual_file *f,
+			struct rsh_error *err);
 
 /* parts.c: the same for a file that is cut into parts, which take its place at
  * the end of the conversion's files. */
@@ -144,6 +157,11 @@ int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
  * sentence, and marks the file.  0 or -ENOMEM. */
 int rsh_plan_lose(struct planner *p, struct rsh_virtual_file *f, uint32_t name,
 		  struct rsh_error *sentence);
+/* -ENOENT and the sentence about a copied parameter that no file holds as the
+ * virtual one needs it. */
+int rsh_plan_missing_copy(const struct planner *p,
+			  const struct rsh_virtual_file *f, uint32_t name,
+			  struct rsh_error *err);
 /* Why a file would hold nothing that is resharded. */
 int rsh_plan_nothing_handled(struct planner *p, struct rsh_virtual_file *f,
 			     struct rsh_error *err);

@@ -33,20 +33,14 @@ static int find_copy(struct planner *p, const struct rsh_virtual_file *f,
 	bool elsewhere;
 
 	if (!rsh_copy_source(c, f, name, NULL, rank, &elsewhere))
-		return rsh_error_set(err, ENOENT, "parameter %s: no valid file "
-				     "of ranks %u to %u holds the slice that "
-				     "rank %u needs", rsh_plan_name(p, name),
-				     c->first_rank,
-				     rsh_source_rank(c, c->n_stages, 0) - 1,
-				     p->block * c->dst_ranks + f->local);
+		return rsh_plan_missing_copy(p, f, name, err);
 	if (elsewhere)
 		rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
 	return 0;
 }
 
-/* Which slice a copied record is follows from any file that holds one. */
-static int learn_copy_grid(struct planner *p, uint32_t name,
-			   struct rsh_error *err)
+int rsh_plan_learn_copy_grid(struct planner *p, uint32_t name,
+			     struct rsh_error *err)
 {
 	struct rsh_conversion *c = p->c;
 
@@ -109,9 +103,8 @@ static bool same_list(const struct rsh_slot_list *l,
 		memcmp(l->header, f->header, f->header_bytes) == 0);
 }
 
-/* Takes over the layout's header. */
-static const struct rsh_slot_list *keep_list(struct rsh_conversion *c,
-					     struct rsh_file_layout *f)
+const struct rsh_slot_list *rsh_plan_keep_list(struct rsh_conversion *c,
+					       struct rsh_file_layout *f)
 {
 	cleanup_free uint8_t *header = f->header;
 	struct rsh_slot_list *l;
@@ -147,7 +140,7 @@ static int take_record(struct planner *p, struct rsh_virtual_file *f,
 	*taken = false;
 	if (p->dealt && p->dealt[name])
 		return 0;
-	rc = learn_copy_grid(p, name, err);
+	rc = rsh_plan_learn_copy_grid(p, name, err);
 	if (rc == 0)
 		rc = describe(p, f, name, shape, slot, err);
 	if (rc == -ENOENT && p->c->replicas)
@@ -208,7 +201,7 @@ int rsh_plan_finish_file(struct planner *p, struct rsh_virtual_file *f,
 
 	if (rc)
 		return rc;
-	f->list = keep_list(p->c, layout);
+	f->list = rsh_plan_keep_list(p->c, layout);
 	if (!f->list)
 		return rsh_error_nomem(err);
 	rsh_plan_unuse(p);

@@ -227,17 +227,8 @@ static int note_simple(const struct making *m,
 			  &theirs, NULL);
 	if (rc)
 		return rc;
-	/* The same mesh may be drawn with other axes: compare the cells. */
-	for (uint32_t r = 0; r < rsh_grid_n_ranks(mine); r++) {
-		uint32_t a[RSH_MAX_DIMS], b[RSH_MAX_DIMS];
-
-		rsh_grid_cell(mine, r, a);
-		rsh_grid_cell(theirs, r, b);
-		if (memcmp(a, b, n_dims * sizeof(*a)) == 0)
-			continue;
+	if (!rsh_grid_same_slices(mine, theirs))
 		rsh_note_add(m->c, RSH_NOTE_SIMPLE_SHARD, m->name);
-		break;
-	}
 	rsh_grid_free(theirs);
 	return 0;
 }

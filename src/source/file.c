@@ -238,6 +238,11 @@ int rsh_file_put(struct rsh_source *s, struct rsh_source_file *f, int fd)
 int rsh_file_fail(struct rsh_source *s, struct rsh_source_file *f, int fd,
 		  int code)
 {
+	/* This says nothing of the file. */
+	if (code == ENOMEM) {
+		put_file(s, f);
+		return -ENOMEM;
+	}
 	/* A file that changed may well fail in another way first. */
 	if (!rsh_file_is_same(f, fd))
 		code = ESTALE;

@@ -251,7 +251,7 @@ static void leave_out(struct indexing *x, uint32_t file,
 	}
 	pthread_mutex_unlock(&x->lock);
 	if (!s->in_parts)
-		rsh_log_warning("%s: the file is left out", err->text);
+		rsh_log_info("%s: the file is left out", err->text);
 }
 
 /* The crew's work: what it fails with is why nothing is read. */

@@ -97,6 +97,11 @@ void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 	};
 }
 
+uint32_t rsh_source_n_listed(const struct rsh_source *s)
+{
+	return s->n_candidates ? s->n_candidates : 1;
+}
+
 uint32_t rsh_source_chosen(const struct rsh_source *s)
 {
 	return s->chosen;

@@ -26,6 +26,7 @@ struct group {
 	struct rsh_saved *saved; /* ascending by unit */
 	size_t n;
 	struct timespec mtime;   /* of the newest */
+	const char *reason;      /* why it is not taken, of the job's arena */
 };
 
 /* ---- groups ---- */
@@ -128,6 +129,7 @@ static bool is_left_out(const struct rsh_saved *s,
 	       any_numbered;
 }
 
+/* Of the names without a number, one is remembered that does not count. */
 static void leave_out(struct rsh_job *job, const struct rsh_source_options *o)
 {
 	bool any_numbered = false;
@@ -136,13 +138,41 @@ static void leave_out(struct rsh_job *job, const struct rsh_source_options *o)
 	for (size_t i = 0; i < job->n_saved; i++)
 		any_numbered |= job->saved[i].n_numbers > 0;
 	for (size_t i = 0; i < job->n_saved; i++) {
-		if (is_breakpoint_out(&job->saved[i], o) ||
-		    is_left_out(&job->saved[i], o, any_numbered))
-			free(job->saved[i].files);
-		else
-			job->saved[kept++] = job->saved[i];
+		const struct rsh_saved *s = &job->saved[i];
+
+		if (!is_breakpoint_out(s, o) &&
+		    !is_left_out(s, o, any_numbered)) {
+			job->saved[kept++] = *s;
+			continue;
+		}
+		if (!s->breakpoint && s->n_numbers == 0 &&
+		    o->select != RSH_SELECT_STEP)
+			job->stepless = s->name;
+		free(s->files);
 	}
 	job->n_saved = kept;
+}
+
+/* Names with a number win where every unit has some. */
+static int check_all_numbered(const struct rsh_job *job, struct rsh_error *err)
+{
+	cleanup_free bool *has = calloc(job->n_units + 1, sizeof(*has));
+
+	if (!has)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < job->n_saved; i++)
+		has[job->saved[i].unit] = true;
+	for (size_t u = 0; u < job->n_units; u++)
+		if (!has[u])
+			return rsh_error_set(err, EINVAL, "%s: cannot tell "
+					     "which checkpoint is meant, %s or "
+					     "%s, since %s has none with a step "
+					     "in its name: say --select "
+					     "name=GLOB or --select mtime",
+					     job->tree->path,
+					     job->saved->name, job->stepless,
+					     job->units[u].name);
+	return 0;
 }
 
 /* ---- trying a group ---- */
@@ -157,7 +187,8 @@ static int check_units(const struct rsh_job *job, const struct group *g,
 			continue;
 		if (u > 0 && u < g->n && g->saved[u].unit < u)
 			return rsh_error_set(err, EBADMSG, "%s and %s are both "
-					     "of one rank and step",
+					     "of one rank and step: say "
+					     "--select name=GLOB",
 					     g->saved[u - 1].name,
 					     g->saved[u].name);
 		return rsh_error_set(err, EBADMSG, "%s has none",
@@ -165,7 +196,8 @@ static int check_units(const struct rsh_job *job, const struct group *g,
 	}
 	return g->n == job->n_units ? 0 :
 	       rsh_error_set(err, EBADMSG, "%s and %s are both of one rank and "
-			     "step", g->saved[g->n - 2].name,
+			     "step: say --select name=GLOB",
+			     g->saved[g->n - 2].name,
 			     g->saved[g->n - 1].name);
 }
 
@@ -322,8 +354,34 @@ static int check_only_one(const struct rsh_job *job, const struct group *g,
 }
 
 /* What one sentence about a step may take of the last one, which has to hold
- * all of them; in full they are in the log. */
+ * all of them; in full they are in the log, at info. */
 #define REASON_MAX 300
+
+/* How many units have it, of how many, and why that does not do: for the log,
+ * once it is known what is shown instead. */
+static int keep_reason(struct rsh_job *job, struct group *g,
+		       const struct rsh_error *why)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < g->n; i++)
+		n += i == 0 || g->saved[i].unit != g->saved[i - 1].unit;
+	g->reason = rsh_job_printf(job, "%zu of %zu ranks %s it; %s", n,
+				   job->n_units, n == 1 ? "has" : "have",
+				   why->text);
+	rsh_log_info("%s: %s is not taken: %s", job->tree->path,
+		     g->saved->name, why->text);
+	return g->reason ? 0 : -ENOMEM;
+}
+
+static void log_reasons(const struct rsh_job *job, const struct group *groups,
+			const struct group *chosen)
+{
+	for (const struct group *g = groups; g < chosen; g++)
+		rsh_log_warning("%s: %s is not taken, %s is instead: %s",
+				job->tree->path, g->saved->name,
+				chosen->saved->name, g->reason);
+}
 
 static void add_reason(struct rsh_error *all, const struct group *g,
 		       const struct rsh_error *why)
@@ -352,6 +410,7 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 		rc = try_group(job, &groups[i], source, &why);
 		if (rc == 0) {
 			*chosen = &groups[i];
+			log_reasons(job, groups, *chosen);
 			return 0;
 		}
 		/* No older step makes up for a link that must not be. */
@@ -359,8 +418,8 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 			*err = why;
 			return rc;
 		}
-		rsh_log_warning("%s: %s is not taken: %s", job->tree->path,
-				groups[i].saved->name, why.text);
+		if (keep_reason(job, &groups[i], &why))
+			return rsh_error_nomem(err);
 		add_reason(&tried, &groups[i], &why);
 	}
 	return rsh_error_set(err, EBADMSG, "%s: no checkpoint is whole on all "
@@ -370,11 +429,19 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 static void log_choice(const struct rsh_job *job, const struct group *g,
 		       size_t n_groups)
 {
-	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s", job->tree->path,
-		       job->format->name, g->n, g->n == 1 ? "" : "s",
-		       job->units[0].name, *job->units[0].name ? "/" : "",
-		       g->saved->name,
-		       n_groups > 1 ? " of several checkpoints" : "");
+	cleanup_free char *beside = NULL;
+
+	if (job->stepless &&
+	    asprintf(&beside, "; %s has no step in its name and does not count "
+		     "beside it: --select name=GLOB takes it",
+		     job->stepless) < 0)
+		beside = NULL;
+	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s",
+		       job->tree->path, job->format->name, g->n,
+		       g->n == 1 ? "" : "s", job->units[0].name,
+		       *job->units[0].name ? "/" : "", g->saved->name,
+		       n_groups > 1 ? " of several checkpoints" : "",
+		       beside ? beside : "");
 }
 
 /* None of the n that there were; their names are still there. */
@@ -402,13 +469,17 @@ static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
 	cleanup_free struct group *groups = NULL;
 	const struct group *g = NULL;
 	size_t n;
-	int rc;
+	int rc = 0;
 
 	n = job->n_saved;
 	leave_out(job, o);
 	if (job->n_saved == 0)
 		return nothing_selected(job, n, o, err);
 	qsort(job->saved, job->n_saved, sizeof(*job->saved), by_group);
+	if (job->stepless)
+		rc = check_all_numbered(job, err);
+	if (rc)
+		return rc;
 	groups = rsh_alloc_array(job->n_saved, sizeof(*groups));
 	if (!groups)
 		return rsh_error_nomem(err);

@@ -46,6 +46,8 @@ struct rsh_job {
 	size_t n_units, cap_units;
 	struct rsh_saved *saved;
 	size_t n_saved, cap_saved;
+	const char *stepless; /* the name of one that does not count, because
+			       * it has no number; NULL: there is none */
 };
 
 struct rsh_resume {

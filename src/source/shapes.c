@@ -46,6 +46,7 @@ static int try_ranks(const char *path, const struct rsh_source_options *opts,
 			rc = rsh_source_index(s, names, err);
 		if (rc)
 			break;
+		rsh_source_log_left_out(s);
 		rsh_source_view(s, names, &view);
 		rc = add_files(&view, first, src, out, any, err);
 	}

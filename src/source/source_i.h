@@ -214,6 +214,8 @@ struct rsh_source {
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
 				     * to every candidate, by rank */
+	uint32_t n_tried; /* of these candidates, the first; the others are
+			   * there to be listed */
 	uint32_t n_candidates;
 	size_t cap_candidates;
 	struct rsh_candidate *candidates;

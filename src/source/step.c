@@ -13,6 +13,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -214,7 +215,8 @@ static int undecidable(const struct rsh_source *s,
 
 	list_names(&s->listing, c->rank, names, sizeof(names));
 	return rsh_error_set(err, EINVAL, "%s/%.*s: cannot tell which "
-			     "checkpoint is meant: it holds %s", s->path,
+			     "checkpoint is meant: it holds %s: say --select "
+			     "name=GLOB or --select mtime", s->path,
 			     dir_length(c), c->name, names);
 }
 
@@ -418,6 +420,27 @@ static int make_ranges(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
+/* True if there are names without a step, but every rank has some with one:
+ * best.ckpt beside net-2_5.ckpt. */
+static bool steps_win(struct rsh_listing *l)
+{
+	bool any_stepless = false, all_stepped = true;
+	size_t end;
+
+	sort(l, by_rank);
+	for (size_t i = 0; i < l->n; i = end) {
+		bool stepped = false;
+
+		for (end = i; end < l->n && l->files[end].rank ==
+					    l->files[i].rank; end++) {
+			stepped |= l->files[end].stepped;
+			any_stepless |= !l->files[end].stepped;
+		}
+		all_stepped &= stepped;
+	}
+	return any_stepless && all_stepped;
+}
+
 /* A lone file without a step is taken as it is; a rank with several of which
  * one has no step cannot be decided. */
 static int take_stepless(struct rsh_source *s, struct rsh_error *err)
@@ -542,6 +565,19 @@ static int order_by_mtime(struct rsh_source *s, struct rsh_error *err)
 	if (rc == 0 && s->n_candidates > 0)
 		qsort_r(s->candidates, s->n_candidates, sizeof(*s->candidates),
 			by_mtime, &s->listing);
+	s->n_tried = s->n_candidates;
+	return rc;
+}
+
+/* Those without a step, which come last, are there to be listed. */
+static int leave_out_stepless(struct rsh_source *s, struct rsh_error *err)
+{
+	const struct rsh_listing *l = &s->listing;
+	int rc = make_ranges(s, err);
+
+	while (rc == 0 && s->n_tried < s->n_candidates &&
+	       l->files[s->candidates[s->n_tried].first].stepped)
+		s->n_tried++;
 	return rc;
 }
 
@@ -553,6 +589,7 @@ static int order_by_step(struct rsh_source *s, struct rsh_error *err)
 		rc = make_ranges(s, err);
 	if (rc == 0 && s->n_always > 0 && s->n_candidates > 0)
 		keep_one_candidate(s);
+	s->n_tried = s->n_candidates;
 	return rc;
 }
 
@@ -560,7 +597,7 @@ int rsh_candidates_make(struct rsh_source *s,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err)
 {
-	bool by_time = opts->select == RSH_SELECT_MTIME;
+	bool by_time = opts->select == RSH_SELECT_MTIME, beside;
 	int rc = keep_selected(s, opts, err);
 
 	if (rc)
@@ -571,11 +608,13 @@ int rsh_candidates_make(struct rsh_source *s,
 	}
 	if (opts->source_map)
 		return take_all(s, opts->source_map, err);
+	beside = !by_time && steps_win(&s->listing);
 	forget_lone_runs(&s->listing);
-	if (by_time && name_families(&s->listing))
+	if ((by_time || beside) && name_families(&s->listing))
 		return rsh_error_nomem(err);
 	sort(&s->listing, by_candidate_and_rank);
-	return by_time ? order_by_mtime(s, err) : order_by_step(s, err);
+	return by_time ? order_by_mtime(s, err) :
+	       beside ? leave_out_stepless(s, err) : order_by_step(s, err);
 }
 
 /* ---- speaking of them ---- */
@@ -641,16 +680,32 @@ static void log_absent(const struct rsh_source *s, const char *choice)
 			       n > LISTED_MAX ? " ..." : "");
 }
 
+void rsh_source_log_left_out(const struct rsh_source *s)
+{
+	if (s->n_bad == 1)
+		rsh_log_warning("%s: the file is left out", s->first_bad.text);
+	else if (s->n_bad > 1)
+		rsh_log_warning("%s: the file is left out, and so are %u others "
+				"of %u, which --log-level info lists",
+				s->first_bad.text, s->n_bad - 1, s->n_files);
+}
+
 void rsh_source_log_choice(const struct rsh_source *s)
 {
-	char choice[256];
+	char choice[256], beside[NAME_MAX + 128] = "";
+
+	rsh_source_log_left_out(s);
 
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", s->files[i].path);
 	if (s->listing.n <= s->n_files || s->n_files == 0)
 		return;
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
-	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)",
-		       s->path, choice, s->files[0].name);
+	if (s->n_tried < s->n_candidates)
+		snprintf(beside, sizeof(beside), "; %s has no step in its name "
+			 "and does not count beside it: --select name=GLOB "
+			 "takes it", s->listing.files[s->listing.n - 1].base);
+	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",
+		       s->path, choice, s->files[0].name, beside);
 	log_absent(s, choice);
 }

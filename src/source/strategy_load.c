@@ -72,7 +72,8 @@ int rsh_load_whole(const char *path, uint64_t max, const char *what,
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
 	if (fd < 0)
-		return system_error(err, path);
+		return rsh_error_set(err, errno, "%s %s: %s", what, path,
+				     strerror(errno));
 	return load_open(fd, path, max, what, out, len, err);
 }
 
@@ -206,7 +207,8 @@ int rsh_strategy_list(const char *path, bool as_listed,
 	char *copy;
 
 	if (stat(path, &st) != 0)
-		return system_error(err, path);
+		return rsh_error_set(err, errno, "strategy %s: %s", path,
+				     strerror(errno));
 	*directory = S_ISDIR(st.st_mode);
 	if (*directory)
 		return list_dir(path, as_listed, list, err);

@@ -105,7 +105,8 @@ static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
 		if (s->files[i].rank == s->files[i - 1].rank)
 			return rsh_error_set(err, EINVAL, "%s: cannot tell "
 					     "which checkpoint of rank %u is "
-					     "meant: %s or %s", s->path,
+					     "meant: %s or %s: say --select "
+					     "name=GLOB", s->path,
 					     s->files[i].rank,
 					     s->files[i - 1].name,
 					     s->files[i].name);
@@ -159,7 +160,7 @@ int rsh_source_number_files(struct rsh_source *s)
 
 uint32_t rsh_source_n_candidates(const struct rsh_source *s)
 {
-	return s->n_candidates ? s->n_candidates : 1;
+	return s->n_tried ? s->n_tried : 1;
 }
 
 int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
@@ -186,7 +187,7 @@ static int open_root(struct rsh_source *s, struct rsh_error *err)
 
 	s->dirfd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->dirfd < 0 || fstat(s->dirfd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", s->path,
+		return rsh_error_set(err, errno, "source %s: %s", s->path,
 				     strerror(errno));
 	s->attr = (struct rsh_source_attr){
 		.mode = st.st_mode & 07777, .uid = st.st_uid,
@@ -316,6 +317,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.path = s->view_path,
 		.names = names,
 		.format = s->format,
+		.joined = s->in_parts && s->n_files > 1,
 	};
 }
 

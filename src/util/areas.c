@@ -25,9 +25,15 @@ void rsh_areas_init(struct rsh_areas *a, size_t bytes)
 	TAILQ_INIT(&a->slabs);
 }
 
-static size_t map_bytes(const struct rsh_areas *a)
+static size_t map_bytes(size_t area)
 {
-	return SLAB_AREAS * a->bytes + HUGE_PAGE;
+	return SLAB_AREAS * area + HUGE_PAGE;
+}
+
+/* One slab more may be empty. */
+uint64_t rsh_areas_maps(size_t bytes, unsigned n_areas)
+{
+	return ((uint64_t)n_areas / SLAB_AREAS + 2) * map_bytes(bytes);
 }
 
 static struct rsh_area_slab *slab_new(struct rsh_areas *a)
@@ -37,7 +43,7 @@ static struct rsh_area_slab *slab_new(struct rsh_areas *a)
 
 	if (!s)
 		return NULL;
-	s->map = mmap(NULL, map_bytes(a), PROT_READ | PROT_WRITE,
+	s->map = mmap(NULL, map_bytes(a->bytes), PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (s->map == MAP_FAILED) {
 		free(s);
@@ -60,7 +66,7 @@ static void slab_free(struct rsh_areas *a, struct rsh_area_slab *s)
 {
 	TAILQ_REMOVE(&a->slabs, s, next);
 	a->n_slabs--;
-	munmap(s->map, map_bytes(a));
+	munmap(s->map, map_bytes(a->bytes));
 	free(s);
 }
 

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rsh/util/text.h"
+
 #define IDENT "reshardfs"
 #define LINE_MAX_BYTES 4096
 #define KEPT_LINES 200
@@ -120,15 +122,6 @@ int rsh_log_to_journal(void)
 	}
 	atomic_store(&target, TO_JOURNAL);
 	return 0;
-}
-
-/* File and parameter names are anybody's bytes: none of them may begin a line
- * of its own or drive a terminal. */
-static void blunt_controls(char *s)
-{
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			*s = '?';
 }
 
 static size_t put_time(char *buf, size_t size)
@@ -257,7 +250,7 @@ void rsh_log_counts(uint64_t *errors, uint64_t *warnings)
 
 void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 {
-	char text[LINE_MAX_BYTES];
+	char text[LINE_MAX_BYTES], shown[LINE_MAX_BYTES];
 	int saved = errno;
 	va_list ap;
 	int n;
@@ -271,10 +264,10 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 		strcpy(text, "(message could not be formatted)");
 	else if ((size_t)n >= sizeof(text))
 		strcpy(text + sizeof(text) - 4, "...");
-	blunt_controls(text);
+	rsh_text_put(shown, sizeof(shown), text);
 	if (level <= RSH_LOG_WARNING)
-		keep(level, text);
+		keep(level, shown);
 	if (rsh_log_enabled(level))
-		say(level, text);
+		say(level, shown);
 	errno = saved;
 }

@@ -11,6 +11,7 @@
 
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/text.h"
 #include "rsh/vfs/inspect.h"
 #include "vfs_i.h"
 
@@ -52,41 +53,63 @@ static int print(const struct rsh_vfs *v, uint64_t node,
 	return rc;
 }
 
+int rsh_vfs_step(const struct rsh_vfs *v, char **step)
+{
+	size_t length;
+
+	return v->ops->attribute ? print(v, RSH_VFS_ROOT, RSH_ATTRIBUTE_STEP,
+					 step, &length) : -ENODATA;
+}
+
+static int escape(char **value, size_t *length)
+{
+	cleanup_free char *exact = *value;
+
+	*value = rsh_text_escape(exact);
+	if (!*value)
+		return -ENOMEM;
+	*length = strlen(*value);
+	return 0;
+}
+
 int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 		      char **value, size_t *length)
 {
-	for (int i = 0; i < RSH_N_ATTRIBUTES; i++)
-		if (v->ops->attribute && strcmp(name, names[i]) == 0)
-			return print(v, node, (enum rsh_attribute)i, value,
-				     length);
-	return -ENODATA;
+	int rc = -ENODATA;
+
+	for (int i = 0; i < RSH_N_ATTRIBUTES; i++) {
+		if (!v->ops->attribute || strcmp(name, names[i]) != 0)
+			continue;
+		rc = print(v, node, (enum rsh_attribute)i, value, length);
+		if (rc == 0 && i == RSH_ATTRIBUTE_STEP)
+			rc = escape(value, length);
+	}
+	return rc;
 }
 
-void rsh_attribute_path(FILE *to, const char *path)
+int rsh_attribute_path(FILE *to, const char *path)
 {
-	for (; *path; path++)
-		if (*path == '\n')
-			fputs("\\n", to);
-		else if (*path == '\\')
-			fputs("\\\\", to);
-		else
-			fputc(*path, to);
+	cleanup_free char *escaped = rsh_text_escape(path);
+
+	return escaped && fputs(escaped, to) >= 0 ? 0 : -ENOMEM;
 }
 
 /* ---- of a conversion ---- */
 
-static void print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+static int print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
 {
 	struct rsh_source_view view;
 	uint32_t n;
+	int rc = 0;
 	const uint32_t *ranks = rsh_conversion_sources(v->conversion, rank, &n);
 
 	rsh_source_view(v->source, v->names, &view);
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		if (i > 0)
 			fputc('\n', to);
-		rsh_attribute_path(to, view.path[ranks[i]]);
+		rc = rsh_attribute_path(to, view.path[ranks[i]]);
 	}
+	return rc;
 }
 
 static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
@@ -132,8 +155,7 @@ int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint64_t node,
 		return 0;
 	switch (which) {
 	case RSH_ATTRIBUTE_SOURCES:
-		print_sources(v, rank, to);
-		break;
+		return print_sources(v, rank, to);
 	case RSH_ATTRIBUTE_REPLICAS:
 		return print_replicas(v, rank, to);
 	case RSH_ATTRIBUTE_STEP:

@@ -43,11 +43,12 @@ struct planning {
 	struct rsh_choice *choice;
 };
 
+/* There may be one for each slice of each parameter. */
 static void report_lost(void *ctx, const char *sentence)
 {
 	const struct planning *p = ctx;
 
-	rsh_log_warning("%s: %s", p->cfg->source, sentence);
+	rsh_log_info("%s: %s", p->cfg->source, sentence);
 }
 
 static bool is_wanted(void *ctx, const char *name)
@@ -114,6 +115,9 @@ static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 		name_bad_files(v->source, err);
 		return rc;
 	}
+	note = rsh_conversion_lost(v->conversion);
+	if (note)
+		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
 	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
 	     i++)
 		rsh_log_notice("%s: %s", cfg->source, note);
@@ -139,40 +143,20 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 
 /* ---- what was tried in vain ---- */
 
-struct failures {
-	char text[RSH_ERROR_TEXT_MAX];
-	size_t length;
-	size_t share; /* characters of each that fit the message */
-	uint32_t n;
-};
-
-static void add_failure(struct failures *f, const char *which,
-			const struct rsh_error *err)
-{
-	size_t room = sizeof(f->text) - f->length;
-	int n = snprintf(f->text + f->length, room, "; %s: %.*s%s", which,
-			 (int)f->share, err->text,
-			 strlen(err->text) > f->share ? "..." : "");
-
-	f->length += (size_t)n < room ? (size_t)n : room - 1;
-	f->n++;
-}
-
 static int try_whole(struct rsh_reshard *v, struct planning *p,
-		     uint32_t n, struct failures *f, bool *fatal,
+		     uint32_t n, struct rsh_failures *f, bool *fatal,
 		     struct rsh_error *err)
 {
-	char which[256];
 	int rc = -ENOENT;
 
 	for (uint32_t i = 0; i < n; i++) {
 		rc = try_candidate(v, p, i, false, fatal, err);
 		if (rc == 0 || *fatal)
 			return rc;
-		rsh_source_candidate_text(v->source, i, which, sizeof(which));
-		rsh_log_warning("%s: %s cannot be taken: %s", p->cfg->source,
-				which, err->text);
-		add_failure(f, which, err);
+		if (rsh_failures_add(f, v, p->cfg, i, err)) {
+			*fatal = true;
+			return rsh_error_nomem(err);
+		}
 	}
 	return rc;
 }
@@ -189,38 +173,45 @@ static int try_parts(struct rsh_reshard *v, struct planning *p,
 }
 
 static int try_several(struct rsh_reshard *v, struct planning *p,
-		       uint32_t n, struct rsh_error *err)
+		       uint32_t n, struct rsh_failures *f, struct rsh_error *err)
 {
-	struct failures f = { .share = n < 16 ? 1792 / n - 64 : 48 };
 	uint32_t all = rsh_source_n_candidates(v->source);
 	char untried[64] = "";
 	bool fatal = false;
-	int rc = try_whole(v, p, n, &f, &fatal, err);
+	int rc = try_whole(v, p, n, f, &fatal, err);
 
 	if (rc && !fatal && p->cfg->allow_missing)
 		rc = try_parts(v, p, n, err);
+	if (rc == 0)
+		rsh_failures_log(f, v, p->cfg);
 	if (rc == 0 || fatal)
 		return rc;
 	if (all > n)
 		snprintf(untried, sizeof(untried), " (%u older not tried)",
 			 all - n);
 	return rsh_error_set(err, -rc, "%s: no checkpoint that can be mounted; "
-			     "tried %u%s%s", p->cfg->source, f.n, untried,
-			     f.text);
+			     "tried %u%s%s", p->cfg->source, f->n, untried,
+			     f->text);
 }
 
 static int try_all(struct rsh_reshard *v, struct planning *p,
 		   struct rsh_error *err)
 {
 	uint32_t n = rsh_source_n_candidates(v->source);
+	struct rsh_failures f;
 	bool fatal;
+	int rc;
 
 	if (n == 1)
 		return try_candidate(v, p, 0, p->cfg->allow_missing, &fatal,
 				     err);
 	if (n - 1 > p->cfg->fallbacks)
 		n = p->cfg->fallbacks + 1;
-	return try_several(v, p, n, err);
+	if (rsh_failures_init(&f, n))
+		return rsh_error_nomem(err);
+	rc = try_several(v, p, n, &f, err);
+	rsh_failures_clear(&f);
+	return rc;
 }
 
 int rsh_vfs_take_candidate(struct rsh_reshard *v,

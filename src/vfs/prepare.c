@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "rsh/util/clock.h"
+#include "rsh/util/log.h"
 #include "rsh/util/waits.h"
 
 /* Threads without work leave after so long. */
@@ -31,6 +32,37 @@ static void learn(struct rsh_stream *st, bool whole, uint64_t ns, bool slept)
 	atomic_store(&st->all->blocked, st->blocked);
 }
 
+/* As long as memory is out each read fails. */
+#define COMPLAIN_NS (UINT64_C(60) * 1000000000)
+
+void rsh_streams_out_of_memory(struct rsh_streams *s)
+{
+	const uint64_t now = rsh_clock_ns();
+	uint64_t last = atomic_load(&s->complained_ns);
+
+	if ((!last || now - last > COMPLAIN_NS) &&
+	    atomic_compare_exchange_strong(&s->complained_ns, &last, now))
+		rsh_log_error("out of memory: readers get ENOMEM until there "
+			      "is some");
+}
+
+/* Tries once more without what was prepared ahead. */
+static ssize_t fill(struct rsh_streams *s, const struct rsh_window *w)
+{
+	const uint64_t node = w->stream->node;
+	ssize_t n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
+
+	if (n != -ENOMEM)
+		return n;
+	pthread_mutex_lock(&s->lock);
+	rsh_streams_save(s);
+	pthread_mutex_unlock(&s->lock);
+	n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
+	if (n == -ENOMEM)
+		rsh_streams_out_of_memory(s);
+	return n;
+}
+
 void rsh_window_load(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
@@ -47,7 +79,7 @@ void rsh_window_load(struct rsh_window *w)
 	start = rsh_clock_ns();
 	waits = rsh_waits();
 	w->data = w->area + rsh_vfs_place(s->vfs, st->node, w->offset, w->len);
-	n = rsh_vfs_read(s->vfs, st->node, w->data, w->len, w->offset);
+	n = fill(s, w);
 	waits = rsh_waits() - waits;
 
 	pthread_mutex_lock(&s->lock);

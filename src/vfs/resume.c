@@ -224,7 +224,7 @@ static int attribute(const struct rsh_vfs *v, uint64_t number,
 	if (to && which == RSH_ATTRIBUTE_STEP)
 		fputs(rsh_resume_step(t->resume), to);
 	else if (to)
-		rsh_attribute_path(to, view.path[e->file]);
+		return rsh_attribute_path(to, view.path[e->file]);
 	return 0;
 }
 

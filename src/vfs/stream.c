@@ -11,9 +11,6 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 
-#define DEFAULT_WINDOWS 24
-#define DEFAULT_THREADS 16
-
 /* How long a thread may take to come back from its source at the end. */
 #define STOP_SECONDS 2
 
@@ -92,8 +89,14 @@ static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
 	struct rsh_window *w = rsh_window_take(st, offset, len);
 	int rc;
 
-	if (!w)
+	if (!w) {
+		rsh_streams_save(st->all);
+		w = rsh_window_take(st, offset, len);
+	}
+	if (!w) {
+		rsh_streams_out_of_memory(st->all);
 		return -ENOMEM;
+	}
 	w->users++;
 	rsh_window_load(w);
 	if (w->state == RSH_WINDOW_FAILED) {
@@ -215,8 +218,10 @@ int rsh_stream_open(struct rsh_streams *s, uint64_t node,
 	if (!S_ISREG(info.st_mode))
 		return S_ISDIR(info.st_mode) ? -EISDIR : -EINVAL;
 	st = calloc(1, sizeof(*st));
-	if (!st)
+	if (!st) {
+		rsh_streams_out_of_memory(s);
 		return -ENOMEM;
+	}
 	rc = pthread_cond_init(&st->loaded, NULL);
 	if (rc) {
 		free(st);
@@ -272,8 +277,8 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 	s->vfs = vfs;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->lenders_prepare = o->lenders_prepare;
-	s->max_windows = o->max_windows ? o->max_windows : DEFAULT_WINDOWS;
-	s->max_threads = o->max_threads ? o->max_threads : DEFAULT_THREADS;
+	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
+	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
 	rsh_areas_init(&s->areas, rsh_window_area());

@@ -77,6 +77,7 @@ struct rsh_streams {
 	bool left;        /* a window is queued for who returns a loan */
 	bool stopping;
 	atomic_uint blocked; /* as of the stream that loaded last */
+	_Atomic uint64_t complained_ns; /* that memory is out; 0: never */
 	struct rsh_stream_stats stats;
 };
 
@@ -107,6 +108,8 @@ void rsh_window_settle(struct rsh_streams *s, struct rsh_window *w);
 void rsh_window_list(struct rsh_window *w);
 void rsh_window_unlist(struct rsh_window *w);
 void rsh_windows_unlist(struct rsh_stream *st);
+/* Gives up what is prepared and not read, for whoever gets no memory. */
+void rsh_streams_save(struct rsh_streams *s);
 /* Takes it out of the queue, to be filled. */
 void rsh_window_unqueue(struct rsh_window *w);
 
@@ -121,6 +124,10 @@ bool rsh_streams_prepare_one(struct rsh_streams *s);
 void rsh_streams_wake(struct rsh_streams *s);
 /* Gives one of the stream's references up. */
 void rsh_stream_unref(struct rsh_stream *st);
+
+/* Says in the log, once a minute at most, that a read or an open fails because
+ * memory is out; with the lock or without. */
+void rsh_streams_out_of_memory(struct rsh_streams *s);
 
 /* ---- ahead.c ---- */
 

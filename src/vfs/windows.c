@@ -14,6 +14,11 @@ size_t rsh_window_area(void)
 	return RSH_STREAM_MAX + RSH_PLACE_MAX;
 }
 
+uint64_t rsh_stream_maps(unsigned n_windows)
+{
+	return rsh_areas_maps(rsh_window_area(), n_windows);
+}
+
 static struct rsh_window *window_new(struct rsh_stream *st)
 {
 	struct rsh_window *w = calloc(1, sizeof(*w));
@@ -79,6 +84,14 @@ void rsh_windows_unlist(struct rsh_stream *st)
 
 	while ((w = TAILQ_FIRST(&st->windows)))
 		rsh_window_unlist(w);
+}
+
+void rsh_streams_save(struct rsh_streams *s)
+{
+	struct rsh_stream *st;
+
+	TAILQ_FOREACH(st, &s->open, next_open)
+		rsh_windows_unlist(st);
 }
 
 void rsh_window_list(struct rsh_window *w)

@@ -116,9 +116,10 @@ def inner_bindfs(bench):
     return against_bindfs(bench, "inner")
 
 
-@row("identity", "no reshard, one reader, 1 MiB reads", "direct read")
+@row("identity", "no reshard, with optimizer states, 1 MiB reads", "direct read",
+     tree="trained")
 def identity(bench):
-    return against_direct(bench, "contiguous", 1, SOURCE_RANKS)
+    return against_direct(bench, "trained", 1, SOURCE_RANKS)
 
 
 # ---- programs that read ----

@@ -73,17 +73,19 @@ def params_of(kind, size):
     """The parameters of a source of about `size` bytes.
 
     kind is "contiguous" (rows and shards in turn), "inner" (columns, in rows
-    of 1 KiB) or "mixed".
+    of 1 KiB), "mixed", or "trained": mixed, with the states of an optimizer.
     """
-    kinds = {"contiguous": ["rows", "shard"], "inner": ["columns"],
-             "mixed": ["rows", "columns", "shard"]}[kind]
+    kinds = {"contiguous": ["rows", "shard"],
+             "inner": ["columns"]}.get(kind, ["rows", "columns", "shard"])
+    states = ["", "adam_m.", "adam_v."] if kind == "trained" else [""]
     params = []
-    for number, part in enumerate(PARTS):
-        one = kinds[number % len(kinds)]
-        columns = 512 if one == "columns" else 4096
-        rows = size // SOURCE_RANKS // part // (columns * ELEMENT)
-        params.append(Param(number, f"layers.{number}.{one}.weight", one, rows,
-                            columns))
+    for state in states:
+        for number, part in enumerate(PARTS):
+            one = kinds[number % len(kinds)]
+            columns = 512 if one == "columns" else 4096
+            rows = size // len(states) // SOURCE_RANKS // part // (columns * ELEMENT)
+            params.append(Param(len(params), f"{state}layers.{number}.{one}.weight", one,
+                                rows, columns))
     return params
 
 
@@ -97,6 +99,12 @@ def record_head(name, dims, content):
     tensor += field(2, len(dtype)) + dtype + field(3, content)
     value = field(1, len(name)) + name + field(2, len(tensor) + content) + tensor
     return field(1, len(value) + content) + value
+
+
+def counter(rank):
+    """A record that no strategy lists and each rank has its own of."""
+    value = rank.to_bytes(ELEMENT, "little")
+    return record_head("global_step", [1], len(value)) + value
 
 
 class Blocks:
@@ -211,19 +219,31 @@ class Tree:
         return digests
 
     def _put_rank(self, writer, rank, ranks):
-        for param in self.params:
-            dims = param.dims(ranks)
-            parts = param.parts_of(rank, ranks)
-            total = param.slice_bytes * len(parts)
-            if total <= CHUNK_BYTES:
-                writer.put(record_head(param.name, dims, total))
-                writer.content(total, self._tensor(param, parts))
-                continue
-            content = memoryview(b"".join(self._tensor(param, parts)))
-            for at in range(0, total, CHUNK_BYTES):
-                chunk = content[at:at + CHUNK_BYTES]
-                writer.put(record_head(param.name, dims, len(chunk)))
-                writer.put(chunk)
+        counter_at = None
+        if self.kind == "trained":
+            # Among the others as it was saved; the converter moves it to the end.
+            counter_at = len(PARTS) if ranks == SOURCE_RANKS else len(self.params)
+        for param in self.params[:counter_at]:
+            self._put_param(writer, param, rank, ranks)
+        if counter_at is None:
+            return
+        writer.put(counter(rank))
+        for param in self.params[counter_at:]:
+            self._put_param(writer, param, rank, ranks)
+
+    def _put_param(self, writer, param, rank, ranks):
+        dims = param.dims(ranks)
+        parts = param.parts_of(rank, ranks)
+        total = param.slice_bytes * len(parts)
+        if total <= CHUNK_BYTES:
+            writer.put(record_head(param.name, dims, total))
+            writer.content(total, self._tensor(param, parts))
+            return
+        content = memoryview(b"".join(self._tensor(param, parts)))
+        for at in range(0, total, CHUNK_BYTES):
+            chunk = content[at:at + CHUNK_BYTES]
+            writer.put(record_head(param.name, dims, len(chunk)))
+            writer.put(chunk)
 
     def _tensor(self, param, parts):
         slices = [self._blocks.pieces(param.number * SOURCE_RANKS + part,

@@ -3,7 +3,7 @@
 What a record holds depends on the step, the parameter and the slice alone, so
 that ranks which hold the same slice hold the same bytes, and no two steps have
 anything in common.  Mounted under its own strategy a rank's file must be what
-the rank saved, CRC trailer aside.
+the rank saved.
 """
 
 import hashlib
@@ -60,6 +60,7 @@ class Job:
         self.shapes = SHAPES if shapes is None else shapes
         self.n_ranks = n_ranks
         self.directory = directory
+        self.checked = set()  # steps that were saved with a CRC
         self.source = os.path.join(directory, "source")
         self.strategy = os.path.join(directory, "strategy.ckpt")
         os.makedirs(self.source)
@@ -89,6 +90,7 @@ class Job:
              folder="rank_{rank}"):
         """Saves one step; returns the files' names below the source by rank."""
         name = name or f"net-{epoch}_{step}.ckpt"
+        (self.checked.add if crc else self.checked.discard)((epoch, step))
         paths = {}
         for rank in range(self.n_ranks) if ranks is None else ranks:
             path = self.path(rank, name, folder)
@@ -102,7 +104,7 @@ class Job:
         """hash_tree of the mount under the job's own strategy."""
         tree = {}
         for rank in range(self.n_ranks):
-            data = self.file_bytes(rank, epoch, step)
+            data = self.file_bytes(rank, epoch, step, (epoch, step) in self.checked)
             tree[f"rank_{rank}/{prefix}{rank}.ckpt"] = (
                 len(data), hashlib.sha256(data).hexdigest())
         return tree

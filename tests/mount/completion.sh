@@ -40,6 +40,8 @@ if command -v bash >/dev/null; then
 	equal "files for operands" "$(offers ls a)" "a file"
 	equal "words for an operand" "$(offers strategy '')" "check derive merge show"
 	equal "one of them" "$(offers strategy de)" derive
+	equal "commands for help" "$(offers help '')" "$commands"
+	equal "one of them for help" "$(offers help ver)" verify
 	equal "files behind it" "$(offers strategy show a)" "a file"
 	for command in $commands; do
 		equal "all options of $command" "$(offers "$command" --)" \
@@ -75,6 +77,9 @@ if command -v zsh >/dev/null; then
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
 		grep -q -e '^:.*:(show merge check derive)$' "$T/asked.strategy"
+	zsh_asks help '' >"$T/asked.help"
+	equal "commands for help in zsh" "$(sed -n 's/^::.*:(\(.*\))$/\1/p' \
+		"$T/asked.help" | xargs -n 1 | sort | xargs)" "$commands"
 	check "a letter for zsh" grep -q -e '^(-q --quiet)-q\[' "$T/asked"
 	check "operands for zsh" grep -qx ':FILE|SOURCE|STRATEGY:_files' "$T/asked"
 	refute "no option of mount in ls" grep -q foreground "$T/asked"

@@ -77,6 +77,46 @@ check "shows the virtual tree" cmp "$T/over/rank_0/checkpoint_0.ckpt" "$referenc
 check "and is unmounted" fusermount3 -u "$T/over"
 check "with status 0" ends_well
 
+# ---- standard streams that are closed ----
+
+# What is opened in their place must not get what is printed or logged.
+for closed in '<&-' '>&-' '2>&-' '<&- >&-' '<&- 2>&-' '>&- 2>&-' '<&- >&- 2>&-'; do
+	for log in "" "--log-file=$T/closed.log" --log-to=syslog; do
+		: >"$T/closed.log"
+		# shellcheck disable=SC2086 # one word or none
+		run_daemon sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" mount \
+			$(strategies) $log --log-level=debug "$SRC" "$MNT"
+		name="closed: $closed ${log%%=*}"
+		equal "$name: returns" "$command_status" 0
+		check "$name: is right" cmp "$file" "$reference"
+		equal "$name: its streams" "$(readlink "/proc/$daemon_pid/fd/0" \
+			"/proc/$daemon_pid/fd/1" "/proc/$daemon_pid/fd/2" | xargs)" \
+			"/dev/null /dev/null /dev/null"
+		[ "${log%%=*}" != --log-file ] || equal "$name: nothing but lines" \
+			"$(grep -cvE '^20[0-9T:.+-]+ reshardfs: [a-z]+: ' "$T/closed.log")" 0
+		check "$name: is unmounted" fusermount3 -u "$MNT"
+		check "$name: ends well" ends_well
+	done
+	sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" mount -f $(strategies) \
+		--log-file "$T/closed.log" --log-level debug "$SRC" "$MNT" \
+		>"$T/said" 2>&1 </dev/null &
+	DAEMON=$!
+	bare_device=$(device_of "$MNT")
+	within 60 served_or_dead
+	check "closed: $closed -f: is right" cmp "$file" "$reference"
+	LOG=$T/closed.log
+	mount_stop
+	rm -rf "$T/written"
+	sh -c "exec \"\$@\" $closed" sh "$RESHARDFS" export $(strategies) \
+		"$SRC" "$T/written" >"$T/said" 2>&1 </dev/null
+	rm "$T/written/reshardfs-manifest.jsonl"
+	check "closed: $closed: export writes what it should" \
+		diff -r "$T/written" "$T/expected"
+done
+sh -c 'exec "$@" >&-' sh "$RESHARDFS" ls "$SRC" 2>"$T/said"
+equal "what could not be printed is an error" $? 4
+check "says so" grep -q 'standard output: ' "$T/said"
+
 # ---- failures ----
 
 # fails NAME WORD ARGUMENT...: status 3, a reason with WORD, nothing mounted,
@@ -97,12 +137,16 @@ fails() {
 	fi
 }
 
-fails "no such SOURCE" "$T/nowhere: No such" $(strategies) "$T/nowhere" "$MNT"
-fails "no such mount point" "$T/nowhere: No such" $(strategies) "$SRC" "$T/nowhere"
+fails "no such SOURCE" "error: source $T/nowhere: No such" $(strategies) "$T/nowhere" "$MNT"
+fails "no such mount point" "error: mount point $T/nowhere: No such" $(strategies) "$SRC" "$T/nowhere"
 : >"$T/plain"
-fails "mount point is a file" "$T/plain: not a directory" $(strategies) "$SRC" "$T/plain"
-fails "no such strategy" "$T/nowhere.ckpt: No such" --src-strategy \
+fails "mount point is a file" "mount point $T/plain: not a directory" $(strategies) "$SRC" "$T/plain"
+fails "no such strategy" "error: strategy $T/nowhere.ckpt: No such" --src-strategy \
 	"$T/nowhere.ckpt" --dst-strategy none "$SRC" "$MNT"
+fails "no such destination" "error: strategy $T/nowhere.ckpt: No such" --src-strategy \
+	"$T/source.ckpt" --dst-strategy "$T/nowhere.ckpt" "$SRC" "$MNT"
+fails "no such SOURCE of a job" "error: source $T/nowhere: No such" --resume \
+	"$T/nowhere" "$MNT"
 fails "log file that cannot be made" "$T/nowhere/log: No such" $(strategies) \
 	--log-file "$T/nowhere/log" "$SRC" "$MNT"
 fails "the reason is on stderr even with a log file" "$T/nowhere: No such" \
@@ -184,6 +228,34 @@ if fuse_is_open; then
 	else
 		skip "with allow_other its memory is root's alone" \
 			"needs a mount namespace, and no sanitizer"
+	fi
+
+	# Few processes: root has no limit of them, nor has who shares its user.
+	few=$((61000 + $$ % 4000))
+	few() {
+		setpriv --reuid=$few --regid=$few --clear-groups "$@"
+	}
+	chown $few:$few "$T/private"
+	bad=
+	for n in 1 2 3 4 5 6 8 12 20 40; do
+		few timeout "$(seconds 60)" prlimit --nproc=$n "$T/program" \
+			mount $(strategies) --index-cache off "$SRC" "$T/private" \
+			>"$T/said" 2>&1
+		few_status=$?
+		if private_mounted; then
+			[ $few_status = 0 ] && few cmp -s \
+				"$T/private/rank_0/checkpoint_0.ckpt" - \
+				<"$reference" || bad="$bad $n:$few_status"
+			few fusermount3 -u -z "$T/private"
+		else
+			[ $few_status = 4 ] && grep -q 'error: ' "$T/said" ||
+				bad="$bad $n:$few_status"
+		fi
+	done
+	if ldd "$RESHARDFS" | grep -qE 'lib(a|t)san'; then
+		skip "few processes" "a sanitizer has processes of its own"
+	else
+		equal "few processes: a sentence, or all bytes right" "$bad" ""
 	fi
 else
 	skip "without privileges" "needs root, and a /dev/fuse for everybody"

@@ -90,12 +90,12 @@ NO_REPLICAS = ["--replicas", "off"]
 
 def src_strategy_missing(t):
     t.src += ".gone"
-    return [t.src, "No such file"]
+    return [f"strategy {t.src}: No such file"]
 
 
 def dst_strategy_missing(t):
     t.dst += ".gone"
-    return [t.dst, "No such file"]
+    return [f"strategy {t.dst}: No such file"]
 
 
 def strategy_empty(t):
@@ -178,12 +178,12 @@ def no_parameter_in_common(t):
 
 def source_missing(t):
     t.source += ".gone"
-    return [t.source, "No such file"]
+    return [f"source {t.source}: No such file"]
 
 
 def source_is_a_file(t):
     t.source = t.src
-    return [t.source, "Not a directory"]
+    return [f"source {t.source}: Not a directory"]
 
 
 def source_without_ranks(t):
@@ -219,8 +219,10 @@ def no_common_step(t):
 
 
 def several_without_step(t):
+    """Where a rank has no name with a step, nothing says which is meant."""
     shutil.copy(t.rank_file(1), os.path.join(t.source, "rank_1", "other.ckpt"))
-    return [os.path.join(t.source, "rank_1"), "net-1_5.ckpt", "other.ckpt"]
+    os.rename(t.rank_file(1), os.path.join(t.source, "rank_1", "net.ckpt"))
+    return [os.path.join(t.source, "rank_1"), "net.ckpt", "other.ckpt", "--select name=GLOB"]
 
 
 def parameter_missing_on_a_rank(t):

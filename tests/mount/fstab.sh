@@ -74,6 +74,27 @@ check "noauto: not by -a" not_mounted
 fstab "defaults,$ours"
 works "-a" -a -T "$T/fstab"
 
+run_daemon mount -a -T "$T/fstab"
+for again in "-a" "-a -v" "$MNT" "-v $MNT"; do
+	# shellcheck disable=SC2086 # words
+	check "again: mount $again" mount -T "$T/fstab" $again
+done
+equal "again: one mount" "$(grep -c " $MNT " /proc/self/mounts)" 1
+umount "$MNT"
+check "again: its daemon ends well" ends_well
+
+# As README has it for an installation in another place.
+line=$(sed -n 's/^ln -s .*mount.reshardfs/ln -s/p' "${top_srcdir:-..}/README.md")
+equal "README says where mount(8) looks" "$line" "ln -s /sbin/"
+mv "$T/sbin/mount.reshardfs" "$T/elsewhere.reshardfs"
+mkdir "$T/elsewhere"
+mv "$T/elsewhere.reshardfs" "$T/elsewhere/mount.reshardfs"
+run_daemon mount -t reshardfs "$SRC" "$MNT" -o "$ours"
+refute "installed elsewhere: mount(8) does not find it" test "$command_status" = 0
+check "installed elsewhere: what README says" \
+	ln -s "$T/elsewhere/mount.reshardfs" /sbin/
+works "installed elsewhere: with the link" -t reshardfs "$SRC" "$MNT" -o "$ours"
+
 run_daemon mount -t reshardfs "$SRC" "$MNT" -o "$ours,nonsense"
 refute "an unknown option: it fails" test "$command_status" = 0
 check "an unknown option: it is named" grep -q nonsense "$T/said"

@@ -26,6 +26,12 @@ check "options for the kernel reach it" grep -q \
 fusermount3 -u "$MNT"
 check "its daemon ends well" ends_well
 
+run_daemon "$helper" "$SRC" "$MNT" -o "$ours"
+check "once more it succeeds" "$helper" "$SRC" "$MNT" -v -o "rw,$ours"
+equal "and mounts nothing" "$(grep -c " $MNT " /proc/self/mounts)" 1
+fusermount3 -u "$MNT"
+check "the first one ends well" ends_well
+
 run_daemon "$helper" "$SRC" "$MNT" -o "$ours" -o prefix=p_ -o defaults
 equal "several -o" "$(ls "$MNT/rank_0")" p_0.ckpt
 fusermount3 -u "$MNT"

@@ -20,9 +20,10 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+from ms_formats import Record  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, hash_tree,  # noqa: E402
                        require_mount, reshardfs_program, tree_difference)
-from small_job import Job  # noqa: E402
+from small_job import LAYOUTS, SHAPES, Job  # noqa: E402
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 MODES = ("auto", "passthrough", "direct", "cached")
@@ -306,15 +307,62 @@ def only_where_it_is_wanted(job):
             demand(not passed(m, 0), " ".join(extra) + "\n" + m.log())
 
 
+class Trained(Job):
+    """As training leaves it: states of the optimizer, and records that no strategy
+    lists between the others, of which one differs from rank to rank."""
+
+    def __init__(self, directory):
+        states = ("", "adam_m.", "adam_v.")
+        super().__init__(directory, *({s + n: v for s in states for n, v in table.items()}
+                                      for table in (LAYOUTS, SHAPES)))
+
+    def records(self, rank, epoch, step):
+        saved = super().records(rank, epoch, step)
+        names = sorted(saved, key=lambda name: name[::-1])
+        saved["bn.moving_mean"] = Record((3,), "Float32", bytes([rank] * 12))
+        return {name: saved[name] for name in [*names[:4], "bn.moving_mean", *names[4:]]}
+
+
 @test
-def only_what_is_the_same(job):
-    """Ranks with a CRC at their end, or of which something is left out."""
+def as_training_leaves_it(job):
+    job = Trained(os.path.join(job.directory, "trained"))
+    job.save(*STEP, crc=True)
+    expected = job.expected(*STEP)
+    with mounted(job) as m:
+        difference = tree_difference(expected, hash_tree(m.path))
+        demand(not difference, "\n".join(difference))
+        for rank in range(job.n_ranks):
+            demand_passed(m, rank)
+    with mounted(job, compat=True) as m:
+        demand(not set(hash_tree(m.path).items()) & set(expected.items()),
+               "the converter's order is the files'")
+        demand(not passed(m, 0), m.log())
+
+
+@test
+def with_a_crc_at_its_end(job):
     job.save(*STEP, crc=True)
     with mounted(job) as m:
-        demand(not passed(m, 0), m.log())
         difference = tree_difference(job.expected(*STEP), hash_tree(m.path))
         demand(not difference, "\n".join(difference))
+        demand_passed(m, 0)
+
+
+@test
+def only_what_is_the_same(job):
+    """What is left out, renamed, given another type or form is no longer it."""
     saved = job.save(*STEP)
+    for words in (("--drop", "step_num"), ("--only", "weight"), ("--unlisted", "drop"),
+                  ("--cast", "bfloat16"), ("--remove-redundancy",)):
+        with mounted(job, *words) as m:
+            demand(content(virtual(m, 0)) != content(saved[0]), f"{words} changes nothing")
+            demand(not passed(m, 0), m.log())
+    for words in (("--drop", "nothing.of.it"), ("--cast", "float32")):
+        with mounted(job, *words) as m:
+            demand_passed(m, 0)
+    with mounted(job, "--format", "safetensors") as m:
+        with open(os.path.join(m.path, "rank_0", "checkpoint_0.safetensors"), "rb"):
+            demand(", passed through" not in m.log(), m.log())
     with mounted(job, "--drop", "norm.gamma") as m:
         demand(not passed(m, 0), m.log())
     with mounted(job, "--rename", rename(job)) as m:

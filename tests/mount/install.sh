@@ -19,6 +19,11 @@ at() {
 }
 
 check "make install" make_in install
+prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
+wanted=1
+[ "$prefix" != /usr ] || wanted=0
+equal "says what mount(8) needs beside, unless it finds it" "$(grep -cx \
+	"mount -t reshardfs: ln -s $prefix/sbin/mount.reshardfs /sbin/" "$T/out")" $wanted
 program=$(at bin/reshardfs)
 equal "the program" "$("$program" --version | head -n 1)" \
 	"$("$RESHARDFS" --version | head -n 1)"

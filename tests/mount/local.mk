@@ -26,6 +26,7 @@ MOUNT += \
 	mount/index_cache.py \
 	mount/warm.sh \
 	mount/identity.py \
+	mount/identity_sets.py \
 	mount/engine.py \
 	mount/faults.py \
 	mount/memory.py \
@@ -38,6 +39,9 @@ MOUNT += \
 	mount/log_targets.py \
 	mount/xattr.py \
 	mount/control.py \
+	mount/hostile_names.py \
+	mount/limits.py \
+	mount/stack.sh \
 	mount/install.sh \
 	mount/sandbox.py \
 	mount/soak.py
@@ -66,6 +70,7 @@ EXTRA_DIST += \
 	lib/privileges.py \
 	lib/read_modes.py \
 	lib/big_tree.py \
+	lib/cgroups.py \
 	lib/daemon_use.py \
 	lib/soak_readers.py \
 	bench/make_big_tree.py \

@@ -76,7 +76,7 @@ def a_whole_replica_group_lost(job):
     saved = job.save(1, 5)
     for rank in (0, 4):
         os.unlink(saved[rank])
-    said = refuses(job, words=["rank 0", "parameter"])
+    said = refuses(job, "--log-level", "info", words=["rank 0", "parameter"])
     demand(said, "up.weight, the slice of ranks 0 4", "down.weight, the slice of ranks 0 4")
     if "norm.gamma" in said:
         raise MountError(said)
@@ -125,8 +125,9 @@ def a_file_of_which_nothing_is_left(job):
     os.mkdir(os.path.join(job.source, "rank_0"))
     change(os.path.join(job.source, "rank_0", "net-1_5.ckpt"), data)
     with Mounted(job.source, src_strategy=strategy, dst_strategy=strategy,
-                 extra=["--allow-missing", "--unlisted", "drop"]) as m:
-        demand(m.log(), "lost: parameter second.weight")
+                 extra=["--allow-missing", "--unlisted", "drop", "--log-level", "info"]) as m:
+        demand(m.log(), "slices are lost: ranks 1 to 1 have no checkpoint file",
+               "lost: parameter second.weight")
         if content(os.path.join(m.path, "rank_0", "checkpoint_0.ckpt")) != data:
             raise MountError("rank 0 differs")
         try:
@@ -165,6 +166,37 @@ def no_file_that_is_valid(job):
         os.unlink(path)
     _, said = expect_failure(job.source, extra=["--allow-missing"])
     demand(said, "no rank has a valid checkpoint file")
+
+
+# ---- files that are valid and lack one record ----
+
+def without(job, name, ranks):
+    for rank in ranks:
+        records = job.records(rank, 1, 5)
+        del records[name]
+        change(job.path(rank, "net-1_5.ckpt"), checkpoint_bytes(records))
+
+
+@test
+def a_record_that_a_file_lacks(job):
+    """It is told of the file, with the record's name; no word of a file that is
+    missing or damaged."""
+    job.save(1, 5)
+    without(job, "up.weight", [1])
+    said = shows(job, (1, 5), words=["records that valid files lack",
+                                     "rank_1/net-1_5.ckpt lacks up.weight"])
+    if "without a valid file" in said:
+        raise MountError(said)
+    lacks = "rank_1/net-1_5.ckpt: the file is valid, but parameter up.weight is not in it"
+    refuses(job, "--replicas", "off", words=[lacks])
+    without(job, "up.weight", [5])
+    refuses(job, words=[lacks])
+    copied = os.path.join(job.directory, "copied.ckpt")
+    change(copied, strategy_bytes(StageFile(0, {"down.weight": Layout([8], [-1, 0])})))
+    status, said = expect_failure(job.source, src_strategy=job.strategy, dst_strategy=copied)
+    demand(said, lacks)
+    if status != 3 or "no valid file of" in said or "which no valid file" in said:
+        raise MountError(said)
 
 
 # ---- jobs without a strategy ----
@@ -347,8 +379,12 @@ def a_rank_that_no_job_has(job):
 def many_losses_are_told_in_few_lines(job):
     """Each parameter, but not each slice of it."""
     _, said = plan_of_many(job.directory, 3000, 0, None, "--allow-missing", names="wxyz")
+    if len(said.err.splitlines()) != 1 or "(11996 slices of 4 parameters are lost in" not in said.err:
+        raise MountError(said.err)
+    _, said = plan_of_many(job.directory, 3000, 0, None, "--allow-missing", "--log-level=info",
+                           names="wxyz")
     lines = [line.split(": lost: ")[1] for line in said.err.splitlines()
-             if ": lost: " in line]
+             if "info: " in line and ": lost: " in line]
     slices = {name: [f"parameter {name}, the slice of ranks {rank}"
                      for rank in range(1, 3000)] for name in "wx"}
     expected = [*slices["w"], *slices["x"][:4096 - 2999],
@@ -367,7 +403,7 @@ def ranks_of_one_slice_are_not_all_named(job):
     plan_of_many(job.directory, 1000, 0, None)
     path = os.path.join(job.directory, "src.ckpt")
     change(path, strategy_bytes(StageFile(0, {"w": Layout([2, 500], [1])})))
-    said = run("plan", "--src-strategy", path, "--dst-strategy", "none",
+    said = run("plan", "--src-strategy", path, "--dst-strategy", "none", "--log-level=info",
                os.path.join(job.directory, "source"))
     demand(said.err, "the slice of ranks 500 501 502", " and 436 more")
 

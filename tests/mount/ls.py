@@ -183,6 +183,82 @@ def a_rank_that_is_gone(t):
           said["steps"][0]["missing_ranks"] == [7], said)
 
 
+def only_what_the_strategy_describes(t):
+    """Files of ranks that it has not count nowhere, and are told."""
+    half = write(t.path("half.ckpt"), strategy_bytes(StageFile(0, {
+        p.name: Layout([1, 4], p.source_map) for p in PARAMS if p.source_map is not None})))
+    os.remove(t.rank_file(3))
+    for strategy, ranks, beyond in ((t.src, 8, []), (half, 4, [4, 5, 6, 7])):
+        step, = run_json("ls", t.source, "--src-strategy", strategy)["steps"]
+        check([f["rank"] for f in step["files"]] == [r for r in range(ranks) if r != 3], step)
+        check(step["beyond_ranks"] == beyond and step["missing_ranks"] == [3], step)
+        check(step["bytes"] == sum(os.path.getsize(t.rank_file(r))
+                                   for r in range(ranks) if r != 3), step)
+        got = run("ls", t.source, "--src-strategy", strategy)
+        check(f" {ranks - 1}/{ranks} " in got.out and
+              ("files of ranks 4 5 6 7, which the strategy has not" in got.out) == bool(beyond), got)
+    step, = run_json("ls", t.source)["steps"]
+    check(step["beyond_ranks"] == [] and len(step["files"]) == 7, step)
+
+
+def whole_shapes(t):
+    said = run_json("ls", t.source, "--src-strategy", t.src)["tensors"]
+    check(said["reason"] is None, said)
+    rows = {row["name"]: row for row in said["list"]}
+    check(list(rows) == [p.name for p in PARAMS], rows)
+    records = read_checkpoint(t.rank_file(0))
+    for p in PARAMS:
+        row = rows[p.name]
+        check((row["shape"], row["dtype"], row["listed"]) ==
+              (p.dims, p.dtype, p.source_map is not None), row)
+        check(row["file_shape"] == list(records[p.name].dims), row)
+    got = run("ls", t.source, "--src-strategy", t.src)
+    cells = [line.split() for line in got.out.splitlines()]
+    check(cells[0] == ["TENSOR", "DTYPE", "WHOLE", "IN", "A", "FILE"] and
+          ["embedding.table", "Float32", "[96,40]", "[24,40]"] in cells, got)
+    check(run_json("ls", t.source)["tensors"] is None, "without a strategy")
+    one = run_json("ls", t.source, "--src-strategy=none")["tensors"]["list"]
+    check(all(row["shape"] == row["file_shape"] and not row["listed"] for row in one), one)
+
+
+def a_doubled_vocabulary(t):
+    """The strategy of a job that had twice as many ranks for the model."""
+    wide = write(t.path("wide.ckpt"), strategy_bytes(StageFile(0, {
+        p.name: Layout([1, 8], p.source_map) for p in PARAMS if p.source_map is not None})))
+    rows = {row["name"]: row for row in
+            run_json("ls", t.source, "--src-strategy", wide)["tensors"]["list"]}
+    check(rows["embedding.table"]["shape"] == [192, 40], rows["embedding.table"])
+    got = run("ls", t.source, "--src-strategy", wide)
+    check("[192,40]" in got.out, got)
+
+
+def shapes_of_the_newest_whole_step(t):
+    name = "grown"
+
+    def grow(root):
+        """What the newest step holds is another model's, of which a file is gone."""
+        for rank in range(1, 8):
+            write(t.rank_file(rank, root), checkpoint_bytes({"w": Record((3,), "Int8", b"abc")}))
+        os.remove(t.rank_file(0, root))
+    root = t.two_steps(name, grow)
+    rows = run_json("ls", root, "--src-strategy", t.src)["tensors"]["list"]
+    check([row["name"] for row in rows] == [p.name for p in PARAMS], rows)
+    for rank in range(8):
+        os.remove(t.rank_file(rank, root, "2_40"))
+    rows = run_json("ls", root, "--src-strategy", t.src)["tensors"]["list"]
+    check([(row["name"], row["shape"]) for row in rows] == [("w", [3])], rows)
+
+
+def shapes_that_contradict(t):
+    odd = write(t.path("odd_strategy.ckpt"), strategy_bytes(StageFile(0, {
+        "embedding.table": Layout([2, 4], [0])})))
+    said = run_json("ls", t.source, "--src-strategy", odd)["tensors"]
+    check(said["list"] is None and "embedding.table" in said["reason"] and
+          t.rank_file(0) in said["reason"], said)
+    got = run("ls", t.source, "--src-strategy", odd)
+    check("whole tensors are not known: " in got.out and "epoch 3 step 40" in got.out, got)
+
+
 def what_a_mount_takes(t):
     words = ["--src-strategy", t.src, "--dst-strategy", t.dst]
     said = run_json("ls", t.source, *words)
@@ -306,6 +382,8 @@ def a_full_disk(t):
 CASES = [records_of_a_ckpt, records_of_a_safetensors_file, crc_is_told, a_table_for_people,
          names_are_escaped, names_that_are_not_utf_8, a_terminal_shortens_names,
          colour_only_on_a_terminal, steps_of_a_tree, damage_is_told, a_rank_that_is_gone,
+         only_what_the_strategy_describes, whole_shapes, a_doubled_vocabulary,
+         shapes_of_the_newest_whole_step, shapes_that_contradict,
          what_a_mount_takes, options_choose_files, a_model_in_one_part, layouts_of_a_strategy,
          stages_of_a_directory, a_strategy_in_json, wrong_usage, bad_input, a_full_disk]
 

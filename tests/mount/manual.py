@@ -8,13 +8,14 @@ what the manuals have, from their lists of options and commands.
 import os
 import re
 import sys
+import tempfile
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from demands import check  # noqa: E402
-from rsh_cli import run  # noqa: E402
+from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 
 
@@ -67,8 +68,61 @@ def options_of_page(page):
     return options
 
 
+def cases_of_page(page):
+    """The commands of "choose your case", each a list of words."""
+    part = section(page, "CHOOSE YOUR CASE")
+    blocks = re.findall(r"^\.Bd -literal.*?\n(.*?)^\.Ed", part, re.M | re.S)
+    check(len(re.findall(r"^\.It$", part, re.M)) == len(blocks), "a case without its command")
+    return [block.replace("\\e\n", " ").split() for block in blocks]
+
+
+def run_case(words, directory):
+    """As somebody types it who has the tree of the manual."""
+    demo = os.path.join(TOP, "tests", "data", "demo")
+    names = {"ckpt8": "checkpoint", "s8.ckpt": "strategy_8_cards.ckpt",
+             "s4.ckpt": "strategy_4_cards.ckpt"}
+    model = os.path.join(directory, "model")
+    mnt = os.path.join(directory, "mnt")
+    for path in (model, mnt):
+        os.makedirs(path, exist_ok=True)
+    if not os.listdir(model):
+        got = run("export", "--index-cache", "off", "--src-strategy",
+                  os.path.join(demo, names["s8.ckpt"]), "--dst-strategy", "none",
+                  os.path.join(demo, names["ckpt8"]), model)
+        check(got.status == GOOD, got)
+    words = [os.path.join(demo, names[w]) if w in names else model if w == "model" else
+             mnt if w.startswith("/mnt/") else w for w in words]
+    check(words[0] == "reshardfs" and words[-1] == mnt, words)
+    got = run(*words[1:])
+    check(got.status == GOOD, got)
+    try:
+        files = [os.path.join(at, name) for at, _, names in os.walk(mnt) for name in names]
+        check(files and all(os.path.getsize(f) for f in files), files)
+        for path in files:
+            with open(path, "rb") as f:
+                f.read()
+        return tuple(sorted(os.path.relpath(f, mnt) for f in files))
+    finally:
+        check(run("umount", mnt).status == GOOD, "cannot be unmounted")
+
+
+def choose_your_case(tap, page):
+    cases = cases_of_page(page)
+    tap.equal(len(cases), 6, "six cases")
+    titles = re.findall(r"^\.Sh (.*)$", page, re.M)
+    tap.equal(titles[:3], ["NAME", "SYNOPSIS", "CHOOSE YOUR CASE"], "the manual opens with them")
+    if not os.path.exists("/dev/fuse"):
+        tap.skip("each works as it stands there", "there is no /dev/fuse")
+        return
+    with tempfile.TemporaryDirectory(prefix="reshardfs-manual-") as directory:
+        for words in cases:
+            with tap.test(f"it works: {' '.join(words[1:])}"):
+                run_case(words, directory)
+
+
 def main():
     tap = Tap()
+    choose_your_case(tap, page_of("mount"))
     commands = commands_of_help()
     pages = {}
     with tap.test("every command has a manual"):

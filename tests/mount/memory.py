@@ -8,7 +8,6 @@ page cache included, and is not killed.  RSH_MEMORY_MIB is the size of the sourc
 """
 
 import concurrent.futures
-import contextlib
 import os
 import random
 import sys
@@ -17,6 +16,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from big_tree import MIB, BigTree  # noqa: E402
+from cgroups import memory_cgroup, program_in  # noqa: E402
 from daemon_use import Peak, is_sanitized  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, require_mount,  # noqa: E402
                        reshardfs_program)
@@ -33,61 +33,6 @@ READER_MIB = 40
 SLOW_MIB = 10
 MODES = (("direct", "off", ""), ("direct", "on", ""), ("cached", "on", ""),
          ("direct", "off", "delay=10ms"), ("direct", "on", "delay=10ms"))
-
-
-def cgroup_parent():
-    """(directory below which a memory cgroup may be made, its limit's name)."""
-    with open("/proc/self/cgroup", encoding="utf-8") as f:
-        lines = [line.rstrip("\n").split(":", 2) for line in f]
-    for _, controllers, path in lines:
-        if "memory" in controllers.split(","):
-            return "/sys/fs/cgroup/memory" + path, "memory.limit_in_bytes"
-    for number, _, path in lines:
-        if number == "0":
-            return "/sys/fs/cgroup" + path, "memory.max"
-    return None, None
-
-
-@contextlib.contextmanager
-def memory_cgroup(limit):
-    """Its directory, or None where there can be none or no limit is wanted."""
-    if not limit:
-        yield None
-        return
-    parent, name = cgroup_parent()
-    made = None
-    try:
-        made = os.path.join(parent, f"reshardfs-test-{os.getpid()}")
-        os.mkdir(made)
-        with open(os.path.join(made, name), "w", encoding="ascii") as f:
-            f.write(str(limit))
-    except (OSError, TypeError):
-        with contextlib.suppress(OSError, TypeError):
-            os.rmdir(made)
-        made = None
-    try:
-        yield made
-    finally:
-        if made:
-            os.rmdir(made)
-
-
-@contextlib.contextmanager
-def program_in(cgroup, directory):
-    """RESHARDFS starts in the cgroup."""
-    program = reshardfs_program()
-    if not cgroup:
-        yield
-        return
-    wrapper = os.path.join(directory, "in-cgroup")
-    with open(wrapper, "w", encoding="utf-8") as f:
-        f.write(f"#!/bin/sh\necho $$ >'{cgroup}/cgroup.procs' && exec '{program}' \"$@\"\n")
-    os.chmod(wrapper, 0o700)
-    os.environ["RESHARDFS"] = wrapper
-    try:
-        yield
-    finally:
-        os.environ["RESHARDFS"] = program
 
 
 def read(tree, path, number, mib):

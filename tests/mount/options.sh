@@ -31,6 +31,25 @@ usage "nothing given" "no command and no SOURCE"
 usage "no such command" '"mounnt" is no command' mounnt
 usage "no such command, with operands" '"exprot" is no command' exprot \
 	$(strategies) "$SRC" "$T/out"
+# The nearest one is named, whatever the slip was and follows it.
+for slip in mounnt:mount moutn:mount munt:mount umuont:umount l:"" sl:ls lss:ls \
+	plna:plan exprot:export verfiy:verify strat:strategy stragety:strategy \
+	wram:warm stat:stats hlep:help zzyzx:""; do
+	near=${slip#*:}
+	wanted="\"${slip%%:*}\" is no command"
+	[ -z "$near" ] || wanted="$wanted (did you mean $near?)"
+	usage "${slip%%:*}: alone" "$wanted" "${slip%%:*}"
+	usage "${slip%%:*}: with operands" "$wanted" "${slip%%:*}" a b c
+	usage "help ${slip%%:*}" "$wanted" help "${slip%%:*}"
+	[ -z "$near" ] || usage "${slip%%:*}: as a mount without a fault" "$wanted" \
+		"${slip%%:*}" $(strategies) "$MNT"
+done
+usage "no guess where there is nothing near" '"zzyzx" is no command,' zzyzx
+usage "one topic at a time" "too many operands" help mount ls
+(cd "$T" && mkdir mounts && cp -a source/. mounts/)
+check "a source that is there is no slip" sh -c "cd '$T' &&
+	'$RESHARDFS' $(strategies | xargs) mounts mnt && '$RESHARDFS' umount mnt"
+
 usage "a source that is there is no command" "no command, and to mount it" "$SRC"
 usage "an empty operand" "operand 1 is empty" ls ""
 usage "no mount point" MOUNTPOINT mount $(strategies) "$SRC"
@@ -66,11 +85,19 @@ check "-V is --version" sh -c "'$RESHARDFS' -V | cmp - '$T/version'"
 "$RESHARDFS" --help >"$T/help" 2>&1
 equal "--help succeeds" $? 0
 check "-h is --help" sh -c "'$RESHARDFS' -h | cmp - '$T/help'"
+cp "$T/help" "$T/help.all"
 check "--help lists the commands" grep -q '^  mount  ' "$T/help"
 "$RESHARDFS" mount --help >"$T/help" 2>&1
 equal "mount --help succeeds" $? 0
 check "and says how it is called" \
 	grep -qx 'usage: reshardfs mount \[options\] SOURCE MOUNTPOINT' "$T/help"
+"$RESHARDFS" help | cmp -s - "$T/help.all"
+equal "help is --help" $? 0
+for command in $(sed -n 's/^  \([a-z]*\)  .*/\1/p' "$T/help.all"); do
+	check "help $command is $command --help" sh -c \
+		"'$RESHARDFS' help $command >'$T/a' &&
+		 '$RESHARDFS' $command --help | cmp - '$T/a'"
+done
 for option in src-strategy dst-strategy prefix compat foreground debug \
 	log-file log-level quiet version help; do
 	check "mount --help lists --$option" grep -q -e "--$option" "$T/help"

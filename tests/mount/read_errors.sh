@@ -127,8 +127,8 @@ mount_stop
 # A source on a file system that fails: a mount whose daemon is gone.
 RESHARDFS=$bare
 mkdir "$T/lower"
-"$RESHARDFS" -f --src-strategy "$T/source.ckpt" --dst-strategy \
-	"$T/source.ckpt" "$T/source" "$T/lower" >"$T/lower.log" 2>&1 &
+"$RESHARDFS" -f --io-mode direct --src-strategy "$T/source.ckpt" \
+	--dst-strategy "$T/source.ckpt" "$T/source" "$T/lower" >"$T/lower.log" 2>&1 &
 lower=$!
 within 60 test -d "$T/lower/rank_7"
 SRC=$T/lower

@@ -14,10 +14,11 @@ import threading
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
-from demands import change, content, demand, error_line, flip  # noqa: E402
-from ms_formats import checkpoint_bytes  # noqa: E402
+from demands import change, check, content, demand, error_line, flip  # noqa: E402
+from ms_formats import Layout, checkpoint_bytes  # noqa: E402
 from privileges import where_modes_count, with_program, wrapper  # noqa: E402
-from rsh_mount import (MountError, Tap, expect_failure, hash_tree,  # noqa: E402
+from rsh_cli import GOOD, INPUT, run, run_json  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
                        require_mount)
 from small_job import Job, mounted, refuses, shows  # noqa: E402
 
@@ -61,7 +62,9 @@ def a_half_written_save_from_which_all_can_be_had(job):
 def a_half_written_save_from_which_not_all_can_be_had(job):
     job.save(1, 5)
     job.save(1, 10, ranks=(0, 1, 2, 4, 5, 6))
-    shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken", "the slice of ranks 3 7"])
+    shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken, epoch 1 step 5 is taken instead: "
+                              "6 of 8 ranks have a valid file of it; rank 3 has no"])
+    shows(job, (1, 5), "--log-level", "info", words=["the slice of ranks 3 7"])
 
 
 @test
@@ -70,6 +73,97 @@ def two_halves_of_two_steps_are_no_checkpoint(job):
     job.save(1, 10, ranks=(2, 3, 6, 7))
     refuses(job, words=["tried 2", "epoch 1 step 10: ", "epoch 1 step 5: ",
                         "parameter"])
+
+
+# ---- how much is said of it ----
+
+def job_of(job, n_ranks):
+    """Each rank has its own slices of some parameters."""
+    layouts = {f"layer.{i}.weight": Layout([n_ranks], [0, -1]) for i in range(4)}
+    return Job(f"{job.directory}-{n_ranks}", layouts,
+               {name: (n_ranks, 2) for name in layouts}, n_ranks)
+
+
+def lines_of(said, *words):
+    """The lines of a log; some one of them has all the words."""
+    lines = [line for line in said.splitlines() if not line.startswith("Try ")]
+    if not any(all(word in line for word in words) for line in lines):
+        raise MountError(f"no line with {words} in\n{said[:4000]}")
+    return len(lines)
+
+
+@test
+def one_stray_file_is_one_line(job):
+    """However many ranks and parameters there are."""
+    for n_ranks in (16, 1024):
+        big = job_of(job, n_ranks)
+        big.save(1, 5)
+        big.save(2, 5, ranks=[3])
+        few = f"1 of {n_ranks} ranks has "
+        example = "rank 0 has no checkpoint file"
+        both = ["--src-strategy", big.strategy, "--dst-strategy", big.strategy]
+        for command in (["plan", big.source], ["export", big.source, f"{big.directory}/out"]):
+            got = run(*command, *both)
+            check(got.status == GOOD and lines_of(
+                got.err, "epoch 2 step 5 cannot be taken", "epoch 1 step 5 is taken instead", few,
+                example) == 1, got)
+        got = run("ls", big.source)
+        check(got.status == GOOD and not got.err and len(got.out.splitlines()) == 4 and
+              f"and {n_ranks - 7} more" in got.out, got)
+        with mounted(big) as m:
+            check(lines_of(m.log(), "epoch 2 step 5 cannot be taken", few, example) == 2 and
+                  lines_of(m.log(), "taking epoch 1 step 5") == 2, m.log())
+        with Mounted(big.source, resume=True) as m:
+            check(lines_of(m.log(), "net-2_5.ckpt is not taken, net-1_5.ckpt is instead", few,
+                           "rank_0 has none") == 2, m.log())
+        got = run("plan", big.source, *both, "--log-level=info")
+        check(lines_of(got.err, "lost: parameter layer.3.weight, the slice of ranks 15") >=
+              4 * (n_ranks - 1), got.err[:4000])
+
+
+@test
+def a_step_of_damaged_files_is_one_line(job):
+    big = job_of(job, 64)
+    big.save(1, 5)
+    for rank, path in big.save(2, 5).items():
+        if rank % 2:
+            os.truncate(path, 70)
+    both = ["--src-strategy", big.strategy, "--dst-strategy", big.strategy]
+    got = run("plan", big.source, *both)
+    check(got.status == GOOD and lines_of(
+        got.err, "epoch 1 step 5 is taken instead", "32 of 64 ranks have ", "rank_1/net-2_5.ckpt: ",
+        "and 31 other files are bad") == 1, got)
+    with Mounted(big.source, resume=True) as m:
+        check(lines_of(m.log(), "64 of 64 ranks have it; ", "rank_1/net-2_5.ckpt: ") == 2, m.log())
+
+
+@test
+def files_that_others_make_up_for_are_one_line(job):
+    job.save(1, 5)
+    for rank in (0, 1, 6, 7):
+        os.truncate(job.path(rank, "net-1_5.ckpt"), 60)
+    said = shows(job, (1, 5))
+    check(lines_of(said, "rank_0/net-1_5.ckpt: ", "the file is left out",
+                   "3 others of 8") == 3, said)
+    said = shows(job, (1, 5), "--log-level", "info", words=[
+        f"rank_{rank}/net-1_5.ckpt: " for rank in (0, 1, 6, 7)])
+
+
+@test
+def a_refusal_is_one_line(job):
+    big = job_of(job, 64)
+    big.save(1, 5, ranks=range(1, 64))
+    both = ["--src-strategy", big.strategy, "--dst-strategy", big.strategy]
+    got = run("plan", big.source, *both)
+    check(got.status == INPUT and lines_of(got.err, "error: ", "rank 0 has no checkpoint file",
+                                           "4 slices of 4 parameters") == 1, got)
+    big.save(2, 5, ranks=range(2, 64))
+    got = run("plan", big.source, *both)
+    check(got.status == INPUT and lines_of(got.err, "error: ", "epoch 2 step 5", "epoch 1 step 5",
+                                           "tried 2") == 1, got)
+    got = run("plan", big.source, *both, "--allow-missing")
+    check(got.status == GOOD and lines_of(got.err, "slices are lost: rank 0", "layer.0.weight",
+                                          "8 slices of 4 parameters are lost in all") == 1, got)
 
 
 # ---- what is not valid ----
@@ -234,7 +328,8 @@ def select_by_mtime_without_steps(job):
         for path in job.save(1, age + 1, name=name).values():
             os.utime(path, (1000 - age, 1000 - age))
     shows(job, (1, 1), "--select", "mtime")
-    refuses(job, words=["cannot tell which", "rank_0", "x0.ckpt", "x0y.ckpt"])
+    refuses(job, words=["cannot tell which", "rank_0", "x0.ckpt", "x0y.ckpt",
+                        "say --select name=GLOB or --select mtime"])
 
 
 @test
@@ -305,6 +400,63 @@ def names_of_files(job):
 def a_name_without_a_step(job):
     job.save(1, 7, name="checkpoint_{rank}.ckpt")
     shows(job, (1, 7))
+
+
+@test
+def names_with_a_step_win(job):
+    """Where every rank has them; one line says so, and `ls` shows both."""
+    for step in (4, 5):
+        job.save(2, step)
+    job.save(9, 9, name="best.ckpt")
+    line = "taking epoch 2 step 5 (rank_0/net-2_5.ckpt); best.ckpt has no step in its name and " \
+        "does not count beside it: --select name=GLOB takes it"
+    said = shows(job, (2, 5), words=[line])
+    check(len(said.splitlines()) == 1, said)
+    shows(job, (9, 9), "--select", "name=best*")
+    shows(job, (9, 9), "--select", "mtime")
+    shows(job, (2, 4), "--select", "2_4")
+    with Mounted(job.source, resume=True) as m:
+        found = content(os.path.join(m.path, "rank_3", "latest.ckpt"))
+        check(found == job.file_bytes(3, 2, 5) and lines_of(
+            m.log(), "; best.ckpt has no step in its name", "--select name=GLOB") == 1, m.log())
+    steps = run_json("ls", job.source)["steps"]
+    check([(s["name"], s["tried"], s["whole"], s["step"]) for s in steps] ==
+          [("epoch 2 step 5", True, True, 5), ("epoch 2 step 4", True, True, 4),
+           ("best.ckpt", False, True, None)], steps)
+    got = run("ls", job.source)
+    check("best.ckpt" in got.out and "without a step: --select name=GLOB takes it" in got.out and
+          "newest that is whole: epoch 2 step 5" in got.out, got)
+    # Not of older ones, nor of those beside them, whatever becomes of the steps.
+    for rank in (0, 4):
+        for step in (4, 5):
+            os.truncate(job.path(rank, f"net-2_{step}.ckpt"), 50)
+    refuses(job, words=["tried 2; epoch 2 step 5: ", "epoch 2 step 4: "])
+    check(run_json("ls", job.source)["newest_whole"] is None, "best.ckpt is no newest")
+
+
+@test
+def some_ranks_have_a_name_with_a_step(job):
+    job.save(2, 5, ranks=range(7))
+    job.save(9, 9, name="best.ckpt")
+    refuses(job, words=["rank_0: cannot tell which checkpoint is meant", "net-2_5.ckpt, best.ckpt",
+                        "--select name=GLOB"])
+    status, said = expect_failure(job.source, resume=True)
+    demand(error_line(said), "cannot tell which", "net-2_5.ckpt or best.ckpt",
+           "rank_7 has none with a step", "--select name=GLOB")
+    check(status == INPUT, said)
+    shows(job, (9, 9), "--select", "name=best.ckpt")
+    shows(job, (2, 5), "--select", "name=net*")
+
+
+@test
+def cannot_tell_names_an_option(job):
+    job.save(1, 5, name="a-1_5.ckpt")
+    job.save(1, 6, name="b-1_5.ckpt")
+    refuses(job, words=["cannot tell which", "a-1_5.ckpt or", "b-1_5.ckpt",
+                        "say --select name=GLOB"])
+    _, said = expect_failure(job.source, resume=True)
+    demand(error_line(said), "cannot tell which", "say --select name=GLOB")
+    shows(job, (1, 6), "--select", "name=b*")
 
 
 @test

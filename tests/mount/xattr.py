@@ -107,7 +107,7 @@ def other_trees(root):
     shutil.copytree(f"{source}/rank_0", f"{plain}/rank_0")
     with Mounted(plain) as m:
         path = f"{m.path}/rank_0/checkpoint_0.ckpt"
-        check(get(path, "sources") == f"{root}/odd\\nname\\\\/rank_0/net-3_40.ckpt",
+        check(get(path, "sources") == f"{root}/odd\\x0aname\\\\/rank_0/net-3_40.ckpt",
               get(path, "sources"))
         check(PREFIX + "replicas" not in os.listxattr(path), "no strategy, no replicas")
         check(error_of(lambda: get(path, "replicas")) == "ENODATA", "ENODATA")

@@ -23,10 +23,6 @@ GENUINE = os.path.join(HERE, "..", "data", "strategies", "fault_recover_8")
 WORKERS = 4
 
 
-def without_trailer(data):
-    return data[:-17] if data[-17:-10] == b"crc_num" else data
-
-
 class Trained:
     """A data-parallel job of four ranks, trained twice with ModelCheckpoint.
 
@@ -61,7 +57,7 @@ class Trained:
 
     def shows(self, name, *extra, words=()):
         """The mount gives every rank the content of rank_0/<name>."""
-        wanted = without_trailer(content(os.path.join(self.source, "rank_0", name)))
+        wanted = content(os.path.join(self.source, "rank_0", name))
         with Mounted(self.source, extra=["--dst-ranks", str(WORKERS), *extra]) as m:
             for rank in range(WORKERS):
                 path = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
@@ -140,7 +136,7 @@ class Sharded:
         """{rank: file that its virtual file must equal}"""
         for rank, path in wanted.items():
             found = os.path.join(m.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-            if content(found) != without_trailer(content(path)):
+            if content(found) != content(path):
                 raise MountError(f"rank {rank} is not {path}\n{m.log()}")
             self.ms.load_checkpoint(found)
 

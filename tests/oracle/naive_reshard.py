@@ -6,9 +6,11 @@ checkpoints, and simple enough to be believed: where MindSpore's own converter
 cannot serve as the oracle, because it raises or is known to give wrong data,
 this is what the mount is compared with.  Where the converter can, the files
 made here are byte for byte the converter's, which random_pairs.py proves pair
-by pair.
+by pair.  Where both strategies cut everything alike the mount shows the source
+files themselves, and so do `files` here; `converted` are the converter's.
 
-    files = Reshard(source, src_strategy, dst_strategy).files()
+    reshard = Reshard(source, src_strategy, dst_strategy)
+    reshard.files(), reshard.converted()
     {"rank_0/checkpoint_0.ckpt": b"...", ...}
 
 A strategy is the path of a file, of a directory of per-stage files, or None.
@@ -20,8 +22,6 @@ import math
 import os
 import re
 import sys
-
-import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from ms_formats import (ELEMENT_BYTES, Layout, Record,  # noqa: E402
@@ -136,6 +136,27 @@ def replica(layout, rank):
     """
     rank %= device_count(layout)
     return replica_group(layout, rank).index(rank) // shard_count(layout)
+
+
+def same_regions(a, b, dims):
+    """Whether two layouts, of which a rank's slice has these dimensions, put the
+    same slices on the same ranks.
+
+    One that the slice explains in several ways may be clear for the whole.
+    """
+    if a == b:
+        return True
+    for one, other in ((a, b), (b, a)):
+        mine = foldings(one, dims, True)
+        if len(mine) != 1:
+            continue
+        full = whole_shape(mine[0], dims)
+        theirs = [way for way in foldings(other, full, False)
+                  if all(size % count == 0 for size, count in zip(full, cuts(way)))]
+        if len(theirs) == 1:
+            return all(region(mine[0], full, rank) == region(theirs[0], full, rank)
+                       for rank in range(device_count(a)))
+    return False
 
 
 def whole_shape(layout, slice_shape):
@@ -506,13 +527,60 @@ class Reshard:
         self.n_src = self.src.device_count if self.src else 1
         self.n_dst = self.dst.device_count if self.dst else 1
         self._files = {}
+        self._alike = {}
 
     def ranks(self):
         return range(self.n_dst * (self.dst.stage_count if self.dst else 1))
 
+    def name(self, rank):
+        return f"rank_{rank}/{self.prefix}{rank}.ckpt"
+
+    def converted(self):
+        """{name: bytes} as the converter makes them."""
+        return {self.name(r): checkpoint_bytes(self.records(r)) for r in self.ranks()}
+
     def files(self):
-        return {f"rank_{r}/{self.prefix}{r}.ckpt": checkpoint_bytes(self.records(r))
-                for r in self.ranks()}
+        """{name: bytes} as the mount shows them."""
+        files = self.converted()
+        for rank in self.ranks() if self.cuts_alike() else ():
+            if self._is_complete(rank):
+                with open(self._path(rank), "rb") as f:
+                    files[self.name(rank)] = f.read()
+        return files
+
+    def cuts_alike(self):
+        """Whether both sides put the same slice of everything on every rank.
+
+        What neither lists is copied; what one alone lists nobody knows the
+        other's cut of.
+        """
+        counts = [(s.device_count, s.stage_count) if s else (1, 1)
+                  for s in (self.src, self.dst)]
+        if counts[0] != counts[1] or self.by_stage():
+            return False
+        if not (self.src and self.dst):
+            return True
+        return all(self._same_cut(name, rank // self.n_src, record.dims)
+                   for rank in self.ranks() if self._path(rank)
+                   for name, record in self._file(rank).items())
+
+    def _same_cut(self, name, stage, dims):
+        key = (name, stage, dims)
+        if key not in self._alike:
+            stages = [s.stages().get(name) for s in (self.src, self.dst)]
+            self._alike[key] = stages[0] == stages[1] and (
+                stages[0] is None or stage not in stages[0] or same_regions(
+                    self.src.layout_of(name, stage), self.dst.layout_of(name, stage), dims))
+        return self._alike[key]
+
+    def _is_complete(self, rank):
+        """Whether the rank's own file holds what any has of its parameters."""
+        if not self._path(rank):
+            return False
+        src, dst = self._layouts(rank // self.n_dst)
+        listed = [n for n in (src if src is not None else dst) if dst is None or n in dst]
+        return all(name in self._file(rank) or not any(
+            name in self._file(r) for r in self.ranks() if self._path(r)) for name in listed)
 
     def by_stage(self):
         """Whether the converter takes the source for a part of a larger network.
@@ -670,6 +738,7 @@ class Reshard:
 def as_array(record):
     """The record's elements as unsigned integers of their width: no value is
     looked at, so that a NaN stays the NaN it was."""
+    import numpy as np  # who only asks for layouts needs none
     kind = np.dtype(f"<u{ELEMENT_BYTES[record.dtype]}")
     array = np.frombuffer(record.content, kind)
     if array.size != math.prod(record.dims):
@@ -679,6 +748,7 @@ def as_array(record):
 
 def reshard(name, held, src, dst, rank):
     """Cut rank's part of a parameter from the slices {local rank: Record}."""
+    import numpy as np
     first = next(iter(held.values()))
     shape = whole_shape(src, first.dims)
     whole = np.zeros(shape, as_array(first).dtype)

@@ -6,7 +6,9 @@ strategy.  MindSpore saves the source's rank files and converts them with
 transform_checkpoints; the mount of the same source must then show the same
 names and, file by file, the same sha256.  Where the converter raises, or is
 known to give wrong data, the mount is held against naive_reshard.py instead,
-and against the converter once more under `--compat mindspore`.
+and against the converter once more under `--compat mindspore`.  So it is where
+both strategies cut everything alike, which a share of the pairs is drawn to do:
+then the mount has to show the source files themselves.
 
     random_pairs.py [--seed N] [--pairs N] [--jobs N] [--subject mount|naive]
 
@@ -21,6 +23,7 @@ mount reads its source (read_modes.py) is drawn from the seed as well.
 At the end the pairs of each kind are counted.
 """
 
+import dataclasses
 import hashlib
 import math
 import os
@@ -113,6 +116,8 @@ class Pair:
 
     def _draw_devices(self):
         rng = self.rng
+        # Both sides cut alike, each in a drawing of its own.
+        self.alike = self.chance(0.15)
         n_src = rng.choice(DEVICE_COUNTS)
         related = [n for n in DEVICE_COUNTS if n % n_src == 0 or n_src % n == 0]
         unrelated = [n for n in DEVICE_COUNTS if n % n_src and n_src % n]
@@ -121,7 +126,10 @@ class Pair:
         self.stages = {side: rng.choice([s for s in (1, 1, 1, 2, 2, 3, 4)
                                          if s * count <= MOST_DEVICES])
                        for side, count in self.devices.items()}
-        if self.chance(0.12):
+        if self.alike:
+            self.devices["dst"] = self.devices["src"]
+            self.stages["dst"] = self.stages["src"]
+        elif self.chance(0.12):
             side = rng.choice(("src", "dst"))
             self.devices[side] = None
             self.stages[side] = 1
@@ -143,7 +151,7 @@ class Pair:
         self.own_stage_layouts = self.chance(0.3)
         # One stage of a pipeline turned into a part of a larger network.
         self.part = self.stages == {"src": 1, "dst": 1} and len(self.sides()) == 2 \
-            and self.chance(0.12)
+            and not self.alike and self.chance(0.12)
         self.part_of = 0
         if self.part and not self.merged["src"]:
             self.part_of = self.rng.choice((0, 0, 1, 2))
@@ -177,6 +185,11 @@ class Pair:
             parameter.saved = index < 2 or not self.chance(0.03)
         for side in self.sides():
             self._cover_stages(side)
+        if self.alike:
+            for parameter in self.parameters:
+                parameter.layouts["dst"] = {
+                    stage: self._draw_again(layout)
+                    for stage, layout in parameter.layouts["src"].items()}
         rng.shuffle(self.parameters)
         self._add_unlisted()
 
@@ -202,7 +215,7 @@ class Pair:
             return sides
         if self.part:
             return ["dst"] if index == 1 or self.chance(0.3) else sides
-        if len(sides) == 1:
+        if len(sides) == 1 or self.alike:
             return sides if self.chance(0.9) else []
         return self.rng.choices((sides, ["src"], ["dst"], []), (82, 6, 6, 6))[0]
 
@@ -255,6 +268,24 @@ class Pair:
             layout.opt_size = rng.choice([-1] * len(sizes) + sizes)
             layout.opt_step = (group[-1] - group[0]) // (len(group) - 1)
         return layout
+
+    def _draw_again(self, layout):
+        """The same slices on the same ranks, with another axis of size 1 or one
+        that splits nothing in two."""
+        again = dataclasses.replace(layout, dev_matrix=list(layout.dev_matrix))
+        mesh, used = again.dev_matrix, set(self.naive.used_axes(layout))
+        at = self.rng.randint(0, len(mesh))
+        free = at < len(mesh) and len(mesh) - 1 - at not in used and not layout.opt_size
+        if not self.chance(0.5):
+            return again
+        # Axes count from the end: those before the new one move on.
+        moved = len(mesh) - at
+        mesh.insert(at, 1)
+        if free and mesh[at + 1] % 2 == 0:
+            mesh[at:at + 2] = [2, mesh[at + 1] // 2]
+        again.tensor_map = [[a + (a >= moved) for a in entry] if isinstance(entry, list)
+                            else entry + (entry >= moved) for entry in layout.tensor_map]
+        return again
 
     def _cover_stages(self, side):
         """Every stage of a pipeline holds something, or it is not one."""
@@ -525,8 +556,10 @@ class Workshop:
         if pair.lost_ranks:
             self.lose_ranks(pair, source, conversion)
         try:
-            reference = {name: (len(data), hashlib.sha256(data).hexdigest())
-                         for name, data in conversion.files().items()}
+            reference, expected = (
+                {name: (len(data), hashlib.sha256(data).hexdigest())
+                 for name, data in files.items()}
+                for files in (conversion.converted(), conversion.files()))
         except self.naive.ReshardError as error:
             reference, why = None, error
         converted, refusal = self.convert(pair, source, root, src_file, dst_file)
@@ -540,8 +573,13 @@ class Workshop:
         reasons = pair.known_wrong(conversion)
         different = refusal is None and self.check_reference(
             converted, reference, reasons, pair.part_of)
+        if conversion.cuts_alike():
+            reasons.add("cut alike, the file itself")
+            different |= expected != reference
+        elif pair.alike:
+            raise AssertionError("the reference does not see that both cut alike")
         if self.subject == "mount":
-            self.compare(pair, root, src, dst, reference)
+            self.compare(pair, root, src, dst, expected)
             if refusal is None and (reasons or pair.chance(0.05)):
                 # What the converter makes of stages that disagree depends on
                 # their order in the file, which merging leaves to chance.

@@ -11,6 +11,10 @@ everything that the destination lists comes out as it does of the undamaged tree
 left on no rank.  Which these are is found from the layouts, region by region;
 ranks of stages from which the destination takes nothing are no help.  With
 --allow-missing exactly the files that need such a slice cannot be read.
+
+Where both sides cut alike, what the strategies do not list is shown as well: the
+file of a rank is then its own, byte for byte, or that of one that is left and
+holds the same slice of everything.
 """
 
 import contextlib
@@ -40,6 +44,8 @@ CASES = 1000
 WHOLE = "whole without them"
 REFUSED = "refused, lost parameters named"
 REFUSED_AND_MOUNTED = "refused, and the rest with --allow-missing"
+THEMSELVES = "cut alike: files are themselves"
+OTHERS = "cut alike: files are themselves, or another rank's"
 
 _workshop = None
 
@@ -135,6 +141,16 @@ def draw_subsets(rng, ranks, needs):
     return found
 
 
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def own_file(source, rank):
+    folder = os.path.join(source, f"rank_{rank}")
+    return os.path.join(folder, max(os.listdir(folder)))
+
+
 class Tree:
     """A source of which ranks are taken away, and what it gives as a whole."""
 
@@ -174,11 +190,43 @@ class Tree:
 
     def mounted(self, *extra):
         return Mounted(self.source, src_strategy=self.src, dst_strategy=self.dst,
-                       prefix=self.pair.prefix, extra=[*EXTRA, *self.pair.reading(self.root), *extra])
+                       prefix=self.pair.prefix, extra=[*self.pair.reading(self.root), *extra])
+
+    def slices(self, rank):
+        """What the rank holds of each parameter that its stage lists."""
+        stage, local = divmod(rank, self.conversion.n_src)
+        found = {}
+        for name, stages in self.conversion.src.stages().items() if self.src else ():
+            shape = self.conversion._some_shape(name)
+            if stage in stages and shape is not None:
+                layout = self.conversion.src.layout_of(name, stage)
+                way = self.naive.foldings(layout, self.conversion._file(rank)[name].dims, True)[0]
+                found[name] = self.naive.region(way, self.naive.whole_shape(
+                    way, self.conversion._file(rank)[name].dims), local)
+        return stage, found
+
+    def check_themselves(self, gone):
+        """Demands the files that are source files; how many are another rank's."""
+        for rank in self.ranks:
+            self.conversion._file(rank)  # before some are taken away
+        left = [rank for rank in self.ranks if rank not in gone]
+        others = 0
+        with self.without(gone), self.mounted("--allow-missing") as mount:
+            for rank in self.conversion.ranks():
+                holders = [rank] if rank in left else \
+                    [r for r in left if self.slices(r) == self.slices(rank)]
+                if not holders:
+                    continue
+                found = content(os.path.join(mount.path, self.conversion.name(rank)))
+                if found not in [content(own_file(self.source, r)) for r in holders]:
+                    raise AssertionError(f"rank {rank} is not the file of {holders}\n{mount.log()}")
+                others += rank not in left
+        return others
 
     def check_refusal(self, names):
         status, said = expect_failure(self.source, src_strategy=self.src,
-                                      dst_strategy=self.dst, extra=EXTRA)
+                                      dst_strategy=self.dst,
+                                      extra=[*EXTRA, "--log-level", "info"])
         named = set(LOST.findall(said))
         if status != 3 or named != names:
             raise AssertionError(f"status {status}, lost {sorted(names)}, "
@@ -204,13 +252,13 @@ class Tree:
         lost = self.lost(gone)
         with self.without(gone):
             if not lost:
-                with self.mounted() as mount:
+                with self.mounted(*EXTRA) as mount:
                     self.check_files(mount, expected)
                 return WHOLE
             self.check_refusal(set().union(*lost.values()))
             if self.pair.rng.random() < 0.5:
                 return REFUSED
-            with self.mounted("--allow-missing") as mount:
+            with self.mounted(*EXTRA, "--allow-missing") as mount:
                 self.check_files(mount, expected, lost)
             return REFUSED_AND_MOUNTED
 
@@ -237,9 +285,12 @@ def judge(pair, root):
         expected = {rank: tree.conversion.records(rank) for rank in tree.conversion.ranks()}
     except tree.naive.ReshardError as error:
         return [f"refused: {str(error).split(':')[-1].strip()}"]
-    return [tree.check(gone, expected)
-            for gone in draw_subsets(pair.rng, tree.ranks, tree.needs)] or \
-        ["nothing to take away"]
+    subsets = draw_subsets(pair.rng, tree.ranks, tree.needs)
+    kinds = [tree.check(gone, expected) for gone in subsets] or ["nothing to take away"]
+    if tree.conversion.cuts_alike():
+        for gone in subsets[:2]:
+            kinds.append(OTHERS if tree.check_themselves(gone) else THEMSELVES)
+    return kinds
 
 
 def judge_mixture(tap, counts):
@@ -249,6 +300,8 @@ def judge_mixture(tap, counts):
            f"{whole + refused} were")
     tap.ok(whole > CASES / 4 and refused > CASES / 4, "of either kind a quarter",
            f"{whole} whole, {refused} refused")
+    tap.ok(counts[OTHERS] > 0, "files of others were among them",
+           f"{counts[OTHERS]} times")
 
 
 def main():

@@ -12,6 +12,7 @@ UNIT += \
 	unit/test_plan_errors \
 	unit/test_plan_framing \
 	unit/test_plan_pieces \
+	unit/test_plan_whole \
 	unit/test_plan_property
 
 LAYOUT_SUPPORT = \
@@ -48,6 +49,8 @@ unit_test_plan_framing_SOURCES = unit/test_plan_framing.c $(PLAN_SUPPORT)
 unit_test_plan_framing_LDADD = $(L_PLAN)
 unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
 unit_test_plan_pieces_LDADD = $(L_PLAN)
+unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
+unit_test_plan_whole_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_PLAN)
 

@@ -79,11 +79,13 @@ static int try_plan(struct job *j, bool compat)
 		.compat = compat, .format = j->format,
 		.part_bytes = j->part_bytes,
 		.remove_redundancy = j->remove_redundancy,
+		.replicas = j->replicas,
 	};
 	const char *path[MAX_FILES];
 	struct rsh_source_view view = {
 		.n_ranks = MAX_FILES, .index = j->index, .path = path,
 		.names = j->names, .format = j->src_format,
+		.joined = j->joined,
 	};
 
 	assert_null(j->c);
@@ -222,6 +224,33 @@ void assert_content(const struct job *j, uint32_t rank, const char *record,
 		return;
 	}
 	fail_msg("rank %u has no record %s", rank, record);
+}
+
+void assert_whole(const struct job *j, uint32_t rank, uint32_t origin,
+		  const char *records)
+{
+	const uint64_t size = j->index[origin]->file_bytes;
+	struct text t = { "", 0 };
+	struct rsh_virtual_record r;
+	char want[64];
+
+	assert_int_equal(rsh_conversion_size(j->c, rank), size);
+	snprintf(want, sizeof(want), "%u@0+%" PRIu64, origin, size);
+	assert_pieces(j, rank, 0, UINT64_MAX, want);
+	snprintf(want, sizeof(want), "%u@7+3", origin);
+	assert_pieces(j, rank, 7, 3, want);
+	snprintf(want, sizeof(want), "%u", origin);
+	assert_sources(j, rank, want);
+	for (uint32_t i = 0; i < rsh_conversion_n_records(j->c, rank); i++) {
+		uint64_t end = i ? r.offset + r.total_bytes : 0;
+
+		rsh_conversion_record(j->c, rank, i, &r);
+		put(&t, "%s%s", i ? " " : "", r.shape.name);
+		assert_false(r.resharded);
+		assert_true(r.offset >= end);
+		assert_true(r.offset + r.total_bytes <= size);
+	}
+	assert_string_equal(t.s, records);
 }
 
 void assert_sources(const struct job *j, uint32_t rank, const char *want)

@@ -16,7 +16,7 @@ struct job {
 	char path[MAX_FILES][24]; /* "rank_7.ckpt" */
 	enum rsh_format src_format, format; /* .ckpt unless set */
 	uint64_t part_bytes;
-	bool remove_redundancy;
+	bool remove_redundancy, replicas, joined;
 	struct rsh_conversion *c;
 	struct rsh_error err;
 };
@@ -59,6 +59,10 @@ void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
 /* The pieces of the content of a record alone. */
 void assert_content(const struct job *j, uint32_t rank, const char *record,
 		    const char *want);
+/* The file is that of source rank `origin`, byte for byte, and these are its
+ * records in their order, one after the other: "w step". */
+void assert_whole(const struct job *j, uint32_t rank, uint32_t origin,
+		  const char *records);
 /* The source ranks of a virtual file: "0 4". */
 void assert_sources(const struct job *j, uint32_t rank, const char *want);
 /* Exactly one note holds the words. */

@@ -11,38 +11,6 @@
 
 #include "cli/text.h"
 
-static void test_escape(void **state)
-{
-	static const struct {
-		const char *raw, *shown;
-	} cases[] = {
-		{ "", "" },
-		{ "layers.0.weight", "layers.0.weight" },
-		{ "gr\xc3\xb6\xc3\x9f" "e \xe5\xb1\x82 \xf0\x9f\x98\x80",
-		  "gr\xc3\xb6\xc3\x9f" "e \xe5\xb1\x82 \xf0\x9f\x98\x80" },
-		{ "a\nb\tc\x1b[0m\x7f", "a\\x0ab\\x09c\\x1b[0m\\x7f" },
-		{ "a\\x0a", "a\\\\x0a" },
-		{ "\xc2\x9b", "\\xc2\\x9b" },         /* a C1 control */
-		{ "\xe2\x80\xae", "\\xe2\\x80\\xae" }, /* right to left */
-		{ "\xff", "\\xff" },
-		{ "\x80", "\\x80" },
-		{ "\xc3", "\\xc3" },                   /* cut short */
-		{ "\xc3z", "\\xc3z" },
-		{ "\xc0\xaf", "\\xc0\\xaf" },          /* overlong */
-		{ "\xed\xa0\x80", "\\xed\\xa0\\x80" }, /* a surrogate */
-		{ "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80" },
-		{ "\xe2\x82", "\\xe2\\x82" },
-	};
-
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char *shown = rsh_text_escape(cases[i].raw);
-
-		assert_string_equal(shown, cases[i].shown);
-		free(shown);
-	}
-}
-
 static void assert_shortened(const char *text, size_t n, const char *wanted)
 {
 	char *s = strdup(text);
@@ -99,7 +67,6 @@ static void test_seconds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_escape),
 		cmocka_unit_test(test_shorten),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_seconds),

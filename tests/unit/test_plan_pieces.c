@@ -267,10 +267,10 @@ static void limit_is_one_chunk(void **state)
 static void copied_tensors_are_cut_anew(void **state)
 {
 	static const uint64_t odd[] = { 300 * MIB, 1, 300 * MIB - 1, 0 };
-	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
+	struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
 
 	(void)state;
-	job_file(j, 0, FILE_WITH(F32("w", 1),
+	job_files(j, 2, FILE_WITH(F32("w", 1),
 				 { .name = "v", .dtype = RSH_DTYPE_INT8,
 				   DIMS_OF(600 * MIB), .chunks = odd }));
 	job_plan(j);
@@ -340,10 +340,10 @@ static void codecs_count_elements_in_runs(void **state)
 static void wide_sources_in_chunks(void **state)
 {
 	static const uint64_t chunks[] = { CHUNK, 88 * MIB, 0 };
-	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
+	struct job *j = job_new(LAYOUT("w", "[2]", "[-1]"), NULL);
 
 	(void)state;
-	job_file(j, 0, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
+	job_files(j, 2, FILE_WITH({ .name = "w", .dtype = RSH_DTYPE_BFLOAT16,
 				   DIMS_OF(150 * MIB), .wide = true,
 				   .chunks = chunks }));
 	job_plan(j);

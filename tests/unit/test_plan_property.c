@@ -28,6 +28,7 @@
 
 #define DEFAULT_CASES 12000
 #define DEFAULT_LOSSES 4000
+#define DEFAULT_ALIKE 4000
 #define MAX_PARAMS 4
 #define MAX_STAGES 3
 #define MAX_MESH 5
@@ -383,6 +384,7 @@ static struct rsh_ckpt_index *scan(struct image *m, struct rsh_names *names)
 /* ---- one case ---- */
 
 struct test_case {
+	bool alike; /* both sides cut everything alike */
 	int n_params;
 	struct whole w[MAX_PARAMS];
 	struct job src, dst;
@@ -456,6 +458,38 @@ static void random_case(struct test_case *t)
 
 			t->w[p].dims[d] = lcm(a, b) * (1 + below(2));
 		}
+}
+
+/* The same slices on the same ranks, in another form of file and with another
+ * axis of size 1. */
+static void draw_again(struct layout *l)
+{
+	const int at = (int)below((uint32_t)l->n_mesh + 1);
+	bool many = false;
+
+	for (int d = 0; d < l->n_dims; d++)
+		many |= l->n_axes[d] > 1;
+	l->nested = many || below(3) == 0;
+	l->expanded = l->nested && l->opt == 1 && below(2);
+	if (l->n_mesh == MAX_MESH || below(2))
+		return;
+	memmove(&l->mesh[at + 1], &l->mesh[at],
+		(size_t)(l->n_mesh++ - at) * sizeof(int));
+	l->mesh[at] = 1;
+	for (int d = 0; d < l->n_dims; d++)
+		for (int i = 0; i < l->n_axes[d]; i++)
+			l->axes[d][i] += l->axes[d][i] >= at;
+}
+
+static void draw_alike(struct test_case *t)
+{
+	if (t->src.none || t->dst.none) {
+		t->src.none = t->dst.none = true;
+		t->src.ranks = t->src.stages = 1;
+	}
+	t->dst = t->src;
+	for (int p = 0; p < t->n_params; p++)
+		draw_again(&t->dst.layout[p]);
 }
 
 /* Keeps the arrays small: a case over the limit is drawn again. */
@@ -664,7 +698,7 @@ static void check_file(struct test_case *t, const struct rsh_conversion *c,
  * one way; then there is an error and never a guess. */
 static unsigned ambiguous;
 
-static struct test_case *make_case(uint64_t seed)
+static struct test_case *make_case(uint64_t seed, bool alike)
 {
 	struct test_case *t = calloc(1, sizeof(*t));
 
@@ -672,6 +706,9 @@ static struct test_case *make_case(uint64_t seed)
 	do {
 		memset(t, 0, sizeof(*t));
 		random_case(t);
+		t->alike = alike;
+		if (alike)
+			draw_alike(t);
 	} while (!fits(t));
 	t->names = rsh_names_new();
 	if (!t->src.none)
@@ -699,7 +736,7 @@ static void free_case(struct test_case *t)
 
 static void run_case(uint64_t seed)
 {
-	struct test_case *t = make_case(seed);
+	struct test_case *t = make_case(seed, false);
 	const struct rsh_conversion_options opts = { 0 };
 	const struct rsh_source_view view = {
 		.n_ranks = (uint32_t)t->n_files,
@@ -805,7 +842,7 @@ static void expect_losses(const struct test_case *t, const bool *healthy,
  * right. */
 static void lose_some(uint64_t seed, unsigned counts[3])
 {
-	struct test_case *t = make_case(seed);
+	struct test_case *t = make_case(seed, false);
 	bool healthy[MAX_RANKS * MAX_STAGES], left = false;
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 	struct losses l = { 0 };
@@ -854,6 +891,153 @@ static void lose_some(uint64_t seed, unsigned counts[3])
 	}
 	rsh_conversion_free(c);
 	free_case(t);
+}
+
+/* ---- both sides cut alike ---- */
+
+static bool holds_same(const struct test_case *t, int a, int b)
+{
+	const int n = t->src.ranks;
+
+	if (t->src.none || a == b)
+		return true;
+	if (a / n != b / n)
+		return false;
+	for (int p = 0; p < t->n_params; p++) {
+		const struct layout *l = &t->src.layout[p];
+
+		if (t->w[p].unlisted || !t->src.in_stage[p][a / n])
+			continue;
+		for (int d = 0; d < t->w[p].n_dims; d++)
+			if (part_of(l, n, a % n, d) != part_of(l, n, b % n, d))
+				return false;
+	}
+	return true;
+}
+
+/* Is there a healthy file of a rank that holds the same of everything? */
+static bool has_twin(const struct test_case *t, const bool *healthy, int rank)
+{
+	for (int g = 0; g < t->n_files; g++)
+		if (healthy[g] && holds_same(t, rank, g))
+			return true;
+	return false;
+}
+
+static bool all_can_be_had(const struct test_case *t, const bool *healthy,
+			   int rank)
+{
+	for (int p = 0; p < t->n_params; p++)
+		if (!t->w[p].unlisted &&
+		    held(t, p, rank / t->src.ranks) &&
+		    !can_be_had(t, healthy, p, rank))
+			return false;
+	return true;
+}
+
+/* The file, or as much of it as comes; nothing may be wrong. */
+static uint64_t read_avoiding(const struct test_case *t,
+			      const struct rsh_conversion *c, uint32_t rank,
+			      const atomic_bool *avoid)
+{
+	struct rsh_piece_iter *it =
+		rsh_piece_iter_new(c, rank, 0, UINT64_MAX, avoid);
+	const struct image *want = &t->file[rank];
+	struct rsh_piece p;
+	uint64_t at = 0;
+
+	assert_non_null(it);
+	while (rsh_piece_iter_next(it, &p)) {
+		assert_int_equal(p.file_offset, at);
+		assert_true(at + p.length <= want->n);
+		assert_true(p.is_header || !avoid[p.src_rank]);
+		assert_memory_equal(p.is_header ? p.header :
+				    t->file[p.src_rank].bytes + p.src_offset,
+				    want->bytes + at, p.length);
+		at += p.length;
+	}
+	rsh_piece_iter_free(it);
+	return at;
+}
+
+/* Files are themselves; of lost ranks those that hold the same, and of ranks
+ * that fail later what others hold. */
+static void check_itself(struct test_case *t, const struct rsh_conversion *c,
+			 int rank, const bool *there)
+{
+	static uint8_t bytes[MAX_FILE];
+	struct image m = { bytes, 0 };
+	atomic_bool avoid[MAX_RANKS * MAX_STAGES];
+	bool left[MAX_RANKS * MAX_STAGES];
+
+	if (!has_twin(t, there, rank)) {
+		if (!rsh_conversion_is_lost(c, (uint32_t)rank))
+			check_file(t, c, (uint32_t)rank);
+		return;
+	}
+	assert_int_equal(rsh_conversion_size(c, (uint32_t)rank),
+			 t->file[rank].n);
+	read_virtual(t, c, (uint32_t)rank, &m);
+	assert_memory_equal(bytes, t->file[rank].bytes, m.n);
+	for (int g = 0; g < t->n_files; g++) {
+		avoid[g] = below(3) == 0;
+		left[g] = there[g] && !avoid[g];
+	}
+	if (has_twin(t, left, rank) || all_can_be_had(t, left, rank))
+		assert_int_equal(read_avoiding(t, c, (uint32_t)rank, avoid),
+				 m.n);
+	else
+		assert_true(read_avoiding(t, c, (uint32_t)rank, avoid) < m.n);
+}
+
+static void run_alike(uint64_t seed)
+{
+	struct test_case *t = make_case(seed, true);
+	bool there[MAX_RANKS * MAX_STAGES];
+	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
+	const struct rsh_conversion_options opts = {
+		.replicas = true, .allow_missing = true,
+	};
+	const struct rsh_source_view view = {
+		.n_ranks = (uint32_t)t->n_files, .index = index,
+		.names = t->names,
+	};
+	struct rsh_conversion *c = NULL;
+	struct rsh_error err = RSH_ERROR_INIT;
+	const uint32_t odds = below(2) ? 1000 : 4;
+
+	for (int g = 0; g < t->n_files; g++) {
+		there[g] = g == 0 || below(odds) > 0;
+		index[g] = there[g] ? t->index[g] : NULL;
+	}
+	if (rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err)) {
+		if (!strstr(err.text, "can be folded in several ways"))
+			fail_msg("seed %" PRIu64 ": %s", seed, err.text);
+		ambiguous++;
+	}
+	for (int r = 0; c && r < t->n_files; r++)
+		check_itself(t, c, r, there);
+	rsh_conversion_free(c);
+	free_case(t);
+}
+
+static void random_alike(void **state)
+{
+	const char *s = getenv("RSH_PROPERTY_SEED");
+	const char *n = getenv("RSH_PROPERTY_CASES");
+	uint64_t seed = s ? strtoull(s, NULL, 0) : 1;
+	uint64_t cases = n ? strtoull(n, NULL, 0) : DEFAULT_ALIKE;
+
+	(void)state;
+	printf("# cut alike, of seeds %" PRIu64 " to %" PRIu64 "\n", seed,
+	       seed + cases - 1);
+	for (uint64_t i = 0; i < cases; i++) {
+		char line[64];
+
+		snprintf(line, sizeof(line), "%" PRIu64, seed + i);
+		setenv("RSH_PROPERTY_CURRENT", line, 1);
+		run_alike(seed + i);
+	}
 }
 
 static void random_layouts(void **state)
@@ -917,6 +1101,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_teardown(random_layouts, tell_seed),
 		cmocka_unit_test_teardown(random_losses, tell_seed),
+		cmocka_unit_test_teardown(random_alike, tell_seed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

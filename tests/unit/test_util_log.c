@@ -137,7 +137,7 @@ static void test_hostile_text(void **state)
 	(void)state;
 	rsh_log_error("name \"%s\"", "a\nreshardfs: error: forged\033[2J");
 	assert_non_null(strstr(read_log(),
-			       "\"a?reshardfs: error: forged?[2J\"\n"));
+			       "\"a\\x0areshardfs: error: forged\\x1b[2J\"\n"));
 	memset(longest, 'y', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	rsh_log_error("%s", longest);
@@ -211,7 +211,7 @@ static void test_recent(void **state)
 		char expected[64];
 
 		snprintf(expected, sizeof(expected),
-			 " reshardfs: %s: kept %d?",
+			 " reshardfs: %s: kept %d\\x0a",
 			 n % 2 ? "error" : "warning", 100 + n);
 		assert_int_equal(strncmp(line, "20", 2), 0);
 		assert_string_equal(strchr(line, ' '), expected);

@@ -33,7 +33,7 @@ struct fixture {
 	char *tree;
 	char path[256]; /* of rank 0's file */
 	size_t size, header;
-	uint8_t bytes[256]; /* of the file */
+	uint8_t bytes[256]; /* of the file, and room */
 	struct rsh_source_io *io;
 	struct rsh_vfs_config cfg;
 	struct rsh_vfs *vfs;
@@ -198,8 +198,9 @@ static void write_two(struct fixture *f, unsigned rank, uint8_t byte)
 	tree_write(f->tree, name, both, 2 * f->size);
 }
 
-/* Rank 1 is lost: its half is rank 3's, the other record comes from rank 0. */
-static void mount_without_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
+/* Rank 1 is lost: its half is rank 3's.  To the converter the other record is
+ * rank 0's. */
+static void lose_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
 {
 	static char path[256];
 
@@ -211,6 +212,27 @@ static void mount_without_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
 	f->cfg.src_strategy = f->cfg.dst_strategy = path;
 	f->cfg.replicas = true;
 	f->size *= 2;
+}
+
+static void a_lost_rank_is_one_that_holds_the_same(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t mine, other;
+
+	lose_rank_1(f, 2);
+	mount(f);
+	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_1", "net_1.ckpt"),
+					 &mine), 0);
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_3", "net_3.ckpt"),
+					 &other), 0);
+	assert_int_equal(mine, other);
+}
+
+/* The converter's order is here that of the files. */
+static void mount_compat(struct fixture *f)
+{
+	f->cfg.compat = true;
 	mount(f);
 }
 
@@ -219,7 +241,8 @@ static void a_small_record_from_elsewhere_may_be_the_same(void **state)
 	struct fixture *f = *state;
 	uint32_t mine, other;
 
-	mount_without_rank_1(f, 1);
+	lose_rank_1(f, 1);
+	mount_compat(f);
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
 	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_1", "net_1.ckpt"),
 					 &mine), 0);
@@ -232,7 +255,8 @@ static void a_small_record_from_elsewhere_may_differ(void **state)
 {
 	struct fixture *f = *state;
 
-	mount_without_rank_1(f, 2);
+	lose_rank_1(f, 2);
+	mount_compat(f);
 	assert_not_backed(f, at(f, "rank_1", "net_1.ckpt"));
 	assert_backed(f, at(f, "rank_3", "net_3.ckpt"));
 }
@@ -252,7 +276,7 @@ static void another_header_has_none(void **state)
 	memcpy(p + 7, dim, sizeof(dim));
 	assert_memory_not_equal(f->bytes, want, f->size);
 	tree_write(f->tree, NAME, f->bytes, f->size);
-	mount(f);
+	mount_compat(f);
 	node = at(f, "rank_0", "net_0.ckpt");
 	assert_not_backed(f, node);
 	assert_int_equal(rsh_vfs_read(f->vfs, node, got, sizeof(got), 0),
@@ -266,8 +290,23 @@ static void a_longer_file_has_none(void **state)
 
 	memcpy(f->bytes + f->size, "crc_num\0\0\0\0\0\0" "1234", 17);
 	tree_write(f->tree, NAME, f->bytes, f->size + 17);
-	mount(f);
+	mount_compat(f);
 	assert_not_backed(f, at(f, "rank_0", "net_0.ckpt"));
+}
+
+/* Whatever it looks like, a file that is shown as it is has itself. */
+static void odd_files_are_themselves(void **state)
+{
+	struct fixture *f = *state;
+	static const uint8_t unknown[] = { 0x50, 1 }; /* field 10: 1 */
+
+	memmove(f->bytes + 2, f->bytes, f->size);
+	memcpy(f->bytes, unknown, sizeof(unknown));
+	memcpy(f->bytes + f->size + 2, "crc_num\0\0\0\0\0\0" "1234", 17);
+	f->size += 2 + 17;
+	tree_write(f->tree, NAME, f->bytes, f->size);
+	mount(f);
+	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
 }
 
 static void another_format_has_none(void **state)
@@ -352,7 +391,22 @@ static void a_file_that_changed_before_is_stale(void **state)
 	struct fixture *f = *state;
 	uint32_t file;
 
+	int fd;
+
 	mount(f);
+	touch(f);
+	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
+					 &file), 0);
+	assert_int_equal(rsh_vfs_backing_open(f->vfs, file, &fd), -ESTALE);
+}
+
+/* Its headers would have to be compared. */
+static void a_file_that_changed_before_is_not_read(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t file;
+
+	mount_compat(f);
 	touch(f);
 	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
 					 &file), -ESTALE);
@@ -395,16 +449,19 @@ int main(void)
 		TEST(each_rank_has_its_own),
 		TEST(other_nodes_have_none),
 		TEST(slices_have_none),
+		TEST(a_lost_rank_is_one_that_holds_the_same),
 		TEST(a_small_record_from_elsewhere_may_be_the_same),
 		TEST(a_small_record_from_elsewhere_may_differ),
 		TEST(another_header_has_none),
 		TEST(a_longer_file_has_none),
+		TEST(odd_files_are_themselves),
 		TEST(another_format_has_none),
 		TEST(what_reads_straight_is_backed),
 		TEST(faults_are_not_passed_by),
 		TEST(the_cache_is_not_passed_by),
 		TEST(a_changed_file_is_stale),
 		TEST(a_file_that_changed_before_is_stale),
+		TEST(a_file_that_changed_before_is_not_read),
 		TEST(a_changed_file_is_left_to_replicas),
 		TEST(files_to_resume_are_backed),
 	};

@@ -7,6 +7,7 @@ UNIT += \
 	unit/test_util_areas \
 	unit/test_util_files \
 	unit/test_util_crew \
+	unit/test_util_text \
 	unit/test_wire_ckpt_scan \
 	unit/test_wire_ckpt_emit \
 	unit/test_wire_strategy \
@@ -40,6 +41,8 @@ unit_test_util_files_SOURCES = \
 	unit/support.h \
 	unit/support.c
 unit_test_util_files_LDADD = $(L_UTIL)
+unit_test_util_text_SOURCES = unit/test_util_text.c
+unit_test_util_text_LDADD = $(L_UTIL)
 unit_test_wire_ckpt_scan_SOURCES = unit/test_wire_ckpt_scan.c $(WIRE_SUPPORT)
 unit_test_wire_ckpt_scan_LDADD = $(L_WIRE)
 unit_test_wire_ckpt_emit_SOURCES = unit/test_wire_ckpt_emit.c $(WIRE_SUPPORT)

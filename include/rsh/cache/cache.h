@@ -49,6 +49,9 @@ struct rsh_cache_options {
 	 * is never exceeded.  Where it is too small to hold a block, or 0,
 	 * nothing is cached and every read goes to its loader. */
 	uint64_t memory_bytes;
+	/* Address space that blocks may take; 0: as much as their number asks
+	 * for, since compressed ones take as much as others do. */
+	uint64_t map_bytes;
 	enum rsh_cache_compress compress;
 
 	/* A directory of a local disk, NULL for none.  It is made (0700) if

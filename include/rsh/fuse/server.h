@@ -42,7 +42,13 @@ struct rsh_server_options {
 	unsigned max_idle_threads; /* that serve; 0: one a processor */
 	unsigned max_threads;      /* in reads, if these are stuck; 0: a
 				    * default */
+	bool lean;                 /* few threads and little prepared: slower,
+				    * in a fraction of the memory */
 };
+
+/* What a server takes at most beside the tree, in bytes: mapped, and resident. */
+uint64_t rsh_server_maps(const struct rsh_server_options *o);
+uint64_t rsh_server_resident(const struct rsh_server_options *o);
 
 /* Forks a process that mounts and unmounts once, as these options say, for a
  * server that will give up what it takes to do so; single-threaded, before it

@@ -64,6 +64,10 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			  const struct rsh_names *names,
 			  struct rsh_error *err);
 
+/* The dimensions of a whole tensor; NULL: it is not known, or no tensor. */
+const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
+				      uint32_t name);
+
 /* ---- the result ---- */
 
 struct rsh_derived {

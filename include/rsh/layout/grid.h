@@ -82,7 +82,10 @@ uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
  * order of their replica numbers: place / n_replicas numbers the cells. */
 uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank);
 
-/* True if both cut the same way and put every slice on the same ranks. */
+/* True if both cut the same way and put every slice on the same ranks, by the
+ * same axes. */
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);
+/* The same whatever the axes: one mesh may be drawn in several ways. */
+bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b);
 
 #endif

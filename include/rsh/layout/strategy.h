@@ -71,6 +71,9 @@ const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
 /* Whose layout counts when the parameter is read: the smallest stage's. */
 const struct rsh_param_stage *
 rsh_param_source_stage(const struct rsh_strategy_param *p);
+/* The layout that a stage gives it, NULL if the stage does not list it. */
+const struct rsh_strategy_item *
+rsh_param_item(const struct rsh_strategy_param *p, uint32_t stage);
 bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage);
 /* Whose layout counts for destination rank `rank` (global): the one of the
  * rank's own stage; `converter`: the one MindSpore's converter picks. */

@@ -5,6 +5,10 @@
  * records of its file in the converter's order, their sizes, and for every
  * byte the source file and offset it comes from.  Nothing is read here.
  *
+ * Where both strategies put every slice on the same ranks, and nothing is asked
+ * for that would change it, a rank's file is its source file, byte for byte, or
+ * that of a rank that holds the same slice of everything.
+ *
  * Files of different ranks nearly always have the same records, so these are
  * stored once and the rank enters only when pieces are asked for.
  *
@@ -32,6 +36,7 @@ struct rsh_source_view {
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
 	enum rsh_format format;                     /* of the files */
+	bool joined; /* rank 0's index is that of several files end to end */
 };
 
 enum rsh_unlisted {
@@ -111,6 +116,10 @@ void rsh_conversion_free(struct rsh_conversion *c);
 /* Sentences on where the result differs from the converter's, one at a time,
  * for the log; NULL past the last. */
 const char *rsh_conversion_note(const struct rsh_conversion *c, uint32_t i);
+
+/* A sentence on the slices that cannot be had, with the first as an example;
+ * NULL: there is none. */
+const char *rsh_conversion_lost(const struct rsh_conversion *c);
 
 enum rsh_format rsh_conversion_format(const struct rsh_conversion *c);
 uint32_t rsh_conversion_n_files(const struct rsh_conversion *c);

@@ -34,6 +34,9 @@ struct rsh_candidate_step {
 };
 void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 			       struct rsh_candidate_step *out);
+/* Candidates that there are: those to be tried, rsh_source_n_candidates(), and
+ * beyond them those that do not count beside these. */
+uint32_t rsh_source_n_listed(const struct rsh_source *s);
 /* The candidate that was chosen last. */
 uint32_t rsh_source_chosen(const struct rsh_source *s);
 /* A file of the chosen candidate, as it was indexed. */

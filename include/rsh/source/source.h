@@ -95,7 +95,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 /* No read may be running. */
 void rsh_source_free(struct rsh_source *s);
 
-/* At least 1: a tree without files is one candidate without files. */
+/* Those to be tried, at least 1: a tree without files is one candidate without
+ * files.  Names without a step do not count where every rank has some with. */
 uint32_t rsh_source_n_candidates(const struct rsh_source *s);
 /* Makes the files of candidate i, the best being 0, those of the source;
  * indexes and descriptors of an earlier choice go.  A rank may have no file.
@@ -105,13 +106,15 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err);
 /* "epoch 3 step 40" and the like, of candidate i, for messages. */
 void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 			       char *text, size_t size);
-/* Logs what was chosen, if there was a choice, and ranks that lack it. */
+/* Logs what was chosen, if there was a choice, ranks that lack it, and in a line
+ * the files that were left out. */
 void rsh_source_log_choice(const struct rsh_source *s);
+void rsh_source_log_left_out(const struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
  * held once.  Files that the index cache knows are not read, and others are
  * entered there, in a thread that ends with the choice at the latest.  A file
- * that is damaged or cannot be read is logged and left out, as if that rank had
+ * that is damaged or cannot be read is left out, as if that rank had
  * none; of a model in parts it is an error.  0 or -errno with a sentence. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err);

@@ -26,6 +26,8 @@ struct rsh_areas {
 
 /* Areas of `bytes`, a multiple of the page size. */
 void rsh_areas_init(struct rsh_areas *a, size_t bytes);
+/* Address space that so many areas of that size take at most. */
+uint64_t rsh_areas_maps(size_t bytes, unsigned n_areas);
 /* All areas are returned by then. */
 void rsh_areas_destroy(struct rsh_areas *a);
 

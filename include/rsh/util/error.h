@@ -4,6 +4,7 @@
  * sentence for the person who typed the command: it names the file, the
  * parameter and the offset where they are known.  The object is a plain
  * value with a bounded text, so that reporting a failure cannot itself fail.
+ * Names stand in it as they are: it is escaped (text.h) by what shows it.
  */
 #ifndef RSH_UTIL_ERROR_H
 #define RSH_UTIL_ERROR_H

@@ -2,7 +2,8 @@
  *
  * One log a process: it goes to stderr until told otherwise, to a file, to
  * syslog or to systemd's journal.  A line is "reshardfs: <level>: <text>"
- * (stderr) or the same with a time stamp before it (file).  The last warnings
+ * (stderr) or the same with a time stamp before it (file); the text is escaped
+ * (text.h), so that a line is a line whatever names are in it.  The last warnings
  * and errors are kept in memory, whatever the level.  Threads: everything here
  * may be called from any thread; one line is written with one write(2).
  */

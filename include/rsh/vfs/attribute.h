@@ -2,8 +2,7 @@
  * as text without a newline at the end.
  *
  *   user.reshardfs.sources       paths of the source files that its bytes come
- *                                from, one a line; a newline in a path is
- *                                "\n", a backslash "\\"
+ *                                from, one a line
  *   user.reshardfs.replicas      of a sharded source: for each source rank that
  *                                was chosen, in a line, "RANK:" and the ranks
  *                                that hold the same
@@ -13,7 +12,8 @@
  *                                attributes would have every file read
  *
  * A file has those that mean something for it, the root has the step.  Other
- * directories and links have none.  Any thread.
+ * directories and links have none.  Paths and step are escaped (util/text.h).
+ * Any thread.
  */
 #ifndef RSH_VFS_ATTRIBUTE_H
 #define RSH_VFS_ATTRIBUTE_H
@@ -33,5 +33,7 @@ size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
 /* The value, from malloc, and its length.  0, -ENODATA or -ENOMEM. */
 int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 		      char **value, size_t *length);
+/* The step as it is, not escaped, from malloc.  0, -ENODATA or -ENOMEM. */
+int rsh_vfs_step(const struct rsh_vfs *v, char **step);
 
 #endif

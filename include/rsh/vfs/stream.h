@@ -25,6 +25,9 @@
 /* The most bytes that are lent at once; also what a window holds. */
 #define RSH_STREAM_MAX ((size_t)1024 * 1024)
 
+#define RSH_STREAM_WINDOWS 24
+#define RSH_STREAM_THREADS 16
+
 /* What all open files of a tree share: windows and the threads that fill
  * them. */
 struct rsh_streams;
@@ -32,9 +35,10 @@ struct rsh_streams;
 struct rsh_stream;
 
 struct rsh_streams_options {
-	/* Windows that may be prepared and not yet read; 0: the default. */
+	/* Windows that may be prepared and not yet read; 0:
+	 * RSH_STREAM_WINDOWS. */
 	unsigned max_windows;
-	/* Threads that prepare, started when needed; 0: the default. */
+	/* Threads that prepare, started when needed; 0: RSH_STREAM_THREADS. */
 	unsigned max_threads;
 	/* Who returns a loan may be kept to prepare the next window, if the
 	 * reader has been given its bytes by then and is slow. */
@@ -57,6 +61,8 @@ struct rsh_stream_stats {
 int rsh_streams_new(const struct rsh_vfs *vfs,
 		    const struct rsh_streams_options *o,
 		    struct rsh_streams **out);
+/* Address space that so many windows take at most, on loan or not. */
+uint64_t rsh_stream_maps(unsigned n_windows);
 /* True if reads of the source have put threads to sleep lately, so that more of
  * them can be of use than there are processors. */
 bool rsh_streams_sleep(struct rsh_streams *s);

@@ -1,0 +1,140 @@
+#include "rsh/util/text.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* A character of at most 4 bytes, each of which may become "\xNN". */
+#define UNIT_MAX 16
+
+static bool is_tail(char c)
+{
+	return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* The code point at `s` and its bytes; 0 bytes if it is not UTF-8. */
+static size_t decode(const char *s, uint32_t *out)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const unsigned char lead = (unsigned char)*s;
+	size_t n = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 :
+		   lead >> 3 == 30 ? 4 : 0;
+	uint32_t c = n == 1 ? lead : lead & (0x7fu >> n);
+
+	for (size_t i = 1; i < n; i++) {
+		if (!is_tail(s[i]))
+			return 0;
+		c = c << 6 | ((unsigned char)s[i] & 0x3f);
+	}
+	*out = c;
+	return n && c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
+}
+
+/* Nothing is seen of it, or it changes how its neighbours are seen. */
+static bool misleads(uint32_t c)
+{
+	static const struct {
+		uint32_t first, last;
+	} ranges[] = {
+		{ 0x00, 0x1f }, { 0x7f, 0x9f }, { 0xad, 0xad },
+		{ 0x61c, 0x61c }, { 0x180e, 0x180e }, { 0x200b, 0x200f },
+		{ 0x2028, 0x202e }, { 0x2060, 0x206f }, { 0xfeff, 0xfeff },
+		{ 0xfff9, 0xfffb }, { 0xe0000, 0xe007f },
+	};
+
+	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++)
+		if (c >= ranges[i].first && c <= ranges[i].last)
+			return true;
+	return false;
+}
+
+/* One character of *s, or one byte that is none, to `to`; moves *s behind it
+ * and returns the length of what was written. */
+static size_t put_unit(char to[UNIT_MAX + 1], const char **s)
+{
+	uint32_t c = 0;
+	size_t n = decode(*s, &c), length = 0;
+
+	if (n && c == '\\') {
+		length = (size_t)sprintf(to, "\\\\");
+	} else if (n && !misleads(c)) {
+		memcpy(to, *s, n);
+		length = n;
+	} else {
+		for (size_t i = 0; i < (n ? n : 1); i++)
+			length += (size_t)sprintf(to + length, "\\x%02x",
+						  (unsigned char)(*s)[i]);
+	}
+	*s += n ? n : 1;
+	return length;
+}
+
+char *rsh_text_put(char *to, size_t size, const char *s)
+{
+	static const char dots[] = "...";
+	size_t at = 0, cut = 0;
+
+	while (*s) {
+		char unit[UNIT_MAX + 1];
+		size_t n = put_unit(unit, &s);
+
+		if (at + n >= size) {
+			at = cut;
+			n = sizeof(dots) - 1;
+			memcpy(unit, dots, n);
+			s = "";
+		}
+		memcpy(to + at, unit, n);
+		at += n;
+		if (at + sizeof(dots) <= size)
+			cut = at;
+	}
+	to[at] = '\0';
+	return to;
+}
+
+char *rsh_text_escape(const char *s)
+{
+	const size_t size = strlen(s) * strlen("\\xNN") + 1;
+	char *text = malloc(size);
+
+	return text ? rsh_text_put(text, size, s) : NULL;
+}
+
+/* As UTF-16, which is what JSON counts in. */
+static char *put_json(char *to, uint32_t c)
+{
+	if (c < 0x10000)
+		return to + sprintf(to, "\\u%04x", c);
+	c -= 0x10000;
+	return to + sprintf(to, "\\u%04x\\u%04x", 0xd800 + (c >> 10),
+			    0xdc00 + (c & 0x3ff));
+}
+
+char *rsh_text_json(const char *json)
+{
+	/* The least that becomes the most: DEL, one byte. */
+	char *text = rsh_alloc_array(strlen(json) + 1, strlen("\\uNNNN"));
+	char *to = text;
+	uint32_t c = 0;
+
+	while (text && *json) {
+		size_t n = decode(json, &c);
+
+		/* What is below is between the strings. */
+		if (n && c >= 0x7f && misleads(c)) {
+			to = put_json(to, c);
+		} else {
+			n = n ? n : 1;
+			to = mempcpy(to, json, n);
+		}
+		json += n;
+	}
+	if (text)
+		*to = '\0';
+	return text;
+}
