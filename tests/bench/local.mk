@@ -32,5 +32,9 @@ bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 
 CLEANFILES = bench/bench.json bench/bench.svg
 EXTRA_DIST += \
-	bench/bench.py bench/bench_rows.py bench/bench_tools.py bench/bench_trees.py \
-	bench/bench_plot.py bench/bench_mindspore.py
+	bench/bench.py \
+	bench/bench_rows.py \
+	bench/bench_tools.py \
+	bench/bench_trees.py \
+	bench/bench_plot.py \
+	bench/bench_mindspore.py

@@ -69,7 +69,13 @@ fuzz_index_cache_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_index_cache_fuzz_LDADD = $(L_SOURCE)
 
 EXTRA_PROGRAMS += $(FUZZ)
-LAYERS_BELOW_VFS = libutil.a libwire.a liblayout.a libplan.a libcache.a libsource.a
+LAYERS_BELOW_VFS = \
+	libutil.la \
+	libwire.la \
+	liblayout.la \
+	libplan.la \
+	libcache.la \
+	libsource.la
 
 # The shared library and the program cannot be linked with coverage.
 fuzz-programs:
@@ -81,11 +87,26 @@ check-fuzz: fuzz-programs
 .PHONY: fuzz-programs check-fuzz
 
 EXTRA_DIST += \
-	fuzz/run.sh fuzz/pack.sh fuzz/dict/manifest.dict \
-	fuzz/dict/safetensors.dict fuzz/dict/strategy.dict
-EXTRA_DIST += fuzz/corpus/block_file.tar.gz fuzz/corpus/ckpt_scan.tar.gz
-EXTRA_DIST += fuzz/corpus/derive.tar.gz fuzz/corpus/group_info.tar.gz
-EXTRA_DIST += fuzz/corpus/index_cache.tar.gz fuzz/corpus/index_codec.tar.gz
-EXTRA_DIST += fuzz/corpus/intact.tar.gz fuzz/corpus/manifest.tar.gz
-EXTRA_DIST += fuzz/corpus/safetensors.tar.gz fuzz/corpus/source_map.tar.gz
-EXTRA_DIST += fuzz/corpus/strategy.tar.gz fuzz/corpus/weight_map.tar.gz
+	fuzz/run.sh \
+	fuzz/pack.sh \
+	fuzz/dict/manifest.dict \
+	fuzz/dict/safetensors.dict \
+	fuzz/dict/strategy.dict
+EXTRA_DIST += \
+	fuzz/corpus/block_file.tar.gz \
+	fuzz/corpus/ckpt_scan.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/derive.tar.gz \
+	fuzz/corpus/group_info.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/index_cache.tar.gz \
+	fuzz/corpus/index_codec.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/intact.tar.gz \
+	fuzz/corpus/manifest.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/safetensors.tar.gz \
+	fuzz/corpus/source_map.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/strategy.tar.gz \
+	fuzz/corpus/weight_map.tar.gz

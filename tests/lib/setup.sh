@@ -3,7 +3,7 @@
 # Expects $top, the source directory.
 # shellcheck shell=sh disable=SC2034,SC2154
 
-BUILD_PACKAGES="autoconf automake pkg-config gcc libc6-dev make
+BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
 	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
 	zlib1g-dev libseccomp-dev"

@@ -17,6 +17,7 @@ from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 BUILD = os.path.dirname(os.path.abspath(os.environ["RESHARDFS"]))
+LIBRARY = os.path.join(BUILD, ".libs")
 PROGRAM = os.path.abspath("mount/libreshard")
 NO_RANK = 2**32 - 1
 
@@ -24,7 +25,7 @@ NO_RANK = 2**32 - 1
 def run(*words, status=0):
     got = subprocess.run([PROGRAM, *words], capture_output=True, check=False, text=True,
                          stdin=subprocess.DEVNULL, timeout=300 * TIMEOUT_SCALE,
-                         env={**PLAIN, "LD_LIBRARY_PATH": BUILD})
+                         env={**PLAIN, "LD_LIBRARY_PATH": LIBRARY})
     check(got.returncode == status, f"{words}: {got}")
     return got.stdout if status < 2 else got.stderr
 
@@ -86,7 +87,7 @@ def check_records(files, copies):
 
 
 def exported():
-    said = subprocess.run(["nm", "-D", "--defined-only", os.path.join(BUILD, "libreshard.so")],
+    said = subprocess.run(["nm", "-D", "--defined-only", os.path.join(LIBRARY, "libreshard.so")],
                           capture_output=True, check=True, text=True).stdout
     return {line.split()[-1] for line in said.splitlines()}
 
@@ -113,7 +114,7 @@ def main():
             check(len(wanted) >= 9, wanted)
             check(exported() - {"LIBRESHARD_0.1"} == wanted, exported() ^ wanted)
         with tap.test("its soname is that of its version, and it needs no FUSE"):
-            said = subprocess.run(["objdump", "-p", os.path.join(BUILD, "libreshard.so")],
+            said = subprocess.run(["objdump", "-p", os.path.join(LIBRARY, "libreshard.so")],
                                   capture_output=True, check=True, text=True).stdout
             check(re.search(r"SONAME +libreshard\.so\.0$", said, re.M), said)
             check("NEEDED" in said and "fuse" not in said, said)

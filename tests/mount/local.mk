@@ -1,26 +1,65 @@
 # Tests through a real mount that need no oracle.
 MOUNT += \
-	mount/options.sh mount/daemon.sh mount/attributes.sh mount/read.sh \
-	mount/errors.py mount/read_errors.sh mount/stress.sh \
-	mount/large.py mount/models.py mount/helper.sh mount/selection.py \
-	mount/lost_ranks.py mount/resume.py mount/ls.py mount/plan.py \
-	mount/umount.sh mount/completion.sh mount/manual.py mount/json_keys.py \
-	mount/bench.py mount/export.py mount/verify.py mount/strategy.py \
-	mount/index_cache.py mount/warm.sh mount/identity.py \
-	mount/identity_sets.py mount/engine.py mount/faults.py \
-	mount/memory.py mount/leaks.py mount/pages.py \
-	mount/hanging.sh mount/killed.py mount/notify.py mount/job.sh \
+	mount/options.sh \
+	mount/daemon.sh \
+	mount/attributes.sh \
+	mount/read.sh \
+	mount/errors.py \
+	mount/read_errors.sh \
+	mount/stress.sh \
+	mount/large.py \
+	mount/models.py \
+	mount/helper.sh \
+	mount/selection.py \
+	mount/lost_ranks.py \
+	mount/resume.py \
+	mount/ls.py \
+	mount/plan.py \
+	mount/umount.sh \
+	mount/completion.sh \
+	mount/manual.py \
+	mount/json_keys.py \
+	mount/bench.py \
+	mount/export.py \
+	mount/verify.py \
+	mount/strategy.py \
+	mount/index_cache.py \
+	mount/warm.sh \
+	mount/identity.py \
+	mount/identity_sets.py \
+	mount/engine.py \
+	mount/faults.py \
+	mount/memory.py \
+	mount/leaks.py \
+	mount/pages.py \
+	mount/hanging.sh \
+	mount/killed.py \
+	mount/notify.py \
+	mount/job.sh \
 	mount/fstab.sh \
-	mount/log_targets.py mount/xattr.py mount/control.py \
-	mount/hostile_names.py mount/limits.py mount/stack.sh \
-	mount/install.sh mount/sandbox.py mount/soak.py mount/outages.py \
-	mount/gluster.py mount/infer.py mount/wrong_strategy.py
+	mount/log_targets.py \
+	mount/xattr.py \
+	mount/control.py \
+	mount/hostile_names.py \
+	mount/limits.py \
+	mount/stack.sh \
+	mount/install.sh \
+	mount/sandbox.py \
+	mount/soak.py \
+	mount/outages.py \
+	mount/gluster.py \
+	mount/infer.py \
+	mount/wrong_strategy.py
 
-MOUNT += mount/libreshard.py mount/python_module.py
+MOUNT += \
+	mount/libreshard.py \
+	mount/python_module.py
 # On the shared library alone; the test says where that is.
 check_PROGRAMS += mount/libreshard
 mount_libreshard_SOURCES = mount/libreshard.c
-mount_libreshard_LDADD = ../src/libreshard.so
+mount_libreshard_LDADD = ../src/libreshard.la
+# The program itself, and no script around it.
+mount_libreshard_LDFLAGS = $(AM_LDFLAGS) -no-install
 
 # A source that can be killed.
 check_PROGRAMS += mount/mirror
@@ -29,10 +68,27 @@ mount_mirror_CPPFLAGS = $(AM_CPPFLAGS) $(FUSE_CFLAGS)
 mount_mirror_LDADD = $(FUSE_LIBS)
 
 EXTRA_DIST += \
-	lib/mount.sh lib/open_fuse.sh lib/own_mounts.sh lib/make_tree.py \
-	lib/safetensors_format.py lib/reader.py lib/reap.py lib/rsh_cli.py \
-	lib/small_job.py lib/demands.py lib/privileges.py lib/read_modes.py \
-	lib/big_tree.py lib/cgroups.py lib/daemon_use.py lib/soak_readers.py \
-	lib/coming_and_going.py bench/make_big_tree.py \
-	lib/layouts.py lib/random_jobs.py lib/mistakes.py lib/hard_contents.py \
-	data/strategies/fault_recover_8 $(MOUNT)
+	lib/mount.sh \
+	lib/open_fuse.sh \
+	lib/own_mounts.sh \
+	lib/make_tree.py \
+	lib/safetensors_format.py \
+	lib/reader.py \
+	lib/reap.py \
+	lib/rsh_cli.py \
+	lib/small_job.py \
+	lib/demands.py \
+	lib/privileges.py \
+	lib/read_modes.py \
+	lib/big_tree.py \
+	lib/cgroups.py \
+	lib/daemon_use.py \
+	lib/soak_readers.py \
+	lib/coming_and_going.py \
+	bench/make_big_tree.py \
+	lib/layouts.py \
+	lib/random_jobs.py \
+	lib/mistakes.py \
+	lib/hard_contents.py \
+	data/strategies/fault_recover_8 \
+	$(MOUNT)

@@ -18,7 +18,8 @@ from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
-os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), "libreshard.so.0")
+os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                        "libreshard.so.0")
 import reshardfs  # noqa: E402
 
 

@@ -1,12 +1,18 @@
 # Tests that compare with the real MindSpore: with RSH_ORACLE_PYTHON naming a
 # Python that has it they run, without it they say that they are skipped.
 ORACLE += \
-	oracle/random_pairs.py oracle/recovery_pairs.py \
+	oracle/random_pairs.py \
+	oracle/recovery_pairs.py \
 	oracle/genuine_pairs.py \
-	oracle/safetensors_pairs.py oracle/model_parts.py \
-	oracle/train_continue.py oracle/wishes.py \
-	oracle/redundancy.py oracle/found_trees.py \
-	oracle/resume_load.py oracle/rank_lists.py oracle/derived.py \
+	oracle/safetensors_pairs.py \
+	oracle/model_parts.py \
+	oracle/train_continue.py \
+	oracle/wishes.py \
+	oracle/redundancy.py \
+	oracle/found_trees.py \
+	oracle/resume_load.py \
+	oracle/rank_lists.py \
+	oracle/derived.py \
 	oracle/export_pairs.py \
 	oracle/python_module.py
 
@@ -17,7 +23,19 @@ HUGGING_FACE = oracle/hugging_face.py
 MOUNT += lib/rsh_mount_test.py
 
 EXTRA_DIST += \
-	lib/rsh_mount.py lib/ms_formats.py lib/random_cases.py \
-	oracle/naive_reshard.py oracle/genuine_sets.py oracle/train_gpt.py \
-	data demo.sh run.sh package.sh skips lib/setup.sh lib/driver.sh \
-	lib/skips.py $(ORACLE) $(HUGGING_FACE)
+	lib/rsh_mount.py \
+	lib/ms_formats.py \
+	lib/random_cases.py \
+	oracle/naive_reshard.py \
+	oracle/genuine_sets.py \
+	oracle/train_gpt.py \
+	data \
+	demo.sh \
+	run.sh \
+	package.sh \
+	skips \
+	lib/setup.sh \
+	lib/driver.sh \
+	lib/skips.py \
+	$(ORACLE) \
+	$(HUGGING_FACE)

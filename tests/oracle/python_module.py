@@ -16,7 +16,7 @@ from rsh_mount import Tap  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(rsh_mount.reshardfs_program()),
-                                        "libreshard.so.0")
+                                        ".libs", "libreshard.so.0")
 
 
 def demand(equal, what):

@@ -1,8 +1,14 @@
 # Unit tests of cache.
-UNIT += unit/test_cache_memory unit/test_cache_disk unit/test_cache_stress
+UNIT += \
+	unit/test_cache_memory \
+	unit/test_cache_disk \
+	unit/test_cache_stress
 
-CACHE_SUPPORT = unit/cache_support.h unit/cache_support.c \
-	unit/support.h unit/support.c
+CACHE_SUPPORT = \
+	unit/cache_support.h \
+	unit/cache_support.c \
+	unit/support.h \
+	unit/support.c
 
 unit_test_cache_memory_SOURCES = unit/test_cache_memory.c $(CACHE_SUPPORT)
 unit_test_cache_memory_LDADD = $(L_CACHE)

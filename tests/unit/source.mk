@@ -1,17 +1,31 @@
 # Unit tests of source, vfs and cli.
 UNIT += \
-	unit/test_source_template unit/test_source_step unit/test_source_index \
-	unit/test_source_gather unit/test_source_access \
-	unit/test_source_contents unit/test_source_infer \
-	unit/test_source_fault unit/test_source_outage unit/test_vfs \
-	unit/test_vfs_nodes unit/test_vfs_stream unit/test_vfs_depth \
+	unit/test_source_template \
+	unit/test_source_step \
+	unit/test_source_index \
+	unit/test_source_gather \
+	unit/test_source_access \
+	unit/test_source_contents \
+	unit/test_source_infer \
+	unit/test_source_fault \
+	unit/test_source_outage \
+	unit/test_vfs \
+	unit/test_vfs_nodes \
+	unit/test_vfs_stream \
+	unit/test_vfs_depth \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
-	unit/test_cli_options unit/test_cli_daemon unit/test_copy unit/test_cli_text \
+	unit/test_cli_options \
+	unit/test_cli_daemon \
+	unit/test_copy \
+	unit/test_cli_text \
 	unit/test_cli_progress
 
-SOURCE_SUPPORT = unit/source_support.h unit/source_support.c \
-	unit/support.h unit/support.c
+SOURCE_SUPPORT = \
+	unit/source_support.h \
+	unit/source_support.c \
+	unit/support.h \
+	unit/support.c
 
 unit_test_source_template_SOURCES = unit/test_source_template.c
 unit_test_source_template_LDADD = $(L_SOURCE)
@@ -21,8 +35,11 @@ unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)
 unit_test_source_index_LDADD = $(L_SOURCE)
 unit_test_source_gather_SOURCES = unit/test_source_gather.c $(SOURCE_SUPPORT)
 unit_test_source_gather_LDADD = $(L_SOURCE)
-unit_test_source_contents_SOURCES = unit/test_source_contents.c \
-	unit/layout_support.h unit/layout_support.c $(SOURCE_SUPPORT)
+unit_test_source_contents_SOURCES = \
+	unit/test_source_contents.c \
+	unit/layout_support.h \
+	unit/layout_support.c \
+	$(SOURCE_SUPPORT)
 unit_test_source_contents_LDADD = $(L_SOURCE)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
@@ -40,7 +57,10 @@ unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
 unit_test_vfs_nodes_LDADD = $(L_VFS)
 unit_test_vfs_stream_SOURCES = unit/test_vfs_stream.c
 unit_test_vfs_stream_LDADD = $(L_VFS)
-unit_test_vfs_depth_SOURCES = unit/test_vfs_depth.c unit/support.h unit/support.c
+unit_test_vfs_depth_SOURCES = \
+	unit/test_vfs_depth.c \
+	unit/support.h \
+	unit/support.c
 unit_test_vfs_depth_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)

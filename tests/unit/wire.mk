@@ -1,15 +1,28 @@
 # Unit tests of util and wire.
 UNIT += \
-	unit/test_util_error unit/test_util_log unit/test_util_mem \
-	unit/test_util_names unit/test_util_areas unit/test_util_files \
-	unit/test_util_crew unit/test_util_text \
-	unit/test_wire_ckpt_scan unit/test_wire_ckpt_emit \
-	unit/test_wire_strategy unit/test_wire_strategy_emit \
-	unit/test_wire_rank_files unit/test_wire_intact \
-	unit/test_wire_safetensors unit/test_wire_safetensors_emit \
-	unit/test_wire_weight_map unit/test_wire_index_codec unit/test_wire_manifest
+	unit/test_util_error \
+	unit/test_util_log \
+	unit/test_util_mem \
+	unit/test_util_names \
+	unit/test_util_areas \
+	unit/test_util_files \
+	unit/test_util_crew \
+	unit/test_util_text \
+	unit/test_wire_ckpt_scan \
+	unit/test_wire_ckpt_emit \
+	unit/test_wire_strategy \
+	unit/test_wire_strategy_emit \
+	unit/test_wire_rank_files \
+	unit/test_wire_intact \
+	unit/test_wire_safetensors \
+	unit/test_wire_safetensors_emit \
+	unit/test_wire_weight_map \
+	unit/test_wire_index_codec \
+	unit/test_wire_manifest
 
-WIRE_SUPPORT = unit/wire_support.h unit/wire_support.c
+WIRE_SUPPORT = \
+	unit/wire_support.h \
+	unit/wire_support.c
 
 unit_test_util_error_SOURCES = unit/test_util_error.c
 unit_test_util_error_LDADD = $(L_UTIL)
@@ -23,7 +36,10 @@ unit_test_util_areas_SOURCES = unit/test_util_areas.c
 unit_test_util_areas_LDADD = $(L_UTIL)
 unit_test_util_crew_SOURCES = unit/test_util_crew.c
 unit_test_util_crew_LDADD = $(L_UTIL)
-unit_test_util_files_SOURCES = unit/test_util_files.c unit/support.h unit/support.c
+unit_test_util_files_SOURCES = \
+	unit/test_util_files.c \
+	unit/support.h \
+	unit/support.c
 unit_test_util_files_LDADD = $(L_UTIL)
 unit_test_util_text_SOURCES = unit/test_util_text.c
 unit_test_util_text_LDADD = $(L_UTIL)
@@ -33,8 +49,7 @@ unit_test_wire_ckpt_emit_SOURCES = unit/test_wire_ckpt_emit.c $(WIRE_SUPPORT)
 unit_test_wire_ckpt_emit_LDADD = $(L_WIRE)
 unit_test_wire_strategy_SOURCES = unit/test_wire_strategy.c $(WIRE_SUPPORT)
 unit_test_wire_strategy_LDADD = $(L_WIRE)
-unit_test_wire_strategy_emit_SOURCES = \
-	unit/test_wire_strategy_emit.c $(WIRE_SUPPORT)
+unit_test_wire_strategy_emit_SOURCES = unit/test_wire_strategy_emit.c $(WIRE_SUPPORT)
 unit_test_wire_strategy_emit_LDADD = $(L_WIRE)
 unit_test_wire_rank_files_SOURCES = unit/test_wire_rank_files.c
 unit_test_wire_rank_files_LDADD = $(L_WIRE)
@@ -53,16 +68,30 @@ unit_test_wire_manifest_SOURCES = unit/test_wire_manifest.c
 unit_test_wire_manifest_LDADD = $(L_WIRE)
 
 EXTRA_DIST += \
-	unit/data/make_ckpt.py unit/data/append_crc.ckpt \
-	unit/data/chunks.ckpt unit/data/dtypes.ckpt unit/data/empty.ckpt \
+	unit/data/make_ckpt.py \
+	unit/data/append_crc.ckpt \
+	unit/data/chunks.ckpt \
+	unit/data/dtypes.ckpt \
+	unit/data/empty.ckpt \
 	unit/data/dtypes.index \
-	unit/data/make_intact.py unit/data/torch.pt unit/data/torch_zip64.pt \
-	unit/data/torch_commented.pt unit/data/torch_legacy.pt \
-	unit/data/torch_legacy_2.pt unit/data/torch_legacy_4.pt \
-	unit/data/torch_legacy_other.pt unit/data/torch_tar.pt \
-	unit/data/pickle.pt unit/data/bundle.index lib/framework_formats.py \
-	unit/data/make_safetensors.py unit/data/ms_dtypes.safetensors \
+	unit/data/make_intact.py \
+	unit/data/torch.pt \
+	unit/data/torch_zip64.pt \
+	unit/data/torch_commented.pt \
+	unit/data/torch_legacy.pt \
+	unit/data/torch_legacy_2.pt \
+	unit/data/torch_legacy_4.pt \
+	unit/data/torch_legacy_other.pt \
+	unit/data/torch_tar.pt \
+	unit/data/pickle.pt \
+	unit/data/bundle.index \
+	lib/framework_formats.py \
+	unit/data/make_safetensors.py \
+	unit/data/ms_dtypes.safetensors \
 	unit/data/ms_append_crc.safetensors \
-	unit/data/ms_redundancy.safetensors unit/data/ms_none.safetensors \
-	unit/data/library.safetensors unit/data/library_headers.bin \
-	unit/data/model.safetensors.index.json unit/data/param_name_map.json
+	unit/data/ms_redundancy.safetensors \
+	unit/data/ms_none.safetensors \
+	unit/data/library.safetensors \
+	unit/data/library_headers.bin \
+	unit/data/model.safetensors.index.json \
+	unit/data/param_name_map.json
