@@ -48,7 +48,8 @@ def daemons_of(path):
 
 
 def mounts_below(directory):
-    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as f:
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape",
+              newline="\n") as f:
         return [line for line in f if directory in line]
 
 

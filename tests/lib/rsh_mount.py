@@ -66,7 +66,8 @@ def _seconds(limit):
 def _is_mount_point(path):
     """Also true of a mount whose daemon is gone: lstat fails with ENOTCONN."""
     path = os.path.realpath(path)
-    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as f:
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape",
+              newline="\n") as f:
         for line in f:
             where = line.split(" ")[1]
             where = re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), where)

@@ -38,7 +38,8 @@ def refused(word, function, *arguments, kind=reshardfs.Error, **options):
 
 
 def mount_points():
-    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as f:
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape",
+              newline="\n") as f:
         return [line.split(" ")[1] for line in f if "reshardfs-" in line]
 
 
