@@ -21,6 +21,8 @@
 #define ROUND_READS 96
 /* Holders whose contents are read whole before they are compared. */
 #define WHOLE_TASKS 2048
+/* Tensors whose ranks are kept once all of their contents were compared. */
+#define KEPT_MAX 256
 
 static void contents_clear(struct rsh_contents *c)
 {
@@ -117,11 +119,12 @@ static int read_batch(struct rsh_contents *c, uint32_t *next)
 		tasks += s->n_holders;
 	}
 	rc = round_finish(c, &r, true);
-	/* Only what contradicts is looked at again. */
+	/* Only what contradicts is looked at again, and not all of that. */
 	for (uint32_t i = 0; i < r.n; i++) {
 		struct rsh_subject *s = r.subjects[i];
 
-		if (s->finding.finer || s->finding.coarser)
+		if ((s->finding.finer || s->finding.coarser) &&
+		    c->n_kept++ < KEPT_MAX)
 			continue;
 		free(s->holders);
 		s->holders = NULL;

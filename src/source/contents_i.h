@@ -85,6 +85,7 @@ struct rsh_contents {
 	struct rsh_subject *subjects;
 	bool has_states; /* the tree holds optimizer states */
 	unsigned n_reads;
+	unsigned n_kept; /* subjects that keep their holders, if full */
 };
 
 /* ---- contents_choose.c ---- */

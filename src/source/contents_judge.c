@@ -93,7 +93,8 @@ static bool condemns(struct rsh_contents *c, const struct rsh_subject *s)
 /* Who speaks against it most clearly comes first in the sentence. */
 static unsigned weight_of(const struct rsh_subject *s)
 {
-	return (s->finding.finer ? 4u : 0u) + (s->record->n_dims >= 2 ? 8u : 0u) +
+	return (s->n_holders ? 16u : 0u) + (s->finding.finer ? 4u : 0u) +
+	       (s->record->n_dims >= 2 ? 8u : 0u) +
 	       (s->kind == RSH_TENSOR_TRAINED ? 3u :
 		s->kind == RSH_TENSOR_WEIGHT ? 2u :
 		s->kind == RSH_TENSOR_STATE ? 1u : 0u);

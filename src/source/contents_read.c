@@ -235,7 +235,7 @@ bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s)
 	uint64_t row;
 	size_t len;
 
-	if (s->record->n_dims < 2)
+	if (s->record->n_dims < 2 || s->n_holders == 0)
 		return false;
 	if (dims[0] < 2)
 		return true; /* nothing in it says that it does not */

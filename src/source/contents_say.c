@@ -22,14 +22,20 @@ static void look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 
 	if (s->expanded || s->n_local > RSH_CONTENTS_EXPLAIN)
 		return;
-	if (rsh_subject_find_holders(c, &more, true))
-		return;
-	for (unsigned i = 0; i < s->n_read; i++)
-		if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
-			rsh_contents_read(c, &one, 1, false);
-	free(s->holders);
-	*s = more;
-	rsh_subject_find(s);
+	more.holders = NULL;
+	if (rsh_subject_find_holders(c, &more, true) == 0) {
+		for (unsigned i = 0; i < s->n_read; i++)
+			if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
+				rsh_contents_read(c, &one, 1, false);
+		/* Files may have failed meanwhile. */
+		if (rsh_subject_find(&more) == 0 &&
+		    (more.finding.finer || more.finding.coarser)) {
+			free(s->holders);
+			*s = more;
+			return;
+		}
+	}
+	free(more.holders);
 }
 
 /* ---- what would explain it ---- */
@@ -146,11 +152,23 @@ static void say_whose(const struct rsh_contents *c, bool explained, char *text,
 			 c->src->path);
 }
 
+/* Of tensors beyond number the ranks are not kept. */
+static void say_groups(const struct rsh_groups *g, char *text, size_t size)
+{
+	char groups[256];
+
+	text[0] = '\0';
+	if (g->n > 1)
+		snprintf(text, size, " (%s)",
+			 rsh_partition_text(g->ranks, g->group, g->n, groups,
+					    sizeof(groups)));
+}
+
 int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 			unsigned n_against, unsigned n_told,
 			struct rsh_error *err)
 {
-	char whose[320], pair[128], seen[256], would[384], layout[160];
+	char whose[320], pair[128], seen[260], would[384], layout[160];
 	struct rsh_groups g;
 
 	look_at_all(c, s);
@@ -158,10 +176,10 @@ int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 		say_pair(s, pair, sizeof(pair));
 		say_whose(c, guess(c, s, &g, would, sizeof(would)), whose,
 			  sizeof(whose));
-		rsh_partition_text(g.ranks, g.group, g.n, seen, sizeof(seen));
-		rsh_error_set(err, EINVAL, "%s: %s: parameter %s (%s): %s (%s); "
-			      "%u of %u tensors that were compared contradict "
-			      "it%s; --check structure does not compare them",
+		say_groups(&g, seen, sizeof(seen));
+		rsh_error_set(err, EINVAL, "%s: %s: parameter %s (%s): %s%s; %u "
+			      "of %u tensors that were compared contradict it%s; "
+			      "--check structure does not compare them",
 			      c->source->path, whose,
 			      rsh_names_text(c->names, s->name),
 			      rsh_item_text(s->item, layout, sizeof(layout)),
