@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from cgroups import memory_cgroup
+
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "skips")
 # The directive of TAP: of one test, or of a plan of none.
 SKIP = re.compile(r"^(?:ok\b\s*\d*\s*(?:- )?(?P<test>.*?)|1\.\.0)\s*# SKIP\b\s*(?P<why>.*)$",
@@ -54,6 +56,11 @@ def no_namespaces():
     return fails("unshare", "--mount", "true")
 
 
+def no_memory_groups():
+    with memory_cgroup(64 << 20) as group:
+        return not group
+
+
 def memory_disk():
     kind = subprocess.run(["stat", "-f", "-c", "%T", tempfile.gettempdir()],
                           capture_output=True, text=True, check=True).stdout.strip()
@@ -76,6 +83,7 @@ def conditions(build):
         "fuse-is-roots": fuse_is_roots,
         "no-passthrough": no_passthrough,
         "no-landlock": no_landlock,
+        "no-memory-groups": no_memory_groups,
         "memory-disk": memory_disk,
     }
 

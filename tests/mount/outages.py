@@ -24,7 +24,8 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 from coming_and_going import (BEGIN, END, demand_bytes, demand_logged,  # noqa: E402
                               demand_well, error_of, fetched, log_lines)
 from demands import check, demand, within  # noqa: E402
-from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
+from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
+                       require_mount)
 from small_job import Job, mounted  # noqa: E402
 
 STEP = (1, 5)
@@ -240,19 +241,25 @@ def a_short_one_is_waited_out(job):
 
 @test
 def others_do_not_wait(job):
+    """Who reads the file waits for the beginning of an outage to end; on a busy
+    machine others may take as long by chance."""
+    good = [rank for rank in range(8) if rank != 2]
     with mirrored(job) as mirror, mounted(job, *BARE) as m, \
             concurrent.futures.ThreadPoolExecutor(20) as pool:
-        mirror.sick("ENOTCONN /rank_2/")
-        waiting = [pool.submit(error_of, shown(m, 2)) for _ in range(20)]
-        within(20, lambda: fetched(m)["failed_files"] == 1, "it is noticed")
-        check([error_of(shown(m, rank))[0] for rank in (0, 1, 3, 4, 5, 6, 7)] == [0] * 7, m.log())
-        # Had they waited they would be through by now.
-        check(not all(reader.done() for reader in waiting) or TIMEOUT_SCALE > 1, "they waited")
-        check({reader.result()[0] for reader in waiting} == {errno.EIO}, m.log())
-        mirror.well()
-        demand_well(m, 1)
-        check(error_of(shown(m, 2))[0] == 0, m.log())
-        demand_logged(m, 1)
+        for n in range(1, 9):
+            mirror.sick("ENOTCONN /rank_2/")
+            waiting = [pool.submit(error_of, shown(m, 2)) for _ in range(20)]
+            within(20, lambda: fetched(m)["failed_files"] == 1, "it is noticed")
+            check([error_of(shown(m, rank))[0] for rank in good] == [0] * 7, m.log())
+            waited = all(reader.done() for reader in waiting)
+            check({reader.result()[0] for reader in waiting} == {errno.EIO}, m.log())
+            mirror.well()
+            demand_well(m, n)
+            check(error_of(shown(m, 2))[0] == 0, m.log())
+            demand_logged(m, n)
+            if not waited:
+                return
+        raise MountError("they waited each time")
 
 
 @test
