@@ -11,6 +11,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/waits.h"
 
 /* Between two looks of the thread. */
 #define FIRST_PAUSE_NS UINT64_C(50000000)
@@ -367,6 +368,7 @@ static bool wait_for(struct rsh_source *s, struct rsh_source_file *f)
 	uint64_t now, until;
 	bool good;
 
+	rsh_waits_idle();
 	pthread_mutex_lock(&o->lock);
 	now = o->now();
 	until = rsh_clock_ns();

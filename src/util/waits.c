@@ -16,6 +16,9 @@ static _Thread_local unsigned long waits;
 static _Thread_local unsigned alert = ALERT; /* calls to ask about */
 static _Thread_local unsigned passed;        /* not asked about since */
 
+static _Thread_local void (*told)(void *ctx);
+static _Thread_local void *told_ctx;
+
 /* Being displaced by another thread is counted elsewhere. */
 static long times_slept(void)
 {
@@ -47,4 +50,16 @@ void rsh_waits_end(long begin)
 unsigned long rsh_waits(void)
 {
 	return waits;
+}
+
+void rsh_waits_tell(void (*fn)(void *ctx), void *ctx)
+{
+	told = fn;
+	told_ctx = ctx;
+}
+
+void rsh_waits_idle(void)
+{
+	if (told)
+		told(told_ctx);
 }

@@ -71,37 +71,67 @@ static unsigned n_wanted(const struct rsh_streams *s)
 	return s->n_queued + s->n_waiting;
 }
 
+/* A load that has its room among those of the source. */
+struct roomed {
+	struct rsh_streams *streams;
+	uint64_t number;
+	bool counted;
+};
+
+/* Lock held. */
+static void give_room(struct roomed *r, uint64_t bytes)
+{
+	struct rsh_streams *s = r->streams;
+	uint64_t room;
+
+	if (r->counted)
+		rsh_depth_end(&s->depth, r->number, bytes, n_wanted(s),
+			      rsh_clock_ns());
+	r->counted = false;
+	room = rsh_min_u64(rsh_depth_room(&s->depth), s->n_waiting);
+	for (uint64_t i = 0; i < room; i++)
+		pthread_cond_signal(&s->room);
+}
+
+/* Who waits for a file to come back reads nothing: others may meanwhile. */
+static void give_room_early(void *roomed)
+{
+	struct roomed *r = roomed;
+
+	pthread_mutex_lock(&r->streams->lock);
+	give_room(r, 0);
+	rsh_streams_wake(r->streams);
+	pthread_mutex_unlock(&r->streams->lock);
+}
+
 /* The lock is left meanwhile; a load that may sleep has its room. */
 static void fill(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
 	struct rsh_streams *s = st->all;
-	const bool sleeps = rsh_stream_sleeps(st);
-	uint64_t start = rsh_clock_ns(), number = 0;
+	struct roomed r = { .streams = s, .counted = rsh_stream_sleeps(st) };
+	const uint64_t start = rsh_clock_ns();
 	unsigned long waits;
 	ssize_t n;
 
-	if (sleeps) {
-		number = rsh_depth_begin(&s->depth, n_wanted(s), start);
+	if (r.counted) {
+		r.number = rsh_depth_begin(&s->depth, n_wanted(s), start);
 		rsh_streams_wake(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 
+	rsh_waits_tell(give_room_early, &r);
 	waits = rsh_waits();
 	w->data = w->area + rsh_vfs_place(s->vfs, st->node, w->offset, w->len);
 	n = read_window(s, w);
 	waits = rsh_waits() - waits;
+	rsh_waits_tell(NULL, NULL);
 
 	pthread_mutex_lock(&s->lock);
-	if (sleeps)
-		rsh_depth_end(&s->depth, number, n > 0 ? (uint64_t)n : 0,
-			      n_wanted(s), rsh_clock_ns());
 	learn(st, w->len == RSH_STREAM_MAX, rsh_clock_ns() - start, waits > 0);
 	w->state = n == (ssize_t)w->len ? RSH_WINDOW_READY : RSH_WINDOW_FAILED;
 	w->error = n < 0 ? (int)n : -EIO;
-	for (uint64_t i = rsh_min_u64(rsh_depth_room(&s->depth), s->n_waiting);
-	     i; i--)
-		pthread_cond_signal(&s->room);
+	give_room(&r, n > 0 ? (uint64_t)n : 0);
 }
 
 /* Loads that hang are not waited for, nor does anybody begin one for a reader

@@ -15,4 +15,10 @@ void rsh_waits_end(long begin);
  * do not, only some of them are looked at. */
 unsigned long rsh_waits(void);
 
+/* Whom to tell when the calling thread, within a call for which reads are counted,
+ * is going to wait without reading; NULL: nobody. */
+void rsh_waits_tell(void (*fn)(void *ctx), void *ctx);
+/* It is going to. */
+void rsh_waits_idle(void);
+
 #endif
