@@ -220,8 +220,8 @@ static int list_strategy(struct rsh_contents *c)
 			const struct rsh_param_stage *at = &param->stages[i];
 			const struct rsh_subject s = {
 				.name = param->name, .item = at->item,
-				.first = (st->lone_stage + at->stage) *
-					 st->stage_ranks,
+				.first = c->source->first_rank +
+					 at->stage * st->stage_ranks,
 				.n_local = st->stage_ranks,
 			};
 			int rc = add_subject(c, &s);
@@ -499,7 +499,8 @@ static uint32_t find_strays(const struct rsh_contents *c,
 	uint32_t n = 0;
 
 	for (uint32_t stage = 0; p && stage < st->n_stages && n == 0; stage++) {
-		uint32_t first = (st->lone_stage + stage) * st->stage_ranks;
+		uint32_t first = c->source->first_rank +
+				 stage * st->stage_ranks;
 
 		if (rsh_param_in_stage(p, stage))
 			continue;

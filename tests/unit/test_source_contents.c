@@ -150,10 +150,11 @@ static const struct record network[] = {
 	{ NULL, 0, NULL, NUMBERS },
 };
 
-#define NETWORK(mesh, up, norm)                             \
-	FILE_OF("0", LAYOUT("up.weight", mesh, up) ","      \
+#define STAGE(stage, mesh, up, norm)                        \
+	FILE_OF(stage, LAYOUT("up.weight", mesh, up) ","    \
 		LAYOUT("norm.gamma", mesh, norm) ","        \
 		LAYOUT("moments.up.weight", mesh, up))
+#define NETWORK(mesh, up, norm) STAGE("0", mesh, up, norm)
 #define RIGHT NETWORK("[2,4]", "[0,-1]", "[-1]")
 
 static void test_right(void **state)
@@ -227,6 +228,25 @@ static void test_too_few_ranks(void **state)
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "dst.json is of 8: are source and destination swapped?");
 	assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+	end(&j);
+}
+
+/* The ranks that are asked for are the file's, whatever stage it is of. */
+static void test_lone_stage(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NULL);
+	j.src = make_strategy(j.names, "src.json", STAGE("1", "[2,4]", "[0,-1]",
+						      "[-1]"));
+	assert_int_equal(j.src->lone_stage, 1);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	rsh_strategy_free(j.src);
+	j.src = make_strategy(j.names, "src.json", STAGE("1", "[4,2]", "[0,-1]",
+						      "[-1]"));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "ranks 0 and 2 should hold the same slice");
 	end(&j);
 }
 
@@ -407,6 +427,7 @@ int main(void)
 		cmocka_unit_test(test_too_fine),
 		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_too_few_ranks),
+		cmocka_unit_test(test_lone_stage),
 		cmocka_unit_test(test_unsharded),
 		cmocka_unit_test(test_private),
 		cmocka_unit_test(test_one_wrong_layout),
