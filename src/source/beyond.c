@@ -87,9 +87,11 @@ int rsh_source_check_ranks(const struct rsh_source *s,
 	if (!name)
 		return 0;
 	rsh_source_candidate_text(s, s->chosen, step, sizeof(step));
-	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint of %s, but %s "
-		      "is of %u ranks and knows none of %s", s->path, n, step,
-		      src->path, n_ranks, name);
+	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint%s%s, but %s "
+		      "is of %u ranks and knows none of %s", s->path, n,
+		      s->chosen < s->n_candidates ? " of " : "",
+		      s->chosen < s->n_candidates ? step : "", src->path,
+		      n_ranks, name);
 	if (s->check == RSH_CHECK_STRUCTURE) {
 		rsh_log_warning("%s; they are left out", e.text);
 		return 0;
