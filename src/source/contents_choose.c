@@ -68,18 +68,25 @@ static bool is_called_weight(const char *name)
 	return false;
 }
 
+/* "accu_grads.dense.weight": what a rank has summed up of its own batches, if the
+ * checkpoint was saved before the data parallel ranks put theirs together. */
+static bool is_gradient(const char *name)
+{
+	return memmem(name, strcspn(name, "."), "grad", strlen("grad"));
+}
+
 static enum rsh_tensor_kind kind_of(const struct rsh_contents *c,
 				    const struct rsh_subject *s,
 				    const bool *has_state)
 {
 	uint32_t of = rsh_contents_state_of(c, s->name);
+	const char *name = rsh_names_text(c->names, s->name);
 
 	if (of != RSH_NAME_NONE && rsh_ckpt_find(s->index, of))
-		return RSH_TENSOR_STATE;
+		return is_gradient(name) ? RSH_TENSOR_OWN : RSH_TENSOR_STATE;
 	if (has_state[s->name])
 		return RSH_TENSOR_TRAINED;
-	return is_float(s->record->dtype) &&
-	       is_called_weight(rsh_names_text(c->names, s->name)) ?
+	return is_float(s->record->dtype) && is_called_weight(name) ?
 		RSH_TENSOR_WEIGHT : RSH_TENSOR_OTHER;
 }
 
@@ -308,7 +315,7 @@ int rsh_contents_list(struct rsh_contents *c)
  * are wrong in one of them only. */
 static unsigned sort_of(const struct rsh_subject *s)
 {
-	if (s->kind == RSH_TENSOR_STATE)
+	if (s->kind == RSH_TENSOR_STATE || s->kind == RSH_TENSOR_OWN)
 		return 2;
 	return s->record->n_dims < 2;
 }
@@ -324,8 +331,8 @@ static int by_layout(const void *a, const void *b)
 	int d = cmp(x->layout, y->layout);
 
 	d = d ? d : cmp(sort_of(x), sort_of(y));
-	d = d ? d : cmp(y->kind != RSH_TENSOR_OTHER,
-			x->kind != RSH_TENSOR_OTHER);
+	d = d ? d : cmp(y->kind > RSH_TENSOR_OTHER,
+			x->kind > RSH_TENSOR_OTHER);
 	d = d ? d : cmp(y->record->content_bytes, x->record->content_bytes);
 	d = d ? d : cmp(x->family, y->family);
 	/* Of the layers of a family not always the first. */

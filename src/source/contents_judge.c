@@ -2,7 +2,8 @@
  *
  * A right strategy may be contradicted by
  *
- *   moving averages, loads, random states   ranks of one slice differ
+ *   moving averages, loads, random states,
+ *   gradients that are not yet reduced      ranks of one slice differ
  *   experts copied from one, tables         ranks of two slices are the same
  *   heads repeated for more ranks           the same, of some ranks
  *
@@ -42,8 +43,8 @@ static struct company company_of(const struct rsh_contents *c,
 		if (is_upheld(x))
 			n.upheld++;
 		else
-			n.against += (x->kind == RSH_TENSOR_OTHER) ==
-				     (s->kind == RSH_TENSOR_OTHER);
+			n.against += (x->kind <= RSH_TENSOR_OTHER) ==
+				     (s->kind <= RSH_TENSOR_OTHER);
 	}
 	return n;
 }
@@ -78,6 +79,8 @@ static bool condemns(struct rsh_contents *c, const struct rsh_subject *s)
 {
 	struct company n;
 
+	if (s->kind == RSH_TENSOR_OWN)
+		return false;
 	if (s->kind == RSH_TENSOR_OTHER)
 		return condemns_by_number(c, s);
 	if (s->finding.finer)

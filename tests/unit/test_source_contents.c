@@ -278,6 +278,7 @@ static void test_private(void **state)
 		{ "bn.gamma", 0, whole, NUMBERS },
 		{ "bn.moving_mean", 0, each, NUMBERS },
 		{ "moments.up.weight", ROWS, mod4, NUMBERS },
+		{ "accu_grads.up.weight", ROWS, each, NUMBERS },
 		{ NULL, 0, NULL, NUMBERS },
 	};
 	struct job j;
@@ -287,6 +288,8 @@ static void test_private(void **state)
 				  LAYOUT("bn.gamma", "[2,4]", "[-1]") ","
 				  LAYOUT("bn.moving_mean", "[2,4]", "[-1]") ","
 				  LAYOUT("moments.up.weight", "[2,4]",
+					 "[0,-1]") ","
+				  LAYOUT("accu_grads.up.weight", "[2,4]",
 					 "[0,-1]")));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
