@@ -87,6 +87,7 @@ struct rsh_contents {
 	struct rsh_subject *subjects;
 	bool has_states; /* the tree holds optimizer states */
 	unsigned n_reads;
+	bool failed; /* some of them: not all was compared */
 };
 
 /* ---- contents_choose.c ---- */
