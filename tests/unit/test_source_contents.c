@@ -365,6 +365,29 @@ static void test_lost_files(void **state)
 	end(&j);
 }
 
+/* Any two ranks are lost, so that none may have all its neighbours. */
+static void test_two_lost(void **state)
+{
+	char gone[2][512];
+	struct job j;
+
+	(void)state;
+	for (unsigned pair = 0; pair < 64; pair++) {
+		begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
+		for (unsigned i = 0; i < 2; i++) {
+			snprintf(gone[i], sizeof(gone[i]),
+				 "%s/rank_%u/net-1_5.ckpt", j.tree,
+				 i ? pair % 8 : pair / 8);
+			remove(gone[i]);
+		}
+		assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+		rsh_strategy_free(j.src);
+		j.src = make_strategy(j.names, "src.json", RIGHT);
+		assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+		end(&j);
+	}
+}
+
 /* 64 ranks, and for each stride a wrong mesh. */
 static void test_any_stride(void **state)
 {
@@ -436,6 +459,7 @@ int main(void)
 		cmocka_unit_test(test_one_wrong_layout),
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_lost_files),
+		cmocka_unit_test(test_two_lost),
 		cmocka_unit_test(test_any_stride),
 		cmocka_unit_test(test_not_remembered),
 	};
