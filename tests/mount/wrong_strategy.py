@@ -43,7 +43,7 @@ from random_cases import Outcome  # noqa: E402
 from random_jobs import Network, Tree, Way, random_job, write_strategy  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, PLAIN, demo_tree, run, run_json  # noqa: E402
 from rsh_mount import (Mounted, Skipped, expect_failure,  # noqa: E402
-                       reshardfs_program)
+                       reshardfs_program, skip_all)
 
 CASES = 2700  # with those of genuine sets, which are fewer, 2,000 at least
 CASES_OF_A_TREE = 20
@@ -479,6 +479,8 @@ def table(wrong, group):
 
 
 def main():
+    if "sanitize" in os.environ.get("SANITIZER_FLAGS", "") and "LD_PRELOAD" not in os.environ:
+        skip_all("Python does not load what a sanitizer is built into")
     parser = random_cases.parser(__doc__, None)
     parser.add_argument("--cases", type=int, default=CASES)
     options = parser.parse_args()
