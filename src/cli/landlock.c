@@ -69,15 +69,18 @@ void rsh_landlock_allow(int rules, const char *path, bool write)
 	};
 	cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
 	struct stat st;
+	bool is_dir;
 
-	if (fd < 0 || fstat(fd, &st) != 0)
+	if (fd < 0)
 		return;
+	/* A source that is gone shall say so itself. */
+	is_dir = fstat(fd, &st) != 0 || S_ISDIR(st.st_mode);
 	rule.parent_fd = fd;
 	if (write)
 		rule.allowed_access |= LANDLOCK_ACCESS_FS_WRITE_FILE;
-	if (S_ISDIR(st.st_mode))
+	if (is_dir)
 		rule.allowed_access |= LANDLOCK_ACCESS_FS_READ_DIR;
-	if (S_ISDIR(st.st_mode) && write)
+	if (is_dir && write)
 		rule.allowed_access |= LANDLOCK_ACCESS_FS_MAKE_REG |
 				       LANDLOCK_ACCESS_FS_REMOVE_FILE;
 	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH,

@@ -76,7 +76,7 @@ int rsh_source_check_ranks(const struct rsh_source *s,
 {
 	const uint32_t n_ranks = src->n_stages * src->stage_ranks;
 	struct rsh_error e = RSH_ERROR_INIT;
-	char step[256], swapped[320] = "";
+	char step[256], guess[320] = "";
 	const char *name;
 	uint32_t n;
 
@@ -87,16 +87,21 @@ int rsh_source_check_ranks(const struct rsh_source *s,
 	if (!name)
 		return 0;
 	rsh_source_candidate_text(s, s->chosen, step, sizeof(step));
-	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint of %s, but %s "
-		      "is of %u ranks and knows none of %s", s->path, n, step,
-		      src->path, n_ranks, name);
+	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint%s%s, but %s "
+		      "is of %u ranks and knows none of %s", s->path, n,
+		      s->chosen < s->n_candidates ? " of " : "",
+		      s->chosen < s->n_candidates ? step : "", src->path,
+		      n_ranks, name);
 	if (s->check == RSH_CHECK_STRUCTURE) {
 		rsh_log_warning("%s; they are left out", e.text);
 		return 0;
 	}
 	if (dst && dst->n_stages * dst->stage_ranks == n)
-		snprintf(swapped, sizeof(swapped), "; %s is of %u: are source "
-			 "and destination swapped?", dst->path, n);
+		snprintf(guess, sizeof(guess), "; %s is of %u: are source and "
+			 "destination swapped?", dst->path, n);
+	else if (src->n_stages == 1 && n % n_ranks == 0)
+		snprintf(guess, sizeof(guess), "; a pipeline's strategy is the "
+			 "files of all its stages, in a directory or merged");
 	return rsh_error_set(err, EINVAL, "%s; --check structure leaves them "
-			     "out%s", e.text, swapped);
+			     "out%s", e.text, guess);
 }

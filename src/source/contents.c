@@ -232,7 +232,8 @@ int rsh_source_check_contents(struct rsh_source *s,
 		return 0;
 	}
 	rc = check(&c, err);
-	if (rc == 0 && keep)
+	/* What could not be read now may contradict it later. */
+	if (rc == 0 && keep && !c.failed)
 		rsh_index_verdict_keep(s->index_dirfd, digest);
 	contents_clear(&c);
 	return rc;

@@ -68,18 +68,25 @@ static bool is_called_weight(const char *name)
 	return false;
 }
 
+/* "accu_grads.dense.weight": what a rank has summed up of its own batches, if the
+ * checkpoint was saved before the data parallel ranks put theirs together. */
+static bool is_gradient(const char *name)
+{
+	return memmem(name, strcspn(name, "."), "grad", strlen("grad"));
+}
+
 static enum rsh_tensor_kind kind_of(const struct rsh_contents *c,
 				    const struct rsh_subject *s,
 				    const bool *has_state)
 {
 	uint32_t of = rsh_contents_state_of(c, s->name);
+	const char *name = rsh_names_text(c->names, s->name);
 
 	if (of != RSH_NAME_NONE && rsh_ckpt_find(s->index, of))
-		return RSH_TENSOR_STATE;
+		return is_gradient(name) ? RSH_TENSOR_OWN : RSH_TENSOR_STATE;
 	if (has_state[s->name])
 		return RSH_TENSOR_TRAINED;
-	return is_float(s->record->dtype) &&
-	       is_called_weight(rsh_names_text(c->names, s->name)) ?
+	return is_float(s->record->dtype) && is_called_weight(name) ?
 		RSH_TENSOR_WEIGHT : RSH_TENSOR_OTHER;
 }
 
@@ -220,8 +227,8 @@ static int list_strategy(struct rsh_contents *c)
 			const struct rsh_param_stage *at = &param->stages[i];
 			const struct rsh_subject s = {
 				.name = param->name, .item = at->item,
-				.first = (st->lone_stage + at->stage) *
-					 st->stage_ranks,
+				.first = c->source->first_rank +
+					 at->stage * st->stage_ranks,
 				.n_local = st->stage_ranks,
 			};
 			int rc = add_subject(c, &s);
@@ -308,7 +315,7 @@ int rsh_contents_list(struct rsh_contents *c)
  * are wrong in one of them only. */
 static unsigned sort_of(const struct rsh_subject *s)
 {
-	if (s->kind == RSH_TENSOR_STATE)
+	if (s->kind == RSH_TENSOR_STATE || s->kind == RSH_TENSOR_OWN)
 		return 2;
 	return s->record->n_dims < 2;
 }
@@ -324,8 +331,8 @@ static int by_layout(const void *a, const void *b)
 	int d = cmp(x->layout, y->layout);
 
 	d = d ? d : cmp(sort_of(x), sort_of(y));
-	d = d ? d : cmp(y->kind != RSH_TENSOR_OTHER,
-			x->kind != RSH_TENSOR_OTHER);
+	d = d ? d : cmp(y->kind > RSH_TENSOR_OTHER,
+			x->kind > RSH_TENSOR_OTHER);
 	d = d ? d : cmp(y->record->content_bytes, x->record->content_bytes);
 	d = d ? d : cmp(x->family, y->family);
 	/* Of the layers of a family not always the first. */
@@ -381,6 +388,9 @@ void rsh_contents_sort(struct rsh_contents *c)
 
 /* ---- ranks ---- */
 
+/* Ranks that are asked for neighbours where the first has none. */
+#define LOOKED_FOR 64
+
 /* A slice of the size and type that all others are compared with. */
 static bool rank_holds(const struct rsh_contents *c,
 		       const struct rsh_subject *s, uint32_t rank)
@@ -428,8 +438,16 @@ static unsigned primes_of(uint32_t n, uint32_t primes[9])
 	return k;
 }
 
+/* The next rank after `at` on an axis of prime size p and stride d. */
+static uint32_t neighbour(uint32_t at, uint32_t p, uint32_t d)
+{
+	uint32_t k = at / d % p;
+
+	return at - k * d + (k + 1) % p * d;
+}
+
 /* `base` and, for each way to divide the ranks, one that differs from it in that
- * alone: its next neighbour on an axis of prime size p and stride d. */
+ * alone: its neighbour there. */
 static uint32_t choose_around(const struct rsh_contents *c,
 			      const struct rsh_subject *s, uint32_t base,
 			      uint32_t *locals)
@@ -441,15 +459,54 @@ static uint32_t choose_around(const struct rsh_contents *c,
 	add_local(c, s, base, locals, &k, RSH_CONTENTS_HOLDERS);
 	for (uint32_t d = 1; d < n && k > 0; d++) {
 		for (unsigned i = 0; n % d == 0 && i < n_primes; i++) {
-			uint32_t p = primes[i], at = base / d % p;
+			uint32_t p = primes[i];
 
 			if (n / d % p == 0)
-				add_local(c, s,
-					  base - at * d + (at + 1) % p * d,
-					  locals, &k, RSH_CONTENTS_HOLDERS);
+				add_local(c, s, neighbour(base, p, d), locals,
+					  &k, RSH_CONTENTS_HOLDERS);
 		}
 	}
 	return k;
+}
+
+/* Two neighbours on that axis, of `base` and the ranks after it.  Many may hold
+ * nothing, of a tree without redundancy, and it is not to take long. */
+static void add_neighbours(const struct rsh_contents *c,
+			   const struct rsh_subject *s, uint32_t base,
+			   const uint32_t axis[2], uint32_t *locals,
+			   uint32_t *k)
+{
+	const uint32_t p = axis[0], d = axis[1];
+
+	for (uint32_t i = 0; i < s->n_local && i < LOOKED_FOR; i++) {
+		uint32_t b = (base + i) % s->n_local;
+
+		if (!holds(c, s, b) || !holds(c, s, neighbour(b, p, d)))
+			continue;
+		add_local(c, s, b, locals, k, RSH_CONTENTS_HOLDERS);
+		add_local(c, s, neighbour(b, p, d), locals, k,
+			  RSH_CONTENTS_HOLDERS);
+		return;
+	}
+}
+
+/* Where files are missing all around, each axis on which `base` has lost its
+ * neighbour is told by others. */
+static void complete_axes(const struct rsh_contents *c,
+			  const struct rsh_subject *s, uint32_t base,
+			  uint32_t *locals, uint32_t *k)
+{
+	const uint32_t n = s->n_local;
+	uint32_t primes[9];
+	unsigned n_primes = primes_of(n, primes);
+
+	for (uint32_t d = 1; d < n; d++)
+		for (unsigned i = 0; n % d == 0 && i < n_primes; i++)
+			if (n / d % primes[i] == 0 &&
+			    !holds(c, s, neighbour(base, primes[i], d)))
+				add_neighbours(c, s, base,
+					       (uint32_t[]){ primes[i], d },
+					       locals, k);
 }
 
 /* Files may be missing: the best of the first ranks to start from. */
@@ -468,6 +525,8 @@ static uint32_t choose_locals(const struct rsh_contents *c,
 		}
 	}
 	most = choose_around(c, s, best, locals);
+	if (s->item)
+		complete_axes(c, s, best, locals, &most);
 	/* Ranks without a strategy need not be numbered without gaps. */
 	for (uint32_t i = 0; i < s->n_local && (!s->item || most < 2); i++)
 		if (!add_local(c, s, i, locals, &most, 12) && most >= 12)
@@ -499,7 +558,8 @@ static uint32_t find_strays(const struct rsh_contents *c,
 	uint32_t n = 0;
 
 	for (uint32_t stage = 0; p && stage < st->n_stages && n == 0; stage++) {
-		uint32_t first = (st->lone_stage + stage) * st->stage_ranks;
+		uint32_t first = c->source->first_rank +
+				 stage * st->stage_ranks;
 
 		if (rsh_param_in_stage(p, stage))
 			continue;

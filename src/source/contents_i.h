@@ -25,8 +25,10 @@
 /* Bytes with fewer different elements may be the same by chance. */
 #define RSH_CONTENTS_DISTINCT 4
 
-/* How much is to be expected of a tensor's replicas. */
+/* How much is to be expected of a tensor's replicas: up to RSH_TENSOR_OTHER they
+ * may differ. */
 enum rsh_tensor_kind {
+	RSH_TENSOR_OWN,     /* each rank's own: gradients not yet summed up */
 	RSH_TENSOR_OTHER,   /* a rank may keep its own: moving averages, loads */
 	RSH_TENSOR_WEIGHT,  /* it looks like a weight */
 	RSH_TENSOR_TRAINED, /* it has optimizer states */
@@ -86,6 +88,7 @@ struct rsh_contents {
 	bool has_states; /* the tree holds optimizer states */
 	unsigned n_reads;
 	unsigned n_kept; /* subjects that keep their holders, if full */
+	bool failed; /* some reads did: not all was compared */
 };
 
 /* ---- contents_choose.c ---- */

@@ -182,7 +182,8 @@ static int tell(const struct rsh_contents *c, const struct inferred *t,
 	const struct rsh_subject *s = t->subject;
 	const struct rsh_inferred out = {
 		.name = s->name,
-		.state_of = s->kind == RSH_TENSOR_STATE ?
+		.state_of = s->kind == RSH_TENSOR_STATE ||
+				    s->kind == RSH_TENSOR_OWN ?
 			rsh_contents_state_of(c, s->name) : RSH_NAME_NONE,
 		.index = s->index,
 		.record = s->record,
@@ -195,7 +196,7 @@ static int tell(const struct rsh_contents *c, const struct inferred *t,
 		.n_groups = t->n_groups,
 		.n_failed = s->n_holders - t->groups.n,
 		.simple = t->simple,
-		.may_be_private = s->kind == RSH_TENSOR_OTHER,
+		.may_be_private = s->kind <= RSH_TENSOR_OTHER,
 	};
 
 	return fn(ctx, &out);

@@ -2,7 +2,8 @@
  *
  * A right strategy may be contradicted by
  *
- *   moving averages, loads, random states   ranks of one slice differ
+ *   moving averages, loads, random states,
+ *   gradients that are not yet reduced      ranks of one slice differ
  *   experts copied from one, tables         ranks of two slices are the same
  *   heads repeated for more ranks           the same, of some ranks
  *
@@ -42,8 +43,8 @@ static struct company company_of(const struct rsh_contents *c,
 		if (is_upheld(x))
 			n.upheld++;
 		else
-			n.against += (x->kind == RSH_TENSOR_OTHER) ==
-				     (s->kind == RSH_TENSOR_OTHER);
+			n.against += (x->kind <= RSH_TENSOR_OTHER) ==
+				     (s->kind <= RSH_TENSOR_OTHER);
 	}
 	return n;
 }
@@ -74,15 +75,52 @@ static bool are_copies(struct rsh_contents *c, const struct rsh_subject *s)
 	return rsh_subject_repeats(c, s);
 }
 
+/* Keys and values have fewer heads than queries, and are repeated where there are
+ * more ranks than heads. */
+static bool is_key_or_value(const struct rsh_contents *c,
+			    const struct rsh_subject *s)
+{
+	static const char *const words[] = {
+		"wk.", "wv.", "k_proj", "v_proj", "kv", "key", "value",
+	};
+	const char *name = rsh_names_text(c->names, s->name);
+
+	if (strcasestr(name, "query"))
+		return false;
+	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
+		if (strcasestr(name, words[i]))
+			return true;
+	return false;
+}
+
+/* Nothing but keys and values is the same on ranks that should differ. */
+static bool are_repeated_heads(const struct rsh_contents *c,
+			       const struct rsh_subject *s)
+{
+	if (!is_key_or_value(c, s))
+		return false;
+	for (uint32_t i = 0; i < c->n_subjects; i++) {
+		const struct rsh_subject *x = &c->subjects[i];
+
+		if (x->partition == s->partition && x->finding.coarser &&
+		    x->kind != RSH_TENSOR_OTHER && !is_key_or_value(c, x))
+			return false;
+	}
+	return company_of(c, s).upheld > 0;
+}
+
 static bool condemns(struct rsh_contents *c, const struct rsh_subject *s)
 {
 	struct company n;
 
+	if (s->kind == RSH_TENSOR_OWN)
+		return false;
 	if (s->kind == RSH_TENSOR_OTHER)
 		return condemns_by_number(c, s);
 	if (s->finding.finer)
 		return true;
-	if (are_copies(c, s))
+	if (are_copies(c, s) ||
+	    (s->kind != RSH_TENSOR_STATE && are_repeated_heads(c, s)))
 		return false;
 	if (s->kind == RSH_TENSOR_STATE || s->finding.total)
 		return true;

@@ -219,12 +219,16 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		n_tasks += subjects[i]->n_holders;
 	r.tasks = rsh_alloc_array(n_tasks, sizeof(*r.tasks));
 	/* What is not read tells nothing. */
-	if (!r.tasks)
+	if (!r.tasks) {
+		c->failed = true;
 		return;
+	}
 	for (uint32_t i = 0; i < n; i++)
 		add_tasks(c, subjects[i], whole, r.tasks, &r.n);
 	/* Blocks wait for the storage; whole contents keep processors busy. */
 	rsh_crew_run(whole ? 0 : BLOCK_THREADS, r.n, work, &r, NULL);
+	for (uint32_t i = 0; i < r.n; i++)
+		c->failed |= r.tasks[i].holder->failed;
 	free(r.tasks);
 }
 

@@ -88,7 +88,7 @@ static bool is_swapped(const struct rsh_contents *c)
 	for (uint32_t i = 0; i < c->n_subjects; i++) {
 		const struct rsh_subject *s = &c->subjects[i];
 
-		if (s->finding.told && s->kind != RSH_TENSOR_OTHER &&
+		if (s->finding.told && s->kind > RSH_TENSOR_OTHER &&
 		    s->n_holders > 0 && !fits_other(c, s))
 			return false;
 	}

@@ -175,6 +175,24 @@ static bool file_matches(const struct walk *w, const char *name, uint32_t *rank)
 			 rsh_format_of(name) != RSH_FORMAT_COUNT;
 }
 
+/* Whether nothing is known of what a directory names because it cannot be
+ * reached.  A link that leads nowhere is not there. */
+static bool is_out_of_reach(int error)
+{
+	return error != ENOENT && error != ENOTDIR && error != ELOOP &&
+	       error != ENAMETOOLONG && error != EACCES;
+}
+
+/* True if it is a file.  One that cannot be reached counts: opening it says why,
+ * and what is taken in its place is told. */
+static bool is_file(int dir, const char *name, struct stat *st)
+{
+	if (fstatat(dir, name, st, 0) == 0)
+		return S_ISREG(st->st_mode);
+	*st = (struct stat){ .st_size = 0 };
+	return is_out_of_reach(errno);
+}
+
 static int list_files(struct walk *w, const char *at, uint32_t rank,
 		      struct rsh_error *err)
 {
@@ -191,8 +209,7 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 		};
 
 		if (!file_matches(w, e->d_name, &c.rank) ||
-		    fstatat(dirfd(dir), e->d_name, &st, 0) != 0 ||
-		    !S_ISREG(st.st_mode))
+		    !is_file(dirfd(dir), e->d_name, &st))
 			continue;
 		w->any = w->named = true;
 		c.mtime = st.st_mtim;
@@ -217,8 +234,9 @@ static int enter(struct walk *w, const char *at, const char *part, size_t n,
 
 	if (!below)
 		return rsh_error_nomem(err);
-	if (fstatat(w->source->dirfd, below, &st, 0) != 0 ||
-	    !S_ISDIR(st.st_mode))
+	if (fstatat(w->source->dirfd, below, &st, 0) != 0)
+		return is_out_of_reach(errno) ? unreadable(w, below, err) : 0;
+	if (!S_ISDIR(st.st_mode))
 		return 0;
 	if (!has_rank)
 		return walk(w, below, part + n, rank, err);

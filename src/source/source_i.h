@@ -256,6 +256,7 @@ struct rsh_source {
 	int index_dirfd; /* where indexes are stored; -1: nowhere */
 
 	/* Set by rsh_source_open(), constant from then on. */
+	uint32_t first_rank; /* that was asked for: the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong

@@ -283,6 +283,7 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 
 	if (rc)
 		return rc;
+	s->first_rank = first;
 	s->n_threads = opts->n_threads;
 	s->check = opts->check;
 	s->follow_outside = opts->follow_outside;

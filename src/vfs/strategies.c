@@ -26,7 +26,7 @@ static int derive_from(const struct rsh_vfs_config *cfg,
 		return rc;
 	for (uint32_t i = 0; i < derived->n_notes; i++)
 		rsh_log_notice("%s", derived->notes[i]);
-	rc = rsh_derived_strategy(derived, "derived strategy", names, dst,
+	rc = rsh_derived_strategy(derived, "the derived strategy", names, dst,
 				  err);
 	rsh_derived_free(derived);
 	return rc;

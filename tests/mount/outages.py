@@ -26,7 +26,7 @@ from coming_and_going import (BEGIN, END, demand_bytes, demand_logged,  # noqa: 
 from demands import check, demand, within  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
                        require_mount)
-from small_job import Job, mounted  # noqa: E402
+from small_job import Job, mounted, refuses  # noqa: E402
 
 STEP = (1, 5)
 SHAPES = {"up.weight": (1024, 301), "down.weight": (257, 512), "norm.gamma": (700,)}
@@ -221,6 +221,28 @@ def under_load(job):
         check(all(good for good, _ in counts) and any(bad for _, bad in counts), counts)
         demand_bytes(m, expected)
         demand_logged(m, 3)
+
+
+# ---- when mounting ----
+
+@test
+def out_of_reach_when_mounting(job):
+    """What cannot even be looked at is named, with the reason."""
+    with mirrored(job) as mirror:
+        mirror.sick("EIO rank_3/net")
+        with mounted(job) as m:
+            demand_bytes(m, job.expected(*STEP))
+            demand(m.log(), "rank_3/net-1_5.ckpt: Input/output error")
+        mirror.sick("EIO rank_3")
+        with mounted(job) as m:
+            demand(m.log(), "rank_3: Input/output error: the directory is left out")
+        mirror.sick("ESTALE net-1_5")
+        refuses(job, words=["rank_0/net-1_5.ckpt: Stale file handle (and 7 other files"])
+        mirror.sick("ENOTCONN")
+        refuses(job, words=[f"source {mirror.path}: Transport endpoint is not connected"])
+        mirror.well()
+        mirror.die()
+        refuses(job, words=[f"source {mirror.path}: Transport endpoint is not connected"])
 
 
 # ---- readers ----

@@ -520,6 +520,10 @@ def a_map_of_files(job):
 
     write()
     shows(job, (1, 5), "--source-map", path)
+    entries["8"] = entries["0"]
+    write()
+    refuses(job, "--source-map", path, words=["9 ranks have a checkpoint, but", "of 8 ranks"])
+    del entries["8"]
     entries["2"] += ".gone"
     write()
     shows(job, (1, 5), "--source-map", path, words=["2.bin.gone"])

@@ -150,10 +150,11 @@ static const struct record network[] = {
 	{ NULL, 0, NULL, NUMBERS },
 };
 
-#define NETWORK(mesh, up, norm)                             \
-	FILE_OF("0", LAYOUT("up.weight", mesh, up) ","      \
+#define STAGE(stage, mesh, up, norm)                        \
+	FILE_OF(stage, LAYOUT("up.weight", mesh, up) ","    \
 		LAYOUT("norm.gamma", mesh, norm) ","        \
 		LAYOUT("moments.up.weight", mesh, up))
+#define NETWORK(mesh, up, norm) STAGE("0", mesh, up, norm)
 #define RIGHT NETWORK("[2,4]", "[0,-1]", "[-1]")
 
 static void test_right(void **state)
@@ -230,6 +231,25 @@ static void test_too_few_ranks(void **state)
 	end(&j);
 }
 
+/* The ranks that are asked for are the file's, whatever stage it is of. */
+static void test_lone_stage(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NULL);
+	j.src = make_strategy(j.names, "src.json", STAGE("1", "[2,4]", "[0,-1]",
+						      "[-1]"));
+	assert_int_equal(j.src->lone_stage, 1);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	rsh_strategy_free(j.src);
+	j.src = make_strategy(j.names, "src.json", STAGE("1", "[4,2]", "[0,-1]",
+						      "[-1]"));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "ranks 0 and 2 should hold the same slice");
+	end(&j);
+}
+
 static void test_unsharded(void **state)
 {
 	static const struct record same[] = {
@@ -258,6 +278,7 @@ static void test_private(void **state)
 		{ "bn.gamma", 0, whole, NUMBERS },
 		{ "bn.moving_mean", 0, each, NUMBERS },
 		{ "moments.up.weight", ROWS, mod4, NUMBERS },
+		{ "accu_grads.up.weight", ROWS, each, NUMBERS },
 		{ NULL, 0, NULL, NUMBERS },
 	};
 	struct job j;
@@ -267,6 +288,8 @@ static void test_private(void **state)
 				  LAYOUT("bn.gamma", "[2,4]", "[-1]") ","
 				  LAYOUT("bn.moving_mean", "[2,4]", "[-1]") ","
 				  LAYOUT("moments.up.weight", "[2,4]",
+					 "[0,-1]") ","
+				  LAYOUT("accu_grads.up.weight", "[2,4]",
 					 "[0,-1]")));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
 	assert_int_equal(check(&j, RSH_CHECK_FULL), 0);
@@ -326,6 +349,35 @@ static void test_copies(void **state)
 	end(&j);
 }
 
+/* Heads of keys and values that are repeated for more ranks are right as long as
+ * others bear the strategy out. */
+static void test_repeated_heads(void **state)
+{
+	struct record heads[] = {
+		{ "wq.weight", ROWS, mod4, NUMBERS },
+		{ "wk.weight", ROWS, mod2, NUMBERS },
+		{ "wv.weight", ROWS, whole, NUMBERS },
+		{ "wk.bias", 0, mod2, NUMBERS },
+		{ "wv.bias", 0, whole, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	const char *json = FILE_OF("0", LAYOUT("wq.weight", "[2,4]", "[0,-1]") ","
+				   LAYOUT("wk.weight", "[2,4]", "[0,-1]") ","
+				   LAYOUT("wv.weight", "[2,4]", "[0,-1]") ","
+				   LAYOUT("wk.bias", "[2,4]", "[0]") ","
+				   LAYOUT("wv.bias", "[2,4]", "[0]"));
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, heads, json);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	end(&j);
+	heads[0].seed = mod2;
+	begin(&j, 8, heads, json);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	end(&j);
+}
+
 /* Ranks whose files are gone are compared by others. */
 static void test_lost_files(void **state)
 {
@@ -340,6 +392,29 @@ static void test_lost_files(void **state)
 	remove(path);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	end(&j);
+}
+
+/* Any two ranks are lost, so that none may have all its neighbours. */
+static void test_two_lost(void **state)
+{
+	char gone[2][512];
+	struct job j;
+
+	(void)state;
+	for (unsigned pair = 0; pair < 64; pair++) {
+		begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
+		for (unsigned i = 0; i < 2; i++) {
+			snprintf(gone[i], sizeof(gone[i]),
+				 "%s/rank_%u/net-1_5.ckpt", j.tree,
+				 i ? pair % 8 : pair / 8);
+			remove(gone[i]);
+		}
+		assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+		rsh_strategy_free(j.src);
+		j.src = make_strategy(j.names, "src.json", RIGHT);
+		assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+		end(&j);
+	}
 }
 
 /* 64 ranks, and for each stride a wrong mesh. */
@@ -407,11 +482,14 @@ int main(void)
 		cmocka_unit_test(test_too_fine),
 		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_too_few_ranks),
+		cmocka_unit_test(test_lone_stage),
 		cmocka_unit_test(test_unsharded),
 		cmocka_unit_test(test_private),
 		cmocka_unit_test(test_one_wrong_layout),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_repeated_heads),
 		cmocka_unit_test(test_lost_files),
+		cmocka_unit_test(test_two_lost),
 		cmocka_unit_test(test_any_stride),
 		cmocka_unit_test(test_not_remembered),
 	};
