@@ -1,4 +1,5 @@
-/* cli/ask.c - see ask.h. */
+/* cli/ask.c opens a file of a mount's control directory, reads it whole and
+ * parses the JSON in it. */
 #include "config.h"
 
 #include "ask.h"

@@ -1,4 +1,5 @@
-/* cli/facts.c - see facts.h. */
+/* cli/facts.c makes the text of each file of the control directory when that
+ * file is opened. */
 #include "config.h"
 
 #include "facts.h"

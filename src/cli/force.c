@@ -1,4 +1,5 @@
-/* cli/force.c - see force.h.
+/* cli/force.c aborts the connection of a mount, takes the mount from the tree
+ * and ends its daemon.
  *
  * The kernel aborts a FUSE connection for those who may: every request gets
  * ECONNABORTED, and the daemon ends because it can read no more.  The rest is

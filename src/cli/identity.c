@@ -1,4 +1,5 @@
-/* cli/identity.c - see identity.h. */
+/* cli/identity.c lists what a mount was asked for in one order and with full
+ * paths, so that two such lists can be compared. */
 #include "config.h"
 
 #include "identity.h"

@@ -1,4 +1,5 @@
-/* cli/infer.c - see infer.h. */
+/* cli/infer.c runs `strategy infer`: it chooses the step, collects the tensors
+ * that the same ranks hold into sets, and has a mesh made of each set. */
 #include "config.h"
 
 #include "infer.h"

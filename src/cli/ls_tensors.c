@@ -1,4 +1,5 @@
-/* cli/ls_tensors.c - see ls_tensors.h. */
+/* cli/ls_tensors.c lists each tensor of a step once, with its shape in a file
+ * and the whole one that a strategy gives it, as JSON or as a table. */
 #include "config.h"
 
 #include "ls_tensors.h"

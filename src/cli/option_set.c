@@ -1,4 +1,5 @@
-/* cli/option_set.c - see option_set.h. */
+/* cli/option_set.c holds the setter of every option: it checks the value and
+ * puts it into struct rsh_options. */
 #include "config.h"
 
 #include "option_set.h"

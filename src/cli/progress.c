@@ -1,4 +1,5 @@
-/* cli/progress.c - see progress.h. */
+/* cli/progress.c works out rate and time left, and has a thread draw the bar
+ * or print the line. */
 #include "config.h"
 
 #include "progress.h"

@@ -1,4 +1,5 @@
-/* layout/check.c - see check.h. */
+/* layout/check.c looks at every item of strategy files and at the files side
+ * by side, and reports whatever would fail later on. */
 #include "rsh/layout/check.h"
 
 #include <errno.h>

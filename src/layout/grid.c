@@ -1,3 +1,5 @@
+/* layout/grid.c works out over which axes of the mesh each dimension of a
+ * tensor is cut, and from that which rank holds which cell. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* layout/mesh.c parses a mesh as people write it and looks up its axes by
+ * name. */
 #include "rsh/layout/mesh.h"
 
 #include <ctype.h>

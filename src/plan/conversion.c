@@ -1,3 +1,6 @@
+/* plan/conversion.c makes a conversion: it takes over the view of the source,
+ * plans one destination stage after the other, and answers what is asked of
+ * the files. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Which file holds what: questions that are asked while planning and again
- * while reading, so that both get the same answer. */
+/* plan/lookup.c answers which file holds what.  It is asked while planning and
+ * again while reading, so that both get the same answer. */
 #include <string.h>
 
 #include "conversion_i.h"

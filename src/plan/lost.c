@@ -1,4 +1,4 @@
-/* Slices that no file holds. */
+/* plan/lost.c remembers the slices that no file holds, and reports them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The source files that a file needs. */
+/* plan/needs.c lists the source files that a virtual file needs, and finds
+ * what is missing of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The sentences that tell where the result differs from the converter's. */
+/* plan/notes.c counts where the result differs from the converter's, and makes
+ * the sentences that tell it. */
 #include <stdio.h>
 #include <stdlib.h>
 

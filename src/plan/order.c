@@ -1,4 +1,5 @@
-/* The order of a file's records. */
+/* plan/order.c lists the names of a file's records in the converter's order.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* The records of one file. */
+/* plan/slots.c describes the records of one virtual file: its slots and their
+ * shapes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

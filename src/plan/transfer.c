@@ -1,6 +1,6 @@
-/* Making the transfer of one parameter: the files of its source slices and the
- * checks that these are what the strategies say, both grids, and the geometry
- * of its runs. */
+/* plan/transfer.c makes the transfer of one parameter: it finds the files of
+ * its source slices, checks that these are what the strategies say, and makes
+ * both grids and the geometry of its runs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* source/contents.c - see contents.h. */
+/* source/contents.c compares what a tree holds with its strategy from
+ * beginning to end: it reads the sample in rounds, or all tensors in batches,
+ * has the result judged, and remembers trees that were found in order. */
 #include "config.h"
 
 #include "contents_i.h"

@@ -1,3 +1,5 @@
+/* util/room.c tries how much can still be mapped, and reads what the control
+ * groups above this process leave it. */
 #include "rsh/util/room.h"
 
 #include <inttypes.h>

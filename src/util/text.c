@@ -1,3 +1,5 @@
+/* util/text.c escapes what misleads a terminal or a reader, for lines and
+ * tables and for JSON. */
 #include "rsh/util/text.h"
 
 #include <stdbool.h>

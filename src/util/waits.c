@@ -1,4 +1,6 @@
-/* util/waits.c - see waits.h. */
+/* util/waits.c asks the kernel how often this thread gave up the processor by
+ * itself.  It asks about few calls of a thread that has not slept for a while,
+ * since the question costs as much as a small read. */
 #include "config.h"
 
 #include "rsh/util/waits.h"

@@ -1,4 +1,5 @@
-/* vfs/digest.c - see digest.h. */
+/* vfs/digest.c keeps those who wait for a hash in a list, reads their files
+ * one after the other in a thread, and remembers what it found. */
 #include "config.h"
 
 #include "rsh/vfs/digest.h"

@@ -1,7 +1,7 @@
-/* vfs/nodes.c - see nodes.h.
+/* vfs/nodes.c sorts the paths of a tree and links each to its parent.
  *
- * Sorted by depth and then by path, the children of a directory are
- * neighbours. */
+ * They are sorted by depth and then by path, so that the children of a
+ * directory are neighbours. */
 #include "config.h"
 
 #include "nodes.h"
