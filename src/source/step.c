@@ -1,11 +1,26 @@
-/* source/step.c - which checkpoints belong together, and which are best.
+/* source/step.c finds out which checkpoints belong together, and which of these
+ * candidates is tried first.
  *
  * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors), and
  * <prefix>_<K>-... in the K-th run that found files of the same prefix;
  * prefixes often hold the rank number as well (net_rank_3-5_10.ckpt).  What all
  * ranks saved at one step of one run is a candidate.
  *
- * The listing is sorted so that a candidate is a range of it. */
+ * The listing is sorted so that a candidate is a range of it, the newest step
+ * first.  An example with two ranks, whose job was started again once:
+ *
+ *   files[]                        epoch  step  run   candidates[]
+ *   0  rank_0/net_1-2_25.ckpt        2     25    -    [0,1)  rank 1 has none
+ *   1  rank_0/net_1-2_20.ckpt        2     20    -  \
+ *   2  rank_1/net_1-2_20.ckpt        2     20    -  / [1,3)
+ *   3  rank_0/net_1-1_10.ckpt        1     10    1  \
+ *   4  rank_1/net_1-1_10.ckpt        1     10    1  / [3,5)
+ *   5  rank_0/net-1_10.ckpt          1     10    0  \
+ *   6  rank_1/net-1_10.ckpt          1     10    0  / [5,7)
+ *
+ * The run counts at step 10 alone, where a rank has files of two.  A mount
+ * tries [0,1) first and, if it lacks slices, takes [1,3); files of two
+ * candidates are never mixed. */
 #include "config.h"
 
 #include "source_i.h"
