@@ -79,7 +79,7 @@ static json_t *step_json(const struct rsh_facts *f)
 	return rsh_json_text(step);
 }
 
-/* What all of stats and config begin with. */
+/* Makes what both stats and config begin with. */
 static json_t *heading(const struct rsh_facts *f)
 {
 	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",

@@ -45,7 +45,7 @@ static bool connection_of(const char *path, unsigned *number)
 	return true;
 }
 
-/* For who has mounted; root does without. */
+/* Whoever has mounted may do this; root does without. */
 static bool abort_connection(unsigned number)
 {
 	char path[64];
@@ -57,7 +57,7 @@ static bool abort_connection(unsigned number)
 	return fd >= 0 && write(fd, "1", 1) == 1;
 }
 
-/* 0 or -errno; *aborted says whether readers have got their errors. */
+/* Returns 0 or -errno; *aborted says whether readers have got their errors. */
 static int detach(const char *path, bool *aborted, struct rsh_error *err)
 {
 	unsigned number;

@@ -77,8 +77,8 @@ static int refuse_all(scmp_filter_ctx f)
 	return 0;
 }
 
-/* By what they are asked: sockets but for the log's and systemd's, signals to
- * others, input for the terminal. */
+/* Refuses calls by what they are asked for: sockets but for the log's and
+ * systemd's, signals to others, input for the terminal. */
 static int refuse_some(scmp_filter_ctx f)
 {
 	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };

@@ -21,7 +21,7 @@
 
 /* ---- taking it down ---- */
 
-/* What fusermount3 says, without its name and the newline. */
+/* Reads what fusermount3 says, without its name and the newline. */
 static void read_complaint(int fd, char *text, size_t size)
 {
 	char *colon, *end;

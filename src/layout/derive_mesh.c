@@ -78,8 +78,8 @@ static bool read_map(struct form *f, const struct rsh_strategy_item *it,
 	return true;
 }
 
-/* The source's form with these axes; false if that is not what it is.  What
- * holds the same on all its ranks splits nothing. */
+/* Makes the source's form with these axes; returns false if that is not what
+ * it is.  An axis whose ranks hold the same splits nothing. */
 static bool try_form(const struct derivation *d, const struct derive_param *p,
 		     const uint8_t *axes, uint32_t n, uint32_t style,
 		     bool given, struct form *f)
@@ -95,7 +95,7 @@ static bool try_form(const struct derivation *d, const struct derive_param *p,
 			  splits_over(f, AXIS_REST));
 }
 
-/* All forms of a style that explain the item, the most ordinary first. */
+/* Lists all forms of a style that explain the item, the most ordinary first. */
 static uint32_t forms_of_style(const struct derivation *d,
 			       const struct derive_param *p, uint32_t style,
 			       struct form *forms)
@@ -242,7 +242,7 @@ static int apply_rules(struct derivation *d, const struct derive_param *p,
 
 /* ---- writing the result ---- */
 
-/* The wanted sizes of the form's axes. */
+/* Works out the wanted sizes of the form's axes. */
 static int wanted_sizes(struct derivation *d, const struct derive_param *p,
 			const struct form *f, uint32_t *sizes)
 {

@@ -93,8 +93,8 @@ static void add_axis(struct rsh_axis *axes, uint32_t *n, uint32_t size,
 		axes[(*n)++] = (struct rsh_axis){ size, stride };
 }
 
-/* As the training job holds the slices: the map's axes as they stand, the
- * shard over consecutive positions among the ranks left equal. */
+/* Places the slices as the training job holds them: the map's axes as they
+ * stand, the shard over consecutive positions among the ranks left equal. */
 static void place_runtime(struct rsh_grid *g,
 			  const struct rsh_strategy_item *it,
 			  const struct rsh_fold *fold)

@@ -95,7 +95,7 @@ static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
 						(uint32_t)it->opt_size;
 }
 
-/* The one device that holds the whole. */
+/* Sketches the one device that holds the whole. */
 static void sketch_whole(struct sketch *s, uint32_t n_dims)
 {
 	memset(s, 0, sizeof(*s));
@@ -151,7 +151,7 @@ static bool put(struct rsh_picture *p, uint64_t size, int axis)
 	return true;
 }
 
-/* A dimension over axes a, b, c becomes (a, b, rest). */
+/* Draws a dimension that is cut over axes a, b, c as (a, b, rest). */
 static bool put_dim(struct rsh_picture *p, const struct sketch *s, uint32_t d,
 		    uint64_t size)
 {
@@ -198,7 +198,7 @@ static bool draw(struct rsh_picture *p, const struct sketch *s)
 	return true;
 }
 
-/* The mesh that the converter makes up for a "simple" optimizer shard. */
+/* Draws the mesh that the converter makes up for a "simple" optimizer shard. */
 static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
 			uint32_t n_ranks)
 {
@@ -397,8 +397,8 @@ void rsh_redistribution_free(struct rsh_redistribution *r)
 	free(r);
 }
 
-/* How many steps of `stride` there are before source ranks repeat: the axes
- * that a larger destination adds choose nothing. */
+/* Counts the steps of `stride` before source ranks repeat: the axes that a
+ * larger destination adds choose nothing. */
 static uint64_t distinct(const struct rsh_redistribution *r, uint32_t axis,
 			 uint64_t stride)
 {

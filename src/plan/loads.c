@@ -114,7 +114,7 @@ uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
 	return c->n_present ? c->present[0] : 0;
 }
 
-/* The wanted names of a file that were not seen in this epoch. */
+/* Counts the wanted names of a file that were not seen in this epoch. */
 static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
 {
 	uint32_t n = 0;
@@ -263,7 +263,7 @@ static struct key_class *make_class(struct planner *p,
 	return class;
 }
 
-/* The class of many keys, which is kept; NULL when memory is out. */
+/* Returns the class of many keys, which is kept; NULL when memory is out. */
 static const struct key_class *class_of(struct planner *p,
 					struct layout_pair *lp,
 					const struct pair_keys *k)

@@ -77,7 +77,8 @@ bool rsh_find_in_stages(const struct rsh_conversion *c,
 	return false;
 }
 
-/* The same by walking the files, where these are fewer than the replicas. */
+/* Finds a replica by walking the files, where these are fewer than the
+ * replicas. */
 static bool find_held_replica(const struct rsh_conversion *c,
 			      const struct rsh_block *b,
 			      const struct rsh_grid *g, uint32_t name,

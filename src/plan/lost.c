@@ -7,7 +7,8 @@
 #include "conversion_i.h"
 #include "rsh/util/mem.h"
 
-/* So many slices are told with their ranks; of the others each parameter. */
+/* So many slices are told with their ranks; the others are told by parameter.
+ */
 #define TOLD_MAX 4096
 #define RANKS_TOLD_MAX 64
 

@@ -257,7 +257,7 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 	return rc;
 }
 
-/* Both grids, and the whole and destination dimensions. */
+/* Makes both grids, and works out the whole and destination dimensions. */
 static int make_grids(const struct making *m, struct rsh_grid_pair *pair,
 		      int64_t *slice, struct rsh_error *err)
 {

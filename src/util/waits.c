@@ -7,8 +7,8 @@
 
 #include <sys/resource.h>
 
-/* To ask costs as much as a small read that does not sleep.  A thread whose last
- * ALERT calls did not is asked about one in SAMPLE. */
+/* To ask costs as much as a small read that does not sleep.  A thread that did
+ * not sleep in its last ALERT calls is asked about one call in SAMPLE. */
 #define ALERT 64
 #define SAMPLE 8
 

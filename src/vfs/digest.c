@@ -171,7 +171,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static int start_thread(struct rsh_digests *d)
 {
 	pthread_t thread;
@@ -184,7 +184,7 @@ static int start_thread(struct rsh_digests *d)
 	return 0;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static bool find_known(const struct rsh_digests *d, uint64_t node,
 		       uint64_t *xxh3)
 {
