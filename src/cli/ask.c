@@ -1,4 +1,5 @@
-/* cli/ask.c - see ask.h. */
+/* cli/ask.c opens a file of a mount's control directory, reads it whole and
+ * parses the JSON in it. */
 #include "config.h"
 
 #include "ask.h"
@@ -13,7 +14,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* Far more than a mount writes; the directory may be anybody's. */
+/* A mount writes far less than this; the directory may be anybody's. */
 #define MAX_BYTES 65536
 
 static int read_all(int fd, char *text, size_t max, size_t *length)

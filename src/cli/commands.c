@@ -1,4 +1,5 @@
-/* cli/commands.c - see commands.h. */
+/* cli/commands.c holds the table of commands, and guesses which one was meant
+ * by a name with a slip of the pen in it. */
 #include "config.h"
 
 #include "commands.h"

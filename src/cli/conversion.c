@@ -1,4 +1,5 @@
-/* cli/conversion.c - see conversion.h. */
+/* cli/conversion.c turns the options of a command into what source/ and vfs/
+ * are asked for. */
 #include "config.h"
 
 #include "conversion.h"

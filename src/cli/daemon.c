@@ -1,4 +1,5 @@
-/* cli/daemon.c - see daemon.h. */
+/* cli/daemon.c forks the process that serves a mount, and lets the parent wait
+ * until the mount answers or the child says why it does not. */
 #include "config.h"
 
 #include "daemon.h"

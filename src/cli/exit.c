@@ -1,4 +1,5 @@
-/* cli/exit.c - see exit.h. */
+/* cli/exit.c maps errno numbers to exit statuses, and prints the sentence of a
+ * command that failed. */
 #include "config.h"
 
 #include "exit.h"

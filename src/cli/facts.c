@@ -1,4 +1,5 @@
-/* cli/facts.c - see facts.h. */
+/* cli/facts.c makes the text of each file of the control directory when that
+ * file is opened. */
 #include "config.h"
 
 #include "facts.h"
@@ -78,7 +79,7 @@ static json_t *step_json(const struct rsh_facts *f)
 	return rsh_json_text(step);
 }
 
-/* What all of stats and config begin with. */
+/* Makes what both stats and config begin with. */
 static json_t *heading(const struct rsh_facts *f)
 {
 	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",

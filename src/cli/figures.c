@@ -1,4 +1,5 @@
-/* cli/figures.c - see figures.h. */
+/* cli/figures.c holds the table of all figures of a mount, and prints it in
+ * three forms. */
 #include "config.h"
 
 #include "figures.h"

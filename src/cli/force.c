@@ -1,4 +1,5 @@
-/* cli/force.c - see force.h.
+/* cli/force.c aborts the connection of a mount, takes the mount from the tree
+ * and ends its daemon.
  *
  * The kernel aborts a FUSE connection for those who may: every request gets
  * ECONNABORTED, and the daemon ends because it can read no more.  The rest is
@@ -44,7 +45,7 @@ static bool connection_of(const char *path, unsigned *number)
 	return true;
 }
 
-/* For who has mounted; root does without. */
+/* Whoever has mounted may do this; root does without. */
 static bool abort_connection(unsigned number)
 {
 	char path[64];
@@ -56,7 +57,7 @@ static bool abort_connection(unsigned number)
 	return fd >= 0 && write(fd, "1", 1) == 1;
 }
 
-/* 0 or -errno; *aborted says whether readers have got their errors. */
+/* Returns 0 or -errno; *aborted says whether readers have got their errors. */
 static int detach(const char *path, bool *aborted, struct rsh_error *err)
 {
 	unsigned number;

@@ -1,4 +1,5 @@
-/* cli/help.c - see help.h. */
+/* cli/help.c prints the help of the program and of each command, wrapped to a
+ * width, from the tables of commands and options. */
 #include "config.h"
 
 #include "help.h"

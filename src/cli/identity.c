@@ -1,4 +1,5 @@
-/* cli/identity.c - see identity.h. */
+/* cli/identity.c lists what a mount was asked for in one order and with full
+ * paths, so that two such lists can be compared. */
 #include "config.h"
 
 #include "identity.h"
@@ -35,7 +36,7 @@ static const struct rsh_option *option_called(const char *name)
 	return NULL;
 }
 
-/* True if a value that --help calls so is a place on disk. */
+/* Tells whether a value that --help calls so is a place on disk. */
 static bool is_place(const char *name)
 {
 	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
@@ -48,8 +49,8 @@ static bool is_place(const char *name)
 	return false;
 }
 
-/* Of a value that is a path, unless it is one of the words that stand in its
- * place. */
+/* Returns the full form of a value that is a path; a word that stands in a
+ * path's place is kept. */
 static char *full_path(const struct rsh_option *def, const char *value)
 {
 	if (!is_place(def->arg) || strcmp(value, "none") == 0 ||
@@ -70,7 +71,7 @@ static json_t *line(const char *name, const char *value)
 	return rsh_json_text(text);
 }
 
-/* 0, or -1 if memory is out. */
+/* Returns 0, or -1 if memory is out. */
 static int add_option(json_t *all, const struct rsh_given *given)
 {
 	const struct rsh_option *def = option_called(given->name);
@@ -84,7 +85,8 @@ static int add_option(json_t *all, const struct rsh_given *given)
 								    given->value));
 }
 
-/* By name; of one that was given more than once the order may count. */
+/* Orders options by name; those of one name keep their order, which may count.
+ */
 static int by_name(const void *a, const void *b)
 {
 	const struct rsh_given *x = a, *y = b;

@@ -1,4 +1,5 @@
-/* cli/infer.c - see infer.h. */
+/* cli/infer.c runs `strategy infer`: it chooses the step, collects the tensors
+ * that the same ranks hold into sets, and has a mesh made of each set. */
 #include "config.h"
 
 #include "infer.h"
@@ -65,7 +66,7 @@ static int look_at(struct rsh_infer *x, uint32_t i, size_t *n,
 	return rc;
 }
 
-/* One line for a step that is not whole, with the first damaged file. */
+/* Logs one line for a step that is not whole, with the first damaged file. */
 static void warn_of_part(const struct rsh_infer *x, size_t have)
 {
 	const char *first;

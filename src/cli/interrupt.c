@@ -1,4 +1,5 @@
-/* cli/interrupt.c - see interrupt.h. */
+/* cli/interrupt.c sets a flag when a signal asks the command to end; the
+ * second such signal ends the program. */
 #include "config.h"
 
 #include "interrupt.h"

@@ -1,4 +1,5 @@
-/* cli/landlock.c - see landlock.h. */
+/* cli/landlock.c makes the landlock rules of a process with the bare system
+ * calls, and leaves out the rights that the running kernel does not know. */
 #include "config.h"
 
 #include "landlock.h"

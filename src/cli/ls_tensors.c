@@ -1,4 +1,5 @@
-/* cli/ls_tensors.c - see ls_tensors.h. */
+/* cli/ls_tensors.c lists each tensor of a step once, with its shape in a file
+ * and the whole one that a strategy gives it, as JSON or as a table. */
 #include "config.h"
 
 #include "ls_tensors.h"
@@ -18,7 +19,7 @@ void rsh_ls_tensors_clear(struct rsh_ls_tensors *t)
 	*t = (struct rsh_ls_tensors){ 0 };
 }
 
-/* Of each name the first record, whose whole shape is known by now. */
+/* Takes the first record of each name, whose whole shape is known by now. */
 static int add_records(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
 		       const struct rsh_ckpt_index *ix,
 		       const struct rsh_derive_shapes *shapes, bool *seen)

@@ -1,4 +1,5 @@
-/* cli/mounted.c - see mounted.h. */
+/* cli/mounted.c finds the topmost mount on a path in the kernel's table; it
+ * does not touch that mount where the parent tells the path. */
 #include "config.h"
 
 #include "mounted.h"

@@ -1,4 +1,4 @@
-/* cli/notify.c - see notify.h. */
+/* cli/notify.c sends a message to the socket that NOTIFY_SOCKET names. */
 #include "config.h"
 
 #include "notify.h"

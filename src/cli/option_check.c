@@ -1,4 +1,5 @@
-/* cli/option_check.c - see option_check.h. */
+/* cli/option_check.c looks at the options of a command together, once all are
+ * set, and refuses what is missing or contradicts itself. */
 #include "config.h"
 
 #include "option_check.h"

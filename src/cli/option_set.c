@@ -1,4 +1,5 @@
-/* cli/option_set.c - see option_set.h. */
+/* cli/option_set.c holds the setter of every option: it checks the value and
+ * puts it into struct rsh_options. */
 #include "config.h"
 
 #include "option_set.h"
@@ -320,7 +321,7 @@ int rsh_set_keep_free(struct rsh_options *o, const struct rsh_option *def,
 	return rsh_set_memory(o, def, value, err);
 }
 
-/* The number of a word among n; -1 if it is none of them. */
+/* Returns the number of a word among n, or -1 if it is none of them. */
 static int word_number(const char *value, const char *const *words, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -446,7 +447,7 @@ int rsh_set_log_level(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* For options that libfuse or the kernel understands. */
+/* Passes on an option that libfuse or the kernel understands. */
 int rsh_set_mount_opt(struct rsh_options *o, const struct rsh_option *def,
 		      const char *value, struct rsh_error *err)
 {
@@ -475,7 +476,7 @@ int rsh_set_mount_opt(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* Always so. */
+/* Accepts an option that asks for what is always so. */
 int rsh_set_nothing(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {

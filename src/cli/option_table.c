@@ -1,4 +1,5 @@
-/* cli/option_table.c - see option_table.h. */
+/* cli/option_table.c holds the table of options: name, commands, setter, and
+ * the text for --help. */
 #include "config.h"
 
 #include "option_table.h"

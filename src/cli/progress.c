@@ -1,4 +1,5 @@
-/* cli/progress.c - see progress.h. */
+/* cli/progress.c works out rate and time left, and has a thread draw the bar
+ * or print the line. */
 #include "config.h"
 
 #include "progress.h"
@@ -149,7 +150,7 @@ static struct timespec moment_after(unsigned ms)
 	return t;
 }
 
-/* False when the end came before the pause was over. */
+/* Returns false when the end came before the pause was over. */
 static bool pause_ms(struct rsh_progress *p, unsigned ms)
 {
 	struct timespec until = moment_after(ms);

@@ -1,4 +1,4 @@
-/* cli/ranks.c - see ranks.h. */
+/* cli/ranks.c reads ranks and ranges of ranks from operands and marks them. */
 #include "config.h"
 
 #include "ranks.h"

@@ -1,4 +1,5 @@
-/* cli/reading.c - see reading.h. */
+/* cli/reading.c makes the reading side of a source from the options of a
+ * command, and logs afterwards what the cache did. */
 #include "config.h"
 
 #include "reading.h"

@@ -1,4 +1,5 @@
-/* cli/sandbox.c - see sandbox.h. */
+/* cli/sandbox.c gathers the files that the mount of these options may still
+ * open, and then gives up all others and the system calls. */
 #include "config.h"
 
 #include "sandbox.h"

@@ -1,4 +1,5 @@
-/* cli/signals.c - see signals.h. */
+/* cli/signals.c blocks the signals of a mount in all threads and takes them in
+ * one of its own. */
 #include "config.h"
 
 #include "signals.h"

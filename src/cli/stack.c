@@ -1,4 +1,5 @@
-/* cli/stack.c - see stack.h.
+/* cli/stack.c looks whether a mount point has a mount already, and whether that
+ * one was made of the same.
  *
  * A mount is asked what it was made of through its control directory, by a
  * process of its own: a daemon that hangs leaves whoever asks it where no signal

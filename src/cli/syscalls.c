@@ -1,6 +1,7 @@
-/* cli/syscalls.c - see syscalls.h.
+/* cli/syscalls.c puts a seccomp filter on the calling thread and on those that
+ * it starts.
  *
- * A list of what is refused and not of what is allowed: the calls that are made
+ * It lists what is refused and not what is allowed: the calls that are made
  * are chosen by libc, libfuse and jansson, and other versions of these choose
  * others.  One that was forgotten would fail a read years later.  Listed is what
  * leads out of the process, to programs, other processes, privileges, networks
@@ -76,8 +77,8 @@ static int refuse_all(scmp_filter_ctx f)
 	return 0;
 }
 
-/* By what they are asked: sockets but for the log's and systemd's, signals to
- * others, input for the terminal. */
+/* Refuses calls by what they are asked for: sockets but for the log's and
+ * systemd's, signals to others, input for the terminal. */
 static int refuse_some(scmp_filter_ctx f)
 {
 	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };

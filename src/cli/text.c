@@ -1,4 +1,5 @@
-/* cli/text.c - see text.h. */
+/* cli/text.c counts and cuts the characters of UTF-8 text, and writes sizes
+ * and durations as people read them. */
 #include "config.h"
 
 #include "text.h"

@@ -1,4 +1,5 @@
-/* cli/unmount.c - see unmount.h. */
+/* cli/unmount.c unmounts by umount2(2) as root and by fusermount3 otherwise,
+ * and waits until the lock that the daemon holds on the directory is gone. */
 #include "config.h"
 
 #include "unmount.h"
@@ -20,7 +21,7 @@
 
 /* ---- taking it down ---- */
 
-/* What fusermount3 says, without its name and the newline. */
+/* Reads what fusermount3 says, without its name and the newline. */
 static void read_complaint(int fd, char *text, size_t size)
 {
 	char *colon, *end;

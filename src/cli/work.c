@@ -1,4 +1,5 @@
-/* cli/work.c - see work.h. */
+/* cli/work.c opens the tree of a command that goes through all of its bytes,
+ * and shows how far it has come until it ends. */
 #include "config.h"
 
 #include "work.h"

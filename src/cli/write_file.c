@@ -1,4 +1,5 @@
-/* cli/write_file.c - see write_file.h. */
+/* cli/write_file.c hands a buffer to rsh_file_replace(), which writes it under
+ * another name, and turns what fails into a sentence. */
 #include "config.h"
 
 #include "write_file.h"

@@ -1,4 +1,4 @@
-/* copy/export.c - a virtual tree as real files; see copy/export.h.
+/* copy/export.c writes a virtual tree as real files.
  *
  * The order for each file: write, sync, record, name.  A record without the
  * file's name is done again; a name is only ever given to what is recorded. */

@@ -1,4 +1,5 @@
-/* layout/check.c - see check.h. */
+/* layout/check.c looks at every item of strategy files and at the files side
+ * by side, and reports whatever would fail later on. */
 #include "rsh/layout/check.h"
 
 #include <errno.h>
@@ -43,7 +44,7 @@ static void found_in(struct check *c, const struct rsh_strategy_file *f,
 
 /* ---- one item ---- */
 
-/* "0-w" of a merged file is w. */
+/* Strips the stage of a name in a merged file: "0-w" is w. */
 static const char *own_name(const char *name)
 {
 	size_t n = strspn(name, "0123456789");
@@ -116,7 +117,7 @@ static void check_stage(struct check *c, uint32_t i)
 	}
 }
 
-/* Of a parameter that several stages share. */
+/* Compares the layouts of a parameter that several stages share. */
 static void check_shared(struct check *c, const struct rsh_strategy *s,
 			 const struct rsh_strategy_param *p)
 {

@@ -1,8 +1,29 @@
-/* layout/derive_mesh.c - one parameter's mesh and tensor map, written down
- * again for other sizes.
+/* layout/derive_mesh.c writes one parameter's mesh and tensor map down again
+ * for other sizes.
  *
- * A mesh may be explained in more than one way.  All ways that there are must
- * come to the same result, else the source does not determine it. */
+ * A mesh may be explained in more than one way: by several forms, each of which
+ * names its axes.  All forms that fit must come to the same result, else the
+ * source does not determine it.
+ *
+ * An example: 4 ranks with dp=2, mp=2, ep=2 become 8 with dp=4, mp=2, ep=2.
+ * The axes are numbered from the last one in maps, and "*" is what the others
+ * leave of the ranks.
+ *
+ *   w           mesh [2,2], map [1,-1]: dimension 0 is cut over the first axis
+ *   form        sizes     without 1s   dimension 0 is cut over
+ *   [dp,mp]     [2,2]     [2,2]        dp: no, its ranks hold the same
+ *   [*,ep,mp]   [1,2,2]   [2,2]        ep: fits
+ *
+ *   wanted      [*,ep,mp] = [8/(2*2),2,2] = [2,2,2]
+ *               ep is axis number 1: map [1,-1]
+ *
+ *   rank        0  1  2  3                      rank  0  1  2  3  4  5  6  7
+ *   slice       0  0  1  1      becomes         slice 0  0  1  1  0  0  1  1
+ *
+ * A parameter with map [0,-1] of the same file is cut over mp by the first form
+ * and becomes mesh [4,2], map [0,-1].  If its operator was given by Layout
+ * objects, [*,ep] would fit as well; for dp=2, mp=4, ep=2 the two come to [2,4]
+ * and [4,2], and the derivation is refused. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -57,8 +78,8 @@ static bool read_map(struct form *f, const struct rsh_strategy_item *it,
 	return true;
 }
 
-/* The source's form with these axes; false if that is not what it is.  What
- * holds the same on all its ranks splits nothing. */
+/* Makes the source's form with these axes; returns false if that is not what
+ * it is.  An axis whose ranks hold the same splits nothing. */
 static bool try_form(const struct derivation *d, const struct derive_param *p,
 		     const uint8_t *axes, uint32_t n, uint32_t style,
 		     bool given, struct form *f)
@@ -74,7 +95,7 @@ static bool try_form(const struct derivation *d, const struct derive_param *p,
 			  splits_over(f, AXIS_REST));
 }
 
-/* All forms of a style that explain the item, the most ordinary first. */
+/* Lists all forms of a style that explain the item, the most ordinary first. */
 static uint32_t forms_of_style(const struct derivation *d,
 			       const struct derive_param *p, uint32_t style,
 			       struct form *forms)
@@ -221,7 +242,7 @@ static int apply_rules(struct derivation *d, const struct derive_param *p,
 
 /* ---- writing the result ---- */
 
-/* The wanted sizes of the form's axes. */
+/* Works out the wanted sizes of the form's axes. */
 static int wanted_sizes(struct derivation *d, const struct derive_param *p,
 			const struct form *f, uint32_t *sizes)
 {

@@ -1,4 +1,5 @@
-/* Folding an expanded tensor map back onto the tensor's dimensions.
+/* layout/fold.c folds an expanded tensor map back onto the tensor's
+ * dimensions.
  *
  * A dimension of size S that is split over mesh axes a, b, c is written by
  * JSON files (and by MindSpore <= 2.5) as three dimensions (a, b, S/(a*b)),

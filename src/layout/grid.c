@@ -1,3 +1,5 @@
+/* layout/grid.c works out over which axes of the mesh each dimension of a
+ * tensor is cut, and from that which rank holds which cell. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +93,8 @@ static void add_axis(struct rsh_axis *axes, uint32_t *n, uint32_t size,
 		axes[(*n)++] = (struct rsh_axis){ size, stride };
 }
 
-/* As the training job holds the slices: the map's axes as they stand, the
- * shard over consecutive positions among the ranks left equal. */
+/* Places the slices as the training job holds them: the map's axes as they
+ * stand, the shard over consecutive positions among the ranks left equal. */
 static void place_runtime(struct rsh_grid *g,
 			  const struct rsh_strategy_item *it,
 			  const struct rsh_fold *fold)

@@ -1,4 +1,5 @@
-/* One parameter's layout as its strategy file gives it. */
+/* layout/item.c answers simple questions about one parameter's layout as its
+ * strategy file gives it. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* layout/mesh.c parses a mesh as people write it and looks up its axes by
+ * name. */
 #include "rsh/layout/mesh.h"
 
 #include <ctype.h>
@@ -5,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As for strategies: a job of more ranks is a slip of the pen. */
+/* A job of more ranks is a slip of the pen, here as in strategies. */
 #define MAX_RANKS (1u << 20)
 
 bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])

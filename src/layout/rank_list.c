@@ -1,6 +1,6 @@
-/* MindSpore's rank_list_for_transform: one list of local ranks for all pairs of
- * layouts, repeated in every source stage that is left when the parameters of
- * other destination stages are struck. */
+/* layout/rank_list.c works out MindSpore's rank_list_for_transform: one list of
+ * local ranks for all pairs of layouts, repeated in every source stage that is
+ * left when the parameters of other destination stages are struck. */
 #include "rsh/layout/rank_list.h"
 
 #include <errno.h>

@@ -1,3 +1,36 @@
+/* layout/redistribution.c works out which source ranks MindSpore's converter
+ * loads for a destination rank, without inferring operators as it does.
+ *
+ * Both layouts are brought onto one mesh and one shape (unify.c).  A mesh axis
+ * is "gathered" where it cuts a dimension of the source that it does not cut in
+ * the destination.  A destination rank stands at one place of the mesh; its
+ * loads are the source ranks at the same place on all axes that are not
+ * gathered, and at any place on the others.  Where there is no common shape all
+ * axes that cut the source are gathered.
+ *
+ * An example: rows of w, in the source once more cut by an optimizer shard.
+ *
+ *   source       mesh [4,2], map [0,-1], shard of 2
+ *   destination  mesh [4,2], map [0,-1]
+ *
+ *   common mesh        axis  0  1  2     rank = 4 * a0 + 2 * a1 + a2
+ *                      size  2  2  2
+ *   rows, source             .  x  x     cut over axis 2, then over axis 1
+ *   rows, destination        .  .  x     cut over axis 2
+ *   gathered                    ^
+ *
+ *   destination rank   0    1    2    3    4    5    6    7
+ *   loads             0,2  1,3  0,2  1,3  4,6  5,7  4,6  5,7
+ *   class              0    1    0    1    4    5    4    5
+ *
+ * Rank 7 is (1,1,1) and loads (1,*,1): 5 and 7.  Ranks that load the same are
+ * of one class, named by the one of these source ranks that stands at 0 on all
+ * gathered axes.
+ *
+ * The converter may load more than is needed.  Of rows over mesh [8] for rows
+ * over mesh [4] every rank loads all 8 files and uses 2 of them: the mesh [4]
+ * is padded in front to [2,4], so its rows lie on other axes than the source's.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +95,7 @@ static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
 						(uint32_t)it->opt_size;
 }
 
-/* The one device that holds the whole. */
+/* Sketches the one device that holds the whole. */
 static void sketch_whole(struct sketch *s, uint32_t n_dims)
 {
 	memset(s, 0, sizeof(*s));
@@ -118,7 +151,7 @@ static bool put(struct rsh_picture *p, uint64_t size, int axis)
 	return true;
 }
 
-/* A dimension over axes a, b, c becomes (a, b, rest). */
+/* Draws a dimension that is cut over axes a, b, c as (a, b, rest). */
 static bool put_dim(struct rsh_picture *p, const struct sketch *s, uint32_t d,
 		    uint64_t size)
 {
@@ -165,7 +198,7 @@ static bool draw(struct rsh_picture *p, const struct sketch *s)
 	return true;
 }
 
-/* The mesh that the converter makes up for a "simple" optimizer shard. */
+/* Draws the mesh that the converter makes up for a "simple" optimizer shard. */
 static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
 			uint32_t n_ranks)
 {
@@ -364,8 +397,8 @@ void rsh_redistribution_free(struct rsh_redistribution *r)
 	free(r);
 }
 
-/* How many steps of `stride` there are before source ranks repeat: the axes
- * that a larger destination adds choose nothing. */
+/* Counts the steps of `stride` before source ranks repeat: the axes that a
+ * larger destination adds choose nothing. */
 static uint64_t distinct(const struct rsh_redistribution *r, uint32_t axis,
 			 uint64_t stride)
 {

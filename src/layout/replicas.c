@@ -1,4 +1,5 @@
-/* Which ranks are copies of each other. */
+/* layout/replicas.c finds the ranks that hold the same slice of every
+ * parameter. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

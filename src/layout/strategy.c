@@ -1,3 +1,5 @@
+/* layout/strategy.c merges strategy files, one a stage or one of all, into the
+ * strategy of a job, and finds parameters in it by name. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

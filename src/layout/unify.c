@@ -1,5 +1,6 @@
-/* Bringing two pictures onto a common mesh and a common shape, as MindSpore's
- * redistribution layout transfer does before it infers operators. */
+/* layout/unify.c brings two pictures onto a common mesh and a common shape, as
+ * MindSpore's redistribution layout transfer does before it infers operators.
+ */
 #include <string.h>
 
 #include "picture_i.h"

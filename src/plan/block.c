@@ -1,4 +1,4 @@
-/* Planning the files of one destination stage.
+/* plan/block.c plans the files of one destination stage.
  *
  * The order of records is the converter's: the files it loads, highest rank
  * first (lowest first in a by-stage conversion), the names in first-seen order,

@@ -1,4 +1,5 @@
-/* A .ckpt is its records, one after the other, each chunk behind its header. */
+/* plan/ckpt_framing.c lays out a .ckpt, which is its records, one after the
+ * other, each chunk behind a header of its own. */
 #include <errno.h>
 
 #include "framing_i.h"

@@ -1,4 +1,4 @@
-/* How stored elements become the virtual file's. */
+/* plan/codec.c turns stored elements into those of the virtual file. */
 #include <string.h>
 
 #include "rsh/plan/conversion.h"

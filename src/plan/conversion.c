@@ -1,3 +1,6 @@
+/* plan/conversion.c makes a conversion: it takes over the view of the source,
+ * plans one destination stage after the other, and answers what is asked of
+ * the files. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
@@ -331,7 +334,7 @@ const uint32_t *rsh_conversion_sources(const struct rsh_conversion *c,
 	return c->files[rank].sources;
 }
 
-/* As it stands in the source file. */
+/* Describes the record as it stands in the source file. */
 static void whole_record(const struct rsh_conversion *c,
 			 const struct rsh_virtual_file *f,
 			 const struct rsh_slot *s,

@@ -1,4 +1,4 @@
-/* Dealing parameters out among the ranks that hold the same slices.
+/* plan/deal.c deals parameters out among the ranks that hold the same slices.
  *
  * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each
  * group of replicas keep a parameter: those of one group, in the order of their

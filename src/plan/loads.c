@@ -1,4 +1,29 @@
-/* Which source ranks the converter would load. */
+/* plan/loads.c marks the source files that the converter would load for one
+ * destination rank.  The order of the records follows from these (order.c).
+ *
+ * A key is a source rank within its stage.  Keys come from each pair of layouts
+ * that occurs (layout/redistribution.c), or, where the converter refuses a
+ * pair, from the cells that overlap.  Of a million keys only those count that
+ * some file has: the "held" ones.  A marked key without a file stands for the
+ * next one that is held, whose file tells the names and their order if replicas
+ * may make up for files.
+ *
+ * An example: 8 keys a stage, 4 of them held; the pairs mark 0, 2, 3 and 7.
+ *
+ *   key            0   1   2   3   4   5   6   7
+ *   held               1   2           5   6
+ *   marked         x       x   x               x
+ *   stands for     1       2   5               wraps around
+ *
+ *   place i            0      1      2      3      4 = above all
+ *   held[i]            1      2      5      6
+ *   marks.near[i]      yes    yes    yes    no     yes
+ *   marks.exact[i]     no     yes    no     no
+ *
+ * Place 4 means the first file of the stage, which is that of key 1 here.
+ *
+ * Ranks of one class are given the same keys by a pair.  Where these are many
+ * (FEW_KEYS) they are worked out once a class and kept as a list of places. */
 #include <errno.h>
 #include <search.h>
 #include <stdlib.h>
@@ -89,7 +114,7 @@ uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
 	return c->n_present ? c->present[0] : 0;
 }
 
-/* The wanted names of a file that were not seen in this epoch. */
+/* Counts the wanted names of a file that were not seen in this epoch. */
 static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
 {
 	uint32_t n = 0;
@@ -238,7 +263,7 @@ static struct key_class *make_class(struct planner *p,
 	return class;
 }
 
-/* The class of many keys, which is kept; NULL when memory is out. */
+/* Returns the class of many keys, which is kept; NULL when memory is out. */
 static const struct key_class *class_of(struct planner *p,
 					struct layout_pair *lp,
 					const struct pair_keys *k)

@@ -1,5 +1,5 @@
-/* Which file holds what: questions that are asked while planning and again
- * while reading, so that both get the same answer. */
+/* plan/lookup.c answers which file holds what.  It is asked while planning and
+ * again while reading, so that both get the same answer. */
 #include <string.h>
 
 #include "conversion_i.h"
@@ -77,7 +77,8 @@ bool rsh_find_in_stages(const struct rsh_conversion *c,
 	return false;
 }
 
-/* The same by walking the files, where these are fewer than the replicas. */
+/* Finds a replica by walking the files, where these are fewer than the
+ * replicas. */
 static bool find_held_replica(const struct rsh_conversion *c,
 			      const struct rsh_block *b,
 			      const struct rsh_grid *g, uint32_t name,

@@ -1,4 +1,4 @@
-/* Slices that no file holds. */
+/* plan/lost.c remembers the slices that no file holds, and reports them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 #include "conversion_i.h"
 #include "rsh/util/mem.h"
 
-/* So many slices are told with their ranks; of the others each parameter. */
+/* So many slices are told with their ranks; the others are told by parameter.
+ */
 #define TOLD_MAX 4096
 #define RANKS_TOLD_MAX 64
 

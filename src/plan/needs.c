@@ -1,4 +1,5 @@
-/* The source files that a file needs. */
+/* plan/needs.c lists the source files that a virtual file needs, and finds
+ * what is missing of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* The rank whose file is to hold the slice. */
+/* Returns the rank whose file is to hold the slice. */
 static uint32_t slice_rank(const struct rsh_conversion *c, uint32_t name,
 			   uint32_t key)
 {
@@ -19,7 +20,8 @@ static uint32_t slice_rank(const struct rsh_conversion *c, uint32_t name,
 	return rsh_source_rank(c, stage, key);
 }
 
-/* Its file is not there, or is and lacks the parameter. */
+/* Says that the rank's file is not there, or that it is and lacks the
+ * parameter. */
 static int missing(const struct planner *p, const struct rsh_virtual_file *f,
 		   uint32_t name, uint32_t rank, const char *layouts,
 		   struct rsh_error *err)
@@ -140,7 +142,7 @@ static bool is_inside(const struct rsh_box *box, const uint32_t *cell)
 	return true;
 }
 
-/* Only the slices that some file holds, where that is less to look at. */
+/* Looks only at the slices that some file holds, where these are fewer. */
 static void use_held(struct use *u, const struct rsh_box *box)
 {
 	const struct rsh_supply *s = u->pair->supply;
@@ -157,7 +159,8 @@ static void use_held(struct use *u, const struct rsh_box *box)
 	}
 }
 
-/* Some slices cannot be had from anywhere; the sentence is of the lowest. */
+/* Remembers that some slices cannot be had; the sentence is about the lowest.
+ */
 static int lose_slices(struct use *u, struct rsh_virtual_file *f,
 		       uint32_t transfer, const struct rsh_box *box,
 		       struct rsh_error *err)

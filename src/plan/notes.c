@@ -1,4 +1,5 @@
-/* The sentences that tell where the result differs from the converter's. */
+/* plan/notes.c counts where the result differs from the converter's, and makes
+ * the sentences that tell it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,7 +49,7 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 		"the same; MindSpore's converter refuses this",
 };
 
-/* Those that --compat=mindspore undoes. */
+/* These are the differences that --compat=mindspore undoes. */
 static const bool undone_by_compat[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_SIMPLE_SHARD] = true, [RSH_NOTE_BY_STAGE] = true,
 	[RSH_NOTE_SHARED] = true,	[RSH_NOTE_BF16] = true,

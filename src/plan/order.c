@@ -1,4 +1,5 @@
-/* The order of a file's records. */
+/* plan/order.c lists the names of a file's records in the converter's order.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,8 @@ static bool any_above(const struct rsh_conversion *c)
 	return c->n_held == 0 || c->held[c->n_held - 1] + 1 < c->stage_ranks;
 }
 
-/* The distinct indexes in the order in which the converter loads files; p->seq
- * holds a rank for each. */
+/* Lists the distinct indexes in the order in which the converter loads files;
+ * p->seq then holds a rank for each. */
 static uint32_t load_sequence(struct planner *p)
 {
 	const struct rsh_conversion *c = p->c;
@@ -182,7 +183,7 @@ static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 	return 0;
 }
 
-/* The names for the loaded keys; lists are kept for the next rank. */
+/* Returns the names for the loaded keys; lists are kept for the next rank. */
 const struct name_list *rsh_plan_list_names(struct planner *p)
 {
 	uint32_t n = load_sequence(p);

@@ -1,4 +1,4 @@
-/* Cutting a whole model into parts.
+/* plan/parts.c cuts a whole model into parts.
  *
  * Tensors are taken in order and a part is closed when the next one would make
  * it too large, as the Hugging Face tools do. */

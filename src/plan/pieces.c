@@ -1,4 +1,5 @@
-/* From a range of a virtual file to the places its bytes come from. */
+/* plan/pieces.c goes from a range of a virtual file to the places that its
+ * bytes come from. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The source files that are there.  A job may name a million ranks of which
- * few have one, so only these are ever walked. */
+/* plan/present.c lists the source files that are there.  A job may name
+ * a million ranks of which few have one, so only these are ever walked. */
 #include <errno.h>
 #include <stdlib.h>
 

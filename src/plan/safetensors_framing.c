@@ -1,4 +1,5 @@
-/* A safetensors file is one header and the contents, in an order of its own. */
+/* plan/safetensors_framing.c lays out a safetensors file, which is one header
+ * and then the contents, in an order of its own. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

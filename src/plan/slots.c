@@ -1,4 +1,5 @@
-/* The records of one file. */
+/* plan/slots.c describes the records of one virtual file: its slots and their
+ * shapes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
 		rsh_note_add(c, RSH_NOTE_DASH, name);
 }
 
-/* The source of a copied record. */
+/* Finds the source of a copied record. */
 static int find_copy(struct planner *p, const struct rsh_virtual_file *f,
 		     uint32_t name, uint32_t *rank, struct rsh_error *err)
 {
@@ -129,7 +130,8 @@ const struct rsh_slot_list *rsh_plan_keep_list(struct rsh_conversion *c,
 	return l;
 }
 
-/* One record, unless it is lost or left out; *taken says so. */
+/* Takes one record unless it is lost or left out; *taken says whether it did.
+ */
 static int take_record(struct planner *p, struct rsh_virtual_file *f,
 		       uint32_t name, struct rsh_slot *slot,
 		       struct rsh_record_shape *shape, bool *taken,
@@ -182,7 +184,7 @@ int rsh_plan_make_slots(struct planner *p, struct rsh_virtual_file *f,
 	return 0;
 }
 
-/* The source files of copied records. */
+/* Marks the source files of copied records. */
 static void use_copies(struct planner *p, const struct rsh_virtual_file *f)
 {
 	uint32_t rank;

@@ -1,4 +1,5 @@
-/* Which file supplies which slice of a handled parameter. */
+/* plan/supply.c answers which source file supplies which slice of a handled
+ * parameter. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Making the transfer of one parameter: the files of its source slices and the
- * checks that these are what the strategies say, both grids, and the geometry
- * of its runs. */
+/* plan/transfer.c makes the transfer of one parameter: it finds the files of
+ * its source slices, checks that these are what the strategies say, and makes
+ * both grids and the geometry of its runs. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,7 +257,7 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 	return rc;
 }
 
-/* Both grids, and the whole and destination dimensions. */
+/* Makes both grids, and works out the whole and destination dimensions. */
 static int make_grids(const struct making *m, struct rsh_grid_pair *pair,
 		      int64_t *slice, struct rsh_error *err)
 {

@@ -1,4 +1,4 @@
-/* Files that are a source file, byte for byte.
+/* plan/whole.c finds virtual files that are a source file, byte for byte.
  *
  * Where both strategies put every slice on the same ranks, and nothing is asked
  * for that would change it, a rank's file is the one that it saved: its records

@@ -1,4 +1,6 @@
-/* source/contents.c - see contents.h. */
+/* source/contents.c compares what a tree holds with its strategy from
+ * beginning to end: it reads the sample in rounds, or all tensors in batches,
+ * has the result judged, and remembers trees that were found in order. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -15,7 +17,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* Raised when samples are judged in another way. */
+/* This is raised when samples are judged in another way. */
 #define VERDICT_VERSION 1
 /* Reads of a round, so that what one shows decides on the next. */
 #define ROUND_READS 96
@@ -99,7 +101,7 @@ static int read_sample(struct rsh_contents *c)
 	return rc;
 }
 
-/* A batch of tensors, as many as are worth starting workers for. */
+/* Reads a batch of tensors, as many as are worth starting workers for. */
 static int read_batch(struct rsh_contents *c, uint32_t *next)
 {
 	struct round r = { .n = 0 };
@@ -163,8 +165,8 @@ static int take_key(void *key, int fd)
 	return -rsh_index_key_take(fd, key);
 }
 
-/* A number for this strategy and these files as they are.  False if they may
- * still change unnoticed. */
+/* Makes a number of this strategy and these files as they are.  Returns false
+ * if they may still change unnoticed. */
 static bool digest_of(const struct rsh_contents *c, uint64_t *digest)
 {
 	struct rsh_source *s = c->source;

@@ -1,4 +1,5 @@
-/* source/inspect.c - see inspect.h. */
+/* source/inspect.c reads the index of a checkpoint file by itself, and tells
+ * which candidates and files the listing of a tree has. */
 #include "config.h"
 
 #include "rsh/source/inspect.h"

@@ -1,4 +1,6 @@
-/* source/outage.c - see outage_i.h. */
+/* source/outage.c decides what a failed read means, keeps the state of every
+ * file that fails, and runs the thread that tries them again.  Readers wait
+ * here for files to come back. */
 #include "config.h"
 
 #include "source_i.h"

@@ -1,11 +1,26 @@
-/* source/step.c - which checkpoints belong together, and which are best.
+/* source/step.c finds out which checkpoints belong together, and which of these
+ * candidates is tried first.
  *
  * ModelCheckpoint writes <prefix>-<epoch>_<step>.ckpt (or .safetensors), and
  * <prefix>_<K>-... in the K-th run that found files of the same prefix;
  * prefixes often hold the rank number as well (net_rank_3-5_10.ckpt).  What all
  * ranks saved at one step of one run is a candidate.
  *
- * The listing is sorted so that a candidate is a range of it. */
+ * The listing is sorted so that a candidate is a range of it, the newest step
+ * first.  An example with two ranks, whose job was started again once:
+ *
+ *   files[]                        epoch  step  run   candidates[]
+ *   0  rank_0/net_1-2_25.ckpt        2     25    -    [0,1)  rank 1 has none
+ *   1  rank_0/net_1-2_20.ckpt        2     20    -  \
+ *   2  rank_1/net_1-2_20.ckpt        2     20    -  / [1,3)
+ *   3  rank_0/net_1-1_10.ckpt        1     10    1  \
+ *   4  rank_1/net_1-1_10.ckpt        1     10    1  / [3,5)
+ *   5  rank_0/net-1_10.ckpt          1     10    0  \
+ *   6  rank_1/net-1_10.ckpt          1     10    0  / [5,7)
+ *
+ * The run counts at step 10 alone, where a rank has files of two.  A mount
+ * tries [0,1) first and, if it lacks slices, takes [1,3); files of two
+ * candidates are never mixed. */
 #include "config.h"
 
 #include "source_i.h"
@@ -24,13 +39,13 @@
 #define BREAKPOINT_SUFFIX "_breakpoint"
 #define RANK_MARK "{rank}"
 
-/* Names that a message lists before it says how many more there are. */
+/* A message lists so many names before it says how many more there are. */
 #define LISTED_MAX 6
 
 /* ---- what a name says ---- */
 
-/* Reads the digits that end at s[*end], moves *end before them.  False when
- * there are none or they are no 64-bit number. */
+/* Reads the digits that end at s[*end] and moves *end before them.  Returns
+ * false when there are none or they are no 64-bit number. */
 static bool digits_before(const char *s, size_t *end, uint64_t *out)
 {
 	size_t start = *end;
@@ -64,8 +79,8 @@ static bool ends_in(const char *s, size_t n, const char *tail)
 	return n >= k && memcmp(s + n - k, tail, k) == 0;
 }
 
-/* The K of a stem <prefix>_<K>, else 0.  A rank's own number after "rank_"
- * belongs to the prefix. */
+/* Returns the K of a stem <prefix>_<K>, else 0.  A rank's own number after
+ * "rank_" belongs to the prefix. */
 static uint64_t run_number(const struct rsh_checkpoint *c)
 {
 	size_t end = c->n_stem;
@@ -109,7 +124,7 @@ static int cmp(uint64_t a, uint64_t b)
 	return (a > b) - (a < b);
 }
 
-/* Negative if x is of a newer step than y. */
+/* Returns a negative number if x is of a newer step than y. */
 static int step_cmp(const struct rsh_checkpoint *x,
 		    const struct rsh_checkpoint *y)
 {
@@ -130,7 +145,7 @@ static int dir_cmp(const struct rsh_checkpoint *x,
 	return memcmp(y->name, x->name, x->n_dir);
 }
 
-/* 0 if both are of the same candidate. */
+/* Returns 0 if both are of the same candidate. */
 static int candidate_cmp(const struct rsh_checkpoint *x,
 			 const struct rsh_checkpoint *y)
 {
@@ -183,13 +198,13 @@ static void sort(struct rsh_listing *l,
 
 /* ---- messages ---- */
 
-/* "rank_3" of "rank_3/net-1_5.ckpt". */
+/* Returns the length of "rank_3" in "rank_3/net-1_5.ckpt". */
 static int dir_length(const struct rsh_checkpoint *c)
 {
 	return c->base == c->name ? 0 : (int)(c->base - c->name - 1);
 }
 
-/* Names of the rank's files; the listing is sorted by candidate. */
+/* Lists the names of the rank's files; the listing is sorted by candidate. */
 static void list_names(const struct rsh_listing *l, uint32_t rank, char *buf,
 		       size_t max)
 {
@@ -234,7 +249,8 @@ static bool is_selected(const struct rsh_checkpoint *c,
 	return true;
 }
 
-/* A rank's files as examples; those of the lowest rank. */
+/* Refuses a selection that nothing fits, with the lowest rank's files as
+ * examples. */
 static int nothing_selected(struct rsh_source *s,
 			    const struct rsh_source_options *opts,
 			    struct rsh_error *err)
@@ -329,8 +345,9 @@ static bool all_safetensors(const struct rsh_listing *l)
 	return true;
 }
 
-/* The file of each rank that the converter takes: the lexicographically last,
- * of safetensors that with the greatest numbers at the end of its path. */
+/* Keeps the file of each rank that the converter takes: the lexicographically
+ * last, of safetensors that with the greatest numbers at the end of its path.
+ */
 static void keep_last_names(struct rsh_source *s)
 {
 	struct rsh_listing *l = &s->listing;
@@ -347,7 +364,7 @@ static void keep_last_names(struct rsh_source *s)
 	s->n_always = kept;
 }
 
-/* What a map names is taken as it is, but for steps that do not agree. */
+/* Takes what a map names as it is, but refuses steps that do not agree. */
 static int take_all(struct rsh_source *s, const char *map,
 		    struct rsh_error *err)
 {
@@ -420,8 +437,8 @@ static int make_ranges(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* True if there are names without a step, but every rank has some with one:
- * best.ckpt beside net-2_5.ckpt. */
+/* Returns true if there are names without a step, but every rank has some with
+ * one: best.ckpt beside net-2_5.ckpt. */
 static bool steps_win(struct rsh_listing *l)
 {
 	bool any_stepless = false, all_stepped = true;
@@ -569,7 +586,8 @@ static int order_by_mtime(struct rsh_source *s, struct rsh_error *err)
 	return rc;
 }
 
-/* Those without a step, which come last, are there to be listed. */
+/* Leaves candidates without a step, which come last, to be listed and not
+ * tried. */
 static int leave_out_stepless(struct rsh_source *s, struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
@@ -653,7 +671,7 @@ static bool is_chosen(const struct rsh_source *s, uint32_t rank)
 	return rank < s->n_ranks && s->by_rank[rank];
 }
 
-/* Ranks that have checkpoints, but none of the chosen candidate. */
+/* Logs the ranks that have checkpoints, but none of the chosen candidate. */
 static void log_absent(const struct rsh_source *s, const char *choice)
 {
 	const struct rsh_listing *l = &s->listing;

@@ -1,3 +1,5 @@
+/* util/arena.c hands out memory from blocks that are freed together; what is
+ * large gets a block of its own. */
 #include "rsh/util/arena.h"
 
 #include <stdint.h>

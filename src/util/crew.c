@@ -1,4 +1,5 @@
-/* util/crew.c - see crew.h. */
+/* util/crew.c starts threads that take the numbers of a list one by one, and
+ * keeps the first failure.  The caller's own thread works with them. */
 #include "config.h"
 
 #include "rsh/util/crew.h"

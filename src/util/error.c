@@ -1,3 +1,5 @@
+/* util/error.c formats the sentence of a failure into its bounded text and
+ * cuts what is too long. */
 #include "rsh/util/error.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* util/files.c - see files.h. */
+/* util/files.c compares the ends of file names, writes all of a buffer, and
+ * replaces a file by one that is whole. */
 #include "config.h"
 
 #include "rsh/util/files.h"

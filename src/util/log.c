@@ -1,3 +1,5 @@
+/* util/log.c writes each line of the log with one write(2), to where the log
+ * goes, and keeps the last warnings and errors in memory. */
 #include "rsh/util/log.h"
 
 #include <errno.h>

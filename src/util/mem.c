@@ -1,3 +1,4 @@
+/* util/mem.c grows arrays and frees what goes out of scope. */
 #include "rsh/util/mem.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* util/names.c keeps the texts of names in an arena and finds a name's number
+ * by an open hash table. */
 #include "rsh/util/names.h"
 
 #include <pthread.h>
@@ -128,7 +130,7 @@ static bool store_text(struct rsh_names *t, uint32_t id, const char *s,
 	return true;
 }
 
-/* Lock held. */
+/* The caller holds the lock. */
 static uint32_t add_locked(struct rsh_names *t, uint64_t hash, const char *s,
 			   size_t len)
 {

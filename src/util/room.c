@@ -1,3 +1,5 @@
+/* util/room.c tries how much can still be mapped, and reads what the control
+ * groups above this process leave it. */
 #include "rsh/util/room.h"
 
 #include <inttypes.h>
@@ -15,7 +17,8 @@
 
 /* ---- what can be mapped ---- */
 
-/* Far more than the deepest call takes, and less than the usual 8 MiB. */
+/* This is far more than the deepest call takes, and less than the usual 8 MiB.
+ */
 #define STACK_BYTES (512 * 1024)
 
 #define STEP_BYTES ((uint64_t)64 * 1024)
@@ -149,8 +152,9 @@ static uint64_t room_of(const char *group, const struct names *n)
 	return limit > usage ? limit - usage : 0;
 }
 
-/* Of a group and of all above it.  In a container the groups above may not be
- * seen, nor the one itself under the name that it has outside. */
+/* Returns the least room of a group and of all above it.  In a container the
+ * groups above may not be seen, nor the one itself under the name that it has
+ * outside. */
 static uint64_t room_along(const char *path, const struct names *n)
 {
 	cleanup_free char *group = NULL;

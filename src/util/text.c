@@ -1,3 +1,5 @@
+/* util/text.c escapes what misleads a terminal or a reader, for lines and
+ * tables and for JSON. */
 #include "rsh/util/text.h"
 
 #include <stdbool.h>
@@ -105,7 +107,7 @@ char *rsh_text_escape(const char *s)
 	return text ? rsh_text_put(text, size, s) : NULL;
 }
 
-/* As UTF-16, which is what JSON counts in. */
+/* Writes a character as UTF-16, which is what JSON counts in. */
 static char *put_json(char *to, uint32_t c)
 {
 	if (c < 0x10000)

@@ -1,12 +1,14 @@
-/* util/waits.c - see waits.h. */
+/* util/waits.c asks the kernel how often this thread gave up the processor by
+ * itself.  It asks about few calls of a thread that has not slept for a while,
+ * since the question costs as much as a small read. */
 #include "config.h"
 
 #include "rsh/util/waits.h"
 
 #include <sys/resource.h>
 
-/* To ask costs as much as a small read that does not sleep.  A thread whose last
- * ALERT calls did not is asked about one in SAMPLE. */
+/* To ask costs as much as a small read that does not sleep.  A thread that did
+ * not sleep in its last ALERT calls is asked about one call in SAMPLE. */
 #define ALERT 64
 #define SAMPLE 8
 

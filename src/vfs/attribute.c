@@ -1,4 +1,5 @@
-/* vfs/attribute.c - see attribute.h. */
+/* vfs/attribute.c writes the text of each extended attribute from the
+ * conversion and the source. */
 #include "config.h"
 
 #include "rsh/vfs/attribute.h"

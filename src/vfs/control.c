@@ -1,4 +1,5 @@
-/* vfs/control.c - see control.h. */
+/* vfs/control.c is the tree of the control directory: it answers for nodes of
+ * its own and passes all others on to the tree that it surrounds. */
 #include "config.h"
 
 #include "rsh/vfs/control.h"

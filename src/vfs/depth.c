@@ -1,4 +1,5 @@
-/* vfs/depth.c - see depth_i.h. */
+/* vfs/depth.c measures stretches of loads, tries twice or half as many at a
+ * time, and keeps the number that pays. */
 #include "config.h"
 
 #include "depth_i.h"

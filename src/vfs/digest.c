@@ -1,4 +1,5 @@
-/* vfs/digest.c - see digest.h. */
+/* vfs/digest.c keeps those who wait for a hash in a list, reads their files
+ * one after the other in a thread, and remembers what it found. */
 #include "config.h"
 
 #include "rsh/vfs/digest.h"
@@ -170,7 +171,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static int start_thread(struct rsh_digests *d)
 {
 	pthread_t thread;
@@ -183,7 +184,7 @@ static int start_thread(struct rsh_digests *d)
 	return 0;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static bool find_known(const struct rsh_digests *d, uint64_t node,
 		       uint64_t *xxh3)
 {

@@ -1,4 +1,5 @@
-/* vfs/inspect.c - see inspect.h. */
+/* vfs/inspect.c hands out what a tree was made of: its conversion, its source,
+ * and which source ranks hold the same. */
 #include "config.h"
 
 #include "rsh/vfs/inspect.h"

@@ -1,7 +1,7 @@
-/* vfs/nodes.c - see nodes.h.
+/* vfs/nodes.c sorts the paths of a tree and links each to its parent.
  *
- * Sorted by depth and then by path, the children of a directory are
- * neighbours. */
+ * They are sorted by depth and then by path, so that the children of a
+ * directory are neighbours. */
 #include "config.h"
 
 #include "nodes.h"
@@ -21,15 +21,15 @@ static size_t depth_of(const char *path)
 	return depth;
 }
 
-/* As the byte of a name: where it ends comes first, whatever bytes are in it.
- */
+/* Returns the place of a byte of a name: where the name ends comes first,
+ * whatever bytes are in it. */
 static unsigned char order_of(char c)
 {
 	return c == '/' ? 0 : (unsigned char)c;
 }
 
-/* Name by name, so that the directories of one depth and the children of the
- * next are in the same order. */
+/* Compares name by name, so that the directories of one depth and the children
+ * of the next are in the same order. */
 static int by_place(const void *a, const void *b)
 {
 	const struct rsh_node *x = a, *y = b;

@@ -1,3 +1,5 @@
+/* wire/ckpt_index.c sorts, joins, compares and hashes indexes, whichever
+ * scanner made them. */
 #include "rsh/wire/ckpt.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* The scan of a .ckpt file: one pass over keys and lengths through a small
- * window, which jumps over content.
+/* wire/ckpt_scan.c scans a .ckpt file: it passes once over keys and lengths,
+ * through a small window that jumps over content.
  *
  * Numbers of the file are hostile until checked: every field is held against
  * the end of the message around it before anything is done with its length, so

@@ -1,3 +1,4 @@
+/* wire/dtype.c holds the table of element types: their names and sizes. */
 #include "rsh/wire/dtype.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* wire/format.c tells the format of a file by the end of its name and calls
+ * the scanner of that format. */
 #include "rsh/wire/format.h"
 
 #include "rsh/util/files.h"

@@ -1,3 +1,4 @@
+/* wire/name_map.c reads a JSON object of strings, and looks names up in it. */
 #include "config.h"
 
 #include "rsh/wire/name_map.h"

@@ -1,4 +1,5 @@
-/* The checksum that MindSpore writes into the metadata of a safetensors file.
+/* wire/safetensors_crc.c works out the checksum that MindSpore writes into the
+ * metadata of a safetensors file.
  *
  * It goes over Python's bytes() of each name and array, and bytes() of an
  * integer array without dimensions are so many zeros as its value says. */

@@ -1,3 +1,5 @@
+/* wire/safetensors_dtype.c maps the type names of safetensors to element types
+ * and back, and ranks them as the library orders tensors. */
 #include "rsh/wire/safetensors.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* wire/safetensors_emit.c orders tensors as the safetensors library does and
+ * writes the header of a file. */
 #include "rsh/wire/safetensors.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* The JSON that says which part of a model holds which weight. */
+/* wire/safetensors_index.c reads and writes the JSON that says which part of a
+ * model holds which weight. */
 #include "rsh/wire/safetensors.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* The scan of a safetensors file: the header is read whole, content never.
+/* wire/safetensors_scan.c scans a safetensors file: it reads the header whole
+ * and content never.
  *
  * The header's length is checked against the file before anything of that size
  * is allocated; offsets are checked by walking the tensors in their order, each

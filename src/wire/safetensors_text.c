@@ -1,5 +1,6 @@
-/* JSON as serde_json and Python's json write it, byte for byte.  jansson has
- * its own ideas of escapes (upper-case digits, DEL) and cannot be told. */
+/* wire/safetensors_text.c writes JSON as serde_json and Python's json do, byte
+ * for byte.  jansson has its own ideas of escapes (upper-case digits, DEL) and
+ * cannot be told. */
 #include "safetensors_i.h"
 
 #include <inttypes.h>

@@ -1,3 +1,5 @@
+/* wire/source_map.c reads the JSON object that names the checkpoint of each
+ * rank. */
 #include "rsh/wire/source_map.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* wire/strategy_build.c checks each number of a strategy file once and packs
+ * what is good into one arena. */
 #include "strategy_build_i.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* wire/strategy_parse.c finds out which form a strategy file has and has the
+ * right reader read it. */
 #include "rsh/wire/strategy_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* unit/bench_cache.c - what the cache costs: the figures of HACKING.md.
+/* unit/bench_cache.c - what the cache costs: the figures of BENCHMARKING.md.
  *
  *   make -C tests unit/bench_cache && tests/unit/bench_cache [DIRECTORY]
  *
