@@ -30,8 +30,8 @@
 
 /* Loads have hung when nothing has begun or ended for so long, or four times
  * what they take; the next after them sooner. */
-#define PATIENCE_NS UINT64_C(1000000000)
-#define NEXT_PATIENCE_NS UINT64_C(100000000)
+#define PATIENCE_NS UINT64_C(250000000)
+#define NEXT_PATIENCE_NS UINT64_C(25000000)
 
 void rsh_depth_init(struct rsh_depth *d, unsigned most)
 {
