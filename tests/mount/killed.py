@@ -253,7 +253,8 @@ def who_maps_dies(job):
 
 def killed_at_random(job, seed):
     numbers = random.Random(seed)
-    for words in (("--io-mode=direct", "--cache=off"), ("--io-mode=direct",),
+    for words in (("--io-mode=direct", "--cache=off"),
+                  ("--io-mode=direct", "--cache-size=32M"),
                   ("--io-mode=cached", "-omax_threads=3")):
         with mounted(job, "delay=15ms;delay=300ms,p=0.05", *words) as mount:
             running, killed = [], 0
@@ -261,7 +262,7 @@ def killed_at_random(job, seed):
                 program = ["cat"] if numbers.random() < 0.9 else [sys.executable, "-c", ASK]
                 running.append((subprocess.Popen([*program, file_of(mount, numbers.randrange(8))],
                                                  stdout=subprocess.DEVNULL),
-                                time.monotonic() + numbers.random() / 2))
+                                time.monotonic() + numbers.random() / 6))
                 while len(running) > 12:
                     running.sort(key=lambda one: one[1])
                     reader, when = running.pop(0)
