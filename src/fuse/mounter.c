@@ -5,7 +5,8 @@
  * both for two words on a socket, and one mount point from the start.  A third
  * word is for a source that was mounted anew, which landlock takes for files of
  * others: what the word names is looked for in a process of its own, for it may
- * hang, and sent back opened.  Nothing else is read. */
+ * hang, and sent back opened.  A fourth is for readers who may be about to die,
+ * as /proc tells.  Nothing else is read. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -27,7 +28,9 @@
 
 #define MOUNT 'm'
 #define UNMOUNT 'u'
-#define FIND 'f' /* and a name, with the socket for the answer */
+/* With the socket for the answer: */
+#define FIND 'f'  /* and a name */
+#define DYING 'd' /* and a number */
 
 /* Of those that look for something, more are not started while so many hang,
  * and none hangs for longer. */
@@ -228,6 +231,13 @@ static void do_find(struct work *w, const char *name, int to)
 	w->n_finding += child > 0;
 }
 
+static void do_dying(const char *number, int to)
+{
+	int dies = rsh_thread_dies(atoi(number));
+
+	send_message(to, &dies, sizeof(dies), NULL, 0);
+}
+
 static void obey(struct work *w)
 {
 	char word[PATH_MAX + 2];
@@ -244,6 +254,8 @@ static void obey(struct work *w)
 			do_unmount(w);
 		else if (*word == FIND && n == 1)
 			do_find(w, word + 1, fd[0]);
+		else if (*word == DYING && n == 1)
+			do_dying(word + 1, fd[0]);
 		while (n)
 			close(fd[--n]);
 	}
@@ -346,26 +358,50 @@ static int take_found(int socket, int fd[2])
 	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
 }
 
+/* Sends a word that is answered on a socket of its own, which is returned when
+ * there is an answer, or when the other end is closed; or -errno. */
+static int ask_aside(struct rsh_mounter *m, char *word, size_t length,
+		     int seconds)
+{
+	struct pollfd p = { .events = POLLIN };
+	int ends[2], rc;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+		return -errno;
+	rc = send_message(m->socket, word, length, &ends[1], 1);
+	close(ends[1]);
+	p.fd = ends[0];
+	if (rc == 0 && poll(&p, 1, seconds * 1000) <= 0)
+		rc = -ETIMEDOUT;
+	if (rc)
+		close(ends[0]);
+	return rc ? rc : ends[0];
+}
+
 int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
 {
 	char word[PATH_MAX];
 	const int length = snprintf(word, sizeof(word), "%c%s", FIND, name);
-	struct pollfd p = { .events = POLLIN };
-	int ends[2], rc;
+	cleanup_fd int from = -1;
 
 	if (length >= (int)sizeof(word))
 		return -ENAMETOOLONG;
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-		return -errno;
-	rc = send_message(m->socket, word, (size_t)length, &ends[1], 1);
-	close(ends[1]);
-	p.fd = ends[0];
-	if (rc == 0 && poll(&p, 1, RSH_FIND_SECONDS * 1000) <= 0)
-		rc = -ETIMEDOUT;
-	if (rc == 0)
-		rc = take_found(ends[0], fd);
-	close(ends[0]);
-	return rc;
+	from = ask_aside(m, word, (size_t)length, RSH_FIND_SECONDS);
+	return from < 0 ? from : take_found(from, fd);
+}
+
+int rsh_mounter_ask_dying(struct rsh_mounter *m, pid_t thread)
+{
+	char word[16];
+	const int length = snprintf(word, sizeof(word), "%c%d", DYING, thread);
+	cleanup_fd int from = ask_aside(m, word, (size_t)length, 1);
+	int fd[MOST_FDS], dies;
+	size_t n;
+
+	if (from < 0)
+		return from;
+	return take_message(from, &dies, sizeof(dies), fd, &n) ==
+	       (ssize_t)sizeof(dies) ? dies : -EIO;
 }
 
 void rsh_mounter_end(struct rsh_mounter *m)

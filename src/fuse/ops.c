@@ -262,9 +262,9 @@ static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
 }
 
 /* Can be interrupted from now on. */
-static void wait_in_turn(struct rsh_turn *r)
+static void wait_in_turn(struct rsh_turn *r, bool of_page)
 {
-	r->pending = rsh_pending_new(r->server, r->req);
+	r->pending = rsh_pending_new(r->server, r->req, of_page);
 	if (r->pending)
 		rsh_turns_take(&r->server->turns, r);
 	else
@@ -299,7 +299,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (rsh_control_owns(ino))
 		rsh_control_op_open(req, ino, fi);
 	else if (s->passthrough.granted)
-		wait_in_turn(&r); /* may compare bytes */
+		wait_in_turn(&r, false); /* may compare bytes */
 	else
 		serve_open(&r, 0);
 }
@@ -359,7 +359,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	}
 	r.stream = rsh_open_file_of(fi)->stream;
 	rsh_stream_hold(r.stream);
-	wait_in_turn(&r);
+	/* The kernel names an owner of its locks where a process reads. */
+	wait_in_turn(&r, fi->lock_owner == 0);
 }
 
 /* ---- what a read-only tree refuses ----

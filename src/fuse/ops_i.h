@@ -136,6 +136,11 @@ unsigned rsh_max_read(const struct rsh_server_options *o);
  * -errno with a sentence. */
 int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err);
 void rsh_mounter_unmount(struct rsh_mounter *m);
+/* rsh_thread_dies() of that process, which may read /proc. */
+int rsh_mounter_ask_dying(struct rsh_mounter *m, pid_t thread);
+/* dying.c: 1 if a signal has come to the thread that will end it, 0 if not, or
+ * -errno if that cannot be told. */
+int rsh_thread_dies(pid_t thread);
 /* Ends the connection of a descriptor whose number libfuse goes on using. */
 void rsh_device_close(int fd);
 /* pending.c.  0 or -errno. */
@@ -144,8 +149,10 @@ void rsh_interrupts_destroy(struct rsh_interrupts *i);
 /* Answers the readers whose time has come; for the thread of the loop.  In so
  * many ns it is to be called again, or when there are news. */
 uint64_t rsh_interrupts_answer(struct rsh_server *s);
-/* NULL if memory is out. */
-struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req);
+/* `of_page`: the kernel wants it for its page cache, or for a mapping.  NULL if
+ * memory is out. */
+struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req,
+				    bool of_page);
 fuse_req_t rsh_pending_req(const struct rsh_pending *p);
 /* Whether the reader has been answered, and has gone. */
 bool rsh_pending_is_over(struct rsh_pending *p);

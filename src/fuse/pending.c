@@ -8,7 +8,9 @@
  *
  * It comes a little later than the interrupt, in case the source answers by
  * then: a signal that has a handler ends nothing, and few programs expect EINTR
- * of a file. */
+ * of a file.  A page that is wanted fails for those only who are about to die:
+ * others would repeat the fault for ever, or get SIGBUS or EFAULT where it is the
+ * kernel that reads the mapping. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -20,16 +22,21 @@
 
 /* What nobody notices who presses Ctrl-C. */
 #define GRACE_NS UINT64_C(100000000)
+/* Where nobody can tell whether the one who wants a page is about to die. */
+#define LONG_GRACE_NS UINT64_C(3000000000)
 
 struct rsh_pending {
 	struct rsh_server *server;
 	fuse_req_t req;
+	bool of_page;
+	pid_t reader; /* a thread; 0: of a namespace that we do not see */
 
 	/* Under the lock of the server's interrupts. */
 	enum { WAITS, INTERRUPTED, CLAIMED, ANSWERED } state;
-	bool held; /* by the thread that has answered it */
+	bool held; /* by the thread that answers it */
 	bool ended;
-	uint64_t due_ns; /* of one that is INTERRUPTED */
+	/* Of one that is INTERRUPTED: since when, and when to look at it. */
+	uint64_t since_ns, due_ns;
 	TAILQ_ENTRY(rsh_pending) next;
 };
 
@@ -56,7 +63,8 @@ static void interrupt(fuse_req_t req, void *data)
 	pthread_mutex_lock(&i->lock);
 	if (p->state == WAITS) {
 		p->state = INTERRUPTED;
-		p->due_ns = rsh_clock_ns() + GRACE_NS;
+		p->since_ns = rsh_clock_ns();
+		p->due_ns = p->since_ns + GRACE_NS;
 		first = TAILQ_EMPTY(&i->list);
 		TAILQ_INSERT_TAIL(&i->list, p, next);
 	}
@@ -65,13 +73,17 @@ static void interrupt(fuse_req_t req, void *data)
 		sem_post(i->news);
 }
 
-struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req)
+struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req,
+				    bool of_page)
 {
 	struct rsh_pending *p = malloc(sizeof(*p));
 
 	if (!p)
 		return NULL;
-	*p = (struct rsh_pending){ .server = s, .req = req };
+	*p = (struct rsh_pending){
+		.server = s, .req = req, .of_page = of_page,
+		.reader = fuse_req_ctx(req)->pid,
+	};
 	fuse_req_interrupt_func(req, interrupt, p);
 	return p;
 }
@@ -133,8 +145,8 @@ bool rsh_pending_end(struct rsh_pending *p)
 	return mine;
 }
 
-/* The next one that is due, now ANSWERED and held; or NULL, and *wait is when
- * there will be one. */
+/* The next one that is due, held and put off; or NULL, and *wait is when there
+ * will be one. */
 static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 {
 	const uint64_t now = rsh_clock_ns();
@@ -149,11 +161,41 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 		p = NULL;
 	} else {
 		TAILQ_REMOVE(&i->list, p, next);
-		p->state = ANSWERED;
+		TAILQ_INSERT_TAIL(&i->list, p, next);
+		p->due_ns = now + GRACE_NS;
 		p->held = true;
 	}
 	pthread_mutex_unlock(&i->lock);
 	return p;
+}
+
+/* May take a moment: what is asked of the kernel is another process's to ask. */
+static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
+{
+	int dies;
+
+	if (!p->of_page)
+		return true;
+	dies = s->mounter ? rsh_mounter_ask_dying(s->mounter, p->reader) :
+			    rsh_thread_dies(p->reader);
+	if (dies >= 0)
+		return dies;
+	return rsh_clock_ns() - p->since_ns >= LONG_GRACE_NS;
+}
+
+/* False if it is being answered otherwise. */
+static bool take_over(struct rsh_interrupts *i, struct rsh_pending *p)
+{
+	bool mine;
+
+	pthread_mutex_lock(&i->lock);
+	mine = p->state == INTERRUPTED;
+	if (mine) {
+		TAILQ_REMOVE(&i->list, p, next);
+		p->state = ANSWERED;
+	}
+	pthread_mutex_unlock(&i->lock);
+	return mine;
 }
 
 static void let_go(struct rsh_interrupts *i, struct rsh_pending *p)
@@ -175,9 +217,11 @@ uint64_t rsh_interrupts_answer(struct rsh_server *s)
 	uint64_t wait;
 
 	while ((p = take_due(i, &wait))) {
-		fuse_req_interrupt_func(p->req, NULL, NULL);
-		fuse_reply_err(p->req, EINTR);
-		rsh_turns_forget(&s->turns, p);
+		if (has_to_go(s, p) && take_over(i, p)) {
+			fuse_req_interrupt_func(p->req, NULL, NULL);
+			fuse_reply_err(p->req, EINTR);
+			rsh_turns_forget(&s->turns, p);
+		}
 		let_go(i, p);
 	}
 	return wait;

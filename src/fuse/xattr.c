@@ -62,7 +62,7 @@ static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 		fuse_reply_err(req, ENODATA);
 	else if (room < XXH3_DIGITS)
 		reply_value(req, NULL, XXH3_DIGITS, room);
-	else if ((p = rsh_pending_new(s, req)))
+	else if ((p = rsh_pending_new(s, req, false)))
 		rsh_digests_ask(s->digests, ino, &calls, p);
 	else
 		fuse_reply_err(req, ENOMEM);

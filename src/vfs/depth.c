@@ -18,8 +18,12 @@
 #define STRETCH_LOADS 4
 #define STRETCH_NS UINT64_C(20000000)
 
-/* Stretches before what was left is tried again; between two trials of a kind;
- * where it is plain that nothing will come of it; and at most. */
+/* The first ones are shorter: files may be read before they come to an end. */
+#define START_ROUNDS 1
+#define START_LOADS 2
+
+/* Stretches before what was left is tried again; between two trials of a
+ * number; where it is plain that nothing will come of it; and at most. */
 #define PAUSE_SOON 2
 #define PAUSE_MIN 4
 #define PAUSE_LONG 32
@@ -27,18 +31,17 @@
 
 /* Loads have hung when nothing has begun or ended for so long, or four times
  * what they take; the next after them sooner. */
-#define PATIENCE_NS UINT64_C(1000000000)
-#define NEXT_PATIENCE_NS UINT64_C(100000000)
-
-enum { LESS, MORE };
+#define PATIENCE_NS UINT64_C(250000000)
+#define NEXT_PATIENCE_NS UINT64_C(25000000)
 
 void rsh_depth_init(struct rsh_depth *d, unsigned most)
 {
 	*d = (struct rsh_depth){
-		.most = most,
-		.wait = { [LESS] = PAUSE_MIN, [MORE] = 1 },
-		.pause = { PAUSE_MIN, PAUSE_MIN },
+		.most = (unsigned)rsh_min_u64(most, RSH_DEPTH_MOST),
+		.starting = true,
 	};
+	for (unsigned i = 0; i < RSH_DEPTH_LEVELS; i++)
+		d->at[i].pause = PAUSE_MIN;
 }
 
 static unsigned limit_at(const struct rsh_depth *d, unsigned level)
@@ -46,9 +49,15 @@ static unsigned limit_at(const struct rsh_depth *d, unsigned level)
 	return (unsigned)rsh_min_u64(UINT64_C(1) << level, d->most);
 }
 
+/* What is being tried, or else that which is kept to. */
+static unsigned level_now(const struct rsh_depth *d)
+{
+	return (unsigned)((int)d->level + d->step);
+}
+
 unsigned rsh_depth_limit(const struct rsh_depth *d)
 {
-	return limit_at(d, (unsigned)((int)d->level + d->step));
+	return limit_at(d, level_now(d));
 }
 
 unsigned rsh_depth_room(const struct rsh_depth *d)
@@ -80,9 +89,16 @@ static void start_anew(struct rsh_depth *d, uint64_t now)
 
 static unsigned loads_of_stretch(const struct rsh_depth *d)
 {
-	const unsigned n = STRETCH_ROUNDS * rsh_depth_limit(d);
+	const unsigned limit = rsh_depth_limit(d);
 
-	return n > STRETCH_LOADS ? n : STRETCH_LOADS;
+	if (d->starting)
+		return (unsigned)rsh_max_u64(START_ROUNDS * limit, START_LOADS);
+	return (unsigned)rsh_max_u64(STRETCH_ROUNDS * limit, STRETCH_LOADS);
+}
+
+static uint64_t least_of_stretch(const struct rsh_depth *d)
+{
+	return d->starting ? 0 : STRETCH_NS;
 }
 
 /* Twice as much or less than half, twice in a row, is another source. */
@@ -95,59 +111,72 @@ static bool is_another(struct rsh_depth *d, uint64_t ns)
 	return strange && again;
 }
 
+static void forget_trials(struct rsh_depth *d)
+{
+	for (unsigned i = 0; i < RSH_DEPTH_LEVELS; i++) {
+		d->at[i].wait = (unsigned)rsh_min_u64(d->at[i].wait, PAUSE_MIN);
+		d->at[i].pause = PAUSE_MIN;
+	}
+}
+
 static void follow(struct rsh_depth *d, uint64_t ns)
 {
 	if (d->base_ns == 0 || is_another(d, ns)) {
 		d->base_ns = ns;
-		d->pause[LESS] = d->pause[MORE] = PAUSE_MIN;
-		d->wait[LESS] = (unsigned)rsh_min_u64(d->wait[LESS], PAUSE_MIN);
-		d->wait[MORE] = (unsigned)rsh_min_u64(d->wait[MORE], PAUSE_MIN);
+		forget_trials(d);
 	} else if (!d->strange) {
 		d->base_ns = (3 * d->base_ns + ns) / 4;
 	}
 }
 
-static bool can(const struct rsh_depth *d, int kind)
+static bool may_try(const struct rsh_depth *d, int step)
 {
-	return kind == MORE ? limit_at(d, d->level) < d->most : d->level > 0;
+	if (step > 0 ? limit_at(d, d->level) == d->most : d->level == 0)
+		return false;
+	return d->at[(int)d->level + step].wait == 0;
 }
 
 static void choose_trial(struct rsh_depth *d)
 {
-	for (int kind = MORE; kind >= LESS; kind--) {
-		if (d->wait[kind])
-			d->wait[kind]--;
-		if (d->step == 0 && d->wait[kind] == 0 && can(d, kind))
-			d->step = kind == MORE ? 1 : -1;
-	}
-}
-
-static int kind_of_trial(const struct rsh_depth *d)
-{
-	return d->step > 0 ? MORE : LESS;
+	for (unsigned i = 0; i < RSH_DEPTH_LEVELS; i++)
+		if (d->at[i].wait)
+			d->at[i].wait--;
+	if (may_try(d, 1))
+		d->step = 1;
+	else if (may_try(d, -1))
+		d->step = -1;
 }
 
 static void fail_trial(struct rsh_depth *d, unsigned at_least)
 {
-	const int kind = kind_of_trial(d);
+	struct rsh_depth_level *l = &d->at[level_now(d)];
 
 	d->step = 0;
-	d->wait[kind] = (unsigned)rsh_max_u64(d->pause[kind], at_least);
-	d->pause[kind] = (unsigned)rsh_min_u64(2 * d->wait[kind], PAUSE_MAX);
+	d->starting = false;
+	l->wait = (unsigned)rsh_max_u64(l->pause, at_least);
+	l->pause = (unsigned)rsh_min_u64(2 * l->wait, PAUSE_MAX);
 }
 
-/* What has paid is tried further at once; it may have been chance, so what was
- * before is tried soon. */
+/* A quarter more is no chance. */
+static bool is_plain(uint64_t less_ns, uint64_t more_ns)
+{
+	return more_ns > less_ns / 4 * 5;
+}
+
+/* What has paid plainly is tried further at once.  Otherwise it may have been
+ * chance, and what was before is tried soon. */
 static void keep_trial(struct rsh_depth *d, uint64_t ns)
 {
-	const int kind = kind_of_trial(d);
+	const bool plain = is_plain(ns, d->base_ns);
+	const int further = (int)level_now(d) + d->step;
 
-	d->level = (unsigned)((int)d->level + d->step);
+	d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);
+	d->level = level_now(d);
+	d->at[d->level].pause = PAUSE_MIN;
+	if (plain && further >= 0 && further < RSH_DEPTH_LEVELS)
+		d->at[further].wait = 0;
 	d->step = 0;
 	d->base_ns = ns;
-	d->wait[kind] = 1;
-	d->wait[!kind] = PAUSE_SOON + 1;
-	d->pause[kind] = d->pause[!kind] = PAUSE_MIN;
 	choose_trial(d);
 }
 
@@ -168,7 +197,8 @@ static void judge(struct rsh_depth *d)
 	} else if (pays(d, ns)) {
 		keep_trial(d, ns);
 	} else {
-		fail_trial(d, ns > d->base_ns / 4 * 5 ? PAUSE_LONG : PAUSE_MIN);
+		fail_trial(d, is_plain(d->base_ns, ns) ? PAUSE_LONG :
+							 PAUSE_MIN);
 	}
 }
 
@@ -177,16 +207,17 @@ static bool has_failed(const struct rsh_depth *d)
 {
 	const uint64_t loads = rsh_max_u64(d->n_ended, 1);
 	const uint64_t work = d->work / loads * loads_of_stretch(d);
-	const uint64_t ns = rsh_max_u64(work * d->base_ns / MIB, STRETCH_NS);
+	const uint64_t ns = rsh_max_u64(work * d->base_ns / MIB,
+					least_of_stretch(d));
 
-	return d->step && d->full_ns > ns / 4 * 5;
+	return d->step && is_plain(ns, d->full_ns);
 }
 
 static void go_on(struct rsh_depth *d, uint64_t now)
 {
 	const uint64_t lasted = now - d->start_ns;
 	const bool over = d->n_ended >= loads_of_stretch(d) &&
-			  lasted >= STRETCH_NS;
+			  lasted >= least_of_stretch(d);
 
 	if (!over) {
 		if (!has_failed(d))
@@ -196,8 +227,9 @@ static void go_on(struct rsh_depth *d, uint64_t now)
 		judge(d);
 	} else if (d->step) {
 		/* Nobody wants so many. */
-		d->wait[kind_of_trial(d)] = PAUSE_MIN;
+		d->at[level_now(d)].wait = PAUSE_MIN;
 		d->step = 0;
+		d->starting = false;
 	}
 	start_anew(d, now);
 }

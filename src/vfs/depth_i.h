@@ -4,12 +4,14 @@
  * Some sources give the more the more is asked of them at once, others the
  * less, and only trying tells.  So it begins with one at a time, and what comes
  * of that is measured in stretches: a few loads, during all of which as many
- * were wanted as were allowed, or else it is the reader who is measured.  Now
- * and then twice as many are tried for a stretch, or half as many, and kept
- * where they give more, or not less.  A trial that fails is not repeated before
- * some stretches have passed, each time twice as many as before; one that takes
- * a quarter more than it may ends early.  What is measured in between
- * follows a source that changes.
+ * were wanted as were allowed, or else it is the reader who is measured.  Twice
+ * as many are tried for a stretch, or half as many, and kept where they give
+ * more, or not less.  At first stretches are short and twice as many are tried
+ * one after the other, until that pays no more; later on now and then.  A number
+ * that failed, or that was left for one a quarter better, is not tried again
+ * before some stretches have passed, after each failure twice as many as before;
+ * a trial that takes a quarter more than it may ends early.  What is measured in
+ * between follows a source that changes.
  *
  * One of these serves all files of a source, so that new ones begin with what
  * the others have found, and bounds all of their loads together.  Whose loads
@@ -23,6 +25,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define RSH_DEPTH_LEVELS 5
+#define RSH_DEPTH_MOST 16 /* 2 to the power of the last level */
+
+/* Until that level is tried: stretches, and how many after the next trial that
+ * fails. */
+struct rsh_depth_level {
+	unsigned wait, pause;
+};
+
 struct rsh_depth {
 	unsigned most;  /* at a time, whatever comes of it */
 	unsigned level; /* 2 to the power of it at a time */
@@ -30,9 +41,8 @@ struct rsh_depth {
 	uint64_t base_ns; /* mean time a MiB at that level; 0: not known */
 	bool strange;     /* the last stretch was nothing like it */
 	uint64_t load_ns; /* mean time a load, be it of the trial */
-	/* Until more (1) or less (0) is tried: stretches, and how many after
-	 * the next trial that fails. */
-	unsigned wait[2], pause[2];
+	bool starting;    /* no trial has failed yet */
+	struct rsh_depth_level at[RSH_DEPTH_LEVELS];
 
 	unsigned n_loads; /* under way */
 	unsigned n_late;  /* and those written off, begun up to late_ns */
@@ -47,7 +57,7 @@ struct rsh_depth {
 	uint64_t work;
 };
 
-/* `most` is 1 or more. */
+/* `most` is 1 or more; RSH_DEPTH_MOST is the most there are. */
 void rsh_depth_init(struct rsh_depth *d, unsigned most);
 
 /* How many may be under way now. */

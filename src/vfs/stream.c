@@ -29,23 +29,13 @@ static bool lender_prepares(const struct rsh_stream *st)
 	       !rsh_stream_sleeps(st) && st->pace_ns > 3 * st->load_ns;
 }
 
-/* Waits for the bytes of a window and holds them: 0, or -errno; the window is
- * dropped then. */
-static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited)
+/* Waits for the bytes of a window that the caller holds: 0, or -errno; the
+ * window is dropped then. */
+static int await_window(struct rsh_streams *s, struct rsh_window *w,
+			bool *waited)
 {
 	int rc;
 
-	w->users++;
-	if (w->state == RSH_WINDOW_QUEUED) {
-		rsh_window_unqueue(w);
-		rsh_streams_wake(s); /* for the others */
-		rsh_window_demand(w);
-		*waited = true;
-	} else if (lender_prepares(w->stream)) {
-		s->left = true;
-	} else {
-		rsh_streams_wake(s);
-	}
 	while (w->state == RSH_WINDOW_LOADING && !w->stream->closed) {
 		*waited = true;
 		pthread_cond_wait(&w->stream->loaded, &s->lock);
@@ -59,6 +49,23 @@ static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited
 	else
 		rsh_window_settle(s, w);
 	return rc;
+}
+
+/* The same, and holds them. */
+static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited)
+{
+	w->users++;
+	if (w->state == RSH_WINDOW_QUEUED) {
+		rsh_window_unqueue(w);
+		rsh_streams_wake(s); /* for the others */
+		rsh_window_demand(w);
+		*waited = true;
+	} else if (lender_prepares(w->stream)) {
+		s->left = true;
+	} else {
+		rsh_streams_wake(s);
+	}
+	return await_window(s, w, waited);
 }
 
 /* The loan takes over the caller's hold. */
@@ -85,30 +92,57 @@ static void return_parts(struct rsh_streams *s, struct rsh_loan *loan)
 	loan->n_parts = 0;
 }
 
-/* Just these bytes, once. */
-static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
-			 struct rsh_loan *loan)
+/* Held; NULL: out of memory. */
+static struct rsh_window *take_once(struct rsh_stream *st, uint64_t offset,
+				    size_t len)
 {
 	struct rsh_window *w = rsh_window_take(st, offset, len);
-	int rc;
 
 	if (!w) {
 		rsh_streams_save(st->all);
 		w = rsh_window_take(st, offset, len);
 	}
-	if (!w) {
+	if (!w)
 		rsh_streams_out_of_memory(st->all);
-		return -ENOMEM;
+	else
+		w->users++;
+	return w;
+}
+
+/* A read of these very bytes that is under way: that of the same reader, mostly,
+ * who was interrupted and has begun anew.  Who is interrupted again and again by
+ * a source that takes longer would never get them otherwise. */
+static struct rsh_window *find_once(struct rsh_stream *st, uint64_t offset,
+				    size_t len)
+{
+	struct rsh_window *w;
+
+	TAILQ_FOREACH(w, &st->once, next)
+		if (w->offset == offset && w->len == len)
+			return w;
+	return NULL;
+}
+
+/* Just these bytes, once. */
+static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
+			 struct rsh_loan *loan)
+{
+	struct rsh_window *w = find_once(st, offset, len);
+	bool waited;
+	int rc;
+
+	if (w) {
+		w->users++;
+	} else {
+		w = take_once(st, offset, len);
+		if (!w)
+			return -ENOMEM;
+		TAILQ_INSERT_TAIL(&st->once, w, next);
+		rsh_window_demand(w);
+		TAILQ_REMOVE(&st->once, w, next);
 	}
-	w->users++;
-	rsh_window_demand(w);
-	if (w->state == RSH_WINDOW_FAILED) {
-		rc = w->error;
-		w->users--;
-		rsh_window_settle(st->all, w);
-		return rc;
-	}
-	return (ssize_t)lend_part(w, offset, len, loan);
+	rc = await_window(st->all, w, &waited);
+	return rc ? rc : (ssize_t)lend_part(w, offset, len, loan);
 }
 
 /* The window that holds the byte at `offset`, made if there is none; NULL if
@@ -240,6 +274,7 @@ int rsh_stream_open(struct rsh_streams *s, uint64_t node,
 	st->size = (uint64_t)info.st_size;
 	st->refs = 1;
 	TAILQ_INIT(&st->windows);
+	TAILQ_INIT(&st->once);
 	pthread_mutex_lock(&s->lock);
 	/* The first ones are careful. */
 	st->blocked = s->seen ? atomic_load(&s->blocked) : RSH_BLOCKED_MIN;

@@ -35,7 +35,7 @@ struct rsh_window {
 	bool listed;    /* stands in the stream's list */
 	unsigned users; /* loans, and the thread that prepares it */
 	size_t served;  /* bytes lent */
-	TAILQ_ENTRY(rsh_window) next; /* in the stream's list */
+	TAILQ_ENTRY(rsh_window) next; /* in a list of the stream */
 	TAILQ_ENTRY(rsh_window) next_queued;
 };
 TAILQ_HEAD(rsh_window_list, rsh_window);
@@ -51,6 +51,7 @@ struct rsh_stream {
 	bool closed;   /* nobody reads it any more */
 	struct rsh_window_list windows; /* ascending, without gaps */
 	unsigned n_windows;
+	struct rsh_window_list once; /* being read, in no other list */
 	uint64_t next;      /* where the last read ended */
 	uint64_t run_bytes; /* read up to there without a gap */
 	uint64_t last_ns;   /* when that was */

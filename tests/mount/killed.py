@@ -9,6 +9,7 @@ repeats the random part.
 
 import ctypes
 import errno
+import mmap
 import os
 import pty
 import random
@@ -171,11 +172,89 @@ def who_handles_signals_is_not_disturbed(job):
         check(reads > 1 and interrupted == reads, f"{interrupted} of {reads}")
 
 
+class Alarms:
+    """A signal with a handler, again and again."""
+
+    def __init__(self, seconds):
+        self.seconds, self.seen = seconds, 0
+
+    def count(self, *_):
+        self.seen += 1
+
+    def __enter__(self):
+        signal.signal(signal.SIGALRM, self.count)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, self.seconds)
+        return self
+
+    def __exit__(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def what_takes_longer_than_signals_gets_there(job):
+    """Reads that are interrupted and begun anew, as Python does it."""
+    right = job.file_bytes(0, *STEP)
+    with mounted(job, "delay=1s", "--cache=off", "--io-mode=direct") as mount:
+        fd = os.open(file_of(mount, 0), os.O_RDONLY)
+        with Alarms(0.2) as alarms:
+            for at in (3 << 20, 1 << 20, 2 << 20, 77):
+                check(os.pread(fd, 5000, at) == right[at:at + 5000], f"at {at}")
+        os.close(fd)
+        check(alarms.seen > 5, "that was too fast to show anything")
+
+
+def mapping(path):
+    """Of which each page is fetched when it is needed."""
+    fd = os.open(path, os.O_RDONLY)
+    pages = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    os.close(fd)
+    pages.madvise(mmap.MADV_RANDOM)
+    return pages
+
+
+def who_maps_is_not_disturbed(job):
+    """By signals that have handlers, be it the process that needs a page or the
+    kernel for it."""
+    right = job.file_bytes(0, *STEP)
+    for words in (("--io-mode=direct",), ("--io-mode=cached",)):
+        with mounted(job, "delay=1s", "--cache=off", *words) as mount:
+            pages, (out, into) = mapping(file_of(mount, 0)), os.pipe()
+            with Alarms(0.2) as alarms, memoryview(pages) as view:
+                for at in (3 << 20, 1 << 20):
+                    check(view[at:at + 100] == right[at:at + 100], f"at {at}")
+                for at in (2 << 20, 2500 << 10):
+                    check(os.write(into, view[at:at + 100]) == 100, "write")
+                    check(os.read(out, 100) == right[at:at + 100], f"at {at}")
+            check(alarms.seen > 2, "that was too fast to show anything")
+            pages.close()
+            os.close(out), os.close(into)
+
+
+MAP = """
+import mmap, signal, sys
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+with open(sys.argv[1], "rb") as f:
+    pages = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
+pages.madvise(mmap.MADV_RANDOM)
+pages[1 << 20]
+"""
+
+
+def who_maps_dies(job):
+    """Also when signals with handlers have come before."""
+    with mounted(job, HANGS) as mount:
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGQUIT):
+            took = die(started([sys.executable, "-c", MAP], file_of(mount, 0)), number)
+            check(took < 2 * TIMEOUT_SCALE, f"{took:.1f} s")
+            others_are_answered(mount)
+
+
 # ---- many, at random ----
 
 def killed_at_random(job, seed):
     numbers = random.Random(seed)
-    for words in (("--io-mode=direct", "--cache=off"), ("--io-mode=direct",),
+    for words in (("--io-mode=direct", "--cache=off"),
+                  ("--io-mode=direct", "--cache-size=32M"),
                   ("--io-mode=cached", "-omax_threads=3")):
         with mounted(job, "delay=15ms;delay=300ms,p=0.05", *words) as mount:
             running, killed = [], 0
@@ -183,7 +262,7 @@ def killed_at_random(job, seed):
                 program = ["cat"] if numbers.random() < 0.9 else [sys.executable, "-c", ASK]
                 running.append((subprocess.Popen([*program, file_of(mount, numbers.randrange(8))],
                                                  stdout=subprocess.DEVNULL),
-                                time.monotonic() + numbers.random() / 2))
+                                time.monotonic() + numbers.random() / 6))
                 while len(running) > 12:
                     running.sort(key=lambda one: one[1])
                     reader, when = running.pop(0)
@@ -209,7 +288,9 @@ def main():
         job = Job(root, shapes=SHAPES)
         job.save(*STEP)
         for test in (one_reader_dies, ctrl_c_ends_it, who_asks_for_a_digest_dies, a_hundred_die,
-                     the_source_comes_back, who_handles_signals_is_not_disturbed):
+                     the_source_comes_back, who_handles_signals_is_not_disturbed,
+                     what_takes_longer_than_signals_gets_there, who_maps_is_not_disturbed,
+                     who_maps_dies):
             with tap.test(test.__name__.replace("_", " ")):
                 test(job)
         with tap.test(f"killed at random, seed {seed}"):

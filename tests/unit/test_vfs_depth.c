@@ -187,6 +187,48 @@ static void many_where_that_pays(void **state)
 	assert_true(rate_with(&r, &d, 500) > 0.93 * best_rate(&slow, MOST));
 }
 
+/* Not even in the first 256 MiB is more lost to looking for the number than
+ * these. */
+static void found_soon(void **state)
+{
+	const struct {
+		const struct source *source;
+		double part;
+	} cases[] = { { &slow, 0.96 }, { &distant, 0.65 },
+		      { &punishing, 0.92 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct run r = run_of(*cases[i].source);
+		struct rsh_depth d;
+		double rate;
+
+		rsh_depth_init(&d, MOST);
+		rate = rate_with(&r, &d, 256) /
+		       best_rate(cases[i].source, MOST);
+		print_message("# case %zu: %.3f of the best\n", i, rate);
+		assert_true(rate > cases[i].part);
+	}
+}
+
+/* A number that was seen to be bad is left alone for long, also when others
+ * near it are tried. */
+static void what_is_bad_is_tried_seldom(void **state)
+{
+	struct run r = run_of(slow);
+	struct rsh_depth d;
+	unsigned n = 0;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	go(&r, &d, 100);
+	for (unsigned i = 0; i < 2000; i++) {
+		go(&r, &d, 1);
+		n += rsh_depth_limit(&d) == 1;
+	}
+	assert_in_range(n, 0, 20);
+}
+
 static void never_more_than_by_hand(void **state)
 {
 	(void)state;
@@ -354,6 +396,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_at_a_time_where_more_hurts),
 		cmocka_unit_test(many_where_that_pays),
+		cmocka_unit_test(found_soon),
+		cmocka_unit_test(what_is_bad_is_tried_seldom),
 		cmocka_unit_test(never_more_than_by_hand),
 		cmocka_unit_test(follows_a_source_that_changes),
 		cmocka_unit_test(slow_readers_change_nothing),

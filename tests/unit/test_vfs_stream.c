@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -18,6 +19,7 @@
 
 #include "rsh/util/waits.h"
 #include "rsh/vfs/stream.h"
+#include "vfs/stream_i.h"
 #include "vfs/vfs_i.h"
 
 #define MIB ((uint64_t)1024 * 1024)
@@ -573,6 +575,59 @@ static void test_closed_meanwhile(void **state)
 	sem_destroy(&f->fake.arrived);
 }
 
+static unsigned users_of_once(struct rsh_streams *s, const struct rsh_stream *st)
+{
+	const struct rsh_window *w;
+	unsigned n;
+
+	pthread_mutex_lock(&s->lock);
+	w = TAILQ_FIRST(&st->once);
+	n = w ? w->users : 0;
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+/* Who asks for what is being read for somebody gets it with him: it was himself,
+ * perhaps, and he was interrupted. */
+static void test_begun_anew(void **state)
+{
+	struct fixture *f = *state;
+	struct rsh_stream *st;
+	struct late late[2];
+	sem_t gate;
+
+	sem_init(&gate, 0, 0);
+	sem_init(&f->fake.arrived, 0, 0);
+	f->fake.gate = &gate;
+	assert_int_equal(rsh_stream_open(f->streams, 2, &st), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		rsh_stream_hold(st);
+		late[i] = (struct late){ .stream = st };
+		assert_int_equal(pthread_create(&late[i].thread, NULL,
+						read_late, &late[i]), 0);
+		/* The second one finds no gate. */
+		if (i == 0)
+			sem_wait(&f->fake.arrived);
+	}
+	/* Both, and who reads it. */
+	while (users_of_once(f->streams, st) < 3)
+		sched_yield();
+	sem_post(&gate);
+	for (unsigned i = 0; i < 2; i++) {
+		pthread_join(late[i].thread, NULL);
+		assert_int_equal(late[i].got, 4096);
+	}
+	assert_int_equal(f->fake.n_reads, 1);
+	/* Later on it is read anew. */
+	sem_post(&gate);
+	assert_int_equal(check(st, 2, 0, 4096), 4096);
+	assert_int_equal(f->fake.n_reads, 2);
+	rsh_stream_close(st);
+	f->fake.gate = NULL;
+	sem_destroy(&gate);
+	sem_destroy(&f->fake.arrived);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -590,6 +645,7 @@ int main(void)
 		T(test_bound),
 		T(test_loads_at_a_time),
 		T(test_closed_meanwhile),
+		T(test_begun_anew),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
