@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* reshard.h - libreshard: a checkpoint tree under another sharding strategy,
  * read without a mount.
  *

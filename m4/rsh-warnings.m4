@@ -1,3 +1,4 @@
+dnl SPDX-License-Identifier: Apache-2.0
 # RSH_WARNINGS: probes each warning flag on its own and collects those that the
 # compiler knows in WARN_CFLAGS; --enable-werror makes them errors.
 AC_DEFUN([RSH_WARNINGS], [

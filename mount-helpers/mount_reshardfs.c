@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount-helpers/mount_reshardfs.c - what mount(8) runs for -t reshardfs.
  *
  *	mount.reshardfs SOURCE MOUNTPOINT [-sfnv] [-o OPTS] [-t TYPE]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds reshardfs and mounts a checkpoint of 8 cards as one of 4.
 #
 # Runs on Debian 12, as root if packages are to be installed.  The checkpoint

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Builds the Debian packages and tries them.
 #
 #   tests/package.sh [--keep DIRECTORY]
@@ -24,7 +25,7 @@ keep=
 case ${1:-} in
 '') ;;
 --keep) keep=${2:?--keep needs a directory} ;;
-*) sed -n '2,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+*) sed -n '3,/^set /s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 # The packages are built elsewhere.
 [ -z "$keep" ] || keep=$(mkdir -p "$keep" && cd "$keep" && pwd)

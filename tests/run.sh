@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Installs what the tests need and runs all of them.
 #
 #   tests/run.sh [--no-oracle]
@@ -29,7 +30,7 @@ JOBS=${JOBS:-$(nproc)}
 
 usage()
 {
-	sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
+	sed -n '3,/^set /s/^# \{0,1\}//p' "$0"
 }
 
 oracle=yes

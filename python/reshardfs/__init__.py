@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MindSpore checkpoints as they would be under another sharding strategy.
 
 With a mount, for whatever reads files:

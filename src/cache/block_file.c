@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/block_file.c - the format of a block on disk.
  *
  * The key is in the file besides being hashed in its name: a name is short

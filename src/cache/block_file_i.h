@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/block_file_i.h - a block as a file of the directory, for this layer
  * only.
  *

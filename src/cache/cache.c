@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/cache.c - making and freeing a cache, and its figures. */
 #include "config.h"
 

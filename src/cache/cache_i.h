@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/cache_i.h - the parts of a cache, for this layer only. */
 #ifndef RSH_CACHE_CACHE_I_H
 #define RSH_CACHE_CACHE_I_H

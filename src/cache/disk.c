@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/disk.c - blocks in a directory: reading, and the thread that writes.
  *
  * Nothing here may make a reader fail or wait for long: whatever goes wrong is

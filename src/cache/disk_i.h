@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/disk_i.h - the directory of a cache, for this layer only.
  *
  * One file a block (block_file_i.h), all in the one directory.  Files appear by

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/disk_trim.c - keeping the directory to its bound.
  *
  * Half a million files may be there: instead of sorting them, a first pass adds

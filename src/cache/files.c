@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/files.c - identities of files as small numbers. */
 #include "cache_i.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/memory.c - frames of memory, the blocks in them, and which go first.
  *
  * A frame is address space for one plain block.  How much of it is resident,

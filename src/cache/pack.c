@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/pack.c - the compressed tier.
  *
  * While memory is short the packer compresses what was not used for longest,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/read.c - handing out blocks, and loading those that are missing.
  *
  * Whoever misses a block puts it into the table as LOADING, loads it without

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/worker.c - the threads of a cache. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ask.c opens a file of a mount's control directory, reads it whole and
  * parses the JSON in it. */
 #include "config.h"

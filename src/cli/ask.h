@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ask.h - reading what a mount tells about itself. */
 #ifndef RSH_CLI_ASK_H
 #define RSH_CLI_ASK_H

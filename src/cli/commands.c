@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/commands.c holds the table of commands, and guesses which one was meant
  * by a name with a slip of the pen in it. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/commands.h - the subcommands: one table from which the parser and --help
  * are made, and by which main() runs them. */
 #ifndef RSH_CLI_COMMANDS_H

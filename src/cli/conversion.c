@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/conversion.c turns the options of a command into what source/ and vfs/
  * are asked for. */
 #include "config.h"

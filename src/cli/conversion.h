@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/conversion.h - the conversion that the options describe: the same in all
  * commands that speak of one. */
 #ifndef RSH_CLI_CONVERSION_H

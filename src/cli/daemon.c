@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/daemon.c forks the process that serves a mount, and lets the parent wait
  * until the mount answers or the child says why it does not. */
 #include "config.h"

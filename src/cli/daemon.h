@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/daemon.h - a child process that serves the mount, and the parent that
  * waits until it does.
  *

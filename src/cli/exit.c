@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/exit.c maps errno numbers to exit statuses, and prints the sentence of a
  * command that failed. */
 #include "config.h"

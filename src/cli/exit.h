@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/exit.h - what the program's exit status says, the same for all commands.
  */
 #ifndef RSH_CLI_EXIT_H

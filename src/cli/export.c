@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/export.c - `export`: a virtual tree as real files. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/export.h - the command `export`. */
 #ifndef RSH_CLI_EXPORT_H
 #define RSH_CLI_EXPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/facts.c makes the text of each file of the control directory when that
  * file is opened. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/facts.h - what a mount tells about itself in its directory .reshardfs. */
 #ifndef RSH_CLI_FACTS_H
 #define RSH_CLI_FACTS_H

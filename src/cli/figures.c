@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/figures.c holds the table of all figures of a mount, and prints it in
  * three forms. */
 #include "config.h"

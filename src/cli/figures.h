@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/figures.h - what a mount counts: one table from which its statistics as
  * JSON, as Prometheus text and as a table for people are made. */
 #ifndef RSH_CLI_FIGURES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/force.c aborts the connection of a mount, takes the mount from the tree
  * and ends its daemon.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/force.h - taking down a mount whose source or daemon hangs. */
 #ifndef RSH_CLI_FORCE_H
 #define RSH_CLI_FORCE_H

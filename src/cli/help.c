@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/help.c prints the help of the program and of each command, wrapped to a
  * width, from the tables of commands and options. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/help.h - what --help and --version print, made from the tables. */
 #ifndef RSH_CLI_HELP_H
 #define RSH_CLI_HELP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/identity.c lists what a mount was asked for in one order and with full
  * paths, so that two such lists can be compared. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/identity.h - what tells one mount from another. */
 #ifndef RSH_CLI_IDENTITY_H
 #define RSH_CLI_IDENTITY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/infer.c runs `strategy infer`: it chooses the step, collects the tensors
  * that the same ranks hold into sets, and has a mesh made of each set. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/infer.h - `strategy infer`: what the contents of a tree say of the
  * strategy it was saved under.
  *   infer.c        which step, its tensors, the command

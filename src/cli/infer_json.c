@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/infer_json.c - what was inferred, for programs. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/infer_mesh.c - what explains the groups of each tensor, and those of all
  * tensors of a set of ranks. */
 #include "config.h"

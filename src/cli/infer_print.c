@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/infer_print.c - what was inferred, for people. */
 #include "config.h"
 

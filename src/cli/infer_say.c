@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/infer_say.c - what shapes and holders hint at, and what contents cannot
  * tell, in sentences. */
 #include "config.h"

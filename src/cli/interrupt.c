@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/interrupt.c sets a flag when a signal asks the command to end; the
  * second such signal ends the program. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/interrupt.h - long commands that end well when they are told to. */
 #ifndef RSH_CLI_INTERRUPT_H
 #define RSH_CLI_INTERRUPT_H

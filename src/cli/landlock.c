@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/landlock.c makes the landlock rules of a process with the bare system
  * calls, and leaves out the rights that the running kernel does not know. */
 #include "config.h"

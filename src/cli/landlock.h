@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/landlock.h - which files a process may open from some moment on; see
  * landlock(7).  Without a library: there is none. */
 #ifndef RSH_CLI_LANDLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls.c - `ls`: what the operand is, and who prints it. */
 #include "config.h"
 

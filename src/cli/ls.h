@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls.h - the command `ls`. */
 #ifndef RSH_CLI_LS_H
 #define RSH_CLI_LS_H

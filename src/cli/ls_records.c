@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls_records.c - `ls FILE`: the records of a checkpoint. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls_source.c - `ls SOURCE`: which steps a tree holds, and what a mount
  * would take. */
 #include "config.h"

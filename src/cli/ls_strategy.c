@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls_strategy.c - `ls STRATEGY`: how each parameter is cut, and which ranks
  * hold the same. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls_tensors.c lists each tensor of a step once, with its shape in a file
  * and the whole one that a strategy gives it, as JSON or as a table. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ls_tensors.h - the tensors of a step, whole, as a strategy puts them
  * together. */
 #ifndef RSH_CLI_LS_TENSORS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/main.c - reshardfs(1). */
 #include "config.h"
 

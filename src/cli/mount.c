@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/mount.c - the life of a mount, from options to exit code. */
 #include "config.h"
 

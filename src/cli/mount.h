@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/mount.h - the command `mount`. */
 #ifndef RSH_CLI_MOUNT_H
 #define RSH_CLI_MOUNT_H

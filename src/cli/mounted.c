@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/mounted.c finds the topmost mount on a path in the kernel's table; it
  * does not touch that mount where the parent tells the path. */
 #include "config.h"

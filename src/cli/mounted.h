@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/mounted.h - what is mounted on a path, by the kernel's table: no mount is
  * touched, for its daemon may be gone or hang. */
 #ifndef RSH_CLI_MOUNTED_H

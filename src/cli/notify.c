@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/notify.c sends a message to the socket that NOTIFY_SOCKET names. */
 #include "config.h"
 

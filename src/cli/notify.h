@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/notify.h - tells a service manager how far the mount is, as
  * sd_notify(3) does. */
 #ifndef RSH_CLI_NOTIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_check.c looks at the options of a command together, once all are
  * set, and refuses what is missing or contradicts itself. */
 #include "config.h"

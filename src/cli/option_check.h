@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_check.h - the `check` of each command: operands, options that are
  * missing, and options that contradict each other. */
 #ifndef RSH_CLI_OPTION_CHECK_H

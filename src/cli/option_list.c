@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_list.c - -o name[=value][,name[=value]...], as mount(8) has it. */
 #include "config.h"
 

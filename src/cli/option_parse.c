@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_parse.c - from argv to struct rsh_options, by the tables. */
 #include "config.h"
 

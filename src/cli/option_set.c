@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_set.c holds the setter of every option: it checks the value and
  * puts it into struct rsh_options. */
 #include "config.h"

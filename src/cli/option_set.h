@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_set.h - what an option does to struct rsh_options. */
 #ifndef RSH_CLI_OPTION_SET_H
 #define RSH_CLI_OPTION_SET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_table.c holds the table of options: name, commands, setter, and
  * the text for --help. */
 #include "config.h"

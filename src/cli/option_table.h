@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_table.h - one table of all options of all commands; the parser,
  * -o and --help are made from it, and the shells complete what --help says.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/option_values.c - defaults, and the end of struct rsh_options. */
 #include "config.h"
 

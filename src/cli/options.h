@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/options.h - the command line. */
 #ifndef RSH_CLI_OPTIONS_H
 #define RSH_CLI_OPTIONS_H

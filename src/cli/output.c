@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/output.c - where the output goes, and JSON. */
 #include "config.h"
 

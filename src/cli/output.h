@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/output.h - what commands print on standard output: tables for people,
  * JSON for programs. */
 #ifndef RSH_CLI_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan.c - `plan`: what a conversion needs and costs. */
 #include "config.h"
 

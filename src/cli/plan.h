@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan.h - the command `plan`. */
 #ifndef RSH_CLI_PLAN_H
 #define RSH_CLI_PLAN_H

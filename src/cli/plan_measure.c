@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan_measure.c - what one virtual file reads, found by walking its
  * pieces as a reader of the whole file would. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan_print.c - the report of `plan`. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/plan_ranks.c - `plan --rank-list`: the lists of rank_list_for_transform,
  * for which no checkpoint is looked at. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/progress.c works out rate and time left, and has a thread draw the bar
  * or print the line. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/progress.h - how far a long command has come: a bar that is drawn over
  * and over on a terminal, a plain line now and then in a log. */
 #ifndef RSH_CLI_PROGRESS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ranks.c reads ranks and ranges of ranks from operands and marks them. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/ranks.h - operands that name ranks: "3", or "4-7". */
 #ifndef RSH_CLI_RANKS_H
 #define RSH_CLI_RANKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/reading.c makes the reading side of a source from the options of a
  * command, and logs afterwards what the cache did. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/reading.h - how the content of SOURCE is read, for all commands that
  * do. */
 #ifndef RSH_CLI_READING_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/sandbox.c gathers the files that the mount of these options may still
  * open, and then gives up all others and the system calls. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/sandbox.h - what the daemon gives up before it reads what others have
  * written. */
 #ifndef RSH_CLI_SANDBOX_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/signals.c blocks the signals of a mount in all threads and takes them in
  * one of its own. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/signals.h - what a running mount is asked for by signals: SIGUSR1 for its
  * statistics in the log, SIGUSR2 for all requests there and again for none.
  *

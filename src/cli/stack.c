@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/stack.c looks whether a mount point has a mount already, and whether that
  * one was made of the same.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/stack.h - a mount point that has a mount already: `mount -a` and scripts
  * that are run twice shall not put the same one on top of itself. */
 #ifndef RSH_CLI_STACK_H

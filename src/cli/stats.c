@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/stats.c - `stats`: what a mount has counted so far. */
 #include "config.h"
 

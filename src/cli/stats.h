@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/stats.h - the command `stats`. */
 #ifndef RSH_CLI_STATS_H
 #define RSH_CLI_STATS_H

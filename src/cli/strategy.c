@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/strategy.c - `strategy show`, `merge` and `derive`. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/strategy.h - the command `strategy`. */
 #ifndef RSH_CLI_STRATEGY_H
 #define RSH_CLI_STRATEGY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/strategy_check.c - `strategy check`: one line for each finding. */
 #include "config.h"
 

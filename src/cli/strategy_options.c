@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/strategy_options.c - what each form of `strategy` takes. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/strategy_shapes.c - what a checkpoint tells of a strategy's parameters. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/syscalls.c puts a seccomp filter on the calling thread and on those that
  * it starts.
  *

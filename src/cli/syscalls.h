@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/syscalls.h - the system calls that a daemon has no use for. */
 #ifndef RSH_CLI_SYSCALLS_H
 #define RSH_CLI_SYSCALLS_H

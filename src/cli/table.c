@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/table.c - tables that fit a terminal. */
 #include "config.h"
 

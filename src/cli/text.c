@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/text.c counts and cuts the characters of UTF-8 text, and writes sizes
  * and durations as people read them. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/text.h - text for people: cut to a width, and sizes. */
 #ifndef RSH_CLI_TEXT_H
 #define RSH_CLI_TEXT_H

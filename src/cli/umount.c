@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/umount.c - `umount`: takes down what is a mount of reshardfs. */
 #include "config.h"
 

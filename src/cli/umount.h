@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/umount.h - the command `umount`. */
 #ifndef RSH_CLI_UMOUNT_H
 #define RSH_CLI_UMOUNT_H

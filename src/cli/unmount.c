@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/unmount.c unmounts by umount2(2) as root and by fusermount3 otherwise,
  * and waits until the lock that the daemon holds on the directory is gone. */
 #include "config.h"

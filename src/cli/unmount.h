@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/unmount.h - taking a mount down. */
 #ifndef RSH_CLI_UNMOUNT_H
 #define RSH_CLI_UNMOUNT_H

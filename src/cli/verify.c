@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/verify.c - `verify`: are the bytes what they should be? */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/verify.h - the command `verify`. */
 #ifndef RSH_CLI_VERIFY_H
 #define RSH_CLI_VERIFY_H

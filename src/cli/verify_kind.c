@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/verify_kind.c - which of the questions of `verify` is asked. */
 #include "config.h"
 

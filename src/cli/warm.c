@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/warm.c - works on the mount as any program does that reads files, so that
  * it needs nothing of the daemon and the user's rights are enough. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/warm.h - the command `warm`: look at the files of a mount, and read them,
  * before the job does. */
 #ifndef RSH_CLI_WARM_H

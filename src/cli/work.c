@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/work.c opens the tree of a command that goes through all of its bytes,
  * and shows how far it has come until it ends. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/work.h - what commands that go through all bytes of a tree share: the
  * tree, and showing how far they have come. */
 #ifndef RSH_CLI_WORK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/write_file.c hands a buffer to rsh_file_replace(), which writes it under
  * another name, and turns what fails into a sentence. */
 #include "config.h"

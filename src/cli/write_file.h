@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli/write_file.h - files that are there whole or not at all. */
 #ifndef RSH_CLI_WRITE_FILE_H
 #define RSH_CLI_WRITE_FILE_H

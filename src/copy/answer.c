@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/answer.c - what was found to be wrong. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/copy_i.h - the parts of exporting and verifying, for this layer only. */
 #ifndef RSH_COPY_COPY_I_H
 #define RSH_COPY_COPY_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/digest.c - xxh3 of a file and its records in one go. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/export.c writes a virtual tree as real files.
  *
  * The order for each file: write, sync, record, name.  A record without the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/feed.c - the bytes of files, virtual and real, from front to back. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/index.c - manifests, found line by line. */
 #include "config.h"
 

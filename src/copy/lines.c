@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/lines.c - a file line by line, however long it is. */
 #include "config.h"
 

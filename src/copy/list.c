@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/list.c - the files of a virtual tree. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/origin.c - what a tree is made of, as manifests have it. */
 #include "config.h"
 

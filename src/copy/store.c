@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/store.c - a manifest in the making, and what earlier runs left of it.
  *
  * Beside NAME stand .NAME.part, to which the line of each file is added as soon

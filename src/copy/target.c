@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/target.c - directories and files that are written.
  *
  * A temporary file is locked by who writes it, so that one that can be locked

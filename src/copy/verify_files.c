@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/verify_files.c - files by a manifest, without any source. */
 #include "config.h"
 

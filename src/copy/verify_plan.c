@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/verify_plan.c - what a mount would show, against files, a manifest, or
  * to be written into one. */
 #include "config.h"

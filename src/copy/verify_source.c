@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/verify_source.c - source files by themselves and by their replicas.
  *
  * Each file is scanned and checked against its CRC, then all content is read

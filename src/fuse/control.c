@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/control.c - opening, reading and closing what a mount tells about
  * itself: what stands in the file when it is opened is what is read. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/device.c - requests and replies on their way between libfuse and
  * /dev/fuse: what Debian 12's libfuse cannot say to the kernel is added to its
  * answers to INIT and OPEN. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/dying.c - whether a thread ends once it comes out of the kernel. */
 #include "config.h"
 

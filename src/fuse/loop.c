@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/loop.c - the threads that take requests from the kernel.
  *
  * The kernel hands requests to waiting threads in turn, so that each of many

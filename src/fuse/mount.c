@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/mount.c - a session with its options, and its mount. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/mounter.c - the process that mounts and unmounts.
  *
  * Who has given up new privileges cannot run fusermount3, which is setuid, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/open_files.c - what is open at a time. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/ops.c - one handler a request: decode, ask vfs, reply.
  *
  * Threads: handlers run in the workers of loop.c, several at a time, those that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/ops_i.h - the request handlers, for this layer only. */
 #ifndef RSH_FUSE_OPS_I_H
 #define RSH_FUSE_OPS_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/passthrough.c - files that are a source file byte for byte are read by
  * the kernel from that file, without a request (Linux 6.9; libfuse 3.17 or
  * device.c).

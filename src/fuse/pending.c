@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/pending.c - requests that wait for the source, and readers who are
  * interrupted meanwhile.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/server.c - the life of a mount: session, mount, loop, unmount. */
 #include "config.h"
 

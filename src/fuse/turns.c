@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/turns.c - requests that may have to wait for the source.
  *
  * All but one of the threads that take requests may be serving such ones.  More

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/xattr.c - extended attributes: decode, ask vfs, reply. */
 #include "config.h"
 

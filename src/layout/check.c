@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/check.c looks at every item of strategy files and at the files side
  * by side, and reports whatever would fail later on. */
 #include "rsh/layout/check.h"

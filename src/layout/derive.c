@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive.c - the steps of a derivation, and its parameters. */
 #include "derive_i.h"
 

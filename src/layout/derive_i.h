@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_i.h - shared by the parts of a derivation. */
 #ifndef RSH_LAYOUT_DERIVE_I_H
 #define RSH_LAYOUT_DERIVE_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_mesh.c writes one parameter's mesh and tensor map down again
  * for other sizes.
  *

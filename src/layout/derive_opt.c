@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_opt.c - over how many ranks the optimizer shards a parameter.
  *
  * The planner shards dimension 0 of what a rank holds once more, over the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_options.c - the words that say what is to be derived. */
 #include "derive_i.h"
 

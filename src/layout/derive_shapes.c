@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_shapes.c - how large whole tensors are, from the slices that
  * a checkpoint holds. */
 #include "derive_i.h"

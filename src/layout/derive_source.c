@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_source.c - what the axes of the source's meshes are for.
  *
  * A strategy file holds sizes.  The mesh that most split parameters have is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive_stage.c - which parameters go to which pipeline stage.
  *
  * A model is layers, "<list>.<number>.<parameter>", and what comes before and

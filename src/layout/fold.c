@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/fold.c folds an expanded tensor map back onto the tensor's
  * dimensions.
  *

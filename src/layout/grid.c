@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/grid.c works out over which axes of the mesh each dimension of a
  * tensor is cut, and from that which rank holds which cell. */
 #include <errno.h>

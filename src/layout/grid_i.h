@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/grid_i.h - inside of a grid, for the files of layout/ only. */
 #ifndef RSH_LAYOUT_GRID_I_H
 #define RSH_LAYOUT_GRID_I_H

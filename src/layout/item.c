@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/item.c answers simple questions about one parameter's layout as its
  * strategy file gives it. */
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/mesh.c parses a mesh as people write it and looks up its axes by
  * name. */
 #include "rsh/layout/mesh.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/partition.c - reading a mesh off the ranks that hold the same.
  *
  * Axes are tried from the fastest one on.  Ranks that differ in the axes so far

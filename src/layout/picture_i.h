@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/picture_i.h - the converter's picture of a layout: a mesh, and
  * dimensions of which each lies on one mesh axis or on none.  Axes and
  * dimensions of size 1 do not exist in it. */

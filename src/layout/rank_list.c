@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/rank_list.c works out MindSpore's rank_list_for_transform: one list of
  * local ranks for all pairs of layouts, repeated in every source stage that is
  * left when the parameters of other destination stages are struck. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/redistribution.c works out which source ranks MindSpore's converter
  * loads for a destination rank, without inferring operators as it does.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/replicas.c finds the ranks that hold the same slice of every
  * parameter. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/strategy.c merges strategy files, one a stage or one of all, into the
  * strategy of a job, and finds parameters in it by name. */
 #include <ctype.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/unify.c brings two pictures onto a common mesh and a common shape, as
  * MindSpore's redistribution layout transfer does before it infers operators.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lib/reshard.c - libreshard: the C interface to what a mount would show. */
 #include "config.h"
 

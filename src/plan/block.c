@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/block.c plans the files of one destination stage.
  *
  * The order of records is the converter's: the files it loads, highest rank

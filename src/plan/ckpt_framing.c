@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/ckpt_framing.c lays out a .ckpt, which is its records, one after the
  * other, each chunk behind a header of its own. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/codec.c turns stored elements into those of the virtual file. */
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/conversion.c makes a conversion: it takes over the view of the source,
  * plans one destination stage after the other, and answers what is asked of
  * the files. */

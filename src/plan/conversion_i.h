@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/conversion_i.h - inside of a conversion, for the files of plan/ only.
  *
  * Words: a parameter is *handled* when it is resharded, and *copied* when one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/deal.c deals parameters out among the ranks that hold the same slices.
  *
  * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/framing_i.h - what stands around the records' contents in a virtual
  * file, which is what its format comes down to. */
 #ifndef RSH_PLAN_FRAMING_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/loads.c marks the source files that the converter would load for one
  * destination rank.  The order of the records follows from these (order.c).
  *

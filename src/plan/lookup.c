@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/lookup.c answers which file holds what.  It is asked while planning and
  * again while reading, so that both get the same answer. */
 #include <string.h>

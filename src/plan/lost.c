@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/lost.c remembers the slices that no file holds, and reports them. */
 #include <errno.h>
 #include <stdio.h>

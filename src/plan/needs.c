@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/needs.c lists the source files that a virtual file needs, and finds
  * what is missing of them. */
 #include <errno.h>

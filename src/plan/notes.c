@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/notes.c counts where the result differs from the converter's, and makes
  * the sentences that tell it. */
 #include <stdio.h>

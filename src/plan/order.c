@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/order.c lists the names of a file's records in the converter's order.
  */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/parts.c cuts a whole model into parts.
  *
  * Tensors are taken in order and a part is closed when the next one would make

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/pieces.c goes from a range of a virtual file to the places that its
  * bytes come from. */
 #include <stdlib.h>

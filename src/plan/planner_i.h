@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/planner_i.h - the state of planning one destination stage, shared by
  * the files that do it:
  *   block.c  which parameters take part; the files in turn

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/present.c lists the source files that are there.  A job may name
  * a million ranks of which few have one, so only these are ever walked. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/safetensors_framing.c lays out a safetensors file, which is one header
  * and then the contents, in an order of its own. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/slots.c describes the records of one virtual file: its slots and their
  * shapes. */
 #include <errno.h>

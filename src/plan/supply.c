@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/supply.c answers which source file supplies which slice of a handled
  * parameter. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/transfer.c makes the transfer of one parameter: it finds the files of
  * its source slices, checks that these are what the strategies say, and makes
  * both grids and the geometry of its runs. */

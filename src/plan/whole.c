@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/whole.c finds virtual files that are a source file, byte for byte.
  *
  * Where both strategies put every slice on the same ranks, and nothing is asked

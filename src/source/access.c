@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/access.c - who may read a file, and where links may lead.
  *
  * Both ask where an open descriptor really is, of /proc, and are strict where

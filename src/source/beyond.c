@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/beyond.c - checkpoints of ranks that the strategy does not have. */
 #include "config.h"
 

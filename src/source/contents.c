@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents.c compares what a tree holds with its strategy from
  * beginning to end: it reads the sample in rounds, or all tensors in batches,
  * has the result judged, and remembers trees that were found in order. */

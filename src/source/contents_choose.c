@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_choose.c - which tensors are worth reading, and of which
  * ranks.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_find.c - what the bytes of one tensor say of its cut.
  *
  * Holders are sorted by slice to see whether those of one differ, and by hash

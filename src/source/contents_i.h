@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_i.h - holding contents against a strategy, shared by the
  * files that do it:
  *   contents.c         rounds of reading; what is known from an earlier time

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_infer.c - which ranks hold the same of each tensor, without
  * a strategy. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_judge.c - whether what contradicts a strategy condemns it.
  *
  * A right strategy may be contradicted by

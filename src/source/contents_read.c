@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_read.c - reading blocks of several ranks, many at a time.
  *
  * Threads: each holder is touched by the one that reads it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_say.c - what is wrong with a strategy, and which would be
  * right, in a sentence. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents_shapes.c - what shapes tell of a cut that the bytes do not.
  *
  * If every rank holds a slice of its own, as with optimizers sharded over all

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/fault.c - reads that go wrong as they are told to. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/file.c - open source files, and the proof that they are still those
  * that were indexed.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/gather.c - reading the many small runs of a request.
  *
  * A slice that was cut along an inner dimension comes as rows, each from

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/group_info.c - the job's own word on which ranks replace each other.
  *
  * What a rank holds follows from the strategy; a group_info.pb that says

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/index.c - scanning the headers of all files, several at a time, but
  * for those that the index cache knows.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/index_cache.c - finding and reading what earlier mounts have stored.
  *
  * The directory is the user's own, and still nothing in it is believed: links

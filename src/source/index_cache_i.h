@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/index_cache_i.h - indexes that outlive the mount, in a directory of
  * the user's.
  *

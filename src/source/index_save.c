@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/index_save.c - writing the index cache of a tree.
  *
  * A new file takes the old one's place by rename(2), so that a reader has

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/inspect.c reads the index of a checkpoint file by itself, and tells
  * which candidates and files the listing of a tree has. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/io.c - every read of a source's content goes through here. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/io_i.h - reads of source files, for this layer only. */
 #ifndef RSH_SOURCE_IO_I_H
 #define RSH_SOURCE_IO_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/listing.c - finding the checkpoints of a tree.
  *
  * A template says where files lie.  It is walked part by part: a plain part is

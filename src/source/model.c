@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/model.c - a whole model in the parts that a map names.
  *
  * The plan sees one unsharded rank with one index.  Its parts are laid end to

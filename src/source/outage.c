@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/outage.c decides what a failed read means, keeps the state of every
  * file that fails, and runs the thread that tries them again.  Readers wait
  * here for files to come back. */

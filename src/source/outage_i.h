@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/outage_i.h - files that cannot be reached, until they can be again;
  * for this layer only.
  *

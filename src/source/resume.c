@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume.c - which step is shown.
  *
  * All checkpoints are sorted into groups, a group being what the units saved

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_find.c - listing what a job's ranks have saved. */
 #include "config.h"
 

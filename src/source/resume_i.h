@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_i.h - what the kinds of checkpoints share, for this layer. */
 #ifndef RSH_SOURCE_RESUME_I_H
 #define RSH_SOURCE_RESUME_I_H

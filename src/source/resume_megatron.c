@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_megatron.c - Megatron-LM: *.pt in
  * iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt that
  * holds the newest step.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_mindspore.c - .ckpt and .safetensors of MindSpore.
  *
  * ModelCheckpoint writes <prefix>-<epoch>_<step>.<suffix>, and <prefix>_<K>-...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_name.c - numbers in the names of checkpoints. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_show.c - the entries that stand for a step. */
 #include "config.h"
 

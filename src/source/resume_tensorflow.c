@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_tensorflow.c - TensorFlow 2: <name>-<step>.index and its
  * <name>-<step>.data-<i>-of-<n>, and the file `checkpoint` that names the
  * newest one. */

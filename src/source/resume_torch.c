@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume_torch.c - .pt, .pth and .pth.tar of torch.save().
  *
  * PyTorch leaves names to its users (checkpoint_12.pt, epoch3_step400.pth,

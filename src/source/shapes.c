@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/shapes.c - the shapes of whole tensors, from one file a stage. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/source_i.h - the parts of a source tree, for this layer only. */
 #ifndef RSH_SOURCE_SOURCE_I_H
 #define RSH_SOURCE_SOURCE_I_H

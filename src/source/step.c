@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/step.c finds out which checkpoints belong together, and which of these
  * candidates is tried first.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/strategies.c - joining and checking the strategy files on disk. */
 #include "config.h"
 

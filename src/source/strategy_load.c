@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/strategy_load.c - reading strategy files from disk. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/template.c - names with "{rank}", '*' and '?' in them. */
 #include "config.h"
 

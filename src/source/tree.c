@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/tree.c - a source from opening to closing, and its chosen files.
  *
  * Everything is reached from one directory descriptor, so that the tree stays

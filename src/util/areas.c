@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/areas.c - buffers cut from slabs in huge pages. */
 #include "config.h"
 

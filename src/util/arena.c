@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/arena.c hands out memory from blocks that are freed together; what is
  * large gets a block of its own. */
 #include "rsh/util/arena.h"

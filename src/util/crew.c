@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/crew.c starts threads that take the numbers of a list one by one, and
  * keeps the first failure.  The caller's own thread works with them. */
 #include "config.h"

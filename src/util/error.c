@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/error.c formats the sentence of a failure into its bounded text and
  * cuts what is too long. */
 #include "rsh/util/error.h"

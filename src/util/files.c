@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/files.c compares the ends of file names, writes all of a buffer, and
  * replaces a file by one that is whole. */
 #include "config.h"

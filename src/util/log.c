@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/log.c writes each line of the log with one write(2), to where the log
  * goes, and keeps the last warnings and errors in memory. */
 #include "rsh/util/log.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/mem.c grows arrays and frees what goes out of scope. */
 #include "rsh/util/mem.h"
 

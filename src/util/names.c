@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/names.c keeps the texts of names in an arena and finds a name's number
  * by an open hash table. */
 #include "rsh/util/names.h"

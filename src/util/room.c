@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/room.c tries how much can still be mapped, and reads what the control
  * groups above this process leave it. */
 #include "rsh/util/room.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/text.c escapes what misleads a terminal or a reader, for lines and
  * tables and for JSON. */
 #include "rsh/util/text.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/waits.c asks the kernel how often this thread gave up the processor by
  * itself.  It asks about few calls of a thread that has not slept for a while,
  * since the question costs as much as a small read. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/ahead.c - which windows a reader will want. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/attribute.c writes the text of each extended attribute from the
  * conversion and the source. */
 #include "config.h"

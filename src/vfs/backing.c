@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/backing.c - which files of a conversion are a source file byte for byte.
  *
  * The plan tells for nearly all bytes.  Left are the headers, which the source

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/candidates.c - trying one candidate of the source after the other until
  * one gives a whole conversion. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/choice.c - which parameters are wanted: --only and --drop. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/control.c is the tree of the control directory: it answers for nodes of
  * its own and passes all others on to the tree that it surrounds. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/depth.c measures stretches of loads, tries twice or half as many at a
  * time, and keeps the number that pays. */
 #include "config.h"

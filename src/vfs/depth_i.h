@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/depth_i.h - how many windows are filled at a time from a source that
  * makes threads sleep.
  *

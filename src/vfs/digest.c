@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/digest.c keeps those who wait for a hash in a list, reads their files
  * one after the other in a thread, and remembers what it found. */
 #include "config.h"

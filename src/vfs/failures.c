@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/failures.c - candidates of the source that were tried in vain. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/inspect.c hands out what a tree was made of: its conversion, its source,
  * and which source ranks hold the same. */
 #include "config.h"

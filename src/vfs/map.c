@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/map.c - the map that says which part of a model holds which weight. */
 #include "config.h"
 

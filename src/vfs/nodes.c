@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/nodes.c sorts the paths of a tree and links each to its parent.
  *
  * They are sorted by depth and then by path, so that the children of a

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/nodes.h - a tree of any shape: directories, and leaves that are its
  * owner's.
  *

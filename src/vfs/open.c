@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/open.c - from a command line's words to a tree that can be read:
  * strategies, the source ranks they speak of, those ranks' files, the first
  * candidate of them that gives a conversion, the tree. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/prepare.c - the threads that fill windows. */
 #include "config.h"
 

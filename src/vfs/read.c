@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/read.c - bytes of a conversion's file. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/resume.c - the tree of a job's newest checkpoints. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/strategies.c - the strategies of a conversion, loaded or derived. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/stream.c - open files, and the windows lent to their readers. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/stream_i.h - the inside of streams, for this layer only.
  *
  * windows.c has the windows and where they stand, prepare.c fills them, ahead.c

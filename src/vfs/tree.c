@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/tree.c - names, node numbers and attributes of a conversion's files.
  *
  * Each tree is regular, so nothing of it is stored but what a file inherits

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/vfs.c - the functions of vfs.h, each handed to the tree's kind. */
 #include "config.h"
 

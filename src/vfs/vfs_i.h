@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/vfs_i.h - the inside of the virtual trees, for this layer only. */
 #ifndef RSH_VFS_VFS_I_H
 #define RSH_VFS_VFS_I_H

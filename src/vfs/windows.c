@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/windows.c - windows, and the lists they stand in. */
 #include "config.h"
 

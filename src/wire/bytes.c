@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/bytes.c - exact reads. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/bytes_i.h - little-endian numbers and exact reads, for this layer. */
 #ifndef RSH_WIRE_BYTES_I_H
 #define RSH_WIRE_BYTES_I_H

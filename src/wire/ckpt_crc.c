@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt_crc.c reads a .ckpt as far as its checksum goes and compares. */
 #include <errno.h>
 #include <string.h>

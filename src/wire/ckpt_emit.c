@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt_emit.c works out how long the headers of a .ckpt's records are and
  * writes them. */
 #include "rsh/wire/ckpt.h"

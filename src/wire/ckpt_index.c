@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt_index.c sorts, joins, compares and hashes indexes, whichever
  * scanner made them. */
 #include "rsh/wire/ckpt.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ckpt_index_i.h - making indexes, for this layer. */
 #ifndef RSH_WIRE_CKPT_INDEX_I_H
 #define RSH_WIRE_CKPT_INDEX_I_H

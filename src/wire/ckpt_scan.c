@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt_scan.c scans a .ckpt file: it passes once over keys and lengths,
  * through a small window that jumps over content.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/dtype.c holds the table of element types: their names and sizes. */
 #include "rsh/wire/dtype.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/encrypted_check.c - the blocks of an encrypted .ckpt.
  *
  * A block is its cipher's magic number, for AES-GCM a tag, the length of what

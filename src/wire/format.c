@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/format.c tells the format of a file by the end of its name and calls
  * the scanner of that format. */
 #include "rsh/wire/format.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/group_info.c reads the list of ranks from group_info.pb. */
 #include "rsh/wire/group_info.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/index_codec.c - numbers are little-endian and of fixed width:
  *
  *   u64 xxh3 of all that follows

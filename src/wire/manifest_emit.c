@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/manifest_emit.c - lines of a manifest, from numbers to text. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/manifest_parse.c - lines of a manifest, from text to numbers. */
 #include "config.h"
 

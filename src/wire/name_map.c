@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/name_map.c reads a JSON object of strings, and looks names up in it. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/pickle.c - stepping over a pickle. */
 #include "config.h"
 

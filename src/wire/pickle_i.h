@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/pickle_i.h - the instructions of a pickle, one after the other.
  *
  * A pickle is a program for a machine with a stack.  Nothing is built or called

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_crc.c works out the checksum that MindSpore writes into the
  * metadata of a safetensors file.
  *

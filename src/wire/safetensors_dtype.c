@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_dtype.c maps the type names of safetensors to element types
  * and back, and ranks them as the library orders tensors. */
 #include "rsh/wire/safetensors.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_emit.c orders tensors as the safetensors library does and
  * writes the header of a file. */
 #include "rsh/wire/safetensors.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors_i.h - what the parts of the safetensors code share: the table of
  * element types, and JSON text as other writers lay it out. */
 #ifndef RSH_WIRE_SAFETENSORS_I_H

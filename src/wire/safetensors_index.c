@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_index.c reads and writes the JSON that says which part of a
  * model holds which weight. */
 #include "rsh/wire/safetensors.h"

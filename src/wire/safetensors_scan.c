@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_scan.c scans a safetensors file: it reads the header whole
  * and content never.
  *

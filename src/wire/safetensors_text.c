@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_text.c writes JSON as serde_json and Python's json do, byte
  * for byte.  jansson has its own ideas of escapes (upper-case digits, DEL) and
  * cannot be told. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/source_map.c reads the JSON object that names the checkpoint of each
  * rank. */
 #include "rsh/wire/source_map.h"

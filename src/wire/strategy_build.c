@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_build.c checks each number of a strategy file once and packs
  * what is good into one arena. */
 #include "strategy_build_i.h"

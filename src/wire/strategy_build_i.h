@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* strategy_build_i.h - what both readers of strategy files feed: it checks
  * every number once and packs a file into one arena. */
 #ifndef RSH_WIRE_STRATEGY_BUILD_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_emit.c - layouts that were worked out, as a strategy file. */
 #include "rsh/wire/strategy_emit.h"
 

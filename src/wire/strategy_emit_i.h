@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* strategy_emit_i.h - the last step of all that write strategy files. */
 #ifndef RSH_WIRE_STRATEGY_EMIT_I_H
 #define RSH_WIRE_STRATEGY_EMIT_I_H

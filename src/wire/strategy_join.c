@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_join.c - the files of a pipeline's stages in one. */
 #include "rsh/wire/strategy_emit.h"
 

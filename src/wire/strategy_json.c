@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_json.c reads the JSON form of strategy files and feeds it to
  * the builder. */
 #include "strategy_build_i.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_parse.c finds out which form a strategy file has and has the
  * right reader read it. */
 #include "rsh/wire/strategy_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/tar_check.c - does a tar archive reach its end?  PyTorch wrote such
  * files before 0.1.10, and still reads them. */
 #include "config.h"

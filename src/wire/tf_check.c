@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/tf_check.c - the .index of a TensorFlow checkpoint against its data
  * files.
  *

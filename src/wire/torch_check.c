@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/torch_check.c - which of its formats a file of torch.save() is in. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/torch_legacy.c - the pickles of an old file of torch.save(), and the
  * storages behind them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/torch_legacy_i.h - files of torch.save() from before PyTorch 1.6. */
 #ifndef RSH_WIRE_TORCH_LEGACY_I_H
 #define RSH_WIRE_TORCH_LEGACY_I_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/zip_check.c - does the directory of a zip archive read to the end?
  *
  * A few small reads an entry and none of the content, unless CRCs are wanted.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Measure reshardfs against what it is compared with, and print the ratios.
 
     RESHARDFS=PROGRAM bench.py --reader bench_read [options]

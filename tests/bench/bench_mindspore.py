@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """MindSpore's part of the benchmarks: run by a Python that has it.
 
 Commands are lines of JSON on standard input, each gets one line in reply.

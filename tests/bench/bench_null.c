@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A FUSE server that computes nothing: what the kernel leaves to any other.
  *

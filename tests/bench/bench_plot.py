@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Plots with two logarithmic axes, as SVG without any library."""
 
 import math

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reader of the benchmarks: the same code for a mount and for its peers.
  *

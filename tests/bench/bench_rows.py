@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The rows of the benchmarks, in the order of the table.
 
 A row's function takes the Bench, proves that the bytes it compares are equal

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the rows of the benchmarks stand on: readers, mounts, the oracle."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoint trees for the benchmarks, large and quickly written.
 
 A tree is a source of 8 ranks, its strategy, the strategy of the 4 ranks that

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a mount costs, compared with its peers.  `make bench` takes variables:
 # BENCH_ROWS, BENCH_SIZE, BENCH_REPEATS, BENCH_ROW_SECONDS, BENCH_RANKS,
 # BENCH_PARAMETERS, BENCH_BIG_TREE, BENCH_CPUS, BENCH_MOUNT_OPTIONS, BENCH_DIR

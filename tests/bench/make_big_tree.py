@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write the checkpoint tree of a large job, of which nothing is real but the
 headers: sparse files, and the strategies of both sides.
 

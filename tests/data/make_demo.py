@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Make tests/data/demo again: a small checkpoint and what MindSpore makes of it.
 
     make_demo.py [DIRECTORY]

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz/fuzz_block_file.c - blocks in a cache directory: whatever the bytes, no
  * more is read than there is, and what is accepted is what would be written. */
 #include "config.h"

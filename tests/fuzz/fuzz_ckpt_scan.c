@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the scan ends in an index that stays inside the
  * file, or in a sentence. */
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strategies of any origin, checked and derived for a mesh: whatever they say,
  * it ends in a strategy of that mesh or in a sentence.
  *

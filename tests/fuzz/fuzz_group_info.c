@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the reader of group information ends in a list that
  * is all there, and no longer than the file can say, or in a sentence. */
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The index cache of a tree, with its tables' checksum made right: whatever
  * the file holds, it is read without harm, and each index in it is one of its
  * blobs' or none.  In the working directory or $TMPDIR. */

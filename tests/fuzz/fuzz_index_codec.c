@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, an index that is read from them is sound and gives
  * the same bytes again.  The checksum is made right first: else nothing would
  * come past it. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz/fuzz_intact.c - the checks of other frameworks' files: whatever the
  * bytes, they come to an end within the file and say why they refuse. */
 #include "config.h"

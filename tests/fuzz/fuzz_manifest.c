@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, a line of a manifest ends in numbers that are in
  * range, which come back from its text, or in a sentence. */
 #include <stdlib.h>

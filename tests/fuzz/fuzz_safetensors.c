@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the scan ends in an index that covers the file once,
  * or in a sentence; and a header made from the index is scanned to the same
  * records. */

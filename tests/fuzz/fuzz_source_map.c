@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the readers of source maps and of name maps end in
  * what their headers promise or in a sentence. */
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, both readers of strategy files end in items that
  * keep their contract, or in a sentence. */
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the reader ends in a map of plain file names, which
  * comes back from its text, or in a sentence. */
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # libFuzzer on everything that reads bytes of others, one program a format.  It
 # wants clang:
 #   ./configure CC=clang CFLAGS='-g -O1' --disable-tests \

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Packs fuzz/corpus/NAME.tar.gz again: of the inputs that it holds and those of
 # the directories the smallest ones that together reach all that they reach.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs one fuzz target, from the inputs that the repository holds of it: first
 # these, then for RSH_FUZZ_SECONDS (30) what it makes of them.
 #

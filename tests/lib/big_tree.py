@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of one tensor that is too large to hold, written and known by
 formula: `record_header` for sparse files, BigTree for files full of bytes."""
 

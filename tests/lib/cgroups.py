@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory control groups of either version, made by root for a test."""
 
 import contextlib

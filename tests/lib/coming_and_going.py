@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a mount shows while its source goes away and comes back."""
 
 import json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a running daemon takes of the machine, from /proc."""
 
 import contextlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Making and changing the files of a test, and what is demanded of a mount."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Runs one test program for `make check`: as automake's driver for TAP does, which
 # is the first argument, and notes how many seconds that took beside the results,
 # where tests/run.sh finds it.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoint files of PyTorch and TensorFlow, written in plain Python.
 
 Made from the formats' own rules with the standard library, without torch or

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Contents of right trees that look as if the strategy were wrong: equal where it
 says that ranks hold different slices, different where it says the same."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a layout means, in plain Python: which part of a tensor which rank holds.
 
 A second implementation that shares nothing with the program under test; a

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Write a checkpoint tree for mounted tests, and what a mount of it must show.
 
     make_tree.py DIRECTORY

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Wrong strategies of right trees, as people come to them.
 
     for kind, stages, wanted in mistakes(numbers, network, way): ...

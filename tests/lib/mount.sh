@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/lib/mount.sh - FUSE verbs and TAP for the shell tests.
 #
 #	. "${srcdir:-.}/lib/mount.sh"

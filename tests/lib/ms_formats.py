@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """MindSpore's .ckpt and strategy files, read and written in plain Python.
 
 Deliberately a second implementation: it shares nothing with the program under

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tests/lib/open_fuse.sh - a /dev/fuse that everybody may open, as distributions
 # have it, for this program alone.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command in a mount namespace of its own.
 #
 #	own_mounts.sh COMMAND [ARGUMENT...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program with less than root has, and with limits."""
 
 import os

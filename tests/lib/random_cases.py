@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random cases in several processes, one TAP line each.
 
 A program gives one function that makes a process ready and one that judges the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Random jobs as people train them, and the trees that their ranks save.
 
 A `Network` has parameters, a `Way` says how a job is parallel, and both give the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The ways in which a mount can read and keep its source.
 
     words = draw(random.Random(7), cache_dir)      options of the mount

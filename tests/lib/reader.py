@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Read a file in the ways that programs do and compare it with another.
 
     reader.py WAY FILE REFERENCE [SECONDS [SEED]]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Run a command and wait for the daemon that it leaves behind.
 
     reap.py COMMAND_STATUS DAEMON_STATUS COMMAND...

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The program as somebody types it, for tests of commands that print."""
 
 import json

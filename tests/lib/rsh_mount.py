@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Mounting, reading and reporting for the Python tests.
 
     from rsh_mount import Mounted, Tap, hash_tree

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The mount library itself: a harness that lets everything pass proves nothing.
 
 Each case wraps the program in a script that misbehaves in one way, and the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The safetensors format by the standard library alone: files taken apart and
 made, and the map of a model in parts."""
 

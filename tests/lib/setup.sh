@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Setting up a build from a fresh clone: for tests/demo.sh and tests/run.sh.
 #
 # Expects $top, the source directory.

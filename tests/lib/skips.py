@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Holds the skipped tests of a build against those that are expected.
 
     skips.py BUILD/tests [LIST]

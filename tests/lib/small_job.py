@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small sharded job: its strategy, and checkpoints of it at any step.
 
 What a record holds depends on the step, the parameter and the slice alone, so

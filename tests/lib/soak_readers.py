@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Readers of a mount that anything may happen to.
 
     crowd = Crowd(mount, expected, seeds)     {name: bytes}; a process each

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Names, modes, times, numbers; and that nothing can be written.
 . "${srcdir:-.}/lib/mount.sh"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The benchmarks run, say what they must and notice wrong bytes.
 
 Small and once: what is measured means nothing, and no figure is looked at.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The completions of bash and zsh: both shells take them, and what they offer are
 # the commands, options and values of --help.
 . "${srcdir:-.}/lib/mount.sh"

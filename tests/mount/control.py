@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a running mount tells about itself: the directory .reshardfs, the command
 `stats`, and the signals SIGUSR1 and SIGUSR2."""
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Without -f: the command returns when the mount answers, and the daemon lives
 # and dies in order.
 . "${srcdir:-.}/lib/open_fuse.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The bytes of a mount do not depend on how it reads and keeps its source.
 
 A random tree is mounted in every mode of reading; whole files, odd reads and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every contradiction between strategies and files is an error at mount time,
 with a message that names the file, the parameter and the layouts.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs export`: the files of a mount as real ones.
 
 The yardstick is what make_tree.py expects of a mount of its tree, and mounts.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """--fault: what each kind does, what is refused, and what readers see of it.
 
 The job has two replicas of everything (small_job.py) and is mounted under its

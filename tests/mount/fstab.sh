@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # mount(8) itself, with an fstab of its own, in a private mount namespace: the
 # helper is put where mount(8) looks, for this test alone.
 . "${srcdir:-.}/lib/mount.sh"

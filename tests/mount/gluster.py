@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A source on GlusterFS: two bricks that hold the same, on this machine, both
 killed while files are read and started again, ten times.
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A source that hangs: the mount goes on answering, and is taken down without
 # waiting for it.
 . "${srcdir:-.}/lib/open_fuse.sh"

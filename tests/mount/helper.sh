@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # What mount(8) does for -t reshardfs and -t fuse.reshardfs.
 . "${srcdir:-.}/lib/mount.sh"
 

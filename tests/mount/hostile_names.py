@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Names of files and parameters that somebody chose to forge lines of a log or
 to drive a terminal: nowhere are they shown as they are, and nowhere lost."""
 

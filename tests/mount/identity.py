@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files that need no resharding: the bytes of one source file, which the kernel
 reads by itself where the kernel and our rights allow it.
 

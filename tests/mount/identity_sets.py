@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The same strategy on both sides, of every genuine set: a rank's file is the one
 that the rank saved, byte for byte.
 

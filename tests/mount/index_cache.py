@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The index cache: the next mount reads no header, and whatever happens to the
 cache or to the files, no mount shows a wrong byte or fails for it.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs strategy infer`: what a tree says of its strategy by contents alone.
 
 The yardstick are the strategies under which the trees were cut from whole

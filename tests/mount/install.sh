@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `make install` into an empty directory: all of it is there, works from there,
 # and goes again.
 . "${srcdir:-.}/lib/mount.sh"

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The example of a job script: it mounts, has the command run, and unmounts
 # however that ends.
 . "${srcdir:-.}/lib/mount.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The keys of all that is printed or written as JSON stand in the manuals.
 
 Both ways: a key that no manual has is found, and one of a manual that nothing

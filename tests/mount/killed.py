@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Readers are killed while they wait for the source, whatever it does: they die
 at once, and nothing of them stays behind.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Files and tensors beyond 4 GiB, and tensors in chunks of 512 MiB.
 
 The sources are sparse files with a few marked bytes, so that nothing of their

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Nothing grows with the number of opens or of mounts.
 
 One mount is opened and read RSH_LEAK_OPENS (2000) times, in each mode: its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mount/libreshard.c - a program on libreshard alone: what it says of a source
  * and the bytes it reads, for libreshard.py to compare.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """libreshard: a C program on the shared library sees what a mount shows."""
 
 import os

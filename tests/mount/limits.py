@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A mount where memory or descriptors are short: it fails with a
 sentence and nothing stays mounted, or it works, with all bytes right.
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tests through a real mount that need no oracle.
 MOUNT += \
 	mount/options.sh \

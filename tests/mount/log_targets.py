@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """--log-to: what arrives in syslog, the journal, a file and standard error.
 
 Nothing of the machine's own is touched: the program runs in a mount namespace

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lost ranks, group_info.pb and what a job saved when its power went."""
 
 import errno

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs ls`: records of files, steps of trees, layouts of strategies.
 
 The yardstick is what the files were made of.

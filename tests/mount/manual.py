@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The manuals and the tables of commands and options say the same.
 
 What the program has is taken from its --help, which is made from the tables;

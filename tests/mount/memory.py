@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The daemon in less memory than one source file has, with 32 readers.
 
 Its own memory stays within 64 MiB and the cache; where a memory cgroup can be

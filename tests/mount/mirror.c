@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A FUSE server that comes and goes: shows a directory as it is, until it is
  * killed or told to be sick.

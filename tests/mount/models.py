@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whole models in parts, as what is shown and as the source, and trees of
 safetensors files.
 

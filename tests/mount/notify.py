@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a service manager is told through NOTIFY_SOCKET, and the unit that
 asks for it."""
 

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # The command line: what it accepts, what it refuses and how it says so.
 . "${srcdir:-.}/lib/mount.sh"
 

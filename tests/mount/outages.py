@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A source that goes away and comes back: what readers get meanwhile, that all is
 as before afterwards, without a new mount, and what the log and the figures say.
 

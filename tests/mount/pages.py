@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What reading through a mount does to the page cache, and to the disk.
 
 --keep-free: source pages are given back or left, by mincore.  A file read through

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs plan`: what a conversion reads from where.
 
 The yardstick is arithmetic on the slices of made-up layouts, and the sizes of

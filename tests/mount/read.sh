@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # However a file is read, the bytes are those of the reference.
 . "${srcdir:-.}/lib/mount.sh"
 

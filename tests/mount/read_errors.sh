@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A source that changes or goes while it is mounted: reads fail with ESTALE, which
 # the log says once a file, or EIO, once an outage, and no byte that is read is
 # wrong; or, where other ranks hold the same slices, all bytes are right.

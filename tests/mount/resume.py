@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """mount --resume: the newest checkpoint that is whole on all ranks, of every
 kind of job, and older ones where a newer one is not.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What a daemon has given up, and that it still does all it should; who may read
 what it shows, and where links may lead."""
 

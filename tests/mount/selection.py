@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Which of several checkpoints is mounted, and what is valid.
 
 Every tree is that of a job whose steps have no byte in common, mounted under

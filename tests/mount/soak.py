@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random mounts, readers, faults, kills and remounts, for RSH_SOAK_SECONDS (20).
 
     soak.py [SEED [CHAPTER]]

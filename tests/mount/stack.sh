@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # A mount point that has a mount already: the same is not mounted twice, and
 # nothing that hangs or is dead there is waited for.
 . "${srcdir:-.}/lib/mount.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs strategy` as somebody types it, and `mount --dst-mesh`.
 
 The yardstick are the strategies that MindSpore planned, in data/strategies.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Thirty-two readers of a source larger than the cache, all at once: half at
 # random offsets, half from front to back; straight and through a cache whose
 # directory is good, full and vanishing, with faults for which replicas make up;

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # `reshardfs umount`: takes down what is a mount of reshardfs and nothing else.
 . "${srcdir:-.}/lib/open_fuse.sh"
 . "${srcdir:-.}/lib/mount.sh"

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs verify`: every fault that is made is found, with its place.
 
 Trees come from make_tree.py and small_job.py, manifests from `export` and from

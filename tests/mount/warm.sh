@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # reshardfs warm: what it reads, what it says, and how it ends.
 . "${srcdir:-.}/lib/mount.sh"
 

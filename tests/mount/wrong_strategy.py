@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Strategies that are not the tree's, and trees that look as if.
 
     wrong_strategy.py [--seed S] [--cases N] [--jobs N]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Extended attributes of virtual files: where they come from, and their XXH3.
 
 The yardstick for the first is what make_tree.py's strategies mean, for the

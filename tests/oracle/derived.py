@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Merged and derived strategy files against MindSpore.
 
 Every set of several stages is merged by `strategy merge` and by

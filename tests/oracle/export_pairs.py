@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Exported trees are those that transform_checkpoints writes, and `verify` says
 so of the converter's own trees and of manifests; a byte that is not the
 converter's is found.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Trees that MindSpore itself has left behind: several steps and runs of
 ModelCheckpoint, CRC trailers, lost ranks, and what survives a power-off.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Every conversion between genuine strategy sets, byte for byte.
 
 For each ordered pair within a family of tests/data/strategies, and for each

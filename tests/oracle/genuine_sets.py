@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The genuine strategy sets and checkpoints of the jobs they were planned for.
 
 tests/data/strategies/README.md says where the sets come from.  A `GenuineSet`

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Models saved by MindSpore, loaded by the Hugging Face tools.
 
 RSH_HF_PYTHON names a Python that has transformers and torch.  It makes small

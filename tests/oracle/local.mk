@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Tests that compare with the real MindSpore: with RSH_ORACLE_PYTHON naming a
 # Python that has it they run, without it they say that they are skipped.
 ORACLE += \

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Whole models in parts, against the tools that read and write them.
 
 The genuine 8-card checkpoint of tests/data/demo is shown as a model for the

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A second opinion on resharding, by whole tensors.
 
 Every parameter is put together from its source slices as one numpy array and

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """reshardfs.mounted under the real MindSpore: load_checkpoint finds what it
 finds in the files of transform_checkpoints.
 """

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random conversions, byte for byte against MindSpore's own converter.
 
 Every pair is drawn from a seed: a network, a source and a destination

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """`reshardfs plan --rank-list` against MindSpore's rank_list_for_transform.
 
 For each ordered pair within a family of tests/data/strategies, with `none` as

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Lost ranks, through real mounts of trees that MindSpore saved.
 
     recovery_pairs.py [--seed N] [--pairs N] [--jobs N]

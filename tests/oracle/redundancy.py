@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """--remove-redundancy, and sources that were saved so.
 
 Which rank keeps which parameter is compared with MindSpore's own redundancy map

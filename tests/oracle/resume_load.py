@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """mount --resume of what MindSpore itself has saved: load_checkpoint reads the
 stable name, and a file that MindSpore refuses to load is not shown.
 """

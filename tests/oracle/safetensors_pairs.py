@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Random conversions of safetensors trees, against MindSpore's own converter.
 
 Pairs are drawn as random_pairs.py draws them.  MindSpore saves the source

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A training that goes on from a mount as if nothing had happened.
 
 The small GPT of the gpt strategy sets is trained for some steps with MindSpore

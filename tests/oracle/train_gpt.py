@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The small GPT that the gpt strategy sets were planned for, and its training.
 
     train_gpt.py --checkpoint FILE --first N --steps N --losses FILE

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """What is wanted of the parameters: --cast, --rename, --only, --drop,
 --unlisted and --dst-ranks, on checkpoints that the real MindSpore saves and
 loads.

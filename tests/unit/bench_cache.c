@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/bench_cache.c - what the cache costs: the figures of BENCHMARKING.md.
  *
  *   make -C tests unit/bench_cache && tests/unit/bench_cache [DIRECTORY]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Unit tests of cache.
 UNIT += \
 	unit/test_cache_memory \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/cache_support.c - see cache_support.h. */
 #include "config.h"
 

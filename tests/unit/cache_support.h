@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/cache_support.h - files that exist as a rule only, and their loader. */
 #ifndef UNIT_CACHE_SUPPORT_H
 #define UNIT_CACHE_SUPPORT_H

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Dependencies point down only: no file includes a header of a layer above its
 # own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/ and cli/.  (An
 # upward call does not link; this catches the rest.)

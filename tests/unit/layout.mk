@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Unit tests of layout and plan.
 UNIT += \
 	unit/test_layout_fold \

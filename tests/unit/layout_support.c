@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "layout_support.h"
 
 struct rsh_strategy_file *parse_strategy(const char *path, const char *json)

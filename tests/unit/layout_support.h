@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout_support.h - strategies as JSON text, and record indexes of files that
  * do not exist. */
 #ifndef LAYOUT_SUPPORT_H

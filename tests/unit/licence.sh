@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Every source file says under which licence it is, and the licence is there.
 set -u
 top=${top_srcdir:-../..}

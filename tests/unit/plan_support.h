@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_support.h - conversions of files that do not exist. */
 #ifndef PLAN_SUPPORT_H
 #define PLAN_SUPPORT_H

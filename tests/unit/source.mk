@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Unit tests of source, vfs and cli.
 UNIT += \
 	unit/test_source_template \

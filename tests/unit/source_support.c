@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/source_support.c - see source_support.h. */
 #include "config.h"
 

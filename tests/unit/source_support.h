@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/source_support.h - trees on disk for the tests of source and vfs. */
 #ifndef UNIT_SOURCE_SUPPORT_H
 #define UNIT_SOURCE_SUPPORT_H

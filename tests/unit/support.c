@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/support.c - see support.h. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/support.h - directories and numbers for tests of any layer. */
 #ifndef UNIT_SUPPORT_H
 #define UNIT_SUPPORT_H

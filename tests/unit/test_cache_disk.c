@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cache_disk.c - the directory of a cache: what is found there again,
  * what is not believed, and what happens when it fails. */
 #include "config.h"

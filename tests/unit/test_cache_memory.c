@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cache_memory.c - what is kept, what goes first, what is loaded how
  * often, and that the bound holds. */
 #include "config.h"

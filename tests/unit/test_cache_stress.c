@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cache_stress.c - many readers, little memory, and a directory that
  * somebody deletes from, writes into and fills up meanwhile.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cli_daemon.c - the parent's view of a daemon that starts, fails or
  * dies. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cli_options.c - command lines. */
 #include "config.h"
 

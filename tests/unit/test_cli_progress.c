@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cli_progress.c - how far a long command has come, as text. */
 #include "config.h"
 

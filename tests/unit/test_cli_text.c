@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_cli_text.c - text for people. */
 #include "config.h"
 

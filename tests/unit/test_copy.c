@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_copy.c - hashes of records on the way, lines of long files, and
  * temporary files. */
 #include "config.h"

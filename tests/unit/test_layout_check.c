@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a check finds in strategies. */
 #include "layout_support.h"
 

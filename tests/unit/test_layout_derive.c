@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Derived strategies against those that MindSpore planned. */
 #include "layout_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Expanded tensor maps, as JSON files hold them, folded back onto the tensor. */
 #include "layout_support.h"
 

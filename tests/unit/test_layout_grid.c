@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which slice each rank of a mesh holds. */
 #include "layout_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Meshes and the rules of derivations, as people write them. */
 #include "layout_support.h"
 

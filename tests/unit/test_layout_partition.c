@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_layout_partition.c - which mesh explains the ranks that hold the
  * same, and which one explains several tensors. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which source ranks the converter loads: known lists, and those recorded from
  * MindSpore by data/make_rank_lists.py. */
 #include "layout_support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks are copies of each other. */
 #include "layout_support.h"
 

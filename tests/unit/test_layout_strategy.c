@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The strategy of a job made of one file or of the files of its stages. */
 #include "layout_support.h"
 

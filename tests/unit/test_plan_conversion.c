@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The records of virtual files: which, in which order, from which files. */
 #include "plan_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every sentence with which a plan is refused, on jobs that just miss being
  * right. */
 #include "plan_support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual files in the safetensors format: one header, then the contents. */
 #include "plan_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where the bytes of a virtual file come from: runs, chunks, codecs. */
 #include "plan_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Property test of layout and plan against a naive reference.
  *
  * A case draws, from its seed, two strategies over meshes of any sizes

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual files that are a source file, byte for byte. */
 #include "plan_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_access.c - nobody reads more than before, and links stay in
  * the tree. */
 #include "config.h"

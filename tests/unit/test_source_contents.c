@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_contents.c - a strategy is held against the bytes, without a
  * mount.
  *

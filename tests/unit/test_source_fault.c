@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_fault.c - bytes that are turned over: which, and that they
  * stay the same. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_gather.c - random pieces of random files against a naive
  * reader, and files that change.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_index.c - indexing files in parallel, and their attributes.
  */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_infer.c - which ranks hold the same, by contents alone. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_outage.c - files that cannot be reached and can be again: who
  * notices, what is logged, and what counts as the same file. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_step.c - which of a rank's checkpoints is taken. */
 #include "config.h"
 

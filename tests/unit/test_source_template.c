@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_source_template.c - names with a rank in them. */
 #include "config.h"
 

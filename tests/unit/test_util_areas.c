@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_util_areas.c - buffers out of slabs. */
 #include "config.h"
 

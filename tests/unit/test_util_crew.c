@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_util_crew.c - a crew does each thing once, until one fails. */
 #include "config.h"
 

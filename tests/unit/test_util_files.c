@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_util_files.c - suffixes, and files that are replaced or are not. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The log, written to a file of its own. */
 #include <stdarg.h>
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Growing arrays, scope guards, arenas. */
 #include <stdarg.h>
 #include <stddef.h>

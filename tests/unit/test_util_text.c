@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names that are anybody's bytes, escaped. */
 #include <setjmp.h>
 #include <stdarg.h>

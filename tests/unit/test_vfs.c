@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_vfs.c - the virtual tree without a mount: names, numbers,
  * attributes and bytes. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_vfs_backing.c - which virtual files are a source file byte for
  * byte. */
 #include "config.h"

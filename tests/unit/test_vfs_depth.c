@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_vfs_depth.c - how many loads are under way at a time, of made-up
  * sources whose time is made up as well: what comes of it is compared with the
  * best number, by sources of all kinds drawn from a seed. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_vfs_digest.c - digests of files that are computed: many who wait,
  * who gives up, reads that fail, an end while somebody waits. */
 #include "config.h"

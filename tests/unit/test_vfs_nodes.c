@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_vfs_nodes.c - trees of any shape. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_vfs_stream.c - lending from windows, over a tree whose files are
  * computed: sequential and other readers, failures, many threads at once. */
 #include "config.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Record headers: byte for byte what MindSpore and protobuf-c write. */
 #include "wire_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scan of .ckpt files: what MindSpore wrote, what its loader accepts, and
  * what is damaged. */
 #include "wire_support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_wire_index_codec.c - indexes that outlive the process: what comes
  * back is what went in, or nothing. */
 #include "wire_support.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_wire_intact.c - whole files pass, and no shorter one does.
  *
  * The archives are laid out as torch.save() lays them out: stored entries

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_wire_manifest.c - lines of manifests, to text and back. */
 #include "config.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unit/test_wire_rank_files.c - source maps, group information, CRC trailers.
  */
 #include "config.h"

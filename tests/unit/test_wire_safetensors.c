@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The scan of safetensors files: what MindSpore and the library wrote, what
  * the library accepts, and what is damaged. */
 #include "wire_support.h"

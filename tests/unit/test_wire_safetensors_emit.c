@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Headers of safetensors files: byte for byte what the library writes. */
 #include "wire_support.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strategy files: the planner's own ones in both forms, and broken ones. */
 #include "wire_support.h"
 

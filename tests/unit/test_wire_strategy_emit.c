@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Strategy files that are written: merged ones, and layouts worked out. */
 #include "wire_support.h"
 

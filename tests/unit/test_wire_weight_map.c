@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The JSON beside models in parts. */
 #include "wire_support.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Unit tests of util and wire.
 UNIT += \
 	unit/test_util_error \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire_support.h - bytes to scan and to parse: fixtures, and messages packed
  * by protobuf-c, which knows nothing of the code under test. */
 #ifndef WIRE_SUPPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cache/cache.h - blocks of source files, in bounded memory and on a disk.
  *
  * A cache holds blocks of files that never change while their identity stays

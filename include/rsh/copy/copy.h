@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/copy.h - what exporting and verifying have in common: who is asked to
  * stop and told how far things are. */
 #ifndef RSH_COPY_COPY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/export.h - a virtual tree as real files.
  *
  * A file is written under a temporary name in its directory, synced, and only

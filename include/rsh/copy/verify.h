@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* copy/verify.h - are bytes what they should be?  Four questions: source files
  * by themselves, a tree of files by the plan, the plan by a manifest, and files
  * by a manifest.

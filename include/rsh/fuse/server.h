@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fuse/server.h - the one layer that speaks FUSE: decodes a request, calls
  * vfs, replies. */
 #ifndef RSH_FUSE_SERVER_H

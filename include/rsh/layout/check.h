@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/check.h - what would go wrong with a strategy later on, in MindSpore's
  * converter or when it is mounted. */
 #ifndef RSH_LAYOUT_CHECK_H

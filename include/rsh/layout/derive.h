@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/derive.h - the strategy of a job that was never planned: what
  * MindSpore's planner would write for another mesh, worked out from the
  * strategy of a job that it did plan.

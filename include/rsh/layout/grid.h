@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/grid.h - how one parameter is cut into equal slices over the ranks
  * of a pipeline stage.
  *

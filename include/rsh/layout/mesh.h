@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/mesh.h - a mesh as people write it: "dp=2,mp=4,pp=2".
  *
  * dp (data parallel), cp (context parallel) and mp (model or tensor parallel,

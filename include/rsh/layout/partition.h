@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/partition.h - which ranks hold the same slice of a tensor, and the
  * meshes that would make them.
  *

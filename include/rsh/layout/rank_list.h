@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/rank_list.h - rank_list_for_transform: the source ranks whose files
  * MindSpore's converter asks for, by the strategies alone. */
 #ifndef RSH_LAYOUT_RANK_LIST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/redistribution.h - which source ranks MindSpore's converter loads.
  *
  * The converter derives the ranks it loads from an operator inference over

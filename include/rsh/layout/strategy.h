@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layout/strategy.h - the sharding strategy of a whole job: all stages, all
  * parameters.
  *

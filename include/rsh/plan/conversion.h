@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan/conversion.h - what every virtual file holds and where its bytes are.
  *
  * A conversion joins a source strategy, a destination strategy and the record

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/contents.h - whether a strategy is this tree's, by the bytes.
  *
  * Whatever a strategy says of a tensor can be held against what lies in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/inspect.h - for those who list what there is: one checkpoint file, and
  * which checkpoints a tree holds. */
 #ifndef RSH_SOURCE_INSPECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/io.h - how source files are read: straight from the kernel or through
  * a cache of blocks, and with faults for drills; and how much was read.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume.h - the newest checkpoint of a job that is whole on all ranks,
  * for MindSpore, PyTorch, TensorFlow 2 and Megatron-LM.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/source.h - a checkpoint tree on disk: which files it consists of,
  * their indexes, and their bytes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* source/strategies.h - what is done with strategy files besides loading them:
  * joining and checking them, and reading a checkpoint's shapes to derive new
  * ones from. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/areas.h - buffers of one size that the kernel copies from or to.
  *
  * They are cut from slabs in huge pages where the kernel has any: it walks the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/arena.h - many small pieces of memory that are freed together.
  *
  * A piece never moves and lives as long as the arena.  An arena has no lock:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/checked.h - arithmetic on numbers that come from a file.
  *
  * Every helper returns false on overflow and then leaves *out undefined. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/clock.h - time that only goes forward. */
 #ifndef RSH_UTIL_CLOCK_H
 #define RSH_UTIL_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/crew.h - threads that share a list of things to do. */
 #ifndef RSH_UTIL_CREW_H
 #define RSH_UTIL_CREW_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/error.h - the sentence that explains a failure.
  *
  * Load paths return 0 or -errno and, besides, fill one of these with a

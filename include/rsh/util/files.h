@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/files.h - names of files, and files that are written. */
 #ifndef RSH_UTIL_FILES_H
 #define RSH_UTIL_FILES_H

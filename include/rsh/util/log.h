@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/log.h - the program's log.
  *
  * One log a process: it goes to stderr until told otherwise, to a file, to

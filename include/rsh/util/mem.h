@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/mem.h - owning pointers and descriptors, and growing arrays. */
 #ifndef RSH_UTIL_MEM_H
 #define RSH_UTIL_MEM_H

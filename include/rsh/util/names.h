@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/names.h - parameter names as small numbers.
  *
  * A thousand rank files repeat the same few thousand names; they are stored

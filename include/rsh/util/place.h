@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/place.h - where copies by the kernel are fast.
  *
  * Kernels copy by `rep movsb` where the processor says that it is fast.  On

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/room.h - how much memory this process may still take, where somebody has
  * set a limit: ulimit -v and -d bound what it maps, control groups what is
  * resident.

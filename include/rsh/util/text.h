@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/text.h - text that others chose, for people and terminals.
  *
  * File and parameter names are anybody's bytes.  Sentences hold them as they

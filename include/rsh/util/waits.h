@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/waits.h - whether the calling thread's reads have put it to sleep.
  *
  * A read that comes from the page cache is computing; one that waits for a disk

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* util/xxh3.h - xxhash.h for those who hash whole files: where the library can
  * choose the instructions when it runs, XXH3 takes the widest ones that the
  * processor has. */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/attribute.h - extended attributes of virtual files: where one comes from,
  * as text without a newline at the end.
  *

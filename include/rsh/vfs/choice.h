@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/choice.h - which parameters are wanted: --only and --drop. */
 #ifndef RSH_VFS_CHOICE_H
 #define RSH_VFS_CHOICE_H

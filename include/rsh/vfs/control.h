@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/control.h - the directory in which a mount tells about itself:
  *
  *   /.reshardfs/stats, metrics, log, config

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/digest.h - the XXH3 (64 bits, no seed) of virtual files, computed when it
  * is asked for.
  *

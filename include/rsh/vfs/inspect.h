@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/inspect.h - what a tree was made of, for those who report on it. */
 #ifndef RSH_VFS_INSPECT_H
 #define RSH_VFS_INSPECT_H

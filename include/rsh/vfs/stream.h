@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/stream.h - open virtual files, read by lending: a reader is handed the
  * place where the bytes were prepared, and who goes from front to back finds
  * the next ones prepared.

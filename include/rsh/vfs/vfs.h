@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/vfs.h - the virtual tree: names and nodes, and reading a virtual file.
  *
  * There are two kinds of tree.  That of a conversion:

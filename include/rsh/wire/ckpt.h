@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/ckpt.h - the .ckpt format: where the records of a file lie, and the
  * bytes of a record's header.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/dtype.h - element types of checkpoint tensors.
  *
  * The type strings of TensorProto.tensor_type are MindSpore's C++ type names;

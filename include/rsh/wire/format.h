@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/format.h - the two formats of checkpoint files, told apart by the ends
  * of their names, and what is asked of either. */
 #ifndef RSH_WIRE_FORMAT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/group_info.h - group_info.pb, which a job writes under GROUP_INFO_FILE:
  * a ParallelGroupMap (proto/node_strategy.proto) whose ckpt_restore_rank_list
  * names the ranks whose checkpoints can replace the rank's own. */

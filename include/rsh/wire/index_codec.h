@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/index_codec.h - the index of a checkpoint file as bytes that outlive the
  * process.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/intact.h - is a checkpoint file of another kind whole?
  *
  * What a job that was killed leaves behind is a file that ends too early.  Each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/manifest.h - what files of a conversion hold, written down: sizes and
  * xxh3 of every file and record, and what they were made of.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/name_map.h - a JSON object of strings: old parameter name -> new one, as
  * the converter's name_map argument. */
 #ifndef RSH_WIRE_NAME_MAP_H

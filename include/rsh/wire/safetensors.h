@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors.h - the safetensors format: where the tensors of a file
  * lie, the bytes of a file's header, and the JSON beside files in parts.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/source_map.h - a JSON file that names each rank's checkpoint, as
  * transform_checkpoint_by_rank takes it: {"0": "path", "1": "path", ...}. */
 #ifndef RSH_WIRE_SOURCE_MAP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_emit.h - strategy files, written as MindSpore writes them.
  *
  * Both results are one buffer from malloc.  Protobuf has its fields in the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire/strategy_file.h - one strategy file as it was read, protobuf
  * (proto/node_strategy.proto) or JSON; nothing is interpreted here.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the *.ckpt files of this directory with MindSpore 2.10.0.
 
 usage: make_ckpt.py [DIRECTORY]

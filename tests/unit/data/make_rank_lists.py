@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Records what MindSpore's rank_list_for_transform says to random layouts.
 
 usage: make_rank_lists.py [FILE]        (default: rank_lists.json beside it)

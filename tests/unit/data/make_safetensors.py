@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the safetensors files of this directory, and the JSON beside models in
 parts, with MindSpore 2.10.0 and safetensors 0.8.0.
 
