@@ -6,7 +6,7 @@
  *   moving averages, loads, random states,
  *   gradients that are not yet reduced      ranks of one slice differ
  *   experts copied from one, tables         ranks of two slices are the same
- *   heads repeated for more ranks           the same, of some ranks
+ *   heads of keys and values, repeated      the same, of some ranks
  *
  * and a wrong one is by weights, norms and optimizer states, of which nothing
  * of that is to be expected. */
@@ -104,7 +104,7 @@ static bool are_repeated_heads(const struct rsh_contents *c,
 		const struct rsh_subject *x = &c->subjects[i];
 
 		if (x->partition == s->partition && x->finding.coarser &&
-		    x->kind != RSH_TENSOR_OTHER && !is_key_or_value(c, x))
+		    x->kind > RSH_TENSOR_OTHER && !is_key_or_value(c, x))
 			return false;
 	}
 	return company_of(c, s).upheld > 0;

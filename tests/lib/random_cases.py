@@ -29,7 +29,8 @@ class Outcome(typing.NamedTuple):
 
 def parser(doc, pairs, jobs=2):
     """RSH_ORACLE_PAIRS takes the place of the program's own number of pairs."""
-    pairs = int(os.environ.get("RSH_ORACLE_PAIRS", pairs))
+    if pairs is not None:
+        pairs = int(os.environ.get("RSH_ORACLE_PAIRS", pairs))
     result = argparse.ArgumentParser(description=doc.splitlines()[0])
     result.add_argument("--seed", type=int, default=None)
     result.add_argument("--pairs", type=int, default=pairs)

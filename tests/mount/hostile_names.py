@@ -22,7 +22,8 @@ from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job, mounted  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
-os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), "libreshard.so.0")
+os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                        "libreshard.so.0")
 import reshardfs  # noqa: E402
 
 # A line of its own, a cleared screen, a C1 control, text from right to left, a

@@ -52,6 +52,9 @@ HARD_TREES = 6
 HARD_CASES = 2
 GENUINE = 0.2           # of all trees
 MOST_UNDETECTED = 0.02  # of all cases
+# What can be seen at all depends on the trees: on a few that are drawn more often
+# the share rests.  These ones every time; --seed tries others.
+SEED = 5000
 
 REFUSED, SAME, UNSEEN, MISSED = "refused", "right all the same", "cannot be seen", "missed"
 WRONG, HARD, RIGHT = "wrong strategy", "wrong over hard contents", "right tree accepted"
@@ -336,7 +339,7 @@ def own_dimensions(own):
 
 def start_worker():
     os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
-    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()),
+    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
                                             "libreshard.so.0")
 
 
@@ -485,6 +488,8 @@ def main():
     parser = random_cases.parser(__doc__, None)
     parser.add_argument("--cases", type=int, default=CASES)
     options = parser.parse_args()
+    if options.seed is None:
+        options.seed = SEED
     if options.pairs is None:
         options.pairs = -(-options.cases // CASES_OF_A_TREE)
     return random_cases.run(options, start_worker, run_seed,
