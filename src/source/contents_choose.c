@@ -159,20 +159,28 @@ static uint64_t layout_of(const struct rsh_strategy_item *it)
 	return hash_u64(hash, (uint32_t)it->opt_size);
 }
 
-/* Layers differ in the numbers of their names. */
-static uint64_t family_of(const char *name)
+/* Layers differ in the numbers of their names; `parts`: in those that are a part
+ * between dots, so that "ffn.w1" is not "ffn.w2". */
+static uint64_t hash_without_numbers(const char *name, bool parts)
 {
 	XXH3_state_t state;
+	const char *s = name;
 
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
-	while (*name) {
-		size_t n = strcspn(name, "0123456789");
+	while (*s) {
+		size_t n = strcspn(s, "0123456789");
+		size_t digits = strspn(s + n, "0123456789");
+		bool part = (s + n == name || s[n - 1] == '.') &&
+			    (s[n + digits] == '.' || !s[n + digits]);
 
-		XXH3_64bits_update(&state, name, n);
-		XXH3_64bits_update(&state, "#", 1);
-		name += n;
-		name += strspn(name, "0123456789");
+		if (!parts || part) {
+			XXH3_64bits_update(&state, s, n);
+			XXH3_64bits_update(&state, "#", 1);
+		} else {
+			XXH3_64bits_update(&state, s, n + digits);
+		}
+		s += n + digits;
 	}
 	return XXH3_64bits_digest(&state);
 }
@@ -208,7 +216,8 @@ static int add_subject(struct rsh_contents *c, const struct rsh_subject *base)
 	s.partition = partition_of(g, s.n_local);
 	rsh_grid_free(g);
 	s.layout = hash_u64(layout_of(s.item), s.partition);
-	s.family = hash_u64(family_of(name), s.layout);
+	s.pattern = hash_without_numbers(name, true);
+	s.family = hash_u64(hash_without_numbers(name, false), s.layout);
 	s.lot = XXH3_64bits(name, strlen(name));
 	if (rsh_grow(&c->subjects, &c->cap_subjects,
 		     (size_t)c->n_subjects + 1, sizeof(*c->subjects)))

@@ -67,7 +67,8 @@ struct rsh_subject {
 	uint64_t layout;    /* hash of mesh, map and shard */
 	uint64_t partition; /* the same for all that are cut over the same
 			     * ranks, whichever dimension is */
-	uint64_t family;    /* hash of the name without its numbers */
+	uint64_t pattern;   /* hash of the name without the layer's number */
+	uint64_t family;    /* of layout and name without any numbers */
 	uint64_t lot;       /* hash of the name: which of a family comes first */
 	unsigned n_read;    /* how many blocks */
 	bool expanded;      /* all its holders are there, not just a choice */

@@ -12,7 +12,8 @@
  * most matrices take or give.  If several kinds of matrices are of no such
  * width, and one change of the cut gives it to all, the strategy is another
  * one's.  A single kind may well be an exception, unless the change makes all of
- * its dimensions such widths. */
+ * its dimensions such widths.  All of that is asked only of what looks like a model
+ * at all: layers of one shape, and most matrices of the width of a norm. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -28,12 +29,21 @@
 #define KINDS_MAX 256
 /* Kinds that have to be as wide as a norm before any other is wondered at. */
 #define FITS_MIN 3
+/* So many have to be the same in several layers, as those of models are. */
+#define REPEATED_MIN 2
 
 struct kind {
 	const struct rsh_subject *subject;
 	uint32_t n_dims;
 	int64_t whole[RSH_MAX_DIMS];
 	uint32_t split[RSH_MAX_DIMS];
+};
+
+/* What layers have in common that are alike but for their number. */
+struct pattern {
+	uint64_t hash;
+	struct kind first;
+	bool repeated; /* another one is of that shape */
 };
 
 struct shapes {
@@ -43,8 +53,11 @@ struct shapes {
 	uint32_t n_misfits;
 	uint64_t *fitting; /* families of those that fit */
 	uint32_t n_fits;
-	bool odd;         /* norms are no vectors: what holds of models in
-			   * general does not hold here */
+	struct pattern *patterns;
+	uint32_t n_patterns;
+	bool odd;         /* norms are no vectors, or layers are of several
+			   * shapes: what holds of models in general does not
+			   * hold here */
 };
 
 static bool is_width(const struct shapes *x, int64_t size)
@@ -122,6 +135,27 @@ static int add_width(struct rsh_contents *c, const struct rsh_subject *s,
 	return 0;
 }
 
+static void add_pattern(struct shapes *x, const struct kind *k)
+{
+	for (uint32_t i = 0; i < x->n_patterns; i++) {
+		struct pattern *p = &x->patterns[i];
+
+		if (p->hash != k->subject->pattern)
+			continue;
+		if (p->first.n_dims != k->n_dims ||
+		    memcmp(p->first.whole, k->whole,
+			   k->n_dims * sizeof(*k->whole)) != 0)
+			x->odd = true;
+		/* Stages may share one. */
+		p->repeated |= p->first.subject->name != k->subject->name;
+		return;
+	}
+	if (x->n_patterns < KINDS_MAX)
+		x->patterns[x->n_patterns++] = (struct pattern){
+			.hash = k->subject->pattern, .first = *k,
+		};
+}
+
 static void add_fitting(struct shapes *x, uint64_t family)
 {
 	for (uint32_t i = 0; i < x->n_fits; i++)
@@ -139,6 +173,7 @@ static int add_matrix(struct rsh_contents *c, const struct rsh_subject *s,
 
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
+	add_pattern(x, &k);
 	if (fits(x, &k)) {
 		add_fitting(x, s->family);
 		return 0;
@@ -232,8 +267,12 @@ static int refuse(const struct rsh_contents *c, const struct shapes *x,
 /* Exceptions are judged by the rule, so that has to be one. */
 static bool is_telling(const struct shapes *x)
 {
-	return !x->odd && x->n_misfits > 0 && x->n_fits >= FITS_MIN &&
-	       x->n_fits > x->n_misfits;
+	uint32_t n_repeated = 0;
+
+	for (uint32_t i = 0; i < x->n_patterns; i++)
+		n_repeated += x->patterns[i].repeated;
+	return !x->odd && n_repeated >= REPEATED_MIN && x->n_misfits > 0 &&
+	       x->n_fits >= FITS_MIN && x->n_fits > x->n_misfits;
 }
 
 int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
@@ -246,7 +285,8 @@ int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
 		return 0;
 	x.misfits = rsh_alloc_array(KINDS_MAX, sizeof(*x.misfits));
 	x.fitting = rsh_alloc_array(KINDS_MAX, sizeof(*x.fitting));
-	rc = x.misfits && x.fitting ? collect(c, &x) : -ENOMEM;
+	x.patterns = rsh_alloc_array(KINDS_MAX, sizeof(*x.patterns));
+	rc = x.misfits && x.fitting && x.patterns ? collect(c, &x) : -ENOMEM;
 	if (rc)
 		rc = rsh_error_nomem(err);
 	else if (is_telling(&x) && find_change(&x, &from, &to, &by))
@@ -254,5 +294,6 @@ int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
 	free(x.widths);
 	free(x.misfits);
 	free(x.fitting);
+	free(x.patterns);
 	return rc;
 }

@@ -133,8 +133,13 @@ def block_files(blocks):
 def a_directory_is_made_and_used_again(tree, blocks):
     first = tree.shown(*through(blocks))
     check(first["disk"] == 0 and block_files(blocks), first)
-    again = tree.shown(*through(blocks))
-    check(again["disk"] > 0 and 2 * again["read"] <= first["read"], (first, again))
+    # What the disk does not take in time is left for the next mount.
+    for _ in range(5):
+        again = tree.shown(*through(blocks))
+        check(again["disk"] > 0, again)
+        if 2 * again["read"] <= first["read"]:
+            return
+    raise MountError(f"{first}\n{again}")
 
 
 def used_by_two_mounts_at_once(tree, blocks):
