@@ -30,6 +30,7 @@ sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")]
 import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
+from layouts import cell  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from random_cases import Outcome  # noqa: E402
 from rsh_mount import (Mounted, expect_failure, require_mount,  # noqa: E402
@@ -199,8 +200,13 @@ class Tree:
         found = {}
         for name, stages in self.conversion.src.stages().items() if self.src else ():
             shape = self.conversion._some_shape(name)
-            if stage in stages and shape is not None:
-                layout = self.conversion.src.layout_of(name, stage)
+            if stage not in stages:
+                continue
+            layout = self.conversion.src.layout_of(name, stage)
+            if shape is None:
+                # It is listed, and was not saved.
+                found[name] = cell(layout, local)
+            else:
                 way = self.naive.foldings(layout, self.conversion._file(rank)[name].dims, True)[0]
                 found[name] = self.naive.region(way, self.naive.whole_shape(
                     way, self.conversion._file(rank)[name].dims), local)
