@@ -87,7 +87,6 @@ struct rsh_contents {
 	uint32_t n_subjects;
 	size_t cap_subjects;
 	struct rsh_subject *subjects;
-	bool has_states; /* the tree holds optimizer states */
 	unsigned n_reads;
 	unsigned n_kept; /* subjects that keep their holders, if full */
 	bool failed; /* some reads did: not all was compared */
