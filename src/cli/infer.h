@@ -12,7 +12,7 @@
 
 #include "exit.h"
 #include "output.h"
-#include "rsh/layout/partition.h"
+#include "rsh/strategy/partition.h"
 #include "rsh/source/contents.h"
 
 enum rsh_verdict {

@@ -5,7 +5,7 @@
 
 #include "exit.h"
 #include "output.h"
-#include "rsh/layout/strategy.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/source/inspect.h"
 
 enum rsh_exit rsh_ls(const struct rsh_options *o);

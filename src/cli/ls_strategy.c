@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "ls.h"
-#include "rsh/layout/grid.h"
+#include "rsh/strategy/grid.h"
 
 /* One parameter in one stage. */
 struct layout {

@@ -5,7 +5,7 @@
 #define RSH_CLI_LS_TENSORS_H
 
 #include "output.h"
-#include "rsh/layout/derive.h"
+#include "rsh/derive/derive.h"
 #include "rsh/source/source.h"
 
 /* One of them, as a file holds it. */

@@ -4,7 +4,7 @@
 #define RSH_CLI_STRATEGY_H
 
 #include "exit.h"
-#include "rsh/layout/derive.h"
+#include "rsh/derive/derive.h"
 
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 enum rsh_exit rsh_strategy_command(const struct rsh_options *o);

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "copy_i.h"
-#include "rsh/layout/grid.h"
+#include "rsh/strategy/grid.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"

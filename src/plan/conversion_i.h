@@ -9,7 +9,7 @@
 #ifndef RSH_PLAN_CONVERSION_I_H
 #define RSH_PLAN_CONVERSION_I_H
 
-#include "rsh/layout/grid.h"
+#include "rsh/strategy/grid.h"
 #include "rsh/plan/conversion.h"
 
 #define RSH_NO_TRANSFER UINT32_MAX

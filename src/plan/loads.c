@@ -3,7 +3,7 @@
  * destination rank.  The order of the records follows from these (order.c).
  *
  * A key is a source rank within its stage.  Keys come from each pair of layouts
- * that occurs (layout/redistribution.c), or, where the converter refuses a
+ * that occurs (strategy/redistribution.c), or, where the converter refuses a
  * pair, from the cells that overlap.  Of a million keys only those count that
  * some file has: the "held" ones.  A marked key without a file stands for the
  * next one that is held, whose file tells the names and their order if replicas

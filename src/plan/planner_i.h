@@ -15,7 +15,7 @@
 
 #include "conversion_i.h"
 #include "framing_i.h"
-#include "rsh/layout/redistribution.h"
+#include "rsh/strategy/redistribution.h"
 
 enum fate {
 	FATE_COPIED,

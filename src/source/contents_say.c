@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/layout/partition.h"
+#include "rsh/strategy/partition.h"
 #include "rsh/util/mem.h"
 
 /* ---- the groups ---- */

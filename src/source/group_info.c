@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "rsh/layout/strategy.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/group_info.h"

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/wire/dtype.h"
+#include "rsh/tensor/dtype.h"
 
 #define SAFETENSORS_LENGTH_BYTES 8 /* before the header */
 #define SAFETENSORS_METADATA "__metadata__"

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/layout/check.h"
-#include "rsh/layout/derive.h"
-#include "rsh/layout/mesh.h"
+#include "rsh/derive/check.h"
+#include "rsh/derive/derive.h"
+#include "rsh/strategy/mesh.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

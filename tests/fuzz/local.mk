@@ -73,7 +73,9 @@ EXTRA_PROGRAMS += $(FUZZ)
 LAYERS_BELOW_VFS = \
 	libutil.la \
 	libwire.la \
-	liblayout.la \
+	libtensor.la \
+	libderive.la \
+	libstrategy.la \
 	libplan.la \
 	libcache.la \
 	libsource.la

@@ -5,7 +5,7 @@
 # upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util wire layout plan cache source vfs copy fuse cli"
+layers="util tensor wire strategy derive plan cache source vfs copy fuse cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -39,9 +39,10 @@ report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
 report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
 	grep -vE "^$top/src/(wire|cli)/")" "only wire/ and cli/ include JSON"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
-	"$top/src/layout" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
-	"layout/ and plan/ do no I/O"
-report "$(grep -rnE '#include "(rsh/)?(wire|layout|plan)/' "$top/src/cache" \
+	"$top/src/tensor" "$top/src/strategy" \
+	"$top/src/derive" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"tensor/, strategy/, derive/ and plan/ do no I/O"
+report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|plan)/' "$top/src/cache" \
 	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"

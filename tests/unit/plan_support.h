@@ -3,7 +3,7 @@
 #ifndef PLAN_SUPPORT_H
 #define PLAN_SUPPORT_H
 
-#include "layout_support.h"
+#include "strategy_support.h"
 
 #include "rsh/plan/conversion.h"
 

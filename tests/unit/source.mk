@@ -38,8 +38,8 @@ unit_test_source_gather_SOURCES = unit/test_source_gather.c $(SOURCE_SUPPORT)
 unit_test_source_gather_LDADD = $(L_SOURCE)
 unit_test_source_contents_SOURCES = \
 	unit/test_source_contents.c \
-	unit/layout_support.h \
-	unit/layout_support.c \
+	unit/strategy_support.h \
+	unit/strategy_support.c \
 	$(SOURCE_SUPPORT)
 unit_test_source_contents_LDADD = $(L_SOURCE)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)

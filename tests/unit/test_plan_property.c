@@ -7,7 +7,7 @@
  * are known by their place; cuts them for every source rank; and compares
  * every byte of every virtual file with the whole tensors cut for the
  * destination.  The reference works element by element from the definition of
- * the layouts and shares no code with layout/ or plan/.
+ * the layouts and shares no code with strategy/ or plan/.
  *
  * RSH_PROPERTY_SEED and RSH_PROPERTY_CASES override what is run.
  */
@@ -22,7 +22,7 @@
 
 #include <cmocka.h>
 
-#include "rsh/layout/strategy.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"

@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "layout_support.h"
+#include "strategy_support.h"
 #include "rsh/source/contents.h"
 #include "rsh/util/log.h"
 #include "source_support.h"

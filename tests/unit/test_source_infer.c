@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "rsh/layout/partition.h"
+#include "rsh/strategy/partition.h"
 #include "rsh/source/contents.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"

@@ -23,7 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rsh/layout/strategy.h"
+#include "rsh/strategy/strategy.h"
+#include "rsh/tensor/codec.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
@@ -153,29 +154,6 @@ struct rsh_virtual_record {
 void rsh_conversion_record(const struct rsh_conversion *c, uint32_t rank,
 			   uint32_t i, struct rsh_virtual_record *out);
 
-/* How stored elements become the virtual file's. */
-enum rsh_codec {
-	RSH_CODEC_NONE,      /* byte for byte */
-	RSH_CODEC_BF16_WIDE, /* 4 stored bytes, of which the upper 2 count */
-	RSH_CODEC_BF16_NAN,  /* compat: every bfloat16 NaN becomes 0x7fc0 */
-	RSH_CODEC_BF16_WIDE_NAN, /* both */
-	/* Casts, rounding to nearest even as MindSpore does; a NaN becomes
-	 * 0x7fc0 as BFloat16 and 0x7e00 with its sign as Float16, and keeps its
-	 * bits where the wider type has them. */
-	RSH_CODEC_BF16_TO_F16,
-	RSH_CODEC_BF16_TO_F32,
-	RSH_CODEC_WIDE_TO_F16,
-	RSH_CODEC_WIDE_TO_F32,
-	RSH_CODEC_F16_TO_BF16,
-	RSH_CODEC_F16_TO_F32,
-	RSH_CODEC_F32_TO_BF16,
-	RSH_CODEC_F32_TO_F16,
-	RSH_CODEC_COUNT
-};
-
-/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
-void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
-
 /* A stretch of a virtual file that has one origin. */
 struct rsh_piece {
 	uint64_t file_offset; /* in the virtual file */
@@ -222,11 +200,5 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it,
 			 const struct rsh_rows *rows);
 
 void rsh_piece_iter_free(struct rsh_piece_iter *it);
-
-/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has room
- * for them; returns the bytes written.  in == out is allowed where elements do
- * not grow. */
-size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
-			size_t n_bytes, uint8_t *out);
 
 #endif

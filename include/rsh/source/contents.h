@@ -19,8 +19,8 @@
 #ifndef RSH_SOURCE_CONTENTS_H
 #define RSH_SOURCE_CONTENTS_H
 
-#include "rsh/layout/grid.h"
-#include "rsh/layout/strategy.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/source/source.h"
 
 /* Holds the chosen files, which are indexed, against `src`; NULL: all ranks

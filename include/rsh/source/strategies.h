@@ -5,7 +5,7 @@
 #ifndef RSH_SOURCE_STRATEGIES_H
 #define RSH_SOURCE_STRATEGIES_H
 
-#include "rsh/layout/derive.h"
+#include "rsh/derive/derive.h"
 #include "rsh/source/source.h"
 
 /* The bytes of the file that merge_pipeline_strategys makes of these files and

@@ -26,7 +26,7 @@
 #include <sys/statvfs.h>
 #include <sys/types.h>
 
-#include "rsh/layout/derive.h"
+#include "rsh/derive/derive.h"
 #include "rsh/plan/conversion.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"

@@ -20,7 +20,7 @@
 
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
-#include "rsh/wire/dtype.h"
+#include "rsh/tensor/dtype.h"
 
 /* More dimensions than MindSpore allows (8) is a damaged record. */
 #define RSH_MAX_DIMS 32

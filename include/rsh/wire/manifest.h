@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "rsh/util/error.h"
-#include "rsh/wire/dtype.h"
+#include "rsh/tensor/dtype.h"
 
 #define RSH_MANIFEST_VERSION 1
 

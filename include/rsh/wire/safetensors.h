@@ -24,7 +24,7 @@
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/wire/dtype.h"
+#include "rsh/tensor/dtype.h"
 
 /* The longest header that the library and MindSpore read. */
 #define RSH_SAFETENSORS_HEADER_MAX UINT64_C(100000000)

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* derive/derive.h - the strategy of a job that was never planned: what
+ * MindSpore's planner would write for another mesh, worked out from the
+ * strategy of a job that it did plan.
+ *
+ * A strategy says how many ranks each dimension is split over, but not what
+ * for; that is found out first: which mesh axis is model parallel, which one
+ * groups experts.  Then every layout is written down again for the new sizes,
+ * the optimizer shard is worked out anew, and layers are dealt to the stages.
+ * What the source does not say is never made up: it is an error, whose
+ * sentence says which option would tell.
+ *
+ * Pure arithmetic, no I/O.
+ */
+#ifndef RSH_DERIVE_DERIVE_H
+#define RSH_DERIVE_DERIVE_H
+
+#include <stdint.h>
+
+#include "rsh/strategy/strategy.h"
+#include "rsh/util/error.h"
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+#include "rsh/wire/strategy_emit.h"
+
+/* ---- what is wanted ---- */
+
+struct rsh_derive_options;
+
+enum rsh_derive_option {
+	RSH_DERIVE_MESH,     /* dp=2,mp=4[,pp=2]; has to be given */
+	RSH_DERIVE_SRC_MESH, /* the same of the source, else found out */
+	RSH_DERIVE_OPT,      /* -1, 0 or a number of ranks; else as the source */
+	/* The following may be given several times. */
+	RSH_DERIVE_SPLIT,    /* REGEX=DIM:AXIS or REGEX=DIM:none */
+	RSH_DERIVE_AXES,     /* REGEX=AXIS,AXIS...: the mesh of parameters, "*"
+			      * being all ranks that the others leave */
+	RSH_DERIVE_STAGE,    /* REGEX=N, REGEX=first or REGEX=last */
+	/* Again once. */
+	RSH_DERIVE_LAYERS,   /* 2,1,1: layers of each stage */
+	RSH_DERIVE_OPT_INCLUDE, /* REGEX: shard these where it divides */
+	RSH_DERIVE_OPT_EXCLUDE, /* REGEX: never shard these */
+	RSH_DERIVE_DROP,     /* REGEX: leave these out */
+};
+
+struct rsh_derive_options *rsh_derive_options_new(void); /* NULL: memory */
+void rsh_derive_options_free(struct rsh_derive_options *o);
+/* 0, or -EINVAL with a sentence that names the text. */
+int rsh_derive_options_set(struct rsh_derive_options *o,
+			   enum rsh_derive_option which, const char *text,
+			   struct rsh_error *err);
+
+/* ---- shapes of whole tensors, in the order of the model ---- */
+
+struct rsh_derive_shapes;
+
+struct rsh_derive_shapes *rsh_derive_shapes_new(void); /* NULL: memory */
+void rsh_derive_shapes_free(struct rsh_derive_shapes *s);
+/* Adds the parameters of rank `rank`'s file that are not there yet; `src` is
+ * what it was saved under, NULL if it holds whole tensors.  0 or -errno with a
+ * sentence: a file that contradicts its strategy. */
+int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
+			  const struct rsh_strategy *src, uint32_t rank,
+			  const struct rsh_ckpt_index *index,
+			  const struct rsh_names *names,
+			  struct rsh_error *err);
+
+/* The dimensions of a whole tensor; NULL: it is not known, or no tensor. */
+const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
+				      uint32_t name);
+
+/* ---- the result ---- */
+
+struct rsh_derived {
+	uint32_t n_stages;
+	uint32_t stage_ranks;
+	size_t n_items;
+	const struct rsh_staged_item *items; /* stages ascending */
+	uint32_t n_notes;
+	const char *const *notes; /* what was found out, for people */
+	void *arena_;
+};
+
+/* From `src`, or from `shapes` and rules alone if it is NULL.  `shapes` may be
+ * NULL where `src` is not; then some meshes cannot be derived.
+ * 0, or -EINVAL with a sentence about what is contradictory or not known. */
+int rsh_strategy_derive(const struct rsh_strategy *src,
+			const struct rsh_derive_shapes *shapes,
+			const struct rsh_derive_options *options,
+			struct rsh_names *names, struct rsh_derived **out,
+			struct rsh_error *err);
+/* The same as if it had been written to a file and loaded; `path` is for
+ * messages. */
+int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
+			 struct rsh_names *names, struct rsh_strategy **out,
+			 struct rsh_error *err);
+void rsh_derived_free(struct rsh_derived *d);
+
+#endif

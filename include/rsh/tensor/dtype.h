@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor/dtype.h - element types of checkpoint tensors.
+ *
+ * The type strings of TensorProto.tensor_type are MindSpore's C++ type names;
+ * content is raw little-endian C-order memory.  `str` is numpy's <U layout:
+ * UTF-32LE code points, so four bytes an element. */
+#ifndef RSH_TENSOR_DTYPE_H
+#define RSH_TENSOR_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum rsh_dtype {
+	RSH_DTYPE_UNKNOWN,
+	RSH_DTYPE_BOOL,
+	RSH_DTYPE_INT4, /* qint4x2: stored one host byte an element */
+	RSH_DTYPE_INT8,
+	RSH_DTYPE_INT16,
+	RSH_DTYPE_INT32,
+	RSH_DTYPE_INT64,
+	RSH_DTYPE_UINT8,
+	RSH_DTYPE_UINT16,
+	RSH_DTYPE_UINT32,
+	RSH_DTYPE_UINT64,
+	RSH_DTYPE_FLOAT16,
+	RSH_DTYPE_FLOAT32,
+	RSH_DTYPE_FLOAT64,
+	RSH_DTYPE_BFLOAT16,
+	RSH_DTYPE_COMPLEX64,
+	RSH_DTYPE_COMPLEX128,
+	RSH_DTYPE_FLOAT8E4M3FN,
+	RSH_DTYPE_FLOAT8E5M2,
+	RSH_DTYPE_HIFLOAT8,
+	RSH_DTYPE_STR,
+	RSH_DTYPE_COUNT
+};
+
+/* RSH_DTYPE_UNKNOWN when the string is none of the above. */
+enum rsh_dtype rsh_dtype_parse(const char *s, size_t len);
+/* "Float32", ...; "?" for RSH_DTYPE_UNKNOWN. */
+const char *rsh_dtype_name(enum rsh_dtype t);
+/* Bytes an element as stored; 0 for RSH_DTYPE_UNKNOWN. */
+unsigned rsh_dtype_size(enum rsh_dtype t);
+
+#endif

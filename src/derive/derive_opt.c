@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* derive/derive_opt.c - over how many ranks the optimizer shards a parameter.
+ *
+ * The planner shards dimension 0 of what a rank holds once more, over the
+ * ranks that hold the same: over all of them (-1), or over so many as it is
+ * told.  It leaves alone what cannot be cut so, and what the model exempts.
+ * That a model exempts a parameter shows only where the source could have
+ * sharded it and did not. */
+#include "derive_i.h"
+
+#include <errno.h>
+
+#include "rsh/strategy/strategy.h"
+#include "rsh/util/checked.h"
+
+/* Ranks that hold the same slice: how many, and how far apart they lie. */
+struct group {
+	uint32_t n;
+	uint32_t last; /* distance of the last from the first */
+};
+
+static struct group group_of(const struct rsh_strategy_item *it)
+{
+	struct group g = { 1, 0 };
+
+	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;
+	     stride *= it->mesh[a]) {
+		if (rsh_item_uses_axis(it, a))
+			continue;
+		g.n *= it->mesh[a];
+		g.last += (it->mesh[a] - 1) * stride;
+	}
+	return g;
+}
+
+/* Ranks of one shard: 1 if the group is not cut at all. */
+static uint32_t shard_ranks(const struct group *g, int32_t size)
+{
+	uint32_t n = size < 0 || (uint32_t)size > g->n ? g->n : (uint32_t)size;
+
+	return n == 0 || g->n % n ? 1 : n;
+}
+
+/* Slices of dimension 0, the shard included. */
+static uint64_t slices(const struct rsh_strategy_item *it, uint32_t shard)
+{
+	uint64_t n = shard;
+
+	for (uint32_t i = 0; i < it->map[0].n; i++)
+		n *= it->mesh[it->n_mesh - 1 - (uint32_t)it->map[0].axes[i]];
+	return n;
+}
+
+static bool is_sharded(const struct rsh_strategy_item *it)
+{
+	return it && it->opt_step && it->opt_size;
+}
+
+enum answer { NO, YES, UNKNOWN };
+
+/* Can dimension 0 be cut into so many slices? */
+static enum answer divides(const struct derivation *d,
+			   const struct derive_param *p, uint64_t n)
+{
+	const struct rsh_strategy_item *it = p->item;
+	uint64_t have;
+
+	if (p->shape)
+		return (uint64_t)p->shape->dims[0] % n == 0;
+	/* Of an expanded layout the first number is not all of it. */
+	if (it->n_shape == it->n_map &&
+	    (uint64_t)it->shape[0] != slices(it, 1))
+		return (uint64_t)it->shape[0] % n == 0;
+	have = slices(it, 1);
+	if (is_sharded(it)) {
+		const struct group g = group_of(it);
+
+		have = slices(it, shard_ranks(&g, it->opt_size));
+	}
+	(void)d;
+	return have % n == 0 ? YES : UNKNOWN;
+}
+
+/* ---- what the source had ---- */
+
+static void take_source(struct derivation *d, const struct derive_param *p,
+			int32_t *size)
+{
+	const struct group g = group_of(p->item);
+
+	if (p->item->opt_size == -1)
+		*size = -1;
+	else if (*size >= 0 && p->item->opt_size > *size)
+		*size = p->item->opt_size;
+	if (shard_ranks(&g, p->item->opt_size) != g.n)
+		d->opt_full = false;
+}
+
+int rsh_derive_opt_begin(struct derivation *d)
+{
+	int32_t size = 0;
+	int rc = 0;
+
+	d->opt_full = true;
+	for (uint32_t i = 0; i < d->n_params; i++)
+		if (is_sharded(d->params[i].item))
+			take_source(d, &d->params[i], &size);
+	d->src_opt = size;
+	d->opt = d->o->has_opt ? d->o->opt : size;
+	if (d->opt && !d->src_opt && !d->o->has_exclude)
+		rc = rsh_derive_note(d, "%s has no optimizer shard, so parameters that the job would exempt from it are not known: all that divide are sharded (--opt-exclude names others)",
+				     d->src ? d->src->path : "the source");
+	return rc;
+}
+
+/* ---- what comes of it ---- */
+
+static int not_known(struct derivation *d, const struct derive_param *p,
+		     const char *why)
+{
+	return rsh_derive_refuse(d, p, "whether the optimizer shards it is not known: %s",
+				 why);
+}
+
+/* Should it be sharded, which would make `n` slices of dimension 0? */
+static int is_exempt(struct derivation *d, const struct derive_param *p,
+		     uint64_t n, bool *exempt)
+{
+	const struct rsh_strategy_item *it = p->item;
+	enum answer could = NO;
+	struct group g;
+	uint64_t had;
+
+	*exempt = false;
+	if (!it || !d->src_opt || is_sharded(it) ||
+	    (d->o->has_include && rsh_derive_is_about(d, &d->o->include, p)))
+		return 0;
+	g = group_of(it);
+	had = slices(it, shard_ranks(&g, d->src_opt));
+	if (shard_ranks(&g, d->src_opt) > 1)
+		could = divides(d, p, had);
+	/* Exempt, or could not be cut: then finer slices cannot either. */
+	*exempt = could == YES || (could == UNKNOWN && n % had == 0);
+	if (*exempt || divides(d, p, n) == NO)
+		return 0;
+	if (could == UNKNOWN)
+		return not_known(d, p, "the source does not, for reasons that only its size tells; give a checkpoint of the source (--checkpoint)");
+	return not_known(d, p, "in the source it could not; say --opt-include or --opt-exclude for it");
+}
+
+static int shard(struct derivation *d, struct derive_param *p)
+{
+	const struct group g = group_of(&p->out);
+	uint32_t ranks = shard_ranks(&g, d->opt);
+	enum answer fits;
+	bool exempt;
+	int rc;
+
+	if (ranks == 1)
+		return 0;
+	if (d->opt > 0 && d->opt_full && !d->o->has_opt && p->item &&
+	    g.n > (uint32_t)d->opt)
+		return not_known(d, p, "in the source every shard takes all ranks there are; say --opt");
+	rc = is_exempt(d, p, slices(&p->out, ranks), &exempt);
+	if (rc || exempt)
+		return rc;
+	fits = divides(d, p, slices(&p->out, ranks));
+	if (fits == UNKNOWN)
+		return not_known(d, p, "the source does not tell its size; give a checkpoint of the source (--checkpoint)");
+	if (fits == NO)
+		return 0;
+	p->out.opt_step = (int32_t)(g.last / (g.n - 1));
+	p->out.opt_size = d->opt < 0 ? -1 : (int32_t)ranks;
+	return 0;
+}
+
+int rsh_derive_opt_shard(struct derivation *d, struct derive_param *p)
+{
+	const struct rsh_derive_options *o = d->o;
+
+	if (d->same_mesh && p->out.mesh == p->item->mesh &&
+	    d->opt == d->src_opt && !o->has_include && !o->has_exclude)
+		return 0;
+	p->out.opt_step = p->out.opt_size = 0;
+	if (!d->opt || !p->out.n_map ||
+	    (o->has_exclude && rsh_derive_is_about(d, &o->exclude, p)))
+		return 0;
+	return shard(d, p);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/grid.c works out over which axes of the mesh each dimension of a
+ * tensor is cut, and from that which rank holds which cell. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "grid_i.h"
+#include "rsh/strategy/strategy.h"
+#include "rsh/util/checked.h"
+
+/* ---- optimizer shard ---- */
+
+bool rsh_item_uses_axis(const struct rsh_strategy_item *it, uint32_t axis)
+{
+	for (uint32_t e = 0; e < it->n_map; e++)
+		for (uint32_t i = 0; i < it->map[e].n; i++)
+			if (it->n_mesh - 1 - (uint32_t)it->map[e].axes[i] ==
+			    axis)
+				return true;
+	return false;
+}
+
+/* Ranks that the tensor map leaves equal, and how they lie in the mesh. */
+struct repeated {
+	uint32_t group;  /* ranks with the same slice */
+	uint32_t n_axes; /* mesh axes of size > 1 that split nothing */
+	uint32_t first;  /* the first of them, as the file counts */
+	uint32_t stride; /* ranks between neighbours on that one */
+};
+
+static struct repeated find_repeated(const struct rsh_strategy_item *it)
+{
+	struct repeated r = { 1, 0, 0, 1 };
+
+	for (uint32_t a = it->n_mesh, stride = 1; a-- > 0;) {
+		if (it->mesh[a] > 1 && !rsh_item_uses_axis(it, a)) {
+			r.group *= it->mesh[a];
+			r.n_axes++;
+			r.first = a;
+			r.stride = stride;
+		}
+		stride *= it->mesh[a];
+	}
+	return r;
+}
+
+/* The size of the optimizer shard, 1 for none.  What the converter refuses is
+ * refused here, but for shards that its axis arithmetic cannot express. */
+static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
+		      uint32_t *out, struct rsh_error *err)
+{
+	struct repeated rep = find_repeated(it);
+	uint32_t step;
+
+	*out = 1;
+	if (it->opt_step == 0 || it->opt_size == 0)
+		return 0;
+	if (it->opt_step < 0 || it->opt_size < -1)
+		return rsh_error_set(err, EINVAL,
+				     "its optimizer shard has step %d and size "
+				     "%d", it->opt_step, it->opt_size);
+	if (rep.n_axes == 0)
+		return rsh_error_set(err, EINVAL,
+				     "it has an optimizer shard, but the tensor "
+				     "map leaves no ranks equal to shard over");
+	if (n_dims == 0)
+		return rsh_error_set(err, EINVAL,
+				     "it has an optimizer shard, but the tensor "
+				     "is a scalar");
+	/* The step is redundant; where the converter relies on it, a step that
+	 * the mesh contradicts means a damaged file. */
+	step = rep.n_axes == 1 ? rep.stride : 1;
+	if (!it->nested && (rep.n_axes == 1 || rep.n_axes == it->n_mesh) &&
+	    (uint32_t)it->opt_step != step)
+		return rsh_error_set(err, EINVAL,
+				     "its optimizer shard has step %d, the mesh "
+				     "says %u", it->opt_step, step);
+	*out = it->opt_size == -1 ? rep.group : (uint32_t)it->opt_size;
+	if (*out > rep.group || rep.group % *out)
+		return rsh_error_set(err, EINVAL,
+				     "its optimizer shard of size %u does not "
+				     "divide the %u ranks that hold the same "
+				     "slice", *out, rep.group);
+	return 0;
+}
+
+/* ---- making a grid ---- */
+
+static void add_axis(struct rsh_axis *axes, uint32_t *n, uint32_t size,
+		     uint32_t stride)
+{
+	if (size > 1)
+		axes[(*n)++] = (struct rsh_axis){ size, stride };
+}
+
+/* Places the slices as the training job holds them: the map's axes as they
+ * stand, the shard over consecutive positions among the ranks left equal. */
+static void place_runtime(struct rsh_grid *g,
+			  const struct rsh_strategy_item *it,
+			  const struct rsh_fold *fold)
+{
+	uint32_t stride[RSH_MAX_AXES] = { 0 }, n = 0, s = 1;
+
+	for (uint32_t a = it->n_mesh; a-- > 0; s *= it->mesh[a])
+		stride[a] = s;
+	for (uint32_t d = 0; d < g->n_dims; d++) {
+		g->first[d] = (uint8_t)n;
+		for (uint32_t e = fold->first[d]; e < fold->first[d + 1]; e++)
+			for (uint32_t i = 0; i < it->map[e].n; i++) {
+				uint32_t a = it->n_mesh - 1 -
+					     (uint32_t)it->map[e].axes[i];
+
+				add_axis(g->axes, &n, it->mesh[a], stride[a]);
+			}
+	}
+	g->first[g->n_dims] = (uint8_t)n;
+	for (uint32_t a = 0; a < it->n_mesh; a++)
+		if (!rsh_item_uses_axis(it, a))
+			add_axis(g->free, &g->n_free, it->mesh[a], stride[a]);
+}
+
+/* The converter's own mesh where it rebuilds one: [repeat, shard] and then one
+ * axis a tensor dimension in the order of the dimensions, which is not the
+ * order of the real mesh when the map lists its axes out of order. */
+static void place_simple(struct rsh_grid *g, uint32_t shard)
+{
+	uint32_t stride[RSH_MAX_DIMS], s = 1, n = 0;
+
+	for (uint32_t d = g->n_dims; d-- > 0; s *= g->split[d])
+		stride[d] = s; /* split[0] is without the shard here */
+	for (uint32_t d = 0; d < g->n_dims; d++) {
+		g->first[d] = (uint8_t)n;
+		add_axis(g->axes, &n, g->split[d], stride[d]);
+		if (d == 0)
+			add_axis(g->axes, &n, shard, s);
+	}
+	g->first[g->n_dims] = (uint8_t)n;
+	add_axis(g->free, &g->n_free, g->n_ranks / (s * shard), s * shard);
+}
+
+bool rsh_item_is_simple(const struct rsh_strategy_item *it)
+{
+	struct repeated rep = find_repeated(it);
+
+	return !it->nested && rep.n_axes > 0 && rep.first == 0 &&
+	       (rep.n_axes == 1 || rep.n_axes == it->n_mesh);
+}
+
+static int check_dims(const struct rsh_grid *g,
+		      const struct rsh_strategy_item *it, const int64_t *dims,
+		      bool local, struct rsh_error *err)
+{
+	for (uint32_t d = 0; d < g->n_dims; d++) {
+		uint64_t whole = (uint64_t)dims[d];
+
+		if (local && (!rsh_mul_u64(whole, g->split[d], &whole) ||
+			      whole > INT64_MAX))
+			return rsh_error_set(err, EINVAL,
+					     "dimension %u overflows", d);
+		if (!local && whole % g->split[d])
+			return rsh_error_set(err, EINVAL,
+					     "dimension %u of size %lld cannot "
+					     "be cut into %u equal slices", d,
+					     (long long)dims[d], g->split[d]);
+		if (it->n_shape == g->n_dims && it->n_map == g->n_dims &&
+		    (uint64_t)it->shape[d] != whole)
+			return rsh_error_set(err, EINVAL,
+					     "dimension %u of the whole tensor "
+					     "is %llu, its strategy says %lld",
+					     d, (unsigned long long)whole,
+					     (long long)it->shape[d]);
+	}
+	return 0;
+}
+
+int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
+		 uint32_t n_dims, bool local, enum rsh_grid_rule rule,
+		 struct rsh_grid **out, struct rsh_error *err)
+{
+	struct rsh_fold fold;
+	struct rsh_grid *g;
+	uint32_t shard;
+	int rc;
+
+	if (n_dims > RSH_MAX_DIMS || it->n_mesh > RSH_MAX_AXES)
+		return rsh_error_set(err, EINVAL, "too many dimensions");
+	rc = shard_size(it, n_dims, &shard, err);
+	if (rc == 0)
+		rc = rsh_fold_map(it, dims, n_dims, local, shard, &fold, err);
+	if (rc)
+		return rc;
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return rsh_error_nomem(err);
+	g->n_ranks = rsh_item_ranks(it);
+	g->n_dims = n_dims;
+	g->shard = 1;
+	for (uint32_t d = 0; d < n_dims; d++) {
+		g->split[d] = 1;
+		for (uint32_t e = fold.first[d]; e < fold.first[d + 1]; e++)
+			g->split[d] *= rsh_map_entry_split(it, &it->map[e]);
+	}
+	if (rule == RSH_GRID_CONVERTER && shard > 1 && rsh_item_is_simple(it)) {
+		place_simple(g, shard);
+	} else {
+		place_runtime(g, it, &fold);
+		g->shard = shard;
+	}
+	if (shard > 1)
+		g->split[0] *= shard;
+	rc = check_dims(g, it, dims, local, err);
+	if (rc) {
+		free(g);
+		return rc;
+	}
+	*out = g;
+	return 0;
+}
+
+int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
+			 struct rsh_grid **out, struct rsh_error *err)
+{
+	struct rsh_strategy_item plain = *it;
+	int64_t dims[RSH_MAX_DIMS];
+
+	if (it->n_map > RSH_MAX_DIMS)
+		return rsh_error_set(err, EINVAL, "too many dimensions");
+	/* A size that every mesh of so many ranks divides. */
+	for (uint32_t d = 0; d < it->n_map; d++)
+		dims[d] = rsh_item_ranks(it);
+	plain.n_shape = 0;
+	return rsh_grid_new(&plain, dims, it->n_map, false, RSH_GRID_RUNTIME,
+			    out, err);
+}
+
+int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
+		       struct rsh_error *err)
+{
+	struct rsh_grid *g;
+
+	if (n_dims > RSH_MAX_DIMS)
+		return rsh_error_set(err, EINVAL, "too many dimensions");
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return rsh_error_nomem(err);
+	g->n_ranks = 1;
+	g->n_dims = n_dims;
+	g->shard = 1;
+	for (uint32_t d = 0; d < n_dims; d++)
+		g->split[d] = 1;
+	*out = g;
+	return 0;
+}
+
+void rsh_grid_free(struct rsh_grid *g)
+{
+	free(g);
+}
+
+/* ---- asking a grid ---- */
+
+uint32_t rsh_grid_n_dims(const struct rsh_grid *g)
+{
+	return g->n_dims;
+}
+
+uint32_t rsh_grid_n_ranks(const struct rsh_grid *g)
+{
+	return g->n_ranks;
+}
+
+uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
+{
+	return g->split[d];
+}
+
+/* A rank's place on n axes, the first one most significant. */
+static uint32_t place_on(const struct rsh_axis *axes, uint32_t n, uint32_t rank)
+{
+	uint32_t place = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		place = place * axes[i].size +
+			rank / axes[i].stride % axes[i].size;
+	return place;
+}
+
+/* The ranks' distance from 0 that this place stands for. */
+static uint32_t rank_at(const struct rsh_axis *axes, uint32_t n, uint32_t place)
+{
+	uint32_t rank = 0;
+
+	while (n-- > 0) {
+		rank += place % axes[n].size * axes[n].stride;
+		place /= axes[n].size;
+	}
+	return rank;
+}
+
+static uint32_t n_axes(const struct rsh_grid *g, uint32_t d)
+{
+	return g->first[d + 1] - g->first[d];
+}
+
+void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell)
+{
+	rank %= g->n_ranks;
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		cell[d] = place_on(g->axes + g->first[d], n_axes(g, d), rank);
+	if (g->shard > 1)
+		cell[0] = cell[0] * g->shard +
+			  place_on(g->free, g->n_free, rank) % g->shard;
+}
+
+uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank)
+{
+	return place_on(g->free, g->n_free, rank % g->n_ranks) / g->shard;
+}
+
+uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
+			 uint32_t replica)
+{
+	uint32_t place = replica * g->shard;
+	uint32_t rank = 0;
+
+	for (uint32_t d = 0; d < g->n_dims; d++) {
+		uint32_t c = cell[d];
+
+		if (d == 0 && g->shard > 1) {
+			place += c % g->shard;
+			c /= g->shard;
+		}
+		rank += rank_at(g->axes + g->first[d], n_axes(g, d), c);
+	}
+	return rank + rank_at(g->free, g->n_free, place);
+}
+
+uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
+			 uint32_t like)
+{
+	return rsh_grid_member(g, cell, rsh_grid_replica(g, like));
+}
+
+uint32_t rsh_grid_n_replicas(const struct rsh_grid *g)
+{
+	uint32_t cells = 1;
+
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		cells *= g->split[d];
+	return g->n_ranks / cells;
+}
+
+uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
+{
+	uint32_t cell[RSH_MAX_DIMS], place = 0;
+
+	rsh_grid_cell(g, rank, cell);
+	for (uint32_t d = 0; d < g->n_dims; d++)
+		place = place * g->split[d] + cell[d];
+	return place * rsh_grid_n_replicas(g) + rsh_grid_replica(g, rank);
+}
+
+bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
+{
+	/* Both come from calloc and every field is a number. */
+	return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b)
+{
+	const size_t bytes = a->n_dims * sizeof(*a->split);
+
+	if (rsh_grid_equal(a, b))
+		return true;
+	if (a->n_ranks != b->n_ranks || a->n_dims != b->n_dims ||
+	    memcmp(a->split, b->split, bytes) != 0)
+		return false;
+	for (uint32_t r = 0; r < a->n_ranks; r++) {
+		uint32_t x[RSH_MAX_DIMS], y[RSH_MAX_DIMS];
+
+		rsh_grid_cell(a, r, x);
+		rsh_grid_cell(b, r, y);
+		if (memcmp(x, y, bytes) != 0)
+			return false;
+	}
+	return true;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/mesh.c parses a mesh as people write it and looks up its axes by
+ * name. */
+#include "rsh/strategy/mesh.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A job of more ranks is a slip of the pen, here as in strategies. */
+#define MAX_RANKS (1u << 20)
+
+bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])
+{
+	if (len == 0 || len >= RSH_MESH_NAME_SIZE ||
+	    !isalpha((unsigned char)text[0]))
+		return false;
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)text[i]) && text[i] != '_')
+			return false;
+	memcpy(out, text, len);
+	out[len] = '\0';
+	if (strcmp(out, "tp") == 0)
+		memcpy(out, "mp", 3);
+	return true;
+}
+
+/* A number up to the end of the list's element. */
+static bool parse_size(const char *s, const char *end, uint32_t *out)
+{
+	uint32_t n = 0;
+
+	if (s == end)
+		return false;
+	for (; s < end; s++) {
+		if (!isdigit((unsigned char)*s))
+			return false;
+		n = n * 10 + (uint32_t)(*s - '0');
+		if (n > MAX_RANKS)
+			return false;
+	}
+	*out = n;
+	return n > 0;
+}
+
+static int add_axis(struct rsh_mesh *m, const char *text, const char *s,
+		    const char *end, struct rsh_error *err)
+{
+	struct rsh_mesh_axis axis = { "", 0 };
+	const char *eq = memchr(s, '=', (size_t)(end - s));
+
+	if (!eq || !rsh_mesh_name(s, (size_t)(eq - s), axis.name) ||
+	    !parse_size(eq + 1, end, &axis.size))
+		return rsh_error_set(err, EINVAL,
+				     "mesh \"%s\": \"%.*s\" is not NAME=NUMBER, as in dp=2,mp=4, with a number from 1 to %u",
+				     text, (int)(end - s), s, MAX_RANKS);
+	if (rsh_mesh_has(m, axis.name))
+		return rsh_error_set(err, EINVAL,
+				     "mesh \"%s\": it names %s twice", text,
+				     axis.name);
+	if (m->n == RSH_MESH_MAX_AXES)
+		return rsh_error_set(err, EINVAL,
+				     "mesh \"%s\": more than %d axes", text,
+				     RSH_MESH_MAX_AXES);
+	m->axes[m->n++] = axis;
+	return 0;
+}
+
+int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
+		   struct rsh_error *err)
+{
+	struct rsh_mesh m = { 0 };
+	uint64_t ranks = 1;
+
+	for (const char *s = text;;) {
+		const char *end = strchrnul(s, ',');
+		int rc = add_axis(&m, text, s, end, err);
+
+		if (rc)
+			return rc;
+		if (!*end)
+			break;
+		s = end + 1;
+	}
+	for (uint32_t i = 0; i < m.n && ranks <= MAX_RANKS; i++)
+		ranks *= m.axes[i].size;
+	if (ranks > MAX_RANKS)
+		return rsh_error_set(err, EINVAL,
+				     "mesh \"%s\": more than %u ranks", text,
+				     MAX_RANKS);
+	*out = m;
+	return 0;
+}
+
+uint32_t rsh_mesh_size(const struct rsh_mesh *m, const char *name)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (strcmp(m->axes[i].name, name) == 0)
+			return m->axes[i].size;
+	return 1;
+}
+
+bool rsh_mesh_has(const struct rsh_mesh *m, const char *name)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (strcmp(m->axes[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+uint32_t rsh_mesh_stage_ranks(const struct rsh_mesh *m)
+{
+	return rsh_mesh_size(m, "dp") * rsh_mesh_size(m, "cp") *
+	       rsh_mesh_size(m, "mp");
+}

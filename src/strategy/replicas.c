@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/replicas.c finds the ranks that hold the same slice of every
+ * parameter. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/strategy/grid.h"
+#include "rsh/strategy/strategy.h"
+#include "rsh/util/mem.h"
+
+static bool same_cell(const struct rsh_strategy_item *item, uint32_t a,
+		      uint32_t b)
+{
+	uint32_t cell_a[RSH_MAX_DIMS], cell_b[RSH_MAX_DIMS];
+	struct rsh_grid *g;
+	bool same;
+
+	/* A layout that does not make sense is the planner's to refuse. */
+	if (rsh_grid_new_unsized(item, &g, NULL))
+		return true;
+	rsh_grid_cell(g, a, cell_a);
+	rsh_grid_cell(g, b, cell_b);
+	same = memcmp(cell_a, cell_b, item->n_map * sizeof(*cell_a)) == 0;
+	rsh_grid_free(g);
+	return same;
+}
+
+bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
+			      uint32_t b, uint32_t *differs)
+{
+	uint32_t stage = a / s->stage_ranks;
+
+	*differs = RSH_NAME_NONE;
+	if (b / s->stage_ranks != stage)
+		return false;
+	for (uint32_t i = 0; i < s->n_params; i++) {
+		const struct rsh_strategy_item *item =
+			rsh_param_item(&s->params[i], stage);
+
+		if (!item || same_cell(item, a % s->stage_ranks,
+				       b % s->stage_ranks))
+			continue;
+		*differs = s->params[i].name;
+		return false;
+	}
+	return true;
+}
+
+/* ---- all ranks at once ---- */
+
+/* A rank on its way into a group. */
+struct member {
+	uint32_t rank;
+	uint32_t group;  /* of what was looked at before */
+	uint32_t holder; /* one number for each slice of this layout */
+};
+
+static int by_group_and_holder(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	if (x->group != y->group)
+		return x->group < y->group ? -1 : 1;
+	if (x->holder != y->holder)
+		return x->holder < y->holder ? -1 : 1;
+	return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Divides the groups of a stage whose first rank is `base` by one layout. */
+static void divide(const struct rsh_grid *g, uint32_t base, uint32_t *first,
+		   struct member *m)
+{
+	uint32_t n = rsh_grid_n_ranks(g), cell[RSH_MAX_DIMS], leader = 0;
+
+	for (uint32_t r = 0; r < n; r++) {
+		rsh_grid_cell(g, r, cell);
+		m[r] = (struct member){ r, first[base + r],
+					rsh_grid_member(g, cell, 0) };
+	}
+	qsort(m, n, sizeof(*m), by_group_and_holder);
+	for (uint32_t i = 0; i < n; i++) {
+		if (i == 0 || m[i].group != m[i - 1].group ||
+		    m[i].holder != m[i - 1].holder)
+			leader = base + m[i].rank;
+		first[base + m[i].rank] = leader;
+	}
+}
+
+static bool was_seen(const struct rsh_strategy_item *const *seen, size_t n,
+		     const struct rsh_strategy_item *item)
+{
+	for (size_t i = 0; i < n; i++)
+		if (rsh_item_same_layout(seen[i], item))
+			return true;
+	return false;
+}
+
+static int divide_stage(const struct rsh_strategy *s, uint32_t stage,
+			uint32_t *first, struct member *scratch)
+{
+	cleanup_free const struct rsh_strategy_item **seen = NULL;
+	size_t n = 0, cap = 0;
+
+	for (uint32_t i = 0; i < s->n_params; i++) {
+		const struct rsh_strategy_item *item =
+			rsh_param_item(&s->params[i], stage);
+		struct rsh_grid *g;
+
+		if (!item || was_seen(seen, n, item))
+			continue;
+		if (rsh_grow(&seen, &cap, n + 1, sizeof(*seen)))
+			return -ENOMEM;
+		seen[n++] = item;
+		if (rsh_grid_new_unsized(item, &g, NULL))
+			continue;
+		divide(g, stage * s->stage_ranks, first, scratch);
+		rsh_grid_free(g);
+	}
+	return 0;
+}
+
+int rsh_strategy_replicas(const struct rsh_strategy *s, uint32_t *first)
+{
+	cleanup_free struct member *scratch =
+		rsh_alloc_array(s->stage_ranks, sizeof(*scratch));
+
+	if (!scratch)
+		return -ENOMEM;
+	for (uint32_t stage = 0; stage < s->n_stages; stage++) {
+		uint32_t base = stage * s->stage_ranks;
+
+		for (uint32_t r = 0; r < s->stage_ranks; r++)
+			first[base + r] = base;
+		if (divide_stage(s, stage, first, scratch))
+			return -ENOMEM;
+	}
+	return 0;
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* strategy/strategy.c merges strategy files, one a stage or one of all, into the
+ * strategy of a job, and finds parameters in it by name. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/strategy/strategy.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* A pipeline of more stages than this is a damaged file. */
+#define MAX_STAGES 65536u
+/* So is a job of more ranks; it also keeps global ranks far from 2^32. */
+#define MAX_RANKS (1u << 20)
+
+/* The public struct and what it points into. */
+struct strategy_impl {
+	struct rsh_strategy pub; /* first: the public pointer is this one */
+	char *path;
+	struct rsh_strategy_file **files;
+	uint32_t n_files;
+	struct rsh_strategy_param *params;
+	struct rsh_param_stage *stages;
+	uint32_t *by_name;
+};
+
+/* One layout item with its stage and the parameter's own name. */
+struct entry {
+	uint32_t name;
+	uint32_t stage;
+	uint32_t param; /* index into params, filled while grouping */
+	const struct rsh_strategy_item *item;
+};
+
+struct entries {
+	struct entry *v;
+	uint32_t n;
+};
+
+/* ---- names ---- */
+
+/* Splits "<stage>-<param>"; false when the name is not of that form. */
+static bool split_merged(const char *s, uint32_t *stage, const char **param)
+{
+	uint64_t n = 0;
+	const char *p = s;
+
+	for (; isdigit((unsigned char)*p); p++) {
+		n = n * 10 + (uint64_t)(*p - '0');
+		if (n >= MAX_STAGES)
+			return false;
+	}
+	if (p == s || *p != '-' || p[1] == '\0')
+		return false;
+	*stage = (uint32_t)n;
+	*param = p + 1;
+	return true;
+}
+
+static bool is_merged(const struct rsh_strategy_file *f)
+{
+	const char *param;
+	uint32_t stage;
+
+	for (uint32_t i = 0; i < f->n_items; i++)
+		if (!split_merged(f->items[i].name, &stage, &param))
+			return false;
+	return true;
+}
+
+/* The stage of a file on its own that is not a merged one. */
+static uint32_t lone_stage(const struct rsh_strategy_file *f)
+{
+	return f->has_stage && !is_merged(f) ? f->first_stage : 0;
+}
+
+static int add_items(struct entries *out, const struct rsh_strategy_file *f,
+		     bool merged, uint32_t stage, struct rsh_names *names,
+		     struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < f->n_items; i++) {
+		struct entry *e = &out->v[out->n++];
+		const char *param = f->items[i].name;
+
+		e->stage = stage;
+		if (merged)
+			split_merged(f->items[i].name, &e->stage, &param);
+		e->item = &f->items[i];
+		e->name = rsh_names_add(names, param, strlen(param));
+		if (e->name == RSH_NAME_NONE)
+			return rsh_error_nomem(err);
+	}
+	return 0;
+}
+
+/* ---- which files count ---- */
+
+static int by_stage(const void *a, const void *b)
+{
+	const struct rsh_strategy_file *x = *(struct rsh_strategy_file *const *)a;
+	const struct rsh_strategy_file *y = *(struct rsh_strategy_file *const *)b;
+
+	if (x->first_stage != y->first_stage)
+		return x->first_stage < y->first_stage ? -1 : 1;
+	return strcmp(x->path, y->path);
+}
+
+static bool stage_is_there(const struct strategy_impl *s, uint32_t n,
+			   uint32_t stage)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (s->files[i]->first_stage == stage)
+			return true;
+	return false;
+}
+
+/* Sorts the files by stage, unless their order is to stay, and drops those
+ * whose stage is there already (one file a rank holds the same stage many
+ * times). */
+static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
+			    struct rsh_error *err)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		const struct rsh_strategy_file *f = s->files[i];
+
+		if (f->json != s->files[0]->json)
+			return rsh_error_set(err, EINVAL,
+					     "%s: protobuf and JSON strategies "
+					     "in one directory (%s, %s)",
+					     s->path, s->files[0]->path,
+					     f->path);
+		if (!f->has_stage)
+			return rsh_error_set(err, EINVAL,
+					     "%s: it has no strategy items, so "
+					     "its pipeline stage is not known",
+					     f->path);
+	}
+	if (!as_listed)
+		qsort(s->files, s->n_files, sizeof(*s->files), by_stage);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		if (stage_is_there(s, kept, s->files[i]->first_stage))
+			rsh_strategy_file_free(s->files[i]);
+		else
+			s->files[kept++] = s->files[i];
+	}
+	s->n_files = kept;
+	return 0;
+}
+
+static int collect(struct strategy_impl *s, bool directory,
+		   struct rsh_names *names, struct entries *out,
+		   struct rsh_error *err)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < s->n_files; i++)
+		n += s->files[i]->n_items;
+	out->v = n < UINT32_MAX ? rsh_alloc_array(n, sizeof(*out->v)) : NULL;
+	if (!out->v)
+		return rsh_error_nomem(err);
+	if (!directory)
+		return add_items(out, s->files[0], is_merged(s->files[0]), 0,
+				 names, err);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		int rc = add_items(out, s->files[i], false,
+				   s->files[i]->first_stage, names, err);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- grouping by parameter ---- */
+
+static int check_stages(struct strategy_impl *s, const struct entries *e,
+			struct rsh_error *err)
+{
+	uint32_t top = 0;
+	cleanup_free bool *seen = NULL;
+
+	for (uint32_t i = 0; i < e->n; i++) {
+		if (e->v[i].stage >= MAX_STAGES)
+			return rsh_error_set(err, EINVAL,
+					     "%s: pipeline stage %u of "
+					     "parameter %s is out of range",
+					     s->path, e->v[i].stage,
+					     e->v[i].item->name);
+		if (e->v[i].stage > top)
+			top = e->v[i].stage;
+	}
+	seen = calloc(top + 1, sizeof(*seen));
+	if (!seen)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < e->n; i++)
+		seen[e->v[i].stage] = true;
+	for (uint32_t i = 0; i <= top; i++)
+		if (!seen[i])
+			return rsh_error_set(err, EINVAL,
+					     "%s: pipeline stage %u is missing "
+					     "(there are stages up to %u)",
+					     s->path, i, top);
+	s->pub.n_stages = top + 1;
+	return 0;
+}
+
+static int by_name_then_order(const void *a, const void *b)
+{
+	const struct entry *x = *(const struct entry *const *)a;
+	const struct entry *y = *(const struct entry *const *)b;
+
+	if (x->name != y->name)
+		return x->name < y->name ? -1 : 1;
+	return x < y ? -1 : x > y;
+}
+
+/* Numbers the parameters by first appearance: e->v[i].param. */
+static int number_params(struct entries *e, uint32_t *n_params)
+{
+	cleanup_free struct entry **sorted =
+		rsh_alloc_array(e->n, sizeof(*sorted));
+
+	if (!sorted)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < e->n; i++)
+		sorted[i] = &e->v[i];
+	qsort(sorted, e->n, sizeof(*sorted), by_name_then_order);
+	/* First mark each entry with the place of its name's first one ... */
+	for (uint32_t i = 0; i < e->n; i++) {
+		bool first = i == 0 || sorted[i]->name != sorted[i - 1]->name;
+
+		sorted[i]->param = first ? (uint32_t)(sorted[i] - e->v) :
+					   sorted[i - 1]->param;
+	}
+	/* ... then turn places into running numbers. */
+	*n_params = 0;
+	for (uint32_t i = 0; i < e->n; i++)
+		e->v[i].param = e->v[i].param == i ? (*n_params)++ :
+						     e->v[e->v[i].param].param;
+	return 0;
+}
+
+static int group(struct strategy_impl *s, struct entries *e,
+		 struct rsh_error *err)
+{
+	uint32_t n_params, at = 0;
+
+	if (number_params(e, &n_params))
+		return rsh_error_nomem(err);
+	s->params = calloc(n_params, sizeof(*s->params));
+	s->stages = rsh_alloc_array(e->n, sizeof(*s->stages));
+	if (!s->params || !s->stages)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < e->n; i++)
+		s->params[e->v[i].param].n_stages++;
+	for (uint32_t p = 0; p < n_params; p++) {
+		s->params[p].stages = s->stages + at;
+		at += s->params[p].n_stages;
+		s->params[p].n_stages = 0;
+	}
+	for (uint32_t i = 0; i < e->n; i++) {
+		struct rsh_strategy_param *p = &s->params[e->v[i].param];
+		ptrdiff_t base = p->stages - s->stages;
+
+		p->name = e->v[i].name;
+		s->stages[base + p->n_stages++] =
+			(struct rsh_param_stage){ e->v[i].stage, e->v[i].item };
+	}
+	s->pub.n_params = n_params;
+	s->pub.params = s->params;
+	return 0;
+}
+
+static int by_name_id(const void *a, const void *b, void *params)
+{
+	const struct rsh_strategy_param *p = params;
+	uint32_t x = p[*(const uint32_t *)a].name;
+	uint32_t y = p[*(const uint32_t *)b].name;
+
+	return x < y ? -1 : x > y;
+}
+
+static int sort_by_name(struct strategy_impl *s, struct rsh_error *err)
+{
+	s->by_name = rsh_alloc_array(s->pub.n_params, sizeof(*s->by_name));
+	if (!s->by_name)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < s->pub.n_params; i++)
+		s->by_name[i] = i;
+	qsort_r(s->by_name, s->pub.n_params, sizeof(*s->by_name), by_name_id,
+		s->params);
+	s->pub.by_name = s->by_name;
+	return 0;
+}
+
+/* The ranks of a stage are numbered by one device count. */
+static int check_ranks(const struct strategy_impl *s, const struct entries *e,
+		       struct rsh_error *err)
+{
+	for (uint32_t i = 1; i < e->n; i++)
+		if (rsh_item_ranks(e->v[i].item) !=
+		    rsh_item_ranks(e->v[0].item))
+			return rsh_error_set(err, EINVAL,
+					     "%s: parameter %s lies on %u "
+					     "devices, but %s on %u", s->path,
+					     e->v[i].item->name,
+					     rsh_item_ranks(e->v[i].item),
+					     e->v[0].item->name,
+					     rsh_item_ranks(e->v[0].item));
+	return 0;
+}
+
+/* The highest rank that the job speaks of is that of its last stage, or of the
+ * later stage that a lone file is of. */
+static int check_size(const struct strategy_impl *s, struct rsh_error *err)
+{
+	uint64_t top = rsh_max_u64(s->pub.n_stages - 1, s->pub.lone_stage);
+
+	if ((top + 1) * s->pub.stage_ranks > MAX_RANKS)
+		return rsh_error_set(err, EINVAL,
+				     "%s: pipeline stage %llu of %u devices a "
+				     "stage makes more than %u ranks", s->path,
+				     (unsigned long long)top,
+				     s->pub.stage_ranks, MAX_RANKS);
+	return 0;
+}
+
+/* ---- public ---- */
+
+int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
+		       enum rsh_strategy_form form, const char *path,
+		       struct rsh_names *names, struct rsh_strategy **out,
+		       struct rsh_error *err)
+{
+	bool directory = form != RSH_STRATEGY_FILE;
+	struct strategy_impl *s = calloc(1, sizeof(*s));
+	struct entries e = { NULL, 0 };
+	int rc;
+
+	if (!s) {
+		for (uint32_t i = 0; i < n; i++)
+			rsh_strategy_file_free(files[i]);
+		free(files);
+		return rsh_error_nomem(err);
+	}
+	s->files = files;
+	s->n_files = n;
+	s->path = strdup(path);
+	s->pub.path = s->path;
+	rc = s->path ? 0 : rsh_error_nomem(err);
+	if (rc == 0 && directory)
+		rc = keep_one_a_stage(s, form == RSH_STRATEGY_DIR_AS_LISTED,
+				      err);
+	if (rc == 0)
+		rc = collect(s, directory, names, &e, err);
+	if (rc == 0)
+		rc = check_stages(s, &e, err);
+	if (rc == 0)
+		rc = check_ranks(s, &e, err);
+	if (rc == 0) {
+		s->pub.stage_ranks = rsh_item_ranks(e.v[0].item);
+		s->pub.lone_stage = directory ? 0 : lone_stage(s->files[0]);
+		rc = check_size(s, err);
+	}
+	if (rc == 0)
+		rc = group(s, &e, err);
+	if (rc == 0)
+		rc = sort_by_name(s, err);
+	s->pub.n_files = s->n_files;
+	s->pub.files = (const struct rsh_strategy_file *const *)s->files;
+	if (rc == 0)
+		*out = &s->pub;
+	else
+		rsh_strategy_free(&s->pub);
+	free(e.v);
+	return rc;
+}
+
+void rsh_strategy_free(struct rsh_strategy *pub)
+{
+	struct strategy_impl *s = (struct strategy_impl *)pub;
+
+	if (!s)
+		return;
+	for (uint32_t i = 0; i < s->n_files; i++)
+		rsh_strategy_file_free(s->files[i]);
+	free(s->files);
+	free(s->path);
+	free(s->params);
+	free(s->stages);
+	free(s->by_name);
+	free(s);
+}
+
+const struct rsh_strategy_param *rsh_strategy_find(const struct rsh_strategy *s,
+						   uint32_t name)
+{
+	uint32_t lo = 0, hi = s->n_params;
+
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		const struct rsh_strategy_param *p =
+			&s->params[s->by_name[mid]];
+
+		if (p->name == name)
+			return p;
+		if (p->name < name)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return NULL;
+}
+
+const struct rsh_param_stage *
+rsh_param_source_stage(const struct rsh_strategy_param *p)
+{
+	const struct rsh_param_stage *best = &p->stages[0];
+
+	for (uint32_t i = 1; i < p->n_stages; i++)
+		if (p->stages[i].stage < best->stage)
+			best = &p->stages[i];
+	return best;
+}
+
+const struct rsh_strategy_item *
+rsh_param_item(const struct rsh_strategy_param *p, uint32_t stage)
+{
+	for (uint32_t i = 0; i < p->n_stages; i++)
+		if (p->stages[i].stage == stage)
+			return p->stages[i].item;
+	return NULL;
+}
+
+bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
+{
+	return rsh_param_item(p, stage) != NULL;
+}
+
+/* Each later item replaces the one before when rank and item are both in
+ * stage 0 or both in a later one; the item's own device count decides which
+ * the rank is in. */
+static const struct rsh_param_stage *
+converter_choice(const struct rsh_strategy_param *p, uint32_t rank)
+{
+	const struct rsh_param_stage *best = &p->stages[0];
+
+	for (uint32_t i = 1; i < p->n_stages; i++) {
+		bool later = rank / rsh_item_ranks(p->stages[i].item) > 0;
+
+		if (later == (p->stages[i].stage > 0))
+			best = &p->stages[i];
+	}
+	return best;
+}
+
+const struct rsh_param_stage *
+rsh_param_dest_stage(const struct rsh_strategy *s,
+		     const struct rsh_strategy_param *p, uint32_t rank,
+		     bool converter)
+{
+	if (!converter)
+		for (uint32_t i = 0; i < p->n_stages; i++)
+			if (p->stages[i].stage == rank / s->stage_ranks)
+				return &p->stages[i];
+	return converter_choice(p, rank);
+}

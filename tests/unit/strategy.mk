@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+# Unit tests of strategy, derive and plan.
+UNIT += \
+	unit/test_strategy_fold \
+	unit/test_strategy_grid \
+	unit/test_strategy_replicas \
+	unit/test_strategy_redistribution \
+	unit/test_strategy_strategy \
+	unit/test_derive \
+	unit/test_derive_mesh \
+	unit/test_derive_check \
+	unit/test_strategy_partition \
+	unit/test_plan_conversion \
+	unit/test_plan_errors \
+	unit/test_plan_framing \
+	unit/test_plan_pieces \
+	unit/test_plan_whole \
+	unit/test_plan_property
+
+STRATEGY_SUPPORT = \
+	unit/strategy_support.h \
+	unit/strategy_support.c
+PLAN_SUPPORT = \
+	unit/plan_support.h \
+	unit/plan_support.c \
+	$(STRATEGY_SUPPORT)
+
+unit_test_strategy_fold_SOURCES = unit/test_strategy_fold.c $(STRATEGY_SUPPORT)
+unit_test_strategy_fold_LDADD = $(L_STRATEGY)
+unit_test_strategy_grid_SOURCES = unit/test_strategy_grid.c $(STRATEGY_SUPPORT)
+unit_test_strategy_grid_LDADD = $(L_STRATEGY)
+unit_test_strategy_replicas_SOURCES = unit/test_strategy_replicas.c $(STRATEGY_SUPPORT)
+unit_test_strategy_replicas_LDADD = $(L_STRATEGY)
+unit_test_strategy_redistribution_SOURCES = unit/test_strategy_redistribution.c $(STRATEGY_SUPPORT)
+unit_test_strategy_redistribution_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+unit_test_strategy_redistribution_LDADD = $(L_STRATEGY)
+unit_test_strategy_strategy_SOURCES = unit/test_strategy_strategy.c $(STRATEGY_SUPPORT)
+unit_test_strategy_strategy_LDADD = $(L_STRATEGY)
+unit_test_derive_SOURCES = unit/test_derive.c $(STRATEGY_SUPPORT)
+unit_test_derive_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+unit_test_derive_LDADD = $(L_DERIVE)
+unit_test_derive_check_SOURCES = unit/test_derive_check.c $(STRATEGY_SUPPORT)
+unit_test_derive_check_LDADD = $(L_DERIVE)
+unit_test_derive_mesh_SOURCES = unit/test_derive_mesh.c $(STRATEGY_SUPPORT)
+unit_test_derive_mesh_LDADD = $(L_DERIVE)
+unit_test_strategy_partition_SOURCES = \
+	unit/test_strategy_partition.c \
+	unit/support.h \
+	unit/support.c
+unit_test_strategy_partition_LDADD = $(L_STRATEGY)
+unit_test_plan_conversion_SOURCES = unit/test_plan_conversion.c $(PLAN_SUPPORT)
+unit_test_plan_conversion_LDADD = $(L_PLAN)
+unit_test_plan_errors_SOURCES = unit/test_plan_errors.c $(PLAN_SUPPORT)
+unit_test_plan_errors_LDADD = $(L_PLAN)
+unit_test_plan_framing_SOURCES = unit/test_plan_framing.c $(PLAN_SUPPORT)
+unit_test_plan_framing_LDADD = $(L_PLAN)
+unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
+unit_test_plan_pieces_LDADD = $(L_PLAN)
+unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
+unit_test_plan_whole_LDADD = $(L_PLAN)
+unit_test_plan_property_SOURCES = unit/test_plan_property.c
+unit_test_plan_property_LDADD = $(L_PLAN)
+
+EXTRA_DIST += \
+	unit/data/make_rank_lists.py \
+	unit/data/rank_lists.json
+
+# Which layer may include what; a script, so it runs with the mounted tests.
+MOUNT += unit/layers.sh
+EXTRA_DIST += unit/layers.sh
+
+# The line of the licence in every file; a script as well.
+MOUNT += unit/licence.sh
+EXTRA_DIST += unit/licence.sh
