@@ -27,7 +27,7 @@ static void files_clear(struct files *f)
 static int measure(const struct rsh_options *o, const struct rsh_vfs_view *view,
 		   struct files *files, struct rsh_error *err)
 {
-	uint32_t n = rsh_conversion_n_files(view->conversion);
+	uint32_t n = rsh_plan_n_files(view->conversion);
 	cleanup_free bool *wanted = rsh_alloc_array(n, sizeof(*wanted));
 	int rc;
 

@@ -36,7 +36,7 @@ struct rsh_plan_file {
 };
 
 /* Fills *out, to be cleared, for a file of the conversion.  0 or -ENOMEM. */
-int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
+int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
 

@@ -112,7 +112,7 @@ static void sum_up(struct walk *w, struct rsh_plan_file *out)
 	}
 }
 
-int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
+int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
 		     struct rsh_plan_file *out)
 {
 	struct rsh_piece_iter *it;
@@ -121,8 +121,8 @@ int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
 
 	*out = (struct rsh_plan_file){
 		.rank = rank,
-		.bytes = rsh_conversion_size(c, rank),
-		.lost = rsh_conversion_is_lost(c, rank),
+		.bytes = rsh_plan_size(c, rank),
+		.lost = rsh_plan_is_lost(c, rank),
 	};
 	if (out->lost)
 		return 0;

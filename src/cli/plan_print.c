@@ -155,7 +155,7 @@ static json_t *file_json(const struct rsh_plan_report *r,
 	return json_pack(
 		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
 		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
-		"records", (int)rsh_conversion_n_records(r->view->conversion,
+		"records", (int)rsh_plan_n_records(r->view->conversion,
 							 f->rank),
 		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
 		"runs", "count", rsh_json_u64(f->n_runs), "min",
@@ -170,7 +170,7 @@ static json_t *notes_json(const struct rsh_plan_report *r)
 	const char *note;
 
 	for (uint32_t i = 0;
-	     (note = rsh_conversion_note(r->view->conversion, i)); i++)
+	     (note = rsh_plan_note(r->view->conversion, i)); i++)
 		json_array_append_new(all, rsh_json_text(note));
 	return all;
 }
@@ -366,7 +366,7 @@ static void print_total(const struct rsh_output *out,
 				 sizeof(time)),
 		(double)r->options->rate / 1e6);
 	for (uint32_t i = 0;
-	     (note = rsh_conversion_note(r->view->conversion, i)); i++) {
+	     (note = rsh_plan_note(r->view->conversion, i)); i++) {
 		fputs("note: ", out->f);
 		rsh_output_put(out, note);
 		fputc('\n', out->f);

@@ -10,7 +10,7 @@
 #include "conversion.h"
 #include "plan.h"
 #include "ranks.h"
-#include "rsh/strategy/rank_list.h"
+#include "rsh/converter/rank_list.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -101,7 +101,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	if (!any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
-	return rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
+	return rsh_convert(v->src, v->dst, &view, &opts, &v->conversion,
 				  err);
 }
 
@@ -117,10 +117,10 @@ static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 		name_bad_files(v->source, err);
 		return rc;
 	}
-	note = rsh_conversion_lost(v->conversion);
+	note = rsh_plan_lost(v->conversion);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
-	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
+	for (uint32_t i = 0; (note = rsh_plan_note(v->conversion, i));
 	     i++)
 		rsh_log_notice("%s: %s", cfg->source, note);
 	return 0;

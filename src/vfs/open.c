@@ -78,7 +78,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	free(v->files);
 	free(v->map);
 	free(v->prefix);
-	rsh_conversion_free(v->conversion);
+	rsh_plan_free(v->conversion);
 	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);

@@ -91,7 +91,7 @@ ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 	case RSH_NODE_NONE:
 		return -ENOENT;
 	}
-	size = rsh_conversion_size(v->conversion, rank);
+	size = rsh_plan_size(v->conversion, rank);
 	if (offset >= size)
 		return 0;
 	if (len > size - offset)
@@ -99,7 +99,7 @@ ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
 	if (len > SSIZE_MAX)
 		len = SSIZE_MAX;
 
-	if (rsh_conversion_is_lost(v->conversion, rank))
+	if (rsh_plan_is_lost(v->conversion, rank))
 		return refuse_lost(v, rank);
 	rc = read_range(v, rank, buf, len, offset);
 	return rc ? rc : (ssize_t)len;
@@ -117,7 +117,7 @@ uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
 	uint32_t rank;
 
 	if (rsh_node_decode(v, node, &rank) != RSH_NODE_FILE ||
-	    rsh_conversion_is_lost(v->conversion, rank))
+	    rsh_plan_is_lost(v->conversion, rank))
 		return 0;
 	it = rsh_piece_iter_new(v->conversion, rank, offset, len, NULL);
 	if (!it)

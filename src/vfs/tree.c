@@ -72,7 +72,7 @@ static void inherit(const struct rsh_reshard *v, uint32_t rank,
 {
 	uint32_t n;
 	const uint32_t *ranks =
-		rsh_conversion_sources(v->conversion, rank, &n);
+		rsh_plan_sources(v->conversion, rank, &n);
 	bool any = false;
 
 	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = v->dir_mtime };
@@ -110,16 +110,16 @@ int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 	v->dir_mode = rsh_source_mode_as(&root, v->uid, v->gid) & 0555;
 	v->dir_mtime = root.mtime;
 	v->prefix = strdup(o->prefix);
-	v->suffix = rsh_conversion_name_suffix(v->conversion);
-	v->format = rsh_conversion_format(v->conversion);
-	v->n_files = rsh_conversion_n_files(v->conversion);
+	v->suffix = rsh_plan_name_suffix(v->conversion);
+	v->format = rsh_plan_format(v->conversion);
+	v->n_files = rsh_plan_n_files(v->conversion);
 	v->files = rsh_alloc_array(v->n_files ? v->n_files : 1,
 				   sizeof(*v->files));
 	if (!v->prefix || !v->files)
 		return rsh_error_nomem(err);
 	for (uint32_t r = 0; r < v->n_files; r++) {
 		inherit(v, r, &v->files[r]);
-		v->total_bytes += rsh_conversion_size(v->conversion, r);
+		v->total_bytes += rsh_plan_size(v->conversion, r);
 	}
 	return check_names(v, err);
 }
@@ -237,7 +237,7 @@ static void stat_file(const struct rsh_reshard *v, uint32_t rank,
 		      struct stat *st, uint64_t node)
 {
 	rsh_stat_fill(st, node, S_IFREG | v->files[rank].mode,
-		      rsh_conversion_size(v->conversion, rank),
+		      rsh_plan_size(v->conversion, rank),
 		      &v->files[rank].mtime);
 }
 

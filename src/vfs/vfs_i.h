@@ -79,7 +79,7 @@ struct rsh_reshard {
 	struct rsh_names *names;
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
-	struct rsh_conversion *conversion;
+	struct rsh_plan *conversion;
 	struct rsh_name_map *renames; /* NULL: none */
 
 	char *prefix;

@@ -5,7 +5,7 @@
 
 #include "strategy_support.h"
 
-#include "rsh/plan/conversion.h"
+#include "rsh/converter/conversion.h"
 
 #define MAX_FILES 64
 
@@ -18,7 +18,7 @@ struct job {
 	enum rsh_format src_format, format; /* .ckpt unless set */
 	uint64_t part_bytes;
 	bool remove_redundancy, replicas, joined;
-	struct rsh_conversion *c;
+	struct rsh_plan *c;
 	struct rsh_error err;
 };
 

@@ -78,10 +78,10 @@ static void assert_planned(const char *src, const char *dst)
 
 	job_files(j, 4, FILE_WITH(F32("x", 2), F32("w", 4)));
 	job_plan(j);
-	for (uint32_t rank = 0; rank < rsh_conversion_n_files(j->c); rank++) {
+	for (uint32_t rank = 0; rank < rsh_plan_n_files(j->c); rank++) {
 		struct rsh_virtual_record r;
 
-		rsh_conversion_record(j->c, rank, 0, &r);
+		rsh_plan_record(j->c, rank, 0, &r);
 		assert_string_equal(r.shape.name, "w");
 	}
 	job_free(j);

@@ -27,7 +27,7 @@
 #include <sys/types.h>
 
 #include "rsh/derive/derive.h"
-#include "rsh/plan/conversion.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
