@@ -196,24 +196,30 @@ static bool is_changed(const struct rsh_converter *c,
 		!rsh_listed(c->dst, r->name));
 }
 
-/* Does it hold what others have of its rank's parameters?  With none of them
- * the strategies are those of another model. */
+/* Does a strategy list any of its records?  With none of them the strategies are
+ * those of another model. */
+static bool is_listed(const struct rsh_converter *c,
+		      const struct rsh_ckpt_index *ix)
+{
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		if (rsh_listed(c->src, ix->records[i].name) ||
+		    rsh_listed(c->dst, ix->records[i].name))
+			return true;
+	return !c->src && !c->dst;
+}
+
+/* Does it hold what others have of its rank's parameters? */
 static bool is_complete(struct planner *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
-	uint32_t n = 0;
 
-	for (uint32_t name = 0; name < c->cat->n_names; name++) {
-		if (p->shown_of[name] == RSH_NO_SHOWN)
-			continue;
-		if (!rsh_ckpt_find(ix, name))
+	for (uint32_t name = 0; name < c->cat->n_names; name++)
+		if (p->shown_of[name] != RSH_NO_SHOWN &&
+		    !rsh_ckpt_find(ix, name))
 			return false;
-		n++;
-	}
-	if (n == 0 && (c->src || c->dst))
-		return false;
-	return c->src || !c->replicas || !rsh_plan_is_part(p, rank);
+	return is_listed(c, ix) &&
+	       (c->src || !c->replicas || !rsh_plan_is_part(p, rank));
 }
 
 static bool is_kept(struct planner *p, uint32_t rank)

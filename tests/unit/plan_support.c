@@ -81,6 +81,7 @@ static int try_plan(struct job *j, bool compat)
 		.part_bytes = j->part_bytes,
 		.remove_redundancy = j->remove_redundancy,
 		.replicas = j->replicas,
+		.allow_missing = j->allow_missing,
 	};
 	const char *path[MAX_FILES];
 	struct rsh_source_view view = {

@@ -17,7 +17,7 @@ struct job {
 	char path[MAX_FILES][24]; /* "rank_7.ckpt" */
 	enum rsh_format src_format, format; /* .ckpt unless set */
 	uint64_t part_bytes;
-	bool remove_redundancy, replicas, joined;
+	bool remove_redundancy, replicas, allow_missing, joined;
 	struct rsh_plan *c;
 	struct rsh_error err;
 };
