@@ -15,6 +15,9 @@ UNIT += \
 	unit/test_plan_framing \
 	unit/test_plan_pieces \
 	unit/test_plan_whole \
+	unit/test_plan_recipe \
+	unit/test_plan_dialect \
+	unit/test_tensor_cut \
 	unit/test_plan_property
 
 STRATEGY_SUPPORT = \
@@ -58,6 +61,12 @@ unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
 unit_test_plan_pieces_LDADD = $(L_PLAN)
 unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
 unit_test_plan_whole_LDADD = $(L_PLAN)
+unit_test_plan_dialect_SOURCES = unit/test_plan_dialect.c $(PLAN_SUPPORT)
+unit_test_plan_dialect_LDADD = $(L_PLAN)
+unit_test_tensor_cut_SOURCES = unit/test_tensor_cut.c $(STRATEGY_SUPPORT)
+unit_test_tensor_cut_LDADD = $(L_STRATEGY)
+unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(PLAN_SUPPORT)
+unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_PLAN)
 
