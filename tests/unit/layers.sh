@@ -5,7 +5,7 @@
 # upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util tensor wire strategy derive plan cache source vfs copy fuse cli"
+layers="util tensor wire strategy derive catalogue plan converter cache source vfs copy fuse cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -40,9 +40,10 @@ report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
 	grep -vE "^$top/src/(wire|cli)/")" "only wire/ and cli/ include JSON"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/tensor" "$top/src/strategy" \
-	"$top/src/derive" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
-	"tensor/, strategy/, derive/ and plan/ do no I/O"
-report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|plan)/' "$top/src/cache" \
+	"$top/src/derive" "$top/src/catalogue" "$top/src/plan" \
+	"$top/src/converter" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"what is below cache/ does no I/O"
+report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter)/' "$top/src/cache" \
 	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"
