@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "output.h"
-#include "ranks.h"
 #include "rsh/copy/export.h"
+#include "rsh/options/ranks.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -5,10 +5,9 @@
 
 #include "help.h"
 
-#include <errno.h>
 #include <string.h>
 
-#include "option_table.h"
+#include "rsh/options/table.h"
 
 #define COLUMNS 79
 #define OPTION_COLUMN 32  /* where the text of an option begins */
@@ -132,18 +131,6 @@ void rsh_help_program(FILE *f)
 		entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
 	fputs("\nOptions that all commands have:\n", f);
 	common_options(f);
-}
-
-int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
-{
-	const char *word = o->n_operands ? o->operands[0] : NULL;
-	char guess[RSH_GUESS_BYTES];
-
-	if (!word || rsh_command_find(word))
-		return 0;
-	rsh_command_guess(word, guess);
-	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s", word,
-			     guess);
 }
 
 enum rsh_exit rsh_help(const struct rsh_options *o)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion.h"
+#include "rsh/options/conversion.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "conversion.h"
+#include "rsh/options/conversion.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 

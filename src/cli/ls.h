@@ -3,10 +3,10 @@
 #ifndef RSH_CLI_LS_H
 #define RSH_CLI_LS_H
 
-#include "exit.h"
 #include "output.h"
-#include "rsh/strategy/strategy.h"
+#include "rsh/options/exit.h"
 #include "rsh/source/inspect.h"
+#include "rsh/strategy/strategy.h"
 
 enum rsh_exit rsh_ls(const struct rsh_options *o);
 

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion.h"
 #include "ls.h"
 #include "ls_tensors.h"
+#include "rsh/options/conversion.h"
 #include "rsh/source/contents.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -10,12 +10,39 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "commands.h"
+#include "export.h"
 #include "help.h"
+#include "ls.h"
+#include "plan.h"
+#include "rsh/daemon/mount.h"
 #include "rsh/fuse/server.h"
+#include "rsh/options/commands.h"
 #include "rsh/util/log.h"
 #include "rsh/util/room.h"
 #include "rsh/util/text.h"
+#include "stats.h"
+#include "strategy.h"
+#include "umount.h"
+#include "verify.h"
+#include "warm.h"
+
+static enum rsh_exit mount_command(const struct rsh_options *o)
+{
+	return rsh_mount(o, rsh_plan_rank_json);
+}
+
+static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
+	[RSH_COMMAND_MOUNT] = mount_command,
+	[RSH_COMMAND_UMOUNT] = rsh_umount,
+	[RSH_COMMAND_LS] = rsh_ls,
+	[RSH_COMMAND_PLAN] = rsh_plan,
+	[RSH_COMMAND_EXPORT] = rsh_export_command,
+	[RSH_COMMAND_VERIFY] = rsh_verify,
+	[RSH_COMMAND_STRATEGY] = rsh_strategy_command,
+	[RSH_COMMAND_WARM] = rsh_warm,
+	[RSH_COMMAND_STATS] = rsh_stats,
+	[RSH_COMMAND_HELP] = rsh_help,
+};
 
 /* Whatever is opened where a standard stream is missing would get its number,
  * and with it what is printed or logged.  What fills the place here can be
@@ -86,7 +113,7 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 	}
 	raise_fd_limit();
 	rsh_room_save();
-	return finish_output(o->command->run(o));
+	return finish_output(commands[o->command->id](o));
 }
 
 static enum rsh_exit run(const struct rsh_options *o)

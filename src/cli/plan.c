@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "conversion.h"
-#include "ranks.h"
+#include "rsh/options/conversion.h"
+#include "rsh/options/ranks.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 

@@ -3,8 +3,8 @@
 #ifndef RSH_CLI_PLAN_H
 #define RSH_CLI_PLAN_H
 
-#include "exit.h"
 #include "output.h"
+#include "rsh/options/exit.h"
 #include "rsh/vfs/inspect.h"
 
 enum rsh_exit rsh_plan(const struct rsh_options *o);
@@ -49,8 +49,12 @@ struct rsh_plan_report {
 	const struct rsh_plan_file *files;
 };
 
-/* What `plan --json` prints, and a mount tells of one file.  0 or -ENOMEM. */
+/* What `plan --json` prints.  0 or -ENOMEM. */
 int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
+/* The same of one file of a conversion. */
+int rsh_plan_rank_json(const struct rsh_options *o,
+		       const struct rsh_vfs_view *view, uint32_t rank,
+		       json_t **out);
 /* 0 or -ENOMEM. */
 int rsh_plan_print(const struct rsh_output *out,
 		   const struct rsh_plan_report *report);

@@ -206,6 +206,22 @@ int rsh_plan_json(const struct rsh_plan_report *r, json_t **out)
 	return *out ? 0 : -ENOMEM;
 }
 
+int rsh_plan_rank_json(const struct rsh_options *o,
+		       const struct rsh_vfs_view *view, uint32_t rank,
+		       json_t **out)
+{
+	struct rsh_plan_file file;
+	const struct rsh_plan_report r = {
+		.options = o, .view = view, .n = 1, .files = &file,
+	};
+	int rc = rsh_plan_measure(view->conversion, rank, &file);
+
+	if (rc == 0)
+		rc = rsh_plan_json(&r, out);
+	rsh_plan_file_clear(&file);
+	return rc;
+}
+
 /* ---- for people ---- */
 
 static const struct rsh_column file_columns[] = {

@@ -7,10 +7,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "conversion.h"
 #include "plan.h"
-#include "ranks.h"
 #include "rsh/converter/rank_list.h"
+#include "rsh/options/conversion.h"
+#include "rsh/options/ranks.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -3,8 +3,8 @@
 #ifndef RSH_CLI_STATS_H
 #define RSH_CLI_STATS_H
 
-#include "exit.h"
-#include "options.h"
+#include "rsh/options/exit.h"
+#include "rsh/options/options.h"
 
 enum rsh_exit rsh_stats(const struct rsh_options *o);
 

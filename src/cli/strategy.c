@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion.h"
 #include "infer.h"
 #include "ls.h"
+#include "rsh/options/conversion.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

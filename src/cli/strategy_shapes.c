@@ -4,7 +4,7 @@
 
 #include "strategy.h"
 
-#include "conversion.h"
+#include "rsh/options/conversion.h"
 #include "rsh/source/strategies.h"
 
 int rsh_strategy_shapes(const struct rsh_options *o,

@@ -7,9 +7,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "force.h"
-#include "mounted.h"
-#include "unmount.h"
+#include "rsh/daemon/force.h"
+#include "rsh/daemon/mounted.h"
+#include "rsh/daemon/unmount.h"
 
 #define OUR_TYPE "fuse.reshardfs"
 #define WAIT_SECONDS 30

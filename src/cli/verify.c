@@ -10,11 +10,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "conversion.h"
 #include "output.h"
-#include "ranks.h"
-#include "reading.h"
 #include "rsh/copy/verify.h"
+#include "rsh/options/conversion.h"
+#include "rsh/options/ranks.h"
+#include "rsh/options/reading.h"
+#include "rsh/options/verify_kind.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/warm.c - works on the mount as any program does that reads files, so that
- * it needs nothing of the daemon and the user's rights are enough. */
+/* cli/warm.c - works on the mount as any program does that reads files, so
+ * that it needs nothing of the daemon and the user's rights are enough. */
 #include "config.h"
 
 #include "warm.h"
@@ -18,7 +18,7 @@
 
 #include "output.h"
 #include "progress.h"
-#include "ranks.h"
+#include "rsh/options/ranks.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/crew.h"
 #include "rsh/util/log.h"

@@ -7,9 +7,9 @@
 
 #include <stdio.h>
 
-#include "conversion.h"
 #include "interrupt.h"
-#include "reading.h"
+#include "rsh/options/conversion.h"
+#include "rsh/options/reading.h"
 #include "rsh/util/clock.h"
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,

@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/conversion.h"
-#include "cli/option_check.h"
-#include "cli/reading.h"
+#include "rsh/options/check.h"
+#include "rsh/options/commands.h"
+#include "rsh/options/conversion.h"
+#include "rsh/options/reading.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of source, vfs and cli.
+# Unit tests of source, vfs, options, daemon and cli.
 UNIT += \
 	unit/test_source_template \
 	unit/test_source_step \
@@ -16,8 +16,8 @@ UNIT += \
 	unit/test_vfs_depth \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
-	unit/test_cli_options \
-	unit/test_cli_daemon \
+	unit/test_options \
+	unit/test_daemon \
 	unit/test_copy \
 	unit/test_cli_text \
 	unit/test_cli_progress
@@ -66,10 +66,10 @@ unit_test_vfs_depth_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_vfs_digest_LDADD = $(L_VFS)
-unit_test_cli_options_SOURCES = unit/test_cli_options.c
-unit_test_cli_options_LDADD = $(L_CLI)
-unit_test_cli_daemon_SOURCES = unit/test_cli_daemon.c $(SOURCE_SUPPORT)
-unit_test_cli_daemon_LDADD = $(L_CLI)
+unit_test_options_SOURCES = unit/test_options.c
+unit_test_options_LDADD = $(L_OPTIONS)
+unit_test_daemon_SOURCES = unit/test_daemon.c $(SOURCE_SUPPORT)
+unit_test_daemon_LDADD = $(L_DAEMON)
 unit_test_cli_text_SOURCES = unit/test_cli_text.c
 unit_test_cli_text_LDADD = $(L_CLI)
 unit_test_cli_progress_SOURCES = unit/test_cli_progress.c

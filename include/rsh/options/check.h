@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/check.h - the `check` of each command: operands, options that are
+ * missing, and options that contradict each other. */
+#ifndef RSH_OPTIONS_CHECK_H
+#define RSH_OPTIONS_CHECK_H
+
+#include "rsh/options/options.h"
+
+/* What all that speak of a conversion have in common, without operands. */
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err);
+
+/* Options that say which files of SOURCE are meant. */
+int rsh_check_files(const struct rsh_options *o, struct rsh_error *err);
+
+int rsh_check_ls(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_warm(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_plan(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_export(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_verify(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
+
+#endif
