@@ -28,7 +28,7 @@ static int print_json(const struct rsh_output *out, const struct rsh_work *w,
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:{s:i,s:i,s:i},s:{s:o,s:o,s:o},"
 			       "s:b,s:f,s:o}", "source",
-			       rsh_json_text(o->source), "step",
+			       rsh_json_text(o->vfs.source), "step",
 			       rsh_json_text(step), "directory",
 			       rsh_json_text(o->directory), "files", "written",
 			       (int)r->n_written, "kept", (int)r->n_kept,
@@ -136,7 +136,7 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	struct rsh_work w;
 	int rc;
 
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&w, o, "exporting");
 	rc = rsh_work_open(&w, false, &err);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/options/conversion.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -76,7 +75,7 @@ static void warn_of_part(const struct rsh_infer *x, size_t have)
 	if (have == 0 && !bad)
 		return;
 	rsh_log_warning("%s: %s is not whole: %zu of %zu ranks have a valid "
-			"file of it%s%s", x->options->source, x->step, have,
+			"file of it%s%s", x->options->vfs.source, x->step, have,
 			x->n_there, bad ? "; " : "", bad ? first : "");
 }
 
@@ -104,18 +103,18 @@ static int take_step(struct rsh_infer *x, struct rsh_error *err)
 	}
 	if (most == 0)
 		return rsh_error_set(err, ENOENT, "%s: no rank has a valid "
-				     "checkpoint file", x->options->source);
+				     "checkpoint file", x->options->vfs.source);
 	return n == 1 ? 0 : look_at(x, best, &most, err);
 }
 
 static int open_source(struct rsh_infer *x, struct rsh_error *err)
 {
 	const struct rsh_options *o = x->options;
-	struct rsh_source_options files = rsh_files_of(o);
-	int rc = rsh_choice_new(o->only, o->drop, &x->choice, err);
+	struct rsh_source_options files = o->vfs.files;
+	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err);
 
 	if (rc == 0)
-		rc = rsh_source_open(o->source, 0, UINT32_MAX, &files,
+		rc = rsh_source_open(o->vfs.source, 0, UINT32_MAX, &files,
 				     &x->source, err);
 	if (rc)
 		return rc;

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "rsh/options/conversion.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
@@ -33,8 +32,8 @@ static void subject_clear(struct subject *s)
 static int open_strategy(const struct rsh_options *o, struct subject *s,
 			 struct rsh_error *err)
 {
-	return rsh_strategy_load(o->source, o->compat, s->names, &s->strategy,
-				 err);
+	return rsh_strategy_load(o->vfs.source, o->vfs.plan.compat, s->names,
+				 &s->strategy, err);
 }
 
 /* Strategies and checkpoints are both called .ckpt: what cannot be read as the
@@ -44,13 +43,14 @@ static int open_file(const struct rsh_options *o, struct subject *s,
 {
 	int rc;
 
-	if (rsh_has_suffix(o->source, ".json"))
+	if (rsh_has_suffix(o->vfs.source, ".json"))
 		return open_strategy(o, s, err);
-	rc = rsh_inspect_file(o->source, o->files.check == RSH_CHECK_FULL, s->names,
+	rc = rsh_inspect_file(o->vfs.source,
+			      o->vfs.files.check == RSH_CHECK_FULL, s->names,
 			      &s->file, err);
 	s->is_file = rc == 0;
 	if (rc == -EBADMSG && s->file.format == RSH_FORMAT_CKPT &&
-	    rsh_strategy_load(o->source, false, s->names, &s->strategy,
+	    rsh_strategy_load(o->vfs.source, false, s->names, &s->strategy,
 			      NULL) == 0)
 		rc = 0;
 	return rc;
@@ -60,12 +60,13 @@ static int open_file(const struct rsh_options *o, struct subject *s,
 static int open_directory(const struct rsh_options *o, struct subject *s,
 			  struct rsh_error *err)
 {
-	struct rsh_source_options files = rsh_files_of(o);
-	int rc = rsh_source_open(o->source, 0, UINT32_MAX, &files, &s->source,
-				 err);
+	const struct rsh_vfs_config *v = &o->vfs;
+	int rc = rsh_source_open(v->source, 0, UINT32_MAX, &v->files,
+				 &s->source, err);
 
-	if (rc == -ENOENT && rsh_strategy_load(o->source, o->compat, s->names,
-					       &s->strategy, NULL) == 0)
+	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
+					       s->names, &s->strategy,
+					       NULL) == 0)
 		rc = 0;
 	return rc;
 }
@@ -78,8 +79,8 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	s->names = rsh_names_new();
 	if (!s->names)
 		return rsh_error_nomem(err);
-	if (stat(o->source, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", o->source,
+	if (stat(o->vfs.source, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", o->vfs.source,
 				     strerror(errno));
 	return S_ISDIR(st.st_mode) ? open_directory(o, s, err) :
 				     open_file(o, s, err);
@@ -95,7 +96,7 @@ static int print(const struct rsh_options *o, struct subject *s, bool *taken,
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);
 	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
-			   rsh_ls_records(&out, o->source, &s->file, s->names);
+			   rsh_ls_records(&out, o->vfs.source, &s->file, s->names);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -107,7 +108,7 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	int rc;
 
 	/* Files that are left out are in the list, with the reason. */
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(RSH_LOG_ERROR);
 	rc = open_subject(o, &s, &err);
 	if (rc == 0)

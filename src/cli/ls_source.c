@@ -10,7 +10,6 @@
 
 #include "ls.h"
 #include "ls_tensors.h"
-#include "rsh/options/conversion.h"
 #include "rsh/source/contents.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -106,15 +105,15 @@ static int number_ranks(struct tree *t)
 /* Those that the source's strategy speaks of, or else those of the tree. */
 static int find_ranks(struct tree *t, struct rsh_error *err)
 {
-	const char *path = rsh_conversion_of(t->options).src_strategy;
+	const char *path = t->options->vfs.src.path;
 	int rc;
 
 	t->n = UINT32_MAX;
 	if (!path)
 		return rsh_source_ranks(t->source, &t->ranks, &t->n_ranks) ?
 			rsh_error_nomem(err) : 0;
-	rc = rsh_strategy_load(path, t->options->compat, t->names, &t->src,
-			       err);
+	rc = rsh_strategy_load(path, t->options->vfs.plan.compat, t->names,
+			       &t->src, err);
 	if (rc)
 		return rc;
 	rsh_conversion_source_ranks(t->src, NULL, t->names, true, &t->first,
@@ -133,7 +132,8 @@ static int ask_reason(const struct tree *t, struct step_file *f)
 	if (!names)
 		return -ENOMEM;
 	rsh_source_n_bad(t->source, &reason);
-	if (rsh_inspect_file(f->path, t->options->files.check == RSH_CHECK_FULL,
+	if (rsh_inspect_file(f->path,
+			     t->options->vfs.files.check == RSH_CHECK_FULL,
 			     names, &in, &err))
 		reason = err.text;
 	f->bytes = in.bytes;
@@ -197,7 +197,7 @@ static int check_strategy(struct tree *t)
 
 	if (rc == 0)
 		rc = rsh_source_check_contents(t->source, t->src, NULL,
-					       t->options->compat ?
+					       t->options->vfs.plan.compat ?
 					       RSH_GRID_CONVERTER :
 					       RSH_GRID_RUNTIME, t->names,
 					       &t->refusal);
@@ -209,11 +209,11 @@ static int check_strategy(struct tree *t)
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
 {
-	if (!t->options->src_strategy || t->whole_tensors ||
+	if (!t->options->vfs.src.from || t->whole_tensors ||
 	    !(newest || is_whole(s)))
 		return 0;
 	t->whole_tensors = is_whole(s);
-	if (t->whole_tensors && !t->options->dst_strategy &&
+	if (t->whole_tensors && !t->options->vfs.dst.from &&
 	    check_strategy(t))
 		return -ENOMEM;
 	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
@@ -243,15 +243,14 @@ static int look_at(struct tree *t, uint32_t i)
 
 static int ask_mount(struct tree *t)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(t->options);
 	struct rsh_vfs_view view;
 	struct rsh_vfs *vfs;
 	int rc;
 
-	t->asked = t->options->src_strategy && t->options->dst_strategy;
+	t->asked = rsh_options_convert(t->options);
 	if (!t->asked)
 		return 0;
-	rc = rsh_vfs_open(&cfg, &vfs, &t->refusal);
+	rc = rsh_vfs_open(&t->options->vfs, &vfs, &t->refusal);
 	t->refused = rc != 0;
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
@@ -357,7 +356,7 @@ static json_t *mount_json(const struct tree *t)
 
 static json_t *tensors_json(const struct tree *t)
 {
-	if (!t->options->src_strategy)
+	if (!t->options->vfs.src.from)
 		return json_null();
 	if (t->tensors.why.code)
 		return json_pack("{s:n,s:o}", "list", "reason",
@@ -376,7 +375,7 @@ static int print_json(const struct rsh_output *out, const struct tree *t)
 						       i < t->n_tried));
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
-			       rsh_json_text(t->options->source), "ranks",
+			       rsh_json_text(t->options->vfs.source), "ranks",
 			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
 			       "newest_whole",
 			       rsh_json_optional(whole ? whole->text : NULL),
@@ -470,7 +469,7 @@ static int print_tensors(const struct rsh_output *out, const struct tree *t)
 {
 	int rc;
 
-	if (!t->options->src_strategy)
+	if (!t->options->vfs.src.from)
 		return 0;
 	if (t->tensors.why.code) {
 		fputs("whole tensors are not known: ", out->f);

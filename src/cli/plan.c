@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rsh/options/conversion.h"
 #include "rsh/options/ranks.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -69,19 +68,19 @@ static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
 
 enum rsh_exit rsh_plan(const struct rsh_options *o)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	const struct rsh_vfs_config *cfg = &o->vfs;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_vfs *vfs = NULL;
 	bool refused = false;
 	int rc;
 
 	/* What is chosen, and the notes, stand in the report. */
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	if (o->rank_list)
 		rc = rsh_plan_rank_lists(o, &refused, &err);
 	else
-		rc = rsh_vfs_open(&cfg, &vfs, &err);
+		rc = rsh_vfs_open(cfg, &vfs, &err);
 	if (rc == 0 && vfs)
 		rc = report(o, vfs, &err);
 	rsh_vfs_free(vfs);

@@ -185,7 +185,7 @@ static json_t *report_json(const struct rsh_plan_report *r,
 		json_array_append_new(files, file_json(r, &r->files[i]));
 	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
 			 "s:{s:o,s:f}}", "source",
-			 rsh_json_text(r->options->source), "step",
+			 rsh_json_text(r->options->vfs.source), "step",
 			 rsh_json_text(s->step), "notes", notes_json(r),
 			 "files", files, "sources", sources_json(s), "total",
 			 "bytes", rsh_json_u64(all.bytes), "read_bytes",

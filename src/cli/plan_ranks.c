@@ -9,7 +9,6 @@
 
 #include "plan.h"
 #include "rsh/converter/rank_list.h"
-#include "rsh/options/conversion.h"
 #include "rsh/options/ranks.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
@@ -45,13 +44,13 @@ static uint32_t count_ranks(const struct rsh_strategy *s)
 static int load(const struct rsh_options *o, struct lists *l,
 		struct rsh_error *err)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	const struct rsh_vfs_config *cfg = &o->vfs;
 	int rc;
 
 	l->names = rsh_names_new();
 	if (!l->names)
 		return rsh_error_nomem(err);
-	rc = rsh_vfs_load_strategies(&cfg, l->names, &l->src, &l->dst, err);
+	rc = rsh_vfs_load_strategies(cfg, l->names, &l->src, &l->dst, err);
 	if (rc)
 		return rc;
 	l->n_ranks = count_ranks(l->dst);

@@ -10,7 +10,6 @@
 
 #include "infer.h"
 #include "ls.h"
-#include "rsh/options/conversion.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -31,7 +30,7 @@ static int show(const struct rsh_options *o, struct rsh_names *names,
 {
 	struct rsh_strategy *s;
 	struct rsh_output out;
-	int rc = rsh_strategy_load(o->source, false, names, &s, err);
+	int rc = rsh_strategy_load(o->vfs.source, false, names, &s, err);
 
 	if (rc)
 		return rc;
@@ -87,11 +86,11 @@ static int derive_from(const struct rsh_options *o,
 	struct rsh_derived *derived;
 	int rc = rsh_strategy_shapes(o, src, names, &shapes, err);
 
-	if (rc == 0 && o->drop)
-		rc = rsh_derive_options_set(o->derive, RSH_DERIVE_DROP,
-					    o->drop, err);
+	if (rc == 0 && o->vfs.drop)
+		rc = rsh_derive_options_set(o->vfs.derive, RSH_DERIVE_DROP,
+					    o->vfs.drop, err);
 	if (rc == 0)
-		rc = rsh_strategy_derive(src, shapes, o->derive, names,
+		rc = rsh_strategy_derive(src, shapes, o->vfs.derive, names,
 					 &derived, err);
 	rsh_derive_shapes_free(shapes);
 	if (rc)
@@ -107,8 +106,8 @@ static int derive(const struct rsh_options *o, struct rsh_names *names,
 	struct rsh_strategy *src = NULL;
 	int rc = 0;
 
-	if (strcmp(o->source, "none") != 0)
-		rc = rsh_strategy_load(o->source, false, names, &src, err);
+	if (strcmp(o->vfs.source, "none") != 0)
+		rc = rsh_strategy_load(o->vfs.source, false, names, &src, err);
 	if (rc == 0)
 		rc = derive_from(o, src, names, err);
 	if (src)

@@ -65,8 +65,8 @@ static int load_shapes(const struct rsh_options *o, struct rsh_names *names,
 	struct rsh_strategy *src = NULL;
 	int rc = 0;
 
-	if (o->src_strategy && strcmp(o->src_strategy, "none") != 0)
-		rc = rsh_strategy_load(o->src_strategy, false, names, &src,
+	if (o->vfs.src.path)
+		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
 	if (rc == 0)
 		rc = rsh_strategy_shapes(o, src, names, shapes, err);

@@ -12,7 +12,6 @@
 
 #include "output.h"
 #include "rsh/copy/verify.h"
-#include "rsh/options/conversion.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/reading.h"
 #include "rsh/options/verify_kind.h"
@@ -226,8 +225,8 @@ static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	struct rsh_source_options files = rsh_files_of(o);
-	const char *path = rsh_conversion_of(o).src_strategy;
+	struct rsh_source_options files = o->vfs.files;
+	const char *path = o->vfs.src.path;
 	struct rsh_strategy *strategy = NULL;
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *source = NULL;
@@ -237,12 +236,14 @@ static int verify_best(struct report *r, struct rsh_error *err)
 
 	files.io = r->work.io;
 	if (rc == 0 && path)
-		rc = rsh_strategy_load(path, o->compat, names, &strategy, err);
+		rc = rsh_strategy_load(path, o->vfs.plan.compat, names,
+				       &strategy, err);
 	if (rc == 0 && strategy)
 		rsh_conversion_source_ranks(strategy, NULL, names, true, &first,
 					    &n);
 	if (rc == 0)
-		rc = rsh_source_open(o->source, first, n, &files, &source, err);
+		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
+				     err);
 	if (rc == 0)
 		rc = rsh_source_choose(source, 0, err);
 	if (rc == 0) {
@@ -265,7 +266,7 @@ static int ask(struct report *r, struct rsh_error *err)
 
 	if (kind == RSH_VERIFY_FILES)
 		return verify_files(r, err);
-	if (kind == RSH_VERIFY_SOURCE && !o->dst_strategy)
+	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
 		return verify_best(r, err);
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
 	/* A converted tree proves nothing of the source. */
@@ -284,7 +285,7 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	enum rsh_exit status;
 	int rc;
 
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&r.work, o, "verifying");
 	rc = ask(&r, &err);

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "interrupt.h"
-#include "rsh/options/conversion.h"
 #include "rsh/options/reading.h"
 #include "rsh/util/clock.h"
 
@@ -27,11 +26,11 @@ int rsh_work_open(struct rsh_work *w, bool contents_later,
 
 	if (rc)
 		return rc;
-	w->cfg = rsh_conversion_of(w->options);
+	w->cfg = w->options->vfs;
 	w->cfg.files.io = w->io;
 	w->cfg.contents_later = contents_later;
 	rc = rsh_vfs_open(&w->cfg, &w->vfs, err);
-	if (rc == 0 && w->options->has_keep_free)
+	if (rc == 0 && rsh_option_given(w->options, "keep-free"))
 		rsh_reading_keep_free(w->options, w->vfs, w->io, true);
 	return rc;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/options/digest.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
@@ -31,29 +32,6 @@ static void add_number(XXH3_state_t *hash, uint64_t n)
 }
 
 /* ---- what decides about the bytes ---- */
-
-static int add_options(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
-		       struct rsh_error *err)
-{
-	uint64_t renames = 0;
-	int rc = cfg->rename ? rsh_strategy_digest(cfg->rename, &renames, err) :
-			       0;
-
-	add_text(hash, PACKAGE_VERSION);
-	add_text(hash, cfg->only);
-	add_text(hash, cfg->drop);
-	add_text(hash, cfg->tree.prefix);
-	add_number(hash, renames);
-	add_number(hash, cfg->compat);
-	add_number(hash, cfg->allow_missing);
-	add_number(hash, cfg->dst_ranks);
-	add_number(hash, cfg->unlisted);
-	add_number(hash, cfg->format);
-	add_number(hash, cfg->part_bytes);
-	add_number(hash, cfg->cast);
-	add_number(hash, cfg->remove_redundancy);
-	return rc;
-}
 
 /* As it was understood: it may have been derived and be no file at all. */
 static void add_strategy(XXH3_state_t *hash, const struct rsh_strategy *s,
@@ -111,12 +89,15 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
 	XXH3_state_t *hash = XXH3_createState();
+	uint64_t options = 0;
 	int rc;
 
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = add_options(hash, cfg, err);
+	rc = rsh_options_digest(cfg, &options, err);
+	add_text(hash, PACKAGE_VERSION);
+	add_number(hash, options);
 	add_origin(hash, o);
 	o->head.conversion = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
@@ -187,11 +168,11 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	out->head.n_files = list->n;
 	if (take_sources(out, view.source))
 		return rsh_error_nomem(err);
-	rc = take_strategy(cfg->src_strategy, &out->head.src, err);
+	rc = take_strategy(cfg->src.path, &out->head.src, err);
 	if (rc == 0)
-		rc = cfg->derive && view.dst ?
+		rc = cfg->dst.from == RSH_FROM_DERIVED ?
 			take_derived(&view, &out->head.dst, err) :
-			take_strategy(cfg->dst_strategy, &out->head.dst, err);
+			take_strategy(cfg->dst.path, &out->head.dst, err);
 	return rc ? rc : identify(out, cfg, err);
 }
 

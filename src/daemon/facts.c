@@ -31,7 +31,7 @@ int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
 	*f = (struct rsh_facts){
 		.options = o,
 		.plan = plan,
-		.source = absolute(o->source),
+		.source = absolute(o->vfs.source),
 		.mountpoint = absolute(o->mountpoint),
 		.identity = rsh_identity(o),
 	};
@@ -155,7 +155,8 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 static const char *format_name(const struct rsh_options *o)
 {
 	return o->resume ? NULL : o->in_parts ? "hf" :
-	       o->format == RSH_FORMAT_SAFETENSORS ? "safetensors" : "ckpt";
+	       o->vfs.plan.format == RSH_FORMAT_SAFETENSORS ? "safetensors" :
+						      "ckpt";
 }
 
 static const char *log_name(const struct rsh_options *o)
@@ -174,6 +175,11 @@ static const char *log_name(const struct rsh_options *o)
 	return o->foreground ? "stderr" : "syslog";
 }
 
+static json_t *strategy_json(const struct rsh_strategy_at *at)
+{
+	return rsh_json_optional(rsh_strategy_text(at));
+}
+
 static json_t *config(const struct rsh_facts *f)
 {
 	const struct rsh_options *o = f->options;
@@ -183,11 +189,12 @@ static json_t *config(const struct rsh_facts *f)
 	rsh_source_io_stats_get(f->io, &io);
 	more = json_pack(
 		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
-		o->resume, "src_strategy", rsh_json_optional(o->src_strategy),
-		"dst_strategy", rsh_json_optional(o->dst_strategy), "format",
+		o->resume, "src_strategy", strategy_json(&o->vfs.src),
+		"dst_strategy", strategy_json(&o->vfs.dst), "format",
 		rsh_json_optional(format_name(o)), "prefix",
-		rsh_json_optional(o->resume ? NULL : o->prefix), "replicas",
-		o->resume ? json_null() : json_boolean(!o->no_replicas),
+		rsh_json_optional(o->resume ? NULL : o->vfs.tree.prefix),
+		"replicas",
+		o->resume ? json_null() : json_boolean(o->vfs.plan.replicas),
 		"io_mode", rsh_server_is_direct(f->server) ? "direct" :
 							     "cached",
 		"cached", io.cached, "cache", cache_json(f, io.cached),

@@ -86,7 +86,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 {
 	cleanup_free struct rsh_given *given =
 		rsh_alloc_array(o->n_given, sizeof(*given));
-	cleanup_free char *source = realpath(o->source, NULL);
+	cleanup_free char *source = realpath(o->vfs.source, NULL);
 	json_t *all = json_array();
 	int rc;
 
@@ -98,7 +98,7 @@ json_t *rsh_identity(const struct rsh_options *o)
 		given[i] = o->given[i];
 	qsort(given, o->n_given, sizeof(*given), by_name);
 	rc = json_array_append_new(all, line("SOURCE", source ? source :
-								o->source));
+								o->vfs.source));
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
 		rc = add_option(all, &given[i]);
 	if (rc == 0)

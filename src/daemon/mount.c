@@ -15,7 +15,6 @@
 #include "notify_i.h"
 #include "rsh/daemon/unmount.h"
 #include "rsh/fuse/server.h"
-#include "rsh/options/conversion.h"
 #include "rsh/options/reading.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
@@ -214,10 +213,11 @@ static bool may_find(const struct rsh_options *o, const char *name)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct wanted w = { .name = name };
 
-	if (*name != '/' || o->files.follow_outside)
+	if (*name != '/' || o->vfs.files.follow_outside)
 		return true;
-	if (o->files.source_map)
-		rsh_source_map_each(o->files.source_map, look_for, &w, &err);
+	if (o->vfs.files.source_map)
+		rsh_source_map_each(o->vfs.files.source_map, look_for, &w,
+				    &err);
 	return w.found;
 }
 
@@ -227,7 +227,7 @@ static void find_file(void *ctx, const char *name, int fd[2])
 	const struct service *s = ctx;
 
 	if (may_find(s->options, name))
-		rsh_source_find(s->place, s->options->files.follow_outside,
+		rsh_source_find(s->place, s->options->vfs.files.follow_outside,
 				name, fd);
 }
 
@@ -243,7 +243,7 @@ static int confine(struct service *s, struct rsh_error *err)
 	int rc = 0;
 
 	if (!o->no_sandbox) {
-		s->place = realpath(o->source, NULL);
+		s->place = realpath(o->vfs.source, NULL);
 		s->so.find = s->place ? find_file : NULL;
 		s->so.find_ctx = s;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
@@ -265,9 +265,9 @@ static int open_resume(const struct rsh_options *o, struct service *s,
 		       struct rsh_error *err)
 {
 	struct rsh_vfs_resume_config cfg = {
-		.source = o->source,
-		.files = o->files,
-		.fallbacks = o->fallbacks,
+		.source = o->vfs.source,
+		.files = o->vfs.files,
+		.fallbacks = o->vfs.fallbacks,
 		.uid = getuid(),
 		.gid = getgid(),
 	};
@@ -279,7 +279,7 @@ static int open_resume(const struct rsh_options *o, struct service *s,
 static int open_conversion(const struct rsh_options *o, struct service *s,
 			   struct rsh_error *err)
 {
-	struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	struct rsh_vfs_config cfg = o->vfs;
 
 	add_reading(s, &cfg.files);
 	return rsh_vfs_open(&cfg, &s->vfs, err);
@@ -324,7 +324,7 @@ static int run(struct service *s)
 	const struct rsh_options *o = s->options;
 	int rc;
 
-	rsh_log_info("%s mounted on %s", o->source, o->mountpoint);
+	rsh_log_info("%s mounted on %s", o->vfs.source, o->mountpoint);
 	rc = rsh_server_run(s->server, on_ready, s);
 	rsh_notify("STOPPING=1");
 	log_statistics(s, RSH_LOG_INFO);
@@ -344,7 +344,7 @@ static void end(struct service *s)
 	rsh_mounter_end(s->so.mounter);
 	if (stuck) {
 		rsh_log_warning("%s: a read does not come back, its thread is "
-				"left behind", s->options->source);
+				"left behind", s->options->vfs.source);
 		return;
 	}
 	rsh_vfs_free(s->control);

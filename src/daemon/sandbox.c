@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "landlock_i.h"
+#include "rsh/options/table.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "syscalls_i.h"
@@ -50,18 +51,10 @@ static void allow_links(int rules, const char *path)
 		closedir(dir);
 }
 
-static void allow_strategy(int rules, const char *path)
-{
-	if (!path || strcmp(path, "none") == 0)
-		return;
-	rsh_landlock_allow(rules, path, false);
-	allow_links(rules, path);
-}
-
 /* A file, a directory, or a template: then all below what is fixed of it. */
-static void allow_group_info(int rules, const char *path)
+static void allow_path(int rules, const char *path)
 {
-	cleanup_free char *fixed = path ? strdup(path) : NULL;
+	cleanup_free char *fixed = strdup(path);
 	char *mark = fixed ? strstr(fixed, "{rank}") : NULL;
 	char *slash;
 
@@ -77,6 +70,25 @@ static void allow_group_info(int rules, const char *path)
 		rsh_landlock_allow(rules, fixed, false);
 }
 
+/* What the table says of options that name files. */
+static void allow_read(int rules, const struct rsh_options *o)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *path;
+
+		if (!table[i].opens && !table[i].opens_links)
+			continue;
+		path = *(const char *const *)((const char *)o + table[i].at);
+		if (path)
+			allow_path(rules, path);
+		if (path && table[i].opens_links)
+			allow_links(rules, path);
+	}
+}
+
 static void allow_mapped(void *rules, const char *path)
 {
 	rsh_landlock_allow(*(const int *)rules, path, false);
@@ -85,13 +97,12 @@ static void allow_mapped(void *rules, const char *path)
 static int allow_sources(int rules, const struct rsh_options *o,
 			 struct rsh_error *err)
 {
-	const char *map = o->files.source_map;
+	const char *map = o->vfs.files.source_map;
 
-	rsh_landlock_allow(rules, o->files.follow_outside ? "/" : o->source,
-			   false);
+	rsh_landlock_allow(rules, o->vfs.files.follow_outside ?
+			   "/" : o->vfs.source, false);
 	if (!map)
 		return 0;
-	rsh_landlock_allow(rules, map, false);
 	return rsh_source_map_each(map, allow_mapped, &rules, err);
 }
 
@@ -100,7 +111,7 @@ static void allow_caches(int rules, const struct rsh_options *o)
 {
 	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
 			     NULL : o->io.cache.dir;
-	const char *indexes = o->files.index_cache;
+	const char *indexes = o->vfs.files.index_cache;
 
 	if (blocks) {
 		mkdir(blocks, 0700);
@@ -118,12 +129,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 
 	if (rc)
 		return rc;
-	allow_strategy(rules, o->src_strategy);
-	if (!o->dst_mesh)
-		allow_strategy(rules, o->dst_strategy);
-	allow_group_info(rules, o->group_info);
-	if (o->rename)
-		rsh_landlock_allow(rules, o->rename, false);
+	allow_read(rules, o);
 	allow_caches(rules, o);
 	rsh_landlock_allow(rules, "/dev/null", true);
 	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
@@ -146,18 +152,11 @@ static void preload(void)
 
 /* ---- all of it ---- */
 
-static bool is_given(const struct rsh_options *o, const char *name)
-{
-	for (size_t i = 0; i < o->n_given; i++)
-		if (strcmp(o->given[i].name, name) == 0)
-			return true;
-	return false;
-}
-
 /* What was read for them may not be theirs, nor what it came from. */
 static bool serves_others(const struct rsh_options *o)
 {
-	return is_given(o, "allow_other") || is_given(o, "allow_root");
+	return rsh_option_given(o, "allow_other") ||
+	       rsh_option_given(o, "allow_root");
 }
 
 static bool systemd_is_abstract(void)

@@ -15,7 +15,6 @@
 
 #include "rsh/options/check.h"
 #include "rsh/options/commands.h"
-#include "rsh/options/conversion.h"
 #include "rsh/options/reading.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
@@ -75,7 +74,7 @@ static int take_options(struct rsh_options *o, const char *source,
 
 	rsh_options_init(o);
 	o->command = &library;
-	o->source = source;
+	o->vfs.source = source;
 	o->log_level = RSH_LOG_WARNING;
 	for (; rc == 0 && given && *given; given++)
 		rc = rsh_options_set(o, *given, err);
@@ -145,7 +144,7 @@ static const struct file *file_at(const struct reshard *r, uint32_t i)
 	if (i < r->n_files)
 		return &r->files[i];
 	rsh_error_set(&last, ENOENT, "%s has no file %" PRIu32 ": there are "
-		      "%" PRIu32, r->options.source, i, r->n_files);
+		      "%" PRIu32, r->options.vfs.source, i, r->n_files);
 	return NULL;
 }
 
@@ -153,7 +152,7 @@ static const struct file *file_at(const struct reshard *r, uint32_t i)
 
 static int open_tree(struct reshard *r, struct rsh_error *err)
 {
-	struct rsh_vfs_config cfg = rsh_conversion_of(&r->options);
+	struct rsh_vfs_config cfg = r->options.vfs;
 	int rc = rsh_reading_new(&r->options, &r->io, err);
 
 	cfg.files.io = r->io;
@@ -205,7 +204,7 @@ void reshard_close(struct reshard *r)
 	free(r->files);
 	rsh_vfs_free(r->vfs);
 	rsh_source_io_free(r->io);
-	free((char *)(uintptr_t)r->options.source);
+	free((char *)(uintptr_t)r->options.vfs.source);
 	rsh_options_clear(&r->options);
 	free(r);
 }
@@ -252,7 +251,7 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 			n = n ? n : -EIO;
 			return rsh_error_set(&last, (int)-n, "%s: %s at offset "
 					     "%" PRIu64 ": %s",
-					     r->options.source, f->name,
+					     r->options.vfs.source, f->name,
 					     offset + done, strerror((int)-n));
 		}
 	}
@@ -274,7 +273,7 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 
 	if (n >= reshard_n_records(r, i))
 		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
-				     " in a file %" PRIu32, r->options.source,
+				     " in a file %" PRIu32, r->options.vfs.source,
 				     n, i);
 	rsh_plan_record(r->view.conversion, i, n, &v);
 	*out = (struct reshard_record){

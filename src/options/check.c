@@ -11,6 +11,7 @@
 
 #include "rsh/options/commands.h"
 #include "rsh/options/ranks.h"
+#include "rsh/options/table.h"
 #include "rsh/options/verify_kind.h"
 #include "rsh/util/mem.h"
 
@@ -21,9 +22,9 @@ static bool names_rank(const char *template)
 
 int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 {
-	const char *dir = o->files.rank_dir, *file = o->files.file;
+	const char *dir = o->vfs.files.rank_dir, *file = o->vfs.files.file;
 
-	if (o->files.source_map && (dir || file))
+	if (o->vfs.files.source_map && (dir || file))
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
@@ -37,109 +38,102 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A mesh stands for the strategy that is derived for it. */
-static int take_mesh(struct rsh_options *o, struct rsh_error *err)
+/* Bytes of the converter's, which others know nothing of. */
+static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 {
-	if (o->derive && !o->dst_mesh)
-		return rsh_error_set(err, EINVAL, "--dst-opt, --src-mesh, "
-				     "--split, --axes, --stage, --layers, "
-				     "--opt-include and --opt-exclude are for "
-				     "--dst-mesh");
-	if (!o->dst_mesh)
-		return 0;
-	if (o->dst_strategy)
-		return rsh_error_set(err, EINVAL, "--dst-mesh and "
-				     "--dst-strategy say the same: give one");
-	o->dst_strategy = "derived";
+	const struct rsh_conversion_options *p = &v->plan;
+
+	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
+			  v->only || v->drop ||
+			  p->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
+				     "the converter's own bytes: it goes with "
+				     "none of --unlisted, --only, --drop, "
+				     "--rename, --cast and "
+				     "--remove-redundancy");
+	return 0;
+}
+
+/* One whole model, and files of ranks without a strategy. */
+static int check_whole(const struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const bool whole = v->dst.from == RSH_FROM_NONE;
+
+	if (v->plan.remove_redundancy && whole)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
+				     "--dst-strategy: without one there are no "
+				     "ranks that hold the same");
+	if (o->in_parts && (!whole || v->plan.copies || v->plan.compat))
+		return rsh_error_set(err, EINVAL, "--format hf is one whole "
+				     "model: it needs --dst-strategy none and "
+				     "goes with neither --dst-ranks nor "
+				     "--compat");
+	if (v->plan.part_bytes && !o->in_parts)
+		return rsh_error_set(err, EINVAL, "--part-size is for --format "
+				     "hf");
+	if (v->plan.copies && (v->src.from != RSH_FROM_NONE || !whole))
+		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
+				     "without strategies (both \"none\"); a "
+				     "strategy says how many ranks there are");
 	return 0;
 }
 
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
-	int rc = take_mesh(o, err);
+	const struct rsh_vfs_config *v = &o->vfs;
+	int rc;
 
-	if (rc)
-		return rc;
-	if (!o->src_strategy)
+	if (rsh_option_given(o, "dst-mesh") &&
+	    rsh_option_given(o, "dst-strategy"))
+		return rsh_error_set(err, EINVAL, "--dst-mesh and "
+				     "--dst-strategy say the same: give one");
+	if (v->derive && !rsh_option_given(o, "dst-mesh"))
+		return rsh_error_set(err, EINVAL, "--dst-opt, --src-mesh, "
+				     "--split, --axes, --stage, --layers, "
+				     "--opt-include and --opt-exclude are for "
+				     "--dst-mesh");
+	if (!v->src.from)
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)");
-	if (!o->dst_strategy)
+	if (!v->dst.from)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors), or "
 				     "--dst-mesh");
-	if (o->remove_redundancy && strcmp(o->dst_strategy, "none") == 0)
-		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
-				     "--dst-strategy: without one there are no "
-				     "ranks that hold the same");
-	if (o->compat && (o->remove_redundancy || o->cast || o->rename ||
-			  o->only || o->drop ||
-			  o->unlisted != RSH_UNLISTED_COPY))
-		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
-				     "the converter's own bytes: it goes with "
-				     "none of --unlisted, --only, --drop, "
-				     "--rename, --cast and --remove-redundancy");
-	if (o->in_parts && (strcmp(o->dst_strategy, "none") != 0 ||
-			    o->dst_ranks || o->compat))
-		return rsh_error_set(err, EINVAL, "--format hf is one whole "
-				     "model: it needs --dst-strategy none and "
-				     "goes with neither --dst-ranks nor "
-				     "--compat");
-	if (o->part_bytes && !o->in_parts)
-		return rsh_error_set(err, EINVAL, "--part-size is for --format "
-				     "hf");
-	if (o->dst_ranks && (strcmp(o->src_strategy, "none") != 0 ||
-			     strcmp(o->dst_strategy, "none") != 0))
-		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
-				     "without strategies (both \"none\"); a "
-				     "strategy says how many ranks there are");
-	return rsh_check_files(o, err);
+	rc = check_compat(v, err);
+	if (rc == 0)
+		rc = check_whole(o, err);
+	return rc ? rc : rsh_check_files(o, err);
 }
 
 /* The options of a conversion say nothing where there is none. */
 static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 {
-	const char *given = o->src_strategy ? "src-strategy" :
-			    o->dst_strategy ? "dst-strategy" :
-			    o->dst_mesh ? "dst-mesh" :
-			    o->derive ? "dst-opt (and its like)" :
-			    o->prefix ? "prefix" :
-			    o->compat ? "compat" :
-			    o->no_replicas ? "replicas" :
-			    o->allow_missing ? "allow-missing" :
-			    o->dst_ranks ? "dst-ranks" :
-			    o->unlisted != RSH_UNLISTED_COPY ? "unlisted" :
-			    o->only ? "only" :
-			    o->drop ? "drop" :
-			    o->rename ? "rename" :
-			    o->cast ? "cast" :
-			    o->remove_redundancy ? "remove-redundancy" :
-			    o->files.rank_dir ? "rank-dir" :
-			    o->files.file ? "file" :
-			    o->files.source_map ? "source-map" :
-			    o->group_info ? "group-info" :
-			    o->has_format ? "format" :
-			    o->part_bytes ? "part-size" : NULL;
+	const char *bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
+			  "select mindspore" : NULL;
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
 
-	if (!given && o->files.select == RSH_SELECT_MINDSPORE)
-		given = "select mindspore";
-	return given ? rsh_error_set(err, EINVAL, "--%s does not go with "
-				     "--resume, which converts nothing",
-				     given) : 0;
+	for (size_t i = 0; i < n; i++)
+		if (table[i].converts && rsh_option_given(o, table[i].name))
+			bad = table[i].name;
+	return bad ? rsh_error_set(err, EINVAL, "--%s does not go with "
+				   "--resume, which converts nothing", bad) : 0;
 }
 
 /* What a mount would take is asked if both strategies are given. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
-	o->source = o->operands[0];
-	return o->src_strategy && (o->dst_strategy || o->dst_mesh) ?
-		       rsh_check_conversion(o, err) : rsh_check_files(o, err);
+	o->vfs.source = o->operands[0];
+	return rsh_options_convert(o) ? rsh_check_conversion(o, err) :
+					rsh_check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
 {
 	int rc = rsh_ranks_check(o, 1, err);
 
-	o->source = o->operands[0];
+	o->vfs.source = o->operands[0];
 	return rc ? rc : rsh_check_conversion(o, err);
 }
 
@@ -147,7 +141,7 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
 {
 	int rc = rsh_ranks_check(o, 2, err);
 
-	o->source = o->operands[0];
+	o->vfs.source = o->operands[0];
 	o->directory = o->operands[1];
 	return rc ? rc : rsh_check_conversion(o, err);
 }
@@ -156,16 +150,16 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
-	const bool converts = o->src_strategy && o->dst_strategy;
+	const bool says = o->vfs.src.from || o->vfs.dst.from;
 	int rc = rsh_ranks_check(o, 2, err);
 
-	o->source = o->operands[0];
+	o->vfs.source = o->operands[0];
 	if (rc)
 		return rc;
-	if (kind == RSH_VERIFY_FILES && (o->src_strategy || o->dst_strategy))
+	if (kind == RSH_VERIFY_FILES && says)
 		return rsh_error_set(err, EINVAL, "%s is a file: with a "
 				     "strategy SOURCE, a directory, is the "
-				     "first operand", o->source);
+				     "first operand", o->vfs.source);
 	if (kind == RSH_VERIFY_FILES && (o->n_operands > 2 ||
 					 o->write_manifest))
 		return rsh_error_set(err, EINVAL, "RANK and --write-manifest "
@@ -173,8 +167,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 				     "against a manifest");
 	if (kind == RSH_VERIFY_FILES)
 		return 0;
-	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || converts ||
-	    o->dst_strategy)
+	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || o->vfs.dst.from)
 		return rsh_check_conversion(o, err);
 	return rsh_check_files(o, err);
 }
@@ -184,12 +177,12 @@ static int take_source(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;
 
-	o->source = o->operands[0];
-	if (*o->source != '/')
-		full = realpath(o->source, NULL);
+	o->vfs.source = o->operands[0];
+	if (*o->vfs.source != '/')
+		full = realpath(o->vfs.source, NULL);
 	if (full)
-		o->source = rsh_options_keep(o, full);
-	return o->source ? 0 : rsh_error_nomem(err);
+		o->vfs.source = rsh_options_keep(o, full);
+	return o->vfs.source ? 0 : rsh_error_nomem(err);
 }
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)

@@ -29,9 +29,9 @@ static int check_use(const struct rsh_options *o, bool derives, bool writes,
 		     bool prints, struct rsh_error *err)
 {
 	const bool infers = is_infer(o);
-	const char *given = o->derive && !derives ? "mesh (and its like)" :
-			    o->drop && !derives && !infers ? "drop" :
-			    o->only && !infers ? "only" :
+	const char *given = o->vfs.derive && !derives ? "mesh (and its like)" :
+			    o->vfs.drop && !derives && !infers ? "drop" :
+			    o->vfs.only && !infers ? "only" :
 			    o->output && !writes ? "output" :
 			    o->json && !prints ? "json" : NULL;
 
@@ -47,8 +47,8 @@ static int check_use(const struct rsh_options *o, bool derives, bool writes,
 /* Which files of a tree are meant, where there is a tree. */
 static int check_tree(const struct rsh_options *o, struct rsh_error *err)
 {
-	const struct rsh_source_options *f = &o->files;
-	const char *given = o->has_select ? "select" :
+	const struct rsh_source_options *f = &o->vfs.files;
+	const char *given = rsh_option_given(o, "select") ? "select" :
 			    f->breakpoints != RSH_BREAKPOINTS_OUT ?
 				    "breakpoint" :
 			    f->rank_dir ? "rank-dir" :
@@ -85,18 +85,18 @@ int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err)
 		rc = check_tree(o, err);
 	if (rc)
 		return rc;
-	o->source = o->operands[1];
+	o->vfs.source = o->operands[1];
 	if (o->checkpoint && !check && !derive)
 		return rsh_error_set(err, EINVAL, "strategy %s has no use for "
 				     "--checkpoint", what);
-	if (check && o->checkpoint && !o->src_strategy)
+	if (check && o->checkpoint && !o->vfs.src.from)
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if --checkpoint is not "
 				     "sharded)");
-	if (o->src_strategy && !(check && o->checkpoint))
+	if (o->vfs.src.from && !(check && o->checkpoint))
 		return rsh_error_set(err, EINVAL, "--src-strategy is for "
 				     "strategy check --checkpoint");
-	if (derive && !o->dst_mesh)
+	if (derive && !rsh_option_given(o, "mesh"))
 		return rsh_error_set(err, EINVAL, "strategy derive: --mesh is "
 				     "missing, as in --mesh dp=2,mp=4");
 	return 0;

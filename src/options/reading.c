@@ -27,7 +27,8 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 {
 	uint64_t largest = rsh_vfs_largest(vfs);
 
-	rsh_source_io_keep_free(io, o->has_keep_free ? o->keep_free :
+	rsh_source_io_keep_free(io, rsh_option_given(o, "keep-free") ?
+				o->keep_free :
 				largest + largest / 4 + LOADER_BYTES, all);
 }
 

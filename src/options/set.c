@@ -92,6 +92,72 @@ int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
+/* Returns the number of `value` among the words of def->arg, or -1. */
+static int word_number(const struct rsh_option *def, const char *value)
+{
+	const size_t n = strlen(value);
+	const char *word = def->arg;
+
+	for (int i = 0; word; i++) {
+		const size_t length = strcspn(word, "|");
+
+		if (length == n && strncmp(word, value, n) == 0)
+			return i;
+		word = word[length] ? word + length + 1 : NULL;
+	}
+	return -1;
+}
+
+/* Says that it is none of "a, b or c". */
+static int refuse_word(const struct rsh_option *def, const char *value,
+		       struct rsh_error *err)
+{
+	char words[128] = "";
+	char *to = words;
+
+	for (const char *c = def->arg; *c && to < words + 100; c++) {
+		if (*c != '|')
+			*to++ = *c;
+		else
+			to = stpcpy(to, strchr(c + 1, '|') ? ", " : " or ");
+	}
+	*to = '\0';
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not %s", def->name,
+			     value, words);
+}
+
+int rsh_set_word(struct rsh_options *o, const struct rsh_option *def,
+		 const char *value, struct rsh_error *err)
+{
+	const int i = word_number(def, value);
+	unsigned n;
+
+	if (i < 0)
+		return refuse_word(def, value, err);
+	n = def->values ? def->values[i] : def->min + (unsigned)i;
+	if (def->size == sizeof(bool))
+		*(bool *)member(o, def) = n;
+	else
+		*(unsigned *)member(o, def) = n;
+	return 0;
+}
+
+int rsh_set_strategy(struct rsh_options *o, const struct rsh_option *def,
+		     const char *value, struct rsh_error *err)
+{
+	struct rsh_strategy_at *at = member(o, def);
+	const bool none = strcmp(value, "none") == 0;
+	int rc = rsh_set_path(o, def, value, err);
+
+	if (rc)
+		return rc;
+	*at = (struct rsh_strategy_at){
+		.path = none ? NULL : value,
+		.from = none ? RSH_FROM_NONE : RSH_FROM_FILE,
+	};
+	return 0;
+}
+
 /* The converter refuses more (it joins the prefix to a path); what is left
  * here are the prefixes that would not make the plain name of a file. */
 int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
@@ -105,27 +171,7 @@ int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return rsh_error_set(err, EINVAL, "%s: control "
 					     "character in it", def->name);
-	o->prefix = value;
-	return 0;
-}
-
-int rsh_set_compat(struct rsh_options *o, const struct rsh_option *def,
-		   const char *value, struct rsh_error *err)
-{
-	if (strcmp(value, "mindspore") != 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not known, "
-				     "only \"mindspore\" is", def->name, value);
-	o->compat = true;
-	return 0;
-}
-
-int rsh_set_replicas(struct rsh_options *o, const struct rsh_option *def,
-		     const char *value, struct rsh_error *err)
-{
-	o->no_replicas = strcmp(value, "off") == 0;
-	if (!o->no_replicas && strcmp(value, "auto") != 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
-				     "\"auto\" nor \"off\"", def->name, value);
+	o->vfs.tree.prefix = value;
 	return 0;
 }
 
@@ -148,9 +194,8 @@ int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
 	const char name[] = "name=";
-	struct rsh_source_options *f = &o->files;
+	struct rsh_source_options *f = &o->vfs.files;
 
-	o->has_select = true;
 	if (strcmp(value, "newest") == 0)
 		f->select = RSH_SELECT_NEWEST;
 	else if (strcmp(value, "mtime") == 0)
@@ -170,36 +215,6 @@ int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-int rsh_set_breakpoint(struct rsh_options *o, const struct rsh_option *def,
-		       const char *value, struct rsh_error *err)
-{
-	if (strcmp(value, "include") == 0)
-		o->files.breakpoints = RSH_BREAKPOINTS_INCLUDE;
-	else if (strcmp(value, "only") == 0)
-		o->files.breakpoints = RSH_BREAKPOINTS_ONLY;
-	else
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
-				     "\"include\" nor \"only\"", def->name,
-				     value);
-	return 0;
-}
-
-int rsh_set_check(struct rsh_options *o, const struct rsh_option *def,
-		  const char *value, struct rsh_error *err)
-{
-	if (strcmp(value, "sample") == 0)
-		o->files.check = RSH_CHECK_SAMPLE;
-	else if (strcmp(value, "structure") == 0)
-		o->files.check = RSH_CHECK_STRUCTURE;
-	else if (strcmp(value, "full") == 0)
-		o->files.check = RSH_CHECK_FULL;
-	else
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is none of "
-				     "\"sample\", \"structure\" and \"full\"",
-				     def->name, value);
-	return 0;
-}
-
 int rsh_set_file(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
 {
@@ -209,53 +224,27 @@ int rsh_set_file(struct rsh_options *o, const struct rsh_option *def,
 	return rsh_set_string(o, def, value, err);
 }
 
-int rsh_set_unlisted(struct rsh_options *o, const struct rsh_option *def,
-		     const char *value, struct rsh_error *err)
-{
-	static const char *const words[] = {
-		[RSH_UNLISTED_COPY] = "copy",
-		[RSH_UNLISTED_DROP] = "drop",
-		[RSH_UNLISTED_ERROR] = "error",
-	};
-
-	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strcmp(value, words[i]) == 0) {
-			o->unlisted = (enum rsh_unlisted)i;
-			return 0;
-		}
-	return rsh_error_set(err, EINVAL, "%s: \"%s\" is not copy, drop or "
-			     "error", def->name, value);
-}
-
-int rsh_set_cast(struct rsh_options *o, const struct rsh_option *def,
-		 const char *value, struct rsh_error *err)
-{
-	if (strcmp(value, "bfloat16") == 0)
-		o->cast = RSH_DTYPE_BFLOAT16;
-	else if (strcmp(value, "float16") == 0)
-		o->cast = RSH_DTYPE_FLOAT16;
-	else if (strcmp(value, "float32") == 0)
-		o->cast = RSH_DTYPE_FLOAT32;
-	else
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not bfloat16, "
-				     "float16 or float32", def->name, value);
-	return 0;
-}
-
 int rsh_set_format(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	if (strcmp(value, "ckpt") == 0)
-		o->format = RSH_FORMAT_CKPT;
-	else if (strcmp(value, "safetensors") == 0)
-		o->format = RSH_FORMAT_SAFETENSORS;
-	else if (strcmp(value, "hf") == 0)
-		o->format = RSH_FORMAT_SAFETENSORS;
-	else
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not ckpt, "
-				     "safetensors or hf", def->name, value);
-	o->has_format = true;
-	o->in_parts = strcmp(value, "hf") == 0;
+	const int i = word_number(def, value);
+
+	if (i < 0)
+		return refuse_word(def, value, err);
+	o->vfs.plan.format = i ? RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT;
+	o->in_parts = i == 2;
+	return 0;
+}
+
+int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
+			const char *value, struct rsh_error *err)
+{
+	struct rsh_source_options *f = &o->vfs.files;
+
+	if (!*value)
+		return rsh_error_set(err, EINVAL, "%s: empty path", def->name);
+	f->index_cache_asked = true;
+	f->index_cache = strcmp(value, "off") == 0 ? NULL : value;
 	return 0;
 }
 
@@ -315,91 +304,12 @@ int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-int rsh_set_keep_free(struct rsh_options *o, const struct rsh_option *def,
-		      const char *value, struct rsh_error *err)
-{
-	o->has_keep_free = true;
-	return rsh_set_memory(o, def, value, err);
-}
-
-/* Returns the number of a word among n, or -1 if it is none of them. */
-static int word_number(const char *value, const char *const *words, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (strcmp(value, words[i]) == 0)
-			return i;
-	return -1;
-}
-
-int rsh_set_cache(struct rsh_options *o, const struct rsh_option *def,
-		  const char *value, struct rsh_error *err)
-{
-	static const char *const words[] = {
-		[RSH_CACHING_AUTO] = "auto",
-		[RSH_CACHING_ON] = "on",
-		[RSH_CACHING_OFF] = "off",
-	};
-	int i = word_number(value, words, 3);
-
-	if (i < 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, on "
-				     "or off", def->name, value);
-	o->io.caching = (enum rsh_caching)i;
-	return 0;
-}
-
-int rsh_set_cache_compress(struct rsh_options *o, const struct rsh_option *def,
-			   const char *value, struct rsh_error *err)
-{
-	static const char *const words[] = {
-		[RSH_CACHE_COMPRESS_AUTO] = "auto",
-		[RSH_CACHE_COMPRESS_OFF] = "off",
-		[RSH_CACHE_COMPRESS_ON] = "on",
-	};
-	int i = word_number(value, words, 3);
-
-	if (i < 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, off "
-				     "or on", def->name, value);
-	o->io.cache.compress = (enum rsh_cache_compress)i;
-	return 0;
-}
-
-int rsh_set_sandbox(struct rsh_options *o, const struct rsh_option *def,
-		    const char *value, struct rsh_error *err)
-{
-	o->no_sandbox = strcmp(value, "off") == 0;
-	if (!o->no_sandbox && strcmp(value, "auto") != 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is neither "
-				     "\"auto\" nor \"off\"", def->name, value);
-	return 0;
-}
-
 int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,
 		  const char *value, struct rsh_error *err)
 {
 	(void)def, (void)value, (void)err;
 	o->debug = true;
 	o->foreground = true;
-	return 0;
-}
-
-int rsh_set_io_mode(struct rsh_options *o, const struct rsh_option *def,
-		    const char *value, struct rsh_error *err)
-{
-	static const char *const words[] = {
-		[RSH_IO_AUTO] = "auto",
-		[RSH_IO_PASSTHROUGH] = "passthrough",
-		[RSH_IO_DIRECT] = "direct",
-		[RSH_IO_CACHED] = "cached",
-	};
-	int i = word_number(value, words, 4);
-
-	if (i < 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, "
-				     "passthrough, direct or cached", def->name,
-				     value);
-	o->io_mode = (enum rsh_io_mode)i;
 	return 0;
 }
 
@@ -417,34 +327,17 @@ int rsh_set_log_to(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
 	static const char file[] = "file:";
-	static const char *const words[] = {
-		[RSH_LOG_TO_AUTO] = "", /* not to be asked for */
-		[RSH_LOG_TO_STDERR] = "stderr",
-		[RSH_LOG_TO_FILE] = "", /* has a path */
-		[RSH_LOG_TO_SYSLOG] = "syslog",
-		[RSH_LOG_TO_JOURNAL] = "journal",
+	static const enum rsh_log_to targets[] = {
+		RSH_LOG_TO_STDERR, RSH_LOG_TO_SYSLOG, RSH_LOG_TO_JOURNAL,
 	};
-	int i = *value ? word_number(value, words, 5) : -1;
+	const int i = word_number(def, value);
 
 	if (strncmp(value, file, strlen(file)) == 0)
 		return rsh_set_log_file(o, def, value + strlen(file), err);
-	if (i < 0)
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not stderr, "
-				     "syslog, journal or file:PATH", def->name,
-				     value);
-	o->log_to = (enum rsh_log_to)i;
+	if (i < 0 || i > 2)
+		return refuse_word(def, value, err);
+	o->log_to = targets[i];
 	o->log_file = NULL;
-	return 0;
-}
-
-int rsh_set_log_level(struct rsh_options *o, const struct rsh_option *def,
-		      const char *value, struct rsh_error *err)
-{
-	if (rsh_log_parse_level(value, &o->log_level))
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not error, "
-				     "warning, notice, info or debug",
-				     def->name, value);
-	o->has_log_level = true;
 	return 0;
 }
 
@@ -493,33 +386,20 @@ int rsh_refuse_rw(struct rsh_options *o, const struct rsh_option *def,
 			     "read-only", def->name);
 }
 
-int rsh_set_color(struct rsh_options *o, const struct rsh_option *def,
-		  const char *value, struct rsh_error *err)
-{
-	if (strcmp(value, "auto") == 0)
-		o->color = RSH_COLOR_AUTO;
-	else if (strcmp(value, "always") == 0)
-		o->color = RSH_COLOR_ALWAYS;
-	else if (strcmp(value, "never") == 0)
-		o->color = RSH_COLOR_NEVER;
-	else
-		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not auto, "
-				     "always or never", def->name, value);
-	return 0;
-}
-
 int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
+	struct rsh_vfs_config *v = &o->vfs;
 	int rc;
 
-	if (!o->derive)
-		o->derive = rsh_derive_options_new();
-	if (!o->derive)
+	if (!v->derive)
+		v->derive = rsh_derive_options_new();
+	if (!v->derive)
 		return rsh_error_nomem(err);
-	if (def->min == RSH_DERIVE_MESH)
-		o->dst_mesh = value;
-	rc = rsh_derive_options_set(o->derive,
+	/* It is an error where there is a file as well. */
+	if (def->min == RSH_DERIVE_MESH && !v->dst.from)
+		v->dst.from = RSH_FROM_DERIVED;
+	rc = rsh_derive_options_set(v->derive,
 				    (enum rsh_derive_option)def->min, value,
 				    err);
 	if (rc)

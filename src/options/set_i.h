@@ -9,25 +9,25 @@
 rsh_option_setter rsh_option_take;
 
 /* Of one member, that at `def->at`: a flag, any text, text with something in
- * it, a path, a regular expression, faults, a number from def->min to
- * def->max. */
+ * it, a path, a regular expression, faults, a number from def->min to def->max,
+ * a word of def->arg, where a strategy is from. */
 rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
-	rsh_set_regex, rsh_set_faults, rsh_set_number;
+	rsh_set_regex, rsh_set_faults, rsh_set_number, rsh_set_word,
+	rsh_set_strategy;
 
 /* A uint64_t of bytes from def->min on: "64M", "5GB"; rsh_set_memory also "10%"
  * of what the machine has. */
 rsh_option_setter rsh_set_size, rsh_set_memory;
 
 /* Of the option of that name. */
-rsh_option_setter rsh_set_prefix, rsh_set_compat, rsh_set_replicas,
-	rsh_set_select, rsh_set_breakpoint, rsh_set_check, rsh_set_file,
-	rsh_set_unlisted, rsh_set_cast, rsh_set_format,
-	rsh_set_sandbox, rsh_set_debug, rsh_set_log_to, rsh_set_log_file,
-	rsh_set_log_level, rsh_set_color, rsh_set_io_mode, rsh_set_cache, rsh_set_cache_compress,
-	rsh_set_keep_free;
+rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_format,
+	rsh_set_index_cache, rsh_set_debug, rsh_set_log_to, rsh_set_log_file;
 
-/* One of enum rsh_derive_option, that at `def->min`; the mesh is kept as text
- * as well. */
+/* What `decides` may be: the bytes of a member; a text; the content of the file
+ * that it names. */
+rsh_option_digester rsh_digest_value, rsh_digest_text, rsh_digest_file;
+
+/* One of enum rsh_derive_option, that at `def->min`. */
 rsh_option_setter rsh_set_derive;
 
 /* -o: a list of options of this table (option_list.c). */

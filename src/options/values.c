@@ -29,7 +29,15 @@ void rsh_options_init(struct rsh_options *o)
 	*o = (struct rsh_options){
 		.subtype = "reshardfs",
 		.log_level = RSH_LOG_NOTICE,
-		.fallbacks = 5,
+		.vfs = {
+			.plan.replicas = true,
+			.fallbacks = 5,
+			.tree = {
+				.prefix = "checkpoint_",
+				.uid = getuid(),
+				.gid = getgid(),
+			},
+		},
 		.io.cache = {
 			.memory_bytes = rsh_min_u64(MAX_CACHE_BYTES,
 						    rsh_physical_memory() / 10),
@@ -58,15 +66,11 @@ static char *default_index_cache(void)
 /* Without memory for its name there is none. */
 static void set_index_cache(struct rsh_options *o)
 {
-	struct rsh_source_options *f = &o->files;
+	struct rsh_source_options *f = &o->vfs.files;
 	cleanup_free char *path = NULL;
 
-	f->index_cache_asked = f->index_cache;
-	if (f->index_cache) {
-		if (strcmp(f->index_cache, "off") == 0)
-			f->index_cache = NULL;
+	if (f->index_cache_asked)
 		return;
-	}
 	path = default_index_cache();
 	if (!path || rsh_grow(&o->copies, &o->cap_copies, o->n_copies + 1,
 			      sizeof(*o->copies)))
@@ -76,16 +80,22 @@ static void set_index_cache(struct rsh_options *o)
 
 void rsh_options_settle(struct rsh_options *o)
 {
-	if (!o->prefix)
-		o->prefix = "checkpoint_";
-	if (!o->part_bytes)
-		o->part_bytes = DEFAULT_PART_BYTES;
+	struct rsh_vfs_config *v = &o->vfs;
+
+	if (o->in_parts && !v->plan.part_bytes)
+		v->plan.part_bytes = DEFAULT_PART_BYTES;
+	/* The converter knows no steps. */
+	if (v->plan.compat && !rsh_option_given(o, "select"))
+		v->files.select = RSH_SELECT_MINDSPORE;
+	v->files.unsharded = v->src.from != RSH_FROM_FILE;
 	if (!o->fsname)
-		o->fsname = o->source;
+		o->fsname = v->source;
 	set_index_cache(o);
-	if (!o->has_log_level && o->quiet)
+	if (rsh_option_given(o, "log-level"))
+		return;
+	if (o->quiet)
 		o->log_level = RSH_LOG_ERROR;
-	if (!o->has_log_level && o->debug)
+	if (o->debug)
 		o->log_level = RSH_LOG_DEBUG;
 }
 
@@ -103,6 +113,25 @@ int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 	return def->set(o, def, value, err);
 }
 
+bool rsh_option_given(const struct rsh_options *o, const char *name)
+{
+	for (size_t i = 0; i < o->n_given; i++)
+		if (strcmp(o->given[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+const char *rsh_strategy_text(const struct rsh_strategy_at *at)
+{
+	static const char *const names[] = {
+		[RSH_FROM_NONE] = "none",
+		[RSH_FROM_DERIVED] = "derived",
+	};
+
+	return at->from == RSH_FROM_FILE ? at->path :
+	       at->from ? names[at->from] : NULL;
+}
+
 void rsh_options_clear(struct rsh_options *o)
 {
 	for (size_t i = 0; i < o->n_copies; i++)
@@ -110,5 +139,5 @@ void rsh_options_clear(struct rsh_options *o)
 	free(o->copies);
 	free(o->given);
 	free(o->mount_opts);
-	rsh_derive_options_free(o->derive);
+	rsh_derive_options_free(o->vfs.derive);
 }

@@ -23,6 +23,6 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 		return RSH_VERIFY_SOURCE;
 	if (!rsh_is_file(other))
 		return RSH_VERIFY_TREE;
-	return o->src_strategy || o->dst_strategy ? RSH_VERIFY_MANIFEST :
+	return o->vfs.src.from || o->vfs.dst.from ? RSH_VERIFY_MANIFEST :
 						    RSH_VERIFY_FILES;
 }

@@ -79,23 +79,14 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 		   struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
-	const struct rsh_conversion_options opts = {
-		.format = cfg->format,
-		.part_bytes = cfg->part_bytes,
-		.compat = cfg->compat,
-		.replicas = cfg->replicas,
-		.allow_missing = allow_missing,
-		.copies = cfg->dst_ranks,
-		.unlisted = cfg->unlisted,
-		.wanted = p->choice ? is_wanted : NULL,
-		.rename = p->renames ? new_name : NULL,
-		.cast = cfg->cast,
-		.remove_redundancy = cfg->remove_redundancy,
-		.report_lost = report_lost,
-		.ctx = p,
-	};
+	struct rsh_conversion_options opts = cfg->plan;
 	struct rsh_source_view view;
 
+	opts.allow_missing = allow_missing;
+	opts.wanted = p->choice ? is_wanted : NULL;
+	opts.rename = p->renames ? new_name : NULL;
+	opts.report_lost = report_lost;
+	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	/* Without strategies nobody would miss them. */
 	if (!any_file(&view))
@@ -131,10 +122,10 @@ static int check_contents(struct rsh_reshard *v,
 			  const struct rsh_vfs_config *cfg,
 			  struct rsh_error *err)
 {
-	if (cfg->contents_later || (!v->src && !v->dst && cfg->dst_ranks > 0))
+	if (cfg->contents_later || (!v->src && !v->dst && cfg->plan.copies > 0))
 		return 0;
 	return rsh_source_check_contents(v->source, v->src, v->dst,
-					 cfg->compat ? RSH_GRID_CONVERTER :
+					 cfg->plan.compat ? RSH_GRID_CONVERTER :
 						       RSH_GRID_RUNTIME,
 					 v->names, err);
 }
@@ -201,7 +192,7 @@ static int try_several(struct rsh_reshard *v, struct planning *p,
 	bool fatal = false;
 	int rc = try_whole(v, p, n, f, &fatal, err);
 
-	if (rc && !fatal && p->cfg->allow_missing)
+	if (rc && !fatal && p->cfg->plan.allow_missing)
 		rc = try_parts(v, p, n, err);
 	if (rc == 0)
 		rsh_failures_log(f, v, p->cfg);
@@ -224,8 +215,8 @@ static int try_all(struct rsh_reshard *v, struct planning *p,
 	int rc;
 
 	if (n == 1)
-		return try_candidate(v, p, 0, p->cfg->allow_missing, &fatal,
-				     err);
+		return try_candidate(v, p, 0, p->cfg->plan.allow_missing,
+				     &fatal, err);
 	if (n - 1 > p->cfg->fallbacks)
 		n = p->cfg->fallbacks + 1;
 	if (rsh_failures_init(&f, n))

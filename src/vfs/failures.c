@@ -39,7 +39,8 @@ static int count_wanted(const struct rsh_reshard *v,
 	uint32_t first;
 
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    cfg->replicas && !cfg->compat, &first, n);
+				    cfg->plan.replicas && !cfg->plan.compat,
+				    &first, n);
 	if (*n != UINT32_MAX)
 		return 0;
 	if (rsh_source_ranks(v->source, &ranks, &n_ranks))

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "rsh/options/commands.h"
+#include "rsh/options/digest.h"
 #include "rsh/options/exit.h"
 #include "rsh/options/table.h"
 
@@ -63,18 +64,18 @@ static void test_defaults(void **state)
 		     "src", "mnt"), &o);
 	assert_int_equal(o.command->id, RSH_COMMAND_MOUNT);
 	assert_false(o.unnamed || o.json || o.quiet);
-	assert_string_equal(o.source, "src");
+	assert_string_equal(o.vfs.source, "src");
 	assert_string_equal(o.mountpoint, "mnt");
-	assert_string_equal(o.src_strategy, "s");
-	assert_string_equal(o.dst_strategy, "none");
-	assert_string_equal(o.prefix, "checkpoint_");
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "s");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
+	assert_string_equal(o.vfs.tree.prefix, "checkpoint_");
 	assert_string_equal(o.fsname, "src");
 	assert_string_equal(o.subtype, "reshardfs");
 	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
 	assert_null(o.mount_opts);
 	assert_null(o.log_file);
 	assert_int_equal(o.log_to, RSH_LOG_TO_AUTO);
-	assert_false(o.foreground || o.debug || o.compat);
+	assert_false(o.foreground || o.debug || o.vfs.plan.compat);
 	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
 	rsh_options_clear(&o);
 }
@@ -87,31 +88,32 @@ static void test_long_forms(void **state)
 	accept(WORDS("src", "--src-strategy=a", "--prefix", "p_", "mnt", "-f",
 		     "--dst-strategy=b", "--compat=mindspore",
 		     "--log-file=l", "--log-level=error"), &o);
-	assert_string_equal(o.source, "src");
+	assert_string_equal(o.vfs.source, "src");
 	assert_string_equal(o.mountpoint, "mnt");
-	assert_string_equal(o.src_strategy, "a");
-	assert_string_equal(o.dst_strategy, "b");
-	assert_string_equal(o.prefix, "p_");
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "a");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "b");
+	assert_string_equal(o.vfs.tree.prefix, "p_");
 	assert_string_equal(o.log_file, "l");
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
-	assert_true(o.foreground && o.compat);
-	assert_int_equal(o.format, RSH_FORMAT_CKPT);
+	assert_true(o.foreground && o.vfs.plan.compat);
+	assert_int_equal(o.vfs.plan.format, RSH_FORMAT_CKPT);
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format", "safetensors"), &o);
-	assert_int_equal(o.format, RSH_FORMAT_SAFETENSORS);
+	assert_int_equal(o.vfs.plan.format, RSH_FORMAT_SAFETENSORS);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
-		     "--sandbox=on"), "\"on\" is neither");
+		     "--sandbox=on"), "\"on\" is not auto or off");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format=zip"), "\"zip\" is not ckpt");
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--format", "hf"), &o);
-	assert_true(o.in_parts && o.part_bytes == UINT64_C(5000000000));
+	assert_true(o.in_parts &&
+		    o.vfs.plan.part_bytes == UINT64_C(5000000000));
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "-osrc_strategy=a,dst_strategy=none",
 		     "-oformat=hf,part_size=3MiB"), &o);
-	assert_true(o.part_bytes == 3 << 20);
+	assert_true(o.vfs.plan.part_bytes == 3 << 20);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format=hf"), "needs --dst-strategy none");
@@ -134,11 +136,11 @@ static void test_mount_forms(void **state)
 		     "-osrc_strategy=a\\,b\\\\c,dst_strategy=d=e",
 		     "-o", "prefix=,compat=mindspore,,foreground,log_file=l"),
 	       &o);
-	assert_string_equal(o.src_strategy, "a,b\\c");
-	assert_string_equal(o.dst_strategy, "d=e");
-	assert_string_equal(o.prefix, "");
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "a,b\\c");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "d=e");
+	assert_string_equal(o.vfs.tree.prefix, "");
 	assert_string_equal(o.log_file, "l");
-	assert_true(o.compat && o.foreground);
+	assert_true(o.vfs.plan.compat && o.foreground);
 	rsh_options_clear(&o);
 }
 
@@ -183,30 +185,32 @@ static void test_selection(void **state)
 
 	(void)state;
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none"), &o);
-	assert_int_equal(o.files.select, RSH_SELECT_NEWEST);
-	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_OUT);
-	assert_false(o.files.check != RSH_CHECK_SAMPLE || o.has_select);
-	assert_int_equal(o.fallbacks, 5);
+	assert_int_equal(o.vfs.files.select, RSH_SELECT_NEWEST);
+	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_OUT);
+	assert_int_equal(o.vfs.files.check, RSH_CHECK_SAMPLE);
+	assert_false(rsh_option_given(&o, "select"));
+	assert_int_equal(o.vfs.fallbacks, 5);
 	rsh_options_clear(&o);
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
 		     "--select=12_34567890123", "--check=full",
 		     "--breakpoint=only", "--fallbacks=0"), &o);
-	assert_int_equal(o.files.select, RSH_SELECT_STEP);
-	assert_int_equal(o.files.epoch, 12);
-	assert_int_equal(o.files.step, 34567890123);
-	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_ONLY);
-	assert_true(o.files.check == RSH_CHECK_FULL && o.has_select);
-	assert_int_equal(o.fallbacks, 0);
+	assert_int_equal(o.vfs.files.select, RSH_SELECT_STEP);
+	assert_int_equal(o.vfs.files.epoch, 12);
+	assert_int_equal(o.vfs.files.step, 34567890123);
+	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_ONLY);
+	assert_int_equal(o.vfs.files.check, RSH_CHECK_FULL);
+	assert_true(rsh_option_given(&o, "select"));
+	assert_int_equal(o.vfs.fallbacks, 0);
 	rsh_options_clear(&o);
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
 		     "-oselect=name=x=*,rank_dir=r{rank},file=f,group_info=g",
 		     "-obreakpoint=include,check=structure"), &o);
-	assert_int_equal(o.files.select, RSH_SELECT_NAME);
-	assert_string_equal(o.files.glob, "x=*");
-	assert_string_equal(o.files.rank_dir, "r{rank}");
-	assert_string_equal(o.files.file, "f");
-	assert_string_equal(o.group_info, "g");
-	assert_int_equal(o.files.breakpoints, RSH_BREAKPOINTS_INCLUDE);
+	assert_int_equal(o.vfs.files.select, RSH_SELECT_NAME);
+	assert_string_equal(o.vfs.files.glob, "x=*");
+	assert_string_equal(o.vfs.files.rank_dir, "r{rank}");
+	assert_string_equal(o.vfs.files.file, "f");
+	assert_string_equal(o.vfs.group_info, "g");
+	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_INCLUDE);
 	rsh_options_clear(&o);
 }
 
@@ -244,8 +248,8 @@ static void test_resume(void **state)
 	(void)state;
 	accept(WORDS("mount", "--resume", "src", "mnt"), &o);
 	assert_true(o.resume);
-	assert_null(o.src_strategy);
-	assert_null(o.dst_strategy);
+	assert_null(rsh_strategy_text(&o.vfs.src));
+	assert_null(rsh_strategy_text(&o.vfs.dst));
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "-oresume,ro"), &o);
 	assert_true(o.resume);
@@ -355,6 +359,44 @@ static void test_tables(void **state)
 	}
 }
 
+static uint64_t digest_with(const char *option)
+{
+	struct rsh_options o;
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint64_t digest;
+
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=s",
+		     option ? option : "-q"), &o);
+	assert_int_equal(rsh_options_digest(&o.vfs, &digest, &err), 0);
+	rsh_options_clear(&o);
+	return digest;
+}
+
+/* What is to go on with an export has to write the same bytes. */
+static void test_digest(void **state)
+{
+	static const char *const decide[] = {
+		"--only=a", "--drop=a", "--prefix=", "--allow-missing",
+		"--cast=float16", "--unlisted=drop", "--compat=mindspore",
+		"--remove-redundancy", "--format=safetensors",
+	};
+	static const char *const others[] = {
+		"--cache=off", "--replicas=off", "--check=full", "--debug",
+		"--unlisted=copy", "--prefix=checkpoint_",
+	};
+	const uint64_t plain = digest_with(NULL);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(decide) / sizeof(*decide); i++)
+		for (size_t k = 0; k <= i; k++)
+			assert_true((digest_with(decide[i]) ==
+				     digest_with(decide[k])) == (i == k));
+	for (size_t i = 0; i < sizeof(decide) / sizeof(*decide); i++)
+		assert_true(digest_with(decide[i]) != plain);
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		assert_true(digest_with(others[i]) == plain);
+}
+
 static void test_exit_status(void **state)
 {
 	(void)state;
@@ -422,6 +464,7 @@ int main(void)
 		cmocka_unit_test(test_quiet),
 		cmocka_unit_test(test_log_targets),
 		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_digest),
 		cmocka_unit_test(test_exit_status),
 		cmocka_unit_test(test_refused),
 	};

@@ -7,13 +7,11 @@
 #include <stddef.h>
 
 #include "rsh/fuse/server.h"
-#include "rsh/source/source.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
 
 struct rsh_command;
-
 
 /* Where the log goes. */
 enum rsh_log_to {
@@ -45,43 +43,20 @@ struct rsh_options {
 	bool quiet;
 	enum rsh_color color;
 
-	const char *source;
+	/* SOURCE, and what is to be made of it: as rsh_vfs_open() wants it once
+	 * the options are settled. */
+	struct rsh_vfs_config vfs;
 	const char *mountpoint;
-
-	/* A path, or "none"; NULL while not given. */
-	const char *src_strategy;
-	const char *dst_strategy;
-	/* What a destination is derived from; NULL: none of it was given. */
-	struct rsh_derive_options *derive;
-	const char *dst_mesh;
 	const char *checkpoint; /* NULL: not given, also below */
 	const char *output;
-	const char *prefix;
-	bool compat;
-	bool no_replicas;
-	bool allow_missing;
-	unsigned dst_ranks; /* 0: not given */
-	struct rsh_source_options files;
-	bool has_select;
-	unsigned fallbacks;
-	const char *group_info; /* NULL: not given */
-	enum rsh_unlisted unlisted;
-	const char *only;   /* NULL: not given, also below */
-	const char *drop;
-	const char *rename;
-	enum rsh_dtype cast;
-	bool remove_redundancy;
 	bool resume;
-	bool has_format;
-	enum rsh_format format;
-	bool in_parts;       /* --format hf */
-	uint64_t part_bytes; /* 0: not given */
+	bool in_parts; /* --format hf */
 	const char *directory; /* OUTDIR */
-	const char *manifest;  /* NULL: not given */
+	const char *manifest;
 	unsigned jobs;         /* 0: not given */
 	bool verify;
 	bool overwrite;
-	const char *write_manifest; /* NULL: not given */
+	const char *write_manifest;
 	bool lazy;
 	bool force;
 	bool rank_list;
@@ -94,14 +69,12 @@ struct rsh_options {
 	enum rsh_log_to log_to;
 	const char *log_file; /* NULL: none */
 	enum rsh_log_level log_level;
-	bool has_log_level;
 
 	const char *fsname;  /* NULL: SOURCE */
 	const char *subtype;
 	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
 	enum rsh_io_mode io_mode;
 	struct rsh_source_io_options io;
-	bool has_keep_free;
 	uint64_t keep_free;
 	unsigned readahead; /* 0: not given */
 	unsigned max_read;
@@ -135,6 +108,18 @@ void rsh_options_settle(struct rsh_options *o);
  * copied.  0, or -EINVAL or -ENOMEM with a sentence. */
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err);
+
+/* Whether the option of that name was given. */
+bool rsh_option_given(const struct rsh_options *o, const char *name);
+
+/* "none", "derived" or the path; NULL: nothing was said. */
+const char *rsh_strategy_text(const struct rsh_strategy_at *at);
+
+/* Whether both sides of a conversion are named. */
+static inline bool rsh_options_convert(const struct rsh_options *o)
+{
+	return o->vfs.src.from && o->vfs.dst.from;
+}
 
 /* A copy that lives as long as the options; NULL: out of memory. */
 char *rsh_options_keep(struct rsh_options *o, const char *text);
