@@ -88,11 +88,6 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 	    rsh_option_given(o, "dst-strategy"))
 		return rsh_error_set(err, EINVAL, "--dst-mesh and "
 				     "--dst-strategy say the same: give one");
-	if (v->derive && !rsh_option_given(o, "dst-mesh"))
-		return rsh_error_set(err, EINVAL, "--dst-opt, --src-mesh, "
-				     "--split, --axes, --stage, --layers, "
-				     "--opt-include and --opt-exclude are for "
-				     "--dst-mesh");
 	if (!v->src.from)
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)");

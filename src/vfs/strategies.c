@@ -26,8 +26,11 @@ static int derive_from(const struct rsh_vfs_config *cfg,
 	int rc = rsh_strategy_derive(src, shapes, cfg->derive, names, &derived,
 				     err);
 
-	if (rc)
+	if (rc) {
+		rsh_error_prefix(err, "--dst-mesh (`reshardfs strategy derive` "
+				 "can be told more)");
 		return rc;
+	}
 	for (uint32_t i = 0; i < derived->n_notes; i++)
 		rsh_log_notice("%s", derived->notes[i]);
 	rc = rsh_derived_strategy(derived, "the derived strategy", names, dst,
