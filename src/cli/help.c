@@ -10,6 +10,7 @@
 #include "rsh/options/table.h"
 
 #define COLUMNS 79
+#define FEW_OPTIONS 14
 #define OPTION_COLUMN 32  /* where the text of an option begins */
 #define SUMMARY_COLUMN 12 /* and that of a command */
 
@@ -71,21 +72,38 @@ static void option(FILE *f, const struct rsh_option *def)
 	entry(f, left, def->help, OPTION_COLUMN);
 }
 
-static void options(FILE *f, const struct rsh_command *command, bool bare)
+/* Few options are all told at once. */
+static bool are_few(const struct rsh_command *command)
+{
+	size_t n, of = 0;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		of += rsh_option_is_of(&table[i], command);
+	return of <= FEW_OPTIONS;
+}
+
+/* Prints the options of a command below their headings; false: there are more
+ * than those that were printed. */
+static bool options(FILE *f, const struct rsh_command *command, bool all)
 {
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
-	bool any = false;
+	const char *heading = NULL;
 
+	all |= are_few(command);
 	for (size_t i = 0; i < n; i++) {
-		if (table[i].bare != bare ||
-		    !rsh_option_is_of(&table[i], command))
+		if (!table[i].commands)
+			heading = table[i].help;
+		if (!rsh_option_is_of(&table[i], command) ||
+		    !(all || table[i].first))
 			continue;
-		if (bare && !any)
-			fputs("\nMount options, for -o alone:\n", f);
+		if (heading)
+			fprintf(f, "\n%s:\n", heading);
+		heading = NULL;
 		option(f, &table[i]);
-		any = true;
 	}
+	return all;
 }
 
 static void common_options(FILE *f)
@@ -105,15 +123,28 @@ void rsh_help_usage(FILE *f, const struct rsh_command *command)
 		fprintf(f, " %s", command->operands[i]);
 }
 
-void rsh_help_command(FILE *f, const struct rsh_command *command)
+static void forms(FILE *f)
+{
+	size_t n;
+	const struct rsh_command *table = rsh_command_forms(&n);
+
+	fputc('\n', f);
+	for (size_t i = 0; i < n; i++)
+		entry(f, strchr(table[i].name, ' ') + 1, table[i].summary,
+		      SUMMARY_COLUMN);
+}
+
+void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 {
 	fputs("usage: ", f);
 	rsh_help_usage(f, command);
 	fputs("\n\n", f);
 	wrap(f, command->about, 0, 0);
-	fputc('\n', f);
-	options(f, command, false);
-	options(f, command, true);
+	if (command->id == RSH_COMMAND_STRATEGY)
+		forms(f);
+	if (!options(f, command, all))
+		fprintf(f, "\nThese are the usual options; all: reshardfs %s "
+			"--help-all\n", command->name);
 }
 
 void rsh_help_program(FILE *f)
@@ -136,7 +167,8 @@ void rsh_help_program(FILE *f)
 enum rsh_exit rsh_help(const struct rsh_options *o)
 {
 	if (o->n_operands)
-		rsh_help_command(stdout, rsh_command_find(o->operands[0]));
+		rsh_help_command(stdout, o->form ? o->form :
+				 rsh_command_find(o->operands[0]), false);
 	else
 		rsh_help_program(stdout);
 	return RSH_EXIT_GOOD;

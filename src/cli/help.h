@@ -9,7 +9,8 @@
 #include "rsh/options/exit.h"
 
 void rsh_help_program(FILE *f);
-void rsh_help_command(FILE *f, const struct rsh_command *command);
+/* The usual options, or all. */
+void rsh_help_command(FILE *f, const struct rsh_command *command, bool all);
 
 /* `help [COMMAND]`. */
 enum rsh_exit rsh_help(const struct rsh_options *o);

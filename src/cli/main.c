@@ -118,10 +118,13 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 
 static enum rsh_exit run(const struct rsh_options *o)
 {
-	if (o->help && o->unnamed) {
+	const bool helps = o->help || o->help_all;
+
+	if (helps && o->unnamed) {
 		rsh_help_program(stdout);
-	} else if (o->help) {
-		rsh_help_command(stdout, o->command);
+	} else if (helps) {
+		rsh_help_command(stdout, o->form ? o->form : o->command,
+				 o->help_all);
 	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());

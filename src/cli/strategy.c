@@ -10,6 +10,7 @@
 
 #include "infer.h"
 #include "ls.h"
+#include "rsh/options/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -123,16 +124,16 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 	struct rsh_names *names;
 	int rc;
 
-	if (strcmp(o->operands[0], "check") == 0)
+	if (o->form->id == RSH_COMMAND_CHECK)
 		return rsh_strategy_check_command(o);
-	if (strcmp(o->operands[0], "infer") == 0)
+	if (o->form->id == RSH_COMMAND_INFER)
 		return rsh_infer_command(o);
 	names = rsh_names_new();
 	if (!names)
 		rc = rsh_error_nomem(&err);
-	else if (strcmp(o->operands[0], "show") == 0)
+	else if (o->form->id == RSH_COMMAND_SHOW)
 		rc = show(o, names, &err);
-	else if (strcmp(o->operands[0], "merge") == 0)
+	else if (o->form->id == RSH_COMMAND_MERGE)
 		rc = merge(o, &err);
 	else
 		rc = derive(o, names, &err);

@@ -78,7 +78,7 @@ static int take_options(struct rsh_options *o, const char *source,
 	o->log_level = RSH_LOG_WARNING;
 	for (; rc == 0 && given && *given; given++)
 		rc = rsh_options_set(o, *given, err);
-	if (rc == 0 && (o->help || o->version))
+	if (rc == 0 && (o->help || o->help_all || o->version))
 		rc = rsh_error_set(err, EINVAL, "help and version are for the "
 				   "command line");
 	if (rc == 0)
@@ -273,8 +273,8 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 
 	if (n >= reshard_n_records(r, i))
 		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
-				     " in a file %" PRIu32, r->options.vfs.source,
-				     n, i);
+				     " in a file %" PRIu32,
+				     r->options.vfs.source, n, i);
 	rsh_plan_record(r->view.conversion, i, n, &v);
 	*out = (struct reshard_record){
 		.name = v.shape.name ? v.shape.name : "",

@@ -216,11 +216,18 @@ int rsh_check_stats(struct rsh_options *o, struct rsh_error *err)
 int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
 {
 	const char *word = o->n_operands ? o->operands[0] : NULL;
+	const char *form = o->n_operands > 1 ? o->operands[1] : NULL;
+	const struct rsh_command *command =
+		word ? rsh_command_find(word) : NULL;
 	char guess[RSH_GUESS_BYTES];
 
-	if (!word || rsh_command_find(word))
-		return 0;
-	rsh_command_guess(word, guess);
-	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s", word,
-			     guess);
+	if (word && !command) {
+		rsh_command_guess(word, guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s",
+				     word, guess);
+	}
+	if (form && command->id != RSH_COMMAND_STRATEGY)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     form);
+	return form ? rsh_check_form(o, form, err) : 0;
 }

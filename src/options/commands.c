@@ -91,16 +91,10 @@ static const struct rsh_command table[] = {
 		.id = RSH_COMMAND_STRATEGY,
 		.operands = { "show|merge|check|derive|infer", "STRATEGY..." },
 		.summary = "show, merge, check, derive and infer strategies",
-		.about = "`show` lists how each parameter is cut, as ls does; "
-			 "`merge` writes the files of a pipeline's stages as "
-			 "one, as MindSpore's merge_pipeline_strategys does; "
-			 "`check` tells what would fail later, and ends with "
-			 "status 1 if anything would; `derive` writes the "
-			 "strategy that MindSpore would have planned for "
-			 "--mesh, worked out from the one of another mesh, or "
-			 "from \"none\" and rules; `infer` prints which ranks "
-			 "of a tree SOURCE hold the same, and the meshes that "
-			 "would explain it, for whom the strategy is lost.",
+		.about = "Shows, merges, checks and derives files of "
+			 "strategies, and infers from contents what a lost one "
+			 "may have said.  `reshardfs help strategy derive` and "
+			 "its like say more.",
 		.check = rsh_check_strategy,
 	},
 	{
@@ -126,11 +120,57 @@ static const struct rsh_command table[] = {
 	{
 		.name = "help",
 		.id = RSH_COMMAND_HELP,
-		.operands = { "[COMMAND]" },
+		.operands = { "[COMMAND]", "[WORD]" },
 		.summary = "say how a command is called",
 		.about = "Prints what COMMAND --help prints, or of all "
-			 "commands what each is for.",
+			 "commands what each is for.  WORD is the second one "
+			 "of `strategy derive` and its like.",
 		.check = rsh_check_help,
+	},
+};
+
+static const struct rsh_command forms[] = {
+	{
+		.name = "strategy show",
+		.id = RSH_COMMAND_SHOW,
+		.operands = { "STRATEGY" },
+		.summary = "list how each parameter is cut",
+		.about = "Lists how each parameter is cut and which ranks "
+			 "hold the same, as ls does.",
+	},
+	{
+		.name = "strategy merge",
+		.id = RSH_COMMAND_MERGE,
+		.operands = { "STRATEGY..." },
+		.summary = "write the stages of a pipeline as one file",
+		.about = "Writes the files of a pipeline's stages as one, as "
+			 "MindSpore's merge_pipeline_strategys does.",
+	},
+	{
+		.name = "strategy check",
+		.id = RSH_COMMAND_CHECK,
+		.operands = { "STRATEGY..." },
+		.summary = "tell what would fail later",
+		.about = "Tells what would fail later, and ends with status 1 "
+			 "if anything would.",
+	},
+	{
+		.name = "strategy derive",
+		.id = RSH_COMMAND_DERIVE,
+		.operands = { "STRATEGY|none" },
+		.summary = "write the strategy of another mesh",
+		.about = "Writes the strategy that MindSpore would have "
+			 "planned for --mesh, worked out from the one of "
+			 "another mesh, or from \"none\" and rules.",
+	},
+	{
+		.name = "strategy infer",
+		.id = RSH_COMMAND_INFER,
+		.operands = { "SOURCE" },
+		.summary = "say what contents tell of a lost strategy",
+		.about = "Prints which ranks of a tree SOURCE hold the same, "
+			 "and the meshes that would explain it, for whom the "
+			 "strategy is lost.",
 	},
 };
 
@@ -145,6 +185,22 @@ const struct rsh_command *rsh_command_find(const char *name)
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (strcmp(table[i].name, name) == 0)
 			return &table[i];
+	return NULL;
+}
+
+const struct rsh_command *rsh_command_forms(size_t *n)
+{
+	*n = sizeof(forms) / sizeof(forms[0]);
+	return forms;
+}
+
+const struct rsh_command *rsh_command_form(const char *word)
+{
+	const size_t first = strlen("strategy ");
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (strcmp(forms[i].name + first, word) == 0)
+			return &forms[i];
 	return NULL;
 }
 

@@ -90,7 +90,7 @@ static int bad_option(int c, char **argv, struct rsh_error *err)
 
 static bool wants_no_command(const struct rsh_options *o)
 {
-	return o->help || o->version;
+	return o->help || o->help_all || o->version;
 }
 
 static int parse_options(int argc, char **argv, struct rsh_options *o,
@@ -171,6 +171,8 @@ static void take_command(int *argc, char ***argv, struct rsh_options *o)
 		(*argc)--;
 		(*argv)++;
 	}
+	if (o->command->id == RSH_COMMAND_STRATEGY && *argc > 1)
+		o->form = rsh_command_form((*argv)[1]);
 }
 
 static int parse_all(int argc, char **argv, struct rsh_options *o,

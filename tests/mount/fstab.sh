@@ -105,12 +105,12 @@ check "no source: it is named" grep -q "$T/nowhere: No such" "$T/said"
 
 # Every long option is a mount option as well.  Those that a mount of this
 # source cannot have at once get past the helper to be refused by name.
-"$RESHARDFS" mount --help |
+"$RESHARDFS" mount --help-all |
 	sed -n 's/^  \(-., \|    \)--\([a-z-]*\).*/\2/p' | tr - _ >"$T/options"
 unknown=
 while read -r option; do
 	case $option in
-	help | version | debug | foreground) continue ;;
+	help | help_all | version | debug | foreground) continue ;;
 	esac
 	"$helper" "$T/nowhere" "$MNT" -o "$option=a" >"$T/said" 2>&1
 	with=$?

@@ -346,8 +346,11 @@ static void test_tables(void **state)
 		all |= RSH_IN(commands[i].id);
 	}
 	for (size_t i = 0; i < n; i++) {
-		assert_true(table[i].name || table[i].letter);
-		assert_non_null(table[i].set);
+		/* A heading is of no command, so that nobody takes it. */
+		assert_true(!table[i].commands ==
+			    !(table[i].name || table[i].letter));
+		assert_true(!table[i].commands == !table[i].set);
+		assert_non_null(table[i].help);
 		for (size_t k = 0; k < i; k++) {
 			if (!(table[i].commands & table[k].commands))
 				continue;

@@ -23,4 +23,9 @@ int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 
+/* Takes `word` for the form of `strategy` that is meant.  0, or -EINVAL with a
+ * sentence. */
+int rsh_check_form(struct rsh_options *o, const char *word,
+		   struct rsh_error *err);
+
 #endif

@@ -15,7 +15,12 @@ enum rsh_command_id {
 	RSH_COMMAND_PLAN,
 	RSH_COMMAND_EXPORT,
 	RSH_COMMAND_VERIFY,
-	RSH_COMMAND_STRATEGY,
+	RSH_COMMAND_STRATEGY, /* any of its forms */
+	RSH_COMMAND_SHOW,
+	RSH_COMMAND_MERGE,
+	RSH_COMMAND_CHECK,
+	RSH_COMMAND_DERIVE,
+	RSH_COMMAND_INFER,
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
 	RSH_COMMAND_HELP,
@@ -41,6 +46,11 @@ struct rsh_command {
 const struct rsh_command *rsh_command_table(size_t *n);
 /* NULL: there is none of that name. */
 const struct rsh_command *rsh_command_find(const char *name);
+/* The forms of `strategy`, whose names have both words and which have no check.
+ */
+const struct rsh_command *rsh_command_forms(size_t *n);
+/* The form that `word` names, as "derive"; NULL: it is none. */
+const struct rsh_command *rsh_command_form(const char *word);
 /* " (did you mean NAME?)" of a word that is none but near to one, or "". */
 #define RSH_GUESS_BYTES 48
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);

@@ -33,9 +33,11 @@ struct rsh_given {
 
 struct rsh_options {
 	const struct rsh_command *command;
+	/* The form of `strategy` that is named first; NULL: none is. */
+	const struct rsh_command *form;
 	bool unnamed; /* the command is meant, its name was left out */
 	/* Print that and nothing else. */
-	bool help, version;
+	bool help, help_all, version;
 	/* What the command line has beside options; of argv. */
 	char **operands;
 	unsigned n_operands;
@@ -92,8 +94,8 @@ struct rsh_options {
 
 /* Reads argv, which is reordered and kept, not copied.  0, or -EINVAL with a
  * sentence that names the option; `command` is set in any case, and
- * rsh_options_clear() is due.  With `help` or `version` set nothing else has been
- * looked at. */
+ * rsh_options_clear() is due.  With `help`, `help_all` or `version` set nothing
+ * else has been looked at. */
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err);
 void rsh_options_clear(struct rsh_options *o);

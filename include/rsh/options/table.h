@@ -35,9 +35,10 @@ struct rsh_option {
 	 * NULL: it has none. */
 	const char *arg;
 	unsigned commands; /* bits of those that it belongs to */
-	const char *help;
+	const char *help; /* what it does; of no command: a heading */
 	rsh_option_setter *set;
 	bool bare;
+	bool first;    /* who reads --help wants it first */
 	bool aside;    /* it says nothing of what a mount is */
 	bool converts; /* it is for conversions, not for `mount --resume` */
 	/* How its member counts in what rsh_options_digest() makes; NULL: it
