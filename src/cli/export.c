@@ -20,8 +20,10 @@
 
 /* ---- the summary ---- */
 
-static int print_json(const struct rsh_output *out, const struct rsh_work *w,
-		      const struct rsh_export_result *r, const char *step)
+static int print_export_json(const struct rsh_output *out,
+			     const struct rsh_work *w,
+			     const struct rsh_export_result *r,
+			     const char *step)
 {
 	const struct rsh_options *o = w->options;
 
@@ -67,7 +69,8 @@ static void print_sentence(const struct rsh_output *out,
 	fputc('\n', out->f);
 }
 
-static int report(const struct rsh_work *w, const struct rsh_export_result *r)
+static int report_export(const struct rsh_work *w,
+			 const struct rsh_export_result *r)
 {
 	struct rsh_vfs_view view;
 	struct rsh_output out;
@@ -79,7 +82,7 @@ static int report(const struct rsh_work *w, const struct rsh_export_result *r)
 					  rsh_source_chosen(view.source), step,
 					  sizeof(step));
 	if (out.json)
-		return print_json(&out, w, r, step);
+		return print_export_json(&out, w, r, step);
 	if (!w->options->quiet)
 		print_sentence(&out, w, r, step);
 	return 0;
@@ -145,7 +148,7 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	rsh_work_end_progress(&w);
 	if (rc)
 		explain(rc, &result, &err);
-	else if (report(&w, &result))
+	else if (report_export(&w, &result))
 		rc = rsh_error_nomem(&err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 result.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;

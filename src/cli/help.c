@@ -36,7 +36,8 @@ static void wrap(FILE *f, const char *text, size_t at, size_t indent)
 }
 
 /* What is too long stands on a line of its own. */
-static void entry(FILE *f, const char *left, const char *text, size_t indent)
+static void help_entry(FILE *f, const char *left, const char *text,
+		       size_t indent)
 {
 	int n = fprintf(f, "  %s", left);
 	size_t at = n > 0 ? (size_t)n : 0;
@@ -53,7 +54,7 @@ static void entry(FILE *f, const char *left, const char *text, size_t indent)
 	wrap(f, text, indent, indent);
 }
 
-static void option(FILE *f, const struct rsh_option *def)
+static void help_option(FILE *f, const struct rsh_option *def)
 {
 	const char *arg = def->arg ? def->arg : "";
 	char left[96], letter[8] = "    ";
@@ -69,7 +70,7 @@ static void option(FILE *f, const struct rsh_option *def)
 			 def->arg ? " " : "", arg);
 	else
 		snprintf(left, sizeof(left), "%s%s", letter, arg);
-	entry(f, left, def->help, OPTION_COLUMN);
+	help_entry(f, left, def->help, OPTION_COLUMN);
 }
 
 /* Few options are all told at once. */
@@ -85,7 +86,7 @@ static bool are_few(const struct rsh_command *command)
 
 /* Prints the options of a command below their headings; false: there are more
  * than those that were printed. */
-static bool options(FILE *f, const struct rsh_command *command, bool all)
+static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
@@ -101,7 +102,7 @@ static bool options(FILE *f, const struct rsh_command *command, bool all)
 		if (heading)
 			fprintf(f, "\n%s:\n", heading);
 		heading = NULL;
-		option(f, &table[i]);
+		help_option(f, &table[i]);
 	}
 	return all;
 }
@@ -113,7 +114,7 @@ static void common_options(FILE *f)
 
 	for (size_t i = 0; i < n; i++)
 		if (table[i].commands == RSH_IN_ALL)
-			option(f, &table[i]);
+			help_option(f, &table[i]);
 }
 
 void rsh_help_usage(FILE *f, const struct rsh_command *command)
@@ -123,15 +124,15 @@ void rsh_help_usage(FILE *f, const struct rsh_command *command)
 		fprintf(f, " %s", command->operands[i]);
 }
 
-static void forms(FILE *f)
+static void help_forms(FILE *f)
 {
 	size_t n;
 	const struct rsh_command *table = rsh_command_forms(&n);
 
 	fputc('\n', f);
 	for (size_t i = 0; i < n; i++)
-		entry(f, strchr(table[i].name, ' ') + 1, table[i].summary,
-		      SUMMARY_COLUMN);
+		help_entry(f, strchr(table[i].name, ' ') + 1, table[i].summary,
+			   SUMMARY_COLUMN);
 }
 
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
@@ -141,8 +142,8 @@ void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 	fputs("\n\n", f);
 	wrap(f, command->about, 0, 0);
 	if (command->id == RSH_COMMAND_STRATEGY)
-		forms(f);
-	if (!options(f, command, all))
+		help_forms(f);
+	if (!help_options(f, command, all))
 		fprintf(f, "\nThese are the usual options; all: reshardfs %s "
 			"--help-all\n", command->name);
 }
@@ -159,7 +160,7 @@ void rsh_help_program(FILE *f)
 	     "another sharding strategy.  Without a COMMAND it mounts.", 0, 0);
 	fputc('\n', f);
 	for (size_t i = 0; i < n; i++)
-		entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
+		help_entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
 	fputs("\nOptions that all commands have:\n", f);
 	common_options(f);
 }

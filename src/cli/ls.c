@@ -38,8 +38,8 @@ static int open_strategy(const struct rsh_options *o, struct subject *s,
 
 /* Strategies and checkpoints are both called .ckpt: what cannot be read as the
  * one may be the other, else the first complaint stands. */
-static int open_file(const struct rsh_options *o, struct subject *s,
-		     struct rsh_error *err)
+static int open_ls_file(const struct rsh_options *o, struct subject *s,
+			struct rsh_error *err)
 {
 	int rc;
 
@@ -83,11 +83,11 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 		return rsh_error_set(err, errno, "%s: %s", o->vfs.source,
 				     strerror(errno));
 	return S_ISDIR(st.st_mode) ? open_directory(o, s, err) :
-				     open_file(o, s, err);
+				     open_ls_file(o, s, err);
 }
 
-static int print(const struct rsh_options *o, struct subject *s, bool *taken,
-		 struct rsh_error *err)
+static int print_subject(const struct rsh_options *o, struct subject *s,
+			 bool *taken, struct rsh_error *err)
 {
 	struct rsh_output out;
 	int rc;
@@ -112,7 +112,7 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 		rsh_log_set_level(RSH_LOG_ERROR);
 	rc = open_subject(o, &s, &err);
 	if (rc == 0)
-		rc = print(o, &s, &taken, &err);
+		rc = print_subject(o, &s, &taken, &err);
 	subject_clear(&s);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);

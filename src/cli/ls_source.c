@@ -143,8 +143,8 @@ static int ask_reason(const struct tree *t, struct step_file *f)
 	return f->reason ? 0 : -ENOMEM;
 }
 
-static int add_file(const struct tree *t, struct step *s, uint32_t rank,
-		    const struct rsh_source_view *view)
+static int add_step_file(const struct tree *t, struct step *s, uint32_t rank,
+			 const struct rsh_source_view *view)
 {
 	struct step_file *f = &s->files[s->n_files++];
 
@@ -162,13 +162,13 @@ static int add_file(const struct tree *t, struct step *s, uint32_t rank,
 	return 0;
 }
 
-static bool counts(const struct tree *t, uint32_t rank)
+static bool step_counts(const struct tree *t, uint32_t rank)
 {
 	return rank >= t->first && rank - t->first < t->n;
 }
 
-static int add_files(const struct tree *t, struct step *s,
-		     const struct rsh_source_view *view)
+static int add_step_files(const struct tree *t, struct step *s,
+			  const struct rsh_source_view *view)
 {
 	s->files = rsh_alloc_array(view->n_ranks, sizeof(*s->files));
 	s->missing = rsh_alloc_array(t->n_ranks, sizeof(*s->missing));
@@ -178,9 +178,9 @@ static int add_files(const struct tree *t, struct step *s,
 	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
 		if (!view->path[rank])
 			continue;
-		if (!counts(t, rank))
+		if (!step_counts(t, rank))
 			s->beyond[s->n_beyond++] = rank;
-		else if (add_file(t, s, rank, view))
+		else if (add_step_file(t, s, rank, view))
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < t->n_ranks; i++)
@@ -220,7 +220,7 @@ static int take_tensors(struct tree *t, const struct step *s, bool newest,
 }
 
 /* What is wrong with a step is told of it; only memory fails the list. */
-static int look_at(struct tree *t, uint32_t i)
+static int look_at_step(struct tree *t, uint32_t i)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct step *s = &t->steps[i];
@@ -236,7 +236,7 @@ static int look_at(struct tree *t, uint32_t i)
 		s->reason = strdup(err.text);
 	rsh_source_view(t->source, t->names, &view);
 	s->format = view.format;
-	if (rc == -ENOMEM || (rc && !s->reason) || add_files(t, s, &view))
+	if (rc == -ENOMEM || (rc && !s->reason) || add_step_files(t, s, &view))
 		return -ENOMEM;
 	return rc || i >= t->n_tried ? 0 : take_tensors(t, s, i == 0, &view);
 }
@@ -267,7 +267,7 @@ static int ask_mount(struct tree *t)
 	return 0;
 }
 
-static int look(struct tree *t, struct rsh_error *err)
+static int look_at_tree(struct tree *t, struct rsh_error *err)
 {
 	uint32_t n = rsh_source_n_listed(t->source);
 	int rc;
@@ -282,7 +282,7 @@ static int look(struct tree *t, struct rsh_error *err)
 	if (!t->steps)
 		return rsh_error_nomem(err);
 	while (rc == 0 && t->n_steps < n)
-		rc = look_at(t, t->n_steps++);
+		rc = look_at_step(t, t->n_steps++);
 	if (rc == 0)
 		rc = ask_mount(t);
 	return rc ? rsh_error_nomem(err) : 0;
@@ -324,7 +324,7 @@ static json_t *files_json(const struct step *s)
 	return all;
 }
 
-static json_t *step_json(const struct step *s, bool tried)
+static json_t *tree_step_json(const struct step *s, bool tried)
 {
 	bool stepped = s->number.stepped;
 
@@ -365,14 +365,14 @@ static json_t *tensors_json(const struct tree *t)
 			 rsh_ls_tensors_json(&t->tensors, t->names), "reason");
 }
 
-static int print_json(const struct rsh_output *out, const struct tree *t)
+static int print_tree_json(const struct rsh_output *out, const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
 	json_t *steps = json_array();
 
 	for (uint32_t i = 0; i < t->n_steps; i++)
-		json_array_append_new(steps, step_json(&t->steps[i],
-						       i < t->n_tried));
+		json_array_append_new(steps, tree_step_json(&t->steps[i],
+							    i < t->n_tried));
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(t->options->vfs.source), "ranks",
@@ -444,7 +444,8 @@ static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : text);
 }
 
-static void print_verdict(const struct rsh_output *out, const struct tree *t)
+static void print_mount_verdict(const struct rsh_output *out,
+				const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
 	char size[32];
@@ -482,7 +483,7 @@ static int print_tensors(const struct rsh_output *out, const struct tree *t)
 	return rc;
 }
 
-static int print_table(const struct rsh_output *out, const struct tree *t)
+static int print_steps(const struct rsh_output *out, const struct tree *t)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
 							 sizeof(columns[0]));
@@ -502,7 +503,7 @@ static int print_table(const struct rsh_output *out, const struct tree *t)
 	}
 	rc = rsh_table_print(table, out);
 	rsh_table_free(table);
-	print_verdict(out, t);
+	print_mount_verdict(out, t);
 	return rc;
 }
 
@@ -510,10 +511,10 @@ int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken, struct rsh_error *err)
 {
 	struct tree t = { .options = o, .source = source };
-	int rc = look(&t, err);
+	int rc = look_at_tree(&t, err);
 
-	if (rc == 0 && (out->json ? print_json(out, &t) :
-			print_tensors(out, &t) || print_table(out, &t)))
+	if (rc == 0 && (out->json ? print_tree_json(out, &t) :
+			print_tensors(out, &t) || print_steps(out, &t)))
 		rc = rsh_error_nomem(err);
 	*taken = !t.refused;
 	if (rc == 0 && !*taken && !out->json)

@@ -116,7 +116,7 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 	return finish_output(commands[o->command->id](o));
 }
 
-static enum rsh_exit run(const struct rsh_options *o)
+static enum rsh_exit run_or_help(const struct rsh_options *o)
 {
 	const bool helps = o->help || o->help_all;
 
@@ -134,7 +134,8 @@ static enum rsh_exit run(const struct rsh_options *o)
 	return finish_output(RSH_EXIT_GOOD);
 }
 
-static void complain(const struct rsh_options *o, const struct rsh_error *err)
+static void complain_of_usage(const struct rsh_options *o,
+			      const struct rsh_error *err)
 {
 	char shown[2 * RSH_ERROR_TEXT_MAX];
 
@@ -153,9 +154,9 @@ int main(int argc, char **argv)
 	if (!fill_standard_streams())
 		return RSH_EXIT_IO;
 	if (rsh_options_parse(argc, argv, &o, &err))
-		complain(&o, &err);
+		complain_of_usage(&o, &err);
 	else
-		status = run(&o);
+		status = run_or_help(&o);
 	rsh_options_clear(&o);
 	return (int)status;
 }

@@ -15,7 +15,7 @@
 
 #define DEFAULT_WIDTH 80
 
-static unsigned terminal_width(void)
+static unsigned output_width(void)
 {
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = columns ? strtoul(columns, NULL, 10) : 0;
@@ -46,7 +46,7 @@ void rsh_output_init(struct rsh_output *out, const struct rsh_options *o)
 		.color = o->color == RSH_COLOR_ALWAYS ||
 			 (o->color == RSH_COLOR_AUTO && terminal &&
 			  wants_color()),
-		.width = terminal ? terminal_width() : 0,
+		.width = terminal ? output_width() : 0,
 	};
 }
 

@@ -23,8 +23,9 @@ static void files_clear(struct files *f)
 	free(f->v);
 }
 
-static int measure(const struct rsh_options *o, const struct rsh_vfs_view *view,
-		   struct files *files, struct rsh_error *err)
+static int measure_ranks(const struct rsh_options *o,
+			 const struct rsh_vfs_view *view, struct files *files,
+			 struct rsh_error *err)
 {
 	uint32_t n = rsh_plan_n_files(view->conversion);
 	cleanup_free bool *wanted = rsh_alloc_array(n, sizeof(*wanted));
@@ -44,8 +45,8 @@ static int measure(const struct rsh_options *o, const struct rsh_vfs_view *view,
 	return rc;
 }
 
-static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
-		  struct rsh_error *err)
+static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
+		       struct rsh_error *err)
 {
 	struct rsh_plan_report r = { .options = o };
 	struct files files = { 0 };
@@ -56,7 +57,7 @@ static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
 	rsh_output_init(&out, o);
 	if (!rsh_vfs_view(vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	rc = measure(o, &view, &files, err);
+	rc = measure_ranks(o, &view, &files, err);
 	r.view = &view;
 	r.n = files.n;
 	r.files = files.v;
@@ -82,7 +83,7 @@ enum rsh_exit rsh_plan(const struct rsh_options *o)
 	else
 		rc = rsh_vfs_open(cfg, &vfs, &err);
 	if (rc == 0 && vfs)
-		rc = report(o, vfs, &err);
+		rc = report_plan(o, vfs, &err);
 	rsh_vfs_free(vfs);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);

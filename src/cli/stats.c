@@ -18,8 +18,8 @@ static const struct rsh_column figure_columns[] = {
 	{ "MEANING", .shorten = true },
 };
 
-static void add_value(struct rsh_table *t, const struct rsh_figure *def,
-		       const json_t *value)
+static void add_figure_value(struct rsh_table *t, const struct rsh_figure *def,
+			      const json_t *value)
 {
 	char text[32];
 
@@ -55,7 +55,7 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 		if (!json_is_number(value))
 			return -EINVAL;
 		rsh_table_cell(t, "%s %s", table[i].group, table[i].key);
-		add_value(t, &table[i], value);
+		add_figure_value(t, &table[i], value);
 		rsh_table_cell(t, "%s", table[i].help);
 	}
 	return 0;

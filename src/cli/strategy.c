@@ -17,7 +17,7 @@
 #include "rsh/wire/strategy_emit.h"
 #include "write_file.h"
 
-static bool is_json(const char *path)
+static bool is_json_name(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -26,8 +26,8 @@ static bool is_json(const char *path)
 
 /* ---- show ---- */
 
-static int show(const struct rsh_options *o, struct rsh_names *names,
-		struct rsh_error *err)
+static int show_strategy(const struct rsh_options *o, struct rsh_names *names,
+			 struct rsh_error *err)
 {
 	struct rsh_strategy *s;
 	struct rsh_output out;
@@ -43,7 +43,7 @@ static int show(const struct rsh_options *o, struct rsh_names *names,
 
 /* ---- merge ---- */
 
-static int merge(const struct rsh_options *o, struct rsh_error *err)
+static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free void *data = NULL;
 	bool json;
@@ -54,7 +54,7 @@ static int merge(const struct rsh_options *o, struct rsh_error *err)
 	if (rc)
 		return rc;
 	/* By its name MindSpore knows in which form a file is. */
-	if (json != is_json(o->output))
+	if (json != is_json_name(o->output))
 		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
 				     "in .json, since the merged files are%s "
 				     "JSON", o->output, json ? "" : "not ",
@@ -70,7 +70,7 @@ static int write_derived(const struct rsh_options *o,
 	cleanup_free void *data = NULL;
 	size_t len;
 	int rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages,
-				   is_json(o->output), &data, &len, err);
+				   is_json_name(o->output), &data, &len, err);
 
 	if (rc == 0)
 		rc = rsh_write_file(o->output, data, len, err);
@@ -79,9 +79,9 @@ static int write_derived(const struct rsh_options *o,
 	return rc;
 }
 
-static int derive_from(const struct rsh_options *o,
-		       const struct rsh_strategy *src, struct rsh_names *names,
-		       struct rsh_error *err)
+static int derive_from_source(const struct rsh_options *o,
+			      const struct rsh_strategy *src,
+			      struct rsh_names *names, struct rsh_error *err)
 {
 	struct rsh_derive_shapes *shapes;
 	struct rsh_derived *derived;
@@ -101,8 +101,8 @@ static int derive_from(const struct rsh_options *o,
 	return rc;
 }
 
-static int derive(const struct rsh_options *o, struct rsh_names *names,
-		  struct rsh_error *err)
+static int derive_file(const struct rsh_options *o, struct rsh_names *names,
+		       struct rsh_error *err)
 {
 	struct rsh_strategy *src = NULL;
 	int rc = 0;
@@ -110,7 +110,7 @@ static int derive(const struct rsh_options *o, struct rsh_names *names,
 	if (strcmp(o->vfs.source, "none") != 0)
 		rc = rsh_strategy_load(o->vfs.source, false, names, &src, err);
 	if (rc == 0)
-		rc = derive_from(o, src, names, err);
+		rc = derive_from_source(o, src, names, err);
 	if (src)
 		rsh_strategy_free(src);
 	return rc;
@@ -132,11 +132,11 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 	if (!names)
 		rc = rsh_error_nomem(&err);
 	else if (o->form->id == RSH_COMMAND_SHOW)
-		rc = show(o, names, &err);
+		rc = show_strategy(o, names, &err);
 	else if (o->form->id == RSH_COMMAND_MERGE)
-		rc = merge(o, &err);
+		rc = merge_strategies(o, &err);
 	else
-		rc = derive(o, names, &err);
+		rc = derive_file(o, names, &err);
 	rsh_names_free(names);
 	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
 }

@@ -48,7 +48,8 @@ static json_t *problems_json(const struct rsh_answer *a)
 	return all;
 }
 
-static int print_json(const struct rsh_output *out, const struct report *r)
+static int print_answer_json(const struct rsh_output *out,
+			     const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
@@ -114,18 +115,18 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		fputs("good\n", out->f);
 }
 
-static int print(const struct report *r)
+static int print_answer(const struct report *r)
 {
 	struct rsh_output out;
 
 	rsh_output_init(&out, r->work.options);
 	if (out.json)
-		return print_json(&out, r);
+		return print_answer_json(&out, r);
 	print_lines(&out, r);
 	return 0;
 }
 
-static void take_step(struct report *r, const struct rsh_source *s)
+static void take_verified_step(struct report *r, const struct rsh_source *s)
 {
 	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
 				  sizeof(r->step));
@@ -190,7 +191,7 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_step(r, view.source);
+	take_verified_step(r, view.source);
 	n = rsh_plan_n_files(view.conversion);
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
 	if (!wanted)
@@ -210,7 +211,7 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_step(r, view.source);
+	take_verified_step(r, view.source);
 	rc = rsh_verify_source(view.source, view.src, view.names, &control,
 			       &r->answer, err);
 	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
@@ -247,7 +248,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0)
 		rc = rsh_source_choose(source, 0, err);
 	if (rc == 0) {
-		take_step(r, source);
+		take_verified_step(r, source);
 		rc = rsh_verify_source(source, strategy, names, &control,
 				       &r->answer, err);
 	}
@@ -258,7 +259,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-static int ask(struct report *r, struct rsh_error *err)
+static int ask_question(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
@@ -288,9 +289,9 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&r.work, o, "verifying");
-	rc = ask(&r, &err);
+	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);
-	if (rc == 0 && print(&r))
+	if (rc == 0 && print_answer(&r))
 		rc = rsh_error_nomem(&err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;

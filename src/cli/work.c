@@ -49,7 +49,7 @@ void rsh_work_end(struct rsh_work *w)
 	rsh_source_io_free(w->io);
 }
 
-static void begin(void *ctx, uint64_t total)
+static void begin_progress(void *ctx, uint64_t total)
 {
 	struct rsh_work *w = ctx;
 
@@ -68,7 +68,7 @@ struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 {
 	return (struct rsh_copy_control){
 		.stop = rsh_interrupt_catch(),
-		.begin = begin,
+		.begin = begin_progress,
 		.progress = progress,
 		.ctx = w,
 		.n_jobs = w->options->jobs,

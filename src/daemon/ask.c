@@ -18,7 +18,7 @@
 /* A mount writes far less than this; the directory may be anybody's. */
 #define MAX_BYTES 65536
 
-static int read_all(int fd, char *text, size_t max, size_t *length)
+static int read_answer(int fd, char *text, size_t max, size_t *length)
 {
 	ssize_t n;
 
@@ -40,8 +40,8 @@ int rsh_ask_refuse(const char *path, struct rsh_error *err)
 			     "reshardfs", path);
 }
 
-static int open_file(const char *path, const char *name,
-		     struct rsh_error *err)
+static int open_answer(const char *path, const char *name,
+		       struct rsh_error *err)
 {
 	cleanup_fd int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	char file[64];
@@ -72,10 +72,10 @@ int rsh_ask(const char *path, const char *name, json_t **out,
 
 	if (!text)
 		return rsh_error_nomem(err);
-	fd = open_file(path, name, err);
+	fd = open_answer(path, name, err);
 	if (fd < 0)
 		return fd;
-	rc = read_all(fd, text, MAX_BYTES, &length);
+	rc = read_answer(fd, text, MAX_BYTES, &length);
 	if (rc && rc != -EFBIG && rc != -EISDIR)
 		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
 	*out = rc ? NULL : json_loadb(text, length, 0, NULL);

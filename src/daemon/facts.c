@@ -73,7 +73,7 @@ static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 	rsh_source_io_stats_get(f->io, &out->io);
 }
 
-static json_t *step_json(const struct rsh_facts *f)
+static json_t *shown_step_json(const struct rsh_facts *f)
 {
 	cleanup_free char *step = NULL;
 
@@ -88,11 +88,12 @@ static json_t *heading(const struct rsh_facts *f)
 	return json_pack("{s:s,s:i,s:o,s:o,s:o,s:s}", "version",
 			 PACKAGE_VERSION, "pid", (int)getpid(), "source",
 			 rsh_json_text(f->source), "mountpoint",
-			 rsh_json_text(f->mountpoint), "step", step_json(f),
-			 "log_level", rsh_log_level_name(rsh_log_get_level()));
+			 rsh_json_text(f->mountpoint), "step",
+			 shown_step_json(f), "log_level",
+			 rsh_log_level_name(rsh_log_get_level()));
 }
 
-static json_t *stats(const struct rsh_facts *f)
+static json_t *stats_json(const struct rsh_facts *f)
 {
 	struct rsh_figures figures;
 	json_t *all = heading(f);
@@ -175,12 +176,12 @@ static const char *log_name(const struct rsh_options *o)
 	return o->foreground ? "stderr" : "syslog";
 }
 
-static json_t *strategy_json(const struct rsh_strategy_at *at)
+static json_t *asked_strategy_json(const struct rsh_strategy_at *at)
 {
 	return rsh_json_optional(rsh_strategy_text(at));
 }
 
-static json_t *config(const struct rsh_facts *f)
+static json_t *config_json(const struct rsh_facts *f)
 {
 	const struct rsh_options *o = f->options;
 	struct rsh_source_io_stats io;
@@ -189,8 +190,8 @@ static json_t *config(const struct rsh_facts *f)
 	rsh_source_io_stats_get(f->io, &io);
 	more = json_pack(
 		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
-		o->resume, "src_strategy", strategy_json(&o->vfs.src),
-		"dst_strategy", strategy_json(&o->vfs.dst), "format",
+		o->resume, "src_strategy", asked_strategy_json(&o->vfs.src),
+		"dst_strategy", asked_strategy_json(&o->vfs.dst), "format",
 		rsh_json_optional(format_name(o)), "prefix",
 		rsh_json_optional(o->resume ? NULL : o->vfs.tree.prefix),
 		"replicas",
@@ -229,14 +230,14 @@ int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
 
 	switch (which) {
 	case RSH_CONTROL_STATS:
-		return dump(stats(f), text);
+		return dump(stats_json(f), text);
 	case RSH_CONTROL_METRICS:
 		return make_metrics(f, text);
 	case RSH_CONTROL_LOG:
 		*text = rsh_log_recent();
 		return *text ? 0 : -ENOMEM;
 	case RSH_CONTROL_CONFIG:
-		return dump(config(f), text);
+		return dump(config_json(f), text);
 	case RSH_CONTROL_PLAN:
 		rsh_vfs_view(f->tree, &view);
 		rc = f->plan(f->options, &view, rank, &value);

@@ -127,8 +127,8 @@ static const struct rsh_figure table[] = {
 
 #define N (sizeof(table) / sizeof(table[0]))
 
-static uint64_t value_of(const struct rsh_figures *f,
-			 const struct rsh_figure *def)
+static uint64_t figure_value(const struct rsh_figures *f,
+			     const struct rsh_figure *def)
 {
 	return *(const uint64_t *)((const char *)f + def->at);
 }
@@ -151,7 +151,7 @@ int rsh_figures_json(const struct rsh_figures *f, json_t *to)
 
 	for (size_t i = 0; i < N && rc == 0; i++) {
 		const struct rsh_figure *def = &table[i];
-		const uint64_t value = value_of(f, def);
+		const uint64_t value = figure_value(f, def);
 		json_t *group = json_object_get(to, def->group);
 
 		if (!group) {
@@ -169,7 +169,7 @@ int rsh_figures_json(const struct rsh_figures *f, json_t *to)
 
 /* ---- Prometheus ---- */
 
-static void describe(const struct rsh_figure *def, FILE *to)
+static void describe_metric(const struct rsh_figure *def, FILE *to)
 {
 	fprintf(to, "# HELP reshardfs_%s %s\n# TYPE reshardfs_%s %s\n",
 		def->metric, def->help, def->metric,
@@ -183,12 +183,12 @@ void rsh_figures_metrics(const struct rsh_figures *f, FILE *to)
 		"reshardfs_info{version=\"%s\"} 1\n", PACKAGE_VERSION);
 	for (size_t i = 0; i < N; i++) {
 		const struct rsh_figure *def = &table[i];
-		const uint64_t value = value_of(f, def);
+		const uint64_t value = figure_value(f, def);
 
 		if (is_absent(f, def))
 			continue;
 		if (i == 0 || strcmp(def->metric, table[i - 1].metric) != 0)
-			describe(def, to);
+			describe_metric(def, to);
 		fprintf(to, "reshardfs_%s", def->metric);
 		if (def->labels)
 			fprintf(to, "{%s}", def->labels);

@@ -46,7 +46,7 @@ static char *full_path(const struct rsh_option *def, const char *value)
 	return realpath(value, NULL);
 }
 
-static json_t *line(const char *name, const char *value)
+static json_t *given_line(const char *name, const char *value)
 {
 	cleanup_free char *text = NULL;
 
@@ -59,7 +59,7 @@ static json_t *line(const char *name, const char *value)
 }
 
 /* Returns 0, or -1 if memory is out. */
-static int add_option(json_t *all, const struct rsh_given *given)
+static int add_given(json_t *all, const struct rsh_given *given)
 {
 	const struct rsh_option *def = option_called(given->name);
 	cleanup_free char *full = NULL;
@@ -68,13 +68,13 @@ static int add_option(json_t *all, const struct rsh_given *given)
 		return 0;
 	if (given->value)
 		full = full_path(def, given->value);
-	return json_array_append_new(all, line(given->name, full ? full :
-								    given->value));
+	return json_array_append_new(
+		all, given_line(given->name, full ? full : given->value));
 }
 
 /* Orders options by name; those of one name keep their order, which may count.
  */
-static int by_name(const void *a, const void *b)
+static int given_by_name(const void *a, const void *b)
 {
 	const struct rsh_given *x = a, *y = b;
 	const int order = strcmp(x->name, y->name);
@@ -96,11 +96,11 @@ json_t *rsh_identity(const struct rsh_options *o)
 	}
 	for (size_t i = 0; i < o->n_given; i++)
 		given[i] = o->given[i];
-	qsort(given, o->n_given, sizeof(*given), by_name);
-	rc = json_array_append_new(all, line("SOURCE", source ? source :
-								o->vfs.source));
+	qsort(given, o->n_given, sizeof(*given), given_by_name);
+	rc = json_array_append_new(
+		all, given_line("SOURCE", source ? source : o->vfs.source));
 	for (size_t i = 0; rc == 0 && i < o->n_given; i++)
-		rc = add_option(all, &given[i]);
+		rc = add_given(all, &given[i]);
 	if (rc == 0)
 		return all;
 	json_decref(all);

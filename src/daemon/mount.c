@@ -137,7 +137,7 @@ static uint64_t resident_bytes(const struct service *s)
 							    cache_bytes(s));
 }
 
-static bool fits(const struct service *s, uint64_t map)
+static bool service_fits(const struct service *s, uint64_t map)
 {
 	return rsh_server_maps(&s->so) + for_cache(s) <= map &&
 	       resident_bytes(s) <= s->room.resident;
@@ -150,10 +150,10 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 	const uint64_t map = rsh_room_to_map();
 	uint64_t missing;
 
-	if (fits(s, map))
+	if (service_fits(s, map))
 		return 0;
 	s->so.lean = true;
-	if (fits(s, map)) {
+	if (service_fits(s, map)) {
 		rsh_log_notice("little memory is left by limits: fewer threads "
 			       "serve, and less is prepared for readers");
 		return 0;
@@ -222,7 +222,7 @@ static bool may_find(const struct rsh_options *o, const char *name)
 }
 
 /* In a process outside the sandbox, and asked from within it. */
-static void find_file(void *ctx, const char *name, int fd[2])
+static void find_for_source(void *ctx, const char *name, int fd[2])
 {
 	const struct service *s = ctx;
 
@@ -237,14 +237,14 @@ static int ask_to_find(void *ctx, const char *name, int fd[2])
 }
 
 /* What it takes to mount and unmount stays with another process. */
-static int confine(struct service *s, struct rsh_error *err)
+static int confine_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
 	int rc = 0;
 
 	if (!o->no_sandbox) {
 		s->place = realpath(o->vfs.source, NULL);
-		s->so.find = s->place ? find_file : NULL;
+		s->so.find = s->place ? find_for_source : NULL;
 		s->so.find_ctx = s;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
 	}
@@ -285,7 +285,7 @@ static int open_conversion(const struct rsh_options *o, struct service *s,
 	return rsh_vfs_open(&cfg, &s->vfs, err);
 }
 
-static int begin(struct service *s, struct rsh_error *err)
+static int begin_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
 	int rc;
@@ -294,7 +294,7 @@ static int begin(struct service *s, struct rsh_error *err)
 	/* Before the first byte is read of what others have written. */
 	s->room.map = rsh_room_to_map();
 	s->room.resident = rsh_room_resident();
-	rc = confine(s, err);
+	rc = confine_service(s, err);
 	if (rc == 0)
 		rc = open_io(s, err);
 	if (rc == 0)
@@ -319,7 +319,7 @@ static int begin(struct service *s, struct rsh_error *err)
 				  strerror(-rc)) : 0;
 }
 
-static int run(struct service *s)
+static int run_service(struct service *s)
 {
 	const struct rsh_options *o = s->options;
 	int rc;
@@ -335,7 +335,7 @@ static int run(struct service *s)
 	return rc;
 }
 
-static void end(struct service *s)
+static void end_service(struct service *s)
 {
 	const bool stuck = s->server && rsh_server_is_stuck(s->server);
 
@@ -355,9 +355,9 @@ static void end(struct service *s)
 }
 
 /* Runs until unmounted; `d` is NULL in the foreground. */
-static enum rsh_exit serve(const struct rsh_options *o,
-			   rsh_mount_planner *plan, int lock,
-			   struct rsh_daemon *d)
+static enum rsh_exit serve_mount(const struct rsh_options *o,
+				 rsh_mount_planner *plan, int lock,
+				 struct rsh_daemon *d)
 {
 	/* Stays for a thread that is left behind. */
 	static struct service s;
@@ -369,9 +369,10 @@ static enum rsh_exit serve(const struct rsh_options *o,
 	s.plan = plan;
 	s.lock = lock;
 	s.daemon = d;
-	rc = begin(&s, &err);
-	result = rc ? rsh_exit_failed(o, rc, &err) : rsh_exit_of(run(&s));
-	end(&s);
+	rc = begin_service(&s, &err);
+	result = rc ? rsh_exit_failed(o, rc, &err) :
+		      rsh_exit_of(run_service(&s));
+	end_service(&s);
 	return result;
 }
 
@@ -389,12 +390,12 @@ enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
 	if (found == RSH_STACK_SAME)
 		return RSH_EXIT_GOOD;
 	if (o->foreground)
-		return serve(o, plan, lock, NULL);
+		return serve_mount(o, plan, lock, NULL);
 	rc = rsh_daemon_start(&d);
 	if (rc) {
 		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
 		return rsh_exit_failed(o, rc, &err);
 	}
 	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
-			 serve(o, plan, lock, &d);
+			 serve_mount(o, plan, lock, &d);
 }

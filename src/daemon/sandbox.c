@@ -166,8 +166,8 @@ static bool systemd_is_abstract(void)
 	return name && *name == '@';
 }
 
-static int confine(const struct rsh_options *o, bool *files, bool *calls,
-		   struct rsh_error *err)
+static int confine_process(const struct rsh_options *o, bool *files,
+			   bool *calls, struct rsh_error *err)
 {
 	int abi;
 	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(), &abi);
@@ -193,7 +193,7 @@ int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return 0;
-	rc = confine(o, &files, &calls, err);
+	rc = confine_process(o, &files, &calls, err);
 	if (rc == 0)
 		rsh_log_info("confined: no new privileges, %s, %s",
 			     files ? "own files only" : "no landlock",

@@ -22,7 +22,7 @@ struct rsh_signals {
 	void *ctx;
 };
 
-static void fill(sigset_t *set)
+static void fill_signal_set(sigset_t *set)
 {
 	sigemptyset(set);
 	sigaddset(set, SIGUSR1);
@@ -33,7 +33,7 @@ void rsh_signals_block(void)
 {
 	sigset_t set;
 
-	fill(&set);
+	fill_signal_set(&set);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -49,13 +49,13 @@ static void toggle_debug(const struct rsh_signals *s)
 		rsh_log_set_level(s->quieter);
 }
 
-static void *take(void *arg)
+static void *take_signal(void *arg)
 {
 	struct rsh_signals *s = arg;
 	sigset_t set;
 	int number;
 
-	fill(&set);
+	fill_signal_set(&set);
 	while (sigwait(&set, &number) == 0 && !atomic_load(&s->stopping))
 		if (number == SIGUSR1)
 			s->tell(s->ctx);
@@ -80,7 +80,7 @@ int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
 	/* Those that end the mount are for the thread that waits for its end. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&s->thread, NULL, take, s);
+	rc = pthread_create(&s->thread, NULL, take_signal, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {
 		free(s);

@@ -59,7 +59,7 @@ static struct answer ask_for_config(const char *path, const json_t *identity)
 }
 
 /* Whoever waits for the end of this command's output must not wait for it. */
-static void leave_streams(void)
+static void leave_asker_streams(void)
 {
 	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
 
@@ -73,7 +73,7 @@ static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
 	struct answer a;
 	ssize_t n;
 
-	leave_streams();
+	leave_asker_streams();
 	a = ask_for_config(path, identity);
 	n = write(pipe, &a, sizeof(a));
 	_exit(n != sizeof(a));
@@ -138,7 +138,8 @@ static void tell_other(const struct rsh_mounted *m)
 }
 
 /* One of another kind, or subtype, is not ours to take down. */
-static int refuse(const struct rsh_mounted *m, int rc, struct rsh_error *err)
+static int refuse_mounted(const struct rsh_mounted *m, int rc,
+			  struct rsh_error *err)
 {
 	const bool ours = strcmp(m->type, OUR_TYPE) == 0;
 	const bool hangs = rc == -ETIMEDOUT;
@@ -152,13 +153,13 @@ static int refuse(const struct rsh_mounted *m, int rc, struct rsh_error *err)
 				     "reshardfs umount", m->path);
 }
 
-static int judge(const struct rsh_mounted *m, const json_t *identity,
-		 enum rsh_stack *found, struct rsh_error *err)
+static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
+			 enum rsh_stack *found, struct rsh_error *err)
 {
 	struct answer a = ask_in_time(m->path, identity);
 
 	if (a.code == -ENOTCONN || a.code == -ETIMEDOUT)
-		return refuse(m, a.code, err);
+		return refuse_mounted(m, a.code, err);
 	if (a.same)
 		tell_same(m, &a);
 	*found = a.same ? RSH_STACK_SAME : RSH_STACK_FREE;
@@ -198,8 +199,9 @@ static bool is_as_before(const struct rsh_mounted *m)
 	       (now.n == m->n && strcmp(now.source, m->source) == 0);
 }
 
-static int look(const struct rsh_options *o, const json_t *identity,
-		enum rsh_stack *found, int *lock, struct rsh_error *err)
+static int look_at_mountpoint(const struct rsh_options *o,
+			      const json_t *identity, enum rsh_stack *found,
+			      int *lock, struct rsh_error *err)
 {
 	struct rsh_mounted m;
 	unsigned turns = 0;
@@ -212,7 +214,7 @@ static int look(const struct rsh_options *o, const json_t *identity,
 		if (rsh_mounted_find(o->mountpoint, &m))
 			return 0;
 		rc = m.n && !is_to_be_covered(&m) ?
-			     judge(&m, identity, found, err) : 0;
+			     judge_mounted(&m, identity, found, err) : 0;
 		if (rc || *found == RSH_STACK_SAME)
 			return rc;
 		fd = open(m.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -238,7 +240,7 @@ int rsh_stack_look(const struct rsh_options *o, enum rsh_stack *found,
 	*lock = -1;
 	if (!identity)
 		return rsh_error_nomem(err);
-	rc = look(o, identity, found, lock, err);
+	rc = look_at_mountpoint(o, identity, found, lock, err);
 	json_decref(identity);
 	return rc;
 }

@@ -100,8 +100,8 @@ static int start_log(const struct rsh_options *o, struct rsh_error *err)
 
 /* ---- the list of files ---- */
 
-static int add_file(struct reshard *r, uint64_t node, uint64_t size,
-		    const char *dir, const char *name)
+static int add_shown(struct reshard *r, uint64_t node, uint64_t size,
+		     const char *dir, const char *name)
 {
 	struct file *f;
 
@@ -117,7 +117,7 @@ static int add_file(struct reshard *r, uint64_t node, uint64_t size,
 }
 
 /* The tree is two levels deep and in the order of the ranks. */
-static int list_files(struct reshard *r, uint64_t dir, const char *dir_name)
+static int list_shown(struct reshard *r, uint64_t dir, const char *dir_name)
 {
 	char name[NAME_MAX + 1];
 	struct stat st;
@@ -130,10 +130,10 @@ static int list_files(struct reshard *r, uint64_t dir, const char *dir_name)
 			return rc == -ENOENT ? 0 : rc;
 		rc = rsh_vfs_stat(r->vfs, node, &st);
 		if (rc == 0 && S_ISDIR(st.st_mode))
-			rc = list_files(r, node, name);
+			rc = list_shown(r, node, name);
 		else if (rc == 0)
-			rc = add_file(r, node, (uint64_t)st.st_size, dir_name,
-				      name);
+			rc = add_shown(r, node, (uint64_t)st.st_size, dir_name,
+				       name);
 		if (rc)
 			return rc;
 	}
@@ -163,7 +163,7 @@ static int open_tree(struct reshard *r, struct rsh_error *err)
 	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
 	rsh_vfs_view(r->vfs, &r->view);
 	r->n_ranks = rsh_plan_n_files(r->view.conversion);
-	return list_files(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
+	return list_shown(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
 }
 
 int reshard_open(const char *source, const char *const *options,

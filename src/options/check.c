@@ -168,7 +168,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 }
 
 /* A daemon leaves its directory, and the table of mounts is read in others. */
-static int take_source(struct rsh_options *o, struct rsh_error *err)
+static int take_full_source(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;
 
@@ -182,7 +182,7 @@ static int take_source(struct rsh_options *o, struct rsh_error *err)
 
 int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
 {
-	int rc = take_source(o, err);
+	int rc = take_full_source(o, err);
 
 	if (rc)
 		return rc;

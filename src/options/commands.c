@@ -235,7 +235,7 @@ static unsigned count_slips(const char *a, const char *b)
 	return d[n][m];
 }
 
-static const struct rsh_command *near(const char *word)
+static const struct rsh_command *near_command(const char *word)
 {
 	const struct rsh_command *best = NULL;
 	const size_t n = strlen(word);
@@ -259,7 +259,7 @@ static const struct rsh_command *near(const char *word)
 
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
 {
-	const struct rsh_command *command = near(word);
+	const struct rsh_command *command = near_command(word);
 
 	*text = '\0';
 	if (command)

@@ -20,8 +20,8 @@ static bool is_list_name(const char *name, const char *given, size_t n)
 	return true;
 }
 
-static const struct rsh_option *find(const struct rsh_command *command,
-				     const char *given, size_t n)
+static const struct rsh_option *find_listed(const struct rsh_command *command,
+					    const char *given, size_t n)
 {
 	size_t n_options;
 	const struct rsh_option *table = rsh_option_table(&n_options);
@@ -33,11 +33,12 @@ static const struct rsh_option *find(const struct rsh_command *command,
 	return NULL;
 }
 
-static int apply(struct rsh_options *o, char *given, struct rsh_error *err)
+static int apply_listed(struct rsh_options *o, char *given,
+			struct rsh_error *err)
 {
 	char *value = strchr(given, '=');
 	size_t n = value ? (size_t)(value - given) : strlen(given);
-	const struct rsh_option *def = find(o->command, given, n);
+	const struct rsh_option *def = find_listed(o->command, given, n);
 
 	if (value)
 		value++;
@@ -53,7 +54,7 @@ static int apply(struct rsh_options *o, char *given, struct rsh_error *err)
 }
 
 /* Cuts the next option off a comma list in place, removing backslashes. */
-static char *next(char **list)
+static char *next_listed(char **list)
 {
 	char *start = *list, *to = start, *s = start;
 
@@ -91,9 +92,9 @@ int rsh_set_list(struct rsh_options *o, const struct rsh_option *def,
 	(void)def;
 	if (!list)
 		return rsh_error_nomem(err);
-	while (rc == 0 && (one = next(&list)))
+	while (rc == 0 && (one = next_listed(&list)))
 		if (*one)
-			rc = apply(o, one, err);
+			rc = apply_listed(o, one, err);
 	return rc;
 }
 
@@ -102,5 +103,5 @@ int rsh_options_set(struct rsh_options *o, const char *given,
 {
 	char *copy = rsh_options_keep(o, given);
 
-	return copy ? apply(o, copy, err) : rsh_error_nomem(err);
+	return copy ? apply_listed(o, copy, err) : rsh_error_nomem(err);
 }

@@ -175,8 +175,8 @@ static void take_command(int *argc, char ***argv, struct rsh_options *o)
 		o->form = rsh_command_form((*argv)[1]);
 }
 
-static int parse_all(int argc, char **argv, struct rsh_options *o,
-		     struct rsh_error *err)
+static int parse_command(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
 {
 	int rc = parse_options(argc, argv, o, err);
 
@@ -227,7 +227,7 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 
 	rsh_options_init(o);
 	take_command(&argc, &argv, o);
-	rc = parse_all(argc, argv, o, err);
+	rc = parse_command(argc, argv, o, err);
 	if (!o->unnamed || !looks_mistyped(word))
 		return rc;
 	/* Of a single operand it is said already.  With two it may be a mount

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool parse_number(const char **s, uint32_t *out)
+static bool parse_rank(const char **s, uint32_t *out)
 {
 	unsigned long n;
 	char *end;
@@ -23,12 +23,12 @@ static bool parse_number(const char **s, uint32_t *out)
 	return !errno && n < UINT32_MAX;
 }
 
-static bool parse(const char *s, uint32_t *first, uint32_t *last)
+static bool parse_ranks(const char *s, uint32_t *first, uint32_t *last)
 {
-	if (!parse_number(&s, first))
+	if (!parse_rank(&s, first))
 		return false;
 	*last = *first;
-	if (*s == '-' && (s++, !parse_number(&s, last)))
+	if (*s == '-' && (s++, !parse_rank(&s, last)))
 		return false;
 	return !*s && *first <= *last;
 }
@@ -39,7 +39,7 @@ int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
 	uint32_t first, last;
 
 	for (unsigned i = skip; i < o->n_operands; i++)
-		if (!parse(o->operands[i], &first, &last))
+		if (!parse_ranks(o->operands[i], &first, &last))
 			return rsh_error_set(err, EINVAL, "\"%s\" is neither a "
 					     "rank nor a range of ranks such "
 					     "as 4-7", o->operands[i]);
@@ -53,7 +53,7 @@ int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
 
 	memset(wanted, skip >= o->n_operands, n);
 	for (unsigned i = skip; i < o->n_operands; i++) {
-		if (!parse(o->operands[i], &first, &last) || last >= n)
+		if (!parse_ranks(o->operands[i], &first, &last) || last >= n)
 			return rsh_error_set(err, EINVAL, "there is no rank "
 					     "%s: the last one is %u",
 					     o->operands[i], n ? n - 1 : 0);

@@ -250,7 +250,7 @@ int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 
 /* 5GB are 5 * 1000^3 bytes, as the Hugging Face tools write sizes; 5G and 5GiB
  * are 5 * 1024^3. */
-static bool parse_size(const char *value, uint64_t *bytes)
+static bool parse_bytes(const char *value, uint64_t *bytes)
 {
 	static const char prefixes[] = "KMGT";
 	unsigned long long n;
@@ -281,7 +281,7 @@ int rsh_set_size(struct rsh_options *o, const struct rsh_option *def,
 {
 	uint64_t *bytes = member(o, def);
 
-	if (parse_size(value, bytes) && *bytes >= def->min)
+	if (parse_bytes(value, bytes) && *bytes >= def->min)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no size such as 5GB "
 			     "or 500MiB", def->name, value);
