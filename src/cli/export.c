@@ -2,7 +2,7 @@
 /* cli/export.c - `export`: a virtual tree as real files. */
 #include "config.h"
 
-#include "export.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>

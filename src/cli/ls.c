@@ -2,12 +2,13 @@
 /* cli/ls.c - `ls`: what the operand is, and who prints it. */
 #include "config.h"
 
-#include "ls.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ls.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 

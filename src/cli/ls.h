@@ -4,11 +4,8 @@
 #define RSH_CLI_LS_H
 
 #include "output.h"
-#include "rsh/options/exit.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/strategy.h"
-
-enum rsh_exit rsh_ls(const struct rsh_options *o);
 
 /* What each kind of operand is printed as.  0 or -ENOMEM. */
 int rsh_ls_records(const struct rsh_output *out, const char *path,

@@ -10,9 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "export.h"
+#include "commands.h"
 #include "help.h"
-#include "ls.h"
 #include "plan.h"
 #include "rsh/daemon/mount.h"
 #include "rsh/fuse/server.h"
@@ -20,11 +19,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/room.h"
 #include "rsh/util/text.h"
-#include "stats.h"
-#include "strategy.h"
-#include "umount.h"
-#include "verify.h"
-#include "warm.h"
 
 static enum rsh_exit mount_command(const struct rsh_options *o)
 {

@@ -2,11 +2,12 @@
 /* cli/plan.c - `plan`: what a conversion needs and costs. */
 #include "config.h"
 
-#include "plan.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
+#include "plan.h"
 #include "rsh/options/ranks.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

@@ -4,10 +4,7 @@
 #define RSH_CLI_PLAN_H
 
 #include "output.h"
-#include "rsh/options/exit.h"
 #include "rsh/vfs/inspect.h"
-
-enum rsh_exit rsh_plan(const struct rsh_options *o);
 
 /* The lists of --rank-list.  *refused: MindSpore has none for some rank.  0 or
  * -errno with a sentence. */

@@ -2,7 +2,7 @@
 /* cli/stats.c - `stats`: what a mount has counted so far. */
 #include "config.h"
 
-#include "stats.h"
+#include "commands.h"
 
 #include <errno.h>
 

@@ -2,7 +2,7 @@
 /* cli/strategy.c - `strategy show`, `merge` and `derive`. */
 #include "config.h"
 
-#include "strategy.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_emit.h"
+#include "strategy.h"
 #include "write_file.h"
 
 static bool is_json_name(const char *path)

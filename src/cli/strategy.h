@@ -6,7 +6,6 @@
 #include "rsh/derive/derive.h"
 #include "rsh/options/exit.h"
 
-enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
 enum rsh_exit rsh_strategy_check_command(const struct rsh_options *o);
 
 /* The shapes in the tree at o->checkpoint, which was saved under `src` (NULL:

@@ -2,7 +2,7 @@
 /* cli/verify.c - `verify`: are the bytes what they should be? */
 #include "config.h"
 
-#include "verify.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,9 +12,9 @@
 
 #include "output.h"
 #include "rsh/copy/verify.h"
+#include "rsh/options/check.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/reading.h"
-#include "rsh/options/verify_kind.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"

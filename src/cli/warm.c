@@ -3,7 +3,7 @@
  * that it needs nothing of the daemon and the user's rights are enough. */
 #include "config.h"
 
-#include "warm.h"
+#include "commands.h"
 
 #include <dirent.h>
 #include <errno.h>

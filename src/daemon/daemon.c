@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "rsh/daemon/unmount.h"
+#include "rsh/daemon/mounted.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 

@@ -32,4 +32,25 @@ void rsh_daemon_detach(void);
 /* Child, any thread: leaves directory and standard streams, tells the parent. */
 void rsh_daemon_ready(struct rsh_daemon *d);
 
+/* ---- telling a service manager, as sd_notify(3) does ---- */
+
+/* Sends one message, such as "READY=1", to the socket that NOTIFY_SOCKET names;
+ * does nothing where there is none.  Any thread; what goes wrong is logged. */
+void rsh_notify(const char *message);
+
+/* ---- signals: SIGUSR1 asks for statistics in the log, SIGUSR2 for all requests
+ * there and again for none.  A thread waits for them, so that what they ask for
+ * may take locks and memory ---- */
+
+struct rsh_signals;
+
+/* Before there is any other thread: from here on the signals wait until they are
+ * taken. */
+void rsh_signals_block(void);
+/* Takes them until rsh_signals_stop(); tell(ctx) writes the statistics.  0 or
+ * -errno. */
+int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
+		      struct rsh_signals **out);
+void rsh_signals_stop(struct rsh_signals *s);
+
 #endif

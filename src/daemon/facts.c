@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "identity_i.h"
 #include "rsh/daemon/figures.h"
 #include "rsh/daemon/json.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/attribute.h"
+#include "stack_i.h"
 
 static char *absolute(const char *path)
 {

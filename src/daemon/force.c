@@ -8,7 +8,7 @@
  * the process that holds the mark on the directory (unmount.h). */
 #include "config.h"
 
-#include "rsh/daemon/force.h"
+#include "rsh/daemon/mounted.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "rsh/daemon/unmount.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 

@@ -3,7 +3,7 @@
  * full paths, so that two such lists can be compared. */
 #include "config.h"
 
-#include "identity_i.h"
+#include "stack_i.h"
 
 #include <stdlib.h>
 #include <string.h>

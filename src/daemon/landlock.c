@@ -3,7 +3,7 @@
  * calls, and leaves out the rights that the running kernel does not know. */
 #include "config.h"
 
-#include "landlock_i.h"
+#include "sandbox_i.h"
 
 #include <errno.h>
 #include <fcntl.h>

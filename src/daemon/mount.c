@@ -12,8 +12,7 @@
 
 #include "daemon_i.h"
 #include "facts_i.h"
-#include "notify_i.h"
-#include "rsh/daemon/unmount.h"
+#include "rsh/daemon/mounted.h"
 #include "rsh/fuse/server.h"
 #include "rsh/options/reading.h"
 #include "rsh/util/checked.h"
@@ -21,7 +20,6 @@
 #include "rsh/util/room.h"
 #include "rsh/vfs/vfs.h"
 #include "sandbox_i.h"
-#include "signals_i.h"
 #include "stack_i.h"
 
 static struct rsh_server_options server_options(const struct rsh_options *o)

@@ -2,7 +2,7 @@
 /* daemon/notify.c sends a message to the socket that NOTIFY_SOCKET names. */
 #include "config.h"
 
-#include "notify_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 #include <stddef.h>

@@ -17,11 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "landlock_i.h"
 #include "rsh/options/table.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "syscalls_i.h"
 
 #ifdef WITH_SANITIZER
 #define IS_SANITIZED 1

@@ -3,7 +3,7 @@
  * in one of its own. */
 #include "config.h"
 
-#include "signals_i.h"
+#include "daemon_i.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -20,7 +20,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "identity_i.h"
 #include "rsh/daemon/ask.h"
 #include "rsh/daemon/mounted.h"
 #include "rsh/util/log.h"

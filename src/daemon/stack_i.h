@@ -4,7 +4,19 @@
 #ifndef RSH_DAEMON_STACK_I_H
 #define RSH_DAEMON_STACK_I_H
 
+#include <jansson.h>
+
 #include "rsh/options/options.h"
+
+/* ---- what tells one mount from another ---- */
+
+/* SOURCE and the options of a mount, each a text, in an order and with paths
+ * that do not depend on how they were written; without those that say nothing
+ * of what is shown, such as where the log goes.  From jansson; NULL: out of
+ * memory.  Looks up paths, so the directory must be that of the command. */
+json_t *rsh_identity(const struct rsh_options *o);
+
+/* ---- what is mounted there ---- */
 
 enum rsh_stack {
 	RSH_STACK_FREE, /* nothing, or something else: the log has a notice */

@@ -9,7 +9,7 @@
  * networks and mounts, and parts of the kernel that have no business here. */
 #include "config.h"
 
-#include "syscalls_i.h"
+#include "sandbox_i.h"
 
 #include <errno.h>
 

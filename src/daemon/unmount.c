@@ -4,7 +4,7 @@
  * is gone. */
 #include "config.h"
 
-#include "rsh/daemon/unmount.h"
+#include "rsh/daemon/mounted.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,7 +12,6 @@
 #include "rsh/options/commands.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/table.h"
-#include "rsh/options/verify_kind.h"
 #include "rsh/util/mem.h"
 
 static bool names_rank(const char *template)

@@ -2,7 +2,7 @@
 /* options/verify_kind.c - which of the questions of `verify` is asked. */
 #include "config.h"
 
-#include "rsh/options/verify_kind.h"
+#include "rsh/options/check.h"
 
 #include <sys/stat.h>
 

@@ -28,4 +28,17 @@ int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_form(struct rsh_options *o, const char *word,
 		   struct rsh_error *err);
 
+/* ---- which of its questions `verify` is asked ---- */
+
+/* By what the operands are. */
+enum rsh_verify_kind {
+	RSH_VERIFY_SOURCE,   /* SOURCE: its files */
+	RSH_VERIFY_TREE,     /* SOURCE TREE: files by the plan */
+	RSH_VERIFY_MANIFEST, /* SOURCE MANIFEST: the plan by a manifest */
+	RSH_VERIFY_FILES,    /* MANIFEST [TREE], TREE MANIFEST */
+};
+/* False for a directory and for what cannot be looked at. */
+bool rsh_is_file(const char *path);
+enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o);
+
 #endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli/commands.h - the commands, each with the options that were checked for
+ * it. */
+#ifndef RSH_CLI_COMMANDS_H
+#define RSH_CLI_COMMANDS_H
+
+#include "rsh/options/exit.h"
+#include "rsh/options/options.h"
+
+enum rsh_exit rsh_umount(const struct rsh_options *o);
+enum rsh_exit rsh_ls(const struct rsh_options *o);
+enum rsh_exit rsh_plan(const struct rsh_options *o);
+enum rsh_exit rsh_export_command(const struct rsh_options *o);
+enum rsh_exit rsh_verify(const struct rsh_options *o);
+enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
+enum rsh_exit rsh_warm(const struct rsh_options *o);
+enum rsh_exit rsh_stats(const struct rsh_options *o);
+
+#endif
