@@ -48,7 +48,7 @@ static void measure(struct rsh_cache *c, const struct rsh_cache_options *opts)
 			opts->map_bytes / ((uint64_t)RSH_SLAB_BLOCKS *
 					   c->block_bytes));
 	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
-		rsh_pack_bytes(c) + (opts->dir ? sizeof(struct rsh_disk) : 0);
+		(opts->dir ? sizeof(struct rsh_disk) : 0);
 	if (c->bound < fixed + c->block_bytes || c->max_slabs == 0)
 		c->bound = 0;
 	else
@@ -61,14 +61,14 @@ static int init_locks(struct rsh_cache *c)
 
 	for (unsigned i = 0; rc == 0 && i < RSH_WAIT_CONDITIONS; i++)
 		rc = pthread_cond_init(&c->loaded[i], NULL);
-	return rc ? -rc : rsh_worker_init(&c->packer, c, rsh_pack_step);
+	return -rc;
 }
 
 static int init_parts(struct rsh_cache *c, const struct rsh_cache_options *opts,
 		      struct rsh_error *err)
 {
 	c->heads = calloc(c->n_heads, sizeof(*c->heads));
-	if (!c->heads || rsh_pack_init(c))
+	if (!c->heads)
 		return rsh_error_nomem(err);
 	return opts->dir ? rsh_disk_open(c, opts, err) : 0;
 }
@@ -93,7 +93,6 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->block_bytes = block;
 	c->block_shift = (unsigned)__builtin_ctz(block);
 	c->page_bytes = page;
-	c->compress = opts->compress;
 	rsh_lists_init(c);
 	measure(c, opts);
 	c->stats.memory_peak = c->used;
@@ -111,10 +110,7 @@ void rsh_cache_free(struct rsh_cache *c)
 	if (!c)
 		return;
 	rsh_disk_close(c);
-	rsh_worker_destroy(&c->packer);
 	rsh_memory_clear(c);
-	free(c->pack_buf);
-	free(c->pack_state);
 	rsh_file_table_clear(&c->files);
 	free(c->heads);
 	for (unsigned i = 0; i < RSH_WAIT_CONDITIONS; i++)
@@ -130,11 +126,10 @@ uint32_t rsh_cache_block_bytes(const struct rsh_cache *c)
 
 void rsh_cache_settle(struct rsh_cache *c)
 {
+	if (!c->disk)
+		return;
 	pthread_mutex_lock(&c->lock);
-	rsh_pack_kick(c);
-	rsh_worker_settle(&c->packer);
-	if (c->disk)
-		rsh_worker_settle(&c->disk->writer);
+	rsh_worker_settle(&c->disk->writer);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -144,12 +139,9 @@ void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
 	*out = c->stats;
 	out->memory_bytes = c->used;
 	out->plain_bytes = c->plain_bytes;
-	out->compressed_bytes = c->packed_bytes;
 	out->bookkeeping_bytes = c->bookkeeping;
-	out->spare_bytes = c->used - c->bookkeeping - c->plain_bytes -
-			   c->packed_bytes;
+	out->spare_bytes = c->used - c->bookkeeping - c->plain_bytes;
 	out->n_plain = c->plain.n;
-	out->n_compressed = c->packed.n;
 	out->n_spent = c->spent.n;
 	out->n_in_use = c->n_in_use;
 	out->n_files = c->files.n;

@@ -12,7 +12,7 @@
 
 static uint64_t table_bytes(uint32_t cap)
 {
-	return (uint64_t)cap * (sizeof(struct rsh_cache_file_info) +
+	return (uint64_t)cap * (sizeof(struct rsh_cache_file_id) +
 				2 * sizeof(uint32_t));
 }
 
@@ -42,7 +42,7 @@ static uint32_t *find_slot(const struct rsh_file_table *t,
 {
 	uint32_t at = (uint32_t)hash_of(id) & (t->n_slots - 1);
 
-	while (t->slots[at] && !same(&t->files[t->slots[at] - 1].id, id))
+	while (t->slots[at] && !same(&t->files[t->slots[at] - 1], id))
 		at = (at + 1) & (t->n_slots - 1);
 	return &t->slots[at];
 }
@@ -62,7 +62,7 @@ static bool resize(struct rsh_file_table *t, uint32_t cap)
 	if (t->n)
 		memcpy(bigger.files, t->files, t->n * sizeof(*t->files));
 	for (uint32_t i = 0; i < t->n; i++)
-		*find_slot(&bigger, &t->files[i].id) = i + 1;
+		*find_slot(&bigger, &t->files[i]) = i + 1;
 	rsh_file_table_clear(t);
 	*t = bigger;
 	return true;
@@ -104,7 +104,7 @@ static rsh_cache_file find_or_add(struct rsh_cache *c,
 		if (!make_room(c))
 			return RSH_CACHE_FILE_NONE;
 	}
-	t->files[t->n++].id = *id;
+	t->files[t->n++] = *id;
 	*slot = t->n;
 	return t->n - 1;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache/memory.c - frames of memory, the blocks in them, and which go first.
  *
- * A frame is address space for one plain block.  How much of it is resident,
- * and so counts, differs: a compressed block takes the first pages of a frame
+ * A frame is address space for a whole block.  How much of it is resident, and
+ * so counts, differs: the last block of a file takes the first pages of a frame
  * and the others are given back to the system.  Address space is plenty where
  * memory is not; so blocks of any size need no allocator of their own, nothing
- * fragments, and a block never moves because of another. */
+ * fragments, and a block never moves. */
 #include "cache_i.h"
 
 #include <stdlib.h>
@@ -25,8 +25,8 @@ struct rsh_cache_slab {
 
 void rsh_lists_init(struct rsh_cache *c)
 {
-	struct rsh_block_list *lists[] = { &c->spent, &c->plain, &c->packed,
-					   &c->warm, &c->cold };
+	struct rsh_block_list *lists[] = { &c->spent, &c->plain, &c->warm,
+					   &c->cold };
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		TAILQ_INIT(&lists[i]->blocks);
@@ -69,8 +69,6 @@ void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b)
 static struct rsh_block_list *list_of(struct rsh_cache *c,
 				      const struct rsh_cache_block *b)
 {
-	if (b->state == RSH_BLOCK_PACKED)
-		return &c->packed;
 	return b->spent ? &c->spent : &c->plain;
 }
 
@@ -91,19 +89,11 @@ static uint32_t whole_pages(const struct rsh_cache *c, uint32_t len)
 static void set_state(struct rsh_cache *c, struct rsh_cache_block *b,
 		      enum rsh_block_state state)
 {
-	uint64_t *const kinds[] = {
-		[RSH_BLOCK_FREE] = NULL,
-		[RSH_BLOCK_LOADING] = &c->plain_bytes,
-		[RSH_BLOCK_PLAIN] = &c->plain_bytes,
-		[RSH_BLOCK_PACKED] = &c->packed_bytes,
-		[RSH_BLOCK_FAILED] = &c->plain_bytes,
-	};
-
-	if (kinds[b->state])
-		*kinds[b->state] -= b->resident;
+	if (b->state != RSH_BLOCK_FREE)
+		c->plain_bytes -= b->resident;
 	b->state = (uint8_t)state;
-	if (kinds[state])
-		*kinds[state] += b->resident;
+	if (state != RSH_BLOCK_FREE)
+		c->plain_bytes += b->resident;
 }
 
 static void set_resident(struct rsh_cache *c, struct rsh_cache_block *b,
@@ -207,32 +197,18 @@ void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b)
 
 /* ---- eviction ---- */
 
-static struct rsh_cache_block *victim(struct rsh_cache *c, uint64_t **counter)
-{
-	struct rsh_cache_block *spent = TAILQ_FIRST(&c->spent.blocks);
-	struct rsh_cache_block *plain = TAILQ_FIRST(&c->plain.blocks);
-	struct rsh_cache_block *packed = TAILQ_FIRST(&c->packed.blocks);
-
-	if (spent) {
-		*counter = &c->stats.evicted_spent;
-		return spent;
-	}
-	if (packed && (!plain || packed->last_use < plain->last_use)) {
-		*counter = &c->stats.evicted_compressed;
-		return packed;
-	}
-	*counter = &c->stats.evicted_plain;
-	return plain;
-}
-
 static bool evict_one(struct rsh_cache *c)
 {
-	uint64_t *counter;
-	struct rsh_cache_block *b = victim(c, &counter);
+	struct rsh_cache_block *b = TAILQ_FIRST(&c->spent.blocks);
 
 	if (!b)
+		b = TAILQ_FIRST(&c->plain.blocks);
+	if (!b)
 		return false;
-	++*counter;
+	if (b->spent)
+		c->stats.evicted_spent++;
+	else
+		c->stats.evicted_plain++;
 	rsh_list_remove(list_of(c, b), b);
 	rsh_block_forget(c, b);
 	rsh_block_give(c, b);
@@ -246,7 +222,6 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 	do
 		b = take_free(c, len);
 	while (!b && evict_one(c));
-	rsh_pack_kick(c);
 	return b;
 }
 
@@ -326,7 +301,7 @@ struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 				      const struct rsh_cache_block *b)
 {
 	return (struct rsh_block_key){
-		.file = c->files.files[b->file].id,
+		.file = c->files.files[b->file],
 		.offset = b->number << c->block_shift,
 		.len = b->len,
 	};
@@ -340,8 +315,8 @@ void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 	b->file = file;
 	b->number = number;
 	b->len = len;
-	b->packed_len = b->handed = 0;
-	b->spent = b->unpackable = false;
+	b->handed = 0;
+	b->spent = false;
 	b->refs = 1;
 	c->n_in_use++;
 	b->hash_next = *head;
@@ -378,7 +353,7 @@ void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b)
 		rsh_block_give(c, b);
 		return;
 	}
-	b->spent = b->handed == b->len && b->state == RSH_BLOCK_PLAIN;
+	b->spent = b->handed == b->len;
 	rsh_list_insert(list_of(c, b), b);
 }
 
@@ -398,21 +373,4 @@ void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 		rsh_block_forget(c, b);
 	set_state(c, b, state);
 	pthread_cond_broadcast(&c->loaded[b->number % RSH_WAIT_CONDITIONS]);
-}
-
-void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
-		    struct rsh_cache_block *b)
-{
-	const enum rsh_block_state a_state = a->state, b_state = b->state;
-	uint8_t *mem = a->mem;
-	uint32_t resident = a->resident;
-
-	set_state(c, a, RSH_BLOCK_FREE);
-	set_state(c, b, RSH_BLOCK_FREE);
-	a->mem = b->mem;
-	a->resident = b->resident;
-	b->mem = mem;
-	b->resident = resident;
-	set_state(c, a, a_state);
-	set_state(c, b, b_state);
 }

@@ -28,9 +28,8 @@ struct run {
 	unsigned n;
 };
 
-/* Besides 0 and -errno: no memory for the block, read without it; or look for
- * it again. */
-enum { NO_ROOM = 1, LOOK_AGAIN };
+/* Besides 0 and -errno: no memory for the block, read without it. */
+enum { NO_ROOM = 1 };
 
 static uint32_t block_len(const struct request *rq, uint64_t number)
 {
@@ -168,22 +167,20 @@ static int fill(struct request *rq, struct run *run, unsigned *from_disk)
 }
 
 /* Lock held, given up meanwhile.  The block has a user more then, if it turned
- * out well; else LOOK_AGAIN or -errno. */
+ * out well; else -errno. */
 static int wait_for(struct rsh_cache *c, struct rsh_cache_block *b)
 {
-	int rc = 0;
+	int rc;
 
 	c->stats.waits++;
 	rsh_block_ref(c, b);
 	while (b->state == RSH_BLOCK_LOADING)
 		pthread_cond_wait(&c->loaded[b->number % RSH_WAIT_CONDITIONS],
 				  &c->lock);
-	if (b->state == RSH_BLOCK_FAILED)
-		rc = -b->error;
-	else if (b->state != RSH_BLOCK_PLAIN)
-		rc = LOOK_AGAIN;
-	if (rc)
-		rsh_block_unref(c, b, 0);
+	if (b->state != RSH_BLOCK_FAILED)
+		return 0;
+	rc = -b->error;
+	rsh_block_unref(c, b, 0);
 	return rc;
 }
 
@@ -222,17 +219,8 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 		if (run->n)
 			return 0;
 		b = rsh_block_find(c, rq->file, first);
-		if (b && b->state == RSH_BLOCK_PACKED) {
-			if (!rsh_unpack(c, b))
-				return NO_ROOM;
-			c->stats.hits_compressed++;
-			run->blocks[run->n++] = b;
-			return 0;
-		}
 		if (b) {
 			rc = wait_for(c, b);
-			if (rc == LOOK_AGAIN)
-				continue;
 			run->blocks[0] = b;
 			run->n = rc == 0;
 			return rc;
@@ -351,7 +339,7 @@ static int begin(struct request *rq, uint64_t offset, uint64_t len)
 
 	pthread_mutex_lock(&c->lock);
 	if (rq->file < c->files.n) {
-		rq->size = c->files.files[rq->file].id.size;
+		rq->size = c->files.files[rq->file].size;
 		if (offset <= rq->size && len <= rq->size - offset)
 			return 0;
 	}

@@ -96,7 +96,7 @@ static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 	for (size_t i = 0; i < n; i++) {
 		if (!table[i].commands)
 			heading = table[i].help;
-		if (!rsh_option_is_of(&table[i], command) ||
+		if (!table[i].help || !rsh_option_is_of(&table[i], command) ||
 		    !(all || table[i].first))
 			continue;
 		if (heading)

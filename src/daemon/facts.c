@@ -137,18 +137,12 @@ static json_t *given_json(const struct rsh_options *o)
 
 static json_t *cache_json(const struct rsh_facts *f, bool cached)
 {
-	static const char *const compress[] = {
-		[RSH_CACHE_COMPRESS_AUTO] = "auto",
-		[RSH_CACHE_COMPRESS_OFF] = "off",
-		[RSH_CACHE_COMPRESS_ON] = "on",
-	};
 	const struct rsh_cache_options *c = &f->options->io.cache;
 
 	if (!cached)
 		return json_null();
-	return json_pack("{s:o,s:s,s:o,s:o}", "memory_bytes",
-			 rsh_json_u64(f->cache_bytes), "compress",
-			 compress[c->compress], "directory",
+	return json_pack("{s:o,s:o,s:o}", "memory_bytes",
+			 rsh_json_u64(f->cache_bytes), "directory",
 			 rsh_json_optional(c->dir), "disk_bytes",
 			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null());
 }

@@ -40,10 +40,10 @@ static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c)
 				rsh_min_u64(c->hits_plain, c->prefetched);
 
 	rsh_log(level, "cache: %" PRIu64 " blocks found in memory, %" PRIu64
-		" compressed, %" PRIu64 " on disk, %" PRIu64 " loads, %" PRIu64
-		" blocks waited for; %" PRIu64 " MiB of memory at most",
-		memory, c->hits_compressed, c->hits_disk + c->prefetched_disk,
-		c->loads, c->waits, c->memory_peak / MIB);
+		" on disk, %" PRIu64 " loads, %" PRIu64 " blocks waited for; %"
+		PRIu64 " MiB of memory at most", memory,
+		c->hits_disk + c->prefetched_disk, c->loads, c->waits,
+		c->memory_peak / MIB);
 }
 
 void rsh_reading_log(enum rsh_log_level level, struct rsh_source_io *io,

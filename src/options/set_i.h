@@ -37,6 +37,6 @@ rsh_option_setter rsh_set_list;
 rsh_option_setter rsh_set_mount_opt;
 /* Always so. */
 rsh_option_setter rsh_set_nothing;
-rsh_option_setter rsh_refuse_rw;
+rsh_option_setter rsh_refuse_rw, rsh_refuse_cache_compress;
 
 #endif

@@ -124,7 +124,7 @@ equal "options that the helper does not pass on" "$unknown" ""
 options=prefix=p_,select=newest,breakpoint=include,check=full,fallbacks=1
 options=$options,replicas=auto,allow_missing,unlisted=copy,only=.,drop=@
 options=$options,format=ckpt,io_mode=cached,cache=on,cache_size=16MiB
-options=$options,cache_compress=off,keep_free=1MiB,log_level=info
+options=$options,keep_free=1MiB,log_level=info
 options=$options,log_file=$T/log,max_threads=4,max_idle_threads=2
 options=$options,fsname=job7,allow_other,nosuid,nodev,noexec,noatime
 options=$options,rank_dir=rank_{rank},fault=delay=1us

@@ -107,8 +107,7 @@ def address_space(tap, job, numbers):
         try_values(tap, job, name, kind, values, 1024 * MIB)
     with tap.test("ulimit -v: the foreground says so as well"):
         check(not job.attempt("-f", limit=limits(resource.RLIMIT_AS, 40 * MIB)), "it is mounted")
-    for options in (("--cache", "on"), ("--cache", "on", "--cache-size", "4GiB"),
-                    ("--cache", "on", "--cache-compress", "on")):
+    for options in (("--cache", "on"), ("--cache", "on", "--cache-size", "4GiB")):
         with tap.test(f"ulimit -v: {' '.join(options)}"):
             check(job.attempt(*options, limit=limits(resource.RLIMIT_AS, 300 * MIB)), "fails")
 

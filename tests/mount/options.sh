@@ -66,6 +66,8 @@ both "long option with a value too many" --foreground --foreground=yes
 both "-o option without its value" prefix -oprefix
 both "-o option with a value too many" foreground -oforeground=yes
 both "rw" rw -orw
+both "blocks that are compressed" "is gone" --cache-compress=auto
+both "blocks that are compressed, with -o" "is gone" -ocache_compress=off
 both "compat with another value" torch --compat=torch
 both "unknown log level" loud --log-level=loud
 both "prefix with a slash" a/b --prefix=a/b

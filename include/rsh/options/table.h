@@ -35,7 +35,8 @@ struct rsh_option {
 	 * NULL: it has none. */
 	const char *arg;
 	unsigned commands; /* bits of those that it belongs to */
-	const char *help; /* what it does; of no command: a heading */
+	/* What it does; of no command: a heading; NULL: it is not told. */
+	const char *help;
 	rsh_option_setter *set;
 	bool bare;
 	bool first;    /* who reads --help wants it first */
