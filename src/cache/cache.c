@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache.c - making and freeing a cache, and its figures. */
+/* cache/cache.c makes and frees a cache, and tells its figures. */
 #include "config.h"
 
 #include "disk_i.h"
@@ -17,8 +17,9 @@
 /* Address space for so many times the bound, in frames that are not full. */
 #define SPREAD 16
 
-static int check_options(const struct rsh_cache_options *o, uint32_t block,
-			 uint32_t page, struct rsh_error *err)
+static int cache_options_check(const struct rsh_cache_options *o,
+			       uint32_t block, uint32_t page,
+			       struct rsh_error *err)
 {
 	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
 		return rsh_error_set(err, EINVAL,
@@ -34,7 +35,8 @@ static int check_options(const struct rsh_cache_options *o, uint32_t block,
 
 /* Sizes that follow from the bound.  A bound that cannot hold what finds the
  * blocks and one block becomes 0. */
-static void measure(struct rsh_cache *c, const struct rsh_cache_options *opts)
+static void cache_measure(struct rsh_cache *c,
+			  const struct rsh_cache_options *opts)
 {
 	const uint64_t n = c->bound / c->block_bytes;
 	uint64_t fixed;
@@ -55,7 +57,7 @@ static void measure(struct rsh_cache *c, const struct rsh_cache_options *opts)
 		c->used = c->bookkeeping = fixed;
 }
 
-static int init_locks(struct rsh_cache *c)
+static int cache_locks_init(struct rsh_cache *c)
 {
 	int rc = pthread_mutex_init(&c->lock, NULL);
 
@@ -64,8 +66,9 @@ static int init_locks(struct rsh_cache *c)
 	return -rc;
 }
 
-static int init_parts(struct rsh_cache *c, const struct rsh_cache_options *opts,
-		      struct rsh_error *err)
+static int cache_parts_init(struct rsh_cache *c,
+			    const struct rsh_cache_options *opts,
+			    struct rsh_error *err)
 {
 	c->heads = calloc(c->n_heads, sizeof(*c->heads));
 	if (!c->heads)
@@ -80,12 +83,12 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	const uint32_t block = opts->block_bytes ? opts->block_bytes :
 						   RSH_CACHE_BLOCK_DEFAULT;
 	struct rsh_cache *c;
-	int rc = check_options(opts, block, page, err);
+	int rc = cache_options_check(opts, block, page, err);
 
 	if (rc)
 		return rc;
 	c = calloc(1, sizeof(*c));
-	if (!c || init_locks(c)) {
+	if (!c || cache_locks_init(c)) {
 		free(c);
 		return rsh_error_nomem(err);
 	}
@@ -94,9 +97,9 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->block_shift = (unsigned)__builtin_ctz(block);
 	c->page_bytes = page;
 	rsh_lists_init(c);
-	measure(c, opts);
+	cache_measure(c, opts);
 	c->stats.memory_peak = c->used;
-	rc = init_parts(c, opts, err);
+	rc = cache_parts_init(c, opts, err);
 	if (rc) {
 		rsh_cache_free(c);
 		return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache_i.h - the parts of a cache, for this layer only. */
+/* cache/cache_i.h has the parts of a cache, for this room only. */
 #ifndef RSH_CACHE_CACHE_I_H
 #define RSH_CACHE_CACHE_I_H
 
@@ -53,12 +53,6 @@ struct rsh_block_list {
 /* All lists of a cache, empty. */
 void rsh_lists_init(struct rsh_cache *c);
 
-/* As the newest. */
-void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b);
-/* Where its last_use belongs. */
-void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b);
-void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b);
-
 /* ---- files (files.c) ---- */
 
 struct rsh_file_table {
@@ -70,10 +64,10 @@ struct rsh_file_table {
 
 void rsh_file_table_clear(struct rsh_file_table *t);
 
-/* ---- threads of the cache (worker.c) ---- */
+/* ---- the thread of the cache (worker.c) ---- */
 
-/* One that does one kind of work when it is told that there may be some.
- * Guarded by the cache's lock. */
+/* It does one kind of work when it is told that there may be some.  Guarded by
+ * the cache's lock. */
 struct rsh_worker {
 	struct rsh_cache *cache;
 	/* Lock held, given up meanwhile: one piece of the work; false if there
@@ -141,10 +135,6 @@ void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes);
 struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len);
 /* Back to the free ones.  Its memory stays if it is a whole frame. */
 void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b);
-/* Gives memory beyond the first `len` bytes back to the system; may give the
- * lock up, so the block must be the caller's. */
-void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
-		    uint32_t len);
 /* What the block is, wherever it is kept. */
 struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 				      const struct rsh_cache_block *b);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache.h - blocks of source files, in bounded memory and on a disk.
+/* cache/cache.h keeps blocks of source files, in bounded memory and on a disk.
  *
  * A cache holds blocks of files that never change while their identity stays
  * the same.  It knows nothing of what the files are: whoever reads says which
