@@ -68,8 +68,10 @@ class Job:
             if mounted:
                 _unmount(self.mnt, lazy=True)
         if not mounted:
-            # ld.so, or the program's one sentence behind its warnings.
-            check(re.search(r"^reshardfs: error: \S.*\S\n\Z|error while loading|cannot allocate TLS",
+            # ld.so, or the program's one sentence behind its warnings; where there is
+            # no memory for options it is the one that is said of these.
+            check(re.search(r"^reshardfs: error: \S.*\S\n\Z|error while loading|cannot allocate TLS"
+                            r"|\Areshardfs: out of memory\nTry '.*\n\Z",
                             text, re.M), f"status {status} without a sentence: {text!r}")
         return mounted
 
