@@ -9,9 +9,10 @@
 #include <string.h>
 
 #include "rsh/source/source.h"
+#include "rsh/util/xxh3.h"
 #include "set_i.h"
 
-int rsh_digest_value(XXH3_state_t *hash, const void *member, size_t size,
+int rsh_digest_value(void *hash, const void *member, size_t size,
 		     struct rsh_error *err)
 {
 	(void)err;
@@ -20,7 +21,7 @@ int rsh_digest_value(XXH3_state_t *hash, const void *member, size_t size,
 }
 
 /* With its NUL, so that no text and an empty one are two. */
-int rsh_digest_text(XXH3_state_t *hash, const void *member, size_t size,
+int rsh_digest_text(void *hash, const void *member, size_t size,
 		    struct rsh_error *err)
 {
 	const char *text = *(const char *const *)member;
@@ -33,7 +34,7 @@ int rsh_digest_text(XXH3_state_t *hash, const void *member, size_t size,
 	return 0;
 }
 
-int rsh_digest_file(XXH3_state_t *hash, const void *member, size_t size,
+int rsh_digest_file(void *hash, const void *member, size_t size,
 		    struct rsh_error *err)
 {
 	const char *path = *(const char *const *)member;
@@ -45,7 +46,7 @@ int rsh_digest_file(XXH3_state_t *hash, const void *member, size_t size,
 	return rc;
 }
 
-static int add_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
+static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
 	const size_t base = offsetof(struct rsh_options, vfs);
@@ -70,7 +71,7 @@ int rsh_options_digest(const struct rsh_vfs_config *cfg, uint64_t *digest,
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = add_rows(hash, cfg, err);
+	rc = digest_rows(hash, cfg, err);
 	*digest = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;

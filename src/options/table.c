@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/table.c holds the table of options: name, commands, setter, and
- * the text for --help. */
+/* options/table.c holds the table of options, below the headings that --help
+ * prints. */
 #include "config.h"
 
 #include "rsh/options/table.h"
@@ -45,7 +45,6 @@
 	.at = offsetof(struct rsh_options, member), \
 	.size = sizeof(((struct rsh_options *)0)->member)
 
-static const unsigned no_yes[] = { false, true };
 static const unsigned yes_no[] = { true, false };
 static const unsigned casts[] = {
 	RSH_DTYPE_BFLOAT16, RSH_DTYPE_FLOAT16, RSH_DTYPE_FLOAT32,
@@ -191,7 +190,7 @@ static const struct rsh_option table[] = {
 	  AT(stack), .aside = true },
 	{ "sandbox", 0, "auto|off", MOUNT,
 	  "give up what serving does not take (auto: as far as possible)",
-	  rsh_set_word, .values = no_yes, AT(no_sandbox) },
+	  rsh_set_word, AT(no_sandbox) },
 	{ "debug", 'd', NULL, MOUNT, "log every request; implies -f",
 	  rsh_set_debug, .aside = true },
 	{ NULL, 'o', "OPT[,OPT...]", CONVERSIONS,

@@ -15,7 +15,6 @@
 
 #include "rsh/options/commands.h"
 #include "rsh/options/options.h"
-#include "rsh/util/xxh3.h"
 
 struct rsh_option;
 /* `value` is NULL if the option takes none.  0, or -EINVAL with a sentence that
@@ -24,9 +23,10 @@ typedef int rsh_option_setter(struct rsh_options *o,
 			      const struct rsh_option *def, const char *value,
 			      struct rsh_error *err);
 
-/* Adds `size` bytes at `member` to the hash.  0 or -errno with a sentence. */
-typedef int rsh_option_digester(XXH3_state_t *hash, const void *member,
-				size_t size, struct rsh_error *err);
+/* Adds what `size` bytes at `member` stand for to the hash, an XXH3_state_t.  0
+ * or -errno with a sentence. */
+typedef int rsh_option_digester(void *hash, const void *member, size_t size,
+				struct rsh_error *err);
 
 struct rsh_option {
 	const char *name;  /* NULL: it has a letter only */

@@ -47,7 +47,7 @@ struct rsh_vfs_options {
 struct rsh_strategy_at {
 	const char *path; /* of a FILE, else NULL */
 	enum rsh_strategy_from {
-		RSH_FROM_UNSAID, /* the same as NONE for who must know */
+		RSH_FROM_UNSAID, /* which is taken for NONE */
 		RSH_FROM_NONE,   /* whole tensors */
 		RSH_FROM_FILE,
 		RSH_FROM_DERIVED, /* from the source's, by `derive` */
