@@ -18,7 +18,7 @@
 #include "strategy.h"
 #include "write_file.h"
 
-static bool is_json_name(const char *path)
+static bool is_json_output(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -55,7 +55,7 @@ static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 	if (rc)
 		return rc;
 	/* By its name MindSpore knows in which form a file is. */
-	if (json != is_json_name(o->output))
+	if (json != is_json_output(o->output))
 		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
 				     "in .json, since the merged files are%s "
 				     "JSON", o->output, json ? "" : "not ",
@@ -71,7 +71,7 @@ static int write_derived(const struct rsh_options *o,
 	cleanup_free void *data = NULL;
 	size_t len;
 	int rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages,
-				   is_json_name(o->output), &data, &len, err);
+				   is_json_output(o->output), &data, &len, err);
 
 	if (rc == 0)
 		rc = rsh_write_file(o->output, data, len, err);

@@ -156,8 +156,8 @@ static int open_work_record(struct rsh_store *s, struct rsh_error *err)
 	return 0;
 }
 
-static int store_text(struct rsh_store *s, const char *text, size_t len,
-		      uint64_t *offset)
+static int keep_text(struct rsh_store *s, const char *text, size_t len,
+		     uint64_t *offset)
 {
 	*offset = atomic_fetch_add(&s->record_end, len);
 	return rsh_write_all(s->record_fd, text, len, *offset);
@@ -179,7 +179,7 @@ static int begin_record(struct rsh_store *s)
 	rc = rsh_manifest_emit(&head, &text, &len);
 	if (rc)
 		return rc;
-	rc = store_text(s, text, len, &offset);
+	rc = keep_text(s, text, len, &offset);
 	free(text);
 	return rc;
 }
@@ -280,7 +280,7 @@ int rsh_store_add(struct rsh_store *s, size_t i,
 		return -ENOMEM;
 	apart[0] = '\n';
 	memcpy(apart + 1, text, len);
-	rc = store_text(s, apart, len + 1, &offset);
+	rc = keep_text(s, apart, len + 1, &offset);
 	if (rc == 0 && fdatasync(s->record_fd) != 0)
 		rc = -errno;
 	if (rc == 0)

@@ -159,7 +159,7 @@ static int look_into(const struct job *j, struct file *f, struct rsh_error *why)
 
 /* What is wrong with a file is its problem; running out of memory, being
  * stopped and links to where nobody may look are the command's. */
-static int check_saved(void *ctx, size_t i, struct rsh_error *err)
+static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	struct file *f = &j->files[i];
@@ -463,7 +463,8 @@ int rsh_verify_source(const struct rsh_source *source,
 	if (rc == 0 && control->begin)
 		control->begin(control->ctx, out->bytes);
 	if (rc == 0)
-		rc = rsh_crew_run(control->n_jobs, j.n, check_saved, &j, err);
+		rc = rsh_crew_run(control->n_jobs, j.n, check_saved_file, &j,
+				  err);
 	if (rc == 0)
 		rc = judge_slices(&j, err);
 	job_clear(&j);

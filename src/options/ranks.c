@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool parse_rank(const char **s, uint32_t *out)
+static bool parse_rank_number(const char **s, uint32_t *out)
 {
 	unsigned long n;
 	char *end;
@@ -25,10 +25,10 @@ static bool parse_rank(const char **s, uint32_t *out)
 
 static bool parse_ranks(const char *s, uint32_t *first, uint32_t *last)
 {
-	if (!parse_rank(&s, first))
+	if (!parse_rank_number(&s, first))
 		return false;
 	*last = *first;
-	if (*s == '-' && (s++, !parse_rank(&s, last)))
+	if (*s == '-' && (s++, !parse_rank_number(&s, last)))
 		return false;
 	return !*s && *first <= *last;
 }
