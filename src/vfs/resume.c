@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "nodes.h"
+#include "rsh/dialects/dialects.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 
@@ -276,7 +277,7 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 	t->uid = cfg->uid;
 	t->gid = cfg->gid;
 	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
-			     &t->resume, err);
+			     rsh_step_dialects, &t->resume, err);
 	if (rc == 0)
 		rc = build(t, err);
 	if (rc) {
