@@ -15,7 +15,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 
-struct resume_tree {
+struct resumed_tree {
 	struct rsh_vfs vfs;
 	struct rsh_resume *resume;
 	const struct rsh_resume_entry *entries; /* its */
@@ -25,14 +25,14 @@ struct resume_tree {
 	uint64_t total_bytes;
 };
 
-static const struct resume_tree *tree_of(const struct rsh_vfs *v)
+static const struct resumed_tree *resumed_tree(const struct rsh_vfs *v)
 {
-	return (const struct resume_tree *)v;
+	return (const struct resumed_tree *)v;
 }
 
-static void free_tree(struct rsh_vfs *v)
+static void resumed_free(struct rsh_vfs *v)
 {
-	struct resume_tree *t = (struct resume_tree *)v;
+	struct resumed_tree *t = (struct resumed_tree *)v;
 
 	rsh_nodes_clear(&t->nodes);
 	rsh_resume_free(t->resume);
@@ -41,10 +41,10 @@ static void free_tree(struct rsh_vfs *v)
 
 /* ---- names ---- */
 
-static uint64_t lookup(const struct rsh_vfs *v, uint64_t parent,
-		       const char *name)
+static uint64_t resumed_lookup(const struct rsh_vfs *v, uint64_t parent,
+			       const char *name)
 {
-	const struct rsh_nodes *nodes = &tree_of(v)->nodes;
+	const struct rsh_nodes *nodes = &resumed_tree(v)->nodes;
 	const struct rsh_node *dir = rsh_nodes_get(nodes, parent);
 
 	if (!dir || dir->leaf != RSH_NO_LEAF)
@@ -52,10 +52,10 @@ static uint64_t lookup(const struct rsh_vfs *v, uint64_t parent,
 	return rsh_nodes_child(nodes, dir, name);
 }
 
-static int entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
-		 uint64_t *child, char *name, size_t name_max)
+static int resumed_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
+			 uint64_t *child, char *name, size_t name_max)
 {
-	const struct rsh_nodes *nodes = &tree_of(v)->nodes;
+	const struct rsh_nodes *nodes = &resumed_tree(v)->nodes;
 	const struct rsh_node *node = rsh_nodes_get(nodes, dir);
 
 	if (!node || node->leaf != RSH_NO_LEAF)
@@ -75,13 +75,13 @@ static int entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
 
 /* ---- attributes ---- */
 
-static uint64_t size_of(const struct rsh_resume_entry *e)
+static uint64_t resumed_size(const struct rsh_resume_entry *e)
 {
 	return e->kind == RSH_RESUME_FILE ? e->size : strlen(e->text);
 }
 
-static int stat_dir(const struct resume_tree *t, uint64_t number,
-		    const struct rsh_node *dir, struct stat *st)
+static int resumed_stat_dir(const struct resumed_tree *t, uint64_t number,
+			    const struct rsh_node *dir, struct stat *st)
 {
 	struct rsh_source_attr a;
 
@@ -93,8 +93,8 @@ static int stat_dir(const struct resume_tree *t, uint64_t number,
 	return 0;
 }
 
-static int stat_leaf(const struct resume_tree *t, uint64_t number,
-		     const struct rsh_resume_entry *e, struct stat *st)
+static int resumed_stat_leaf(const struct resumed_tree *t, uint64_t number,
+			     const struct rsh_resume_entry *e, struct stat *st)
 {
 	mode_t mode = e->kind == RSH_RESUME_LINK ? S_IFLNK | 0777 : S_IFREG;
 	struct rsh_source_attr a;
@@ -103,38 +103,39 @@ static int stat_leaf(const struct resume_tree *t, uint64_t number,
 		return -ENOENT;
 	if (e->kind != RSH_RESUME_LINK)
 		mode |= rsh_source_mode_as(&a, t->uid, t->gid) & 0444;
-	rsh_stat_fill(st, number, mode, size_of(e), &a.mtime);
+	rsh_stat_fill(st, number, mode, resumed_size(e), &a.mtime);
 	return 0;
 }
 
-static int stat_node(const struct rsh_vfs *v, uint64_t number,
-		     struct stat *st)
+static int resumed_stat(const struct rsh_vfs *v, uint64_t number,
+			struct stat *st)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
 	int rc;
 
 	if (!node)
 		return -ENOENT;
 	rc = node->leaf == RSH_NO_LEAF ?
-	     stat_dir(t, number, node, st) :
-	     stat_leaf(t, number, &t->entries[node->leaf], st);
+	     resumed_stat_dir(t, number, node, st) :
+	     resumed_stat_leaf(t, number, &t->entries[node->leaf], st);
 	st->st_uid = t->uid;
 	st->st_gid = t->gid;
 	return rc;
 }
 
-static void totals(const struct rsh_vfs *v, uint64_t *bytes, uint64_t *nodes)
+static void resumed_totals(const struct rsh_vfs *v, uint64_t *bytes,
+			   uint64_t *nodes)
 {
-	*bytes = tree_of(v)->total_bytes;
-	*nodes = tree_of(v)->nodes.n;
+	*bytes = resumed_tree(v)->total_bytes;
+	*nodes = resumed_tree(v)->nodes.n;
 }
 
 /* ---- content ---- */
 
-static const char *link_target(const struct rsh_vfs *v, uint64_t number)
+static const char *resumed_link(const struct rsh_vfs *v, uint64_t number)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
 
 	if (!node || node->leaf == RSH_NO_LEAF ||
@@ -143,11 +144,11 @@ static const char *link_target(const struct rsh_vfs *v, uint64_t number)
 	return t->entries[node->leaf].text;
 }
 
-static ssize_t read_leaf(const struct resume_tree *t,
-			 const struct rsh_resume_entry *e, void *buf,
-			 size_t len, uint64_t offset)
+static ssize_t resumed_read_leaf(const struct resumed_tree *t,
+				 const struct rsh_resume_entry *e, void *buf,
+				 size_t len, uint64_t offset)
 {
-	const uint64_t size = size_of(e);
+	const uint64_t size = resumed_size(e);
 	int rc;
 
 	if (e->kind == RSH_RESUME_LINK)
@@ -164,30 +165,31 @@ static ssize_t read_leaf(const struct resume_tree *t,
 	return rc ? rc : (ssize_t)len;
 }
 
-static ssize_t read_node(const struct rsh_vfs *v, uint64_t number, void *buf,
-			 size_t len, uint64_t offset)
+static ssize_t resumed_read(const struct rsh_vfs *v, uint64_t number, void *buf,
+			    size_t len, uint64_t offset)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
 
 	if (!node)
 		return -ENOENT;
 	if (node->leaf == RSH_NO_LEAF)
 		return -EISDIR;
-	return read_leaf(t, &t->entries[node->leaf], buf, len, offset);
+	return resumed_read_leaf(t, &t->entries[node->leaf], buf, len, offset);
 }
 
 /* Files are shown as they are. */
-static uint64_t origin(const struct rsh_vfs *v, uint64_t number,
-		       uint64_t offset, size_t len)
+static uint64_t resumed_origin(const struct rsh_vfs *v, uint64_t number,
+			       uint64_t offset, size_t len)
 {
 	(void)v, (void)number, (void)len;
 	return offset;
 }
 
-static int backing(const struct rsh_vfs *v, uint64_t number, uint32_t *file)
+static int resumed_backing(const struct rsh_vfs *v, uint64_t number,
+			   uint32_t *file)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
 	const struct rsh_resume_entry *e;
 
@@ -199,15 +201,15 @@ static int backing(const struct rsh_vfs *v, uint64_t number, uint32_t *file)
 				e->size, file) ? 0 : -ENODATA;
 }
 
-static struct rsh_source *source(const struct rsh_vfs *v)
+static struct rsh_source *resumed_source(const struct rsh_vfs *v)
 {
-	return rsh_resume_source(tree_of(v)->resume);
+	return rsh_resume_source(resumed_tree(v)->resume);
 }
 
-static int attribute(const struct rsh_vfs *v, uint64_t number,
-		     enum rsh_attribute which, FILE *to)
+static int resumed_attribute(const struct rsh_vfs *v, uint64_t number,
+			     enum rsh_attribute which, FILE *to)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
 	const struct rsh_resume_entry *e = node && node->leaf != RSH_NO_LEAF ?
 					   &t->entries[node->leaf] : NULL;
@@ -230,23 +232,23 @@ static int attribute(const struct rsh_vfs *v, uint64_t number,
 	return 0;
 }
 
-static const struct rsh_vfs_ops resume_ops = {
-	.free = free_tree,
-	.lookup = lookup,
-	.stat = stat_node,
-	.entry = entry,
-	.link = link_target,
-	.read = read_node,
-	.origin = origin,
-	.backing = backing,
-	.source = source,
-	.totals = totals,
-	.attribute = attribute,
+static const struct rsh_vfs_ops resumed_ops = {
+	.free = resumed_free,
+	.lookup = resumed_lookup,
+	.stat = resumed_stat,
+	.entry = resumed_entry,
+	.link = resumed_link,
+	.read = resumed_read,
+	.origin = resumed_origin,
+	.backing = resumed_backing,
+	.source = resumed_source,
+	.totals = resumed_totals,
+	.attribute = resumed_attribute,
 };
 
 /* ---- building ---- */
 
-static int build(struct resume_tree *t, struct rsh_error *err)
+static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 {
 	size_t n;
 	int rc = 0;
@@ -255,7 +257,7 @@ static int build(struct resume_tree *t, struct rsh_error *err)
 	for (size_t i = 0; i < n && rc == 0; i++) {
 		rc = rsh_nodes_add(&t->nodes, t->entries[i].name, i);
 		if (t->entries[i].kind != RSH_RESUME_LINK)
-			t->total_bytes += size_of(&t->entries[i]);
+			t->total_bytes += resumed_size(&t->entries[i]);
 	}
 	if (rc == 0)
 		rc = rsh_nodes_finish(&t->nodes);
@@ -268,20 +270,20 @@ static int build(struct resume_tree *t, struct rsh_error *err)
 int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 			struct rsh_vfs **out, struct rsh_error *err)
 {
-	struct resume_tree *t = calloc(1, sizeof(*t));
+	struct resumed_tree *t = calloc(1, sizeof(*t));
 	int rc;
 
 	if (!t)
 		return rsh_error_nomem(err);
-	t->vfs.ops = &resume_ops;
+	t->vfs.ops = &resumed_ops;
 	t->uid = cfg->uid;
 	t->gid = cfg->gid;
 	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
 			     rsh_step_dialects, &t->resume, err);
 	if (rc == 0)
-		rc = build(t, err);
+		rc = resumed_build(t, err);
 	if (rc) {
-		free_tree(&t->vfs);
+		resumed_free(&t->vfs);
 		return rc;
 	}
 	rsh_log_info("%s: %zu nodes, %llu bytes", cfg->source, t->nodes.n,
