@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume.c tries the candidates of a job (step.c) until one is there on
- * all units and each of its files is whole, and says why newer ones were not
- * taken. */
+ * all units and each of its files is whole. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -12,12 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/source/failures.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-
-/* What one sentence about a step may take of the last one, which has to hold
- * all of them; in full they are in the log, at info. */
-#define RESUME_REASON_MAX 300
 
 /* ---- a candidate ---- */
 
@@ -208,40 +204,25 @@ static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
 			     s->path, c->label, next->label);
 }
 
-/* Says how many units have it, of how many, and why that does not do: for the
- * log, once it is known what is shown instead. */
-static char *resume_reason(struct rsh_resume *r, uint32_t candidate,
-			   const struct rsh_error *why)
+static int resume_failed(struct rsh_failures *f, const struct rsh_resume *r,
+			 uint32_t candidate, const struct rsh_error *why)
 {
 	const struct rsh_listing *l = &r->source->listing;
 	const struct rsh_candidate *range = &r->source->candidates[candidate];
 	size_t n = 1;
+	char who[96];
 
 	for (size_t i = range->first + 1; i < range->end; i++)
 		n += l->files[i].rank != l->files[i - 1].rank;
-	rsh_log_info("%s: %s is not taken: %s", r->source->path,
-		     resume_label(r, candidate), why->text);
-	return rsh_resume_printf(r, "%zu of %zu ranks %s it; %s", n, l->n_dirs,
-				 n == 1 ? "has" : "have", why->text);
+	snprintf(who, sizeof(who), "%zu of %zu ranks %s it", n, l->n_dirs,
+		 n == 1 ? "has" : "have");
+	return rsh_failures_add(f, resume_label(r, candidate), who, why);
 }
 
-static void resume_add_tried(struct rsh_error *all, const char *label,
-			     const struct rsh_error *why)
+/* Tries the first n candidates. */
+static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
+			  struct rsh_failures *f, struct rsh_error *err)
 {
-	size_t n = strlen(all->text);
-
-	snprintf(all->text + n, sizeof(all->text) - n, "%s%s (%.*s%s)",
-		 n ? "; " : "", label, RESUME_REASON_MAX, why->text,
-		 strlen(why->text) > RESUME_REASON_MAX ? "..." : "");
-}
-
-/* Tries the first n candidates; of those before s->chosen reasons[] says why
- * not. */
-static int resume_choose(struct rsh_resume *r, uint32_t n, bool by_time,
-			 const char **reasons, struct rsh_error *err)
-{
-	struct rsh_error tried = RSH_ERROR_INIT;
-
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
 		int rc = by_time ? 0 : resume_check_only_one(r, i, err);
@@ -249,39 +230,34 @@ static int resume_choose(struct rsh_resume *r, uint32_t n, bool by_time,
 		if (rc)
 			return rc;
 		rc = resume_try(r, i, &why);
-		if (rc == 0)
+		if (rc == 0) {
+			rsh_failures_log(f, i, resume_label(r, i));
 			return 0;
+		}
 		/* No older step makes up for a link that must not be. */
 		if (rc == -ENOMEM || rc == -EXDEV) {
 			*err = why;
 			return rc;
 		}
-		reasons[i] = resume_reason(r, i, &why);
-		if (!reasons[i])
+		if (resume_failed(f, r, i, &why))
 			return rsh_error_nomem(err);
-		resume_add_tried(&tried, resume_label(r, i), &why);
 	}
-	return rsh_error_set(err, EBADMSG, "%s: no checkpoint is whole on all "
-			     "ranks; tried %s", r->source->path, tried.text);
+	return rsh_failures_none(f, r->source->n_tried, EBADMSG,
+				 "no checkpoint is whole on all ranks", err);
 }
 
-static void resume_log_choice(const struct rsh_resume *r,
-			      const char *const *reasons)
+static void resume_log_choice(const struct rsh_resume *r)
 {
 	const struct rsh_source *s = r->source;
-	const char *unit = s->listing.dirs[0].name, *label = rsh_resume_step(r);
+	const char *unit = s->listing.dirs[0].name;
 	char beside[NAME_MAX + 128];
 
-	for (uint32_t i = 0; i < s->chosen; i++)
-		rsh_log_warning("%s: %s is not taken, %s is instead: %s",
-				s->path, resume_label(r, i), label,
-				reasons[i]);
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
 		       s->dialect->name, r->n_saved,
 		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
-		       label, s->n_tried > 1 ? " of several checkpoints" : "",
-		       beside);
+		       rsh_resume_step(r),
+		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
 }
 
 static int resume_choose_step(struct rsh_resume *r,
@@ -289,7 +265,7 @@ static int resume_choose_step(struct rsh_resume *r,
 			      uint32_t fallbacks, struct rsh_error *err)
 {
 	struct rsh_source *s = r->source;
-	cleanup_free const char **reasons = NULL;
+	struct rsh_failures f;
 	uint32_t n;
 	int rc = rsh_candidates_make(s, o, err);
 
@@ -298,13 +274,13 @@ static int resume_choose_step(struct rsh_resume *r,
 	n = s->n_tried - 1 > fallbacks ? fallbacks + 1 : s->n_tried;
 	r->names = rsh_alloc_array(s->listing.n, sizeof(*r->names));
 	r->saved = rsh_alloc_array(s->listing.n_dirs, sizeof(*r->saved));
-	reasons = rsh_alloc_array(n, sizeof(*reasons));
-	if (!r->names || !r->saved || !reasons)
+	if (!r->names || !r->saved || rsh_failures_init(&f, s->path, n))
 		return rsh_error_nomem(err);
-	rc = resume_choose(r, n, o->select == RSH_SELECT_MTIME, reasons, err);
+	rc = resume_try_all(r, n, o->select == RSH_SELECT_MTIME, &f, err);
+	rsh_failures_clear(&f);
 	if (rc)
 		return rc;
-	resume_log_choice(r, reasons);
+	resume_log_choice(r);
 	return s->dialect->show(r, r->saved, r->n_saved) ?
 	       rsh_error_nomem(err) : 0;
 }

@@ -24,7 +24,7 @@ static const char *select_place(const struct rsh_source *s,
 	return buf;
 }
 
-/* Lists what the rank has, once each; of a sorted listing. */
+/* Lists what the rank has, of a sorted listing; files of one label once. */
 static void select_list(const struct rsh_listing *l, uint32_t rank, char *buf,
 			size_t max)
 {
@@ -33,9 +33,11 @@ static void select_list(const struct rsh_listing *l, uint32_t rank, char *buf,
 
 	buf[0] = '\0';
 	for (size_t i = 0; i < l->n; i++) {
-		const char *label = rsh_checkpoint_label(&l->files[i]);
+		const struct rsh_checkpoint *c = &l->files[i];
+		const char *label = rsh_checkpoint_label(c);
 
-		if (l->files[i].rank != rank || strcmp(label, last) == 0)
+		if (c->rank != rank || (strcmp(label, c->base) != 0 &&
+					strcmp(label, last) == 0))
 			continue;
 		last = label;
 		if (n++ < RSH_LISTED_MAX && at < max)
