@@ -23,23 +23,15 @@
  * tries [0,1) first and, if it lacks slices, takes [1,3); files of two
  * candidates are never mixed.
  *
- * Which one is first, and which are there at all, follows from the names:
+ * What names without a step do to that, with two ranks:
  *
- *   has a name of each rank a step?
- *    |
- *    |-- each name ----------> all are tried, the newest first
- *    |
- *    |-- one of each rank ---> those are; names without a step come last and
- *    |                         are listed only        (net-2_5, best)
- *    |
- *    |-- no name ------------> with one file a rank that is the candidate; with
- *    |                         several they cannot be told apart, and only
- *    |                         --resume takes the most recently written
- *    |
- *    `-- not of each rank ---> the file without a step belongs to each
- *                              candidate, of which one is left, if its rank
- *                              has no other; else, and with --resume, it is
- *                              refused
+ *   rank_0          rank_1      a conversion takes         --resume takes
+ *   net-2_5  best   net-2_5     2_5; best is listed only   the same
+ *   last            last        last of both               the same
+ *   last  best      last        nothing: which is meant?   the one written last
+ *                                                          that both have
+ *   net-2_5         last        2_5 with last, none older  nothing: which?
+ *   net-2_5  last   last        nothing: which is meant?   nothing: which?
  *
  * --select mtime asks for none of that: names without a step are put together
  * by what is left of them without the rank, and the newest file decides. */

@@ -117,8 +117,8 @@ def one_stray_file_is_one_line(job):
             check(lines_of(m.log(), "epoch 2 step 5 cannot be taken", few, example) == 2 and
                   lines_of(m.log(), "taking epoch 1 step 5") == 2, m.log())
         with Mounted(big.source, resume=True) as m:
-            check(lines_of(m.log(), "net-2_5.ckpt cannot be taken, net-1_5.ckpt is taken instead", few,
-                           "rank_0 has none") == 2, m.log())
+            check(lines_of(m.log(), "net-2_5.ckpt cannot be taken, net-1_5.ckpt is taken instead",
+                           few, "rank_0 has none") == 2, m.log())
         got = run("plan", big.source, *both, "--log-level=info")
         check(lines_of(got.err, "lost: parameter layer.3.weight, the slice of ranks 15") >=
               4 * (n_ranks - 1), got.err[:4000])
