@@ -219,7 +219,7 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rsh_output_init(&out, x->options);
-	rc = rsh_source_infer(x->source, x->names, is_subject, add_tensor, x);
+	rc = rsh_contents_infer(x->source, x->names, is_subject, add_tensor, x);
 	if (rc == 0)
 		rc = rsh_infer_explain(x);
 	if (rc == 0)

@@ -11,8 +11,8 @@
 #define RSH_CLI_INFER_H
 
 #include "output.h"
+#include "rsh/contents/infer.h"
 #include "rsh/options/exit.h"
-#include "rsh/source/contents.h"
 #include "rsh/strategy/partition.h"
 
 enum rsh_verdict {

@@ -10,7 +10,7 @@
 
 #include "ls.h"
 #include "ls_tensors.h"
-#include "rsh/source/contents.h"
+#include "rsh/contents/contents.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/inspect.h"
@@ -192,15 +192,14 @@ static int add_step_files(const struct tree *t, struct step *s,
 /* Whether the strategy is this tree's, as a mount of that step would ask. */
 static int check_strategy(struct tree *t)
 {
-	int rc = t->src ? rsh_source_check_ranks(t->source, t->src, NULL,
-						 &t->refusal) : 0;
+	int rc = t->src ? rsh_contents_check_ranks(t->source, t->src, NULL,
+						   &t->refusal) : 0;
 
 	if (rc == 0)
-		rc = rsh_source_check_contents(t->source, t->src, NULL,
-					       t->options->vfs.plan.compat ?
-					       RSH_GRID_CONVERTER :
-					       RSH_GRID_RUNTIME, t->names,
-					       &t->refusal);
+		rc = rsh_contents_check(t->source, t->src, NULL,
+					t->options->vfs.plan.compat ?
+					RSH_GRID_CONVERTER : RSH_GRID_RUNTIME,
+					t->names, &t->refusal);
 	t->refused = rc != 0;
 	return rc == -ENOMEM ? rc : 0;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/contents.h"
+#include "rsh/contents/contents.h"
 #include "rsh/source/failures.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
@@ -127,10 +127,10 @@ static int check_contents(struct rsh_reshard *v,
 {
 	if (cfg->contents_later || (!v->src && !v->dst && cfg->plan.copies > 0))
 		return 0;
-	return rsh_source_check_contents(v->source, v->src, v->dst,
-					 cfg->plan.compat ? RSH_GRID_CONVERTER :
-						       RSH_GRID_RUNTIME,
-					 v->names, err);
+	return rsh_contents_check(v->source, v->src, v->dst,
+				  cfg->plan.compat ? RSH_GRID_CONVERTER :
+						RSH_GRID_RUNTIME,
+				  v->names, err);
 }
 
 /* *fatal: no other candidate is to be tried. */
@@ -142,7 +142,7 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 
 	*fatal = true;
 	if (rc == 0 && v->src)
-		rc = rsh_source_check_ranks(v->source, v->src, v->dst, err);
+		rc = rsh_contents_check_ranks(v->source, v->src, v->dst, err);
 	if (rc == 0)
 		rc = rsh_source_index(v->source, v->names, err);
 	if (rc)

@@ -8,8 +8,8 @@ UNIT += \
 	unit/test_source_index \
 	unit/test_source_gather \
 	unit/test_source_access \
-	unit/test_source_contents \
-	unit/test_source_infer \
+	unit/test_contents \
+	unit/test_contents_infer \
 	unit/test_source_fault \
 	unit/test_source_outage \
 	unit/test_vfs \
@@ -42,18 +42,18 @@ unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)
 unit_test_source_index_LDADD = $(L_SOURCE)
 unit_test_source_gather_SOURCES = unit/test_source_gather.c $(SOURCE_SUPPORT)
 unit_test_source_gather_LDADD = $(L_SOURCE)
-unit_test_source_contents_SOURCES = \
-	unit/test_source_contents.c \
+unit_test_contents_SOURCES = \
+	unit/test_contents.c \
 	unit/strategy_support.h \
 	unit/strategy_support.c \
 	$(SOURCE_SUPPORT)
-unit_test_source_contents_LDADD = $(L_SOURCE)
+unit_test_contents_LDADD = $(L_CONTENTS)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_source_fault_SOURCES = unit/test_source_fault.c $(SOURCE_SUPPORT)
 unit_test_source_fault_LDADD = $(L_SOURCE)
-unit_test_source_infer_SOURCES = unit/test_source_infer.c $(SOURCE_SUPPORT)
-unit_test_source_infer_LDADD = $(L_SOURCE)
+unit_test_contents_infer_SOURCES = unit/test_contents_infer.c $(SOURCE_SUPPORT)
+unit_test_contents_infer_LDADD = $(L_CONTENTS)
 unit_test_source_outage_SOURCES = unit/test_source_outage.c $(SOURCE_SUPPORT)
 unit_test_source_outage_LDADD = $(L_SOURCE)
 unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)

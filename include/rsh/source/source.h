@@ -70,7 +70,7 @@ enum rsh_breakpoints {
 /* How much of a source is looked at before it is taken. */
 enum rsh_check {
 	RSH_CHECK_SAMPLE,    /* headers, and a sample of the contents is held
-			      * against the strategy (source/contents.h) */
+			      * against the strategy (contents/contents.h) */
 	RSH_CHECK_STRUCTURE, /* headers alone */
 	RSH_CHECK_FULL,      /* everything: a file whose CRC trailer does not
 			      * match is a damaged one, and all contents are

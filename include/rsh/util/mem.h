@@ -16,6 +16,11 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 int rsh_by_u32(const void *a, const void *b);
 /* Of n ascending numbers the first that is no lower than x; n if none is. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);
+/* For the functions that qsort() is given: as strcmp(). */
+static inline int rsh_compare_u64(uint64_t a, uint64_t b)
+{
+	return (a > b) - (a < b);
+}
 
 /* malloc of n*elem bytes, NULL on overflow too; never a zero-size request. */
 void *rsh_alloc_array(size_t n, size_t elem);

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_i.h - holding contents against a strategy, shared by the
+/* contents/contents_i.h - holding contents against a strategy, shared by the
  * files that do it:
- *   contents.c         rounds of reading; what is known from an earlier time
- *   contents_choose.c  which tensors tell most, and on which ranks
- *   contents_read.c    the reads themselves, several at a time
- *   contents_find.c    what the bytes of one tensor say of its cut
- *   contents_judge.c   the verdict over all of them
- *   contents_shapes.c  whether whole tensors would fit each other
- *   contents_say.c     its sentence
- *   contents_infer.c   the same without a strategy: which ranks hold the same
+ *   check.c    rounds of reading; what is known from an earlier time
+ *   list.c     which tensors there are
+ *   kinds.c    what each of them is
+ *   cut.c      how it is cut by the strategy
+ *   order.c    which of them tell most
+ *   holders.c  on which ranks it is compared
+ *   read.c     the reads themselves, several at a time
+ *   find.c     what the bytes of one tensor say of its cut
+ *   judge.c    the verdict over all of them
+ *   shapes.c   whether whole tensors would fit each other
+ *   say.c      its sentence
+ *   infer.c    the same without a strategy: which ranks hold the same
+ *   ranks.c    by itself: ranks that the strategy does not have
  */
-#ifndef RSH_SOURCE_CONTENTS_I_H
-#define RSH_SOURCE_CONTENTS_I_H
+#ifndef RSH_CONTENTS_CONTENTS_I_H
+#define RSH_CONTENTS_CONTENTS_I_H
 
-#include "rsh/source/contents.h"
-#include "source_i.h"
+#include "rsh/contents/contents.h"
+#include "rsh/source/sample.h"
 
 /* Reads of a sample, and how many of them are kept back to explain what was
  * found. */
@@ -79,6 +84,9 @@ struct rsh_subject {
 
 struct rsh_contents {
 	struct rsh_source *source;
+	struct rsh_source_view view;
+	const char *path;    /* of the source */
+	uint32_t first_rank; /* the strategy's rank 0 */
 	const struct rsh_strategy *src; /* NULL: none */
 	const struct rsh_strategy *dst; /* NULL: none */
 	struct rsh_names *names;
@@ -92,31 +100,58 @@ struct rsh_contents {
 	bool failed; /* some reads did: not all was compared */
 };
 
-/* ---- contents_choose.c ---- */
+/* The index of a rank; NULL: it has no file. */
+static inline const struct rsh_ckpt_index *
+rsh_contents_index(const struct rsh_contents *c, uint32_t rank)
+{
+	return rank < c->view.n_ranks ? c->view.index[rank] : NULL;
+}
 
-/* "adam_m.dense.weight" is a state of "dense.weight", whatever the optimizer
- * calls its states: the name's id without its first part, or none. */
-uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name);
+/* ---- list.c ---- */
+
+/* What the others need of the source; `names` are of its view. */
+void rsh_contents_init(struct rsh_contents *c, struct rsh_source *source,
+		       struct rsh_names *names);
+/* Frees the subjects. */
+void rsh_contents_clear(struct rsh_contents *c);
 /* Lists every tensor of every stage whose cut the strategy tells, without its
  * holders; without a strategy every tensor, in the order of the lowest rank that
  * has it.  0 or -ENOMEM. */
 int rsh_contents_list(struct rsh_contents *c);
+
+/* ---- kinds.c ---- */
+
+/* "adam_m.dense.weight" is a state of "dense.weight", whatever the optimizer
+ * calls its states: the name's id without its first part, or none. */
+uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name);
+/* Fills in subjects' kinds.  0 or -ENOMEM. */
+int rsh_contents_name_kinds(struct rsh_contents *c);
+
+/* ---- cut.c ---- */
+
+/* How the tensor is cut.  0 or -errno if its item does not fit it. */
+int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
+		     struct rsh_grid **out);
+/* Fills in layout and partition.  0 or as above. */
+int rsh_subject_set_cut(const struct rsh_contents *c, struct rsh_subject *s);
+/* Which slice each holder has, by s->item over ranks s->first and on.  0 or
+ * -errno if the item does not fit the tensor. */
+int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s);
+
+/* ---- order.c ---- */
+
 /* Sorts them so that those which tell most of a layout come first, and each
  * layout in turn. */
 void rsh_contents_sort(struct rsh_contents *c);
+
+/* ---- holders.c ---- */
+
 /* Finds the ranks to be compared: `all` that hold it, or those that tell any
  * two meshes apart.  0, -ENOMEM, or -ENODATA if there are not two. */
 int rsh_subject_find_holders(const struct rsh_contents *c,
 			     struct rsh_subject *s, bool all);
 
-/* How the tensor is cut.  0 or -errno if its item does not fit it. */
-int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
-		     struct rsh_grid **out);
-/* Which slice each holder has, by s->item over ranks s->first and on.  0 or
- * -errno if the item does not fit the tensor. */
-int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s);
-
-/* ---- contents_read.c ---- */
+/* ---- read.c ---- */
 
 /* Reads a block more of each of the n subjects, or all of it. */
 void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
@@ -125,7 +160,7 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
  * experts which began as copies of one does. */
 bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s);
 
-/* ---- contents_find.c ---- */
+/* ---- find.c ---- */
 
 /* Fills s->finding.  -ENOMEM or 0. */
 int rsh_subject_find(struct rsh_subject *s);
@@ -143,18 +178,18 @@ struct rsh_groups {
 int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g);
 void rsh_groups_clear(struct rsh_groups *g);
 
-/* ---- contents_judge.c ---- */
+/* ---- judge.c ---- */
 
 /* 0; or -EINVAL and the sentence if the strategy is another tree's. */
 int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err);
 
-/* ---- contents_shapes.c ---- */
+/* ---- shapes.c ---- */
 
 /* Whether matrices are as wide as the vectors of the model.  0, -EINVAL and the
  * sentence if another cut would make them so, or -ENOMEM. */
 int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err);
 
-/* ---- contents_say.c ---- */
+/* ---- say.c ---- */
 
 int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *worst,
 			unsigned n_against, unsigned n_told,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_find.c - what the bytes of one tensor say of its cut.
+/* contents/find.c - what the bytes of one tensor say of its cut.
  *
  * Holders are sorted by slice to see whether those of one differ, and by hash
  * to see whether those of two are the same. */
@@ -13,25 +13,20 @@
 
 #include "rsh/util/mem.h"
 
-static int cmp(uint64_t a, uint64_t b)
-{
-	return (a > b) - (a < b);
-}
-
-static int by_cell(const void *a, const void *b)
+static int holder_by_cell(const void *a, const void *b)
 {
 	const struct rsh_holder *x = a, *y = b;
-	int d = cmp(x->cell, y->cell);
+	int d = rsh_compare_u64(x->cell, y->cell);
 
-	return d ? d : cmp(x->rank, y->rank);
+	return d ? d : rsh_compare_u64(x->rank, y->rank);
 }
 
-static int by_hash(const void *a, const void *b)
+static int holder_by_hash(const void *a, const void *b)
 {
 	const struct rsh_holder *x = a, *y = b;
-	int d = cmp(x->hash, y->hash);
+	int d = rsh_compare_u64(x->hash, y->hash);
 
-	return d ? d : cmp(x->rank, y->rank);
+	return d ? d : rsh_compare_u64(x->rank, y->rank);
 }
 
 uint32_t rsh_subject_enough(const struct rsh_subject *s)
@@ -45,7 +40,8 @@ uint32_t rsh_subject_enough(const struct rsh_subject *s)
 }
 
 /* Two neighbours; those of the lowest rank are told. */
-static void take_pair(bool *any, uint32_t pair[2], const struct rsh_holder *h)
+static void find_take_pair(bool *any, uint32_t pair[2],
+			   const struct rsh_holder *h)
 {
 	if (*any && pair[0] < h[0].rank)
 		return;
@@ -66,7 +62,7 @@ static void find_finer(struct rsh_finding *f, const struct rsh_holder *h,
 			continue;
 		}
 		f->told = true;
-		take_pair(&f->finer, f->differ, &h[i - 1]);
+		find_take_pair(&f->finer, f->differ, &h[i - 1]);
 	}
 }
 
@@ -86,14 +82,14 @@ static void find_coarser(struct rsh_finding *f, const struct rsh_holder *h,
 			continue;
 		f->told = true;
 		f->along_first &= h[i].rest == h[i - 1].rest;
-		take_pair(&f->coarser, f->same, &h[i - 1]);
+		find_take_pair(&f->coarser, f->same, &h[i - 1]);
 	}
 	f->total = f->coarser && !several;
 	f->along_first &= f->coarser;
 }
 
 /* Two slices that differ, as they should. */
-static bool any_apart(const struct rsh_holder *h, uint32_t n)
+static bool find_any_apart(const struct rsh_holder *h, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++)
 		if (h[i].hash != h[i - 1].hash && h[i].cell != h[i - 1].cell)
@@ -113,21 +109,21 @@ int rsh_subject_find(struct rsh_subject *s)
 	for (uint32_t i = 0; i < s->n_holders; i++)
 		if (!s->holders[i].failed && s->n_read > 0)
 			h[n++] = s->holders[i];
-	qsort(h, n, sizeof(*h), by_cell);
+	qsort(h, n, sizeof(*h), holder_by_cell);
 	find_finer(&s->finding, h, n, enough);
-	s->finding.told |= any_apart(h, n);
-	qsort(h, n, sizeof(*h), by_hash);
+	s->finding.told |= find_any_apart(h, n);
+	qsort(h, n, sizeof(*h), holder_by_hash);
 	find_coarser(&s->finding, h, n, enough);
 	return 0;
 }
 
 /* ---- groups ---- */
 
-static int by_rank(const void *a, const void *b)
+static int holder_by_rank(const void *a, const void *b)
 {
 	const struct rsh_holder *x = a, *y = b;
 
-	return cmp(x->rank, y->rank);
+	return rsh_compare_u64(x->rank, y->rank);
 }
 
 int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g)
@@ -138,7 +134,8 @@ int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g)
 	if (!g->ranks || !g->group)
 		return -ENOMEM;
 	if (s->n_holders > 1)
-		qsort(s->holders, s->n_holders, sizeof(*s->holders), by_rank);
+		qsort(s->holders, s->n_holders, sizeof(*s->holders),
+		      holder_by_rank);
 	for (uint32_t i = 0; i < s->n_holders; i++) {
 		uint32_t first = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_say.c - what is wrong with a strategy, and which would be
+/* contents/say.c - what is wrong with a strategy, and which would be
  * right, in a sentence. */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 
 /* Reads the tensor on every rank if there are not too many of them, so that
  * the sentence can speak of all. */
-static void look_at_all(struct rsh_contents *c, struct rsh_subject *s)
+static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 {
 	struct rsh_subject more = *s, *one = &more;
 
@@ -42,7 +42,7 @@ static void look_at_all(struct rsh_contents *c, struct rsh_subject *s)
 /* ---- what would explain it ---- */
 
 static const struct rsh_strategy_item *
-item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
+say_item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
 {
 	const struct rsh_strategy_param *p = rsh_strategy_find(st, name);
 	uint32_t stage = rank / st->stage_ranks;
@@ -56,18 +56,18 @@ item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
 }
 
 /* Does the other strategy say what the bytes of this tensor say? */
-static bool fits_other(const struct rsh_contents *c,
-		       const struct rsh_subject *s)
+static bool say_fits_other(const struct rsh_contents *c,
+			   const struct rsh_subject *s)
 {
 	struct rsh_subject other = *s;
 	const uint32_t ranks = c->dst->stage_ranks;
 	bool fits = false;
 
-	other.item = item_of_rank(c->dst, s->name, s->holders[0].rank);
+	other.item = say_item_of_rank(c->dst, s->name, s->holders[0].rank);
 	other.first = s->holders[0].rank / ranks * ranks;
 	other.n_local = ranks;
 	for (uint32_t i = 0; i < s->n_holders; i++)
-		if (item_of_rank(c->dst, s->name, s->holders[i].rank) !=
+		if (say_item_of_rank(c->dst, s->name, s->holders[i].rank) !=
 		    other.item)
 			return false;
 	other.holders = rsh_alloc_array(s->n_holders, sizeof(*other.holders));
@@ -82,7 +82,7 @@ static bool fits_other(const struct rsh_contents *c,
 	return fits;
 }
 
-static bool is_swapped(const struct rsh_contents *c)
+static bool say_is_swapped(const struct rsh_contents *c)
 {
 	if (!c->src || !c->dst)
 		return false;
@@ -90,7 +90,7 @@ static bool is_swapped(const struct rsh_contents *c)
 		const struct rsh_subject *s = &c->subjects[i];
 
 		if (s->finding.told && s->kind > RSH_TENSOR_OTHER &&
-		    s->n_holders > 0 && !fits_other(c, s))
+		    s->n_holders > 0 && !say_fits_other(c, s))
 			return false;
 	}
 	return true;
@@ -98,8 +98,8 @@ static bool is_swapped(const struct rsh_contents *c)
 
 /* True if another strategy explains what was seen.  Files that were damaged or
  * saved at another time follow no mesh. */
-static bool guess(const struct rsh_contents *c, const struct rsh_subject *s,
-		  const struct rsh_groups *g, char *text, size_t size)
+static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
+		      const struct rsh_groups *g, char *text, size_t size)
 {
 	struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES];
 	char mesh[256];
@@ -107,7 +107,7 @@ static bool guess(const struct rsh_contents *c, const struct rsh_subject *s,
 	int rc;
 
 	text[0] = '\0';
-	if (is_swapped(c)) {
+	if (say_is_swapped(c)) {
 		snprintf(text, size, "; the tree fits %s: are source and "
 			 "destination swapped?", c->dst->path);
 		return true;
@@ -172,16 +172,16 @@ int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
 	char whose[320], pair[128], seen[260], would[384], layout[160];
 	struct rsh_groups g;
 
-	look_at_all(c, s);
+	say_look_at_all(c, s);
 	if (rsh_subject_group(s, &g) == 0) {
 		say_pair(s, pair, sizeof(pair));
-		say_whose(c, guess(c, s, &g, would, sizeof(would)), whose,
+		say_whose(c, say_guess(c, s, &g, would, sizeof(would)), whose,
 			  sizeof(whose));
 		say_groups(&g, seen, sizeof(seen));
 		rsh_error_set(err, EINVAL, "%s: %s: parameter %s (%s): %s%s; %u "
 			      "of %u tensors that were compared contradict it%s; "
 			      "--check structure does not compare them",
-			      c->source->path, whose,
+			      c->path, whose,
 			      rsh_names_text(c->names, s->name),
 			      rsh_item_text(s->item, layout, sizeof(layout)),
 			      pair, seen, n_against, n_told, would);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_source_infer.c - which ranks hold the same, by contents alone. */
+/* unit/test_contents_infer.c - which ranks hold the same, by contents alone. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "rsh/strategy/partition.h"
-#include "rsh/source/contents.h"
+#include "rsh/contents/infer.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/wire/ckpt.h"
@@ -192,8 +192,8 @@ static void test_random_trees(void **state)
 				one->slice[r] = UINT32_MAX;
 		}
 		tree_save(t);
-		assert_int_equal(rsh_source_infer(t->source, t->names, NULL,
-						  compare, t), 0);
+		assert_int_equal(rsh_contents_infer(t->source, t->names, NULL,
+						    compare, t), 0);
 		for (unsigned k = 0; k < t->n_tensors; k++)
 			n_asked += t->asked[k] && !t->simple[k];
 		assert_int_equal(n_asked, t->n_tensors);
@@ -229,8 +229,8 @@ static void test_order(void **state)
 		tree_save(t);
 		path = t->path;
 		t->path = said;
-		assert_int_equal(rsh_source_infer(t->source, t->names, NULL,
-						  remember, t), 0);
+		assert_int_equal(rsh_contents_infer(t->source, t->names, NULL,
+						    remember, t), 0);
 		assert_string_equal(said, "edbafc");
 		t->path = path;
 		tree_clear(t);
@@ -260,8 +260,9 @@ static void test_simple_contents(void **state)
 	add_tensor(t, "lone", 1);
 	add_tensor(t, "unwanted", 8);
 	tree_save(t);
-	assert_int_equal(rsh_source_infer(t->source, t->names, is_asked,
-					  compare, t), 0);
+	assert_int_equal(
+		rsh_contents_infer(t->source, t->names, is_asked, compare, t),
+		0);
 	for (unsigned k = 0; k < 16; k++)
 		n_simple += t->simple[k];
 	/* One block would find half of them so, four find one in sixteen. */
@@ -284,8 +285,9 @@ static void test_callback_stops_it(void **state)
 	}
 	tree_save(t);
 	t->stop_at = 3;
-	assert_int_equal(rsh_source_infer(t->source, t->names, NULL, compare,
-					  t), -ECANCELED);
+	assert_int_equal(
+		rsh_contents_infer(t->source, t->names, NULL, compare, t),
+		-ECANCELED);
 	assert_int_equal(t->n_told, 3);
 	tree_clear(t);
 }
@@ -310,8 +312,9 @@ static void test_unreadable(void **state)
 	add_tensor(t, "a", 64);
 	tree_save(t);
 	tree_write(t->path, "rank_2/x.ckpt", "\x0a", 1);
-	assert_int_equal(rsh_source_infer(t->source, t->names, NULL,
-					  count_failed, &n), 0);
+	assert_int_equal(
+		rsh_contents_infer(t->source, t->names, NULL, count_failed, &n),
+		0);
 	assert_int_equal(n, 1);
 	tree_clear(t);
 }
@@ -327,5 +330,5 @@ int main(void)
 	};
 
 	rsh_log_set_level(RSH_LOG_ERROR);
-	return cmocka_run_group_tests_name("source_infer", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("contents_infer", tests, NULL, NULL);
 }

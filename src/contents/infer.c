@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_infer.c - which ranks hold the same of each tensor, without
+/* contents/infer.c - which ranks hold the same of each tensor, without
  * a strategy. */
 #include "config.h"
 
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/contents/infer.h"
 #include "rsh/util/mem.h"
 
 /* Of a tensor that more ranks hold those that tell meshes apart are
@@ -22,7 +23,7 @@
 #define MOST_BLOCKS 4
 
 /* A tensor of a batch. */
-struct inferred {
+struct infer_tensor {
 	struct rsh_subject *subject;
 	uint32_t *ranks; /* all that hold it, ascending */
 	uint32_t n_ranks;
@@ -32,17 +33,17 @@ struct inferred {
 	bool simple; /* some ranks are the same, but hold next to nothing */
 };
 
-struct batch {
-	struct inferred tensors[BATCH_TENSORS];
+struct infer_batch {
+	struct infer_tensor tensors[BATCH_TENSORS];
 	uint32_t n;
 	uint32_t n_holders; /* to be compared */
 	uint64_t n_ranks;   /* listed */
 };
 
-static void batch_clear(struct batch *b)
+static void infer_batch_clear(struct infer_batch *b)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
-		struct inferred *t = &b->tensors[i];
+		struct infer_tensor *t = &b->tensors[i];
 
 		free(t->ranks);
 		rsh_groups_clear(&t->groups);
@@ -54,7 +55,7 @@ static void batch_clear(struct batch *b)
 	b->n_ranks = 0;
 }
 
-static bool is_full(const struct batch *b)
+static bool infer_batch_is_full(const struct infer_batch *b)
 {
 	return b->n == BATCH_TENSORS || b->n_holders >= BATCH_HOLDERS ||
 	       b->n_ranks >= BATCH_RANKS;
@@ -62,9 +63,9 @@ static bool is_full(const struct batch *b)
 
 /* ---- who holds it ---- */
 
-static bool is_alike(const struct rsh_subject *s,
-		     const struct rsh_ckpt_index *ix,
-		     const struct rsh_record *r)
+static bool infer_is_alike(const struct rsh_subject *s,
+			   const struct rsh_ckpt_index *ix,
+			   const struct rsh_record *r)
 {
 	return r->dtype == s->record->dtype &&
 	       r->n_dims == s->record->n_dims &&
@@ -74,23 +75,25 @@ static bool is_alike(const struct rsh_subject *s,
 		       r->n_dims * sizeof(int64_t)) == 0);
 }
 
-static int list_ranks(const struct rsh_contents *c, struct inferred *t)
+static int infer_list_ranks(const struct rsh_contents *c,
+			    struct infer_tensor *t)
 {
-	const struct rsh_source *s = c->source;
+	const struct rsh_source_view *v = &c->view;
 
 	t->odd_rank = UINT32_MAX;
-	t->ranks = rsh_alloc_array(s->n_ranks, sizeof(*t->ranks));
+	t->ranks = rsh_alloc_array(v->n_ranks, sizeof(*t->ranks));
 	if (!t->ranks)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->n_ranks; i++) {
-		const struct rsh_ckpt_index *ix = s->view_index[i];
+	for (uint32_t i = 0; i < v->n_ranks; i++) {
+		const struct rsh_ckpt_index *ix = v->index[i];
 		const struct rsh_record *r =
 			ix ? rsh_ckpt_find(ix, t->subject->name) : NULL;
 
 		if (!r)
 			continue;
 		t->ranks[t->n_ranks++] = i;
-		if (t->odd_rank == UINT32_MAX && !is_alike(t->subject, ix, r))
+		if (t->odd_rank == UINT32_MAX &&
+		    !infer_is_alike(t->subject, ix, r))
 			t->odd_rank = i;
 	}
 	return 0;
@@ -98,27 +101,27 @@ static int list_ranks(const struct rsh_contents *c, struct inferred *t)
 
 /* A stage's ranks follow each other, so that those to be compared are chosen
  * among the ones from the first holder to the last. */
-static int batch_add(struct rsh_contents *c, struct batch *b,
-		     struct rsh_subject *s)
+static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
+			   struct rsh_subject *s)
 {
-	struct inferred *t = &b->tensors[b->n++];
+	struct infer_tensor *t = &b->tensors[b->n++];
 	int rc;
 
-	*t = (struct inferred){ .subject = s };
-	rc = list_ranks(c, t);
+	*t = (struct infer_tensor){ .subject = s };
+	rc = infer_list_ranks(c, t);
 	if (rc)
 		return rc;
 	s->first = t->ranks[0];
 	s->n_local = t->ranks[t->n_ranks - 1] - s->first + 1;
 	rc = rsh_subject_find_holders(c, s, t->n_ranks <= ALL_COMPARED);
 	b->n_holders += s->n_holders;
-	b->n_ranks += c->source->n_ranks;
+	b->n_ranks += c->view.n_ranks;
 	return rc == -ENODATA ? 0 : rc;
 }
 
 /* ---- what they hold ---- */
 
-static uint32_t most_distinct(const struct rsh_subject *s, uint32_t rank)
+static uint32_t infer_distinct(const struct rsh_subject *s, uint32_t rank)
 {
 	for (uint32_t i = 0; i < s->n_holders; i++)
 		if (s->holders[i].rank == rank)
@@ -127,7 +130,7 @@ static uint32_t most_distinct(const struct rsh_subject *s, uint32_t rank)
 }
 
 /* Two that are the same tell something if there are several values. */
-static int group_ranks(struct inferred *t)
+static int infer_group(struct infer_tensor *t)
 {
 	struct rsh_groups *g = &t->groups;
 	const uint32_t enough = rsh_subject_enough(t->subject);
@@ -144,18 +147,18 @@ static int group_ranks(struct inferred *t)
 			first++;
 		t->n_groups += first == i;
 		t->simple |= first != i &&
-			     most_distinct(t->subject, g->ranks[i]) < enough;
+			     infer_distinct(t->subject, g->ranks[i]) < enough;
 	}
 	return 0;
 }
 
-static bool wants_another(const struct inferred *t)
+static bool infer_wants_another(const struct infer_tensor *t)
 {
 	return t->simple && t->subject->n_read < MOST_BLOCKS &&
 	       t->subject->record->content_bytes > RSH_CONTENTS_BLOCK;
 }
 
-static int batch_read(struct rsh_contents *c, struct batch *b)
+static int infer_batch_read(struct rsh_contents *c, struct infer_batch *b)
 {
 	struct rsh_subject *wanted[BATCH_TENSORS];
 
@@ -163,13 +166,13 @@ static int batch_read(struct rsh_contents *c, struct batch *b)
 		uint32_t n = 0;
 
 		for (uint32_t i = 0; i < b->n; i++)
-			if (round == 0 || wants_another(&b->tensors[i]))
+			if (round == 0 || infer_wants_another(&b->tensors[i]))
 				wanted[n++] = b->tensors[i].subject;
 		if (n == 0)
 			return 0;
 		rsh_contents_read(c, wanted, n, false);
 		for (uint32_t i = 0; i < b->n; i++)
-			if (group_ranks(&b->tensors[i]))
+			if (infer_group(&b->tensors[i]))
 				return -ENOMEM;
 	}
 	return 0;
@@ -177,8 +180,10 @@ static int batch_read(struct rsh_contents *c, struct batch *b)
 
 /* ---- telling ---- */
 
-static int tell(const struct rsh_contents *c, const struct inferred *t,
-		int (*fn)(void *ctx, const struct rsh_inferred *t), void *ctx)
+static int infer_tell(const struct rsh_contents *c,
+		      const struct infer_tensor *t,
+		      int (*fn)(void *ctx, const struct rsh_inferred *t),
+		      void *ctx)
 {
 	const struct rsh_subject *s = t->subject;
 	const struct rsh_inferred out = {
@@ -203,39 +208,42 @@ static int tell(const struct rsh_contents *c, const struct inferred *t,
 	return fn(ctx, &out);
 }
 
-static int infer_batch(struct rsh_contents *c, struct batch *b,
-		       int (*fn)(void *ctx, const struct rsh_inferred *t),
-		       void *ctx)
+static int infer_one_batch(struct rsh_contents *c, struct infer_batch *b,
+			   int (*fn)(void *ctx, const struct rsh_inferred *t),
+			   void *ctx)
 {
-	int rc = batch_read(c, b);
+	int rc = infer_batch_read(c, b);
 
 	for (uint32_t i = 0; i < b->n && rc == 0; i++)
-		rc = tell(c, &b->tensors[i], fn, ctx);
+		rc = infer_tell(c, &b->tensors[i], fn, ctx);
 	return rc;
 }
 
-int rsh_source_infer(struct rsh_source *s, struct rsh_names *names,
-		     bool (*wanted)(void *ctx, const char *name),
-		     int (*fn)(void *ctx, const struct rsh_inferred *t),
-		     void *ctx)
+int rsh_contents_infer(struct rsh_source *s, struct rsh_names *names,
+		       bool (*wanted)(void *ctx, const char *name),
+		       int (*fn)(void *ctx, const struct rsh_inferred *t),
+		       void *ctx)
 {
-	struct rsh_contents c = { .source = s, .names = names };
-	struct batch *b = calloc(1, sizeof(*b));
-	int rc = b ? rsh_contents_list(&c) : -ENOMEM;
+	struct rsh_contents c = { .src = NULL };
+	struct infer_batch *b = calloc(1, sizeof(*b));
+	int rc = b ? 0 : -ENOMEM;
 
+	rsh_contents_init(&c, s, names);
+	if (rc == 0)
+		rc = rsh_contents_list(&c);
 	for (uint32_t i = 0; i < c.n_subjects && rc == 0; i++) {
 		struct rsh_subject *one = &c.subjects[i];
 
 		if (!wanted || wanted(ctx, rsh_names_text(names, one->name)))
-			rc = batch_add(&c, b, one);
-		if (rc || (!is_full(b) && i + 1 < c.n_subjects))
+			rc = infer_batch_add(&c, b, one);
+		if (rc || (!infer_batch_is_full(b) && i + 1 < c.n_subjects))
 			continue;
-		rc = infer_batch(&c, b, fn, ctx);
-		batch_clear(b);
+		rc = infer_one_batch(&c, b, fn, ctx);
+		infer_batch_clear(b);
 	}
 	if (b)
-		batch_clear(b);
+		infer_batch_clear(b);
 	free(b);
-	free(c.subjects);
+	rsh_contents_clear(&c);
 	return rc;
 }

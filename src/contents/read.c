@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_read.c - reading blocks of several ranks, many at a time.
+/* contents/read.c - reading blocks of several ranks, many at a time.
  *
  * Threads: each holder is touched by the one that reads it. */
 #include "config.h"
@@ -21,64 +21,29 @@
 /* Elements that are compared to see whether there are different ones. */
 #define LOOKED_AT 512
 
-struct task {
+struct read_task {
 	const struct rsh_subject *subject;
 	struct rsh_holder *holder;
 	uint64_t offset; /* in the content */
 	uint64_t length;
 };
 
-struct reading {
-	struct rsh_source *source;
-	struct task *tasks;
+struct read_tasks {
+	const struct rsh_contents *contents;
+	struct read_task *tasks;
 	uint32_t n;
 	size_t room; /* of a read's buffer */
 };
 
 /* ---- one read ---- */
 
-struct block {
-	const struct rsh_source *source;
-	const struct rsh_source_file *file;
-	uint64_t offset;
-	uint8_t *buf;
-	size_t len;
-};
-
-/* Past the cache: a sample is not what will be read next. */
-static int read_block(void *block, int fd)
+/* A stretch of a record's content, which may lie in several extents; false if it
+ * cannot be read. */
+static bool read_content(const struct rsh_contents *c, uint32_t rank,
+			 uint32_t name, uint64_t offset, uint8_t *buf,
+			 size_t len)
 {
-	const struct block *b = block;
-	struct rsh_scan_file in = { b->source->io, b->file->name, fd };
-	size_t done = 0;
-
-	while (done < b->len) {
-		ssize_t n = rsh_scan_pread(&in, b->buf + done, b->len - done,
-					   b->offset + done);
-
-		if (n <= 0)
-			return n < 0 ? (int)-n : EIO;
-		done += (size_t)n;
-	}
-	return 0;
-}
-
-/* False if not all of it is to be had: nobody waits for it, and it is no failure
- * of the file. */
-static bool read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
-		    uint8_t *buf, size_t len)
-{
-	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
-	struct block b = { s, f, offset, buf, len };
-
-	return f && rsh_file_try(s, f, read_block, &b) == 0;
-}
-
-/* The same of a record's content, which may lie in several extents. */
-static bool read_content(struct rsh_source *s, uint32_t rank, uint32_t name,
-			 uint64_t offset, uint8_t *buf, size_t len)
-{
-	const struct rsh_ckpt_index *ix = s->view_index[rank];
+	const struct rsh_ckpt_index *ix = c->view.index[rank];
 	const struct rsh_record *r = rsh_ckpt_find(ix, name);
 
 	for (uint32_t i = 0; i < r->n_extents && len > 0; i++) {
@@ -91,7 +56,7 @@ static bool read_content(struct rsh_source *s, uint32_t rank, uint32_t name,
 		}
 		if (part > e->length - offset)
 			part = (size_t)(e->length - offset);
-		if (!read_at(s, rank, e->offset + offset, buf, part))
+		if (!rsh_source_sample(c->source, rank, e->offset + offset, buf, part))
 			return false;
 		buf += part;
 		len -= part;
@@ -102,13 +67,13 @@ static bool read_content(struct rsh_source *s, uint32_t rank, uint32_t name,
 
 /* ---- what was read ---- */
 
-static int compare_bytes(const void *a, const void *b, void *size)
+static int read_compare_bytes(const void *a, const void *b, void *size)
 {
 	return memcmp(a, b, *(const size_t *)size);
 }
 
 /* How many different elements the bytes begin with, of up to LOOKED_AT. */
-static uint32_t count_distinct(uint8_t *buf, size_t len, size_t size)
+static uint32_t read_count_distinct(uint8_t *buf, size_t len, size_t size)
 {
 	size_t n = len / size;
 	uint8_t copy[LOOKED_AT * 16];
@@ -119,22 +84,22 @@ static uint32_t count_distinct(uint8_t *buf, size_t len, size_t size)
 	if (n == 0 || size > 16)
 		return n > 0;
 	memcpy(copy, buf, n * size);
-	qsort_r(copy, n, size, compare_bytes, &size);
+	qsort_r(copy, n, size, read_compare_bytes, &size);
 	for (size_t i = 1; i < n; i++)
 		distinct += memcmp(copy + i * size, copy + (i - 1) * size,
 				   size) != 0;
 	return distinct;
 }
 
-static size_t element_size(const struct rsh_record *r)
+static size_t read_element_size(const struct rsh_record *r)
 {
 	size_t size = rsh_dtype_size(r->dtype) << r->wide_bf16;
 
 	return size ? size : 1;
 }
 
-static void do_task(struct rsh_source *s, const struct task *t, uint8_t *buf,
-		    size_t room)
+static void read_task(const struct rsh_contents *c, const struct read_task *t,
+		      uint8_t *buf, size_t room)
 {
 	struct rsh_holder *h = t->holder;
 	XXH3_state_t state;
@@ -146,14 +111,14 @@ static void do_task(struct rsh_source *s, const struct task *t, uint8_t *buf,
 		size_t len = left < room ? (size_t)left : room;
 		uint32_t distinct;
 
-		if (!read_content(s, h->rank, t->subject->name,
+		if (!read_content(c, h->rank, t->subject->name,
 				  t->offset + done, buf, len)) {
 			h->failed = true;
 			return;
 		}
 		XXH3_64bits_update(&state, buf, len);
-		distinct = count_distinct(buf, len,
-					  element_size(t->subject->record));
+		distinct = read_count_distinct(
+			buf, len, read_element_size(t->subject->record));
 		if (distinct > h->distinct)
 			h->distinct = distinct;
 	}
@@ -163,14 +128,14 @@ static void do_task(struct rsh_source *s, const struct task *t, uint8_t *buf,
 /* ---- all of them ---- */
 
 /* What is not read tells nothing, so that nothing fails. */
-static int work(void *reading, size_t i, struct rsh_error *err)
+static int read_one(void *reading, size_t i, struct rsh_error *err)
 {
-	struct reading *r = reading;
+	struct read_tasks *r = reading;
 	cleanup_free uint8_t *buf = malloc(r->room);
 
 	(void)err;
 	if (buf)
-		do_task(r->source, &r->tasks[i], buf, r->room);
+		read_task(r->contents, &r->tasks[i], buf, r->room);
 	else
 		r->tasks[i].holder->failed = true;
 	return 0;
@@ -179,10 +144,10 @@ static int work(void *reading, size_t i, struct rsh_error *err)
 /* Blocks lie at places that follow from the tensor's name, the same in all
  * ranks: the first ones of tensors tell less, as padding and unused tokens of
  * vocabularies do. */
-static uint64_t place_of_block(const struct rsh_subject *s, uint64_t length)
+static uint64_t read_place(const struct rsh_subject *s, uint64_t length)
 {
 	uint64_t room = s->record->content_bytes - length;
-	uint64_t unit = element_size(s->record);
+	uint64_t unit = read_element_size(s->record);
 	uint64_t hash;
 
 	if (room == 0)
@@ -191,18 +156,18 @@ static uint64_t place_of_block(const struct rsh_subject *s, uint64_t length)
 	return hash % (room + 1) / unit * unit;
 }
 
-static void add_tasks(struct rsh_contents *c, struct rsh_subject *s,
-		      bool whole, struct task *tasks, uint32_t *n)
+static void read_add_tasks(struct rsh_contents *c, struct rsh_subject *s,
+			   bool whole, struct read_task *tasks, uint32_t *n)
 {
 	uint64_t all = s->record->content_bytes, length = all, offset = 0;
 
 	if (!whole && length > RSH_CONTENTS_BLOCK) {
 		length = RSH_CONTENTS_BLOCK;
-		offset = place_of_block(s, length);
+		offset = read_place(s, length);
 	}
 	for (uint32_t i = 0; i < s->n_holders; i++)
-		tasks[(*n)++] = (struct task){ s, &s->holders[i], offset,
-					       length };
+		tasks[(*n)++] = (struct read_task){ s, &s->holders[i], offset,
+						    length };
 	s->n_read++;
 	c->n_reads += s->n_holders;
 }
@@ -210,8 +175,8 @@ static void add_tasks(struct rsh_contents *c, struct rsh_subject *s,
 void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		       uint32_t n, bool whole)
 {
-	struct reading r = {
-		.source = c->source,
+	struct read_tasks r = {
+		.contents = c,
 		.room = whole ? WHOLE_BYTES : RSH_CONTENTS_BLOCK,
 	};
 	size_t n_tasks = 0;
@@ -225,9 +190,9 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		add_tasks(c, subjects[i], whole, r.tasks, &r.n);
+		read_add_tasks(c, subjects[i], whole, r.tasks, &r.n);
 	/* Blocks wait for the storage; whole contents keep processors busy. */
-	rsh_crew_run(whole ? 0 : BLOCK_THREADS, r.n, work, &r, NULL);
+	rsh_crew_run(whole ? 0 : BLOCK_THREADS, r.n, read_one, &r, NULL);
 	for (uint32_t i = 0; i < r.n; i++)
 		c->failed |= r.tasks[i].holder->failed;
 	free(r.tasks);
@@ -247,9 +212,7 @@ bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s)
 	row = s->record->content_bytes / (uint64_t)dims[0];
 	len = row < sizeof(a) ? (size_t)row : sizeof(a);
 	c->n_reads += 2;
-	return read_content(c->source, s->holders[0].rank, s->name, 0, a,
-			    len) &&
-	       read_content(c->source, s->holders[0].rank, s->name, row, b,
-			    len) &&
+	return read_content(c, s->holders[0].rank, s->name, 0, a, len) &&
+	       read_content(c, s->holders[0].rank, s->name, row, b, len) &&
 	       memcmp(a, b, len) == 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_source_contents.c - a strategy is held against the bytes, without a
+/* unit/test_contents.c - a strategy is held against the bytes, without a
  * mount.
  *
  * The files are made of a function of tensor, slice and element, so that a test
@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "strategy_support.h"
-#include "rsh/source/contents.h"
+#include "rsh/contents/contents.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
 
@@ -121,13 +121,12 @@ static int check_in(struct job *j, enum rsh_check how, const char *cache)
 	j->err = (struct rsh_error)RSH_ERROR_INIT;
 	assert_int_equal(rsh_source_open(j->tree, 0, n, &o, &s, &j->err), 0);
 	assert_int_equal(rsh_source_choose(s, 0, &j->err), 0);
-	rc = j->src ? rsh_source_check_ranks(s, j->src, j->dst, &j->err) : 0;
+	rc = j->src ? rsh_contents_check_ranks(s, j->src, j->dst, &j->err) : 0;
 	if (rc == 0)
 		rc = rsh_source_index(s, j->names, &j->err);
 	if (rc == 0)
-		rc = rsh_source_check_contents(s, j->src, j->dst,
-					       RSH_GRID_RUNTIME, j->names,
-					       &j->err);
+		rc = rsh_contents_check(s, j->src, j->dst, RSH_GRID_RUNTIME,
+					j->names, &j->err);
 	rsh_source_free(s);
 	return rc;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_judge.c - whether what contradicts a strategy condemns it.
+/* contents/judge.c - whether what contradicts a strategy condemns it.
  *
  * A right strategy may be contradicted by
  *
@@ -20,28 +20,28 @@
 
 #include "rsh/util/log.h"
 
-static bool is_upheld(const struct rsh_subject *s)
+static bool judge_is_upheld(const struct rsh_subject *s)
 {
 	return s->finding.told && !s->finding.finer && !s->finding.coarser;
 }
 
 /* Tensors cut over the same ranks as this one: how many bear the strategy out,
  * and how many it itself included speak against it. */
-struct company {
+struct judge_company {
 	unsigned upheld, against;
 };
 
-static struct company company_of(const struct rsh_contents *c,
-				 const struct rsh_subject *s)
+static struct judge_company judge_company_of(const struct rsh_contents *c,
+					     const struct rsh_subject *s)
 {
-	struct company n = { 0, 0 };
+	struct judge_company n = { 0, 0 };
 
 	for (uint32_t i = 0; i < c->n_subjects; i++) {
 		const struct rsh_subject *x = &c->subjects[i];
 
 		if (x->partition != s->partition || !x->finding.told)
 			continue;
-		if (is_upheld(x))
+		if (judge_is_upheld(x))
 			n.upheld++;
 		else
 			n.against += (x->kind <= RSH_TENSOR_OTHER) ==
@@ -52,10 +52,10 @@ static struct company company_of(const struct rsh_contents *c,
 
 /* Tensors of which no name tells what they are for: alone of their kind, and
  * only if they are large enough to be weights. */
-static bool condemns_by_number(const struct rsh_contents *c,
-			       const struct rsh_subject *s)
+static bool judge_by_number(const struct rsh_contents *c,
+			    const struct rsh_subject *s)
 {
-	struct company n = company_of(c, s);
+	struct judge_company n = judge_company_of(c, s);
 
 	return s->record->n_dims >= 2 && n.upheld == 0 &&
 	       (s->finding.finer || n.against >= 2);
@@ -64,7 +64,8 @@ static bool condemns_by_number(const struct rsh_contents *c,
 /* Experts lie behind each other in dimension 0.  If all began as copies of one,
  * so did those of one slice; where they have no dimension of their own there is
  * no telling. */
-static bool are_copies(struct rsh_contents *c, const struct rsh_subject *s)
+static bool judge_are_copies(struct rsh_contents *c,
+			     const struct rsh_subject *s)
 {
 	const char *name = rsh_names_text(c->names, s->name);
 
@@ -78,8 +79,8 @@ static bool are_copies(struct rsh_contents *c, const struct rsh_subject *s)
 
 /* Keys and values have fewer heads than queries, and are repeated where there are
  * more ranks than heads. */
-static bool is_key_or_value(const struct rsh_contents *c,
-			    const struct rsh_subject *s)
+static bool judge_is_key_or_value(const struct rsh_contents *c,
+				  const struct rsh_subject *s)
 {
 	static const char *const words[] = {
 		"wk.", "wv.", "k_proj", "v_proj", "kv", "key", "value",
@@ -95,42 +96,42 @@ static bool is_key_or_value(const struct rsh_contents *c,
 }
 
 /* Nothing but keys and values is the same on ranks that should differ. */
-static bool are_repeated_heads(const struct rsh_contents *c,
-			       const struct rsh_subject *s)
+static bool judge_are_repeated_heads(const struct rsh_contents *c,
+				     const struct rsh_subject *s)
 {
-	if (!is_key_or_value(c, s))
+	if (!judge_is_key_or_value(c, s))
 		return false;
 	for (uint32_t i = 0; i < c->n_subjects; i++) {
 		const struct rsh_subject *x = &c->subjects[i];
 
 		if (x->partition == s->partition && x->finding.coarser &&
-		    x->kind > RSH_TENSOR_OTHER && !is_key_or_value(c, x))
+		    x->kind > RSH_TENSOR_OTHER && !judge_is_key_or_value(c, x))
 			return false;
 	}
-	return company_of(c, s).upheld > 0;
+	return judge_company_of(c, s).upheld > 0;
 }
 
-static bool condemns(struct rsh_contents *c, const struct rsh_subject *s)
+static bool judge_condemns(struct rsh_contents *c, const struct rsh_subject *s)
 {
-	struct company n;
+	struct judge_company n;
 
 	if (s->kind == RSH_TENSOR_OWN)
 		return false;
 	if (s->kind == RSH_TENSOR_OTHER)
-		return condemns_by_number(c, s);
+		return judge_by_number(c, s);
 	if (s->finding.finer)
 		return true;
-	if (are_copies(c, s) ||
-	    (s->kind != RSH_TENSOR_STATE && are_repeated_heads(c, s)))
+	if (judge_are_copies(c, s) ||
+	    (s->kind != RSH_TENSOR_STATE && judge_are_repeated_heads(c, s)))
 		return false;
 	if (s->kind == RSH_TENSOR_STATE || s->finding.total)
 		return true;
-	n = company_of(c, s);
+	n = judge_company_of(c, s);
 	return 2 * n.against >= n.upheld;
 }
 
 /* Who speaks against it most clearly comes first in the sentence. */
-static unsigned weight_of(const struct rsh_subject *s)
+static unsigned judge_weight(const struct rsh_subject *s)
 {
 	return (s->n_holders ? 16u : 0u) + (s->finding.finer ? 4u : 0u) +
 	       (s->record->n_dims >= 2 ? 8u : 0u) +
@@ -139,8 +140,8 @@ static unsigned weight_of(const struct rsh_subject *s)
 		s->kind == RSH_TENSOR_STATE ? 1u : 0u);
 }
 
-static void say_private(const struct rsh_contents *c,
-			const struct rsh_subject *first, unsigned n)
+static void judge_say_private(const struct rsh_contents *c,
+			      const struct rsh_subject *first, unsigned n)
 {
 	char more[48] = "";
 
@@ -148,7 +149,7 @@ static void say_private(const struct rsh_contents *c,
 		snprintf(more, sizeof(more), " and %u others", n - 1);
 	rsh_log_notice("%s: parameter %s%s: ranks %u and %u should hold the "
 		       "same, but their bytes differ; they count as what each "
-		       "rank keeps for itself", c->source->path,
+		       "rank keeps for itself", c->path,
 		       rsh_names_text(c->names, first->name), more,
 		       first->finding.differ[0], first->finding.differ[1]);
 }
@@ -165,9 +166,9 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 		n_told += s->finding.told;
 		if (!s->finding.finer && !s->finding.coarser)
 			continue;
-		if (condemns(c, s)) {
+		if (judge_condemns(c, s)) {
 			n_against++;
-			if (!worst || weight_of(s) > weight_of(worst))
+			if (!worst || judge_weight(s) > judge_weight(worst))
 				worst = s;
 		} else if (s->finding.finer) {
 			private = private ? private : s;
@@ -179,14 +180,14 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 	if (worst)
 		return rsh_contents_refuse(c, worst, n_against, n_told, err);
 	if (private)
-		say_private(c, private, n_private);
+		judge_say_private(c, private, n_private);
 	if (n_told == 0)
 		rsh_log_info("%s: the contents tell nothing of the strategy: "
 			     "too few ranks, or all values are the same",
-			     c->source->path);
+			     c->path);
 	else
 		rsh_log_info("%s: %u tensors, of which %u blocks were read, "
 			     "bear the strategy out; %u repeat themselves",
-			     c->source->path, n_told, c->n_reads, n_same);
+			     c->path, n_told, c->n_reads, n_same);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/contents_shapes.c - what shapes tell of a cut that the bytes do not.
+/* contents/shapes.c - what shapes tell of a cut that the bytes do not.
  *
  * If every rank holds a slice of its own, as with optimizers sharded over all
  * data parallel ranks, two meshes make the same ranks differ, and only put the
@@ -32,7 +32,7 @@
 /* So many have to be the same in several layers, as those of models are. */
 #define REPEATED_MIN 2
 
-struct kind {
+struct shape_kind {
 	const struct rsh_subject *subject;
 	uint32_t n_dims;
 	int64_t whole[RSH_MAX_DIMS];
@@ -40,27 +40,27 @@ struct kind {
 };
 
 /* What layers have in common that are alike but for their number. */
-struct pattern {
+struct shape_pattern {
 	uint64_t hash;
-	struct kind first;
+	struct shape_kind first;
 	bool repeated; /* another one is of that shape */
 };
 
 struct shapes {
 	int64_t *widths; /* of norms */
 	size_t n_widths, cap;
-	struct kind *misfits;
+	struct shape_kind *misfits;
 	uint32_t n_misfits;
 	uint64_t *fitting; /* families of those that fit */
 	uint32_t n_fits;
-	struct pattern *patterns;
+	struct shape_pattern *patterns;
 	uint32_t n_patterns;
 	bool odd;         /* norms are no vectors, or layers are of several
 			   * shapes: what holds of models in general does not
 			   * hold here */
 };
 
-static bool is_width(const struct shapes *x, int64_t size)
+static bool shapes_has_width(const struct shapes *x, int64_t size)
 {
 	for (size_t i = 0; i < x->n_widths; i++)
 		if (x->widths[i] == size)
@@ -68,30 +68,33 @@ static bool is_width(const struct shapes *x, int64_t size)
 	return false;
 }
 
-static bool fits(const struct shapes *x, const struct kind *k)
+static bool shapes_fit(const struct shapes *x, const struct shape_kind *k)
 {
 	for (uint32_t d = 0; d < k->n_dims; d++)
-		if (is_width(x, k->whole[d]))
+		if (shapes_has_width(x, k->whole[d]))
 			return true;
 	return false;
 }
 
-static bool fits_all_over(const struct shapes *x, const struct kind *k)
+static bool shapes_fit_all_over(const struct shapes *x,
+				const struct shape_kind *k)
 {
 	for (uint32_t d = 0; d < k->n_dims; d++)
-		if (!is_width(x, k->whole[d]))
+		if (!shapes_has_width(x, k->whole[d]))
 			return false;
 	return true;
 }
 
 /* Adapters are of a width of their own. */
-static bool counts(const struct rsh_contents *c, const struct rsh_subject *s)
+static bool shapes_count(const struct rsh_contents *c,
+			 const struct rsh_subject *s)
 {
 	return (s->kind == RSH_TENSOR_WEIGHT || s->kind == RSH_TENSOR_TRAINED) &&
 	       !strcasestr(rsh_names_text(c->names, s->name), "lora");
 }
 
-static bool is_norm(const struct rsh_contents *c, const struct rsh_subject *s)
+static bool shapes_is_norm(const struct rsh_contents *c,
+			   const struct rsh_subject *s)
 {
 	static const char *const words[] = { "norm", "ln", "gamma" };
 	const char *name = rsh_names_text(c->names, s->name);
@@ -102,8 +105,8 @@ static bool is_norm(const struct rsh_contents *c, const struct rsh_subject *s)
 	return false;
 }
 
-static int make_kind(const struct rsh_contents *c, const struct rsh_subject *s,
-		     struct kind *k)
+static int shapes_make_kind(const struct rsh_contents *c,
+			    const struct rsh_subject *s, struct shape_kind *k)
 {
 	const int64_t *dims = rsh_record_dims(s->index, s->record);
 	struct rsh_grid *g;
@@ -111,7 +114,7 @@ static int make_kind(const struct rsh_contents *c, const struct rsh_subject *s,
 
 	if (rc)
 		return rc;
-	*k = (struct kind){ .subject = s, .n_dims = s->record->n_dims };
+	*k = (struct shape_kind){ .subject = s, .n_dims = s->record->n_dims };
 	for (uint32_t d = 0; d < k->n_dims; d++) {
 		k->split[d] = rsh_grid_split(g, d);
 		k->whole[d] = dims[d] * k->split[d];
@@ -120,14 +123,14 @@ static int make_kind(const struct rsh_contents *c, const struct rsh_subject *s,
 	return 0;
 }
 
-static int add_width(struct rsh_contents *c, const struct rsh_subject *s,
-		     struct shapes *x)
+static int shapes_add_width(struct rsh_contents *c, const struct rsh_subject *s,
+			    struct shapes *x)
 {
-	struct kind k;
-	int rc = make_kind(c, s, &k);
+	struct shape_kind k;
+	int rc = shapes_make_kind(c, s, &k);
 
 	x->odd |= s->record->n_dims != 1;
-	if (rc || x->odd || k.whole[0] < 2 || is_width(x, k.whole[0]))
+	if (rc || x->odd || k.whole[0] < 2 || shapes_has_width(x, k.whole[0]))
 		return rc == -ENOMEM ? rc : 0;
 	if (rsh_grow(&x->widths, &x->cap, x->n_widths + 1, sizeof(*x->widths)))
 		return -ENOMEM;
@@ -135,10 +138,10 @@ static int add_width(struct rsh_contents *c, const struct rsh_subject *s,
 	return 0;
 }
 
-static void add_pattern(struct shapes *x, const struct kind *k)
+static void shapes_add_pattern(struct shapes *x, const struct shape_kind *k)
 {
 	for (uint32_t i = 0; i < x->n_patterns; i++) {
-		struct pattern *p = &x->patterns[i];
+		struct shape_pattern *p = &x->patterns[i];
 
 		if (p->hash != k->subject->pattern)
 			continue;
@@ -151,12 +154,12 @@ static void add_pattern(struct shapes *x, const struct kind *k)
 		return;
 	}
 	if (x->n_patterns < KINDS_MAX)
-		x->patterns[x->n_patterns++] = (struct pattern){
+		x->patterns[x->n_patterns++] = (struct shape_pattern){
 			.hash = k->subject->pattern, .first = *k,
 		};
 }
 
-static void add_fitting(struct shapes *x, uint64_t family)
+static void shapes_add_fitting(struct shapes *x, uint64_t family)
 {
 	for (uint32_t i = 0; i < x->n_fits; i++)
 		if (x->fitting[i] == family)
@@ -165,17 +168,17 @@ static void add_fitting(struct shapes *x, uint64_t family)
 		x->fitting[x->n_fits++] = family;
 }
 
-static int add_matrix(struct rsh_contents *c, const struct rsh_subject *s,
-		      struct shapes *x)
+static int shapes_add_matrix(struct rsh_contents *c,
+			     const struct rsh_subject *s, struct shapes *x)
 {
-	struct kind k;
-	int rc = make_kind(c, s, &k);
+	struct shape_kind k;
+	int rc = shapes_make_kind(c, s, &k);
 
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
-	add_pattern(x, &k);
-	if (fits(x, &k)) {
-		add_fitting(x, s->family);
+	shapes_add_pattern(x, &k);
+	if (shapes_fit(x, &k)) {
+		shapes_add_fitting(x, s->family);
 		return 0;
 	}
 	for (uint32_t i = 0; i < x->n_misfits; i++)
@@ -186,52 +189,55 @@ static int add_matrix(struct rsh_contents *c, const struct rsh_subject *s,
 	return 0;
 }
 
-static int collect(struct rsh_contents *c, struct shapes *x)
+static int shapes_collect(struct rsh_contents *c, struct shapes *x)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++)
-		if (counts(c, &c->subjects[i]) && is_norm(c, &c->subjects[i]))
-			rc = add_width(c, &c->subjects[i], x);
+		if (shapes_count(c, &c->subjects[i]) &&
+		    shapes_is_norm(c, &c->subjects[i]))
+			rc = shapes_add_width(c, &c->subjects[i], x);
 	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++)
-		if (counts(c, &c->subjects[i]) &&
+		if (shapes_count(c, &c->subjects[i]) &&
 		    c->subjects[i].record->n_dims >= 2)
-			rc = add_matrix(c, &c->subjects[i], x);
+			rc = shapes_add_matrix(c, &c->subjects[i], x);
 	return rc;
 }
 
 /* Would all of them fit if dimension `from` were cut into `by` times fewer
  * slices and dimension `to` into as many more? */
-static bool all_fit(const struct shapes *x, uint32_t from, uint32_t to,
-		    uint32_t by)
+static bool shapes_all_fit(const struct shapes *x, uint32_t from, uint32_t to,
+			   uint32_t by)
 {
 	for (uint32_t i = 0; i < x->n_misfits; i++) {
-		struct kind k = x->misfits[i];
+		struct shape_kind k = x->misfits[i];
 
 		if (from >= k.n_dims || to >= k.n_dims || k.split[from] % by)
 			return false;
 		k.whole[from] /= by;
 		k.whole[to] *= by;
-		if (x->n_misfits > 1 ? !fits(x, &k) : !fits_all_over(x, &k))
+		if (x->n_misfits > 1 ? !shapes_fit(x, &k) :
+				       !shapes_fit_all_over(x, &k))
 			return false;
 	}
 	return true;
 }
 
-static bool find_change(const struct shapes *x, uint32_t *from, uint32_t *to,
-			uint32_t *by)
+static bool shapes_find_change(const struct shapes *x, uint32_t *from,
+			       uint32_t *to, uint32_t *by)
 {
-	const struct kind *k = &x->misfits[0];
+	const struct shape_kind *k = &x->misfits[0];
 
 	for (*from = 0; *from < k->n_dims; (*from)++)
 		for (*to = 0; *to < k->n_dims; (*to)++)
 			for (*by = 2; *by <= k->split[*from]; (*by)++)
-				if (*from != *to && all_fit(x, *from, *to, *by))
+				if (*from != *to &&
+				    shapes_all_fit(x, *from, *to, *by))
 					return true;
 	return false;
 }
 
-static void shape_text(const struct kind *k, char *text, size_t size)
+static void shapes_text(const struct shape_kind *k, char *text, size_t size)
 {
 	size_t at = 0;
 
@@ -240,24 +246,24 @@ static void shape_text(const struct kind *k, char *text, size_t size)
 				       d ? "," : "", (long long)k->whole[d]);
 }
 
-static int refuse(const struct rsh_contents *c, const struct shapes *x,
-		  uint32_t from, uint32_t to, uint32_t by,
-		  struct rsh_error *err)
+static int shapes_refuse(const struct rsh_contents *c, const struct shapes *x,
+			 uint32_t from, uint32_t to, uint32_t by,
+			 struct rsh_error *err)
 {
-	struct kind k = x->misfits[0];
+	struct shape_kind k = x->misfits[0];
 	char layout[160], whole[160], other[160];
 
-	shape_text(&k, whole, sizeof(whole));
+	shapes_text(&k, whole, sizeof(whole));
 	k.whole[from] /= by;
 	k.whole[to] *= by;
-	shape_text(&k, other, sizeof(other));
+	shapes_text(&k, other, sizeof(other));
 	return rsh_error_set(err, EINVAL, "%s: %s is not the strategy of this "
 			     "tree: parameter %s (%s) would be of shape [%s], "
 			     "and no norm is of one of these sizes (nor of "
 			     "those of %u other kinds of weights); cut %u times "
 			     "more over dimension %u and less over %u it would "
 			     "be [%s] and fit; --check structure does not "
-			     "compare them", c->source->path, c->src->path,
+			     "compare them", c->path, c->src->path,
 			     rsh_names_text(c->names, k.subject->name),
 			     rsh_item_text(k.subject->item, layout,
 					   sizeof(layout)),
@@ -265,7 +271,7 @@ static int refuse(const struct rsh_contents *c, const struct shapes *x,
 }
 
 /* Exceptions are judged by the rule, so that has to be one. */
-static bool is_telling(const struct shapes *x)
+static bool shapes_are_telling(const struct shapes *x)
 {
 	uint32_t n_repeated = 0;
 
@@ -286,11 +292,13 @@ int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err)
 	x.misfits = rsh_alloc_array(KINDS_MAX, sizeof(*x.misfits));
 	x.fitting = rsh_alloc_array(KINDS_MAX, sizeof(*x.fitting));
 	x.patterns = rsh_alloc_array(KINDS_MAX, sizeof(*x.patterns));
-	rc = x.misfits && x.fitting && x.patterns ? collect(c, &x) : -ENOMEM;
+	rc = x.misfits && x.fitting && x.patterns ?
+	     shapes_collect(c, &x) : -ENOMEM;
 	if (rc)
 		rc = rsh_error_nomem(err);
-	else if (is_telling(&x) && find_change(&x, &from, &to, &by))
-		rc = refuse(c, &x, from, to, by, err);
+	else if (shapes_are_telling(&x) &&
+		 shapes_find_change(&x, &from, &to, &by))
+		rc = shapes_refuse(c, &x, from, to, by, err);
 	free(x.widths);
 	free(x.misfits);
 	free(x.fitting);

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contents/contents.h - whether a strategy is this tree's, by the bytes.
+ *
+ * Whatever a strategy says of a tensor can be held against what lies in the
+ * files: ranks that hold the same slice hold the same bytes, and ranks that
+ * hold different slices do not.  A sample is compared: of each layout a few
+ * tensors, of each tensor a block of 4 KiB of a few ranks, which are chosen so
+ * that any two meshes would show (rank 0, and for each way to divide the ranks
+ * one that differs from it in that alone).  What is constant tells nothing.
+ *
+ * One tensor that contradicts the strategy is not always a wrong strategy: data
+ * parallel ranks keep moving averages and loads for themselves, experts may
+ * have begun as copies of one, tables repeat.  Weights and optimizer states do
+ * not.  So the kind of a tensor, and what others of the same cut say, decide
+ * whether it is an error or a line in the log.
+ *
+ * What the bytes cannot tell is which dimension is cut, and in which order.
+ */
+#ifndef RSH_CONTENTS_CONTENTS_H
+#define RSH_CONTENTS_CONTENTS_H
+
+#include "rsh/source/source.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/strategy/strategy.h"
+
+/* Holds the chosen files, which are indexed, against `src`; NULL: all ranks
+ * hold the whole model.  `dst` (may be NULL) is tried as an explanation.  How
+ * much is read follows from the source's options; a sample that was found right
+ * is remembered in the index cache.  Converter's rule: the tree was written by
+ * MindSpore's converter.
+ * 0; -EINVAL with a sentence that names a parameter, two ranks, what the
+ * strategy and what the bytes say of them; -ENOMEM.  What cannot be read is no
+ * error here. */
+int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
+		       const struct rsh_strategy *dst, enum rsh_grid_rule rule,
+		       struct rsh_names *names, struct rsh_error *err);
+
+/* Whether ranks beyond those of `src` have a file of the chosen step: 0, or
+ * -EINVAL with a sentence that names both numbers; `dst` (may be NULL) is tried
+ * as an explanation.  A warning if nothing but the structure is to be checked. */
+int rsh_contents_check_ranks(const struct rsh_source *s,
+			     const struct rsh_strategy *src,
+			     const struct rsh_strategy *dst,
+			     struct rsh_error *err);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/sample.h - what whoever judges the contents of a source asks of it, once
+ * its files are chosen and indexed. */
+#ifndef RSH_SOURCE_SAMPLE_H
+#define RSH_SOURCE_SAMPLE_H
+
+#include "rsh/source/source.h"
+
+/* As it was given, for messages. */
+const char *rsh_source_path(const struct rsh_source *s);
+/* The strategy's rank 0. */
+uint32_t rsh_source_first_rank(const struct rsh_source *s);
+enum rsh_check rsh_source_check(const struct rsh_source *s);
+
+/* How many ranks have a file of the chosen step, listed or beyond those that
+ * were asked for; *beyond is the file of the lowest one that is not below
+ * `n_ranks`, NULL: there is none. */
+uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
+				const char **beyond);
+
+/* Reads `len` bytes of the rank's index at `offset` past the cache, for a sample
+ * is not what will be read next.  False if not all of it is to be had: nobody
+ * waits for it, and it is no failure of the file.  Any thread. */
+bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       uint8_t *buf, size_t len);
+
+/* A number that stands for the chosen files as they are; false if what is found
+ * of them cannot be kept: without an index cache, if they may still change
+ * unnoticed, or in a drill, which may neither hide nor leave anything. */
+bool rsh_source_digest(struct rsh_source *s, uint64_t *digest);
+/* Whether that which `digest` stands for was found right before, and that it was
+ * now. */
+bool rsh_source_was_right(const struct rsh_source *s, uint64_t digest);
+void rsh_source_keep_right(const struct rsh_source *s, uint64_t digest);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contents/holders.c - of which ranks a tensor is read.
+ *
+ * Two meshes over N ranks differ in what shares a slice with rank 0.  Those
+ * ranks are a box whose edges are multiples of strides, and strides divide N:
+ * the ranks that are a divisor of N away from rank 0 therefore tell any two
+ * meshes apart, and there are ten of them in 1,024. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/util/mem.h"
+
+/* Ranks that are asked for neighbours where the first has none. */
+#define LOOKED_FOR 64
+
+/* A slice of the size and type that all others are compared with. */
+static bool holders_has_rank(const struct rsh_contents *c,
+			     const struct rsh_subject *s, uint32_t rank)
+{
+	const struct rsh_ckpt_index *ix = rsh_contents_index(c, rank);
+	const struct rsh_record *r = ix ? rsh_ckpt_find(ix, s->name) : NULL;
+
+	return r && r->dtype == s->record->dtype &&
+	       r->content_bytes == s->record->content_bytes;
+}
+
+static bool holders_has_local(const struct rsh_contents *c,
+			      const struct rsh_subject *s, uint32_t local)
+{
+	return holders_has_rank(c, s, s->first + local);
+}
+
+static bool holders_add(const struct rsh_contents *c,
+			const struct rsh_subject *s, uint32_t local,
+			uint32_t *locals, uint32_t *n, uint32_t max)
+{
+	if (*n >= max || !holders_has_local(c, s, local))
+		return false;
+	for (uint32_t i = 0; i < *n; i++)
+		if (locals[i] == local)
+			return false;
+	locals[(*n)++] = local;
+	return true;
+}
+
+/* The prime factors of n < 2^32, of which there are nine at most. */
+static unsigned holders_primes(uint32_t n, uint32_t primes[9])
+{
+	unsigned k = 0;
+
+	for (uint32_t p = 2; n > 1; p++) {
+		if ((uint64_t)p * p > n)
+			p = n;
+		if (n % p)
+			continue;
+		primes[k++] = p;
+		while (n % p == 0)
+			n /= p;
+	}
+	return k;
+}
+
+/* The next rank after `at` on an axis of prime size p and stride d. */
+static uint32_t holders_neighbour(uint32_t at, uint32_t p, uint32_t d)
+{
+	uint32_t k = at / d % p;
+
+	return at - k * d + (k + 1) % p * d;
+}
+
+/* `base` and, for each way to divide the ranks, one that differs from it in that
+ * alone: its neighbour there. */
+static uint32_t holders_around(const struct rsh_contents *c,
+			       const struct rsh_subject *s, uint32_t base,
+			       uint32_t *locals)
+{
+	const uint32_t n = s->n_local;
+	uint32_t primes[9], k = 0;
+	unsigned n_primes = holders_primes(n, primes);
+
+	holders_add(c, s, base, locals, &k, RSH_CONTENTS_HOLDERS);
+	for (uint32_t d = 1; d < n && k > 0; d++) {
+		for (unsigned i = 0; n % d == 0 && i < n_primes; i++) {
+			uint32_t p = primes[i];
+
+			if (n / d % p == 0)
+				holders_add(c, s, holders_neighbour(base, p, d),
+					    locals, &k, RSH_CONTENTS_HOLDERS);
+		}
+	}
+	return k;
+}
+
+/* Two neighbours on that axis, of `base` and the ranks after it.  Many may hold
+ * nothing, of a tree without redundancy, and it is not to take long. */
+static void holders_add_pair(const struct rsh_contents *c,
+			     const struct rsh_subject *s, uint32_t base,
+			     const uint32_t axis[2], uint32_t *locals,
+			     uint32_t *k)
+{
+	const uint32_t p = axis[0], d = axis[1];
+
+	for (uint32_t i = 0; i < s->n_local && i < LOOKED_FOR; i++) {
+		uint32_t b = (base + i) % s->n_local;
+
+		if (!holders_has_local(c, s, b) ||
+		    !holders_has_local(c, s, holders_neighbour(b, p, d)))
+			continue;
+		holders_add(c, s, b, locals, k, RSH_CONTENTS_HOLDERS);
+		holders_add(c, s, holders_neighbour(b, p, d), locals, k,
+			    RSH_CONTENTS_HOLDERS);
+		return;
+	}
+}
+
+/* Where files are missing all around, each axis on which `base` has lost its
+ * neighbour is told by others. */
+static void holders_complete(const struct rsh_contents *c,
+			     const struct rsh_subject *s, uint32_t base,
+			     uint32_t *locals, uint32_t *k)
+{
+	const uint32_t n = s->n_local;
+	uint32_t primes[9];
+	unsigned n_primes = holders_primes(n, primes);
+
+	for (uint32_t d = 1; d < n; d++)
+		for (unsigned i = 0; n % d == 0 && i < n_primes; i++)
+			if (n / d % primes[i] == 0 &&
+			    !holders_has_local(c, s, holders_neighbour(
+					base, primes[i], d)))
+				holders_add_pair(c, s, base,
+						 (uint32_t[]){ primes[i], d },
+						 locals, k);
+}
+
+/* Files may be missing: the best of the first ranks to start from. */
+static uint32_t holders_choose(const struct rsh_contents *c,
+			       const struct rsh_subject *s, uint32_t *locals)
+{
+	uint32_t best = 0, most = 0, tried = 0;
+
+	for (uint32_t b = 0; b < s->n_local && tried < 8; b++) {
+		uint32_t n = holders_around(c, s, b, locals);
+
+		tried += n > 0;
+		if (n > most) {
+			most = n;
+			best = b;
+		}
+	}
+	most = holders_around(c, s, best, locals);
+	if (s->item)
+		holders_complete(c, s, best, locals, &most);
+	/* Ranks without a strategy need not be numbered without gaps. */
+	for (uint32_t i = 0; i < s->n_local && (!s->item || most < 2); i++)
+		if (!holders_add(c, s, i, locals, &most, 12) && most >= 12)
+			break;
+	return most;
+}
+
+static uint32_t holders_choose_all(const struct rsh_contents *c,
+				   const struct rsh_subject *s,
+				   uint32_t *locals)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->n_local; i++)
+		if (holders_has_local(c, s, i))
+			locals[n++] = i;
+	return n;
+}
+
+/* Ranks of stages that are not said to have the tensor may hold it all the
+ * same: then what their counterparts hold, or it is not cut into stages so.
+ * Gives up to two of them. */
+static uint32_t holders_find_strays(const struct rsh_contents *c,
+				    const struct rsh_subject *s,
+				    const uint32_t *locals, uint32_t n_locals,
+				    uint32_t strays[2])
+{
+	const struct rsh_strategy *st = c->src;
+	const struct rsh_strategy_param *p =
+		st ? rsh_strategy_find(st, s->name) : NULL;
+	uint32_t n = 0;
+
+	for (uint32_t stage = 0; p && stage < st->n_stages && n == 0; stage++) {
+		uint32_t first = c->first_rank +
+				 stage * st->stage_ranks;
+
+		if (rsh_param_in_stage(p, stage))
+			continue;
+		for (uint32_t i = 0; i < n_locals && n < 2; i++)
+			if (holders_has_rank(c, s, first + locals[i]))
+				strays[n++] = first + locals[i];
+	}
+	return n;
+}
+
+int rsh_subject_find_holders(const struct rsh_contents *c,
+			     struct rsh_subject *s, bool all)
+{
+	cleanup_free uint32_t *locals = rsh_alloc_array(
+		s->n_local + RSH_CONTENTS_HOLDERS, sizeof(*locals));
+	uint32_t n, n_strays, strays[2];
+
+	if (!locals)
+		return -ENOMEM;
+	n = all ? holders_choose_all(c, s, locals) :
+		  holders_choose(c, s, locals);
+	n_strays = holders_find_strays(c, s, locals, n, strays);
+	if (n + n_strays < 2)
+		return -ENODATA;
+	s->holders = calloc(n + n_strays, sizeof(*s->holders));
+	if (!s->holders)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		s->holders[i].rank = s->first + locals[i];
+	for (uint32_t i = 0; i < n_strays; i++)
+		s->holders[n + i].rank = strays[i];
+	s->n_holders = n + n_strays;
+	s->n_read = 0;
+	s->expanded = all;
+	return rsh_subject_set_cells(c, s) ? -ENOMEM : 0;
+}

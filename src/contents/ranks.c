@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contents/ranks.c - checkpoints of ranks that the strategy does not have. */
+#include "config.h"
+
+#include "rsh/contents/contents.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "rsh/source/inspect.h"
+#include "rsh/source/sample.h"
+#include "rsh/util/log.h"
+
+int rsh_contents_check_ranks(const struct rsh_source *s,
+			     const struct rsh_strategy *src,
+			     const struct rsh_strategy *dst,
+			     struct rsh_error *err)
+{
+	const uint32_t n_ranks = src->n_stages * src->stage_ranks;
+	struct rsh_error e = RSH_ERROR_INIT;
+	char step[256], guess[320] = "";
+	const char *name;
+	uint32_t chosen = rsh_source_chosen(s), n;
+	bool one = chosen < rsh_source_n_listed(s);
+
+	/* Of a stage by itself nobody knows how many there are. */
+	if (src->lone_stage)
+		return 0;
+	n = rsh_source_count_ranks(s, n_ranks, &name);
+	if (!name)
+		return 0;
+	rsh_source_candidate_text(s, chosen, step, sizeof(step));
+	rsh_error_set(&e, EINVAL, "%s: %u ranks have a checkpoint%s%s, but %s "
+		      "is of %u ranks and knows none of %s", rsh_source_path(s),
+		      n, one ? " of " : "", one ? step : "", src->path, n_ranks,
+		      name);
+	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE) {
+		rsh_log_warning("%s; they are left out", e.text);
+		return 0;
+	}
+	if (dst && dst->n_stages * dst->stage_ranks == n)
+		snprintf(guess, sizeof(guess), "; %s is of %u: are source and "
+			 "destination swapped?", dst->path, n);
+	else if (src->n_stages == 1 && n % n_ranks == 0)
+		snprintf(guess, sizeof(guess), "; a pipeline's strategy is the "
+			 "files of all its stages, in a directory or merged");
+	return rsh_error_set(err, EINVAL, "%s; --check structure leaves them "
+			     "out%s", e.text, guess);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/sample.c - a source as those see it who judge its contents. */
+#include "config.h"
+
+#include "rsh/source/sample.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "index_cache_i.h"
+#include "source_i.h"
+
+const char *rsh_source_path(const struct rsh_source *s)
+{
+	return s->path;
+}
+
+uint32_t rsh_source_first_rank(const struct rsh_source *s)
+{
+	return s->first_rank;
+}
+
+enum rsh_check rsh_source_check(const struct rsh_source *s)
+{
+	return s->check;
+}
+
+/* ---- ranks ---- */
+
+static bool sample_is_of_step(const struct rsh_checkpoint *a,
+			      const struct rsh_checkpoint *b)
+{
+	if (a->stepped != b->stepped)
+		return false;
+	return !a->stepped ||
+	       (a->epoch == b->epoch && a->step == b->step &&
+		a->dir_epoch == b->dir_epoch && a->dir_step == b->dir_step);
+}
+
+/* A file of the chosen candidate; NULL: it has none. */
+static const struct rsh_checkpoint *
+sample_chosen_file(const struct rsh_source *s)
+{
+	const struct rsh_listing *l = &s->listing;
+	size_t i = s->chosen < s->n_candidates ?
+		s->candidates[s->chosen].first : l->n - s->n_always;
+
+	return i < l->n ? &l->files[i] : NULL;
+}
+
+/* A rank may have several files of a step, of which the first is counted. */
+static bool sample_is_first_of_rank(const struct rsh_source *s, size_t i,
+				    const struct rsh_checkpoint *chosen)
+{
+	const struct rsh_checkpoint *all = s->listing.beyond;
+
+	while (i-- > 0 && all[i].rank == all[i + 1].rank)
+		if (sample_is_of_step(&all[i], chosen))
+			return false;
+	return true;
+}
+
+uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
+				const char **beyond)
+{
+	const struct rsh_checkpoint *chosen = sample_chosen_file(s),
+				    *one = NULL;
+	uint32_t n = s->n_files;
+
+	*beyond = NULL;
+	/* Whoever lists a tree has all ranks, and they ascend. */
+	if (n > 0 && s->files[n - 1].rank >= n_ranks)
+		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
+			*beyond = s->files[i].name;
+	for (size_t i = 0; chosen && i < s->listing.n_beyond; i++) {
+		const struct rsh_checkpoint *c = &s->listing.beyond[i];
+
+		if (!sample_is_of_step(c, chosen))
+			continue;
+		n += sample_is_first_of_rank(s, i, chosen);
+		if (!one || c->rank < one->rank)
+			one = c;
+	}
+	if (one)
+		*beyond = one->name;
+	return n;
+}
+
+/* ---- bytes ---- */
+
+struct sample {
+	const struct rsh_source *source;
+	const struct rsh_source_file *file;
+	uint64_t offset;
+	uint8_t *buf;
+	size_t len;
+};
+
+static int sample_read(void *sample, int fd)
+{
+	const struct sample *b = sample;
+	struct rsh_scan_file in = { b->source->io, b->file->name, fd };
+	size_t done = 0;
+
+	while (done < b->len) {
+		ssize_t n = rsh_scan_pread(&in, b->buf + done, b->len - done,
+					   b->offset + done);
+
+		if (n <= 0)
+			return n < 0 ? (int)-n : EIO;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       uint8_t *buf, size_t len)
+{
+	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
+	struct sample b = { s, f, offset, buf, len };
+
+	return f && rsh_file_try(s, f, sample_read, &b) == 0;
+}
+
+/* ---- what is known from an earlier time ---- */
+
+static int sample_take_key(void *key, int fd)
+{
+	return -rsh_index_key_take(fd, key);
+}
+
+bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
+{
+	time_t now = time(NULL);
+	XXH3_state_t state;
+
+	if (s->index_dirfd < 0 || !rsh_source_io_is_true(s->io))
+		return false;
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset(&state);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		struct rsh_source_file *f = &s->files[i];
+		struct rsh_index_key key;
+
+		XXH3_64bits_update(&state, &f->rank, sizeof(f->rank));
+		if (!f->index)
+			continue;
+		if (rsh_file_try(s, f, sample_take_key, &key) ||
+		    !rsh_index_key_settled(&key, now))
+			return false;
+		XXH3_64bits_update(&state, &key, sizeof(key));
+	}
+	*digest = XXH3_64bits_digest(&state);
+	return true;
+}
+
+bool rsh_source_was_right(const struct rsh_source *s, uint64_t digest)
+{
+	return rsh_index_verdict_is_kept(s->index_dirfd, digest);
+}
+
+void rsh_source_keep_right(const struct rsh_source *s, uint64_t digest)
+{
+	rsh_index_verdict_keep(s->index_dirfd, digest);
+}
