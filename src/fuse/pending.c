@@ -7,11 +7,11 @@
  * else.  Who is to answer is settled under a lock; the loser does not touch the
  * request again, for libfuse frees it.
  *
- * It comes a little later than the interrupt, in case the source answers by
- * then: a signal that has a handler ends nothing, and few programs expect EINTR
- * of a file.  A page that is wanted fails for those only who are about to die:
- * others would repeat the fault for ever, or get SIGBUS or EFAULT where it is the
- * kernel that reads the mapping. */
+ * It comes at once to those who are about to die.  To others it comes a little
+ * later, in case the source answers by then: a signal that has a handler ends
+ * nothing, and few programs expect EINTR of a file.  A page that is wanted fails
+ * for those only who are about to die: others would repeat the fault for ever, or
+ * get SIGBUS or EFAULT where it is the kernel that reads the mapping. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -58,19 +58,18 @@ static void interrupt(fuse_req_t req, void *data)
 {
 	struct rsh_pending *p = data;
 	struct rsh_interrupts *i = &p->server->interrupts;
-	bool first = false;
+	bool anew;
 
 	(void)req;
 	pthread_mutex_lock(&i->lock);
-	if (p->state == WAITS) {
+	anew = p->state == WAITS;
+	if (anew) {
 		p->state = INTERRUPTED;
-		p->since_ns = rsh_clock_ns();
-		p->due_ns = p->since_ns + GRACE_NS;
-		first = TAILQ_EMPTY(&i->list);
-		TAILQ_INSERT_TAIL(&i->list, p, next);
+		p->since_ns = p->due_ns = rsh_clock_ns();
+		TAILQ_INSERT_HEAD(&i->list, p, next);
 	}
 	pthread_mutex_unlock(&i->lock);
-	if (first)
+	if (anew)
 		sem_post(i->news);
 }
 
@@ -173,15 +172,14 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 /* May take a moment: what is asked of the kernel is another process's to ask. */
 static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 {
+	const uint64_t waited = rsh_clock_ns() - p->since_ns;
 	int dies;
 
-	if (!p->of_page)
+	if (!p->of_page && waited >= GRACE_NS)
 		return true;
 	dies = s->mounter ? rsh_mounter_ask_dying(s->mounter, p->reader) :
 			    rsh_thread_dies(p->reader);
-	if (dies >= 0)
-		return dies;
-	return rsh_clock_ns() - p->since_ns >= LONG_GRACE_NS;
+	return dies < 0 ? waited >= LONG_GRACE_NS : dies;
 }
 
 /* False if it is being answered otherwise. */

@@ -93,6 +93,14 @@ def one_reader_dies(job):
                 others_are_answered(mount)
 
 
+def death_is_not_put_off(job):
+    """Who catches signals waits a tenth of a second to see whether the source answers."""
+    with mounted(job, HANGS) as mount:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            took = min(die(started(["cat"], file_of(mount, 0)), number) for _ in range(5))
+            check(took < 0.1, f"{number}: {took:.3f} s")
+
+
 def ctrl_c_ends_it(job):
     """On a terminal of its own, by the key."""
     with mounted(job, HANGS) as mount:
@@ -288,8 +296,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
         job = Job(root, shapes=SHAPES)
         job.save(*STEP)
-        for test in (one_reader_dies, ctrl_c_ends_it, who_asks_for_a_digest_dies, a_hundred_die,
-                     the_source_comes_back, who_handles_signals_is_not_disturbed,
+        for test in (one_reader_dies, death_is_not_put_off, ctrl_c_ends_it,
+                     who_asks_for_a_digest_dies, a_hundred_die, the_source_comes_back,
+                     who_handles_signals_is_not_disturbed,
                      what_takes_longer_than_signals_gets_there, who_maps_is_not_disturbed,
                      who_maps_dies):
             with tap.test(test.__name__.replace("_", " ")):
