@@ -35,6 +35,8 @@ SOON = 8 * TIMEOUT_SCALE  # of these 40
 READ = "import sys; open(sys.argv[1], 'rb').read()"
 # A thread that does not come back from its source is left behind.
 ENV = {"TSAN_OPTIONS": os.environ.get("TSAN_OPTIONS", "") + " report_thread_leaks=0"}
+# So often that a reader is not through before its time has come.
+OFTEN = 4000
 ASK = "import os, sys; os.getxattr(sys.argv[1], 'user.reshardfs.xxh3')"
 
 
@@ -260,28 +262,38 @@ def who_maps_dies(job):
 
 # ---- many, at random ----
 
+def read_or_ask(numbers, mount):
+    """(process, when it is to die, whether it may end by itself before that)"""
+    asks = numbers.random() >= 0.9
+    file = file_of(mount, numbers.randrange(8))
+    program = [sys.executable, "-c", ASK, file] if asks else ["cat", *[file] * OFTEN]
+    return (subprocess.Popen(program, stdout=subprocess.DEVNULL),
+            time.monotonic() + numbers.random() / 6, asks)
+
+
+def kill_next(running, numbers):
+    running.sort(key=lambda one: one[1])
+    reader, when, may_end = running.pop(0)
+    time.sleep(max(0, when - time.monotonic()))
+    number = numbers.choice((signal.SIGTERM, signal.SIGKILL))
+    reader.send_signal(number)
+    check(reader.wait(SOON) == -number or (may_end and reader.returncode == 0),
+          f"killed by {number}: {reader.returncode}")
+
+
 def killed_at_random(job, seed):
     numbers = random.Random(seed)
     for words in (("--io-mode=direct", "--cache=off"),
                   ("--io-mode=direct", "--cache-size=32M"),
                   ("--io-mode=cached", "-omax_threads=3")):
         with mounted(job, "delay=15ms;delay=300ms,p=0.05", *words) as mount:
-            running, killed = [], 0
+            running = []
             for _ in range(150):
-                program = ["cat"] if numbers.random() < 0.9 else [sys.executable, "-c", ASK]
-                running.append((subprocess.Popen([*program, file_of(mount, numbers.randrange(8))],
-                                                 stdout=subprocess.DEVNULL),
-                                time.monotonic() + numbers.random() / 6))
+                running.append(read_or_ask(numbers, mount))
                 while len(running) > 12:
-                    running.sort(key=lambda one: one[1])
-                    reader, when = running.pop(0)
-                    time.sleep(max(0, when - time.monotonic()))
-                    reader.send_signal(numbers.choice((signal.SIGTERM, signal.SIGKILL)))
-                    killed += reader.wait(SOON) < 0
-            for reader, _ in running:
-                reader.kill()
-                killed += reader.wait(SOON) < 0
-            check(killed > 5, f"{killed} were killed")
+                    kill_next(running, numbers)
+            while running:
+                kill_next(running, numbers)
             different = tree_difference(job.expected(*STEP), hash_tree(mount.path))
             check(not different, "\n".join(different) + mount.log())
             pid = mount.process.pid
