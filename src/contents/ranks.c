@@ -11,6 +11,29 @@
 #include "rsh/source/sample.h"
 #include "rsh/util/log.h"
 
+/* What the strategy may be instead, if anything is plain. */
+static void ranks_guess(const struct rsh_strategy *src,
+			const struct rsh_strategy *dst, uint32_t n, char *text,
+			size_t size)
+{
+	const uint32_t stages = n / src->stage_ranks;
+	char missing[48];
+
+	text[0] = '\0';
+	if (dst && dst->n_stages * dst->stage_ranks == n) {
+		snprintf(text, size, "; %s is of %u: are source and "
+			 "destination swapped?", dst->path, n);
+	} else if (n % src->stage_ranks == 0 && stages > src->n_stages) {
+		snprintf(missing, sizeof(missing), stages - src->n_stages > 1 ?
+			 "files of stages %u to %u are" : "file of stage %u is",
+			 src->n_stages, stages - 1);
+		snprintf(text, size, "; if the job is a pipeline of %u stages, "
+			 "the strategy %s missing: give those of all %u, in a "
+			 "directory or merged by reshardfs strategy merge",
+			 stages, missing, stages);
+	}
+}
+
 int rsh_contents_check_ranks(const struct rsh_source *s,
 			     const struct rsh_strategy *src,
 			     const struct rsh_strategy *dst,
@@ -38,12 +61,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 		rsh_log_warning("%s; they are left out", e.text);
 		return 0;
 	}
-	if (dst && dst->n_stages * dst->stage_ranks == n)
-		snprintf(guess, sizeof(guess), "; %s is of %u: are source and "
-			 "destination swapped?", dst->path, n);
-	else if (src->n_stages == 1 && n % n_ranks == 0)
-		snprintf(guess, sizeof(guess), "; a pipeline's strategy is the "
-			 "files of all its stages, in a directory or merged");
-	return rsh_error_set(err, EINVAL, "%s; --check structure leaves them "
-			     "out%s", e.text, guess);
+	ranks_guess(src, dst, n, guess, sizeof(guess));
+	return rsh_error_set(err, EINVAL, "%s%s; --check structure leaves "
+			     "these ranks out", e.text, guess);
 }

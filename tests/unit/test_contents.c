@@ -109,6 +109,14 @@ static void end(struct job *j)
 	tree_remove(j->tree);
 }
 
+static void lose(const struct job *j, unsigned rank)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/rank_%u/net-1_5.ckpt", j->tree, rank);
+	remove(path);
+}
+
 static int check_in(struct job *j, enum rsh_check how, const char *cache)
 {
 	const struct rsh_source_options o = { .check = how,
@@ -222,12 +230,32 @@ static void test_too_few_ranks(void **state)
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "8 ranks have a checkpoint of epoch 1 step 5, but "
 		    "src.json is of 4 ranks and knows none of "
-		    "rank_4/net-1_5.ckpt; --check structure");
+		    "rank_4/net-1_5.ckpt; if the job is a pipeline of 2 stages, "
+		    "the strategy file of stage 1 is missing: give those of "
+		    "all 2, in a directory or merged");
+	assert_says(&j, "; --check structure leaves these ranks out");
 	assert_null(strstr(j.err.text, "swapped"));
 	j.dst = make_strategy(j.names, "dst.json", RIGHT);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "dst.json is of 8: are source and destination swapped?");
 	assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+	end(&j);
+}
+
+/* Some stages' files of a pipeline's, and no guess where ranks are lost. */
+static void test_too_few_stages(void **state)
+{
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, network, NETWORK("[2]", "[0,-1]", "[-1]"));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "a pipeline of 4 stages, the strategy files of stages "
+		    "1 to 3 are missing: give those of all 4");
+	lose(&j, 0);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "7 ranks have a checkpoint");
+	assert_null(strstr(j.err.text, "pipeline"));
 	end(&j);
 }
 
@@ -382,14 +410,11 @@ static void test_repeated_heads(void **state)
 static void test_lost_files(void **state)
 {
 	struct job j;
-	char path[512];
 
 	(void)state;
 	begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
-	snprintf(path, sizeof(path), "%s/rank_0/net-1_5.ckpt", j.tree);
-	remove(path);
-	snprintf(path, sizeof(path), "%s/rank_2/net-1_5.ckpt", j.tree);
-	remove(path);
+	lose(&j, 0);
+	lose(&j, 2);
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	end(&j);
 }
@@ -397,18 +422,13 @@ static void test_lost_files(void **state)
 /* Any two ranks are lost, so that none may have all its neighbours. */
 static void test_two_lost(void **state)
 {
-	char gone[2][512];
 	struct job j;
 
 	(void)state;
 	for (unsigned pair = 0; pair < 64; pair++) {
 		begin(&j, 8, network, NETWORK("[4,2]", "[0,-1]", "[-1]"));
-		for (unsigned i = 0; i < 2; i++) {
-			snprintf(gone[i], sizeof(gone[i]),
-				 "%s/rank_%u/net-1_5.ckpt", j.tree,
-				 i ? pair % 8 : pair / 8);
-			remove(gone[i]);
-		}
+		lose(&j, pair / 8);
+		lose(&j, pair % 8);
 		assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 		rsh_strategy_free(j.src);
 		j.src = make_strategy(j.names, "src.json", RIGHT);
@@ -482,6 +502,7 @@ int main(void)
 		cmocka_unit_test(test_too_fine),
 		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_too_few_ranks),
+		cmocka_unit_test(test_too_few_stages),
 		cmocka_unit_test(test_lone_stage),
 		cmocka_unit_test(test_unsharded),
 		cmocka_unit_test(test_private),
