@@ -14,6 +14,7 @@
  *   say.c      its sentence
  *   infer.c    the same without a strategy: which ranks hold the same
  *   ranks.c    by itself: ranks that the strategy does not have
+ *   older.c    and what these saved before, if nothing of the chosen step
  */
 #ifndef RSH_CONTENTS_CONTENTS_I_H
 #define RSH_CONTENTS_CONTENTS_I_H
@@ -177,6 +178,14 @@ struct rsh_groups {
 /* Sorts the holders by rank.  0 or -ENOMEM; *g is to be cleared then, too. */
 int rsh_subject_group(struct rsh_subject *s, struct rsh_groups *g);
 void rsh_groups_clear(struct rsh_groups *g);
+
+/* ---- infer.c ---- */
+
+/* Are two records of one type and shape? */
+bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
+			   const struct rsh_record *a,
+			   const struct rsh_ckpt_index *ib,
+			   const struct rsh_record *b);
 
 /* ---- judge.c ---- */
 

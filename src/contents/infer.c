@@ -63,16 +63,15 @@ static bool infer_batch_is_full(const struct infer_batch *b)
 
 /* ---- who holds it ---- */
 
-static bool infer_is_alike(const struct rsh_subject *s,
-			   const struct rsh_ckpt_index *ix,
-			   const struct rsh_record *r)
+bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
+			   const struct rsh_record *a,
+			   const struct rsh_ckpt_index *ib,
+			   const struct rsh_record *b)
 {
-	return r->dtype == s->record->dtype &&
-	       r->n_dims == s->record->n_dims &&
-	       (r->n_dims == 0 ||
-		memcmp(rsh_record_dims(ix, r),
-		       rsh_record_dims(s->index, s->record),
-		       r->n_dims * sizeof(int64_t)) == 0);
+	return a->dtype == b->dtype && a->n_dims == b->n_dims &&
+	       (a->n_dims == 0 ||
+		memcmp(rsh_record_dims(ia, a), rsh_record_dims(ib, b),
+		       a->n_dims * sizeof(int64_t)) == 0);
 }
 
 static int infer_list_ranks(const struct rsh_contents *c,
@@ -93,7 +92,8 @@ static int infer_list_ranks(const struct rsh_contents *c,
 			continue;
 		t->ranks[t->n_ranks++] = i;
 		if (t->odd_rank == UINT32_MAX &&
-		    !infer_is_alike(t->subject, ix, r))
+		    !rsh_contents_is_alike(t->subject->index,
+					   t->subject->record, ix, r))
 			t->odd_rank = i;
 	}
 	return 0;

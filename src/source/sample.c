@@ -40,6 +40,16 @@ static bool sample_is_of_step(const struct rsh_checkpoint *a,
 		a->dir_epoch == b->dir_epoch && a->dir_step == b->dir_step);
 }
 
+/* Steps of power-off saves count anew in each directory. */
+static bool sample_is_older(const struct rsh_checkpoint *a,
+			    const struct rsh_checkpoint *b)
+{
+	return a->stepped && b->stepped && !a->n_dir && !b->n_dir &&
+	       !a->breakpoint &&
+	       (a->epoch < b->epoch ||
+		(a->epoch == b->epoch && a->step < b->step));
+}
+
 /* A file of the chosen candidate; NULL: it has none. */
 static const struct rsh_checkpoint *
 sample_chosen_file(const struct rsh_source *s)
@@ -87,6 +97,28 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 	if (one)
 		*beyond = one->name;
 	return n;
+}
+
+bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
+			     uint64_t *epoch, uint64_t *step)
+{
+	const struct rsh_listing *l = &s->listing;
+	const struct rsh_checkpoint *chosen = sample_chosen_file(s);
+	bool any = false;
+
+	for (size_t i = 0; chosen && i < l->n + l->n_beyond; i++) {
+		const struct rsh_checkpoint *c = i < l->n ?
+			&l->files[i] : &l->beyond[i - l->n];
+
+		if (c->rank < n_ranks || !sample_is_older(c, chosen) ||
+		    (any && (c->epoch < *epoch ||
+			     (c->epoch == *epoch && c->step <= *step))))
+			continue;
+		any = true;
+		*epoch = c->epoch;
+		*step = c->step;
+	}
+	return any;
 }
 
 /* ---- bytes ---- */

@@ -125,12 +125,15 @@ static int check_contents(struct rsh_reshard *v,
 			  const struct rsh_vfs_config *cfg,
 			  struct rsh_error *err)
 {
+	const enum rsh_grid_rule rule = cfg->plan.compat ? RSH_GRID_CONVERTER :
+						      RSH_GRID_RUNTIME;
+	int rc;
+
 	if (cfg->contents_later || (!v->src && !v->dst && cfg->plan.copies > 0))
 		return 0;
-	return rsh_contents_check(v->source, v->src, v->dst,
-				  cfg->plan.compat ? RSH_GRID_CONVERTER :
-						RSH_GRID_RUNTIME,
-				  v->names, err);
+	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
+	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,
+						  v->src, rule, v->names, err);
 }
 
 /* *fatal: no other candidate is to be tried. */

@@ -58,9 +58,10 @@ static size_t fill(const struct record *r, uint32_t rank, uint8_t *to)
 	return n * sizeof(*f);
 }
 
-static void save(const char *tree, uint32_t rank, const struct record *records)
+static void save(const char *tree, uint32_t rank, unsigned step,
+		 const struct record *records)
 {
-	uint8_t file[1 << 16], content[4 * ROWS * COLUMNS];
+	uint8_t file[1 << 16], content[8 * ROWS * COLUMNS];
 	char name[64];
 	size_t at = 0;
 
@@ -80,7 +81,7 @@ static void save(const char *tree, uint32_t rank, const struct record *records)
 		memcpy(file + at, content, n);
 		at += n;
 	}
-	snprintf(name, sizeof(name), "rank_%u/net-1_5.ckpt", rank);
+	snprintf(name, sizeof(name), "rank_%u/net-1_%u.ckpt", rank, step);
 	tree_write(tree, name, file, at);
 }
 
@@ -96,7 +97,7 @@ static void begin(struct job *j, uint32_t n_ranks,
 {
 	*j = (struct job){ .tree = tree_make(), .names = rsh_names_new() };
 	for (uint32_t r = 0; r < n_ranks; r++)
-		save(j->tree, r, records);
+		save(j->tree, r, 5, records);
 	if (json)
 		j->src = make_strategy(j->names, "src.json", json);
 }
@@ -135,6 +136,9 @@ static int check_in(struct job *j, enum rsh_check how, const char *cache)
 	if (rc == 0)
 		rc = rsh_contents_check(s, j->src, j->dst, RSH_GRID_RUNTIME,
 					j->names, &j->err);
+	if (rc == 0)
+		rc = rsh_contents_check_older(s, &o, j->src, RSH_GRID_RUNTIME,
+					      j->names, &j->err);
 	rsh_source_free(s);
 	return rc;
 }
@@ -257,6 +261,49 @@ static void test_too_few_stages(void **state)
 	assert_says(&j, "7 ranks have a checkpoint");
 	assert_null(strstr(j.err.text, "pipeline"));
 	end(&j);
+}
+
+/* Four of eight ranks have saved a newer step, and the strategy is of four. */
+static void test_half_written(void **state)
+{
+	static const struct record cut_by_8[] = {
+		{ "up.weight", ROWS, each, NUMBERS },
+		{ "norm.gamma", 0, whole, NUMBERS },
+		{ "moments.up.weight", ROWS, each, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	static const struct record cut_by_4[] = {
+		{ "up.weight", 2 * ROWS, each, NUMBERS },
+		{ "norm.gamma", 0, whole, NUMBERS },
+		{ "moments.up.weight", 2 * ROWS, each, NUMBERS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	static const struct {
+		const struct record *old, *new;
+		bool refused;
+	} cases[] = {
+		{ cut_by_8, cut_by_8, true },  /* a half of it would be shown */
+		{ network, network, false },   /* a replica is not there yet */
+		{ cut_by_8, cut_by_4, false }, /* it went on with four ranks */
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct job j;
+
+		begin(&j, 8, cases[i].old, NETWORK("[4]", "[0,-1]", "[-1]"));
+		for (uint32_t rank = 0; rank < 4; rank++)
+			save(j.tree, rank, 10, cases[i].new);
+		assert_int_equal(check(&j, RSH_CHECK_SAMPLE),
+				 cases[i].refused ? -EINVAL : 0);
+		if (cases[i].refused)
+			assert_says(&j, "epoch 1 step 10 may be half written: "
+				    "parameter up.weight has 4 slices by it, "
+				    "but in epoch 1 step 5, which more ranks "
+				    "have saved, there are at least 8");
+		assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+		end(&j);
+	}
 }
 
 /* The ranks that are asked for are the file's, whatever stage it is of. */
@@ -503,6 +550,7 @@ int main(void)
 		cmocka_unit_test(test_swapped),
 		cmocka_unit_test(test_too_few_ranks),
 		cmocka_unit_test(test_too_few_stages),
+		cmocka_unit_test(test_half_written),
 		cmocka_unit_test(test_lone_stage),
 		cmocka_unit_test(test_unsharded),
 		cmocka_unit_test(test_private),

@@ -43,4 +43,14 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 			     const struct rsh_strategy *dst,
 			     struct rsh_error *err);
 
+/* Where such ranks have none of the chosen step, which is indexed, but of an
+ * older one: whether there were more slices of the same shape than `src` says.
+ * 0, -EINVAL with a sentence, or -ENOMEM.  `opts`: what the source was opened
+ * with. */
+int rsh_contents_check_older(struct rsh_source *s,
+			     const struct rsh_source_options *opts,
+			     const struct rsh_strategy *src,
+			     enum rsh_grid_rule rule, struct rsh_names *names,
+			     struct rsh_error *err);
+
 #endif

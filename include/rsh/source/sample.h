@@ -18,6 +18,11 @@ enum rsh_check rsh_source_check(const struct rsh_source *s);
 uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 				const char **beyond);
 
+/* The newest step before the chosen one that a rank not below `n_ranks` has a
+ * file of; false: there is none. */
+bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
+			     uint64_t *epoch, uint64_t *step);
+
 /* Reads `len` bytes of the rank's index at `offset` past the cache, for a sample
  * is not what will be read next.  False if not all of it is to be had: nobody
  * waits for it, and it is no failure of the file.  Any thread. */
