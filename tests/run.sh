@@ -241,7 +241,7 @@ slowest()
 }
 
 # What single tests look with; those say so where it is missing.
-TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client"
+TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client rclone"
 
 packages="$BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES"
 [ $oracle = no ] || packages="$packages python3-venv"

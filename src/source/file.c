@@ -119,16 +119,13 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 }
 
 /* Of a file with another device or inode. */
-static bool is_renumbered(const struct rsh_file_identity *id, int fd,
-			  const struct stat *st, bool anew)
+static bool is_renumbered(const struct rsh_file_identity *id,
+			  const struct statfs *fs, const struct stat *st,
+			  bool anew)
 {
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) != 0)
-		return false;
 	/* Many servers number inodes as they come to be known, and anew when
 	 * the kernel has forgotten them. */
-	if ((uint32_t)fs.f_type == RSH_FUSE_MAGIC)
+	if ((uint32_t)fs->f_type == RSH_FUSE_MAGIC)
 		return same_time(&st->st_ctim, &id->ctime);
 	return anew && st->st_dev != id->dev && st->st_ino == id->ino;
 }
@@ -136,6 +133,7 @@ static bool is_renumbered(const struct rsh_file_identity *id, int fd,
 int rsh_file_compare(const struct rsh_source_file *f, int fd, bool anew)
 {
 	const struct rsh_file_identity *id = &f->id;
+	struct statfs fs;
 	struct stat st;
 
 	if (fstat(fd, &st) != 0)
@@ -144,7 +142,11 @@ int rsh_file_compare(const struct rsh_source_file *f, int fd, bool anew)
 		return RSH_CHANGED;
 	if (st.st_dev == id->dev && st.st_ino == id->ino)
 		return 0;
-	return is_renumbered(id, fd, &st, anew) ? 0 : RSH_CHANGED;
+	/* The kernel may remember for a second what fstat() said of a server that
+	 * has died. */
+	if (fstatfs(fd, &fs) != 0)
+		return errno;
+	return is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
 }
 
 static struct rsh_descriptor *descriptor_new(int fd, bool anew)

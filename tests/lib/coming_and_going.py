@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a mount shows while its source goes away and comes back."""
 
+import concurrent.futures
+import contextlib
+import errno
 import json
 import os
+import random
 import time
 
 from demands import check, within
@@ -10,6 +14,7 @@ from rsh_mount import hash_tree, tree_difference
 
 BEGIN = ": cannot be reached ("
 END = ": reachable again after "
+N_READERS = 4
 
 
 def fetched(mount):
@@ -50,3 +55,39 @@ def error_of(path):
     except OSError as error:
         return error.errno, time.monotonic() - start
     return 0, time.monotonic() - start
+
+
+def read_on(mount, data, seed, stop):
+    """Until it is told to stop; how often bytes came, and how often EIO."""
+    numbers = random.Random(seed)
+    good = bad = 0
+    while not stop:
+        rank = numbers.randrange(8)
+        try:
+            with open(f"{mount.path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb",
+                      buffering=0) as f:
+                for _ in range(20):
+                    at = numbers.randrange(len(data[rank]))
+                    got = os.pread(f.fileno(), numbers.choice((4096, 70000)), at)
+                    check(got and data[rank].startswith(got, at), f"wrong bytes at {at}")
+                    good += 1
+        except OSError as error:
+            check(error.errno == errno.EIO, error)
+            bad += 1
+            time.sleep(0.05)
+    return good, bad
+
+
+@contextlib.contextmanager
+def read_by_many(mount, job, step):
+    """Yields a list of (good, bad) of each reader, which is filled at the end."""
+    data = {rank: job.file_bytes(rank, *step) for rank in range(8)}
+    stop, counts = [], []
+    with concurrent.futures.ThreadPoolExecutor(N_READERS) as pool:
+        readers = [pool.submit(read_on, mount, data, seed, stop) for seed in range(N_READERS)]
+        try:
+            yield counts
+        finally:
+            stop.append(True)
+        counts.extend(reader.result() for reader in readers)
+    check(all(good for good, _ in counts), counts)

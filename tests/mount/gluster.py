@@ -7,11 +7,9 @@ glusterfsd and glusterfs are started by hand from descriptions of the volume, as
 glusterd would; that one is not needed.
 """
 
-import concurrent.futures
 import contextlib
 import errno
 import os
-import random
 import shutil
 import signal
 import socket
@@ -23,7 +21,7 @@ import time
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 from coming_and_going import (BEGIN, demand_bytes, demand_logged, demand_well,  # noqa: E402
-                              error_of, fetched, log_lines)
+                              error_of, fetched, log_lines, read_by_many)
 from demands import change, check, content, demand, within  # noqa: E402
 from rsh_mount import Tap, require_mount, skip_all  # noqa: E402
 from small_job import Job, mounted  # noqa: E402
@@ -31,7 +29,6 @@ from small_job import Job, mounted  # noqa: E402
 STEP = (1, 5)
 SHAPES = {"up.weight": (1024, 301), "down.weight": (257, 512), "norm.gamma": (700,)}
 N_OUTAGES = 10
-N_READERS = 4
 
 BRICK = """volume posix
   type storage/posix
@@ -144,47 +141,11 @@ class Volume:
                 brick.wait()
 
 
-def read_on(mount, data, seed, stop):
-    """Until it is told to stop; how often bytes came, and how often EIO."""
-    numbers = random.Random(seed)
-    good = bad = 0
-    while not stop:
-        rank = numbers.randrange(8)
-        try:
-            with open(f"{mount.path}/rank_{rank}/checkpoint_{rank}.ckpt", "rb",
-                      buffering=0) as f:
-                for _ in range(20):
-                    at = numbers.randrange(len(data[rank]))
-                    got = os.pread(f.fileno(), numbers.choice((4096, 70000)), at)
-                    check(got and data[rank].startswith(got, at), f"wrong bytes at {at}")
-                    good += 1
-        except OSError as error:
-            check(error.errno == errno.EIO, error)
-            bad += 1
-            time.sleep(0.05)
-    return good, bad
-
-
-@contextlib.contextmanager
-def read_by_many(mount, job):
-    """Yields a list of (good, bad) of each reader, which is filled at the end."""
-    data = {rank: job.file_bytes(rank, *STEP) for rank in range(8)}
-    stop, counts = [], []
-    with concurrent.futures.ThreadPoolExecutor(N_READERS) as pool:
-        readers = [pool.submit(read_on, mount, data, seed, stop) for seed in range(N_READERS)]
-        try:
-            yield counts
-        finally:
-            stop.append(True)
-        counts.extend(reader.result() for reader in readers)
-    check(all(good for good, _ in counts), counts)
-
-
 def all_bricks_ten_times(job, volume):
     """Who reads meanwhile gets right bytes or EIO; afterwards all is as before."""
     with mounted(job, "--io-mode", "direct", "--cache", "off") as m:
         demand_bytes(m, job.expected(*STEP))
-        with read_by_many(m, job) as counts:
+        with read_by_many(m, job, STEP) as counts:
             for i in range(1, N_OUTAGES + 1):
                 volume.kill(0)
                 volume.kill(1)
@@ -209,7 +170,7 @@ def all_bricks_ten_times(job, volume):
 def one_brick_after_the_other(job, volume):
     """The volume stays; so do all bytes, and nothing is said to have changed."""
     with mounted(job, "--io-mode", "direct", "--cache", "off") as m:
-        with read_by_many(m, job):
+        with read_by_many(m, job, STEP):
             for i in range(4):
                 volume.kill(i % 2)
                 demand_bytes(m, job.expected(*STEP))

@@ -49,6 +49,7 @@ MOUNT += \
 	mount/soak.py \
 	mount/outages.py \
 	mount/gluster.py \
+	mount/rclone.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
 
