@@ -41,6 +41,8 @@ struct walk {
 	bool named; /* and a file that counts by its name */
 	bool again; /* it is the second time in the same directories */
 	bool beyond; /* it is in the directory of a rank that does not count */
+	unsigned n_unreadable; /* directories that are left out */
+	struct rsh_error unreadable; /* the first of them */
 };
 
 /* ---- what was found ---- */
@@ -145,17 +147,31 @@ static char *join(const char *dir, const char *name, size_t n)
 
 /* A directory that cannot be read.  The root's is never left out, nor one that
  * must not be read. */
-static int unreadable(const struct walk *w, const char *dir,
+static int unreadable(struct walk *w, const char *dir,
 		      struct rsh_error *err)
 {
 	int rc = rsh_source_open_error(w->source, dir, -errno, err);
 
 	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond))
 		return rc;
-	if (!w->again && !w->beyond)
-		rsh_log_warning("%s: the directory is left out", err->text);
+	if (!w->again && !w->beyond) {
+		if (w->n_unreadable++ == 0)
+			w->unreadable = *err;
+		rsh_log_info("%s: the directory is left out", err->text);
+	}
 	err->code = 0;
 	return 0;
+}
+
+static void log_unreadable(const struct walk *w)
+{
+	if (w->n_unreadable == 1)
+		rsh_log_warning("%s: the directory is left out",
+				w->unreadable.text);
+	else if (w->n_unreadable > 1)
+		rsh_log_warning("%s: the directory is left out, and so are %u "
+				"others, which --log-level info lists",
+				w->unreadable.text, w->n_unreadable - 1);
 }
 
 static bool is_checkpoint_name(const char *name)
@@ -558,6 +574,7 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 	if (opts->source_map)
 		return list_map(&w, opts->source_map, err);
 	rc = list_described(&w, opts, err);
+	log_unreadable(&w);
 	if (rc == 0)
 		rc = check_named(&w, err);
 	if (rc)

@@ -237,6 +237,9 @@ def out_of_reach_when_mounting(job):
         mirror.sick("EIO rank_3")
         with mounted(job) as m:
             demand(m.log(), "rank_3: Input/output error: the directory is left out")
+        mirror.sick("EIO rank_")
+        demand(refuses(job), "Input/output error: the directory is left out, and so are 7 "
+               "others, which --log-level info lists")
         mirror.sick("ESTALE net-1_5")
         refuses(job, words=["rank_0/net-1_5.ckpt: Stale file handle (and 7 other files"])
         mirror.sick("ENOTCONN")
