@@ -33,21 +33,16 @@ enum rsh_check rsh_source_check(const struct rsh_source *s)
 static bool sample_is_of_step(const struct rsh_checkpoint *a,
 			      const struct rsh_checkpoint *b)
 {
-	if (a->stepped != b->stepped)
-		return false;
-	return !a->stepped ||
-	       (a->epoch == b->epoch && a->step == b->step &&
-		a->dir_epoch == b->dir_epoch && a->dir_step == b->dir_step);
+	return a->step.n == b->step.n &&
+	       (a->step.n == 0 || rsh_step_cmp(&a->step, &b->step) == 0);
 }
 
 /* Steps of power-off saves count anew in each directory. */
 static bool sample_is_older(const struct rsh_checkpoint *a,
 			    const struct rsh_checkpoint *b)
 {
-	return a->stepped && b->stepped && !a->n_dir && !b->n_dir &&
-	       !a->breakpoint &&
-	       (a->epoch < b->epoch ||
-		(a->epoch == b->epoch && a->step < b->step));
+	return a->step.n && b->step.n && !a->n_dir && !b->n_dir &&
+	       !a->step.breakpoint && rsh_step_cmp(&a->step, &b->step) > 0;
 }
 
 /* A file of the chosen candidate; NULL: it has none. */
@@ -104,21 +99,22 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 {
 	const struct rsh_listing *l = &s->listing;
 	const struct rsh_checkpoint *chosen = sample_chosen_file(s);
-	bool any = false;
+	const struct rsh_checkpoint *newest = NULL;
 
 	for (size_t i = 0; chosen && i < l->n + l->n_beyond; i++) {
 		const struct rsh_checkpoint *c = i < l->n ?
 			&l->files[i] : &l->beyond[i - l->n];
 
 		if (c->rank < n_ranks || !sample_is_older(c, chosen) ||
-		    (any && (c->epoch < *epoch ||
-			     (c->epoch == *epoch && c->step <= *step))))
+		    (newest && rsh_step_cmp(&c->step, &newest->step) >= 0))
 			continue;
-		any = true;
-		*epoch = c->epoch;
-		*step = c->step;
+		newest = c;
 	}
-	return any;
+	if (!newest)
+		return false;
+	*epoch = newest->step.numbers[0];
+	*step = newest->step.numbers[1];
+	return true;
 }
 
 /* ---- bytes ---- */
