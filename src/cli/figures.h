@@ -12,7 +12,7 @@
 
 #include "output.h"
 #include "rsh/source/io.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 
 /* Everything at one moment. */
 struct rsh_figures {

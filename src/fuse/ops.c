@@ -227,7 +227,7 @@ static int open_file(struct rsh_server *s, const struct rsh_turn *r,
 
 	if (!f)
 		return -ENOMEM;
-	rc = rsh_stream_open(s->streams, r->ino, &f->stream);
+	rc = rsh_vfs_open_stream(s->vfs, r->ino, s->streams, &f->stream);
 	if (rc) {
 		rsh_open_file_free(&s->files, f);
 		return rc;

@@ -11,7 +11,7 @@
 
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/digest.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 
 /* Source files that the kernel reads by itself (passthrough.c). */
 struct rsh_backing;

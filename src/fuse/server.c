@@ -157,9 +157,9 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	rsh_libfuse_listen(&said);
 	rc = rsh_session_new(o, s, &s->session, &said);
 	if (rc == 0)
-		rc = rsh_streams_new(vfs, &streams, &s->streams);
+		rc = rsh_streams_new(&streams, &s->streams);
 	if (rc == 0)
-		rc = rsh_digests_new(s->streams, &s->digests);
+		rc = rsh_digests_new(vfs, s->streams, &s->digests);
 	if (rc == 0)
 		rc = mount_session(s, mountpoint, &said);
 	rsh_libfuse_listen(NULL);

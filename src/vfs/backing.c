@@ -30,7 +30,7 @@
 /* A source file that may be the virtual one. */
 struct candidate {
 	const struct rsh_reshard *v;
-	uint64_t node;
+	struct rsh_body body; /* of the virtual file */
 	uint32_t rank;     /* of the source */
 	uint64_t elsewhere; /* content bytes that were compared */
 };
@@ -58,8 +58,7 @@ static int has_piece(const struct candidate *c, const struct rsh_piece *p)
 		ssize_t got = (ssize_t)n;
 
 		if (!p->is_header)
-			got = rsh_reshard_read(&c->v->vfs, c->node, buf, n,
-					       offset);
+			got = rsh_body_read(&c->body, buf, n, offset);
 		if (got != (ssize_t)n)
 			return got < 0 ? (int)got : -EIO;
 		same = has_bytes(c, offset, p->is_header ? p->header + at : buf,
@@ -107,8 +106,7 @@ static int check_all(struct candidate *c, uint32_t rank, uint64_t size)
 }
 
 /* As has_bytes(): whether there is such a source file, *file. */
-static int find(const struct rsh_reshard *v, uint64_t node, uint32_t rank,
-		uint32_t *file)
+static int find(const struct rsh_reshard *v, uint32_t rank, uint32_t *file)
 {
 	const uint64_t size = rsh_conversion_size(v->conversion, rank);
 	const uint32_t *sources;
@@ -120,7 +118,8 @@ static int find(const struct rsh_reshard *v, uint64_t node, uint32_t rank,
 		return 0;
 	for (uint32_t i = 0; i < n && same == 0; i++) {
 		struct candidate c = {
-			.v = v, .node = node, .rank = sources[i],
+			.v = v, .rank = sources[i],
+			.body = rsh_body_of_plan(v->reader, rank),
 		};
 
 		if (rsh_source_whole(v->source, c.rank, size, file))
@@ -154,7 +153,7 @@ int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
 		return -ENODATA;
 	known = &v->files[rank].backing;
 	if (atomic_load(known) == UNKNOWN) {
-		rc = find(v, node, rank, file);
+		rc = find(v, rank, file);
 		if (rc < 0)
 			return v->replicas || rc == -EIO ? -ENODATA : rc;
 		atomic_store(known, rc ? FIRST_FILE + (uint64_t)*file : NONE);

@@ -207,20 +207,10 @@ static const char *link_target(const struct rsh_vfs *v, uint64_t node)
 }
 
 /* Files of the directory are opened elsewhere, see rsh_control_make(). */
-static ssize_t read_node(const struct rsh_vfs *v, uint64_t node, void *buf,
-			 size_t len, uint64_t offset)
+static int body(const struct rsh_vfs *v, uint64_t node, struct rsh_body *out)
 {
 	return rsh_control_owns(node) ? -EINVAL :
-	       rsh_vfs_read(control_of(v)->tree, node, buf, len, offset);
-}
-
-static uint64_t origin(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
-		       size_t len)
-{
-	const struct rsh_vfs *tree = control_of(v)->tree;
-
-	return rsh_control_owns(node) ? 0 :
-	       tree->ops->origin(tree, node, offset, len);
+	       rsh_vfs_body(control_of(v)->tree, node, out);
 }
 
 static int backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
@@ -242,8 +232,7 @@ static const struct rsh_vfs_ops control_ops = {
 	.stat = stat_node,
 	.entry = entry,
 	.link = link_target,
-	.read = read_node,
-	.origin = origin,
+	.body = body,
 	.backing = backing,
 	.source = source,
 	.totals = totals,

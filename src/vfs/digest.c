@@ -30,6 +30,7 @@ struct known {
 };
 
 struct rsh_digests {
+	const struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
 	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t ended; /* the thread */
@@ -101,7 +102,7 @@ static int digest_file(struct rsh_digests *d, struct waiters *mine,
 {
 	struct rsh_stream *stream;
 	XXH3_state_t *state;
-	int rc = rsh_stream_open(d->streams, node, &stream);
+	int rc = rsh_vfs_open_stream(d->vfs, node, d->streams, &stream);
 
 	if (rc)
 		return rc;
@@ -221,13 +222,15 @@ void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 	calls->answer(ctx, known ? 0 : rc, xxh3);
 }
 
-int rsh_digests_new(struct rsh_streams *streams, struct rsh_digests **out)
+int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
+		    struct rsh_digests **out)
 {
 	struct rsh_digests *d = calloc(1, sizeof(*d));
 	int rc;
 
 	if (!d)
 		return -ENOMEM;
+	d->vfs = vfs;
 	d->streams = streams;
 	TAILQ_INIT(&d->fresh);
 	rc = -pthread_mutex_init(&d->lock, NULL);

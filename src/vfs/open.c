@@ -78,6 +78,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	free(v->files);
 	free(v->map);
 	free(v->prefix);
+	rsh_reader_free(v->reader);
 	rsh_conversion_free(v->conversion);
 	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "nodes.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 
 struct resume_tree {
@@ -142,46 +141,23 @@ static const char *link_target(const struct rsh_vfs *v, uint64_t number)
 	return t->entries[node->leaf].text;
 }
 
-static ssize_t read_leaf(const struct resume_tree *t,
-			 const struct rsh_resume_entry *e, void *buf,
-			 size_t len, uint64_t offset)
-{
-	const uint64_t size = size_of(e);
-	int rc;
-
-	if (e->kind == RSH_RESUME_LINK)
-		return -EINVAL;
-	if (offset >= size)
-		return 0;
-	len = (size_t)rsh_min_u64(rsh_min_u64(len, size - offset), SSIZE_MAX);
-	if (e->kind == RSH_RESUME_TEXT) {
-		memcpy(buf, e->text + offset, len);
-		return (ssize_t)len;
-	}
-	rc = rsh_source_read(rsh_resume_source(t->resume), e->file, offset,
-			     buf, len);
-	return rc ? rc : (ssize_t)len;
-}
-
-static ssize_t read_node(const struct rsh_vfs *v, uint64_t number, void *buf,
-			 size_t len, uint64_t offset)
+static int body(const struct rsh_vfs *v, uint64_t number, struct rsh_body *out)
 {
 	const struct resume_tree *t = tree_of(v);
 	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
+	const struct rsh_resume_entry *e;
 
 	if (!node)
 		return -ENOENT;
 	if (node->leaf == RSH_NO_LEAF)
 		return -EISDIR;
-	return read_leaf(t, &t->entries[node->leaf], buf, len, offset);
-}
-
-/* Files are shown as they are. */
-static uint64_t origin(const struct rsh_vfs *v, uint64_t number,
-		       uint64_t offset, size_t len)
-{
-	(void)v, (void)number, (void)len;
-	return offset;
+	e = &t->entries[node->leaf];
+	if (e->kind == RSH_RESUME_LINK)
+		return -EINVAL;
+	*out = e->kind == RSH_RESUME_TEXT ?
+	       rsh_body_of_text(e->text, size_of(e)) :
+	       rsh_body_of_rank(rsh_resume_source(t->resume), e->file, e->size);
+	return 0;
 }
 
 static int backing(const struct rsh_vfs *v, uint64_t number, uint32_t *file)
@@ -235,8 +211,7 @@ static const struct rsh_vfs_ops resume_ops = {
 	.stat = stat_node,
 	.entry = entry,
 	.link = link_target,
-	.read = read_node,
-	.origin = origin,
+	.body = body,
 	.backing = backing,
 	.source = source,
 	.totals = totals,

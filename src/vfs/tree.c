@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 static uint64_t dir_node(uint32_t rank)
@@ -99,9 +100,23 @@ static int check_names(const struct rsh_reshard *v, struct rsh_error *err)
 	return 0;
 }
 
+static void tell_lost(void *ctx, uint32_t file)
+{
+	const struct rsh_reshard *v = ctx;
+	char name[NAME_MAX + 1];
+
+	if (atomic_exchange(&v->files[file].reported, true))
+		return;
+	rsh_file_name(v, file, name, sizeof(name));
+	rsh_log_error("%s needs slices that are lost", name);
+}
+
 int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		   struct rsh_error *err)
 {
+	const struct rsh_reader_options reading = {
+		.replicas = v->replicas, .tell_lost = tell_lost, .ctx = v,
+	};
 	struct rsh_source_attr root;
 
 	rsh_source_root_attr(v->source, &root);
@@ -115,7 +130,8 @@ int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 	v->n_files = rsh_conversion_n_files(v->conversion);
 	v->files = rsh_alloc_array(v->n_files ? v->n_files : 1,
 				   sizeof(*v->files));
-	if (!v->prefix || !v->files)
+	if (!v->prefix || !v->files ||
+	    rsh_reader_new(v->conversion, v->source, &reading, &v->reader))
 		return rsh_error_nomem(err);
 	for (uint32_t r = 0; r < v->n_files; r++) {
 		inherit(v, r, &v->files[r]);
@@ -294,6 +310,27 @@ static void totals(const struct rsh_vfs *vfs, uint64_t *bytes, uint64_t *nodes)
 			       1 + 2 * (uint64_t)v->n_files;
 }
 
+static int body(const struct rsh_vfs *vfs, uint64_t node, struct rsh_body *out)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	uint32_t rank;
+
+	switch (rsh_node_decode(v, node, &rank)) {
+	case RSH_NODE_FILE:
+		*out = rsh_body_of_plan(v->reader, rank);
+		return 0;
+	case RSH_NODE_MAP:
+		*out = rsh_body_of_text(v->map, v->map_bytes);
+		return 0;
+	case RSH_NODE_ROOT:
+	case RSH_NODE_DIR:
+		return -EISDIR;
+	case RSH_NODE_NONE:
+		break;
+	}
+	return -ENOENT;
+}
+
 static struct rsh_source *source(const struct rsh_vfs *vfs)
 {
 	return rsh_reshard_of(vfs)->source;
@@ -304,8 +341,7 @@ const struct rsh_vfs_ops rsh_reshard_ops = {
 	.lookup = lookup,
 	.stat = stat_node,
 	.entry = entry,
-	.read = rsh_reshard_read,
-	.origin = rsh_reshard_origin,
+	.body = body,
 	.backing = rsh_reshard_backing,
 	.source = source,
 	.totals = totals,

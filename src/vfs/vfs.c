@@ -39,19 +39,27 @@ const char *rsh_vfs_link(const struct rsh_vfs *v, uint64_t node)
 	return v->ops->link ? v->ops->link(v, node) : NULL;
 }
 
+int rsh_vfs_body(const struct rsh_vfs *v, uint64_t node, struct rsh_body *out)
+{
+	return v->ops->body(v, node, out);
+}
+
+int rsh_vfs_open_stream(const struct rsh_vfs *v, uint64_t node,
+			struct rsh_streams *s, struct rsh_stream **out)
+{
+	struct rsh_body body;
+	int rc = rsh_vfs_body(v, node, &body);
+
+	return rc ? rc : rsh_stream_open(s, &body, out);
+}
+
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset)
 {
-	return v->ops->read(v, node, buf, len, offset);
-}
+	struct rsh_body body;
+	int rc = rsh_vfs_body(v, node, &body);
 
-size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
-		     size_t len)
-{
-	/* Not worth looking. */
-	if (len < RSH_PLACE_MAX)
-		return rsh_place(0);
-	return rsh_place(v->ops->origin(v, node, offset, len));
+	return rc ? rc : rsh_body_read(&body, buf, len, offset);
 }
 
 int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)

@@ -28,13 +28,9 @@ struct rsh_vfs_ops {
 		     uint64_t *child, char *name, size_t name_max);
 	/* NULL: the tree has no symbolic links. */
 	const char *(*link)(const struct rsh_vfs *v, uint64_t node);
-	ssize_t (*read)(const struct rsh_vfs *v, uint64_t node, void *buf,
-			size_t len, uint64_t offset);
-	/* The source offset of the byte at `offset`, or what it would be if the
-	 * first long piece of the range began there; only the place in a page
-	 * counts. */
-	uint64_t (*origin)(const struct rsh_vfs *v, uint64_t node,
-			   uint64_t offset, size_t len);
+	/* As rsh_vfs_body(). */
+	int (*body)(const struct rsh_vfs *v, uint64_t node,
+		    struct rsh_body *out);
 	/* As rsh_vfs_backing(). */
 	int (*backing)(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
 	struct rsh_source *(*source)(const struct rsh_vfs *v);
@@ -59,7 +55,7 @@ void rsh_stat_fill(struct stat *st, uint64_t node, mode_t mode, uint64_t size,
 /* Writes a path as attribute.h says. */
 int rsh_attribute_path(FILE *to, const char *path);
 
-/* ---- the tree of a conversion (open.c, tree.c, read.c) ---- */
+/* ---- the tree of a conversion (open.c, tree.c) ---- */
 
 /* What differs from file to file and is not the conversion's to know. */
 struct rsh_vfs_file {
@@ -80,6 +76,7 @@ struct rsh_reshard {
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
 	struct rsh_conversion *conversion;
+	struct rsh_reader *reader;
 	struct rsh_name_map *renames; /* NULL: none */
 
 	char *prefix;
@@ -154,11 +151,6 @@ int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 
 extern const struct rsh_vfs_ops rsh_reshard_ops;
 void rsh_reshard_free(struct rsh_vfs *vfs);
-ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
-			 size_t len, uint64_t offset);
-
-uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
-			    uint64_t offset, size_t len);
 
 int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
 			uint32_t *file);

@@ -5,7 +5,7 @@
 # upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util tensor wire strategy derive plan cache source vfs copy fuse cli"
+layers="util tensor wire strategy derive plan cache source read vfs copy fuse cli"
 number=0
 
 # report RESULT DESCRIPTION

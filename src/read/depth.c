@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/depth.c measures stretches of loads, tries twice or half as many at a
+/* read/depth.c measures stretches of loads, tries twice or half as many at a
  * time, and keeps the number that pays. */
 #include "config.h"
 

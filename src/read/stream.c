@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/stream.c - open files, and the windows lent to their readers. */
+/* read/stream.c - open files, and the windows lent to their readers. */
 #include "config.h"
 
 #include "stream_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
@@ -209,10 +208,10 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 
 	loan->streams = s;
 	loan->n_parts = 0;
-	if (offset >= st->size || len == 0)
+	if (offset >= st->body.size || len == 0)
 		return 0;
 	len = (size_t)rsh_min_u64(rsh_min_u64(len, RSH_STREAM_MAX),
-				  st->size - offset);
+				  st->body.size - offset);
 
 	pthread_mutex_lock(&s->lock);
 	if (st->closed)
@@ -249,30 +248,18 @@ void rsh_loan_return(struct rsh_loan *loan)
 
 /* ---- opening and closing ---- */
 
-int rsh_stream_open(struct rsh_streams *s, uint64_t node,
+int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 		    struct rsh_stream **out)
 {
-	struct rsh_stream *st;
-	struct stat info;
-	int rc = rsh_vfs_stat(s->vfs, node, &info);
+	struct rsh_stream *st = calloc(1, sizeof(*st));
 
-	if (rc)
-		return rc;
-	if (!S_ISREG(info.st_mode))
-		return S_ISDIR(info.st_mode) ? -EISDIR : -EINVAL;
-	st = calloc(1, sizeof(*st));
-	if (!st) {
+	if (!st || pthread_cond_init(&st->loaded, NULL)) {
+		free(st);
 		rsh_streams_out_of_memory(s);
 		return -ENOMEM;
 	}
-	rc = pthread_cond_init(&st->loaded, NULL);
-	if (rc) {
-		free(st);
-		return -rc;
-	}
 	st->all = s;
-	st->node = node;
-	st->size = (uint64_t)info.st_size;
+	st->body = *body;
 	st->refs = 1;
 	TAILQ_INIT(&st->windows);
 	TAILQ_INIT(&st->once);
@@ -331,8 +318,7 @@ static int init_timed(pthread_cond_t *cond)
 	return -rc;
 }
 
-int rsh_streams_new(const struct rsh_vfs *vfs,
-		    const struct rsh_streams_options *o,
+int rsh_streams_new(const struct rsh_streams_options *o,
 		    struct rsh_streams **out)
 {
 	struct rsh_streams *s = calloc(1, sizeof(*s));
@@ -340,7 +326,6 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 
 	if (!s)
 		return -ENOMEM;
-	s->vfs = vfs;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->lenders_prepare = o->lenders_prepare;
 	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;

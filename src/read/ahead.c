@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/ahead.c - which windows a reader will want. */
+/* read/ahead.c - which windows a reader will want. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -85,7 +85,7 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 	const unsigned most = 1 + depth(st, now);
 	uint64_t end = w ? w->offset + w->len : offset;
 
-	while (st->n_windows < most && end < st->size) {
+	while (st->n_windows < most && end < st->body.size) {
 		if (!has_room(st, now))
 			break;
 		w = rsh_window_take(st, end, RSH_STREAM_MAX);

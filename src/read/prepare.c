@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/prepare.c - the threads that fill windows. */
+/* read/prepare.c - the threads that fill windows. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -49,22 +49,23 @@ void rsh_streams_out_of_memory(struct rsh_streams *s)
 			      "is some");
 }
 
-/* Tries once more without what was prepared ahead. */
-static ssize_t read_window(struct rsh_streams *s,
-			   const struct rsh_window *w)
+/* 0 or -errno.  Tries once more without what was prepared ahead. */
+static int window_read(struct rsh_streams *s, struct rsh_window *w)
 {
-	const uint64_t node = w->stream->node;
-	ssize_t n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
+	const struct rsh_body *body = &w->stream->body;
+	struct rsh_target to = { .area = w->area };
+	int rc = body->read(body, &to, w->len, w->offset);
 
-	if (n != -ENOMEM)
-		return n;
-	pthread_mutex_lock(&s->lock);
-	rsh_streams_save(s);
-	pthread_mutex_unlock(&s->lock);
-	n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
-	if (n == -ENOMEM)
-		rsh_streams_out_of_memory(s);
-	return n;
+	if (rc == -ENOMEM) {
+		pthread_mutex_lock(&s->lock);
+		rsh_streams_save(s);
+		pthread_mutex_unlock(&s->lock);
+		rc = body->read(body, &to, w->len, w->offset);
+		if (rc == -ENOMEM)
+			rsh_streams_out_of_memory(s);
+	}
+	w->data = to.data;
+	return rc;
 }
 
 static unsigned n_wanted(const struct rsh_streams *s)
@@ -113,7 +114,7 @@ static void fill(struct rsh_window *w)
 	struct roomed r = { .streams = s, .counted = rsh_stream_sleeps(st) };
 	const uint64_t start = rsh_clock_ns();
 	unsigned long waits;
-	ssize_t n;
+	int rc;
 
 	if (r.counted) {
 		r.number = rsh_depth_begin(&s->depth, n_wanted(s), start);
@@ -123,16 +124,15 @@ static void fill(struct rsh_window *w)
 
 	rsh_waits_tell(give_room_early, &r);
 	waits = rsh_waits();
-	w->data = w->area + rsh_vfs_place(s->vfs, st->node, w->offset, w->len);
-	n = read_window(s, w);
+	rc = window_read(s, w);
 	waits = rsh_waits() - waits;
 	rsh_waits_tell(NULL, NULL);
 
 	pthread_mutex_lock(&s->lock);
 	learn(st, w->len == RSH_STREAM_MAX, rsh_clock_ns() - start, waits > 0);
-	w->state = n == (ssize_t)w->len ? RSH_WINDOW_READY : RSH_WINDOW_FAILED;
-	w->error = n < 0 ? (int)n : -EIO;
-	give_room(&r, n > 0 ? (uint64_t)n : 0);
+	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
+	w->error = rc;
+	give_room(&r, rc ? 0 : w->len);
 }
 
 /* Loads that hang are not waited for, nor does anybody begin one for a reader
