@@ -262,14 +262,11 @@ static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
 		close_file(s, NULL, f);
 }
 
-/* Can be interrupted from now on. */
-static void wait_in_turn(struct rsh_turn *r, bool of_page)
+/* As rsh_turns_begin().  The request can be interrupted from now on. */
+static int begin_turn(struct rsh_turn *r, bool of_page)
 {
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
-	if (r->pending)
-		rsh_turns_take(&r->server->turns, r);
-	else
-		r->serve(r, -ENOMEM);
+	return r->pending ? rsh_turns_begin(&r->server->turns, r) : -ENOMEM;
 }
 
 static void serve_open(const struct rsh_turn *r, int rc)
@@ -296,13 +293,21 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		.server = s, .serve = serve_open, .req = req, .ino = ino,
 		.fi = *fi,
 	};
+	int rc;
 
-	if (rsh_control_owns(ino))
+	if (rsh_control_owns(ino)) {
 		rsh_control_op_open(req, ino, fi);
-	else if (s->passthrough.granted)
-		wait_in_turn(&r, false); /* may compare bytes */
-	else
+		return;
+	}
+	if (!s->passthrough.granted) {
 		serve_open(&r, 0);
+		return;
+	}
+	rc = begin_turn(&r, false); /* may compare bytes */
+	if (rc != RSH_TURN_LATER)
+		serve_open(&r, rc);
+	if (rc == 0)
+		rsh_turns_end(&s->turns);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
@@ -353,6 +358,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		.server = s, .serve = serve_read, .req = req, .ino = ino,
 		.size = size, .off = off, .fi = *fi,
 	};
+	int rc;
 
 	if (rsh_control_owns(ino)) {
 		rsh_control_op_read(req, size, off, fi);
@@ -361,7 +367,11 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	r.stream = rsh_open_file_of(fi)->stream;
 	rsh_stream_hold(r.stream);
 	/* The kernel names an owner of its locks where a process reads. */
-	wait_in_turn(&r, fi->lock_owner == 0);
+	rc = begin_turn(&r, fi->lock_owner == 0);
+	if (rc != RSH_TURN_LATER)
+		serve_read(&r, rc);
+	if (rc == 0)
+		rsh_turns_end(&s->turns);
 }
 
 /* ---- what a read-only tree refuses ----
