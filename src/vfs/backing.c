@@ -141,19 +141,18 @@ static int look_at(const struct rsh_reshard *v, uint32_t file)
 	return 0;
 }
 
-int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
+int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
 			uint32_t *file)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 	atomic_uint_fast64_t *known;
-	uint32_t rank;
 	int rc;
 
-	if (rsh_node_decode(v, node, &rank) != RSH_NODE_FILE)
+	if (leaf >= v->n_files)
 		return -ENODATA;
-	known = &v->files[rank].backing;
+	known = &v->files[leaf].backing;
 	if (atomic_load(known) == UNKNOWN) {
-		rc = find(v, rank, file);
+		rc = find(v, leaf, file);
 		if (rc < 0)
 			return v->replicas || rc == -EIO ? -ENODATA : rc;
 		atomic_store(known, rc ? FIRST_FILE + (uint64_t)*file : NONE);

@@ -58,7 +58,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
-		rc = rsh_tree_build(v, &cfg->tree, err);
+		rc = rsh_reshard_build(v, &cfg->tree, err);
 	if (rc == 0 && cfg->part_bytes)
 		rc = rsh_weight_map_build(v, err);
 	if (rc) {
@@ -66,7 +66,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		return rc;
 	}
 	rsh_log_info("%s: %u files, %llu bytes", cfg->source, v->n_files,
-		     (unsigned long long)v->total_bytes);
+		     (unsigned long long)v->vfs.total_bytes);
 	*out = &v->vfs;
 	return 0;
 }
@@ -75,9 +75,11 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 {
 	struct rsh_reshard *v = (struct rsh_reshard *)vfs;
 
+	rsh_vfs_clear(vfs);
 	free(v->files);
 	free(v->map);
-	free(v->prefix);
+	free(v->before);
+	free(v->after);
 	rsh_reader_free(v->reader);
 	rsh_conversion_free(v->conversion);
 	rsh_name_map_free(v->renames);

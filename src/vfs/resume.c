@@ -5,22 +5,17 @@
 #include "vfs_i.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nodes.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 struct resume_tree {
 	struct rsh_vfs vfs;
 	struct rsh_resume *resume;
-	const struct rsh_resume_entry *entries; /* its */
-	struct rsh_nodes nodes; /* leaves are entries */
-	uid_t uid;
-	gid_t gid;
-	uint64_t total_bytes;
+	const struct rsh_resume_entry *entries; /* its; they are the leaves */
 };
 
 static const struct resume_tree *tree_of(const struct rsh_vfs *v)
@@ -32,207 +27,116 @@ static void free_tree(struct rsh_vfs *v)
 {
 	struct resume_tree *t = (struct resume_tree *)v;
 
-	rsh_nodes_clear(&t->nodes);
+	rsh_vfs_clear(&t->vfs);
 	rsh_resume_free(t->resume);
 	free(t);
 }
-
-/* ---- names ---- */
-
-static uint64_t lookup(const struct rsh_vfs *v, uint64_t parent,
-		       const char *name)
-{
-	const struct rsh_nodes *nodes = &tree_of(v)->nodes;
-	const struct rsh_node *dir = rsh_nodes_get(nodes, parent);
-
-	if (!dir || dir->leaf != RSH_NO_LEAF)
-		return (uint64_t)-1;
-	return rsh_nodes_child(nodes, dir, name);
-}
-
-static int entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
-		 uint64_t *child, char *name, size_t name_max)
-{
-	const struct rsh_nodes *nodes = &tree_of(v)->nodes;
-	const struct rsh_node *node = rsh_nodes_get(nodes, dir);
-
-	if (!node || node->leaf != RSH_NO_LEAF)
-		return -ENOTDIR;
-	if (i < 2) {
-		*child = i == 0 ? dir : rsh_nodes_number(node->parent);
-		snprintf(name, name_max, "%s", i == 0 ? "." : "..");
-		return 0;
-	}
-	if (i - 2 >= node->n_children)
-		return -ENOENT;
-	*child = rsh_nodes_number(node->first_child + (size_t)(i - 2));
-	node = rsh_nodes_get(nodes, *child);
-	snprintf(name, name_max, "%s", node->path + node->name);
-	return 0;
-}
-
-/* ---- attributes ---- */
 
 static uint64_t size_of(const struct rsh_resume_entry *e)
 {
 	return e->kind == RSH_RESUME_FILE ? e->size : strlen(e->text);
 }
 
-static int stat_dir(const struct resume_tree *t, uint64_t number,
-		    const struct rsh_node *dir, struct stat *st)
+static int show_entry(const struct rsh_vfs *v, uint32_t leaf,
+		      struct rsh_leaf *out)
 {
-	struct rsh_source_attr a;
-
-	rsh_source_root_attr(rsh_resume_source(t->resume), &a);
-	rsh_stat_fill(st, number, S_IFDIR |
-		      (rsh_source_mode_as(&a, t->uid, t->gid) & 0555), 0,
-		      &a.mtime);
-	st->st_nlink = 2 + (nlink_t)dir->n_dirs;
-	return 0;
-}
-
-static int stat_leaf(const struct resume_tree *t, uint64_t number,
-		     const struct rsh_resume_entry *e, struct stat *st)
-{
-	mode_t mode = e->kind == RSH_RESUME_LINK ? S_IFLNK | 0777 : S_IFREG;
+	const struct resume_tree *t = tree_of(v);
+	const struct rsh_resume_entry *e = &t->entries[leaf];
 	struct rsh_source_attr a;
 
 	if (!rsh_source_attr(rsh_resume_source(t->resume), e->file, &a))
 		return -ENOENT;
-	if (e->kind != RSH_RESUME_LINK)
-		mode |= rsh_source_mode_as(&a, t->uid, t->gid) & 0444;
-	rsh_stat_fill(st, number, mode, size_of(e), &a.mtime);
+	*out = (struct rsh_leaf){
+		.mode = e->kind == RSH_RESUME_LINK ? 0777 :
+			rsh_source_mode_as(&a, v->tree.uid, v->tree.gid) & 0444,
+		.size = size_of(e), .mtime = a.mtime,
+	};
 	return 0;
 }
 
-static int stat_node(const struct rsh_vfs *v, uint64_t number,
-		     struct stat *st)
+static const char *link_of_entry(const struct rsh_vfs *v, uint32_t leaf)
 {
-	const struct resume_tree *t = tree_of(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	int rc;
-
-	if (!node)
-		return -ENOENT;
-	rc = node->leaf == RSH_NO_LEAF ?
-	     stat_dir(t, number, node, st) :
-	     stat_leaf(t, number, &t->entries[node->leaf], st);
-	st->st_uid = t->uid;
-	st->st_gid = t->gid;
-	return rc;
+	return tree_of(v)->entries[leaf].text;
 }
 
-static void totals(const struct rsh_vfs *v, uint64_t *bytes, uint64_t *nodes)
-{
-	*bytes = tree_of(v)->total_bytes;
-	*nodes = tree_of(v)->nodes.n;
-}
-
-/* ---- content ---- */
-
-static const char *link_target(const struct rsh_vfs *v, uint64_t number)
+static struct rsh_body body_of_entry(const struct rsh_vfs *v, uint32_t leaf)
 {
 	const struct resume_tree *t = tree_of(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
+	const struct rsh_resume_entry *e = &t->entries[leaf];
 
-	if (!node || node->leaf == RSH_NO_LEAF ||
-	    t->entries[node->leaf].kind != RSH_RESUME_LINK)
-		return NULL;
-	return t->entries[node->leaf].text;
-}
-
-static int body(const struct rsh_vfs *v, uint64_t number, struct rsh_body *out)
-{
-	const struct resume_tree *t = tree_of(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	const struct rsh_resume_entry *e;
-
-	if (!node)
-		return -ENOENT;
-	if (node->leaf == RSH_NO_LEAF)
-		return -EISDIR;
-	e = &t->entries[node->leaf];
-	if (e->kind == RSH_RESUME_LINK)
-		return -EINVAL;
-	*out = e->kind == RSH_RESUME_TEXT ?
+	return e->kind == RSH_RESUME_TEXT ?
 	       rsh_body_of_text(e->text, size_of(e)) :
 	       rsh_body_of_rank(rsh_resume_source(t->resume), e->file, e->size);
-	return 0;
 }
 
-static int backing(const struct rsh_vfs *v, uint64_t number, uint32_t *file)
+static int backing_of_entry(const struct rsh_vfs *v, uint32_t leaf,
+			    uint32_t *file)
 {
 	const struct resume_tree *t = tree_of(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	const struct rsh_resume_entry *e;
+	const struct rsh_resume_entry *e = &t->entries[leaf];
 
-	if (!node || node->leaf == RSH_NO_LEAF)
-		return -ENODATA;
-	e = &t->entries[node->leaf];
 	return e->kind == RSH_RESUME_FILE &&
 	       rsh_source_whole(rsh_resume_source(t->resume), e->file,
 				e->size, file) ? 0 : -ENODATA;
 }
 
-static struct rsh_source *source(const struct rsh_vfs *v)
+static struct rsh_source *source_of_job(const struct rsh_vfs *v)
 {
 	return rsh_resume_source(tree_of(v)->resume);
 }
 
-static int attribute(const struct rsh_vfs *v, uint64_t number,
-		     enum rsh_attribute which, FILE *to)
+static int attribute_of_entry(const struct rsh_vfs *v, uint32_t leaf,
+			      enum rsh_attribute which, FILE *to)
 {
 	const struct resume_tree *t = tree_of(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	const struct rsh_resume_entry *e = node && node->leaf != RSH_NO_LEAF ?
-					   &t->entries[node->leaf] : NULL;
+	const struct rsh_resume_entry *e =
+		leaf == RSH_NO_LEAF ? NULL : &t->entries[leaf];
 	struct rsh_source_view view;
 
-	if (number == RSH_VFS_ROOT && which == RSH_ATTRIBUTE_STEP) {
+	if (which == RSH_ATTRIBUTE_STEP && (!e || e->kind != RSH_RESUME_LINK)) {
 		if (to)
 			fputs(rsh_resume_step(t->resume), to);
 		return 0;
 	}
-	if (!e || e->kind == RSH_RESUME_LINK ||
-	    (which != RSH_ATTRIBUTE_STEP &&
-	     (which != RSH_ATTRIBUTE_SOURCES || e->kind != RSH_RESUME_FILE)))
+	if (which != RSH_ATTRIBUTE_SOURCES || !e || e->kind != RSH_RESUME_FILE)
 		return -ENODATA;
+	if (!to)
+		return 0;
 	rsh_source_view(rsh_resume_source(t->resume), NULL, &view);
-	if (to && which == RSH_ATTRIBUTE_STEP)
-		fputs(rsh_resume_step(t->resume), to);
-	else if (to)
-		return rsh_attribute_path(to, view.path[e->file]);
-	return 0;
+	return rsh_attribute_path(to, view.path[e->file]);
 }
 
 static const struct rsh_vfs_ops resume_ops = {
 	.free = free_tree,
-	.lookup = lookup,
-	.stat = stat_node,
-	.entry = entry,
-	.link = link_target,
-	.body = body,
-	.backing = backing,
-	.source = source,
-	.totals = totals,
-	.attribute = attribute,
+	.show = show_entry,
+	.link = link_of_entry,
+	.body = body_of_entry,
+	.backing = backing_of_entry,
+	.source = source_of_job,
+	.attribute = attribute_of_entry,
 };
-
-/* ---- building ---- */
 
 static int build(struct resume_tree *t, struct rsh_error *err)
 {
+	cleanup_free struct rsh_path *paths = NULL;
 	size_t n;
-	int rc = 0;
+	int rc;
 
 	t->entries = rsh_resume_entries(t->resume, &n);
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		rc = rsh_nodes_add(&t->nodes, t->entries[i].name, i);
-		if (t->entries[i].kind != RSH_RESUME_LINK)
-			t->total_bytes += size_of(&t->entries[i]);
+	paths = rsh_alloc_array(n ? n : 1, sizeof(*paths));
+	if (!paths)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_resume_entry *e = &t->entries[i];
+		const bool link = e->kind == RSH_RESUME_LINK;
+
+		paths[i] = (struct rsh_path){
+			e->name, link ? RSH_NODE_LINK : RSH_NODE_FILE,
+			(uint32_t)i,
+		};
+		t->vfs.total_bytes += link ? 0 : size_of(e);
 	}
-	if (rc == 0)
-		rc = rsh_nodes_finish(&t->nodes);
+	rc = rsh_tree_add_paths(&t->vfs.tree, paths, n);
 	if (rc == -EEXIST)
 		return rsh_error_set(err, EEXIST, "two files would have one "
 				     "name in the mount");
@@ -248,18 +152,20 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 	if (!t)
 		return rsh_error_nomem(err);
 	t->vfs.ops = &resume_ops;
-	t->uid = cfg->uid;
-	t->gid = cfg->gid;
 	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
 			     &t->resume, err);
-	if (rc == 0)
+	if (rc == 0) {
+		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
+			    cfg->gid);
 		rc = build(t, err);
+	}
 	if (rc) {
 		free_tree(&t->vfs);
 		return rc;
 	}
-	rsh_log_info("%s: %zu nodes, %llu bytes", cfg->source, t->nodes.n,
-		     (unsigned long long)t->total_bytes);
+	rsh_log_info("%s: %llu nodes, %llu bytes", cfg->source,
+		     (unsigned long long)rsh_tree_n_nodes(&t->vfs.tree),
+		     (unsigned long long)t->vfs.total_bytes);
 	*out = &t->vfs;
 	return 0;
 }

@@ -13,7 +13,7 @@ UNIT += \
 	unit/test_read_stream \
 	unit/test_read_depth \
 	unit/test_vfs \
-	unit/test_vfs_nodes \
+	unit/test_vfs_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
 	unit/test_cli_options \
@@ -61,8 +61,8 @@ unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
 unit_test_vfs_backing_SOURCES = unit/test_vfs_backing.c $(SOURCE_SUPPORT)
 unit_test_vfs_backing_LDADD = $(L_VFS)
-unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
-unit_test_vfs_nodes_LDADD = $(L_VFS)
+unit_test_vfs_tree_SOURCES = unit/test_vfs_tree.c $(SOURCE_SUPPORT)
+unit_test_vfs_tree_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_vfs_digest_LDADD = $(L_VFS)

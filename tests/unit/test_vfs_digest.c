@@ -53,20 +53,23 @@ static int fake_read(const struct rsh_body *b, struct rsh_target *to,
 	return 0;
 }
 
-static int fake_body(const struct rsh_vfs *v, uint64_t node,
-		     struct rsh_body *out)
+static struct rsh_body fake_body(const struct rsh_vfs *v, uint32_t leaf)
 {
 	(void)v;
-	if (node < 2 || node > 1 + N_FILES)
-		return -ENOENT;
-	*out = (struct rsh_body){
-		.size = FILE_BYTES, .read = fake_read, .file = (uint32_t)node,
+	return (struct rsh_body){
+		.size = FILE_BYTES, .read = fake_read, .file = leaf,
 	};
-	return 0;
 }
 
 static const struct rsh_vfs_ops fake_ops = { .body = fake_body };
-static const struct rsh_vfs fake = { &fake_ops };
+static struct rsh_row files = {
+	.n = N_FILES, .first = 2, .step = 1, .parent = RSH_VFS_ROOT,
+	.kind = RSH_NODE_FILE, .leaf = 2,
+};
+static const struct rsh_vfs fake = {
+	.ops = &fake_ops,
+	.tree = { .root = RSH_VFS_ROOT, .rows = &files, .n_rows = 1 },
+};
 
 static uint64_t expected(uint64_t node)
 {
