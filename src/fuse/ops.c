@@ -48,8 +48,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 
 /* ---- names and attributes ---- */
 
-static void fill_entry(const struct rsh_vfs *v, uint64_t node,
-		       struct fuse_entry_param *e)
+static void op_fill_entry(const struct rsh_vfs *v, uint64_t node,
+			  struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){
 		.ino = node,
@@ -76,7 +76,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_entry(req, &e);
 		return;
 	}
-	fill_entry(v, node, &e);
+	op_fill_entry(v, node, &e);
 	fuse_reply_entry(req, &e);
 }
 
@@ -148,22 +148,23 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 }
 
 /* Appends entry `i`; 0 when the buffer is full. */
-static size_t add_entry(fuse_req_t req, char *buf, size_t room, uint64_t node,
-			const char *name, uint64_t i, bool plus)
+static size_t op_add_entry(fuse_req_t req, char *buf, size_t room,
+			   uint64_t node, const char *name, uint64_t i,
+			   bool plus)
 {
 	struct fuse_entry_param e;
 	size_t need;
 
-	fill_entry(vfs_of(req), node, &e);
-	need = plus ? fuse_add_direntry_plus(req, buf, room, name, &e,
-					     (off_t)i + 1) :
+	op_fill_entry(vfs_of(req), node, &e);
+	need = plus ?
+	       fuse_add_direntry_plus(req, buf, room, name, &e, (off_t)i + 1) :
 		      fuse_add_direntry(req, buf, room, name, &e.attr,
 					(off_t)i + 1);
 	return need <= room ? need : 0;
 }
 
-static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		     bool plus)
+static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			bool plus)
 {
 	cleanup_free char *buf = malloc(size ? size : 1);
 	char name[NAME_MAX + 1];
@@ -180,7 +181,8 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 				   sizeof(name));
 		if (rc)
 			break;
-		n = add_entry(req, buf + at, size - at, child, name, i, plus);
+		n = op_add_entry(req, buf + at, size - at, child, name, i,
+				 plus);
 		if (n == 0)
 			break;
 		at += n;
@@ -195,21 +197,21 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
 	(void)fi;
-	list_dir(req, ino, size, off, false);
+	op_list_dir(req, ino, size, off, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 			   off_t off, struct fuse_file_info *fi)
 {
 	(void)fi;
-	list_dir(req, ino, size, off, true);
+	op_list_dir(req, ino, size, off, true);
 }
 
 /* ---- files ---- */
 
 /* `req` as in rsh_passthrough_close(). */
-static void close_file(struct rsh_server *s, fuse_req_t req,
-		       struct rsh_open_file *f)
+static void op_close_file(struct rsh_server *s, fuse_req_t req,
+			  struct rsh_open_file *f)
 {
 	if (f->backing)
 		rsh_passthrough_close(s, req, f->backing);
@@ -218,8 +220,8 @@ static void close_file(struct rsh_server *s, fuse_req_t req,
 }
 
 /* 0 or -errno. */
-static int open_file(struct rsh_server *s, const struct rsh_turn *r,
-		     struct rsh_open_file **out)
+static int op_open_file(struct rsh_server *s, const struct rsh_turn *r,
+			struct rsh_open_file **out)
 {
 	struct rsh_open_file *f = rsh_open_file_new(&s->files);
 	const int flags = r->fi.flags;
@@ -237,14 +239,14 @@ static int open_file(struct rsh_server *s, const struct rsh_turn *r,
 	else
 		rc = rsh_passthrough_open(s, r, &f->backing);
 	if (rc)
-		close_file(s, NULL, f);
+		op_close_file(s, NULL, f);
 	else
 		*out = f;
 	return rc;
 }
 
-static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
-		       struct rsh_open_file *f)
+static void op_reply_open(struct rsh_server *s, const struct rsh_turn *r,
+			  struct rsh_open_file *f)
 {
 	struct fuse_file_info fi = r->fi;
 
@@ -259,7 +261,7 @@ static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
 		      f->backing ? ", passed through" : "");
 	/* Fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(r->req, &fi))
-		close_file(s, NULL, f);
+		op_close_file(s, NULL, f);
 }
 
 /* As rsh_turns_begin().  The request can be interrupted from now on. */
@@ -276,14 +278,14 @@ static void serve_open(const struct rsh_turn *r, int rc)
 	bool mine;
 
 	if (rc == 0 && !rsh_pending_is_over(r->pending))
-		rc = open_file(s, r, &f);
+		rc = op_open_file(s, r, &f);
 	mine = rsh_pending_end(r->pending);
 	if (mine && rc)
 		fuse_reply_err(r->req, -rc);
 	else if (mine)
-		reply_open(s, r, f);
+		op_reply_open(s, r, f);
 	else if (f)
-		close_file(s, NULL, f);
+		op_close_file(s, NULL, f);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -317,30 +319,27 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 		rsh_control_op_release(req, fi);
 		return;
 	}
-	close_file(fuse_req_userdata(req), req, rsh_open_file_of(fi));
+	op_close_file(fuse_req_userdata(req), req, rsh_open_file_of(fi));
 	fuse_reply_err(req, 0);
-}
-
-static ssize_t lend(const struct rsh_turn *r, struct rsh_loan *loan)
-{
-	ssize_t n;
-
-	if (rsh_pending_is_over(r->pending))
-		return -EINTR;
-	n = rsh_stream_lend(r->stream, (uint64_t)r->off, r->size, loan);
-	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
-		      (unsigned long long)r->ino, (long long)r->off, r->size,
-		      n);
-	return n;
 }
 
 /* The file may be closed once the reader has an answer. */
 static void serve_read(const struct rsh_turn *r, int rc)
 {
 	struct rsh_loan loan;
-	const ssize_t n = rc ? rc : lend(r, &loan);
-	const bool mine = rsh_pending_end(r->pending);
+	ssize_t n = rc;
+	bool mine;
 
+	if (n == 0 && rsh_pending_is_over(r->pending))
+		n = -EINTR;
+	if (n == 0) {
+		n = rsh_stream_lend(r->stream, (uint64_t)r->off, r->size,
+				    &loan);
+		rsh_log_debug("read node %llu offset %lld size %zu: %zd",
+			      (unsigned long long)r->ino, (long long)r->off,
+			      r->size, n);
+	}
+	mine = rsh_pending_end(r->pending);
 	if (mine && n < 0)
 		fuse_reply_err(r->req, (int)-n);
 	else if (mine)
@@ -379,7 +378,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
  * The mount is `ro`, so the kernel answers EROFS by itself; these are for a
  * mount that root has remounted `rw`. */
 
-static void refuse(fuse_req_t req)
+static void op_refuse(fuse_req_t req)
 {
 	fuse_reply_err(req, EROFS);
 }
@@ -388,35 +387,35 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		       int to_set, struct fuse_file_info *fi)
 {
 	(void)ino, (void)attr, (void)to_set, (void)fi;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode, dev_t rdev)
 {
 	(void)parent, (void)name, (void)mode, (void)rdev;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode)
 {
 	(void)parent, (void)name, (void)mode;
-	refuse(req);
+	op_refuse(req);
 }
 
 /* unlink and rmdir */
 static void op_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	(void)parent, (void)name;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
 		       const char *name)
 {
 	(void)link, (void)parent, (void)name;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -424,34 +423,34 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      unsigned int flags)
 {
 	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 		    const char *newname)
 {
 	(void)ino, (void)newparent, (void)newname;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
 	(void)parent, (void)name, (void)mode, (void)fi;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 			const char *value, size_t size, int flags)
 {
 	(void)ino, (void)name, (void)value, (void)size, (void)flags;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	(void)ino, (void)name;
-	refuse(req);
+	op_refuse(req);
 }
 
 const struct fuse_lowlevel_ops rsh_fuse_ops = {

@@ -47,8 +47,9 @@ size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
 	return (size_t)(to - list);
 }
 
-static int print(const struct rsh_vfs *v, uint64_t node,
-		 enum rsh_attribute which, char **value, size_t *length)
+static int attribute_print(const struct rsh_vfs *v, uint64_t node,
+			   enum rsh_attribute which, char **value,
+			   size_t *length)
 {
 	cleanup_free char *text = NULL;
 	FILE *f = open_memstream(&text, length);
@@ -70,10 +71,11 @@ int rsh_vfs_step(const struct rsh_vfs *v, char **step)
 {
 	size_t length;
 
-	return print(v, RSH_VFS_ROOT, RSH_ATTRIBUTE_STEP, step, &length);
+	return attribute_print(v, RSH_VFS_ROOT, RSH_ATTRIBUTE_STEP, step,
+			       &length);
 }
 
-static int escape(char **value, size_t *length)
+static int attribute_escape(char **value, size_t *length)
 {
 	cleanup_free char *exact = *value;
 
@@ -92,9 +94,10 @@ int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 	for (int i = 0; i < RSH_N_ATTRIBUTES; i++) {
 		if (strcmp(name, names[i]) != 0)
 			continue;
-		rc = print(v, node, (enum rsh_attribute)i, value, length);
+		rc = attribute_print(v, node, (enum rsh_attribute)i, value,
+				     length);
 		if (rc == 0 && i == RSH_ATTRIBUTE_STEP)
-			rc = escape(value, length);
+			rc = attribute_escape(value, length);
 	}
 	return rc;
 }
@@ -108,7 +111,8 @@ int rsh_attribute_path(FILE *to, const char *path)
 
 /* ---- of a conversion ---- */
 
-static int print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
+				 FILE *to)
 {
 	struct rsh_source_view view;
 	uint32_t n;
@@ -124,7 +128,8 @@ static int print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
 	return rc;
 }
 
-static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
+				  FILE *to)
 {
 	cleanup_free uint32_t *first = NULL;
 	uint32_t n, n_first;
@@ -142,7 +147,7 @@ static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
 	return rc;
 }
 
-static void print_step(const struct rsh_reshard *v, FILE *to)
+static void reshard_print_step(const struct rsh_reshard *v, FILE *to)
 {
 	char step[256];
 
@@ -164,11 +169,11 @@ int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 		return 0;
 	switch (which) {
 	case RSH_ATTRIBUTE_SOURCES:
-		return print_sources(v, rank, to);
+		return reshard_print_sources(v, rank, to);
 	case RSH_ATTRIBUTE_REPLICAS:
-		return print_replicas(v, rank, to);
+		return reshard_print_replicas(v, rank, to);
 	case RSH_ATTRIBUTE_STEP:
-		print_step(v, to);
+		reshard_print_step(v, to);
 		break;
 	case RSH_ATTRIBUTE_RECORD_COUNT:
 		fprintf(to, "%" PRIu32, rsh_conversion_n_records(v->conversion,

@@ -11,8 +11,9 @@
 
 #include "rsh/util/log.h"
 
-static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
-		       struct rsh_error *err)
+static int reshard_open_source(struct rsh_reshard *v,
+			       const struct rsh_vfs_config *cfg,
+			       struct rsh_error *err)
 {
 	struct rsh_source_options files = cfg->files;
 	uint32_t first, n;
@@ -54,7 +55,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = rsh_vfs_load_strategies(cfg, v->names, &v->src, &v->dst,
 					     err);
 	if (rc == 0)
-		rc = open_source(v, cfg, err);
+		rc = reshard_open_source(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)

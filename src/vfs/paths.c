@@ -15,7 +15,7 @@
 #include "rsh/util/mem.h"
 
 /* A path, or the first bytes of one: a directory. */
-struct place {
+struct tree_place {
 	const char *path;
 	size_t len, dir_len; /* of it, and of the directory above it */
 	unsigned depth;
@@ -23,34 +23,34 @@ struct place {
 	uint32_t leaf;
 };
 
-struct places {
-	struct place *list;
+struct tree_places {
+	struct tree_place *list;
 	size_t n, cap;
 };
 
 /* Returns the order of a byte of a name: where the name ends comes first,
  * whatever bytes are in it. */
-static unsigned order_at(const struct place *p, size_t i)
+static unsigned place_order_at(const struct tree_place *p, size_t i)
 {
 	return i >= p->len ? 0 : p->path[i] == '/' ? 1 :
 	       1 + (unsigned)(unsigned char)p->path[i];
 }
 
-static int by_place(const void *a, const void *b)
+static int by_depth_and_name(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct tree_place *x = a, *y = b;
 	size_t i = 0;
 
 	if (x->depth != y->depth)
 		return x->depth < y->depth ? -1 : 1;
-	while (i < x->len && order_at(x, i) == order_at(y, i))
+	while (i < x->len && place_order_at(x, i) == place_order_at(y, i))
 		i++;
-	return (int)order_at(x, i) - (int)order_at(y, i);
+	return (int)place_order_at(x, i) - (int)place_order_at(y, i);
 }
 
-static int places_add(struct places *p, const struct rsh_path *path)
+static int places_add(struct tree_places *p, const struct rsh_path *path)
 {
-	struct place at = { .path = path->path, .kind = RSH_NODE_DIR,
+	struct tree_place at = { .path = path->path, .kind = RSH_NODE_DIR,
 			    .leaf = RSH_NO_LEAF };
 	bool last;
 
@@ -73,15 +73,16 @@ static int places_add(struct places *p, const struct rsh_path *path)
 }
 
 /* A directory was added with each of its files. */
-static int places_merge(struct places *p)
+static int places_merge(struct tree_places *p)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < p->n; i++) {
-		const struct place *at = &p->list[i];
-		const struct place *before = kept ? &p->list[kept - 1] : NULL;
+		const struct tree_place *at = &p->list[i];
+		const struct tree_place *before =
+			kept ? &p->list[kept - 1] : NULL;
 
-		if (!before || by_place(before, at) != 0)
+		if (!before || by_depth_and_name(before, at) != 0)
 			p->list[kept++] = *at;
 		else if (before->kind != RSH_NODE_DIR ||
 			 at->kind != RSH_NODE_DIR)
@@ -91,13 +92,15 @@ static int places_merge(struct places *p)
 	return 0;
 }
 
-static bool is_in(const struct place *at, const struct place *dir)
+static bool place_is_in(const struct tree_place *at,
+			const struct tree_place *dir)
 {
 	return at->depth == dir->depth + 1 && at->dir_len == dir->len &&
 	       memcmp(at->path, dir->path, dir->len) == 0;
 }
 
-static bool are_siblings(const struct place *a, const struct place *b)
+static bool places_are_siblings(const struct tree_place *a,
+				const struct tree_place *b)
 {
 	return a->depth == b->depth && a->dir_len == b->dir_len &&
 	       memcmp(a->path, b->path, a->dir_len) == 0;
@@ -105,8 +108,8 @@ static bool are_siblings(const struct place *a, const struct place *b)
 
 /* Rows and directories have one order, so that the directory of the next row is
  * a later one. */
-static int add_rows(struct rsh_tree *t, const struct places *p,
-		    const struct rsh_item *items)
+static int tree_add_rows(struct rsh_tree *t, const struct tree_places *p,
+			 const struct rsh_item *items)
 {
 	size_t dir = 0, n;
 	int rc = 0;
@@ -118,10 +121,11 @@ static int add_rows(struct rsh_tree *t, const struct places *p,
 		};
 
 		for (n = 1; i + n < p->n &&
-			    are_siblings(&p->list[i], &p->list[i + n]); n++)
+			    places_are_siblings(&p->list[i], &p->list[i + n]);
+				n++)
 			;
 		if (p->list[i].depth > 1) {
-			while (!is_in(&p->list[i], &p->list[dir]))
+			while (!place_is_in(&p->list[i], &p->list[dir]))
 				dir++;
 			row.parent = t->root + 1 + dir;
 		}
@@ -131,7 +135,7 @@ static int add_rows(struct rsh_tree *t, const struct places *p,
 	return rc;
 }
 
-static int add_items(struct rsh_tree *t, const struct places *p)
+static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
 {
 	struct rsh_item *items =
 		rsh_arena_array(&t->arena, struct rsh_item, p->n);
@@ -139,7 +143,7 @@ static int add_items(struct rsh_tree *t, const struct places *p)
 	if (!items)
 		return -ENOMEM;
 	for (size_t i = 0; i < p->n; i++) {
-		const struct place *at = &p->list[i];
+		const struct tree_place *at = &p->list[i];
 		const size_t skip = at->dir_len + (at->depth > 1);
 
 		items[i] = (struct rsh_item){ at->path + skip, at->kind,
@@ -152,22 +156,22 @@ static int add_items(struct rsh_tree *t, const struct places *p)
 		if (!items[i].name)
 			return -ENOMEM;
 	}
-	return add_rows(t, p, items);
+	return tree_add_rows(t, p, items);
 }
 
 int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
 		       size_t n)
 {
-	struct places p = { 0 };
+	struct tree_places p = { 0 };
 	int rc = 0;
 
 	for (size_t i = 0; i < n && rc == 0; i++)
 		rc = places_add(&p, &paths[i]);
 	if (rc == 0 && p.n) {
-		qsort(p.list, p.n, sizeof(*p.list), by_place);
+		qsort(p.list, p.n, sizeof(*p.list), by_depth_and_name);
 		rc = places_merge(&p);
 		if (rc == 0)
-			rc = add_items(t, &p);
+			rc = tree_add_items(t, &p);
 	}
 	free(p.list);
 	return rc;

@@ -38,8 +38,8 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
 }
 
 /* A file is readable by whom all of its sources are. */
-static void inherit(const struct rsh_reshard *v, uint32_t rank,
-		    struct rsh_vfs_file *f)
+static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
+			    struct rsh_vfs_file *f)
 {
 	const struct rsh_tree *t = &v->vfs.tree;
 	uint32_t n;
@@ -60,7 +60,7 @@ static void inherit(const struct rsh_reshard *v, uint32_t rank,
 	}
 }
 
-static int add_parts(struct rsh_reshard *v)
+static int reshard_add_parts(struct rsh_reshard *v)
 {
 	const struct rsh_row parts = {
 		.n = v->n_files, .first = FIRST_FILE, .step = 2,
@@ -79,7 +79,7 @@ static int add_parts(struct rsh_reshard *v)
 	return rc ? rc : rsh_tree_add(&v->vfs.tree, &map);
 }
 
-static int add_ranks(struct rsh_reshard *v)
+static int reshard_add_ranks(struct rsh_reshard *v)
 {
 	const struct rsh_row dirs = {
 		.n = v->n_files, .first = FIRST_DIR, .step = 2,
@@ -96,8 +96,8 @@ static int add_ranks(struct rsh_reshard *v)
 	return rc ? rc : rsh_tree_add(&v->vfs.tree, &files);
 }
 
-static int add_names(struct rsh_reshard *v, const char *prefix,
-		     struct rsh_error *err)
+static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
+			     struct rsh_error *err)
 {
 	const char *suffix =
 		rsh_format_suffix(rsh_conversion_format(v->conversion));
@@ -110,7 +110,7 @@ static int add_names(struct rsh_reshard *v, const char *prefix,
 		     rsh_conversion_name_suffix(v->conversion), suffix) < 0)
 		v->after = NULL;
 	if (!v->before || !v->after ||
-	    (v->in_parts ? add_parts(v) : add_ranks(v)))
+	    (v->in_parts ? reshard_add_parts(v) : reshard_add_ranks(v)))
 		return rsh_error_nomem(err);
 	if (v->n_files > 0 && rsh_file_name(v, v->n_files - 1, name,
 					    sizeof(name)) > NAME_MAX)
@@ -119,7 +119,7 @@ static int add_names(struct rsh_reshard *v, const char *prefix,
 	return 0;
 }
 
-static void tell_lost(void *ctx, uint32_t file)
+static void reshard_tell_lost(void *ctx, uint32_t file)
 {
 	const struct rsh_reshard *v = ctx;
 	char name[NAME_MAX + 1];
@@ -134,7 +134,8 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		      struct rsh_error *err)
 {
 	const struct rsh_reader_options reading = {
-		.replicas = v->replicas, .tell_lost = tell_lost, .ctx = v,
+		.replicas = v->replicas,
+		.tell_lost = reshard_tell_lost, .ctx = v,
 	};
 
 	rsh_vfs_own(&v->vfs, v->source, o->uid, o->gid);
@@ -145,16 +146,16 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 	    rsh_reader_new(v->conversion, v->source, &reading, &v->reader))
 		return rsh_error_nomem(err);
 	for (uint32_t r = 0; r < v->n_files; r++) {
-		inherit(v, r, &v->files[r]);
+		reshard_inherit(v, r, &v->files[r]);
 		v->vfs.total_bytes += rsh_conversion_size(v->conversion, r);
 	}
-	return add_names(v, o->prefix, err);
+	return reshard_add_names(v, o->prefix, err);
 }
 
 /* ---- leaves ---- */
 
 /* The map is as readable and as new as the parts together. */
-static void show_map(const struct rsh_reshard *v, struct rsh_leaf *out)
+static void reshard_show_map(const struct rsh_reshard *v, struct rsh_leaf *out)
 {
 	*out = (struct rsh_leaf){
 		.mode = 0444, .size = v->map_bytes, .mtime = v->files[0].mtime,
@@ -166,13 +167,13 @@ static void show_map(const struct rsh_reshard *v, struct rsh_leaf *out)
 	}
 }
 
-static int show_leaf(const struct rsh_vfs *vfs, uint32_t leaf,
-		     struct rsh_leaf *out)
+static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
+			struct rsh_leaf *out)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 
 	if (leaf == v->n_files)
-		show_map(v, out);
+		reshard_show_map(v, out);
 	else
 		*out = (struct rsh_leaf){
 			.mode = v->files[leaf].mode,
@@ -182,7 +183,7 @@ static int show_leaf(const struct rsh_vfs *vfs, uint32_t leaf,
 	return 0;
 }
 
-static struct rsh_body body_of_leaf(const struct rsh_vfs *vfs, uint32_t leaf)
+static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 
@@ -190,16 +191,16 @@ static struct rsh_body body_of_leaf(const struct rsh_vfs *vfs, uint32_t leaf)
 				   rsh_body_of_text(v->map, v->map_bytes);
 }
 
-static struct rsh_source *source_of(const struct rsh_vfs *vfs)
+static struct rsh_source *reshard_source(const struct rsh_vfs *vfs)
 {
 	return rsh_reshard_of(vfs)->source;
 }
 
 const struct rsh_vfs_ops rsh_reshard_ops = {
 	.free = rsh_reshard_free,
-	.show = show_leaf,
-	.body = body_of_leaf,
+	.show = reshard_show,
+	.body = reshard_body,
 	.backing = rsh_reshard_backing,
-	.source = source_of,
+	.source = reshard_source,
 	.attribute = rsh_reshard_attribute,
 };

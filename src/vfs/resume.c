@@ -12,35 +12,35 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-struct resume_tree {
+struct resumed_tree {
 	struct rsh_vfs vfs;
 	struct rsh_resume *resume;
 	const struct rsh_resume_entry *entries; /* its; they are the leaves */
 };
 
-static const struct resume_tree *tree_of(const struct rsh_vfs *v)
+static const struct resumed_tree *resumed_tree(const struct rsh_vfs *v)
 {
-	return (const struct resume_tree *)v;
+	return (const struct resumed_tree *)v;
 }
 
-static void free_tree(struct rsh_vfs *v)
+static void resumed_free(struct rsh_vfs *v)
 {
-	struct resume_tree *t = (struct resume_tree *)v;
+	struct resumed_tree *t = (struct resumed_tree *)v;
 
 	rsh_vfs_clear(&t->vfs);
 	rsh_resume_free(t->resume);
 	free(t);
 }
 
-static uint64_t size_of(const struct rsh_resume_entry *e)
+static uint64_t resumed_size(const struct rsh_resume_entry *e)
 {
 	return e->kind == RSH_RESUME_FILE ? e->size : strlen(e->text);
 }
 
-static int show_entry(const struct rsh_vfs *v, uint32_t leaf,
-		      struct rsh_leaf *out)
+static int resumed_show(const struct rsh_vfs *v, uint32_t leaf,
+			struct rsh_leaf *out)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_resume_entry *e = &t->entries[leaf];
 	struct rsh_source_attr a;
 
@@ -49,30 +49,30 @@ static int show_entry(const struct rsh_vfs *v, uint32_t leaf,
 	*out = (struct rsh_leaf){
 		.mode = e->kind == RSH_RESUME_LINK ? 0777 :
 			rsh_source_mode_as(&a, v->tree.uid, v->tree.gid) & 0444,
-		.size = size_of(e), .mtime = a.mtime,
+		.size = resumed_size(e), .mtime = a.mtime,
 	};
 	return 0;
 }
 
-static const char *link_of_entry(const struct rsh_vfs *v, uint32_t leaf)
+static const char *resumed_link(const struct rsh_vfs *v, uint32_t leaf)
 {
-	return tree_of(v)->entries[leaf].text;
+	return resumed_tree(v)->entries[leaf].text;
 }
 
-static struct rsh_body body_of_entry(const struct rsh_vfs *v, uint32_t leaf)
+static struct rsh_body resumed_body(const struct rsh_vfs *v, uint32_t leaf)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_resume_entry *e = &t->entries[leaf];
 
 	return e->kind == RSH_RESUME_TEXT ?
-	       rsh_body_of_text(e->text, size_of(e)) :
+	       rsh_body_of_text(e->text, resumed_size(e)) :
 	       rsh_body_of_rank(rsh_resume_source(t->resume), e->file, e->size);
 }
 
-static int backing_of_entry(const struct rsh_vfs *v, uint32_t leaf,
-			    uint32_t *file)
+static int resumed_backing(const struct rsh_vfs *v, uint32_t leaf,
+			   uint32_t *file)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_resume_entry *e = &t->entries[leaf];
 
 	return e->kind == RSH_RESUME_FILE &&
@@ -80,15 +80,15 @@ static int backing_of_entry(const struct rsh_vfs *v, uint32_t leaf,
 				e->size, file) ? 0 : -ENODATA;
 }
 
-static struct rsh_source *source_of_job(const struct rsh_vfs *v)
+static struct rsh_source *resumed_source(const struct rsh_vfs *v)
 {
-	return rsh_resume_source(tree_of(v)->resume);
+	return rsh_resume_source(resumed_tree(v)->resume);
 }
 
-static int attribute_of_entry(const struct rsh_vfs *v, uint32_t leaf,
-			      enum rsh_attribute which, FILE *to)
+static int resumed_attribute(const struct rsh_vfs *v, uint32_t leaf,
+			     enum rsh_attribute which, FILE *to)
 {
-	const struct resume_tree *t = tree_of(v);
+	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_resume_entry *e =
 		leaf == RSH_NO_LEAF ? NULL : &t->entries[leaf];
 	struct rsh_source_view view;
@@ -107,16 +107,16 @@ static int attribute_of_entry(const struct rsh_vfs *v, uint32_t leaf,
 }
 
 static const struct rsh_vfs_ops resume_ops = {
-	.free = free_tree,
-	.show = show_entry,
-	.link = link_of_entry,
-	.body = body_of_entry,
-	.backing = backing_of_entry,
-	.source = source_of_job,
-	.attribute = attribute_of_entry,
+	.free = resumed_free,
+	.show = resumed_show,
+	.link = resumed_link,
+	.body = resumed_body,
+	.backing = resumed_backing,
+	.source = resumed_source,
+	.attribute = resumed_attribute,
 };
 
-static int build(struct resume_tree *t, struct rsh_error *err)
+static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 {
 	cleanup_free struct rsh_path *paths = NULL;
 	size_t n;
@@ -134,7 +134,7 @@ static int build(struct resume_tree *t, struct rsh_error *err)
 			e->name, link ? RSH_NODE_LINK : RSH_NODE_FILE,
 			(uint32_t)i,
 		};
-		t->vfs.total_bytes += link ? 0 : size_of(e);
+		t->vfs.total_bytes += link ? 0 : resumed_size(e);
 	}
 	rc = rsh_tree_add_paths(&t->vfs.tree, paths, n);
 	if (rc == -EEXIST)
@@ -146,7 +146,7 @@ static int build(struct resume_tree *t, struct rsh_error *err)
 int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 			struct rsh_vfs **out, struct rsh_error *err)
 {
-	struct resume_tree *t = calloc(1, sizeof(*t));
+	struct resumed_tree *t = calloc(1, sizeof(*t));
 	int rc;
 
 	if (!t)
@@ -157,10 +157,10 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 	if (rc == 0) {
 		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
 			    cfg->gid);
-		rc = build(t, err);
+		rc = resumed_build(t, err);
 	}
 	if (rc) {
-		free_tree(&t->vfs);
+		resumed_free(&t->vfs);
 		return rc;
 	}
 	rsh_log_info("%s: %llu nodes, %llu bytes", cfg->source,

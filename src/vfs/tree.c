@@ -133,7 +133,8 @@ static bool row_guess(const struct rsh_row *row, const char *name, uint32_t *i)
 	return is_counted(number, row->from, 1, row->n, i);
 }
 
-static bool has_name(const struct rsh_row *row, uint32_t i, const char *name)
+static bool row_has_name(const struct rsh_row *row, uint32_t i,
+			 const char *name)
 {
 	const struct rsh_node node = row_node(row, i);
 	char own[NAME_MAX + 1];
@@ -155,7 +156,7 @@ static uint64_t row_find(const struct rsh_row *row, uint64_t dir,
 	}
 	for (; n > 0; n--, i++)
 		if (row->items ? strcmp(name, row->items[i].name) == 0 :
-				 has_name(row, i, name))
+		    row_has_name(row, i, name))
 			return row->first + i * row->step;
 	return 0;
 }

@@ -42,15 +42,16 @@ void rsh_vfs_free(struct rsh_vfs *v)
 
 /* ---- nodes ---- */
 
-static const struct rsh_tree *tree_with(const struct rsh_vfs *v, uint64_t node)
+static const struct rsh_tree *vfs_tree_with(const struct rsh_vfs *v,
+					    uint64_t node)
 {
 	return rsh_control_owns(node) ? &v->control : &v->tree;
 }
 
-static bool find_node(const struct rsh_vfs *v, uint64_t number,
-		      struct rsh_node *out)
+static bool vfs_find_node(const struct rsh_vfs *v, uint64_t number,
+			  struct rsh_node *out)
 {
-	return rsh_tree_node(tree_with(v, number), number, out);
+	return rsh_tree_node(vfs_tree_with(v, number), number, out);
 }
 
 uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
@@ -58,17 +59,17 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 {
 	struct rsh_node dir;
 
-	if (!find_node(v, parent, &dir) || dir.kind != RSH_NODE_DIR)
+	if (!vfs_find_node(v, parent, &dir) || dir.kind != RSH_NODE_DIR)
 		return (uint64_t)-1;
 	if (parent == RSH_VFS_ROOT && v->control.root &&
 	    strcmp(name, RSH_CONTROL_NAME) == 0)
 		return v->control.root;
-	return rsh_tree_find(tree_with(v, parent), parent, name);
+	return rsh_tree_find(vfs_tree_with(v, parent), parent, name);
 }
 
 /* What all nodes have in common. */
-static void fill_stat(struct stat *st, const struct rsh_tree *t, uint64_t node,
-		      const struct rsh_leaf *leaf)
+static void vfs_fill_stat(struct stat *st, const struct rsh_tree *t,
+			  uint64_t node, const struct rsh_leaf *leaf)
 {
 	*st = (struct stat){
 		.st_ino = node,
@@ -88,7 +89,7 @@ static void fill_stat(struct stat *st, const struct rsh_tree *t, uint64_t node,
 
 int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 {
-	const struct rsh_tree *t = tree_with(v, node);
+	const struct rsh_tree *t = vfs_tree_with(v, node);
 	struct rsh_leaf leaf = { .mode = t->dir_mode, .mtime = t->dir_mtime };
 	struct rsh_node found;
 	int rc = 0;
@@ -98,7 +99,7 @@ int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 	if (found.kind != RSH_NODE_DIR)
 		rc = t == &v->tree ? v->ops->show(v, found.leaf, &leaf) :
 				     rsh_control_show(v, &leaf);
-	fill_stat(st, t, node, &leaf);
+	vfs_fill_stat(st, t, node, &leaf);
 	if (found.kind == RSH_NODE_DIR) {
 		st->st_mode |= S_IFDIR;
 		st->st_nlink = 2 + rsh_tree_n_dirs(t, node);
@@ -113,14 +114,14 @@ int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
 {
 	struct rsh_node node;
 
-	if (!find_node(v, dir, &node) || node.kind != RSH_NODE_DIR)
+	if (!vfs_find_node(v, dir, &node) || node.kind != RSH_NODE_DIR)
 		return -ENOTDIR;
 	if (i < 2) {
 		*child = i == 0 ? dir : node.parent;
 		snprintf(name, name_max, "%s", i == 0 ? "." : "..");
 		return 0;
 	}
-	if (!rsh_tree_child(tree_with(v, dir), dir, i - 2, &node))
+	if (!rsh_tree_child(vfs_tree_with(v, dir), dir, i - 2, &node))
 		return -ENOENT;
 	*child = node.number;
 	rsh_node_name(&node, name, name_max);
@@ -141,7 +142,7 @@ int rsh_vfs_body(const struct rsh_vfs *v, uint64_t node, struct rsh_body *out)
 {
 	struct rsh_node found;
 
-	if (!find_node(v, node, &found))
+	if (!vfs_find_node(v, node, &found))
 		return -ENOENT;
 	if (found.kind == RSH_NODE_DIR)
 		return -EISDIR;
@@ -199,7 +200,7 @@ bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
 	return rsh_source_is_stacked(v->ops->source(v));
 }
 
-static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
+static uint64_t vfs_largest_in(const struct rsh_vfs *v, uint64_t dir)
 {
 	char name[NAME_MAX + 1];
 	uint64_t child, largest = 0;
@@ -213,7 +214,7 @@ static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
 		if (rsh_vfs_stat(v, child, &st))
 			continue;
 		if (S_ISDIR(st.st_mode))
-			bytes = largest_in(v, child);
+			bytes = vfs_largest_in(v, child);
 		else if (S_ISREG(st.st_mode))
 			bytes = (uint64_t)st.st_size;
 		if (bytes > largest)
@@ -224,7 +225,7 @@ static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
 
 uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
 {
-	return largest_in(v, RSH_VFS_ROOT);
+	return vfs_largest_in(v, RSH_VFS_ROOT);
 }
 
 /* The control directory is no part of what df and the like are told. */
