@@ -86,7 +86,7 @@ static void room_give(struct load_room *r, uint64_t bytes)
 
 	if (r->counted)
 		rsh_depth_end(&s->depth, r->number, bytes, streams_n_wanted(s),
-			      rsh_clock_ns());
+			      s->now());
 	r->counted = false;
 	room = rsh_min_u64(rsh_depth_room(&s->depth), s->n_waiting);
 	for (uint64_t i = 0; i < room; i++)
@@ -111,7 +111,7 @@ static void window_fill(struct rsh_window *w)
 	struct rsh_streams *s = st->all;
 	struct load_room r = { .streams = s, .counted = rsh_stream_sleeps(st) };
 	struct rsh_target to = { .area = w->area };
-	const uint64_t start = rsh_clock_ns();
+	const uint64_t start = s->now();
 	unsigned long waits;
 	int rc;
 
@@ -131,7 +131,7 @@ static void window_fill(struct rsh_window *w)
 	rsh_waits_tell(NULL, NULL);
 
 	pthread_mutex_lock(&s->lock);
-	stream_learn(st, w->len == RSH_STREAM_MAX, rsh_clock_ns() - start,
+	stream_learn(st, w->len == RSH_STREAM_MAX, s->now() - start,
 		     waits > 0);
 	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
 	w->error = rc;
@@ -154,7 +154,7 @@ static void stream_await_room(struct rsh_stream *st)
 		};
 
 		if (pthread_cond_timedwait(&s->room, &s->lock, &until))
-			rsh_depth_look(&s->depth, rsh_clock_ns());
+			rsh_depth_look(&s->depth, s->now());
 	}
 	s->n_waiting--;
 }

@@ -151,7 +151,7 @@ static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
 static struct rsh_window *stream_need_window(struct rsh_stream *st,
 					     uint64_t offset)
 {
-	const uint64_t now = rsh_clock_ns();
+	const uint64_t now = st->all->now();
 	struct rsh_window *w = rsh_stream_window_at(st, offset);
 
 	if (!w)
@@ -205,7 +205,7 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 			struct rsh_loan *loan)
 {
 	struct rsh_streams *s = st->all;
-	uint64_t now = rsh_clock_ns();
+	uint64_t now = s->now();
 	ssize_t n;
 
 	loan->streams = s;
@@ -223,7 +223,7 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 		n = stream_lend_windows(st, offset, len, loan);
 	else
 		n = stream_lend_once(st, offset, len, loan);
-	st->last_ns = rsh_clock_ns();
+	st->last_ns = s->now();
 	s->stats.reads++;
 	if (n > 0)
 		s->stats.bytes += (uint64_t)n;
@@ -330,6 +330,7 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 		return -ENOMEM;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->lenders_prepare = o->lenders_prepare;
+	s->now = o->now ? o->now : rsh_clock_ns;
 	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
 	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
 	rsh_depth_init(&s->depth, o->max_loads ? o->max_loads : DEFAULT_LOADS);

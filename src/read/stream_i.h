@@ -64,6 +64,7 @@ struct rsh_stream {
 struct rsh_streams {
 	unsigned max_windows, max_threads, n_cpus;
 	bool lenders_prepare;
+	uint64_t (*now)(void);
 
 	/* Guards everything below and the streams' and windows' state; held
 	 * neither while a window is prepared nor while it is lent. */

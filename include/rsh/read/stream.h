@@ -51,6 +51,9 @@ struct rsh_streams_options {
 	/* Who returns a loan may be kept to prepare the next window, if the
 	 * reader has been given its bytes by then and is slow. */
 	bool lenders_prepare;
+	/* Told in place of rsh_clock_ns(), by which readers and loads are
+	 * measured; NULL: that. */
+	uint64_t (*now)(void);
 };
 
 /* Since the start. */
