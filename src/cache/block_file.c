@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/block_file.c - the format of a block on disk.
+/* cache/block_file.c writes and reads the format of a block on disk.
  *
  * The key is in the file besides being hashed in its name: a name is short
  * enough for two keys to meet, and a file can be renamed. */
@@ -17,13 +17,13 @@ static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '1', '\n' };
 
 enum { KEY_WORDS = 9, KEY_AT = 8, CONTENT_HASH_AT = 80, HASH_AT = 88 };
 
-static void put(uint8_t *at, uint64_t v)
+static void block_word_put(uint8_t *at, uint64_t v)
 {
 	v = htole64(v);
 	memcpy(at, &v, sizeof(v));
 }
 
-static uint64_t get(const uint8_t *at)
+static uint64_t block_word_get(const uint8_t *at)
 {
 	uint64_t v;
 
@@ -31,7 +31,7 @@ static uint64_t get(const uint8_t *at)
 	return le64toh(v);
 }
 
-static void key_write(const struct rsh_block_key *key, uint8_t *out)
+static void block_key_write(const struct rsh_block_key *key, uint8_t *out)
 {
 	const struct rsh_cache_file_id *f = &key->file;
 	const uint64_t words[KEY_WORDS] = {
@@ -40,7 +40,7 @@ static void key_write(const struct rsh_block_key *key, uint8_t *out)
 	};
 
 	for (size_t i = 0; i < KEY_WORDS; i++)
-		put(out + 8 * i, words[i]);
+		block_word_put(out + 8 * i, words[i]);
 }
 
 void rsh_block_file_name(const struct rsh_block_key *key,
@@ -49,7 +49,7 @@ void rsh_block_file_name(const struct rsh_block_key *key,
 	uint8_t bytes[8 * KEY_WORDS];
 	XXH128_hash_t hash;
 
-	key_write(key, bytes);
+	block_key_write(key, bytes);
 	hash = XXH3_128bits(bytes, sizeof(bytes));
 	snprintf(name, RSH_BLOCK_FILE_NAME_MAX, "%016llx%016llx%s",
 		 (unsigned long long)hash.high64,
@@ -67,9 +67,10 @@ void rsh_block_file_header(const struct rsh_block_key *key,
 			   uint8_t header[RSH_BLOCK_FILE_HEADER])
 {
 	memcpy(header, magic, sizeof(magic));
-	key_write(key, header + KEY_AT);
-	put(header + CONTENT_HASH_AT, XXH3_64bits(content, key->len));
-	put(header + HASH_AT, XXH3_64bits(header, HASH_AT));
+	block_key_write(key, header + KEY_AT);
+	block_word_put(header + CONTENT_HASH_AT,
+		       XXH3_64bits(content, key->len));
+	block_word_put(header + HASH_AT, XXH3_64bits(header, HASH_AT));
 }
 
 bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
@@ -78,10 +79,10 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 	uint64_t words[KEY_WORDS], size, nsec, offset, len;
 
 	if (memcmp(header, magic, sizeof(magic)) != 0 ||
-	    get(header + HASH_AT) != XXH3_64bits(header, HASH_AT))
+	    block_word_get(header + HASH_AT) != XXH3_64bits(header, HASH_AT))
 		return false;
 	for (size_t i = 0; i < KEY_WORDS; i++)
-		words[i] = get(header + KEY_AT + 8 * i);
+		words[i] = block_word_get(header + KEY_AT + 8 * i);
 	size = words[2];
 	nsec = words[4];
 	offset = words[7];
@@ -97,7 +98,7 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 		.offset = offset,
 		.len = (uint32_t)len,
 	};
-	*content_hash = get(header + CONTENT_HASH_AT);
+	*content_hash = block_word_get(header + CONTENT_HASH_AT);
 	return true;
 }
 
@@ -111,8 +112,8 @@ bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 
 	if (!rsh_block_file_parse(header, &in_file, &hash))
 		return false;
-	key_write(&in_file, found);
-	key_write(key, wanted);
+	block_key_write(&in_file, found);
+	block_key_write(key, wanted);
 	return memcmp(found, wanted, sizeof(found)) == 0 &&
 	       XXH3_64bits(content, key->len) == hash;
 }

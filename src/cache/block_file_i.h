@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/block_file_i.h - a block as a file of the directory, for this layer
- * only.
+/* cache/block_file_i.h says how a block is a file of the directory; for this
+ * room only.
  *
  * All numbers are little-endian:
  *

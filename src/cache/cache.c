@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache.c - making and freeing a cache, and its figures. */
+/* cache/cache.c makes and frees a cache, and tells its figures. */
 #include "config.h"
 
 #include "disk_i.h"
@@ -17,8 +17,9 @@
 /* Address space for so many times the bound, in frames that are not full. */
 #define SPREAD 16
 
-static int check_options(const struct rsh_cache_options *o, uint32_t block,
-			 uint32_t page, struct rsh_error *err)
+static int cache_options_check(const struct rsh_cache_options *o,
+			       uint32_t block, uint32_t page,
+			       struct rsh_error *err)
 {
 	if (block < page || block > RSH_BLOCK_MAX || (block & (block - 1)))
 		return rsh_error_set(err, EINVAL,
@@ -34,7 +35,8 @@ static int check_options(const struct rsh_cache_options *o, uint32_t block,
 
 /* Sizes that follow from the bound.  A bound that cannot hold what finds the
  * blocks and one block becomes 0. */
-static void measure(struct rsh_cache *c, const struct rsh_cache_options *opts)
+static void cache_measure(struct rsh_cache *c,
+			  const struct rsh_cache_options *opts)
 {
 	const uint64_t n = c->bound / c->block_bytes;
 	uint64_t fixed;
@@ -48,27 +50,28 @@ static void measure(struct rsh_cache *c, const struct rsh_cache_options *opts)
 			opts->map_bytes / ((uint64_t)RSH_SLAB_BLOCKS *
 					   c->block_bytes));
 	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
-		rsh_pack_bytes(c) + (opts->dir ? sizeof(struct rsh_disk) : 0);
+		(opts->dir ? sizeof(struct rsh_disk) : 0);
 	if (c->bound < fixed + c->block_bytes || c->max_slabs == 0)
 		c->bound = 0;
 	else
 		c->used = c->bookkeeping = fixed;
 }
 
-static int init_locks(struct rsh_cache *c)
+static int cache_locks_init(struct rsh_cache *c)
 {
 	int rc = pthread_mutex_init(&c->lock, NULL);
 
 	for (unsigned i = 0; rc == 0 && i < RSH_WAIT_CONDITIONS; i++)
 		rc = pthread_cond_init(&c->loaded[i], NULL);
-	return rc ? -rc : rsh_worker_init(&c->packer, c, rsh_pack_step);
+	return -rc;
 }
 
-static int init_parts(struct rsh_cache *c, const struct rsh_cache_options *opts,
-		      struct rsh_error *err)
+static int cache_parts_init(struct rsh_cache *c,
+			    const struct rsh_cache_options *opts,
+			    struct rsh_error *err)
 {
 	c->heads = calloc(c->n_heads, sizeof(*c->heads));
-	if (!c->heads || rsh_pack_init(c))
+	if (!c->heads)
 		return rsh_error_nomem(err);
 	return opts->dir ? rsh_disk_open(c, opts, err) : 0;
 }
@@ -80,12 +83,12 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	const uint32_t block = opts->block_bytes ? opts->block_bytes :
 						   RSH_CACHE_BLOCK_DEFAULT;
 	struct rsh_cache *c;
-	int rc = check_options(opts, block, page, err);
+	int rc = cache_options_check(opts, block, page, err);
 
 	if (rc)
 		return rc;
 	c = calloc(1, sizeof(*c));
-	if (!c || init_locks(c)) {
+	if (!c || cache_locks_init(c)) {
 		free(c);
 		return rsh_error_nomem(err);
 	}
@@ -93,11 +96,10 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->block_bytes = block;
 	c->block_shift = (unsigned)__builtin_ctz(block);
 	c->page_bytes = page;
-	c->compress = opts->compress;
 	rsh_lists_init(c);
-	measure(c, opts);
+	cache_measure(c, opts);
 	c->stats.memory_peak = c->used;
-	rc = init_parts(c, opts, err);
+	rc = cache_parts_init(c, opts, err);
 	if (rc) {
 		rsh_cache_free(c);
 		return rc;
@@ -111,10 +113,7 @@ void rsh_cache_free(struct rsh_cache *c)
 	if (!c)
 		return;
 	rsh_disk_close(c);
-	rsh_worker_destroy(&c->packer);
 	rsh_memory_clear(c);
-	free(c->pack_buf);
-	free(c->pack_state);
 	rsh_file_table_clear(&c->files);
 	free(c->heads);
 	for (unsigned i = 0; i < RSH_WAIT_CONDITIONS; i++)
@@ -130,11 +129,10 @@ uint32_t rsh_cache_block_bytes(const struct rsh_cache *c)
 
 void rsh_cache_settle(struct rsh_cache *c)
 {
+	if (!c->disk)
+		return;
 	pthread_mutex_lock(&c->lock);
-	rsh_pack_kick(c);
-	rsh_worker_settle(&c->packer);
-	if (c->disk)
-		rsh_worker_settle(&c->disk->writer);
+	rsh_worker_settle(&c->disk->writer);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -144,12 +142,9 @@ void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
 	*out = c->stats;
 	out->memory_bytes = c->used;
 	out->plain_bytes = c->plain_bytes;
-	out->compressed_bytes = c->packed_bytes;
 	out->bookkeeping_bytes = c->bookkeeping;
-	out->spare_bytes = c->used - c->bookkeeping - c->plain_bytes -
-			   c->packed_bytes;
+	out->spare_bytes = c->used - c->bookkeeping - c->plain_bytes;
 	out->n_plain = c->plain.n;
-	out->n_compressed = c->packed.n;
 	out->n_spent = c->spent.n;
 	out->n_in_use = c->n_in_use;
 	out->n_files = c->files.n;

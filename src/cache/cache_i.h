@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache_i.h - the parts of a cache, for this layer only. */
+/* cache/cache_i.h has the parts of a cache, for this room only. */
 #ifndef RSH_CACHE_CACHE_I_H
 #define RSH_CACHE_CACHE_I_H
 
@@ -21,7 +21,6 @@ enum rsh_block_state {
 	RSH_BLOCK_FREE,    /* of no place in any file */
 	RSH_BLOCK_LOADING, /* its content is on its way; wait or go by */
 	RSH_BLOCK_PLAIN,
-	RSH_BLOCK_PACKED,  /* compressed */
 	RSH_BLOCK_FAILED,  /* the load went wrong; no longer to be found */
 };
 
@@ -38,13 +37,11 @@ struct rsh_cache_block {
 	uint32_t refs;     /* users; in a list only if there are none */
 	uint32_t resident; /* bytes at mem that count as memory */
 	uint32_t len;      /* of the content */
-	uint32_t packed_len;
 	uint32_t handed;   /* bytes handed out, at most len */
 	int error;         /* FAILED: positive errno */
 	uint8_t state;
 	bool spent;
 	bool untouched;    /* its memory counts, but is not there yet */
-	bool unpackable;   /* tried to compress in vain */
 };
 
 /* The oldest first. */
@@ -56,22 +53,10 @@ struct rsh_block_list {
 /* All lists of a cache, empty. */
 void rsh_lists_init(struct rsh_cache *c);
 
-/* As the newest. */
-void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b);
-/* Where its last_use belongs. */
-void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b);
-void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b);
-
 /* ---- files (files.c) ---- */
 
-struct rsh_cache_file_info {
-	struct rsh_cache_file_id id;
-	uint16_t vain; /* attempts to compress that failed, one after another */
-	uint16_t skip; /* blocks not to try before the next attempt */
-};
-
 struct rsh_file_table {
-	struct rsh_cache_file_info *files;
+	struct rsh_cache_file_id *files;
 	uint32_t n, cap;
 	uint32_t *slots; /* number of the file, plus 1; 0: empty */
 	uint32_t n_slots;
@@ -79,10 +64,10 @@ struct rsh_file_table {
 
 void rsh_file_table_clear(struct rsh_file_table *t);
 
-/* ---- threads of the cache (worker.c) ---- */
+/* ---- the thread of the cache (worker.c) ---- */
 
-/* One that does one kind of work when it is told that there may be some.
- * Guarded by the cache's lock. */
+/* It does one kind of work when it is told that there may be some.  Guarded by
+ * the cache's lock. */
 struct rsh_worker {
 	struct rsh_cache *cache;
 	/* Lock held, given up meanwhile: one piece of the work; false if there
@@ -117,23 +102,17 @@ struct rsh_cache {
 	uint64_t bound;
 	uint32_t block_bytes, page_bytes;
 	unsigned block_shift;
-	enum rsh_cache_compress compress;
 	uint32_t n_heads; /* a power of two */
 	uint32_t max_slabs;
 	struct rsh_disk *disk; /* NULL: none */
 
-	/* The packer's own: room for a compressed block, and LZ4's tables. */
-	uint8_t *pack_buf;
-	void *pack_state;
-
 	pthread_mutex_t lock; /* guards all below */
-	struct rsh_worker packer;
 	pthread_cond_t loaded[RSH_WAIT_CONDITIONS];
 	uint64_t clock;
 	struct rsh_cache_block **heads;
 	struct rsh_cache_slab *slabs;
 	uint32_t n_slabs;
-	struct rsh_block_list spent, plain, packed;
+	struct rsh_block_list spent, plain;
 	struct rsh_block_list warm; /* free, all of its memory resident */
 	struct rsh_block_list cold; /* free, none of it */
 	struct rsh_file_table files;
@@ -141,7 +120,7 @@ struct rsh_cache {
 	uint32_t n_in_use;    /* blocks with users */
 	uint64_t used;        /* bytes, <= bound */
 	uint64_t bookkeeping; /* the part of it that is in no block */
-	uint64_t plain_bytes, packed_bytes; /* the part that is */
+	uint64_t plain_bytes; /* the part that is */
 	struct rsh_cache_stats stats; /* the counters only */
 };
 
@@ -156,10 +135,6 @@ void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes);
 struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len);
 /* Back to the free ones.  Its memory stays if it is a whole frame. */
 void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b);
-/* Gives memory beyond the first `len` bytes back to the system; may give the
- * lock up, so the block must be the caller's. */
-void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
-		    uint32_t len);
 /* What the block is, wherever it is kept. */
 struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 				      const struct rsh_cache_block *b);
@@ -183,25 +158,7 @@ void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b);
 void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 		      enum rsh_block_state state);
 
-/* Exchanges the memory of two blocks. */
-void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
-		    struct rsh_cache_block *b);
-
 /* Without users: */
 void rsh_memory_clear(struct rsh_cache *c);
-
-/* ---- compression (pack.c) ---- */
-
-/* Bytes that the packer needs for itself. */
-uint64_t rsh_pack_bytes(const struct rsh_cache *c);
-/* 0 or -errno. */
-int rsh_pack_init(struct rsh_cache *c);
-/* The packer's step. */
-bool rsh_pack_step(struct rsh_cache *c);
-/* Lock held: wakes the packer if memory is short. */
-void rsh_pack_kick(struct rsh_cache *c);
-/* Lock held, given up meanwhile: makes a compressed block plain.  The caller
- * is a user of it then; false if there is no room. */
-bool rsh_unpack(struct rsh_cache *c, struct rsh_cache_block *b);
 
 #endif

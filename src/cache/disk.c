@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/disk.c - blocks in a directory: reading, and the thread that writes.
+/* cache/disk.c reads blocks of a directory, and writes them in a thread.
  *
  * Nothing here may make a reader fail or wait for long: whatever goes wrong is
  * a miss, and a directory that failed is left alone for a while. */
@@ -34,7 +34,7 @@
 /* ---- the directory ---- */
 
 /* A descriptor of the directory, or -1 and *why. */
-static int open_dir(const char *path, const char **why)
+static int disk_dir_open(const char *path, const char **why)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
@@ -57,7 +57,7 @@ static int open_dir(const char *path, const char **why)
 }
 
 /* One line for all failures until it works again. */
-static void complain(struct rsh_disk *d, const char *why)
+static void disk_complain(struct rsh_disk *d, const char *why)
 {
 	if (!atomic_exchange(&d->complained, true))
 		rsh_log_warning("cache directory %s: %s; going on without it, "
@@ -65,26 +65,26 @@ static void complain(struct rsh_disk *d, const char *why)
 				(unsigned long long)d->retry_ns / NS_PER_S);
 }
 
-static void stop_writing(struct rsh_disk *d, const char *why)
+static void disk_writes_stop(struct rsh_disk *d, const char *why)
 {
-	complain(d, why);
+	disk_complain(d, why);
 	d->writes_off_until = d->clock_ns() + d->retry_ns;
 }
 
-static void stop_reading(struct rsh_disk *d, const char *why)
+static void disk_reads_stop(struct rsh_disk *d, const char *why)
 {
-	complain(d, why);
+	disk_complain(d, why);
 	d->reads_off_until = d->clock_ns() + d->retry_ns;
 }
 
 /* The path may lead to another directory by now, or to one again. */
-static bool reopen(struct rsh_disk *d)
+static bool disk_reopen(struct rsh_disk *d)
 {
 	const char *why = NULL;
-	cleanup_fd int fd = open_dir(d->path, &why);
+	cleanup_fd int fd = disk_dir_open(d->path, &why);
 
 	if (fd < 0 || dup3(fd, d->fd, O_CLOEXEC) < 0) {
-		stop_writing(d, why ? why : strerror(errno));
+		disk_writes_stop(d, why ? why : strerror(errno));
 		return false;
 	}
 	d->looked = false;
@@ -94,7 +94,7 @@ static bool reopen(struct rsh_disk *d)
 /* ---- reading ---- */
 
 /* Moves on by n bytes.  True while something is left. */
-static bool advance(struct iovec *iov, int n_iov, size_t n)
+static bool disk_iov_advance(struct iovec *iov, int n_iov, size_t n)
 {
 	size_t left = 0;
 
@@ -110,7 +110,8 @@ static bool advance(struct iovec *iov, int n_iov, size_t n)
 }
 
 /* 0, or a positive errno; ENODATA at an early end. */
-static int read_file(int fd, uint8_t *header, uint8_t *content, uint32_t len)
+static int block_file_read(int fd, uint8_t *header, uint8_t *content,
+			   uint32_t len)
 {
 	struct iovec iov[] = { { header, RSH_BLOCK_FILE_HEADER },
 			       { content, len } };
@@ -122,12 +123,12 @@ static int read_file(int fd, uint8_t *header, uint8_t *content, uint32_t len)
 			return errno;
 		if (n == 0)
 			return ENODATA;
-	} while (n < 0 || advance(iov, 2, (size_t)n));
+	} while (n < 0 || disk_iov_advance(iov, 2, (size_t)n));
 	return 0;
 }
 
 /* Notes the use, and that the kernel need not keep what this cache keeps. */
-static void was_used(int fd, const struct stat *st)
+static void block_file_was_used(int fd, const struct stat *st)
 {
 	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
 					  { .tv_nsec = UTIME_NOW } };
@@ -137,9 +138,9 @@ static void was_used(int fd, const struct stat *st)
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
-static enum rsh_disk_found check_file(struct rsh_disk *d, int fd,
-				      const struct rsh_block_key *key,
-				      uint8_t *content)
+static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
+					   const struct rsh_block_key *key,
+					   uint8_t *content)
 {
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	struct stat st;
@@ -150,19 +151,19 @@ static enum rsh_disk_found check_file(struct rsh_disk *d, int fd,
 	if (!S_ISREG(st.st_mode) ||
 	    (uint64_t)st.st_size != sizeof(header) + key->len)
 		return RSH_DISK_REJECTED;
-	rc = read_file(fd, header, content, key->len);
+	rc = block_file_read(fd, header, content, key->len);
 	if (rc && rc != ENODATA) {
-		stop_reading(d, strerror(rc));
+		disk_reads_stop(d, strerror(rc));
 		return RSH_DISK_ERROR;
 	}
 	if (rc || !rsh_block_file_check(header, key, content))
 		return RSH_DISK_REJECTED;
-	was_used(fd, &st);
+	block_file_was_used(fd, &st);
 	return RSH_DISK_HIT;
 }
 
 /* What it means that a file cannot be opened. */
-static enum rsh_disk_found not_opened(struct rsh_disk *d, int code)
+static enum rsh_disk_found block_file_not_opened(struct rsh_disk *d, int code)
 {
 	switch (code) {
 	case ENOENT:
@@ -176,7 +177,7 @@ static enum rsh_disk_found not_opened(struct rsh_disk *d, int code)
 	case EACCES:
 		return RSH_DISK_REJECTED;
 	default:
-		stop_reading(d, strerror(code));
+		disk_reads_stop(d, strerror(code));
 		return RSH_DISK_ERROR;
 	}
 }
@@ -195,8 +196,8 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 	/* O_NONBLOCK: it might be a FIFO. */
 	fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK |
 		    O_NOCTTY | O_CLOEXEC);
-	found = fd < 0 ? not_opened(d, errno) :
-			 check_file(d, fd, key, content);
+	found = fd < 0 ? block_file_not_opened(d, errno) :
+			 block_file_load(d, fd, key, content);
 	/* If another process has just put a good one there, it goes too, and
 	 * is written again some time. */
 	if (found == RSH_DISK_REJECTED)
@@ -206,14 +207,14 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 
 /* ---- writing ---- */
 
-struct block {
+struct disk_block {
 	const struct rsh_block_key *key;
 	uint8_t *content;
 };
 
-static int write_content(void *ctx, int fd)
+static int block_file_write(void *ctx, int fd)
 {
-	const struct block *b = ctx;
+	const struct disk_block *b = ctx;
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	struct iovec iov[] = { { header, sizeof(header) },
 			       { b->content, b->key->len } };
@@ -224,7 +225,7 @@ static int write_content(void *ctx, int fd)
 		n = writev(fd, iov, 2);
 		if (n < 0 && errno != EINTR)
 			return -errno;
-	} while (n < 0 || advance(iov, 2, (size_t)n));
+	} while (n < 0 || disk_iov_advance(iov, 2, (size_t)n));
 	/* Dirty pages would pile up as fast as the source is read, and clean
 	 * ones would hold once more what is in memory already. */
 	if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE |
@@ -237,7 +238,7 @@ static int write_content(void *ctx, int fd)
 }
 
 /* A name that no other process uses. */
-static void temp_name(struct rsh_disk *d, char *name, size_t max)
+static void disk_temp_name(struct rsh_disk *d, char *name, size_t max)
 {
 	uint64_t salt = 0;
 
@@ -249,21 +250,21 @@ static void temp_name(struct rsh_disk *d, char *name, size_t max)
 }
 
 /* 0 or a positive errno. */
-static int write_block(struct rsh_disk *d, const struct rsh_block_key *key,
-		       uint8_t *content)
+static int disk_block_write(struct rsh_disk *d, const struct rsh_block_key *key,
+			    uint8_t *content)
 {
 	char name[RSH_BLOCK_FILE_NAME_MAX], temp[64];
-	struct block block = { key, content };
+	struct disk_block block = { key, content };
 
-	temp_name(d, temp, sizeof(temp));
+	disk_temp_name(d, temp, sizeof(temp));
 	rsh_block_file_name(key, name);
-	return -rsh_file_replace(d->fd, name, temp, 0600, write_content,
+	return -rsh_file_replace(d->fd, name, temp, 0600, block_file_write,
 				 &block);
 }
 
 /* Makes sure that `cost` bytes more are within the bound.  0, a positive errno,
  * or EFBIG if they never are. */
-static int make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
+static int disk_make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
 {
 	const uint64_t target = d->bound - d->bound / 8;
 	struct rsh_disk_look look;
@@ -287,7 +288,7 @@ static int make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
 
 enum outcome { WRITTEN, FAILED, LEFT };
 
-static enum outcome write_or_leave(struct rsh_disk *d,
+static enum outcome disk_block_try(struct rsh_disk *d,
 				   const struct rsh_block_key *key,
 				   uint8_t *content, uint64_t *removed)
 {
@@ -296,16 +297,16 @@ static enum outcome write_or_leave(struct rsh_disk *d,
 
 	if (d->writes_off_until > d->clock_ns())
 		return LEFT;
-	if (d->was_off && !reopen(d))
+	if (d->was_off && !disk_reopen(d))
 		return LEFT;
-	rc = make_room(d, cost, removed);
+	rc = disk_make_room(d, cost, removed);
 	if (rc == EFBIG)
 		return LEFT;
 	if (rc == 0)
-		rc = write_block(d, key, content);
+		rc = disk_block_write(d, key, content);
 	d->was_off = rc != 0;
 	if (rc) {
-		stop_writing(d, rc == ENOENT ? "it is gone" : strerror(rc));
+		disk_writes_stop(d, rc == ENOENT ? "it is gone" : strerror(rc));
 		return FAILED;
 	}
 	d->complained = false;
@@ -315,7 +316,7 @@ static enum outcome write_or_leave(struct rsh_disk *d,
 }
 
 /* The writer's step. */
-static bool write_next(struct rsh_cache *c)
+static bool disk_write_next(struct rsh_cache *c)
 {
 	struct rsh_disk *d = c->disk;
 	struct rsh_cache_block *b;
@@ -330,7 +331,7 @@ static bool write_next(struct rsh_cache *c)
 	d->n--;
 	key = rsh_block_key_of(c, b);
 	pthread_mutex_unlock(&c->lock);
-	outcome = write_or_leave(d, &key, b->mem, &removed);
+	outcome = disk_block_try(d, &key, b->mem, &removed);
 	pthread_mutex_lock(&c->lock);
 
 	c->stats.disk_trimmed += removed;
@@ -373,7 +374,7 @@ int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 	if (!d)
 		return rsh_error_nomem(err);
 	d->path = strdup(opts->dir);
-	if (!d->path || rsh_worker_init(&d->writer, c, write_next)) {
+	if (!d->path || rsh_worker_init(&d->writer, c, disk_write_next)) {
 		free(d->path);
 		free(d);
 		return rsh_error_nomem(err);
@@ -382,7 +383,7 @@ int rsh_disk_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 	c->disk = d;
 	if (mkdir(d->path, 0700) == 0)
 		rsh_log_info("cache directory %s: made", d->path);
-	d->fd = open_dir(d->path, &why);
+	d->fd = disk_dir_open(d->path, &why);
 	if (d->fd < 0)
 		return rsh_error_set(err, errno, "cache directory %s: %s",
 				     d->path, why);

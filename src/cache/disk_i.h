@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/disk_i.h - the directory of a cache, for this layer only.
+/* cache/disk_i.h is about the directory of a cache; for this room only.
  *
  * One file a block (block_file_i.h), all in the one directory.  Files appear by
  * rename and are never changed but for their mtime, which says when the block

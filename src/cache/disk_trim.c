@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/disk_trim.c - keeping the directory to its bound.
+/* cache/disk_trim.c keeps the directory to its bound.
  *
  * Half a million files may be there: instead of sorting them, a first pass adds
  * up their bytes by age, in steps that are finer the younger they are, and a
@@ -43,7 +43,7 @@ uint64_t rsh_disk_cost(uint64_t bytes)
 	return (bytes + 4095) & ~UINT64_C(4095);
 }
 
-static unsigned age_of(const struct pass *p, const struct stat *st)
+static unsigned trim_age(const struct pass *p, const struct stat *st)
 {
 	uint64_t age;
 	unsigned log;
@@ -57,14 +57,14 @@ static unsigned age_of(const struct pass *p, const struct stat *st)
 	return 32 + (log - 5) * 16 + (unsigned)(age >> (log - 4) & 15);
 }
 
-static bool is_temp(const char *name)
+static bool trim_is_temp(const char *name)
 {
 	return rsh_has_suffix(name, TEMP_SUFFIX) &&
 	       strspn(name, "0123456789abcdef-") ==
 		       strlen(name) - strlen(TEMP_SUFFIX);
 }
 
-static void remove_file(struct pass *p, const char *name, uint64_t cost)
+static void trim_remove(struct pass *p, const char *name, uint64_t cost)
 {
 	if (unlinkat(p->dirfd, name, 0) != 0)
 		return;
@@ -72,32 +72,35 @@ static void remove_file(struct pass *p, const char *name, uint64_t cost)
 	p->look.total -= cost;
 }
 
-static void count(struct pass *p, const char *name, const struct stat *st)
+static void trim_count(struct pass *p, const char *name, const struct stat *st)
 {
 	const uint64_t cost = rsh_disk_cost((uint64_t)st->st_size);
 
 	p->look.total += cost;
-	if (!is_temp(name))
-		p->by_age[age_of(p, st)] += cost;
+	if (!trim_is_temp(name))
+		p->by_age[trim_age(p, st)] += cost;
 	else if (st->st_mtim.tv_sec < p->now - TEMP_AGE)
-		remove_file(p, name, cost);
+		trim_remove(p, name, cost);
 }
 
-static void remove_old(struct pass *p, const char *name, const struct stat *st)
+static void trim_remove_old(struct pass *p, const char *name,
+			    const struct stat *st)
 {
 	const uint64_t cost = rsh_disk_cost((uint64_t)st->st_size);
-	const unsigned age = age_of(p, st);
+	const unsigned age = trim_age(p, st);
 
-	if (is_temp(name) || age < p->cut || (age == p->cut && !p->cut_rest))
+	if (trim_is_temp(name) || age < p->cut ||
+	    (age == p->cut && !p->cut_rest))
 		return;
 	if (age == p->cut)
 		p->cut_rest -= rsh_min_u64(cost, p->cut_rest);
-	remove_file(p, name, cost);
+	trim_remove(p, name, cost);
 }
 
 /* Calls f for each file that is the cache's.  0 or a positive errno. */
-static int each_file(struct pass *p, void (*f)(struct pass *p, const char *name,
-					       const struct stat *st))
+static int trim_each_file(struct pass *p,
+			  void (*f)(struct pass *p, const char *name,
+				    const struct stat *st))
 {
 	DIR *dir = rsh_dir_of(openat(p->dirfd, ".", O_RDONLY | O_DIRECTORY |
 				     O_CLOEXEC));
@@ -108,7 +111,8 @@ static int each_file(struct pass *p, void (*f)(struct pass *p, const char *name,
 	if (!dir)
 		return errno;
 	while (errno = 0, (e = readdir(dir))) {
-		if (!rsh_block_file_is_name(e->d_name) && !is_temp(e->d_name))
+		if (!rsh_block_file_is_name(e->d_name) &&
+		    !trim_is_temp(e->d_name))
 			continue;
 		if (fstatat(p->dirfd, e->d_name, &st,
 			    AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
@@ -120,7 +124,7 @@ static int each_file(struct pass *p, void (*f)(struct pass *p, const char *name,
 }
 
 /* Finds the age at which `excess` bytes are reached, from the oldest on. */
-static void find_cut(struct pass *p, uint64_t excess)
+static void trim_find_cut(struct pass *p, uint64_t excess)
 {
 	p->cut = N_AGES - 1;
 	while (p->cut && p->by_age[p->cut] < excess)
@@ -138,10 +142,10 @@ int rsh_disk_look(int dirfd, uint64_t limit, uint64_t target,
 		return ENOMEM;
 	p->dirfd = dirfd;
 	p->now = time(NULL);
-	rc = each_file(p, count);
+	rc = trim_each_file(p, trim_count);
 	if (rc == 0 && p->look.total > limit) {
-		find_cut(p, p->look.total - target);
-		rc = each_file(p, remove_old);
+		trim_find_cut(p, p->look.total - target);
+		rc = trim_each_file(p, trim_remove_old);
 	}
 	*out = p->look;
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/files.c - identities of files as small numbers. */
+/* cache/files.c gives identities of files small numbers. */
 #include "cache_i.h"
 
 #include <stdlib.h>
@@ -10,14 +10,14 @@
 #define FIRST_FILES 16 /* a power of two */
 #define MAX_FILES (UINT32_C(1) << 28)
 
-static uint64_t table_bytes(uint32_t cap)
+static uint64_t file_table_bytes(uint32_t cap)
 {
-	return (uint64_t)cap * (sizeof(struct rsh_cache_file_info) +
+	return (uint64_t)cap * (sizeof(struct rsh_cache_file_id) +
 				2 * sizeof(uint32_t));
 }
 
 /* Field by field, because of the padding. */
-static uint64_t hash_of(const struct rsh_cache_file_id *id)
+static uint64_t file_id_hash(const struct rsh_cache_file_id *id)
 {
 	const uint64_t words[] = {
 		id->dev, id->ino, id->size, (uint64_t)id->mtime_sec,
@@ -27,8 +27,8 @@ static uint64_t hash_of(const struct rsh_cache_file_id *id)
 	return XXH3_64bits(words, sizeof(words));
 }
 
-static bool same(const struct rsh_cache_file_id *a,
-		 const struct rsh_cache_file_id *b)
+static bool file_id_same(const struct rsh_cache_file_id *a,
+			 const struct rsh_cache_file_id *b)
 {
 	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
 	       a->mtime_sec == b->mtime_sec &&
@@ -37,18 +37,18 @@ static bool same(const struct rsh_cache_file_id *a,
 }
 
 /* The slot of the identity, or the empty one where it would be. */
-static uint32_t *find_slot(const struct rsh_file_table *t,
-			   const struct rsh_cache_file_id *id)
+static uint32_t *file_table_slot(const struct rsh_file_table *t,
+				 const struct rsh_cache_file_id *id)
 {
-	uint32_t at = (uint32_t)hash_of(id) & (t->n_slots - 1);
+	uint32_t at = (uint32_t)file_id_hash(id) & (t->n_slots - 1);
 
-	while (t->slots[at] && !same(&t->files[t->slots[at] - 1].id, id))
+	while (t->slots[at] && !file_id_same(&t->files[t->slots[at] - 1], id))
 		at = (at + 1) & (t->n_slots - 1);
 	return &t->slots[at];
 }
 
 /* Makes both arrays of `cap` files.  False: out of memory. */
-static bool resize(struct rsh_file_table *t, uint32_t cap)
+static bool file_table_resize(struct rsh_file_table *t, uint32_t cap)
 {
 	struct rsh_file_table bigger = { .n = t->n, .cap = cap,
 					 .n_slots = 2 * cap };
@@ -62,7 +62,7 @@ static bool resize(struct rsh_file_table *t, uint32_t cap)
 	if (t->n)
 		memcpy(bigger.files, t->files, t->n * sizeof(*t->files));
 	for (uint32_t i = 0; i < t->n; i++)
-		*find_slot(&bigger, &t->files[i].id) = i + 1;
+		*file_table_slot(&bigger, &t->files[i]) = i + 1;
 	rsh_file_table_clear(t);
 	*t = bigger;
 	return true;
@@ -70,41 +70,41 @@ static bool resize(struct rsh_file_table *t, uint32_t cap)
 
 /* Lock held; may be given up meanwhile, and then another thread may have done
  * the same.  False: no room. */
-static bool make_room(struct rsh_cache *c)
+static bool file_table_make_room(struct rsh_cache *c)
 {
 	struct rsh_file_table *t = &c->files;
 	const uint32_t old = t->cap, cap = old ? 2 * old : FIRST_FILES;
 
-	if (cap > MAX_FILES || !rsh_cache_charge(c, table_bytes(cap)))
+	if (cap > MAX_FILES || !rsh_cache_charge(c, file_table_bytes(cap)))
 		return false;
 	if (t->cap != old) {
-		rsh_cache_discharge(c, table_bytes(cap));
+		rsh_cache_discharge(c, file_table_bytes(cap));
 		return true;
 	}
-	if (!resize(t, cap)) {
-		rsh_cache_discharge(c, table_bytes(cap));
+	if (!file_table_resize(t, cap)) {
+		rsh_cache_discharge(c, file_table_bytes(cap));
 		return false;
 	}
-	rsh_cache_discharge(c, table_bytes(old));
+	rsh_cache_discharge(c, file_table_bytes(old));
 	return true;
 }
 
-static rsh_cache_file find_or_add(struct rsh_cache *c,
-				  const struct rsh_cache_file_id *id)
+static rsh_cache_file file_table_take(struct rsh_cache *c,
+				      const struct rsh_cache_file_id *id)
 {
 	struct rsh_file_table *t = &c->files;
 	uint32_t *slot;
 
 	for (;;) {
-		slot = t->cap ? find_slot(t, id) : NULL;
+		slot = t->cap ? file_table_slot(t, id) : NULL;
 		if (slot && *slot)
 			return *slot - 1;
 		if (t->n < t->cap)
 			break;
-		if (!make_room(c))
+		if (!file_table_make_room(c))
 			return RSH_CACHE_FILE_NONE;
 	}
-	t->files[t->n++].id = *id;
+	t->files[t->n++] = *id;
 	*slot = t->n;
 	return t->n - 1;
 }
@@ -117,7 +117,7 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 	if (!c->bound)
 		return RSH_CACHE_FILE_NONE;
 	pthread_mutex_lock(&c->lock);
-	file = find_or_add(c, id);
+	file = file_table_take(c, id);
 	pthread_mutex_unlock(&c->lock);
 	return file;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/memory.c - frames of memory, the blocks in them, and which go first.
+/* cache/memory.c has frames of memory, the blocks in them, and which go first.
  *
- * A frame is address space for one plain block.  How much of it is resident,
- * and so counts, differs: a compressed block takes the first pages of a frame
+ * A frame is address space for a whole block.  How much of it is resident, and
+ * so counts, differs: the last block of a file takes the first pages of a frame
  * and the others are given back to the system.  Address space is plenty where
  * memory is not; so blocks of any size need no allocator of their own, nothing
- * fragments, and a block never moves because of another. */
+ * fragments, and a block never moves. */
 #include "cache_i.h"
 
 #include <stdlib.h>
@@ -25,20 +25,23 @@ struct rsh_cache_slab {
 
 void rsh_lists_init(struct rsh_cache *c)
 {
-	struct rsh_block_list *lists[] = { &c->spent, &c->plain, &c->packed,
-					   &c->warm, &c->cold };
+	struct rsh_block_list *lists[] = { &c->spent, &c->plain, &c->warm,
+					   &c->cold };
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		TAILQ_INIT(&lists[i]->blocks);
 }
 
-void rsh_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
+/* As the newest. */
+static void block_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
 {
 	TAILQ_INSERT_TAIL(&l->blocks, b, list);
 	l->n++;
 }
 
-void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b)
+/* Where its last_use belongs. */
+static void block_list_insert(struct rsh_block_list *l,
+			      struct rsh_cache_block *b)
 {
 	struct rsh_cache_block *older, *younger;
 
@@ -59,81 +62,74 @@ void rsh_list_insert(struct rsh_block_list *l, struct rsh_cache_block *b)
 	l->n++;
 }
 
-void rsh_list_remove(struct rsh_block_list *l, struct rsh_cache_block *b)
+static void block_list_remove(struct rsh_block_list *l,
+			      struct rsh_cache_block *b)
 {
 	TAILQ_REMOVE(&l->blocks, b, list);
 	l->n--;
 }
 
 /* Where a block without users stands. */
-static struct rsh_block_list *list_of(struct rsh_cache *c,
-				      const struct rsh_cache_block *b)
+static struct rsh_block_list *block_list_of(struct rsh_cache *c,
+					    const struct rsh_cache_block *b)
 {
-	if (b->state == RSH_BLOCK_PACKED)
-		return &c->packed;
 	return b->spent ? &c->spent : &c->plain;
 }
 
 /* ---- what counts as memory ---- */
 
-static void account(struct rsh_cache *c, uint64_t bytes)
+static void memory_account(struct rsh_cache *c, uint64_t bytes)
 {
 	c->used += bytes;
 	if (c->used > c->stats.memory_peak)
 		c->stats.memory_peak = c->used;
 }
 
-static uint32_t whole_pages(const struct rsh_cache *c, uint32_t len)
+static uint32_t memory_whole_pages(const struct rsh_cache *c, uint32_t len)
 {
 	return (len + c->page_bytes - 1) & ~(c->page_bytes - 1);
 }
 
-static void set_state(struct rsh_cache *c, struct rsh_cache_block *b,
-		      enum rsh_block_state state)
+static void block_state_set(struct rsh_cache *c, struct rsh_cache_block *b,
+			    enum rsh_block_state state)
 {
-	uint64_t *const kinds[] = {
-		[RSH_BLOCK_FREE] = NULL,
-		[RSH_BLOCK_LOADING] = &c->plain_bytes,
-		[RSH_BLOCK_PLAIN] = &c->plain_bytes,
-		[RSH_BLOCK_PACKED] = &c->packed_bytes,
-		[RSH_BLOCK_FAILED] = &c->plain_bytes,
-	};
-
-	if (kinds[b->state])
-		*kinds[b->state] -= b->resident;
+	if (b->state != RSH_BLOCK_FREE)
+		c->plain_bytes -= b->resident;
 	b->state = (uint8_t)state;
-	if (kinds[state])
-		*kinds[state] += b->resident;
+	if (state != RSH_BLOCK_FREE)
+		c->plain_bytes += b->resident;
 }
 
-static void set_resident(struct rsh_cache *c, struct rsh_cache_block *b,
-			 uint32_t resident)
+static void block_resident_set(struct rsh_cache *c, struct rsh_cache_block *b,
+			       uint32_t resident)
 {
 	const enum rsh_block_state state = b->state;
 
-	set_state(c, b, RSH_BLOCK_FREE);
+	block_state_set(c, b, RSH_BLOCK_FREE);
 	c->used -= b->resident;
 	b->resident = resident;
-	account(c, resident);
-	set_state(c, b, state);
+	memory_account(c, resident);
+	block_state_set(c, b, state);
 }
 
-void rsh_block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
-		    uint32_t len)
+/* Gives memory beyond the first `len` bytes back to the system; may give the
+ * lock up, so the block must be the caller's. */
+static void block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
+		       uint32_t len)
 {
-	uint32_t keep = whole_pages(c, len);
+	uint32_t keep = memory_whole_pages(c, len);
 
 	if (keep >= b->resident)
 		return;
 	pthread_mutex_unlock(&c->lock);
 	madvise(b->mem + keep, c->block_bytes - keep, MADV_DONTNEED);
 	pthread_mutex_lock(&c->lock);
-	set_resident(c, b, keep);
+	block_resident_set(c, b, keep);
 }
 
 void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b, uint32_t len)
 {
-	rsh_block_trim(c, b, len);
+	block_trim(c, b, len);
 	if (!b->untouched)
 		return;
 	b->untouched = false;
@@ -146,7 +142,7 @@ void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b, uint32_t len)
 
 /* ---- free blocks ---- */
 
-static bool add_slab(struct rsh_cache *c)
+static bool slab_add(struct rsh_cache *c)
 {
 	const size_t size = (size_t)RSH_SLAB_BLOCKS * c->block_bytes;
 	struct rsh_cache_slab *slab;
@@ -166,74 +162,61 @@ static bool add_slab(struct rsh_cache *c)
 	madvise(slab->mem, size, MADV_NOHUGEPAGE);
 	for (unsigned i = 0; i < RSH_SLAB_BLOCKS; i++) {
 		slab->blocks[i].mem = slab->mem + (size_t)i * c->block_bytes;
-		rsh_list_add(&c->cold, &slab->blocks[i]);
+		block_list_add(&c->cold, &slab->blocks[i]);
 	}
 	slab->next = c->slabs;
 	c->slabs = slab;
 	c->n_slabs++;
 	c->bookkeeping += sizeof(*slab);
-	account(c, sizeof(*slab));
+	memory_account(c, sizeof(*slab));
 	return true;
 }
 
-static struct rsh_cache_block *take_free(struct rsh_cache *c, uint32_t len)
+static struct rsh_cache_block *block_take_free(struct rsh_cache *c,
+					       uint32_t len)
 {
-	const uint32_t need = whole_pages(c, len);
+	const uint32_t need = memory_whole_pages(c, len);
 	struct rsh_cache_block *b = TAILQ_LAST(&c->warm.blocks,
 						rsh_block_queue);
 
 	if (b) {
-		rsh_list_remove(&c->warm, b);
+		block_list_remove(&c->warm, b);
 		return b;
 	}
-	if (!c->cold.n && !add_slab(c))
+	if (!c->cold.n && !slab_add(c))
 		return NULL;
 	if (c->used + need > c->bound)
 		return NULL;
 	b = TAILQ_LAST(&c->cold.blocks, rsh_block_queue);
-	rsh_list_remove(&c->cold, b);
-	set_resident(c, b, need);
+	block_list_remove(&c->cold, b);
+	block_resident_set(c, b, need);
 	b->untouched = true;
 	return b;
 }
 
 void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b)
 {
-	set_state(c, b, RSH_BLOCK_FREE);
+	block_state_set(c, b, RSH_BLOCK_FREE);
 	if (b->resident != c->block_bytes)
-		rsh_block_trim(c, b, 0);
-	rsh_list_add(b->resident ? &c->warm : &c->cold, b);
+		block_trim(c, b, 0);
+	block_list_add(b->resident ? &c->warm : &c->cold, b);
 }
 
 /* ---- eviction ---- */
 
-static struct rsh_cache_block *victim(struct rsh_cache *c, uint64_t **counter)
+static bool block_evict_one(struct rsh_cache *c)
 {
-	struct rsh_cache_block *spent = TAILQ_FIRST(&c->spent.blocks);
-	struct rsh_cache_block *plain = TAILQ_FIRST(&c->plain.blocks);
-	struct rsh_cache_block *packed = TAILQ_FIRST(&c->packed.blocks);
-
-	if (spent) {
-		*counter = &c->stats.evicted_spent;
-		return spent;
-	}
-	if (packed && (!plain || packed->last_use < plain->last_use)) {
-		*counter = &c->stats.evicted_compressed;
-		return packed;
-	}
-	*counter = &c->stats.evicted_plain;
-	return plain;
-}
-
-static bool evict_one(struct rsh_cache *c)
-{
-	uint64_t *counter;
-	struct rsh_cache_block *b = victim(c, &counter);
+	struct rsh_cache_block *b = TAILQ_FIRST(&c->spent.blocks);
 
 	if (!b)
+		b = TAILQ_FIRST(&c->plain.blocks);
+	if (!b)
 		return false;
-	++*counter;
-	rsh_list_remove(list_of(c, b), b);
+	if (b->spent)
+		c->stats.evicted_spent++;
+	else
+		c->stats.evicted_plain++;
+	block_list_remove(block_list_of(c, b), b);
 	rsh_block_forget(c, b);
 	rsh_block_give(c, b);
 	return true;
@@ -244,32 +227,31 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 	struct rsh_cache_block *b;
 
 	do
-		b = take_free(c, len);
-	while (!b && evict_one(c));
-	rsh_pack_kick(c);
+		b = block_take_free(c, len);
+	while (!b && block_evict_one(c));
 	return b;
 }
 
 /* A free block's memory goes first. */
-static bool give_up_warm(struct rsh_cache *c)
+static bool block_warm_give_up(struct rsh_cache *c)
 {
 	struct rsh_cache_block *b = TAILQ_FIRST(&c->warm.blocks);
 
 	if (!b)
 		return false;
-	rsh_list_remove(&c->warm, b);
-	rsh_block_trim(c, b, 0);
-	rsh_list_add(&c->cold, b);
+	block_list_remove(&c->warm, b);
+	block_trim(c, b, 0);
+	block_list_add(&c->cold, b);
 	return true;
 }
 
 bool rsh_cache_charge(struct rsh_cache *c, uint64_t bytes)
 {
 	while (c->used + bytes > c->bound)
-		if (!give_up_warm(c) && !evict_one(c))
+		if (!block_warm_give_up(c) && !block_evict_one(c))
 			return false;
 	c->bookkeeping += bytes;
-	account(c, bytes);
+	memory_account(c, bytes);
 	return true;
 }
 
@@ -282,9 +264,9 @@ void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes)
 void rsh_cache_drop(struct rsh_cache *c)
 {
 	pthread_mutex_lock(&c->lock);
-	while (evict_one(c))
+	while (block_evict_one(c))
 		;
-	while (give_up_warm(c))
+	while (block_warm_give_up(c))
 		;
 	pthread_mutex_unlock(&c->lock);
 }
@@ -303,8 +285,8 @@ void rsh_memory_clear(struct rsh_cache *c)
 
 /* ---- blocks by place ---- */
 
-static struct rsh_cache_block **head_of(struct rsh_cache *c,
-					rsh_cache_file file, uint64_t number)
+static struct rsh_cache_block **block_head(struct rsh_cache *c,
+					   rsh_cache_file file, uint64_t number)
 {
 	uint64_t h = (number + file * UINT64_C(0xc2b2ae3d27d4eb4f)) *
 		     UINT64_C(0x9e3779b97f4a7c15);
@@ -315,7 +297,7 @@ static struct rsh_cache_block **head_of(struct rsh_cache *c,
 struct rsh_cache_block *rsh_block_find(struct rsh_cache *c,
 				       rsh_cache_file file, uint64_t number)
 {
-	struct rsh_cache_block *b = *head_of(c, file, number);
+	struct rsh_cache_block *b = *block_head(c, file, number);
 
 	while (b && (b->number != number || b->file != file))
 		b = b->hash_next;
@@ -326,7 +308,7 @@ struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 				      const struct rsh_cache_block *b)
 {
 	return (struct rsh_block_key){
-		.file = c->files.files[b->file].id,
+		.file = c->files.files[b->file],
 		.offset = b->number << c->block_shift,
 		.len = b->len,
 	};
@@ -335,23 +317,23 @@ struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,
 void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 		      rsh_cache_file file, uint64_t number, uint32_t len)
 {
-	struct rsh_cache_block **head = head_of(c, file, number);
+	struct rsh_cache_block **head = block_head(c, file, number);
 
 	b->file = file;
 	b->number = number;
 	b->len = len;
-	b->packed_len = b->handed = 0;
-	b->spent = b->unpackable = false;
+	b->handed = 0;
+	b->spent = false;
 	b->refs = 1;
 	c->n_in_use++;
 	b->hash_next = *head;
 	*head = b;
-	set_state(c, b, RSH_BLOCK_LOADING);
+	block_state_set(c, b, RSH_BLOCK_LOADING);
 }
 
 void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
 {
-	struct rsh_cache_block **at = head_of(c, b->file, b->number);
+	struct rsh_cache_block **at = block_head(c, b->file, b->number);
 
 	while (*at != b)
 		at = &(*at)->hash_next;
@@ -363,7 +345,7 @@ void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b)
 	if (b->refs++)
 		return;
 	c->n_in_use++;
-	rsh_list_remove(list_of(c, b), b);
+	block_list_remove(block_list_of(c, b), b);
 	if (b->spent)
 		b->handed = 0;
 	b->spent = false;
@@ -378,8 +360,8 @@ void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b)
 		rsh_block_give(c, b);
 		return;
 	}
-	b->spent = b->handed == b->len && b->state == RSH_BLOCK_PLAIN;
-	rsh_list_insert(list_of(c, b), b);
+	b->spent = b->handed == b->len;
+	block_list_insert(block_list_of(c, b), b);
 }
 
 void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,
@@ -396,23 +378,6 @@ void rsh_block_settle(struct rsh_cache *c, struct rsh_cache_block *b,
 {
 	if (state == RSH_BLOCK_FAILED)
 		rsh_block_forget(c, b);
-	set_state(c, b, state);
+	block_state_set(c, b, state);
 	pthread_cond_broadcast(&c->loaded[b->number % RSH_WAIT_CONDITIONS]);
-}
-
-void rsh_block_swap(struct rsh_cache *c, struct rsh_cache_block *a,
-		    struct rsh_cache_block *b)
-{
-	const enum rsh_block_state a_state = a->state, b_state = b->state;
-	uint8_t *mem = a->mem;
-	uint32_t resident = a->resident;
-
-	set_state(c, a, RSH_BLOCK_FREE);
-	set_state(c, b, RSH_BLOCK_FREE);
-	a->mem = b->mem;
-	a->resident = b->resident;
-	b->mem = mem;
-	b->resident = resident;
-	set_state(c, a, a_state);
-	set_state(c, b, b_state);
 }

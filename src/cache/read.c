@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/read.c - handing out blocks, and loading those that are missing.
+/* cache/read.c hands out blocks, and loads those that are missing.
  *
  * Whoever misses a block puts it into the table as LOADING, loads it without
  * the lock, and settles it; others who come to it meanwhile wait for that.  A
@@ -23,22 +23,21 @@ struct request {
 };
 
 /* Neighbouring blocks, which the holder uses. */
-struct run {
+struct block_run {
 	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
 	unsigned n;
 };
 
-/* Besides 0 and -errno: no memory for the block, read without it; or look for
- * it again. */
-enum { NO_ROOM = 1, LOOK_AGAIN };
+/* Besides 0 and -errno: no memory for the block, read without it. */
+enum { NO_ROOM = 1 };
 
-static uint32_t block_len(const struct request *rq, uint64_t number)
+static uint32_t request_block_len(const struct request *rq, uint64_t number)
 {
 	return (uint32_t)rsh_min_u64(rq->c->block_bytes, rq->size -
 				     (number << rq->c->block_shift));
 }
 
-static unsigned max_run(const struct rsh_cache *c)
+static unsigned run_max(const struct rsh_cache *c)
 {
 	uint64_t n = RSH_CACHE_LOAD_MAX >> c->block_shift;
 
@@ -46,7 +45,7 @@ static unsigned max_run(const struct rsh_cache *c)
 }
 
 /* Lock held. */
-static void release(struct rsh_cache *c, struct run *run)
+static void run_release(struct rsh_cache *c, struct block_run *run)
 {
 	for (unsigned i = 0; i < run->n; i++)
 		rsh_block_unref(c, run->blocks[i], 0);
@@ -58,15 +57,15 @@ static void release(struct rsh_cache *c, struct run *run)
 /* Lock held, may be given up.  Puts blocks `first` and its next neighbours, up
  * to n, into the table as LOADING; stops at one that is there or has no room.
  */
-static void claim(struct request *rq, uint64_t first, uint64_t n,
-		  struct run *run)
+static void run_claim(struct request *rq, uint64_t first, uint64_t n,
+		      struct block_run *run)
 {
 	struct rsh_cache *c = rq->c;
 
-	n = rsh_min_u64(n, max_run(c));
+	n = rsh_min_u64(n, run_max(c));
 	while (run->n < n) {
 		const uint64_t number = first + run->n;
-		const uint32_t len = block_len(rq, number);
+		const uint32_t len = request_block_len(rq, number);
 		struct rsh_cache_block *b;
 
 		if (rsh_block_find(c, rq->file, number))
@@ -86,8 +85,8 @@ static void claim(struct request *rq, uint64_t first, uint64_t n,
 
 /* Lock held, given up for the load.  Settles n blocks; 0 or a positive errno.
  */
-static int load_blocks(struct request *rq, struct rsh_cache_block **blocks,
-		       unsigned n)
+static int run_load(struct request *rq, struct rsh_cache_block **blocks,
+		    unsigned n)
 {
 	struct rsh_cache *c = rq->c;
 	struct iovec iov[RSH_CACHE_LOAD_IOV];
@@ -121,7 +120,7 @@ static int load_blocks(struct request *rq, struct rsh_cache_block **blocks,
 
 /* Lock held, given up meanwhile.  Settles the block if it is in the directory.
  */
-static bool find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
+static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	const struct rsh_block_key key = rsh_block_key_of(c, b);
 	enum rsh_disk_found found;
@@ -140,7 +139,8 @@ static bool find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 
 /* Lock held, given up meanwhile.  Settles the claimed blocks; if one of them
  * failed they are released.  *from_disk is how many were in the directory. */
-static int fill(struct request *rq, struct run *run, unsigned *from_disk)
+static int run_fill(struct request *rq, struct block_run *run,
+		    unsigned *from_disk)
 {
 	struct rsh_cache_block **const blocks = run->blocks;
 	unsigned at = 0;
@@ -153,45 +153,43 @@ static int fill(struct request *rq, struct run *run, unsigned *from_disk)
 		int failed = 0;
 
 		while (at < run->n && !found) {
-			found = find_on_disk(rq->c, blocks[at]);
+			found = block_find_on_disk(rq->c, blocks[at]);
 			at += !found;
 		}
 		if (at > start)
-			failed = load_blocks(rq, blocks + start, at - start);
+			failed = run_load(rq, blocks + start, at - start);
 		rc = rc ? rc : failed;
 		*from_disk += found;
 		at += found;
 	}
 	if (rc)
-		release(rq->c, run);
+		run_release(rq->c, run);
 	return -rc;
 }
 
 /* Lock held, given up meanwhile.  The block has a user more then, if it turned
- * out well; else LOOK_AGAIN or -errno. */
-static int wait_for(struct rsh_cache *c, struct rsh_cache_block *b)
+ * out well; else -errno. */
+static int block_wait(struct rsh_cache *c, struct rsh_cache_block *b)
 {
-	int rc = 0;
+	int rc;
 
 	c->stats.waits++;
 	rsh_block_ref(c, b);
 	while (b->state == RSH_BLOCK_LOADING)
 		pthread_cond_wait(&c->loaded[b->number % RSH_WAIT_CONDITIONS],
 				  &c->lock);
-	if (b->state == RSH_BLOCK_FAILED)
-		rc = -b->error;
-	else if (b->state != RSH_BLOCK_PLAIN)
-		rc = LOOK_AGAIN;
-	if (rc)
-		rsh_block_unref(c, b, 0);
+	if (b->state != RSH_BLOCK_FAILED)
+		return 0;
+	rc = -b->error;
+	rsh_block_unref(c, b, 0);
 	return rc;
 }
 
 /* ---- finding ---- */
 
 /* Lock held.  Blocks that are there, up to n. */
-static void take_plain(struct request *rq, uint64_t first, uint64_t n,
-		       struct run *run)
+static void run_take_plain(struct request *rq, uint64_t first, uint64_t n,
+			   struct block_run *run)
 {
 	n = rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
 	while (run->n < n) {
@@ -208,8 +206,8 @@ static void take_plain(struct request *rq, uint64_t first, uint64_t n,
 
 /* Lock held, may be given up.  Gets hold of the block `first`, and of the next
  * ones as far as that is the same work.  0, NO_ROOM or -errno. */
-static int hold(struct request *rq, uint64_t first, uint64_t n,
-		struct run *run)
+static int run_hold(struct request *rq, uint64_t first, uint64_t n,
+		    struct block_run *run)
 {
 	struct rsh_cache *c = rq->c;
 	struct rsh_cache_block *b;
@@ -218,29 +216,20 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 
 	run->n = 0;
 	for (;;) {
-		take_plain(rq, first, n, run);
+		run_take_plain(rq, first, n, run);
 		if (run->n)
 			return 0;
 		b = rsh_block_find(c, rq->file, first);
-		if (b && b->state == RSH_BLOCK_PACKED) {
-			if (!rsh_unpack(c, b))
-				return NO_ROOM;
-			c->stats.hits_compressed++;
-			run->blocks[run->n++] = b;
-			return 0;
-		}
 		if (b) {
-			rc = wait_for(c, b);
-			if (rc == LOOK_AGAIN)
-				continue;
+			rc = block_wait(c, b);
 			run->blocks[0] = b;
 			run->n = rc == 0;
 			return rc;
 		}
-		claim(rq, first, n, run);
+		run_claim(rq, first, n, run);
 		if (run->n) {
 			n = run->n;
-			rc = fill(rq, run, &from_disk);
+			rc = run_fill(rq, run, &from_disk);
 			c->stats.hits_disk += from_disk;
 			c->stats.misses += n - from_disk;
 			return rc;
@@ -253,7 +242,8 @@ static int hold(struct request *rq, uint64_t first, uint64_t n,
 /* ---- requests ---- */
 
 /* Without the lock. */
-static int bypass(struct request *rq, uint64_t offset, void *buf, size_t len)
+static int request_bypass(struct request *rq, uint64_t offset, void *buf,
+			  size_t len)
 {
 	struct rsh_cache *c = rq->c;
 	const struct iovec iov = { buf, len };
@@ -275,7 +265,8 @@ static int bypass(struct request *rq, uint64_t offset, void *buf, size_t len)
 
 /* Lock held.  How much of the read goes by the cache because its first block
  * has no room: up to the next block that is there. */
-static size_t bypass_len(struct request *rq, uint64_t offset, size_t len)
+static size_t request_bypass_len(struct request *rq, uint64_t offset,
+				 size_t len)
 {
 	const unsigned shift = rq->c->block_shift;
 	uint64_t number = offset >> shift;
@@ -289,8 +280,8 @@ static size_t bypass_len(struct request *rq, uint64_t offset, size_t len)
 
 /* Lock held, given up for the copy.  Copies from the run and lets go of it; how
  * many bytes that were. */
-static size_t copy_out(struct rsh_cache *c, struct run *run, uint64_t offset,
-		       uint8_t *buf, size_t len)
+static size_t run_copy_out(struct rsh_cache *c, struct block_run *run,
+			   uint64_t offset, uint8_t *buf, size_t len)
 {
 	size_t skip = offset & (c->block_bytes - 1);
 	size_t taken[RSH_CACHE_LOAD_IOV], total = 0;
@@ -312,11 +303,11 @@ static size_t copy_out(struct rsh_cache *c, struct run *run, uint64_t offset,
 }
 
 /* Lock held, given up meanwhile. */
-static int read_locked(struct request *rq, uint64_t offset, uint8_t *buf,
-		       size_t len)
+static int request_read(struct request *rq, uint64_t offset, uint8_t *buf,
+			size_t len)
 {
 	struct rsh_cache *c = rq->c;
-	struct run run;
+	struct block_run run;
 	size_t got;
 	int rc;
 
@@ -324,18 +315,18 @@ static int read_locked(struct request *rq, uint64_t offset, uint8_t *buf,
 		const uint64_t first = offset >> c->block_shift;
 		const uint64_t last = (offset + len - 1) >> c->block_shift;
 
-		rc = hold(rq, first, last - first + 1, &run);
+		rc = run_hold(rq, first, last - first + 1, &run);
 		if (rc < 0)
 			return rc;
 		if (rc == NO_ROOM) {
-			got = bypass_len(rq, offset, len);
+			got = request_bypass_len(rq, offset, len);
 			pthread_mutex_unlock(&c->lock);
-			rc = bypass(rq, offset, buf, got);
+			rc = request_bypass(rq, offset, buf, got);
 			pthread_mutex_lock(&c->lock);
 			if (rc)
 				return rc;
 		} else {
-			got = copy_out(c, &run, offset, buf, len);
+			got = run_copy_out(c, &run, offset, buf, len);
 		}
 		offset += got;
 		buf += got;
@@ -345,13 +336,13 @@ static int read_locked(struct request *rq, uint64_t offset, uint8_t *buf,
 }
 
 /* Takes the lock if the range is within the file, else -EINVAL. */
-static int begin(struct request *rq, uint64_t offset, uint64_t len)
+static int request_begin(struct request *rq, uint64_t offset, uint64_t len)
 {
 	struct rsh_cache *c = rq->c;
 
 	pthread_mutex_lock(&c->lock);
 	if (rq->file < c->files.n) {
-		rq->size = c->files.files[rq->file].id.size;
+		rq->size = c->files.files[rq->file].size;
 		if (offset <= rq->size && len <= rq->size - offset)
 			return 0;
 	}
@@ -366,11 +357,11 @@ int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 	int rc;
 
 	if (file == RSH_CACHE_FILE_NONE)
-		return len ? bypass(&rq, offset, buf, len) : 0;
-	rc = begin(&rq, offset, len);
+		return len ? request_bypass(&rq, offset, buf, len) : 0;
+	rc = request_begin(&rq, offset, len);
 	if (rc)
 		return rc;
-	rc = read_locked(&rq, offset, buf, len);
+	rc = request_read(&rq, offset, buf, len);
 	pthread_mutex_unlock(&c->lock);
 	return rc;
 }
@@ -384,21 +375,21 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 	unsigned from_disk;
 	int rc = 0;
 
-	if (file == RSH_CACHE_FILE_NONE || begin(&rq, offset, 0))
+	if (file == RSH_CACHE_FILE_NONE || request_begin(&rq, offset, 0))
 		return 0;
 	len = rsh_min_u64(len, rq.size - offset);
 	number = offset >> c->block_shift;
 	end = len ? ((offset + len - 1) >> c->block_shift) + 1 : number;
 	while (rc == 0 && number < end) {
-		struct run run = { .n = 0 };
+		struct block_run run = { .n = 0 };
 
-		claim(&rq, number, end - number, &run);
+		run_claim(&rq, number, end - number, &run);
 		number += run.n;
 		if (run.n) {
 			c->stats.prefetched += run.n;
-			rc = fill(&rq, &run, &from_disk);
+			rc = run_fill(&rq, &run, &from_disk);
 			c->stats.prefetched_disk += from_disk;
-			release(c, &run);
+			run_release(c, &run);
 		} else if (rsh_block_find(c, file, number)) {
 			number++;
 		} else {
@@ -413,15 +404,15 @@ int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		  rsh_cache_load_fn load, void *ctx, struct rsh_cache_pin *out)
 {
 	struct request rq = { c, file, 0, load, ctx };
-	struct run run;
+	struct block_run run;
 	int rc;
 
 	if (file == RSH_CACHE_FILE_NONE)
 		return -ENOBUFS;
-	rc = begin(&rq, offset, 1);
+	rc = request_begin(&rq, offset, 1);
 	if (rc)
 		return rc;
-	rc = hold(&rq, offset >> c->block_shift, 1, &run);
+	rc = run_hold(&rq, offset >> c->block_shift, 1, &run);
 	pthread_mutex_unlock(&c->lock);
 	if (rc)
 		return rc == NO_ROOM ? -ENOBUFS : rc;

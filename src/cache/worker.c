@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/worker.c - the threads of a cache. */
+/* cache/worker.c runs the thread of a cache. */
 #include "config.h"
 
 #include "cache_i.h"
@@ -41,7 +41,7 @@ static void *worker_main(void *arg)
 
 /* Signals are for the program's threads; a file size limit is then an error
  * of write(2) and no more. */
-static void start(struct rsh_worker *w)
+static void worker_start(struct rsh_worker *w)
 {
 	sigset_t all, saved;
 	int rc;
@@ -59,7 +59,7 @@ static void start(struct rsh_worker *w)
 bool rsh_worker_kick(struct rsh_worker *w)
 {
 	if (!w->started && !w->failed)
-		start(w);
+		worker_start(w);
 	if (w->failed)
 		return false;
 	if (!w->pending)

@@ -1,50 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/commands.h - the subcommands: one table from which the parser and --help
- * are made, and by which main() runs them. */
+/* cli/commands.h - the commands, each with the options that were checked for
+ * it. */
 #ifndef RSH_CLI_COMMANDS_H
 #define RSH_CLI_COMMANDS_H
 
-#include <stddef.h>
+#include "rsh/options/exit.h"
+#include "rsh/options/options.h"
 
-#include "exit.h"
-#include "options.h"
-
-enum rsh_command_id {
-	RSH_COMMAND_MOUNT,
-	RSH_COMMAND_UMOUNT,
-	RSH_COMMAND_LS,
-	RSH_COMMAND_PLAN,
-	RSH_COMMAND_EXPORT,
-	RSH_COMMAND_VERIFY,
-	RSH_COMMAND_STRATEGY,
-	RSH_COMMAND_WARM,
-	RSH_COMMAND_STATS,
-	RSH_COMMAND_HELP,
-	RSH_COMMAND_LIBRARY, /* none: what libreshard takes */
-};
-
-#define RSH_MAX_OPERANDS 4
-
-struct rsh_command {
-	const char *name;
-	enum rsh_command_id id;
-	/* Their names in order.  One in brackets may be left out, one that ends
-	 * in "..." stands for any number of them. */
-	const char *operands[RSH_MAX_OPERANDS];
-	const char *summary; /* one line, after the name */
-	const char *about;   /* what --help says of it, wrapped when printed */
-	/* Takes the operands out of `o` and judges the command line as a whole;
-	 * 0, or -EINVAL with a sentence. */
-	int (*check)(struct rsh_options *o, struct rsh_error *err);
-	enum rsh_exit (*run)(const struct rsh_options *o);
-};
-
-/* In the order of --help; the first is the one that needs no name. */
-const struct rsh_command *rsh_command_table(size_t *n);
-/* NULL: there is none of that name. */
-const struct rsh_command *rsh_command_find(const char *name);
-/* " (did you mean NAME?)" of a word that is none but near to one, or "". */
-#define RSH_GUESS_BYTES 48
-void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
+enum rsh_exit rsh_umount(const struct rsh_options *o);
+enum rsh_exit rsh_ls(const struct rsh_options *o);
+enum rsh_exit rsh_plan(const struct rsh_options *o);
+enum rsh_exit rsh_export_command(const struct rsh_options *o);
+enum rsh_exit rsh_verify(const struct rsh_options *o);
+enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
+enum rsh_exit rsh_warm(const struct rsh_options *o);
+enum rsh_exit rsh_stats(const struct rsh_options *o);
 
 #endif

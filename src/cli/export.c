@@ -2,15 +2,15 @@
 /* cli/export.c - `export`: a virtual tree as real files. */
 #include "config.h"
 
-#include "export.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "output.h"
-#include "ranks.h"
 #include "rsh/copy/export.h"
+#include "rsh/options/ranks.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -20,15 +20,17 @@
 
 /* ---- the summary ---- */
 
-static int print_json(const struct rsh_output *out, const struct rsh_work *w,
-		      const struct rsh_export_result *r, const char *step)
+static int print_export_json(const struct rsh_output *out,
+			     const struct rsh_work *w,
+			     const struct rsh_export_result *r,
+			     const char *step)
 {
 	const struct rsh_options *o = w->options;
 
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:{s:i,s:i,s:i},s:{s:o,s:o,s:o},"
 			       "s:b,s:f,s:o}", "source",
-			       rsh_json_text(o->source), "step",
+			       rsh_json_text(o->vfs.source), "step",
 			       rsh_json_text(step), "directory",
 			       rsh_json_text(o->directory), "files", "written",
 			       (int)r->n_written, "kept", (int)r->n_kept,
@@ -67,7 +69,8 @@ static void print_sentence(const struct rsh_output *out,
 	fputc('\n', out->f);
 }
 
-static int report(const struct rsh_work *w, const struct rsh_export_result *r)
+static int report_export(const struct rsh_work *w,
+			 const struct rsh_export_result *r)
 {
 	struct rsh_vfs_view view;
 	struct rsh_output out;
@@ -79,7 +82,7 @@ static int report(const struct rsh_work *w, const struct rsh_export_result *r)
 					  rsh_source_chosen(view.source), step,
 					  sizeof(step));
 	if (out.json)
-		return print_json(&out, w, r, step);
+		return print_export_json(&out, w, r, step);
 	if (!w->options->quiet)
 		print_sentence(&out, w, r, step);
 	return 0;
@@ -119,7 +122,7 @@ static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 
 	if (!rsh_vfs_view(w->vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	n = rsh_conversion_n_files(view.conversion);
+	n = rsh_plan_n_files(view.conversion);
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
 	if (!wanted)
 		return rsh_error_nomem(err);
@@ -136,7 +139,7 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	struct rsh_work w;
 	int rc;
 
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&w, o, "exporting");
 	rc = rsh_work_open(&w, false, &err);
@@ -145,7 +148,7 @@ enum rsh_exit rsh_export_command(const struct rsh_options *o)
 	rsh_work_end_progress(&w);
 	if (rc)
 		explain(rc, &result, &err);
-	else if (report(&w, &result))
+	else if (report_export(&w, &result))
 		rc = rsh_error_nomem(&err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 result.n_lost ? RSH_EXIT_NO : RSH_EXIT_GOOD;

@@ -5,12 +5,12 @@
 
 #include "help.h"
 
-#include <errno.h>
 #include <string.h>
 
-#include "option_table.h"
+#include "rsh/options/table.h"
 
 #define COLUMNS 79
+#define FEW_OPTIONS 14
 #define OPTION_COLUMN 32  /* where the text of an option begins */
 #define SUMMARY_COLUMN 12 /* and that of a command */
 
@@ -36,7 +36,8 @@ static void wrap(FILE *f, const char *text, size_t at, size_t indent)
 }
 
 /* What is too long stands on a line of its own. */
-static void entry(FILE *f, const char *left, const char *text, size_t indent)
+static void help_entry(FILE *f, const char *left, const char *text,
+		       size_t indent)
 {
 	int n = fprintf(f, "  %s", left);
 	size_t at = n > 0 ? (size_t)n : 0;
@@ -53,7 +54,7 @@ static void entry(FILE *f, const char *left, const char *text, size_t indent)
 	wrap(f, text, indent, indent);
 }
 
-static void option(FILE *f, const struct rsh_option *def)
+static void help_option(FILE *f, const struct rsh_option *def)
 {
 	const char *arg = def->arg ? def->arg : "";
 	char left[96], letter[8] = "    ";
@@ -69,24 +70,41 @@ static void option(FILE *f, const struct rsh_option *def)
 			 def->arg ? " " : "", arg);
 	else
 		snprintf(left, sizeof(left), "%s%s", letter, arg);
-	entry(f, left, def->help, OPTION_COLUMN);
+	help_entry(f, left, def->help, OPTION_COLUMN);
 }
 
-static void options(FILE *f, const struct rsh_command *command, bool bare)
+/* Few options are all told at once. */
+static bool are_few(const struct rsh_command *command)
+{
+	size_t n, of = 0;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		of += rsh_option_is_of(&table[i], command);
+	return of <= FEW_OPTIONS;
+}
+
+/* Prints the options of a command below their headings; false: there are more
+ * than those that were printed. */
+static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
-	bool any = false;
+	const char *heading = NULL;
 
+	all |= are_few(command);
 	for (size_t i = 0; i < n; i++) {
-		if (table[i].bare != bare ||
-		    !rsh_option_is_of(&table[i], command))
+		if (!table[i].commands)
+			heading = table[i].help;
+		if (!table[i].help || !rsh_option_is_of(&table[i], command) ||
+		    !(all || table[i].first))
 			continue;
-		if (bare && !any)
-			fputs("\nMount options, for -o alone:\n", f);
-		option(f, &table[i]);
-		any = true;
+		if (heading)
+			fprintf(f, "\n%s:\n", heading);
+		heading = NULL;
+		help_option(f, &table[i]);
 	}
+	return all;
 }
 
 static void common_options(FILE *f)
@@ -96,7 +114,7 @@ static void common_options(FILE *f)
 
 	for (size_t i = 0; i < n; i++)
 		if (table[i].commands == RSH_IN_ALL)
-			option(f, &table[i]);
+			help_option(f, &table[i]);
 }
 
 void rsh_help_usage(FILE *f, const struct rsh_command *command)
@@ -106,15 +124,28 @@ void rsh_help_usage(FILE *f, const struct rsh_command *command)
 		fprintf(f, " %s", command->operands[i]);
 }
 
-void rsh_help_command(FILE *f, const struct rsh_command *command)
+static void help_forms(FILE *f)
+{
+	size_t n;
+	const struct rsh_command *table = rsh_command_forms(&n);
+
+	fputc('\n', f);
+	for (size_t i = 0; i < n; i++)
+		help_entry(f, strchr(table[i].name, ' ') + 1, table[i].summary,
+			   SUMMARY_COLUMN);
+}
+
+void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 {
 	fputs("usage: ", f);
 	rsh_help_usage(f, command);
 	fputs("\n\n", f);
 	wrap(f, command->about, 0, 0);
-	fputc('\n', f);
-	options(f, command, false);
-	options(f, command, true);
+	if (command->id == RSH_COMMAND_STRATEGY)
+		help_forms(f);
+	if (!help_options(f, command, all))
+		fprintf(f, "\nThese are the usual options; all: reshardfs %s "
+			"--help-all\n", command->name);
 }
 
 void rsh_help_program(FILE *f)
@@ -129,27 +160,16 @@ void rsh_help_program(FILE *f)
 	     "another sharding strategy.  Without a COMMAND it mounts.", 0, 0);
 	fputc('\n', f);
 	for (size_t i = 0; i < n; i++)
-		entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
+		help_entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
 	fputs("\nOptions that all commands have:\n", f);
 	common_options(f);
-}
-
-int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
-{
-	const char *word = o->n_operands ? o->operands[0] : NULL;
-	char guess[RSH_GUESS_BYTES];
-
-	if (!word || rsh_command_find(word))
-		return 0;
-	rsh_command_guess(word, guess);
-	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s", word,
-			     guess);
 }
 
 enum rsh_exit rsh_help(const struct rsh_options *o)
 {
 	if (o->n_operands)
-		rsh_help_command(stdout, rsh_command_find(o->operands[0]));
+		rsh_help_command(stdout, o->form ? o->form :
+				 rsh_command_find(o->operands[0]), false);
 	else
 		rsh_help_program(stdout);
 	return RSH_EXIT_GOOD;

@@ -5,13 +5,14 @@
 
 #include <stdio.h>
 
-#include "commands.h"
+#include "rsh/options/commands.h"
+#include "rsh/options/exit.h"
 
 void rsh_help_program(FILE *f);
-void rsh_help_command(FILE *f, const struct rsh_command *command);
+/* The usual options, or all. */
+void rsh_help_command(FILE *f, const struct rsh_command *command, bool all);
 
 /* `help [COMMAND]`. */
-int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 enum rsh_exit rsh_help(const struct rsh_options *o);
 
 /* How `command` is called, without a newline. */

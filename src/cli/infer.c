@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -36,7 +35,7 @@ static void infer_clear(struct rsh_infer *x)
 
 /* ---- which step ---- */
 
-static size_t count_valid(const struct rsh_infer *x)
+static size_t count_valid_ranks(const struct rsh_infer *x)
 {
 	size_t n = 0;
 
@@ -46,8 +45,8 @@ static size_t count_valid(const struct rsh_infer *x)
 }
 
 /* *n: ranks that have a valid file of it. */
-static int look_at(struct rsh_infer *x, uint32_t i, size_t *n,
-		   struct rsh_error *err)
+static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
+			   struct rsh_error *err)
 {
 	int rc;
 
@@ -62,7 +61,7 @@ static int look_at(struct rsh_infer *x, uint32_t i, size_t *n,
 		rc = rsh_source_index(x->source, x->names, err);
 	rsh_source_view(x->source, x->names, &x->view);
 	if (rc == 0)
-		*n = count_valid(x);
+		*n = count_valid_ranks(x);
 	rsh_source_candidate_text(x->source, i, x->step, sizeof(x->step));
 	return rc;
 }
@@ -76,13 +75,13 @@ static void warn_of_part(const struct rsh_infer *x, size_t have)
 	if (have == 0 && !bad)
 		return;
 	rsh_log_warning("%s: %s is not whole: %zu of %zu ranks have a valid "
-			"file of it%s%s", x->options->source, x->step, have,
+			"file of it%s%s", x->options->vfs.source, x->step, have,
 			x->n_there, bad ? "; " : "", bad ? first : "");
 }
 
 /* The newest that all ranks of the tree have whole, or else the one that most
  * have. */
-static int take_step(struct rsh_infer *x, struct rsh_error *err)
+static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 {
 	const uint32_t n = rsh_source_n_candidates(x->source);
 	uint32_t best = 0;
@@ -90,7 +89,7 @@ static int take_step(struct rsh_infer *x, struct rsh_error *err)
 
 	for (uint32_t i = 0; i < n; i++) {
 		size_t have;
-		int rc = look_at(x, i, &have, err);
+		int rc = look_at_subject(x, i, &have, err);
 
 		if (rc == -ENOMEM || (rc && n == 1))
 			return rc;
@@ -104,24 +103,24 @@ static int take_step(struct rsh_infer *x, struct rsh_error *err)
 	}
 	if (most == 0)
 		return rsh_error_set(err, ENOENT, "%s: no rank has a valid "
-				     "checkpoint file", x->options->source);
-	return n == 1 ? 0 : look_at(x, best, &most, err);
+				     "checkpoint file", x->options->vfs.source);
+	return n == 1 ? 0 : look_at_subject(x, best, &most, err);
 }
 
-static int open_source(struct rsh_infer *x, struct rsh_error *err)
+static int open_inferred(struct rsh_infer *x, struct rsh_error *err)
 {
 	const struct rsh_options *o = x->options;
-	struct rsh_source_options files = rsh_files_of(o);
-	int rc = rsh_choice_new(o->only, o->drop, &x->choice, err);
+	struct rsh_source_options files = o->vfs.files;
+	int rc = rsh_choice_new(o->vfs.only, o->vfs.drop, &x->choice, err);
 
 	if (rc == 0)
-		rc = rsh_source_open(o->source, 0, UINT32_MAX, &files,
+		rc = rsh_source_open(o->vfs.source, 0, UINT32_MAX, &files,
 				     &x->source, err);
 	if (rc)
 		return rc;
 	if (rsh_source_ranks(x->source, &x->there, &x->n_there))
 		return rsh_error_nomem(err);
-	rc = take_step(x, err);
+	rc = take_inferred_step(x, err);
 	if (rc == 0)
 		rsh_source_log_choice(x->source);
 	return rc;
@@ -129,7 +128,7 @@ static int open_source(struct rsh_infer *x, struct rsh_error *err)
 
 /* ---- its tensors ---- */
 
-static bool is_wanted(void *ctx, const char *name)
+static bool is_subject(void *ctx, const char *name)
 {
 	const struct rsh_infer *x = ctx;
 
@@ -212,15 +211,15 @@ static int add_tensor(void *ctx, const struct rsh_inferred *t)
 
 /* ---- all ---- */
 
-static int infer(struct rsh_infer *x, struct rsh_error *err)
+static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 {
 	struct rsh_output out;
-	int rc = open_source(x, err);
+	int rc = open_inferred(x, err);
 
 	if (rc)
 		return rc;
 	rsh_output_init(&out, x->options);
-	rc = rsh_source_infer(x->source, x->names, is_wanted, add_tensor, x);
+	rc = rsh_source_infer(x->source, x->names, is_subject, add_tensor, x);
 	if (rc == 0)
 		rc = rsh_infer_explain(x);
 	if (rc == 0)
@@ -235,7 +234,7 @@ enum rsh_exit rsh_infer_command(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_infer x = { .options = o };
-	int rc = infer(&x, &err);
+	int rc = infer_layouts(&x, &err);
 
 	infer_clear(&x);
 	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;

@@ -10,10 +10,10 @@
 #ifndef RSH_CLI_INFER_H
 #define RSH_CLI_INFER_H
 
-#include "exit.h"
 #include "output.h"
-#include "rsh/strategy/partition.h"
+#include "rsh/options/exit.h"
 #include "rsh/source/contents.h"
+#include "rsh/strategy/partition.h"
 
 enum rsh_verdict {
 	RSH_VERDICT_ALONE,     /* one rank holds it */

@@ -115,7 +115,7 @@ int rsh_infer_json(const struct rsh_output *out, const struct rsh_infer *x)
 		json_array_append_new(sets, set_json(&x->sets[i]));
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
-			       rsh_json_text(x->options->source), "step",
+			       rsh_json_text(x->options->vfs.source), "step",
 			       rsh_json_text(x->step), "parameters", tensors,
 			       "sets", sets, "hints",
 			       sentences_json(x, 0, x->n_hints), "unknown",

@@ -161,8 +161,8 @@ static void add_mesh(struct rsh_table *table, const struct rsh_infer_tensor *t)
 			       RSH_MARK_BAD : RSH_MARK_NONE, texts[t->verdict]);
 }
 
-static int add_row(struct rsh_table *table, const struct rsh_infer *x,
-		   const struct rsh_infer_tensor *t)
+static int add_verdict_row(struct rsh_table *table, const struct rsh_infer *x,
+			   const struct rsh_infer_tensor *t)
 {
 	const struct rsh_infer_set *s = &x->sets[t->set];
 	char shape[RSH_LS_SHAPE_MAX];
@@ -192,14 +192,15 @@ static int add_row(struct rsh_table *table, const struct rsh_infer *x,
 	return rc;
 }
 
-static int print_table(const struct rsh_output *out, const struct rsh_infer *x)
+static int print_verdicts(const struct rsh_output *out,
+			  const struct rsh_infer *x)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
 							 sizeof(columns[0]));
 	int rc = 0;
 
 	for (size_t i = 0; i < x->n_tensors && rc == 0; i++)
-		rc = add_row(table, x, &x->tensors[i]);
+		rc = add_verdict_row(table, x, &x->tensors[i]);
 	if (rc == 0)
 		rc = rsh_table_print(table, out);
 	rsh_table_free(table);
@@ -230,8 +231,8 @@ static void put_names(FILE *f, const struct rsh_infer *x, uint32_t set,
 		fputs(")\n", f);
 }
 
-static void print_verdict(FILE *f, const struct rsh_infer *x, uint32_t set,
-			  enum rsh_verdict verdict, const char *said)
+static void print_set_verdict(FILE *f, const struct rsh_infer *x, uint32_t set,
+			      enum rsh_verdict verdict, const char *said)
 {
 	uint32_t n = x->sets[set].by_verdict[verdict];
 
@@ -266,20 +267,23 @@ static void print_set(FILE *f, const struct rsh_infer *x, uint32_t set)
 			rsh_partition_mesh_text(s->mesh.axes, s->mesh.n_axes,
 						mesh, sizeof(mesh)),
 			s->n_fit, n_mesh);
-	print_verdict(f, x, set, RSH_VERDICT_MESH, "do not fit it");
-	print_verdict(f, x, set, RSH_VERDICT_NONE, "fit no mesh at all");
-	print_verdict(f, x, set, RSH_VERDICT_SEVERAL,
-		      "leave several meshes open");
-	print_verdict(f, x, set, RSH_VERDICT_PRIVATE,
-		      "differ on all ranks and are no weights by their names: "
-		      "each rank seems to keep its own");
-	print_verdict(f, x, set, RSH_VERDICT_SIMPLE,
-		      "tell nothing: what ranks hold the same of is constant, "
-		      "or a lone number");
-	print_verdict(f, x, set, RSH_VERDICT_UNREAD, "could not be read");
-	print_verdict(f, x, set, RSH_VERDICT_SCATTERED,
-		      "are not looked at for a mesh: their ranks do not follow "
-		      "each other");
+	print_set_verdict(f, x, set, RSH_VERDICT_MESH, "do not fit it");
+	print_set_verdict(f, x, set, RSH_VERDICT_NONE, "fit no mesh at all");
+	print_set_verdict(f, x, set, RSH_VERDICT_SEVERAL,
+			  "leave several meshes open");
+	print_set_verdict(
+		f, x, set, RSH_VERDICT_PRIVATE,
+		"differ on all ranks and are no weights by their names: "
+		"each rank seems to keep its own");
+	print_set_verdict(
+		f, x, set, RSH_VERDICT_SIMPLE,
+		"tell nothing: what ranks hold the same of is constant, "
+		"or a lone number");
+	print_set_verdict(f, x, set, RSH_VERDICT_UNREAD, "could not be read");
+	print_set_verdict(
+		f, x, set, RSH_VERDICT_SCATTERED,
+		"are not looked at for a mesh: their ranks do not follow "
+		"each other");
 }
 
 static void print_sentences(FILE *f, const struct rsh_infer *x, size_t from,
@@ -295,7 +299,7 @@ static void print_sentences(FILE *f, const struct rsh_infer *x, size_t from,
 
 int rsh_infer_print(const struct rsh_output *out, const struct rsh_infer *x)
 {
-	int rc = print_table(out, x);
+	int rc = print_verdicts(out, x);
 
 	if (rc)
 		return rc;

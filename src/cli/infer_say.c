@@ -34,8 +34,8 @@ static int say(struct rsh_infer *x, const char *fmt, ...)
 	return 0;
 }
 
-static const char *shape_of(const struct rsh_ckpt_index *ix,
-			    const struct rsh_record *r, char *text)
+static const char *hint_shape(const struct rsh_ckpt_index *ix,
+			      const struct rsh_record *r, char *text)
 {
 	return rsh_ls_shape(rsh_record_dims(ix, r), r->n_dims, text);
 }
@@ -116,9 +116,9 @@ static int say_states(struct rsh_infer *x)
 		   "by an optimizer shard", n, n == 1 ? " is" : "s are",
 		   n == 1 ? "it is" : "they are", dim,
 		   rsh_names_text(x->names, state->name),
-		   shape_of(state->index, state->record, a), (long long)times,
+		   hint_shape(state->index, state->record, a), (long long)times,
 		   rsh_names_text(x->names, of->name),
-		   shape_of(of->index, of->record, b));
+		   hint_shape(of->index, of->record, b));
 }
 
 static int say_odd_shapes(struct rsh_infer *x)
@@ -140,9 +140,9 @@ static int say_odd_shapes(struct rsh_infer *x)
 		   "is %s on rank %u and %s on rank %u; where only one dimension "
 		   "differs, that one is cut", n, n == 1 ? " is" : "s are",
 		   rsh_names_text(x->names, first->name),
-		   shape_of(first->index, first->record, a),
+		   hint_shape(first->index, first->record, a),
 		   x->sets[first->set].ranks[0],
-		   shape_of(ix, rsh_ckpt_find(ix, first->name), b),
+		   hint_shape(ix, rsh_ckpt_find(ix, first->name), b),
 		   first->odd_rank);
 }
 

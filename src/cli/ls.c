@@ -2,13 +2,13 @@
 /* cli/ls.c - `ls`: what the operand is, and who prints it. */
 #include "config.h"
 
-#include "ls.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "conversion.h"
+#include "ls.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
@@ -33,24 +33,25 @@ static void subject_clear(struct subject *s)
 static int open_strategy(const struct rsh_options *o, struct subject *s,
 			 struct rsh_error *err)
 {
-	return rsh_strategy_load(o->source, o->compat, s->names, &s->strategy,
-				 err);
+	return rsh_strategy_load(o->vfs.source, o->vfs.plan.compat, s->names,
+				 &s->strategy, err);
 }
 
 /* Strategies and checkpoints are both called .ckpt: what cannot be read as the
  * one may be the other, else the first complaint stands. */
-static int open_file(const struct rsh_options *o, struct subject *s,
-		     struct rsh_error *err)
+static int open_ls_file(const struct rsh_options *o, struct subject *s,
+			struct rsh_error *err)
 {
 	int rc;
 
-	if (rsh_has_suffix(o->source, ".json"))
+	if (rsh_has_suffix(o->vfs.source, ".json"))
 		return open_strategy(o, s, err);
-	rc = rsh_inspect_file(o->source, o->files.check == RSH_CHECK_FULL, s->names,
+	rc = rsh_inspect_file(o->vfs.source,
+			      o->vfs.files.check == RSH_CHECK_FULL, s->names,
 			      &s->file, err);
 	s->is_file = rc == 0;
 	if (rc == -EBADMSG && s->file.format == RSH_FORMAT_CKPT &&
-	    rsh_strategy_load(o->source, false, s->names, &s->strategy,
+	    rsh_strategy_load(o->vfs.source, false, s->names, &s->strategy,
 			      NULL) == 0)
 		rc = 0;
 	return rc;
@@ -60,12 +61,13 @@ static int open_file(const struct rsh_options *o, struct subject *s,
 static int open_directory(const struct rsh_options *o, struct subject *s,
 			  struct rsh_error *err)
 {
-	struct rsh_source_options files = rsh_files_of(o);
-	int rc = rsh_source_open(o->source, 0, UINT32_MAX, &files, &s->source,
-				 err);
+	const struct rsh_vfs_config *v = &o->vfs;
+	int rc = rsh_source_open(v->source, 0, UINT32_MAX, &v->files,
+				 &s->source, err);
 
-	if (rc == -ENOENT && rsh_strategy_load(o->source, o->compat, s->names,
-					       &s->strategy, NULL) == 0)
+	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
+					       s->names, &s->strategy,
+					       NULL) == 0)
 		rc = 0;
 	return rc;
 }
@@ -78,15 +80,15 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	s->names = rsh_names_new();
 	if (!s->names)
 		return rsh_error_nomem(err);
-	if (stat(o->source, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", o->source,
+	if (stat(o->vfs.source, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", o->vfs.source,
 				     strerror(errno));
 	return S_ISDIR(st.st_mode) ? open_directory(o, s, err) :
-				     open_file(o, s, err);
+				     open_ls_file(o, s, err);
 }
 
-static int print(const struct rsh_options *o, struct subject *s, bool *taken,
-		 struct rsh_error *err)
+static int print_subject(const struct rsh_options *o, struct subject *s,
+			 bool *taken, struct rsh_error *err)
 {
 	struct rsh_output out;
 	int rc;
@@ -95,7 +97,7 @@ static int print(const struct rsh_options *o, struct subject *s, bool *taken,
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);
 	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :
-			   rsh_ls_records(&out, o->source, &s->file, s->names);
+			   rsh_ls_records(&out, o->vfs.source, &s->file, s->names);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -107,11 +109,11 @@ enum rsh_exit rsh_ls(const struct rsh_options *o)
 	int rc;
 
 	/* Files that are left out are in the list, with the reason. */
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(RSH_LOG_ERROR);
 	rc = open_subject(o, &s, &err);
 	if (rc == 0)
-		rc = print(o, &s, &taken, &err);
+		rc = print_subject(o, &s, &taken, &err);
 	subject_clear(&s);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);

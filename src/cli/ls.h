@@ -3,12 +3,9 @@
 #ifndef RSH_CLI_LS_H
 #define RSH_CLI_LS_H
 
-#include "exit.h"
 #include "output.h"
-#include "rsh/strategy/strategy.h"
 #include "rsh/source/inspect.h"
-
-enum rsh_exit rsh_ls(const struct rsh_options *o);
+#include "rsh/strategy/strategy.h"
 
 /* What each kind of operand is printed as.  0 or -ENOMEM. */
 int rsh_ls_records(const struct rsh_output *out, const char *path,

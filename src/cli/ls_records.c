@@ -32,8 +32,8 @@ static json_t *chunks_json(const struct rsh_ckpt_index *ix,
 	return chunks;
 }
 
-static json_t *record_json(const struct rsh_ckpt_index *ix,
-			   const struct rsh_record *r, const char *name)
+static json_t *listed_record_json(const struct rsh_ckpt_index *ix,
+				  const struct rsh_record *r, const char *name)
 {
 	json_t *offset = r->n_extents ?
 		rsh_json_u64(ix->extents[r->first_extent].offset) : json_null();
@@ -58,9 +58,9 @@ static json_t *metadata_json(const struct rsh_inspected *file)
 	return all;
 }
 
-static int print_json(const struct rsh_output *out, const char *path,
-		      const struct rsh_inspected *file,
-		      const struct rsh_names *names)
+static int print_records_json(const struct rsh_output *out, const char *path,
+			      const struct rsh_inspected *file,
+			      const struct rsh_names *names)
 {
 	const struct rsh_ckpt_index *ix = file->index;
 	json_t *records = json_array();
@@ -70,7 +70,8 @@ static int print_json(const struct rsh_output *out, const char *path,
 
 		if (json_array_append_new(
 			    records,
-			    record_json(ix, r, rsh_names_text(names, r->name))))
+			    listed_record_json(ix, r,
+					       rsh_names_text(names, r->name))))
 			goto nomem;
 	}
 	return rsh_output_json(
@@ -109,8 +110,8 @@ const char *rsh_ls_shape(const int64_t *dims, uint32_t n,
 	return text;
 }
 
-static void add_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
-		    const struct rsh_record *r, const char *name)
+static void add_record_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
+			   const struct rsh_record *r, const char *name)
 {
 	char shape[RSH_LS_SHAPE_MAX];
 
@@ -127,9 +128,9 @@ static void add_row(struct rsh_table *t, const struct rsh_ckpt_index *ix,
 	rsh_table_cell(t, "%" PRIu32, r->n_extents);
 }
 
-static int print_table(const struct rsh_output *out,
-		       const struct rsh_inspected *file,
-		       const struct rsh_names *names)
+static int print_records(const struct rsh_output *out,
+			 const struct rsh_inspected *file,
+			 const struct rsh_names *names)
 {
 	const struct rsh_ckpt_index *ix = file->index;
 	struct rsh_table *t = rsh_table_new(columns, sizeof(columns) /
@@ -141,7 +142,7 @@ static int print_table(const struct rsh_output *out,
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
 
-		add_row(t, ix, r, rsh_names_text(names, r->name));
+		add_record_row(t, ix, r, rsh_names_text(names, r->name));
 		content += r->content_bytes;
 	}
 	rc = rsh_table_print(t, out);
@@ -157,6 +158,6 @@ int rsh_ls_records(const struct rsh_output *out, const char *path,
 		   const struct rsh_inspected *file,
 		   const struct rsh_names *names)
 {
-	return out->json ? print_json(out, path, file, names) :
-			   print_table(out, file, names);
+	return out->json ? print_records_json(out, path, file, names) :
+			   print_records(out, file, names);
 }

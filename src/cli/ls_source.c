@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion.h"
 #include "ls.h"
 #include "ls_tensors.h"
 #include "rsh/source/contents.h"
@@ -106,15 +105,15 @@ static int number_ranks(struct tree *t)
 /* Those that the source's strategy speaks of, or else those of the tree. */
 static int find_ranks(struct tree *t, struct rsh_error *err)
 {
-	const char *path = rsh_conversion_of(t->options).src_strategy;
+	const char *path = t->options->vfs.src.path;
 	int rc;
 
 	t->n = UINT32_MAX;
 	if (!path)
 		return rsh_source_ranks(t->source, &t->ranks, &t->n_ranks) ?
 			rsh_error_nomem(err) : 0;
-	rc = rsh_strategy_load(path, t->options->compat, t->names, &t->src,
-			       err);
+	rc = rsh_strategy_load(path, t->options->vfs.plan.compat, t->names,
+			       &t->src, err);
 	if (rc)
 		return rc;
 	rsh_conversion_source_ranks(t->src, NULL, t->names, true, &t->first,
@@ -133,7 +132,8 @@ static int ask_reason(const struct tree *t, struct step_file *f)
 	if (!names)
 		return -ENOMEM;
 	rsh_source_n_bad(t->source, &reason);
-	if (rsh_inspect_file(f->path, t->options->files.check == RSH_CHECK_FULL,
+	if (rsh_inspect_file(f->path,
+			     t->options->vfs.files.check == RSH_CHECK_FULL,
 			     names, &in, &err))
 		reason = err.text;
 	f->bytes = in.bytes;
@@ -143,8 +143,8 @@ static int ask_reason(const struct tree *t, struct step_file *f)
 	return f->reason ? 0 : -ENOMEM;
 }
 
-static int add_file(const struct tree *t, struct step *s, uint32_t rank,
-		    const struct rsh_source_view *view)
+static int add_step_file(const struct tree *t, struct step *s, uint32_t rank,
+			 const struct rsh_source_view *view)
 {
 	struct step_file *f = &s->files[s->n_files++];
 
@@ -162,13 +162,13 @@ static int add_file(const struct tree *t, struct step *s, uint32_t rank,
 	return 0;
 }
 
-static bool counts(const struct tree *t, uint32_t rank)
+static bool step_counts(const struct tree *t, uint32_t rank)
 {
 	return rank >= t->first && rank - t->first < t->n;
 }
 
-static int add_files(const struct tree *t, struct step *s,
-		     const struct rsh_source_view *view)
+static int add_step_files(const struct tree *t, struct step *s,
+			  const struct rsh_source_view *view)
 {
 	s->files = rsh_alloc_array(view->n_ranks, sizeof(*s->files));
 	s->missing = rsh_alloc_array(t->n_ranks, sizeof(*s->missing));
@@ -178,9 +178,9 @@ static int add_files(const struct tree *t, struct step *s,
 	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
 		if (!view->path[rank])
 			continue;
-		if (!counts(t, rank))
+		if (!step_counts(t, rank))
 			s->beyond[s->n_beyond++] = rank;
-		else if (add_file(t, s, rank, view))
+		else if (add_step_file(t, s, rank, view))
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < t->n_ranks; i++)
@@ -197,7 +197,7 @@ static int check_strategy(struct tree *t)
 
 	if (rc == 0)
 		rc = rsh_source_check_contents(t->source, t->src, NULL,
-					       t->options->compat ?
+					       t->options->vfs.plan.compat ?
 					       RSH_GRID_CONVERTER :
 					       RSH_GRID_RUNTIME, t->names,
 					       &t->refusal);
@@ -209,18 +209,18 @@ static int check_strategy(struct tree *t)
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
 {
-	if (!t->options->src_strategy || t->whole_tensors ||
+	if (!t->options->vfs.src.from || t->whole_tensors ||
 	    !(newest || is_whole(s)))
 		return 0;
 	t->whole_tensors = is_whole(s);
-	if (t->whole_tensors && !t->options->dst_strategy &&
+	if (t->whole_tensors && !t->options->vfs.dst.from &&
 	    check_strategy(t))
 		return -ENOMEM;
 	return rsh_ls_tensors_take(&t->tensors, t->src, t->first, t->n, view);
 }
 
 /* What is wrong with a step is told of it; only memory fails the list. */
-static int look_at(struct tree *t, uint32_t i)
+static int look_at_step(struct tree *t, uint32_t i)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct step *s = &t->steps[i];
@@ -236,22 +236,21 @@ static int look_at(struct tree *t, uint32_t i)
 		s->reason = strdup(err.text);
 	rsh_source_view(t->source, t->names, &view);
 	s->format = view.format;
-	if (rc == -ENOMEM || (rc && !s->reason) || add_files(t, s, &view))
+	if (rc == -ENOMEM || (rc && !s->reason) || add_step_files(t, s, &view))
 		return -ENOMEM;
 	return rc || i >= t->n_tried ? 0 : take_tensors(t, s, i == 0, &view);
 }
 
 static int ask_mount(struct tree *t)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(t->options);
 	struct rsh_vfs_view view;
 	struct rsh_vfs *vfs;
 	int rc;
 
-	t->asked = t->options->src_strategy && t->options->dst_strategy;
+	t->asked = rsh_options_convert(t->options);
 	if (!t->asked)
 		return 0;
-	rc = rsh_vfs_open(&cfg, &vfs, &t->refusal);
+	rc = rsh_vfs_open(&t->options->vfs, &vfs, &t->refusal);
 	t->refused = rc != 0;
 	if (rc)
 		return rc == -ENOMEM ? rc : 0;
@@ -259,16 +258,16 @@ static int ask_mount(struct tree *t)
 		rsh_source_candidate_text(view.source,
 					  rsh_source_chosen(view.source),
 					  t->takes, sizeof(t->takes));
-		t->n_virtual = rsh_conversion_n_files(view.conversion);
+		t->n_virtual = rsh_plan_n_files(view.conversion);
 		for (uint32_t i = 0; i < t->n_virtual; i++)
-			t->virtual_bytes += rsh_conversion_size(view.conversion,
+			t->virtual_bytes += rsh_plan_size(view.conversion,
 								i);
 	}
 	rsh_vfs_free(vfs);
 	return 0;
 }
 
-static int look(struct tree *t, struct rsh_error *err)
+static int look_at_tree(struct tree *t, struct rsh_error *err)
 {
 	uint32_t n = rsh_source_n_listed(t->source);
 	int rc;
@@ -283,7 +282,7 @@ static int look(struct tree *t, struct rsh_error *err)
 	if (!t->steps)
 		return rsh_error_nomem(err);
 	while (rc == 0 && t->n_steps < n)
-		rc = look_at(t, t->n_steps++);
+		rc = look_at_step(t, t->n_steps++);
 	if (rc == 0)
 		rc = ask_mount(t);
 	return rc ? rsh_error_nomem(err) : 0;
@@ -325,7 +324,7 @@ static json_t *files_json(const struct step *s)
 	return all;
 }
 
-static json_t *step_json(const struct step *s, bool tried)
+static json_t *tree_step_json(const struct step *s, bool tried)
 {
 	bool stepped = s->number.stepped;
 
@@ -357,7 +356,7 @@ static json_t *mount_json(const struct tree *t)
 
 static json_t *tensors_json(const struct tree *t)
 {
-	if (!t->options->src_strategy)
+	if (!t->options->vfs.src.from)
 		return json_null();
 	if (t->tensors.why.code)
 		return json_pack("{s:n,s:o}", "list", "reason",
@@ -366,17 +365,17 @@ static json_t *tensors_json(const struct tree *t)
 			 rsh_ls_tensors_json(&t->tensors, t->names), "reason");
 }
 
-static int print_json(const struct rsh_output *out, const struct tree *t)
+static int print_tree_json(const struct rsh_output *out, const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
 	json_t *steps = json_array();
 
 	for (uint32_t i = 0; i < t->n_steps; i++)
-		json_array_append_new(steps, step_json(&t->steps[i],
-						       i < t->n_tried));
+		json_array_append_new(steps, tree_step_json(&t->steps[i],
+							    i < t->n_tried));
 	return rsh_output_json(
 		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
-			       rsh_json_text(t->options->source), "ranks",
+			       rsh_json_text(t->options->vfs.source), "ranks",
 			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
 			       "newest_whole",
 			       rsh_json_optional(whole ? whole->text : NULL),
@@ -445,7 +444,8 @@ static void add_state(struct rsh_table *table, const struct step *s, bool tried)
 	rsh_table_mark(table, RSH_MARK_BAD, s->reason ? s->reason : text);
 }
 
-static void print_verdict(const struct rsh_output *out, const struct tree *t)
+static void print_mount_verdict(const struct rsh_output *out,
+				const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
 	char size[32];
@@ -470,7 +470,7 @@ static int print_tensors(const struct rsh_output *out, const struct tree *t)
 {
 	int rc;
 
-	if (!t->options->src_strategy)
+	if (!t->options->vfs.src.from)
 		return 0;
 	if (t->tensors.why.code) {
 		fputs("whole tensors are not known: ", out->f);
@@ -483,7 +483,7 @@ static int print_tensors(const struct rsh_output *out, const struct tree *t)
 	return rc;
 }
 
-static int print_table(const struct rsh_output *out, const struct tree *t)
+static int print_steps(const struct rsh_output *out, const struct tree *t)
 {
 	struct rsh_table *table = rsh_table_new(columns, sizeof(columns) /
 							 sizeof(columns[0]));
@@ -503,7 +503,7 @@ static int print_table(const struct rsh_output *out, const struct tree *t)
 	}
 	rc = rsh_table_print(table, out);
 	rsh_table_free(table);
-	print_verdict(out, t);
+	print_mount_verdict(out, t);
 	return rc;
 }
 
@@ -511,10 +511,10 @@ int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken, struct rsh_error *err)
 {
 	struct tree t = { .options = o, .source = source };
-	int rc = look(&t, err);
+	int rc = look_at_tree(&t, err);
 
-	if (rc == 0 && (out->json ? print_json(out, &t) :
-			print_tensors(out, &t) || print_table(out, &t)))
+	if (rc == 0 && (out->json ? print_tree_json(out, &t) :
+			print_tensors(out, &t) || print_steps(out, &t)))
 		rc = rsh_error_nomem(err);
 	*taken = !t.refused;
 	if (rc == 0 && !*taken && !out->json)

@@ -47,7 +47,7 @@ static uint32_t group_member(const struct layout *l, uint32_t rank, uint32_t i)
 
 /* ---- JSON ---- */
 
-static json_t *mesh_json(const struct rsh_strategy_item *it)
+static json_t *layout_mesh_json(const struct rsh_strategy_item *it)
 {
 	json_t *mesh = json_array();
 
@@ -99,7 +99,7 @@ static json_t *split_json(const struct layout *l)
 	return split;
 }
 
-static json_t *replicas_json(const struct layout *l)
+static json_t *layout_replicas_json(const struct layout *l)
 {
 	json_t *groups = json_array();
 
@@ -121,16 +121,16 @@ static json_t *layout_json(const struct layout *l, const char *name)
 {
 	return json_pack("{s:o,s:i,s:o,s:o,s:o,s:o,s:o,s:o}", "name",
 			 rsh_json_text(name), "stage", (int)l->stage, "mesh",
-			 mesh_json(l->item), "map", map_json(l->item), "shape",
-			 shape_json(l->item), "split",
+			 layout_mesh_json(l->item), "map", map_json(l->item),
+			 "shape", shape_json(l->item), "split",
 			 l->grid ? split_json(l) : json_null(),
 			 "optimizer_shard", shard_json(l->item), "replicas",
-			 l->grid ? replicas_json(l) : json_null());
+			 l->grid ? layout_replicas_json(l) : json_null());
 }
 
-static int print_json(const struct rsh_output *out,
-		      const struct rsh_strategy *s,
-		      const struct rsh_names *names)
+static int print_layouts_json(const struct rsh_output *out,
+			      const struct rsh_strategy *s,
+			      const struct rsh_names *names)
 {
 	json_t *all = json_array();
 
@@ -164,7 +164,7 @@ static const struct rsh_column columns[] = {
 };
 
 /* Appends to a growing stream. */
-static void put_groups(FILE *f, const struct layout *l)
+static void put_layout_groups(FILE *f, const struct layout *l)
 {
 	if (!l->grid || rsh_grid_n_replicas(l->grid) == 1) {
 		fputs(l->grid ? "-" : "?", f);
@@ -212,8 +212,8 @@ static void stream_cell(struct rsh_table *t, const struct layout *l,
 	free(text);
 }
 
-static void add_row(struct rsh_table *t, const struct layout *l,
-		    const char *name)
+static void add_layout_row(struct rsh_table *t, const struct layout *l,
+			   const char *name)
 {
 	char text[512];
 
@@ -223,12 +223,12 @@ static void add_row(struct rsh_table *t, const struct layout *l,
 	rsh_table_cell(t, "%s", rsh_item_map_text(l->item, text, sizeof(text)));
 	stream_cell(t, l, put_shard);
 	stream_cell(t, l, put_split);
-	stream_cell(t, l, put_groups);
+	stream_cell(t, l, put_layout_groups);
 }
 
-static int print_table(const struct rsh_output *out,
-		       const struct rsh_strategy *s,
-		       const struct rsh_names *names)
+static int print_layouts(const struct rsh_output *out,
+			 const struct rsh_strategy *s,
+			 const struct rsh_names *names)
 {
 	struct rsh_table *t = rsh_table_new(columns, sizeof(columns) /
 						     sizeof(columns[0]));
@@ -239,7 +239,8 @@ static int print_table(const struct rsh_output *out,
 			struct layout l;
 
 			layout_init(&l, s, &s->params[i].stages[k]);
-			add_row(t, &l, rsh_names_text(names,
+			add_layout_row(t, &l,
+				       rsh_names_text(names,
 						      s->params[i].name));
 			rsh_grid_free(l.grid);
 		}
@@ -254,6 +255,6 @@ static int print_table(const struct rsh_output *out,
 int rsh_ls_strategy(const struct rsh_output *out, const struct rsh_strategy *s,
 		    const struct rsh_names *names)
 {
-	return out->json ? print_json(out, s, names) :
-			   print_table(out, s, names);
+	return out->json ? print_layouts_json(out, s, names) :
+			   print_layouts(out, s, names);
 }

@@ -21,9 +21,11 @@ void rsh_ls_tensors_clear(struct rsh_ls_tensors *t)
 }
 
 /* Takes the first record of each name, whose whole shape is known by now. */
-static int add_records(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
-		       const struct rsh_ckpt_index *ix,
-		       const struct rsh_derive_shapes *shapes, bool *seen)
+static int add_tensor_records(struct rsh_ls_tensors *t,
+			      const struct rsh_strategy *src,
+			      const struct rsh_ckpt_index *ix,
+			      const struct rsh_derive_shapes *shapes,
+			      bool *seen)
 {
 	for (uint32_t i = 0; i < ix->n_records; i++) {
 		const struct rsh_record *r = &ix->records[i];
@@ -55,10 +57,10 @@ static int add_records(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
 }
 
 /* Ranks of one stage mostly share an index, which is looked at once. */
-static int add_files(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
-		     uint32_t first, uint32_t n,
-		     const struct rsh_source_view *view,
-		     struct rsh_derive_shapes *shapes, bool *seen)
+static int add_tensor_files(struct rsh_ls_tensors *t,
+			    const struct rsh_strategy *src, uint32_t first,
+			    uint32_t n, const struct rsh_source_view *view,
+			    struct rsh_derive_shapes *shapes, bool *seen)
 {
 	const struct rsh_ckpt_index *before = NULL;
 	int rc = 0;
@@ -75,7 +77,7 @@ static int add_files(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
 					  &t->why))
 			rsh_error_prefix(&t->why, "%s", view->path[rank]);
 		else
-			rc = add_records(t, src, ix, shapes, seen);
+			rc = add_tensor_records(t, src, ix, shapes, seen);
 	}
 	return t->why.code == ENOMEM ? -ENOMEM : rc;
 }
@@ -91,7 +93,7 @@ int rsh_ls_tensors_take(struct rsh_ls_tensors *t, const struct rsh_strategy *src
 
 	rsh_ls_tensors_clear(t);
 	if (shapes && seen)
-		rc = add_files(t, src, first, n, view, shapes, seen);
+		rc = add_tensor_files(t, src, first, n, view, shapes, seen);
 	rsh_derive_shapes_free(shapes);
 	return rc;
 }

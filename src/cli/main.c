@@ -12,10 +12,31 @@
 
 #include "commands.h"
 #include "help.h"
+#include "plan.h"
+#include "rsh/daemon/mount.h"
 #include "rsh/fuse/server.h"
+#include "rsh/options/commands.h"
 #include "rsh/util/log.h"
 #include "rsh/util/room.h"
 #include "rsh/util/text.h"
+
+static enum rsh_exit mount_command(const struct rsh_options *o)
+{
+	return rsh_mount(o, rsh_plan_rank_json);
+}
+
+static enum rsh_exit (*const commands[])(const struct rsh_options *o) = {
+	[RSH_COMMAND_MOUNT] = mount_command,
+	[RSH_COMMAND_UMOUNT] = rsh_umount,
+	[RSH_COMMAND_LS] = rsh_ls,
+	[RSH_COMMAND_PLAN] = rsh_plan,
+	[RSH_COMMAND_EXPORT] = rsh_export_command,
+	[RSH_COMMAND_VERIFY] = rsh_verify,
+	[RSH_COMMAND_STRATEGY] = rsh_strategy_command,
+	[RSH_COMMAND_WARM] = rsh_warm,
+	[RSH_COMMAND_STATS] = rsh_stats,
+	[RSH_COMMAND_HELP] = rsh_help,
+};
 
 /* Whatever is opened where a standard stream is missing would get its number,
  * and with it what is printed or logged.  What fills the place here can be
@@ -86,15 +107,18 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 	}
 	raise_fd_limit();
 	rsh_room_save();
-	return finish_output(o->command->run(o));
+	return finish_output(commands[o->command->id](o));
 }
 
-static enum rsh_exit run(const struct rsh_options *o)
+static enum rsh_exit run_or_help(const struct rsh_options *o)
 {
-	if (o->help && o->unnamed) {
+	const bool helps = o->help || o->help_all;
+
+	if (helps && o->unnamed) {
 		rsh_help_program(stdout);
-	} else if (o->help) {
-		rsh_help_command(stdout, o->command);
+	} else if (helps) {
+		rsh_help_command(stdout, o->form ? o->form : o->command,
+				 o->help_all);
 	} else if (o->version) {
 		printf("reshardfs %s\nlibfuse %s\n", PACKAGE_VERSION,
 		       rsh_server_library_version());
@@ -104,7 +128,8 @@ static enum rsh_exit run(const struct rsh_options *o)
 	return finish_output(RSH_EXIT_GOOD);
 }
 
-static void complain(const struct rsh_options *o, const struct rsh_error *err)
+static void complain_of_usage(const struct rsh_options *o,
+			      const struct rsh_error *err)
 {
 	char shown[2 * RSH_ERROR_TEXT_MAX];
 
@@ -123,9 +148,9 @@ int main(int argc, char **argv)
 	if (!fill_standard_streams())
 		return RSH_EXIT_IO;
 	if (rsh_options_parse(argc, argv, &o, &err))
-		complain(&o, &err);
+		complain_of_usage(&o, &err);
 	else
-		status = run(&o);
+		status = run_or_help(&o);
 	rsh_options_clear(&o);
 	return (int)status;
 }

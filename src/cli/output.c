@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/output.c - where the output goes, and JSON. */
+/* cli/output.c - where the output goes. */
 #include "config.h"
 
 #include "output.h"
@@ -15,7 +15,7 @@
 
 #define DEFAULT_WIDTH 80
 
-static unsigned terminal_width(void)
+static unsigned output_width(void)
 {
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = columns ? strtoul(columns, NULL, 10) : 0;
@@ -46,7 +46,7 @@ void rsh_output_init(struct rsh_output *out, const struct rsh_options *o)
 		.color = o->color == RSH_COLOR_ALWAYS ||
 			 (o->color == RSH_COLOR_AUTO && terminal &&
 			  wants_color()),
-		.width = terminal ? terminal_width() : 0,
+		.width = terminal ? output_width() : 0,
 	};
 }
 
@@ -66,35 +66,4 @@ int rsh_output_json(const struct rsh_output *out, json_t *value)
 		return -ENOMEM;
 	fprintf(out->f, "%s\n", text);
 	return 0;
-}
-
-char *rsh_json_dump(json_t *value, size_t flags)
-{
-	cleanup_free char *text = value ? json_dumps(value, flags) : NULL;
-
-	json_decref(value);
-	return text ? rsh_text_json(text) : NULL;
-}
-
-json_t *rsh_json_text(const char *s)
-{
-	json_t *text = json_string(s);
-	char *escaped;
-
-	if (text)
-		return text;
-	escaped = rsh_text_escape(s);
-	text = escaped ? json_string(escaped) : NULL;
-	free(escaped);
-	return text;
-}
-
-json_t *rsh_json_optional(const char *s)
-{
-	return s ? rsh_json_text(s) : json_null();
-}
-
-json_t *rsh_json_u64(uint64_t n)
-{
-	return json_integer((json_int_t)n);
 }

@@ -8,9 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include <jansson.h>
-
-#include "options.h"
+#include "rsh/daemon/json.h"
+#include "rsh/options/options.h"
 
 struct rsh_output {
 	FILE *f;
@@ -21,19 +20,9 @@ struct rsh_output {
 
 void rsh_output_init(struct rsh_output *out, const struct rsh_options *o);
 
-/* ---- JSON ---- */
-
 /* Prints the value in a line of its own and drops it.  0, or -ENOMEM if it is
  * NULL, which is what jansson makes of parts that could not be made. */
 int rsh_output_json(const struct rsh_output *out, json_t *value);
-/* The text of the value, which is dropped, as rsh_text_json() leaves it (from
- * malloc); NULL: out of memory, or there was no value. */
-char *rsh_json_dump(json_t *value, size_t flags);
-/* A string; one that is not UTF-8 is escaped as rsh_text_escape() does. */
-json_t *rsh_json_text(const char *s);
-/* NULL stands for null. */
-json_t *rsh_json_optional(const char *s);
-json_t *rsh_json_u64(uint64_t n);
 
 /* Prints a part of a line, escaped (util/text.h). */
 void rsh_output_put(const struct rsh_output *out, const char *text);

@@ -2,13 +2,13 @@
 /* cli/plan.c - `plan`: what a conversion needs and costs. */
 #include "config.h"
 
-#include "plan.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "conversion.h"
-#include "ranks.h"
+#include "plan.h"
+#include "rsh/options/ranks.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -24,10 +24,11 @@ static void files_clear(struct files *f)
 	free(f->v);
 }
 
-static int measure(const struct rsh_options *o, const struct rsh_vfs_view *view,
-		   struct files *files, struct rsh_error *err)
+static int measure_ranks(const struct rsh_options *o,
+			 const struct rsh_vfs_view *view, struct files *files,
+			 struct rsh_error *err)
 {
-	uint32_t n = rsh_conversion_n_files(view->conversion);
+	uint32_t n = rsh_plan_n_files(view->conversion);
 	cleanup_free bool *wanted = rsh_alloc_array(n, sizeof(*wanted));
 	int rc;
 
@@ -45,8 +46,8 @@ static int measure(const struct rsh_options *o, const struct rsh_vfs_view *view,
 	return rc;
 }
 
-static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
-		  struct rsh_error *err)
+static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
+		       struct rsh_error *err)
 {
 	struct rsh_plan_report r = { .options = o };
 	struct files files = { 0 };
@@ -57,7 +58,7 @@ static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
 	rsh_output_init(&out, o);
 	if (!rsh_vfs_view(vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	rc = measure(o, &view, &files, err);
+	rc = measure_ranks(o, &view, &files, err);
 	r.view = &view;
 	r.n = files.n;
 	r.files = files.v;
@@ -69,21 +70,21 @@ static int report(const struct rsh_options *o, const struct rsh_vfs *vfs,
 
 enum rsh_exit rsh_plan(const struct rsh_options *o)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	const struct rsh_vfs_config *cfg = &o->vfs;
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_vfs *vfs = NULL;
 	bool refused = false;
 	int rc;
 
 	/* What is chosen, and the notes, stand in the report. */
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	if (o->rank_list)
 		rc = rsh_plan_rank_lists(o, &refused, &err);
 	else
-		rc = rsh_vfs_open(&cfg, &vfs, &err);
+		rc = rsh_vfs_open(cfg, &vfs, &err);
 	if (rc == 0 && vfs)
-		rc = report(o, vfs, &err);
+		rc = report_plan(o, vfs, &err);
 	rsh_vfs_free(vfs);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);

@@ -3,11 +3,8 @@
 #ifndef RSH_CLI_PLAN_H
 #define RSH_CLI_PLAN_H
 
-#include "exit.h"
 #include "output.h"
 #include "rsh/vfs/inspect.h"
-
-enum rsh_exit rsh_plan(const struct rsh_options *o);
 
 /* The lists of --rank-list.  *refused: MindSpore has none for some rank.  0 or
  * -errno with a sentence. */
@@ -36,7 +33,7 @@ struct rsh_plan_file {
 };
 
 /* Fills *out, to be cleared, for a file of the conversion.  0 or -ENOMEM. */
-int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
+int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
 
@@ -49,8 +46,12 @@ struct rsh_plan_report {
 	const struct rsh_plan_file *files;
 };
 
-/* What `plan --json` prints, and a mount tells of one file.  0 or -ENOMEM. */
+/* What `plan --json` prints.  0 or -ENOMEM. */
 int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
+/* The same of one file of a conversion. */
+int rsh_plan_rank_json(const struct rsh_options *o,
+		       const struct rsh_vfs_view *view, uint32_t rank,
+		       json_t **out);
 /* 0 or -ENOMEM. */
 int rsh_plan_print(const struct rsh_output *out,
 		   const struct rsh_plan_report *report);

@@ -63,7 +63,7 @@ static int count_source(struct walk *w, uint32_t rank, uint64_t bytes)
 	return 0;
 }
 
-static int walk(struct walk *w, struct rsh_piece_iter *it)
+static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 {
 	struct rsh_piece p;
 
@@ -84,7 +84,7 @@ static int by_bytes(const void *a, const void *b)
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int by_rank(const void *a, const void *b)
+static int source_by_rank(const void *a, const void *b)
 {
 	const struct rsh_plan_source *x = a, *y = b;
 
@@ -98,7 +98,7 @@ static void sum_up(struct walk *w, struct rsh_plan_file *out)
 	if (w->n_lengths == 0)
 		return;
 	qsort(w->lengths, w->n_lengths, sizeof(*w->lengths), by_bytes);
-	qsort(w->sources, w->n_sources, sizeof(*w->sources), by_rank);
+	qsort(w->sources, w->n_sources, sizeof(*w->sources), source_by_rank);
 	for (size_t i = 0; i < w->n_lengths; i++) {
 		out->n_runs += w->lengths[i].n;
 		out->read_bytes += w->lengths[i].bytes * w->lengths[i].n;
@@ -112,7 +112,7 @@ static void sum_up(struct walk *w, struct rsh_plan_file *out)
 	}
 }
 
-int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
+int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
 		     struct rsh_plan_file *out)
 {
 	struct rsh_piece_iter *it;
@@ -121,13 +121,13 @@ int rsh_plan_measure(const struct rsh_conversion *c, uint32_t rank,
 
 	*out = (struct rsh_plan_file){
 		.rank = rank,
-		.bytes = rsh_conversion_size(c, rank),
-		.lost = rsh_conversion_is_lost(c, rank),
+		.bytes = rsh_plan_size(c, rank),
+		.lost = rsh_plan_is_lost(c, rank),
 	};
 	if (out->lost)
 		return 0;
 	it = rsh_piece_iter_new(c, rank, 0, out->bytes, NULL);
-	rc = it ? walk(&w, it) : -ENOMEM;
+	rc = it ? walk_pieces(&w, it) : -ENOMEM;
 	if (it)
 		rsh_piece_iter_free(it);
 	if (rc == 0)

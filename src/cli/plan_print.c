@@ -75,7 +75,7 @@ static int add_users(const struct rsh_plan_report *r, struct source *s)
 	return 0;
 }
 
-static int collect(const struct rsh_plan_report *r, struct sources *s)
+static int collect_sources(const struct rsh_plan_report *r, struct sources *s)
 {
 	struct rsh_source_view view;
 
@@ -110,7 +110,8 @@ static void sources_clear(struct sources *s)
 
 /* ---- JSON ---- */
 
-static json_t *replicas_json(const struct sources *s, const struct source *one)
+static json_t *plan_replicas_json(const struct sources *s,
+				  const struct source *one)
 {
 	json_t *all = json_array();
 
@@ -137,13 +138,13 @@ static json_t *sources_json(const struct sources *s)
 				       rsh_json_text(one->path), "bytes",
 				       rsh_json_u64(one->bytes), "read_by",
 				       users, "replicas",
-				       replicas_json(s, one)));
+				       plan_replicas_json(s, one)));
 	}
 	return all;
 }
 
-static json_t *file_json(const struct rsh_plan_report *r,
-			 const struct rsh_plan_file *f)
+static json_t *planned_file_json(const struct rsh_plan_report *r,
+				 const struct rsh_plan_file *f)
 {
 	json_t *from = json_array();
 
@@ -155,7 +156,7 @@ static json_t *file_json(const struct rsh_plan_report *r,
 	return json_pack(
 		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
 		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
-		"records", (int)rsh_conversion_n_records(r->view->conversion,
+		"records", (int)rsh_plan_n_records(r->view->conversion,
 							 f->rank),
 		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
 		"runs", "count", rsh_json_u64(f->n_runs), "min",
@@ -170,7 +171,7 @@ static json_t *notes_json(const struct rsh_plan_report *r)
 	const char *note;
 
 	for (uint32_t i = 0;
-	     (note = rsh_conversion_note(r->view->conversion, i)); i++)
+	     (note = rsh_plan_note(r->view->conversion, i)); i++)
 		json_array_append_new(all, rsh_json_text(note));
 	return all;
 }
@@ -182,10 +183,11 @@ static json_t *report_json(const struct rsh_plan_report *r,
 	json_t *files = json_array();
 
 	for (size_t i = 0; i < r->n; i++)
-		json_array_append_new(files, file_json(r, &r->files[i]));
+		json_array_append_new(files,
+				      planned_file_json(r, &r->files[i]));
 	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
 			 "s:{s:o,s:f}}", "source",
-			 rsh_json_text(r->options->source), "step",
+			 rsh_json_text(r->options->vfs.source), "step",
 			 rsh_json_text(s->step), "notes", notes_json(r),
 			 "files", files, "sources", sources_json(s), "total",
 			 "bytes", rsh_json_u64(all.bytes), "read_bytes",
@@ -199,11 +201,27 @@ static json_t *report_json(const struct rsh_plan_report *r,
 int rsh_plan_json(const struct rsh_plan_report *r, json_t **out)
 {
 	struct sources s = { 0 };
-	int rc = collect(r, &s);
+	int rc = collect_sources(r, &s);
 
 	*out = rc ? NULL : report_json(r, &s);
 	sources_clear(&s);
 	return *out ? 0 : -ENOMEM;
+}
+
+int rsh_plan_rank_json(const struct rsh_options *o,
+		       const struct rsh_vfs_view *view, uint32_t rank,
+		       json_t **out)
+{
+	struct rsh_plan_file file;
+	const struct rsh_plan_report r = {
+		.options = o, .view = view, .n = 1, .files = &file,
+	};
+	int rc = rsh_plan_measure(view->conversion, rank, &file);
+
+	if (rc == 0)
+		rc = rsh_plan_json(&r, out);
+	rsh_plan_file_clear(&file);
+	return rc;
 }
 
 /* ---- for people ---- */
@@ -333,7 +351,8 @@ static void add_source_row(struct rsh_table *t, const struct sources *s,
 	rsh_table_cell(t, "%s", one->path);
 }
 
-static int print_sources(const struct rsh_output *out, const struct sources *s)
+static int print_plan_sources(const struct rsh_output *out,
+			      const struct sources *s)
 {
 	struct rsh_table *t = rsh_table_new(source_columns,
 					    sizeof(source_columns) /
@@ -366,7 +385,7 @@ static void print_total(const struct rsh_output *out,
 				 sizeof(time)),
 		(double)r->options->rate / 1e6);
 	for (uint32_t i = 0;
-	     (note = rsh_conversion_note(r->view->conversion, i)); i++) {
+	     (note = rsh_plan_note(r->view->conversion, i)); i++) {
 		fputs("note: ", out->f);
 		rsh_output_put(out, note);
 		fputc('\n', out->f);
@@ -377,13 +396,13 @@ static int print_tables(const struct rsh_output *out,
 			const struct rsh_plan_report *r)
 {
 	struct sources s = { 0 };
-	int rc = collect(r, &s);
+	int rc = collect_sources(r, &s);
 
 	if (rc == 0)
 		rc = print_files(out, r);
 	if (rc == 0) {
 		fputc('\n', out->f);
-		rc = print_sources(out, &s);
+		rc = print_plan_sources(out, &s);
 	}
 	if (rc == 0) {
 		fputc('\n', out->f);

@@ -7,10 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "conversion.h"
 #include "plan.h"
-#include "ranks.h"
-#include "rsh/strategy/rank_list.h"
+#include "rsh/converter/rank_list.h"
+#include "rsh/options/ranks.h"
 #include "rsh/source/source.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -37,25 +36,25 @@ static void lists_clear(struct lists *l)
 	rsh_names_free(l->names);
 }
 
-static uint32_t count_ranks(const struct rsh_strategy *s)
+static uint32_t count_list_ranks(const struct rsh_strategy *s)
 {
 	return s ? s->n_stages * s->stage_ranks : 1;
 }
 
-static int load(const struct rsh_options *o, struct lists *l,
-		struct rsh_error *err)
+static int load_lists(const struct rsh_options *o, struct lists *l,
+		      struct rsh_error *err)
 {
-	const struct rsh_vfs_config cfg = rsh_conversion_of(o);
+	const struct rsh_vfs_config *cfg = &o->vfs;
 	int rc;
 
 	l->names = rsh_names_new();
 	if (!l->names)
 		return rsh_error_nomem(err);
-	rc = rsh_vfs_load_strategies(&cfg, l->names, &l->src, &l->dst, err);
+	rc = rsh_vfs_load_strategies(cfg, l->names, &l->src, &l->dst, err);
 	if (rc)
 		return rc;
-	l->n_ranks = count_ranks(l->dst);
-	l->n_sources = count_ranks(l->src);
+	l->n_ranks = count_list_ranks(l->dst);
+	l->n_sources = count_list_ranks(l->src);
 	l->wanted = rsh_alloc_array(l->n_ranks, sizeof(*l->wanted));
 	l->sources = rsh_alloc_array(l->n_sources, sizeof(*l->sources));
 	l->json = o->json ? json_array() : NULL;
@@ -65,7 +64,7 @@ static int load(const struct rsh_options *o, struct lists *l,
 }
 
 /* Highest first, as the function gives them. */
-static void print_line(const struct lists *l, uint32_t rank)
+static void print_list(const struct lists *l, uint32_t rank)
 {
 	printf("%" PRIu32 ":", rank);
 	for (uint32_t s = l->n_sources; s-- > 0;)
@@ -92,15 +91,15 @@ static void add_json(struct lists *l, uint32_t rank, const char *reason)
 }
 
 /* `list` is NULL where there is none, which `reason` says. */
-static void tell(struct lists *l, const struct rsh_rank_list *list,
-		 uint32_t rank, const char *reason)
+static void tell_list(struct lists *l, const struct rsh_rank_list *list,
+		      uint32_t rank, const char *reason)
 {
 	if (list)
 		rsh_rank_list_mark(list, rank, l->sources, l->n_sources);
 	if (l->json)
 		add_json(l, rank, reason);
 	else if (list)
-		print_line(l, rank);
+		print_list(l, rank);
 }
 
 static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
@@ -118,7 +117,7 @@ static int tell_stage(struct lists *l, uint32_t stage, struct rsh_error *err)
 	}
 	for (uint32_t r = first; r < first + per_stage; r++)
 		if (l->wanted[r])
-			tell(l, list, r, rc ? err->text : NULL);
+			tell_list(l, list, r, rc ? err->text : NULL);
 	rsh_rank_list_free(list);
 	return 0;
 }
@@ -138,7 +137,7 @@ int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 {
 	struct lists l = { 0 };
 	struct rsh_output out;
-	int rc = load(o, &l, err);
+	int rc = load_lists(o, &l, err);
 
 	rsh_output_init(&out, o);
 	for (uint32_t s = 0; rc == 0 && s < (l.dst ? l.dst->n_stages : 1); s++)

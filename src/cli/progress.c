@@ -118,7 +118,7 @@ void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
 
 /* ---- showing it ---- */
 
-static unsigned terminal_width(FILE *out)
+static unsigned bar_width(FILE *out)
 {
 	struct winsize w;
 
@@ -126,13 +126,13 @@ static unsigned terminal_width(FILE *out)
 		w.ws_col : 80;
 }
 
-static void show(const struct rsh_progress *p)
+static void show_bar(const struct rsh_progress *p)
 {
 	char text[MAX_LINE + 128];
 
 	rsh_progress_text(text, sizeof(text), p->what, atomic_load(&p->done),
 			  p->total, rsh_clock_since(p->start),
-			  p->terminal ? terminal_width(p->out) : 0);
+			  p->terminal ? bar_width(p->out) : 0);
 	fprintf(p->out, p->terminal ? "\r%s\033[K" : "%s\n", text);
 	fflush(p->out);
 }
@@ -171,7 +171,7 @@ static void *shower(void *arg)
 	struct rsh_progress *p = arg;
 
 	while (pause_ms(p, p->terminal ? BAR_PAUSE_MS : LINE_PAUSE_MS))
-		show(p);
+		show_bar(p);
 	return NULL;
 }
 
@@ -182,7 +182,7 @@ static bool is_terminal(FILE *out)
 	return isatty(fileno(out)) && term && strcmp(term, "dumb") != 0;
 }
 
-static int start_thread(struct rsh_progress *p)
+static int start_bar_thread(struct rsh_progress *p)
 {
 	pthread_condattr_t attr;
 	int rc = pthread_condattr_init(&attr);
@@ -208,7 +208,7 @@ struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
 	p->total = total;
 	p->terminal = is_terminal(out);
 	p->start = rsh_clock_ns();
-	if (start_thread(p)) {
+	if (start_bar_thread(p)) {
 		free(p);
 		return NULL;
 	}

@@ -2,15 +2,76 @@
 /* cli/stats.c - `stats`: what a mount has counted so far. */
 #include "config.h"
 
-#include "stats.h"
+#include "commands.h"
 
 #include <errno.h>
 
-#include "ask.h"
-#include "figures.h"
 #include "output.h"
+#include "rsh/daemon/ask.h"
+#include "rsh/daemon/figures.h"
 #include "rsh/util/mem.h"
 #include "text.h"
+
+static const struct rsh_column figure_columns[] = {
+	{ "FIGURE" },
+	{ "VALUE", .right = true },
+	{ "MEANING", .shorten = true },
+};
+
+static void add_figure_value(struct rsh_table *t, const struct rsh_figure *def,
+			      const json_t *value)
+{
+	char text[32];
+
+	switch (def->unit) {
+	case RSH_FIGURE_NUMBER:
+		rsh_table_cell(t, "%" JSON_INTEGER_FORMAT,
+			       json_integer_value(value));
+		break;
+	case RSH_FIGURE_BYTES:
+		rsh_table_cell(t, "%s", rsh_text_bytes(
+				       (uint64_t)json_integer_value(value),
+				       text, sizeof(text)));
+		break;
+	case RSH_FIGURE_NS:
+		rsh_table_cell(t, "%s", rsh_text_seconds(
+				       json_number_value(value), text,
+				       sizeof(text)));
+		break;
+	}
+}
+
+static int add_figures(struct rsh_table *t, const json_t *from)
+{
+	size_t n;
+	const struct rsh_figure *table = rsh_figure_table(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const json_t *group = json_object_get(from, table[i].group);
+		const json_t *value = json_object_get(group, table[i].key);
+
+		if (json_is_null(group))
+			continue;
+		if (!json_is_number(value))
+			return -EINVAL;
+		rsh_table_cell(t, "%s %s", table[i].group, table[i].key);
+		add_figure_value(t, &table[i], value);
+		rsh_table_cell(t, "%s", table[i].help);
+	}
+	return 0;
+}
+
+/* 0, -ENOMEM, or -EINVAL if a figure is missing. */
+static int print_figures(const json_t *from, const struct rsh_output *out)
+{
+	struct rsh_table *t = rsh_table_new(figure_columns, 3);
+	int rc = add_figures(t, from);
+
+	if (rc == 0)
+		rc = rsh_table_print(t, out);
+	rsh_table_free(t);
+	return rc;
+}
 
 static int print_heading(const struct rsh_output *out, json_t *all)
 {
@@ -42,7 +103,7 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	} else if (rc == 0) {
 		rc = print_heading(&out, all);
 		if (rc == 0)
-			rc = rsh_figures_print(all, &out);
+			rc = print_figures(all, &out);
 		if (rc == -EINVAL)
 			rc = rsh_ask_refuse(o->mountpoint, &err);
 	}

@@ -2,22 +2,23 @@
 /* cli/strategy.c - `strategy show`, `merge` and `derive`. */
 #include "config.h"
 
-#include "strategy.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "conversion.h"
 #include "infer.h"
 #include "ls.h"
+#include "rsh/options/commands.h"
 #include "rsh/source/strategies.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_emit.h"
+#include "strategy.h"
 #include "write_file.h"
 
-static bool is_json(const char *path)
+static bool is_json_output(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -26,12 +27,12 @@ static bool is_json(const char *path)
 
 /* ---- show ---- */
 
-static int show(const struct rsh_options *o, struct rsh_names *names,
-		struct rsh_error *err)
+static int show_strategy(const struct rsh_options *o, struct rsh_names *names,
+			 struct rsh_error *err)
 {
 	struct rsh_strategy *s;
 	struct rsh_output out;
-	int rc = rsh_strategy_load(o->source, false, names, &s, err);
+	int rc = rsh_strategy_load(o->vfs.source, false, names, &s, err);
 
 	if (rc)
 		return rc;
@@ -43,7 +44,7 @@ static int show(const struct rsh_options *o, struct rsh_names *names,
 
 /* ---- merge ---- */
 
-static int merge(const struct rsh_options *o, struct rsh_error *err)
+static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free void *data = NULL;
 	bool json;
@@ -54,7 +55,7 @@ static int merge(const struct rsh_options *o, struct rsh_error *err)
 	if (rc)
 		return rc;
 	/* By its name MindSpore knows in which form a file is. */
-	if (json != is_json(o->output))
+	if (json != is_json_output(o->output))
 		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
 				     "in .json, since the merged files are%s "
 				     "JSON", o->output, json ? "" : "not ",
@@ -70,7 +71,7 @@ static int write_derived(const struct rsh_options *o,
 	cleanup_free void *data = NULL;
 	size_t len;
 	int rc = rsh_strategy_emit(d->items, d->n_items, d->n_stages,
-				   is_json(o->output), &data, &len, err);
+				   is_json_output(o->output), &data, &len, err);
 
 	if (rc == 0)
 		rc = rsh_write_file(o->output, data, len, err);
@@ -79,19 +80,19 @@ static int write_derived(const struct rsh_options *o,
 	return rc;
 }
 
-static int derive_from(const struct rsh_options *o,
-		       const struct rsh_strategy *src, struct rsh_names *names,
-		       struct rsh_error *err)
+static int derive_from_source(const struct rsh_options *o,
+			      const struct rsh_strategy *src,
+			      struct rsh_names *names, struct rsh_error *err)
 {
 	struct rsh_derive_shapes *shapes;
 	struct rsh_derived *derived;
 	int rc = rsh_strategy_shapes(o, src, names, &shapes, err);
 
-	if (rc == 0 && o->drop)
-		rc = rsh_derive_options_set(o->derive, RSH_DERIVE_DROP,
-					    o->drop, err);
+	if (rc == 0 && o->vfs.drop)
+		rc = rsh_derive_options_set(o->vfs.derive, RSH_DERIVE_DROP,
+					    o->vfs.drop, err);
 	if (rc == 0)
-		rc = rsh_strategy_derive(src, shapes, o->derive, names,
+		rc = rsh_strategy_derive(src, shapes, o->vfs.derive, names,
 					 &derived, err);
 	rsh_derive_shapes_free(shapes);
 	if (rc)
@@ -101,16 +102,16 @@ static int derive_from(const struct rsh_options *o,
 	return rc;
 }
 
-static int derive(const struct rsh_options *o, struct rsh_names *names,
-		  struct rsh_error *err)
+static int derive_file(const struct rsh_options *o, struct rsh_names *names,
+		       struct rsh_error *err)
 {
 	struct rsh_strategy *src = NULL;
 	int rc = 0;
 
-	if (strcmp(o->source, "none") != 0)
-		rc = rsh_strategy_load(o->source, false, names, &src, err);
+	if (strcmp(o->vfs.source, "none") != 0)
+		rc = rsh_strategy_load(o->vfs.source, false, names, &src, err);
 	if (rc == 0)
-		rc = derive_from(o, src, names, err);
+		rc = derive_from_source(o, src, names, err);
 	if (src)
 		rsh_strategy_free(src);
 	return rc;
@@ -124,19 +125,19 @@ enum rsh_exit rsh_strategy_command(const struct rsh_options *o)
 	struct rsh_names *names;
 	int rc;
 
-	if (strcmp(o->operands[0], "check") == 0)
+	if (o->form->id == RSH_COMMAND_CHECK)
 		return rsh_strategy_check_command(o);
-	if (strcmp(o->operands[0], "infer") == 0)
+	if (o->form->id == RSH_COMMAND_INFER)
 		return rsh_infer_command(o);
 	names = rsh_names_new();
 	if (!names)
 		rc = rsh_error_nomem(&err);
-	else if (strcmp(o->operands[0], "show") == 0)
-		rc = show(o, names, &err);
-	else if (strcmp(o->operands[0], "merge") == 0)
-		rc = merge(o, &err);
+	else if (o->form->id == RSH_COMMAND_SHOW)
+		rc = show_strategy(o, names, &err);
+	else if (o->form->id == RSH_COMMAND_MERGE)
+		rc = merge_strategies(o, &err);
 	else
-		rc = derive(o, names, &err);
+		rc = derive_file(o, names, &err);
 	rsh_names_free(names);
 	return rc ? rsh_exit_failed(o, rc, &err) : RSH_EXIT_GOOD;
 }

@@ -3,11 +3,9 @@
 #ifndef RSH_CLI_STRATEGY_H
 #define RSH_CLI_STRATEGY_H
 
-#include "exit.h"
 #include "rsh/derive/derive.h"
+#include "rsh/options/exit.h"
 
-int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
-enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
 enum rsh_exit rsh_strategy_check_command(const struct rsh_options *o);
 
 /* The shapes in the tree at o->checkpoint, which was saved under `src` (NULL:

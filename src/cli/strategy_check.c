@@ -19,13 +19,13 @@ struct checking {
 	unsigned n;
 };
 
-static void print_line(struct checking *c, const char *line)
+static void print_finding(struct checking *c, const char *line)
 {
 	rsh_output_put(&c->out, line);
 	fputc('\n', c->out.f);
 }
 
-static void tell(void *ctx, const char *sentence)
+static void tell_finding(void *ctx, const char *sentence)
 {
 	struct checking *c = ctx;
 
@@ -34,7 +34,7 @@ static void tell(void *ctx, const char *sentence)
 	if (c->all)
 		json_array_append_new(c->findings, rsh_json_text(sentence));
 	else
-		print_line(c, sentence);
+		print_finding(c, sentence);
 }
 
 static int check_one(struct checking *c, const char *path,
@@ -46,7 +46,7 @@ static int check_one(struct checking *c, const char *path,
 
 	c->n = 0;
 	c->findings = c->all ? json_array() : NULL;
-	rc = rsh_strategies_check(path, shapes, names, tell, c, err);
+	rc = rsh_strategies_check(path, shapes, names, tell_finding, c, err);
 	if (c->all)
 		json_array_append_new(c->all, json_pack("{s:o,s:o}", "strategy",
 							rsh_json_text(path),
@@ -54,7 +54,7 @@ static int check_one(struct checking *c, const char *path,
 							c->findings));
 	snprintf(good, sizeof(good), "%s: good", path);
 	if (!c->all && rc == 0 && !c->n && !c->quiet)
-		print_line(c, good);
+		print_finding(c, good);
 	return rc;
 }
 
@@ -65,8 +65,8 @@ static int load_shapes(const struct rsh_options *o, struct rsh_names *names,
 	struct rsh_strategy *src = NULL;
 	int rc = 0;
 
-	if (o->src_strategy && strcmp(o->src_strategy, "none") != 0)
-		rc = rsh_strategy_load(o->src_strategy, false, names, &src,
+	if (o->vfs.src.path)
+		rc = rsh_strategy_load(o->vfs.src.path, false, names, &src,
 				       err);
 	if (rc == 0)
 		rc = rsh_strategy_shapes(o, src, names, shapes, err);
@@ -75,8 +75,8 @@ static int load_shapes(const struct rsh_options *o, struct rsh_names *names,
 	return rc;
 }
 
-static int check_all(const struct rsh_options *o, struct checking *c,
-		     struct rsh_names *names, struct rsh_error *err)
+static int check_strategies(const struct rsh_options *o, struct checking *c,
+			    struct rsh_names *names, struct rsh_error *err)
 {
 	struct rsh_derive_shapes *shapes = NULL;
 	int rc = load_shapes(o, names, &shapes, err);
@@ -99,7 +99,8 @@ enum rsh_exit rsh_strategy_check_command(const struct rsh_options *o)
 
 	rsh_output_init(&c.out, o);
 	c.all = o->json ? json_array() : NULL;
-	rc = names ? check_all(o, &c, names, &err) : rsh_error_nomem(&err);
+	rc = names ? check_strategies(o, &c, names, &err) :
+		     rsh_error_nomem(&err);
 	rsh_names_free(names);
 	json_decref(c.all);
 	if (rc)

@@ -4,7 +4,6 @@
 
 #include "strategy.h"
 
-#include "conversion.h"
 #include "rsh/source/strategies.h"
 
 int rsh_strategy_shapes(const struct rsh_options *o,
@@ -12,7 +11,7 @@ int rsh_strategy_shapes(const struct rsh_options *o,
 			struct rsh_names *names,
 			struct rsh_derive_shapes **out, struct rsh_error *err)
 {
-	struct rsh_source_options files = rsh_files_of(o);
+	struct rsh_source_options files = o->vfs.files;
 	struct rsh_derive_shapes *shapes;
 	int rc;
 

@@ -85,7 +85,7 @@ void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 
 /* ---- printing ---- */
 
-static void measure(const struct rsh_table *t, size_t *widths)
+static void measure_columns(const struct rsh_table *t, size_t *widths)
 {
 	for (unsigned c = 0; c < t->n_columns; c++)
 		widths[c] = strlen(t->columns[c].title);
@@ -217,7 +217,7 @@ int rsh_table_print(struct rsh_table *t, const struct rsh_output *out)
 	widths = rsh_alloc_array(t->n_columns, sizeof(*widths));
 	if (!widths)
 		return -ENOMEM;
-	measure(t, widths);
+	measure_columns(t, widths);
 	if (out->width)
 		fit(t, widths, out->width);
 	for (unsigned c = 0; c < t->n_columns; c++) {

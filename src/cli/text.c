@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_tail(char c)
+static bool is_utf8_tail(char c)
 {
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
@@ -20,7 +20,7 @@ size_t rsh_text_length(const char *s)
 	size_t n = 0;
 
 	for (; *s; s++)
-		n += !is_tail(*s);
+		n += !is_utf8_tail(*s);
 	return n;
 }
 
@@ -28,7 +28,7 @@ size_t rsh_text_length(const char *s)
 static char *character(char *s, size_t n)
 {
 	while (*s && n > 0)
-		for (s++, n--; is_tail(*s); s++)
+		for (s++, n--; is_utf8_tail(*s); s++)
 			;
 	return s;
 }

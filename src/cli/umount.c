@@ -2,14 +2,12 @@
 /* cli/umount.c - `umount`: takes down what is a mount of reshardfs. */
 #include "config.h"
 
-#include "umount.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "force.h"
-#include "mounted.h"
-#include "unmount.h"
+#include "rsh/daemon/mounted.h"
 
 #define OUR_TYPE "fuse.reshardfs"
 #define WAIT_SECONDS 30

@@ -2,7 +2,7 @@
 /* cli/verify.c - `verify`: are the bytes what they should be? */
 #include "config.h"
 
-#include "verify.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "conversion.h"
 #include "output.h"
-#include "ranks.h"
-#include "reading.h"
 #include "rsh/copy/verify.h"
+#include "rsh/options/check.h"
+#include "rsh/options/ranks.h"
+#include "rsh/options/reading.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -48,7 +48,8 @@ static json_t *problems_json(const struct rsh_answer *a)
 	return all;
 }
 
-static int print_json(const struct rsh_output *out, const struct report *r)
+static int print_answer_json(const struct rsh_output *out,
+			     const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
@@ -114,18 +115,18 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		fputs("good\n", out->f);
 }
 
-static int print(const struct report *r)
+static int print_answer(const struct report *r)
 {
 	struct rsh_output out;
 
 	rsh_output_init(&out, r->work.options);
 	if (out.json)
-		return print_json(&out, r);
+		return print_answer_json(&out, r);
 	print_lines(&out, r);
 	return 0;
 }
 
-static void take_step(struct report *r, const struct rsh_source *s)
+static void take_verified_step(struct report *r, const struct rsh_source *s)
 {
 	rsh_source_candidate_text(s, rsh_source_chosen(s), r->step,
 				  sizeof(r->step));
@@ -190,8 +191,8 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_step(r, view.source);
-	n = rsh_conversion_n_files(view.conversion);
+	take_verified_step(r, view.source);
+	n = rsh_plan_n_files(view.conversion);
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
 	if (!wanted)
 		return rsh_error_nomem(err);
@@ -210,7 +211,7 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	take_step(r, view.source);
+	take_verified_step(r, view.source);
 	rc = rsh_verify_source(view.source, view.src, view.names, &control,
 			       &r->answer, err);
 	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
@@ -225,8 +226,8 @@ static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
-	struct rsh_source_options files = rsh_files_of(o);
-	const char *path = rsh_conversion_of(o).src_strategy;
+	struct rsh_source_options files = o->vfs.files;
+	const char *path = o->vfs.src.path;
 	struct rsh_strategy *strategy = NULL;
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *source = NULL;
@@ -236,16 +237,18 @@ static int verify_best(struct report *r, struct rsh_error *err)
 
 	files.io = r->work.io;
 	if (rc == 0 && path)
-		rc = rsh_strategy_load(path, o->compat, names, &strategy, err);
+		rc = rsh_strategy_load(path, o->vfs.plan.compat, names,
+				       &strategy, err);
 	if (rc == 0 && strategy)
 		rsh_conversion_source_ranks(strategy, NULL, names, true, &first,
 					    &n);
 	if (rc == 0)
-		rc = rsh_source_open(o->source, first, n, &files, &source, err);
+		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
+				     err);
 	if (rc == 0)
 		rc = rsh_source_choose(source, 0, err);
 	if (rc == 0) {
-		take_step(r, source);
+		take_verified_step(r, source);
 		rc = rsh_verify_source(source, strategy, names, &control,
 				       &r->answer, err);
 	}
@@ -256,7 +259,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-static int ask(struct report *r, struct rsh_error *err)
+static int ask_question(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
@@ -264,7 +267,7 @@ static int ask(struct report *r, struct rsh_error *err)
 
 	if (kind == RSH_VERIFY_FILES)
 		return verify_files(r, err);
-	if (kind == RSH_VERIFY_SOURCE && !o->dst_strategy)
+	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
 		return verify_best(r, err);
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
 	/* A converted tree proves nothing of the source. */
@@ -283,12 +286,12 @@ enum rsh_exit rsh_verify(const struct rsh_options *o)
 	enum rsh_exit status;
 	int rc;
 
-	if (!o->has_log_level)
+	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	rsh_work_begin(&r.work, o, "verifying");
-	rc = ask(&r, &err);
+	rc = ask_question(&r, &err);
 	rsh_work_end_progress(&r.work);
-	if (rc == 0 && print(&r))
+	if (rc == 0 && print_answer(&r))
 		rc = rsh_error_nomem(&err);
 	status = rc ? rsh_exit_failed(o, rc, &err) :
 		 r.answer.n_problems ? RSH_EXIT_NO : RSH_EXIT_GOOD;

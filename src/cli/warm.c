@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/warm.c - works on the mount as any program does that reads files, so that
- * it needs nothing of the daemon and the user's rights are enough. */
+/* cli/warm.c - works on the mount as any program does that reads files, so
+ * that it needs nothing of the daemon and the user's rights are enough. */
 #include "config.h"
 
-#include "warm.h"
+#include "commands.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #include "output.h"
 #include "progress.h"
-#include "ranks.h"
+#include "rsh/options/ranks.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/crew.h"
 #include "rsh/util/log.h"
@@ -46,7 +46,7 @@ struct warm {
 	atomic_bool failed;
 };
 
-static int fail(const char *path, int code, struct rsh_error *err)
+static int fail_file(const char *path, int code, struct rsh_error *err)
 {
 	return rsh_error_set(err, code, "%s: %s", path, strerror(code));
 }
@@ -82,7 +82,7 @@ static int check_mount(const char *path, struct rsh_error *err)
 	struct stat st;
 
 	if (stat(path, &st) != 0)
-		return fail(path, errno, err);
+		return fail_file(path, errno, err);
 	if (!S_ISDIR(st.st_mode) || st.st_ino != ROOT_INODE ||
 	    !is_of_type(st.st_dev, "fuse.reshardfs"))
 		return rsh_error_set(err, EINVAL, "%s: reshardfs is not "
@@ -92,7 +92,7 @@ static int check_mount(const char *path, struct rsh_error *err)
 
 /* ---- which files ---- */
 
-static int add_file(struct warm *w, const FTSENT *e)
+static int add_warm_file(struct warm *w, const FTSENT *e)
 {
 	struct file f = { strdup(e->fts_path),
 			  (uint64_t)e->fts_statp->st_size };
@@ -108,7 +108,7 @@ static int add_file(struct warm *w, const FTSENT *e)
 }
 
 /* Looks at everything below; links are to files that are there as well. */
-static int walk(struct warm *w, char *path, struct rsh_error *err)
+static int walk_mount(struct warm *w, char *path, struct rsh_error *err)
 {
 	char *const paths[] = { path, NULL };
 	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR | FTS_XDEV, NULL);
@@ -116,16 +116,16 @@ static int walk(struct warm *w, char *path, struct rsh_error *err)
 	FTSENT *e;
 
 	if (!fts)
-		return fail(path, errno, err);
+		return fail_file(path, errno, err);
 	while (rc == 0 && (errno = 0, e = fts_read(fts))) {
-		if (e->fts_info == FTS_F && add_file(w, e))
+		if (e->fts_info == FTS_F && add_warm_file(w, e))
 			rc = rsh_error_nomem(err);
 		else if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR ||
 			 e->fts_info == FTS_NS)
-			rc = fail(e->fts_path, e->fts_errno, err);
+			rc = fail_file(e->fts_path, e->fts_errno, err);
 	}
 	if (rc == 0 && errno)
-		rc = fail(path, errno, err);
+		rc = fail_file(path, errno, err);
 	fts_close(fts);
 	return rc;
 }
@@ -138,11 +138,12 @@ static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	return walk(w, path, err);
+	return walk_mount(w, path, err);
 }
 
 /* The highest rank that the mount shows, plus 1; 0 if it shows none. */
-static int count_ranks(const char *path, uint32_t *n, struct rsh_error *err)
+static int count_warm_ranks(const char *path, uint32_t *n,
+			    struct rsh_error *err)
 {
 	DIR *dir = opendir(path);
 	const struct dirent *e;
@@ -151,7 +152,7 @@ static int count_ranks(const char *path, uint32_t *n, struct rsh_error *err)
 
 	*n = 0;
 	if (!dir)
-		return fail(path, errno, err);
+		return fail_file(path, errno, err);
 	while ((errno = 0, e = readdir(dir)))
 		if (sscanf(e->d_name, "rank_%8u%n", &rank, &end) == 1 &&
 		    !e->d_name[end] && rank < MAX_RANKS && rank >= *n)
@@ -159,18 +160,18 @@ static int count_ranks(const char *path, uint32_t *n, struct rsh_error *err)
 	if (errno) {
 		end = errno;
 		closedir(dir);
-		return fail(path, end, err);
+		return fail_file(path, end, err);
 	}
 	closedir(dir);
 	return 0;
 }
 
-static int walk_ranks(struct warm *w, struct rsh_error *err)
+static int walk_warm_ranks(struct warm *w, struct rsh_error *err)
 {
 	const struct rsh_options *o = w->options;
 	cleanup_free bool *wanted = NULL;
 	uint32_t n;
-	int rc = count_ranks(o->mountpoint, &n, err);
+	int rc = count_warm_ranks(o->mountpoint, &n, err);
 
 	if (rc)
 		return rc;
@@ -192,9 +193,9 @@ static int find_files(struct warm *w, struct rsh_error *err)
 	cleanup_free char *root = NULL;
 
 	if (w->options->n_operands > 1)
-		return walk_ranks(w, err);
+		return walk_warm_ranks(w, err);
 	root = strdup(w->options->mountpoint);
-	return root ? walk(w, root, err) : rsh_error_nomem(err);
+	return root ? walk_mount(w, root, err) : rsh_error_nomem(err);
 }
 
 /* ---- their contents ---- */
@@ -233,7 +234,7 @@ static int warm_file(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-static enum rsh_exit read_all(struct warm *w)
+static enum rsh_exit read_warm_files(struct warm *w)
 {
 	const struct rsh_options *o = w->options;
 	const unsigned jobs = o->jobs ? o->jobs : DEFAULT_JOBS;
@@ -251,7 +252,7 @@ static enum rsh_exit read_all(struct warm *w)
 
 /* ---- all of it ---- */
 
-static enum rsh_exit report(const struct warm *w, double seconds)
+static enum rsh_exit report_warm(const struct warm *w, double seconds)
 {
 	const struct rsh_options *o = w->options;
 	char bytes[32], time[32];
@@ -272,7 +273,7 @@ static enum rsh_exit report(const struct warm *w, double seconds)
 	return RSH_EXIT_GOOD;
 }
 
-static enum rsh_exit run(struct warm *w)
+static enum rsh_exit warm_up(struct warm *w)
 {
 	const struct rsh_options *o = w->options;
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -285,15 +286,16 @@ static enum rsh_exit run(struct warm *w)
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->contents)
-		status = read_all(w);
-	return status == RSH_EXIT_GOOD ? report(w, rsh_clock_since(start)) :
-					  status;
+		status = read_warm_files(w);
+	return status == RSH_EXIT_GOOD ?
+		       report_warm(w, rsh_clock_since(start)) :
+		       status;
 }
 
 enum rsh_exit rsh_warm(const struct rsh_options *o)
 {
 	struct warm w = { .options = o };
-	enum rsh_exit status = run(&w);
+	enum rsh_exit status = warm_up(&w);
 
 	for (size_t i = 0; i < w.n_files; i++)
 		free(w.files[i].path);

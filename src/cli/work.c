@@ -7,9 +7,8 @@
 
 #include <stdio.h>
 
-#include "conversion.h"
 #include "interrupt.h"
-#include "reading.h"
+#include "rsh/options/reading.h"
 #include "rsh/util/clock.h"
 
 void rsh_work_begin(struct rsh_work *w, const struct rsh_options *o,
@@ -27,11 +26,11 @@ int rsh_work_open(struct rsh_work *w, bool contents_later,
 
 	if (rc)
 		return rc;
-	w->cfg = rsh_conversion_of(w->options);
+	w->cfg = w->options->vfs;
 	w->cfg.files.io = w->io;
 	w->cfg.contents_later = contents_later;
 	rc = rsh_vfs_open(&w->cfg, &w->vfs, err);
-	if (rc == 0 && w->options->has_keep_free)
+	if (rc == 0 && rsh_option_given(w->options, "keep-free"))
 		rsh_reading_keep_free(w->options, w->vfs, w->io, true);
 	return rc;
 }
@@ -50,7 +49,7 @@ void rsh_work_end(struct rsh_work *w)
 	rsh_source_io_free(w->io);
 }
 
-static void begin(void *ctx, uint64_t total)
+static void begin_progress(void *ctx, uint64_t total)
 {
 	struct rsh_work *w = ctx;
 
@@ -69,7 +68,7 @@ struct rsh_copy_control rsh_work_control(struct rsh_work *w)
 {
 	return (struct rsh_copy_control){
 		.stop = rsh_interrupt_catch(),
-		.begin = begin,
+		.begin = begin_progress,
 		.progress = progress,
 		.ctx = w,
 		.n_jobs = w->options->jobs,

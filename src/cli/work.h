@@ -4,9 +4,9 @@
 #ifndef RSH_CLI_WORK_H
 #define RSH_CLI_WORK_H
 
-#include "options.h"
 #include "progress.h"
 #include "rsh/copy/copy.h"
+#include "rsh/options/options.h"
 #include "rsh/vfs/vfs.h"
 
 /* Of one run of a command. */

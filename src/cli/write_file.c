@@ -19,7 +19,7 @@ struct content {
 	size_t len;
 };
 
-static int write_content(void *ctx, int fd)
+static int write_buffer(void *ctx, int fd)
 {
 	const struct content *c = ctx;
 	int rc = rsh_write_all(fd, c->data, c->len, 0);
@@ -40,7 +40,7 @@ int rsh_write_file(const char *path, const void *data, size_t len,
 		temporary = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_file_replace(AT_FDCWD, path, temporary, 0666, write_content,
+	rc = rsh_file_replace(AT_FDCWD, path, temporary, 0666, write_buffer,
 			      &content);
 	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) : 0;
 }

@@ -124,7 +124,7 @@ static bool is_as_written(const struct rsh_known *k, const struct stat *st)
 }
 
 /* Has the file the bytes that are known of it?  1, 0 or -errno. */
-static int has_bytes(const struct job *j, const struct rsh_known *k, int fd)
+static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
 	struct rsh_digest d;
 	int rc = rsh_digest_init(&d, NULL, 0, NULL);
@@ -151,7 +151,7 @@ static int is_finished(const struct job *j, const struct rsh_known *k,
 	if (!j->options->verify)
 		return is_as_written(k, st);
 	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : has_bytes(j, k, fd);
+	return fd < 0 ? -errno : has_exported(j, k, fd);
 }
 
 /* Something has the file's name. */
@@ -187,7 +187,7 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 			     " (--overwrite replaces it)" : "");
 }
 
-static int look_at(void *ctx, size_t i, struct rsh_error *err)
+static int look_at_target(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	const struct rsh_copy_file *f = &j->list.files[i];
@@ -304,7 +304,7 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 	mode_t mode = f->mode;
 	uint32_t n = 0;
 	const uint32_t *ranks = f->rank == RSH_COPY_NO_RANK ? NULL :
-		rsh_conversion_sources(j->view.conversion, f->rank, &n);
+		rsh_plan_sources(j->view.conversion, f->rank, &n);
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_source_attr a;
@@ -318,8 +318,8 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 }
 
 /* Of everything that is known of the file on disk. */
-static int describe(const struct job *j, const struct rsh_copy_file *f, int fd,
-		    struct rsh_manifest_file *out)
+static int describe_export(const struct job *j, const struct rsh_copy_file *f,
+			   int fd, struct rsh_manifest_file *out)
 {
 	struct stat st;
 
@@ -339,7 +339,7 @@ static int read_back(const struct job *j, const struct rsh_manifest_file *file,
 		     int fd)
 {
 	const struct rsh_known k = { .size = file->size, .xxh3 = file->xxh3 };
-	int rc = has_bytes(j, &k, fd);
+	int rc = has_exported(j, &k, fd);
 
 	return rc > 0 ? 0 : rc ? rc : -EBADE;
 }
@@ -360,7 +360,7 @@ static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
 		file->xxh3 = rsh_digest_end(&w.digest);
 	rsh_digest_clear(&w.digest);
 	if (rc == 0)
-		rc = describe(j, f, fd, file);
+		rc = describe_export(j, f, fd, file);
 	if (rc == 0 && j->drop_pages)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	if (rc == 0 && j->options->verify)
@@ -439,8 +439,8 @@ static int open_target(struct job *j, struct rsh_error *err)
 	return 0;
 }
 
-static int open_store(struct job *j, struct rsh_export_result *out,
-		      struct rsh_error *err)
+static int open_export_store(struct job *j, struct rsh_export_result *out,
+			     struct rsh_error *err)
 {
 	const struct rsh_export_options *o = j->options;
 
@@ -454,8 +454,8 @@ static int open_store(struct job *j, struct rsh_export_result *out,
 			      &j->origin, &j->list, err);
 }
 
-static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
-		   struct rsh_export_result *out, struct rsh_error *err)
+static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
+			  struct rsh_export_result *out, struct rsh_error *err)
 {
 	const struct rsh_streams_options streams = {
 		.max_loads = j->options->control.readahead,
@@ -474,7 +474,7 @@ static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
 	if (rc == 0)
 		rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
 	if (rc == 0)
-		rc = open_store(j, out, err);
+		rc = open_export_store(j, out, err);
 	if (rc == 0 && rsh_streams_new(&streams, &j->streams))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -484,7 +484,7 @@ static int find_todo(struct job *j, struct rsh_error *err)
 {
 	const unsigned n_jobs = j->options->verify ?
 		j->options->control.n_jobs : 1;
-	int rc = rsh_crew_run(n_jobs, j->list.n, look_at, j, err);
+	int rc = rsh_crew_run(n_jobs, j->list.n, look_at_target, j, err);
 
 	if (rc)
 		return rc;
@@ -524,7 +524,7 @@ static int write_all(struct job *j, struct rsh_error *err)
 	return rc;
 }
 
-static void count(const struct job *j, struct rsh_export_result *out)
+static void count_exported(const struct job *j, struct rsh_export_result *out)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
 		const struct rsh_copy_file *f = &j->list.files[i];
@@ -552,13 +552,13 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	int rc;
 
 	*out = (struct rsh_export_result){ 0 };
-	rc = prepare(&j, cfg, out, err);
+	rc = prepare_export(&j, cfg, out, err);
 	if (rc == 0)
 		rc = find_todo(&j, err);
 	if (rc == 0)
 		rc = write_all(&j, err);
 	if (j.state)
-		count(&j, out);
+		count_exported(&j, out);
 	if (rc == 0)
 		rc = rsh_store_finish(&j.store, err);
 	rsh_streams_free(j.streams);

@@ -16,8 +16,8 @@ bool rsh_copy_stopped(const struct rsh_copy_control *c)
 	return c->stop && atomic_load(c->stop);
 }
 
-static int pass(const struct rsh_copy_control *c, rsh_copy_sink *sink,
-		void *ctx, const uint8_t *data, size_t len, uint64_t offset)
+static int pass_on(const struct rsh_copy_control *c, rsh_copy_sink *sink,
+		   void *ctx, const uint8_t *data, size_t len, uint64_t offset)
 {
 	int rc = sink(ctx, data, len, offset);
 
@@ -32,8 +32,8 @@ static int pass_loan(const struct rsh_copy_control *c, rsh_copy_sink *sink,
 	int rc = 0;
 
 	for (int i = 0; i < loan->n_parts && rc == 0; i++) {
-		rc = pass(c, sink, ctx, loan->part[i].iov_base,
-			  loan->part[i].iov_len, offset);
+		rc = pass_on(c, sink, ctx, loan->part[i].iov_base,
+			     loan->part[i].iov_len, offset);
 		offset += loan->part[i].iov_len;
 	}
 	return rc;
@@ -86,7 +86,7 @@ int rsh_copy_feed_real(int fd, uint64_t size, const struct rsh_copy_control *c,
 			continue;
 		if (n <= 0)
 			return n ? -errno : -EIO;
-		rc = pass(c, sink, ctx, buf, (size_t)n, at);
+		rc = pass_on(c, sink, ctx, buf, (size_t)n, at);
 		at += (uint64_t)n;
 	}
 	return rc;

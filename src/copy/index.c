@@ -20,13 +20,14 @@ struct reading {
 	uint64_t announced; /* files, as the end says */
 };
 
-static int bad(const struct reading *r, const char *what, struct rsh_error *err)
+static int bad_line(const struct reading *r, const char *what,
+		    struct rsh_error *err)
 {
 	return rsh_error_set(err, EBADMSG, "%s: %s", r->index->path, what);
 }
 
-static int add_entry(struct reading *r, const struct rsh_manifest_file *f,
-		     size_t len, struct rsh_error *err)
+static int add_index_entry(struct reading *r, const struct rsh_manifest_file *f,
+			   size_t len, struct rsh_error *err)
 {
 	struct rsh_manifest_index *x = r->index;
 
@@ -43,9 +44,9 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 		     size_t len, struct rsh_error *err)
 {
 	if (r->ended)
-		return bad(r, "something after its end", err);
+		return bad_line(r, "something after its end", err);
 	if (r->began != (line->kind != RSH_MANIFEST_HEAD))
-		return bad(r, "the head is not where it should be", err);
+		return bad_line(r, "the head is not where it should be", err);
 	switch (line->kind) {
 	case RSH_MANIFEST_HEAD:
 		r->began = true;
@@ -54,7 +55,7 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 	case RSH_MANIFEST_SOURCE:
 		break;
 	case RSH_MANIFEST_FILE:
-		return add_entry(r, &line->file, len, err);
+		return add_index_entry(r, &line->file, len, err);
 	case RSH_MANIFEST_END:
 		r->ended = true;
 		r->announced = line->n_files;
@@ -74,7 +75,7 @@ static int read_lines(struct reading *r, struct rsh_error *err)
 		rc = rsh_manifest_parse(text, len, r->index->path,
 					r->lines.number, &line, err);
 		if (rc == -EBADMSG && !r->began)
-			return bad(r, "not a reshardfs manifest", err);
+			return bad_line(r, "not a reshardfs manifest", err);
 		if (rc)
 			return rc;
 		rc = take_line(r, &line, len, err);
@@ -83,18 +84,18 @@ static int read_lines(struct reading *r, struct rsh_error *err)
 			return rc;
 	}
 	if (rc == 0 && (!r->ended || r->announced != r->index->n))
-		rc = bad(r, "it ends too early", err);
+		rc = bad_line(r, "it ends too early", err);
 	return rc;
 }
 
-static int by_path(const void *a, const void *b)
+static int entry_by_path(const void *a, const void *b)
 {
 	const struct rsh_manifest_entry *const *x = a, *const *y = b;
 
 	return strcmp((*x)->path, (*y)->path);
 }
 
-static int sort(struct rsh_manifest_index *x, struct rsh_error *err)
+static int sort_entries(struct rsh_manifest_index *x, struct rsh_error *err)
 {
 	x->by_path = rsh_alloc_array(x->n, sizeof(*x->by_path));
 	if (!x->by_path)
@@ -102,7 +103,7 @@ static int sort(struct rsh_manifest_index *x, struct rsh_error *err)
 	for (size_t i = 0; i < x->n; i++)
 		x->by_path[i] = &x->entries[i];
 	if (x->n)
-		qsort(x->by_path, x->n, sizeof(*x->by_path), by_path);
+		qsort(x->by_path, x->n, sizeof(*x->by_path), entry_by_path);
 	for (size_t i = 1; i < x->n; i++)
 		if (strcmp(x->by_path[i]->path, x->by_path[i - 1]->path) == 0)
 			return rsh_error_set(err, EBADMSG, "%s: %s is there "
@@ -149,7 +150,7 @@ int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
 	rsh_lines_init(&r.lines, x->fd, path);
 	rc = read_lines(&r, err);
 	rsh_lines_clear(&r.lines);
-	return rc ? rc : sort(x, err);
+	return rc ? rc : sort_entries(x, err);
 }
 
 void rsh_manifest_index_clear(struct rsh_manifest_index *x)

@@ -19,8 +19,8 @@ struct walk {
 	struct rsh_vfs_view view;
 };
 
-static int add_file(struct walk *w, uint64_t node, const struct stat *st,
-		    const char *dir, const char *name)
+static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
+		      const char *dir, const char *name)
 {
 	struct rsh_copy_list *l = w->list;
 	struct rsh_copy_file *f;
@@ -41,7 +41,7 @@ static int add_file(struct walk *w, uint64_t node, const struct stat *st,
 	if (!rsh_vfs_rank(w->vfs, node, &f->rank))
 		return 0;
 	f->wanted = !w->wanted || w->wanted[f->rank];
-	f->lost = rsh_conversion_is_lost(w->view.conversion, f->rank);
+	f->lost = rsh_plan_is_lost(w->view.conversion, f->rank);
 	return 0;
 }
 
@@ -59,14 +59,14 @@ static int walk_dir(struct walk *w, uint64_t dir, const char *path)
 
 		if (rc == 0)
 			rc = S_ISDIR(st.st_mode) ? walk_dir(w, child, name) :
-				add_file(w, child, &st, path, name);
+				add_listed(w, child, &st, path, name);
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-static int by_path(const void *a, const void *b)
+static int listed_by_path(const void *a, const void *b)
 {
 	const struct rsh_copy_file *const *x = a, *const *y = b;
 
@@ -91,7 +91,8 @@ int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 	for (size_t i = 0; i < out->n; i++)
 		out->by_path[i] = &out->files[i];
 	if (out->n)
-		qsort(out->by_path, out->n, sizeof(*out->by_path), by_path);
+		qsort(out->by_path, out->n, sizeof(*out->by_path),
+		      listed_by_path);
 	return 0;
 }
 
@@ -133,14 +134,14 @@ int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 	*out = NULL;
 	if (f->rank == RSH_COPY_NO_RANK || !rsh_vfs_view(vfs, &view))
 		return 0;
-	*n = rsh_conversion_n_records(view.conversion, f->rank);
+	*n = rsh_plan_n_records(view.conversion, f->rank);
 	*out = rsh_arena_array(arena, struct rsh_manifest_record, *n);
 	if (!*out)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < *n; i++) {
 		struct rsh_virtual_record r;
 
-		rsh_conversion_record(view.conversion, f->rank, i, &r);
+		rsh_plan_record(view.conversion, f->rank, i, &r);
 		(*out)[i] = (struct rsh_manifest_record){
 			.name = r.shape.name,
 			.dtype = r.shape.dtype,

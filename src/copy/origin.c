@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/options/digest.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/mem.h"
 
-static void add_bytes(XXH3_state_t *hash, const void *data, size_t len)
+static void hash_bytes(XXH3_state_t *hash, const void *data, size_t len)
 {
 	uint64_t n = len;
 
@@ -20,57 +21,34 @@ static void add_bytes(XXH3_state_t *hash, const void *data, size_t len)
 	XXH3_64bits_update(hash, data, len);
 }
 
-static void add_text(XXH3_state_t *hash, const char *s)
+static void hash_text(XXH3_state_t *hash, const char *s)
 {
-	add_bytes(hash, s ? s : "", s ? strlen(s) + 1 : 0);
+	hash_bytes(hash, s ? s : "", s ? strlen(s) + 1 : 0);
 }
 
-static void add_number(XXH3_state_t *hash, uint64_t n)
+static void hash_number(XXH3_state_t *hash, uint64_t n)
 {
 	XXH3_64bits_update(hash, &n, sizeof(n));
 }
 
 /* ---- what decides about the bytes ---- */
 
-static int add_options(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
-		       struct rsh_error *err)
-{
-	uint64_t renames = 0;
-	int rc = cfg->rename ? rsh_strategy_digest(cfg->rename, &renames, err) :
-			       0;
-
-	add_text(hash, PACKAGE_VERSION);
-	add_text(hash, cfg->only);
-	add_text(hash, cfg->drop);
-	add_text(hash, cfg->tree.prefix);
-	add_number(hash, renames);
-	add_number(hash, cfg->compat);
-	add_number(hash, cfg->allow_missing);
-	add_number(hash, cfg->dst_ranks);
-	add_number(hash, cfg->unlisted);
-	add_number(hash, cfg->format);
-	add_number(hash, cfg->part_bytes);
-	add_number(hash, cfg->cast);
-	add_number(hash, cfg->remove_redundancy);
-	return rc;
-}
-
 /* As it was understood: it may have been derived and be no file at all. */
-static void add_strategy(XXH3_state_t *hash, const struct rsh_strategy *s,
-			 const struct rsh_names *names)
+static void hash_items(XXH3_state_t *hash, const struct rsh_strategy *s,
+		       const struct rsh_names *names)
 {
 	char text[1024];
 
-	add_number(hash, s->stage_ranks);
-	add_number(hash, s->n_stages);
+	hash_number(hash, s->stage_ranks);
+	hash_number(hash, s->n_stages);
 	for (uint32_t i = 0; i < s->n_params; i++) {
 		const struct rsh_strategy_param *p = &s->params[i];
 
-		add_text(hash, rsh_names_text(names, p->name));
+		hash_text(hash, rsh_names_text(names, p->name));
 		for (uint32_t k = 0; k < p->n_stages; k++) {
-			add_number(hash, p->stages[k].stage);
-			add_text(hash, rsh_item_text(p->stages[k].item, text,
-						     sizeof(text)));
+			hash_number(hash, p->stages[k].stage);
+			hash_text(hash, rsh_item_text(p->stages[k].item, text,
+						      sizeof(text)));
 		}
 	}
 }
@@ -83,7 +61,7 @@ static int hash_strategy(const struct rsh_strategy *s,
 	if (!hash)
 		return -ENOMEM;
 	XXH3_64bits_reset(hash);
-	add_strategy(hash, s, names);
+	hash_items(hash, s, names);
 	*xxh3 = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return 0;
@@ -91,19 +69,19 @@ static int hash_strategy(const struct rsh_strategy *s,
 
 static void add_origin(XXH3_state_t *hash, const struct rsh_origin *o)
 {
-	add_number(hash, o->head.src.path != NULL);
-	add_number(hash, o->head.src.xxh3);
-	add_number(hash, o->head.dst.path != NULL);
-	add_number(hash, o->head.dst.xxh3);
+	hash_number(hash, o->head.src.path != NULL);
+	hash_number(hash, o->head.src.xxh3);
+	hash_number(hash, o->head.dst.path != NULL);
+	hash_number(hash, o->head.dst.xxh3);
 	for (uint32_t i = 0; i < o->n_sources; i++) {
 		const struct rsh_manifest_source *s = &o->sources[i];
 
-		add_number(hash, s->rank);
-		add_text(hash, s->path);
-		add_number(hash, s->size);
-		add_number(hash, s->inode);
-		add_number(hash, (uint64_t)s->mtime_s);
-		add_number(hash, s->mtime_ns);
+		hash_number(hash, s->rank);
+		hash_text(hash, s->path);
+		hash_number(hash, s->size);
+		hash_number(hash, s->inode);
+		hash_number(hash, (uint64_t)s->mtime_s);
+		hash_number(hash, s->mtime_ns);
 	}
 }
 
@@ -111,12 +89,15 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
 	XXH3_state_t *hash = XXH3_createState();
+	uint64_t options = 0;
 	int rc;
 
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = add_options(hash, cfg, err);
+	rc = rsh_options_digest(cfg, &options, err);
+	hash_text(hash, PACKAGE_VERSION);
+	hash_number(hash, options);
 	add_origin(hash, o);
 	o->head.conversion = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
@@ -187,11 +168,11 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	out->head.n_files = list->n;
 	if (take_sources(out, view.source))
 		return rsh_error_nomem(err);
-	rc = take_strategy(cfg->src_strategy, &out->head.src, err);
+	rc = take_strategy(cfg->src.path, &out->head.src, err);
 	if (rc == 0)
-		rc = cfg->derive && view.dst ?
+		rc = cfg->dst.from == RSH_FROM_DERIVED ?
 			take_derived(&view, &out->head.dst, err) :
-			take_strategy(cfg->dst_strategy, &out->head.dst, err);
+			take_strategy(cfg->dst.path, &out->head.dst, err);
 	return rc ? rc : identify(out, cfg, err);
 }
 

@@ -30,8 +30,8 @@ static int io_error(const struct rsh_store *s, int code, struct rsh_error *err)
 
 /* ---- what is there already ---- */
 
-static void learn(struct rsh_store *s, const struct rsh_lines *l, size_t len,
-		  const struct rsh_manifest_file *f)
+static void learn_line(struct rsh_store *s, const struct rsh_lines *l,
+		       size_t len, const struct rsh_manifest_file *f)
 {
 	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
 
@@ -80,7 +80,7 @@ static int recall_files(struct rsh_store *s, struct rsh_lines *l)
 		if (bad)
 			continue;
 		if (line.kind == RSH_MANIFEST_FILE)
-			learn(s, l, len, &line.file);
+			learn_line(s, l, len, &line.file);
 		rsh_manifest_line_clear(&line);
 	}
 	return rc == 0 || rc == -EBADMSG ? 1 : rc;
@@ -103,8 +103,8 @@ static int recall(struct rsh_store *s, int fd)
 
 /* ---- opening ---- */
 
-static int open_dir(struct rsh_store *s, const char *path,
-		    struct rsh_error *err)
+static int open_store_dir(struct rsh_store *s, const char *path,
+			  struct rsh_error *err)
 {
 	cleanup_free char *dir = NULL;
 	const char *slash = strrchr(path, '/');
@@ -132,7 +132,7 @@ static mode_t mode_of(const struct rsh_copy_list *l)
 }
 
 /* The record is locked as long as somebody works on it. */
-static int open_record(struct rsh_store *s, struct rsh_error *err)
+static int open_work_record(struct rsh_store *s, struct rsh_error *err)
 {
 	struct stat st;
 
@@ -156,8 +156,8 @@ static int open_record(struct rsh_store *s, struct rsh_error *err)
 	return 0;
 }
 
-static int add_text(struct rsh_store *s, const char *text, size_t len,
-		    uint64_t *offset)
+static int keep_text(struct rsh_store *s, const char *text, size_t len,
+		     uint64_t *offset)
 {
 	*offset = atomic_fetch_add(&s->record_end, len);
 	return rsh_write_all(s->record_fd, text, len, *offset);
@@ -179,7 +179,7 @@ static int begin_record(struct rsh_store *s)
 	rc = rsh_manifest_emit(&head, &text, &len);
 	if (rc)
 		return rc;
-	rc = add_text(s, text, len, &offset);
+	rc = keep_text(s, text, len, &offset);
 	free(text);
 	return rc;
 }
@@ -216,9 +216,9 @@ int rsh_store_open(struct rsh_store *s, const char *path, bool overwrite,
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < list->n; i++)
 		s->known[i] = (struct rsh_known){ .fd = -1 };
-	rc = open_dir(s, path, err);
+	rc = open_store_dir(s, path, err);
 	if (rc == 0)
-		rc = open_record(s, err);
+		rc = open_work_record(s, err);
 	if (rc == 0)
 		rc = open_manifest(s, overwrite, err);
 	if (rc)
@@ -280,7 +280,7 @@ int rsh_store_add(struct rsh_store *s, size_t i,
 		return -ENOMEM;
 	apart[0] = '\n';
 	memcpy(apart + 1, text, len);
-	rc = add_text(s, apart, len + 1, &offset);
+	rc = keep_text(s, apart, len + 1, &offset);
 	if (rc == 0 && fdatasync(s->record_fd) != 0)
 		rc = -errno;
 	if (rc == 0)
@@ -301,7 +301,7 @@ struct out {
 	uint64_t at;
 };
 
-static int put(struct out *o, const void *data, size_t len)
+static int put_bytes(struct out *o, const void *data, size_t len)
 {
 	int rc = rsh_write_all(o->fd, data, len, o->at);
 
@@ -317,7 +317,7 @@ static int put_line(struct out *o, const struct rsh_manifest_line *line)
 
 	if (rc)
 		return rc;
-	rc = put(o, text, len);
+	rc = put_bytes(o, text, len);
 	free(text);
 	return rc;
 }
@@ -337,10 +337,10 @@ static int put_known(struct out *o, const struct rsh_known *k)
 			continue;
 		if (n <= 0)
 			return n ? -errno : -EIO;
-		rc = put(o, buf, (size_t)n);
+		rc = put_bytes(o, buf, (size_t)n);
 		done += (size_t)n;
 	}
-	return rc ? rc : put(o, "\n", 1);
+	return rc ? rc : put_bytes(o, "\n", 1);
 }
 
 static int put_all(struct out *o)

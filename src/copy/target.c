@@ -51,7 +51,7 @@ static int open_existing(const char *path)
 	}
 }
 
-static bool same(const struct stat *a, const struct stat *b)
+static bool same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
@@ -68,9 +68,9 @@ static int is_below(int fd, const struct stat *root)
 			close(fd);
 			return -errno;
 		}
-		if (same(&st, root) || same(&st, &last)) {
+		if (same_file(&st, root) || same_file(&st, &last)) {
 			close(fd);
-			return same(&st, root);
+			return same_file(&st, root);
 		}
 		last = st;
 		up = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -20,8 +20,8 @@ struct job {
 	struct rsh_problem *problems; /* [entry] */
 };
 
-static int digest_file(const struct job *j, const struct rsh_manifest_file *f,
-		       int fd, struct rsh_problem *out)
+static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
+			 int fd, struct rsh_problem *out)
 {
 	cleanup_free uint64_t *sums =
 		rsh_alloc_array(f->n_records, sizeof(*sums));
@@ -39,7 +39,7 @@ static int digest_file(const struct job *j, const struct rsh_manifest_file *f,
 
 /* What cannot be read is a problem of the file; other failures are the
  * command's. */
-static int check_file(void *ctx, size_t i, struct rsh_error *err)
+static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	const struct rsh_manifest_entry *e = &j->index.entries[i];
@@ -57,7 +57,7 @@ static int check_file(void *ctx, size_t i, struct rsh_error *err)
 		rc = rsh_manifest_index_get(&j->index, e, &line, err);
 		if (rc)
 			return rc;
-		rc = digest_file(j, &line.file, fd, p);
+		rc = digest_listed(j, &line.file, fd, p);
 		rsh_manifest_line_clear(&line);
 	}
 	if (rc == -EINTR)
@@ -69,7 +69,8 @@ static int check_file(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-static int run(struct job *j, struct rsh_answer *out, struct rsh_error *err)
+static int check_listed_all(struct job *j, struct rsh_answer *out,
+			    struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = j->control;
 	int rc;
@@ -82,7 +83,7 @@ static int run(struct job *j, struct rsh_answer *out, struct rsh_error *err)
 	out->n_files = (uint32_t)j->index.n;
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
-	rc = rsh_crew_run(c->n_jobs, j->index.n, check_file, j, err);
+	rc = rsh_crew_run(c->n_jobs, j->index.n, check_listed, j, err);
 	if (rsh_answer_take(out, j->problems, j->index.n) && rc == 0)
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -96,7 +97,7 @@ int rsh_verify_files(const char *manifest, const char *dir,
 	int rc = rsh_manifest_index_open(&j.index, manifest, err);
 
 	if (rc == 0)
-		rc = run(&j, out, err);
+		rc = check_listed_all(&j, out, err);
 	rsh_manifest_index_clear(&j.index);
 	return rc;
 }

@@ -116,8 +116,8 @@ static int check_sink(void *ctx, const uint8_t *data, size_t len,
 
 /* ---- against a file ---- */
 
-static int open_file(const struct job *j, const struct rsh_copy_file *f,
-		     struct check *k, struct rsh_problem *p)
+static int open_planned(const struct job *j, const struct rsh_copy_file *f,
+			struct check *k, struct rsh_problem *p)
 {
 	int rc;
 
@@ -195,8 +195,8 @@ static int init_digests(const struct job *j, struct check *k,
 	return 0;
 }
 
-static int write_line(struct job *j, size_t i, struct check *k,
-		      struct rsh_manifest_record *records, uint32_t n)
+static int write_planned(struct job *j, size_t i, struct check *k,
+			 struct rsh_manifest_record *records, uint32_t n)
 {
 	const struct rsh_copy_file *f = &j->list.files[i];
 	const struct rsh_manifest_file file = {
@@ -223,7 +223,7 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	int rc = rsh_copy_records(j->vfs, f, &k->arena, &records, &n);
 
 	if (rc == 0)
-		rc = open_file(j, f, k, p);
+		rc = open_planned(j, f, k, p);
 	if (rc == 0)
 		rc = init_digests(j, k, said, records, n);
 	if (rc == 0 && (k->fd >= 0 || k->has_by_manifest || k->has_by_plan))
@@ -235,7 +235,7 @@ static int run_check(struct job *j, size_t i, struct check *k,
 		rc = tell_file(j, f, k, records, n, p);
 	if (rc == 0 && said)
 		rc = rsh_digest_compare(&k->by_manifest, said, NULL, p);
-	return rc || !k->has_by_plan ? rc : write_line(j, i, k, records, n);
+	return rc || !k->has_by_plan ? rc : write_planned(j, i, k, records, n);
 }
 
 /* The line of the manifest for a file; *e is NULL if it has none to compare. */
@@ -260,7 +260,7 @@ static int find_said(struct job *j, size_t i,
 	return 0;
 }
 
-static int check_file(void *ctx, size_t i, struct rsh_error *err)
+static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	const struct rsh_copy_file *f = &j->list.files[i];
@@ -311,8 +311,8 @@ static int add_strangers(const struct job *j, struct rsh_answer *out)
 	return 0;
 }
 
-static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
-		   struct rsh_answer *out, struct rsh_error *err)
+static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
+			struct rsh_answer *out, struct rsh_error *err)
 {
 	const struct rsh_verify_options *o = j->options;
 	const struct rsh_streams_options streams = {
@@ -339,7 +339,7 @@ static int prepare(struct job *j, const struct rsh_vfs_config *cfg,
 	return 0;
 }
 
-static int open_store(struct job *j, struct rsh_error *err)
+static int open_plan_store(struct job *j, struct rsh_error *err)
 {
 	struct rsh_vfs_view view;
 	int rc;
@@ -354,7 +354,8 @@ static int open_store(struct job *j, struct rsh_error *err)
 					&j->list, err);
 }
 
-static int run(struct job *j, struct rsh_answer *out, struct rsh_error *err)
+static int check_planned_all(struct job *j, struct rsh_answer *out,
+			     struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = &j->options->control;
 	int rc;
@@ -366,7 +367,7 @@ static int run(struct job *j, struct rsh_answer *out, struct rsh_error *err)
 		}
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
-	rc = rsh_crew_run(c->n_jobs, j->list.n, check_file, j, err);
+	rc = rsh_crew_run(c->n_jobs, j->list.n, check_planned, j, err);
 	if (rc == 0 && j->options->write)
 		rc = rsh_store_finish(&j->store, err);
 	if (rc == 0 && j->options->manifest && add_strangers(j, out))
@@ -381,12 +382,12 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
 			 .store = { .dirfd = -1, .manifest_fd = -1,
 				    .record_fd = -1 } };
-	int rc = prepare(&j, cfg, out, err);
+	int rc = prepare_plan(&j, cfg, out, err);
 
 	if (rc == 0)
-		rc = open_store(&j, err);
+		rc = open_plan_store(&j, err);
 	if (rc == 0)
-		rc = run(&j, out, err);
+		rc = check_planned_all(&j, out, err);
 	if (rsh_answer_take(out, j.problems, j.list.n) && rc == 0)
 		rc = rsh_error_nomem(err);
 	rsh_streams_free(j.streams);

@@ -65,8 +65,8 @@ static struct content content_of(const struct job *j, const struct file *f,
 }
 
 /* Bytes of a record's content, which may lie in several extents: as pread(). */
-static ssize_t read_content(const struct content *c, uint8_t *buf, size_t len,
-			    uint64_t offset)
+static ssize_t read_saved(const struct content *c, uint8_t *buf, size_t len,
+			  uint64_t offset)
 {
 	const struct rsh_extent *e =
 		c->index->extents + c->record->first_extent;
@@ -96,8 +96,8 @@ static ssize_t read_content(const struct content *c, uint8_t *buf, size_t len,
 	return (ssize_t)got;
 }
 
-static int hash_record(const struct job *j, const struct content *c,
-		       uint8_t *buf, XXH3_state_t *state, XXH128_hash_t *sum)
+static int hash_saved(const struct job *j, const struct content *c,
+		      uint8_t *buf, XXH3_state_t *state, XXH128_hash_t *sum)
 {
 	uint64_t at = 0;
 
@@ -107,9 +107,9 @@ static int hash_record(const struct job *j, const struct content *c,
 
 		if (rsh_copy_stopped(j->control))
 			return -EINTR;
-		n = read_content(c, buf, (size_t)rsh_min_u64(
-				 RSH_STREAM_MAX,
-				 c->record->content_bytes - at), at);
+		n = read_saved(c, buf, (size_t)rsh_min_u64(
+			       RSH_STREAM_MAX,
+			       c->record->content_bytes - at), at);
 		if (n <= 0)
 			return n ? (int)n : -EIO;
 		XXH3_128bits_update(state, buf, (size_t)n);
@@ -135,7 +135,7 @@ static int hash_records(const struct job *j, struct file *f, int fd)
 		const struct content c = content_of(j, f, fd,
 						    &ix->records[i]);
 
-		rc = hash_record(j, &c, buf, state, &f->sums[i]);
+		rc = hash_saved(j, &c, buf, state, &f->sums[i]);
 	}
 	XXH3_freeState(state);
 	return rc;
@@ -159,7 +159,7 @@ static int look_into(const struct job *j, struct file *f, struct rsh_error *why)
 
 /* What is wrong with a file is its problem; running out of memory, being
  * stopped and links to where nobody may look are the command's. */
-static int check_file(void *ctx, size_t i, struct rsh_error *err)
+static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
 	struct file *f = &j->files[i];
@@ -215,8 +215,8 @@ static int find_difference(const struct content *a, const struct content *b,
 	if (!x || !y)
 		return -ENOMEM;
 	for (*at = 0;;) {
-		ssize_t n = read_content(a, x, RSH_STREAM_MAX, *at);
-		ssize_t m = read_content(b, y, RSH_STREAM_MAX, *at);
+		ssize_t n = read_saved(a, x, RSH_STREAM_MAX, *at);
+		ssize_t m = read_saved(b, y, RSH_STREAM_MAX, *at);
 
 		if (n <= 0 || m != n)
 			return n < 0 ? (int)n : m < 0 ? (int)m : 0;
@@ -233,7 +233,7 @@ static int find_difference(const struct content *a, const struct content *b,
 }
 
 /* Where in its file a byte of the content lies. */
-static uint64_t place_of(const struct content *c, uint64_t at)
+static uint64_t place_of_slice(const struct content *c, uint64_t at)
 {
 	const struct rsh_extent *e =
 		c->index->extents + c->record->first_extent;
@@ -271,7 +271,7 @@ static int tell_difference(struct job *j, const struct file *a,
 			    "slice of rank %" PRIu32 " (%s)", a->info.rank,
 			    a->info.path) ||
 	    rsh_problem_place(&p, rsh_names_text(j->names, rb->name),
-			      place_of(&cb, at)))
+			      place_of_slice(&cb, at)))
 		return -ENOMEM;
 	return rsh_answer_add(j->out, &p);
 }
@@ -430,7 +430,7 @@ static int take_problems(struct job *j)
 	return 0;
 }
 
-static int judge(struct job *j, struct rsh_error *err)
+static int judge_slices(struct job *j, struct rsh_error *err)
 {
 	if (check_trailers(j) || take_problems(j) ||
 	    (j->strategy && by_strategy(j)))
@@ -463,9 +463,10 @@ int rsh_verify_source(const struct rsh_source *source,
 	if (rc == 0 && control->begin)
 		control->begin(control->ctx, out->bytes);
 	if (rc == 0)
-		rc = rsh_crew_run(control->n_jobs, j.n, check_file, &j, err);
+		rc = rsh_crew_run(control->n_jobs, j.n, check_saved_file, &j,
+				  err);
 	if (rc == 0)
-		rc = judge(&j, err);
+		rc = judge_slices(&j, err);
 	job_clear(&j);
 	return rc;
 }

@@ -13,10 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands.h"
-#include "cli/conversion.h"
-#include "cli/option_check.h"
-#include "cli/reading.h"
+#include "rsh/options/check.h"
+#include "rsh/options/commands.h"
+#include "rsh/options/reading.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -75,11 +74,11 @@ static int take_options(struct rsh_options *o, const char *source,
 
 	rsh_options_init(o);
 	o->command = &library;
-	o->source = source;
+	o->vfs.source = source;
 	o->log_level = RSH_LOG_WARNING;
 	for (; rc == 0 && given && *given; given++)
 		rc = rsh_options_set(o, *given, err);
-	if (rc == 0 && (o->help || o->version))
+	if (rc == 0 && (o->help || o->help_all || o->version))
 		rc = rsh_error_set(err, EINVAL, "help and version are for the "
 				   "command line");
 	if (rc == 0)
@@ -101,8 +100,8 @@ static int start_log(const struct rsh_options *o, struct rsh_error *err)
 
 /* ---- the list of files ---- */
 
-static int add_file(struct reshard *r, uint64_t node, uint64_t size,
-		    const char *dir, const char *name)
+static int add_shown(struct reshard *r, uint64_t node, uint64_t size,
+		     const char *dir, const char *name)
 {
 	struct file *f;
 
@@ -118,7 +117,7 @@ static int add_file(struct reshard *r, uint64_t node, uint64_t size,
 }
 
 /* The tree is two levels deep and in the order of the ranks. */
-static int list_files(struct reshard *r, uint64_t dir, const char *dir_name)
+static int list_shown(struct reshard *r, uint64_t dir, const char *dir_name)
 {
 	char name[NAME_MAX + 1];
 	struct stat st;
@@ -131,10 +130,10 @@ static int list_files(struct reshard *r, uint64_t dir, const char *dir_name)
 			return rc == -ENOENT ? 0 : rc;
 		rc = rsh_vfs_stat(r->vfs, node, &st);
 		if (rc == 0 && S_ISDIR(st.st_mode))
-			rc = list_files(r, node, name);
+			rc = list_shown(r, node, name);
 		else if (rc == 0)
-			rc = add_file(r, node, (uint64_t)st.st_size, dir_name,
-				      name);
+			rc = add_shown(r, node, (uint64_t)st.st_size, dir_name,
+				       name);
 		if (rc)
 			return rc;
 	}
@@ -145,7 +144,7 @@ static const struct file *file_at(const struct reshard *r, uint32_t i)
 	if (i < r->n_files)
 		return &r->files[i];
 	rsh_error_set(&last, ENOENT, "%s has no file %" PRIu32 ": there are "
-		      "%" PRIu32, r->options.source, i, r->n_files);
+		      "%" PRIu32, r->options.vfs.source, i, r->n_files);
 	return NULL;
 }
 
@@ -153,7 +152,7 @@ static const struct file *file_at(const struct reshard *r, uint32_t i)
 
 static int open_tree(struct reshard *r, struct rsh_error *err)
 {
-	struct rsh_vfs_config cfg = rsh_conversion_of(&r->options);
+	struct rsh_vfs_config cfg = r->options.vfs;
 	int rc = rsh_reading_new(&r->options, &r->io, err);
 
 	cfg.files.io = r->io;
@@ -163,8 +162,8 @@ static int open_tree(struct reshard *r, struct rsh_error *err)
 		return rc;
 	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
 	rsh_vfs_view(r->vfs, &r->view);
-	r->n_ranks = rsh_conversion_n_files(r->view.conversion);
-	return list_files(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
+	r->n_ranks = rsh_plan_n_files(r->view.conversion);
+	return list_shown(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
 }
 
 int reshard_open(const char *source, const char *const *options,
@@ -205,7 +204,7 @@ void reshard_close(struct reshard *r)
 	free(r->files);
 	rsh_vfs_free(r->vfs);
 	rsh_source_io_free(r->io);
-	free((char *)(uintptr_t)r->options.source);
+	free((char *)(uintptr_t)r->options.vfs.source);
 	rsh_options_clear(&r->options);
 	free(r);
 }
@@ -252,7 +251,7 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 			n = n ? n : -EIO;
 			return rsh_error_set(&last, (int)-n, "%s: %s at offset "
 					     "%" PRIu64 ": %s",
-					     r->options.source, f->name,
+					     r->options.vfs.source, f->name,
 					     offset + done, strerror((int)-n));
 		}
 	}
@@ -264,7 +263,7 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 uint32_t reshard_n_records(const struct reshard *r, uint32_t i)
 {
 	return i < r->n_ranks ?
-		rsh_conversion_n_records(r->view.conversion, i) : 0;
+		rsh_plan_n_records(r->view.conversion, i) : 0;
 }
 
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
@@ -274,9 +273,9 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 
 	if (n >= reshard_n_records(r, i))
 		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
-				     " in a file %" PRIu32, r->options.source,
-				     n, i);
-	rsh_conversion_record(r->view.conversion, i, n, &v);
+				     " in a file %" PRIu32,
+				     r->options.vfs.source, n, i);
+	rsh_plan_record(r->view.conversion, i, n, &v);
 	*out = (struct reshard_record){
 		.name = v.shape.name ? v.shape.name : "",
 		.dtype = rsh_dtype_name(v.shape.dtype),

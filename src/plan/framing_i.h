@@ -4,7 +4,7 @@
 #ifndef RSH_PLAN_FRAMING_I_H
 #define RSH_PLAN_FRAMING_I_H
 
-#include "conversion_i.h"
+#include "plan_i.h"
 
 /* The records of a file while it is laid out. */
 struct rsh_file_layout {

@@ -1,283 +1,277 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/needs.c lists the source files that a virtual file needs, and finds
- * what is missing of them. */
+/* plan/needs.c lists the source files that a virtual file needs, and finds what
+ * is missing of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner_i.h"
+#include "plan_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* Returns the rank whose file is to hold the slice. */
-static uint32_t slice_rank(const struct rsh_conversion *c, uint32_t name,
-			   uint32_t key)
+/* ---- sentences ---- */
+
+int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
+			  uint32_t rank, uint32_t name, const char *more,
+			  struct rsh_error *err)
 {
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
-	uint32_t stage = s && !c->by_stage ? rsh_param_source_stage(s)->stage :
-					     0;
+	const char *text = rsh_names_text(p->cat->names, name);
 
-	return rsh_source_rank(c, stage, key);
-}
-
-/* Says that the rank's file is not there, or that it is and lacks the
- * parameter. */
-static int missing(const struct planner *p, const struct rsh_virtual_file *f,
-		   uint32_t name, uint32_t rank, const char *layouts,
-		   struct rsh_error *err)
-{
-	const struct rsh_conversion *c = p->c;
-	uint32_t needs = p->block * c->dst_ranks + f->local;
-
-	if (!rsh_rank_index(c, rank))
+	if (!rsh_catalogue_index(p->cat, file))
 		return rsh_error_set(err, ENOENT,
 				     "rank %u has no checkpoint file, but rank "
 				     "%u needs its slice of parameter %s%s",
-				     rank, needs, rsh_plan_name(p, name),
-				     layouts);
+				     file, rank, text, more);
 	return rsh_error_set(err, ENOENT,
 			     "%s: the file is valid, but parameter %s is not "
 			     "in it, of which rank %u needs its slice%s",
-			     c->path[rank] ? c->path[rank] : "?",
-			     rsh_plan_name(p, name), needs, layouts);
+			     rsh_catalogue_path(p->cat, file), text, rank,
+			     more);
 }
 
-static int missing_slice(const struct planner *p,
-			 const struct rsh_virtual_file *f, uint32_t name,
-			 uint32_t key, struct rsh_error *err)
+static int missing_slice(const struct rsh_plan *p, const struct rsh_walk *w,
+			 uint32_t rank, uint32_t file, struct rsh_error *err)
 {
-	const struct rsh_conversion *c = p->c;
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
-	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
-	uint32_t needs = p->block * c->dst_ranks + f->local;
-	char from[160], to[160], layouts[352];
+	char more[352] = "";
 
-	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
-		      sizeof(from));
-	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, needs, c->compat)->item
-			: NULL, to, sizeof(to));
-	snprintf(layouts, sizeof(layouts), " (from %s to %s)", from, to);
-	return missing(p, f, name, slice_rank(c, name, key), layouts, err);
+	if (p->writer.explain)
+		p->writer.explain(p->writer.ctx, rank, w->name, more,
+				  sizeof(more));
+	return rsh_blueprint_missing(p, file, rank, w->name, more, err);
 }
 
-int rsh_plan_missing_copy(const struct planner *p,
-			  const struct rsh_virtual_file *f, uint32_t name,
-			  struct rsh_error *err)
+/* ---- using files ---- */
+
+static void use_file(struct rsh_building *b, uint32_t file)
 {
-	return missing(p, f, name, slice_rank(p->c, name, f->copy_key), "",
-		       err);
+	if (b->used[file])
+		return;
+	b->used[file] = true;
+	b->used_files[b->n_used++] = file;
 }
 
-static int lose(struct planner *p, const struct rsh_lost *lost,
-		struct rsh_error *sentence)
+static void unuse_files(struct rsh_building *b)
 {
-	int rc = rsh_lost_add(p->c, lost, sentence);
-
-	if (rc)
-		return rsh_error_nomem(sentence);
-	sentence->code = 0;
-	return 0;
+	while (b->n_used > 0)
+		b->used[b->used_files[--b->n_used]] = false;
 }
 
-int rsh_plan_lose(struct planner *p, struct rsh_virtual_file *f, uint32_t name,
-		  struct rsh_error *sentence)
-{
-	const struct rsh_lost lost = { name, RSH_NO_TRANSFER };
-
-	f->lost = true;
-	return lose(p, &lost, sentence);
-}
-
-/* One transfer and the file that needs slices of it. */
-struct use {
-	struct planner *p;
-	const struct rsh_virtual_file *f;
-	const struct rsh_transfer *t;
-	const struct rsh_grid_pair *pair;
+/* The cells of one tensor that a file needs. */
+struct need {
+	struct rsh_plan *p;
+	const struct rsh_tensor *tensor;
+	struct rsh_box box;  /* of the tensor: what is needed */
+	uint32_t replica;
 	uint64_t n_found;
-	uint32_t lowest; /* of the keys that no file supplies */
+	uint32_t lowest; /* of the files that should hold what none does */
 };
 
-void rsh_plan_use(struct planner *p, uint32_t rank)
+/* The file that is to hold a cell for this reader. */
+static uint32_t own_file(const struct need *n, uint32_t cell)
 {
-	if (p->used[rank])
-		return;
-	p->used[rank] = true;
-	p->used_ranks[p->n_used++] = rank;
+	const struct rsh_cut *cut = n->tensor->cut;
+
+	return n->tensor->first_file + rsh_cut_member(cut, cell, n->replica);
 }
 
-void rsh_plan_unuse(struct planner *p)
+static void need_cell(void *ctx, uint32_t cell)
 {
-	while (p->n_used > 0)
-		p->used[p->used_ranks[--p->n_used]] = false;
-}
+	struct need *n = ctx;
+	struct rsh_writer *w = &n->p->writer;
+	struct rsh_holder holder;
+	uint32_t own;
 
-static void use_key(void *ctx, uint32_t key)
-{
-	struct use *u = ctx;
-	const struct rsh_conversion *c = u->p->c;
-	uint32_t rank = rsh_supply_rank(u->pair->supply, key);
-
-	if (rank == RSH_NO_RANK) {
-		if (key < u->lowest)
-			u->lowest = key;
+	if (!rsh_copies_pick(n->tensor->copies, cell, n->replica, NULL,
+			     &holder)) {
+		own = own_file(n, cell);
+		if (own < n->lowest)
+			n->lowest = own;
 		return;
 	}
-	u->n_found++;
-	rsh_plan_use(u->p, rank);
-	if ((rank - c->first_rank) % c->stage_ranks == key)
+	n->n_found++;
+	use_file(&n->p->building, holder.file);
+	if (!w->stands_in ||
+	    rsh_cut_place(n->tensor->cut, holder.rank) ==
+		    rsh_cut_first_place(n->tensor->cut, cell) + n->replica)
 		return;
-	rank = slice_rank(c, u->t->name, key);
-	if (rsh_rank_index(c, rank))
-		rsh_note_add_lacking(u->p->c, rank, u->t->name);
-	else
-		rsh_note_add(u->p->c, RSH_NOTE_REPLICA, u->t->name);
+	w->stands_in(w->ctx, own_file(n, cell), n->tensor->name);
 }
 
-static bool is_inside(const struct rsh_box *box, const uint32_t *cell)
+static void need_held_cell(void *ctx, uint32_t cell)
 {
-	for (uint32_t d = 0; d < box->n_dims; d++)
-		if (cell[d] < box->from[d] || cell[d] >= box->to[d])
-			return false;
+	struct need *n = ctx;
+	struct rsh_box box, common;
+
+	rsh_cut_box(n->tensor->cut, n->tensor->dims, cell, &box);
+	if (rsh_box_meet(&box, &n->box, &common))
+		need_cell(n, cell);
+}
+
+/* Looks only at the cells that some file holds, where these are fewer. */
+static uint64_t need_box(struct need *n)
+{
+	const struct rsh_cut *cut = n->tensor->cut;
+	const struct rsh_copies *copies = n->tensor->copies;
+	uint64_t n_cells = rsh_cut_overlap(cut, n->tensor->dims, &n->box, NULL,
+					   NULL);
+
+	n->n_found = 0;
+	n->lowest = RSH_NO_FILE;
+	if (n_cells <= rsh_copies_n_holders(copies))
+		rsh_cut_overlap(cut, n->tensor->dims, &n->box, need_cell, n);
+	else
+		rsh_copies_each(copies, need_held_cell, n);
+	return n_cells;
+}
+
+/* The box of a part's tensor that a slice is made of.  False: nothing. */
+static bool find_box(const struct rsh_walk *w, const struct rsh_box *slice,
+		     uint32_t part, struct rsh_box *out)
+{
+	const struct rsh_tensor *in = w->parts[part].tensor;
+	const struct rsh_recipe_part *r;
+	struct rsh_box common;
+
+	if (!w->recipe) {
+		*out = *slice;
+		return true;
+	}
+	r = &w->recipe[part];
+	if (!rsh_box_meet(slice, &r->box, &common))
+		return false;
+	out->n_dims = in->n_dims;
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		const uint32_t d = r->axis[i];
+
+		out->from[i] = r->base[i];
+		out->size[i] = 1;
+		if (d == RSH_FIXED)
+			continue;
+		out->from[i] += common.from[d] - r->box.from[d];
+		out->size[i] = common.size[d];
+	}
 	return true;
 }
 
-/* Looks only at the slices that some file holds, where these are fewer. */
-static void use_held(struct use *u, const struct rsh_box *box)
+/* Remembers that some cells cannot be had; the sentence is about the file of the
+ * lowest number. */
+static int lose_cells(struct need *n, uint32_t shown,
+		      struct rsh_virtual_file *f, struct rsh_error *err)
 {
-	const struct rsh_supply *s = u->pair->supply;
-	const uint32_t n = rsh_grid_n_replicas(s->grid);
-	uint32_t cell[RSH_MAX_DIMS];
-
-	for (uint32_t i = 0; i < s->n; i++) {
-		if (i > 0 && s->at[i].place / n == s->at[i - 1].place / n)
-			continue;
-		rsh_grid_cell(s->grid, s->at[i].key, cell);
-		if (is_inside(box, cell))
-			use_key(u, rsh_grid_holder(s->grid, cell,
-						   u->f->local));
-	}
-}
-
-/* Remembers that some slices cannot be had; the sentence is about the lowest.
- */
-static int lose_slices(struct use *u, struct rsh_virtual_file *f,
-		       uint32_t transfer, const struct rsh_box *box,
-		       struct rsh_error *err)
-{
-	const struct rsh_lost lost = { u->t->name, transfer };
+	struct rsh_plan *p = n->p;
+	struct rsh_walk *w = p->walks[shown];
+	const struct rsh_lost lost = { w->name, shown };
 	int rc = 0;
 
-	f->lost = u->p->c->replicas;
-	if (u->t->lost)
+	f->lost = p->b.replicas;
+	if (w->lost)
 		return 0;
-	if (u->p->c->n_lost == 0) {
-		rsh_box_keys(u->pair, box, f->local, use_key, u);
-		rc = missing_slice(u->p, f, u->t->name, u->lowest, err);
+	if (p->n_lost == 0) {
+		if (n->lowest == RSH_NO_FILE)
+			rsh_cut_overlap(n->tensor->cut, n->tensor->dims,
+					&n->box, need_cell, n);
+		rc = missing_slice(p, w, f->rank, n->lowest, err);
 	}
-	return u->p->c->replicas ? lose(u->p, &lost, err) : rc;
+	return p->b.replicas ? rsh_plan_lose(p, &lost, err) : rc;
 }
 
-/* Marks the source ranks of a handled parameter. */
-static int use_sources(struct planner *p, struct rsh_virtual_file *f,
-		       uint32_t transfer, struct rsh_error *err)
+/* Files of one pair need the same source files; each tensor tells its own
+ * losses. */
+static bool is_done(struct rsh_plan *p, const struct rsh_walk *w,
+		    uint32_t number)
 {
-	const struct rsh_transfer *t = p->c->transfers[transfer];
-	struct use u = { p, f, t, &p->c->pairs[t->pair], 0, RSH_NO_RANK };
-	struct rsh_box box;
+	return w->pair != RSH_NO_PAIR && w->pair < p->building.pair_done_cap &&
+	       p->building.pair_done[w->pair] == number + 1;
+}
+
+static int mark_done(struct rsh_plan *p, const struct rsh_walk *w,
+		     uint32_t number)
+{
+	struct rsh_building *b = &p->building;
+	const size_t cap = b->pair_done_cap;
+
+	if (w->pair == RSH_NO_PAIR)
+		return 0;
+	if (rsh_grow(&b->pair_done, &b->pair_done_cap, p->n_pairs,
+		     sizeof(*b->pair_done)))
+		return -ENOMEM;
+	if (b->pair_done_cap > cap)
+		memset(b->pair_done + cap, 0, (b->pair_done_cap - cap) *
+		       sizeof(*b->pair_done));
+	b->pair_done[w->pair] = number + 1;
+	return 0;
+}
+
+/* Marks the source files of a shown tensor's slice. */
+static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
+		      uint32_t number, uint32_t shown, struct rsh_error *err)
+{
+	const struct rsh_walk *w = p->walks[shown];
+	struct need n = { .p = p };
+	struct rsh_box slice;
+	uint64_t n_cells;
 
 	/* A tensor without elements needs nothing from anywhere. */
-	if (t->content_bytes == 0 || p->pair_done[t->pair] == f->local + 1)
+	if (rsh_walk_bytes(w, f->member) == 0 || is_done(p, w, number))
 		return 0;
-	rsh_pair_box(u.pair, f->local, &box);
-	if (box.n_cells <= u.pair->supply->n)
-		rsh_box_keys(u.pair, &box, f->local, use_key, &u);
-	else
-		use_held(&u, &box);
-	if (u.n_found < box.n_cells)
-		return lose_slices(&u, f, transfer, &box, err);
-	/* Each parameter tells its own losses. */
-	p->pair_done[t->pair] = f->local + 1;
-	return 0;
+	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, f->member), &slice);
+	for (uint32_t i = 0; i < w->n_parts; i++) {
+		n.tensor = w->parts[i].tensor;
+		n.replica = rsh_cut_replica(n.tensor->cut, f->member);
+		if (!find_box(w, &slice, i, &n.box))
+			continue;
+		n_cells = need_box(&n);
+		if (n.n_found < n_cells)
+			return lose_cells(&n, shown, f, err);
+	}
+	return mark_done(p, w, number) ? rsh_error_nomem(err) : 0;
 }
 
-int rsh_plan_list_sources(struct planner *p, struct rsh_virtual_file *f,
+static void use_copy(struct rsh_plan *p, const struct rsh_virtual_file *f,
+		     uint32_t name)
+{
+	uint32_t file;
+
+	if (p->writer.pick(p->writer.ctx, f->rank, name, NULL, &file))
+		use_file(&p->building, file);
+}
+
+int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err)
 {
-	for (uint32_t i = 0; i < f->list->n; i++) {
-		uint32_t t = f->list->slots[i].transfer;
-		int rc = t == RSH_NO_TRANSFER ? 0 :
-			 use_sources(p, f, t, err);
+	struct rsh_building *b = &p->building;
 
+	unuse_files(b);
+	for (uint32_t i = 0; i < f->list->n; i++) {
+		const struct rsh_slot *s = &f->list->slots[i];
+		int rc = 0;
+
+		if (s->shown == RSH_COPIED)
+			use_copy(p, f, s->name);
+		else
+			rc = need_slice(p, f, p->n_files, s->shown, err);
 		if (rc)
 			return rc;
 	}
-	f->sources = rsh_alloc_array(p->n_used, sizeof(*f->sources));
+	f->sources = rsh_alloc_array(b->n_used, sizeof(*f->sources));
 	if (!f->sources)
 		return rsh_error_nomem(err);
-	qsort(p->used_ranks, p->n_used, sizeof(*p->used_ranks), rsh_by_u32);
-	if (p->n_used > 0)
-		memcpy(f->sources, p->used_ranks,
-		       p->n_used * sizeof(*f->sources));
-	f->n_sources = p->n_used;
+	qsort(b->used_files, b->n_used, sizeof(*b->used_files), rsh_by_u32);
+	if (b->n_used > 0)
+		memcpy(f->sources, b->used_files,
+		       b->n_used * sizeof(*f->sources));
+	f->n_sources = b->n_used;
 	return 0;
 }
 
-/* No loaded file holds a handled parameter.  It was not saved then - unless
- * its stage has no file at all. */
-int rsh_plan_check_absent(struct planner *p, uint32_t name,
-			  struct rsh_error *err)
+int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,
+			uint32_t member, bool *lost, struct rsh_error *err)
 {
-	const struct rsh_conversion *c = p->c;
-	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
+	struct rsh_virtual_file f = { .rank = rank, .member = member };
+	/* No file has this number, so the next one looks again. */
+	int rc = need_slice(p, &f, UINT32_MAX - 1, shown, err);
 
-	if (!c->src && rsh_rank_index(c, rsh_plan_file_to_copy(p, 0)))
-		return 0;
-	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
-		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
-		uint32_t from, to;
-
-		rsh_stage_present(c, stage, &from, &to);
-		if (from < to)
-			continue;
-		rsh_error_set(err, ENOENT,
-			      "ranks %u to %u have no checkpoint file, but "
-			      "parameter %s is needed from them",
-			      rsh_source_rank(c, stage, 0),
-			      rsh_source_rank(c, stage + 1, 0) - 1,
-			      rsh_plan_name(p, name));
-		if (!c->replicas)
-			return -ENOENT;
-		p->absent = true;
-		return lose(p, &(struct rsh_lost){ name, RSH_NO_TRANSFER },
-			    err);
-	}
-	return 0;
+	*lost |= f.lost;
+	return rc;
 }
-
-/* Why a file would hold nothing that is resharded: a file that it needs is
- * missing, or the strategies are those of another model. */
-int rsh_plan_nothing_handled(struct planner *p, struct rsh_virtual_file *f,
-			     struct rsh_error *err)
-{
-	const struct rsh_conversion *c = p->c;
-
-	for (uint32_t name = 0; name < c->n_names; name++) {
-		uint32_t t = p->transfer_of[name];
-		int rc = t == RSH_NO_TRANSFER ? 0 : use_sources(p, f, t, err);
-
-		if (rc)
-			return rc;
-	}
-	if (f->lost)
-		return 0;
-	return rsh_error_set(err, EINVAL,
-			     "rank %u: no parameter of the source files is "
-			     "listed by %s%s%s",
-			     p->block * c->dst_ranks + f->local,
-			     c->src ? c->src->path : c->dst->path,
-			     c->src && c->dst ? " and " : "",
-			     c->src && c->dst ? c->dst->path : "");
-}
-

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "framing_i.h"
+#include "plan_i.h"
 #include "rsh/util/checked.h"
 
 struct rsh_piece_iter {
-	const struct rsh_conversion *c;
+	const struct rsh_plan *p;
 	const struct rsh_virtual_file *f;
 	const atomic_bool *avoid;
 	uint64_t pos; /* in the virtual file */
@@ -20,19 +21,19 @@ struct rsh_piece_iter {
 	struct rsh_record_shape shape;
 	enum rsh_codec codec;
 	uint32_t in_unit;     /* bytes a unit in the source and in the virtual */
-	uint32_t out_unit;    /* file: 1 without a codec, else an element's */
+	uint32_t out_unit;    /* file */
 	struct rsh_chunks chunks;
 	uint8_t *header;      /* room for that of any chunk */
 	size_t header_cap;
 
-	/* Where its content lies: copied slots have one record, handled ones
-	 * one a source file; files that share an index share the record. */
-	const struct rsh_transfer *t; /* NULL: copied */
-	uint32_t rank;
+	/* Where its content lies: copied slots have one record, others one a
+	 * source file; files that share an index share the record. */
+	const struct rsh_walk *w; /* NULL: copied */
+	struct rsh_stand stand;
+	uint32_t file;
 	const struct rsh_ckpt_index *ix;
+	const struct rsh_tensor *tensor; /* that `rec` is of */
 	const struct rsh_record *rec;
-	uint32_t cell[RSH_MAX_DIMS]; /* the destination slice */
-	uint32_t at[RSH_MAX_DIMS];   /* the source slice */
 
 	/* The row that is being given, and how many like it follow as far as is
 	 * known from its pieces; n: 0 unless it was given from its start on. */
@@ -69,20 +70,20 @@ static uint64_t slot_end(const struct rsh_piece_iter *it)
 	return it->slot + 1 < l->n ? l->slots[it->slot + 1].offset : l->bytes;
 }
 
-struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_conversion *c,
+struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_plan *p,
 					  uint32_t rank, uint64_t offset,
 					  uint64_t length,
 					  const atomic_bool *avoid)
 {
 	struct rsh_piece_iter *it;
 
-	if (rank >= c->n_files)
+	if (rank >= p->n_files)
 		return NULL;
 	it = calloc(1, sizeof(*it));
 	if (!it)
 		return NULL;
-	it->c = c;
-	it->f = &c->files[rank];
+	it->p = p;
+	it->f = &p->files[rank];
 	it->avoid = avoid;
 	it->pos = offset;
 	if (!rsh_add_u64(offset, length, &it->end) ||
@@ -121,72 +122,54 @@ static bool room_for_header(struct rsh_piece_iter *it)
 static bool enter_slot(struct rsh_piece_iter *it)
 {
 	const struct rsh_slot *s = slot_of(it);
+	const struct rsh_plan *p = it->p;
 
 	it->ix = NULL;
-	it->t = NULL;
+	it->tensor = NULL;
+	it->w = NULL;
 	it->rows.n = 0;
-	if (s->transfer != RSH_NO_TRANSFER) {
-		it->t = it->c->transfers[s->transfer];
-		it->codec = it->t->codec;
-		rsh_transfer_shape(it->c, it->t, &it->shape);
-		rsh_grid_cell(it->c->pairs[it->t->pair].dst, it->f->local,
-			      it->cell);
-		memcpy(it->at, it->cell, sizeof(it->at));
+	if (s->shown != RSH_COPIED) {
+		it->w = p->walks[s->shown];
+		it->codec = it->w->codec;
+		it->in_unit = it->w->unit_in;
+		it->out_unit = it->w->unit_out;
+		rsh_plan_shape(p, it->w, it->f->member, &it->shape);
+		rsh_stand_enter(it->w, it->f->member, &it->stand);
 	} else {
-		if (!rsh_copy_source(it->c, it->f, s->name, it->avoid,
-				     &it->rank, NULL))
+		if (!p->writer.pick(p->writer.ctx, it->f->rank, s->name,
+				    it->avoid, &it->file))
 			return false;
-		it->ix = rsh_rank_index(it->c, it->rank);
+		it->ix = rsh_catalogue_index(p->cat, it->file);
 		it->rec = rsh_ckpt_find(it->ix, s->name);
-		rsh_copy_shape(it->c, it->ix, it->rec, &it->shape, &it->codec);
+		rsh_plan_copy_shape(p, it->ix, it->rec, &it->shape, &it->codec);
+		rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
 	}
-	rsh_codec_units(it->codec, &it->in_unit, &it->out_unit);
-	it->c->framing->chunks(&it->shape, &it->chunks);
+	p->framing->chunks(&it->shape, &it->chunks);
 	it->entered = room_for_header(it);
 	return it->entered;
 }
 
-/* Where a unit of the destination slice lies: sets it->at, *src to its place
- * in that source slice and *run to how many units follow in both. */
-static void locate(struct rsh_piece_iter *it, uint64_t unit, uint64_t *src,
-		   uint64_t *run)
-{
-	const struct rsh_transfer *t = it->t;
-
-	if (t->n_spans == 0) { /* a scalar */
-		*src = unit;
-		*run = t->content_bytes / it->out_unit - unit;
-		return;
-	}
-	*src = 0;
-	for (uint32_t g = t->n_spans; g-- > 0;) {
-		const struct rsh_span_dim *s = &t->spans[g];
-		uint64_t x = g ? unit % s->dst_len : unit;
-		uint64_t whole = it->cell[s->lead] * s->dst_len + x;
-		uint64_t y = whole % s->src_len;
-
-		unit = g ? unit / s->dst_len : 0;
-		it->at[s->lead] = (uint32_t)(whole / s->src_len);
-		*src += y * s->src_stride;
-		if (g + 1 == t->n_spans)
-			*run = rsh_min_u64(s->dst_len - x, s->src_len - y);
-	}
-}
-
-/* Finds the file that holds source slice it->at. */
+/* Finds the file that supplies the cell that the stand is in, and its record
+ * there. */
 static bool find_source(struct rsh_piece_iter *it)
 {
+	const struct rsh_tensor *t = it->stand.part->tensor;
 	const struct rsh_ckpt_index *ix;
-	uint32_t key = rsh_grid_holder(it->c->pairs[it->t->pair].src, it->at,
-				       it->f->local);
+	struct rsh_holder holder;
 
-	if (!rsh_transfer_source(it->c, it->f->block, it->t, key, it->avoid,
-				 &it->rank))
+	if (!rsh_copies_pick(t->copies, it->stand.cell, it->stand.replica,
+			     it->avoid, &holder))
 		return false;
-	ix = rsh_rank_index(it->c, it->rank);
-	if (ix != it->ix) {
+	it->file = holder.file;
+	ix = rsh_catalogue_index(it->p->cat, holder.file);
+	if (holder.record != RSH_BY_NAME) {
 		it->ix = ix;
-		it->rec = rsh_ckpt_find(ix, it->t->name);
+		it->tensor = NULL;
+		it->rec = &ix->records[holder.record];
+	} else if (ix != it->ix || t != it->tensor) {
+		it->ix = ix;
+		it->tensor = t;
+		it->rec = rsh_ckpt_find(ix, t->name);
 	}
 	return it->rec != NULL;
 }
@@ -208,20 +191,10 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 
 /* ---- rows that repeat ---- */
 
-/* The innermost dimension that both sides cut differently makes the rows, the
- * one before says how many follow each other in both slices. */
-static void begin_row(struct rsh_piece_iter *it, uint64_t unit)
+/* Units of a row: along the innermost span, or one where neighbours lie apart. */
+static uint64_t row_units(const struct rsh_piece_iter *it)
 {
-	const struct rsh_span_dim *row = &it->t->spans[it->t->n_spans - 1];
-	const struct rsh_span_dim *s = row - 1;
-	const uint64_t x = unit / row->dst_len % s->dst_len;
-	const uint64_t y = (it->cell[s->lead] * s->dst_len + x) % s->src_len;
-
-	it->rows.n = rsh_min_u64(s->dst_len - x, s->src_len - y) - 1;
-	it->rows.bytes = row->dst_len;
-	it->rows.src_stride = s->src_stride;
-	it->row_pos = it->pos;
-	it->row_end = it->pos + row->dst_len;
+	return it->w->apart ? 1 : it->stand.len[it->w->n_spans - 1];
 }
 
 /* Takes account of a piece, of `room` bytes that follow each other in its file
@@ -229,22 +202,29 @@ static void begin_row(struct rsh_piece_iter *it, uint64_t unit)
 static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
 		       uint64_t length, uint64_t room, uint64_t limit)
 {
-	const struct rsh_transfer *t = it->t;
+	const struct rsh_walk *w = it->w;
+	uint64_t stride;
 
-	if (!t || t->n_spans < 2 || it->codec != RSH_CODEC_NONE)
+	if (!w || w->n_spans == 0 || it->codec != RSH_CODEC_NONE)
 		return;
-	if (unit % t->spans[t->n_spans - 1].dst_len == 0)
-		begin_row(it, unit);
+	stride = it->stand.stride * it->in_unit;
+	if (it->stand.rows > 0 && unit % row_units(it) == 0) {
+		it->rows.n = it->stand.rows;
+		it->rows.bytes = row_units(it) * it->out_unit;
+		it->rows.src_stride = stride;
+		it->row_pos = it->pos;
+		it->row_end = it->pos + it->rows.bytes;
+	}
 	if (it->rows.n == 0)
 		return;
-	if (it->pos != it->row_pos || it->row_end - it->pos > limit) {
+	if (it->pos != it->row_pos || it->row_end - it->pos > limit ||
+	    it->stand.rows == 0 || stride != it->rows.src_stride) {
 		it->rows.n = 0;
 		return;
 	}
 	it->row_pos += length;
-	it->rows.n = rsh_min_u64(it->rows.n,
-				 rsh_min_u64((room - length) /
-						     it->rows.src_stride,
+	it->rows.n = rsh_min_u64(rsh_min_u64(it->rows.n, it->stand.rows),
+				 rsh_min_u64((room - length) / stride,
 					     (it->pos + limit - it->row_end) /
 						     it->rows.bytes));
 }
@@ -277,16 +257,17 @@ static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 			  uint64_t limit, struct rsh_piece *out)
 {
-	uint64_t unit = at / it->out_unit, src = 0, run = 0, left, n;
+	uint64_t unit = at / it->out_unit, src = unit, run, left, n;
 
-	if (!it->t && it->rec->content_bytes == 0)
+	if (!it->w && it->rec->content_bytes == 0)
 		return zero_piece(limit, out);
-	if (it->t) {
-		locate(it, unit, &src, &run);
-		if (!find_source(it))
+	if (it->w) {
+		if (!rsh_stand_find(it->w, unit, &it->stand) ||
+		    !find_source(it))
 			return false;
+		src = it->stand.src;
+		run = it->stand.run;
 	} else {
-		src = unit;
 		run = it->shape.content_bytes / it->out_unit - unit;
 	}
 	out->skip = (uint32_t)(at % it->out_unit);
@@ -296,7 +277,12 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	out->length = n;
 	out->src_length = (out->skip + n + it->out_unit - 1) / it->out_unit *
 			  it->in_unit;
-	out->src_rank = it->rank;
+	if (it->codec == RSH_CODEC_NONE && it->out_unit > 1) {
+		out->src_offset += out->skip;
+		out->src_length = n;
+		out->skip = 0;
+	}
+	out->src_rank = it->file;
 	out->codec = it->codec;
 	out->is_header = false;
 	out->header = NULL;
@@ -332,7 +318,7 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 			it, chunk * k->content_bytes + within - header,
 			rsh_min_u64(header + content - within,
 				    it->end - it->pos), out);
-	it->c->framing->write_header(&it->shape, content, it->header);
+	it->p->framing->write_header(&it->shape, content, it->header);
 	out->is_header = true;
 	out->header = it->header + within;
 	out->length = rsh_min_u64(header - within, it->end - it->pos);
@@ -343,16 +329,18 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 
 /* A file with the same records at the same places, of a rank that holds the
  * same slice of everything: the next one, after the last one the first. */
-static bool find_twin(const struct rsh_piece_iter *it, uint32_t *rank)
+static bool find_twin(const struct rsh_piece_iter *it, uint32_t *file)
 {
-	const struct rsh_conversion *c = it->c;
+	const struct rsh_writer *w = &it->p->writer;
+	const struct rsh_catalogue *c = it->p->cat;
 	const uint32_t origin = it->f->origin;
-	uint32_t from = rsh_present_from(c, origin);
+	uint32_t from = rsh_catalogue_present_from(c, origin);
 
-	for (uint32_t i = 0; i < c->n_present; i++) {
-		*rank = c->present[(from + i) % c->n_present];
-		if (c->index_id[*rank] == c->index_id[origin] &&
-		    !rsh_is_avoided(it->avoid, *rank) && rsh_holds_same(c, origin, *rank))
+	for (uint32_t i = 0; w->holds_same && i < c->n_present; i++) {
+		*file = c->present[(from + i) % c->n_present];
+		if (c->index_id[*file] == c->index_id[origin] &&
+		    !rsh_is_avoided(it->avoid, *file) &&
+		    w->holds_same(w->ctx, origin, *file))
 			return true;
 	}
 	return false;
@@ -363,14 +351,17 @@ static bool find_twin(const struct rsh_piece_iter *it, uint32_t *rank)
  * and checksum nobody has. */
 static bool patched_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
-	const struct rsh_ckpt_index *ix = it->c->index[it->f->origin];
+	const struct rsh_ckpt_index *ix =
+		rsh_catalogue_index(it->p->cat, it->f->origin);
 	const struct rsh_chunks *k = &it->chunks;
 	const struct rsh_slot *s;
 	uint64_t end;
 
+	if (it->f->list->n == 0)
+		return false;
 	it->slot = find_slot(it->f->list, it->pos);
 	s = slot_of(it);
-	end = rsh_whole_record_end(ix, rsh_ckpt_find(ix, s->name));
+	end = rsh_record_end(ix, rsh_ckpt_find(ix, s->name));
 	if (it->pos < s->offset || it->pos >= end || !enter_slot(it) ||
 	    it->codec != RSH_CODEC_NONE ||
 	    end - s->offset != it->shape.content_bytes +
@@ -399,7 +390,7 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 	if (it->pos >= it->end)
 		return false;
 	out->file_offset = it->pos;
-	if (it->f->origin != RSH_NO_RANK) {
+	if (it->f->origin != RSH_NO_FILE) {
 		if (!whole_piece(it, out))
 			return false;
 		it->pos += out->length;

@@ -18,7 +18,7 @@
 #define MOST_ATTEMPTS 1024
 
 struct rsh_reader {
-	const struct rsh_conversion *plan;
+	const struct rsh_plan *plan;
 	struct rsh_source *source;
 	struct rsh_reader_options options;
 	struct rsh_gathers *gathers;
@@ -64,7 +64,7 @@ static int plan_read(const struct rsh_body *b, struct rsh_target *to,
 {
 	const struct rsh_reader *r = b->of;
 
-	if (rsh_conversion_is_lost(r->plan, b->file)) {
+	if (rsh_plan_is_lost(r->plan, b->file)) {
 		r->options.tell_lost(r->options.ctx, b->file);
 		return -EIO;
 	}
@@ -84,12 +84,12 @@ static int plan_read(const struct rsh_body *b, struct rsh_target *to,
 struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)
 {
 	return (struct rsh_body){
-		.size = rsh_conversion_size(r->plan, file),
+		.size = rsh_plan_size(r->plan, file),
 		.read = plan_read, .of = r, .file = file,
 	};
 }
 
-int rsh_reader_new(const struct rsh_conversion *c, struct rsh_source *s,
+int rsh_reader_new(const struct rsh_plan *c, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out)
 {
 	struct rsh_reader *r = malloc(sizeof(*r));

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "rsh/plan/conversion.h"
+#include "rsh/plan/plan.h"
 #include "rsh/read/body.h"
 #include "rsh/source/source.h"
 

@@ -14,11 +14,8 @@
 static bool is_of_step(const struct rsh_checkpoint *a,
 		       const struct rsh_checkpoint *b)
 {
-	if (a->stepped != b->stepped)
-		return false;
-	return !a->stepped ||
-	       (a->epoch == b->epoch && a->step == b->step &&
-		a->dir_epoch == b->dir_epoch && a->dir_step == b->dir_step);
+	return a->step.n == b->step.n &&
+	       (a->step.n == 0 || rsh_step_cmp(&a->step, &b->step) == 0);
 }
 
 /* A file of the chosen candidate; NULL: it has none. */

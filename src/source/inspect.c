@@ -91,11 +91,11 @@ void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 		return;
 	c = &s->listing.files[s->candidates[i].first];
 	*out = (struct rsh_candidate_step){
-		.stepped = c->stepped,
-		.breakpoint = c->breakpoint,
-		.epoch = c->epoch,
-		.step = c->step,
-		.run = c->run,
+		.stepped = c->step.n > 0,
+		.breakpoint = c->step.breakpoint,
+		.epoch = c->step.numbers[0],
+		.step = c->step.numbers[1],
+		.run = c->step.run,
 	};
 }
 

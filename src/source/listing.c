@@ -205,8 +205,9 @@ static int list_files(struct walk *w, const char *at, uint32_t rank,
 		return unreadable(w, at, err);
 	while (errno = 0, (e = readdir(dir))) {
 		struct rsh_checkpoint c = {
-			.rank = rank, .dir_epoch = w->dir_epoch,
-			.dir_step = w->dir_step, .n_dir = w->n_dir,
+			.rank = rank, .n_dir = w->n_dir,
+			.step = { .dir_epoch = w->dir_epoch,
+				  .dir_step = w->dir_step },
 		};
 
 		if (!file_matches(w, e->d_name, &c.rank) ||
@@ -323,48 +324,13 @@ static int walk_default(struct walk *w, const char *at, struct rsh_error *err)
 
 /* ---- what a job saved when its power went ---- */
 
-static bool read_number(const char **s, uint64_t *out)
-{
-	char *end;
-
-	if (**s < '0' || **s > '9')
-		return false;
-	errno = 0;
-	*out = strtoull(*s, &end, 10);
-	*s = end;
-	return errno == 0;
-}
-
-/* "tft_saved_checkpoints-step_<N>" and "ttp_saved_checkpoints-step_<N>" or
- * "-<epoch>_<step>"; *complete unless "_tmp" follows. */
-static bool parse_power_off(const char *name, uint64_t *epoch, uint64_t *step,
-			    bool *complete)
-{
-	const char stem[] = "_saved_checkpoints-", form[] = "step_";
-
-	if (strncmp(name, "tft", 3) != 0 && strncmp(name, "ttp", 3) != 0)
-		return false;
-	if (strncmp(name + 3, stem, strlen(stem)) != 0)
-		return false;
-	name += 3 + strlen(stem);
-	*epoch = 0;
-	if (strncmp(name, form, strlen(form)) == 0)
-		name += strlen(form);
-	else if (!read_number(&name, epoch) || *name++ != '_')
-		return false;
-	if (!read_number(&name, step))
-		return false;
-	*complete = *name == '\0';
-	return *complete || strcmp(name, "_tmp") == 0;
-}
-
 static int walk_power_off(struct walk *w, const char *name,
 			  unsigned *n_incomplete, struct rsh_error *err)
 {
 	uint64_t epoch, step;
 	bool complete;
 
-	if (!parse_power_off(name, &epoch, &step, &complete))
+	if (!rsh_power_off_read(name, &epoch, &step, &complete))
 		return 0;
 	if (!complete) {
 		(*n_incomplete)++;
@@ -407,8 +373,8 @@ static void mention_power_offs(const struct rsh_source *s)
 	bool complete;
 
 	while (dir && (e = readdir(dir)))
-		if (parse_power_off(e->d_name, &epoch, &step, &complete) &&
-		    complete)
+		if (rsh_power_off_read(e->d_name, &epoch, &step,
+				       &complete) && complete)
 			rsh_log_notice("%s/%s does not count beside the "
 				       "directories of ranks; it can be "
 				       "mounted by itself", s->path, e->d_name);
@@ -423,8 +389,8 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 	uint64_t epoch, step;
 	bool complete;
 
-	if (!parse_power_off(slash ? slash + 1 : path, &epoch, &step,
-			     &complete) || complete)
+	if (!rsh_power_off_read(slash ? slash + 1 : path, &epoch, &step,
+				&complete) || complete)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: this save was not completed",
 			     path);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume.c - which step is shown.
- *
- * All checkpoints are sorted into groups, a group being what the units saved
- * at one step under one series of names.  The groups are tried from the newest
- * on: is there one of every unit, and is each whole? */
+/* source/resume.c tries the candidates of a job (step.c) until one is there on
+ * all units and each of its files is whole. */
 #include "config.h"
 
 #include "resume_i.h"
@@ -14,241 +11,96 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/source/failures.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-static const struct rsh_resume_format *const formats[] = {
-	&rsh_resume_mindspore, &rsh_resume_torch, &rsh_resume_tensorflow,
-	&rsh_resume_megatron,
-};
-#define N_FORMATS (sizeof(formats) / sizeof(formats[0]))
+/* ---- a candidate ---- */
 
-struct group {
-	struct rsh_saved *saved; /* ascending by unit */
-	size_t n;
-	struct timespec mtime;   /* of the newest */
-	const char *reason;      /* why it is not taken, of the job's arena */
-};
-
-/* ---- groups ---- */
-
-static int compare_u64(uint64_t a, uint64_t b)
+static const struct rsh_checkpoint *
+resume_first(const struct rsh_resume *r, uint32_t candidate)
 {
-	return a < b ? -1 : a > b;
+	const struct rsh_source *s = r->source;
+
+	return &s->listing.files[s->candidates[candidate].first];
 }
 
-/* Newest last; names without numbers before all that have some. */
-static int compare_steps(const struct rsh_saved *a, const struct rsh_saved *b)
+static const char *resume_label(const struct rsh_resume *r, uint32_t candidate)
 {
-	for (unsigned i = 0; i < a->n_numbers && i < b->n_numbers; i++)
-		if (a->numbers[i] != b->numbers[i])
-			return compare_u64(a->numbers[i], b->numbers[i]);
-	return compare_u64(a->n_numbers, b->n_numbers);
+	return rsh_checkpoint_label(resume_first(r, candidate));
 }
 
-static int compare_groups(const struct rsh_saved *a, const struct rsh_saved *b)
+static bool resume_are_one(const struct rsh_checkpoint *a,
+			   const struct rsh_checkpoint *b)
 {
-	int d = compare_steps(b, a);
+	const size_t n = (size_t)(a->base - a->name);
 
-	return d ? d : strcmp(a->series, b->series);
+	return n == (size_t)(b->base - b->name) &&
+	       memcmp(a->name, b->name, n) == 0 &&
+	       strcmp(a->label, b->label) == 0;
 }
 
-static int by_group(const void *a, const void *b)
+static int resume_add_saved(struct rsh_resume *r,
+			    const struct rsh_checkpoint *c, uint32_t file)
 {
-	const struct rsh_saved *x = a, *y = b;
-	int d = compare_groups(x, y);
+	const size_t n_dir = c->base == c->name ? 0 :
+			     (size_t)(c->base - c->name) - 1;
+	const char *dir = rsh_arena_strndup(&r->arena, c->name, n_dir);
 
-	if (d == 0)
-		d = compare_u64(x->unit, y->unit);
-	return d ? d : strcmp(x->name, y->name);
-}
-
-static int compare_times(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? (a->tv_sec < b->tv_sec ? -1 : 1) :
-	       a->tv_nsec < b->tv_nsec ? -1 : a->tv_nsec > b->tv_nsec;
-}
-
-static int by_mtime(const void *a, const void *b)
-{
-	const struct group *x = a, *y = b;
-	int d = compare_times(&y->mtime, &x->mtime);
-
-	return d ? d : compare_groups(x->saved, y->saved);
-}
-
-/* Cuts the sorted list into groups; their number. */
-static size_t make_groups(struct rsh_job *job, struct group *groups)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < job->n_saved; i++) {
-		struct rsh_saved *s = &job->saved[i];
-		struct group *g = &groups[n ? n - 1 : 0];
-
-		if (n == 0 || compare_groups(g->saved, s) != 0) {
-			g = &groups[n++];
-			*g = (struct group){ .saved = s, .mtime = s->mtime };
-		}
-		g->n++;
-		if (compare_times(&s->mtime, &g->mtime) > 0)
-			g->mtime = s->mtime;
-	}
-	return n;
-}
-
-static bool is_step(const struct rsh_saved *s,
-		    const struct rsh_source_options *o)
-{
-	return s->n_numbers >= 2 && s->numbers[0] == o->epoch &&
-	       s->numbers[1] == o->step;
-}
-
-/* Checkpoints of a job's last moment, when it crashed, may be of different
- * steps. */
-static bool is_breakpoint_out(const struct rsh_saved *s,
-			      const struct rsh_source_options *o)
-{
-	switch (o->breakpoints) {
-	case RSH_BREAKPOINTS_INCLUDE:
-		return false;
-	case RSH_BREAKPOINTS_ONLY:
-		return !s->breakpoint;
-	case RSH_BREAKPOINTS_OUT:
-		break;
-	}
-	return s->breakpoint;
-}
-
-static bool is_left_out(const struct rsh_saved *s,
-			const struct rsh_source_options *o, bool any_numbered)
-{
-	if (o->select == RSH_SELECT_STEP)
-		return !is_step(s, o);
-	/* model_best, last: names that are written anew again and again. */
-	return o->select != RSH_SELECT_MTIME && s->n_numbers == 0 &&
-	       any_numbered;
-}
-
-/* Of the names without a number, one is remembered that does not count. */
-static void leave_out(struct rsh_job *job, const struct rsh_source_options *o)
-{
-	bool any_numbered = false;
-	size_t kept = 0;
-
-	for (size_t i = 0; i < job->n_saved; i++)
-		any_numbered |= job->saved[i].n_numbers > 0;
-	for (size_t i = 0; i < job->n_saved; i++) {
-		const struct rsh_saved *s = &job->saved[i];
-
-		if (!is_breakpoint_out(s, o) &&
-		    !is_left_out(s, o, any_numbered)) {
-			job->saved[kept++] = *s;
-			continue;
-		}
-		if (!s->breakpoint && s->n_numbers == 0 &&
-		    o->select != RSH_SELECT_STEP)
-			job->stepless = s->name;
-		free(s->files);
-	}
-	job->n_saved = kept;
-}
-
-/* Names with a number win where every unit has some. */
-static int check_all_numbered(const struct rsh_job *job, struct rsh_error *err)
-{
-	cleanup_free bool *has = calloc(job->n_units + 1, sizeof(*has));
-
-	if (!has)
-		return rsh_error_nomem(err);
-	for (size_t i = 0; i < job->n_saved; i++)
-		has[job->saved[i].unit] = true;
-	for (size_t u = 0; u < job->n_units; u++)
-		if (!has[u])
-			return rsh_error_set(err, EINVAL, "%s: cannot tell "
-					     "which checkpoint is meant, %s or "
-					     "%s, since %s has none with a step "
-					     "in its name: say --select "
-					     "name=GLOB or --select mtime",
-					     job->tree->path,
-					     job->saved->name, job->stepless,
-					     job->units[u].name);
-	return 0;
-}
-
-/* ---- trying a group ---- */
-
-/* The units' checkpoints are ascending by unit, so the first one that is not
- * where it should be is missing or twice. */
-static int check_units(const struct rsh_job *job, const struct group *g,
-		       struct rsh_error *err)
-{
-	for (uint32_t u = 0; u < job->n_units; u++) {
-		if (u < g->n && g->saved[u].unit == u)
-			continue;
-		if (u > 0 && u < g->n && g->saved[u].unit < u)
-			return rsh_error_set(err, EBADMSG, "%s and %s are both "
-					     "of one rank and step: say "
-					     "--select name=GLOB",
-					     g->saved[u - 1].name,
-					     g->saved[u].name);
-		return rsh_error_set(err, EBADMSG, "%s has none",
-				     job->units[u].name);
-	}
-	return g->n == job->n_units ? 0 :
-	       rsh_error_set(err, EBADMSG, "%s and %s are both of one rank and "
-			     "step: say --select name=GLOB",
-			     g->saved[g->n - 2].name,
-			     g->saved[g->n - 1].name);
-}
-
-/* Its name lives as long as the job. */
-static int add_file(struct rsh_job *job, struct rsh_source *s,
-		    const struct rsh_saved *saved, const char *name)
-{
-	struct rsh_source_file *f = &s->files[s->n_files];
-
-	*f = (struct rsh_source_file){
-		.rank = s->n_files, .reported = ATOMIC_FLAG_INIT,
-		.cached = RSH_CACHE_FILE_NONE,
+	if (!dir)
+		return -ENOMEM;
+	r->saved[r->n_saved++] = (struct rsh_saved){
+		.unit = r->source->listing.dirs[c->rank].name, .dir = dir,
+		.label = rsh_checkpoint_label(c), .step = &c->step,
+		.names = &r->names[file], .first_file = file,
 	};
-	f->name = rsh_job_printf(job, "%s%s%s", saved->dir,
-				 *saved->dir ? "/" : "", name);
-	if (!f->name || asprintf(&f->path, "%s/%s", s->path, f->name) < 0)
-		return -ENOMEM;
-	s->n_files++;
 	return 0;
 }
 
-static int add_files(struct rsh_job *job, struct rsh_source *s,
-		     const struct group *g)
+/* Fills r->saved with what the units have of a candidate, whose files ascend by
+ * unit, so that the first one that is not where it should be is missing or
+ * twice. */
+static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
+			     struct rsh_error *err)
 {
-	size_t n = 0;
+	const struct rsh_listing *l = &r->source->listing;
+	const struct rsh_candidate *range = &r->source->candidates[candidate];
 
-	for (size_t i = 0; i < g->n; i++)
-		n += g->saved[i].n_files;
-	s->files = rsh_alloc_array(n ? n : 1, sizeof(*s->files));
-	if (!s->files)
-		return -ENOMEM;
-	for (size_t i = 0; i < g->n; i++) {
-		struct rsh_saved *saved = &g->saved[i];
+	r->n_saved = 0;
+	for (size_t i = range->first; i < range->end; i++) {
+		const struct rsh_checkpoint *c = &l->files[i];
+		const uint32_t file = (uint32_t)(i - range->first);
 
-		saved->first_file = s->n_files;
-		for (size_t f = 0; f < saved->n_files; f++)
-			if (add_file(job, s, saved, saved->files[f]))
-				return -ENOMEM;
+		r->names[file] = c->base;
+		if (file > 0 && c->rank == c[-1].rank) {
+			if (!resume_are_one(c, c - 1))
+				return rsh_error_set(err, EBADMSG, "%s and %s "
+						     "are both of one rank and "
+						     "step: say --select "
+						     "name=GLOB", c[-1].label,
+						     c->label);
+		} else if (c->rank != r->n_saved) {
+			break;
+		} else if (resume_add_saved(r, c, file)) {
+			return rsh_error_nomem(err);
+		}
+		r->saved[r->n_saved - 1].n++;
 	}
-	return rsh_source_number_files(s);
+	return r->n_saved == l->n_dirs ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s has none",
+			     l->dirs[r->n_saved].name);
 }
+
+/* ---- trying one ---- */
 
 /* The open files of one unit's checkpoint. */
-struct opened {
+struct resume_opened {
 	size_t n;
 	int *fds;
 	struct rsh_byte_source *bytes;
 };
 
-static void close_all(struct opened *o)
+static void resume_close(struct resume_opened *o)
 {
 	for (size_t i = 0; i < o->n; i++)
 		if (o->fds[i] >= 0)
@@ -256,16 +108,17 @@ static void close_all(struct opened *o)
 	free(o->fds);
 	free(o->bytes);
 }
-#define cleanup_opened __attribute__((cleanup(close_all)))
+#define cleanup_opened __attribute__((cleanup(resume_close)))
 
-static int open_all(struct rsh_source *s, const struct rsh_saved *saved,
-		    struct opened *o, struct rsh_error *err)
+static int resume_open_files(struct rsh_source *s,
+			     const struct rsh_saved *saved,
+			     struct resume_opened *o, struct rsh_error *err)
 {
-	o->fds = rsh_alloc_array(saved->n_files, sizeof(*o->fds));
-	o->bytes = rsh_alloc_array(saved->n_files, sizeof(*o->bytes));
+	o->fds = rsh_alloc_array(saved->n, sizeof(*o->fds));
+	o->bytes = rsh_alloc_array(saved->n, sizeof(*o->bytes));
 	if (!o->fds || !o->bytes)
 		return rsh_error_nomem(err);
-	while (o->n < saved->n_files) {
+	while (o->n < saved->n) {
 		struct rsh_source_file *f =
 			&s->files[saved->first_file + o->n];
 		int rc = rsh_file_identify(s, f, &o->fds[o->n], err);
@@ -281,15 +134,16 @@ static int open_all(struct rsh_source *s, const struct rsh_saved *saved,
 	return 0;
 }
 
-static int check_saved(const struct rsh_job *job, struct rsh_source *s,
-		       const struct rsh_saved *saved, struct rsh_error *err)
+static int resume_check_saved(struct rsh_source *s,
+			      const struct rsh_saved *saved,
+			      struct rsh_error *err)
 {
-	cleanup_opened struct opened o = { 0 };
-	int rc = open_all(s, saved, &o, err);
+	cleanup_opened struct resume_opened o = { 0 };
+	int rc = resume_open_files(s, saved, &o, err);
 
 	if (rc == 0)
-		rc = job->format->check(o.bytes, saved->files, o.n,
-					job->full, err);
+		rc = s->dialect->check(o.bytes, saved->names, o.n,
+				       s->check == RSH_CHECK_FULL, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
@@ -303,116 +157,81 @@ static int check_saved(const struct rsh_job *job, struct rsh_source *s,
 	return 0;
 }
 
-/* 0 and the source of the group's files, if all of them are whole. */
-static int try_group(struct rsh_job *job, const struct group *g,
-		     struct rsh_source **out, struct rsh_error *err)
+/* Makes a candidate's files those of the source, if all of them are whole. */
+static int resume_try(struct rsh_resume *r, uint32_t candidate,
+		      struct rsh_error *err)
 {
-	struct rsh_source *s;
-	int rc = check_units(job, g, err);
+	struct rsh_source *s = r->source;
+	int rc = resume_take_saved(r, candidate, err);
 
-	if (rc == 0 && job->format->agree)
-		rc = job->format->agree(job, g->saved, g->n, err);
+	if (rc == 0 && s->dialect->agree)
+		rc = s->dialect->agree(s->path, r->saved, r->n_saved, err);
 	if (rc == 0)
-		rc = rsh_source_new(job->tree->path, &s, err);
-	if (rc)
-		return rc;
-	s->follow_outside = job->tree->follow_outside;
-	s->opener = job->tree->opener;
-	if (add_files(job, s, g))
-		rc = rsh_error_nomem(err);
-	for (size_t i = 0; i < g->n && rc == 0; i++)
-		rc = check_saved(job, s, &g->saved[i], err);
-	if (rc) {
-		rsh_source_free(s);
-		return rc;
-	}
-	*out = s;
-	return 0;
+		rc = rsh_source_choose(s, candidate, err);
+	for (size_t i = 0; i < r->n_saved && rc == 0; i++)
+		rc = resume_check_saved(s, &r->saved[i], err);
+	return rc;
 }
 
 /* ---- choosing ---- */
 
-static bool are_complete(const struct rsh_job *job, const struct group *g)
+static bool resume_is_complete(struct rsh_resume *r, uint32_t candidate)
 {
 	struct rsh_error unused = RSH_ERROR_INIT;
 
-	return check_units(job, g, &unused) == 0;
+	return resume_take_saved(r, candidate, &unused) == 0;
 }
 
-/* Two series at one step, both of all units, and nothing says which. */
-static int check_only_one(const struct rsh_job *job, const struct group *g,
-			  const struct group *end, struct rsh_error *err)
+/* Refuses two series at one step, both of all units, for nothing says which is
+ * meant. */
+static int resume_check_only_one(struct rsh_resume *r, uint32_t i,
+				 struct rsh_error *err)
 {
-	const struct group *next = g + 1;
+	const struct rsh_source *s = r->source;
+	const struct rsh_checkpoint *c, *next;
 
-	if (next == end || !g->saved->n_numbers ||
-	    compare_steps(g->saved, next->saved) != 0 ||
-	    !are_complete(job, g) || !are_complete(job, next))
+	if (i + 1 >= s->n_tried)
+		return 0;
+	c = resume_first(r, i);
+	next = resume_first(r, i + 1);
+	if (c->step.n == 0 || rsh_step_cmp(&c->step, &next->step) != 0 ||
+	    c->step.run != next->step.run ||
+	    c->step.breakpoint != next->step.breakpoint ||
+	    !resume_is_complete(r, i) || !resume_is_complete(r, i + 1))
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: cannot tell which checkpoint is "
 			     "meant, %s or %s: say --select name=GLOB",
-			     job->tree->path, g->saved->name,
-			     next->saved->name);
+			     s->path, c->label, next->label);
 }
 
-/* What one sentence about a step may take of the last one, which has to hold
- * all of them; in full they are in the log, at info. */
-#define REASON_MAX 300
-
-/* How many units have it, of how many, and why that does not do: for the log,
- * once it is known what is shown instead. */
-static int keep_reason(struct rsh_job *job, struct group *g,
-		       const struct rsh_error *why)
+static int resume_failed(struct rsh_failures *f, const struct rsh_resume *r,
+			 uint32_t candidate, const struct rsh_error *why)
 {
-	size_t n = 0;
+	const struct rsh_listing *l = &r->source->listing;
+	const struct rsh_candidate *range = &r->source->candidates[candidate];
+	size_t n = 1;
+	char who[96];
 
-	for (size_t i = 0; i < g->n; i++)
-		n += i == 0 || g->saved[i].unit != g->saved[i - 1].unit;
-	g->reason = rsh_job_printf(job, "%zu of %zu ranks %s it; %s", n,
-				   job->n_units, n == 1 ? "has" : "have",
-				   why->text);
-	rsh_log_info("%s: %s is not taken: %s", job->tree->path,
-		     g->saved->name, why->text);
-	return g->reason ? 0 : -ENOMEM;
+	for (size_t i = range->first + 1; i < range->end; i++)
+		n += l->files[i].rank != l->files[i - 1].rank;
+	snprintf(who, sizeof(who), "%zu of %zu ranks %s it", n, l->n_dirs,
+		 n == 1 ? "has" : "have");
+	return rsh_failures_add(f, resume_label(r, candidate), who, why);
 }
 
-static void log_reasons(const struct rsh_job *job, const struct group *groups,
-			const struct group *chosen)
+/* Tries the first n candidates. */
+static int resume_try_all(struct rsh_resume *r, uint32_t n, bool by_time,
+			  struct rsh_failures *f, struct rsh_error *err)
 {
-	for (const struct group *g = groups; g < chosen; g++)
-		rsh_log_warning("%s: %s is not taken, %s is instead: %s",
-				job->tree->path, g->saved->name,
-				chosen->saved->name, g->reason);
-}
-
-static void add_reason(struct rsh_error *all, const struct group *g,
-		       const struct rsh_error *why)
-{
-	size_t n = strlen(all->text);
-
-	snprintf(all->text + n, sizeof(all->text) - n, "%s%s (%.*s%s)",
-		 n ? "; " : "", g->saved->name, REASON_MAX, why->text,
-		 strlen(why->text) > REASON_MAX ? "..." : "");
-}
-
-static int choose(struct rsh_job *job, struct group *groups, size_t n,
-		  const struct rsh_source_options *o, uint32_t fallbacks,
-		  const struct group **chosen, struct rsh_source **source,
-		  struct rsh_error *err)
-{
-	struct rsh_error tried = RSH_ERROR_INIT;
-
-	for (size_t i = 0; i < n && i <= fallbacks; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_error why = RSH_ERROR_INIT;
-		int rc = o->select == RSH_SELECT_MTIME ? 0 :
-			 check_only_one(job, &groups[i], groups + n, err);
+		int rc = by_time ? 0 : resume_check_only_one(r, i, err);
 
 		if (rc)
 			return rc;
-		rc = try_group(job, &groups[i], source, &why);
+		rc = resume_try(r, i, &why);
 		if (rc == 0) {
-			*chosen = &groups[i];
-			log_reasons(job, groups, *chosen);
+			rsh_failures_log(f, i, resume_label(r, i));
 			return 0;
 		}
 		/* No older step makes up for a link that must not be. */
@@ -420,161 +239,158 @@ static int choose(struct rsh_job *job, struct group *groups, size_t n,
 			*err = why;
 			return rc;
 		}
-		if (keep_reason(job, &groups[i], &why))
+		if (resume_failed(f, r, i, &why))
 			return rsh_error_nomem(err);
-		add_reason(&tried, &groups[i], &why);
 	}
-	return rsh_error_set(err, EBADMSG, "%s: no checkpoint is whole on all "
-			     "ranks; tried %s", job->tree->path, tried.text);
+	return rsh_failures_none(f, r->source->n_tried, EBADMSG,
+				 "no checkpoint is whole on all ranks", err);
 }
 
-static void log_choice(const struct rsh_job *job, const struct group *g,
-		       size_t n_groups)
+static void resume_log_choice(const struct rsh_resume *r)
 {
-	cleanup_free char *beside = NULL;
+	const struct rsh_source *s = r->source;
+	const char *unit = s->listing.dirs[0].name;
+	char beside[NAME_MAX + 128];
 
-	if (job->stepless &&
-	    asprintf(&beside, "; %s has no step in its name and does not count "
-		     "beside it: --select name=GLOB takes it",
-		     job->stepless) < 0)
-		beside = NULL;
-	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s",
-		       job->tree->path, job->format->name, g->n,
-		       g->n == 1 ? "" : "s", job->units[0].name,
-		       *job->units[0].name ? "/" : "", g->saved->name,
-		       n_groups > 1 ? " of several checkpoints" : "",
-		       beside ? beside : "");
+	rsh_candidates_beside(s, beside, sizeof(beside));
+	rsh_log_notice("%s: %s, %zu rank%s, taking %s%s%s%s%s", s->path,
+		       s->dialect->name, r->n_saved,
+		       r->n_saved == 1 ? "" : "s", unit, *unit ? "/" : "",
+		       rsh_resume_step(r),
+		       s->n_tried > 1 ? " of several checkpoints" : "", beside);
 }
 
-/* None of the n that there were; their names are still there. */
-static int nothing_selected(const struct rsh_job *job, size_t n,
-			    const struct rsh_source_options *o,
-			    struct rsh_error *err)
+static int resume_choose_step(struct rsh_resume *r,
+			      const struct rsh_source_options *o,
+			      uint32_t fallbacks, struct rsh_error *err)
 {
-	const struct rsh_saved *newest = job->saved;
-	const char *hint = "";
+	struct rsh_source *s = r->source;
+	struct rsh_failures f;
+	uint32_t n;
+	int rc = rsh_candidates_make(s, o, err);
 
-	qsort(job->saved, n, sizeof(*job->saved), by_group);
-	if (o->select == RSH_SELECT_STEP && newest->n_numbers < 2)
-		hint = ", which --select name=GLOB selects";
-	if (newest->breakpoint && o->breakpoints == RSH_BREAKPOINTS_OUT)
-		hint = ", which counts with --breakpoint";
-	return rsh_error_set(err, ENOENT, "%s: no checkpoint of the step that "
-			     "--select and --breakpoint ask for; the newest is "
-			     "%s%s", job->tree->path, newest->name, hint);
-}
-
-static int choose_step(struct rsh_resume *r, const struct rsh_source_options *o,
-		       uint32_t fallbacks, struct rsh_error *err)
-{
-	struct rsh_job *job = &r->job;
-	cleanup_free struct group *groups = NULL;
-	const struct group *g = NULL;
-	size_t n;
-	int rc = 0;
-
-	n = job->n_saved;
-	leave_out(job, o);
-	if (job->n_saved == 0)
-		return nothing_selected(job, n, o, err);
-	qsort(job->saved, job->n_saved, sizeof(*job->saved), by_group);
-	if (job->stepless)
-		rc = check_all_numbered(job, err);
 	if (rc)
 		return rc;
-	groups = rsh_alloc_array(job->n_saved, sizeof(*groups));
-	if (!groups)
+	n = s->n_tried - 1 > fallbacks ? fallbacks + 1 : s->n_tried;
+	r->names = rsh_alloc_array(s->listing.n, sizeof(*r->names));
+	r->saved = rsh_alloc_array(s->listing.n_dirs, sizeof(*r->saved));
+	if (!r->names || !r->saved || rsh_failures_init(&f, s->path, n))
 		return rsh_error_nomem(err);
-	n = make_groups(job, groups);
-	if (o->select == RSH_SELECT_MTIME || groups->saved->n_numbers == 0)
-		qsort(groups, n, sizeof(*groups), by_mtime);
-	rc = choose(job, groups, n, o, fallbacks, &g, &r->source, err);
+	rc = resume_try_all(r, n, o->select == RSH_SELECT_MTIME, &f, err);
+	rsh_failures_clear(&f);
 	if (rc)
 		return rc;
-	r->step = g->saved->name;
-	log_choice(job, g, n);
-	return job->format->show(r, g->saved, g->n) ? rsh_error_nomem(err) : 0;
+	resume_log_choice(r);
+	return s->dialect->show(r, r->saved, r->n_saved) ?
+	       rsh_error_nomem(err) : 0;
 }
 
 /* ---- opening ---- */
 
 /* A rank without any checkpoint would make the others useless. */
-static int check_all_saved(const struct rsh_job *job, struct rsh_error *err)
+static int resume_check_units(const struct rsh_source *s, const char *glob,
+			      struct rsh_error *err)
 {
-	for (size_t u = 0; u < job->n_units; u++)
-		if (job->units[u].n_saved == 0)
+	const struct rsh_listing *l = &s->listing;
+
+	for (size_t d = 0; d < l->n_dirs; d++) {
+		size_t i = 0;
+
+		while (i < l->n && l->files[i].rank != l->dirs[d].rank)
+			i++;
+		if (i == l->n)
 			return rsh_error_set(err, ENOENT, "%s/%s holds no "
-					     "checkpoint%s%s",
-					     job->tree->path,
-					     job->units[u].name,
-					     job->glob ? " named " : "",
-					     job->glob ? job->glob : "");
+					     "checkpoint%s%s", s->path,
+					     l->dirs[d].name,
+					     glob ? " named " : "",
+					     glob ? glob : "");
+	}
 	return 0;
 }
 
+static int resume_two_kinds(const struct rsh_source *s,
+			    const struct rsh_step_dialect *other,
+			    const struct rsh_listing *found,
+			    struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "%s: checkpoints of %s (%s) and of "
+			     "%s (%s): say --select name=GLOB", s->path,
+			     other->name, found->files[0].label,
+			     s->dialect->name, s->listing.files[0].label);
+}
+
+static int resume_none(const struct rsh_source *s,
+		       const struct rsh_step_dialect *const *dialects,
+		       const char *glob, struct rsh_error *err)
+{
+	char names[256] = "";
+	size_t at = 0;
+
+	for (; *dialects && at < sizeof(names); dialects++)
+		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+				       at == 0 ? "" :
+				       dialects[1] ? ", " : " or ",
+				       (*dialects)->name);
+	return rsh_error_set(err, ENOENT, "%s: no checkpoint of %s in it%s%s",
+			     s->path, names, glob ? " named " : "",
+			     glob ? glob : "");
+}
+
 /* Finds the one kind of checkpoint that there is. */
-static int find_job(struct rsh_resume *r, struct rsh_source *tree,
-		    const struct rsh_source_options *o, struct rsh_error *err)
+static int resume_find_kind(struct rsh_source *s,
+			    const struct rsh_step_dialect *const *dialects,
+			    const struct rsh_source_options *o,
+			    struct rsh_error *err)
 {
 	const char *glob = o->select == RSH_SELECT_NAME ? o->glob : NULL;
+	const struct rsh_step_dialect *const *d, *found = NULL;
+	struct rsh_listing all = { .n = 0 };
 	int rc = 0;
 
-	for (size_t i = 0; i < N_FORMATS && rc == 0; i++) {
-		struct rsh_job job = { .format = formats[i], .tree = tree,
-				       .glob = glob,
-				       .full = o->check == RSH_CHECK_FULL };
-
-		rc = formats[i]->find(&job, err);
-		if (rc == 0 && job.n_saved > 0 && r->job.n_saved > 0)
-			rc = rsh_error_set(err, EINVAL, "%s: checkpoints of %s "
-					   "(%s) and of %s (%s): say --select "
-					   "name=GLOB", tree->path,
-					   r->job.format->name,
-					   r->job.saved->name, job.format->name,
-					   job.saved->name);
-		if (rc == 0 && job.n_saved > 0)
-			r->job = job;
-		else
-			rsh_job_clear(&job);
+	for (d = dialects; *d && rc == 0; d++) {
+		rc = rsh_resume_find(s, *d, o, err);
+		if (rc == 0 && s->listing.n > 0 && found)
+			rc = resume_two_kinds(s, found, &all, err);
+		if (rc == 0 && s->listing.n > 0) {
+			found = *d;
+			all = s->listing;
+		} else {
+			rsh_listing_clear(&s->listing);
+		}
+		s->listing = (struct rsh_listing){ .n = 0 };
 	}
-	if (rc == 0 && r->job.n_saved == 0)
-		rc = rsh_error_set(err, ENOENT, "%s: no checkpoint of "
-				   "MindSpore, PyTorch, TensorFlow or "
-				   "Megatron-LM in it%s%s",
-				   tree->path, glob ? " named " : "",
-				   glob ? glob : "");
-	return rc ? rc : check_all_saved(&r->job, err);
+	s->dialect = found;
+	s->listing = all;
+	if (rc == 0 && !found)
+		rc = resume_none(s, dialects, glob, err);
+	return rc ? rc : resume_check_units(s, glob, err);
 }
 
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
-		    uint32_t fallbacks, struct rsh_resume **out,
-		    struct rsh_error *err)
+		    uint32_t fallbacks,
+		    const struct rsh_step_dialect *const *dialects,
+		    struct rsh_resume **out, struct rsh_error *err)
 {
 	struct rsh_resume *r = calloc(1, sizeof(*r));
-	struct rsh_source *tree = NULL;
 	int rc;
 
 	if (!r)
 		return rsh_error_nomem(err);
-	rc = rsh_source_new(path, &tree, err);
+	rc = rsh_source_new(path, &r->source, err);
 	if (rc == 0) {
-		tree->follow_outside = opts->follow_outside;
-		tree->opener = opts->opener;
+		r->source->follow_outside = opts->follow_outside;
+		r->source->opener = opts->opener;
+		r->source->check = opts->check;
+		rc = resume_find_kind(r->source, dialects, opts, err);
 	}
 	if (rc == 0)
-		rc = find_job(r, tree, opts, err);
-	if (rc == 0)
-		rc = choose_step(r, opts, fallbacks, err);
-	if (rc == 0) {
-		r->source->io = opts->io;
-		rsh_source_io_attach(r->source);
-	}
-	rsh_source_free(tree);
-	r->job.tree = NULL;
+		rc = resume_choose_step(r, opts, fallbacks, err);
 	if (rc) {
 		rsh_resume_free(r);
 		return rc;
 	}
+	r->source->io = opts->io;
+	rsh_source_io_attach(r->source);
 	*out = r;
 	return 0;
 }
@@ -584,8 +400,10 @@ void rsh_resume_free(struct rsh_resume *r)
 	if (!r)
 		return;
 	free(r->entries);
+	free(r->saved);
+	free(r->names);
 	rsh_source_free(r->source);
-	rsh_job_clear(&r->job);
+	rsh_arena_clear(&r->arena);
 	free(r);
 }
 
@@ -598,7 +416,7 @@ const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
 
 const char *rsh_resume_step(const struct rsh_resume *r)
 {
-	return r->step;
+	return resume_label(r, r->source->chosen);
 }
 
 struct rsh_source *rsh_resume_source(const struct rsh_resume *r)

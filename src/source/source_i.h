@@ -12,12 +12,12 @@
 #include "io_i.h"
 #include "outage_i.h"
 #include "rsh/source/bytes.h"
+#include "rsh/source/dialect.h"
 #include "rsh/source/source.h"
+#include "rsh/source/step.h"
 #include "rsh/wire/format.h"
 
 /* ---- names with a rank in them (template.c) ---- */
-
-#define RSH_RANK_UNKNOWN UINT32_MAX
 
 /* A template of n characters, for one name: "{rank}", '*', '?' and plain text.
  * If *rank is known "{rank}" stands for that one, else *rank is set. */
@@ -29,23 +29,17 @@ bool rsh_template_is_plain(const char *t, size_t n);
 
 /* ---- all checkpoints of the tree (listing.c) ---- */
 
-/* One file.  ModelCheckpoint calls its files <stem>-<epoch>_<step>.ckpt (or
- * .safetensors); anything else carries no step. */
+/* One file. */
 struct rsh_checkpoint {
-	uint32_t rank;
+	uint32_t rank;    /* with --resume the number of its directory */
 	char *name;       /* below the root, or absolute */
 	const char *base; /* its last part */
-	size_t n_stem;    /* of base; without a step: up to the suffix */
-	bool stepped;
-	bool breakpoint;  /* ..._breakpoint.ckpt: saved by a job that crashed */
-	/* What the directory of a power-off save says, 0 elsewhere: these jobs
-	 * count the steps of a file from the epoch's beginning. */
-	uint64_t dir_epoch, dir_step;
-	size_t n_dir;     /* how long its name is, which name begins with */
-	uint64_t epoch, step;
-	uint64_t run;     /* the K of a stem <prefix>_<K>, else 0 */
-	char *family;     /* without a step, where that matters: base with
-			   * "{rank}" for the rank's number */
+	char *label;      /* what people call it; NULL: base */
+	char *series;     /* the name without steps and ranks, where that tells
+			   * candidates apart; NULL: it does not */
+	struct rsh_step step;
+	size_t n_dir;     /* how long the name of the directory of a power-off
+			   * save is, which name begins with */
 	struct timespec mtime;
 };
 
@@ -98,7 +92,7 @@ int rsh_strategy_list(const char *path, bool as_listed,
 		      struct rsh_path_list *list, bool *directory,
 		      struct rsh_error *err);
 
-/* ---- which of them belong together (step.c) ---- */
+/* ---- which of them belong together (step.c, order.c, select.c) ---- */
 
 /* Files first .. end-1 of the sorted listing. */
 struct rsh_candidate {
@@ -239,6 +233,9 @@ struct rsh_source {
 	/* Set by rsh_source_open(), constant from then on. */
 	uint32_t first_rank; /* that was asked for: the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
+	/* Of what is shown with --resume; each of its files is then a rank of
+	 * its own.  NULL: a conversion's. */
+	const struct rsh_step_dialect *dialect;
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
 				     * to every candidate, by rank */

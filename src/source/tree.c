@@ -61,8 +61,8 @@ static int add_file(struct rsh_source *s, const struct rsh_checkpoint *c)
 	struct rsh_source_file *f = &s->files[s->n_files++];
 
 	*f = (struct rsh_source_file){
-		.rank = c->rank, .name = c->name,
-		.epoch = c->epoch, .step = c->step,
+		.rank = s->dialect ? s->n_files - 1 : c->rank, .name = c->name,
+		.epoch = c->step.numbers[0], .step = c->step.numbers[1],
 		.cached = RSH_CACHE_FILE_NONE,
 		.reported = ATOMIC_FLAG_INIT,
 	};
@@ -100,7 +100,7 @@ static int collect_files(struct rsh_source *s, uint32_t i)
 		if (add_file(s, &l->files[k]))
 			return -ENOMEM;
 	/* Parts of a model stay in the order of its map. */
-	if (s->n_files > 0 && !s->in_parts)
+	if (s->n_files > 0 && !s->in_parts && !s->dialect)
 		qsort(s->files, s->n_files, sizeof(*s->files), by_rank);
 	return 0;
 }
@@ -178,9 +178,9 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 				     s->path);
 	s->chosen = i;
 	rc = collect_files(s, i) ? rsh_error_nomem(err) : 0;
-	if (rc == 0 && !s->in_parts)
+	if (rc == 0 && !s->in_parts && !s->dialect)
 		rc = check_ranks(s, err);
-	if (rc == 0)
+	if (rc == 0 && !s->dialect)
 		rc = take_format(s, err);
 	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);

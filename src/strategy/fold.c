@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "grid_i.h"
+#include "rsh/strategy/fold.h"
 #include "rsh/util/checked.h"
 
 uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grid_i.h"
+#include "rsh/strategy/fold.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/checked.h"
 
@@ -87,16 +87,16 @@ static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
 
 /* ---- making a grid ---- */
 
-static void add_axis(struct rsh_axis *axes, uint32_t *n, uint32_t size,
+static void add_axis(struct rsh_grid_axis *axes, uint32_t *n, uint32_t size,
 		     uint32_t stride)
 {
 	if (size > 1)
-		axes[(*n)++] = (struct rsh_axis){ size, stride };
+		axes[(*n)++] = (struct rsh_grid_axis){ size, stride };
 }
 
 /* Places the slices as the training job holds them: the map's axes as they
  * stand, the shard over consecutive positions among the ranks left equal. */
-static void place_runtime(struct rsh_grid *g,
+static void place_runtime(struct rsh_grid_spec *g,
 			  const struct rsh_strategy_item *it,
 			  const struct rsh_fold *fold)
 {
@@ -123,7 +123,7 @@ static void place_runtime(struct rsh_grid *g,
 /* The converter's own mesh where it rebuilds one: [repeat, shard] and then one
  * axis a tensor dimension in the order of the dimensions, which is not the
  * order of the real mesh when the map lists its axes out of order. */
-static void place_simple(struct rsh_grid *g, uint32_t shard)
+static void place_simple(struct rsh_grid_spec *g, uint32_t shard)
 {
 	uint32_t stride[RSH_MAX_DIMS], s = 1, n = 0;
 
@@ -147,7 +147,7 @@ bool rsh_item_is_simple(const struct rsh_strategy_item *it)
 	       (rep.n_axes == 1 || rep.n_axes == it->n_mesh);
 }
 
-static int check_dims(const struct rsh_grid *g,
+static int check_dims(const struct rsh_grid_spec *g,
 		      const struct rsh_strategy_item *it, const int64_t *dims,
 		      bool local, struct rsh_error *err)
 {
@@ -178,8 +178,8 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 		 uint32_t n_dims, bool local, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err)
 {
+	struct rsh_grid_spec g;
 	struct rsh_fold fold;
-	struct rsh_grid *g;
 	uint32_t shard;
 	int rc;
 
@@ -190,32 +190,29 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 		rc = rsh_fold_map(it, dims, n_dims, local, shard, &fold, err);
 	if (rc)
 		return rc;
-	g = calloc(1, sizeof(*g));
-	if (!g)
-		return rsh_error_nomem(err);
-	g->n_ranks = rsh_item_ranks(it);
-	g->n_dims = n_dims;
-	g->shard = 1;
+	/* Equal grids are equal byte for byte. */
+	memset(&g, 0, sizeof(g));
+	g.n_ranks = rsh_item_ranks(it);
+	g.n_dims = n_dims;
+	g.shard = 1;
 	for (uint32_t d = 0; d < n_dims; d++) {
-		g->split[d] = 1;
+		g.split[d] = 1;
 		for (uint32_t e = fold.first[d]; e < fold.first[d + 1]; e++)
-			g->split[d] *= rsh_map_entry_split(it, &it->map[e]);
+			g.split[d] *= rsh_map_entry_split(it, &it->map[e]);
 	}
 	if (rule == RSH_GRID_CONVERTER && shard > 1 && rsh_item_is_simple(it)) {
-		place_simple(g, shard);
+		place_simple(&g, shard);
 	} else {
-		place_runtime(g, it, &fold);
-		g->shard = shard;
+		place_runtime(&g, it, &fold);
+		g.shard = shard;
 	}
 	if (shard > 1)
-		g->split[0] *= shard;
-	rc = check_dims(g, it, dims, local, err);
-	if (rc) {
-		free(g);
+		g.split[0] *= shard;
+	rc = check_dims(&g, it, dims, local, err);
+	if (rc)
 		return rc;
-	}
-	*out = g;
-	return 0;
+	*out = rsh_grid_make(&g);
+	return *out ? 0 : rsh_error_nomem(err);
 }
 
 int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
@@ -237,152 +234,8 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 		       struct rsh_error *err)
 {
-	struct rsh_grid *g;
-
 	if (n_dims > RSH_MAX_DIMS)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
-	g = calloc(1, sizeof(*g));
-	if (!g)
-		return rsh_error_nomem(err);
-	g->n_ranks = 1;
-	g->n_dims = n_dims;
-	g->shard = 1;
-	for (uint32_t d = 0; d < n_dims; d++)
-		g->split[d] = 1;
-	*out = g;
-	return 0;
-}
-
-void rsh_grid_free(struct rsh_grid *g)
-{
-	free(g);
-}
-
-/* ---- asking a grid ---- */
-
-uint32_t rsh_grid_n_dims(const struct rsh_grid *g)
-{
-	return g->n_dims;
-}
-
-uint32_t rsh_grid_n_ranks(const struct rsh_grid *g)
-{
-	return g->n_ranks;
-}
-
-uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
-{
-	return g->split[d];
-}
-
-/* A rank's place on n axes, the first one most significant. */
-static uint32_t place_on(const struct rsh_axis *axes, uint32_t n, uint32_t rank)
-{
-	uint32_t place = 0;
-
-	for (uint32_t i = 0; i < n; i++)
-		place = place * axes[i].size +
-			rank / axes[i].stride % axes[i].size;
-	return place;
-}
-
-/* The ranks' distance from 0 that this place stands for. */
-static uint32_t rank_at(const struct rsh_axis *axes, uint32_t n, uint32_t place)
-{
-	uint32_t rank = 0;
-
-	while (n-- > 0) {
-		rank += place % axes[n].size * axes[n].stride;
-		place /= axes[n].size;
-	}
-	return rank;
-}
-
-static uint32_t n_axes(const struct rsh_grid *g, uint32_t d)
-{
-	return g->first[d + 1] - g->first[d];
-}
-
-void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell)
-{
-	rank %= g->n_ranks;
-	for (uint32_t d = 0; d < g->n_dims; d++)
-		cell[d] = place_on(g->axes + g->first[d], n_axes(g, d), rank);
-	if (g->shard > 1)
-		cell[0] = cell[0] * g->shard +
-			  place_on(g->free, g->n_free, rank) % g->shard;
-}
-
-uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank)
-{
-	return place_on(g->free, g->n_free, rank % g->n_ranks) / g->shard;
-}
-
-uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t replica)
-{
-	uint32_t place = replica * g->shard;
-	uint32_t rank = 0;
-
-	for (uint32_t d = 0; d < g->n_dims; d++) {
-		uint32_t c = cell[d];
-
-		if (d == 0 && g->shard > 1) {
-			place += c % g->shard;
-			c /= g->shard;
-		}
-		rank += rank_at(g->axes + g->first[d], n_axes(g, d), c);
-	}
-	return rank + rank_at(g->free, g->n_free, place);
-}
-
-uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t like)
-{
-	return rsh_grid_member(g, cell, rsh_grid_replica(g, like));
-}
-
-uint32_t rsh_grid_n_replicas(const struct rsh_grid *g)
-{
-	uint32_t cells = 1;
-
-	for (uint32_t d = 0; d < g->n_dims; d++)
-		cells *= g->split[d];
-	return g->n_ranks / cells;
-}
-
-uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
-{
-	uint32_t cell[RSH_MAX_DIMS], place = 0;
-
-	rsh_grid_cell(g, rank, cell);
-	for (uint32_t d = 0; d < g->n_dims; d++)
-		place = place * g->split[d] + cell[d];
-	return place * rsh_grid_n_replicas(g) + rsh_grid_replica(g, rank);
-}
-
-bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
-{
-	/* Both come from calloc and every field is a number. */
-	return memcmp(a, b, sizeof(*a)) == 0;
-}
-
-bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b)
-{
-	const size_t bytes = a->n_dims * sizeof(*a->split);
-
-	if (rsh_grid_equal(a, b))
-		return true;
-	if (a->n_ranks != b->n_ranks || a->n_dims != b->n_dims ||
-	    memcmp(a->split, b->split, bytes) != 0)
-		return false;
-	for (uint32_t r = 0; r < a->n_ranks; r++) {
-		uint32_t x[RSH_MAX_DIMS], y[RSH_MAX_DIMS];
-
-		rsh_grid_cell(a, r, x);
-		rsh_grid_cell(b, r, y);
-		if (memcmp(x, y, bytes) != 0)
-			return false;
-	}
-	return true;
+	*out = rsh_grid_make_whole(n_dims);
+	return *out ? 0 : rsh_error_nomem(err);
 }

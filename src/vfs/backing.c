@@ -113,13 +113,13 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 			uint32_t *file)
 {
-	const uint64_t size = rsh_conversion_size(v->conversion, rank);
+	const uint64_t size = rsh_plan_size(v->conversion, rank);
 	const uint32_t *sources;
 	uint32_t n;
 	int same = 0;
 
-	sources = rsh_conversion_sources(v->conversion, rank, &n);
-	if (rsh_conversion_is_lost(v->conversion, rank) || n > SOURCES_MAX)
+	sources = rsh_plan_sources(v->conversion, rank, &n);
+	if (rsh_plan_is_lost(v->conversion, rank) || n > SOURCES_MAX)
 		return 0;
 	for (uint32_t i = 0; i < n && same == 0; i++) {
 		struct backing_candidate c = {

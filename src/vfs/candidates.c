@@ -11,7 +11,10 @@
 #include <string.h>
 
 #include "rsh/source/contents.h"
+#include "rsh/source/failures.h"
+#include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 /* The sentence of a plan that cannot be made names a file of SOURCE, or else
  * speaks of SOURCE as a whole without knowing its name. */
@@ -79,29 +82,20 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 		   struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
-	const struct rsh_conversion_options opts = {
-		.format = cfg->format,
-		.part_bytes = cfg->part_bytes,
-		.compat = cfg->compat,
-		.replicas = cfg->replicas,
-		.allow_missing = allow_missing,
-		.copies = cfg->dst_ranks,
-		.unlisted = cfg->unlisted,
-		.wanted = p->choice ? is_wanted : NULL,
-		.rename = p->renames ? new_name : NULL,
-		.cast = cfg->cast,
-		.remove_redundancy = cfg->remove_redundancy,
-		.report_lost = report_lost,
-		.ctx = p,
-	};
+	struct rsh_conversion_options opts = cfg->plan;
 	struct rsh_source_view view;
 
+	opts.allow_missing = allow_missing;
+	opts.wanted = p->choice ? is_wanted : NULL;
+	opts.rename = p->renames ? new_name : NULL;
+	opts.report_lost = report_lost;
+	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	/* Without strategies nobody would miss them. */
 	if (!any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
-	return rsh_conversion_new(v->src, v->dst, &view, &opts, &v->conversion,
+	return rsh_convert(v->src, v->dst, &view, &opts, &v->conversion,
 				  err);
 }
 
@@ -117,10 +111,10 @@ static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 		name_bad_files(v->source, err);
 		return rc;
 	}
-	note = rsh_conversion_lost(v->conversion);
+	note = rsh_plan_lost(v->conversion);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
-	for (uint32_t i = 0; (note = rsh_conversion_note(v->conversion, i));
+	for (uint32_t i = 0; (note = rsh_plan_note(v->conversion, i));
 	     i++)
 		rsh_log_notice("%s: %s", cfg->source, note);
 	return 0;
@@ -131,10 +125,10 @@ static int check_contents(struct rsh_reshard *v,
 			  const struct rsh_vfs_config *cfg,
 			  struct rsh_error *err)
 {
-	if (cfg->contents_later || (!v->src && !v->dst && cfg->dst_ranks > 0))
+	if (cfg->contents_later || (!v->src && !v->dst && cfg->plan.copies > 0))
 		return 0;
 	return rsh_source_check_contents(v->source, v->src, v->dst,
-					 cfg->compat ? RSH_GRID_CONVERTER :
+					 cfg->plan.compat ? RSH_GRID_CONVERTER :
 						       RSH_GRID_RUNTIME,
 					 v->names, err);
 }
@@ -164,6 +158,51 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 
 /* ---- what was tried in vain ---- */
 
+/* The ranks that should have a file. */
+static int candidate_count_wanted(const struct rsh_reshard *v,
+				  const struct rsh_vfs_config *cfg, uint32_t *n)
+{
+	cleanup_free uint32_t *ranks = NULL;
+	size_t n_ranks;
+	uint32_t first;
+
+	rsh_conversion_source_ranks(v->src, v->dst, v->names,
+				    cfg->plan.replicas && !cfg->plan.compat,
+				    &first, n);
+	if (*n != UINT32_MAX)
+		return 0;
+	if (rsh_source_ranks(v->source, &ranks, &n_ranks))
+		return -ENOMEM;
+	*n = (uint32_t)n_ranks;
+	return 0;
+}
+
+static uint32_t candidate_count_valid(const struct rsh_reshard *v)
+{
+	struct rsh_source_view view;
+	uint32_t n = 0;
+
+	rsh_source_view(v->source, v->names, &view);
+	for (uint32_t rank = 0; rank < view.n_ranks; rank++)
+		n += view.index[rank] != NULL;
+	return n;
+}
+
+static int candidate_failed(struct rsh_failures *f, const struct rsh_reshard *v,
+			    const struct rsh_vfs_config *cfg, uint32_t candidate,
+			    const struct rsh_error *err)
+{
+	uint32_t valid = candidate_count_valid(v), wanted;
+	char which[256], who[96];
+
+	if (candidate_count_wanted(v, cfg, &wanted))
+		return -ENOMEM;
+	snprintf(who, sizeof(who), "%u of %u ranks %s a valid file of it",
+		 valid, wanted, valid == 1 ? "has" : "have");
+	rsh_source_candidate_text(v->source, candidate, which, sizeof(which));
+	return rsh_failures_add(f, which, who, err);
+}
+
 static int try_whole(struct rsh_reshard *v, struct planning *p,
 		     uint32_t n, struct rsh_failures *f, bool *fatal,
 		     struct rsh_error *err)
@@ -174,7 +213,7 @@ static int try_whole(struct rsh_reshard *v, struct planning *p,
 		rc = try_candidate(v, p, i, false, fatal, err);
 		if (rc == 0 || *fatal)
 			return rc;
-		if (rsh_failures_add(f, v, p->cfg, i, err)) {
+		if (candidate_failed(f, v, p->cfg, i, err)) {
 			*fatal = true;
 			return rsh_error_nomem(err);
 		}
@@ -196,23 +235,23 @@ static int try_parts(struct rsh_reshard *v, struct planning *p,
 static int try_several(struct rsh_reshard *v, struct planning *p,
 		       uint32_t n, struct rsh_failures *f, struct rsh_error *err)
 {
-	uint32_t all = rsh_source_n_candidates(v->source);
-	char untried[64] = "";
 	bool fatal = false;
+	char taken[256];
 	int rc = try_whole(v, p, n, f, &fatal, err);
 
-	if (rc && !fatal && p->cfg->allow_missing)
+	if (rc && !fatal && p->cfg->plan.allow_missing)
 		rc = try_parts(v, p, n, err);
-	if (rc == 0)
-		rsh_failures_log(f, v, p->cfg);
+	if (rc == 0) {
+		const uint32_t chosen = rsh_source_chosen(v->source);
+
+		rsh_source_candidate_text(v->source, chosen, taken,
+					  sizeof(taken));
+		rsh_failures_log(f, chosen, taken);
+	}
 	if (rc == 0 || fatal)
 		return rc;
-	if (all > n)
-		snprintf(untried, sizeof(untried), " (%u older not tried)",
-			 all - n);
-	return rsh_error_set(err, -rc, "%s: no checkpoint that can be mounted; "
-			     "tried %u%s%s", p->cfg->source, f->n, untried,
-			     f->text);
+	return rsh_failures_none(f, rsh_source_n_candidates(v->source), -rc,
+				 "no checkpoint that can be mounted", err);
 }
 
 static int try_all(struct rsh_reshard *v, struct planning *p,
@@ -224,11 +263,11 @@ static int try_all(struct rsh_reshard *v, struct planning *p,
 	int rc;
 
 	if (n == 1)
-		return try_candidate(v, p, 0, p->cfg->allow_missing, &fatal,
-				     err);
+		return try_candidate(v, p, 0, p->cfg->plan.allow_missing,
+				     &fatal, err);
 	if (n - 1 > p->cfg->fallbacks)
 		n = p->cfg->fallbacks + 1;
-	if (rsh_failures_init(&f, n))
+	if (rsh_failures_init(&f, p->cfg->source, n))
 		return rsh_error_nomem(err);
 	rc = try_several(v, p, n, &f, err);
 	rsh_failures_clear(&f);

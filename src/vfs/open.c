@@ -19,10 +19,11 @@ static int reshard_open_source(struct rsh_reshard *v,
 	uint32_t first, n;
 	int rc;
 
-	files.unsharded = !cfg->src_strategy;
+	files.unsharded = cfg->src.from != RSH_FROM_FILE;
 	/* The converter knows no replicas of an unsharded source. */
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
-				    cfg->replicas && !cfg->compat, &first, &n);
+				    cfg->plan.replicas && !cfg->plan.compat,
+				    &first, &n);
 	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;
@@ -46,8 +47,8 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (!v)
 		return rsh_error_nomem(err);
 	v->vfs.ops = &rsh_reshard_ops;
-	v->replicas = cfg->replicas;
-	v->in_parts = cfg->part_bytes != 0;
+	v->replicas = cfg->plan.replicas;
+	v->in_parts = cfg->plan.part_bytes != 0;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);
@@ -60,7 +61,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_reshard_build(v, &cfg->tree, err);
-	if (rc == 0 && cfg->part_bytes)
+	if (rc == 0 && cfg->plan.part_bytes)
 		rc = rsh_weight_map_build(v, err);
 	if (rc) {
 		rsh_reshard_free(&v->vfs);
@@ -79,10 +80,10 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	rsh_vfs_clear(vfs);
 	free(v->files);
 	free(v->map);
+	rsh_reader_free(v->reader);
 	free(v->before);
 	free(v->after);
-	rsh_reader_free(v->reader);
-	rsh_conversion_free(v->conversion);
+	rsh_plan_free(v->conversion);
 	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);

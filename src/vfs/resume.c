@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/dialects/dialects.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -153,7 +154,7 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 		return rsh_error_nomem(err);
 	t->vfs.ops = &resume_ops;
 	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
-			     &t->resume, err);
+			     rsh_step_dialects, &t->resume, err);
 	if (rc == 0) {
 		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
 			    cfg->gid);

@@ -7,10 +7,13 @@
 #include "rsh/util/log.h"
 #include "vfs_i.h"
 
-static int load(const char *path, bool compat, struct rsh_names *names,
+static int load(const struct rsh_vfs_config *cfg,
+		const struct rsh_strategy_at *at, struct rsh_names *names,
 		struct rsh_strategy **out, struct rsh_error *err)
 {
-	return path ? rsh_strategy_load(path, compat, names, out, err) : 0;
+	return at->from == RSH_FROM_FILE ?
+		rsh_strategy_load(at->path, cfg->plan.compat, names, out, err) :
+		0;
 }
 
 /* What is wanted is worked out of what there is. */
@@ -23,8 +26,11 @@ static int derive_from(const struct rsh_vfs_config *cfg,
 	int rc = rsh_strategy_derive(src, shapes, cfg->derive, names, &derived,
 				     err);
 
-	if (rc)
+	if (rc) {
+		rsh_error_prefix(err, "--dst-mesh (`reshardfs strategy derive` "
+				 "can be told more)");
 		return rc;
+	}
 	for (uint32_t i = 0; i < derived->n_notes; i++)
 		rsh_log_notice("%s", derived->notes[i]);
 	rc = rsh_derived_strategy(derived, "the derived strategy", names, dst,
@@ -55,11 +61,11 @@ int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
 			    struct rsh_names *names, struct rsh_strategy **src,
 			    struct rsh_strategy **dst, struct rsh_error *err)
 {
-	int rc = load(cfg->src_strategy, cfg->compat, names, src, err);
+	int rc = load(cfg, &cfg->src, names, src, err);
 
 	if (rc)
 		return rc;
-	return cfg->derive ? derive(cfg, names, *src, dst, err) :
-			     load(cfg->dst_strategy, cfg->compat, names, dst,
-				  err);
+	return cfg->dst.from == RSH_FROM_DERIVED ?
+		derive(cfg, names, *src, dst, err) :
+		load(cfg, &cfg->dst, names, dst, err);
 }

@@ -88,7 +88,7 @@ struct rsh_reshard {
 	struct rsh_names *names;
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
-	struct rsh_conversion *conversion;
+	struct rsh_plan *conversion;
 	struct rsh_reader *reader;
 	struct rsh_name_map *renames; /* NULL: none */
 
@@ -117,27 +117,6 @@ int rsh_weight_map_build(struct rsh_reshard *v, struct rsh_error *err);
  * -errno with a sentence on everything that was tried. */
 int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err);
-
-/* Candidates that were tried in vain, from the first on (failures.c). */
-struct rsh_failures {
-	char text[RSH_ERROR_TEXT_MAX]; /* of all, for one message */
-	size_t length;
-	size_t share; /* characters of each that fit it */
-	uint32_t n;
-	char **why;   /* [n], in full */
-};
-
-/* Room for n; 0 or -ENOMEM. */
-int rsh_failures_init(struct rsh_failures *f, uint32_t n);
-void rsh_failures_clear(struct rsh_failures *f);
-/* The candidate that is chosen cannot be taken.  0 or -ENOMEM. */
-int rsh_failures_add(struct rsh_failures *f, const struct rsh_reshard *v,
-		     const struct rsh_vfs_config *cfg, uint32_t candidate,
-		     const struct rsh_error *err);
-/* Another one was taken: logs a line for each that was better. */
-void rsh_failures_log(const struct rsh_failures *f,
-		      const struct rsh_reshard *v,
-		      const struct rsh_vfs_config *cfg);
 
 /* Gives the tree names and attributes once the conversion stands. */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,

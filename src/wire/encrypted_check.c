@@ -21,14 +21,15 @@
 /* Of what stands in a block before its cipher text, after its length. */
 #define INNER_BYTES (LENGTH_BYTES + VECTOR_BYTES + LENGTH_BYTES)
 
-static bool is_magic(uint32_t v)
+static bool encrypted_is_magic(uint32_t v)
 {
 	return v == MAGIC_AES_GCM || v == MAGIC_AES_CBC || v == MAGIC_SM4_CBC;
 }
 
 /* Moves *at behind the block. */
-static int skip_block(const struct rsh_byte_source *src, uint32_t magic,
-		      uint64_t *at, struct rsh_error *err)
+static int encrypted_skip_block(const struct rsh_byte_source *src,
+				uint32_t magic, uint64_t *at,
+				struct rsh_error *err)
 {
 	uint8_t h[LENGTH_BYTES + INNER_BYTES];
 	uint64_t start = *at, bytes;
@@ -67,11 +68,11 @@ int rsh_encrypted_check(const struct rsh_byte_source *src,
 		if (rc)
 			return rc;
 		magic = rsh_le32(start);
-		if (!is_magic(magic))
+		if (!encrypted_is_magic(magic))
 			return at == 0 ? -ENOTSUP :
 			       rsh_bytes_damaged(src, at, "no block of an "
 						 "encrypted checkpoint", err);
-		rc = skip_block(src, magic, &at, err);
+		rc = encrypted_skip_block(src, magic, &at, err);
 	} while (rc == 0 && at < src->size);
 	return rc;
 }

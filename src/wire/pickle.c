@@ -12,7 +12,7 @@
 #include "bytes_i.h"
 
 /* What follows an instruction. */
-enum operand {
+enum pickle_operand {
 	UNKNOWN, /* and the instruction is none */
 	NOTHING,
 	BYTES_1, BYTES_2, BYTES_4, BYTES_8,
@@ -27,7 +27,7 @@ enum operand {
 #define TO_MARK RSH_PICKLE_TO_MARK
 
 /* pickletools.py has their names and meanings. */
-static const struct instruction {
+static const struct pickle_instruction {
 	uint8_t operand, pops, pushes, memo;
 } instructions[256] = {
 	['('] = { NOTHING, 0, 1, 0 }, ['.'] = { NOTHING, 1, 0, 0 },
@@ -74,7 +74,7 @@ static const struct instruction {
 /* ---- bytes ---- */
 
 /* Makes the byte at p->at readable. */
-static int fill(struct rsh_pickle *p)
+static int pickle_fill(struct rsh_pickle *p)
 {
 	uint64_t left;
 	int rc;
@@ -94,16 +94,16 @@ static int fill(struct rsh_pickle *p)
 	return rc;
 }
 
-static int next_byte(struct rsh_pickle *p, uint8_t *out)
+static int pickle_next_byte(struct rsh_pickle *p, uint8_t *out)
 {
-	int rc = fill(p);
+	int rc = pickle_fill(p);
 
 	if (rc == 0)
 		*out = p->window[p->at++ - p->window_at];
 	return rc;
 }
 
-static int skip(struct rsh_pickle *p, uint64_t n)
+static int pickle_skip(struct rsh_pickle *p, uint64_t n)
 {
 	if (n > p->src->size - p->at)
 		return rsh_bytes_damaged(p->src, p->at, "truncated: a pickle "
@@ -113,13 +113,14 @@ static int skip(struct rsh_pickle *p, uint64_t n)
 	return 0;
 }
 
-static int next_number(struct rsh_pickle *p, unsigned width, uint64_t *out)
+static int pickle_next_number(struct rsh_pickle *p, unsigned width,
+			      uint64_t *out)
 {
 	uint8_t byte;
 
 	*out = 0;
 	for (unsigned i = 0; i < width; i++) {
-		int rc = next_byte(p, &byte);
+		int rc = pickle_next_byte(p, &byte);
 
 		if (rc)
 			return rc;
@@ -128,52 +129,53 @@ static int next_number(struct rsh_pickle *p, unsigned width, uint64_t *out)
 	return 0;
 }
 
-static int skip_counted(struct rsh_pickle *p, unsigned width)
+static int pickle_skip_counted(struct rsh_pickle *p, unsigned width)
 {
 	uint64_t n;
-	int rc = next_number(p, width, &n);
+	int rc = pickle_next_number(p, width, &n);
 
-	return rc ? rc : skip(p, n);
+	return rc ? rc : pickle_skip(p, n);
 }
 
 /* ---- operands ---- */
 
-static int read_integer(struct rsh_pickle *p, unsigned width,
-			struct rsh_pickle_step *out)
+static int pickle_read_integer(struct rsh_pickle *p, unsigned width,
+			       struct rsh_pickle_step *out)
 {
 	out->is_number = true;
-	return next_number(p, width, &out->number);
+	return pickle_next_number(p, width, &out->number);
 }
 
 /* Those of more than eight bytes are nothing's number of elements. */
-static int read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
+static int pickle_read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
 {
 	uint64_t n;
-	int rc = next_number(p, 1, &n);
+	int rc = pickle_next_number(p, 1, &n);
 
 	if (rc)
 		return rc;
-	return n <= 8 ? read_integer(p, (unsigned)n, out) : skip(p, n);
+	return n <= 8 ? pickle_read_integer(p, (unsigned)n, out) :
+			pickle_skip(p, n);
 }
 
-static int read_text(struct rsh_pickle *p, unsigned width,
-		     struct rsh_pickle_step *out)
+static int pickle_read_text(struct rsh_pickle *p, unsigned width,
+			    struct rsh_pickle_step *out)
 {
 	uint8_t text[RSH_PICKLE_TEXT_MAX] = { 0 };
 	uint64_t n;
-	int rc = next_number(p, width, &n);
+	int rc = pickle_next_number(p, width, &n);
 
 	if (rc || n > sizeof(text))
-		return rc ? rc : skip(p, n);
+		return rc ? rc : pickle_skip(p, n);
 	for (uint64_t i = 0; i < n && rc == 0; i++)
-		rc = next_byte(p, &text[i]);
+		rc = pickle_next_byte(p, &text[i]);
 	out->is_text = rc == 0;
 	out->hash = XXH3_64bits(text, (size_t)n);
 	return rc;
 }
 
 /* The hash of a line that is longer is that of nothing. */
-static int read_line(struct rsh_pickle *p, uint64_t *hash)
+static int pickle_read_line(struct rsh_pickle *p, uint64_t *hash)
 {
 	uint8_t text[RSH_PICKLE_TEXT_MAX];
 	size_t n = 0;
@@ -182,7 +184,7 @@ static int read_line(struct rsh_pickle *p, uint64_t *hash)
 	for (;;) {
 		uint8_t byte;
 
-		rc = next_byte(p, &byte);
+		rc = pickle_next_byte(p, &byte);
 		if (rc || byte == '\n')
 			break;
 		if (n < sizeof(text))
@@ -192,8 +194,9 @@ static int read_line(struct rsh_pickle *p, uint64_t *hash)
 	return rc;
 }
 
-static int read_operand(struct rsh_pickle *p, enum operand operand,
-			struct rsh_pickle_step *out)
+static int pickle_read_operand(struct rsh_pickle *p,
+			       enum pickle_operand operand,
+			       struct rsh_pickle_step *out)
 {
 	int rc;
 
@@ -201,42 +204,42 @@ static int read_operand(struct rsh_pickle *p, enum operand operand,
 	case NOTHING:
 		return 0;
 	case BYTES_1:
-		return skip(p, 1);
+		return pickle_skip(p, 1);
 	case BYTES_2:
-		return skip(p, 2);
+		return pickle_skip(p, 2);
 	case BYTES_4:
-		return skip(p, 4);
+		return pickle_skip(p, 4);
 	case BYTES_8:
-		return skip(p, 8);
+		return pickle_skip(p, 8);
 	case INDEX_1:
-		return next_number(p, 1, &out->number);
+		return pickle_next_number(p, 1, &out->number);
 	case INDEX_4:
-		return next_number(p, 4, &out->number);
+		return pickle_next_number(p, 4, &out->number);
 	case INTEGER_1:
-		return read_integer(p, 1, out);
+		return pickle_read_integer(p, 1, out);
 	case INTEGER_2:
-		return read_integer(p, 2, out);
+		return pickle_read_integer(p, 2, out);
 	case INTEGER_4:
-		return read_integer(p, 4, out);
+		return pickle_read_integer(p, 4, out);
 	case COUNTED_1:
-		return skip_counted(p, 1);
+		return pickle_skip_counted(p, 1);
 	case COUNTED_4:
-		return skip_counted(p, 4);
+		return pickle_skip_counted(p, 4);
 	case COUNTED_8:
-		return skip_counted(p, 8);
+		return pickle_skip_counted(p, 8);
 	case LONG_1:
-		return read_long(p, out);
+		return pickle_read_long(p, out);
 	case TEXT_1:
-		return read_text(p, 1, out);
+		return pickle_read_text(p, 1, out);
 	case TEXT_4:
-		return read_text(p, 4, out);
+		return pickle_read_text(p, 4, out);
 	case TEXT_8:
-		return read_text(p, 8, out);
+		return pickle_read_text(p, 8, out);
 	case LINE:
-		return read_line(p, &out->hash);
+		return pickle_read_line(p, &out->hash);
 	case LINES_2:
-		rc = read_line(p, &out->hash);
-		return rc ? rc : read_line(p, &out->hash);
+		rc = pickle_read_line(p, &out->hash);
+		return rc ? rc : pickle_read_line(p, &out->hash);
 	case UNKNOWN:
 		break;
 	}
@@ -248,9 +251,9 @@ static int read_operand(struct rsh_pickle *p, enum operand operand,
 
 int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out)
 {
-	const struct instruction *i;
+	const struct pickle_instruction *i;
 	uint8_t byte;
-	int rc = next_byte(p, &byte);
+	int rc = pickle_next_byte(p, &byte);
 
 	if (rc)
 		return rc;
@@ -259,7 +262,7 @@ int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out)
 		.instruction = byte, .pops = i->pops, .pushes = i->pushes,
 		.memo = i->memo,
 	};
-	return read_operand(p, i->operand, out);
+	return pickle_read_operand(p, i->operand, out);
 }
 
 int rsh_pickle_skip(struct rsh_pickle *p)

@@ -29,11 +29,11 @@
 #define DT_STRING 7
 #define DT_VARIANT 21
 
-struct handle {
+struct tf_handle {
 	uint64_t offset, bytes;
 };
 
-struct check {
+struct tf_check {
 	const struct rsh_byte_source *src;
 	const struct rsh_byte_source *const *shards;
 	uint32_t n_shards;
@@ -42,18 +42,18 @@ struct check {
 	struct rsh_error *err;
 };
 
-struct block {
+struct tf_block {
 	uint64_t at;        /* in the file */
 	uint8_t *data;      /* owned */
 	size_t n;           /* up to the restart points */
 };
 
-typedef int entry_fn(struct check *c, uint64_t at, bool empty_key,
-		     const uint8_t *value, size_t n);
+typedef int tf_entry_fn(struct tf_check *c, uint64_t at, bool empty_key,
+			const uint8_t *value, size_t n);
 
 /* CRC-32C.  The table is made anew for each stretch, which costs less than
  * reading that. */
-static uint32_t crc32c(uint32_t crc, const uint8_t *p, size_t n)
+static uint32_t tf_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {
 	uint32_t table[256];
 
@@ -70,13 +70,13 @@ static uint32_t crc32c(uint32_t crc, const uint8_t *p, size_t n)
 }
 
 /* CRCs are stored so that one of bytes that hold CRCs is no worse. */
-static uint32_t unmask(uint32_t stored)
+static uint32_t tf_unmask(uint32_t stored)
 {
 	stored -= CRC_MASK;
 	return stored << 15 | stored >> 17;
 }
 
-static bool take_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
+static bool tf_take_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
 {
 	*out = 0;
 	for (unsigned shift = 0; shift < 64 && *p < end; shift += 7) {
@@ -89,15 +89,15 @@ static bool take_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
 	return false;
 }
 
-static bool take_handle(const uint8_t **p, const uint8_t *end,
-			struct handle *out)
+static bool tf_take_handle(const uint8_t **p, const uint8_t *end,
+			   struct tf_handle *out)
 {
-	return take_varint(p, end, &out->offset) &&
-	       take_varint(p, end, &out->bytes);
+	return tf_take_varint(p, end, &out->offset) &&
+	       tf_take_varint(p, end, &out->bytes);
 }
 
-static int read_block(struct check *c, const struct handle *h,
-		      struct block *b)
+static int tf_read_block(struct tf_check *c, const struct tf_handle *h,
+			 struct tf_block *b)
 {
 	const struct rsh_byte_source *src = c->src;
 	uint32_t n_restarts;
@@ -116,7 +116,8 @@ static int read_block(struct check *c, const struct handle *h,
 	rc = rsh_bytes_read(src, b->data, n + TRAILER_BYTES, h->offset, c->err);
 	if (rc)
 		return rc;
-	if (unmask(rsh_le32(b->data + n + 1)) != crc32c(0, b->data, n + 1))
+	if (tf_unmask(rsh_le32(b->data + n + 1)) !=
+	    tf_crc32c(0, b->data, n + 1))
 		return rsh_bytes_damaged(src, h->offset, "a block that does "
 					 "not match its CRC", c->err);
 	/* TensorFlow writes its indexes as they are. */
@@ -132,13 +133,14 @@ static int read_block(struct check *c, const struct handle *h,
 	return 0;
 }
 
-static int each_entry(struct check *c, const struct handle *h, entry_fn *fn)
+static int tf_each_entry(struct tf_check *c, const struct tf_handle *h,
+			 tf_entry_fn *fn)
 {
 	cleanup_free uint8_t *data = NULL;
-	struct block b = { 0 };
+	struct tf_block b = { 0 };
 	const uint8_t *p, *end;
 	uint64_t shared, own, n_value, key_bytes = 0;
-	int rc = read_block(c, h, &b);
+	int rc = tf_read_block(c, h, &b);
 
 	data = b.data;
 	if (rc)
@@ -146,9 +148,9 @@ static int each_entry(struct check *c, const struct handle *h, entry_fn *fn)
 	for (p = data, end = data + b.n; p < end; p += n_value) {
 		const uint64_t at = b.at + (uint64_t)(p - data);
 
-		if (!take_varint(&p, end, &shared) ||
-		    !take_varint(&p, end, &own) ||
-		    !take_varint(&p, end, &n_value) || shared > key_bytes ||
+		if (!tf_take_varint(&p, end, &shared) ||
+		    !tf_take_varint(&p, end, &own) ||
+		    !tf_take_varint(&p, end, &n_value) || shared > key_bytes ||
 		    own > (uint64_t)(end - p) ||
 		    n_value > (uint64_t)(end - p) - own)
 			return rsh_bytes_damaged(c->src, at, "no entry of a "
@@ -162,8 +164,8 @@ static int each_entry(struct check *c, const struct handle *h, entry_fn *fn)
 	return 0;
 }
 
-static int check_header(struct check *c, uint64_t at, const uint8_t *value,
-			size_t n)
+static int tf_check_header(struct tf_check *c, uint64_t at,
+			   const uint8_t *value, size_t n)
 {
 	Rsh__Pb__BundleHeader *h = rsh__pb__bundle_header__unpack(NULL, n,
 								  value);
@@ -181,8 +183,8 @@ static int check_header(struct check *c, uint64_t at, const uint8_t *value,
 	return rc;
 }
 
-static int check_place(struct check *c, uint64_t at,
-		       const Rsh__Pb__BundleEntry *e)
+static int tf_check_place(struct tf_check *c, uint64_t at,
+			  const Rsh__Pb__BundleEntry *e)
 {
 	const struct rsh_byte_source *shard;
 	uint64_t end;
@@ -199,7 +201,7 @@ static int check_place(struct check *c, uint64_t at,
 			     shard->path, shard->size, end);
 }
 
-static int check_content(struct check *c, const Rsh__Pb__BundleEntry *e)
+static int tf_check_content(struct tf_check *c, const Rsh__Pb__BundleEntry *e)
 {
 	const struct rsh_byte_source *shard = c->shards[e->shard_id];
 	uint32_t crc;
@@ -209,55 +211,55 @@ static int check_content(struct check *c, const Rsh__Pb__BundleEntry *e)
 	if (e->size == 0 || e->dtype == DT_STRING || e->dtype == DT_VARIANT)
 		return 0;
 	rc = rsh_bytes_crc(shard, (uint64_t)e->offset, (uint64_t)e->size,
-			   crc32c, &crc, c->err);
+			   tf_crc32c, &crc, c->err);
 	if (rc)
 		return rc;
-	return crc == unmask(e->crc32c) ? 0 :
+	return crc == tf_unmask(e->crc32c) ? 0 :
 	       rsh_bytes_damaged(shard, (uint64_t)e->offset, "a tensor that "
 				 "does not match its CRC", c->err);
 }
 
-static int check_tensor(struct check *c, uint64_t at, bool empty_key,
-			const uint8_t *value, size_t n)
+static int tf_check_tensor(struct tf_check *c, uint64_t at, bool empty_key,
+			   const uint8_t *value, size_t n)
 {
 	Rsh__Pb__BundleEntry *e;
 	int rc;
 
 	if (empty_key)
-		return check_header(c, at, value, n);
+		return tf_check_header(c, at, value, n);
 	e = rsh__pb__bundle_entry__unpack(NULL, n, value);
 	if (!e)
 		return rsh_bytes_damaged(c->src, at, "no entry of a tensor",
 					 c->err);
-	rc = check_place(c, at, e);
+	rc = tf_check_place(c, at, e);
 	if (rc == 0 && c->full)
-		rc = check_content(c, e);
+		rc = tf_check_content(c, e);
 	rsh__pb__bundle_entry__free_unpacked(e, NULL);
 	return rc;
 }
 
-static int check_block(struct check *c, uint64_t at, bool empty_key,
-		       const uint8_t *value, size_t n)
+static int tf_check_block(struct tf_check *c, uint64_t at, bool empty_key,
+			  const uint8_t *value, size_t n)
 {
-	struct handle h;
+	struct tf_handle h;
 
 	(void)empty_key;
-	if (!take_handle(&value, value + n, &h))
+	if (!tf_take_handle(&value, value + n, &h))
 		return rsh_bytes_damaged(c->src, at, "no place of a block",
 					 c->err);
-	return each_entry(c, &h, check_tensor);
+	return tf_each_entry(c, &h, tf_check_tensor);
 }
 
 int rsh_tf_index_check(const struct rsh_byte_source *index,
 		       const struct rsh_byte_source *const *shards,
 		       uint32_t n_shards, bool full, struct rsh_error *err)
 {
-	struct check c = { .src = index, .shards = shards, .full = full,
+	struct tf_check c = { .src = index, .shards = shards, .full = full,
 			   .n_shards = n_shards, .err = err };
 	uint8_t footer[FOOTER_BYTES];
 	const uint8_t *p = footer, *end = footer + HANDLES_BYTES;
-	struct handle meta, blocks;
-	struct block unused = { 0 };
+	struct tf_handle meta, blocks;
+	struct tf_block unused = { 0 };
 	int rc;
 
 	if (index->size < FOOTER_BYTES)
@@ -267,15 +269,15 @@ int rsh_tf_index_check(const struct rsh_byte_source *index,
 			    index->size - FOOTER_BYTES, err);
 	if (rc)
 		return rc;
-	if (rsh_le64(end) != TABLE_MAGIC || !take_handle(&p, end, &meta) ||
-	    !take_handle(&p, end, &blocks))
+	if (rsh_le64(end) != TABLE_MAGIC || !tf_take_handle(&p, end, &meta) ||
+	    !tf_take_handle(&p, end, &blocks))
 		return rsh_bytes_damaged(index, index->size - FOOTER_BYTES,
 					 "truncated, or not an index of "
 					 "TensorFlow: no footer", err);
-	rc = read_block(&c, &meta, &unused);
+	rc = tf_read_block(&c, &meta, &unused);
 	free(unused.data);
 	if (rc == 0)
-		rc = each_entry(&c, &blocks, check_block);
+		rc = tf_each_entry(&c, &blocks, tf_check_block);
 	if (rc == 0 && !c.has_header)
 		rc = rsh_bytes_damaged(index, 0, "an index without header",
 				       err);

@@ -14,13 +14,13 @@
 
 #define PICKLE_PROTO 0x80
 /* LONG1 0x1950a86a20f9469cfc6c, which is the first of several pickles. */
-static const uint8_t legacy_magic[] = {
+static const uint8_t torch_legacy_magic[] = {
 	0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19,
 };
 /* As much of a file as it may stand in, PROTO and FRAME before it. */
 #define MAGIC_WITHIN 32
 
-static int check_plain(struct rsh_pickle *p)
+static int torch_check_plain(struct rsh_pickle *p)
 {
 	int rc = rsh_pickle_skip(p);
 
@@ -31,8 +31,8 @@ static int check_plain(struct rsh_pickle *p)
 				 "pickle", p->err);
 }
 
-static int check_pickles(const struct rsh_byte_source *src, bool legacy,
-			 struct rsh_error *err)
+static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,
+			       struct rsh_error *err)
 {
 	cleanup_free struct rsh_pickle *p = calloc(1, sizeof(*p));
 
@@ -40,7 +40,7 @@ static int check_pickles(const struct rsh_byte_source *src, bool legacy,
 		return rsh_error_nomem(err);
 	p->src = src;
 	p->err = err;
-	return legacy ? rsh_torch_legacy_check(p) : check_plain(p);
+	return legacy ? rsh_torch_legacy_check(p) : torch_check_plain(p);
 }
 
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
@@ -59,9 +59,11 @@ int rsh_torch_check(const struct rsh_byte_source *src, bool full,
 	if (memcmp(start, "PK\3\4", 4) == 0)
 		return rsh_zip_check(src, full, err);
 	if (start[0] == PICKLE_PROTO)
-		return check_pickles(src, memmem(start, MAGIC_WITHIN,
-						 legacy_magic,
-						 sizeof(legacy_magic)), err);
+		return torch_check_pickles(src,
+					   memmem(start, MAGIC_WITHIN,
+						  torch_legacy_magic,
+						  sizeof(torch_legacy_magic)),
+					   err);
 	if (rsh_torch_is_tar(start, n))
 		return rsh_torch_tar_check(src, err);
 	return rsh_bytes_damaged(src, 0, "neither a zip archive nor a pickle "

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/torch_legacy.c - the pickles of an old file of torch.save(), and the
- * storages behind them.
+/* wire/torch_legacy.c finds out whether an old file of torch.save() is as long
+ * as it must be: pickles, and behind them the bytes of storages.
  *
- * How long a storage is stands in the pickle of the object: whatever refers to
- * it does so by the tuple ("storage", class, key, device, number of elements,
- * ...).  To find these the pickle's instructions are followed on a stack that
- * knows strings, integers and classes and takes all else for a thing. */
+ * Nothing in the file says how long it is, and storages end without a mark.
+ * What refers to one, in the pickle of the object, is the tuple ("storage",
+ * class, key, device, number of elements, ...).  Such tuples are looked for
+ * among the first values since the last mark, with a memo for what is written
+ * once and used again, as classes are.  No other value matters, so there is no
+ * stack. */
 #include "config.h"
 
 #include "torch_legacy_i.h"
@@ -22,42 +24,36 @@
 #define TUPLE_LEAST 5
 /* What stands before the content of each storage: its number of elements. */
 #define COUNT_BYTES 8
-/* A pickle of more values is not followed; no model has so many. */
+/* More values are not remembered; no model has so many. */
 #define VALUES_MAX (4u * 1024 * 1024)
 
-enum kind { THING, MARK, NUMBER, TEXT, CLASS };
+enum legacy_kind { THING, NUMBER, TEXT, CLASS };
 
-struct value {
-	enum kind kind;
+struct legacy_value {
+	enum legacy_kind kind;
 	uint64_t number; /* or a hash */
 };
 
-struct values {
-	struct value *v;
-	size_t n, cap;
-};
-
-struct storage {
+struct legacy_storage {
 	uint64_t key; /* a hash */
-	uint64_t count;
-	uint64_t element_bytes; /* 0: of a class unknown here */
+	uint64_t bytes;
 };
 
-struct machine {
+struct legacy_object {
 	struct rsh_pickle *p;
-	struct values stack, memo;
 	uint64_t storage_word; /* the hash of "storage" */
-	struct storage *storages;
+	struct legacy_value top;
+	struct legacy_value first[TUPLE_LEAST]; /* since the last mark */
+	size_t n;                               /* so many, or more */
+	struct legacy_value *memo;
+	size_t n_memo, cap_memo;
+	struct legacy_storage *storages;
 	size_t n_storages, cap_storages;
-	bool lost; /* too large to follow */
+	bool unsized_any; /* there is a storage whose length is not known */
 };
 
-static int damaged(const struct machine *m, const char *what)
-{
-	return rsh_bytes_damaged(m->p->src, m->p->at, what, m->p->err);
-}
-
-static uint64_t element_bytes(uint64_t class)
+/* 0: a class that is not known here. */
+static uint64_t legacy_element_bytes(uint64_t class)
 {
 	static const struct {
 		const char *name;
@@ -80,229 +76,147 @@ static uint64_t element_bytes(uint64_t class)
 	return 0;
 }
 
-/* ---- the stack and the memo ---- */
-
-static int append(struct machine *m, struct values *to, struct value v)
+/* Python 2 counts from 1, so a place may be left out. */
+static int legacy_put(struct legacy_object *o, uint64_t place)
 {
-	if (to->n >= VALUES_MAX) {
-		m->lost = true;
+	if (place > o->n_memo + 1 || place >= VALUES_MAX)
 		return 0;
+	if (place >= o->n_memo) {
+		if (rsh_grow(&o->memo, &o->cap_memo, (size_t)place + 1,
+			     sizeof(*o->memo)))
+			return rsh_error_nomem(o->p->err);
+		o->memo[o->n_memo] = (struct legacy_value){ THING, 0 };
+		o->n_memo = (size_t)place + 1;
 	}
-	if (rsh_grow(&to->v, &to->cap, to->n + 1, sizeof(*to->v)))
-		return rsh_error_nomem(m->p->err);
-	to->v[to->n++] = v;
+	o->memo[place] = o->top;
 	return 0;
 }
 
-static int pop(struct machine *m, size_t n)
+static void legacy_push(struct legacy_object *o, struct legacy_value v)
 {
-	if (m->stack.n < n)
-		return damaged(m, "a pickle that takes more than it has");
-	m->stack.n -= n;
+	o->top = v;
+	if (o->n < TUPLE_LEAST)
+		o->first[o->n] = v;
+	o->n++;
+}
+
+static int legacy_note_storage(struct legacy_object *o)
+{
+	const struct legacy_value *v = o->first;
+	struct legacy_storage s;
+
+	if (o->n < TUPLE_LEAST || v[0].kind != TEXT ||
+	    v[0].number != o->storage_word || v[1].kind != CLASS ||
+	    v[2].kind != TEXT || v[4].kind != NUMBER)
+		return 0;
+	s = (struct legacy_storage){ .key = v[2].number };
+	o->unsized_any |= legacy_element_bytes(v[1].number) == 0 ||
+			  o->n_storages >= VALUES_MAX;
+	if (!rsh_mul_u64(legacy_element_bytes(v[1].number), v[4].number,
+			 &s.bytes))
+		s.bytes = UINT64_MAX;
+	if (o->n_storages >= VALUES_MAX)
+		return 0;
+	if (rsh_grow(&o->storages, &o->cap_storages, o->n_storages + 1,
+		     sizeof(*o->storages)))
+		return rsh_error_nomem(o->p->err);
+	o->storages[o->n_storages++] = s;
 	return 0;
 }
 
-/* The place of the last mark; the stack's height if there is none. */
-static size_t find_mark(const struct machine *m)
+/* What an instruction pushes that has nothing to do with the memo. */
+static struct legacy_value legacy_value_of(const struct legacy_object *o,
+					   const struct rsh_pickle_step *s)
 {
-	size_t at = m->stack.n;
-
-	while (at > 0 && m->stack.v[at - 1].kind != MARK)
-		at--;
-	return at > 0 ? at - 1 : m->stack.n;
+	if (s->is_number)
+		return (struct legacy_value){ NUMBER, s->number };
+	if (s->is_text)
+		return (struct legacy_value){ TEXT, s->hash };
+	if (s->instruction == RSH_PICKLE_GLOBAL)
+		return (struct legacy_value){ CLASS, s->hash };
+	if (s->instruction == RSH_PICKLE_DUP)
+		return o->top;
+	if (s->instruction == RSH_PICKLE_STACK_GLOBAL && o->top.kind == TEXT)
+		return (struct legacy_value){ CLASS, o->top.number };
+	return (struct legacy_value){ THING, 0 };
 }
 
-static int pop_to_mark(struct machine *m)
+static int legacy_follow(struct legacy_object *o,
+			 const struct rsh_pickle_step *s)
 {
-	size_t mark = find_mark(m);
+	const struct legacy_value thing = { THING, 0 };
+	struct legacy_value v = legacy_value_of(o, s);
+	int rc = 0;
 
-	if (mark == m->stack.n)
-		return damaged(m, "a pickle that lacks a mark");
-	m->stack.n = mark;
-	return 0;
+	if (s->memo == RSH_PICKLE_PUT)
+		return legacy_put(o, s->number);
+	if (s->memo == RSH_PICKLE_MEMOIZE)
+		return legacy_put(o, o->n_memo);
+	if (s->memo == RSH_PICKLE_GET)
+		v = s->number < o->n_memo ? o->memo[s->number] : thing;
+	if (s->instruction == RSH_PICKLE_TUPLE)
+		rc = legacy_note_storage(o);
+	if (s->instruction == RSH_PICKLE_MARK || s->pops == RSH_PICKLE_TO_MARK)
+		o->n = 0;
+	else
+		o->n -= s->pops < o->n ? s->pops : o->n;
+	if (s->instruction == RSH_PICKLE_MARK)
+		return rc;
+	for (unsigned i = 0; i < s->pushes; i++)
+		legacy_push(o, v);
+	return rc;
 }
 
-static int put(struct machine *m, uint64_t place)
+static int legacy_read_object(struct legacy_object *o)
 {
-	const struct value *top;
+	struct rsh_pickle_step step = { .instruction = 0 };
+	int rc = 0;
 
-	if (m->stack.n == 0)
-		return damaged(m, "a pickle that keeps what it has not");
-	top = &m->stack.v[m->stack.n - 1];
-	/* Python 2 counts from 1. */
-	if (m->memo.n == 0 && place == 1) {
-		int rc = append(m, &m->memo, (struct value){ THING, 0 });
-
-		if (rc)
-			return rc;
+	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
+		rc = rsh_pickle_next(o->p, &step);
+		if (rc == 0)
+			rc = legacy_follow(o, &step);
 	}
-	if (place > m->memo.n)
-		return damaged(m, "a pickle that keeps values out of order");
-	if (place == m->memo.n)
-		return append(m, &m->memo, *top);
-	m->memo.v[place] = *top;
-	return 0;
+	return rc;
 }
 
-static int get(struct machine *m, uint64_t place)
+static int legacy_by_key(const void *a, const void *b)
 {
-	if (place >= m->memo.n)
-		return damaged(m, "a pickle that uses what it has not kept");
-	return append(m, &m->stack, m->memo.v[place]);
-}
-
-/* ---- storages ---- */
-
-/* The tuple from the last mark on, if it refers to a storage. */
-static int note_storage(struct machine *m)
-{
-	size_t mark = find_mark(m);
-	const struct value *v;
-
-	if (m->stack.n < mark + 1 + TUPLE_LEAST)
-		return 0;
-	v = m->stack.v + mark + 1;
-	if (v[0].kind != TEXT || v[0].number != m->storage_word ||
-	    v[1].kind != CLASS || v[2].kind != TEXT || v[4].kind != NUMBER)
-		return 0;
-	m->lost = m->n_storages >= VALUES_MAX;
-	if (!m->lost && rsh_grow(&m->storages, &m->cap_storages, m->n_storages + 1,
-		     sizeof(*m->storages)))
-		return rsh_error_nomem(m->p->err);
-	if (!m->lost)
-		m->storages[m->n_storages++] = (struct storage){
-			v[2].number, v[4].number, element_bytes(v[1].number),
-		};
-	return 0;
-}
-
-static int by_key(const void *a, const void *b)
-{
-	const struct storage *x = a, *y = b;
+	const struct legacy_storage *x = a, *y = b;
 
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Moves *at behind the storage of that key. */
-static int skip_storage(struct machine *m, uint64_t key, uint64_t *at)
+/* Whether the rest of the file is as long as all storages, each of which may be
+ * referred to several times.  Of one whose length is not known there must be at
+ * least the number of its elements. */
+static int legacy_check_length(struct legacy_object *o)
 {
-	const struct storage wanted = { .key = key };
-	const struct rsh_byte_source *src = m->p->src;
-	const struct storage *s = !m->n_storages ? NULL :
-		bsearch(&wanted, m->storages, m->n_storages, sizeof(*s),
-			by_key);
-	uint8_t count[COUNT_BYTES];
-	uint64_t bytes;
-	int rc;
+	const uint64_t at = o->p->at, rest = o->p->src->size - at;
+	uint64_t wanted = 0;
 
-	if (!s && !m->lost)
-		return damaged(m, "a storage that nothing refers to");
-	rc = rsh_bytes_read(src, count, sizeof(count), *at, m->p->err);
-	if (rc)
-		return rc;
-	if (m->lost || s->element_bytes == 0) {
-		m->lost = true;
-		*at += sizeof(count);
-		return 0;
+	if (o->n_storages)
+		qsort(o->storages, o->n_storages, sizeof(*o->storages),
+		      legacy_by_key);
+	for (size_t i = 0; i < o->n_storages; i++) {
+		if (i > 0 && o->storages[i].key == o->storages[i - 1].key)
+			continue;
+		if (!rsh_add_u64(wanted, COUNT_BYTES, &wanted) ||
+		    !rsh_add_u64(wanted, o->storages[i].bytes, &wanted))
+			wanted = UINT64_MAX;
+		if (wanted > rest)
+			return rsh_bytes_damaged(o->p->src, at, "truncated: "
+						 "the storages do not end "
+						 "within the file", o->p->err);
 	}
-	if (rsh_le64(count) != s->count)
-		return rsh_bytes_damaged(src, *at, "a storage of another "
-					 "length", m->p->err);
-	*at += sizeof(count);
-	if (!rsh_mul_u64(s->count, s->element_bytes, &bytes) ||
-	    bytes > src->size - *at)
-		return rsh_bytes_damaged(src, *at, "truncated: the file ends "
-					 "within a storage", m->p->err);
-	*at += bytes;
-	return 0;
-}
-
-/* ---- pickles ---- */
-
-/* What an instruction pushes that has nothing to do with the memo. */
-static struct value value_of(const struct machine *m,
-			     const struct rsh_pickle_step *s)
-{
-	const struct value *top = m->stack.n ? &m->stack.v[m->stack.n - 1] :
-					       NULL;
-
-	if (s->is_number)
-		return (struct value){ NUMBER, s->number };
-	if (s->is_text)
-		return (struct value){ TEXT, s->hash };
-	if (s->instruction == RSH_PICKLE_MARK)
-		return (struct value){ MARK, 0 };
-	if (s->instruction == RSH_PICKLE_GLOBAL)
-		return (struct value){ CLASS, s->hash };
-	if (s->instruction == RSH_PICKLE_DUP && top)
-		return *top;
-	if (s->instruction == RSH_PICKLE_STACK_GLOBAL && top &&
-	    top->kind == TEXT)
-		return (struct value){ CLASS, top->number };
-	return (struct value){ THING, 0 };
-}
-
-static int follow(struct machine *m, const struct rsh_pickle_step *s)
-{
-	struct value v = value_of(m, s);
-	int rc = 0;
-
-	if (s->memo == RSH_PICKLE_GET)
-		return get(m, s->number);
-	if (s->memo == RSH_PICKLE_PUT)
-		return put(m, s->number);
-	if (s->memo == RSH_PICKLE_MEMOIZE)
-		return put(m, m->memo.n);
-	if (s->instruction == RSH_PICKLE_TUPLE)
-		rc = note_storage(m);
-	if (rc == 0)
-		rc = s->pops == RSH_PICKLE_TO_MARK ? pop_to_mark(m) :
-						     pop(m, s->pops);
-	for (unsigned i = 0; i < s->pushes && rc == 0; i++)
-		rc = append(m, &m->stack, v);
-	return rc;
-}
-
-static int follow_object(struct machine *m)
-{
-	struct rsh_pickle_step step = { .instruction = 0 };
-	int rc = 0;
-
-	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
-		rc = rsh_pickle_next(m->p, &step);
-		if (rc == 0 && !m->lost)
-			rc = follow(m, &step);
-	}
-	if (m->n_storages)
-		qsort(m->storages, m->n_storages, sizeof(*m->storages),
-		      by_key);
-	return rc;
-}
-
-/* The last pickle lists the storages' keys.  Its end is where the first of them
- * begins, so it is read twice. */
-static int check_storages(struct machine *m)
-{
-	struct rsh_pickle_step step = { .instruction = 0 };
-	uint64_t keys = m->p->at, at;
-	int rc = rsh_pickle_skip(m->p);
-
-	at = m->p->at;
-	m->p->at = keys;
-	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
-		rc = rsh_pickle_next(m->p, &step);
-		if (rc == 0 && step.is_text)
-			rc = skip_storage(m, step.hash, &at);
-	}
-	if (rc || m->lost || at == m->p->src->size)
-		return rc;
-	return rsh_bytes_damaged(m->p->src, at, "the file goes on after its "
-				 "storages", m->p->err);
+	return wanted == rest || o->unsized_any ? 0 :
+	       rsh_bytes_damaged(o->p->src, at + wanted, "the file goes on "
+				 "after its storages", o->p->err);
 }
 
 int rsh_torch_legacy_check(struct rsh_pickle *p)
 {
-	struct machine m = {
+	struct legacy_object o = {
 		.p = p, .storage_word = rsh_pickle_hash("storage"),
 	};
 	int rc = 0;
@@ -310,11 +224,13 @@ int rsh_torch_legacy_check(struct rsh_pickle *p)
 	for (unsigned i = 0; i < PICKLES_BEFORE && rc == 0; i++)
 		rc = rsh_pickle_skip(p);
 	if (rc == 0)
-		rc = follow_object(&m);
+		rc = legacy_read_object(&o);
+	/* The last pickle lists the keys of the storages. */
 	if (rc == 0)
-		rc = check_storages(&m);
-	free(m.stack.v);
-	free(m.memo.v);
-	free(m.storages);
+		rc = rsh_pickle_skip(p);
+	if (rc == 0)
+		rc = legacy_check_length(&o);
+	free(o.memo);
+	free(o.storages);
 	return rc;
 }

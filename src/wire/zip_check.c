@@ -34,12 +34,12 @@
 #define ZIP64_EXTRA 1
 
 /* What the records at the end of the archive say of its directory. */
-struct directory {
+struct zip_directory {
 	uint64_t offset, bytes, n_entries;
 	uint64_t end; /* where the end records begin */
 };
 
-struct entry {
+struct zip_entry {
 	uint64_t at; /* of its central header */
 	uint64_t content_bytes, original_bytes, local_offset;
 	uint16_t n_name, n_extra, n_comment, disk;
@@ -49,8 +49,8 @@ struct entry {
 };
 
 /* The end record is the last one whose comment fills the rest of the file. */
-static int find_end(const struct rsh_byte_source *src, uint64_t *at,
-		    uint8_t end[END_BYTES], struct rsh_error *err)
+static int zip_find_end(const struct rsh_byte_source *src, uint64_t *at,
+			uint8_t end[END_BYTES], struct rsh_error *err)
 {
 	size_t n = src->size < END_BYTES + COMMENT_MAX ?
 		   (size_t)src->size : END_BYTES + COMMENT_MAX;
@@ -75,16 +75,16 @@ static int find_end(const struct rsh_byte_source *src, uint64_t *at,
 }
 
 /* Beside a zip64 record the old fields hold the same or all ones. */
-static bool agrees(uint64_t field, uint64_t all_ones, uint64_t wide)
+static bool zip_agrees(uint64_t field, uint64_t all_ones, uint64_t wide)
 {
 	return field == wide || field == all_ones;
 }
 
-static int read_end64(const struct rsh_byte_source *src, uint64_t at,
-		      const uint8_t *locator, struct directory *d,
-		      struct rsh_error *err)
+static int zip_read_end64(const struct rsh_byte_source *src, uint64_t at,
+			  const uint8_t *locator, struct zip_directory *d,
+			  struct rsh_error *err)
 {
-	const struct directory old = *d;
+	const struct zip_directory old = *d;
 	const uint64_t locator_at = at - LOCATOR64_BYTES;
 	uint8_t end[END64_BYTES];
 	int rc;
@@ -104,26 +104,26 @@ static int read_end64(const struct rsh_byte_source *src, uint64_t at,
 	d->n_entries = rsh_le64(end + 32);
 	d->bytes = rsh_le64(end + 40);
 	d->offset = rsh_le64(end + 48);
-	return agrees(old.n_entries, UINT16_MAX, d->n_entries) &&
-	       agrees(old.bytes, UINT32_MAX, d->bytes) &&
-	       agrees(old.offset, UINT32_MAX, d->offset) ? 0 :
+	return zip_agrees(old.n_entries, UINT16_MAX, d->n_entries) &&
+	       zip_agrees(old.bytes, UINT32_MAX, d->bytes) &&
+	       zip_agrees(old.offset, UINT32_MAX, d->offset) ? 0 :
 	       rsh_bytes_damaged(src, at, "two end records that do not agree",
 				 err);
 }
 
-static int read_directory(const struct rsh_byte_source *src,
-			  struct directory *d, struct rsh_error *err)
+static int zip_read_directory(const struct rsh_byte_source *src,
+			      struct zip_directory *d, struct rsh_error *err)
 {
 	uint8_t end[END_BYTES] = { 0 }, locator[LOCATOR64_BYTES];
 	uint64_t at = 0;
-	int rc = find_end(src, &at, end, err);
+	int rc = zip_find_end(src, &at, end, err);
 
 	if (rc)
 		return rc;
 	if (rsh_le16(end + 4) != 0 || rsh_le16(end + 6) != 0)
 		return rsh_bytes_damaged(src, at, "a zip archive in several "
 					 "parts", err);
-	*d = (struct directory){
+	*d = (struct zip_directory){
 		.n_entries = rsh_le16(end + 10), .bytes = rsh_le32(end + 12),
 		.offset = rsh_le32(end + 16), .end = at,
 	};
@@ -131,7 +131,7 @@ static int read_directory(const struct rsh_byte_source *src,
 		rc = rsh_bytes_read(src, locator, sizeof(locator),
 				    at - LOCATOR64_BYTES, err);
 		if (rc == 0 && rsh_le32(locator) == LOCATOR64_SIGNATURE)
-			rc = read_end64(src, at, locator, d, err);
+			rc = zip_read_end64(src, at, locator, d, err);
 		if (rc)
 			return rc;
 	}
@@ -143,7 +143,7 @@ static int read_directory(const struct rsh_byte_source *src,
 
 /* Takes the numbers that do not fit their 32-bit fields from the extra field:
  * they stand there in this order, each only if its field is all ones. */
-static bool read_zip64_extra(struct entry *e)
+static bool zip_read_wide_numbers(struct zip_entry *e)
 {
 	uint64_t *const wide[] = { &e->original_bytes, &e->content_bytes,
 				   &e->local_offset };
@@ -172,9 +172,10 @@ static bool read_zip64_extra(struct entry *e)
 }
 
 /* `room` has space for the longest name and extra field. */
-static int read_entry(const struct rsh_byte_source *src,
-		      const struct directory *d, uint64_t at, uint8_t *room,
-		      struct entry *e, struct rsh_error *err)
+static int zip_read_entry(const struct rsh_byte_source *src,
+			  const struct zip_directory *d, uint64_t at,
+			  uint8_t *room, struct zip_entry *e,
+			  struct rsh_error *err)
 {
 	uint8_t h[CENTRAL_BYTES];
 	int rc;
@@ -185,7 +186,7 @@ static int read_entry(const struct rsh_byte_source *src,
 	rc = rsh_bytes_read(src, h, sizeof(h), at, err);
 	if (rc)
 		return rc;
-	*e = (struct entry){
+	*e = (struct zip_entry){
 		.at = at, .method = rsh_le16(h + 10), .crc = rsh_le32(h + 16),
 		.content_bytes = rsh_le32(h + 20),
 		.original_bytes = rsh_le32(h + 24), .n_name = rsh_le16(h + 28),
@@ -203,26 +204,26 @@ static int read_entry(const struct rsh_byte_source *src,
 			    at + CENTRAL_BYTES, err);
 	if (rc)
 		return rc;
-	return read_zip64_extra(e) ? 0 :
+	return zip_read_wide_numbers(e) ? 0 :
 	       rsh_bytes_damaged(src, at, "a zip64 entry without its numbers",
 				 err);
 }
 
-static uint32_t crc(uint32_t crc, const uint8_t *p, size_t n)
+static uint32_t zip_crc(uint32_t crc, const uint8_t *p, size_t n)
 {
 	return (uint32_t)crc32(crc, p, (uInt)n);
 }
 
-static int check_content(const struct rsh_byte_source *src,
-			 const struct entry *e, uint64_t at,
-			 struct rsh_error *err)
+static int zip_check_content(const struct rsh_byte_source *src,
+			     const struct zip_entry *e, uint64_t at,
+			     struct rsh_error *err)
 {
 	uint32_t found;
 	int rc;
 
 	if (e->method != 0)
 		return 0;
-	rc = rsh_bytes_crc(src, at, e->content_bytes, crc, &found, err);
+	rc = rsh_bytes_crc(src, at, e->content_bytes, zip_crc, &found, err);
 	if (rc)
 		return rc;
 	return found == e->crc ? 0 :
@@ -231,9 +232,10 @@ static int check_content(const struct rsh_byte_source *src,
 }
 
 /* *content: where the entry's bytes begin. */
-static int check_local(const struct rsh_byte_source *src,
-		       const struct directory *d, const struct entry *e,
-		       uint8_t *room, uint64_t *content, struct rsh_error *err)
+static int zip_check_local(const struct rsh_byte_source *src,
+			   const struct zip_directory *d,
+			   const struct zip_entry *e, uint8_t *room,
+			   uint64_t *content, struct rsh_error *err)
 {
 	uint8_t h[LOCAL_BYTES];
 	int rc;
@@ -269,7 +271,7 @@ static int check_local(const struct rsh_byte_source *src,
 }
 
 /* "<directory>/data.pkl", the object that torch.load() builds. */
-static bool is_torch_object(const struct entry *e)
+static bool zip_is_torch_object(const struct zip_entry *e)
 {
 	static const char name[] = "/data.pkl";
 	const size_t n = sizeof(name) - 1;
@@ -282,29 +284,29 @@ int rsh_zip_check(const struct rsh_byte_source *src, bool full,
 		  struct rsh_error *err)
 {
 	cleanup_free uint8_t *room = malloc(3 * 0x10000);
-	struct directory d = { 0 };
+	struct zip_directory d = { 0 };
 	bool found = false;
 	uint64_t at, content = 0;
 	int rc;
 
 	if (!room)
 		return rsh_error_nomem(err);
-	rc = read_directory(src, &d, err);
+	rc = zip_read_directory(src, &d, err);
 	if (rc)
 		return rc;
 	at = d.offset;
 	for (uint64_t i = 0; i < d.n_entries; i++) {
-		struct entry e;
+		struct zip_entry e;
 
-		rc = read_entry(src, &d, at, room, &e, err);
+		rc = zip_read_entry(src, &d, at, room, &e, err);
 		if (rc == 0)
-			rc = check_local(src, &d, &e, room + 2 * 0x10000,
-					 &content, err);
+			rc = zip_check_local(src, &d, &e, room + 2 * 0x10000,
+					     &content, err);
 		if (rc == 0 && full)
-			rc = check_content(src, &e, content, err);
+			rc = zip_check_content(src, &e, content, err);
 		if (rc)
 			return rc;
-		found |= is_torch_object(&e);
+		found |= zip_is_torch_object(&e);
 		at += CENTRAL_BYTES + (uint64_t)e.n_name + e.n_extra +
 		      e.n_comment;
 	}

@@ -76,7 +76,9 @@ LAYERS_BELOW_VFS = \
 	libtensor.la \
 	libderive.la \
 	libstrategy.la \
+	libcatalogue.la \
 	libplan.la \
+	libconverter.la \
 	libcache.la \
 	libsource.la
 

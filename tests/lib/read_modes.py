@@ -11,19 +11,17 @@ IO_MODES = ("auto", "direct", "cached")
 CACHES = ("auto", "on", "off")
 # Of no block, of one, of a few, and of more than tests have to keep.
 SIZES = ("0", "300KiB", "600KiB", "2MiB", "16MiB", "1GiB")
-COMPRESS = ("auto", "on", "off")
 
 
-def mode(io_mode, cache, size, compress, cache_dir=None):
-    words = ["--io-mode", io_mode, "--cache", cache, "--cache-size", size,
-             "--cache-compress", compress]
+def mode(io_mode, cache, size, cache_dir=None):
+    words = ["--io-mode", io_mode, "--cache", cache, "--cache-size", size]
     return words + (["--cache-dir", cache_dir] if cache_dir else [])
 
 
 def draw(numbers, cache_dir=None):
     """Any of them; with a directory of blocks as often as without, if one is
     given."""
-    words = mode(*map(numbers.choice, (IO_MODES, CACHES, SIZES, COMPRESS)))
+    words = mode(*map(numbers.choice, (IO_MODES, CACHES, SIZES)))
     if numbers.random() < 0.5 and cache_dir:
         words += ["--cache-dir", cache_dir]
     return words
@@ -35,7 +33,6 @@ _FIGURES = (
     ("reads", r"\d+ MiB read in (\d+) reads"),
     ("failed", r"\d+ MiB read in \d+ reads, (\d+) failed"),
     ("memory", r"cache: (\d+) blocks found in memory"),
-    ("compressed", r"cache: .* (\d+) compressed,"),
     ("disk", r"cache: .* (\d+) on disk,"),
     ("peak", r"cache: .*; (\d+) MiB of memory at most"),
 )

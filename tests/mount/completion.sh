@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The completions of bash and zsh: both shells take them, and what they offer are
-# the commands, options and values of --help.
+# the commands, options and values of --help and --help-all.
 . "${srcdir:-.}/lib/mount.sh"
 
 SCRIPTS=$(cd "$top_srcdir/src/completions" && pwd)
@@ -46,7 +46,7 @@ if command -v bash >/dev/null; then
 	equal "files behind it" "$(offers strategy show a)" "a file"
 	for command in $commands; do
 		equal "all options of $command" "$(offers "$command" --)" \
-			"$("$RESHARDFS" "$command" --help |
+			"$("$RESHARDFS" "$command" --help-all |
 				sed -n 's/^  \(-.,\|   \) \(--[a-z-]*\).*/\2/p' |
 				LC_ALL=C sort | xargs)"
 	done

@@ -409,12 +409,11 @@ def a_derived_strategy(p):
         with open(os.path.join(tree, f"rank_{rank}", "net-1_1.ckpt"), "wb") as f:
             f.write(checkpoint_bytes({"w": Record((4, 2), "Int8", bytes([rank % 4] * 8))}))
     derived = p.path("derived.ckpt")
-    mesh = ["--mesh", "dp=2,mp=2", "--opt", "-1"]
-    check(run("strategy", "derive", src, *mesh, "--checkpoint", tree, "-o",
+    check(run("strategy", "derive", src, "--mesh", "dp=2,mp=2", "--checkpoint", tree, "-o",
               derived).status == GOOD, "derive")
     words = ["--src-strategy", src]
     by_mesh, by_file = p.path("by_mesh"), p.path("by_file")
-    said = run_json("export", tree, by_mesh, *words, "--dst-mesh=dp=2,mp=2", "--dst-opt=-1")
+    said = run_json("export", tree, by_mesh, *words, "--dst-mesh=dp=2,mp=2")
     check(said["files"]["written"] == 4, said)
     run_json("export", tree, by_file, *words, "--dst-strategy", derived)
     found, expected = hash_tree(by_mesh), hash_tree(by_file)
@@ -422,10 +421,9 @@ def a_derived_strategy(p):
     lines = tree_difference(expected, found)
     check(not lines, lines)
     check(manifest(os.path.join(by_mesh, MANIFEST))[0]["dst_strategy"]["xxh3"], "no hash")
-    check(run_json("export", tree, by_mesh, *words, "--dst-mesh=dp=2,mp=2",
-                   "--dst-opt=-1")["files"]["kept"] == 4, "again")
-    refused(run("export", tree, by_mesh, *words, "--dst-mesh=mp=4", "--dst-opt=-1"), INPUT,
-            MANIFEST, "--overwrite")
+    check(run_json("export", tree, by_mesh, *words, "--dst-mesh=dp=2,mp=2")["files"]["kept"] == 4,
+          "again")
+    refused(run("export", tree, by_mesh, *words, "--dst-mesh=mp=4"), INPUT, MANIFEST, "--overwrite")
 
 
 def wrong_usage(p):

@@ -105,12 +105,12 @@ check "no source: it is named" grep -q "$T/nowhere: No such" "$T/said"
 
 # Every long option is a mount option as well.  Those that a mount of this
 # source cannot have at once get past the helper to be refused by name.
-"$RESHARDFS" mount --help |
+"$RESHARDFS" mount --help-all |
 	sed -n 's/^  \(-., \|    \)--\([a-z-]*\).*/\2/p' | tr - _ >"$T/options"
 unknown=
 while read -r option; do
 	case $option in
-	help | version | debug | foreground) continue ;;
+	help | help_all | version | debug | foreground) continue ;;
 	esac
 	"$helper" "$T/nowhere" "$MNT" -o "$option=a" >"$T/said" 2>&1
 	with=$?
@@ -124,7 +124,7 @@ equal "options that the helper does not pass on" "$unknown" ""
 options=prefix=p_,select=newest,breakpoint=include,check=full,fallbacks=1
 options=$options,replicas=auto,allow_missing,unlisted=copy,only=.,drop=@
 options=$options,format=ckpt,io_mode=cached,cache=on,cache_size=16MiB
-options=$options,cache_compress=off,keep_free=1MiB,log_level=info
+options=$options,keep_free=1MiB,log_level=info
 options=$options,log_file=$T/log,max_threads=4,max_idle_threads=2
 options=$options,fsname=job7,allow_other,nosuid,nodev,noexec,noatime
 options=$options,rank_dir=rank_{rank},fault=delay=1us

@@ -142,7 +142,7 @@ def of_a_mount(job):
 
 def what_has_none(_):
     for command in ("umount", "mount"):
-        check("--json" not in run(command, "--help").out, f"{command} has --json")
+        check("--json" not in run(command, "--help-all").out, f"{command} has --json")
 
 
 TESTS = [ls, plan, export, a_manifest, verify, strategy, of_a_mount, what_has_none]

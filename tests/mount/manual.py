@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manuals and the tables of commands and options say the same.
 
-What the program has is taken from its --help, which is made from the tables;
+What the program has is taken from its --help-all, which is made from the tables;
 what the manuals have, from their lists of options and commands.
 """
 
@@ -47,7 +47,7 @@ def commands_of_help():
 
 def options_of_help(command):
     """{name: letter or ""}; mount options are "-o name"."""
-    said = run(command, "--help").out
+    said = run(command, "--help-all").out
     options = {name: letter for letter, name in
                re.findall(r"^  (?:-(.), |    )--([a-z-]+)", said, re.M)}
     options.update((f"-o {name}", "") for name in re.findall(r"^  -o ([a-z_]+)", said, re.M))
@@ -145,7 +145,7 @@ def main():
                      if options.get(o) != letter}
             check(not other, other)
         with tap.test(f"{command}: --help says how it is called"):
-            said = run(command, "--help")
+            said = run(command, "--help-all")
             usage = said.out.splitlines()[0]
             check(usage.startswith(f"usage: reshardfs {command} [options] "), usage)
             check(max(map(len, said.out.splitlines())) < 80, "too wide")

@@ -66,6 +66,8 @@ both "long option with a value too many" --foreground --foreground=yes
 both "-o option without its value" prefix -oprefix
 both "-o option with a value too many" foreground -oforeground=yes
 both "rw" rw -orw
+both "blocks that are compressed" "is gone" --cache-compress=auto
+both "blocks that are compressed, with -o" "is gone" -ocache_compress=off
 both "compat with another value" torch --compat=torch
 both "unknown log level" loud --log-level=loud
 both "prefix with a slash" a/b --prefix=a/b
@@ -90,6 +92,8 @@ cp "$T/help" "$T/help.all"
 check "--help lists the commands" grep -q '^  mount  ' "$T/help"
 "$RESHARDFS" mount --help >"$T/help" 2>&1
 equal "mount --help succeeds" $? 0
+"$RESHARDFS" mount --help-all >"$T/help.mount" 2>&1
+equal "mount --help-all succeeds" $? 0
 check "and says how it is called" \
 	grep -qx 'usage: reshardfs mount \[options\] SOURCE MOUNTPOINT' "$T/help"
 "$RESHARDFS" help | cmp -s - "$T/help.all"
@@ -101,9 +105,33 @@ for command in $(sed -n 's/^  \([a-z]*\)  .*/\1/p' "$T/help.all"); do
 done
 for option in src-strategy dst-strategy prefix compat foreground debug \
 	log-file log-level quiet version help; do
+	check "mount --help-all lists --$option" grep -q -e "--$option" "$T/help.mount"
+done
+for option in src-strategy dst-strategy dst-mesh select format foreground help-all; do
 	check "mount --help lists --$option" grep -q -e "--$option" "$T/help"
 done
-check "--help fits a terminal" sh -c "! grep -E '.{80}| \$' '$T/help'"
+count() {
+	grep -cE '^  (-., |    )?-' "$1"
+}
+check "mount --help tells little" test "$(count "$T/help")" -le 12
+check "and --help-all all" test "$(count "$T/help.mount")" -gt 60
+check "in sections" sh -c \
+	"[ \$(grep -c '^[A-Z].*:\$' '$T/help.mount') -gt 5 ]"
+for help in "$T/help" "$T/help.mount"; do
+	check "help fits a terminal" sh -c "! grep -E '.{80}| \$' '$help'"
+done
+for form in show merge check derive infer; do
+	"$RESHARDFS" help strategy $form >"$T/a"
+	equal "help strategy $form" $? 0
+	check "names it" grep -q "^usage: reshardfs strategy $form \[options\] [A-Z]" "$T/a"
+	check "strategy $form --help says the same" sh -c \
+		"'$RESHARDFS' strategy $form --help | cmp - '$T/a'"
+done
+refute "strategy show has not what derive has" sh -c \
+	"'$RESHARDFS' strategy show --help-all | grep -e --mesh"
+check "strategy derive has" sh -c \
+	"'$RESHARDFS' strategy derive --help-all | grep -q -e --opt-exclude"
+usage "no form of strategy" "expected show, merge" help strategy guess
 
 # ---- what is accepted ----
 

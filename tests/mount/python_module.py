@@ -149,12 +149,10 @@ def test_library(tap, t):
                                 part_size="3MB")
         check(found[-1][:2] == (None, "model.safetensors.index.json"), found)
     with tap.test("an option that is given twice"):
-        options = {"src_strategy": "none", "dst_mesh": "dp=2,mp=2",
-                   "split": ["up=1:mp", "rows=0:mp"]}
-        error = refused("split", reshardfs.files, t.source, **{**options, "split": ["nonsense"]})
+        options = {"src_strategy": "none", "dst_strategy": "none"}
+        error = refused("only", reshardfs.files, t.source, **options, only=["("])
         check(error.errno == 22, error)
-        refused("both_ways", reshardfs.files, t.source, **{**options, "split": [
-            "up=1:mp", "both_ways=nonsense"]})
+        refused("(both_ways", reshardfs.files, t.source, **options, only=["up", "(both_ways"])
     with tap.test("threads"):
         wrong = []
 

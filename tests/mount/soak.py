@@ -160,8 +160,7 @@ def draw_options(numbers, shared, fault):
     blocks = os.path.join(shared, "blocks")
     words = ["--io-mode", numbers.choice((*read_modes.IO_MODES, "passthrough")),
              "--cache", numbers.choice(read_modes.CACHES),
-             "--cache-size", numbers.choice(("0", "300KiB", "2MiB", "16MiB")),
-             "--cache-compress", numbers.choice(read_modes.COMPRESS)]
+             "--cache-size", numbers.choice(("0", "300KiB", "2MiB", "16MiB"))]
     if numbers.random() < 0.5:
         words += ["--cache-dir", blocks,
                   "--cache-disk-size", numbers.choice(("0", "1MiB", "16GiB"))]

@@ -225,12 +225,12 @@ class Bench:
                 "w": Record((4, 2), "Int8", bytes([rank % 4] * 8)),
                 "b": Record((2,), "Int8", bytes([rank] * 2))}))
         dst = self.path("dst.ckpt")
-        good("strategy", "derive", src, "--mesh", "dp=2,mp=2", "--opt", "-1", "--checkpoint",
-             self.path("tree"), "-o", dst)
+        good("strategy", "derive", src, "--mesh", "dp=2,mp=2", "--checkpoint", self.path("tree"), "-o",
+             dst)
         with Mounted(self.path("tree"), src_strategy=src, dst_strategy=dst) as m:
             want = hash_tree(m.path)
         mounted = Mounted(self.path("tree"), src_strategy=src,
-                          extra=["--dst-mesh", "dp=2,mp=2", "--dst-opt", "-1"])
+                          extra=["--dst-mesh", "dp=2,mp=2"])
         at = mounted.command.index("--dst-strategy")
         del mounted.command[at:at + 2]
         with mounted as m:
@@ -242,7 +242,7 @@ class Bench:
         """The commands of a conversion take a mesh as well."""
         said = {}
         for name, words in (("file", ["--dst-strategy", self.path("dst.ckpt")]),
-                            ("mesh", ["--dst-mesh", "dp=2,mp=2", "--dst-opt", "-1"])):
+                            ("mesh", ["--dst-mesh", "dp=2,mp=2"])):
             said[name] = [good(*command, "--src-strategy", self.path("src.ckpt"), *words,
                                self.path("tree")).out
                           for command in (["plan", "--rank-list"], ["plan", "--json"], ["ls"])]
@@ -253,10 +253,11 @@ class Bench:
         os.makedirs(mnt, exist_ok=True)
         for status, words, said in (
                 (USAGE, ["--dst-mesh", "mp=2", "--dst-strategy", "none"], "give one"),
-                (USAGE, ["--dst-opt", "-1"], "for --dst-mesh"),
+                (USAGE, ["--dst-mesh", "mp=2", "--split", "w=0:mp"], "unknown option"),
                 (USAGE, ["--dst-mesh", "mp=2", "--resume"], "--resume"),
                 (USAGE, [], "or --dst-mesh"),
-                (INPUT, ["--dst-mesh", "mp=3"], "cannot be cut into 3")):
+                (INPUT, ["--dst-mesh", "mp=3"], "cannot be cut into 3"),
+                (INPUT, ["--dst-mesh", "mp=3"], "strategy derive")):
             refused(run("mount", "--src-strategy", self.path("src.ckpt"), *words,
                         self.path("tree"), mnt), status, said)
 

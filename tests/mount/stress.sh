@@ -27,8 +27,8 @@ readers() {
 # cached OPTION...: a mount through a cache with room for a few blocks.
 cached() {
 	# shellcheck disable=SC2046
-	mount_start $(strategies) --io-mode direct --cache on --cache-size 4MiB \
-		--cache-compress on "$@" || finish
+	mount_start $(strategies) --io-mode direct --cache on --cache-size 4MiB "$@" ||
+		finish
 }
 
 # shellcheck disable=SC2046

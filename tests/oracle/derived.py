@@ -7,7 +7,8 @@ merge_pipeline_strategys.  Sets are derived from others of their family by
 `strategy derive`: what the file says of each parameter, what
 rank_list_for_transform makes of it and what transform_checkpoints converts with
 it must be the same as with the set that MindSpore planned, and so must the
-mounts: with the derived file, with the planned one, and with --dst-mesh.
+mounts: with the derived file, with the planned one, and with --dst-mesh
+where the mesh says all.
 """
 
 import glob
@@ -128,8 +129,7 @@ class Bench:
         self._same_content(new, dst)
         self._same_lists(old, new, dst)
         self._same_conversion(old, new, dst)
-        shard = ["--dst-opt", opt] if opt else []
-        self._same_mounts(old, new, dst, ["--dst-mesh", mesh, *shard, *rules])
+        self._same_mounts(old, new, dst, mesh if not opt and not rules else None)
 
     def derived_json(self):
         """What is written as JSON says the same."""
@@ -160,12 +160,13 @@ class Bench:
             shutil.rmtree(target)
         demand_trees(*trees, "converted with the planned and the derived strategy")
 
-    def _same_mounts(self, old, new, dst, words):
+    def _same_mounts(self, old, new, dst, mesh):
         planned = self._mount(old, dst.file(), [])
         demand_trees(planned, self._mount(old, new, []), "mounted with the derived strategy")
-        # There --drop is about records, not about the strategy.
-        if "--drop" not in words:
-            demand_trees(planned, self._mount_mesh(old, words), "mounted with --dst-mesh")
+        # It is for those that need not be told more.
+        if mesh:
+            demand_trees(planned, self._mount_mesh(old, ["--dst-mesh", mesh]),
+                         "mounted with --dst-mesh")
 
     def _mount(self, old, new, words):
         with rsh_mount.Mounted(self.path("tree"), src_strategy=old, dst_strategy=new,

@@ -35,22 +35,15 @@ static double now(void)
 /* ---- a source file ---- */
 
 static int source_fd;
-static double source_rate; /* bytes a second, 0: as fast as it can */
 
 static int load(void *ctx, uint64_t offset, const struct iovec *iov, int n_iov)
 {
-	uint64_t len = 0;
-
 	(void)ctx;
-	for (int i = 0; i < n_iov; i++)
-		len += iov[i].iov_len;
-	if (source_rate > 0)
-		usleep((useconds_t)((double)len / source_rate * 1e6));
 	/* From the page cache a read is whole. */
 	return preadv(source_fd, iov, n_iov, (off_t)offset) > 0 ? 0 : 5;
 }
 
-static void make_source(const char *dir, unsigned repeat)
+static void make_source(const char *dir)
 {
 	struct made_file f;
 	char path[4096];
@@ -59,7 +52,7 @@ static void make_source(const char *dir, unsigned repeat)
 	snprintf(path, sizeof(path), "%s/rsh-bench-source", dir);
 	source_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	unlink(path);
-	made_file_describe(&f, 1, SOURCE, repeat);
+	made_file_describe(&f, 1, SOURCE);
 	for (uint64_t at = 0; at < SOURCE; at += MIB) {
 		made_file_bytes(&f, at, buf, MIB);
 		if (pwrite(source_fd, buf, MIB, (off_t)at) != MIB)
@@ -137,7 +130,7 @@ static void hits(void)
 {
 	const unsigned threads[] = { 1, 2, 8, 32 };
 	const struct rsh_cache_options opts = {
-		.memory_bytes = 2 * SOURCE, .compress = RSH_CACHE_COMPRESS_OFF,
+		.memory_bytes = 2 * SOURCE,
 	};
 	struct rsh_cache *c = cache_make(&opts);
 
@@ -154,19 +147,6 @@ static void hits(void)
 }
 
 /* ---- reading from front to back ---- */
-
-/* Every second row, as one of two readers of a slice takes them. */
-static double rows(struct rsh_cache *c, size_t row, bool odd)
-{
-	const rsh_cache_file file = open_source(c);
-	uint8_t *buf = malloc(row);
-	const double start = now();
-
-	for (uint64_t at = odd ? row : 0; at < SOURCE; at += 2 * row)
-		rsh_cache_read(c, file, at, buf, row, load, NULL);
-	free(buf);
-	return SOURCE / 2 / (now() - start) / 1e9;
-}
 
 static double pass(struct rsh_cache *c, size_t len)
 {
@@ -192,17 +172,6 @@ static double direct_pass(size_t len)
 	return SOURCE / (now() - start) / 1e9;
 }
 
-static void print_packing(struct rsh_cache *c)
-{
-	struct rsh_cache_stats s = cache_stats(c);
-
-	printf("   loaded %llu MiB, packed %llu, in vain %llu, ratio %.3f\n",
-	       (unsigned long long)(s.bytes_loaded / MIB),
-	       (unsigned long long)s.compressed,
-	       (unsigned long long)s.incompressible, s.compress_in ?
-	       (double)s.compress_out / (double)s.compress_in : 0);
-}
-
 static void passes(uint64_t memory, size_t len)
 {
 	const uint32_t blocks[] = { 64 << 10, 128 << 10, 256 << 10, 512 << 10,
@@ -214,7 +183,6 @@ static void passes(uint64_t memory, size_t len)
 	for (size_t i = 0; i < 5; i++) {
 		const struct rsh_cache_options opts = {
 			.memory_bytes = memory, .block_bytes = blocks[i],
-			.compress = RSH_CACHE_COMPRESS_OFF,
 		};
 		struct rsh_cache *c = cache_make(&opts);
 		const double first = pass(c, len), second = pass(c, len);
@@ -223,27 +191,6 @@ static void passes(uint64_t memory, size_t len)
 		       blocks[i] >> 10, first, second, 100.0 *
 		       (double)cache_stats(c).bookkeeping_bytes /
 		       (double)memory);
-		rsh_cache_free(c);
-	}
-}
-
-static void two_readers_of_rows(const char *what, uint64_t memory)
-{
-	static const char *const names[] = { "auto", "off", "on" };
-
-	printf("%s, 1 KiB rows, memory %llu MiB, GB/s: even rows, odd rows\n",
-	       what, (unsigned long long)(memory / MIB));
-	for (int i = 0; i < 3; i++) {
-		const struct rsh_cache_options opts = {
-			.memory_bytes = memory,
-			.compress = (enum rsh_cache_compress)i,
-		};
-		struct rsh_cache *c = cache_make(&opts);
-		const double even = rows(c, KIB, false);
-		const double odd = rows(c, KIB, true);
-
-		printf("%8s %8.2f %8.2f", names[i], even, odd);
-		print_packing(c);
 		rsh_cache_free(c);
 	}
 }
@@ -257,7 +204,6 @@ static void on_disk(const char *dir)
 	for (size_t i = 0; i < 3; i++) {
 		struct rsh_cache_options opts = {
 			.memory_bytes = 2 * SOURCE, .disk_bytes = GIB * 4,
-			.compress = RSH_CACHE_COMPRESS_OFF,
 			.block_bytes = blocks[i],
 		};
 		struct rsh_cache *c;
@@ -290,17 +236,12 @@ int main(int argc, char **argv)
 {
 	const char *dir = argc > 1 ? argv[1] : "/tmp";
 
-	make_source(dir, 1);
+	make_source(dir);
 	hits();
 	passes(SOURCE / 4, MIB);
 	passes(2 * SOURCE, MIB);
 	passes(SOURCE / 4, KIB);
-	two_readers_of_rows("incompressible", SOURCE / 2);
 	on_disk(dir);
 	close(source_fd);
-	make_source(dir, 4);
-	two_readers_of_rows("compressible", SOURCE / 2);
-	source_rate = 200e6;
-	two_readers_of_rows("compressible, source of 200 MB/s", SOURCE / 2);
 	return 0;
 }

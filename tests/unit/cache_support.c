@@ -22,21 +22,19 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-void made_file_describe(struct made_file *f, uint64_t number, uint64_t size,
-			unsigned repeat)
+void made_file_describe(struct made_file *f, uint64_t number, uint64_t size)
 {
 	memset(f, 0, sizeof(*f));
 	f->id = (struct rsh_cache_file_id){
 		.dev = 1, .ino = number, .size = size, .mtime_sec = 1000,
 		.mtime_nsec = 7, .epoch = 1, .step = 20,
 	};
-	f->repeat = repeat;
 }
 
 void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
-		    uint64_t size, unsigned repeat)
+		    uint64_t size)
 {
-	made_file_describe(f, number, size, repeat);
+	made_file_describe(f, number, size);
 	f->handle = rsh_cache_file_open(c, &f->id);
 }
 
@@ -44,8 +42,7 @@ void made_file_bytes(const struct made_file *f, uint64_t offset, uint8_t *buf,
 		     size_t len)
 {
 	while (len) {
-		const uint64_t word =
-			mix(f->id.ino << 40 ^ offset / 8 / f->repeat);
+		const uint64_t word = mix(f->id.ino << 40 ^ offset / 8);
 		const size_t skip = offset % 8;
 		const size_t n = len < 8 - skip ? len : 8 - skip;
 

@@ -15,11 +15,9 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
-/* A file whose bytes follow from its number.  Every 8-byte word of it appears
- * `repeat` times in a row, so that it compresses if repeat is large. */
+/* A file whose bytes follow from its number. */
 struct made_file {
 	struct rsh_cache_file_id id; /* ino is the number */
-	unsigned repeat;
 	rsh_cache_file handle;
 
 	/* What the loader is to do: */
@@ -35,10 +33,9 @@ struct made_file {
 };
 
 /* Without a cache, for its identity. */
-void made_file_describe(struct made_file *f, uint64_t number, uint64_t size,
-			unsigned repeat);
+void made_file_describe(struct made_file *f, uint64_t number, uint64_t size);
 void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
-		    uint64_t size, unsigned repeat);
+		    uint64_t size);
 /* The bytes as they must be. */
 void made_file_bytes(const struct made_file *f, uint64_t offset, uint8_t *buf,
 		     size_t len);

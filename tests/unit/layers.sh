@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Dependencies point down only: no file includes a header of a layer above its
-# own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/ and cli/.  (An
-# upward call does not link; this catches the rest.)
+# own, FUSE stays in fuse/, protobuf in wire/, JSON in wire/,
+# daemon/ and cli/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util tensor wire strategy derive plan cache source read vfs copy fuse cli"
+layers="util tensor wire strategy derive catalogue plan converter cache source dialects read vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -19,7 +19,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 6))"
+echo "1..$(($(echo "$layers" | wc -w) + 7))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -37,12 +37,16 @@ report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
 	"$top/include" | grep -v "^$top/src/wire/")" \
 	"only wire/ includes protobuf"
 report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
-	grep -vE "^$top/src/(wire|cli)/")" "only wire/ and cli/ include JSON"
+	grep -vE "^$top/src/(wire|daemon|cli)/|^$top/include/rsh/daemon/")" \
+	"only wire/, daemon/ and cli/ include JSON"
+report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
+	"no room includes what is private to another"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/tensor" "$top/src/strategy" \
-	"$top/src/derive" "$top/src/plan" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
-	"tensor/, strategy/, derive/ and plan/ do no I/O"
-report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|plan)/' "$top/src/cache" \
+	"$top/src/derive" "$top/src/catalogue" "$top/src/plan" \
+	"$top/src/converter" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"what is below cache/ does no I/O"
+report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter)/' "$top/src/cache" \
 	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"

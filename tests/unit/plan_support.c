@@ -47,7 +47,7 @@ static bool is_shared(const struct job *j, uint32_t rank)
 
 void job_free(struct job *j)
 {
-	rsh_conversion_free(j->c);
+	rsh_plan_free(j->c);
 	for (uint32_t r = MAX_FILES; r-- > 0;)
 		if (!is_shared(j, r))
 			rsh_ckpt_index_free(
@@ -81,6 +81,7 @@ static int try_plan(struct job *j, bool compat)
 		.part_bytes = j->part_bytes,
 		.remove_redundancy = j->remove_redundancy,
 		.replicas = j->replicas,
+		.allow_missing = j->allow_missing,
 	};
 	const char *path[MAX_FILES];
 	struct rsh_source_view view = {
@@ -92,7 +93,7 @@ static int try_plan(struct job *j, bool compat)
 	assert_null(j->c);
 	for (uint32_t r = 0; r < MAX_FILES; r++)
 		path[r] = j->index[r] ? j->path[r] : NULL;
-	return rsh_conversion_new(j->src, j->dst, &view, &opts, &j->c, &j->err);
+	return rsh_convert(j->src, j->dst, &view, &opts, &j->c, &j->err);
 }
 
 static void must_plan(struct job *j, bool compat)
@@ -147,11 +148,11 @@ void assert_records(const struct job *j, uint32_t rank, const char *want)
 	struct text t = { "", 0 };
 	uint64_t at = 0, bytes;
 
-	for (uint32_t i = 0; i < rsh_conversion_n_records(j->c, rank); i++) {
+	for (uint32_t i = 0; i < rsh_plan_n_records(j->c, rank); i++) {
 		struct rsh_virtual_record r;
 		const char *type = "";
 
-		rsh_conversion_record(j->c, rank, i, &r);
+		rsh_plan_record(j->c, rank, i, &r);
 		if (r.shape.dtype != RSH_DTYPE_FLOAT32)
 			type = rsh_dtype_name(r.shape.dtype);
 		put(&t, "%s%s%s%s[", i ? " " : "", type,
@@ -165,7 +166,7 @@ void assert_records(const struct job *j, uint32_t rank, const char *want)
 		at += bytes;
 	}
 	assert_string_equal(t.s, want);
-	assert_int_equal(rsh_conversion_size(j->c, rank), at);
+	assert_int_equal(rsh_plan_size(j->c, rank), at);
 }
 
 static void put_piece(struct text *t, const struct rsh_piece *p)
@@ -192,7 +193,7 @@ void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
 {
 	struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, rank, offset,
 						       length, NULL);
-	uint64_t size = rsh_conversion_size(j->c, rank), at = offset;
+	uint64_t size = rsh_plan_size(j->c, rank), at = offset;
 	struct text t = { "", 0 };
 	struct rsh_piece p;
 
@@ -213,10 +214,10 @@ void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
 void assert_content(const struct job *j, uint32_t rank, const char *record,
 		    const char *want)
 {
-	for (uint32_t i = 0; i < rsh_conversion_n_records(j->c, rank); i++) {
+	for (uint32_t i = 0; i < rsh_plan_n_records(j->c, rank); i++) {
 		struct rsh_virtual_record r;
 
-		rsh_conversion_record(j->c, rank, i, &r);
+		rsh_plan_record(j->c, rank, i, &r);
 		if (strcmp(r.shape.name, record) != 0)
 			continue;
 		assert_pieces(j, rank, r.offset + r.total_bytes -
@@ -235,17 +236,17 @@ void assert_whole(const struct job *j, uint32_t rank, uint32_t origin,
 	struct rsh_virtual_record r;
 	char want[64];
 
-	assert_int_equal(rsh_conversion_size(j->c, rank), size);
+	assert_int_equal(rsh_plan_size(j->c, rank), size);
 	snprintf(want, sizeof(want), "%u@0+%" PRIu64, origin, size);
 	assert_pieces(j, rank, 0, UINT64_MAX, want);
 	snprintf(want, sizeof(want), "%u@7+3", origin);
 	assert_pieces(j, rank, 7, 3, want);
 	snprintf(want, sizeof(want), "%u", origin);
 	assert_sources(j, rank, want);
-	for (uint32_t i = 0; i < rsh_conversion_n_records(j->c, rank); i++) {
+	for (uint32_t i = 0; i < rsh_plan_n_records(j->c, rank); i++) {
 		uint64_t end = i ? r.offset + r.total_bytes : 0;
 
-		rsh_conversion_record(j->c, rank, i, &r);
+		rsh_plan_record(j->c, rank, i, &r);
 		put(&t, "%s%s", i ? " " : "", r.shape.name);
 		assert_false(r.resharded);
 		assert_true(r.offset >= end);
@@ -258,7 +259,7 @@ void assert_sources(const struct job *j, uint32_t rank, const char *want)
 {
 	struct text t = { "", 0 };
 	uint32_t n;
-	const uint32_t *ranks = rsh_conversion_sources(j->c, rank, &n);
+	const uint32_t *ranks = rsh_plan_sources(j->c, rank, &n);
 
 	for (uint32_t i = 0; i < n; i++)
 		put(&t, "%s%u", i ? " " : "", ranks[i]);
@@ -270,7 +271,7 @@ void assert_note(const struct job *j, const char *words)
 	unsigned found = 0;
 	const char *note;
 
-	for (uint32_t i = 0; (note = rsh_conversion_note(j->c, i)); i++)
+	for (uint32_t i = 0; (note = rsh_plan_note(j->c, i)); i++)
 		found += strstr(note, words) != NULL;
 	if (found != 1)
 		fail_msg("%u notes say \"%s\"", found, words);
@@ -278,7 +279,7 @@ void assert_note(const struct job *j, const char *words)
 
 void assert_no_notes(const struct job *j)
 {
-	const char *note = rsh_conversion_note(j->c, 0);
+	const char *note = rsh_plan_note(j->c, 0);
 
 	if (note)
 		fail_msg("note: %s", note);

@@ -5,7 +5,7 @@
 
 #include "strategy_support.h"
 
-#include "rsh/plan/conversion.h"
+#include "rsh/converter/conversion.h"
 
 #define MAX_FILES 64
 
@@ -17,8 +17,8 @@ struct job {
 	char path[MAX_FILES][24]; /* "rank_7.ckpt" */
 	enum rsh_format src_format, format; /* .ckpt unless set */
 	uint64_t part_bytes;
-	bool remove_redundancy, replicas, joined;
-	struct rsh_conversion *c;
+	bool remove_redundancy, replicas, allow_missing, joined;
+	struct rsh_plan *c;
 	struct rsh_error err;
 };
 

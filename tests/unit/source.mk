@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of source, read, vfs and cli.
+# Unit tests of source, read, vfs, options, daemon and cli.
 UNIT += \
 	unit/test_source_template \
 	unit/test_source_step \
+	unit/test_source_resume \
+	unit/test_dialects_names \
 	unit/test_source_index \
 	unit/test_source_access \
 	unit/test_source_contents \
@@ -16,8 +18,8 @@ UNIT += \
 	unit/test_vfs_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
-	unit/test_cli_options \
-	unit/test_cli_daemon \
+	unit/test_options \
+	unit/test_daemon \
 	unit/test_copy \
 	unit/test_cli_text \
 	unit/test_cli_progress
@@ -32,6 +34,10 @@ unit_test_source_template_SOURCES = unit/test_source_template.c
 unit_test_source_template_LDADD = $(L_SOURCE)
 unit_test_source_step_SOURCES = unit/test_source_step.c $(SOURCE_SUPPORT)
 unit_test_source_step_LDADD = $(L_SOURCE)
+unit_test_source_resume_SOURCES = unit/test_source_resume.c $(SOURCE_SUPPORT)
+unit_test_source_resume_LDADD = $(L_SOURCE)
+unit_test_dialects_names_SOURCES = unit/test_dialects_names.c
+unit_test_dialects_names_LDADD = $(L_DIALECTS)
 unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)
 unit_test_source_index_LDADD = $(L_SOURCE)
 unit_test_source_contents_SOURCES = \
@@ -66,10 +72,10 @@ unit_test_vfs_tree_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_vfs_digest_LDADD = $(L_VFS)
-unit_test_cli_options_SOURCES = unit/test_cli_options.c
-unit_test_cli_options_LDADD = $(L_CLI)
-unit_test_cli_daemon_SOURCES = unit/test_cli_daemon.c $(SOURCE_SUPPORT)
-unit_test_cli_daemon_LDADD = $(L_CLI)
+unit_test_options_SOURCES = unit/test_options.c
+unit_test_options_LDADD = $(L_OPTIONS)
+unit_test_daemon_SOURCES = unit/test_daemon.c $(SOURCE_SUPPORT)
+unit_test_daemon_LDADD = $(L_DAEMON)
 unit_test_cli_text_SOURCES = unit/test_cli_text.c
 unit_test_cli_text_LDADD = $(L_CLI)
 unit_test_cli_progress_SOURCES = unit/test_cli_progress.c

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of strategy, derive and plan.
+# Unit tests of strategy, derive, catalogue, plan and converter.
 UNIT += \
 	unit/test_strategy_fold \
 	unit/test_strategy_grid \
 	unit/test_strategy_replicas \
-	unit/test_strategy_redistribution \
+	unit/test_converter_redistribution \
 	unit/test_strategy_strategy \
 	unit/test_derive \
 	unit/test_derive_mesh \
@@ -15,6 +15,9 @@ UNIT += \
 	unit/test_plan_framing \
 	unit/test_plan_pieces \
 	unit/test_plan_whole \
+	unit/test_plan_recipe \
+	unit/test_plan_dialect \
+	unit/test_tensor_cut \
 	unit/test_plan_property
 
 STRATEGY_SUPPORT = \
@@ -31,9 +34,9 @@ unit_test_strategy_grid_SOURCES = unit/test_strategy_grid.c $(STRATEGY_SUPPORT)
 unit_test_strategy_grid_LDADD = $(L_STRATEGY)
 unit_test_strategy_replicas_SOURCES = unit/test_strategy_replicas.c $(STRATEGY_SUPPORT)
 unit_test_strategy_replicas_LDADD = $(L_STRATEGY)
-unit_test_strategy_redistribution_SOURCES = unit/test_strategy_redistribution.c $(STRATEGY_SUPPORT)
-unit_test_strategy_redistribution_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-unit_test_strategy_redistribution_LDADD = $(L_STRATEGY)
+unit_test_converter_redistribution_SOURCES = unit/test_converter_redistribution.c $(STRATEGY_SUPPORT)
+unit_test_converter_redistribution_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+unit_test_converter_redistribution_LDADD = $(L_PLAN)
 unit_test_strategy_strategy_SOURCES = unit/test_strategy_strategy.c $(STRATEGY_SUPPORT)
 unit_test_strategy_strategy_LDADD = $(L_STRATEGY)
 unit_test_derive_SOURCES = unit/test_derive.c $(STRATEGY_SUPPORT)
@@ -58,6 +61,12 @@ unit_test_plan_pieces_SOURCES = unit/test_plan_pieces.c $(PLAN_SUPPORT)
 unit_test_plan_pieces_LDADD = $(L_PLAN)
 unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
 unit_test_plan_whole_LDADD = $(L_PLAN)
+unit_test_plan_dialect_SOURCES = unit/test_plan_dialect.c $(PLAN_SUPPORT)
+unit_test_plan_dialect_LDADD = $(L_PLAN)
+unit_test_tensor_cut_SOURCES = unit/test_tensor_cut.c $(STRATEGY_SUPPORT)
+unit_test_tensor_cut_LDADD = $(L_STRATEGY)
+unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(PLAN_SUPPORT)
+unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_PLAN)
 

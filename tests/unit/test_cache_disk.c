@@ -50,7 +50,7 @@ static struct rsh_cache *open_cache(const char *dir, uint64_t disk_bytes)
 {
 	const struct rsh_cache_options opts = {
 		.memory_bytes = 300 * BLOCK, .block_bytes = BLOCK,
-		.compress = RSH_CACHE_COMPRESS_OFF, .dir = dir,
+		.dir = dir,
 		.disk_bytes = disk_bytes, .disk_retry_seconds = 1,
 		.clock_ns = read_clock,
 	};
@@ -78,7 +78,7 @@ static unsigned read_anew(const char *dir, uint64_t number)
 	struct made_file f;
 	unsigned loads;
 
-	made_file_init(&f, c, number, FILE_BYTES, 1);
+	made_file_init(&f, c, number, FILE_BYTES);
 	loads = read_all(c, &f);
 	rsh_cache_free(c);
 	return loads;
@@ -91,7 +91,7 @@ static struct rsh_block_key key_of(uint64_t number, uint64_t block)
 	struct rsh_block_key key = { .offset = block * BLOCK, .len = BLOCK };
 	struct made_file f;
 
-	made_file_describe(&f, number, FILE_BYTES, 1);
+	made_file_describe(&f, number, FILE_BYTES);
 	key.file = f.id;
 	if (key.len > FILE_BYTES - key.offset)
 		key.len = (uint32_t)(FILE_BYTES - key.offset);
@@ -224,7 +224,7 @@ static void test_outlives_the_cache(void **state)
 
 	(void)state;
 	c = open_cache(dir, GIB);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(read_all(c, &f), N_BLOCKS);
 	assert_int_equal(read_all(c, &f), 0);
 	s = cache_stats(c);
@@ -259,8 +259,8 @@ static void test_is_shared(void **state)
 	struct made_file of_a, of_b;
 
 	(void)state;
-	made_file_init(&of_a, a, 1, FILE_BYTES, 1);
-	made_file_init(&of_b, b, 1, FILE_BYTES, 1);
+	made_file_init(&of_a, a, 1, FILE_BYTES);
+	made_file_init(&of_b, b, 1, FILE_BYTES);
 	assert_int_equal(loads_of(a, &of_a, 0, BLOCK), 1);
 	rsh_cache_settle(a);
 	assert_int_equal(loads_of(b, &of_b, 0, BLOCK), 0);
@@ -286,7 +286,7 @@ static void test_prefetch(void **state)
 	(void)state;
 	assert_int_equal(read_anew(dir, 1), N_BLOCKS);
 	c = open_cache(dir, GIB);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, FILE_BYTES,
 					    made_file_load, &f), 0);
 	assert_int_equal(read_all(c, &f), 0);
@@ -310,7 +310,7 @@ static void test_other_block_size(void **state)
 
 	(void)state;
 	assert_int_equal(read_anew(dir, 1), N_BLOCKS);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	read_all(c, &f);
 	assert_int_equal(cache_stats(c).misses, (FILE_BYTES + BLOCK / 4 - 1) /
 			 (BLOCK / 4));
@@ -330,7 +330,7 @@ static void test_read_only(void **state)
 	read_anew(dir, 1);
 	assert_int_equal(unlink(path_of(dir, 1, 2)), 0);
 	c = open_cache(dir, 0);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(read_all(c, &f), 1);
 	assert_int_equal(cache_stats(c).disk_written, 0);
 	rsh_cache_free(c);
@@ -346,7 +346,7 @@ static void assert_rejected(const char *dir)
 	struct rsh_cache *c = open_cache(dir, GIB);
 	struct made_file f;
 
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(read_all(c, &f), 1);
 	assert_int_equal(f.last_offset, 5 * BLOCK);
 	assert_int_equal(cache_stats(c).disk_rejected, 1);
@@ -453,7 +453,7 @@ static void test_planted_directory(void **state)
 	(void)state;
 	assert_int_equal(mkdir(path_of(dir, 1, 5), 0755), 0);
 	c = open_cache(dir, GIB);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(read_all(c, &f), N_BLOCKS);
 	rsh_cache_free(c);
 	assert_int_equal(rmdir(path_of(dir, 1, 5)), 0);
@@ -542,10 +542,10 @@ static void test_oldest_files_go(void **state)
 
 	/* Used just now, so young again. */
 	c = open_cache(dir, 12 * COST + 8 * KIB);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	assert_int_equal(loads_of(c, &f, 4 * BLOCK, 1), 0);
 	/* 13 are too many; 10 stay and the new one. */
-	made_file_init(&f, c, 2, FILE_BYTES, 1);
+	made_file_init(&f, c, 2, FILE_BYTES);
 	assert_int_equal(loads_of(c, &f, 0, 1), 1);
 	rsh_cache_settle(c);
 	assert_int_equal(cache_stats(c).disk_trimmed, 3);
@@ -589,7 +589,7 @@ static void test_disk_bound(void **state)
 	for (unsigned i = 0; i < 3; i++)
 		c[i] = open_cache(dir, bound);
 	for (unsigned i = 0; i < 30; i++) {
-		made_file_init(&f, c[i % 3], i, FILE_BYTES, 1);
+		made_file_init(&f, c[i % 3], i, FILE_BYTES);
 		read_all(c[i % 3], &f);
 		assert_true(disk_use(dir) <= bound + 2 * bound / 16);
 	}
@@ -598,7 +598,7 @@ static void test_disk_bound(void **state)
 		rsh_cache_free(c[i]);
 	/* Smaller than a block. */
 	c[0] = open_cache(dir, BLOCK / 2);
-	made_file_init(&f, c[0], 99, FILE_BYTES, 1);
+	made_file_init(&f, c[0], 99, FILE_BYTES);
 	assert_int_equal(read_all(c[0], &f), N_BLOCKS);
 	assert_int_equal(cache_stats(c[0]).disk_written, 0);
 	rsh_cache_free(c[0]);
@@ -629,7 +629,7 @@ static void read_on(struct rsh_cache *c, uint64_t first)
 	struct made_file f;
 
 	for (uint64_t i = first; i < first + 4; i++) {
-		made_file_init(&f, c, i, FILE_BYTES, 1);
+		made_file_init(&f, c, i, FILE_BYTES);
 		assert_int_equal(read_all(c, &f), N_BLOCKS);
 		assert_int_equal(read_all(c, &f), 0);
 	}
@@ -644,7 +644,7 @@ static void test_directory_vanishes(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	read_all(c, &f);
 	assert_int_equal(count_files(cache_dir, ".blk"), N_BLOCKS);
 	tree_remove(strdup(cache_dir));
@@ -724,7 +724,7 @@ static void full_disk_child(const char *dir)
 		_exit(1);
 	/* What is there is still of use. */
 	rsh_cache_drop(c);
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	if (loads_of(c, &f, 0, BLOCK) != 0)
 		_exit(2);
 	rsh_cache_free(c);
@@ -759,7 +759,7 @@ static void write_for_ever(const char *dir)
 	struct made_file f;
 
 	for (uint64_t i = 0;; i = (i + 1) % 20) {
-		made_file_init(&f, c, i, FILE_BYTES, 1);
+		made_file_init(&f, c, i, FILE_BYTES);
 		read_checked(c, &f, 0, FILE_BYTES);
 		rsh_cache_drop(c);
 	}
@@ -793,7 +793,7 @@ static void test_kill(void **state)
 	assert_true(enough(dir));
 	c = open_cache(dir, GIB);
 	for (uint64_t i = 0; i < 20; i++) {
-		made_file_init(&f, c, i, FILE_BYTES, 1);
+		made_file_init(&f, c, i, FILE_BYTES);
 		loads += read_all(c, &f);
 	}
 	assert_true(cache_stats(c).hits_disk > 10);
@@ -813,7 +813,7 @@ static void test_fork(void **state)
 	pid_t pid;
 
 	(void)state;
-	made_file_init(&f, c, 1, FILE_BYTES, 1);
+	made_file_init(&f, c, 1, FILE_BYTES);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (pid == 0) {

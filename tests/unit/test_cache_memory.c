@@ -24,7 +24,6 @@ static struct rsh_cache *cache_of(unsigned n)
 {
 	const struct rsh_cache_options opts = {
 		.memory_bytes = n * BLOCK + BLOCK / 2,
-		.compress = RSH_CACHE_COMPRESS_OFF,
 		.block_bytes = BLOCK,
 	};
 
@@ -74,7 +73,7 @@ static void test_many_files(void **state)
 	rsh_cache_file last = 0;
 
 	(void)state;
-	made_file_init(&f, c, 1, 4 * BLOCK, 1);
+	made_file_init(&f, c, 1, 4 * BLOCK);
 	for (unsigned i = 0; i < 4; i++)
 		touch(c, &f, i);
 	while (last != RSH_CACHE_FILE_NONE) {
@@ -98,8 +97,8 @@ static void test_hits(void **state)
 	struct made_file f, g;
 
 	(void)state;
-	made_file_init(&f, c, 1, 3 * BLOCK + 100, 1);
-	made_file_init(&g, c, 2, BLOCK, 1);
+	made_file_init(&f, c, 1, 3 * BLOCK + 100);
+	made_file_init(&g, c, 2, BLOCK);
 	assert_int_equal(loads_of(c, &f, 10, 20), 1);
 	assert_int_equal(f.last_offset, 0);
 	assert_int_equal(f.last_len, BLOCK);
@@ -125,7 +124,7 @@ static void test_neighbours_are_loaded_together(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 64 * BLOCK, 1);
+	made_file_init(&f, c, 1, 64 * BLOCK);
 	assert_int_equal(loads_of(c, &f, 100, 3 * BLOCK), 1);
 	assert_int_equal(f.last_offset, 0);
 	assert_int_equal(f.last_len, 4 * BLOCK);
@@ -146,8 +145,8 @@ static void test_ranges(void **state)
 	uint8_t byte;
 
 	(void)state;
-	made_file_init(&f, c, 1, BLOCK + 1, 1);
-	made_file_init(&empty, c, 2, 0, 1);
+	made_file_init(&f, c, 1, BLOCK + 1);
+	made_file_init(&empty, c, 2, 0);
 	assert_int_equal(loads_of(c, &f, BLOCK + 1, 0), 0);
 	assert_int_equal(loads_of(c, &empty, 0, 0), 0);
 	assert_int_equal(rsh_cache_prefetch(c, empty.handle, 0, 100,
@@ -196,7 +195,7 @@ static void test_least_recently_used_goes(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 4; i++)
 		assert_true(touch(c, &f, i));
 	assert_false(touch(c, &f, 0));
@@ -220,7 +219,7 @@ static void test_spent_goes_first(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 4; i++)
 		touch(c, &f, i);
 	/* Two readers, each of its part, in rows. */
@@ -246,7 +245,7 @@ static void test_spent_and_read_again_stays(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 3; i++)
 		touch(c, &f, i);
 	assert_int_equal(loads_of(c, &f, 3 * BLOCK, BLOCK), 1);
@@ -266,7 +265,7 @@ static void test_pins(void **state)
 	uint8_t wanted[BLOCK];
 
 	(void)state;
-	made_file_init(&f, c, 1, 15 * BLOCK + 10, 1);
+	made_file_init(&f, c, 1, 15 * BLOCK + 10);
 	assert_int_equal(rsh_cache_pin(c, f.handle, 15 * BLOCK + 3,
 				       made_file_load, &f, &pin[0]), 0);
 	assert_int_equal(pin[0].offset, 15 * BLOCK);
@@ -296,7 +295,7 @@ static void test_everything_pinned(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 16 * BLOCK, 1);
+	made_file_init(&f, c, 1, 16 * BLOCK);
 	for (unsigned i = 0; i < 2; i++)
 		assert_int_equal(rsh_cache_pin(c, f.handle, (4 + i) * BLOCK,
 					       made_file_load, &f, &pin[i]), 0);
@@ -333,7 +332,7 @@ static void test_no_memory(void **state)
 
 		opts.memory_bytes = sizes[i];
 		c = cache_make(&opts);
-		made_file_init(&f, c, 1, 16 * BLOCK, 1);
+		made_file_init(&f, c, 1, 16 * BLOCK);
 		assert_int_equal(f.handle, RSH_CACHE_FILE_NONE);
 		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
 		assert_int_equal(loads_of(c, &f, 5, 5 * BLOCK), 1);
@@ -354,7 +353,7 @@ static void test_prefetch(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 20 * BLOCK + 1, 1);
+	made_file_init(&f, c, 1, 20 * BLOCK + 1);
 	touch(c, &f, 18);
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, BLOCK + 5, 2 * BLOCK,
 					    made_file_load, &f), 0);
@@ -395,7 +394,7 @@ static void test_memory_is_given_back(void **state)
 	size_t before, full, after;
 
 	(void)state;
-	made_file_init(&f, c, 1, 1000 * BLOCK, 1);
+	made_file_init(&f, c, 1, 1000 * BLOCK);
 	before = resident_pages() * page;
 	assert_int_equal(rsh_cache_prefetch(c, f.handle, 0, 1000 * BLOCK,
 					    made_file_load, &f), 0);
@@ -420,128 +419,12 @@ static void test_small_files(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 40; i++) {
-		made_file_init(&f[i], c, i, 100 + i, 1);
+		made_file_init(&f[i], c, i, 100 + i);
 		assert_true(touch(c, &f[i], 0));
 	}
 	for (unsigned i = 0; i < 40; i++)
 		assert_false(touch(c, &f[i], 0));
 	assert_int_equal(cache_stats(c).plain_bytes, 40 * page);
-	rsh_cache_free(c);
-}
-
-/* ---- the compressed tier ---- */
-
-static struct rsh_cache *packing_cache(unsigned n,
-				       enum rsh_cache_compress compress)
-{
-	const struct rsh_cache_options opts = {
-		.memory_bytes = n * BLOCK, .compress = compress,
-		.block_bytes = BLOCK,
-	};
-
-	return cache_make(&opts);
-}
-
-/* Touches n blocks, with time for the packer; how many were loaded. */
-static unsigned touch_all(struct rsh_cache *c, struct made_file *f, unsigned n)
-{
-	unsigned loaded = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		loaded += touch(c, f, i);
-		rsh_cache_settle(c);
-	}
-	return loaded;
-}
-
-static void test_compressed_blocks_stay(void **state)
-{
-	const enum rsh_cache_compress ways[] = {
-		RSH_CACHE_COMPRESS_AUTO, RSH_CACHE_COMPRESS_ON,
-	};
-	struct rsh_cache_stats s;
-	struct made_file f;
-
-	(void)state;
-	for (int i = 0; i < 2; i++) {
-		struct rsh_cache *c = packing_cache(16, ways[i]);
-
-		made_file_init(&f, c, 1, 40 * BLOCK, 64);
-		assert_int_equal(touch_all(c, &f, 40), 40);
-		s = cache_stats(c);
-		assert_in_range(s.compressed, 20, 40);
-		assert_int_equal(s.compress_in, s.compressed * BLOCK);
-		assert_in_range(s.compress_out, 1, s.compress_in / 8);
-		assert_int_equal(s.evicted_plain + s.evicted_compressed, 0);
-		assert_true(s.compressed_bytes >= s.compress_out);
-
-		assert_int_equal(touch_all(c, &f, 40), 0);
-		s = cache_stats(c);
-		assert_in_range(s.hits_compressed, 20, 40);
-		assert_int_equal(s.hits_compressed + s.hits_plain, 40);
-		assert_int_equal(loads_of(c, &f, 0, 40 * BLOCK), 0);
-		assert_true(cache_stats(c).memory_peak <= 16 * BLOCK);
-		rsh_cache_free(c);
-	}
-}
-
-static void test_compression_off(void **state)
-{
-	struct rsh_cache *c = packing_cache(16, RSH_CACHE_COMPRESS_OFF);
-	struct made_file f;
-
-	(void)state;
-	made_file_init(&f, c, 1, 40 * BLOCK, 64);
-	assert_int_equal(touch_all(c, &f, 40), 40);
-	assert_int_equal(cache_stats(c).compressed, 0);
-	assert_in_range(cache_stats(c).evicted_plain, 24, 26);
-	rsh_cache_free(c);
-}
-
-/* The attempts at blocks of a file that does not compress, of 400. */
-static uint64_t attempts(enum rsh_cache_compress compress)
-{
-	struct rsh_cache *c = packing_cache(16, compress);
-	struct made_file f;
-	uint64_t n;
-
-	made_file_init(&f, c, 1, 400 * BLOCK, 1);
-	assert_int_equal(touch_all(c, &f, 400), 400);
-	n = cache_stats(c).incompressible;
-	assert_int_equal(cache_stats(c).compressed, 0);
-	rsh_cache_free(c);
-	return n;
-}
-
-static void test_what_does_not_compress(void **state)
-{
-	(void)state;
-	assert_in_range(attempts(RSH_CACHE_COMPRESS_ON), 300, 400);
-	/* A few, and one more now and then. */
-	assert_in_range(attempts(RSH_CACHE_COMPRESS_AUTO), 5, 20);
-}
-
-/* Both tiers are one order of use. */
-static void test_oldest_of_both_tiers_goes(void **state)
-{
-	struct rsh_cache *c = packing_cache(16, RSH_CACHE_COMPRESS_ON);
-	struct made_file soft, hard;
-
-	(void)state;
-	made_file_init(&soft, c, 1, 40 * BLOCK, 64);
-	made_file_init(&hard, c, 2, 40 * BLOCK, 1);
-	assert_int_equal(touch_all(c, &soft, 12), 12);
-	assert_int_equal(touch_all(c, &hard, 9), 9);
-	assert_in_range(cache_stats(c).compressed, 8, 12);
-	assert_int_equal(touch_all(c, &soft, 12), 0);
-	assert_int_equal(touch_all(c, &hard, 9), 0);
-	/* Used longest ago: the soft ones, packed for the most part. */
-	for (unsigned i = 20; i < 40; i++) {
-		assert_true(touch(c, &hard, i));
-		rsh_cache_settle(c);
-	}
-	assert_true(cache_stats(c).evicted_compressed > 0);
-	assert_int_equal(touch_all(c, &soft, 12), 12);
 	rsh_cache_free(c);
 }
 
@@ -587,7 +470,7 @@ static void all_at_once(int code)
 	struct reader readers[N];
 	struct made_file f;
 
-	made_file_init(&f, c, 1, 8 * BLOCK, 1);
+	made_file_init(&f, c, 1, 8 * BLOCK);
 	f.hold_back = true;
 	f.fail = code;
 	start(&readers[0], c, &f, BLOCK, BLOCK);
@@ -632,7 +515,7 @@ static void test_crosswise(void **state)
 	struct made_file f;
 
 	(void)state;
-	made_file_init(&f, c, 1, 8 * BLOCK, 1);
+	made_file_init(&f, c, 1, 8 * BLOCK);
 	touch(c, &f, 1);
 	touch(c, &f, 4);
 	f.hold_back = true;
@@ -659,8 +542,8 @@ static void test_slow_load_is_alone(void **state)
 	struct reader reader;
 
 	(void)state;
-	made_file_init(&slow, c, 1, 8 * BLOCK, 1);
-	made_file_init(&quick, c, 2, 8 * BLOCK, 1);
+	made_file_init(&slow, c, 1, 8 * BLOCK);
+	made_file_init(&quick, c, 2, 8 * BLOCK);
 	slow.hold_back = true;
 	start(&reader, c, &slow, 0, 3 * BLOCK);
 	while (!slow.holding)
@@ -732,12 +615,11 @@ static void *random_main(void *arg)
 	return NULL;
 }
 
-static void random_load(unsigned blocks, enum rsh_cache_compress compress)
+static void random_load(unsigned blocks)
 {
 	enum { N = 6, FILES = 5 };
 	const struct rsh_cache_options opts = {
 		.memory_bytes = blocks * BLOCK + 7777,
-		.compress = compress,
 		.block_bytes = BLOCK,
 	};
 	struct rsh_cache *c = cache_make(&opts);
@@ -747,8 +629,7 @@ static void random_load(unsigned blocks, enum rsh_cache_compress compress)
 	struct rsh_cache_stats s;
 
 	for (unsigned i = 0; i < FILES; i++)
-		made_file_init(&files[i], c, i, 30 * BLOCK + 10 * i + 1,
-			       i % 2 ? 1 : 64);
+		made_file_init(&files[i], c, i, 30 * BLOCK + 10 * i + 1);
 	for (unsigned i = 0; i < N; i++) {
 		readers[i] = (struct random_reader){
 			.c = c, .files = files, .n_files = FILES,
@@ -768,7 +649,7 @@ static void random_load(unsigned blocks, enum rsh_cache_compress compress)
 	assert_true(s.memory_peak > opts.memory_bytes - 2 * BLOCK);
 	assert_true(s.memory_peak <= opts.memory_bytes);
 	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes + s.plain_bytes +
-			 s.compressed_bytes + s.spare_bytes);
+			 s.spare_bytes);
 	rsh_cache_drop(c);
 	s = cache_stats(c);
 	assert_int_equal(s.memory_bytes, s.bookkeeping_bytes);
@@ -778,12 +659,9 @@ static void random_load(unsigned blocks, enum rsh_cache_compress compress)
 static void test_bound(void **state)
 {
 	(void)state;
-	random_load(3, RSH_CACHE_COMPRESS_OFF);
-	random_load(40, RSH_CACHE_COMPRESS_OFF);
-	random_load(100, RSH_CACHE_COMPRESS_OFF);
-	random_load(6, RSH_CACHE_COMPRESS_ON);
-	random_load(40, RSH_CACHE_COMPRESS_ON);
-	random_load(40, RSH_CACHE_COMPRESS_AUTO);
+	random_load(3);
+	random_load(40);
+	random_load(100);
 }
 
 int main(void)
@@ -804,10 +682,6 @@ int main(void)
 		cmocka_unit_test(test_prefetch),
 		cmocka_unit_test(test_memory_is_given_back),
 		cmocka_unit_test(test_small_files),
-		cmocka_unit_test(test_compressed_blocks_stay),
-		cmocka_unit_test(test_compression_off),
-		cmocka_unit_test(test_what_does_not_compress),
-		cmocka_unit_test(test_oldest_of_both_tiers_goes),
 		cmocka_unit_test(test_one_load_for_all),
 		cmocka_unit_test(test_one_failure_for_all),
 		cmocka_unit_test(test_crosswise),

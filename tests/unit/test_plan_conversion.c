@@ -20,11 +20,11 @@ static void highest_rank_gives_the_order(void **state)
 	job_file(j, 3, FILE_WITH(I64_SCALAR("epoch"), F32("a", 2), F32("c", 2),
 				 F32("b", 2)));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 8);
+	assert_int_equal(rsh_plan_n_files(j->c), 8);
 	for (uint32_t r = 0; r < 8; r++)
 		assert_records(j, r, "a[1] c[1] b[1] Int64*epoch[] "
 				     "Int64*step[]");
-	assert_string_equal(rsh_conversion_name_suffix(j->c), "");
+	assert_string_equal(rsh_plan_name_suffix(j->c), "");
 	job_free(j);
 }
 
@@ -62,7 +62,7 @@ static void last_stage_comes_first(void **state)
 	for (uint32_t r = 2; r < 4; r++)
 		job_file(j, r, FILE_WITH(I64_SCALAR("last"), F32("b", 2)));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 2);
+	assert_int_equal(rsh_plan_n_files(j->c), 2);
 	assert_records(j, 1, "b[2] a[2] Int64*last[] Int64*first[]");
 	assert_sources(j, 0, "0 2");
 	assert_sources(j, 1, "1 3");
@@ -85,7 +85,7 @@ static void other_stages_are_left_out(void **state)
 	job_files(j, 2, FILE_WITH(F32("a", 2), F32("b", 2),
 				  I64_SCALAR("step")));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 4);
+	assert_int_equal(rsh_plan_n_files(j->c), 4);
 	assert_records(j, 0, "a[2] Int64*step[]");
 	assert_records(j, 3, "b[2] Int64*step[]");
 	assert_sources(j, 3, "1");
@@ -135,7 +135,7 @@ static void no_source_strategy_reads_rank_0(void **state)
 				 F32("unlisted", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 400)));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 2);
+	assert_int_equal(rsh_plan_n_files(j->c), 2);
 	assert_records(j, 1, "w[2] Int64*step[] *unlisted[2]");
 	assert_sources(j, 1, "0");
 	job_free(j);
@@ -152,7 +152,7 @@ static void no_destination_strategy_makes_one_file(void **state)
 			 FILE_WITH(F32("w", 2, 3), I64_SCALAR("step")) :
 			 FILE_WITH(F32("v", 7)));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 1);
+	assert_int_equal(rsh_plan_n_files(j->c), 1);
 	assert_records(j, 0, "v[7] w[4,3] Int64*step[]");
 	assert_content(j, 0, "w", "0@100+24 1@100+24");
 	assert_content(j, 0, "v", "2@100+28");
@@ -166,7 +166,7 @@ static void without_strategies_rank_0_is_shown(void **state)
 	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2), I64_SCALAR("step")));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 1);
+	assert_int_equal(rsh_plan_n_files(j->c), 1);
 	assert_whole(j, 0, 0, "w step");
 	assert_note(j, "neither side has a strategy");
 	job_free(j);
@@ -307,18 +307,18 @@ static void lone_stage_goes_by_stage(void **state)
 	assert_int_equal(first, 2);
 	assert_int_equal(n, 2);
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 4);
+	assert_int_equal(rsh_plan_n_files(j->c), 4);
 	/* All files of the stage, the lowest rank's first. */
 	assert_records(j, 0, "w[2] *adam_m.w[2] Int64*low[] Int64*high[]");
 	assert_content(j, 3, "w", "3@208+8");
-	assert_string_equal(rsh_conversion_name_suffix(j->c), "");
+	assert_string_equal(rsh_plan_name_suffix(j->c), "");
 	assert_note(j, "would convert by stage");
 	job_free(j);
 
 	j = stage_job();
 	job_plan_compat(j);
 	assert_records(j, 0, "w[2] *adam_m.w[2] Int64*low[] Int64*high[]");
-	assert_string_equal(rsh_conversion_name_suffix(j->c), "_part1");
+	assert_string_equal(rsh_plan_name_suffix(j->c), "_part1");
 	job_free(j);
 }
 
@@ -366,14 +366,14 @@ static void misplaced_shards_are_put_right(void **state)
 	assert_note(j, "puts on the wrong ranks is put right (w) "
 		       "(--compat=mindspore: as it does)");
 	/* The first row: ranks 0 and 2 hold its halves. */
-	assert_pieces(j, 0, rsh_conversion_size(j->c, 0) - 128, 16,
+	assert_pieces(j, 0, rsh_plan_size(j->c, 0) - 128, 16,
 		      "0@100+8 2@100+8");
 	job_free(j);
 
 	j = misplaced_job();
 	job_plan_compat(j);
 	assert_no_notes(j);
-	assert_pieces(j, 0, rsh_conversion_size(j->c, 0) - 128, 16,
+	assert_pieces(j, 0, rsh_plan_size(j->c, 0) - 128, 16,
 		      "0@100+8 1@100+8");
 	job_free(j);
 }

@@ -59,7 +59,7 @@ static void contents_follow_one_header(void **state)
 		      TENSOR("a", "F32", "1", "8", "12") ","
 		      TENSOR("w", "F32", "4,3", "12", "60") ","
 		      TENSOR("b", "I8", "3", "60", "63") "}");
-	size = rsh_conversion_size(j->c, 0);
+	size = rsh_plan_size(j->c, 0);
 	/* In the source the contents lie GAP apart. */
 	assert_pieces(j, 0, size - 63, 63,
 		      "0@431+8 0@327+4 0@203+24 1@203+24 0@100+3");
@@ -75,7 +75,7 @@ static void ranges_begin_and_end_anywhere(void **state)
 	(void)state;
 	job_files(j, 2, FILE_WITH(F32("w", 10)));
 	job_plan_compat(j);
-	size = rsh_conversion_size(j->c, 1);
+	size = rsh_plan_size(j->c, 1);
 	begin = size - 40;
 	assert_pieces(j, 1, 3, 7, "h7");
 	assert_pieces(j, 1, begin - 5, 12, "h5 1@100+7");
@@ -133,7 +133,7 @@ static void large_tensors_are_one_piece(void **state)
 	job_files(j, 2, FILE_WITH(I8("w", 3 * 1024, 1024 * 1024)));
 	job_plan_compat(j);
 	assert_content(j, 1, "w", "1@100+3221225472");
-	assert_pieces(j, 1, rsh_conversion_size(j->c, 1) - 2048 * MIB,
+	assert_pieces(j, 1, rsh_plan_size(j->c, 1) - 2048 * MIB,
 		      1024, "1@1073741924+1024");
 	job_free(j);
 }
@@ -149,7 +149,7 @@ static void tensors_without_elements_take_no_room(void **state)
 	assert_header(j, 0, MS TENSOR("a", "F32", "0", "0", "0") ","
 			    TENSOR("w", "F32", "1", "0", "4") ","
 			    TENSOR("z", "F32", "2,0", "4", "4") "}");
-	assert_pieces(j, 0, rsh_conversion_size(j->c, 0) - 4, 4, "0@100+4");
+	assert_pieces(j, 0, rsh_plan_size(j->c, 0) - 4, 4, "0@100+4");
 	job_free(j);
 }
 
@@ -234,15 +234,15 @@ static void parts(const struct job *j, char *text, size_t size)
 	size_t at = 0;
 
 	text[0] = '\0';
-	for (uint32_t f = 0; f < rsh_conversion_n_files(j->c); f++) {
-		uint32_t n = rsh_conversion_n_records(j->c, f);
+	for (uint32_t f = 0; f < rsh_plan_n_files(j->c); f++) {
+		uint32_t n = rsh_plan_n_records(j->c, f);
 
 		at += (size_t)snprintf(text + at, size - at, "%s",
 				       f ? "| " : "");
 		for (uint32_t i = 0; i < n; i++) {
 			struct rsh_virtual_record r;
 
-			rsh_conversion_record(j->c, f, i, &r);
+			rsh_plan_record(j->c, f, i, &r);
 			at += (size_t)snprintf(text + at, size - at, "%s ",
 					       r.shape.name);
 		}
@@ -287,7 +287,7 @@ static void parts_say_what_they_are(void **state)
 	job_file(j, 0, FILE_WITH(F32("w", 1), F32("x", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 1), F32("x", 2)));
 	job_plan(j);
-	assert_int_equal(rsh_conversion_n_files(j->c), 2);
+	assert_int_equal(rsh_plan_n_files(j->c), 2);
 	assert_header(j, 1, "{\"__metadata__\":{\"format\":\"pt\"},"
 			    TENSOR("x", "F32", "2", "0", "8") "}");
 	assert_content(j, 0, "w", "0@100+4 1@100+4");

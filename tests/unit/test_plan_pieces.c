@@ -130,7 +130,7 @@ static struct job *two_records(void)
 static void ranges_cut_pieces(void **state)
 {
 	struct job *j = two_records();
-	uint64_t size = rsh_conversion_size(j->c, 0);
+	uint64_t size = rsh_plan_size(j->c, 0);
 
 	(void)state;
 	assert_int_equal(size, 20 + 16 + 19 + 8);
@@ -149,7 +149,7 @@ static void ranges_cut_pieces(void **state)
 static void ranges_without_bytes_have_no_pieces(void **state)
 {
 	struct job *j = two_records();
-	uint64_t size = rsh_conversion_size(j->c, 0);
+	uint64_t size = rsh_plan_size(j->c, 0);
 
 	(void)state;
 	assert_pieces(j, 0, 5, 0, "");
@@ -211,10 +211,10 @@ static void large_tensors_are_emitted_in_chunks(void **state)
 
 	(void)state;
 	assert_records(j, 0, "w[1200,262144] Int64*step[]");
-	assert_int_equal(rsh_conversion_size(j->c, 0),
+	assert_int_equal(rsh_plan_size(j->c, 0),
 			 2 * FULL_HEADER + LAST_HEADER + 1200 * MIB +
 				 STEP_BYTES);
-	assert_pieces(j, 0, 0, rsh_conversion_size(j->c, 0) - STEP_BYTES,
+	assert_pieces(j, 0, 0, rsh_plan_size(j->c, 0) - STEP_BYTES,
 		      "h37 0@100+536870912 "
 		      "h37 0@536871112+92274688 1@100+444596224 "
 		      "h34 1@444596324+92274688 1@536871112+92274688");
@@ -275,7 +275,7 @@ static void copied_tensors_are_cut_anew(void **state)
 				 { .name = "v", .dtype = RSH_DTYPE_INT8,
 				   DIMS_OF(600 * MIB), .chunks = odd }));
 	job_plan(j);
-	assert_pieces(j, 0, 24, rsh_conversion_size(j->c, 0) - 24,
+	assert_pieces(j, 0, 24, rsh_plan_size(j->c, 0) - 24,
 		      "h33 0@204+314572800 0@314573104+1 0@314573205+222298111 "
 		      "h30 0@536871316+92274688");
 	job_free(j);
@@ -422,7 +422,7 @@ static void odd_records_are_kept(void **state)
 	assert_content(j, 0, "q", "0@202+3");
 	assert_content(j, 0, "note", "0@305+20");
 	/* From the first empty tensor on: header after header. */
-	assert_pieces(j, 0, 22, rsh_conversion_size(j->c, 0) - 22,
+	assert_pieces(j, 0, 22, rsh_plan_size(j->c, 0) - 22,
 		      "h24 h17 0@202+3 h25 h21 h19 0@305+20 h19 0@425+8");
 	assert_note(j, "Int4 stays Int4");
 	assert_note(j, "tensors without elements are kept");

@@ -23,7 +23,7 @@
 #include <cmocka.h>
 
 #include "rsh/strategy/strategy.h"
-#include "rsh/plan/conversion.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
 
@@ -604,10 +604,10 @@ static void copy_rows(const struct test_case *t, const struct rsh_rows *rows,
 /* Reads a whole virtual file in random steps and checks that the pieces cover
  * exactly what was asked for, and that rows which are said to be alike are. */
 static void read_virtual(const struct test_case *t,
-			 const struct rsh_conversion *c, uint32_t rank,
+			 const struct rsh_plan *c, uint32_t rank,
 			 struct image *out)
 {
-	uint64_t size = rsh_conversion_size(c, rank), pos = 0;
+	uint64_t size = rsh_plan_size(c, rank), pos = 0;
 
 	assert_true(size < MAX_FILE);
 	out->n = size;
@@ -654,7 +654,7 @@ static void read_virtual(const struct test_case *t,
 	}
 }
 
-static void check_file(struct test_case *t, const struct rsh_conversion *c,
+static void check_file(struct test_case *t, const struct rsh_plan *c,
 		       uint32_t rank)
 {
 	static uint8_t want[MAX_FILE];
@@ -744,20 +744,20 @@ static void run_case(uint64_t seed)
 		.index = t->index,
 		.names = t->names,
 	};
-	struct rsh_conversion *c = NULL;
+	struct rsh_plan *c = NULL;
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	if (rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err)) {
+	if (rsh_convert(t->from, t->to, &view, &opts, &c, &err)) {
 		if (!strstr(err.text, "can be folded in several ways"))
 			fail_msg("seed %" PRIu64 ": %s", seed, err.text);
 		ambiguous++;
 	} else {
-		assert_int_equal(rsh_conversion_n_files(c),
+		assert_int_equal(rsh_plan_n_files(c),
 				 t->dst.ranks * t->dst.stages);
-		for (uint32_t r = 0; r < rsh_conversion_n_files(c); r++)
+		for (uint32_t r = 0; r < rsh_plan_n_files(c); r++)
 			check_file(t, c, r);
 	}
-	rsh_conversion_free(c);
+	rsh_plan_free(c);
 	free_case(t);
 }
 
@@ -855,7 +855,7 @@ static void lose_some(uint64_t seed, unsigned counts[3])
 		.names = t->names,
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_conversion *c = NULL;
+	struct rsh_plan *c = NULL;
 	uint32_t odds = 2 + below(8);
 	int rc;
 
@@ -869,7 +869,7 @@ static void lose_some(uint64_t seed, unsigned counts[3])
 		return;
 	}
 	expect_losses(t, healthy, &l);
-	rc = rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err);
+	rc = rsh_convert(t->from, t->to, &view, &opts, &c, &err);
 	if (rc && strstr(err.text, "can be folded in several ways")) {
 		free_case(t);
 		return;
@@ -879,18 +879,18 @@ static void lose_some(uint64_t seed, unsigned counts[3])
 	assert_memory_equal(l.told, l.expected, sizeof(l.told));
 	if (rc) {
 		opts.allow_missing = true;
-		rc = rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err);
+		rc = rsh_convert(t->from, t->to, &view, &opts, &c, &err);
 		if (rc)
 			fail_msg("seed %" PRIu64 ": %s", seed, err.text);
 	}
-	for (uint32_t r = 0; r < rsh_conversion_n_files(c); r++) {
-		if (rsh_conversion_is_lost(c, r) != l.file[r])
+	for (uint32_t r = 0; r < rsh_plan_n_files(c); r++) {
+		if (rsh_plan_is_lost(c, r) != l.file[r])
 			fail_msg("seed %" PRIu64 ": rank %u", seed, r);
 		counts[l.file[r] ? 2 : l.any]++;
 		if (!l.file[r])
 			check_file(t, c, r);
 	}
-	rsh_conversion_free(c);
+	rsh_plan_free(c);
 	free_case(t);
 }
 
@@ -938,7 +938,7 @@ static bool all_can_be_had(const struct test_case *t, const bool *healthy,
 
 /* The file, or as much of it as comes; nothing may be wrong. */
 static uint64_t read_avoiding(const struct test_case *t,
-			      const struct rsh_conversion *c, uint32_t rank,
+			      const struct rsh_plan *c, uint32_t rank,
 			      const atomic_bool *avoid)
 {
 	struct rsh_piece_iter *it =
@@ -963,7 +963,7 @@ static uint64_t read_avoiding(const struct test_case *t,
 
 /* Files are themselves; of lost ranks those that hold the same, and of ranks
  * that fail later what others hold. */
-static void check_itself(struct test_case *t, const struct rsh_conversion *c,
+static void check_itself(struct test_case *t, const struct rsh_plan *c,
 			 int rank, const bool *there)
 {
 	static uint8_t bytes[MAX_FILE];
@@ -972,11 +972,11 @@ static void check_itself(struct test_case *t, const struct rsh_conversion *c,
 	bool left[MAX_RANKS * MAX_STAGES];
 
 	if (!has_twin(t, there, rank)) {
-		if (!rsh_conversion_is_lost(c, (uint32_t)rank))
+		if (!rsh_plan_is_lost(c, (uint32_t)rank))
 			check_file(t, c, (uint32_t)rank);
 		return;
 	}
-	assert_int_equal(rsh_conversion_size(c, (uint32_t)rank),
+	assert_int_equal(rsh_plan_size(c, (uint32_t)rank),
 			 t->file[rank].n);
 	read_virtual(t, c, (uint32_t)rank, &m);
 	assert_memory_equal(bytes, t->file[rank].bytes, m.n);
@@ -1003,7 +1003,7 @@ static void run_alike(uint64_t seed)
 		.n_ranks = (uint32_t)t->n_files, .index = index,
 		.names = t->names,
 	};
-	struct rsh_conversion *c = NULL;
+	struct rsh_plan *c = NULL;
 	struct rsh_error err = RSH_ERROR_INIT;
 	const uint32_t odds = below(2) ? 1000 : 4;
 
@@ -1011,14 +1011,14 @@ static void run_alike(uint64_t seed)
 		there[g] = g == 0 || below(odds) > 0;
 		index[g] = there[g] ? t->index[g] : NULL;
 	}
-	if (rsh_conversion_new(t->from, t->to, &view, &opts, &c, &err)) {
+	if (rsh_convert(t->from, t->to, &view, &opts, &c, &err)) {
 		if (!strstr(err.text, "can be folded in several ways"))
 			fail_msg("seed %" PRIu64 ": %s", seed, err.text);
 		ambiguous++;
 	}
 	for (int r = 0; c && r < t->n_files; r++)
 		check_itself(t, c, r, there);
-	rsh_conversion_free(c);
+	rsh_plan_free(c);
 	free_case(t);
 }
 

@@ -34,6 +34,24 @@ static void ranks_show_their_own_file(void **state)
 	job_free(j);
 }
 
+/* Slices of the stage whose layout counts are lost; the other stage's file holds
+ * nothing but its own, and is whole. */
+static void own_layouts_are_no_loss(void **state)
+{
+	static const char shared[] = LAYOUT("0-w", "[1]", "[-1]") ","
+				     LAYOUT("1-w", "[1]", "[0]");
+	struct job *j = job_of(shared, shared);
+
+	(void)state;
+	j->allow_missing = true;
+	job_file(j, 1, FILE_WITH(F32("w", 4)));
+	job_plan(j);
+	assert_true(rsh_plan_is_lost(j->c, 0));
+	assert_false(rsh_plan_is_lost(j->c, 1));
+	assert_whole(j, 1, 1, "w");
+	job_free(j);
+}
+
 static void compat_writes_them_anew(void **state)
 {
 	struct job *j = job_of(both, both);
@@ -78,10 +96,10 @@ static void assert_planned(const char *src, const char *dst)
 
 	job_files(j, 4, FILE_WITH(F32("x", 2), F32("w", 4)));
 	job_plan(j);
-	for (uint32_t rank = 0; rank < rsh_conversion_n_files(j->c); rank++) {
+	for (uint32_t rank = 0; rank < rsh_plan_n_files(j->c); rank++) {
 		struct rsh_virtual_record r;
 
-		rsh_conversion_record(j->c, rank, 0, &r);
+		rsh_plan_record(j->c, rank, 0, &r);
 		assert_string_equal(r.shape.name, "w");
 	}
 	job_free(j);
@@ -340,6 +358,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ranks_show_their_own_file),
+		cmocka_unit_test(own_layouts_are_no_loss),
 		cmocka_unit_test(compat_writes_them_anew),
 		cmocka_unit_test(other_drawings_mean_the_same),
 		cmocka_unit_test(other_cuts_do_not),

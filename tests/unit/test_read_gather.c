@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/converter/conversion.h"
 #include "rsh/source/source.h"
 #include "rsh/util/place.h"
 #include "rsh/util/log.h"

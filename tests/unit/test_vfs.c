@@ -41,7 +41,7 @@ static int setup(void **state)
 	struct rsh_error err = RSH_ERROR_INIT;
 	char path[256], strategy_path[256];
 	struct rsh_vfs_config cfg = {
-		.dst_strategy = strategy_path,
+		.dst = { strategy_path, RSH_FROM_FILE },
 		.tree = { .prefix = "net_", .uid = 12, .gid = 34 },
 	};
 
@@ -216,7 +216,7 @@ static void test_prefix_too_long(void **state)
 	const struct fixture *f = *state;
 	char prefix[260], path[256];
 	const struct rsh_vfs_config cfg = {
-		.source = f->tree, .dst_strategy = path,
+		.source = f->tree, .dst = { path, RSH_FROM_FILE },
 		.tree = { .prefix = prefix },
 	};
 	struct rsh_error err = RSH_ERROR_INIT;

@@ -123,8 +123,8 @@ static void copies_are_the_file(void **state)
 	struct fixture *f = *state;
 	uint32_t first, second;
 
-	f->cfg.dst_ranks = 2;
-	f->cfg.replicas = true;
+	f->cfg.plan.copies = 2;
+	f->cfg.plan.replicas = true;
 	mount(f);
 	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
@@ -141,7 +141,7 @@ static void each_rank_has_its_own(void **state)
 	uint32_t first, second;
 
 	tree_write(f->tree, "rank_1/x-1_5.ckpt", f->bytes, f->size);
-	f->cfg.dst_ranks = 2;
+	f->cfg.plan.copies = 2;
 	mount(f);
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
 	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),
@@ -169,7 +169,7 @@ static void slices_have_none(void **state)
 
 	tree_write(f->tree, "./strategy.json", cut, sizeof(cut) - 1);
 	snprintf(path, sizeof(path), "%s/strategy.json", f->tree);
-	f->cfg.dst_strategy = path;
+	f->cfg.dst = (struct rsh_strategy_at){ path, RSH_FROM_FILE };
 	mount(f);
 	assert_not_backed(f, at(f, "rank_0", "net_0.ckpt"));
 	assert_not_backed(f, at(f, "rank_2", "net_2.ckpt"));
@@ -210,8 +210,9 @@ static void lose_rank_1(struct fixture *f, uint8_t byte_of_rank_3)
 	write_two(f, 3, byte_of_rank_3);
 	tree_write(f->tree, "./strategy.json", halves, sizeof(halves) - 1);
 	snprintf(path, sizeof(path), "%s/strategy.json", f->tree);
-	f->cfg.src_strategy = f->cfg.dst_strategy = path;
-	f->cfg.replicas = true;
+	f->cfg.src = f->cfg.dst =
+		(struct rsh_strategy_at){ path, RSH_FROM_FILE };
+	f->cfg.plan.replicas = true;
 	f->size *= 2;
 }
 
@@ -233,7 +234,7 @@ static void a_lost_rank_is_one_that_holds_the_same(void **state)
 /* The converter's order is here that of the files. */
 static void mount_compat(struct fixture *f)
 {
-	f->cfg.compat = true;
+	f->cfg.plan.compat = true;
 	mount(f);
 }
 
@@ -314,7 +315,7 @@ static void another_format_has_none(void **state)
 {
 	struct fixture *f = *state;
 
-	f->cfg.format = RSH_FORMAT_SAFETENSORS;
+	f->cfg.plan.format = RSH_FORMAT_SAFETENSORS;
 	mount(f);
 	assert_not_backed(f, at(f, "rank_0", "net_0.safetensors"));
 }
@@ -419,7 +420,7 @@ static void a_changed_file_is_left_to_replicas(void **state)
 	struct fixture *f = *state;
 	uint64_t node;
 
-	f->cfg.replicas = true;
+	f->cfg.plan.replicas = true;
 	mount(f);
 	node = at(f, "rank_0", "net_0.ckpt");
 	assert_backed(f, node);

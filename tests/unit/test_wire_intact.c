@@ -249,70 +249,49 @@ static void test_checksums(void **state)
 	buffer_free(&b);
 }
 
-/* The storages fill the file, each as long as the pickle says. */
-static void test_legacy_storages(void **state)
+/* A file is neither longer nor shorter than what is in it. */
+static void test_longer(void **state)
 {
-	/* The last two of torch_legacy.pt: none, and two of 16 bytes. */
-	const size_t last = 8 + 2 * 16, before = last + 8;
-	struct buffer b = load_file("unit/data/torch_legacy.pt");
-	const size_t counts[] = { b.len - before, b.len - last };
+	static const char *const names[] = {
+		"unit/data/torch_legacy.pt", "unit/data/torch_legacy_4.pt",
+		"unit/data/pickle.pt",
+	};
 
 	(void)state;
-	assert_int_equal(b.data[counts[0]], 0);
-	assert_int_equal(b.data[counts[1]], 2);
-	for (size_t i = 0; i < 2; i++) {
-		b.data[counts[i]]++;
-		must_fail("torch_legacy.pt", check_torch, &b, "more", i);
-		b.data[counts[i]]--;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct buffer b = load_file(names[i]);
+
+		append_hex(&b, "00");
+		must_fail(names[i], check_torch, &b, "longer", b.len);
+		buffer_free(&b);
 	}
-	b.data[counts[1]]--;
-	must_fail("torch_legacy.pt", check_torch, &b, "less", 0);
-	b.data[counts[1]]++;
-	b.data[counts[1] + 7] = 0x80;
-	must_fail("torch_legacy.pt", check_torch, &b, "very long", 0);
-	b.data[counts[1] + 7] = 0;
-	append_hex(&b, "00");
-	must_fail("torch_legacy.pt", check_torch, &b, "longer", 0);
-	buffer_free(&b);
 }
 
-/* An archive that lacks one of its entries, or where a header was changed. */
-static void test_tar_headers(void **state)
+/* An archive that was to have another entry behind its zeros. */
+static void test_tar_zeros(void **state)
 {
 	struct buffer b = load_file("unit/data/torch_tar.pt");
-	uint8_t *header = memmem(b.data, b.len, "tensors", 7);
-	struct rsh_byte_source src;
-	struct rsh_error err = RSH_ERROR_INIT;
+	uint8_t *entry = memmem(b.data, b.len, "storages", 8);
+	const uint8_t zeros[10240] = { 0 };
 
 	(void)state;
-	assert_non_null(header);
-	header[0]++;
-	must_fail("torch_tar.pt", check_torch, &b, "changed", 0);
-	/* The sum of the header's bytes is right again. */
-	header[1]--;
-	src = buffer_source(&b);
-	assert_int_equal(check_torch(&src, &err), -EBADMSG);
-	assert_non_null(strstr(err.text, "not of torch.save()"));
+	assert_non_null(entry);
+	memset(entry, 0, (size_t)(b.data + b.len - entry));
+	buffer_append(&b, zeros, sizeof(zeros));
+	must_fail("torch_tar.pt", check_torch, &b, "zeros", 0);
+	b.data[1024] = 'x';
+	must_fail("torch_tar.pt", check_torch, &b, "no header", 1024);
 	buffer_free(&b);
 }
 
-/* Pickles that do what their machine does not allow. */
+/* Pickles that end nowhere. */
 static void test_legacy_nonsense(void **state)
 {
 	static const struct {
 		const char *hex, *word;
 	} objects[] = {
-		{ "30", "takes more than it has" },
-		{ "2e", "takes more than it has" },
-		{ "74 2e", "lacks a mark" },
-		{ "4e 71 05 2e", "out of order" },
-		{ "71 00 2e", "keeps what it has not" },
-		{ "68 00 2e", "uses what it has not" },
 		{ "4e ff 2e", "no pickle instruction" },
 		{ "28 4e 74 63 61 62", "truncated" },
-		/* Keys that name what the object has not. */
-		{ "4e 2e 80 02 5d 58 01000000 61 61 2e 0000000000000000",
-		  "nothing refers to" },
 	};
 
 	(void)state;
@@ -410,9 +389,9 @@ int main(void)
 		cmocka_unit_test(test_flipped_bits),
 		cmocka_unit_test(test_tf_shards),
 		cmocka_unit_test(test_checksums),
-		cmocka_unit_test(test_legacy_storages),
+		cmocka_unit_test(test_longer),
 		cmocka_unit_test(test_legacy_nonsense),
-		cmocka_unit_test(test_tar_headers),
+		cmocka_unit_test(test_tar_zeros),
 		cmocka_unit_test(test_encrypted),
 		cmocka_unit_test(test_other_things),
 		cmocka_unit_test(test_read_error),

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache.h - blocks of source files, in bounded memory and on a disk.
+/* cache/cache.h keeps blocks of source files, in bounded memory and on a disk.
  *
  * A cache holds blocks of files that never change while their identity stays
  * the same.  It knows nothing of what the files are: whoever reads says which
  * file (a handle), which bytes, and how to load what is not there.
  *
- *   memory, plain        what readers copy from
- *   memory, compressed   what was not used for long, if it compresses
- *   a directory          what was loaded once, for this process after its
- *                        memory was needed otherwise, for the next process and
- *                        for others at the same time
+ *   memory        what readers copy from
+ *   a directory   what was loaded once, for this process after its memory was
+ *                 needed otherwise, for the next process and for others at the
+ *                 same time
  *
  * Threads: all calls but rsh_cache_new() and rsh_cache_free() may be made from
  * any thread at any time.  No lock is held while bytes are loaded, copied,
- * compressed, written or verified.
+ * written or verified.
  *
  * Waiting: a call waits for the load of another thread only while it has no
  * load of its own under way, and never for memory, so that it comes back when
  * the loads do.  Callers may hold pins while they call.
  *
- * fork(): the cache's own threads start when there is first something to do
- * for them, at the earliest in a call that loads.  A process may make a cache,
+ * fork(): the cache's own thread starts when there is first something to do for
+ * it, at the earliest in a call that loads.  A process may make a cache,
  * open files in it, fork, and use it in the child only.
  */
 #ifndef RSH_CACHE_CACHE_H
@@ -34,26 +33,17 @@
 
 struct rsh_cache;
 
-enum rsh_cache_compress {
-	/* Blocks of files that were seen to compress to 3/4 or less; files
-	 * that do not are tried again now and then. */
-	RSH_CACHE_COMPRESS_AUTO,
-	RSH_CACHE_COMPRESS_OFF,
-	RSH_CACHE_COMPRESS_ON, /* every block is tried */
-};
-
 #define RSH_CACHE_BLOCK_DEFAULT (256 * 1024)
 
 struct rsh_cache_options {
-	/* Bound of everything the cache holds in memory: blocks in both tiers,
-	 * blocks that are being loaded, and what is needed to find them.  It
-	 * is never exceeded.  Where it is too small to hold a block, or 0,
+	/* Bound of everything the cache holds in memory: blocks, those that
+	 * are being loaded as well, and what is needed to find them.  It is
+	 * never exceeded.  Where it is too small to hold a block, or 0,
 	 * nothing is cached and every read goes to its loader. */
 	uint64_t memory_bytes;
 	/* Address space that blocks may take; 0: as much as their number asks
-	 * for, since compressed ones take as much as others do. */
+	 * for, since short ones take as much as others do. */
 	uint64_t map_bytes;
-	enum rsh_cache_compress compress;
 
 	/* A directory of a local disk, NULL for none.  It is made (0700) if
 	 * it is missing, its parent is not; one that belongs to another user
@@ -103,7 +93,7 @@ typedef uint32_t rsh_cache_file;
 /* Reads of this one go to their loader; nothing is cached. */
 #define RSH_CACHE_FILE_NONE UINT32_MAX
 
-/* The handle of a file: the same for the same identity.  Up to 144 bytes a file
+/* The handle of a file: the same for the same identity.  Up to 128 bytes a file
  * are held for the life of the cache; RSH_CACHE_FILE_NONE if the bound does not
  * allow them or memory is out. */
 rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
@@ -175,18 +165,13 @@ void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
  * again, counted from zero.
  *
  * When memory is needed, spent blocks go first, the longest spent before
- * others; then the least recently used of both memory tiers.  A pinned block
- * does not go.  While memory is short and a quarter of it or more is plain, the
- * least recently used plain blocks are compressed in the background; a reader
- * never waits for that.  A hit in the compressed tier makes the block plain.
- */
+ * others; then the least recently used.  A pinned block does not go. */
 
 /* Forgets all blocks in memory that are not in use and gives the memory back
  * to the system. */
 void rsh_cache_drop(struct rsh_cache *c);
 
-/* Waits until the background has done what there is to do: blocks compressed
- * that had to be, blocks written that wait to be. */
+/* Waits until the blocks are written that wait to be. */
 void rsh_cache_settle(struct rsh_cache *c);
 
 /* ---- statistics ---- */
@@ -194,7 +179,7 @@ void rsh_cache_settle(struct rsh_cache *c);
 struct rsh_cache_stats {
 	/* Blocks that calls wanted, by where they were found; a block counts
 	 * each time that a call comes to it.  Prefetching counts in none. */
-	uint64_t hits_plain, hits_compressed, hits_disk;
+	uint64_t hits_plain, hits_disk;
 	uint64_t misses; /* the caller loaded it */
 	uint64_t waits;  /* another thread was loading it */
 
@@ -205,10 +190,7 @@ struct rsh_cache_stats {
 	uint64_t prefetched; /* blocks, from the directory or loaded */
 	uint64_t prefetched_disk; /* those from the directory */
 
-	uint64_t evicted_spent, evicted_plain, evicted_compressed;
-	uint64_t compressed;     /* blocks */
-	uint64_t incompressible; /* blocks that were tried in vain */
-	uint64_t compress_in, compress_out; /* bytes of `compressed` */
+	uint64_t evicted_spent, evicted_plain;
 
 	uint64_t disk_written, disk_written_bytes;
 	uint64_t disk_dropped;  /* not written: too many waited */
@@ -218,11 +200,11 @@ struct rsh_cache_stats {
 
 	/* Now: */
 	uint64_t memory_bytes; /* all of the below, never above the bound */
-	uint64_t plain_bytes, compressed_bytes; /* memory of blocks */
-	uint64_t spare_bytes;                   /* of no block at present */
+	uint64_t plain_bytes; /* memory of blocks */
+	uint64_t spare_bytes; /* of no block at present */
 	uint64_t bookkeeping_bytes;
 	uint64_t disk_bytes; /* as of the last look at the directory */
-	uint32_t n_plain, n_compressed, n_spent, n_in_use, n_files;
+	uint32_t n_plain, n_spent, n_in_use, n_files;
 	uint64_t memory_peak; /* of memory_bytes */
 };
 

@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "rsh/plan/conversion.h"
+#include "rsh/plan/plan.h"
 #include "rsh/source/source.h"
 
 /* Where bytes are read to: to `data`; or, if `area` is not NULL, to any place in
@@ -63,7 +63,7 @@ struct rsh_reader_options {
 };
 
 /* Both have to outlive it.  0 or -ENOMEM. */
-int rsh_reader_new(const struct rsh_conversion *c, struct rsh_source *s,
+int rsh_reader_new(const struct rsh_plan *c, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out);
 /* No read may be running. */
 void rsh_reader_free(struct rsh_reader *r);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/resume.h - the newest checkpoint of a job that is whole on all ranks,
- * for MindSpore, PyTorch, TensorFlow 2 and Megatron-LM.
+ * of any framework that has a dialect.
  *
  * A job's ranks save a checkpoint each, step after step; the last one may be
- * half-written or lack ranks.  Steps are tried from the newest to older ones
- * until every file of every rank is whole (wire/ckpt.h, wire/intact.h).  One
- * step of all ranks or nothing: two steps are never mixed.
+ * half-written or lack ranks.  What there is becomes candidates as it does for
+ * a conversion, in the same order, and they are tried from the newest to older
+ * ones until every file of every rank is whole (wire/ckpt.h, wire/intact.h).
+ * One step of all ranks or nothing: two steps are never mixed.
  *
  * What is to be seen of it is a list of entries: the files under the names that
  * they have, symbolic links with stable names, and small texts.  The files are
@@ -18,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "rsh/source/dialect.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
 
@@ -36,14 +38,16 @@ struct rsh_resume_entry {
 /* Of the options, `select`, `epoch`, `step`, `glob`, `breakpoints` and
  * `check` count, the last for the checksums of all kinds; the step of
  * RSH_SELECT_STEP is the first two numbers of a name.  RSH_SELECT_MINDSPORE is
- * no choice here.  At most `fallbacks` older steps are tried.
+ * no choice here.  At most `fallbacks` older steps are tried.  The tree must be
+ * of one of `dialects`, a list that ends with NULL and outlives the result.
  *
  * Fails with -EINVAL if two checkpoints could be meant, with -ENOENT if there
  * is none, with -EBADMSG and the list of what was tried and the reasons if none
  * is whole. */
 int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
-		    uint32_t fallbacks, struct rsh_resume **out,
-		    struct rsh_error *err);
+		    uint32_t fallbacks,
+		    const struct rsh_step_dialect *const *dialects,
+		    struct rsh_resume **out, struct rsh_error *err);
 void rsh_resume_free(struct rsh_resume *r);
 
 const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,

@@ -39,7 +39,9 @@
 #include <sys/types.h>
 #include <time.h>
 
-#include "rsh/plan/conversion.h"
+#include "rsh/catalogue/files.h"
+#include "rsh/plan/plan.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/source/io.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
@@ -168,7 +170,7 @@ int rsh_source_check_groups(const struct rsh_source *s, const char *given,
 			    struct rsh_error *err);
 /* How many files were left out, and the sentence about the first. */
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
-/* For rsh_conversion_new(); valid while the source lives.  A rank without a
+/* For rsh_convert(); valid while the source lives.  A rank without a
  * file has a NULL index. */
 void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_source_view *view);

@@ -1,13 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/grid.h - how one parameter is cut into equal slices over the ranks
- * of a pipeline stage.
+/* strategy/grid.h - the grid that a layout makes: how one parameter is cut over
+ * the ranks of a pipeline stage.
  *
- * The mesh (dev_matrix) is row-major over the stage's local ranks, last axis
- * fastest.  Dimension d of the tensor is split over an ordered list of mesh
- * axes, most significant first; an optimizer shard splits dimension 0 once
- * more, over the ranks that the tensor map leaves equal.  All slices have the
- * same shape, so a slice is named by one number a dimension ("cell"), and the
- * ranks that hold one cell are its replicas.
+ * tensor/grid.h says what a grid is.
  *
  * Pure arithmetic, no I/O; immutable after creation, so any thread may read.
  */
@@ -17,14 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/tensor/grid.h"
 #include "rsh/util/error.h"
-#include "rsh/wire/ckpt.h"
 #include "rsh/wire/strategy_file.h"
-
-struct rsh_grid;
-
-/* Is told the key of a source file: its rank within its stage. */
-typedef void rsh_key_fn(void *ctx, uint32_t key);
 
 enum rsh_grid_rule {
 	/* As the ranks of a training job really hold the slices. */
@@ -53,40 +43,7 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *item,
 /* One device that holds the whole tensor. */
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 		       struct rsh_error *err);
-void rsh_grid_free(struct rsh_grid *g);
-
-uint32_t rsh_grid_n_dims(const struct rsh_grid *g);
-/* Number of ranks of the mesh. */
-uint32_t rsh_grid_n_ranks(const struct rsh_grid *g);
-/* Into how many slices dimension d is cut, optimizer shard included. */
-uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d);
-
-/* The cell that local rank `rank` holds, one number a dimension. */
-void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell);
-
-/* A rank that holds `cell`: of its replicas the one whose coordinates on the
- * mesh axes that do not split the tensor are those of rank `like`.  (That is
- * the copy MindSpore's converter reads for its destination rank `like` modulo
- * the number of source ranks.) */
-uint32_t rsh_grid_holder(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t like);
-
-/* How many ranks hold each cell, and which of these a rank is: ranks of one
- * replica number together hold every cell once. */
-uint32_t rsh_grid_n_replicas(const struct rsh_grid *g);
-uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank);
-/* The rank that holds `cell` as replica number `replica`. */
-uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
-			 uint32_t replica);
-
-/* Numbers the ranks so that those which hold one cell follow each other, in the
- * order of their replica numbers: place / n_replicas numbers the cells. */
-uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank);
-
-/* True if both cut the same way and put every slice on the same ranks, by the
- * same axes. */
-bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);
-/* The same whatever the axes: one mesh may be drawn in several ways. */
-bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b);
+/* Does the converter take its "simple" way for this item, if it is sharded? */
+bool rsh_item_is_simple(const struct rsh_strategy_item *item);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* Makes room for `need` elements of `elem` bytes in the array *ptr, whose
  * capacity in elements is *cap; grows by doubling.  0 or -ENOMEM (the array
@@ -13,6 +14,8 @@ int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
 /* For qsort(): numbers of type uint32_t, ascending. */
 int rsh_by_u32(const void *a, const void *b);
+/* Of n ascending numbers the first that is no lower than x; n if none is. */
+uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);
 
 /* malloc of n*elem bytes, NULL on overflow too; never a zero-size request. */
 void *rsh_alloc_array(size_t n, size_t elem);

@@ -27,7 +27,7 @@
 #include <sys/types.h>
 
 #include "rsh/derive/derive.h"
-#include "rsh/plan/conversion.h"
+#include "rsh/converter/conversion.h"
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
@@ -44,19 +44,31 @@ struct rsh_vfs_options {
 	gid_t gid;
 };
 
+/* Where a strategy is from. */
+struct rsh_strategy_at {
+	const char *path; /* of a FILE, else NULL */
+	enum rsh_strategy_from {
+		RSH_FROM_UNSAID, /* which is taken for NONE */
+		RSH_FROM_NONE,   /* whole tensors */
+		RSH_FROM_FILE,
+		RSH_FROM_DERIVED, /* from the source's, by `derive` */
+	} from;
+};
+
 /* Everything a mount needs to start: strategies, source, plan, tree. */
 struct rsh_vfs_config {
 	const char *source;
-	const char *src_strategy; /* NULL: none */
-	const char *dst_strategy; /* NULL: none */
-	/* Instead of dst_strategy: it is derived from the source's, and its
-	 * notes are logged; NULL: it is not. */
-	const struct rsh_derive_options *derive;
-	bool compat;
-	/* Files that are missing or damaged are made up for by replicas. */
-	bool replicas;
-	/* Mount although slices are lost; the files that need them give EIO. */
-	bool allow_missing;
+	struct rsh_strategy_at src, dst;
+	/* How a derived one is made, whose notes are logged; NULL: there is
+	 * none. */
+	struct rsh_derive_options *derive;
+	/* What is planned.  Its functions and their `ctx` are not looked at:
+	 * `wanted` and `rename` are made of what follows here. */
+	struct rsh_conversion_options plan;
+	/* Extended regular expressions on names; NULL: none. */
+	const char *only;
+	const char *drop;
+	const char *rename; /* path of a name map; NULL: none */
 	/* Which files of SOURCE, and how many candidates after the best one are
 	 * tried when that one is not whole. */
 	struct rsh_source_options files;
@@ -64,17 +76,6 @@ struct rsh_vfs_config {
 	bool contents_later;
 	uint32_t fallbacks;
 	const char *group_info; /* NULL: what lies beside the files */
-	/* Without any strategy: how many ranks to show; 0: one. */
-	uint32_t dst_ranks;
-	enum rsh_unlisted unlisted;
-	/* Extended regular expressions on names; NULL: none. */
-	const char *only;
-	const char *drop;
-	const char *rename;  /* path of a name map; NULL: none */
-	enum rsh_format format; /* of the virtual files */
-	uint64_t part_bytes; /* of a whole model in parts; 0: files of ranks */
-	enum rsh_dtype cast; /* RSH_DTYPE_UNKNOWN: none */
-	bool remove_redundancy;
 	struct rsh_vfs_options tree;
 };
 

@@ -18,12 +18,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "rsh/tensor/box.h"
+#include "rsh/tensor/dtype.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
-#include "rsh/tensor/dtype.h"
-
-/* More dimensions than MindSpore allows (8) is a damaged record. */
-#define RSH_MAX_DIMS 32
 
 /* MindSpore's SLICE_SIZE: content of one record, in bytes (all releases). */
 #define RSH_CKPT_CHUNK_BYTES (UINT64_C(512) * 1024 * 1024)

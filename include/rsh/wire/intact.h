@@ -29,14 +29,11 @@
  *
  * Older ones are pickles one after the other (a magic number, a version, the
  * system, the object, the storages' keys), then the storages: the pickles must
- * read to their ends, and the storages, each with its number of elements before
- * it, must be as long as the object's references to them say and end with the
- * file.  No pickle is executed.  Behind a storage of an element class that is
- * not known here, and in an object of millions of values, only the first eight
- * bytes of each storage are looked for.
- * The oldest are tar archives: the headers of the entries match their
- * checksums, those of torch.save() are all there and two blocks of zeros end
- * them.
+ * read to their ends, and the rest of the file be as long as the storages that
+ * the object refers to.  No pickle is executed.  Where a storage is of an
+ * element class that is not known here, the rest may be longer.
+ * The oldest are tar archives: header by header one must come to the two blocks
+ * of zeros that end it, in the last record of the file.
  *
  * A file of pickle.dump() is one pickle that ends with the file. */
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* catalogue/files.h - the files of a source, as they are handed to those who
+ * make a catalogue of them. */
+#ifndef RSH_CATALOGUE_FILES_H
+#define RSH_CATALOGUE_FILES_H
+
+#include "rsh/util/names.h"
+#include "rsh/wire/ckpt.h"
+#include "rsh/wire/format.h"
+
+/* The arrays go by the number of a file: in a tree of ranks the global rank. */
+struct rsh_source_view {
+	uint32_t n_ranks;                           /* length of the arrays */
+	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file,
+						     * or none that is valid */
+	const char *const *path;                    /* [rank]; for messages */
+	struct rsh_names *names;
+	enum rsh_format format;                     /* of the files */
+	bool joined; /* rank 0's index is that of several files end to end */
+};
+
+#endif

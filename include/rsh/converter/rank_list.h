@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/rank_list.h - rank_list_for_transform: the source ranks whose files
+ * MindSpore's converter asks for, by the strategies alone. */
+#ifndef RSH_CONVERTER_RANK_LIST_H
+#define RSH_CONVERTER_RANK_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rsh/strategy/strategy.h"
+
+struct rsh_rank_list;
+
+/* For the destination ranks of one stage (0 without a destination strategy).
+ * A NULL strategy is the whole model on one device.  Refers to the strategies,
+ * which must outlive it.  0 and *out; -EDOM with a sentence where the function
+ * raises; -ENOMEM. */
+int rsh_rank_list_new(const struct rsh_strategy *src,
+		      const struct rsh_strategy *dst, uint32_t stage,
+		      const struct rsh_names *names, struct rsh_rank_list **out,
+		      struct rsh_error *err);
+void rsh_rank_list_free(struct rsh_rank_list *l);
+
+/* Sets ranks[0..n) to whether the list of global destination rank `rank` has
+ * that global source rank. */
+void rsh_rank_list_mark(const struct rsh_rank_list *l, uint32_t rank,
+			bool *ranks, uint32_t n);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/commands.h - the subcommands: one table from which the parser and
+ * --help are made. */
+#ifndef RSH_OPTIONS_COMMANDS_H
+#define RSH_OPTIONS_COMMANDS_H
+
+#include <stddef.h>
+
+#include "rsh/options/options.h"
+
+enum rsh_command_id {
+	RSH_COMMAND_MOUNT,
+	RSH_COMMAND_UMOUNT,
+	RSH_COMMAND_LS,
+	RSH_COMMAND_PLAN,
+	RSH_COMMAND_EXPORT,
+	RSH_COMMAND_VERIFY,
+	RSH_COMMAND_STRATEGY, /* any of its forms */
+	RSH_COMMAND_SHOW,
+	RSH_COMMAND_MERGE,
+	RSH_COMMAND_CHECK,
+	RSH_COMMAND_DERIVE,
+	RSH_COMMAND_INFER,
+	RSH_COMMAND_WARM,
+	RSH_COMMAND_STATS,
+	RSH_COMMAND_HELP,
+	RSH_COMMAND_LIBRARY, /* none: what libreshard takes */
+};
+
+#define RSH_MAX_OPERANDS 4
+
+struct rsh_command {
+	const char *name;
+	enum rsh_command_id id;
+	/* Their names in order.  One in brackets may be left out, one that ends
+	 * in "..." stands for any number of them. */
+	const char *operands[RSH_MAX_OPERANDS];
+	const char *summary; /* one line, after the name */
+	const char *about;   /* what --help says of it, wrapped when printed */
+	/* Takes the operands out of `o` and judges the command line as a whole;
+	 * 0, or -EINVAL with a sentence. */
+	int (*check)(struct rsh_options *o, struct rsh_error *err);
+};
+
+/* In the order of --help; the first is the one that needs no name. */
+const struct rsh_command *rsh_command_table(size_t *n);
+/* NULL: there is none of that name. */
+const struct rsh_command *rsh_command_find(const char *name);
+/* The forms of `strategy`, whose names have both words and which have no check.
+ */
+const struct rsh_command *rsh_command_forms(size_t *n);
+/* The form that `word` names, as "derive"; NULL: it is none. */
+const struct rsh_command *rsh_command_form(const char *word);
+/* " (did you mean NAME?)" of a word that is none but near to one, or "". */
+#define RSH_GUESS_BYTES 48
+void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/options.h - the command line. */
+#ifndef RSH_OPTIONS_OPTIONS_H
+#define RSH_OPTIONS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "rsh/fuse/server.h"
+#include "rsh/util/error.h"
+#include "rsh/util/log.h"
+#include "rsh/vfs/vfs.h"
+
+struct rsh_command;
+
+/* Where the log goes. */
+enum rsh_log_to {
+	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
+	RSH_LOG_TO_STDERR,
+	RSH_LOG_TO_FILE, /* log_file */
+	RSH_LOG_TO_SYSLOG,
+	RSH_LOG_TO_JOURNAL,
+};
+
+enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
+
+/* An option of the command line. */
+struct rsh_given {
+	const char *name;
+	const char *value; /* NULL: it takes none */
+	size_t at;         /* its number in the order of the command line */
+};
+
+struct rsh_options {
+	const struct rsh_command *command;
+	/* The form of `strategy` that is named first; NULL: none is. */
+	const struct rsh_command *form;
+	bool unnamed; /* the command is meant, its name was left out */
+	/* Print that and nothing else. */
+	bool help, help_all, version;
+	/* What the command line has beside options; of argv. */
+	char **operands;
+	unsigned n_operands;
+	bool json;
+	bool quiet;
+	enum rsh_color color;
+
+	/* SOURCE, and what is to be made of it: as rsh_vfs_open() wants it once
+	 * the options are settled. */
+	struct rsh_vfs_config vfs;
+	const char *mountpoint;
+	const char *checkpoint; /* NULL: not given, also below */
+	const char *output;
+	bool resume;
+	bool in_parts; /* --format hf */
+	const char *directory; /* OUTDIR */
+	const char *manifest;
+	unsigned jobs;         /* 0: not given */
+	bool verify;
+	bool overwrite;
+	const char *write_manifest;
+	bool lazy;
+	bool force;
+	bool rank_list;
+	bool contents;
+	uint64_t rate;       /* assumed bytes a second of the source */
+	bool foreground;
+	bool stack;
+	bool no_sandbox;
+	bool debug;
+	enum rsh_log_to log_to;
+	const char *log_file; /* NULL: none */
+	enum rsh_log_level log_level;
+
+	const char *fsname;  /* NULL: SOURCE */
+	const char *subtype;
+	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
+	enum rsh_io_mode io_mode;
+	struct rsh_source_io_options io;
+	uint64_t keep_free;
+	unsigned readahead; /* 0: not given */
+	unsigned max_read;
+	unsigned max_threads;
+	unsigned max_idle_threads;
+
+	/* What was given, in order; values point into argv and the copies. */
+	struct rsh_given *given;
+	size_t n_given, cap_given;
+
+	/* Copies of -o arguments, into which the strings above point. */
+	char **copies;
+	size_t n_copies, cap_copies;
+};
+
+/* Reads argv, which is reordered and kept, not copied.  0, or -EINVAL with a
+ * sentence that names the option; `command` is set in any case, and
+ * rsh_options_clear() is due.  With `help`, `help_all` or `version` set nothing
+ * else has been looked at. */
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err);
+void rsh_options_clear(struct rsh_options *o);
+
+/* ---- the same without a command line ---- */
+
+/* The defaults, but for those of what a check wants to know whether it was
+ * given; and these, after the check. */
+void rsh_options_init(struct rsh_options *o);
+void rsh_options_settle(struct rsh_options *o);
+/* One option of o->command, "name" or "name=value" as -o has it; `given` is
+ * copied.  0, or -EINVAL or -ENOMEM with a sentence. */
+int rsh_options_set(struct rsh_options *o, const char *given,
+		    struct rsh_error *err);
+
+/* Whether the option of that name was given. */
+bool rsh_option_given(const struct rsh_options *o, const char *name);
+
+/* "none", "derived" or the path; NULL: nothing was said. */
+const char *rsh_strategy_text(const struct rsh_strategy_at *at);
+
+/* Whether both sides of a conversion are named. */
+static inline bool rsh_options_convert(const struct rsh_options *o)
+{
+	return o->vfs.src.from && o->vfs.dst.from;
+}
+
+/* A copy that lives as long as the options; NULL: out of memory. */
+char *rsh_options_keep(struct rsh_options *o, const char *text);
+
+/* Bytes of memory that the machine has. */
+uint64_t rsh_physical_memory(void);
+
+#endif

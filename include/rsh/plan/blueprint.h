@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/blueprint.h - what is to be shown, as a dialect's writer says it: files,
+ * each an ordered list of records, and how every tensor in them is made.
+ *
+ * A writer makes a plan of a catalogue, says which tensors are shown and how
+ * each is cut over the files, then describes the files one after the other, and
+ * finishes.  Nobody else calls these functions.
+ *
+ * A *recipe* says how a shown tensor is made of tensors of the catalogue: parts,
+ * each a box of the shown tensor whose elements are those of one tensor of the
+ * catalogue, and at most one element-wise step for all of them.  A part is an
+ * index map: along dimension i of the catalogue's tensor one goes as along
+ * dimension axis[i] of the shown one, beginning at base[i]; where axis[i] is
+ * RSH_FIXED one stays at base[i].  Every dimension of the box that is longer
+ * than 1 is followed by exactly one.
+ *
+ *   the same         axis 0 1       base 0 0     box all
+ *   transposed       axis 1 0       base 0 0     box all
+ *   rows 4 to 7      axis 0 1       base 4 0     box all of a [4,n]
+ *   fused of q and k two parts: q's box the upper rows, k's the lower ones
+ *   layer 3 of a stack [L,m,n]     axis FIXED 0 1    base 3 0 0
+ */
+#ifndef RSH_PLAN_BLUEPRINT_H
+#define RSH_PLAN_BLUEPRINT_H
+
+#include "rsh/catalogue/catalogue.h"
+#include "rsh/plan/plan.h"
+#include "rsh/tensor/codec.h"
+
+#define RSH_FIXED UINT8_MAX
+
+struct rsh_recipe_part {
+	uint32_t tensor;    /* its number in the catalogue */
+	struct rsh_box box; /* of the shown tensor */
+	uint64_t base[RSH_MAX_DIMS];
+	uint8_t axis[RSH_MAX_DIMS];
+};
+
+struct rsh_recipe {
+	uint32_t n_parts;
+	const struct rsh_recipe_part *parts;
+	enum rsh_codec codec;
+};
+
+/* The one part of a tensor that is shown as it is. */
+void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
+		     struct rsh_recipe_part *out);
+
+/* A tensor that is shown: each file has the cell that its member holds. */
+struct rsh_shown {
+	uint32_t name;          /* id; rsh_writer.written is what is written */
+	enum rsh_dtype dtype;   /* as it is shown */
+	uint8_t n_dims;
+	const uint64_t *dims;   /* of the whole */
+	const struct rsh_cut *cut; /* one that the catalogue keeps */
+	struct rsh_recipe recipe;
+};
+
+/* What a plan asks of the writer that made it, while it is made and as long as
+ * it lives, from any thread.  `ctx` comes first in each. */
+struct rsh_writer {
+	void *ctx;
+	/* What is written for a name; NULL: the name itself. */
+	const char *(*written)(const void *ctx, uint32_t name);
+	/* The file that a record is taken from which is copied as it stands
+	 * there: of file `rank`, as the writer counts them.  False: none has it
+	 * that is not to be avoided.  May be NULL where no record is copied. */
+	bool (*pick)(const void *ctx, uint32_t rank, uint32_t name,
+		     const atomic_bool *avoid, uint32_t *file);
+	/* What such a record looks like when shown. */
+	void (*shape)(const void *ctx, const struct rsh_ckpt_index *ix,
+		      const struct rsh_record *r, struct rsh_record_shape *out,
+		      enum rsh_codec *codec);
+	/* Do both files hold the same slice of everything?  May be NULL: then
+	 * none does. */
+	bool (*holds_same)(const void *ctx, uint32_t a, uint32_t b);
+	/* What a sentence on a lost slice of a tensor says of how it is cut: ""
+	 * or " (...)".  May be NULL. */
+	void (*explain)(const void *ctx, uint32_t rank, uint32_t name,
+			char *text, size_t size);
+	/* A cell is taken from another file than its own, which is missing or
+	 * lacks it.  May be NULL. */
+	void (*stands_in)(void *ctx, uint32_t own_file, uint32_t name);
+	void (*free)(void *ctx);
+};
+
+/* How the files are written. */
+struct rsh_blueprint {
+	enum rsh_format format;
+	/* The metadata of a safetensors file says that it is for Hugging Face's
+	 * loaders. */
+	bool hugging_face;
+	bool remove_redundancy; /* other ranks keep some of the records */
+	bool replicas;          /* a slice that cannot be had marks its files
+				 * lost; without, it is an error */
+	bool allow_missing;     /* files that are lost are no error */
+	uint32_t n_ranks;       /* for which room is made; there may be more */
+};
+
+/* Begins a plan; takes over the catalogue and the writer, also on failure.
+ * NULL: out of memory. */
+struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
+				   const struct rsh_writer *writer,
+				   const struct rsh_blueprint *b);
+
+/* A tensor that records may show.  0 and its number; -EINVAL with a sentence:
+ * the parts do not fit the tensors or leave elements out; -ENOMEM. */
+int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
+		       uint32_t *number, struct rsh_error *err);
+/* A slice of it as a record, for the file of `member`. */
+void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
+			 uint32_t member, struct rsh_record_shape *out);
+
+#define RSH_COPIED UINT32_MAX
+
+/* One record of a shown file. */
+struct rsh_slot {
+	uint64_t offset;        /* of its first header in the file; set by the
+				 * plan */
+	uint64_t content_bytes; /* as shown */
+	uint32_t name;
+	uint32_t shown;         /* number of the tensor; RSH_COPIED: a record
+				 * that is copied from the file that the writer
+				 * picks */
+};
+
+/* A file with n records in the order wanted, which its format may change in the
+ * arrays themselves.  `rank`: how the writer counts it; `member`: whose cells it
+ * holds; `lost`: some of it cannot be had, as the writer knows already. */
+struct rsh_shown_file {
+	uint32_t rank;
+	uint32_t member;
+	bool lost;
+	uint32_t n;
+	struct rsh_slot *slots;
+	struct rsh_record_shape *shapes; /* of the slots */
+};
+/* 0 or -errno with a sentence: -EFBIG, -ENOTSUP for what the format cannot hold,
+ * -ENOENT for a slice that no file holds where the blueprint has no replicas. */
+int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
+			   struct rsh_error *err);
+
+/* A file that is source file `origin`, byte for byte, of `bytes` bytes.  Its
+ * slots have their offsets; there may be none, where nothing is known of what it
+ * holds. */
+int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
+			    uint32_t origin, uint64_t bytes,
+			    struct rsh_error *err);
+
+/* A name of which slices cannot be had that no shown tensor stands for: keeps
+ * the sentence if it is the first.  0 or -ENOMEM. */
+int rsh_blueprint_lose(struct rsh_plan *p, uint32_t name,
+		       struct rsh_error *sentence);
+/* Are all slices there that the file of `rank` would need of a shown tensor?
+ * 0 or as rsh_blueprint_add_file(); *lost is set where they are not. */
+int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,
+			uint32_t member, bool *lost, struct rsh_error *err);
+/* The sentence on a copied record that no file holds; -ENOENT.  `file` is where
+ * it should be. */
+int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
+			  uint32_t rank, uint32_t name, const char *more,
+			  struct rsh_error *err);
+
+/* Adds a sentence for the log (from malloc, taken over; NULL: out of memory),
+ * which rsh_plan_note() gives.  0 or -ENOMEM. */
+int rsh_blueprint_note(struct rsh_plan *p, char *sentence);
+/* What the files' names have between rank and suffix. */
+void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix);
+
+/* Ends it: tells each slice that is lost.  0, or -ENOENT with a sentence where
+ * some are and that is not allowed. */
+int rsh_blueprint_finish(struct rsh_plan *p,
+			 void (*report)(void *ctx, const char *sentence),
+			 void *ctx, struct rsh_error *err);
+
+#endif

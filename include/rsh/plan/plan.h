@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/plan.h - what every virtual file holds and where its bytes are.
+ *
+ * A plan is a blueprint laid over a catalogue: of each virtual file it knows the
+ * records, their places and sizes, and for every byte the source file and offset
+ * that it comes from.  Nothing is read here.
+ *
+ * Files of different ranks nearly always have the same records, so these are
+ * stored once and the rank enters only when pieces are asked for.
+ *
+ * Immutable once made (plan/blueprint.h): any thread may ask.
+ */
+#ifndef RSH_PLAN_PLAN_H
+#define RSH_PLAN_PLAN_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/tensor/codec.h"
+#include "rsh/util/error.h"
+#include "rsh/wire/ckpt.h"
+#include "rsh/wire/format.h"
+
+struct rsh_plan;
+
+void rsh_plan_free(struct rsh_plan *p);
+
+/* Sentences on where the result differs from what others would make, one at a
+ * time, for the log; NULL past the last. */
+const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i);
+
+/* A sentence on the slices that cannot be had, with the first as an example;
+ * NULL: there is none. */
+const char *rsh_plan_lost(const struct rsh_plan *p);
+
+enum rsh_format rsh_plan_format(const struct rsh_plan *p);
+uint32_t rsh_plan_n_files(const struct rsh_plan *p);
+
+/* ---- one virtual file: the file of destination rank `rank`, or that part of
+ * the model ---- */
+
+/* In bytes.  Never 0 of a file that needs lost slices: nobody reads an empty
+ * one, and so nobody would be told. */
+uint64_t rsh_plan_size(const struct rsh_plan *p, uint32_t rank);
+uint32_t rsh_plan_n_records(const struct rsh_plan *p, uint32_t rank);
+/* What the file's name has between the rank and the format's suffix: "" or, in
+ * compat mode after a by-stage conversion, "_part<stage>". */
+const char *rsh_plan_name_suffix(const struct rsh_plan *p);
+/* Ascending list of the source files whose bytes the file holds. */
+const uint32_t *rsh_plan_sources(const struct rsh_plan *p, uint32_t rank,
+				 uint32_t *n);
+
+/* True if the file needs slices that cannot be had: it must not be read. */
+bool rsh_plan_is_lost(const struct rsh_plan *p, uint32_t rank);
+
+/* A record of a virtual file, for those who list them. */
+struct rsh_virtual_record {
+	struct rsh_record_shape shape;
+	uint64_t offset;      /* of its first header in the virtual file */
+	uint64_t total_bytes; /* headers included */
+	bool resharded;       /* false: copied from one source file */
+};
+void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
+		     struct rsh_virtual_record *out);
+
+/* A stretch of a virtual file that has one origin. */
+struct rsh_piece {
+	uint64_t file_offset; /* in the virtual file */
+	uint64_t length;      /* bytes of the virtual file, > 0 */
+	bool is_header;       /* the bytes are at `header`, nothing to read */
+	const uint8_t *header; /* valid until the iterator moves on */
+	/* else: */
+	uint32_t src_rank;    /* the source file */
+	uint64_t src_offset;  /* in the source file: the first element */
+	uint64_t src_length;  /* bytes to read there; == length if no codec */
+	enum rsh_codec codec;
+	uint32_t skip;        /* codec: bytes of the first decoded element that
+			       * stand before file_offset */
+};
+
+struct rsh_piece_iter;
+
+/* Walks the pieces of bytes [offset, offset+length) of the file in ascending
+ * order; they cover exactly that range cut at the file's size.  `avoid` is NULL
+ * or says for each source file whether it is to be avoided, by taking replicas;
+ * it may change while the iterator lives.  An iterator is for one thread.  NULL:
+ * out of memory. */
+struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_plan *p,
+					  uint32_t rank, uint64_t offset,
+					  uint64_t length,
+					  const atomic_bool *avoid);
+/* False past the last piece, and where they end early: no file is left that
+ * holds the next, or memory is out. */
+bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
+
+/* Rows of a matrix that come from the same source files in the same way. */
+struct rsh_rows {
+	uint64_t n;          /* > 0 */
+	uint64_t bytes;      /* of one, in the virtual file */
+	uint64_t src_stride; /* from row to row in each of the source files */
+};
+
+/* True if the pieces given last make a row, none of them with a codec, and
+ * `out` tells what the next ones would be: for each piece of that row one in
+ * each of n further rows. */
+bool rsh_piece_iter_rows(const struct rsh_piece_iter *it, struct rsh_rows *out);
+/* Goes on behind these rows. */
+void rsh_piece_iter_skip(struct rsh_piece_iter *it,
+			 const struct rsh_rows *rows);
+
+void rsh_piece_iter_free(struct rsh_piece_iter *it);
+
+#endif

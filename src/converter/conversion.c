@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/conversion.c begins a plan as MindSpore's converter would: it decides
+ * how the job is taken, plans one destination stage after the other, and answers
+ * what the plan asks of it later. */
+#include <errno.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "converter_i.h"
+#include "rsh/util/checked.h"
+
+/* ---- the converter's dispatch ---- */
+
+/* Names that the converter leaves out when it compares the two strategies. */
+static bool is_optimizer_state(const char *name)
+{
+	return strncmp(name, "accu_grads", 10) == 0 ||
+	       strncmp(name, "adam_v", 6) == 0 ||
+	       strncmp(name, "adam_m", 6) == 0;
+}
+
+/* The converter goes stage by stage when both strategies have one stage and
+ * the source lists fewer parameters than the destination and no others. */
+static bool goes_by_stage(const struct rsh_strategy *src,
+			  const struct rsh_strategy *dst,
+			  const struct rsh_names *names)
+{
+	uint32_t n_src = 0, n_dst = 0;
+
+	if (!src || !dst || src->n_stages != 1 || dst->n_stages != 1)
+		return false;
+	for (uint32_t i = 0; i < src->n_params; i++) {
+		uint32_t name = src->params[i].name;
+
+		if (is_optimizer_state(rsh_names_text(names, name)))
+			continue;
+		if (!rsh_strategy_find(dst, name))
+			return false;
+		n_src++;
+	}
+	for (uint32_t i = 0; i < dst->n_params; i++)
+		n_dst += !is_optimizer_state(
+			rsh_names_text(names, dst->params[i].name));
+	return n_src < n_dst;
+}
+
+/* Whose stage an unmerged file is the converter asks only when it goes by
+ * stage; else such a file is taken for a job of one stage. */
+static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage)
+{
+	return by_stage ? src->lone_stage * src->stage_ranks : 0;
+}
+
+void rsh_conversion_source_ranks(const struct rsh_strategy *src,
+				 const struct rsh_strategy *dst,
+				 const struct rsh_names *names, bool replicas,
+				 uint32_t *first, uint32_t *n)
+{
+	*first = first_rank(src, goes_by_stage(src, dst, names));
+	*n = src ? src->stage_ranks * src->n_stages :
+	     dst && !replicas ? 1 : UINT32_MAX;
+}
+
+/* Ranks of a job without a strategy all hold the same whole tensors.  Wanted in
+ * another strategy they are planned as stages of one rank each, of which the
+ * first is the one that the converter takes. */
+static uint32_t source_stages(const struct rsh_strategy *src,
+			      const struct rsh_strategy *dst,
+			      const struct rsh_source_view *view)
+{
+	if (src)
+		return src->n_stages;
+	return dst && view->n_ranks > 0 ? view->n_ranks : 1;
+}
+
+/* ---- which names, and what becomes of them ---- */
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two parameters must not be written under one name. */
+static int check_renamed(const struct rsh_converter *c, struct rsh_error *err)
+{
+	const char **all = calloc(c->cat->n_names + 1, sizeof(*all));
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->cat->n_names; i++)
+		if (!c->unwanted[i])
+			all[n++] = rsh_written_name(c, i);
+	qsort(all, n, sizeof(*all), by_text);
+	for (uint32_t i = 1; i < n && rc == 0; i++)
+		if (strcmp(all[i - 1], all[i]) == 0)
+			rc = rsh_error_set(err, EINVAL, "renaming gives two "
+					   "parameters the name %s", all[i]);
+	free(all);
+	return rc;
+}
+
+/* Asks once for every name whether it is wanted and what it becomes. */
+static int ask_names(struct rsh_converter *c,
+		     const struct rsh_conversion_options *o,
+		     struct rsh_error *err)
+{
+	c->filtered = o->wanted != NULL;
+	c->unwanted = calloc(c->cat->n_names + 1, sizeof(*c->unwanted));
+	if (o->rename)
+		c->renamed = calloc(c->cat->n_names + 1, sizeof(*c->renamed));
+	if (!c->unwanted || (o->rename && !c->renamed))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->cat->n_names; i++) {
+		const char *name = rsh_names_text(c->cat->names, i);
+
+		if (o->wanted)
+			c->unwanted[i] = !o->wanted(o->ctx, name);
+		if (o->rename)
+			c->renamed[i] = o->rename(o->ctx, name);
+	}
+	return o->rename ? check_renamed(c, err) : 0;
+}
+
+/* ---- what the plan asks ---- */
+
+static const char *converter_written(const void *ctx, uint32_t name)
+{
+	const struct rsh_converter *c = ctx;
+
+	return c->renamed ? c->renamed[name] : NULL;
+}
+
+static bool converter_pick(const void *ctx, uint32_t rank, uint32_t name,
+			   const atomic_bool *avoid, uint32_t *file)
+{
+	const struct rsh_converter *c = ctx;
+
+	return rsh_copy_source(c, &c->orders[rank], name, avoid, file, NULL);
+}
+
+static void converter_shape(const void *ctx, const struct rsh_ckpt_index *ix,
+			    const struct rsh_record *r,
+			    struct rsh_record_shape *out, enum rsh_codec *codec)
+{
+	rsh_copy_shape(ctx, ix, r, out, codec);
+}
+
+static bool converter_holds_same(const void *ctx, uint32_t a, uint32_t b)
+{
+	return rsh_holds_same(ctx, a, b);
+}
+
+static void converter_explain(const void *ctx, uint32_t rank, uint32_t name,
+			      char *text, size_t size)
+{
+	const struct rsh_converter *c = ctx;
+	const struct rsh_strategy_param *s =
+		c->src ? rsh_strategy_find(c->src, name) : NULL;
+	const struct rsh_strategy_param *d =
+		c->dst ? rsh_strategy_find(c->dst, name) : NULL;
+	char from[160], to[160];
+
+	rsh_item_text(s ? rsh_param_source_stage(s)->item : NULL, from,
+		      sizeof(from));
+	rsh_item_text(d ? rsh_param_dest_stage(c->dst, d, rank, c->compat)->item
+			: NULL, to, sizeof(to));
+	snprintf(text, size, " (from %s to %s)", from, to);
+}
+
+static void converter_stands_in(void *ctx, uint32_t own, uint32_t name)
+{
+	struct rsh_converter *c = ctx;
+
+	if (rsh_catalogue_index(c->cat, own))
+		rsh_note_add_lacking(c, own, name);
+	else
+		rsh_note_add(c, RSH_NOTE_REPLICA, name);
+}
+
+static void converter_free(void *ctx)
+{
+	struct rsh_converter *c = ctx;
+
+	tdestroy(c->key_sets, free);
+	for (uint32_t i = 0; c->blocks && i < c->n_blocks; i++)
+		free(c->blocks[i].stages);
+	free(c->blocks);
+	free(c->orders);
+	free(c->handled);
+	free(c->held);
+	free(c->same_as);
+	free(c->unwanted);
+	free(c->renamed);
+	free(c->copy_grids);
+	free(c);
+}
+
+/* ---- making ---- */
+
+static void note_dispatch(struct rsh_converter *c)
+{
+	char suffix[32];
+
+	/* Safetensors it converts all at once, with the same result. */
+	if (c->by_stage && c->src_format == RSH_FORMAT_CKPT) {
+		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
+		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
+		if (c->compat)
+			rsh_blueprint_name_suffix(c->plan, suffix);
+	}
+	if (!c->src && !c->dst)
+		rsh_note_add(c, RSH_NOTE_NONE, RSH_NAME_NONE);
+}
+
+static struct rsh_converter *
+converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
+	      const struct rsh_source_view *view,
+	      const struct rsh_conversion_options *o)
+{
+	struct rsh_converter *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->src = src;
+	c->dst = dst;
+	c->compat = o->compat;
+	c->replicas = o->replicas;
+	c->unlisted = o->unlisted;
+	c->remove_redundancy = o->remove_redundancy && dst;
+	c->cast = o->cast;
+	c->src_format = view->format;
+	c->format = o->format;
+	c->joined = view->joined;
+	c->part_bytes = o->part_bytes;
+	c->by_stage = goes_by_stage(src, dst, view->names);
+	c->first_rank = first_rank(src, c->by_stage);
+	c->stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
+	c->n_stages = source_stages(src, dst, view);
+	c->n_blocks = dst && !c->by_stage ? dst->n_stages : 1;
+	c->dst_ranks = dst ? dst->stage_ranks : 1;
+	if (!src && !dst && o->copies)
+		c->dst_ranks = o->copies;
+	return c;
+}
+
+/* The plan owns the converter from here on. */
+static int begin_plan(struct rsh_converter *c,
+		      const struct rsh_source_view *view,
+		      const struct rsh_conversion_options *o)
+{
+	const struct rsh_writer writer = {
+		.ctx = c,
+		.written = converter_written,
+		.pick = converter_pick,
+		.shape = converter_shape,
+		.holds_same = converter_holds_same,
+		.explain = converter_explain,
+		.stands_in = converter_stands_in,
+		.free = converter_free,
+	};
+	const struct rsh_blueprint b = {
+		.format = c->format,
+		.hugging_face = c->part_bytes > 0,
+		.remove_redundancy = c->remove_redundancy,
+		.replicas = c->replicas,
+		.allow_missing = o->allow_missing,
+		.n_ranks = c->n_blocks * c->dst_ranks,
+	};
+
+	c->cat = rsh_catalogue_new(view);
+	if (!c->cat) {
+		converter_free(c);
+		return -ENOMEM;
+	}
+	c->plan = rsh_blueprint_new(c->cat, &writer, &b);
+	return c->plan ? 0 : -ENOMEM;
+}
+
+static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
+{
+	c->blocks = calloc(c->n_blocks, sizeof(*c->blocks));
+	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
+			   sizeof(*c->orders));
+	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
+	if (!c->blocks || !c->orders || !c->copy_grids || rsh_held_make(c) ||
+	    rsh_whole_prepare(c) < 0)
+		return rsh_error_nomem(err);
+	for (uint32_t b = 0; b < c->n_blocks; b++) {
+		int rc = rsh_block_plan(c, b, err);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* A rank, as of another stage, may be left without parameters; but not all. */
+static int check_filtered(const struct rsh_plan *p, struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < rsh_plan_n_files(p); i++)
+		if (rsh_plan_is_lost(p, i) || rsh_plan_n_records(p, i) > 0)
+			return 0;
+	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
+			     "wanted is asked by their names in the source)");
+}
+
+int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
+		const struct rsh_source_view *view,
+		const struct rsh_conversion_options *opts,
+		struct rsh_plan **out, struct rsh_error *err)
+{
+	struct rsh_converter *c = converter_new(src, dst, view, opts);
+	struct rsh_plan *p;
+	int rc, lost;
+
+	if (!c || begin_plan(c, view, opts))
+		return rsh_error_nomem(err);
+	p = c->plan;
+	note_dispatch(c);
+	rc = ask_names(c, opts, err);
+	if (rc == 0)
+		rc = plan_blocks(c, err);
+	if (rc == 0 && c->filtered)
+		rc = check_filtered(p, err);
+	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx, err);
+	if (rc == 0)
+		rc = lost;
+	if (rc == 0 && rsh_notes_write(c))
+		rc = rsh_error_nomem(err);
+	if (rc) {
+		rsh_plan_free(p);
+		return rc;
+	}
+	*out = p;
+	return 0;
+}

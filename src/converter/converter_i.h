@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/converter_i.h - what the files of converter/ share: the job at hand,
+ * in the words of MindSpore's converter.
+ *
+ * Words: a parameter is *handled* when it is resharded, and *copied* when one
+ * source file's record is taken as it is; a *block* is a destination stage; the
+ * *key* of a source file is its rank within its stage, which is how the
+ * converter tells slices apart, and it is *held* if some stage has its file.
+ */
+#ifndef RSH_CONVERTER_CONVERTER_I_H
+#define RSH_CONVERTER_CONVERTER_I_H
+
+#include "rsh/catalogue/catalogue.h"
+#include "rsh/converter/conversion.h"
+#include "rsh/plan/blueprint.h"
+#include "rsh/strategy/grid.h"
+
+#define RSH_NO_SHOWN UINT32_MAX
+
+/* What all ranks of one destination stage share. */
+struct rsh_block {
+	uint32_t n_stages;      /* source stages that are loaded, ascending */
+	uint32_t *stages;
+};
+
+/* Where the copied records of one destination rank's file are taken from. */
+struct rsh_copy_order {
+	const struct rsh_block *block;
+	const bool *keys;       /* [held]: keys the converter loads */
+	uint32_t copy_key;      /* the key that comes first */
+};
+
+/* A parameter that is resharded for the ranks of one block. */
+struct rsh_handled {
+	uint32_t tensor;        /* of the catalogue */
+	const struct rsh_cut *cut; /* the destination's */
+	bool reduced;           /* a file that is there lacks it */
+};
+
+/* A way in which the result differs from the converter's. */
+enum rsh_note {
+	RSH_NOTE_SIMPLE_SHARD, /* optimizer shard that it misplaces */
+	RSH_NOTE_BY_STAGE,     /* files that it names _part */
+	RSH_NOTE_REFUSED,      /* layouts that it cannot redistribute */
+	RSH_NOTE_SHARED,       /* layout of another stage that it takes */
+	RSH_NOTE_BF16,         /* NaNs that it makes canonical */
+	RSH_NOTE_INT4,         /* Int4 that it turns into Int8 */
+	RSH_NOTE_EMPTY,        /* tensors without elements that it drops */
+	RSH_NOTE_STR,          /* strings that it crashes on */
+	RSH_NOTE_MISSING_COPY, /* records missing where it looks for them */
+	RSH_NOTE_DASH,         /* names that it cannot parse */
+	RSH_NOTE_NONE,         /* no strategy at all */
+	RSH_NOTE_WHOLE,        /* files shown as they are that it writes anew */
+	RSH_NOTE_REPLICA,      /* files missing that it needs */
+	RSH_NOTE_LACKING,      /* files that lack a record that it needs */
+	RSH_NOTE_COUNT
+};
+
+struct rsh_note_state {
+	uint32_t n;       /* parameters that it applies to */
+	uint32_t example; /* name id of the first */
+	const char *path; /* of its file; NULL: of no certain one */
+};
+
+struct rsh_converter {
+	const struct rsh_strategy *src; /* NULL: unsharded */
+	const struct rsh_strategy *dst;
+	bool compat;
+	bool replicas;
+	enum rsh_format format; /* of the virtual files */
+	enum rsh_format src_format;
+	uint64_t part_bytes;  /* 0: files are not cut into parts */
+	enum rsh_dtype cast;
+	enum rsh_unlisted unlisted;
+	bool remove_redundancy;
+	bool filtered;        /* some names may be unwanted */
+	bool *unwanted;       /* [name]: left out */
+	const char **renamed; /* [name]: what is written instead, or NULL */
+	bool joined;            /* rank 0's index is of several files */
+	bool same;              /* files are shown as they are (whole.c) */
+	uint32_t *same_as;      /* [source rank]: the lowest that holds the same
+				 * slices; NULL: nobody asks */
+	uint32_t n_whole;       /* files that are a source file */
+	bool by_stage;          /* the converter's by-stage dispatch applies */
+	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
+	uint32_t stage_ranks;   /* source ranks a stage */
+	uint32_t n_stages;      /* source stages */
+	uint32_t n_blocks;
+	uint32_t dst_ranks;     /* destination ranks a stage */
+
+	struct rsh_catalogue *cat; /* both belong to the plan, as this does */
+	struct rsh_plan *plan;
+	uint32_t n_held;
+	uint32_t *held;      /* keys of which some stage has one, ascending */
+
+	/* [name]: how the source cuts a copied parameter that it lists; NULL:
+	 * not known. */
+	const struct rsh_grid **copy_grids;
+	struct rsh_handled *handled; /* [number of the shown tensor] */
+	size_t handled_cap;
+	struct rsh_block *blocks;
+	struct rsh_copy_order *orders; /* [destination rank] */
+	void *key_sets; /* a tree of struct key_set (loads.c) */
+	struct rsh_note_state notes[RSH_NOTE_COUNT];
+};
+
+/* Global source rank of a stage and key. */
+static inline uint32_t rsh_source_rank(const struct rsh_converter *c,
+				       uint32_t stage, uint32_t key)
+{
+	return c->first_rank + stage * c->stage_ranks + key;
+}
+
+/* ---- the files that are there (held.c) ---- */
+
+/* Fills held[].  0 or -ENOMEM. */
+int rsh_held_make(struct rsh_converter *c);
+/* The first of held[] that is no lower than the key; their number if none is.
+ */
+uint32_t rsh_held_from(const struct rsh_converter *c, uint32_t key);
+/* The files of one stage: cat->present[*from] .. cat->present[*to - 1]. */
+void rsh_stage_present(const struct rsh_converter *c, uint32_t stage,
+		       uint32_t *from, uint32_t *to);
+
+/* ---- files that are a source file (whole.c) ---- */
+
+/* Finds out whether both sides cut alike and nothing is asked for that changes
+ * files: c->same, c->same_as.  1, 0 or -ENOMEM. */
+int rsh_whole_prepare(struct rsh_converter *c);
+/* Do the source ranks hold the same slice of everything? */
+bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b);
+
+/* ---- looking things up, while planning and while reading (lookup.c) ---- */
+
+/* Does the stage cut the parameter as the layout that counts does? */
+bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
+		    uint32_t stage);
+/* Ranks of an unsharded source hold the same, if it is one: is the record of
+ * this rank like the first one? */
+bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
+		       uint32_t rank);
+/* Are both records of the same type, shape and size? */
+bool rsh_records_alike(const struct rsh_ckpt_index *a,
+		       const struct rsh_record *x,
+		       const struct rsh_ckpt_index *b,
+		       const struct rsh_record *y);
+/* The file that a copied parameter is taken from: the lowest loaded stage's
+ * with the file's copy key, or else (*elsewhere, which may be NULL) a replica's
+ * if the source's strategy lists it, or the one of the lowest key that was
+ * loaded.  False when no file holds it. */
+bool rsh_copy_source(const struct rsh_converter *c,
+		     const struct rsh_copy_order *o, uint32_t name,
+		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere);
+
+/* ---- what elements become (shapes.c) ---- */
+
+/* What a copied record looks like when emitted. */
+void rsh_copy_shape(const struct rsh_converter *c,
+		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
+		    struct rsh_record_shape *out, enum rsh_codec *codec);
+/* Does the converter drop tensors without elements? */
+bool rsh_drops_empty(const struct rsh_converter *c);
+/* How a record's elements become the virtual file's, and of which type they are
+ * then. */
+enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
+				const struct rsh_record *r,
+				enum rsh_dtype *dtype);
+/* The name that is written for a parameter. */
+const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
+
+/* ---- planning ---- */
+
+/* Puts a parameter into the catalogue, out of the files of the block's stages,
+ * and shows it to the ranks of the block (tensors.c).  *shown is RSH_NO_SHOWN
+ * when no loaded file holds it. */
+int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
+		     uint32_t block, uint32_t name, uint32_t *shown,
+		     struct rsh_error *err);
+
+/* A codec works on whole elements, so no chunk of a record may end within one
+ * (tensors.c). */
+int rsh_check_chunks(const struct rsh_converter *c, uint32_t rank,
+		     const struct rsh_record *r, struct rsh_error *err);
+
+/* Finds how the source cuts a copied parameter: c->copy_grids (tensors.c). */
+int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,
+		       const struct rsh_ckpt_index *ix,
+		       const struct rsh_record *r, struct rsh_error *err);
+
+/* Plans the files of all ranks of a block (block.c). */
+int rsh_block_plan(struct rsh_converter *c, uint32_t block,
+		   struct rsh_error *err);
+
+/* Counts a difference, and at the end gives the plan the sentences (notes.c). */
+void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name);
+/* The file of a rank lacks the record, and another one makes up for it. */
+void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
+			  uint32_t name);
+int rsh_notes_write(struct rsh_converter *c);
+
+#endif

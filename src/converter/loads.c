@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/loads.c marks the source files that the converter would load for one
+ * destination rank.  The order of the records follows from these (order.c).
+ *
+ * A key is a source rank within its stage.  Keys come from each pair of layouts
+ * that occurs (converter/redistribution.c), or, where the converter refuses a
+ * pair, from the cells that overlap.  Of a million keys only those count that
+ * some file has: the "held" ones.  A marked key without a file stands for the
+ * next one that is held, whose file tells the names and their order if replicas
+ * may make up for files.
+ *
+ * An example: 8 keys a stage, 4 of them held; the pairs mark 0, 2, 3 and 7.
+ *
+ *   key            0   1   2   3   4   5   6   7
+ *   held               1   2           5   6
+ *   marked         x       x   x               x
+ *   stands for     1       2   5               wraps around
+ *
+ *   place i            0      1      2      3      4 = above all
+ *   held[i]            1      2      5      6
+ *   marks.near[i]      yes    yes    yes    no     yes
+ *   marks.exact[i]     no     yes    no     no
+ *
+ * Place 4 means the first file of the stage, which is that of key 1 here.
+ *
+ * Ranks of one class are given the same keys by a pair.  Where these are many
+ * (FEW_KEYS) they are worked out once a class and kept as a list of places. */
+#include <errno.h>
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+static int add_pair(struct planner *p, const struct rsh_strategy_item *src,
+		    const struct rsh_strategy_item *dst, uint32_t shown)
+{
+	enum rsh_grid_rule rule = p->c->compat ? RSH_GRID_CONVERTER :
+						 RSH_GRID_RUNTIME;
+	const struct rsh_tensor *t = NULL;
+	int64_t whole[RSH_MAX_DIMS];
+	struct layout_pair *lp;
+	int rc;
+
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		lp = &p->pairs[i];
+		if (!rsh_item_same_layout(lp->src, src) ||
+		    !rsh_item_same_layout(lp->dst, dst))
+			continue;
+		if (lp->shown != RSH_NO_SHOWN || shown == RSH_NO_SHOWN)
+			return 0;
+		/* Only now are the dimensions known. */
+		rsh_redistribution_free(lp->redist);
+		p->pairs[i] = p->pairs[--p->n_pairs];
+		break;
+	}
+	if (rsh_grow(&p->pairs, &p->pairs_cap, p->n_pairs + 1,
+		     sizeof(*p->pairs)))
+		return -ENOMEM;
+	lp = &p->pairs[p->n_pairs];
+	*lp = (struct layout_pair){ src, dst, NULL, shown, NULL };
+	if (shown != RSH_NO_SHOWN) {
+		t = p->c->cat->tensors[p->c->handled[shown].tensor];
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			whole[d] = (int64_t)t->dims[d];
+	}
+	rc = rsh_redistribution_new(src, dst, t ? whole : NULL,
+				    t ? t->n_dims : src->n_map, rule,
+				    &lp->redist);
+	if (rc == -ENOMEM)
+		return rc;
+	p->n_pairs++;
+	if (t && (rc || src->n_map != t->n_dims ||
+		  (dst && dst->n_map != t->n_dims)))
+		rsh_note_add(p->c, RSH_NOTE_REFUSED, t->name);
+	return 0;
+}
+
+int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err)
+{
+	const struct rsh_converter *c = p->c;
+
+	if (!c->src || c->by_stage)
+		return 0;
+	for (uint32_t i = 0; i < c->src->n_params; i++) {
+		const struct rsh_strategy_param *s = &c->src->params[i];
+		const struct rsh_strategy_param *d = rsh_listed(c->dst, s->name);
+		const struct rsh_strategy_item *to = NULL;
+
+		if (p->fate[s->name] != FATE_HANDLED)
+			continue;
+		if (d)
+			to = rsh_param_dest_stage(c->dst, d,
+						  p->block * c->dst_ranks,
+						  c->compat)->item;
+		if (add_pair(p, rsh_param_source_stage(s)->item, to,
+			     p->shown_of[s->name]))
+			return rsh_error_nomem(err);
+	}
+	return 0;
+}
+
+uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
+{
+	const struct rsh_converter *c = p->c;
+
+	if (rsh_catalogue_index(c->cat, local))
+		return local;
+	return c->cat->n_present ? c->cat->present[0] : 0;
+}
+
+/* Counts the wanted names of a file that were not seen in this epoch. */
+static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
+{
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < ix->n_records; r++) {
+		uint32_t name = ix->records[r].name;
+
+		if (p->fate[name] == FATE_DROPPED || p->seen[name] == p->epoch)
+			continue;
+		p->seen[name] = p->epoch;
+		n++;
+	}
+	return n;
+}
+
+bool rsh_plan_is_part(struct planner *p, uint32_t rank)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
+
+	if (!ix)
+		return false;
+	if (p->n_held == 0) {
+		p->epoch++;
+		for (uint32_t i = 0; i < c->cat->n_present; i++) {
+			uint32_t r = c->cat->present[i];
+			uint32_t *seen = &p->seen_index[c->cat->index_id[r]];
+
+			if (*seen == p->epoch)
+				continue;
+			*seen = p->epoch;
+			p->n_held += see_names(p, c->cat->index[r]);
+		}
+	}
+	p->epoch++;
+	return see_names(p, ix) < p->n_held;
+}
+
+/* ---- marking keys ---- */
+
+/* Sets of more keys than this are looked at once for all ranks that share
+ * them. */
+#define FEW_KEYS 64
+
+/* What the destination ranks of one class have marked by one pair. */
+struct key_class {
+	uint64_t id;
+	uint32_t n;
+	uint32_t places[]; /* 2 * held, and 1 more for the exact key */
+};
+
+struct marking {
+	const struct rsh_converter *c;
+	struct rsh_marks *marks;
+};
+
+static void mark(void *ctx, uint32_t key)
+{
+	const struct marking *m = ctx;
+	uint32_t i = rsh_held_from(m->c, key);
+
+	m->marks->near[i] = true;
+	if (i < m->c->n_held && m->c->held[i] == key)
+		m->marks->exact[i] = true;
+}
+
+static void mark_key(struct planner *p, uint32_t key)
+{
+	mark(&(struct marking){ p->c, &p->marks }, key);
+}
+
+static void marks_fill(const struct planner *p, struct rsh_marks *m, bool value)
+{
+	memset(m->exact, value, p->c->n_held + 1);
+	memset(m->near, value, p->c->n_held + 1);
+}
+
+/* The keys that a pair makes a destination rank load. */
+struct pair_keys {
+	const struct layout_pair *lp;
+	/* Where the converter refuses: the slices that are needed. */
+	const struct rsh_cut *cut;
+	uint64_t dims[RSH_MAX_DIMS];
+	struct rsh_box box;
+	uint32_t replica;
+	uint32_t local;
+	uint64_t n;
+	uint64_t class;
+};
+
+static void find_keys(const struct rsh_converter *c,
+		      const struct layout_pair *lp, uint32_t local,
+		      struct pair_keys *k)
+{
+	const struct rsh_handled *h;
+	const struct rsh_tensor *t;
+	uint32_t cell;
+
+	k->lp = lp;
+	k->local = local;
+	if (lp->redist) {
+		k->n = rsh_redistribution_count(lp->redist);
+		k->class = rsh_redistribution_class(lp->redist, local);
+		return;
+	}
+	h = &c->handled[lp->shown];
+	t = c->cat->tensors[h->tensor];
+	k->cut = t->cut;
+	/* It loads the files of a tensor without elements all the same. */
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		k->dims[d] = t->dims[d] ? t->dims[d] :
+			(uint64_t)rsh_grid_split(rsh_cut_grid(k->cut), d) *
+				rsh_grid_split(rsh_cut_grid(h->cut), d);
+	cell = rsh_cut_cell(h->cut, local);
+	rsh_cut_box(h->cut, k->dims, cell, &k->box);
+	k->replica = rsh_cut_replica(k->cut, local);
+	k->n = rsh_cut_overlap(k->cut, k->dims, &k->box, NULL, NULL);
+	k->class = (uint64_t)cell << 32 | k->replica;
+}
+
+struct cell_marking {
+	struct marking m;
+	const struct pair_keys *k;
+};
+
+static void mark_cell(void *ctx, uint32_t cell)
+{
+	struct cell_marking *m = ctx;
+
+	mark(&m->m, rsh_cut_member(m->k->cut, cell, m->k->replica));
+}
+
+static void each_key(const struct planner *p, const struct pair_keys *k,
+		     struct rsh_marks *marks)
+{
+	struct marking m = { p->c, marks };
+	struct cell_marking cells = { m, k };
+
+	if (k->lp->redist)
+		rsh_redistribution_each(k->lp->redist, k->local, mark, &m);
+	else
+		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, &cells);
+}
+
+static int by_class(const void *a, const void *b)
+{
+	const struct key_class *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static struct key_class *make_class(struct planner *p,
+				    const struct pair_keys *k)
+{
+	struct rsh_marks *m = &p->some;
+	struct key_class *class;
+	uint32_t n = 0, held = p->c->n_held;
+
+	marks_fill(p, m, false);
+	each_key(p, k, m);
+	for (uint32_t i = 0; i <= held; i++)
+		n += m->near[i];
+	class = malloc(sizeof(*class) + n * sizeof(*class->places));
+	if (!class)
+		return NULL;
+	class->id = k->class;
+	class->n = 0;
+	for (uint32_t i = 0; i <= held; i++)
+		if (m->near[i])
+			class->places[class->n++] = 2 * i + m->exact[i];
+	return class;
+}
+
+/* Returns the class of many keys, which is kept; NULL when memory is out. */
+static const struct key_class *class_of(struct planner *p,
+					struct layout_pair *lp,
+					const struct pair_keys *k)
+{
+	const struct key_class wanted = { .id = k->class };
+	struct key_class **found = tfind(&wanted, &lp->classes, by_class);
+	struct key_class *class;
+
+	if (found)
+		return *found;
+	class = make_class(p, k);
+	if (class && tsearch(class, &lp->classes, by_class))
+		return class;
+	free(class);
+	return NULL;
+}
+
+static int mark_pair(struct planner *p, struct layout_pair *lp, uint32_t local)
+{
+	const struct key_class *class;
+	struct pair_keys k = { 0 };
+
+	find_keys(p->c, lp, local, &k);
+	if (k.n <= FEW_KEYS) {
+		each_key(p, &k, &p->marks);
+		return 0;
+	}
+	class = class_of(p, lp, &k);
+	if (!class)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < class->n; i++) {
+		p->marks.near[class->places[i] / 2] = true;
+		if (class->places[i] % 2)
+			p->marks.exact[class->places[i] / 2] = true;
+	}
+	return 0;
+}
+
+int rsh_plan_mark_keys(struct planner *p, uint32_t local)
+{
+	const struct rsh_converter *c = p->c;
+
+	marks_fill(p, &p->marks, c->by_stage);
+	if (!c->src)
+		mark_key(p, c->dst ? 0 : rsh_plan_file_to_copy(p, local));
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		struct layout_pair *lp = &p->pairs[i];
+
+		if (!lp->redist && lp->shown == RSH_NO_SHOWN)
+			continue;
+		if (mark_pair(p, lp, local))
+			return -ENOMEM;
+		/* Where the converter refuses, its plans would name the rank's
+		 * own counterpart, which copied records come from. */
+		if (!lp->redist)
+			mark_key(p, local % c->stage_ranks);
+	}
+	return 0;
+}
+
+void rsh_plan_pairs_clear(struct planner *p)
+{
+	for (uint32_t i = 0; i < p->n_pairs; i++) {
+		rsh_redistribution_free(p->pairs[i].redist);
+		tdestroy(p->pairs[i].classes, free);
+	}
+	free(p->pairs);
+}
+
+/* ---- sets of keys ---- */
+
+struct key_set {
+	uint32_t n;
+	bool keys[];
+};
+
+static int by_keys(const void *a, const void *b)
+{
+	const struct key_set *x = a, *y = b;
+
+	return memcmp(x->keys, y->keys, x->n);
+}
+
+const bool *rsh_plan_keep_keys(struct planner *p)
+{
+	uint32_t n = p->c->n_held;
+	cleanup_free struct key_set *set = malloc(sizeof(*set) + n);
+	struct key_set **kept;
+
+	if (!set)
+		return NULL;
+	set->n = n;
+	memcpy(set->keys, p->marks.exact, n);
+	kept = tsearch(set, &p->c->key_sets, by_keys);
+	if (!kept)
+		return NULL;
+	if (*kept == set)
+		set = NULL;
+	return (*kept)->keys;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/lookup.c answers which file a copied record is taken from.  It is asked
+ * while planning and again while reading, so that both get the same answer. */
+#include <string.h>
+
+#include "converter_i.h"
+
+bool rsh_records_alike(const struct rsh_ckpt_index *a,
+		      const struct rsh_record *x,
+		      const struct rsh_ckpt_index *b,
+		      const struct rsh_record *y)
+{
+	return x->dtype == y->dtype && x->wide_bf16 == y->wide_bf16 &&
+	       x->content_bytes == y->content_bytes && x->n_dims == y->n_dims &&
+	       (x->n_dims == 0 ||
+		memcmp(rsh_record_dims(a, x), rsh_record_dims(b, y),
+		       x->n_dims * sizeof(int64_t)) == 0);
+}
+
+bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
+			  uint32_t rank)
+{
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
+	const struct rsh_record *r = ix ? rsh_ckpt_find(ix, name) : NULL;
+
+	for (uint32_t i = 0; r && c->cat->present[i] < rank; i++) {
+		const struct rsh_ckpt_index *first =
+			rsh_catalogue_index(c->cat, c->cat->present[i]);
+		const struct rsh_record *f = rsh_ckpt_find(first, name);
+
+		if (f)
+			return rsh_records_alike(ix, r, first, f);
+	}
+	return true;
+}
+
+/* A shared parameter may be cut otherwise in another stage: its slices there are
+ * not those of the layout that counts. */
+bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
+		    uint32_t stage)
+{
+	const struct rsh_strategy_param *s = c->src ?
+		rsh_strategy_find(c->src, name) : NULL;
+	const struct rsh_strategy_item *item = s ? rsh_param_item(s, stage) :
+						   NULL;
+
+	return !item ||
+	       rsh_item_same_layout(item, rsh_param_source_stage(s)->item);
+}
+
+static bool find_in_stages(const struct rsh_converter *c,
+			const struct rsh_block *b, uint32_t name, uint32_t key,
+			const atomic_bool *avoid, uint32_t *rank)
+{
+	for (uint32_t i = 0; i < b->n_stages; i++) {
+		*rank = rsh_source_rank(c, b->stages[i], key);
+		if (rsh_catalogue_record(c->cat, *rank, name) && !rsh_is_avoided(avoid, *rank) &&
+		    (c->src ? rsh_stage_fits(c, name, b->stages[i]) :
+			      !c->dst || rsh_is_like_first(c, name, *rank)))
+			return true;
+	}
+	return false;
+}
+
+/* Finds a replica by walking the files, where these are fewer than the
+ * replicas. */
+static bool find_held_replica(const struct rsh_converter *c,
+			      const struct rsh_block *b,
+			      const struct rsh_grid *g, uint32_t name,
+			      uint32_t key, const atomic_bool *avoid,
+			      uint32_t *rank)
+{
+	uint32_t n = rsh_grid_n_replicas(g), place = rsh_grid_place(g, key);
+	uint32_t best = n;
+
+	for (uint32_t i = 0; i < c->n_held; i++) {
+		uint32_t other = rsh_grid_place(g, c->held[i]), after, found;
+
+		after = (other + n - place % n) % n;
+		if (other / n != place / n || after == 0 || after >= best ||
+		    !find_in_stages(c, b, name, c->held[i], avoid, &found))
+			continue;
+		best = after;
+		*rank = found;
+	}
+	return best < n;
+}
+
+/* Begins with the replica after `key` itself, so that the load of a lost rank
+ * spreads. */
+static bool find_replica(const struct rsh_converter *c,
+		      const struct rsh_block *b, const struct rsh_grid *g,
+		      uint32_t name, uint32_t key, const atomic_bool *avoid,
+		      uint32_t *rank)
+{
+	uint32_t n = rsh_grid_n_replicas(g), mine = rsh_grid_replica(g, key);
+	uint32_t cell[RSH_MAX_DIMS];
+
+	if (c->n_held < n)
+		return find_held_replica(c, b, g, name, key, avoid, rank);
+	rsh_grid_cell(g, key, cell);
+	for (uint32_t i = 1; i < n; i++)
+		if (find_in_stages(c, b, name,
+				       rsh_grid_member(g, cell, (mine + i) % n),
+				       avoid, rank))
+			return true;
+	return false;
+}
+
+bool rsh_copy_source(const struct rsh_converter *c,
+		     const struct rsh_copy_order *o, uint32_t name,
+		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere)
+{
+	const struct rsh_grid *g = c->copy_grids[name];
+
+	if (elsewhere)
+		*elsewhere = false;
+	if (find_in_stages(c, o->block, name, o->copy_key, avoid, rank))
+		return true;
+	if (elsewhere)
+		*elsewhere = true;
+	if (g && c->replicas) {
+		if (find_replica(c, o->block, g, name, o->copy_key, avoid,
+				 rank))
+			return true;
+		/* A slice of its own: another would be a wrong one. */
+		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
+			return false;
+	}
+	for (int loaded = 1; loaded >= !c->replicas; loaded--)
+		for (uint32_t i = 0; i < c->n_held; i++)
+			if (o->keys[i] == loaded &&
+			    find_in_stages(c, o->block, name, c->held[i],
+					       avoid, rank))
+				return true;
+	return false;
+}

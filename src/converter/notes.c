@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/notes.c counts where the result differs from the converter's, and makes
+ * the sentences that tell it. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "converter_i.h"
+
+static const char *const sentences[RSH_NOTE_COUNT] = {
+	[RSH_NOTE_SIMPLE_SHARD] =
+		"an optimizer shard that MindSpore's converter puts on the wrong "
+		"ranks is put right",
+	[RSH_NOTE_BY_STAGE] =
+		"MindSpore's converter would convert by stage and name the files "
+		"..._part<stage>.ckpt; here they have their usual names",
+	[RSH_NOTE_REFUSED] =
+		"MindSpore's converter refuses these layouts; the values are those "
+		"of cutting the whole tensors",
+	[RSH_NOTE_SHARED] =
+		"a parameter of several stages has the layout of the rank's own "
+		"stage; MindSpore's converter takes another stage's",
+	[RSH_NOTE_BF16] =
+		"BFloat16 NaNs are kept as they are; MindSpore's converter makes "
+		"each of them 0x7fc0",
+	[RSH_NOTE_INT4] =
+		"Int4 stays Int4; MindSpore's converter turns it into Int8",
+	[RSH_NOTE_EMPTY] =
+		"tensors without elements are kept; MindSpore's converter drops "
+		"them",
+	[RSH_NOTE_STR] =
+		"string records are kept; MindSpore's converter crashes on them",
+	[RSH_NOTE_MISSING_COPY] =
+		"a record missing where MindSpore's converter looks for it was "
+		"taken from another rank",
+	[RSH_NOTE_DASH] =
+		"parameter names with '-' are kept; MindSpore's converter cannot "
+		"read them",
+	[RSH_NOTE_NONE] =
+		"neither side has a strategy: files are shown as they are; "
+		"MindSpore's converter refuses this",
+	[RSH_NOTE_WHOLE] =
+		"both sides cut everything alike: files are shown as they are; "
+		"MindSpore's converter writes them anew, with their records in "
+		"another order",
+	[RSH_NOTE_REPLICA] =
+		"slices of ranks without a valid file come from other ranks that "
+		"hold the same; MindSpore's converter refuses this",
+	[RSH_NOTE_LACKING] =
+		"records that valid files lack come from other ranks that hold "
+		"the same; MindSpore's converter refuses this",
+};
+
+/* These are the differences that --compat=mindspore undoes. */
+static const bool undone_by_compat[RSH_NOTE_COUNT] = {
+	[RSH_NOTE_SIMPLE_SHARD] = true, [RSH_NOTE_BY_STAGE] = true,
+	[RSH_NOTE_SHARED] = true,	[RSH_NOTE_BF16] = true,
+	[RSH_NOTE_INT4] = true,		[RSH_NOTE_EMPTY] = true,
+	[RSH_NOTE_WHOLE] = true,
+};
+
+void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
+{
+	struct rsh_note_state *s = &c->notes[note];
+
+	if (c->compat && undone_by_compat[note])
+		return;
+	if (s->n == 0)
+		s->example = name;
+	/* The same parameter again, in another block or for another rank. */
+	else if (s->example == name)
+		return;
+	s->n++;
+}
+
+void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
+			  uint32_t name)
+{
+	struct rsh_note_state *s = &c->notes[RSH_NOTE_LACKING];
+
+	if (s->n == 0)
+		s->path = c->cat->path[rank];
+	rsh_note_add(c, RSH_NOTE_LACKING, name);
+}
+
+/* Says all there is to say where every file is shown as it is. */
+static bool is_told_of_whole(int note)
+{
+	return note == RSH_NOTE_WHOLE || note == RSH_NOTE_NONE ||
+	       note == RSH_NOTE_REPLICA || note == RSH_NOTE_LACKING;
+}
+
+int rsh_notes_write(struct rsh_converter *c)
+{
+	const bool all_whole = c->n_whole == rsh_plan_n_files(c->plan);
+
+	for (int i = 0; i < RSH_NOTE_COUNT; i++) {
+		const struct rsh_note_state *s = &c->notes[i];
+		const char *undo = undone_by_compat[i] ?
+			" (--compat=mindspore: as it does)" : "";
+		char *text;
+		int rc;
+
+		if (s->n == 0 || (all_whole && !is_told_of_whole(i)))
+			continue;
+		if (s->example == RSH_NAME_NONE)
+			rc = asprintf(&text, "%s%s", sentences[i], undo);
+		else
+			rc = asprintf(&text, "%s (%s%s%s%s)%s", sentences[i],
+				      s->path ? s->path : "",
+				      s->path ? " lacks " : "",
+				      rsh_names_text(c->cat->names, s->example),
+				      s->n > 1 ? " and others" : "", undo);
+		if (rsh_blueprint_note(c->plan, rc < 0 ? NULL : text))
+			return -ENOMEM;
+	}
+	return 0;
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/rank_list.c works out MindSpore's rank_list_for_transform: one list of
+ * local ranks for all pairs of layouts, repeated in every source stage that is
+ * left when the parameters of other destination stages are struck. */
+#include "rsh/converter/rank_list.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/converter/redistribution.h"
+#include "rsh/util/mem.h"
+
+struct pair {
+	const struct rsh_strategy_item *src, *dst;
+	struct rsh_redistribution *redist;
+};
+
+struct rsh_rank_list {
+	const struct rsh_strategy *src; /* NULL: unsharded */
+	uint32_t dst_ranks;             /* of a stage */
+	bool *stages;                   /* [stage of src]: it is loaded */
+	uint32_t n;
+	size_t cap;
+	struct pair *pairs;
+};
+
+static int refused(const struct rsh_strategy *src, const char *name,
+		   const struct pair *p, struct rsh_error *err)
+{
+	char from[160], to[160];
+
+	rsh_item_text(p->src, from, sizeof(from));
+	rsh_item_text(p->dst, to, sizeof(to));
+	return rsh_error_set(err, EDOM, "%s: MindSpore has no list for "
+			     "parameter %s from %s to %s", src->path, name,
+			     from, to);
+}
+
+/* -EDOM: the layouts cannot be redistributed. */
+static int add_pair(struct rsh_rank_list *l, const struct rsh_strategy_item *src,
+		    const struct rsh_strategy_item *dst)
+{
+	struct pair *p;
+	int rc;
+
+	/* An expanded map is one over more dimensions to it. */
+	if (dst && dst->n_map != src->n_map)
+		return -EDOM;
+	for (uint32_t i = 0; i < l->n; i++)
+		if (rsh_item_same_layout(l->pairs[i].src, src) &&
+		    rsh_item_same_layout(l->pairs[i].dst, dst))
+			return 0;
+	if (rsh_grow(&l->pairs, &l->cap, l->n + 1, sizeof(*l->pairs)))
+		return -ENOMEM;
+	p = &l->pairs[l->n];
+	*p = (struct pair){ src, dst, NULL };
+	rc = rsh_redistribution_new(src, dst, NULL, src->n_map,
+				    RSH_GRID_CONVERTER, &p->redist);
+	if (rc == 0)
+		l->n++;
+	return rc;
+}
+
+/* A parameter of the source that is left. */
+static int add_param(struct rsh_rank_list *l,
+		     const struct rsh_strategy_param *s,
+		     const struct rsh_strategy *dst,
+		     const struct rsh_strategy_param *d, uint32_t stage,
+		     const char *name, struct rsh_error *err)
+{
+	struct pair p = { rsh_param_source_stage(s)->item, NULL, NULL };
+	int rc;
+
+	for (uint32_t i = 0; i < s->n_stages; i++)
+		l->stages[s->stages[i].stage] = true;
+	if (dst && !d)
+		return 0;
+	if (d)
+		p.dst = rsh_param_dest_stage(dst, d, stage * dst->stage_ranks,
+					     true)->item;
+	rc = add_pair(l, p.src, p.dst);
+	if (rc == -EDOM)
+		return refused(l->src, name, &p, err);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+static int collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
+		   uint32_t stage, const struct rsh_names *names,
+		   struct rsh_error *err)
+{
+	uint32_t left = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < l->src->n_params && rc == 0; i++) {
+		const struct rsh_strategy_param *s = &l->src->params[i];
+		const struct rsh_strategy_param *d =
+			dst ? rsh_strategy_find(dst, s->name) : NULL;
+
+		if (d && !rsh_param_in_stage(d, stage))
+			continue;
+		left++;
+		rc = add_param(l, s, dst, d, stage,
+			       rsh_names_text(names, s->name), err);
+	}
+	if (rc == 0 && left == 0)
+		rc = rsh_error_set(err, EDOM, "%s: none of its parameters is "
+				   "of stage %u of %s", l->src->path, stage,
+				   dst->path);
+	return rc;
+}
+
+int rsh_rank_list_new(const struct rsh_strategy *src,
+		      const struct rsh_strategy *dst, uint32_t stage,
+		      const struct rsh_names *names, struct rsh_rank_list **out,
+		      struct rsh_error *err)
+{
+	struct rsh_rank_list *l = calloc(1, sizeof(*l));
+	int rc = 0;
+
+	if (!l)
+		return rsh_error_nomem(err);
+	l->src = src;
+	l->dst_ranks = dst ? dst->stage_ranks : 1;
+	if (src) {
+		l->stages = calloc(src->n_stages, sizeof(*l->stages));
+		rc = l->stages ? collect(l, dst, stage, names, err) :
+				 rsh_error_nomem(err);
+	}
+	if (rc) {
+		rsh_rank_list_free(l);
+		return rc;
+	}
+	*out = l;
+	return 0;
+}
+
+void rsh_rank_list_free(struct rsh_rank_list *l)
+{
+	if (!l)
+		return;
+	for (uint32_t i = 0; i < l->n; i++)
+		rsh_redistribution_free(l->pairs[i].redist);
+	free(l->pairs);
+	free(l->stages);
+	free(l);
+}
+
+void rsh_rank_list_mark(const struct rsh_rank_list *l, uint32_t rank,
+			bool *ranks, uint32_t n)
+{
+	/* With one device a stage the function takes the global rank. */
+	uint32_t local = l->dst_ranks > 1 ? rank % l->dst_ranks : rank;
+	uint32_t per_stage = l->src ? l->src->stage_ranks : 1;
+
+	memset(ranks, 0, n);
+	if (!l->src && n > 0)
+		ranks[0] = true;
+	/* Each stage loads the same keys. */
+	for (uint32_t s = 0; l->src && s < l->src->n_stages; s++) {
+		uint32_t first = s * per_stage;
+
+		if (!l->stages[s] || first >= n)
+			continue;
+		for (uint32_t i = 0; i < l->n; i++)
+			rsh_redistribution_keys(l->pairs[i].redist, local,
+						ranks + first,
+						n - first < per_stage ?
+						n - first : per_stage);
+	}
+}

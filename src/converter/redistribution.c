@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/redistribution.c works out which source ranks MindSpore's converter
+ * loads for a destination rank, without inferring operators as it does.
+ *
+ * Both layouts are brought onto one mesh and one shape (unify.c).  A mesh axis
+ * is "gathered" where it cuts a dimension of the source that it does not cut in
+ * the destination.  A destination rank stands at one place of the mesh; its
+ * loads are the source ranks at the same place on all axes that are not
+ * gathered, and at any place on the others.  Where there is no common shape all
+ * axes that cut the source are gathered.
+ *
+ * An example: rows of w, in the source once more cut by an optimizer shard.
+ *
+ *   source       mesh [4,2], map [0,-1], shard of 2
+ *   destination  mesh [4,2], map [0,-1]
+ *
+ *   common mesh        axis  0  1  2     rank = 4 * a0 + 2 * a1 + a2
+ *                      size  2  2  2
+ *   rows, source             .  x  x     cut over axis 2, then over axis 1
+ *   rows, destination        .  .  x     cut over axis 2
+ *   gathered                    ^
+ *
+ *   destination rank   0    1    2    3    4    5    6    7
+ *   loads             0,2  1,3  0,2  1,3  4,6  5,7  4,6  5,7
+ *   class              0    1    0    1    4    5    4    5
+ *
+ * Rank 7 is (1,1,1) and loads (1,*,1): 5 and 7.  Ranks that load the same are
+ * of one class, named by the one of these source ranks that stands at 0 on all
+ * gathered axes.
+ *
+ * The converter may load more than is needed.  Of rows over mesh [8] for rows
+ * over mesh [4] every rank loads all 8 files and uses 2 of them: the mesh [4]
+ * is padded in front to [2,4], so its rows lie on other axes than the source's.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "picture_i.h"
+#include "rsh/converter/redistribution.h"
+#include "rsh/strategy/fold.h"
+#include "rsh/util/checked.h"
+
+struct rsh_redistribution {
+	uint32_t n_ranks; /* of the source's own mesh */
+	uint32_t n_mesh;
+	uint64_t mesh[RSH_PICTURE_AXES]; /* over max(source, destination) */
+	bool gathered[RSH_PICTURE_AXES];
+};
+
+/* A layout on its way to a picture: per tensor dimension the mesh axes, as
+ * indexes into mesh, size-1 axes included. */
+struct sketch {
+	uint32_t n_mesh;
+	uint64_t mesh[RSH_PICTURE_AXES];
+	uint32_t n_dims;
+	struct {
+		uint32_t n;
+		uint32_t axes[RSH_MAX_AXES];
+		uint64_t size;
+	} dims[RSH_MAX_DIMS];
+	uint32_t shard;             /* 1: none */
+	uint32_t n_taken;           /* axes of the optimizer shard */
+	uint32_t taken[RSH_MAX_AXES];
+	uint32_t n_unused;          /* axes > 1 on no dimension, ascending */
+	uint32_t unused[RSH_MAX_AXES];
+};
+
+/* ---- from an item to a sketch ---- */
+
+static void sketch_item(struct sketch *s, const struct rsh_strategy_item *it,
+		       const struct rsh_grid *g, const struct rsh_fold *fold)
+{
+	uint64_t cuts = 1;
+
+	memset(s, 0, sizeof(*s));
+	s->n_dims = rsh_grid_n_dims(g);
+	s->n_mesh = it->n_mesh;
+	for (uint32_t a = 0; a < it->n_mesh; a++)
+		s->mesh[a] = it->mesh[a];
+	for (uint32_t d = 0; d < rsh_grid_n_dims(g); d++) {
+		for (uint32_t e = fold->first[d]; e < fold->first[d + 1]; e++)
+			for (uint32_t i = 0; i < it->map[e].n; i++)
+				s->dims[d].axes[s->dims[d].n++] =
+					it->n_mesh - 1 -
+					(uint32_t)it->map[e].axes[i];
+		for (uint32_t i = 0; i < s->dims[d].n; i++)
+			cuts *= s->mesh[s->dims[d].axes[i]];
+	}
+	for (uint32_t a = 0; a < s->n_mesh; a++)
+		if (s->mesh[a] > 1 && !rsh_item_uses_axis(it, a))
+			s->unused[s->n_unused++] = a;
+	s->shard = 1;
+	if (it->opt_step && it->opt_size && rsh_grid_n_dims(g))
+		s->shard = it->opt_size == -1 ? rsh_grid_n_ranks(g) / (uint32_t)cuts :
+						(uint32_t)it->opt_size;
+}
+
+/* Sketches the one device that holds the whole. */
+static void sketch_whole(struct sketch *s, uint32_t n_dims)
+{
+	memset(s, 0, sizeof(*s));
+	s->n_mesh = 1;
+	s->mesh[0] = 1;
+	s->n_dims = n_dims;
+	s->shard = 1;
+}
+
+/* Takes the optimizer shard from the innermost unused axes outward; an axis
+ * that is needed in part is split in two and the inner part taken. */
+static bool take_shard(struct sketch *s)
+{
+	uint64_t left = s->shard;
+
+	for (uint32_t k = s->n_unused; k-- > 0 && left > 1;) {
+		uint32_t a = s->unused[k];
+
+		if (left >= s->mesh[a]) {
+			if (left % s->mesh[a])
+				return false;
+			left /= s->mesh[a];
+		} else {
+			if (s->mesh[a] % left || s->n_mesh == RSH_PICTURE_AXES)
+				return false;
+			memmove(&s->mesh[a + 1], &s->mesh[a],
+				(s->n_mesh++ - a) * sizeof(s->mesh[0]));
+			s->mesh[a] /= left;
+			s->mesh[a + 1] = left;
+			left = 1;
+			for (uint32_t d = 0; d < s->n_dims; d++)
+				for (uint32_t i = 0; i < s->dims[d].n; i++)
+					s->dims[d].axes[i] +=
+						s->dims[d].axes[i] > a;
+			for (uint32_t i = 0; i < s->n_taken; i++)
+				s->taken[i]++;
+			a++;
+		}
+		memmove(&s->taken[1], &s->taken[0],
+			s->n_taken++ * sizeof(s->taken[0]));
+		s->taken[0] = a;
+	}
+	return left == 1;
+}
+
+/* ---- from a sketch to a picture ---- */
+
+static bool put(struct rsh_picture *p, uint64_t size, int axis)
+{
+	if (p->n_dims == RSH_PICTURE_DIMS)
+		return false;
+	p->dims[p->n_dims++] = (struct rsh_picture_dim){ size, axis };
+	return true;
+}
+
+/* Draws a dimension that is cut over axes a, b, c as (a, b, rest). */
+static bool put_dim(struct rsh_picture *p, const struct sketch *s, uint32_t d,
+		    uint64_t size)
+{
+	uint32_t n = s->dims[d].n;
+
+	if (n == 0)
+		return put(p, size, RSH_NO_AXIS);
+	for (uint32_t i = 0; i + 1 < n; i++) {
+		uint32_t a = s->dims[d].axes[i];
+
+		if (!put(p, s->mesh[a], (int)a))
+			return false;
+		size /= s->mesh[a];
+	}
+	return put(p, size, (int)s->dims[d].axes[n - 1]);
+}
+
+static bool draw(struct rsh_picture *p, const struct sketch *s)
+{
+	memset(p, 0, sizeof(*p));
+	p->n_mesh = s->n_mesh;
+	memcpy(p->mesh, s->mesh, s->n_mesh * sizeof(s->mesh[0]));
+	for (uint32_t d = 0; d < s->n_dims; d++) {
+		uint64_t size = s->dims[d].size, split = 1;
+
+		if (d > 0 || s->n_taken == 0) {
+			if (!put_dim(p, s, d, size))
+				return false;
+			continue;
+		}
+		for (uint32_t i = 0; i < s->dims[0].n; i++)
+			split *= s->mesh[s->dims[0].axes[i]];
+		if (!put_dim(p, s, 0, split))
+			return false;
+		size /= split;
+		for (uint32_t i = 0; i + 1 < s->n_taken; i++) {
+			if (!put(p, s->mesh[s->taken[i]], (int)s->taken[i]))
+				return false;
+			size /= s->mesh[s->taken[i]];
+		}
+		if (!put(p, size, (int)s->taken[s->n_taken - 1]))
+			return false;
+	}
+	return true;
+}
+
+/* Draws the mesh that the converter makes up for a "simple" optimizer shard. */
+static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
+			uint32_t n_ranks)
+{
+	uint64_t split[RSH_MAX_DIMS], all = 1;
+
+	memset(p, 0, sizeof(*p));
+	if (s->n_dims + 2 > RSH_PICTURE_AXES)
+		return false;
+	for (uint32_t d = 0; d < s->n_dims; d++) {
+		split[d] = 1;
+		for (uint32_t i = 0; i < s->dims[d].n; i++)
+			split[d] *= s->mesh[s->dims[d].axes[i]];
+		all *= split[d];
+	}
+	p->mesh[p->n_mesh++] = n_ranks / all / s->shard;
+	p->mesh[p->n_mesh++] = s->shard;
+	for (uint32_t d = 0; d < s->n_dims; d++) {
+		bool ok = d == 0 ? put(p, split[0], 2) &&
+				   put(p, s->dims[0].size / split[0], 1) :
+				   put(p, s->dims[d].size, (int)d + 2);
+
+		if (!ok)
+			return false;
+		p->mesh[p->n_mesh++] = split[d];
+	}
+	return true;
+}
+
+/* Does the made-up mesh differ from the real one? */
+static bool is_misplaced(const struct sketch *s)
+{
+	uint32_t last = 0;
+
+	for (uint32_t d = 0; d < s->n_dims; d++)
+		for (uint32_t i = 0; i < s->dims[d].n; i++) {
+			uint32_t a = s->dims[d].axes[i];
+
+			if (s->mesh[a] == 1)
+				continue;
+			if (a < last)
+				return true;
+			last = a;
+		}
+	return false;
+}
+
+static bool picture(struct rsh_picture *p, const struct rsh_strategy_item *it,
+		    struct sketch *s, uint32_t n_ranks, enum rsh_grid_rule rule)
+{
+	if (it && it->opt_step && it->opt_size && rsh_item_is_simple(it) &&
+	    (rule == RSH_GRID_CONVERTER || !is_misplaced(s)))
+		return draw_simple(p, s, n_ranks);
+	return take_shard(s) && draw(p, s);
+}
+
+/* A leading replicated axis makes up for the smaller mesh. */
+static bool pad(struct rsh_picture *p, uint64_t by)
+{
+	if (by == 1)
+		return true;
+	if (p->n_mesh == RSH_PICTURE_AXES)
+		return false;
+	memmove(&p->mesh[1], &p->mesh[0], p->n_mesh++ * sizeof(p->mesh[0]));
+	p->mesh[0] = by;
+	for (uint32_t i = 0; i < p->n_dims; i++)
+		if (p->dims[i].axis != RSH_NO_AXIS)
+			p->dims[i].axis++;
+	return true;
+}
+
+/* ---- the plan ---- */
+
+/* Grids and folds of both sides; where the dimensions are unknown a made-up
+ * tensor that both divide stands in. */
+struct sides {
+	struct rsh_grid *grid[2];
+	struct rsh_fold fold[2];
+};
+
+static int side_new(struct sides *w, int k, const struct rsh_strategy_item *it,
+		    const int64_t *whole, uint32_t n_dims)
+{
+	int rc;
+
+	if (!it)
+		return rsh_grid_new_whole(n_dims, &w->grid[k], NULL);
+	rc = rsh_grid_new(it, whole, n_dims, false, RSH_GRID_RUNTIME,
+			  &w->grid[k], NULL);
+	return rc ? rc : rsh_fold_map(it, whole, n_dims, false,
+				      rsh_grid_shard(w->grid[k]), &w->fold[k], NULL);
+}
+
+static int sides_new(struct sides *w, const struct rsh_strategy_item *src,
+		     const struct rsh_strategy_item *dst, const int64_t *whole,
+		     uint32_t n_dims)
+{
+	struct rsh_strategy_item plain[2];
+	int64_t made_up[RSH_MAX_DIMS];
+	int rc;
+
+	if (n_dims > RSH_MAX_DIMS)
+		return -EDOM;
+	if (!whole) {
+		/* A shape would contradict the made-up dimensions. */
+		for (uint32_t d = 0; d < n_dims; d++)
+			made_up[d] = (int64_t)rsh_item_ranks(src) *
+				     (dst ? rsh_item_ranks(dst) : 1);
+		whole = made_up;
+		plain[0] = *src;
+		plain[0].n_shape = 0;
+		src = &plain[0];
+		if (dst) {
+			plain[1] = *dst;
+			plain[1].n_shape = 0;
+			dst = &plain[1];
+		}
+	}
+	rc = side_new(w, 0, src, whole, n_dims);
+	return rc ? rc : side_new(w, 1, dst, whole, n_dims);
+}
+
+static void sides_free(struct sides *w)
+{
+	rsh_grid_free(w->grid[0]);
+	rsh_grid_free(w->grid[1]);
+}
+
+static bool plan(struct rsh_redistribution *r,
+		 const struct rsh_strategy_item *src,
+		 const struct rsh_strategy_item *dst, const struct sides *w,
+		 enum rsh_grid_rule rule)
+{
+	uint64_t n_src = rsh_grid_n_ranks(w->grid[0]);
+	uint64_t n_dst = rsh_grid_n_ranks(w->grid[1]);
+	uint64_t total = rsh_max_u64(n_src, n_dst);
+	struct sketch sketch[2];
+	struct rsh_picture a, b, before;
+
+	if (n_src % n_dst && n_dst % n_src)
+		return false;
+	sketch_item(&sketch[0], src, w->grid[0], &w->fold[0]);
+	if (dst)
+		sketch_item(&sketch[1], dst, w->grid[1], &w->fold[1]);
+	else
+		sketch_whole(&sketch[1], rsh_grid_n_dims(w->grid[0]));
+	/* It plans on made-up sizes, not on those of the tensor. */
+	for (uint32_t d = 0; d < rsh_grid_n_dims(w->grid[0]); d++)
+		sketch[0].dims[d].size = sketch[1].dims[d].size =
+			total * rsh_grid_split(w->grid[0], d);
+	if (!picture(&a, src, &sketch[0], (uint32_t)n_src, rule) ||
+	    !picture(&b, dst, &sketch[1], (uint32_t)n_dst, rule) ||
+	    !pad(&a, total / n_src) || !pad(&b, total / n_dst))
+		return false;
+	rsh_picture_trim(&a);
+	rsh_picture_trim(&b);
+	before = a;
+	r->n_ranks = (uint32_t)n_src;
+	if (rsh_picture_unify(&a, &b)) {
+		for (uint32_t i = 0; i < a.n_dims; i++)
+			if (a.dims[i].axis != RSH_NO_AXIS &&
+			    a.dims[i].axis != b.dims[i].axis)
+				r->gathered[a.dims[i].axis] = true;
+	} else {
+		a = before;
+		for (uint32_t i = 0; i < a.n_dims; i++)
+			if (a.dims[i].axis != RSH_NO_AXIS)
+				r->gathered[a.dims[i].axis] = true;
+	}
+	r->n_mesh = a.n_mesh;
+	memcpy(r->mesh, a.mesh, sizeof(r->mesh));
+	return true;
+}
+
+int rsh_redistribution_new(const struct rsh_strategy_item *src,
+			   const struct rsh_strategy_item *dst,
+			   const int64_t *whole, uint32_t n_dims,
+			   enum rsh_grid_rule rule,
+			   struct rsh_redistribution **out)
+{
+	struct rsh_redistribution *r = calloc(1, sizeof(*r));
+	struct sides w = { 0 };
+	int rc = r ? sides_new(&w, src, dst, whole, n_dims) : -ENOMEM;
+
+	if (rc == 0 && !plan(r, src, dst, &w, rule))
+		rc = -EDOM;
+	sides_free(&w);
+	if (rc) {
+		free(r);
+		return rc == -ENOMEM ? rc : -EDOM;
+	}
+	*out = r;
+	return 0;
+}
+
+void rsh_redistribution_free(struct rsh_redistribution *r)
+{
+	free(r);
+}
+
+/* Counts the steps of `stride` before source ranks repeat: the axes that a
+ * larger destination adds choose nothing. */
+static uint64_t distinct(const struct rsh_redistribution *r, uint32_t axis,
+			 uint64_t stride)
+{
+	uint64_t a = r->n_ranks, b = stride % r->n_ranks;
+
+	while (b) {
+		uint64_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return rsh_min_u64(r->mesh[axis], r->n_ranks / a);
+}
+
+static uint64_t mesh_ranks(const struct rsh_redistribution *r)
+{
+	uint64_t n = 1;
+
+	for (uint32_t a = 0; a < r->n_mesh; a++)
+		n *= r->mesh[a];
+	return n;
+}
+
+static void walk(const struct rsh_redistribution *r, uint32_t axis,
+		 uint64_t stride, uint64_t base, rsh_key_fn *each, void *ctx)
+{
+	uint64_t n;
+
+	while (axis < r->n_mesh && !r->gathered[axis])
+		stride /= r->mesh[axis++];
+	if (axis == r->n_mesh) {
+		each(ctx, (uint32_t)(base % r->n_ranks));
+		return;
+	}
+	stride /= r->mesh[axis];
+	n = distinct(r, axis, stride);
+	for (uint64_t i = 0; i < n; i++)
+		walk(r, axis + 1, stride, base + i * stride, each, ctx);
+}
+
+uint32_t rsh_redistribution_class(const struct rsh_redistribution *r,
+				  uint32_t rank)
+{
+	uint64_t stride = mesh_ranks(r), base = 0;
+
+	for (uint32_t a = 0; a < r->n_mesh; a++) {
+		stride /= r->mesh[a];
+		if (!r->gathered[a])
+			base += rank / stride % r->mesh[a] * stride;
+	}
+	return (uint32_t)(base % r->n_ranks);
+}
+
+uint64_t rsh_redistribution_count(const struct rsh_redistribution *r)
+{
+	uint64_t stride = mesh_ranks(r), n = 1;
+
+	for (uint32_t a = 0; a < r->n_mesh; a++) {
+		stride /= r->mesh[a];
+		if (r->gathered[a])
+			n *= distinct(r, a, stride);
+	}
+	return n;
+}
+
+void rsh_redistribution_each(const struct rsh_redistribution *r, uint32_t rank,
+			     rsh_key_fn *each, void *ctx)
+{
+	walk(r, 0, mesh_ranks(r), rsh_redistribution_class(r, rank), each, ctx);
+}
+
+struct marks {
+	bool *keys;
+	uint32_t n;
+};
+
+static void mark(void *ctx, uint32_t key)
+{
+	const struct marks *m = ctx;
+
+	if (key < m->n)
+		m->keys[key] = true;
+}
+
+void rsh_redistribution_keys(const struct rsh_redistribution *r, uint32_t rank,
+			     bool *keys, uint32_t n)
+{
+	struct marks m = { keys, n };
+
+	rsh_redistribution_each(r, rank, mark, &m);
+}

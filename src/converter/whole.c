@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/whole.c finds virtual files that are a source file, byte for byte.
+ *
+ * Where both strategies put every slice on the same ranks, and nothing is asked
+ * for that would change it, a rank's file is the one that it saved: its records
+ * in its own order, their headers and chunks as they were written, metadata and
+ * checksum.  If that file is missing, it is the one of a rank that holds the
+ * same slice of everything.  A file that lacks what its rank should hold, as
+ * without redundancy, is planned like any other. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner_i.h"
+#include "rsh/util/mem.h"
+
+/* ---- do both sides cut alike? ---- */
+
+/* Layouts that differ as they are written and put the same slices on the same
+ * ranks. */
+struct likeness {
+	const struct rsh_strategy_item *a, *b;
+};
+
+struct likenesses {
+	struct likeness *v;
+	size_t n, cap;
+};
+
+static void likenesses_clear(struct likenesses *l)
+{
+	free(l->v);
+}
+
+/* The grid of `a`, and that of `b` for the whole tensor which that one makes of
+ * the slice: an expanded map that the slice explains in several ways may be
+ * clear for the whole.  1, 0 or -ENOMEM. */
+static int same_slices(const struct rsh_strategy_item *a,
+		       const struct rsh_strategy_item *b,
+		       const int64_t *dims, uint32_t n_dims)
+{
+	struct rsh_grid *x = NULL, *y = NULL;
+	int64_t whole[RSH_MAX_DIMS];
+	int rc = rsh_grid_new(a, dims, n_dims, true, RSH_GRID_RUNTIME, &x,
+			      NULL);
+
+	for (uint32_t d = 0; rc == 0 && d < n_dims; d++)
+		whole[d] = dims[d] * rsh_grid_split(x, d);
+	if (rc == 0)
+		rc = rsh_grid_new(b, whole, n_dims, false, RSH_GRID_RUNTIME,
+				  &y, NULL);
+	if (rc == 0)
+		rc = rsh_grid_same_slices(x, y);
+	rsh_grid_free(x);
+	rsh_grid_free(y);
+	return rc == -ENOMEM ? rc : rc > 0;
+}
+
+/* Do both cut a tensor of which a rank's slice has these dimensions alike?  1, 0
+ * or -ENOMEM. */
+static int is_alike(struct likenesses *l, const struct rsh_strategy_item *a,
+		    const struct rsh_strategy_item *b, const int64_t *dims,
+		    uint32_t n_dims)
+{
+	int rc;
+
+	if (rsh_item_same_layout(a, b))
+		return 1;
+	for (size_t i = 0; i < l->n; i++)
+		if (rsh_item_same_layout(l->v[i].a, a) &&
+		    rsh_item_same_layout(l->v[i].b, b))
+			return 1;
+	rc = same_slices(a, b, dims, n_dims);
+	if (rc == 0)
+		rc = same_slices(b, a, dims, n_dims);
+	if (rc <= 0)
+		return rc;
+	if (rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v)))
+		return -ENOMEM;
+	l->v[l->n++] = (struct likeness){ a, b };
+	return 1;
+}
+
+/* Do both list a parameter for the same stages? */
+static bool same_stages(const struct rsh_strategy_param *s,
+			const struct rsh_strategy_param *d)
+{
+	if (s->n_stages != d->n_stages)
+		return false;
+	for (uint32_t i = 0; i < s->n_stages; i++)
+		if (!rsh_param_in_stage(d, s->stages[i].stage))
+			return false;
+	return true;
+}
+
+/* Is a record of a file of this stage cut alike?  What neither side lists is
+ * copied, as is what another stage should hold; what one side alone lists,
+ * nobody knows how the other cuts.  1, 0 or -ENOMEM. */
+static int is_record_alike(const struct rsh_converter *c,
+			   const struct rsh_ckpt_index *ix,
+			   const struct rsh_record *r, uint32_t stage,
+			   struct likenesses *l)
+{
+	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, r->name);
+	const struct rsh_strategy_param *d = rsh_strategy_find(c->dst, r->name);
+
+	if (!s || !d)
+		return !s && !d;
+	if (!same_stages(s, d))
+		return 0;
+	if (!rsh_param_in_stage(s, stage))
+		return 1;
+	return is_alike(l, rsh_param_item(s, stage), rsh_param_item(d, stage),
+			rsh_record_dims(ix, r), r->n_dims);
+}
+
+static int are_files_alike(const struct rsh_converter *c)
+{
+	/* [index id]: 1 + the stage that a file with it was last met in. */
+	cleanup_free uint32_t *seen = calloc(c->cat->n_indexes + 1, sizeof(*seen));
+	__attribute__((cleanup(likenesses_clear))) struct likenesses l = { 0 };
+	int rc = seen ? 1 : -ENOMEM;
+
+	for (uint32_t i = 0; i < c->cat->n_present && rc > 0; i++) {
+		uint32_t rank = c->cat->present[i], stage = rank / c->stage_ranks;
+		const struct rsh_ckpt_index *ix = c->cat->index[rank];
+		uint32_t *met = &seen[c->cat->index_id[rank]];
+
+		if (*met == stage + 1)
+			continue;
+		*met = stage + 1;
+		for (uint32_t r = 0; r < ix->n_records && rc > 0; r++)
+			rc = is_record_alike(c, ix, &ix->records[r], stage,
+					     &l);
+	}
+	return rc;
+}
+
+static uint32_t n_ranks(const struct rsh_strategy *s)
+{
+	return s ? s->stage_ranks : 1;
+}
+
+static uint32_t n_stages(const struct rsh_strategy *s)
+{
+	return s ? s->n_stages : 1;
+}
+
+/* One rank holds everything whole, whatever its strategy says. */
+static int cuts_alike(const struct rsh_converter *c)
+{
+	if (n_ranks(c->src) != n_ranks(c->dst) ||
+	    n_stages(c->src) != n_stages(c->dst))
+		return 0;
+	return c->src && c->dst ? are_files_alike(c) : 1;
+}
+
+int rsh_whole_prepare(struct rsh_converter *c)
+{
+	int rc;
+
+	if (c->compat || c->by_stage || c->joined || c->remove_redundancy ||
+	    c->part_bytes || c->format != c->src_format)
+		return 0;
+	rc = cuts_alike(c);
+	if (rc <= 0)
+		return rc;
+	c->same = true;
+	if (!c->src || !c->replicas)
+		return 0;
+	c->same_as = rsh_alloc_array(rsh_source_rank(c, c->n_stages, 0),
+				     sizeof(*c->same_as));
+	return c->same_as ? rsh_strategy_replicas(c->src, c->same_as) : -ENOMEM;
+}
+
+/* ---- is a file shown as it is? ---- */
+
+/* What is known of files with one index. */
+enum rsh_whole {
+	WHOLE_UNKNOWN,
+	WHOLE_YES,
+	WHOLE_NO,
+};
+
+static bool is_changed(const struct rsh_converter *c,
+		       const struct rsh_record *r)
+{
+	enum rsh_dtype dtype;
+
+	return c->unwanted[r->name] ||
+	       (c->cast != RSH_DTYPE_UNKNOWN &&
+		rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
+	       strcmp(rsh_written_name(c, r->name),
+		      rsh_names_text(c->cat->names, r->name)) != 0 ||
+	       (c->unlisted != RSH_UNLISTED_COPY && c->dst &&
+		!rsh_listed(c->dst, r->name));
+}
+
+/* Does a strategy list any of its records?  With none of them the strategies are
+ * those of another model. */
+static bool is_listed(const struct rsh_converter *c,
+		      const struct rsh_ckpt_index *ix)
+{
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		if (rsh_listed(c->src, ix->records[i].name) ||
+		    rsh_listed(c->dst, ix->records[i].name))
+			return true;
+	return !c->src && !c->dst;
+}
+
+/* Does it hold what others have of its rank's parameters? */
+static bool is_complete(struct planner *p, uint32_t rank)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
+
+	for (uint32_t name = 0; name < c->cat->n_names; name++)
+		if (p->shown_of[name] != RSH_NO_SHOWN &&
+		    !rsh_ckpt_find(ix, name))
+			return false;
+	return is_listed(c, ix) &&
+	       (c->src || !c->replicas || !rsh_plan_is_part(p, rank));
+}
+
+static bool is_kept(struct planner *p, uint32_t rank)
+{
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(p->c->cat, rank);
+
+	for (uint32_t i = 0; i < ix->n_records; i++)
+		if (is_changed(p->c, &ix->records[i]))
+			return false;
+	return is_complete(p, rank);
+}
+
+/* ---- its records ---- */
+
+/* A record on its way into the order of the file, which that of an index is but
+ * for what was written twice. */
+struct placed {
+	uint64_t offset; /* of its content, or of the content before */
+	uint32_t record;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct placed *x = a, *y = b;
+
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return (x->record > y->record) - (x->record < y->record);
+}
+
+static void sort_records(const struct rsh_ckpt_index *ix, struct placed *order)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+
+		if (r->n_extents)
+			at = ix->extents[r->first_extent].offset;
+		order[i] = (struct placed){ at, i };
+	}
+	qsort(order, ix->n_records, sizeof(*order), by_offset);
+}
+
+static uint64_t end_of(const struct rsh_ckpt_index *ix,
+		       const struct rsh_record *r)
+{
+	const struct rsh_extent *last =
+		ix->extents + r->first_extent + r->n_extents - 1;
+
+	return r->n_extents ? last->offset + last->length : 0;
+}
+
+/* A record begins where the content before ends, or with its own content in a
+ * format without headers.  One without content is no longer than nothing. */
+static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
+		      const struct placed *order, struct rsh_error *err)
+{
+	const bool headers = p->c->format == RSH_FORMAT_CKPT;
+	uint64_t end = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
+		const struct rsh_record *r = &ix->records[order[i].record];
+
+		p->slots[i] = (struct rsh_slot){
+			.offset = headers || !r->n_extents ? end :
+							     order[i].offset,
+			.content_bytes = r->content_bytes,
+			.name = r->name,
+			.shown = p->shown_of[r->name] == RSH_NO_SHOWN ?
+				RSH_COPIED : p->shown_of[r->name],
+		};
+		if (r->n_extents)
+			end = end_of(ix, r);
+		rc = rsh_plan_learn_copy_grid(p, r->name, err);
+	}
+	return rc;
+}
+
+/* The records of a file as they stand in it. */
+static int list_slots(struct planner *p, struct rsh_shown_file *f,
+		      uint32_t rank, struct rsh_error *err)
+{
+	const struct rsh_ckpt_index *ix = p->c->cat->index[rank];
+	const uint32_t id = p->c->cat->index_id[rank];
+	cleanup_free struct placed *order = NULL;
+
+	f->n = ix->n_records;
+	f->slots = p->slots;
+	if (p->slots_of == id + 1)
+		return 0;
+	order = rsh_alloc_array(ix->n_records, sizeof(*order));
+	if (!order || rsh_grow(&p->slots, &p->slots_cap, ix->n_records,
+			       sizeof(*p->slots)))
+		return rsh_error_nomem(err);
+	sort_records(ix, order);
+	f->slots = p->slots;
+	p->slots_of = id + 1;
+	return fill_slots(p, ix, order, err);
+}
+
+/* Files that share an index are kept all or none. */
+static bool can_be_shown(struct planner *p, uint32_t rank)
+{
+	uint8_t *known = &p->whole[p->c->cat->index_id[rank]];
+
+	if (*known == WHOLE_UNKNOWN)
+		*known = is_kept(p, rank) ? WHOLE_YES : WHOLE_NO;
+	return *known == WHOLE_YES;
+}
+
+/* ---- whose file ---- */
+
+bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b)
+{
+	const uint32_t n = rsh_source_rank(c, c->n_stages, 0);
+
+	if (a == b || !c->src)
+		return true;
+	return c->same_as && a < n && b < n && c->same_as[a] == c->same_as[b];
+}
+
+/* The rank after `own`, or after the last one the first, that can stand for
+ * it; without a strategy the lowest.  RSH_NO_FILE: none can. */
+static uint32_t find_stand_in(struct planner *p, uint32_t own)
+{
+	const struct rsh_converter *c = p->c;
+	const struct rsh_catalogue *cat = c->cat;
+	uint32_t from = c->src ? rsh_catalogue_present_from(cat, own) : 0;
+	uint32_t n = c->src ? cat->n_present : cat->n_present > 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t rank = cat->present[(from + i) % cat->n_present];
+
+		if (rsh_holds_same(c, own, rank) && can_be_shown(p, rank)) {
+			rsh_note_add(p->c, RSH_NOTE_REPLICA, RSH_NAME_NONE);
+			return rank;
+		}
+	}
+	return RSH_NO_FILE;
+}
+
+int rsh_plan_take_whole(struct planner *p, struct rsh_shown_file *f,
+			bool *taken, struct rsh_error *err)
+{
+	struct rsh_converter *c = p->c;
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, f->rank);
+	uint32_t origin = RSH_NO_FILE;
+	struct rsh_shown_file whole = *f;
+	int rc;
+
+	if (ix && can_be_shown(p, f->rank))
+		origin = f->rank;
+	else if (!ix && c->replicas)
+		origin = find_stand_in(p, f->rank);
+	if (origin == RSH_NO_FILE)
+		return 0;
+	whole.lost = false;
+	rc = list_slots(p, &whole, origin, err);
+	if (rc == 0)
+		rc = rsh_blueprint_add_whole(c->plan, &whole, origin,
+					     c->cat->index[origin]->file_bytes,
+					     err);
+	if (rc)
+		return rc;
+	*taken = true;
+	c->n_whole++;
+	if (c->src || c->dst)
+		rsh_note_add(c, RSH_NOTE_WHOLE, RSH_NAME_NONE);
+	return 0;
+}

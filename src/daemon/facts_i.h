@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* daemon/facts_i.h - what a mount tells about itself in its directory
+ * .reshardfs. */
+#ifndef RSH_DAEMON_FACTS_I_H
+#define RSH_DAEMON_FACTS_I_H
+
+#include <jansson.h>
+
+#include "rsh/daemon/mount.h"
+#include "rsh/fuse/server.h"
+#include "rsh/vfs/control.h"
+
+/* Constant once the mount serves. */
+struct rsh_facts {
+	const struct rsh_options *options;
+	rsh_mount_planner *plan;
+	const struct rsh_vfs *tree; /* what is shown beside that directory */
+	struct rsh_source_io *io;
+	const struct rsh_server *server;
+	/* Absolute; as they were given where that cannot be found out. */
+	char *source, *mountpoint;
+	uint64_t cache_bytes; /* the most that the cache may have */
+	json_t *identity; /* as rsh_identity() */
+	uint64_t begun; /* as rsh_clock_ns() */
+};
+
+/* Before the mount: finds out what cannot be found later.  0 or -ENOMEM. */
+int rsh_facts_init(struct rsh_facts *f, const struct rsh_options *o,
+		   rsh_mount_planner *plan);
+void rsh_facts_clear(struct rsh_facts *f);
+/* How many plans there are: one a virtual file of a conversion. */
+uint32_t rsh_facts_n_plans(const struct rsh_facts *f);
+/* For rsh_control_options, with a struct rsh_facts as context. */
+int rsh_facts_make(void *facts, enum rsh_control_file which, uint32_t rank,
+		   char **text);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* daemon/mount.c - the life of a mount, from options to exit code. */
+#include "config.h"
+
+#include "rsh/daemon/mount.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon_i.h"
+#include "facts_i.h"
+#include "rsh/daemon/mounted.h"
+#include "rsh/fuse/server.h"
+#include "rsh/options/reading.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/room.h"
+#include "rsh/vfs/vfs.h"
+#include "sandbox_i.h"
+#include "stack_i.h"
+
+static struct rsh_server_options server_options(const struct rsh_options *o)
+{
+	return (struct rsh_server_options){
+		.mountpoint = o->mountpoint,
+		.fsname = o->fsname,
+		.subtype = o->subtype,
+		.mount_opts = o->mount_opts,
+		.max_read = o->max_read,
+		.io_mode = o->io_mode,
+		.readahead = o->readahead,
+		.debug = o->debug,
+		.max_threads = o->max_threads,
+		.max_idle_threads = o->max_idle_threads,
+	};
+}
+
+/* What the mount may take, before it has taken anything. */
+struct room {
+	uint64_t map, resident; /* as of room.h */
+};
+
+struct service {
+	const struct rsh_options *options;
+	rsh_mount_planner *plan;
+	struct rsh_server_options so;
+	char *place; /* of the source, without links */
+	struct rsh_source_opener opener;
+	int lock; /* of the mountpoint, until it is covered; -1: none */
+	int mark; /* and for as long as this process lives */
+	struct rsh_daemon *daemon; /* NULL in the foreground */
+	struct room room;
+	struct rsh_source_io *io;
+	struct rsh_vfs *vfs;     /* the checkpoints */
+	struct rsh_server *server;
+	struct rsh_facts facts;
+	struct rsh_signals *signals;
+};
+
+static void on_ready(void *ctx)
+{
+	const struct service *s = ctx;
+
+	/* Without the mount's own pages nothing is held twice. */
+	rsh_reading_keep_free(s->options, s->vfs, s->io,
+			      !rsh_server_is_direct(s->server));
+	if (s->daemon) {
+		if (s->options->log_to == RSH_LOG_TO_AUTO)
+			rsh_log_to_syslog();
+		rsh_daemon_ready(s->daemon);
+	}
+	rsh_notify("READY=1");
+}
+
+static void log_statistics(const struct service *s, enum rsh_log_level level)
+{
+	struct rsh_stream_stats stats;
+
+	rsh_server_stats(s->server, &stats);
+	rsh_reading_log(level, s->io, &stats);
+}
+
+/* Asked for by a signal. */
+static void tell_statistics(void *ctx)
+{
+	enum rsh_log_level level = rsh_log_get_level();
+
+	/* However quiet the log is. */
+	if (level < RSH_LOG_NOTICE)
+		rsh_log_set_level(RSH_LOG_NOTICE);
+	log_statistics(ctx, RSH_LOG_NOTICE);
+	rsh_log_set_level(level);
+}
+
+/* ---- limits of memory ---- */
+
+/* The cache has a part of what there is. */
+#define CACHE_PART 4
+#define MIB (UINT64_C(1) << 20)
+
+static uint64_t cache_bytes(const struct service *s)
+{
+	return rsh_min_u64(s->options->io.cache.memory_bytes,
+			   s->room.resident / CACHE_PART);
+}
+
+/* What the cache may map, where that is limited. */
+static uint64_t for_cache(const struct service *s)
+{
+	return s->room.map == RSH_ROOM_ENDLESS ||
+	       s->options->io.caching == RSH_CACHING_OFF ? 0 :
+	       s->room.map / CACHE_PART;
+}
+
+static int open_io(struct service *s, struct rsh_error *err)
+{
+	struct rsh_source_io_options io = s->options->io;
+
+	io.cache.memory_bytes = cache_bytes(s);
+	io.cache.map_bytes = for_cache(s);
+	if (io.cache.memory_bytes < s->options->io.cache.memory_bytes)
+		rsh_log_info("the control group lets the cache have %" PRIu64
+			     " MiB", io.cache.memory_bytes / MIB);
+	return rsh_source_io_new(&io, &s->io, err);
+}
+
+static uint64_t resident_bytes(const struct service *s)
+{
+	return rsh_server_resident(&s->so) +
+	       (s->options->io.caching == RSH_CACHING_OFF ? 0 :
+							    cache_bytes(s));
+}
+
+static bool service_fits(const struct service *s, uint64_t map)
+{
+	return rsh_server_maps(&s->so) + for_cache(s) <= map &&
+	       resident_bytes(s) <= s->room.resident;
+}
+
+/* What serving takes has to be there before anybody is told that it is
+ * mounted. */
+static int fit_memory(struct service *s, struct rsh_error *err)
+{
+	const uint64_t map = rsh_room_to_map();
+	uint64_t missing;
+
+	if (service_fits(s, map))
+		return 0;
+	s->so.lean = true;
+	if (service_fits(s, map)) {
+		rsh_log_notice("little memory is left by limits: fewer threads "
+			       "serve, and less is prepared for readers");
+		return 0;
+	}
+	if (resident_bytes(s) > s->room.resident)
+		return rsh_error_set(err, ENOMEM, "too little memory: the "
+				     "control group leaves %" PRIu64 " MiB, and "
+				     "to serve takes %" PRIu64,
+				     s->room.resident / MIB,
+				     resident_bytes(s) / MIB);
+	/* Of what is added the cache has its part again. */
+	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
+		  (CACHE_PART - 1);
+	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or -d "
+			     "leaves %" PRIu64 " MiB to be mapped, and to "
+			     "serve takes %" PRIu64 " more",
+			     map / MIB, missing / MIB + 1);
+}
+
+/* ---- beginning and end ---- */
+
+/* Nobody asks before the server runs. */
+static int add_control(struct service *s, struct rsh_error *err)
+{
+	struct rsh_control_options co = {
+		.make = rsh_facts_make,
+		.ctx = &s->facts,
+	};
+	int rc = rsh_facts_init(&s->facts, s->options, s->plan);
+
+	s->facts.tree = s->vfs;
+	s->facts.io = s->io;
+	s->facts.cache_bytes = cache_bytes(s);
+	co.n_plans = rsh_facts_n_plans(&s->facts);
+	if (rc == 0)
+		rc = rsh_control_add(s->vfs, &co);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- a source that was mounted anew ---- */
+
+struct wanted {
+	const char *name;
+	bool found;
+};
+
+static void look_for(void *ctx, const char *path)
+{
+	struct wanted *w = ctx;
+
+	w->found |= strcmp(path, w->name) == 0;
+}
+
+/* Other paths than those below SOURCE are for the map of files to name. */
+static bool may_find(const struct rsh_options *o, const char *name)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct wanted w = { .name = name };
+
+	if (*name != '/' || o->vfs.files.follow_outside)
+		return true;
+	if (o->vfs.files.source_map)
+		rsh_source_map_each(o->vfs.files.source_map, look_for, &w,
+				    &err);
+	return w.found;
+}
+
+/* In a process outside the sandbox, and asked from within it. */
+static void find_for_source(void *ctx, const char *name, int fd[2])
+{
+	const struct service *s = ctx;
+
+	if (may_find(s->options, name))
+		rsh_source_find(s->place, s->options->vfs.files.follow_outside,
+				name, fd);
+}
+
+static int ask_to_find(void *ctx, const char *name, int fd[2])
+{
+	return rsh_mounter_find(ctx, name, fd);
+}
+
+/* What it takes to mount and unmount stays with another process. */
+static int confine_service(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_options *o = s->options;
+	int rc = 0;
+
+	if (!o->no_sandbox) {
+		s->place = realpath(o->vfs.source, NULL);
+		s->so.find = s->place ? find_for_source : NULL;
+		s->so.find_ctx = s;
+		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
+	}
+	if (rc)
+		return rc;
+	s->mark = rsh_unmount_mark_open(o->mountpoint);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, err);
+}
+
+static void add_reading(struct service *s, struct rsh_source_options *files)
+{
+	files->io = s->io;
+	s->opener = (struct rsh_source_opener){ ask_to_find, s->so.mounter };
+	files->opener = s->so.mounter ? &s->opener : NULL;
+}
+
+static int open_resume(const struct rsh_options *o, struct service *s,
+		       struct rsh_error *err)
+{
+	struct rsh_vfs_resume_config cfg = {
+		.source = o->vfs.source,
+		.files = o->vfs.files,
+		.fallbacks = o->vfs.fallbacks,
+		.uid = getuid(),
+		.gid = getgid(),
+	};
+
+	add_reading(s, &cfg.files);
+	return rsh_vfs_open_resume(&cfg, &s->vfs, err);
+}
+
+static int open_conversion(const struct rsh_options *o, struct service *s,
+			   struct rsh_error *err)
+{
+	struct rsh_vfs_config cfg = o->vfs;
+
+	add_reading(s, &cfg.files);
+	return rsh_vfs_open(&cfg, &s->vfs, err);
+}
+
+static int begin_service(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_options *o = s->options;
+	int rc;
+
+	s->so = server_options(o);
+	/* Before the first byte is read of what others have written. */
+	s->room.map = rsh_room_to_map();
+	s->room.resident = rsh_room_resident();
+	rc = confine_service(s, err);
+	if (rc == 0)
+		rc = open_io(s, err);
+	if (rc == 0)
+		rc = o->resume ? open_resume(o, s, err) :
+				 open_conversion(o, s, err);
+	if (rc == 0)
+		rc = add_control(s, err);
+	if (rc == 0)
+		rc = fit_memory(s, err);
+	if (rc == 0 && s->daemon)
+		rsh_daemon_detach();
+	if (rc == 0)
+		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
+	/* Whoever waits for it looks what is mounted now. */
+	rsh_stack_unlock(s->lock);
+	rsh_unmount_mark(s->mark);
+	s->facts.server = s->server;
+	if (rc)
+		return rc;
+	rc = rsh_signals_start(tell_statistics, s, &s->signals);
+	return rc ? rsh_error_set(err, -rc, "no thread for signals: %s",
+				  strerror(-rc)) : 0;
+}
+
+static int run_service(struct service *s)
+{
+	const struct rsh_options *o = s->options;
+	int rc;
+
+	rsh_log_info("%s mounted on %s", o->vfs.source, o->mountpoint);
+	rc = rsh_server_run(s->server, on_ready, s);
+	rsh_notify("STOPPING=1");
+	log_statistics(s, RSH_LOG_INFO);
+	if (rc)
+		rsh_log_error("%s: %s", o->mountpoint, strerror(-rc));
+	else
+		rsh_log_info("%s unmounted", o->mountpoint);
+	return rc;
+}
+
+static void end_service(struct service *s)
+{
+	const bool stuck = s->server && rsh_server_is_stuck(s->server);
+
+	rsh_signals_stop(s->signals);
+	rsh_server_free(s->server);
+	rsh_mounter_end(s->so.mounter);
+	if (stuck) {
+		rsh_log_warning("%s: a read does not come back, its thread is "
+				"left behind", s->options->vfs.source);
+		return;
+	}
+	rsh_facts_clear(&s->facts);
+	rsh_vfs_free(s->vfs);
+	rsh_source_io_free(s->io);
+	free(s->place);
+}
+
+/* Runs until unmounted; `d` is NULL in the foreground. */
+static enum rsh_exit serve_mount(const struct rsh_options *o,
+				 rsh_mount_planner *plan, int lock,
+				 struct rsh_daemon *d)
+{
+	/* Stays for a thread that is left behind. */
+	static struct service s;
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_exit result;
+	int rc;
+
+	s.options = o;
+	s.plan = plan;
+	s.lock = lock;
+	s.daemon = d;
+	rc = begin_service(&s, &err);
+	result = rc ? rsh_exit_failed(o, rc, &err) :
+		      rsh_exit_of(run_service(&s));
+	end_service(&s);
+	return result;
+}
+
+enum rsh_exit rsh_mount(const struct rsh_options *o, rsh_mount_planner *plan)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	enum rsh_stack found = RSH_STACK_FREE;
+	struct rsh_daemon d;
+	int rc, lock = -1;
+
+	rsh_signals_block();
+	rc = o->stack ? 0 : rsh_stack_look(o, &found, &lock, &err);
+	if (rc)
+		return rsh_exit_failed(o, rc, &err);
+	if (found == RSH_STACK_SAME)
+		return RSH_EXIT_GOOD;
+	if (o->foreground)
+		return serve_mount(o, plan, lock, NULL);
+	rc = rsh_daemon_start(&d);
+	if (rc) {
+		rsh_error_set(&err, -rc, "no daemon: %s", strerror(-rc));
+		return rsh_exit_failed(o, rc, &err);
+	}
+	return d.child ? rsh_daemon_wait(&d, o->mountpoint) :
+			 serve_mount(o, plan, lock, &d);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* daemon/sandbox.c gathers the files that the mount of these options may still
+ * open, and then gives up all others and the system calls. */
+#include "config.h"
+
+#include "sandbox_i.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rsh/options/table.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#ifdef WITH_SANITIZER
+#define IS_SANITIZED 1
+#else
+#define IS_SANITIZED 0
+#endif
+
+/* ---- files ---- */
+
+/* A directory of strategies may consist of links. */
+static void allow_links(int rules, const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *e;
+
+	while (dir && (e = readdir(dir))) {
+		cleanup_free char *entry = NULL;
+
+		if (e->d_name[0] == '.' ||
+		    asprintf(&entry, "%s/%s", path, e->d_name) < 0) {
+			entry = NULL;
+			continue;
+		}
+		rsh_landlock_allow(rules, entry, false);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* A file, a directory, or a template: then all below what is fixed of it. */
+static void allow_path(int rules, const char *path)
+{
+	cleanup_free char *fixed = strdup(path);
+	char *mark = fixed ? strstr(fixed, "{rank}") : NULL;
+	char *slash;
+
+	if (mark) {
+		*mark = '\0';
+		slash = strrchr(fixed, '/');
+		if (slash)
+			slash[slash == fixed] = '\0';
+		else
+			strcpy(fixed, ".");
+	}
+	if (fixed)
+		rsh_landlock_allow(rules, fixed, false);
+}
+
+/* What the table says of options that name files. */
+static void allow_read(int rules, const struct rsh_options *o)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *path;
+
+		if (!table[i].opens && !table[i].opens_links)
+			continue;
+		path = *(const char *const *)((const char *)o + table[i].at);
+		if (path)
+			allow_path(rules, path);
+		if (path && table[i].opens_links)
+			allow_links(rules, path);
+	}
+}
+
+static void allow_mapped(void *rules, const char *path)
+{
+	rsh_landlock_allow(*(const int *)rules, path, false);
+}
+
+static int allow_sources(int rules, const struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	const char *map = o->vfs.files.source_map;
+
+	rsh_landlock_allow(rules, o->vfs.files.follow_outside ?
+			   "/" : o->vfs.source, false);
+	if (!map)
+		return 0;
+	return rsh_source_map_each(map, allow_mapped, &rules, err);
+}
+
+/* They are made here, since nothing can be made beside them any more. */
+static void allow_caches(int rules, const struct rsh_options *o)
+{
+	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
+			     NULL : o->io.cache.dir;
+	const char *indexes = o->vfs.files.index_cache;
+
+	if (blocks) {
+		mkdir(blocks, 0700);
+		rsh_landlock_allow(rules, blocks, true);
+	}
+	if (indexes && rsh_source_make_index_dir(indexes) == 0)
+		rsh_landlock_allow(rules, indexes, true);
+}
+
+/* The log is open, and so is what the connection to the kernel needs. */
+static int allow_files(int rules, const struct rsh_options *o,
+		       struct rsh_error *err)
+{
+	int rc = allow_sources(rules, o, err);
+
+	if (rc)
+		return rc;
+	allow_read(rules, o);
+	allow_caches(rules, o);
+	rsh_landlock_allow(rules, "/dev/null", true);
+	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
+	/* How many processors there are. */
+	rsh_landlock_allow(rules, "/sys/devices/system/cpu", false);
+	/* LeakSanitizer looks for its threads. */
+	if (IS_SANITIZED)
+		rsh_landlock_allow(rules, "/proc", false);
+	return 0;
+}
+
+/* What libc would open later: the zone of the log's times, and what it takes to
+ * cancel a thread. */
+static void preload(void)
+{
+	tzset();
+	if (!dlopen("libgcc_s.so.1", RTLD_NOW))
+		rsh_log_debug("%s", dlerror());
+}
+
+/* ---- all of it ---- */
+
+/* What was read for them may not be theirs, nor what it came from. */
+static bool serves_others(const struct rsh_options *o)
+{
+	return rsh_option_given(o, "allow_other") ||
+	       rsh_option_given(o, "allow_root");
+}
+
+static bool systemd_is_abstract(void)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+
+	return name && *name == '@';
+}
+
+static int confine_process(const struct rsh_options *o, bool *files,
+			   bool *calls, struct rsh_error *err)
+{
+	int abi;
+	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(), &abi);
+	int rc = rules < 0 ? rules : allow_files(rules, o, err);
+
+	if (rules >= 0 && rc)
+		return rc;
+	if (rules >= 0)
+		rc = rsh_landlock_enter(rules);
+	*files = rc == 0;
+	*calls = rsh_syscalls_refuse() == 0;
+	return 0;
+}
+
+int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err)
+{
+	bool files, calls;
+	int rc;
+
+	preload();
+	/* LeakSanitizer has to trace it. */
+	if (serves_others(o) && !IS_SANITIZED)
+		prctl(PR_SET_DUMPABLE, 0);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+		return 0;
+	rc = confine_process(o, &files, &calls, err);
+	if (rc == 0)
+		rsh_log_info("confined: no new privileges, %s, %s",
+			     files ? "own files only" : "no landlock",
+			     calls ? "own system calls only" : "no filter");
+	return rc;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/check.c looks at the options of a command together, once all are
+ * set, and refuses what is missing or contradicts itself. */
+#include "config.h"
+
+#include "rsh/options/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/options/commands.h"
+#include "rsh/options/ranks.h"
+#include "rsh/options/table.h"
+#include "rsh/util/mem.h"
+
+static bool names_rank(const char *template)
+{
+	return template && strstr(template, "{rank}");
+}
+
+int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *dir = o->vfs.files.rank_dir, *file = o->vfs.files.file;
+
+	if (o->vfs.files.source_map && (dir || file))
+		return rsh_error_set(err, EINVAL, "--source-map names every "
+				     "file: --rank-dir and --file do not go "
+				     "with it");
+	/* A file without a directory is looked for in those of the ranks. */
+	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
+	    !names_rank(file))
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": no \"{rank}\" "
+				     "in it, which stands for the number of a "
+				     "rank", dir ? "rank-dir" : "file",
+				     dir ? dir : file);
+	return 0;
+}
+
+/* Bytes of the converter's, which others know nothing of. */
+static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
+{
+	const struct rsh_conversion_options *p = &v->plan;
+
+	if (p->compat && (p->remove_redundancy || p->cast || v->rename ||
+			  v->only || v->drop ||
+			  p->unlisted != RSH_UNLISTED_COPY))
+		return rsh_error_set(err, EINVAL, "--compat=mindspore is for "
+				     "the converter's own bytes: it goes with "
+				     "none of --unlisted, --only, --drop, "
+				     "--rename, --cast and "
+				     "--remove-redundancy");
+	return 0;
+}
+
+/* One whole model, and files of ranks without a strategy. */
+static int check_whole(const struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const bool whole = v->dst.from == RSH_FROM_NONE;
+
+	if (v->plan.remove_redundancy && whole)
+		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
+				     "--dst-strategy: without one there are no "
+				     "ranks that hold the same");
+	if (o->in_parts && (!whole || v->plan.copies || v->plan.compat))
+		return rsh_error_set(err, EINVAL, "--format hf is one whole "
+				     "model: it needs --dst-strategy none and "
+				     "goes with neither --dst-ranks nor "
+				     "--compat");
+	if (v->plan.part_bytes && !o->in_parts)
+		return rsh_error_set(err, EINVAL, "--part-size is for --format "
+				     "hf");
+	if (v->plan.copies && (v->src.from != RSH_FROM_NONE || !whole))
+		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
+				     "without strategies (both \"none\"); a "
+				     "strategy says how many ranks there are");
+	return 0;
+}
+
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	int rc;
+
+	if (rsh_option_given(o, "dst-mesh") &&
+	    rsh_option_given(o, "dst-strategy"))
+		return rsh_error_set(err, EINVAL, "--dst-mesh and "
+				     "--dst-strategy say the same: give one");
+	if (!v->src.from)
+		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
+				     "(\"none\" if SOURCE is not sharded)");
+	if (!v->dst.from)
+		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
+				     "(\"none\" for whole tensors), or "
+				     "--dst-mesh");
+	rc = check_compat(v, err);
+	if (rc == 0)
+		rc = check_whole(o, err);
+	return rc ? rc : rsh_check_files(o, err);
+}
+
+/* The options of a conversion say nothing where there is none. */
+static int check_resume(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *bad = o->vfs.files.select == RSH_SELECT_MINDSPORE ?
+			  "select mindspore" : NULL;
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].converts && rsh_option_given(o, table[i].name))
+			bad = table[i].name;
+	return bad ? rsh_error_set(err, EINVAL, "--%s does not go with "
+				   "--resume, which converts nothing", bad) : 0;
+}
+
+/* What a mount would take is asked if both strategies are given. */
+int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
+{
+	o->vfs.source = o->operands[0];
+	return rsh_options_convert(o) ? rsh_check_conversion(o, err) :
+					rsh_check_files(o, err);
+}
+
+int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 1, err);
+
+	o->vfs.source = o->operands[0];
+	return rc ? rc : rsh_check_conversion(o, err);
+}
+
+int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->vfs.source = o->operands[0];
+	o->directory = o->operands[1];
+	return rc ? rc : rsh_check_conversion(o, err);
+}
+
+/* Which of its questions is asked follows from what the operands are. */
+int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
+{
+	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	const bool says = o->vfs.src.from || o->vfs.dst.from;
+	int rc = rsh_ranks_check(o, 2, err);
+
+	o->vfs.source = o->operands[0];
+	if (rc)
+		return rc;
+	if (kind == RSH_VERIFY_FILES && says)
+		return rsh_error_set(err, EINVAL, "%s is a file: with a "
+				     "strategy SOURCE, a directory, is the "
+				     "first operand", o->vfs.source);
+	if (kind == RSH_VERIFY_FILES && (o->n_operands > 2 ||
+					 o->write_manifest))
+		return rsh_error_set(err, EINVAL, "RANK and --write-manifest "
+				     "are for a conversion, and files are held "
+				     "against a manifest");
+	if (kind == RSH_VERIFY_FILES)
+		return 0;
+	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || o->vfs.dst.from)
+		return rsh_check_conversion(o, err);
+	return rsh_check_files(o, err);
+}
+
+/* A daemon leaves its directory, and the table of mounts is read in others. */
+static int take_full_source(struct rsh_options *o, struct rsh_error *err)
+{
+	cleanup_free char *full = NULL;
+
+	o->vfs.source = o->operands[0];
+	if (*o->vfs.source != '/')
+		full = realpath(o->vfs.source, NULL);
+	if (full)
+		o->vfs.source = rsh_options_keep(o, full);
+	return o->vfs.source ? 0 : rsh_error_nomem(err);
+}
+
+int rsh_check_mount(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = take_full_source(o, err);
+
+	if (rc)
+		return rc;
+	o->mountpoint = o->operands[1];
+	if (o->log_to == RSH_LOG_TO_STDERR && !o->foreground)
+		return rsh_error_set(err, EINVAL, "--log-to stderr needs -f: a "
+				     "daemon leaves standard error");
+	return o->resume ? check_resume(o, err) : rsh_check_conversion(o, err);
+}
+
+int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
+{
+	(void)err;
+	o->mountpoint = o->operands[0];
+	return 0;
+}
+
+int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
+{
+	o->mountpoint = o->operands[0];
+	return rsh_ranks_check(o, 1, err);
+}
+
+int rsh_check_stats(struct rsh_options *o, struct rsh_error *err)
+{
+	(void)err;
+	o->mountpoint = o->operands[0];
+	return 0;
+}
+
+int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
+{
+	const char *word = o->n_operands ? o->operands[0] : NULL;
+	const char *form = o->n_operands > 1 ? o->operands[1] : NULL;
+	const struct rsh_command *command =
+		word ? rsh_command_find(word) : NULL;
+	char guess[RSH_GUESS_BYTES];
+
+	if (word && !command) {
+		rsh_command_guess(word, guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s",
+				     word, guess);
+	}
+	if (form && command->id != RSH_COMMAND_STRATEGY)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     form);
+	return form ? rsh_check_form(o, form, err) : 0;
+}

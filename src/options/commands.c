@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/commands.c holds the table of commands, and guesses which one was
+ * meant by a name with a slip of the pen in it. */
+#include "config.h"
+
+#include "rsh/options/commands.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/options/check.h"
+
+static const struct rsh_command table[] = {
+	{
+		.name = "mount",
+		.id = RSH_COMMAND_MOUNT,
+		.operands = { "SOURCE", "MOUNTPOINT" },
+		.summary = "show SOURCE as it would be under another strategy",
+		.about = "Shows a MindSpore checkpoint tree "
+			 "(SOURCE/rank_N/*.ckpt or *.safetensors) as it would "
+			 "be under another sharding strategy; or, with "
+			 "--resume, of MindSpore, PyTorch, TensorFlow and "
+			 "Megatron-LM jobs the newest checkpoint that is whole "
+			 "on all ranks.  The name of this command may be left "
+			 "out.",
+		.check = rsh_check_mount,
+	},
+	{
+		.name = "umount",
+		.id = RSH_COMMAND_UMOUNT,
+		.operands = { "MOUNTPOINT" },
+		.summary = "take a mount down",
+		.about = "Unmounts, and waits until the daemon that served the "
+			 "mount has ended.",
+		.check = rsh_check_umount,
+	},
+	{
+		.name = "ls",
+		.id = RSH_COMMAND_LS,
+		.operands = { "FILE|SOURCE|STRATEGY" },
+		.summary = "list records, checkpoints of a tree, or layouts",
+		.about = "Of a .ckpt or .safetensors FILE lists the records; "
+			 "of a tree SOURCE the steps that were saved, whether "
+			 "they are whole and, with --src-strategy and "
+			 "--dst-strategy, what a mount would take; of a "
+			 "STRATEGY how each parameter is cut and which ranks "
+			 "hold the same.",
+		.check = rsh_check_ls,
+	},
+	{
+		.name = "plan",
+		.id = RSH_COMMAND_PLAN,
+		.operands = { "SOURCE", "[RANK...]" },
+		.summary = "say what a conversion reads from where, and costs",
+		.about = "Says for each destination RANK, or part, how large "
+			 "its file is, which source ranks it reads, how many "
+			 "bytes of each, in runs of which lengths, and about "
+			 "how long that takes.  A RANK is a number or a range "
+			 "such as 4-7; without one all are planned.",
+		.check = rsh_check_plan,
+	},
+	{
+		.name = "export",
+		.id = RSH_COMMAND_EXPORT,
+		.operands = { "SOURCE", "OUTDIR", "[RANK...]" },
+		.summary = "write what a mount would show as real files",
+		.about = "Writes the files that a mount with the same options "
+			 "would show to OUTDIR, of all destination ranks or "
+			 "of those given, and a manifest of them.  A file that "
+			 "has its name is whole; an export that was stopped or "
+			 "killed goes on when it is started again.",
+		.check = rsh_check_export,
+	},
+	{
+		.name = "verify",
+		.id = RSH_COMMAND_VERIFY,
+		.operands = { "SOURCE|MANIFEST", "[TREE|MANIFEST]",
+			      "[RANK...]" },
+		.summary = "prove that the bytes are right",
+		.about = "Of SOURCE alone: are the files of the step that a "
+			 "mount takes whole, and ranks equal that hold the "
+			 "same?  SOURCE and TREE: has a converted tree just "
+			 "the bytes that a mount would show?  SOURCE and "
+			 "MANIFEST: would a mount show what the manifest says? "
+			 " MANIFEST, with the TREE or beside it: are the files "
+			 "as it says?",
+		.check = rsh_check_verify,
+	},
+	{
+		.name = "strategy",
+		.id = RSH_COMMAND_STRATEGY,
+		.operands = { "show|merge|check|derive|infer", "STRATEGY..." },
+		.summary = "show, merge, check, derive and infer strategies",
+		.about = "Shows, merges, checks and derives files of "
+			 "strategies, and infers from contents what a lost one "
+			 "may have said.  `reshardfs help strategy derive` and "
+			 "its like say more.",
+		.check = rsh_check_strategy,
+	},
+	{
+		.name = "warm",
+		.id = RSH_COMMAND_WARM,
+		.operands = { "MOUNTPOINT", "[RANK...]" },
+		.summary = "look at the files of a mount before the job does",
+		.about = "Looks at all files of a mount, or at those of each "
+			 "RANK, a number or a range such as 4-7; with "
+			 "--contents it reads them.",
+		.check = rsh_check_warm,
+	},
+	{
+		.name = "stats",
+		.id = RSH_COMMAND_STATS,
+		.operands = { "MOUNTPOINT" },
+		.summary = "say what a mount has done so far",
+		.about = "Prints what a running mount counts: reads, bytes, "
+			 "failures, and its cache.  The same, and more, is in "
+			 "MOUNTPOINT/.reshardfs, which is not listed.",
+		.check = rsh_check_stats,
+	},
+	{
+		.name = "help",
+		.id = RSH_COMMAND_HELP,
+		.operands = { "[COMMAND]", "[WORD]" },
+		.summary = "say how a command is called",
+		.about = "Prints what COMMAND --help prints, or of all "
+			 "commands what each is for.  WORD is the second one "
+			 "of `strategy derive` and its like.",
+		.check = rsh_check_help,
+	},
+};
+
+static const struct rsh_command forms[] = {
+	{
+		.name = "strategy show",
+		.id = RSH_COMMAND_SHOW,
+		.operands = { "STRATEGY" },
+		.summary = "list how each parameter is cut",
+		.about = "Lists how each parameter is cut and which ranks "
+			 "hold the same, as ls does.",
+	},
+	{
+		.name = "strategy merge",
+		.id = RSH_COMMAND_MERGE,
+		.operands = { "STRATEGY..." },
+		.summary = "write the stages of a pipeline as one file",
+		.about = "Writes the files of a pipeline's stages as one, as "
+			 "MindSpore's merge_pipeline_strategys does.",
+	},
+	{
+		.name = "strategy check",
+		.id = RSH_COMMAND_CHECK,
+		.operands = { "STRATEGY..." },
+		.summary = "tell what would fail later",
+		.about = "Tells what would fail later, and ends with status 1 "
+			 "if anything would.",
+	},
+	{
+		.name = "strategy derive",
+		.id = RSH_COMMAND_DERIVE,
+		.operands = { "STRATEGY|none" },
+		.summary = "write the strategy of another mesh",
+		.about = "Writes the strategy that MindSpore would have "
+			 "planned for --mesh, worked out from the one of "
+			 "another mesh, or from \"none\" and rules.",
+	},
+	{
+		.name = "strategy infer",
+		.id = RSH_COMMAND_INFER,
+		.operands = { "SOURCE" },
+		.summary = "say what contents tell of a lost strategy",
+		.about = "Prints which ranks of a tree SOURCE hold the same, "
+			 "and the meshes that would explain it, for whom the "
+			 "strategy is lost.",
+	},
+};
+
+const struct rsh_command *rsh_command_table(size_t *n)
+{
+	*n = sizeof(table) / sizeof(table[0]);
+	return table;
+}
+
+const struct rsh_command *rsh_command_find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (strcmp(table[i].name, name) == 0)
+			return &table[i];
+	return NULL;
+}
+
+const struct rsh_command *rsh_command_forms(size_t *n)
+{
+	*n = sizeof(forms) / sizeof(forms[0]);
+	return forms;
+}
+
+const struct rsh_command *rsh_command_form(const char *word)
+{
+	const size_t first = strlen("strategy ");
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		if (strcmp(forms[i].name + first, word) == 0)
+			return &forms[i];
+	return NULL;
+}
+
+/* ---- slips of the pen ---- */
+
+#define MAX_WORD 16
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* How many letters were left out, put in, exchanged for others or for their
+ * neighbours.  Both words are shorter than MAX_WORD. */
+static unsigned count_slips(const char *a, const char *b)
+{
+	const size_t n = strlen(a), m = strlen(b);
+	unsigned d[MAX_WORD][MAX_WORD];
+
+	for (size_t i = 0; i <= n; i++)
+		d[i][0] = (unsigned)i;
+	for (size_t j = 0; j <= m; j++)
+		d[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= n; i++)
+		for (size_t j = 1; j <= m; j++) {
+			d[i][j] = least(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]),
+					1 + least(d[i - 1][j], d[i][j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+			    a[i - 2] == b[j - 1])
+				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
+		}
+	return d[n][m];
+}
+
+static const struct rsh_command *near_command(const char *word)
+{
+	const struct rsh_command *best = NULL;
+	const size_t n = strlen(word);
+	/* Of a short word little is left after a few. */
+	unsigned fewest = n < 3 ? 1 : n < 6 ? 2 : 3;
+
+	if (n < 2 || n >= MAX_WORD)
+		return NULL;
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		unsigned slips = count_slips(word, table[i].name);
+
+		if (strncmp(table[i].name, word, n) == 0)
+			slips = 0; /* it was not ended */
+		if (slips < fewest + !best) {
+			fewest = slips;
+			best = &table[i];
+		}
+	}
+	return best;
+}
+
+void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
+{
+	const struct rsh_command *command = near_command(word);
+
+	*text = '\0';
+	if (command)
+		snprintf(text, RSH_GUESS_BYTES, " (did you mean %s?)",
+			 command->name);
+}

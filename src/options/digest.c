@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/digest.c hashes the options that decide about the bytes of a
+ * conversion, as the table has them. */
+#include "config.h"
+
+#include "rsh/options/digest.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "rsh/source/source.h"
+#include "rsh/util/xxh3.h"
+#include "set_i.h"
+
+int rsh_digest_value(void *hash, const void *member, size_t size,
+		     struct rsh_error *err)
+{
+	(void)err;
+	XXH3_64bits_update(hash, member, size);
+	return 0;
+}
+
+/* With its NUL, so that no text and an empty one are two. */
+int rsh_digest_text(void *hash, const void *member, size_t size,
+		    struct rsh_error *err)
+{
+	const char *text = *(const char *const *)member;
+
+	(void)err;
+	size = text ? strlen(text) + 1 : 0;
+	/* The length first, so that no two lists look the same. */
+	XXH3_64bits_update(hash, &size, sizeof(size));
+	XXH3_64bits_update(hash, text ? text : "", size);
+	return 0;
+}
+
+int rsh_digest_file(void *hash, const void *member, size_t size,
+		    struct rsh_error *err)
+{
+	const char *path = *(const char *const *)member;
+	uint64_t content = 0;
+	int rc = path ? rsh_strategy_digest(path, &content, err) : 0;
+
+	(void)size;
+	XXH3_64bits_update(hash, &content, sizeof(content));
+	return rc;
+}
+
+static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
+		    struct rsh_error *err)
+{
+	const size_t base = offsetof(struct rsh_options, vfs);
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < n; i++)
+		if (table[i].decides)
+			rc = table[i].decides(hash, (const char *)cfg +
+					      (table[i].at - base),
+					      table[i].size, err);
+	return rc;
+}
+
+int rsh_options_digest(const struct rsh_vfs_config *cfg, uint64_t *digest,
+		       struct rsh_error *err)
+{
+	XXH3_state_t *hash = XXH3_createState();
+	int rc;
+
+	if (!hash)
+		return rsh_error_nomem(err);
+	XXH3_64bits_reset(hash);
+	rc = digest_rows(hash, cfg, err);
+	*digest = XXH3_64bits_digest(hash);
+	XXH3_freeState(hash);
+	return rc;
+}

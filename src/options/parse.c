@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/parse.c - from argv to struct rsh_options, by the tables. */
+#include "config.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/options/commands.h"
+#include "rsh/util/mem.h"
+#include "set_i.h"
+
+#define FIRST_LONG_VALUE 256 /* above all letters */
+
+/* The table as getopt wants it, for one command. */
+struct getopt_tables {
+	char *letters;
+	struct option *longs;
+};
+
+static int make_getopt_tables(const struct rsh_command *command,
+			      struct getopt_tables *t)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+	struct option *one;
+	char *letter;
+
+	t->letters = rsh_alloc_array(2 * n + 2, 1);
+	t->longs = rsh_alloc_array(n + 1, sizeof(*t->longs));
+	if (!t->letters || !t->longs)
+		return -ENOMEM;
+	letter = t->letters;
+	one = t->longs;
+	*letter++ = ':'; /* tell what is wrong, print nothing */
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_option *def = &table[i];
+
+		if (def->bare || !rsh_option_is_of(def, command))
+			continue;
+		if (def->letter)
+			*letter++ = def->letter;
+		if (def->letter && def->arg)
+			*letter++ = ':';
+		if (def->name)
+			*one++ = (struct option){
+				.name = def->name,
+				.has_arg = def->arg ? required_argument :
+						      no_argument,
+				.val = FIRST_LONG_VALUE + (int)i,
+			};
+	}
+	*letter = '\0';
+	*one = (struct option){ 0 };
+	return 0;
+}
+
+static const struct rsh_option *find_option(const struct rsh_command *command,
+					    int c)
+{
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	if (c >= FIRST_LONG_VALUE)
+		return &table[c - FIRST_LONG_VALUE];
+	for (size_t i = 0; c && i < n; i++)
+		if (c == table[i].letter &&
+		    rsh_option_is_of(&table[i], command))
+			return &table[i];
+	return NULL;
+}
+
+static int bad_option(int c, char **argv, struct rsh_error *err)
+{
+	if (c == ':')
+		return rsh_error_set(err, EINVAL, "option %s needs a value",
+				     argv[optind - 1]);
+	/* getopt gives the number of a known option for --name=value that
+	 * takes none, and 0 for a name that it does not know. */
+	if (optopt >= FIRST_LONG_VALUE)
+		return rsh_error_set(err, EINVAL, "option --%s takes no value",
+				     find_option(NULL, optopt)->name);
+	if (optopt)
+		return rsh_error_set(err, EINVAL, "unknown option -%c", optopt);
+	return rsh_error_set(err, EINVAL, "unknown option %s",
+			     argv[optind - 1]);
+}
+
+static bool wants_no_command(const struct rsh_options *o)
+{
+	return o->help || o->help_all || o->version;
+}
+
+static int parse_options(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	cleanup_free char *letters = NULL;
+	cleanup_free struct option *longs = NULL;
+	struct getopt_tables tables = { 0 };
+	const struct rsh_option *def;
+	int c, rc = make_getopt_tables(o->command, &tables);
+
+	letters = tables.letters;
+	longs = tables.longs;
+	if (rc)
+		return rsh_error_nomem(err);
+	opterr = 0;
+	optind = 0; /* start anew: tests parse more than once */
+	while (rc == 0 && !wants_no_command(o) &&
+	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
+		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
+		rc = def ? rsh_option_take(o, def, optarg, err) :
+			   bad_option(c, argv, err);
+	}
+	return rc;
+}
+
+/* ---- operands ---- */
+
+static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *name = o->command->operands[o->n_operands];
+	char guess[RSH_GUESS_BYTES];
+
+	if (o->unnamed && o->n_operands == 1) {
+		rsh_command_guess(o->operands[0], guess);
+		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and "
+				     "to mount it there is no %s given",
+				     o->operands[0], guess, name);
+	}
+	return rsh_error_set(err, EINVAL, "no %s%s given",
+			     o->unnamed ? "command and no " : "", name);
+}
+
+static int count_operands(const struct rsh_options *o, struct rsh_error *err)
+{
+	const char *const *names = o->command->operands;
+	unsigned i = 0;
+
+	/* A shell variable that was never set. */
+	for (; i < o->n_operands; i++)
+		if (!*o->operands[i])
+			return rsh_error_set(err, EINVAL, "operand %u is empty",
+					     i + 1);
+	i = 0;
+	for (; i < RSH_MAX_OPERANDS && names[i]; i++) {
+		if (strstr(names[i], "..."))
+			return 0;
+		if (i >= o->n_operands)
+			return names[i][0] == '[' ? 0 :
+						    missing_operand(o, err);
+	}
+	if (o->n_operands > i)
+		return rsh_error_set(err, EINVAL, "too many operands: %s",
+				     o->operands[i]);
+	return 0;
+}
+
+/* Takes the command's name out of argv: to getopt it is the program's. */
+static void take_command(int *argc, char ***argv, struct rsh_options *o)
+{
+	size_t n;
+
+	o->command = *argc > 1 ? rsh_command_find((*argv)[1]) : NULL;
+	o->unnamed = !o->command;
+	if (o->unnamed) {
+		o->command = rsh_command_table(&n);
+	} else {
+		(*argc)--;
+		(*argv)++;
+	}
+	if (o->command->id == RSH_COMMAND_STRATEGY && *argc > 1)
+		o->form = rsh_command_form((*argv)[1]);
+}
+
+static int parse_command(int argc, char **argv, struct rsh_options *o,
+			 struct rsh_error *err)
+{
+	int rc = parse_options(argc, argv, o, err);
+
+	if (rc || wants_no_command(o))
+		return rc;
+	o->operands = argv + optind;
+	o->n_operands = (unsigned)(argc - optind);
+	rc = count_operands(o, err);
+	if (rc == 0)
+		rc = o->command->check(o, err);
+	rsh_options_settle(o);
+	return rc;
+}
+
+/* A mistyped command was taken for the SOURCE of a mount. */
+static int doubt_command(const char *word, struct rsh_error *err)
+{
+	cleanup_free char *why = strdup(err->text);
+	char guess[RSH_GUESS_BYTES];
+
+	if (!why)
+		return rsh_error_nomem(err);
+	rsh_command_guess(word, guess);
+	return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and not "
+			     "there to be mounted%s%s", word, guess,
+			     *why ? ": " : "", why);
+}
+
+static bool is_near_command(const char *word)
+{
+	char guess[RSH_GUESS_BYTES];
+
+	rsh_command_guess(word, guess);
+	return *guess;
+}
+
+static bool looks_mistyped(const char *word)
+{
+	return word && *word && *word != '-' && !strchr(word, '/') &&
+	       access(word, F_OK) != 0;
+}
+
+int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
+		      struct rsh_error *err)
+{
+	const char *word = argc > 1 ? argv[1] : NULL;
+	int rc;
+
+	rsh_options_init(o);
+	take_command(&argc, &argv, o);
+	rc = parse_command(argc, argv, o, err);
+	if (!o->unnamed || !looks_mistyped(word))
+		return rc;
+	/* Of a single operand it is said already.  With two it may be a mount
+	 * without a fault but that there is no such SOURCE. */
+	if ((rc == -EINVAL && o->n_operands != 1) ||
+	    (rc == 0 && is_near_command(word)))
+		return doubt_command(word, err);
+	return rc;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/set_i.h - what an option does to struct rsh_options. */
+#ifndef RSH_OPTIONS_SET_I_H
+#define RSH_OPTIONS_SET_I_H
+
+#include "rsh/options/table.h"
+
+/* Does what the option does, and notes that it was given. */
+rsh_option_setter rsh_option_take;
+
+/* Of one member, that at `def->at`: a flag, any text, text with something in
+ * it, a path, a regular expression, faults, a number from def->min to def->max,
+ * a word of def->arg, where a strategy is from. */
+rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
+	rsh_set_regex, rsh_set_faults, rsh_set_number, rsh_set_word,
+	rsh_set_strategy;
+
+/* A uint64_t of bytes from def->min on: "64M", "5GB"; rsh_set_memory also "10%"
+ * of what the machine has. */
+rsh_option_setter rsh_set_size, rsh_set_memory;
+
+/* Of the option of that name. */
+rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_format,
+	rsh_set_index_cache, rsh_set_debug, rsh_set_log_to, rsh_set_log_file;
+
+/* What `decides` may be: the bytes of a member; a text; the content of the file
+ * that it names. */
+rsh_option_digester rsh_digest_value, rsh_digest_text, rsh_digest_file;
+
+/* One of enum rsh_derive_option, that at `def->min`. */
+rsh_option_setter rsh_set_derive;
+
+/* -o: a list of options of this table (option_list.c). */
+rsh_option_setter rsh_set_list;
+
+/* For options that libfuse or the kernel understands. */
+rsh_option_setter rsh_set_mount_opt;
+/* Always so. */
+rsh_option_setter rsh_set_nothing;
+rsh_option_setter rsh_refuse_rw, rsh_refuse_cache_compress;
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options/verify_kind.c - which of the questions of `verify` is asked. */
+#include "config.h"
+
+#include "rsh/options/check.h"
+
+#include <sys/stat.h>
+
+bool rsh_is_file(const char *path)
+{
+	struct stat st;
+
+	return path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
+{
+	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
+
+	if (rsh_is_file(o->operands[0]))
+		return RSH_VERIFY_FILES;
+	if (!other)
+		return RSH_VERIFY_SOURCE;
+	if (!rsh_is_file(other))
+		return RSH_VERIFY_TREE;
+	return o->vfs.src.from || o->vfs.dst.from ? RSH_VERIFY_MANIFEST :
+						    RSH_VERIFY_FILES;
+}

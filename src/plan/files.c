@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/files.c adds virtual files: their records are laid out in the file's
+ * format, and lists of records that are equal are kept once. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framing_i.h"
+#include "rsh/util/mem.h"
+
+static bool is_same_list(const struct rsh_slot_list *l,
+			 const struct rsh_file_layout *f)
+{
+	return l->n == f->n && l->bytes == f->bytes &&
+	       l->header_bytes == f->header_bytes &&
+	       (f->n == 0 ||
+		memcmp(l->slots, f->slots, f->n * sizeof(*f->slots)) == 0) &&
+	       (f->header_bytes == 0 ||
+		memcmp(l->header, f->header, f->header_bytes) == 0);
+}
+
+/* The plan's own copy of a file's records; takes over the layout's header.  NULL
+ * when memory is out. */
+static const struct rsh_slot_list *keep_list(struct rsh_plan *p,
+					     struct rsh_file_layout *f)
+{
+	cleanup_free uint8_t *header = f->header;
+	struct rsh_slot_list *l;
+
+	for (uint32_t i = 0; i < p->n_lists; i++)
+		if (is_same_list(p->lists[i], f))
+			return p->lists[i];
+	if (rsh_grow(&p->lists, &p->lists_cap, p->n_lists + 1,
+		     sizeof(*p->lists)))
+		return NULL;
+	l = malloc(sizeof(*l) + f->n * sizeof(*l->slots));
+	if (!l)
+		return NULL;
+	l->n = f->n;
+	l->bytes = f->bytes;
+	l->header = steal_pointer(&header);
+	l->header_bytes = f->header_bytes;
+	if (f->n)
+		memcpy(l->slots, f->slots, f->n * sizeof(*l->slots));
+	p->lists[p->n_lists++] = l;
+	return l;
+}
+
+static struct rsh_virtual_file *new_file(struct rsh_plan *p,
+					 const struct rsh_shown_file *f)
+{
+	if (rsh_grow(&p->files, &p->files_cap, p->n_files + 1,
+		     sizeof(*p->files)))
+		return NULL;
+	p->files[p->n_files] = (struct rsh_virtual_file){
+		.rank = f->rank, .member = f->member, .lost = f->lost,
+		.origin = RSH_NO_FILE,
+	};
+	return &p->files[p->n_files];
+}
+
+int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
+			   struct rsh_error *err)
+{
+	struct rsh_virtual_file *v = new_file(p, f);
+	struct rsh_file_layout layout = {
+		.n = f->n, .slots = f->slots, .shapes = f->shapes,
+		.remove_redundancy = p->b.remove_redundancy,
+	};
+	int rc = v ? p->framing->lay_out(&layout, err) : rsh_error_nomem(err);
+
+	if (rc)
+		return rc;
+	v->list = keep_list(p, &layout);
+	if (!v->list)
+		return rsh_error_nomem(err);
+	rc = rsh_plan_list_sources(p, v, err);
+	if (rc == 0)
+		p->n_files++;
+	return rc;
+}
+
+int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
+			    uint32_t origin, uint64_t bytes,
+			    struct rsh_error *err)
+{
+	struct rsh_virtual_file *v = new_file(p, f);
+	struct rsh_file_layout layout = {
+		.n = f->n, .slots = f->slots, .bytes = bytes,
+	};
+
+	if (!v)
+		return rsh_error_nomem(err);
+	v->list = keep_list(p, &layout);
+	v->sources = malloc(sizeof(*v->sources));
+	if (!v->list || !v->sources) {
+		free(v->sources);
+		return rsh_error_nomem(err);
+	}
+	v->origin = origin;
+	v->sources[0] = origin;
+	v->n_sources = 1;
+	p->n_files++;
+	return 0;
+}

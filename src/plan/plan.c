@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/plan.c makes a plan out of what its writer says, and answers what is asked
+ * of the files. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framing_i.h"
+#include "rsh/util/mem.h"
+
+/* ---- making and freeing ---- */
+
+static const struct rsh_framing *framing_of(const struct rsh_blueprint *b)
+{
+	if (b->format == RSH_FORMAT_CKPT)
+		return &rsh_ckpt_framing;
+	return b->hugging_face ? &rsh_hf_framing : &rsh_safetensors_framing;
+}
+
+struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
+				   const struct rsh_writer *writer,
+				   const struct rsh_blueprint *b)
+{
+	struct rsh_plan *p = calloc(1, sizeof(*p));
+	struct rsh_building *w;
+
+	if (!p) {
+		rsh_catalogue_free(c);
+		if (writer->free)
+			writer->free(writer->ctx);
+		return NULL;
+	}
+	p->cat = c;
+	p->writer = *writer;
+	p->b = *b;
+	p->framing = framing_of(b);
+	w = &p->building;
+	w->used = calloc((size_t)c->n_files + 1, sizeof(*w->used));
+	w->used_files = calloc((size_t)c->n_present + 1,
+			       sizeof(*w->used_files));
+	if (!w->used || !w->used_files ||
+	    rsh_grow(&p->files, &p->files_cap, b->n_ranks + 1,
+		     sizeof(*p->files))) {
+		rsh_plan_free(p);
+		return NULL;
+	}
+	return p;
+}
+
+static void building_clear(struct rsh_building *b)
+{
+	free(b->used);
+	free(b->used_files);
+	free(b->pair_done);
+	*b = (struct rsh_building){ 0 };
+}
+
+int rsh_blueprint_finish(struct rsh_plan *p,
+			 void (*report)(void *ctx, const char *sentence),
+			 void *ctx, struct rsh_error *err)
+{
+	building_clear(&p->building);
+	return p->n_lost ? rsh_plan_report_lost(p, report, ctx, err) : 0;
+}
+
+void rsh_plan_free(struct rsh_plan *p)
+{
+	if (!p)
+		return;
+	building_clear(&p->building);
+	for (uint32_t i = 0; i < p->n_lists; i++) {
+		free(p->lists[i]->header);
+		free(p->lists[i]);
+	}
+	free(p->lists);
+	for (uint32_t i = 0; i < p->n_files; i++)
+		free(p->files[i].sources);
+	free(p->files);
+	for (uint32_t i = 0; i < p->n_notes; i++)
+		free(p->notes[i]);
+	free(p->notes);
+	free(p->walks);
+	free(p->pairs);
+	free(p->lost);
+	free(p->lost_whole);
+	rsh_arena_clear(&p->arena);
+	if (p->writer.free)
+		p->writer.free(p->writer.ctx);
+	rsh_catalogue_free(p->cat);
+	free(p);
+}
+
+int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
+		       uint32_t *number, struct rsh_error *err)
+{
+	struct rsh_walk *w;
+	int rc = rsh_walk_make(p, t, &w, err);
+
+	if (rc)
+		return rc;
+	if (rsh_grow(&p->walks, &p->walks_cap, p->n_walks + 1,
+		     sizeof(*p->walks)))
+		return rsh_error_nomem(err);
+	*number = p->n_walks;
+	p->walks[p->n_walks++] = w;
+	return 0;
+}
+
+int rsh_blueprint_note(struct rsh_plan *p, char *sentence)
+{
+	if (!sentence ||
+	    rsh_grow(&p->notes, &p->notes_cap, p->n_notes + 1,
+		     sizeof(*p->notes))) {
+		free(sentence);
+		return -ENOMEM;
+	}
+	p->notes[p->n_notes++] = sentence;
+	return 0;
+}
+
+void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix)
+{
+	snprintf(p->suffix, sizeof(p->suffix), "%s", suffix);
+}
+
+/* ---- records ---- */
+
+const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name)
+{
+	const char *written = p->writer.written ?
+		p->writer.written(p->writer.ctx, name) : NULL;
+
+	return written ? written : rsh_names_text(p->cat->names, name);
+}
+
+void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
+		    uint32_t member, struct rsh_record_shape *out)
+{
+	const uint32_t slice = rsh_walk_slice(w, member);
+
+	out->name = rsh_plan_written_name(p, w->name);
+	out->name_len = strlen(out->name);
+	out->dtype = w->dtype;
+	out->n_dims = w->n_dims;
+	out->dims = w->slice_dims + (size_t)slice * w->n_dims;
+	out->content_bytes = w->slice_bytes[slice];
+}
+
+void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
+			 uint32_t member, struct rsh_record_shape *out)
+{
+	rsh_plan_shape(p, p->walks[shown], member, out);
+}
+
+void rsh_plan_copy_shape(const struct rsh_plan *p,
+			 const struct rsh_ckpt_index *ix,
+			 const struct rsh_record *r,
+			 struct rsh_record_shape *out, enum rsh_codec *codec)
+{
+	p->writer.shape(p->writer.ctx, ix, r, out, codec);
+}
+
+uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
+			const struct rsh_record *r)
+{
+	const struct rsh_extent *last =
+		ix->extents + r->first_extent + r->n_extents - 1;
+
+	return r->n_extents ? last->offset + last->length : 0;
+}
+
+/* ---- asking ---- */
+
+const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i)
+{
+	return i < p->n_notes ? p->notes[i] : NULL;
+}
+
+const char *rsh_plan_lost(const struct rsh_plan *p)
+{
+	return p->n_lost ? p->first_lost.text : NULL;
+}
+
+enum rsh_format rsh_plan_format(const struct rsh_plan *p)
+{
+	return p->b.format;
+}
+
+uint32_t rsh_plan_n_files(const struct rsh_plan *p)
+{
+	return p->n_files;
+}
+
+uint64_t rsh_plan_size(const struct rsh_plan *p, uint32_t rank)
+{
+	uint64_t bytes = p->files[rank].list->bytes;
+
+	return bytes == 0 && rsh_plan_is_lost(p, rank) ? 1 : bytes;
+}
+
+uint32_t rsh_plan_n_records(const struct rsh_plan *p, uint32_t rank)
+{
+	return p->files[rank].list->n;
+}
+
+const char *rsh_plan_name_suffix(const struct rsh_plan *p)
+{
+	return p->suffix;
+}
+
+bool rsh_plan_is_lost(const struct rsh_plan *p, uint32_t rank)
+{
+	return p->files[rank].lost;
+}
+
+const uint32_t *rsh_plan_sources(const struct rsh_plan *p, uint32_t rank,
+				 uint32_t *n)
+{
+	*n = p->files[rank].n_sources;
+	return p->files[rank].sources;
+}
+
+/* Describes the record as it stands in the source file. */
+static void describe_whole(const struct rsh_plan *p,
+			   const struct rsh_virtual_file *f,
+			   const struct rsh_slot *s,
+			   struct rsh_virtual_record *out)
+{
+	const struct rsh_ckpt_index *ix =
+		rsh_catalogue_index(p->cat, f->origin);
+	const struct rsh_record *r = rsh_ckpt_find(ix, s->name);
+	const char *name = rsh_names_text(p->cat->names, s->name);
+
+	*out = (struct rsh_virtual_record){
+		.shape = {
+			.name = name,
+			.name_len = strlen(name),
+			.dtype = r->dtype,
+			.n_dims = r->n_dims,
+			.dims = rsh_record_dims(ix, r),
+			.content_bytes = r->content_bytes,
+		},
+		.offset = s->offset,
+	};
+	if (r->n_extents)
+		out->total_bytes = rsh_record_end(ix, r) - s->offset;
+}
+
+void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
+		     struct rsh_virtual_record *out)
+{
+	const struct rsh_virtual_file *f = &p->files[rank];
+	const struct rsh_slot *s = &f->list->slots[i];
+	enum rsh_codec codec;
+	uint32_t from;
+
+	if (f->origin != RSH_NO_FILE) {
+		describe_whole(p, f, s, out);
+		return;
+	}
+	out->resharded = s->shown != RSH_COPIED;
+	if (out->resharded) {
+		rsh_plan_shape(p, p->walks[s->shown], f->member, &out->shape);
+	} else if (p->writer.pick(p->writer.ctx, f->rank, s->name, NULL,
+				  &from)) {
+		const struct rsh_ckpt_index *ix =
+			rsh_catalogue_index(p->cat, from);
+
+		rsh_plan_copy_shape(p, ix, rsh_ckpt_find(ix, s->name),
+				    &out->shape, &codec);
+	}
+	out->offset = s->offset;
+	out->total_bytes = (i + 1 < f->list->n ? f->list->slots[i + 1].offset :
+						 f->list->bytes) - s->offset;
+}

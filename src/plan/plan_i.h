@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/plan_i.h - inside of a plan, for the files of plan/ only:
+ *   plan.c    making and freeing, answers about files
+ *   walk.c    from the elements of a shown tensor to those of the catalogue
+ *   files.c   records laid out, files added
+ *   needs.c   the source files that a virtual file needs
+ *   lost.c    the slices that no file holds
+ *   pieces.c  from a range of a file to the places of its bytes
+ */
+#ifndef RSH_PLAN_PLAN_I_H
+#define RSH_PLAN_PLAN_I_H
+
+#include "rsh/plan/blueprint.h"
+#include "rsh/util/arena.h"
+
+/* ---- walks ---- */
+
+/* Dimensions of a shown tensor that follow each other in all its cells and in
+ * all cells that these are made of, as one.  Lengths are in units: bytes, or
+ * elements where there is a codec or where elements lie apart. */
+struct rsh_span {
+	uint32_t lead;  /* the first of its dimensions */
+	uint64_t inner; /* units between two neighbours along it */
+	uint64_t len;   /* of a cell of a grid */
+};
+
+/* The same of a tensor of the catalogue. */
+struct rsh_in_span {
+	uint32_t lead;
+	uint32_t axis;   /* the shown span that it follows, or RSH_FIXED */
+	uint64_t base;   /* where it begins */
+	uint64_t inner;
+	/* Of the cells of a grid: */
+	uint64_t len;
+	uint64_t stride; /* units between two neighbours in a cell */
+	uint32_t weight; /* what one cell further adds to the cell's number */
+};
+
+/* A dimension that both sides cut alike, and so into cells of equal number. */
+struct rsh_alike {
+	uint32_t dim;    /* of the shown tensor */
+	uint32_t weight; /* as above */
+};
+
+/* A part of a recipe, by spans. */
+struct rsh_walk_part {
+	const struct rsh_tensor *tensor;
+	uint64_t *from, *to; /* [span]: its box */
+	uint32_t n_in, n_alike;
+	uint32_t row_in; /* the in-span along which it repeats; n_in: none */
+	struct rsh_in_span *in;
+	struct rsh_alike *alike;
+};
+
+/* A shown tensor, and how its elements are found. */
+struct rsh_walk {
+	uint32_t name;
+	uint32_t pair;      /* index into rsh_plan.pairs, or RSH_NO_PAIR */
+	bool lost;          /* slices are needed that no file holds */
+	bool apart;         /* neighbouring elements lie apart in the source */
+	uint8_t dtype;      /* enum rsh_dtype, as shown */
+	uint8_t codec;      /* enum rsh_codec */
+	uint8_t n_dims;
+	uint8_t n_spans;
+	uint8_t unit_in, unit_out; /* bytes of a unit */
+	uint32_t n_parts;
+	const struct rsh_cut *cut;
+	const uint64_t *dims;      /* of the whole */
+	/* Of a cell: of a grid one for all, else [cell]. */
+	const int64_t *slice_dims;
+	const uint64_t *slice_bytes;
+	const struct rsh_span *spans;
+	const struct rsh_walk_part *parts;
+	const struct rsh_recipe_part *recipe; /* the parts as they were given */
+};
+
+/* Tensors that are shown as they are with the same cuts and copies: they need
+ * the same files. */
+#define RSH_NO_PAIR UINT32_MAX
+struct rsh_pair {
+	const struct rsh_cut *src, *dst;
+	const struct rsh_copies *copies;
+};
+
+int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
+		  struct rsh_walk **out, struct rsh_error *err);
+
+/* The cell of a member among the walk's slices. */
+static inline uint32_t rsh_walk_slice(const struct rsh_walk *w, uint32_t member)
+{
+	return rsh_cut_grid(w->cut) ? 0 : rsh_cut_cell(w->cut, member);
+}
+
+static inline uint64_t rsh_walk_bytes(const struct rsh_walk *w, uint32_t member)
+{
+	return w->slice_bytes[rsh_walk_slice(w, member)];
+}
+
+/* A place on a walk: what is known of one file's cell, and of the unit that was
+ * looked for last. */
+struct rsh_stand {
+	uint64_t from[RSH_MAX_DIMS]; /* [span]: where the file's cell begins */
+	uint64_t len[RSH_MAX_DIMS];
+	uint32_t shown_at[RSH_MAX_DIMS]; /* its coordinates in a grid */
+	uint32_t member;
+
+	/* The part at hand. */
+	const struct rsh_walk_part *part;
+	uint32_t cell_base;
+	uint32_t replica;
+
+	/* The unit. */
+	uint32_t cell;   /* of the part's tensor */
+	uint64_t src;    /* units before it there */
+	uint64_t run;    /* units that follow each other from it on, in both */
+	uint64_t rows;   /* so many times more it goes on like this, */
+	uint64_t stride; /* so many units further in the source each time */
+};
+
+void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
+		     struct rsh_stand *s);
+/* False: the element is in no cell of the source. */
+bool rsh_stand_find(const struct rsh_walk *w, uint64_t unit,
+		    struct rsh_stand *s);
+
+/* ---- files ---- */
+
+/* The records of a virtual file; shared by the ranks whose files have the
+ * same. */
+struct rsh_slot_list {
+	uint64_t bytes;
+	uint8_t *header;        /* before the first record; NULL: nothing */
+	size_t header_bytes;
+	uint32_t n;
+	struct rsh_slot slots[];
+};
+
+struct rsh_virtual_file {
+	const struct rsh_slot_list *list;
+	uint32_t rank;          /* as the writer counts it */
+	uint32_t member;
+	uint32_t origin;        /* the source file that it is, byte for byte,
+				 * or RSH_NO_FILE */
+	uint32_t n_sources;
+	uint32_t *sources;
+	bool lost;              /* needs a slice that cannot be had */
+};
+
+/* A name of which slices are lost. */
+struct rsh_lost {
+	uint32_t name;
+	uint32_t shown; /* RSH_COPIED: a copied or unseen parameter */
+};
+
+/* What is needed only while files are added. */
+struct rsh_building {
+	bool *used;            /* [source file] */
+	uint32_t n_used;
+	uint32_t *used_files;  /* [present] */
+	uint32_t *pair_done;   /* [pair]: 1 + the file last looked at */
+	size_t pair_done_cap;
+};
+
+struct rsh_framing;
+
+struct rsh_plan {
+	struct rsh_catalogue *cat;
+	struct rsh_writer writer;
+	struct rsh_blueprint b;
+	const struct rsh_framing *framing;
+	struct rsh_arena arena; /* of walks */
+
+	uint32_t n_walks, n_pairs, n_lists, n_files;
+	struct rsh_walk **walks;
+	struct rsh_pair *pairs;
+	struct rsh_slot_list **lists;
+	struct rsh_virtual_file *files;
+	size_t walks_cap, pairs_cap, lists_cap, files_cap;
+	struct rsh_building building;
+
+	uint32_t n_lost;
+	struct rsh_lost *lost;
+	size_t lost_cap;
+	bool *lost_whole;   /* [name]: it is in `lost` without a shown tensor */
+	struct rsh_error first_lost;
+
+	char suffix[32];
+	char **notes;
+	uint32_t n_notes;
+	size_t notes_cap;
+};
+
+const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name);
+/* What a copied record looks like when shown. */
+void rsh_plan_copy_shape(const struct rsh_plan *p,
+			 const struct rsh_ckpt_index *ix,
+			 const struct rsh_record *r,
+			 struct rsh_record_shape *out, enum rsh_codec *codec);
+void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
+		    uint32_t member, struct rsh_record_shape *out);
+/* Where the record's content ends in its file; 0 if it has none. */
+uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
+			const struct rsh_record *r);
+
+/* needs.c: fills f->sources, or says what is missing.  A slice that no file
+ * holds is remembered as lost and marks the file. */
+int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
+			  struct rsh_error *err);
+/* lost.c: remembers a loss; the first one's sentence is kept.  At the end tells
+ * the slices, as many as make sense, and, unless they are allowed, fails. */
+int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
+		  struct rsh_error *sentence);
+int rsh_plan_report_lost(struct rsh_plan *p,
+			 void (*report)(void *ctx, const char *sentence),
+			 void *ctx, struct rsh_error *err);
+
+#endif

@@ -1,0 +1,631 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/walk.c goes from an element of a shown tensor to its place in a cell of
+ * the catalogue's.
+ *
+ * A walk is made once a tensor.  Neighbouring dimensions along which the cells of
+ * both sides begin and end alike are one span, in which units follow each other
+ * on both sides.  An example: a [6,4,10] of Float32 lies in 3 cells of 2 rows and
+ * is shown in 2 files of 3 rows each.  Nobody cuts dimensions 1 and 2, so there
+ * is one span, of 4 * 10 * 4 = 160 bytes a row:
+ *
+ *   cells of the source   |   0   |   1   |   2   |    320 bytes each
+ *   rows                  |---|---|---|---|---|---|
+ *   files                 |     0     |     1     |    480 bytes each
+ *
+ * Byte 300 of the slice in file 1 is unit 480 + 300 = 780 of the whole, which is
+ * byte 780 % 320 = 140 of cell 780 / 320 = 2.  180 bytes follow it in both.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
+		     struct rsh_recipe_part *out)
+{
+	const struct rsh_tensor *t = c->tensors[tensor];
+
+	out->tensor = tensor;
+	out->box.n_dims = t->n_dims;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		out->box.from[d] = 0;
+		out->box.size[d] = t->dims[d];
+		out->base[d] = 0;
+		out->axis[d] = (uint8_t)d;
+	}
+}
+
+/* ---- is the recipe one of this tensor? ---- */
+
+static int recipe_check_part(const struct rsh_shown *t,
+			     const struct rsh_recipe_part *r,
+			     const struct rsh_tensor *in, struct rsh_error *err)
+{
+	uint32_t followed[RSH_MAX_DIMS] = { 0 };
+
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		uint64_t size = 1;
+
+		if (r->axis[i] != RSH_FIXED) {
+			if (r->axis[i] >= t->n_dims)
+				return rsh_error_set(err, EINVAL, "its part "
+						     "follows dimension %u",
+						     r->axis[i]);
+			followed[r->axis[i]]++;
+			size = r->box.size[r->axis[i]];
+		}
+		if (r->base[i] > in->dims[i] || size > in->dims[i] - r->base[i])
+			return rsh_error_set(err, EINVAL, "its part leaves "
+					     "dimension %u of size %llu", i,
+					     (unsigned long long)in->dims[i]);
+	}
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (followed[d] > 1 || (!followed[d] && r->box.size[d] > 1))
+			return rsh_error_set(err, EINVAL, "dimension %u of its "
+					     "part is followed %u times", d,
+					     followed[d]);
+	return 0;
+}
+
+/* The parts' boxes lie in the tensor, have nothing in common and together all
+ * of its elements. */
+static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_error *err)
+{
+	cleanup_free struct rsh_box *boxes =
+		rsh_alloc_array(t->recipe.n_parts, sizeof(*boxes));
+	struct rsh_cut *cut;
+	uint64_t all = 1, have = 0;
+	uint32_t n_cells;
+	int rc;
+
+	if (!boxes)
+		return rsh_error_nomem(err);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!rsh_mul_u64(all, t->dims[d], &all))
+			return rsh_error_set(err, EINVAL, "it is too large");
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++)
+		boxes[i] = t->recipe.parts[i].box;
+	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, t->recipe.n_parts,
+			      &cut, err);
+	if (rc)
+		return rc;
+	n_cells = rsh_cut_n_cells(cut);
+	rsh_cut_free(cut);
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
+		uint64_t n = 1;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			n *= boxes[i].size[d];
+		have += n;
+	}
+	if (have != all || n_cells != t->recipe.n_parts)
+		return rsh_error_set(err, EINVAL, "its parts have %llu of %llu "
+				     "elements", (unsigned long long)have,
+				     (unsigned long long)all);
+	return 0;
+}
+
+static int recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
+			struct rsh_error *err)
+{
+	uint32_t in_unit, out_unit;
+
+	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
+	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
+		const struct rsh_recipe_part *r = &t->recipe.parts[i];
+		const struct rsh_tensor *in = p->cat->tensors[r->tensor];
+		int rc = recipe_check_part(t, r, in, err);
+
+		if (rc)
+			return rc;
+		if (t->recipe.codec == RSH_CODEC_NONE &&
+		    (in->wide_bf16 ||
+		     rsh_dtype_size(in->dtype) != rsh_dtype_size(t->dtype)))
+			return rsh_error_set(err, EINVAL, "its elements are "
+					     "those of another type");
+	}
+	/* A tensor that is shown as it is has been looked at already. */
+	return t->recipe.n_parts == 1 ? 0 : recipe_check_boxes(t, err);
+}
+
+/* ---- spans ---- */
+
+/* A walk while it is made. */
+struct walking {
+	struct rsh_plan *p;
+	const struct rsh_shown *t;
+	struct rsh_walk *w;
+	uint64_t local[RSH_MAX_DIMS]; /* of a cell: of boxes the whole */
+	bool joined[RSH_MAX_DIMS];    /* to the dimension before */
+	uint64_t inner[RSH_MAX_DIMS]; /* [dim]: units of one step along it, of
+				       * those that are joined to it */
+	uint32_t span_of[RSH_MAX_DIMS];
+};
+
+/* The dimension of the catalogue's tensor that follows d; its number of
+ * dimensions if none does. */
+static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
+			    uint32_t d)
+{
+	uint32_t i = 0;
+
+	while (i < n_dims && r->axis[i] != d)
+		i++;
+	return i;
+}
+
+/* Do both sides cut the dimension alike, or not at all? */
+static bool are_cut_alike(const struct walking *k, uint32_t d,
+			  const struct rsh_tensor *in, uint32_t i)
+{
+	const struct rsh_grid *a = rsh_cut_grid(k->t->cut);
+	const struct rsh_grid *b = rsh_cut_grid(in->cut);
+
+	if (a && b)
+		return rsh_grid_split(a, d) == rsh_grid_split(b, i);
+	return rsh_cut_is_whole(k->t->cut, k->t->dims, d) &&
+	       rsh_cut_is_whole(in->cut, in->dims, i);
+}
+
+/* Do steps along dimension d go on in dimension d - 1, on both sides? */
+static bool goes_on(const struct walking *k, uint32_t d)
+{
+	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
+		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
+		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
+		uint32_t i = follower_of(r, in->n_dims, d);
+
+		if (i == in->n_dims || i == 0 || r->axis[i - 1] != d - 1 ||
+		    r->box.size[d] != k->t->dims[d] ||
+		    in->dims[i] != k->t->dims[d] ||
+		    !are_cut_alike(k, d, in, i))
+			return false;
+	}
+	return true;
+}
+
+/* Does the last dimension of each part follow the last one? */
+static bool lie_together(const struct walking *k)
+{
+	const uint32_t n = k->t->n_dims;
+
+	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
+		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
+		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
+
+		if (n == 0 ? in->n_dims > 0 :
+			     in->n_dims == 0 || r->axis[in->n_dims - 1] != n - 1)
+			return false;
+	}
+	return true;
+}
+
+static void choose_units(struct walking *k)
+{
+	struct rsh_walk *w = k->w;
+	uint32_t in, out;
+
+	w->apart = !lie_together(k);
+	rsh_codec_units(k->t->recipe.codec, &in, &out);
+	if (k->t->recipe.codec == RSH_CODEC_NONE && w->apart)
+		in = out = rsh_dtype_size(k->t->dtype);
+	w->unit_in = (uint8_t)in;
+	w->unit_out = (uint8_t)out;
+}
+
+static int make_spans(struct walking *k)
+{
+	struct rsh_walk *w = k->w;
+	const uint32_t n = k->t->n_dims;
+	/* Bytes are counted where nothing is in the way. */
+	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->apart ?
+		rsh_dtype_size(k->t->dtype) : 1;
+	struct rsh_span *s;
+
+	for (uint32_t d = n; d-- > 0;) {
+		k->joined[d] = d > 0 && goes_on(k, d);
+		k->inner[d] = unit;
+		unit = k->joined[d] ? unit * k->local[d] : 1;
+		w->n_spans += !k->joined[d];
+	}
+	s = rsh_arena_array(&k->p->arena, struct rsh_span, w->n_spans);
+	if (!s)
+		return -ENOMEM;
+	w->spans = s--;
+	for (uint32_t d = 0; d < n; d++) {
+		if (!k->joined[d])
+			*++s = (struct rsh_span){ .lead = d };
+		k->span_of[d] = (uint32_t)(s - w->spans);
+		s->inner = k->inner[s->lead];
+		s->len = k->local[s->lead] * s->inner;
+	}
+	return 0;
+}
+
+static void box_of_part(const struct walking *k,
+			const struct rsh_recipe_part *r,
+			struct rsh_walk_part *out)
+{
+	for (uint32_t g = 0; g < k->w->n_spans; g++) {
+		const struct rsh_span *s = &k->w->spans[g];
+
+		out->from[g] = r->box.from[s->lead] * s->inner;
+		out->to[g] = out->from[g] + r->box.size[s->lead] * s->inner;
+	}
+}
+
+/* What repeats is a row, along the span before; where elements lie apart it is an
+ * element. */
+static void find_row(const struct walking *k, struct rsh_walk_part *out)
+{
+	uint32_t row = k->w->n_spans - !k->w->apart;
+
+	out->row_in = 0;
+	while (out->row_in < out->n_in &&
+	       (row == 0 || out->in[out->row_in].axis != row - 1))
+		out->row_in++;
+}
+
+/* The spans of a part's tensor: a dimension that follows a joined one belongs to
+ * the one before. */
+static void in_spans_of_part(const struct walking *k,
+			     const struct rsh_recipe_part *r,
+			     struct rsh_walk_part *out)
+{
+	const struct rsh_tensor *in = out->tensor;
+	const struct rsh_grid *g = rsh_cut_grid(in->cut);
+	uint64_t stride = 1;
+	uint32_t weight = 1;
+
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		const uint32_t d = r->axis[i];
+		struct rsh_in_span *s = &out->in[out->n_in];
+
+		if (d != RSH_FIXED && k->joined[d])
+			continue;
+		*s = (struct rsh_in_span){
+			.lead = i,
+			.axis = d == RSH_FIXED ? RSH_FIXED : k->span_of[d],
+			.inner = d == RSH_FIXED ? 1 : k->inner[d],
+		};
+		s->base = r->base[i] * s->inner;
+		if (g)
+			s->len = in->dims[i] / rsh_grid_split(g, i) * s->inner;
+		out->n_in++;
+	}
+	for (uint32_t h = out->n_in; g && h-- > 0;) {
+		out->in[h].stride = stride;
+		stride *= out->in[h].len;
+	}
+	for (uint32_t i = in->n_dims, h = out->n_in; g && i-- > 0;) {
+		const uint32_t d = r->axis[i];
+
+		if (d != RSH_FIXED && k->joined[d]) {
+			if (rsh_grid_split(g, i) > 1)
+				out->alike[out->n_alike++] =
+					(struct rsh_alike){ d, weight };
+		} else {
+			out->in[--h].weight = weight;
+		}
+		weight *= rsh_grid_split(g, i);
+	}
+	find_row(k, out);
+}
+
+static int make_parts(struct walking *k)
+{
+	struct rsh_arena *a = &k->p->arena;
+	struct rsh_walk *w = k->w;
+	struct rsh_walk_part *parts =
+		rsh_arena_array(a, struct rsh_walk_part, w->n_parts);
+
+	if (!parts)
+		return -ENOMEM;
+	w->parts = parts;
+	for (uint32_t i = 0; i < w->n_parts; i++) {
+		const struct rsh_recipe_part *r = &k->t->recipe.parts[i];
+		struct rsh_walk_part *part = &parts[i];
+		uint32_t n;
+
+		part->tensor = k->p->cat->tensors[r->tensor];
+		n = part->tensor->n_dims;
+		part->from = rsh_arena_array(a, uint64_t, w->n_spans);
+		part->to = rsh_arena_array(a, uint64_t, w->n_spans);
+		part->in = rsh_arena_array(a, struct rsh_in_span, n);
+		part->alike = rsh_arena_array(a, struct rsh_alike, n);
+		if (!part->from || !part->to || !part->in || !part->alike)
+			return -ENOMEM;
+		box_of_part(k, r, part);
+		in_spans_of_part(k, r, part);
+	}
+	return 0;
+}
+
+/* ---- slices ---- */
+
+/* The dimensions and size of each cell that is shown. */
+static int make_slices(struct walking *k, struct rsh_error *err)
+{
+	const struct rsh_shown *t = k->t;
+	uint32_t n = rsh_cut_grid(t->cut) ? 1 : rsh_cut_n_cells(t->cut);
+	int64_t *dims = rsh_arena_array(&k->p->arena, int64_t,
+					(size_t)n * t->n_dims);
+	uint64_t *bytes = rsh_arena_array(&k->p->arena, uint64_t, n);
+	struct rsh_box box;
+
+	if (!dims || !bytes)
+		return rsh_error_nomem(err);
+	k->w->slice_dims = dims;
+	k->w->slice_bytes = bytes;
+	for (uint32_t i = 0; i < n; i++, dims += t->n_dims) {
+		uint64_t elements = 1;
+		bool fits = true;
+
+		rsh_cut_box(t->cut, t->dims, i, &box);
+		for (uint32_t d = 0; d < t->n_dims; d++) {
+			dims[d] = (int64_t)box.size[d];
+			fits = fits && rsh_mul_u64(elements, box.size[d],
+						   &elements);
+		}
+		if (!fits || !rsh_mul_u64(elements, rsh_dtype_size(t->dtype),
+					  &bytes[i]))
+			return rsh_error_set(err, EINVAL,
+					     "its slice is too large");
+	}
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		k->local[d] = rsh_cut_grid(t->cut) ?
+			(uint64_t)k->w->slice_dims[d] : t->dims[d];
+	return 0;
+}
+
+static int copy_given(struct walking *k)
+{
+	struct rsh_arena *a = &k->p->arena;
+	const struct rsh_shown *t = k->t;
+	const uint32_t n = t->recipe.n_parts;
+	uint64_t *dims = rsh_arena_array(a, uint64_t, t->n_dims);
+	struct rsh_recipe_part *parts;
+
+	if (!dims)
+		return -ENOMEM;
+	if (t->n_dims)
+		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
+	k->w->dims = dims;
+	/* What is shown as it is can be told without them. */
+	if (k->w->pair != RSH_NO_PAIR)
+		return 0;
+	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
+	if (!parts)
+		return -ENOMEM;
+	memcpy(parts, t->recipe.parts, n * sizeof(*parts));
+	k->w->recipe = parts;
+	return 0;
+}
+
+static bool is_shown_as_is(const struct rsh_shown *t,
+			   const struct rsh_tensor *in)
+{
+	const struct rsh_recipe_part *r = t->recipe.parts;
+
+	if (t->recipe.n_parts != 1 || in->n_dims != t->n_dims)
+		return false;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (r->axis[d] != d || r->base[d] || in->dims[d] != t->dims[d] ||
+		    r->box.from[d] || r->box.size[d] != t->dims[d])
+			return false;
+	return true;
+}
+
+static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
+		     uint32_t *pair)
+{
+	const struct rsh_tensor *in = p->cat->tensors[t->recipe.parts->tensor];
+
+	*pair = RSH_NO_PAIR;
+	if (!is_shown_as_is(t, in) || !rsh_cut_grid(t->cut) ||
+	    !rsh_cut_grid(in->cut))
+		return 0;
+	for (*pair = 0; *pair < p->n_pairs; ++*pair)
+		if (p->pairs[*pair].src == in->cut &&
+		    p->pairs[*pair].dst == t->cut &&
+		    p->pairs[*pair].copies == in->copies)
+			return 0;
+	if (rsh_grow(&p->pairs, &p->pairs_cap, p->n_pairs + 1,
+		     sizeof(*p->pairs)))
+		return -ENOMEM;
+	p->pairs[p->n_pairs++] = (struct rsh_pair){ in->cut, t->cut,
+						    in->copies };
+	return 0;
+}
+
+int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
+		  struct rsh_walk **out, struct rsh_error *err)
+{
+	struct walking k = { .p = p, .t = t };
+	int rc = recipe_check(p, t, err);
+
+	if (rc)
+		return rc;
+	k.w = rsh_arena_array(&p->arena, struct rsh_walk, 1);
+	if (!k.w || find_pair(p, t, &k.w->pair))
+		return rsh_error_nomem(err);
+	*out = k.w;
+	k.w->name = t->name;
+	k.w->dtype = (uint8_t)t->dtype;
+	k.w->codec = (uint8_t)t->recipe.codec;
+	k.w->n_dims = t->n_dims;
+	k.w->cut = t->cut;
+	k.w->n_parts = t->recipe.n_parts;
+	rc = make_slices(&k, err);
+	if (rc)
+		return rc;
+	choose_units(&k);
+	return copy_given(&k) || make_spans(&k) || make_parts(&k) ?
+		rsh_error_nomem(err) : 0;
+}
+
+/* ---- going there ---- */
+
+void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
+		     struct rsh_stand *s)
+{
+	const struct rsh_grid *g = rsh_cut_grid(w->cut);
+	struct rsh_box box;
+
+	s->member = member;
+	s->part = NULL;
+	if (g)
+		rsh_grid_cell(g, member, s->shown_at);
+	else
+		rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &box);
+	for (uint32_t i = 0; i < w->n_spans; i++) {
+		const struct rsh_span *span = &w->spans[i];
+
+		if (g) {
+			s->len[i] = span->len;
+			s->from[i] = s->shown_at[span->lead] * span->len;
+		} else {
+			s->len[i] = box.size[span->lead] * span->inner;
+			s->from[i] = box.from[span->lead] * span->inner;
+		}
+	}
+}
+
+static bool part_has(const struct rsh_walk *w, const struct rsh_walk_part *part,
+		     const uint64_t *at)
+{
+	for (uint32_t g = 0; g < w->n_spans; g++)
+		if (at[g] < part->from[g] || at[g] >= part->to[g])
+			return false;
+	return true;
+}
+
+/* Goes to the part that has the element; all have one of them together. */
+static void stand_in_part(const struct rsh_walk *w, const uint64_t *at,
+			  struct rsh_stand *s)
+{
+	const struct rsh_walk_part *part = w->parts;
+
+	if (s->part && (w->n_parts == 1 || part_has(w, s->part, at)))
+		return;
+	while (w->n_parts > 1 && !part_has(w, part, at))
+		part++;
+	s->part = part;
+	s->replica = rsh_cut_replica(part->tensor->cut, s->member);
+	s->cell_base = 0;
+	for (uint32_t i = 0; i < part->n_alike; i++)
+		s->cell_base += s->shown_at[part->alike[i].dim] *
+				part->alike[i].weight;
+}
+
+/* A place in the catalogue's tensor, by in-spans. */
+struct in_place {
+	uint64_t left[RSH_MAX_DIMS];   /* units to the end of the cell */
+	uint64_t stride[RSH_MAX_DIMS];
+};
+
+static uint64_t in_place_of(const struct rsh_walk_part *part,
+			    const struct rsh_in_span *in, const uint64_t *at)
+{
+	return in->axis == RSH_FIXED ? in->base :
+		in->base + at[in->axis] - part->from[in->axis];
+}
+
+static void find_in_grid(const uint64_t *at, struct rsh_stand *s,
+			 struct in_place *out)
+{
+	const struct rsh_walk_part *part = s->part;
+
+	s->cell = s->cell_base;
+	s->src = 0;
+	for (uint32_t h = 0; h < part->n_in; h++) {
+		const struct rsh_in_span *in = &part->in[h];
+		uint64_t v = in_place_of(part, in, at);
+		uint64_t cell = v / in->len, y = v - cell * in->len;
+
+		s->cell += (uint32_t)cell * in->weight;
+		s->src += y * in->stride;
+		out->left[h] = in->len - y;
+		out->stride[h] = in->stride;
+	}
+}
+
+static bool find_in_boxes(const uint64_t *at, struct rsh_stand *s,
+			  struct in_place *out)
+{
+	const struct rsh_walk_part *part = s->part;
+	uint64_t in_at[RSH_MAX_DIMS] = { 0 }, stride = 1;
+	struct rsh_box box;
+
+	for (uint32_t h = 0; h < part->n_in; h++)
+		in_at[part->in[h].lead] =
+			in_place_of(part, &part->in[h], at) / part->in[h].inner;
+	if (!rsh_cut_find(part->tensor->cut, part->tensor->dims, in_at,
+			  &s->cell, &box))
+		return false;
+	s->src = 0;
+	for (uint32_t h = part->n_in; h-- > 0;) {
+		const struct rsh_in_span *in = &part->in[h];
+		uint64_t len = box.size[in->lead] * in->inner;
+		uint64_t y = in_place_of(part, in, at) -
+			     box.from[in->lead] * in->inner;
+
+		s->src += y * stride;
+		out->left[h] = len - y;
+		out->stride[h] = stride;
+		stride *= len;
+	}
+	return true;
+}
+
+/* How far one may go along shown span g, which in-span h follows. */
+static uint64_t room_along(const struct rsh_stand *s, const uint64_t *at,
+			   uint32_t g, uint64_t left)
+{
+	return rsh_min_u64(left, rsh_min_u64(s->from[g] + s->len[g],
+					     s->part->to[g]) - at[g]);
+}
+
+static void find_run(const struct rsh_walk *w, const uint64_t *at,
+		     struct rsh_stand *s, const struct in_place *in)
+{
+	const uint32_t h = s->part->n_in - 1, row = s->part->row_in;
+
+	s->run = w->apart ? 1 : room_along(s, at, w->n_spans - 1, in->left[h]);
+	s->rows = 0;
+	if (row == s->part->n_in)
+		return;
+	s->rows = room_along(s, at, s->part->in[row].axis, in->left[row]) - 1;
+	s->stride = in->stride[row];
+}
+
+bool rsh_stand_find(const struct rsh_walk *w, uint64_t unit,
+		    struct rsh_stand *s)
+{
+	uint64_t at[RSH_MAX_DIMS];
+	struct in_place in;
+
+	for (uint32_t g = w->n_spans; g-- > 0;) {
+		uint64_t next = g ? unit / s->len[g] : 0;
+
+		at[g] = s->from[g] + unit - next * s->len[g];
+		unit = next;
+	}
+	stand_in_part(w, at, s);
+	if (w->n_spans == 0 && !w->apart) { /* a scalar */
+		s->cell = 0;
+		s->src = unit;
+		s->run = *w->slice_bytes / w->unit_out - unit;
+		s->rows = 0;
+		return true;
+	}
+	if (rsh_cut_grid(s->part->tensor->cut))
+		find_in_grid(at, s, &in);
+	else if (!find_in_boxes(at, s, &in))
+		return false;
+	find_run(w, at, s, &in);
+	return true;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/failures.c remembers why candidates were not taken. */
+#include "config.h"
+
+#include "rsh/source/failures.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+int rsh_failures_init(struct rsh_failures *f, const char *source, uint32_t n)
+{
+	*f = (struct rsh_failures){
+		.source = source,
+		.share = n < 16 ? 1792 / n - 64 : 48,
+		.v = rsh_alloc_array(n, sizeof(*f->v)),
+	};
+	return f->v ? 0 : -ENOMEM;
+}
+
+void rsh_failures_clear(struct rsh_failures *f)
+{
+	for (uint32_t i = 0; i < f->n; i++) {
+		free(f->v[i].which);
+		free(f->v[i].why);
+	}
+	free(f->v);
+}
+
+static void failures_add_text(struct rsh_failures *f, const char *which,
+			      const struct rsh_error *err)
+{
+	size_t room = sizeof(f->text) - f->length;
+	int n = snprintf(f->text + f->length, room, "; %s: %.*s%s", which,
+			 (int)f->share, err->text,
+			 strlen(err->text) > f->share ? "..." : "");
+
+	f->length += (size_t)n < room ? (size_t)n : room - 1;
+}
+
+/* A sentence about SOURCE as a whole begins with its name, which the log has
+ * already. */
+static const char *failures_without_source(const struct rsh_failures *f,
+					   const char *text)
+{
+	size_t n = strlen(f->source);
+
+	return strncmp(text, f->source, n) == 0 &&
+	       strncmp(text + n, ": ", 2) == 0 ? text + n + 2 : text;
+}
+
+int rsh_failures_add(struct rsh_failures *f, const char *which,
+		     const char *who, const struct rsh_error *err)
+{
+	struct rsh_failure new = { .which = strdup(which) };
+
+	if (!new.which || asprintf(&new.why, "%s; %s", who,
+				   failures_without_source(f,
+							   err->text)) < 0) {
+		free(new.which);
+		return -ENOMEM;
+	}
+	f->v[f->n++] = new;
+	rsh_log_info("%s: %s cannot be taken: %s", f->source, which,
+		     err->text);
+	failures_add_text(f, which, err);
+	return 0;
+}
+
+void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
+		      const char *taken)
+{
+	for (uint32_t i = 0; i < f->n && i < n; i++)
+		rsh_log_warning("%s: %s cannot be taken, %s is taken instead: "
+				"%s", f->source, f->v[i].which, taken,
+				f->v[i].why);
+}
+
+int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,
+		      const char *what, struct rsh_error *err)
+{
+	char untried[64] = "";
+
+	if (n_all > f->n)
+		snprintf(untried, sizeof(untried), " (%u older not tried)",
+			 n_all - f->n);
+	return rsh_error_set(err, code, "%s: %s; tried %u%s%s", f->source,
+			     what, f->n, untried, f->text);
+}

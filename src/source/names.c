@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/names.c reads numbers, ranks and steps in the names of checkpoints. */
+#include "config.h"
+
+#include "rsh/source/dialect.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+#define BREAKPOINT_SUFFIX "_breakpoint"
+
+bool rsh_number_read(const char *digits, size_t n, uint64_t *out)
+{
+	uint64_t v = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (!isdigit((unsigned char)digits[i]) ||
+		    __builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(digits[i] - '0'), &v))
+			return false;
+	*out = v;
+	return n > 0;
+}
+
+size_t rsh_digits(const char *s, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && isdigit((unsigned char)s[i]))
+		i++;
+	return i;
+}
+
+/* Reads the digits that end at s[*end] and moves *end before them. */
+static bool name_number_before(const char *s, size_t *end, uint64_t *out)
+{
+	size_t start = *end;
+
+	while (start > 0 && isdigit((unsigned char)s[start - 1]))
+		start--;
+	if (!rsh_number_read(s + start, *end - start, out))
+		return false;
+	*end = start;
+	return true;
+}
+
+static bool name_char_before(const char *s, size_t *end, char c)
+{
+	return *end > 0 && s[*end - 1] == c && (*end)--;
+}
+
+static bool name_ends_in(const char *s, size_t n, const char *tail)
+{
+	size_t k = strlen(tail);
+
+	return n >= k && memcmp(s + n - k, tail, k) == 0;
+}
+
+bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
+{
+	static const char word[] = "rank";
+	const size_t k = sizeof(word) - 1;
+	uint64_t unused;
+
+	for (size_t i = 0; i + k < n; i++) {
+		if (strncasecmp(name + i, word, k) != 0 ||
+		    (i > 0 && isalpha((unsigned char)name[i - 1])))
+			continue;
+		*begin = i + k;
+		*begin += name[*begin] == '_' || name[*begin] == '-';
+		*end = *begin + rsh_digits(name + *begin, n - *begin);
+		if (rsh_number_read(name + *begin, *end - *begin, &unused))
+			return true;
+	}
+	return false;
+}
+
+/* Moves *end before the _<K> of a run. */
+static uint64_t name_run_before(const char *name, size_t *end, uint32_t rank)
+{
+	size_t at = *end;
+	uint64_t k;
+
+	if (!name_number_before(name, &at, &k) ||
+	    !name_char_before(name, &at, '_') ||
+	    ((k == rank || rank == RSH_RANK_UNKNOWN) &&
+	     name_ends_in(name, at, "rank")))
+		return 0;
+	*end = at;
+	return k;
+}
+
+size_t rsh_modelcheckpoint_read(const char *name, size_t n, uint32_t rank,
+				struct rsh_step *out)
+{
+	size_t end;
+
+	out->breakpoint = name_ends_in(name, n, BREAKPOINT_SUFFIX);
+	if (out->breakpoint)
+		n -= strlen(BREAKPOINT_SUFFIX);
+	end = n;
+	out->n = name_number_before(name, &end, &out->numbers[1]) &&
+		 name_char_before(name, &end, '_') &&
+		 name_number_before(name, &end, &out->numbers[0]) &&
+		 name_char_before(name, &end, '-') ? 2 : 0;
+	out->run = 0;
+	if (out->n == 0)
+		return n;
+	out->run = name_run_before(name, &end, rank);
+	return end;
+}
+
+static bool name_number_at(const char **s, uint64_t *out)
+{
+	size_t n = rsh_digits(*s, strlen(*s));
+	bool is = rsh_number_read(*s, n, out);
+
+	*s += n;
+	return is;
+}
+
+bool rsh_power_off_read(const char *name, uint64_t *epoch, uint64_t *step,
+			bool *complete)
+{
+	const char stem[] = "_saved_checkpoints-", form[] = "step_";
+
+	if (strncmp(name, "tft", 3) != 0 && strncmp(name, "ttp", 3) != 0)
+		return false;
+	if (strncmp(name + 3, stem, strlen(stem)) != 0)
+		return false;
+	name += 3 + strlen(stem);
+	*epoch = 0;
+	if (strncmp(name, form, strlen(form)) == 0)
+		name += strlen(form);
+	else if (!name_number_at(&name, epoch) || *name++ != '_')
+		return false;
+	if (!name_number_at(&name, step))
+		return false;
+	*complete = *name == '\0';
+	return *complete || strcmp(name, "_tmp") == 0;
+}
+
+void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out)
+{
+	size_t rank_begin = n, rank_end = n, i = 0;
+	char *to = out->series;
+	struct rsh_step *s = &out->step;
+
+	rsh_rank_in_name(name, n, &rank_begin, &rank_end);
+	while (i < n) {
+		size_t digits = rsh_digits(name + i, n - i);
+
+		if (digits > 0 && i != rank_begin &&
+		    (s->n == RSH_STEP_NUMBERS_MAX ||
+		     !rsh_number_read(name + i, digits, &s->numbers[s->n]))) {
+			to = mempcpy(to, name + i, digits);
+			i += digits;
+			continue;
+		}
+		s->n += digits > 0 && i != rank_begin;
+		*to++ = digits ? '#' : name[i];
+		i += digits ? digits : 1;
+	}
+	strcpy(to, name + n); /* the suffix belongs to the series */
+	strcpy(out->label, name);
+}

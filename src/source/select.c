@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/select.c keeps what --select and --breakpoint ask for. */
+#include "config.h"
+
+#include "step_i.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Writes where c's rank has its files: "rank_3" of "rank_3/net-1_5.ckpt". */
+static const char *select_place(const struct rsh_source *s,
+				const struct rsh_checkpoint *c, char *buf,
+				size_t max)
+{
+	const char *unit = s->dialect ? s->listing.dirs[c->rank].name : NULL;
+
+	if (unit)
+		snprintf(buf, max, "%s", unit);
+	else
+		snprintf(buf, max, "%.*s", c->base == c->name ? 0 :
+			 (int)(c->base - c->name - 1), c->name);
+	return buf;
+}
+
+/* Lists what the rank has, of a sorted listing; files of one label once. */
+static void select_list(const struct rsh_listing *l, uint32_t rank, char *buf,
+			size_t max)
+{
+	const char *last = "";
+	size_t at = 0, n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < l->n; i++) {
+		const struct rsh_checkpoint *c = &l->files[i];
+		const char *label = rsh_checkpoint_label(c);
+
+		if (c->rank != rank || (strcmp(label, c->base) != 0 &&
+					strcmp(label, last) == 0))
+			continue;
+		last = label;
+		if (n++ < RSH_LISTED_MAX && at < max)
+			at += (size_t)snprintf(buf + at, max - at, "%s%s",
+					       n > 1 ? ", " : "", label);
+	}
+	if (n > RSH_LISTED_MAX && at < max)
+		snprintf(buf + at, max - at, " and %zu more",
+			 n - RSH_LISTED_MAX);
+}
+
+int rsh_candidates_undecidable(const struct rsh_source *s,
+			       const struct rsh_checkpoint *c,
+			       struct rsh_error *err)
+{
+	char names[512], place[256];
+
+	select_list(&s->listing, c->rank, names, sizeof(names));
+	select_place(s, c, place, sizeof(place));
+	return rsh_error_set(err, EINVAL, "%s%s%s: cannot tell which "
+			     "checkpoint is meant: it holds %s: say --select "
+			     "name=GLOB or --select mtime", s->path,
+			     *place ? "/" : "", place, names);
+}
+
+bool rsh_name_is_selected(const char *label,
+			  const struct rsh_source_options *o)
+{
+	return o->select != RSH_SELECT_NAME ||
+	       fnmatch(o->glob, label, FNM_PERIOD) == 0;
+}
+
+static bool select_asks_for(const struct rsh_checkpoint *c,
+			    const struct rsh_source_options *o)
+{
+	if (o->breakpoints == RSH_BREAKPOINTS_ONLY && !c->step.breakpoint)
+		return false;
+	if (o->select == RSH_SELECT_STEP)
+		return c->step.n >= 2 && c->step.numbers[0] == o->epoch &&
+		       c->step.numbers[1] == o->step;
+	return rsh_name_is_selected(rsh_checkpoint_label(c), o);
+}
+
+/* A file of a crashed job's last moment counts only where it is asked for: it
+ * may be of another step than its neighbours. */
+static bool select_counts(const struct rsh_checkpoint *c,
+			  const struct rsh_source_options *o)
+{
+	if (c->step.breakpoint && o->breakpoints == RSH_BREAKPOINTS_OUT &&
+	    o->select != RSH_SELECT_MINDSPORE && !o->source_map)
+		return false;
+	return select_asks_for(c, o);
+}
+
+static const char *select_hint(const struct rsh_listing *l,
+			       const struct rsh_source_options *o)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (select_asks_for(&l->files[i], o))
+			return " (breakpoints count with --breakpoint)";
+	for (size_t i = 0; i < l->n; i++)
+		if (o->select == RSH_SELECT_STEP && l->files[i].step.n == 1)
+			return " (a step alone is selected with --select "
+			       "name=GLOB)";
+	return "";
+}
+
+/* Refuses a selection that nothing fits, with the lowest rank's files as
+ * examples. */
+static int select_nothing(struct rsh_source *s,
+			  const struct rsh_source_options *o,
+			  struct rsh_error *err)
+{
+	const struct rsh_checkpoint *c = &s->listing.files[0];
+	char names[512], place[256], what[160];
+
+	snprintf(what, sizeof(what), "no checkpoint that was selected");
+	if (o->select == RSH_SELECT_STEP)
+		snprintf(what, sizeof(what), "no checkpoint of epoch %llu step "
+			 "%llu", (unsigned long long)o->epoch,
+			 (unsigned long long)o->step);
+	else if (o->select == RSH_SELECT_NAME)
+		snprintf(what, sizeof(what), "no checkpoint named %s",
+			 o->glob);
+	else if (o->breakpoints == RSH_BREAKPOINTS_ONLY)
+		snprintf(what, sizeof(what), "no breakpoint checkpoint");
+	rsh_listing_sort(&s->listing, RSH_BY_RANK);
+	select_list(&s->listing, c->rank, names, sizeof(names));
+	select_place(s, c, place, sizeof(place));
+	return rsh_error_set(err, ENOENT, "%s: %s%s; %s holds %s", s->path,
+			     what, select_hint(&s->listing, o),
+			     *place ? place : "it", names);
+}
+
+int rsh_listing_select(struct rsh_source *s,
+		       const struct rsh_source_options *o,
+		       struct rsh_error *err)
+{
+	struct rsh_listing *l = &s->listing;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < l->n; i++)
+		kept += select_counts(&l->files[i], o);
+	if (kept == 0 && l->n > 0)
+		return select_nothing(s, o, err);
+	kept = 0;
+	for (size_t i = 0; i < l->n; i++) {
+		if (select_counts(&l->files[i], o))
+			l->files[kept++] = l->files[i];
+		else
+			rsh_checkpoint_clear(&l->files[i]);
+	}
+	l->n = kept;
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor/box.c intersects boxes. */
+#include "rsh/tensor/box.h"
+#include "rsh/util/checked.h"
+
+bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
+		  struct rsh_box *out)
+{
+	out->n_dims = a->n_dims;
+	for (uint32_t d = 0; d < a->n_dims; d++) {
+		uint64_t from = rsh_max_u64(a->from[d], b->from[d]);
+		uint64_t to = rsh_min_u64(a->from[d] + a->size[d],
+					  b->from[d] + b->size[d]);
+
+		if (from >= to)
+			return false;
+		out->from[d] = from;
+		out->size[d] = to - from;
+	}
+	return true;
+}
+
+bool rsh_box_has(const struct rsh_box *b, const uint64_t *at)
+{
+	for (uint32_t d = 0; d < b->n_dims; d++)
+		if (at[d] < b->from[d] || at[d] - b->from[d] >= b->size[d])
+			return false;
+	return true;
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_options.c - command lines. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/options/commands.h"
+#include "rsh/options/digest.h"
+#include "rsh/options/exit.h"
+#include "rsh/options/table.h"
+
+#define MAX_WORDS 16
+
+/* getopt reorders argv, so every parse gets its own. */
+static int parse(const char *const *words, struct rsh_options *o,
+		 struct rsh_error *err)
+{
+	static char store[MAX_WORDS][256];
+	static char *argv[MAX_WORDS + 1];
+	int argc = 0;
+
+	for (; words[argc]; argc++) {
+		snprintf(store[argc], sizeof(store[argc]), "%s", words[argc]);
+		argv[argc] = store[argc];
+	}
+	argv[argc] = NULL;
+	*err = (struct rsh_error)RSH_ERROR_INIT;
+	return rsh_options_parse(argc, argv, o, err);
+}
+
+#define WORDS(...) ((const char *const[]){ "reshardfs", __VA_ARGS__, NULL })
+
+static void accept(const char *const *words, struct rsh_options *o)
+{
+	struct rsh_error err;
+
+	if (parse(words, o, &err))
+		fail_msg("%s", err.text);
+}
+
+static void refuse(const char *const *words, const char *word)
+{
+	struct rsh_options o;
+	struct rsh_error err;
+
+	assert_int_equal(parse(words, &o, &err), -EINVAL);
+	if (!strstr(err.text, word))
+		fail_msg("no \"%s\" in: %s", word, err.text);
+	rsh_options_clear(&o);
+}
+
+static void test_defaults(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("mount", "--src-strategy", "s", "--dst-strategy", "none",
+		     "src", "mnt"), &o);
+	assert_int_equal(o.command->id, RSH_COMMAND_MOUNT);
+	assert_false(o.unnamed || o.json || o.quiet);
+	assert_string_equal(o.vfs.source, "src");
+	assert_string_equal(o.mountpoint, "mnt");
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "s");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
+	assert_string_equal(o.vfs.tree.prefix, "checkpoint_");
+	assert_string_equal(o.fsname, "src");
+	assert_string_equal(o.subtype, "reshardfs");
+	assert_int_equal(o.log_level, RSH_LOG_NOTICE);
+	assert_null(o.mount_opts);
+	assert_null(o.log_file);
+	assert_int_equal(o.log_to, RSH_LOG_TO_AUTO);
+	assert_false(o.foreground || o.debug || o.vfs.plan.compat);
+	assert_int_equal(o.max_read + o.max_threads + o.max_idle_threads, 0);
+	rsh_options_clear(&o);
+}
+
+static void test_long_forms(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "--src-strategy=a", "--prefix", "p_", "mnt", "-f",
+		     "--dst-strategy=b", "--compat=mindspore",
+		     "--log-file=l", "--log-level=error"), &o);
+	assert_string_equal(o.vfs.source, "src");
+	assert_string_equal(o.mountpoint, "mnt");
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "a");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "b");
+	assert_string_equal(o.vfs.tree.prefix, "p_");
+	assert_string_equal(o.log_file, "l");
+	assert_int_equal(o.log_level, RSH_LOG_ERROR);
+	assert_true(o.foreground && o.vfs.plan.compat);
+	assert_int_equal(o.vfs.plan.format, RSH_FORMAT_CKPT);
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format", "safetensors"), &o);
+	assert_int_equal(o.vfs.plan.format, RSH_FORMAT_SAFETENSORS);
+	rsh_options_clear(&o);
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--sandbox=on"), "\"on\" is not auto or off");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format=zip"), "\"zip\" is not ckpt");
+	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format", "hf"), &o);
+	assert_true(o.in_parts &&
+		    o.vfs.plan.part_bytes == UINT64_C(5000000000));
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "-osrc_strategy=a,dst_strategy=none",
+		     "-oformat=hf,part_size=3MiB"), &o);
+	assert_true(o.vfs.plan.part_bytes == 3 << 20);
+	rsh_options_clear(&o);
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format=hf"), "needs --dst-strategy none");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format=hf", "--compat=mindspore"), "--compat");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--part-size=3GB"), "is for --format hf");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format=hf", "--part-size=-1"), "is no size");
+	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
+		     "--format=hf", "--part-size=99999999999TB"), "is no size");
+}
+
+static void test_mount_forms(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "mnt",
+		     "-osrc_strategy=a\\,b\\\\c,dst_strategy=d=e",
+		     "-o", "prefix=,compat=mindspore,,foreground,log_file=l"),
+	       &o);
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "a,b\\c");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "d=e");
+	assert_string_equal(o.vfs.tree.prefix, "");
+	assert_string_equal(o.log_file, "l");
+	assert_true(o.vfs.plan.compat && o.foreground);
+	rsh_options_clear(&o);
+}
+
+static void test_kernel_options(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "mnt", "-o", "src_strategy=none,dst_strategy=none",
+		     "-o", "allow_other,ro,noatime,default_permissions",
+		     "-o", "context=a\\,b,fsname=n,subtype=t,max_read=8192",
+		     "-o", "max_threads=7,max_idle_threads=3,clone_fd"), &o);
+	assert_string_equal(o.mount_opts,
+			    "allow_other,noatime,context=a\\,b");
+	assert_string_equal(o.fsname, "n");
+	assert_string_equal(o.subtype, "t");
+	assert_int_equal(o.max_read, 8192);
+	assert_int_equal(o.max_threads, 7);
+	assert_int_equal(o.max_idle_threads, 3);
+	rsh_options_clear(&o);
+}
+
+static void test_debug(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-d"),
+	       &o);
+	assert_true(o.debug && o.foreground);
+	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--log-level=info", "-d"), &o);
+	assert_int_equal(o.log_level, RSH_LOG_INFO);
+	rsh_options_clear(&o);
+}
+
+static void test_selection(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none"), &o);
+	assert_int_equal(o.vfs.files.select, RSH_SELECT_NEWEST);
+	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_OUT);
+	assert_int_equal(o.vfs.files.check, RSH_CHECK_SAMPLE);
+	assert_false(rsh_option_given(&o, "select"));
+	assert_int_equal(o.vfs.fallbacks, 5);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--select=12_34567890123", "--check=full",
+		     "--breakpoint=only", "--fallbacks=0"), &o);
+	assert_int_equal(o.vfs.files.select, RSH_SELECT_STEP);
+	assert_int_equal(o.vfs.files.epoch, 12);
+	assert_int_equal(o.vfs.files.step, 34567890123);
+	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_ONLY);
+	assert_int_equal(o.vfs.files.check, RSH_CHECK_FULL);
+	assert_true(rsh_option_given(&o, "select"));
+	assert_int_equal(o.vfs.fallbacks, 0);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "-oselect=name=x=*,rank_dir=r{rank},file=f,group_info=g",
+		     "-obreakpoint=include,check=structure"), &o);
+	assert_int_equal(o.vfs.files.select, RSH_SELECT_NAME);
+	assert_string_equal(o.vfs.files.glob, "x=*");
+	assert_string_equal(o.vfs.files.rank_dir, "r{rank}");
+	assert_string_equal(o.vfs.files.file, "f");
+	assert_string_equal(o.vfs.group_info, "g");
+	assert_int_equal(o.vfs.files.breakpoints, RSH_BREAKPOINTS_INCLUDE);
+	rsh_options_clear(&o);
+}
+
+static void test_selection_refused(void **state)
+{
+	static const char *const bad[] = {
+		"--select=", "--select=1", "--select=1_", "--select=_1",
+		"--select=1_2_3", "--select=-1_2", "--select=1_-2",
+		"--select=99999999999999999999_1", "--select=name=",
+		"--select=oldest", "--breakpoint=", "--breakpoint=no",
+		"--check=crc", "--fallbacks=-1", "--fallbacks=x",
+		"--rank-dir=", "--rank-dir=a/*", "--file=", "--file=a/",
+		"--file=a/b", "--source-map=", "--group-info=",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "%.*s",
+			 (int)strcspn(bad[i] + 2, "="), bad[i] + 2);
+		refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+			     bad[i]), name);
+	}
+	refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--source-map=m", "--file=f"), "--source-map");
+	refuse(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none",
+		     "--rank-dir=.", "--file=net.ckpt"), "rank-dir");
+}
+
+static void test_resume(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("mount", "--resume", "src", "mnt"), &o);
+	assert_true(o.resume);
+	assert_null(rsh_strategy_text(&o.vfs.src));
+	assert_null(rsh_strategy_text(&o.vfs.dst));
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "-oresume,ro"), &o);
+	assert_true(o.resume);
+	rsh_options_clear(&o);
+	refuse(WORDS("a", "b", "--resume", "--src-strategy=none"),
+	       "--src-strategy");
+	refuse(WORDS("a", "b", "--resume", "--dst-strategy=x"),
+	       "--dst-strategy");
+	refuse(WORDS("a", "b", "--resume", "--prefix=checkpoint_"),
+	       "--prefix");
+	refuse(WORDS("a", "b", "--resume", "--format=ckpt"), "--format");
+	refuse(WORDS("a", "b", "--resume", "--part-size=1GB"), "--part-size");
+	refuse(WORDS("a", "b", "--resume=all"), "--resume");
+	refuse(WORDS("mount", "a", "--resume"), "MOUNTPOINT");
+}
+
+static void test_help_needs_nothing_else(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("--help"), &o);
+	assert_true(o.help && o.unnamed && !o.version);
+	rsh_options_clear(&o);
+	accept(WORDS("mount", "-h"), &o);
+	assert_true(o.help && !o.unnamed);
+	assert_string_equal(o.command->name, "mount");
+	rsh_options_clear(&o);
+	accept(WORDS("mount", "-V"), &o);
+	assert_true(o.version && !o.help);
+	rsh_options_clear(&o);
+	/* A source of that name must be written another way. */
+	refuse(WORDS("mount", "--src-strategy=none", "--dst-strategy=none",
+		     "mnt"), "MOUNTPOINT");
+}
+
+static void test_quiet(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-q"),
+	       &o);
+	assert_int_equal(o.log_level, RSH_LOG_ERROR);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=none", "-q",
+		     "--log-level=info"), &o);
+	assert_int_equal(o.log_level, RSH_LOG_INFO);
+	rsh_options_clear(&o);
+}
+
+/* Every option belongs to a command that there is, and no command has two
+ * options of one name or letter. */
+static void test_log_targets(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("ls", "x", "--log-to=syslog"), &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_SYSLOG);
+	rsh_options_clear(&o);
+	accept(WORDS("ls", "x", "--log-to", "file:a:b"), &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_FILE);
+	assert_string_equal(o.log_file, "a:b");
+	rsh_options_clear(&o);
+	/* The last one counts. */
+	accept(WORDS("a", "b", "--resume", "--log-file=l", "-olog_to=journal"),
+	       &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_JOURNAL);
+	assert_null(o.log_file);
+	rsh_options_clear(&o);
+	accept(WORDS("a", "b", "--resume", "-f", "--log-to=stderr"), &o);
+	assert_int_equal(o.log_to, RSH_LOG_TO_STDERR);
+	rsh_options_clear(&o);
+	refuse(WORDS("a", "b", "--resume", "--log-to=stderr"), "needs -f");
+	refuse(WORDS("ls", "x", "--log-to=paper"), "\"paper\" is not");
+	refuse(WORDS("ls", "x", "--log-to="), "log-to");
+	refuse(WORDS("ls", "x", "--log-to=file:"), "empty path");
+	refuse(WORDS("ls", "x", "--log-file="), "empty path");
+}
+
+static void test_tables(void **state)
+{
+	size_t n, n_commands;
+	const struct rsh_option *table = rsh_option_table(&n);
+	const struct rsh_command *commands = rsh_command_table(&n_commands);
+	unsigned all = 0;
+
+	(void)state;
+	for (size_t i = 0; i < n_commands; i++) {
+		assert_ptr_equal(rsh_command_find(commands[i].name),
+				 &commands[i]);
+		assert_false(all & RSH_IN(commands[i].id));
+		all |= RSH_IN(commands[i].id);
+	}
+	for (size_t i = 0; i < n; i++) {
+		/* A heading is of no command, so that nobody takes it. */
+		assert_true(!table[i].commands ==
+			    !(table[i].name || table[i].letter));
+		assert_true(!table[i].commands == !table[i].set);
+		/* Only what is gone may be untold. */
+		assert_true(table[i].help || (table[i].commands &&
+			    !strcmp(table[i].name, "cache-compress")));
+		for (size_t k = 0; k < i; k++) {
+			if (!(table[i].commands & table[k].commands))
+				continue;
+			assert_false(table[i].letter &&
+				     table[i].letter == table[k].letter);
+			assert_false(table[i].name && table[k].name &&
+				     !strcmp(table[i].name, table[k].name));
+		}
+	}
+}
+
+static uint64_t digest_with(const char *option)
+{
+	struct rsh_options o;
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint64_t digest;
+
+	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=s",
+		     option ? option : "-q"), &o);
+	assert_int_equal(rsh_options_digest(&o.vfs, &digest, &err), 0);
+	rsh_options_clear(&o);
+	return digest;
+}
+
+/* What is to go on with an export has to write the same bytes. */
+static void test_digest(void **state)
+{
+	static const char *const decide[] = {
+		"--only=a", "--drop=a", "--prefix=", "--allow-missing",
+		"--cast=float16", "--unlisted=drop", "--compat=mindspore",
+		"--remove-redundancy", "--format=safetensors",
+	};
+	static const char *const others[] = {
+		"--cache=off", "--replicas=off", "--check=full", "--debug",
+		"--unlisted=copy", "--prefix=checkpoint_",
+	};
+	const uint64_t plain = digest_with(NULL);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(decide) / sizeof(*decide); i++)
+		for (size_t k = 0; k <= i; k++)
+			assert_true((digest_with(decide[i]) ==
+				     digest_with(decide[k])) == (i == k));
+	for (size_t i = 0; i < sizeof(decide) / sizeof(*decide); i++)
+		assert_true(digest_with(decide[i]) != plain);
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		assert_true(digest_with(others[i]) == plain);
+}
+
+static void test_exit_status(void **state)
+{
+	(void)state;
+	assert_int_equal(rsh_exit_of(0), RSH_EXIT_GOOD);
+	assert_int_equal(rsh_exit_of(-EINVAL), RSH_EXIT_INPUT);
+	assert_int_equal(rsh_exit_of(-EBADMSG), RSH_EXIT_INPUT);
+	assert_int_equal(rsh_exit_of(-ENOENT), RSH_EXIT_INPUT);
+	assert_int_equal(rsh_exit_of(-EIO), RSH_EXIT_IO);
+	assert_int_equal(rsh_exit_of(-EACCES), RSH_EXIT_IO);
+	assert_int_equal(rsh_exit_of(-ENOMEM), RSH_EXIT_IO);
+	assert_int_equal(rsh_exit_of(-ESTALE), RSH_EXIT_IO);
+}
+
+static void test_refused(void **state)
+{
+	(void)state;
+	refuse(WORDS("a"), "\"a\" is no command");
+	refuse(WORDS("exprot", "a", "b"), "\"exprot\" is no command");
+	refuse(WORDS("exprot", "--jobs=2"), "\"exprot\" is no command");
+	refuse(WORDS("ls", ""), "operand 1 is empty");
+	refuse(WORDS("mount", "a", ""), "operand 2 is empty");
+	refuse(WORDS("mount", "a"), "no MOUNTPOINT given");
+	refuse((const char *const[]){ "reshardfs", NULL }, "no command");
+	refuse(WORDS("mount", "a", "b", "--json"), "--json");
+	refuse(WORDS("a", "b"), "--src-strategy");
+	refuse(WORDS("a", "b", "--src-strategy=x"), "--dst-strategy");
+	refuse(WORDS("a", "b", "c"), "c");
+	refuse(WORDS("a", "b", "--nonsense"), "--nonsense");
+	refuse(WORDS("a", "b", "-Z"), "-Z");
+	refuse(WORDS("a", "b", "-ononsense=1"), "nonsense");
+	refuse(WORDS("a", "b", "-osrc-strategy=x"), "src-strategy");
+	refuse(WORDS("a", "b", "--src-strategy"), "--src-strategy");
+	refuse(WORDS("a", "b", "--foreground=1"), "--foreground");
+	refuse(WORDS("a", "b", "-odebug=1"), "debug");
+	refuse(WORDS("a", "b", "--src-strategy="), "src-strategy");
+	refuse(WORDS("a", "b", "--prefix=/"), "prefix");
+	refuse(WORDS("a", "b", "--prefix=.x"), "prefix");
+	refuse(WORDS("a", "b", "--prefix=a..b"), "prefix");
+	refuse(WORDS("a", "b", "--prefix=a\nb"), "prefix");
+	refuse(WORDS("a", "b", "--compat=MindSpore"), "compat");
+	refuse(WORDS("a", "b", "--log-level=7"), "log-level");
+	refuse(WORDS("a", "b", "--only=["), "only");
+	refuse(WORDS("a", "b", "--drop=a("), "drop");
+	refuse(WORDS("a", "b", "--fault=eio,p=2"), "eio,p=2");
+	refuse(WORDS("a", "b", "--fault="), "fault");
+	refuse(WORDS("a", "b", "-orw"), "rw");
+	refuse(WORDS("a", "b", "-omax_threads=-1"), "max_threads");
+	refuse(WORDS("a", "b", "-omax_threads= 1"), "max_threads");
+	refuse(WORDS("a", "b", "-omax_threads=99999999999999999999"),
+	       "max_threads");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_long_forms),
+		cmocka_unit_test(test_mount_forms),
+		cmocka_unit_test(test_kernel_options),
+		cmocka_unit_test(test_debug),
+		cmocka_unit_test(test_selection),
+		cmocka_unit_test(test_selection_refused),
+		cmocka_unit_test(test_resume),
+		cmocka_unit_test(test_help_needs_nothing_else),
+		cmocka_unit_test(test_quiet),
+		cmocka_unit_test(test_log_targets),
+		cmocka_unit_test(test_tables),
+		cmocka_unit_test(test_digest),
+		cmocka_unit_test(test_exit_status),
+		cmocka_unit_test(test_refused),
+	};
+
+	return cmocka_run_group_tests_name("cli_options", tests, NULL, NULL);
+}

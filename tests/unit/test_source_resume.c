@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_source_resume.c - a dialect that is made up here: what a framework
+ * costs that is not known yet, and that nothing else has to know of it. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/source/resume.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "source_support.h"
+
+/* A checkpoint is <name>.<step>.toy, whole if it ends in "end". */
+static const char *toy_suffix(const char *name)
+{
+	(void)name;
+	return ".toy";
+}
+
+static bool toy_parse(const char *file, struct rsh_step_name *out)
+{
+	if (!rsh_has_suffix(file, ".toy"))
+		return false;
+	rsh_step_name_read(file, strlen(file) - strlen(".toy"), out);
+	return true;
+}
+
+static int toy_check(const struct rsh_byte_source *files,
+		     const char *const *names, size_t n, bool full,
+		     struct rsh_error *err)
+{
+	char end[3] = "";
+
+	(void)names, (void)n, (void)full;
+	if (files->size >= sizeof(end) &&
+	    files->pread_fn(files->ctx, end, sizeof(end),
+			    files->size - sizeof(end)) == sizeof(end) &&
+	    memcmp(end, "end", sizeof(end)) == 0)
+		return 0;
+	return rsh_error_set(err, EBADMSG, "%s: no end", files->path);
+}
+
+static int toy_show(struct rsh_resume *r, const struct rsh_saved *saved,
+		    size_t n)
+{
+	return rsh_resume_show_each(r, saved, n, toy_suffix);
+}
+
+static const struct rsh_step_dialect toy = {
+	.name = "Toy", .parse = toy_parse, .check = toy_check,
+	.show = toy_show,
+};
+static const struct rsh_step_dialect *const dialects[] = { &toy, NULL };
+
+static void test_whole_step(void **state)
+{
+	const struct rsh_source_options opts = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_resume_entry *e;
+	struct rsh_resume *r;
+	char *tree = tree_make(), buf[8] = "";
+	size_t n;
+
+	(void)state;
+	tree_write(tree, "rank_0/m.9.toy", "9 end", 5);
+	tree_write(tree, "rank_1/m.9.toy", "9 end", 5);
+	tree_write(tree, "rank_0/m.10.toy", "10 end", 6);
+	tree_write(tree, "rank_1/m.10.toy", "10 e", 4);
+	tree_write(tree, "rank_0/m.11.toy", "11 end", 6);
+	assert_int_equal(rsh_resume_open(tree, &opts, 5, dialects, &r, &err),
+			 0);
+	assert_string_equal(rsh_resume_step(r), "m.9.toy");
+	e = rsh_resume_entries(r, &n);
+	assert_int_equal(n, 4);
+	assert_string_equal(e[2].name, "rank_1/m.9.toy");
+	assert_int_equal(e[2].size, 5);
+	assert_string_equal(e[3].name, "rank_1/latest.toy");
+	assert_string_equal(e[3].text, "m.9.toy");
+	assert_int_equal(rsh_source_read(rsh_resume_source(r), e[2].file, 0,
+					 buf, 5), 0);
+	assert_string_equal(buf, "9 end");
+	rsh_resume_free(r);
+	tree_remove(tree);
+}
+
+static void test_none_whole(void **state)
+{
+	const struct rsh_source_options opts = { 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_resume *r;
+	char *tree = tree_make();
+
+	(void)state;
+	for (unsigned i = 1; i <= 9; i++) {
+		char name[] = "rank_0/m.0.toy";
+
+		name[strlen("rank_0/m.")] = (char)('0' + i);
+		tree_write(tree, name, "", 0);
+	}
+	assert_int_equal(rsh_resume_open(tree, &opts, 2, dialects, &r, &err),
+			 -EBADMSG);
+	assert_non_null(strstr(err.text, "tried 3 (6 older not tried); "
+					 "m.9.toy: "));
+	assert_non_null(strstr(err.text, "rank_0/m.7.toy: no end"));
+	tree_remove(tree);
+	tree = tree_make();
+	err = (struct rsh_error)RSH_ERROR_INIT;
+	assert_int_equal(rsh_resume_open(tree, &opts, 2, dialects, &r, &err),
+			 -ENOENT);
+	assert_non_null(strstr(err.text, "no checkpoint of Toy in it"));
+	tree_remove(tree);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_whole_step),
+		cmocka_unit_test(test_none_whole),
+	};
+
+	rsh_log_set_level(RSH_LOG_ERROR);
+	return cmocka_run_group_tests_name("source_resume", tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Both forms of a cut: which cell has which element, and who holds it. */
+#include "strategy_support.h"
+
+#include "rsh/tensor/cut.h"
+
+#define BOX2(a, b, c, d) { 2, { a, b }, { c, d } }
+
+static struct rsh_cut *boxes(const uint64_t *dims, const struct rsh_box *b,
+			     uint32_t n)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_cut *c;
+
+	if (rsh_cut_of_boxes(dims, 2, b, n, &c, &err))
+		fail_msg("%s", err.text);
+	return c;
+}
+
+static void ranks_with_one_box_are_replicas(void **state)
+{
+	const uint64_t dims[] = { 6, 4 };
+	const struct rsh_box b[] = {
+		BOX2(2, 1, 4, 3), BOX2(0, 0, 2, 4), BOX2(2, 0, 4, 1),
+		BOX2(2, 1, 4, 3),
+	};
+	struct rsh_cut *c = boxes(dims, b, 4);
+	struct rsh_box box;
+	uint32_t cell = rsh_cut_cell(c, 0);
+
+	(void)state;
+	assert_int_equal(rsh_cut_n_cells(c), 3);
+	assert_int_equal(rsh_cut_cell(c, 3), cell);
+	assert_int_equal(rsh_cut_n_replicas(c, cell), 2);
+	assert_int_equal(rsh_cut_member(c, cell, 0), 0);
+	assert_int_equal(rsh_cut_member(c, cell, 1), 3);
+	assert_int_equal(rsh_cut_n_replicas(c, rsh_cut_cell(c, 1)), 1);
+	rsh_cut_box(c, dims, cell, &box);
+	assert_int_equal(box.from[1], 1);
+	assert_int_equal(box.size[1], 3);
+	assert_false(rsh_cut_is_whole(c, dims, 0));
+	rsh_cut_free(c);
+}
+
+static void refuse(const struct rsh_box *b, uint32_t n, const char *sentence)
+{
+	const uint64_t dims[] = { 6, 4 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_cut *c;
+
+	assert_int_equal(rsh_cut_of_boxes(dims, 2, b, n, &c, &err), -EINVAL);
+	assert_string_equal(err.text, sentence);
+}
+
+static void boxes_that_contradict_are_refused(void **state)
+{
+	const struct rsh_box beyond[] = { BOX2(0, 0, 6, 4), BOX2(3, 0, 4, 4) };
+	const struct rsh_box huge[] = { BOX2(1, 0, UINT64_MAX, 4) };
+	const struct rsh_box across[] = { BOX2(0, 0, 6, 3), BOX2(4, 2, 1, 2) };
+	const struct rsh_box within[] = { BOX2(0, 0, 6, 4), BOX2(2, 2, 1, 1) };
+	const struct rsh_box other[] = { { 1, { 0 }, { 6 } } };
+
+	(void)state;
+	refuse(beyond, 2, "the box of rank 1 leaves dimension 0 of size 6");
+	refuse(huge, 1, "the box of rank 0 leaves dimension 0 of size 6");
+	refuse(across, 2, "the boxes of ranks 0 and 1 have some elements in "
+	       "common and not all");
+	refuse(within, 2, "the boxes of ranks 0 and 1 have some elements in "
+	       "common and not all");
+	refuse(other, 1, "the box of rank 0 has 1 dimensions, the tensor has "
+	       "2");
+}
+
+/* Elements may be in no box. */
+static void holes_are_told(void **state)
+{
+	const uint64_t dims[] = { 6, 4 }, hole[] = { 3, 0 }, at[] = { 5, 3 };
+	const struct rsh_box b[] = { BOX2(0, 0, 3, 4), BOX2(4, 0, 2, 4) };
+	const struct rsh_box all = BOX2(0, 0, 6, 4), gap = BOX2(3, 1, 1, 2);
+	struct rsh_cut *c = boxes(dims, b, 2);
+	struct rsh_box box;
+	uint32_t cell;
+
+	(void)state;
+	assert_false(rsh_cut_find(c, dims, hole, &cell, &box));
+	assert_true(rsh_cut_find(c, dims, at, &cell, &box));
+	assert_int_equal(box.from[0], 4);
+	assert_int_equal(rsh_cut_overlap(c, dims, &all, NULL, NULL), 2);
+	assert_int_equal(rsh_cut_overlap(c, dims, &gap, NULL, NULL), 0);
+	rsh_cut_free(c);
+}
+
+/* A thousand columns of one row each: the axis that tells them apart is the
+ * second. */
+static void many_boxes_are_found(void **state)
+{
+	const uint64_t dims[] = { 1, 4000 };
+	struct rsh_box *b = calloc(1000, sizeof(*b)), box;
+	struct rsh_cut *c;
+
+	(void)state;
+	assert_non_null(b);
+	for (uint32_t i = 0; i < 1000; i++)
+		b[i] = (struct rsh_box)BOX2(0, (uint64_t)(999 - i) * 4, 1, 4);
+	c = boxes(dims, b, 1000);
+	for (uint64_t i = 0; i < 4000; i++) {
+		const uint64_t at[] = { 0, i };
+		uint32_t cell;
+
+		assert_true(rsh_cut_find(c, dims, at, &cell, &box));
+		assert_int_equal(rsh_cut_member(c, cell, 0), 999 - i / 4);
+	}
+	rsh_cut_free(c);
+	free(b);
+}
+
+/* A grid and the list of the boxes that it makes say the same. */
+static void both_forms_agree(void **state)
+{
+	const uint64_t dims[] = { 8, 6 };
+	struct rsh_grid_spec g;
+	struct rsh_box b[16], box, other;
+	struct rsh_cut *grid, *list;
+
+	(void)state;
+	memset(&g, 0, sizeof(g));
+	g.n_ranks = 16;
+	g.n_dims = 2;
+	g.split[0] = 4;
+	g.split[1] = 2;
+	g.shard = 1;
+	g.axes[0] = (struct rsh_grid_axis){ 4, 2 };
+	g.axes[1] = (struct rsh_grid_axis){ 2, 8 };
+	g.first[1] = 1;
+	g.first[2] = 2;
+	g.n_free = 1;
+	g.free[0] = (struct rsh_grid_axis){ 2, 1 };
+	grid = rsh_cut_of_grid(rsh_grid_make(&g));
+	for (uint32_t r = 0; r < 16; r++)
+		rsh_cut_box(grid, dims, rsh_cut_cell(grid, r), &b[r]);
+	list = boxes(dims, b, 16);
+	assert_int_equal(rsh_cut_n_cells(grid), rsh_cut_n_cells(list));
+	for (uint64_t i = 0; i < 48; i++) {
+		const uint64_t at[] = { i / 6, i % 6 };
+		uint32_t x, y;
+
+		assert_true(rsh_cut_find(grid, dims, at, &x, &box));
+		assert_true(rsh_cut_find(list, dims, at, &y, &other));
+		assert_memory_equal(box.from, other.from, 16);
+		assert_memory_equal(box.size, other.size, 16);
+		for (uint32_t k = 0; k < 2; k++)
+			assert_int_equal(rsh_cut_cell(grid,
+						      rsh_cut_member(list, y,
+								     k)), x);
+	}
+	rsh_cut_free(grid);
+	rsh_cut_free(list);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ranks_with_one_box_are_replicas),
+		cmocka_unit_test(boxes_that_contradict_are_refused),
+		cmocka_unit_test(holes_are_told),
+		cmocka_unit_test(many_boxes_are_found),
+		cmocka_unit_test(both_forms_agree),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
