@@ -12,7 +12,7 @@
 #include "rsh/util/crew.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/vfs/inspect.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 #include "rsh/wire/manifest.h"
 
 /* ---- the files of a virtual tree (list.c) ---- */
@@ -56,7 +56,8 @@ typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
 /* Feeds a virtual file, or `size` bytes of a real one, to a sink.  0; -EINTR
  * when it is time to stop, -EIO when a real file ends early, or what source or
  * sink gave. */
-int rsh_copy_feed_virtual(struct rsh_streams *streams,
+int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
+			  struct rsh_streams *streams,
 			  const struct rsh_copy_file *f,
 			  const struct rsh_copy_control *c,
 			  rsh_copy_sink *sink, void *ctx);

@@ -354,8 +354,8 @@ static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
 	if (rc == 0)
 		rc = reserve(fd, f->size);
 	if (rc == 0)
-		rc = rsh_copy_feed_virtual(j->streams, f, &j->options->control,
-					   write_sink, &w);
+		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
+					   &j->options->control, write_sink, &w);
 	if (rc == 0)
 		file->xxh3 = rsh_digest_end(&w.digest);
 	rsh_digest_clear(&w.digest);
@@ -475,7 +475,7 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 		rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
 	if (rc == 0)
 		rc = open_export_store(j, out, err);
-	if (rc == 0 && rsh_streams_new(j->vfs, &streams, &j->streams))
+	if (rc == 0 && rsh_streams_new(&streams, &j->streams))
 		rc = rsh_error_nomem(err);
 	return rc;
 }

@@ -39,13 +39,14 @@ static int pass_loan(const struct rsh_copy_control *c, rsh_copy_sink *sink,
 	return rc;
 }
 
-int rsh_copy_feed_virtual(struct rsh_streams *streams,
+int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
+			  struct rsh_streams *streams,
 			  const struct rsh_copy_file *f,
 			  const struct rsh_copy_control *c,
 			  rsh_copy_sink *sink, void *ctx)
 {
 	struct rsh_stream *stream;
-	int rc = rsh_stream_open(streams, f->node, &stream);
+	int rc = rsh_vfs_open_stream(vfs, f->node, streams, &stream);
 	uint64_t at = 0;
 
 	if (rc)

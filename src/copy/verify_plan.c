@@ -227,8 +227,8 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	if (rc == 0)
 		rc = init_digests(j, k, said, records, n);
 	if (rc == 0 && (k->fd >= 0 || k->has_by_manifest || k->has_by_plan))
-		rc = rsh_copy_feed_virtual(j->streams, f, &j->options->control,
-					   check_sink, k);
+		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
+					   &j->options->control, check_sink, k);
 	if (rc == -ECANCELED)
 		rc = 0;
 	if (rc == 0)
@@ -323,7 +323,7 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 	if (rsh_copy_list_make(j->vfs, o->wanted, &j->list))
 		return rsh_error_nomem(err);
 	j->problems = calloc(j->list.n + 1, sizeof(*j->problems));
-	if (!j->problems || rsh_streams_new(j->vfs, &streams, &j->streams))
+	if (!j->problems || rsh_streams_new(&streams, &j->streams))
 		return rsh_error_nomem(err);
 	rc = rsh_origin_make(j->vfs, cfg, &j->list, &j->origin, err);
 	if (rc == 0 && o->manifest)

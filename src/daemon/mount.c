@@ -55,7 +55,6 @@ struct service {
 	struct room room;
 	struct rsh_source_io *io;
 	struct rsh_vfs *vfs;     /* the checkpoints */
-	struct rsh_vfs *control; /* and what the mount tells about itself */
 	struct rsh_server *server;
 	struct rsh_facts facts;
 	struct rsh_signals *signals;
@@ -187,7 +186,7 @@ static int add_control(struct service *s, struct rsh_error *err)
 	s->facts.cache_bytes = cache_bytes(s);
 	co.n_plans = rsh_facts_n_plans(&s->facts);
 	if (rc == 0)
-		rc = rsh_control_new(s->vfs, &co, &s->control);
+		rc = rsh_control_add(s->vfs, &co);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
@@ -305,7 +304,7 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	if (rc == 0 && s->daemon)
 		rsh_daemon_detach();
 	if (rc == 0)
-		rc = rsh_server_mount(s->control, &s->so, &s->server, err);
+		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
 	/* Whoever waits for it looks what is mounted now. */
 	rsh_stack_unlock(s->lock);
 	rsh_unmount_mark(s->mark);
@@ -345,7 +344,6 @@ static void end_service(struct service *s)
 				"left behind", s->options->vfs.source);
 		return;
 	}
-	rsh_vfs_free(s->control);
 	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
 	rsh_source_io_free(s->io);

@@ -63,7 +63,7 @@ struct rsh_loop {
 	pthread_cond_t opened;
 };
 
-static void free_buffer(void *arg)
+static void worker_free_buffer(void *arg)
 {
 	struct worker *w = arg;
 
@@ -71,7 +71,7 @@ static void free_buffer(void *arg)
 	w->buf.mem = NULL;
 }
 
-static bool all_busy(struct rsh_loop *l)
+static bool loop_all_busy(struct rsh_loop *l)
 {
 	unsigned n = atomic_load(&l->n_always);
 
@@ -80,22 +80,22 @@ static bool all_busy(struct rsh_loop *l)
 	return atomic_load(&l->n_busy) >= n;
 }
 
-static void unlock(void *arg)
+static void loop_unlock(void *arg)
 {
 	pthread_mutex_unlock(arg);
 }
 
 /* Can be cancelled. */
-static void wait_until_open(struct rsh_loop *l)
+static void loop_wait_until_open(struct rsh_loop *l)
 {
 	pthread_mutex_lock(&l->lock);
-	pthread_cleanup_push(unlock, &l->lock);
+	pthread_cleanup_push(loop_unlock, &l->lock);
 	while (!atomic_load(&l->open) && !fuse_session_exited(l->session))
 		pthread_cond_wait(&l->opened, &l->lock);
 	pthread_cleanup_pop(1);
 }
 
-static void open_or_close(struct rsh_loop *l)
+static void loop_open_or_close(struct rsh_loop *l)
 {
 	bool open = atomic_load(&l->forced) ||
 		    rsh_streams_sleep(l->server->streams);
@@ -109,41 +109,41 @@ static void open_or_close(struct rsh_loop *l)
 	pthread_mutex_unlock(&l->lock);
 }
 
-static void begin(struct worker *w)
+static void worker_begin(struct worker *w)
 {
 	struct rsh_loop *l = w->loop;
 
 	atomic_fetch_add(&w->moves, 1);
 	atomic_fetch_add(&l->n_busy, 1);
-	if (all_busy(l) && !atomic_exchange(&l->watched, true))
+	if (loop_all_busy(l) && !atomic_exchange(&l->watched, true))
 		sem_post(&l->news);
 }
 
-static void end(struct worker *w)
+static void worker_end(struct worker *w)
 {
-	open_or_close(w->loop);
+	loop_open_or_close(w->loop);
 	atomic_fetch_sub(&w->loop->n_busy, 1);
 	atomic_fetch_add(&w->moves, 1);
 }
 
-static void serve(struct worker *w)
+static void worker_serve(struct worker *w)
 {
-	begin(w);
+	worker_begin(w);
 	fuse_session_process_buf(w->loop->session, &w->buf);
-	end(w);
+	worker_end(w);
 }
 
 /* A thread that was added has its first request where others wait. */
-static void help(struct worker *w)
+static void worker_help(struct worker *w)
 {
-	begin(w);
+	worker_begin(w);
 	rsh_turns_help(&w->loop->server->turns);
-	end(w);
+	worker_end(w);
 }
 
 /* A reader who goes on has its next request here in less time than it takes to
  * wake a thread; one thread looks out for it. */
-static void linger(struct rsh_loop *l)
+static void loop_linger(struct rsh_loop *l)
 {
 	struct pollfd device = { fuse_session_fd(l->session), POLLIN, 0 };
 	uint64_t until;
@@ -157,22 +157,22 @@ static void linger(struct rsh_loop *l)
 }
 
 /* Can be cancelled while it waits for a request, not while it serves one. */
-static void *work(void *arg)
+static void *worker_run(void *arg)
 {
 	struct worker *w = arg;
 	struct rsh_loop *l = w->loop;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	pthread_cleanup_push(free_buffer, w);
-	help(w);
+	pthread_cleanup_push(worker_free_buffer, w);
+	worker_help(w);
 	while (!fuse_session_exited(l->session)) {
 		int rc;
 
 		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
 		if (w->extra)
-			wait_until_open(l);
+			loop_wait_until_open(l);
 		else if (atomic_load(&w->moves))
-			linger(l);
+			loop_linger(l);
 		rc = fuse_session_receive_buf(l->session, &w->buf);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
 		if (rc == -EINTR)
@@ -183,14 +183,14 @@ static void *work(void *arg)
 			fuse_session_exit(l->session);
 			break;
 		}
-		serve(w);
+		worker_serve(w);
 	}
 	sem_post(&l->news);
 	pthread_cleanup_pop(1);
 	return NULL;
 }
 
-static int add_worker(struct rsh_loop *l, bool extra)
+static int loop_add_worker(struct rsh_loop *l, bool extra)
 {
 	atomic_uint *count = extra ? &l->n_extra : &l->n_always;
 	struct worker *w = &l->workers[l->n_workers];
@@ -203,7 +203,7 @@ static int add_worker(struct rsh_loop *l, bool extra)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	atomic_fetch_add(count, 1);
-	rc = pthread_create(&w->thread, NULL, work, w);
+	rc = pthread_create(&w->thread, NULL, worker_run, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (rc) {
 		atomic_fetch_sub(count, 1);
@@ -217,7 +217,7 @@ static int add_worker(struct rsh_loop *l, bool extra)
 
 /* A signal wakes the wait, but not if it comes just before it: hence never for
  * long, nor for longer than `most` ns. */
-static void wait_news(struct rsh_loop *l, uint64_t most)
+static void loop_wait_news(struct rsh_loop *l, uint64_t most)
 {
 	const long ns = atomic_load(&l->watched) ? STUCK_NS : IDLE_NS;
 	struct timespec until;
@@ -231,14 +231,14 @@ static void wait_news(struct rsh_loop *l, uint64_t most)
 	sem_timedwait(&l->news, &until);
 }
 
-static void relieve(struct rsh_loop *l)
+static void loop_relieve(struct rsh_loop *l)
 {
 	if (!atomic_load(&l->open)) {
 		atomic_store(&l->forced, true);
-		open_or_close(l);
+		loop_open_or_close(l);
 	} else if (l->n_workers < l->max_workers) {
 		rsh_log_debug("%u threads are stuck", l->n_workers);
-		add_worker(l, false);
+		loop_add_worker(l, false);
 	}
 }
 
@@ -249,7 +249,7 @@ struct look {
 	bool turned; /* a request that may wait for the source has ended */
 };
 
-static struct look look_again(struct rsh_loop *l, uint64_t *turns)
+static struct look loop_look(struct rsh_loop *l, uint64_t *turns)
 {
 	const uint64_t done = atomic_load(&l->server->turns.n_done);
 	struct look look = { .turned = done != *turns };
@@ -270,24 +270,24 @@ static struct look look_again(struct rsh_loop *l, uint64_t *turns)
 
 /* Workers who were all busy need help if nothing is answered, or if some wait
  * for their turn in vain; until those who always take requests suffice. */
-static void watch(struct rsh_loop *l, uint64_t *turns)
+static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 {
-	const struct look look = look_again(l, turns);
+	const struct look look = loop_look(l, turns);
 	const bool waiting = atomic_load(&l->server->turns.n_waiting);
 
-	if ((all_busy(l) && !look.moved) || (waiting && !look.turned)) {
-		relieve(l);
+	if ((loop_all_busy(l) && !look.moved) || (waiting && !look.turned)) {
+		loop_relieve(l);
 	} else if (!look.stuck && !waiting) {
 		atomic_store(&l->forced, false);
 		atomic_store(&l->watched, false);
 		/* Unless they all became busy in this moment. */
-		if (all_busy(l))
+		if (loop_all_busy(l))
 			atomic_store(&l->watched, true);
 	}
 }
 
 /* False if one of them does not come back from its source. */
-static bool join_workers(struct rsh_loop *l)
+static bool loop_join_workers(struct rsh_loop *l)
 {
 	struct timespec until;
 	bool all = true;
@@ -333,13 +333,13 @@ static void loop_free(struct rsh_loop *l)
 }
 
 /* Fewer threads than wanted are only slower. */
-static int start_workers(struct rsh_loop *l)
+static int loop_start_workers(struct rsh_loop *l)
 {
 	int rc = 0;
 
 	while (rc == 0 && l->n_workers < l->max_workers &&
 	       l->n_workers < l->server->n_threads + EXTRA_THREADS)
-		rc = add_worker(l, l->n_workers >= l->server->n_threads);
+		rc = loop_add_worker(l, l->n_workers >= l->server->n_threads);
 	return l->n_workers ? 0 : rc;
 }
 
@@ -352,14 +352,14 @@ int rsh_loop_run(struct rsh_server *server)
 	if (!l)
 		return -ENOMEM;
 	server->interrupts.news = &l->news;
-	rc = start_workers(l);
+	rc = loop_start_workers(l);
 	while (rc == 0 && !fuse_session_exited(l->session)) {
-		wait_news(l, rsh_interrupts_answer(server));
+		loop_wait_news(l, rsh_interrupts_answer(server));
 		if (atomic_load(&l->watched))
-			watch(l, &turns);
+			loop_watch(l, &turns);
 	}
 	rsh_turns_close(&server->turns);
-	server->stuck = !join_workers(l);
+	server->stuck = !loop_join_workers(l);
 	if (rc == 0)
 		rc = atomic_load(&l->error);
 	/* Who is stuck still uses it. */

@@ -57,7 +57,7 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 
 /* Appends "<sep><key><value>"; commas and backslashes of the value are
  * escaped as libfuse's option parser wants it. */
-static bool add_option(char **opts, const char *key, const char *value)
+static bool session_add_option(char **opts, const char *key, const char *value)
 {
 	size_t have = *opts ? strlen(*opts) : 0;
 	char *p = realloc(*opts, have + strlen(key) + 2 * strlen(value) + 2);
@@ -83,12 +83,12 @@ static bool collect_options(const struct rsh_server_options *o, char **opts)
 	char number[16], *have;
 
 	snprintf(number, sizeof(number), "%u", rsh_max_read(o));
-	if (!add_option(opts, "ro", "") ||
-	    !add_option(opts, "default_permissions", "") ||
-	    !add_option(opts, "subtype=", o->subtype) ||
-	    !add_option(opts, "fsname=", o->fsname))
+	if (!session_add_option(opts, "ro", "") ||
+	    !session_add_option(opts, "default_permissions", "") ||
+	    !session_add_option(opts, "subtype=", o->subtype) ||
+	    !session_add_option(opts, "fsname=", o->fsname))
 		return false;
-	if (!add_option(opts, "max_read=", number))
+	if (!session_add_option(opts, "max_read=", number))
 		return false;
 	if (!o->mount_opts)
 		return true;

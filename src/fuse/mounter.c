@@ -111,7 +111,7 @@ static ssize_t take_message(int socket, void *buf, size_t size, int *fd,
 	return got;
 }
 
-static void answer(int socket, struct rsh_error *said, int fd)
+static void mounter_answer(int socket, struct rsh_error *said, int fd)
 {
 	send_message(socket, said, sizeof(*said), &fd, fd >= 0);
 }
@@ -162,7 +162,7 @@ static int mount_once(struct work *w, struct rsh_error *said)
 }
 
 /* Whoever started the command waits for its streams to close. */
-static void leave_streams(void)
+static void mounter_leave_streams(void)
 {
 	for (int fd = 0; fd <= 2; fd++)
 		rsh_device_close(fd);
@@ -175,8 +175,8 @@ static void do_mount(struct work *w)
 
 	if (mount_once(w, &said) == 0)
 		fd = fuse_session_fd(w->session);
-	leave_streams();
-	answer(w->socket, &said, fd);
+	mounter_leave_streams();
+	mounter_answer(w->socket, &said, fd);
 	/* The connection must end with the server. */
 	if (fd >= 0)
 		rsh_device_close(fd);
@@ -188,7 +188,7 @@ static void do_unmount(struct work *w)
 
 	if (w->session)
 		fuse_session_unmount(w->session);
-	answer(w->socket, &said, -1);
+	mounter_answer(w->socket, &said, -1);
 }
 
 /* ---- finding ---- */
@@ -206,7 +206,7 @@ static void send_found(int to, int fd[2])
 }
 
 __attribute__((noreturn))
-static void find(const struct work *w, const char *name, int to)
+static void mounter_find(const struct work *w, const char *name, int to)
 {
 	int fd[2] = { -EIO, -EIO };
 
@@ -228,7 +228,7 @@ static void do_find(struct work *w, const char *name, int to)
 		return;
 	child = fork();
 	if (child == 0)
-		find(w, name, to);
+		mounter_find(w, name, to);
 	w->n_finding += child > 0;
 }
 
@@ -239,7 +239,7 @@ static void do_dying(const char *number, int to)
 	send_message(to, &dies, sizeof(dies), NULL, 0);
 }
 
-static void obey(struct work *w)
+static void mounter_obey(struct work *w)
 {
 	char word[PATH_MAX + 2];
 	int fd[MOST_FDS];
@@ -273,8 +273,8 @@ static void ignore_signals(void)
 }
 
 __attribute__((noreturn))
-static void work(const struct rsh_server_options *o, const char *mountpoint,
-		 int socket)
+static void mounter_work(const struct rsh_server_options *o,
+			 const char *mountpoint, int socket)
 {
 	struct work w = {
 		.options = o, .mountpoint = mountpoint, .socket = socket,
@@ -282,7 +282,7 @@ static void work(const struct rsh_server_options *o, const char *mountpoint,
 
 	ignore_signals();
 	if (chdir("/") == 0)
-		obey(&w);
+		mounter_obey(&w);
 	_exit(0);
 }
 
@@ -306,7 +306,7 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 		m->process = fork();
 		if (m->process == 0) {
 			close(ends[0]);
-			work(o, mountpoint, ends[1]);
+			mounter_work(o, mountpoint, ends[1]);
 		}
 		rc = m->process < 0 ? -1 : 0;
 	}
@@ -321,8 +321,8 @@ int rsh_mounter_start(const struct rsh_server_options *o,
 	return 0;
 }
 
-static int ask(struct rsh_mounter *m, char word, struct rsh_error *said,
-	       int *fd)
+static int mounter_ask(struct rsh_mounter *m, char word, struct rsh_error *said,
+		       int *fd)
 {
 	if (send(m->socket, &word, 1, MSG_NOSIGNAL) != 1)
 		return rsh_error_set(said, errno, "the process that mounts: %s",
@@ -332,7 +332,7 @@ static int ask(struct rsh_mounter *m, char word, struct rsh_error *said,
 
 int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err)
 {
-	return ask(m, MOUNT, err, fd);
+	return mounter_ask(m, MOUNT, err, fd);
 }
 
 void rsh_mounter_unmount(struct rsh_mounter *m)
@@ -340,7 +340,7 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 	struct rsh_error said = RSH_ERROR_INIT;
 	int none = -1;
 
-	if (ask(m, UNMOUNT, &said, &none))
+	if (mounter_ask(m, UNMOUNT, &said, &none))
 		rsh_log_warning("%s; the mount is left behind", said.text);
 }
 

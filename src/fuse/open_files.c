@@ -23,7 +23,7 @@ struct rsh_open_file *rsh_open_file_of(const struct fuse_file_info *fi)
 	return (struct rsh_open_file *)(uintptr_t)fi->fh;
 }
 
-static void discard(struct rsh_open_file *f)
+static void open_file_discard(struct rsh_open_file *f)
 {
 	LIST_REMOVE(f, next);
 	free(f->text);
@@ -35,7 +35,7 @@ void rsh_open_file_free(struct rsh_open_files *all, struct rsh_open_file *f)
 	if (!f)
 		return;
 	pthread_mutex_lock(&all->lock);
-	discard(f);
+	open_file_discard(f);
 	pthread_mutex_unlock(&all->lock);
 }
 
@@ -44,5 +44,5 @@ void rsh_open_files_clear(struct rsh_open_files *all)
 	struct rsh_open_file *f;
 
 	while ((f = LIST_FIRST(&all->list)))
-		discard(f);
+		open_file_discard(f);
 }

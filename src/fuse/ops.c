@@ -48,8 +48,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 
 /* ---- names and attributes ---- */
 
-static void fill_entry(const struct rsh_vfs *v, uint64_t node,
-		       struct fuse_entry_param *e)
+static void op_fill_entry(const struct rsh_vfs *v, uint64_t node,
+			  struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){
 		.ino = node,
@@ -76,7 +76,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_entry(req, &e);
 		return;
 	}
-	fill_entry(v, node, &e);
+	op_fill_entry(v, node, &e);
 	fuse_reply_entry(req, &e);
 }
 
@@ -148,22 +148,23 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 }
 
 /* Appends entry `i`; 0 when the buffer is full. */
-static size_t add_entry(fuse_req_t req, char *buf, size_t room, uint64_t node,
-			const char *name, uint64_t i, bool plus)
+static size_t op_add_entry(fuse_req_t req, char *buf, size_t room,
+			   uint64_t node, const char *name, uint64_t i,
+			   bool plus)
 {
 	struct fuse_entry_param e;
 	size_t need;
 
-	fill_entry(vfs_of(req), node, &e);
-	need = plus ? fuse_add_direntry_plus(req, buf, room, name, &e,
-					     (off_t)i + 1) :
+	op_fill_entry(vfs_of(req), node, &e);
+	need = plus ?
+	       fuse_add_direntry_plus(req, buf, room, name, &e, (off_t)i + 1) :
 		      fuse_add_direntry(req, buf, room, name, &e.attr,
 					(off_t)i + 1);
 	return need <= room ? need : 0;
 }
 
-static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		     bool plus)
+static void op_list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			bool plus)
 {
 	cleanup_free char *buf = malloc(size ? size : 1);
 	char name[NAME_MAX + 1];
@@ -180,7 +181,8 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 				   sizeof(name));
 		if (rc)
 			break;
-		n = add_entry(req, buf + at, size - at, child, name, i, plus);
+		n = op_add_entry(req, buf + at, size - at, child, name, i,
+				 plus);
 		if (n == 0)
 			break;
 		at += n;
@@ -195,21 +197,21 @@ static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
 	(void)fi;
-	list_dir(req, ino, size, off, false);
+	op_list_dir(req, ino, size, off, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 			   off_t off, struct fuse_file_info *fi)
 {
 	(void)fi;
-	list_dir(req, ino, size, off, true);
+	op_list_dir(req, ino, size, off, true);
 }
 
 /* ---- files ---- */
 
 /* `req` as in rsh_passthrough_close(). */
-static void close_file(struct rsh_server *s, fuse_req_t req,
-		       struct rsh_open_file *f)
+static void op_close_file(struct rsh_server *s, fuse_req_t req,
+			  struct rsh_open_file *f)
 {
 	if (f->backing)
 		rsh_passthrough_close(s, req, f->backing);
@@ -218,8 +220,8 @@ static void close_file(struct rsh_server *s, fuse_req_t req,
 }
 
 /* 0 or -errno. */
-static int open_file(struct rsh_server *s, const struct rsh_turn *r,
-		     struct rsh_open_file **out)
+static int op_open_file(struct rsh_server *s, const struct rsh_turn *r,
+			struct rsh_open_file **out)
 {
 	struct rsh_open_file *f = rsh_open_file_new(&s->files);
 	const int flags = r->fi.flags;
@@ -227,7 +229,7 @@ static int open_file(struct rsh_server *s, const struct rsh_turn *r,
 
 	if (!f)
 		return -ENOMEM;
-	rc = rsh_stream_open(s->streams, r->ino, &f->stream);
+	rc = rsh_vfs_open_stream(s->vfs, r->ino, s->streams, &f->stream);
 	if (rc) {
 		rsh_open_file_free(&s->files, f);
 		return rc;
@@ -237,14 +239,14 @@ static int open_file(struct rsh_server *s, const struct rsh_turn *r,
 	else
 		rc = rsh_passthrough_open(s, r, &f->backing);
 	if (rc)
-		close_file(s, NULL, f);
+		op_close_file(s, NULL, f);
 	else
 		*out = f;
 	return rc;
 }
 
-static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
-		       struct rsh_open_file *f)
+static void op_reply_open(struct rsh_server *s, const struct rsh_turn *r,
+			  struct rsh_open_file *f)
 {
 	struct fuse_file_info fi = r->fi;
 
@@ -259,17 +261,14 @@ static void reply_open(struct rsh_server *s, const struct rsh_turn *r,
 		      f->backing ? ", passed through" : "");
 	/* Fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(r->req, &fi))
-		close_file(s, NULL, f);
+		op_close_file(s, NULL, f);
 }
 
-/* Can be interrupted from now on. */
-static void wait_in_turn(struct rsh_turn *r, bool of_page)
+/* As rsh_turns_begin().  The request can be interrupted from now on. */
+static int begin_turn(struct rsh_turn *r, bool of_page)
 {
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
-	if (r->pending)
-		rsh_turns_take(&r->server->turns, r);
-	else
-		r->serve(r, -ENOMEM);
+	return r->pending ? rsh_turns_begin(&r->server->turns, r) : -ENOMEM;
 }
 
 static void serve_open(const struct rsh_turn *r, int rc)
@@ -279,14 +278,14 @@ static void serve_open(const struct rsh_turn *r, int rc)
 	bool mine;
 
 	if (rc == 0 && !rsh_pending_is_over(r->pending))
-		rc = open_file(s, r, &f);
+		rc = op_open_file(s, r, &f);
 	mine = rsh_pending_end(r->pending);
 	if (mine && rc)
 		fuse_reply_err(r->req, -rc);
 	else if (mine)
-		reply_open(s, r, f);
+		op_reply_open(s, r, f);
 	else if (f)
-		close_file(s, NULL, f);
+		op_close_file(s, NULL, f);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -296,13 +295,21 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		.server = s, .serve = serve_open, .req = req, .ino = ino,
 		.fi = *fi,
 	};
+	int rc;
 
-	if (rsh_control_owns(ino))
+	if (rsh_control_owns(ino)) {
 		rsh_control_op_open(req, ino, fi);
-	else if (s->passthrough.granted)
-		wait_in_turn(&r, false); /* may compare bytes */
-	else
+		return;
+	}
+	if (!s->passthrough.granted) {
 		serve_open(&r, 0);
+		return;
+	}
+	rc = begin_turn(&r, false); /* may compare bytes */
+	if (rc != RSH_TURN_LATER)
+		serve_open(&r, rc);
+	if (rc == 0)
+		rsh_turns_end(&s->turns);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
@@ -312,30 +319,27 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 		rsh_control_op_release(req, fi);
 		return;
 	}
-	close_file(fuse_req_userdata(req), req, rsh_open_file_of(fi));
+	op_close_file(fuse_req_userdata(req), req, rsh_open_file_of(fi));
 	fuse_reply_err(req, 0);
-}
-
-static ssize_t lend(const struct rsh_turn *r, struct rsh_loan *loan)
-{
-	ssize_t n;
-
-	if (rsh_pending_is_over(r->pending))
-		return -EINTR;
-	n = rsh_stream_lend(r->stream, (uint64_t)r->off, r->size, loan);
-	rsh_log_debug("read node %llu offset %lld size %zu: %zd",
-		      (unsigned long long)r->ino, (long long)r->off, r->size,
-		      n);
-	return n;
 }
 
 /* The file may be closed once the reader has an answer. */
 static void serve_read(const struct rsh_turn *r, int rc)
 {
 	struct rsh_loan loan;
-	const ssize_t n = rc ? rc : lend(r, &loan);
-	const bool mine = rsh_pending_end(r->pending);
+	ssize_t n = rc;
+	bool mine;
 
+	if (n == 0 && rsh_pending_is_over(r->pending))
+		n = -EINTR;
+	if (n == 0) {
+		n = rsh_stream_lend(r->stream, (uint64_t)r->off, r->size,
+				    &loan);
+		rsh_log_debug("read node %llu offset %lld size %zu: %zd",
+			      (unsigned long long)r->ino, (long long)r->off,
+			      r->size, n);
+	}
+	mine = rsh_pending_end(r->pending);
 	if (mine && n < 0)
 		fuse_reply_err(r->req, (int)-n);
 	else if (mine)
@@ -353,6 +357,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		.server = s, .serve = serve_read, .req = req, .ino = ino,
 		.size = size, .off = off, .fi = *fi,
 	};
+	int rc;
 
 	if (rsh_control_owns(ino)) {
 		rsh_control_op_read(req, size, off, fi);
@@ -361,7 +366,11 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	r.stream = rsh_open_file_of(fi)->stream;
 	rsh_stream_hold(r.stream);
 	/* The kernel names an owner of its locks where a process reads. */
-	wait_in_turn(&r, fi->lock_owner == 0);
+	rc = begin_turn(&r, fi->lock_owner == 0);
+	if (rc != RSH_TURN_LATER)
+		serve_read(&r, rc);
+	if (rc == 0)
+		rsh_turns_end(&s->turns);
 }
 
 /* ---- what a read-only tree refuses ----
@@ -369,7 +378,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
  * The mount is `ro`, so the kernel answers EROFS by itself; these are for a
  * mount that root has remounted `rw`. */
 
-static void refuse(fuse_req_t req)
+static void op_refuse(fuse_req_t req)
 {
 	fuse_reply_err(req, EROFS);
 }
@@ -378,35 +387,35 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr,
 		       int to_set, struct fuse_file_info *fi)
 {
 	(void)ino, (void)attr, (void)to_set, (void)fi;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode, dev_t rdev)
 {
 	(void)parent, (void)name, (void)mode, (void)rdev;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 		     mode_t mode)
 {
 	(void)parent, (void)name, (void)mode;
-	refuse(req);
+	op_refuse(req);
 }
 
 /* unlink and rmdir */
 static void op_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	(void)parent, (void)name;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent,
 		       const char *name)
 {
 	(void)link, (void)parent, (void)name;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -414,34 +423,34 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      unsigned int flags)
 {
 	(void)parent, (void)name, (void)newparent, (void)newname, (void)flags;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t newparent,
 		    const char *newname)
 {
 	(void)ino, (void)newparent, (void)newname;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name,
 		      mode_t mode, struct fuse_file_info *fi)
 {
 	(void)parent, (void)name, (void)mode, (void)fi;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 			const char *value, size_t size, int flags)
 {
 	(void)ino, (void)name, (void)value, (void)size, (void)flags;
-	refuse(req);
+	op_refuse(req);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	(void)ino, (void)name;
-	refuse(req);
+	op_refuse(req);
 }
 
 const struct fuse_lowlevel_ops rsh_fuse_ops = {

@@ -11,7 +11,7 @@
 
 #include "rsh/fuse/server.h"
 #include "rsh/vfs/digest.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 
 /* Source files that the kernel reads by itself (passthrough.c). */
 struct rsh_backing;
@@ -52,7 +52,7 @@ struct rsh_interrupts {
 /* A request that may have to wait for the source. */
 struct rsh_turn {
 	/* Replies, with the error if `rc` is one: it has not come to its
-	 * turn. */
+	 * turn.  For who serves a request that was left. */
 	void (*serve)(const struct rsh_turn *r, int rc);
 	struct rsh_server *server;
 	fuse_req_t req; /* not to be touched before `pending` is claimed */
@@ -168,9 +168,13 @@ int rsh_turns_init(struct rsh_turns *t);
 void rsh_turns_destroy(struct rsh_turns *t);
 /* So many requests at a time, 1 at first. */
 void rsh_turns_allow(struct rsh_turns *t, unsigned most);
-/* Serves the request, and then those whose turn has come; or leaves it, in a
- * copy, to whoever does. */
-void rsh_turns_take(struct rsh_turns *t, const struct rsh_turn *r);
+/* 0: it is the request's turn, and rsh_turns_end() is due when it has been
+ * served.  RSH_TURN_LATER: it has been left, in a copy, to whoever ends a turn.
+ * -errno: it is not to have one. */
+#define RSH_TURN_LATER 1
+int rsh_turns_begin(struct rsh_turns *t, const struct rsh_turn *r);
+/* Serves those whose turn has come then. */
+void rsh_turns_end(struct rsh_turns *t);
 /* Serves those who wait, if there is room. */
 void rsh_turns_help(struct rsh_turns *t);
 /* That request has been answered, and need not wait if it still does. */

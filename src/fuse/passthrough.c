@@ -130,7 +130,8 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 
 /* ---- the list; lock held ---- */
 
-static struct rsh_backing *find(struct rsh_passthrough *p, uint32_t file)
+static struct rsh_backing *backing_find_file(struct rsh_passthrough *p,
+					     uint32_t file)
 {
 	struct rsh_backing *b;
 
@@ -142,8 +143,8 @@ static struct rsh_backing *find(struct rsh_passthrough *p, uint32_t file)
 
 /* ---- backings ---- */
 
-static void discard(struct rsh_server *s, fuse_req_t req,
-		    struct rsh_backing *b)
+static void backing_discard(struct rsh_server *s, fuse_req_t req,
+			    struct rsh_backing *b)
 {
 	if (b->id)
 		end_id(s, req, b->id);
@@ -182,13 +183,13 @@ static int new_backing(struct rsh_server *s, const struct rsh_turn *r,
 
 /* Puts a new backing in the list, unless another is there, which is taken then,
  * or the kernel has refused one; NULL. */
-static struct rsh_backing *settle(struct rsh_passthrough *p,
-				  struct rsh_backing *mine, bool *first)
+static struct rsh_backing *backing_settle(struct rsh_passthrough *p,
+					  struct rsh_backing *mine, bool *first)
 {
 	struct rsh_backing *b;
 
 	pthread_mutex_lock(&p->lock);
-	b = find(p, mine->file);
+	b = backing_find_file(p, mine->file);
 	if (b) {
 		b->users++;
 	} else if (mine->id == 0 || p->refused) {
@@ -202,8 +203,8 @@ static struct rsh_backing *settle(struct rsh_passthrough *p,
 	return b;
 }
 
-static int make(struct rsh_server *s, const struct rsh_turn *r, uint32_t file,
-		struct rsh_backing **out)
+static int backing_make(struct rsh_server *s, const struct rsh_turn *r,
+			uint32_t file, struct rsh_backing **out)
 {
 	struct rsh_error refused = RSH_ERROR_INIT;
 	struct rsh_backing *mine;
@@ -213,9 +214,9 @@ static int make(struct rsh_server *s, const struct rsh_turn *r, uint32_t file,
 	/* Without descriptors it is read as others are. */
 	if (rc)
 		return rc == -EMFILE ? 0 : rc;
-	*out = settle(&s->passthrough, mine, &first);
+	*out = backing_settle(&s->passthrough, mine, &first);
 	if (*out != mine)
-		discard(s, r->req, mine);
+		backing_discard(s, r->req, mine);
 	if (first)
 		say_off(s, refused.text);
 	return 0;
@@ -237,13 +238,13 @@ int rsh_passthrough_open(struct rsh_server *s, const struct rsh_turn *r,
 	if (rc)
 		return rc == -ENODATA ? 0 : rc;
 	pthread_mutex_lock(&p->lock);
-	b = find(p, file);
+	b = backing_find_file(p, file);
 	if (b)
 		b->users++;
 	refused = p->refused;
 	pthread_mutex_unlock(&p->lock);
 	if (!b)
-		return refused ? 0 : make(s, r, file, out);
+		return refused ? 0 : backing_make(s, r, file, out);
 	rc = rsh_vfs_backing_check(s->vfs, file, b->fd);
 	if (rc)
 		rsh_passthrough_close(s, rsh_pending_claim(r->pending) ?
@@ -265,7 +266,7 @@ void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
 		LIST_REMOVE(b, next);
 	pthread_mutex_unlock(&p->lock);
 	if (last)
-		discard(s, req, b);
+		backing_discard(s, req, b);
 }
 
 void rsh_passthrough_free(struct rsh_server *s)

@@ -157,9 +157,9 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	rsh_libfuse_listen(&said);
 	rc = rsh_session_new(o, s, &s->session, &said);
 	if (rc == 0)
-		rc = rsh_streams_new(vfs, &streams, &s->streams);
+		rc = rsh_streams_new(&streams, &s->streams);
 	if (rc == 0)
-		rc = rsh_digests_new(s->streams, &s->digests);
+		rc = rsh_digests_new(vfs, s->streams, &s->digests);
 	if (rc == 0)
 		rc = mount_session(s, mountpoint, &said);
 	rsh_libfuse_listen(NULL);
@@ -186,7 +186,7 @@ static void give_mount_back(struct rsh_server *s)
 		rsh_mounter_unmount(s->mounter);
 }
 
-static void unmount(struct rsh_server *s)
+static void server_unmount(struct rsh_server *s)
 {
 	if (!s->mounted)
 		return;
@@ -207,7 +207,7 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 	/* Those who wait are answered through the session's descriptor. */
 	if (!rsh_digests_stop(s->digests))
 		s->stuck = true;
-	unmount(s);
+	server_unmount(s);
 	if (!rsh_streams_stop(s->streams))
 		s->stuck = true;
 	return rc;
@@ -237,7 +237,7 @@ void rsh_server_free(struct rsh_server *s)
 {
 	if (!s)
 		return;
-	unmount(s);
+	server_unmount(s);
 	if (s->has_signals)
 		fuse_remove_signal_handlers(s->session);
 	if (s->stuck)

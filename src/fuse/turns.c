@@ -28,7 +28,7 @@ void rsh_turns_destroy(struct rsh_turns *t)
 }
 
 /* Lock held.  The one whose turn it is, or NULL. */
-static struct rsh_turn *next_turn(struct rsh_turns *t)
+static struct rsh_turn *turns_next(struct rsh_turns *t)
 {
 	struct rsh_turn *r = STAILQ_FIRST(&t->waiting);
 
@@ -41,7 +41,7 @@ static struct rsh_turn *next_turn(struct rsh_turns *t)
 }
 
 /* Lock held.  0, -ENOMEM, or -ECONNABORTED if it is too late. */
-static int append(struct rsh_turns *t, const struct rsh_turn *r)
+static int turns_append(struct rsh_turns *t, const struct rsh_turn *r)
 {
 	struct rsh_turn *copy;
 
@@ -58,7 +58,7 @@ static int append(struct rsh_turns *t, const struct rsh_turn *r)
 	return 0;
 }
 
-static void end_turn(struct rsh_turns *t)
+static void turns_end_one(struct rsh_turns *t)
 {
 	t->n_served--;
 	atomic_fetch_add(&t->n_done, 1);
@@ -71,34 +71,36 @@ void rsh_turns_help(struct rsh_turns *t)
 	if (!atomic_load(&t->n_waiting))
 		return;
 	pthread_mutex_lock(&t->lock);
-	while ((r = next_turn(t))) {
+	while ((r = turns_next(t))) {
 		pthread_mutex_unlock(&t->lock);
 		r->serve(r, 0);
 		free(r);
 		pthread_mutex_lock(&t->lock);
-		end_turn(t);
+		turns_end_one(t);
 	}
 	pthread_mutex_unlock(&t->lock);
 }
 
-void rsh_turns_take(struct rsh_turns *t, const struct rsh_turn *r)
+int rsh_turns_begin(struct rsh_turns *t, const struct rsh_turn *r)
 {
-	bool now;
 	int rc = 0;
 
 	pthread_mutex_lock(&t->lock);
-	now = t->n_served < t->most;
-	if (now)
+	if (t->n_served < t->most) {
 		t->n_served++;
-	else
-		rc = append(t, r);
+	} else {
+		rc = turns_append(t, r);
+		if (rc == 0)
+			rc = RSH_TURN_LATER;
+	}
 	pthread_mutex_unlock(&t->lock);
-	if (now || rc)
-		r->serve(r, rc);
-	if (!now)
-		return;
+	return rc;
+}
+
+void rsh_turns_end(struct rsh_turns *t)
+{
 	pthread_mutex_lock(&t->lock);
-	end_turn(t);
+	turns_end_one(t);
 	pthread_mutex_unlock(&t->lock);
 	rsh_turns_help(t);
 }

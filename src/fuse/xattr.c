@@ -35,7 +35,7 @@ static bool gave_up(void *ctx)
 	return rsh_pending_is_over(ctx);
 }
 
-static void answer(void *ctx, int rc, uint64_t xxh3)
+static void xattr_answer(void *ctx, int rc, uint64_t xxh3)
 {
 	fuse_req_t req = rsh_pending_req(ctx);
 	char text[XXH3_DIGITS + 1];
@@ -53,7 +53,7 @@ static void answer(void *ctx, int rc, uint64_t xxh3)
 /* The file is read for somebody with room for the answer only. */
 static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
-	static const struct rsh_digest_calls calls = { gave_up, answer };
+	static const struct rsh_digest_calls calls = { gave_up, xattr_answer };
 	struct rsh_server *s = fuse_req_userdata(req);
 	struct rsh_pending *p;
 	struct stat st;

@@ -55,12 +55,8 @@ ssize_t rsh_source_io_pread(struct rsh_source_io *io, const char *name, int fd,
 /* False if what is scanned may not be what the file holds. */
 bool rsh_source_io_is_true(const struct rsh_source_io *io);
 
-/* Reads all of [offset, offset+len) of the file, of which fd is an open
- * descriptor: 0, or a positive errno; RSH_CHANGED at end of file. */
-int rsh_file_pread(struct rsh_source *s, struct rsh_source_file *f, int fd,
-		   void *buf, size_t len, uint64_t offset);
 /* Reads what could not be read last, past any cache, to see whether it can be
- * now.  0 or as above. */
+ * now.  0, or a positive errno or RSH_CHANGED. */
 int rsh_file_read_again(struct rsh_source *s, struct rsh_source_file *f,
 			int fd);
 /* The object outlives rsh_source_io_free(). */
@@ -72,10 +68,5 @@ void rsh_source_io_keep(struct rsh_source_io *io);
 /* True if reads of the file give its bytes as they are and keep nothing.  May
  * read a little of it to find out. */
 bool rsh_file_is_straight(struct rsh_source *s, struct rsh_source_file *f);
-
-/* The range was read and its pages will not be missed: `partly`, for the sake
- * of some of its bytes. */
-void rsh_file_spent(const struct rsh_source *s, int fd, uint64_t offset,
-		    uint64_t len, bool partly);
 
 #endif

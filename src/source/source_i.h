@@ -11,6 +11,7 @@
 
 #include "io_i.h"
 #include "outage_i.h"
+#include "rsh/source/bytes.h"
 #include "rsh/source/dialect.h"
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
@@ -204,34 +205,13 @@ void rsh_file_close(struct rsh_source_file *f);
  * where memory is out. */
 void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd);
 
-/* What is done with a descriptor of the file: 0 or a positive errno. */
-typedef int rsh_file_use_fn(void *ctx, int fd);
 /* Opens the file where it is not, calls fn, and sees to it that the file has
  * stayed the same: 0, or a positive errno or RSH_CHANGED, and nothing that was
  * read may be used.  A descriptor that failed is not used again. */
 int rsh_file_try(struct rsh_source *s, struct rsh_source_file *f,
 		 rsh_file_use_fn *fn, void *ctx);
-/* The same, as often as rsh_outage_again() says, where fn may be called several
- * times; 0, or what the reader is to see: -ESTALE, -ENOMEM or -EIO. */
-int rsh_file_use(struct rsh_source *s, struct rsh_source_file *f, bool wait,
-		 rsh_file_use_fn *fn, void *ctx);
-/* That for a failure of rsh_file_try() (outage.c). */
+/* What the reader is to see of a failure of rsh_file_try() (outage.c). */
 int rsh_reader_errno(int code);
-/* As rsh_source_read(), which waits. */
-int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
-		       void *buf, size_t len, bool wait);
-
-/* ---- gathering (gather.c) ---- */
-
-struct rsh_gather;
-struct rsh_gathers {
-	pthread_mutex_t lock; /* guards all below */
-	struct rsh_gather *idle;
-	unsigned n_idle;
-};
-
-int rsh_gathers_init(struct rsh_gathers *g);
-void rsh_gathers_destroy(struct rsh_gathers *g);
 
 /* ---- the tree (tree.c) ---- */
 
@@ -293,7 +273,6 @@ struct rsh_source {
 	atomic_int way; /* enum rsh_way: whether files are cached (io.c) */
 
 	struct rsh_file_pool pool;
-	struct rsh_gathers gathers;
 };
 
 /* A source with its directory open and no files yet. */
@@ -309,11 +288,6 @@ rsh_source_file(const struct rsh_source *s, uint32_t rank)
 {
 	return rank < s->n_ranks ? s->by_rank[rank] : NULL;
 }
-
-/* The file of a rank that holds the byte at *offset of its index, which becomes
- * the offset in that file. */
-struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
-					   uint32_t rank, uint64_t *offset);
 
 /* ---- models in parts (model.c) ---- */
 

@@ -243,7 +243,7 @@ int rsh_source_new(const char *path, struct rsh_source **out,
 	s->dirfd = s->index_dirfd = -1;
 	s->path = without_trailing_slashes(path);
 	if (!s->path || rsh_pool_init(&s->pool) ||
-	    rsh_gathers_init(&s->gathers) || rsh_outage_init(&s->outage)) {
+	    rsh_outage_init(&s->outage)) {
 		free(s->path);
 		free(s);
 		return rsh_error_nomem(err);
@@ -315,7 +315,6 @@ void rsh_source_free(struct rsh_source *s)
 	}
 	rsh_listing_clear(&s->listing);
 	free(s->candidates);
-	rsh_gathers_destroy(&s->gathers);
 	rsh_pool_destroy(&s->pool);
 	rsh_outage_destroy(&s->outage);
 	if (s->dirfd >= 0)

@@ -24,20 +24,32 @@ static const char *const names[RSH_N_ATTRIBUTES] = {
 	[RSH_ATTRIBUTE_RECORD_COUNT] = "user.reshardfs.record_count",
 };
 
+/* As the tree's `attribute`. */
+static int write_attribute(const struct rsh_vfs *v, uint64_t number,
+			   enum rsh_attribute which, FILE *to)
+{
+	struct rsh_node node;
+
+	if (!rsh_tree_node(&v->tree, number, &node) ||
+	    (node.kind == RSH_NODE_DIR && number != RSH_VFS_ROOT))
+		return -ENODATA;
+	return v->ops->attribute(v, node.leaf, which, to);
+}
+
 size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
 			       char list[RSH_ATTRIBUTE_NAMES_MAX])
 {
 	char *to = list;
 
 	for (int i = 0; i < RSH_N_ATTRIBUTES; i++)
-		if (v->ops->attribute &&
-		    v->ops->attribute(v, node, (enum rsh_attribute)i, NULL) == 0)
+		if (write_attribute(v, node, (enum rsh_attribute)i, NULL) == 0)
 			to = stpcpy(to, names[i]) + 1;
 	return (size_t)(to - list);
 }
 
-static int print(const struct rsh_vfs *v, uint64_t node,
-		 enum rsh_attribute which, char **value, size_t *length)
+static int attribute_print(const struct rsh_vfs *v, uint64_t node,
+			   enum rsh_attribute which, char **value,
+			   size_t *length)
 {
 	cleanup_free char *text = NULL;
 	FILE *f = open_memstream(&text, length);
@@ -45,7 +57,7 @@ static int print(const struct rsh_vfs *v, uint64_t node,
 
 	if (!f)
 		return -ENOMEM;
-	rc = v->ops->attribute(v, node, which, f);
+	rc = write_attribute(v, node, which, f);
 	if (rc == 0 && ferror(f))
 		rc = -ENOMEM;
 	if (fclose(f) != 0 && rc == 0)
@@ -59,11 +71,11 @@ int rsh_vfs_step(const struct rsh_vfs *v, char **step)
 {
 	size_t length;
 
-	return v->ops->attribute ? print(v, RSH_VFS_ROOT, RSH_ATTRIBUTE_STEP,
-					 step, &length) : -ENODATA;
+	return attribute_print(v, RSH_VFS_ROOT, RSH_ATTRIBUTE_STEP, step,
+			       &length);
 }
 
-static int escape(char **value, size_t *length)
+static int attribute_escape(char **value, size_t *length)
 {
 	cleanup_free char *exact = *value;
 
@@ -80,11 +92,12 @@ int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 	int rc = -ENODATA;
 
 	for (int i = 0; i < RSH_N_ATTRIBUTES; i++) {
-		if (!v->ops->attribute || strcmp(name, names[i]) != 0)
+		if (strcmp(name, names[i]) != 0)
 			continue;
-		rc = print(v, node, (enum rsh_attribute)i, value, length);
+		rc = attribute_print(v, node, (enum rsh_attribute)i, value,
+				     length);
 		if (rc == 0 && i == RSH_ATTRIBUTE_STEP)
-			rc = escape(value, length);
+			rc = attribute_escape(value, length);
 	}
 	return rc;
 }
@@ -98,7 +111,8 @@ int rsh_attribute_path(FILE *to, const char *path)
 
 /* ---- of a conversion ---- */
 
-static int print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
+				 FILE *to)
 {
 	struct rsh_source_view view;
 	uint32_t n;
@@ -114,7 +128,8 @@ static int print_sources(const struct rsh_reshard *v, uint32_t rank, FILE *to)
 	return rc;
 }
 
-static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
+static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
+				  FILE *to)
 {
 	cleanup_free uint32_t *first = NULL;
 	uint32_t n, n_first;
@@ -132,7 +147,7 @@ static int print_replicas(const struct rsh_reshard *v, uint32_t rank, FILE *to)
 	return rc;
 }
 
-static void print_step(const struct rsh_reshard *v, FILE *to)
+static void reshard_print_step(const struct rsh_reshard *v, FILE *to)
 {
 	char step[256];
 
@@ -141,27 +156,24 @@ static void print_step(const struct rsh_reshard *v, FILE *to)
 	fputs(step, to);
 }
 
-int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint64_t node,
+/* A leaf that is no rank's or part's is the map. */
+int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 			  enum rsh_attribute which, FILE *to)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
-	uint32_t rank = 0;
-	enum rsh_node_kind kind = rsh_node_decode(v, node, &rank);
-	bool has = kind == RSH_NODE_FILE ||
-		   (which == RSH_ATTRIBUTE_STEP &&
-		    (kind == RSH_NODE_MAP || kind == RSH_NODE_ROOT));
 
-	if (!has || (which == RSH_ATTRIBUTE_REPLICAS && !v->src))
+	if ((rank >= v->n_files && which != RSH_ATTRIBUTE_STEP) ||
+	    (which == RSH_ATTRIBUTE_REPLICAS && !v->src))
 		return -ENODATA;
 	if (!to)
 		return 0;
 	switch (which) {
 	case RSH_ATTRIBUTE_SOURCES:
-		return print_sources(v, rank, to);
+		return reshard_print_sources(v, rank, to);
 	case RSH_ATTRIBUTE_REPLICAS:
-		return print_replicas(v, rank, to);
+		return reshard_print_replicas(v, rank, to);
 	case RSH_ATTRIBUTE_STEP:
-		print_step(v, to);
+		reshard_print_step(v, to);
 		break;
 	case RSH_ATTRIBUTE_RECORD_COUNT:
 		fprintf(to, "%" PRIu32, rsh_plan_n_records(v->conversion,

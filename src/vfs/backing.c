@@ -28,16 +28,16 @@
 #define COMPARE_BYTES 4096
 
 /* A source file that may be the virtual one. */
-struct candidate {
+struct backing_candidate {
 	const struct rsh_reshard *v;
-	uint64_t node;
+	struct rsh_body body; /* of the virtual file */
 	uint32_t rank;     /* of the source */
 	uint64_t elsewhere; /* content bytes that were compared */
 };
 
 /* 1 if the source has these bytes at `offset`, 0 if not, or -errno. */
-static int has_bytes(const struct candidate *c, uint64_t offset,
-		     const uint8_t *bytes, size_t len)
+static int backing_has_bytes(const struct backing_candidate *c, uint64_t offset,
+			     const uint8_t *bytes, size_t len)
 {
 	uint8_t buf[COMPARE_BYTES];
 	int rc = rsh_source_read(c->v->source, c->rank, offset, buf, len);
@@ -46,7 +46,8 @@ static int has_bytes(const struct candidate *c, uint64_t offset,
 }
 
 /* The same for the bytes of a piece. */
-static int has_piece(const struct candidate *c, const struct rsh_piece *p)
+static int backing_has_piece(const struct backing_candidate *c,
+			     const struct rsh_piece *p)
 {
 	uint8_t buf[COMPARE_BYTES];
 	int same = 1;
@@ -58,34 +59,36 @@ static int has_piece(const struct candidate *c, const struct rsh_piece *p)
 		ssize_t got = (ssize_t)n;
 
 		if (!p->is_header)
-			got = rsh_reshard_read(&c->v->vfs, c->node, buf, n,
-					       offset);
+			got = rsh_body_read(&c->body, buf, n, offset);
 		if (got != (ssize_t)n)
 			return got < 0 ? (int)got : -EIO;
-		same = has_bytes(c, offset, p->is_header ? p->header + at : buf,
-				 n);
+		same = backing_has_bytes(c, offset, p->is_header ?
+					 p->header + at : buf, n);
 		at += n;
 	}
 	return same;
 }
 
-static bool lies_there(const struct candidate *c, const struct rsh_piece *p)
+static bool backing_lies_there(const struct backing_candidate *c,
+			       const struct rsh_piece *p)
 {
 	return !p->is_header && p->codec == RSH_CODEC_NONE &&
 	       p->src_rank == c->rank && p->src_offset == p->file_offset;
 }
 
-static int check_piece(struct candidate *c, const struct rsh_piece *p)
+static int backing_check_piece(struct backing_candidate *c,
+			       const struct rsh_piece *p)
 {
-	if (lies_there(c, p))
+	if (backing_lies_there(c, p))
 		return 1;
 	if (!p->is_header)
 		c->elsewhere += p->length;
-	return c->elsewhere > ELSEWHERE_MAX ? 0 : has_piece(c, p);
+	return c->elsewhere > ELSEWHERE_MAX ? 0 : backing_has_piece(c, p);
 }
 
 /* Whether the file is the candidate, of the same size. */
-static int check_all(struct candidate *c, uint32_t rank, uint64_t size)
+static int backing_check_all(struct backing_candidate *c, uint32_t rank,
+			     uint64_t size)
 {
 	const struct rsh_reshard *v = c->v;
 	struct rsh_piece_iter *it =
@@ -99,16 +102,16 @@ static int check_all(struct candidate *c, uint32_t rank, uint64_t size)
 		return -ENOMEM;
 	while (same == 1 && rsh_piece_iter_next(it, &p)) {
 		end = p.file_offset + p.length;
-		same = check_piece(c, &p);
+		same = backing_check_piece(c, &p);
 	}
 	rsh_piece_iter_free(it);
 	/* The walk ends early when memory or files are out. */
 	return same == 1 && end != size ? -EIO : same;
 }
 
-/* As has_bytes(): whether there is such a source file, *file. */
-static int find(const struct rsh_reshard *v, uint64_t node, uint32_t rank,
-		uint32_t *file)
+/* As backing_has_bytes(): whether there is such a source file, *file. */
+static int backing_find(const struct rsh_reshard *v, uint32_t rank,
+			uint32_t *file)
 {
 	const uint64_t size = rsh_plan_size(v->conversion, rank);
 	const uint32_t *sources;
@@ -119,18 +122,19 @@ static int find(const struct rsh_reshard *v, uint64_t node, uint32_t rank,
 	if (rsh_plan_is_lost(v->conversion, rank) || n > SOURCES_MAX)
 		return 0;
 	for (uint32_t i = 0; i < n && same == 0; i++) {
-		struct candidate c = {
-			.v = v, .node = node, .rank = sources[i],
+		struct backing_candidate c = {
+			.v = v, .rank = sources[i],
+			.body = rsh_body_of_plan(v->reader, rank),
 		};
 
 		if (rsh_source_whole(v->source, c.rank, size, file))
-			same = check_all(&c, rank, size);
+			same = backing_check_all(&c, rank, size);
 	}
 	return same;
 }
 
 /* Where replicas may stand in for the file it has to be there as it was. */
-static int look_at(const struct rsh_reshard *v, uint32_t file)
+static int backing_look_at(const struct rsh_reshard *v, uint32_t file)
 {
 	cleanup_fd int fd = -1;
 
@@ -142,19 +146,18 @@ static int look_at(const struct rsh_reshard *v, uint32_t file)
 	return 0;
 }
 
-int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
+int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
 			uint32_t *file)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 	atomic_uint_fast64_t *known;
-	uint32_t rank;
 	int rc;
 
-	if (rsh_node_decode(v, node, &rank) != RSH_NODE_FILE)
+	if (leaf >= v->n_files)
 		return -ENODATA;
-	known = &v->files[rank].backing;
+	known = &v->files[leaf].backing;
 	if (atomic_load(known) == UNKNOWN) {
-		rc = find(v, node, rank, file);
+		rc = backing_find(v, leaf, file);
 		if (rc < 0)
 			return v->replicas || rc == -EIO ? -ENODATA : rc;
 		atomic_store(known, rc ? FIRST_FILE + (uint64_t)*file : NONE);
@@ -162,5 +165,5 @@ int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
 	if (atomic_load(known) == NONE)
 		return -ENODATA;
 	*file = (uint32_t)(atomic_load(known) - FIRST_FILE);
-	return look_at(v, *file);
+	return backing_look_at(v, *file);
 }

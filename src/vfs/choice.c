@@ -13,8 +13,8 @@ struct rsh_choice {
 	regex_t only, drop;
 };
 
-static int compile(regex_t *to, const char *option, const char *text,
-		   struct rsh_error *err)
+static int choice_compile(regex_t *to, const char *option, const char *text,
+			  struct rsh_error *err)
 {
 	int rc = regcomp(to, text, REG_EXTENDED | REG_NOSUB);
 	char why[256];
@@ -38,11 +38,11 @@ int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 	if (!c)
 		return rsh_error_nomem(err);
 	if (only) {
-		rc = compile(&c->only, "only", only, err);
+		rc = choice_compile(&c->only, "only", only, err);
 		c->has_only = rc == 0;
 	}
 	if (rc == 0 && drop) {
-		rc = compile(&c->drop, "drop", drop, err);
+		rc = choice_compile(&c->drop, "drop", drop, err);
 		c->has_drop = rc == 0;
 	}
 	if (rc)

@@ -30,6 +30,7 @@ struct known {
 };
 
 struct rsh_digests {
+	const struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
 	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t ended; /* the thread */
@@ -39,8 +40,8 @@ struct rsh_digests {
 	bool running, stopping;
 };
 
-static void answer(struct waiters *list, struct waiter *w, int rc,
-		   uint64_t xxh3)
+static void waiter_answer(struct waiters *list, struct waiter *w, int rc,
+			  uint64_t xxh3)
 {
 	TAILQ_REMOVE(list, w, next);
 	w->calls->answer(w->ctx, rc, xxh3);
@@ -48,7 +49,7 @@ static void answer(struct waiters *list, struct waiter *w, int rc,
 }
 
 /* Takes over whoever has come since; returns whether all is to end. */
-static bool take_fresh(struct rsh_digests *d, struct waiters *mine)
+static bool digests_take_fresh(struct rsh_digests *d, struct waiters *mine)
 {
 	bool stopping;
 
@@ -60,30 +61,31 @@ static bool take_fresh(struct rsh_digests *d, struct waiters *mine)
 }
 
 /* Lets those go who gave up; true if somebody still waits for the node. */
-static bool is_wanted(struct rsh_digests *d, struct waiters *mine,
-		      uint64_t node)
+static bool digest_is_wanted(struct rsh_digests *d, struct waiters *mine,
+			     uint64_t node)
 {
-	bool stopping = take_fresh(d, mine), wanted = false;
+	bool stopping = digests_take_fresh(d, mine), wanted = false;
 	struct waiter *w, *next;
 
 	for (w = TAILQ_FIRST(mine); w; w = next) {
 		next = TAILQ_NEXT(w, next);
 		if (stopping || w->calls->gave_up(w->ctx))
-			answer(mine, w, -EINTR, 0);
+			waiter_answer(mine, w, -EINTR, 0);
 		else
 			wanted |= w->node == node;
 	}
 	return wanted;
 }
 
-static int digest(struct rsh_digests *d, struct waiters *mine, uint64_t node,
-		  struct rsh_stream *stream, XXH3_state_t *state)
+static int digest_stream(struct rsh_digests *d, struct waiters *mine,
+			 uint64_t node, struct rsh_stream *stream,
+			 XXH3_state_t *state)
 {
 	struct rsh_loan loan;
 	uint64_t offset = 0;
 	ssize_t n;
 
-	while (is_wanted(d, mine, node)) {
+	while (digest_is_wanted(d, mine, node)) {
 		n = rsh_stream_lend(stream, offset, RSH_STREAM_MAX, &loan);
 		if (n <= 0)
 			return (int)n;
@@ -96,12 +98,12 @@ static int digest(struct rsh_digests *d, struct waiters *mine, uint64_t node,
 	return -EINTR;
 }
 
-static int digest_file(struct rsh_digests *d, struct waiters *mine,
+static int digest_node(struct rsh_digests *d, struct waiters *mine,
 		       uint64_t node, uint64_t *xxh3)
 {
 	struct rsh_stream *stream;
 	XXH3_state_t *state;
-	int rc = rsh_stream_open(d->streams, node, &stream);
+	int rc = rsh_vfs_open_stream(d->vfs, node, d->streams, &stream);
 
 	if (rc)
 		return rc;
@@ -109,7 +111,7 @@ static int digest_file(struct rsh_digests *d, struct waiters *mine,
 	rc = -ENOMEM;
 	if (state) {
 		XXH3_64bits_reset(state);
-		rc = digest(d, mine, node, stream, state);
+		rc = digest_stream(d, mine, node, stream, state);
 		*xxh3 = rc ? 0 : XXH3_64bits_digest(state);
 	}
 	XXH3_freeState(state);
@@ -118,7 +120,8 @@ static int digest_file(struct rsh_digests *d, struct waiters *mine,
 }
 
 /* There is no harm in computing it again where memory is out. */
-static void remember(struct rsh_digests *d, uint64_t node, uint64_t xxh3)
+static void digests_remember(struct rsh_digests *d, uint64_t node,
+			     uint64_t xxh3)
 {
 	pthread_mutex_lock(&d->lock);
 	if (rsh_grow(&d->known, &d->cap_known, d->n_known + 1,
@@ -127,25 +130,25 @@ static void remember(struct rsh_digests *d, uint64_t node, uint64_t xxh3)
 	pthread_mutex_unlock(&d->lock);
 }
 
-static void serve_first(struct rsh_digests *d, struct waiters *mine)
+static void digests_serve_first(struct rsh_digests *d, struct waiters *mine)
 {
 	const uint64_t node = TAILQ_FIRST(mine)->node;
 	struct waiter *w, *next;
 	uint64_t xxh3 = 0;
-	int rc = digest_file(d, mine, node, &xxh3);
+	int rc = digest_node(d, mine, node, &xxh3);
 
 	if (rc == 0)
-		remember(d, node, xxh3);
+		digests_remember(d, node, xxh3);
 	/* Also who came while the last of it was read. */
-	take_fresh(d, mine);
+	digests_take_fresh(d, mine);
 	for (w = TAILQ_FIRST(mine); w; w = next) {
 		next = TAILQ_NEXT(w, next);
 		if (w->node == node)
-			answer(mine, w, rc, xxh3);
+			waiter_answer(mine, w, rc, xxh3);
 	}
 }
 
-static bool is_idle(struct rsh_digests *d)
+static bool digests_is_idle(struct rsh_digests *d)
 {
 	bool idle;
 
@@ -159,24 +162,24 @@ static bool is_idle(struct rsh_digests *d)
 	return idle;
 }
 
-static void *work(void *arg)
+static void *digests_work(void *arg)
 {
 	struct rsh_digests *d = arg;
 	struct waiters mine = TAILQ_HEAD_INITIALIZER(mine);
 
 	do {
-		take_fresh(d, &mine);
+		digests_take_fresh(d, &mine);
 		while (!TAILQ_EMPTY(&mine))
-			serve_first(d, &mine);
-	} while (!is_idle(d));
+			digests_serve_first(d, &mine);
+	} while (!digests_is_idle(d));
 	return NULL;
 }
 
 /* The caller holds the lock. */
-static int start_thread(struct rsh_digests *d)
+static int digests_start_thread(struct rsh_digests *d)
 {
 	pthread_t thread;
-	int rc = pthread_create(&thread, NULL, work, d);
+	int rc = pthread_create(&thread, NULL, digests_work, d);
 
 	if (rc)
 		return -rc;
@@ -186,8 +189,8 @@ static int start_thread(struct rsh_digests *d)
 }
 
 /* The caller holds the lock. */
-static bool find_known(const struct rsh_digests *d, uint64_t node,
-		       uint64_t *xxh3)
+static bool digests_find_known(const struct rsh_digests *d, uint64_t node,
+			       uint64_t *xxh3)
 {
 	for (size_t i = 0; i < d->n_known; i++)
 		if (d->known[i].node == node) {
@@ -206,9 +209,9 @@ void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 	int rc = w ? 0 : -ENOMEM;
 
 	pthread_mutex_lock(&d->lock);
-	known = find_known(d, node, &xxh3);
+	known = digests_find_known(d, node, &xxh3);
 	if (rc == 0 && !known && !d->running)
-		rc = start_thread(d);
+		rc = digests_start_thread(d);
 	if (rc == 0 && !known) {
 		*w = (struct waiter){ .node = node, .calls = calls,
 				      .ctx = ctx };
@@ -221,13 +224,15 @@ void rsh_digests_ask(struct rsh_digests *d, uint64_t node,
 	calls->answer(ctx, known ? 0 : rc, xxh3);
 }
 
-int rsh_digests_new(struct rsh_streams *streams, struct rsh_digests **out)
+int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
+		    struct rsh_digests **out)
 {
 	struct rsh_digests *d = calloc(1, sizeof(*d));
 	int rc;
 
 	if (!d)
 		return -ENOMEM;
+	d->vfs = vfs;
 	d->streams = streams;
 	TAILQ_INIT(&d->fresh);
 	rc = -pthread_mutex_init(&d->lock, NULL);

@@ -29,12 +29,14 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 
 bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
 {
-	uint32_t n;
+	struct rsh_node found;
 
 	if (vfs->ops != &rsh_reshard_ops ||
-	    rsh_node_decode(rsh_reshard_of(vfs), node, &n) != RSH_NODE_FILE)
+	    !rsh_tree_node(&vfs->tree, node, &found) ||
+	    found.kind != RSH_NODE_FILE ||
+	    found.leaf >= rsh_reshard_of(vfs)->n_files)
 		return false;
-	*rank = n;
+	*rank = found.leaf;
 	return true;
 }
 

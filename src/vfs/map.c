@@ -60,6 +60,6 @@ int rsh_weight_map_build(struct rsh_reshard *v, struct rsh_error *err)
 	else
 		rc = rsh_weight_map_format(&map, &v->map, &v->map_bytes, err);
 	rsh_arena_clear(&arena);
-	v->total_bytes += v->map_bytes;
+	v->vfs.total_bytes += v->map_bytes;
 	return rc;
 }

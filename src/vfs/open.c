@@ -11,8 +11,9 @@
 
 #include "rsh/util/log.h"
 
-static int open_source(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
-		       struct rsh_error *err)
+static int reshard_open_source(struct rsh_reshard *v,
+			       const struct rsh_vfs_config *cfg,
+			       struct rsh_error *err)
 {
 	struct rsh_source_options files = cfg->files;
 	uint32_t first, n;
@@ -55,11 +56,11 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = rsh_vfs_load_strategies(cfg, v->names, &v->src, &v->dst,
 					     err);
 	if (rc == 0)
-		rc = open_source(v, cfg, err);
+		rc = reshard_open_source(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
-		rc = rsh_tree_build(v, &cfg->tree, err);
+		rc = rsh_reshard_build(v, &cfg->tree, err);
 	if (rc == 0 && cfg->plan.part_bytes)
 		rc = rsh_weight_map_build(v, err);
 	if (rc) {
@@ -67,7 +68,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		return rc;
 	}
 	rsh_log_info("%s: %u files, %llu bytes", cfg->source, v->n_files,
-		     (unsigned long long)v->total_bytes);
+		     (unsigned long long)v->vfs.total_bytes);
 	*out = &v->vfs;
 	return 0;
 }
@@ -76,9 +77,12 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 {
 	struct rsh_reshard *v = (struct rsh_reshard *)vfs;
 
+	rsh_vfs_clear(vfs);
 	free(v->files);
 	free(v->map);
-	free(v->prefix);
+	rsh_reader_free(v->reader);
+	free(v->before);
+	free(v->after);
 	rsh_plan_free(v->conversion);
 	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);

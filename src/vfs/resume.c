@@ -5,24 +5,18 @@
 #include "vfs_i.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "nodes.h"
 #include "rsh/dialects/dialects.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 
 struct resumed_tree {
 	struct rsh_vfs vfs;
 	struct rsh_resume *resume;
-	const struct rsh_resume_entry *entries; /* its */
-	struct rsh_nodes nodes; /* leaves are entries */
-	uid_t uid;
-	gid_t gid;
-	uint64_t total_bytes;
+	const struct rsh_resume_entry *entries; /* its; they are the leaves */
 };
 
 static const struct resumed_tree *resumed_tree(const struct rsh_vfs *v)
@@ -34,168 +28,54 @@ static void resumed_free(struct rsh_vfs *v)
 {
 	struct resumed_tree *t = (struct resumed_tree *)v;
 
-	rsh_nodes_clear(&t->nodes);
+	rsh_vfs_clear(&t->vfs);
 	rsh_resume_free(t->resume);
 	free(t);
 }
-
-/* ---- names ---- */
-
-static uint64_t resumed_lookup(const struct rsh_vfs *v, uint64_t parent,
-			       const char *name)
-{
-	const struct rsh_nodes *nodes = &resumed_tree(v)->nodes;
-	const struct rsh_node *dir = rsh_nodes_get(nodes, parent);
-
-	if (!dir || dir->leaf != RSH_NO_LEAF)
-		return (uint64_t)-1;
-	return rsh_nodes_child(nodes, dir, name);
-}
-
-static int resumed_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
-			 uint64_t *child, char *name, size_t name_max)
-{
-	const struct rsh_nodes *nodes = &resumed_tree(v)->nodes;
-	const struct rsh_node *node = rsh_nodes_get(nodes, dir);
-
-	if (!node || node->leaf != RSH_NO_LEAF)
-		return -ENOTDIR;
-	if (i < 2) {
-		*child = i == 0 ? dir : rsh_nodes_number(node->parent);
-		snprintf(name, name_max, "%s", i == 0 ? "." : "..");
-		return 0;
-	}
-	if (i - 2 >= node->n_children)
-		return -ENOENT;
-	*child = rsh_nodes_number(node->first_child + (size_t)(i - 2));
-	node = rsh_nodes_get(nodes, *child);
-	snprintf(name, name_max, "%s", node->path + node->name);
-	return 0;
-}
-
-/* ---- attributes ---- */
 
 static uint64_t resumed_size(const struct rsh_resume_entry *e)
 {
 	return e->kind == RSH_RESUME_FILE ? e->size : strlen(e->text);
 }
 
-static int resumed_stat_dir(const struct resumed_tree *t, uint64_t number,
-			    const struct rsh_node *dir, struct stat *st)
+static int resumed_show(const struct rsh_vfs *v, uint32_t leaf,
+			struct rsh_leaf *out)
 {
-	struct rsh_source_attr a;
-
-	rsh_source_root_attr(rsh_resume_source(t->resume), &a);
-	rsh_stat_fill(st, number, S_IFDIR |
-		      (rsh_source_mode_as(&a, t->uid, t->gid) & 0555), 0,
-		      &a.mtime);
-	st->st_nlink = 2 + (nlink_t)dir->n_dirs;
-	return 0;
-}
-
-static int resumed_stat_leaf(const struct resumed_tree *t, uint64_t number,
-			     const struct rsh_resume_entry *e, struct stat *st)
-{
-	mode_t mode = e->kind == RSH_RESUME_LINK ? S_IFLNK | 0777 : S_IFREG;
+	const struct resumed_tree *t = resumed_tree(v);
+	const struct rsh_resume_entry *e = &t->entries[leaf];
 	struct rsh_source_attr a;
 
 	if (!rsh_source_attr(rsh_resume_source(t->resume), e->file, &a))
 		return -ENOENT;
-	if (e->kind != RSH_RESUME_LINK)
-		mode |= rsh_source_mode_as(&a, t->uid, t->gid) & 0444;
-	rsh_stat_fill(st, number, mode, resumed_size(e), &a.mtime);
+	*out = (struct rsh_leaf){
+		.mode = e->kind == RSH_RESUME_LINK ? 0777 :
+			rsh_source_mode_as(&a, v->tree.uid, v->tree.gid) & 0444,
+		.size = resumed_size(e), .mtime = a.mtime,
+	};
 	return 0;
 }
 
-static int resumed_stat(const struct rsh_vfs *v, uint64_t number,
-			struct stat *st)
+static const char *resumed_link(const struct rsh_vfs *v, uint32_t leaf)
+{
+	return resumed_tree(v)->entries[leaf].text;
+}
+
+static struct rsh_body resumed_body(const struct rsh_vfs *v, uint32_t leaf)
 {
 	const struct resumed_tree *t = resumed_tree(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	int rc;
+	const struct rsh_resume_entry *e = &t->entries[leaf];
 
-	if (!node)
-		return -ENOENT;
-	rc = node->leaf == RSH_NO_LEAF ?
-	     resumed_stat_dir(t, number, node, st) :
-	     resumed_stat_leaf(t, number, &t->entries[node->leaf], st);
-	st->st_uid = t->uid;
-	st->st_gid = t->gid;
-	return rc;
+	return e->kind == RSH_RESUME_TEXT ?
+	       rsh_body_of_text(e->text, resumed_size(e)) :
+	       rsh_body_of_rank(rsh_resume_source(t->resume), e->file, e->size);
 }
 
-static void resumed_totals(const struct rsh_vfs *v, uint64_t *bytes,
-			   uint64_t *nodes)
-{
-	*bytes = resumed_tree(v)->total_bytes;
-	*nodes = resumed_tree(v)->nodes.n;
-}
-
-/* ---- content ---- */
-
-static const char *resumed_link(const struct rsh_vfs *v, uint64_t number)
-{
-	const struct resumed_tree *t = resumed_tree(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-
-	if (!node || node->leaf == RSH_NO_LEAF ||
-	    t->entries[node->leaf].kind != RSH_RESUME_LINK)
-		return NULL;
-	return t->entries[node->leaf].text;
-}
-
-static ssize_t resumed_read_leaf(const struct resumed_tree *t,
-				 const struct rsh_resume_entry *e, void *buf,
-				 size_t len, uint64_t offset)
-{
-	const uint64_t size = resumed_size(e);
-	int rc;
-
-	if (e->kind == RSH_RESUME_LINK)
-		return -EINVAL;
-	if (offset >= size)
-		return 0;
-	len = (size_t)rsh_min_u64(rsh_min_u64(len, size - offset), SSIZE_MAX);
-	if (e->kind == RSH_RESUME_TEXT) {
-		memcpy(buf, e->text + offset, len);
-		return (ssize_t)len;
-	}
-	rc = rsh_source_read(rsh_resume_source(t->resume), e->file, offset,
-			     buf, len);
-	return rc ? rc : (ssize_t)len;
-}
-
-static ssize_t resumed_read(const struct rsh_vfs *v, uint64_t number, void *buf,
-			    size_t len, uint64_t offset)
-{
-	const struct resumed_tree *t = resumed_tree(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-
-	if (!node)
-		return -ENOENT;
-	if (node->leaf == RSH_NO_LEAF)
-		return -EISDIR;
-	return resumed_read_leaf(t, &t->entries[node->leaf], buf, len, offset);
-}
-
-/* Files are shown as they are. */
-static uint64_t resumed_origin(const struct rsh_vfs *v, uint64_t number,
-			       uint64_t offset, size_t len)
-{
-	(void)v, (void)number, (void)len;
-	return offset;
-}
-
-static int resumed_backing(const struct rsh_vfs *v, uint64_t number,
+static int resumed_backing(const struct rsh_vfs *v, uint32_t leaf,
 			   uint32_t *file)
 {
 	const struct resumed_tree *t = resumed_tree(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	const struct rsh_resume_entry *e;
+	const struct rsh_resume_entry *e = &t->entries[leaf];
 
-	if (!node || node->leaf == RSH_NO_LEAF)
-		return -ENODATA;
-	e = &t->entries[node->leaf];
 	return e->kind == RSH_RESUME_FILE &&
 	       rsh_source_whole(rsh_resume_source(t->resume), e->file,
 				e->size, file) ? 0 : -ENODATA;
@@ -206,61 +86,58 @@ static struct rsh_source *resumed_source(const struct rsh_vfs *v)
 	return rsh_resume_source(resumed_tree(v)->resume);
 }
 
-static int resumed_attribute(const struct rsh_vfs *v, uint64_t number,
+static int resumed_attribute(const struct rsh_vfs *v, uint32_t leaf,
 			     enum rsh_attribute which, FILE *to)
 {
 	const struct resumed_tree *t = resumed_tree(v);
-	const struct rsh_node *node = rsh_nodes_get(&t->nodes, number);
-	const struct rsh_resume_entry *e = node && node->leaf != RSH_NO_LEAF ?
-					   &t->entries[node->leaf] : NULL;
+	const struct rsh_resume_entry *e =
+		leaf == RSH_NO_LEAF ? NULL : &t->entries[leaf];
 	struct rsh_source_view view;
 
-	if (number == RSH_VFS_ROOT && which == RSH_ATTRIBUTE_STEP) {
+	if (which == RSH_ATTRIBUTE_STEP && (!e || e->kind != RSH_RESUME_LINK)) {
 		if (to)
 			fputs(rsh_resume_step(t->resume), to);
 		return 0;
 	}
-	if (!e || e->kind == RSH_RESUME_LINK ||
-	    (which != RSH_ATTRIBUTE_STEP &&
-	     (which != RSH_ATTRIBUTE_SOURCES || e->kind != RSH_RESUME_FILE)))
+	if (which != RSH_ATTRIBUTE_SOURCES || !e || e->kind != RSH_RESUME_FILE)
 		return -ENODATA;
+	if (!to)
+		return 0;
 	rsh_source_view(rsh_resume_source(t->resume), NULL, &view);
-	if (to && which == RSH_ATTRIBUTE_STEP)
-		fputs(rsh_resume_step(t->resume), to);
-	else if (to)
-		return rsh_attribute_path(to, view.path[e->file]);
-	return 0;
+	return rsh_attribute_path(to, view.path[e->file]);
 }
 
-static const struct rsh_vfs_ops resumed_ops = {
+static const struct rsh_vfs_ops resume_ops = {
 	.free = resumed_free,
-	.lookup = resumed_lookup,
-	.stat = resumed_stat,
-	.entry = resumed_entry,
+	.show = resumed_show,
 	.link = resumed_link,
-	.read = resumed_read,
-	.origin = resumed_origin,
+	.body = resumed_body,
 	.backing = resumed_backing,
 	.source = resumed_source,
-	.totals = resumed_totals,
 	.attribute = resumed_attribute,
 };
 
-/* ---- building ---- */
-
 static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 {
+	cleanup_free struct rsh_path *paths = NULL;
 	size_t n;
-	int rc = 0;
+	int rc;
 
 	t->entries = rsh_resume_entries(t->resume, &n);
-	for (size_t i = 0; i < n && rc == 0; i++) {
-		rc = rsh_nodes_add(&t->nodes, t->entries[i].name, i);
-		if (t->entries[i].kind != RSH_RESUME_LINK)
-			t->total_bytes += resumed_size(&t->entries[i]);
+	paths = rsh_alloc_array(n ? n : 1, sizeof(*paths));
+	if (!paths)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_resume_entry *e = &t->entries[i];
+		const bool link = e->kind == RSH_RESUME_LINK;
+
+		paths[i] = (struct rsh_path){
+			e->name, link ? RSH_NODE_LINK : RSH_NODE_FILE,
+			(uint32_t)i,
+		};
+		t->vfs.total_bytes += link ? 0 : resumed_size(e);
 	}
-	if (rc == 0)
-		rc = rsh_nodes_finish(&t->nodes);
+	rc = rsh_tree_add_paths(&t->vfs.tree, paths, n);
 	if (rc == -EEXIST)
 		return rsh_error_set(err, EEXIST, "two files would have one "
 				     "name in the mount");
@@ -275,19 +152,21 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 
 	if (!t)
 		return rsh_error_nomem(err);
-	t->vfs.ops = &resumed_ops;
-	t->uid = cfg->uid;
-	t->gid = cfg->gid;
+	t->vfs.ops = &resume_ops;
 	rc = rsh_resume_open(cfg->source, &cfg->files, cfg->fallbacks,
 			     rsh_step_dialects, &t->resume, err);
-	if (rc == 0)
+	if (rc == 0) {
+		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
+			    cfg->gid);
 		rc = resumed_build(t, err);
+	}
 	if (rc) {
 		resumed_free(&t->vfs);
 		return rc;
 	}
-	rsh_log_info("%s: %zu nodes, %llu bytes", cfg->source, t->nodes.n,
-		     (unsigned long long)t->total_bytes);
+	rsh_log_info("%s: %llu nodes, %llu bytes", cfg->source,
+		     (unsigned long long)rsh_tree_n_nodes(&t->vfs.tree),
+		     (unsigned long long)t->vfs.total_bytes);
 	*out = &t->vfs;
 	return 0;
 }

@@ -1,15 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/vfs.c - the functions of vfs.h, each handed to the tree's kind. */
+/* vfs/vfs.c - the functions of vfs.h: nodes are looked for in the two trees of a
+ * mount, and of leaves their owner is asked. */
 #include "config.h"
 
 #include "vfs_i.h"
 
+#include <errno.h>
 #include <limits.h>
+#include <stdio.h>
+#include <string.h>
 
 /* What stdio and the like use as their buffer's size. */
 #define PREFERRED_IO_BYTES (128 * 1024)
 #define STAT_BLOCK_BYTES 512
 #define STATFS_BLOCK_BYTES 4096
+
+void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
+		 gid_t gid)
+{
+	struct rsh_source_attr a;
+
+	rsh_source_root_attr(source, &a);
+	v->tree.root = v->tree.above = RSH_VFS_ROOT;
+	v->tree.uid = uid;
+	v->tree.gid = gid;
+	v->tree.dir_mode = rsh_source_mode_as(&a, uid, gid) & 0555;
+	v->tree.dir_mtime = a.mtime;
+}
+
+void rsh_vfs_clear(struct rsh_vfs *v)
+{
+	rsh_tree_clear(&v->tree);
+	rsh_tree_clear(&v->control);
+}
 
 void rsh_vfs_free(struct rsh_vfs *v)
 {
@@ -17,46 +40,144 @@ void rsh_vfs_free(struct rsh_vfs *v)
 		v->ops->free(v);
 }
 
+/* ---- nodes ---- */
+
+static const struct rsh_tree *vfs_tree_with(const struct rsh_vfs *v,
+					    uint64_t node)
+{
+	return rsh_control_owns(node) ? &v->control : &v->tree;
+}
+
+static bool vfs_find_node(const struct rsh_vfs *v, uint64_t number,
+			  struct rsh_node *out)
+{
+	return rsh_tree_node(vfs_tree_with(v, number), number, out);
+}
+
 uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 			const char *name)
 {
-	return v->ops->lookup(v, parent, name);
+	struct rsh_node dir;
+
+	if (!vfs_find_node(v, parent, &dir) || dir.kind != RSH_NODE_DIR)
+		return (uint64_t)-1;
+	if (parent == RSH_VFS_ROOT && v->control.root &&
+	    strcmp(name, RSH_CONTROL_NAME) == 0)
+		return v->control.root;
+	return rsh_tree_find(vfs_tree_with(v, parent), parent, name);
+}
+
+/* What all nodes have in common. */
+static void vfs_fill_stat(struct stat *st, const struct rsh_tree *t,
+			  uint64_t node, const struct rsh_leaf *leaf)
+{
+	*st = (struct stat){
+		.st_ino = node,
+		.st_mode = leaf->mode,
+		.st_nlink = 1,
+		.st_uid = t->uid,
+		.st_gid = t->gid,
+		.st_size = (off_t)leaf->size,
+		.st_blksize = PREFERRED_IO_BYTES,
+		.st_blocks = (blkcnt_t)((leaf->size + STAT_BLOCK_BYTES - 1) /
+					STAT_BLOCK_BYTES),
+		.st_mtim = leaf->mtime,
+		.st_ctim = leaf->mtime,
+		.st_atim = leaf->mtime,
+	};
 }
 
 int rsh_vfs_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
 {
-	return v->ops->stat(v, node, st);
+	const struct rsh_tree *t = vfs_tree_with(v, node);
+	struct rsh_leaf leaf = { .mode = t->dir_mode, .mtime = t->dir_mtime };
+	struct rsh_node found;
+	int rc = 0;
+
+	if (!rsh_tree_node(t, node, &found))
+		return -ENOENT;
+	if (found.kind != RSH_NODE_DIR)
+		rc = t == &v->tree ? v->ops->show(v, found.leaf, &leaf) :
+				     rsh_control_show(v, &leaf);
+	vfs_fill_stat(st, t, node, &leaf);
+	if (found.kind == RSH_NODE_DIR) {
+		st->st_mode |= S_IFDIR;
+		st->st_nlink = 2 + rsh_tree_n_dirs(t, node);
+	} else {
+		st->st_mode |= found.kind == RSH_NODE_LINK ? S_IFLNK : S_IFREG;
+	}
+	return rc;
 }
 
 int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
 		  uint64_t *child, char *name, size_t name_max)
 {
-	return v->ops->entry(v, dir, i, child, name, name_max);
+	struct rsh_node node;
+
+	if (!vfs_find_node(v, dir, &node) || node.kind != RSH_NODE_DIR)
+		return -ENOTDIR;
+	if (i < 2) {
+		*child = i == 0 ? dir : node.parent;
+		snprintf(name, name_max, "%s", i == 0 ? "." : "..");
+		return 0;
+	}
+	if (!rsh_tree_child(vfs_tree_with(v, dir), dir, i - 2, &node))
+		return -ENOENT;
+	*child = node.number;
+	rsh_node_name(&node, name, name_max);
+	return 0;
 }
 
 const char *rsh_vfs_link(const struct rsh_vfs *v, uint64_t node)
 {
-	return v->ops->link ? v->ops->link(v, node) : NULL;
+	struct rsh_node found;
+
+	return rsh_tree_node(&v->tree, node, &found) &&
+	       found.kind == RSH_NODE_LINK ? v->ops->link(v, found.leaf) : NULL;
+}
+
+/* ---- bodies ---- */
+
+int rsh_vfs_body(const struct rsh_vfs *v, uint64_t node, struct rsh_body *out)
+{
+	struct rsh_node found;
+
+	if (!vfs_find_node(v, node, &found))
+		return -ENOENT;
+	if (found.kind == RSH_NODE_DIR)
+		return -EISDIR;
+	/* Texts of the mount are made when they are opened (control.h). */
+	if (found.kind == RSH_NODE_LINK || rsh_control_owns(node))
+		return -EINVAL;
+	*out = v->ops->body(v, found.leaf);
+	return 0;
+}
+
+int rsh_vfs_open_stream(const struct rsh_vfs *v, uint64_t node,
+			struct rsh_streams *s, struct rsh_stream **out)
+{
+	struct rsh_body body;
+	int rc = rsh_vfs_body(v, node, &body);
+
+	return rc ? rc : rsh_stream_open(s, &body, out);
 }
 
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset)
 {
-	return v->ops->read(v, node, buf, len, offset);
-}
+	struct rsh_body body;
+	int rc = rsh_vfs_body(v, node, &body);
 
-size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
-		     size_t len)
-{
-	/* Not worth looking. */
-	if (len < RSH_PLACE_MAX)
-		return rsh_place(0);
-	return rsh_place(v->ops->origin(v, node, offset, len));
+	return rc ? rc : rsh_body_read(&body, buf, len, offset);
 }
 
 int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
 {
-	return v->ops->backing(v, node, file);
+	struct rsh_node found;
+
+	return rsh_tree_node(&v->tree, node, &found) &&
+	       found.kind == RSH_NODE_FILE ?
+	       v->ops->backing(v, found.leaf, file) : -ENODATA;
 }
 
 int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd)
@@ -79,7 +200,7 @@ bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
 	return rsh_source_is_stacked(v->ops->source(v));
 }
 
-static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
+static uint64_t vfs_largest_in(const struct rsh_vfs *v, uint64_t dir)
 {
 	char name[NAME_MAX + 1];
 	uint64_t child, largest = 0;
@@ -93,7 +214,7 @@ static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
 		if (rsh_vfs_stat(v, child, &st))
 			continue;
 		if (S_ISDIR(st.st_mode))
-			bytes = largest_in(v, child);
+			bytes = vfs_largest_in(v, child);
 		else if (S_ISREG(st.st_mode))
 			bytes = (uint64_t)st.st_size;
 		if (bytes > largest)
@@ -104,38 +225,19 @@ static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)
 
 uint64_t rsh_vfs_largest(const struct rsh_vfs *v)
 {
-	return largest_in(v, RSH_VFS_ROOT);
+	return vfs_largest_in(v, RSH_VFS_ROOT);
 }
 
+/* The control directory is no part of what df and the like are told. */
 void rsh_vfs_statfs(const struct rsh_vfs *v, struct statvfs *out)
 {
-	uint64_t bytes, nodes;
-
-	v->ops->totals(v, &bytes, &nodes);
 	*out = (struct statvfs){
 		.f_bsize = PREFERRED_IO_BYTES,
 		.f_frsize = STATFS_BLOCK_BYTES,
-		.f_blocks = (bytes + STATFS_BLOCK_BYTES - 1) /
+		.f_blocks = (v->total_bytes + STATFS_BLOCK_BYTES - 1) /
 			    STATFS_BLOCK_BYTES,
-		.f_files = nodes,
+		.f_files = rsh_tree_n_nodes(&v->tree),
 		.f_namemax = NAME_MAX,
 		.f_flag = ST_RDONLY,
-	};
-}
-
-void rsh_stat_fill(struct stat *st, uint64_t node, mode_t mode, uint64_t size,
-		   const struct timespec *mtime)
-{
-	*st = (struct stat){
-		.st_ino = node,
-		.st_mode = mode,
-		.st_nlink = 1,
-		.st_size = (off_t)size,
-		.st_blksize = PREFERRED_IO_BYTES,
-		.st_blocks = (blkcnt_t)((size + STAT_BLOCK_BYTES - 1) /
-					STAT_BLOCK_BYTES),
-		.st_mtim = *mtime,
-		.st_ctim = *mtime,
-		.st_atim = *mtime,
 	};
 }

@@ -7,7 +7,9 @@
 #include <stdio.h>
 
 #include "rsh/vfs/choice.h"
+#include "rsh/vfs/control.h"
 #include "rsh/vfs/vfs.h"
+#include "tree_i.h"
 
 /* See attribute.h. */
 enum rsh_attribute {
@@ -18,57 +20,64 @@ enum rsh_attribute {
 	RSH_N_ATTRIBUTES
 };
 
-/* A kind of tree: what each function of vfs.h is for it. */
+/* What a file or a link is. */
+struct rsh_leaf {
+	mode_t mode; /* permission bits */
+	uint64_t size;
+	struct timespec mtime;
+};
+
+/* A kind of tree: what is known of its leaves. */
 struct rsh_vfs_ops {
 	void (*free)(struct rsh_vfs *v);
-	uint64_t (*lookup)(const struct rsh_vfs *v, uint64_t parent,
-			   const char *name);
-	int (*stat)(const struct rsh_vfs *v, uint64_t node, struct stat *st);
-	int (*entry)(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
-		     uint64_t *child, char *name, size_t name_max);
-	/* NULL: the tree has no symbolic links. */
-	const char *(*link)(const struct rsh_vfs *v, uint64_t node);
-	ssize_t (*read)(const struct rsh_vfs *v, uint64_t node, void *buf,
-			size_t len, uint64_t offset);
-	/* The source offset of the byte at `offset`, or what it would be if the
-	 * first long piece of the range began there; only the place in a page
-	 * counts. */
-	uint64_t (*origin)(const struct rsh_vfs *v, uint64_t node,
-			   uint64_t offset, size_t len);
-	/* As rsh_vfs_backing(). */
-	int (*backing)(const struct rsh_vfs *v, uint64_t node, uint32_t *file);
+	/* 0, or -ENOENT if there is none any more. */
+	int (*show)(const struct rsh_vfs *v, uint32_t leaf,
+		    struct rsh_leaf *out);
+	/* Of a link; NULL: the tree has none. */
+	const char *(*link)(const struct rsh_vfs *v, uint32_t leaf);
+	/* Of a file. */
+	struct rsh_body (*body)(const struct rsh_vfs *v, uint32_t leaf);
+	/* As rsh_vfs_backing(), of a file. */
+	int (*backing)(const struct rsh_vfs *v, uint32_t leaf, uint32_t *file);
 	struct rsh_source *(*source)(const struct rsh_vfs *v);
-	/* Of all files: their bytes, and how many nodes there are. */
-	void (*totals)(const struct rsh_vfs *v, uint64_t *bytes,
-		       uint64_t *nodes);
-	/* Writes the value; with `to` NULL it is only asked whether there is
-	 * one.  0, -ENODATA or -ENOMEM.  NULL: the tree has none. */
-	int (*attribute)(const struct rsh_vfs *v, uint64_t node,
+	/* Writes the value, of a leaf or, with RSH_NO_LEAF, of the root; with
+	 * `to` NULL it is only asked whether there is one.  0, -ENODATA or
+	 * -ENOMEM. */
+	int (*attribute)(const struct rsh_vfs *v, uint32_t leaf,
 			 enum rsh_attribute which, FILE *to);
 };
 
-/* The first member of every tree. */
+/* The first member of every kind of tree. */
 struct rsh_vfs {
 	const struct rsh_vfs_ops *ops;
+	struct rsh_tree tree;
+	uint64_t total_bytes; /* of all files */
+	/* What the mount tells about itself; an empty tree, if nothing. */
+	struct rsh_tree control;
+	struct rsh_control_options tell;
 };
 
-/* Fills what all nodes of all trees have in common; a file's size is set. */
-void rsh_stat_fill(struct stat *st, uint64_t node, mode_t mode, uint64_t size,
-		   const struct timespec *mtime);
+/* Makes the root of a tree, which is that of the source. */
+void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
+		 gid_t gid);
+/* What a file of the control directory is. */
+int rsh_control_show(const struct rsh_vfs *v, struct rsh_leaf *out);
+/* Frees what the kind does not. */
+void rsh_vfs_clear(struct rsh_vfs *v);
 
 /* Writes a path as attribute.h says. */
 int rsh_attribute_path(FILE *to, const char *path);
 
-/* ---- the tree of a conversion (open.c, tree.c, read.c) ---- */
+/* ---- the tree of a conversion (open.c, reshard.c) ---- */
 
 /* What differs from file to file and is not the conversion's to know. */
 struct rsh_vfs_file {
-	mode_t mode;
 	struct timespec mtime;
-	atomic_bool reported; /* that it is lost stands in the log */
 	/* 0: not known yet, 1: no source file is like it, else the number of
 	 * the one that is, plus 2 (backing.c). */
 	atomic_uint_fast64_t backing;
+	mode_t mode;
+	atomic_bool reported; /* that it is lost stands in the log */
 };
 
 /* Everything is set by rsh_vfs_open() and constant from then on, but for what
@@ -80,43 +89,25 @@ struct rsh_reshard {
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
 	struct rsh_plan *conversion;
+	struct rsh_reader *reader;
 	struct rsh_name_map *renames; /* NULL: none */
-
-	char *prefix;
-	const char *suffix; /* between rank and the format's suffix */
-	enum rsh_format format;
-	uid_t uid;
-	gid_t gid;
-	mode_t dir_mode;
-	struct timespec dir_mtime;
 
 	/* A whole model in parts: no directories but the root, which holds the
 	 * parts and this map of them. */
 	bool in_parts;
+	struct rsh_item map_item;
 	char *map;
 	size_t map_bytes;
 
+	/* Of the files' names, around the rank or the part. */
+	char *before, *after;
 	uint32_t n_files; /* one a rank, or the parts */
 	struct rsh_vfs_file *files;
-	uint64_t total_bytes;
 };
-
-/* Node numbers: root 1, then directory and file of each rank in turn; without
- * ranks the map has the number of the first directory. */
-enum rsh_node_kind {
-	RSH_NODE_NONE,
-	RSH_NODE_ROOT,
-	RSH_NODE_DIR,
-	RSH_NODE_FILE,
-	RSH_NODE_MAP,
-};
-
-enum rsh_node_kind rsh_node_decode(const struct rsh_reshard *v, uint64_t node,
-				   uint32_t *rank);
 
 #define RSH_MAP_NAME "model.safetensors.index.json"
 /* Name of the file of a rank or part; as snprintf(). */
-int rsh_file_name(const struct rsh_reshard *v, uint32_t rank, char *name,
+int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,
 		  size_t max);
 
 /* Makes the map of a model's parts (map.c). */
@@ -128,21 +119,16 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *c
 			   struct rsh_error *err);
 
 /* Gives the tree names and attributes once the conversion stands. */
-int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
-		   struct rsh_error *err);
+int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
+		      struct rsh_error *err);
 
 extern const struct rsh_vfs_ops rsh_reshard_ops;
 void rsh_reshard_free(struct rsh_vfs *vfs);
-ssize_t rsh_reshard_read(const struct rsh_vfs *vfs, uint64_t node, void *buf,
-			 size_t len, uint64_t offset);
 
-uint64_t rsh_reshard_origin(const struct rsh_vfs *vfs, uint64_t node,
-			    uint64_t offset, size_t len);
-
-int rsh_reshard_backing(const struct rsh_vfs *vfs, uint64_t node,
+int rsh_reshard_backing(const struct rsh_vfs *vfs, uint32_t leaf,
 			uint32_t *file);
 
-int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint64_t node,
+int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t leaf,
 			  enum rsh_attribute which, FILE *to);
 
 static inline const struct rsh_reshard *rsh_reshard_of(const struct rsh_vfs *v)

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of source, vfs, options, daemon and cli.
+# Unit tests of source, read, vfs, options, daemon and cli.
 UNIT += \
 	unit/test_source_template \
 	unit/test_source_step \
 	unit/test_source_resume \
 	unit/test_dialects_names \
 	unit/test_source_index \
-	unit/test_source_gather \
 	unit/test_source_access \
 	unit/test_contents \
 	unit/test_contents_infer \
 	unit/test_source_fault \
 	unit/test_source_outage \
+	unit/test_read_gather \
+	unit/test_read_stream \
+	unit/test_read_depth \
 	unit/test_vfs \
-	unit/test_vfs_nodes \
-	unit/test_vfs_stream \
-	unit/test_vfs_depth \
+	unit/test_vfs_tree \
 	unit/test_vfs_backing \
 	unit/test_vfs_digest \
 	unit/test_options \
@@ -40,8 +40,6 @@ unit_test_dialects_names_SOURCES = unit/test_dialects_names.c
 unit_test_dialects_names_LDADD = $(L_DIALECTS)
 unit_test_source_index_SOURCES = unit/test_source_index.c $(SOURCE_SUPPORT)
 unit_test_source_index_LDADD = $(L_SOURCE)
-unit_test_source_gather_SOURCES = unit/test_source_gather.c $(SOURCE_SUPPORT)
-unit_test_source_gather_LDADD = $(L_SOURCE)
 unit_test_contents_SOURCES = \
 	unit/test_contents.c \
 	unit/strategy_support.h \
@@ -56,19 +54,21 @@ unit_test_contents_infer_SOURCES = unit/test_contents_infer.c $(SOURCE_SUPPORT)
 unit_test_contents_infer_LDADD = $(L_CONTENTS)
 unit_test_source_outage_SOURCES = unit/test_source_outage.c $(SOURCE_SUPPORT)
 unit_test_source_outage_LDADD = $(L_SOURCE)
+unit_test_read_gather_SOURCES = unit/test_read_gather.c $(SOURCE_SUPPORT)
+unit_test_read_gather_LDADD = $(L_READ)
+unit_test_read_stream_SOURCES = unit/test_read_stream.c
+unit_test_read_stream_LDADD = $(L_READ)
+unit_test_read_depth_SOURCES = \
+	unit/test_read_depth.c \
+	unit/support.h \
+	unit/support.c
+unit_test_read_depth_LDADD = $(L_READ)
 unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
 unit_test_vfs_backing_SOURCES = unit/test_vfs_backing.c $(SOURCE_SUPPORT)
 unit_test_vfs_backing_LDADD = $(L_VFS)
-unit_test_vfs_nodes_SOURCES = unit/test_vfs_nodes.c $(SOURCE_SUPPORT)
-unit_test_vfs_nodes_LDADD = $(L_VFS)
-unit_test_vfs_stream_SOURCES = unit/test_vfs_stream.c
-unit_test_vfs_stream_LDADD = $(L_VFS)
-unit_test_vfs_depth_SOURCES = \
-	unit/test_vfs_depth.c \
-	unit/support.h \
-	unit/support.c
-unit_test_vfs_depth_LDADD = $(L_VFS)
+unit_test_vfs_tree_SOURCES = unit/test_vfs_tree.c $(SOURCE_SUPPORT)
+unit_test_vfs_tree_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c
 unit_test_vfs_digest_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_vfs_digest_LDADD = $(L_VFS)

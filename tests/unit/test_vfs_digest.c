@@ -35,51 +35,41 @@ static uint8_t byte_at(uint64_t node, uint64_t offset)
 	return (uint8_t)((offset * 2654435761u + node * 97) >> 11);
 }
 
-static int fake_stat(const struct rsh_vfs *v, uint64_t node, struct stat *st)
-{
-	const struct timespec t = { 0 };
-
-	(void)v;
-	if (node < 2 || node > 1 + N_FILES)
-		return -ENOENT;
-	rsh_stat_fill(st, node, S_IFREG | 0444, FILE_BYTES, &t);
-	return 0;
-}
-
-static ssize_t fake_read(const struct rsh_vfs *v, uint64_t node, void *buf,
-			 size_t len, uint64_t offset)
+static int fake_read(const struct rsh_body *b, struct rsh_target *to,
+		     size_t len, uint64_t offset)
 {
 	const struct timespec t = { 0, (long)atomic_load(&delay_us) * 1000 };
-	uint8_t *p = buf;
 
-	(void)v;
+	to->data = to->area;
 	do {
 		nanosleep(&t, NULL);
 		atomic_fetch_add(&n_held, atomic_load(&hold));
 	} while (atomic_load(&hold));
-	if (node == BROKEN)
+	if (b->file == BROKEN)
 		return -EIO;
-	if (len > FILE_BYTES - offset)
-		len = (size_t)(FILE_BYTES - offset);
 	for (size_t i = 0; i < len; i++)
-		p[i] = byte_at(node, offset + i);
+		to->data[i] = byte_at(b->file, offset + i);
 	atomic_fetch_add(&bytes_read, len);
-	return (ssize_t)len;
+	return 0;
 }
 
-static uint64_t fake_origin(const struct rsh_vfs *v, uint64_t node,
-			    uint64_t offset, size_t len)
+static struct rsh_body fake_body(const struct rsh_vfs *v, uint32_t leaf)
 {
-	(void)v, (void)node, (void)len;
-	return offset;
+	(void)v;
+	return (struct rsh_body){
+		.size = FILE_BYTES, .read = fake_read, .file = leaf,
+	};
 }
 
-static const struct rsh_vfs_ops fake_ops = {
-	.stat = fake_stat,
-	.read = fake_read,
-	.origin = fake_origin,
+static const struct rsh_vfs_ops fake_ops = { .body = fake_body };
+static struct rsh_row files = {
+	.n = N_FILES, .first = 2, .step = 1, .parent = RSH_VFS_ROOT,
+	.kind = RSH_NODE_FILE, .leaf = 2,
 };
-static const struct rsh_vfs fake = { &fake_ops };
+static const struct rsh_vfs fake = {
+	.ops = &fake_ops,
+	.tree = { .root = RSH_VFS_ROOT, .rows = &files, .n_rows = 1 },
+};
 
 static uint64_t expected(uint64_t node)
 {
@@ -105,8 +95,8 @@ static int setup(void **state)
 
 	atomic_store(&delay_us, 0);
 	atomic_store(&bytes_read, 0);
-	assert_int_equal(rsh_streams_new(&fake, &o, &f->streams), 0);
-	assert_int_equal(rsh_digests_new(f->streams, &f->digests), 0);
+	assert_int_equal(rsh_streams_new(&o, &f->streams), 0);
+	assert_int_equal(rsh_digests_new(&fake, f->streams, &f->digests), 0);
 	*state = f;
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "rsh/source/io.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 
 /* Everything at one moment. */
 struct rsh_figures {

@@ -5,7 +5,7 @@
 #define RSH_FUSE_SERVER_H
 
 #include "rsh/util/error.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 #include "rsh/vfs/vfs.h"
 
 struct rsh_server;

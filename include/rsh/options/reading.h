@@ -5,7 +5,7 @@
 #define RSH_OPTIONS_READING_H
 
 #include "rsh/options/options.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 
 /* 0, or -errno with a sentence. */
 int rsh_reading_new(const struct rsh_options *o, struct rsh_source_io **out,

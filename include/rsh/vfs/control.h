@@ -4,8 +4,8 @@
  *   /.reshardfs/stats, metrics, log, config
  *   /.reshardfs/plan/rank_N.json
  *
- * It is a tree around another one, found by name and never listed in the
- * root, so that whoever walks the mount or copies it sees checkpoints alone.  What a
+ * It is a tree beside that of the checkpoints, found by name and never listed in
+ * the root, so that whoever walks the mount or copies it sees checkpoints alone.  What a
  * file says is made anew whenever it is opened, by whoever knows; its size is 0,
  * as in /proc.  Only the owner of the tree may look in.
  *
@@ -37,12 +37,11 @@ struct rsh_control_options {
 	void *ctx;
 };
 
-/* Puts the directory into a tree, which has to outlive what is made and is
- * freed by itself.  0 or -ENOMEM. */
-int rsh_control_new(const struct rsh_vfs *tree,
-		    const struct rsh_control_options *o, struct rsh_vfs **out);
+/* Puts the directory into the root, before anybody else uses the tree.  0 or
+ * -ENOMEM. */
+int rsh_control_add(struct rsh_vfs *v, const struct rsh_control_options *o);
 
-/* Whether a node is the directory or below it; no other tree has such. */
+/* Whether a node is the directory or below it. */
 bool rsh_control_owns(uint64_t node);
 /* What a file of the directory says now (from malloc).  0, -EISDIR, -ENOENT or
  * what making it has failed with. */

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rsh/vfs/stream.h"
+#include "rsh/vfs/vfs.h"
 
 struct rsh_digests;
 
@@ -29,8 +29,9 @@ struct rsh_digest_calls {
 	void (*answer)(void *ctx, int rc, uint64_t xxh3);
 };
 
-/* The streams have to outlive the digests.  0 or -errno. */
-int rsh_digests_new(struct rsh_streams *streams, struct rsh_digests **out);
+/* The tree and the streams have to outlive the digests.  0 or -errno. */
+int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
+		    struct rsh_digests **out);
 /* Answers those who still wait; nobody may ask from now on.  False if the
  * thread has not come back from its source after a while: the digests and the
  * streams must then stay as they are. */

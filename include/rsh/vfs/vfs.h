@@ -28,6 +28,7 @@
 
 #include "rsh/derive/derive.h"
 #include "rsh/converter/conversion.h"
+#include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
 #include "rsh/util/error.h"
@@ -123,16 +124,15 @@ int rsh_vfs_entry(const struct rsh_vfs *v, uint64_t dir, uint64_t i,
  * tree. */
 const char *rsh_vfs_link(const struct rsh_vfs *v, uint64_t node);
 
-/* Bytes [offset, offset+len) of a file, cut at its end: the number of bytes
- * written to buf, or -errno (-EISDIR, -EINVAL for a link, -ENOENT, and what
- * the source gives). */
+/* The body of a file, which lives as long as the tree: 0, -EISDIR, -EINVAL for a
+ * link, -ENOENT. */
+int rsh_vfs_body(const struct rsh_vfs *v, uint64_t node, struct rsh_body *out);
+/* Opens a stream on it: 0, -ENOMEM or as above. */
+int rsh_vfs_open_stream(const struct rsh_vfs *v, uint64_t node,
+			struct rsh_streams *s, struct rsh_stream **out);
+/* As rsh_body_read() of it, or as above. */
 ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 		     size_t len, uint64_t offset);
-
-/* Where in a page the buffer for such a rsh_vfs_read() should begin, less than
- * RSH_PLACE_MAX (util/place.h). */
-size_t rsh_vfs_place(const struct rsh_vfs *v, uint64_t node, uint64_t offset,
-		     size_t len);
 
 /* ---- files that are a source file byte for byte ----
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/depth.c measures stretches of loads, tries twice or half as many at a
+/* read/depth.c measures stretches of loads, tries twice or half as many at a
  * time, and keeps the number that pays. */
 #include "config.h"
 
@@ -45,20 +45,20 @@ void rsh_depth_init(struct rsh_depth *d, unsigned most)
 		d->at[i].pause = PAUSE_MIN;
 }
 
-static unsigned limit_at(const struct rsh_depth *d, unsigned level)
+static unsigned depth_limit_at(const struct rsh_depth *d, unsigned level)
 {
 	return (unsigned)rsh_min_u64(UINT64_C(1) << level, d->most);
 }
 
 /* What is being tried, or else that which is kept to. */
-static unsigned level_now(const struct rsh_depth *d)
+static unsigned depth_level_now(const struct rsh_depth *d)
 {
 	return (unsigned)((int)d->level + d->step);
 }
 
 unsigned rsh_depth_limit(const struct rsh_depth *d)
 {
-	return limit_at(d, level_now(d));
+	return depth_limit_at(d, depth_level_now(d));
 }
 
 unsigned rsh_depth_room(const struct rsh_depth *d)
@@ -70,7 +70,7 @@ unsigned rsh_depth_room(const struct rsh_depth *d)
 
 /* ---- stretches ---- */
 
-static void start(struct rsh_depth *d, uint64_t now)
+static void depth_start(struct rsh_depth *d, uint64_t now)
 {
 	d->measuring = true;
 	d->start_ns = now;
@@ -79,16 +79,16 @@ static void start(struct rsh_depth *d, uint64_t now)
 }
 
 /* The next one is measured with the limit as it is now. */
-static void start_anew(struct rsh_depth *d, uint64_t now)
+static void depth_start_anew(struct rsh_depth *d, uint64_t now)
 {
 	d->measuring = false;
 	d->before_ns = now;
 	d->n_before = d->n_loads;
 	if (d->n_before == 0)
-		start(d, now);
+		depth_start(d, now);
 }
 
-static unsigned loads_of_stretch(const struct rsh_depth *d)
+static unsigned depth_loads_of_stretch(const struct rsh_depth *d)
 {
 	const unsigned limit = rsh_depth_limit(d);
 
@@ -97,13 +97,13 @@ static unsigned loads_of_stretch(const struct rsh_depth *d)
 	return (unsigned)rsh_max_u64(STRETCH_ROUNDS * limit, STRETCH_LOADS);
 }
 
-static uint64_t least_of_stretch(const struct rsh_depth *d)
+static uint64_t depth_least_of_stretch(const struct rsh_depth *d)
 {
 	return d->starting ? 0 : STRETCH_NS;
 }
 
 /* Twice as much or less than half, twice in a row, is another source. */
-static bool is_another(struct rsh_depth *d, uint64_t ns)
+static bool depth_is_another(struct rsh_depth *d, uint64_t ns)
 {
 	const bool strange = ns > 2 * d->base_ns || ns < d->base_ns / 2;
 	const bool again = d->strange;
@@ -112,7 +112,7 @@ static bool is_another(struct rsh_depth *d, uint64_t ns)
 	return strange && again;
 }
 
-static void forget_trials(struct rsh_depth *d)
+static void depth_forget_trials(struct rsh_depth *d)
 {
 	for (unsigned i = 0; i < RSH_DEPTH_LEVELS; i++) {
 		d->at[i].wait = (unsigned)rsh_min_u64(d->at[i].wait, PAUSE_MIN);
@@ -120,37 +120,37 @@ static void forget_trials(struct rsh_depth *d)
 	}
 }
 
-static void follow(struct rsh_depth *d, uint64_t ns)
+static void depth_follow(struct rsh_depth *d, uint64_t ns)
 {
-	if (d->base_ns == 0 || is_another(d, ns)) {
+	if (d->base_ns == 0 || depth_is_another(d, ns)) {
 		d->base_ns = ns;
-		forget_trials(d);
+		depth_forget_trials(d);
 	} else if (!d->strange) {
 		d->base_ns = (3 * d->base_ns + ns) / 4;
 	}
 }
 
-static bool may_try(const struct rsh_depth *d, int step)
+static bool depth_may_try(const struct rsh_depth *d, int step)
 {
-	if (step > 0 ? limit_at(d, d->level) == d->most : d->level == 0)
+	if (step > 0 ? depth_limit_at(d, d->level) == d->most : d->level == 0)
 		return false;
 	return d->at[(int)d->level + step].wait == 0;
 }
 
-static void choose_trial(struct rsh_depth *d)
+static void depth_choose_trial(struct rsh_depth *d)
 {
 	for (unsigned i = 0; i < RSH_DEPTH_LEVELS; i++)
 		if (d->at[i].wait)
 			d->at[i].wait--;
-	if (may_try(d, 1))
+	if (depth_may_try(d, 1))
 		d->step = 1;
-	else if (may_try(d, -1))
+	else if (depth_may_try(d, -1))
 		d->step = -1;
 }
 
-static void fail_trial(struct rsh_depth *d, unsigned at_least)
+static void depth_fail_trial(struct rsh_depth *d, unsigned at_least)
 {
-	struct rsh_depth_level *l = &d->at[level_now(d)];
+	struct rsh_depth_level *l = &d->at[depth_level_now(d)];
 
 	d->step = 0;
 	d->starting = false;
@@ -166,114 +166,114 @@ static bool is_plain(uint64_t less_ns, uint64_t more_ns)
 
 /* What has paid plainly is tried further at once.  Otherwise it may have been
  * chance, and what was before is tried soon. */
-static void keep_trial(struct rsh_depth *d, uint64_t ns)
+static void depth_keep_trial(struct rsh_depth *d, uint64_t ns)
 {
 	const bool plain = is_plain(ns, d->base_ns);
-	const int further = (int)level_now(d) + d->step;
+	const int further = (int)depth_level_now(d) + d->step;
 
 	d->at[d->level].wait = 1 + (plain ? PAUSE_LONG : PAUSE_SOON);
-	d->level = level_now(d);
+	d->level = depth_level_now(d);
 	d->at[d->level].pause = PAUSE_MIN;
 	if (plain && further >= 0 && further < RSH_DEPTH_LEVELS)
 		d->at[further].wait = 0;
 	d->step = 0;
 	d->base_ns = ns;
-	choose_trial(d);
+	depth_choose_trial(d);
 }
 
 /* More has to pay, a little; less must not cost. */
-static bool pays(const struct rsh_depth *d, uint64_t ns)
+static bool depth_pays(const struct rsh_depth *d, uint64_t ns)
 {
 	return d->step > 0 ? ns <= d->base_ns - d->base_ns / 50 :
 			     ns <= d->base_ns;
 }
 
-static void judge(struct rsh_depth *d)
+static void depth_judge(struct rsh_depth *d)
 {
 	const uint64_t ns = d->full_ns * MIB / d->work;
 
 	if (d->step == 0) {
-		follow(d, ns);
-		choose_trial(d);
-	} else if (pays(d, ns)) {
-		keep_trial(d, ns);
+		depth_follow(d, ns);
+		depth_choose_trial(d);
+	} else if (depth_pays(d, ns)) {
+		depth_keep_trial(d, ns);
 	} else {
-		fail_trial(d, is_plain(d->base_ns, ns) ? PAUSE_LONG :
-							 PAUSE_MIN);
+		depth_fail_trial(d, is_plain(d->base_ns, ns) ? PAUSE_LONG :
+							       PAUSE_MIN);
 	}
 }
 
 /* By then the whole stretch would have been over long ago, had it paid. */
-static bool has_failed(const struct rsh_depth *d)
+static bool depth_has_failed(const struct rsh_depth *d)
 {
 	const uint64_t loads = rsh_max_u64(d->n_ended, 1);
-	const uint64_t work = d->work / loads * loads_of_stretch(d);
+	const uint64_t work = d->work / loads * depth_loads_of_stretch(d);
 	const uint64_t ns = rsh_max_u64(work * d->base_ns / MIB,
-					least_of_stretch(d));
+					depth_least_of_stretch(d));
 
 	return d->step && is_plain(ns, d->full_ns);
 }
 
-static void go_on(struct rsh_depth *d, uint64_t now)
+static void depth_go_on(struct rsh_depth *d, uint64_t now)
 {
 	const uint64_t lasted = now - d->start_ns;
-	const bool over = d->n_ended >= loads_of_stretch(d) &&
-			  lasted >= least_of_stretch(d);
+	const bool over = d->n_ended >= depth_loads_of_stretch(d) &&
+			  lasted >= depth_least_of_stretch(d);
 
 	if (!over) {
-		if (!has_failed(d))
+		if (!depth_has_failed(d))
 			return;
-		fail_trial(d, PAUSE_LONG);
+		depth_fail_trial(d, PAUSE_LONG);
 	} else if (d->full_ns >= lasted / 8 * 7) {
-		judge(d);
+		depth_judge(d);
 	} else if (d->step) {
 		/* Nobody wants so many. */
-		d->at[level_now(d)].wait = PAUSE_MIN;
+		d->at[depth_level_now(d)].wait = PAUSE_MIN;
 		d->step = 0;
 		d->starting = false;
 	}
-	start_anew(d, now);
+	depth_start_anew(d, now);
 }
 
 /* ---- loads ---- */
 
 /* Whatever was the case since the last time ends now. */
-static void pass(struct rsh_depth *d, uint64_t now)
+static void depth_pass(struct rsh_depth *d, uint64_t now)
 {
 	if (d->measuring && d->full)
 		d->full_ns += now - d->event_ns;
 	d->event_ns = now;
 }
 
-static void look_if_full(struct rsh_depth *d, unsigned waiting)
+static void depth_look_if_full(struct rsh_depth *d, unsigned waiting)
 {
 	d->full = d->n_loads + waiting >= rsh_depth_limit(d);
 }
 
 uint64_t rsh_depth_begin(struct rsh_depth *d, unsigned waiting, uint64_t now)
 {
-	pass(d, now);
+	depth_pass(d, now);
 	if (!d->measuring && d->n_before == 0)
-		start(d, now);
+		depth_start(d, now);
 	d->n_loads++;
-	look_if_full(d, waiting);
+	depth_look_if_full(d, waiting);
 	return rsh_max_u64(now, 1 + rsh_max_u64(d->late_ns, d->before_ns));
 }
 
-static void count(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
-		  uint64_t now)
+static void depth_count(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
+			uint64_t now)
 {
 	const uint64_t took = now > begun ? now - begun : 1;
 
 	/* The first one of all also finds out how to read. */
 	if (bytes == 0 || d->load_ns == 0) {
-		start_anew(d, now);
+		depth_start_anew(d, now);
 	} else if (d->measuring) {
 		d->n_ended++;
 		d->work += bytes + LOAD_WORK;
-		go_on(d, now);
+		depth_go_on(d, now);
 	} else if (begun <= d->before_ns && d->n_before && --d->n_before == 0) {
-		start(d, now);
+		depth_start(d, now);
 	}
 	d->load_ns = d->load_ns ? (3 * d->load_ns + took) / 4 : took;
 }
@@ -285,11 +285,11 @@ void rsh_depth_end(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 		d->n_late--;
 		return;
 	}
-	pass(d, now);
+	depth_pass(d, now);
 	d->n_loads--;
 	d->hung = false;
-	count(d, begun, bytes, now);
-	look_if_full(d, waiting);
+	depth_count(d, begun, bytes, now);
+	depth_look_if_full(d, waiting);
 }
 
 uint64_t rsh_depth_patience(const struct rsh_depth *d)
@@ -308,5 +308,5 @@ void rsh_depth_look(struct rsh_depth *d, uint64_t now)
 	d->late_ns = now;
 	d->hung = true;
 	d->step = 0;
-	start_anew(d, now);
+	depth_start_anew(d, now);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/stream_i.h - the inside of streams, for this layer only.
+/* read/stream_i.h - the inside of streams, for this room only.
  *
  * windows.c has the windows and where they stand, prepare.c fills them, ahead.c
  * decides which, depth.c how many at a time, and stream.c lends them.  But for
  * the setting up all is called with the lock of the streams held. */
-#ifndef RSH_VFS_STREAM_I_H
-#define RSH_VFS_STREAM_I_H
+#ifndef RSH_READ_STREAM_I_H
+#define RSH_READ_STREAM_I_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 
 #include "depth_i.h"
 #include "rsh/util/areas.h"
-#include "rsh/vfs/stream.h"
+#include "rsh/read/stream.h"
 
 /* A stream's source sleeps if one load in eight does. */
 #define RSH_BLOCKED_ONE 1024
@@ -43,8 +43,7 @@ TAILQ_HEAD(rsh_window_list, rsh_window);
 
 struct rsh_stream {
 	struct rsh_streams *all;
-	uint64_t node;
-	uint64_t size;
+	struct rsh_body body;
 
 	/* Under the lock of `all`. */
 	pthread_cond_t loaded; /* one of its windows is ready or has failed */
@@ -63,9 +62,9 @@ struct rsh_stream {
 };
 
 struct rsh_streams {
-	const struct rsh_vfs *vfs;
 	unsigned max_windows, max_threads, n_cpus;
 	bool lenders_prepare;
+	uint64_t (*now)(void);
 
 	/* Guards everything below and the streams' and windows' state; held
 	 * neither while a window is prepared nor while it is lent. */

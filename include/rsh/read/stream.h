@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/stream.h - open virtual files, read by lending: a reader is handed the
+/* read/stream.h - open virtual files, read by lending: a reader is handed the
  * place where the bytes were prepared, and who goes from front to back finds
  * the next ones prepared.
  *
@@ -16,8 +16,8 @@
  * Threads: any thread may use any stream, several at once.  No lock is held
  * while bytes are prepared.
  */
-#ifndef RSH_VFS_STREAM_H
-#define RSH_VFS_STREAM_H
+#ifndef RSH_READ_STREAM_H
+#define RSH_READ_STREAM_H
 
 #include <stddef.h>
 #include <stdbool.h>
@@ -25,7 +25,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include "rsh/vfs/vfs.h"
+#include "rsh/read/body.h"
 
 /* The most bytes that are lent at once; also what a window holds. */
 #define RSH_STREAM_MAX ((size_t)1024 * 1024)
@@ -33,7 +33,7 @@
 #define RSH_STREAM_WINDOWS 24
 #define RSH_STREAM_THREADS 16
 
-/* What all open files of a tree share: windows and the threads that fill
+/* What all open files of a mount share: windows and the threads that fill
  * them. */
 struct rsh_streams;
 /* One open file. */
@@ -51,6 +51,9 @@ struct rsh_streams_options {
 	/* Who returns a loan may be kept to prepare the next window, if the
 	 * reader has been given its bytes by then and is slow. */
 	bool lenders_prepare;
+	/* Told in place of rsh_clock_ns(), by which readers and loads are
+	 * measured; NULL: that. */
+	uint64_t (*now)(void);
 };
 
 /* Since the start. */
@@ -67,9 +70,8 @@ struct rsh_stream_stats {
 				* source that is waited for */
 };
 
-/* The tree has to outlive the streams.  0 or -errno. */
-int rsh_streams_new(const struct rsh_vfs *vfs,
-		    const struct rsh_streams_options *o,
+/* 0 or -errno. */
+int rsh_streams_new(const struct rsh_streams_options *o,
 		    struct rsh_streams **out);
 /* Address space that so many windows take at most, on loan or not. */
 uint64_t rsh_stream_maps(unsigned n_windows);
@@ -78,8 +80,8 @@ uint64_t rsh_stream_maps(unsigned n_windows);
 bool rsh_streams_sleep(struct rsh_streams *s);
 
 /* Nothing is prepared from now on.  False if
- * a thread has not come back from its source after a while: the tree and the
- * streams must then stay as they are. */
+ * a thread has not come back from its source after a while: the streams and what
+ * their bodies read must then stay as they are. */
 bool rsh_streams_stop(struct rsh_streams *s);
 /* All loans are returned by then.  Closes the streams that are still open: a
  * kernel that unmounts need not wait until it has said that files were closed.
@@ -87,8 +89,8 @@ bool rsh_streams_stop(struct rsh_streams *s);
 void rsh_streams_free(struct rsh_streams *s);
 void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out);
 
-/* 0, -EISDIR, -EINVAL for a link, -ENOENT, -ENOMEM. */
-int rsh_stream_open(struct rsh_streams *s, uint64_t node,
+/* What the body reads has to outlive the streams.  0 or -ENOMEM. */
+int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 		    struct rsh_stream **out);
 /* Loans may still be out; does not wait for what is being prepared.  Whoever
  * holds the stream as well may be in a read, which then ends with -EINTR unless
@@ -112,7 +114,7 @@ struct rsh_loan {
 };
 
 /* Lends bytes [offset, offset+len) of the file, cut at its end and at
- * RSH_STREAM_MAX bytes: their number, or -errno as rsh_vfs_read() gives it.
+ * RSH_STREAM_MAX bytes: their number, or -errno as the body gives it.
  * Unless it is negative, rsh_loan_return() is due. */
 ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 			struct rsh_loan *loan);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/ahead.c - which windows a reader will want. */
+/* read/ahead.c - which windows a reader will want. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -19,7 +19,7 @@
 #define ACTIVE_NS (UINT64_C(10000000))
 
 /* Processors that no reader keeps busy. */
-static unsigned idle_cpus(const struct rsh_streams *s, uint64_t now)
+static unsigned streams_idle_cpus(const struct rsh_streams *s, uint64_t now)
 {
 	const struct rsh_stream *st;
 	unsigned n = s->n_cpus;
@@ -33,7 +33,7 @@ static unsigned idle_cpus(const struct rsh_streams *s, uint64_t now)
 }
 
 /* How many windows the reader gets through while one is prepared. */
-static uint64_t n_passed(const struct rsh_stream *st)
+static uint64_t stream_n_passed(const struct rsh_stream *st)
 {
 	return st->pace_ns ? (st->load_ns + st->pace_ns - 1) / st->pace_ns : 0;
 }
@@ -43,23 +43,24 @@ static uint64_t n_passed(const struct rsh_stream *st)
  * processor for each, and with none to spare the reader is served fastest by
  * doing it himself.  Where it is to wait: twice as many, so that there are
  * enough when more are tried at a time, but no more than that takes. */
-static unsigned depth(const struct rsh_stream *st, uint64_t now)
+static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 {
 	const struct rsh_streams *s = st->all;
 	uint64_t n, most;
 
 	if (rsh_stream_sleeps(st)) {
-		n = 1 + 2 * n_passed(st);
+		n = 1 + 2 * stream_n_passed(st);
 		most = 2 * rsh_depth_limit(&s->depth);
 	} else {
-		n = 1 + n_passed(st);
-		most = rsh_min_u64(2 * idle_cpus(s, now), s->depth.most);
+		n = 1 + stream_n_passed(st);
+		most = rsh_min_u64(2 * streams_idle_cpus(s, now),
+				   s->depth.most);
 	}
 	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
 }
 
 /* Takes the windows of a stream that nobody reads at the moment. */
-static bool reclaim(const struct rsh_stream *for_whom, uint64_t now)
+static bool stream_reclaim(const struct rsh_stream *for_whom, uint64_t now)
 {
 	struct rsh_stream *st;
 
@@ -72,9 +73,10 @@ static bool reclaim(const struct rsh_stream *for_whom, uint64_t now)
 	return false;
 }
 
-static bool has_room(const struct rsh_stream *st, uint64_t now)
+static bool stream_has_room(const struct rsh_stream *st, uint64_t now)
 {
-	return st->all->n_listed < st->all->max_windows || reclaim(st, now);
+	return st->all->n_listed < st->all->max_windows ||
+	       stream_reclaim(st, now);
 }
 
 void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
@@ -82,11 +84,11 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 {
 	struct rsh_streams *s = st->all;
 	struct rsh_window *w = TAILQ_LAST(&st->windows, rsh_window_list);
-	const unsigned most = 1 + depth(st, now);
+	const unsigned most = 1 + stream_n_ahead(st, now);
 	uint64_t end = w ? w->offset + w->len : offset;
 
-	while (st->n_windows < most && end < st->size) {
-		if (!has_room(st, now))
+	while (st->n_windows < most && end < st->body.size) {
+		if (!stream_has_room(st, now))
 			break;
 		w = rsh_window_take(st, end, RSH_STREAM_MAX);
 		if (!w)

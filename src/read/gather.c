@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/gather.c - reading the many small runs of a request.
+/* read/gather.c - reading the many small runs of a request.
  *
  * A slice that was cut along an inner dimension comes as rows, each from
  * another source file in turn.  Runs are collected in a bounded batch, sorted
@@ -8,14 +8,15 @@
  * repeat are one run.  Long runs go straight to where they belong. */
 #include "config.h"
 
-#include "source_i.h"
+#include "gather_i.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/bytes.h"
 #include "rsh/util/checked.h"
-#include "rsh/util/log.h"
 #include "rsh/util/place.h"
 
 #define BATCH_RUNS 1024
@@ -41,7 +42,11 @@
 /* At least one byte in so many of a span must be wanted. */
 #define SPAN_WASTE 4
 
-struct run {
+/* Among so many pieces of a request a long one is looked for, to place the
+ * bytes by. */
+#define MOVABLE_PIECES 4
+
+struct gather_run {
 	uint64_t src;     /* in the source file */
 	uint8_t *dst;
 	uint64_t n_rows;  /* 1, or more without a codec: so far apart */
@@ -53,7 +58,7 @@ struct run {
 	uint16_t next;    /* next run of the file, 0: none; runs[0] is unused */
 };
 
-struct group {
+struct gather_group {
 	struct rsh_source_file *file;
 	uint16_t first, last;
 };
@@ -66,24 +71,31 @@ struct rsh_gather {
 	 * for them decoded, when elements may have grown to twice the size. */
 	uint8_t *scratch;
 	unsigned n_runs, n_groups;
-	struct run runs[BATCH_RUNS + 1];
-	struct group groups[BATCH_GROUPS];
+	struct gather_run runs[BATCH_RUNS + 1];
+	struct gather_group groups[BATCH_GROUPS];
 	uint8_t slots[HASH_SLOTS]; /* number of the group, plus 1 */
 };
 
-static void reset(struct rsh_gather *g)
+struct rsh_gathers {
+	struct rsh_source *source;
+	pthread_mutex_t lock; /* guards all below */
+	struct rsh_gather *idle;
+	unsigned n_idle;
+};
+
+static void gather_reset(struct rsh_gather *g)
 {
 	g->n_runs = 0;
 	g->n_groups = 0;
 	memset(g->slots, 0, sizeof(g->slots));
 }
 
-static bool full(const struct rsh_gather *g)
+static bool gather_is_full(const struct rsh_gather *g)
 {
 	return g->n_runs == BATCH_RUNS || g->n_groups == BATCH_GROUPS;
 }
 
-static uint8_t *scratch(struct rsh_gather *g)
+static uint8_t *gather_scratch(struct rsh_gather *g)
 {
 	if (!g->scratch)
 		g->scratch = aligned_alloc(RSH_PLACE_MAX, SCRATCH_BYTES);
@@ -92,13 +104,13 @@ static uint8_t *scratch(struct rsh_gather *g)
 
 /* ---- one file's runs ---- */
 
-static uint8_t *decoded(struct rsh_gather *g)
+static uint8_t *gather_decoded(struct rsh_gather *g)
 {
 	return g->scratch + SPAN_MAX + RSH_PLACE_MAX;
 }
 
-static void copy_rows(const struct run *r, uint8_t *dst, const uint8_t *stored,
-		      uint64_t n)
+static void run_copy_rows(const struct gather_run *r, uint8_t *dst,
+			  const uint8_t *stored, uint64_t n)
 {
 	for (; n; n--) {
 		memcpy(dst, stored, r->dst_len);
@@ -107,52 +119,52 @@ static void copy_rows(const struct run *r, uint8_t *dst, const uint8_t *stored,
 	}
 }
 
-static void scatter(struct rsh_gather *g, const struct run *r,
-		    const uint8_t *stored)
+static void run_scatter(struct rsh_gather *g, const struct gather_run *r,
+			const uint8_t *stored)
 {
 	if (r->codec == RSH_CODEC_NONE) {
-		copy_rows(r, r->dst, stored, r->n_rows);
+		run_copy_rows(r, r->dst, stored, r->n_rows);
 		return;
 	}
 	rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len,
-			 decoded(g));
-	memcpy(r->dst, decoded(g) + r->skip, r->dst_len);
+			 gather_decoded(g));
+	memcpy(r->dst, gather_decoded(g) + r->skip, r->dst_len);
 }
 
 /* From the first byte of the run to its last. */
-static uint64_t extent_of(const struct run *r)
+static uint64_t run_extent(const struct gather_run *r)
 {
 	return (r->n_rows - 1) * r->src_stride + r->src_len;
 }
 
-static uint64_t wanted_of(const struct run *r)
+static uint64_t run_wanted(const struct gather_run *r)
 {
 	return r->n_rows * r->src_len;
 }
 
 /* Worth one read. */
-static bool is_span(uint64_t wanted, uint64_t extent)
+static bool is_span_worth(uint64_t wanted, uint64_t extent)
 {
 	return extent <= SPAN_MAX && extent <= wanted * SPAN_WASTE;
 }
 
 /* How many runs from r on one read shall serve, if r is not one by itself to be
  * read in parts; *len is that read's length. */
-static unsigned span_of(const struct rsh_gather *g, const struct run *r,
-			uint64_t *len)
+static unsigned run_span(const struct rsh_gather *g, const struct gather_run *r,
+			 uint64_t *len)
 {
 	const uint64_t start = r->src;
-	uint64_t end = start + extent_of(r);
-	uint64_t wanted = wanted_of(r);
+	uint64_t end = start + run_extent(r);
+	uint64_t wanted = run_wanted(r);
 	unsigned n = 1;
 
 	while (r->next) {
 		uint64_t next_end;
 
 		r = &g->runs[r->next];
-		next_end = r->src + extent_of(r);
-		wanted += wanted_of(r);
-		if (r->src < end || !is_span(wanted, next_end - start))
+		next_end = r->src + run_extent(r);
+		wanted += run_wanted(r);
+		if (r->src < end || !is_span_worth(wanted, next_end - start))
 			break;
 		end = next_end;
 		n++;
@@ -162,8 +174,8 @@ static unsigned span_of(const struct rsh_gather *g, const struct run *r,
 }
 
 /* A run of many rows, with several of them a read.  0 or a positive errno. */
-static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
-		     int fd, const struct run *r)
+static int gather_read_rows(struct rsh_gather *g, struct rsh_source_file *f,
+			    int fd, const struct gather_run *r)
 {
 	uint64_t most = 1, n;
 
@@ -177,7 +189,7 @@ static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 
 		n = rsh_min_u64(most, r->n_rows - at);
 		if (n > 1) {
-			buf = scratch(g);
+			buf = gather_scratch(g);
 			if (!buf)
 				return ENOMEM;
 			buf += rsh_place(src);
@@ -188,23 +200,24 @@ static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 		if (rc)
 			return rc;
 		if (n > 1)
-			copy_rows(r, dst, buf, n);
+			run_copy_rows(r, dst, buf, n);
 	}
 	return 0;
 }
 
 /* 0 or a positive errno. */
-static int read_span(struct rsh_gather *g, struct rsh_source_file *f,
-		     int fd, const struct run *r, unsigned n, size_t len)
+static int gather_read_span(struct rsh_gather *g, struct rsh_source_file *f,
+			    int fd, const struct gather_run *r, unsigned n,
+			    size_t len)
 {
 	const uint64_t start = r->src;
 	uint8_t *buf;
 	int rc;
 
 	if (n == 1 && r->codec == RSH_CODEC_NONE &&
-	    (r->n_rows == 1 || !is_span(wanted_of(r), len)))
-		return read_rows(g, f, fd, r);
-	buf = scratch(g);
+	    (r->n_rows == 1 || !is_span_worth(run_wanted(r), len)))
+		return gather_read_rows(g, f, fd, r);
+	buf = gather_scratch(g);
 	if (!buf)
 		return ENOMEM;
 	buf += rsh_place(start);
@@ -212,18 +225,18 @@ static int read_span(struct rsh_gather *g, struct rsh_source_file *f,
 	if (rc)
 		return rc;
 	for (;; r = &g->runs[r->next]) {
-		scatter(g, r, buf + (r->src - start));
+		run_scatter(g, r, buf + (r->src - start));
 		if (--n == 0)
 			return 0;
 	}
 }
 
 /* Neighbouring spans, the holes between them included. */
-struct stretch {
+struct gather_stretch {
 	uint64_t start, end;
 };
 
-static void end_stretch(struct rsh_gather *g, int fd, struct stretch *s)
+static void stretch_end(struct rsh_gather *g, int fd, struct gather_stretch *s)
 {
 	if (s->end > s->start)
 		rsh_file_spent(g->source, fd, s->start, s->end - s->start,
@@ -232,107 +245,112 @@ static void end_stretch(struct rsh_gather *g, int fd, struct stretch *s)
 }
 
 /* Each span by itself would never come to the end of the kernel's pieces. */
-static void add_to_stretch(struct rsh_gather *g, int fd, struct stretch *s,
-			   uint64_t start, uint64_t len)
+static void stretch_extend(struct rsh_gather *g, int fd,
+			   struct gather_stretch *s, uint64_t start,
+			   uint64_t len)
 {
 	if (start < s->end || start - s->end > HOLE_MAX)
-		end_stretch(g, fd, s);
+		stretch_end(g, fd, s);
 	if (s->end == 0)
 		s->start = start;
 	s->end = start + len;
 }
 
-/* What one call of read_span() has read, of `len` bytes in all. */
-static void add_span(struct rsh_gather *g, int fd, struct stretch *s,
-		     const struct run *r, uint64_t len)
+/* What one call of gather_read_span() has read, of `len` bytes in all. */
+static void stretch_add_span(struct rsh_gather *g, int fd,
+			     struct gather_stretch *s,
+			     const struct gather_run *r, uint64_t len)
 {
 	if (r->n_rows == 1 || r->src_stride <= HOLE_MAX) {
-		add_to_stretch(g, fd, s, r->src, len);
+		stretch_extend(g, fd, s, r->src, len);
 		return;
 	}
 	for (uint64_t i = 0; i < r->n_rows; i++)
-		add_to_stretch(g, fd, s, r->src + i * r->src_stride,
+		stretch_extend(g, fd, s, r->src + i * r->src_stride,
 			       r->src_len);
 }
 
-struct runs {
+struct gather_use {
 	struct rsh_gather *gather;
-	const struct group *group;
+	const struct gather_group *group;
 };
 
-static int read_runs(void *ctx, int fd)
+static int gather_read_runs(void *ctx, int fd)
 {
-	const struct runs *runs = ctx;
+	const struct gather_use *runs = ctx;
 	struct rsh_gather *g = runs->gather;
-	const struct group *group = runs->group;
-	struct stretch spent = { 0 };
+	const struct gather_group *group = runs->group;
+	struct gather_stretch spent = { 0 };
 	unsigned at = group->first;
 
 	while (at) {
-		const struct run *r = &g->runs[at];
+		const struct gather_run *r = &g->runs[at];
 		uint64_t len;
-		unsigned n = span_of(g, r, &len);
-		int rc = read_span(g, group->file, fd, r, n, len);
+		unsigned n = run_span(g, r, &len);
+		int rc = gather_read_span(g, group->file, fd, r, n, len);
 
 		if (rc)
 			return rc;
-		add_span(g, fd, &spent, r, len);
+		stretch_add_span(g, fd, &spent, r, len);
 		while (n--)
 			at = g->runs[at].next;
 	}
-	end_stretch(g, fd, &spent);
+	stretch_end(g, fd, &spent);
 	return 0;
 }
 
-static int flush(struct rsh_gather *g)
+static int gather_flush(struct rsh_gather *g)
 {
 	for (unsigned i = 0; i < g->n_groups; i++) {
-		struct runs runs = { g, &g->groups[i] };
+		struct gather_use runs = { g, &g->groups[i] };
 		int rc = rsh_file_use(g->source, g->groups[i].file, g->wait,
-				      read_runs, &runs);
+				      gather_read_runs, &runs);
 
 		if (rc)
 			return rc;
 	}
-	reset(g);
+	gather_reset(g);
 	return 0;
 }
 
 /* ---- collecting ---- */
 
-static struct group *group_of(struct rsh_gather *g, struct rsh_source_file *file)
+static struct gather_group *gather_group(struct rsh_gather *g,
+					 struct rsh_source_file *file)
 {
-	uint32_t number = (uint32_t)(file - g->source->files);
+	/* Two files are further apart than 64 bytes. */
+	const uint32_t number = (uint32_t)((uintptr_t)file / 64);
 	unsigned slot = number * UINT32_C(2654435761) >> 24;
 
 	while (g->slots[slot]) {
-		struct group *group = &g->groups[g->slots[slot] - 1];
+		struct gather_group *group = &g->groups[g->slots[slot] - 1];
 
 		if (group->file == file)
 			return group;
 		slot = (slot + 1) % HASH_SLOTS;
 	}
-	g->groups[g->n_groups] = (struct group){ .file = file };
+	g->groups[g->n_groups] = (struct gather_group){ .file = file };
 	g->slots[slot] = (uint8_t)++g->n_groups;
 	return &g->groups[g->n_groups - 1];
 }
 
 /* The pieces of one file come in the order of its bytes but for a few jumps
  * from record to record, so that no sorting is needed. */
-static int add_run(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst)
+static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
+			  uint8_t *dst)
 {
 	uint64_t offset = p->src_offset;
 	struct rsh_source_file *file =
 		rsh_source_file_at(g->source, p->src_rank, &offset);
-	struct group *group;
+	struct gather_group *group;
 	uint16_t number;
 
 	if (!file)
 		return -ENOENT;
-	group = group_of(g, file);
+	group = gather_group(g, file);
 	number = (uint16_t)++g->n_runs;
 
-	g->runs[number] = (struct run){
+	g->runs[number] = (struct gather_run){
 		.src = offset,
 		.dst = dst,
 		.n_rows = 1,
@@ -351,8 +369,8 @@ static int add_run(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst
 
 /* The runs of the last row stand for n rows more, if they are all there: `dst`
  * is where it begins. */
-static bool repeat_row(struct rsh_gather *g, const struct rsh_rows *rows,
-		       const uint8_t *dst)
+static bool gather_repeat_row(struct rsh_gather *g,
+			      const struct rsh_rows *rows, const uint8_t *dst)
 {
 	uint64_t bytes = 0;
 	unsigned first = g->n_runs + 1;
@@ -370,13 +388,13 @@ static bool repeat_row(struct rsh_gather *g, const struct rsh_rows *rows,
 }
 
 /* A long piece whose elements must be decoded: a scratchful at a time. */
-static int read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
-			uint8_t *dst)
+static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
+			       uint8_t *dst)
 {
 	uint64_t left = p->length, src = p->src_offset;
 	uint64_t src_left = p->src_length;
 	uint32_t skip = p->skip;
-	uint8_t *buf = scratch(g);
+	uint8_t *buf = gather_scratch(g);
 
 	if (!buf)
 		return -ENOMEM;
@@ -389,10 +407,10 @@ static int read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 
 		if (rc)
 			return rc;
-		got = rsh_codec_decode(p->codec, buf, n, decoded(g)) - skip;
+		got = rsh_codec_decode(p->codec, buf, n, gather_decoded(g)) - skip;
 		if (got > left)
 			got = (size_t)left;
-		memcpy(dst, decoded(g) + skip, got);
+		memcpy(dst, gather_decoded(g) + skip, got);
 		skip = 0;
 		dst += got;
 		left -= got;
@@ -402,7 +420,8 @@ static int read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 	return left ? -EIO : 0;
 }
 
-static int take_piece(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst)
+static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
+			     uint8_t *dst)
 {
 	int rc;
 
@@ -412,112 +431,161 @@ static int take_piece(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *
 	}
 	if (p->src_length >= DIRECT_MIN) {
 		if (p->codec != RSH_CODEC_NONE)
-			return read_decoded(g, p, dst);
+			return gather_read_decoded(g, p, dst);
 		return rsh_source_read_at(g->source, p->src_rank, p->src_offset,
 					  dst, (size_t)p->length, g->wait);
 	}
-	if (full(g)) {
-		rc = flush(g);
+	if (gather_is_full(g)) {
+		rc = gather_flush(g);
 		if (rc)
 			return rc;
 	}
-	return add_run(g, p, dst);
+	return gather_add_run(g, p, dst);
+}
+
+/* ---- where the bytes are placed ---- */
+
+/* Where the first byte belongs is known from the first long piece, for short
+ * ones and headers are copied by this program itself, which knows no slow
+ * places.  What came before it moves with it. */
+static uint8_t *gather_move(struct rsh_gather *g, const struct rsh_piece *p,
+			    uint8_t *area, uint8_t *data, size_t at)
+{
+	uint8_t *to = area + rsh_place(p->src_offset - at);
+
+	memmove(to, data, at);
+	for (unsigned i = 1; i <= g->n_runs; i++)
+		g->runs[i].dst += to - data;
+	return to;
+}
+
+static bool gather_is_long(const struct rsh_piece *p)
+{
+	return !p->is_header && p->src_length >= RSH_PLACE_MAX;
+}
+
+static int gather_pieces(struct rsh_gather *g, struct rsh_piece_iter *it,
+			 struct rsh_target *to, size_t len)
+{
+	uint8_t *data = to->area ? to->area + rsh_place(0) : to->data;
+	unsigned n_movable = to->area ? MOVABLE_PIECES : 0;
+	struct rsh_piece p;
+	struct rsh_rows rows;
+	size_t at = 0;
+
+	while (rsh_piece_iter_next(it, &p)) {
+		int rc;
+
+		if (p.length > len - at)
+			return -EIO;
+		if (n_movable && gather_is_long(&p)) {
+			data = gather_move(g, &p, to->area, data, at);
+			n_movable = 0;
+		}
+		n_movable -= n_movable > 0;
+		rc = gather_take_piece(g, &p, data + at);
+		if (rc)
+			return rc;
+		at += (size_t)p.length;
+		if (rsh_piece_iter_rows(it, &rows) &&
+		    rows.n <= (len - at) / rows.bytes &&
+		    gather_repeat_row(g, &rows, data + at - rows.bytes)) {
+			rsh_piece_iter_skip(it, &rows);
+			at += (size_t)(rows.n * rows.bytes);
+			n_movable = 0;
+		}
+	}
+	to->data = data;
+	return at == len ? 0 : -EIO;
 }
 
 /* ---- states are kept for the next request, the last one used first ---- */
 
-static struct rsh_gather *take_state(struct rsh_source *s)
+static struct rsh_gather *gather_take(struct rsh_gathers *all)
 {
 	struct rsh_gather *g;
 
-	pthread_mutex_lock(&s->gathers.lock);
-	g = s->gathers.idle;
+	pthread_mutex_lock(&all->lock);
+	g = all->idle;
 	if (g) {
-		s->gathers.idle = g->next_idle;
-		s->gathers.n_idle--;
+		all->idle = g->next_idle;
+		all->n_idle--;
 	}
-	pthread_mutex_unlock(&s->gathers.lock);
+	pthread_mutex_unlock(&all->lock);
 	if (g)
 		return g;
 	g = malloc(sizeof(*g));
 	if (g) {
-		g->source = s;
+		g->source = all->source;
 		g->scratch = NULL;
-		reset(g);
+		gather_reset(g);
 	}
 	return g;
 }
 
-static void free_state(struct rsh_gather *g)
+static void gather_free(struct rsh_gather *g)
 {
 	free(g->scratch);
 	free(g);
 }
 
-static void put_state(struct rsh_source *s, struct rsh_gather *g)
+static void gather_return(struct rsh_gathers *all, struct rsh_gather *g)
 {
 	bool keep;
 
 	if (g->n_runs)
-		reset(g);
-	pthread_mutex_lock(&s->gathers.lock);
-	keep = s->gathers.n_idle < IDLE_STATES;
+		gather_reset(g);
+	pthread_mutex_lock(&all->lock);
+	keep = all->n_idle < IDLE_STATES;
 	if (keep) {
-		g->next_idle = s->gathers.idle;
-		s->gathers.idle = g;
-		s->gathers.n_idle++;
+		g->next_idle = all->idle;
+		all->idle = g;
+		all->n_idle++;
 	}
-	pthread_mutex_unlock(&s->gathers.lock);
+	pthread_mutex_unlock(&all->lock);
 	if (!keep)
-		free_state(g);
+		gather_free(g);
 }
 
-int rsh_gathers_init(struct rsh_gathers *g)
+int rsh_gathers_new(struct rsh_source *s, struct rsh_gathers **out)
 {
-	return -pthread_mutex_init(&g->lock, NULL);
-}
+	struct rsh_gathers *all = calloc(1, sizeof(*all));
 
-void rsh_gathers_destroy(struct rsh_gathers *g)
-{
-	while (g->idle) {
-		struct rsh_gather *next = g->idle->next_idle;
-
-		free_state(g->idle);
-		g->idle = next;
+	if (!all || pthread_mutex_init(&all->lock, NULL)) {
+		free(all);
+		return -ENOMEM;
 	}
-	pthread_mutex_destroy(&g->lock);
+	all->source = s;
+	*out = all;
+	return 0;
 }
 
-int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
-		      uint8_t *buf, size_t len, bool wait)
+void rsh_gathers_free(struct rsh_gathers *all)
 {
-	struct rsh_gather *g = take_state(s);
-	struct rsh_piece p;
-	struct rsh_rows rows;
-	size_t at = 0;
-	int rc = 0;
+	if (!all)
+		return;
+	while (all->idle) {
+		struct rsh_gather *next = all->idle->next_idle;
+
+		gather_free(all->idle);
+		all->idle = next;
+	}
+	pthread_mutex_destroy(&all->lock);
+	free(all);
+}
+
+int rsh_gather(struct rsh_gathers *all, struct rsh_piece_iter *it,
+	       struct rsh_target *to, size_t len, bool wait)
+{
+	struct rsh_gather *g = gather_take(all);
+	int rc;
 
 	if (!g)
 		return -ENOMEM;
 	g->wait = wait;
-	while (rc == 0 && rsh_piece_iter_next(it, &p)) {
-		if (p.length > len - at) {
-			rc = -EIO;
-			break;
-		}
-		rc = take_piece(g, &p, buf + at);
-		at += (size_t)p.length;
-		if (rc == 0 && rsh_piece_iter_rows(it, &rows) &&
-		    rows.n <= (len - at) / rows.bytes &&
-		    repeat_row(g, &rows, buf + at - rows.bytes)) {
-			rsh_piece_iter_skip(it, &rows);
-			at += (size_t)(rows.n * rows.bytes);
-		}
-	}
+	rc = gather_pieces(g, it, to, len);
 	if (rc == 0 && g->n_runs)
-		rc = flush(g);
-	put_state(s, g);
-	if (rc == 0 && at != len)
-		rc = -EIO;
+		rc = gather_flush(g);
+	gather_return(all, g);
 	return rc;
 }

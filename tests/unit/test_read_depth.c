@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_vfs_depth.c - how many loads are under way at a time, of made-up
+/* unit/test_read_depth.c - how many loads are under way at a time, of made-up
  * sources whose time is made up as well: what comes of it is compared with the
  * best number, by sources of all kinds drawn from a seed. */
 #include "config.h"
@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "support.h"
-#include "vfs/depth_i.h"
+#include "read/depth_i.h"
 
 #define MIB (UINT64_C(1024) * 1024)
 #define MS UINT64_C(1000000)
@@ -408,5 +408,5 @@ int main(void)
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("vfs_depth", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("read_depth", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/prepare.c - the threads that fill windows. */
+/* read/prepare.c - the threads that fill windows. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -26,7 +26,8 @@ void rsh_stream_unref(struct rsh_stream *st)
 
 /* New streams begin with what the last loads of all others were
  * like. */
-static void learn(struct rsh_stream *st, bool whole, uint64_t ns, bool slept)
+static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
+			 bool slept)
 {
 	if (whole)
 		st->load_ns = rsh_mean(st->load_ns, ns);
@@ -49,45 +50,43 @@ void rsh_streams_out_of_memory(struct rsh_streams *s)
 			      "is some");
 }
 
-/* Tries once more without what was prepared ahead. */
-static ssize_t read_window(struct rsh_streams *s,
-			   const struct rsh_window *w)
+/* Reads once more, without what was prepared ahead.  0 or -errno. */
+static int window_read_anew(struct rsh_streams *s, const struct rsh_window *w,
+			    struct rsh_target *to)
 {
-	const uint64_t node = w->stream->node;
-	ssize_t n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
+	const struct rsh_body *body = &w->stream->body;
+	int rc;
 
-	if (n != -ENOMEM)
-		return n;
 	pthread_mutex_lock(&s->lock);
 	rsh_streams_save(s);
 	pthread_mutex_unlock(&s->lock);
-	n = rsh_vfs_read(s->vfs, node, w->data, w->len, w->offset);
-	if (n == -ENOMEM)
+	rc = body->read(body, to, w->len, w->offset);
+	if (rc == -ENOMEM)
 		rsh_streams_out_of_memory(s);
-	return n;
+	return rc;
 }
 
-static unsigned n_wanted(const struct rsh_streams *s)
+static unsigned streams_n_wanted(const struct rsh_streams *s)
 {
 	return s->n_queued + s->n_waiting;
 }
 
 /* A load that has its room among those of the source. */
-struct roomed {
+struct load_room {
 	struct rsh_streams *streams;
 	uint64_t number;
 	bool counted;
 };
 
 /* Lock held. */
-static void give_room(struct roomed *r, uint64_t bytes)
+static void room_give(struct load_room *r, uint64_t bytes)
 {
 	struct rsh_streams *s = r->streams;
 	uint64_t room;
 
 	if (r->counted)
-		rsh_depth_end(&s->depth, r->number, bytes, n_wanted(s),
-			      rsh_clock_ns());
+		rsh_depth_end(&s->depth, r->number, bytes, streams_n_wanted(s),
+			      s->now());
 	r->counted = false;
 	room = rsh_min_u64(rsh_depth_room(&s->depth), s->n_waiting);
 	for (uint64_t i = 0; i < room; i++)
@@ -95,49 +94,54 @@ static void give_room(struct roomed *r, uint64_t bytes)
 }
 
 /* Who waits for a file to come back reads nothing: others may meanwhile. */
-static void give_room_early(void *roomed)
+static void room_give_early(void *roomed)
 {
-	struct roomed *r = roomed;
+	struct load_room *r = roomed;
 
 	pthread_mutex_lock(&r->streams->lock);
-	give_room(r, 0);
+	room_give(r, 0);
 	rsh_streams_wake(r->streams);
 	pthread_mutex_unlock(&r->streams->lock);
 }
 
 /* The lock is left meanwhile; a load that may sleep has its room. */
-static void fill(struct rsh_window *w)
+static void window_fill(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
 	struct rsh_streams *s = st->all;
-	struct roomed r = { .streams = s, .counted = rsh_stream_sleeps(st) };
-	const uint64_t start = rsh_clock_ns();
+	struct load_room r = { .streams = s, .counted = rsh_stream_sleeps(st) };
+	struct rsh_target to = { .area = w->area };
+	const uint64_t start = s->now();
 	unsigned long waits;
-	ssize_t n;
+	int rc;
 
 	if (r.counted) {
-		r.number = rsh_depth_begin(&s->depth, n_wanted(s), start);
+		r.number = rsh_depth_begin(&s->depth, streams_n_wanted(s),
+					   start);
 		rsh_streams_wake(s);
 	}
 	pthread_mutex_unlock(&s->lock);
 
-	rsh_waits_tell(give_room_early, &r);
+	rsh_waits_tell(room_give_early, &r);
 	waits = rsh_waits();
-	w->data = w->area + rsh_vfs_place(s->vfs, st->node, w->offset, w->len);
-	n = read_window(s, w);
+	rc = st->body.read(&st->body, &to, w->len, w->offset);
+	if (rc == -ENOMEM)
+		rc = window_read_anew(s, w, &to);
 	waits = rsh_waits() - waits;
 	rsh_waits_tell(NULL, NULL);
 
 	pthread_mutex_lock(&s->lock);
-	learn(st, w->len == RSH_STREAM_MAX, rsh_clock_ns() - start, waits > 0);
-	w->state = n == (ssize_t)w->len ? RSH_WINDOW_READY : RSH_WINDOW_FAILED;
-	w->error = n < 0 ? (int)n : -EIO;
-	give_room(&r, n > 0 ? (uint64_t)n : 0);
+	stream_learn(st, w->len == RSH_STREAM_MAX, s->now() - start,
+		     waits > 0);
+	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
+	w->error = rc;
+	w->data = to.data;
+	room_give(&r, rc ? 0 : w->len);
 }
 
 /* Loads that hang are not waited for, nor does anybody begin one for a reader
  * who has gone. */
-static void await_room(struct rsh_stream *st)
+static void stream_await_room(struct rsh_stream *st)
 {
 	struct rsh_streams *s = st->all;
 
@@ -150,19 +154,19 @@ static void await_room(struct rsh_stream *st)
 		};
 
 		if (pthread_cond_timedwait(&s->room, &s->lock, &until))
-			rsh_depth_look(&s->depth, rsh_clock_ns());
+			rsh_depth_look(&s->depth, s->now());
 	}
 	s->n_waiting--;
 }
 
-static void begin_load(struct rsh_window *w)
+static void load_begin(struct rsh_window *w)
 {
 	w->state = RSH_WINDOW_LOADING;
 	w->users++;
 	w->stream->refs++;
 }
 
-static void end_load(struct rsh_window *w)
+static void load_end(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
 
@@ -174,29 +178,29 @@ static void end_load(struct rsh_window *w)
 
 void rsh_window_load(struct rsh_window *w)
 {
-	begin_load(w);
-	fill(w);
-	end_load(w);
+	load_begin(w);
+	window_fill(w);
+	load_end(w);
 }
 
 void rsh_window_demand(struct rsh_window *w)
 {
 	struct rsh_streams *s = w->stream->all;
 
-	begin_load(w);
-	await_room(w->stream);
+	load_begin(w);
+	stream_await_room(w->stream);
 	if (w->stream->closed) {
 		w->state = RSH_WINDOW_FAILED;
 		w->error = -EINTR;
 	} else {
-		fill(w);
+		window_fill(w);
 	}
 	rsh_streams_wake(s);
-	end_load(w);
+	load_end(w);
 }
 
 /* False if there was none for long. */
-static bool await_work(struct rsh_streams *s)
+static bool streams_await_work(struct rsh_streams *s)
 {
 	struct timespec until;
 	int rc = 0;
@@ -216,7 +220,7 @@ static bool await_work(struct rsh_streams *s)
 }
 
 /* How many of the queue may be filled now: what readers wait for goes first. */
-static unsigned n_ready(const struct rsh_streams *s)
+static unsigned streams_n_ready(const struct rsh_streams *s)
 {
 	const struct rsh_window *w = TAILQ_FIRST(&s->queue);
 	unsigned room;
@@ -233,7 +237,7 @@ bool rsh_streams_prepare_one(struct rsh_streams *s)
 {
 	struct rsh_window *w = TAILQ_FIRST(&s->queue);
 
-	if (n_ready(s) == 0)
+	if (streams_n_ready(s) == 0)
 		return false;
 	rsh_window_unqueue(w);
 	s->stats.windows++;
@@ -241,13 +245,13 @@ bool rsh_streams_prepare_one(struct rsh_streams *s)
 	return true;
 }
 
-static void *prepare(void *arg)
+static void *prepare_windows(void *arg)
 {
 	struct rsh_streams *s = arg;
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->stopping)
-		if (!rsh_streams_prepare_one(s) && !await_work(s))
+		if (!rsh_streams_prepare_one(s) && !streams_await_work(s))
 			break;
 	s->n_threads--;
 	pthread_cond_signal(&s->gone);
@@ -257,7 +261,7 @@ static void *prepare(void *arg)
 
 void rsh_streams_wake(struct rsh_streams *s)
 {
-	const unsigned n = n_ready(s);
+	const unsigned n = streams_n_ready(s);
 	pthread_attr_t attr;
 	sigset_t all, old;
 	pthread_t thread;
@@ -271,7 +275,7 @@ void rsh_streams_wake(struct rsh_streams *s)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (pthread_create(&thread, &attr, prepare, s) == 0)
+	if (pthread_create(&thread, &attr, prepare_windows, s) == 0)
 		s->n_threads++;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/windows.c - windows, and the lists they stand in. */
+/* read/windows.c - windows, and the lists they stand in. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -42,7 +42,7 @@ struct rsh_window *rsh_window_take(struct rsh_stream *st, uint64_t offset,
 	if (!w)
 		return NULL;
 	w->offset = offset;
-	w->len = (size_t)rsh_min_u64(len, st->size - offset);
+	w->len = (size_t)rsh_min_u64(len, st->body.size - offset);
 	w->state = RSH_WINDOW_QUEUED;
 	return w;
 }

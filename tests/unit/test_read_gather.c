@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_source_gather.c - random pieces of random files against a naive
+/* unit/test_read_gather.c - random pieces of random files against a naive
  * reader, and files that change.
  *
  * The iterator is the test's own: gather knows pieces, not plans. */
@@ -22,7 +22,9 @@
 
 #include "rsh/converter/conversion.h"
 #include "rsh/source/source.h"
+#include "rsh/util/place.h"
 #include "rsh/util/log.h"
+#include "read/gather_i.h"
 #include "source_support.h"
 
 #define MAX_FILES 300
@@ -96,6 +98,7 @@ struct fixture {
 	char *tree;
 	struct rsh_names *names;
 	struct rsh_source *source;
+	struct rsh_gathers *gathers;
 	unsigned n_files;
 	size_t file_bytes;
 	uint8_t *content[MAX_FILES];
@@ -132,13 +135,15 @@ static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 	f->names = rsh_names_new();
 	if (rsh_source_open(f->tree, 0, n_files, &opts, &f->source, &err) ||
 	    rsh_source_choose(f->source, 0, &err) ||
-	    rsh_source_index(f->source, f->names, &err))
+	    rsh_source_index(f->source, f->names, &err) ||
+	    rsh_gathers_new(f->source, &f->gathers))
 		fail_msg("%s", err.text);
 	return f;
 }
 
 static void fixture_free(struct fixture *f)
 {
+	rsh_gathers_free(f->gathers);
 	rsh_source_free(f->source);
 	rsh_names_free(f->names);
 	tree_remove(f->tree);
@@ -327,11 +332,17 @@ static void one_request(struct numbers *x, struct fixture *f)
 		   random_pieces(x, f, pieces, most);
 	size_t total = total_of(pieces, n);
 	struct rsh_piece_iter it = { pieces, n, 0, in_row };
-	uint8_t *got = malloc(total + 1), *expected = malloc(total);
+	uint8_t *area = malloc(total + RSH_PLACE_MAX + 1), *got;
+	uint8_t *expected = malloc(total);
+	struct rsh_target to = { .data = area };
 	size_t at = 0;
 
-	got[total] = 0xa5;
-	assert_int_equal(rsh_source_gather(f->source, &it, got, total, true), 0);
+	if (numbers_below(x, 2))
+		to.area = area;
+	memset(area, 0xa5, total + RSH_PLACE_MAX + 1);
+	assert_int_equal(rsh_gather(f->gathers, &it, &to, total, true), 0);
+	got = to.data;
+	assert_in_range(got - area, 0, to.area ? RSH_PLACE_MAX - 1 : 0);
 	assert_int_equal(got[total], 0xa5);
 	for (size_t i = 0; i < n; i++) {
 		naive(f, &pieces[i], expected + at);
@@ -340,7 +351,7 @@ static void one_request(struct numbers *x, struct fixture *f)
 		at += pieces[i].length;
 	}
 	free(pieces);
-	free(got);
+	free(area);
 	free(expected);
 }
 
@@ -415,7 +426,8 @@ static int gather_one(struct fixture *f, const struct rsh_piece *p, size_t len)
 {
 	struct rsh_piece_iter it = { p, 1, 0, 0 };
 	uint8_t *buf = malloc(len);
-	int rc = rsh_source_gather(f->source, &it, buf, len, true);
+	struct rsh_target to = { .data = buf };
+	int rc = rsh_gather(f->gathers, &it, &to, len, true);
 
 	free(buf);
 	return rc;
@@ -434,6 +446,38 @@ static void test_pieces_that_do_not_add_up(void **state)
 	assert_int_equal(gather_one(f, &p, 11), -EIO);
 	p.src_rank = FEW;
 	assert_int_equal(gather_one(f, &p, 10), -ENOENT);
+	fixture_free(f);
+}
+
+/* The first long piece says where the bytes begin, and what came before it, a
+ * header and a run that is still to be read, moves with it. */
+static void test_place(void **state)
+{
+	enum { HEADER = 100, SHORT_RUN = 5000 - RSH_PLACE_MAX, REST = 50000 };
+	struct numbers x = { 1 };
+	struct fixture *f = fixture_new(&x, FEW, LONG);
+	uint8_t header[HEADER], area[HEADER + SHORT_RUN + REST + RSH_PLACE_MAX];
+	const struct rsh_piece pieces[] = {
+		{ .length = HEADER, .is_header = true, .header = header },
+		{ .length = SHORT_RUN, .src_rank = 1, .src_offset = 77,
+		  .src_length = SHORT_RUN },
+		{ .length = REST, .src_rank = 2, .src_offset = 4321,
+		  .src_length = REST },
+	};
+	struct rsh_piece_iter it = { pieces, 3, 0, 0 };
+	struct rsh_target to = { .area = area };
+
+	(void)state;
+	memset(header, 0x5a, sizeof(header));
+	assert_int_equal(rsh_gather(f->gathers, &it, &to,
+				    HEADER + SHORT_RUN + REST, true), 0);
+	assert_int_equal(to.data - area,
+			 rsh_place(4321 - HEADER - SHORT_RUN));
+	assert_memory_equal(to.data, header, HEADER);
+	assert_memory_equal(to.data + HEADER,
+			    f->content[1] + 77 - f->offset[1], SHORT_RUN);
+	assert_memory_equal(to.data + HEADER + SHORT_RUN,
+			    f->content[2] + 4321 - f->offset[2], REST);
 	fixture_free(f);
 }
 
@@ -511,11 +555,12 @@ int main(void)
 		cmocka_unit_test(test_many_short_files),
 		cmocka_unit_test(test_few_descriptors),
 		cmocka_unit_test(test_pieces_that_do_not_add_up),
+		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_changed_files),
 	};
 
 	/* The changes would be logged as the errors they are. */
 	if (rsh_log_to_file("/dev/null"))
 		return 1;
-	return cmocka_run_group_tests_name("source_gather", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("read_gather", tests, NULL, NULL);
 }

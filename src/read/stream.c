@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/stream.c - open files, and the windows lent to their readers. */
+/* read/stream.c - open files, and the windows lent to their readers. */
 #include "config.h"
 
 #include "stream_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/checked.h"
@@ -24,7 +23,7 @@
  * that lends this one, when it has been returned: it needs not be woken, and
  * has the bytes in its processor's caches when it lends them.  The reader has to
  * be so slow that it does not notice. */
-static bool lender_prepares(const struct rsh_stream *st)
+static bool stream_lender_prepares(const struct rsh_stream *st)
 {
 	return st->all->lenders_prepare && st->all->n_queued == 1 &&
 	       !rsh_stream_sleeps(st) && st->pace_ns > 3 * st->load_ns;
@@ -32,7 +31,7 @@ static bool lender_prepares(const struct rsh_stream *st)
 
 /* Waits for the bytes of a window that the caller holds: 0, or -errno; the
  * window is dropped then. */
-static int await_window(struct rsh_streams *s, struct rsh_window *w,
+static int window_await(struct rsh_streams *s, struct rsh_window *w,
 			bool *waited)
 {
 	int rc;
@@ -53,7 +52,8 @@ static int await_window(struct rsh_streams *s, struct rsh_window *w,
 }
 
 /* The same, and holds them. */
-static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited)
+static int window_hold(struct rsh_streams *s, struct rsh_window *w,
+		       bool *waited)
 {
 	w->users++;
 	if (w->state == RSH_WINDOW_QUEUED) {
@@ -61,17 +61,17 @@ static int hold_window(struct rsh_streams *s, struct rsh_window *w, bool *waited
 		rsh_streams_wake(s); /* for the others */
 		rsh_window_demand(w);
 		*waited = true;
-	} else if (lender_prepares(w->stream)) {
+	} else if (stream_lender_prepares(w->stream)) {
 		s->left = true;
 	} else {
 		rsh_streams_wake(s);
 	}
-	return await_window(s, w, waited);
+	return window_await(s, w, waited);
 }
 
 /* The loan takes over the caller's hold. */
-static size_t lend_part(struct rsh_window *w, uint64_t offset, size_t len,
-			struct rsh_loan *loan)
+static size_t window_lend(struct rsh_window *w, uint64_t offset, size_t len,
+			  struct rsh_loan *loan)
 {
 	const size_t skip = (size_t)(offset - w->offset);
 	const size_t n = (size_t)rsh_min_u64(len, w->len - skip);
@@ -84,7 +84,7 @@ static size_t lend_part(struct rsh_window *w, uint64_t offset, size_t len,
 	return n;
 }
 
-static void return_parts(struct rsh_streams *s, struct rsh_loan *loan)
+static void loan_return_parts(struct rsh_streams *s, struct rsh_loan *loan)
 {
 	for (int i = 0; i < loan->n_parts; i++) {
 		loan->window[i]->users--;
@@ -94,8 +94,8 @@ static void return_parts(struct rsh_streams *s, struct rsh_loan *loan)
 }
 
 /* Held; NULL: out of memory. */
-static struct rsh_window *take_once(struct rsh_stream *st, uint64_t offset,
-				    size_t len)
+static struct rsh_window *stream_take_once(struct rsh_stream *st,
+					   uint64_t offset, size_t len)
 {
 	struct rsh_window *w = rsh_window_take(st, offset, len);
 
@@ -113,8 +113,8 @@ static struct rsh_window *take_once(struct rsh_stream *st, uint64_t offset,
 /* A read of these very bytes that is under way: that of the same reader, mostly,
  * who was interrupted and has begun anew.  Who is interrupted again and again by
  * a source that takes longer would never get them otherwise. */
-static struct rsh_window *find_once(struct rsh_stream *st, uint64_t offset,
-				    size_t len)
+static struct rsh_window *stream_find_once(struct rsh_stream *st,
+					   uint64_t offset, size_t len)
 {
 	struct rsh_window *w;
 
@@ -125,32 +125,33 @@ static struct rsh_window *find_once(struct rsh_stream *st, uint64_t offset,
 }
 
 /* Just these bytes, once. */
-static ssize_t lend_once(struct rsh_stream *st, uint64_t offset, size_t len,
-			 struct rsh_loan *loan)
+static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
+				size_t len, struct rsh_loan *loan)
 {
-	struct rsh_window *w = find_once(st, offset, len);
+	struct rsh_window *w = stream_find_once(st, offset, len);
 	bool waited;
 	int rc;
 
 	if (w) {
 		w->users++;
 	} else {
-		w = take_once(st, offset, len);
+		w = stream_take_once(st, offset, len);
 		if (!w)
 			return -ENOMEM;
 		TAILQ_INSERT_TAIL(&st->once, w, next);
 		rsh_window_demand(w);
 		TAILQ_REMOVE(&st->once, w, next);
 	}
-	rc = await_window(st->all, w, &waited);
-	return rc ? rc : (ssize_t)lend_part(w, offset, len, loan);
+	rc = window_await(st->all, w, &waited);
+	return rc ? rc : (ssize_t)window_lend(w, offset, len, loan);
 }
 
 /* The window that holds the byte at `offset`, made if there is none; NULL if
  * there is no room for one. */
-static struct rsh_window *need_window(struct rsh_stream *st, uint64_t offset)
+static struct rsh_window *stream_need_window(struct rsh_stream *st,
+					     uint64_t offset)
 {
-	const uint64_t now = rsh_clock_ns();
+	const uint64_t now = st->all->now();
 	struct rsh_window *w = rsh_stream_window_at(st, offset);
 
 	if (!w)
@@ -159,14 +160,14 @@ static struct rsh_window *need_window(struct rsh_stream *st, uint64_t offset)
 	return w ? w : rsh_stream_window_at(st, offset);
 }
 
-static bool reaches(const struct rsh_window *w, uint64_t end)
+static bool window_reaches(const struct rsh_window *w, uint64_t end)
 {
 	return w->offset + w->len >= end;
 }
 
 /* From windows, which are made as needed. */
-static ssize_t lend_windows(struct rsh_stream *st, uint64_t offset, size_t len,
-			    struct rsh_loan *loan)
+static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
+				   size_t len, struct rsh_loan *loan)
 {
 	struct rsh_streams *s = st->all;
 	bool waited = false;
@@ -179,15 +180,15 @@ static ssize_t lend_windows(struct rsh_stream *st, uint64_t offset, size_t len,
 
 		if (st->closed)
 			return -EINTR;
-		w = need_window(st, offset + got);
+		w = stream_need_window(st, offset + got);
 		/* The second part has to be the last. */
-		if (w && (got == 0 || reaches(w, offset + len))) {
-			n = hold_window(s, w, &waited);
+		if (w && (got == 0 || window_reaches(w, offset + len))) {
+			n = window_hold(s, w, &waited);
 			if (n == 0)
-				n = (ssize_t)lend_part(w, offset + got,
-						       len - got, loan);
+				n = (ssize_t)window_lend(w, offset + got,
+							 len - got, loan);
 		} else {
-			n = lend_once(st, offset + got, len - got, loan);
+			n = stream_lend_once(st, offset + got, len - got, loan);
 		}
 		if (n < 0)
 			return n;
@@ -204,30 +205,30 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 			struct rsh_loan *loan)
 {
 	struct rsh_streams *s = st->all;
-	uint64_t now = rsh_clock_ns();
+	uint64_t now = s->now();
 	ssize_t n;
 
 	loan->streams = s;
 	loan->n_parts = 0;
-	if (offset >= st->size || len == 0)
+	if (offset >= st->body.size || len == 0)
 		return 0;
 	len = (size_t)rsh_min_u64(rsh_min_u64(len, RSH_STREAM_MAX),
-				  st->size - offset);
+				  st->body.size - offset);
 
 	pthread_mutex_lock(&s->lock);
 	if (st->closed)
 		n = -EINTR;
 	else if (rsh_stream_follow(st, offset, len, now) ||
 		 rsh_stream_window_at(st, offset))
-		n = lend_windows(st, offset, len, loan);
+		n = stream_lend_windows(st, offset, len, loan);
 	else
-		n = lend_once(st, offset, len, loan);
-	st->last_ns = rsh_clock_ns();
+		n = stream_lend_once(st, offset, len, loan);
+	st->last_ns = s->now();
 	s->stats.reads++;
 	if (n > 0)
 		s->stats.bytes += (uint64_t)n;
 	else
-		return_parts(s, loan);
+		loan_return_parts(s, loan);
 	pthread_mutex_unlock(&s->lock);
 	return n;
 }
@@ -239,7 +240,7 @@ void rsh_loan_return(struct rsh_loan *loan)
 	if (loan->n_parts == 0)
 		return;
 	pthread_mutex_lock(&s->lock);
-	return_parts(s, loan);
+	loan_return_parts(s, loan);
 	if (s->left && !s->stopping) {
 		s->left = false;
 		rsh_streams_prepare_one(s);
@@ -249,30 +250,18 @@ void rsh_loan_return(struct rsh_loan *loan)
 
 /* ---- opening and closing ---- */
 
-int rsh_stream_open(struct rsh_streams *s, uint64_t node,
+int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 		    struct rsh_stream **out)
 {
-	struct rsh_stream *st;
-	struct stat info;
-	int rc = rsh_vfs_stat(s->vfs, node, &info);
+	struct rsh_stream *st = calloc(1, sizeof(*st));
 
-	if (rc)
-		return rc;
-	if (!S_ISREG(info.st_mode))
-		return S_ISDIR(info.st_mode) ? -EISDIR : -EINVAL;
-	st = calloc(1, sizeof(*st));
-	if (!st) {
+	if (!st || pthread_cond_init(&st->loaded, NULL)) {
+		free(st);
 		rsh_streams_out_of_memory(s);
 		return -ENOMEM;
 	}
-	rc = pthread_cond_init(&st->loaded, NULL);
-	if (rc) {
-		free(st);
-		return -rc;
-	}
 	st->all = s;
-	st->node = node;
-	st->size = (uint64_t)info.st_size;
+	st->body = *body;
 	st->refs = 1;
 	TAILQ_INIT(&st->windows);
 	TAILQ_INIT(&st->once);
@@ -318,7 +307,7 @@ void rsh_stream_drop(struct rsh_stream *st)
 }
 
 /* The threads' waits are timed by the clock that rsh_clock_ns() reads. */
-static int init_timed(pthread_cond_t *cond)
+static int cond_init_timed(pthread_cond_t *cond)
 {
 	pthread_condattr_t attr;
 	int rc = pthread_condattr_init(&attr);
@@ -331,8 +320,7 @@ static int init_timed(pthread_cond_t *cond)
 	return -rc;
 }
 
-int rsh_streams_new(const struct rsh_vfs *vfs,
-		    const struct rsh_streams_options *o,
+int rsh_streams_new(const struct rsh_streams_options *o,
 		    struct rsh_streams **out)
 {
 	struct rsh_streams *s = calloc(1, sizeof(*s));
@@ -340,9 +328,9 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 
 	if (!s)
 		return -ENOMEM;
-	s->vfs = vfs;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->lenders_prepare = o->lenders_prepare;
+	s->now = o->now ? o->now : rsh_clock_ns;
 	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
 	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
 	rsh_depth_init(&s->depth, o->max_loads ? o->max_loads : DEFAULT_LOADS);
@@ -351,11 +339,11 @@ int rsh_streams_new(const struct rsh_vfs *vfs,
 	rsh_areas_init(&s->areas, rsh_window_area());
 	rc = -pthread_mutex_init(&s->lock, NULL);
 	if (rc == 0)
-		rc = init_timed(&s->gone);
+		rc = cond_init_timed(&s->gone);
 	if (rc == 0)
-		rc = init_timed(&s->work);
+		rc = cond_init_timed(&s->work);
 	if (rc == 0)
-		rc = init_timed(&s->room);
+		rc = cond_init_timed(&s->room);
 	if (rc) {
 		free(s);
 		return rc;

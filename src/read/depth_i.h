@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/depth_i.h - how many windows are filled at a time from a source that
+/* read/depth_i.h - how many windows are filled at a time from a source that
  * makes threads sleep.
  *
  * Some sources give the more the more is asked of them at once, others the
@@ -20,8 +20,8 @@
  *
  * Threads: none of its own; the caller has a lock.  Time is handed in.
  */
-#ifndef RSH_VFS_DEPTH_I_H
-#define RSH_VFS_DEPTH_I_H
+#ifndef RSH_READ_DEPTH_I_H
+#define RSH_READ_DEPTH_I_H
 
 #include <stdbool.h>
 #include <stdint.h>

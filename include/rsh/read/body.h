@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/body.h - the body of a virtual file: its bytes, wherever they come from.
+ *
+ * There are three kinds.  The bytes of a file of a plan lie in the files of a
+ * source, and a reader puts them together; other files are a file of a source as
+ * it is, or a text.  Whoever reads a body need not know which it is.
+ *
+ * Threads: any thread may read any body.
+ */
+#ifndef RSH_READ_BODY_H
+#define RSH_READ_BODY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "rsh/plan/plan.h"
+#include "rsh/source/source.h"
+
+/* Where bytes are read to: to `data`; or, if `area` is not NULL, to any place in
+ * the page that begins there and after it, where there is room for RSH_PLACE_MAX
+ * bytes more than are read.  It is chosen so that copies from and to it are fast
+ * (util/place.h), and `data` is set. */
+struct rsh_target {
+	uint8_t *area;
+	uint8_t *data;
+};
+
+struct rsh_body {
+	uint64_t size;
+	/* Reads bytes [offset, offset+len), all of which the file has.  0 or
+	 * -errno. */
+	int (*read)(const struct rsh_body *b, struct rsh_target *to,
+		    size_t len, uint64_t offset);
+	/* Private to `read`. */
+	const void *of;
+	uint32_t file;
+};
+
+/* Reads bytes [offset, offset+len) of the file, cut at its end: the number of
+ * bytes written to buf, or -errno. */
+ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
+		      uint64_t offset);
+
+/* The rank's file of a source as it is. */
+struct rsh_body rsh_body_of_rank(const struct rsh_source *s, uint32_t rank,
+				 uint64_t size);
+struct rsh_body rsh_body_of_text(const char *text, uint64_t size);
+
+/* ---- files of a plan ---- */
+
+/* What puts the files of a plan together from those of a source. */
+struct rsh_reader;
+
+struct rsh_reader_options {
+	/* What a file that fails was to give is read from its replicas. */
+	bool replicas;
+	/* Called before a read of a file fails because slices that it needs are
+	 * lost. */
+	void (*tell_lost)(void *ctx, uint32_t file);
+	void *ctx;
+};
+
+/* Both have to outlive it.  0 or -ENOMEM. */
+int rsh_reader_new(const struct rsh_plan *c, struct rsh_source *s,
+		   const struct rsh_reader_options *o, struct rsh_reader **out);
+/* No read may be running. */
+void rsh_reader_free(struct rsh_reader *r);
+struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/paths.c makes rows of a tree from the paths of its files.
+ *
+ * They are sorted by depth and then name by name, so that the children of a
+ * directory are neighbours, and those of the next directory come next. */
+#include "config.h"
+
+#include "tree_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* A path, or the first bytes of one: a directory. */
+struct tree_place {
+	const char *path;
+	size_t len, dir_len; /* of it, and of the directory above it */
+	unsigned depth;
+	enum rsh_node_kind kind;
+	uint32_t leaf;
+};
+
+struct tree_places {
+	struct tree_place *list;
+	size_t n, cap;
+};
+
+/* Returns the order of a byte of a name: where the name ends comes first,
+ * whatever bytes are in it. */
+static unsigned place_order_at(const struct tree_place *p, size_t i)
+{
+	return i >= p->len ? 0 : p->path[i] == '/' ? 1 :
+	       1 + (unsigned)(unsigned char)p->path[i];
+}
+
+static int by_depth_and_name(const void *a, const void *b)
+{
+	const struct tree_place *x = a, *y = b;
+	size_t i = 0;
+
+	if (x->depth != y->depth)
+		return x->depth < y->depth ? -1 : 1;
+	while (i < x->len && place_order_at(x, i) == place_order_at(y, i))
+		i++;
+	return (int)place_order_at(x, i) - (int)place_order_at(y, i);
+}
+
+static int places_add(struct tree_places *p, const struct rsh_path *path)
+{
+	struct tree_place at = { .path = path->path, .kind = RSH_NODE_DIR,
+			    .leaf = RSH_NO_LEAF };
+	bool last;
+
+	do {
+		const char *rest = at.path + at.len + (at.depth > 0);
+
+		at.dir_len = at.len;
+		at.len = (size_t)(strchrnul(rest, '/') - at.path);
+		at.depth++;
+		last = !at.path[at.len];
+		if (last) {
+			at.kind = path->kind;
+			at.leaf = path->leaf;
+		}
+		if (rsh_grow(&p->list, &p->cap, p->n + 1, sizeof(*p->list)))
+			return -ENOMEM;
+		p->list[p->n++] = at;
+	} while (!last);
+	return 0;
+}
+
+/* A directory was added with each of its files. */
+static int places_merge(struct tree_places *p)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		const struct tree_place *at = &p->list[i];
+		const struct tree_place *before =
+			kept ? &p->list[kept - 1] : NULL;
+
+		if (!before || by_depth_and_name(before, at) != 0)
+			p->list[kept++] = *at;
+		else if (before->kind != RSH_NODE_DIR ||
+			 at->kind != RSH_NODE_DIR)
+			return -EEXIST;
+	}
+	p->n = kept;
+	return 0;
+}
+
+static bool place_is_in(const struct tree_place *at,
+			const struct tree_place *dir)
+{
+	return at->depth == dir->depth + 1 && at->dir_len == dir->len &&
+	       memcmp(at->path, dir->path, dir->len) == 0;
+}
+
+static bool places_are_siblings(const struct tree_place *a,
+				const struct tree_place *b)
+{
+	return a->depth == b->depth && a->dir_len == b->dir_len &&
+	       memcmp(a->path, b->path, a->dir_len) == 0;
+}
+
+/* Rows and directories have one order, so that the directory of the next row is
+ * a later one. */
+static int tree_add_rows(struct rsh_tree *t, const struct tree_places *p,
+			 const struct rsh_item *items)
+{
+	size_t dir = 0, n;
+	int rc = 0;
+
+	for (size_t i = 0; i < p->n && rc == 0; i += n) {
+		struct rsh_row row = {
+			.first = t->root + 1 + i, .step = 1,
+			.parent = t->root, .items = &items[i],
+		};
+
+		for (n = 1; i + n < p->n &&
+			    places_are_siblings(&p->list[i], &p->list[i + n]);
+				n++)
+			;
+		if (p->list[i].depth > 1) {
+			while (!place_is_in(&p->list[i], &p->list[dir]))
+				dir++;
+			row.parent = t->root + 1 + dir;
+		}
+		row.n = (uint32_t)n;
+		rc = rsh_tree_add(t, &row);
+	}
+	return rc;
+}
+
+static int tree_add_items(struct rsh_tree *t, const struct tree_places *p)
+{
+	struct rsh_item *items =
+		rsh_arena_array(&t->arena, struct rsh_item, p->n);
+
+	if (!items)
+		return -ENOMEM;
+	for (size_t i = 0; i < p->n; i++) {
+		const struct tree_place *at = &p->list[i];
+		const size_t skip = at->dir_len + (at->depth > 1);
+
+		items[i] = (struct rsh_item){ at->path + skip, at->kind,
+					      at->leaf };
+		/* The name of a directory does not end where a path does. */
+		if (at->path[at->len])
+			items[i].name = rsh_arena_strndup(&t->arena,
+							  at->path + skip,
+							  at->len - skip);
+		if (!items[i].name)
+			return -ENOMEM;
+	}
+	return tree_add_rows(t, p, items);
+}
+
+int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
+		       size_t n)
+{
+	struct tree_places p = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = places_add(&p, &paths[i]);
+	if (rc == 0 && p.n) {
+		qsort(p.list, p.n, sizeof(*p.list), by_depth_and_name);
+		rc = places_merge(&p);
+		if (rc == 0)
+			rc = tree_add_items(t, &p);
+	}
+	free(p.list);
+	return rc;
+}

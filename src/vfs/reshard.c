@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/reshard.c - names, node numbers, attributes and bodies of a conversion's
+ * files.  Leaves are ranks or parts, and the map of parts after them. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+/* Directory and file of each rank in turn; without ranks the map has the number
+ * of the first directory. */
+#define FIRST_DIR (RSH_VFS_ROOT + 1)
+#define FIRST_FILE (RSH_VFS_ROOT + 2)
+
+int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,
+		  size_t max)
+{
+	struct rsh_node node;
+
+	rsh_tree_node(&v->vfs.tree, FIRST_FILE + 2 * (uint64_t)file, &node);
+	return rsh_node_name(&node, name, max);
+}
+
+/* ---- building ---- */
+
+static bool is_newer(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec :
+					a->tv_nsec > b->tv_nsec;
+}
+
+/* A file is readable by whom all of its sources are. */
+static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
+			    struct rsh_vfs_file *f)
+{
+	const struct rsh_tree *t = &v->vfs.tree;
+	uint32_t n;
+	const uint32_t *ranks =
+		rsh_plan_sources(v->conversion, rank, &n);
+	bool any = false;
+
+	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = t->dir_mtime };
+	for (uint32_t i = 0; i < n; i++) {
+		struct rsh_source_attr a;
+
+		if (!rsh_source_attr(v->source, ranks[i], &a))
+			continue;
+		f->mode &= rsh_source_mode_as(&a, t->uid, t->gid);
+		if (!any || is_newer(&a.mtime, &f->mtime))
+			f->mtime = a.mtime;
+		any = true;
+	}
+}
+
+static int reshard_add_parts(struct rsh_reshard *v)
+{
+	const struct rsh_row parts = {
+		.n = v->n_files, .first = FIRST_FILE, .step = 2,
+		.parent = RSH_VFS_ROOT, .kind = RSH_NODE_FILE,
+		.before = "model-", .from = 1, .digits = 5, .after = v->after,
+	};
+	const struct rsh_row map = {
+		.n = 1, .first = FIRST_DIR, .step = 1, .parent = RSH_VFS_ROOT,
+		.items = &v->map_item,
+	};
+	int rc;
+
+	v->map_item = (struct rsh_item){ RSH_MAP_NAME, RSH_NODE_FILE,
+					 v->n_files };
+	rc = rsh_tree_add(&v->vfs.tree, &parts);
+	return rc ? rc : rsh_tree_add(&v->vfs.tree, &map);
+}
+
+static int reshard_add_ranks(struct rsh_reshard *v)
+{
+	const struct rsh_row dirs = {
+		.n = v->n_files, .first = FIRST_DIR, .step = 2,
+		.parent = RSH_VFS_ROOT, .kind = RSH_NODE_DIR,
+		.before = "rank_", .after = "",
+	};
+	const struct rsh_row files = {
+		.n = v->n_files, .first = FIRST_FILE, .step = 2,
+		.parent = FIRST_DIR, .apart = 2, .kind = RSH_NODE_FILE,
+		.before = v->before, .after = v->after,
+	};
+	int rc = rsh_tree_add(&v->vfs.tree, &dirs);
+
+	return rc ? rc : rsh_tree_add(&v->vfs.tree, &files);
+}
+
+static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
+			     struct rsh_error *err)
+{
+	const char *suffix =
+		rsh_format_suffix(rsh_plan_format(v->conversion));
+	char name[NAME_MAX + 1];
+
+	v->before = strdup(prefix);
+	if (v->in_parts ?
+	    asprintf(&v->after, "-of-%05" PRIu32 "%s", v->n_files, suffix) < 0 :
+	    asprintf(&v->after, "%s%s",
+		     rsh_plan_name_suffix(v->conversion), suffix) < 0)
+		v->after = NULL;
+	if (!v->before || !v->after ||
+	    (v->in_parts ? reshard_add_parts(v) : reshard_add_ranks(v)))
+		return rsh_error_nomem(err);
+	if (v->n_files > 0 && rsh_file_name(v, v->n_files - 1, name,
+					    sizeof(name)) > NAME_MAX)
+		return rsh_error_set(err, ENAMETOOLONG, "the prefix \"%s\" "
+				     "makes file names too long", prefix);
+	return 0;
+}
+
+static void reshard_tell_lost(void *ctx, uint32_t file)
+{
+	const struct rsh_reshard *v = ctx;
+	char name[NAME_MAX + 1];
+
+	if (atomic_exchange(&v->files[file].reported, true))
+		return;
+	rsh_file_name(v, file, name, sizeof(name));
+	rsh_log_error("%s needs slices that are lost", name);
+}
+
+int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
+		      struct rsh_error *err)
+{
+	const struct rsh_reader_options reading = {
+		.replicas = v->replicas,
+		.tell_lost = reshard_tell_lost, .ctx = v,
+	};
+
+	rsh_vfs_own(&v->vfs, v->source, o->uid, o->gid);
+	v->n_files = rsh_plan_n_files(v->conversion);
+	v->files = rsh_alloc_array(v->n_files ? v->n_files : 1,
+				   sizeof(*v->files));
+	if (!v->files ||
+	    rsh_reader_new(v->conversion, v->source, &reading, &v->reader))
+		return rsh_error_nomem(err);
+	for (uint32_t r = 0; r < v->n_files; r++) {
+		reshard_inherit(v, r, &v->files[r]);
+		v->vfs.total_bytes += rsh_plan_size(v->conversion, r);
+	}
+	return reshard_add_names(v, o->prefix, err);
+}
+
+/* ---- leaves ---- */
+
+/* The map is as readable and as new as the parts together. */
+static void reshard_show_map(const struct rsh_reshard *v, struct rsh_leaf *out)
+{
+	*out = (struct rsh_leaf){
+		.mode = 0444, .size = v->map_bytes, .mtime = v->files[0].mtime,
+	};
+	for (uint32_t i = 0; i < v->n_files; i++) {
+		out->mode &= v->files[i].mode;
+		if (is_newer(&v->files[i].mtime, &out->mtime))
+			out->mtime = v->files[i].mtime;
+	}
+}
+
+static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
+			struct rsh_leaf *out)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+
+	if (leaf == v->n_files)
+		reshard_show_map(v, out);
+	else
+		*out = (struct rsh_leaf){
+			.mode = v->files[leaf].mode,
+			.size = rsh_plan_size(v->conversion, leaf),
+			.mtime = v->files[leaf].mtime,
+		};
+	return 0;
+}
+
+static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+
+	return leaf < v->n_files ? rsh_body_of_plan(v->reader, leaf) :
+				   rsh_body_of_text(v->map, v->map_bytes);
+}
+
+static struct rsh_source *reshard_source(const struct rsh_vfs *vfs)
+{
+	return rsh_reshard_of(vfs)->source;
+}
+
+const struct rsh_vfs_ops rsh_reshard_ops = {
+	.free = rsh_reshard_free,
+	.show = reshard_show,
+	.body = reshard_body,
+	.backing = rsh_reshard_backing,
+	.source = reshard_source,
+	.attribute = rsh_reshard_attribute,
+};
