@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/gather.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/place.h"

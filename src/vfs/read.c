@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "rsh/source/gather.h"
 #include "rsh/util/log.h"
 
 /* Among so many pieces of a range a long one is looked for. */

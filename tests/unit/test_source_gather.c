@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "rsh/converter/conversion.h"
-#include "rsh/source/source.h"
+#include "rsh/source/gather.h"
 #include "rsh/util/log.h"
 #include "source_support.h"
 

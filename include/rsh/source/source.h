@@ -33,6 +33,7 @@
 #ifndef RSH_SOURCE_SOURCE_H
 #define RSH_SOURCE_SOURCE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -40,9 +41,8 @@
 #include <time.h>
 
 #include "rsh/catalogue/files.h"
-#include "rsh/plan/plan.h"
-#include "rsh/strategy/strategy.h"
 #include "rsh/source/io.h"
+#include "rsh/strategy/strategy.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/name_map.h"
@@ -242,13 +242,6 @@ struct rsh_source_outages {
 };
 void rsh_source_outages(const struct rsh_source *s,
 			struct rsh_source_outages *out);
-
-/* Fills buf with the bytes that the iterator's pieces stand for, in order;
- * `len` is their total.  Neighbouring runs of one source file are read in one
- * request and scattered.  `wait`: for files that cannot be reached, as
- * rsh_source_read() does.  0 or -errno.  Any thread, one iterator each. */
-int rsh_source_gather(struct rsh_source *s, struct rsh_piece_iter *it,
-		      uint8_t *buf, size_t len, bool wait);
 
 /* Reads a strategy: a file, or a directory of per-stage files (all its *.ckpt
  * or all its *.json), sorted by name or `as_listed` by the directory.  "none"
