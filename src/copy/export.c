@@ -63,9 +63,9 @@ static int file_error(const struct job *j, const struct rsh_copy_file *f,
 			     strerror(-rc));
 }
 
-static mode_t dir_mode(const struct rsh_source_attr *root)
+static mode_t dir_mode(const struct rsh_store_attr *root)
 {
-	return (rsh_source_mode_as(root, geteuid(), getegid()) & 0555) |
+	return (rsh_store_mode_as(root, geteuid(), getegid()) & 0555) |
 	       S_IRWXU;
 }
 
@@ -75,7 +75,7 @@ static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 {
 	cleanup_free char *dir = NULL;
 	const char *slash = strchr(f->path, '/');
-	struct rsh_source_attr root;
+	struct rsh_store_attr root;
 	int fd;
 
 	*name = slash ? slash + 1 : f->path;
@@ -87,7 +87,7 @@ static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 	dir = strndup(f->path, (size_t)(slash - f->path));
 	if (!dir)
 		return -ENOMEM;
-	rsh_source_root_attr(j->view.source, &root);
+	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
 	if (make)
 		fd = rsh_target_dir(j->dirfd, dir, dir_mode(&root));
 	else
@@ -307,7 +307,7 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 		rsh_plan_sources(j->view.conversion, f->rank, &n);
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct rsh_source_attr a;
+		struct rsh_store_attr a;
 
 		if (rsh_source_attr(j->view.source, ranks[i], &a) &&
 		    a.gid != gid)
@@ -423,7 +423,7 @@ static int write_file(void *ctx, size_t number, struct rsh_error *err)
 static int open_target(struct job *j, struct rsh_error *err)
 {
 	const char *dir = j->options->dir;
-	struct rsh_source_attr root;
+	struct rsh_store_attr root;
 	int rc = rsh_target_check(dir, j->view.source, err);
 
 	if (rc == 0 && j->options->manifest)
@@ -431,7 +431,7 @@ static int open_target(struct job *j, struct rsh_error *err)
 				      err);
 	if (rc)
 		return rc;
-	rsh_source_root_attr(j->view.source, &root);
+	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
 	j->dirfd = rsh_target_dir(AT_FDCWD, dir, dir_mode(&root));
 	if (j->dirfd < 0)
 		return rsh_error_set(err, -j->dirfd, "%s: %s", dir,

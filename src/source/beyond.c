@@ -55,7 +55,7 @@ static uint32_t count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 	/* Whoever lists a tree has all ranks, and they ascend. */
 	if (n > 0 && s->files[n - 1].rank >= n_ranks)
 		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
-			*name = s->files[i].name;
+			*name = rsh_store_name(s->store, i);
 	for (size_t i = 0; chosen && i < s->listing.n_beyond; i++) {
 		const struct rsh_checkpoint *c = &s->listing.beyond[i];
 

@@ -186,7 +186,7 @@ static bool digest_of(const struct rsh_contents *c, uint64_t *digest)
 		XXH3_64bits_update(&state, &f->rank, sizeof(f->rank));
 		if (!f->index)
 			continue;
-		if (rsh_file_try(s, f, take_key, &key) ||
+		if (rsh_store_try(s->store, i, take_key, &key) ||
 		    !rsh_index_key_settled(&key, now))
 			return false;
 		XXH3_64bits_update(&state, &key, sizeof(key));
@@ -228,7 +228,7 @@ int rsh_source_check_contents(struct rsh_source *s,
 		return 0;
 	/* Neither may hide what a drill does, nor keep it. */
 	keep = !c.full && s->index_dirfd >= 0 &&
-	       rsh_source_io_is_true(s->io) && digest_of(&c, &digest);
+	       rsh_store_is_true(s->store) && digest_of(&c, &digest);
 	if (keep && rsh_index_verdict_is_kept(s->index_dirfd, digest)) {
 		rsh_log_info("%s: its contents were found to bear the strategy "
 			     "out before", s->path);

@@ -38,8 +38,8 @@ struct reading {
 /* ---- one read ---- */
 
 struct block {
-	const struct rsh_source *source;
-	const struct rsh_source_file *file;
+	const struct rsh_store *store;
+	uint32_t file;
 	uint64_t offset;
 	uint8_t *buf;
 	size_t len;
@@ -49,12 +49,13 @@ struct block {
 static int read_block(void *block, int fd)
 {
 	const struct block *b = block;
-	struct rsh_scan_file in = { b->source->io, b->file->name, fd };
+	struct rsh_store_scan in = { b->store, b->file, fd };
 	size_t done = 0;
 
 	while (done < b->len) {
-		ssize_t n = rsh_scan_pread(&in, b->buf + done, b->len - done,
-					   b->offset + done);
+		ssize_t n = rsh_store_scan_pread(&in, b->buf + done,
+						 b->len - done,
+						 b->offset + done);
 
 		if (n <= 0)
 			return n < 0 ? (int)-n : EIO;
@@ -68,10 +69,13 @@ static int read_block(void *block, int fd)
 static bool read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    uint8_t *buf, size_t len)
 {
-	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
-	struct block b = { s, f, offset, buf, len };
+	struct rsh_store *store = rsh_source_store(s);
+	struct block b = { .store = store, .buf = buf, .len = len };
 
-	return f && rsh_file_try(s, f, read_block, &b) == 0;
+	if (!rsh_source_locate(s, rank, &offset, &b.file))
+		return false;
+	b.offset = offset;
+	return rsh_store_try(store, b.file, read_block, &b) == 0;
 }
 
 /* The same of a record's content, which may lie in several extents. */

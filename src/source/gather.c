@@ -55,13 +55,14 @@ struct run {
 };
 
 struct group {
-	struct rsh_source_file *file;
+	uint32_t file;
 	uint16_t first, last;
 };
 
 struct rsh_gather {
 	struct rsh_gather *next_idle;
 	struct rsh_source *source;
+	struct rsh_store *store; /* its bytes */
 	bool wait; /* for files that cannot be reached */
 	/* Made when first needed: SPAN_MAX bytes as they are stored, and room
 	 * for them decoded, when elements may have grown to twice the size. */
@@ -163,8 +164,8 @@ static unsigned span_of(const struct rsh_gather *g, const struct run *r,
 }
 
 /* A run of many rows, with several of them a read.  0 or a positive errno. */
-static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
-		     int fd, const struct run *r)
+static int read_rows(struct rsh_gather *g, uint32_t file, int fd,
+		     const struct run *r)
 {
 	uint64_t most = 1, n;
 
@@ -183,9 +184,9 @@ static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 				return ENOMEM;
 			buf += rsh_place(src);
 		}
-		rc = rsh_file_pread(g->source, f, fd, buf,
-				    (size_t)((n - 1) * r->src_stride +
-					     r->src_len), src);
+		rc = rsh_store_pread(g->store, file, fd, buf,
+				     (size_t)((n - 1) * r->src_stride +
+					      r->src_len), src);
 		if (rc)
 			return rc;
 		if (n > 1)
@@ -195,8 +196,8 @@ static int read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 }
 
 /* 0 or a positive errno. */
-static int read_span(struct rsh_gather *g, struct rsh_source_file *f,
-		     int fd, const struct run *r, unsigned n, size_t len)
+static int read_span(struct rsh_gather *g, uint32_t file, int fd,
+		     const struct run *r, unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
 	uint8_t *buf;
@@ -204,12 +205,12 @@ static int read_span(struct rsh_gather *g, struct rsh_source_file *f,
 
 	if (n == 1 && r->codec == RSH_CODEC_NONE &&
 	    (r->n_rows == 1 || !is_span(wanted_of(r), len)))
-		return read_rows(g, f, fd, r);
+		return read_rows(g, file, fd, r);
 	buf = scratch(g);
 	if (!buf)
 		return ENOMEM;
 	buf += rsh_place(start);
-	rc = rsh_file_pread(g->source, f, fd, buf, len, start);
+	rc = rsh_store_pread(g->store, file, fd, buf, len, start);
 	if (rc)
 		return rc;
 	for (;; r = &g->runs[r->next]) {
@@ -227,8 +228,8 @@ struct stretch {
 static void end_stretch(struct rsh_gather *g, int fd, struct stretch *s)
 {
 	if (s->end > s->start)
-		rsh_file_spent(g->source, fd, s->start, s->end - s->start,
-			       true);
+		rsh_store_spent(g->store, fd, s->start, s->end - s->start,
+				true);
 	s->start = s->end = 0;
 }
 
@@ -289,8 +290,8 @@ static int flush(struct rsh_gather *g)
 {
 	for (unsigned i = 0; i < g->n_groups; i++) {
 		struct runs runs = { g, &g->groups[i] };
-		int rc = rsh_file_use(g->source, g->groups[i].file, g->wait,
-				      read_runs, &runs);
+		int rc = rsh_store_use(g->store, g->groups[i].file, g->wait,
+				       read_runs, &runs);
 
 		if (rc)
 			return rc;
@@ -301,10 +302,9 @@ static int flush(struct rsh_gather *g)
 
 /* ---- collecting ---- */
 
-static struct group *group_of(struct rsh_gather *g, struct rsh_source_file *file)
+static struct group *group_of(struct rsh_gather *g, uint32_t file)
 {
-	uint32_t number = (uint32_t)(file - g->source->files);
-	unsigned slot = number * UINT32_C(2654435761) >> 24;
+	unsigned slot = file * UINT32_C(2654435761) >> 24;
 
 	while (g->slots[slot]) {
 		struct group *group = &g->groups[g->slots[slot] - 1];
@@ -323,12 +323,11 @@ static struct group *group_of(struct rsh_gather *g, struct rsh_source_file *file
 static int add_run(struct rsh_gather *g, const struct rsh_piece *p, uint8_t *dst)
 {
 	uint64_t offset = p->src_offset;
-	struct rsh_source_file *file =
-		rsh_source_file_at(g->source, p->src_rank, &offset);
 	struct group *group;
+	uint32_t file;
 	uint16_t number;
 
-	if (!file)
+	if (!rsh_source_locate(g->source, p->src_rank, &offset, &file))
 		return -ENOENT;
 	group = group_of(g, file);
 	number = (uint16_t)++g->n_runs;
@@ -443,6 +442,7 @@ static struct rsh_gather *take_state(struct rsh_source *s)
 	g = malloc(sizeof(*g));
 	if (g) {
 		g->source = s;
+		g->store = rsh_source_store(s);
 		g->scratch = NULL;
 		reset(g);
 	}

@@ -114,8 +114,8 @@ static int check_in(struct witness *w, const struct rsh_source *s,
 		return rsh_error_nomem(err);
 	}
 	name = path + strlen(s->path) + 1;
-	rc = rsh_source_load(s, name, GROUP_INFO_BYTES_MAX, WHAT, &data, &len,
-			     err);
+	rc = rsh_store_load(s->store, name, GROUP_INFO_BYTES_MAX, WHAT, &data,
+			    &len, err);
 	return rc ? rc : check_bytes(w, path, dir->rank, data, len, err);
 }
 

@@ -51,24 +51,25 @@ struct indexing {
 	uint32_t bad_file;    /* lowest one that is left out */
 };
 
-static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
+static int scan(const struct rsh_source *s, uint32_t file, int fd,
 		struct rsh_names *names, struct rsh_ckpt_index **out,
 		struct rsh_error *err)
 {
-	struct rsh_scan_file ctx = { s->io, f->name, fd };
+	struct rsh_store_scan ctx = { s->store, file, fd };
 	const struct rsh_byte_source bytes = {
-		.pread_fn = rsh_scan_pread,
+		.pread_fn = rsh_store_scan_pread,
 		.ctx = &ctx,
-		.size = (uint64_t)f->id.size,
-		.path = f->path,
+		.size = (uint64_t)rsh_store_identity(s->store, file)->size,
+		.path = rsh_store_path(s->store, file),
 	};
-	int rc = rsh_format_scan(s->format, &bytes, (s->check == RSH_CHECK_FULL), names, out,
-				 err);
+	int rc = rsh_format_scan(s->format, &bytes, s->check == RSH_CHECK_FULL,
+				 names, out, err);
 
-	if (rc || rsh_file_compare(f, fd, false) == 0)
+	if (rc || rsh_store_compare(s->store, file, fd) == 0)
 		return rc;
 	rsh_ckpt_index_free(*out);
-	return rsh_error_set(err, ESTALE, "%s: it is being written", f->path);
+	return rsh_error_set(err, ESTALE, "%s: it is being written",
+			     bytes.path);
 }
 
 /* Lock held. */
@@ -149,20 +150,21 @@ static int take_stored(struct indexing *x, struct rsh_source_file *f,
 }
 
 /* True if the file has its index now. */
-static bool is_stored(struct indexing *x, struct rsh_source_file *f, int fd)
+static bool is_stored(struct indexing *x, uint32_t file, int fd)
 {
 	struct rsh_source *s = x->source;
-	struct caching *c = &x->caching[f - s->files];
+	struct rsh_source_file *f = &s->files[file];
+	struct caching *c = &x->caching[file];
 	uint32_t which;
 
 	if (rsh_index_key_take(fd, &c->key) ||
-	    rsh_file_compare(f, fd, false))
+	    rsh_store_compare(s->store, file, fd))
 		return false;
 	c->settled = rsh_index_key_settled(&c->key, x->began);
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
 	/* A checksum is compared with what is read now. */
-	c->known = (s->check == RSH_CHECK_FULL) || take_stored(x, f, which) == 0;
+	c->known = s->check == RSH_CHECK_FULL || take_stored(x, f, which) == 0;
 	if (!f->index || f->index->file_bytes == c->key.size)
 		return f->index;
 	f->index = NULL;
@@ -186,8 +188,9 @@ static void save_new(struct indexing *x)
 		if (!f->index || !c->settled)
 			continue;
 		any |= !c->known;
-		entries[n++] = (struct rsh_index_entry){ c->key, f->name,
-							 f->index };
+		entries[n++] = (struct rsh_index_entry){
+			c->key, rsh_store_name(s->store, i), f->index,
+		};
 	}
 	if (any)
 		rsh_index_cache_save(s->index_cache, entries, n, x->names);
@@ -200,9 +203,10 @@ static void open_cache(struct indexing *x)
 	struct rsh_index_cache *c;
 
 	/* Neither may hide what a drill does, nor keep it. */
-	if (s->index_dirfd < 0 || !rsh_source_io_is_true(s->io))
+	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
-	c = rsh_index_cache_open(s->index_dirfd, s->dirfd, s->path);
+	c = rsh_index_cache_open(s->index_dirfd, rsh_store_dirfd(s->store),
+				 s->path);
 	if (!c)
 		return;
 	x->began = time(NULL);
@@ -220,24 +224,24 @@ static void open_cache(struct indexing *x)
 
 /* ---- one file ---- */
 
-static int index_file(struct indexing *x, struct rsh_source_file *f,
-		      struct rsh_error *err)
+static int index_file(struct indexing *x, uint32_t file, struct rsh_error *err)
 {
+	struct rsh_source *s = x->source;
 	struct rsh_ckpt_index *ix;
 	cleanup_fd int fd = -1;
-	int rc = rsh_file_identify(x->source, f, &fd, err);
+	int rc = rsh_store_identify(s->store, file, &fd, err);
 
 	if (rc)
 		return rc;
-	if (!x->caching || !is_stored(x, f, fd)) {
+	if (!x->caching || !is_stored(x, file, fd)) {
 		atomic_fetch_add(&x->n_scanned, 1);
-		rc = scan(x->source, f, fd, x->names, &ix, err);
+		rc = scan(s, file, fd, x->names, &ix, err);
 		if (rc)
 			return rc;
-		if (share(x, f, ix))
+		if (share(x, &s->files[file], ix))
 			return rsh_error_nomem(err);
 	}
-	rsh_file_adopt(x->source, f, steal_fd(&fd));
+	rsh_store_adopt(s->store, file, steal_fd(&fd));
 	return 0;
 }
 
@@ -260,7 +264,7 @@ static void leave_out(struct indexing *x, uint32_t file,
 static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct indexing *x = ctx;
-	int rc = index_file(x, &x->source->files[i], err);
+	int rc = index_file(x, (uint32_t)i, err);
 
 	if (rc == 0 || err->code == ENOMEM || err->code == EXDEV)
 		return rc;
@@ -295,7 +299,8 @@ static void leave_out_cut_files(struct indexing *x)
 		if (!s->files[i].index || s->files[i].index->has_crc)
 			continue;
 		rsh_error_set(&err, EBADMSG, "%s: it has no CRC, but files of "
-			      "other ranks have one", s->files[i].path);
+			      "other ranks have one",
+			      rsh_store_path(s->store, i));
 		leave_out(x, i, &err);
 		s->files[i].index = NULL;
 	}
@@ -336,7 +341,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	rsh_log_info("%s: %u files indexed, %u of them read, %u different",
 		     s->path, s->n_files, atomic_load(&x.n_scanned),
 		     s->n_indexes);
-	rsh_source_io_attach(s);
+	if (rsh_store_start(s->store))
+		return rsh_error_nomem(err);
 	if (s->in_parts)
 		return join_parts(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/log.h"
@@ -126,8 +127,8 @@ static int by_rank(const void *a, const void *b)
 
 static DIR *open_dir(const struct rsh_source *s, const char *name)
 {
-	int fd = rsh_source_openat(s, *name ? name : ".",
-				   O_RDONLY | O_DIRECTORY);
+	int fd = rsh_store_openat(s->store, *name ? name : ".",
+				  O_RDONLY | O_DIRECTORY);
 
 	if (fd < 0)
 		errno = -fd;
@@ -148,7 +149,7 @@ static char *join(const char *dir, const char *name, size_t n)
 static int unreadable(const struct walk *w, const char *dir,
 		      struct rsh_error *err)
 {
-	int rc = rsh_source_open_error(w->source, dir, -errno, err);
+	int rc = rsh_store_open_error(w->source->store, dir, -errno, err);
 
 	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond))
 		return rc;
@@ -235,7 +236,7 @@ static int enter(struct walk *w, const char *at, const char *part, size_t n,
 
 	if (!below)
 		return rsh_error_nomem(err);
-	if (fstatat(w->source->dirfd, below, &st, 0) != 0)
+	if (fstatat(rsh_store_dirfd(w->source->store), below, &st, 0) != 0)
 		return is_out_of_reach(errno) ? unreadable(w, below, err) : 0;
 	if (!S_ISDIR(st.st_mode))
 		return 0;

@@ -31,7 +31,7 @@
 
 static bool exists(const struct rsh_source *s, const char *name)
 {
-	return faccessat(s->dirfd, name, F_OK, 0) == 0;
+	return faccessat(rsh_store_dirfd(s->store), name, F_OK, 0) == 0;
 }
 
 static const char *map_name(const struct rsh_source *s)
@@ -109,8 +109,8 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_source_load(s, name, MAP_BYTES_MAX, "map of a model's parts",
-			     &data, &len, err);
+	rc = rsh_store_load(s->store, name, MAP_BYTES_MAX,
+			    "map of a model's parts", &data, &len, err);
 	if (rc == 0)
 		rc = rsh_weight_map_parse(data, len, path, &map, err);
 	if (rc)
@@ -129,12 +129,14 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 /* Readable by whom all parts are, and as new as the newest. */
 static void join_attributes(struct rsh_source *s)
 {
-	struct rsh_source_attr *all = &s->files[0].attr;
+	struct rsh_store_attr *all = &s->whole;
 
+	*all = *rsh_store_attr(s->store, 0);
 	for (uint32_t i = 1; i < s->n_files; i++) {
-		const struct rsh_source_attr *a = &s->files[i].attr;
+		const struct rsh_store_attr *a =
+			rsh_store_attr(s->store, i);
 
-		all->mode &= rsh_source_mode_as(a, all->uid, all->gid);
+		all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
 		if (a->mtime.tv_sec > all->mtime.tv_sec ||
 		    (a->mtime.tv_sec == all->mtime.tv_sec &&
 		     a->mtime.tv_nsec > all->mtime.tv_nsec))
@@ -151,7 +153,7 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 						      sizeof(*base));
 	struct rsh_ckpt_index *whole;
 	uint32_t twice;
-	uint64_t at = 0;
+	uint64_t at = 0, size;
 	int rc;
 
 	if (!parts || !base ||
@@ -161,7 +163,8 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		parts[i] = s->files[i].index;
 		base[i] = s->files[i].base = at;
-		if (!rsh_add_u64(at, (uint64_t)s->files[i].id.size, &at))
+		size = (uint64_t)rsh_store_identity(s->store, i)->size;
+		if (!rsh_add_u64(at, size, &at))
 			return rsh_error_set(err, EFBIG, "%s: the model is too "
 					     "large", s->path);
 	}
@@ -178,13 +181,10 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 	return 0;
 }
 
-struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
-					   uint32_t rank, uint64_t *offset)
+uint32_t rsh_model_part(const struct rsh_source *s, uint64_t *offset)
 {
 	uint32_t lo = 0, hi = s->n_files;
 
-	if (!s->in_parts)
-		return rsh_source_file(s, rank);
 	while (hi - lo > 1) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
@@ -194,5 +194,5 @@ struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
 			hi = mid;
 	}
 	*offset -= s->files[lo].base;
-	return &s->files[lo];
+	return lo;
 }

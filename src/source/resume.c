@@ -202,34 +202,21 @@ static int check_units(const struct rsh_job *job, const struct group *g,
 			     g->saved[g->n - 1].name);
 }
 
-/* Its name lives as long as the job. */
 static int add_file(struct rsh_job *job, struct rsh_source *s,
 		    const struct rsh_saved *saved, const char *name)
 {
-	struct rsh_source_file *f = &s->files[s->n_files];
-
-	*f = (struct rsh_source_file){
-		.rank = s->n_files, .reported = ATOMIC_FLAG_INIT,
-		.cached = RSH_CACHE_FILE_NONE,
+	const struct rsh_store_entry e = {
+		.name = rsh_job_printf(job, "%s%s%s", saved->dir,
+				       *saved->dir ? "/" : "", name),
+		.owner = s->n_files,
 	};
-	f->name = rsh_job_printf(job, "%s%s%s", saved->dir,
-				 *saved->dir ? "/" : "", name);
-	if (!f->name || asprintf(&f->path, "%s/%s", s->path, f->name) < 0)
-		return -ENOMEM;
-	s->n_files++;
-	return 0;
+
+	return e.name ? rsh_source_add(s, &e) : -ENOMEM;
 }
 
 static int add_files(struct rsh_job *job, struct rsh_source *s,
 		     const struct group *g)
 {
-	size_t n = 0;
-
-	for (size_t i = 0; i < g->n; i++)
-		n += g->saved[i].n_files;
-	s->files = rsh_alloc_array(n ? n : 1, sizeof(*s->files));
-	if (!s->files)
-		return -ENOMEM;
 	for (size_t i = 0; i < g->n; i++) {
 		struct rsh_saved *saved = &g->saved[i];
 
@@ -266,15 +253,16 @@ static int open_all(struct rsh_source *s, const struct rsh_saved *saved,
 	if (!o->fds || !o->bytes)
 		return rsh_error_nomem(err);
 	while (o->n < saved->n_files) {
-		struct rsh_source_file *f =
-			&s->files[saved->first_file + o->n];
-		int rc = rsh_file_identify(s, f, &o->fds[o->n], err);
+		const uint32_t file = saved->first_file + (uint32_t)o->n;
+		int rc = rsh_store_identify(s->store, file, &o->fds[o->n], err);
 
 		if (rc)
 			return rc;
 		o->bytes[o->n] = (struct rsh_byte_source){
 			.pread_fn = rsh_fd_pread, .ctx = &o->fds[o->n],
-			.size = (uint64_t)f->id.size, .path = f->path,
+			.size = (uint64_t)rsh_store_identity(s->store,
+							     file)->size,
+			.path = rsh_store_path(s->store, file),
 		};
 		o->n++;
 	}
@@ -293,13 +281,14 @@ static int check_saved(const struct rsh_job *job, struct rsh_source *s,
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
-		if (rsh_file_compare(&s->files[saved->first_file + i],
-				     o.fds[i], false))
+		if (rsh_store_compare(s->store,
+				      saved->first_file + (uint32_t)i,
+				      o.fds[i]))
 			return rsh_error_set(err, ESTALE, "%s: it is being "
 					     "written", o.bytes[i].path);
 	for (size_t i = 0; i < o.n; i++)
-		rsh_file_adopt(s, &s->files[saved->first_file + i],
-			       steal_fd(&o.fds[i]));
+		rsh_store_adopt(s->store, saved->first_file + (uint32_t)i,
+				steal_fd(&o.fds[i]));
 	return 0;
 }
 
@@ -313,11 +302,9 @@ static int try_group(struct rsh_job *job, const struct group *g,
 	if (rc == 0 && job->format->agree)
 		rc = job->format->agree(job, g->saved, g->n, err);
 	if (rc == 0)
-		rc = rsh_source_new(job->tree->path, &s, err);
+		rc = rsh_source_new(job->tree->path, job->opening, &s, err);
 	if (rc)
 		return rc;
-	s->follow_outside = job->tree->follow_outside;
-	s->opener = job->tree->opener;
 	if (add_files(job, s, g))
 		rc = rsh_error_nomem(err);
 	for (size_t i = 0; i < g->n && rc == 0; i++)
@@ -521,6 +508,7 @@ static int find_job(struct rsh_resume *r, struct rsh_source *tree,
 
 	for (size_t i = 0; i < N_FORMATS && rc == 0; i++) {
 		struct rsh_job job = { .format = formats[i], .tree = tree,
+				       .opening = &o->store,
 				       .glob = glob,
 				       .full = o->check == RSH_CHECK_FULL };
 
@@ -556,21 +544,16 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 
 	if (!r)
 		return rsh_error_nomem(err);
-	rc = rsh_source_new(path, &tree, err);
-	if (rc == 0) {
-		tree->follow_outside = opts->follow_outside;
-		tree->opener = opts->opener;
-	}
+	rc = rsh_source_new(path, &opts->store, &tree, err);
 	if (rc == 0)
 		rc = find_job(r, tree, opts, err);
 	if (rc == 0)
 		rc = choose_step(r, opts, fallbacks, err);
-	if (rc == 0) {
-		r->source->io = opts->io;
-		rsh_source_io_attach(r->source);
-	}
+	if (rc == 0 && rsh_store_start(r->source->store))
+		rc = rsh_error_nomem(err);
 	rsh_source_free(tree);
 	r->job.tree = NULL;
+	r->job.opening = NULL;
 	if (rc) {
 		rsh_resume_free(r);
 		return rc;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
@@ -45,16 +46,16 @@ static int visit(struct rsh_job *job, const char *dir, int dirfd,
 int rsh_each_in_dir(struct rsh_job *job, const char *dir, mode_t type,
 		    rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
-	cleanup_fd int fd = rsh_source_openat(job->tree, *dir ? dir : ".",
+	cleanup_fd int fd = rsh_store_openat(job->tree->store, *dir ? dir : ".",
 					      O_RDONLY | O_DIRECTORY);
 	struct dirent **found = NULL;
 	int n = 0, rc = 0;
 
 	if (fd < 0)
-		return rsh_source_open_error(job->tree, dir, fd, err);
+		return rsh_store_open_error(job->tree->store, dir, fd, err);
 	n = scandirat(fd, ".", &found, is_visible, numeric_order);
 	if (n < 0)
-		return rsh_source_open_error(job->tree, dir, -errno, err);
+		return rsh_store_open_error(job->tree->store, dir, -errno, err);
 	for (int i = 0; i < n; i++) {
 		if (rc == 0)
 			rc = visit(job, dir, fd, found[i]->d_name, type, fn,

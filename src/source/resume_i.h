@@ -40,6 +40,7 @@ struct rsh_saved {
 struct rsh_job {
 	const struct rsh_resume_format *format;
 	struct rsh_source *tree; /* for its directory and path */
+	const struct rsh_store_options *opening; /* of it and its files */
 	const char *glob;        /* what names must match; NULL: all count */
 	bool full;               /* compare checksums */
 	struct rsh_arena arena;

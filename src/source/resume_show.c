@@ -21,7 +21,8 @@ static int add_entry(struct rsh_resume *r, enum rsh_resume_kind kind,
 				sizeof(*r->entries)))
 		return -ENOMEM;
 	if (kind == RSH_RESUME_FILE)
-		e.size = (uint64_t)r->source->files[file].id.size;
+		e.size = (uint64_t)rsh_store_identity(r->source->store,
+							file)->size;
 	r->entries[r->n_entries++] = e;
 	return 0;
 }

@@ -39,13 +39,13 @@ static int read_range(const struct rsh_reshard *v, uint32_t rank, void *buf,
 		      size_t len, uint64_t offset)
 {
 	for (int i = 0; v->replicas && i < MOST_TURNS; i++) {
-		unsigned marks = rsh_source_n_marks(v->source);
+		unsigned marks = rsh_store_n_marks(rsh_source_store(v->source));
 		int rc = read_once(v, rank, buf, len, offset,
-				   rsh_source_failed(v->source));
+				   rsh_store_failed(rsh_source_store(v->source)));
 
 		if (rc == 0 || rc == -ENOMEM)
 			return rc;
-		if (marks == rsh_source_n_marks(v->source))
+		if (marks == rsh_store_n_marks(rsh_source_store(v->source)))
 			break;
 	}
 	return read_once(v, rank, buf, len, offset, NULL);

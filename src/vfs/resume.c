@@ -82,11 +82,11 @@ static uint64_t size_of(const struct rsh_resume_entry *e)
 static int stat_dir(const struct resume_tree *t, uint64_t number,
 		    const struct rsh_node *dir, struct stat *st)
 {
-	struct rsh_source_attr a;
+	struct rsh_store_attr a;
 
-	rsh_source_root_attr(rsh_resume_source(t->resume), &a);
+	rsh_store_root_attr(rsh_source_store(rsh_resume_source(t->resume)), &a);
 	rsh_stat_fill(st, number, S_IFDIR |
-		      (rsh_source_mode_as(&a, t->uid, t->gid) & 0555), 0,
+		      (rsh_store_mode_as(&a, t->uid, t->gid) & 0555), 0,
 		      &a.mtime);
 	st->st_nlink = 2 + (nlink_t)dir->n_dirs;
 	return 0;
@@ -96,12 +96,12 @@ static int stat_leaf(const struct resume_tree *t, uint64_t number,
 		     const struct rsh_resume_entry *e, struct stat *st)
 {
 	mode_t mode = e->kind == RSH_RESUME_LINK ? S_IFLNK | 0777 : S_IFREG;
-	struct rsh_source_attr a;
+	struct rsh_store_attr a;
 
 	if (!rsh_source_attr(rsh_resume_source(t->resume), e->file, &a))
 		return -ENOENT;
 	if (e->kind != RSH_RESUME_LINK)
-		mode |= rsh_source_mode_as(&a, t->uid, t->gid) & 0444;
+		mode |= rsh_store_mode_as(&a, t->uid, t->gid) & 0444;
 	rsh_stat_fill(st, number, mode, size_of(e), &a.mtime);
 	return 0;
 }

@@ -77,11 +77,11 @@ static void inherit(const struct rsh_reshard *v, uint32_t rank,
 
 	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = v->dir_mtime };
 	for (uint32_t i = 0; i < n; i++) {
-		struct rsh_source_attr a;
+		struct rsh_store_attr a;
 
 		if (!rsh_source_attr(v->source, ranks[i], &a))
 			continue;
-		f->mode &= rsh_source_mode_as(&a, v->uid, v->gid);
+		f->mode &= rsh_store_mode_as(&a, v->uid, v->gid);
 		if (!any || newer(&a.mtime, &f->mtime))
 			f->mtime = a.mtime;
 		any = true;
@@ -102,12 +102,12 @@ static int check_names(const struct rsh_reshard *v, struct rsh_error *err)
 int rsh_tree_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		   struct rsh_error *err)
 {
-	struct rsh_source_attr root;
+	struct rsh_store_attr root;
 
-	rsh_source_root_attr(v->source, &root);
+	rsh_store_root_attr(rsh_source_store(v->source), &root);
 	v->uid = o->uid;
 	v->gid = o->gid;
-	v->dir_mode = rsh_source_mode_as(&root, v->uid, v->gid) & 0555;
+	v->dir_mode = rsh_store_mode_as(&root, v->uid, v->gid) & 0555;
 	v->dir_mtime = root.mtime;
 	v->prefix = strdup(o->prefix);
 	v->suffix = rsh_plan_name_suffix(v->conversion);

@@ -59,24 +59,29 @@ int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
 	return v->ops->backing(v, node, file);
 }
 
+static struct rsh_store *store_of(const struct rsh_vfs *v)
+{
+	return rsh_source_store(v->ops->source(v));
+}
+
 int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd)
 {
-	return rsh_source_file_open(v->ops->source(v), file, fd);
+	return rsh_store_descriptor(store_of(v), file, fd);
 }
 
 int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd)
 {
-	return rsh_source_file_check(v->ops->source(v), file, fd);
+	return rsh_store_check(store_of(v), file, fd);
 }
 
 bool rsh_vfs_backing_is_remote(const struct rsh_vfs *v)
 {
-	return rsh_source_is_remote(v->ops->source(v));
+	return rsh_store_is_remote(store_of(v));
 }
 
 bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
 {
-	return rsh_source_is_stacked(v->ops->source(v));
+	return rsh_store_is_stacked(store_of(v));
 }
 
 static uint64_t largest_in(const struct rsh_vfs *v, uint64_t dir)

@@ -8,8 +8,6 @@ UNIT += \
 	unit/test_source_access \
 	unit/test_source_contents \
 	unit/test_source_infer \
-	unit/test_source_fault \
-	unit/test_source_outage \
 	unit/test_vfs \
 	unit/test_vfs_nodes \
 	unit/test_vfs_stream \
@@ -44,12 +42,8 @@ unit_test_source_contents_SOURCES = \
 unit_test_source_contents_LDADD = $(L_SOURCE)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
-unit_test_source_fault_SOURCES = unit/test_source_fault.c $(SOURCE_SUPPORT)
-unit_test_source_fault_LDADD = $(L_SOURCE)
 unit_test_source_infer_SOURCES = unit/test_source_infer.c $(SOURCE_SUPPORT)
 unit_test_source_infer_LDADD = $(L_SOURCE)
-unit_test_source_outage_SOURCES = unit/test_source_outage.c $(SOURCE_SUPPORT)
-unit_test_source_outage_LDADD = $(L_SOURCE)
 unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
 unit_test_vfs_backing_SOURCES = unit/test_vfs_backing.c $(SOURCE_SUPPORT)

@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#include "rsh/source/io.h"
+#include "rsh/store/io.h"
 #include "rsh/vfs/stream.h"
 
 /* Everything at one moment. */
@@ -20,7 +20,7 @@ struct rsh_figures {
 	uint64_t failed_files;     /* source files that cannot be read */
 	uint64_t outages, unreachable; /* so far, and whether there is one */
 	struct rsh_stream_stats streams;
-	struct rsh_source_io_stats io;
+	struct rsh_store_io_stats io;
 };
 
 /* Adds an object for each group of figures; that of the cache is null where

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/fault.c - reads that go wrong as they are told to. */
+/* store/fault.c - reads that go wrong as they are told to. */
 #include "config.h"
 
 #include "io_i.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/access.c - who may read a file, and where links may lead.
+/* store/access.c - who may read a file, and where links may lead.
  *
  * Both ask where an open descriptor really is, of /proc, and are strict where
  * that does not tell. */
 #include "config.h"
 
-#include "source_i.h"
+#include "store_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static size_t below(const char *root, const char *place)
 
 /* ---- who may read ---- */
 
-mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid, gid_t gid)
+mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
 {
 	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
 	mode_t other = a->mode & 7;
@@ -79,9 +79,9 @@ mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid, gid_t gid)
 }
 
 /* Takes from the file what a directory above it does. */
-static void limit_by_dir(struct rsh_source_attr *file, const char *dir)
+static void limit_by_dir(struct rsh_store_attr *file, const char *dir)
 {
-	struct rsh_source_attr a = { 0 };
+	struct rsh_store_attr a = { 0 };
 	struct stat st;
 
 	if (stat(dir, &st) != 0 || getxattr(dir, ACCESS_LIST, NULL, 0) > 0) {
@@ -91,13 +91,13 @@ static void limit_by_dir(struct rsh_source_attr *file, const char *dir)
 	a.mode = st.st_mode;
 	a.uid = st.st_uid;
 	a.gid = st.st_gid;
-	a.mode = rsh_source_mode_as(&a, file->uid, file->gid);
+	a.mode = rsh_store_mode_as(&a, file->uid, file->gid);
 	/* Who may enter may read. */
 	file->mode &= (a.mode & 0111) << 2;
 }
 
 /* By all directories from the root on, or all there are. */
-static void limit_by_dirs(struct rsh_source_attr *file, int root, int fd)
+static void limit_by_dirs(struct rsh_store_attr *file, int root, int fd)
 {
 	char top[PATH_MAX], place[PATH_MAX];
 	size_t begin;
@@ -117,9 +117,9 @@ static void limit_by_dirs(struct rsh_source_attr *file, int root, int fd)
 }
 
 void rsh_file_take_attr(int root, int fd, const struct stat *st,
-			struct rsh_source_attr *out)
+			struct rsh_store_attr *out)
 {
-	*out = (struct rsh_source_attr){
+	*out = (struct rsh_store_attr){
 		.mode = st->st_mode & 0444, .uid = st->st_uid,
 		.gid = st->st_gid, .mtime = st->st_mtim,
 	};
@@ -177,21 +177,21 @@ static int open_from(int root, bool outside, const char *name, int flags)
 	return open_found(root, name, flags);
 }
 
-int rsh_source_openat(const struct rsh_source *s, const char *name, int flags)
+int rsh_store_openat(const struct rsh_store *s, const char *name, int flags)
 {
-	return open_from(s->dirfd, s->follow_outside, name, flags);
+	return open_from(s->dirfd, s->opts.follow_outside, name, flags);
 }
 
 /* ---- a root that has gone ---- */
 
-char *rsh_source_place(int root)
+char *rsh_store_place(int root)
 {
 	char place[PATH_MAX];
 
 	return place_of(root, place) ? strdup(place) : NULL;
 }
 
-void rsh_source_find(const char *place, bool outside, const char *name,
+void rsh_store_find(const char *place, bool outside, const char *name,
 		     int fd[2])
 {
 	fd[0] = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -211,7 +211,7 @@ static bool is_alive(int root)
 }
 
 /* A mount point that nothing is mounted on is a directory, too. */
-static bool is_alike(const struct rsh_source *s, int root)
+static bool is_alike(const struct rsh_store *s, int root)
 {
 	struct statfs fs;
 
@@ -219,7 +219,7 @@ static bool is_alike(const struct rsh_source *s, int root)
 }
 
 /* Waits for its turn, briefly; false if another search was in vain since. */
-static bool may_search(struct rsh_source *s)
+static bool may_search(struct rsh_store *s)
 {
 	const uint64_t after = atomic_load(&s->search_after);
 	const uint64_t now = rsh_clock_ns();
@@ -231,7 +231,7 @@ static bool may_search(struct rsh_source *s)
 	return atomic_load(&s->search_after) == after;
 }
 
-int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
+int rsh_store_open_again(struct rsh_store *s, const char *name, int rc,
 			  bool *anew)
 {
 	int fd[2] = { -1, -1 };
@@ -241,9 +241,9 @@ int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
 		return rc;
 	if (!may_search(s))
 		return rc;
-	if (!s->opener)
-		rsh_source_find(s->place, s->follow_outside, name, fd);
-	else if (s->opener->find(s->opener->ctx, name, fd))
+	if (!s->opts.opener)
+		rsh_store_find(s->place, s->opts.follow_outside, name, fd);
+	else if (s->opts.opener->find(s->opts.opener->ctx, name, fd))
 		fd[0] = fd[1] = -1;
 	*anew = fd[0] >= 0 && is_alike(s, fd[0]);
 	if (fd[0] >= 0)
@@ -256,7 +256,7 @@ int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
 	return rc;
 }
 
-int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
+int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			  struct rsh_error *err)
 {
 	cleanup_fd int fd = -1;

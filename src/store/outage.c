@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/outage.c decides what a failed read means, keeps the state of every
+/* store/outage.c decides what a failed read means, keeps the state of every
  * file that fails, and runs the thread that tries them again.  Readers wait
  * here for files to come back. */
 #include "config.h"
 
-#include "source_i.h"
+#include "store_i.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -64,7 +64,7 @@ int rsh_reader_errno(int code)
 	return code == ENOMEM ? -ENOMEM : -EIO;
 }
 
-static void log_change(struct rsh_source_file *f, int code)
+static void log_change(struct rsh_store_file *f, int code)
 {
 	if (!atomic_flag_test_and_set(&f->reported))
 		rsh_log_error("%s: %s", f->path, code == RSH_CHANGED ?
@@ -74,28 +74,20 @@ static void log_change(struct rsh_source_file *f, int code)
 
 /* ---- states; lock held ---- */
 
-/* Whether a file of the rank is not good: a model's parts are all of rank 0. */
-static bool is_bad(const struct rsh_source *s, uint32_t rank)
-{
-	const struct rsh_source_file *f = s->by_rank[rank];
-
-	for (; f < s->files + s->n_files && f->rank == rank; f++)
-		if (atomic_load(&f->state) != RSH_FILE_GOOD)
-			return true;
-	return false;
-}
-
-static void set_state(struct rsh_source *s, struct rsh_source_file *f,
+static void set_state(struct rsh_store *s, struct rsh_store_file *f,
 		      enum rsh_file_state state)
 {
 	const int old = atomic_exchange(&f->state, (int)state);
+	unsigned *n_bad = &s->n_bad[f->owner];
 
 	s->outage.n_failing += state == RSH_FILE_FAILING;
 	s->outage.n_failing -= old == RSH_FILE_FAILING;
 	atomic_fetch_add(&s->outage.n_returns, old == RSH_FILE_FAILING);
 	atomic_fetch_add(&s->n_failed, state != RSH_FILE_GOOD);
 	atomic_fetch_sub(&s->n_failed, old != RSH_FILE_GOOD);
-	atomic_store(&s->failed[f->rank], is_bad(s, f->rank));
+	*n_bad += state != RSH_FILE_GOOD;
+	*n_bad -= old != RSH_FILE_GOOD;
+	atomic_store(&s->failed[f->owner], *n_bad > 0);
 	if (state != RSH_FILE_FAILING)
 		pthread_cond_broadcast(&s->outage.news);
 	if (state != RSH_FILE_GOOD)
@@ -139,7 +131,7 @@ struct toll {
 	bool quiet;
 };
 
-static void log_end(const struct rsh_source *s, const struct toll *t)
+static void log_end(const struct rsh_store *s, const struct toll *t)
 {
 	char left[64] = "";
 
@@ -153,7 +145,7 @@ static void log_end(const struct rsh_source *s, const struct toll *t)
 		t->reads == 1 ? "" : "s", left);
 }
 
-static void end_outage(struct rsh_source *s)
+static void end_outage(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	struct toll t;
@@ -175,8 +167,8 @@ static void end_outage(struct rsh_source *s)
 /* ---- the thread that looks ---- */
 
 struct probe {
-	struct rsh_source *source;
-	struct rsh_source_file *file;
+	struct rsh_store *source;
+	struct rsh_store_file *file;
 };
 
 static int read_probe(void *ctx, int fd)
@@ -187,11 +179,11 @@ static int read_probe(void *ctx, int fd)
 }
 
 /* True if the file need not be tried again: it answers, or has changed. */
-static bool answers(struct rsh_source *s, struct rsh_source_file *f)
+static bool answers(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct probe p = { s, f };
 	struct rsh_outage *o = &s->outage;
-	int code = rsh_file_try(s, f, read_probe, &p);
+	int code = rsh_store_try(s, rsh_store_number(s, f), read_probe, &p);
 	bool failing;
 
 	if (code && !is_change(code))
@@ -208,19 +200,19 @@ static bool answers(struct rsh_source *s, struct rsh_source_file *f)
 	return true;
 }
 
-bool rsh_outage_look(struct rsh_source *s)
+bool rsh_outage_look(struct rsh_store *s)
 {
 	const uint32_t first = s->outage.next;
 	unsigned in_vain = 0;
 	bool any = false;
 
 	for (uint32_t i = 0; i < s->n_files && in_vain < MOST_IN_VAIN; i++) {
-		struct rsh_source_file *f =
+		struct rsh_store_file *f =
 			&s->files[(first + i) % s->n_files];
 
 		if (atomic_load(&f->state) != RSH_FILE_FAILING)
 			continue;
-		s->outage.next = (uint32_t)(f - s->files) + 1;
+		s->outage.next = rsh_store_number(s, f) + 1;
 		if (answers(s, f)) {
 			any = true;
 			in_vain = 0;
@@ -257,7 +249,7 @@ static bool pause_for(struct rsh_outage *o, uint64_t ns)
 
 static void *watch(void *arg)
 {
-	struct rsh_source *s = arg;
+	struct rsh_store *s = arg;
 	struct rsh_outage *o = &s->outage;
 	uint64_t pause = FIRST_PAUSE_NS;
 
@@ -278,7 +270,7 @@ static void *watch(void *arg)
 }
 
 /* Lock held. */
-static void start_watch(struct rsh_source *s)
+static void start_watch(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	pthread_attr_t attr;
@@ -296,7 +288,7 @@ static void start_watch(struct rsh_source *s)
 	pthread_attr_destroy(&attr);
 }
 
-bool rsh_outage_stop(struct rsh_source *s)
+bool rsh_outage_stop(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	const uint64_t until = rsh_clock_ns() +
@@ -315,7 +307,7 @@ bool rsh_outage_stop(struct rsh_source *s)
 
 /* ---- readers ---- */
 
-static void mark_changed(struct rsh_source *s, struct rsh_source_file *f,
+static void mark_changed(struct rsh_store *s, struct rsh_store_file *f,
 			 int code)
 {
 	struct rsh_outage *o = &s->outage;
@@ -333,7 +325,7 @@ static void mark_changed(struct rsh_source *s, struct rsh_source_file *f,
 }
 
 /* The file fails, for this reason, with a fresh descriptor as well. */
-static void mark_failing(struct rsh_source *s, struct rsh_source_file *f,
+static void mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 			 int code, struct rsh_attempts *a)
 {
 	struct rsh_outage *o = &s->outage;
@@ -365,7 +357,7 @@ static void mark_failing(struct rsh_source *s, struct rsh_source_file *f,
 }
 
 /* True if the file answers again. */
-static bool wait_for(struct rsh_source *s, struct rsh_source_file *f)
+static bool wait_for(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
 	uint64_t now, until;
@@ -389,7 +381,7 @@ static bool wait_for(struct rsh_source *s, struct rsh_source_file *f)
 	return good;
 }
 
-bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
+bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a)
 {
 	a->n++;
@@ -409,7 +401,7 @@ bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
 	return a->wait && a->n < MOST_ATTEMPTS && wait_for(s, f);
 }
 
-void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f)
+void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
 
@@ -427,7 +419,7 @@ void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f)
 
 /* ---- the source's ---- */
 
-void rsh_outage_reset(struct rsh_source *s)
+void rsh_outage_reset(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 
@@ -464,31 +456,31 @@ void rsh_outage_destroy(struct rsh_outage *o)
 	pthread_mutex_destroy(&o->lock);
 }
 
-void rsh_source_outages(const struct rsh_source *s,
-			struct rsh_source_outages *out)
+void rsh_store_outages(const struct rsh_store *s,
+			struct rsh_store_outages *out)
 {
-	*out = (struct rsh_source_outages){
+	*out = (struct rsh_store_outages){
 		.n = atomic_load(&s->outage.n_outages),
 		.on = atomic_load(&s->outage.on),
 	};
 }
 
-bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file)
+bool rsh_store_file_failed(const struct rsh_store *s, uint32_t file)
 {
 	return atomic_load(&s->files[file].state) != RSH_FILE_GOOD;
 }
 
-const atomic_bool *rsh_source_failed(const struct rsh_source *s)
+const atomic_bool *rsh_store_failed(const struct rsh_store *s)
 {
 	return s->failed;
 }
 
-unsigned rsh_source_n_failed(const struct rsh_source *s)
+unsigned rsh_store_n_failed(const struct rsh_store *s)
 {
 	return atomic_load(&s->n_failed);
 }
 
-unsigned rsh_source_n_marks(const struct rsh_source *s)
+unsigned rsh_store_n_marks(const struct rsh_store *s)
 {
 	return atomic_load(&s->n_marks);
 }
