@@ -51,9 +51,9 @@ struct indexing {
 	uint32_t bad_file;    /* lowest one that is left out */
 };
 
-static int scan(const struct rsh_source *s, uint32_t file, int fd,
-		struct rsh_names *names, struct rsh_ckpt_index **out,
-		struct rsh_error *err)
+static int index_scan(const struct rsh_source *s, uint32_t file, int fd,
+		      struct rsh_names *names, struct rsh_ckpt_index **out,
+		      struct rsh_error *err)
 {
 	struct rsh_store_scan ctx = { s->store, file, fd };
 	const struct rsh_byte_source bytes = {
@@ -73,9 +73,9 @@ static int scan(const struct rsh_source *s, uint32_t file, int fd,
 }
 
 /* Lock held. */
-static const struct rsh_ckpt_index *find_equal(struct indexing *x,
-					       const struct rsh_ckpt_index *ix,
-					       uint64_t hash)
+static const struct rsh_ckpt_index *
+index_find_equal(struct indexing *x, const struct rsh_ckpt_index *ix,
+		 uint64_t hash)
 {
 	const struct rsh_source *s = x->source;
 
@@ -87,8 +87,8 @@ static const struct rsh_ckpt_index *find_equal(struct indexing *x,
 }
 
 /* Lock held.  Takes the index over if it succeeds. */
-static int add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
-			uint64_t hash)
+static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
+			      uint64_t hash)
 {
 	struct rsh_source *s = x->source;
 	size_t need = (size_t)s->n_indexes + 1;
@@ -104,16 +104,16 @@ static int add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 
 /* Ranks of one stage mostly have the same records at the same places; a
  * thousand ranks then need one index. */
-static int share(struct indexing *x, struct rsh_source_file *f,
-		 struct rsh_ckpt_index *ix)
+static int index_share(struct indexing *x, struct rsh_source_file *f,
+		       struct rsh_ckpt_index *ix)
 {
 	uint64_t hash = rsh_ckpt_index_hash(ix);
 	int rc = 0;
 
 	pthread_mutex_lock(&x->lock);
-	f->index = find_equal(x, ix, hash);
+	f->index = index_find_equal(x, ix, hash);
 	if (!f->index) {
-		rc = add_distinct(x, ix, hash);
+		rc = index_add_distinct(x, ix, hash);
 		if (rc == 0)
 			f->index = ix;
 	}
@@ -126,8 +126,8 @@ static int share(struct indexing *x, struct rsh_source_file *f,
 /* ---- the index cache ---- */
 
 /* Several may read the same stored index at the beginning; one is kept. */
-static int take_stored(struct indexing *x, struct rsh_source_file *f,
-		       uint32_t which)
+static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
+			     uint32_t which)
 {
 	struct rsh_ckpt_index *ix;
 	int rc;
@@ -140,7 +140,7 @@ static int take_stored(struct indexing *x, struct rsh_source_file *f,
 	rc = rsh_index_cache_load(x->source->index_cache, which, x->names,
 				  &ix);
 	if (rc == 0)
-		rc = share(x, f, ix);
+		rc = index_share(x, f, ix);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&x->lock);
@@ -150,7 +150,7 @@ static int take_stored(struct indexing *x, struct rsh_source_file *f,
 }
 
 /* True if the file has its index now. */
-static bool is_stored(struct indexing *x, uint32_t file, int fd)
+static bool index_is_stored(struct indexing *x, uint32_t file, int fd)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_source_file *f = &s->files[file];
@@ -164,7 +164,8 @@ static bool is_stored(struct indexing *x, uint32_t file, int fd)
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
 	/* A checksum is compared with what is read now. */
-	c->known = s->check == RSH_CHECK_FULL || take_stored(x, f, which) == 0;
+	c->known = s->check == RSH_CHECK_FULL ||
+		   index_take_stored(x, f, which) == 0;
 	if (!f->index || f->index->file_bytes == c->key.size)
 		return f->index;
 	f->index = NULL;
@@ -173,7 +174,7 @@ static bool is_stored(struct indexing *x, uint32_t file, int fd)
 }
 
 /* Stores what is new. */
-static void save_new(struct indexing *x)
+static void index_save_new(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	cleanup_free struct rsh_index_entry *entries =
@@ -197,7 +198,7 @@ static void save_new(struct indexing *x)
 }
 
 /* Without memory for it there is no index cache. */
-static void open_cache(struct indexing *x)
+static void index_open_cache(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
@@ -233,20 +234,20 @@ static int index_file(struct indexing *x, uint32_t file, struct rsh_error *err)
 
 	if (rc)
 		return rc;
-	if (!x->caching || !is_stored(x, file, fd)) {
+	if (!x->caching || !index_is_stored(x, file, fd)) {
 		atomic_fetch_add(&x->n_scanned, 1);
-		rc = scan(s, file, fd, x->names, &ix, err);
+		rc = index_scan(s, file, fd, x->names, &ix, err);
 		if (rc)
 			return rc;
-		if (share(x, &s->files[file], ix))
+		if (index_share(x, &s->files[file], ix))
 			return rsh_error_nomem(err);
 	}
 	rsh_store_adopt(s->store, file, steal_fd(&fd));
 	return 0;
 }
 
-static void leave_out(struct indexing *x, uint32_t file,
-		      const struct rsh_error *err)
+static void index_leave_out(struct indexing *x, uint32_t file,
+			    const struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
 
@@ -268,11 +269,11 @@ static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 
 	if (rc == 0 || err->code == ENOMEM || err->code == EXDEV)
 		return rc;
-	leave_out(x, (uint32_t)i, err);
+	index_leave_out(x, (uint32_t)i, err);
 	return 0;
 }
 
-static unsigned wanted_threads(const struct rsh_source *s)
+static unsigned index_threads(const struct rsh_source *s)
 {
 	long n = s->n_threads ? (long)s->n_threads :
 		 s->check == RSH_CHECK_FULL ? sysconf(_SC_NPROCESSORS_ONLN) :
@@ -287,7 +288,7 @@ static unsigned wanted_threads(const struct rsh_source *s)
 
 /* A job writes checksums or it does not: a file without one among others that
  * have it was cut at the end of a record, or its metadata are damaged. */
-static void leave_out_cut_files(struct indexing *x)
+static void index_leave_out_cut(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -301,13 +302,13 @@ static void leave_out_cut_files(struct indexing *x)
 		rsh_error_set(&err, EBADMSG, "%s: it has no CRC, but files of "
 			      "other ranks have one",
 			      rsh_store_path(s->store, i));
-		leave_out(x, i, &err);
+		index_leave_out(x, i, &err);
 		s->files[i].index = NULL;
 	}
 }
 
-static int join_parts(struct rsh_source *s, const struct rsh_names *names,
-		      struct rsh_error *err)
+static int index_join_parts(struct rsh_source *s, const struct rsh_names *names,
+			    struct rsh_error *err)
 {
 	if (s->n_bad == 0)
 		return rsh_model_join(s, names, err);
@@ -325,13 +326,13 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
-	open_cache(&x);
-	rc = rsh_crew_run(wanted_threads(s), s->n_files, index_or_leave_out, &x,
+	index_open_cache(&x);
+	rc = rsh_crew_run(index_threads(s), s->n_files, index_or_leave_out, &x,
 			  err);
 	if (s->check == RSH_CHECK_FULL)
-		leave_out_cut_files(&x);
+		index_leave_out_cut(&x);
 	if (x.caching)
-		save_new(&x);
+		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);
 	free(x.hashes);
 	free(x.stored);
@@ -344,7 +345,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (rsh_store_start(s->store))
 		return rsh_error_nomem(err);
 	if (s->in_parts)
-		return join_parts(s, names, err);
+		return index_join_parts(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		s->view_index[s->files[i].rank] = s->files[i].index;
 	return 0;

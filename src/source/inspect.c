@@ -17,8 +17,8 @@
 
 /* ---- one file ---- */
 
-static int size_of(int fd, const char *path, uint64_t *size,
-		   struct rsh_error *err)
+static int inspect_size(int fd, const char *path, uint64_t *size,
+			struct rsh_error *err)
 {
 	struct stat st;
 
@@ -32,9 +32,9 @@ static int size_of(int fd, const char *path, uint64_t *size,
 	return 0;
 }
 
-static int inspect(const char *path, struct rsh_store_scan *in,
-		   bool check_crc, struct rsh_names *names,
-		   struct rsh_inspected *out, struct rsh_error *err)
+static int inspect_open(const char *path, struct rsh_store_scan *in,
+			bool check_crc, struct rsh_names *names,
+			struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_byte_source bytes = {
 		.pread_fn = rsh_store_scan_pread, .ctx = in, .path = path,
@@ -45,7 +45,7 @@ static int inspect(const char *path, struct rsh_store_scan *in,
 		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
 			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
 	};
-	rc = size_of(in->fd, path, &bytes.size, err);
+	rc = inspect_size(in->fd, path, &bytes.size, err);
 	if (rc)
 		return rc;
 	out->bytes = bytes.size;
@@ -69,7 +69,7 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 	if (fd < 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
-	return inspect(path, &in, check_crc, names, out, err);
+	return inspect_open(path, &in, check_crc, names, out, err);
 }
 
 void rsh_inspected_clear(struct rsh_inspected *in)
@@ -150,8 +150,8 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
 {
 	struct rsh_store_scan in = { s->store, i, fd };
 
-	return inspect(rsh_store_path(s->store, i), &in, check_crc, names, out,
-		       err);
+	return inspect_open(rsh_store_path(s->store, i), &in, check_crc, names,
+			    out, err);
 }
 
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/source_map.h"
@@ -161,10 +162,7 @@ static int unreadable(const struct walk *w, const char *dir,
 
 static bool is_checkpoint_name(const char *name)
 {
-	const char tmp[] = ".tmp";
-	size_t n = strlen(name), k = strlen(tmp);
-
-	return name[0] != '.' && (n < k || strcmp(name + n - k, tmp) != 0);
+	return name[0] != '.' && !rsh_has_suffix(name, ".tmp");
 }
 
 /* Does a file of that name count?  May tell its rank. */

@@ -29,44 +29,44 @@
 /* Parameters that no strategy lists: beside MindSpore's map and not in it. */
 #define MS_HYPER "hyper_param.safetensors"
 
-static bool exists(const struct rsh_source *s, const char *name)
+static bool model_has(const struct rsh_source *s, const char *name)
 {
 	return faccessat(rsh_store_dirfd(s->store), name, F_OK, 0) == 0;
 }
 
-static const char *map_name(const struct rsh_source *s)
+static const char *model_map_name(const struct rsh_source *s)
 {
-	if (exists(s, HF_MAP))
+	if (model_has(s, HF_MAP))
 		return HF_MAP;
-	return exists(s, MS_MAP) ? MS_MAP : NULL;
+	return model_has(s, MS_MAP) ? MS_MAP : NULL;
 }
 
 bool rsh_model_present(const struct rsh_source *s)
 {
-	return map_name(s) || exists(s, HF_SINGLE);
+	return model_map_name(s) || model_has(s, HF_SINGLE);
 }
 
-static int add_part(struct rsh_source *s, const char *name)
+static int model_add_part(struct rsh_source *s, const char *name)
 {
 	const struct rsh_checkpoint c = { .name = strdup(name) };
 
 	return rsh_listing_add(&s->listing, &c);
 }
 
-static int add_parts(struct rsh_source *s, const struct rsh_weight_map *map,
-		     bool hyper)
+static int model_add_parts(struct rsh_source *s,
+			   const struct rsh_weight_map *map, bool hyper)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
-		if (add_part(s, map->files[i]))
+		if (model_add_part(s, map->files[i]))
 			return -ENOMEM;
-	if (hyper && add_part(s, MS_HYPER))
+	if (hyper && model_add_part(s, MS_HYPER))
 		return -ENOMEM;
 	s->n_always = s->listing.n;
 	s->in_parts = true;
 	return 0;
 }
 
-static bool names_part(const struct rsh_weight_map *map, const char *name)
+static bool model_names_part(const struct rsh_weight_map *map, const char *name)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
 		if (strcmp(map->files[i], name) == 0)
@@ -74,8 +74,8 @@ static bool names_part(const struct rsh_weight_map *map, const char *name)
 	return false;
 }
 
-static int check_formats(const struct rsh_weight_map *map, const char *path,
-			 struct rsh_error *err)
+static int model_check_formats(const struct rsh_weight_map *map,
+			       const char *path, struct rsh_error *err)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
 		if (rsh_format_of(map->files[i]) != RSH_FORMAT_SAFETENSORS)
@@ -85,17 +85,17 @@ static int check_formats(const struct rsh_weight_map *map, const char *path,
 	return 0;
 }
 
-static int list_single(struct rsh_source *s, struct rsh_error *err)
+static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 {
 	static const char *const file = HF_SINGLE;
 	const struct rsh_weight_map map = { .n_files = 1, .files = &file };
 
-	return add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
+	return model_add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
 }
 
 int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 {
-	const char *name = map_name(s);
+	const char *name = model_map_name(s);
 	struct rsh_weight_map map;
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *path = NULL;
@@ -104,7 +104,7 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 	int rc;
 
 	if (!name)
-		return list_single(s, err);
+		return model_list_single(s, err);
 	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
 		path = NULL;
 		return rsh_error_nomem(err);
@@ -115,10 +115,10 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		rc = rsh_weight_map_parse(data, len, path, &map, err);
 	if (rc)
 		return rc;
-	rc = check_formats(&map, path, err);
-	hyper = strcmp(name, MS_MAP) == 0 && exists(s, MS_HYPER) &&
-		!names_part(&map, MS_HYPER);
-	if (rc == 0 && add_parts(s, &map, hyper))
+	rc = model_check_formats(&map, path, err);
+	hyper = strcmp(name, MS_MAP) == 0 && model_has(s, MS_HYPER) &&
+		!model_names_part(&map, MS_HYPER);
+	if (rc == 0 && model_add_parts(s, &map, hyper))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rsh_log_info("%s: a model of %zu parts", path, s->listing.n);
@@ -127,7 +127,7 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 }
 
 /* Readable by whom all parts are, and as new as the newest. */
-static void join_attributes(struct rsh_source *s)
+static void model_join_attributes(struct rsh_source *s)
 {
 	struct rsh_store_attr *all = &s->whole;
 
@@ -177,7 +177,7 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 		return rsh_error_nomem(err);
 	s->indexes[s->n_indexes++] = whole;
 	s->view_index[0] = whole;
-	join_attributes(s);
+	model_join_attributes(s);
 	return 0;
 }
 

@@ -18,7 +18,7 @@
 
 /* ---- the chosen candidate ---- */
 
-static void forget_choice(struct rsh_source *s)
+static void source_forget_choice(struct rsh_source *s)
 {
 	rsh_index_cache_close(s->index_cache);
 	s->index_cache = NULL;
@@ -54,7 +54,7 @@ static int checkpoint_by_rank(const void *a, const void *b)
 }
 
 /* The candidate's files and those that belong to each, ascending by rank. */
-static int collect_files(struct rsh_source *s, uint32_t i)
+static int source_collect_files(struct rsh_source *s, uint32_t i)
 {
 	const struct rsh_listing *l = &s->listing;
 	struct rsh_candidate c = { 0, 0 };
@@ -85,7 +85,7 @@ static int collect_files(struct rsh_source *s, uint32_t i)
 	return 0;
 }
 
-static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
+static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 {
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (s->files[i].rank == s->files[i - 1].rank)
@@ -105,7 +105,8 @@ static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
 }
 
 /* A file that was named in a way of its own is a .ckpt. */
-static enum rsh_format format_of(const struct rsh_source *s, uint32_t file)
+static enum rsh_format source_format_of(const struct rsh_source *s,
+					uint32_t file)
 {
 	const char *name = rsh_store_name(s->store, file);
 
@@ -114,11 +115,11 @@ static enum rsh_format format_of(const struct rsh_source *s, uint32_t file)
 }
 
 /* All chosen files are of one format, which is the source's. */
-static int take_format(struct rsh_source *s, struct rsh_error *err)
+static int source_take_format(struct rsh_source *s, struct rsh_error *err)
 {
-	s->format = s->n_files ? format_of(s, 0) : RSH_FORMAT_CKPT;
+	s->format = s->n_files ? source_format_of(s, 0) : RSH_FORMAT_CKPT;
 	for (uint32_t i = 1; i < s->n_files; i++)
-		if (format_of(s, i) != s->format)
+		if (source_format_of(s, i) != s->format)
 			return rsh_error_set(err, EINVAL, "%s and %s: a source "
 					     "is either .ckpt or .safetensors",
 					     rsh_store_path(s->store, 0),
@@ -159,13 +160,13 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 	if (!rsh_store_clear(s->store))
 		return rsh_error_set(err, EIO, "%s: a read does not come back",
 				     s->path);
-	forget_choice(s);
+	source_forget_choice(s);
 	s->chosen = i;
-	rc = collect_files(s, i) ? rsh_error_nomem(err) : 0;
+	rc = source_collect_files(s, i) ? rsh_error_nomem(err) : 0;
 	if (rc == 0 && !s->in_parts)
-		rc = check_ranks(s, err);
+		rc = source_check_ranks(s, err);
 	if (rc == 0)
-		rc = take_format(s, err);
+		rc = source_take_format(s, err);
 	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -173,7 +174,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 
 /* ---- opening and closing ---- */
 
-static void log_empty_dirs(const struct rsh_source *s)
+static void source_log_empty_dirs(const struct rsh_source *s)
 {
 	const struct rsh_listing *l = &s->listing;
 
@@ -212,8 +213,8 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 	return 0;
 }
 
-static bool is_model(const struct rsh_source *s,
-		     const struct rsh_source_options *opts)
+static bool source_is_model(const struct rsh_source *s,
+			    const struct rsh_source_options *opts)
 {
 	return opts->unsharded && !opts->rank_dir && !opts->file &&
 	       !opts->source_map && opts->breakpoints != RSH_BREAKPOINTS_ONLY &&
@@ -221,9 +222,9 @@ static bool is_model(const struct rsh_source *s,
 		opts->select == RSH_SELECT_MINDSPORE) && rsh_model_present(s);
 }
 
-static int list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
-		      const struct rsh_source_options *opts,
-		      struct rsh_error *err)
+static int source_list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
+			     const struct rsh_source_options *opts,
+			     struct rsh_error *err)
 {
 	int rc = rsh_listing_make(s, first, n, opts, err);
 
@@ -246,13 +247,13 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	if (opts->index_cache)
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);
-	rc = is_model(s, opts) ? rsh_model_list(s, err) :
-				 list_ranks(s, first, n, opts, err);
+	rc = source_is_model(s, opts) ? rsh_model_list(s, err) :
+				 source_list_ranks(s, first, n, opts, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
 	}
-	log_empty_dirs(s);
+	source_log_empty_dirs(s);
 	*out = s;
 	return 0;
 }
@@ -261,7 +262,7 @@ void rsh_source_free(struct rsh_source *s)
 {
 	if (!s)
 		return;
-	forget_choice(s);
+	source_forget_choice(s);
 	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
 	free(s->candidates);
@@ -284,7 +285,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 	};
 }
 
-static uint32_t first_file(const struct rsh_source *s, uint32_t rank)
+static uint32_t source_first_file(const struct rsh_source *s, uint32_t rank)
 {
 	return rank < s->n_ranks ? s->by_rank[rank] : RSH_FILE_NONE;
 }
@@ -292,7 +293,7 @@ static uint32_t first_file(const struct rsh_source *s, uint32_t rank)
 bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
 		     struct rsh_store_attr *out)
 {
-	const uint32_t file = first_file(s, rank);
+	const uint32_t file = source_first_file(s, rank);
 
 	if (file == RSH_FILE_NONE)
 		return false;
@@ -320,7 +321,7 @@ bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
 		*file = rsh_model_part(s, offset);
 		return true;
 	}
-	*file = first_file(s, rank);
+	*file = source_first_file(s, rank);
 	return *file != RSH_FILE_NONE;
 }
 

@@ -63,7 +63,7 @@ void rsh_pool_destroy(struct rsh_file_pool *pool)
 }
 
 /* Lock held.  The descriptor to close now that there are too many, or NULL. */
-static struct rsh_descriptor *take_surplus(struct rsh_file_pool *p)
+static struct rsh_descriptor *pool_take_surplus(struct rsh_file_pool *p)
 {
 	struct rsh_store_file *f = TAILQ_FIRST(&p->idle);
 	struct rsh_descriptor *d;
@@ -77,7 +77,7 @@ static struct rsh_descriptor *take_surplus(struct rsh_file_pool *p)
 	return d;
 }
 
-static void close_if_any(struct rsh_descriptor *d)
+static void descriptor_close(struct rsh_descriptor *d)
 {
 	if (d)
 		close(d->fd);
@@ -86,7 +86,7 @@ static void close_if_any(struct rsh_descriptor *d)
 
 void rsh_file_close(struct rsh_store_file *f)
 {
-	close_if_any(f->open);
+	descriptor_close(f->open);
 	f->open = NULL;
 }
 
@@ -114,14 +114,15 @@ int rsh_store_identify(struct rsh_store *s, uint32_t file, int *out,
 	return 0;
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
+static bool identity_same_time(const struct timespec *a,
+			       const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
 /* Of a file with another device or inode. */
-static bool is_renumbered(const struct rsh_store_identity *id, int fd,
-			  const struct stat *st, bool anew)
+static bool identity_is_renumbered(const struct rsh_store_identity *id, int fd,
+				   const struct stat *st, bool anew)
 {
 	struct statfs fs;
 
@@ -130,7 +131,7 @@ static bool is_renumbered(const struct rsh_store_identity *id, int fd,
 	/* Many servers number inodes as they come to be known, and anew when
 	 * the kernel has forgotten them. */
 	if ((uint32_t)fs.f_type == RSH_FUSE_MAGIC)
-		return same_time(&st->st_ctim, &id->ctime);
+		return identity_same_time(&st->st_ctim, &id->ctime);
 	return anew && st->st_dev != id->dev && st->st_ino == id->ino;
 }
 
@@ -141,11 +142,12 @@ int rsh_file_compare(const struct rsh_store_file *f, int fd, bool anew)
 
 	if (fstat(fd, &st) != 0)
 		return errno;
-	if (st.st_size != id->size || !same_time(&st.st_mtim, &id->mtime))
+	if (st.st_size != id->size ||
+	    !identity_same_time(&st.st_mtim, &id->mtime))
 		return RSH_CHANGED;
 	if (st.st_dev == id->dev && st.st_ino == id->ino)
 		return 0;
-	return is_renumbered(id, fd, &st, anew) ? 0 : RSH_CHANGED;
+	return identity_is_renumbered(id, fd, &st, anew) ? 0 : RSH_CHANGED;
 }
 
 int rsh_store_compare(const struct rsh_store *s, uint32_t file, int fd)
@@ -177,14 +179,14 @@ void rsh_store_adopt(struct rsh_store *s, uint32_t file, int fd)
 	f->open = d;
 	p->n_open++;
 	TAILQ_INSERT_TAIL(&p->idle, f, idle);
-	surplus = take_surplus(p);
+	surplus = pool_take_surplus(p);
 	pthread_mutex_unlock(&p->lock);
-	close_if_any(surplus);
+	descriptor_close(surplus);
 }
 
 /* Lock held. */
-static struct rsh_descriptor *take_open(struct rsh_file_pool *p,
-					struct rsh_store_file *f)
+static struct rsh_descriptor *pool_take_open(struct rsh_file_pool *p,
+					     struct rsh_store_file *f)
 {
 	if (f->open && f->open->users++ == 0)
 		TAILQ_REMOVE(&p->idle, f, idle);
@@ -192,8 +194,8 @@ static struct rsh_descriptor *take_open(struct rsh_file_pool *p,
 }
 
 /* 0 or a positive errno. */
-static int open_same(struct rsh_store *s, struct rsh_store_file *f,
-		     struct rsh_descriptor **out)
+static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
+			  struct rsh_descriptor **out)
 {
 	bool anew = *f->name == '/'; /* that is always a path */
 	int fd = rsh_store_openat(s, f->name, RSH_OPEN_FLAGS), code;
@@ -212,7 +214,7 @@ static int open_same(struct rsh_store *s, struct rsh_store_file *f,
 }
 
 /* 0 or a positive errno. */
-static int take_file(struct rsh_store *s, struct rsh_store_file *f,
+static int file_take(struct rsh_store *s, struct rsh_store_file *f,
 		     struct rsh_descriptor **out)
 {
 	struct rsh_file_pool *p = &s->pool;
@@ -220,32 +222,32 @@ static int take_file(struct rsh_store *s, struct rsh_store_file *f,
 	int code;
 
 	pthread_mutex_lock(&p->lock);
-	*out = take_open(p, f);
+	*out = pool_take_open(p, f);
 	pthread_mutex_unlock(&p->lock);
 	if (*out)
 		return 0;
-	code = open_same(s, f, &mine);
+	code = file_open_same(s, f, &mine);
 	if (code)
 		return code;
 
 	pthread_mutex_lock(&p->lock);
-	*out = take_open(p, f);
+	*out = pool_take_open(p, f);
 	if (*out) {
 		surplus = mine; /* another reader was faster */
 	} else {
 		*out = f->open = mine;
 		mine->users = 1;
 		p->n_open++;
-		surplus = take_surplus(p);
+		surplus = pool_take_surplus(p);
 	}
 	pthread_mutex_unlock(&p->lock);
-	close_if_any(surplus);
+	descriptor_close(surplus);
 	return 0;
 }
 
 /* `dead`: the descriptor is not to be used again. */
-static void give_back(struct rsh_store *s, struct rsh_store_file *f,
-		      struct rsh_descriptor *d, bool dead)
+static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
+			   struct rsh_descriptor *d, bool dead)
 {
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_descriptor *surplus = NULL;
@@ -258,13 +260,13 @@ static void give_back(struct rsh_store *s, struct rsh_store_file *f,
 	if (--d->users == 0) {
 		if (f->open == d) {
 			TAILQ_INSERT_TAIL(&p->idle, f, idle);
-			surplus = take_surplus(p);
+			surplus = pool_take_surplus(p);
 		} else {
 			surplus = d;
 		}
 	}
 	pthread_mutex_unlock(&p->lock);
-	close_if_any(surplus);
+	descriptor_close(surplus);
 }
 
 int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
@@ -272,7 +274,7 @@ int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
 {
 	struct rsh_store_file *f = &s->files[file];
 	struct rsh_descriptor *d;
-	int code = take_file(s, f, &d), now;
+	int code = file_take(s, f, &d), now;
 
 	if (code) {
 		atomic_store(&f->bad_len, 0);
@@ -284,7 +286,7 @@ int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
 	now = code == ENOMEM ? 0 : rsh_file_compare(f, d->fd, d->anew);
 	if (code == 0 || now == RSH_CHANGED)
 		code = now;
-	give_back(s, f, d, code && code != ENOMEM && code != RSH_CHANGED);
+	file_give_back(s, f, d, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
 }
 
@@ -314,7 +316,7 @@ struct reading {
 	uint64_t offset;
 };
 
-static int read_content(void *ctx, int fd)
+static int file_read_content(void *ctx, int fd)
 {
 	const struct reading *r = ctx;
 	int code = rsh_store_pread(r->store, r->file, fd, r->buf, r->len,
@@ -329,12 +331,12 @@ int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 {
 	struct reading r = { s, file, buf, len, offset };
 
-	return rsh_store_use(s, file, wait, read_content, &r);
+	return rsh_store_use(s, file, wait, file_read_content, &r);
 }
 
 /* ---- files as they are ---- */
 
-static int copy_descriptor(void *ctx, int fd)
+static int file_copy_descriptor(void *ctx, int fd)
 {
 	int *copy = ctx;
 
@@ -347,7 +349,7 @@ static int copy_descriptor(void *ctx, int fd)
 int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
 {
 	cleanup_fd int copy = -1;
-	int rc = rsh_store_use(s, file, false, copy_descriptor, &copy);
+	int rc = rsh_store_use(s, file, false, file_copy_descriptor, &copy);
 
 	if (rc == 0 && copy < 0)
 		rc = -EMFILE;

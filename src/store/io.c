@@ -93,14 +93,14 @@ struct target {
 	size_t left;
 };
 
-static struct target one_buffer(void *buf, size_t len)
+static struct target target_of(void *buf, size_t len)
 {
 	return (struct target){
 		.iov[0] = { buf, len }, .n = 1, .left = len,
 	};
 }
 
-static void advance(struct target *t, size_t n)
+static void target_advance(struct target *t, size_t n)
 {
 	t->left -= n;
 	while (n > 0) {
@@ -152,7 +152,7 @@ static int io_read_all(struct rsh_faults *faults, const char *name, int fd,
 			return errno;
 		if (n == 0)
 			return RSH_CHANGED;
-		advance(t, (size_t)n);
+		target_advance(t, (size_t)n);
 		offset += (uint64_t)n;
 	}
 	return 0;
@@ -168,8 +168,8 @@ static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
 		atomic_fetch_add(&io->failed, 1);
 }
 
-static int read_counted(struct rsh_store_io *io, const char *name, int fd,
-			struct target *t, uint64_t offset)
+static int io_read_counted(struct rsh_store_io *io, const char *name, int fd,
+			   struct target *t, uint64_t offset)
 {
 	const uint64_t start = rsh_clock_ns();
 	const size_t len = t->left;
@@ -180,8 +180,8 @@ static int read_counted(struct rsh_store_io *io, const char *name, int fd,
 }
 
 /* Where to try the file again. */
-static int note_failure(struct rsh_store_file *f, int code, uint64_t offset,
-			size_t len)
+static int file_note_failure(struct rsh_store_file *f, int code,
+			     uint64_t offset, size_t len)
 {
 	if (code) {
 		atomic_store(&f->bad_at, offset);
@@ -194,17 +194,17 @@ static int note_failure(struct rsh_store_file *f, int code, uint64_t offset,
 static int io_read(struct rsh_store_io *io, const char *name, int fd,
 		   struct target *t, uint64_t offset)
 {
-	return io ? read_counted(io, name, fd, t, offset) :
+	return io ? io_read_counted(io, name, fd, t, offset) :
 		    io_read_all(NULL, name, fd, t, offset);
 }
 
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f, int fd,
 		  void *buf, size_t len, uint64_t offset)
 {
-	struct target t = one_buffer(buf, len);
+	struct target t = target_of(buf, len);
+	int code = io_read(s->opts.io, f->name, fd, &t, offset);
 
-	return note_failure(f, io_read(s->opts.io, f->name, fd, &t, offset),
-			    offset, len);
+	return file_note_failure(f, code, offset, len);
 }
 
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
@@ -218,7 +218,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
 					     AGAIN_BYTES);
 	uint8_t *buf = malloc(n + 1);
-	struct target t = one_buffer(buf, n);
+	struct target t = target_of(buf, n);
 	int code;
 
 	if (!buf)
@@ -238,8 +238,8 @@ struct load {
 
 /* For the cache, which may keep the blocks for others: a file that changed must
  * not get in under the identity that it had. */
-static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
-		       int n_iov)
+static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
+			  int n_iov)
 {
 	const struct load *l = ctx;
 	struct target t = { .n = n_iov };
@@ -251,16 +251,16 @@ static int load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		t.left += iov[i].iov_len;
 	}
 	len = t.left;
-	rc = read_counted(l->io, l->file->name, l->fd, &t, offset);
+	rc = io_read_counted(l->io, l->file->name, l->fd, &t, offset);
 	if (rc == 0)
 		rc = rsh_file_compare(l->file, l->fd, true);
-	return note_failure(l->file, rc, offset, len);
+	return file_note_failure(l->file, rc, offset, len);
 }
 
 /* ---- reads of content ---- */
 
-static int read_through(struct rsh_store *s, struct rsh_store_file *f,
-			int fd, void *buf, size_t len, uint64_t offset)
+static int file_read_through(struct rsh_store *s, struct rsh_store_file *f,
+			     int fd, void *buf, size_t len, uint64_t offset)
 {
 	struct rsh_store_io *io = s->opts.io;
 	struct load load = { io, f, fd };
@@ -271,17 +271,17 @@ static int read_through(struct rsh_store *s, struct rsh_store_file *f,
 	/* The neighbours of this range are mostly being read at the same time:
 	 * what is missing is loaded before waiting for blocks that they
 	 * load. */
-	rc = rsh_cache_prefetch(io->cache, f->cached, offset, len, load_blocks,
-				&load);
+	rc = rsh_cache_prefetch(io->cache, f->cached, offset, len,
+				io_load_blocks, &load);
 	if (rc == 0)
 		rc = rsh_cache_read(io->cache, f->cached, offset, buf, len,
-				    load_blocks, &load);
+				    io_load_blocks, &load);
 	return -rc;
 }
 
 /* Not before the cache: its blocks outlive the drill. */
-static void flip(const struct rsh_store *s, const struct rsh_store_file *f,
-		 uint64_t offset, void *buf, size_t len)
+static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
+		      uint64_t offset, void *buf, size_t len)
 {
 	const struct rsh_store_io *io = s->opts.io;
 
@@ -293,10 +293,10 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, int fd, void *buf,
 		    size_t len, uint64_t offset)
 {
 	struct rsh_store_file *f = &s->files[file];
-	int rc = read_through(s, f, fd, buf, len, offset);
+	int rc = file_read_through(s, f, fd, buf, len, offset);
 
 	if (rc == 0)
-		flip(s, f, offset, buf, len);
+		file_flip(s, f, offset, buf, len);
 	return rc;
 }
 
@@ -307,8 +307,8 @@ ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 	ssize_t n = rsh_fd_pread(&in->fd, buf, len, offset);
 
 	if (n > 0 && in->store)
-		flip(in->store, &in->store->files[in->file], offset, buf,
-		     (size_t)n);
+		file_flip(in->store, &in->store->files[in->file], offset, buf,
+			  (size_t)n);
 	return n;
 }
 
@@ -318,7 +318,7 @@ ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
 	const struct rsh_store_file *f = &s->files[file];
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = rsh_clock_ns();
-	struct target t = one_buffer(buf, len);
+	struct target t = target_of(buf, len);
 	ssize_t n;
 
 	do {
@@ -329,7 +329,7 @@ ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
 		io_count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start,
 			 n < 0);
 	if (n > 0)
-		flip(s, f, offset, buf, (size_t)n);
+		file_flip(s, f, offset, buf, (size_t)n);
 	return n;
 }
 
@@ -341,7 +341,7 @@ bool rsh_store_is_true(const struct rsh_store *s)
 }
 
 /* Free memory of a moment ago: to ask costs as much as a small read. */
-static uint64_t free_memory(struct rsh_store_io *io)
+static uint64_t io_free_memory(struct rsh_store_io *io)
 {
 	const uint64_t now = rsh_clock_ns();
 
@@ -364,7 +364,7 @@ void rsh_store_spent(const struct rsh_store *s, int fd, uint64_t offset,
 	if (!io || (!partly && !atomic_load(&io->drop_all)))
 		return;
 	keep_free = atomic_load(&io->keep_free);
-	if (!keep_free || free_memory(io) >= keep_free)
+	if (!keep_free || io_free_memory(io) >= keep_free)
 		return;
 	/* A piece that reaches beyond this range goes with its last byte. */
 	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),

@@ -43,7 +43,7 @@
 
 /* ---- what a failure means ---- */
 
-static bool is_change(int code)
+static bool code_is_change(int code)
 {
 	switch (code) {
 	case RSH_CHANGED:
@@ -59,12 +59,12 @@ static bool is_change(int code)
 
 int rsh_reader_errno(int code)
 {
-	if (is_change(code))
+	if (code_is_change(code))
 		return -ESTALE;
 	return code == ENOMEM ? -ENOMEM : -EIO;
 }
 
-static void log_change(struct rsh_store_file *f, int code)
+static void file_log_change(struct rsh_store_file *f, int code)
 {
 	if (!atomic_flag_test_and_set(&f->reported))
 		rsh_log_error("%s: %s", f->path, code == RSH_CHANGED ?
@@ -74,8 +74,8 @@ static void log_change(struct rsh_store_file *f, int code)
 
 /* ---- states; lock held ---- */
 
-static void set_state(struct rsh_store *s, struct rsh_store_file *f,
-		      enum rsh_file_state state)
+static void file_set_state(struct rsh_store *s, struct rsh_store_file *f,
+			   enum rsh_file_state state)
 {
 	const int old = atomic_exchange(&f->state, (int)state);
 	unsigned *n_bad = &s->n_bad[f->owner];
@@ -97,7 +97,7 @@ static void set_state(struct rsh_store *s, struct rsh_store_file *f,
 /* ---- an outage, from beginning to end ---- */
 
 /* Lock held.  Whether the log takes one more. */
-static bool spend_one(struct rsh_outage *o)
+static bool outage_spend_one(struct rsh_outage *o)
 {
 	const uint64_t n = (o->now() - o->counted_ns) / SPARE_NS;
 
@@ -111,12 +111,12 @@ static bool spend_one(struct rsh_outage *o)
 }
 
 /* Lock held.  True if there was none. */
-static bool begin(struct rsh_outage *o)
+static bool outage_begin(struct rsh_outage *o)
 {
 	if (atomic_exchange(&o->on, true))
 		return false;
 	o->begun_ns = o->now();
-	o->quiet = !spend_one(o);
+	o->quiet = !outage_spend_one(o);
 	o->n_files = 0;
 	o->n_reads = 0;
 	atomic_fetch_add(&o->n_outages, 1);
@@ -131,7 +131,7 @@ struct toll {
 	bool quiet;
 };
 
-static void log_end(const struct rsh_store *s, const struct toll *t)
+static void outage_log_end(const struct rsh_store *s, const struct toll *t)
 {
 	char left[64] = "";
 
@@ -145,7 +145,7 @@ static void log_end(const struct rsh_store *s, const struct toll *t)
 		t->reads == 1 ? "" : "s", left);
 }
 
-static void end_outage(struct rsh_store *s)
+static void outage_end(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	struct toll t;
@@ -161,7 +161,7 @@ static void end_outage(struct rsh_store *s)
 	atomic_fetch_add(&o->n_returns, 1);
 	pthread_mutex_unlock(&o->lock);
 	if (was)
-		log_end(s, &t);
+		outage_log_end(s, &t);
 }
 
 /* ---- the thread that looks ---- */
@@ -171,7 +171,7 @@ struct probe {
 	struct rsh_store_file *file;
 };
 
-static int read_probe(void *ctx, int fd)
+static int probe_read(void *ctx, int fd)
 {
 	const struct probe *p = ctx;
 
@@ -179,21 +179,21 @@ static int read_probe(void *ctx, int fd)
 }
 
 /* True if the file need not be tried again: it answers, or has changed. */
-static bool answers(struct rsh_store *s, struct rsh_store_file *f)
+static bool file_answers(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct probe p = { s, f };
 	struct rsh_outage *o = &s->outage;
-	int code = rsh_store_try(s, rsh_store_number(s, f), read_probe, &p);
+	int code = rsh_store_try(s, rsh_store_number(s, f), probe_read, &p);
 	bool failing;
 
-	if (code && !is_change(code))
+	if (code && !code_is_change(code))
 		return false;
 	if (code)
-		log_change(f, code);
+		file_log_change(f, code);
 	pthread_mutex_lock(&o->lock);
 	failing = !o->stopping && atomic_load(&f->state) == RSH_FILE_FAILING;
 	if (failing)
-		set_state(s, f, code ? RSH_FILE_CHANGED : RSH_FILE_GOOD);
+		file_set_state(s, f, code ? RSH_FILE_CHANGED : RSH_FILE_GOOD);
 	pthread_mutex_unlock(&o->lock);
 	if (failing && !code)
 		rsh_log_info("%s: reachable again", f->path);
@@ -213,7 +213,7 @@ bool rsh_outage_look(struct rsh_store *s)
 		if (atomic_load(&f->state) != RSH_FILE_FAILING)
 			continue;
 		s->outage.next = rsh_store_number(s, f) + 1;
-		if (answers(s, f)) {
+		if (file_answers(s, f)) {
 			any = true;
 			in_vain = 0;
 		} else {
@@ -221,12 +221,12 @@ bool rsh_outage_look(struct rsh_store *s)
 		}
 	}
 	if (any)
-		end_outage(s);
+		outage_end(s);
 	return any;
 }
 
 /* Lock held. */
-static void sleep_until(struct rsh_outage *o, uint64_t ns)
+static void outage_sleep_until(struct rsh_outage *o, uint64_t ns)
 {
 	const struct timespec t = {
 		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
@@ -236,25 +236,25 @@ static void sleep_until(struct rsh_outage *o, uint64_t ns)
 }
 
 /* Lock held.  False if it is to end. */
-static bool pause_for(struct rsh_outage *o, uint64_t ns)
+static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 {
 	const uint64_t until = rsh_clock_ns() + ns;
 
 	while (!o->stopping && o->n_failing && !o->look_now &&
 	       rsh_clock_ns() < until)
-		sleep_until(o, until);
+		outage_sleep_until(o, until);
 	o->look_now = false;
 	return !o->stopping && o->n_failing;
 }
 
-static void *watch(void *arg)
+static void *outage_watch(void *arg)
 {
 	struct rsh_store *s = arg;
 	struct rsh_outage *o = &s->outage;
 	uint64_t pause = FIRST_PAUSE_NS;
 
 	pthread_mutex_lock(&o->lock);
-	while (pause_for(o, pause)) {
+	while (outage_pause_for(o, pause)) {
 		bool any;
 
 		pthread_mutex_unlock(&o->lock);
@@ -270,7 +270,7 @@ static void *watch(void *arg)
 }
 
 /* Lock held. */
-static void start_watch(struct rsh_store *s)
+static void outage_start_watch(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	pthread_attr_t attr;
@@ -283,7 +283,7 @@ static void start_watch(struct rsh_store *s)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	o->watched = pthread_create(&thread, &attr, watch, s) == 0;
+	o->watched = pthread_create(&thread, &attr, outage_watch, s) == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 }
@@ -299,7 +299,7 @@ bool rsh_outage_stop(struct rsh_store *s)
 	o->stopping = true;
 	pthread_cond_broadcast(&o->news);
 	while (o->watched && rsh_clock_ns() < until)
-		sleep_until(o, until);
+		outage_sleep_until(o, until);
 	stopped = !o->watched;
 	pthread_mutex_unlock(&o->lock);
 	return stopped;
@@ -307,8 +307,8 @@ bool rsh_outage_stop(struct rsh_store *s)
 
 /* ---- readers ---- */
 
-static void mark_changed(struct rsh_store *s, struct rsh_store_file *f,
-			 int code)
+static void file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
+			      int code)
 {
 	struct rsh_outage *o = &s->outage;
 	bool failed;
@@ -316,17 +316,17 @@ static void mark_changed(struct rsh_store *s, struct rsh_store_file *f,
 	pthread_mutex_lock(&o->lock);
 	failed = atomic_load(&f->state) == RSH_FILE_FAILING;
 	if (atomic_load(&f->state) != RSH_FILE_CHANGED)
-		set_state(s, f, RSH_FILE_CHANGED);
+		file_set_state(s, f, RSH_FILE_CHANGED);
 	pthread_mutex_unlock(&o->lock);
-	log_change(f, code);
+	file_log_change(f, code);
 	/* It was reached. */
 	if (failed)
-		end_outage(s);
+		outage_end(s);
 }
 
 /* The file fails, for this reason, with a fresh descriptor as well. */
-static void mark_failing(struct rsh_store *s, struct rsh_store_file *f,
-			 int code, struct rsh_attempts *a)
+static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
+			      int code, struct rsh_attempts *a)
 {
 	struct rsh_outage *o = &s->outage;
 	bool first, begun = false, quiet, last;
@@ -335,9 +335,9 @@ static void mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 	pthread_mutex_lock(&o->lock);
 	first = atomic_load(&f->state) != RSH_FILE_FAILING;
 	if (first) {
-		set_state(s, f, RSH_FILE_FAILING);
-		begun = begin(o);
-		start_watch(s);
+		file_set_state(s, f, RSH_FILE_FAILING);
+		begun = outage_begin(o);
+		outage_start_watch(s);
 	}
 	number = atomic_load(&o->n_outages);
 	o->n_files += first && f->hit != number;
@@ -357,7 +357,7 @@ static void mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 }
 
 /* True if the file answers again. */
-static bool wait_for(struct rsh_store *s, struct rsh_store_file *f)
+static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
 	uint64_t now, until;
@@ -374,7 +374,7 @@ static bool wait_for(struct rsh_store *s, struct rsh_store_file *f)
 	o->n_waiting++;
 	while (atomic_load(&f->state) == RSH_FILE_FAILING && !o->stopping &&
 	       rsh_clock_ns() < until)
-		sleep_until(o, until);
+		outage_sleep_until(o, until);
 	o->n_waiting--;
 	good = atomic_load(&f->state) != RSH_FILE_FAILING;
 	pthread_mutex_unlock(&o->lock);
@@ -387,8 +387,8 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 	a->n++;
 	if (code == ENOMEM)
 		return false;
-	if (is_change(code)) {
-		mark_changed(s, f, code);
+	if (code_is_change(code)) {
+		file_mark_changed(s, f, code);
 		return false;
 	}
 	/* It may be the descriptor alone that is dead. */
@@ -397,8 +397,8 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 	/* What is known from before the source came back is not news. */
 	if (a->n < MOST_ATTEMPTS && a->began != atomic_load(&s->outage.n_returns))
 		return true;
-	mark_failing(s, f, code, a);
-	return a->wait && a->n < MOST_ATTEMPTS && wait_for(s, f);
+	file_mark_failing(s, f, code, a);
+	return a->wait && a->n < MOST_ATTEMPTS && file_wait_for(s, f);
 }
 
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
@@ -407,7 +407,7 @@ void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 
 	pthread_mutex_lock(&o->lock);
 	if (atomic_load(&f->state) == RSH_FILE_CHANGED) {
-		set_state(s, f, RSH_FILE_GOOD);
+		file_set_state(s, f, RSH_FILE_GOOD);
 	} else if (o->now() - o->looked_ns > LOOK_AGAIN_NS) {
 		/* It may still fail where it did. */
 		o->looked_ns = o->now();

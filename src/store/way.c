@@ -73,9 +73,9 @@ bool rsh_store_is_stacked(const struct rsh_store *s)
 /* ---- whether to cache ---- */
 
 /* What a second read of the same bytes takes.  False if it cannot be told. */
-static bool time_of_second_read(struct rsh_store *s,
-				struct rsh_store_file *f, int fd,
-				uint64_t *ns)
+static bool way_time_again(struct rsh_store *s,
+			   struct rsh_store_file *f, int fd,
+			   uint64_t *ns)
 {
 	const uint64_t at = (uint64_t)f->id.size / 2;
 	const uint64_t room = (uint64_t)f->id.size - at;
@@ -118,7 +118,7 @@ static void way_decide(struct rsh_store *s, struct rsh_store_file *f, int fd)
 
 	if (s->opts.io->has_dir && way_is_remote(fd)) {
 		way_settle(s, RSH_WAY_CACHE);
-	} else if (time_of_second_read(s, f, fd, &ns)) {
+	} else if (way_time_again(s, f, fd, &ns)) {
 		rsh_log_info("%s: read again in %llu us", f->path,
 			     (unsigned long long)ns / 1000);
 		way_settle(s, ns > SLOW_NS ? RSH_WAY_CACHE : RSH_WAY_STRAIGHT);
@@ -139,7 +139,7 @@ struct deciding {
 	struct rsh_store_file *file;
 };
 
-static int decide_now(void *ctx, int fd)
+static int way_decide_now(void *ctx, int fd)
 {
 	const struct deciding *d = ctx;
 
@@ -157,11 +157,12 @@ bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 		return true;
 	/* What goes wrong here does so again in who reads the file. */
 	if (atomic_load(&s->way) == RSH_WAY_OPEN)
-		rsh_store_try(s, file, decide_now, &d);
+		rsh_store_try(s, file, way_decide_now, &d);
 	return atomic_load(&s->way) != RSH_WAY_CACHE;
 }
 
-static struct rsh_cache_file_id cache_identity(const struct rsh_store_file *f)
+static struct rsh_cache_file_id
+way_cache_identity(const struct rsh_store_file *f)
 {
 	return (struct rsh_cache_file_id){
 		.dev = f->id.dev,
@@ -180,7 +181,7 @@ void rsh_store_settle_files(struct rsh_store *s)
 
 	atomic_store(&s->way, RSH_WAY_OPEN);
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		struct rsh_cache_file_id id = cache_identity(&s->files[i]);
+		struct rsh_cache_file_id id = way_cache_identity(&s->files[i]);
 
 		s->files[i].cached = !off && id.size ?
 			rsh_cache_file_open(s->opts.io->cache, &id) :
