@@ -20,7 +20,7 @@ bool rsh_template_has_rank(const char *t, size_t n);
 /* True if it matches one name only, itself. */
 bool rsh_template_is_plain(const char *t, size_t n);
 
-/* ---- all checkpoints of the tree (listing.c) ---- */
+/* ---- all checkpoints of the tree (found.c) ---- */
 
 /* One file.  ModelCheckpoint calls its files <stem>-<epoch>_<step>.ckpt (or
  * .safetensors); anything else carries no step. */
@@ -58,7 +58,7 @@ struct rsh_listing {
 	size_t n_beyond, cap_beyond;
 };
 
-/* Lists what the options describe.  0 or -errno with a sentence. */
+/* Lists what the options describe (listing.c).  0 or -errno with a sentence. */
 int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 		     const struct rsh_source_options *opts,
 		     struct rsh_error *err);
@@ -68,6 +68,9 @@ void rsh_listing_clear(struct rsh_listing *l);
 int rsh_listing_add(struct rsh_listing *l, const struct rsh_checkpoint *c);
 int rsh_listing_add_beyond(struct rsh_listing *l,
 			   const struct rsh_checkpoint *c);
+/* Remembers the directory in whose name the rank was read, once.  0 or
+ * -ENOMEM. */
+int rsh_listing_add_dir(struct rsh_listing *l, const char *name, uint32_t rank);
 
 /* The largest plans known have a few megabytes a stage. */
 #define RSH_STRATEGY_BYTES_MAX (UINT64_C(1) << 30)
