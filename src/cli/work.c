@@ -27,7 +27,7 @@ int rsh_work_open(struct rsh_work *w, bool contents_later,
 	if (rc)
 		return rc;
 	w->cfg = w->options->vfs;
-	w->cfg.files.io = w->io;
+	w->cfg.files.store.io = w->io;
 	w->cfg.contents_later = contents_later;
 	rc = rsh_vfs_open(&w->cfg, &w->vfs, err);
 	if (rc == 0 && rsh_option_given(w->options, "keep-free"))
@@ -46,7 +46,7 @@ void rsh_work_end(struct rsh_work *w)
 	rsh_work_end_progress(w);
 	rsh_reading_log(RSH_LOG_INFO, w->io, NULL);
 	rsh_vfs_free(w->vfs);
-	rsh_source_io_free(w->io);
+	rsh_store_io_free(w->io);
 }
 
 static void begin_progress(void *ctx, uint64_t total)
@@ -83,8 +83,8 @@ double rsh_work_seconds(const struct rsh_work *w)
 
 uint64_t rsh_work_source_bytes(const struct rsh_work *w)
 {
-	struct rsh_source_io_stats s;
+	struct rsh_store_io_stats s;
 
-	rsh_source_io_stats_get(w->io, &s);
+	rsh_store_io_stats_get(w->io, &s);
 	return s.bytes;
 }

@@ -14,7 +14,7 @@ struct rsh_work {
 	const struct rsh_options *options;
 	const char *what; /* the word before the bar */
 	struct rsh_progress *progress;
-	struct rsh_source_io *io;
+	struct rsh_store_io *io;
 	struct rsh_vfs *vfs; /* NULL: it needs none */
 	struct rsh_vfs_config cfg;
 	uint64_t start; /* as rsh_clock_ns() */

@@ -122,7 +122,7 @@ void rsh_lines_clear(struct rsh_lines *l);
 int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
 		   struct rsh_error *err);
 
-/* ---- a manifest in the making (store.c) ---- */
+/* ---- a manifest in the making (draft.c) ---- */
 
 /* What is known of a file that was finished, perhaps by an earlier run. */
 struct rsh_known {
@@ -138,7 +138,7 @@ struct rsh_known {
 
 /* Lines of finished files are kept in a file of their own beside the manifest,
  * which is put together at the end. */
-struct rsh_store {
+struct rsh_draft {
 	const struct rsh_origin *origin;
 	const struct rsh_copy_list *list;
 	struct rsh_known *known; /* [file of the list] */
@@ -155,17 +155,17 @@ struct rsh_store {
 /* Begins or goes on with the manifest at `path`.  0, or -errno with a sentence:
  * -EBUSY, -EEXIST if it is another conversion's and `overwrite` is not set.
  * To be cleared in any case, which leaves the record for another run. */
-int rsh_store_open(struct rsh_store *s, const char *path, bool overwrite,
+int rsh_draft_open(struct rsh_draft *s, const char *path, bool overwrite,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err);
-void rsh_store_clear(struct rsh_store *s);
+void rsh_draft_clear(struct rsh_draft *s);
 /* Records file i of the list, durably.  Any thread, each for other files.  0 or
  * -errno. */
-int rsh_store_add(struct rsh_store *s, size_t i,
+int rsh_draft_add(struct rsh_draft *s, size_t i,
 		  const struct rsh_manifest_file *file);
 /* Makes the manifest of all files that are known and drops the record.  0 or
  * -errno with a sentence. */
-int rsh_store_finish(struct rsh_store *s, struct rsh_error *err);
+int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err);
 
 /* ---- a manifest that is there (index.c) ---- */
 

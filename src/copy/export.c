@@ -41,7 +41,7 @@ struct job {
 	const struct rsh_export_options *options;
 	struct rsh_copy_list list;
 	struct rsh_origin origin;
-	struct rsh_store store;
+	struct rsh_draft draft;
 	struct rsh_streams *streams;
 	int dirfd;
 	bool drop_pages;  /* of files that were written */
@@ -63,9 +63,9 @@ static int file_error(const struct job *j, const struct rsh_copy_file *f,
 			     strerror(-rc));
 }
 
-static mode_t dir_mode(const struct rsh_source_attr *root)
+static mode_t dir_mode(const struct rsh_store_attr *root)
 {
-	return (rsh_source_mode_as(root, geteuid(), getegid()) & 0555) |
+	return (rsh_store_mode_as(root, geteuid(), getegid()) & 0555) |
 	       S_IRWXU;
 }
 
@@ -75,7 +75,7 @@ static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 {
 	cleanup_free char *dir = NULL;
 	const char *slash = strchr(f->path, '/');
-	struct rsh_source_attr root;
+	struct rsh_store_attr root;
 	int fd;
 
 	*name = slash ? slash + 1 : f->path;
@@ -87,7 +87,7 @@ static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 	dir = strndup(f->path, (size_t)(slash - f->path));
 	if (!dir)
 		return -ENOMEM;
-	rsh_source_root_attr(j->view.source, &root);
+	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
 	if (make)
 		fd = rsh_target_dir(j->dirfd, dir, dir_mode(&root));
 	else
@@ -159,7 +159,7 @@ static int judge_existing(struct job *j, size_t i, const struct stat *st,
 			  int dirfd, const char *name, struct rsh_error *err)
 {
 	const struct rsh_copy_file *f = &j->list.files[i];
-	const struct rsh_known *k = &j->store.known[i];
+	const struct rsh_known *k = &j->draft.known[i];
 	int rc = is_finished(j, k, st, dirfd, name);
 
 	if (rc < 0)
@@ -216,7 +216,7 @@ static int look_at_target(void *ctx, size_t i, struct rsh_error *err)
 static void forget_others(struct job *j)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
-		struct rsh_known *k = &j->store.known[i];
+		struct rsh_known *k = &j->draft.known[i];
 		cleanup_fd int dirfd = -1;
 		const char *name;
 		struct stat st;
@@ -307,7 +307,7 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 		rsh_plan_sources(j->view.conversion, f->rank, &n);
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct rsh_source_attr a;
+		struct rsh_store_attr a;
 
 		if (rsh_source_attr(j->view.source, ranks[i], &a) &&
 		    a.gid != gid)
@@ -384,7 +384,7 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	rc = write_bytes(j, f, &file, sums, t->fd);
 	for (uint32_t k = 0; k < file.n_records; k++)
 		records[k].xxh3 = sums[k];
-	return rc ? rc : rsh_store_add(&j->store, i, &file);
+	return rc ? rc : rsh_draft_add(&j->draft, i, &file);
 }
 
 static int write_file(void *ctx, size_t number, struct rsh_error *err)
@@ -423,7 +423,7 @@ static int write_file(void *ctx, size_t number, struct rsh_error *err)
 static int open_target(struct job *j, struct rsh_error *err)
 {
 	const char *dir = j->options->dir;
-	struct rsh_source_attr root;
+	struct rsh_store_attr root;
 	int rc = rsh_target_check(dir, j->view.source, err);
 
 	if (rc == 0 && j->options->manifest)
@@ -431,7 +431,7 @@ static int open_target(struct job *j, struct rsh_error *err)
 				      err);
 	if (rc)
 		return rc;
-	rsh_source_root_attr(j->view.source, &root);
+	rsh_store_root_attr(rsh_source_store(j->view.source), &root);
 	j->dirfd = rsh_target_dir(AT_FDCWD, dir, dir_mode(&root));
 	if (j->dirfd < 0)
 		return rsh_error_set(err, -j->dirfd, "%s: %s", dir,
@@ -450,7 +450,7 @@ static int open_export_store(struct job *j, struct rsh_export_result *out,
 		out->manifest = NULL;
 		return rsh_error_nomem(err);
 	}
-	return rsh_store_open(&j->store, out->manifest, o->overwrite,
+	return rsh_draft_open(&j->draft, out->manifest, o->overwrite,
 			      &j->origin, &j->list, err);
 }
 
@@ -547,7 +547,7 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	       struct rsh_export_result *out, struct rsh_error *err)
 {
 	struct job j = { .vfs = vfs, .options = o, .dirfd = -1,
-			 .store = { .dirfd = -1, .manifest_fd = -1,
+			 .draft = { .dirfd = -1, .manifest_fd = -1,
 				    .record_fd = -1 } };
 	int rc;
 
@@ -560,9 +560,9 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	if (j.state)
 		count_exported(&j, out);
 	if (rc == 0)
-		rc = rsh_store_finish(&j.store, err);
+		rc = rsh_draft_finish(&j.draft, err);
 	rsh_streams_free(j.streams);
-	rsh_store_clear(&j.store);
+	rsh_draft_clear(&j.draft);
 	rsh_origin_clear(&j.origin);
 	rsh_copy_list_clear(&j.list);
 	free(j.state);

@@ -87,7 +87,7 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
 	struct stat root;
 	int rc;
 
-	if (fstat(rsh_source_dirfd(source), &root) != 0)
+	if (fstat(rsh_store_dirfd(rsh_source_store(source)), &root) != 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
 	rc = open_existing(path);

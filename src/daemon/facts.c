@@ -59,18 +59,18 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 static void take_figures(const struct rsh_facts *f, struct rsh_figures *out)
 {
 	const struct rsh_source *source = rsh_vfs_source(f->tree);
-	struct rsh_source_outages outages;
+	struct rsh_store_outages outages;
 
-	rsh_source_outages(source, &outages);
+	rsh_store_outages(rsh_source_store(source), &outages);
 	*out = (struct rsh_figures){
 		.uptime_ns = rsh_clock_ns() - f->begun,
-		.failed_files = rsh_source_n_failed(source),
+		.failed_files = rsh_store_n_failed(rsh_source_store(source)),
 		.outages = outages.n,
 		.unreachable = outages.on,
 	};
 	rsh_log_counts(&out->errors, &out->warnings);
 	rsh_server_stats(f->server, &out->streams);
-	rsh_source_io_stats_get(f->io, &out->io);
+	rsh_store_io_stats_get(f->io, &out->io);
 }
 
 static json_t *shown_step_json(const struct rsh_facts *f)
@@ -178,10 +178,10 @@ static json_t *asked_strategy_json(const struct rsh_strategy_at *at)
 static json_t *config_json(const struct rsh_facts *f)
 {
 	const struct rsh_options *o = f->options;
-	struct rsh_source_io_stats io;
+	struct rsh_store_io_stats io;
 	json_t *all = heading(f), *more;
 
-	rsh_source_io_stats_get(f->io, &io);
+	rsh_store_io_stats_get(f->io, &io);
 	more = json_pack(
 		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
 		o->resume, "src_strategy", asked_strategy_json(&o->vfs.src),

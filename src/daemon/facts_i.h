@@ -15,7 +15,7 @@ struct rsh_facts {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
 	const struct rsh_vfs *tree; /* what is shown beside that directory */
-	struct rsh_source_io *io;
+	struct rsh_store_io *io;
 	const struct rsh_server *server;
 	/* Absolute; as they were given where that cannot be found out. */
 	char *source, *mountpoint;

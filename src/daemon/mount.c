@@ -48,12 +48,12 @@ struct service {
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* of the source, without links */
-	struct rsh_source_opener opener;
+	struct rsh_store_opener opener;
 	int lock; /* of the mountpoint, until it is covered; -1: none */
 	int mark; /* and for as long as this process lives */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct room room;
-	struct rsh_source_io *io;
+	struct rsh_store_io *io;
 	struct rsh_vfs *vfs;     /* the checkpoints */
 	struct rsh_server *server;
 	struct rsh_facts facts;
@@ -117,14 +117,14 @@ static uint64_t for_cache(const struct service *s)
 
 static int open_io(struct service *s, struct rsh_error *err)
 {
-	struct rsh_source_io_options io = s->options->io;
+	struct rsh_store_io_options io = s->options->io;
 
 	io.cache.memory_bytes = cache_bytes(s);
 	io.cache.map_bytes = for_cache(s);
 	if (io.cache.memory_bytes < s->options->io.cache.memory_bytes)
 		rsh_log_info("the control group lets the cache have %" PRIu64
 			     " MiB", io.cache.memory_bytes / MIB);
-	return rsh_source_io_new(&io, &s->io, err);
+	return rsh_store_io_new(&io, &s->io, err);
 }
 
 static uint64_t resident_bytes(const struct service *s)
@@ -210,7 +210,7 @@ static bool may_find(const struct rsh_options *o, const char *name)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct wanted w = { .name = name };
 
-	if (*name != '/' || o->vfs.files.follow_outside)
+	if (*name != '/' || o->vfs.files.store.follow_outside)
 		return true;
 	if (o->vfs.files.source_map)
 		rsh_source_map_each(o->vfs.files.source_map, look_for, &w,
@@ -224,7 +224,8 @@ static void find_for_source(void *ctx, const char *name, int fd[2])
 	const struct service *s = ctx;
 
 	if (may_find(s->options, name))
-		rsh_source_find(s->place, s->options->vfs.files.follow_outside,
+		rsh_store_find(s->place,
+			       s->options->vfs.files.store.follow_outside,
 				name, fd);
 }
 
@@ -253,9 +254,9 @@ static int confine_service(struct service *s, struct rsh_error *err)
 
 static void add_reading(struct service *s, struct rsh_source_options *files)
 {
-	files->io = s->io;
-	s->opener = (struct rsh_source_opener){ ask_to_find, s->so.mounter };
-	files->opener = s->so.mounter ? &s->opener : NULL;
+	files->store.io = s->io;
+	s->opener = (struct rsh_store_opener){ ask_to_find, s->so.mounter };
+	files->store.opener = s->so.mounter ? &s->opener : NULL;
 }
 
 static int open_resume(const struct rsh_options *o, struct service *s,
@@ -346,7 +347,7 @@ static void end_service(struct service *s)
 	}
 	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
-	rsh_source_io_free(s->io);
+	rsh_store_io_free(s->io);
 	free(s->place);
 }
 

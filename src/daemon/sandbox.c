@@ -97,7 +97,7 @@ static int allow_sources(int rules, const struct rsh_options *o,
 {
 	const char *map = o->vfs.files.source_map;
 
-	rsh_landlock_allow(rules, o->vfs.files.follow_outside ?
+	rsh_landlock_allow(rules, o->vfs.files.store.follow_outside ?
 			   "/" : o->vfs.source, false);
 	if (!map)
 		return 0;

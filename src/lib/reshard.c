@@ -37,7 +37,7 @@ struct file {
 /* Immutable once open. */
 struct reshard {
 	struct rsh_options options;
-	struct rsh_source_io *io;
+	struct rsh_store_io *io;
 	struct rsh_vfs *vfs;
 	struct rsh_vfs_view view;
 	struct file *files;
@@ -155,7 +155,7 @@ static int open_tree(struct reshard *r, struct rsh_error *err)
 	struct rsh_vfs_config cfg = r->options.vfs;
 	int rc = rsh_reading_new(&r->options, &r->io, err);
 
-	cfg.files.io = r->io;
+	cfg.files.store.io = r->io;
 	if (rc == 0)
 		rc = rsh_vfs_open(&cfg, &r->vfs, err);
 	if (rc)
@@ -203,7 +203,7 @@ void reshard_close(struct reshard *r)
 		free(r->files[i].name);
 	free(r->files);
 	rsh_vfs_free(r->vfs);
-	rsh_source_io_free(r->io);
+	rsh_store_io_free(r->io);
 	free((char *)(uintptr_t)r->options.vfs.source);
 	rsh_options_clear(&r->options);
 	free(r);

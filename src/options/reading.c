@@ -15,19 +15,19 @@
 /* What a process needs beside the file that it loads. */
 #define LOADER_BYTES (256 * MIB)
 
-int rsh_reading_new(const struct rsh_options *o, struct rsh_source_io **out,
+int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
 		    struct rsh_error *err)
 {
-	return rsh_source_io_new(&o->io, out, err);
+	return rsh_store_io_new(&o->io, out, err);
 }
 
 void rsh_reading_keep_free(const struct rsh_options *o,
-			   const struct rsh_vfs *vfs, struct rsh_source_io *io,
+			   const struct rsh_vfs *vfs, struct rsh_store_io *io,
 			   bool all)
 {
 	uint64_t largest = rsh_vfs_largest(vfs);
 
-	rsh_source_io_keep_free(io, rsh_option_given(o, "keep-free") ?
+	rsh_store_io_keep_free(io, rsh_option_given(o, "keep-free") ?
 				o->keep_free :
 				largest + largest / 4 + LOADER_BYTES, all);
 }
@@ -46,10 +46,10 @@ static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c)
 		c->memory_peak / MIB);
 }
 
-void rsh_reading_log(enum rsh_log_level level, struct rsh_source_io *io,
+void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
 		     const struct rsh_stream_stats *streams)
 {
-	struct rsh_source_io_stats s;
+	struct rsh_store_io_stats s;
 
 	if (streams)
 		rsh_log(level, "%" PRIu64 " MiB shown in %" PRIu64 " reads, of "
@@ -57,7 +57,7 @@ void rsh_reading_log(enum rsh_log_level level, struct rsh_source_io *io,
 			streams->bytes / MIB, streams->reads, streams->found);
 	if (!io)
 		return;
-	rsh_source_io_stats_get(io, &s);
+	rsh_store_io_stats_get(io, &s);
 	rsh_log(level, "%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
 		" failed", s.bytes / MIB, s.reads, s.failed);
 	if (s.cached)

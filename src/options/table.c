@@ -129,7 +129,7 @@ static const struct rsh_option table[] = {
 	  AT(vfs.files.source_map), .converts = true, .opens = true },
 	{ "follow-outside", 0, NULL, TREES,
 	  "let links in SOURCE lead out of it", rsh_set_flag,
-	  AT(vfs.files.follow_outside) },
+	  AT(vfs.files.store.follow_outside) },
 
 	HEADING("What is doubtful or lost"),
 	{ "check", 0, "sample|structure|full", CONVERSIONS,

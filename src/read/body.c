@@ -69,13 +69,13 @@ static int plan_read(const struct rsh_body *b, struct rsh_target *to,
 		return -EIO;
 	}
 	for (int i = 0; r->options.replicas && i < MOST_ATTEMPTS; i++) {
-		const unsigned marks = rsh_source_n_marks(r->source);
+		const unsigned marks = rsh_store_n_marks(rsh_source_store(r->source));
 		const int rc = plan_walk(r, b->file, to, len, offset,
-					 rsh_source_failed(r->source));
+					 rsh_store_failed(rsh_source_store(r->source)));
 
 		if (rc == 0 || rc == -ENOMEM)
 			return rc;
-		if (marks == rsh_source_n_marks(r->source))
+		if (marks == rsh_store_n_marks(rsh_source_store(r->source)))
 			break;
 	}
 	return plan_walk(r, b->file, to, len, offset, NULL);

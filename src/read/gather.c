@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/source/bytes.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/place.h"
 
@@ -59,13 +58,14 @@ struct gather_run {
 };
 
 struct gather_group {
-	struct rsh_source_file *file;
+	uint32_t file;
 	uint16_t first, last;
 };
 
 struct rsh_gather {
 	struct rsh_gather *next_idle;
 	struct rsh_source *source;
+	struct rsh_store *store; /* its bytes */
 	bool wait; /* for files that cannot be reached */
 	/* Made when first needed: SPAN_MAX bytes as they are stored, and room
 	 * for them decoded, when elements may have grown to twice the size. */
@@ -174,8 +174,8 @@ static unsigned run_span(const struct rsh_gather *g, const struct gather_run *r,
 }
 
 /* A run of many rows, with several of them a read.  0 or a positive errno. */
-static int gather_read_rows(struct rsh_gather *g, struct rsh_source_file *f,
-			    int fd, const struct gather_run *r)
+static int gather_read_rows(struct rsh_gather *g, uint32_t file, int fd,
+			    const struct gather_run *r)
 {
 	uint64_t most = 1, n;
 
@@ -194,9 +194,9 @@ static int gather_read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 				return ENOMEM;
 			buf += rsh_place(src);
 		}
-		rc = rsh_file_pread(g->source, f, fd, buf,
-				    (size_t)((n - 1) * r->src_stride +
-					     r->src_len), src);
+		rc = rsh_store_pread(g->store, file, fd, buf,
+				     (size_t)((n - 1) * r->src_stride +
+					      r->src_len), src);
 		if (rc)
 			return rc;
 		if (n > 1)
@@ -206,9 +206,8 @@ static int gather_read_rows(struct rsh_gather *g, struct rsh_source_file *f,
 }
 
 /* 0 or a positive errno. */
-static int gather_read_span(struct rsh_gather *g, struct rsh_source_file *f,
-			    int fd, const struct gather_run *r, unsigned n,
-			    size_t len)
+static int gather_read_span(struct rsh_gather *g, uint32_t file, int fd,
+			    const struct gather_run *r, unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
 	uint8_t *buf;
@@ -216,12 +215,12 @@ static int gather_read_span(struct rsh_gather *g, struct rsh_source_file *f,
 
 	if (n == 1 && r->codec == RSH_CODEC_NONE &&
 	    (r->n_rows == 1 || !is_span_worth(run_wanted(r), len)))
-		return gather_read_rows(g, f, fd, r);
+		return gather_read_rows(g, file, fd, r);
 	buf = gather_scratch(g);
 	if (!buf)
 		return ENOMEM;
 	buf += rsh_place(start);
-	rc = rsh_file_pread(g->source, f, fd, buf, len, start);
+	rc = rsh_store_pread(g->store, file, fd, buf, len, start);
 	if (rc)
 		return rc;
 	for (;; r = &g->runs[r->next]) {
@@ -239,8 +238,8 @@ struct gather_stretch {
 static void stretch_end(struct rsh_gather *g, int fd, struct gather_stretch *s)
 {
 	if (s->end > s->start)
-		rsh_file_spent(g->source, fd, s->start, s->end - s->start,
-			       true);
+		rsh_store_spent(g->store, fd, s->start, s->end - s->start,
+				true);
 	s->start = s->end = 0;
 }
 
@@ -303,8 +302,8 @@ static int gather_flush(struct rsh_gather *g)
 {
 	for (unsigned i = 0; i < g->n_groups; i++) {
 		struct gather_use runs = { g, &g->groups[i] };
-		int rc = rsh_file_use(g->source, g->groups[i].file, g->wait,
-				      gather_read_runs, &runs);
+		int rc = rsh_store_use(g->store, g->groups[i].file, g->wait,
+				       gather_read_runs, &runs);
 
 		if (rc)
 			return rc;
@@ -315,12 +314,9 @@ static int gather_flush(struct rsh_gather *g)
 
 /* ---- collecting ---- */
 
-static struct gather_group *gather_group(struct rsh_gather *g,
-					 struct rsh_source_file *file)
+static struct gather_group *gather_group(struct rsh_gather *g, uint32_t file)
 {
-	/* Two files are further apart than 64 bytes. */
-	const uint32_t number = (uint32_t)((uintptr_t)file / 64);
-	unsigned slot = number * UINT32_C(2654435761) >> 24;
+	unsigned slot = file * UINT32_C(2654435761) >> 24;
 
 	while (g->slots[slot]) {
 		struct gather_group *group = &g->groups[g->slots[slot] - 1];
@@ -340,12 +336,11 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 			  uint8_t *dst)
 {
 	uint64_t offset = p->src_offset;
-	struct rsh_source_file *file =
-		rsh_source_file_at(g->source, p->src_rank, &offset);
 	struct gather_group *group;
+	uint32_t file;
 	uint16_t number;
 
-	if (!file)
+	if (!rsh_source_locate(g->source, p->src_rank, &offset, &file))
 		return -ENOENT;
 	group = gather_group(g, file);
 	number = (uint16_t)++g->n_runs;
@@ -517,6 +512,7 @@ static struct rsh_gather *gather_take(struct rsh_gathers *all)
 	g = malloc(sizeof(*g));
 	if (g) {
 		g->source = all->source;
+		g->store = rsh_source_store(all->source);
 		g->scratch = NULL;
 		gather_reset(g);
 	}

@@ -29,8 +29,9 @@ struct witness {
 	unsigned n_read;
 };
 
-static int contradiction(const struct witness *w, const char *path, uint32_t a,
-			 uint32_t b, uint32_t name, struct rsh_error *err)
+static int group_contradiction(const struct witness *w, const char *path,
+			       uint32_t a, uint32_t b, uint32_t name,
+			       struct rsh_error *err)
 {
 	if (name == RSH_NAME_NONE)
 		return rsh_error_set(err, EINVAL, "%s: ranks %u and %u are to "
@@ -44,8 +45,9 @@ static int contradiction(const struct witness *w, const char *path, uint32_t a,
 }
 
 /* `rank` is whose file it is, RSH_RANK_UNKNOWN if nobody says. */
-static int check_list(const struct witness *w, const char *path, uint32_t rank,
-		      const uint32_t *list, uint32_t n, struct rsh_error *err)
+static int group_check_list(const struct witness *w, const char *path,
+			    uint32_t rank, const uint32_t *list, uint32_t n,
+			    struct rsh_error *err)
 {
 	uint32_t n_ranks = w->strategy->stage_ranks * w->strategy->n_stages;
 	uint32_t first = rank == RSH_RANK_UNKNOWN && n > 0 ? list[0] : rank;
@@ -64,8 +66,8 @@ static int check_list(const struct witness *w, const char *path, uint32_t rank,
 					     w->strategy->path, n_ranks - 1);
 		if (!rsh_strategy_same_slices(w->strategy, first, list[i],
 					      &name))
-			return contradiction(w, path, first, list[i], name,
-					     err);
+			return group_contradiction(w, path, first, list[i],
+						   name, err);
 	}
 	if (!has_own)
 		return rsh_error_set(err, EINVAL, "%s: it is the file of rank "
@@ -74,8 +76,9 @@ static int check_list(const struct witness *w, const char *path, uint32_t rank,
 	return 0;
 }
 
-static int check_bytes(struct witness *w, const char *path, uint32_t rank,
-		       const uint8_t *data, size_t len, struct rsh_error *err)
+static int group_check_bytes(struct witness *w, const char *path, uint32_t rank,
+			     const uint8_t *data, size_t len,
+			     struct rsh_error *err)
 {
 	cleanup_free uint32_t *list = NULL;
 	uint32_t n;
@@ -84,24 +87,24 @@ static int check_bytes(struct witness *w, const char *path, uint32_t rank,
 	if (rc)
 		return rc;
 	w->n_read++;
-	return check_list(w, path, rank, list, n, err);
+	return group_check_list(w, path, rank, list, n, err);
 }
 
-static int check_file(struct witness *w, const char *path, uint32_t rank,
-		      struct rsh_error *err)
+static int group_check_file(struct witness *w, const char *path, uint32_t rank,
+			    struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
 	int rc = rsh_load_whole(path, GROUP_INFO_BYTES_MAX, WHAT, &data, &len,
 				err);
 
-	return rc ? rc : check_bytes(w, path, rank, data, len, err);
+	return rc ? rc : group_check_bytes(w, path, rank, data, len, err);
 }
 
 /* ---- beside the checkpoints ---- */
 
-static int check_in(struct witness *w, const struct rsh_source *s,
-		    const struct rsh_rank_dir *dir, struct rsh_error *err)
+static int group_check_in(struct witness *w, const struct rsh_source *s,
+			  const struct rsh_rank_dir *dir, struct rsh_error *err)
 {
 	cleanup_free char *path = NULL;
 	cleanup_free uint8_t *data = NULL;
@@ -114,19 +117,19 @@ static int check_in(struct witness *w, const struct rsh_source *s,
 		return rsh_error_nomem(err);
 	}
 	name = path + strlen(s->path) + 1;
-	rc = rsh_source_load(s, name, GROUP_INFO_BYTES_MAX, WHAT, &data, &len,
-			     err);
-	return rc ? rc : check_bytes(w, path, dir->rank, data, len, err);
+	rc = rsh_store_load(s->store, name, GROUP_INFO_BYTES_MAX, WHAT, &data,
+			    &len, err);
+	return rc ? rc : group_check_bytes(w, path, dir->rank, data, len, err);
 }
 
 /* A witness that nobody called may be unreadable, but not contradict. */
-static int check_beside(struct witness *w, const struct rsh_source *s,
-			struct rsh_error *err)
+static int group_check_beside(struct witness *w, const struct rsh_source *s,
+			      struct rsh_error *err)
 {
 	const struct rsh_listing *l = &s->listing;
 
 	for (size_t i = 0; i < l->n_dirs; i++) {
-		int rc = check_in(w, s, &l->dirs[i], err);
+		int rc = group_check_in(w, s, &l->dirs[i], err);
 
 		if (rc == -EINVAL || rc == -ENOMEM || rc == -EXDEV)
 			return rc;
@@ -140,7 +143,7 @@ static int check_beside(struct witness *w, const struct rsh_source *s,
 /* ---- given by the user ---- */
 
 /* The template with the rank in place of every mark. */
-static char *with_rank(const char *template, uint32_t rank)
+static char *group_path(const char *template, uint32_t rank)
 {
 	size_t n_mark = strlen(RANK_MARK);
 	char *path = malloc(strlen(template) * 2 + 1), *to = path;
@@ -157,19 +160,19 @@ static char *with_rank(const char *template, uint32_t rank)
 	return path;
 }
 
-static int check_each(struct witness *w, const char *template,
-		      struct rsh_error *err)
+static int group_check_each(struct witness *w, const char *template,
+			    struct rsh_error *err)
 {
 	const struct rsh_strategy *s = w->strategy;
 	uint32_t first = s->lone_stage * s->stage_ranks;
 
 	for (uint32_t r = 0; r < s->stage_ranks * s->n_stages; r++) {
-		cleanup_free char *path = with_rank(template, first + r);
+		cleanup_free char *path = group_path(template, first + r);
 		int rc;
 
 		if (!path)
 			return rsh_error_nomem(err);
-		rc = check_file(w, path, first + r, err);
+		rc = group_check_file(w, path, first + r, err);
 		if (rc && rc != -ENOENT)
 			return rc;
 	}
@@ -179,19 +182,19 @@ static int check_each(struct witness *w, const char *template,
 	return 0;
 }
 
-static int check_given(struct witness *w, const char *given,
-		       struct rsh_error *err)
+static int group_check_given(struct witness *w, const char *given,
+			     struct rsh_error *err)
 {
 	cleanup_free char *template = NULL;
 	struct stat st;
 
 	if (strstr(given, RANK_MARK))
-		return check_each(w, given, err);
+		return group_check_each(w, given, err);
 	if (stat(given, &st) != 0 || !S_ISDIR(st.st_mode))
-		return check_file(w, given, RSH_RANK_UNKNOWN, err);
+		return group_check_file(w, given, RSH_RANK_UNKNOWN, err);
 	if (asprintf(&template, "%s/rank_" RANK_MARK "/" FILE_NAME, given) < 0)
 		return rsh_error_nomem(err);
-	return check_each(w, template, err);
+	return group_check_each(w, template, err);
 }
 
 int rsh_source_check_groups(const struct rsh_source *s, const char *given,
@@ -200,7 +203,8 @@ int rsh_source_check_groups(const struct rsh_source *s, const char *given,
 			    struct rsh_error *err)
 {
 	struct witness w = { .strategy = strategy, .names = names };
-	int rc = given ? check_given(&w, given, err) : check_beside(&w, s, err);
+	int rc = given ? group_check_given(&w, given, err) :
+			 group_check_beside(&w, s, err);
 
 	if (rc == 0 && err)
 		err->code = 0;

@@ -51,30 +51,31 @@ struct indexing {
 	uint32_t bad_file;    /* lowest one that is left out */
 };
 
-static int scan(const struct rsh_source *s, struct rsh_source_file *f, int fd,
-		struct rsh_names *names, struct rsh_ckpt_index **out,
-		struct rsh_error *err)
+static int index_scan(const struct rsh_source *s, uint32_t file, int fd,
+		      struct rsh_names *names, struct rsh_ckpt_index **out,
+		      struct rsh_error *err)
 {
-	struct rsh_scan_file ctx = { s->io, f->name, fd };
+	struct rsh_store_scan ctx = { s->store, file, fd };
 	const struct rsh_byte_source bytes = {
-		.pread_fn = rsh_scan_pread,
+		.pread_fn = rsh_store_scan_pread,
 		.ctx = &ctx,
-		.size = (uint64_t)f->id.size,
-		.path = f->path,
+		.size = (uint64_t)rsh_store_identity(s->store, file)->size,
+		.path = rsh_store_path(s->store, file),
 	};
-	int rc = rsh_format_scan(s->format, &bytes, (s->check == RSH_CHECK_FULL), names, out,
-				 err);
+	int rc = rsh_format_scan(s->format, &bytes, s->check == RSH_CHECK_FULL,
+				 names, out, err);
 
-	if (rc || rsh_file_compare(f, fd, false) == 0)
+	if (rc || rsh_store_compare(s->store, file, fd) == 0)
 		return rc;
 	rsh_ckpt_index_free(*out);
-	return rsh_error_set(err, ESTALE, "%s: it is being written", f->path);
+	return rsh_error_set(err, ESTALE, "%s: it is being written",
+			     bytes.path);
 }
 
 /* Lock held. */
-static const struct rsh_ckpt_index *find_equal(struct indexing *x,
-					       const struct rsh_ckpt_index *ix,
-					       uint64_t hash)
+static const struct rsh_ckpt_index *
+index_find_equal(struct indexing *x, const struct rsh_ckpt_index *ix,
+		 uint64_t hash)
 {
 	const struct rsh_source *s = x->source;
 
@@ -86,8 +87,8 @@ static const struct rsh_ckpt_index *find_equal(struct indexing *x,
 }
 
 /* Lock held.  Takes the index over if it succeeds. */
-static int add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
-			uint64_t hash)
+static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
+			      uint64_t hash)
 {
 	struct rsh_source *s = x->source;
 	size_t need = (size_t)s->n_indexes + 1;
@@ -103,16 +104,16 @@ static int add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 
 /* Ranks of one stage mostly have the same records at the same places; a
  * thousand ranks then need one index. */
-static int share(struct indexing *x, struct rsh_source_file *f,
-		 struct rsh_ckpt_index *ix)
+static int index_share(struct indexing *x, struct rsh_source_file *f,
+		       struct rsh_ckpt_index *ix)
 {
 	uint64_t hash = rsh_ckpt_index_hash(ix);
 	int rc = 0;
 
 	pthread_mutex_lock(&x->lock);
-	f->index = find_equal(x, ix, hash);
+	f->index = index_find_equal(x, ix, hash);
 	if (!f->index) {
-		rc = add_distinct(x, ix, hash);
+		rc = index_add_distinct(x, ix, hash);
 		if (rc == 0)
 			f->index = ix;
 	}
@@ -125,8 +126,8 @@ static int share(struct indexing *x, struct rsh_source_file *f,
 /* ---- the index cache ---- */
 
 /* Several may read the same stored index at the beginning; one is kept. */
-static int take_stored(struct indexing *x, struct rsh_source_file *f,
-		       uint32_t which)
+static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
+			     uint32_t which)
 {
 	struct rsh_ckpt_index *ix;
 	int rc;
@@ -139,7 +140,7 @@ static int take_stored(struct indexing *x, struct rsh_source_file *f,
 	rc = rsh_index_cache_load(x->source->index_cache, which, x->names,
 				  &ix);
 	if (rc == 0)
-		rc = share(x, f, ix);
+		rc = index_share(x, f, ix);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&x->lock);
@@ -149,20 +150,22 @@ static int take_stored(struct indexing *x, struct rsh_source_file *f,
 }
 
 /* True if the file has its index now. */
-static bool is_stored(struct indexing *x, struct rsh_source_file *f, int fd)
+static bool index_is_stored(struct indexing *x, uint32_t file, int fd)
 {
 	struct rsh_source *s = x->source;
-	struct caching *c = &x->caching[f - s->files];
+	struct rsh_source_file *f = &s->files[file];
+	struct caching *c = &x->caching[file];
 	uint32_t which;
 
 	if (rsh_index_key_take(fd, &c->key) ||
-	    rsh_file_compare(f, fd, false))
+	    rsh_store_compare(s->store, file, fd))
 		return false;
 	c->settled = rsh_index_key_settled(&c->key, x->began);
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
 		return false;
 	/* A checksum is compared with what is read now. */
-	c->known = (s->check == RSH_CHECK_FULL) || take_stored(x, f, which) == 0;
+	c->known = s->check == RSH_CHECK_FULL ||
+		   index_take_stored(x, f, which) == 0;
 	if (!f->index || f->index->file_bytes == c->key.size)
 		return f->index;
 	f->index = NULL;
@@ -171,7 +174,7 @@ static bool is_stored(struct indexing *x, struct rsh_source_file *f, int fd)
 }
 
 /* Stores what is new. */
-static void save_new(struct indexing *x)
+static void index_save_new(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	cleanup_free struct rsh_index_entry *entries =
@@ -186,23 +189,25 @@ static void save_new(struct indexing *x)
 		if (!f->index || !c->settled)
 			continue;
 		any |= !c->known;
-		entries[n++] = (struct rsh_index_entry){ c->key, f->name,
-							 f->index };
+		entries[n++] = (struct rsh_index_entry){
+			c->key, rsh_store_name(s->store, i), f->index,
+		};
 	}
 	if (any)
 		rsh_index_cache_save(s->index_cache, entries, n, x->names);
 }
 
 /* Without memory for it there is no index cache. */
-static void open_cache(struct indexing *x)
+static void index_open_cache(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
 
 	/* Neither may hide what a drill does, nor keep it. */
-	if (s->index_dirfd < 0 || !rsh_source_io_is_true(s->io))
+	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
-	c = rsh_index_cache_open(s->index_dirfd, s->dirfd, s->path);
+	c = rsh_index_cache_open(s->index_dirfd, rsh_store_dirfd(s->store),
+				 s->path);
 	if (!c)
 		return;
 	x->began = time(NULL);
@@ -220,29 +225,29 @@ static void open_cache(struct indexing *x)
 
 /* ---- one file ---- */
 
-static int index_file(struct indexing *x, struct rsh_source_file *f,
-		      struct rsh_error *err)
+static int index_file(struct indexing *x, uint32_t file, struct rsh_error *err)
 {
+	struct rsh_source *s = x->source;
 	struct rsh_ckpt_index *ix;
 	cleanup_fd int fd = -1;
-	int rc = rsh_file_identify(x->source, f, &fd, err);
+	int rc = rsh_store_identify(s->store, file, &fd, err);
 
 	if (rc)
 		return rc;
-	if (!x->caching || !is_stored(x, f, fd)) {
+	if (!x->caching || !index_is_stored(x, file, fd)) {
 		atomic_fetch_add(&x->n_scanned, 1);
-		rc = scan(x->source, f, fd, x->names, &ix, err);
+		rc = index_scan(s, file, fd, x->names, &ix, err);
 		if (rc)
 			return rc;
-		if (share(x, f, ix))
+		if (index_share(x, &s->files[file], ix))
 			return rsh_error_nomem(err);
 	}
-	rsh_file_adopt(x->source, f, steal_fd(&fd));
+	rsh_store_adopt(s->store, file, steal_fd(&fd));
 	return 0;
 }
 
-static void leave_out(struct indexing *x, uint32_t file,
-		      const struct rsh_error *err)
+static void index_leave_out(struct indexing *x, uint32_t file,
+			    const struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
 
@@ -260,15 +265,15 @@ static void leave_out(struct indexing *x, uint32_t file,
 static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct indexing *x = ctx;
-	int rc = index_file(x, &x->source->files[i], err);
+	int rc = index_file(x, (uint32_t)i, err);
 
 	if (rc == 0 || err->code == ENOMEM || err->code == EXDEV)
 		return rc;
-	leave_out(x, (uint32_t)i, err);
+	index_leave_out(x, (uint32_t)i, err);
 	return 0;
 }
 
-static unsigned wanted_threads(const struct rsh_source *s)
+static unsigned index_threads(const struct rsh_source *s)
 {
 	long n = s->n_threads ? (long)s->n_threads :
 		 s->check == RSH_CHECK_FULL ? sysconf(_SC_NPROCESSORS_ONLN) :
@@ -283,7 +288,7 @@ static unsigned wanted_threads(const struct rsh_source *s)
 
 /* A job writes checksums or it does not: a file without one among others that
  * have it was cut at the end of a record, or its metadata are damaged. */
-static void leave_out_cut_files(struct indexing *x)
+static void index_leave_out_cut(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -295,14 +300,15 @@ static void leave_out_cut_files(struct indexing *x)
 		if (!s->files[i].index || s->files[i].index->has_crc)
 			continue;
 		rsh_error_set(&err, EBADMSG, "%s: it has no CRC, but files of "
-			      "other ranks have one", s->files[i].path);
-		leave_out(x, i, &err);
+			      "other ranks have one",
+			      rsh_store_path(s->store, i));
+		index_leave_out(x, i, &err);
 		s->files[i].index = NULL;
 	}
 }
 
-static int join_parts(struct rsh_source *s, const struct rsh_names *names,
-		      struct rsh_error *err)
+static int index_join_parts(struct rsh_source *s, const struct rsh_names *names,
+			    struct rsh_error *err)
 {
 	if (s->n_bad == 0)
 		return rsh_model_join(s, names, err);
@@ -320,13 +326,13 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
-	open_cache(&x);
-	rc = rsh_crew_run(wanted_threads(s), s->n_files, index_or_leave_out, &x,
+	index_open_cache(&x);
+	rc = rsh_crew_run(index_threads(s), s->n_files, index_or_leave_out, &x,
 			  err);
 	if (s->check == RSH_CHECK_FULL)
-		leave_out_cut_files(&x);
+		index_leave_out_cut(&x);
 	if (x.caching)
-		save_new(&x);
+		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);
 	free(x.hashes);
 	free(x.stored);
@@ -336,9 +342,10 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	rsh_log_info("%s: %u files indexed, %u of them read, %u different",
 		     s->path, s->n_files, atomic_load(&x.n_scanned),
 		     s->n_indexes);
-	rsh_source_io_attach(s);
+	if (rsh_store_start(s->store))
+		return rsh_error_nomem(err);
 	if (s->in_parts)
-		return join_parts(s, names, err);
+		return index_join_parts(s, names, err);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		s->view_index[s->files[i].rank] = s->files[i].index;
 	return 0;

@@ -74,7 +74,7 @@ int rsh_source_make_index_dir(const char *path)
 	return copy ? make_each(copy) : -ENOMEM;
 }
 
-static int open_dir(const char *path, const char **why)
+static int index_dir_make(const char *path, const char **why)
 {
 	cleanup_fd int fd = -1;
 	struct stat st;
@@ -98,7 +98,7 @@ static int open_dir(const char *path, const char **why)
 int rsh_index_dir_open(const char *path, bool asked)
 {
 	const char *why;
-	int fd = *path ? open_dir(path, &why) : -1;
+	int fd = *path ? index_dir_make(path, &why) : -1;
 
 	if (fd < 0 && *path)
 		rsh_log(asked ? RSH_LOG_WARNING : RSH_LOG_INFO,
@@ -108,7 +108,7 @@ int rsh_index_dir_open(const char *path, bool asked)
 
 /* ---- the file ---- */
 
-static void take_name(struct rsh_index_cache *c, int root)
+static void index_take_name(struct rsh_index_cache *c, int root)
 {
 	struct rsh_index_key key = { .dev = 0 };
 	uint64_t id[2];
@@ -121,7 +121,7 @@ static void take_name(struct rsh_index_cache *c, int root)
 }
 
 /* True if all of it is there. */
-static bool read_at(int fd, void *buf, size_t len, uint64_t offset)
+static bool index_file_read_at(int fd, void *buf, size_t len, uint64_t offset)
 {
 	uint8_t *p = buf;
 
@@ -139,7 +139,8 @@ static bool read_at(int fd, void *buf, size_t len, uint64_t offset)
 	return true;
 }
 
-static int open_file(struct rsh_index_cache *c, struct rsh_index_head *head)
+static int index_file_open(struct rsh_index_cache *c,
+			   struct rsh_index_head *head)
 {
 	struct stat st;
 
@@ -153,7 +154,7 @@ static int open_file(struct rsh_index_cache *c, struct rsh_index_head *head)
 	if (st.st_size < (off_t)sizeof(*head) ||
 	    (uint64_t)st.st_size > RSH_INDEX_FILE_MAX)
 		return -EBADMSG;
-	if (!read_at(c->fd, head, sizeof(*head), 0) ||
+	if (!index_file_read_at(c->fd, head, sizeof(*head), 0) ||
 	    head->magic != RSH_INDEX_MAGIC ||
 	    head->bytes != (uint64_t)st.st_size)
 		return -EBADMSG;
@@ -163,7 +164,7 @@ static int open_file(struct rsh_index_cache *c, struct rsh_index_head *head)
 }
 
 /* No overflow: each count is of 32 bits. */
-static uint64_t table_bytes(const struct rsh_index_head *head)
+static uint64_t index_table_bytes(const struct rsh_index_head *head)
 {
 	return (uint64_t)head->n_blobs * sizeof(struct rsh_index_blob) +
 	       (uint64_t)head->n_files * sizeof(struct rsh_index_file);
@@ -180,8 +181,9 @@ static int read_tables(struct rsh_index_cache *c,
 	c->order = rsh_alloc_array(head->n_files, sizeof(*c->order));
 	if (!c->blobs || !c->files || !c->order)
 		return -ENOMEM;
-	return read_at(c->fd, c->blobs, blobs, sizeof(*head)) &&
-	       read_at(c->fd, c->files, files, sizeof(*head) + blobs) ?
+	return index_file_read_at(c->fd, c->blobs, blobs, sizeof(*head)) &&
+	       index_file_read_at(c->fd, c->files, files,
+				  sizeof(*head) + blobs) ?
 	       0 : -EBADMSG;
 }
 
@@ -204,7 +206,7 @@ uint64_t rsh_index_sum(const struct rsh_index_head *head,
 static int check_tables(const struct rsh_index_cache *c,
 			const struct rsh_index_head *head)
 {
-	uint64_t first = sizeof(*head) + table_bytes(head);
+	uint64_t first = sizeof(*head) + index_table_bytes(head);
 
 	if (rsh_index_sum(head, c->blobs, c->files) != head->sum)
 		return -EBADMSG;
@@ -219,7 +221,7 @@ static int check_tables(const struct rsh_index_cache *c,
 	return 0;
 }
 
-static int by_key(const void *a, const void *b, void *files)
+static int index_by_key(const void *a, const void *b, void *files)
 {
 	const struct rsh_index_file *f = files;
 
@@ -227,12 +229,12 @@ static int by_key(const void *a, const void *b, void *files)
 		      &f[*(const uint32_t *)b].key, sizeof(f->key));
 }
 
-static int read_file(struct rsh_index_cache *c)
+static int index_file_read(struct rsh_index_cache *c)
 {
 	struct rsh_index_head head;
-	int rc = open_file(c, &head);
+	int rc = index_file_open(c, &head);
 
-	if (rc == 0 && table_bytes(&head) > head.bytes - sizeof(head))
+	if (rc == 0 && index_table_bytes(&head) > head.bytes - sizeof(head))
 		rc = -EBADMSG;
 	if (rc == 0)
 		rc = read_tables(c, &head);
@@ -244,7 +246,8 @@ static int read_file(struct rsh_index_cache *c)
 	c->n_files = head.n_files;
 	for (uint32_t i = 0; i < c->n_files; i++)
 		c->order[i] = i;
-	qsort_r(c->order, c->n_files, sizeof(*c->order), by_key, c->files);
+	qsort_r(c->order, c->n_files, sizeof(*c->order), index_by_key,
+		c->files);
 	return 0;
 }
 
@@ -258,8 +261,8 @@ struct rsh_index_cache *rsh_index_cache_open(int dirfd, int root,
 		return NULL;
 	c->path = path;
 	c->dirfd = dirfd;
-	take_name(c, root);
-	rc = read_file(c);
+	index_take_name(c, root);
+	rc = index_file_read(c);
 	if (rc && rc != -ENOENT)
 		rsh_log_info("%s: what the index cache holds is not used: %s",
 			     path, rc == -EBADMSG ? "it is damaged" :
@@ -318,7 +321,7 @@ int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
 
 	if (!data)
 		return -ENOMEM;
-	if (!read_at(c->fd, data, b->length, b->offset) ||
+	if (!index_file_read_at(c->fd, data, b->length, b->offset) ||
 	    !rsh_index_intact(data, b->length))
 		return -EBADMSG;
 	*len = b->length;

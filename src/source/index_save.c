@@ -68,8 +68,8 @@ static void draft_free(struct rsh_index_draft *d)
 /* ---- what goes into it ---- */
 
 /* Takes the blob's data over, also when it fails. */
-static int add_blob(struct rsh_index_draft *d, const struct blob *b,
-		    uint32_t *number)
+static int draft_add_blob(struct rsh_index_draft *d, const struct blob *b,
+			  uint32_t *number)
 {
 	uint64_t bytes = d->bytes + b->length + sizeof(struct rsh_index_blob);
 
@@ -85,8 +85,9 @@ static int add_blob(struct rsh_index_draft *d, const struct blob *b,
 	return 0;
 }
 
-static int add_file(struct rsh_index_draft *d, const struct rsh_index_key *key,
-		    uint64_t name, uint32_t blob)
+static int draft_add_file(struct rsh_index_draft *d,
+			  const struct rsh_index_key *key, uint64_t name,
+			  uint32_t blob)
 {
 	if (d->bytes + sizeof(*d->files) > RSH_INDEX_FILE_MAX)
 		return -EFBIG;
@@ -101,9 +102,9 @@ static int add_file(struct rsh_index_draft *d, const struct rsh_index_key *key,
 }
 
 /* The blob of an index; neighbours mostly share it. */
-static int blob_of(struct rsh_index_draft *d,
-		   const struct rsh_ckpt_index *index,
-		   const struct rsh_names *names, uint32_t *number)
+static int draft_blob_of(struct rsh_index_draft *d,
+			 const struct rsh_ckpt_index *index,
+			 const struct rsh_names *names, uint32_t *number)
 {
 	struct blob b = { .index = index };
 
@@ -115,19 +116,19 @@ static int blob_of(struct rsh_index_draft *d,
 	}
 	if (rsh_index_encode(index, names, &b.data, &b.length))
 		return -ENOMEM;
-	return add_blob(d, &b, number);
+	return draft_add_blob(d, &b, number);
 }
 
-static int compare_names(const void *a, const void *b)
+static int draft_by_name(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
 	return *x < *y ? -1 : *x > *y;
 }
 
-static int add_entries(struct rsh_index_draft *d,
-		       const struct rsh_index_entry *entries, uint32_t n,
-		       const struct rsh_names *names)
+static int draft_add_entries(struct rsh_index_draft *d,
+			     const struct rsh_index_entry *entries, uint32_t n,
+			     const struct rsh_names *names)
 {
 	d->names = rsh_alloc_array(n, sizeof(*d->names));
 	if (!d->names)
@@ -135,16 +136,16 @@ static int add_entries(struct rsh_index_draft *d,
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_index_entry *e = &entries[i];
 		uint32_t blob;
-		int rc = blob_of(d, e->index, names, &blob);
+		int rc = draft_blob_of(d, e->index, names, &blob);
 
 		d->names[i] = XXH3_64bits(e->name, strlen(e->name));
 		if (rc == 0)
-			rc = add_file(d, &e->key, d->names[i], blob);
+			rc = draft_add_file(d, &e->key, d->names[i], blob);
 		if (rc)
 			return rc;
 	}
 	d->n_entries = n;
-	qsort(d->names, n, sizeof(*d->names), compare_names);
+	qsort(d->names, n, sizeof(*d->names), draft_by_name);
 	return 0;
 }
 
@@ -154,7 +155,8 @@ static bool same_blob(const struct blob *a, const struct blob *b)
 }
 
 /* The new number of an old blob; -EBADMSG if it is damaged. */
-static int keep_blob(struct rsh_index_draft *d, uint32_t old, uint32_t *number)
+static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
+			   uint32_t *number)
 {
 	struct blob b = { .index = NULL };
 	int rc;
@@ -174,7 +176,7 @@ static int keep_blob(struct rsh_index_draft *d, uint32_t old, uint32_t *number)
 			return 0;
 		}
 	}
-	rc = add_blob(d, &b, number);
+	rc = draft_add_blob(d, &b, number);
 	if (rc == 0)
 		d->moved[old] = *number + 1;
 	return rc;
@@ -182,7 +184,7 @@ static int keep_blob(struct rsh_index_draft *d, uint32_t old, uint32_t *number)
 
 /* Files of the old cache that the new entries do not replace; a file that
  * changed has kept its name. */
-static int keep_others(struct rsh_index_draft *d)
+static int draft_keep_others(struct rsh_index_draft *d)
 {
 	const struct rsh_index_cache *c = d->cache;
 	size_t most = (size_t)d->n_entries * (1 + OTHERS_KEPT);
@@ -196,13 +198,13 @@ static int keep_others(struct rsh_index_draft *d)
 		int rc;
 
 		if (bsearch(&f->name, d->names, d->n_entries,
-			    sizeof(*d->names), compare_names))
+			    sizeof(*d->names), draft_by_name))
 			continue;
-		rc = keep_blob(d, f->blob, &blob);
+		rc = draft_keep_blob(d, f->blob, &blob);
 		if (rc == -EBADMSG)
 			continue;
 		if (rc == 0)
-			rc = add_file(d, &f->key, f->name, blob);
+			rc = draft_add_file(d, &f->key, f->name, blob);
 		if (rc)
 			return rc == -EFBIG ? 0 : rc;
 	}
@@ -211,7 +213,7 @@ static int keep_others(struct rsh_index_draft *d)
 
 /* ---- writing it ---- */
 
-static int append(int fd, const void *data, size_t len, uint64_t *end)
+static int draft_append(int fd, const void *data, size_t len, uint64_t *end)
 {
 	int rc = rsh_write_all(fd, data, len, *end);
 
@@ -219,7 +221,7 @@ static int append(int fd, const void *data, size_t len, uint64_t *end)
 	return rc;
 }
 
-static int write_draft(void *ctx, int fd)
+static int draft_write(void *ctx, int fd)
 {
 	const struct rsh_index_draft *d = ctx;
 	struct rsh_index_head head = {
@@ -242,17 +244,20 @@ static int write_draft(void *ctx, int fd)
 		at += d->blobs[i].length;
 	}
 	head.sum = rsh_index_sum(&head, places, d->files);
-	rc = append(fd, &head, sizeof(head), &end);
+	rc = draft_append(fd, &head, sizeof(head), &end);
 	if (rc == 0)
-		rc = append(fd, places, d->n_blobs * sizeof(*places), &end);
+		rc = draft_append(fd, places, d->n_blobs * sizeof(*places),
+				  &end);
 	if (rc == 0)
-		rc = append(fd, d->files, d->n_files * sizeof(*d->files), &end);
+		rc = draft_append(fd, d->files, d->n_files * sizeof(*d->files),
+				  &end);
 	for (size_t i = 0; i < d->n_blobs && rc == 0; i++)
-		rc = append(fd, d->blobs[i].data, d->blobs[i].length, &end);
+		rc = draft_append(fd, d->blobs[i].data, d->blobs[i].length,
+				  &end);
 	return rc;
 }
 
-static int replace_file(struct rsh_index_draft *d)
+static int draft_replace(struct rsh_index_draft *d)
 {
 	const struct rsh_index_cache *c = d->cache;
 	uint64_t number;
@@ -262,7 +267,7 @@ static int replace_file(struct rsh_index_draft *d)
 		return -errno;
 	snprintf(name, sizeof(name), "%s.%016" PRIx64 TEMPORARY_SUFFIX, c->name,
 		 number);
-	return rsh_file_replace(c->dirfd, c->name, name, 0600, write_draft, d);
+	return rsh_file_replace(c->dirfd, c->name, name, 0600, draft_write, d);
 }
 
 /* ---- trees that are gone ---- */
@@ -274,7 +279,7 @@ struct stored {
 };
 
 /* Is it a file that this program has made? */
-static bool is_ours(const char *name)
+static bool index_dir_is_ours(const char *name)
 {
 	size_t n = strspn(name, "0123456789abcdef");
 
@@ -287,7 +292,7 @@ static bool is_ours(const char *name)
 		rsh_has_suffix(name, TEMPORARY_SUFFIX));
 }
 
-static int by_age(const void *a, const void *b)
+static int index_dir_by_age(const void *a, const void *b)
 {
 	const struct timespec *x = &((const struct stored *)a)->mtime;
 	const struct timespec *y = &((const struct stored *)b)->mtime;
@@ -299,12 +304,12 @@ static int by_age(const void *a, const void *b)
 
 /* What a writer that was killed has left goes here; anything else is added to
  * the list. */
-static int look_at(int dirfd, const char *name, struct stored **list,
-		   size_t *n, size_t *cap)
+static int index_dir_look_at(int dirfd, const char *name, struct stored **list,
+			     size_t *n, size_t *cap)
 {
 	struct stat st;
 
-	if (!is_ours(name) ||
+	if (!index_dir_is_ours(name) ||
 	    fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
 		return 0;
 	if (rsh_has_suffix(name, TEMPORARY_SUFFIX)) {
@@ -324,7 +329,7 @@ static int look_at(int dirfd, const char *name, struct stored **list,
 
 /* Removes the files that were not used for the longest time while all of them
  * are too large together; the one just written is the newest. */
-static void remove_oldest(const struct rsh_index_cache *c)
+static void index_dir_remove_oldest(const struct rsh_index_cache *c)
 {
 	cleanup_free struct stored *list = NULL;
 	size_t n = 0, cap = 0;
@@ -336,11 +341,11 @@ static void remove_oldest(const struct rsh_index_cache *c)
 	if (!dir)
 		return;
 	while ((e = readdir(dir)))
-		if (look_at(c->dirfd, e->d_name, &list, &n, &cap))
+		if (index_dir_look_at(c->dirfd, e->d_name, &list, &n, &cap))
 			break;
 	closedir(dir);
 	if (n > 0)
-		qsort(list, n, sizeof(*list), by_age);
+		qsort(list, n, sizeof(*list), index_dir_by_age);
 	for (size_t i = 0; i < n; i++)
 		bytes += list[i].bytes;
 	for (size_t i = 0; i < n && bytes > RSH_INDEX_DIR_MAX; i++) {
@@ -353,39 +358,40 @@ static void remove_oldest(const struct rsh_index_cache *c)
 
 /* ---- the thread ---- */
 
-static void say_failed(const struct rsh_index_cache *c, int rc)
+static void draft_say_failed(const struct rsh_index_cache *c, int rc)
 {
 	rsh_log_info("%s: the index cache cannot be written: %s", c->path,
 		     strerror(-rc));
 }
 
-static void *saver(void *arg)
+static void *draft_saver(void *arg)
 {
 	struct rsh_index_draft *d = arg;
 	const struct rsh_index_cache *c = d->cache;
-	int rc = keep_others(d);
+	int rc = draft_keep_others(d);
 
 	if (rc == 0)
-		rc = replace_file(d);
+		rc = draft_replace(d);
 	if (rc)
-		say_failed(c, rc);
+		draft_say_failed(c, rc);
 	else
 		rsh_log_info("%s: the index cache holds %u files", c->path,
 			     d->n_entries);
-	remove_oldest(c);
+	index_dir_remove_oldest(c);
 	draft_free(d);
 	return NULL;
 }
 
 /* Signals are for the threads that serve the mount. */
-static bool start_saver(struct rsh_index_cache *c, struct rsh_index_draft *d)
+static bool draft_start_saver(struct rsh_index_cache *c,
+			      struct rsh_index_draft *d)
 {
 	sigset_t all, before;
 	bool started;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	started = pthread_create(&c->saver, NULL, saver, d) == 0;
+	started = pthread_create(&c->saver, NULL, draft_saver, d) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return started;
 }
@@ -400,15 +406,15 @@ void rsh_index_cache_save(struct rsh_index_cache *c,
 	if (d) {
 		d->cache = c;
 		d->bytes = sizeof(struct rsh_index_head);
-		rc = add_entries(d, entries, n, names);
+		rc = draft_add_entries(d, entries, n, names);
 	}
 	if (rc) {
 		if (d)
 			draft_free(d);
-		say_failed(c, rc);
+		draft_say_failed(c, rc);
 		return;
 	}
-	c->saving = start_saver(c, d);
+	c->saving = draft_start_saver(c, d);
 	if (!c->saving)
-		saver(d);
+		draft_saver(d);
 }

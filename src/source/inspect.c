@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
@@ -16,8 +17,8 @@
 
 /* ---- one file ---- */
 
-static int size_of(int fd, const char *path, uint64_t *size,
-		   struct rsh_error *err)
+static int inspect_size(int fd, const char *path, uint64_t *size,
+			struct rsh_error *err)
 {
 	struct stat st;
 
@@ -31,12 +32,12 @@ static int size_of(int fd, const char *path, uint64_t *size,
 	return 0;
 }
 
-static int inspect(const char *path, struct rsh_scan_file *in,
-		   bool check_crc, struct rsh_names *names,
-		   struct rsh_inspected *out, struct rsh_error *err)
+static int inspect_open(const char *path, struct rsh_store_scan *in,
+			bool check_crc, struct rsh_names *names,
+			struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_scan_pread, .ctx = in, .path = path,
+		.pread_fn = rsh_store_scan_pread, .ctx = in, .path = path,
 	};
 	int rc;
 
@@ -44,7 +45,7 @@ static int inspect(const char *path, struct rsh_scan_file *in,
 		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
 			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
 	};
-	rc = size_of(in->fd, path, &bytes.size, err);
+	rc = inspect_size(in->fd, path, &bytes.size, err);
 	if (rc)
 		return rc;
 	out->bytes = bytes.size;
@@ -62,13 +63,13 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 {
 	/* A named pipe would block. */
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct rsh_scan_file in = { .fd = fd };
+	struct rsh_store_scan in = { .fd = fd };
 
 	*out = (struct rsh_inspected){ 0 };
 	if (fd < 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
-	return inspect(path, &in, check_crc, names, out, err);
+	return inspect_open(path, &in, check_crc, names, out, err);
 }
 
 void rsh_inspected_clear(struct rsh_inspected *in)
@@ -117,28 +118,28 @@ uint32_t rsh_source_n_files(const struct rsh_source *s)
 void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 			  struct rsh_source_file_info *out)
 {
-	const struct rsh_source_file *f = &s->files[i];
+	const struct rsh_store_identity *id = rsh_store_identity(s->store, i);
 
 	*out = (struct rsh_source_file_info){
-		.rank = f->rank,
-		.name = f->name,
-		.path = f->path,
-		.valid = f->index != NULL,
-		.dev = f->id.dev,
-		.inode = f->id.ino,
-		.bytes = (uint64_t)f->id.size,
-		.mtime = f->id.mtime,
+		.rank = s->files[i].rank,
+		.name = rsh_store_name(s->store, i),
+		.path = rsh_store_path(s->store, i),
+		.valid = s->files[i].index != NULL,
+		.dev = id->dev,
+		.inode = id->ino,
+		.bytes = (uint64_t)id->size,
+		.mtime = id->mtime,
 	};
 }
 
 int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
 			       struct rsh_error *err)
 {
-	const char *name = s->files[i].name;
-	int fd = rsh_source_openat(s, name, RSH_OPEN_FLAGS);
+	const char *name = rsh_store_name(s->store, i);
+	int fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
 
 	if (fd < 0)
-		return rsh_source_open_error(s, name, fd, err);
+		return rsh_store_open_error(s->store, name, fd, err);
 	*out = fd;
 	return 0;
 }
@@ -147,19 +148,16 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
 			    bool check_crc, struct rsh_names *names,
 			    struct rsh_inspected *out, struct rsh_error *err)
 {
-	const struct rsh_source_file *f = &s->files[i];
-	struct rsh_scan_file in = { s->io, f->name, fd };
+	struct rsh_store_scan in = { s->store, i, fd };
 
-	return inspect(f->path, &in, check_crc, names, out, err);
+	return inspect_open(rsh_store_path(s->store, i), &in, check_crc, names,
+			    out, err);
 }
 
 ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
 			      void *buf, size_t len, uint64_t offset)
 {
-	ssize_t n = rsh_source_io_pread(s->io, s->files[i].name, fd, buf, len,
-					offset);
-
-	return n < 0 ? -errno : n;
+	return rsh_store_pread_once(s->store, i, fd, buf, len, offset);
 }
 
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)

@@ -29,44 +29,44 @@
 /* Parameters that no strategy lists: beside MindSpore's map and not in it. */
 #define MS_HYPER "hyper_param.safetensors"
 
-static bool exists(const struct rsh_source *s, const char *name)
+static bool model_has(const struct rsh_source *s, const char *name)
 {
-	return faccessat(s->dirfd, name, F_OK, 0) == 0;
+	return faccessat(rsh_store_dirfd(s->store), name, F_OK, 0) == 0;
 }
 
-static const char *map_name(const struct rsh_source *s)
+static const char *model_map_name(const struct rsh_source *s)
 {
-	if (exists(s, HF_MAP))
+	if (model_has(s, HF_MAP))
 		return HF_MAP;
-	return exists(s, MS_MAP) ? MS_MAP : NULL;
+	return model_has(s, MS_MAP) ? MS_MAP : NULL;
 }
 
 bool rsh_model_present(const struct rsh_source *s)
 {
-	return map_name(s) || exists(s, HF_SINGLE);
+	return model_map_name(s) || model_has(s, HF_SINGLE);
 }
 
-static int add_part(struct rsh_source *s, const char *name)
+static int model_add_part(struct rsh_source *s, const char *name)
 {
 	const struct rsh_checkpoint c = { .name = strdup(name) };
 
 	return rsh_listing_add(&s->listing, &c);
 }
 
-static int add_parts(struct rsh_source *s, const struct rsh_weight_map *map,
-		     bool hyper)
+static int model_add_parts(struct rsh_source *s,
+			   const struct rsh_weight_map *map, bool hyper)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
-		if (add_part(s, map->files[i]))
+		if (model_add_part(s, map->files[i]))
 			return -ENOMEM;
-	if (hyper && add_part(s, MS_HYPER))
+	if (hyper && model_add_part(s, MS_HYPER))
 		return -ENOMEM;
 	s->n_always = s->listing.n;
 	s->in_parts = true;
 	return 0;
 }
 
-static bool names_part(const struct rsh_weight_map *map, const char *name)
+static bool model_names_part(const struct rsh_weight_map *map, const char *name)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
 		if (strcmp(map->files[i], name) == 0)
@@ -74,8 +74,8 @@ static bool names_part(const struct rsh_weight_map *map, const char *name)
 	return false;
 }
 
-static int check_formats(const struct rsh_weight_map *map, const char *path,
-			 struct rsh_error *err)
+static int model_check_formats(const struct rsh_weight_map *map,
+			       const char *path, struct rsh_error *err)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
 		if (rsh_format_of(map->files[i]) != RSH_FORMAT_SAFETENSORS)
@@ -85,17 +85,17 @@ static int check_formats(const struct rsh_weight_map *map, const char *path,
 	return 0;
 }
 
-static int list_single(struct rsh_source *s, struct rsh_error *err)
+static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 {
 	static const char *const file = HF_SINGLE;
 	const struct rsh_weight_map map = { .n_files = 1, .files = &file };
 
-	return add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
+	return model_add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
 }
 
 int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 {
-	const char *name = map_name(s);
+	const char *name = model_map_name(s);
 	struct rsh_weight_map map;
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *path = NULL;
@@ -104,21 +104,21 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 	int rc;
 
 	if (!name)
-		return list_single(s, err);
+		return model_list_single(s, err);
 	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	rc = rsh_source_load(s, name, MAP_BYTES_MAX, "map of a model's parts",
-			     &data, &len, err);
+	rc = rsh_store_load(s->store, name, MAP_BYTES_MAX,
+			    "map of a model's parts", &data, &len, err);
 	if (rc == 0)
 		rc = rsh_weight_map_parse(data, len, path, &map, err);
 	if (rc)
 		return rc;
-	rc = check_formats(&map, path, err);
-	hyper = strcmp(name, MS_MAP) == 0 && exists(s, MS_HYPER) &&
-		!names_part(&map, MS_HYPER);
-	if (rc == 0 && add_parts(s, &map, hyper))
+	rc = model_check_formats(&map, path, err);
+	hyper = strcmp(name, MS_MAP) == 0 && model_has(s, MS_HYPER) &&
+		!model_names_part(&map, MS_HYPER);
+	if (rc == 0 && model_add_parts(s, &map, hyper))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rsh_log_info("%s: a model of %zu parts", path, s->listing.n);
@@ -127,14 +127,16 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 }
 
 /* Readable by whom all parts are, and as new as the newest. */
-static void join_attributes(struct rsh_source *s)
+static void model_join_attributes(struct rsh_source *s)
 {
-	struct rsh_source_attr *all = &s->files[0].attr;
+	struct rsh_store_attr *all = &s->whole;
 
+	*all = *rsh_store_attr(s->store, 0);
 	for (uint32_t i = 1; i < s->n_files; i++) {
-		const struct rsh_source_attr *a = &s->files[i].attr;
+		const struct rsh_store_attr *a =
+			rsh_store_attr(s->store, i);
 
-		all->mode &= rsh_source_mode_as(a, all->uid, all->gid);
+		all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
 		if (a->mtime.tv_sec > all->mtime.tv_sec ||
 		    (a->mtime.tv_sec == all->mtime.tv_sec &&
 		     a->mtime.tv_nsec > all->mtime.tv_nsec))
@@ -151,7 +153,7 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 						      sizeof(*base));
 	struct rsh_ckpt_index *whole;
 	uint32_t twice;
-	uint64_t at = 0;
+	uint64_t at = 0, size;
 	int rc;
 
 	if (!parts || !base ||
@@ -161,7 +163,8 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		parts[i] = s->files[i].index;
 		base[i] = s->files[i].base = at;
-		if (!rsh_add_u64(at, (uint64_t)s->files[i].id.size, &at))
+		size = (uint64_t)rsh_store_identity(s->store, i)->size;
+		if (!rsh_add_u64(at, size, &at))
 			return rsh_error_set(err, EFBIG, "%s: the model is too "
 					     "large", s->path);
 	}
@@ -174,17 +177,14 @@ int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 		return rsh_error_nomem(err);
 	s->indexes[s->n_indexes++] = whole;
 	s->view_index[0] = whole;
-	join_attributes(s);
+	model_join_attributes(s);
 	return 0;
 }
 
-struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
-					   uint32_t rank, uint64_t *offset)
+uint32_t rsh_model_part(const struct rsh_source *s, uint64_t *offset)
 {
 	uint32_t lo = 0, hi = s->n_files;
 
-	if (!s->in_parts)
-		return rsh_source_file(s, rank);
 	while (hi - lo > 1) {
 		uint32_t mid = lo + (hi - lo) / 2;
 
@@ -194,5 +194,5 @@ struct rsh_source_file *rsh_source_file_at(const struct rsh_source *s,
 			hi = mid;
 	}
 	*offset -= s->files[lo].base;
-	return &s->files[lo];
+	return lo;
 }

@@ -119,15 +119,16 @@ static int resume_open_files(struct rsh_source *s,
 	if (!o->fds || !o->bytes)
 		return rsh_error_nomem(err);
 	while (o->n < saved->n) {
-		struct rsh_source_file *f =
-			&s->files[saved->first_file + o->n];
-		int rc = rsh_file_identify(s, f, &o->fds[o->n], err);
+		const uint32_t file = saved->first_file + (uint32_t)o->n;
+		int rc = rsh_store_identify(s->store, file, &o->fds[o->n], err);
 
 		if (rc)
 			return rc;
 		o->bytes[o->n] = (struct rsh_byte_source){
 			.pread_fn = rsh_fd_pread, .ctx = &o->fds[o->n],
-			.size = (uint64_t)f->id.size, .path = f->path,
+			.size = (uint64_t)rsh_store_identity(s->store,
+							     file)->size,
+			.path = rsh_store_path(s->store, file),
 		};
 		o->n++;
 	}
@@ -147,13 +148,14 @@ static int resume_check_saved(struct rsh_source *s,
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < o.n; i++)
-		if (rsh_file_compare(&s->files[saved->first_file + i],
-				     o.fds[i], false))
+		if (rsh_store_compare(s->store,
+				      saved->first_file + (uint32_t)i,
+				      o.fds[i]))
 			return rsh_error_set(err, ESTALE, "%s: it is being "
 					     "written", o.bytes[i].path);
 	for (size_t i = 0; i < o.n; i++)
-		rsh_file_adopt(s, &s->files[saved->first_file + i],
-			       steal_fd(&o.fds[i]));
+		rsh_store_adopt(s->store, saved->first_file + (uint32_t)i,
+				steal_fd(&o.fds[i]));
 	return 0;
 }
 
@@ -376,21 +378,19 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 
 	if (!r)
 		return rsh_error_nomem(err);
-	rc = rsh_source_new(path, &r->source, err);
+	rc = rsh_source_new(path, &opts->store, &r->source, err);
 	if (rc == 0) {
-		r->source->follow_outside = opts->follow_outside;
-		r->source->opener = opts->opener;
 		r->source->check = opts->check;
 		rc = resume_find_kind(r->source, dialects, opts, err);
 	}
 	if (rc == 0)
 		rc = resume_choose_step(r, opts, fallbacks, err);
+	if (rc == 0 && rsh_store_start(r->source->store))
+		rc = rsh_error_nomem(err);
 	if (rc) {
 		rsh_resume_free(r);
 		return rc;
 	}
-	r->source->io = opts->io;
-	rsh_source_io_attach(r->source);
 	*out = r;
 	return 0;
 }

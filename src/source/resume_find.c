@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
@@ -48,16 +49,17 @@ static int find_stat(const struct rsh_finder *f, int dirfd, const char *dir,
 int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
 		    rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
-	cleanup_fd int fd = rsh_source_openat(f->source, *dir ? dir : ".",
-					      O_RDONLY | O_DIRECTORY);
+	cleanup_fd int fd = rsh_store_openat(f->source->store,
+					     *dir ? dir : ".",
+					     O_RDONLY | O_DIRECTORY);
 	struct dirent **found = NULL;
 	int n, rc = 0;
 
 	if (fd < 0)
-		return rsh_source_open_error(f->source, dir, fd, err);
+		return rsh_store_open_error(f->source->store, dir, fd, err);
 	n = scandirat(fd, ".", &found, find_is_visible, find_order);
 	if (n < 0)
-		return rsh_source_open_error(f->source, dir, -errno, err);
+		return rsh_store_open_error(f->source->store, dir, -errno, err);
 	for (int i = 0; i < n; i++) {
 		const char *name = found[i]->d_name;
 		struct stat st;

@@ -37,7 +37,8 @@ static int show_entry(struct rsh_resume *r, const char *dir, const char *name,
 				sizeof(*r->entries)))
 		return -ENOMEM;
 	if (e.kind == RSH_RESUME_FILE)
-		e.size = (uint64_t)r->source->files[e.file].id.size;
+		e.size = (uint64_t)rsh_store_identity(r->source->store,
+							e.file)->size;
 	r->entries[r->n_entries++] = e;
 	return 0;
 }

@@ -79,7 +79,7 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 	/* Whoever lists a tree has all ranks, and they ascend. */
 	if (n > 0 && s->files[n - 1].rank >= n_ranks)
 		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
-			*beyond = s->files[i].name;
+			*beyond = rsh_store_name(s->store, i);
 	for (size_t i = 0; chosen && i < s->listing.n_beyond; i++) {
 		const struct rsh_checkpoint *c = &s->listing.beyond[i];
 
@@ -120,22 +120,24 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 /* ---- bytes ---- */
 
 struct sample {
-	const struct rsh_source *source;
-	const struct rsh_source_file *file;
+	const struct rsh_store *store;
+	uint32_t file;
 	uint64_t offset;
 	uint8_t *buf;
 	size_t len;
 };
 
+/* Past the cache: a sample is not what will be read next. */
 static int sample_read(void *sample, int fd)
 {
 	const struct sample *b = sample;
-	struct rsh_scan_file in = { b->source->io, b->file->name, fd };
+	struct rsh_store_scan in = { b->store, b->file, fd };
 	size_t done = 0;
 
 	while (done < b->len) {
-		ssize_t n = rsh_scan_pread(&in, b->buf + done, b->len - done,
-					   b->offset + done);
+		ssize_t n = rsh_store_scan_pread(&in, b->buf + done,
+						 b->len - done,
+						 b->offset + done);
 
 		if (n <= 0)
 			return n < 0 ? (int)-n : EIO;
@@ -147,10 +149,12 @@ static int sample_read(void *sample, int fd)
 bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       uint8_t *buf, size_t len)
 {
-	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
-	struct sample b = { s, f, offset, buf, len };
+	struct sample b = { .store = s->store, .buf = buf, .len = len };
 
-	return f && rsh_file_try(s, f, sample_read, &b) == 0;
+	if (!rsh_source_locate(s, rank, &offset, &b.file))
+		return false;
+	b.offset = offset;
+	return rsh_store_try(s->store, b.file, sample_read, &b) == 0;
 }
 
 /* ---- what is known from an earlier time ---- */
@@ -165,18 +169,18 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 	time_t now = time(NULL);
 	XXH3_state_t state;
 
-	if (s->index_dirfd < 0 || !rsh_source_io_is_true(s->io))
+	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return false;
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
 	for (uint32_t i = 0; i < s->n_files; i++) {
-		struct rsh_source_file *f = &s->files[i];
+		const struct rsh_source_file *f = &s->files[i];
 		struct rsh_index_key key;
 
 		XXH3_64bits_update(&state, &f->rank, sizeof(f->rank));
 		if (!f->index)
 			continue;
-		if (rsh_file_try(s, f, sample_take_key, &key) ||
+		if (rsh_store_try(s->store, i, sample_take_key, &key) ||
 		    !rsh_index_key_settled(&key, now))
 			return false;
 		XXH3_64bits_update(&state, &key, sizeof(key));

@@ -43,7 +43,7 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 
 static bool say_is_chosen(const struct rsh_source *s, uint32_t rank)
 {
-	return rank < s->n_ranks && s->by_rank[rank];
+	return rank < s->n_ranks && s->by_rank[rank] != RSH_FILE_NONE;
 }
 
 /* Logs the ranks that have checkpoints, but none of the chosen candidate. */
@@ -101,12 +101,12 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	rsh_source_log_left_out(s);
 
 	for (uint32_t i = 0; i < s->n_files; i++)
-		rsh_log_debug("taken: %s", s->files[i].path);
+		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	if (s->listing.n <= s->n_files || s->n_files == 0)
 		return;
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",
-		       s->path, choice, s->files[0].name, beside);
+		       s->path, choice, rsh_store_name(s->store, 0), beside);
 	say_absent(s, choice);
 }

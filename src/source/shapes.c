@@ -6,10 +6,10 @@
 
 #include <errno.h>
 
-static int add_files(const struct rsh_source_view *view, uint32_t first,
-		     const struct rsh_strategy *src,
-		     struct rsh_derive_shapes *out, bool *any,
-		     struct rsh_error *err)
+static int shapes_add_files(const struct rsh_source_view *view, uint32_t first,
+			    const struct rsh_strategy *src,
+			    struct rsh_derive_shapes *out, bool *any,
+			    struct rsh_error *err)
 {
 	for (uint32_t rank = first; rank < view->n_ranks; rank++) {
 		int rc;
@@ -28,10 +28,12 @@ static int add_files(const struct rsh_source_view *view, uint32_t first,
 }
 
 /* The shapes in the best candidate of these ranks' files that has some. */
-static int try_ranks(const char *path, const struct rsh_source_options *opts,
-		     const struct rsh_strategy *src, uint32_t first, uint32_t n,
-		     struct rsh_names *names, struct rsh_derive_shapes *out,
-		     bool *any, struct rsh_error *err)
+static int shapes_try_ranks(const char *path,
+			    const struct rsh_source_options *opts,
+			    const struct rsh_strategy *src, uint32_t first,
+			    uint32_t n, struct rsh_names *names,
+			    struct rsh_derive_shapes *out, bool *any,
+			    struct rsh_error *err)
 {
 	struct rsh_source *s;
 	int rc = rsh_source_open(path, first, n, opts, &s, err);
@@ -49,7 +51,7 @@ static int try_ranks(const char *path, const struct rsh_source_options *opts,
 			break;
 		rsh_source_log_left_out(s);
 		rsh_source_view(s, names, &view);
-		rc = add_files(&view, first, src, out, any, err);
+		rc = shapes_add_files(&view, first, src, out, any, err);
 	}
 	rsh_source_free(s);
 	return rc;
@@ -71,8 +73,8 @@ int rsh_source_shapes(const char *path, const struct rsh_source_options *opts,
 		/* All ranks of a stage hold slices of the same shapes; the
 		 * first one may be the one that is lost. */
 		for (uint32_t n = 1; !rc && !any; n = ranks) {
-			rc = try_ranks(path, &headers, src, s * ranks, n, names,
-				       out, &any, err);
+			rc = shapes_try_ranks(path, &headers, src, s * ranks, n,
+					      names, out, &any, err);
 			if (n == ranks)
 				break;
 			rc = 0; /* the others will tell */

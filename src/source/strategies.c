@@ -13,15 +13,15 @@
 #include "rsh/wire/strategy_emit.h"
 #include "source_i.h"
 
-static bool is_json(const char *path)
+static bool strategies_is_json(const char *path)
 {
 	size_t n = strlen(path);
 
 	return n >= 5 && strcmp(path + n - 5, ".json") == 0;
 }
 
-static int list_all(char *const *paths, size_t n, struct rsh_path_list *list,
-		    struct rsh_error *err)
+static int strategies_list(char *const *paths, size_t n,
+			   struct rsh_path_list *list, struct rsh_error *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		bool directory;
@@ -37,7 +37,8 @@ static int list_all(char *const *paths, size_t n, struct rsh_path_list *list,
 static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
 {
 	for (size_t i = 1; i < list->n; i++)
-		if (is_json(list->v[i]) != is_json(list->v[0]))
+		if (strategies_is_json(list->v[i]) !=
+		    strategies_is_json(list->v[0]))
 			return rsh_error_set(err, EINVAL,
 					     "%s and %s: strategies in protobuf and in JSON form cannot be merged",
 					     list->v[0], list->v[i]);
@@ -68,7 +69,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 		{ 0 };
 	cleanup_free struct rsh_strategy_bytes *files = NULL;
 	cleanup_free uint8_t **data = NULL;
-	int rc = list_all(paths, n, &list, err);
+	int rc = strategies_list(paths, n, &list, err);
 
 	if (rc == 0)
 		rc = check_forms(&list, err);
@@ -78,7 +79,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 	data = calloc(list.n, sizeof(*data));
 	if (!files || !data)
 		return rsh_error_nomem(err);
-	*json = is_json(list.v[0]);
+	*json = strategies_is_json(list.v[0]);
 	rc = load_all(&list, data, files, err);
 	if (rc == 0)
 		rc = rsh_strategy_join(files, list.n, *json, out, len, err);
@@ -90,9 +91,9 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 /* ---- checking ---- */
 
 /* Parses what can be parsed; the rest is told. */
-static int parse_all(const struct rsh_path_list *list,
-		     struct rsh_strategy_file **files, uint32_t *n,
-		     rsh_strategy_report_fn *report, void *ctx)
+static int strategies_parse(const struct rsh_path_list *list,
+			    struct rsh_strategy_file **files, uint32_t *n,
+			    rsh_strategy_report_fn *report, void *ctx)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		struct rsh_error bad = RSH_ERROR_INIT;
@@ -138,7 +139,7 @@ int rsh_strategies_check(const char *path,
 	files = calloc(list.n, sizeof(*files));
 	if (!files)
 		return rsh_error_nomem(err);
-	rc = parse_all(&list, files, &n, report, ctx);
+	rc = strategies_parse(&list, files, &n, report, ctx);
 	if (rc == 0)
 		return rsh_strategy_check(files, n, directory, path, shapes,
 					  names, report, ctx, err);

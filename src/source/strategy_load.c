@@ -19,83 +19,13 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_file.h"
 
-
-static int system_error(struct rsh_error *err, const char *path)
+static int strategy_system_error(struct rsh_error *err, const char *path)
 {
 	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
 }
 
-static int read_all(int fd, const char *path, uint8_t *buf, size_t size,
-		    size_t *got, struct rsh_error *err)
-{
-	*got = 0;
-	while (*got < size) {
-		ssize_t n = read(fd, buf + *got, size - *got);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return system_error(err, path);
-		if (n == 0)
-			break;
-		*got += (size_t)n;
-	}
-	return 0;
-}
-
-static int load_open(int fd, const char *path, uint64_t max, const char *what,
-		     uint8_t **out, size_t *len, struct rsh_error *err)
-{
-	cleanup_free uint8_t *data = NULL;
-	struct stat st;
-	int rc;
-
-	if (fstat(fd, &st) != 0)
-		return system_error(err, path);
-	if (!S_ISREG(st.st_mode))
-		return rsh_error_set(err, EINVAL, "%s: not a regular file",
-				     path);
-	if ((uint64_t)st.st_size > max)
-		return rsh_error_set(err, EFBIG, "%s: too large for a %s", path,
-				     what);
-	data = rsh_alloc_array((size_t)st.st_size + 1, 1);
-	if (!data)
-		return rsh_error_nomem(err);
-	rc = read_all(fd, path, data, (size_t)st.st_size, len, err);
-	if (rc == 0)
-		*out = steal_pointer(&data);
-	return rc;
-}
-
-int rsh_load_whole(const char *path, uint64_t max, const char *what,
-		   uint8_t **out, size_t *len, struct rsh_error *err)
-{
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	if (fd < 0)
-		return rsh_error_set(err, errno, "%s %s: %s", what, path,
-				     strerror(errno));
-	return load_open(fd, path, max, what, out, len, err);
-}
-
-int rsh_source_load(const struct rsh_source *s, const char *name, uint64_t max,
-		    const char *what, uint8_t **out, size_t *len,
-		    struct rsh_error *err)
-{
-	cleanup_fd int fd = rsh_source_openat(s, name, O_RDONLY | O_NONBLOCK);
-	cleanup_free char *path = NULL;
-
-	if (fd < 0)
-		return rsh_source_open_error(s, name, fd, err);
-	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
-	}
-	return load_open(fd, path, max, what, out, len, err);
-}
-
-static int load_file(const char *path, struct rsh_strategy_file **out,
-		     struct rsh_error *err)
+static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
+			      struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
 	size_t len;
@@ -123,7 +53,8 @@ void rsh_path_list_clear(struct rsh_path_list *l)
 	free(l->v);
 }
 
-static int add_path(struct rsh_path_list *l, const char *dir, const char *name)
+static int strategy_add_path(struct rsh_path_list *l, const char *dir,
+			     const char *name)
 {
 	char *path;
 
@@ -137,13 +68,13 @@ static int add_path(struct rsh_path_list *l, const char *dir, const char *name)
 	return 0;
 }
 
-static int by_text(const void *a, const void *b)
+static int strategy_by_text(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int read_names(DIR *dir, const char *path, struct rsh_path_list *l,
-		      struct rsh_error *err)
+static int strategy_read_names(DIR *dir, const char *path,
+			       struct rsh_path_list *l, struct rsh_error *err)
 {
 	const struct dirent *e;
 
@@ -151,11 +82,11 @@ static int read_names(DIR *dir, const char *path, struct rsh_path_list *l,
 		if (e->d_name[0] == '.' || !(rsh_has_suffix(e->d_name, ".ckpt") ||
 					     rsh_has_suffix(e->d_name, ".json")))
 			continue;
-		if (add_path(l, path, e->d_name))
+		if (strategy_add_path(l, path, e->d_name))
 			return rsh_error_nomem(err);
 	}
 	if (errno)
-		return system_error(err, path);
+		return strategy_system_error(err, path);
 	if (l->n == 0)
 		return rsh_error_set(err, EINVAL, "%s: no strategy file "
 				     "(*.ckpt or *.json) in this directory",
@@ -163,24 +94,26 @@ static int read_names(DIR *dir, const char *path, struct rsh_path_list *l,
 	return 0;
 }
 
-static int list_dir(const char *path, bool as_listed, struct rsh_path_list *l,
-		    struct rsh_error *err)
+static int strategy_list_dir(const char *path, bool as_listed,
+			     struct rsh_path_list *l, struct rsh_error *err)
 {
 	DIR *dir = opendir(path);
 	int rc;
 
 	if (!dir)
-		return system_error(err, path);
-	rc = read_names(dir, path, l, err);
+		return strategy_system_error(err, path);
+	rc = strategy_read_names(dir, path, l, err);
 	closedir(dir);
 	if (rc == 0 && !as_listed)
-		qsort(l->v, l->n, sizeof(*l->v), by_text);
+		qsort(l->v, l->n, sizeof(*l->v), strategy_by_text);
 	return rc;
 }
 
-static int merge_files(const struct rsh_path_list *l, enum rsh_strategy_form form,
-		       const char *path, struct rsh_names *names,
-		       struct rsh_strategy **out, struct rsh_error *err)
+static int strategy_merge_files(const struct rsh_path_list *l,
+				enum rsh_strategy_form form, const char *path,
+				struct rsh_names *names,
+				struct rsh_strategy **out,
+				struct rsh_error *err)
 {
 	struct rsh_strategy_file **files =
 		rsh_alloc_array(l->n, sizeof(*files));
@@ -190,7 +123,7 @@ static int merge_files(const struct rsh_path_list *l, enum rsh_strategy_form for
 	if (!files)
 		return rsh_error_nomem(err);
 	for (; n < l->n && rc == 0; n++)
-		rc = load_file(l->v[n], &files[n], err);
+		rc = strategy_load_file(l->v[n], &files[n], err);
 	if (rc == 0)
 		return rsh_strategy_merge(files, n, form, path, names,
 					  out, err);
@@ -212,7 +145,7 @@ int rsh_strategy_list(const char *path, bool as_listed,
 				     strerror(errno));
 	*directory = S_ISDIR(st.st_mode);
 	if (*directory)
-		return list_dir(path, as_listed, list, err);
+		return strategy_list_dir(path, as_listed, list, err);
 	copy = strdup(path);
 	if (!copy ||
 	    rsh_grow(&list->v, &list->cap, list->n + 1, sizeof(*list->v))) {
@@ -238,11 +171,11 @@ int rsh_strategy_load(const char *path, bool as_listed,
 	if (directory)
 		form = as_listed ? RSH_STRATEGY_DIR_AS_LISTED :
 				   RSH_STRATEGY_DIR;
-	return merge_files(&list, form, path, names, out, err);
+	return strategy_merge_files(&list, form, path, names, out, err);
 }
 
-static int digest_file(const char *path, bool named, XXH3_state_t *hash,
-		       struct rsh_error *err)
+static int strategy_digest_file(const char *path, bool named,
+				XXH3_state_t *hash, struct rsh_error *err)
 {
 	cleanup_free uint8_t *data = NULL;
 	const char *name = strrchr(path, '/');
@@ -274,7 +207,7 @@ int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
 	for (size_t i = 0; i < list.n && rc == 0; i++)
-		rc = digest_file(list.v[i], directory, hash, err);
+		rc = strategy_digest_file(list.v[i], directory, hash, err);
 	*xxh3 = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;

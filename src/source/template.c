@@ -22,7 +22,7 @@ bool rsh_template_has_rank(const char *t, size_t n)
 
 /* The digits at s as a rank; NULL if there are none or it is none, else what
  * follows them. */
-static const char *read_rank(const char *s, uint32_t *rank)
+static const char *template_read_rank(const char *s, uint32_t *rank)
 {
 	uint64_t v = 0;
 
@@ -37,28 +37,28 @@ static const char *read_rank(const char *s, uint32_t *rank)
 	return s;
 }
 
-static bool match(const char *t, const char *end, const char *s,
-		  uint32_t *rank);
+static bool template_match(const char *t, const char *end, const char *s,
+			   uint32_t *rank);
 
-static bool match_rank(const char *t, const char *end, const char *s,
-		       uint32_t *rank)
+static bool template_match_rank(const char *t, const char *end, const char *s,
+				uint32_t *rank)
 {
 	uint32_t found;
 
-	s = read_rank(s, &found);
+	s = template_read_rank(s, &found);
 	if (!s || (*rank != RSH_RANK_UNKNOWN && *rank != found))
 		return false;
 	*rank = found;
-	return match(t, end, s, rank);
+	return template_match(t, end, s, rank);
 }
 
-static bool match_any(const char *t, const char *end, const char *s,
-		      uint32_t *rank)
+static bool template_match_any(const char *t, const char *end, const char *s,
+			       uint32_t *rank)
 {
 	for (;; s++) {
 		uint32_t tried = *rank;
 
-		if (match(t, end, s, &tried)) {
+		if (template_match(t, end, s, &tried)) {
 			*rank = tried;
 			return true;
 		}
@@ -67,17 +67,17 @@ static bool match_any(const char *t, const char *end, const char *s,
 	}
 }
 
-static bool match(const char *t, const char *end, const char *s,
-		  uint32_t *rank)
+static bool template_match(const char *t, const char *end, const char *s,
+			   uint32_t *rank)
 {
 	const size_t n_mark = strlen(RANK_MARK);
 
 	for (; t < end; t++, s++) {
 		if ((size_t)(end - t) >= n_mark &&
 		    memcmp(t, RANK_MARK, n_mark) == 0)
-			return match_rank(t + n_mark, end, s, rank);
+			return template_match_rank(t + n_mark, end, s, rank);
 		if (*t == '*')
-			return match_any(t + 1, end, s, rank);
+			return template_match_any(t + 1, end, s, rank);
 		if (!*s || (*t != '?' && *t != *s))
 			return false;
 	}
@@ -89,7 +89,7 @@ bool rsh_template_match(const char *t, size_t n, const char *name,
 {
 	uint32_t found = *rank;
 
-	if (!match(t, t + n, name, &found))
+	if (!template_match(t, t + n, name, &found))
 		return false;
 	*rank = found;
 	return true;

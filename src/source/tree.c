@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/tree.c - a source from opening to closing, and its chosen files.
- *
- * Everything is reached from one directory descriptor, so that the tree stays
- * the same one after chdir(2), a rename of its parents, or a mount over it. */
+/* source/tree.c - a source from opening to closing, and its chosen files. */
 #include "config.h"
 
 #include "index_cache_i.h"
 #include "source_i.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "rsh/util/log.h"
@@ -24,18 +18,10 @@
 
 /* ---- the chosen candidate ---- */
 
-/* False if a thread still needs it. */
-static bool drop_choice(struct rsh_source *s)
+static void source_forget_choice(struct rsh_source *s)
 {
-	if (!rsh_outage_stop(s))
-		return false;
-	rsh_outage_reset(s);
 	rsh_index_cache_close(s->index_cache);
 	s->index_cache = NULL;
-	for (uint32_t i = 0; i < s->n_files; i++) {
-		rsh_file_close(&s->files[i]);
-		free(s->files[i].path);
-	}
 	for (uint32_t i = 0; i < s->n_indexes; i++)
 		rsh_ckpt_index_free(s->indexes[i]);
 	free(s->indexes);
@@ -43,69 +29,65 @@ static bool drop_choice(struct rsh_source *s)
 	free(s->by_rank);
 	free(s->view_index);
 	free(s->view_path);
-	free(s->failed);
-	rsh_pool_reset(&s->pool);
 	s->indexes = NULL;
 	s->files = NULL;
 	s->by_rank = NULL;
 	s->view_index = NULL;
 	s->view_path = NULL;
-	s->failed = NULL;
 	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
-	s->cap_indexes = 0;
-	return true;
+	s->cap_indexes = s->cap_files = 0;
 }
 
-static int add_file(struct rsh_source *s, const struct rsh_checkpoint *c)
+int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e)
 {
-	struct rsh_source_file *f = &s->files[s->n_files++];
-
-	*f = (struct rsh_source_file){
-		.rank = s->dialect ? s->n_files - 1 : c->rank, .name = c->name,
-		.epoch = c->step.numbers[0], .step = c->step.numbers[1],
-		.cached = RSH_CACHE_FILE_NONE,
-		.reported = ATOMIC_FLAG_INIT,
-	};
-	if (*c->name == '/')
-		f->path = strdup(c->name);
-	else if (asprintf(&f->path, "%s/%s", s->path, c->name) < 0)
-		f->path = NULL;
-	return f->path ? 0 : -ENOMEM;
-}
-
-static int by_rank(const void *a, const void *b)
-{
-	const struct rsh_source_file *x = a, *y = b;
-
-	return (x->rank > y->rank) - (x->rank < y->rank);
-}
-
-/* The candidate's files and those that belong to each, ascending by rank. */
-static int collect_files(struct rsh_source *s, uint32_t i)
-{
-	const struct rsh_listing *l = &s->listing;
-	struct rsh_candidate c = { 0, 0 };
-	size_t k;
-
-	if (i < s->n_candidates)
-		c = s->candidates[i];
-	s->files = rsh_alloc_array(c.end - c.first + s->n_always,
-				   sizeof(*s->files));
-	if (!s->files)
+	if (rsh_grow(&s->files, &s->cap_files, (size_t)s->n_files + 1,
+		     sizeof(*s->files)) || rsh_store_add(s->store, e))
 		return -ENOMEM;
-	for (k = c.first; k < c.end; k++)
-		if (add_file(s, &l->files[k]))
-			return -ENOMEM;
-	for (k = l->n - s->n_always; k < l->n; k++)
-		if (add_file(s, &l->files[k]))
-			return -ENOMEM;
-	/* Parts of a model stay in the order of its map. */
-	if (s->n_files > 0 && !s->in_parts && !s->dialect)
-		qsort(s->files, s->n_files, sizeof(*s->files), by_rank);
+	s->files[s->n_files++] = (struct rsh_source_file){ .rank = e->owner };
 	return 0;
 }
 
-static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
+static int checkpoint_by_rank(const void *a, const void *b)
+{
+	return rsh_by_u32(&(*(struct rsh_checkpoint *const *)a)->rank,
+			  &(*(struct rsh_checkpoint *const *)b)->rank);
+}
+
+/* The candidate's files and those that belong to each, ascending by rank. */
+static int source_collect_files(struct rsh_source *s, uint32_t i)
+{
+	const struct rsh_listing *l = &s->listing;
+	struct rsh_candidate c = { 0, 0 };
+	cleanup_free struct rsh_checkpoint **all = NULL;
+	size_t n = 0;
+
+	if (i < s->n_candidates)
+		c = s->candidates[i];
+	all = rsh_alloc_array(c.end - c.first + s->n_always, sizeof(*all));
+	if (!all)
+		return -ENOMEM;
+	for (size_t k = c.first; k < c.end; k++)
+		all[n++] = &l->files[k];
+	for (size_t k = l->n - s->n_always; k < l->n; k++)
+		all[n++] = &l->files[k];
+	/* Parts of a model stay in the order of its map. */
+	if (n > 0 && !s->in_parts && !s->dialect)
+		qsort(all, n, sizeof(*all), checkpoint_by_rank);
+	for (size_t k = 0; k < n; k++) {
+		const struct rsh_store_entry e = {
+			.name = all[k]->name,
+			.owner = s->dialect ? s->n_files : all[k]->rank,
+			.epoch = all[k]->step.numbers[0],
+			.step = all[k]->step.numbers[1],
+		};
+
+		if (rsh_source_add(s, &e))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 {
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (s->files[i].rank == s->files[i - 1].rank)
@@ -114,33 +96,36 @@ static int check_ranks(const struct rsh_source *s, struct rsh_error *err)
 					     "meant: %s or %s: say --select "
 					     "name=GLOB", s->path,
 					     s->files[i].rank,
-					     s->files[i - 1].name,
-					     s->files[i].name);
+					     rsh_store_name(s->store, i - 1),
+					     rsh_store_name(s->store, i));
 	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= MAX_RANKS)
 		return rsh_error_set(err, EINVAL, "%s: rank %u is beyond the "
 				     "%u ranks that a job may have",
-				     s->files[s->n_files - 1].path,
+				     rsh_store_path(s->store, s->n_files - 1),
 				     s->files[s->n_files - 1].rank, MAX_RANKS);
 	return 0;
 }
 
 /* A file that was named in a way of its own is a .ckpt. */
-static enum rsh_format format_of(const struct rsh_source_file *f)
+static enum rsh_format source_format_of(const struct rsh_source *s,
+					uint32_t file)
 {
-	return rsh_format_of(f->name) == RSH_FORMAT_SAFETENSORS ?
+	const char *name = rsh_store_name(s->store, file);
+
+	return rsh_format_of(name) == RSH_FORMAT_SAFETENSORS ?
 		RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT;
 }
 
 /* All chosen files are of one format, which is the source's. */
-static int take_format(struct rsh_source *s, struct rsh_error *err)
+static int source_take_format(struct rsh_source *s, struct rsh_error *err)
 {
-	s->format = s->n_files ? format_of(&s->files[0]) : RSH_FORMAT_CKPT;
+	s->format = s->n_files ? source_format_of(s, 0) : RSH_FORMAT_CKPT;
 	for (uint32_t i = 1; i < s->n_files; i++)
-		if (format_of(&s->files[i]) != s->format)
+		if (source_format_of(s, i) != s->format)
 			return rsh_error_set(err, EINVAL, "%s and %s: a source "
 					     "is either .ckpt or .safetensors",
-					     s->files[0].path,
-					     s->files[i].path);
+					     rsh_store_path(s->store, 0),
+					     rsh_store_path(s->store, i));
 	return 0;
 }
 
@@ -149,17 +134,18 @@ int rsh_source_number_files(struct rsh_source *s)
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
-	/* Calloc, because ranks may be few and far between. */
-	s->by_rank = calloc((size_t)s->n_ranks + 1, sizeof(*s->by_rank));
+	/* Ranks may be few and far between. */
+	s->by_rank = rsh_alloc_array((size_t)s->n_ranks + 1,
+				     sizeof(*s->by_rank));
 	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));
 	s->view_path = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_path));
-	s->failed = calloc((size_t)s->n_ranks + 1, sizeof(*s->failed));
-	if (!s->by_rank || !s->view_index || !s->view_path || !s->failed)
+	if (!s->by_rank || !s->view_index || !s->view_path)
 		return -ENOMEM;
+	memset(s->by_rank, 0xff, s->n_ranks * sizeof(*s->by_rank));
 	for (uint32_t i = s->n_files; i-- > 0;) {
-		s->by_rank[s->files[i].rank] = &s->files[i];
+		s->by_rank[s->files[i].rank] = i;
 		s->view_path[s->files[i].rank] = s->in_parts ?
-			s->path : s->files[i].path;
+			s->path : rsh_store_path(s->store, i);
 	}
 	return 0;
 }
@@ -173,15 +159,16 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 {
 	int rc;
 
-	if (!drop_choice(s))
+	if (!rsh_store_clear(s->store))
 		return rsh_error_set(err, EIO, "%s: a read does not come back",
 				     s->path);
+	source_forget_choice(s);
 	s->chosen = i;
-	rc = collect_files(s, i) ? rsh_error_nomem(err) : 0;
+	rc = source_collect_files(s, i) ? rsh_error_nomem(err) : 0;
 	if (rc == 0 && !s->in_parts && !s->dialect)
-		rc = check_ranks(s, err);
+		rc = source_check_ranks(s, err);
 	if (rc == 0 && !s->dialect)
-		rc = take_format(s, err);
+		rc = source_take_format(s, err);
 	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -189,26 +176,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 
 /* ---- opening and closing ---- */
 
-static int open_root(struct rsh_source *s, struct rsh_error *err)
-{
-	struct stat st;
-	struct statfs fs;
-
-	s->dirfd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (s->dirfd < 0 || fstat(s->dirfd, &st) != 0)
-		return rsh_error_set(err, errno, "source %s: %s", s->path,
-				     strerror(errno));
-	s->attr = (struct rsh_source_attr){
-		.mode = st.st_mode & 07777, .uid = st.st_uid,
-		.gid = st.st_gid, .mtime = st.st_mtim,
-	};
-	s->place = rsh_source_place(s->dirfd);
-	if (fstatfs(s->dirfd, &fs) == 0)
-		s->fs_type = (uint32_t)fs.f_type;
-	return 0;
-}
-
-static void log_empty_dirs(const struct rsh_source *s)
+static void source_log_empty_dirs(const struct rsh_source *s)
 {
 	const struct rsh_listing *l = &s->listing;
 
@@ -223,42 +191,27 @@ static void log_empty_dirs(const struct rsh_source *s)
 	}
 }
 
-static char *without_trailing_slashes(const char *path)
-{
-	size_t n = strlen(path);
-
-	while (n > 1 && path[n - 1] == '/')
-		n--;
-	return strndup(path, n);
-}
-
-int rsh_source_new(const char *path, struct rsh_source **out,
-		   struct rsh_error *err)
+int rsh_source_new(const char *path, const struct rsh_store_options *opts,
+		   struct rsh_source **out, struct rsh_error *err)
 {
 	struct rsh_source *s = calloc(1, sizeof(*s));
 	int rc;
 
 	if (!s)
 		return rsh_error_nomem(err);
-	s->dirfd = s->index_dirfd = -1;
-	s->path = without_trailing_slashes(path);
-	if (!s->path || rsh_pool_init(&s->pool) ||
-	    rsh_outage_init(&s->outage)) {
-		free(s->path);
-		free(s);
-		return rsh_error_nomem(err);
-	}
-	rc = open_root(s, err);
+	s->index_dirfd = -1;
+	rc = rsh_store_open(path, opts, &s->store, err);
 	if (rc) {
-		rsh_source_free(s);
+		free(s);
 		return rc;
 	}
+	s->path = rsh_store_root(s->store);
 	*out = s;
 	return 0;
 }
 
-static bool is_model(const struct rsh_source *s,
-		     const struct rsh_source_options *opts)
+static bool source_is_model(const struct rsh_source *s,
+			    const struct rsh_source_options *opts)
 {
 	return opts->unsharded && !opts->rank_dir && !opts->file &&
 	       !opts->source_map && opts->breakpoints != RSH_BREAKPOINTS_ONLY &&
@@ -266,9 +219,9 @@ static bool is_model(const struct rsh_source *s,
 		opts->select == RSH_SELECT_MINDSPORE) && rsh_model_present(s);
 }
 
-static int list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
-		      const struct rsh_source_options *opts,
-		      struct rsh_error *err)
+static int source_list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
+			     const struct rsh_source_options *opts,
+			     struct rsh_error *err)
 {
 	int rc = rsh_listing_make(s, first, n, opts, err);
 
@@ -280,27 +233,24 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    struct rsh_source **out, struct rsh_error *err)
 {
 	struct rsh_source *s;
-	int rc = rsh_source_new(path, &s, err);
+	int rc = rsh_source_new(path, &opts->store, &s, err);
 
 	if (rc)
 		return rc;
 	s->first_rank = first;
 	s->n_threads = opts->n_threads;
 	s->check = opts->check;
-	s->follow_outside = opts->follow_outside;
-	s->opener = opts->opener;
 	s->select = opts->select;
-	s->io = opts->io;
 	if (opts->index_cache)
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);
-	rc = is_model(s, opts) ? rsh_model_list(s, err) :
-				 list_ranks(s, first, n, opts, err);
+	rc = source_is_model(s, opts) ? rsh_model_list(s, err) :
+				 source_list_ranks(s, first, n, opts, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
 	}
-	log_empty_dirs(s);
+	source_log_empty_dirs(s);
 	*out = s;
 	return 0;
 }
@@ -309,20 +259,12 @@ void rsh_source_free(struct rsh_source *s)
 {
 	if (!s)
 		return;
-	if (!drop_choice(s)) {
-		rsh_source_io_keep(s->io);
-		return;
-	}
+	source_forget_choice(s);
+	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
 	free(s->candidates);
-	rsh_pool_destroy(&s->pool);
-	rsh_outage_destroy(&s->outage);
-	if (s->dirfd >= 0)
-		close(s->dirfd);
 	if (s->index_dirfd >= 0)
 		close(s->index_dirfd);
-	free(s->place);
-	free(s->path);
 	free(s);
 }
 
@@ -339,30 +281,68 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 	};
 }
 
-bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
-		     struct rsh_source_attr *out)
+static uint32_t source_first_file(const struct rsh_source *s, uint32_t rank)
 {
-	const struct rsh_source_file *f = rsh_source_file(s, rank);
+	return rank < s->n_ranks ? s->by_rank[rank] : RSH_FILE_NONE;
+}
 
-	if (!f)
+bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
+		     struct rsh_store_attr *out)
+{
+	const uint32_t file = source_first_file(s, rank);
+
+	if (file == RSH_FILE_NONE)
 		return false;
-	*out = f->attr;
+	*out = s->in_parts ? s->whole : *rsh_store_attr(s->store, file);
 	return true;
 }
 
-void rsh_source_root_attr(const struct rsh_source *s,
-			  struct rsh_source_attr *out)
+struct rsh_store *rsh_source_store(const struct rsh_source *s)
 {
-	*out = s->attr;
-}
-
-int rsh_source_dirfd(const struct rsh_source *s)
-{
-	return s->dirfd;
+	return s->store;
 }
 
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
 {
 	*first = s->first_bad.text;
 	return s->n_bad;
+}
+
+/* ---- its bytes ---- */
+
+bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
+		       uint64_t *offset, uint32_t *file)
+{
+	if (s->in_parts) {
+		*file = rsh_model_part(s, offset);
+		return true;
+	}
+	*file = source_first_file(s, rank);
+	return *file != RSH_FILE_NONE;
+}
+
+int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       void *buf, size_t len, bool wait)
+{
+	uint32_t file;
+
+	if (!rsh_source_locate(s, rank, &offset, &file))
+		return -ENOENT;
+	return rsh_store_read(s->store, file, offset, buf, len, wait);
+}
+
+int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		    void *buf, size_t len)
+{
+	return rsh_source_read_at(s, rank, offset, buf, len, true);
+}
+
+bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
+		      uint32_t *file)
+{
+	uint64_t first = 0;
+
+	return rsh_source_locate(s, rank, &first, file) &&
+	       (uint64_t)rsh_store_identity(s->store, *file)->size == bytes &&
+	       rsh_store_is_straight(s->store, *file);
 }

@@ -93,7 +93,8 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 	const struct rsh_reshard *v = c->v;
 	struct rsh_piece_iter *it =
 		rsh_piece_iter_new(v->conversion, rank, 0, size, v->replicas ?
-				   rsh_source_failed(v->source) : NULL);
+				   rsh_store_failed(rsh_source_store(v->source))
+				   : NULL);
 	struct rsh_piece p;
 	uint64_t end = 0;
 	int same = 1;
@@ -136,12 +137,13 @@ static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 /* Where replicas may stand in for the file it has to be there as it was. */
 static int backing_look_at(const struct rsh_reshard *v, uint32_t file)
 {
+	struct rsh_store *store = rsh_source_store(v->source);
 	cleanup_fd int fd = -1;
 
 	if (!v->replicas)
 		return 0;
-	if (rsh_source_file_failed(v->source, file) ||
-	    rsh_source_file_open(v->source, file, &fd))
+	if (rsh_store_file_failed(store, file) ||
+	    rsh_store_descriptor(store, file, &fd))
 		return -ENODATA;
 	return 0;
 }

@@ -49,11 +49,11 @@ static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 
 	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = t->dir_mtime };
 	for (uint32_t i = 0; i < n; i++) {
-		struct rsh_source_attr a;
+		struct rsh_store_attr a;
 
 		if (!rsh_source_attr(v->source, ranks[i], &a))
 			continue;
-		f->mode &= rsh_source_mode_as(&a, t->uid, t->gid);
+		f->mode &= rsh_store_mode_as(&a, t->uid, t->gid);
 		if (!any || is_newer(&a.mtime, &f->mtime))
 			f->mtime = a.mtime;
 		any = true;

@@ -43,13 +43,13 @@ static int resumed_show(const struct rsh_vfs *v, uint32_t leaf,
 {
 	const struct resumed_tree *t = resumed_tree(v);
 	const struct rsh_resume_entry *e = &t->entries[leaf];
-	struct rsh_source_attr a;
+	struct rsh_store_attr a;
 
 	if (!rsh_source_attr(rsh_resume_source(t->resume), e->file, &a))
 		return -ENOENT;
 	*out = (struct rsh_leaf){
 		.mode = e->kind == RSH_RESUME_LINK ? 0777 :
-			rsh_source_mode_as(&a, v->tree.uid, v->tree.gid) & 0444,
+			rsh_store_mode_as(&a, v->tree.uid, v->tree.gid) & 0444,
 		.size = resumed_size(e), .mtime = a.mtime,
 	};
 	return 0;

@@ -18,13 +18,13 @@
 void rsh_vfs_own(struct rsh_vfs *v, const struct rsh_source *source, uid_t uid,
 		 gid_t gid)
 {
-	struct rsh_source_attr a;
+	struct rsh_store_attr a;
 
-	rsh_source_root_attr(source, &a);
+	rsh_store_root_attr(rsh_source_store(source), &a);
 	v->tree.root = v->tree.above = RSH_VFS_ROOT;
 	v->tree.uid = uid;
 	v->tree.gid = gid;
-	v->tree.dir_mode = rsh_source_mode_as(&a, uid, gid) & 0555;
+	v->tree.dir_mode = rsh_store_mode_as(&a, uid, gid) & 0555;
 	v->tree.dir_mtime = a.mtime;
 }
 
@@ -180,24 +180,29 @@ int rsh_vfs_backing(const struct rsh_vfs *v, uint64_t node, uint32_t *file)
 	       v->ops->backing(v, found.leaf, file) : -ENODATA;
 }
 
+static struct rsh_store *store_of(const struct rsh_vfs *v)
+{
+	return rsh_source_store(v->ops->source(v));
+}
+
 int rsh_vfs_backing_open(const struct rsh_vfs *v, uint32_t file, int *fd)
 {
-	return rsh_source_file_open(v->ops->source(v), file, fd);
+	return rsh_store_descriptor(store_of(v), file, fd);
 }
 
 int rsh_vfs_backing_check(const struct rsh_vfs *v, uint32_t file, int fd)
 {
-	return rsh_source_file_check(v->ops->source(v), file, fd);
+	return rsh_store_check(store_of(v), file, fd);
 }
 
 bool rsh_vfs_backing_is_remote(const struct rsh_vfs *v)
 {
-	return rsh_source_is_remote(v->ops->source(v));
+	return rsh_store_is_remote(store_of(v));
 }
 
 bool rsh_vfs_backing_is_stacked(const struct rsh_vfs *v)
 {
-	return rsh_source_is_stacked(v->ops->source(v));
+	return rsh_store_is_stacked(store_of(v));
 }
 
 static uint64_t vfs_largest_in(const struct rsh_vfs *v, uint64_t dir)

@@ -80,6 +80,7 @@ LAYERS_BELOW_VFS = \
 	libplan.la \
 	libconverter.la \
 	libcache.la \
+	libstore.la \
 	libsource.la
 
 # The shared library and the program cannot be linked with coverage.

@@ -28,7 +28,7 @@ from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
 STEP = (1, 10)
-SLOW_US = 400  # RSH_SLOW_NS of source/io.c
+SLOW_US = 400  # SLOW_NS of store/way.c
 # Just the bytes that are asked for.
 BARE = ["--io-mode", "direct", "--cache", "off"]
 TESTS = []

@@ -5,7 +5,7 @@
 # daemon/ and cli/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util tensor wire strategy derive catalogue plan converter cache source contents dialects read vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy derive catalogue plan converter cache store source contents dialects read vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -19,7 +19,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 7))"
+echo "1..$(($(echo "$layers" | wc -w) + 8))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -48,5 +48,8 @@ report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"what is below cache/ does no I/O"
 report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter)/' "$top/src/cache" \
 	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
+report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter)/' \
+	"$top/src/store" "$top/include/rsh/store")" \
+	"store/ knows no tensor, strategy or plan"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \
 	--include='*.c')" "nothing calls a shell"

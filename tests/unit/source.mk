@@ -9,8 +9,6 @@ UNIT += \
 	unit/test_source_access \
 	unit/test_contents \
 	unit/test_contents_infer \
-	unit/test_source_fault \
-	unit/test_source_outage \
 	unit/test_read_gather \
 	unit/test_read_stream \
 	unit/test_read_depth \
@@ -48,12 +46,8 @@ unit_test_contents_SOURCES = \
 unit_test_contents_LDADD = $(L_CONTENTS)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
-unit_test_source_fault_SOURCES = unit/test_source_fault.c $(SOURCE_SUPPORT)
-unit_test_source_fault_LDADD = $(L_SOURCE)
 unit_test_contents_infer_SOURCES = unit/test_contents_infer.c $(SOURCE_SUPPORT)
 unit_test_contents_infer_LDADD = $(L_CONTENTS)
-unit_test_source_outage_SOURCES = unit/test_source_outage.c $(SOURCE_SUPPORT)
-unit_test_source_outage_LDADD = $(L_SOURCE)
 unit_test_read_gather_SOURCES = unit/test_read_gather.c $(SOURCE_SUPPORT)
 unit_test_read_gather_LDADD = $(L_READ)
 unit_test_read_stream_SOURCES = unit/test_read_stream.c

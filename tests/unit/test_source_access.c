@@ -49,12 +49,12 @@ static void test_nobody_gets_more(void **state)
 {
 	(void)state;
 	for (unsigned i = 0; i < 8 * 4; i++) {
-		const struct rsh_source_attr a = {
+		const struct rsh_store_attr a = {
 			.mode = (mode_t)((i & 4) << 4 | (i & 2) << 2 | (i & 1)),
 			.uid = 1, .gid = 1,
 		};
 		const bool same_uid = i & 8, same_gid = i & 16;
-		mode_t new = rsh_source_mode_as(&a, same_uid ? 1 : 2,
+		mode_t new = rsh_store_mode_as(&a, same_uid ? 1 : 2,
 						same_gid ? 1 : 2);
 
 		check_people(a.mode, new, same_uid, same_gid);
@@ -112,7 +112,9 @@ static void chmod_at(const struct tree *t, const char *name, mode_t mode)
 static int open_source(const struct tree *t, bool outside,
 		       struct rsh_source **out, struct rsh_error *err)
 {
-	const struct rsh_source_options opts = { .follow_outside = outside };
+	const struct rsh_source_options opts = {
+		.store.follow_outside = outside,
+	};
 	struct rsh_names *names = rsh_names_new();
 	int rc = rsh_source_open(t->path, 0, 8, &opts, out, err);
 
@@ -131,7 +133,7 @@ static int open_source(const struct tree *t, bool outside,
 static mode_t mode_of(const struct tree *t)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_source_attr a = { 0 };
+	struct rsh_store_attr a = { 0 };
 	struct rsh_source *s;
 
 	if (open_source(t, false, &s, &err))

@@ -129,7 +129,7 @@ static void test_attributes(void **state)
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_source *s;
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_source_attr a;
+	struct rsh_store_attr a;
 	char path[256];
 
 	(void)state;
@@ -148,9 +148,10 @@ static void test_attributes(void **state)
 	assert_int_equal(a.mtime.tv_nsec, 987654321);
 	assert_false(rsh_source_attr(s, N_RANKS, &a));
 	assert_false(rsh_source_attr(s, UINT32_MAX, &a));
-	rsh_source_root_attr(s, &a);
+	rsh_store_root_attr(rsh_source_store(s), &a);
 	assert_int_equal(a.mode, 0751);
-	assert_int_equal(fcntl(rsh_source_dirfd(s), F_GETFD), FD_CLOEXEC);
+	assert_int_equal(fcntl(rsh_store_dirfd(rsh_source_store(s)), F_GETFD),
+			 FD_CLOEXEC);
 	rsh_source_free(s);
 	rsh_names_free(names);
 	tree_remove(tree);

@@ -35,7 +35,7 @@ struct fixture {
 	char path[256]; /* of rank 0's file */
 	size_t size, header;
 	uint8_t bytes[256]; /* of the file, and room */
-	struct rsh_source_io *io;
+	struct rsh_store_io *io;
 	struct rsh_vfs_config cfg;
 	struct rsh_vfs *vfs;
 };
@@ -68,7 +68,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 
 	rsh_vfs_free(f->vfs);
-	rsh_source_io_free(f->io);
+	rsh_store_io_free(f->io);
 	tree_remove(f->tree);
 	free(f);
 	return 0;
@@ -321,19 +321,19 @@ static void another_format_has_none(void **state)
 }
 
 static void read_through(struct fixture *f,
-			 const struct rsh_source_io_options *o)
+			 const struct rsh_store_io_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 
-	if (rsh_source_io_new(o, &f->io, &err))
+	if (rsh_store_io_new(o, &f->io, &err))
 		fail_msg("%s", err.text);
-	f->cfg.files.io = f->io;
+	f->cfg.files.store.io = f->io;
 	mount(f);
 }
 
 static void what_reads_straight_is_backed(void **state)
 {
-	const struct rsh_source_io_options o = { .caching = RSH_CACHING_OFF };
+	const struct rsh_store_io_options o = { .caching = RSH_CACHING_OFF };
 	struct fixture *f = *state;
 
 	read_through(f, &o);
@@ -342,7 +342,7 @@ static void what_reads_straight_is_backed(void **state)
 
 static void faults_are_not_passed_by(void **state)
 {
-	const struct rsh_source_io_options o = {
+	const struct rsh_store_io_options o = {
 		.caching = RSH_CACHING_OFF, .faults = "short",
 	};
 	struct fixture *f = *state;
@@ -353,7 +353,7 @@ static void faults_are_not_passed_by(void **state)
 
 static void the_cache_is_not_passed_by(void **state)
 {
-	const struct rsh_source_io_options o = {
+	const struct rsh_store_io_options o = {
 		.caching = RSH_CACHING_ON,
 		.cache = { .memory_bytes = 64 << 20 },
 	};

@@ -10,8 +10,8 @@
 
 #include <jansson.h>
 
-#include "rsh/source/io.h"
 #include "rsh/read/stream.h"
+#include "rsh/store/io.h"
 
 /* Everything at one moment. */
 struct rsh_figures {
@@ -20,7 +20,7 @@ struct rsh_figures {
 	uint64_t failed_files;     /* source files that cannot be read */
 	uint64_t outages, unreachable; /* so far, and whether there is one */
 	struct rsh_stream_stats streams;
-	struct rsh_source_io_stats io;
+	struct rsh_store_io_stats io;
 };
 
 /* Adds an object for each group of figures; that of the cache is null where

@@ -76,7 +76,7 @@ struct rsh_options {
 	const char *subtype;
 	char *mount_opts;    /* for libfuse and the kernel; NULL: none */
 	enum rsh_io_mode io_mode;
-	struct rsh_source_io_options io;
+	struct rsh_store_io_options io;
 	uint64_t keep_free;
 	unsigned readahead; /* 0: not given */
 	unsigned max_read;

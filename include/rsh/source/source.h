@@ -1,34 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/source.h - a checkpoint tree on disk: which files it consists of,
- * their indexes, and their bytes.
+ * their indexes, and where in them bytes lie.
  *
  * SOURCE/rank_N/ holds the files of rank N, mostly of several steps.  They are
  * listed once and sorted into candidates: what all ranks saved at one step of
  * one run.  One candidate is chosen at a time, and the files of two are never
  * mixed.  All of a candidate are .ckpt or all are .safetensors.  The tree is
- * opened once, by directory descriptor, so that a relative path and a later
- * rename of a parent do no harm.  Files are opened read-only and never written.
+ * opened once and its files are those of a store (store/store.h), under the
+ * numbers that they have here: all that is done with their bytes is done there.
  *
  * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
  * files that it names, or MindSpore's param_name_map.json with
  * part*.safetensors and hyper_param.safetensors, or model.safetensors alone.
- *
- * Identity: device, inode, size and mtime of a file are taken when it is
- * indexed and compared when it is opened again and after each read; a file
- * that changed gives -ESTALE, never bytes of two checkpoints.
- *
- * A file that cannot be reached has not changed.  Its descriptor is given up, it
- * is opened again, and if that does no better the reader gets -EIO.  From then
- * on it is tried again, by a thread of the source and by each who reads it, for
- * as long as the source lives.  Where the root itself is dead, as after a server
- * of FUSE has ended, files are looked for below the path where it was; they are
- * on another device then.  What must be the same there is name, inode, size and
- * mtime.  Of FUSE file systems the ctime will do for device and inode, at any
- * time, since many of their servers (s3fs, whatever has libfuse number its
- * inodes) give others to what the kernel has forgotten.  GlusterFS, whose inodes
- * stay, has a true ctime, too; with a server that gives mtime for it, as sshfs
- * and rclone do, another file of the same name, size and mtime is taken for the
- * old one.
  */
 #ifndef RSH_SOURCE_SOURCE_H
 #define RSH_SOURCE_SOURCE_H
@@ -36,13 +19,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
-#include <time.h>
 
 #include "rsh/catalogue/files.h"
-#include "rsh/plan/plan.h"
+#include "rsh/store/store.h"
 #include "rsh/strategy/strategy.h"
-#include "rsh/source/io.h"
 #include "rsh/util/error.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/name_map.h"
@@ -77,21 +57,6 @@ enum rsh_check {
 			      * held against the strategy */
 };
 
-/* Who opens by path for those who may not any more: a mount that is new on its
- * mount point is none that a sandbox knows of.  Any thread. */
-struct rsh_source_opener {
-	/* As rsh_source_find(), of the place and options that this source was
-	 * opened with.  0, or -errno if no answer came in a bounded time. */
-	int (*find)(void *ctx, const char *name, int fd[2]);
-	void *ctx;
-};
-
-/* Opens the directory `place`, fd[0], and the file `name` of a source there,
- * fd[1], which leads out of it only if `outside` is set; both are the caller's,
- * or -errno. */
-void rsh_source_find(const char *place, bool outside, const char *name,
-		     int fd[2]);
-
 struct rsh_source_options {
 	enum rsh_select select;
 	uint64_t epoch, step; /* of RSH_SELECT_STEP */
@@ -110,14 +75,8 @@ struct rsh_source_options {
 	 * rank 0, if nothing was selected and no other place given. */
 	bool unsharded;
 
-	/* Links in the tree may lead out of it.  Otherwise one that does, among
-	 * what is read, is refused with EXDEV and a sentence; the root itself
-	 * may be a link, and a map may name any file. */
-	bool follow_outside;
-	const struct rsh_source_opener *opener; /* NULL: none is needed */
-
+	struct rsh_store_options store; /* how they are opened and read */
 	enum rsh_check check;
-	struct rsh_source_io *io; /* NULL: none */
 	/* Directory of the index cache; NULL: none.  That it cannot be used is
 	 * worth a warning if the user asked for it. */
 	const char *index_cache;
@@ -175,73 +134,31 @@ uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
 void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_source_view *view);
 
-struct rsh_source_attr {
-	/* Permission bits.  Of a file only those to read, less what the
-	 * directories above it, from the root on, keep from whom; its owner's
-	 * alone if there is an access control list. */
-	mode_t mode;
-	uid_t uid;
-	gid_t gid;
-	struct timespec mtime;
-};
 /* False when the rank has no file. */
 bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
-		     struct rsh_source_attr *out);
-/* The mode under which something of another owner and group is open to nobody
- * who may not have the original. */
-mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid,
-			  gid_t gid);
-/* Of the tree's root directory. */
-void rsh_source_root_attr(const struct rsh_source *s,
-			  struct rsh_source_attr *out);
-/* Descriptor of the root, owned by the source (for fstatvfs). */
-int rsh_source_dirfd(const struct rsh_source *s);
+		     struct rsh_store_attr *out);
+/* ---- its bytes ---- */
 
-/* Reads exactly `len` bytes of the rank's file at `offset`.  0, -ESTALE when
- * the file changed or shrank, which is logged once a file, or -errno.  Waits up
- * to 3 s for a file that cannot be reached, counted from the beginning of the
- * outage.  Any
- * thread. */
+/* What the files are opened and read by; owned by the source. */
+struct rsh_store *rsh_source_store(const struct rsh_source *s);
+/* The number of that file of the rank which holds the byte at *offset of its
+ * index; *offset becomes the place in the file.  False when there is none. */
+bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
+		       uint64_t *offset, uint32_t *file);
+/* Reads exactly `len` bytes of the rank's file at `offset`, as rsh_store_read()
+ * does for who waits; -ENOENT when the rank has none. */
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len);
-
-/* ---- files as they are ---- */
-
+/* The same for who waits or not. */
+int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
+		       void *buf, size_t len, bool wait);
 /* True if the file with the first byte of the rank's index has `bytes` bytes
  * and nothing, no fault and no cache, stands between it and who reads it; *file
  * is its number then. */
 bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 		      uint32_t *file);
-/* A descriptor, which is the caller's, of file number `file`: 0, -ESTALE when
- * it is no longer the one that was indexed, or -errno, as rsh_source_read();
- * -EMFILE when there are too many. */
-int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *fd);
-/* Whether what that descriptor belongs to has stayed as it was: 0 or -ESTALE,
- * which is logged. */
-int rsh_source_file_check(struct rsh_source *s, uint32_t file, int fd);
-/* True if the tree lies on a file system that hands reads on to another one. */
-bool rsh_source_is_stacked(const struct rsh_source *s);
-/* True if the tree lies on a file system that a network or a process stands
- * behind, which may go away and come back. */
-bool rsh_source_is_remote(const struct rsh_source *s);
-/* True if the file cannot be reached at present, or has changed. */
-bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file);
 
-/* For each rank below the view's n_ranks whether that is true of its file, or of
- * one of its files, and of how many files it is. */
-const atomic_bool *rsh_source_failed(const struct rsh_source *s);
-unsigned rsh_source_n_failed(const struct rsh_source *s);
-/* How often a file has been found so: only ever grows. */
-unsigned rsh_source_n_marks(const struct rsh_source *s);
-
-/* An outage begins with the first file that cannot be reached and ends when one
- * of those answers again; each is logged once then. */
-struct rsh_source_outages {
-	uint64_t n; /* so far */
-	bool on;    /* there is one now */
-};
-void rsh_source_outages(const struct rsh_source *s,
-			struct rsh_source_outages *out);
+/* ---- what is read beside it ---- */
 
 /* Reads a strategy: a file, or a directory of per-stage files (all its *.ckpt
  * or all its *.json), sorted by name or `as_listed` by the directory.  "none"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/outage_i.h - files that cannot be reached, until they can be again;
- * for this layer only.
+/* store/outage_i.h - files that cannot be reached, until they can be again;
+ * for this room only.
  *
  * A file fails when its bytes cannot be had, or not be shown to be those that
- * were indexed, and a fresh descriptor does no better.  From then on readers
- * who have a replica avoid its rank, and a thread tries it again, where it
+ * were identified, and a fresh descriptor does no better.  From then on readers
+ * who have a replica avoid its owner, and a thread tries it again, where it
  * failed, after pauses that grow.  It answers again: readers come back to it.
  *
  * An outage of the source begins with the first file that fails and ends when
@@ -16,24 +16,18 @@
  * A file that changed is none of this: nothing but its old self, which a later
  * read may find in its place, makes it good again.
  */
-#ifndef RSH_SOURCE_OUTAGE_I_H
-#define RSH_SOURCE_OUTAGE_I_H
+#ifndef RSH_STORE_OUTAGE_I_H
+#define RSH_STORE_OUTAGE_I_H
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "rsh/source/source.h"
+#include "rsh/store/store.h"
 
-struct rsh_source;
-struct rsh_source_file;
-
-/* A positive errno that no file system gives: the file is not the one that was
- * indexed.  ESTALE is what network file systems say of handles that their server
- * has forgotten, which a new descriptor cures. */
-#define RSH_CHANGED EREMCHG
+struct rsh_store;
+struct rsh_store_file;
 
 enum rsh_file_state { RSH_FILE_GOOD, RSH_FILE_FAILING, RSH_FILE_CHANGED };
 
@@ -76,20 +70,23 @@ int rsh_outage_init(struct rsh_outage *o);
 void rsh_outage_destroy(struct rsh_outage *o);
 /* Ends the thread.  False if it does not come back from the source: what it
  * uses must stay. */
-bool rsh_outage_stop(struct rsh_source *s);
+bool rsh_outage_stop(struct rsh_store *s);
 /* For other files, after that. */
-void rsh_outage_reset(struct rsh_source *s);
+void rsh_outage_reset(struct rsh_store *s);
 
 /* After an attempt that failed for this reason: whether to make another.  Of a
  * reader who waits this may take RSH_PATIENCE_NS, counted from the beginning of
  * the outage. */
-bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
+bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a);
 /* After a read that went well of a file that is not good. */
-void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f);
+void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
+
+/* What the reader is to see of a failure of rsh_store_try(). */
+int rsh_reader_errno(int code);
 
 /* Tries the files that fail; true if one answers again. */
-bool rsh_outage_look(struct rsh_source *s);
+bool rsh_outage_look(struct rsh_store *s);
 
 #define RSH_PATIENCE_NS UINT64_C(3000000000)
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/store.c - a manifest in the making, and what earlier runs left of it.
+/* copy/draft.c - a manifest in the making, and what earlier runs left of it.
  *
  * Beside NAME stand .NAME.part, to which the line of each file is added as soon
  * as the file is on disk, and, for a moment at the end, .NAME.new.  Writers of
@@ -23,14 +23,14 @@
 
 #define COPY_BYTES ((size_t)256 * 1024)
 
-static int io_error(const struct rsh_store *s, int code, struct rsh_error *err)
+static int io_error(const struct rsh_draft *s, int code, struct rsh_error *err)
 {
 	return rsh_error_set(err, code, "%s: %s", s->path, strerror(code));
 }
 
 /* ---- what is there already ---- */
 
-static void learn_line(struct rsh_store *s, const struct rsh_lines *l,
+static void learn_line(struct rsh_draft *s, const struct rsh_lines *l,
 		       size_t len, const struct rsh_manifest_file *f)
 {
 	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
@@ -46,7 +46,7 @@ static void learn_line(struct rsh_store *s, const struct rsh_lines *l,
 }
 
 /* Is the head that of this conversion?  1, 0, or -errno. */
-static int check_head(const struct rsh_store *s, struct rsh_lines *l)
+static int check_head(const struct rsh_draft *s, struct rsh_lines *l)
 {
 	struct rsh_manifest_line line;
 	const char *text;
@@ -65,7 +65,7 @@ static int check_head(const struct rsh_store *s, struct rsh_lines *l)
 }
 
 /* 1 or -errno. */
-static int recall_files(struct rsh_store *s, struct rsh_lines *l)
+static int recall_files(struct rsh_draft *s, struct rsh_lines *l)
 {
 	struct rsh_manifest_line line;
 	const char *text;
@@ -88,7 +88,7 @@ static int recall_files(struct rsh_store *s, struct rsh_lines *l)
 
 /* Takes what it says of files; lines that cannot be read are what a kill has
  * left.  1, 0 if it is of another conversion, or -errno. */
-static int recall(struct rsh_store *s, int fd)
+static int recall(struct rsh_draft *s, int fd)
 {
 	struct rsh_lines l;
 	int rc;
@@ -103,7 +103,7 @@ static int recall(struct rsh_store *s, int fd)
 
 /* ---- opening ---- */
 
-static int open_store_dir(struct rsh_store *s, const char *path,
+static int open_store_dir(struct rsh_draft *s, const char *path,
 			  struct rsh_error *err)
 {
 	cleanup_free char *dir = NULL;
@@ -132,7 +132,7 @@ static mode_t mode_of(const struct rsh_copy_list *l)
 }
 
 /* The record is locked as long as somebody works on it. */
-static int open_work_record(struct rsh_store *s, struct rsh_error *err)
+static int open_work_record(struct rsh_draft *s, struct rsh_error *err)
 {
 	struct stat st;
 
@@ -156,14 +156,14 @@ static int open_work_record(struct rsh_store *s, struct rsh_error *err)
 	return 0;
 }
 
-static int keep_text(struct rsh_store *s, const char *text, size_t len,
+static int keep_text(struct rsh_draft *s, const char *text, size_t len,
 		     uint64_t *offset)
 {
 	*offset = atomic_fetch_add(&s->record_end, len);
 	return rsh_write_all(s->record_fd, text, len, *offset);
 }
 
-static int begin_record(struct rsh_store *s)
+static int begin_record(struct rsh_draft *s)
 {
 	const struct rsh_manifest_line head = {
 		.kind = RSH_MANIFEST_HEAD, .head = s->origin->head,
@@ -184,7 +184,7 @@ static int begin_record(struct rsh_store *s)
 	return rc;
 }
 
-static int open_manifest(struct rsh_store *s, bool overwrite,
+static int open_manifest(struct rsh_draft *s, bool overwrite,
 			 struct rsh_error *err)
 {
 	int rc;
@@ -203,13 +203,13 @@ static int open_manifest(struct rsh_store *s, bool overwrite,
 	return 0;
 }
 
-int rsh_store_open(struct rsh_store *s, const char *path, bool overwrite,
+int rsh_draft_open(struct rsh_draft *s, const char *path, bool overwrite,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err)
 {
 	int rc;
 
-	*s = (struct rsh_store){ .origin = origin, .list = list, .dirfd = -1,
+	*s = (struct rsh_draft){ .origin = origin, .list = list, .dirfd = -1,
 				 .manifest_fd = -1, .record_fd = -1 };
 	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
 	if (!s->known)
@@ -230,7 +230,7 @@ int rsh_store_open(struct rsh_store *s, const char *path, bool overwrite,
 }
 
 /* Nothing is finished that only the record knows of. */
-static bool is_record_empty(const struct rsh_store *s)
+static bool is_record_empty(const struct rsh_draft *s)
 {
 	for (size_t i = 0; i < s->list->n; i++)
 		if (s->known[i].fd == s->record_fd)
@@ -238,7 +238,7 @@ static bool is_record_empty(const struct rsh_store *s)
 	return true;
 }
 
-void rsh_store_clear(struct rsh_store *s)
+void rsh_draft_clear(struct rsh_draft *s)
 {
 	if (s->record_fd >= 0) {
 		if (is_record_empty(s))
@@ -254,13 +254,13 @@ void rsh_store_clear(struct rsh_store *s)
 	free(s->name);
 	free(s->record);
 	free(s->fresh);
-	*s = (struct rsh_store){ .dirfd = -1, .manifest_fd = -1,
+	*s = (struct rsh_draft){ .dirfd = -1, .manifest_fd = -1,
 				 .record_fd = -1 };
 }
 
 /* ---- adding ---- */
 
-int rsh_store_add(struct rsh_store *s, size_t i,
+int rsh_draft_add(struct rsh_draft *s, size_t i,
 		  const struct rsh_manifest_file *file)
 {
 	const struct rsh_manifest_line line = {
@@ -296,7 +296,7 @@ int rsh_store_add(struct rsh_store *s, size_t i,
 /* ---- the end ---- */
 
 struct out {
-	const struct rsh_store *store;
+	const struct rsh_draft *draft;
 	int fd;
 	uint64_t at;
 };
@@ -345,7 +345,7 @@ static int put_known(struct out *o, const struct rsh_known *k)
 
 static int put_all(struct out *o)
 {
-	const struct rsh_store *s = o->store;
+	const struct rsh_draft *s = o->draft;
 	struct rsh_manifest_line line = { .kind = RSH_MANIFEST_HEAD,
 					  .head = s->origin->head };
 	uint64_t n = 0;
@@ -368,7 +368,7 @@ static int put_all(struct out *o)
 
 static int write_manifest(void *ctx, int fd)
 {
-	struct out o = { .store = ctx, .fd = fd };
+	struct out o = { .draft = ctx, .fd = fd };
 	int rc = put_all(&o);
 
 	if (rc == 0 && fsync(fd) != 0)
@@ -376,7 +376,7 @@ static int write_manifest(void *ctx, int fd)
 	return rc;
 }
 
-int rsh_store_finish(struct rsh_store *s, struct rsh_error *err)
+int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err)
 {
 	int rc;
 

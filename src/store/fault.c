@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/fault.c - reads that go wrong as they are told to. */
+/* store/fault.c - reads that go wrong as they are told to. */
 #include "config.h"
 
 #include "io_i.h"
@@ -55,8 +55,8 @@ struct rsh_faults {
 /* ---- parsing ---- */
 
 /* A number and its unit, of the pairs in `units`. */
-static bool parse_unit(const char *s, const char *const *units,
-		       const uint64_t *factors, size_t n, uint64_t *out)
+static bool fault_parse_unit(const char *s, const char *const *units,
+			     const uint64_t *factors, size_t n, uint64_t *out)
 {
 	unsigned long long v;
 	char *end;
@@ -71,32 +71,33 @@ static bool parse_unit(const char *s, const char *const *units,
 	return false;
 }
 
-static bool parse_time(const char *s, uint64_t *ns)
+static bool fault_parse_time(const char *s, uint64_t *ns)
 {
 	static const char *const units[] = { "us", "ms", "s" };
 	static const uint64_t factors[] = { 1000, 1000000, 1000000000 };
 
-	return parse_unit(s, units, factors, 3, ns) && *ns <= MOST_NS;
+	return fault_parse_unit(s, units, factors, 3, ns) && *ns <= MOST_NS;
 }
 
-static bool parse_rate(const char *s, uint64_t *rate)
+static bool fault_parse_rate(const char *s, uint64_t *rate)
 {
 	static const char *const units[] = { "", "K", "M", "G" };
 	static const uint64_t factors[] = { 1, 1000, 1000000, 1000000000 };
 
-	return parse_unit(s, units, factors, 4, rate) && *rate > 0;
+	return fault_parse_unit(s, units, factors, 4, rate) && *rate > 0;
 }
 
-static bool parse_number(const char *s, uint64_t *n)
+static bool fault_parse_number(const char *s, uint64_t *n)
 {
 	static const char *const units[] = { "" };
 	static const uint64_t factors[] = { 1 };
 
-	return parse_unit(s, units, factors, 1, n);
+	return fault_parse_unit(s, units, factors, 1, n);
 }
 
 /* A number between two others, these included. */
-static bool parse_between(const char *s, double from, double to, double *out)
+static bool fault_parse_between(const char *s, double from, double to,
+				double *out)
 {
 	char *end;
 
@@ -104,18 +105,18 @@ static bool parse_between(const char *s, double from, double to, double *out)
 	return end != s && !*end && *out >= from && *out <= to;
 }
 
-static bool parse_chance(const char *s, uint32_t *chance)
+static bool fault_parse_chance(const char *s, uint32_t *chance)
 {
 	double p;
 
-	if (!parse_between(s, 0, 1, &p))
+	if (!fault_parse_between(s, 0, 1, &p))
 		return false;
 	*chance = (uint32_t)(p * UINT32_MAX);
 	return true;
 }
 
 /* "FILE" or "FILE:FROM-TO" */
-static bool parse_place(char *s, struct fault *f)
+static bool fault_parse_place(char *s, struct fault *f)
 {
 	char *range = strrchr(s, ':'), *end;
 
@@ -135,13 +136,13 @@ static bool parse_place(char *s, struct fault *f)
 	return true;
 }
 
-static bool parse_kind(char *s, struct fault *f)
+static bool fault_parse_kind(char *s, struct fault *f)
 {
 	char *place = strchr(s, '@');
 
 	if (place) {
 		*place++ = '\0';
-		if (!parse_place(place, f))
+		if (!fault_parse_place(place, f))
 			return false;
 	}
 	if (strcmp(s, "eio") == 0)
@@ -153,14 +154,14 @@ static bool parse_kind(char *s, struct fault *f)
 	else if (strcmp(s, "flip") == 0)
 		f->kind = FAULT_FLIP;
 	else if (strncmp(s, "delay=", 6) == 0 &&
-		 parse_time(s + 6, &f->delay_ns))
+		 fault_parse_time(s + 6, &f->delay_ns))
 		f->kind = FAULT_DELAY;
 	else
 		return false;
 	return true;
 }
 
-static bool parse_fault(char *s, struct fault *f)
+static bool fault_parse(char *s, struct fault *f)
 {
 	char *word = strsep(&s, ",");
 	uint64_t times;
@@ -169,30 +170,30 @@ static bool parse_fault(char *s, struct fault *f)
 		.to = UINT64_MAX, .chance = UINT32_MAX, .crowd = 1,
 		.left = UINT64_MAX,
 	};
-	if (!parse_kind(word, f))
+	if (!fault_parse_kind(word, f))
 		return false;
 	/* Nothing comes behind the end of a file. */
 	if (f->kind == FAULT_TRUNCATE)
 		f->to = UINT64_MAX;
 	while ((word = strsep(&s, ","))) {
 		if (strncmp(word, "p=", 2) == 0) {
-			if (!parse_chance(word + 2, &f->chance))
+			if (!fault_parse_chance(word + 2, &f->chance))
 				return false;
 		} else if (strncmp(word, "rate=", 5) == 0) {
 			if (f->kind != FAULT_DELAY ||
-			    !parse_rate(word + 5, &f->rate))
+			    !fault_parse_rate(word + 5, &f->rate))
 				return false;
 		} else if (strncmp(word, "crowd=", 6) == 0) {
 			if (f->kind != FAULT_DELAY ||
-			    !parse_between(word + 6, 1, 1000, &f->crowd))
+			    !fault_parse_between(word + 6, 1, 1000, &f->crowd))
 				return false;
 		} else if (strncmp(word, "seed=", 5) == 0) {
 			if (f->kind != FAULT_FLIP ||
-			    !parse_number(word + 5, &f->seed))
+			    !fault_parse_number(word + 5, &f->seed))
 				return false;
 		} else if (strncmp(word, "times=", 6) == 0) {
 			if (f->kind == FAULT_FLIP ||
-			    !parse_number(word + 6, &times))
+			    !fault_parse_number(word + 6, &times))
 				return false;
 			f->left = times;
 		} else {
@@ -202,8 +203,8 @@ static bool parse_fault(char *s, struct fault *f)
 	return true;
 }
 
-static int parse_all(struct rsh_faults *f, const char *text,
-		     struct rsh_error *err)
+static int faults_parse(struct rsh_faults *f, const char *text,
+			struct rsh_error *err)
 {
 	char *rest = f->text, *one;
 
@@ -212,7 +213,7 @@ static int parse_all(struct rsh_faults *f, const char *text,
 
 		if (rsh_grow(&f->list, &f->cap, f->n + 1, sizeof(*f->list)))
 			return rsh_error_nomem(err);
-		if (!parse_fault(one, &f->list[f->n]))
+		if (!fault_parse(one, &f->list[f->n]))
 			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
 					     "not KIND[@FILE[:FROM-TO]][,p=P]"
 					     "[,times=N] with KIND eio, "
@@ -240,7 +241,7 @@ int rsh_faults_new(const char *text, struct rsh_faults **out,
 		free(f);
 		return rsh_error_nomem(err);
 	}
-	rc = parse_all(f, text, err);
+	rc = faults_parse(f, text, err);
 	if (rc) {
 		rsh_faults_free(f);
 		return rc;
@@ -271,7 +272,7 @@ void rsh_faults_free(struct rsh_faults *f)
 
 /* ---- applying ---- */
 
-static uint64_t mix(uint64_t x)
+static uint64_t fault_mix(uint64_t x)
 {
 	x *= UINT64_C(0x9e3779b97f4a7c15);
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -279,12 +280,12 @@ static uint64_t mix(uint64_t x)
 }
 
 /* The n-th draw is the same in every run. */
-static uint32_t draw(struct rsh_faults *f)
+static uint32_t faults_draw(struct rsh_faults *f)
 {
-	return (uint32_t)(mix(atomic_fetch_add(&f->draws, 1) + 1) >> 32);
+	return (uint32_t)(fault_mix(atomic_fetch_add(&f->draws, 1) + 1) >> 32);
 }
 
-static void sleep_until(uint64_t ns)
+static void fault_sleep_until(uint64_t ns)
 {
 	const struct timespec t = {
 		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
@@ -296,7 +297,8 @@ static void sleep_until(uint64_t ns)
 }
 
 /* What a time becomes beside so many other reads. */
-static uint64_t crowded(const struct fault *fault, unsigned others, double ns)
+static uint64_t fault_crowded(const struct fault *fault, unsigned others,
+			      double ns)
 {
 	for (; others && ns < (double)MOST_NS; others--)
 		ns *= fault->crowd;
@@ -305,33 +307,33 @@ static uint64_t crowded(const struct fault *fault, unsigned others, double ns)
 
 /* A line of that rate and latency: requests wait in parallel, their bytes
  * come one after the other. */
-static void wait_for_line(struct rsh_faults *f, struct fault *fault,
-			  size_t len)
+static void fault_wait_for_line(struct rsh_faults *f, struct fault *fault,
+				size_t len)
 {
 	const unsigned others = atomic_fetch_add(&fault->under_way, 1);
 	uint64_t until = rsh_clock_ns() +
-			 crowded(fault, others, (double)fault->delay_ns);
+			 fault_crowded(fault, others, (double)fault->delay_ns);
 
 	if (fault->rate) {
 		pthread_mutex_lock(&f->lock);
 		if (f->free_at > until)
 			until = f->free_at;
-		until += crowded(fault, others,
-				 (double)len * 1e9 / (double)fault->rate);
+		until += fault_crowded(fault, others,
+				       (double)len * 1e9 / (double)fault->rate);
 		f->free_at = until;
 		pthread_mutex_unlock(&f->lock);
 	}
-	sleep_until(until);
+	fault_sleep_until(until);
 	atomic_fetch_sub(&fault->under_way, 1);
 }
 
-static bool is_about(const struct fault *fault, const char *name)
+static bool fault_is_about(const struct fault *fault, const char *name)
 {
 	return !fault->file || strstr(name, fault->file);
 }
 
 /* Counts it. */
-static bool may_befall(struct fault *fault)
+static bool fault_may_befall(struct fault *fault)
 {
 	uint64_t left = atomic_load(&fault->left);
 
@@ -341,15 +343,16 @@ static bool may_befall(struct fault *fault)
 	return left > 0;
 }
 
-static bool hits(struct rsh_faults *f, struct fault *fault,
-		 const char *name, uint64_t offset, size_t len)
+static bool fault_hits(struct rsh_faults *f, struct fault *fault,
+		       const char *name, uint64_t offset, size_t len)
 {
-	if (fault->kind == FAULT_FLIP || !is_about(fault, name))
+	if (fault->kind == FAULT_FLIP || !fault_is_about(fault, name))
 		return false;
 	if (offset >= fault->to || offset + len <= fault->from)
 		return false;
-	return (fault->chance == UINT32_MAX || draw(f) < fault->chance) &&
-	       may_befall(fault);
+	return (fault->chance == UINT32_MAX ||
+		faults_draw(f) < fault->chance) &&
+	       fault_may_befall(fault);
 }
 
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
@@ -358,13 +361,13 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 	for (size_t i = 0; i < f->n; i++) {
 		struct fault *fault = &f->list[i];
 
-		if (!hits(f, fault, name, offset, *len))
+		if (!fault_hits(f, fault, name, offset, *len))
 			continue;
 		switch (fault->kind) {
 		case FAULT_EIO:
 			return EIO;
 		case FAULT_SHORT:
-			*len = 1 + draw(f) % *len;
+			*len = 1 + faults_draw(f) % *len;
 			break;
 		case FAULT_TRUNCATE:
 			*len = offset < fault->from ?
@@ -373,7 +376,7 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 				return 0;
 			break;
 		case FAULT_DELAY:
-			wait_for_line(f, fault, *len);
+			fault_wait_for_line(f, fault, *len);
 			break;
 		case FAULT_FLIP:
 			break;
@@ -394,11 +397,11 @@ bool rsh_faults_flip_any(const struct rsh_faults *f)
 
 /* Which bytes and bits is a matter of their places alone: who reads them again
  * reads the same. */
-static void flip_bytes(const struct fault *fault, uint64_t file, uint64_t at,
-		       uint8_t *p, size_t n)
+static void fault_flip_bytes(const struct fault *fault, uint64_t file,
+			     uint64_t at, uint8_t *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		uint64_t x = mix(file + mix(at + i + 1));
+		uint64_t x = fault_mix(file + fault_mix(at + i + 1));
 
 		if (fault->chance == UINT32_MAX ||
 		    (uint32_t)(x >> 32) < fault->chance)
@@ -415,11 +418,12 @@ void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		uint64_t to = rsh_min_u64(fault->to, offset + len);
 
 		if (fault->kind != FAULT_FLIP || from >= to ||
-		    !is_about(fault, name))
+		    !fault_is_about(fault, name))
 			continue;
-		flip_bytes(fault, XXH3_64bits_withSeed(name, strlen(name),
-						       fault->seed),
-			   from, (uint8_t *)buf + (from - offset),
-			   (size_t)(to - from));
+		fault_flip_bytes(fault,
+				 XXH3_64bits_withSeed(name, strlen(name),
+						      fault->seed),
+				 from, (uint8_t *)buf + (from - offset),
+				 (size_t)(to - from));
 	}
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/outage.c decides what a failed read means, keeps the state of every
+/* store/outage.c decides what a failed read means, keeps the state of every
  * file that fails, and runs the thread that tries them again.  Readers wait
  * here for files to come back. */
 #include "config.h"
 
-#include "source_i.h"
+#include "store_i.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -43,7 +43,7 @@
 
 /* ---- what a failure means ---- */
 
-static bool is_change(int code)
+static bool code_is_change(int code)
 {
 	switch (code) {
 	case RSH_CHANGED:
@@ -59,12 +59,12 @@ static bool is_change(int code)
 
 int rsh_reader_errno(int code)
 {
-	if (is_change(code))
+	if (code_is_change(code))
 		return -ESTALE;
 	return code == ENOMEM ? -ENOMEM : -EIO;
 }
 
-static void log_change(struct rsh_source_file *f, int code)
+static void file_log_change(struct rsh_store_file *f, int code)
 {
 	if (!atomic_flag_test_and_set(&f->reported))
 		rsh_log_error("%s: %s", f->path, code == RSH_CHANGED ?
@@ -74,28 +74,20 @@ static void log_change(struct rsh_source_file *f, int code)
 
 /* ---- states; lock held ---- */
 
-/* Whether a file of the rank is not good: a model's parts are all of rank 0. */
-static bool is_bad(const struct rsh_source *s, uint32_t rank)
-{
-	const struct rsh_source_file *f = s->by_rank[rank];
-
-	for (; f < s->files + s->n_files && f->rank == rank; f++)
-		if (atomic_load(&f->state) != RSH_FILE_GOOD)
-			return true;
-	return false;
-}
-
-static void set_state(struct rsh_source *s, struct rsh_source_file *f,
-		      enum rsh_file_state state)
+static void file_set_state(struct rsh_store *s, struct rsh_store_file *f,
+			   enum rsh_file_state state)
 {
 	const int old = atomic_exchange(&f->state, (int)state);
+	unsigned *n_bad = &s->n_bad[f->owner];
 
 	s->outage.n_failing += state == RSH_FILE_FAILING;
 	s->outage.n_failing -= old == RSH_FILE_FAILING;
 	atomic_fetch_add(&s->outage.n_returns, old == RSH_FILE_FAILING);
 	atomic_fetch_add(&s->n_failed, state != RSH_FILE_GOOD);
 	atomic_fetch_sub(&s->n_failed, old != RSH_FILE_GOOD);
-	atomic_store(&s->failed[f->rank], is_bad(s, f->rank));
+	*n_bad += state != RSH_FILE_GOOD;
+	*n_bad -= old != RSH_FILE_GOOD;
+	atomic_store(&s->failed[f->owner], *n_bad > 0);
 	if (state != RSH_FILE_FAILING)
 		pthread_cond_broadcast(&s->outage.news);
 	if (state != RSH_FILE_GOOD)
@@ -105,7 +97,7 @@ static void set_state(struct rsh_source *s, struct rsh_source_file *f,
 /* ---- an outage, from beginning to end ---- */
 
 /* Lock held.  Whether the log takes one more. */
-static bool spend_one(struct rsh_outage *o)
+static bool outage_spend_one(struct rsh_outage *o)
 {
 	const uint64_t n = (o->now() - o->counted_ns) / SPARE_NS;
 
@@ -119,12 +111,12 @@ static bool spend_one(struct rsh_outage *o)
 }
 
 /* Lock held.  True if there was none. */
-static bool begin(struct rsh_outage *o)
+static bool outage_begin(struct rsh_outage *o)
 {
 	if (atomic_exchange(&o->on, true))
 		return false;
 	o->begun_ns = o->now();
-	o->quiet = !spend_one(o);
+	o->quiet = !outage_spend_one(o);
 	o->n_files = 0;
 	o->n_reads = 0;
 	atomic_fetch_add(&o->n_outages, 1);
@@ -139,7 +131,7 @@ struct toll {
 	bool quiet;
 };
 
-static void log_end(const struct rsh_source *s, const struct toll *t)
+static void outage_log_end(const struct rsh_store *s, const struct toll *t)
 {
 	char left[64] = "";
 
@@ -153,7 +145,7 @@ static void log_end(const struct rsh_source *s, const struct toll *t)
 		t->reads == 1 ? "" : "s", left);
 }
 
-static void end_outage(struct rsh_source *s)
+static void outage_end(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	struct toll t;
@@ -169,17 +161,17 @@ static void end_outage(struct rsh_source *s)
 	atomic_fetch_add(&o->n_returns, 1);
 	pthread_mutex_unlock(&o->lock);
 	if (was)
-		log_end(s, &t);
+		outage_log_end(s, &t);
 }
 
 /* ---- the thread that looks ---- */
 
 struct probe {
-	struct rsh_source *source;
-	struct rsh_source_file *file;
+	struct rsh_store *source;
+	struct rsh_store_file *file;
 };
 
-static int read_probe(void *ctx, int fd)
+static int probe_read(void *ctx, int fd)
 {
 	const struct probe *p = ctx;
 
@@ -187,41 +179,41 @@ static int read_probe(void *ctx, int fd)
 }
 
 /* True if the file need not be tried again: it answers, or has changed. */
-static bool answers(struct rsh_source *s, struct rsh_source_file *f)
+static bool file_answers(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct probe p = { s, f };
 	struct rsh_outage *o = &s->outage;
-	int code = rsh_file_try(s, f, read_probe, &p);
+	int code = rsh_store_try(s, rsh_store_number(s, f), probe_read, &p);
 	bool failing;
 
-	if (code && !is_change(code))
+	if (code && !code_is_change(code))
 		return false;
 	if (code)
-		log_change(f, code);
+		file_log_change(f, code);
 	pthread_mutex_lock(&o->lock);
 	failing = !o->stopping && atomic_load(&f->state) == RSH_FILE_FAILING;
 	if (failing)
-		set_state(s, f, code ? RSH_FILE_CHANGED : RSH_FILE_GOOD);
+		file_set_state(s, f, code ? RSH_FILE_CHANGED : RSH_FILE_GOOD);
 	pthread_mutex_unlock(&o->lock);
 	if (failing && !code)
 		rsh_log_info("%s: reachable again", f->path);
 	return true;
 }
 
-bool rsh_outage_look(struct rsh_source *s)
+bool rsh_outage_look(struct rsh_store *s)
 {
 	const uint32_t first = s->outage.next;
 	unsigned in_vain = 0;
 	bool any = false;
 
 	for (uint32_t i = 0; i < s->n_files && in_vain < MOST_IN_VAIN; i++) {
-		struct rsh_source_file *f =
+		struct rsh_store_file *f =
 			&s->files[(first + i) % s->n_files];
 
 		if (atomic_load(&f->state) != RSH_FILE_FAILING)
 			continue;
-		s->outage.next = (uint32_t)(f - s->files) + 1;
-		if (answers(s, f)) {
+		s->outage.next = rsh_store_number(s, f) + 1;
+		if (file_answers(s, f)) {
 			any = true;
 			in_vain = 0;
 		} else {
@@ -229,12 +221,12 @@ bool rsh_outage_look(struct rsh_source *s)
 		}
 	}
 	if (any)
-		end_outage(s);
+		outage_end(s);
 	return any;
 }
 
 /* Lock held. */
-static void sleep_until(struct rsh_outage *o, uint64_t ns)
+static void outage_sleep_until(struct rsh_outage *o, uint64_t ns)
 {
 	const struct timespec t = {
 		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
@@ -244,25 +236,25 @@ static void sleep_until(struct rsh_outage *o, uint64_t ns)
 }
 
 /* Lock held.  False if it is to end. */
-static bool pause_for(struct rsh_outage *o, uint64_t ns)
+static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 {
 	const uint64_t until = rsh_clock_ns() + ns;
 
 	while (!o->stopping && o->n_failing && !o->look_now &&
 	       rsh_clock_ns() < until)
-		sleep_until(o, until);
+		outage_sleep_until(o, until);
 	o->look_now = false;
 	return !o->stopping && o->n_failing;
 }
 
-static void *watch(void *arg)
+static void *outage_watch(void *arg)
 {
-	struct rsh_source *s = arg;
+	struct rsh_store *s = arg;
 	struct rsh_outage *o = &s->outage;
 	uint64_t pause = FIRST_PAUSE_NS;
 
 	pthread_mutex_lock(&o->lock);
-	while (pause_for(o, pause)) {
+	while (outage_pause_for(o, pause)) {
 		bool any;
 
 		pthread_mutex_unlock(&o->lock);
@@ -278,7 +270,7 @@ static void *watch(void *arg)
 }
 
 /* Lock held. */
-static void start_watch(struct rsh_source *s)
+static void outage_start_watch(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	pthread_attr_t attr;
@@ -291,12 +283,12 @@ static void start_watch(struct rsh_source *s)
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	o->watched = pthread_create(&thread, &attr, watch, s) == 0;
+	o->watched = pthread_create(&thread, &attr, outage_watch, s) == 0;
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	pthread_attr_destroy(&attr);
 }
 
-bool rsh_outage_stop(struct rsh_source *s)
+bool rsh_outage_stop(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 	const uint64_t until = rsh_clock_ns() +
@@ -307,7 +299,7 @@ bool rsh_outage_stop(struct rsh_source *s)
 	o->stopping = true;
 	pthread_cond_broadcast(&o->news);
 	while (o->watched && rsh_clock_ns() < until)
-		sleep_until(o, until);
+		outage_sleep_until(o, until);
 	stopped = !o->watched;
 	pthread_mutex_unlock(&o->lock);
 	return stopped;
@@ -315,8 +307,8 @@ bool rsh_outage_stop(struct rsh_source *s)
 
 /* ---- readers ---- */
 
-static void mark_changed(struct rsh_source *s, struct rsh_source_file *f,
-			 int code)
+static void file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
+			      int code)
 {
 	struct rsh_outage *o = &s->outage;
 	bool failed;
@@ -324,17 +316,17 @@ static void mark_changed(struct rsh_source *s, struct rsh_source_file *f,
 	pthread_mutex_lock(&o->lock);
 	failed = atomic_load(&f->state) == RSH_FILE_FAILING;
 	if (atomic_load(&f->state) != RSH_FILE_CHANGED)
-		set_state(s, f, RSH_FILE_CHANGED);
+		file_set_state(s, f, RSH_FILE_CHANGED);
 	pthread_mutex_unlock(&o->lock);
-	log_change(f, code);
+	file_log_change(f, code);
 	/* It was reached. */
 	if (failed)
-		end_outage(s);
+		outage_end(s);
 }
 
 /* The file fails, for this reason, with a fresh descriptor as well. */
-static void mark_failing(struct rsh_source *s, struct rsh_source_file *f,
-			 int code, struct rsh_attempts *a)
+static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
+			      int code, struct rsh_attempts *a)
 {
 	struct rsh_outage *o = &s->outage;
 	bool first, begun = false, quiet, last;
@@ -343,9 +335,9 @@ static void mark_failing(struct rsh_source *s, struct rsh_source_file *f,
 	pthread_mutex_lock(&o->lock);
 	first = atomic_load(&f->state) != RSH_FILE_FAILING;
 	if (first) {
-		set_state(s, f, RSH_FILE_FAILING);
-		begun = begin(o);
-		start_watch(s);
+		file_set_state(s, f, RSH_FILE_FAILING);
+		begun = outage_begin(o);
+		outage_start_watch(s);
 	}
 	number = atomic_load(&o->n_outages);
 	o->n_files += first && f->hit != number;
@@ -365,7 +357,7 @@ static void mark_failing(struct rsh_source *s, struct rsh_source_file *f,
 }
 
 /* True if the file answers again. */
-static bool wait_for(struct rsh_source *s, struct rsh_source_file *f)
+static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
 	uint64_t now, until;
@@ -382,21 +374,21 @@ static bool wait_for(struct rsh_source *s, struct rsh_source_file *f)
 	o->n_waiting++;
 	while (atomic_load(&f->state) == RSH_FILE_FAILING && !o->stopping &&
 	       rsh_clock_ns() < until)
-		sleep_until(o, until);
+		outage_sleep_until(o, until);
 	o->n_waiting--;
 	good = atomic_load(&f->state) != RSH_FILE_FAILING;
 	pthread_mutex_unlock(&o->lock);
 	return good;
 }
 
-bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
+bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a)
 {
 	a->n++;
 	if (code == ENOMEM)
 		return false;
-	if (is_change(code)) {
-		mark_changed(s, f, code);
+	if (code_is_change(code)) {
+		file_mark_changed(s, f, code);
 		return false;
 	}
 	/* It may be the descriptor alone that is dead. */
@@ -405,17 +397,17 @@ bool rsh_outage_again(struct rsh_source *s, struct rsh_source_file *f, int code,
 	/* What is known from before the source came back is not news. */
 	if (a->n < MOST_ATTEMPTS && a->began != atomic_load(&s->outage.n_returns))
 		return true;
-	mark_failing(s, f, code, a);
-	return a->wait && a->n < MOST_ATTEMPTS && wait_for(s, f);
+	file_mark_failing(s, f, code, a);
+	return a->wait && a->n < MOST_ATTEMPTS && file_wait_for(s, f);
 }
 
-void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f)
+void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
 
 	pthread_mutex_lock(&o->lock);
 	if (atomic_load(&f->state) == RSH_FILE_CHANGED) {
-		set_state(s, f, RSH_FILE_GOOD);
+		file_set_state(s, f, RSH_FILE_GOOD);
 	} else if (o->now() - o->looked_ns > LOOK_AGAIN_NS) {
 		/* It may still fail where it did. */
 		o->looked_ns = o->now();
@@ -427,7 +419,7 @@ void rsh_outage_went_well(struct rsh_source *s, struct rsh_source_file *f)
 
 /* ---- the source's ---- */
 
-void rsh_outage_reset(struct rsh_source *s)
+void rsh_outage_reset(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
 
@@ -464,31 +456,31 @@ void rsh_outage_destroy(struct rsh_outage *o)
 	pthread_mutex_destroy(&o->lock);
 }
 
-void rsh_source_outages(const struct rsh_source *s,
-			struct rsh_source_outages *out)
+void rsh_store_outages(const struct rsh_store *s,
+			struct rsh_store_outages *out)
 {
-	*out = (struct rsh_source_outages){
+	*out = (struct rsh_store_outages){
 		.n = atomic_load(&s->outage.n_outages),
 		.on = atomic_load(&s->outage.on),
 	};
 }
 
-bool rsh_source_file_failed(const struct rsh_source *s, uint32_t file)
+bool rsh_store_file_failed(const struct rsh_store *s, uint32_t file)
 {
 	return atomic_load(&s->files[file].state) != RSH_FILE_GOOD;
 }
 
-const atomic_bool *rsh_source_failed(const struct rsh_source *s)
+const atomic_bool *rsh_store_failed(const struct rsh_store *s)
 {
 	return s->failed;
 }
 
-unsigned rsh_source_n_failed(const struct rsh_source *s)
+unsigned rsh_store_n_failed(const struct rsh_store *s)
 {
 	return atomic_load(&s->n_failed);
 }
 
-unsigned rsh_source_n_marks(const struct rsh_source *s)
+unsigned rsh_store_n_marks(const struct rsh_store *s)
 {
 	return atomic_load(&s->n_marks);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/io.h - how source files are read: straight from the kernel or through
+/* store/io.h - how source files are read: straight from the kernel or through
  * a cache of blocks, and with faults for drills; and how much was read.
  *
  * One object serves all sources of a mount and outlives them.  Without one
@@ -8,12 +8,12 @@
  * What decides: a source whose pages the kernel keeps is read straight, since
  * its cache is shared, as large as memory and costs one copy less.  A stretch of
  * the file that is read first is read twice; if the second time is no faster than
- * a network (RSH_SLOW_NS) nobody keeps the pages, and the cache does.  Mounting
+ * a network (SLOW_NS) nobody keeps the pages, and the cache does.  Mounting
  * does not wait for that: the source may hang.  A directory for blocks is of use
  * besides for file systems of a network, since it outlives their pages.
  */
-#ifndef RSH_SOURCE_IO_H
-#define RSH_SOURCE_IO_H
+#ifndef RSH_STORE_IO_H
+#define RSH_STORE_IO_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,11 +21,11 @@
 #include "rsh/cache/cache.h"
 #include "rsh/util/error.h"
 
-struct rsh_source_io;
+struct rsh_store_io;
 
 enum rsh_caching { RSH_CACHING_AUTO, RSH_CACHING_ON, RSH_CACHING_OFF };
 
-struct rsh_source_io_options {
+struct rsh_store_io_options {
 	enum rsh_caching caching;
 	struct rsh_cache_options cache;
 	/* Faults, separated by ';', each
@@ -52,7 +52,7 @@ struct rsh_source_io_options {
 	const char *faults;
 };
 
-struct rsh_source_io_stats {
+struct rsh_store_io_stats {
 	uint64_t reads, bytes; /* asked of the source's file system */
 	uint64_t failed;       /* of these reads */
 	uint64_t ns;           /* spent in them, by all threads */
@@ -66,20 +66,20 @@ struct rsh_source_io_stats {
 int rsh_faults_check(const char *faults, struct rsh_error *err);
 
 /* 0, or -errno with a sentence that names the option. */
-int rsh_source_io_new(const struct rsh_source_io_options *o,
-		      struct rsh_source_io **out, struct rsh_error *err);
+int rsh_store_io_new(const struct rsh_store_io_options *o,
+		      struct rsh_store_io **out, struct rsh_error *err);
 /* All sources are closed. */
-void rsh_source_io_free(struct rsh_source_io *io);
+void rsh_store_io_free(struct rsh_store_io *io);
 
 /* MindSpore's load_checkpoint refuses files larger than free memory, and pages
  * of files do not count as free.  While less than `bytes` are free, pages that
  * were read for the sake of a few of their bytes are given back at once, and
  * with `all` set those of all reads, because the kernel keeps what the mount
  * shows.  Any thread. */
-void rsh_source_io_keep_free(struct rsh_source_io *io, uint64_t bytes,
+void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes,
 			     bool all);
 
-void rsh_source_io_stats_get(const struct rsh_source_io *io,
-			     struct rsh_source_io_stats *out);
+void rsh_store_io_stats_get(const struct rsh_store_io *io,
+			     struct rsh_store_io_stats *out);
 
 #endif

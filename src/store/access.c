@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/access.c - who may read a file, and where links may lead.
+/* store/access.c - who may read a file, and where links may lead.
  *
  * Both ask where an open descriptor really is, of /proc, and are strict where
  * that does not tell. */
 #include "config.h"
 
-#include "source_i.h"
+#include "store_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,17 +31,17 @@
 /* Of more users than the bits of a mode speak of. */
 #define ACCESS_LIST "system.posix_acl_access"
 
-static void fd_path(int fd, char path[FD_PATH_MAX])
+static void access_fd_path(int fd, char path[FD_PATH_MAX])
 {
 	snprintf(path, FD_PATH_MAX, "/proc/self/fd/%d", fd);
 }
 
-static bool place_of(int fd, char place[PATH_MAX])
+static bool access_place_of(int fd, char place[PATH_MAX])
 {
 	char link[FD_PATH_MAX];
 	ssize_t n;
 
-	fd_path(fd, link);
+	access_fd_path(fd, link);
 	n = readlink(link, place, PATH_MAX);
 	if (n <= 0 || n >= PATH_MAX || *place != '/')
 		return false;
@@ -50,7 +50,7 @@ static bool place_of(int fd, char place[PATH_MAX])
 }
 
 /* Where in `place` the part below `root` begins; 0 if it is not below it. */
-static size_t below(const char *root, const char *place)
+static size_t access_below(const char *root, const char *place)
 {
 	size_t n = strlen(root);
 
@@ -61,7 +61,7 @@ static size_t below(const char *root, const char *place)
 
 /* ---- who may read ---- */
 
-mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid, gid_t gid)
+mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
 {
 	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
 	mode_t other = a->mode & 7;
@@ -79,9 +79,9 @@ mode_t rsh_source_mode_as(const struct rsh_source_attr *a, uid_t uid, gid_t gid)
 }
 
 /* Takes from the file what a directory above it does. */
-static void limit_by_dir(struct rsh_source_attr *file, const char *dir)
+static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 {
-	struct rsh_source_attr a = { 0 };
+	struct rsh_store_attr a = { 0 };
 	struct stat st;
 
 	if (stat(dir, &st) != 0 || getxattr(dir, ACCESS_LIST, NULL, 0) > 0) {
@@ -91,47 +91,47 @@ static void limit_by_dir(struct rsh_source_attr *file, const char *dir)
 	a.mode = st.st_mode;
 	a.uid = st.st_uid;
 	a.gid = st.st_gid;
-	a.mode = rsh_source_mode_as(&a, file->uid, file->gid);
+	a.mode = rsh_store_mode_as(&a, file->uid, file->gid);
 	/* Who may enter may read. */
 	file->mode &= (a.mode & 0111) << 2;
 }
 
 /* By all directories from the root on, or all there are. */
-static void limit_by_dirs(struct rsh_source_attr *file, int root, int fd)
+static void access_limit_by_dirs(struct rsh_store_attr *file, int root, int fd)
 {
 	char top[PATH_MAX], place[PATH_MAX];
 	size_t begin;
 
-	if (!place_of(root, top) || !place_of(fd, place)) {
+	if (!access_place_of(root, top) || !access_place_of(fd, place)) {
 		file->mode &= S_IRUSR;
 		return;
 	}
-	begin = below(top, place);
+	begin = access_below(top, place);
 	if (begin > 1)
 		begin--;
 	for (char *p = place + begin; (p = strchr(p, '/')); p++) {
 		*p = '\0';
-		limit_by_dir(file, *place ? place : "/");
+		access_limit_by_dir(file, *place ? place : "/");
 		*p = '/';
 	}
 }
 
 void rsh_file_take_attr(int root, int fd, const struct stat *st,
-			struct rsh_source_attr *out)
+			struct rsh_store_attr *out)
 {
-	*out = (struct rsh_source_attr){
+	*out = (struct rsh_store_attr){
 		.mode = st->st_mode & 0444, .uid = st->st_uid,
 		.gid = st->st_gid, .mtime = st->st_mtim,
 	};
 	if (fgetxattr(fd, ACCESS_LIST, NULL, 0) > 0)
 		out->mode &= S_IRUSR;
-	limit_by_dirs(out, root, fd);
+	access_limit_by_dirs(out, root, fd);
 }
 
 /* ---- where links lead ---- */
 
 /* Of a kernel that knows how to stay below a directory (Linux 5.6). */
-static int open_beneath(int root, const char *name, int flags)
+static int access_open_beneath(int root, const char *name, int flags)
 {
 	const struct open_how how = {
 		.flags = (unsigned)flags,
@@ -144,7 +144,7 @@ static int open_beneath(int root, const char *name, int flags)
 
 /* The other way: looks where it is before it is opened.  Absolute links into
  * the tree have to go it too. */
-static int open_found(int root, const char *name, int flags)
+static int access_open_found(int root, const char *name, int flags)
 {
 	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
 	char top[PATH_MAX], place[PATH_MAX], again[FD_PATH_MAX];
@@ -152,16 +152,16 @@ static int open_found(int root, const char *name, int flags)
 
 	if (found < 0)
 		return -errno;
-	if (!place_of(root, top) || !place_of(found, place) ||
-	    (strcmp(top, place) != 0 && !below(top, place)))
+	if (!access_place_of(root, top) || !access_place_of(found, place) ||
+	    (strcmp(top, place) != 0 && !access_below(top, place)))
 		return -EXDEV;
-	fd_path(found, again);
+	access_fd_path(found, again);
 	fd = open(again, flags);
 	return fd < 0 ? -errno : fd;
 }
 
 /* From the directory `root`. */
-static int open_from(int root, bool outside, const char *name, int flags)
+static int access_open_from(int root, bool outside, const char *name, int flags)
 {
 	int fd;
 
@@ -171,38 +171,38 @@ static int open_from(int root, bool outside, const char *name, int flags)
 		fd = openat(root, name, flags);
 		return fd < 0 ? -errno : fd;
 	}
-	fd = open_beneath(root, name, flags);
+	fd = access_open_beneath(root, name, flags);
 	if (fd >= 0 || fd == -ENOENT || fd == -EACCES || fd == -ENOTDIR)
 		return fd;
-	return open_found(root, name, flags);
+	return access_open_found(root, name, flags);
 }
 
-int rsh_source_openat(const struct rsh_source *s, const char *name, int flags)
+int rsh_store_openat(const struct rsh_store *s, const char *name, int flags)
 {
-	return open_from(s->dirfd, s->follow_outside, name, flags);
+	return access_open_from(s->dirfd, s->opts.follow_outside, name, flags);
 }
 
 /* ---- a root that has gone ---- */
 
-char *rsh_source_place(int root)
+char *rsh_store_place(int root)
 {
 	char place[PATH_MAX];
 
-	return place_of(root, place) ? strdup(place) : NULL;
+	return access_place_of(root, place) ? strdup(place) : NULL;
 }
 
-void rsh_source_find(const char *place, bool outside, const char *name,
+void rsh_store_find(const char *place, bool outside, const char *name,
 		     int fd[2])
 {
 	fd[0] = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd[0] < 0)
 		fd[0] = -errno;
 	fd[1] = fd[0] < 0 ? fd[0] :
-		open_from(fd[0], outside, name, RSH_OPEN_FLAGS);
+		access_open_from(fd[0], outside, name, RSH_OPEN_FLAGS);
 }
 
 /* Whether it answers, and not out of what the kernel has kept. */
-static bool is_alive(int root)
+static bool root_is_alive(int root)
 {
 	struct statx stx;
 
@@ -211,7 +211,7 @@ static bool is_alive(int root)
 }
 
 /* A mount point that nothing is mounted on is a directory, too. */
-static bool is_alike(const struct rsh_source *s, int root)
+static bool root_is_alike(const struct rsh_store *s, int root)
 {
 	struct statfs fs;
 
@@ -219,7 +219,7 @@ static bool is_alike(const struct rsh_source *s, int root)
 }
 
 /* Waits for its turn, briefly; false if another search was in vain since. */
-static bool may_search(struct rsh_source *s)
+static bool root_may_search(struct rsh_store *s)
 {
 	const uint64_t after = atomic_load(&s->search_after);
 	const uint64_t now = rsh_clock_ns();
@@ -231,21 +231,21 @@ static bool may_search(struct rsh_source *s)
 	return atomic_load(&s->search_after) == after;
 }
 
-int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
+int rsh_store_open_again(struct rsh_store *s, const char *name, int rc,
 			  bool *anew)
 {
 	int fd[2] = { -1, -1 };
 
 	/* What a map of files names may lie anywhere. */
-	if (!s->place || (*name != '/' && is_alive(s->dirfd)))
+	if (!s->place || (*name != '/' && root_is_alive(s->dirfd)))
 		return rc;
-	if (!may_search(s))
+	if (!root_may_search(s))
 		return rc;
-	if (!s->opener)
-		rsh_source_find(s->place, s->follow_outside, name, fd);
-	else if (s->opener->find(s->opener->ctx, name, fd))
+	if (!s->opts.opener)
+		rsh_store_find(s->place, s->opts.follow_outside, name, fd);
+	else if (s->opts.opener->find(s->opts.opener->ctx, name, fd))
 		fd[0] = fd[1] = -1;
-	*anew = fd[0] >= 0 && is_alike(s, fd[0]);
+	*anew = fd[0] >= 0 && root_is_alike(s, fd[0]);
 	if (fd[0] >= 0)
 		close(fd[0]);
 	if (*anew)
@@ -256,7 +256,7 @@ int rsh_source_open_again(struct rsh_source *s, const char *name, int rc,
 	return rc;
 }
 
-int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
+int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			  struct rsh_error *err)
 {
 	cleanup_fd int fd = -1;
@@ -274,5 +274,6 @@ int rsh_source_open_error(const struct rsh_source *s, const char *name, int rc,
 	fd = openat(s->dirfd, name, O_PATH | O_CLOEXEC);
 	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
 			     "--follow-outside allows it", top, sep, name,
-			     fd >= 0 && place_of(fd, place) ? place : "nowhere");
+			     fd >= 0 && access_place_of(fd, place) ? place :
+			     "nowhere");
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/file.c - open source files, and the proof that they are still those
- * that were indexed.
+/* store/file.c - open files, and the proof that they are still those that were
+ * identified.
  *
  * A descriptor in use is never closed, so a reader needs the pool's lock only
  * to take and to give back; opening, reading and closing happen outside it. */
 #include "config.h"
 
-#include "source_i.h"
+#include "store_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -63,9 +63,9 @@ void rsh_pool_destroy(struct rsh_file_pool *pool)
 }
 
 /* Lock held.  The descriptor to close now that there are too many, or NULL. */
-static struct rsh_descriptor *take_surplus(struct rsh_file_pool *p)
+static struct rsh_descriptor *pool_take_surplus(struct rsh_file_pool *p)
 {
-	struct rsh_source_file *f = TAILQ_FIRST(&p->idle);
+	struct rsh_store_file *f = TAILQ_FIRST(&p->idle);
 	struct rsh_descriptor *d;
 
 	if (p->n_open <= p->max_open || !f)
@@ -77,34 +77,35 @@ static struct rsh_descriptor *take_surplus(struct rsh_file_pool *p)
 	return d;
 }
 
-static void close_if_any(struct rsh_descriptor *d)
+static void descriptor_close(struct rsh_descriptor *d)
 {
 	if (d)
 		close(d->fd);
 	free(d);
 }
 
-void rsh_file_close(struct rsh_source_file *f)
+void rsh_file_close(struct rsh_store_file *f)
 {
-	close_if_any(f->open);
+	descriptor_close(f->open);
 	f->open = NULL;
 }
 
-int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
-		      int *out, struct rsh_error *err)
+int rsh_store_identify(struct rsh_store *s, uint32_t file, int *out,
+		       struct rsh_error *err)
 {
-	cleanup_fd int fd = rsh_source_openat(s, f->name, RSH_OPEN_FLAGS);
+	struct rsh_store_file *f = &s->files[file];
+	cleanup_fd int fd = rsh_store_openat(s, f->name, RSH_OPEN_FLAGS);
 	struct stat st;
 
 	if (fd < 0)
-		return rsh_source_open_error(s, f->name, fd, err);
+		return rsh_store_open_error(s, f->name, fd, err);
 	if (fstat(fd, &st) != 0)
 		return rsh_error_set(err, errno, "%s: %s", f->path,
 				     strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     f->path);
-	f->id = (struct rsh_file_identity){
+	f->id = (struct rsh_store_identity){
 		.dev = st.st_dev, .ino = st.st_ino, .size = st.st_size,
 		.mtime = st.st_mtim, .ctime = st.st_ctim,
 	};
@@ -113,32 +114,34 @@ int rsh_file_identify(struct rsh_source *s, struct rsh_source_file *f,
 	return 0;
 }
 
-static bool same_time(const struct timespec *a, const struct timespec *b)
+static bool identity_same_time(const struct timespec *a,
+			       const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
 /* Of a file with another device or inode. */
-static bool is_renumbered(const struct rsh_file_identity *id,
-			  const struct statfs *fs, const struct stat *st,
-			  bool anew)
+static bool identity_is_renumbered(const struct rsh_store_identity *id,
+				   const struct statfs *fs,
+				   const struct stat *st, bool anew)
 {
 	/* Many servers number inodes as they come to be known, and anew when
 	 * the kernel has forgotten them. */
 	if ((uint32_t)fs->f_type == RSH_FUSE_MAGIC)
-		return same_time(&st->st_ctim, &id->ctime);
+		return identity_same_time(&st->st_ctim, &id->ctime);
 	return anew && st->st_dev != id->dev && st->st_ino == id->ino;
 }
 
-int rsh_file_compare(const struct rsh_source_file *f, int fd, bool anew)
+int rsh_file_compare(const struct rsh_store_file *f, int fd, bool anew)
 {
-	const struct rsh_file_identity *id = &f->id;
+	const struct rsh_store_identity *id = &f->id;
 	struct statfs fs;
 	struct stat st;
 
 	if (fstat(fd, &st) != 0)
 		return errno;
-	if (st.st_size != id->size || !same_time(&st.st_mtim, &id->mtime))
+	if (st.st_size != id->size ||
+	    !identity_same_time(&st.st_mtim, &id->mtime))
 		return RSH_CHANGED;
 	if (st.st_dev == id->dev && st.st_ino == id->ino)
 		return 0;
@@ -146,7 +149,12 @@ int rsh_file_compare(const struct rsh_source_file *f, int fd, bool anew)
 	 * has died. */
 	if (fstatfs(fd, &fs) != 0)
 		return errno;
-	return is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
+	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
+}
+
+int rsh_store_compare(const struct rsh_store *s, uint32_t file, int fd)
+{
+	return rsh_file_compare(&s->files[file], fd, false);
 }
 
 static struct rsh_descriptor *descriptor_new(int fd, bool anew)
@@ -161,8 +169,9 @@ static struct rsh_descriptor *descriptor_new(int fd, bool anew)
 	return d;
 }
 
-void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd)
+void rsh_store_adopt(struct rsh_store *s, uint32_t file, int fd)
 {
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_descriptor *d = descriptor_new(fd, false), *surplus;
 
@@ -172,14 +181,14 @@ void rsh_file_adopt(struct rsh_source *s, struct rsh_source_file *f, int fd)
 	f->open = d;
 	p->n_open++;
 	TAILQ_INSERT_TAIL(&p->idle, f, idle);
-	surplus = take_surplus(p);
+	surplus = pool_take_surplus(p);
 	pthread_mutex_unlock(&p->lock);
-	close_if_any(surplus);
+	descriptor_close(surplus);
 }
 
 /* Lock held. */
-static struct rsh_descriptor *take_open(struct rsh_file_pool *p,
-					struct rsh_source_file *f)
+static struct rsh_descriptor *pool_take_open(struct rsh_file_pool *p,
+					     struct rsh_store_file *f)
 {
 	if (f->open && f->open->users++ == 0)
 		TAILQ_REMOVE(&p->idle, f, idle);
@@ -187,14 +196,14 @@ static struct rsh_descriptor *take_open(struct rsh_file_pool *p,
 }
 
 /* 0 or a positive errno. */
-static int open_same(struct rsh_source *s, struct rsh_source_file *f,
-		     struct rsh_descriptor **out)
+static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
+			  struct rsh_descriptor **out)
 {
 	bool anew = *f->name == '/'; /* that is always a path */
-	int fd = rsh_source_openat(s, f->name, RSH_OPEN_FLAGS), code;
+	int fd = rsh_store_openat(s, f->name, RSH_OPEN_FLAGS), code;
 
 	if (fd < 0)
-		fd = rsh_source_open_again(s, f->name, fd, &anew);
+		fd = rsh_store_open_again(s, f->name, fd, &anew);
 	if (fd < 0)
 		return -fd;
 	code = rsh_file_compare(f, fd, anew);
@@ -207,7 +216,7 @@ static int open_same(struct rsh_source *s, struct rsh_source_file *f,
 }
 
 /* 0 or a positive errno. */
-static int take_file(struct rsh_source *s, struct rsh_source_file *f,
+static int file_take(struct rsh_store *s, struct rsh_store_file *f,
 		     struct rsh_descriptor **out)
 {
 	struct rsh_file_pool *p = &s->pool;
@@ -215,32 +224,32 @@ static int take_file(struct rsh_source *s, struct rsh_source_file *f,
 	int code;
 
 	pthread_mutex_lock(&p->lock);
-	*out = take_open(p, f);
+	*out = pool_take_open(p, f);
 	pthread_mutex_unlock(&p->lock);
 	if (*out)
 		return 0;
-	code = open_same(s, f, &mine);
+	code = file_open_same(s, f, &mine);
 	if (code)
 		return code;
 
 	pthread_mutex_lock(&p->lock);
-	*out = take_open(p, f);
+	*out = pool_take_open(p, f);
 	if (*out) {
 		surplus = mine; /* another reader was faster */
 	} else {
 		*out = f->open = mine;
 		mine->users = 1;
 		p->n_open++;
-		surplus = take_surplus(p);
+		surplus = pool_take_surplus(p);
 	}
 	pthread_mutex_unlock(&p->lock);
-	close_if_any(surplus);
+	descriptor_close(surplus);
 	return 0;
 }
 
 /* `dead`: the descriptor is not to be used again. */
-static void give_back(struct rsh_source *s, struct rsh_source_file *f,
-		      struct rsh_descriptor *d, bool dead)
+static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
+			   struct rsh_descriptor *d, bool dead)
 {
 	struct rsh_file_pool *p = &s->pool;
 	struct rsh_descriptor *surplus = NULL;
@@ -253,20 +262,21 @@ static void give_back(struct rsh_source *s, struct rsh_source_file *f,
 	if (--d->users == 0) {
 		if (f->open == d) {
 			TAILQ_INSERT_TAIL(&p->idle, f, idle);
-			surplus = take_surplus(p);
+			surplus = pool_take_surplus(p);
 		} else {
 			surplus = d;
 		}
 	}
 	pthread_mutex_unlock(&p->lock);
-	close_if_any(surplus);
+	descriptor_close(surplus);
 }
 
-int rsh_file_try(struct rsh_source *s, struct rsh_source_file *f,
-		 rsh_file_use_fn *fn, void *ctx)
+int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
+		  void *ctx)
 {
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_descriptor *d;
-	int code = take_file(s, f, &d), now;
+	int code = file_take(s, f, &d), now;
 
 	if (code) {
 		atomic_store(&f->bad_len, 0);
@@ -278,19 +288,20 @@ int rsh_file_try(struct rsh_source *s, struct rsh_source_file *f,
 	now = code == ENOMEM ? 0 : rsh_file_compare(f, d->fd, d->anew);
 	if (code == 0 || now == RSH_CHANGED)
 		code = now;
-	give_back(s, f, d, code && code != ENOMEM && code != RSH_CHANGED);
+	file_give_back(s, f, d, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
 }
 
-int rsh_file_use(struct rsh_source *s, struct rsh_source_file *f, bool wait,
-		 rsh_file_use_fn *fn, void *ctx)
+int rsh_store_use(struct rsh_store *s, uint32_t file, bool wait,
+		  rsh_store_use_fn *fn, void *ctx)
 {
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_attempts a = { .wait = wait };
 	int code;
 
 	do {
 		a.began = atomic_load(&s->outage.n_returns);
-		code = rsh_file_try(s, f, fn, ctx);
+		code = rsh_store_try(s, file, fn, ctx);
 	} while (code && rsh_outage_again(s, f, code, &a));
 	if (code)
 		return rsh_reader_errno(code);
@@ -300,54 +311,34 @@ int rsh_file_use(struct rsh_source *s, struct rsh_source_file *f, bool wait,
 }
 
 struct reading {
-	struct rsh_source *source;
-	struct rsh_source_file *file;
+	struct rsh_store *store;
+	uint32_t file;
 	void *buf;
 	size_t len;
 	uint64_t offset;
 };
 
-static int read_content(void *ctx, int fd)
+static int file_read_content(void *ctx, int fd)
 {
 	const struct reading *r = ctx;
-	int code = rsh_file_pread(r->source, r->file, fd, r->buf, r->len,
-				  r->offset);
+	int code = rsh_store_pread(r->store, r->file, fd, r->buf, r->len,
+				   r->offset);
 
-	rsh_file_spent(r->source, fd, r->offset, r->len, false);
+	rsh_store_spent(r->store, fd, r->offset, r->len, false);
 	return code;
 }
 
-int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
-		       void *buf, size_t len, bool wait)
+int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
+		   void *buf, size_t len, bool wait)
 {
-	struct rsh_source_file *f = rsh_source_file_at(s, rank, &offset);
-	struct reading r = { s, f, buf, len, offset };
+	struct reading r = { s, file, buf, len, offset };
 
-	return f ? rsh_file_use(s, f, wait, read_content, &r) : -ENOENT;
-}
-
-int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
-		    void *buf, size_t len)
-{
-	return rsh_source_read_at(s, rank, offset, buf, len, true);
+	return rsh_store_use(s, file, wait, file_read_content, &r);
 }
 
 /* ---- files as they are ---- */
 
-bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
-		      uint32_t *file)
-{
-	uint64_t first = 0;
-	struct rsh_source_file *f = rsh_source_file_at(s, rank, &first);
-
-	if (!f || (uint64_t)f->id.size != bytes ||
-	    !rsh_file_is_straight(s, f))
-		return false;
-	*file = (uint32_t)(f - s->files);
-	return true;
-}
-
-static int copy_descriptor(void *ctx, int fd)
+static int file_copy_descriptor(void *ctx, int fd)
 {
 	int *copy = ctx;
 
@@ -357,11 +348,10 @@ static int copy_descriptor(void *ctx, int fd)
 	return 0;
 }
 
-int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *out)
+int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
 {
 	cleanup_fd int copy = -1;
-	int rc = rsh_file_use(s, &s->files[file], false, copy_descriptor,
-			      &copy);
+	int rc = rsh_store_use(s, file, false, file_copy_descriptor, &copy);
 
 	if (rc == 0 && copy < 0)
 		rc = -EMFILE;
@@ -370,9 +360,9 @@ int rsh_source_file_open(struct rsh_source *s, uint32_t file, int *out)
 	return rc;
 }
 
-int rsh_source_file_check(struct rsh_source *s, uint32_t file, int fd)
+int rsh_store_check(struct rsh_store *s, uint32_t file, int fd)
 {
-	struct rsh_source_file *f = &s->files[file];
+	struct rsh_store_file *f = &s->files[file];
 	struct rsh_attempts last = {
 		.n = 1, .began = atomic_load(&s->outage.n_returns),
 	};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/test_source_fault.c - bytes that are turned over: which, and that they
+/* unit/test_store_fault.c - bytes that are turned over: which, and that they
  * stay the same. */
 #include "config.h"
 
@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "rsh/util/clock.h"
-#include "source/io_i.h"
+#include "store/io_i.h"
 #include "support.h"
 
 #define FILE_BYTES 20000
@@ -198,5 +198,5 @@ int main(void)
 		cmocka_unit_test(a_crowd_takes_longer),
 	};
 
-	return cmocka_run_group_tests_name("source_fault", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("store_fault", tests, NULL, NULL);
 }

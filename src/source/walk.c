@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/walk.c - the files of a tree that a template leads to.
+ *
+ * It is walked part by part: a plain part is entered, any other is matched
+ * against all names of its directory, and the first "{rank}" decides whose files
+ * are found below. */
+#include "config.h"
+
+#include "walk_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+static bool walk_counts(const struct rsh_walk *w, uint32_t rank)
+{
+	return rank >= w->first && rank - w->first < w->n;
+}
+
+int rsh_walk_add(struct rsh_walk *w, struct rsh_checkpoint *c)
+{
+	struct rsh_listing *l = &w->source->listing;
+
+	if (walk_counts(w, c->rank))
+		return rsh_listing_add(l, c);
+	if (w->first == 0)
+		return rsh_listing_add_beyond(l, c);
+	free(c->name);
+	return 0;
+}
+
+DIR *rsh_walk_open(const struct rsh_source *s, const char *name)
+{
+	int fd = rsh_store_openat(s->store, *name ? name : ".",
+				  O_RDONLY | O_DIRECTORY);
+
+	if (fd < 0)
+		errno = -fd;
+	return rsh_dir_of(fd);
+}
+
+static char *walk_join(const char *dir, const char *name, size_t n)
+{
+	char *path;
+
+	if (asprintf(&path, "%s%s%.*s", dir, *dir ? "/" : "", (int)n, name) < 0)
+		return NULL;
+	return path;
+}
+
+int rsh_walk_unreadable(struct rsh_walk *w, const char *dir,
+			struct rsh_error *err)
+{
+	int rc = rsh_store_open_error(w->source->store, dir, -errno, err);
+
+	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond))
+		return rc;
+	if (!w->again && !w->beyond) {
+		if (w->n_unreadable++ == 0)
+			w->unreadable = *err;
+		rsh_log_info("%s: the directory is left out", err->text);
+	}
+	err->code = 0;
+	return 0;
+}
+
+void rsh_walk_log_unreadable(const struct rsh_walk *w)
+{
+	if (w->n_unreadable == 1)
+		rsh_log_warning("%s: the directory is left out",
+				w->unreadable.text);
+	else if (w->n_unreadable > 1)
+		rsh_log_warning("%s: the directory is left out, and so are %u "
+				"others, which --log-level info lists",
+				w->unreadable.text, w->n_unreadable - 1);
+}
+
+static bool walk_is_checkpoint(const char *name)
+{
+	return name[0] != '.' && !rsh_has_suffix(name, ".tmp");
+}
+
+/* Does a file of that name count?  May tell its rank. */
+static bool walk_matches(const struct rsh_walk *w, const char *name,
+			 uint32_t *rank)
+{
+	if (!walk_is_checkpoint(name))
+		return false;
+	return w->file ? rsh_template_match(w->file, strlen(w->file), name,
+					    rank) :
+			 rsh_format_of(name) != RSH_FORMAT_COUNT;
+}
+
+/* Whether nothing is known of what a directory names because it cannot be
+ * reached.  A link that leads nowhere is not there. */
+static bool walk_is_out_of_reach(int error)
+{
+	return error != ENOENT && error != ENOTDIR && error != ELOOP &&
+	       error != ENAMETOOLONG && error != EACCES;
+}
+
+/* True if it is a file.  One that cannot be reached counts: opening it says why,
+ * and what is taken in its place is told. */
+static bool walk_is_file(int dir, const char *name, struct stat *st)
+{
+	if (fstatat(dir, name, st, 0) == 0)
+		return S_ISREG(st->st_mode);
+	*st = (struct stat){ .st_size = 0 };
+	return walk_is_out_of_reach(errno);
+}
+
+static int walk_list_files(struct rsh_walk *w, const char *at, uint32_t rank,
+			   struct rsh_error *err)
+{
+	cleanup_dir DIR *dir = rsh_walk_open(w->source, at);
+	const struct dirent *e;
+	struct stat st;
+
+	if (!dir)
+		return rsh_walk_unreadable(w, at, err);
+	while (errno = 0, (e = readdir(dir))) {
+		struct rsh_checkpoint c = {
+			.rank = rank, .n_dir = w->n_dir,
+			.step = { .dir_epoch = w->dir_epoch,
+				  .dir_step = w->dir_step },
+		};
+
+		if (!walk_matches(w, e->d_name, &c.rank) ||
+		    !walk_is_file(dirfd(dir), e->d_name, &st))
+			continue;
+		w->any = w->named = true;
+		c.mtime = st.st_mtim;
+		c.name = walk_join(at, e->d_name, strlen(e->d_name));
+		if (rsh_walk_add(w, &c))
+			return rsh_error_nomem(err);
+	}
+	return errno ? rsh_walk_unreadable(w, at, err) : 0;
+}
+
+/* A part of a template, and the directory that it is matched in. */
+struct part {
+	const char *at, *text;
+	size_t n;
+	bool has_rank; /* the first such */
+};
+
+/* Goes on in `name` of the directory. */
+static int walk_enter(struct rsh_walk *w, const struct part *p,
+		      const char *name, uint32_t rank, struct rsh_error *err)
+{
+	cleanup_free char *below = walk_join(p->at, name, strlen(name));
+	const char *rest = p->text + p->n;
+	struct stat st;
+	int rc = 0;
+
+	if (!below)
+		return rsh_error_nomem(err);
+	if (fstatat(rsh_store_dirfd(w->source->store), below, &st, 0) != 0)
+		return walk_is_out_of_reach(errno) ?
+			rsh_walk_unreadable(w, below, err) : 0;
+	if (!S_ISDIR(st.st_mode))
+		return 0;
+	if (!p->has_rank)
+		return rsh_walk_template(w, below, rest, rank, err);
+	w->any = true;
+	w->beyond = !walk_counts(w, rank);
+	if (w->beyond && w->first > 0)
+		return 0;
+	if (!w->beyond &&
+	    rsh_listing_add_dir(&w->source->listing, below, rank))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = rsh_walk_template(w, below, rest, rank, err);
+	w->beyond = false;
+	return rc;
+}
+
+static int walk_enter_matches(struct rsh_walk *w, const struct part *p,
+			      uint32_t known, struct rsh_error *err)
+{
+	cleanup_dir DIR *dir = rsh_walk_open(w->source, p->at);
+	const struct dirent *e;
+	int rc = 0;
+
+	if (!dir)
+		return rsh_walk_unreadable(w, p->at, err);
+	while (rc == 0 && (errno = 0, (e = readdir(dir)))) {
+		uint32_t rank = known;
+
+		if (e->d_name[0] != '.' &&
+		    rsh_template_match(p->text, p->n, e->d_name, &rank))
+			rc = walk_enter(w, p, e->d_name, rank, err);
+	}
+	return rc ? rc : errno ? rsh_walk_unreadable(w, p->at, err) : 0;
+}
+
+int rsh_walk_template(struct rsh_walk *w, const char *at, const char *rest,
+		      uint32_t rank, struct rsh_error *err)
+{
+	cleanup_free char *below = NULL;
+	struct part p = { .at = at };
+
+	p.text = rest += strspn(rest, "/");
+	p.n = strcspn(rest, "/");
+	if (p.n == 0)
+		return walk_list_files(w, at, rank, err);
+	if (!rsh_template_is_plain(rest, p.n)) {
+		p.has_rank = rank == RSH_RANK_UNKNOWN &&
+			     rsh_template_has_rank(rest, p.n);
+		return walk_enter_matches(w, &p, rank, err);
+	}
+	if (p.n == 1 && *rest == '.')
+		return rsh_walk_template(w, at, rest + p.n, rank, err);
+	below = walk_join(at, rest, p.n);
+	return below ? rsh_walk_template(w, below, rest + p.n, rank, err) :
+		       rsh_error_nomem(err);
+}

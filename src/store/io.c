@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store/io.c - every read of a file's content goes through here. */
+#include "config.h"
+
+#include "store_i.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/waits.h"
+
+/* Of a range that failed, for another try. */
+#define AGAIN_BYTES (1024 * 1024)
+
+/* Kernels hold a file in pieces of up to this length, each at a multiple of its
+ * own, and give back whole ones only. */
+#define PIECE_BYTES ((uint64_t)2 * 1024 * 1024)
+
+/* In this time a few MB are read. */
+#define FREE_FRESH_NS UINT64_C(500000)
+
+int rsh_store_io_new(const struct rsh_store_io_options *o,
+		      struct rsh_store_io **out, struct rsh_error *err)
+{
+	struct rsh_store_io *io = calloc(1, sizeof(*io));
+	int rc = 0;
+
+	if (!io)
+		return rsh_error_nomem(err);
+	io->caching = o->caching;
+	io->has_dir = o->cache.dir;
+	io->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	if (o->caching != RSH_CACHING_OFF)
+		rc = rsh_cache_new(&o->cache, &io->cache, err);
+	if (rc == 0 && o->faults)
+		rc = rsh_faults_new(o->faults, &io->faults, err);
+	if (rc) {
+		rsh_store_io_free(io);
+		return rc;
+	}
+	*out = io;
+	return 0;
+}
+
+void rsh_store_io_keep(struct rsh_store_io *io)
+{
+	if (io)
+		io->kept = true;
+}
+
+void rsh_store_io_free(struct rsh_store_io *io)
+{
+	if (!io || io->kept)
+		return;
+	rsh_cache_free(io->cache);
+	rsh_faults_free(io->faults);
+	free(io);
+}
+
+void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes, bool all)
+{
+	atomic_store(&io->keep_free, bytes);
+	atomic_store(&io->drop_all, all);
+}
+
+void rsh_store_io_stats_get(const struct rsh_store_io *io,
+			     struct rsh_store_io_stats *out)
+{
+	*out = (struct rsh_store_io_stats){
+		.reads = atomic_load(&io->reads),
+		.bytes = atomic_load(&io->bytes),
+		.failed = atomic_load(&io->failed),
+		.ns = atomic_load(&io->ns),
+		.dropped = atomic_load(&io->dropped),
+		.cached = atomic_load(&io->cached),
+	};
+	if (io->cache)
+		rsh_cache_stats_get(io->cache, &out->cache);
+}
+
+/* ---- reading ---- */
+
+/* Buffers that are filled one after the other. */
+struct target {
+	struct iovec iov[RSH_CACHE_LOAD_IOV];
+	int n, first; /* first: the first that is not full */
+	size_t left;
+};
+
+static struct target target_of(void *buf, size_t len)
+{
+	return (struct target){
+		.iov[0] = { buf, len }, .n = 1, .left = len,
+	};
+}
+
+static void target_advance(struct target *t, size_t n)
+{
+	t->left -= n;
+	while (n > 0) {
+		struct iovec *v = &t->iov[t->first];
+
+		if (n < v->iov_len) {
+			v->iov_base = (uint8_t *)v->iov_base + n;
+			v->iov_len -= n;
+			return;
+		}
+		n -= v->iov_len;
+		t->first++;
+	}
+}
+
+/* As preadv(). */
+static ssize_t io_preadv(struct rsh_faults *faults, const char *name, int fd,
+			 const struct target *t, uint64_t offset)
+{
+	const struct iovec *v = &t->iov[t->first];
+	size_t len = t->left;
+	int rc = faults ? rsh_faults_apply(faults, name, offset, &len) : 0;
+
+	if (rc) {
+		errno = rc;
+		return -1;
+	}
+	if (len == 0)
+		return 0;
+	if (len < t->left)
+		return pread(fd, v->iov_base,
+			     len < v->iov_len ? len : v->iov_len,
+			     (off_t)offset);
+	return preadv(fd, v, t->n - t->first, (off_t)offset);
+}
+
+/* 0, or a positive errno. */
+static int io_read_all(struct rsh_faults *faults, const char *name, int fd,
+		    struct target *t, uint64_t offset)
+{
+	while (t->left > 0) {
+		long begin = rsh_waits_begin();
+		ssize_t n = io_preadv(faults, name, fd, t, offset);
+
+		rsh_waits_end(begin);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno;
+		if (n == 0)
+			return RSH_CHANGED;
+		target_advance(t, (size_t)n);
+		offset += (uint64_t)n;
+	}
+	return 0;
+}
+
+static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
+		  bool failed)
+{
+	atomic_fetch_add(&io->reads, 1);
+	atomic_fetch_add(&io->bytes, bytes);
+	atomic_fetch_add(&io->ns, ns);
+	if (failed)
+		atomic_fetch_add(&io->failed, 1);
+}
+
+static int io_read_counted(struct rsh_store_io *io, const char *name, int fd,
+			   struct target *t, uint64_t offset)
+{
+	const uint64_t start = rsh_clock_ns();
+	const size_t len = t->left;
+	int rc = io_read_all(io->faults, name, fd, t, offset);
+
+	io_count(io, len, rsh_clock_ns() - start, rc != 0);
+	return rc;
+}
+
+/* Where to try the file again. */
+static int file_note_failure(struct rsh_store_file *f, int code,
+			     uint64_t offset, size_t len)
+{
+	if (code) {
+		atomic_store(&f->bad_at, offset);
+		atomic_store(&f->bad_len, len);
+	}
+	return code;
+}
+
+/* Counted where there is somebody who counts. */
+static int io_read(struct rsh_store_io *io, const char *name, int fd,
+		   struct target *t, uint64_t offset)
+{
+	return io ? io_read_counted(io, name, fd, t, offset) :
+		    io_read_all(NULL, name, fd, t, offset);
+}
+
+int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f, int fd,
+		  void *buf, size_t len, uint64_t offset)
+{
+	struct target t = target_of(buf, len);
+	int code = io_read(s->opts.io, f->name, fd, &t, offset);
+
+	return file_note_failure(f, code, offset, len);
+}
+
+int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
+			int fd)
+{
+	const uint64_t at = rsh_min_u64(atomic_load(&f->bad_at),
+					(uint64_t)f->id.size);
+	const uint64_t left = (uint64_t)f->id.size - at;
+	/* A file that could not be opened may be one that opens and no more. */
+	const uint64_t len = rsh_max_u64(atomic_load(&f->bad_len), 1);
+	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
+					     AGAIN_BYTES);
+	uint8_t *buf = malloc(n + 1);
+	struct target t = target_of(buf, n);
+	int code;
+
+	if (!buf)
+		return ENOMEM;
+	/* The kernel's copy says nothing. */
+	posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
+	code = io_read(s->opts.io, f->name, fd, &t, at);
+	free(buf);
+	return code;
+}
+
+struct load {
+	struct rsh_store_io *io;
+	struct rsh_store_file *file;
+	int fd;
+};
+
+/* For the cache, which may keep the blocks for others: a file that changed must
+ * not get in under the identity that it had. */
+static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
+			  int n_iov)
+{
+	const struct load *l = ctx;
+	struct target t = { .n = n_iov };
+	size_t len;
+	int rc;
+
+	for (int i = 0; i < n_iov; i++) {
+		t.iov[i] = iov[i];
+		t.left += iov[i].iov_len;
+	}
+	len = t.left;
+	rc = io_read_counted(l->io, l->file->name, l->fd, &t, offset);
+	if (rc == 0)
+		rc = rsh_file_compare(l->file, l->fd, true);
+	return file_note_failure(l->file, rc, offset, len);
+}
+
+/* ---- reads of content ---- */
+
+static int file_read_through(struct rsh_store *s, struct rsh_store_file *f,
+			     int fd, void *buf, size_t len, uint64_t offset)
+{
+	struct rsh_store_io *io = s->opts.io;
+	struct load load = { io, f, fd };
+	int rc;
+
+	if (!rsh_file_is_cached(s, f, fd))
+		return rsh_file_read(s, f, fd, buf, len, offset);
+	/* The neighbours of this range are mostly being read at the same time:
+	 * what is missing is loaded before waiting for blocks that they
+	 * load. */
+	rc = rsh_cache_prefetch(io->cache, f->cached, offset, len,
+				io_load_blocks, &load);
+	if (rc == 0)
+		rc = rsh_cache_read(io->cache, f->cached, offset, buf, len,
+				    io_load_blocks, &load);
+	return -rc;
+}
+
+/* Not before the cache: its blocks outlive the drill. */
+static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
+		      uint64_t offset, void *buf, size_t len)
+{
+	const struct rsh_store_io *io = s->opts.io;
+
+	if (io && io->faults)
+		rsh_faults_flip(io->faults, f->name, offset, buf, len);
+}
+
+int rsh_store_pread(struct rsh_store *s, uint32_t file, int fd, void *buf,
+		    size_t len, uint64_t offset)
+{
+	struct rsh_store_file *f = &s->files[file];
+	int rc = file_read_through(s, f, fd, buf, len, offset);
+
+	if (rc == 0)
+		file_flip(s, f, offset, buf, len);
+	return rc;
+}
+
+ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
+			     uint64_t offset)
+{
+	struct rsh_store_scan *in = scan;
+	ssize_t n = rsh_fd_pread(&in->fd, buf, len, offset);
+
+	if (n > 0 && in->store)
+		file_flip(in->store, &in->store->files[in->file], offset, buf,
+			  (size_t)n);
+	return n;
+}
+
+ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
+			     void *buf, size_t len, uint64_t offset)
+{
+	const struct rsh_store_file *f = &s->files[file];
+	struct rsh_store_io *io = s->opts.io;
+	const uint64_t start = rsh_clock_ns();
+	struct target t = target_of(buf, len);
+	ssize_t n;
+
+	do {
+		n = io_preadv(io ? io->faults : NULL, f->name, fd, &t, offset);
+	} while (n < 0 && errno == EINTR);
+	n = n < 0 ? -errno : n;
+	if (io)
+		io_count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start,
+			 n < 0);
+	if (n > 0)
+		file_flip(s, f, offset, buf, (size_t)n);
+	return n;
+}
+
+bool rsh_store_is_true(const struct rsh_store *s)
+{
+	const struct rsh_store_io *io = s->opts.io;
+
+	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
+}
+
+/* Free memory of a moment ago: to ask costs as much as a small read. */
+static uint64_t io_free_memory(struct rsh_store_io *io)
+{
+	const uint64_t now = rsh_clock_ns();
+
+	if (now - atomic_load(&io->free_seen_ns) > FREE_FRESH_NS) {
+		atomic_store(&io->free_bytes,
+			     (uint64_t)sysconf(_SC_AVPHYS_PAGES) *
+				     io->page_bytes);
+		atomic_store(&io->free_seen_ns, now);
+	}
+	return atomic_load(&io->free_bytes);
+}
+
+void rsh_store_spent(const struct rsh_store *s, int fd, uint64_t offset,
+		     uint64_t len, bool partly)
+{
+	struct rsh_store_io *io = s->opts.io;
+	const uint64_t start = offset - offset % PIECE_BYTES;
+	uint64_t keep_free;
+
+	if (!io || (!partly && !atomic_load(&io->drop_all)))
+		return;
+	keep_free = atomic_load(&io->keep_free);
+	if (!keep_free || io_free_memory(io) >= keep_free)
+		return;
+	/* A piece that reaches beyond this range goes with its last byte. */
+	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),
+			  POSIX_FADV_DONTNEED) == 0)
+		atomic_fetch_add(&io->dropped, len);
+}

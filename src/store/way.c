@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store/way.c - whether files are read straight or through the cache, and what
+ * file system they lie on.  What decides stands in store/io.h. */
+#include "config.h"
+
+#include "store_i.h"
+
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <sys/statfs.h>
+
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
+
+/* A stretch of this length comes from the page cache in some 10 us, even on a
+ * busy machine in less than this; from a network or a disk it does not. */
+#define SAMPLE_BYTES (64 * 1024)
+#define SLOW_NS 400000
+
+/* Of file systems whose headers are not in linux/magic.h. */
+#define BEEGFS_MAGIC 0x19830326
+#define GPFS_MAGIC 0x47504653
+#define LUSTRE_MAGIC 0x0bd00bd0
+
+/* ---- where they lie ---- */
+
+static bool way_is_remote(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) != 0)
+		return false;
+	switch ((uint32_t)fs.f_type) {
+	case NFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case CEPH_SUPER_MAGIC:
+	case V9FS_MAGIC:
+	case AFS_SUPER_MAGIC:
+	case CODA_SUPER_MAGIC:
+	case BEEGFS_MAGIC:
+	case GPFS_MAGIC:
+	case LUSTRE_MAGIC:
+	case RSH_FUSE_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+bool rsh_store_is_remote(const struct rsh_store *s)
+{
+	return way_is_remote(s->dirfd);
+}
+
+bool rsh_store_is_stacked(const struct rsh_store *s)
+{
+	struct statfs fs;
+
+	if (fstatfs(s->dirfd, &fs) != 0)
+		return false;
+	switch ((uint32_t)fs.f_type) {
+	case OVERLAYFS_SUPER_MAGIC:
+	case ECRYPTFS_SUPER_MAGIC:
+	case RSH_FUSE_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- whether to cache ---- */
+
+/* What a second read of the same bytes takes.  False if it cannot be told. */
+static bool way_time_again(struct rsh_store *s,
+			   struct rsh_store_file *f, int fd,
+			   uint64_t *ns)
+{
+	const uint64_t at = (uint64_t)f->id.size / 2;
+	const uint64_t room = (uint64_t)f->id.size - at;
+	const size_t len = room < SAMPLE_BYTES ? (size_t)room : SAMPLE_BYTES;
+	uint8_t *buf = malloc(len ? len : 1);
+	bool told;
+
+	*ns = UINT64_MAX;
+	told = buf && rsh_file_read(s, f, fd, buf, len, at) == 0;
+	/* Twice, should the machine be busy. */
+	for (int i = 0; i < 2 && told; i++) {
+		uint64_t start = rsh_clock_ns(), took;
+
+		told = rsh_file_read(s, f, fd, buf, len, at) == 0;
+		took = rsh_clock_ns() - start;
+		if (took < *ns)
+			*ns = took;
+	}
+	free(buf);
+	return told;
+}
+
+static void way_settle(struct rsh_store *s, enum rsh_way way)
+{
+	int open = RSH_WAY_OPEN;
+
+	if (!atomic_compare_exchange_strong(&s->way, &open, way))
+		return;
+	if (s->opts.io)
+		atomic_store(&s->opts.io->cached, way == RSH_WAY_CACHE);
+	rsh_log_info("%s: read %s", s->path, way == RSH_WAY_CACHE ?
+		     "through the cache" : "straight");
+}
+
+/* Each of those who read first looks for itself, so that nobody waits for a
+ * file but who reads it; what fails says nothing. */
+static void way_decide(struct rsh_store *s, struct rsh_store_file *f, int fd)
+{
+	uint64_t ns;
+
+	if (s->opts.io->has_dir && way_is_remote(fd)) {
+		way_settle(s, RSH_WAY_CACHE);
+	} else if (way_time_again(s, f, fd, &ns)) {
+		rsh_log_info("%s: read again in %llu us", f->path,
+			     (unsigned long long)ns / 1000);
+		way_settle(s, ns > SLOW_NS ? RSH_WAY_CACHE : RSH_WAY_STRAIGHT);
+	}
+}
+
+bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f, int fd)
+{
+	if (f->cached == RSH_CACHE_FILE_NONE)
+		return false;
+	if (atomic_load(&s->way) == RSH_WAY_OPEN)
+		way_decide(s, f, fd);
+	return atomic_load(&s->way) == RSH_WAY_CACHE;
+}
+
+struct deciding {
+	struct rsh_store *store;
+	struct rsh_store_file *file;
+};
+
+static int way_decide_now(void *ctx, int fd)
+{
+	const struct deciding *d = ctx;
+
+	rsh_file_is_cached(d->store, d->file, fd);
+	return 0;
+}
+
+bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
+{
+	struct deciding d = { s, &s->files[file] };
+
+	if (!s->opts.io || s->opts.io->faults)
+		return !s->opts.io;
+	if (d.file->cached == RSH_CACHE_FILE_NONE)
+		return true;
+	/* What goes wrong here does so again in who reads the file. */
+	if (atomic_load(&s->way) == RSH_WAY_OPEN)
+		rsh_store_try(s, file, way_decide_now, &d);
+	return atomic_load(&s->way) != RSH_WAY_CACHE;
+}
+
+static struct rsh_cache_file_id
+way_cache_identity(const struct rsh_store_file *f)
+{
+	return (struct rsh_cache_file_id){
+		.dev = f->id.dev,
+		.ino = f->id.ino,
+		.size = (uint64_t)f->id.size,
+		.mtime_sec = f->id.mtime.tv_sec,
+		.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
+		.epoch = f->epoch,
+		.step = f->step,
+	};
+}
+
+void rsh_store_settle_files(struct rsh_store *s)
+{
+	const bool off = !s->opts.io || !s->opts.io->cache;
+
+	atomic_store(&s->way, RSH_WAY_OPEN);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		struct rsh_cache_file_id id = way_cache_identity(&s->files[i]);
+
+		s->files[i].cached = !off && id.size ?
+			rsh_cache_file_open(s->opts.io->cache, &id) :
+			RSH_CACHE_FILE_NONE;
+	}
+	if (off)
+		way_settle(s, RSH_WAY_STRAIGHT);
+	else if (s->opts.io->caching == RSH_CACHING_ON)
+		way_settle(s, RSH_WAY_CACHE);
+}
