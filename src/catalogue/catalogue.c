@@ -63,14 +63,14 @@ static int catalogue_copy_files(struct rsh_catalogue *c,
 		      const struct rsh_source_view *view)
 {
 	c->names = view->names;
-	c->n_names = rsh_names_count(view->names);
+	c->n_names = view->names ? rsh_names_count(view->names) : 0;
 	c->n_files = view->n_ranks;
 	c->index = calloc((size_t)c->n_files + 1, sizeof(*c->index));
 	c->path = calloc((size_t)c->n_files + 1, sizeof(*c->path));
 	if (!c->index || !c->path)
 		return -ENOMEM;
 	for (uint32_t f = 0; f < c->n_files; f++) {
-		c->index[f] = view->index[f];
+		c->index[f] = view->index ? view->index[f] : NULL;
 		if (!view->path || !view->path[f])
 			continue;
 		c->path[f] = strdup(view->path[f]);

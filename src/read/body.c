@@ -113,34 +113,13 @@ void rsh_reader_free(struct rsh_reader *r)
 	free(r);
 }
 
-/* ---- the others ---- */
-
-static void body_choose_place(struct rsh_target *to, uint64_t origin)
-{
-	if (to->area)
-		to->data = to->area + rsh_place(origin);
-}
-
-static int rank_read(const struct rsh_body *b, struct rsh_target *to,
-		     size_t len, uint64_t offset)
-{
-	body_choose_place(to, offset);
-	return rsh_source_read((struct rsh_source *)(uintptr_t)b->of, b->file,
-			       offset, to->data, len);
-}
-
-struct rsh_body rsh_body_of_rank(const struct rsh_source *s, uint32_t rank,
-				 uint64_t size)
-{
-	return (struct rsh_body){
-		.size = size, .read = rank_read, .of = s, .file = rank,
-	};
-}
+/* ---- texts ---- */
 
 static int text_read(const struct rsh_body *b, struct rsh_target *to,
 		     size_t len, uint64_t offset)
 {
-	body_choose_place(to, 0);
+	if (to->area)
+		to->data = to->area + rsh_place(0);
 	memcpy(to->data, (const char *)b->of + offset, len);
 	return 0;
 }

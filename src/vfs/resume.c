@@ -10,12 +10,15 @@
 #include <string.h>
 
 #include "rsh/dialects/dialects.h"
+#include "rsh/dialects/resumed.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 struct resumed_tree {
 	struct rsh_vfs vfs;
 	struct rsh_resume *resume;
+	struct rsh_plan *plan; /* a file for each entry */
+	struct rsh_reader *reader;
 	const struct rsh_resume_entry *entries; /* its; they are the leaves */
 };
 
@@ -29,6 +32,8 @@ static void resumed_free(struct rsh_vfs *v)
 	struct resumed_tree *t = (struct resumed_tree *)v;
 
 	rsh_vfs_clear(&t->vfs);
+	rsh_reader_free(t->reader);
+	rsh_plan_free(t->plan);
 	rsh_resume_free(t->resume);
 	free(t);
 }
@@ -67,7 +72,7 @@ static struct rsh_body resumed_body(const struct rsh_vfs *v, uint32_t leaf)
 
 	return e->kind == RSH_RESUME_TEXT ?
 	       rsh_body_of_text(e->text, resumed_size(e)) :
-	       rsh_body_of_rank(rsh_resume_source(t->resume), e->file, e->size);
+	       rsh_body_of_plan(t->reader, leaf);
 }
 
 static int resumed_backing(const struct rsh_vfs *v, uint32_t leaf,
@@ -147,6 +152,7 @@ static int resumed_build(struct resumed_tree *t, struct rsh_error *err)
 int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 			struct rsh_vfs **out, struct rsh_error *err)
 {
+	const struct rsh_reader_options options = { .replicas = false };
 	struct resumed_tree *t = calloc(1, sizeof(*t));
 	int rc;
 
@@ -158,8 +164,13 @@ int rsh_vfs_open_resume(const struct rsh_vfs_resume_config *cfg,
 	if (rc == 0) {
 		rsh_vfs_own(&t->vfs, rsh_resume_source(t->resume), cfg->uid,
 			    cfg->gid);
-		rc = resumed_build(t, err);
+		rc = rsh_resume_plan(t->resume, &t->plan, err);
 	}
+	if (rc == 0 && rsh_reader_new(t->plan, rsh_resume_source(t->resume),
+				      &options, &t->reader))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = resumed_build(t, err);
 	if (rc) {
 		resumed_free(&t->vfs);
 		return rc;

@@ -12,7 +12,8 @@
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
 	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file,
-						     * or none that is valid */
+						     * none that is valid, or
+						     * one nobody looks into */
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
 	enum rsh_format format;                     /* of the files */

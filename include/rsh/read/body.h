@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/body.h - the body of a virtual file: its bytes, wherever they come from.
  *
- * There are three kinds.  The bytes of a file of a plan lie in the files of a
- * source, and a reader puts them together; other files are a file of a source as
- * it is, or a text.  Whoever reads a body need not know which it is.
+ * There are two kinds.  The bytes of a file of a plan lie in the files of a
+ * source, and a reader puts them together; other files are texts.  Whoever reads
+ * a body need not know which it is.
  *
  * Threads: any thread may read any body.
  */
@@ -43,9 +43,6 @@ struct rsh_body {
 ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 		      uint64_t offset);
 
-/* The rank's file of a source as it is. */
-struct rsh_body rsh_body_of_rank(const struct rsh_source *s, uint32_t rank,
-				 uint64_t size);
 struct rsh_body rsh_body_of_text(const char *text, uint64_t size);
 
 /* ---- files of a plan ---- */

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dialects/resumed.h - the writer of --resume: a catalogue whose cells are whole
+ * files, each shown as it is. */
+#ifndef RSH_DIALECTS_RESUMED_H
+#define RSH_DIALECTS_RESUMED_H
+
+#include "rsh/plan/plan.h"
+#include "rsh/source/resume.h"
+
+/* The plan of what is shown: its file i is the file of the i-th entry; one that
+ * is no file is there as well, as a file of no bytes.  0 and *out, or -errno with
+ * a sentence. */
+int rsh_resume_plan(const struct rsh_resume *r, struct rsh_plan **out,
+		    struct rsh_error *err);
+
+#endif
