@@ -44,7 +44,7 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	char step[256], guess[320] = "";
 	const char *name;
 	uint32_t chosen = rsh_source_chosen(s), n;
-	bool one = chosen < rsh_source_n_listed(s);
+	bool one = rsh_source_has_step(s);
 
 	/* Of a stage by itself nobody knows how many there are. */
 	if (src->lone_stage)

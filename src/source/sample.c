@@ -68,6 +68,11 @@ static bool sample_is_first_of_rank(const struct rsh_source *s, size_t i,
 	return true;
 }
 
+bool rsh_source_has_step(const struct rsh_source *s)
+{
+	return s->chosen < s->n_candidates;
+}
+
 uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 				const char **beyond)
 {

@@ -12,6 +12,8 @@ const char *rsh_source_path(const struct rsh_source *s);
 uint32_t rsh_source_first_rank(const struct rsh_source *s);
 enum rsh_check rsh_source_check(const struct rsh_source *s);
 
+/* Was the chosen candidate told apart from others, by a step or a name? */
+bool rsh_source_has_step(const struct rsh_source *s);
 /* How many ranks have a file of the chosen step, listed or beyond those that
  * were asked for; *beyond is the file of the lowest one that is not below
  * `n_ranks`, NULL: there is none. */
