@@ -103,7 +103,7 @@ static int number_ranks(struct tree *t)
 }
 
 /* Those that the source's strategy speaks of, or else those of the tree. */
-static int find_ranks(struct tree *t, struct rsh_error *err)
+static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 {
 	const char *path = t->options->vfs.src.path;
 	int rc;
@@ -272,7 +272,7 @@ static int look_at_tree(struct tree *t, struct rsh_error *err)
 	int rc;
 
 	t->names = rsh_names_new();
-	rc = t->names ? find_ranks(t, err) : rsh_error_nomem(err);
+	rc = t->names ? ls_source_find_ranks(t, err) : rsh_error_nomem(err);
 
 	if (rc)
 		return rc;

@@ -39,9 +39,9 @@ struct read_tasks {
 
 /* A stretch of a record's content, which may lie in several extents; false if it
  * cannot be read. */
-static bool read_content(const struct rsh_contents *c, uint32_t rank,
-			 uint32_t name, uint64_t offset, uint8_t *buf,
-			 size_t len)
+static bool sample_content(const struct rsh_contents *c, uint32_t rank,
+			   uint32_t name, uint64_t offset, uint8_t *buf,
+			   size_t len)
 {
 	const struct rsh_ckpt_index *ix = c->view.index[rank];
 	const struct rsh_record *r = rsh_ckpt_find(ix, name);
@@ -111,8 +111,8 @@ static void read_task(const struct rsh_contents *c, const struct read_task *t,
 		size_t len = left < room ? (size_t)left : room;
 		uint32_t distinct;
 
-		if (!read_content(c, h->rank, t->subject->name,
-				  t->offset + done, buf, len)) {
+		if (!sample_content(c, h->rank, t->subject->name,
+				    t->offset + done, buf, len)) {
 			h->failed = true;
 			return;
 		}
@@ -212,7 +212,7 @@ bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s)
 	row = s->record->content_bytes / (uint64_t)dims[0];
 	len = row < sizeof(a) ? (size_t)row : sizeof(a);
 	c->n_reads += 2;
-	return read_content(c, s->holders[0].rank, s->name, 0, a, len) &&
-	       read_content(c, s->holders[0].rank, s->name, row, b, len) &&
+	return sample_content(c, s->holders[0].rank, s->name, 0, a, len) &&
+	       sample_content(c, s->holders[0].rank, s->name, row, b, len) &&
 	       memcmp(a, b, len) == 0;
 }

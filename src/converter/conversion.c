@@ -14,7 +14,7 @@
 /* ---- the converter's dispatch ---- */
 
 /* Names that the converter leaves out when it compares the two strategies. */
-static bool is_optimizer_state(const char *name)
+static bool is_not_compared(const char *name)
 {
 	return strncmp(name, "accu_grads", 10) == 0 ||
 	       strncmp(name, "adam_v", 6) == 0 ||
@@ -34,14 +34,14 @@ static bool goes_by_stage(const struct rsh_strategy *src,
 	for (uint32_t i = 0; i < src->n_params; i++) {
 		uint32_t name = src->params[i].name;
 
-		if (is_optimizer_state(rsh_names_text(names, name)))
+		if (is_not_compared(rsh_names_text(names, name)))
 			continue;
 		if (!rsh_strategy_find(dst, name))
 			return false;
 		n_src++;
 	}
 	for (uint32_t i = 0; i < dst->n_params; i++)
-		n_dst += !is_optimizer_state(
+		n_dst += !is_not_compared(
 			rsh_names_text(names, dst->params[i].name));
 	return n_src < n_dst;
 }
@@ -77,7 +77,7 @@ static uint32_t source_stages(const struct rsh_strategy *src,
 
 /* ---- which names, and what becomes of them ---- */
 
-static int by_text(const void *a, const void *b)
+static int converter_by_text(const void *a, const void *b)
 {
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -94,7 +94,7 @@ static int check_renamed(const struct rsh_converter *c, struct rsh_error *err)
 	for (uint32_t i = 0; i < c->cat->n_names; i++)
 		if (!c->unwanted[i])
 			all[n++] = rsh_written_name(c, i);
-	qsort(all, n, sizeof(*all), by_text);
+	qsort(all, n, sizeof(*all), converter_by_text);
 	for (uint32_t i = 1; i < n && rc == 0; i++)
 		if (strcmp(all[i - 1], all[i]) == 0)
 			rc = rsh_error_set(err, EINVAL, "renaming gives two "

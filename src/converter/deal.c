@@ -100,7 +100,7 @@ static int deal_one(struct planner *p, struct deal *d, uint32_t name,
 	return 0;
 }
 
-static int by_text(const void *a, const void *b, void *names)
+static int deal_by_text(const void *a, const void *b, void *names)
 {
 	return strcmp(rsh_names_text(names, *(const uint32_t *)a),
 		      rsh_names_text(names, *(const uint32_t *)b));
@@ -117,7 +117,7 @@ static int sort_names(struct planner *p)
 	for (uint32_t name = 0; name < c->cat->n_names; name++)
 		if (p->fate[name] == FATE_HANDLED && rsh_listed(c->dst, name))
 			p->by_text[p->n_by_text++] = name;
-	qsort_r(p->by_text, p->n_by_text, sizeof(*p->by_text), by_text,
+	qsort_r(p->by_text, p->n_by_text, sizeof(*p->by_text), deal_by_text,
 		c->cat->names);
 	return 0;
 }

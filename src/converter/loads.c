@@ -34,8 +34,9 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-static int add_pair(struct planner *p, const struct rsh_strategy_item *src,
-		    const struct rsh_strategy_item *dst, uint32_t shown)
+static int loads_add_pair(struct planner *p,
+			  const struct rsh_strategy_item *src,
+			  const struct rsh_strategy_item *dst, uint32_t shown)
 {
 	enum rsh_grid_rule rule = p->c->compat ? RSH_GRID_CONVERTER :
 						 RSH_GRID_RUNTIME;
@@ -95,8 +96,8 @@ int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err)
 			to = rsh_param_dest_stage(c->dst, d,
 						  p->block * c->dst_ranks,
 						  c->compat)->item;
-		if (add_pair(p, rsh_param_source_stage(s)->item, to,
-			     p->shown_of[s->name]))
+		if (loads_add_pair(p, rsh_param_source_stage(s)->item, to,
+				   p->shown_of[s->name]))
 			return rsh_error_nomem(err);
 	}
 	return 0;
@@ -168,7 +169,7 @@ struct marking {
 	struct rsh_marks *marks;
 };
 
-static void mark(void *ctx, uint32_t key)
+static void loads_mark(void *ctx, uint32_t key)
 {
 	const struct marking *m = ctx;
 	uint32_t i = rsh_held_from(m->c, key);
@@ -180,7 +181,7 @@ static void mark(void *ctx, uint32_t key)
 
 static void mark_key(struct planner *p, uint32_t key)
 {
-	mark(&(struct marking){ p->c, &p->marks }, key);
+	loads_mark(&(struct marking){ p->c, &p->marks }, key);
 }
 
 static void marks_fill(const struct planner *p, struct rsh_marks *m, bool value)
@@ -241,7 +242,7 @@ static void mark_cell(void *ctx, uint32_t cell)
 {
 	struct cell_marking *m = ctx;
 
-	mark(&m->m, rsh_cut_member(m->k->cut, cell, m->k->replica));
+	loads_mark(&m->m, rsh_cut_member(m->k->cut, cell, m->k->replica));
 }
 
 static void each_key(const struct planner *p, const struct pair_keys *k,
@@ -251,7 +252,8 @@ static void each_key(const struct planner *p, const struct pair_keys *k,
 	struct cell_marking cells = { m, k };
 
 	if (k->lp->redist)
-		rsh_redistribution_each(k->lp->redist, k->local, mark, &m);
+		rsh_redistribution_each(k->lp->redist, k->local, loads_mark,
+					&m);
 	else
 		rsh_cut_overlap(k->cut, k->dims, &k->box, mark_cell, &cells);
 }

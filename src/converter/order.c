@@ -23,7 +23,8 @@ static void add_to_seq(struct planner *p, uint32_t rank, uint32_t *n)
 /* Adds the stage's file for a marked key; for one that is missing a neighbour
  * tells the names and their order: the next in the stage, after the last the
  * first. */
-static void load(struct planner *p, uint32_t stage, uint32_t held, uint32_t *n)
+static void order_load(struct planner *p, uint32_t stage, uint32_t held,
+		       uint32_t *n)
 {
 	const struct rsh_converter *c = p->c;
 	uint32_t from, to, next;
@@ -72,14 +73,14 @@ static uint32_t load_sequence(struct planner *p)
 	}
 	if (!c->src && c->dst && !p->reduced) {
 		for (uint32_t i = 0; i < b->n_stages && n == 0; i++)
-			load(p, b->stages[i], 0, &n);
+			order_load(p, b->stages[i], 0, &n);
 		return n;
 	}
 	for (uint32_t i = b->n_stages; i-- > 0;)
 		for (uint32_t k = c->n_held + 1; k-- > 0;)
 			if (p->marks.near[k] ||
 			    (p->reduced && (k < c->n_held || any_above(c))))
-				load(p, b->stages[i], k, &n);
+				order_load(p, b->stages[i], k, &n);
 	return n;
 }
 

@@ -38,8 +38,9 @@ static int refused(const struct rsh_strategy *src, const char *name,
 }
 
 /* -EDOM: the layouts cannot be redistributed. */
-static int add_pair(struct rsh_rank_list *l, const struct rsh_strategy_item *src,
-		    const struct rsh_strategy_item *dst)
+static int list_add_pair(struct rsh_rank_list *l,
+			 const struct rsh_strategy_item *src,
+			 const struct rsh_strategy_item *dst)
 {
 	struct pair *p;
 	int rc;
@@ -63,11 +64,11 @@ static int add_pair(struct rsh_rank_list *l, const struct rsh_strategy_item *src
 }
 
 /* A parameter of the source that is left. */
-static int add_param(struct rsh_rank_list *l,
-		     const struct rsh_strategy_param *s,
-		     const struct rsh_strategy *dst,
-		     const struct rsh_strategy_param *d, uint32_t stage,
-		     const char *name, struct rsh_error *err)
+static int list_add_param(struct rsh_rank_list *l,
+			  const struct rsh_strategy_param *s,
+			  const struct rsh_strategy *dst,
+			  const struct rsh_strategy_param *d, uint32_t stage,
+			  const char *name, struct rsh_error *err)
 {
 	struct pair p = { rsh_param_source_stage(s)->item, NULL, NULL };
 	int rc;
@@ -79,15 +80,15 @@ static int add_param(struct rsh_rank_list *l,
 	if (d)
 		p.dst = rsh_param_dest_stage(dst, d, stage * dst->stage_ranks,
 					     true)->item;
-	rc = add_pair(l, p.src, p.dst);
+	rc = list_add_pair(l, p.src, p.dst);
 	if (rc == -EDOM)
 		return refused(l->src, name, &p, err);
 	return rc ? rsh_error_nomem(err) : 0;
 }
 
-static int collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
-		   uint32_t stage, const struct rsh_names *names,
-		   struct rsh_error *err)
+static int list_collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
+			uint32_t stage, const struct rsh_names *names,
+			struct rsh_error *err)
 {
 	uint32_t left = 0;
 	int rc = 0;
@@ -100,8 +101,8 @@ static int collect(struct rsh_rank_list *l, const struct rsh_strategy *dst,
 		if (d && !rsh_param_in_stage(d, stage))
 			continue;
 		left++;
-		rc = add_param(l, s, dst, d, stage,
-			       rsh_names_text(names, s->name), err);
+		rc = list_add_param(l, s, dst, d, stage,
+				    rsh_names_text(names, s->name), err);
 	}
 	if (rc == 0 && left == 0)
 		rc = rsh_error_set(err, EDOM, "%s: none of its parameters is "
@@ -124,7 +125,7 @@ int rsh_rank_list_new(const struct rsh_strategy *src,
 	l->dst_ranks = dst ? dst->stage_ranks : 1;
 	if (src) {
 		l->stages = calloc(src->n_stages, sizeof(*l->stages));
-		rc = l->stages ? collect(l, dst, stage, names, err) :
+		rc = l->stages ? list_collect(l, dst, stage, names, err) :
 				 rsh_error_nomem(err);
 	}
 	if (rc) {

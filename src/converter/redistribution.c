@@ -144,7 +144,7 @@ static bool take_shard(struct sketch *s)
 
 /* ---- from a sketch to a picture ---- */
 
-static bool put(struct rsh_picture *p, uint64_t size, int axis)
+static bool redist_put(struct rsh_picture *p, uint64_t size, int axis)
 {
 	if (p->n_dims == RSH_PICTURE_DIMS)
 		return false;
@@ -159,15 +159,15 @@ static bool put_dim(struct rsh_picture *p, const struct sketch *s, uint32_t d,
 	uint32_t n = s->dims[d].n;
 
 	if (n == 0)
-		return put(p, size, RSH_NO_AXIS);
+		return redist_put(p, size, RSH_NO_AXIS);
 	for (uint32_t i = 0; i + 1 < n; i++) {
 		uint32_t a = s->dims[d].axes[i];
 
-		if (!put(p, s->mesh[a], (int)a))
+		if (!redist_put(p, s->mesh[a], (int)a))
 			return false;
 		size /= s->mesh[a];
 	}
-	return put(p, size, (int)s->dims[d].axes[n - 1]);
+	return redist_put(p, size, (int)s->dims[d].axes[n - 1]);
 }
 
 static bool draw(struct rsh_picture *p, const struct sketch *s)
@@ -189,11 +189,12 @@ static bool draw(struct rsh_picture *p, const struct sketch *s)
 			return false;
 		size /= split;
 		for (uint32_t i = 0; i + 1 < s->n_taken; i++) {
-			if (!put(p, s->mesh[s->taken[i]], (int)s->taken[i]))
+			if (!redist_put(p, s->mesh[s->taken[i]],
+					(int)s->taken[i]))
 				return false;
 			size /= s->mesh[s->taken[i]];
 		}
-		if (!put(p, size, (int)s->taken[s->n_taken - 1]))
+		if (!redist_put(p, size, (int)s->taken[s->n_taken - 1]))
 			return false;
 	}
 	return true;
@@ -217,9 +218,12 @@ static bool draw_simple(struct rsh_picture *p, const struct sketch *s,
 	p->mesh[p->n_mesh++] = n_ranks / all / s->shard;
 	p->mesh[p->n_mesh++] = s->shard;
 	for (uint32_t d = 0; d < s->n_dims; d++) {
-		bool ok = d == 0 ? put(p, split[0], 2) &&
-				   put(p, s->dims[0].size / split[0], 1) :
-				   put(p, s->dims[d].size, (int)d + 2);
+		bool ok =
+			d == 0 ? redist_put(p, split[0], 2) &&
+					 redist_put(p,
+						    s->dims[0].size / split[0],
+						    1)
+			       : redist_put(p, s->dims[d].size, (int)d + 2);
 
 		if (!ok)
 			return false;
@@ -327,10 +331,10 @@ static void sides_free(struct sides *w)
 	rsh_grid_free(w->grid[1]);
 }
 
-static bool plan(struct rsh_redistribution *r,
-		 const struct rsh_strategy_item *src,
-		 const struct rsh_strategy_item *dst, const struct sides *w,
-		 enum rsh_grid_rule rule)
+static bool redist_plan(struct rsh_redistribution *r,
+			const struct rsh_strategy_item *src,
+			const struct rsh_strategy_item *dst,
+			const struct sides *w, enum rsh_grid_rule rule)
 {
 	uint64_t n_src = rsh_grid_n_ranks(w->grid[0]);
 	uint64_t n_dst = rsh_grid_n_ranks(w->grid[1]);
@@ -383,7 +387,7 @@ int rsh_redistribution_new(const struct rsh_strategy_item *src,
 	struct sides w = { 0 };
 	int rc = r ? sides_new(&w, src, dst, whole, n_dims) : -ENOMEM;
 
-	if (rc == 0 && !plan(r, src, dst, &w, rule))
+	if (rc == 0 && !redist_plan(r, src, dst, &w, rule))
 		rc = -EDOM;
 	sides_free(&w);
 	if (rc) {
@@ -477,7 +481,7 @@ struct marks {
 	uint32_t n;
 };
 
-static void mark(void *ctx, uint32_t key)
+static void redist_mark(void *ctx, uint32_t key)
 {
 	const struct marks *m = ctx;
 
@@ -490,5 +494,5 @@ void rsh_redistribution_keys(const struct rsh_redistribution *r, uint32_t rank,
 {
 	struct marks m = { keys, n };
 
-	rsh_redistribution_each(r, rank, mark, &m);
+	rsh_redistribution_each(r, rank, redist_mark, &m);
 }

@@ -98,10 +98,10 @@ static int describe(struct planner *p, const struct rsh_shown_file *f,
 
 /* Takes one record unless it is lost or left out; *taken says whether it did.
  */
-static int take_record(struct planner *p, struct rsh_shown_file *f,
-		       uint32_t name, struct rsh_slot *slot,
-		       struct rsh_record_shape *shape, bool *taken,
-		       struct rsh_error *err)
+static int slots_take_record(struct planner *p, struct rsh_shown_file *f,
+			     uint32_t name, struct rsh_slot *slot,
+			     struct rsh_record_shape *shape, bool *taken,
+			     struct rsh_error *err)
 {
 	int rc;
 
@@ -140,8 +140,9 @@ int rsh_plan_make_slots(struct planner *p, struct rsh_shown_file *f,
 	f->shapes = p->shapes;
 	for (uint32_t i = 0; i < names->n; i++) {
 		bool taken;
-		int rc = take_record(p, f, names->names[i], &p->slots[f->n],
-				     &p->shapes[f->n], &taken, err);
+		int rc = slots_take_record(p, f, names->names[i],
+					   &p->slots[f->n], &p->shapes[f->n],
+					   &taken, err);
 
 		if (rc)
 			return rc;

@@ -30,9 +30,9 @@ struct making {
 	const struct rsh_record *rec;
 };
 
-static const char *dims_text(const struct rsh_ckpt_index *ix,
-			     const struct rsh_record *r, char *text,
-			     size_t size)
+static const char *tensors_dims_text(const struct rsh_ckpt_index *ix,
+				     const struct rsh_record *r, char *text,
+				     size_t size)
 {
 	const int64_t *dims = rsh_record_dims(ix, r);
 	int at = snprintf(text, size, "[");
@@ -54,7 +54,7 @@ static int refuse(const struct making *m, int rc, struct rsh_error *err)
 	rsh_error_prefix(err, "%s: parameter %s of shape %s cannot go from %s%s%s%s "
 			 "to %s%s%s%s", rsh_catalogue_path(c->cat, m->rank),
 			 rsh_names_text(c->cat->names, m->name),
-			 dims_text(m->ix, m->rec, dims, sizeof(dims)),
+			 tensors_dims_text(m->ix, m->rec, dims, sizeof(dims)),
 			 rsh_item_text(m->src, from, sizeof(from)),
 			 c->src ? " (" : "", c->src ? c->src->path : "",
 			 c->src ? ")" : "",
@@ -117,9 +117,9 @@ static int compare_slice(const struct making *m, uint32_t rank,
 			     "with %s (%s) all slices are equal",
 			     rsh_catalogue_path(m->c->cat, rank),
 			     rsh_names_text(m->c->cat->names, m->name),
-			     dims_text(ix, r, a, sizeof(a)),
+			     tensors_dims_text(ix, r, a, sizeof(a)),
 			     rsh_catalogue_path(m->c->cat, m->rank),
-			     dims_text(m->ix, m->rec, b, sizeof(b)),
+			     tensors_dims_text(m->ix, m->rec, b, sizeof(b)),
 			     rsh_item_text(m->src, layout, sizeof(layout)),
 			     m->c->src->path);
 }
@@ -158,7 +158,8 @@ struct holding {
 	bool alike;
 };
 
-static void look_into(const struct making *m, struct holding *h, uint32_t rank)
+static void tensors_look_into(const struct making *m, struct holding *h,
+			      uint32_t rank)
 {
 	const struct rsh_ckpt_index *ix = m->c->cat->index[rank];
 
@@ -179,7 +180,7 @@ static int hold(const struct making *m, struct holding *h, uint32_t rank,
 	uint32_t key = (rank - c->first_rank) % c->stage_ranks;
 	uint32_t k = rsh_held_from(c, key);
 
-	look_into(m, h, rank);
+	tensors_look_into(m, h, rank);
 	if (!h->rec ||
 	    (!c->src && c->dst && !rsh_is_like_first(c, m->name, rank)))
 		return 0;
@@ -255,7 +256,7 @@ static void holding_clear(struct holding *h)
 
 /* ---- grids ---- */
 
-static uint32_t split_of(const struct rsh_cut *c, uint32_t d)
+static uint32_t tensors_split_of(const struct rsh_cut *c, uint32_t d)
 {
 	return rsh_grid_split(rsh_cut_grid(c), d);
 }
@@ -310,7 +311,7 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 		return make_grid(m->c, m->src, local, n, true, rule, out, err);
 	rc = make_grid(m->c, m->src, m->dst->shape, n, false, rule, out, err);
 	for (uint32_t d = 0; rc == 0 && d < n; d++)
-		if (!rsh_mul_u64((uint64_t)local[d], split_of(*out, d),
+		if (!rsh_mul_u64((uint64_t)local[d], tensors_split_of(*out, d),
 				 &whole) ||
 		    (uint64_t)m->dst->shape[d] != whole)
 			rc = rsh_error_set(err, EINVAL,
@@ -339,7 +340,7 @@ static int make_cuts(const struct making *m, struct cuts *out,
 	if (rc)
 		return rc;
 	for (uint32_t d = 0; d < n; d++) {
-		whole[d] = local[d] * split_of(out->src, d);
+		whole[d] = local[d] * tensors_split_of(out->src, d);
 		out->whole[d] = (uint64_t)whole[d];
 	}
 	rc = make_grid(m->c, m->dst, whole, n, false, rule, &out->dst, err);

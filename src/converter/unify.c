@@ -76,7 +76,7 @@ void rsh_picture_trim(struct rsh_picture *p)
 	p->n_dims = n;
 }
 
-static bool add_dim(struct rsh_picture *p, uint64_t size, int axis)
+static bool unify_add_dim(struct rsh_picture *p, uint64_t size, int axis)
 {
 	if (p->n_dims == RSH_PICTURE_DIMS)
 		return false;
@@ -126,16 +126,17 @@ static bool refine_mesh(struct rsh_picture *p, const uint64_t *mesh, uint32_t n)
 		uint32_t k;
 
 		if (axis == RSH_NO_AXIS) {
-			if (!add_dim(p, size, RSH_NO_AXIS))
+			if (!unify_add_dim(p, size, RSH_NO_AXIS))
 				return false;
 			continue;
 		}
 		for (k = first[axis]; k + 1 < first[axis + 1]; k++) {
-			if (size % mesh[k] || !add_dim(p, mesh[k], (int)k))
+			if (size % mesh[k] ||
+			    !unify_add_dim(p, mesh[k], (int)k))
 				return false;
 			size /= mesh[k];
 		}
-		if (size % mesh[k] || !add_dim(p, size, (int)k))
+		if (size % mesh[k] || !unify_add_dim(p, size, (int)k))
 			return false;
 	}
 	rsh_picture_trim(p);
@@ -202,7 +203,7 @@ static bool cut_dim(struct rsh_picture *p, const struct rsh_picture_dim *d,
 
 		product *= part;
 		if (left == 1) {
-			if (!add_dim(p, part, RSH_NO_AXIS))
+			if (!unify_add_dim(p, part, RSH_NO_AXIS))
 				return false;
 			continue;
 		}
@@ -213,7 +214,8 @@ static bool cut_dim(struct rsh_picture *p, const struct rsh_picture_dim *d,
 		else
 			return false;
 		if (n == RSH_PICTURE_AXES ||
-		    !add_dim(p, part, d->axis * RSH_PICTURE_AXES + (int)n))
+		    !unify_add_dim(p, part,
+				   d->axis * RSH_PICTURE_AXES + (int)n))
 			return false;
 		m->part[d->axis][n++] = on_axis;
 		left /= on_axis;

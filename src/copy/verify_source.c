@@ -141,7 +141,8 @@ static int hash_records(const struct job *j, struct file *f, int fd)
 	return rc;
 }
 
-static int look_into(const struct job *j, struct file *f, struct rsh_error *why)
+static int verify_look_into(const struct job *j, struct file *f,
+			    struct rsh_error *why)
 {
 	const uint32_t i = (uint32_t)(f - j->files);
 	cleanup_fd int fd = -1;
@@ -166,7 +167,7 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 	struct rsh_error why = RSH_ERROR_INIT;
 	size_t size;
 	int rc = rsh_copy_stopped(j->control) ? -EINTR :
-						look_into(j, f, &why);
+						verify_look_into(j, f, &why);
 
 	if (rc == -EINTR)
 		return rsh_error_set(err, EINTR, "interrupted");

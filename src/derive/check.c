@@ -83,8 +83,9 @@ static void check_layout(struct check *c, const struct rsh_strategy_file *f,
 	rsh_grid_free(g);
 }
 
-static void check_item(struct check *c, const struct rsh_strategy_file *f,
-		       const struct rsh_strategy_item *it)
+static void check_item_layout(struct check *c,
+			      const struct rsh_strategy_file *f,
+			      const struct rsh_strategy_item *it)
 {
 	const struct rsh_strategy_item *first = c->files[0]->items;
 
@@ -154,7 +155,8 @@ static void check_files(struct check *c, bool directory)
 {
 	for (uint32_t f = 0; f < c->n; f++) {
 		for (uint32_t i = 0; i < c->files[f]->n_items; i++)
-			check_item(c, c->files[f], &c->files[f]->items[i]);
+			check_item_layout(c, c->files[f],
+					  &c->files[f]->items[i]);
 		if (directory && c->files[f]->has_stage)
 			check_stage(c, f);
 	}

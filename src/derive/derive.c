@@ -127,8 +127,8 @@ static void add_axes(struct derivation *d)
 
 /* ---- parameters ---- */
 
-static void add_param(struct derivation *d, uint32_t name,
-		      const struct rsh_strategy_param *listed)
+static void derive_add_param(struct derivation *d, uint32_t name,
+			     const struct rsh_strategy_param *listed)
 {
 	struct derive_param *p = &d->params[d->n_params];
 
@@ -166,10 +166,10 @@ static int add_params(struct derivation *d)
 		return rsh_error_nomem(d->err);
 	for (size_t i = 0; i < n; i++)
 		if (d->src)
-			add_param(d, d->src->params[i].name,
-				  &d->src->params[i]);
+			derive_add_param(d, d->src->params[i].name,
+					 &d->src->params[i]);
 		else if (!is_counter(&d->shapes->v[i]))
-			add_param(d, d->shapes->v[i].name, NULL);
+			derive_add_param(d, d->shapes->v[i].name, NULL);
 	return 0;
 }
 
@@ -402,7 +402,7 @@ static size_t collect_stage(const struct derivation *d, uint32_t stage,
 	return n;
 }
 
-static int collect(struct derivation *d, struct rsh_derived *out)
+static int derive_collect(struct derivation *d, struct rsh_derived *out)
 {
 	struct rsh_staged_item *items = rsh_arena_array(
 		d->arena, struct rsh_staged_item, 2 * (size_t)d->n_params);
@@ -444,7 +444,7 @@ static int check_request(struct derivation *d)
 	return 0;
 }
 
-static int run(struct derivation *d, struct rsh_derived *out)
+static int derive_run(struct derivation *d, struct rsh_derived *out)
 {
 	int rc = check_request(d);
 
@@ -470,7 +470,7 @@ static int run(struct derivation *d, struct rsh_derived *out)
 		rc = derive_params(d);
 	if (rc == 0)
 		rc = note_all_idle_rules(d);
-	return rc ? rc : collect(d, out);
+	return rc ? rc : derive_collect(d, out);
 }
 
 int rsh_strategy_derive(const struct rsh_strategy *src,
@@ -491,7 +491,7 @@ int rsh_strategy_derive(const struct rsh_strategy *src,
 		return rsh_error_nomem(err);
 	}
 	result->arena_ = arena;
-	rc = run(&d, result);
+	rc = derive_run(&d, result);
 	if (rc)
 		rsh_derived_free(result);
 	else

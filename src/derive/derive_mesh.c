@@ -52,7 +52,7 @@ static bool has_axis(const struct form *f, uint8_t axis)
 	return false;
 }
 
-static bool splits_over(const struct form *f, uint8_t axis)
+static bool mesh_splits_over(const struct form *f, uint8_t axis)
 {
 	for (uint32_t e = 0; e < f->n_dims; e++)
 		for (uint32_t i = 0; i < f->n_split[e]; i++)
@@ -64,8 +64,8 @@ static bool splits_over(const struct form *f, uint8_t axis)
 /* ---- reading the source ---- */
 
 /* Names the axes that split each dimension. */
-static bool read_map(struct form *f, const struct rsh_strategy_item *it,
-		     const uint8_t *place)
+static bool mesh_read_map(struct form *f, const struct rsh_strategy_item *it,
+			  const uint8_t *place)
 {
 	f->n_dims = it->n_map;
 	for (uint32_t e = 0; e < it->n_map; e++) {
@@ -90,10 +90,11 @@ static bool try_form(const struct derivation *d, const struct derive_param *p,
 	*f = (struct form){ .style = style, .n_axes = n };
 	memcpy(f->axes, axes, n);
 	if (!rsh_derive_explains(d, axes, n, style, p->item, place) ||
-	    !read_map(f, p->item, place))
+	    !mesh_read_map(f, p->item, place))
 		return false;
-	return given || !(splits_over(f, AXIS_DP) || splits_over(f, AXIS_CP) ||
-			  splits_over(f, AXIS_REST));
+	return given ||
+	       !(mesh_splits_over(f, AXIS_DP) || mesh_splits_over(f, AXIS_CP) ||
+		 mesh_splits_over(f, AXIS_REST));
 }
 
 /* Lists all forms of a style that explain the item, the most ordinary first. */
@@ -111,7 +112,7 @@ static uint32_t forms_of_style(const struct derivation *d,
 		struct form f;
 
 		if (try_form(d, p, experts, 3, style, false, &f) &&
-		    (n == 0 || splits_over(&f, AXIS_EP)))
+		    (n == 0 || mesh_splits_over(&f, AXIS_EP)))
 			forms[n++] = f;
 		if (style == STYLE_KEPT)
 			n += try_form(d, p, experts, 2, style, false,
@@ -201,7 +202,7 @@ static int apply_rule(struct derivation *d, const struct derive_param *p,
 	if (a == UINT32_MAX || a == AXIS_DP)
 		return rsh_derive_refuse(d, p, "a rule splits it over %s, which the wanted mesh does not have",
 					 rule->axes[0]);
-	if (splits_over(f, (uint8_t)a))
+	if (mesh_splits_over(f, (uint8_t)a))
 		return rsh_derive_refuse(d, p, "two of its dimensions are split over %s",
 					 rule->axes[0]);
 	if (a == AXIS_EP && f->style == STYLE_STRIPPED && f->n_axes == 2 &&

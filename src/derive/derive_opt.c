@@ -115,8 +115,8 @@ int rsh_derive_opt_begin(struct derivation *d)
 
 /* ---- what comes of it ---- */
 
-static int not_known(struct derivation *d, const struct derive_param *p,
-		     const char *why)
+static int opt_not_known(struct derivation *d, const struct derive_param *p,
+			 const char *why)
 {
 	return rsh_derive_refuse(d, p, "whether the optimizer shards it is not known: %s",
 				 why);
@@ -144,8 +144,13 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 	if (*exempt || divides(d, p, n) == NO)
 		return 0;
 	if (could == UNKNOWN)
-		return not_known(d, p, "the source does not, for reasons that only its size tells; give a checkpoint of the source (--checkpoint)");
-	return not_known(d, p, "in the source it could not; say --opt-include or --opt-exclude for it");
+		return opt_not_known(d, p,
+				     "the source does not, for reasons that "
+				     "only its size tells; give a checkpoint "
+				     "of the source (--checkpoint)");
+	return opt_not_known(d, p,
+			     "in the source it could not; say --opt-include or "
+			     "--opt-exclude for it");
 }
 
 static int shard(struct derivation *d, struct derive_param *p)
@@ -160,13 +165,18 @@ static int shard(struct derivation *d, struct derive_param *p)
 		return 0;
 	if (d->opt > 0 && d->opt_full && !d->o->has_opt && p->item &&
 	    g.n > (uint32_t)d->opt)
-		return not_known(d, p, "in the source every shard takes all ranks there are; say --opt");
+		return opt_not_known(d, p,
+				     "in the source every shard takes all "
+				     "ranks there are; say --opt");
 	rc = is_exempt(d, p, slices(&p->out, ranks), &exempt);
 	if (rc || exempt)
 		return rc;
 	fits = divides(d, p, slices(&p->out, ranks));
 	if (fits == UNKNOWN)
-		return not_known(d, p, "the source does not tell its size; give a checkpoint of the source (--checkpoint)");
+		return opt_not_known(
+			d, p,
+			"the source does not tell its size; give a checkpoint "
+			"of the source (--checkpoint)");
 	if (fits == NO)
 		return 0;
 	p->out.opt_step = (int32_t)(g.last / (g.n - 1));

@@ -40,8 +40,8 @@ const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
 	return shape ? shape->dims : NULL;
 }
 
-static int add_shape(struct rsh_derive_shapes *s,
-		     const struct derive_shape *shape)
+static int shapes_add_shape(struct rsh_derive_shapes *s,
+			    const struct derive_shape *shape)
 {
 	size_t had = s->cap_places;
 
@@ -106,7 +106,7 @@ int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			rc = make_whole(&shape, item, names, err);
 		if (rc)
 			return rc;
-		if (add_shape(s, &shape))
+		if (shapes_add_shape(s, &shape))
 			return rsh_error_nomem(err);
 	}
 	return 0;

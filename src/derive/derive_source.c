@@ -79,7 +79,8 @@ static const char *op_param(const char *name)
 	return name ? name + 1 : NULL;
 }
 
-static void read_op(struct derivation *d, const struct rsh_strategy_op *op)
+static void source_read_op(struct derivation *d,
+			   const struct rsh_strategy_op *op)
 {
 	const char *text = op_param(op->name);
 	uint8_t style = op->tuples ? STYLE_STRIPPED : STYLE_KEPT;
@@ -95,7 +96,7 @@ static void read_op(struct derivation *d, const struct rsh_strategy_op *op)
 		d->styles[p - d->src->params] |= style;
 }
 
-static int read_ops(struct derivation *d)
+static int source_read_ops(struct derivation *d)
 {
 	d->styles = rsh_arena_array(d->arena, uint8_t, d->src->n_params);
 	if (!d->styles)
@@ -105,7 +106,7 @@ static int read_ops(struct derivation *d)
 
 		d->json = file->json;
 		for (uint32_t i = 0; i < file->n_ops; i++)
-			read_op(d, &file->ops[i]);
+			source_read_op(d, &file->ops[i]);
 	}
 	return 0;
 }
@@ -136,7 +137,7 @@ static bool same_mesh(const struct rsh_strategy_item *a,
 }
 
 /* Is anything split over the axis, counted from the last one? */
-static bool splits_over(const struct rsh_strategy_item *it, int32_t axis)
+static bool source_splits_over(const struct rsh_strategy_item *it, int32_t axis)
 {
 	for (uint32_t e = 0; e < it->n_map; e++)
 		for (uint32_t i = 0; i < it->map[e].n; i++)
@@ -155,7 +156,8 @@ static uint64_t weight_of(const struct derivation *d,
 		const struct rsh_strategy_item *it = d->params[i].item;
 
 		if (same_mesh(it, mesh))
-			weight += splits_over(it, -1) ? UINT64_C(1) << 32 : 1;
+			weight += source_splits_over(it, -1) ?
+				UINT64_C(1) << 32 : 1;
 	}
 	return weight;
 }
@@ -192,7 +194,7 @@ static bool any_splits_over_last(const struct derivation *d,
 {
 	for (uint32_t i = 0; i < d->n_params; i++)
 		if (same_mesh(d->params[i].item, mesh) &&
-		    splits_over(d->params[i].item, 0))
+		    source_splits_over(d->params[i].item, 0))
 			return true;
 	return false;
 }
@@ -200,12 +202,13 @@ static bool any_splits_over_last(const struct derivation *d,
 static bool any_splits(const struct derivation *d)
 {
 	for (uint32_t i = 0; i < d->n_params; i++)
-		if (splits_over(d->params[i].item, -1))
+		if (source_splits_over(d->params[i].item, -1))
 			return true;
 	return false;
 }
 
-static int not_known(struct derivation *d, const struct rsh_strategy_item *it)
+static int source_not_known(struct derivation *d,
+			    const struct rsh_strategy_item *it)
 {
 	char text[256];
 
@@ -226,7 +229,7 @@ static int infer_usual(struct derivation *d)
 	}
 	if (n > 3 || (n == 3 && it->mesh[1] != 1) ||
 	    (any_splits(d) && !any_splits_over_last(d, it)))
-		return not_known(d, it);
+		return source_not_known(d, it);
 	d->axes[AXIS_DP].src = it->mesh[0];
 	d->axes[AXIS_MP].src = it->mesh[n - 1];
 	d->with_cp = n == 3;
@@ -249,13 +252,14 @@ static bool is_usual(const struct derivation *d, const struct derive_param *p)
 
 		for (uint32_t i = 0; fits && i < p->item->n_mesh; i++)
 			if (place[i] != AXIS_MP &&
-			    splits_over(p->item, (int32_t)(p->item->n_mesh -
-							   1 - i)))
+			    source_splits_over(p->item,
+					       (int32_t)(p->item->n_mesh - 1 -
+							 i)))
 				fits = false;
 		if (fits)
 			return true;
 	}
-	return p->item->n_mesh == 1 && !splits_over(p->item, -1);
+	return p->item->n_mesh == 1 && !source_splits_over(p->item, -1);
 }
 
 static bool is_of_experts(struct derivation *d, const struct derive_param *p,
@@ -369,7 +373,7 @@ int rsh_derive_name_axes(struct derivation *d)
 	for (uint32_t i = AXIS_DP; i < N_KNOWN_AXES; i++)
 		d->axes[i].src = 1;
 	if (d->src) {
-		rc = read_ops(d);
+		rc = source_read_ops(d);
 		if (rc == 0)
 			rc = d->o->has_src_mesh ? take_given(d) : infer(d);
 		if (rc)

@@ -266,7 +266,7 @@ static int deal(struct derivation *d, const struct layers *l,
 }
 
 /* As many stages as the source: what it has stays where it is. */
-static int keep(struct derivation *d)
+static int stage_keep(struct derivation *d)
 {
 	for (uint32_t i = 0; i < d->n_params; i++) {
 		struct derive_param *p = &d->params[i];
@@ -297,7 +297,7 @@ int rsh_derive_stages(struct derivation *d)
 
 	if (d->dst_stages == 1 ||
 	    (d->src && d->dst_stages == d->src_stages && !d->o->n_layers))
-		return keep(d);
+		return stage_keep(d);
 	first = rsh_arena_array(d->arena, uint32_t, (size_t)d->dst_stages + 1);
 	rc = first ? read_layers(d, &l) : rsh_error_nomem(d->err);
 	if (rc == 0)

@@ -13,7 +13,7 @@ int rsh_layout_too_large(const struct rsh_record_shape *s,
 			     "rank too large", s->name);
 }
 
-static int lay_out(struct rsh_file_layout *f, struct rsh_error *err)
+static int ckpt_lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 {
 	uint64_t at = 0, bytes;
 
@@ -29,7 +29,8 @@ static int lay_out(struct rsh_file_layout *f, struct rsh_error *err)
 	return 0;
 }
 
-static void chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
+static void ckpt_chunks(const struct rsh_record_shape *s,
+			struct rsh_chunks *out)
 {
 	out->n = rsh_ckpt_emit_chunks(s->content_bytes);
 	out->content_bytes = RSH_CKPT_CHUNK_BYTES;
@@ -39,7 +40,7 @@ static void chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
 }
 
 const struct rsh_framing rsh_ckpt_framing = {
-	.lay_out = lay_out,
-	.chunks = chunks,
+	.lay_out = ckpt_lay_out,
+	.chunks = ckpt_chunks,
 	.write_header = rsh_ckpt_header_write,
 };

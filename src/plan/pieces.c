@@ -48,7 +48,7 @@ static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
 }
 
 /* Index of the slot that holds `offset`, which lies in the file. */
-static uint32_t find_slot(const struct rsh_slot_list *l, uint64_t offset)
+static uint32_t pieces_find_slot(const struct rsh_slot_list *l, uint64_t offset)
 {
 	uint32_t lo = 0, hi = l->n;
 
@@ -90,7 +90,7 @@ struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_plan *p,
 	    it->end > it->f->list->bytes)
 		it->end = it->f->list->bytes;
 	if (it->pos < it->end)
-		it->slot = find_slot(it->f->list, it->pos);
+		it->slot = pieces_find_slot(it->f->list, it->pos);
 	return it;
 }
 
@@ -359,7 +359,7 @@ static bool patched_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 
 	if (it->f->list->n == 0)
 		return false;
-	it->slot = find_slot(it->f->list, it->pos);
+	it->slot = pieces_find_slot(it->f->list, it->pos);
 	s = slot_of(it);
 	end = rsh_record_end(ix, rsh_ckpt_find(ix, s->name));
 	if (it->pos < s->offset || it->pos >= end || !enter_slot(it) ||

@@ -57,8 +57,8 @@ static int make_header(struct rsh_file_layout *f, const char *format,
 				      &f->header, &f->header_bytes, err);
 }
 
-static int lay_out(struct rsh_file_layout *f, const char *format,
-		   struct rsh_error *err)
+static int safetensors_lay_out(struct rsh_file_layout *f, const char *format,
+			       struct rsh_error *err)
 {
 	uint64_t at;
 	int rc = sort(f) ? rsh_error_nomem(err) : make_header(f, format, err);
@@ -81,17 +81,18 @@ static int lay_out(struct rsh_file_layout *f, const char *format,
 
 static int lay_out_ms(struct rsh_file_layout *f, struct rsh_error *err)
 {
-	return lay_out(f, "ms", err);
+	return safetensors_lay_out(f, "ms", err);
 }
 
 /* What the Hugging Face loaders take only if it says which framework's
  * conventions the tensors follow. */
 static int lay_out_pt(struct rsh_file_layout *f, struct rsh_error *err)
 {
-	return lay_out(f, "pt", err);
+	return safetensors_lay_out(f, "pt", err);
 }
 
-static void chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
+static void safetensors_chunks(const struct rsh_record_shape *s,
+			       struct rsh_chunks *out)
 {
 	(void)s;
 	*out = (struct rsh_chunks){ .n = 1, .content_bytes = UINT64_MAX };
@@ -99,10 +100,10 @@ static void chunks(const struct rsh_record_shape *s, struct rsh_chunks *out)
 
 const struct rsh_framing rsh_safetensors_framing = {
 	.lay_out = lay_out_ms,
-	.chunks = chunks,
+	.chunks = safetensors_chunks,
 };
 
 const struct rsh_framing rsh_hf_framing = {
 	.lay_out = lay_out_pt,
-	.chunks = chunks,
+	.chunks = safetensors_chunks,
 };

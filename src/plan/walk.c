@@ -582,8 +582,8 @@ static bool find_in_boxes(const uint64_t *at, struct rsh_stand *s,
 }
 
 /* How far one may go along shown span g, which in-span h follows. */
-static uint64_t room_along(const struct rsh_stand *s, const uint64_t *at,
-			   uint32_t g, uint64_t left)
+static uint64_t walk_room_along(const struct rsh_stand *s, const uint64_t *at,
+				uint32_t g, uint64_t left)
 {
 	return rsh_min_u64(left, rsh_min_u64(s->from[g] + s->len[g],
 					     s->part->to[g]) - at[g]);
@@ -594,11 +594,13 @@ static void find_run(const struct rsh_walk *w, const uint64_t *at,
 {
 	const uint32_t h = s->part->n_in - 1, row = s->part->row_in;
 
-	s->run = w->apart ? 1 : room_along(s, at, w->n_spans - 1, in->left[h]);
+	s->run = w->apart ? 1
+			  : walk_room_along(s, at, w->n_spans - 1, in->left[h]);
 	s->rows = 0;
 	if (row == s->part->n_in)
 		return;
-	s->rows = room_along(s, at, s->part->in[row].axis, in->left[row]) - 1;
+	s->rows = walk_room_along(s, at, s->part->in[row].axis, in->left[row]) -
+		  1;
 	s->stride = in->stride[row];
 }
 

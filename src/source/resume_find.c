@@ -238,7 +238,7 @@ static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
 /* Looks into SOURCE/rank_N or ckpt_N, and directories named checkpoint* there,
  * and, if there is no such directory, into SOURCE, where a name may say of
  * which rank a file is. */
-static int find_ranks(struct rsh_finder *f, struct rsh_error *err)
+static int resume_find_ranks(struct rsh_finder *f, struct rsh_error *err)
 {
 	struct find_in_ranks x = { .dir = "" };
 	int rc = rsh_finder_each(f, "", S_IFDIR, found_rank_dir, &x, err);
@@ -258,5 +258,6 @@ int rsh_resume_find(struct rsh_source *s,
 				.options = o };
 
 	s->dialect = dialect;
-	return dialect->find ? dialect->find(&f, err) : find_ranks(&f, err);
+	return dialect->find ? dialect->find(&f, err)
+			     : resume_find_ranks(&f, err);
 }

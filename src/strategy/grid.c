@@ -87,8 +87,8 @@ static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
 
 /* ---- making a grid ---- */
 
-static void add_axis(struct rsh_grid_axis *axes, uint32_t *n, uint32_t size,
-		     uint32_t stride)
+static void grid_add_axis(struct rsh_grid_axis *axes, uint32_t *n,
+			  uint32_t size, uint32_t stride)
 {
 	if (size > 1)
 		axes[(*n)++] = (struct rsh_grid_axis){ size, stride };
@@ -111,13 +111,15 @@ static void place_runtime(struct rsh_grid_spec *g,
 				uint32_t a = it->n_mesh - 1 -
 					     (uint32_t)it->map[e].axes[i];
 
-				add_axis(g->axes, &n, it->mesh[a], stride[a]);
+				grid_add_axis(g->axes, &n, it->mesh[a],
+					      stride[a]);
 			}
 	}
 	g->first[g->n_dims] = (uint8_t)n;
 	for (uint32_t a = 0; a < it->n_mesh; a++)
 		if (!rsh_item_uses_axis(it, a))
-			add_axis(g->free, &g->n_free, it->mesh[a], stride[a]);
+			grid_add_axis(g->free, &g->n_free, it->mesh[a],
+				      stride[a]);
 }
 
 /* The converter's own mesh where it rebuilds one: [repeat, shard] and then one
@@ -131,12 +133,12 @@ static void place_simple(struct rsh_grid_spec *g, uint32_t shard)
 		stride[d] = s; /* split[0] is without the shard here */
 	for (uint32_t d = 0; d < g->n_dims; d++) {
 		g->first[d] = (uint8_t)n;
-		add_axis(g->axes, &n, g->split[d], stride[d]);
+		grid_add_axis(g->axes, &n, g->split[d], stride[d]);
 		if (d == 0)
-			add_axis(g->axes, &n, shard, s);
+			grid_add_axis(g->axes, &n, shard, s);
 	}
 	g->first[g->n_dims] = (uint8_t)n;
-	add_axis(g->free, &g->n_free, g->n_ranks / (s * shard), s * shard);
+	grid_add_axis(g->free, &g->n_free, g->n_ranks / (s * shard), s * shard);
 }
 
 bool rsh_item_is_simple(const struct rsh_strategy_item *it)

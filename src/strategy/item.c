@@ -42,7 +42,7 @@ bool rsh_item_same_layout(const struct rsh_strategy_item *a,
 }
 
 /* Appends to a bounded text; what does not fit is cut. */
-static void append(char *text, size_t size, size_t *at, const char *s)
+static void item_append(char *text, size_t size, size_t *at, const char *s)
 {
 	while (*s && *at + 1 < size)
 		text[(*at)++] = *s++;
@@ -54,37 +54,37 @@ static void append_i64(char *text, size_t size, size_t *at, int64_t v)
 	char buf[24];
 
 	snprintf(buf, sizeof(buf), "%lld", (long long)v);
-	append(text, size, at, buf);
+	item_append(text, size, at, buf);
 }
 
 static void append_mesh(char *text, size_t size, size_t *at,
 			const struct rsh_strategy_item *it)
 {
-	append(text, size, at, "[");
+	item_append(text, size, at, "[");
 	for (uint32_t i = 0; i < it->n_mesh; i++) {
-		append(text, size, at, i ? "," : "");
+		item_append(text, size, at, i ? "," : "");
 		append_i64(text, size, at, it->mesh[i]);
 	}
-	append(text, size, at, "]");
+	item_append(text, size, at, "]");
 }
 
 static void append_map(char *text, size_t size, size_t *at,
 		       const struct rsh_strategy_item *it)
 {
-	append(text, size, at, "[");
+	item_append(text, size, at, "[");
 	for (uint32_t i = 0; i < it->n_map; i++) {
 		const struct rsh_map_entry *e = &it->map[i];
 
-		append(text, size, at, i ? "," : "");
-		append(text, size, at, it->nested && e->n ? "[" : "");
+		item_append(text, size, at, i ? "," : "");
+		item_append(text, size, at, it->nested && e->n ? "[" : "");
 		for (uint32_t k = 0; k < e->n; k++) {
-			append(text, size, at, k ? "," : "");
+			item_append(text, size, at, k ? "," : "");
 			append_i64(text, size, at, e->axes[k]);
 		}
-		append(text, size, at, e->n == 0 ? "-1" : "");
-		append(text, size, at, it->nested && e->n ? "]" : "");
+		item_append(text, size, at, e->n == 0 ? "-1" : "");
+		item_append(text, size, at, it->nested && e->n ? "]" : "");
 	}
-	append(text, size, at, "]");
+	item_append(text, size, at, "]");
 }
 
 const char *rsh_item_mesh_text(const struct rsh_strategy_item *it, char *text,
@@ -111,15 +111,15 @@ const char *rsh_item_text(const struct rsh_strategy_item *it, char *text,
 	size_t at = 0;
 
 	if (!it) {
-		append(text, size, &at, "unsharded");
+		item_append(text, size, &at, "unsharded");
 		return text;
 	}
-	append(text, size, &at, "mesh ");
+	item_append(text, size, &at, "mesh ");
 	append_mesh(text, size, &at, it);
-	append(text, size, &at, " map ");
+	item_append(text, size, &at, " map ");
 	append_map(text, size, &at, it);
 	if (it->opt_step && it->opt_size) {
-		append(text, size, &at, " optimizer shard ");
+		item_append(text, size, &at, " optimizer shard ");
 		append_i64(text, size, &at, it->opt_size);
 	}
 	return text;

@@ -44,8 +44,8 @@ static bool parse_size(const char *s, const char *end, uint32_t *out)
 	return n > 0;
 }
 
-static int add_axis(struct rsh_mesh *m, const char *text, const char *s,
-		    const char *end, struct rsh_error *err)
+static int mesh_add_axis(struct rsh_mesh *m, const char *text, const char *s,
+			 const char *end, struct rsh_error *err)
 {
 	struct rsh_mesh_axis axis = { "", 0 };
 	const char *eq = memchr(s, '=', (size_t)(end - s));
@@ -75,7 +75,7 @@ int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 
 	for (const char *s = text;;) {
 		const char *end = strchrnul(s, ',');
-		int rc = add_axis(&m, text, s, end, err);
+		int rc = mesh_add_axis(&m, text, s, end, err);
 
 		if (rc)
 			return rc;

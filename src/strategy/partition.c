@@ -232,7 +232,8 @@ rsh_partition_refine(struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES],
 /* ---- text ---- */
 
 __attribute__((format(printf, 4, 5)))
-static void append(char *text, size_t size, size_t *at, const char *fmt, ...)
+static void partition_append(char *text, size_t size, size_t *at,
+			     const char *fmt, ...)
 {
 	va_list args;
 	int n;
@@ -252,19 +253,21 @@ rsh_partition_mesh_text(const struct rsh_partition_axis *axes, unsigned n_axes,
 	unsigned n_cuts = 0, told = 0;
 	size_t at = 0;
 
-	append(text, size, &at, "mesh [");
+	partition_append(text, size, &at, "mesh [");
 	for (unsigned i = 0; i < n_axes; i++) {
-		append(text, size, &at, "%s%u", i ? "," : "", axes[i].size);
+		partition_append(text, size, &at, "%s%u", i ? "," : "",
+				 axes[i].size);
 		n_cuts += axes[i].cuts;
 	}
-	append(text, size, &at, n_axes ? "]" : "1]");
+	partition_append(text, size, &at, n_axes ? "]" : "1]");
 	if (n_cuts == 0)
-		append(text, size, &at, " not cut");
+		partition_append(text, size, &at, " not cut");
 	for (unsigned i = 0; i < n_axes; i++) {
 		if (!axes[i].cuts)
 			continue;
-		append(text, size, &at, "%s%u", told ? " and " :
-		       n_cuts > 1 ? " cut over axes " : " cut over axis ", i);
+		partition_append(text, size, &at, "%s%u", told ? " and " :
+				 n_cuts > 1 ? " cut over axes " :
+					      " cut over axis ", i);
 		told++;
 	}
 	return text;
@@ -274,17 +277,18 @@ static void append_ranks(char *text, size_t size, size_t *at,
 			 const uint32_t *ranks, uint32_t n)
 {
 	if (n > 2 && ranks[n - 1] - ranks[0] == n - 1) {
-		append(text, size, at, "%u to %u", ranks[0], ranks[n - 1]);
+		partition_append(text, size, at, "%u to %u", ranks[0],
+				 ranks[n - 1]);
 		return;
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		const char *mark = i == 0 ? "" : i + 1 == n ? " and " : ", ";
 
 		if (i == LISTED_MAX && n > LISTED_MAX + 1) {
-			append(text, size, at, " and %u more", n - i);
+			partition_append(text, size, at, " and %u more", n - i);
 			return;
 		}
-		append(text, size, at, "%s%u", mark, ranks[i]);
+		partition_append(text, size, at, "%s%u", mark, ranks[i]);
 	}
 }
 
@@ -326,18 +330,18 @@ const char *rsh_partition_text(const uint32_t *ranks, const uint32_t *group,
 	text[0] = '\0';
 	if (!list)
 		return text;
-	append(text, size, &at, "ranks ");
+	partition_append(text, size, &at, "ranks ");
 	for (uint32_t i = 0; i < n; i++)
 		if (group[i] == best)
 			list[k++] = ranks[i];
 	if (k == n || k == 1) {
 		append_ranks(text, size, &at, ranks, n);
-		append(text, size, &at, k == n ? " all hold the same" :
-						 " all differ");
+		partition_append(text, size, &at,
+				 k == n ? " all hold the same" : " all differ");
 		return text;
 	}
 	append_ranks(text, size, &at, list, k);
-	append(text, size, &at, " hold the same, ranks ");
+	partition_append(text, size, &at, " hold the same, ranks ");
 	k = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t j = 0;
@@ -348,6 +352,6 @@ const char *rsh_partition_text(const uint32_t *ranks, const uint32_t *group,
 			list[k++] = ranks[i];
 	}
 	append_ranks(text, size, &at, list, k);
-	append(text, size, &at, " do not");
+	partition_append(text, size, &at, " do not");
 	return text;
 }

@@ -97,7 +97,7 @@ static int add_items(struct entries *out, const struct rsh_strategy_file *f,
 
 /* ---- which files count ---- */
 
-static int by_stage(const void *a, const void *b)
+static int strategy_by_stage(const void *a, const void *b)
 {
 	const struct rsh_strategy_file *x = *(struct rsh_strategy_file *const *)a;
 	const struct rsh_strategy_file *y = *(struct rsh_strategy_file *const *)b;
@@ -140,7 +140,8 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 					     f->path);
 	}
 	if (!as_listed)
-		qsort(s->files, s->n_files, sizeof(*s->files), by_stage);
+		qsort(s->files, s->n_files, sizeof(*s->files),
+		      strategy_by_stage);
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		if (stage_is_there(s, kept, s->files[i]->first_stage))
 			rsh_strategy_file_free(s->files[i]);
@@ -151,9 +152,9 @@ static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 	return 0;
 }
 
-static int collect(struct strategy_impl *s, bool directory,
-		   struct rsh_names *names, struct entries *out,
-		   struct rsh_error *err)
+static int strategy_collect(struct strategy_impl *s, bool directory,
+			    struct rsh_names *names, struct entries *out,
+			    struct rsh_error *err)
 {
 	size_t n = 0;
 
@@ -275,7 +276,7 @@ static int group(struct strategy_impl *s, struct entries *e,
 	return 0;
 }
 
-static int by_name_id(const void *a, const void *b, void *params)
+static int strategy_by_name_id(const void *a, const void *b, void *params)
 {
 	const struct rsh_strategy_param *p = params;
 	uint32_t x = p[*(const uint32_t *)a].name;
@@ -291,8 +292,8 @@ static int sort_by_name(struct strategy_impl *s, struct rsh_error *err)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < s->pub.n_params; i++)
 		s->by_name[i] = i;
-	qsort_r(s->by_name, s->pub.n_params, sizeof(*s->by_name), by_name_id,
-		s->params);
+	qsort_r(s->by_name, s->pub.n_params, sizeof(*s->by_name),
+		strategy_by_name_id, s->params);
 	s->pub.by_name = s->by_name;
 	return 0;
 }
@@ -356,7 +357,7 @@ int rsh_strategy_merge(struct rsh_strategy_file **files, uint32_t n,
 		rc = keep_one_a_stage(s, form == RSH_STRATEGY_DIR_AS_LISTED,
 				      err);
 	if (rc == 0)
-		rc = collect(s, directory, names, &e, err);
+		rc = strategy_collect(s, directory, names, &e, err);
 	if (rc == 0)
 		rc = check_stages(s, &e, err);
 	if (rc == 0)

@@ -35,7 +35,7 @@ static void fail(struct crew *c, int rc, const struct rsh_error *err)
 	atomic_store(&c->failed, true);
 }
 
-static void *run(void *arg)
+static void *crew_run(void *arg)
 {
 	struct crew *c = arg;
 
@@ -73,9 +73,9 @@ int rsh_crew_run(unsigned n_threads, size_t n, rsh_crew_work *work, void *ctx,
 		return rsh_error_nomem(err);
 	/* Fewer threads than wanted are only slower. */
 	while (started + 1 < wanted &&
-	       pthread_create(&threads[started], NULL, run, &c) == 0)
+	       pthread_create(&threads[started], NULL, crew_run, &c) == 0)
 		started++;
-	run(&c);
+	crew_run(&c);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);
 	pthread_mutex_destroy(&c.lock);

@@ -192,7 +192,7 @@ static void log_to_journal(enum rsh_log_level level, const char *text)
 	} while (sent < 0 && errno == EINTR);
 }
 
-static void say(enum rsh_log_level level, const char *text)
+static void log_say(enum rsh_log_level level, const char *text)
 {
 	switch (atomic_load(&target)) {
 	case TO_STREAM:
@@ -207,7 +207,7 @@ static void say(enum rsh_log_level level, const char *text)
 	}
 }
 
-static void keep(enum rsh_log_level level, const char *text)
+static void log_keep(enum rsh_log_level level, const char *text)
 {
 	char line[LINE_MAX_BYTES + 128], *copy, *old;
 
@@ -269,8 +269,8 @@ void rsh_log(enum rsh_log_level level, const char *fmt, ...)
 		strcpy(text + sizeof(text) - 4, "...");
 	rsh_text_put(shown, sizeof(shown), text);
 	if (level <= RSH_LOG_WARNING)
-		keep(level, shown);
+		log_keep(level, shown);
 	if (rsh_log_enabled(level))
-		say(level, shown);
+		log_say(level, shown);
 	errno = saved;
 }

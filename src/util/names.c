@@ -72,8 +72,8 @@ static bool same_text(const char *text, const char *s, size_t len)
 }
 
 /* The slot that holds the text, or the free one where it belongs; lock held. */
-static struct slot *find_slot(const struct rsh_names *t, uint64_t hash,
-			      const char *s, size_t len)
+static struct slot *names_find_slot(const struct rsh_names *t, uint64_t hash,
+				    const char *s, size_t len)
 {
 	size_t i = home_slot(hash, t->n_slots);
 
@@ -136,7 +136,7 @@ static uint32_t add_locked(struct rsh_names *t, uint64_t hash, const char *s,
 			   size_t len)
 {
 	uint32_t id = rsh_names_count(t);
-	struct slot *slot = find_slot(t, hash, s, len);
+	struct slot *slot = names_find_slot(t, hash, s, len);
 
 	if (slot->id != RSH_NAME_NONE)
 		return slot->id;
@@ -146,7 +146,7 @@ static uint32_t add_locked(struct rsh_names *t, uint64_t hash, const char *s,
 	if ((size_t)id + 1 > t->n_slots / 2) {
 		if (!grow_slots(t, id))
 			return RSH_NAME_NONE;
-		slot = find_slot(t, hash, s, len);
+		slot = names_find_slot(t, hash, s, len);
 	}
 	if (!store_text(t, id, s, len))
 		return RSH_NAME_NONE;
@@ -200,7 +200,7 @@ uint32_t rsh_names_find(struct rsh_names *t, const char *s, size_t len)
 	uint32_t id;
 
 	pthread_mutex_lock(&t->lock);
-	id = find_slot(t, hash, s, len)->id;
+	id = names_find_slot(t, hash, s, len)->id;
 	pthread_mutex_unlock(&t->lock);
 	return id;
 }

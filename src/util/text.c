@@ -57,7 +57,7 @@ static bool misleads(uint32_t c)
 
 /* One character of *s, or one byte that is none, to `to`; moves *s behind it
  * and returns the length of what was written. */
-static size_t put_unit(char to[UNIT_MAX + 1], const char **s)
+static size_t text_put_unit(char to[UNIT_MAX + 1], const char **s)
 {
 	uint32_t c = 0;
 	size_t n = decode(*s, &c), length = 0;
@@ -83,7 +83,7 @@ char *rsh_text_put(char *to, size_t size, const char *s)
 
 	while (*s) {
 		char unit[UNIT_MAX + 1];
-		size_t n = put_unit(unit, &s);
+		size_t n = text_put_unit(unit, &s);
 
 		if (at + n >= size) {
 			at = cut;

@@ -99,8 +99,8 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 				  err);
 }
 
-static int plan(struct rsh_reshard *v, struct planning *p, bool allow_missing,
-		struct rsh_error *err)
+static int candidates_plan(struct rsh_reshard *v, struct planning *p,
+			   bool allow_missing, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *cfg = p->cfg;
 	const char *note;
@@ -150,7 +150,7 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 		rc = rsh_source_index(v->source, v->names, err);
 	if (rc)
 		return rc;
-	rc = plan(v, p, allow_missing, err);
+	rc = candidates_plan(v, p, allow_missing, err);
 	*fatal = rc == -ENOMEM;
 	if (rc)
 		return rc;

@@ -7,9 +7,10 @@
 #include "rsh/util/log.h"
 #include "vfs_i.h"
 
-static int load(const struct rsh_vfs_config *cfg,
-		const struct rsh_strategy_at *at, struct rsh_names *names,
-		struct rsh_strategy **out, struct rsh_error *err)
+static int strategies_load(const struct rsh_vfs_config *cfg,
+			   const struct rsh_strategy_at *at,
+			   struct rsh_names *names, struct rsh_strategy **out,
+			   struct rsh_error *err)
 {
 	return at->from == RSH_FROM_FILE ?
 		rsh_strategy_load(at->path, cfg->plan.compat, names, out, err) :
@@ -61,11 +62,11 @@ int rsh_vfs_load_strategies(const struct rsh_vfs_config *cfg,
 			    struct rsh_names *names, struct rsh_strategy **src,
 			    struct rsh_strategy **dst, struct rsh_error *err)
 {
-	int rc = load(cfg, &cfg->src, names, src, err);
+	int rc = strategies_load(cfg, &cfg->src, names, src, err);
 
 	if (rc)
 		return rc;
 	return cfg->dst.from == RSH_FROM_DERIVED ?
 		derive(cfg, names, *src, dst, err) :
-		load(cfg, &cfg->dst, names, dst, err);
+		strategies_load(cfg, &cfg->dst, names, dst, err);
 }

@@ -44,8 +44,8 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 }
 
 /* Appends one file's records; room is there. */
-static void append(struct rsh_ckpt_index *to, const struct rsh_ckpt_index *from,
-		   uint64_t base)
+static void index_append(struct rsh_ckpt_index *to,
+			 const struct rsh_ckpt_index *from, uint64_t base)
 {
 	for (uint32_t i = 0; i < from->n_records; i++) {
 		struct rsh_record *r = &to->records[to->n_records + i];
@@ -66,7 +66,7 @@ static void append(struct rsh_ckpt_index *to, const struct rsh_ckpt_index *from,
 	to->file_bytes = base + from->file_bytes;
 }
 
-static int by_name_id(const void *a, const void *b, void *records)
+static int index_by_name_id(const void *a, const void *b, void *records)
 {
 	const struct rsh_record *r = records;
 	uint32_t x = r[*(const uint32_t *)a].name;
@@ -79,8 +79,8 @@ int rsh_ckpt_index_sort(struct rsh_ckpt_index *ix, uint32_t *twice)
 {
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		ix->by_name[i] = i;
-	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name), by_name_id,
-		ix->records);
+	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
+		index_by_name_id, ix->records);
 	for (uint32_t i = 1; i < ix->n_records; i++) {
 		*twice = ix->records[ix->by_name[i]].name;
 		if (ix->records[ix->by_name[i - 1]].name == *twice)
@@ -114,7 +114,7 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		append(ix, files[i], base[i]);
+		index_append(ix, files[i], base[i]);
 	if (rsh_ckpt_index_sort(ix, twice)) {
 		rsh_ckpt_index_free(ix);
 		return -EEXIST;

@@ -78,10 +78,10 @@ struct scan {
 	uint8_t window[WINDOW_BYTES];
 };
 
-static int damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
+static int scan_damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static int damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
+static int scan_damaged(struct scan *s, uint64_t offset, const char *fmt, ...)
 {
 	char reason[512];
 	va_list ap;
@@ -108,10 +108,10 @@ static int read_at(struct scan *s, void *buf, size_t len, uint64_t offset,
 	int rc = rsh_bytes_read_some(s->src, buf, len, offset, got, s->err);
 
 	if (rc == 0 && *got < at_least)
-		return damaged(s, offset + *got,
-			       "the file ends here, though it has %" PRIu64
-			       " bytes",
-			       s->src->size);
+		return scan_damaged(s, offset + *got,
+				    "the file ends here, though it has %" PRIu64
+				    " bytes",
+				    s->src->size);
 	return rc;
 }
 
@@ -182,7 +182,7 @@ static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
 		return rc;
 	taken = get_varint(p, avail, &key);
 	if (!taken || key > UINT32_MAX || key >> 3 == 0)
-		return damaged(s, pos, "no protobuf field begins here");
+		return scan_damaged(s, pos, "no protobuf field begins here");
 	f->number = (uint32_t)(key >> 3);
 	f->wire = (enum wire_type)(key & 7);
 	f->value = 0;
@@ -191,8 +191,8 @@ static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
 	case WIRE_LEN:
 		more = get_varint(p + taken, avail - taken, &f->value);
 		if (!more)
-			return damaged(s, pos,
-				       "a number is cut short or too long");
+			return scan_damaged(
+				s, pos, "a number is cut short or too long");
 		f->length = f->wire == WIRE_LEN ? f->value : 0;
 		break;
 	case WIRE_I64:
@@ -202,8 +202,8 @@ static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
 		f->length = 4;
 		break;
 	default:
-		return damaged(s, pos, "a field of wire type %d",
-			       (int)f->wire);
+		return scan_damaged(s, pos, "a field of wire type %d",
+				    (int)f->wire);
 	}
 	f->offset = pos + taken + more;
 	return 0;
@@ -219,10 +219,11 @@ static int next_field(struct scan *s, uint64_t *pos, uint64_t end,
 	if (rc)
 		return rc;
 	if (f->length > end - f->offset)
-		return damaged(s, f->offset,
-			       "a field of %" PRIu64
-			       " bytes in a message that has %" PRIu64 " left",
-			       f->length, end - f->offset);
+		return scan_damaged(s, f->offset,
+				    "a field of %" PRIu64
+				    " bytes in a message that has %" PRIu64
+				    " left",
+				    f->length, end - f->offset);
 	*pos = f->offset + f->length;
 	return 0;
 }
@@ -241,17 +242,17 @@ static int read_tag(struct scan *s, const struct field *f, struct value *v)
 	int rc;
 
 	if (v->name != RSH_NAME_NONE)
-		return damaged(s, f->offset, "a second name");
+		return scan_damaged(s, f->offset, "a second name");
 	if (!f->length || f->length > MAX_NAME_BYTES)
-		return damaged(s, f->offset,
-			       "a parameter name of %" PRIu64 " bytes",
-			       f->length);
+		return scan_damaged(s, f->offset,
+				    "a parameter name of %" PRIu64 " bytes",
+				    f->length);
 	rc = look_at(s, f->offset, f->length, &p);
 	if (rc)
 		return rc;
 	if (memchr(p, '\0', f->length))
-		return damaged(s, f->offset,
-			       "a parameter name with a NUL byte");
+		return scan_damaged(s, f->offset,
+				    "a parameter name with a NUL byte");
 	v->name = rsh_names_add(s->names, (const char *)p, f->length);
 	if (v->name == RSH_NAME_NONE)
 		return rsh_error_nomem(s->err);
@@ -259,16 +260,16 @@ static int read_tag(struct scan *s, const struct field *f, struct value *v)
 	return 0;
 }
 
-static int add_dim(struct scan *s, uint64_t offset, uint64_t dim,
-		   struct value *v)
+static int scan_add_dim(struct scan *s, uint64_t offset, uint64_t dim,
+			struct value *v)
 {
 	if (v->n_dims == RSH_MAX_DIMS)
-		return damaged(s, offset, "more than %d dimensions",
-			       RSH_MAX_DIMS);
+		return scan_damaged(s, offset, "more than %d dimensions",
+				    RSH_MAX_DIMS);
 	if (dim > INT64_MAX)
-		return damaged(s, offset,
-			       "a negative dimension (%" PRId64 ")",
-			       (int64_t)dim);
+		return scan_damaged(s, offset,
+				    "a negative dimension (%" PRId64 ")",
+				    (int64_t)dim);
 	v->dims[v->n_dims++] = (int64_t)dim;
 	return 0;
 }
@@ -289,9 +290,9 @@ static int read_packed_dims(struct scan *s, const struct field *f,
 			return rc;
 		taken = get_varint(p, avail, &dim);
 		if (!taken)
-			return damaged(s, pos,
-				       "a dimension is cut short or too long");
-		rc = add_dim(s, pos, dim, v);
+			return scan_damaged(
+				s, pos, "a dimension is cut short or too long");
+		rc = scan_add_dim(s, pos, dim, v);
 		if (rc)
 			return rc;
 		pos += taken;
@@ -305,54 +306,55 @@ static int read_type(struct scan *s, const struct field *f, struct value *v)
 	int rc;
 
 	if (v->has_type)
-		return damaged(s, f->offset, "a second element type");
+		return scan_damaged(s, f->offset, "a second element type");
 	if (f->length > MAX_TYPE_BYTES)
-		return damaged(s, f->offset,
-			       "an element type of %" PRIu64 " bytes",
-			       f->length);
+		return scan_damaged(s, f->offset,
+				    "an element type of %" PRIu64 " bytes",
+				    f->length);
 	rc = look_at(s, f->offset, f->length, &p);
 	if (rc)
 		return rc;
 	v->has_type = true;
 	v->dtype = rsh_dtype_parse((const char *)p, f->length);
 	if (v->dtype == RSH_DTYPE_UNKNOWN)
-		return damaged(s, f->offset,
-			       "unknown element type \"%.*s\"", (int)f->length,
-			       (const char *)p);
+		return scan_damaged(s, f->offset,
+				    "unknown element type \"%.*s\"",
+				    (int)f->length, (const char *)p);
 	return 0;
 }
 
-static int read_content(struct scan *s, const struct field *f, struct value *v)
+static int scan_read_content(struct scan *s, const struct field *f,
+			     struct value *v)
 {
 	if (v->has_content)
-		return damaged(s, f->offset, "a second content");
+		return scan_damaged(s, f->offset, "a second content");
 	v->has_content = true;
 	v->content = (struct rsh_extent){ f->offset, f->length };
 	return 0;
 }
 
-static int read_tensor(struct scan *s, const struct field *tensor,
-		       struct value *v)
+static int scan_read_tensor(struct scan *s, const struct field *tensor,
+			    struct value *v)
 {
 	uint64_t pos = tensor->offset, end = tensor->offset + tensor->length;
 	struct field f;
 	int rc = 0;
 
 	if (v->has_tensor)
-		return damaged(s, tensor->offset, "a second tensor");
+		return scan_damaged(s, tensor->offset, "a second tensor");
 	v->has_tensor = true;
 	while (!rc && pos < end) {
 		rc = next_field(s, &pos, end, &f);
 		if (rc)
 			break;
 		if (is_field(&f, 1, WIRE_VARINT))
-			rc = add_dim(s, f.offset, f.value, v);
+			rc = scan_add_dim(s, f.offset, f.value, v);
 		else if (is_field(&f, 1, WIRE_LEN))
 			rc = read_packed_dims(s, &f, v);
 		else if (is_field(&f, 2, WIRE_LEN))
 			rc = read_type(s, &f, v);
 		else if (is_field(&f, 3, WIRE_LEN))
-			rc = read_content(s, &f, v);
+			rc = scan_read_content(s, &f, v);
 	}
 	return rc;
 }
@@ -387,25 +389,25 @@ static int read_value(struct scan *s, const struct field *value,
 		if (is_field(&f, 1, WIRE_LEN))
 			rc = read_tag(s, &f, v);
 		else if (is_field(&f, 2, WIRE_LEN))
-			rc = read_tensor(s, &f, v);
+			rc = scan_read_tensor(s, &f, v);
 		else if (is_field(&f, 3, WIRE_LEN))
 			rc = map_parameter(s, v);
 	}
 	if (rc)
 		return rc;
 	if (v->name == RSH_NAME_NONE)
-		return damaged(s, v->offset,
-			       "a record without a parameter name");
+		return scan_damaged(s, v->offset,
+				    "a record without a parameter name");
 	if (!v->has_tensor)
-		return damaged(s, v->offset, "no tensor");
+		return scan_damaged(s, v->offset, "no tensor");
 	if (!v->has_type)
-		return damaged(s, v->offset, "no element type");
+		return scan_damaged(s, v->offset, "no element type");
 	return 0;
 }
 
 /* ---- records: the Values of one parameter, joined ---- */
 
-static const char *dims_text(const struct value *v, char *buf, size_t size)
+static const char *scan_dims_text(const struct value *v, char *buf, size_t size)
 {
 	size_t used = 0;
 
@@ -421,19 +423,19 @@ static int check_str(struct scan *s, const struct value *v,
 		     const struct rsh_record *r)
 {
 	if (s->run_values > 1)
-		return damaged(s, v->offset,
-			       "a str in more than one record");
+		return scan_damaged(s, v->offset,
+				    "a str in more than one record");
 	if (!r->content_bytes || r->content_bytes % 4)
-		return damaged(s, v->offset,
-			       "a str of %" PRIu64
-			       " bytes, which are no whole characters",
-			       r->content_bytes);
+		return scan_damaged(s, v->offset,
+				    "a str of %" PRIu64
+				    " bytes, which are no whole characters",
+				    r->content_bytes);
 	return 0;
 }
 
 /* Whether the content of the open record is that of `elements` elements. */
-static bool content_fits(const struct scan *s, struct rsh_record *r,
-			 uint64_t elements)
+static bool scan_content_fits(const struct scan *s, struct rsh_record *r,
+			      uint64_t elements)
 {
 	uint64_t bytes;
 
@@ -463,23 +465,24 @@ static int close_record(struct scan *s, const struct value *v)
 	if (r->dtype == RSH_DTYPE_STR)
 		return check_str(s, v, r);
 	if (!rsh_product_i64(v->dims, v->n_dims, &elements))
-		return damaged(s, v->offset,
-			       "dimensions [%s] are out of range",
-			       dims_text(v, dims, sizeof(dims)));
+		return scan_damaged(s, v->offset,
+				    "dimensions [%s] are out of range",
+				    scan_dims_text(v, dims, sizeof(dims)));
 	/* MindSpore <= 2.2 writes a scalar's dims as [0]. */
-	if (v->n_dims == 1 && !v->dims[0] && content_fits(s, r, 1)) {
+	if (v->n_dims == 1 && !v->dims[0] && scan_content_fits(s, r, 1)) {
 		r->n_dims = 0;
 		s->index->n_dims--;
 		return 0;
 	}
-	if (content_fits(s, r, elements))
+	if (scan_content_fits(s, r, elements))
 		return 0;
 	if (!s->run_has_content)
-		return damaged(s, s->run_offset, "no content");
-	return damaged(s, s->run_offset,
-		       "its content has %" PRIu64 " bytes, which is not %s [%s]",
-		       r->content_bytes, rsh_dtype_name(r->dtype),
-		       dims_text(v, dims, sizeof(dims)));
+		return scan_damaged(s, s->run_offset, "no content");
+	return scan_damaged(s, s->run_offset,
+			    "its content has %" PRIu64
+			    " bytes, which is not %s [%s]",
+			    r->content_bytes, rsh_dtype_name(r->dtype),
+			    scan_dims_text(v, dims, sizeof(dims)));
 }
 
 static int open_record(struct scan *s, const struct value *v)
@@ -572,10 +575,10 @@ static int truncated(struct scan *s, const struct field *f)
 	    !decode_field(s, f->offset, s->end, &tag) &&
 	    is_field(&tag, 1, WIRE_LEN) && tag.length <= s->end - tag.offset)
 		read_tag(s, &tag, &v);
-	return damaged(s, f->offset,
-		       "the file is truncated: a record of %" PRIu64
-		       " bytes begins here, of which there are %" PRIu64,
-		       f->length, s->end - f->offset);
+	return scan_damaged(s, f->offset,
+			    "the file is truncated: a record of %" PRIu64
+			    " bytes begins here, of which there are %" PRIu64,
+			    f->length, s->end - f->offset);
 }
 
 static int not_a_checkpoint(struct scan *s)
@@ -636,8 +639,9 @@ static int check_crc_trailer(struct scan *s)
 	s->end -= CRC_TRAILER_BYTES;
 	for (unsigned i = CRC_MAGIC_BYTES; i < CRC_TRAILER_BYTES; i++) {
 		if (crc >> 24)
-			return damaged(s, s->end,
-				       "the CRC is not a number of 32 bits");
+			return scan_damaged(
+				s, s->end,
+				"the CRC is not a number of 32 bits");
 		crc = crc << 8 | tail[i];
 	}
 	ix->has_crc = true;
@@ -689,7 +693,7 @@ struct name_key {
 	uint32_t record;
 };
 
-static int compare_keys(const void *a, const void *b)
+static int scan_compare_keys(const void *a, const void *b)
 {
 	const struct name_key *x = a, *y = b;
 
@@ -712,7 +716,7 @@ static struct name_key *sorted_keys(const struct rsh_ckpt_index *ix)
 	/* The first file that is scanned gives the names their numbers, and
 	 * the others mostly have the same order. */
 	if (!sorted)
-		qsort(keys, ix->n_records, sizeof(*keys), compare_keys);
+		qsort(keys, ix->n_records, sizeof(*keys), scan_compare_keys);
 	return keys;
 }
 
@@ -740,7 +744,7 @@ static bool replace_repeated(struct rsh_ckpt_index *ix,
 	return true;
 }
 
-static int index_names(struct scan *s)
+static int scan_index_names(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	cleanup_free struct name_key *keys = sorted_keys(ix);
@@ -772,7 +776,7 @@ static void trim(void *ptr, size_t n, size_t elem)
 		memcpy(ptr, &p, sizeof(p));
 }
 
-static int scan_file(struct scan *s)
+static int ckpt_scan_file(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	int rc;
@@ -786,7 +790,7 @@ static int scan_file(struct scan *s)
 	if (!rc && !ix->n_records)
 		rc = no_records(s);
 	if (!rc)
-		rc = index_names(s);
+		rc = scan_index_names(s);
 	if (rc)
 		return rc;
 	trim(&ix->records, ix->n_records, sizeof(*ix->records));
@@ -811,7 +815,7 @@ int rsh_ckpt_scan(const struct rsh_byte_source *src, struct rsh_names *names,
 	s->index = calloc(1, sizeof(*s->index));
 	if (!s->index)
 		return rsh_error_nomem(err);
-	rc = scan_file(s);
+	rc = ckpt_scan_file(s);
 	if (rc) {
 		rsh_ckpt_index_free(s->index);
 		return rc;

@@ -28,7 +28,7 @@
 
 /* ---- writing ---- */
 
-static uint8_t *put(uint8_t *p, uint64_t v, unsigned bytes)
+static uint8_t *codec_put(uint8_t *p, uint64_t v, unsigned bytes)
 {
 	for (unsigned i = 0; i < bytes; i++)
 		*p++ = (uint8_t)(v >> (8 * i));
@@ -47,18 +47,18 @@ static uint8_t *put_record(uint8_t *p, const struct rsh_ckpt_index *ix,
 	size_t name_len = strlen(name);
 	const int64_t *dims = rsh_record_dims(ix, r);
 
-	p = put(p, name_len, 4);
-	p = put(p, r->n_extents, 4);
-	p = put(p, r->dtype, 1);
-	p = put(p, r->n_dims, 1);
-	p = put(p, r->wide_bf16, 1);
+	p = codec_put(p, name_len, 4);
+	p = codec_put(p, r->n_extents, 4);
+	p = codec_put(p, r->dtype, 1);
+	p = codec_put(p, r->n_dims, 1);
+	p = codec_put(p, r->wide_bf16, 1);
 	memcpy(p, name, name_len);
 	p += name_len;
 	for (unsigned i = 0; i < r->n_dims; i++)
-		p = put(p, (uint64_t)dims[i], DIM_BYTES);
+		p = codec_put(p, (uint64_t)dims[i], DIM_BYTES);
 	for (uint32_t i = 0; i < r->n_extents; i++) {
-		p = put(p, ix->extents[r->first_extent + i].offset, 8);
-		p = put(p, ix->extents[r->first_extent + i].length, 8);
+		p = codec_put(p, ix->extents[r->first_extent + i].offset, 8);
+		p = codec_put(p, ix->extents[r->first_extent + i].length, 8);
 	}
 	return p;
 }
@@ -81,15 +81,16 @@ int rsh_index_encode(const struct rsh_ckpt_index *ix,
 	data = malloc(*len);
 	if (!data)
 		return -ENOMEM;
-	p = put(data + SUM_BYTES, ix->n_records, 4);
-	p = put(p, n_extents, 4);
-	p = put(p, n_dims, 4);
-	p = put(p, ix->has_crc, 4);
-	p = put(p, ix->file_bytes, 8);
+	p = codec_put(data + SUM_BYTES, ix->n_records, 4);
+	p = codec_put(p, n_extents, 4);
+	p = codec_put(p, n_dims, 4);
+	p = codec_put(p, ix->has_crc, 4);
+	p = codec_put(p, ix->file_bytes, 8);
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		p = put_record(p, ix, &ix->records[i],
 			       rsh_names_text(names, ix->records[i].name));
-	put(data, XXH3_64bits(data + SUM_BYTES, *len - SUM_BYTES), SUM_BYTES);
+	codec_put(data, XXH3_64bits(data + SUM_BYTES, *len - SUM_BYTES),
+		  SUM_BYTES);
 	*out = data;
 	return 0;
 }
@@ -166,7 +167,8 @@ static bool take_extents(struct reader *r, struct rsh_record *rec)
 }
 
 /* As the scans do it. */
-static bool content_fits(const struct reader *r, const struct rsh_record *rec)
+static bool codec_content_fits(const struct reader *r,
+			       const struct rsh_record *rec)
 {
 	uint64_t elements, bytes;
 
@@ -183,7 +185,7 @@ static bool content_fits(const struct reader *r, const struct rsh_record *rec)
 	       rec->content_bytes % 2 == 0 && rec->content_bytes / 2 == bytes;
 }
 
-static bool take_record(struct reader *r)
+static bool codec_take_record(struct reader *r)
 {
 	struct rsh_record *rec = &r->index->records[r->index->n_records];
 	const uint8_t *p = take(r, RECORD_BYTES);
@@ -197,7 +199,7 @@ static bool take_record(struct reader *r)
 	if (rec->dtype == RSH_DTYPE_UNKNOWN || rec->dtype >= RSH_DTYPE_COUNT ||
 	    rec->n_dims > RSH_MAX_DIMS || p[10] > 1 ||
 	    !take_name(r, rec, rsh_le32(p)) || !take_dims(r, rec) ||
-	    !take_extents(r, rec) || !content_fits(r, rec))
+	    !take_extents(r, rec) || !codec_content_fits(r, rec))
 		return false;
 	r->index->n_records++;
 	return true;
@@ -205,7 +207,7 @@ static bool take_record(struct reader *r)
 
 /* Room for n records and for what the head says of the rest, which has to be
  * there as well: nothing is allocated for what is not. */
-static int make_index(struct reader *r, uint32_t n)
+static int codec_make_index(struct reader *r, uint32_t n)
 {
 	struct rsh_ckpt_index *ix;
 
@@ -237,13 +239,13 @@ static int read_index(struct reader *r)
 	r->max_dims = rsh_le32(head + 8);
 	r->p += HEAD_BYTES - SUM_BYTES;
 	r->left -= HEAD_BYTES - SUM_BYTES;
-	rc = make_index(r, n);
+	rc = codec_make_index(r, n);
 	if (rc)
 		return rc;
 	r->index->has_crc = rsh_le32(head + 12) == 1;
 	r->index->file_bytes = rsh_le64(head + 16);
 	while (r->index->n_records < n) {
-		if (!take_record(r))
+		if (!codec_take_record(r))
 			return -EBADMSG;
 		if (r->index->records[r->index->n_records - 1].name ==
 		    RSH_NAME_NONE)

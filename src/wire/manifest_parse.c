@@ -35,7 +35,7 @@ static int bad(const struct parse *p, const char *what)
 
 /* ---- values; false where there is no such one ---- */
 
-static bool get_u64(const json_t *o, const char *key, uint64_t *out)
+static bool manifest_get_u64(const json_t *o, const char *key, uint64_t *out)
 {
 	const json_t *v = json_object_get(o, key);
 
@@ -97,7 +97,7 @@ static int read_head(const struct parse *p, const json_t *o,
 	uint64_t version;
 
 	if (!get_text(o, "manifest", &kind) || strcmp(kind, "reshardfs") != 0 ||
-	    !get_u64(o, "version", &version) || version < 1)
+	    !manifest_get_u64(o, "version", &version) || version < 1)
 		return bad(p, "not the head of a reshardfs manifest");
 	if (version > RSH_MANIFEST_VERSION)
 		return rsh_error_set(p->err, ENOTSUP, "%s: a manifest of "
@@ -110,8 +110,8 @@ static int read_head(const struct parse *p, const json_t *o,
 	    !get_strategy(o, "src_strategy", &h->src) ||
 	    !get_strategy(o, "dst_strategy", &h->dst) ||
 	    !get_hash(o, "conversion", &h->conversion) ||
-	    !get_u64(o, "tree_files", &h->n_files) ||
-	    !get_u64(o, "tree_bytes", &h->bytes))
+	    !manifest_get_u64(o, "tree_files", &h->n_files) ||
+	    !manifest_get_u64(o, "tree_bytes", &h->bytes))
 		return bad(p, "a head that lacks something");
 	return 0;
 }
@@ -121,9 +121,10 @@ static int read_source(const struct parse *p, const json_t *o,
 {
 	uint64_t rank;
 
-	if (!get_text(o, "source", &s->path) || !get_u64(o, "rank", &rank) ||
-	    rank >= UINT32_MAX || !get_u64(o, "size", &s->size) ||
-	    !get_u64(o, "inode", &s->inode) ||
+	if (!get_text(o, "source", &s->path) ||
+	    !manifest_get_u64(o, "rank", &rank) || rank >= UINT32_MAX ||
+	    !manifest_get_u64(o, "size", &s->size) ||
+	    !manifest_get_u64(o, "inode", &s->inode) ||
 	    !get_mtime(o, &s->mtime_s, &s->mtime_ns))
 		return bad(p, "a source that lacks something");
 	s->rank = (uint32_t)rank;
@@ -177,8 +178,9 @@ static bool read_record(const struct parse *p, const json_t *o, uint64_t from,
 
 	if (!get_text(o, "name", &r->name) || !get_text(o, "dtype", &dtype) ||
 	    !read_shape(p, json_object_get(o, "shape"), r) ||
-	    !get_u64(o, "offset", &r->offset) ||
-	    !get_u64(o, "bytes", &r->bytes) || !get_hash(o, "xxh3", &r->xxh3))
+	    !manifest_get_u64(o, "offset", &r->offset) ||
+	    !manifest_get_u64(o, "bytes", &r->bytes) ||
+	    !get_hash(o, "xxh3", &r->xxh3))
 		return false;
 	r->dtype = rsh_dtype_parse(dtype, strlen(dtype));
 	return r->offset >= from && r->offset <= size &&
@@ -215,13 +217,14 @@ static int read_file(const struct parse *p, const json_t *o,
 {
 	const json_t *written = json_object_get(o, "written");
 
-	if (!get_text(o, "file", &f->path) || !get_u64(o, "size", &f->size) ||
+	if (!get_text(o, "file", &f->path) ||
+	    !manifest_get_u64(o, "size", &f->size) ||
 	    !get_hash(o, "xxh3", &f->xxh3))
 		return bad(p, "a file that lacks something");
 	if (!is_inside(f->path))
 		return bad(p, "a path that is not one below the tree");
 	f->written = written != NULL;
-	if (written && (!get_u64(written, "inode", &f->inode) ||
+	if (written && (!manifest_get_u64(written, "inode", &f->inode) ||
 			!get_mtime(written, &f->mtime_s, &f->mtime_ns)))
 		return bad(p, "a written file that lacks something");
 	return read_records(p, json_object_get(o, "records"), f);
@@ -244,7 +247,8 @@ static int read_line(const struct parse *p, struct rsh_manifest_line *out)
 		return read_file(p, o, &out->file);
 	}
 	out->kind = RSH_MANIFEST_END;
-	if (!json_object_get(o, "end") || !get_u64(o, "files", &out->n_files))
+	if (!json_object_get(o, "end") ||
+	    !manifest_get_u64(o, "files", &out->n_files))
 		return bad(p, "not a line of a reshardfs manifest");
 	return 0;
 }

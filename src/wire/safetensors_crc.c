@@ -26,7 +26,7 @@ struct sum {
 	uLong crc;
 };
 
-static int by_text(const void *a, const void *b, void *arg)
+static int st_crc_by_text(const void *a, const void *b, void *arg)
 {
 	const struct sum *s = arg;
 	const uint32_t *x = a, *y = b;
@@ -43,7 +43,7 @@ static uint32_t *order_by_name(struct sum *s)
 	for (uint32_t i = 0; order && i < n; i++)
 		order[i] = i;
 	if (order)
-		qsort_r(order, n, sizeof(*order), by_text, s);
+		qsort_r(order, n, sizeof(*order), st_crc_by_text, s);
 	return order;
 }
 
@@ -98,7 +98,7 @@ static uint32_t zlib_crc(uint32_t crc, const uint8_t *p, size_t n)
 	return (uint32_t)crc32(crc, p, (uInt)n);
 }
 
-static int add_record(struct sum *s, const struct rsh_record *r)
+static int st_crc_add_record(struct sum *s, const struct rsh_record *r)
 {
 	const char *name = rsh_names_text(s->names, r->name);
 	const struct rsh_extent *e = &s->index->extents[r->first_extent];
@@ -133,7 +133,7 @@ int rsh_safetensors_check_crc(const struct rsh_byte_source *src,
 	if (!order)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < index->n_records && rc == 0; i++)
-		rc = add_record(&s, &index->records[order[i]]);
+		rc = st_crc_add_record(&s, &index->records[order[i]]);
 	if (rc || s.crc == meta->crc)
 		return rc;
 	return rsh_error_set(err, EBADMSG, "%s: damaged: the CRC of its "

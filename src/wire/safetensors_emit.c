@@ -94,7 +94,8 @@ static int put_metadata(struct json_text *t,
 	return 0;
 }
 
-static int check_shape(const struct rsh_record_shape *s, struct rsh_error *err)
+static int st_check_shape(const struct rsh_record_shape *s,
+			  struct rsh_error *err)
 {
 	static const size_t reserved = sizeof(SAFETENSORS_METADATA) - 1;
 
@@ -117,7 +118,7 @@ static int put_tensor(struct json_text *t, const struct rsh_record_shape *s,
 		      uint64_t *offset, struct rsh_error *err)
 {
 	uint64_t begin = *offset;
-	int rc = check_shape(s, err);
+	int rc = st_check_shape(s, err);
 
 	if (rc)
 		return rc;

@@ -12,7 +12,7 @@
 #include "rsh/util/mem.h"
 #include "safetensors_i.h"
 
-static void decref(json_t **j)
+static void weight_map_decref(json_t **j)
 {
 	json_decref(*j);
 }
@@ -98,8 +98,8 @@ static void read_total_size(struct rsh_weight_map *map, const json_t *root)
 		map->total_size = (uint64_t)size;
 }
 
-static int read_root(struct rsh_weight_map *map, json_t *root, const char *path,
-		     struct rsh_error *err)
+static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
+				const char *path, struct rsh_error *err)
 {
 	json_t *weights = json_object_get(root, "weight_map");
 
@@ -122,7 +122,7 @@ int rsh_weight_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_weight_map *out, struct rsh_error *err)
 {
 	json_error_t where;
-	__attribute__((cleanup(decref))) json_t *root =
+	__attribute__((cleanup(weight_map_decref))) json_t *root =
 		json_loadb(data, len, JSON_REJECT_DUPLICATES, &where);
 	int rc;
 
@@ -132,7 +132,7 @@ int rsh_weight_map_parse(const void *data, size_t len, const char *path,
 				     "%s: not JSON: %s (line %d, column %d)",
 				     path, where.text, where.line,
 				     where.column);
-	rc = read_root(out, root, path, err);
+	rc = weight_map_read_root(out, root, path, err);
 	if (rc)
 		rsh_weight_map_clear(out);
 	return rc;

@@ -43,13 +43,13 @@ struct scan {
 	struct rsh_ckpt_index *index;
 };
 
-static int damaged(struct scan *s, const char *name, uint64_t offset,
-		   const char *fmt, ...)
+static int st_damaged(struct scan *s, const char *name, uint64_t offset,
+		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
 /* name: the parameter, or NULL */
-static int damaged(struct scan *s, const char *name, uint64_t offset,
-		   const char *fmt, ...)
+static int st_damaged(struct scan *s, const char *name, uint64_t offset,
+		      const char *fmt, ...)
 {
 	char reason[512];
 	va_list ap;
@@ -75,10 +75,10 @@ static int read_exactly(struct scan *s, void *buf, size_t len, uint64_t offset)
 	int rc = rsh_bytes_read_some(s->src, buf, len, offset, &got, s->err);
 
 	if (rc == 0 && got < len)
-		return damaged(s, NULL, offset + got,
-			       "the file ends here, though it has %" PRIu64
-			       " bytes",
-			       s->src->size);
+		return st_damaged(s, NULL, offset + got,
+				  "the file ends here, though it has %" PRIu64
+				  " bytes",
+				  s->src->size);
 	return rc;
 }
 
@@ -91,23 +91,23 @@ static int read_length(struct scan *s, uint64_t *out)
 		return rsh_error_set(s->err, EBADMSG, "%s: the file is empty",
 				     s->src->path);
 	if (s->src->size < sizeof(bytes))
-		return damaged(s, NULL, 0,
-			       "the file ends within the header's length");
+		return st_damaged(s, NULL, 0,
+				  "the file ends within the header's length");
 	rc = read_exactly(s, bytes, sizeof(bytes), 0);
 	if (rc)
 		return rc;
 	*out = rsh_le64(bytes);
 	if (*out > RSH_SAFETENSORS_HEADER_MAX)
-		return damaged(s, NULL, 0,
-			       "a header of %" PRIu64
-			       " bytes, which is more than the %" PRIu64
-			       " of a safetensors file",
-			       *out, RSH_SAFETENSORS_HEADER_MAX);
+		return st_damaged(s, NULL, 0,
+				  "a header of %" PRIu64
+				  " bytes, which is more than the %" PRIu64
+				  " of a safetensors file",
+				  *out, RSH_SAFETENSORS_HEADER_MAX);
 	if (*out > s->src->size - sizeof(bytes))
-		return damaged(s, NULL, 0,
-			       "a header of %" PRIu64
-			       " bytes in a file of %" PRIu64,
-			       *out, s->src->size);
+		return st_damaged(s, NULL, 0,
+				  "a header of %" PRIu64
+				  " bytes in a file of %" PRIu64,
+				  *out, s->src->size);
 	return 0;
 }
 
@@ -117,13 +117,13 @@ static int parse_header(struct scan *s, const char *text, size_t len)
 
 	s->header = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
 	if (!s->header)
-		return damaged(s, NULL,
-			       SAFETENSORS_LENGTH_BYTES +
-				       (uint64_t)where.position,
-			       "the header is not JSON: %s", where.text);
+		return st_damaged(s, NULL,
+				  SAFETENSORS_LENGTH_BYTES +
+					  (uint64_t)where.position,
+				  "the header is not JSON: %s", where.text);
 	if (!json_is_object(s->header))
-		return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
-			       "the header is not a JSON object");
+		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+				  "the header is not a JSON object");
 	return 0;
 }
 
@@ -148,9 +148,9 @@ static int read_header(struct scan *s)
 
 static int bad_metadata(struct scan *s, const char *key, const char *what)
 {
-	return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
-		       "\"%s\" of \"" SAFETENSORS_METADATA "\" is not %s", key,
-		       what);
+	return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+			  "\"%s\" of \"" SAFETENSORS_METADATA "\" is not %s",
+			  key, what);
 }
 
 static int check_metadata(struct scan *s)
@@ -164,9 +164,9 @@ static int check_metadata(struct scan *s)
 	if (!s->metadata)
 		return 0;
 	if (!json_is_object(s->metadata))
-		return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
-			       "\"" SAFETENSORS_METADATA
-			       "\" is not a JSON object");
+		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+				  "\"" SAFETENSORS_METADATA
+				  "\" is not a JSON object");
 	json_object_foreach(s->metadata, key, value)
 		if (!json_is_string(value))
 			return bad_metadata(s, key, "a string");
@@ -247,7 +247,7 @@ void rsh_safetensors_meta_clear(struct rsh_safetensors_meta *meta)
 
 /* ---- the tensors ---- */
 
-static bool get_u64(const json_t *v, uint64_t *out)
+static bool st_get_u64(const json_t *v, uint64_t *out)
 {
 	json_int_t i = json_integer_value(v);
 
@@ -261,8 +261,8 @@ static int read_dtype(struct scan *s, const json_t *info, struct tensor *t)
 	const char *text = json_string_value(v);
 
 	if (!text)
-		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-			       "\"dtype\" is not a string");
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "\"dtype\" is not a string");
 	switch (rsh_safetensors_dtype_parse(text, &t->dtype)) {
 	case SAFETENSORS_DTYPE:
 		break;
@@ -271,8 +271,8 @@ static int read_dtype(struct scan *s, const json_t *info, struct tensor *t)
 				     "%s: parameter \"%s\" is of element type %s, which MindSpore does not have",
 				     s->src->path, t->name, text);
 	case SAFETENSORS_DTYPE_UNKNOWN:
-		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-			       "unknown element type \"%.64s\"", text);
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "unknown element type \"%.64s\"", text);
 	}
 	if (t->dtype == RSH_DTYPE_INT8 && s->metadata) {
 		v = json_object_get(s->metadata, t->name);
@@ -282,28 +282,29 @@ static int read_dtype(struct scan *s, const json_t *info, struct tensor *t)
 	return 0;
 }
 
-static int read_tensor(struct scan *s, const json_t *info, struct tensor *t)
+static int st_read_tensor(struct scan *s, const json_t *info, struct tensor *t)
 {
 	const json_t *offsets = json_object_get(info, "data_offsets");
 
 	if (!*t->name)
-		return damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
-			       "a parameter name of 0 bytes");
+		return st_damaged(s, NULL, SAFETENSORS_LENGTH_BYTES,
+				  "a parameter name of 0 bytes");
 	if (!json_is_object(info))
-		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-			       "what the header says of it is not an object");
+		return st_damaged(
+			s, t->name, SAFETENSORS_LENGTH_BYTES,
+			"what the header says of it is not an object");
 	if (json_array_size(offsets) != 2 ||
-	    !get_u64(json_array_get(offsets, 0), &t->begin) ||
-	    !get_u64(json_array_get(offsets, 1), &t->end))
-		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-			       "\"data_offsets\" is not a pair of offsets");
+	    !st_get_u64(json_array_get(offsets, 0), &t->begin) ||
+	    !st_get_u64(json_array_get(offsets, 1), &t->end))
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "\"data_offsets\" is not a pair of offsets");
 	t->shape = json_object_get(info, "shape");
 	if (!json_is_array(t->shape))
-		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-			       "\"shape\" is not a list");
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "\"shape\" is not a list");
 	if (json_array_size(t->shape) > RSH_MAX_DIMS)
-		return damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
-			       "more than %d dimensions", RSH_MAX_DIMS);
+		return st_damaged(s, t->name, SAFETENSORS_LENGTH_BYTES,
+				  "more than %d dimensions", RSH_MAX_DIMS);
 	return read_dtype(s, info, t);
 }
 
@@ -336,7 +337,7 @@ static int read_tensors(struct scan *s)
 		if (!strcmp(name, SAFETENSORS_METADATA))
 			continue;
 		*t = (struct tensor){ .name = name, .place = s->n_tensors++ };
-		rc = read_tensor(s, info, t);
+		rc = st_read_tensor(s, info, t);
 		if (rc)
 			return rc;
 	}
@@ -346,7 +347,7 @@ static int read_tensors(struct scan *s)
 
 /* ---- the index ---- */
 
-static int make_index(struct scan *s)
+static int st_make_index(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
 	size_t n_dims = 0;
@@ -367,7 +368,7 @@ static int make_index(struct scan *s)
 }
 
 /* Appends the dimensions to the index and gives the bytes they make. */
-static int add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
+static int st_add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	size_t n = json_array_size(t->shape);
@@ -375,15 +376,15 @@ static int add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 	uint64_t dim, elements;
 
 	for (size_t i = 0; i < n; i++) {
-		if (!get_u64(json_array_get(t->shape, i), &dim))
-			return damaged(s, t->name, s->data + t->begin,
-				       "dimension %zu is not a size", i);
+		if (!st_get_u64(json_array_get(t->shape, i), &dim))
+			return st_damaged(s, t->name, s->data + t->begin,
+					  "dimension %zu is not a size", i);
 		dims[i] = (int64_t)dim;
 	}
 	if (!rsh_product_i64(dims, n, &elements) ||
 	    !rsh_mul_u64(elements, rsh_dtype_size(t->dtype), bytes))
-		return damaged(s, t->name, s->data + t->begin,
-			       "its dimensions are out of range");
+		return st_damaged(s, t->name, s->data + t->begin,
+				  "its dimensions are out of range");
 	ix->n_dims += (uint32_t)n;
 	return 0;
 }
@@ -394,23 +395,26 @@ static int check_place(struct scan *s, const struct tensor *t,
 	uint64_t room = s->src->size - s->data;
 
 	if (t->begin != expected)
-		return damaged(s, t->name, s->data + expected,
-			       "its data_offsets begin at %" PRIu64
-			       ", the tensors before it end at %" PRIu64,
-			       t->begin, expected);
+		return st_damaged(s, t->name, s->data + expected,
+				  "its data_offsets begin at %" PRIu64
+				  ", the tensors before it end at %" PRIu64,
+				  t->begin, expected);
 	if (t->end < t->begin)
-		return damaged(s, t->name, s->data + t->begin,
-			       "its data_offsets are %" PRIu64 " and %" PRIu64,
-			       t->begin, t->end);
+		return st_damaged(s, t->name, s->data + t->begin,
+				  "its data_offsets are %" PRIu64
+				  " and %" PRIu64,
+				  t->begin, t->end);
 	if (t->end > room)
-		return damaged(s, t->name, s->data + t->begin,
-			       "its %" PRIu64
-			       " bytes reach beyond the end of the file at %" PRIu64,
-			       t->end - t->begin, s->src->size);
+		return st_damaged(
+			s, t->name, s->data + t->begin,
+			"its %" PRIu64
+			" bytes reach beyond the end of the file at %" PRIu64,
+			t->end - t->begin, s->src->size);
 	return 0;
 }
 
-static int add_record(struct scan *s, const struct tensor *t, uint64_t expected)
+static int st_add_record(struct scan *s, const struct tensor *t,
+			 uint64_t expected)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	struct rsh_record *r = &ix->records[ix->n_records];
@@ -426,14 +430,14 @@ static int add_record(struct scan *s, const struct tensor *t, uint64_t expected)
 	};
 	rc = check_place(s, t, expected);
 	if (!rc)
-		rc = add_shape(s, t, &bytes);
+		rc = st_add_shape(s, t, &bytes);
 	if (rc)
 		return rc;
 	if (bytes != r->content_bytes)
-		return damaged(s, t->name, s->data + t->begin,
-			       "its content has %" PRIu64
-			       " bytes, its shape and type make %" PRIu64,
-			       r->content_bytes, bytes);
+		return st_damaged(s, t->name, s->data + t->begin,
+				  "its content has %" PRIu64
+				  " bytes, its shape and type make %" PRIu64,
+				  r->content_bytes, bytes);
 	if (bytes) {
 		ix->extents[ix->n_extents++] =
 			(struct rsh_extent){ s->data + t->begin, bytes };
@@ -452,20 +456,21 @@ static int add_records(struct scan *s)
 	int rc;
 
 	for (uint32_t i = 0; i < s->n_tensors; i++) {
-		rc = add_record(s, &s->tensors[i], end);
+		rc = st_add_record(s, &s->tensors[i], end);
 		if (rc)
 			return rc;
 		end = s->tensors[i].end;
 	}
 	if (s->data + end != s->src->size)
-		return damaged(s, NULL, s->data + end,
-			       "the tensors end here, but the file has %" PRIu64
-			       " bytes",
-			       s->src->size);
+		return st_damaged(
+			s, NULL, s->data + end,
+			"the tensors end here, but the file has %" PRIu64
+			" bytes",
+			s->src->size);
 	return 0;
 }
 
-static int compare_keys(const void *a, const void *b)
+static int st_compare_keys(const void *a, const void *b)
 {
 	const uint64_t *x = a, *y = b;
 
@@ -473,7 +478,7 @@ static int compare_keys(const void *a, const void *b)
 }
 
 /* Sorts the record numbers by name; a header has every name once. */
-static int index_names(struct scan *s)
+static int st_index_names(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;
 	cleanup_free uint64_t *keys =
@@ -483,13 +488,13 @@ static int index_names(struct scan *s)
 		return rsh_error_nomem(s->err);
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		keys[i] = (uint64_t)ix->records[i].name << 32 | i;
-	qsort(keys, ix->n_records, sizeof(*keys), compare_keys);
+	qsort(keys, ix->n_records, sizeof(*keys), st_compare_keys);
 	for (uint32_t i = 0; i < ix->n_records; i++)
 		ix->by_name[i] = (uint32_t)keys[i];
 	return 0;
 }
 
-static int scan_file(struct scan *s, struct rsh_safetensors_meta *meta)
+static int st_scan_file(struct scan *s, struct rsh_safetensors_meta *meta)
 {
 	int rc = read_header(s);
 
@@ -498,11 +503,11 @@ static int scan_file(struct scan *s, struct rsh_safetensors_meta *meta)
 	if (!rc)
 		rc = read_tensors(s);
 	if (!rc)
-		rc = make_index(s);
+		rc = st_make_index(s);
 	if (!rc)
 		rc = add_records(s);
 	if (!rc)
-		rc = index_names(s);
+		rc = st_index_names(s);
 	if (!rc && meta)
 		rc = read_metadata(s, meta);
 	return rc;
@@ -518,7 +523,7 @@ int rsh_safetensors_scan(const struct rsh_byte_source *src,
 
 	if (meta)
 		*meta = (struct rsh_safetensors_meta){ .n_entries = 0 };
-	rc = scan_file(&s, meta);
+	rc = st_scan_file(&s, meta);
 	free(s.tensors);
 	json_decref(s.header);
 	if (rc) {

@@ -95,7 +95,7 @@ static bool is_utf8(const char *s, size_t len)
 
 /* ---- strings ---- */
 
-static void put_unit(struct json_text *t, uint32_t unit)
+static void st_text_put_unit(struct json_text *t, uint32_t unit)
 {
 	char escape[8];
 
@@ -113,10 +113,10 @@ static void put_escape(struct json_text *t, uint32_t c)
 
 		rsh_json_text_put(t, escape, sizeof(escape));
 	} else if (c > 0xffff) {
-		put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
-		put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
+		st_text_put_unit(t, 0xd800 + ((c - 0x10000) >> 10));
+		st_text_put_unit(t, 0xdc00 + ((c - 0x10000) & 0x3ff));
 	} else {
-		put_unit(t, c);
+		st_text_put_unit(t, c);
 	}
 }
 

@@ -167,7 +167,7 @@ static int check_map(const struct check *c)
 	return rc;
 }
 
-static int check_shape(const struct check *c)
+static int build_check_shape(const struct check *c)
 {
 	const struct raw_list *shape = &c->raw->shape;
 
@@ -194,7 +194,7 @@ static int check_opt_shard(const struct check *c)
 	return 0;
 }
 
-static int check_item(const struct check *c)
+static int build_check_item(const struct check *c)
 {
 	int rc = check_name(c);
 
@@ -203,7 +203,7 @@ static int check_item(const struct check *c)
 	if (!rc)
 		rc = check_map(c);
 	if (!rc)
-		rc = check_shape(c);
+		rc = build_check_shape(c);
 	return rc ? rc : check_opt_shard(c);
 }
 
@@ -356,7 +356,7 @@ int rsh_strategy_builder_item(struct strategy_builder *b,
 	const struct check check = { b, raw, b->report ? &bad : err };
 	struct rsh_strategy_item item;
 	uint32_t i;
-	int rc = check_item(&check);
+	int rc = build_check_item(&check);
 
 	if (rc && b->report) {
 		b->report(b->report_ctx, bad.text);

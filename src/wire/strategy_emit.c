@@ -81,7 +81,7 @@ static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 }
 
 /* Slices of one dimension. */
-static uint32_t split_of(const struct rsh_strategy_item *it, uint32_t dim)
+static uint32_t emit_split_of(const struct rsh_strategy_item *it, uint32_t dim)
 {
 	uint32_t n = 1;
 
@@ -240,7 +240,7 @@ static Rsh__Pb__ParallelStrategy *new_split(struct rsh_arena *a,
 	s->dim = rsh_arena_array(a, uint32_t, it->n_map);
 	s->n_dim = it->n_map;
 	for (uint32_t e = 0; s->dim && e < it->n_map; e++)
-		s->dim[e] = split_of(it, e);
+		s->dim[e] = emit_split_of(it, e);
 	return s->dim ? s : NULL;
 }
 
@@ -358,7 +358,7 @@ static json_t *json_op(const struct rsh_staged_item *s)
 
 	for (uint32_t e = 0; e < s->item.n_map; e++)
 		json_array_append_new(split, json_integer(
-						split_of(&s->item, e)));
+						emit_split_of(&s->item, e)));
 	if (s->tuples)
 		json_array_append(all, split);
 	json_decref(split);

@@ -33,7 +33,7 @@ static int is_empty(const struct rsh_strategy_bytes *f, struct rsh_error *err)
 			   err);
 }
 
-static int by_stage(const void *a, const void *b)
+static int join_by_stage(const void *a, const void *b)
 {
 	const struct part *x = a, *y = b;
 
@@ -259,7 +259,7 @@ int rsh_strategy_join(const struct rsh_strategy_bytes *files, size_t n,
 		rc = json ? parse(&parts[i], err) : unpack(&parts[i], err);
 	}
 	if (!rc) {
-		qsort(parts, n, sizeof(*parts), by_stage);
+		qsort(parts, n, sizeof(*parts), join_by_stage);
 		rc = json ? join_json(parts, n, out, len, err) :
 			    join_pb(parts, n, out, len, err);
 	}

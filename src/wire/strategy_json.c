@@ -8,7 +8,7 @@
 
 #include <jansson.h>
 
-static void decref(json_t **j)
+static void json_unref(json_t **j)
 {
 	json_decref(*j);
 }
@@ -90,9 +90,9 @@ static bool get_map(const json_t *layout, struct raw_item *raw)
 	return true;
 }
 
-static int read_item(const char *path, const char *name, size_t name_len,
-		     const json_t *layout, struct strategy_builder *b,
-		     struct rsh_error *err)
+static int json_read_item(const char *path, const char *name, size_t name_len,
+			  const json_t *layout, struct strategy_builder *b,
+			  struct rsh_error *err)
 {
 	static const char list[] = "a list of integers";
 	static const char number[] = "an integer";
@@ -144,8 +144,8 @@ static int read_stage(const char *path, json_t *items,
 	return rsh_strategy_builder_stage(b, stage, err);
 }
 
-static int read_ops(json_t *items, struct strategy_builder *b,
-		    struct rsh_error *err)
+static int json_read_ops(json_t *items, struct strategy_builder *b,
+			 struct rsh_error *err)
 {
 	const char *name;
 	json_t *op;
@@ -162,8 +162,8 @@ static int read_ops(json_t *items, struct strategy_builder *b,
 	return rc;
 }
 
-static int read_root(const char *path, const json_t *root,
-		     struct strategy_builder *b, struct rsh_error *err)
+static int json_read_root(const char *path, const json_t *root,
+			  struct strategy_builder *b, struct rsh_error *err)
 {
 	json_t *strategies, *layouts;
 	int rc;
@@ -180,14 +180,14 @@ static int read_root(const char *path, const json_t *root,
 	if (!rc)
 		rc = read_stage(path, strategies, b, err);
 	if (!rc)
-		rc = read_ops(strategies, b, err);
+		rc = json_read_ops(strategies, b, err);
 	/* jansson walks an object in the order of insertion: the file's. */
 	for (void *it = rc ? NULL : json_object_iter(layouts); !rc && it;
 	     it = json_object_iter_next(layouts, it)) {
 		const char *name = json_object_iter_key(it);
 
-		rc = read_item(path, name, strlen(name),
-			       json_object_iter_value(it), b, err);
+		rc = json_read_item(path, name, strlen(name),
+				    json_object_iter_value(it), b, err);
 	}
 	return rc;
 }
@@ -196,7 +196,7 @@ int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 			   struct strategy_builder *b, struct rsh_error *err)
 {
 	json_error_t where;
-	__attribute__((cleanup(decref))) json_t *root =
+	__attribute__((cleanup(json_unref))) json_t *root =
 		json_loadb(data, len, 0, &where);
 
 	if (!root)
@@ -204,5 +204,5 @@ int rsh_strategy_read_json(const char *data, size_t len, const char *path,
 				     "%s: not JSON: %s (line %d, column %d)",
 				     path, where.text, where.line,
 				     where.column);
-	return read_root(path, root, b, err);
+	return json_read_root(path, root, b, err);
 }

@@ -38,8 +38,8 @@ static void fill_map(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
 	}
 }
 
-static int read_item(const Rsh__Pb__ParallelLayoutItem *item,
-		     struct strategy_builder *b, struct rsh_error *err)
+static int pb_read_item(const Rsh__Pb__ParallelLayoutItem *item,
+			struct strategy_builder *b, struct rsh_error *err)
 {
 	struct raw_item raw;
 
@@ -53,8 +53,8 @@ static int read_item(const Rsh__Pb__ParallelLayoutItem *item,
 	return rsh_strategy_builder_item(b, &raw, err);
 }
 
-static int read_op(const Rsh__Pb__ParallelStrategyItem *item,
-		   struct strategy_builder *b, struct rsh_error *err)
+static int pb_read_op(const Rsh__Pb__ParallelStrategyItem *item,
+		      struct strategy_builder *b, struct rsh_error *err)
 {
 	const Rsh__Pb__ParallelStrategys *s = item->parallel_strategys;
 
@@ -63,8 +63,8 @@ static int read_op(const Rsh__Pb__ParallelStrategyItem *item,
 				       s && s->n_parallel_strategy, err);
 }
 
-static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
-		    struct strategy_builder *b, struct rsh_error *err)
+static int pb_read_map(const Rsh__Pb__ParallelStrategyMap *map,
+		       struct strategy_builder *b, struct rsh_error *err)
 {
 	int rc = 0;
 
@@ -75,9 +75,9 @@ static int read_map(const Rsh__Pb__ParallelStrategyMap *map,
 		rc = rsh_strategy_builder_stage(b, s ? s->stage : 0, err);
 	}
 	for (size_t i = 0; !rc && i < map->n_parallel_strategy_item; i++)
-		rc = read_op(map->parallel_strategy_item[i], b, err);
+		rc = pb_read_op(map->parallel_strategy_item[i], b, err);
 	for (size_t i = 0; !rc && i < map->n_parallel_layout_item; i++)
-		rc = read_item(map->parallel_layout_item[i], b, err);
+		rc = pb_read_item(map->parallel_layout_item[i], b, err);
 	return rc;
 }
 
@@ -92,7 +92,7 @@ int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: not a strategy file in protobuf form, or damaged (one in JSON form has to be named *.json)",
 				     path);
-	rc = read_map(map, b, err);
+	rc = pb_read_map(map, b, err);
 	rsh__pb__parallel_strategy_map__free_unpacked(map, NULL);
 	return rc;
 }
