@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/plan_i.h - inside of a plan, for the files of plan/ only:
  *   plan.c    making and freeing, answers about files
+ *   recipe.c  whether a recipe fits its tensor
  *   walk.c    from the elements of a shown tensor to those of the catalogue
+ *   stand.c   one of them, and what follows it
  *   files.c   records laid out, files added
  *   needs.c   the source files that a virtual file needs
  *   lost.c    the slices that no file holds
@@ -82,6 +84,10 @@ struct rsh_pair {
 	const struct rsh_copies *copies;
 };
 
+/* Do the parts fit the tensors, and leave nothing out?  0, or -EINVAL with a
+ * sentence. */
+int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
+		     struct rsh_error *err);
 int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 		  struct rsh_walk **out, struct rsh_error *err);
 
