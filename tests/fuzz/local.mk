@@ -57,7 +57,7 @@ fuzz_index_codec_fuzz_LDADD = $(L_WIRE)
 FUZZ += fuzz/derive.fuzz
 fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c
 fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
-fuzz_derive_fuzz_LDADD = $(L_LAYOUT)
+fuzz_derive_fuzz_LDADD = $(L_DERIVE)
 
 FUZZ += fuzz/block_file.fuzz
 fuzz_block_file_fuzz_SOURCES = fuzz/fuzz_block_file.c
