@@ -112,7 +112,8 @@ uint32_t rsh_catalogue_present_from(const struct rsh_catalogue *c,
 
 /* ---- copies ---- */
 
-/* Which copy supplies a cell: the one policy that all readers of bytes share.
+/* Which copy supplies a cell: the one policy for all tensors that have cells.
+ * (Of records that are copied as they stand the writer knows.)
  * First comes the preferred replica (rsh_cut_replica()), then, if replicas make
  * up for each other, the ones after it, the first after the last one, so that
  * the load of a lost file spreads.  Files for which avoid[file] is set are left

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalogue/files.h - the files of a source, as they are handed to those who
- * make a catalogue of them. */
+/* catalogue/files.h - the files of a source, as rsh_source_view() hands them to
+ * the reader of a dialect, who makes a catalogue of them. */
 #ifndef RSH_CATALOGUE_FILES_H
 #define RSH_CATALOGUE_FILES_H
 

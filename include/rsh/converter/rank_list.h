@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/rank_list.h - rank_list_for_transform: the source ranks whose files
- * MindSpore's converter asks for, by the strategies alone. */
+ * MindSpore's converter asks for, by the strategies alone: those of all layouts
+ * together, each of which converter/redistribution.h tells. */
 #ifndef RSH_CONVERTER_RANK_LIST_H
 #define RSH_CONVERTER_RANK_LIST_H
 

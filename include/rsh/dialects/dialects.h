@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/dialects.h - the frameworks whose checkpoints are known, each a
- * small file: its names, what makes a step whole, what is shown of it.
+/* dialects/dialects.h - the frameworks whose jobs --resume knows, each a small
+ * file: its names, what makes a step whole, what is shown of it.  (How trees are
+ * resharded is converter/conversion.h.)
  *
  * The engine that finds, orders and chooses is source/resume.h.  What a
  * conversion reads of names, those of ModelCheckpoint, is in source/step.h, on

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/resumed.h - the writer of --resume: a catalogue whose cells are whole
- * files, each shown as it is. */
+/* dialects/resumed.h - the writer of --resume: a plan of whole files, each shown
+ * as it is.  The catalogue has the files and, since nobody looks into them, no
+ * tensors. */
 #ifndef RSH_DIALECTS_RESUMED_H
 #define RSH_DIALECTS_RESUMED_H
 

@@ -3,7 +3,9 @@
  *
  * The type strings of TensorProto.tensor_type are MindSpore's C++ type names;
  * content is raw little-endian C-order memory.  `str` is numpy's <U layout:
- * UTF-32LE code points, so four bytes an element. */
+ * UTF-32LE code points, so four bytes an element.  Names of safetensors are in
+ * wire/safetensors_dtype.c.  The index cache stores the numbers: a new type goes
+ * to the end. */
 #ifndef RSH_TENSOR_DTYPE_H
 #define RSH_TENSOR_DTYPE_H
 
