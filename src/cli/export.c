@@ -122,7 +122,7 @@ static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 
 	if (!rsh_vfs_view(w->vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	n = rsh_plan_n_files(view.conversion);
+	n = rsh_plan_n_files(view.plan);
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
 	if (!wanted)
 		return rsh_error_nomem(err);

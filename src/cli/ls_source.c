@@ -257,9 +257,9 @@ static int ask_mount(struct tree *t)
 		rsh_source_candidate_text(view.source,
 					  rsh_source_chosen(view.source),
 					  t->takes, sizeof(t->takes));
-		t->n_virtual = rsh_plan_n_files(view.conversion);
+		t->n_virtual = rsh_plan_n_files(view.plan);
 		for (uint32_t i = 0; i < t->n_virtual; i++)
-			t->virtual_bytes += rsh_plan_size(view.conversion,
+			t->virtual_bytes += rsh_plan_size(view.plan,
 								i);
 	}
 	rsh_vfs_free(vfs);

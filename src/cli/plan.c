@@ -28,7 +28,7 @@ static int measure_ranks(const struct rsh_options *o,
 			 const struct rsh_vfs_view *view, struct files *files,
 			 struct rsh_error *err)
 {
-	uint32_t n = rsh_plan_n_files(view->conversion);
+	uint32_t n = rsh_plan_n_files(view->plan);
 	cleanup_free bool *wanted = rsh_alloc_array(n, sizeof(*wanted));
 	int rc;
 
@@ -39,7 +39,7 @@ static int measure_ranks(const struct rsh_options *o,
 	for (uint32_t rank = 0; rank < n && rc == 0; rank++) {
 		if (!wanted[rank])
 			continue;
-		if (rsh_plan_measure(view->conversion, rank,
+		if (rsh_plan_measure(view->plan, rank,
 				     &files->v[files->n++]))
 			rc = rsh_error_nomem(err);
 	}

@@ -156,7 +156,7 @@ static json_t *planned_file_json(const struct rsh_plan_report *r,
 	return json_pack(
 		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
 		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
-		"records", (int)rsh_plan_n_records(r->view->conversion,
+		"records", (int)rsh_plan_n_records(r->view->plan,
 							 f->rank),
 		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
 		"runs", "count", rsh_json_u64(f->n_runs), "min",
@@ -171,7 +171,7 @@ static json_t *notes_json(const struct rsh_plan_report *r)
 	const char *note;
 
 	for (uint32_t i = 0;
-	     (note = rsh_plan_note(r->view->conversion, i)); i++)
+	     (note = rsh_plan_note(r->view->plan, i)); i++)
 		json_array_append_new(all, rsh_json_text(note));
 	return all;
 }
@@ -216,7 +216,7 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 	const struct rsh_plan_report r = {
 		.options = o, .view = view, .n = 1, .files = &file,
 	};
-	int rc = rsh_plan_measure(view->conversion, rank, &file);
+	int rc = rsh_plan_measure(view->plan, rank, &file);
 
 	if (rc == 0)
 		rc = rsh_plan_json(&r, out);
@@ -385,7 +385,7 @@ static void print_total(const struct rsh_output *out,
 				 sizeof(time)),
 		(double)r->options->rate / 1e6);
 	for (uint32_t i = 0;
-	     (note = rsh_plan_note(r->view->conversion, i)); i++) {
+	     (note = rsh_plan_note(r->view->plan, i)); i++) {
 		fputs("note: ", out->f);
 		rsh_output_put(out, note);
 		fputc('\n', out->f);

@@ -192,7 +192,7 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	take_verified_step(r, view.source);
-	n = rsh_plan_n_files(view.conversion);
+	n = rsh_plan_n_files(view.plan);
 	wanted = rsh_alloc_array(n, sizeof(*wanted));
 	if (!wanted)
 		return rsh_error_nomem(err);

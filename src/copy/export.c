@@ -304,7 +304,7 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 	mode_t mode = f->mode;
 	uint32_t n = 0;
 	const uint32_t *ranks = f->rank == RSH_COPY_NO_RANK ? NULL :
-		rsh_plan_sources(j->view.conversion, f->rank, &n);
+		rsh_plan_sources(j->view.plan, f->rank, &n);
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_store_attr a;

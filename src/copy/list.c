@@ -41,7 +41,7 @@ static int add_listed(struct walk *w, uint64_t node, const struct stat *st,
 	if (!rsh_vfs_rank(w->vfs, node, &f->rank))
 		return 0;
 	f->wanted = !w->wanted || w->wanted[f->rank];
-	f->lost = rsh_plan_is_lost(w->view.conversion, f->rank);
+	f->lost = rsh_plan_is_lost(w->view.plan, f->rank);
 	return 0;
 }
 
@@ -134,14 +134,14 @@ int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 	*out = NULL;
 	if (f->rank == RSH_COPY_NO_RANK || !rsh_vfs_view(vfs, &view))
 		return 0;
-	*n = rsh_plan_n_records(view.conversion, f->rank);
+	*n = rsh_plan_n_records(view.plan, f->rank);
 	*out = rsh_arena_array(arena, struct rsh_manifest_record, *n);
 	if (!*out)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < *n; i++) {
 		struct rsh_virtual_record r;
 
-		rsh_plan_record(view.conversion, f->rank, i, &r);
+		rsh_plan_record(view.plan, f->rank, i, &r);
 		(*out)[i] = (struct rsh_manifest_record){
 			.name = r.shape.name,
 			.dtype = r.shape.dtype,

@@ -51,7 +51,7 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 	struct rsh_vfs_view view;
 
 	return rsh_vfs_view(f->tree, &view) ?
-	       rsh_plan_n_files(view.conversion) : 0;
+	       rsh_plan_n_files(view.plan) : 0;
 }
 
 /* ---- stats, metrics ---- */

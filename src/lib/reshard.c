@@ -162,7 +162,7 @@ static int open_tree(struct reshard *r, struct rsh_error *err)
 		return rc;
 	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
 	rsh_vfs_view(r->vfs, &r->view);
-	r->n_ranks = rsh_plan_n_files(r->view.conversion);
+	r->n_ranks = rsh_plan_n_files(r->view.plan);
 	return list_shown(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
 }
 
@@ -263,7 +263,7 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 uint32_t reshard_n_records(const struct reshard *r, uint32_t i)
 {
 	return i < r->n_ranks ?
-		rsh_plan_n_records(r->view.conversion, i) : 0;
+		rsh_plan_n_records(r->view.plan, i) : 0;
 }
 
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
@@ -275,7 +275,7 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
 				     " in a file %" PRIu32,
 				     r->options.vfs.source, n, i);
-	rsh_plan_record(r->view.conversion, i, n, &v);
+	rsh_plan_record(r->view.plan, i, n, &v);
 	*out = (struct reshard_record){
 		.name = v.shape.name ? v.shape.name : "",
 		.dtype = rsh_dtype_name(v.shape.dtype),

@@ -117,7 +117,7 @@ static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
 	struct rsh_source_view view;
 	uint32_t n;
 	int rc = 0;
-	const uint32_t *ranks = rsh_plan_sources(v->conversion, rank, &n);
+	const uint32_t *ranks = rsh_plan_sources(v->plan, rank, &n);
 
 	rsh_source_view(v->source, v->names, &view);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
@@ -133,7 +133,7 @@ static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
 {
 	cleanup_free uint32_t *first = NULL;
 	uint32_t n, n_first;
-	const uint32_t *ranks = rsh_plan_sources(v->conversion, rank, &n);
+	const uint32_t *ranks = rsh_plan_sources(v->plan, rank, &n);
 	int rc = rsh_vfs_replicas(v->src, &first, &n_first);
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
@@ -176,7 +176,7 @@ int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 		reshard_print_step(v, to);
 		break;
 	case RSH_ATTRIBUTE_RECORD_COUNT:
-		fprintf(to, "%" PRIu32, rsh_plan_n_records(v->conversion,
+		fprintf(to, "%" PRIu32, rsh_plan_n_records(v->plan,
 								 rank));
 		break;
 	case RSH_N_ATTRIBUTES:

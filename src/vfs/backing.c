@@ -92,7 +92,7 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 {
 	const struct rsh_reshard *v = c->v;
 	struct rsh_piece_iter *it =
-		rsh_piece_iter_new(v->conversion, rank, 0, size, v->replicas ?
+		rsh_piece_iter_new(v->plan, rank, 0, size, v->replicas ?
 				   rsh_store_failed(rsh_source_store(v->source))
 				   : NULL);
 	struct rsh_piece p;
@@ -114,13 +114,13 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 			uint32_t *file)
 {
-	const uint64_t size = rsh_plan_size(v->conversion, rank);
+	const uint64_t size = rsh_plan_size(v->plan, rank);
 	const uint32_t *sources;
 	uint32_t n;
 	int same = 0;
 
-	sources = rsh_plan_sources(v->conversion, rank, &n);
-	if (rsh_plan_is_lost(v->conversion, rank) || n > SOURCES_MAX)
+	sources = rsh_plan_sources(v->plan, rank, &n);
+	if (rsh_plan_is_lost(v->plan, rank) || n > SOURCES_MAX)
 		return 0;
 	for (uint32_t i = 0; i < n && same == 0; i++) {
 		struct backing_candidate c = {

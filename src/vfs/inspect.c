@@ -18,7 +18,7 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 	if (vfs->ops != &rsh_reshard_ops)
 		return false;
 	*out = (struct rsh_vfs_view){
-		.conversion = v->conversion,
+		.plan = v->plan,
 		.source = v->source,
 		.src = v->src,
 		.dst = v->dst,

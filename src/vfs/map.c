@@ -17,7 +17,7 @@ static int add_weights(const struct rsh_reshard *v, struct rsh_arena *arena,
 		       const char **files)
 {
 	for (uint32_t f = 0; f < v->n_files; f++) {
-		uint32_t n = rsh_plan_n_records(v->conversion, f);
+		uint32_t n = rsh_plan_n_records(v->plan, f);
 		char name[NAME_MAX + 1];
 
 		rsh_file_name(v, f, name, sizeof(name));
@@ -27,7 +27,7 @@ static int add_weights(const struct rsh_reshard *v, struct rsh_arena *arena,
 		for (uint32_t i = 0; i < n; i++) {
 			struct rsh_virtual_record r;
 
-			rsh_plan_record(v->conversion, f, i, &r);
+			rsh_plan_record(v->plan, f, i, &r);
 			weights[map->n_weights++] = (struct rsh_weight){
 				r.shape.name, f
 			};
@@ -52,7 +52,7 @@ int rsh_weight_map_build(struct rsh_reshard *v, struct rsh_error *err)
 	int rc;
 
 	for (uint32_t f = 0; f < v->n_files; f++)
-		n += rsh_plan_n_records(v->conversion, f);
+		n += rsh_plan_n_records(v->plan, f);
 	weights = rsh_alloc_array(n, sizeof(*weights));
 	if (!weights || !files ||
 	    add_weights(v, &arena, &map, weights, files))

@@ -83,7 +83,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	rsh_reader_free(v->reader);
 	free(v->before);
 	free(v->after);
-	rsh_plan_free(v->conversion);
+	rsh_plan_free(v->plan);
 	rsh_name_map_free(v->renames);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);

@@ -44,7 +44,7 @@ static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 	const struct rsh_tree *t = &v->vfs.tree;
 	uint32_t n;
 	const uint32_t *ranks =
-		rsh_plan_sources(v->conversion, rank, &n);
+		rsh_plan_sources(v->plan, rank, &n);
 	bool any = false;
 
 	*f = (struct rsh_vfs_file){ .mode = 0444, .mtime = t->dir_mtime };
@@ -100,14 +100,14 @@ static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 			     struct rsh_error *err)
 {
 	const char *suffix =
-		rsh_format_suffix(rsh_plan_format(v->conversion));
+		rsh_format_suffix(rsh_plan_format(v->plan));
 	char name[NAME_MAX + 1];
 
 	v->before = strdup(prefix);
 	if (v->in_parts ?
 	    asprintf(&v->after, "-of-%05" PRIu32 "%s", v->n_files, suffix) < 0 :
 	    asprintf(&v->after, "%s%s",
-		     rsh_plan_name_suffix(v->conversion), suffix) < 0)
+		     rsh_plan_name_suffix(v->plan), suffix) < 0)
 		v->after = NULL;
 	if (!v->before || !v->after ||
 	    (v->in_parts ? reshard_add_parts(v) : reshard_add_ranks(v)))
@@ -139,15 +139,15 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 	};
 
 	rsh_vfs_own(&v->vfs, v->source, o->uid, o->gid);
-	v->n_files = rsh_plan_n_files(v->conversion);
+	v->n_files = rsh_plan_n_files(v->plan);
 	v->files = rsh_alloc_array(v->n_files ? v->n_files : 1,
 				   sizeof(*v->files));
 	if (!v->files ||
-	    rsh_reader_new(v->conversion, v->source, &reading, &v->reader))
+	    rsh_reader_new(v->plan, v->source, &reading, &v->reader))
 		return rsh_error_nomem(err);
 	for (uint32_t r = 0; r < v->n_files; r++) {
 		reshard_inherit(v, r, &v->files[r]);
-		v->vfs.total_bytes += rsh_plan_size(v->conversion, r);
+		v->vfs.total_bytes += rsh_plan_size(v->plan, r);
 	}
 	return reshard_add_names(v, o->prefix, err);
 }
@@ -177,7 +177,7 @@ static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
 	else
 		*out = (struct rsh_leaf){
 			.mode = v->files[leaf].mode,
-			.size = rsh_plan_size(v->conversion, leaf),
+			.size = rsh_plan_size(v->plan, leaf),
 			.mtime = v->files[leaf].mtime,
 		};
 	return 0;

@@ -88,7 +88,7 @@ struct rsh_reshard {
 	struct rsh_names *names;
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_source *source;
-	struct rsh_plan *conversion;
+	struct rsh_plan *plan;
 	struct rsh_reader *reader;
 	struct rsh_name_map *renames; /* NULL: none */
 

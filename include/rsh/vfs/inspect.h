@@ -7,7 +7,7 @@
 
 /* Owned by the tree, which must outlive their use. */
 struct rsh_vfs_view {
-	const struct rsh_plan *conversion;
+	const struct rsh_plan *plan;
 	const struct rsh_source *source;
 	const struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_names *names;
