@@ -16,8 +16,8 @@ static uint32_t rank_of_slice(const struct rsh_converter *c, uint32_t name,
 	return rsh_source_rank(c, stage, key);
 }
 
-int rsh_plan_missing_copy(const struct planner *p, uint32_t rank,
-			  uint32_t name, struct rsh_error *err)
+int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
+			     uint32_t name, struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -28,13 +28,14 @@ int rsh_plan_missing_copy(const struct planner *p, uint32_t rank,
 
 /* No loaded file holds a handled parameter.  It was not saved then - unless
  * its stage has no file at all. */
-int rsh_plan_check_absent(struct planner *p, uint32_t name,
-			  struct rsh_error *err)
+int rsh_planner_check_absent(struct planner *p, uint32_t name,
+			     struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 
-	if (!c->src && rsh_catalogue_index(c->cat, rsh_plan_file_to_copy(p, 0)))
+	if (!c->src &&
+	    rsh_catalogue_index(c->cat, rsh_planner_file_to_copy(p, 0)))
 		return 0;
 	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
 		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
@@ -48,7 +49,7 @@ int rsh_plan_check_absent(struct planner *p, uint32_t name,
 			      "parameter %s is needed from them",
 			      rsh_source_rank(c, stage, 0),
 			      rsh_source_rank(c, stage + 1, 0) - 1,
-			      rsh_plan_name(p, name));
+			      rsh_planner_name(p, name));
 		if (!c->replicas)
 			return -ENOENT;
 		p->absent = true;
@@ -59,8 +60,8 @@ int rsh_plan_check_absent(struct planner *p, uint32_t name,
 
 /* Why a file would hold nothing that is resharded: a file that it needs is
  * missing, or the strategies are those of another model. */
-int rsh_plan_nothing_handled(struct planner *p, struct rsh_shown_file *f,
-			     struct rsh_error *err)
+int rsh_planner_nothing_handled(struct planner *p, struct rsh_shown_file *f,
+				struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 

@@ -15,7 +15,7 @@
 /* ---- which parameters take part ---- */
 
 /* Is the destination's parameter one of this block's ranks? */
-bool rsh_plan_in_block(const struct planner *p,
+bool rsh_planner_in_block(const struct planner *p,
 		     const struct rsh_strategy_param *src,
 		     const struct rsh_strategy_param *dst)
 {
@@ -29,7 +29,7 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 	const struct rsh_converter *c = p->c;
 	const struct rsh_strategy_param *s = rsh_listed(c->src, name);
 	const struct rsh_strategy_param *d = rsh_listed(c->dst, name);
-	bool here = d && rsh_plan_in_block(p, s, d);
+	bool here = d && rsh_planner_in_block(p, s, d);
 	/* A parameter of other destination stages is struck from both sides. */
 	bool struck = d && !here;
 	bool on_src = c->src ? s && !struck : true;
@@ -68,7 +68,7 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 			const struct rsh_strategy_param *d =
 				rsh_listed(p->c->dst, s->name);
 
-			if (d && !rsh_plan_in_block(p, s, d))
+			if (d && !rsh_planner_in_block(p, s, d))
 				continue;
 			for (uint32_t k = 0; k < s->n_stages; k++)
 				used[s->stages[k].stage] = true;
@@ -98,7 +98,7 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 		/* Without a destination every name is handled, also those that
 		 * no source file can hold. */
 		if (rc == 0 && p->shown_of[name] == RSH_NO_SHOWN)
-			rc = rsh_plan_check_absent(p, name, err);
+			rc = rsh_planner_check_absent(p, name, err);
 		if (rc)
 			return rc;
 	}
@@ -109,10 +109,10 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
-	uint32_t rank = rsh_plan_file_to_copy(p, c->dst ? 0 : local);
+	uint32_t rank = rsh_planner_file_to_copy(p, c->dst ? 0 : local);
 
 	if (c->replicas)
-		p->reduced = rsh_plan_is_part(p, rank);
+		p->reduced = rsh_planner_is_part(p, rank);
 	else if (!c->dst && !rsh_catalogue_index(c->cat, local))
 		return rsh_error_set(err, ENOENT, "rank %u has no checkpoint "
 				     "file", local);
@@ -130,10 +130,10 @@ static int order_copies(struct planner *p, uint32_t local,
 	/* The converter takes them from the local rank modulo the source's
 	 * device count. */
 	o->copy_key = c->src || c->dst ? local % c->stage_ranks :
-					 rsh_plan_file_to_copy(p, local);
-	if (rsh_plan_mark_keys(p, local))
+					 rsh_planner_file_to_copy(p, local);
+	if (rsh_planner_mark_keys(p, local))
 		return -ENOMEM;
-	o->keys = rsh_plan_keep_keys(p);
+	o->keys = rsh_planner_keep_keys(p);
 	return o->keys ? 0 : -ENOMEM;
 }
 
@@ -142,21 +142,21 @@ static int plan_records(struct planner *p, struct rsh_shown_file *f,
 			struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
-	const struct name_list *names = rsh_plan_list_names(p);
+	const struct name_list *names = rsh_planner_list_names(p);
 	int rc = 0;
 
 	if (!names)
 		return rsh_error_nomem(err);
 	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
 	    !c->filtered)
-		rc = rsh_plan_nothing_handled(p, f, err);
+		rc = rsh_planner_nothing_handled(p, f, err);
 	if (rc == 0)
-		rc = rsh_plan_deal(p, f->member, err);
+		rc = rsh_planner_deal(p, f->member, err);
 	if (rc == 0)
-		rc = rsh_plan_make_slots(p, f, names, err);
+		rc = rsh_planner_make_slots(p, f, names, err);
 	if (rc)
 		return rc;
-	return c->part_bytes ? rsh_plan_cut_file(p, f, err) :
+	return c->part_bytes ? rsh_planner_cut_file(p, f, err) :
 			       rsh_blueprint_add_file(c->plan, f, err);
 }
 
@@ -176,7 +176,7 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 	if (order_copies(p, local, &c->orders[f.rank]))
 		return rsh_error_nomem(err);
 	if (c->same)
-		rc = rsh_plan_take_whole(p, &f, &taken, err);
+		rc = rsh_planner_take_whole(p, &f, &taken, err);
 	return rc || taken ? rc : plan_records(p, &f, err);
 }
 
@@ -213,7 +213,7 @@ static void marks_clear(struct rsh_marks *m)
 
 static void planner_free(struct planner *p)
 {
-	rsh_plan_pairs_clear(p);
+	rsh_planner_pairs_clear(p);
 	for (uint32_t i = 0; i < p->n_lists; i++) {
 		free(p->lists[i].seq);
 		free(p->lists[i].names);
@@ -244,7 +244,7 @@ int rsh_block_plan(struct rsh_converter *c, uint32_t block,
 	if (rc == 0)
 		rc = show_handled(&p, err);
 	if (rc == 0)
-		rc = rsh_plan_collect_pairs(&p, err);
+		rc = rsh_planner_collect_pairs(&p, err);
 	for (uint32_t local = 0; rc == 0 && local < c->dst_ranks; local++)
 		rc = plan_file(&p, local, err);
 	planner_free(&p);

@@ -122,7 +122,7 @@ static int sort_names(struct planner *p)
 	return 0;
 }
 
-int rsh_plan_deal(struct planner *p, uint32_t local, struct rsh_error *err)
+int rsh_planner_deal(struct planner *p, uint32_t local, struct rsh_error *err)
 {
 	__attribute__((cleanup(deal_clear))) struct deal d = { 0 };
 

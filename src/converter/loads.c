@@ -79,7 +79,7 @@ static int loads_add_pair(struct planner *p,
 	return 0;
 }
 
-int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err)
+int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -103,7 +103,7 @@ int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
-uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local)
+uint32_t rsh_planner_file_to_copy(const struct planner *p, uint32_t local)
 {
 	const struct rsh_converter *c = p->c;
 
@@ -128,7 +128,7 @@ static uint32_t see_names(struct planner *p, const struct rsh_ckpt_index *ix)
 	return n;
 }
 
-bool rsh_plan_is_part(struct planner *p, uint32_t rank)
+bool rsh_planner_is_part(struct planner *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
@@ -326,13 +326,13 @@ static int mark_pair(struct planner *p, struct layout_pair *lp, uint32_t local)
 	return 0;
 }
 
-int rsh_plan_mark_keys(struct planner *p, uint32_t local)
+int rsh_planner_mark_keys(struct planner *p, uint32_t local)
 {
 	const struct rsh_converter *c = p->c;
 
 	marks_fill(p, &p->marks, c->by_stage);
 	if (!c->src)
-		mark_key(p, c->dst ? 0 : rsh_plan_file_to_copy(p, local));
+		mark_key(p, c->dst ? 0 : rsh_planner_file_to_copy(p, local));
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		struct layout_pair *lp = &p->pairs[i];
 
@@ -348,7 +348,7 @@ int rsh_plan_mark_keys(struct planner *p, uint32_t local)
 	return 0;
 }
 
-void rsh_plan_pairs_clear(struct planner *p)
+void rsh_planner_pairs_clear(struct planner *p)
 {
 	for (uint32_t i = 0; i < p->n_pairs; i++) {
 		rsh_redistribution_free(p->pairs[i].redist);
@@ -371,7 +371,7 @@ static int by_keys(const void *a, const void *b)
 	return memcmp(x->keys, y->keys, x->n);
 }
 
-const bool *rsh_plan_keep_keys(struct planner *p)
+const bool *rsh_planner_keep_keys(struct planner *p)
 {
 	uint32_t n = p->c->n_held;
 	cleanup_free struct key_set *set = malloc(sizeof(*set) + n);

@@ -186,7 +186,7 @@ static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 }
 
 /* Returns the names for the loaded keys; lists are kept for the next rank. */
-const struct name_list *rsh_plan_list_names(struct planner *p)
+const struct name_list *rsh_planner_list_names(struct planner *p)
 {
 	uint32_t n = load_sequence(p);
 	struct name_list *l;

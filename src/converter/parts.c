@@ -23,8 +23,8 @@ static uint32_t part_length(const struct rsh_shown_file *f, uint32_t first,
 	return n;
 }
 
-int rsh_plan_cut_file(struct planner *p, const struct rsh_shown_file *whole,
-		      struct rsh_error *err)
+int rsh_planner_cut_file(struct planner *p, const struct rsh_shown_file *whole,
+			 struct rsh_error *err)
 {
 	struct rsh_shown_file part = *whole;
 	uint32_t first = 0;

@@ -54,14 +54,14 @@ struct planner {
 	uint32_t block;
 	struct rsh_block *b;
 	uint8_t *fate;         /* [name], enum fate */
-	uint32_t *shown_of; /* [name] */
+	uint32_t *shown_of;    /* [name]: number of the shown tensor */
 	/* Epochs in which something was last met; a walk is an epoch. */
 	uint32_t *seen;        /* [name] */
 	uint32_t *seen_index;  /* [index id] */
 	uint32_t epoch;
 	bool reduced;          /* files lack parameters that replicas hold */
 	bool absent;           /* a stage that is needed has no file at all */
-	uint32_t n_held;       /* names in all files, see rsh_plan_is_part() */
+	uint32_t n_held; /* names in all files, see rsh_planner_is_part() */
 	uint32_t n_pairs, n_lists;
 	struct layout_pair *pairs;
 	struct name_list *lists;
@@ -81,69 +81,70 @@ struct planner {
 	size_t slots_cap, shapes_cap;
 };
 
-
 static inline const struct rsh_strategy_param *
 rsh_listed(const struct rsh_strategy *s, uint32_t name)
 {
 	return s ? rsh_strategy_find(s, name) : NULL;
 }
 
-static inline const char *rsh_plan_name(const struct planner *p, uint32_t name)
+static inline const char *rsh_planner_name(const struct planner *p,
+					   uint32_t name)
 {
 	return rsh_names_text(p->c->cat->names, name);
 }
 
 /* Is the parameter of the destination one of this block's ranks? */
-bool rsh_plan_in_block(const struct planner *p,
-		       const struct rsh_strategy_param *src,
-		       const struct rsh_strategy_param *dst);
+bool rsh_planner_in_block(const struct planner *p,
+			  const struct rsh_strategy_param *src,
+			  const struct rsh_strategy_param *dst);
 
 /* loads.c: finds the pairs of layouts, then marks p->marks for one rank. */
-int rsh_plan_collect_pairs(struct planner *p, struct rsh_error *err);
-int rsh_plan_mark_keys(struct planner *p, uint32_t local);
+int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err);
+int rsh_planner_mark_keys(struct planner *p, uint32_t local);
 /* Without a source strategy: the rank whose file stands for rank `local`'s. */
-uint32_t rsh_plan_file_to_copy(const struct planner *p, uint32_t local);
+uint32_t rsh_planner_file_to_copy(const struct planner *p, uint32_t local);
 /* Without a source strategy all ranks hold the same: does the rank's file lack
  * what another has? */
-bool rsh_plan_is_part(struct planner *p, uint32_t rank);
-void rsh_plan_pairs_clear(struct planner *p);
-/* The conversion's own copy of p->marks.exact; NULL when memory is out. */
-const bool *rsh_plan_keep_keys(struct planner *p);
+bool rsh_planner_is_part(struct planner *p, uint32_t rank);
+void rsh_planner_pairs_clear(struct planner *p);
+/* The converter's own copy of p->marks.exact; NULL when memory is out. */
+const bool *rsh_planner_keep_keys(struct planner *p);
 
 /* order.c: the names for the marked keys, NULL when memory is out.  Lists are
  * kept for the next rank and valid until another one is asked for. */
-const struct name_list *rsh_plan_list_names(struct planner *p);
+const struct name_list *rsh_planner_list_names(struct planner *p);
 
 /* deal.c: fills p->dealt for one rank; nothing to do unless redundancy is to be
  * removed. */
-int rsh_plan_deal(struct planner *p, uint32_t local, struct rsh_error *err);
+int rsh_planner_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 
 /* slots.c: describes the records of a file, in the converter's order: f->slots
  * and f->shapes are scratch of the planner.  f->lost is set where one cannot be
  * had. */
-int rsh_plan_make_slots(struct planner *p, struct rsh_shown_file *f,
-			const struct name_list *names, struct rsh_error *err);
+int rsh_planner_make_slots(struct planner *p, struct rsh_shown_file *f,
+			   const struct name_list *names,
+			   struct rsh_error *err);
 /* Which slice a copied record is follows from any file that holds one. */
-int rsh_plan_learn_copy_grid(struct planner *p, uint32_t name,
-			     struct rsh_error *err);
+int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
+				struct rsh_error *err);
 
 /* whole.c: adds it as a source file, if it can be one: *taken. */
-int rsh_plan_take_whole(struct planner *p, struct rsh_shown_file *f,
-			bool *taken, struct rsh_error *err);
+int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
+			   bool *taken, struct rsh_error *err);
 
 /* parts.c: adds a file that is cut into parts. */
-int rsh_plan_cut_file(struct planner *p, const struct rsh_shown_file *whole,
-		      struct rsh_error *err);
+int rsh_planner_cut_file(struct planner *p, const struct rsh_shown_file *whole,
+			 struct rsh_error *err);
 
 /* absent.c: -ENOENT and the sentence about a copied parameter that no file holds
  * as the virtual one needs it. */
-int rsh_plan_missing_copy(const struct planner *p, uint32_t rank,
-			  uint32_t name, struct rsh_error *err);
+int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
+			     uint32_t name, struct rsh_error *err);
 /* Why a file would hold nothing that is resharded; f->lost if that is so. */
-int rsh_plan_nothing_handled(struct planner *p, struct rsh_shown_file *f,
-			     struct rsh_error *err);
+int rsh_planner_nothing_handled(struct planner *p, struct rsh_shown_file *f,
+				struct rsh_error *err);
 /* No loaded file holds a handled parameter: was it not saved, or lost? */
-int rsh_plan_check_absent(struct planner *p, uint32_t name,
-			  struct rsh_error *err);
+int rsh_planner_check_absent(struct planner *p, uint32_t name,
+			     struct rsh_error *err);
 
 #endif

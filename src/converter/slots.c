@@ -23,7 +23,7 @@ static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
 	if (content_bytes == 0 && rsh_drops_empty(c))
 		rsh_note_add(c, RSH_NOTE_EMPTY, name);
 	if ((rsh_listed(c->src, name) || rsh_listed(c->dst, name)) &&
-	    strchr(rsh_plan_name(p, name), '-'))
+	    strchr(rsh_planner_name(p, name), '-'))
 		rsh_note_add(c, RSH_NOTE_DASH, name);
 }
 
@@ -36,14 +36,14 @@ static int find_copy(struct planner *p, const struct rsh_shown_file *f,
 
 	if (!rsh_copy_source(c, &c->orders[f->rank], name, NULL, rank,
 			     &elsewhere))
-		return rsh_plan_missing_copy(p, f->rank, name, err);
+		return rsh_planner_missing_copy(p, f->rank, name, err);
 	if (elsewhere)
 		rsh_note_add(c, RSH_NOTE_MISSING_COPY, name);
 	return 0;
 }
 
-int rsh_plan_learn_copy_grid(struct planner *p, uint32_t name,
-			     struct rsh_error *err)
+int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
+				struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
 
@@ -108,7 +108,7 @@ static int slots_take_record(struct planner *p, struct rsh_shown_file *f,
 	*taken = false;
 	if (p->dealt && p->dealt[name])
 		return 0;
-	rc = rsh_plan_learn_copy_grid(p, name, err);
+	rc = rsh_planner_learn_copy_grid(p, name, err);
 	if (rc == 0)
 		rc = describe(p, f, name, shape, slot, err);
 	if (rc == -ENOENT && p->c->replicas) {
@@ -128,8 +128,8 @@ static int slots_take_record(struct planner *p, struct rsh_shown_file *f,
 	return 0;
 }
 
-int rsh_plan_make_slots(struct planner *p, struct rsh_shown_file *f,
-			const struct name_list *names, struct rsh_error *err)
+int rsh_planner_make_slots(struct planner *p, struct rsh_shown_file *f,
+			   const struct name_list *names, struct rsh_error *err)
 {
 	if (rsh_grow(&p->slots, &p->slots_cap, names->n, sizeof(*p->slots)) ||
 	    rsh_grow(&p->shapes, &p->shapes_cap, names->n, sizeof(*p->shapes)))

@@ -219,7 +219,7 @@ static bool is_complete(struct planner *p, uint32_t rank)
 		    !rsh_ckpt_find(ix, name))
 			return false;
 	return is_listed(c, ix) &&
-	       (c->src || !c->replicas || !rsh_plan_is_part(p, rank));
+	       (c->src || !c->replicas || !rsh_planner_is_part(p, rank));
 }
 
 static bool is_kept(struct planner *p, uint32_t rank)
@@ -295,7 +295,7 @@ static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 		};
 		if (r->n_extents)
 			end = end_of(ix, r);
-		rc = rsh_plan_learn_copy_grid(p, r->name, err);
+		rc = rsh_planner_learn_copy_grid(p, r->name, err);
 	}
 	return rc;
 }
@@ -363,8 +363,8 @@ static uint32_t find_stand_in(struct planner *p, uint32_t own)
 	return RSH_NO_FILE;
 }
 
-int rsh_plan_take_whole(struct planner *p, struct rsh_shown_file *f,
-			bool *taken, struct rsh_error *err)
+int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
+			   bool *taken, struct rsh_error *err)
 {
 	struct rsh_converter *c = p->c;
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, f->rank);
