@@ -192,14 +192,18 @@ static int add_step_files(const struct tree *t, struct step *s,
 /* Whether the strategy is this tree's, as a mount of that step would ask. */
 static int check_strategy(struct tree *t)
 {
+	const enum rsh_grid_rule rule = t->options->vfs.plan.compat ?
+		RSH_GRID_CONVERTER : RSH_GRID_RUNTIME;
 	int rc = t->src ? rsh_contents_check_ranks(t->source, t->src, NULL,
 						   &t->refusal) : 0;
 
 	if (rc == 0)
-		rc = rsh_contents_check(t->source, t->src, NULL,
-					t->options->vfs.plan.compat ?
-					RSH_GRID_CONVERTER : RSH_GRID_RUNTIME,
-					t->names, &t->refusal);
+		rc = rsh_contents_check(t->source, t->src, NULL, rule, t->names,
+					&t->refusal);
+	if (rc == 0)
+		rc = rsh_contents_check_older(t->source, &t->options->vfs.files,
+					      t->src, rule, t->names,
+					      &t->refusal);
 	t->refused = rc != 0;
 	return rc == -ENOMEM ? rc : 0;
 }

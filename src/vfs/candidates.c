@@ -95,8 +95,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	if (!any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
-	return rsh_convert(v->src, v->dst, &view, &opts, &v->plan,
-				  err);
+	return rsh_convert(v->src, v->dst, &view, &opts, &v->plan, err);
 }
 
 static int candidates_plan(struct rsh_reshard *v, struct planning *p,
@@ -114,8 +113,7 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	note = rsh_plan_lost(v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
-	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i));
-	     i++)
+	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i)); i++)
 		rsh_log_notice("%s: %s", cfg->source, note);
 	return 0;
 }
