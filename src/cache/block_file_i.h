@@ -25,14 +25,14 @@
 #define RSH_BLOCK_MAX (UINT32_C(4) << 20)
 #define RSH_BLOCK_FILE_HEADER 96
 
-/* What a block is: two that are equal here have the same content. */
+/* A key says what a block is: two with equal keys have the same content. */
 struct rsh_block_key {
 	struct rsh_cache_file_id file;
 	uint64_t offset;
 	uint32_t len;
 };
 
-/* 32 hexadecimal digits and a suffix. */
+/* A file's name is 32 hexadecimal digits and a suffix. */
 #define RSH_BLOCK_FILE_SUFFIX ".blk"
 #define RSH_BLOCK_FILE_NAME_MAX (32 + sizeof(RSH_BLOCK_FILE_SUFFIX))
 
@@ -40,15 +40,15 @@ void rsh_block_file_name(const struct rsh_block_key *key,
 			 char name[RSH_BLOCK_FILE_NAME_MAX]);
 bool rsh_block_file_is_name(const char *name);
 
-/* The header that belongs before the content, of key->len bytes. */
+/* Makes the header that stands before the content, of key->len bytes. */
 void rsh_block_file_header(const struct rsh_block_key *key,
 			   const void *content,
 			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
-/* Reads a header of any origin.  False if it is damaged or describes what
- * cannot be. */
+/* Reads a header that anybody may have written.  Returns false if it is damaged
+ * or describes what cannot be. */
 bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  struct rsh_block_key *key, uint64_t *content_hash);
-/* True if the two are what was written for the key. */
+/* Tells whether header and content are what was written for the key. */
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  const struct rsh_block_key *key,
 			  const void *content);

@@ -14,7 +14,8 @@
 #define MIN_HEADS 64
 #define MAX_HEADS (UINT32_C(1) << 26)
 
-/* Address space for so many times the bound, in frames that are not full. */
+/* Address space is taken for up to this many times the bound, since frames are
+ * not always full. */
 #define SPREAD 16
 
 static int cache_options_check(const struct rsh_cache_options *o,
@@ -33,8 +34,8 @@ static int cache_options_check(const struct rsh_cache_options *o,
 	return 0;
 }
 
-/* Sizes that follow from the bound.  A bound that cannot hold what finds the
- * blocks and one block becomes 0. */
+/* Works out the sizes that follow from the bound.  A bound becomes 0 if it
+ * cannot hold one block and what finds the blocks. */
 static void cache_measure(struct rsh_cache *c,
 			  const struct rsh_cache_options *opts)
 {

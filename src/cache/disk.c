@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/disk.c reads blocks of a directory, and writes them in a thread.
+/* cache/disk.c reads blocks from a directory, and writes them in a thread.
  *
  * Nothing here may make a reader fail or wait for long: whatever goes wrong is
  * a miss, and a directory that failed is left alone for a while. */
@@ -28,12 +28,13 @@
 #define RETRY_SECONDS 60
 #define NS_PER_S UINT64_C(1000000000)
 
-/* How old the mtime of a file may be that says when it was last used. */
+/* The mtime of a file says when it was last used; it may be this much too
+ * old. */
 #define TOUCH_SECONDS 60
 
 /* ---- the directory ---- */
 
-/* A descriptor of the directory, or -1 and *why. */
+/* Returns a descriptor of the directory, or -1 with *why and errno. */
 static int disk_dir_open(const char *path, const char **why)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -56,7 +57,7 @@ static int disk_dir_open(const char *path, const char **why)
 	return steal_fd(&fd);
 }
 
-/* One line for all failures until it works again. */
+/* Logs one line for all failures until the directory works again. */
 static void disk_complain(struct rsh_disk *d, const char *why)
 {
 	if (!atomic_exchange(&d->complained, true))
@@ -77,7 +78,7 @@ static void disk_reads_stop(struct rsh_disk *d, const char *why)
 	d->reads_off_until = d->clock_ns() + d->retry_ns;
 }
 
-/* The path may lead to another directory by now, or to one again. */
+/* After a failure the path may lead to another directory, or to one again. */
 static bool disk_reopen(struct rsh_disk *d)
 {
 	const char *why = NULL;
@@ -93,7 +94,7 @@ static bool disk_reopen(struct rsh_disk *d)
 
 /* ---- reading ---- */
 
-/* Moves on by n bytes.  True while something is left. */
+/* Moves on by n bytes and returns true while something is left. */
 static bool disk_iov_advance(struct iovec *iov, int n_iov, size_t n)
 {
 	size_t left = 0;
@@ -109,7 +110,7 @@ static bool disk_iov_advance(struct iovec *iov, int n_iov, size_t n)
 	return left > 0;
 }
 
-/* 0, or a positive errno; ENODATA at an early end. */
+/* Returns 0, or a positive errno: ENODATA if the file ends too early. */
 static int block_file_read(int fd, uint8_t *header, uint8_t *content,
 			   uint32_t len)
 {
@@ -127,7 +128,8 @@ static int block_file_read(int fd, uint8_t *header, uint8_t *content,
 	return 0;
 }
 
-/* Notes the use, and that the kernel need not keep what this cache keeps. */
+/* Notes the use in the mtime, and tells the kernel that it need not keep the
+ * file's pages, which this cache keeps. */
 static void block_file_was_used(int fd, const struct stat *st)
 {
 	const struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
@@ -162,7 +164,7 @@ static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
 	return RSH_DISK_HIT;
 }
 
-/* What it means that a file cannot be opened. */
+/* Says what it means that a file cannot be opened. */
 static enum rsh_disk_found block_file_not_opened(struct rsh_disk *d, int code)
 {
 	switch (code) {
@@ -193,13 +195,13 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 	if (d->reads_off_until > d->clock_ns())
 		return RSH_DISK_MISS;
 	rsh_block_file_name(key, name);
-	/* O_NONBLOCK: it might be a FIFO. */
+	/* O_NONBLOCK is there because the file might be a FIFO. */
 	fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK |
 		    O_NOCTTY | O_CLOEXEC);
 	found = fd < 0 ? block_file_not_opened(d, errno) :
 			 block_file_load(d, fd, key, content);
-	/* If another process has just put a good one there, it goes too, and
-	 * is written again some time. */
+	/* If another process has just put a good file there, that one is
+	 * removed too, and the block written again some time. */
 	if (found == RSH_DISK_REJECTED)
 		unlinkat(d->fd, name, 0);
 	return found;
@@ -237,7 +239,7 @@ static int block_file_write(void *ctx, int fd)
 	return 0;
 }
 
-/* A name that no other process uses. */
+/* Makes a name that no other process uses. */
 static void disk_temp_name(struct rsh_disk *d, char *name, size_t max)
 {
 	uint64_t salt = 0;
@@ -249,7 +251,7 @@ static void disk_temp_name(struct rsh_disk *d, char *name, size_t max)
 		 (unsigned long long)d->n_temp++);
 }
 
-/* 0 or a positive errno. */
+/* Returns 0 or a positive errno. */
 static int disk_block_write(struct rsh_disk *d, const struct rsh_block_key *key,
 			    uint8_t *content)
 {
@@ -262,8 +264,8 @@ static int disk_block_write(struct rsh_disk *d, const struct rsh_block_key *key,
 				 &block);
 }
 
-/* Makes sure that `cost` bytes more are within the bound.  0, a positive errno,
- * or EFBIG if they never are. */
+/* Makes sure that `cost` more bytes are within the bound.  Returns 0, a
+ * positive errno, or EFBIG if there is no room for them. */
 static int disk_make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
 {
 	const uint64_t target = d->bound - d->bound / 8;
@@ -315,7 +317,7 @@ static enum outcome disk_block_try(struct rsh_disk *d,
 	return WRITTEN;
 }
 
-/* The writer's step. */
+/* This is the step of the worker that writes. */
 static bool disk_write_next(struct rsh_cache *c)
 {
 	struct rsh_disk *d = c->disk;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache/disk_trim.c keeps the directory to its bound.
  *
- * Half a million files may be there: instead of sorting them, a first pass adds
- * up their bytes by age, in steps that are finer the younger they are, and a
- * second one removes what is older than the age at which enough has gone. */
+ * There may be half a million files.  Instead of sorting them, a first pass
+ * adds up their bytes by age, in steps that are finer the younger the files
+ * are, and a second one removes what is older than the age at which enough has
+ * gone. */
 #include "config.h"
 
 #include "disk_i.h"
@@ -23,18 +24,19 @@
 
 #define TEMP_SUFFIX ".tmp"
 
-/* A write takes no ten minutes; a temporary file that old is nobody's. */
+/* No write takes ten minutes, so a temporary file that old belongs to
+ * nobody. */
 #define TEMP_AGE 600
 
-/* Ages in seconds: exact below 32, then 16 steps to each doubling. */
+/* Ages are in seconds: exact below 32, then with 16 steps to each doubling. */
 #define N_AGES (32 + 59 * 16)
 
 struct pass {
 	int dirfd;
 	int64_t now;
 	uint64_t by_age[N_AGES];
-	unsigned cut;      /* what is older goes */
-	uint64_t cut_rest; /* and so many bytes of this age */
+	unsigned cut;      /* files of a higher age are removed */
+	uint64_t cut_rest; /* and this many bytes of that age */
 	struct rsh_disk_look look;
 };
 
@@ -97,7 +99,7 @@ static void trim_remove_old(struct pass *p, const char *name,
 	trim_remove(p, name, cost);
 }
 
-/* Calls f for each file that is the cache's.  0 or a positive errno. */
+/* Calls f for each file that is the cache's.  Returns 0 or a positive errno. */
 static int trim_each_file(struct pass *p,
 			  void (*f)(struct pass *p, const char *name,
 				    const struct stat *st))

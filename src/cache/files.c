@@ -16,7 +16,7 @@ static uint64_t file_table_bytes(uint32_t cap)
 				2 * sizeof(uint32_t));
 }
 
-/* Field by field, because of the padding. */
+/* The members are hashed one by one, because padding may have any value. */
 static uint64_t file_id_hash(const struct rsh_cache_file_id *id)
 {
 	const uint64_t words[] = {
@@ -36,7 +36,7 @@ static bool file_id_same(const struct rsh_cache_file_id *a,
 	       a->step == b->step;
 }
 
-/* The slot of the identity, or the empty one where it would be. */
+/* Returns the slot of the identity, or the empty one where it would be. */
 static uint32_t *file_table_slot(const struct rsh_file_table *t,
 				 const struct rsh_cache_file_id *id)
 {
@@ -47,7 +47,8 @@ static uint32_t *file_table_slot(const struct rsh_file_table *t,
 	return &t->slots[at];
 }
 
-/* Makes both arrays of `cap` files.  False: out of memory. */
+/* Makes both arrays large enough for `cap` files.  Returns false if memory is
+ * out. */
 static bool file_table_resize(struct rsh_file_table *t, uint32_t cap)
 {
 	struct rsh_file_table bigger = { .n = t->n, .cap = cap,
@@ -68,8 +69,9 @@ static bool file_table_resize(struct rsh_file_table *t, uint32_t cap)
 	return true;
 }
 
-/* Lock held; may be given up meanwhile, and then another thread may have done
- * the same.  False: no room. */
+/* Makes room for more files; returns false if there is none.  The lock is held
+ * and may be given up meanwhile, so that another thread may make the same
+ * room. */
 static bool file_table_make_room(struct rsh_cache *c)
 {
 	struct rsh_file_table *t = &c->files;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/memory.c has frames of memory, the blocks in them, and which go first.
+/* cache/memory.c keeps frames of memory with the blocks in them, and decides
+ * which go first.
  *
  * A frame is address space for a whole block.  How much of it is resident, and
- * so counts, differs: the last block of a file takes the first pages of a frame
- * and the others are given back to the system.  Address space is plenty where
- * memory is not; so blocks of any size need no allocator of their own, nothing
- * fragments, and a block never moves. */
+ * so counts, differs: the last block of a file takes the first pages of a
+ * frame, and the others are given back to the system.  Address space is plenty
+ * where memory is not.  So blocks of any size need no allocator of their own,
+ * nothing fragments, and a block never moves. */
 #include "cache_i.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-/* Frames are mapped so many at a time; mappings are never undone before the
- * end. */
+/* Frames are mapped RSH_SLAB_BLOCKS at a time and unmapped only at the end. */
 
 struct rsh_cache_slab {
 	struct rsh_cache_slab *next;
@@ -32,20 +32,21 @@ void rsh_lists_init(struct rsh_cache *c)
 		TAILQ_INIT(&lists[i]->blocks);
 }
 
-/* As the newest. */
+/* Adds a block as the newest of a list. */
 static void block_list_add(struct rsh_block_list *l, struct rsh_cache_block *b)
 {
 	TAILQ_INSERT_TAIL(&l->blocks, b, list);
 	l->n++;
 }
 
-/* Where its last_use belongs. */
+/* Puts a block where its last_use belongs. */
 static void block_list_insert(struct rsh_block_list *l,
 			      struct rsh_cache_block *b)
 {
 	struct rsh_cache_block *older, *younger;
 
-	/* It may be near either end; the nearer one is found first. */
+	/* Its place may be near either end; the search goes from both and finds
+	 * the nearer one first. */
 	older = TAILQ_LAST(&l->blocks, rsh_block_queue);
 	younger = TAILQ_FIRST(&l->blocks);
 	while (older && older->last_use > b->last_use &&
@@ -69,7 +70,7 @@ static void block_list_remove(struct rsh_block_list *l,
 	l->n--;
 }
 
-/* Where a block without users stands. */
+/* Returns the list in which a block without users stands. */
 static struct rsh_block_list *block_list_of(struct rsh_cache *c,
 					    const struct rsh_cache_block *b)
 {
@@ -112,8 +113,8 @@ static void block_resident_set(struct rsh_cache *c, struct rsh_cache_block *b,
 	block_state_set(c, b, state);
 }
 
-/* Gives memory beyond the first `len` bytes back to the system; may give the
- * lock up, so the block must be the caller's. */
+/* Gives memory beyond the first `len` bytes back to the system.  It gives the
+ * lock up meanwhile, so that the block has to be the caller's alone. */
 static void block_trim(struct rsh_cache *c, struct rsh_cache_block *b,
 		       uint32_t len)
 {
@@ -134,8 +135,8 @@ void rsh_block_fit(struct rsh_cache *c, struct rsh_cache_block *b, uint32_t len)
 		return;
 	b->untouched = false;
 	pthread_mutex_unlock(&c->lock);
-	/* Half the price of a fault a page; where the kernel does not know it,
-	 * the faults come. */
+	/* This costs half of what a page fault for each page does.  A kernel
+	 * that does not know the advice takes the faults. */
 	madvise(b->mem, b->resident, MADV_POPULATE_WRITE);
 	pthread_mutex_lock(&c->lock);
 }
@@ -232,7 +233,7 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 	return b;
 }
 
-/* A free block's memory goes first. */
+/* Takes the memory of a free block, which nobody misses. */
 static bool block_warm_give_up(struct rsh_cache *c)
 {
 	struct rsh_cache_block *b = TAILQ_FIRST(&c->warm.blocks);

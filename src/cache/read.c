@@ -3,8 +3,8 @@
  *
  * Whoever misses a block puts it into the table as LOADING, loads it without
  * the lock, and settles it; others who come to it meanwhile wait for that.  A
- * thread that has blocks LOADING never waits for another one, so waiting has no
- * circles. */
+ * thread that has blocks LOADING never waits for another one, so no circle of
+ * threads can wait for each other. */
 #include "config.h"
 
 #include "disk_i.h"
@@ -22,13 +22,14 @@ struct request {
 	void *ctx;
 };
 
-/* Neighbouring blocks, which the holder uses. */
+/* These are neighbouring blocks, of which the holder is a user. */
 struct block_run {
 	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
 	unsigned n;
 };
 
-/* Besides 0 and -errno: no memory for the block, read without it. */
+/* Functions return this besides 0 and -errno: the block has no memory, and is
+ * to be read without. */
 enum { NO_ROOM = 1 };
 
 static uint32_t request_block_len(const struct request *rq, uint64_t number)
@@ -44,7 +45,7 @@ static unsigned run_max(const struct rsh_cache *c)
 	return n < 1 ? 1 : (unsigned)rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
 }
 
-/* Lock held. */
+/* Lets go of all blocks of a run; the lock is held. */
 static void run_release(struct rsh_cache *c, struct block_run *run)
 {
 	for (unsigned i = 0; i < run->n; i++)
@@ -54,9 +55,9 @@ static void run_release(struct rsh_cache *c, struct block_run *run)
 
 /* ---- loading ---- */
 
-/* Lock held, may be given up.  Puts blocks `first` and its next neighbours, up
- * to n, into the table as LOADING; stops at one that is there or has no room.
- */
+/* Puts block `first` and its next neighbours, up to n, into the table as
+ * LOADING, and stops at one that is there or has no room.  The lock is held,
+ * and may be given up. */
 static void run_claim(struct request *rq, uint64_t first, uint64_t n,
 		      struct block_run *run)
 {
@@ -83,8 +84,8 @@ static void run_claim(struct request *rq, uint64_t first, uint64_t n,
 	}
 }
 
-/* Lock held, given up for the load.  Settles n blocks; 0 or a positive errno.
- */
+/* Loads and settles n blocks.  Returns 0 or a positive errno.  The lock is
+ * held, and given up for the load. */
 static int run_load(struct request *rq, struct rsh_cache_block **blocks,
 		    unsigned n)
 {
@@ -118,8 +119,8 @@ static int run_load(struct request *rq, struct rsh_cache_block **blocks,
 	return rc;
 }
 
-/* Lock held, given up meanwhile.  Settles the block if it is in the directory.
- */
+/* Settles the block if it is in the directory, and tells whether it was.  The
+ * lock is held, and given up meanwhile. */
 static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	const struct rsh_block_key key = rsh_block_key_of(c, b);
@@ -137,8 +138,9 @@ static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 	return found == RSH_DISK_HIT;
 }
 
-/* Lock held, given up meanwhile.  Settles the claimed blocks; if one of them
- * failed they are released.  *from_disk is how many were in the directory. */
+/* Settles the claimed blocks, and releases them if one of them failed.
+ * *from_disk is how many were in the directory.  Returns 0 or -errno.  The lock
+ * is held, and given up meanwhile. */
 static int run_fill(struct request *rq, struct block_run *run,
 		    unsigned *from_disk)
 {
@@ -167,8 +169,8 @@ static int run_fill(struct request *rq, struct block_run *run,
 	return -rc;
 }
 
-/* Lock held, given up meanwhile.  The block has a user more then, if it turned
- * out well; else -errno. */
+/* Waits for a load.  Returns 0, and the block has one user more; or -errno if
+ * the load failed.  The lock is held, and given up meanwhile. */
 static int block_wait(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	int rc;
@@ -187,7 +189,7 @@ static int block_wait(struct rsh_cache *c, struct rsh_cache_block *b)
 
 /* ---- finding ---- */
 
-/* Lock held.  Blocks that are there, up to n. */
+/* Takes blocks that are there from `first` on, up to n; the lock is held. */
 static void run_take_plain(struct request *rq, uint64_t first, uint64_t n,
 			   struct block_run *run)
 {
@@ -204,8 +206,9 @@ static void run_take_plain(struct request *rq, uint64_t first, uint64_t n,
 	}
 }
 
-/* Lock held, may be given up.  Gets hold of the block `first`, and of the next
- * ones as far as that is the same work.  0, NO_ROOM or -errno. */
+/* Gets hold of the block `first`, and of the next ones as far as that is the
+ * same work.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given
+ * up. */
 static int run_hold(struct request *rq, uint64_t first, uint64_t n,
 		    struct block_run *run)
 {
@@ -241,7 +244,7 @@ static int run_hold(struct request *rq, uint64_t first, uint64_t n,
 
 /* ---- requests ---- */
 
-/* Without the lock. */
+/* Reads without the cache; the lock is not held. */
 static int request_bypass(struct request *rq, uint64_t offset, void *buf,
 			  size_t len)
 {
@@ -263,8 +266,8 @@ static int request_bypass(struct request *rq, uint64_t offset, void *buf,
 	return -rc;
 }
 
-/* Lock held.  How much of the read goes by the cache because its first block
- * has no room: up to the next block that is there. */
+/* Returns how much of the read bypasses the cache because its first block has
+ * no room: up to the next block that is there.  The lock is held. */
 static size_t request_bypass_len(struct request *rq, uint64_t offset,
 				 size_t len)
 {
@@ -278,8 +281,8 @@ static size_t request_bypass_len(struct request *rq, uint64_t offset,
 	return (size_t)rsh_min_u64(len, (number << shift) - offset);
 }
 
-/* Lock held, given up for the copy.  Copies from the run and lets go of it; how
- * many bytes that were. */
+/* Copies from the run, lets go of it and returns how many bytes that were.  The
+ * lock is held, and given up for the copy. */
 static size_t run_copy_out(struct rsh_cache *c, struct block_run *run,
 			   uint64_t offset, uint8_t *buf, size_t len)
 {
@@ -302,7 +305,7 @@ static size_t run_copy_out(struct rsh_cache *c, struct block_run *run,
 	return total;
 }
 
-/* Lock held, given up meanwhile. */
+/* Serves a read block by block.  The lock is held, and given up meanwhile. */
 static int request_read(struct request *rq, uint64_t offset, uint8_t *buf,
 			size_t len)
 {
@@ -335,7 +338,8 @@ static int request_read(struct request *rq, uint64_t offset, uint8_t *buf,
 	return 0;
 }
 
-/* Takes the lock if the range is within the file, else -EINVAL. */
+/* Takes the lock if the range is within the file; else returns -EINVAL without
+ * it. */
 static int request_begin(struct request *rq, uint64_t offset, uint64_t len)
 {
 	struct rsh_cache *c = rq->c;

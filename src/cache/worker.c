@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/worker.c runs the thread of a cache. */
+/* cache/worker.c runs the thread of a cache, which sleeps until it is told that
+ * there may be work. */
 #include "config.h"
 
 #include "cache_i.h"
@@ -39,8 +40,8 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's threads; a file size limit is then an error
- * of write(2) and no more. */
+/* The thread blocks all signals, which are for the program's own threads.  A
+ * file size limit then is only an error of write(2). */
 static void worker_start(struct rsh_worker *w)
 {
 	sigset_t all, saved;

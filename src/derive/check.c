@@ -45,7 +45,7 @@ static void found_in(struct check *c, const struct rsh_strategy_file *f,
 
 /* ---- one item ---- */
 
-/* Strips the stage of a name in a merged file: "0-w" is w. */
+/* Strips the stage from a name of a merged file: "0-w" becomes "w". */
 static const char *own_name(const char *name)
 {
 	size_t n = strspn(name, "0123456789");
@@ -109,7 +109,8 @@ static void check_stage(struct check *c, uint32_t i)
 	for (uint32_t k = 0; k < i; k++) {
 		const struct rsh_strategy_file *other = c->files[k];
 
-		/* Ranks of one stage write the same bytes. */
+		/* All ranks of a stage write the same bytes, so equal files are
+		 * no fault. */
 		if (other->first_stage != f->first_stage ||
 		    other->content_hash == f->content_hash)
 			continue;
@@ -137,7 +138,7 @@ static void check_shared(struct check *c, const struct rsh_strategy *s,
 	}
 }
 
-/* Leaves out files of which nothing could be used. */
+/* Leaves out files of which no item could be used. */
 static uint32_t drop_empty(struct rsh_strategy_file **files, uint32_t n)
 {
 	uint32_t kept = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* derive/derive.c - the steps of a derivation, and its parameters. */
+/* derive/derive.c takes the steps of a derivation, and collects its
+ * parameters. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #include "rsh/util/mem.h"
 
-/* Pipelines add gradients up in parameters of this name. */
+/* Pipelines add gradients up in parameters whose names begin so. */
 #define ACCU_GRADS "accu_grads."
 
 /* ---- messages, axes, rules ---- */
@@ -89,7 +90,7 @@ static bool fits_any(const struct derivation *d, const struct derive_rule *rule)
 	return false;
 }
 
-/* A slip in a regular expression shows nowhere else. */
+/* A mistake in a regular expression shows nowhere else. */
 static int note_idle_rules(struct derivation *d, const char *option,
 			   const struct derive_rules *rules)
 {
@@ -145,7 +146,8 @@ static void derive_add_param(struct derivation *d, uint32_t name,
 	d->n_params++;
 }
 
-/* The planner lists what operators compute with, which counters are not. */
+/* The planner lists only what operators compute with, which counters are
+ * not. */
 static bool is_counter(const struct derive_shape *s)
 {
 	int64_t n = 1;
@@ -160,7 +162,8 @@ static int add_params(struct derivation *d)
 {
 	size_t n = d->src ? d->src->n_params : d->shapes->n;
 
-	/* Twice: a pipeline may add one for each. */
+	/* There is room for two of each, since a pipeline may add a
+	 * gradient. */
 	d->params = rsh_arena_array(d->arena, struct derive_param, 2 * n);
 	if (!d->params)
 		return rsh_error_nomem(d->err);
@@ -181,8 +184,8 @@ static uint32_t find_param(const struct derivation *d, const uint32_t *by_name,
 	return name == RSH_NAME_NONE ? UINT32_MAX : by_name[name];
 }
 
-/* "adam_m.w" belongs to "w" if all that begins with "adam_m." has such a
- * namesake. */
+/* "adam_m.w" belongs to "w" if every name that begins with "adam_m." is that of
+ * another parameter with this prefix. */
 static bool is_prefix(const struct derivation *d, const uint32_t *by_name,
 		      const char *text, size_t len)
 {
@@ -196,7 +199,8 @@ static bool is_prefix(const struct derivation *d, const uint32_t *by_name,
 	return true;
 }
 
-/* What prefixes were found to be, so that each is looked into once. */
+/* This remembers what prefixes were found to be, so that each is examined
+ * once. */
 struct prefixes {
 	struct rsh_names *seen;
 	size_t cap;
@@ -220,7 +224,7 @@ static int ask_prefix(const struct derivation *d, const uint32_t *by_name,
 	return 0;
 }
 
-/* A checkpoint of weights alone tells how large their states are as well. */
+/* A checkpoint of weights alone also tells how large their states are. */
 static void take_base(struct derivation *d, struct derive_param *p,
 		      uint32_t base)
 {
@@ -306,7 +310,7 @@ static int add_gradient(struct derivation *d, uint32_t of)
 	return 0;
 }
 
-/* What has an optimizer state is trained, and has a gradient. */
+/* A parameter with an optimizer state is trained, so it has a gradient. */
 static int add_gradients(struct derivation *d)
 {
 	uint32_t n = d->n_params;

@@ -33,8 +33,8 @@
 
 #include "rsh/util/checked.h"
 
-/* A way to write a parameter: the axes of its mesh, and those that split its
- * dimensions. */
+/* A form is a way to write a parameter: the axes of its mesh, and those that
+ * split its dimensions. */
 struct form {
 	uint32_t style;
 	uint32_t n_axes;
@@ -172,7 +172,8 @@ static int given_forms(struct derivation *d, struct derive_param *p,
 		*n = 1;
 		return 0;
 	}
-	/* An axis of the rule's own is as large as it stands there. */
+	/* An axis that only the rule names has the size that the source's mesh
+	 * has at its place. */
 	for (uint32_t i = 0; i < rule->n_axes; i++)
 		if (rule->n_axes == p->item->n_mesh && !d->axes[axes[i]].src)
 			d->axes[axes[i]].src = p->item->mesh[i];
@@ -362,7 +363,8 @@ static int check_rank(struct derivation *d, const struct derive_param *p)
 	if (p->shape && p->shape->n_dims != it->n_map)
 		return rsh_derive_refuse(d, p, "its tensor map has %u dimensions, the tensor %u: such expanded layouts of JSON files are only derived for the same mesh",
 					 it->n_map, p->shape->n_dims);
-	/* A dimension that is written as several is cut to slices of 1. */
+	/* A dimension that is written as several ones is cut into slices of
+	 * 1. */
 	for (uint32_t e = 0; !p->shape && e < it->n_shape && e < it->n_map; e++)
 		if (it->map[e].n && it->n_mesh > 1 && it->shape[e] ==
 		    it->mesh[it->n_mesh - 1 - (uint32_t)it->map[e].axes[0]])

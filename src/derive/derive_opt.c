@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* derive/derive_opt.c - over how many ranks the optimizer shards a parameter.
+/* derive/derive_opt.c works out over how many ranks the optimizer shards a
+ * parameter.
  *
- * The planner shards dimension 0 of what a rank holds once more, over the
- * ranks that hold the same: over all of them (-1), or over so many as it is
- * told.  It leaves alone what cannot be cut so, and what the model exempts.
- * That a model exempts a parameter shows only where the source could have
- * sharded it and did not. */
+ * The planner shards dimension 0 of what a rank holds once more, over the ranks
+ * that hold the same: over all of them (-1), or over as many as it is told.  It
+ * leaves alone what cannot be cut so, and what the model exempts.  That a model
+ * exempts a parameter shows only where the source could have sharded it and did
+ * not. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -13,10 +14,11 @@
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/checked.h"
 
-/* Ranks that hold the same slice: how many, and how far apart they lie. */
+/* A group is the ranks that hold the same slice: this says how many they are
+ * and how far apart they lie. */
 struct group {
 	uint32_t n;
-	uint32_t last; /* distance of the last from the first */
+	uint32_t last; /* distance of the last rank from the first */
 };
 
 static struct group group_of(const struct rsh_strategy_item *it)
@@ -33,7 +35,7 @@ static struct group group_of(const struct rsh_strategy_item *it)
 	return g;
 }
 
-/* Ranks of one shard: 1 if the group is not cut at all. */
+/* Returns the ranks of one shard, 1 if the group is not cut at all. */
 static uint32_t shard_ranks(const struct group *g, int32_t size)
 {
 	uint32_t n = size < 0 || (uint32_t)size > g->n ? g->n : (uint32_t)size;
@@ -41,7 +43,7 @@ static uint32_t shard_ranks(const struct group *g, int32_t size)
 	return n == 0 || g->n % n ? 1 : n;
 }
 
-/* Slices of dimension 0, the shard included. */
+/* Returns the slices of dimension 0, with the shard. */
 static uint64_t slices(const struct rsh_strategy_item *it, uint32_t shard)
 {
 	uint64_t n = shard;
@@ -58,7 +60,7 @@ static bool is_sharded(const struct rsh_strategy_item *it)
 
 enum answer { NO, YES, UNKNOWN };
 
-/* Can dimension 0 be cut into so many slices? */
+/* Tells whether dimension 0 can be cut into n slices. */
 static enum answer divides(const struct derivation *d,
 			   const struct derive_param *p, uint64_t n)
 {
@@ -67,7 +69,8 @@ static enum answer divides(const struct derivation *d,
 
 	if (p->shape)
 		return (uint64_t)p->shape->dims[0] % n == 0;
-	/* Of an expanded layout the first number is not all of it. */
+	/* In an expanded layout the first number is only a part of dimension
+	 * 0. */
 	if (it->n_shape == it->n_map &&
 	    (uint64_t)it->shape[0] != slices(it, 1))
 		return (uint64_t)it->shape[0] % n == 0;
@@ -122,7 +125,8 @@ static int opt_not_known(struct derivation *d, const struct derive_param *p,
 				 why);
 }
 
-/* Should it be sharded, which would make `n` slices of dimension 0? */
+/* Tells whether a parameter is exempt from a shard that would make `n` slices
+ * of dimension 0. */
 static int is_exempt(struct derivation *d, const struct derive_param *p,
 		     uint64_t n, bool *exempt)
 {
@@ -139,7 +143,8 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 	had = slices(it, shard_ranks(&g, d->src_opt));
 	if (shard_ranks(&g, d->src_opt) > 1)
 		could = divides(d, p, had);
-	/* Exempt, or could not be cut: then finer slices cannot either. */
+	/* Either it is exempt, or it could not be cut, and then it cannot be
+	 * cut into finer slices either. */
 	*exempt = could == YES || (could == UNKNOWN && n % had == 0);
 	if (*exempt || divides(d, p, n) == NO)
 		return 0;

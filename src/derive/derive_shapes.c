@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* derive/derive_shapes.c - how large whole tensors are, from the slices that
- * a checkpoint holds. */
+/* derive/derive_shapes.c works out how large whole tensors are, from the slices
+ * that a checkpoint holds. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ static int shapes_add_shape(struct rsh_derive_shapes *s,
 	return 0;
 }
 
-/* The layout of what a rank of this stage holds. */
+/* Returns the layout that the rank's stage gives the parameter, or NULL. */
 static const struct rsh_strategy_item *
 item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
 {

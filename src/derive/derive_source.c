@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* derive/derive_source.c - what the axes of the source's meshes are for.
+/* derive/derive_source.c finds out what the axes of the source's meshes are
+ * for.
  *
- * A strategy file holds sizes.  The mesh that most split parameters have is
- * taken for [dp, mp] or [dp, cp, mp]: MindSpore's models put data parallelism
- * first and model parallelism last.  Data parallel ranks hold the same, so an
- * axis in its place that splits something groups experts. */
+ * A strategy file holds only sizes.  The mesh that most split parameters have
+ * is taken for [dp, mp] or [dp, cp, mp]: MindSpore's models put data
+ * parallelism first and model parallelism last.  Data parallel ranks hold the
+ * same, so an axis in their place that splits something groups experts. */
 #include "derive_i.h"
 
 #include <errno.h>
@@ -23,7 +24,8 @@ uint32_t rsh_derive_usual_axes(const struct derivation *d, uint32_t style,
 	return n;
 }
 
-/* The source's size of each axis; false if they do not make a stage. */
+/* Tells the source's size of each axis; returns false if they do not multiply
+ * to the ranks of a stage. */
 static bool sizes_of(const struct derivation *d, const uint8_t *axes,
 		     uint32_t n, uint32_t *sizes)
 {
@@ -62,7 +64,7 @@ bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 			return false;
 		place[at++] = axes[i];
 	}
-	/* All sizes are 1: the mesh is [1]. */
+	/* If all sizes are 1, the mesh is [1]. */
 	if (at == 0 && it->n_mesh == 1 && it->mesh[0] == 1)
 		place[at++] = AXIS_REST;
 	return at == it->n_mesh;
@@ -70,7 +72,7 @@ bool rsh_derive_explains(const struct derivation *d, const uint8_t *axes,
 
 /* ---- how operators were given ---- */
 
-/* The parameter in "<primitive>_<parameter>". */
+/* Returns the parameter in "<primitive>_<parameter>", or NULL. */
 static const char *op_param(const char *name)
 {
 	while (*name == '_')
@@ -136,7 +138,8 @@ static bool same_mesh(const struct rsh_strategy_item *a,
 	       !memcmp(a->mesh, b->mesh, a->n_mesh * sizeof(*a->mesh));
 }
 
-/* Is anything split over the axis, counted from the last one? */
+/* Tells whether anything is split over the axis, counted from the last one; -1
+ * stands for any axis. */
 static bool source_splits_over(const struct rsh_strategy_item *it, int32_t axis)
 {
 	for (uint32_t e = 0; e < it->n_map; e++)
@@ -146,7 +149,8 @@ static bool source_splits_over(const struct rsh_strategy_item *it, int32_t axis)
 	return false;
 }
 
-/* How often a mesh occurs, split parameters above all. */
+/* Counts how often a mesh occurs; one split parameter outweighs all that are
+ * not. */
 static uint64_t weight_of(const struct derivation *d,
 			  const struct rsh_strategy_item *mesh)
 {
@@ -238,7 +242,8 @@ static int infer_usual(struct derivation *d)
 
 /* ---- experts ---- */
 
-/* The mesh as usual, and nothing split over what is not model parallel. */
+/* Tells whether the mesh is the usual one, and nothing is split over any other
+ * axis than the model parallel one. */
 static bool is_usual(const struct derivation *d, const struct derive_param *p)
 {
 	uint32_t styles = rsh_derive_styles_of(d, p);
@@ -282,8 +287,8 @@ static bool is_of_experts(struct derivation *d, const struct derive_param *p,
 	return fits;
 }
 
-/* The one size that explains all meshes that are not as usual, 1 if there is
- * none or a choice. */
+/* Returns the one size that explains all meshes that are not usual, 1 if there
+ * is none or there are several. */
 static uint32_t infer_ep(struct derivation *d)
 {
 	uint32_t found = 1;
@@ -354,7 +359,7 @@ static int take_given(struct derivation *d)
 	return 0;
 }
 
-/* Do all meshes stay as they are? */
+/* Tells whether all meshes stay as they are. */
 static bool nothing_changes(const struct derivation *d)
 {
 	if (d->src_ranks != d->dst_ranks)

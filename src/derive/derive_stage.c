@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* derive/derive_stage.c - which parameters go to which pipeline stage.
+/* derive/derive_stage.c decides which parameters go to which stage.
  *
  * A model is layers, "<list>.<number>.<parameter>", and what comes before and
- * after them.  The longest list of a model is its layers.  Where the model's
- * code puts them is not in a strategy, but for the source's own stages: they
- * are dealt evenly, or as one is told. */
+ * after them.  The longest list of a model is its layers.  A strategy does not
+ * say on which stages the model's code puts them, but for those of the source:
+ * layers are put on stages evenly, or as the options say. */
 #include "derive_i.h"
 
 #include <ctype.h>
@@ -18,14 +18,14 @@
 #define NO_LAYER UINT32_MAX
 
 struct layers {
-	struct rsh_names *lists; /* what stands before the number */
-	uint32_t *list;          /* [param]; NO_LAYER: none */
+	struct rsh_names *lists; /* names: what stands before the number */
+	uint32_t *list;          /* [param]; NO_LAYER: in no list */
 	uint32_t *number;        /* [param] */
-	uint32_t longest;        /* of lists */
-	uint32_t n;              /* layers of that one */
+	uint32_t longest;        /* the longest of the lists */
+	uint32_t n;              /* how many layers that list has */
 };
 
-/* "blocks.3.up.weight" is of list "blocks", number 3. */
+/* Splits a name: "blocks.3.up.weight" is of list "blocks", number 3. */
 static bool split_name(const char *name, size_t *list_len, uint32_t *number)
 {
 	for (const char *s = name; (s = strchr(s, '.')); s++) {
@@ -71,7 +71,7 @@ static int read_layers(struct derivation *d, struct layers *l)
 	return 0;
 }
 
-/* How many different numbers a list has; they have to be 0, 1, 2, ... */
+/* Counts the different numbers of a list, which have to be 0, 1, 2, ... */
 static uint32_t count_layers(const struct derivation *d,
 			     const struct layers *l, uint32_t list,
 			     bool *seen)
@@ -174,7 +174,8 @@ static void set_one(struct derive_param *p, uint32_t stage)
 	p->stages[0] = stage;
 }
 
-/* Of the first or the last stage of the source, or of both. */
+/* Puts a parameter on the first or the last stage, or on both, as the source
+ * has it. */
 static int by_source(struct derivation *d, struct derive_param *p)
 {
 	uint32_t last = d->src_stages - 1;
@@ -191,7 +192,8 @@ static int by_source(struct derivation *d, struct derive_param *p)
 	return 0;
 }
 
-/* Before or behind the layers in the order of the checkpoint. */
+/* Puts a parameter on the first or the last stage, as it stands before or
+ * behind the layers in the checkpoint. */
 static int by_order(struct derivation *d, struct derive_param *p,
 		    const struct derive_shape *low,
 		    const struct derive_shape *high)
@@ -221,7 +223,7 @@ static int by_rule(struct derivation *d, struct derive_param *p,
 
 /* ---- all ---- */
 
-/* Where the layers begin and end in the checkpoint. */
+/* Tells where the layers begin and end in the checkpoint. */
 static void find_layers(const struct derivation *d, const struct layers *l,
 			const struct derive_shape **low,
 			const struct derive_shape **high)
@@ -265,7 +267,8 @@ static int deal(struct derivation *d, const struct layers *l,
 	return rc;
 }
 
-/* As many stages as the source: what it has stays where it is. */
+/* There is one stage, or there are as many as in the source: then every
+ * parameter stays where it is, unless a rule says otherwise. */
 static int stage_keep(struct derivation *d)
 {
 	for (uint32_t i = 0; i < d->n_params; i++) {

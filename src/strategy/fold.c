@@ -18,7 +18,8 @@ uint32_t rsh_map_entry_split(const struct rsh_strategy_item *item,
 {
 	uint32_t split = 1;
 
-	/* Each axis occurs once and the mesh has fewer than 2^31 ranks. */
+	/* This cannot overflow: each axis occurs once and the mesh has fewer
+	 * than 2^31 ranks. */
 	for (uint32_t i = 0; i < e->n; i++)
 		split *= item->mesh[item->n_mesh - 1 - (uint32_t)e->axes[i]];
 	return split;
@@ -31,7 +32,7 @@ struct folding {
 	uint32_t shard;
 };
 
-/* Can entries [from, to) be dimension d? */
+/* Tells whether entries from .. to - 1 can be dimension d. */
 static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 		       uint32_t to)
 {
@@ -43,7 +44,8 @@ static bool group_fits(const struct folding *f, uint32_t d, uint32_t from,
 
 		if (e + 1 < to && it->map[e].n == 0)
 			return false;
-		/* Without a shape to hold it against that is too bold. */
+		/* A group that ends in an unsplit entry is only believed if
+		 * there is a shape to compare it with. */
 		if (!it->n_shape && to - from > 1 && it->map[e].n == 0)
 			return false;
 		if (it->n_shape && e + 1 < to && it->shape[e] != s)
@@ -70,8 +72,9 @@ int rsh_fold_map(const struct rsh_strategy_item *item, const int64_t *dims,
 		 struct rsh_fold *out, struct rsh_error *err)
 {
 	const struct folding f = { item, dims, dims_are_local, shard };
-	/* ways[d][e]: foldings of the first e entries onto d dimensions (2
-	 * stands for "several"); from[d][e]: where the last group begins. */
+	/* ways[d][e] counts the foldings of the first e entries onto d
+	 * dimensions (2 stands for "several"), and from[d][e] says where the
+	 * last group of one begins. */
 	uint8_t ways[RSH_MAX_DIMS + 1][RSH_MAX_DIMS + 1];
 	uint8_t from[RSH_MAX_DIMS + 1][RSH_MAX_DIMS + 1];
 	uint32_t n = item->n_map;

@@ -21,12 +21,13 @@ bool rsh_item_uses_axis(const struct rsh_strategy_item *it, uint32_t axis)
 	return false;
 }
 
-/* Ranks that the tensor map leaves equal, and how they lie in the mesh. */
+/* These are the ranks that the tensor map leaves equal, and how they lie in the
+ * mesh. */
 struct repeated {
 	uint32_t group;  /* ranks with the same slice */
 	uint32_t n_axes; /* mesh axes of size > 1 that split nothing */
-	uint32_t first;  /* the first of them, as the file counts */
-	uint32_t stride; /* ranks between neighbours on that one */
+	uint32_t first;  /* the first of these axes, as the file counts */
+	uint32_t stride; /* ranks between neighbours on that axis */
 };
 
 static struct repeated find_repeated(const struct rsh_strategy_item *it)
@@ -45,8 +46,9 @@ static struct repeated find_repeated(const struct rsh_strategy_item *it)
 	return r;
 }
 
-/* The size of the optimizer shard, 1 for none.  What the converter refuses is
- * refused here, but for shards that its axis arithmetic cannot express. */
+/* Puts the size of the optimizer shard into *out, 1 for none.  What the
+ * converter refuses is refused here, but for shards that its axis arithmetic
+ * cannot express. */
 static int shard_size(const struct rsh_strategy_item *it, uint32_t n_dims,
 		      uint32_t *out, struct rsh_error *err)
 {
@@ -94,8 +96,9 @@ static void grid_add_axis(struct rsh_grid_axis *axes, uint32_t *n,
 		axes[(*n)++] = (struct rsh_grid_axis){ size, stride };
 }
 
-/* Places the slices as the training job holds them: the map's axes as they
- * stand, the shard over consecutive positions among the ranks left equal. */
+/* Places the slices as the training job holds them: over the map's axes as they
+ * stand, and the shard over consecutive positions among the ranks that the map
+ * leaves equal. */
 static void place_runtime(struct rsh_grid_spec *g,
 			  const struct rsh_strategy_item *it,
 			  const struct rsh_fold *fold)
@@ -122,15 +125,16 @@ static void place_runtime(struct rsh_grid_spec *g,
 				      stride[a]);
 }
 
-/* The converter's own mesh where it rebuilds one: [repeat, shard] and then one
- * axis a tensor dimension in the order of the dimensions, which is not the
- * order of the real mesh when the map lists its axes out of order. */
+/* Places the slices on the converter's own mesh, where it rebuilds one:
+ * [repeat, shard] and then one axis for each tensor dimension, in the order of
+ * the dimensions.  That is not the order of the real mesh when the map lists
+ * its axes out of order. */
 static void place_simple(struct rsh_grid_spec *g, uint32_t shard)
 {
 	uint32_t stride[RSH_MAX_DIMS], s = 1, n = 0;
 
 	for (uint32_t d = g->n_dims; d-- > 0; s *= g->split[d])
-		stride[d] = s; /* split[0] is without the shard here */
+		stride[d] = s; /* split[0] does not count the shard yet */
 	for (uint32_t d = 0; d < g->n_dims; d++) {
 		g->first[d] = (uint8_t)n;
 		grid_add_axis(g->axes, &n, g->split[d], stride[d]);
@@ -192,7 +196,7 @@ int rsh_grid_new(const struct rsh_strategy_item *it, const int64_t *dims,
 		rc = rsh_fold_map(it, dims, n_dims, local, shard, &fold, err);
 	if (rc)
 		return rc;
-	/* Equal grids are equal byte for byte. */
+	/* Equal grids have to be equal byte for byte. */
 	memset(&g, 0, sizeof(g));
 	g.n_ranks = rsh_item_ranks(it);
 	g.n_dims = n_dims;
@@ -225,7 +229,7 @@ int rsh_grid_new_unsized(const struct rsh_strategy_item *it,
 
 	if (it->n_map > RSH_MAX_DIMS)
 		return rsh_error_set(err, EINVAL, "too many dimensions");
-	/* A size that every mesh of so many ranks divides. */
+	/* This size divides evenly over every mesh of that many ranks. */
 	for (uint32_t d = 0; d < it->n_map; d++)
 		dims[d] = rsh_item_ranks(it);
 	plain.n_shape = 0;

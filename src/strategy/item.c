@@ -36,12 +36,12 @@ bool rsh_item_same_layout(const struct rsh_strategy_item *a,
 	for (uint32_t i = 0; i < a->n_map; i++)
 		if (!entry_equal(&a->map[i], &b->map[i]))
 			return false;
-	/* A shape matters only where it guides the folding of the map. */
+	/* A shape counts since it may guide the folding of the map. */
 	return a->n_shape == 0 ||
 	       memcmp(a->shape, b->shape, a->n_shape * sizeof(*a->shape)) == 0;
 }
 
-/* Appends to a bounded text; what does not fit is cut. */
+/* Appends to a bounded text and cuts what does not fit. */
 static void item_append(char *text, size_t size, size_t *at, const char *s)
 {
 	while (*s && *at + 1 < size)

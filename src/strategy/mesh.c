@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job of more ranks is a slip of the pen, here as in strategies. */
+/* A job of more ranks is taken for a typing error, here as in strategies. */
 #define MAX_RANKS (1u << 20)
 
 bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])
@@ -26,7 +26,7 @@ bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])
 	return true;
 }
 
-/* A number up to the end of the list's element. */
+/* Reads a number that ends where the list's element ends. */
 static bool parse_size(const char *s, const char *end, uint32_t *out)
 {
 	uint32_t n = 0;

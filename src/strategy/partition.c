@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy/partition.c - reading a mesh off the ranks that hold the same.
+/* strategy/partition.c finds the mesh that makes given groups of ranks.
  *
- * Axes are tried from the fastest one on.  Ranks that differ in the axes so far
- * and in nothing else show whether these can be right: those of the same places
- * on axes that cut hold the same, and no others do.  With all ranks known one
- * try in a few goes on, and the mesh is the only one: axes that cut and axes
- * that do not take turns. */
+ * Axes are tried from the fastest one on.  Ranks that differ only in the axes
+ * chosen so far show whether these can be right: ranks with the same places on
+ * the axes that cut hold the same, and no others do.  With all ranks known only
+ * few tries go on, and the mesh is the only one, because axes that cut and axes
+ * that do not alternate. */
 #include "rsh/strategy/partition.h"
 
 #include <errno.h>
@@ -16,18 +16,19 @@
 
 #include "rsh/util/mem.h"
 
-/* Ranks that a message lists before it says how many more there are. */
+/* A message lists this many ranks before it says how many more there are. */
 #define LISTED_MAX 6
 
 /* ---- the mesh ---- */
 
 struct search {
-	const uint32_t *group; /* of all ranks */
+	const uint32_t *group; /* of each rank */
 	uint32_t n;
 	uint32_t *known; /* ranks whose group is known, ascending */
 	uint32_t n_known;
-	/* Of known ranks that differ in the axes so far alone: the number of
-	 * the first one in a group, and of the first one with a key. */
+	/* Among the known ranks that differ only in the axes so far, these are
+	 * the number of the first one in a group, and of the first one with a
+	 * key. */
 	uint32_t *by_group, *by_key;
 	uint32_t *key; /* [n_known] */
 	struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES]; /* fastest
@@ -35,10 +36,11 @@ struct search {
 	unsigned n_axes;
 	struct rsh_partition_axis found[RSH_PARTITION_MAX_AXES];
 	unsigned n_axes_found;
-	unsigned n_found; /* meshes */
+	unsigned n_found; /* how many meshes */
 };
 
-/* The place of a rank on the axes that cut; below the product of all. */
+/* Returns the place of a rank on the axes that cut, which is below the product
+ * of their sizes. */
 static uint32_t key_of(const struct rsh_partition_axis *fastest, int step,
 		       unsigned n_axes, uint32_t rank)
 {
@@ -54,7 +56,7 @@ static uint32_t key_of(const struct rsh_partition_axis *fastest, int step,
 	return key;
 }
 
-/* The axes so far span `stride` ranks. */
+/* Tells whether the axes so far, which span `stride` ranks, fit the groups. */
 static bool axes_fit(struct search *x, uint32_t stride)
 {
 	uint32_t begin = 0;
@@ -87,8 +89,8 @@ static void take_mesh(struct search *x)
 		x->found[i] = x->axes[x->n_axes - 1 - i];
 }
 
-/* Tries to go on behind `stride` ranks with just `n_more` axes, until two
- * meshes are found. */
+/* Tries to complete the mesh beyond `stride` ranks with exactly n_more axes,
+ * until two meshes are found. */
 static void try_axes(struct search *x, uint32_t stride, unsigned n_more)
 {
 	const uint32_t left = x->n / stride;
@@ -167,7 +169,8 @@ void rsh_partition_groups(const struct rsh_partition_axis *axes,
 
 /* ---- several tensors ---- */
 
-/* Where the axes of a mesh begin, fastest first, and whether they cut. */
+/* This says where the axes of a mesh begin, fastest first, and whether they
+ * cut. */
 struct strides {
 	uint32_t at[2 * RSH_PARTITION_MAX_AXES + 1];
 	bool cuts[2 * RSH_PARTITION_MAX_AXES + 1];
@@ -200,7 +203,8 @@ static void merge_strides(const struct strides *a, const struct strides *b,
 		out->at[out->n] = of_a ? a->at[i] : b->at[k];
 		i += of_a;
 		k += of_b;
-		/* Within an axis of either it is as that axis is. */
+		/* The new axis is part of an axis of each mesh, and cuts if one
+		 * of these does. */
 		out->cuts[out->n++] = (i > 0 && a->cuts[i - 1]) ||
 				      (k > 0 && b->cuts[k - 1]);
 	}
@@ -302,7 +306,7 @@ const char *rsh_partition_ranks_text(const uint32_t *ranks, uint32_t n,
 	return text;
 }
 
-/* The largest group, of several the one of the lowest rank. */
+/* Returns the largest group; of several it is the one with the lowest rank. */
 static uint32_t largest_group(const uint32_t *group, uint32_t n)
 {
 	uint32_t best = 0, most = 0;

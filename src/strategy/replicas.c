@@ -16,7 +16,7 @@ static bool same_cell(const struct rsh_strategy_item *item, uint32_t a,
 	struct rsh_grid *g;
 	bool same;
 
-	/* A layout that does not make sense is the planner's to refuse. */
+	/* It is for the plan to refuse a layout that does not make sense. */
 	if (rsh_grid_new_unsized(item, &g, NULL))
 		return true;
 	rsh_grid_cell(g, a, cell_a);
@@ -49,11 +49,11 @@ bool rsh_strategy_same_slices(const struct rsh_strategy *s, uint32_t a,
 
 /* ---- all ranks at once ---- */
 
-/* A rank on its way into a group. */
+/* This is a rank while it is sorted into a group. */
 struct member {
 	uint32_t rank;
-	uint32_t group;  /* of what was looked at before */
-	uint32_t holder; /* one number for each slice of this layout */
+	uint32_t group;  /* by the layouts that were seen before */
+	uint32_t holder; /* stands for its slice in this layout */
 };
 
 static int by_group_and_holder(const void *a, const void *b)

@@ -12,10 +12,11 @@
 
 /* A pipeline of more stages than this is a damaged file. */
 #define MAX_STAGES 65536u
-/* So is a job of more ranks; it also keeps global ranks far from 2^32. */
+/* A strategy of more ranks is a damaged file too; the bound also keeps global
+ * ranks far from 2^32. */
 #define MAX_RANKS (1u << 20)
 
-/* The public struct and what it points into. */
+/* This is the public struct with what it points into. */
 struct strategy_impl {
 	struct rsh_strategy pub; /* first: the public pointer is this one */
 	char *path;
@@ -26,7 +27,7 @@ struct strategy_impl {
 	uint32_t *by_name;
 };
 
-/* One layout item with its stage and the parameter's own name. */
+/* This is one layout item with its stage and the parameter's own name. */
 struct entry {
 	uint32_t name;
 	uint32_t stage;
@@ -41,7 +42,7 @@ struct entries {
 
 /* ---- names ---- */
 
-/* Splits "<stage>-<param>"; false when the name is not of that form. */
+/* Splits "<stage>-<param>"; returns false if the name is not of that form. */
 static bool split_merged(const char *s, uint32_t *stage, const char **param)
 {
 	uint64_t n = 0;
@@ -70,7 +71,7 @@ static bool is_merged(const struct rsh_strategy_file *f)
 	return true;
 }
 
-/* The stage of a file on its own that is not a merged one. */
+/* Returns the stage of a single file, 0 if it is a merged one. */
 static uint32_t lone_stage(const struct rsh_strategy_file *f)
 {
 	return f->has_stage && !is_merged(f) ? f->first_stage : 0;
@@ -116,9 +117,9 @@ static bool stage_is_there(const struct strategy_impl *s, uint32_t n,
 	return false;
 }
 
-/* Sorts the files by stage, unless their order is to stay, and drops those
- * whose stage is there already (one file a rank holds the same stage many
- * times). */
+/* Sorts the files by stage, unless they are to stay in the order given, and
+ * drops those whose stage is there already (with one file for each rank, many
+ * hold the same stage). */
 static int keep_one_a_stage(struct strategy_impl *s, bool as_listed,
 			    struct rsh_error *err)
 {
@@ -219,7 +220,7 @@ static int by_name_then_order(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Numbers the parameters by first appearance: e->v[i].param. */
+/* Numbers the parameters by first appearance, in e->v[i].param. */
 static int number_params(struct entries *e, uint32_t *n_params)
 {
 	cleanup_free struct entry **sorted =
@@ -230,14 +231,14 @@ static int number_params(struct entries *e, uint32_t *n_params)
 	for (uint32_t i = 0; i < e->n; i++)
 		sorted[i] = &e->v[i];
 	qsort(sorted, e->n, sizeof(*sorted), by_name_then_order);
-	/* First mark each entry with the place of its name's first one ... */
+	/* First each entry is marked with the place of its name's first one. */
 	for (uint32_t i = 0; i < e->n; i++) {
 		bool first = i == 0 || sorted[i]->name != sorted[i - 1]->name;
 
 		sorted[i]->param = first ? (uint32_t)(sorted[i] - e->v) :
 					   sorted[i - 1]->param;
 	}
-	/* ... then turn places into running numbers. */
+	/* Then these places are turned into running numbers. */
 	*n_params = 0;
 	for (uint32_t i = 0; i < e->n; i++)
 		e->v[i].param = e->v[i].param == i ? (*n_params)++ :
@@ -298,7 +299,8 @@ static int sort_by_name(struct strategy_impl *s, struct rsh_error *err)
 	return 0;
 }
 
-/* The ranks of a stage are numbered by one device count. */
+/* All layouts have to agree, since ranks are numbered by one number of ranks
+ * for each stage. */
 static int check_ranks(const struct strategy_impl *s, const struct entries *e,
 		       struct rsh_error *err)
 {
@@ -315,8 +317,8 @@ static int check_ranks(const struct strategy_impl *s, const struct entries *e,
 	return 0;
 }
 
-/* The highest rank that the job speaks of is that of its last stage, or of the
- * later stage that a lone file is of. */
+/* The highest rank is in the last stage of the job, or in the later stage that
+ * a single file is of. */
 static int check_size(const struct strategy_impl *s, struct rsh_error *err)
 {
 	uint64_t top = rsh_max_u64(s->pub.n_stages - 1, s->pub.lone_stage);
@@ -442,9 +444,9 @@ bool rsh_param_in_stage(const struct rsh_strategy_param *p, uint32_t stage)
 	return rsh_param_item(p, stage) != NULL;
 }
 
-/* Each later item replaces the one before when rank and item are both in
- * stage 0 or both in a later one; the item's own device count decides which
- * the rank is in. */
+/* A later item replaces the one before if rank and item are both in stage 0 or
+ * both in a later stage; the item's own number of ranks decides which the rank
+ * is in. */
 static const struct rsh_param_stage *
 converter_choice(const struct rsh_strategy_param *p, uint32_t rank)
 {

@@ -52,7 +52,7 @@ static void store32(uint8_t *p, uint32_t v)
 	store16(p + 2, (uint16_t)(v >> 16));
 }
 
-/* What is left of a bfloat16 that went through float32 and back. */
+/* Returns what a bfloat16 becomes on its way through float32 and back. */
 static uint16_t canonical(uint16_t v)
 {
 	return (v & 0x7fff) > 0x7f80 ? BF16_NAN : v;
@@ -71,7 +71,7 @@ static uint32_t from_f16(uint16_t h)
 		return sign | (exponent + 112) << 23 | fraction << 13;
 	if (!fraction)
 		return sign;
-	/* A subnormal half is a normal float. */
+	/* A subnormal half is a normal number as a float. */
 	for (exponent = 113; !(fraction & 0x400); exponent--)
 		fraction <<= 1;
 	return sign | exponent << 23 | (fraction & 0x3ff) << 13;
@@ -92,15 +92,15 @@ static uint16_t to_f16(uint32_t f)
 
 	if (exponent == 255 && fraction)
 		return sign | F16_NAN;
-	if (exponent >= 143) /* 65536 and more, infinity */
+	if (exponent >= 143) /* 65536 and more, and infinity */
 		return sign | 0x7c00;
 	if (exponent >= 113) {
 		half = (exponent - 112) << 10 | fraction >> 13;
 		rest = fraction & 0x1fff;
 		shift = 13;
 	} else if (exponent >= 102) {
-		/* Below the normal halves: the hidden bit becomes a plain
-		 * one. */
+		/* This is below the normal halves, so the hidden bit becomes a
+		 * plain one. */
 		fraction |= 0x800000;
 		shift = 126 - exponent;
 		half = fraction >> shift;
@@ -108,8 +108,8 @@ static uint16_t to_f16(uint32_t f)
 	} else {
 		return sign;
 	}
-	/* A carry out of the fraction is a step of the exponent, which is
-	 * right, up to infinity. */
+	/* A carry out of the fraction adds one to the exponent, which is right,
+	 * up to infinity. */
 	if (rest > 1u << (shift - 1) ||
 	    (rest == 1u << (shift - 1) && (half & 1)))
 		half++;
@@ -160,7 +160,8 @@ static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
 	}
 }
 
-/* A constant codec in each call, so that the switch is outside the loop. */
+/* Each call has a constant codec, so that the compiler takes the switch out of
+ * the loop. */
 #define LOOP(c)                                                          \
 	case c:                                                          \
 		for (size_t i = 0; i < n; i++)                           \

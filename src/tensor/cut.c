@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/cut.c answers for both forms of a cut. */
+/* tensor/cut.c answers for both forms of a cut: it asks the grid, or searches
+ * the boxes, which are sorted along one dimension. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,24 +9,25 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A cell of a list, and where its ranks begin in rsh_cut.ranks. */
+/* This is a cell of a list; its ranks begin at rsh_cut.ranks[first_rank]. */
 struct cut_cell {
 	struct rsh_box box;
 	uint32_t first_rank;
 };
 
 struct rsh_cut {
-	struct rsh_grid *grid; /* NULL: a list */
+	struct rsh_grid *grid; /* NULL: the cut is a list */
 
-	/* Of a list; cells by where they begin along `axis`. */
+	/* The rest is of a list.  Its cells are sorted by where they begin
+	 * along `axis`. */
 	uint32_t n_dims;
 	uint32_t n_ranks;
 	uint32_t n_cells;
-	struct cut_cell *cells; /* and one more, where the ranks end */
+	struct cut_cell *cells; /* with one more, where the ranks end */
 	uint32_t *cell_of;      /* [rank] */
 	uint32_t *ranks;        /* by cell, ascending */
 	uint32_t axis;          /* the dimension that tells most cells apart */
-	uint64_t longest;       /* of the cells along it */
+	uint64_t longest;       /* the longest cell along that dimension */
 };
 
 /* ---- making ---- */
@@ -131,7 +133,8 @@ static uint32_t cut_sort(struct cut_order *o, uint32_t n, uint32_t n_dims)
 	return axis;
 }
 
-/* Boxes that begin near each other may have elements in common. */
+/* Only boxes of which one begins within the other along the axis can have
+ * elements in common. */
 static int cut_check_apart(const struct cut_order *o, uint32_t n,
 			   uint32_t axis, struct rsh_error *err)
 {
@@ -153,7 +156,8 @@ static int cut_check_apart(const struct cut_order *o, uint32_t n,
 	return 0;
 }
 
-/* Ranks with the same box follow each other in `o`. */
+/* Makes the cells of the sorted boxes, in which ranks with the same box follow
+ * each other. */
 static int cut_fill(struct rsh_cut *c, const struct cut_order *o)
 {
 	uint32_t n = 0;
@@ -250,7 +254,8 @@ bool rsh_cut_is_whole(const struct rsh_cut *c, const uint64_t *dims, uint32_t d)
 	return true;
 }
 
-/* The coordinates of a grid's cell from its number, and back. */
+/* Tells the coordinates of a grid's cell by its number; cut_number() is the way
+ * back. */
 static void cut_coordinates(const struct rsh_grid *g, uint32_t cell,
 			    uint32_t *at)
 {
@@ -342,7 +347,7 @@ static uint64_t cut_from(const struct rsh_cut *c, const struct rsh_box *b)
 	return c->n_dims ? b->from[c->axis] : 0;
 }
 
-/* The first cell that may reach `from` along the axis. */
+/* Returns the first cell that may have elements at `from` along the axis. */
 static uint32_t cut_first_near(const struct rsh_cut *c, uint64_t from)
 {
 	uint32_t lo = 0, hi = c->n_cells;

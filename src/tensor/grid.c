@@ -57,7 +57,8 @@ uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
 	return g->s.split[d];
 }
 
-/* A rank's place on n axes, the first one most significant. */
+/* Returns a rank's place on n axes, of which the first is the most
+ * significant. */
 static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n, uint32_t rank)
 {
 	uint32_t place = 0;
@@ -68,7 +69,7 @@ static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n, uint
 	return place;
 }
 
-/* The ranks' distance from 0 that this place stands for. */
+/* Returns the rank that has this place on these axes and 0 on all others. */
 static uint32_t grid_rank_at(const struct rsh_grid_axis *axes, uint32_t n, uint32_t place)
 {
 	uint32_t rank = 0;
@@ -145,7 +146,8 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
 
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
 {
-	/* Both come from calloc and every field is a number. */
+	/* The spec of each had its unused bytes zeroed (rsh_grid_make()), and
+	 * every field is a number. */
 	return memcmp(a, b, sizeof(*a)) == 0;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/areas.c - buffers cut from slabs in huge pages. */
+/* util/areas.c cuts buffers from slabs in huge pages, and takes them from the
+ * fullest slab so that the others can be given back. */
 #include "config.h"
 
 #include "rsh/util/areas.h"
@@ -16,7 +17,7 @@ struct rsh_area_slab {
 	uint8_t *map;  /* SLAB_AREAS areas and room to align them */
 	uint8_t *mem;  /* the first area */
 	unsigned n_free;
-	uint8_t free[SLAB_AREAS]; /* numbers; the one returned last is last */
+	uint8_t free[SLAB_AREAS]; /* numbers; the last was returned last */
 };
 
 void rsh_areas_init(struct rsh_areas *a, size_t bytes)
@@ -31,7 +32,7 @@ static size_t map_bytes(size_t area)
 	return SLAB_AREAS * area + HUGE_PAGE;
 }
 
-/* One slab more may be empty. */
+/* Besides the slabs in use and one that is partly used, one may be empty. */
 uint64_t rsh_areas_maps(size_t bytes, unsigned n_areas)
 {
 	return ((uint64_t)n_areas / SLAB_AREAS + 2) * map_bytes(bytes);
@@ -52,7 +53,7 @@ static struct rsh_area_slab *slab_new(struct rsh_areas *a)
 	}
 	before = -(uintptr_t)s->map % HUGE_PAGE;
 	s->mem = s->map + before;
-	/* What lies beyond the areas would make one huge page more. */
+	/* What the map has beyond the areas would make one huge page more. */
 	madvise(s->mem, SLAB_AREAS * a->bytes / HUGE_PAGE * HUGE_PAGE,
 		MADV_HUGEPAGE);
 	for (unsigned i = 0; i < SLAB_AREAS; i++)
@@ -79,7 +80,7 @@ void rsh_areas_destroy(struct rsh_areas *a)
 		slab_free(a, s);
 }
 
-/* The fullest one that has areas left, so that others come to be empty. */
+/* Returns the fullest slab that has areas left, so that others become empty. */
 static struct rsh_area_slab *best_slab(const struct rsh_areas *a)
 {
 	struct rsh_area_slab *s, *best = NULL;

@@ -27,8 +27,8 @@ static struct rsh_arena_block *block_new(size_t size)
 	return b;
 }
 
-/* A piece that would waste most of a block gets one of its own, put behind
- * the block in use so that the latter can be filled up. */
+/* A piece that would waste most of a block gets one of its own.  It is put
+ * behind the block in use, so that that one can be filled up. */
 static void *alloc_large(struct rsh_arena *a, size_t size)
 {
 	struct rsh_arena_block *b = block_new(size);

@@ -71,7 +71,7 @@ int rsh_crew_run(unsigned n_threads, size_t n, rsh_crew_work *work, void *ctx,
 
 	if (pthread_mutex_init(&c.lock, NULL))
 		return rsh_error_nomem(err);
-	/* Fewer threads than wanted are only slower. */
+	/* If not all threads can be started, the work only takes longer. */
 	while (started + 1 < wanted &&
 	       pthread_create(&threads[started], NULL, crew_run, &c) == 0)
 		started++;

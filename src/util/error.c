@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Formats into text[RSH_ERROR_TEXT_MAX]; what does not fit ends in "...". */
+/* Formats into text[RSH_ERROR_TEXT_MAX] and ends what does not fit in "...". */
 static void format_cut(char *text, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
@@ -28,7 +28,7 @@ int rsh_error_set(struct rsh_error *err, int code, const char *fmt, ...)
 
 	if (!err)
 		return -code;
-	/* Through a buffer of its own: an argument may be err->text. */
+	/* A second buffer is needed, since an argument may be err->text. */
 	va_start(ap, fmt);
 	format_cut(text, fmt, ap);
 	va_end(ap);

@@ -36,19 +36,19 @@ static const struct {
 
 #define N_LEVELS (sizeof(levels) / sizeof(levels[0]))
 
-/* Each is read and written on its own, so atomics do and no lock is held
- * across the write. */
+/* Each of these is read and written on its own, so atomics are enough and no
+ * lock is held across the write. */
 static atomic_int log_level = RSH_LOG_NOTICE;
-static atomic_int file_fd = -1; /* -1: not to a file */
+static atomic_int file_fd = -1; /* -1: the log goes to no file */
 static atomic_int journal_fd = -1;
 static _Atomic enum { TO_STREAM, TO_SYSLOG, TO_JOURNAL } target;
 static atomic_ullong n_errors, n_warnings;
 
-/* The last warnings and errors. */
+/* These are the last warnings and errors that were logged. */
 static struct {
 	pthread_mutex_t lock; /* guards the rest */
 	char *lines[KEPT_LINES];
-	size_t next; /* where the next one goes: the oldest, once it is full */
+	size_t next; /* place of the next one, where the oldest is */
 } kept = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 void rsh_log_set_level(enum rsh_log_level level)
@@ -92,8 +92,8 @@ int rsh_log_to_file(const char *path)
 	if (old < 0) {
 		atomic_store(&file_fd, fd);
 	} else {
-		/* Under the old number, so that a line that another thread is
-		 * about to write never meets a closed descriptor. */
+		/* The file gets the old number, so that a line that another
+		 * thread is about to write never meets a closed descriptor. */
 		int rc = dup3(fd, old, O_CLOEXEC) < 0 ? -errno : 0;
 
 		close(fd);
@@ -144,8 +144,8 @@ static size_t put_time(char *buf, size_t size)
 	return n > 0 ? (size_t)n : 0;
 }
 
-/* One write(2) a line: lines of threads and processes do not mix in a file
- * opened for appending. */
+/* A line is one write(2), so that lines of threads and processes do not mix in
+ * a file that is opened for appending. */
 static void write_line(int fd, const char *line, size_t len)
 {
 	ssize_t n;
@@ -155,7 +155,7 @@ static void write_line(int fd, const char *line, size_t len)
 	while (n < 0 && errno == EINTR);
 }
 
-/* Returns its length. */
+/* Formats a line and returns its length. */
 static size_t format_line(char *line, size_t size, bool timed,
 			  enum rsh_log_level level, const char *text)
 {
@@ -175,7 +175,8 @@ static void log_line(enum rsh_log_level level, const char *text)
 	write_line(fd >= 0 ? fd : STDERR_FILENO, line, n);
 }
 
-/* systemd's native protocol: a field a line.  The text has no newline. */
+/* systemd's native protocol has one field on each line.  It fits because the
+ * text has no newline. */
 static void log_to_journal(enum rsh_log_level level, const char *text)
 {
 	static const struct sockaddr_un to = { AF_UNIX, RSH_LOG_JOURNAL };

@@ -15,9 +15,9 @@
 #include "rsh/util/arena.h"
 #include "rsh/util/mem.h"
 
-/* Texts are found by id through segments of doubling size that never move:
- * segment k holds ids FIRST_SEGMENT * (2^k - 1) and the next
- * FIRST_SEGMENT * 2^k - 1. */
+/* Texts are found by id through segments of doubling size that never move.
+ * Segment k begins with id FIRST_SEGMENT * (2^k - 1) and holds FIRST_SEGMENT *
+ * 2^k ids. */
 #define FIRST_SEGMENT_BITS 10
 #define FIRST_SEGMENT (UINT32_C(1) << FIRST_SEGMENT_BITS)
 #define N_SEGMENTS (32 - FIRST_SEGMENT_BITS)
@@ -30,15 +30,15 @@ struct slot {
 };
 
 struct rsh_names {
-	/* Guards slots, n_slots and texts, and makes add() one step.  A leaf:
-	 * nothing else is locked and no I/O is done under it. */
+	/* Guards slots, n_slots and texts, and makes add() one step.  It is a
+	 * leaf: nothing else is locked and no I/O is done under it. */
 	pthread_mutex_t lock;
 	struct slot *slots; /* open addressing, at most half full */
 	size_t n_slots;     /* a power of two */
 	struct rsh_arena texts;
 
-	/* Written under the lock, read without it.  An element of a segment
-	 * is written once, before its id is handed out. */
+	/* These are written under the lock and read without it.  An element of
+	 * a segment is written once, before its id is handed out. */
 	const char **segment[N_SEGMENTS];
 	_Atomic uint32_t count;
 };
@@ -71,7 +71,8 @@ static bool same_text(const char *text, const char *s, size_t len)
 	return !strncmp(text, s, len) && !text[len];
 }
 
-/* The slot that holds the text, or the free one where it belongs; lock held. */
+/* Returns the slot that holds the text, or the free one where it belongs.  The
+ * caller holds the lock. */
 static struct slot *names_find_slot(const struct rsh_names *t, uint64_t hash,
 				    const char *s, size_t len)
 {
@@ -88,7 +89,7 @@ static struct slot *names_find_slot(const struct rsh_names *t, uint64_t hash,
 	}
 }
 
-/* Doubles the slots; lock held. */
+/* Doubles the slots.  The caller holds the lock. */
 static bool grow_slots(struct rsh_names *t, uint32_t count)
 {
 	size_t n = t->n_slots * 2;
@@ -111,7 +112,7 @@ static bool grow_slots(struct rsh_names *t, uint32_t count)
 	return true;
 }
 
-/* Copies the text to its place under `id`; lock held. */
+/* Copies the text to its place under `id`.  The caller holds the lock. */
 static bool store_text(struct rsh_names *t, uint32_t id, const char *s,
 		       size_t len)
 {

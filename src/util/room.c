@@ -80,10 +80,10 @@ void rsh_room_save(void)
 
 /* ---- what may be resident ---- */
 
-/* How the two versions of control groups call their files. */
+/* This says how each version of control groups calls its files. */
 struct names {
 	const char *mount, *limit, *usage;
-	const char *spare[3]; /* of what there is, what goes when it has to */
+	const char *spare[3]; /* what the kernel gives up at need */
 };
 
 static const struct names v1 = {
@@ -107,7 +107,7 @@ static FILE *open_in(const char *group, const char *name)
 	return fopen(path, "re");
 }
 
-/* False where there is none, or "max". */
+/* Returns false where there is no such file, or it says "max". */
 static bool number_in(const char *group, const char *name, uint64_t *out)
 {
 	FILE *f = open_in(group, name);
@@ -118,7 +118,8 @@ static bool number_in(const char *group, const char *name, uint64_t *out)
 	return found;
 }
 
-/* Pages of files, and what the kernel remembers of them. */
+/* Returns how many of a group's bytes the kernel would give up: pages of files,
+ * and what it remembers of them. */
 static uint64_t spare_of(const char *group, const struct names *n)
 {
 	FILE *f = open_in(group, "memory.stat");
@@ -153,9 +154,9 @@ static uint64_t room_of(const char *group, const struct names *n)
 	return limit > usage ? limit - usage : 0;
 }
 
-/* Returns the least room of a group and of all above it.  In a container the
- * groups above may not be seen, nor the one itself under the name that it has
- * outside. */
+/* Returns the least room of a group and of all groups above it.  In a container
+ * the groups above may not be seen, nor the group itself under the name that it
+ * has outside. */
 static uint64_t room_along(const char *path, const struct names *n)
 {
 	cleanup_free char *group = NULL;
@@ -175,7 +176,7 @@ static uint64_t room_along(const char *path, const struct names *n)
 	}
 }
 
-/* Is `word` one of a list with commas? */
+/* Tells whether `word` is in a list with commas, which a colon ends. */
 static bool lists_word(const char *list, size_t length, const char *word)
 {
 	const size_t n = strlen(word);
@@ -186,8 +187,8 @@ static bool lists_word(const char *list, size_t length, const char *word)
 	return false;
 }
 
-/* A line is NUMBER:CONTROLLERS:PATH; version 2 has neither controllers nor
- * another number than 0. */
+/* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; version 2 has the
+ * number 0 and no controllers. */
 static uint64_t room_of_line(char *line)
 {
 	const char *controllers = strchr(line, ':');

@@ -11,7 +11,7 @@
 
 #include "rsh/util/mem.h"
 
-/* A character of at most 4 bytes, each of which may become "\xNN". */
+/* A character has at most 4 bytes, each of which may become "\xNN". */
 #define UNIT_MAX 16
 
 static bool is_tail(char c)
@@ -19,7 +19,8 @@ static bool is_tail(char c)
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-/* The code point at `s` and its bytes; 0 bytes if it is not UTF-8. */
+/* Puts the code point at `s` into *out and returns how many bytes it has; 0
+ * means that it is not UTF-8. */
 static size_t decode(const char *s, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
@@ -37,7 +38,8 @@ static size_t decode(const char *s, uint32_t *out)
 	return n && c >= least[n] && c <= 0x10ffff && c >> 11 != 0x1b ? n : 0;
 }
 
-/* Nothing is seen of it, or it changes how its neighbours are seen. */
+/* Tells whether a character is not seen or changes how its neighbours are
+ * seen. */
 static bool misleads(uint32_t c)
 {
 	static const struct {
@@ -55,8 +57,8 @@ static bool misleads(uint32_t c)
 	return false;
 }
 
-/* One character of *s, or one byte that is none, to `to`; moves *s behind it
- * and returns the length of what was written. */
+/* Writes one character of *s, or one byte that is no character, to `to`.  It
+ * moves *s behind it and returns the length of what was written. */
 static size_t text_put_unit(char to[UNIT_MAX + 1], const char **s)
 {
 	uint32_t c = 0;
@@ -120,7 +122,7 @@ static char *put_json(char *to, uint32_t c)
 
 char *rsh_text_json(const char *json)
 {
-	/* The least that becomes the most: DEL, one byte. */
+	/* No character grows more than DEL, whose one byte becomes six. */
 	char *text = rsh_alloc_array(strlen(json) + 1, strlen("\\uNNNN"));
 	char *to = text;
 	uint32_t c = 0;
@@ -128,7 +130,8 @@ char *rsh_text_json(const char *json)
 	while (text && *json) {
 		size_t n = decode(json, &c);
 
-		/* What is below is between the strings. */
+		/* Control characters below DEL stand only between the strings,
+		 * where they are white space. */
 		if (n && c >= 0x7f && misleads(c)) {
 			to = put_json(to, c);
 		} else {

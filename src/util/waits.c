@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/waits.c asks the kernel how often this thread gave up the processor by
- * itself.  It asks about few calls of a thread that has not slept for a while,
- * since the question costs as much as a small read. */
+ * itself. */
 #include "config.h"
 
 #include "rsh/util/waits.h"
 
 #include <sys/resource.h>
 
-/* To ask costs as much as a small read that does not sleep.  A thread that did
- * not sleep in its last ALERT calls is asked about one call in SAMPLE. */
+/* To ask costs as much as a small read that does not sleep.  Of a thread that
+ * did not sleep in its last ALERT calls only one call in SAMPLE is asked
+ * about. */
 #define ALERT 64
 #define SAMPLE 8
 
 #define NOT_ASKED (-1L)
 
 static _Thread_local unsigned long waits;
-static _Thread_local unsigned alert = ALERT; /* calls to ask about */
-static _Thread_local unsigned passed;        /* not asked about since */
+static _Thread_local unsigned alert = ALERT; /* calls still to be asked about */
+static _Thread_local unsigned passed;        /* calls passed over since then */
 
 static _Thread_local void (*told)(void *ctx);
 static _Thread_local void *told_ctx;
 
-/* Being displaced by another thread is counted elsewhere. */
+/* The kernel counts it elsewhere when another thread displaces this one. */
 static long times_slept(void)
 {
 	struct rusage use;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/bytes.c - exact reads. */
+/* wire/bytes.c reads exactly what was asked for, and says so if it cannot. */
 #include "config.h"
 
 #include "bytes_i.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/bytes_i.h - little-endian numbers and exact reads, for this layer. */
+/* wire/bytes_i.h - little-endian numbers and exact reads; only this room
+ * includes it. */
 #ifndef RSH_WIRE_BYTES_I_H
 #define RSH_WIRE_BYTES_I_H
 
@@ -24,22 +25,26 @@ static inline uint64_t rsh_le64(const uint8_t *p)
 	return rsh_le32(p) | (uint64_t)rsh_le32(p + 4) << 32;
 }
 
-/* At most len bytes at offset, *got of them; less only where the file ends. */
+/* Reads at most len bytes at offset, and *got is how many; fewer only where the
+ * file ends. */
 int rsh_bytes_read_some(const struct rsh_byte_source *src, void *buf,
 			size_t len, uint64_t offset, size_t *got,
 			struct rsh_error *err);
-/* Exactly len bytes at offset; -EBADMSG where the file ends before. */
+/* Reads exactly len bytes at offset; returns -EBADMSG where the file ends
+ * before. */
 int rsh_bytes_read(const struct rsh_byte_source *src, void *buf, size_t len,
 		   uint64_t offset, struct rsh_error *err);
 
-/* A checksum that goes on from `crc` over n bytes. */
+/* A checksum function goes on from `crc` over n bytes. */
 typedef uint32_t rsh_crc_fn(uint32_t crc, const uint8_t *p, size_t n);
-/* That of the bytes [offset, offset+len), read piece by piece. */
+/* Computes the checksum of the len bytes at offset, which it reads piece by
+ * piece. */
 int rsh_bytes_crc(const struct rsh_byte_source *src, uint64_t offset,
 		  uint64_t len, rsh_crc_fn *fn, uint32_t *crc,
 		  struct rsh_error *err);
 
-/* "<path>: damaged at offset <offset>: <what>"; returns -EBADMSG. */
+/* Sets the sentence "<path>: damaged at offset <offset>: <what>" and returns
+ * -EBADMSG. */
 int rsh_bytes_damaged(const struct rsh_byte_source *src, uint64_t offset,
 		      const char *what, struct rsh_error *err);
 

@@ -7,8 +7,8 @@
 
 #include "rsh/util/checked.h"
 
-/* Keys of the fields of proto/checkpoint.proto: number << 3 | wire type.  Each
- * is one byte. */
+/* These are the keys of the fields of proto/checkpoint.proto: number << 3 |
+ * wire type.  Each is one byte. */
 enum {
 	KEY_VALUE = 1 << 3 | 2,
 	KEY_TAG = 1 << 3 | 2,
@@ -46,14 +46,14 @@ static uint8_t *put_text(uint8_t *p, uint8_t key, const char *s, size_t len)
 	return p + len;
 }
 
-/* Bytes of the key, the length and the payload of a field; false on
+/* Computes the bytes of a field: its key, length and payload.  Returns false on
  * overflow. */
 static bool field_size(uint64_t payload, uint64_t *out)
 {
 	return rsh_add_u64(payload, 1 + varint_size(payload), out);
 }
 
-/* Payload bytes of the three nested messages of one chunk. */
+/* These are the bytes of the three nested messages of one chunk. */
 struct lengths {
 	uint64_t tensor;
 	uint64_t value;

@@ -43,7 +43,7 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 	return NULL;
 }
 
-/* Appends one file's records; room is there. */
+/* Appends one file's records, for which there is room. */
 static void index_append(struct rsh_ckpt_index *to,
 			 const struct rsh_ckpt_index *from, uint64_t base)
 {
@@ -123,7 +123,8 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 	return 0;
 }
 
-/* Compared and hashed member by member: the padding of a record is nobody's. */
+/* Records are compared and hashed member by member, since their padding may
+ * have any value. */
 static bool record_equal(const struct rsh_record *a,
 			 const struct rsh_record *b)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ckpt_index_i.h - making indexes, for this layer. */
+/* wire/ckpt_index_i.h - a step of making an index; only this room includes
+ * it. */
 #ifndef RSH_WIRE_CKPT_INDEX_I_H
 #define RSH_WIRE_CKPT_INDEX_I_H
 
 #include "rsh/wire/ckpt.h"
 
-/* Fills by_name, for which there is room.  0, or -EEXIST when two records have
- * one name, which *twice then is. */
+/* Fills by_name, for which there is room.  Returns 0, or -EEXIST if two records
+ * have one name, which is then in *twice. */
 int rsh_ckpt_index_sort(struct rsh_ckpt_index *index, uint32_t *twice);
 
 #endif

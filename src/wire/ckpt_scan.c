@@ -19,8 +19,8 @@
 #include "rsh/util/mem.h"
 
 #define WINDOW_BYTES ((size_t)64 * 1024)
-/* After a jump over more content than NEAR_BYTES only so much is read as the
- * next header is likely to have: what follows is content again. */
+/* After a jump over more than NEAR_BYTES of content only as much is read as the
+ * next header is likely to have, since what follows is content again. */
 #define NEAR_BYTES ((size_t)4 * 1024)
 #define JUMP_BYTES ((size_t)512)
 
@@ -37,12 +37,12 @@ enum wire_type { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, WIRE_I32 = 5 };
 struct field {
 	uint32_t number;
 	enum wire_type wire;
-	uint64_t value;  /* WIRE_VARINT */
+	uint64_t value;  /* the number of a WIRE_VARINT */
 	uint64_t offset; /* of the payload; all of it lies in the message */
 	uint64_t length;
 };
 
-/* One Value message while it is read. */
+/* This is one Value message while it is read. */
 struct value {
 	uint64_t offset;
 	uint32_t name; /* RSH_NAME_NONE: no tag yet */
@@ -65,10 +65,11 @@ struct scan {
 	size_t cap_dims;
 
 	uint32_t name; /* of the parameter at hand, for messages */
-	uint64_t end; /* of the records: the file without its CRC trailer */
+	uint64_t end; /* where records end: without CRC trailer */
 	bool skipped; /* there were fields that are no record */
 
-	/* The last record of the index, to which the next Value may belong. */
+	/* This is the last record of the index, to which the next Value may
+	 * belong. */
 	uint32_t run_values; /* 0: there is no open record */
 	uint64_t run_offset;
 	bool run_has_content;
@@ -148,8 +149,8 @@ static int look_at(struct scan *s, uint64_t offset, size_t need,
 
 /* ---- protobuf fields ---- */
 
-/* Bytes taken, 0 if the number does not end within avail bytes or does not fit
- * 64 bits. */
+/* Reads a number and returns its bytes; 0 if it does not end within avail bytes
+ * or does not fit 64 bits. */
 static size_t get_varint(const uint8_t *p, size_t avail, uint64_t *out)
 {
 	uint64_t v = 0;
@@ -166,8 +167,8 @@ static size_t get_varint(const uint8_t *p, size_t avail, uint64_t *out)
 	return 0;
 }
 
-/* Decodes the key, and the number or length after it, of the field at `pos`
- * < end.  f->length is as the file says: nobody checked it. */
+/* Decodes the key, and the number or length after it, of the field at `pos` <
+ * end.  f->length is what the file says, unchecked. */
 static int decode_field(struct scan *s, uint64_t pos, uint64_t end,
 			struct field *f)
 {
@@ -433,7 +434,8 @@ static int check_str(struct scan *s, const struct value *v,
 	return 0;
 }
 
-/* Whether the content of the open record is that of `elements` elements. */
+/* Tells whether the content of the open record is that of `elements`
+ * elements. */
 static bool scan_content_fits(const struct scan *s, struct rsh_record *r,
 			      uint64_t elements)
 {
@@ -443,8 +445,8 @@ static bool scan_content_fits(const struct scan *s, struct rsh_record *r,
 		return false;
 	if (r->content_bytes == bytes)
 		return true;
-	/* MindSpore <= 2.2 never chunked them, so twice the bytes in several
-	 * records is a parameter that was written twice. */
+	/* MindSpore <= 2.2 never cut such tensors into chunks, so twice the
+	 * bytes in several Values is a parameter that was written twice. */
 	r->wide_bf16 = r->dtype == RSH_DTYPE_BFLOAT16 && s->run_values == 1 &&
 		       r->content_bytes % 2 == 0 &&
 		       r->content_bytes / 2 == bytes;
@@ -504,7 +506,7 @@ static int open_record(struct scan *s, const struct value *v)
 	return 0;
 }
 
-/* dims and type of a parameter are those of its last record. */
+/* Dims and type of a record are those of its last Value. */
 static int put_shape(struct scan *s, struct rsh_record *r,
 		     const struct value *v)
 {
@@ -541,7 +543,7 @@ static int put_content(struct scan *s, struct rsh_record *r,
 	return 0;
 }
 
-/* Adds v to the open record if it has its name, else to a new one. */
+/* Adds v to the open record if that has its name, else to a new one. */
 static int add_value(struct scan *s, const struct value *v,
 		     const struct value *previous)
 {
@@ -563,8 +565,8 @@ static int add_value(struct scan *s, const struct value *v,
 
 /* ---- the file ---- */
 
-/* The field `f` of the file reaches beyond its end.  The parameter's name is
- * mostly there still: it stands first. */
+/* Tells of field `f`, which reaches beyond the end of the file.  The
+ * parameter's name is mostly there still, because it stands first. */
 static int truncated(struct scan *s, const struct field *f)
 {
 	struct value v = { .name = RSH_NAME_NONE };
@@ -590,7 +592,7 @@ static int not_a_checkpoint(struct scan *s)
 
 static int scan_records(struct scan *s)
 {
-	struct value values[2]; /* the current one and the one before */
+	struct value values[2]; /* the current and the previous one */
 	unsigned current = 0;
 	uint64_t pos = 0;
 	struct field f;
@@ -721,7 +723,7 @@ static struct name_key *sorted_keys(const struct rsh_ckpt_index *ix)
 }
 
 /* Gives the first record of a repeated name the contents of the last one and
- * drops the others.  True if there were any. */
+ * drops the others.  Returns true if there were any. */
 static bool replace_repeated(struct rsh_ckpt_index *ix,
 			     const struct name_key *keys)
 {
@@ -763,7 +765,8 @@ static int scan_index_names(struct scan *s)
 	return 0;
 }
 
-/* A job's indexes stay in memory for the life of a mount. */
+/* Gives back unused room, since the indexes of a job stay in memory for the
+ * life of a mount. */
 static void trim(void *ptr, size_t n, size_t elem)
 {
 	void *old, *p;

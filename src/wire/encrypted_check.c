@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/encrypted_check.c - the blocks of an encrypted .ckpt.
+/* wire/encrypted_check.c steps over the blocks of an encrypted .ckpt.
  *
- * A block is its cipher's magic number, for AES-GCM a tag, the length of what
- * follows, that of the initialisation vector, the vector, the length of the
- * cipher text, the cipher text. */
+ * A block is: its cipher's magic number; for AES-GCM a tag; the length of what
+ * follows; the length of the initialisation vector; the vector; the length of
+ * the cipher text; the cipher text. */
 #include "config.h"
 
 #include "rsh/wire/intact.h"
@@ -18,7 +18,7 @@
 #define TAG_BYTES 16
 #define VECTOR_BYTES 16
 #define LENGTH_BYTES 4
-/* Of what stands in a block before its cipher text, after its length. */
+/* These bytes stand in a block between its length and its cipher text. */
 #define INNER_BYTES (LENGTH_BYTES + VECTOR_BYTES + LENGTH_BYTES)
 
 static bool encrypted_is_magic(uint32_t v)

@@ -105,7 +105,7 @@ struct reader {
 	uint32_t max_extents, max_dims; /* as the head says */
 };
 
-/* The next n bytes; NULL if there are fewer. */
+/* Takes the next n bytes; returns NULL if there are fewer. */
 static const uint8_t *take(struct reader *r, size_t n)
 {
 	const uint8_t *p = r->p;
@@ -166,7 +166,8 @@ static bool take_extents(struct reader *r, struct rsh_record *rec)
 	return true;
 }
 
-/* As the scans do it. */
+/* Tells whether a record's content has the size that dims and type make, as the
+ * scans do. */
 static bool codec_content_fits(const struct reader *r,
 			       const struct rsh_record *rec)
 {
@@ -205,8 +206,9 @@ static bool codec_take_record(struct reader *r)
 	return true;
 }
 
-/* Room for n records and for what the head says of the rest, which has to be
- * there as well: nothing is allocated for what is not. */
+/* Makes room for n records and for what the head says of the rest.  All of that
+ * has to be there in the bytes, so that nothing is allocated for what is
+ * not. */
 static int codec_make_index(struct reader *r, uint32_t n)
 {
 	struct rsh_ckpt_index *ix;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/manifest_emit.c - lines of a manifest, from numbers to text. */
+/* wire/manifest_emit.c turns lines of a manifest from numbers into text. */
 #include "config.h"
 
 #include "rsh/wire/manifest.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/manifest_parse.c - lines of a manifest, from text to numbers. */
+/* wire/manifest_parse.c turns lines of a manifest from text into numbers. */
 #include "config.h"
 
 #include "rsh/wire/manifest.h"
@@ -14,7 +14,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/wire/ckpt.h"
 
-/* What a line points to: strings of the JSON, arrays of the arena. */
+/* This owns what a line points to: strings of the JSON, arrays of the arena. */
 struct owner {
 	json_t *json;
 	struct rsh_arena arena;
@@ -33,7 +33,7 @@ static int bad(const struct parse *p, const char *what)
 			     (unsigned long long)p->number, what);
 }
 
-/* ---- values; false where there is no such one ---- */
+/* ---- values; they return false where there is no such value ---- */
 
 static bool manifest_get_u64(const json_t *o, const char *key, uint64_t *out)
 {
@@ -131,8 +131,8 @@ static int read_source(const struct parse *p, const json_t *o,
 	return 0;
 }
 
-/* Plain names below the tree's root: whoever wrote the manifest must not choose
- * which other files are read. */
+/* Tells whether a path is plain names below the tree's root: whoever wrote the
+ * manifest must not choose which other files are read. */
 static bool is_inside(const char *path)
 {
 	for (const char *s = path;; s++) {
@@ -170,7 +170,7 @@ static bool read_shape(const struct parse *p, const json_t *shape,
 	return true;
 }
 
-/* `from` is where the record before it ended. */
+/* Reads a record; `from` is where the record before it ended. */
 static bool read_record(const struct parse *p, const json_t *o, uint64_t from,
 			uint64_t size, struct rsh_manifest_record *r)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle.c - stepping over a pickle. */
+/* wire/pickle.c steps over the instructions of a pickle. */
 #include "config.h"
 
 #include "pickle_i.h"
@@ -11,16 +11,16 @@
 
 #include "bytes_i.h"
 
-/* What follows an instruction. */
+/* This says what follows an instruction. */
 enum pickle_operand {
-	UNKNOWN, /* and the instruction is none */
+	UNKNOWN, /* there is no such instruction */
 	NOTHING,
 	BYTES_1, BYTES_2, BYTES_4, BYTES_8,
 	INDEX_1, INDEX_4, /* a place in the memo */
 	INTEGER_1, INTEGER_2, INTEGER_4,
 	COUNTED_1, COUNTED_4, COUNTED_8, /* a length, then so many bytes */
-	LONG_1,                          /* ... of an integer */
-	TEXT_1, TEXT_4, TEXT_8,          /* ... of a string */
+	LONG_1,                          /* a length, then an integer */
+	TEXT_1, TEXT_4, TEXT_8,          /* a length, then a string */
 	LINE, LINES_2,
 };
 
@@ -146,7 +146,8 @@ static int pickle_read_integer(struct rsh_pickle *p, unsigned width,
 	return pickle_next_number(p, width, &out->number);
 }
 
-/* Those of more than eight bytes are nothing's number of elements. */
+/* Reads an integer.  One of more than eight bytes is skipped, since it cannot
+ * be a number of elements. */
 static int pickle_read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
 {
 	uint64_t n;
@@ -174,7 +175,8 @@ static int pickle_read_text(struct rsh_pickle *p, unsigned width,
 	return rc;
 }
 
-/* The hash of a line that is longer is that of nothing. */
+/* Hashes a line.  Of one longer than RSH_PICKLE_TEXT_MAX only the beginning
+ * counts, whose hash is that of no name that is looked for. */
 static int pickle_read_line(struct rsh_pickle *p, uint64_t *hash)
 {
 	uint8_t text[RSH_PICKLE_TEXT_MAX];

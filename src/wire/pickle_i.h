@@ -15,7 +15,7 @@
 #define RSH_PICKLE_WINDOW 65536
 /* Longer strings have no hash. */
 #define RSH_PICKLE_TEXT_MAX 64
-/* `pops` of an instruction that takes all down to the last mark. */
+/* `pops` has this value if an instruction takes all down to the last mark. */
 #define RSH_PICKLE_TO_MARK 255
 
 enum rsh_pickle_instruction {
@@ -27,27 +27,27 @@ enum rsh_pickle_instruction {
 	RSH_PICKLE_TUPLE = 't',
 };
 
-/* What an instruction reads or writes in the memo. */
+/* This says what an instruction reads or writes in the memo. */
 enum rsh_pickle_memo {
 	RSH_PICKLE_NO_MEMO,
 	RSH_PICKLE_GET,
 	RSH_PICKLE_PUT,
-	RSH_PICKLE_MEMOIZE, /* PUT behind the last one */
+	RSH_PICKLE_MEMOIZE, /* puts behind the last place */
 };
 
-/* One instruction. */
+/* A step is one instruction. */
 struct rsh_pickle_step {
 	uint8_t instruction;
-	uint8_t pops; /* values it takes from the stack */
+	uint8_t pops; /* values that it takes from the stack */
 	uint8_t pushes;
 	uint8_t memo; /* enum rsh_pickle_memo */
 	bool is_number;
 	bool is_text;
 	uint64_t number; /* the value, or the place in the memo */
-	uint64_t hash;   /* of the text; of the name of RSH_PICKLE_GLOBAL */
+	uint64_t hash;   /* of the text, or of GLOBAL's name */
 };
 
-/* A place in the file. */
+/* This is a place in the file, from which instructions are read. */
 struct rsh_pickle {
 	const struct rsh_byte_source *src;
 	struct rsh_error *err;
@@ -58,12 +58,12 @@ struct rsh_pickle {
 	uint8_t window[RSH_PICKLE_WINDOW];
 };
 
-/* Reads the next instruction.  0, -EBADMSG where there is none, or as pread_fn
- * said, with a sentence. */
+/* Reads the next instruction.  Returns 0, -EBADMSG where there is none, or what
+ * pread_fn gave, with a sentence. */
 int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out);
 /* Moves behind the end of a pickle. */
 int rsh_pickle_skip(struct rsh_pickle *p);
-/* As the steps have it. */
+/* Returns the hash that a step has for this text. */
 uint64_t rsh_pickle_hash(const char *text);
 
 #endif

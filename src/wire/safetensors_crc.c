@@ -15,7 +15,7 @@
 #include "bytes_i.h"
 #include "rsh/util/mem.h"
 
-/* More zeros than any writer had the memory for; lengths fit an off_t. */
+/* No writer had the memory for more zeros; lengths below fit an off_t. */
 #define ZEROS_MAX (UINT64_C(1) << 48)
 
 struct sum {

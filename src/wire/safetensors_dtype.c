@@ -7,8 +7,8 @@
 
 #include "safetensors_i.h"
 
-/* The library's types in the order of its Dtype, by which it sorts what it
- * writes: the place in the table is the rank. */
+/* These are the library's types in the order of its Dtype, by which it sorts
+ * what it writes: the place in the table is the rank. */
 static const struct {
 	const char *name;
 	enum rsh_dtype dtype; /* RSH_DTYPE_UNKNOWN: not in MindSpore */

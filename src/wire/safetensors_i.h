@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors_i.h - what the parts of the safetensors code share: the table of
- * element types, and JSON text as other writers lay it out. */
+/* wire/safetensors_i.h - what the parts of the safetensors code share: the
+ * table of element types, and JSON text as other writers write it.  Only this
+ * room includes it. */
 #ifndef RSH_WIRE_SAFETENSORS_I_H
 #define RSH_WIRE_SAFETENSORS_I_H
 
@@ -22,10 +23,12 @@ enum safetensors_known {
 
 enum safetensors_known rsh_safetensors_dtype_parse(const char *s,
 						   enum rsh_dtype *out);
-/* Tensors are written by descending rank; -1 if the format has not the type. */
+/* Returns the rank of a type, by which tensors are written in descending order;
+ * -1 if the format does not have the type. */
 int rsh_safetensors_dtype_rank(enum rsh_dtype t);
 
-/* A growing text.  After a failure it takes no more, and `failed` says so. */
+/* This is a text that grows.  After a failure it takes no more, and `failed`
+ * says so. */
 struct json_text {
 	char *data;
 	size_t len;
@@ -39,12 +42,12 @@ void rsh_json_text_put_u64(struct json_text *t, uint64_t v);
 void rsh_json_text_clear(struct json_text *t);
 
 enum json_escapes {
-	JSON_ESCAPES_SERDE,  /* what JSON demands; the rest is UTF-8 */
+	JSON_ESCAPES_SERDE,  /* only what JSON demands; the rest is UTF-8 */
 	JSON_ESCAPES_PYTHON, /* all that is not printable ASCII */
 };
 
-/* The string with its quotes.  False, with nothing written, if it is not
- * UTF-8. */
+/* Writes the string with its quotes.  If it is not UTF-8, it returns false and
+ * writes nothing. */
 bool rsh_json_text_put_string(struct json_text *t, const char *s, size_t len,
 			      enum json_escapes escapes);
 

@@ -17,7 +17,7 @@ static void weight_map_decref(json_t **j)
 	json_decref(*j);
 }
 
-/* A file beside the map, and nothing else. */
+/* Tells whether this is the name of a file beside the map. */
 static bool is_plain_name(const char *file)
 {
 	return *file && !strchr(file, '/') && strcmp(file, ".") &&
@@ -85,8 +85,8 @@ static int read_weights(struct rsh_weight_map *map, json_t *weights,
 	return list_files(map, err);
 }
 
-/* Only told to users, so what is no size is no error: some tools have written
- * a float. */
+/* The size is only told to users, so a value that is no size is no error: some
+ * tools have written a float. */
 static void read_total_size(struct rsh_weight_map *map, const json_t *root)
 {
 	const json_t *v = json_object_get(json_object_get(root, "metadata"),
@@ -107,7 +107,8 @@ static int weight_map_read_root(struct rsh_weight_map *map, json_t *root,
 		return rsh_error_set(err, EBADMSG,
 				     "%s: not a map of weights: the JSON is not an object",
 				     path);
-	/* In the flat form it would be a weight of that name. */
+	/* In the flat form a string would be the file of a weight of that
+	 * name. */
 	if (!weights || json_is_string(weights))
 		return read_weights(map, root, path, err);
 	if (!json_is_object(weights))

@@ -21,14 +21,14 @@
 #include "rsh/util/mem.h"
 #include "safetensors_i.h"
 
-/* One tensor of the header. */
+/* This is one tensor of the header. */
 struct tensor {
 	const char *name; /* owned by the JSON */
 	const json_t *shape;
 	enum rsh_dtype dtype;
 	uint64_t begin; /* data_offsets */
 	uint64_t end;
-	uint32_t place; /* in the header */
+	uint32_t place; /* which one in the header */
 };
 
 struct scan {
@@ -47,7 +47,7 @@ static int st_damaged(struct scan *s, const char *name, uint64_t offset,
 		      const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* name: the parameter, or NULL */
+/* `name` is the parameter, or NULL. */
 static int st_damaged(struct scan *s, const char *name, uint64_t offset,
 		      const char *fmt, ...)
 {
@@ -196,7 +196,7 @@ static int read_entry(struct scan *s, const struct rsh_safetensors_entry *e,
 	if (!strcmp(e->key, "format"))
 		meta->format = e->value;
 	if (!strcmp(e->key, "remove_redundancy")) {
-		/* MindSpore takes other values for none. */
+		/* MindSpore takes any other value for none. */
 		meta->remove_redundancy = !strcmp(e->value, "True");
 		meta->has_remove_redundancy = meta->remove_redundancy ||
 					      !strcmp(e->value, "False");
@@ -326,7 +326,7 @@ static int read_tensors(struct scan *s)
 	json_t *info;
 	int rc;
 
-	/* 32 bits count what fits into a header. */
+	/* 32 bits can count all tensors that fit into a header. */
 	s->tensors = rsh_alloc_array(json_object_size(s->header),
 				     sizeof(*s->tensors));
 	if (!s->tensors)
@@ -367,7 +367,7 @@ static int st_make_index(struct scan *s)
 	return 0;
 }
 
-/* Appends the dimensions to the index and gives the bytes they make. */
+/* Appends the dimensions to the index and tells how many bytes they make. */
 static int st_add_shape(struct scan *s, const struct tensor *t, uint64_t *bytes)
 {
 	struct rsh_ckpt_index *ix = s->index;

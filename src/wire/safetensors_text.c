@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/safetensors_text.c writes JSON as serde_json and Python's json do, byte
- * for byte.  jansson has its own ideas of escapes (upper-case digits, DEL) and
- * cannot be told. */
+ * for byte.  jansson escapes otherwise (upper-case digits, DEL), and nothing
+ * can change that. */
 #include "safetensors_i.h"
 
 #include <inttypes.h>
@@ -13,7 +13,8 @@
 
 void rsh_json_text_put(struct json_text *t, const char *s, size_t len)
 {
-	/* One more: there is always room for a NUL. */
+	/* One byte more is asked for, so that there is always room for a
+	 * NUL. */
 	if (t->failed || len >= SIZE_MAX - t->len ||
 	    rsh_grow(&t->data, &t->cap, t->len + len + 1, 1)) {
 		t->failed = true;
@@ -45,8 +46,8 @@ void rsh_json_text_clear(struct json_text *t)
 
 /* ---- UTF-8 ---- */
 
-/* Bytes of the character that begins with `lead`, 0 if none does, and the bits
- * of it that are the character's. */
+/* Returns the bytes of the character that begins with `lead`, 0 if none does,
+ * and which bits of `lead` belong to it. */
 static size_t sequence_length(uint8_t lead, uint32_t *bits)
 {
 	size_t len = lead < 0x80	   ? 1 :
@@ -59,7 +60,7 @@ static size_t sequence_length(uint8_t lead, uint32_t *bits)
 	return len;
 }
 
-/* Bytes of the character at s, 0 if there is no valid one. */
+/* Returns the bytes of the character at s, 0 if there is no valid one. */
 static size_t decode_utf8(const char *s, size_t avail, uint32_t *out)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };

@@ -12,7 +12,8 @@
 
 #include <jansson.h>
 
-/* Written as a decimal number is; "01" would be rank 1 once more. */
+/* Reads a rank in the usual decimal form only: "01" would be rank 1 a second
+ * time. */
 static bool parse_rank(const char *key, uint32_t *rank)
 {
 	char canonical[16];

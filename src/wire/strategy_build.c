@@ -69,7 +69,7 @@ void rsh_raw_item_reset(struct raw_item *raw)
 
 /* ---- checks ---- */
 
-/* An item that is being checked, for the sentences. */
+/* This is an item that is being checked, as the sentences need it. */
 struct check {
 	const struct strategy_builder *b;
 	const struct raw_item *raw;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_build_i.h - what both readers of strategy files feed: it checks
- * every number once and packs a file into one arena. */
+/* wire/strategy_build_i.h - the builder, to which both readers of strategy
+ * files give what they read.  It checks every number once and packs a file into
+ * one arena.  Only this room includes it. */
 #ifndef RSH_WIRE_STRATEGY_BUILD_I_H
 #define RSH_WIRE_STRATEGY_BUILD_I_H
 
@@ -11,21 +12,21 @@
 #include "rsh/util/error.h"
 #include "rsh/wire/strategy_file.h"
 
-/* Numbers as the file has them.  `n` counts all of them, also those beyond
- * the array, which is then an error of the item. */
+/* These are numbers as the file has them.  `n` counts all of them, also those
+ * beyond the array, which are then an error of the item. */
 struct raw_list {
 	uint32_t n;
 	int64_t v[RSH_STRATEGY_MAX_DIMS];
 };
 
-/* A layout item before any check. */
+/* This is a layout item before any check. */
 struct raw_item {
 	const char *name; /* not NUL-terminated */
 	size_t name_len;
 	struct raw_list mesh;
 	bool nested;
 	bool has_map;
-	uint32_t n_map; /* as for raw_list */
+	uint32_t n_map; /* counts all, as n of raw_list does */
 	struct raw_list map[RSH_STRATEGY_MAX_DIMS];
 	struct raw_list shape;
 	int64_t opt_step;
@@ -33,38 +34,42 @@ struct raw_item {
 };
 
 void rsh_raw_list_push(struct raw_list *l, int64_t v);
-/* The next entry of the item's map, empty; valid until the next call. */
+/* Adds an empty entry to the item's map and returns it; it is valid until the
+ * next call. */
 struct raw_list *rsh_raw_item_push_map(struct raw_item *raw);
-/* An entry of one number. */
+/* Adds an entry of one number to the item's map. */
 void rsh_raw_item_push_axis(struct raw_item *raw, int64_t axis);
-/* Back to an item without anything. */
+/* Empties the item. */
 void rsh_raw_item_reset(struct raw_item *raw);
 
 struct strategy_builder;
 
-/* NULL: out of memory.  `path` must outlive the builder. */
+/* Makes a builder; NULL means out of memory.  `path` must outlive the
+ * builder. */
 struct strategy_builder *rsh_strategy_builder_new(const char *path, bool json);
 void rsh_strategy_builder_free(struct strategy_builder *b);
-/* The stage of the file's first strategy item; called once at most. */
+/* Tells the stage of the file's first strategy item; it is called at most
+ * once. */
 int rsh_strategy_builder_stage(struct strategy_builder *b, int64_t stage,
 			       struct rsh_error *err);
 int rsh_strategy_builder_item(struct strategy_builder *b,
 			      const struct raw_item *raw,
 			      struct rsh_error *err);
-/* An operator; the `len` bytes at `name` are copied. */
+/* Adds an operator; the `len` bytes at `name` are copied. */
 int rsh_strategy_builder_op(struct strategy_builder *b, const char *name,
 			    size_t len, bool tuples, struct rsh_error *err);
-/* From now on a bad item is told to `report` and left out. */
+/* From now on `report` is told of a bad item, which is left out; NULL: a bad
+ * item is an error. */
 void rsh_strategy_builder_report(struct strategy_builder *b,
 				 rsh_strategy_report_fn *report, void *ctx);
-/* Layout items so far, those that were left out too. */
+/* Returns the layout items so far, with those that were left out. */
 uint32_t rsh_strategy_builder_n_seen(const struct strategy_builder *b);
 /* Takes the file out of the builder, which can only be freed then. */
 int rsh_strategy_builder_finish(struct strategy_builder *b,
 				struct rsh_strategy_file **out,
 				struct rsh_error *err);
 
-/* The readers: fill b from the bytes of a file. */
+/* These are the readers, which fill b from the bytes of a file. */
 int rsh_strategy_read_pb(const uint8_t *data, size_t len, const char *path,
 			 struct strategy_builder *b, struct rsh_error *err);
 int rsh_strategy_read_json(const char *data, size_t len, const char *path,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_emit.c - layouts that were worked out, as a strategy file. */
+/* wire/strategy_emit.c writes layouts that were worked out as a strategy
+ * file. */
 #include "rsh/wire/strategy_emit.h"
 
 #include <errno.h>
@@ -51,7 +52,7 @@ int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len)
 	return 0;
 }
 
-/* "<stage>-<name>" in a file of several stages, as in a merged one. */
+/* Returns "<stage>-<name>" for a file of several stages, as in a merged one. */
 static char *staged_name(struct rsh_arena *a, const struct rsh_staged_item *s,
 			 uint32_t n_stages)
 {
@@ -80,7 +81,7 @@ static char *op_name(struct rsh_arena *a, const struct rsh_staged_item *s)
 	return name;
 }
 
-/* Slices of one dimension. */
+/* Returns the slices of one dimension. */
 static uint32_t emit_split_of(const struct rsh_strategy_item *it, uint32_t dim)
 {
 	uint32_t n = 1;
@@ -112,7 +113,7 @@ static Rsh__Pb__TensorMap *new_map(struct rsh_arena *a, size_t n_dim)
 	return m->dim ? m : NULL;
 }
 
-/* Each number a dimension. */
+/* In a flat map each number is a dimension. */
 static int fill_flat_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 			 const struct rsh_strategy_item *it)
 {
@@ -126,7 +127,7 @@ static int fill_flat_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 	return 0;
 }
 
-/* Each message a dimension. */
+/* In a nested map each message is a dimension. */
 static int fill_nested_map(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 			   const struct rsh_strategy_item *it)
 {
@@ -171,7 +172,7 @@ static int fill_mesh(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l,
 	return 0;
 }
 
-/* The planner always writes one of each, mostly empty. */
+/* The planner always writes one message of each kind, mostly an empty one. */
 static int fill_splits(struct rsh_arena *a, Rsh__Pb__ParallelLayouts *l)
 {
 	Rsh__Pb__ParamSplitShape *s = new_message(
@@ -228,7 +229,8 @@ new_item(struct rsh_arena *a, const struct rsh_staged_item *s,
 	return item->parallel_layouts ? item : NULL;
 }
 
-/* Slices of each dimension, as the strategy of an operator says them. */
+/* Makes the slices of each dimension, as the strategy of an operator gives
+ * them. */
 static Rsh__Pb__ParallelStrategy *new_split(struct rsh_arena *a,
 					    const struct rsh_strategy_item *it)
 {
@@ -244,7 +246,7 @@ static Rsh__Pb__ParallelStrategy *new_split(struct rsh_arena *a,
 	return s->dim ? s : NULL;
 }
 
-/* What stands for the operator of a parameter. */
+/* Makes what stands for the operator of a parameter. */
 static Rsh__Pb__ParallelStrategyItem *
 new_op(struct rsh_arena *a, const struct rsh_staged_item *item)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* strategy_emit_i.h - the last step of all that write strategy files. */
+/* wire/strategy_emit_i.h - the last step of all that write strategy files; only
+ * this room includes it. */
 #ifndef RSH_WIRE_STRATEGY_EMIT_I_H
 #define RSH_WIRE_STRATEGY_EMIT_I_H
 
@@ -9,10 +10,11 @@
 
 #include "node_strategy.pb-c.h"
 
-/* 0 or -ENOMEM. */
+/* Packs a message into *out, which the caller frees.  Returns 0 or -ENOMEM. */
 int rsh_strategy_pack(const Rsh__Pb__ParallelStrategyMap *map, void **out,
 		      size_t *len);
-/* Takes over both sections. */
+/* Writes both sections, which it takes over, as JSON to *out, which the caller
+ * frees.  Returns 0 or -ENOMEM. */
 int rsh_strategy_dump(json_t *ops, json_t *layouts, void **out, size_t *len);
 
 #endif

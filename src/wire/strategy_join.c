@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/strategy_join.c - the files of a pipeline's stages in one. */
+/* wire/strategy_join.c joins the files of a pipeline's stages into one. */
 #include "rsh/wire/strategy_emit.h"
 
 #include <errno.h>
@@ -13,10 +13,10 @@
 #include "rsh/util/mem.h"
 #include "strategy_emit_i.h"
 
-/* What both forms have in common: files in the order in which they go in. */
+/* Both forms have this in common: a file, and its place among the others. */
 struct part {
 	const struct rsh_strategy_bytes *file;
-	uint32_t place; /* in which it was given */
+	uint32_t place; /* which one was given */
 	int64_t stage;
 	void *content; /* the parsed message or object */
 };
@@ -68,8 +68,8 @@ static int unpack(struct part *p, struct rsh_error *err)
 	return 0;
 }
 
-/* A message of someone else's items, whose names are replaced while it is
- * packed. */
+/* This message has items of the parsed messages, whose names are replaced while
+ * it is packed. */
 struct joined {
 	Rsh__Pb__ParallelStrategyMap map;
 	Rsh__Pb__ParallelLayoutItem *items; /* copies with other names */
@@ -108,7 +108,7 @@ static int joined_init(struct joined *j, const struct part *parts, size_t n)
 	       j->items && j->names ? 0 : -ENOMEM;
 }
 
-/* "<stage>-<name>"; the name may hold any bytes. */
+/* Makes the name "<stage>-<name>"; the old one may hold any bytes. */
 static int rename_item(struct joined *j, Rsh__Pb__ParallelLayoutItem *item,
 		       int64_t stage)
 {

@@ -20,7 +20,7 @@ static int bad_json(const char *path, const char *item, const char *key,
 			     path, key, item, what);
 }
 
-/* A list of numbers; an absent one is empty. */
+/* Reads a list of numbers; one that is not there counts as empty. */
 static bool get_list(const json_t *layout, const char *key,
 		     struct raw_list *out)
 {
@@ -119,7 +119,7 @@ static int json_read_item(const char *path, const char *name, size_t name_len,
 	return rsh_strategy_builder_item(b, &raw, err);
 }
 
-/* A section of the file; *out is NULL if it is absent. */
+/* Finds a section of the file; *out is NULL if there is none. */
 static int get_section(const char *path, const json_t *root, const char *key,
 		       json_t **out, struct rsh_error *err)
 {
@@ -181,7 +181,8 @@ static int json_read_root(const char *path, const json_t *root,
 		rc = read_stage(path, strategies, b, err);
 	if (!rc)
 		rc = json_read_ops(strategies, b, err);
-	/* jansson walks an object in the order of insertion: the file's. */
+	/* jansson goes through an object in the order of insertion, which is
+	 * the file's. */
 	for (void *it = rc ? NULL : json_object_iter(layouts); !rc && it;
 	     it = json_object_iter_next(layouts, it)) {
 		const char *name = json_object_iter_key(it);

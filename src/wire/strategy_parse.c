@@ -14,7 +14,7 @@
 #include "rsh/wire/ckpt.h"
 #include "strategy_build_i.h"
 
-/* The plans of the largest jobs have a few megabytes. */
+/* The strategies of the largest jobs have a few megabytes. */
 #define MAX_FILE_BYTES ((size_t)256 * 1024 * 1024)
 
 static bool is_json_name(const char *path)
@@ -64,7 +64,8 @@ static int read_into(struct strategy_builder *b, const void *data, size_t len,
 	int rc = json ? rsh_strategy_read_json(data, len, path, b, err) :
 			rsh_strategy_read_pb(data, len, path, b, err);
 
-	/* A checkpoint may pass as protobuf, all its fields being strange. */
+	/* A checkpoint may pass as a strategy in protobuf, of which all fields
+	 * are unknown. */
 	if (!rsh_strategy_builder_n_seen(b) && is_checkpoint(data, len, path))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: this is a checkpoint, not a strategy file",

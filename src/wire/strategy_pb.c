@@ -10,7 +10,7 @@
 static void fill_layouts(struct raw_item *raw,
 			 const Rsh__Pb__ParallelLayouts *l)
 {
-	/* There is one device matrix; MindSpore reads the first as well. */
+	/* There is one device matrix; MindSpore too reads only the first. */
 	if (l->n_dev_matrix)
 		for (size_t i = 0; i < l->dev_matrix[0]->n_dim; i++)
 			rsh_raw_list_push(&raw->mesh, l->dev_matrix[0]->dim[i]);
@@ -18,8 +18,8 @@ static void fill_layouts(struct raw_item *raw,
 	raw->opt_size = l->opt_weight_shard_size;
 }
 
-/* One message is a flat map, each number a dimension; of several, each is a
- * dimension. */
+/* One message is a flat map, in which each number is a dimension; of several
+ * messages each is a dimension. */
 static void fill_map(struct raw_item *raw, const Rsh__Pb__ParallelLayouts *l)
 {
 	raw->has_map = l->n_tensor_map > 0;

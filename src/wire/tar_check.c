@@ -13,10 +13,10 @@
 #define TAR_SIZE_AT 124
 #define TAR_SIZE_BYTES 12
 #define TAR_MAGIC_AT 257
-/* Zeros fill the last record. */
+/* Zeros fill the last record of a tar archive, which has this many bytes. */
 #define TAR_RECORD_BYTES 10240u
 
-/* Octal digits, or, of a size that they are too few for, a binary number. */
+/* Reads a size: octal digits, or a binary number if they are too few for it. */
 static uint64_t tar_size(const uint8_t *p)
 {
 	uint64_t size = 0;
@@ -45,7 +45,7 @@ int rsh_torch_tar_check(const struct rsh_byte_source *src,
 	unsigned n_zeros = 0;
 	uint64_t at = 0;
 
-	/* Two blocks of zeros end it. */
+	/* Two blocks of zeros end the archive. */
 	while (n_zeros < 2) {
 		uint64_t size = 0;
 		int rc = rsh_bytes_read(src, block, sizeof(block), at, err);
@@ -69,7 +69,8 @@ int rsh_torch_tar_check(const struct rsh_byte_source *src,
 		at += size + (TAR_BLOCK_BYTES - size % TAR_BLOCK_BYTES) %
 			     TAR_BLOCK_BYTES;
 	}
-	/* What a crash of the machine left out may read as zeros. */
+	/* Blocks that a crash of the machine kept from the disk may read as
+	 * zeros, so more zeros than fill a tar record are suspicious. */
 	return src->size - at < TAR_RECORD_BYTES ? 0 :
 	       rsh_bytes_damaged(src, at, "the file goes on after its archive",
 				 err);

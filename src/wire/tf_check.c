@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/tf_check.c - the .index of a TensorFlow checkpoint against its data
+/* wire/tf_check.c compares the .index of a TensorFlow checkpoint with its data
  * files.
  *
- * The index is a sorted table: blocks of (key, value) pairs, each block with a
- * byte that says how it is compressed and a CRC behind it, an index block whose
- * values say where the blocks lie, and a footer that says where that one is. */
+ * The index is a sorted table.  It has blocks of (key, value) pairs, and behind
+ * each block a byte that says how it is compressed and a CRC.  The values of an
+ * index block say where these blocks lie, and a footer says where the index
+ * block lies. */
 #include "config.h"
 
 #include "rsh/wire/intact.h"
@@ -20,12 +21,13 @@
 #include "tensor_bundle.pb-c.h"
 
 #define FOOTER_BYTES 48
-#define HANDLES_BYTES 40 /* of the footer; the rest is the magic number */
+#define HANDLES_BYTES 40 /* of the footer; the rest is a magic number */
 #define TABLE_MAGIC UINT64_C(0xdb4775248b80fb57)
 #define TRAILER_BYTES 5  /* compression, CRC */
 #define CRC_MASK 0xa282ead8u
 
-/* Types of tensors whose CRC is one of their elements, not of their bytes. */
+/* For these types of tensors the CRC is one of their elements, not of their
+ * bytes. */
 #define DT_STRING 7
 #define DT_VARIANT 21
 
@@ -45,14 +47,14 @@ struct tf_check {
 struct tf_block {
 	uint64_t at;        /* in the file */
 	uint8_t *data;      /* owned */
-	size_t n;           /* up to the restart points */
+	size_t n;           /* bytes before the restart points */
 };
 
 typedef int tf_entry_fn(struct tf_check *c, uint64_t at, bool empty_key,
 			const uint8_t *value, size_t n);
 
-/* CRC-32C.  The table is made anew for each stretch, which costs less than
- * reading that. */
+/* Computes CRC-32C.  The table is made anew for each stretch, which costs less
+ * than reading the stretch. */
 static uint32_t tf_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 {
 	uint32_t table[256];
@@ -69,7 +71,8 @@ static uint32_t tf_crc32c(uint32_t crc, const uint8_t *p, size_t n)
 	return ~crc;
 }
 
-/* CRCs are stored so that one of bytes that hold CRCs is no worse. */
+/* CRCs are stored in this way so that a CRC over bytes that hold CRCs is as
+ * good as any other. */
 static uint32_t tf_unmask(uint32_t stored)
 {
 	stored -= CRC_MASK;
@@ -120,7 +123,7 @@ static int tf_read_block(struct tf_check *c, const struct tf_handle *h,
 	    tf_crc32c(0, b->data, n + 1))
 		return rsh_bytes_damaged(src, h->offset, "a block that does "
 					 "not match its CRC", c->err);
-	/* TensorFlow writes its indexes as they are. */
+	/* TensorFlow writes its indexes without compression. */
 	if (b->data[n] != 0)
 		return rsh_bytes_damaged(src, h->offset, "a compressed block, "
 					 "which TensorFlow does not write",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/torch_check.c - which of its formats a file of torch.save() is in. */
+/* wire/torch_check.c finds out in which of its formats a file of torch.save()
+ * is, and has it checked. */
 #include "config.h"
 
 #include "rsh/wire/intact.h"
@@ -13,11 +14,12 @@
 #include "torch_legacy_i.h"
 
 #define PICKLE_PROTO 0x80
-/* LONG1 0x1950a86a20f9469cfc6c, which is the first of several pickles. */
+/* This is LONG1 0x1950a86a20f9469cfc6c, the first of several pickles. */
 static const uint8_t torch_legacy_magic[] = {
 	0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19,
 };
-/* As much of a file as it may stand in, PROTO and FRAME before it. */
+/* The magic number is looked for in this much of a file; PROTO and FRAME may
+ * stand before it. */
 #define MAGIC_WITHIN 32
 
 static int torch_check_plain(struct rsh_pickle *p)

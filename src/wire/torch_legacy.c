@@ -18,13 +18,16 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* Pickles before the object (a magic number, a version, the system). */
+/* This many pickles stand before the object: a magic number, a version, the
+ * system. */
 #define PICKLES_BEFORE 3
-/* Of the tuple that refers to a storage: up to the number of elements. */
+/* The tuple that refers to a storage has at least this many values: up to the
+ * number of elements. */
 #define TUPLE_LEAST 5
-/* What stands before the content of each storage: its number of elements. */
+/* Before the content of each storage stand these bytes, its number of
+ * elements. */
 #define COUNT_BYTES 8
-/* More values are not remembered; no model has so many. */
+/* No more values than this are remembered; no model has as many. */
 #define VALUES_MAX (4u * 1024 * 1024)
 
 enum legacy_kind { THING, NUMBER, TEXT, CLASS };
@@ -43,8 +46,8 @@ struct legacy_object {
 	struct rsh_pickle *p;
 	uint64_t storage_word; /* the hash of "storage" */
 	struct legacy_value top;
-	struct legacy_value first[TUPLE_LEAST]; /* since the last mark */
-	size_t n;                               /* so many, or more */
+	struct legacy_value first[TUPLE_LEAST]; /* values since the last mark */
+	size_t n;                               /* how many there were */
 	struct legacy_value *memo;
 	size_t n_memo, cap_memo;
 	struct legacy_storage *storages;
@@ -52,7 +55,7 @@ struct legacy_object {
 	bool unsized_any; /* there is a storage whose length is not known */
 };
 
-/* 0: a class that is not known here. */
+/* Returns the bytes of an element, 0 for a class that is not known here. */
 static uint64_t legacy_element_bytes(uint64_t class)
 {
 	static const struct {
@@ -76,7 +79,8 @@ static uint64_t legacy_element_bytes(uint64_t class)
 	return 0;
 }
 
-/* Python 2 counts from 1, so a place may be left out. */
+/* Puts the top value into the memo.  Python 2 counts from 1, so place 0 may be
+ * left out. */
 static int legacy_put(struct legacy_object *o, uint64_t place)
 {
 	if (place > o->n_memo + 1 || place >= VALUES_MAX)
@@ -124,7 +128,7 @@ static int legacy_note_storage(struct legacy_object *o)
 	return 0;
 }
 
-/* What an instruction pushes that has nothing to do with the memo. */
+/* Returns what an instruction pushes that has nothing to do with the memo. */
 static struct legacy_value legacy_value_of(const struct legacy_object *o,
 					   const struct rsh_pickle_step *s)
 {
@@ -187,9 +191,9 @@ static int legacy_by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* Whether the rest of the file is as long as all storages, each of which may be
- * referred to several times.  Of one whose length is not known there must be at
- * least the number of its elements. */
+/* Checks whether the rest of the file is as long as all storages, each of which
+ * may be referred to several times.  Of a storage whose length is not known
+ * there must be at least its number of elements. */
 static int legacy_check_length(struct legacy_object *o)
 {
 	const uint64_t at = o->p->at, rest = o->p->src->size - at;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/torch_legacy_i.h - files of torch.save() from before PyTorch 1.6. */
+/* wire/torch_legacy_i.h - files of torch.save() from before PyTorch 1.6; only
+ * this room includes it. */
 #ifndef RSH_WIRE_TORCH_LEGACY_I_H
 #define RSH_WIRE_TORCH_LEGACY_I_H
 
@@ -7,14 +8,14 @@
 
 #include "pickle_i.h"
 
-/* Whether pickles and storages fill the file, which begins with the magic
- * number; *p stands at its beginning. */
+/* Checks whether pickles and storages fill the file, which begins with the
+ * magic number; *p stands at its beginning. */
 int rsh_torch_legacy_check(struct rsh_pickle *p);
 
-/* Bytes by which a tar archive is known. */
+/* A tar archive is recognized by this many bytes. */
 #define RSH_TORCH_TAR_START 262
 bool rsh_torch_is_tar(const uint8_t *start, size_t n);
-/* Whether a tar archive of torch.save() reads to its end. */
+/* Checks whether a tar archive of torch.save() reads to its end. */
 int rsh_torch_tar_check(const struct rsh_byte_source *src,
 			struct rsh_error *err);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/zip_check.c - does the directory of a zip archive read to the end?
+/* wire/zip_check.c checks whether the directory of a zip archive reads to the
+ * end.
  *
- * A few small reads an entry and none of the content, unless CRCs are wanted.
- * libzip would do as well but reads the whole directory into memory, opens by
- * name or takes over the descriptor whose identity is being proved, and accepts
- * archives that torch.load() does not (bytes before the archive). */
+ * It takes a few small reads for each entry, and none of the content unless
+ * CRCs are wanted.  libzip would do as well, but it reads the whole directory
+ * into memory, opens by name or takes over the descriptor whose identity is
+ * being proved, and accepts archives that torch.load() does not (with bytes
+ * before the archive). */
 #include "config.h"
 
 #include "rsh/wire/intact.h"
@@ -33,7 +35,7 @@
 
 #define ZIP64_EXTRA 1
 
-/* What the records at the end of the archive say of its directory. */
+/* This is what the records at the end of the archive say of its directory. */
 struct zip_directory {
 	uint64_t offset, bytes, n_entries;
 	uint64_t end; /* where the end records begin */
@@ -74,7 +76,7 @@ static int zip_find_end(const struct rsh_byte_source *src, uint64_t *at,
 				 "directory is not at its end", err);
 }
 
-/* Beside a zip64 record the old fields hold the same or all ones. */
+/* Beside a zip64 record the old fields hold the same number or all ones. */
 static bool zip_agrees(uint64_t field, uint64_t all_ones, uint64_t wide)
 {
 	return field == wide || field == all_ones;
@@ -171,7 +173,8 @@ static bool zip_read_wide_numbers(struct zip_entry *e)
 	return true;
 }
 
-/* `room` has space for the longest name and extra field. */
+/* Reads an entry of the directory; `room` has space for the longest name and
+ * extra field. */
 static int zip_read_entry(const struct rsh_byte_source *src,
 			  const struct zip_directory *d, uint64_t at,
 			  uint8_t *room, struct zip_entry *e,
@@ -231,7 +234,8 @@ static int zip_check_content(const struct rsh_byte_source *src,
 				 "its CRC", err);
 }
 
-/* *content: where the entry's bytes begin. */
+/* Checks the local header of an entry; *content is where the entry's bytes
+ * begin. */
 static int zip_check_local(const struct rsh_byte_source *src,
 			   const struct zip_directory *d,
 			   const struct zip_entry *e, uint8_t *room,
@@ -257,7 +261,7 @@ static int zip_check_local(const struct rsh_byte_source *src,
 		return rsh_bytes_damaged(src, e->local_offset, "a zip entry "
 					 "that does not end within the "
 					 "archive", err);
-	/* Stored entries are what they were. */
+	/* An entry that is stored uncompressed has one size. */
 	if (e->method == 0 && e->content_bytes != e->original_bytes)
 		return rsh_bytes_damaged(src, e->at, "a stored zip entry of "
 					 "two sizes", err);
@@ -270,7 +274,8 @@ static int zip_check_local(const struct rsh_byte_source *src,
 				 "another zip entry", err);
 }
 
-/* "<directory>/data.pkl", the object that torch.load() builds. */
+/* Tells whether an entry is "<directory>/data.pkl", the object that
+ * torch.load() builds. */
 static bool zip_is_torch_object(const struct zip_entry *e)
 {
 	static const char name[] = "/data.pkl";

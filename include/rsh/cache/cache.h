@@ -36,83 +36,92 @@ struct rsh_cache;
 #define RSH_CACHE_BLOCK_DEFAULT (256 * 1024)
 
 struct rsh_cache_options {
-	/* Bound of everything the cache holds in memory: blocks, those that
-	 * are being loaded as well, and what is needed to find them.  It is
-	 * never exceeded.  Where it is too small to hold a block, or 0,
-	 * nothing is cached and every read goes to its loader. */
+	/* This bounds everything that the cache holds in memory: blocks, with
+	 * those that are being loaded, and what is needed to find them.  It is
+	 * never exceeded.  Where it is too small to hold a block, or 0, nothing
+	 * is cached and every read goes to its loader. */
 	uint64_t memory_bytes;
-	/* Address space that blocks may take; 0: as much as their number asks
-	 * for, since short ones take as much as others do. */
+	/* This bounds the address space that blocks may take, since a short
+	 * block takes as much of it as a whole one.  0 means as much as the
+	 * bound of memory could need. */
 	uint64_t map_bytes;
 
-	/* A directory of a local disk, NULL for none.  It is made (0700) if
-	 * it is missing, its parent is not; one that belongs to another user
-	 * or that others can write to is refused.  Files in it that the cache
-	 * did not make are left alone. */
+	/* This is a directory of a local disk, NULL for none.  It is made
+	 * (0700) if it is missing, but its parent is not.  A directory is
+	 * refused if it belongs to another user or others can write to it.
+	 * Files in it that the cache did not make are left alone. */
 	const char *dir;
-	/* What the files of the cache in `dir` may take, of all processes that
-	 * share it.  A process keeps to it by itself; several at once may
-	 * exceed it by 1/16 each.  The least recently used go first.  0: what
-	 * is there is read, nothing is written. */
+	/* This bounds what the files of the cache in `dir` may take, with those
+	 * of all processes that share it.  One process alone keeps to it;
+	 * several at once may exceed it by 1/16 each.  The least recently used
+	 * files go first.  0 means that what is there is read and nothing is
+	 * written. */
 	uint64_t disk_bytes;
-	/* How long the directory is left alone after it failed; 0: a minute. */
+	/* This is how long the directory is left alone after it failed; 0 means
+	 * a minute. */
 	unsigned disk_retry_seconds;
-	/* What that time is taken from; NULL: rsh_clock_ns(). */
+	/* This is the clock that measures that time; NULL means
+	 * rsh_clock_ns(). */
 	uint64_t (*clock_ns)(void);
 
-	/* A power of two of at least one memory page and at most 4 MiB; 0 for
-	 * RSH_CACHE_BLOCK_DEFAULT.  Processes that share a directory find each
-	 * other's blocks if their sizes are equal. */
+	/* This is the size of a block: a power of two of at least one memory
+	 * page and at most 4 MiB, or 0 for RSH_CACHE_BLOCK_DEFAULT.  Processes
+	 * that share a directory find each other's blocks if their sizes are
+	 * equal. */
 	uint32_t block_bytes;
 };
 
-/* -EINVAL, -ENOMEM, or what the directory said; `err` has a sentence. */
+/* Makes a cache.  Returns 0 and *out, which the caller frees, or -EINVAL,
+ * -ENOMEM or what the directory gave, with a sentence. */
 int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 		  struct rsh_error *err);
-/* No other call may be under way and nothing may be pinned.  Blocks that wait
- * to be written to the directory are written first.  NULL is allowed. */
+/* Frees the cache; NULL is allowed.  No other call may be under way and nothing
+ * may be pinned.  Blocks that wait to be written to the directory are written
+ * first. */
 void rsh_cache_free(struct rsh_cache *c);
 
 uint32_t rsh_cache_block_bytes(const struct rsh_cache *c);
 
 /* ---- files ---- */
 
-/* What tells one content from another, in this process and in all that share
- * the directory.  Files that differ in any of it have nothing in common. */
+/* An identity tells one content from another, in this process and in all that
+ * share the directory.  Files that differ in any member have nothing in
+ * common. */
 struct rsh_cache_file_id {
 	uint64_t dev, ino;
 	uint64_t size;
 	int64_t mtime_sec;
 	uint32_t mtime_nsec;
-	uint64_t epoch, step; /* of the checkpoint it belongs to */
+	uint64_t epoch, step; /* of the checkpoint that it belongs to */
 };
 
-/* Valid as long as the cache. */
+/* A handle is valid as long as the cache. */
 typedef uint32_t rsh_cache_file;
 
-/* Reads of this one go to their loader; nothing is cached. */
+/* Reads with this handle go to their loader; nothing is cached. */
 #define RSH_CACHE_FILE_NONE UINT32_MAX
 
-/* The handle of a file: the same for the same identity.  Up to 128 bytes a file
- * are held for the life of the cache; RSH_CACHE_FILE_NONE if the bound does not
- * allow them or memory is out. */
+/* Returns the handle of a file, which is the same for the same identity.  Up to
+ * 128 bytes for each file are held for the life of the cache.  It is
+ * RSH_CACHE_FILE_NONE if the bound does not allow them or memory is out. */
 rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 				   const struct rsh_cache_file_id *id);
 
 /* ---- reading ---- */
 
-/* Reads the bytes of a file from `offset` on into the `n_iov` (1 to
- * RSH_CACHE_LOAD_IOV) buffers, all of them: 0, or a positive errno.  It is
- * called in the thread that reads, without a lock.  It must not call the cache,
- * and it has to come back in the end, because others may wait for what it
- * loads.  The range lies within the file's size and is made of
- * whole blocks, the last of a file being short, but for reads that bypass the
- * cache: these are one buffer, with the bytes that the reader asked for. */
+/* A loader reads the bytes of a file from `offset` on into the `n_iov` (1 to
+ * RSH_CACHE_LOAD_IOV) buffers and fills all of them.  It returns 0, or a
+ * positive errno.  It is called in the thread that reads, without a lock.  It
+ * must not call the cache, and it has to come back in the end, because others
+ * may wait for what it loads.  The range lies within the file's size and is
+ * made of whole blocks, of which the last one of a file is short.  Only a read
+ * that bypasses the cache has one buffer and any range, the bytes that the
+ * reader asked for. */
 typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
 				 const struct iovec *iov, int n_iov);
 
 #define RSH_CACHE_LOAD_IOV 16
-/* A load is of at most so many bytes, or of one block if that is larger. */
+/* A load has at most this many bytes, or one block if that is larger. */
 #define RSH_CACHE_LOAD_MAX (1024 * 1024)
 
 /* Copies `len` bytes at `offset` to `buf`.  Blocks that are missing are taken
@@ -120,23 +129,25 @@ typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
  * thread is loading is waited for.  When memory cannot be had because all of it
  * is pinned or being loaded into, the read bypasses the cache.
  *
- * 0; -EINVAL if the range is not within the file's size; or what the loader
- * said, negative, also to everybody who waited for that load.  A failed load
- * leaves nothing behind: who comes later loads again.  After a failure `buf`
- * has undefined content. */
+ * Returns 0; -EINVAL if the range is not within the file's size, which is not
+ * known of RSH_CACHE_FILE_NONE; or what the loader returned, negative, also to
+ * everybody who waited for that load.  A failed load leaves nothing behind:
+ * whoever comes later loads again.  After a failure `buf` has undefined
+ * content. */
 int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx);
 
-/* Loads what is missing of the blocks that the range touches, without waiting
- * for those that others load.  For reading ahead: bytes count as handed out
- * only when they are read.  Stops quietly where memory cannot be had, and at
- * the end of the file.  0, or what the loader said. */
+/* Loads what is missing of the blocks that the range touches, to read ahead,
+ * and does not wait for those that others load.  Their bytes count as handed
+ * out only when they are read.  It stops quietly where memory cannot be had,
+ * and at the end of the file.  Returns 0, or what the loader returned,
+ * negative. */
 int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
 		       void *ctx);
 
-/* A block that stays where it is until it is unpinned, for gathers of many
- * small rows. */
+/* A pinned block stays where it is until it is unpinned.  This is for gathers
+ * of many short runs. */
 struct rsh_cache_pin {
 	const uint8_t *data; /* the whole block */
 	uint32_t len;
@@ -144,13 +155,15 @@ struct rsh_cache_pin {
 	struct rsh_cache_block *block; /* private */
 };
 
-/* Pins the block with the byte at `offset`, loading it if need be.  0; -ENOBUFS
- * when memory cannot be had (rsh_cache_read() does without); -EINVAL as with
- * rsh_cache_read(); or what the loader said. */
+/* Pins the block with the byte at `offset` and loads it if need be.  Returns 0;
+ * -ENOBUFS if memory cannot be had or the file is RSH_CACHE_FILE_NONE
+ * (rsh_cache_read() can do without memory); -EINVAL if the byte is not in the
+ * file; or what the loader returned, negative. */
 int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		  rsh_cache_load_fn load, void *ctx,
 		  struct rsh_cache_pin *out);
-/* `used`: how many of its bytes the caller has taken, see below. */
+/* Lets go of a pinned block, of which the caller has taken `used` bytes.  What
+ * these are counted for is said below, under "what goes first". */
 void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
 		     size_t used);
 
@@ -167,18 +180,19 @@ void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
  * When memory is needed, spent blocks go first, the longest spent before
  * others; then the least recently used.  A pinned block does not go. */
 
-/* Forgets all blocks in memory that are not in use and gives the memory back
+/* Forgets all blocks in memory that are not in use and gives their memory back
  * to the system. */
 void rsh_cache_drop(struct rsh_cache *c);
 
-/* Waits until the blocks are written that wait to be. */
+/* Waits until no block waits to be written to the directory. */
 void rsh_cache_settle(struct rsh_cache *c);
 
 /* ---- statistics ---- */
 
 struct rsh_cache_stats {
-	/* Blocks that calls wanted, by where they were found; a block counts
-	 * each time that a call comes to it.  Prefetching counts in none. */
+	/* These four count the blocks that calls wanted, by where they were
+	 * found.  A block counts each time that a call comes to it.
+	 * Prefetching counts in none of them. */
 	uint64_t hits_plain, hits_disk;
 	uint64_t misses; /* the caller loaded it */
 	uint64_t waits;  /* another thread was loading it */
@@ -198,10 +212,10 @@ struct rsh_cache_stats {
 	uint64_t disk_rejected; /* files that were damaged, and removed */
 	uint64_t disk_trimmed;  /* files removed to keep to disk_bytes */
 
-	/* Now: */
-	uint64_t memory_bytes; /* all of the below, never above the bound */
+	/* The rest says how things are at this moment. */
+	uint64_t memory_bytes; /* the next three; at most the bound */
 	uint64_t plain_bytes; /* memory of blocks */
-	uint64_t spare_bytes; /* of no block at present */
+	uint64_t spare_bytes; /* memory that no block has at present */
 	uint64_t bookkeeping_bytes;
 	uint64_t disk_bytes; /* as of the last look at the directory */
 	uint32_t n_plain, n_spent, n_in_use, n_files;

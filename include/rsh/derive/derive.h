@@ -4,13 +4,14 @@
  * strategy of a job that it did plan.
  *
  * A strategy says how many ranks each dimension is split over, but not what
- * for; that is found out first: which mesh axis is model parallel, which one
+ * for.  That is found out first: which mesh axis is model parallel, which one
  * groups experts.  Then every layout is written down again for the new sizes,
- * the optimizer shard is worked out anew, and layers are dealt to the stages.
- * What the source does not say is never made up: it is an error, whose
- * sentence says which option would tell.
+ * the optimizer shard is worked out anew, and layers are put on the stages.
+ * What the source does not say is never made up: it is an error, whose sentence
+ * says which option would tell.
  *
- * Pure arithmetic, no I/O.
+ * This is arithmetic without I/O.  Objects have no lock: one thread at a time
+ * uses one.  Functions return 0, or -errno with a sentence.
  */
 #ifndef RSH_DERIVE_DERIVE_H
 #define RSH_DERIVE_DERIVE_H
@@ -29,14 +30,14 @@ struct rsh_derive_options;
 
 enum rsh_derive_option {
 	RSH_DERIVE_MESH,     /* dp=2,mp=4[,pp=2]; has to be given */
-	RSH_DERIVE_SRC_MESH, /* the same of the source, else found out */
-	RSH_DERIVE_OPT,      /* -1, 0 or a number of ranks; else as the source */
-	/* The following may be given several times. */
+	RSH_DERIVE_SRC_MESH, /* the mesh of the source; else found out */
+	RSH_DERIVE_OPT,      /* -1, 0 or a number of ranks; else the source's */
+	/* The next three may be given several times. */
 	RSH_DERIVE_SPLIT,    /* REGEX=DIM:AXIS or REGEX=DIM:none */
-	RSH_DERIVE_AXES,     /* REGEX=AXIS,AXIS...: the mesh of parameters, "*"
-			      * being all ranks that the others leave */
+	RSH_DERIVE_AXES,     /* REGEX=AXIS,AXIS...: the mesh of parameters,
+			      * where "*" is all ranks that the others leave */
 	RSH_DERIVE_STAGE,    /* REGEX=N, REGEX=first or REGEX=last */
-	/* Again once. */
+	/* These are given once; a second one replaces the first. */
 	RSH_DERIVE_LAYERS,   /* 2,1,1: layers of each stage */
 	RSH_DERIVE_OPT_INCLUDE, /* REGEX: shard these where it divides */
 	RSH_DERIVE_OPT_EXCLUDE, /* REGEX: never shard these */
@@ -45,7 +46,8 @@ enum rsh_derive_option {
 
 struct rsh_derive_options *rsh_derive_options_new(void); /* NULL: memory */
 void rsh_derive_options_free(struct rsh_derive_options *o);
-/* 0, or -EINVAL with a sentence that names the text. */
+/* Sets an option from its text.  Returns 0, -ENOMEM, or -EINVAL with a sentence
+ * that names the text. */
 int rsh_derive_options_set(struct rsh_derive_options *o,
 			   enum rsh_derive_option which, const char *text,
 			   struct rsh_error *err);
@@ -56,16 +58,18 @@ struct rsh_derive_shapes;
 
 struct rsh_derive_shapes *rsh_derive_shapes_new(void); /* NULL: memory */
 void rsh_derive_shapes_free(struct rsh_derive_shapes *s);
-/* Adds the parameters of rank `rank`'s file that are not there yet; `src` is
- * what it was saved under, NULL if it holds whole tensors.  0 or -errno with a
- * sentence: a file that contradicts its strategy. */
+/* Adds the parameters of rank `rank`'s file that are not there yet, but for
+ * those of type str.  `src` is the strategy under which it was saved, NULL if
+ * it holds whole tensors.  Returns 0 or -errno with a sentence, if the file
+ * contradicts its strategy or memory is out. */
 int rsh_derive_shapes_add(struct rsh_derive_shapes *s,
 			  const struct rsh_strategy *src, uint32_t rank,
 			  const struct rsh_ckpt_index *index,
 			  const struct rsh_names *names,
 			  struct rsh_error *err);
 
-/* The dimensions of a whole tensor; NULL: it is not known, or no tensor. */
+/* Returns the dimensions of a whole tensor, which `s` owns until something is
+ * added; NULL means that it is not known, or no tensor. */
 const int64_t *rsh_derive_shapes_dims(const struct rsh_derive_shapes *s,
 				      uint32_t name);
 
@@ -75,22 +79,26 @@ struct rsh_derived {
 	uint32_t n_stages;
 	uint32_t stage_ranks;
 	size_t n_items;
-	const struct rsh_staged_item *items; /* stages ascending */
+	const struct rsh_staged_item *items; /* in ascending order of stages */
 	uint32_t n_notes;
-	const char *const *notes; /* what was found out, for people */
+	const char *const *notes; /* sentences that say what was found out */
 	void *arena_;
 };
 
-/* From `src`, or from `shapes` and rules alone if it is NULL.  `shapes` may be
- * NULL where `src` is not; then some meshes cannot be derived.
- * 0, or -EINVAL with a sentence about what is contradictory or not known. */
+/* Derives a strategy from `src`, or from `shapes` and rules alone if `src` is
+ * NULL.  `shapes` may be NULL where `src` is not; then some meshes cannot be
+ * derived.  Returns 0 and *out, which the caller frees; -ENOMEM; or -EINVAL
+ * with a sentence about what is contradictory or not known.  *out points into
+ * `src`, `shapes` and `names`, which have to outlive it; nothing may be added
+ * to `shapes` meanwhile. */
 int rsh_strategy_derive(const struct rsh_strategy *src,
 			const struct rsh_derive_shapes *shapes,
 			const struct rsh_derive_options *options,
 			struct rsh_names *names, struct rsh_derived **out,
 			struct rsh_error *err);
-/* The same as if it had been written to a file and loaded; `path` is for
- * messages. */
+/* Makes the strategy that would come of writing the result to a file and
+ * loading it; `path` is for messages.  The caller frees it; it does not depend
+ * on `d`. */
 int rsh_derived_strategy(const struct rsh_derived *d, const char *path,
 			 struct rsh_names *names, struct rsh_strategy **out,
 			 struct rsh_error *err);

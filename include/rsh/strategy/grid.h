@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* strategy/grid.h - the grid that a layout makes: how one parameter is cut over
- * the ranks of a pipeline stage.
+ * the ranks of a stage.
  *
- * tensor/grid.h says what a grid is.
- *
- * Pure arithmetic, no I/O; immutable after creation, so any thread may read.
+ * tensor/grid.h says what a grid is; it also has the function that frees one.
+ * This is arithmetic without I/O or state, so any thread may call it.
+ * Functions return 0 and *out, which the caller frees, or -EINVAL or -ENOMEM
+ * with a sentence.
  */
 #ifndef RSH_STRATEGY_GRID_H
 #define RSH_STRATEGY_GRID_H
@@ -17,33 +18,35 @@
 #include "rsh/wire/strategy_file.h"
 
 enum rsh_grid_rule {
-	/* As the ranks of a training job really hold the slices. */
+	/* The slices lie as the ranks of a training job really hold them. */
 	RSH_GRID_RUNTIME,
-	/* As MindSpore's converter believes they do.  The two differ for an
-	 * optimizer shard whose only replicated mesh axis is the first one and
-	 * whose tensor map lists two or more mesh axes out of mesh order: there
-	 * the converter silently misplaces data (releases 2.3 to 2.10). */
+	/* The slices lie as MindSpore's converter believes.  The two rules
+	 * differ for an optimizer shard whose only replicated mesh axis is the
+	 * first one and whose tensor map lists two or more mesh axes out of
+	 * mesh order: there the converter silently misplaces data (releases 2.3
+	 * to 2.10). */
 	RSH_GRID_CONVERTER,
 };
 
-/* The grid of `item` for a tensor whose dimensions are known on one side:
+/* Makes the grid of `item` for a tensor whose dimensions are known on one side:
  * `dims` are those of a slice if `dims_are_local`, else those of the whole
- * tensor.  An expanded map (more entries than dimensions, as JSON files hold
- * it) is folded back onto the dimensions with the help of the item's shape.
- * 0 and *out, or -EINVAL with a sentence: map and dimensions do not fit, a
- * whole dimension does not divide, the shard does not fit the mesh, the shape
- * written in the strategy is another one. */
+ * tensor.  An expanded map (with more entries than dimensions, as JSON files
+ * hold it) is folded back onto the dimensions with the help of the item's
+ * shape.  -EINVAL means that map and dimensions do not fit, a whole dimension
+ * does not divide, the shard does not fit the mesh, or the strategy gives
+ * another shape. */
 int rsh_grid_new(const struct rsh_strategy_item *item, const int64_t *dims,
 		 uint32_t n_dims, bool dims_are_local, enum rsh_grid_rule rule,
 		 struct rsh_grid **out, struct rsh_error *err);
-/* The grid of `item` for a tensor of which nothing is known: only where its
- * slices lie may be asked of it, not how large they are. */
+/* Makes the grid of `item` for a tensor of which nothing is known.  It may be
+ * asked only where its slices lie, not how large they are. */
 int rsh_grid_new_unsized(const struct rsh_strategy_item *item,
 			 struct rsh_grid **out, struct rsh_error *err);
-/* One device that holds the whole tensor. */
+/* Makes the grid of one rank that holds the whole tensor. */
 int rsh_grid_new_whole(uint32_t n_dims, struct rsh_grid **out,
 		       struct rsh_error *err);
-/* Does the converter take its "simple" way for this item, if it is sharded? */
+/* Tells whether the converter takes its "simple" way for this item, if it is
+ * sharded: it then rebuilds the mesh, which RSH_GRID_CONVERTER follows. */
 bool rsh_item_is_simple(const struct rsh_strategy_item *item);
 
 #endif

@@ -2,9 +2,10 @@
 /* strategy/mesh.h - a mesh as people write it: "dp=2,mp=4,pp=2".
  *
  * dp (data parallel), cp (context parallel) and mp (model or tensor parallel,
- * also written tp) multiply to the ranks of a stage, pp is the number of
+ * also written tp) multiply to the ranks of a stage, and pp is the number of
  * stages.  Any other name, ep (expert parallel) among them, stands for another
- * way to group the same ranks.
+ * way to group the same ranks.  A mesh is a plain value; the functions keep no
+ * state, so any thread may call them.
  */
 #ifndef RSH_STRATEGY_MESH_H
 #define RSH_STRATEGY_MESH_H
@@ -25,22 +26,23 @@ struct rsh_mesh_axis {
 
 struct rsh_mesh {
 	uint32_t n;
-	struct rsh_mesh_axis axes[RSH_MESH_MAX_AXES]; /* as written */
+	struct rsh_mesh_axis axes[RSH_MESH_MAX_AXES]; /* in the text's order */
 };
 
-/* 0, or -EINVAL with a sentence: not NAME=NUMBER,..., a name twice, a size of
- * 0, more than 2^20 ranks. */
+/* Reads a mesh from text.  Returns 0 and *out, or -EINVAL with a sentence: the
+ * text is not NAME=NUMBER,..., a name stands there twice, a size is 0, or there
+ * are too many axes or more than 2^20 ranks. */
 int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 		   struct rsh_error *err);
-/* A name of a letter and letters, digits, '_'; `len` bytes.  "tp" becomes
- * "mp". */
+/* Reads the `len` bytes of an axis name: a letter, then letters, digits and
+ * '_'.  "tp" becomes "mp".  Returns false if it is no such name or too long. */
 bool rsh_mesh_name(const char *text, size_t len,
 		   char out[RSH_MESH_NAME_SIZE]);
 
-/* 1 for an axis that is not there. */
+/* Returns the size of the axis, 1 for one that the mesh does not have. */
 uint32_t rsh_mesh_size(const struct rsh_mesh *m, const char *name);
 bool rsh_mesh_has(const struct rsh_mesh *m, const char *name);
-/* dp * cp * mp. */
+/* Returns the ranks of a stage, dp * cp * mp. */
 uint32_t rsh_mesh_stage_ranks(const struct rsh_mesh *m);
 
 #endif

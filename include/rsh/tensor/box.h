@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/box.h - a part of a tensor: in each dimension from where, and how
- * much.  Pure arithmetic. */
+/* tensor/box.h - a box: the part of a tensor that begins at an index and has a
+ * size in each dimension.  This is arithmetic; any thread may call it. */
 #ifndef RSH_TENSOR_BOX_H
 #define RSH_TENSOR_BOX_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* More dimensions than MindSpore allows (8) is a damaged record. */
+/* MindSpore allows 8 dimensions; a record of more than 32 is taken for
+ * damaged. */
 #define RSH_MAX_DIMS 32
 
 struct rsh_box {
@@ -16,11 +17,13 @@ struct rsh_box {
 	uint64_t size[RSH_MAX_DIMS];
 };
 
-/* What both have in common, of the same tensor; false: nothing.  A box without
- * elements has nothing in common with any other. */
+/* Puts into *out what two boxes of the same tensor have in common.  Returns
+ * false if that is nothing; *out is then undefined.  A box without elements has
+ * nothing in common with any other. */
 bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 		  struct rsh_box *out);
-/* Is the element at these indexes inside? */
+/* Tells whether the element at these indexes, one for each dimension, is
+ * inside. */
 bool rsh_box_has(const struct rsh_box *b, const uint64_t *at);
 
 #endif

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tensor/codec.h - the one element-wise step that a tensor may take on its way
- * from the stored bytes to those that are shown.  Pure; any thread. */
+ * from the stored bytes to those that are shown.  This is arithmetic without
+ * state; any thread may call it, and nothing fails. */
 #ifndef RSH_TENSOR_CODEC_H
 #define RSH_TENSOR_CODEC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* How stored elements become the virtual file's. */
+/* A codec says how stored elements become those of the virtual file.  "Wide"
+ * means BFloat16 that is stored as 4 bytes. */
 enum rsh_codec {
 	RSH_CODEC_NONE,      /* byte for byte */
 	RSH_CODEC_BF16_WIDE, /* 4 stored bytes, of which the upper 2 count */
 	RSH_CODEC_BF16_NAN,  /* compat: every bfloat16 NaN becomes 0x7fc0 */
-	RSH_CODEC_BF16_WIDE_NAN, /* both */
-	/* Casts, rounding to nearest even as MindSpore does; a NaN becomes
-	 * 0x7fc0 as BFloat16 and 0x7e00 with its sign as Float16, and keeps its
-	 * bits where the wider type has them. */
+	RSH_CODEC_BF16_WIDE_NAN, /* BF16_WIDE, then BF16_NAN */
+	/* The following are casts, which round to nearest even as MindSpore
+	 * does.  A NaN becomes 0x7fc0 as BFloat16, and 0x7e00 with its sign as
+	 * Float16; it keeps its bits where the wider type has them. */
 	RSH_CODEC_BF16_TO_F16,
 	RSH_CODEC_BF16_TO_F32,
 	RSH_CODEC_WIDE_TO_F16,
@@ -27,12 +29,13 @@ enum rsh_codec {
 	RSH_CODEC_COUNT
 };
 
-/* Bytes an element that a codec reads and writes; 1 and 1 without one. */
+/* Tells how many bytes of an element a codec reads and how many it writes; they
+ * are 1 and 1 for RSH_CODEC_NONE. */
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
 
-/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has room
- * for them; returns the bytes written.  in == out is allowed where elements do
- * not grow. */
+/* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has
+ * room for what they become.  Returns the number of bytes written.  in == out
+ * is allowed where elements do not grow. */
 size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in,
 			size_t n_bytes, uint8_t *out);
 

@@ -2,13 +2,13 @@
 /* tensor/cut.h - how a tensor is divided into cells, and which rank holds which
  * cell.
  *
- * There are two forms behind one interface: an even grid (tensor/grid.h), which
- * knows ratios only and is shared by tensors of any size, and a list of boxes,
- * one a rank, which fit tensors of one size.  Ranks are numbered from 0 as the
- * source or the destination counts them; ranks with the same cell are its
- * replicas.  A cell of a grid is numbered in row-major order of the cells, one
- * of a list in the order in which
- * the boxes lie in the tensor.
+ * A cut has one of two forms behind one interface.  A grid (tensor/grid.h) is
+ * even, knows ratios only and is shared by tensors of any size.  A list of
+ * boxes, one for each rank, fits tensors of one size.  Ranks are numbered from
+ * 0 as the source or the destination counts them; ranks with the same cell are
+ * its replicas.  Cells of a grid are numbered in row-major order; those of a
+ * list by where they begin in the dimension that tells most of them apart, and
+ * then by the first dimension, the second and so on.
  *
  *   a grid of 2 x 2 over 8 ranks        boxes of a [6,4]
  *   +----+----+                         +--------+  cell 0: rows 0 and 1
@@ -17,9 +17,10 @@
  *   | 2  | 3  |                         |   |    |
  *   +----+----+                         +---+----+
  *
- * This is arithmetic, which knows no file and no framework.  A cut is immutable
- * once made; any thread may ask.  `dims` is the size of the whole tensor in each
- * dimension.
+ * This is arithmetic, which knows no file and no framework.  A cut does not
+ * change once it is made, so any thread may ask; whoever made it frees it.
+ * `dims` is everywhere the size of the whole tensor in each dimension, and
+ * `box`, `at` and cells are of that tensor.  Asking does not fail.
  */
 #ifndef RSH_TENSOR_CUT_H
 #define RSH_TENSOR_CUT_H
@@ -29,58 +30,66 @@
 
 struct rsh_cut;
 
-/* Takes the grid over, also on failure.  NULL: out of memory. */
+/* Makes a cut of a grid, which it takes over, also on failure.  NULL means out
+ * of memory. */
 struct rsh_cut *rsh_cut_of_grid(struct rsh_grid *grid);
-/* boxes[r] is what rank r holds; they are copied.  0 and *out, -ENOMEM, or
- * -EINVAL with a sentence: a box leaves the tensor, or the boxes of two ranks
- * have some elements in common and not all.  Elements may be in no box. */
+/* Makes a cut of boxes, which are copied; boxes[r] is what rank r holds.
+ * Returns 0 and *out, -ENOMEM, or -EINVAL, with a sentence.  -EINVAL means that
+ * a box does not have n_dims dimensions or leaves the tensor, or that the boxes
+ * of two ranks have some elements in common and not all.  Elements may be in no
+ * box. */
 int rsh_cut_of_boxes(const uint64_t *dims, uint32_t n_dims,
 		     const struct rsh_box *boxes, uint32_t n_ranks,
 		     struct rsh_cut **out, struct rsh_error *err);
 void rsh_cut_free(struct rsh_cut *c);
 
-/* The grid behind a cut; NULL: it is a list of boxes. */
+/* Returns the grid behind a cut, which the cut owns; NULL means that it is a
+ * list of boxes. */
 const struct rsh_grid *rsh_cut_grid(const struct rsh_cut *c);
 
 uint32_t rsh_cut_n_dims(const struct rsh_cut *c);
 uint32_t rsh_cut_n_ranks(const struct rsh_cut *c);
 uint32_t rsh_cut_n_cells(const struct rsh_cut *c);
-/* Is dimension d the same in all cells, from 0 to dims[d]? */
+/* Tells whether all cells have all of dimension d, from 0 to dims[d]. */
 bool rsh_cut_is_whole(const struct rsh_cut *c, const uint64_t *dims,
 		      uint32_t d);
 
-/* The cell that a rank holds, and the ranks that hold a cell.  A rank beyond
- * those of the mesh of a grid is one modulo their number. */
+/* These tell the cell that a rank holds, how many ranks hold a cell, and which
+ * of the ranks is its replica number `replica`.  Of a grid, a rank beyond the
+ * mesh counts as the rank modulo the size of the mesh; a list has no such
+ * rank. */
 uint32_t rsh_cut_cell(const struct rsh_cut *c, uint32_t rank);
 uint32_t rsh_cut_n_replicas(const struct rsh_cut *c, uint32_t cell);
 uint32_t rsh_cut_member(const struct rsh_cut *c, uint32_t cell,
 			uint32_t replica);
-/* Which of the ranks that hold a cell is preferred by rank `like` of the other
- * side: of a grid the one that stands where `like` stands on the axes that do
- * not split the tensor, which is the copy that MindSpore's converter reads; of a
- * list the first. */
+/* Returns the number of the replica that rank `like` of the other side prefers,
+ * of any cell.  Of a grid it is the replica that stands where `like` stands on
+ * the axes that do not split the tensor, which is the copy that MindSpore's
+ * converter reads; of a list it is the first one. */
 uint32_t rsh_cut_replica(const struct rsh_cut *c, uint32_t like);
 
 /* Numbers the ranks so that those of a cell follow each other, in the order of
- * their replica numbers, and says where a cell begins. */
+ * their replica numbers.  The first function tells a rank's number, the second
+ * where the ranks of a cell begin. */
 uint32_t rsh_cut_place(const struct rsh_cut *c, uint32_t rank);
 uint32_t rsh_cut_first_place(const struct rsh_cut *c, uint32_t cell);
 
-/* The box of a cell. */
+/* Puts the box of a cell into *out. */
 void rsh_cut_box(const struct rsh_cut *c, const uint64_t *dims, uint32_t cell,
 		 struct rsh_box *out);
-/* The cell that has the element at these indexes, and its box.  False: none has
- * (of a list). */
+/* Finds the cell that has the element at these indexes, and its box.  Returns
+ * false if no cell has it, which only happens with a list. */
 bool rsh_cut_find(const struct rsh_cut *c, const uint64_t *dims,
 		  const uint64_t *at, uint32_t *cell, struct rsh_box *box);
-/* How many cells have elements of `box`; `each`, unless it is NULL, is told
- * them in ascending order. */
+/* Returns how many cells have elements of `box`, and calls `each`, unless it is
+ * NULL, with each of them in ascending order. */
 typedef void rsh_cell_fn(void *ctx, uint32_t cell);
 uint64_t rsh_cut_overlap(const struct rsh_cut *c, const uint64_t *dims,
 			 const struct rsh_box *box, rsh_cell_fn *each,
 			 void *ctx);
 
-/* True if both cut the same way and put every cell on the same ranks. */
+/* Tells whether both cuts have the same cells and put each on the same ranks.
+ * A grid equals only a grid, and one over the same axes. */
 bool rsh_cut_equal(const struct rsh_cut *a, const struct rsh_cut *b);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/dtype.h - element types of checkpoint tensors.
+/* tensor/dtype.h - element types of checkpoint tensors, with their names and
+ * sizes.  The table is constant; any thread may ask.
  *
  * The type strings of TensorProto.tensor_type are MindSpore's C++ type names;
- * content is raw little-endian C-order memory.  `str` is numpy's <U layout:
- * UTF-32LE code points, so four bytes an element.  Names of safetensors are in
- * wire/safetensors_dtype.c.  The index cache stores the numbers: a new type goes
- * to the end. */
+ * the content is raw little-endian memory in C order.  `str` is numpy's <U
+ * layout: UTF-32LE code points, so four bytes an element.  Names of safetensors
+ * are in wire/safetensors_dtype.c.  The index cache stores the numbers, so a
+ * new type goes to the end. */
 #ifndef RSH_TENSOR_DTYPE_H
 #define RSH_TENSOR_DTYPE_H
 
@@ -37,11 +38,11 @@ enum rsh_dtype {
 	RSH_DTYPE_COUNT
 };
 
-/* RSH_DTYPE_UNKNOWN when the string is none of the above. */
+/* Returns the type of that name, RSH_DTYPE_UNKNOWN if there is none. */
 enum rsh_dtype rsh_dtype_parse(const char *s, size_t len);
-/* "Float32", ...; "?" for RSH_DTYPE_UNKNOWN. */
+/* Returns the name, such as "Float32", or "?" for RSH_DTYPE_UNKNOWN. */
 const char *rsh_dtype_name(enum rsh_dtype t);
-/* Bytes an element as stored; 0 for RSH_DTYPE_UNKNOWN. */
+/* Returns the bytes of a stored element, 0 for RSH_DTYPE_UNKNOWN. */
 unsigned rsh_dtype_size(enum rsh_dtype t);
 
 #endif

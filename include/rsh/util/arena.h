@@ -10,21 +10,24 @@
 
 struct rsh_arena_block;
 
-/* All zero is an empty arena. */
+/* An arena whose bytes are all zero is an empty one. */
 struct rsh_arena {
 	struct rsh_arena_block *blocks; /* the one in use first */
 	size_t left;                    /* unused bytes of the first block */
 };
 
-/* `size` zeroed bytes, aligned to `align` (a power of two, at most that of
- * max_align_t).  NULL: out of memory.  A size of 0 gives a valid address. */
+/* Returns `size` zeroed bytes, aligned to `align` (a power of two, at most that
+ * of max_align_t); NULL means out of memory.  A size of 0 gives a valid
+ * address. */
 void *rsh_arena_alloc(struct rsh_arena *a, size_t size, size_t align);
-/* A NUL-terminated copy of the `len` bytes at `s`. */
+/* Returns a NUL-terminated copy of the `len` bytes at `s`, which lives as long
+ * as the arena; NULL means out of memory. */
 char *rsh_arena_strndup(struct rsh_arena *a, const char *s, size_t len);
 /* Frees all pieces; the arena is empty then. */
 void rsh_arena_clear(struct rsh_arena *a);
 
-/* An array of n elements of a type. */
+/* Returns a zeroed array of n elements of a type; NULL means out of memory or
+ * that its size does not fit a size_t. */
 #define rsh_arena_array(a, type, n) \
 	((type *)rsh_arena_alloc_array_(a, n, sizeof(type), _Alignof(type)))
 void *rsh_arena_alloc_array_(struct rsh_arena *a, size_t n, size_t elem,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/checked.h - arithmetic on numbers that come from a file.
  *
- * Every helper returns false on overflow and then leaves *out undefined. */
+ * A helper that returns bool returns false on overflow, and *out is then
+ * undefined.  All are pure; any thread may call them. */
 #ifndef RSH_UTIL_CHECKED_H
 #define RSH_UTIL_CHECKED_H
 
@@ -19,8 +20,8 @@ static inline bool rsh_mul_u64(uint64_t a, uint64_t b, uint64_t *out)
 	return !__builtin_mul_overflow(a, b, out);
 }
 
-/* Product of n non-negative int64 values; an empty product is 1.
- * False on overflow of int64_t or when a value is negative. */
+/* Computes the product of n non-negative int64 values; an empty product is 1.
+ * Returns false if a value is negative or the product exceeds INT64_MAX. */
 static inline bool rsh_product_i64(const int64_t *v, size_t n, uint64_t *out)
 {
 	uint64_t p = 1;

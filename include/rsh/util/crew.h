@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/crew.h - threads that share a list of things to do. */
+/* util/crew.h - threads that share a list of things to do, for loads of many
+ * files.  Each call starts and joins threads of its own, so any thread may
+ * call. */
 #ifndef RSH_UTIL_CREW_H
 #define RSH_UTIL_CREW_H
 
@@ -7,12 +9,15 @@
 
 #include "rsh/util/error.h"
 
-/* Thing number i; 0, or -errno with a sentence.  Any thread. */
+/* Does thing number i.  Returns 0, or -errno with a sentence.  Several threads
+ * of the crew call it at once, each with another i. */
 typedef int rsh_crew_work(void *ctx, size_t i, struct rsh_error *err);
 
-/* Runs work(ctx, i) for all i below n, in ascending order, by so many threads,
- * of which the caller's is one (0: as many as there are processors), until one
- * fails.  0, or the first failure with its sentence. */
+/* Runs work(ctx, i) for all i below n, begun in ascending order, by at most
+ * n_threads threads (0: as many as there are processors).  The caller's thread
+ * is one of them.  A failure stops the crew: what is under way is finished, and
+ * nothing else begun.  Returns 0, or what the first failure returned, with its
+ * sentence in err, which must not be NULL. */
 int rsh_crew_run(unsigned n_threads, size_t n, rsh_crew_work *work, void *ctx,
 		 struct rsh_error *err);
 

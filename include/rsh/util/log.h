@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/log.h - the program's log.
  *
- * One log a process: it goes to stderr until told otherwise, to a file, to
+ * A process has one log.  It goes to stderr until told otherwise, to a file, to
  * syslog or to systemd's journal.  A line is "reshardfs: <level>: <text>"
- * (stderr) or the same with a time stamp before it (file); the text is escaped
- * (text.h), so that a line is a line whatever names are in it.  The last warnings
- * and errors are kept in memory, whatever the level.  Threads: everything here
- * may be called from any thread; one line is written with one write(2).
+ * (stderr) or the same with a time stamp before it (file).  The text is escaped
+ * (text.h), so that a line stays one line whatever names are in it.  The last
+ * warnings and errors are kept in memory, whatever the level.
+ *
+ * Threads: any thread may call any function here; one line is written with one
+ * write(2).  To log leaves errno as it was.
  */
 #ifndef RSH_UTIL_LOG_H
 #define RSH_UTIL_LOG_H
@@ -24,23 +26,27 @@ enum rsh_log_level {
 
 void rsh_log_set_level(enum rsh_log_level level);
 enum rsh_log_level rsh_log_get_level(void);
-/* "error", "warning", "notice", "info", "debug"; -EINVAL otherwise. */
+/* Reads "error", "warning", "notice", "info" or "debug" into *out.  Returns 0,
+ * or -EINVAL for any other word. */
 int rsh_log_parse_level(const char *s, enum rsh_log_level *out);
 const char *rsh_log_level_name(enum rsh_log_level level);
 
-/* Appends to `path` (created 0600) from now on.  0 or -errno. */
+/* Sends the log to the file `path` from now on, appending; a new file has mode
+ * 0600.  Returns 0 or -errno. */
 int rsh_log_to_file(const char *path);
-/* syslog(3) as daemon from now on, for a process without a terminal. */
+/* Sends the log to syslog(3) as daemon from now on, for a process without a
+ * terminal. */
 void rsh_log_to_syslog(void);
-/* The socket of systemd's journal. */
+/* This is the socket of systemd's journal. */
 #define RSH_LOG_JOURNAL "/run/systemd/journal/socket"
-/* That journal from now on.  0, or -errno where there is none. */
+/* Sends the log to that journal from now on.  Returns 0, or -errno where there
+ * is none. */
 int rsh_log_to_journal(void);
 
-/* The last 200 warnings and errors as lines of a file, the oldest first; from
- * malloc, NULL: out of memory. */
+/* Returns the last 200 warnings and errors, formatted as lines of a log file,
+ * the oldest first.  The caller frees the text; NULL means out of memory. */
 char *rsh_log_recent(void);
-/* How many there were since the start. */
+/* Counts the errors and warnings since the start of the process. */
 void rsh_log_counts(uint64_t *errors, uint64_t *warnings);
 
 bool rsh_log_enabled(enum rsh_log_level level);

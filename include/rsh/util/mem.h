@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/mem.h - owning pointers and descriptors, and growing arrays. */
+/* util/mem.h - owning pointers and descriptors, growing arrays, and helpers for
+ * sorted ones.  No function keeps state, so any thread may call. */
 #ifndef RSH_UTIL_MEM_H
 #define RSH_UTIL_MEM_H
 
@@ -8,31 +9,34 @@
 #include <stdint.h>
 
 /* Makes room for `need` elements of `elem` bytes in the array *ptr, whose
- * capacity in elements is *cap; grows by doubling.  0 or -ENOMEM (the array
- * is then unchanged). */
+ * capacity in elements is *cap; it grows by doubling.  Returns 0, or -ENOMEM
+ * and leaves the array unchanged. */
 int rsh_grow(void *ptr, size_t *cap, size_t need, size_t elem);
 
-/* For qsort(): numbers of type uint32_t, ascending. */
+/* Compares numbers of type uint32_t, for qsort() into ascending order. */
 int rsh_by_u32(const void *a, const void *b);
-/* Of n ascending numbers the first that is no lower than x; n if none is. */
+/* Returns the index of the first of n ascending numbers that is no lower than
+ * x; n if there is none. */
 uint32_t rsh_first_from(const uint32_t *v, uint32_t n, uint32_t x);
-/* For the functions that qsort() is given: as strcmp(). */
+/* Compares two numbers as strcmp() compares strings, for use in functions that
+ * are given to qsort(). */
 static inline int rsh_compare_u64(uint64_t a, uint64_t b)
 {
 	return (a > b) - (a < b);
 }
 
-/* malloc of n*elem bytes, NULL on overflow too; never a zero-size request. */
+/* Returns n * elem bytes from malloc; NULL means out of memory or overflow.
+ * For 0 bytes it still returns an address. */
 void *rsh_alloc_array(size_t n, size_t elem);
 
-/* Scope guards: `cleanup_free char *p = NULL;`, `cleanup_fd int fd = -1;`.
- * They keep errno. */
+/* These two are scope guards, used as `cleanup_free char *p = NULL;` and
+ * `cleanup_fd int fd = -1;`.  They keep errno. */
 void rsh_cleanup_free_(void *p);
 void rsh_cleanup_fd_(int *fd);
 #define cleanup_free __attribute__((cleanup(rsh_cleanup_free_)))
 #define cleanup_fd __attribute__((cleanup(rsh_cleanup_fd_)))
 
-/* Takes the value out of a guarded variable, which is left empty. */
+/* These two take the value out of a guarded variable, which is left empty. */
 #define steal_pointer(pp) \
 	({ __typeof__(*(pp)) stolen_ = *(pp); *(pp) = NULL; stolen_; })
 static inline int steal_fd(int *fd)
@@ -43,8 +47,9 @@ static inline int steal_fd(int *fd)
 	return v;
 }
 
-/* The directory of a descriptor, which it takes over in any case; NULL with
- * errno, which is as it was for a negative one. */
+/* Opens the directory of a descriptor, which it takes over, also on failure.
+ * NULL means failure with errno; of a negative descriptor errno is left as it
+ * was. */
 DIR *rsh_dir_of(int fd);
 
 #endif

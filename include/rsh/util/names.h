@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/names.h - parameter names as small numbers.
  *
- * A thousand rank files repeat the same few thousand names; they are stored
- * once and everything above refers to a name by its id (0, 1, 2, ... in the
- * order of first appearance).
+ * A thousand rank files repeat the same few thousand names.  The table stores
+ * each name once, and everything above refers to it by its id (0, 1, 2, ... in
+ * the order of first appearance).
  *
- * Threads: add() from one thread at a time or under the table's own mutex -
- * it has one, so add() and find() may be called from any thread.  text() and
- * count() take no lock: they may be called once the ids in question were
- * handed out with a happens-before (thread join, publication of the tree).
+ * Threads: any thread may call add() and find() at any time, since the table
+ * has a mutex.  text() and count() take no lock.  A thread may call text() for
+ * an id that it got from add() or find(), or that was handed to it with a
+ * happens-before (a thread join, the publication of the tree).
  */
 #ifndef RSH_UTIL_NAMES_H
 #define RSH_UTIL_NAMES_H
@@ -23,12 +23,13 @@ struct rsh_names;
 struct rsh_names *rsh_names_new(void); /* NULL: out of memory */
 void rsh_names_free(struct rsh_names *t);
 
-/* The id of the `len` bytes at `s` (no NUL inside), added if new.
- * RSH_NAME_NONE when memory is out. */
+/* Returns the id of the `len` bytes at `s` (without a NUL), which are added if
+ * they are new.  RSH_NAME_NONE means out of memory or too many names. */
 uint32_t rsh_names_add(struct rsh_names *t, const char *s, size_t len);
-/* The id, or RSH_NAME_NONE if it was never added. */
+/* Returns the id, or RSH_NAME_NONE if the name was never added. */
 uint32_t rsh_names_find(struct rsh_names *t, const char *s, size_t len);
-/* NUL-terminated, owned by the table, at a fixed address for its life. */
+/* Returns the NUL-terminated text of an id that was handed out.  The table owns
+ * it and never moves it. */
 const char *rsh_names_text(const struct rsh_names *t, uint32_t id);
 uint32_t rsh_names_count(const struct rsh_names *t);
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/place.h - where copies by the kernel are fast.
+/* util/place.h - where a buffer has to begin for the kernel's copies to be
+ * fast.
  *
  * Kernels copy by `rep movsb` where the processor says that it is fast.  On
- * AMD's it is five to eight times slower than usual when the target lies 1 to
- * 63 bytes above the source modulo 4096 (measured on Zen 4: 2.4 GB/s instead of
- * 16).  Headers of records differ by a few bytes from file to file, so that a
- * buffer that begins with a page is in that zone more often than not.
+ * AMD's processors it is five to eight times slower than usual when the target
+ * lies 1 to 63 bytes above the source modulo 4096 (measured on Zen 4: 2.4 GB/s
+ * instead of 16).  Headers of records differ by a few bytes from file to file,
+ * so that a buffer that begins with a page is in that zone more often than not.
+ * This is arithmetic; any thread may call it.
  */
 #ifndef RSH_UTIL_PLACE_H
 #define RSH_UTIL_PLACE_H
@@ -13,13 +15,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A buffer needs so much more room to be placed. */
+/* A buffer needs this many more bytes so that it can be placed. */
 #define RSH_PLACE_MAX 4096
 
-/* Where in a page to begin a buffer into which the file's bytes from `origin`
- * on are read: far from the slow zone, and 64 .. 4032, so that copies from it to
- * readers' buffers are not slow either, which begin 0 to 48 bytes into a page (a
- * mapping, and what malloc and Python make of one). */
+/* Returns where in a page to begin a buffer into which the file's bytes from
+ * `origin` on are read.  The place is far from the slow zone and between 64 and
+ * 4032.  So copies from the buffer to readers' buffers are not slow either:
+ * those begin 0 to 48 bytes into a page (a mapping, and what malloc and Python
+ * make of one). */
 static inline size_t rsh_place(uint64_t origin)
 {
 	const size_t line = 64;

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/room.h - how much memory this process may still take, where somebody has
- * set a limit: ulimit -v and -d bound what it maps, control groups what is
- * resident.
+ * set a limit.  `ulimit -v` and `-d` limit what it maps, control groups what is
+ * resident.  No function fails: what cannot be found out counts as no limit.
  *
- * Threads: any. */
+ * Threads: any thread may ask; rsh_room_save() has its own rule. */
 #ifndef RSH_UTIL_ROOM_H
 #define RSH_UTIL_ROOM_H
 
 #include <stdint.h>
 
-/* Nobody has set a limit. */
+/* This value means that nobody has set a limit. */
 #define RSH_ROOM_ENDLESS UINT64_MAX
 
-/* Bytes that can still be mapped; found out by trying. */
+/* Returns how many bytes can still be mapped, which it finds out by trying. */
 uint64_t rsh_room_to_map(void);
 
-/* Bytes that the control groups of this process, of either version, still let be
- * resident; pages of files count as free.  Reads /proc and /sys. */
+/* Returns how many bytes the control groups of this process, of either version,
+ * still let be resident; pages of files count as free.  It reads /proc and
+ * /sys. */
 uint64_t rsh_room_resident(void);
 
-/* Before any thread is started: where mappings are limited, threads get small
- * stacks and share what malloc maps, of which each would else have 64 MiB. */
+/* Saves address space where it is limited: threads get small stacks and share
+ * one arena of malloc, since each would else map 64 MiB of its own.  It is
+ * called before any thread is started. */
 void rsh_room_save(void);
 
 #endif

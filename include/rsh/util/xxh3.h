@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/xxh3.h - xxhash.h for those who hash whole files: where the library can
- * choose the instructions when it runs, XXH3 takes the widest ones that the
+/* util/xxh3.h - xxhash.h for rooms that hash whole files.  Where the library
+ * can choose the instructions at run time, XXH3 takes the widest ones that the
  * processor has. */
 #ifndef RSH_UTIL_XXH3_H
 #define RSH_UTIL_XXH3_H

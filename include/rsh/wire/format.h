@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/format.h - the two formats of checkpoint files, told apart by the ends
- * of their names, and what is asked of either. */
+ * of their names, and what both can be asked.  Any thread may call. */
 #ifndef RSH_WIRE_FORMAT_H
 #define RSH_WIRE_FORMAT_H
 
@@ -13,18 +13,19 @@
 enum rsh_format {
 	RSH_FORMAT_CKPT,
 	RSH_FORMAT_SAFETENSORS,
-	RSH_FORMAT_COUNT /* neither */
+	RSH_FORMAT_COUNT /* a file of neither */
 };
 
-/* The format of a file that is called `name`; RSH_FORMAT_COUNT if it is no
- * checkpoint, or nothing stands before the suffix. */
+/* Returns the format of a file that is called `name`; RSH_FORMAT_COUNT if it is
+ * no checkpoint, or nothing stands before the suffix. */
 enum rsh_format rsh_format_of(const char *name);
-/* ".ckpt", ".safetensors". */
+/* Returns the suffix of a format: ".ckpt" or ".safetensors". */
 const char *rsh_format_suffix(enum rsh_format f);
 
-/* Scans a file as rsh_ckpt_scan() or rsh_safetensors_scan() does; `full` also
- * compares the checksum, of a file that has one, with all its bytes.  has_crc of
- * the index says of both formats whether there is one. */
+/* Scans a file as rsh_ckpt_scan() or rsh_safetensors_scan() does, with their
+ * errors.  If `full`, it also reads all bytes and compares their checksum, if
+ * the file has one.  For both formats has_crc of the index says whether it
+ * has. */
 int rsh_format_scan(enum rsh_format f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err);

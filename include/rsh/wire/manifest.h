@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/manifest.h - what files of a conversion hold, written down: sizes and
- * xxh3 of every file and record, and what they were made of.
+/* wire/manifest.h - what the files of a written tree hold: sizes and xxh3 of
+ * every file and record, and what they were made of.
  *
  * A manifest is JSON Lines: each line is an object that says with its first key
- * what it is.  So neither who writes one nor who reads it ever holds more than a
- * line.  The first line is the head, the last one the end; in between stand the
- * sources, then the files.  reshardfs(5) has the keys.
+ * what it is.  So neither who writes one nor who reads it ever holds more than
+ * a line.  The first line is the head, the last one the end; in between stand
+ * the sources, then the files.  reshardfs(5) has the keys.  Functions keep no
+ * state, so any thread may call them.
  */
 #ifndef RSH_WIRE_MANIFEST_H
 #define RSH_WIRE_MANIFEST_H
@@ -19,7 +20,8 @@
 
 #define RSH_MANIFEST_VERSION 1
 
-/* A longer line is no manifest's: that is half a million records of a file. */
+/* No manifest has a longer line: one of this length tells of half a million
+ * records. */
 #define RSH_MANIFEST_LINE_MAX ((size_t)64 * 1024 * 1024)
 
 enum rsh_manifest_kind {
@@ -29,24 +31,24 @@ enum rsh_manifest_kind {
 	RSH_MANIFEST_END,
 };
 
-/* A strategy: its path as given, and the xxh3 of what it said. */
+/* This is a strategy: its path as given, and the xxh3 of what it said. */
 struct rsh_manifest_strategy {
 	const char *path; /* NULL: none */
 	uint64_t xxh3;
 };
 
 struct rsh_manifest_head {
-	const char *program; /* version of the one that made it */
+	const char *program; /* version of the program that made it */
 	const char *source;  /* SOURCE as an absolute path */
 	const char *step;    /* the checkpoint that was taken */
 	struct rsh_manifest_strategy src, dst;
-	/* Of everything that decides about the bytes: who has another one
-	 * describes another conversion. */
+	/* This is the xxh3 of everything that decides about the bytes: a
+	 * manifest with another one is of other files. */
 	uint64_t conversion;
 	uint64_t n_files, bytes; /* of the whole tree */
 };
 
-/* A source file that the tree was made of. */
+/* This is a source file that the tree was made of. */
 struct rsh_manifest_source {
 	uint32_t rank;
 	const char *path; /* below SOURCE, or absolute */
@@ -55,8 +57,8 @@ struct rsh_manifest_source {
 	uint32_t mtime_ns;
 };
 
-/* A stretch of a file: a record with all its headers (.ckpt), or the bytes of a
- * tensor (safetensors). */
+/* This is a stretch of a file: a record with all its headers (.ckpt), or the
+ * bytes of a tensor (safetensors). */
 struct rsh_manifest_record {
 	const char *name;
 	enum rsh_dtype dtype;
@@ -70,8 +72,8 @@ struct rsh_manifest_file {
 	const char *path; /* below the tree's root */
 	uint64_t size;
 	uint64_t xxh3;
-	/* The real file that was written, so that it is known again; not of
-	 * files that were only looked at. */
+	/* If it was written, these tell the real file, so that it can be
+	 * recognized; of files that were only read nothing is known. */
 	bool written;
 	uint64_t inode;
 	int64_t mtime_s;
@@ -86,23 +88,23 @@ struct rsh_manifest_line {
 		struct rsh_manifest_head head;
 		struct rsh_manifest_source source;
 		struct rsh_manifest_file file;
-		uint64_t n_files; /* of the end: how many this manifest has */
+		uint64_t n_files; /* END: files in this manifest */
 	};
-	void *owner_; /* of everything that is pointed to */
+	void *owner_; /* owns everything that is pointed to */
 };
 
-/* The text of a line with its line end, from malloc: 0 and *text, or -ENOMEM.
- * What is not UTF-8 in a name or a path is written as "\xNN". */
+/* Writes a line with its line end.  Returns 0 and *text, which the caller
+ * frees, or -ENOMEM.  In a name or a path that is not UTF-8 every byte above
+ * 0x7f is written as "\xNN". */
 int rsh_manifest_emit(const struct rsh_manifest_line *line, char **text,
 		      size_t *len);
 
-/* Reads one line; `path` and `number` are for messages.  0 and *out, to be
- * cleared, or -errno with a sentence:
- *   -EBADMSG  not such a line: numbers out of range, records that overlap, are
- *             out of order or lie beyond the file's end, a path that leads out of
- *             the tree
- *   -ENOTSUP  a head of a later version.
- * Allocates in proportion to `len`, which is RSH_MANIFEST_LINE_MAX at most. */
+/* Reads one line; `path` and `number` are for messages.  Returns 0 and *out,
+ * which the caller clears, or -errno with a sentence and nothing to clear.
+ * -EBADMSG means that it is no such line: numbers are out of range, records
+ * overlap, are out of order or lie beyond the file's end, or a path leads out
+ * of the tree.  -ENOTSUP means a head of a later version.  It allocates in
+ * proportion to `len`, which is RSH_MANIFEST_LINE_MAX at most. */
 int rsh_manifest_parse(const char *text, size_t len, const char *path,
 		       uint64_t number, struct rsh_manifest_line *out,
 		       struct rsh_error *err);

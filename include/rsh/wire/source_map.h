@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/source_map.h - a JSON file that names each rank's checkpoint, as
- * transform_checkpoint_by_rank takes it: {"0": "path", "1": "path", ...}. */
+ * transform_checkpoint_by_rank takes it: {"0": "path", "1": "path", ...}.  A
+ * map does not change once it is parsed, so any thread may read it. */
 #ifndef RSH_WIRE_SOURCE_MAP_H
 #define RSH_WIRE_SOURCE_MAP_H
 
@@ -19,8 +20,10 @@ struct rsh_source_map {
 	struct rsh_source_map_entry *entries; /* in file order */
 };
 
-/* `path` is for messages.  0, or -EBADMSG with a sentence: not JSON, not an
- * object, a key that is no rank, a rank twice, a path that is no string. */
+/* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
+ * *out, which the caller frees, -ENOMEM, or -EBADMSG with a sentence: it is not
+ * JSON, no object, a key is no rank, a rank stands there twice, a path is no
+ * string or empty. */
 int rsh_source_map_parse(const void *data, size_t len, const char *path,
 			 struct rsh_source_map **out, struct rsh_error *err);
 void rsh_source_map_free(struct rsh_source_map *m);

@@ -2,9 +2,11 @@
 /* wire/strategy_file.h - one strategy file as it was read, protobuf
  * (proto/node_strategy.proto) or JSON; nothing is interpreted here.
  *
- * Order matters: MindSpore takes the device count from the first layout item
- * and the items come in the hash order of its writer, so items stay in file
- * order; of two items of one name the last wins, in the first one's place. */
+ * Order matters: MindSpore takes the device count from the first layout item,
+ * and the items come in the hash order of its writer.  So items stay in file
+ * order; of two items of one name the last counts, in the first one's place.  A
+ * file does not change once it is parsed, so any thread may read it; whoever
+ * parsed it frees it. */
 #ifndef RSH_WIRE_STRATEGY_FILE_H
 #define RSH_WIRE_STRATEGY_FILE_H
 
@@ -14,18 +16,19 @@
 
 #include "rsh/util/error.h"
 
-/* More mesh axes, tensor map entries or shape dimensions than this are no
- * layout (the expanded form of an 8-dimensional tensor stays below). */
+/* No layout has more mesh axes, tensor map entries or shape dimensions than
+ * this (the expanded form of an 8-dimensional tensor stays below). */
 #define RSH_STRATEGY_MAX_DIMS 32
 
-/* Which mesh axes split one dimension, most significant first.  A number m
- * means mesh axis n_mesh-1-m.  n == 0: not split (the file says -1). */
+/* An entry says which mesh axes split one dimension, most significant first.  A
+ * number m means mesh axis n_mesh - 1 - m.  n == 0 means that it is not split
+ * (the file says -1). */
 struct rsh_map_entry {
 	uint32_t n;
 	const int32_t *axes; /* all >= 0 and < n_mesh */
 };
 
-/* The layout of one parameter (ParallelLayouts). */
+/* This is the layout of one parameter (ParallelLayouts). */
 struct rsh_strategy_item {
 	const char *name;     /* as in the file: "<stage>-<param>" when merged */
 	uint32_t n_mesh;      /* dev_matrix; every size >= 1, product < 2^31 */
@@ -40,11 +43,11 @@ struct rsh_strategy_item {
 	int32_t opt_size;     /* opt_weight_shard_size; -1: the whole group */
 };
 
-/* An operator of the planned network (ParallelStrategyItem). */
+/* This is an operator of the planned network (ParallelStrategyItem). */
 struct rsh_strategy_op {
 	const char *name; /* "<primitive>_<its first parameter>" */
-	/* It was given by tuples of numbers; else by Layout objects, of which
-	 * nothing is written. */
+	/* The operator was planned by tuples of numbers; false means by Layout
+	 * objects, of which nothing is written. */
 	bool tuples;
 };
 
@@ -58,22 +61,22 @@ struct rsh_strategy_file {
 	uint32_t n_items;      /* layout items */
 	const struct rsh_strategy_item *items;
 	uint64_t content_hash; /* xxh3 of the file's bytes */
-	void *arena_;          /* everything above lies in it */
+	void *arena_;          /* what is pointed to lies in it */
 };
 
 /* Parses the `len` bytes at `data`; `path` is for messages and decides the
- * format: it ends in ".json" (case-sensitive) or it is protobuf.
- * 0, or -EBADMSG with a sentence naming path and, where known, the item:
- * empty file, not a strategy, no layout item, no dev_matrix (pipeline only),
- * an axis that is not in the mesh, a mesh size of 0, an axis used twice by one
- * tensor, sizes out of range.  A .ckpt checkpoint given by mistake is such an
- * error and says so.  */
+ * format: it ends in ".json" (case-sensitive) or it is protobuf.  Returns 0 and
+ * *out, -ENOMEM, or -EBADMSG with a sentence that names path and, where known,
+ * the item: an empty file, not a strategy, no layout item, no dev_matrix
+ * (pipeline only), an axis that is not in the mesh, a mesh size of 0, an axis
+ * used twice by one tensor, sizes out of range.  A .ckpt checkpoint given by
+ * mistake is such an error and says so. */
 int rsh_strategy_parse(const void *data, size_t len, const char *path,
 		       struct rsh_strategy_file **out, struct rsh_error *err);
 
-/* The same for whoever wants to hear of everything that is wrong: what would
- * be the sentence about a layout item is given to `report` instead, and the
- * item is left out.  The file may have no items left then. */
+/* Parses a file as rsh_strategy_parse() does, for a caller who wants to hear of
+ * everything that is wrong: `report` is told the sentence about a bad layout
+ * item, which is left out.  The file may have no items left then. */
 typedef void rsh_strategy_report_fn(void *ctx, const char *sentence);
 int rsh_strategy_parse_all(const void *data, size_t len, const char *path,
 			   rsh_strategy_report_fn *report, void *ctx,
