@@ -84,8 +84,11 @@ static json_t *record_json(const struct rsh_manifest_record *r)
 {
 	json_t *shape = json_array();
 
-	for (uint32_t i = 0; i < r->n_dims; i++)
-		json_array_append_new(shape, json_integer(r->dims[i]));
+	for (uint32_t i = 0; i < r->n_dims && shape; i++)
+		if (json_array_append_new(shape, json_integer(r->dims[i]))) {
+			json_decref(shape);
+			shape = NULL;
+		}
 	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "name",
 			 text_json(r->name), "dtype", rsh_dtype_name(r->dtype),
 			 "shape", shape, "offset", number_json(r->offset),

@@ -310,12 +310,22 @@ static int emit_pb(struct rsh_arena *a, const struct rsh_staged_item *items,
 
 /* ---- JSON ---- */
 
+/* Appends a number; where memory is out *list is freed and becomes NULL, which
+ * json_pack() takes for a failure. */
+static void json_put(json_t **list, json_int_t number)
+{
+	if (*list && json_array_append_new(*list, json_integer(number)) == 0)
+		return;
+	json_decref(*list);
+	*list = NULL;
+}
+
 static json_t *json_mesh(const struct rsh_strategy_item *it)
 {
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < it->n_mesh; i++)
-		json_array_append_new(list, json_integer(it->mesh[i]));
+		json_put(&list, it->mesh[i]);
 	return list;
 }
 
@@ -326,8 +336,7 @@ static json_t *json_map(const struct rsh_strategy_item *it)
 	for (uint32_t i = 0; i < it->n_map; i++) {
 		const struct rsh_map_entry *e = &it->map[i];
 
-		json_array_append_new(list,
-				      json_integer(e->n ? e->axes[0] : -1));
+		json_put(&list, e->n ? e->axes[0] : -1);
 	}
 	return list;
 }
@@ -337,7 +346,7 @@ static json_t *json_shape(const struct rsh_strategy_item *it)
 	json_t *list = json_array();
 
 	for (uint32_t i = 0; i < it->n_shape; i++)
-		json_array_append_new(list, json_integer(it->shape[i]));
+		json_put(&list, it->shape[i]);
 	return list;
 }
 
@@ -349,8 +358,11 @@ static json_t *json_layout(const struct rsh_strategy_item *it)
 			      "opt_weight_shard_step", it->opt_step,
 			      "tensor_map", json_map(it));
 
-	if (l && it->n_shape)
-		json_object_set_new(l, "tensor_shape", json_shape(it));
+	if (l && it->n_shape &&
+	    json_object_set_new(l, "tensor_shape", json_shape(it))) {
+		json_decref(l);
+		return NULL;
+	}
 	return l;
 }
 
@@ -359,10 +371,11 @@ static json_t *json_op(const struct rsh_staged_item *s)
 	json_t *all = json_array(), *split = json_array();
 
 	for (uint32_t e = 0; e < s->item.n_map; e++)
-		json_array_append_new(split, json_integer(
-						emit_split_of(&s->item, e)));
-	if (s->tuples)
-		json_array_append(all, split);
+		json_put(&split, emit_split_of(&s->item, e));
+	if (s->tuples && json_array_append(all, split)) {
+		json_decref(all);
+		all = NULL;
+	}
 	json_decref(split);
 	return json_pack("{s:o,s:i}", "parallel_strategy", all, "stage",
 			 (int)s->stage);
