@@ -4,10 +4,10 @@
  *   /.reshardfs/stats, metrics, log, config
  *   /.reshardfs/plan/rank_N.json
  *
- * It is a tree beside that of the checkpoints, found by name and never listed in
- * the root, so that whoever walks the mount or copies it sees checkpoints alone.
- * What a file says is made anew whenever it is opened, by whoever knows; its
- * size is 0, as in /proc.  Only the owner of the tree may look in.
+ * It is a tree beside that of the checkpoints, found by name and never listed
+ * in the root, so that whoever walks the mount or copies it sees checkpoints
+ * alone.  What a file says is made anew whenever it is opened, by whoever
+ * knows; its size is 0, as in /proc.  Only the owner of the tree may look in.
  *
  * Threads: the tree never changes, so any thread may use it.
  */

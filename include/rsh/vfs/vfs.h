@@ -145,8 +145,8 @@ ssize_t rsh_vfs_read(const struct rsh_vfs *v, uint64_t node, void *buf,
 
 /* ---- files that are a source file byte for byte ----
  *
- * What they hold may be read from that file without the tree.  Source files have
- * numbers. */
+ * What they hold may be read from that file without the tree.  Source files
+ * have numbers. */
 
 /* Gives the source file whose bytes are the virtual file's.  Returns 0, or
  * -ENODATA if there is none or it is better not read past the tree, as when a
