@@ -2,11 +2,12 @@
 /* daemon/syscalls.c puts a seccomp filter on the calling thread and on those
  * that it starts.
  *
- * It lists what is refused and not what is allowed: the calls that are made
- * are chosen by libc, libfuse and jansson, and other versions of these choose
- * others.  One that was forgotten would fail a read years later.  Listed is
+ * It lists what is refused and not what is allowed: the calls that are made are
+ * chosen by libc, libfuse and jansson, and other versions of these choose
+ * others.  One that was forgotten would fail a read years later.  The list has
  * what leads out of the process, to programs, other processes, privileges,
- * networks and mounts, and parts of the kernel that have no business here. */
+ * networks and mounts, and parts of the kernel that have no business here.
+ */
 #include "config.h"
 
 #include "sandbox_i.h"
@@ -100,7 +101,8 @@ static int refuse_some(scmp_filter_ctx f)
 	return rc;
 }
 
-/* A filter cannot see what clone3 is asked for; libc then takes clone. */
+/* A filter cannot see what clone3 is asked for, so it is refused; libc then
+ * takes clone. */
 static int refuse_namespaces(scmp_filter_ctx f)
 {
 	static const unsigned flags[] = {
