@@ -29,7 +29,7 @@
 
 #define COMPARE_BYTES 4096
 
-/* Is a source file that may be the virtual one. */
+/* A candidate is a source file that may be the virtual one. */
 struct backing_candidate {
 	const struct rsh_reshard *v;
 	struct rsh_body body; /* of the virtual file */

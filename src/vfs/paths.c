@@ -15,7 +15,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* Is a path, or the first bytes of one, which are a directory. */
+/* A place is a path, or the first bytes of one, which are a directory. */
 struct tree_place {
 	const char *path;
 	size_t len, dir_len; /* of it, and of the directory above it */

@@ -10,7 +10,7 @@
  *                                that hold the same
  *   user.reshardfs.step          the checkpoint that was taken
  *   user.reshardfs.record_count  how many records the file has
- *   user.reshardfs.xxh3          see digest.h; not listed, since whoever copies
+ *   user.reshardfs.xxh3          as digest.h says; not listed, since who copies
  *                                attributes would have every file read
  *
  * A file has those that mean something for it, the root has the step.  Other
