@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Are signals that have come, to the thread or to all of its process, and what
- * is done with them. */
+/* These are signals that have come, to the thread or to all of its process, and
+ * what is done with them. */
 struct signals {
 	uint64_t own, shared, blocked, ignored, caught;
 };
