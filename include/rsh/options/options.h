@@ -30,7 +30,7 @@ enum rsh_log_to {
 
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
-/* Is an option of the command line. */
+/* This is an option as the command line has it. */
 struct rsh_given {
 	const char *name;
 	const char *value; /* NULL: it takes none */
