@@ -245,7 +245,7 @@ int rsh_target_check(const char *path, const struct rsh_source *source,
  * followed unless `at` is AT_FDCWD.  Returns the descriptor or -errno. */
 int rsh_target_dir(int at, const char *name, mode_t mode);
 
-/* Is a file under its temporary name, which is locked while it lives. */
+/* This is a file under its temporary name, which is locked while it lives. */
 struct rsh_temp {
 	int dirfd; /* the caller's */
 	int fd;

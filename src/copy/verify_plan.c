@@ -35,7 +35,7 @@ static int nomem_or(int rc, struct rsh_error *err)
 
 struct check {
 	struct rsh_arena arena;
-	/* Is the file of the tree; -1: it is not compared. */
+	/* `fd` is the file of the tree; -1: it is not compared. */
 	int fd;
 	uint64_t size;
 	uint8_t *buf;

@@ -24,7 +24,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* Is a file and what was found of it. */
+/* This has a file and what was found of it. */
 struct file {
 	struct rsh_source_file_info info;
 	struct rsh_inspected in;  /* index NULL: it is damaged */
@@ -296,7 +296,7 @@ static struct file *sound_file(const struct job *j, uint32_t rank)
 	return f && f->in.index ? f : NULL;
 }
 
-/* Is the first file that has a slice. */
+/* The leader is the first file that has a slice. */
 struct leader {
 	const struct file *file;
 	const struct rsh_record *record;

@@ -13,7 +13,7 @@
 #include "rsh/copy/copy.h"
 #include "rsh/vfs/vfs.h"
 
-/* Is one thing that is wrong. */
+/* A problem is one thing that is wrong. */
 struct rsh_problem {
 	char *path;   /* path of the file, or "rank N" that has none */
 	char *record; /* the record in which it is; NULL: not known */
