@@ -210,7 +210,7 @@ static int look_at_mountpoint(const struct rsh_options *o,
 	for (;;) {
 		cleanup_fd int fd = -1;
 
-		/* Who mounts says what is wrong with a path. */
+		/* The process that mounts says what is wrong with a path. */
 		if (rsh_mounted_find(o->mountpoint, &m))
 			return 0;
 		rc = m.n && !is_to_be_covered(&m) ?
