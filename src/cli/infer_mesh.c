@@ -182,7 +182,7 @@ static void find_private(struct rsh_infer *x, uint32_t set)
 
 /* ---- all tensors of a set ---- */
 
-/* Is a mesh of some tensors, and how many these are. */
+/* This has a mesh of some tensors, and how many these are. */
 struct use {
 	const struct rsh_infer_mesh *mesh;
 	uint32_t n_weights, n;

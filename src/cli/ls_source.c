@@ -16,7 +16,7 @@
 #include "rsh/vfs/inspect.h"
 #include "text.h"
 
-/* Is the file of one rank at one step. */
+/* This is the file of one rank at one step. */
 struct step_file {
 	uint32_t rank;
 	char *path;

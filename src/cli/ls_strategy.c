@@ -10,7 +10,7 @@
 #include "ls.h"
 #include "rsh/strategy/grid.h"
 
-/* Is one parameter in one stage. */
+/* A layout is that of one parameter in one stage. */
 struct layout {
 	const struct rsh_strategy_item *item;
 	uint32_t stage;

@@ -8,7 +8,7 @@
 #include "rsh/derive/derive.h"
 #include "rsh/source/source.h"
 
-/* Is a tensor, with its shape as a file holds it and its whole one. */
+/* This is a tensor, with its shape as a file holds it and its whole one. */
 struct rsh_ls_tensor {
 	uint32_t name;
 	enum rsh_dtype dtype;

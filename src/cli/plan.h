@@ -19,7 +19,7 @@ struct rsh_plan_source {
 	uint64_t bytes;
 };
 
-/* Is one virtual file: that of a destination rank, or a part. */
+/* This is one virtual file: that of a destination rank, or a part. */
 struct rsh_plan_file {
 	uint32_t rank;
 	uint64_t bytes;      /* of the virtual file */

@@ -16,7 +16,7 @@
  * a scattered read.  Small runs of files in the page cache took about that. */
 #define RUN_SECONDS 1e-6
 
-/* Is one source file over all virtual files. */
+/* This is one source file over all virtual files. */
 struct source {
 	uint32_t rank;
 	const char *path;

@@ -9,7 +9,7 @@
 #include "rsh/options/options.h"
 #include "rsh/vfs/vfs.h"
 
-/* Is of one run of a command. */
+/* This is kept for one run of a command. */
 struct rsh_work {
 	const struct rsh_options *options;
 	const char *what; /* the word before the bar */
