@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* read/stream.h offers open virtual files that are read by lending: a reader is
  * handed the place where the bytes were prepared, and one that reads from front
- * to back finds the next bytes prepared.  Mounts and hashes read by it.
+ * to back finds the next bytes prepared.  Mounts, hashes and exports use it.
  *
  * Windows of RSH_STREAM_MAX bytes are prepared ahead of a sequential reader in
  * the order of the virtual file, which is that of its plan, whichever source
