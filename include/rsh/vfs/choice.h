@@ -11,11 +11,12 @@
 struct rsh_choice;
 
 /* Compiles the expressions, either of which may be NULL; *out is the caller's,
- * and NULL if both are.  Returns 0 or -EINVAL with a sentence that names the
- * option and the fault. */
+ * and NULL if both are.  Returns 0, -EINVAL with a sentence that names the
+ * option and the fault, or -ENOMEM. */
 int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 		   struct rsh_error *err);
 void rsh_choice_free(struct rsh_choice *c);
+/* Returns whether the name is wanted; `c` must not be NULL. */
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
 
 #endif
