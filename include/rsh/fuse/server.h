@@ -2,9 +2,9 @@
 /* fuse/server.h offers to mount a virtual tree: this is the one room that
  * speaks FUSE.  It decodes a request, calls vfs, and replies.
  *
- * Threads: a server is made, run and freed by one thread; where another one may
- * call a function, its comment says so.  Errors are -errno, with a sentence
- * where one can be given.
+ * Threads: a server is made, run and freed by one thread; while it runs, any
+ * thread may ask for its figures and how it reads.  Errors are -errno, with a
+ * sentence where one can be given.
  */
 #ifndef RSH_FUSE_SERVER_H
 #define RSH_FUSE_SERVER_H
