@@ -3,9 +3,8 @@
  * calls: it judges operands, options that are missing, and options that
  * contradict each other.
  *
- * Each check returns 0, or -EINVAL (or -ENOMEM) with a sentence that names the
- * option or operand.  None keeps anything; a check is called by the thread that
- * parses.
+ * Each check takes the operands out of the options, and returns 0, or -EINVAL
+ * or -ENOMEM with a sentence.  The thread that fills the options calls it.
  */
 #ifndef RSH_OPTIONS_CHECK_H
 #define RSH_OPTIONS_CHECK_H

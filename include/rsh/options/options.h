@@ -3,8 +3,8 @@
  * as one struct that is filled once and read afterwards.
  *
  * Threads: one thread fills it; from then on any thread may read it.  What its
- * pointers point to belongs to argv or to the struct itself, and lives until
- * rsh_options_clear().
+ * pointers point to belongs to argv, to the caller or to the struct itself,
+ * which frees what is its own in rsh_options_clear().
  */
 #ifndef RSH_OPTIONS_OPTIONS_H
 #define RSH_OPTIONS_OPTIONS_H
