@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* daemon/json.h makes the JSON in which a mount tells about itself, and in
- * which commands answer programs.  What is returned is the caller's; NULL
- * always means that memory is out. */
+ * which commands answer programs.  What is returned is the caller's, and NULL
+ * if memory is out. */
 #ifndef RSH_DAEMON_JSON_H
 #define RSH_DAEMON_JSON_H
 

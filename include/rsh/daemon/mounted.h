@@ -3,7 +3,8 @@
  * by the kernel's table and touches no mount, for the daemon of a mount may be
  * gone or hang.
  *
- * Threads: any thread may call these.  Errors are -errno.
+ * Threads: any thread may look what is mounted; what unmounts starts processes,
+ * and is for commands with one thread.  Errors are -errno.
  */
 #ifndef RSH_DAEMON_MOUNTED_H
 #define RSH_DAEMON_MOUNTED_H
