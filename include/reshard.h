@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reshard.h - libreshard: a checkpoint tree under another sharding strategy,
- * read without a mount.
+/* reshard.h - libreshard shows a checkpoint tree under another sharding
+ * strategy, to programs that read it without a mount.
  *
  *	struct reshard *r;
  *	const char *options[] = { "src_strategy=old.ckpt",
@@ -17,9 +17,12 @@
  * Errors: functions that return int give 0 or a negative errno value, and
  * reshard_error() then has the sentence.
  *
+ * Ownership: names that are handed out belong to the open source and are valid
+ * until it is closed.
+ *
  * Threads: one open source may be used by any number of threads at once, until
- * one closes it; others may be opened and closed meanwhile.  It is not for a
- * child of fork(2) to use: the library may have threads at work, for its caches.
+ * one closes it; others may be opened and closed meanwhile.  A child of fork(2)
+ * may not use it: the library may have threads at work, for its caches.
  *
  * ABI: symbols are versioned (LIBRESHARD_0.1).  A struct below changes only
  * with the library's soname.
@@ -37,50 +40,53 @@ extern "C" {
 
 struct reshard;
 
-/* "0.1.0" */
+/* Returns the version, as "0.1.0". */
 const char *reshard_version(void);
 
 /* Opens the tree at `source`.  `options`, NULL or an array that ends with NULL,
  * are "name=value" or "name" as `reshardfs mount -o` takes them, one a string
  * and nothing escaped: src_strategy and dst_strategy (or dst_mesh), select,
- * prefix, format and so on; reshardfs(1) describes them.  Those that are about
- * the mount itself are refused.
+ * prefix, format and so on; reshardfs(1) describes them.  Options about the
+ * mount itself are refused.
  *
  * Warnings go to standard error, or to where log_file says; log_level and
  * log_file hold for the whole process, as of the last open.
  *
- * 0 and *out, to be given to reshard_close(); or a negative errno value, with
- * *out NULL. */
+ * Returns 0 and *out, to be given to reshard_close(); or a negative errno
+ * value, with *out NULL. */
 int reshard_open(const char *source, const char *const *options,
 		 struct reshard **out);
-/* May be NULL.  Nothing of it may be in use by another thread. */
+/* Closes the source, which may be NULL.  No other thread may be using it. */
 void reshard_close(struct reshard *r);
 
-/* The sentence for the last failure of a function in this thread, "" before
- * there was one; control characters and the like in names are "\xNN" there.
- * Valid until this thread fails or asks again. */
+/* Returns the sentence for the last failure of a function in this thread, ""
+ * before there was one; control characters and the like in names are "\xNN"
+ * there.  It is valid until this thread fails or asks again. */
 const char *reshard_error(void);
 
 /* ---- files ---- */
 
-/* A file that is of no rank: the index of a model in parts (format=hf). */
+/* A file that is of no rank has this one: the index of a model in parts
+ * (format=hf). */
 #define RESHARD_NO_RANK UINT32_MAX
 
 struct reshard_file {
 	uint32_t rank;    /* or the number of the part, from 0 */
-	const char *name; /* "rank_0/checkpoint_0.ckpt"; until the close */
+	const char *name; /* "rank_0/checkpoint_0.ckpt" */
 	uint64_t size;    /* bytes */
 };
 
-/* File i is that of rank i; one of no rank comes last. */
+/* Returns how many files there are.  File i is that of rank i; one of no rank
+ * comes last. */
 uint32_t reshard_n_files(const struct reshard *r);
-/* 0 or -ENOENT. */
+/* Describes file i.  Returns 0 or -ENOENT. */
 int reshard_file(const struct reshard *r, uint32_t i,
 		 struct reshard_file *out);
 
-/* Bytes [offset, offset + len) of file i, cut at its end, to buf: how many, or
- * a negative errno value: -ENOENT, -EIO if slices are lost, or what the source
- * gave.  What buf has then is undefined.  0 is the end of the file, or len. */
+/* Reads bytes [offset, offset + len) of file i, cut at its end, to buf.
+ * Returns how many, or a negative errno value: -ENOENT, -EIO if slices are
+ * lost, or what the source gave.  What buf has then is undefined.  0 means that
+ * the file ends at `offset` or before, or that `len` is 0. */
 ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 		     size_t len, uint64_t offset);
 
@@ -89,21 +95,22 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 #define RESHARD_MAX_DIMS 32
 
 struct reshard_record {
-	const char *name;  /* until the close */
+	const char *name;  /* valid until the close */
 	const char *dtype; /* "Float32", "BFloat16", ...; always valid */
 	uint32_t n_dims;
 	int64_t dims[RESHARD_MAX_DIMS];
-	uint64_t bytes;  /* of its content */
-	/* What the file has of it begins at `offset`: in a .ckpt the header of
-	 * its first chunk, the content, and so for each chunk of 512 MiB; in
-	 * a safetensors file the content alone. */
+	uint64_t bytes;  /* bytes of its content */
+	/* What the file has of the record begins at `offset`: in a .ckpt the
+	 * header of its first chunk, the content, and so for each chunk of 512
+	 * MiB; in a safetensors file the content alone. */
 	uint64_t offset;
 	uint64_t stored; /* bytes from there on, headers included */
 };
 
-/* In the order of the file; 0 if there is no such file, or it is of no rank. */
+/* Returns how many records file i has, in the order of the file; 0 if there is
+ * no such file, or it is of no rank. */
 uint32_t reshard_n_records(const struct reshard *r, uint32_t i);
-/* Record n of file i: 0 or -ENOENT. */
+/* Describes record n of file i.  Returns 0 or -ENOENT. */
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 		   struct reshard_record *out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/commands.h - the commands, each with the options that were checked for
- * it. */
+/* cli/commands.h has the commands for main().  Each takes options that were
+ * checked for it, and returns the exit status after it has said what is
+ * wrong. */
 #ifndef RSH_CLI_COMMANDS_H
 #define RSH_CLI_COMMANDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/export.c - `export`: a virtual tree as real files. */
+/* cli/export.c runs `export`, which writes a virtual tree as real files. */
 #include "config.h"
 
 #include "commands.h"
@@ -90,7 +90,7 @@ static int report_export(const struct rsh_work *w,
 
 /* ---- the command ---- */
 
-/* A sentence on what is there now, for whoever has to decide what next. */
+/* Says what is there now, for whoever has to decide what next. */
 static void explain(int rc, const struct rsh_export_result *r,
 		    struct rsh_error *err)
 {

@@ -12,7 +12,7 @@
 #define COLUMNS 79
 #define FEW_OPTIONS 14
 #define OPTION_COLUMN 32  /* where the text of an option begins */
-#define SUMMARY_COLUMN 12 /* and that of a command */
+#define SUMMARY_COLUMN 12 /* where the text of a command begins */
 
 /* Prints words from column `at` on; further lines begin at `indent`. */
 static void wrap(FILE *f, const char *text, size_t at, size_t indent)
@@ -35,7 +35,7 @@ static void wrap(FILE *f, const char *text, size_t at, size_t indent)
 	fputc('\n', f);
 }
 
-/* What is too long stands on a line of its own. */
+/* A name that is too long stands on a line of its own. */
 static void help_entry(FILE *f, const char *left, const char *text,
 		       size_t indent)
 {
@@ -84,8 +84,8 @@ static bool are_few(const struct rsh_command *command)
 	return of <= FEW_OPTIONS;
 }
 
-/* Prints the options of a command below their headings; false: there are more
- * than those that were printed. */
+/* Prints the options of a command below their headings; returns false if there
+ * are more than were printed. */
 static bool help_options(FILE *f, const struct rsh_command *command, bool all)
 {
 	size_t n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/help.h - what --help and --version print, made from the tables. */
+/* cli/help.h offers what --help and --version print, made from the tables. */
 #ifndef RSH_CLI_HELP_H
 #define RSH_CLI_HELP_H
 
@@ -9,13 +9,13 @@
 #include "rsh/options/exit.h"
 
 void rsh_help_program(FILE *f);
-/* The usual options, or all. */
+/* Prints the usual options of a command, or all. */
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all);
 
-/* `help [COMMAND]`. */
+/* Runs `help [COMMAND]`. */
 enum rsh_exit rsh_help(const struct rsh_options *o);
 
-/* How `command` is called, without a newline. */
+/* Prints how `command` is called, without a newline. */
 void rsh_help_usage(FILE *f, const struct rsh_command *command);
 
 #endif

@@ -44,7 +44,7 @@ static size_t count_valid_ranks(const struct rsh_infer *x)
 	return n;
 }
 
-/* *n: ranks that have a valid file of it. */
+/* Chooses and indexes step i; *n is how many ranks have a valid file of it. */
 static int look_at_subject(struct rsh_infer *x, uint32_t i, size_t *n,
 			   struct rsh_error *err)
 {
@@ -79,8 +79,8 @@ static void warn_of_part(const struct rsh_infer *x, size_t have)
 			x->n_there, bad ? "; " : "", bad ? first : "");
 }
 
-/* The newest that all ranks of the tree have whole, or else the one that most
- * have. */
+/* Takes the newest step that all ranks of the tree have whole, or else the one
+ * that most ranks have. */
 static int take_inferred_step(struct rsh_infer *x, struct rsh_error *err)
 {
 	const uint32_t n = rsh_source_n_candidates(x->source);
@@ -156,7 +156,7 @@ static int find_set(struct rsh_infer *x, const struct rsh_inferred *t,
 {
 	struct rsh_infer_set s = { .n = t->n_holders };
 
-	/* Mostly the one of the tensor before. */
+	/* Mostly it is the set of the tensor before. */
 	for (size_t i = x->n_sets; i-- > 0;)
 		if (is_set_of(&x->sets[i], t)) {
 			*out = (uint32_t)i;

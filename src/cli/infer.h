@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/infer.h - `strategy infer`: what the contents of a tree say of the
- * strategy it was saved under.
- *   infer.c        which step, its tensors, the command
- *   infer_mesh.c   what explains each tensor, and all of a set
- *   infer_say.c    hints, and what cannot be known, in sentences
- *   infer_print.c  the table
- *   infer_json.c   JSON
+/* cli/infer.h has `strategy infer`, which prints what the contents of a tree
+ * say of the strategy it was saved under.
+ *   infer.c        chooses the step, reads its tensors, and runs the command
+ *   infer_mesh.c   finds what explains each tensor, and all of a set
+ *   infer_say.c    says hints, and what cannot be known, in sentences
+ *   infer_print.c  prints the table
+ *   infer_json.c   prints JSON
  */
 #ifndef RSH_CLI_INFER_H
 #define RSH_CLI_INFER_H
@@ -33,7 +33,8 @@ struct rsh_infer_mesh {
 };
 
 struct rsh_infer_tensor {
-	/* As in struct rsh_inferred; arrays of its own. */
+	/* These are as in struct rsh_inferred, but the arrays belong to the
+	 * tensor. */
 	uint32_t name, state_of, odd_rank;
 	const struct rsh_ckpt_index *index;
 	const struct rsh_record *record;
@@ -41,24 +42,25 @@ struct rsh_infer_tensor {
 	uint32_t *ranks, *group;
 	bool simple, may_be_private;
 
-	uint32_t set; /* of ranks that hold it */
+	uint32_t set; /* number of the set of ranks that hold it */
 	enum rsh_verdict verdict;
-	struct rsh_infer_mesh mesh; /* of RSH_VERDICT_MESH */
+	struct rsh_infer_mesh mesh; /* if the verdict is RSH_VERDICT_MESH */
 	bool fits; /* the set's mesh explains it */
 };
 
-/* Ranks that hold the same tensors: a pipeline stage, or all. */
+/* A set is of ranks that hold the same tensors: a pipeline stage, or all. */
 struct rsh_infer_set {
 	uint32_t n;
 	uint32_t *ranks; /* ascending */
-	/* The ranks of the stage: from the first to the last of these, lost ones
-	 * included, and lost ones beside them if that explains more. */
+	/* The ranks of the stage are `span` from `first` on: from the first to
+	 * the last of `ranks`, lost ones included, and lost ones beside them if
+	 * that explains more. */
 	uint32_t first, span;
-	bool follows;    /* none that has a file is left out between them */
-	struct rsh_infer_mesh mesh; /* explains most tensors */
+	bool follows;    /* no rank with a file is left out between them */
+	struct rsh_infer_mesh mesh; /* the one that explains most tensors */
 	uint32_t n_tensors;
 	uint32_t by_verdict[RSH_N_VERDICTS];
-	uint32_t n_fit; /* of RSH_VERDICT_MESH */
+	uint32_t n_fit; /* tensors of RSH_VERDICT_MESH that it explains */
 };
 
 struct rsh_infer {
@@ -82,25 +84,25 @@ struct rsh_infer {
 
 enum rsh_exit rsh_infer_command(const struct rsh_options *o);
 
-/* Has the rank a valid file of the step? */
+/* Returns whether the rank has a valid file of the step. */
 static inline bool rsh_infer_has_file(const struct rsh_infer *x, uint32_t rank)
 {
 	return rank < x->view.n_ranks && x->view.index[rank];
 }
 
-/* Fills verdicts, meshes and sets, once all tensors are there.  0 or
+/* Fills verdicts, meshes and sets, once all tensors are there.  Returns 0 or
  * -ENOMEM. */
 int rsh_infer_explain(struct rsh_infer *x);
-/* The groups of all holders, by the mesh of a tensor if it has one: [set->n]
- * numbers below set->span, or RSH_PARTITION_UNKNOWN (from malloc).  NULL: out of
- * memory. */
+/* Returns the groups of all holders, by the mesh of a tensor if it has one:
+ * [set->n] numbers below set->span, or RSH_PARTITION_UNKNOWN (from malloc).
+ * Returns NULL if memory is out. */
 uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 
-/* Adds the sentences.  0 or -ENOMEM. */
+/* Adds the sentences.  Returns 0 or -ENOMEM. */
 int rsh_infer_say(struct rsh_infer *x);
 
-/* 0 or -ENOMEM. */
+/* Both return 0 or -ENOMEM. */
 int rsh_infer_print(const struct rsh_output *out, const struct rsh_infer *x);
 int rsh_infer_json(const struct rsh_output *out, const struct rsh_infer *x);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/infer_json.c - what was inferred, for programs. */
+/* cli/infer_json.c prints what was inferred, for programs. */
 #include "config.h"
 
 #include "infer.h"

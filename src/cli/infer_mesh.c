@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/infer_mesh.c - what explains the groups of each tensor, and those of all
- * tensors of a set of ranks. */
+/* cli/infer_mesh.c finds what explains the groups of each tensor, and those of
+ * all tensors of a set of ranks. */
 #include "config.h"
 
 #include "infer.h"
@@ -13,7 +13,7 @@
 
 /* ---- one tensor ---- */
 
-/* The groups of all ranks of the set's span. */
+/* Gives the groups of all ranks of the set's span. */
 static int span_groups(const struct rsh_infer_set *s,
 		       const struct rsh_infer_tensor *t, uint32_t **out)
 {
@@ -67,12 +67,12 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 
 /* ---- how many ranks there were ---- */
 
-/* Lost ranks beside those of a set that are tried at the tree's end, where
- * nothing says how many there were. */
+/* At the tree's end, where nothing says how many ranks there were, so many lost
+ * ones beside those of a set are tried at most. */
 #define LOST_MAX 64
 
-/* How many tensors have a mesh, and how many have none, if the stage is of
- * these ranks. */
+/* Counts the tensors that have a mesh, and those that have none, if the stage
+ * is of these ranks. */
 static int try_span(struct rsh_infer *x, uint32_t set, uint32_t first,
 		    uint32_t span, uint32_t *n_mesh, uint32_t *n_none)
 {
@@ -155,7 +155,7 @@ static bool all_differ(const struct rsh_infer_tensor *t)
 	return t->n > 1 && t->n_groups == t->n;
 }
 
-/* Has the set weights or states that several ranks hold? */
+/* Returns whether the set has weights or states that several ranks hold. */
 static bool has_replicas(const struct rsh_infer *x, uint32_t set)
 {
 	for (size_t i = 0; i < x->n_tensors; i++) {
@@ -182,11 +182,11 @@ static void find_private(struct rsh_infer *x, uint32_t set)
 
 /* ---- all tensors of a set ---- */
 
-/* A mesh of some tensors, and how many. */
+/* This has a mesh of some tensors, and how many these are. */
 struct use {
 	const struct rsh_infer_mesh *mesh;
 	uint32_t n_weights, n;
-	uint32_t first; /* the number of the first of them */
+	uint32_t first; /* its number, as meshes were met */
 };
 
 static bool are_equal(const struct rsh_infer_mesh *a,
@@ -238,8 +238,8 @@ static bool explains(const struct rsh_infer_mesh *m,
 	       finer.n_axes == m->n_axes;
 }
 
-/* What most tensors have comes first: of two that exclude each other it is
- * right. */
+/* The mesh of most tensors comes first: of two that exclude each other it is
+ * the one that is kept. */
 static int find_common(struct rsh_infer *x, uint32_t set)
 {
 	struct rsh_infer_set *s = &x->sets[set];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/infer_print.c - what was inferred, for people. */
+/* cli/infer_print.c prints what was inferred, for people. */
 #include "config.h"
 
 #include "infer.h"
@@ -14,7 +14,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
 
-/* What is listed before the rest is only counted. */
+/* So many are listed before the rest is only counted. */
 #define GROUPS_MAX 4
 #define RANKS_MAX 4
 #define NAMES_MAX 3
@@ -31,7 +31,7 @@ static const struct rsh_column columns[] = {
 
 /* ---- ranks ---- */
 
-/* "0-3", "0,4", "0-2,4-7", "0,8,16,...,1016". */
+/* Prints ranks as "0-3", "0,4", "0-2,4-7" or "0,8,16,...,1016". */
 static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
 {
 	unsigned told = 0;
@@ -53,7 +53,8 @@ static void put_ranks(FILE *f, const uint32_t *ranks, uint32_t n)
 	}
 }
 
-/* The ranks of the i-th one's group, if it is the first of them. */
+/* Gives the ranks of the group of the i-th one, if this is the first of
+ * them. */
 static uint32_t members(const uint32_t *ranks, const uint32_t *group,
 			uint32_t n, uint32_t i, uint32_t *out)
 {
@@ -105,7 +106,7 @@ static uint32_t count_groups(const uint32_t *group, uint32_t n, uint32_t span)
 	return k;
 }
 
-/* As the mesh has it, or those that were compared. */
+/* Prints the groups that the mesh has, or else those that were compared. */
 static int put_same(FILE *f, const struct rsh_infer *x,
 		    const struct rsh_infer_tensor *t)
 {
@@ -132,7 +133,7 @@ static int put_same(FILE *f, const struct rsh_infer *x,
 
 /* ---- the table ---- */
 
-/* "[2,4] cut over axis 1" */
+/* Returns "[2,4] cut over axis 1". */
 static const char *mesh_text(const struct rsh_infer_mesh *m, char *text,
 			     size_t size)
 {
@@ -209,7 +210,7 @@ static int print_verdicts(const struct rsh_output *out,
 
 /* ---- below it ---- */
 
-/* " (a, b, c and 5 more)" */
+/* Prints " (a, b, c and 5 more)". */
 static void put_names(FILE *f, const struct rsh_infer *x, uint32_t set,
 		      enum rsh_verdict verdict, uint32_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/infer_say.c - what shapes and holders hint at, and what contents cannot
- * tell, in sentences. */
+/* cli/infer_say.c says in sentences what shapes and holders hint at, and what
+ * contents cannot tell. */
 #include "config.h"
 
 #include "infer.h"
@@ -42,7 +42,8 @@ static const char *hint_shape(const struct rsh_ckpt_index *ix,
 
 /* ---- shapes ---- */
 
-/* The one dimension in which the slices differ; false if it is not just one. */
+/* Finds the one dimension in which the slices differ; returns false if it is
+ * not just one. */
 static bool find_other_dimension(const int64_t *a, const int64_t *b,
 				 uint32_t n_dims, uint32_t *dim)
 {
@@ -56,7 +57,8 @@ static bool find_other_dimension(const int64_t *a, const int64_t *b,
 	return n == 1;
 }
 
-/* Tensors by the number of their name; SIZE_MAX: none. */
+/* Returns the tensors by the number of their name; SIZE_MAX: no tensor has
+ * it. */
 static size_t *number_tensors(const struct rsh_infer *x)
 {
 	uint32_t n = rsh_names_count(x->names);
@@ -69,7 +71,8 @@ static size_t *number_tensors(const struct rsh_infer *x)
 	return at;
 }
 
-/* A state whose slice is a part of its parameter's in one dimension. */
+/* True if the slice of a state is a part of its parameter's in one
+ * dimension. */
 static bool is_cut_further(const struct rsh_infer_tensor *state,
 			   const struct rsh_infer_tensor *of, uint32_t *dim,
 			   int64_t *times)
@@ -181,7 +184,8 @@ static int say_lost(struct rsh_infer *x)
 
 	if (!lost)
 		return -ENOMEM;
-	/* Ranks of the tree, and those that are left out between them. */
+	/* These are ranks of the tree, and those that are left out between
+	 * them. */
 	for (size_t i = 0; i < x->n_there; i++) {
 		for (; next < x->there[i] && next < x->view.n_ranks; next++)
 			if (!rsh_infer_has_file(x, next))

@@ -26,7 +26,8 @@ const atomic_bool *rsh_interrupt_catch(void)
 
 	sigemptyset(&action.sa_mask);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		/* nohup(1) and shells that ignore a signal mean it. */
+		/* Whoever has a signal ignored, as nohup(1) and some shells do,
+		 * means it. */
 		if (sigaction(signals[i], NULL, &old) == 0 &&
 		    old.sa_handler != SIG_IGN)
 			sigaction(signals[i], &action, NULL);

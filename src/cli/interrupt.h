@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/interrupt.h - long commands that end well when they are told to. */
+/* cli/interrupt.h lets long commands end well when they are told to. */
 #ifndef RSH_CLI_INTERRUPT_H
 #define RSH_CLI_INTERRUPT_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned, each
- * once: a second one ends the program at once. */
+/* From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned; a
+ * second one ends the program at once. */
 const atomic_bool *rsh_interrupt_catch(void);
 
 #endif

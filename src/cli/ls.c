@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/ls.c - `ls`: what the operand is, and who prints it. */
+/* cli/ls.c runs `ls`: it finds out what the operand is, and who prints it. */
 #include "config.h"
 
 #include "commands.h"
@@ -12,7 +12,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
-/* What is there to print, one of these at most. */
+/* Has what is there to print, which is one of these at most. */
 struct subject {
 	struct rsh_names *names;
 	struct rsh_source *source;
@@ -38,7 +38,7 @@ static int open_strategy(const struct rsh_options *o, struct subject *s,
 }
 
 /* Strategies and checkpoints are both called .ckpt: what cannot be read as the
- * one may be the other, else the first complaint stands. */
+ * one may be the other, or else the first complaint stands. */
 static int open_ls_file(const struct rsh_options *o, struct subject *s,
 			struct rsh_error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/ls_records.c - `ls FILE`: the records of a checkpoint. */
+/* cli/ls_records.c prints the records of a checkpoint, for `ls FILE`. */
 #include "config.h"
 
 #include <inttypes.h>

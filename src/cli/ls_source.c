@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/ls_source.c - `ls SOURCE`: which steps a tree holds, and what a mount
- * would take. */
+/* cli/ls_source.c tells which steps a tree holds, and what a mount would take,
+ * for `ls SOURCE`. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,7 +16,7 @@
 #include "rsh/vfs/inspect.h"
 #include "text.h"
 
-/* The file of one rank at one step. */
+/* This is the file of one rank at one step. */
 struct step_file {
 	uint32_t rank;
 	char *path;
@@ -32,7 +32,7 @@ struct step {
 	struct step_file *files;
 	size_t n_missing;
 	uint32_t *missing;
-	size_t n_beyond; /* have a file, and the strategy has no such rank */
+	size_t n_beyond; /* ranks that have a file, but none in the strategy */
 	uint32_t *beyond;
 	uint64_t bytes;
 	char *reason; /* why the whole step cannot be taken, or NULL */
@@ -44,14 +44,14 @@ struct tree {
 	struct rsh_names *names;
 	struct rsh_strategy *src; /* NULL: there is none */
 	uint32_t first, n;        /* ranks that count */
-	uint32_t *ranks; /* that are to have files */
+	uint32_t *ranks; /* ranks that are to have files */
 	size_t n_ranks;
 	struct rsh_ls_tensors tensors; /* of the newest whole step, or else of
 					* the newest, if a strategy was given */
-	bool whole_tensors; /* the former */
+	bool whole_tensors; /* they are of a whole step */
 	struct step *steps;
 	uint32_t n_steps;
-	/* What a mount takes, if the strategies were given. */
+	/* These say what a mount takes, if the strategies were given. */
 	bool asked;
 	char takes[256];
 	uint32_t n_virtual;
@@ -102,7 +102,8 @@ static int number_ranks(struct tree *t)
 	return 0;
 }
 
-/* Those that the source's strategy speaks of, or else those of the tree. */
+/* Finds the ranks that the source's strategy speaks of, or else those of the
+ * tree. */
 static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 {
 	const char *path = t->options->vfs.src.path;
@@ -121,7 +122,7 @@ static int ls_source_find_ranks(struct tree *t, struct rsh_error *err)
 	return number_ranks(t) ? rsh_error_nomem(err) : 0;
 }
 
-/* A file was left out: why? */
+/* Finds out why a file was left out. */
 static int ask_reason(const struct tree *t, struct step_file *f)
 {
 	struct rsh_names *names = rsh_names_new();
@@ -189,7 +190,7 @@ static int add_step_files(const struct tree *t, struct step *s,
 	return 0;
 }
 
-/* Whether the strategy is this tree's, as a mount of that step would ask. */
+/* Asks whether the strategy is this tree's, as a mount of that step would. */
 static int check_strategy(struct tree *t)
 {
 	const enum rsh_grid_rule rule = t->options->vfs.plan.compat ?
@@ -208,7 +209,8 @@ static int check_strategy(struct tree *t)
 	return rc == -ENOMEM ? rc : 0;
 }
 
-/* Those of the newest whole step, and until there is one of the newest. */
+/* Takes the tensors of the newest whole step, and until there is one of the
+ * newest. */
 static int take_tensors(struct tree *t, const struct step *s, bool newest,
 			const struct rsh_source_view *view)
 {
@@ -388,7 +390,7 @@ static int print_tree_json(const struct rsh_output *out, const struct tree *t)
 
 /* ---- for people ---- */
 
-#define LISTED_MAX 6 /* ranks, before the rest is only counted */
+#define LISTED_MAX 6 /* ranks that are listed before the rest is only counted */
 
 static const struct rsh_column columns[] = {
 	{ "STEP", .shorten = true },
@@ -468,7 +470,7 @@ static void print_mount_verdict(const struct rsh_output *out,
 	fputc('\n', out->f);
 }
 
-/* Before the steps, which are read first on a terminal. */
+/* The tensors come before the steps, which are read first on a terminal. */
 static int print_tensors(const struct rsh_output *out, const struct tree *t)
 {
 	int rc;

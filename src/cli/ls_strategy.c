@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/ls_strategy.c - `ls STRATEGY`: how each parameter is cut, and which ranks
- * hold the same. */
+/* cli/ls_strategy.c prints how each parameter is cut, and which ranks hold the
+ * same, for `ls STRATEGY`. */
 #include "config.h"
 
 #include <inttypes.h>
@@ -10,11 +10,11 @@
 #include "ls.h"
 #include "rsh/strategy/grid.h"
 
-/* One parameter in one stage. */
+/* A layout is that of one parameter in one stage. */
 struct layout {
 	const struct rsh_strategy_item *item;
 	uint32_t stage;
-	uint32_t first_rank; /* of the stage */
+	uint32_t first_rank; /* that of the stage */
 	struct rsh_grid *grid; /* NULL: the layout makes no sense */
 };
 
@@ -30,8 +30,8 @@ static void layout_init(struct layout *l, const struct rsh_strategy *s,
 		l->grid = NULL;
 }
 
-/* The ranks that hold what `rank` holds are visited when `rank` is the first
- * of them. */
+/* True if `rank` is the first of the ranks that hold what it holds: these are
+ * visited then. */
 static bool leads_group(const struct layout *l, uint32_t rank)
 {
 	return rsh_grid_replica(l->grid, rank) == 0;
@@ -79,7 +79,7 @@ static json_t *shard_json(const struct rsh_strategy_item *it)
 			 it->opt_size);
 }
 
-/* JSON strategies tell it, as it stands there. */
+/* JSON strategies tell the shape, and it is printed as it stands there. */
 static json_t *shape_json(const struct rsh_strategy_item *it)
 {
 	json_t *shape = it->n_shape ? json_array() : json_null();
@@ -163,7 +163,6 @@ static const struct rsh_column columns[] = {
 	{ "SAME ON RANKS", .shorten = true },
 };
 
-/* Appends to a growing stream. */
 static void put_layout_groups(FILE *f, const struct layout *l)
 {
 	if (!l->grid || rsh_grid_n_replicas(l->grid) == 1) {

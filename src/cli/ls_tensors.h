@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/ls_tensors.h - the tensors of a step, whole, as a strategy puts them
+/* cli/ls_tensors.h lists the tensors of a step, whole, as a strategy puts them
  * together. */
 #ifndef RSH_CLI_LS_TENSORS_H
 #define RSH_CLI_LS_TENSORS_H
@@ -8,7 +8,7 @@
 #include "rsh/derive/derive.h"
 #include "rsh/source/source.h"
 
-/* One of them, as a file holds it. */
+/* This is a tensor, with its shape as a file holds it and its whole one. */
 struct rsh_ls_tensor {
 	uint32_t name;
 	enum rsh_dtype dtype;
@@ -22,11 +22,12 @@ struct rsh_ls_tensor {
 struct rsh_ls_tensors {
 	struct rsh_ls_tensor *v; /* in the order of the files */
 	size_t n, cap;
-	struct rsh_error why; /* they contradict the strategy; code 0: not */
+	struct rsh_error why; /* why they contradict the strategy; code 0: they
+			       * do not */
 };
 
-/* Takes those of the files of ranks first .. first + n - 1; `src` is the
- * strategy, NULL: whole tensors.  0 or -ENOMEM. */
+/* Takes the tensors of the files of ranks first .. first + n - 1; `src` is the
+ * strategy, NULL: they are whole.  Returns 0 or -ENOMEM. */
 int rsh_ls_tensors_take(struct rsh_ls_tensors *t, const struct rsh_strategy *src,
 			uint32_t first, uint32_t n,
 			const struct rsh_source_view *view);
@@ -34,7 +35,7 @@ void rsh_ls_tensors_clear(struct rsh_ls_tensors *t);
 
 json_t *rsh_ls_tensors_json(const struct rsh_ls_tensors *t,
 			    const struct rsh_names *names);
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int rsh_ls_tensors_print(const struct rsh_ls_tensors *t,
 			 const struct rsh_output *out,
 			 const struct rsh_names *names);

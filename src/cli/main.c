@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/main.c - reshardfs(1). */
+/* cli/main.c is reshardfs(1). */
 #include "config.h"
 
 #include <errno.h>
@@ -65,7 +65,7 @@ static void raise_fd_limit(void)
 	setrlimit(RLIMIT_NOFILE, &lim);
 }
 
-/* What could not be printed was not said. */
+/* What could not be printed was not said, so the command has failed. */
 static enum rsh_exit finish_output(enum rsh_exit status)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
@@ -75,7 +75,7 @@ static enum rsh_exit finish_output(enum rsh_exit status)
 	return status == RSH_EXIT_GOOD ? RSH_EXIT_IO : status;
 }
 
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 static int open_log(const struct rsh_options *o)
 {
 	switch (o->log_to) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/output.c - where the output goes. */
+/* cli/output.c finds out where the output goes. */
 #include "config.h"
 
 #include "output.h"
@@ -28,7 +28,7 @@ static unsigned output_width(void)
 	return DEFAULT_WIDTH;
 }
 
-/* https://no-color.org */
+/* NO_COLOR is what https://no-color.org asks programs to look at. */
 static bool wants_color(void)
 {
 	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/output.h - what commands print on standard output: tables for people,
- * JSON for programs. */
+/* cli/output.h prints what commands have for standard output: tables for
+ * people, JSON for programs. */
 #ifndef RSH_CLI_OUTPUT_H
 #define RSH_CLI_OUTPUT_H
 
@@ -15,13 +15,13 @@ struct rsh_output {
 	FILE *f;
 	bool json;
 	bool color;
-	unsigned width; /* columns of the terminal; 0: it is none */
+	unsigned width; /* columns of the terminal; 0: there is no terminal */
 };
 
 void rsh_output_init(struct rsh_output *out, const struct rsh_options *o);
 
-/* Prints the value in a line of its own and drops it.  0, or -ENOMEM if it is
- * NULL, which is what jansson makes of parts that could not be made. */
+/* Prints the value in a line of its own and drops it.  Returns 0, or -ENOMEM if
+ * it is NULL, which is what jansson makes of parts that could not be made. */
 int rsh_output_json(const struct rsh_output *out, json_t *value);
 
 /* Prints a part of a line, escaped (util/text.h). */
@@ -32,8 +32,8 @@ void rsh_output_put(const struct rsh_output *out, const char *text);
 struct rsh_column {
 	const char *title;
 	bool right;   /* numbers */
-	/* Where the terminal is too narrow: */
-	bool shorten; /* it loses its middle */
+	/* These say what becomes of it where the terminal is too narrow. */
+	bool shorten; /* it may lose its middle */
 	bool wrap;    /* the last one, in ASCII: it goes on below, broken
 		       * behind commas */
 };
@@ -42,16 +42,16 @@ enum rsh_mark { RSH_MARK_NONE, RSH_MARK_GOOD, RSH_MARK_BAD };
 
 struct rsh_table;
 
-/* The columns must outlive the table.  NULL: out of memory, which the functions
- * below take for a table that cannot be printed. */
+/* Makes a table; the columns must outlive it.  Returns NULL if memory is out,
+ * which the functions below take for a table that cannot be printed. */
 struct rsh_table *rsh_table_new(const struct rsh_column *columns, unsigned n);
 void rsh_table_free(struct rsh_table *t);
-/* The next cell of the row; the text is escaped (text.h). */
+/* Adds the next cell of the row; the text is escaped (util/text.h). */
 void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void rsh_table_mark(struct rsh_table *t, enum rsh_mark mark,
 		    const char *text);
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int rsh_table_print(struct rsh_table *t, const struct rsh_output *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/plan.c - `plan`: what a conversion needs and costs. */
+/* cli/plan.c runs `plan`, which tells what a conversion needs and costs. */
 #include "config.h"
 
 #include "commands.h"
@@ -76,7 +76,7 @@ enum rsh_exit rsh_plan(const struct rsh_options *o)
 	bool refused = false;
 	int rc;
 
-	/* What is chosen, and the notes, stand in the report. */
+	/* The report has what is chosen, and the notes. */
 	if (!rsh_option_given(o, "log-level"))
 		rsh_log_set_level(o->quiet ? RSH_LOG_ERROR : RSH_LOG_WARNING);
 	if (o->rank_list)

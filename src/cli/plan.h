@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/plan.h - the command `plan`. */
+/* cli/plan.h has the parts of the command `plan`. */
 #ifndef RSH_CLI_PLAN_H
 #define RSH_CLI_PLAN_H
 
 #include "output.h"
 #include "rsh/vfs/inspect.h"
 
-/* The lists of --rank-list.  *refused: MindSpore has none for some rank.  0 or
- * -errno with a sentence. */
+/* Prints the lists of --rank-list; *refused is true if MindSpore has none for
+ * some rank.  Returns 0 or -errno with a sentence. */
 int rsh_plan_rank_lists(const struct rsh_options *o, bool *refused,
 			struct rsh_error *err);
 
 /* ---- what is planned (plan_measure.c) ---- */
 
-/* Bytes that one virtual file takes from one source file. */
+/* Has the bytes that one virtual file takes from one source file. */
 struct rsh_plan_source {
 	uint32_t rank;
 	uint64_t bytes;
 };
 
-/* One virtual file: that of a destination rank, or a part. */
+/* This is one virtual file: that of a destination rank, or a part. */
 struct rsh_plan_file {
 	uint32_t rank;
 	uint64_t bytes;      /* of the virtual file */
 	bool lost;           /* it needs slices that cannot be had */
 	uint64_t read_bytes; /* from all sources */
-	/* Stretches that are contiguous in source file and virtual file. */
+	/* Runs are contiguous in source file and virtual file. */
 	uint64_t n_runs;
 	uint64_t min_run, median_run, max_run; /* bytes; 0 without runs */
 	size_t n_sources;
 	struct rsh_plan_source *sources; /* ascending by rank */
 };
 
-/* Fills *out, to be cleared, for a file of the conversion.  0 or -ENOMEM. */
+/* Fills *out, to be cleared, for a file of the plan.  Returns 0 or -ENOMEM. */
 int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
@@ -46,13 +46,13 @@ struct rsh_plan_report {
 	const struct rsh_plan_file *files;
 };
 
-/* What `plan --json` prints.  0 or -ENOMEM. */
+/* Makes what `plan --json` prints.  Returns 0 or -ENOMEM. */
 int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
-/* The same of one file of a conversion. */
+/* Makes that for one file of a plan.  Returns 0 or -ENOMEM. */
 int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out);
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int rsh_plan_print(const struct rsh_output *out,
 		   const struct rsh_plan_report *report);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/plan_measure.c - what one virtual file reads, found by walking its
- * pieces as a reader of the whole file would. */
+/* cli/plan_measure.c finds what one virtual file reads, by walking its pieces
+ * as a reader of the whole file would. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "plan.h"
 #include "rsh/util/mem.h"
 
-/* Runs of one length.  There are few lengths, and neighbours mostly share
- * theirs. */
+/* Counts runs of one length.  There are few lengths, and neighbours mostly
+ * share theirs. */
 struct length {
 	uint64_t bytes;
 	uint64_t n;
@@ -105,7 +105,7 @@ static void sum_up(struct walk *w, struct rsh_plan_file *out)
 	}
 	out->min_run = w->lengths[0].bytes;
 	out->max_run = w->lengths[w->n_lengths - 1].bytes;
-	/* The lower one of two in the middle. */
+	/* The lower one of two in the middle is the median. */
 	for (size_t i = 0; before <= (out->n_runs - 1) / 2; i++) {
 		out->median_run = w->lengths[i].bytes;
 		before += w->lengths[i].n;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/plan_print.c - the report of `plan`. */
+/* cli/plan_print.c prints the report of `plan`. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 #include "rsh/util/mem.h"
 #include "text.h"
 
-/* What a run is taken to cost beside its bytes: finding it, and its part of a
- * scattered read.  Small runs of files in the page cache took about that. */
+/* A run is taken to cost so much beside its bytes: finding it, and its part of
+ * a scattered read.  Small runs of files in the page cache took about that. */
 #define RUN_SECONDS 1e-6
 
-/* One source file over all virtual files. */
+/* This is one source file over all virtual files. */
 struct source {
 	uint32_t rank;
 	const char *path;
-	uint64_t bytes; /* read of it by all */
+	uint64_t bytes; /* read of it by all virtual files */
 	size_t n_users;
 	uint32_t *users; /* ranks that read it */
 	size_t cap;
@@ -32,7 +32,7 @@ struct sources {
 	size_t n;
 	uint32_t *first; /* [source rank]: its group; NULL: not known */
 	uint32_t n_first;
-	char step[256];  /* what was taken */
+	char step[256];  /* the one that was taken */
 };
 
 /* ---- putting it together ---- */
@@ -253,7 +253,7 @@ static void bytes_cell(struct rsh_table *t, uint64_t bytes)
 	rsh_table_cell(t, "%s", rsh_text_bytes(bytes, text, sizeof(text)));
 }
 
-/* Appends to what becomes one cell. */
+/* Collects what becomes one cell. */
 struct line {
 	char *text;
 	size_t length;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/plan_ranks.c - `plan --rank-list`: the lists of rank_list_for_transform,
- * for which no checkpoint is looked at. */
+/* cli/plan_ranks.c prints the lists of rank_list_for_transform for `plan
+ * --rank-list`, for which no checkpoint is looked at. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ struct lists {
 	struct rsh_strategy *src, *dst; /* NULL: none */
 	uint32_t n_ranks, n_sources;
 	bool *wanted;  /* [destination rank] */
-	bool *sources; /* [source rank]: of one list */
+	bool *sources; /* [source rank]: those of one list */
 	json_t *json;  /* NULL: print lines */
 	bool refused;
 };
@@ -63,7 +63,7 @@ static int load_lists(const struct rsh_options *o, struct lists *l,
 	return rsh_ranks_mark(o, 1, l->n_ranks, l->wanted, err);
 }
 
-/* Highest first, as the function gives them. */
+/* The highest rank comes first, as the function gives them. */
 static void print_list(const struct lists *l, uint32_t rank)
 {
 	printf("%" PRIu32 ":", rank);
@@ -90,7 +90,7 @@ static void add_json(struct lists *l, uint32_t rank, const char *reason)
 						 rsh_json_optional(reason)));
 }
 
-/* `list` is NULL where there is none, which `reason` says. */
+/* Tells a list; `list` is NULL where there is none, which `reason` says. */
 static void tell_list(struct lists *l, const struct rsh_rank_list *list,
 		      uint32_t rank, const char *reason)
 {

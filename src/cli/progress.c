@@ -27,7 +27,7 @@ struct rsh_progress {
 	const char *what;
 	uint64_t total;
 	bool terminal;
-	uint64_t start; /* as rsh_clock_ns() */
+	uint64_t start; /* by rsh_clock_ns() */
 	_Atomic uint64_t done;
 
 	pthread_t thread;
@@ -38,7 +38,7 @@ struct rsh_progress {
 
 /* ---- text ---- */
 
-/* "0:07", "12:00", "3:00:00" */
+/* Writes a time as "0:07", "12:00" or "3:00:00". */
 static void time_text(char *text, size_t size, double seconds)
 {
 	unsigned long s = seconds < 360000 ? (unsigned long)(seconds + 0.5) :
@@ -64,7 +64,7 @@ static struct figures figures_of(uint64_t done, uint64_t total, double seconds)
 	char bytes[24];
 
 	done = rsh_min_u64(done, total);
-	/* 100 only when nothing is left. */
+	/* It is 100 only when nothing is left. */
 	if (done < total)
 		f.percent = (unsigned)rsh_min_u64(
 			(uint64_t)((double)done / (double)total * 100), 99);

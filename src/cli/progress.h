@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/progress.h - how far a long command has come: a bar that is drawn over
- * and over on a terminal, a plain line now and then in a log. */
+/* cli/progress.h shows how far a long command has come: by a bar that is drawn
+ * over and over on a terminal, or a plain line now and then in a log. */
 #ifndef RSH_CLI_PROGRESS_H
 #define RSH_CLI_PROGRESS_H
 
@@ -12,20 +12,23 @@
 struct rsh_progress;
 
 /* Shows on `out`, from a thread of its own, how much of `total` bytes was done;
- * `what`, which stays the caller's, is the word before it.  NULL for quiet and
- * when there is no memory or thread for it: the functions below take that. */
+ * `what`, which stays the caller's, is the word before it.  Returns NULL for
+ * quiet and when there is no memory or thread for it: the functions below take
+ * that. */
 struct rsh_progress *rsh_progress_start(FILE *out, const char *what,
 					uint64_t total, bool quiet);
-/* Any thread. */
+/* Any thread may call it. */
 void rsh_progress_add(struct rsh_progress *p, uint64_t bytes);
-/* Takes the bar away, until it is drawn anew: something else is to be said. */
+/* Takes the bar away, until it is drawn anew, so that something else can be
+ * said. */
 void rsh_progress_clear(struct rsh_progress *p);
-/* Takes it away for good; a log keeps its lines. */
+/* Takes the bar away for good; a log keeps its lines. */
 void rsh_progress_end(struct rsh_progress *p);
 
-/* A moment of it, `seconds` after the start: as text that fits a terminal of
- * `width` columns, with a bar if there is room, or, with 0, as a plain line.
- * Without line end; cut if it does not fit `size`. */
+/* Writes a moment of it, `seconds` after the start: as text that fits a
+ * terminal of `width` columns, with a bar if there is room, or, with 0, as a
+ * plain line.  The text has no line end and is cut if it does not fit
+ * `size`. */
 void rsh_progress_text(char *text, size_t size, const char *what, uint64_t done,
 		       uint64_t total, double seconds, unsigned width);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/stats.c - `stats`: what a mount has counted so far. */
+/* cli/stats.c runs `stats`, which prints what a mount has counted so far. */
 #include "config.h"
 
 #include "commands.h"
@@ -61,7 +61,7 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 	return 0;
 }
 
-/* 0, -ENOMEM, or -EINVAL if a figure is missing. */
+/* Returns 0, -ENOMEM, or -EINVAL if a figure is missing. */
 static int print_figures(const json_t *from, const struct rsh_output *out)
 {
 	struct rsh_table *t = rsh_table_new(figure_columns, 3);

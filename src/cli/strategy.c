@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/strategy.c - `strategy show`, `merge` and `derive`. */
+/* cli/strategy.c runs `strategy show`, `merge` and `derive`. */
 #include "config.h"
 
 #include "commands.h"
@@ -54,7 +54,7 @@ static int merge_strategies(const struct rsh_options *o, struct rsh_error *err)
 
 	if (rc)
 		return rc;
-	/* By its name MindSpore knows in which form a file is. */
+	/* MindSpore knows by the name in which form a file is. */
 	if (json != is_json_output(o->output))
 		return rsh_error_set(err, EINVAL, "%s: the name has %sto end "
 				     "in .json, since the merged files are%s "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/strategy_check.c - `strategy check`: one line for each finding. */
+/* cli/strategy_check.c runs `strategy check`, which prints a line for each
+ * finding. */
 #include "config.h"
 
 #include "strategy.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/strategy_shapes.c - what a checkpoint tells of a strategy's parameters. */
+/* cli/strategy_shapes.c reads what a checkpoint tells of a strategy's
+ * parameters. */
 #include "config.h"
 
 #include "strategy.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/table.c - tables that fit a terminal. */
+/* cli/table.c prints tables that fit a terminal. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,9 +11,9 @@
 #include "rsh/util/mem.h"
 #include "text.h"
 
-#define GAP 2       /* between columns */
+#define GAP 2       /* blanks between columns */
 #define NARROWEST 8 /* what shortening leaves of a column at least */
-#define WRAPPED 14  /* and wrapping */
+#define WRAPPED 14  /* what wrapping leaves of a column at least */
 
 struct cell {
 	char *text;
@@ -97,7 +97,8 @@ static void measure_columns(const struct rsh_table *t, size_t *widths)
 	}
 }
 
-/* The widest column that may give up more; n_columns: there is none. */
+/* Returns the widest column that may give up more, or n_columns if there is
+ * none. */
 static unsigned widest(const struct rsh_table *t, const size_t *widths,
 		       bool wrap)
 {
@@ -114,7 +115,7 @@ static unsigned widest(const struct rsh_table *t, const size_t *widths,
 	return at;
 }
 
-/* Takes from the columns until the row fits: wrapping loses nothing. */
+/* Wrapping loses nothing, so it comes before shortening. */
 static void fit(const struct rsh_table *t, size_t *widths, size_t room)
 {
 	size_t total = GAP * (t->n_columns - 1);
@@ -133,7 +134,8 @@ static void fit(const struct rsh_table *t, size_t *widths, size_t room)
 	}
 }
 
-/* How much of the text goes into a line.  Rather too much than an item cut. */
+/* Returns how much of the text goes into a line.  A line is rather too long
+ * than an item cut. */
 static size_t line_length(const char *text, size_t width)
 {
 	size_t n = strlen(text);

@@ -24,7 +24,7 @@ size_t rsh_text_length(const char *s)
 	return n;
 }
 
-/* Where character number n begins. */
+/* Returns where character number n begins. */
 static char *character(char *s, size_t n)
 {
 	while (*s && n > 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/text.h - text for people: cut to a width, and sizes. */
+/* cli/text.h writes text for people: it cuts it to a width, and writes
+ * sizes. */
 #ifndef RSH_CLI_TEXT_H
 #define RSH_CLI_TEXT_H
 
@@ -8,15 +9,15 @@
 
 #include "rsh/util/text.h"
 
-/* Characters of UTF-8 text. */
+/* Returns how many characters UTF-8 text has. */
 size_t rsh_text_length(const char *s);
 /* Cuts `s` in place to `n` characters, at least 4, by taking out its middle, of
  * which "..." is left. */
 void rsh_text_shorten(char *s, size_t n);
 
-/* "1.5 GiB"; returns text. */
+/* Writes bytes as "1.5 GiB"; returns text. */
 const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);
-/* "250 ms", "12.5 s", "3.1 h"; returns text. */
+/* Writes seconds as "250 ms", "12.5 s" or "3.1 h"; returns text. */
 const char *rsh_text_seconds(double seconds, char *text, size_t size);
 
 #endif

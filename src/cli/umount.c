@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/umount.c - `umount`: takes down what is a mount of reshardfs. */
+/* cli/umount.c runs `umount`, which takes down what is a mount of reshardfs. */
 #include "config.h"
 
 #include "commands.h"

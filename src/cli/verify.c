@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/verify.c - `verify`: are the bytes what they should be? */
+/* cli/verify.c runs `verify`, which tells whether the bytes are what they
+ * should be. */
 #include "config.h"
 
 #include "commands.h"
@@ -134,7 +135,7 @@ static void take_verified_step(struct report *r, const struct rsh_source *s)
 
 /* ---- the questions ---- */
 
-/* One that is not there is a slip of the pen, not a tree without its files. */
+/* A tree that is not there is a slip of the pen, not one without its files. */
 static int find_tree(const char *dir, struct rsh_error *err)
 {
 	struct stat st;
@@ -202,7 +203,8 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 					 &r->answer, err);
 }
 
-/* The step that a mount takes, and with --write-manifest what it would show. */
+/* Verifies the step that a mount takes, and with --write-manifest what it would
+ * show. */
 static int verify_mounted(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_copy_control control = rsh_work_control(&r->work);
@@ -221,7 +223,7 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 	return verify_plan(r, RSH_VERIFY_SOURCE, err);
 }
 
-/* The best step there is, without asking for a conversion. */
+/* Verifies the best step there is, without asking for a conversion. */
 static int verify_best(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/warm.c - works on the mount as any program does that reads files, so
- * that it needs nothing of the daemon and the user's rights are enough. */
+/* cli/warm.c runs `warm`, which works on the mount as any program does that
+ * reads files, so that it needs nothing of the daemon and the user's rights are
+ * enough. */
 #include "config.h"
 
 #include "commands.h"
@@ -29,7 +30,7 @@
 #define MAX_JOBS 64
 #define DEFAULT_JOBS 4
 #define MAX_RANKS 10000000u
-#define ROOT_INODE 1 /* of every FUSE file system */
+#define ROOT_INODE 1 /* that of every FUSE file system */
 
 struct file {
 	char *path;
@@ -53,7 +54,8 @@ static int fail_file(const char *path, int code, struct rsh_error *err)
 
 /* ---- the mount ---- */
 
-/* The type of the file system on a device, as /proc/self/mountinfo has it. */
+/* Returns whether /proc/self/mountinfo has that type for the file system on a
+ * device. */
 static bool is_of_type(dev_t dev, const char *type)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -141,7 +143,7 @@ static int walk_rank(struct warm *w, uint32_t rank, struct rsh_error *err)
 	return walk_mount(w, path, err);
 }
 
-/* The highest rank that the mount shows, plus 1; 0 if it shows none. */
+/* Gives the highest rank that the mount shows, plus 1; 0 if it shows none. */
 static int count_warm_ranks(const char *path, uint32_t *n,
 			    struct rsh_error *err)
 {
@@ -200,7 +202,7 @@ static int find_files(struct warm *w, struct rsh_error *err)
 
 /* ---- their contents ---- */
 
-/* 0 or errno. */
+/* Returns 0 or a positive errno. */
 static int read_whole(struct warm *w, const char *path, void *buf)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -218,7 +220,8 @@ static int read_whole(struct warm *w, const char *path, void *buf)
 	}
 }
 
-/* The crew's work.  A file that cannot be read keeps no other from being read. */
+/* This is the crew's work.  A file that cannot be read keeps no other from
+ * being read. */
 static int warm_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct warm *w = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/write_file.h - files that are there whole or not at all. */
+/* cli/write_file.h writes files that are there whole or not at all. */
 #ifndef RSH_CLI_WRITE_FILE_H
 #define RSH_CLI_WRITE_FILE_H
 
@@ -8,8 +8,8 @@
 #include "rsh/util/error.h"
 
 /* Writes a file under another name, syncs it and renames it, so that `path` is
- * the old file or the new one whatever happens.  0 or -errno with a sentence.
- */
+ * the old file or the new one whatever happens.  Returns 0 or -errno with a
+ * sentence. */
 int rsh_write_file(const char *path, const void *data, size_t len,
 		   struct rsh_error *err);
 

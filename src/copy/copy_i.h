@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/copy_i.h - the parts of exporting and verifying, for this layer only. */
+/* copy/copy_i.h has the parts of exporting and verifying, for this room
+ * only. */
 #ifndef RSH_COPY_COPY_I_H
 #define RSH_COPY_COPY_I_H
 
@@ -22,7 +23,7 @@
 struct rsh_copy_file {
 	char *path; /* below the root */
 	uint64_t node;
-	uint32_t rank; /* file of the conversion, or RSH_COPY_NO_RANK */
+	uint32_t rank; /* file of the plan, or RSH_COPY_NO_RANK */
 	uint64_t size;
 	mode_t mode;
 	bool lost;     /* its slices cannot be had */
@@ -35,27 +36,29 @@ struct rsh_copy_list {
 	struct rsh_copy_file **by_path;
 };
 
-/* `wanted` as in copy/export.h.  0 or -ENOMEM; to be cleared in any case. */
+/* Lists the files; `wanted` is as in copy/export.h.  Returns 0 or -ENOMEM; the
+ * list is to be cleared in any case. */
 int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 		       struct rsh_copy_list *out);
 void rsh_copy_list_clear(struct rsh_copy_list *l);
-/* NULL: none of that path. */
+/* Returns NULL if no file has that path. */
 struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
 					 const char *path);
-/* The records of a file, from the arena; xxh3 is still 0.  0 or -ENOMEM. */
+/* Gives the records of a file, from the arena; xxh3 is still 0.  Returns 0 or
+ * -ENOMEM. */
 int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 		     struct rsh_arena *arena,
 		     struct rsh_manifest_record **out, uint32_t *n);
 
 /* ---- bytes on their way (feed.c) ---- */
 
-/* Takes the bytes of a file from front to back; 0 or -errno. */
+/* Takes the bytes of a file from front to back; returns 0 or -errno. */
 typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
 			  uint64_t offset);
 
-/* Feeds a virtual file, or `size` bytes of a real one, to a sink.  0; -EINTR
- * when it is time to stop, -EIO when a real file ends early, or what source or
- * sink gave. */
+/* Feeds a virtual file, or `size` bytes of a real one, to a sink.  Returns 0;
+ * -EINTR when it is time to stop, -EIO when a real file ends early, or what
+ * source or sink gave. */
 int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  struct rsh_streams *streams,
 			  const struct rsh_copy_file *f,
@@ -66,22 +69,24 @@ int rsh_copy_feed_real(int fd, uint64_t size, const struct rsh_copy_control *c,
 
 bool rsh_copy_stopped(const struct rsh_copy_control *c);
 
-/* xxh3 of a file and of its records while the bytes go by (digest.c). */
+/* Makes the xxh3 of a file and of its records while the bytes go by
+ * (digest.c). */
 struct rsh_digest {
 	XXH3_state_t *file, *record;
-	const struct rsh_manifest_record *records; /* only where they lie */
+	const struct rsh_manifest_record *records; /* only their places are
+						    * looked at */
 	uint32_t n, at;
 	uint64_t *sums; /* [record] */
 };
 
-/* `sums` has room for n and, as the records, stays the caller's.  0 or
- * -ENOMEM. */
+/* `sums` has room for n and stays the caller's, as do the records.  Returns 0
+ * or -ENOMEM. */
 int rsh_digest_init(struct rsh_digest *d,
 		    const struct rsh_manifest_record *records, uint32_t n,
 		    uint64_t *sums);
 void rsh_digest_clear(struct rsh_digest *d);
 rsh_copy_sink rsh_digest_sink; /* ctx: a struct rsh_digest */
-/* After the last byte. */
+/* Returns the digest of the file, after its last byte. */
 uint64_t rsh_digest_end(struct rsh_digest *d);
 
 /* ---- what a manifest says about where files come from (origin.c) ---- */
@@ -94,8 +99,8 @@ struct rsh_origin {
 	char step[256];
 };
 
-/* Points to the tree and to cfg.  0 or -errno with a sentence; to be cleared
- * in any case. */
+/* Fills *out, which points to the tree and to cfg.  Returns 0 or -errno with a
+ * sentence; *out is to be cleared in any case. */
 int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    const struct rsh_copy_list *list, struct rsh_origin *out,
 		    struct rsh_error *err);
@@ -108,8 +113,8 @@ struct rsh_lines {
 	const char *path;
 	char *buf;
 	size_t len, cap, at;
-	uint64_t offset; /* in the file: buf[0] */
-	uint64_t number; /* of the line given last, from 1 */
+	uint64_t offset; /* of buf[0] in the file */
+	uint64_t number; /* number of the line given last, from 1 */
 	uint64_t begin;  /* where that line begins */
 	bool ended;
 };
@@ -117,17 +122,18 @@ struct rsh_lines {
 /* The file is read from its beginning; `fd` stays the caller's. */
 void rsh_lines_init(struct rsh_lines *l, int fd, const char *path);
 void rsh_lines_clear(struct rsh_lines *l);
-/* The next line that is not empty, without its end: 1, 0 past the last, or
- * -errno with a sentence (-EBADMSG: longer than RSH_MANIFEST_LINE_MAX). */
+/* Gives the next line that is not empty, without its end.  Returns 1, 0 past
+ * the last, or -errno with a sentence (-EBADMSG: the line is longer than
+ * RSH_MANIFEST_LINE_MAX). */
 int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
 		   struct rsh_error *err);
 
 /* ---- a manifest in the making (draft.c) ---- */
 
-/* What is known of a file that was finished, perhaps by an earlier run. */
+/* Has what is known of a file that was finished, perhaps by an earlier run. */
 struct rsh_known {
 	int fd;          /* where its line stands; -1: nothing is known */
-	uint64_t offset; /* of the line, with its end */
+	uint64_t offset; /* where the line begins; `len` includes its end */
 	size_t len;
 	uint64_t size, xxh3;
 	bool written;
@@ -137,14 +143,15 @@ struct rsh_known {
 };
 
 /* Lines of finished files are kept in a file of their own beside the manifest,
- * which is put together at the end. */
+ * the record; the manifest is put together at the end. */
 struct rsh_draft {
 	const struct rsh_origin *origin;
 	const struct rsh_copy_list *list;
 	struct rsh_known *known; /* [file of the list] */
-	char *path;   /* of the manifest */
-	char *name;   /* its last part, and those of its companions */
-	char *record; /* what is finished */
+	char *path;   /* path of the manifest */
+	char *name;   /* last part of it; the record and `fresh` are named after
+		       * it */
+	char *record; /* the file that has what is finished */
 	char *fresh;  /* the manifest that is being put together */
 	int dirfd;
 	int manifest_fd; /* -1: there is none yet */
@@ -152,31 +159,33 @@ struct rsh_draft {
 	_Atomic uint64_t record_end;
 };
 
-/* Begins or goes on with the manifest at `path`.  0, or -errno with a sentence:
- * -EBUSY, -EEXIST if it is another conversion's and `overwrite` is not set.
- * To be cleared in any case, which leaves the record for another run. */
+/* Begins or goes on with the manifest at `path`.  Returns 0, or -errno with a
+ * sentence: -EBUSY, or -EEXIST if it is another conversion's and `overwrite` is
+ * not set.  The draft is to be cleared in any case, which leaves the record for
+ * another run. */
 int rsh_draft_open(struct rsh_draft *s, const char *path, bool overwrite,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err);
 void rsh_draft_clear(struct rsh_draft *s);
-/* Records file i of the list, durably.  Any thread, each for other files.  0 or
- * -errno. */
+/* Records file i of the list, durably.  Any thread may call it, each for other
+ * files.  Returns 0 or -errno. */
 int rsh_draft_add(struct rsh_draft *s, size_t i,
 		  const struct rsh_manifest_file *file);
-/* Makes the manifest of all files that are known and drops the record.  0 or
- * -errno with a sentence. */
+/* Makes the manifest of all files that are known and drops the record.  Returns
+ * 0 or -errno with a sentence. */
 int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err);
 
 /* ---- a manifest that is there (index.c) ---- */
 
 struct rsh_manifest_entry {
 	char *path;
-	uint64_t offset; /* of its line */
+	uint64_t offset; /* of its line in the manifest */
 	size_t len;
 	uint64_t size;   /* of the file */
 };
 
-/* Where each file's line stands, so that one at a time need be in memory. */
+/* Knows where each file's line stands, so that one at a time need be in
+ * memory. */
 struct rsh_manifest_index {
 	const char *path;
 	int fd;
@@ -186,17 +195,17 @@ struct rsh_manifest_index {
 	const struct rsh_manifest_entry **by_path;
 };
 
-/* Reads all of it once.  0, or -errno with a sentence: -EBADMSG if a line makes
- * no sense, the end is missing, or a file occurs twice.  To be cleared in any
- * case. */
+/* Reads all of the manifest once.  Returns 0, or -errno with a sentence:
+ * -EBADMSG if a line makes no sense, the end is missing, or a file occurs
+ * twice.  The index is to be cleared in any case. */
 int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
 			    struct rsh_error *err);
 void rsh_manifest_index_clear(struct rsh_manifest_index *x);
-/* NULL: it has no such file. */
+/* Returns NULL if the manifest has no such file. */
 const struct rsh_manifest_entry *
 rsh_manifest_index_find(const struct rsh_manifest_index *x, const char *path);
-/* Reads the line of an entry again.  0 and *out, to be cleared, or -errno with
- * a sentence.  Any thread. */
+/* Reads the line of an entry again.  Returns 0 and *out, to be cleared, or
+ * -errno with a sentence.  Any thread may call it. */
 int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 			   const struct rsh_manifest_entry *e,
 			   struct rsh_manifest_line *out,
@@ -205,53 +214,53 @@ int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 /* ---- what is wrong (answer.c) ---- */
 
 /* Says what is wrong with dir/name (name alone if dir is NULL), in place of
- * what was said.  0 or -ENOMEM. */
+ * what was said before.  Returns 0 or -ENOMEM. */
 int rsh_problem_set(struct rsh_problem *p, const char *dir, const char *name,
 		    const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-/* And where; `record` may be NULL.  0 or -ENOMEM. */
+/* Says where a problem is; `record` may be NULL.  Returns 0 or -ENOMEM. */
 int rsh_problem_place(struct rsh_problem *p, const char *record,
 		      uint64_t offset);
-/* Moves a problem to the answer, or does nothing if there is none.  0 or
- * -ENOMEM. */
+/* Moves a problem to the answer, or does nothing if there is none.  Returns 0
+ * or -ENOMEM. */
 int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
-/* Moves a list of them, from malloc or NULL, and frees it. */
+/* Moves a list of problems, from malloc or NULL, and frees it. */
 int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
 
 /* Holds what a digest has found against a manifest's line: the first record
- * that differs is the problem.  0 or -ENOMEM. */
+ * that differs is the problem.  Returns 0 or -ENOMEM. */
 int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,
 		       const char *dir, struct rsh_problem *out);
 
-/* Opens a file to be read and checked; 0 and *fd, or -errno. */
+/* Opens a file to be read and checked; returns 0 and *fd, or -errno. */
 int rsh_open_regular(const char *dir, const char *name, int *fd,
 		     uint64_t *size);
 
 /* ---- where files are written (target.c) ---- */
 
-/* Refuses a path that is, or would be, below the source's root.  0 or -errno
- * with a sentence. */
+/* Refuses a path that is, or would be, below the source's root.  Returns 0 or
+ * -errno with a sentence. */
 int rsh_target_check(const char *path, const struct rsh_source *source,
 		     struct rsh_error *err);
 /* Opens a directory below `at`, or makes it with that mode; links are not
- * followed unless at is AT_FDCWD.  The descriptor or -errno. */
+ * followed unless `at` is AT_FDCWD.  Returns the descriptor or -errno. */
 int rsh_target_dir(int at, const char *name, mode_t mode);
 
-/* A file under its temporary name, locked while it lives. */
+/* This is a file under its temporary name, which is locked while it lives. */
 struct rsh_temp {
 	int dirfd; /* the caller's */
 	int fd;
 	char name[64];
 };
 
-/* `number` tells apart the files of a directory.  0 or -errno: -EBUSY when a
- * living process writes the same. */
+/* Makes the file; `number` tells apart the files of a directory.  Returns 0 or
+ * -errno: -EBUSY when a living process writes the same. */
 int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number);
-/* Gives it its name; with `replace` in the place of what is there.  0 or
- * -errno: -EEXIST.  After a success there is nothing to drop. */
+/* Gives the file its name; with `replace` in the place of what is there.
+ * Returns 0 or -errno: -EEXIST.  After a success there is nothing to drop. */
 int rsh_temp_commit(struct rsh_temp *t, const char *name, bool replace);
-/* Removes it, if it was not given its name. */
+/* Removes the file, if it was not given its name. */
 void rsh_temp_drop(struct rsh_temp *t);
-/* Removes the temporary files of the dead in a directory. */
+/* Removes the temporary files in a directory whose writers are dead. */
 void rsh_temp_sweep(int dirfd);
 
 #endif

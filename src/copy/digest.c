@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/digest.c - xxh3 of a file and its records in one go. */
+/* copy/digest.c makes the xxh3 of a file and of its records in one go. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -32,7 +32,7 @@ void rsh_digest_clear(struct rsh_digest *d)
 	*d = (struct rsh_digest){ 0 };
 }
 
-/* Those that end at `offset` or before. */
+/* Ends the records that end at `offset` or before. */
 static void end_records(struct rsh_digest *d, uint64_t offset)
 {
 	while (d->at < d->n && d->records[d->at].offset +

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/draft.c - a manifest in the making, and what earlier runs left of it.
+/* copy/draft.c has a manifest in the making, and what earlier runs left of it.
  *
  * Beside NAME stand .NAME.part, to which the line of each file is added as soon
  * as the file is on disk, and, for a moment at the end, .NAME.new.  Writers of
  * the record take their place in it by a counter; a place that was taken and
- * never filled is zeros, which are no line. */
+ * never filled is zeros, which are no line.
+ */
 #include "config.h"
 
 #include "copy_i.h"
@@ -45,7 +46,7 @@ static void learn_line(struct rsh_draft *s, const struct rsh_lines *l,
 	};
 }
 
-/* Is the head that of this conversion?  1, 0, or -errno. */
+/* Returns 1 if the head is that of this conversion, 0 if not, or -errno. */
 static int check_head(const struct rsh_draft *s, struct rsh_lines *l)
 {
 	struct rsh_manifest_line line;
@@ -64,7 +65,7 @@ static int check_head(const struct rsh_draft *s, struct rsh_lines *l)
 	return rc;
 }
 
-/* 1 or -errno. */
+/* Returns 1 or -errno. */
 static int recall_files(struct rsh_draft *s, struct rsh_lines *l)
 {
 	struct rsh_manifest_line line;
@@ -86,8 +87,9 @@ static int recall_files(struct rsh_draft *s, struct rsh_lines *l)
 	return rc == 0 || rc == -EBADMSG ? 1 : rc;
 }
 
-/* Takes what it says of files; lines that cannot be read are what a kill has
- * left.  1, 0 if it is of another conversion, or -errno. */
+/* Takes what the manifest or the record says of files; lines that cannot be
+ * read are what a kill has left.  Returns 1, 0 if it is of another conversion,
+ * or -errno. */
 static int recall(struct rsh_draft *s, int fd)
 {
 	struct rsh_lines l;
@@ -229,7 +231,7 @@ int rsh_draft_open(struct rsh_draft *s, const char *path, bool overwrite,
 	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
 
-/* Nothing is finished that only the record knows of. */
+/* True if nothing is finished of which only the record knows. */
 static bool is_record_empty(const struct rsh_draft *s)
 {
 	for (size_t i = 0; i < s->list->n; i++)
@@ -273,8 +275,8 @@ int rsh_draft_add(struct rsh_draft *s, size_t i,
 
 	if (rc)
 		return rc;
-	/* What a kill left unfinished before it must not become one line with
-	 * it. */
+	/* What a kill left unfinished before this line must not become one line
+	 * with it. */
 	apart = malloc(len + 1);
 	if (!apart)
 		return -ENOMEM;
@@ -380,7 +382,8 @@ int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err)
 {
 	int rc;
 
-	/* One that was killed may have left it; the record is locked. */
+	/* A run that was killed may have left it; nobody else works on it,
+	 * since the record is locked. */
 	unlinkat(s->dirfd, s->fresh, 0);
 	rc = rsh_file_replace(s->dirfd, s->name, s->fresh, mode_of(s->list),
 			      write_manifest, s);

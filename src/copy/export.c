@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* copy/export.c writes a virtual tree as real files.
  *
- * The order for each file: write, sync, record, name.  A record without the
- * file's name is done again; a name is only ever given to what is recorded. */
+ * For each file the order is: write, sync, record, name.  A file that was
+ * recorded and not named is made again; a name is only ever given to what is
+ * recorded.
+ */
 #include "config.h"
 
 #include "rsh/copy/export.h"
@@ -23,7 +25,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* What was written so far is sent to the disk after so much, so that syncing
+/* What was written is sent to the disk whenever it is so much, so that syncing
  * has little left to wait for. */
 #define FLUSH_BYTES ((uint64_t)8 * 1024 * 1024)
 
@@ -44,9 +46,9 @@ struct job {
 	struct rsh_draft draft;
 	struct rsh_streams *streams;
 	int dirfd;
-	bool drop_pages;  /* of files that were written */
+	bool drop_pages;  /* the pages of files that were written */
 	enum state *state; /* [file of the list] */
-	size_t *todo;      /* numbers of those to be written */
+	size_t *todo;      /* numbers of files to be written */
 	size_t n_todo;
 };
 
@@ -69,7 +71,7 @@ static mode_t dir_mode(const struct rsh_store_attr *root)
 	       S_IRWXU;
 }
 
-/* The directory of a file, and its name there. */
+/* Opens the directory of a file, and gives its name there. */
 static int open_parent(const struct job *j, const struct rsh_copy_file *f,
 		       bool make, const char **name, int *out)
 {
@@ -123,7 +125,8 @@ static bool is_as_written(const struct rsh_known *k, const struct stat *st)
 	       (long)k->mtime_ns == st->st_mtim.tv_nsec;
 }
 
-/* Has the file the bytes that are known of it?  1, 0 or -errno. */
+/* Returns 1 if the file has the bytes that are known of it, 0 if not, or
+ * -errno. */
 static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
 	struct rsh_digest d;
@@ -139,7 +142,8 @@ static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 	return rc;
 }
 
-/* Is it a file of this export that is finished?  1, 0 or -errno. */
+/* Returns 1 if it is a file of this export that is finished, 0 if not, or
+ * -errno. */
 static int is_finished(const struct job *j, const struct rsh_known *k,
 		       const struct stat *st, int dirfd, const char *name)
 {
@@ -154,7 +158,7 @@ static int is_finished(const struct job *j, const struct rsh_known *k,
 	return fd < 0 ? -errno : has_exported(j, k, fd);
 }
 
-/* Something has the file's name. */
+/* Decides about a file whose name something has already. */
 static int judge_existing(struct job *j, size_t i, const struct stat *st,
 			  int dirfd, const char *name, struct rsh_error *err)
 {
@@ -211,8 +215,8 @@ static int look_at_target(void *ctx, size_t i, struct rsh_error *err)
 	return judge_existing(j, i, &st, dirfd, name, err);
 }
 
-/* Files that are known but are none of this run stay in the manifest while
- * they are there as they were. */
+/* Files that are known but are none of this run stay in the manifest while they
+ * are there as they were. */
 static void forget_others(struct job *j)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
@@ -279,7 +283,7 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 		return rc;
 	w->written = offset + len;
 	if (w->written - w->flushed >= FLUSH_BYTES) {
-		/* Only begins; where it cannot, fsync does all of it. */
+		/* This only begins; where it cannot, fsync does all of it. */
 		sync_file_range(w->fd, (off_t)w->flushed,
 				(off_t)(w->written - w->flushed),
 				SYNC_FILE_RANGE_WRITE);
@@ -288,7 +292,8 @@ static int write_sink(void *ctx, const uint8_t *data, size_t len,
 	return rsh_digest_sink(&w->digest, data, len, offset);
 }
 
-/* So that a full disk is noticed early, and the file lies in one piece. */
+/* Room is reserved so that a full disk is noticed early, and the file lies in
+ * one piece. */
 static int reserve(int fd, uint64_t size)
 {
 	if (size == 0 || fallocate(fd, 0, 0, (off_t)size) == 0 ||
@@ -317,7 +322,7 @@ static mode_t mode_for(const struct job *j, const struct rsh_copy_file *f,
 	return mode;
 }
 
-/* Of everything that is known of the file on disk. */
+/* Syncs the file and notes by what it is known again. */
 static int describe_export(const struct job *j, const struct rsh_copy_file *f,
 			   int fd, struct rsh_manifest_file *out)
 {
@@ -495,7 +500,7 @@ static int find_todo(struct job *j, struct rsh_error *err)
 	return 0;
 }
 
-/* Memory is for source files that several files are made of; what was written
+/* Memory is for source files of which several files are made; what was written
  * is not read again here, but by --verify, which is to see the disk. */
 static bool wants_drop(const struct job *j, uint64_t bytes)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/feed.c - the bytes of files, virtual and real, from front to back. */
+/* copy/feed.c feeds the bytes of files, virtual and real, from front to
+ * back. */
 #include "config.h"
 
 #include "copy_i.h"

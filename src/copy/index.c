@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/index.c - manifests, found line by line. */
+/* copy/index.c finds the lines of manifests. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -17,7 +17,7 @@ struct reading {
 	struct rsh_manifest_index *index;
 	struct rsh_lines lines;
 	bool began, ended;
-	uint64_t announced; /* files, as the end says */
+	uint64_t announced; /* how many files the end says there are */
 };
 
 static int bad_line(const struct reading *r, const char *what,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/lines.c - a file line by line, however long it is. */
+/* copy/lines.c reads a file line by line, however long it is. */
 #include "config.h"
 
 #include "copy_i.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/list.c - the files of a virtual tree. */
+/* copy/list.c lists the files of a virtual tree. */
 #include "config.h"
 
 #include "copy_i.h"

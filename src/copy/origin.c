@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/origin.c - what a tree is made of, as manifests have it. */
+/* copy/origin.c says what a tree is made of, as manifests have it. */
 #include "config.h"
 
 #include "copy_i.h"
@@ -16,7 +16,7 @@ static void hash_bytes(XXH3_state_t *hash, const void *data, size_t len)
 {
 	uint64_t n = len;
 
-	/* The length first, so that no two lists look the same. */
+	/* The length comes first, so that no two lists look the same. */
 	XXH3_64bits_update(hash, &n, sizeof(n));
 	XXH3_64bits_update(hash, data, len);
 }
@@ -33,7 +33,8 @@ static void hash_number(XXH3_state_t *hash, uint64_t n)
 
 /* ---- what decides about the bytes ---- */
 
-/* As it was understood: it may have been derived and be no file at all. */
+/* A strategy is hashed as it was understood: it may have been derived and be no
+ * file at all. */
 static void hash_items(XXH3_state_t *hash, const struct rsh_strategy *s,
 		       const struct rsh_names *names)
 {

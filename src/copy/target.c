@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/target.c - directories and files that are written.
+/* copy/target.c makes the directories and files that are written.
  *
- * A temporary file is locked by who writes it, so that one that can be locked
- * belongs to nobody: its writer is dead. */
+ * A temporary file is locked by its writer, so that one that can be locked
+ * belongs to nobody: its writer is dead.
+ */
 #include "config.h"
 
 #include "copy_i.h"
@@ -25,7 +26,8 @@
 
 /* ---- where not to write ---- */
 
-/* The deepest directory of the path that is there; -errno. */
+/* Opens the deepest directory of the path that is there; returns -errno if it
+ * cannot. */
 static int open_existing(const char *path)
 {
 	cleanup_free char *part = strdup(path);
@@ -56,7 +58,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Is the directory below `root`, or that?  1, 0 or -errno.  Takes fd over. */
+/* Returns 1 if the directory is `root` or below it, 0 if not, or -errno.  It
+ * takes fd over. */
 static int is_below(int fd, const struct stat *root)
 {
 	struct stat st, last = { 0 };
@@ -128,7 +131,7 @@ static bool has_name(int fd)
 	return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
-/* Removes a temporary file unless somebody writes it: 0 or -errno. */
+/* Removes a temporary file unless somebody writes it.  Returns 0 or -errno. */
 static int remove_dead(int dirfd, const char *name)
 {
 	cleanup_fd int fd = openat(dirfd, name, O_RDWR | O_NOFOLLOW |
@@ -163,7 +166,8 @@ int rsh_temp_open(struct rsh_temp *t, int dirfd, uint32_t number)
 	}
 }
 
-/* Where rename cannot tell, look first. */
+/* Where rename cannot tell whether there is such a file, it is looked for
+ * before. */
 static int rename_new(const struct rsh_temp *t, const char *name)
 {
 	if (renameat2(t->dirfd, t->name, t->dirfd, name, RENAME_NOREPLACE) == 0)

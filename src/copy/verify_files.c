@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_files.c - files by a manifest, without any source. */
+/* copy/verify_files.c verifies files by a manifest, without any source. */
 #include "config.h"
 
 #include "rsh/copy/verify.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_plan.c - what a mount would show, against files, a manifest, or
- * to be written into one. */
+/* copy/verify_plan.c holds what a mount would show against files or a manifest,
+ * or writes it into one. */
 #include "config.h"
 
 #include "rsh/copy/verify.h"
@@ -35,13 +35,13 @@ static int nomem_or(int rc, struct rsh_error *err)
 
 struct check {
 	struct rsh_arena arena;
-	/* The file of the tree; -1: it is not compared. */
+	/* `fd` is the file of the tree; -1: it is not compared. */
 	int fd;
 	uint64_t size;
 	uint8_t *buf;
 	bool differs;
 	uint64_t where;
-	int error; /* of reading it */
+	int error; /* what reading that file failed with */
 
 	struct rsh_digest by_manifest, by_plan;
 	bool has_by_manifest, has_by_plan;
@@ -212,7 +212,7 @@ static int write_planned(struct job *j, size_t i, struct check *k,
 
 /* ---- each file ---- */
 
-/* `said` is what the manifest has, or NULL. */
+/* `said` is what the manifest has of the file, or NULL. */
 static int run_check(struct job *j, size_t i, struct check *k,
 		     const struct rsh_manifest_file *said)
 {
@@ -238,7 +238,8 @@ static int run_check(struct job *j, size_t i, struct check *k,
 	return rc || !k->has_by_plan ? rc : write_planned(j, i, k, records, n);
 }
 
-/* The line of the manifest for a file; *e is NULL if it has none to compare. */
+/* Finds the line of the manifest for a file; *e is NULL if there is none to
+ * compare. */
 static int find_said(struct job *j, size_t i,
 		     const struct rsh_manifest_entry **e)
 {
@@ -294,7 +295,7 @@ static int check_planned(void *ctx, size_t i, struct rsh_error *err)
 
 /* ---- all of them ---- */
 
-/* Files of the manifest that the tree has not. */
+/* Adds the files of the manifest that the tree has not. */
 static int add_strangers(const struct job *j, struct rsh_answer *out)
 {
 	for (size_t i = 0; i < j->index.n; i++) {

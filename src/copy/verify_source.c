@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify_source.c - source files by themselves and by their replicas.
+/* copy/verify_source.c verifies source files by themselves and by their
+ * replicas.
  *
  * Each file is scanned and checked against its CRC, then all content is read
  * and hashed record by record.  Ranks that hold one slice by the strategy must
- * have the same hash; where they have not, both are read again to say where. */
+ * have the same hash; where they have not, both are read again to say where.
+ */
 #include "config.h"
 
 #include "rsh/copy/verify.h"
@@ -22,7 +24,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A file and what was found of it. */
+/* This has a file and what was found of it. */
 struct file {
 	struct rsh_source_file_info info;
 	struct rsh_inspected in;  /* index NULL: it is damaged */
@@ -46,7 +48,7 @@ struct job {
 
 struct content {
 	const struct rsh_source *source;
-	uint32_t file; /* its number there */
+	uint32_t file; /* its number in the source */
 	int fd;
 	const struct rsh_ckpt_index *index;
 	const struct rsh_record *record;
@@ -64,7 +66,8 @@ static struct content content_of(const struct job *j, const struct file *f,
 	};
 }
 
-/* Bytes of a record's content, which may lie in several extents: as pread(). */
+/* Reads bytes of a record's content, which may lie in several extents, as
+ * pread() does. */
 static ssize_t read_saved(const struct content *c, uint8_t *buf, size_t len,
 			  uint64_t offset)
 {
@@ -159,7 +162,7 @@ static int verify_look_into(const struct job *j, struct file *f,
 }
 
 /* What is wrong with a file is its problem; running out of memory, being
- * stopped and links to where nobody may look are the command's. */
+ * stopped and links to where nobody may look are failures of the command. */
 static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct job *j = ctx;
@@ -187,7 +190,7 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-/* A job writes trailers or it does not. */
+/* Either all files of a job have trailers, or none has. */
 static int check_trailers(struct job *j)
 {
 	bool any = false;
@@ -233,7 +236,7 @@ static int find_difference(const struct content *a, const struct content *b,
 	}
 }
 
-/* Where in its file a byte of the content lies. */
+/* Returns where in its file a byte of the content lies. */
 static uint64_t place_of_slice(const struct content *c, uint64_t at)
 {
 	const struct rsh_extent *e =
@@ -293,7 +296,7 @@ static struct file *sound_file(const struct job *j, uint32_t rank)
 	return f && f->in.index ? f : NULL;
 }
 
-/* Of a slice: the first file that has it. */
+/* The leader is the first file that has a slice. */
 struct leader {
 	const struct file *file;
 	const struct rsh_record *record;
@@ -328,7 +331,7 @@ static int compare_stage(struct job *j, uint32_t name,
 
 	if (!leaders)
 		return -ENOMEM;
-	/* A layout that makes no sense is the planner's to refuse. */
+	/* A layout that makes no sense is for the planner to refuse. */
 	if (rsh_grid_new_unsized(stage->item, &g, NULL))
 		return 0;
 	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n && rc == 0; r++) {

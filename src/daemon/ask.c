@@ -15,7 +15,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* A mount writes far less than this; the directory may be anybody's. */
+/* A mount writes far less than this, but the directory may be anybody's. */
 #define MAX_BYTES 65536
 
 static int read_answer(int fd, char *text, size_t max, size_t *length)

@@ -105,7 +105,8 @@ void rsh_daemon_detach(void)
 {
 	prctl(PR_SET_PDEATHSIG, 0);
 	setsid();
-	/* nohup(1) means the terminal's, which is left behind. */
+	/* nohup(1) is about the hang-up of the terminal, which is left
+	 * behind. */
 	signal(SIGHUP, SIG_DFL);
 }
 

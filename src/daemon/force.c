@@ -4,8 +4,9 @@
  *
  * The kernel aborts a FUSE connection for those who may: every request gets
  * ECONNABORTED, and the daemon ends because it can read no more.  The rest is
- * for a daemon that does not, or whose connection could not be aborted: it is
- * the process that holds the mark on the directory (unmount.h). */
+ * for a daemon that does not end, or whose connection could not be aborted: the
+ * daemon is the process that holds the mark on the directory (mounted.h).
+ */
 #include "config.h"
 
 #include "rsh/daemon/mounted.h"
@@ -26,14 +27,14 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* A daemon leaves its threads behind after a few of them. */
+/* A daemon leaves its threads behind after a few of these seconds. */
 #define PATIENCE_SECONDS 10
 #define KILLED_SECONDS 5
 
 /* ---- the connection ---- */
 
-/* Its number is the minor one of the mount's device, which the kernel knows
- * without asking the daemon. */
+/* The connection's number is the minor one of the mount's device, which the
+ * kernel knows without asking the daemon. */
 static bool connection_of(const char *path, unsigned *number)
 {
 	struct statx st;
@@ -45,7 +46,7 @@ static bool connection_of(const char *path, unsigned *number)
 	return true;
 }
 
-/* Whoever has mounted may do this; root does without. */
+/* Whoever has mounted may do this, and root need not. */
 static bool abort_connection(unsigned number)
 {
 	char path[64];
@@ -93,8 +94,8 @@ static bool is_called_reshardfs(pid_t pid)
 	return strcmp(name, "reshardfs") == 0;
 }
 
-/* Whoever has one in another place has mounted there: the same directory may be
- * mounted on in two of them. */
+/* A process with another tree of mounts has mounted there: the same directory
+ * may be mounted on in two of them. */
 static bool shares_our_tree(pid_t pid)
 {
 	char path[64];
@@ -102,11 +103,11 @@ static bool shares_our_tree(pid_t pid)
 
 	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)pid);
 	if (stat("/proc/self/ns/mnt", &ours) != 0 || stat(path, &theirs) != 0)
-		return geteuid() != 0; /* it says no more to its own user */
+		return geteuid() != 0; /* root would be told, others are not */
 	return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* The holder of such a lock, of a line of /proc/locks; or 0. */
+/* Returns the holder of such a lock, by a line of /proc/locks; or 0. */
 static pid_t holder(const char *line, uint64_t inode)
 {
 	uint64_t found;
@@ -118,9 +119,9 @@ static pid_t holder(const char *line, uint64_t inode)
 	return pid > 0 && found == inode ? (pid_t)pid : 0;
 }
 
-/* The one process that holds the mark on the directory, as a descriptor of it;
- * -1 if there is none, or more than one that it may be.  Devices are not
- * compared, since some file systems give others there than stat(2). */
+/* Opens a descriptor of the one process that holds the mark on the directory;
+ * returns -1 if there is none, or more than one that it may be.  Devices are
+ * not compared, since some file systems give others there than stat(2). */
 static int open_daemon(const char *path)
 {
 	cleanup_free char *line = NULL;

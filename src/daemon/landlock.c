@@ -17,7 +17,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* What headers of Linux 6.1 do not have, by version of landlock. */
+/* Headers of Linux 6.1 do not have these; the number is the version of
+ * landlock. */
 #define FS_1 ((UINT64_C(1) << 13) - 1)
 #define FS_REFER (UINT64_C(1) << 13)     /* 2 */
 #define FS_TRUNCATE (UINT64_C(1) << 14)  /* 3 */

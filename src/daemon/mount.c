@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* daemon/mount.c - the life of a mount, from options to exit code. */
+/* daemon/mount.c has the life of a mount, from options to exit code. */
 #include "config.h"
 
 #include "rsh/daemon/mount.h"
@@ -38,19 +38,19 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 	};
 }
 
-/* What the mount may take, before it has taken anything. */
+/* Says what the mount may take, before it has taken anything. */
 struct room {
-	uint64_t map, resident; /* as of room.h */
+	uint64_t map, resident; /* as util/room.h has them */
 };
 
 struct service {
 	const struct rsh_options *options;
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
-	char *place; /* of the source, without links */
+	char *place; /* path of the source, without links */
 	struct rsh_store_opener opener;
-	int lock; /* of the mountpoint, until it is covered; -1: none */
-	int mark; /* and for as long as this process lives */
+	int lock; /* that on the mountpoint until it is covered; -1: none */
+	int mark; /* that on it for as long as this process lives */
 	struct rsh_daemon *daemon; /* NULL in the foreground */
 	struct room room;
 	struct rsh_store_io *io;
@@ -83,12 +83,12 @@ static void log_statistics(const struct service *s, enum rsh_log_level level)
 	rsh_reading_log(level, s->io, &stats);
 }
 
-/* Asked for by a signal. */
+/* A signal asks for this. */
 static void tell_statistics(void *ctx)
 {
 	enum rsh_log_level level = rsh_log_get_level();
 
-	/* However quiet the log is. */
+	/* The statistics are written however quiet the log is. */
 	if (level < RSH_LOG_NOTICE)
 		rsh_log_set_level(RSH_LOG_NOTICE);
 	log_statistics(ctx, RSH_LOG_NOTICE);
@@ -97,7 +97,7 @@ static void tell_statistics(void *ctx)
 
 /* ---- limits of memory ---- */
 
-/* The cache has a part of what there is. */
+/* The cache has one part in so many of what there is. */
 #define CACHE_PART 4
 #define MIB (UINT64_C(1) << 20)
 
@@ -107,7 +107,7 @@ static uint64_t cache_bytes(const struct service *s)
 			   s->room.resident / CACHE_PART);
 }
 
-/* What the cache may map, where that is limited. */
+/* Returns what the cache may map, where that is limited. */
 static uint64_t for_cache(const struct service *s)
 {
 	return s->room.map == RSH_ROOM_ENDLESS ||
@@ -161,7 +161,7 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 				     "to serve takes %" PRIu64,
 				     s->room.resident / MIB,
 				     resident_bytes(s) / MIB);
-	/* Of what is added the cache has its part again. */
+	/* The cache takes its part of what is added as well. */
 	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
 		  (CACHE_PART - 1);
 	return rsh_error_set(err, ENOMEM, "too little memory: ulimit -v or -d "
@@ -204,7 +204,8 @@ static void look_for(void *ctx, const char *path)
 	w->found |= strcmp(path, w->name) == 0;
 }
 
-/* Other paths than those below SOURCE are for the map of files to name. */
+/* A path below SOURCE is relative; any other one the map of files has to
+ * name. */
 static bool may_find(const struct rsh_options *o, const char *name)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -218,7 +219,7 @@ static bool may_find(const struct rsh_options *o, const char *name)
 	return w.found;
 }
 
-/* In a process outside the sandbox, and asked from within it. */
+/* Runs in a process outside the sandbox, and is asked from within it. */
 static void find_for_source(void *ctx, const char *name, int fd[2])
 {
 	const struct service *s = ctx;
@@ -289,7 +290,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	int rc;
 
 	s->so = server_options(o);
-	/* Before the first byte is read of what others have written. */
+	/* The confinement comes before the first byte is read of what others
+	 * have written. */
 	s->room.map = rsh_room_to_map();
 	s->room.resident = rsh_room_resident();
 	rc = confine_service(s, err);
@@ -306,7 +308,7 @@ static int begin_service(struct service *s, struct rsh_error *err)
 		rsh_daemon_detach();
 	if (rc == 0)
 		rc = rsh_server_mount(s->vfs, &s->so, &s->server, err);
-	/* Whoever waits for it looks what is mounted now. */
+	/* Whoever waits for the lock looks what is mounted now. */
 	rsh_stack_unlock(s->lock);
 	rsh_unmount_mark(s->mark);
 	s->facts.server = s->server;
@@ -356,7 +358,7 @@ static enum rsh_exit serve_mount(const struct rsh_options *o,
 				 rsh_mount_planner *plan, int lock,
 				 struct rsh_daemon *d)
 {
-	/* Stays for a thread that is left behind. */
+	/* The service stays for a thread that is left behind. */
 	static struct service s;
 	struct rsh_error err = RSH_ERROR_INIT;
 	enum rsh_exit result;

@@ -14,7 +14,7 @@
 
 #include "rsh/util/mem.h"
 
-/* What is mounted on m->path. */
+/* Finds what is mounted on m->path. */
 static int look_up(struct rsh_mounted *m)
 {
 	FILE *f = setmntent("/proc/self/mounts", "re");
@@ -25,7 +25,7 @@ static int look_up(struct rsh_mounted *m)
 	*m->type = *m->source = '\0';
 	if (!f)
 		return -errno;
-	/* The last line of a path is the mount on top. */
+	/* The last line of a path is that of the mount on top. */
 	while (getmntent_r(f, &e, buf, sizeof(buf))) {
 		if (strcmp(e.mnt_dir, m->path) != 0)
 			continue;
@@ -37,8 +37,8 @@ static int look_up(struct rsh_mounted *m)
 	return 0;
 }
 
-/* `given` without links in what stands before its last part, which may be a
- * mount that does not answer. */
+/* Gives `given` without links in what stands before its last part, which may be
+ * a mount that does not answer. */
 static int resolve_parent(const char *given, char *path, size_t size)
 {
 	cleanup_free char *a = strdup(given), *b = strdup(given);

@@ -49,7 +49,7 @@ static void allow_links(int rules, const char *path)
 		closedir(dir);
 }
 
-/* A file, a directory, or a template: then all below what is fixed of it. */
+/* Allows a file, a directory, or all below the fixed part of a template. */
 static void allow_path(int rules, const char *path)
 {
 	cleanup_free char *fixed = strdup(path);
@@ -68,7 +68,7 @@ static void allow_path(int rules, const char *path)
 		rsh_landlock_allow(rules, fixed, false);
 }
 
-/* What the table says of options that name files. */
+/* Allows the files that options name, as the table says. */
 static void allow_read(int rules, const struct rsh_options *o)
 {
 	size_t n;
@@ -104,7 +104,7 @@ static int allow_sources(int rules, const struct rsh_options *o,
 	return rsh_source_map_each(map, allow_mapped, &rules, err);
 }
 
-/* They are made here, since nothing can be made beside them any more. */
+/* The caches are made here, since nothing can be made beside them any more. */
 static void allow_caches(int rules, const struct rsh_options *o)
 {
 	const char *blocks = o->io.caching == RSH_CACHING_OFF ?
@@ -119,7 +119,7 @@ static void allow_caches(int rules, const struct rsh_options *o)
 		rsh_landlock_allow(rules, indexes, true);
 }
 
-/* The log is open, and so is what the connection to the kernel needs. */
+/* The log is open by now, and so is what the connection to the kernel needs. */
 static int allow_files(int rules, const struct rsh_options *o,
 		       struct rsh_error *err)
 {
@@ -131,7 +131,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 	allow_caches(rules, o);
 	rsh_landlock_allow(rules, "/dev/null", true);
 	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */
-	/* How many processors there are. */
+	/* libc finds out here how many processors there are. */
 	rsh_landlock_allow(rules, "/sys/devices/system/cpu", false);
 	/* LeakSanitizer looks for its threads. */
 	if (IS_SANITIZED)
@@ -139,8 +139,8 @@ static int allow_files(int rules, const struct rsh_options *o,
 	return 0;
 }
 
-/* What libc would open later: the zone of the log's times, and what it takes to
- * cancel a thread. */
+/* This loads what libc would open later: the zone of the log's times, and what
+ * it takes to cancel a thread. */
 static void preload(void)
 {
 	tzset();
@@ -150,7 +150,8 @@ static void preload(void)
 
 /* ---- all of it ---- */
 
-/* What was read for them may not be theirs, nor what it came from. */
+/* True if others are served: what was read for them, and what it came from, may
+ * be none of their business. */
 static bool serves_others(const struct rsh_options *o)
 {
 	return rsh_option_given(o, "allow_other") ||
@@ -186,7 +187,7 @@ int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err)
 	int rc;
 
 	preload();
-	/* LeakSanitizer has to trace it. */
+	/* LeakSanitizer has to trace the process. */
 	if (serves_others(o) && !IS_SANITIZED)
 		prctl(PR_SET_DUMPABLE, 0);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)

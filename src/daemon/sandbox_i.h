@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* daemon/sandbox_i.h - what the daemon gives up before it reads what others have
- * written: files by landlock, and system calls. */
+/* daemon/sandbox_i.h has what the daemon gives up before it reads what others
+ * have written: files by landlock, and system calls. */
 #ifndef RSH_DAEMON_SANDBOX_I_H
 #define RSH_DAEMON_SANDBOX_I_H
 
@@ -8,33 +8,37 @@
 
 #include "rsh/options/options.h"
 
-/* For this thread and all that it starts; for good.  New privileges; all files
- * but those that the options name; system calls that serving does not take; its
- * memory for debuggers and in core dumps, if other users are served.  What the
- * kernel does not know stays.  0, or -errno with a sentence about a file of the
- * options that has to be read for this. */
+/* Confines this thread and all that it starts, for good.  They lose new
+ * privileges, all files but those that the options name, and the system calls
+ * that serving does not take; if other users are served, debuggers and core
+ * dumps lose the process's memory.  What the kernel does not know stays.
+ * Returns 0, or -errno with a sentence about a file of the options that has to
+ * be read for this. */
 int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err);
 
 /* ---- which files may be opened, without a library: there is none ---- */
 
-/* Of rules that allow nothing yet: no file to open, no TCP, no signal to other
- * processes and, unless `abstract`, no abstract socket of theirs.  A descriptor
- * and *abi, the kernel's version, or -errno where there is no landlock. */
+/* Makes rules that allow nothing yet: no file to open, no TCP, no signal to
+ * other processes and, unless `abstract`, no abstract socket of theirs.
+ * Returns a descriptor and *abi, the kernel's version, or -errno where there is
+ * no landlock. */
 int rsh_landlock_new(bool abstract, int *abi);
 
-/* Lets the file, or all below the directory, be read; with `write` be written,
- * and files be made and removed in it.  What is not there needs no rule. */
+/* Lets the file, or all below the directory, be read; with `write` also be
+ * written, and files be made and removed in it.  What is not there needs no
+ * rule. */
 void rsh_landlock_allow(int rules, const char *path, bool write);
 
-/* Puts this thread, and those that it starts, under the rules, which takes that
- * it has given up new privileges.  0 or -errno. */
+/* Puts this thread, and those that it starts, under the rules, which needs it
+ * to have given up new privileges.  Returns 0 or -errno. */
 int rsh_landlock_enter(int rules);
 
 /* ---- system calls that a daemon has no use for ---- */
 
-/* From here on they fail with EPERM in this thread and those that it starts,
- * which takes that it has given up new privileges.  0, or -errno: -ENOTSUP in a
- * build without libseccomp or with a sanitizer, which needs some of them. */
+/* Makes these calls fail with EPERM in this thread and those that it starts,
+ * which needs it to have given up new privileges.  Returns 0, or -errno:
+ * -ENOTSUP in a build without libseccomp or with a sanitizer, which needs some
+ * of them. */
 int rsh_syscalls_refuse(void);
 
 #endif

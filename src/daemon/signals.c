@@ -17,7 +17,7 @@
 struct rsh_signals {
 	pthread_t thread;
 	atomic_bool stopping;
-	enum rsh_log_level quieter; /* where SIGUSR2 leads back to */
+	enum rsh_log_level quieter; /* the level that SIGUSR2 leads back to */
 	void (*tell)(void *ctx);
 	void *ctx;
 };
@@ -77,7 +77,8 @@ int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
 	s->tell = tell;
 	s->ctx = ctx;
 	s->quieter = level == RSH_LOG_DEBUG ? RSH_LOG_NOTICE : level;
-	/* Those that end the mount are for the thread that waits for its end. */
+	/* Signals that end the mount are for the thread that waits for its
+	 * end. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	rc = pthread_create(&s->thread, NULL, take_signal, s);

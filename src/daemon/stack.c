@@ -32,7 +32,7 @@
 
 /* ---- what a mount says ---- */
 
-/* Written to a pipe at once. */
+/* A process writes this to a pipe at once. */
 struct answer {
 	bool same;
 	int code; /* 0, or -errno if it could not be asked */
@@ -57,7 +57,8 @@ static struct answer ask_for_config(const char *path, const json_t *identity)
 	return a;
 }
 
-/* Whoever waits for the end of this command's output must not wait for it. */
+/* Whoever waits for the end of this command's output must not wait for the
+ * process that asks. */
 static void leave_asker_streams(void)
 {
 	cleanup_fd int none = open("/", O_PATH | O_CLOEXEC);
@@ -78,7 +79,7 @@ static void answer_by_pipe(int pipe, const char *path, const json_t *identity)
 	_exit(n != sizeof(a));
 }
 
-/* One that does not end is left to init. */
+/* A process that does not end is left to init. */
 static void end_asker(pid_t pid)
 {
 	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
@@ -136,7 +137,7 @@ static void tell_other(const struct rsh_mounted *m)
 			       "be covered", m->path, m->source, m->type);
 }
 
-/* One of another kind, or subtype, is not ours to take down. */
+/* A mount of another kind, or subtype, is not ours to take down. */
 static int refuse_mounted(const struct rsh_mounted *m, int rc,
 			  struct rsh_error *err)
 {
@@ -168,7 +169,7 @@ static int judge_mounted(const struct rsh_mounted *m, const json_t *identity,
 /* ---- one at a time ---- */
 
 /* The lock lies on the directory that will be covered.  Daemons hold a shared
- * one there (unmount.h), also some that were unmounted lazily: they are no
+ * one there (mounted.h), also some that were unmounted lazily: they are no
  * reason to wait.  Where there cannot be a lock nobody waits. */
 static bool is_locked_by_another(int fd)
 {
@@ -193,7 +194,7 @@ static bool is_as_before(const struct rsh_mounted *m)
 {
 	struct rsh_mounted now;
 
-	/* Where it cannot be seen it is no use to look again. */
+	/* Where the mount cannot be seen it is no use to look again. */
 	return rsh_mounted_find(m->path, &now) != 0 ||
 	       (now.n == m->n && strcmp(now.source, m->source) == 0);
 }
@@ -209,7 +210,7 @@ static int look_at_mountpoint(const struct rsh_options *o,
 	for (;;) {
 		cleanup_fd int fd = -1;
 
-		/* What is wrong with a path is said by who mounts. */
+		/* The process that mounts says what is wrong with a path. */
 		if (rsh_mounted_find(o->mountpoint, &m))
 			return 0;
 		rc = m.n && !is_to_be_covered(&m) ?

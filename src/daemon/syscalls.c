@@ -2,11 +2,12 @@
 /* daemon/syscalls.c puts a seccomp filter on the calling thread and on those
  * that it starts.
  *
- * It lists what is refused and not what is allowed: the calls that are made
- * are chosen by libc, libfuse and jansson, and other versions of these choose
- * others.  One that was forgotten would fail a read years later.  Listed is
+ * It lists what is refused and not what is allowed: the calls that are made are
+ * chosen by libc, libfuse and jansson, and other versions of these choose
+ * others.  One that was forgotten would fail a read years later.  The list has
  * what leads out of the process, to programs, other processes, privileges,
- * networks and mounts, and parts of the kernel that have no business here. */
+ * networks and mounts, and parts of the kernel that have no business here.
+ */
 #include "config.h"
 
 #include "sandbox_i.h"
@@ -30,34 +31,34 @@ int rsh_syscalls_refuse(void)
 
 /* Names that this libseccomp or processor does not know are passed over. */
 static const char *const refused[] = {
-	/* programs, other processes */
+	/* These start programs or reach into other processes. */
 	"execve", "execveat", "uselib", "ptrace", "process_vm_readv",
 	"process_vm_writev", "process_madvise", "process_mrelease", "kcmp",
 	"pidfd_open", "pidfd_getfd", "pidfd_send_signal", "kill", "tkill",
 	"rt_sigqueueinfo", "rt_tgsigqueueinfo", "migrate_pages", "move_pages",
-	/* privileges and namespaces */
+	/* These change privileges and namespaces. */
 	"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid",
 	"setfsuid", "setfsgid", "setgroups", "capset", "unshare", "setns",
 	"personality",
-	/* owners, modes and attributes, which landlock lets pass; links and
-	 * special files */
+	/* These change owners, modes and attributes, which landlock lets pass,
+	 * or make links and special files. */
 	"chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown",
 	"fchownat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
 	"removexattr", "lremovexattr", "fremovexattr", "removexattrat",
 	"truncate", "truncate64", "mknod", "mknodat", "link", "linkat",
 	"symlink", "symlinkat", "file_setattr",
-	/* mounts, and ways to files past their directories */
+	/* These are for mounts, and ways to files past their directories. */
 	"mount", "umount", "umount2", "pivot_root", "chroot", "move_mount",
 	"open_tree", "open_tree_attr", "fsopen", "fsconfig", "fsmount",
 	"fspick", "mount_setattr", "name_to_handle_at", "open_by_handle_at",
 	"swapon", "swapoff", "quotactl", "quotactl_fd", "fanotify_init",
-	/* parts of the kernel */
+	/* These are for parts of the kernel that serving has no use for. */
 	"bpf", "perf_event_open", "userfaultfd", "io_uring_setup",
 	"io_uring_enter", "io_uring_register", "keyctl", "add_key",
 	"request_key", "init_module", "finit_module", "delete_module",
 	"kexec_load", "kexec_file_load", "modify_ldt", "lookup_dcookie",
 	"nfsservctl", "vm86", "vm86old",
-	/* the machine */
+	/* These are about the whole machine. */
 	"reboot", "acct", "syslog", "vhangup", "iopl", "ioperm", "settimeofday",
 	"stime", "clock_settime", "clock_settime64", "clock_adjtime",
 	"clock_adjtime64", "adjtimex", "sethostname", "setdomainname",
@@ -100,7 +101,8 @@ static int refuse_some(scmp_filter_ctx f)
 	return rc;
 }
 
-/* A filter cannot see what clone3 is asked for; libc then takes clone. */
+/* A filter cannot see what clone3 is asked for, so it is refused; libc then
+ * takes clone. */
 static int refuse_namespaces(scmp_filter_ctx f)
 {
 	static const unsigned flags[] = {

@@ -48,7 +48,7 @@ static void read_complaint(int fd, char *text, size_t size)
 
 static void exec_fusermount(const char *path, bool lazy, int out)
 {
-	/* Its sentences are looked into. */
+	/* LC_ALL is set because its sentences are looked into. */
 	setenv("LC_ALL", "C", 1);
 	dup2(out, STDERR_FILENO);
 	if (lazy)
@@ -113,12 +113,12 @@ int rsh_unmount_mark_open(const char *mountpoint)
 
 void rsh_unmount_mark(int fd)
 {
-	/* Open until the process ends. */
+	/* The descriptor stays open until the process ends. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0)
 		rsh_log_debug("umount will not wait: %s", strerror(errno));
 }
 
-/* The mark goes when the process does.  Where there cannot be one there is
+/* The mark goes when the process does.  Where there cannot be a mark there is
  * nothing to wait for. */
 static bool daemon_is_gone(const char *path)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/megatron.c knows Megatron-LM: *.pt in
- * iter_<step>/mp_rank_<t>[_<p>], and latest_checkpointed_iteration.txt that
- * holds the newest step.
+/* dialects/megatron.c knows Megatron-LM: *.pt in iter_<step>/mp_rank_<t>[_<p>],
+ * and latest_checkpointed_iteration.txt, which holds the newest step.
  *
- * An iteration is complete if it has every mp_rank that any iteration has; how
- * many there must be stands nowhere else. */
+ * An iteration is complete if it has every mp_rank that any iteration has,
+ * since nothing else says how many there must be.
+ */
 #include "config.h"
 
 #include "rsh/dialects/dialects.h"
@@ -144,7 +144,7 @@ static int megatron_show(struct rsh_resume *r, const struct rsh_saved *saved,
 	if (rc == 0)
 		rc = rsh_resume_show_link(r, saved, "", "latest",
 					  saved->label);
-	/* As Megatron writes it: without a newline. */
+	/* Megatron writes this file without a newline. */
 	if (rc == 0)
 		rc = rsh_resume_show_text(r, saved, "",
 					  "latest_checkpointed_iteration.txt",

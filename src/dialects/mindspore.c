@@ -24,8 +24,8 @@ static const char *mindspore_suffix(const char *name)
 						      mindspore_safetensors;
 }
 
-/* Sets the series of a name with a step: what stands before it, without the
- * rank's number, and the suffix. */
+/* Sets the series of a name with a step.  It is what stands before the step,
+ * without the rank's number, and the suffix. */
 static void mindspore_series(const char *file, size_t n_prefix, char *series)
 {
 	size_t begin = n_prefix, end = n_prefix;
@@ -77,7 +77,7 @@ static int mindspore_check_records(const struct rsh_byte_source *file,
 	rsh_names_free(table);
 	if (rc != -ENOTSUP)
 		return rc;
-	/* What cannot be converted can be handed on. */
+	/* A file that cannot be converted can still be handed on. */
 	rsh_log_notice("%s: not looked into", err->text);
 	*err = (struct rsh_error)RSH_ERROR_INIT;
 	return 0;

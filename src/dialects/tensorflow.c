@@ -22,8 +22,8 @@ static const char tensorflow_of[] = "-of-";
 
 #define TENSORFLOW_DIGITS 5
 
-/* Where ".data-00001-of-00002" begins at the end of a name, NULL if nothing of
- * this form does. */
+/* Returns where ".data-00001-of-00002" begins at the end of a name, or NULL if
+ * nothing of this form stands there. */
 static const char *tensorflow_data_in(const char *file, uint64_t *i,
 				      uint64_t *n)
 {
@@ -43,7 +43,7 @@ static const char *tensorflow_data_in(const char *file, uint64_t *i,
 	       rsh_number_read(of, strlen(of), n) && *i < *n ? p : NULL;
 }
 
-/* The last number is the step, as tf.train.Checkpoint writes it. */
+/* The last number of a name is the step, as tf.train.Checkpoint writes it. */
 static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
 {
 	const char *end = tensorflow_data_in(file, &(uint64_t){ 0 },
@@ -65,7 +65,7 @@ static bool tensorflow_parse(const char *file, struct rsh_step_name *out)
 	return true;
 }
 
-/* All data files must say the same n and be there. */
+/* Collects the data files, which must all say the same n and be there. */
 static int tensorflow_collect(const struct rsh_byte_source *files,
 			      const char *const *names, size_t n_files,
 			      const struct rsh_byte_source **shards,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/control.c - opening, reading and closing what a mount tells about
- * itself: what stands in the file when it is opened is what is read. */
+/* fuse/control.c opens, reads and closes what a mount tells about itself.  A
+ * reader gets what the file said when it was opened. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -32,13 +32,13 @@ void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
 	}
 	fi->fh = (uintptr_t)f;
 	fi->direct_io = 1; /* its size is not known before */
-	/* Fails when the caller was interrupted: there is no file then. */
+	/* This fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(req, fi))
 		rsh_open_file_free(&s->files, f);
 }
 
-/* A copy is what is sent: once the reader has its bytes, the file may be closed
- * by another thread before this one is back from the kernel. */
+/* Sends a copy: once the reader has its bytes, the file may be closed by
+ * another thread before this one is back from the kernel. */
 void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
 			 struct fuse_file_info *fi)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/device.c - requests and replies on their way between libfuse and
- * /dev/fuse: what Debian 12's libfuse cannot say to the kernel is added to its
- * answers to INIT and OPEN. */
+/* fuse/device.c stands between libfuse and /dev/fuse: what Debian 12's libfuse
+ * cannot say to the kernel, it adds to the answers to INIT and OPEN. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -13,13 +12,13 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* FUSE_DIRECT_IO_ALLOW_MMAP, Linux 6.6, as it stands in flags2: files that are
- * read past the page cache may be mapped shared all the same. */
+/* This is FUSE_DIRECT_IO_ALLOW_MMAP, Linux 6.6, as it stands in flags2: files
+ * that are read past the page cache may be mapped shared all the same. */
 #define ALLOW_MMAP_FLAG2 (1u << 4)
 
 #ifndef HAVE_FUSE_PASSTHROUGH
-/* FUSE_PASSTHROUGH, Linux 6.9, and what belongs to it; older headers of the
- * kernel do not have it either. */
+/* This is FUSE_PASSTHROUGH, Linux 6.9, and what belongs to it; older headers of
+ * the kernel do not have it either. */
 #define PASSTHROUGH_FLAG2 (1u << 5)
 #define OPEN_PASSTHROUGH (1u << 7)
 #define STACK_DEPTH_AT (offsetof(struct fuse_init_out, flags2) + 4)
@@ -33,13 +32,13 @@ struct backing_map {
 #define BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* Goes into the next reply of this thread. */
+/* The next reply of this thread carries this id. */
 static _Thread_local int32_t next_backing;
 #else
 #define PASSTHROUGH_FLAG2 0u
 #endif
 
-/* In a kernel's INIT and in our answer, both without padding. */
+/* The kernel's INIT and our answer look like this, both without padding. */
 struct init_request {
 	struct fuse_in_header header;
 	struct fuse_init_in init;
@@ -68,8 +67,8 @@ static ssize_t read_request(int fd, void *buf, size_t len, void *userdata)
 	struct rsh_server *s = userdata;
 	ssize_t n = read(fd, buf, len);
 
-	/* The mount went while a request was being handed over: libfuse knows
-	 * only the end between two of them, and would call this one an
+	/* The mount went while a request was being handed over. libfuse knows
+	 * such an end only between two requests, and would call this one an
 	 * error. */
 	if (n < 0 && errno == ECONNABORTED)
 		errno = ENODEV;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/dying.c - whether a thread ends once it comes out of the kernel. */
+/* fuse/dying.c tells whether a thread ends once it comes out of the kernel. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Signals that have come, to the thread or to all of its process, and what is
- * done with them. */
+/* These are signals that have come, to the thread or to all of its process, and
+ * what is done with them. */
 struct signals {
 	uint64_t own, shared, blocked, ignored, caught;
 };

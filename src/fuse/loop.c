@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/loop.c - the threads that take requests from the kernel.
+/* fuse/loop.c has the threads that take requests from the kernel.
  *
  * The kernel hands requests to waiting threads in turn, so that each of many
  * threads comes to its request with cold caches, and libfuse's own loop starts
@@ -32,16 +32,17 @@
 #define IDLE_NS 500000000L
 #define END_SECONDS 2
 
-/* Beside those that always take requests; the sources that make them sleep have
- * queues of about this length. */
+/* So many threads come to those that always take requests; the sources that
+ * make them sleep have queues of about this length. */
 #define EXTRA_THREADS 12
 
 struct worker {
 	struct rsh_loop *loop;
-	bool extra; /* has something to do while reads sleep only */
-	/* One more when it begins to serve, and one more when it has ended. */
+	bool extra; /* works only while reads sleep */
+	/* Grows by one when the worker begins to serve, and when it has
+	 * ended. */
 	atomic_uint_fast64_t moves;
-	uint64_t seen; /* of the caller of rsh_loop_run() */
+	uint64_t seen; /* `moves` at the last look of rsh_loop_run() */
 	pthread_t thread;
 	struct fuse_buf buf;
 };
@@ -49,15 +50,15 @@ struct worker {
 struct rsh_loop {
 	struct rsh_server *server;
 	struct fuse_session *session;
-	unsigned n_workers, max_workers; /* of the caller of rsh_loop_run() */
+	unsigned n_workers, max_workers; /* only rsh_loop_run() uses them */
 	struct worker *workers;
 	sem_t news; /* all are busy, or the session has ended */
 	atomic_uint n_busy, n_always, n_extra;
 	atomic_bool watched; /* somebody looks whether they stay busy */
 	atomic_int error;
-	atomic_flag lingering; /* a thread does */
+	atomic_flag lingering; /* a thread waits for the next request */
 
-	/* Of the extra workers. */
+	/* These are for the extra workers. */
 	atomic_bool open, forced;
 	pthread_mutex_t lock; /* guards the wait for `open` */
 	pthread_cond_t opened;
@@ -85,7 +86,7 @@ static void loop_unlock(void *arg)
 	pthread_mutex_unlock(arg);
 }
 
-/* Can be cancelled. */
+/* The wait can be cancelled. */
 static void loop_wait_until_open(struct rsh_loop *l)
 {
 	pthread_mutex_lock(&l->lock);
@@ -133,7 +134,7 @@ static void worker_serve(struct worker *w)
 	worker_end(w);
 }
 
-/* A thread that was added has its first request where others wait. */
+/* A thread that was added takes its first request from those that wait. */
 static void worker_help(struct worker *w)
 {
 	worker_begin(w);
@@ -142,7 +143,7 @@ static void worker_help(struct worker *w)
 }
 
 /* A reader who goes on has its next request here in less time than it takes to
- * wake a thread; one thread looks out for it. */
+ * wake a thread, so one thread looks out for it. */
 static void loop_linger(struct rsh_loop *l)
 {
 	struct pollfd device = { fuse_session_fd(l->session), POLLIN, 0 };
@@ -156,7 +157,8 @@ static void loop_linger(struct rsh_loop *l)
 	atomic_flag_clear(&l->lingering);
 }
 
-/* Can be cancelled while it waits for a request, not while it serves one. */
+/* A worker can be cancelled while it waits for a request, not while it serves
+ * one. */
 static void *worker_run(void *arg)
 {
 	struct worker *w = arg;
@@ -215,8 +217,8 @@ static int loop_add_worker(struct rsh_loop *l, bool extra)
 	return 0;
 }
 
-/* A signal wakes the wait, but not if it comes just before it: hence never for
- * long, nor for longer than `most` ns. */
+/* A signal wakes the wait, but not if it comes just before it: so it never
+ * lasts long, nor longer than `most` ns. */
 static void loop_wait_news(struct rsh_loop *l, uint64_t most)
 {
 	const long ns = atomic_load(&l->watched) ? STUCK_NS : IDLE_NS;
@@ -242,10 +244,10 @@ static void loop_relieve(struct rsh_loop *l)
 	}
 }
 
-/* What has happened since the last look. */
+/* Says what has happened since the last look. */
 struct look {
 	bool moved;  /* some request began or ended */
-	bool stuck;  /* one who always takes requests is in the same one */
+	bool stuck;  /* a worker that is not extra is in the same request */
 	bool turned; /* a request that may wait for the source has ended */
 };
 
@@ -268,8 +270,8 @@ static struct look loop_look(struct rsh_loop *l, uint64_t *turns)
 	return look;
 }
 
-/* Workers who were all busy need help if nothing is answered, or if some wait
- * for their turn in vain; until those who always take requests suffice. */
+/* Workers who were all busy need help if nothing is answered, or if requests
+ * wait for their turn in vain, until those who always take requests suffice. */
 static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 {
 	const struct look look = loop_look(l, turns);
@@ -280,13 +282,13 @@ static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 	} else if (!look.stuck && !waiting) {
 		atomic_store(&l->forced, false);
 		atomic_store(&l->watched, false);
-		/* Unless they all became busy in this moment. */
+		/* All may have become busy in this moment. */
 		if (loop_all_busy(l))
 			atomic_store(&l->watched, true);
 	}
 }
 
-/* False if one of them does not come back from its source. */
+/* Returns false if a worker does not come back from its source. */
 static bool loop_join_workers(struct rsh_loop *l)
 {
 	struct timespec until;
@@ -310,7 +312,7 @@ static struct rsh_loop *loop_new(struct rsh_server *server)
 		return NULL;
 	l->server = server;
 	l->session = server->session;
-	/* And the one that is not left to the source. */
+	/* One more thread is not left to the source. */
 	l->max_workers = server->max_threads + 1;
 	l->workers = calloc(l->max_workers, sizeof(*l->workers));
 	if (!l->workers || sem_init(&l->news, 0, 0)) {
@@ -332,7 +334,7 @@ static void loop_free(struct rsh_loop *l)
 	free(l);
 }
 
-/* Fewer threads than wanted are only slower. */
+/* With fewer threads than wanted the loop is only slower. */
 static int loop_start_workers(struct rsh_loop *l)
 {
 	int rc = 0;
@@ -362,7 +364,7 @@ int rsh_loop_run(struct rsh_server *server)
 	server->stuck = !loop_join_workers(l);
 	if (rc == 0)
 		rc = atomic_load(&l->error);
-	/* Who is stuck still uses it. */
+	/* A worker that is stuck still uses it. */
 	if (!server->stuck)
 		loop_free(l);
 	return rc;

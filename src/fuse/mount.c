@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/mount.c - a session with its options, and its mount. */
+/* fuse/mount.c makes a session with its options, and mounts it. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -16,7 +16,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* As long as it is set, libfuse's complaints become the error's sentence. */
+/* As long as this is set, libfuse's complaints become the error's sentence. */
 static _Thread_local struct rsh_error *complaint;
 
 void rsh_libfuse_listen(struct rsh_error *err)
@@ -55,8 +55,8 @@ static void log_libfuse(enum fuse_log_level level, const char *fmt, va_list ap)
 
 /* ---- options for libfuse ---- */
 
-/* Appends "<sep><key><value>"; commas and backslashes of the value are
- * escaped as libfuse's option parser wants it. */
+/* Appends "<sep><key><value>"; commas and backslashes of the value are escaped
+ * as libfuse's option parser wants it. */
 static bool session_add_option(char **opts, const char *key, const char *value)
 {
 	size_t have = *opts ? strlen(*opts) : 0;
@@ -147,8 +147,8 @@ static void unescape_octal(char *s)
 	*to = '\0';
 }
 
-/* The number of the block device that stands for a mount in /sys/class/bdi,
- * without asking the file system, which does not answer yet. */
+/* Finds the number of the block device that stands for a mount in
+ * /sys/class/bdi, without asking the file system, which does not answer yet. */
 static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -158,7 +158,7 @@ static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 
 	if (!f)
 		return false;
-	/* The last line of a mount point is the mount on top. */
+	/* The last line of a mount point is that of the mount on top. */
 	while (getline(&line, &cap, f) > 0) {
 		char where[PATH_MAX], dev[32];
 
@@ -175,7 +175,7 @@ static bool device_of_mount(const char *mountpoint, char *device, size_t max)
 }
 
 /* The kernel reads ahead 128 KiB on a new mount, whatever the file system
- * offers; root may raise that.  Without it reads are smaller, no more. */
+ * offers; root may raise that.  Where it stays, reads are only smaller. */
 static void raise_readahead(const char *mountpoint)
 {
 	char device[32], path[96], value[16];

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/mounter.c - the process that mounts and unmounts.
+/* fuse/mounter.c has the process that mounts and unmounts.
  *
- * Who has given up new privileges cannot run fusermount3, which is setuid, and
- * who is confined by landlock cannot change mounts at all.  This process keeps
- * both for two words on a socket, and one mount point from the start.  A third
- * word is for a source that was mounted anew, which landlock takes for files of
- * others: what the word names is looked for in a process of its own, for it may
- * hang, and sent back opened.  A fourth is for readers who may be about to die,
- * as /proc tells.  Nothing else is read. */
+ * A process that has given up new privileges cannot run fusermount3, which is
+ * setuid, and one that is confined by landlock cannot change mounts at all.
+ * This process keeps both for two words on a socket, and one mount point from
+ * the start.  A third word is for a source that was mounted anew, which
+ * landlock takes for files of others: what the word names is looked for in a
+ * process of its own, for it may hang, and sent back opened.  A fourth is for
+ * readers who may be about to die, as /proc tells.  The process reads nothing
+ * else.
+ */
 #include "config.h"
 
 #include "ops_i.h"
@@ -29,12 +31,12 @@
 
 #define MOUNT 'm'
 #define UNMOUNT 'u'
-/* With the socket for the answer: */
-#define FIND 'f'  /* and a name */
-#define DYING 'd' /* and a number */
+/* These two come with a socket for the answer. */
+#define FIND 'f'  /* is followed by a name */
+#define DYING 'd' /* is followed by a number */
 
-/* Of those that look for something, more are not started while so many hang,
- * and none hangs for longer. */
+/* No more processes that look for something are started while so many hang, and
+ * none hangs for longer. */
 #define MOST_FINDING 16
 #define FINDING_SECONDS 60
 
@@ -60,7 +62,7 @@ union control {
 	char room[CMSG_SPACE(MOST_FDS * sizeof(int))];
 };
 
-/* With n descriptors, or with none if n is 0. */
+/* Sends n descriptors with the message, or none if n is 0. */
 static int send_message(int socket, void *buf, size_t size, const int *fd,
 			size_t n)
 {
@@ -84,7 +86,8 @@ static int send_message(int socket, void *buf, size_t size, const int *fd,
 	return sent < 0 ? -errno : 0;
 }
 
-/* The length, or -errno; fd takes up to MOST_FDS descriptors, *n of them. */
+/* Returns the length, or -errno; fd takes up to MOST_FDS descriptors, *n of
+ * them. */
 static ssize_t take_message(int socket, void *buf, size_t size, int *fd,
 			    size_t *n)
 {
@@ -161,7 +164,7 @@ static int mount_once(struct work *w, struct rsh_error *said)
 	return rc;
 }
 
-/* Whoever started the command waits for its streams to close. */
+/* The streams are closed because whoever started the command waits for that. */
 static void mounter_leave_streams(void)
 {
 	for (int fd = 0; fd <= 2; fd++)
@@ -177,7 +180,8 @@ static void do_mount(struct work *w)
 		fd = fuse_session_fd(w->session);
 	mounter_leave_streams();
 	mounter_answer(w->socket, &said, fd);
-	/* The connection must end with the server. */
+	/* The connection must end with the server, so this process keeps
+	 * none. */
 	if (fd >= 0)
 		rsh_device_close(fd);
 }
@@ -193,7 +197,7 @@ static void do_unmount(struct work *w)
 
 /* ---- finding ---- */
 
-/* Descriptors go with the message; what is below zero stays in it. */
+/* Descriptors go with the message; negative numbers stay in it. */
 static void send_found(int to, int fd[2])
 {
 	int open[2];
@@ -217,7 +221,7 @@ static void mounter_find(const struct work *w, const char *name, int to)
 	_exit(0);
 }
 
-/* Without an answer the other end is closed. */
+/* If there is no answer the other end is closed. */
 static void do_find(struct work *w, const char *name, int to)
 {
 	pid_t child;
@@ -262,7 +266,8 @@ static void mounter_obey(struct work *w)
 	}
 }
 
-/* Signals that end the server come to its group as well. */
+/* Signals that end the server come to its whole group, and so to this
+ * process. */
 static void ignore_signals(void)
 {
 	static const int numbers[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM,
@@ -344,7 +349,8 @@ void rsh_mounter_unmount(struct rsh_mounter *m)
 		rsh_log_warning("%s; the mount is left behind", said.text);
 }
 
-/* Puts descriptors where the message has none of its own. */
+/* Puts the descriptors that came with a message where it has numbers of its
+ * own. */
 static int take_found(int socket, int fd[2])
 {
 	int open[MOST_FDS];
@@ -359,8 +365,8 @@ static int take_found(int socket, int fd[2])
 	return got == 2 * (ssize_t)sizeof(*fd) ? 0 : -EIO;
 }
 
-/* Sends a word that is answered on a socket of its own, which is returned when
- * there is an answer, or when the other end is closed; or -errno. */
+/* Sends a word that is answered on a socket of its own.  Returns this socket
+ * when there is an answer, or when the other end is closed; or -errno. */
 static int ask_aside(struct rsh_mounter *m, char *word, size_t length,
 		     int seconds)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/open_files.c - what is open at a time. */
+/* fuse/open_files.c lists the files that are open. */
 #include "config.h"
 
 #include "ops_i.h"

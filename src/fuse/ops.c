@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/ops.c - one handler a request: decode, ask vfs, reply.
+/* fuse/ops.c has one handler a request: it decodes, asks vfs, and replies.
  *
  * Threads: handlers run in the workers of loop.c, several at a time, those that
- * may wait for the source when it is their turn (turns.c); all they touch is the
- * request and the vfs, which is immutable. */
+ * may wait for the source when it is their turn (turns.c); all they touch is
+ * the request and the vfs, which is immutable.
+ */
 #include "config.h"
 
 #include "ops_i.h"
@@ -17,10 +18,10 @@
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
-/* Nothing in the tree ever changes: let the kernel keep what it was told. */
+/* Nothing in the tree ever changes, so the kernel may keep what it was told. */
 #define CACHE_SECONDS (24 * 3600.0)
 
-/* What requests are worth (and the most that kernels give by default). */
+/* Larger requests gain nothing, and most kernels give no more by default. */
 #define READAHEAD_BYTES (1024 * 1024)
 
 static const struct rsh_vfs *vfs_of(fuse_req_t req)
@@ -34,10 +35,10 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct rsh_server *s = userdata;
 
-	/* libfuse demands what the mount was told. */
+	/* libfuse demands the value that the mount was told. */
 	conn->max_read = s->max_read;
-	/* libfuse has cut it to what the kernel had before the mount's
-	 * read-ahead was raised (server.c); the kernel cuts it again. */
+	/* libfuse has cut this to what the kernel had before the mount's
+	 * read-ahead was raised (mount.c); the kernel cuts it again. */
 	conn->max_readahead = READAHEAD_BYTES;
 	s->direct_io = s->io_mode == RSH_IO_DIRECT ||
 		       (s->io_mode != RSH_IO_CACHED && s->may_map);
@@ -70,8 +71,8 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	if (node == 0) {
-		/* A node number of 0 lets the kernel remember that there is
-		 * no such name. */
+		/* A node number of 0 lets the kernel remember that there is no
+		 * such name. */
 		e = (struct fuse_entry_param){ .entry_timeout = CACHE_SECONDS };
 		fuse_reply_entry(req, &e);
 		return;
@@ -147,7 +148,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_open(req, fi);
 }
 
-/* Appends entry `i`; 0 when the buffer is full. */
+/* Appends entry `i`; returns 0 when the buffer is full. */
 static size_t op_add_entry(fuse_req_t req, char *buf, size_t room,
 			   uint64_t node, const char *name, uint64_t i,
 			   bool plus)
@@ -209,7 +210,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size,
 
 /* ---- files ---- */
 
-/* `req` as in rsh_passthrough_close(). */
+/* Closes what the file has; `req` is as in rsh_passthrough_close(). */
 static void op_close_file(struct rsh_server *s, fuse_req_t req,
 			  struct rsh_open_file *f)
 {
@@ -219,7 +220,7 @@ static void op_close_file(struct rsh_server *s, fuse_req_t req,
 	rsh_open_file_free(&s->files, f);
 }
 
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 static int op_open_file(struct rsh_server *s, const struct rsh_turn *r,
 			struct rsh_open_file **out)
 {
@@ -259,12 +260,13 @@ static void op_reply_open(struct rsh_server *s, const struct rsh_turn *r,
 	}
 	rsh_log_debug("open node %llu%s", (unsigned long long)r->ino,
 		      f->backing ? ", passed through" : "");
-	/* Fails when the caller was interrupted: there is no file then. */
+	/* This fails when the caller was interrupted: there is no file then. */
 	if (fuse_reply_open(r->req, &fi))
 		op_close_file(s, NULL, f);
 }
 
-/* As rsh_turns_begin().  The request can be interrupted from now on. */
+/* Returns what rsh_turns_begin() does.  The request can be interrupted from now
+ * on. */
 static int begin_turn(struct rsh_turn *r, bool of_page)
 {
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
@@ -305,7 +307,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		serve_open(&r, 0);
 		return;
 	}
-	rc = begin_turn(&r, false); /* may compare bytes */
+	rc = begin_turn(&r, false); /* opening may compare bytes */
 	if (rc != RSH_TURN_LATER)
 		serve_open(&r, rc);
 	if (rc == 0)
@@ -323,7 +325,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 	fuse_reply_err(req, 0);
 }
 
-/* The file may be closed once the reader has an answer. */
+/* The file may be closed once the reader has an answer, so the turn holds the
+ * stream. */
 static void serve_read(const struct rsh_turn *r, int rc)
 {
 	struct rsh_loan loan;
@@ -365,7 +368,8 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	}
 	r.stream = rsh_open_file_of(fi)->stream;
 	rsh_stream_hold(r.stream);
-	/* The kernel names an owner of its locks where a process reads. */
+	/* The kernel names an owner of its locks only where a process reads,
+	 * not where a page is filled. */
 	rc = begin_turn(&r, fi->lock_owner == 0);
 	if (rc != RSH_TURN_LATER)
 		serve_read(&r, rc);
@@ -404,7 +408,7 @@ static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name,
 	op_refuse(req);
 }
 
-/* unlink and rmdir */
+/* unlink and rmdir both come here. */
 static void op_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	(void)parent, (void)name;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/ops_i.h - the request handlers, for this layer only. */
+/* fuse/ops_i.h has the request handlers and what they share, for this room
+ * only. */
 #ifndef RSH_FUSE_OPS_I_H
 #define RSH_FUSE_OPS_I_H
 
@@ -13,67 +14,70 @@
 #include "rsh/vfs/digest.h"
 #include "rsh/read/stream.h"
 
-/* Source files that the kernel reads by itself (passthrough.c). */
+/* Counts the source files that the kernel reads by itself (passthrough.c). */
 struct rsh_backing;
 struct rsh_passthrough {
 	bool granted; /* set by INIT */
 
 	pthread_mutex_t lock; /* guards all below, and the backings' users */
-	bool refused;         /* there are no more new ones */
+	bool refused;         /* the kernel has refused one: no more are asked
+			       * for */
 	LIST_HEAD(, rsh_backing) list;
 };
 
-/* What a file handle stands for: a virtual file, or a text that the mount tells
- * about itself. */
+/* Says what a file handle stands for: a virtual file, or a text that the mount
+ * tells about itself. */
 struct rsh_open_file {
 	struct rsh_stream *stream;
 	struct rsh_backing *backing; /* NULL: it is read here */
-	char *text;                  /* of a control file, else NULL */
+	char *text;                  /* what a control file says, else NULL */
 	LIST_ENTRY(rsh_open_file) next;
 };
 
-/* All of them: files may still be open when the mount ends, or their release
- * may not have arrived. */
+/* Lists all open files: they may still be open when the mount ends, or their
+ * release may not have arrived. */
 struct rsh_open_files {
 	pthread_mutex_t lock; /* guards the line below */
 	LIST_HEAD(, rsh_open_file) list;
 };
 
-/* A request that waits for the source, and whose reader may be interrupted
+/* A pending request waits for the source, and its reader may be interrupted
  * meanwhile (pending.c).  Functions that take one take NULL for a request that
  * does not wait. */
 struct rsh_pending;
 struct rsh_interrupts {
-	pthread_mutex_t lock; /* guards the line below, and those in it */
-	TAILQ_HEAD(, rsh_pending) list; /* interrupted, oldest first */
-	sem_t *news;          /* there are some */
+	pthread_mutex_t lock; /* guards `list` and what stands in it */
+	TAILQ_HEAD(, rsh_pending) list; /* interrupted ones, the next one due
+					 * first */
+	sem_t *news;          /* is posted when one is interrupted */
 };
 
-/* A request that may have to wait for the source. */
+/* Has a request that may have to wait for the source. */
 struct rsh_turn {
-	/* Replies, with the error if `rc` is one: it has not come to its
-	 * turn.  For who serves a request that was left. */
+	/* Replies, with the error if `rc` is one, because the request has not
+	 * come to its turn.  It is called by whoever serves a request that was
+	 * left. */
 	void (*serve)(const struct rsh_turn *r, int rc);
 	struct rsh_server *server;
 	fuse_req_t req; /* not to be touched before `pending` is claimed */
 	struct rsh_pending *pending;
-	struct rsh_stream *stream; /* of a read, held */
+	struct rsh_stream *stream; /* that a read is of; it is held */
 	fuse_ino_t ino;
-	size_t size; /* of a read, and where */
+	size_t size; /* bytes of a read, from `off` on */
 	off_t off;
 	struct fuse_file_info fi;
 	STAILQ_ENTRY(rsh_turn) next;
 };
 STAILQ_HEAD(rsh_turn_list, rsh_turn);
 
-/* Those that are served, and those that wait until it is their turn
- * (turns.c). */
+/* Counts requests that are served, and lists those that wait until it is their
+ * turn (turns.c). */
 struct rsh_turns {
-	pthread_mutex_t lock; /* guards all below; the counts may be read */
+	pthread_mutex_t lock; /* guards all below; counts may be read without */
 	unsigned n_served, most;
 	struct rsh_turn_list waiting;
 	atomic_uint n_waiting;
-	atomic_uint_fast64_t n_done; /* since the start */
+	atomic_uint_fast64_t n_done; /* turns that have ended since the start */
 	bool closed;
 };
 
@@ -85,20 +89,21 @@ struct rsh_server {
 	enum rsh_io_mode io_mode;
 	bool direct_io;     /* files are read past the page cache; set by INIT */
 	struct fuse_session *session;
-	struct rsh_mounter *mounter; /* NULL: it mounts by itself */
+	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	unsigned n_threads, max_threads;
 	bool stuck;         /* a thread did not come back from its source */
 	bool has_signals;   /* our handlers are set */
 	bool mounted;
 
-	/* Of the kernel's INIT (device.c): whether it was read, its number
-	 * until it is answered, and whether files that are read past the page
-	 * cache may be mapped shared. */
+	/* The kernel's INIT tells these (device.c): whether it was read, its
+	 * number until it is answered, and whether files that are read past the
+	 * page cache may be mapped shared. */
 	atomic_bool init_read;
 	_Atomic uint64_t init_unique;
 	bool may_map;
-	/* And whether files may be passed through, and how many file systems
-	 * are on top of one another then; 0: they are not. */
+	/* INIT also tells whether files may be passed through; stack_depth is
+	 * how many file systems are on top of one another then; 0: files are
+	 * not passed through. */
 	bool may_pass;
 	uint32_t stack_depth;
 
@@ -109,107 +114,111 @@ struct rsh_server {
 	struct rsh_turns turns;
 	struct rsh_interrupts interrupts;
 
-	/* Called once, by the thread that answers the kernel's INIT. */
+	/* Is called once, by the thread that answers the kernel's INIT. */
 	void (*ready)(void *ctx);
 	void *ready_ctx;
 };
 
-/* open_files.c.  A new one is all NULL; NULL if memory is out. */
+/* open_files.c: a new open file is all NULL.  Returns NULL if memory is out. */
 struct rsh_open_file *rsh_open_file_new(struct rsh_open_files *all);
 struct rsh_open_file *rsh_open_file_of(const struct fuse_file_info *fi);
-/* Frees the text; the rest is the caller's to close before. */
+/* Frees the text and the object; the caller has closed the rest before. */
 void rsh_open_file_free(struct rsh_open_files *all, struct rsh_open_file *f);
-/* Frees those that are left, once the session and the streams have ended. */
+/* Frees the files that are left, once the session and the streams have
+ * ended. */
 void rsh_open_files_clear(struct rsh_open_files *all);
 
-/* mount.c: libfuse's session for the options, and its mount on an absolute path
- * without links.  Both return 0 or -errno; the reason is libfuse's to say. */
+/* mount.c makes libfuse's session for the options, and mounts it on an absolute
+ * path without links.  Both return 0 or -errno; libfuse says the reason. */
 int rsh_session_new(const struct rsh_server_options *o, void *userdata,
 		    struct fuse_session **out, struct rsh_error *err);
 int rsh_session_mount(struct fuse_session *session, const char *mountpoint);
-/* Such a path of what is to be mounted on.  0 or -errno with a sentence. */
+/* Gives such a path of what is to be mounted on.  Returns 0 or -errno with a
+ * sentence. */
 int rsh_mountpoint_check(const char *path, char *resolved,
 			 struct rsh_error *err);
-/* Bytes a request. */
+/* Returns how many bytes a request may read. */
 unsigned rsh_max_read(const struct rsh_server_options *o);
 
-/* mounter.c: *fd is the mounted connection's, the caller's to close.  0 or
- * -errno with a sentence. */
+/* mounter.c: *fd is that of the mounted connection, and the caller's to close.
+ * Returns 0 or -errno with a sentence. */
 int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err);
 void rsh_mounter_unmount(struct rsh_mounter *m);
-/* rsh_thread_dies() of that process, which may read /proc. */
+/* Asks that process for rsh_thread_dies(), since it may read /proc. */
 int rsh_mounter_ask_dying(struct rsh_mounter *m, pid_t thread);
-/* dying.c: 1 if a signal has come to the thread that will end it, 0 if not, or
- * -errno if that cannot be told. */
+/* dying.c: returns 1 if a signal has come to the thread that will end it, 0 if
+ * not, or -errno if that cannot be told. */
 int rsh_thread_dies(pid_t thread);
 /* Ends the connection of a descriptor whose number libfuse goes on using. */
 void rsh_device_close(int fd);
-/* pending.c.  0 or -errno. */
+/* pending.c.  Returns 0 or -errno. */
 int rsh_interrupts_init(struct rsh_interrupts *i);
 void rsh_interrupts_destroy(struct rsh_interrupts *i);
-/* Answers the readers whose time has come; for the thread of the loop.  In so
- * many ns it is to be called again, or when there are news. */
+/* Answers the readers whose time has come; only the thread of the loop calls
+ * it.  Returns in how many ns it is to be called again, unless `news` is posted
+ * before. */
 uint64_t rsh_interrupts_answer(struct rsh_server *s);
-/* `of_page`: the kernel wants it for its page cache, or for a mapping.  NULL if
- * memory is out. */
+/* `of_page` is true if the kernel wants the bytes for its page cache, or for a
+ * mapping.  Returns NULL if memory is out. */
 struct rsh_pending *rsh_pending_new(struct rsh_server *s, fuse_req_t req,
 				    bool of_page);
 fuse_req_t rsh_pending_req(const struct rsh_pending *p);
-/* Whether the reader has been answered, and has gone. */
+/* Returns whether the reader has been answered, and has gone. */
 bool rsh_pending_is_over(struct rsh_pending *p);
-/* True: the request is the caller's to use and to answer, and will not be
- * interrupted any more.  False: it has been answered, and is gone. */
+/* Returns true if the request is the caller's to use and to answer, and will
+ * not be interrupted any more; false if it has been answered, and is gone. */
 bool rsh_pending_claim(struct rsh_pending *p);
-/* The same, and frees `p`. */
+/* Claims the request as rsh_pending_claim() does, and frees `p`. */
 bool rsh_pending_end(struct rsh_pending *p);
 
-/* turns.c.  0 or -errno. */
+/* turns.c.  Returns 0 or -errno. */
 int rsh_turns_init(struct rsh_turns *t);
 void rsh_turns_destroy(struct rsh_turns *t);
-/* So many requests at a time, 1 at first. */
+/* Allows so many requests at a time; at first it is 1. */
 void rsh_turns_allow(struct rsh_turns *t, unsigned most);
-/* 0: it is the request's turn, and rsh_turns_end() is due when it has been
- * served.  RSH_TURN_LATER: it has been left, in a copy, to whoever ends a turn.
- * -errno: it is not to have one. */
+/* Returns 0 if it is the request's turn, and then rsh_turns_end() is due when
+ * it has been served; RSH_TURN_LATER if it has been left, in a copy, to whoever
+ * ends a turn; or -errno if it is not to have a turn. */
 #define RSH_TURN_LATER 1
 int rsh_turns_begin(struct rsh_turns *t, const struct rsh_turn *r);
-/* Serves those whose turn has come then. */
+/* Ends a turn and serves those whose turn has come then. */
 void rsh_turns_end(struct rsh_turns *t);
 /* Serves those who wait, if there is room. */
 void rsh_turns_help(struct rsh_turns *t);
-/* That request has been answered, and need not wait if it still does. */
+/* Takes a request that has been answered out of the line, if it still waits. */
 void rsh_turns_forget(struct rsh_turns *t, const struct rsh_pending *p);
-/* Nobody waits any more: those who do get ECONNABORTED. */
+/* Ends all waiting: requests that wait get ECONNABORTED. */
 void rsh_turns_close(struct rsh_turns *t);
 
-/* Puts itself between libfuse and the mounted session's descriptor.  0 or
- * -errno. */
+/* Puts itself between libfuse and the mounted session's descriptor.  Returns 0
+ * or -errno. */
 int rsh_device_attach(struct rsh_server *s);
 
 /* Serves until the session ends.  Sets server->stuck if a thread has not come
- * back by then: what it uses must stay.  0 or -errno. */
+ * back by then: what that thread uses must stay.  Returns 0 or -errno. */
 int rsh_loop_run(struct rsh_server *server);
 
 #ifndef HAVE_FUSE_PASSTHROUGH
-/* In libfuse's place.  The id of a backing, or -errno. */
+/* Does what newer libfuse does.  Returns the id of a backing, or -errno. */
 int rsh_device_backing_open(const struct rsh_server *s, int fd);
 void rsh_device_backing_close(const struct rsh_server *s, int32_t id);
-/* Makes it part of the next reply of this thread, which is to an open. */
+/* Makes the backing part of the next reply of this thread, which is to an
+ * open. */
 void rsh_device_reply_backing(int32_t id);
 #endif
 
-/* To be called while INIT is answered, once direct_io is known. */
+/* Has to be called while INIT is answered, once direct_io is known. */
 void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn);
-/* What is to be read in the file's place of the turn's node; *out is NULL if
- * nothing is.  0, or -ESTALE and the like, with which the file must not be
- * opened. */
+/* Gives what the kernel is to read in place of the file of the turn's node;
+ * *out is NULL if nothing is.  Returns 0, or -ESTALE and the like, with which
+ * the file must not be opened. */
 int rsh_passthrough_open(struct rsh_server *s, const struct rsh_turn *r,
 			 struct rsh_backing **out);
-/* Ends one use.  Without a request, which libfuse wants for it, the kernel's
- * backing stays for the next user. */
+/* Ends one use.  If `req` is NULL, which libfuse needs to end a backing, the
+ * kernel's backing stays for the next user. */
 void rsh_passthrough_close(struct rsh_server *s, fuse_req_t req,
 			   struct rsh_backing *b);
-/* Makes it the answer to an open. */
+/* Makes the backing the answer to an open. */
 void rsh_passthrough_fill(const struct rsh_backing *b,
 			  struct fuse_file_info *fi);
 void rsh_passthrough_free(struct rsh_server *s);
@@ -218,14 +227,14 @@ void rsh_passthrough_free(struct rsh_server *s);
  * instead of lines in the log, until it is called with NULL. */
 void rsh_libfuse_listen(struct rsh_error *err);
 
-/* control.c: of the nodes that rsh_control_owns() */
+/* control.c serves the nodes that rsh_control_owns(). */
 void rsh_control_op_open(fuse_req_t req, fuse_ino_t ino,
 			 struct fuse_file_info *fi);
 void rsh_control_op_read(fuse_req_t req, size_t size, off_t off,
 			 struct fuse_file_info *fi);
 void rsh_control_op_release(fuse_req_t req, struct fuse_file_info *fi);
 
-/* xattr.c */
+/* xattr.c serves the extended attributes. */
 void rsh_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name,
 		     size_t room);
 void rsh_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t room);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/passthrough.c - files that are a source file byte for byte are read by
- * the kernel from that file, without a request (Linux 6.9; libfuse 3.17 or
+/* fuse/passthrough.c has files that are a source file byte for byte read by the
+ * kernel from that file, without a request (Linux 6.9; libfuse 3.17 or
  * device.c).
  *
  * The kernel wants one backing for all that have a file open at a time: the
  * list holds those in use, and none comes into it once the kernel has refused
- * one, so that a file which was opened without does not get one beside that. */
+ * one, so that a file which was opened without a backing does not get one
+ * beside that.
+ */
 #include "config.h"
 
 #include "ops_i.h"
@@ -17,7 +19,7 @@
 
 #include "rsh/util/log.h"
 
-/* Says why not, once a mount. */
+/* Says why files are not passed through, once a mount. */
 static void say_off(const struct rsh_server *s, const char *why)
 {
 	rsh_log(s->io_mode == RSH_IO_PASSTHROUGH ? RSH_LOG_WARNING :
@@ -25,7 +27,7 @@ static void say_off(const struct rsh_server *s, const char *why)
 }
 
 struct rsh_backing {
-	uint32_t file; /* of the source */
+	uint32_t file; /* number of the source file */
 	int fd;
 	int id;        /* the kernel's; 0: none */
 	unsigned users;
@@ -114,14 +116,15 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn)
 
 	if (s->io_mode != RSH_IO_AUTO && s->io_mode != RSH_IO_PASSTHROUGH)
 		return;
-	/* The kernel holds on to a descriptor, which may die with its source. */
+	/* The kernel holds on to a descriptor, which may die with its
+	 * source. */
 	if (s->io_mode == RSH_IO_AUTO && rsh_vfs_backing_is_remote(s->vfs)) {
 		say_off(s, "the source may go away and come back");
 		return;
 	}
-	/* The kernel does not let a file be read through the page cache and
-	 * be passed through at a time.  It stacks two file systems and no more:
-	 * what may stand on another one cannot have an overlay on top. */
+	/* The kernel does not let a file be read through the page cache and be
+	 * passed through at a time.  It stacks two file systems and no more: a
+	 * mount that may stand on another one cannot have an overlay on top. */
 	p->granted = s->direct_io &&
 		     ask_kernel(s, conn, rsh_vfs_backing_is_stacked(s->vfs));
 	if (!p->granted)
@@ -153,8 +156,8 @@ static void backing_discard(struct rsh_server *s, fuse_req_t req,
 	free(b);
 }
 
-/* *refused says why the kernel has not given an id.  When it gives 0 the request
- * is claimed. */
+/* Makes a backing; *refused says why the kernel has not given an id.  When this
+ * returns 0 the request is claimed. */
 static int new_backing(struct rsh_server *s, const struct rsh_turn *r,
 		       uint32_t file, struct rsh_backing **out,
 		       struct rsh_error *refused)
@@ -181,8 +184,8 @@ static int new_backing(struct rsh_server *s, const struct rsh_turn *r,
 	return 0;
 }
 
-/* Puts a new backing in the list, unless another is there, which is taken then,
- * or the kernel has refused one; NULL. */
+/* Puts a new backing in the list and returns it.  If another one is there,
+ * returns that; if the kernel has refused one, returns NULL. */
 static struct rsh_backing *backing_settle(struct rsh_passthrough *p,
 					  struct rsh_backing *mine, bool *first)
 {
@@ -211,7 +214,7 @@ static int backing_make(struct rsh_server *s, const struct rsh_turn *r,
 	bool first = false;
 	int rc = new_backing(s, r, file, &mine, &refused);
 
-	/* Without descriptors it is read as others are. */
+	/* Without descriptors the file is read as others are. */
 	if (rc)
 		return rc == -EMFILE ? 0 : rc;
 	*out = backing_settle(&s->passthrough, mine, &first);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/pending.c - requests that wait for the source, and readers who are
- * interrupted meanwhile.
+/* fuse/pending.c has requests that wait for the source, and answers readers who
+ * are interrupted meanwhile.
  *
- * A thread in a read of a source that hangs cannot be called back, so the reader
- * gets EINTR from another one: that of the loop (loop.c), which does nothing
- * else.  Who is to answer is settled under a lock; the loser does not touch the
- * request again, for libfuse frees it.
+ * A thread in a read of a source that hangs cannot be called back, so the
+ * reader gets EINTR from another one: that of the loop (loop.c), which does
+ * nothing else.  Who is to answer is settled under a lock; the loser does not
+ * touch the request again, for libfuse frees it.
  *
- * It comes at once to those who are about to die.  To others it comes a little
- * later, in case the source answers by then: a signal that has a handler ends
- * nothing, and few programs expect EINTR of a file.  A page that is wanted fails
- * for those only who are about to die: others would repeat the fault for ever, or
- * get SIGBUS or EFAULT where it is the kernel that reads the mapping. */
+ * EINTR comes at once to readers who are about to die.  To others it comes a
+ * little later, in case the source answers by then: a signal that has a handler
+ * ends nothing, and few programs expect EINTR of a file.  A page that is wanted
+ * fails only for readers who are about to die: others would repeat the fault
+ * for ever, or get SIGBUS or EFAULT where it is the kernel that reads the
+ * mapping.
+ */
 #include "config.h"
 
 #include "ops_i.h"
@@ -21,22 +23,24 @@
 
 #include "rsh/util/clock.h"
 
-/* What nobody notices who presses Ctrl-C. */
+/* Nobody who presses Ctrl-C notices this delay. */
 #define GRACE_NS UINT64_C(100000000)
-/* Where nobody can tell whether the one who wants a page is about to die. */
+/* This is the delay where nobody can tell whether the one who wants a page is
+ * about to die. */
 #define LONG_GRACE_NS UINT64_C(3000000000)
 
 struct rsh_pending {
 	struct rsh_server *server;
 	fuse_req_t req;
 	bool of_page;
-	pid_t reader; /* a thread; 0: of a namespace that we do not see */
+	pid_t reader; /* thread; 0: of a namespace that we do not see */
 
-	/* Under the lock of the server's interrupts. */
+	/* The lock of the server's interrupts guards what follows. */
 	enum { WAITS, INTERRUPTED, CLAIMED, ANSWERED } state;
-	bool held; /* by the thread that answers it */
+	bool held; /* the thread that answers it uses it */
 	bool ended;
-	/* Of one that is INTERRUPTED: since when, and when to look at it. */
+	/* INTERRUPTED since `since_ns`, the request is to be looked at
+	 * `due_ns`. */
 	uint64_t since_ns, due_ns;
 	TAILQ_ENTRY(rsh_pending) next;
 };
@@ -52,7 +56,7 @@ void rsh_interrupts_destroy(struct rsh_interrupts *i)
 	pthread_mutex_destroy(&i->lock);
 }
 
-/* Called by libfuse, also from fuse_req_interrupt_func(), with a lock on the
+/* libfuse calls this, also from fuse_req_interrupt_func(), with a lock on the
  * request, which must therefore not be answered here. */
 static void interrupt(fuse_req_t req, void *data)
 {
@@ -121,7 +125,7 @@ bool rsh_pending_claim(struct rsh_pending *p)
 		p->state = CLAIMED;
 	mine = p->state == CLAIMED;
 	pthread_mutex_unlock(&i->lock);
-	/* Waits until interrupt() has let go of it. */
+	/* This waits until interrupt() has let go of the request. */
 	if (first)
 		fuse_req_interrupt_func(p->req, NULL, NULL);
 	return mine;
@@ -145,8 +149,8 @@ bool rsh_pending_end(struct rsh_pending *p)
 	return mine;
 }
 
-/* The next one that is due, held and put off; or NULL, and *wait is when there
- * will be one. */
+/* Returns the next request that is due, held and put off.  If there is none,
+ * returns NULL, and *wait is the time until there will be one. */
 static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 {
 	const uint64_t now = rsh_clock_ns();
@@ -169,7 +173,7 @@ static struct rsh_pending *take_due(struct rsh_interrupts *i, uint64_t *wait)
 	return p;
 }
 
-/* May take a moment: what is asked of the kernel is another process's to ask. */
+/* This may take a moment, since another process has to ask the kernel. */
 static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 {
 	const uint64_t waited = rsh_clock_ns() - p->since_ns;
@@ -182,7 +186,7 @@ static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 	return dies < 0 ? waited >= LONG_GRACE_NS : dies;
 }
 
-/* False if it is being answered otherwise. */
+/* Returns false if the request is being answered by somebody else. */
 static bool take_over(struct rsh_interrupts *i, struct rsh_pending *p)
 {
 	bool mine;

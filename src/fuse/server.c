@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/server.c - the life of a mount: session, mount, loop, unmount. */
+/* fuse/server.c has the life of a mount: session, mount, loop, unmount. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -16,11 +16,13 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* While reads are computing as many as there are processors will do. */
+/* While reads are computing, as many threads as there are processors will
+ * do. */
 #define FEW_THREADS 8
 #define MAX_THREADS 64
 
-/* Of a lean server: threads that serve, and that prepare; windows. */
+/* A lean server has so many threads that serve, as many that prepare, and so
+ * many windows. */
 #define LEAN_THREADS 2
 #define LEAN_WINDOWS 4
 
@@ -54,15 +56,15 @@ static struct rsh_streams_options choose_windows(
 
 /* ---- what it takes ---- */
 
-/* Of a thread: its stack where mappings are limited, its request's buffer, and
- * what it gathers rows in. */
+/* A thread takes its stack where mappings are limited, its request's buffer,
+ * and what it gathers rows in. */
 #define THREAD_BYTES ((uint64_t)(512 + 1100 + 900) * 1024)
-/* Signals, digests, and what the caches do beside. */
+/* Signals, digests and the caches have threads as well. */
 #define MORE_THREADS 6
-/* Open files, requests that wait, texts of .reshardfs. */
+/* Open files, requests that wait and texts of .reshardfs take so much. */
 #define SMALL_BYTES ((uint64_t)8 * 1024 * 1024)
 
-/* All threads that there may be, those that prepare included. */
+/* Returns how many threads there may be, those that prepare included. */
 static uint64_t count_threads(const struct rsh_server_options *o)
 {
 	struct rsh_server s;
@@ -77,7 +79,7 @@ uint64_t rsh_server_maps(const struct rsh_server_options *o)
 	const uint64_t windows = o->lean ? LEAN_WINDOWS : RSH_STREAM_WINDOWS;
 	const uint64_t threads = count_threads(o);
 
-	/* Who serves may hold two windows that stand in no list. */
+	/* A thread that serves may hold two windows that stand in no list. */
 	return rsh_stream_maps((unsigned)(windows + 2 * threads)) +
 	       threads * THREAD_BYTES + SMALL_BYTES;
 }
@@ -87,7 +89,7 @@ uint64_t rsh_server_resident(const struct rsh_server_options *o)
 	return (uint64_t)(o->lean ? 32 : 64) << 20;
 }
 
-/* What another process has mounted. */
+/* Takes over what another process has mounted. */
 static int take_mount(struct rsh_server *s, struct rsh_error *err)
 {
 	cleanup_fd int fd = -1;
@@ -113,8 +115,8 @@ static int mount_session(struct rsh_server *s, const char *mountpoint,
 	 * alone what is ignored. */
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGINT, SIG_DFL);
-	/* Before the mount: a signal must never find one that nobody takes
-	 * down. */
+	/* This comes before the mount: a signal must never find a mount that
+	 * nobody takes down. */
 	if (fuse_set_signal_handlers(s->session))
 		return rsh_error_set(err, EINVAL, "cannot set signal handlers");
 	s->has_signals = true;
@@ -173,8 +175,9 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 	return 0;
 }
 
-/* As libfuse does it: not what somebody else has unmounted already, and not
- * before the connection is closed, so that nobody waits for an answer. */
+/* Unmounts as libfuse does it: not what somebody else has unmounted already,
+ * and not before the connection is closed, so that nobody waits for an
+ * answer. */
 static void give_mount_back(struct rsh_server *s)
 {
 	struct pollfd device = { .fd = fuse_session_fd(s->session) };
@@ -204,7 +207,8 @@ int rsh_server_run(struct rsh_server *s, void (*ready)(void *ctx), void *ctx)
 	s->ready = ready;
 	s->ready_ctx = ctx;
 	rc = rsh_loop_run(s);
-	/* Those who wait are answered through the session's descriptor. */
+	/* Those who wait for a digest are answered through the session's
+	 * descriptor. */
 	if (!rsh_digests_stop(s->digests))
 		s->stuck = true;
 	server_unmount(s);

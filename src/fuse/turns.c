@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/turns.c - requests that may have to wait for the source.
+/* fuse/turns.c lets requests that may have to wait for the source take turns.
  *
- * All but one of the threads that take requests may be serving such ones.  More
- * of them wait here without a thread, in the order in which they came, and the
- * thread that is left answers what needs no source, however many reads do not
- * come back. */
+ * All but one of the threads that take requests may be serving such requests.
+ * More of them wait here without a thread, in the order in which they came, and
+ * the thread that is left answers what needs no source, however many reads do
+ * not come back.
+ */
 #include "config.h"
 
 #include "ops_i.h"
@@ -12,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Each is a reader that waits; this many take 10 MB. */
+/* Each of these is a reader that waits; so many take 10 MB. */
 #define MOST_WAITING 65536
 
 int rsh_turns_init(struct rsh_turns *t)
@@ -27,7 +28,7 @@ void rsh_turns_destroy(struct rsh_turns *t)
 	pthread_mutex_destroy(&t->lock);
 }
 
-/* Lock held.  The one whose turn it is, or NULL. */
+/* The caller holds the lock.  Returns the request whose turn it is, or NULL. */
 static struct rsh_turn *turns_next(struct rsh_turns *t)
 {
 	struct rsh_turn *r = STAILQ_FIRST(&t->waiting);
@@ -40,7 +41,8 @@ static struct rsh_turn *turns_next(struct rsh_turns *t)
 	return r;
 }
 
-/* Lock held.  0, -ENOMEM, or -ECONNABORTED if it is too late. */
+/* The caller holds the lock.  Returns 0, -ENOMEM, or -ECONNABORTED if it is too
+ * late. */
 static int turns_append(struct rsh_turns *t, const struct rsh_turn *r)
 {
 	struct rsh_turn *copy;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuse/xattr.c - extended attributes: decode, ask vfs, reply. */
+/* fuse/xattr.c answers for extended attributes: it decodes, asks vfs, and
+ * replies. */
 #include "config.h"
 
 #include "ops_i.h"
@@ -50,7 +51,7 @@ static void xattr_answer(void *ctx, int rc, uint64_t xxh3)
 	fuse_reply_buf(req, text, XXH3_DIGITS);
 }
 
-/* The file is read for somebody with room for the answer only. */
+/* The file is read only for somebody with room for the answer. */
 static void get_xxh3(fuse_req_t req, fuse_ino_t ino, size_t room)
 {
 	static const struct rsh_digest_calls calls = { gave_up, xattr_answer };

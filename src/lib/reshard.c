@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lib/reshard.c - libreshard: the C interface to what a mount would show. */
+/* lib/reshard.c is libreshard, the C interface to what a mount would show. */
 #include "config.h"
 
 #pragma GCC visibility push(default)
@@ -24,8 +24,8 @@
 
 _Static_assert(RESHARD_MAX_DIMS == RSH_MAX_DIMS, "a record has room for dims");
 
-/* A request of this size is what the engine is made for: its memory goes with
- * the request. */
+/* The engine is made for requests of this size: its memory goes with the
+ * request. */
 #define READ_BYTES ((size_t)1024 * 1024)
 
 struct file {
@@ -34,7 +34,7 @@ struct file {
 	char *name;
 };
 
-/* Immutable once open. */
+/* It never changes once it is open. */
 struct reshard {
 	struct rsh_options options;
 	struct rsh_store_io *io;
@@ -189,7 +189,8 @@ int reshard_open(const char *source, const char *const *options,
 		*out = r;
 		return 0;
 	}
-	/* Not before: what was tried and given up has left sentences too. */
+	/* This comes last: what was tried and given up has left sentences
+	 * too. */
 	last = err;
 	reshard_close(r);
 	return rc;

@@ -27,7 +27,8 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
-	/* A file without a directory is looked for in those of the ranks. */
+	/* A file without a directory is looked for in the directories of the
+	 * ranks. */
 	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&
 	    !names_rank(file))
 		return rsh_error_set(err, EINVAL, "--%s \"%s\": no \"{rank}\" "
@@ -37,7 +38,8 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* Bytes of the converter's, which others know nothing of. */
+/* Options that make bytes of which the converter knows nothing do not go with
+ * its compatible mode. */
 static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 {
 	const struct rsh_conversion_options *p = &v->plan;
@@ -53,7 +55,8 @@ static int check_compat(const struct rsh_vfs_config *v, struct rsh_error *err)
 	return 0;
 }
 
-/* One whole model, and files of ranks without a strategy. */
+/* Checks the wish for one whole model, and for files of ranks without a
+ * strategy. */
 static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
@@ -115,7 +118,7 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
-/* What a mount would take is asked if both strategies are given. */
+/* If both strategies are given, ls is asked what a mount would take. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
@@ -140,7 +143,7 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
 	return rc ? rc : rsh_check_conversion(o, err);
 }
 
-/* Which of its questions is asked follows from what the operands are. */
+/* It follows from the operands which of its questions verify is asked. */
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
@@ -166,7 +169,8 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	return rsh_check_files(o, err);
 }
 
-/* A daemon leaves its directory, and the table of mounts is read in others. */
+/* A daemon leaves its directory, and the table of mounts is read in others, so
+ * the path is made a full one. */
 static int take_full_source(struct rsh_options *o, struct rsh_error *err)
 {
 	cleanup_free char *full = NULL;

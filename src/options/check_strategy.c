@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/check_strategy.c - what each form of `strategy` takes. */
+/* options/check_strategy.c checks what each form of `strategy` takes. */
 #include "config.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@ static bool is_about_files(const struct rsh_option *def)
 	       def->at < from + sizeof(struct rsh_source_options);
 }
 
-/* Options that the other forms take, and those that say which files of a tree
- * are meant where there is no tree. */
+/* Refuses options that only the other forms take, and those that say which
+ * files of a tree are meant where there is no tree. */
 static int check_use(const struct rsh_options *o, struct rsh_error *err)
 {
 	const bool tree = o->form->id == RSH_COMMAND_INFER || o->checkpoint;
@@ -56,7 +56,7 @@ static int check_use(const struct rsh_options *o, struct rsh_error *err)
 	return rsh_check_files(o, err);
 }
 
-/* What one has to be told. */
+/* Refuses a form that was not told what it has to be told. */
 static int check_missing(const struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_command_id id = o->form->id;

@@ -213,8 +213,8 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* How many letters were left out, put in, exchanged for others or for their
- * neighbours.  Both words are shorter than MAX_WORD. */
+/* Counts the letters that were left out, put in, exchanged for others or for
+ * their neighbours.  Both words are shorter than MAX_WORD. */
 static unsigned count_slips(const char *a, const char *b)
 {
 	const size_t n = strlen(a), m = strlen(b);
@@ -239,7 +239,7 @@ static const struct rsh_command *near_command(const char *word)
 {
 	const struct rsh_command *best = NULL;
 	const size_t n = strlen(word);
-	/* Of a short word little is left after a few. */
+	/* After a few slips little is left of a short word. */
 	unsigned fewest = n < 3 ? 1 : n < 6 ? 2 : 3;
 
 	if (n < 2 || n >= MAX_WORD)
@@ -248,7 +248,7 @@ static const struct rsh_command *near_command(const char *word)
 		unsigned slips = count_slips(word, table[i].name);
 
 		if (strncmp(table[i].name, word, n) == 0)
-			slips = 0; /* it was not ended */
+			slips = 0; /* the word only was not ended */
 		if (slips < fewest + !best) {
 			fewest = slips;
 			best = &table[i];

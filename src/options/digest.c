@@ -20,7 +20,7 @@ int rsh_digest_value(void *hash, const void *member, size_t size,
 	return 0;
 }
 
-/* With its NUL, so that no text and an empty one are two. */
+/* The NUL is hashed as well, so that no text and an empty one differ. */
 int rsh_digest_text(void *hash, const void *member, size_t size,
 		    struct rsh_error *err)
 {
@@ -28,7 +28,7 @@ int rsh_digest_text(void *hash, const void *member, size_t size,
 
 	(void)err;
 	size = text ? strlen(text) + 1 : 0;
-	/* The length first, so that no two lists look the same. */
+	/* The length comes first, so that no two lists look the same. */
 	XXH3_64bits_update(hash, &size, sizeof(size));
 	XXH3_64bits_update(hash, text ? text : "", size);
 	return 0;

@@ -42,7 +42,7 @@ enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
 {
 	char shown[2 * RSH_ERROR_TEXT_MAX];
 
-	/* The log may be somewhere else. */
+	/* The log may go somewhere else. */
 	if (o->log_to > RSH_LOG_TO_STDERR)
 		fprintf(stderr, "reshardfs: error: %s\n",
 			rsh_text_put(shown, sizeof(shown), err->text));

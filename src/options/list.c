@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/list.c - -o name[=value][,name[=value]...], as mount(8) has it. */
+/* options/list.c takes -o name[=value][,name[=value]...], as mount(8) has
+ * it. */
 #include "config.h"
 
 #include <errno.h>

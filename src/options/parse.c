@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/parse.c - from argv to struct rsh_options, by the tables. */
+/* options/parse.c makes struct rsh_options from argv, by the tables. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
-/* The table as getopt wants it, for one command. */
+/* Has the table as getopt wants it, for one command. */
 struct getopt_tables {
 	char *letters;
 	struct option *longs;
@@ -34,7 +34,7 @@ static int make_getopt_tables(const struct rsh_command *command,
 		return -ENOMEM;
 	letter = t->letters;
 	one = t->longs;
-	*letter++ = ':'; /* tell what is wrong, print nothing */
+	*letter++ = ':'; /* getopt tells what is wrong and prints nothing */
 	for (size_t i = 0; i < n; i++) {
 		const struct rsh_option *def = &table[i];
 
@@ -107,7 +107,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	if (rc)
 		return rsh_error_nomem(err);
 	opterr = 0;
-	optind = 0; /* start anew: tests parse more than once */
+	optind = 0; /* getopt starts anew: tests parse more than once */
 	while (rc == 0 && !wants_no_command(o) &&
 	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
@@ -139,7 +139,7 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	const char *const *names = o->command->operands;
 	unsigned i = 0;
 
-	/* A shell variable that was never set. */
+	/* An empty operand comes of a shell variable that was never set. */
 	for (; i < o->n_operands; i++)
 		if (!*o->operands[i])
 			return rsh_error_set(err, EINVAL, "operand %u is empty",
@@ -158,7 +158,8 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* Takes the command's name out of argv: to getopt it is the program's. */
+/* Takes the command's name out of argv, since getopt takes it for the
+ * program's. */
 static void take_command(int *argc, char ***argv, struct rsh_options *o)
 {
 	size_t n;
@@ -191,7 +192,7 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 	return rc;
 }
 
-/* A mistyped command was taken for the SOURCE of a mount. */
+/* Doubts a SOURCE of a mount that may be a mistyped command. */
 static int doubt_command(const char *word, struct rsh_error *err)
 {
 	cleanup_free char *why = strdup(err->text);
@@ -230,8 +231,9 @@ int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 	rc = parse_command(argc, argv, o, err);
 	if (!o->unnamed || !looks_mistyped(word))
 		return rc;
-	/* Of a single operand it is said already.  With two it may be a mount
-	 * without a fault but that there is no such SOURCE. */
+	/* For a single operand the sentence says it already.  With two it may
+	 * be a mount that is without fault, but that there is no such
+	 * SOURCE. */
 	if ((rc == -EINVAL && o->n_operands != 1) ||
 	    (rc == 0 && is_near_command(word)))
 		return doubt_command(word, err);

@@ -12,7 +12,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 
-/* What a process needs beside the file that it loads. */
+/* A process needs so much beside the file that it loads. */
 #define LOADER_BYTES (256 * MIB)
 
 int rsh_reading_new(const struct rsh_options *o, struct rsh_store_io **out,
@@ -32,8 +32,8 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 				largest + largest / 4 + LOADER_BYTES, all);
 }
 
-/* A source's reads prefetch what they then find in memory: such a block was on
- * disk or loaded. */
+/* A block that was prefetched is found in memory afterwards, but it was on disk
+ * or loaded: so it does not count as found in memory. */
 static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c)
 {
 	const uint64_t memory = c->hits_plain -

@@ -15,8 +15,7 @@ static void *member(struct rsh_options *o, const struct rsh_option *def)
 	return (char *)o + def->at;
 }
 
-/* The setters of one member: a flag, any text, text with something in it, a
- * path, a regular expression, faults, a number. */
+/* These setters set one member. */
 
 int rsh_set_flag(struct rsh_options *o, const struct rsh_option *def,
 		 const char *value, struct rsh_error *err)
@@ -108,7 +107,7 @@ static int word_number(const struct rsh_option *def, const char *value)
 	return -1;
 }
 
-/* Says that it is none of "a, b or c". */
+/* Says that the value is none of "a, b or c". */
 static int refuse_word(const struct rsh_option *def, const char *value,
 		       struct rsh_error *err)
 {
@@ -175,7 +174,7 @@ int rsh_set_prefix(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
-/* "<epoch>_<step>" */
+/* Parses "<epoch>_<step>". */
 static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
 {
 	char *end;
@@ -406,7 +405,8 @@ int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
 		v->derive = rsh_derive_options_new();
 	if (!v->derive)
 		return rsh_error_nomem(err);
-	/* It is an error where there is a file as well. */
+	/* Where there is a file as well, the derivation is an error that is
+	 * told later. */
 	if (def->min == RSH_DERIVE_MESH && !v->dst.from)
 		v->dst.from = RSH_FROM_DERIVED;
 	rc = rsh_derive_options_set(v->derive,

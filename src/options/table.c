@@ -11,35 +11,36 @@
 
 #define ALL RSH_IN_ALL
 #define MOUNT RSH_IN(RSH_COMMAND_MOUNT)
-/* What a conversion is made of and which files of SOURCE it takes. */
+/* These commands take what a conversion is made of, and which files of SOURCE
+ * it takes. */
 #define CONVERSIONS                                                  \
 	(MOUNT | RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) | \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) |   \
 	 RSH_IN(RSH_COMMAND_LIBRARY))
 #define EXPORT RSH_IN(RSH_COMMAND_EXPORT)
-/* Those that go through all bytes of a tree. */
+/* These go through all bytes of a tree. */
 #define WORKS (EXPORT | RSH_IN(RSH_COMMAND_VERIFY))
-/* Those that read content. */
+/* These read content. */
 #define READS                                                         \
 	(MOUNT | RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
 	 RSH_IN(RSH_COMMAND_LIBRARY))
-/* The forms of `strategy`, which itself takes what any of them does. */
+/* A form of `strategy` takes the option, and so does `strategy` itself. */
 #define FORM(id) (RSH_IN(RSH_COMMAND_STRATEGY) | RSH_IN(id))
 #define SHOW FORM(RSH_COMMAND_SHOW)
 #define MERGE FORM(RSH_COMMAND_MERGE)
 #define CHECK FORM(RSH_COMMAND_CHECK)
 #define DERIVE FORM(RSH_COMMAND_DERIVE)
 #define INFER FORM(RSH_COMMAND_INFER)
-/* Those that have more to tell than whether they succeeded. */
+/* These have more to tell than whether they succeeded. */
 #define PRINTS                                                     \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
 	 RSH_IN(RSH_COMMAND_WARM) | RSH_IN(RSH_COMMAND_STATS) |    \
 	 SHOW | CHECK | INFER)
-/* Those that take files of a SOURCE. */
+/* These take files of a SOURCE. */
 #define TREES (CONVERSIONS | CHECK | DERIVE | INFER)
 
-/* What follows belongs to it in --help. */
+/* In --help the options that follow belong to the heading. */
 #define HEADING(text) { .help = text }
 #define AT(member)                                  \
 	.at = offsetof(struct rsh_options, member), \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/values.c - defaults, and the end of struct rsh_options. */
+/* options/values.c sets defaults, and ends struct rsh_options. */
 #include "config.h"
 
 #include <stdio.h>
@@ -11,10 +11,10 @@
 #include "rsh/util/mem.h"
 #include "set_i.h"
 
-/* What the Hugging Face tools take. */
+/* The Hugging Face tools take this size. */
 #define DEFAULT_PART_BYTES UINT64_C(5000000000)
 
-/* Of the cache, unless a tenth of the memory is less. */
+/* The cache has so much at most, or a tenth of the memory if that is less. */
 #define MAX_CACHE_BYTES (UINT64_C(1) << 30)
 #define DEFAULT_DISK_BYTES (UINT64_C(16) << 30)
 
@@ -47,8 +47,8 @@ void rsh_options_init(struct rsh_options *o)
 	};
 }
 
-/* As the XDG base directory specification has it, which wants full paths; from
- * malloc, or NULL if there is none. */
+/* Returns the place that the XDG base directory specification names, which
+ * wants full paths; it is from malloc, or NULL if there is none. */
 static char *default_index_cache(void)
 {
 	const char *base = getenv("XDG_CACHE_HOME");
@@ -63,7 +63,7 @@ static char *default_index_cache(void)
 	return n < 0 ? NULL : path;
 }
 
-/* Without memory for its name there is none. */
+/* Without memory for its name there is no index cache. */
 static void set_index_cache(struct rsh_options *o)
 {
 	struct rsh_source_options *f = &o->vfs.files;
@@ -84,7 +84,7 @@ void rsh_options_settle(struct rsh_options *o)
 
 	if (o->in_parts && !v->plan.part_bytes)
 		v->plan.part_bytes = DEFAULT_PART_BYTES;
-	/* The converter knows no steps. */
+	/* The converter knows no steps, so names are taken as it takes them. */
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;
 	v->files.unsharded = v->src.from != RSH_FROM_FILE;
@@ -102,7 +102,7 @@ void rsh_options_settle(struct rsh_options *o)
 int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 		    const char *value, struct rsh_error *err)
 {
-	/* -o itself is nothing. */
+	/* -o itself is no option that was given, only those in its list are. */
 	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
 				  sizeof(*o->given)))
 		return rsh_error_nomem(err);

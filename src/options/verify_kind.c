@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/verify_kind.c - which of the questions of `verify` is asked. */
+/* options/verify_kind.c tells which of its questions `verify` is asked. */
 #include "config.h"
 
 #include "rsh/options/check.h"

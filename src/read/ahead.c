@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/ahead.c - which windows a reader will want. */
+/* read/ahead.c decides which windows a reader will want. */
 #include "config.h"
 
 #include "stream_i.h"
 
 #include "rsh/util/checked.h"
 
-#define STREAM_WINDOWS 16 /* of one stream, the one being read aside */
+#define STREAM_WINDOWS 16 /* of one stream, besides the one being read */
 
-/* A reader is sequential once it has read so much without a gap. */
+/* A reader is sequential once it has read so many bytes without a gap. */
 #define SEQUENTIAL_BYTES ((uint64_t)128 * 1024)
 
-/* Windows of a stream that has not been read for so long go first when others
- * need them. */
+/* If a stream has not been read for so long, its windows are the first to be
+ * taken when other streams need windows. */
 #define STALE_NS (UINT64_C(1000000000))
 
 /* A stream that was read within this time competes for processors. */
 #define ACTIVE_NS (UINT64_C(10000000))
 
-/* Processors that no reader keeps busy. */
+/* Returns how many processors no reader keeps busy. */
 static unsigned streams_idle_cpus(const struct rsh_streams *s, uint64_t now)
 {
 	const struct rsh_stream *st;
@@ -32,17 +32,18 @@ static unsigned streams_idle_cpus(const struct rsh_streams *s, uint64_t now)
 	return n;
 }
 
-/* How many windows the reader gets through while one is prepared. */
+/* Returns how many windows the reader gets through while one is prepared. */
 static uint64_t stream_n_passed(const struct rsh_stream *st)
 {
 	return st->pace_ns ? (st->load_ns + st->pace_ns - 1) / st->pace_ns : 0;
 }
 
-/* How many windows after the one being read.  Where preparing is all computing:
- * as many as the reader gets through meanwhile, and one more; it takes a
- * processor for each, and with none to spare the reader is served fastest by
- * doing it himself.  Where it is to wait: twice as many, so that there are
- * enough when more are tried at a time, but no more than that takes. */
+/* Returns how many windows to have behind the one being read.  Where preparing
+ * is all computing these are as many as the reader gets through meanwhile, and
+ * one more; each takes a processor, and with none to spare the reader is served
+ * fastest by doing it himself.  Where preparing means waiting they are twice as
+ * many, so that there are enough when more loads are tried at a time, but no
+ * more than that trial takes. */
 static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 {
 	const struct rsh_streams *s = st->all;
@@ -59,7 +60,7 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
 }
 
-/* Takes the windows of a stream that nobody reads at the moment. */
+/* Takes the windows away from a stream that nobody reads at the moment. */
 static bool stream_reclaim(const struct rsh_stream *for_whom, uint64_t now)
 {
 	struct rsh_stream *st;

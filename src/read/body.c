@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/body.c - how each kind of file is read, and what a plan and a source
- * make of one together. */
+/* read/body.c says how each kind of body is read, and makes bodies of a plan
+ * and a source together. */
 #include "config.h"
 
 #include "rsh/read/body.h"
@@ -14,7 +14,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/place.h"
 
-/* Files that fail and answer and fail again must not keep a reader. */
+/* Files that fail and answer and fail again must not keep a reader for ever. */
 #define MOST_ATTEMPTS 1024
 
 struct rsh_reader {
@@ -50,7 +50,8 @@ static int plan_walk(const struct rsh_reader *r, uint32_t file,
 
 	if (!it)
 		return -ENOMEM;
-	/* Who has another file to turn to does not wait for this one. */
+	/* A reader that has another file to turn to does not wait for this
+	 * one. */
 	rc = rsh_gather(r->gathers, it, to, len, !avoid);
 	rsh_piece_iter_free(it);
 	return rc;

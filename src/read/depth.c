@@ -9,29 +9,32 @@
 
 #define MIB (UINT64_C(1024) * 1024)
 
-/* What a load costs beside its bytes, in bytes: so that short ones and long ones
- * can be compared. */
+/* This is what a load costs beside its bytes, in bytes, so that short loads and
+ * long ones can be compared. */
 #define LOAD_WORK (UINT64_C(64) * 1024)
 
-/* A stretch has so many loads for each that may be under way, since they may
- * well end all together; so many at least; and lasts so long. */
+/* A stretch has STRETCH_ROUNDS loads for each that may be under way, since they
+ * may well end all together; it has STRETCH_LOADS at least, and lasts
+ * STRETCH_NS. */
 #define STRETCH_ROUNDS 2
 #define STRETCH_LOADS 4
 #define STRETCH_NS UINT64_C(20000000)
 
-/* The first ones are shorter: files may be read before they come to an end. */
+/* The first stretches are shorter: files may be read before longer ones come to
+ * an end. */
 #define START_ROUNDS 1
 #define START_LOADS 2
 
-/* Stretches before what was left is tried again; between two trials of a
- * number; where it is plain that nothing will come of it; and at most. */
+/* These count stretches: before what was left is tried again (SOON), between
+ * two trials of a number (MIN), where it is plain that nothing will come of it
+ * (LONG), and at most (MAX). */
 #define PAUSE_SOON 2
 #define PAUSE_MIN 4
 #define PAUSE_LONG 32
 #define PAUSE_MAX 128
 
-/* Loads have hung when nothing has begun or ended for so long, or four times
- * what they take; the next after them sooner. */
+/* Loads have hung when nothing has begun or ended for PATIENCE_NS, or for four
+ * times what a load takes; the next loads after them have hung sooner. */
 #define PATIENCE_NS UINT64_C(250000000)
 #define NEXT_PATIENCE_NS UINT64_C(25000000)
 
@@ -50,7 +53,7 @@ static unsigned depth_limit_at(const struct rsh_depth *d, unsigned level)
 	return (unsigned)rsh_min_u64(UINT64_C(1) << level, d->most);
 }
 
-/* What is being tried, or else that which is kept to. */
+/* Returns the level that is being tried, or else the one that is kept. */
 static unsigned depth_level_now(const struct rsh_depth *d)
 {
 	return (unsigned)((int)d->level + d->step);
@@ -78,7 +81,7 @@ static void depth_start(struct rsh_depth *d, uint64_t now)
 	d->n_ended = 0;
 }
 
-/* The next one is measured with the limit as it is now. */
+/* The next stretch is measured with the limit as it is now. */
 static void depth_start_anew(struct rsh_depth *d, uint64_t now)
 {
 	d->measuring = false;
@@ -102,7 +105,8 @@ static uint64_t depth_least_of_stretch(const struct rsh_depth *d)
 	return d->starting ? 0 : STRETCH_NS;
 }
 
-/* Twice as much or less than half, twice in a row, is another source. */
+/* A source that twice in a row takes twice as long or less than half of it is
+ * taken for another one. */
 static bool depth_is_another(struct rsh_depth *d, uint64_t ns)
 {
 	const bool strange = ns > 2 * d->base_ns || ns < d->base_ns / 2;
@@ -158,14 +162,14 @@ static void depth_fail_trial(struct rsh_depth *d, unsigned at_least)
 	l->pause = (unsigned)rsh_min_u64(2 * l->wait, PAUSE_MAX);
 }
 
-/* A quarter more is no chance. */
+/* A difference of a quarter is taken to be more than chance. */
 static bool is_plain(uint64_t less_ns, uint64_t more_ns)
 {
 	return more_ns > less_ns / 4 * 5;
 }
 
 /* What has paid plainly is tried further at once.  Otherwise it may have been
- * chance, and what was before is tried soon. */
+ * chance, and the number before is tried again soon. */
 static void depth_keep_trial(struct rsh_depth *d, uint64_t ns)
 {
 	const bool plain = is_plain(ns, d->base_ns);
@@ -181,7 +185,7 @@ static void depth_keep_trial(struct rsh_depth *d, uint64_t ns)
 	depth_choose_trial(d);
 }
 
-/* More has to pay, a little; less must not cost. */
+/* More loads have to pay, if only a little; fewer must not cost. */
 static bool depth_pays(const struct rsh_depth *d, uint64_t ns)
 {
 	return d->step > 0 ? ns <= d->base_ns - d->base_ns / 50 :
@@ -203,7 +207,8 @@ static void depth_judge(struct rsh_depth *d)
 	}
 }
 
-/* By then the whole stretch would have been over long ago, had it paid. */
+/* By this time the whole stretch would have been over long ago, if the number
+ * paid. */
 static bool depth_has_failed(const struct rsh_depth *d)
 {
 	const uint64_t loads = rsh_max_u64(d->n_ended, 1);
@@ -227,7 +232,7 @@ static void depth_go_on(struct rsh_depth *d, uint64_t now)
 	} else if (d->full_ns >= lasted / 8 * 7) {
 		depth_judge(d);
 	} else if (d->step) {
-		/* Nobody wants so many. */
+		/* Nobody wants so many loads. */
 		d->at[depth_level_now(d)].wait = PAUSE_MIN;
 		d->step = 0;
 		d->starting = false;
@@ -237,7 +242,7 @@ static void depth_go_on(struct rsh_depth *d, uint64_t now)
 
 /* ---- loads ---- */
 
-/* Whatever was the case since the last time ends now. */
+/* What was the case since the last event ends now. */
 static void depth_pass(struct rsh_depth *d, uint64_t now)
 {
 	if (d->measuring && d->full)
@@ -265,7 +270,7 @@ static void depth_count(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 {
 	const uint64_t took = now > begun ? now - begun : 1;
 
-	/* The first one of all also finds out how to read. */
+	/* The very first load also finds out how to read. */
 	if (bytes == 0 || d->load_ns == 0) {
 		depth_start_anew(d, now);
 	} else if (d->measuring) {

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/depth_i.h - how many windows are filled at a time from a source that
- * makes threads sleep.
+/* read/depth_i.h decides how many windows are filled at a time from a source
+ * that makes threads sleep.
  *
  * Some sources give the more the more is asked of them at once, others the
- * less, and only trying tells.  So it begins with one at a time, and what comes
- * of that is measured in stretches: a few loads, during all of which as many
- * were wanted as were allowed, or else it is the reader who is measured.  Twice
- * as many are tried for a stretch, or half as many, and kept where they give
- * more, or not less.  At first stretches are short and twice as many are tried
- * one after the other, until that pays no more; later on now and then.  A number
- * that failed, or that was left for one a quarter better, is not tried again
- * before some stretches have passed, after each failure twice as many as before;
- * a trial that takes a quarter more than it may ends early.  What is measured in
- * between follows a source that changes.
+ * less, and only trying tells.  So one load at a time is what it begins with,
+ * and what a number of loads gives is measured in stretches.  A stretch is a
+ * few loads, during all of which as many were wanted as were allowed; otherwise
+ * it would be the reader who is measured.  For a stretch twice as many loads
+ * are tried, or half as many; the greater number is kept if it gives more, the
+ * smaller one if it does not give less.
  *
- * One of these serves all files of a source, so that new ones begin with what
- * the others have found, and bounds all of their loads together.  Whose loads
- * are hung is written off: they are no longer counted.
+ * At first stretches are short and twice as many loads are tried one stretch
+ * after the other, until that pays no more; later on trials are made now and
+ * then.  A number that failed, or that was left for one a quarter better, is
+ * not tried again before some stretches have passed, after each failure twice
+ * as many as before; a trial that takes a quarter more than it may ends early.
+ * What is measured in between follows a source that changes.
  *
- * Threads: none of its own; the caller has a lock.  Time is handed in.
+ * One of these serves all files of a source, so that new files begin with what
+ * the others have found, and bounds all of their loads together.  Loads that
+ * hang are written off: they are no longer counted.
+ *
+ * Threads: it has none of its own; the caller holds a lock.  Time is handed in.
  */
 #ifndef RSH_READ_DEPTH_I_H
 #define RSH_READ_DEPTH_I_H
@@ -29,52 +32,55 @@
 #define RSH_DEPTH_LEVELS 5
 #define RSH_DEPTH_MOST 16 /* 2 to the power of the last level */
 
-/* Until that level is tried: stretches, and how many after the next trial that
- * fails. */
+/* Says when a level is tried again: after `wait` stretches, and after `pause`
+ * of them once the next trial of it has failed. */
 struct rsh_depth_level {
 	unsigned wait, pause;
 };
 
 struct rsh_depth {
-	unsigned most;  /* at a time, whatever comes of it */
-	unsigned level; /* 2 to the power of it at a time */
-	int step;       /* what is being tried: 1 more, or -1; 0: nothing */
-	uint64_t base_ns; /* mean time a MiB at that level; 0: not known */
-	bool strange;     /* the last stretch was nothing like it */
-	uint64_t load_ns; /* mean time a load, be it of the trial */
+	unsigned most;  /* loads at a time that are never exceeded */
+	unsigned level; /* 2 to the power of it are allowed at a time */
+	int step;       /* the trial: 1 level up, or -1; 0: none */
+	uint64_t base_ns; /* mean time of a MiB at this level; 0: not known */
+	bool strange;     /* the last stretch was nothing like base_ns */
+	uint64_t load_ns; /* mean time of a load, also while trying */
 	bool starting;    /* no trial has failed yet */
 	struct rsh_depth_level at[RSH_DEPTH_LEVELS];
 
 	unsigned n_loads; /* under way */
-	unsigned n_late;  /* and those written off, begun up to late_ns */
+	unsigned n_late;  /* loads written off, which began up to late_ns */
 	uint64_t late_ns;
-	uint64_t event_ns; /* of the last begin or end */
-	bool hung;         /* none has ended since the last was written off */
+	uint64_t event_ns; /* when a load last began or ended */
+	bool hung;         /* none has ended since one was written off */
 
-	/* The stretch, which begins when all loads begun before are over. */
+	/* These are of the stretch, which begins when all loads that began
+	 * before it are over. */
 	bool measuring, full; /* full: as many are wanted as are allowed */
 	uint64_t before_ns, start_ns, full_ns, sum_ns;
 	unsigned n_before, n_ended;
 	uint64_t work;
 };
 
-/* `most` is 1 or more; RSH_DEPTH_MOST is the most there are. */
+/* `most` is 1 or more, and no more than RSH_DEPTH_MOST count. */
 void rsh_depth_init(struct rsh_depth *d, unsigned most);
 
-/* How many may be under way now. */
+/* Returns how many loads may be under way now. */
 unsigned rsh_depth_limit(const struct rsh_depth *d);
-/* How many more may begin now. */
+/* Returns how many more loads may begin now. */
 unsigned rsh_depth_room(const struct rsh_depth *d);
 
-/* A load begins, and ends that gave so many bytes (0: it failed); `waiting` more
- * are wanted then.  What beginning returns is the load's number. */
+/* A load begins, and the load that began at `begun` ends and gave so many bytes
+ * (0: it failed); `waiting` more are wanted at that time.  What
+ * rsh_depth_begin() returns is the load's number. */
 uint64_t rsh_depth_begin(struct rsh_depth *d, unsigned waiting, uint64_t now);
 void rsh_depth_end(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 		   unsigned waiting, uint64_t now);
 
-/* When those under way will have hung, if none of them ends before. */
+/* Returns when the loads under way will have hung, if none of them ends
+ * before. */
 uint64_t rsh_depth_patience(const struct rsh_depth *d);
-/* Writes them off if it has come to that. */
+/* Writes the loads under way off if they have hung. */
 void rsh_depth_look(struct rsh_depth *d, uint64_t now);
 
 #endif

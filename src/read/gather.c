@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/gather.c - reading the many small runs of a request.
+/* read/gather.c reads the many small runs of a request.
  *
  * A slice that was cut along an inner dimension comes as rows, each from
  * another source file in turn.  Runs are collected in a bounded batch, sorted
  * by file, and neighbours of one file are read together and copied to their
  * places: a request then costs a read a file, not a read a row.  Rows that
- * repeat are one run.  Long runs go straight to where they belong. */
+ * repeat are one run.  Long runs go straight to where they belong.
+ */
 #include "config.h"
 
 #include "gather_i.h"
@@ -22,31 +23,33 @@
 #define BATCH_GROUPS 128
 #define HASH_SLOTS 256 /* a power of two above BATCH_GROUPS */
 
-/* A copy costs about what a system call does at this length; from here on a
- * read of its own is better. */
+/* A copy of so many bytes costs about what a system call does; for longer runs
+ * a read of their own is better. */
 #define DIRECT_MIN (16 * 1024)
 
-/* States kept for the next request. */
+/* So many states are kept for the next request. */
 #define IDLE_STATES 4
 
-/* One read of neighbouring runs.  Small enough for the second-level cache,
- * from which the runs are then copied. */
+/* One read of neighbouring runs has so many bytes at most.  That is small
+ * enough for the second-level cache, from which the runs are then copied. */
 #define SPAN_MAX (256 * 1024)
 
 #define SCRATCH_BYTES (SPAN_MAX + RSH_PLACE_MAX + 2 * SPAN_MAX)
 
-/* Pages are given back together with what lies between, up to so much. */
+/* Pages are given back together with what lies between them, if that is not
+ * more. */
 #define HOLE_MAX ((uint64_t)1024 * 1024)
 
 /* At least one byte in so many of a span must be wanted. */
 #define SPAN_WASTE 4
 
-/* Among so many pieces of a request a long one is looked for, to place the
- * bytes by. */
+/* So many pieces of a request are searched for a long one, by which the bytes
+ * are placed. */
 #define MOVABLE_PIECES 4
 
 struct gather_run {
-	uint64_t src;     /* in the source file */
+	uint64_t src;     /* 1, or more without a codec: rows as far apart as
+			   * the strides */
 	uint8_t *dst;
 	uint64_t n_rows;  /* 1, or more without a codec: so far apart */
 	uint64_t src_stride, dst_stride;
@@ -67,13 +70,14 @@ struct rsh_gather {
 	struct rsh_source *source;
 	struct rsh_store *store; /* its bytes */
 	bool wait; /* for files that cannot be reached */
-	/* Made when first needed: SPAN_MAX bytes as they are stored, and room
-	 * for them decoded, when elements may have grown to twice the size. */
+	/* Is made when first needed: room for SPAN_MAX bytes as they are
+	 * stored, and for the same bytes decoded, when elements may have grown
+	 * to twice the size. */
 	uint8_t *scratch;
 	unsigned n_runs, n_groups;
 	struct gather_run runs[BATCH_RUNS + 1];
 	struct gather_group groups[BATCH_GROUPS];
-	uint8_t slots[HASH_SLOTS]; /* number of the group, plus 1 */
+	uint8_t slots[HASH_SLOTS]; /* the group's number plus 1; 0: none */
 };
 
 struct rsh_gathers {
@@ -131,7 +135,7 @@ static void run_scatter(struct rsh_gather *g, const struct gather_run *r,
 	memcpy(r->dst, gather_decoded(g) + r->skip, r->dst_len);
 }
 
-/* From the first byte of the run to its last. */
+/* Returns the bytes from the first one of the run to its last. */
 static uint64_t run_extent(const struct gather_run *r)
 {
 	return (r->n_rows - 1) * r->src_stride + r->src_len;
@@ -142,14 +146,14 @@ static uint64_t run_wanted(const struct gather_run *r)
 	return r->n_rows * r->src_len;
 }
 
-/* Worth one read. */
+/* True if the extent is worth one read. */
 static bool is_span_worth(uint64_t wanted, uint64_t extent)
 {
 	return extent <= SPAN_MAX && extent <= wanted * SPAN_WASTE;
 }
 
-/* How many runs from r on one read shall serve, if r is not one by itself to be
- * read in parts; *len is that read's length. */
+/* Returns how many runs from r on one read shall serve, which is 1 if r has to
+ * be read by itself; *len is that read's length. */
 static unsigned run_span(const struct rsh_gather *g, const struct gather_run *r,
 			 uint64_t *len)
 {
@@ -173,7 +177,8 @@ static unsigned run_span(const struct rsh_gather *g, const struct gather_run *r,
 	return n;
 }
 
-/* A run of many rows, with several of them a read.  0 or a positive errno. */
+/* Reads a run of many rows, several of them in each read.  Returns 0 or a
+ * positive errno. */
 static int gather_read_rows(struct rsh_gather *g, uint32_t file, int fd,
 			    const struct gather_run *r)
 {
@@ -205,7 +210,7 @@ static int gather_read_rows(struct rsh_gather *g, uint32_t file, int fd,
 	return 0;
 }
 
-/* 0 or a positive errno. */
+/* Returns 0 or a positive errno. */
 static int gather_read_span(struct rsh_gather *g, uint32_t file, int fd,
 			    const struct gather_run *r, unsigned n, size_t len)
 {
@@ -230,7 +235,7 @@ static int gather_read_span(struct rsh_gather *g, uint32_t file, int fd,
 	}
 }
 
-/* Neighbouring spans, the holes between them included. */
+/* Neighbouring spans make a stretch, which includes the holes between them. */
 struct gather_stretch {
 	uint64_t start, end;
 };
@@ -243,7 +248,8 @@ static void stretch_end(struct rsh_gather *g, int fd, struct gather_stretch *s)
 	s->start = s->end = 0;
 }
 
-/* Each span by itself would never come to the end of the kernel's pieces. */
+/* Spans are given back as a stretch, since each by itself would never come to
+ * the end of the kernel's pieces. */
 static void stretch_extend(struct rsh_gather *g, int fd,
 			   struct gather_stretch *s, uint64_t start,
 			   uint64_t len)
@@ -255,7 +261,7 @@ static void stretch_extend(struct rsh_gather *g, int fd,
 	s->end = start + len;
 }
 
-/* What one call of gather_read_span() has read, of `len` bytes in all. */
+/* Adds what one call of gather_read_span() has read, of `len` bytes in all. */
 static void stretch_add_span(struct rsh_gather *g, int fd,
 			     struct gather_stretch *s,
 			     const struct gather_run *r, uint64_t len)
@@ -362,8 +368,8 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 	return 0;
 }
 
-/* The runs of the last row stand for n rows more, if they are all there: `dst`
- * is where it begins. */
+/* Makes the runs of the last row stand for n rows more, if they are all there;
+ * `dst` is where the last row begins. */
 static bool gather_repeat_row(struct rsh_gather *g,
 			      const struct rsh_rows *rows, const uint8_t *dst)
 {
@@ -382,7 +388,8 @@ static bool gather_repeat_row(struct rsh_gather *g,
 	return true;
 }
 
-/* A long piece whose elements must be decoded: a scratchful at a time. */
+/* Reads a long piece whose elements must be decoded, as much at a time as the
+ * scratch holds. */
 static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 			       uint8_t *dst)
 {
@@ -440,9 +447,9 @@ static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
 
 /* ---- where the bytes are placed ---- */
 
-/* Where the first byte belongs is known from the first long piece, for short
+/* Where the first byte belongs is known from the first long piece, since short
  * ones and headers are copied by this program itself, which knows no slow
- * places.  What came before it moves with it. */
+ * places.  What came before that piece moves with it. */
 static uint8_t *gather_move(struct rsh_gather *g, const struct rsh_piece *p,
 			    uint8_t *area, uint8_t *data, size_t at)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/prepare.c - the threads that fill windows. */
+/* read/prepare.c has the threads that fill windows. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -13,7 +13,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/waits.h"
 
-/* Threads without work leave after so long. */
+/* Threads without work leave after this time. */
 #define IDLE_SECONDS 10
 
 void rsh_stream_unref(struct rsh_stream *st)
@@ -24,8 +24,7 @@ void rsh_stream_unref(struct rsh_stream *st)
 	free(st);
 }
 
-/* New streams begin with what the last loads of all others were
- * like. */
+/* New streams begin with what the last loads of all others were like. */
 static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
 			 bool slept)
 {
@@ -36,7 +35,7 @@ static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
 	st->all->seen = true;
 }
 
-/* As long as memory is out each read fails. */
+/* As long as memory is out each read fails, and the log would fill. */
 #define COMPLAIN_NS (UINT64_C(60) * 1000000000)
 
 void rsh_streams_out_of_memory(struct rsh_streams *s)
@@ -50,7 +49,8 @@ void rsh_streams_out_of_memory(struct rsh_streams *s)
 			      "is some");
 }
 
-/* Reads once more, without what was prepared ahead.  0 or -errno. */
+/* Reads once more, after giving up what was prepared ahead.  Returns 0 or
+ * -errno. */
 static int window_read_anew(struct rsh_streams *s, const struct rsh_window *w,
 			    struct rsh_target *to)
 {
@@ -71,14 +71,14 @@ static unsigned streams_n_wanted(const struct rsh_streams *s)
 	return s->n_queued + s->n_waiting;
 }
 
-/* A load that has its room among those of the source. */
+/* A load takes its room among the loads of the source here. */
 struct load_room {
 	struct rsh_streams *streams;
 	uint64_t number;
 	bool counted;
 };
 
-/* Lock held. */
+/* The caller holds the lock. */
 static void room_give(struct load_room *r, uint64_t bytes)
 {
 	struct rsh_streams *s = r->streams;
@@ -93,7 +93,8 @@ static void room_give(struct load_room *r, uint64_t bytes)
 		pthread_cond_signal(&s->room);
 }
 
-/* Who waits for a file to come back reads nothing: others may meanwhile. */
+/* A load that waits for a file to come back reads nothing, so others may begin
+ * meanwhile. */
 static void room_give_early(void *roomed)
 {
 	struct load_room *r = roomed;
@@ -104,7 +105,8 @@ static void room_give_early(void *roomed)
 	pthread_mutex_unlock(&r->streams->lock);
 }
 
-/* The lock is left meanwhile; a load that may sleep has its room. */
+/* Leaves the lock while it reads; a load that may sleep has its room by
+ * then. */
 static void window_fill(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
@@ -139,7 +141,7 @@ static void window_fill(struct rsh_window *w)
 	room_give(&r, rc ? 0 : w->len);
 }
 
-/* Loads that hang are not waited for, nor does anybody begin one for a reader
+/* Waits for room, but not for loads that hang; nor is a load begun for a reader
  * who has gone. */
 static void stream_await_room(struct rsh_stream *st)
 {
@@ -199,7 +201,7 @@ void rsh_window_demand(struct rsh_window *w)
 	load_end(w);
 }
 
-/* False if there was none for long. */
+/* Returns false if there was no work for IDLE_SECONDS. */
 static bool streams_await_work(struct rsh_streams *s)
 {
 	struct timespec until;
@@ -210,7 +212,7 @@ static bool streams_await_work(struct rsh_streams *s)
 	s->n_idle++;
 	while (rc == 0 && !s->n_woken && !s->stopping)
 		rc = pthread_cond_timedwait(&s->work, &s->lock, &until);
-	/* Who wakes a thread counts it as busy from then on. */
+	/* A woken thread was counted as busy by the one that woke it. */
 	if (s->n_woken) {
 		s->n_woken--;
 		return true;
@@ -219,7 +221,8 @@ static bool streams_await_work(struct rsh_streams *s)
 	return rc == 0;
 }
 
-/* How many of the queue may be filled now: what readers wait for goes first. */
+/* Returns how many windows of the queue may be filled now: what readers wait
+ * for goes first. */
 static unsigned streams_n_ready(const struct rsh_streams *s)
 {
 	const struct rsh_window *w = TAILQ_FIRST(&s->queue);
@@ -266,7 +269,7 @@ void rsh_streams_wake(struct rsh_streams *s)
 	sigset_t all, old;
 	pthread_t thread;
 
-	/* Those that were woken before are on their way. */
+	/* Threads that were woken before are on their way. */
 	for (; s->n_idle && s->n_woken < n; s->n_idle--, s->n_woken++)
 		pthread_cond_signal(&s->work);
 	if (n <= s->n_woken || s->n_threads == s->max_threads || s->stopping ||

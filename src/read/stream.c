@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/stream.c - open files, and the windows lent to their readers. */
+/* read/stream.c opens virtual files, and lends windows to their readers. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -11,26 +11,26 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 
-/* Loads at a time, from a source that is waited for. */
+/* So many loads run at a time at most, from a source that is waited for. */
 #define DEFAULT_LOADS 16
 
-/* How long a thread may take to come back from its source at the end. */
+/* A thread may take so long to come back from its source at the end. */
 #define STOP_SECONDS 2
 
 /* ---- lending; lock held ---- */
 
 /* True if the one window that is queued had better be prepared by the thread
- * that lends this one, when it has been returned: it needs not be woken, and
- * has the bytes in its processor's caches when it lends them.  The reader has to
- * be so slow that it does not notice. */
+ * that lends this one, when it has been returned: that thread need not be
+ * woken, and has the bytes in its processor's caches when it lends them.  The
+ * reader has to be so slow that it does not notice. */
 static bool stream_lender_prepares(const struct rsh_stream *st)
 {
 	return st->all->lenders_prepare && st->all->n_queued == 1 &&
 	       !rsh_stream_sleeps(st) && st->pace_ns > 3 * st->load_ns;
 }
 
-/* Waits for the bytes of a window that the caller holds: 0, or -errno; the
- * window is dropped then. */
+/* Waits for the bytes of a window that the caller holds.  Returns 0, or -errno,
+ * and the caller then holds the window no more. */
 static int window_await(struct rsh_streams *s, struct rsh_window *w,
 			bool *waited)
 {
@@ -51,7 +51,8 @@ static int window_await(struct rsh_streams *s, struct rsh_window *w,
 	return rc;
 }
 
-/* The same, and holds them. */
+/* Holds a window and waits for its bytes, or fills it.  Returns as
+ * window_await(). */
 static int window_hold(struct rsh_streams *s, struct rsh_window *w,
 		       bool *waited)
 {
@@ -69,7 +70,7 @@ static int window_hold(struct rsh_streams *s, struct rsh_window *w,
 	return window_await(s, w, waited);
 }
 
-/* The loan takes over the caller's hold. */
+/* Lends bytes of a window; the loan takes over the caller's hold. */
 static size_t window_lend(struct rsh_window *w, uint64_t offset, size_t len,
 			  struct rsh_loan *loan)
 {
@@ -93,7 +94,8 @@ static void loan_return_parts(struct rsh_streams *s, struct rsh_loan *loan)
 	loan->n_parts = 0;
 }
 
-/* Held; NULL: out of memory. */
+/* Makes a window for a single read, which the caller holds.  Returns NULL if
+ * memory is out. */
 static struct rsh_window *stream_take_once(struct rsh_stream *st,
 					   uint64_t offset, size_t len)
 {
@@ -110,9 +112,10 @@ static struct rsh_window *stream_take_once(struct rsh_stream *st,
 	return w;
 }
 
-/* A read of these very bytes that is under way: that of the same reader, mostly,
- * who was interrupted and has begun anew.  Who is interrupted again and again by
- * a source that takes longer would never get them otherwise. */
+/* Finds a read of these very bytes that is under way.  It is mostly that of the
+ * same reader, who was interrupted and has begun anew: one who is interrupted
+ * again and again by a source that takes longer would never get the bytes
+ * otherwise. */
 static struct rsh_window *stream_find_once(struct rsh_stream *st,
 					   uint64_t offset, size_t len)
 {
@@ -124,7 +127,7 @@ static struct rsh_window *stream_find_once(struct rsh_stream *st,
 	return NULL;
 }
 
-/* Just these bytes, once. */
+/* Lends just these bytes, in a window of their own. */
 static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
 				size_t len, struct rsh_loan *loan)
 {
@@ -146,8 +149,8 @@ static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
 	return rc ? rc : (ssize_t)window_lend(w, offset, len, loan);
 }
 
-/* The window that holds the byte at `offset`, made if there is none; NULL if
- * there is no room for one. */
+/* Returns the window that holds the byte at `offset`, and makes it if there is
+ * none; returns NULL if there is no room for one. */
 static struct rsh_window *stream_need_window(struct rsh_stream *st,
 					     uint64_t offset)
 {
@@ -165,7 +168,7 @@ static bool window_reaches(const struct rsh_window *w, uint64_t end)
 	return w->offset + w->len >= end;
 }
 
-/* From windows, which are made as needed. */
+/* Lends bytes of windows, which are made as needed. */
 static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 				   size_t len, struct rsh_loan *loan)
 {
@@ -181,7 +184,8 @@ static ssize_t stream_lend_windows(struct rsh_stream *st, uint64_t offset,
 		if (st->closed)
 			return -EINTR;
 		w = stream_need_window(st, offset + got);
-		/* The second part has to be the last. */
+		/* A loan has two parts, so the second one has to be the
+		 * last. */
 		if (w && (got == 0 || window_reaches(w, offset + len))) {
 			n = window_hold(s, w, &waited);
 			if (n == 0)
@@ -266,7 +270,7 @@ int rsh_stream_open(struct rsh_streams *s, const struct rsh_body *body,
 	TAILQ_INIT(&st->windows);
 	TAILQ_INIT(&st->once);
 	pthread_mutex_lock(&s->lock);
-	/* The first ones are careful. */
+	/* The first streams take the source for one that sleeps. */
 	st->blocked = s->seen ? atomic_load(&s->blocked) : RSH_BLOCKED_MIN;
 	TAILQ_INSERT_TAIL(&s->open, st, next_open);
 	pthread_mutex_unlock(&s->lock);
@@ -282,7 +286,7 @@ void rsh_stream_close(struct rsh_stream *st)
 	st->closed = true;
 	rsh_windows_unlist(st);
 	TAILQ_REMOVE(&s->open, st, next_open);
-	/* Those who wait for somebody who has gone. */
+	/* This wakes readers who wait for a stream that is gone. */
 	pthread_cond_broadcast(&st->loaded);
 	if (s->n_waiting)
 		pthread_cond_broadcast(&s->room);

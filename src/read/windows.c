@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/windows.c - windows, and the lists they stand in. */
+/* read/windows.c makes windows, and puts them into lists and takes them out. */
 #include "config.h"
 
 #include "stream_i.h"
@@ -9,7 +9,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/place.h"
 
-/* With room for the place in a page where a window's bytes begin. */
+/* A window's bytes begin somewhere in a page, and need room for that. */
 size_t rsh_window_area(void)
 {
 	return RSH_STREAM_MAX + RSH_PLACE_MAX;

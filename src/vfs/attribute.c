@@ -24,7 +24,7 @@ static const char *const names[RSH_N_ATTRIBUTES] = {
 	[RSH_ATTRIBUTE_RECORD_COUNT] = "user.reshardfs.record_count",
 };
 
-/* As the tree's `attribute`. */
+/* Does what the tree's `attribute` does, for a node. */
 static int write_attribute(const struct rsh_vfs *v, uint64_t number,
 			   enum rsh_attribute which, FILE *to)
 {
@@ -137,8 +137,8 @@ static int reshard_print_replicas(const struct rsh_reshard *v, uint32_t rank,
 	int rc = rsh_vfs_replicas(v->src, &first, &n_first);
 
 	for (uint32_t i = 0; rc == 0 && i < n; i++) {
-		/* getfattr shows what has fewer than eight letters a line in
-		 * base64. */
+		/* getfattr shows a value in base64 if it has fewer than eight
+		 * letters a line, hence the word. */
 		fprintf(to, "%srank %" PRIu32 ":", i ? "\n" : "", ranks[i]);
 		for (uint32_t r = 0; r < n_first; r++)
 			if (r != ranks[i] && first[r] == first[ranks[i]])
@@ -156,7 +156,7 @@ static void reshard_print_step(const struct rsh_reshard *v, FILE *to)
 	fputs(step, to);
 }
 
-/* A leaf that is no rank's or part's is the map. */
+/* A leaf that belongs to no rank or part is the map. */
 int rsh_reshard_attribute(const struct rsh_vfs *vfs, uint32_t rank,
 			  enum rsh_attribute which, FILE *to)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/backing.c - which files of a conversion are a source file byte for byte.
+/* vfs/backing.c finds out which files of a conversion are a source file byte
+ * for byte.
  *
- * The plan tells for nearly all bytes.  Left are the headers, which the source
- * may have in another encoding than the plan writes, and small records that the
- * converter takes from another rank although this one has the same: they are
- * compared with the source, once a file. */
+ * The plan tells that for nearly all bytes.  It does not for the headers, which
+ * the source may have in another encoding than the plan writes, and for small
+ * records that the converter takes from another rank although this one has the
+ * same: they are compared with the source, once a file.
+ */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -15,27 +17,27 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* What vfs_i.h says of rsh_vfs_file.backing. */
+/* These are the values that vfs_i.h gives rsh_vfs_file.backing. */
 #define UNKNOWN 0
 #define NONE 1
 #define FIRST_FILE 2
 
-/* Content from elsewhere that is worth comparing. */
+/* So many content bytes from elsewhere are worth comparing at most. */
 #define ELSEWHERE_MAX (64 * 1024)
 /* A file with more sources is no copy of one. */
 #define SOURCES_MAX 8
 
 #define COMPARE_BYTES 4096
 
-/* A source file that may be the virtual one. */
+/* A candidate is a source file that may be the virtual one. */
 struct backing_candidate {
 	const struct rsh_reshard *v;
 	struct rsh_body body; /* of the virtual file */
-	uint32_t rank;     /* of the source */
+	uint32_t rank;     /* number of the source file */
 	uint64_t elsewhere; /* content bytes that were compared */
 };
 
-/* 1 if the source has these bytes at `offset`, 0 if not, or -errno. */
+/* Returns 1 if the source has these bytes at `offset`, 0 if not, or -errno. */
 static int backing_has_bytes(const struct backing_candidate *c, uint64_t offset,
 			     const uint8_t *bytes, size_t len)
 {
@@ -45,7 +47,7 @@ static int backing_has_bytes(const struct backing_candidate *c, uint64_t offset,
 	return rc ? rc : memcmp(buf, bytes, len) == 0;
 }
 
-/* The same for the bytes of a piece. */
+/* Returns 1 if the source has the bytes of a piece, 0 if not, or -errno. */
 static int backing_has_piece(const struct backing_candidate *c,
 			     const struct rsh_piece *p)
 {
@@ -86,7 +88,7 @@ static int backing_check_piece(struct backing_candidate *c,
 	return c->elsewhere > ELSEWHERE_MAX ? 0 : backing_has_piece(c, p);
 }
 
-/* Whether the file is the candidate, of the same size. */
+/* Returns whether the candidate, of the same size, is the file, or -errno. */
 static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 			     uint64_t size)
 {
@@ -110,7 +112,8 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 	return same == 1 && end != size ? -EIO : same;
 }
 
-/* As backing_has_bytes(): whether there is such a source file, *file. */
+/* Looks for such a source file, *file.  Returns 1 if there is one, 0 if not, or
+ * -errno. */
 static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 			uint32_t *file)
 {
@@ -134,7 +137,7 @@ static int backing_find(const struct rsh_reshard *v, uint32_t rank,
 	return same;
 }
 
-/* Where replicas may stand in for the file it has to be there as it was. */
+/* Where replicas may stand in for the file, it has to be there as it was. */
 static int backing_look_at(const struct rsh_reshard *v, uint32_t file)
 {
 	struct rsh_store *store = rsh_source_store(v->source);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/candidates.c - trying one candidate of the source after the other until
- * one gives a whole conversion. */
+/* vfs/candidates.c tries one candidate of the source after the other until one
+ * gives a whole plan. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -25,7 +25,8 @@ static void name_source(const struct rsh_vfs_config *cfg,
 		rsh_error_prefix(err, "%s", cfg->source);
 }
 
-/* What is missing may have been there and been left out. */
+/* The sentence names bad files too: what is missing may lie in one that was
+ * left out. */
 static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 {
 	const struct rsh_error plan = *err;
@@ -41,14 +42,14 @@ static void name_bad_files(const struct rsh_source *s, struct rsh_error *err)
 			      plan.text);
 }
 
-/* What the plans of all candidates have in common. */
+/* Has what the plans of all candidates have in common. */
 struct planning {
 	const struct rsh_vfs_config *cfg;
 	const struct rsh_name_map *renames;
 	struct rsh_choice *choice;
 };
 
-/* There may be one for each slice of each parameter. */
+/* This may be called for each slice of each parameter. */
 static void report_lost(void *ctx, const char *sentence)
 {
 	const struct planning *p = ctx;
@@ -91,7 +92,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	opts.report_lost = report_lost;
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
-	/* Without strategies nobody would miss them. */
+	/* Without strategies nobody would miss the files. */
 	if (!any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
@@ -134,7 +135,7 @@ static int check_contents(struct rsh_reshard *v,
 						  v->src, rule, v->names, err);
 }
 
-/* *fatal: no other candidate is to be tried. */
+/* Sets *fatal if no other candidate is to be tried. */
 static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 uint32_t i, bool allow_missing, bool *fatal,
 			 struct rsh_error *err)
@@ -152,14 +153,14 @@ static int try_candidate(struct rsh_reshard *v, struct planning *p,
 	*fatal = rc == -ENOMEM;
 	if (rc)
 		return rc;
-	/* The strategy would be no other tree's at an older step. */
+	/* At an older step the strategy would be wrong as well. */
 	*fatal = true;
 	return check_contents(v, p->cfg, err);
 }
 
 /* ---- what was tried in vain ---- */
 
-/* The ranks that should have a file. */
+/* Counts the ranks that should have a file. */
 static int candidate_count_wanted(const struct rsh_reshard *v,
 				  const struct rsh_vfs_config *cfg, uint32_t *n)
 {

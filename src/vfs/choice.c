@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/choice.c - which parameters are wanted: --only and --drop. */
+/* vfs/choice.c matches names of parameters against --only and --drop. */
 #include "config.h"
 
 #include "vfs_i.h"

@@ -11,8 +11,9 @@
 #include "rsh/util/checked.h"
 #include "vfs_i.h"
 
-/* Node numbers above those of all checkpoints: the directory, its files, the
- * directory of plans, the plans. */
+/* The control directory's nodes have numbers above those of all checkpoints:
+ * first the directory, then its files, the directory of plans, and the
+ * plans. */
 #define NODE_DIR (UINT64_C(1) << 40)
 #define NODE_ITEMS (NODE_DIR + 1)
 #define NODE_PLAN_DIR (NODE_DIR + N_ITEMS)
@@ -23,7 +24,8 @@ static const struct rsh_item items[] = {
 	{ "metrics", RSH_NODE_FILE, RSH_CONTROL_METRICS },
 	{ "log", RSH_NODE_FILE, RSH_CONTROL_LOG },
 	{ "config", RSH_NODE_FILE, RSH_CONTROL_CONFIG },
-	{ "plan", RSH_NODE_DIR, RSH_NO_LEAF }, /* the last, if there are any */
+	{ "plan", RSH_NODE_DIR, RSH_NO_LEAF }, /* last, and left out if there
+						* are no plans */
 };
 #define N_ITEMS (sizeof(items) / sizeof(items[0]))
 

@@ -32,8 +32,8 @@ struct known {
 struct rsh_digests {
 	const struct rsh_vfs *vfs;
 	struct rsh_streams *streams;
-	pthread_mutex_t lock; /* guards the rest */
-	pthread_cond_t ended; /* the thread */
+	pthread_mutex_t lock; /* guards what follows */
+	pthread_cond_t ended; /* the thread has ended */
 	struct waiters fresh; /* whom the thread has not taken over yet */
 	struct known *known;
 	size_t n_known, cap_known;
@@ -48,7 +48,8 @@ static void waiter_answer(struct waiters *list, struct waiter *w, int rc,
 	free(w);
 }
 
-/* Takes over whoever has come since; returns whether all is to end. */
+/* Takes over whoever has come since the last call; returns whether all is to
+ * end. */
 static bool digests_take_fresh(struct rsh_digests *d, struct waiters *mine)
 {
 	bool stopping;
@@ -60,7 +61,8 @@ static bool digests_take_fresh(struct rsh_digests *d, struct waiters *mine)
 	return stopping;
 }
 
-/* Lets those go who gave up; true if somebody still waits for the node. */
+/* Lets those go who gave up; returns true if somebody still waits for the
+ * node. */
 static bool digest_is_wanted(struct rsh_digests *d, struct waiters *mine,
 			     uint64_t node)
 {
@@ -119,7 +121,7 @@ static int digest_node(struct rsh_digests *d, struct waiters *mine,
 	return rc;
 }
 
-/* There is no harm in computing it again where memory is out. */
+/* Where memory is out a digest is not kept: computing it again does no harm. */
 static void digests_remember(struct rsh_digests *d, uint64_t node,
 			     uint64_t xxh3)
 {
@@ -139,7 +141,8 @@ static void digests_serve_first(struct rsh_digests *d, struct waiters *mine)
 
 	if (rc == 0)
 		digests_remember(d, node, xxh3);
-	/* Also who came while the last of it was read. */
+	/* Those who came while the last bytes were read are answered as
+	 * well. */
 	digests_take_fresh(d, mine);
 	for (w = TAILQ_FIRST(mine); w; w = next) {
 		next = TAILQ_NEXT(w, next);

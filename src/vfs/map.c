@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/map.c - the map that says which part of a model holds which weight. */
+/* vfs/map.c writes the map that says which part of a model holds which
+ * weight. */
 #include "config.h"
 
 #include "vfs_i.h"

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/paths.c makes rows of a tree from the paths of its files.
  *
- * They are sorted by depth and then name by name, so that the children of a
- * directory are neighbours, and those of the next directory come next. */
+ * Paths are sorted by depth and then name by name, so that the children of a
+ * directory are neighbours, and those of the next directory come next.
+ */
 #include "config.h"
 
 #include "tree_i.h"
@@ -14,7 +15,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A path, or the first bytes of one: a directory. */
+/* A place is a path, or the first bytes of one, which are a directory. */
 struct tree_place {
 	const char *path;
 	size_t len, dir_len; /* of it, and of the directory above it */
@@ -28,8 +29,8 @@ struct tree_places {
 	size_t n, cap;
 };
 
-/* Returns the order of a byte of a name: where the name ends comes first,
- * whatever bytes are in it. */
+/* Returns the order of a byte of a name: the end of a name comes first,
+ * whatever bytes names have. */
 static unsigned place_order_at(const struct tree_place *p, size_t i)
 {
 	return i >= p->len ? 0 : p->path[i] == '/' ? 1 :
@@ -72,7 +73,7 @@ static int places_add(struct tree_places *p, const struct rsh_path *path)
 	return 0;
 }
 
-/* A directory was added with each of its files. */
+/* Drops doubles, since a directory was added with each of its files. */
 static int places_merge(struct tree_places *p)
 {
 	size_t kept = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/reshard.c - names, node numbers, attributes and bodies of a conversion's
- * files.  Leaves are ranks or parts, and the map of parts after them. */
+/* vfs/reshard.c gives a conversion's files their names, node numbers,
+ * attributes and bodies.  Leaves are ranks or parts, and the map of parts comes
+ * after them. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -15,8 +16,8 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* Directory and file of each rank in turn; without ranks the map has the number
- * of the first directory. */
+/* Nodes are the directory and the file of each rank in turn; without ranks the
+ * map has the number of the first directory. */
 #define FIRST_DIR (RSH_VFS_ROOT + 1)
 #define FIRST_FILE (RSH_VFS_ROOT + 2)
 
@@ -37,7 +38,7 @@ static bool is_newer(const struct timespec *a, const struct timespec *b)
 					a->tv_nsec > b->tv_nsec;
 }
 
-/* A file is readable by whom all of its sources are. */
+/* A file is readable for those who may read all of its sources. */
 static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 			    struct rsh_vfs_file *f)
 {

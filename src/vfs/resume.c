@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/resume.c - the tree of a job's newest checkpoints. */
+/* vfs/resume.c makes the tree of a job's newest checkpoints. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -19,7 +19,8 @@ struct resumed_tree {
 	struct rsh_resume *resume;
 	struct rsh_plan *plan; /* a file for each entry */
 	struct rsh_reader *reader;
-	const struct rsh_resume_entry *entries; /* its; they are the leaves */
+	const struct rsh_resume_entry *entries; /* of `resume`; their numbers
+						 * are the leaves */
 };
 
 static const struct resumed_tree *resumed_tree(const struct rsh_vfs *v)

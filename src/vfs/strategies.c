@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/strategies.c - the strategies of a conversion, loaded or derived. */
+/* vfs/strategies.c loads or derives the strategies of a conversion. */
 #include "config.h"
 
 #include "rsh/source/strategies.h"
@@ -17,7 +17,7 @@ static int strategies_load(const struct rsh_vfs_config *cfg,
 		0;
 }
 
-/* What is wanted is worked out of what there is. */
+/* Derives the destination's strategy from the source's. */
 static int derive_from(const struct rsh_vfs_config *cfg,
 		       const struct rsh_derive_shapes *shapes,
 		       struct rsh_names *names, const struct rsh_strategy *src,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* vfs/tree.c finds nodes in the rows of a tree.
  *
- * Rows are few, or as many as directories, and the kernel remembers for a day
- * what it was told: they are looked at one after the other. */
+ * There are few rows, or as many as directories, and the kernel remembers for a
+ * day what it was told: so they are looked at one after the other.
+ */
 #include "config.h"
 
 #include "tree_i.h"
@@ -48,7 +49,7 @@ static struct rsh_node row_node(const struct rsh_row *row, uint32_t i)
 	};
 }
 
-/* Whether `number` is one of first, first + step ..; *i is which. */
+/* Returns whether `number` is one of first, first + step ..; *i says which. */
 static bool is_counted(uint64_t number, uint64_t first, uint64_t step,
 		       uint32_t n, uint32_t *i)
 {
@@ -59,7 +60,7 @@ static bool is_counted(uint64_t number, uint64_t first, uint64_t step,
 	return true;
 }
 
-/* The nodes of a row that stand in the directory: how many, from *i on. */
+/* Returns how many nodes of a row stand in the directory, from *i on. */
 static uint32_t row_children(const struct rsh_row *row, uint64_t dir,
 			     uint32_t *i)
 {
@@ -121,7 +122,7 @@ int rsh_node_name(const struct rsh_node *node, char *name, size_t max)
 			row->digits, row->from + node->i, row->after);
 }
 
-/* Which node of a row that counts could have the name. */
+/* Finds the node that could have the name in a row whose names are counted. */
 static bool row_guess(const struct rsh_row *row, const char *name, uint32_t *i)
 {
 	const size_t n = strlen(row->before);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/tree_i.h - a tree of virtual nodes, which are directories, files and
- * links, found by number and by name; for this room only.
+/* vfs/tree_i.h has a tree of virtual nodes, which are directories, files and
+ * links, found by number and by name; it is for this room only.
  *
- * What is stored is not nodes but rows of them: nodes that follow each other in a
- * directory, or of which one stands in each of many directories.  The names of a
- * row are a list, or are counted, and so are the numbers: a job of any size has
- * two rows,
+ * What is stored is not nodes but rows of them: nodes that follow each other in
+ * a directory, or of which one stands in each of many directories.  The names
+ * of a row are a list, or are counted, and so are the numbers: a job of any
+ * size has two rows,
  *
  *   rank_0   rank_1   rank_2  ..   nodes 2, 4, 6 ..  in the root, which is 1
  *   f0.ckpt  f1.ckpt  f2.ckpt ..   nodes 3, 5, 7 ..  in 2, 4, 6 ..
  *
- * and a tree of files that others have named has a row a directory.  What a file
- * or a link is, only the tree's owner knows, who numbers them as leaves.
+ * and a tree of files that others have named has a row a directory.  What a
+ * file or a link is, only the tree's owner knows, who numbers them as leaves.
  *
- * Built once, immutable afterwards. */
+ * A tree is built once and never changes afterwards. */
 #ifndef RSH_VFS_TREE_I_H
 #define RSH_VFS_TREE_I_H
 
@@ -25,7 +25,7 @@
 
 #include "rsh/util/arena.h"
 
-/* That of a directory. */
+/* A directory has no leaf, and this number in place of one. */
 #define RSH_NO_LEAF UINT32_MAX
 
 enum rsh_node_kind { RSH_NODE_DIR, RSH_NODE_FILE, RSH_NODE_LINK };
@@ -39,11 +39,12 @@ struct rsh_item {
 struct rsh_row {
 	uint32_t n;
 	uint64_t first, step; /* node i has the number first + i * step */
-	/* All stand in `parent`; or, if `apart` is not 0, each by itself in the
-	 * directory parent + i * apart. */
+	/* If `apart` is 0 all nodes stand in `parent`, or else node i by itself
+	 * in the directory parent + i * apart. */
 	uint64_t parent, apart;
-	/* [n]; NULL: node i is called `before`, from + i with so many digits
-	 * at least, `after`, and is a directory or leaf + i. */
+	/* These are the n nodes.  If it is NULL, the name of node i is
+	 * `before`, then from + i with at least so many digits, then `after`;
+	 * node i is a directory or leaf + i. */
 	const struct rsh_item *items;
 	const char *before, *after;
 	uint32_t from;
@@ -52,13 +53,13 @@ struct rsh_row {
 	uint32_t leaf;
 };
 
-/* All zero is a tree without a node. */
+/* A tree that is all zero has no node. */
 struct rsh_tree {
 	uint64_t root;
-	uint64_t above; /* what ".." of the root is */
+	uint64_t above; /* the node that ".." of the root is */
 	uid_t uid;      /* of all nodes */
 	gid_t gid;
-	mode_t dir_mode; /* of all directories: permission bits */
+	mode_t dir_mode; /* permission bits of all directories */
 	struct timespec dir_mtime;
 
 	struct rsh_row *rows;
@@ -72,10 +73,11 @@ struct rsh_node {
 	enum rsh_node_kind kind;
 	uint32_t leaf;
 	const struct rsh_row *row; /* NULL: the root */
-	uint32_t i;                /* in the row */
+	uint32_t i;                /* its place in the row */
 };
 
-/* Rows of one directory are listed as they were added.  0 or -ENOMEM. */
+/* Rows of one directory are listed as they were added.  Returns 0 or
+ * -ENOMEM. */
 int rsh_tree_add(struct rsh_tree *t, const struct rsh_row *row);
 void rsh_tree_clear(struct rsh_tree *t);
 
@@ -84,25 +86,26 @@ struct rsh_path {
 	enum rsh_node_kind kind;
 	uint32_t leaf;
 };
-/* Adds all nodes of a tree without any: the paths and the directories above them,
- * numbered by depth and then by name.  0, -ENOMEM, or -EEXIST when a path is
- * there twice, or is a directory as well (paths.c). */
+/* Adds all nodes of a tree that has none yet: the paths and the directories
+ * above them, numbered by depth and then by name.  Returns 0, -ENOMEM, or
+ * -EEXIST when a path is there twice, or is a directory as well (paths.c). */
 int rsh_tree_add_paths(struct rsh_tree *t, const struct rsh_path *paths,
 		       size_t n);
 
-/* False if there is none of that number. */
+/* Returns false if no node has that number. */
 bool rsh_tree_node(const struct rsh_tree *t, uint64_t number,
 		   struct rsh_node *out);
-/* Child number i of a directory; false past the last. */
+/* Gives child number i of a directory; returns false past the last. */
 bool rsh_tree_child(const struct rsh_tree *t, uint64_t dir, uint64_t i,
 		    struct rsh_node *out);
-/* The number of the child of that name; 0: there is none. */
+/* Returns the number of the child of that name, or 0 if there is none. */
 uint64_t rsh_tree_find(const struct rsh_tree *t, uint64_t dir,
 		       const char *name);
-/* Children that are directories. */
+/* Returns how many children are directories. */
 uint32_t rsh_tree_n_dirs(const struct rsh_tree *t, uint64_t dir);
 uint64_t rsh_tree_n_nodes(const struct rsh_tree *t);
-/* Of another node than the root; as snprintf(). */
+/* Writes the name of a node that is not the root; returns what snprintf()
+ * does. */
 int rsh_node_name(const struct rsh_node *node, char *name, size_t max);
 
 #endif

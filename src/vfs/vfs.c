@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/vfs.c - the functions of vfs.h: nodes are looked for in the two trees of a
- * mount, and of leaves their owner is asked. */
+/* vfs/vfs.c has the functions of vfs.h: it looks for nodes in the two trees of
+ * a mount, and asks their owner about leaves. */
 #include "config.h"
 
 #include "vfs_i.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What stdio and the like use as their buffer's size. */
+/* stdio and the like use this as their buffer's size. */
 #define PREFERRED_IO_BYTES (128 * 1024)
 #define STAT_BLOCK_BYTES 512
 #define STATFS_BLOCK_BYTES 4096
@@ -67,7 +67,7 @@ uint64_t rsh_vfs_lookup(const struct rsh_vfs *v, uint64_t parent,
 	return rsh_tree_find(vfs_tree_with(v, parent), parent, name);
 }
 
-/* What all nodes have in common. */
+/* Fills in what all nodes have in common. */
 static void vfs_fill_stat(struct stat *st, const struct rsh_tree *t,
 			  uint64_t node, const struct rsh_leaf *leaf)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/copy.h - what exporting and verifying have in common: who is asked to
- * stop and told how far things are. */
+/* copy/copy.h has what exporting and verifying have in common: by this struct a
+ * caller stops the work and is told how far it is. */
 #ifndef RSH_COPY_COPY_H
 #define RSH_COPY_COPY_H
 
@@ -9,10 +9,12 @@
 #include <stdint.h>
 
 struct rsh_copy_control {
-	/* Once it is set all work ends soon, with -EINTR; NULL: never. */
+	/* Once this flag is set all work ends soon, with -EINTR; NULL: it never
+	 * is. */
 	const atomic_bool *stop;
-	/* Called once it is known how many bytes will be gone through, and then
-	 * as they are, from any thread; both may be NULL. */
+	/* `begin` is called once it is known how many bytes will be gone
+	 * through, and `progress` then for bytes as they are, from any thread;
+	 * both may be NULL. */
 	void (*begin)(void *ctx, uint64_t total);
 	void (*progress)(void *ctx, uint64_t bytes);
 	void *ctx;
@@ -20,7 +22,7 @@ struct rsh_copy_control {
 	unsigned readahead; /* as rsh_streams_options.max_loads */
 };
 
-/* What a manifest is called that has no other name. */
+/* A manifest that is given no other name is called this. */
 #define RSH_MANIFEST_NAME "reshardfs-manifest.jsonl"
 
 #endif

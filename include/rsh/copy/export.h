@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/export.h - a virtual tree as real files.
+/* copy/export.h offers to write a virtual tree as real files.
  *
  * A file is written under a temporary name in its directory, synced, and only
  * then given its own; whatever happens, under its own name it is whole.  What
  * is finished is recorded beside the manifest to be, so that an export that was
  * killed goes on where it was.
+ *
+ * Threads: one export is run by one caller, and starts threads of its own.
+ * Several exports may run at once, but not into one manifest.
  */
 #ifndef RSH_COPY_EXPORT_H
 #define RSH_COPY_EXPORT_H
@@ -13,25 +16,25 @@
 #include "rsh/vfs/vfs.h"
 
 struct rsh_export_options {
-	const char *dir;      /* made if it is not there; its parent is */
+	const char *dir;      /* made if it is not there; its parent must be */
 	const char *manifest; /* NULL: RSH_MANIFEST_NAME in dir */
-	const bool *wanted;   /* [file of the conversion]; NULL: all */
+	const bool *wanted;   /* [file of the plan]; NULL: all */
 	bool verify;    /* read what was written, or found, and compare */
 	bool overwrite; /* replace files that are not of this export */
 	struct rsh_copy_control control;
 };
 
 struct rsh_export_result {
-	uint32_t n_written, n_kept; /* kept: they were there already */
+	uint32_t n_written, n_kept; /* kept are those that were there already */
 	uint32_t n_lost; /* left out: their slices cannot be had */
 	uint32_t n_left; /* not begun, after a failure */
 	uint64_t bytes_written, bytes_kept;
-	char *manifest;  /* path, from malloc */
+	char *manifest;  /* its path, from malloc */
 };
 
-/* Exports the tree, which is that of a conversion, made with `cfg`.  0, or
- * -errno with a sentence; *out is filled as far as it went, and to be cleared.
- * Besides what reading and writing give:
+/* Exports the tree, which is that of a conversion, made with `cfg`.  Returns 0,
+ * or -errno with a sentence; *out is filled as far as it went, and to be
+ * cleared in any case.  Besides what reading and writing give it returns:
  *   -EINVAL  the directory is SOURCE or below it
  *   -EEXIST  a file is there that this export did not write
  *   -EBUSY   another export writes there now

@@ -1,29 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/verify.h - are bytes what they should be?  Four questions: source files
- * by themselves, a tree of files by the plan, the plan by a manifest, and files
- * by a manifest.
+/* copy/verify.h tells whether bytes are what they should be.  It answers four
+ * questions: on source files by themselves, a tree of files by the plan, the
+ * plan by a manifest, and files by a manifest.
  *
- * What is wrong is no failure of the question: it is told in the answer. */
+ * What is wrong is no failure of the question: it is told in the answer.
+ *
+ * Threads: a question is asked by one caller, and starts threads of its own.
+ */
 #ifndef RSH_COPY_VERIFY_H
 #define RSH_COPY_VERIFY_H
 
 #include "rsh/copy/copy.h"
 #include "rsh/vfs/vfs.h"
 
-/* One thing that is wrong. */
+/* A problem is one thing that is wrong. */
 struct rsh_problem {
-	char *path;   /* of the file, or "rank N" that has none */
-	char *record; /* in which record; NULL: not known */
+	char *path;   /* path of the file, or "rank N" that has none */
+	char *record; /* the record in which it is; NULL: not known */
 	bool placed;  /* the offset is known */
-	uint64_t offset; /* in the file: the first byte that differs, or where
-			  * the record begins */
+	uint64_t offset; /* in the file: that of the first byte that differs, or
+			  * of the record's begin */
 	char *what;
 };
 
-/* All zero is an empty answer. */
+/* An answer that is all zero is an empty one. */
 struct rsh_answer {
-	uint32_t n_files; /* looked at */
-	uint64_t bytes;   /* of these */
+	uint32_t n_files; /* files that were looked at */
+	uint64_t bytes;   /* bytes of these files */
 	uint32_t n_replicas; /* slices compared with that of another rank */
 	uint32_t n_made_up;  /* ranks without a file that others stand in for */
 	bool another;     /* the manifest is of another conversion */
@@ -32,34 +35,36 @@ struct rsh_answer {
 };
 void rsh_answer_clear(struct rsh_answer *a);
 
-/* All return 0 once the answer is known, or -errno with a sentence; *out, which
- * has to be empty before, is to be cleared in any case. */
+/* All functions below return 0 once the answer is known, or -errno with a
+ * sentence; *out, which has to be empty before, is to be cleared in any
+ * case. */
 
-/* The chosen files of a source: structure, CRC, and that all content can be
- * read.  With the strategy, which may be NULL, also that no rank's file is
- * missing whose slices no other has, and that ranks which hold one slice hold
- * the same bytes. */
+/* Verifies the chosen files of a source: structure, CRC, and that all content
+ * can be read.  With the strategy, which may be NULL, it also finds ranks
+ * without a file whose slices no other rank has, and ranks which hold one slice
+ * but not the same bytes. */
 int rsh_verify_source(const struct rsh_source *source,
 		      const struct rsh_strategy *strategy,
 		      struct rsh_names *names,
 		      const struct rsh_copy_control *control,
 		      struct rsh_answer *out, struct rsh_error *err);
 
-/* What a virtual tree is compared with; both may be NULL. */
+/* Says what a virtual tree is compared with; `tree` and `manifest` may be
+ * NULL. */
 struct rsh_verify_options {
 	const char *tree;     /* directory of files */
 	const char *manifest; /* of an earlier run */
-	const char *write;    /* a manifest to be written; NULL: none */
-	bool overwrite;       /* one of another conversion */
-	const bool *wanted;   /* [file of the conversion]; NULL: all */
+	const char *write;    /* path of a manifest to be written; NULL: none */
+	bool overwrite;       /* replace a manifest of another conversion */
+	const bool *wanted;   /* [file of the plan]; NULL: all */
 	struct rsh_copy_control control;
 };
-/* The tree was made with `cfg`. */
+/* Verifies a tree, which was made with `cfg`. */
 int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    const struct rsh_verify_options *o, struct rsh_answer *out,
 		    struct rsh_error *err);
 
-/* The files of a directory. */
+/* Verifies the files of a directory by a manifest, without a source. */
 int rsh_verify_files(const char *manifest, const char *dir,
 		     const struct rsh_copy_control *control,
 		     struct rsh_answer *out, struct rsh_error *err);

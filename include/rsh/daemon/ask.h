@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* daemon/ask.h - reading what a mount tells about itself. */
+/* daemon/ask.h lets commands read what a mount tells about itself. */
 #ifndef RSH_DAEMON_ASK_H
 #define RSH_DAEMON_ASK_H
 
@@ -7,12 +7,13 @@
 
 #include "rsh/util/error.h"
 
-/* The JSON of a file of the control directory of the mount on `path`, to be
- * dropped.  0 or -errno with a sentence: -EINVAL if that is no mount of ours.
- * Waits for the mount's daemon. */
+/* Reads the JSON of a file of the control directory of the mount on `path`,
+ * which is the caller's to drop.  Returns 0, or -errno with a sentence: -EINVAL
+ * if that is no mount of ours.  It waits for the mount's daemon.  Any thread
+ * may call it. */
 int rsh_ask(const char *path, const char *name, json_t **out,
 	    struct rsh_error *err);
-/* That sentence; -EINVAL. */
+/* Sets that sentence; returns -EINVAL. */
 int rsh_ask_refuse(const char *path, struct rsh_error *err);
 
 #endif

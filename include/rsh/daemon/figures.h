@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* daemon/figures.h - what a mount counts: one table from which its statistics
- * as JSON and as Prometheus text are made, and by others a table for people. */
+/* daemon/figures.h says what a mount counts: there is one table, from which its
+ * statistics as JSON and as Prometheus text are made, and by others a table for
+ * people.  The table is constant, and any thread may use it. */
 #ifndef RSH_DAEMON_FIGURES_H
 #define RSH_DAEMON_FIGURES_H
 
@@ -13,34 +14,34 @@
 #include "rsh/read/stream.h"
 #include "rsh/store/io.h"
 
-/* Everything at one moment. */
+/* Has all figures at one moment. */
 struct rsh_figures {
 	uint64_t uptime_ns;
-	uint64_t errors, warnings; /* of the log */
+	uint64_t errors, warnings; /* messages in the log */
 	uint64_t failed_files;     /* source files that cannot be read */
-	uint64_t outages, unreachable; /* so far, and whether there is one */
+	uint64_t outages, unreachable; /* so far; 1 while there is one */
 	struct rsh_stream_stats streams;
 	struct rsh_store_io_stats io;
 };
 
-/* Adds an object for each group of figures; that of the cache is null where
- * there is none.  0 or -ENOMEM. */
+/* Adds an object for each group of figures to `to`; that of the cache is null
+ * where there is no cache.  Returns 0 or -ENOMEM. */
 int rsh_figures_json(const struct rsh_figures *f, json_t *to);
-/* The exposition format of Prometheus, version 0.0.4. */
+/* Writes the exposition format of Prometheus, version 0.0.4. */
 void rsh_figures_metrics(const struct rsh_figures *f, FILE *to);
 
 enum rsh_figure_unit { RSH_FIGURE_NUMBER, RSH_FIGURE_BYTES, RSH_FIGURE_NS };
 
 struct rsh_figure {
-	const char *group, *key; /* in JSON */
-	const char *metric;      /* after "reshardfs_" */
+	const char *group, *key; /* names in JSON */
+	const char *metric;      /* its name after "reshardfs_" */
 	const char *labels;      /* NULL: none */
 	const char *help;
-	size_t at; /* in struct rsh_figures */
+	size_t at; /* its place in struct rsh_figures */
 	enum rsh_figure_unit unit;
 };
 
-/* In the order in which they are printed. */
+/* Returns the figures in the order in which they are printed. */
 const struct rsh_figure *rsh_figure_table(size_t *n);
 
 #endif

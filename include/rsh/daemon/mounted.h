@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* daemon/mounted.h - what is mounted on a path, by the kernel's table: no mount
- * is touched, for its daemon may be gone or hang; and taking it down. */
+/* daemon/mounted.h tells what is mounted on a path, and takes it down.  It goes
+ * by the kernel's table and touches no mount, for the daemon of a mount may be
+ * gone or hang.
+ *
+ * Threads: any thread may look what is mounted; what unmounts starts processes,
+ * and is for commands with one thread.  Errors are -errno.
+ */
 #ifndef RSH_DAEMON_MOUNTED_H
 #define RSH_DAEMON_MOUNTED_H
 
@@ -11,37 +16,37 @@
 
 struct rsh_mounted {
 	char path[PATH_MAX];   /* absolute and without links */
-	unsigned n;            /* one on top of the other; 0: none */
-	char type[128];        /* of the topmost, "" if there is none */
-	char source[PATH_MAX]; /* what its file system says it is made of */
+	unsigned n;            /* mounts on top of one another; 0: none */
+	char type[128];        /* that of the topmost, "" if there is none */
+	char source[PATH_MAX]; /* what the topmost says it is made of */
 };
 
-/* 0 or -errno. */
+/* Returns 0 or -errno. */
 int rsh_mounted_find(const char *path, struct rsh_mounted *out);
 
 /* ---- taking it down ---- */
 
 /* Unmounts what is mounted on `path`, an absolute one without links in it, as
- * root or by fusermount3; `lazy`: also what is in use.  0 or -errno with a
- * sentence. */
+ * root or by fusermount3; with `lazy` also what is in use.  Returns 0 or -errno
+ * with a sentence. */
 int rsh_unmount(const char *path, bool lazy, struct rsh_error *err);
 
 /* Before it mounts, the daemon takes a mark on the directory that it will
  * cover, which lasts as long as the process does: a shared flock(2), on what it
- * has opened while it still could.  Best effort: without it `umount` does not
- * wait. */
+ * has opened while it still could.  The mark may fail: without it `umount` does
+ * not wait. */
 int rsh_unmount_mark_open(const char *mountpoint);
 void rsh_unmount_mark(int fd);
 
 /* Waits until what has covered `path` has no daemon that holds such a mark.
- * False if one does after so many seconds. */
+ * Returns false if a daemon still holds one after so many seconds. */
 bool rsh_unmount_wait(const char *path, unsigned seconds);
 
 /* ---- where its source or daemon hangs ---- */
 
-/* Takes what is mounted on `path`, a mount of reshardfs, from the tree, lets all
- * who wait for it get errors, and ends its daemon.  0 or -errno with a sentence;
- * -ETIMEDOUT: all but the last. */
+/* Takes what is mounted on `path`, a mount of reshardfs, from the tree, lets
+ * all who wait for it get errors, and ends its daemon.  Returns 0 or -errno
+ * with a sentence; with -ETIMEDOUT all was done but for the last. */
 int rsh_unmount_force(const char *path, struct rsh_error *err);
 
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/dialects.h - the frameworks whose jobs --resume knows, each a small
- * file: its names, what makes a step whole, what is shown of it.  (How trees are
- * resharded is converter/conversion.h.)
+/* dialects/dialects.h offers the frameworks whose jobs --resume knows.  Each is
+ * a small file that says which names mean what, what makes a step whole and
+ * what is shown of it.  (How trees are resharded is converter/conversion.h.)
  *
- * The engine that finds, orders and chooses is source/resume.h.  What a
+ * The engine that finds, orders and chooses is source/resume.h; it is handed
+ * the dialects, which are constant and may be used by any thread.  What a
  * conversion reads of names, those of ModelCheckpoint, is in source/step.h, on
  * which the dialect of MindSpore stands.
  */
@@ -17,7 +18,7 @@ extern const struct rsh_step_dialect rsh_torch_dialect;
 extern const struct rsh_step_dialect rsh_tensorflow_dialect;
 extern const struct rsh_step_dialect rsh_megatron_dialect;
 
-/* All of them; NULL ends the list. */
+/* This list holds all of them; NULL ends it. */
 extern const struct rsh_step_dialect *const rsh_step_dialects[];
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/commands.h - the subcommands: one table from which the parser and
- * --help are made. */
+/* options/commands.h offers the subcommands: they stand in one table from which
+ * the parser and --help are made.  The table is constant, and any thread may
+ * read it. */
 #ifndef RSH_OPTIONS_COMMANDS_H
 #define RSH_OPTIONS_COMMANDS_H
 
@@ -24,7 +25,7 @@ enum rsh_command_id {
 	RSH_COMMAND_WARM,
 	RSH_COMMAND_STATS,
 	RSH_COMMAND_HELP,
-	RSH_COMMAND_LIBRARY, /* none: what libreshard takes */
+	RSH_COMMAND_LIBRARY, /* no command: what libreshard takes */
 };
 
 #define RSH_MAX_OPERANDS 4
@@ -32,26 +33,28 @@ enum rsh_command_id {
 struct rsh_command {
 	const char *name;
 	enum rsh_command_id id;
-	/* Their names in order.  One in brackets may be left out, one that ends
-	 * in "..." stands for any number of them. */
+	/* Names the operands in order.  One in brackets may be left out, one
+	 * that ends in "..." stands for any number of them. */
 	const char *operands[RSH_MAX_OPERANDS];
 	const char *summary; /* one line, after the name */
 	const char *about;   /* what --help says of it, wrapped when printed */
-	/* Takes the operands out of `o` and judges the command line as a whole;
-	 * 0, or -EINVAL with a sentence. */
+	/* Takes the operands out of `o` and judges the command line as a whole.
+	 * Returns 0, or -EINVAL with a sentence. */
 	int (*check)(struct rsh_options *o, struct rsh_error *err);
 };
 
-/* In the order of --help; the first is the one that needs no name. */
+/* Returns the commands in the order of --help; the first is the one that needs
+ * no name. */
 const struct rsh_command *rsh_command_table(size_t *n);
-/* NULL: there is none of that name. */
+/* Returns NULL if no command has that name. */
 const struct rsh_command *rsh_command_find(const char *name);
-/* The forms of `strategy`, whose names have both words and which have no check.
- */
+/* Returns the forms of `strategy`, whose names have both words and which have
+ * no check. */
 const struct rsh_command *rsh_command_forms(size_t *n);
-/* The form that `word` names, as "derive"; NULL: it is none. */
+/* Returns the form that `word` names, as "derive"; NULL if it names none. */
 const struct rsh_command *rsh_command_form(const char *word);
-/* " (did you mean NAME?)" of a word that is none but near to one, or "". */
+/* Writes " (did you mean NAME?)" for a word that is no command but near to one,
+ * or else "". */
 #define RSH_GUESS_BYTES 48
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/digest.h - what tells one conversion of a source from another. */
+/* options/digest.h tells one conversion of a source from another, for
+ * manifests. */
 #ifndef RSH_OPTIONS_DIGEST_H
 #define RSH_OPTIONS_DIGEST_H
 
 #include "rsh/options/options.h"
 
-/* A hash of all options that decide about the bytes, but for the strategies and
- * for which files of SOURCE are taken: those are told by what they hold.  Of
- * settled options.  0, or -errno with a sentence about a file that cannot be
- * read. */
+/* Hashes all options that decide about the bytes, but for the strategies and
+ * for which files of SOURCE are taken: those are told by what they hold.  The
+ * options have to be settled.  Returns 0, or -errno with a sentence about a
+ * file that cannot be read. */
 int rsh_options_digest(const struct rsh_vfs_config *cfg, uint64_t *digest,
 		       struct rsh_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/exit.h - what the program's exit status says, the same for all
- * commands. */
+/* options/exit.h says what the program's exit status means, which is the same
+ * for all commands. */
 #ifndef RSH_OPTIONS_EXIT_H
 #define RSH_OPTIONS_EXIT_H
 
@@ -14,11 +14,11 @@ enum rsh_exit {
 	RSH_EXIT_IO = 4,    /* the system refused: I/O, permission, memory */
 };
 
-/* The status that stands for 0 or -errno. */
+/* Returns the status that stands for 0 or -errno. */
 enum rsh_exit rsh_exit_of(int rc);
 
-/* Tells whoever typed the command, and the log, what is wrong; the status that
- * stands for `rc`. */
+/* Tells whoever typed the command, and the log, what is wrong; returns the
+ * status that stands for `rc`. */
 enum rsh_exit rsh_exit_failed(const struct rsh_options *o, int rc,
 			      const struct rsh_error *err);
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/options.h - the command line. */
+/* options/options.h offers the command line to all commands and to libreshard,
+ * as one struct that is filled once and read afterwards.
+ *
+ * Threads: one thread fills it; from then on any thread may read it.  What its
+ * pointers point to belongs to argv, to the caller or to the struct itself,
+ * which frees what is its own in rsh_options_clear().
+ */
 #ifndef RSH_OPTIONS_OPTIONS_H
 #define RSH_OPTIONS_OPTIONS_H
 
@@ -13,7 +19,7 @@
 
 struct rsh_command;
 
-/* Where the log goes. */
+/* Says where the log goes. */
 enum rsh_log_to {
 	RSH_LOG_TO_AUTO, /* stderr, and syslog once there is a daemon */
 	RSH_LOG_TO_STDERR,
@@ -24,7 +30,7 @@ enum rsh_log_to {
 
 enum rsh_color { RSH_COLOR_AUTO, RSH_COLOR_ALWAYS, RSH_COLOR_NEVER };
 
-/* An option of the command line. */
+/* This is an option as the command line has it. */
 struct rsh_given {
 	const char *name;
 	const char *value; /* NULL: it takes none */
@@ -33,20 +39,21 @@ struct rsh_given {
 
 struct rsh_options {
 	const struct rsh_command *command;
-	/* The form of `strategy` that is named first; NULL: none is. */
+	/* Has the form of `strategy` that is named first; NULL: none is
+	 * named. */
 	const struct rsh_command *form;
 	bool unnamed; /* the command is meant, its name was left out */
-	/* Print that and nothing else. */
+	/* One of these is to be printed, and nothing else done. */
 	bool help, help_all, version;
-	/* What the command line has beside options; of argv. */
+	/* Has what the command line has beside options; it points into argv. */
 	char **operands;
 	unsigned n_operands;
 	bool json;
 	bool quiet;
 	enum rsh_color color;
 
-	/* SOURCE, and what is to be made of it: as rsh_vfs_open() wants it once
-	 * the options are settled. */
+	/* Has SOURCE, and what is to be made of it: it is as rsh_vfs_open()
+	 * wants it once the options are settled. */
 	struct rsh_vfs_config vfs;
 	const char *mountpoint;
 	const char *checkpoint; /* NULL: not given, also below */
@@ -83,17 +90,18 @@ struct rsh_options {
 	unsigned max_threads;
 	unsigned max_idle_threads;
 
-	/* What was given, in order; values point into argv and the copies. */
+	/* Has what was given, in order; values point into argv and the
+	 * copies. */
 	struct rsh_given *given;
 	size_t n_given, cap_given;
 
-	/* Copies of -o arguments, into which the strings above point. */
+	/* Has copies of -o arguments, into which the strings above point. */
 	char **copies;
 	size_t n_copies, cap_copies;
 };
 
-/* Reads argv, which is reordered and kept, not copied.  0, or -EINVAL with a
- * sentence that names the option; `command` is set in any case, and
+/* Reads argv, which is reordered and kept, not copied.  Returns 0, or -EINVAL
+ * with a sentence that names the option; `command` is set in any case, and
  * rsh_options_clear() is due.  With `help`, `help_all` or `version` set nothing
  * else has been looked at. */
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
@@ -102,31 +110,32 @@ void rsh_options_clear(struct rsh_options *o);
 
 /* ---- the same without a command line ---- */
 
-/* The defaults, but for those of what a check wants to know whether it was
- * given; and these, after the check. */
+/* rsh_options_init() sets the defaults, but not those of options of which a
+ * check wants to know whether they were given; rsh_options_settle() sets these,
+ * after the check. */
 void rsh_options_init(struct rsh_options *o);
 void rsh_options_settle(struct rsh_options *o);
-/* One option of o->command, "name" or "name=value" as -o has it; `given` is
- * copied.  0, or -EINVAL or -ENOMEM with a sentence. */
+/* Sets one option of o->command, "name" or "name=value" as -o has it; `given`
+ * is copied.  Returns 0, or -EINVAL or -ENOMEM with a sentence. */
 int rsh_options_set(struct rsh_options *o, const char *given,
 		    struct rsh_error *err);
 
-/* Whether the option of that name was given. */
+/* Returns whether the option of that name was given. */
 bool rsh_option_given(const struct rsh_options *o, const char *name);
 
-/* "none", "derived" or the path; NULL: nothing was said. */
+/* Returns "none", "derived" or the path; NULL if nothing was said. */
 const char *rsh_strategy_text(const struct rsh_strategy_at *at);
 
-/* Whether both sides of a conversion are named. */
+/* Returns whether both sides of a conversion are named. */
 static inline bool rsh_options_convert(const struct rsh_options *o)
 {
 	return o->vfs.src.from && o->vfs.dst.from;
 }
 
-/* A copy that lives as long as the options; NULL: out of memory. */
+/* Returns a copy that lives as long as the options; NULL if memory is out. */
 char *rsh_options_keep(struct rsh_options *o, const char *text);
 
-/* Bytes of memory that the machine has. */
+/* Returns how many bytes of memory the machine has. */
 uint64_t rsh_physical_memory(void);
 
 #endif

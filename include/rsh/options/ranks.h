@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options/ranks.h - operands that name ranks: "3", or "4-7". */
+/* options/ranks.h reads operands that name ranks, "3" or "4-7", for
+ * commands. */
 #ifndef RSH_OPTIONS_RANKS_H
 #define RSH_OPTIONS_RANKS_H
 
 #include "rsh/options/options.h"
 
-/* Are operands number `skip` and up ranks?  0, or -EINVAL with a sentence. */
+/* Checks that operands number `skip` and up are ranks.  Returns 0, or -EINVAL
+ * with a sentence. */
 int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
 		    struct rsh_error *err);
-/* Marks in wanted[0..n) the ranks that those operands name; all, if there are
- * none.  0, or -EINVAL with a sentence if there is no such rank. */
+/* Marks in wanted[0..n) the ranks that those operands name, or all if there are
+ * no such operands.  Returns 0, or -EINVAL with a sentence if there is no such
+ * rank. */
 int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
 		   bool *wanted, struct rsh_error *err);
 

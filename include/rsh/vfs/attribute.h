@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/attribute.h - extended attributes of virtual files: where one comes from,
- * as text without a newline at the end.
+/* vfs/attribute.h offers the extended attributes of virtual files to whoever
+ * answers getxattr(2): they say where a file comes from, as text without a
+ * newline at the end.
  *
  *   user.reshardfs.sources       paths of the source files that its bytes come
  *                                from, one a line
  *   user.reshardfs.replicas      of a sharded source: for each source rank that
- *                                was chosen, in a line, "RANK:" and the ranks
+ *                                was chosen, in a line, "rank N:" and the ranks
  *                                that hold the same
  *   user.reshardfs.step          the checkpoint that was taken
- *   user.reshardfs.record_count  of its records
- *   user.reshardfs.xxh3          see digest.h; not listed, since whoever copies
+ *   user.reshardfs.record_count  how many records the file has
+ *   user.reshardfs.xxh3          as digest.h says; not listed, since who copies
  *                                attributes would have every file read
  *
  * A file has those that mean something for it, the root has the step.  Other
  * directories and links have none.  Paths and step are escaped (util/text.h).
- * Any thread.
+ * Threads: any thread may ask.
  */
 #ifndef RSH_VFS_ATTRIBUTE_H
 #define RSH_VFS_ATTRIBUTE_H
@@ -24,17 +25,19 @@
 #define RSH_ATTRIBUTE_NAME_STEP "user.reshardfs.step"
 #define RSH_ATTRIBUTE_XXH3 "user.reshardfs.xxh3"
 
-/* Room for the names of all. */
+/* The names of all attributes fit into so many bytes. */
 #define RSH_ATTRIBUTE_NAMES_MAX 256
 
 /* Writes the names, each with its NUL, as listxattr(2) wants them; returns
  * their bytes. */
 size_t rsh_vfs_attribute_names(const struct rsh_vfs *v, uint64_t node,
 			       char names[RSH_ATTRIBUTE_NAMES_MAX]);
-/* The value, from malloc, and its length.  0, -ENODATA or -ENOMEM. */
+/* Gives the value, from malloc, and its length.  Returns 0, -ENODATA or
+ * -ENOMEM. */
 int rsh_vfs_attribute(const struct rsh_vfs *v, uint64_t node, const char *name,
 		      char **value, size_t *length);
-/* The step as it is, not escaped, from malloc.  0, -ENODATA or -ENOMEM. */
+/* Gives the step as it is, not escaped, from malloc.  Returns 0, -ENODATA or
+ * -ENOMEM. */
 int rsh_vfs_step(const struct rsh_vfs *v, char **step);
 
 #endif

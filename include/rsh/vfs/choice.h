@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/choice.h - which parameters are wanted: --only and --drop. */
+/* vfs/choice.h tells which parameters are wanted, for --only and --drop.  A
+ * choice never changes once it is made, so any thread may ask it. */
 #ifndef RSH_VFS_CHOICE_H
 #define RSH_VFS_CHOICE_H
 
@@ -9,12 +10,13 @@
 
 struct rsh_choice;
 
-/* Compiles the expressions, either of which may be NULL; *out is NULL if both
- * are.  0 or -EINVAL with a sentence that names the option and the fault. */
+/* Compiles the expressions, either of which may be NULL; *out is the caller's,
+ * and NULL if both are.  Returns 0, -EINVAL with a sentence that names the
+ * option and the fault, or -ENOMEM. */
 int rsh_choice_new(const char *only, const char *drop, struct rsh_choice **out,
 		   struct rsh_error *err);
 void rsh_choice_free(struct rsh_choice *c);
-/* Any thread. */
+/* Returns whether the name is wanted; `c` must not be NULL. */
 bool rsh_choice_wants(const struct rsh_choice *c, const char *name);
 
 #endif

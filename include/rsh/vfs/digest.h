@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vfs/digest.h - the XXH3 (64 bits, no seed) of virtual files, computed when it
- * is asked for.
+/* vfs/digest.h offers the XXH3 (64 bits, no seed) of virtual files, computed
+ * when it is asked for.
  *
  * One thread, which lives as long as somebody waits, reads one file after the
  * other as any reader does; whoever asks does not wait in the call.  What was
@@ -19,24 +19,25 @@
 
 struct rsh_digests;
 
-/* How one who waits is spoken with. */
+/* By these calls one who waits is spoken with. */
 struct rsh_digest_calls {
-	/* Asked every MiB: whether the answer is no longer wanted.  Nobody is
-	 * asked after having been answered. */
+	/* Is called every MiB and returns true if the answer is no longer
+	 * wanted.  It is not called again after `answer`. */
 	bool (*gave_up)(void *ctx);
-	/* Called once: 0 and the digest, -EINTR after giving up or when all
-	 * ends, or what reading has failed with. */
+	/* Is called once: with 0 and the digest, with -EINTR after giving up or
+	 * when all ends, or with what reading has failed with. */
 	void (*answer)(void *ctx, int rc, uint64_t xxh3);
 };
 
-/* The tree and the streams have to outlive the digests.  0 or -errno. */
+/* The tree and the streams have to outlive the digests.  Returns 0 or
+ * -errno. */
 int rsh_digests_new(const struct rsh_vfs *vfs, struct rsh_streams *streams,
 		    struct rsh_digests **out);
-/* Answers those who still wait; nobody may ask from now on.  False if the
- * thread has not come back from its source after a while: the digests and the
- * streams must then stay as they are. */
+/* Answers those who still wait; nobody may ask from now on.  Returns false if
+ * the thread has not come back from its source after a while: the digests and
+ * the streams must then stay as they are. */
 bool rsh_digests_stop(struct rsh_digests *d);
-/* Stops them, and waits for that as long as it takes. */
+/* Stops the digests, and waits for that as long as it takes. */
 void rsh_digests_free(struct rsh_digests *d);
 
 /* Asks for the digest of a file; the answer may come before this returns. */
