@@ -190,8 +190,10 @@ int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err)
 	/* LeakSanitizer has to trace the process. */
 	if (serves_others(o) && !IS_SANITIZED)
 		prctl(PR_SET_DUMPABLE, 0);
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+		rsh_log_warning("not confined: %s", strerror(errno));
 		return 0;
+	}
 	rc = confine_process(o, &files, &calls, err);
 	if (rc == 0)
 		rsh_log_info("confined: no new privileges, %s, %s",

@@ -106,10 +106,12 @@ int rsh_option_take(struct rsh_options *o, const struct rsh_option *def,
 	if (def->name && rsh_grow(&o->given, &o->cap_given, o->n_given + 1,
 				  sizeof(*o->given)))
 		return rsh_error_nomem(err);
-	if (def->name)
-		o->given[o->n_given++] = (struct rsh_given){
+	if (def->name) {
+		o->given[o->n_given] = (struct rsh_given){
 			def->name, def->arg ? value : NULL, o->n_given,
 		};
+		o->n_given++;
+	}
 	return def->set(o, def, value, err);
 }
 

@@ -64,19 +64,21 @@ static int plan_read(const struct rsh_body *b, struct rsh_target *to,
 		     size_t len, uint64_t offset)
 {
 	const struct rsh_reader *r = b->of;
+	const struct rsh_store *store = rsh_source_store(r->source);
 
 	if (rsh_plan_is_lost(r->plan, b->file)) {
-		r->options.tell_lost(r->options.ctx, b->file);
+		if (r->options.tell_lost)
+			r->options.tell_lost(r->options.ctx, b->file);
 		return -EIO;
 	}
 	for (int i = 0; r->options.replicas && i < MOST_ATTEMPTS; i++) {
-		const unsigned marks = rsh_store_n_marks(rsh_source_store(r->source));
+		const unsigned marks = rsh_store_n_marks(store);
 		const int rc = plan_walk(r, b->file, to, len, offset,
-					 rsh_store_failed(rsh_source_store(r->source)));
+					 rsh_store_failed(store));
 
 		if (rc == 0 || rc == -ENOMEM)
 			return rc;
-		if (marks == rsh_store_n_marks(rsh_source_store(r->source)))
+		if (marks == rsh_store_n_marks(store))
 			break;
 	}
 	return plan_walk(r, b->file, to, len, offset, NULL);
@@ -90,14 +92,14 @@ struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)
 	};
 }
 
-int rsh_reader_new(const struct rsh_plan *c, struct rsh_source *s,
+int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out)
 {
 	struct rsh_reader *r = malloc(sizeof(*r));
 
 	if (!r)
 		return -ENOMEM;
-	*r = (struct rsh_reader){ .plan = c, .source = s, .options = *o };
+	*r = (struct rsh_reader){ .plan = p, .source = s, .options = *o };
 	if (rsh_gathers_new(s, &r->gathers)) {
 		free(r);
 		return -ENOMEM;

@@ -64,7 +64,7 @@ struct rsh_reader_options {
 };
 
 /* The plan and the source have to outlive the reader.  Returns 0 or -ENOMEM. */
-int rsh_reader_new(const struct rsh_plan *c, struct rsh_source *s,
+int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out);
 /* No read may be running when the reader is freed. */
 void rsh_reader_free(struct rsh_reader *r);
