@@ -156,8 +156,8 @@ static bool find_box(const struct rsh_walk *w, const struct rsh_box *slice,
 	return true;
 }
 
-/* Remembers that some cells cannot be had; the sentence is about the file of the
- * lowest number. */
+/* Remembers that some cells cannot be had; the sentence is about the file of
+ * the lowest number. */
 static int lose_cells(struct need *n, uint32_t shown,
 		      struct rsh_virtual_file *f, struct rsh_error *err)
 {

@@ -2,9 +2,9 @@
 /* plan/walk.c makes the walk of a shown tensor, once: which of its dimensions
  * are taken as one, and how those of each part follow them.
  *
- * Neighbouring dimensions along which the cells of both sides begin and end alike
- * are one span, in which units follow each other on both sides.  stand.c, which
- * goes along it, has an example. */
+ * Neighbouring dimensions along which the cells of both sides begin and end
+ * alike are one span, in which units follow each other on both sides.  stand.c,
+ * which goes along it, has an example. */
 #include <errno.h>
 #include <string.h>
 
