@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c begins a plan as MindSpore's converter would: it decides
- * how the job is taken, plans one destination stage after the other, and answers
- * what the plan asks of it later. */
+/* converter/conversion.c begins a plan as MindSpore's converter would: it
+ * decides how the job is taken, plans one destination stage after the other,
+ * and answers what the plan asks of it later. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>

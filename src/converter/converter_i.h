@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/converter_i.h - what the files of converter/ share: the job at hand,
- * in the words of MindSpore's converter.
+/* converter/converter_i.h - what the files of converter/ share: the job at
+ * hand, in the words of MindSpore's converter.
  *
  * Words: a parameter is *handled* when it is resharded, and *copied* when one
  * source file's record is taken as it is; a *block* is a destination stage; the
@@ -77,7 +77,7 @@ struct rsh_converter {
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool remove_redundancy;
-	bool filtered;        /* some names may be unwanted */
+	bool filtered;        /* the options say which names are wanted */
 	bool *unwanted;       /* [name]: it is left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */
 	bool joined;            /* rank 0's index is of several files */

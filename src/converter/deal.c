@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/deal.c deals parameters out among the ranks that hold the same slices.
+/* converter/deal.c deals parameters out among the ranks that hold the same
+ * slices.
  *
  * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each
  * group of replicas keep a parameter: those of one group, in the order of their

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/loads.c marks the source files that the converter would load for one
- * destination rank.  The order of the records follows from these (order.c).
+/* converter/loads.c marks the source files that the converter would load for
+ * one destination rank.  The order of the records follows from these (order.c).
  *
  * A key is a source rank within its stage.  Keys come from each pair of layouts
  * that occurs (converter/redistribution.c), or, where the converter refuses a

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/lookup.c answers which file a copied record is taken from.  It is asked
- * while planning and again while reading, so that both get the same answer. */
+/* converter/lookup.c answers which file a copied record is taken from.  It is
+ * asked while planning and again while reading, so that both get the same
+ * answer. */
 #include <string.h>
 
 #include "converter_i.h"
@@ -34,8 +35,8 @@ bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 	return true;
 }
 
-/* A shared parameter may be cut otherwise in another stage: its slices there are
- * not those of the layout that counts. */
+/* A shared parameter may be cut otherwise in another stage: its slices there
+ * are not those of the layout that counts. */
 bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
 		    uint32_t stage)
 {

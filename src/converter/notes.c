@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/notes.c counts where the result differs from the converter's, and makes
- * the sentences that tell it. */
+/* converter/notes.c counts where the result differs from the converter's, and
+ * makes the sentences that tell it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/order.c lists the names of a file's records in the converter's order.
+/* converter/order.c lists the names of a file's records in the converter's
+ * order.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/planner_i.h - the state of planning one destination stage, shared by
- * the files that do it:
+/* converter/planner_i.h - the state of planning one destination stage, shared
+ * by the files that do it:
  *   block.c  which parameters take part; the files in turn
  *   loads.c  which source ranks the converter would load
  *   order.c  the order of the records that follows from it

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.c works out MindSpore's rank_list_for_transform: one list of
- * local ranks for all pairs of layouts, repeated in every source stage that is
- * left when the parameters of other destination stages are struck. */
+/* converter/rank_list.c works out MindSpore's rank_list_for_transform: one list
+ * of local ranks for all pairs of layouts, repeated in every source stage that
+ * is left when the parameters of other destination stages are struck. */
 #include "rsh/converter/rank_list.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/shapes.c tells what a record looks like when it is shown: its name, the
- * type that its elements become, and what the converter makes of odd ones. */
+/* converter/shapes.c tells what a record looks like when it is shown: its name,
+ * the type that its elements become, and what the converter makes of odd
+ * ones. */
 #include <string.h>
 
 #include "converter_i.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/slots.c describes the records of one virtual file: its slots and their
- * shapes. */
+/* converter/slots.c describes the records of one virtual file: its slots and
+ * their shapes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
