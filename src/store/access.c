@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/access.c - who may read a file, and where links may lead.
+/* store/access.c tells who may read a file, and where links may lead.
  *
  * For both it asks /proc where an open descriptor really is, and is strict
  * where that does not tell. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/file.c - open files, and the proof that they are still those that were
+/* store/file.c keeps files open, and proves that they are still those that were
  * identified.
  *
  * A descriptor in use is never closed, so a reader needs the pool's lock only
@@ -146,8 +146,8 @@ int rsh_file_compare(const struct rsh_store_file *f, int fd, bool anew)
 		return RSH_CHANGED;
 	if (st.st_dev == id->dev && st.st_ino == id->ino)
 		return 0;
-	/* The kernel may remember for a second what fstat() said of a server that
-	 * has died. */
+	/* The kernel may remember for a second what fstat() said of a server
+	 * that has died. */
 	if (fstatfs(fd, &fs) != 0)
 		return errno;
 	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;

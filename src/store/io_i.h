@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/io_i.h - reads of files, and what goes wrong with them as it is told to;
- * for this room only. */
+/* store/io_i.h - reads of files, and what goes wrong with them as it is told
+ * to; for this room only. */
 #ifndef RSH_STORE_IO_I_H
 #define RSH_STORE_IO_I_H
 

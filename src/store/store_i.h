@@ -28,8 +28,8 @@ struct rsh_store_file {
 	uint32_t owner;
 	uint64_t epoch, step;
 
-	/* Set by rsh_store_identify() and rsh_store_start(), constant from then
-	 * on. */
+	/* These are set by rsh_store_identify() and rsh_store_start(), and
+	 * constant from then on. */
 	struct rsh_store_identity id;
 	struct rsh_store_attr attr;
 	rsh_cache_file cached;

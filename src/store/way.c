@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/way.c - whether files are read straight or through the cache, and what
- * file system they lie on. store/io.h says what decides. */
+/* store/way.c decides whether files are read straight or through the cache, and
+ * tells what file system they lie on.  store/io.h says what decides. */
 #include "config.h"
 
 #include "store_i.h"

@@ -29,27 +29,27 @@ enum rsh_caching { RSH_CACHING_AUTO, RSH_CACHING_ON, RSH_CACHING_OFF };
 struct rsh_store_io_options {
 	enum rsh_caching caching;
 	struct rsh_cache_options cache;
-	/* Faults, separated by ';', each
+	/* These are faults, separated by ';', each
 	 *
 	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY][,times=NUMBER]
 	 *
-	 * with FILE a part of the file's name below SOURCE and FROM-TO a range of
-	 * its bytes.  It befalls that many reads, or any number.  KIND is
+	 * with FILE a part of the file's name below SOURCE and FROM-TO a range
+	 * of its bytes.  It befalls NUMBER reads, or any number.  KIND is
 	 *
 	 *   eio          a read that touches the range fails
 	 *   short        reads give less than was asked for, at least a byte
 	 *   truncate     the file ends where the range begins
-	 *   flip         a bit of each byte of the range is turned over, the same
-	 *                one at each read; PROBABILITY is that of a byte, and
-	 *                with seed=NUMBER it is other bytes and bits
+	 *   flip         a bit of each byte of the range is turned over, the
+	 *                same one at each read; PROBABILITY is that of a byte,
+	 *                and with seed=NUMBER it is other bytes and bits
 	 *   delay=TIME   each read takes so much longer (us, ms, s), and with
 	 *                rate=SIZE all together no more than SIZE bytes a
 	 *                second; with crowd=FACTOR each takes FACTOR times as
 	 *                long for every other read that is under way when it
 	 *                begins
 	 *
-	 * They befall the reads of content of a mounted tree; flips also what is
-	 * scanned before, so that they may be found by then.  NULL: none. */
+	 * They befall the reads of content of a mounted tree; flips also what
+	 * is scanned before, so that they may be found by then.  NULL: none. */
 	const char *faults;
 };
 
@@ -57,7 +57,8 @@ struct rsh_store_io_stats {
 	uint64_t reads, bytes; /* asked of the source's file system */
 	uint64_t failed;       /* how many of these reads failed */
 	uint64_t ns;           /* spent in them, by all threads */
-	uint64_t dropped;      /* bytes given back to the page cache's spare */
+	uint64_t dropped;      /* bytes of the page cache that were given
+				* back */
 	bool cached;           /* the sources are read through the cache; false
 				* until that is decided */
 	struct rsh_cache_stats cache;
