@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume_i.h - a job's newest checkpoint in the making (resume*.c). */
+/* source/resume_i.h - a job's newest checkpoint while it is looked for
+ * (resume*.c). */
 #ifndef RSH_SOURCE_RESUME_I_H
 #define RSH_SOURCE_RESUME_I_H
 

@@ -105,7 +105,7 @@ struct rsh_source_file {
 	uint32_t rank;
 	uint64_t base; /* for a part of a model: what offsets of the rank's
 			* index count from here on */
-	/* Set by rsh_source_index(), constant from then on. */
+	/* This is set by rsh_source_index(), and constant from then on. */
 	const struct rsh_ckpt_index *index;
 };
 
@@ -120,7 +120,7 @@ struct rsh_source {
 	enum rsh_select select;
 	int index_dirfd; /* where indexes are stored; -1: nowhere */
 
-	/* Set by rsh_source_open(), constant from then on. */
+	/* These are set by rsh_source_open(), and constant from then on. */
 	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
 	/* This is the dialect of what is shown with --resume; each of its files

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/failures.h - remembers which candidates were tried in vain, and why:
- * for the log once it is known what is taken instead, and for one sentence if
+/* source/failures.h remembers which candidates were tried in vain, and why: for
+ * the log once it is known what is taken instead, and for one sentence if
  * nothing is.  It is for one thread.
  */
 #ifndef RSH_SOURCE_FAILURES_H

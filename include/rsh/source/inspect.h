@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/inspect.h - tells those who list what there is of one checkpoint file,
+/* source/inspect.h tells those who list what there is of one checkpoint file,
  * and which checkpoints a tree holds. */
 #ifndef RSH_SOURCE_INSPECT_H
 #define RSH_SOURCE_INSPECT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/sample.h - what whoever judges the contents of a source asks of it, once
- * its files are chosen and indexed. */
+/* source/sample.h - what whoever judges the contents of a source asks of it,
+ * once its files are chosen and indexed. */
 #ifndef RSH_SOURCE_SAMPLE_H
 #define RSH_SOURCE_SAMPLE_H
 
@@ -25,10 +25,10 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 			     uint64_t *epoch, uint64_t *step);
 
-/* Reads `len` bytes of the rank's index at `offset` past the cache, for a
- * sample is not what will be read next.  False if not all of it is to be had:
- * nobody waits for it, and it is no failure of the file.  Any thread may call
- * this. */
+/* Reads `len` bytes of what the rank's index describes, at `offset`, past the
+ * cache, for a sample is not what will be read next.  False if not all of it is
+ * to be had: nobody waits for it, and it is no failure of the file.  Any thread
+ * may call this. */
 bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       uint8_t *buf, size_t len);
 

@@ -72,7 +72,8 @@ struct rsh_source_options {
 	 * *.safetensors. */
 	const char *rank_dir;
 	const char *file;
-	/* A JSON file that names each rank's file; NULL: none. */
+	/* This is a JSON file that names each rank's file; NULL: there is
+	 * none. */
 	const char *source_map;
 	/* The source has no strategy: it may be a whole model in parts, as
 	 * rank 0, if nothing was selected and no other place given. */

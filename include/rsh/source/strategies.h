@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/strategies.h - joins strategy files, checks them, and reads a
+/* source/strategies.h joins strategy files, checks them, and reads a
  * checkpoint's shapes to derive new ones from.  Nothing is kept between
  * calls. */
 #ifndef RSH_SOURCE_STRATEGIES_H
