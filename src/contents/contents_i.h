@@ -36,7 +36,8 @@
  * RSH_TENSOR_OTHER they may differ. */
 enum rsh_tensor_kind {
 	RSH_TENSOR_OWN,     /* each rank's own: gradients not yet summed up */
-	RSH_TENSOR_OTHER,   /* a rank may keep its own: moving averages, loads */
+	RSH_TENSOR_OTHER,   /* a rank may keep its own: moving averages,
+			     * loads */
 	RSH_TENSOR_WEIGHT,  /* it looks like a weight */
 	RSH_TENSOR_TRAINED, /* it has optimizer states */
 	RSH_TENSOR_STATE,   /* it is an optimizer state */
@@ -66,7 +67,8 @@ struct rsh_finding {
 /* A subject is one tensor of one stage. */
 struct rsh_subject {
 	uint32_t name;
-	const struct rsh_strategy_item *item; /* NULL: all ranks hold it whole */
+	const struct rsh_strategy_item *item; /* NULL: all ranks hold it
+					       * whole */
 	uint32_t first, n_local; /* ranks of the stage */
 	const struct rsh_ckpt_index *index; /* index of a rank that holds it */
 	const struct rsh_record *record;
@@ -77,7 +79,8 @@ struct rsh_subject {
 	uint64_t pattern;   /* hash of the name without the layer's number */
 	uint64_t family;    /* hash of the layout and the name without any
 			     * numbers */
-	uint64_t lot;       /* hash of the name: which of a family comes first */
+	uint64_t lot;       /* hash of the name: which of a family comes
+			     * first */
 	unsigned n_read;    /* how many blocks were read */
 	bool expanded;      /* all its holders are there, not just a choice */
 	uint32_t n_holders;
@@ -118,8 +121,8 @@ void rsh_contents_init(struct rsh_contents *c, struct rsh_source *source,
 /* Frees the subjects. */
 void rsh_contents_clear(struct rsh_contents *c);
 /* Lists every tensor of every stage whose cut the strategy tells, without its
- * holders; without a strategy every tensor, in the order of the lowest rank that
- * has it.  0 or -ENOMEM. */
+ * holders; without a strategy every tensor, in the order of the lowest rank
+ * that has it.  0 or -ENOMEM. */
 int rsh_contents_list(struct rsh_contents *c);
 
 /* ---- kinds.c ---- */

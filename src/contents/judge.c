@@ -79,8 +79,8 @@ static bool judge_are_copies(struct rsh_contents *c,
 	return rsh_subject_repeats(c, s);
 }
 
-/* Keys and values have fewer heads than queries, and are repeated where there are
- * more ranks than heads. */
+/* Keys and values have fewer heads than queries, and are repeated where there
+ * are more ranks than heads. */
 static bool judge_is_key_or_value(const struct rsh_contents *c,
 				  const struct rsh_subject *s)
 {

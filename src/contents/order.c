@@ -46,7 +46,8 @@ static int order_by_turn(const void *a, const void *b)
 }
 
 /* Of subjects [begin, end), which are of one layout and sort, the first of each
- * family takes turn 0, 3, 6 ...; others of the family come after all of them. */
+ * family takes turn 0, 3, 6 ...; others of the family come after all of
+ * them. */
 static void order_take_turns(struct rsh_contents *c, uint32_t begin,
 			     uint32_t end)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/contents.h - tells by the bytes whether a strategy is this tree's.
+/* contents/contents.h tells by the bytes whether a strategy is this tree's.
  *
  * Whatever a strategy says of a tensor can be held against what lies in the
  * files: ranks that hold the same slice hold the same bytes, and ranks that

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/infer.h - tells what the bytes of a tree say of its strategy,
- * without having one.  One thread calls what is here; it reads on several. */
+/* contents/infer.h tells what the bytes of a tree say of its strategy, without
+ * having one.  One thread calls what is here; it reads on several. */
 #ifndef RSH_CONTENTS_INFER_H
 #define RSH_CONTENTS_INFER_H
 
