@@ -9,7 +9,7 @@
 
 /* ---- files ---- */
 
-/* A file and the index that it may share with others. */
+/* Pairs a file with its index, which it may share with others. */
 struct index_user {
 	const struct rsh_ckpt_index *index;
 	uint32_t file;

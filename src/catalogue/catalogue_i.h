@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalogue/catalogue_i.h - between the files of catalogue/. */
+/* catalogue/catalogue_i.h - what the files of this room tell each other and
+ * nobody else. */
 #ifndef RSH_CATALOGUE_CATALOGUE_I_H
 #define RSH_CATALOGUE_CATALOGUE_I_H
 

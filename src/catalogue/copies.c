@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalogue/copies.c answers which file supplies which cell of a tensor.
+/* catalogue/copies.c answers which file a cell of a tensor is read from.
  *
  * Holders are sorted by the places of their ranks, where those of a cell follow
  * each other:
@@ -8,8 +8,8 @@
  *   file     7   .   2   9   .   .     the files of two ranks are missing, and
  *                                      those of both ranks of cell 2
  *
- * Asked for cell 0 and replica 1 it finds nothing at place 1, goes on and around
- * within the cell, and gives file 7. */
+ * Asked for cell 0 and replica 1 it finds nothing at place 1, goes on and
+ * around within the cell, and gives file 7. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@
 #include "catalogue_i.h"
 #include "rsh/util/mem.h"
 
-/* A number for every place is looked up faster than searched for, and as long
- * as it takes no more than that for each file that is there. */
+/* A table with a number for every place is faster than a search.  It is made if
+ * it has no more than so many numbers for each holder. */
 #define ALL_PER_HOLDER 16
 
-/* A holder at the place of its rank. */
+/* Stands for a holder, at the place of its rank. */
 struct placed_holder {
 	uint32_t place;
 	uint32_t given; /* its number among the holders as they were given */
@@ -34,8 +34,8 @@ struct rsh_copies {
 	struct rsh_holder *holders; /* as they were given */
 	struct placed_holder *at;   /* by place, then as they were given */
 	uint32_t n_cells;
-	uint32_t *all; /* [place]: the first of `at` from there on; NULL: that
-			* would be too many */
+	uint32_t *all; /* [place]: index in `at` of the first one from there on;
+			* NULL: the table would be too large */
 };
 
 static int holders_by_place(const void *a, const void *b)
@@ -101,7 +101,8 @@ static int copies_list_all(struct rsh_copies *c)
 	return 0;
 }
 
-/* Where the cell at holder i ends. */
+/* Gives the cell of holder i, and the index of the first holder behind that
+ * cell.  *cell comes in as one that is no later. */
 static uint32_t copies_cell_end(const struct rsh_copies *c, uint32_t i, uint32_t *cell)
 {
 	const struct rsh_grid *g = rsh_cut_grid(c->cut);
@@ -201,7 +202,7 @@ uint32_t rsh_copies_n_holders(const struct rsh_copies *c)
 	return c->n;
 }
 
-/* The first holder of places [from, end) that is not to be avoided. */
+/* Finds the first holder at places [from, end) that is not to be avoided. */
 static bool copies_pick_within(const struct rsh_copies *c, uint32_t from,
 			       uint32_t end, const atomic_bool *avoid,
 			       struct rsh_holder *out)

@@ -16,11 +16,12 @@
 
 /* This is raised when samples are judged in another way. */
 #define VERDICT_VERSION 1
-/* Reads of a round, so that what one shows decides on the next. */
+/* A round has so many reads, and what it shows decides on the next. */
 #define ROUND_READS 96
-/* Holders whose contents are read whole before they are compared. */
+/* The contents of so many holders are read whole before they are compared. */
 #define WHOLE_TASKS 2048
-/* Tensors whose ranks are kept once all of their contents were compared. */
+/* Of so many tensors the ranks are kept once all of their contents were
+ * compared. */
 #define KEPT_MAX 256
 
 /* ---- rounds ---- */
@@ -92,7 +93,7 @@ static int check_read_sample(struct rsh_contents *c)
 	return rc;
 }
 
-/* Reads a batch of tensors, as many as are worth starting workers for. */
+/* Reads as many tensors at once as are worth starting workers for. */
 static int check_read_batch(struct rsh_contents *c, uint32_t *next)
 {
 	struct check_round r = { .n = 0 };
@@ -112,7 +113,8 @@ static int check_read_batch(struct rsh_contents *c, uint32_t *next)
 		tasks += s->n_holders;
 	}
 	rc = check_round_finish(c, &r, true);
-	/* Only what contradicts is looked at again, and not all of that. */
+	/* Only tensors that contradict are looked at again, and not all of
+	 * them. */
 	for (uint32_t i = 0; i < r.n; i++) {
 		struct rsh_subject *s = r.subjects[i];
 
@@ -207,7 +209,7 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 		return 0;
 	}
 	rc = check_all(&c, err);
-	/* What could not be read now may contradict it later. */
+	/* What could not be read now may contradict the strategy later. */
 	if (rc == 0 && keep && !c.failed)
 		rsh_source_keep_right(s, digest);
 	rsh_contents_clear(&c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/contents_i.h - holding contents against a strategy, shared by the
- * files that do it:
+/* contents/contents_i.h - what the files share that hold contents against a
+ * strategy:
  *   check.c    rounds of reading; what is known from an earlier time
  *   list.c     which tensors there are
  *   kinds.c    what each of them is
@@ -22,39 +22,41 @@
 #include "rsh/contents/contents.h"
 #include "rsh/source/sample.h"
 
-/* Reads of a sample, and how many of them are kept back to explain what was
+/* A sample has so many reads, of which some are kept back to explain what was
  * found. */
 #define RSH_CONTENTS_READS 256
 #define RSH_CONTENTS_EXPLAIN 64
 #define RSH_CONTENTS_BLOCK 4096
-/* Ranks that are compared for one tensor of a sample. */
+/* So many ranks are compared at most for one tensor of a sample. */
 #define RSH_CONTENTS_HOLDERS 24
 /* Bytes with fewer different elements may be the same by chance. */
 #define RSH_CONTENTS_DISTINCT 4
 
-/* How much is to be expected of a tensor's replicas: up to RSH_TENSOR_OTHER they
- * may differ. */
+/* The kind tells how much is to be expected of a tensor's replicas: up to
+ * RSH_TENSOR_OTHER they may differ. */
 enum rsh_tensor_kind {
 	RSH_TENSOR_OWN,     /* each rank's own: gradients not yet summed up */
-	RSH_TENSOR_OTHER,   /* a rank may keep its own: moving averages, loads */
+	RSH_TENSOR_OTHER,   /* a rank may keep its own: moving averages,
+			     * loads */
 	RSH_TENSOR_WEIGHT,  /* it looks like a weight */
 	RSH_TENSOR_TRAINED, /* it has optimizer states */
-	RSH_TENSOR_STATE,   /* it is one */
+	RSH_TENSOR_STATE,   /* it is an optimizer state */
 };
 
-/* A rank that holds a slice of the tensor, and what was read of it. */
+/* Here a holder is a rank that holds a slice of the tensor, with what was read
+ * of it. */
 struct rsh_holder {
 	uint32_t rank;
 	uint32_t cell; /* which slice it is by the strategy */
-	uint32_t rest; /* the same without regard to dimension 0 */
+	uint32_t rest; /* which slice it is but for dimension 0 */
 	uint32_t distinct; /* different elements that were seen; 0: none read */
-	uint64_t hash; /* of all that was read */
+	uint64_t hash; /* hash of all that was read */
 	bool failed;   /* a read failed: it says nothing */
 };
 
-/* What the bytes say of one tensor. */
+/* This is what the bytes say of one tensor. */
 struct rsh_finding {
-	bool told;    /* anything at all */
+	bool told;    /* the bytes say anything at all */
 	bool finer;   /* ranks of one slice differ: `differ` are two of them */
 	bool coarser; /* ranks of two slices are the same: `same` */
 	bool total;   /* coarser, and all that was read is the same */
@@ -62,21 +64,24 @@ struct rsh_finding {
 	uint32_t differ[2], same[2];
 };
 
-/* One tensor of one stage. */
+/* A subject is one tensor of one stage. */
 struct rsh_subject {
 	uint32_t name;
-	const struct rsh_strategy_item *item; /* NULL: all ranks hold it whole */
+	const struct rsh_strategy_item *item; /* NULL: all ranks hold it
+					       * whole */
 	uint32_t first, n_local; /* ranks of the stage */
-	const struct rsh_ckpt_index *index; /* of a rank that holds it */
+	const struct rsh_ckpt_index *index; /* index of a rank that holds it */
 	const struct rsh_record *record;
 	enum rsh_tensor_kind kind;
 	uint64_t layout;    /* hash of mesh, map and shard */
-	uint64_t partition; /* the same for all that are cut over the same
-			     * ranks, whichever dimension is */
+	uint64_t partition; /* equal for all that are cut over the same ranks,
+			     * whichever dimension is */
 	uint64_t pattern;   /* hash of the name without the layer's number */
-	uint64_t family;    /* of layout and name without any numbers */
-	uint64_t lot;       /* hash of the name: which of a family comes first */
-	unsigned n_read;    /* how many blocks */
+	uint64_t family;    /* hash of the layout and the name without any
+			     * numbers */
+	uint64_t lot;       /* hash of the name: which of a family comes
+			     * first */
+	unsigned n_read;    /* how many blocks were read */
 	bool expanded;      /* all its holders are there, not just a choice */
 	uint32_t n_holders;
 	struct rsh_holder *holders;
@@ -86,7 +91,7 @@ struct rsh_subject {
 struct rsh_contents {
 	struct rsh_source *source;
 	struct rsh_source_view view;
-	const char *path;    /* of the source */
+	const char *path;    /* path of the source, for messages */
 	uint32_t first_rank; /* the strategy's rank 0 */
 	const struct rsh_strategy *src; /* NULL: none */
 	const struct rsh_strategy *dst; /* NULL: none */
@@ -101,7 +106,7 @@ struct rsh_contents {
 	bool failed; /* some reads did: not all was compared */
 };
 
-/* The index of a rank; NULL: it has no file. */
+/* Gives the index of a rank; NULL: it has no file. */
 static inline const struct rsh_ckpt_index *
 rsh_contents_index(const struct rsh_contents *c, uint32_t rank)
 {
@@ -110,39 +115,43 @@ rsh_contents_index(const struct rsh_contents *c, uint32_t rank)
 
 /* ---- list.c ---- */
 
-/* What the others need of the source; `names` are of its view. */
+/* Takes what the others need of the source; `names` are those of its view. */
 void rsh_contents_init(struct rsh_contents *c, struct rsh_source *source,
 		       struct rsh_names *names);
 /* Frees the subjects. */
 void rsh_contents_clear(struct rsh_contents *c);
 /* Lists every tensor of every stage whose cut the strategy tells, without its
- * holders; without a strategy every tensor, in the order of the lowest rank that
- * has it.  0 or -ENOMEM. */
+ * holders; without a strategy every tensor, in the order of the lowest rank
+ * that has it.  0 or -ENOMEM. */
 int rsh_contents_list(struct rsh_contents *c);
 
 /* ---- kinds.c ---- */
 
-/* "adam_m.dense.weight" is a state of "dense.weight", whatever the optimizer
- * calls its states: the name's id without its first part, or none. */
+/* Gives the name of the parameter that a name is an optimizer state of, which
+ * is the name without its first part: "adam_m.dense.weight" is a state of
+ * "dense.weight", whatever the optimizer calls its states.  RSH_NAME_NONE: it
+ * is no such state. */
 uint32_t rsh_contents_state_of(const struct rsh_contents *c, uint32_t name);
 /* Fills in subjects' kinds.  0 or -ENOMEM. */
 int rsh_contents_name_kinds(struct rsh_contents *c);
 
 /* ---- cut.c ---- */
 
-/* How the tensor is cut.  0 or -errno if its item does not fit it. */
+/* Makes the grid by which the tensor is cut.  0 or -errno if its item does not
+ * fit it. */
 int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 		     struct rsh_grid **out);
-/* Fills in layout and partition.  0 or as above. */
+/* Fills in layout and partition.  0 or -errno if the item does not fit the
+ * tensor. */
 int rsh_subject_set_cut(const struct rsh_contents *c, struct rsh_subject *s);
-/* Which slice each holder has, by s->item over ranks s->first and on.  0 or
- * -errno if the item does not fit the tensor. */
+/* Fills in which slice each holder has, by s->item over ranks s->first and on.
+ * 0 or -errno if the item does not fit the tensor. */
 int rsh_subject_set_cells(const struct rsh_contents *c, struct rsh_subject *s);
 
 /* ---- order.c ---- */
 
-/* Sorts them so that those which tell most of a layout come first, and each
- * layout in turn. */
+/* Sorts the subjects so that those which tell most of a layout come first, and
+ * each layout in turn. */
 void rsh_contents_sort(struct rsh_contents *c);
 
 /* ---- holders.c ---- */
@@ -154,22 +163,23 @@ int rsh_subject_find_holders(const struct rsh_contents *c,
 
 /* ---- read.c ---- */
 
-/* Reads a block more of each of the n subjects, or all of it. */
+/* Reads one block more of each of the n subjects, or all of their contents if
+ * `whole` is set. */
 void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 		       uint32_t n, bool whole);
-/* True if a slice holds the same at two places of dimension 0, as that of
- * experts which began as copies of one does. */
+/* Does a slice hold the same at two places of dimension 0, as that of experts
+ * which began as copies of one does? */
 bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s);
 
 /* ---- find.c ---- */
 
-/* Fills s->finding.  -ENOMEM or 0. */
+/* Fills s->finding.  0 or -ENOMEM. */
 int rsh_subject_find(struct rsh_subject *s);
-/* Different elements that a block needs not to be the same by chance; of a
- * slice that has fewer, all of them. */
+/* Says how many different elements a block needs so that it is not the same by
+ * chance: of a slice that has fewer elements, all of them. */
 uint32_t rsh_subject_enough(const struct rsh_subject *s);
 
-/* Which holders hold the same, as far as was read. */
+/* These groups say which holders hold the same, as far as was read. */
 struct rsh_groups {
 	uint32_t n;
 	uint32_t *ranks; /* ascending, without those that failed */
@@ -181,7 +191,7 @@ void rsh_groups_clear(struct rsh_groups *g);
 
 /* ---- infer.c ---- */
 
-/* Are two records of one type and shape? */
+/* Are both records of one type and shape? */
 bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 			   const struct rsh_record *a,
 			   const struct rsh_ckpt_index *ib,
@@ -189,13 +199,14 @@ bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 
 /* ---- judge.c ---- */
 
-/* 0; or -EINVAL and the sentence if the strategy is another tree's. */
+/* Judges over all findings: 0, or -EINVAL and the sentence if the strategy is
+ * another tree's. */
 int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err);
 
 /* ---- shapes.c ---- */
 
-/* Whether matrices are as wide as the vectors of the model.  0, -EINVAL and the
- * sentence if another cut would make them so, or -ENOMEM. */
+/* Checks whether matrices are as wide as the vectors of the model.  0, -EINVAL
+ * and the sentence if another cut would make them so, or -ENOMEM. */
 int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err);
 
 /* ---- say.c ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/cut.c - how a tensor is cut by its strategy, and which tensors are cut
- * alike. */
+/* contents/cut.c finds how a tensor is cut by its strategy, and which tensors
+ * are cut alike. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -17,7 +17,8 @@ int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 		rsh_grid_new_whole(s->record->n_dims, out, NULL);
 }
 
-/* The rank's slice, and its number when dimension 0 is left out. */
+/* Sets which slice the rank has, and its number when dimension 0 is left
+ * out. */
 static void cut_cell(const struct rsh_grid *g, uint32_t local,
 		     struct rsh_holder *h)
 {
@@ -41,7 +42,8 @@ static uint64_t cut_hash(uint64_t a, uint64_t b)
 	return XXH3_64bits(both, sizeof(both));
 }
 
-/* Which of the ranks that tell meshes apart share rank 0's slice. */
+/* Makes a number of which ranks share rank 0's slice, of those that tell meshes
+ * apart. */
 static uint64_t cut_partition(const struct rsh_grid *g, uint32_t n)
 {
 	struct rsh_holder zero, other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/find.c - what the bytes of one tensor say of its cut.
+/* contents/find.c finds what the bytes of one tensor say of its cut.
  *
  * Holders are sorted by slice to see whether those of one differ, and by hash
  * to see whether those of two are the same. */
@@ -39,7 +39,7 @@ uint32_t rsh_subject_enough(const struct rsh_subject *s)
 	return n < RSH_CONTENTS_DISTINCT ? (uint32_t)n : RSH_CONTENTS_DISTINCT;
 }
 
-/* Two neighbours; those of the lowest rank are told. */
+/* Keeps a pair of neighbours, if it has the lowest rank so far. */
 static void find_take_pair(bool *any, uint32_t pair[2],
 			   const struct rsh_holder *h)
 {
@@ -50,7 +50,7 @@ static void find_take_pair(bool *any, uint32_t pair[2],
 	pair[1] = h[1].rank;
 }
 
-/* Ranks of one slice. */
+/* Looks whether ranks of one slice differ. */
 static void find_finer(struct rsh_finding *f, const struct rsh_holder *h,
 		       uint32_t n, uint32_t enough)
 {
@@ -66,7 +66,7 @@ static void find_finer(struct rsh_finding *f, const struct rsh_holder *h,
 	}
 }
 
-/* Ranks whose bytes are the same. */
+/* Looks whether ranks of two slices are the same. */
 static void find_coarser(struct rsh_finding *f, const struct rsh_holder *h,
 			 uint32_t n, uint32_t enough)
 {
@@ -88,7 +88,7 @@ static void find_coarser(struct rsh_finding *f, const struct rsh_holder *h,
 	f->along_first &= f->coarser;
 }
 
-/* Two slices that differ, as they should. */
+/* Are there two slices that differ, as they should? */
 static bool find_any_apart(const struct rsh_holder *h, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/holders.c - of which ranks a tensor is read.
+/* contents/holders.c chooses the ranks of which a tensor is read.
  *
  * Two meshes over N ranks differ in what shares a slice with rank 0.  Those
  * ranks are a box whose edges are multiples of strides, and strides divide N:
@@ -14,10 +14,11 @@
 
 #include "rsh/util/mem.h"
 
-/* Ranks that are asked for neighbours where the first has none. */
+/* So many ranks are asked for neighbours where the first has none. */
 #define LOOKED_FOR 64
 
-/* A slice of the size and type that all others are compared with. */
+/* Has the rank a slice of the size and type that all others are compared
+ * with? */
 static bool holders_has_rank(const struct rsh_contents *c,
 			     const struct rsh_subject *s, uint32_t rank)
 {
@@ -47,7 +48,7 @@ static bool holders_add(const struct rsh_contents *c,
 	return true;
 }
 
-/* The prime factors of n < 2^32, of which there are nine at most. */
+/* Finds the prime factors of n < 2^32, of which there are nine at most. */
 static unsigned holders_primes(uint32_t n, uint32_t primes[9])
 {
 	unsigned k = 0;
@@ -64,7 +65,7 @@ static unsigned holders_primes(uint32_t n, uint32_t primes[9])
 	return k;
 }
 
-/* The next rank after `at` on an axis of prime size p and stride d. */
+/* Gives the next rank after `at` on an axis of prime size p and stride d. */
 static uint32_t holders_neighbour(uint32_t at, uint32_t p, uint32_t d)
 {
 	uint32_t k = at / d % p;
@@ -72,8 +73,8 @@ static uint32_t holders_neighbour(uint32_t at, uint32_t p, uint32_t d)
 	return at - k * d + (k + 1) % p * d;
 }
 
-/* `base` and, for each way to divide the ranks, one that differs from it in that
- * alone: its neighbour there. */
+/* Adds `base` and, for each way to divide the ranks, one that differs from it
+ * in that alone: its neighbour there. */
 static uint32_t holders_around(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t base,
 			       uint32_t *locals)
@@ -95,8 +96,9 @@ static uint32_t holders_around(const struct rsh_contents *c,
 	return k;
 }
 
-/* Two neighbours on that axis, of `base` and the ranks after it.  Many may hold
- * nothing, of a tree without redundancy, and it is not to take long. */
+/* Adds two neighbours on an axis, the first that there are of `base` and the
+ * ranks after it.  In a tree without redundancy many ranks may hold nothing,
+ * and to look for some is not to take long. */
 static void holders_add_pair(const struct rsh_contents *c,
 			     const struct rsh_subject *s, uint32_t base,
 			     const uint32_t axis[2], uint32_t *locals,
@@ -137,7 +139,8 @@ static void holders_complete(const struct rsh_contents *c,
 						 locals, k);
 }
 
-/* Files may be missing: the best of the first ranks to start from. */
+/* Chooses ranks around the best of the first ones, since files may be
+ * missing. */
 static uint32_t holders_choose(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t *locals)
 {
@@ -174,9 +177,9 @@ static uint32_t holders_choose_all(const struct rsh_contents *c,
 	return n;
 }
 
-/* Ranks of stages that are not said to have the tensor may hold it all the
- * same: then what their counterparts hold, or it is not cut into stages so.
- * Gives up to two of them. */
+/* Ranks of stages that by the strategy do not have the tensor may hold it all
+ * the same.  Then they hold what their counterparts do, or the tensor is not
+ * cut into stages so.  Gives up to two of them. */
 static uint32_t holders_find_strays(const struct rsh_contents *c,
 				    const struct rsh_subject *s,
 				    const uint32_t *locals, uint32_t n_locals,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/infer.c - which ranks hold the same of each tensor, without
- * a strategy. */
+/* contents/infer.c finds without a strategy which ranks hold the same of each
+ * tensor. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -12,17 +12,17 @@
 #include "rsh/contents/infer.h"
 #include "rsh/util/mem.h"
 
-/* Of a tensor that more ranks hold those that tell meshes apart are
+/* If more ranks than this hold a tensor, those that tell meshes apart are
  * compared. */
 #define ALL_COMPARED 64
-/* A batch: as many tensors and ranks as keep the readers busy. */
+/* A batch has as many tensors and ranks as keep the readers busy. */
 #define BATCH_TENSORS 512
 #define BATCH_HOLDERS 4096
 #define BATCH_RANKS (1u << 20)
-/* Blocks of a tensor that is constant where it was read. */
+/* So many blocks are read of a tensor that is constant where it was read. */
 #define MOST_BLOCKS 4
 
-/* A tensor of a batch. */
+/* This is a tensor of a batch. */
 struct infer_tensor {
 	struct rsh_subject *subject;
 	uint32_t *ranks; /* all that hold it, ascending */
@@ -36,8 +36,8 @@ struct infer_tensor {
 struct infer_batch {
 	struct infer_tensor tensors[BATCH_TENSORS];
 	uint32_t n;
-	uint32_t n_holders; /* to be compared */
-	uint64_t n_ranks;   /* listed */
+	uint32_t n_holders; /* holders to be compared */
+	uint64_t n_ranks;   /* ranks that are listed */
 };
 
 static void infer_batch_clear(struct infer_batch *b)
@@ -129,7 +129,8 @@ static uint32_t infer_distinct(const struct rsh_subject *s, uint32_t rank)
 	return 0;
 }
 
-/* Two that are the same tell something if there are several values. */
+/* Groups the ranks.  Two that are the same tell something only if there are
+ * several values. */
 static int infer_group(struct infer_tensor *t)
 {
 	struct rsh_groups *g = &t->groups;

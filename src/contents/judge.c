@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/judge.c - whether what contradicts a strategy condemns it.
+/* contents/judge.c decides whether what contradicts a strategy condemns it.
  *
  * A right strategy may be contradicted by
  *
@@ -25,8 +25,9 @@ static bool judge_is_upheld(const struct rsh_subject *s)
 	return s->finding.told && !s->finding.finer && !s->finding.coarser;
 }
 
-/* Tensors cut over the same ranks as this one: how many bear the strategy out,
- * and how many it itself included speak against it. */
+/* A tensor's company is all that is cut over the same ranks: this is how many
+ * of these bear the strategy out, and how many, itself included, speak against
+ * it. */
 struct judge_company {
 	unsigned upheld, against;
 };
@@ -50,8 +51,9 @@ static struct judge_company judge_company_of(const struct rsh_contents *c,
 	return n;
 }
 
-/* Tensors of which no name tells what they are for: alone of their kind, and
- * only if they are large enough to be weights. */
+/* Judges a tensor whose name does not tell what it is for.  It counts if it has
+ * two dimensions, as weights do, and if nothing of its company bears the
+ * strategy out. */
 static bool judge_by_number(const struct rsh_contents *c,
 			    const struct rsh_subject *s)
 {
@@ -77,8 +79,8 @@ static bool judge_are_copies(struct rsh_contents *c,
 	return rsh_subject_repeats(c, s);
 }
 
-/* Keys and values have fewer heads than queries, and are repeated where there are
- * more ranks than heads. */
+/* Keys and values have fewer heads than queries, and are repeated where there
+ * are more ranks than heads. */
 static bool judge_is_key_or_value(const struct rsh_contents *c,
 				  const struct rsh_subject *s)
 {
@@ -95,7 +97,7 @@ static bool judge_is_key_or_value(const struct rsh_contents *c,
 	return false;
 }
 
-/* Nothing but keys and values is the same on ranks that should differ. */
+/* Are only keys and values the same on ranks that should differ? */
 static bool judge_are_repeated_heads(const struct rsh_contents *c,
 				     const struct rsh_subject *s)
 {
@@ -130,7 +132,8 @@ static bool judge_condemns(struct rsh_contents *c, const struct rsh_subject *s)
 	return 2 * n.against >= n.upheld;
 }
 
-/* Who speaks against it most clearly comes first in the sentence. */
+/* The tensor that speaks most clearly against the strategy comes first in the
+ * sentence. */
 static unsigned judge_weight(const struct rsh_subject *s)
 {
 	return (s->n_holders ? 16u : 0u) + (s->finding.finer ? 4u : 0u) +

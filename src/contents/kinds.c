@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/kinds.c - what a tensor is, by its name and by those beside it. */
+/* contents/kinds.c tells what a tensor is, by its name and by those beside
+ * it. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -36,8 +37,8 @@ static bool kind_is_float(enum rsh_dtype t)
 	}
 }
 
-/* By the last part of its name, as layers of MindSpore and PyTorch call what
- * they train. */
+/* Is it a weight by the last part of its name, as layers of MindSpore and
+ * PyTorch call what they train? */
 static bool kind_is_called_weight(const char *name)
 {
 	static const char *const words[] = {
@@ -52,8 +53,9 @@ static bool kind_is_called_weight(const char *name)
 	return false;
 }
 
-/* "accu_grads.dense.weight": what a rank has summed up of its own batches, if the
- * checkpoint was saved before the data parallel ranks put theirs together. */
+/* Is it a gradient?  "accu_grads.dense.weight" is what a rank has summed up of
+ * its own batches, if the checkpoint was saved before the data parallel ranks
+ * put theirs together. */
 static bool kind_is_gradient(const char *name)
 {
 	return memmem(name, strcspn(name, "."), "grad", strlen("grad"));

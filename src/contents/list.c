@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/list.c - which tensors there are to be compared. */
+/* contents/list.c lists the tensors that there are to be compared. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -30,8 +30,9 @@ void rsh_contents_clear(struct rsh_contents *c)
 	free(c->subjects);
 }
 
-/* Layers differ in the numbers of their names; `parts`: in those that are a part
- * between dots, so that "ffn.w1" is not "ffn.w2". */
+/* Hashes a name without its numbers, in which layers differ.  With `parts` only
+ * numbers that are a part between dots are left out, so that "ffn.w1" is not
+ * "ffn.w2". */
 static uint64_t list_hash_name(const char *name, bool parts)
 {
 	XXH3_state_t state;
@@ -56,7 +57,7 @@ static uint64_t list_hash_name(const char *name, bool parts)
 	return XXH3_64bits_digest(&state);
 }
 
-/* Some rank of the stage that holds it. */
+/* Finds some rank of the stage that holds the tensor. */
 static bool list_find_record(const struct rsh_contents *c,
 			     struct rsh_subject *s)
 {
@@ -140,7 +141,7 @@ static int list_index(struct rsh_contents *c, const struct rsh_ckpt_index *ix,
 	return 0;
 }
 
-/* Without a strategy: whatever the ranks hold. */
+/* Lists whatever the ranks hold, without a strategy. */
 static int list_all(struct rsh_contents *c)
 {
 	uint32_t n_names = rsh_names_count(c->names);
@@ -149,7 +150,8 @@ static int list_all(struct rsh_contents *c)
 
 	if (!seen)
 		return -ENOMEM;
-	/* By rank, since the order of the indexes depends on threads. */
+	/* It goes by rank, since the order of the indexes depends on
+	 * threads. */
 	for (uint32_t r = 0; r < v->n_ranks; r++) {
 		const struct rsh_ckpt_index *ix = v->index[r];
 		int rc;

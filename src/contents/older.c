@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/older.c - what an older step tells of a strategy that is too small.
+/* contents/older.c finds what an older step tells of a strategy that is too
+ * small.
  *
  * A step that a job of 8 ranks has half written looks like that of a job of 4,
- * and a strategy of 4 ranks may well fit what is there: an eighth of each tensor
- * is then taken for a quarter.  The ranks beyond have saved older steps, though.
- * If slices were of the same shape then and there were more of them than the
- * strategy says, it is not the tree's; if the job went on with fewer ranks, they
- * were of another shape or there were as many. */
+ * and a strategy of 4 ranks may well fit what is there: an eighth of each
+ * tensor is then taken for a quarter.  The ranks beyond have saved older steps,
+ * though.  If slices were of the same shape then and there were more of them
+ * than the strategy says, it is not the tree's.  If the job went on with fewer
+ * ranks, the older slices are of another shape or there are as many. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -22,12 +23,12 @@
 
 struct older {
 	const struct rsh_strategy *src;
-	struct rsh_source_view view; /* of the chosen step */
+	struct rsh_source_view view; /* view of the chosen step */
 	struct rsh_names *names;
 	enum rsh_grid_rule rule;
 	unsigned n_asked;
-	/* Tensors with more slices than the strategy says, the first of them,
-	 * and cut ones that have not. */
+	/* These count tensors with more slices than the strategy says, the
+	 * first of which is `name`, and cut tensors that have no more. */
 	unsigned n_more, n_as_said;
 	uint32_t name, slices, found;
 };
@@ -41,7 +42,7 @@ static bool older_wants(void *ctx, const char *name)
 	       x->n_asked++ < OLDER_TENSORS;
 }
 
-/* True if the chosen step has slices of this shape. */
+/* Has the chosen step slices of this shape? */
 static bool older_is_alike(const struct older *x, const struct rsh_inferred *t)
 {
 	for (uint32_t rank = 0; rank < x->view.n_ranks; rank++) {
@@ -55,7 +56,7 @@ static bool older_is_alike(const struct older *x, const struct rsh_inferred *t)
 	return false;
 }
 
-/* How many slices there are by the strategy; 0: it does not fit. */
+/* Says how many slices there are by the strategy; 0: it does not fit. */
 static uint32_t older_count_slices(const struct older *x,
 				   const struct rsh_inferred *t)
 {

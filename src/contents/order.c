@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/order.c - which tensors are read first, since not all can be. */
+/* contents/order.c puts the tensors in the order of reading, since not all can
+ * be read. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -28,12 +29,14 @@ static int order_by_layout(const void *a, const void *b)
 	d = d ? d : rsh_compare_u64(y->record->content_bytes,
 				    x->record->content_bytes);
 	d = d ? d : rsh_compare_u64(x->family, y->family);
-	/* Of the layers of a family not always the first. */
+	/* The lot decides, so that it is not always the first layer of a
+	 * family. */
 	d = d ? d : rsh_compare_u64(x->lot, y->lot);
 	return d ? d : rsh_compare_u64(x->first, y->first);
 }
 
-/* Its turn among those of its layout, which n_read holds until it is read. */
+/* Sorts by the turn among those of one layout, which n_read holds until reading
+ * begins. */
 static int order_by_turn(const void *a, const void *b)
 {
 	const struct rsh_subject *x = a, *y = b;
@@ -43,7 +46,8 @@ static int order_by_turn(const void *a, const void *b)
 }
 
 /* Of subjects [begin, end), which are of one layout and sort, the first of each
- * family takes turn 0, 3, 6 ...; others of the family come after all of them. */
+ * family takes turn 0, 3, 6 ...; others of the family come after all of
+ * them. */
 static void order_take_turns(struct rsh_contents *c, uint32_t begin,
 			     uint32_t end)
 {

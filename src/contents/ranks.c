@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/ranks.c - checkpoints of ranks that the strategy does not have. */
+/* contents/ranks.c looks for checkpoints of ranks that the strategy does not
+ * have. */
 #include "config.h"
 
 #include "rsh/contents/contents.h"
@@ -11,7 +12,7 @@
 #include "rsh/source/sample.h"
 #include "rsh/util/log.h"
 
-/* What the strategy may be instead, if anything is plain. */
+/* Guesses what the strategy may be instead, if anything is plain. */
 static void ranks_guess(const struct rsh_strategy *src,
 			const struct rsh_strategy *dst, uint32_t n, char *text,
 			size_t size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/read.c - reading blocks of several ranks, many at a time.
+/* contents/read.c reads blocks of several ranks, many at a time.
  *
  * Threads: each holder is touched by the one that reads it. */
 #include "config.h"
@@ -18,7 +18,7 @@
 
 #define BLOCK_THREADS 32
 #define WHOLE_BYTES (1u << 20)
-/* Elements that are compared to see whether there are different ones. */
+/* So many elements are compared to see whether there are different ones. */
 #define LOOKED_AT 512
 
 struct read_task {
@@ -37,8 +37,8 @@ struct read_tasks {
 
 /* ---- one read ---- */
 
-/* A stretch of a record's content, which may lie in several extents; false if it
- * cannot be read. */
+/* Reads a stretch of a record's content, which may lie in several extents;
+ * false if it cannot be read. */
 static bool sample_content(const struct rsh_contents *c, uint32_t rank,
 			   uint32_t name, uint64_t offset, uint8_t *buf,
 			   size_t len)
@@ -72,7 +72,8 @@ static int read_compare_bytes(const void *a, const void *b, void *size)
 	return memcmp(a, b, *(const size_t *)size);
 }
 
-/* How many different elements the bytes begin with, of up to LOOKED_AT. */
+/* Counts the different elements that the bytes begin with, of up to
+ * LOOKED_AT. */
 static uint32_t read_count_distinct(uint8_t *buf, size_t len, size_t size)
 {
 	size_t n = len / size;
@@ -142,8 +143,8 @@ static int read_one(void *reading, size_t i, struct rsh_error *err)
 }
 
 /* Blocks lie at places that follow from the tensor's name, the same in all
- * ranks: the first ones of tensors tell less, as padding and unused tokens of
- * vocabularies do. */
+ * ranks.  The first blocks of tensors tell less, as padding and unused tokens
+ * of vocabularies do. */
 static uint64_t read_place(const struct rsh_subject *s, uint64_t length)
 {
 	uint64_t room = s->record->content_bytes - length;

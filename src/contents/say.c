@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/say.c - what is wrong with a strategy, and which would be
- * right, in a sentence. */
+/* contents/say.c says in a sentence what is wrong with a strategy, and which
+ * would be right. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -96,7 +96,7 @@ static bool say_is_swapped(const struct rsh_contents *c)
 	return true;
 }
 
-/* True if another strategy explains what was seen.  Files that were damaged or
+/* Does another strategy explain what was seen?  Files that were damaged or
  * saved at another time follow no mesh. */
 static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
 		      const struct rsh_groups *g, char *text, size_t size)
@@ -153,7 +153,8 @@ static void say_whose(const struct rsh_contents *c, bool explained, char *text,
 			 c->src->path);
 }
 
-/* Of tensors beyond number the ranks are not kept. */
+/* Tells the groups, unless the tensor is one of so many that its ranks were not
+ * kept. */
 static void say_groups(const struct rsh_groups *g, char *text, size_t size)
 {
 	char groups[256];

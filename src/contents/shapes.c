@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/shapes.c - what shapes tell of a cut that the bytes do not.
+/* contents/shapes.c finds what shapes tell of a cut that the bytes do not.
  *
  * If every rank holds a slice of its own, as with optimizers sharded over all
  * data parallel ranks, two meshes make the same ranks differ, and only put the
@@ -11,9 +11,10 @@
  * is then of a width that the model does not have: norms are as wide as what
  * most matrices take or give.  If several kinds of matrices are of no such
  * width, and one change of the cut gives it to all, the strategy is another
- * one's.  A single kind may well be an exception, unless the change makes all of
- * its dimensions such widths.  All of that is asked only of what looks like a model
- * at all: layers of one shape, and most matrices of the width of a norm. */
+ * one's.  A single kind may well be an exception, unless the change makes all
+ * of its dimensions such widths.  All of that is asked only of what looks like
+ * a model at all: layers of one shape, and most matrices of the width of a
+ * norm. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -25,9 +26,10 @@
 
 #include "rsh/util/mem.h"
 
-/* Kinds of matrices that are looked at. */
+/* So many kinds of matrices are looked at. */
 #define KINDS_MAX 256
-/* Kinds that have to be as wide as a norm before any other is wondered at. */
+/* So many kinds have to be as wide as a norm before any other is wondered
+ * at. */
 #define FITS_MIN 3
 /* So many have to be the same in several layers, as those of models are. */
 #define REPEATED_MIN 2
@@ -39,7 +41,7 @@ struct shape_kind {
 	uint32_t split[RSH_MAX_DIMS];
 };
 
-/* What layers have in common that are alike but for their number. */
+/* This is what layers have in common that are alike but for their number. */
 struct shape_pattern {
 	uint64_t hash;
 	struct shape_kind first;
@@ -47,11 +49,11 @@ struct shape_pattern {
 };
 
 struct shapes {
-	int64_t *widths; /* of norms */
+	int64_t *widths; /* widths of norms */
 	size_t n_widths, cap;
 	struct shape_kind *misfits;
 	uint32_t n_misfits;
-	uint64_t *fitting; /* families of those that fit */
+	uint64_t *fitting; /* families of the tensors that fit */
 	uint32_t n_fits;
 	struct shape_pattern *patterns;
 	uint32_t n_patterns;
@@ -149,7 +151,8 @@ static void shapes_add_pattern(struct shapes *x, const struct shape_kind *k)
 		    memcmp(p->first.whole, k->whole,
 			   k->n_dims * sizeof(*k->whole)) != 0)
 			x->odd = true;
-		/* Stages may share one. */
+		/* Stages may share one tensor, which is not repeated by
+		 * that. */
 		p->repeated |= p->first.subject->name != k->subject->name;
 		return;
 	}
@@ -204,7 +207,7 @@ static int shapes_collect(struct rsh_contents *c, struct shapes *x)
 	return rc;
 }
 
-/* Would all of them fit if dimension `from` were cut into `by` times fewer
+/* Would all misfits fit if dimension `from` were cut into `by` times fewer
  * slices and dimension `to` into as many more? */
 static bool shapes_all_fit(const struct shapes *x, uint32_t from, uint32_t to,
 			   uint32_t by)
@@ -270,7 +273,7 @@ static int shapes_refuse(const struct rsh_contents *c, const struct shapes *x,
 			     whole, x->n_misfits - 1, by, to, from, other);
 }
 
-/* Exceptions are judged by the rule, so that has to be one. */
+/* Exceptions are judged by the rule, so there has to be one. */
 static bool shapes_are_telling(const struct shapes *x)
 {
 	uint32_t n_repeated = 0;

@@ -5,7 +5,7 @@
 
 #include "planner_i.h"
 
-/* Returns the rank whose file is to hold the slice. */
+/* Gives the rank whose file should hold the slice. */
 static uint32_t rank_of_slice(const struct rsh_converter *c, uint32_t name,
 			      uint32_t key)
 {
@@ -26,8 +26,8 @@ int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
 				     rank, name, "", err);
 }
 
-/* No loaded file holds a handled parameter.  It was not saved then - unless
- * its stage has no file at all. */
+/* A handled parameter that no loaded file holds was not saved, unless its stage
+ * has no file at all. */
 int rsh_planner_check_absent(struct planner *p, uint32_t name,
 			     struct rsh_error *err)
 {
@@ -58,8 +58,8 @@ int rsh_planner_check_absent(struct planner *p, uint32_t name,
 	return 0;
 }
 
-/* Why a file would hold nothing that is resharded: a file that it needs is
- * missing, or the strategies are those of another model. */
+/* A file would hold nothing that is resharded because a file that it needs is
+ * missing, or because the strategies are those of another model. */
 int rsh_planner_nothing_handled(struct planner *p, struct rsh_shown_file *f,
 				struct rsh_error *err)
 {

@@ -14,7 +14,6 @@
 
 /* ---- which parameters take part ---- */
 
-/* Is the destination's parameter one of this block's ranks? */
 bool rsh_planner_in_block(const struct planner *p,
 		     const struct rsh_strategy_param *src,
 		     const struct rsh_strategy_param *dst)
@@ -105,7 +104,7 @@ static int show_handled(struct planner *p, struct rsh_error *err)
 	return 0;
 }
 
-/* A job without a strategy. */
+/* Prepares the copying of files where the source has no strategy. */
 static int plan_copy(struct planner *p, uint32_t local, struct rsh_error *err)
 {
 	const struct rsh_converter *c = p->c;
@@ -127,8 +126,8 @@ static int order_copies(struct planner *p, uint32_t local,
 	const struct rsh_converter *c = p->c;
 
 	o->block = p->b;
-	/* The converter takes them from the local rank modulo the source's
-	 * device count. */
+	/* The converter takes copied records from the local rank modulo the
+	 * source's device count. */
 	o->copy_key = c->src || c->dst ? local % c->stage_ranks :
 					 rsh_planner_file_to_copy(p, local);
 	if (rsh_planner_mark_keys(p, local))
@@ -137,7 +136,7 @@ static int order_copies(struct planner *p, uint32_t local,
 	return o->keys ? 0 : -ENOMEM;
 }
 
-/* A file that is planned record by record. */
+/* Plans a file record by record. */
 static int plan_records(struct planner *p, struct rsh_shown_file *f,
 			struct rsh_error *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/conversion.c begins a plan as MindSpore's converter would: it decides
- * how the job is taken, plans one destination stage after the other, and answers
- * what the plan asks of it later. */
+/* converter/conversion.c begins a plan as MindSpore's converter would: it
+ * decides how the job is taken, plans one destination stage after the other,
+ * and answers what the plan asks of it later. */
 #include <errno.h>
 #include <search.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 /* ---- the converter's dispatch ---- */
 
-/* Names that the converter leaves out when it compares the two strategies. */
+/* The converter leaves these names out when it compares the two strategies. */
 static bool is_not_compared(const char *name)
 {
 	return strncmp(name, "accu_grads", 10) == 0 ||
@@ -46,8 +46,8 @@ static bool goes_by_stage(const struct rsh_strategy *src,
 	return n_src < n_dst;
 }
 
-/* Whose stage an unmerged file is the converter asks only when it goes by
- * stage; else such a file is taken for a job of one stage. */
+/* The converter asks of which stage an unmerged strategy file is only when it
+ * goes by stage; else it takes such a file for a job of one stage. */
 static uint32_t first_rank(const struct rsh_strategy *src, bool by_stage)
 {
 	return by_stage ? src->lone_stage * src->stage_ranks : 0;
@@ -205,7 +205,8 @@ static void note_dispatch(struct rsh_converter *c)
 {
 	char suffix[32];
 
-	/* Safetensors it converts all at once, with the same result. */
+	/* The converter converts safetensors all at once, with the same
+	 * result. */
 	if (c->by_stage && c->src_format == RSH_FORMAT_CKPT) {
 		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
 		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
@@ -298,7 +299,8 @@ static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
 	return 0;
 }
 
-/* A rank, as of another stage, may be left without parameters; but not all. */
+/* A rank may be left without parameters, say one of another stage, but not all
+ * ranks. */
 static int check_filtered(const struct rsh_plan *p, struct rsh_error *err)
 {
 	for (uint32_t i = 0; i < rsh_plan_n_files(p); i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/converter_i.h - what the files of converter/ share: the job at hand,
- * in the words of MindSpore's converter.
+/* converter/converter_i.h - what the files of converter/ share: the job at
+ * hand, in the words of MindSpore's converter.
  *
  * Words: a parameter is *handled* when it is resharded, and *copied* when one
  * source file's record is taken as it is; a *block* is a destination stage; the
@@ -17,27 +17,30 @@
 
 #define RSH_NO_SHOWN UINT32_MAX
 
-/* What all ranks of one destination stage share. */
+/* All ranks of one destination stage share this. */
 struct rsh_block {
-	uint32_t n_stages;      /* source stages that are loaded, ascending */
+	uint32_t n_stages;      /* source stages that the converter loads,
+				 * ascending */
 	uint32_t *stages;
 };
 
-/* Where the copied records of one destination rank's file are taken from. */
+/* This says where the copied records of one destination rank's file are taken
+ * from. */
 struct rsh_copy_order {
 	const struct rsh_block *block;
 	const bool *keys;       /* [held]: keys the converter loads */
 	uint32_t copy_key;      /* the key that comes first */
 };
 
-/* A parameter that is resharded for the ranks of one block. */
+/* This is a parameter that is resharded for the ranks of one block. */
 struct rsh_handled {
 	uint32_t tensor;        /* of the catalogue */
 	const struct rsh_cut *cut; /* the destination's */
 	bool reduced;           /* a file that is there lacks it */
 };
 
-/* A way in which the result differs from the converter's. */
+/* Each note is a way in which the result differs from the converter's; "it" is
+ * the converter. */
 enum rsh_note {
 	RSH_NOTE_SIMPLE_SHARD, /* optimizer shard that it misplaces */
 	RSH_NOTE_BY_STAGE,     /* files that it names _part */
@@ -57,9 +60,10 @@ enum rsh_note {
 };
 
 struct rsh_note_state {
-	uint32_t n;       /* parameters that it applies to */
-	uint32_t example; /* name id of the first */
-	const char *path; /* of its file; NULL: of no certain one */
+	uint32_t n;       /* parameters that the note applies to */
+	uint32_t example; /* name of the first of them, by number */
+	const char *path; /* path of its file; NULL: the note is of no certain
+			   * file */
 };
 
 struct rsh_converter {
@@ -73,25 +77,25 @@ struct rsh_converter {
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool remove_redundancy;
-	bool filtered;        /* some names may be unwanted */
-	bool *unwanted;       /* [name]: left out */
+	bool filtered;        /* the options say which names are wanted */
+	bool *unwanted;       /* [name]: it is left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */
 	bool joined;            /* rank 0's index is of several files */
 	bool same;              /* files are shown as they are (whole.c) */
 	uint32_t *same_as;      /* [source rank]: the lowest that holds the same
 				 * slices; NULL: nobody asks */
-	uint32_t n_whole;       /* files that are a source file */
+	uint32_t n_whole;       /* how many files are a source file */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
 	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
-	uint32_t stage_ranks;   /* source ranks a stage */
+	uint32_t stage_ranks;   /* source ranks in a stage */
 	uint32_t n_stages;      /* source stages */
 	uint32_t n_blocks;
-	uint32_t dst_ranks;     /* destination ranks a stage */
+	uint32_t dst_ranks;     /* destination ranks in a stage */
 
-	struct rsh_catalogue *cat; /* both belong to the plan, as this does */
+	struct rsh_catalogue *cat; /* the plan owns it, and this struct */
 	struct rsh_plan *plan;
 	uint32_t n_held;
-	uint32_t *held;      /* keys of which some stage has one, ascending */
+	uint32_t *held;      /* keys that some stage has a file of, ascending */
 
 	/* [name]: how the source cuts a copied parameter that it lists; NULL:
 	 * not known. */
@@ -104,7 +108,7 @@ struct rsh_converter {
 	struct rsh_note_state notes[RSH_NOTE_COUNT];
 };
 
-/* Global source rank of a stage and key. */
+/* Gives the global source rank of a stage and key. */
 static inline uint32_t rsh_source_rank(const struct rsh_converter *c,
 				       uint32_t stage, uint32_t key)
 {
@@ -115,17 +119,18 @@ static inline uint32_t rsh_source_rank(const struct rsh_converter *c,
 
 /* Fills held[].  0 or -ENOMEM. */
 int rsh_held_make(struct rsh_converter *c);
-/* The first of held[] that is no lower than the key; their number if none is.
- */
+/* Gives the place in held[] of the first key that is no lower than `key`;
+ * n_held if none is. */
 uint32_t rsh_held_from(const struct rsh_converter *c, uint32_t key);
-/* The files of one stage: cat->present[*from] .. cat->present[*to - 1]. */
+/* Gives the files of one stage: cat->present[*from] .. cat->present[*to -
+ * 1]. */
 void rsh_stage_present(const struct rsh_converter *c, uint32_t stage,
 		       uint32_t *from, uint32_t *to);
 
 /* ---- files that are a source file (whole.c) ---- */
 
 /* Finds out whether both sides cut alike and nothing is asked for that changes
- * files: c->same, c->same_as.  1, 0 or -ENOMEM. */
+ * files, and sets c->same and c->same_as.  0 or -ENOMEM. */
 int rsh_whole_prepare(struct rsh_converter *c);
 /* Do the source ranks hold the same slice of everything? */
 bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b);
@@ -135,8 +140,8 @@ bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b);
 /* Does the stage cut the parameter as the layout that counts does? */
 bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
 		    uint32_t stage);
-/* Ranks of an unsharded source hold the same, if it is one: is the record of
- * this rank like the first one? */
+/* Is the record of this rank like the first one that a file has?  If not, the
+ * ranks do not hold the same, as those of an unsharded source should. */
 bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 		       uint32_t rank);
 /* Are both records of the same type, shape and size? */
@@ -144,28 +149,29 @@ bool rsh_records_alike(const struct rsh_ckpt_index *a,
 		       const struct rsh_record *x,
 		       const struct rsh_ckpt_index *b,
 		       const struct rsh_record *y);
-/* The file that a copied parameter is taken from: the lowest loaded stage's
- * with the file's copy key, or else (*elsewhere, which may be NULL) a replica's
- * if the source's strategy lists it, or the one of the lowest key that was
- * loaded.  False when no file holds it. */
+/* Finds the file that a copied parameter is taken from.  That is the one of the
+ * copy key in the lowest loaded stage.  Else *elsewhere, which may be NULL, is
+ * set, and it is a replica's if the source's strategy lists the parameter, or
+ * the one of the lowest key that the converter would load; with replicas, then
+ * of any key.  False: no file holds the parameter. */
 bool rsh_copy_source(const struct rsh_converter *c,
 		     const struct rsh_copy_order *o, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere);
 
 /* ---- what elements become (shapes.c) ---- */
 
-/* What a copied record looks like when emitted. */
+/* Says what a copied record looks like when shown. */
 void rsh_copy_shape(const struct rsh_converter *c,
 		    const struct rsh_ckpt_index *ix, const struct rsh_record *r,
 		    struct rsh_record_shape *out, enum rsh_codec *codec);
 /* Does the converter drop tensors without elements? */
 bool rsh_drops_empty(const struct rsh_converter *c);
-/* How a record's elements become the virtual file's, and of which type they are
- * then. */
+/* Says by which codec a record's elements become those of the virtual file, and
+ * of which type they are then. */
 enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 				const struct rsh_record *r,
 				enum rsh_dtype *dtype);
-/* The name that is written for a parameter. */
+/* Gives the name that is written for a parameter. */
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 
 /* ---- planning ---- */
@@ -177,8 +183,8 @@ int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 		     uint32_t block, uint32_t name, uint32_t *shown,
 		     struct rsh_error *err);
 
-/* A codec works on whole elements, so no chunk of a record may end within one
- * (tensors.c). */
+/* Checks that no chunk of a record ends within an element, since a codec works
+ * on whole ones (tensors.c). */
 int rsh_check_chunks(const struct rsh_converter *c, uint32_t rank,
 		     const struct rsh_record *r, struct rsh_error *err);
 
@@ -191,9 +197,10 @@ int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,
 int rsh_block_plan(struct rsh_converter *c, uint32_t block,
 		   struct rsh_error *err);
 
-/* Counts a difference, and at the end gives the plan the sentences (notes.c). */
+/* rsh_note_add() counts a difference; at the end rsh_notes_write() gives the
+ * plan the sentences (notes.c). */
 void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name);
-/* The file of a rank lacks the record, and another one makes up for it. */
+/* Counts that the file of a rank lacks a record, for which another makes up. */
 void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
 			  uint32_t name);
 int rsh_notes_write(struct rsh_converter *c);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/deal.c deals parameters out among the ranks that hold the same slices.
+/* converter/deal.c deals parameters out among the ranks that hold the same
+ * slices.
  *
  * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each
  * group of replicas keep a parameter: those of one group, in the order of their
@@ -11,8 +12,8 @@
 #include "planner_i.h"
 #include "rsh/util/mem.h"
 
-/* Ranks that hold the same slices, ascending, and how many parameters they have
- * been dealt. */
+/* A group is the ranks that hold the same slices, ascending.  `dealt` counts
+ * the parameters that they have been dealt. */
 struct deal_group {
 	uint32_t n;
 	uint32_t *ranks;
@@ -35,7 +36,7 @@ static void deal_clear(struct deal *d)
 	free(d->ranks);
 }
 
-/* The local ranks that hold the same slice as `local`. */
+/* Finds the local ranks that hold the same slice as `local`. */
 static void find_group(struct deal *d, const struct rsh_grid *g, uint32_t local)
 {
 	uint32_t cell[RSH_MAX_DIMS];
@@ -69,7 +70,8 @@ static struct deal_group *keep_group(struct deal *d)
 	return g;
 }
 
-/* Deals one parameter: does another rank than `local` keep it? */
+/* Deals one parameter out, and notes whether another rank than `local` keeps
+ * it. */
 static int deal_one(struct planner *p, struct deal *d, uint32_t name,
 		    uint32_t local, struct rsh_error *err)
 {
@@ -83,7 +85,8 @@ static int deal_one(struct planner *p, struct deal *d, uint32_t name,
 	if (t != RSH_NO_SHOWN) {
 		find_group(d, rsh_cut_grid(c->handled[t].cut), local);
 	} else {
-		/* Listed, but never saved: it takes its turn all the same. */
+		/* A parameter that is listed but was never saved takes its turn
+		 * all the same. */
 		stage = rsh_param_dest_stage(c->dst,
 					     rsh_strategy_find(c->dst, name),
 					     p->block * c->dst_ranks, false);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/held.c lists the keys that some stage has a file of.  A job may name
- * a million ranks of which few have one, so only these are ever walked. */
+/* converter/held.c lists the keys that some stage has a file of.  A job may
+ * name a million ranks of which few have one, so only these are ever walked. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/loads.c marks the source files that the converter would load for one
- * destination rank.  The order of the records follows from these (order.c).
+/* converter/loads.c marks the source files that the converter would load for
+ * one destination rank.  The order of the records follows from these (order.c).
  *
  * A key is a source rank within its stage.  Keys come from each pair of layouts
  * that occurs (converter/redistribution.c), or, where the converter refuses a
@@ -157,11 +157,11 @@ bool rsh_planner_is_part(struct planner *p, uint32_t rank)
  * them. */
 #define FEW_KEYS 64
 
-/* What the destination ranks of one class have marked by one pair. */
+/* This is what one pair marks for the destination ranks of one class. */
 struct key_class {
 	uint64_t id;
 	uint32_t n;
-	uint32_t places[]; /* 2 * held, and 1 more for the exact key */
+	uint32_t places[]; /* 2 * the place in held[], and 1 more if exact */
 };
 
 struct marking {
@@ -190,10 +190,11 @@ static void marks_fill(const struct planner *p, struct rsh_marks *m, bool value)
 	memset(m->near, value, p->c->n_held + 1);
 }
 
-/* The keys that a pair makes a destination rank load. */
+/* These are the keys that a pair makes a destination rank load. */
 struct pair_keys {
 	const struct layout_pair *lp;
-	/* Where the converter refuses: the slices that are needed. */
+	/* Where the converter refuses the pair these say which slices are
+	 * needed. */
 	const struct rsh_cut *cut;
 	uint64_t dims[RSH_MAX_DIMS];
 	struct rsh_box box;
@@ -221,7 +222,8 @@ static void find_keys(const struct rsh_converter *c,
 	h = &c->handled[lp->shown];
 	t = c->cat->tensors[h->tensor];
 	k->cut = t->cut;
-	/* It loads the files of a tensor without elements all the same. */
+	/* The converter loads the files of a tensor without elements all the
+	 * same. */
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		k->dims[d] = t->dims[d] ? t->dims[d] :
 			(uint64_t)rsh_grid_split(rsh_cut_grid(k->cut), d) *
@@ -287,7 +289,8 @@ static struct key_class *make_class(struct planner *p,
 	return class;
 }
 
-/* Returns the class of many keys, which is kept; NULL when memory is out. */
+/* Gives the class that has these keys, and keeps it for the next rank; NULL:
+ * out of memory. */
 static const struct key_class *class_of(struct planner *p,
 					struct layout_pair *lp,
 					const struct pair_keys *k)
@@ -340,8 +343,8 @@ int rsh_planner_mark_keys(struct planner *p, uint32_t local)
 			continue;
 		if (mark_pair(p, lp, local))
 			return -ENOMEM;
-		/* Where the converter refuses, its plans would name the rank's
-		 * own counterpart, which copied records come from. */
+		/* If the converter did not refuse, it would load the rank's own
+		 * counterpart, which copied records come from. */
 		if (!lp->redist)
 			mark_key(p, local % c->stage_ranks);
 	}

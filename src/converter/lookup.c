@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/lookup.c answers which file a copied record is taken from.  It is asked
- * while planning and again while reading, so that both get the same answer. */
+/* converter/lookup.c answers which file a copied record is taken from.  It is
+ * asked while planning and again while reading, so that both get the same
+ * answer. */
 #include <string.h>
 
 #include "converter_i.h"
@@ -34,8 +35,8 @@ bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 	return true;
 }
 
-/* A shared parameter may be cut otherwise in another stage: its slices there are
- * not those of the layout that counts. */
+/* A shared parameter may be cut otherwise in another stage: its slices there
+ * are not those of the layout that counts. */
 bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
 		    uint32_t stage)
 {
@@ -86,8 +87,8 @@ static bool find_held_replica(const struct rsh_converter *c,
 	return best < n;
 }
 
-/* Begins with the replica after `key` itself, so that the load of a lost rank
- * spreads. */
+/* Finds a replica, beginning with the one after `key` itself, so that the reads
+ * of a lost rank spread. */
 static bool find_replica(const struct rsh_converter *c,
 		      const struct rsh_block *b, const struct rsh_grid *g,
 		      uint32_t name, uint32_t key, const atomic_bool *avoid,
@@ -123,7 +124,7 @@ bool rsh_copy_source(const struct rsh_converter *c,
 		if (find_replica(c, o->block, g, name, o->copy_key, avoid,
 				 rank))
 			return true;
-		/* A slice of its own: another would be a wrong one. */
+		/* The record is a slice, and any other would be a wrong one. */
 		if (rsh_grid_n_replicas(g) < rsh_grid_n_ranks(g))
 			return false;
 	}

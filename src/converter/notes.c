@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/notes.c counts where the result differs from the converter's, and makes
- * the sentences that tell it. */
+/* converter/notes.c counts where the result differs from the converter's, and
+ * makes the sentences that tell it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,8 @@ void rsh_note_add(struct rsh_converter *c, enum rsh_note note, uint32_t name)
 		return;
 	if (s->n == 0)
 		s->example = name;
-	/* The same parameter again, in another block or for another rank. */
+	/* This is the same parameter again, in another block or for another
+	 * rank. */
 	else if (s->example == name)
 		return;
 	s->n++;
@@ -83,7 +84,7 @@ void rsh_note_add_lacking(struct rsh_converter *c, uint32_t rank,
 	rsh_note_add(c, RSH_NOTE_LACKING, name);
 }
 
-/* Says all there is to say where every file is shown as it is. */
+/* Only these notes hold where every file is shown as it is. */
 static bool is_told_of_whole(int note)
 {
 	return note == RSH_NOTE_WHOLE || note == RSH_NOTE_NONE ||

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/order.c lists the names of a file's records in the converter's order.
+/* converter/order.c lists the names of a file's records in the converter's
+ * order.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ static bool same_seq(const struct planner *p, const struct name_list *l,
 	return true;
 }
 
-/* Names while they are being put in order. */
+/* These are names while they are being put in order. */
 struct order {
 	uint32_t *names;
 	uint32_t n;
@@ -145,8 +146,8 @@ static int add_names(struct planner *p, const struct rsh_ckpt_index *ix,
 	return 0;
 }
 
-/* Adds what other files hold and these should: it is to be missed, or had from
- * there, but not left out in silence. */
+/* Adds the handled names that other files hold and these should: they are to be
+ * had from there, or to be missed, but not left out in silence. */
 static int add_unseen(struct planner *p, struct order *o)
 {
 	for (uint32_t name = 0; name < p->c->cat->n_names; name++) {
@@ -185,7 +186,6 @@ static int walk_names(struct planner *p, struct name_list *l, uint32_t n_seq)
 	return 0;
 }
 
-/* Returns the names for the loaded keys; lists are kept for the next rank. */
 const struct name_list *rsh_planner_list_names(struct planner *p)
 {
 	uint32_t n = load_sequence(p);

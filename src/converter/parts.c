@@ -5,7 +5,7 @@
  * it too large, as the Hugging Face tools do. */
 #include "planner_i.h"
 
-/* How many of the records from `first` on make up a part. */
+/* Says how many of the records from `first` on make up a part. */
 static uint32_t part_length(const struct rsh_shown_file *f, uint32_t first,
 			    uint64_t limit)
 {

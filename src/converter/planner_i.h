@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/planner_i.h - the state of planning one destination stage, shared by
- * the files that do it:
+/* converter/planner_i.h - the state of planning one destination stage, shared
+ * by the files that do it:
  *   block.c  which parameters take part; the files in turn
  *   loads.c  which source ranks the converter would load
  *   order.c  the order of the records that follows from it
@@ -19,7 +19,7 @@
 enum fate {
 	FATE_COPIED,
 	FATE_HANDLED,
-	FATE_DROPPED, /* belongs to other destination stages only */
+	FATE_DROPPED, /* left out, or of other destination stages only */
 };
 
 /* Parameters with the same two layouts load the same keys. */
@@ -27,26 +27,28 @@ struct layout_pair {
 	const struct rsh_strategy_item *src;
 	const struct rsh_strategy_item *dst;
 	struct rsh_redistribution *redist; /* NULL: the converter refuses */
-	uint32_t shown;    /* one such parameter; RSH_NO_SHOWN: none */
+	uint32_t shown;    /* a parameter with them; RSH_NO_SHOWN: none */
 	void *classes;     /* a tree of struct key_class (loads.c) */
 };
 
-/* The names of a file in order, for one sequence of distinct indexes. */
+/* This is the list of a file's names in order, for one sequence of distinct
+ * indexes. */
 struct name_list {
 	uint32_t n_seq;
-	uint32_t *seq;     /* ids of the indexes walked */
+	uint32_t *seq;     /* ids of the indexes, in the order of loading */
 	uint32_t n;
 	uint32_t n_handled;
 	uint32_t *names;   /* handled ones first */
 };
 
-/* Marked keys, as far as that makes a difference: of the keys between two that
- * are held all mean the file of the next one, those above the last one wrap
- * around. */
+/* These are the marked keys, as far as that makes a difference: all keys
+ * between two that are held mean the file of the next one, and those above the
+ * last one mean that of the first. */
 struct rsh_marks {
-	bool *exact; /* [held]: this key */
-	bool *near;  /* [held + 1]: it, or one between it and the one before;
-		      * the last: one above all */
+	bool *exact; /* [held]: this key is marked */
+	bool *near;  /* [held + 1]: this key is marked, or one between it and
+		      * the held one before; the last entry: one above all held
+		      * ones is */
 };
 
 struct planner {
@@ -55,28 +57,30 @@ struct planner {
 	struct rsh_block *b;
 	uint8_t *fate;         /* [name], enum fate */
 	uint32_t *shown_of;    /* [name]: number of the shown tensor */
-	/* Epochs in which something was last met; a walk is an epoch. */
+	/* These are the epochs in which something was last met; each pass over
+	 * names or files is an epoch. */
 	uint32_t *seen;        /* [name] */
 	uint32_t *seen_index;  /* [index id] */
 	uint32_t epoch;
 	bool reduced;          /* files lack parameters that replicas hold */
 	bool absent;           /* a stage that is needed has no file at all */
-	uint32_t n_held; /* names in all files, see rsh_planner_is_part() */
+	uint32_t n_held; /* names in all files; 0: not counted
+			  * (rsh_planner_is_part()) */
 	uint32_t n_pairs, n_lists;
 	struct layout_pair *pairs;
 	struct name_list *lists;
 	size_t pairs_cap, lists_cap;
-	/* scratch of one rank */
+	/* What follows is scratch of one rank. */
 	struct rsh_marks marks; /* keys that the converter loads */
-	struct rsh_marks some;  /* those of one pair of layouts */
+	struct rsh_marks some;  /* keys that one pair of layouts marks */
 	bool *dealt;           /* [name]: another rank keeps it; NULL: none */
 	uint32_t *by_text;     /* handled names of the destination, bytewise */
 	uint32_t n_by_text;
 	uint32_t *seq;         /* [index id]: a rank that has it */
 	uint8_t *whole;        /* [index id], enum rsh_whole (whole.c) */
 	struct rsh_slot *slots;
-	uint32_t slots_of;     /* 1 + the index id whose records they are; 0:
-				* others (whole.c) */
+	uint32_t slots_of;     /* 1 + the id of the index whose records `slots`
+				* has; 0: it has others (whole.c) */
 	struct rsh_record_shape *shapes;
 	size_t slots_cap, shapes_cap;
 };
@@ -98,52 +102,56 @@ bool rsh_planner_in_block(const struct planner *p,
 			  const struct rsh_strategy_param *src,
 			  const struct rsh_strategy_param *dst);
 
-/* loads.c: finds the pairs of layouts, then marks p->marks for one rank. */
+/* rsh_planner_collect_pairs() finds the pairs of layouts, and then
+ * rsh_planner_mark_keys() fills p->marks for one rank (loads.c). */
 int rsh_planner_collect_pairs(struct planner *p, struct rsh_error *err);
 int rsh_planner_mark_keys(struct planner *p, uint32_t local);
-/* Without a source strategy: the rank whose file stands for rank `local`'s. */
+/* Gives the rank whose file stands for that of rank `local` where the source
+ * has no strategy. */
 uint32_t rsh_planner_file_to_copy(const struct planner *p, uint32_t local);
 /* Without a source strategy all ranks hold the same: does the rank's file lack
  * what another has? */
 bool rsh_planner_is_part(struct planner *p, uint32_t rank);
 void rsh_planner_pairs_clear(struct planner *p);
-/* The converter's own copy of p->marks.exact; NULL when memory is out. */
+/* Gives a copy of p->marks.exact that p->c owns; NULL: out of memory. */
 const bool *rsh_planner_keep_keys(struct planner *p);
 
-/* order.c: the names for the marked keys, NULL when memory is out.  Lists are
- * kept for the next rank and valid until another one is asked for. */
+/* Gives the names for the marked keys (order.c); NULL: out of memory.  Lists
+ * are kept for the next rank, and valid until another one is asked for. */
 const struct name_list *rsh_planner_list_names(struct planner *p);
 
-/* deal.c: fills p->dealt for one rank; nothing to do unless redundancy is to be
- * removed. */
+/* Fills p->dealt for one rank, if redundancy is to be removed (deal.c). */
 int rsh_planner_deal(struct planner *p, uint32_t local, struct rsh_error *err);
 
-/* slots.c: describes the records of a file, in the converter's order: f->slots
- * and f->shapes are scratch of the planner.  f->lost is set where one cannot be
- * had. */
+/* Describes the records of a file, in the converter's order (slots.c). f->slots
+ * and f->shapes are scratch of the planner. f->lost is set where a record
+ * cannot be had. */
 int rsh_planner_make_slots(struct planner *p, struct rsh_shown_file *f,
 			   const struct name_list *names,
 			   struct rsh_error *err);
-/* Which slice a copied record is follows from any file that holds one. */
+/* Learns which slice a copied record is, from any file that holds one. */
 int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
 				struct rsh_error *err);
 
-/* whole.c: adds it as a source file, if it can be one: *taken. */
+/* Adds a file as a source file if it can be one, and sets *taken then
+ * (whole.c). */
 int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 			   bool *taken, struct rsh_error *err);
 
-/* parts.c: adds a file that is cut into parts. */
+/* Adds a file that is cut into parts (parts.c). */
 int rsh_planner_cut_file(struct planner *p, const struct rsh_shown_file *whole,
 			 struct rsh_error *err);
 
-/* absent.c: -ENOENT and the sentence about a copied parameter that no file holds
- * as the virtual one needs it. */
+/* Sets the sentence about a copied parameter that no file holds as the virtual
+ * one needs it, and returns -ENOENT (absent.c). */
 int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
 			     uint32_t name, struct rsh_error *err);
-/* Why a file would hold nothing that is resharded; f->lost if that is so. */
+/* Finds out why a file would hold nothing that is resharded: sets f->lost if
+ * slices are lost, or fails. */
 int rsh_planner_nothing_handled(struct planner *p, struct rsh_shown_file *f,
 				struct rsh_error *err);
-/* No loaded file holds a handled parameter: was it not saved, or lost? */
+/* Decides whether a handled parameter that no loaded file holds was not saved,
+ * or is lost.  0, or -errno with a sentence where it must not be. */
 int rsh_planner_check_absent(struct planner *p, uint32_t name,
 			     struct rsh_error *err);
 

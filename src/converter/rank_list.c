@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.c works out MindSpore's rank_list_for_transform: one list of
- * local ranks for all pairs of layouts, repeated in every source stage that is
- * left when the parameters of other destination stages are struck. */
+/* converter/rank_list.c works out MindSpore's rank_list_for_transform: one list
+ * of local ranks for all pairs of layouts, repeated in every source stage that
+ * is left when the parameters of other destination stages are struck. */
 #include "rsh/converter/rank_list.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct pair {
 
 struct rsh_rank_list {
 	const struct rsh_strategy *src; /* NULL: unsharded */
-	uint32_t dst_ranks;             /* of a stage */
+	uint32_t dst_ranks;             /* in a stage */
 	bool *stages;                   /* [stage of src]: it is loaded */
 	uint32_t n;
 	size_t cap;
@@ -37,7 +37,8 @@ static int refused(const struct rsh_strategy *src, const char *name,
 			     from, to);
 }
 
-/* -EDOM: the layouts cannot be redistributed. */
+/* Adds a pair of layouts.  0, -ENOMEM, or -EDOM: they cannot be
+ * redistributed. */
 static int list_add_pair(struct rsh_rank_list *l,
 			 const struct rsh_strategy_item *src,
 			 const struct rsh_strategy_item *dst)
@@ -45,7 +46,8 @@ static int list_add_pair(struct rsh_rank_list *l,
 	struct pair *p;
 	int rc;
 
-	/* An expanded map is one over more dimensions to it. */
+	/* To MindSpore an expanded map is that of a tensor with more
+	 * dimensions. */
 	if (dst && dst->n_map != src->n_map)
 		return -EDOM;
 	for (uint32_t i = 0; i < l->n; i++)
@@ -63,7 +65,7 @@ static int list_add_pair(struct rsh_rank_list *l,
 	return rc;
 }
 
-/* A parameter of the source that is left. */
+/* Adds a parameter of the source that is left. */
 static int list_add_param(struct rsh_rank_list *l,
 			  const struct rsh_strategy_param *s,
 			  const struct rsh_strategy *dst,

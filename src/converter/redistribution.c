@@ -42,14 +42,15 @@
 #include "rsh/util/checked.h"
 
 struct rsh_redistribution {
-	uint32_t n_ranks; /* of the source's own mesh */
+	uint32_t n_ranks; /* ranks of the source's own mesh */
 	uint32_t n_mesh;
-	uint64_t mesh[RSH_PICTURE_AXES]; /* over max(source, destination) */
+	uint64_t mesh[RSH_PICTURE_AXES]; /* over the ranks of the larger side */
 	bool gathered[RSH_PICTURE_AXES];
 };
 
-/* A layout on its way to a picture: per tensor dimension the mesh axes, as
- * indexes into mesh, size-1 axes included. */
+/* A sketch is a layout on its way to a picture.  It has for each dimension of
+ * the tensor the mesh axes that cut it, as indexes into mesh, those of size 1
+ * included. */
 struct sketch {
 	uint32_t n_mesh;
 	uint64_t mesh[RSH_PICTURE_AXES];
@@ -59,10 +60,11 @@ struct sketch {
 		uint32_t axes[RSH_MAX_AXES];
 		uint64_t size;
 	} dims[RSH_MAX_DIMS];
-	uint32_t shard;             /* 1: none */
+	uint32_t shard;             /* parts of the optimizer shard; 1: none */
 	uint32_t n_taken;           /* axes of the optimizer shard */
 	uint32_t taken[RSH_MAX_AXES];
-	uint32_t n_unused;          /* axes > 1 on no dimension, ascending */
+	uint32_t n_unused;          /* axes longer than 1 that cut nothing,
+				     * ascending */
 	uint32_t unused[RSH_MAX_AXES];
 };
 
@@ -276,8 +278,8 @@ static bool pad(struct rsh_picture *p, uint64_t by)
 
 /* ---- the plan ---- */
 
-/* Grids and folds of both sides; where the dimensions are unknown a made-up
- * tensor that both divide stands in. */
+/* These are the grids and folds of both sides; where the dimensions are unknown
+ * a made-up tensor that both divide stands in. */
 struct sides {
 	struct rsh_grid *grid[2];
 	struct rsh_fold fold[2];
@@ -349,7 +351,8 @@ static bool redist_plan(struct rsh_redistribution *r,
 		sketch_item(&sketch[1], dst, w->grid[1], &w->fold[1]);
 	else
 		sketch_whole(&sketch[1], rsh_grid_n_dims(w->grid[0]));
-	/* It plans on made-up sizes, not on those of the tensor. */
+	/* The converter works with made-up sizes, not with those of the
+	 * tensor. */
 	for (uint32_t d = 0; d < rsh_grid_n_dims(w->grid[0]); d++)
 		sketch[0].dims[d].size = sketch[1].dims[d].size =
 			total * rsh_grid_split(w->grid[0], d);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/shapes.c tells what a record looks like when it is shown: its name, the
- * type that its elements become, and what the converter makes of odd ones. */
+/* converter/shapes.c tells what a record looks like when it is shown: its name,
+ * the type that its elements become, and what the converter makes of odd
+ * ones. */
 #include <string.h>
 
 #include "converter_i.h"
@@ -11,8 +12,8 @@ const char *rsh_written_name(const struct rsh_converter *c, uint32_t name)
 						rsh_names_text(c->cat->names, name);
 }
 
-/* State that belongs to an optimizer, by the prefixes that MindSpore's
- * optimizers give it. */
+/* Is it state of an optimizer, by the prefixes that MindSpore's optimizers give
+ * it? */
 static bool is_optimizer_state(const char *name)
 {
 	static const char *const prefixes[] = {
@@ -27,7 +28,8 @@ static bool is_optimizer_state(const char *name)
 	return false;
 }
 
-/* RSH_CODEC_COUNT where there is no cast between the two types. */
+/* Gives the codec of a cast, RSH_CODEC_COUNT where there is none between the
+ * two types. */
 static enum rsh_codec cast_codec(const struct rsh_record *r, enum rsh_dtype to)
 {
 	bool wide = r->wide_bf16;
@@ -52,8 +54,8 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 				enum rsh_dtype *dtype)
 {
 	enum rsh_codec cast = RSH_CODEC_COUNT;
-	/* The converter's detour over float32, for which safetensors have no
-	 * need. */
+	/* The converter makes a detour over float32, for which safetensors have
+	 * no need. */
 	bool canonical = c->compat && c->src_format == RSH_FORMAT_CKPT;
 
 	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
@@ -73,8 +75,8 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 	return canonical ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
 }
 
-/* An empty vector, which the converter reads as a scalar and writes as the
- * number 0 (compat). */
+/* Is it an empty vector, which the converter reads as a scalar and writes as
+ * the number 0 (compat)? */
 static bool becomes_zero(const struct rsh_ckpt_index *ix,
 		      const struct rsh_record *r)
 {
@@ -102,7 +104,7 @@ void rsh_copy_shape(const struct rsh_converter *c,
 	}
 }
 
-/* It is the reading and writing of .ckpt that loses them. */
+/* The reading and the writing of .ckpt both lose tensors without elements. */
 bool rsh_drops_empty(const struct rsh_converter *c)
 {
 	return c->src_format == RSH_FORMAT_CKPT || c->format == RSH_FORMAT_CKPT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/slots.c describes the records of one virtual file: its slots and their
- * shapes. */
+/* converter/slots.c describes the records of one virtual file: its slots and
+ * their shapes. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +62,8 @@ int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
 	return 0;
 }
 
-/* The record of a name in a file: its shape, and the tensor it shows or the rank
- * that it is copied from. */
+/* Describes the record of a name in a file: its shape, its size, and the tensor
+ * that it shows or that it is copied. */
 static int describe(struct planner *p, const struct rsh_shown_file *f,
 		    uint32_t name, struct rsh_record_shape *shape,
 		    struct rsh_slot *slot, struct rsh_error *err)

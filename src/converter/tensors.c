@@ -17,14 +17,14 @@
 
 #define LAYOUT_TEXT 160
 
-/* One parameter while it is read and shown. */
+/* This is one parameter while it is read and shown. */
 struct making {
 	struct rsh_converter *c;
 	const struct rsh_block *b;
 	uint32_t name;
 	const struct rsh_strategy_item *src; /* NULL: unsharded */
 	const struct rsh_strategy_item *dst;
-	/* The slice that the others are compared with. */
+	/* This slice is the reference, with which the others are compared. */
 	uint32_t rank;
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_record *rec;
@@ -146,13 +146,13 @@ int rsh_check_chunks(const struct rsh_converter *c, uint32_t rank,
 	return 0;
 }
 
-/* The holders of one parameter while they are collected. */
+/* These are the holders of one parameter while they are collected. */
 struct holding {
 	struct rsh_holder *v;
 	uint32_t n;
 	bool *found; /* [held]: some file has this key's slice */
-	/* The index that was looked at last, its record and whether that is
-	 * like the reference. */
+	/* These are the index that was looked at last, its record, and whether
+	 * that one is like the reference. */
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_record *rec;
 	bool alike;
@@ -243,7 +243,7 @@ static int find_holders(const struct making *m, struct holding *h,
 	h->found = calloc((size_t)m->c->n_held + 1, sizeof(*h->found));
 	if (!h->v || !h->found)
 		return rsh_error_nomem(err);
-	/* Equal ones are found byte for byte. */
+	/* The catalogue finds equal holders by comparing bytes. */
 	memset(h->v, 0, n * sizeof(*h->v));
 	return hold_stages(m, h, err);
 }
@@ -297,7 +297,7 @@ static int note_simple(const struct making *m,
 	return 0;
 }
 
-/* The source's grid.  An expanded map that the slice alone may explain in
+/* Makes the source's grid.  An expanded map that the slice alone may explain in
  * several ways is unambiguous once the other side tells the whole shape. */
 static int make_source_grid(const struct making *m, const int64_t *local,
 			    uint32_t n, enum rsh_grid_rule rule,
@@ -321,7 +321,8 @@ static int make_source_grid(const struct making *m, const int64_t *local,
 	return rc;
 }
 
-/* Both cuts of a parameter, and the dimensions of the whole. */
+/* These are both cuts of a parameter, and the dimensions of the whole
+ * tensor. */
 struct cuts {
 	const struct rsh_cut *src, *dst;
 	uint64_t whole[RSH_MAX_DIMS];
@@ -352,7 +353,7 @@ static int make_cuts(const struct making *m, struct cuts *out,
 
 /* ---- into the catalogue, and shown ---- */
 
-/* The file that would hold the slice of key 0. */
+/* Gives the file that would hold the slice of key 0. */
 static uint32_t first_file(const struct making *m)
 {
 	const struct rsh_strategy_param *s = m->c->src && !m->c->by_stage ?

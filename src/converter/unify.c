@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/unify.c brings two pictures onto a common mesh and a common shape, as
- * MindSpore's redistribution layout transfer does before it infers operators.
+/* converter/unify.c brings two pictures onto a common mesh and a common shape,
+ * as MindSpore's RedistributionLayoutTransfer does before it infers operators.
  */
 #include <string.h>
 
@@ -10,7 +10,8 @@ typedef unsigned __int128 wide;
 
 #define MAX_FACTORS (2 * RSH_PICTURE_DIMS)
 
-/* Ascending distinct cumulative products of one or two size lists. */
+/* These are the distinct cumulative products of one or two lists of sizes,
+ * ascending. */
 struct products {
 	uint32_t n;
 	wide v[MAX_FACTORS + 2];
@@ -37,7 +38,8 @@ static bool times(wide *p, uint64_t by)
 	return !__builtin_mul_overflow(*p, (wide)by, p);
 }
 
-/* The successive quotients; false where one is no integer or too many. */
+/* Gives the successive quotients; false where one is no integer or they are too
+ * many. */
 static bool quotients(const struct products *p, uint64_t *out, uint32_t max,
 		      uint32_t *n)
 {
@@ -173,7 +175,7 @@ static bool common_shape(const struct rsh_picture *a,
 	if (total[0] != total[1] ||
 	    !quotients(&p, shape, RSH_PICTURE_DIMS, n))
 		return false;
-	/* They were taken from the end of the shape. */
+	/* The products were taken from the end of the shape. */
 	for (uint32_t i = 0; i < *n / 2; i++) {
 		uint64_t t = shape[i];
 
@@ -183,7 +185,7 @@ static bool common_shape(const struct rsh_picture *a,
 	return true;
 }
 
-/* The mesh while its axes are being split: the parts of each. */
+/* This is the mesh while its axes are being split, with the parts of each. */
 struct split_mesh {
 	uint32_t n[RSH_PICTURE_AXES];
 	uint64_t part[RSH_PICTURE_AXES][RSH_PICTURE_AXES];

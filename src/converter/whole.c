@@ -16,7 +16,7 @@
 
 /* ---- do both sides cut alike? ---- */
 
-/* Layouts that differ as they are written and put the same slices on the same
+/* These layouts differ as they are written, but put the same slices on the same
  * ranks. */
 struct likeness {
 	const struct rsh_strategy_item *a, *b;
@@ -32,9 +32,9 @@ static void likenesses_clear(struct likenesses *l)
 	free(l->v);
 }
 
-/* The grid of `a`, and that of `b` for the whole tensor which that one makes of
- * the slice: an expanded map that the slice explains in several ways may be
- * clear for the whole.  1, 0 or -ENOMEM. */
+/* Compares the grid of `a` with that of `b`, the latter for the whole tensor
+ * that `a` makes of the slice: an expanded map that the slice explains in
+ * several ways may be clear for the whole.  1, 0 or -ENOMEM. */
 static int same_slices(const struct rsh_strategy_item *a,
 		       const struct rsh_strategy_item *b,
 		       const int64_t *dims, uint32_t n_dims)
@@ -56,8 +56,8 @@ static int same_slices(const struct rsh_strategy_item *a,
 	return rc == -ENOMEM ? rc : rc > 0;
 }
 
-/* Do both cut a tensor of which a rank's slice has these dimensions alike?  1, 0
- * or -ENOMEM. */
+/* Do both layouts cut a tensor alike, of which a rank's slice has these
+ * dimensions?  1, 0 or -ENOMEM. */
 static int is_alike(struct likenesses *l, const struct rsh_strategy_item *a,
 		    const struct rsh_strategy_item *b, const int64_t *dims,
 		    uint32_t n_dims)
@@ -81,7 +81,7 @@ static int is_alike(struct likenesses *l, const struct rsh_strategy_item *a,
 	return 1;
 }
 
-/* Do both list a parameter for the same stages? */
+/* Do both strategies list a parameter for the same stages? */
 static bool same_stages(const struct rsh_strategy_param *s,
 			const struct rsh_strategy_param *d)
 {
@@ -175,7 +175,7 @@ int rsh_whole_prepare(struct rsh_converter *c)
 
 /* ---- is a file shown as it is? ---- */
 
-/* What is known of files with one index. */
+/* This is what is known of files with one index. */
 enum rsh_whole {
 	WHOLE_UNKNOWN,
 	WHOLE_YES,
@@ -196,8 +196,8 @@ static bool is_changed(const struct rsh_converter *c,
 		!rsh_listed(c->dst, r->name));
 }
 
-/* Does a strategy list any of its records?  With none of them the strategies are
- * those of another model. */
+/* Does a strategy list any record of the file?  With none of them the
+ * strategies are those of another model. */
 static bool is_listed(const struct rsh_converter *c,
 		      const struct rsh_ckpt_index *ix)
 {
@@ -208,7 +208,7 @@ static bool is_listed(const struct rsh_converter *c,
 	return !c->src && !c->dst;
 }
 
-/* Does it hold what others have of its rank's parameters? */
+/* Does the file hold what others have of its rank's parameters? */
 static bool is_complete(struct planner *p, uint32_t rank)
 {
 	const struct rsh_converter *c = p->c;
@@ -234,8 +234,8 @@ static bool is_kept(struct planner *p, uint32_t rank)
 
 /* ---- its records ---- */
 
-/* A record on its way into the order of the file, which that of an index is but
- * for what was written twice. */
+/* This is a record on its way into the order of the file.  An index has that
+ * order, but for what was written twice. */
 struct placed {
 	uint64_t offset; /* of its content, or of the content before */
 	uint32_t record;
@@ -300,7 +300,7 @@ static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 	return rc;
 }
 
-/* The records of a file as they stand in it. */
+/* Lists the records of a file as they stand in it. */
 static int list_slots(struct planner *p, struct rsh_shown_file *f,
 		      uint32_t rank, struct rsh_error *err)
 {
@@ -343,8 +343,8 @@ bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b)
 	return c->same_as && a < n && b < n && c->same_as[a] == c->same_as[b];
 }
 
-/* The rank after `own`, or after the last one the first, that can stand for
- * it; without a strategy the lowest.  RSH_NO_FILE: none can. */
+/* Finds the rank after `own`, or after the last one the first, that can stand
+ * for it; without a strategy the lowest.  RSH_NO_FILE: none can. */
 static uint32_t find_stand_in(struct planner *p, uint32_t own)
 {
 	const struct rsh_converter *c = p->c;

@@ -19,8 +19,8 @@ static bool is_same_list(const struct rsh_slot_list *l,
 		memcmp(l->header, f->header, f->header_bytes) == 0);
 }
 
-/* The plan's own copy of a file's records; takes over the layout's header.  NULL
- * when memory is out. */
+/* Gives the plan's own copy of a file's records, and takes over the layout's
+ * header.  NULL: out of memory. */
 static const struct rsh_slot_list *keep_list(struct rsh_plan *p,
 					     struct rsh_file_layout *f)
 {

@@ -8,8 +8,8 @@
 #include "plan_i.h"
 #include "rsh/util/mem.h"
 
-/* So many slices are told with their ranks; the others are told by parameter.
- */
+/* No more than TOLD_MAX slices are told with their ranks, and of each no more
+ * than RANKS_TOLD_MAX ranks; the other slices are told by parameter. */
 #define TOLD_MAX 4096
 #define RANKS_TOLD_MAX 64
 
@@ -53,14 +53,16 @@ static int lost_by_name(const void *a, const void *b)
 
 /* ---- one parameter ---- */
 
-/* The losses of one name, which each destination stage has in its own tensor. */
+/* These are the losses of one name; each destination stage may have its own
+ * tensor of that name. */
 struct loss {
 	const struct rsh_plan *p;
 	const struct rsh_lost *first;
 	uint32_t n;
 };
 
-/* The tensor of the catalogue that the i-th loss is of; NULL: nobody knows. */
+/* Gives the tensor of the catalogue that the i-th loss is of; NULL: nobody
+ * knows. */
 static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 {
 	const struct rsh_walk *w = l->first[i].shown == RSH_COPIED ?
@@ -69,8 +71,8 @@ static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 	return w ? w->parts->tensor : NULL;
 }
 
-/* Does one of them need the cell, and cannot have it?  All together need every
- * one. */
+/* Does one of the stages need the cell, and cannot have it?  Together the
+ * stages need every cell. */
 static bool is_lost(const struct loss *l, uint32_t cell)
 {
 	struct rsh_holder holder;
@@ -85,8 +87,8 @@ static bool is_lost(const struct loss *l, uint32_t cell)
 	return false;
 }
 
-/* Cells that are lost: counted without looking at each, unless stages have lost
- * different ones. */
+/* Counts the cells that are lost, without looking at each unless stages have
+ * lost different ones. */
 static uint32_t count_lost(const struct loss *l)
 {
 	const struct rsh_tensor *t = tensor_of(l, 0);
@@ -134,7 +136,8 @@ static void tell_whole(struct telling *t, const struct loss *l)
 	t->report(t->ctx, text);
 }
 
-/* `n` slices, after others or by themselves. */
+/* Tells of n slices at once, after `others` that were told one by one or
+ * alone. */
 static void tell_rest(struct telling *t, const struct loss *l, uint32_t n,
 		      bool others)
 {

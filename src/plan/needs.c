@@ -57,17 +57,17 @@ static void unuse_files(struct rsh_building *b)
 		b->used[b->used_files[--b->n_used]] = false;
 }
 
-/* The cells of one tensor that a file needs. */
+/* Collects the cells of one tensor that a file needs. */
 struct need {
 	struct rsh_plan *p;
 	const struct rsh_tensor *tensor;
-	struct rsh_box box;  /* of the tensor: what is needed */
+	struct rsh_box box;  /* what is needed of the tensor */
 	uint32_t replica;
 	uint64_t n_found;
 	uint32_t lowest; /* of the files that should hold what none does */
 };
 
-/* The file that is to hold a cell for this reader. */
+/* Gives the file that should hold a cell, of the replica that is preferred. */
 static uint32_t own_file(const struct need *n, uint32_t cell)
 {
 	const struct rsh_cut *cut = n->tensor->cut;
@@ -108,7 +108,8 @@ static void need_held_cell(void *ctx, uint32_t cell)
 		need_cell(n, cell);
 }
 
-/* Looks only at the cells that some file holds, where these are fewer. */
+/* Finds the cells that are needed, and gives how many they are.  It looks only
+ * at cells that some file holds, where these are fewer. */
 static uint64_t need_box(struct need *n)
 {
 	const struct rsh_cut *cut = n->tensor->cut;
@@ -125,7 +126,8 @@ static uint64_t need_box(struct need *n)
 	return n_cells;
 }
 
-/* The box of a part's tensor that a slice is made of.  False: nothing. */
+/* Gives the box of a part's tensor that a slice is made of.  False: the part
+ * has nothing of the slice. */
 static bool find_box(const struct rsh_walk *w, const struct rsh_box *slice,
 		     uint32_t part, struct rsh_box *out)
 {
@@ -154,8 +156,8 @@ static bool find_box(const struct rsh_walk *w, const struct rsh_box *slice,
 	return true;
 }
 
-/* Remembers that some cells cannot be had; the sentence is about the file of the
- * lowest number. */
+/* Remembers that some cells cannot be had; the sentence is about the file of
+ * the lowest number. */
 static int lose_cells(struct need *n, uint32_t shown,
 		      struct rsh_virtual_file *f, struct rsh_error *err)
 {
@@ -176,8 +178,8 @@ static int lose_cells(struct need *n, uint32_t shown,
 	return p->b.replicas ? rsh_plan_lose(p, &lost, err) : rc;
 }
 
-/* Files of one pair need the same source files; each tensor tells its own
- * losses. */
+/* Tensors of one pair need the same source files.  One that has lost cells is
+ * not marked as done, since each tensor tells its own losses. */
 static bool is_done(struct rsh_plan *p, const struct rsh_walk *w,
 		    uint32_t number)
 {

@@ -16,27 +16,29 @@ struct rsh_piece_iter {
 	uint64_t end;
 	uint32_t slot;
 
-	/* The slot at hand. */
+	/* What follows is of the slot at hand. */
 	bool entered;
 	struct rsh_record_shape shape;
 	enum rsh_codec codec;
-	uint32_t in_unit;     /* bytes a unit in the source and in the virtual */
-	uint32_t out_unit;    /* file */
+	uint32_t in_unit;     /* bytes of a unit in the source file */
+	uint32_t out_unit;    /* bytes of a unit in the virtual file */
 	struct rsh_chunks chunks;
-	uint8_t *header;      /* room for that of any chunk */
+	uint8_t *header;      /* room for the header of any chunk */
 	size_t header_cap;
 
-	/* Where its content lies: copied slots have one record, others one a
-	 * source file; files that share an index share the record. */
+	/* This says where the slot's content lies: copied slots have one
+	 * record, others one a source file; files that share an index share the
+	 * record. */
 	const struct rsh_walk *w; /* NULL: copied */
 	struct rsh_stand stand;
 	uint32_t file;
 	const struct rsh_ckpt_index *ix;
-	const struct rsh_tensor *tensor; /* that `rec` is of */
+	const struct rsh_tensor *tensor; /* the tensor that `rec` is of */
 	const struct rsh_record *rec;
 
-	/* The row that is being given, and how many like it follow as far as is
-	 * known from its pieces; n: 0 unless it was given from its start on. */
+	/* `rows` is the row that is being given.  Its n says how many like it
+	 * follow, as far as is known from its pieces, and is 0 unless the row
+	 * was given from its start on. */
 	struct rsh_rows rows;
 	uint64_t row_pos; /* where the next piece of the row has to be */
 	uint64_t row_end;
@@ -47,7 +49,7 @@ static const struct rsh_slot *slot_of(const struct rsh_piece_iter *it)
 	return &it->f->list->slots[it->slot];
 }
 
-/* Index of the slot that holds `offset`, which lies in the file. */
+/* Gives the index of the slot that holds `offset`, which lies in the file. */
 static uint32_t pieces_find_slot(const struct rsh_slot_list *l, uint64_t offset)
 {
 	uint32_t lo = 0, hi = l->n;
@@ -149,7 +151,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	return it->entered;
 }
 
-/* Finds the file that supplies the cell that the stand is in, and its record
+/* Finds the file that the cell of the stand is read from, and its record
  * there. */
 static bool find_source(struct rsh_piece_iter *it)
 {
@@ -174,8 +176,8 @@ static bool find_source(struct rsh_piece_iter *it)
 	return it->rec != NULL;
 }
 
-/* Place in the file of byte `at` of the record's stored content, and how many
- * bytes follow it there. */
+/* Gives the place in the file of byte `at` of the record's stored content, and
+ * how many bytes follow it there. */
 static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 			uint64_t *offset, uint64_t *left)
 {
@@ -191,14 +193,15 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
 
 /* ---- rows that repeat ---- */
 
-/* Units of a row: along the innermost span, or one where neighbours lie apart. */
+/* Gives the units of a row: those along the innermost span, or one where
+ * neighbours lie apart. */
 static uint64_t row_units(const struct rsh_piece_iter *it)
 {
 	return it->w->apart ? 1 : it->stand.len[it->w->n_spans - 1];
 }
 
-/* Takes account of a piece, of `room` bytes that follow each other in its file
- * from it on, and of `limit` bytes of content here. */
+/* Takes account of a piece.  From it on `room` bytes follow each other in its
+ * source file, and `limit` bytes of content here. */
 static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
 		       uint64_t length, uint64_t room, uint64_t limit)
 {
@@ -242,7 +245,7 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 	it->rows.n = 0;
 }
 
-/* Content that no source file has. */
+/* Gives zeros, for content that no source file has. */
 static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 {
 	static const uint8_t zeros[16];
@@ -253,7 +256,8 @@ static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 	return true;
 }
 
-/* The piece at byte `at` of the slot's content, of at most `limit` bytes. */
+/* Gives the piece at byte `at` of the slot's content, of at most `limit`
+ * bytes. */
 static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 			  uint64_t limit, struct rsh_piece *out)
 {
@@ -290,7 +294,7 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	return true;
 }
 
-/* What stands before the first record. */
+/* Gives what stands before the first record. */
 static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	const struct rsh_slot_list *l = it->f->list;
@@ -300,7 +304,7 @@ static void file_header_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	out->length = rsh_min_u64(l->header_bytes, it->end) - it->pos;
 }
 
-/* The piece at it->pos, which is in the slot at hand. */
+/* Gives the piece at it->pos, which is in the slot at hand. */
 static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	const struct rsh_chunks *k = &it->chunks;
@@ -327,8 +331,9 @@ static bool slot_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 
 /* ---- files that are a source file ---- */
 
-/* A file with the same records at the same places, of a rank that holds the
- * same slice of everything: the next one, after the last one the first. */
+/* Finds a file with the same records at the same places, of a rank that holds
+ * the same slice of everything: the one after the origin, and the first after
+ * the last. */
 static bool find_twin(const struct rsh_piece_iter *it, uint32_t *file)
 {
 	const struct rsh_writer *w = &it->p->writer;
@@ -346,9 +351,9 @@ static bool find_twin(const struct rsh_piece_iter *it, uint32_t *file)
 	return false;
 }
 
-/* The origin cannot be read any more, and nobody has all that it has: what is
- * left of a record as MindSpore writes them comes from who holds it.  Metadata
- * and checksum nobody has. */
+/* Gives a piece of a record from who holds it, once the origin cannot be read
+ * any more and nobody has all that it has.  That works for records with headers
+ * as MindSpore writes them; metadata and a checksum are in no other file. */
 static bool patched_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	const struct rsh_ckpt_index *ix =

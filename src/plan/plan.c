@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/plan.c makes a plan out of what its writer says, and answers what is asked
- * of the files. */
+/* plan/plan.c makes a plan out of what its writer says, and answers what is
+ * asked of the files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

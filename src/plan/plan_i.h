@@ -17,44 +17,46 @@
 
 /* ---- walks ---- */
 
-/* Dimensions of a shown tensor that follow each other in all its cells and in
- * all cells that these are made of, as one.  Lengths are in units: bytes, or
- * elements where there is a codec or where elements lie apart. */
+/* A span is several dimensions of a shown tensor that a walk takes as one,
+ * since they follow each other in all its cells and in all cells that these are
+ * made of.  Lengths are in units: bytes, or elements where there is a codec or
+ * where elements lie apart. */
 struct rsh_span {
 	uint32_t lead;  /* the first of its dimensions */
 	uint64_t inner; /* units between two neighbours along it */
-	uint64_t len;   /* of a cell of a grid */
+	uint64_t len;   /* of a cell, if a grid cuts it */
 };
 
-/* The same of a tensor of the catalogue. */
+/* An in-span is a span of a tensor of the catalogue. */
 struct rsh_in_span {
 	uint32_t lead;
 	uint32_t axis;   /* the shown span that it follows, or RSH_FIXED */
-	uint64_t base;   /* where it begins */
+	uint64_t base;   /* where the part begins along it */
 	uint64_t inner;
-	/* Of the cells of a grid: */
+	/* What follows is set if a grid cuts the tensor: */
 	uint64_t len;
 	uint64_t stride; /* units between two neighbours in a cell */
 	uint32_t weight; /* what one cell further adds to the cell's number */
 };
 
-/* A dimension that both sides cut alike, and so into cells of equal number. */
+/* Both sides cut this dimension alike, so that a cell has the same coordinate
+ * along it on both. */
 struct rsh_alike {
 	uint32_t dim;    /* of the shown tensor */
-	uint32_t weight; /* as above */
+	uint32_t weight; /* as in struct rsh_in_span */
 };
 
-/* A part of a recipe, by spans. */
+/* This is a part of a recipe, told by spans. */
 struct rsh_walk_part {
 	const struct rsh_tensor *tensor;
-	uint64_t *from, *to; /* [span]: its box */
+	uint64_t *from, *to; /* [span]: where its box begins, ends */
 	uint32_t n_in, n_alike;
-	uint32_t row_in; /* the in-span along which it repeats; n_in: none */
+	uint32_t row_in; /* the in-span along which rows repeat; n_in: none */
 	struct rsh_in_span *in;
 	struct rsh_alike *alike;
 };
 
-/* A shown tensor, and how its elements are found. */
+/* A walk says how the elements of a shown tensor are found. */
 struct rsh_walk {
 	uint32_t name;
 	uint32_t pair;      /* index into rsh_plan.pairs, or RSH_NO_PAIR */
@@ -67,17 +69,19 @@ struct rsh_walk {
 	uint8_t unit_in, unit_out; /* bytes of a unit */
 	uint32_t n_parts;
 	const struct rsh_cut *cut;
-	const uint64_t *dims;      /* of the whole */
-	/* Of a cell: of a grid one for all, else [cell]. */
+	const uint64_t *dims;      /* of the whole tensor */
+	/* These are of a cell: one entry for all cells of a grid, else
+	 * [cell]. */
 	const int64_t *slice_dims;
 	const uint64_t *slice_bytes;
 	const struct rsh_span *spans;
 	const struct rsh_walk_part *parts;
-	const struct rsh_recipe_part *recipe; /* the parts as they were given */
+	const struct rsh_recipe_part *recipe; /* the parts as they were given;
+					       * NULL: the walk has a pair */
 };
 
-/* Tensors that are shown as they are with the same cuts and copies: they need
- * the same files. */
+/* Tensors of one pair are shown as they are, with the same cuts and copies:
+ * they need the same files. */
 #define RSH_NO_PAIR UINT32_MAX
 struct rsh_pair {
 	const struct rsh_cut *src, *dst;
@@ -91,7 +95,7 @@ int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 		  struct rsh_walk **out, struct rsh_error *err);
 
-/* The cell of a member among the walk's slices. */
+/* Gives the index of a member's cell in the walk's slices. */
 static inline uint32_t rsh_walk_slice(const struct rsh_walk *w, uint32_t member)
 {
 	return rsh_cut_grid(w->cut) ? 0 : rsh_cut_cell(w->cut, member);
@@ -102,40 +106,42 @@ static inline uint64_t rsh_walk_bytes(const struct rsh_walk *w, uint32_t member)
 	return w->slice_bytes[rsh_walk_slice(w, member)];
 }
 
-/* A place on a walk: what is known of one file's cell, and of the unit that was
- * looked for last. */
+/* A stand is a place on a walk: what is known of one file's cell, and of the
+ * unit that was looked for last. */
 struct rsh_stand {
 	uint64_t from[RSH_MAX_DIMS]; /* [span]: where the file's cell begins */
 	uint64_t len[RSH_MAX_DIMS];
-	uint32_t shown_at[RSH_MAX_DIMS]; /* its coordinates in a grid */
+	uint32_t shown_at[RSH_MAX_DIMS]; /* the cell's, if a grid cuts it */
 	uint32_t member;
 
-	/* The part at hand. */
+	/* What follows is of the part at hand. */
 	const struct rsh_walk_part *part;
 	uint32_t cell_base;
 	uint32_t replica;
 
-	/* The unit. */
-	uint32_t cell;   /* of the part's tensor */
-	uint64_t src;    /* units before it there */
-	uint64_t run;    /* units that follow each other from it on, in both */
-	uint64_t rows;   /* so many times more it goes on like this, */
-	uint64_t stride; /* so many units further in the source each time */
+	/* What follows is of the unit. */
+	uint32_t cell;   /* the cell of the part's tensor */
+	uint64_t src;    /* units before it in that cell */
+	uint64_t run;    /* units that follow each other from it on, on both
+			  * sides */
+	uint64_t rows;   /* how often the run repeats after it */
+	uint64_t stride; /* units from one repeat to the next in the source */
 };
 
 void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
 		     struct rsh_stand *s);
-/* False: the element is in no cell of the source. */
+/* Finds a unit of the file's cell.  False: it is in no cell of the source. */
 bool rsh_stand_find(const struct rsh_walk *w, uint64_t unit,
 		    struct rsh_stand *s);
 
 /* ---- files ---- */
 
-/* The records of a virtual file; shared by the ranks whose files have the
- * same. */
+/* These are the records of a virtual file; ranks whose files have the same
+ * share them. */
 struct rsh_slot_list {
 	uint64_t bytes;
-	uint8_t *header;        /* before the first record; NULL: nothing */
+	uint8_t *header;        /* stands before the first record; NULL: nothing
+				 * does */
 	size_t header_bytes;
 	uint32_t n;
 	struct rsh_slot slots[];
@@ -152,17 +158,17 @@ struct rsh_virtual_file {
 	bool lost;              /* needs a slice that cannot be had */
 };
 
-/* A name of which slices are lost. */
+/* This is a name of which slices are lost. */
 struct rsh_lost {
 	uint32_t name;
-	uint32_t shown; /* RSH_COPIED: a copied or unseen parameter */
+	uint32_t shown; /* RSH_COPIED: no shown tensor stands for it */
 };
 
-/* What is needed only while files are added. */
+/* This is needed only while files are added. */
 struct rsh_building {
-	bool *used;            /* [source file] */
+	bool *used;            /* [source file]: the file at hand needs it */
 	uint32_t n_used;
-	uint32_t *used_files;  /* [present] */
+	uint32_t *used_files;  /* the numbers of those, n_used */
 	uint32_t *pair_done;   /* [pair]: 1 + the file last looked at */
 	size_t pair_done_cap;
 };
@@ -174,7 +180,7 @@ struct rsh_plan {
 	struct rsh_writer writer;
 	struct rsh_blueprint b;
 	const struct rsh_framing *framing;
-	struct rsh_arena arena; /* of walks */
+	struct rsh_arena arena; /* holds the walks */
 
 	uint32_t n_walks, n_pairs, n_lists, n_files;
 	struct rsh_walk **walks;
@@ -197,23 +203,24 @@ struct rsh_plan {
 };
 
 const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name);
-/* What a copied record looks like when shown. */
+/* Says what a copied record looks like when shown. */
 void rsh_plan_copy_shape(const struct rsh_plan *p,
 			 const struct rsh_ckpt_index *ix,
 			 const struct rsh_record *r,
 			 struct rsh_record_shape *out, enum rsh_codec *codec);
 void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
 		    uint32_t member, struct rsh_record_shape *out);
-/* Where the record's content ends in its file; 0 if it has none. */
+/* Gives where the record's content ends in its file; 0 if it has none. */
 uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
 			const struct rsh_record *r);
 
-/* needs.c: fills f->sources, or says what is missing.  A slice that no file
+/* Fills f->sources, or says what is missing (needs.c).  A slice that no file
  * holds is remembered as lost and marks the file. */
 int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
-/* lost.c: remembers a loss; the first one's sentence is kept.  At the end tells
- * the slices, as many as make sense, and, unless they are allowed, fails. */
+/* rsh_plan_lose() remembers a loss and keeps the sentence of the first one.  At
+ * the end rsh_plan_report_lost() tells the slices, as many as make sense, and
+ * fails unless losses are allowed (lost.c). */
 int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 		  struct rsh_error *sentence);
 int rsh_plan_report_lost(struct rsh_plan *p,

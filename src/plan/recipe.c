@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/recipe.c looks whether a recipe is one of the tensor that it is given for:
- * every element of it has one place. */
+/* plan/recipe.c checks that a recipe makes the tensor that it is given for:
+ * every element of the tensor has one place. */
 #include <errno.h>
 
 #include "plan_i.h"
@@ -52,8 +52,8 @@ static int recipe_check_part(const struct rsh_shown *t,
 	return 0;
 }
 
-/* The parts' boxes lie in the tensor, have nothing in common and together all
- * of its elements. */
+/* Checks that the parts' boxes lie in the tensor, have nothing in common and
+ * together have all of its elements. */
 static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_error *err)
 {
 	cleanup_free struct rsh_box *boxes =
@@ -109,6 +109,6 @@ int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 			return rsh_error_set(err, EINVAL, "its elements are "
 					     "those of another type");
 	}
-	/* A tensor that is shown as it is has been looked at already. */
+	/* One part alone is taken for the whole tensor. */
 	return t->recipe.n_parts == 1 ? 0 : recipe_check_boxes(t, err);
 }

@@ -84,8 +84,8 @@ static int lay_out_ms(struct rsh_file_layout *f, struct rsh_error *err)
 	return safetensors_lay_out(f, "ms", err);
 }
 
-/* What the Hugging Face loaders take only if it says which framework's
- * conventions the tensors follow. */
+/* Hugging Face's loaders take a file only if it says which framework's
+ * conventions its tensors follow. */
 static int lay_out_pt(struct rsh_file_layout *f, struct rsh_error *err)
 {
 	return safetensors_lay_out(f, "pt", err);

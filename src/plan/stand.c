@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/stand.c goes along a walk: from an element of a shown tensor to its place
- * in a cell of the catalogue's.
+/* plan/stand.c goes along a walk: from an element of a shown tensor to its
+ * place in a cell of the catalogue's tensor.
  *
- * An example: a [6,4,10] of Float32 lies in 3 cells of 2 rows and
- * is shown in 2 files of 3 rows each.  Nobody cuts dimensions 1 and 2, so there
- * is one span, of 4 * 10 * 4 = 160 bytes a row:
+ * An example: a [6,4,10] of Float32 lies in 3 cells of 2 rows and is shown in 2
+ * files of 3 rows each.  Nobody cuts dimensions 1 and 2, so there is one span,
+ * of 4 * 10 * 4 = 160 bytes a row:
  *
  *   cells of the source   |   0   |   1   |   2   |    320 bytes each
  *   rows                  |---|---|---|---|---|---|
  *   files                 |     0     |     1     |    480 bytes each
  *
- * Byte 300 of the slice in file 1 is unit 480 + 300 = 780 of the whole, which is
- * byte 780 % 320 = 140 of cell 780 / 320 = 2.  180 bytes follow it in both.
+ * Byte 300 of the slice in file 1 is unit 480 + 300 = 780 of the whole, which
+ * is byte 780 % 320 = 140 of cell 780 / 320 = 2.  180 bytes follow it in both.
  */
 #include "plan_i.h"
 #include "rsh/util/checked.h"
@@ -50,7 +50,7 @@ static bool part_has(const struct rsh_walk *w, const struct rsh_walk_part *part,
 	return true;
 }
 
-/* Goes to the part that has the element; all have one of them together. */
+/* Goes to the part that has the element; every element is in one part. */
 static void stand_in_part(const struct rsh_walk *w, const uint64_t *at,
 			  struct rsh_stand *s)
 {
@@ -68,7 +68,7 @@ static void stand_in_part(const struct rsh_walk *w, const uint64_t *at,
 				part->alike[i].weight;
 }
 
-/* A place in the catalogue's tensor, by in-spans. */
+/* This is a place in the catalogue's tensor, told by in-spans. */
 struct in_place {
 	uint64_t left[RSH_MAX_DIMS];   /* units to the end of the cell */
 	uint64_t stride[RSH_MAX_DIMS];
@@ -128,7 +128,8 @@ static bool find_in_boxes(const uint64_t *at, struct rsh_stand *s,
 	return true;
 }
 
-/* How far one may go along shown span g, which in-span h follows. */
+/* Says how far one may go along shown span g, when `left` units are left in the
+ * cell along the in-span that follows it. */
 static uint64_t walk_room_along(const struct rsh_stand *s, const uint64_t *at,
 				uint32_t g, uint64_t left)
 {

@@ -2,9 +2,9 @@
 /* plan/walk.c makes the walk of a shown tensor, once: which of its dimensions
  * are taken as one, and how those of each part follow them.
  *
- * Neighbouring dimensions along which the cells of both sides begin and end alike
- * are one span, in which units follow each other on both sides.  stand.c, which
- * goes along it, has an example. */
+ * Neighbouring dimensions along which the cells of both sides begin and end
+ * alike are one span, in which units follow each other on both sides.  stand.c,
+ * which goes along it, has an example. */
 #include <errno.h>
 #include <string.h>
 
@@ -12,19 +12,19 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* A walk while it is made. */
+/* This is a walk while it is made. */
 struct walking {
 	struct rsh_plan *p;
 	const struct rsh_shown *t;
 	struct rsh_walk *w;
-	uint64_t local[RSH_MAX_DIMS]; /* of a cell: of boxes the whole */
-	bool joined[RSH_MAX_DIMS];    /* to the dimension before */
-	uint64_t inner[RSH_MAX_DIMS]; /* [dim]: units of one step along it, of
-				       * those that are joined to it */
+	uint64_t local[RSH_MAX_DIMS]; /* of a cell; of the whole for boxes */
+	bool joined[RSH_MAX_DIMS];    /* it belongs to the span of d - 1 */
+	uint64_t inner[RSH_MAX_DIMS]; /* [dim]: units of one step along it
+				       * through the dimensions joined to it */
 	uint32_t span_of[RSH_MAX_DIMS];
 };
 
-/* The dimension of the catalogue's tensor that follows d; its number of
+/* Gives the dimension of the catalogue's tensor that follows d; its number of
  * dimensions if none does. */
 static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
 			    uint32_t d)
@@ -66,7 +66,7 @@ static bool goes_on(const struct walking *k, uint32_t d)
 	return true;
 }
 
-/* Does the last dimension of each part follow the last one? */
+/* Does the last dimension of each part follow the last one that is shown? */
 static bool lie_together(const struct walking *k)
 {
 	const uint32_t n = k->t->n_dims;
@@ -99,7 +99,7 @@ static int make_spans(struct walking *k)
 {
 	struct rsh_walk *w = k->w;
 	const uint32_t n = k->t->n_dims;
-	/* Bytes are counted where nothing is in the way. */
+	/* Units are bytes unless there is a codec or elements lie apart. */
 	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->apart ?
 		rsh_dtype_size(k->t->dtype) : 1;
 	struct rsh_span *s;
@@ -136,8 +136,8 @@ static void box_of_part(const struct walking *k,
 	}
 }
 
-/* What repeats is a row, along the span before; where elements lie apart it is an
- * element. */
+/* A row repeats along the span before the last one; where elements lie apart,
+ * an element repeats along the last one. */
 static void find_row(const struct walking *k, struct rsh_walk_part *out)
 {
 	uint32_t row = k->w->n_spans - !k->w->apart;
@@ -148,8 +148,8 @@ static void find_row(const struct walking *k, struct rsh_walk_part *out)
 		out->row_in++;
 }
 
-/* The spans of a part's tensor: a dimension that follows a joined one belongs to
- * the one before. */
+/* Makes the in-spans of a part.  A dimension that follows a joined one belongs
+ * to the in-span before. */
 static void in_spans_of_part(const struct walking *k,
 			     const struct rsh_recipe_part *r,
 			     struct rsh_walk_part *out)
@@ -225,7 +225,7 @@ static int make_parts(struct walking *k)
 
 /* ---- slices ---- */
 
-/* The dimensions and size of each cell that is shown. */
+/* Sets the dimensions and the size of each cell that is shown. */
 static int make_slices(struct walking *k, struct rsh_error *err)
 {
 	const struct rsh_shown *t = k->t;
@@ -273,7 +273,7 @@ static int copy_given(struct walking *k)
 	if (t->n_dims)
 		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	k->w->dims = dims;
-	/* What is shown as it is can be told without them. */
+	/* A tensor that is shown as it is needs none of the parts. */
 	if (k->w->pair != RSH_NO_PAIR)
 		return 0;
 	parts = rsh_arena_array(a, struct rsh_recipe_part, n);

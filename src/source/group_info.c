@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/group_info.c - the job's own word on which ranks replace each other.
+/* source/group_info.c compares a strategy with the job's own word on which
+ * ranks replace each other.
  *
  * What a rank holds follows from the strategy; a group_info.pb that says
  * otherwise means that one of the two belongs to another job. */
@@ -142,7 +143,7 @@ static int group_check_beside(struct witness *w, const struct rsh_source *s,
 
 /* ---- given by the user ---- */
 
-/* The template with the rank in place of every mark. */
+/* Makes a path of the template, with the rank in place of every mark. */
 static char *group_path(const char *template, uint32_t rank)
 {
 	size_t n_mark = strlen(RANK_MARK);

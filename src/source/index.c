@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/index.c - scanning the headers of all files, several at a time, but
- * for those that the index cache knows.
+/* source/index.c scans the headers of all files, several at a time, but for
+ * those that the index cache knows.
  *
  * Threads: the workers live only during rsh_source_index(); what is new to the
  * index cache is written by a thread of its own.  They share the table of
@@ -26,7 +26,7 @@
 #define SCAN_THREADS 32
 #define MAX_THREADS 64
 
-/* What the index cache has to do with a file. */
+/* This is what the index cache has to do with a file. */
 struct caching {
 	struct rsh_index_key key;
 	bool settled; /* it may be stored */
@@ -43,12 +43,12 @@ struct indexing {
 
 	pthread_mutex_t lock; /* guards all below, source->indexes, n_bad and
 			       * first_bad */
-	/* By number of a stored index: the one that is shared; NULL: it was
-	 * not read yet. */
+	/* [number of a stored index]: the one that is shared; NULL: it was not
+	 * read yet. */
 	const struct rsh_ckpt_index **stored;
-	uint64_t *hashes;     /* of source->indexes, same order */
+	uint64_t *hashes;     /* of source->indexes, in the same order */
 	size_t cap_hashes;
-	uint32_t bad_file;    /* lowest one that is left out */
+	uint32_t bad_file;    /* lowest file that is left out */
 };
 
 static int index_scan(const struct rsh_source *s, uint32_t file, int fd,
@@ -72,7 +72,7 @@ static int index_scan(const struct rsh_source *s, uint32_t file, int fd,
 			     bytes.path);
 }
 
-/* Lock held. */
+/* Finds an equal index, with the lock held. */
 static const struct rsh_ckpt_index *
 index_find_equal(struct indexing *x, const struct rsh_ckpt_index *ix,
 		 uint64_t hash)
@@ -86,7 +86,7 @@ index_find_equal(struct indexing *x, const struct rsh_ckpt_index *ix,
 	return NULL;
 }
 
-/* Lock held.  Takes the index over if it succeeds. */
+/* Adds an index, which it takes over if it succeeds, with the lock held. */
 static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 			      uint64_t hash)
 {
@@ -125,7 +125,8 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 
 /* ---- the index cache ---- */
 
-/* Several may read the same stored index at the beginning; one is kept. */
+/* Several workers may read the same stored index at the beginning; one copy is
+ * kept. */
 static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 			     uint32_t which)
 {
@@ -173,7 +174,7 @@ static bool index_is_stored(struct indexing *x, uint32_t file, int fd)
 	return false;
 }
 
-/* Stores what is new. */
+/* Stores the indexes that are new. */
 static void index_save_new(struct indexing *x)
 {
 	struct rsh_source *s = x->source;
@@ -203,7 +204,7 @@ static void index_open_cache(struct indexing *x)
 	struct rsh_source *s = x->source;
 	struct rsh_index_cache *c;
 
-	/* Neither may hide what a drill does, nor keep it. */
+	/* The cache may neither hide what a drill does nor keep it. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
 	c = rsh_index_cache_open(s->index_dirfd, rsh_store_dirfd(s->store),
@@ -261,7 +262,7 @@ static void index_leave_out(struct indexing *x, uint32_t file,
 		rsh_log_info("%s: the file is left out", err->text);
 }
 
-/* The crew's work: what it fails with is why nothing is read. */
+/* This is the crew's work; what it fails with is why nothing is read. */
 static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct indexing *x = ctx;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/index_cache.c - finding and reading what earlier mounts have stored.
+/* source/index_cache.c finds and reads what earlier mounts have stored.
  *
  * The directory is the user's own, and still nothing in it is believed: links
  * are not followed, files of other owners are not read, and every number is
@@ -25,7 +25,7 @@
 #include "rsh/util/mem.h"
 #include "rsh/wire/index_codec.h"
 
-/* The coarsest clock that file systems take times from. */
+/* No clock that file systems take times from is coarser than this. */
 #define SETTLING_SECONDS 2
 
 /* ---- identity ---- */
@@ -120,7 +120,7 @@ static void index_take_name(struct rsh_index_cache *c, int root)
 		 XXH3_64bits(id, sizeof(id)));
 }
 
-/* True if all of it is there. */
+/* Reads `len` bytes; true if all of them are there. */
 static bool index_file_read_at(int fd, void *buf, size_t len, uint64_t offset)
 {
 	uint8_t *p = buf;
@@ -158,12 +158,12 @@ static int index_file_open(struct rsh_index_cache *c,
 	    head->magic != RSH_INDEX_MAGIC ||
 	    head->bytes != (uint64_t)st.st_size)
 		return -EBADMSG;
-	/* What is used lately is removed last. */
+	/* A file that was used lately is removed last. */
 	futimens(c->fd, NULL);
 	return head->version == RSH_INDEX_VERSION ? 0 : -EPROTO;
 }
 
-/* No overflow: each count is of 32 bits. */
+/* This does not overflow, since each count is of 32 bits. */
 static uint64_t index_table_bytes(const struct rsh_index_head *head)
 {
 	return (uint64_t)head->n_blobs * sizeof(struct rsh_index_blob) +
@@ -360,7 +360,7 @@ bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest)
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
 	    !S_ISREG(st.st_mode) || st.st_uid != geteuid())
 		return false;
-	/* What is used lately is removed last. */
+	/* A file that was used lately is removed last. */
 	utimensat(dirfd, name, NULL, AT_SYMLINK_NOFOLLOW);
 	return true;
 }

@@ -18,62 +18,65 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-/* One file as it was when it was indexed; compared as bytes.  The ctime is
- * there since a copy in place may restore the mtime. */
+/* This is one file as it was when it was indexed; keys are compared as bytes.
+ * The ctime is there since a copy in place may restore the mtime. */
 struct rsh_index_key {
 	uint64_t dev, ino, size;
 	int64_t mtime, ctime;
 	uint32_t mtime_ns, ctime_ns;
 };
 
-/* Of an open file: 0 or -errno. */
+/* Takes the key of an open file.  0 or -errno. */
 int rsh_index_key_take(int fd, struct rsh_index_key *key);
-/* Whether the file had been left alone for so long at `now` that a later
- * change would show in its times. */
+/* Had the file been left alone for so long at `now` that a later change would
+ * show in its times? */
 bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now);
 
 /* Opens the directory, which is made if it is missing.  -1 if that fails or if
- * others could write to it; `asked`, by the user, that is worth a warning. */
+ * others could write to it, which is worth a warning if the user `asked` for
+ * it. */
 int rsh_index_dir_open(const char *path, bool asked);
 
 struct rsh_index_cache;
 
-/* What `dirfd`, which stays the caller's, holds of the tree whose root is
+/* Opens what `dirfd`, which stays the caller's, holds of the tree whose root is
  * `root`: an empty cache where that is nothing, or nothing usable; `path` is
- * the tree's, for messages.  NULL when memory is out. */
+ * the tree's, for messages.  NULL: out of memory. */
 struct rsh_index_cache *rsh_index_cache_open(int dirfd, int root,
 					     const char *path);
-/* Waits for what is being saved. */
+/* Waits for what is being saved, and frees the cache. */
 void rsh_index_cache_close(struct rsh_index_cache *c);
 
-/* How many indexes there are. */
+/* Says how many indexes the cache has. */
 uint32_t rsh_index_cache_count(const struct rsh_index_cache *c);
-/* Which of them is that of the file; false if it is not known.  Any thread. */
+/* Finds which of the indexes is that of the file; false if it is not known.
+ * Any thread may call this. */
 bool rsh_index_cache_find(const struct rsh_index_cache *c,
 			  const struct rsh_index_key *key, uint32_t *which);
-/* Reads it: 0 and *out (owned by the caller) or -errno; that it is damaged is
- * logged once.  Any thread. */
+/* Reads an index: 0 and *out (owned by the caller) or -errno; that it is
+ * damaged is logged once.  Any thread may call this. */
 int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 			 struct rsh_names *names, struct rsh_ckpt_index **out);
 
-/* A file and its index, to be saved. */
+/* This is a file and its index, to be saved. */
 struct rsh_index_entry {
 	struct rsh_index_key key;
-	const char *name; /* of the file in the tree */
+	const char *name; /* name of the file in the tree */
 	const struct rsh_ckpt_index *index;
 };
 
 /* Writes a new file with these entries and what the old one holds of other
- * files: in a thread of its own, for which nothing of the arguments but the cache
- * is needed.  To be called once. */
+ * files: in a thread of its own, for which nothing of the arguments but the
+ * cache is needed.  This is called once at most. */
 void rsh_index_cache_save(struct rsh_index_cache *c,
 			  const struct rsh_index_entry *entries, uint32_t n,
 			  const struct rsh_names *names);
 
 /* ---- what else is remembered ---- */
 
-/* Whether what `digest` stands for was found right before, and that it was now
- * (an empty file of that name in the directory). */
+/* The first says whether what `digest` stands for was found right before, the
+ * second remembers that it was now (by an empty file of that name in the
+ * directory). */
 bool rsh_index_verdict_is_kept(int dirfd, uint64_t digest);
 void rsh_index_verdict_keep(int dirfd, uint64_t digest);
 
@@ -81,7 +84,8 @@ void rsh_index_verdict_keep(int dirfd, uint64_t digest);
 
 #define RSH_INDEX_MAGIC UINT64_C(0x7865646e69687372) /* "rshindex" */
 #define RSH_INDEX_VERSION 1
-/* More than a tree's file ever needs, and what all of them may take. */
+/* The first is more than a tree's file ever needs, the second what all files
+ * together may take. */
 #define RSH_INDEX_FILE_MAX (UINT64_C(32) << 20)
 #define RSH_INDEX_DIR_MAX (UINT64_C(64) << 20)
 #define RSH_INDEX_SUFFIX ".idx"
@@ -97,7 +101,7 @@ struct rsh_index_head {
 	uint32_t n_blobs;
 	uint32_t n_files;
 	uint32_t unused;
-	uint64_t bytes; /* of the whole file */
+	uint64_t bytes; /* bytes of the whole file */
 	uint64_t sum;   /* xxh3 of what stands before the blobs, with this 0 */
 };
 
@@ -108,22 +112,23 @@ struct rsh_index_blob {
 
 struct rsh_index_file {
 	struct rsh_index_key key;
-	uint64_t name; /* xxh3 of it */
+	uint64_t name; /* xxh3 of the name */
 	uint32_t blob;
 	uint32_t unused;
 };
 
-/* What of a cache is set when it is opened is constant from then on. */
+/* What is set when a cache is opened is constant from then on. */
 struct rsh_index_cache {
 	const char *path; /* of the tree, for messages */
 	int dirfd;
-	char name[32]; /* of the file in it */
-	int fd;        /* of the file; -1: there is none */
+	char name[32]; /* name of the file in the directory */
+	int fd;        /* descriptor of the file; -1: there is none */
 	uint32_t n_blobs, n_files;
 	struct rsh_index_blob *blobs;
 	struct rsh_index_file *files; /* the latest first */
 	uint32_t *order;              /* numbers of files, by key */
-	atomic_flag reported;         /* that a blob is damaged */
+	atomic_flag reported;         /* the log was told that a blob is
+				       * damaged */
 
 	bool saving; /* there is a thread to be waited for */
 	pthread_t saver;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/index_save.c - writing the index cache of a tree.
+/* source/index_save.c writes the index cache of a tree.
  *
  * A new file takes the old one's place by rename(2), so that a reader has
  * either and two writers do not meet; the last one wins, and what the other
@@ -41,7 +41,7 @@ struct blob {
 	const struct rsh_ckpt_index *index; /* NULL: from the old file */
 };
 
-/* The new file before it is written. */
+/* A draft is the new file before it is written. */
 struct rsh_index_draft {
 	struct rsh_index_cache *cache;
 	struct blob *blobs;
@@ -49,8 +49,8 @@ struct rsh_index_draft {
 	struct rsh_index_file *files;
 	size_t n_files, cap_files;
 	uint32_t n_entries; /* files that are not from the old one */
-	uint64_t *names;    /* of these, ascending */
-	uint32_t *moved; /* by number of an old blob: its new one, plus 1 */
+	uint64_t *names;    /* xxh3 of their names, ascending */
+	uint32_t *moved; /* [number of an old blob]: its new one, plus 1 */
 	uint64_t bytes;
 };
 
@@ -101,7 +101,7 @@ static int draft_add_file(struct rsh_index_draft *d,
 	return 0;
 }
 
-/* The blob of an index; neighbours mostly share it. */
+/* Gives the blob of an index, which neighbours mostly share. */
 static int draft_blob_of(struct rsh_index_draft *d,
 			 const struct rsh_ckpt_index *index,
 			 const struct rsh_names *names, uint32_t *number)
@@ -154,7 +154,7 @@ static bool same_blob(const struct blob *a, const struct blob *b)
 	return a->length == b->length && !memcmp(a->data, b->data, a->length);
 }
 
-/* The new number of an old blob; -EBADMSG if it is damaged. */
+/* Gives the new number of an old blob; -EBADMSG if it is damaged. */
 static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 			   uint32_t *number)
 {
@@ -182,8 +182,8 @@ static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 	return rc;
 }
 
-/* Files of the old cache that the new entries do not replace; a file that
- * changed has kept its name. */
+/* Keeps the files of the old cache that the new entries do not replace; a file
+ * that changed has kept its name. */
 static int draft_keep_others(struct rsh_index_draft *d)
 {
 	const struct rsh_index_cache *c = d->cache;
@@ -302,8 +302,8 @@ static int index_dir_by_age(const void *a, const void *b)
 	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
 }
 
-/* What a writer that was killed has left goes here; anything else is added to
- * the list. */
+/* Removes what a writer that was killed has left; anything else is added to the
+ * list. */
 static int index_dir_look_at(int dirfd, const char *name, struct stored **list,
 			     size_t *n, size_t *cap)
 {

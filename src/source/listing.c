@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/listing.c - where the checkpoints of a tree are looked for: where jobs
- * usually put them, where the user says, or what a map names. */
+/* source/listing.c looks for the checkpoints of a tree: where jobs usually put
+ * them, where the user says, or what a map names. */
 #include "config.h"
 
 #include "walk_i.h"
@@ -18,7 +18,8 @@
 /* A map names a file for each rank: some hundred bytes each. */
 #define SOURCE_MAP_BYTES_MAX (UINT64_C(1) << 28)
 
-/* The rank's directory, and such in it as some trainers make. */
+/* Lists the files of the ranks' directories, and of those in them that some
+ * trainers make. */
 static int list_rank_dirs(struct rsh_walk *w, const char *at,
 			  const char *rank_dir, struct rsh_error *err)
 {
@@ -180,7 +181,7 @@ static char *mapped_path(const char *map, const char *path)
 	dir = slash ? strndup(map, (size_t)(slash - map) + 1) : strdup(".");
 	if (!dir)
 		return NULL;
-	/* Absolute, because the working directory changes. */
+	/* The path is made absolute because the working directory changes. */
 	real = realpath(dir, NULL);
 	if (asprintf(&joined, "%s/%s", real ? real : dir, path) < 0)
 		return NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/model.c - a whole model in the parts that a map names.
+/* source/model.c reads a whole model in the parts that a map names.
  *
  * The plan sees one unsharded rank with one index.  Its parts are laid end to
  * end: an offset of the index names part and place in it, and the two are told
@@ -26,7 +26,8 @@
 #define MS_MAP "param_name_map.json"
 /* A model of one part needs no map. */
 #define HF_SINGLE "model.safetensors"
-/* Parameters that no strategy lists: beside MindSpore's map and not in it. */
+/* This has parameters that no strategy lists; it lies beside MindSpore's map
+ * and is not in it. */
 #define MS_HYPER "hyper_param.safetensors"
 
 static bool model_has(const struct rsh_source *s, const char *name)
@@ -126,7 +127,7 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 	return rc;
 }
 
-/* Readable by whom all parts are, and as new as the newest. */
+/* The model can be read by whom all parts can, and is as new as the newest. */
 static void model_join_attributes(struct rsh_source *s)
 {
 	struct rsh_store_attr *all = &s->whole;

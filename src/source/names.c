@@ -76,7 +76,7 @@ bool rsh_rank_in_name(const char *name, size_t n, size_t *begin, size_t *end)
 	return false;
 }
 
-/* Moves *end before the _<K> of a run. */
+/* Reads the _<K> of a run that ends at *end, and moves *end before it. */
 static uint64_t name_run_before(const char *name, size_t *end, uint32_t rank)
 {
 	size_t at = *end;

@@ -26,15 +26,15 @@ int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y)
 	return d ? d : order_u64(y->n, x->n);
 }
 
-/* What has a step comes before what has none. */
+/* Puts what has a step before what has none. */
 static int order_stepped(const struct rsh_checkpoint *x,
 			 const struct rsh_checkpoint *y)
 {
 	return order_u64(y->step.n > 0, x->step.n > 0);
 }
 
-/* Two saves may be of one step: tft_... of one version of MindSpore, ttp_... of
- * a newer one, which is greater. */
+/* Orders two saves of one step: tft_... is of one version of MindSpore, ttp_...
+ * of a newer one, which is greater. */
 static int order_dirs(const struct rsh_checkpoint *x,
 		      const struct rsh_checkpoint *y)
 {
@@ -49,7 +49,7 @@ static int order_series(const struct rsh_checkpoint *x,
 	return strcmp(x->series ? x->series : "", y->series ? y->series : "");
 }
 
-/* Returns 0 if both are of the same candidate. */
+/* Orders candidates; 0 if both are of the same one. */
 static int order_candidates(const struct rsh_checkpoint *x,
 			    const struct rsh_checkpoint *y)
 {

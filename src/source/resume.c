@@ -93,7 +93,7 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 
 /* ---- trying one ---- */
 
-/* The open files of one unit's checkpoint. */
+/* These are the open files of one unit's checkpoint. */
 struct resume_opened {
 	size_t n;
 	int *fds;

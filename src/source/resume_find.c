@@ -81,7 +81,8 @@ int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit)
 	struct rsh_listing *l = &f->source->listing;
 	char *copy;
 
-	/* Directories come one after the other, so it is mostly the last. */
+	/* Directories come one after the other, so the unit is mostly the last
+	 * one. */
 	for (size_t i = l->n_dirs; i-- > 0;)
 		if (strcmp(l->dirs[i].name, name) == 0) {
 			*unit = l->dirs[i].rank;
@@ -127,11 +128,11 @@ int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 struct find_in_ranks {
 	bool any_dir;    /* there is a rank directory */
 	bool any_rank;   /* a name in SOURCE itself says a rank */
-	const char *dir; /* the one that is being listed */
+	const char *dir; /* the directory that is being listed */
 	uint32_t unit;
 };
 
-/* rank_3 or ckpt_3 */
+/* Is it a name like rank_3 or ckpt_3? */
 static bool find_is_rank_dir(const char *name)
 {
 	const size_t n = strlen("rank_");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/resume_i.h - a job's newest checkpoint in the making (resume*.c). */
+/* source/resume_i.h - a job's newest checkpoint while it is looked for
+ * (resume*.c). */
 #ifndef RSH_SOURCE_RESUME_I_H
 #define RSH_SOURCE_RESUME_I_H
 
@@ -9,10 +10,10 @@
 
 struct rsh_resume {
 	struct rsh_source *source;
-	/* Of the step at hand, ascending by unit. */
+	/* This is of the step at hand, ascending by unit. */
 	struct rsh_saved *saved;
 	size_t n_saved;
-	const char **names; /* of its files */
+	const char **names; /* names of its files */
 	struct rsh_arena arena;
 	struct rsh_resume_entry *entries;
 	size_t n_entries, cap_entries;

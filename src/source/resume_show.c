@@ -90,7 +90,7 @@ int rsh_resume_show_each(struct rsh_resume *r, const struct rsh_saved *saved,
 						     suffix(s->label));
 
 		rc = rsh_resume_show_files(r, s, s->unit);
-		/* It may be what the job calls its newest file itself. */
+		/* The job may call its newest file so itself. */
 		if (rc == 0 && link && strcmp(link, s->label) == 0)
 			continue;
 		if (rc == 0)

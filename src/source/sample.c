@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/sample.c - a source as those see it who judge its contents. */
+/* source/sample.c answers what those ask of a source who judge its contents. */
 #include "config.h"
 
 #include "rsh/source/sample.h"
@@ -37,7 +37,8 @@ static bool sample_is_of_step(const struct rsh_checkpoint *a,
 	       (a->step.n == 0 || rsh_step_cmp(&a->step, &b->step) == 0);
 }
 
-/* Steps of power-off saves count anew in each directory. */
+/* Steps of power-off saves count anew in each directory, so these are compared
+ * with none. */
 static bool sample_is_older(const struct rsh_checkpoint *a,
 			    const struct rsh_checkpoint *b)
 {
@@ -45,7 +46,7 @@ static bool sample_is_older(const struct rsh_checkpoint *a,
 	       !a->step.breakpoint && rsh_step_cmp(&a->step, &b->step) > 0;
 }
 
-/* A file of the chosen candidate; NULL: it has none. */
+/* Gives a file of the chosen candidate; NULL: it has none. */
 static const struct rsh_checkpoint *
 sample_chosen_file(const struct rsh_source *s)
 {
@@ -132,7 +133,7 @@ struct sample {
 	size_t len;
 };
 
-/* Past the cache: a sample is not what will be read next. */
+/* Reads past the cache, since a sample is not what will be read next. */
 static int sample_read(void *sample, int fd)
 {
 	const struct sample *b = sample;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/shapes.c - the shapes of whole tensors, from one file a stage. */
+/* source/shapes.c reads the shapes of whole tensors from one file a stage. */
 #include "config.h"
 
 #include "rsh/source/strategies.h"
@@ -27,7 +27,7 @@ static int shapes_add_files(const struct rsh_source_view *view, uint32_t first,
 	return 0;
 }
 
-/* The shapes in the best candidate of these ranks' files that has some. */
+/* Adds the shapes in the best candidate of these ranks' files that has some. */
 static int shapes_try_ranks(const char *path,
 			    const struct rsh_source_options *opts,
 			    const struct rsh_strategy *src, uint32_t first,
@@ -77,7 +77,7 @@ int rsh_source_shapes(const char *path, const struct rsh_source_options *opts,
 					      names, out, &any, err);
 			if (n == ranks)
 				break;
-			rc = 0; /* the others will tell */
+			rc = 0; /* the other ranks will tell */
 		}
 		if (rc)
 			return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/source_i.h - the parts of a source tree, for this layer only. */
+/* source/source_i.h - the parts of a source tree, for this room only. */
 #ifndef RSH_SOURCE_SOURCE_I_H
 #define RSH_SOURCE_SOURCE_I_H
 
@@ -12,17 +12,17 @@
 
 /* ---- names with a rank in them (template.c) ---- */
 
-/* A template of n characters, for one name: "{rank}", '*', '?' and plain text.
- * If *rank is known "{rank}" stands for that one, else *rank is set. */
+/* Matches a name with a template of n characters: "{rank}", '*', '?' and plain
+ * text.  If *rank is known "{rank}" stands for that one, else *rank is set. */
 bool rsh_template_match(const char *t, size_t n, const char *name,
 			uint32_t *rank);
 bool rsh_template_has_rank(const char *t, size_t n);
-/* True if it matches one name only, itself. */
+/* Does the template match one name only, itself? */
 bool rsh_template_is_plain(const char *t, size_t n);
 
 /* ---- all checkpoints of the tree (found.c) ---- */
 
-/* One file. */
+/* This is one file that was found. */
 struct rsh_checkpoint {
 	uint32_t rank;    /* with --resume the number of its directory */
 	char *name;       /* below the root, or absolute */
@@ -36,7 +36,7 @@ struct rsh_checkpoint {
 	struct timespec mtime;
 };
 
-/* A directory that belongs to one rank, to be searched or not. */
+/* This is a directory that belongs to one rank, to be searched or not. */
 struct rsh_rank_dir {
 	uint32_t rank;
 	char *name; /* "rank_3" */
@@ -47,7 +47,7 @@ struct rsh_listing {
 	size_t n, cap;
 	struct rsh_rank_dir *dirs; /* ascending by rank, each once */
 	size_t n_dirs, cap_dirs;
-	/* Files of ranks that the strategy does not have. */
+	/* These are files of ranks that the strategy does not have. */
 	struct rsh_checkpoint *beyond;
 	size_t n_beyond, cap_beyond;
 };
@@ -82,7 +82,7 @@ int rsh_strategy_list(const char *path, bool as_listed,
 
 /* ---- which of them belong together (step.c, order.c, select.c) ---- */
 
-/* Files first .. end-1 of the sorted listing. */
+/* A candidate is files first .. end-1 of the sorted listing. */
 struct rsh_candidate {
 	size_t first, end;
 };
@@ -99,16 +99,17 @@ int rsh_candidates_make(struct rsh_source *s,
 
 /* ---- the tree (tree.c) ---- */
 
-/* A file of the chosen candidate; that of the store has the same number. */
+/* This is a file of the chosen candidate; that of the store has the same
+ * number. */
 struct rsh_source_file {
 	uint32_t rank;
-	uint64_t base; /* of a part of a model: what offsets of the rank's
+	uint64_t base; /* for a part of a model: what offsets of the rank's
 			* index count from here on */
-	/* Set by rsh_source_index(), constant from then on. */
+	/* This is set by rsh_source_index(), and constant from then on. */
 	const struct rsh_ckpt_index *index;
 };
 
-/* In a table of files: there is none. */
+/* This stands in a table of files where there is none. */
 #define RSH_FILE_NONE UINT32_MAX
 
 struct rsh_source {
@@ -119,24 +120,24 @@ struct rsh_source {
 	enum rsh_select select;
 	int index_dirfd; /* where indexes are stored; -1: nowhere */
 
-	/* Set by rsh_source_open(), constant from then on. */
-	uint32_t first_rank; /* that was asked for: the strategy's rank 0 */
+	/* These are set by rsh_source_open(), and constant from then on. */
+	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
-	/* Of what is shown with --resume; each of its files is then a rank of
-	 * its own.  NULL: a conversion's. */
+	/* This is the dialect of what is shown with --resume; each of its files
+	 * is then a rank of its own.  NULL: the source is a conversion's. */
 	const struct rsh_step_dialect *dialect;
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
 				     * to every candidate, by rank */
-	uint32_t n_tried; /* of these candidates, the first; the others are
-			   * there to be listed */
+	uint32_t n_tried; /* how many candidates are tried, from the first one
+			   * on; the others are there to be listed */
 	uint32_t n_candidates;
 	size_t cap_candidates;
 	struct rsh_candidate *candidates;
 
 	/* Everything below is of the chosen candidate. */
 	uint32_t chosen;
-	enum rsh_format format; /* of all files */
+	enum rsh_format format; /* format of all files */
 	uint32_t n_bad; /* files that were left out */
 	struct rsh_error first_bad;
 
@@ -147,37 +148,38 @@ struct rsh_source {
 
 	/* By rank; n_ranks is the highest rank that has a file, plus 1. */
 	uint32_t n_ranks;
-	uint32_t *by_rank; /* its first file, or RSH_FILE_NONE */
+	uint32_t *by_rank; /* [rank]: its first file, or RSH_FILE_NONE */
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
 
 	uint32_t n_indexes;
 	size_t cap_indexes;
-	struct rsh_ckpt_index **indexes; /* the distinct ones */
+	struct rsh_ckpt_index **indexes; /* the distinct indexes */
 	struct rsh_index_cache *index_cache; /* NULL: none */
 
 };
 
-/* A source with its directory open and no files yet. */
+/* Makes a source with its directory open and no files yet. */
 int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_source **out, struct rsh_error *err);
-/* Adds a file; they come ascending by rank, which is the entry's owner.  0 or
+/* Adds a file; files come ascending by rank, which is the entry's owner.  0 or
  * -ENOMEM. */
 int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e);
-/* Makes what is found by rank, once all files are there.  0 or -ENOMEM. */
+/* Makes the tables that go by rank, once all files are there.  0 or -ENOMEM. */
 int rsh_source_number_files(struct rsh_source *s);
 
 /* ---- models in parts (model.c) ---- */
 
 /* Is there a whole model in the root? */
 bool rsh_model_present(const struct rsh_source *s);
-/* Lists its parts, all of which belong to the one candidate.  0 or -errno with
- * a sentence. */
+/* Lists the parts of the model, all of which belong to the one candidate.  0 or
+ * -errno with a sentence. */
 int rsh_model_list(struct rsh_source *s, struct rsh_error *err);
-/* After all parts were scanned: makes the index and attributes of rank 0. */
+/* Makes the index and attributes of rank 0, after all parts were scanned. */
 int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
 		   struct rsh_error *err);
-/* The part that holds the byte at *offset, which becomes the place in it. */
+/* Gives the part that holds the byte at *offset, which becomes the place in
+ * it. */
 uint32_t rsh_model_part(const struct rsh_source *s, uint64_t *offset);
 
 #endif

@@ -96,7 +96,8 @@ static void step_keep_last_names(struct rsh_source *s)
 	s->n_always = kept;
 }
 
-/* Takes what a map names as it is, but refuses steps that do not agree. */
+/* Takes the files that a map names as they are, but refuses steps that do not
+ * agree. */
 static int step_take_all(struct rsh_source *s, const char *map,
 		    struct rsh_error *err)
 {
@@ -147,8 +148,8 @@ static void step_forget_lone_runs(struct rsh_source *s)
 	}
 }
 
-/* Returns true if there are names without a step, but every rank has some with
- * one: best.ckpt beside net-2_5.ckpt. */
+/* Are there names without a step while every rank has some with one?  They are
+ * like best.ckpt beside net-2_5.ckpt. */
 static bool step_wins(struct rsh_listing *l)
 {
 	bool any_stepless = false, all_stepped = true;
@@ -168,7 +169,7 @@ static bool step_wins(struct rsh_listing *l)
 	return any_stepless && all_stepped;
 }
 
-/* Returns the length of "rank_3" in "rank_3/net-1_5.ckpt". */
+/* Gives the length of "rank_3" in "rank_3/net-1_5.ckpt". */
 static int step_dir_length(const struct rsh_checkpoint *c)
 {
 	return c->base == c->name ? 0 : (int)(c->base - c->name - 1);
@@ -235,7 +236,7 @@ static void step_keep_one(struct rsh_source *s)
 
 /* ---- by time ---- */
 
-/* The name with "{rank}" in place of the rank's number. */
+/* Makes the series: the name with "{rank}" in place of the rank's number. */
 static char *step_make_series(const struct rsh_checkpoint *c)
 {
 	char *series = malloc(strlen(c->base) * strlen(RANK_MARK) + 1);
@@ -312,7 +313,8 @@ static int step_make_candidates(struct rsh_source *s, bool by_time,
 	if (!s->dialect && (by_time || beside) && step_name_series(&s->listing))
 		return rsh_error_nomem(err);
 	rsh_listing_sort(&s->listing, RSH_BY_CANDIDATE);
-	/* --resume: of names that all have no step time tells the newest. */
+	/* With --resume time tells the newest of names that all have no
+	 * step. */
 	if (s->dialect && s->listing.files[0].step.n == 0)
 		by_time = true;
 	if (!by_time && !beside) {

@@ -18,26 +18,26 @@
 
 enum rsh_order {
 	RSH_BY_RANK,
-	RSH_BY_RANK_AND_NUMBERS, /* the last two of its path */
+	RSH_BY_RANK_AND_NUMBERS, /* the last two numbers of its path */
 	RSH_BY_STEP_AND_RANK,
-	RSH_BY_CANDIDATE, /* and by rank in each */
+	RSH_BY_CANDIDATE, /* and by rank in each candidate */
 };
 void rsh_listing_sort(struct rsh_listing *l, enum rsh_order order);
-/* Makes the candidates of a listing sorted by them, but for the files at its
- * end that belong to all.  0 or -ENOMEM. */
+/* Makes the candidates of a listing that is sorted by candidate, but for the
+ * files at its end that belong to all.  0 or -ENOMEM. */
 int rsh_candidates_cut(struct rsh_source *s);
-/* Puts the most recently written one first. */
+/* Puts the most recently written candidate first. */
 void rsh_candidates_by_mtime(struct rsh_source *s);
 
 /* ---- select.c ---- */
 
-/* What people call it: its file, or for kinds that write several files under
- * one name that name. */
+/* Gives what people call a checkpoint: its file or, for kinds that write
+ * several files under one name, that name. */
 static inline const char *rsh_checkpoint_label(const struct rsh_checkpoint *c)
 {
 	return c->label ? c->label : c->base;
 }
-/* Whether --select name=GLOB, if that is what was said, means this name. */
+/* Does --select name=GLOB, if that is what was said, mean this name? */
 bool rsh_name_is_selected(const char *label,
 			  const struct rsh_source_options *o);
 /* Drops from the listing what was not selected.  0, or -ENOENT with a sentence
@@ -52,8 +52,8 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 
 /* ---- say.c ---- */
 
-/* What does not count beside the candidates that are tried, if anything, as
- * the end of a sentence. */
+/* Tells what does not count beside the candidates that are tried, if anything,
+ * as the end of a sentence. */
 void rsh_candidates_beside(const struct rsh_source *s, char *text,
 			   size_t size);
 

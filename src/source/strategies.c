@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/strategies.c - joining and checking the strategy files on disk. */
+/* source/strategies.c joins and checks strategy files on disk. */
 #include "config.h"
 
 #include "rsh/source/strategies.h"
@@ -45,7 +45,7 @@ static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
 	return 0;
 }
 
-/* The files' bytes are in data[]. */
+/* Loads all files; their bytes are in data[]. */
 static int load_all(const struct rsh_path_list *list, uint8_t **data,
 		    struct rsh_strategy_bytes *files, struct rsh_error *err)
 {
@@ -90,7 +90,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 
 /* ---- checking ---- */
 
-/* Parses what can be parsed; the rest is told. */
+/* Parses what can be parsed, and reports the rest. */
 static int strategies_parse(const struct rsh_path_list *list,
 			    struct rsh_strategy_file **files, uint32_t *n,
 			    rsh_strategy_report_fn *report, void *ctx)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/strategy_load.c - reading strategy files from disk. */
+/* source/strategy_load.c reads strategy files from disk. */
 #include "config.h"
 
 #include "source_i.h"

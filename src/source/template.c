@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/template.c - names with "{rank}", '*' and '?' in them. */
+/* source/template.c matches names with templates that have "{rank}", '*' and
+ * '?' in them. */
 #include "config.h"
 
 #include "source_i.h"
@@ -20,8 +21,8 @@ bool rsh_template_has_rank(const char *t, size_t n)
 	return memmem(t, n, RANK_MARK, strlen(RANK_MARK)) != NULL;
 }
 
-/* The digits at s as a rank; NULL if there are none or it is none, else what
- * follows them. */
+/* Reads the digits at s as a rank.  NULL if there are none or they are no rank,
+ * else what follows them. */
 static const char *template_read_rank(const char *s, uint32_t *rank)
 {
 	uint64_t v = 0;

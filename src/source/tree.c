@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/tree.c - a source from opening to closing, and its chosen files. */
+/* source/tree.c keeps a source from opening to closing, and its chosen
+ * files. */
 #include "config.h"
 
 #include "index_cache_i.h"
@@ -13,7 +14,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* As for strategies; tables go by the rank. */
+/* Ranks end below this, as in strategies, since tables go by the rank. */
 #define MAX_RANKS (1u << 20)
 
 /* ---- the chosen candidate ---- */
@@ -53,7 +54,8 @@ static int checkpoint_by_rank(const void *a, const void *b)
 			  &(*(struct rsh_checkpoint *const *)b)->rank);
 }
 
-/* The candidate's files and those that belong to each, ascending by rank. */
+/* Collects the candidate's files and those that belong to every candidate,
+ * ascending by rank. */
 static int source_collect_files(struct rsh_source *s, uint32_t i)
 {
 	const struct rsh_listing *l = &s->listing;
@@ -134,7 +136,7 @@ int rsh_source_number_files(struct rsh_source *s)
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
-	/* Ranks may be few and far between. */
+	/* Tables go by rank even where ranks are few and far between. */
 	s->by_rank = rsh_alloc_array((size_t)s->n_ranks + 1,
 				     sizeof(*s->by_rank));
 	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/walk.c - the files of a tree that a template leads to.
+/* source/walk.c finds the files of a tree that a template leads to.
  *
  * It is walked part by part: a plain part is entered, any other is matched
- * against all names of its directory, and the first "{rank}" decides whose files
- * are found below. */
+ * against all names of its directory, and the first "{rank}" decides whose
+ * files are found below. */
 #include "config.h"
 
 #include "walk_i.h"
@@ -88,7 +88,7 @@ static bool walk_is_checkpoint(const char *name)
 	return name[0] != '.' && !rsh_has_suffix(name, ".tmp");
 }
 
-/* Does a file of that name count?  May tell its rank. */
+/* Does a file of that name count?  Its name may tell the rank. */
 static bool walk_matches(const struct rsh_walk *w, const char *name,
 			 uint32_t *rank)
 {
@@ -99,16 +99,16 @@ static bool walk_matches(const struct rsh_walk *w, const char *name,
 			 rsh_format_of(name) != RSH_FORMAT_COUNT;
 }
 
-/* Whether nothing is known of what a directory names because it cannot be
- * reached.  A link that leads nowhere is not there. */
+/* Is nothing known of what a directory names, because it cannot be reached?  A
+ * link that leads nowhere is not there. */
 static bool walk_is_out_of_reach(int error)
 {
 	return error != ENOENT && error != ENOTDIR && error != ELOOP &&
 	       error != ENAMETOOLONG && error != EACCES;
 }
 
-/* True if it is a file.  One that cannot be reached counts: opening it says why,
- * and what is taken in its place is told. */
+/* Is it a file?  One that cannot be reached counts: opening it says why, and
+ * what is taken in its place is told. */
 static bool walk_is_file(int dir, const char *name, struct stat *st)
 {
 	if (fstatat(dir, name, st, 0) == 0)
@@ -145,14 +145,14 @@ static int walk_list_files(struct rsh_walk *w, const char *at, uint32_t rank,
 	return errno ? rsh_walk_unreadable(w, at, err) : 0;
 }
 
-/* A part of a template, and the directory that it is matched in. */
+/* This is a part of a template, and the directory that it is matched in. */
 struct part {
 	const char *at, *text;
 	size_t n;
-	bool has_rank; /* the first such */
+	bool has_rank; /* the first part with "{rank}" */
 };
 
-/* Goes on in `name` of the directory. */
+/* Goes on below `name` of the directory. */
 static int walk_enter(struct rsh_walk *w, const struct part *p,
 		      const char *name, uint32_t rank, struct rsh_error *err)
 {

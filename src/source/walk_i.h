@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/walk_i.h - walking a tree for its checkpoints, for this room only. */
+/* source/walk_i.h - how a tree is walked for its checkpoints, for this room
+ * only. */
 #ifndef RSH_SOURCE_WALK_I_H
 #define RSH_SOURCE_WALK_I_H
 
@@ -16,26 +17,26 @@ static inline void rsh_closedir_guard_(DIR **d)
 
 struct rsh_walk {
 	struct rsh_source *source;
-	const char *file; /* template of the last part; NULL: any checkpoint */
+	const char *file; /* the template's last part; NULL: any checkpoint */
 	uint32_t first, n; /* ranks that count */
 	uint64_t dir_epoch, dir_step;
 	size_t n_dir;
 	bool any;   /* a directory of some rank was found */
-	bool named; /* and a file that counts by its name */
-	bool again; /* it is the second time in the same directories */
-	bool beyond; /* it is in the directory of a rank that does not count */
+	bool named; /* a file was found that counts by its name */
+	bool again; /* the same directories are walked for the second time */
+	bool beyond; /* the directory is one of a rank that does not count */
 	unsigned n_unreadable; /* directories that are left out */
-	struct rsh_error unreadable; /* the first of them */
+	struct rsh_error unreadable; /* the sentence about the first */
 };
 
-/* A directory of the tree, "" being its root; NULL with errno. */
+/* Opens a directory of the tree, "" being its root; NULL with errno. */
 DIR *rsh_walk_open(const struct rsh_source *s, const char *name);
-/* What becomes of a directory that cannot be read, by errno: 0 if it is left
- * out, or -errno with a sentence.  The root's is never left out, nor one that
- * must not be read. */
+/* Decides what becomes of a directory that cannot be read, by errno: 0 if it is
+ * left out, or -errno with a sentence.  The root is never left out, nor a
+ * directory that must not be read. */
 int rsh_walk_unreadable(struct rsh_walk *w, const char *dir,
 			struct rsh_error *err);
-/* Logs those that were left out, in one line. */
+/* Logs the directories that were left out, in one line. */
 void rsh_walk_log_unreadable(const struct rsh_walk *w);
 /* Adds a file, whose name is taken over, to the listing.  A rank that does not
  * count is remembered if the strategy might be of fewer ranks than the tree.

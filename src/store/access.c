@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/access.c - who may read a file, and where links may lead.
+/* store/access.c tells who may read a file, and where links may lead.
  *
- * Both ask where an open descriptor really is, of /proc, and are strict where
- * that does not tell. */
+ * For both it asks /proc where an open descriptor really is, and is strict
+ * where that does not tell. */
 #include "config.h"
 
 #include "store_i.h"
@@ -24,11 +24,11 @@
 
 #define FD_PATH_MAX 32
 
-/* After a search for the root that was in vain, until the next: one may cost a
- * process, and many may read what cannot be reached. */
+/* A search for the root that was in vain is not repeated before this: it may
+ * cost a process, and many may read what cannot be reached. */
 #define SEARCH_PAUSE_NS UINT64_C(40000000)
 
-/* Of more users than the bits of a mode speak of. */
+/* An access control list speaks of more users than the bits of a mode do. */
 #define ACCESS_LIST "system.posix_acl_access"
 
 static void access_fd_path(int fd, char path[FD_PATH_MAX])
@@ -49,7 +49,8 @@ static bool access_place_of(int fd, char place[PATH_MAX])
 	return true;
 }
 
-/* Where in `place` the part below `root` begins; 0 if it is not below it. */
+/* Says where in `place` the part below `root` begins; 0 if it is not below
+ * it. */
 static size_t access_below(const char *root, const char *place)
 {
 	size_t n = strlen(root);
@@ -66,11 +67,11 @@ mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
 	mode_t user = a->mode >> 6 & 7, group = a->mode >> 3 & 7;
 	mode_t other = a->mode & 7;
 
-	/* Those of the new group may be of the old one or not, and so may all
+	/* Members of the new group may be of the old one or not, and so may all
 	 * others. */
 	if (a->gid != gid)
 		group = other = group & other;
-	/* The owner may be among them. */
+	/* The old owner may be in the group, or one of the others. */
 	if (a->uid != uid) {
 		group &= user;
 		other &= user;
@@ -78,7 +79,7 @@ mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid)
 	return user << 6 | group << 3 | other;
 }
 
-/* Takes from the file what a directory above it does. */
+/* Takes from the file's mode what a directory above it keeps from readers. */
 static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 {
 	struct rsh_store_attr a = { 0 };
@@ -96,7 +97,8 @@ static void access_limit_by_dir(struct rsh_store_attr *file, const char *dir)
 	file->mode &= (a.mode & 0111) << 2;
 }
 
-/* By all directories from the root on, or all there are. */
+/* Limits the file's mode by all directories from the root on, or by all that
+ * there are if it lies elsewhere. */
 static void access_limit_by_dirs(struct rsh_store_attr *file, int root, int fd)
 {
 	char top[PATH_MAX], place[PATH_MAX];
@@ -130,7 +132,7 @@ void rsh_file_take_attr(int root, int fd, const struct stat *st,
 
 /* ---- where links lead ---- */
 
-/* Of a kernel that knows how to stay below a directory (Linux 5.6). */
+/* Opens by a kernel that knows how to stay below a directory (Linux 5.6). */
 static int access_open_beneath(int root, const char *name, int flags)
 {
 	const struct open_how how = {
@@ -142,8 +144,8 @@ static int access_open_beneath(int root, const char *name, int flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
-/* The other way: looks where it is before it is opened.  Absolute links into
- * the tree have to go it too. */
+/* Opens without such a kernel: looks where the file is before it is opened.
+ * Absolute links into the tree have to go this way, too. */
 static int access_open_found(int root, const char *name, int flags)
 {
 	cleanup_fd int found = openat(root, name, O_PATH | O_CLOEXEC);
@@ -160,7 +162,7 @@ static int access_open_found(int root, const char *name, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-/* From the directory `root`. */
+/* Opens `name` from the directory `root`. */
 static int access_open_from(int root, bool outside, const char *name, int flags)
 {
 	int fd;
@@ -201,7 +203,7 @@ void rsh_store_find(const char *place, bool outside, const char *name,
 		access_open_from(fd[0], outside, name, RSH_OPEN_FLAGS);
 }
 
-/* Whether it answers, and not out of what the kernel has kept. */
+/* Does the root answer, and not out of what the kernel has kept? */
 static bool root_is_alive(int root)
 {
 	struct statx stx;
@@ -210,7 +212,8 @@ static bool root_is_alive(int root)
 		     STATX_BASIC_STATS, &stx) == 0;
 }
 
-/* A mount point that nothing is mounted on is a directory, too. */
+/* A mount point that nothing is mounted on is a directory, too, so the file
+ * systems are compared. */
 static bool root_is_alike(const struct rsh_store *s, int root)
 {
 	struct statfs fs;
@@ -218,7 +221,8 @@ static bool root_is_alike(const struct rsh_store *s, int root)
 	return fstatfs(root, &fs) == 0 && (uint32_t)fs.f_type == s->fs_type;
 }
 
-/* Waits for its turn, briefly; false if another search was in vain since. */
+/* Waits briefly until a search is allowed; false if another one was in vain
+ * since. */
 static bool root_may_search(struct rsh_store *s)
 {
 	const uint64_t after = atomic_load(&s->search_after);

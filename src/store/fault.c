@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/fault.c - reads that go wrong as they are told to. */
+/* store/fault.c lets reads go wrong as it is told to. */
 #include "config.h"
 
 #include "io_i.h"
@@ -33,19 +33,19 @@ struct fault {
 	uint32_t chance;  /* of 2^32-1 */
 	uint64_t delay_ns;
 	uint64_t rate;    /* bytes a second; 0: any */
-	double crowd;     /* so many times as long for each other read */
+	double crowd;     /* the factor of time for each other read */
 	uint64_t seed;    /* of a flip */
 	atomic_uint under_way; /* reads that wait */
 	atomic_uint_fast64_t left; /* reads that it may befall yet */
 };
 
 struct rsh_faults {
-	char *text; /* cut up; names point into it */
+	char *text; /* the option, cut up; `file` of faults points into it */
 	size_t n, cap;
 	struct fault *list;
 	atomic_uint_fast64_t draws;
 
-	pthread_mutex_t lock; /* guards the line below */
+	pthread_mutex_t lock; /* guards free_at */
 	uint64_t free_at;     /* when the next byte may be sent, in ns */
 };
 
@@ -54,7 +54,7 @@ struct rsh_faults {
 
 /* ---- parsing ---- */
 
-/* A number and its unit, of the pairs in `units`. */
+/* Reads a number and its unit, which is one of `units`. */
 static bool fault_parse_unit(const char *s, const char *const *units,
 			     const uint64_t *factors, size_t n, uint64_t *out)
 {
@@ -95,7 +95,7 @@ static bool fault_parse_number(const char *s, uint64_t *n)
 	return fault_parse_unit(s, units, factors, 1, n);
 }
 
-/* A number between two others, these included. */
+/* Reads a number between two others, these included. */
 static bool fault_parse_between(const char *s, double from, double to,
 				double *out)
 {
@@ -115,7 +115,7 @@ static bool fault_parse_chance(const char *s, uint32_t *chance)
 	return true;
 }
 
-/* "FILE" or "FILE:FROM-TO" */
+/* Parses "FILE" or "FILE:FROM-TO". */
 static bool fault_parse_place(char *s, struct fault *f)
 {
 	char *range = strrchr(s, ':'), *end;
@@ -172,7 +172,7 @@ static bool fault_parse(char *s, struct fault *f)
 	};
 	if (!fault_parse_kind(word, f))
 		return false;
-	/* Nothing comes behind the end of a file. */
+	/* Nothing comes behind the end of a truncated file. */
 	if (f->kind == FAULT_TRUNCATE)
 		f->to = UINT64_MAX;
 	while ((word = strsep(&s, ","))) {
@@ -296,7 +296,7 @@ static void fault_sleep_until(uint64_t ns)
 		;
 }
 
-/* What a time becomes beside so many other reads. */
+/* Says what a time becomes beside so many other reads. */
 static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 			      double ns)
 {
@@ -305,8 +305,8 @@ static uint64_t fault_crowded(const struct fault *fault, unsigned others,
 	return ns < (double)MOST_NS ? (uint64_t)ns : MOST_NS;
 }
 
-/* A line of that rate and latency: requests wait in parallel, their bytes
- * come one after the other. */
+/* Waits as on a line of that rate and latency: requests wait in parallel, their
+ * bytes come one after the other. */
 static void fault_wait_for_line(struct rsh_faults *f, struct fault *fault,
 				size_t len)
 {
@@ -332,7 +332,7 @@ static bool fault_is_about(const struct fault *fault, const char *name)
 	return !fault->file || strstr(name, fault->file);
 }
 
-/* Counts it. */
+/* Says whether the fault may befall one more read, and counts that read. */
 static bool fault_may_befall(struct fault *fault)
 {
 	uint64_t left = atomic_load(&fault->left);

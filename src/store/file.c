@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/file.c - open files, and the proof that they are still those that were
+/* store/file.c keeps files open, and proves that they are still those that were
  * identified.
  *
  * A descriptor in use is never closed, so a reader needs the pool's lock only
@@ -18,7 +18,7 @@
 
 #include "rsh/util/mem.h"
 
-/* Descriptors left to everything that is not a source file. */
+/* So many descriptors are left to everything that is not a source file. */
 #define RESERVED_FDS 64
 #define MAX_OPEN_FILES 4096
 
@@ -62,7 +62,8 @@ void rsh_pool_destroy(struct rsh_file_pool *pool)
 	pthread_mutex_destroy(&pool->lock);
 }
 
-/* Lock held.  The descriptor to close now that there are too many, or NULL. */
+/* With the lock held, takes out the descriptor to close if there are too many;
+ * NULL: there is none to close. */
 static struct rsh_descriptor *pool_take_surplus(struct rsh_file_pool *p)
 {
 	struct rsh_store_file *f = TAILQ_FIRST(&p->idle);
@@ -120,7 +121,7 @@ static bool identity_same_time(const struct timespec *a,
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Of a file with another device or inode. */
+/* May a file with another device or inode be the one that was identified? */
 static bool identity_is_renumbered(const struct rsh_store_identity *id,
 				   const struct statfs *fs,
 				   const struct stat *st, bool anew)
@@ -145,8 +146,8 @@ int rsh_file_compare(const struct rsh_store_file *f, int fd, bool anew)
 		return RSH_CHANGED;
 	if (st.st_dev == id->dev && st.st_ino == id->ino)
 		return 0;
-	/* The kernel may remember for a second what fstat() said of a server that
-	 * has died. */
+	/* The kernel may remember for a second what fstat() said of a server
+	 * that has died. */
 	if (fstatfs(fd, &fs) != 0)
 		return errno;
 	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
@@ -186,7 +187,7 @@ void rsh_store_adopt(struct rsh_store *s, uint32_t file, int fd)
 	descriptor_close(surplus);
 }
 
-/* Lock held. */
+/* Takes the file's open descriptor, if it has one, with the lock held. */
 static struct rsh_descriptor *pool_take_open(struct rsh_file_pool *p,
 					     struct rsh_store_file *f)
 {
@@ -195,11 +196,11 @@ static struct rsh_descriptor *pool_take_open(struct rsh_file_pool *p,
 	return f->open;
 }
 
-/* 0 or a positive errno. */
+/* Opens the file if it is still the same.  0 or a positive errno. */
 static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
 			  struct rsh_descriptor **out)
 {
-	bool anew = *f->name == '/'; /* that is always a path */
+	bool anew = *f->name == '/'; /* such a file is always found by path */
 	int fd = rsh_store_openat(s, f->name, RSH_OPEN_FLAGS), code;
 
 	if (fd < 0)
@@ -215,7 +216,8 @@ static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
 	return *out ? 0 : ENOMEM;
 }
 
-/* 0 or a positive errno. */
+/* Takes a descriptor of the file, opening it if need be.  0 or a positive
+ * errno. */
 static int file_take(struct rsh_store *s, struct rsh_store_file *f,
 		     struct rsh_descriptor **out)
 {
@@ -247,7 +249,7 @@ static int file_take(struct rsh_store *s, struct rsh_store_file *f,
 	return 0;
 }
 
-/* `dead`: the descriptor is not to be used again. */
+/* Gives a descriptor back; if it is `dead` it is not used again. */
 static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
 			   struct rsh_descriptor *d, bool dead)
 {

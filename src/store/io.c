@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/io.c - every read of a file's content goes through here. */
+/* store/io.c has what every read of a file's content goes through. */
 #include "config.h"
 
 #include "store_i.h"
@@ -15,14 +15,15 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/waits.h"
 
-/* Of a range that failed, for another try. */
+/* Another try reads no more than this of a range that failed. */
 #define AGAIN_BYTES (1024 * 1024)
 
 /* Kernels hold a file in pieces of up to this length, each at a multiple of its
  * own, and give back whole ones only. */
 #define PIECE_BYTES ((uint64_t)2 * 1024 * 1024)
 
-/* In this time a few MB are read. */
+/* What is known of free memory is as old as this at most; a few MB are read in
+ * that time. */
 #define FREE_FRESH_NS UINT64_C(500000)
 
 int rsh_store_io_new(const struct rsh_store_io_options *o,
@@ -116,7 +117,7 @@ static void target_advance(struct target *t, size_t n)
 	}
 }
 
-/* As preadv(). */
+/* Reads as preadv() does, with faults. */
 static ssize_t io_preadv(struct rsh_faults *faults, const char *name, int fd,
 			 const struct target *t, uint64_t offset)
 {
@@ -137,7 +138,7 @@ static ssize_t io_preadv(struct rsh_faults *faults, const char *name, int fd,
 	return preadv(fd, v, t->n - t->first, (off_t)offset);
 }
 
-/* 0, or a positive errno. */
+/* Reads until the target is full.  0, or a positive errno. */
 static int io_read_all(struct rsh_faults *faults, const char *name, int fd,
 		    struct target *t, uint64_t offset)
 {
@@ -179,7 +180,7 @@ static int io_read_counted(struct rsh_store_io *io, const char *name, int fd,
 	return rc;
 }
 
-/* Where to try the file again. */
+/* Notes where the file is to be tried again. */
 static int file_note_failure(struct rsh_store_file *f, int code,
 			     uint64_t offset, size_t len)
 {
@@ -190,7 +191,7 @@ static int file_note_failure(struct rsh_store_file *f, int code,
 	return code;
 }
 
-/* Counted where there is somebody who counts. */
+/* Reads, and counts the read if there is an io that counts. */
 static int io_read(struct rsh_store_io *io, const char *name, int fd,
 		   struct target *t, uint64_t offset)
 {
@@ -223,7 +224,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 
 	if (!buf)
 		return ENOMEM;
-	/* The kernel's copy says nothing. */
+	/* The kernel's copy says nothing of the file. */
 	posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
 	code = io_read(s->opts.io, f->name, fd, &t, at);
 	free(buf);
@@ -236,8 +237,8 @@ struct load {
 	int fd;
 };
 
-/* For the cache, which may keep the blocks for others: a file that changed must
- * not get in under the identity that it had. */
+/* Loads blocks for the cache, which may keep them for others: a file that
+ * changed must not get in under the identity that it had. */
 static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 			  int n_iov)
 {
@@ -279,7 +280,7 @@ static int file_read_through(struct rsh_store *s, struct rsh_store_file *f,
 	return -rc;
 }
 
-/* Not before the cache: its blocks outlive the drill. */
+/* Bytes are flipped behind the cache, whose blocks outlive the drill. */
 static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
 		      uint64_t offset, void *buf, size_t len)
 {
@@ -340,7 +341,8 @@ bool rsh_store_is_true(const struct rsh_store *s)
 	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
 }
 
-/* Free memory of a moment ago: to ask costs as much as a small read. */
+/* Gives the free memory of a moment ago, since to ask costs as much as a small
+ * read. */
 static uint64_t io_free_memory(struct rsh_store_io *io)
 {
 	const uint64_t now = rsh_clock_ns();

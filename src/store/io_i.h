@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/io_i.h - reads of files, and what goes wrong with them as it is told to;
- * for this room only. */
+/* store/io_i.h - reads of files, and what goes wrong with them as it is told
+ * to; for this room only. */
 #ifndef RSH_STORE_IO_I_H
 #define RSH_STORE_IO_I_H
 
@@ -17,18 +17,20 @@ struct rsh_store_file;
 
 struct rsh_faults;
 
-/* 0, or -EINVAL with a sentence that names the fault. */
+/* Parses a text of faults.  0, or -EINVAL with a sentence that names the fault;
+ * -ENOMEM. */
 int rsh_faults_new(const char *text, struct rsh_faults **out,
 		   struct rsh_error *err);
 void rsh_faults_free(struct rsh_faults *f);
 
-/* Before a read of [offset, offset + *len) of the file: waits as long as it has
- * to, may shorten *len (to 0: the file ends here).  0 or a positive errno. */
+/* To be called before a read of [offset, offset + *len) of the file: waits as
+ * long as the read has to, and may shorten *len (to 0: the file ends here).  0
+ * or a positive errno. */
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		     size_t *len);
 
-/* After a read of [offset, offset + len): turns over what is to be, the same
- * bits of a file each time. */
+/* To be called after a read of [offset, offset + len): turns over the bits that
+ * are to be, the same ones of a file each time. */
 void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		     uint64_t offset, void *buf, size_t len);
 bool rsh_faults_flip_any(const struct rsh_faults *f);
@@ -45,33 +47,35 @@ struct rsh_store_io {
 	bool kept; /* a thread may still need it */
 	atomic_bool cached, drop_all;
 	atomic_uint_fast64_t keep_free;
-	/* Free memory, as it was seen last. */
+	/* This is free memory as it was seen last, and when that was. */
 	atomic_uint_fast64_t free_bytes, free_seen_ns;
 	atomic_uint_fast64_t reads, bytes, failed, ns, dropped;
 };
 
-/* The object outlives rsh_store_io_free(). */
+/* Lets the object outlive rsh_store_io_free(). */
 void rsh_store_io_keep(struct rsh_store_io *io);
 
-/* Reads all of it, past any cache: as rsh_store_pread(). */
+/* Reads all of [offset, offset + len), past any cache.  Returns what
+ * rsh_store_pread() does. */
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f, int fd,
 		  void *buf, size_t len, uint64_t offset);
 /* Reads what could not be read last, past any cache, to see whether it can be
- * now.  0 or as above. */
+ * now.  Returns what rsh_file_read() does, or ENOMEM. */
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 			int fd);
 
 /* ---- whether through the cache (way.c) ---- */
 
-/* Of a store: RSH_WAY_OPEN until its first read tells. */
+/* The way of a store is RSH_WAY_OPEN until its first read tells. */
 enum rsh_way { RSH_WAY_OPEN, RSH_WAY_STRAIGHT, RSH_WAY_CACHE };
 
-/* Those that can be are made known to the cache. */
+/* Makes the files that can be cached known to the cache. */
 void rsh_store_settle_files(struct rsh_store *s);
-/* The first time this takes a few reads. */
+/* Is the file read through the cache?  To find out takes a few reads at
+ * first. */
 bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f, int fd);
 
-/* That of linux/fuse.h is for servers. */
+/* linux/fuse.h, which has this number too, is for servers. */
 #define RSH_FUSE_MAGIC 0x65735546
 
 #endif

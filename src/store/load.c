@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/load.c - small files that are read whole. */
+/* store/load.c reads small files whole. */
 #include "config.h"
 
 #include "store_i.h"

@@ -16,7 +16,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/waits.h"
 
-/* Between two looks of the thread. */
+/* The thread pauses for so long between two looks. */
 #define FIRST_PAUSE_NS UINT64_C(50000000)
 #define LONGEST_PAUSE_NS UINT64_C(10000000000)
 
@@ -24,7 +24,7 @@
  * more often than this. */
 #define LOOK_AGAIN_NS UINT64_C(1000000000)
 
-/* Of one read. */
+/* One read makes no more attempts than this. */
 #define MOST_ATTEMPTS 8
 
 /* Readers that wait for files to come back have a thread each, and others want
@@ -96,7 +96,8 @@ static void file_set_state(struct rsh_store *s, struct rsh_store_file *f,
 
 /* ---- an outage, from beginning to end ---- */
 
-/* Lock held.  Whether the log takes one more. */
+/* Takes one outage off what the log may be told, with the lock held; false if
+ * that is used up. */
 static bool outage_spend_one(struct rsh_outage *o)
 {
 	const uint64_t n = (o->now() - o->counted_ns) / SPARE_NS;
@@ -110,7 +111,8 @@ static bool outage_spend_one(struct rsh_outage *o)
 	return true;
 }
 
-/* Lock held.  True if there was none. */
+/* Begins an outage, with the lock held, unless there is one already.  True if
+ * it did. */
 static bool outage_begin(struct rsh_outage *o)
 {
 	if (atomic_exchange(&o->on, true))
@@ -123,7 +125,7 @@ static bool outage_begin(struct rsh_outage *o)
 	return true;
 }
 
-/* What one came to. */
+/* This is what an outage came to. */
 struct toll {
 	double seconds;
 	uint64_t reads;
@@ -178,7 +180,8 @@ static int probe_read(void *ctx, int fd)
 	return rsh_file_read_again(p->source, p->file, fd);
 }
 
-/* True if the file need not be tried again: it answers, or has changed. */
+/* Tries a file that fails.  True if it need not be tried again: it answers, or
+ * has changed. */
 static bool file_answers(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct probe p = { s, f };
@@ -225,7 +228,7 @@ bool rsh_outage_look(struct rsh_store *s)
 	return any;
 }
 
-/* Lock held. */
+/* Sleeps until that moment or until there are news, with the lock held. */
 static void outage_sleep_until(struct rsh_outage *o, uint64_t ns)
 {
 	const struct timespec t = {
@@ -235,7 +238,7 @@ static void outage_sleep_until(struct rsh_outage *o, uint64_t ns)
 	pthread_cond_timedwait(&o->news, &o->lock, &t);
 }
 
-/* Lock held.  False if it is to end. */
+/* Pauses the thread, with the lock held.  False if the thread is to end. */
 static bool outage_pause_for(struct rsh_outage *o, uint64_t ns)
 {
 	const uint64_t until = rsh_clock_ns() + ns;
@@ -269,7 +272,7 @@ static void *outage_watch(void *arg)
 	return NULL;
 }
 
-/* Lock held. */
+/* Starts the thread, with the lock held, unless it runs. */
 static void outage_start_watch(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
@@ -319,12 +322,12 @@ static void file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
 		file_set_state(s, f, RSH_FILE_CHANGED);
 	pthread_mutex_unlock(&o->lock);
 	file_log_change(f, code);
-	/* It was reached. */
+	/* It was reached, which ends an outage. */
 	if (failed)
 		outage_end(s);
 }
 
-/* The file fails, for this reason, with a fresh descriptor as well. */
+/* Marks a file that fails, for this reason, with a fresh descriptor as well. */
 static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 			      int code, struct rsh_attempts *a)
 {
@@ -356,7 +359,7 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 			     strerror(code));
 }
 
-/* True if the file answers again. */
+/* Waits for a file that fails.  True if it does not fail any more. */
 static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f)
 {
 	struct rsh_outage *o = &s->outage;
@@ -367,7 +370,7 @@ static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f)
 	pthread_mutex_lock(&o->lock);
 	now = o->now();
 	until = rsh_clock_ns();
-	/* In a long one a read gets no more than an attempt. */
+	/* In a long outage a read gets no more than an attempt. */
 	if (o->n_waiting < MOST_WAITING &&
 	    now - o->begun_ns < RSH_PATIENCE_NS)
 		until += RSH_PATIENCE_NS - (now - o->begun_ns);
@@ -391,7 +394,7 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		file_mark_changed(s, f, code);
 		return false;
 	}
-	/* It may be the descriptor alone that is dead. */
+	/* Perhaps the descriptor alone is dead. */
 	if (a->n == 1 && atomic_load(&f->state) != RSH_FILE_FAILING)
 		return true;
 	/* What is known from before the source came back is not news. */

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/outage_i.h - files that cannot be reached, until they can be again;
- * for this room only.
+/* store/outage_i.h - files that cannot be reached, until they can be again; for
+ * this room only.
  *
  * A file fails when its bytes cannot be had, or not be shown to be those that
  * were identified, and a fresh descriptor does no better.  From then on readers
  * who have a replica avoid its owner, and a thread tries it again, where it
- * failed, after pauses that grow.  It answers again: readers come back to it.
+ * failed, after pauses that grow.  When it answers again readers come back to
+ * it.
  *
  * An outage of the source begins with the first file that fails and ends when
- * one of those that failed answers; it is logged then, once each, however many
- * files and reads it hit; of a source that comes and goes all the time, not more
- * often than somebody would read.  What fails on beyond its end, such as a bad place of
- * a disk, has been logged with it and begins none.
+ * one of those that failed answers; both are logged once, however many files
+ * and reads it hit, and of a source that comes and goes all the time not more
+ * often than somebody would read.  What fails on beyond its end, such as a bad
+ * place of a disk, has been logged with it and begins none.
  *
  * A file that changed is none of this: nothing but its old self, which a later
  * read may find in its place, makes it good again.
@@ -37,52 +38,53 @@ struct rsh_outage {
 	pthread_cond_t news;  /* a file answers again, the thread is to look or
 			       * to stop, or has stopped */
 	uint64_t (*now)(void);
-	bool unwatched;       /* for tests: nobody looks but they */
+	bool unwatched;       /* for tests: no thread looks */
 
 	atomic_bool on;
-	bool quiet;           /* it is none for the log */
-	unsigned spare;       /* how many more are, for the time being */
-	uint64_t counted_ns;  /* from when on that grows */
+	bool quiet;           /* the log is not told of it */
+	unsigned spare;       /* how many more outages the log takes for now */
+	uint64_t counted_ns;  /* `spare` has grown up to this moment */
 	uint64_t begun_ns;
-	uint64_t n_reads;     /* that it hit */
+	uint64_t n_reads;     /* reads that it hit */
 	unsigned n_files;
-	unsigned n_failing;   /* also of earlier ones */
+	unsigned n_failing;   /* files that fail now, of any outage */
 	atomic_uint_fast64_t n_outages;
-	atomic_uint_fast64_t n_returns; /* of files, and ends of outages */
+	atomic_uint_fast64_t n_returns; /* returns of files, and ends of
+					 * outages */
 
 	bool watched, stopping, look_now;
 	uint64_t looked_ns;   /* when it was last told to look */
 	unsigned n_waiting;   /* readers */
 
-	/* Of the thread alone: the file to begin with when it looks. */
+	/* Only the thread uses this: the file to begin with when it looks. */
 	uint32_t next;
 };
 
-/* One read, over all attempts. */
+/* This is one read, over all its attempts. */
 struct rsh_attempts {
-	bool wait;    /* for the file to come back */
+	bool wait;    /* the reader waits for the file to come back */
 	uint64_t hit; /* the outage that it was counted with; 0: none */
-	uint64_t began; /* n_returns when the last attempt did */
+	uint64_t began; /* n_returns when the last attempt began */
 	unsigned n;
 };
 
 int rsh_outage_init(struct rsh_outage *o);
 void rsh_outage_destroy(struct rsh_outage *o);
 /* Ends the thread.  False if it does not come back from the source: what it
- * uses must stay. */
+ * uses must not be freed then. */
 bool rsh_outage_stop(struct rsh_store *s);
-/* For other files, after that. */
+/* Prepares for other files, after rsh_outage_stop(). */
 void rsh_outage_reset(struct rsh_store *s);
 
-/* After an attempt that failed for this reason: whether to make another.  Of a
- * reader who waits this may take RSH_PATIENCE_NS, counted from the beginning of
- * the outage. */
+/* Says after an attempt that failed for this reason whether to make another.
+ * For a reader who waits this may take RSH_PATIENCE_NS, counted from the
+ * beginning of the outage. */
 bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 		      struct rsh_attempts *a);
-/* After a read that went well of a file that is not good. */
+/* To be called after a read that went well of a file that is not good. */
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
 
-/* What the reader is to see of a failure of rsh_store_try(). */
+/* Gives what the reader is to see of a failure of rsh_store_try(). */
 int rsh_reader_errno(int code);
 
 /* Tries the files that fail; true if one answers again. */

@@ -14,48 +14,48 @@
 
 /* ---- files (file.c) ---- */
 
-/* Under the pool's lock.  In use it has users; one that is no longer its
- * file's is closed by the last of them. */
+/* A descriptor is changed under the pool's lock.  In use it has users; one that
+ * is no longer its file's is closed by the last of them. */
 struct rsh_descriptor {
 	int fd;
-	bool anew; /* found by its path, perhaps on a new mount */
+	bool anew; /* its file was found by path, perhaps on a new mount */
 	unsigned users;
 };
 
 struct rsh_store_file {
 	char *path;
-	const char *name; /* the end of it, or all */
+	const char *name; /* the end of `path`, or all of it */
 	uint32_t owner;
 	uint64_t epoch, step;
 
-	/* Set by rsh_store_identify() and rsh_store_start(), constant from then
-	 * on. */
+	/* These are set by rsh_store_identify() and rsh_store_start(), and
+	 * constant from then on. */
 	struct rsh_store_identity id;
 	struct rsh_store_attr attr;
 	rsh_cache_file cached;
 
-	atomic_flag reported; /* that it changed is in the log */
-	/* Where it was last found to fail: bad_len bytes. */
+	atomic_flag reported; /* the log has been told that the file changed */
+	/* It was last found to fail in bad_len bytes at bad_at. */
 	atomic_uint_fast64_t bad_at, bad_len;
 
-	/* Changed under the outage's lock. */
+	/* These are changed under the outage's lock. */
 	atomic_int state; /* enum rsh_file_state */
 	uint64_t hit;     /* the last outage that it was counted with */
 
-	/* Under the pool's lock. */
+	/* These are changed under the pool's lock. */
 	struct rsh_descriptor *open; /* NULL: none */
 	TAILQ_ENTRY(rsh_store_file) idle;
 };
 
-/* Open descriptors.  A file whose descriptor has users is in no list; one whose
- * has none stands in the idle list, the least recently used first, and is closed
- * when there are more than max_open. */
+/* The pool has the open descriptors.  A file whose descriptor has users is in
+ * no list; one whose has none stands in the idle list, the least recently used
+ * first, and its descriptor is closed when there are more than max_open. */
 struct rsh_file_pool {
 	pthread_mutex_t lock; /* guards all below, descriptors, and open..idle
 			       * of each file */
 	unsigned n_open;
 	unsigned max_open;
-	TAILQ_HEAD(, rsh_store_file) idle; /* the oldest first */
+	TAILQ_HEAD(, rsh_store_file) idle; /* the least recently used first */
 };
 
 int rsh_pool_init(struct rsh_file_pool *pool);
@@ -63,10 +63,10 @@ int rsh_pool_init(struct rsh_file_pool *pool);
 void rsh_pool_reset(struct rsh_file_pool *pool);
 void rsh_pool_destroy(struct rsh_file_pool *pool);
 
-/* As rsh_store_compare().  `anew`: the file was found by its path, and if that
- * led to another mount store.h says what counts. */
+/* Returns what rsh_store_compare() does.  With `anew` the file was found by its
+ * path; if that led to another mount, store.h says what counts. */
 int rsh_file_compare(const struct rsh_store_file *f, int fd, bool anew);
-/* Nobody uses the file any more. */
+/* Closes a file that nobody uses any more. */
 void rsh_file_close(struct rsh_store_file *f);
 
 /* ---- the store (store.c) ---- */
@@ -75,8 +75,9 @@ struct rsh_store {
 	char *path;
 	char *place; /* where the root was, without links; NULL: unknown */
 	int dirfd;
-	uint32_t fs_type; /* f_type of its file system */
-	atomic_uint_fast64_t search_after; /* a moment: not before it */
+	uint32_t fs_type; /* f_type of the root's file system */
+	atomic_uint_fast64_t search_after; /* no search for the root begins
+					    * before this */
 	struct rsh_store_attr attr;
 	struct rsh_store_options opts;
 
@@ -87,10 +88,11 @@ struct rsh_store {
 	atomic_int way; /* enum rsh_way: whether files are cached (way.c) */
 
 	struct rsh_outage outage;
-	atomic_bool *failed;  /* [owner]: a file of it is not good */
-	unsigned *n_bad;      /* [owner]: how many, under the outage's lock */
-	atomic_uint n_failed; /* files that are not */
-	atomic_uint n_marks;  /* how often one was found not to be */
+	atomic_bool *failed;  /* [owner]: one of its files is not good */
+	unsigned *n_bad;      /* [owner]: how many of its files are not; under
+			       * the outage's lock */
+	atomic_uint n_failed; /* files that are not good */
+	atomic_uint n_marks;  /* how often a file was found not to be good */
 };
 
 static inline uint32_t rsh_store_number(const struct rsh_store *s,
@@ -101,15 +103,17 @@ static inline uint32_t rsh_store_number(const struct rsh_store *s,
 
 /* ---- who may read, where links lead (access.c) ---- */
 
-/* Attributes of an open file of the tree whose root is open as well. */
+/* Takes the attributes of an open file of the tree whose root is open as
+ * well. */
 void rsh_file_take_attr(int root, int fd, const struct stat *st,
 			struct rsh_store_attr *out);
-/* As rsh_store_openat(), but from where the root is by its path now; *anew is
- * set then.  `rc` is why the former does not do, and is the result where this
- * does not either: the root still answers, or nothing like it is there.  */
+/* Opens as rsh_store_openat() does, but from where the root is by its path now;
+ * *anew is set then.  `rc` is why that function does not do, and is the result
+ * where this one does not either, because the root still answers or nothing
+ * like it is there. */
 int rsh_store_open_again(struct rsh_store *s, const char *name, int rc,
 			 bool *anew);
-/* Where the root is (from malloc); NULL if that cannot be told. */
+/* Gives where the root is (from malloc); NULL if that cannot be told. */
 char *rsh_store_place(int root);
 
 #endif

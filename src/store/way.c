@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/way.c - whether files are read straight or through the cache, and what
- * file system they lie on.  What decides stands in store/io.h. */
+/* store/way.c decides whether files are read straight or through the cache, and
+ * tells what file system they lie on.  store/io.h says what decides. */
 #include "config.h"
 
 #include "store_i.h"
@@ -12,12 +12,12 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 
-/* A stretch of this length comes from the page cache in some 10 us, even on a
- * busy machine in less than this; from a network or a disk it does not. */
+/* A stretch of this length comes from the page cache in some 10 us, and even on
+ * a busy machine in less than SLOW_NS; from a network or a disk it does not. */
 #define SAMPLE_BYTES (64 * 1024)
 #define SLOW_NS 400000
 
-/* Of file systems whose headers are not in linux/magic.h. */
+/* These are file systems that linux/magic.h does not know. */
 #define BEEGFS_MAGIC 0x19830326
 #define GPFS_MAGIC 0x47504653
 #define LUSTRE_MAGIC 0x0bd00bd0
@@ -72,7 +72,8 @@ bool rsh_store_is_stacked(const struct rsh_store *s)
 
 /* ---- whether to cache ---- */
 
-/* What a second read of the same bytes takes.  False if it cannot be told. */
+/* Measures what a second read of the same bytes takes.  False if it cannot be
+ * told. */
 static bool way_time_again(struct rsh_store *s,
 			   struct rsh_store_file *f, int fd,
 			   uint64_t *ns)
@@ -85,7 +86,7 @@ static bool way_time_again(struct rsh_store *s,
 
 	*ns = UINT64_MAX;
 	told = buf && rsh_file_read(s, f, fd, buf, len, at) == 0;
-	/* Twice, should the machine be busy. */
+	/* It is measured twice, should the machine be busy. */
 	for (int i = 0; i < 2 && told; i++) {
 		uint64_t start = rsh_clock_ns(), took;
 
@@ -110,8 +111,8 @@ static void way_settle(struct rsh_store *s, enum rsh_way way)
 		     "through the cache" : "straight");
 }
 
-/* Each of those who read first looks for itself, so that nobody waits for a
- * file but who reads it; what fails says nothing. */
+/* Each reader looks for itself until the way is settled, so that nobody waits
+ * for a file but who reads it; a read that fails says nothing. */
 static void way_decide(struct rsh_store *s, struct rsh_store_file *f, int fd)
 {
 	uint64_t ns;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* catalogue/catalogue.h - what a source holds: its tensors, how each is cut into
- * cells, and for every cell its copies.
+/* catalogue/catalogue.h - what a source holds: its tensors, how each is cut
+ * into cells, and for every cell its copies.
  *
- * A dialect's reader fills it: it knows what lies in the source's files and says
- * it in these words, which know no framework.  A copy is a record of a file;
- * where the record's bytes lie is what the file's index says, and files with
- * equal indexes share one, as cuts and copies are shared by all tensors that
- * have equal ones.  A thousand ranks of two thousand tensors are a few megabytes.
+ * A dialect's reader fills a catalogue, and plans are laid over it.  The reader
+ * knows what lies in the source's files and says it in these words, which know
+ * no framework.  A copy is a record of a file; where the record's bytes lie is
+ * what the file's index says, and files with equal indexes share one, as cuts
+ * and copies are shared by all tensors that have equal ones.  A thousand ranks
+ * of two thousand tensors are a few megabytes.
  *
  *   tensor w Float32 [8,4]     cut 2x1 over 4 ranks      copies
  *                              cell 0: rows 0 to 3       files 0 and 2
  *                              cell 1: rows 4 to 7       files 1 and 3
  *
- * A catalogue is filled by one thread; from then on any thread may read it.
+ * One thread fills a catalogue; from then on any thread may read it.  It owns
+ * its tensors, cuts and copies, but neither names nor indexes.  Want of memory
+ * is the only error.
  */
 #ifndef RSH_CATALOGUE_CATALOGUE_H
 #define RSH_CATALOGUE_CATALOGUE_H
@@ -29,34 +32,35 @@
 
 struct rsh_copies;
 
-/* A tensor of the source. */
+/* This is one tensor of the source, with all its cells. */
 struct rsh_tensor {
 	uint32_t name;
 	enum rsh_dtype dtype;
-	bool wide_bf16;         /* as struct rsh_record has it, in all copies */
+	bool wide_bf16;         /* in all copies, as in struct rsh_record */
 	uint8_t n_dims;
-	const uint64_t *dims;   /* of the whole */
+	const uint64_t *dims;   /* of the whole tensor */
 	const struct rsh_cut *cut;
 	const struct rsh_copies *copies;
-	/* The file that would be the own one of rank 0 of the cut, those of the
-	 * others following; for sentences about what is missing. */
+	/* Sentences on what is missing name file first_file + r as that of rank
+	 * r of the cut. */
 	uint32_t first_file;
 };
 
-/* Everything in it is to be read only; the functions below fill it. */
+/* Callers only read the fields; the functions below fill them. */
 struct rsh_catalogue {
 	struct rsh_names *names; /* not owned */
 	uint32_t n_names;
 
-	/* The files, by their number; in a tree of ranks the global rank. */
+	/* Arrays of files go by the number of a file, which in a tree of ranks
+	 * is the global rank. */
 	uint32_t n_files;
 	const struct rsh_ckpt_index **index; /* [file]; NULL: none.  The indexes
 					      * are not owned. */
 	char **path;                         /* [file]; may be NULL */
 	uint32_t *index_id;  /* [file]: equal for files that share an index */
-	uint32_t n_indexes;  /* distinct ones */
+	uint32_t n_indexes;  /* distinct indexes */
 	uint32_t n_present;
-	uint32_t *present;   /* files that there are, ascending */
+	uint32_t *present;   /* files that have an index, ascending */
 
 	uint32_t n_tensors, n_cuts, n_copies;
 	struct rsh_tensor **tensors;
@@ -65,26 +69,28 @@ struct rsh_catalogue {
 	size_t tensors_cap, cuts_cap, copies_cap;
 };
 
-/* Takes over what the view says of files; its arrays need not live on, its
- * indexes and names must.  NULL: out of memory. */
+/* Makes a catalogue of the files of a view; it has no tensors yet.  The view's
+ * arrays need not live on, its indexes and names must.  NULL: out of memory. */
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view);
 void rsh_catalogue_free(struct rsh_catalogue *c);
 
 /* Takes the cut over, also on failure, and gives the catalogue's own equal one.
- * NULL: out of memory. */
+ * NULL: out of memory, here or when `cut` was made, which then is NULL. */
 const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
 					     struct rsh_cut *cut);
 
-/* A file that holds the cell of a rank of the cut. */
+/* A holder says that a file has, in this record, the cell of a rank of the
+ * cut. */
 struct rsh_holder {
 	uint32_t rank;
 	uint32_t file;
 	uint32_t record; /* number in the file's index, or RSH_BY_NAME */
 };
 
-/* The copies of a tensor's cells: n holders, of which the first of a rank is
- * preferred to its others.  The cut is one that was kept.  `replicas`: whether
- * ranks of one cell make up for each other.  NULL: out of memory. */
+/* Keeps the copies of a tensor's cells, which are the n holders; of those of
+ * one rank the first is preferred.  `cut` is one that was kept.  With
+ * `replicas` the ranks of one cell make up for each other.  The catalogue owns
+ * what it gives, and keeps equal copies once.  NULL: out of memory. */
 const struct rsh_copies *
 rsh_catalogue_keep_copies(struct rsh_catalogue *c, const struct rsh_cut *cut,
 			  const struct rsh_holder *holders, uint32_t n,
@@ -97,35 +103,36 @@ int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,
 
 /* ---- asking ---- */
 
-/* The index of a file, NULL if there is none. */
+/* Gives the index of a file, NULL if there is none. */
 const struct rsh_ckpt_index *rsh_catalogue_index(const struct rsh_catalogue *c,
 						 uint32_t file);
-/* The record of `name` in a file, NULL if file or record is missing. */
+/* Gives the record of `name` in a file, NULL if file or record is missing. */
 const struct rsh_record *rsh_catalogue_record(const struct rsh_catalogue *c,
 					      uint32_t file, uint32_t name);
-/* "?" where a file has none. */
+/* Gives the path of a file for messages, "?" if it has none. */
 const char *rsh_catalogue_path(const struct rsh_catalogue *c, uint32_t file);
-/* The first of c->present that is no lower than the file; their number if none
- * is. */
+/* Gives the place in c->present of the first file that is no lower than `file`;
+ * n_present if none is. */
 uint32_t rsh_catalogue_present_from(const struct rsh_catalogue *c,
 				    uint32_t file);
 
 /* ---- copies ---- */
 
-/* Which copy supplies a cell: the one policy for all tensors that have cells.
- * (Of records that are copied as they stand the writer knows.)
- * First comes the preferred replica (rsh_cut_replica()), then, if replicas make
- * up for each other, the ones after it, the first after the last one, so that
- * the load of a lost file spreads.  Files for which avoid[file] is set are left
- * out (NULL: none are); what they leave is then found among all replicas.  False:
- * no file is left. */
+/* Picks the copy of a cell that is to be read.  This is the one policy for all
+ * tensors that have cells; for records that are copied as they stand the writer
+ * picks.  The preferred replica comes first (rsh_cut_replica()), then, if
+ * replicas make up for each other, the ones after it, and the first after the
+ * last one, so that the reads of a lost file spread.  Files for which
+ * avoid[file] is set are left out, and where `avoid` is not NULL all replicas
+ * are searched, even if they do not make up for each other.  False: no file is
+ * left. */
 bool rsh_copies_pick(const struct rsh_copies *c, uint32_t cell,
 		     uint32_t replica, const atomic_bool *avoid,
 		     struct rsh_holder *out);
-/* How many cells some file holds, and holders there are. */
+/* These say how many cells some file holds, and how many holders there are. */
 uint32_t rsh_copies_n_cells(const struct rsh_copies *c);
 uint32_t rsh_copies_n_holders(const struct rsh_copies *c);
-/* Tells each cell that some file holds, ascending. */
+/* Tells `each` every cell that some file holds, in ascending order. */
 void rsh_copies_each(const struct rsh_copies *c, rsh_cell_fn *each, void *ctx);
 
 /* Is the file to be left out? */

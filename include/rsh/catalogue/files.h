@@ -8,7 +8,8 @@
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/format.h"
 
-/* The arrays go by the number of a file: in a tree of ranks the global rank. */
+/* A view's arrays go by the number of a file, which in a tree of ranks is the
+ * global rank.  A view owns nothing of what it points to. */
 struct rsh_source_view {
 	uint32_t n_ranks;                           /* length of the arrays */
 	const struct rsh_ckpt_index *const *index;  /* [rank]; NULL: no file,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contents/contents.h - whether a strategy is this tree's, by the bytes.
+/* contents/contents.h tells by the bytes whether a strategy is this tree's.
  *
  * Whatever a strategy says of a tensor can be held against what lies in the
  * files: ranks that hold the same slice hold the same bytes, and ranks that
@@ -15,6 +15,8 @@
  * whether it is an error or a line in the log.
  *
  * What the bytes cannot tell is which dimension is cut, and in which order.
+ * One thread calls what is here; it reads on several.  Nothing is owned beyond
+ * a call.
  */
 #ifndef RSH_CONTENTS_CONTENTS_H
 #define RSH_CONTENTS_CONTENTS_H
@@ -26,27 +28,27 @@
 /* Holds the chosen files, which are indexed, against `src`; NULL: all ranks
  * hold the whole model.  `dst` (may be NULL) is tried as an explanation.  How
  * much is read follows from the source's options; a sample that was found right
- * is remembered in the index cache.  Converter's rule: the tree was written by
- * MindSpore's converter.
- * 0; -EINVAL with a sentence that names a parameter, two ranks, what the
- * strategy and what the bytes say of them; -ENOMEM.  What cannot be read is no
- * error here. */
+ * is remembered in the index cache.  `rule` is the converter's where
+ * MindSpore's converter wrote the tree.  0; -EINVAL with a sentence that names
+ * a parameter, two ranks, what the strategy and what the bytes say of them;
+ * -ENOMEM.  What cannot be read is no error here. */
 int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst, enum rsh_grid_rule rule,
 		       struct rsh_names *names, struct rsh_error *err);
 
-/* Whether ranks beyond those of `src` have a file of the chosen step: 0, or
- * -EINVAL with a sentence that names both numbers; `dst` (may be NULL) is tried
- * as an explanation.  A warning if nothing but the structure is to be checked. */
+/* Checks whether ranks beyond those of `src` have a file of the chosen step: 0,
+ * or -EINVAL with a sentence that names both numbers; `dst` (may be NULL) is
+ * tried as an explanation.  It is a warning if nothing but the structure is to
+ * be checked. */
 int rsh_contents_check_ranks(const struct rsh_source *s,
 			     const struct rsh_strategy *src,
 			     const struct rsh_strategy *dst,
 			     struct rsh_error *err);
 
-/* Where such ranks have none of the chosen step, which is indexed, but of an
- * older one: whether there were more slices of the same shape than `src` says.
- * 0, -EINVAL with a sentence, or -ENOMEM.  `opts`: what the source was opened
- * with. */
+/* Checks by an older step, where ranks beyond those of `src` have no file of
+ * the chosen one, which is indexed: were there more slices of the same shape
+ * than `src` says?  0, -EINVAL with a sentence, or -ENOMEM.  `opts` is what the
+ * source was opened with. */
 int rsh_contents_check_older(struct rsh_source *s,
 			     const struct rsh_source_options *opts,
 			     const struct rsh_strategy *src,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/rank_list.h - rank_list_for_transform: the source ranks whose files
- * MindSpore's converter asks for, by the strategies alone: those of all layouts
- * together, each of which converter/redistribution.h tells. */
+/* converter/rank_list.h - MindSpore's rank_list_for_transform: the source ranks
+ * whose files the converter asks for by the strategies alone.  They are those
+ * of all pairs of layouts together, each of which converter/redistribution.h
+ * tells. */
 #ifndef RSH_CONVERTER_RANK_LIST_H
 #define RSH_CONVERTER_RANK_LIST_H
 
@@ -12,10 +13,11 @@
 
 struct rsh_rank_list;
 
-/* For the destination ranks of one stage (0 without a destination strategy).
- * A NULL strategy is the whole model on one device.  Refers to the strategies,
- * which must outlive it.  0 and *out; -EDOM with a sentence where the function
- * raises; -ENOMEM. */
+/* Makes the list for the destination ranks of one stage (0 without a
+ * destination strategy).  A NULL strategy is the whole model on one device.
+ * The list refers to the strategies, which must outlive it; any thread may ask
+ * it.  0 and *out; -EDOM with a sentence where MindSpore's function raises;
+ * -ENOMEM. */
 int rsh_rank_list_new(const struct rsh_strategy *src,
 		      const struct rsh_strategy *dst, uint32_t stage,
 		      const struct rsh_names *names, struct rsh_rank_list **out,

@@ -4,14 +4,15 @@
  *
  * A writer makes a plan of a catalogue, says which tensors are shown and how
  * each is cut over the files, then describes the files one after the other, and
- * finishes.  Nobody else calls these functions.
+ * finishes.  Nobody else calls these functions, and one thread makes a plan.
+ * Where a call fails the plan stays the caller's to free.
  *
- * A *recipe* says how a shown tensor is made of tensors of the catalogue: parts,
- * each a box of the shown tensor whose elements are those of one tensor of the
- * catalogue, and at most one element-wise step for all of them.  A part is an
- * index map: along dimension i of the catalogue's tensor one goes as along
- * dimension axis[i] of the shown one, beginning at base[i]; where axis[i] is
- * RSH_FIXED one stays at base[i].  Every dimension of the box that is longer
+ * A *recipe* says how a shown tensor is made of tensors of the catalogue:
+ * parts, each a box of the shown tensor whose elements are those of one tensor
+ * of the catalogue, and at most one element-wise step for all of them.  A part
+ * is an index map: along dimension i of the catalogue's tensor one goes as
+ * along dimension axis[i] of the shown one, beginning at base[i]; where axis[i]
+ * is RSH_FIXED one stays at base[i].  Every dimension of the box that is longer
  * than 1 is followed by exactly one.
  *
  *   the same         axis 0 1       base 0 0     box all
@@ -42,49 +43,51 @@ struct rsh_recipe {
 	enum rsh_codec codec;
 };
 
-/* The one part of a tensor that is shown as it is. */
+/* Gives the part of a recipe that shows a tensor as it is. */
 void rsh_recipe_same(const struct rsh_catalogue *c, uint32_t tensor,
 		     struct rsh_recipe_part *out);
 
-/* A tensor that is shown: each file has the cell that its member holds. */
+/* This is a tensor that is shown.  Each file has the cell of it that the file's
+ * member holds. */
 struct rsh_shown {
-	uint32_t name;          /* id; rsh_writer.written is what is written */
+	uint32_t name;          /* number; rsh_writer.written() has the text */
 	enum rsh_dtype dtype;   /* as it is shown */
 	uint8_t n_dims;
-	const uint64_t *dims;   /* of the whole */
+	const uint64_t *dims;   /* of the whole tensor */
 	const struct rsh_cut *cut; /* one that the catalogue keeps */
 	struct rsh_recipe recipe;
 };
 
-/* What a plan asks of the writer that made it, while it is made and as long as
- * it lives, from any thread.  `ctx` comes first in each. */
+/* A plan asks this of the writer that made it, while it is made and as long as
+ * it lives, from any thread.  `ctx` is the first argument of each function. */
 struct rsh_writer {
 	void *ctx;
-	/* What is written for a name; NULL: the name itself. */
+	/* Gives what is written for a name; NULL: the name itself.  May be
+	 * NULL. */
 	const char *(*written)(const void *ctx, uint32_t name);
-	/* The file that a record is taken from which is copied as it stands
-	 * there: of file `rank`, as the writer counts them.  False: none has it
-	 * that is not to be avoided.  May be NULL where no record is copied. */
+	/* Finds the file from which a record is copied as it stands, to the
+	 * file of `rank`, as the writer counts them.  False: no file has it but
+	 * those to be avoided.  May be NULL where no record is copied. */
 	bool (*pick)(const void *ctx, uint32_t rank, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *file);
-	/* What such a record looks like when shown. */
+	/* Says what a copied record looks like when shown. */
 	void (*shape)(const void *ctx, const struct rsh_ckpt_index *ix,
 		      const struct rsh_record *r, struct rsh_record_shape *out,
 		      enum rsh_codec *codec);
 	/* Do both files hold the same slice of everything?  May be NULL: then
 	 * none does. */
 	bool (*holds_same)(const void *ctx, uint32_t a, uint32_t b);
-	/* What a sentence on a lost slice of a tensor says of how it is cut: ""
-	 * or " (...)".  May be NULL. */
+	/* Writes what a sentence on a lost slice of a tensor is to say of how
+	 * it is cut: "" or " (...)".  May be NULL. */
 	void (*explain)(const void *ctx, uint32_t rank, uint32_t name,
 			char *text, size_t size);
-	/* A cell is taken from another file than its own, which is missing or
-	 * lacks it.  May be NULL. */
+	/* Hears that a cell is taken from another file than its own, which is
+	 * missing or lacks it.  May be NULL. */
 	void (*stands_in)(void *ctx, uint32_t own_file, uint32_t name);
 	void (*free)(void *ctx);
 };
 
-/* How the files are written. */
+/* This says how the files are written. */
 struct rsh_blueprint {
 	enum rsh_format format;
 	/* The metadata of a safetensors file says that it is for Hugging Face's
@@ -103,30 +106,32 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 				   const struct rsh_writer *writer,
 				   const struct rsh_blueprint *b);
 
-/* A tensor that records may show.  0 and its number; -EINVAL with a sentence:
- * the parts do not fit the tensors or leave elements out; -ENOMEM. */
+/* Adds a tensor that records may show.  0 and its number; -EINVAL with a
+ * sentence: the parts do not fit the tensors or leave elements out; -ENOMEM. */
 int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err);
-/* A slice of it as a record, for the file of `member`. */
+/* Describes, as a record, the slice of a shown tensor in the file of
+ * `member`. */
 void rsh_blueprint_shape(const struct rsh_plan *p, uint32_t shown,
 			 uint32_t member, struct rsh_record_shape *out);
 
 #define RSH_COPIED UINT32_MAX
 
-/* One record of a shown file. */
+/* A slot is one record of a shown file. */
 struct rsh_slot {
-	uint64_t offset;        /* of its first header in the file; set by the
-				 * plan */
-	uint64_t content_bytes; /* as shown */
+	uint64_t offset;        /* of its first header in the file, or of its
+				 * content if it has none; the plan sets it */
+	uint64_t content_bytes; /* of the content as it is shown */
 	uint32_t name;
 	uint32_t shown;         /* number of the tensor; RSH_COPIED: a record
 				 * that is copied from the file that the writer
 				 * picks */
 };
 
-/* A file with n records in the order wanted, which its format may change in the
- * arrays themselves.  `rank`: how the writer counts it; `member`: whose cells it
- * holds; `lost`: some of it cannot be had, as the writer knows already. */
+/* This is a file with n records in the order wanted; the format may reorder the
+ * arrays in place.  `rank` is how the writer counts the file, `member` whose
+ * cells it holds; `lost` says that some of it cannot be had, as the writer
+ * knows already. */
 struct rsh_shown_file {
 	uint32_t rank;
 	uint32_t member;
@@ -135,28 +140,30 @@ struct rsh_shown_file {
 	struct rsh_slot *slots;
 	struct rsh_record_shape *shapes; /* of the slots */
 };
-/* 0 or -errno with a sentence: -EFBIG, -ENOTSUP for what the format cannot hold,
- * -ENOENT for a slice that no file holds where the blueprint has no replicas. */
+/* Adds a file.  0 or -errno with a sentence: -EFBIG, -ENOTSUP for what the
+ * format cannot hold, -ENOENT for a slice that no file holds where the
+ * blueprint has no replicas. */
 int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
 			   struct rsh_error *err);
 
-/* A file that is source file `origin`, byte for byte, of `bytes` bytes.  Its
- * slots have their offsets; there may be none, where nothing is known of what it
- * holds. */
+/* Adds a file that is source file `origin`, byte for byte, of `bytes` bytes.
+ * Its slots have their offsets; there may be none, where nothing is known of
+ * what it holds.  0 or -ENOMEM with a sentence. */
 int rsh_blueprint_add_whole(struct rsh_plan *p, const struct rsh_shown_file *f,
 			    uint32_t origin, uint64_t bytes,
 			    struct rsh_error *err);
 
-/* A name of which slices cannot be had that no shown tensor stands for: keeps
- * the sentence if it is the first.  0 or -ENOMEM. */
+/* Remembers as lost a name that no shown tensor stands for and of which slices
+ * cannot be had; keeps the sentence if it is the first one.  0 or -ENOMEM. */
 int rsh_blueprint_lose(struct rsh_plan *p, uint32_t name,
 		       struct rsh_error *sentence);
 /* Are all slices there that the file of `rank` would need of a shown tensor?
- * 0 or as rsh_blueprint_add_file(); *lost is set where they are not. */
+ * *lost is set where they are not.  Returns what rsh_blueprint_add_file()
+ * would. */
 int rsh_blueprint_probe(struct rsh_plan *p, uint32_t shown, uint32_t rank,
 			uint32_t member, bool *lost, struct rsh_error *err);
-/* The sentence on a copied record that no file holds; -ENOENT.  `file` is where
- * it should be. */
+/* Sets the sentence on a slice that no file holds, and returns -ENOENT.  `file`
+ * is where it should be, `rank` needs it, and `more` ends the sentence. */
 int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 			  uint32_t rank, uint32_t name, const char *more,
 			  struct rsh_error *err);
@@ -164,11 +171,11 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 /* Adds a sentence for the log (from malloc, taken over; NULL: out of memory),
  * which rsh_plan_note() gives.  0 or -ENOMEM. */
 int rsh_blueprint_note(struct rsh_plan *p, char *sentence);
-/* What the files' names have between rank and suffix. */
+/* Sets what the files' names have between the rank and the format's suffix. */
 void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix);
 
-/* Ends it: tells each slice that is lost.  0, or -ENOENT with a sentence where
- * some are and that is not allowed. */
+/* Ends the making: tells `report`, if there is one, the slices that are lost.
+ * 0, or -ENOENT with a sentence where some are and that is not allowed. */
 int rsh_blueprint_finish(struct rsh_plan *p,
 			 void (*report)(void *ctx, const char *sentence),
 			 void *ctx, struct rsh_error *err);

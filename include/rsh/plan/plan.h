@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/plan.h - what every virtual file holds and where its bytes are.
  *
- * A plan is a blueprint laid over a catalogue: of each virtual file it knows the
- * records, their places and sizes, and for every byte the source file and offset
- * that it comes from.  Nothing is read here.
+ * A plan is a blueprint laid over a catalogue: of each virtual file it knows
+ * the records, their places and sizes, and for every byte the source file and
+ * offset that it comes from.  Nothing is read here.
  *
  * Files of different ranks nearly always have the same records, so these are
  * stored once and the rank enters only when pieces are asked for.
  *
- * Immutable once made (plan/blueprint.h): any thread may ask.
+ * A plan is immutable once made (plan/blueprint.h), and any thread may ask it.
+ * It owns all that it gives, but for iterators.
  */
 #ifndef RSH_PLAN_PLAN_H
 #define RSH_PLAN_PLAN_H
@@ -27,12 +28,12 @@ struct rsh_plan;
 
 void rsh_plan_free(struct rsh_plan *p);
 
-/* Sentences on where the result differs from what others would make, one at a
- * time, for the log; NULL past the last. */
+/* Gives the i-th sentence on where the result differs from what others would
+ * make, for the log; NULL past the last. */
 const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i);
 
-/* A sentence on the slices that cannot be had, with the first as an example;
- * NULL: there is none. */
+/* Gives a sentence on the slices that cannot be had, with the first as an
+ * example; NULL: there are none. */
 const char *rsh_plan_lost(const struct rsh_plan *p);
 
 enum rsh_format rsh_plan_format(const struct rsh_plan *p);
@@ -41,21 +42,21 @@ uint32_t rsh_plan_n_files(const struct rsh_plan *p);
 /* ---- one virtual file: the file of destination rank `rank`, or that part of
  * the model ---- */
 
-/* In bytes.  Never 0 of a file that needs lost slices: nobody reads an empty
- * one, and so nobody would be told. */
+/* Gives the size in bytes.  It is never 0 for a file that needs lost slices:
+ * nobody reads an empty one, and so nobody would be told. */
 uint64_t rsh_plan_size(const struct rsh_plan *p, uint32_t rank);
 uint32_t rsh_plan_n_records(const struct rsh_plan *p, uint32_t rank);
-/* What the file's name has between the rank and the format's suffix: "" or, in
- * compat mode after a by-stage conversion, "_part<stage>". */
+/* Gives what the files' names have between the rank and the format's suffix: ""
+ * or, in compat mode after a by-stage conversion, "_part<stage>". */
 const char *rsh_plan_name_suffix(const struct rsh_plan *p);
-/* Ascending list of the source files whose bytes the file holds. */
+/* Gives the source files whose bytes the file holds, in ascending order. */
 const uint32_t *rsh_plan_sources(const struct rsh_plan *p, uint32_t rank,
 				 uint32_t *n);
 
-/* True if the file needs slices that cannot be had: it must not be read. */
+/* Does the file need slices that cannot be had?  Then it must not be read. */
 bool rsh_plan_is_lost(const struct rsh_plan *p, uint32_t rank);
 
-/* A record of a virtual file, for those who list them. */
+/* This is a record of a virtual file, for those who list them. */
 struct rsh_virtual_record {
 	struct rsh_record_shape shape;
 	uint64_t offset;      /* of its first header in the virtual file */
@@ -65,13 +66,13 @@ struct rsh_virtual_record {
 void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 		     struct rsh_virtual_record *out);
 
-/* A stretch of a virtual file that has one origin. */
+/* A piece is a stretch of a virtual file that has one origin. */
 struct rsh_piece {
 	uint64_t file_offset; /* in the virtual file */
 	uint64_t length;      /* bytes of the virtual file, > 0 */
 	bool is_header;       /* the bytes are at `header`, nothing to read */
 	const uint8_t *header; /* valid until the iterator moves on */
-	/* else: */
+	/* What follows is set unless it is a header: */
 	uint32_t src_rank;    /* the source file */
 	uint64_t src_offset;  /* in the source file: the first element */
 	uint64_t src_length;  /* bytes to read there; == length if no codec */
@@ -85,17 +86,18 @@ struct rsh_piece_iter;
 /* Walks the pieces of bytes [offset, offset+length) of the file in ascending
  * order; they cover exactly that range cut at the file's size.  `avoid` is NULL
  * or says for each source file whether it is to be avoided, by taking replicas;
- * it may change while the iterator lives.  An iterator is for one thread.  NULL:
- * out of memory. */
+ * it may change while the iterator lives.  An iterator is for one thread and
+ * belongs to the caller.  NULL: out of memory, or there is no such file. */
 struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_plan *p,
 					  uint32_t rank, uint64_t offset,
 					  uint64_t length,
 					  const atomic_bool *avoid);
-/* False past the last piece, and where they end early: no file is left that
- * holds the next, or memory is out. */
+/* Gives the next piece.  False past the last one, and where they end early: no
+ * file is left that holds the next one, or memory is out. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
 
-/* Rows of a matrix that come from the same source files in the same way. */
+/* These are rows of a matrix that come from the same source files in the same
+ * way. */
 struct rsh_rows {
 	uint64_t n;          /* > 0 */
 	uint64_t bytes;      /* of one, in the virtual file */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/failures.h - candidates that were tried in vain, and why: for the log
- * once it is known what is taken instead, and for one sentence if nothing is.
+/* source/failures.h remembers which candidates were tried in vain, and why: for
+ * the log once it is known what is taken instead, and for one sentence if
+ * nothing is.  It is for one thread.
  */
 #ifndef RSH_SOURCE_FAILURES_H
 #define RSH_SOURCE_FAILURES_H
@@ -16,26 +17,28 @@ struct rsh_failure {
 };
 
 struct rsh_failures {
-	const char *source; /* its path, the caller's */
-	char text[RSH_ERROR_TEXT_MAX]; /* of all, for one message */
+	const char *source; /* path of the source, which the caller owns */
+	char text[RSH_ERROR_TEXT_MAX]; /* the reasons of all candidates, for one
+					* message */
 	size_t length;
-	size_t share; /* characters of each that fit it */
+	size_t share; /* characters of each reason that fit it */
 	uint32_t n;
 	struct rsh_failure *v;
 };
 
-/* Room for n; 0 or -ENOMEM. */
+/* Makes room for n failures.  0 or -ENOMEM. */
 int rsh_failures_init(struct rsh_failures *f, const char *source, uint32_t n);
 void rsh_failures_clear(struct rsh_failures *f);
-/* The candidate cannot be taken.  `who` says how many ranks have it.  0 or
- * -ENOMEM. */
+/* Adds a candidate that cannot be taken.  `who` says how many ranks have it.  0
+ * or -ENOMEM. */
 int rsh_failures_add(struct rsh_failures *f, const char *which,
 		     const char *who, const struct rsh_error *err);
-/* Another one was taken: logs a line for each of the first n, which were
- * better. */
+/* Logs, when another candidate was taken, a line for each of the first n, which
+ * were better. */
 void rsh_failures_log(const struct rsh_failures *f, uint32_t n,
 		      const char *taken);
-/* None of the n_all that there are was taken; says so, and returns -code. */
+/* Sets the sentence that none of all n_all candidates was taken, and returns
+ * -code. */
 int rsh_failures_none(const struct rsh_failures *f, uint32_t n_all, int code,
 		      const char *what, struct rsh_error *err);
 

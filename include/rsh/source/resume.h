@@ -11,7 +11,8 @@
  * What is to be seen of it is a list of entries: the files under the names that
  * they have, symbolic links with stable names, and small texts.  The files are
  * a source (source/source.h) in which a file's number stands for the rank, so
- * that they are read and watched for changes as all source files are.
+ * that they are read and watched for changes as all source files are.  One
+ * thread opens; the entries do not change from then on.
  */
 #ifndef RSH_SOURCE_RESUME_H
 #define RSH_SOURCE_RESUME_H
@@ -31,15 +32,17 @@ struct rsh_resume_entry {
 	enum rsh_resume_kind kind;
 	const char *name; /* its path, as "rank_3/net-5_10.ckpt" */
 	const char *text; /* target of a link, content of a text */
-	uint32_t file;    /* of the source; a text's time is that of this file */
-	uint64_t size;    /* of a file */
+	uint32_t file;    /* number in the source; a text has the time of this
+			   * file */
+	uint64_t size;    /* size of a file */
 };
 
-/* Of the options, `select`, `epoch`, `step`, `glob`, `breakpoints` and
- * `check` count, the last for the checksums of all kinds; the step of
- * RSH_SELECT_STEP is the first two numbers of a name.  RSH_SELECT_MINDSPORE is
- * no choice here.  At most `fallbacks` older steps are tried.  The tree must be
- * of one of `dialects`, a list that ends with NULL and outlives the result.
+/* Opens the newest checkpoint that is whole.  Of the options, `select`,
+ * `epoch`, `step`, `glob`, `breakpoints` and `check` count, the last for the
+ * checksums of all kinds; the step of RSH_SELECT_STEP is the first two numbers
+ * of a name.  RSH_SELECT_MINDSPORE is no choice here.  At most `fallbacks`
+ * older steps are tried.  The tree must be of one of `dialects`, a list that
+ * ends with NULL and outlives the result.
  *
  * Fails with -EINVAL if two checkpoints could be meant, with -ENOENT if there
  * is none, with -EBADMSG and the list of what was tried and the reasons if none
@@ -52,10 +55,10 @@ void rsh_resume_free(struct rsh_resume *r);
 
 const struct rsh_resume_entry *rsh_resume_entries(const struct rsh_resume *r,
 						  size_t *n);
-/* What is shown, as the first rank's name of it: "net-5_10.ckpt", "ckpt-5",
- * "iter_0000123". */
+/* Gives what is shown, as the first rank's files call it: "net-5_10.ckpt",
+ * "ckpt-5", "iter_0000123". */
 const char *rsh_resume_step(const struct rsh_resume *r);
-/* Owned by r. */
+/* Gives the source, which r owns. */
 struct rsh_source *rsh_resume_source(const struct rsh_resume *r);
 
 #endif

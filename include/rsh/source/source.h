@@ -8,6 +8,7 @@
  * mixed.  All of a candidate are .ckpt or all are .safetensors.  The tree is
  * opened once and its files are those of a store (store/store.h), under the
  * numbers that they have here: all that is done with their bytes is done there.
+ * One thread opens, chooses and indexes; then any thread may read and ask.
  *
  * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
  * files that it names, or MindSpore's param_name_map.json with
@@ -29,7 +30,7 @@
 
 struct rsh_source;
 
-/* In which order candidates are tried, and which there are. */
+/* This says in which order candidates are tried, and which there are. */
 enum rsh_select {
 	RSH_SELECT_NEWEST,    /* the greatest epoch and step first */
 	RSH_SELECT_STEP,      /* one epoch and step only */
@@ -40,14 +41,15 @@ enum rsh_select {
 			       * the greatest last numbers */
 };
 
-/* What a crashed job left behind (*_breakpoint.ckpt and the like). */
+/* This says whether files that a crashed job left behind count
+ * (*_breakpoint.ckpt and the like). */
 enum rsh_breakpoints {
 	RSH_BREAKPOINTS_OUT, /* never counts */
 	RSH_BREAKPOINTS_INCLUDE,
 	RSH_BREAKPOINTS_ONLY,
 };
 
-/* How much of a source is looked at before it is taken. */
+/* This says how much of a source is looked at before it is taken. */
 enum rsh_check {
 	RSH_CHECK_SAMPLE,    /* headers, and a sample of the contents is held
 			      * against the strategy (contents/contents.h) */
@@ -59,26 +61,28 @@ enum rsh_check {
 
 struct rsh_source_options {
 	enum rsh_select select;
-	uint64_t epoch, step; /* of RSH_SELECT_STEP */
-	const char *glob;     /* of RSH_SELECT_NAME */
+	uint64_t epoch, step; /* for RSH_SELECT_STEP */
+	const char *glob;     /* for RSH_SELECT_NAME */
 	enum rsh_breakpoints breakpoints;
 
-	/* Where files lie below the root; "{rank}" stands for the rank, '*' and
-	 * '?' as in a shell.  With a rank_dir, or a '/' in file, "{rank}" has
-	 * to be in one of them.  NULL: rank_{rank} or ckpt_{rank} and
-	 * directories named checkpoint* in these; *.ckpt and *.safetensors. */
+	/* These say where files lie below the root; "{rank}" stands for the
+	 * rank, '*' and '?' as in a shell.  With a rank_dir, or a '/' in file,
+	 * "{rank}" has to be in one of them.  NULL: in rank_{rank} or
+	 * ckpt_{rank} and directories named checkpoint* in these; *.ckpt and
+	 * *.safetensors. */
 	const char *rank_dir;
 	const char *file;
-	/* A JSON file that names each rank's file; NULL: none. */
+	/* This is a JSON file that names each rank's file; NULL: there is
+	 * none. */
 	const char *source_map;
 	/* The source has no strategy: it may be a whole model in parts, as
 	 * rank 0, if nothing was selected and no other place given. */
 	bool unsharded;
 
-	struct rsh_store_options store; /* how they are opened and read */
+	struct rsh_store_options store; /* how files are opened and read */
 	enum rsh_check check;
-	/* Directory of the index cache; NULL: none.  That it cannot be used is
-	 * worth a warning if the user asked for it. */
+	/* This is the directory of the index cache; NULL: there is none.  That
+	 * it cannot be used is worth a warning if the user asked for it. */
 	const char *index_cache;
 	bool index_cache_asked;
 	unsigned n_threads; /* for indexing; 0: as many as make it fast */
@@ -92,69 +96,75 @@ struct rsh_source_options {
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
-/* No read may be running. */
+/* No read may be running then. */
 void rsh_source_free(struct rsh_source *s);
 
-/* Those to be tried, at least 1: a tree without files is one candidate without
- * files.  Names without a step do not count where every rank has some with. */
+/* Says how many candidates are to be tried: at least 1, as a tree without files
+ * is one candidate without files.  Names without a step do not count where
+ * every rank has some with one. */
 uint32_t rsh_source_n_candidates(const struct rsh_source *s);
 /* Makes the files of candidate i, the best being 0, those of the source;
  * indexes and descriptors of an earlier choice go.  A rank may have no file.
  * 0, or -EINVAL with a sentence: a rank has two such files, or their formats
  * differ. */
 int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err);
-/* "epoch 3 step 40" and the like, of candidate i, for messages. */
+/* Writes what candidate i is called in messages: "epoch 3 step 40" and the
+ * like. */
 void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 			       char *text, size_t size);
-/* Logs what was chosen, if there was a choice, ranks that lack it, and in a line
- * the files that were left out. */
+/* The first logs what was chosen, if there was a choice, and ranks that lack
+ * it; the second logs in a line the files that were left out. */
 void rsh_source_log_choice(const struct rsh_source *s);
 void rsh_source_log_left_out(const struct rsh_source *s);
 
 /* Scans the headers of all chosen files, several at a time; equal indexes are
  * held once.  Files that the index cache knows are not read, and others are
  * entered there, in a thread that ends with the choice at the latest.  A file
- * that is damaged or cannot be read is left out, as if that rank had
- * none; of a model in parts it is an error.  0 or -errno with a sentence. */
+ * that is damaged or cannot be read is left out, as if that rank had none; of a
+ * model in parts it is an error.  0 or -errno with a sentence. */
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err);
-/* Compares what group_info.pb files say with the strategy: those in the rank
- * directories or, instead, `given`, which is one file, a directory that holds
- * rank_N/group_info.pb, or a path with "{rank}" in it; NULL: not given.  0, or
- * -EINVAL with a sentence that names the file, the ranks and a parameter when
- * they contradict each other; what was given has to be readable as well. */
+/* Compares what group_info.pb files say with the strategy.  They are those in
+ * the rank directories or, instead, `given`, which is one file, a directory
+ * that holds rank_N/group_info.pb, or a path with "{rank}" in it; NULL: not
+ * given.  0, or -EINVAL with a sentence that names the file, the ranks and a
+ * parameter when they contradict each other; what was given has to be readable
+ * as well. */
 int rsh_source_check_groups(const struct rsh_source *s, const char *given,
 			    const struct rsh_strategy *strategy,
 			    const struct rsh_names *names,
 			    struct rsh_error *err);
-/* How many files were left out, and the sentence about the first. */
+/* Says how many files were left out, and gives the sentence about the first. */
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
-/* For rsh_convert(); valid while the source lives.  A rank without a
- * file has a NULL index. */
+/* Fills a view for the reader of a dialect.  The source owns what the view
+ * points to, but for the names, and keeps it until another candidate is chosen.
+ * A rank without a file has a NULL index. */
 void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_source_view *view);
 
-/* False when the rank has no file. */
+/* Gives the attributes of a rank's file.  False when the rank has no file. */
 bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
 		     struct rsh_store_attr *out);
 /* ---- its bytes ---- */
 
-/* What the files are opened and read by; owned by the source. */
+/* Gives the store by which the files are opened and read; the source owns
+ * it. */
 struct rsh_store *rsh_source_store(const struct rsh_source *s);
-/* The number of that file of the rank which holds the byte at *offset of its
- * index; *offset becomes the place in the file.  False when there is none. */
+/* Finds that file of the rank which holds the byte at *offset of its index;
+ * *offset becomes the place in the file.  False when there is none. */
 bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
 		       uint64_t *offset, uint32_t *file);
 /* Reads exactly `len` bytes of the rank's file at `offset`, as rsh_store_read()
  * does for who waits; -ENOENT when the rank has none. */
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len);
-/* The same for who waits or not. */
+/* Reads as rsh_source_read() does, but waits for a file only if `wait` says
+ * so. */
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       void *buf, size_t len, bool wait);
-/* True if the file with the first byte of the rank's index has `bytes` bytes
- * and nothing, no fault and no cache, stands between it and who reads it; *file
- * is its number then. */
+/* Does the file with the first byte of the rank's index have `bytes` bytes, and
+ * does nothing, no fault and no cache, stand between it and who reads it?
+ * *file is its number then. */
 bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 		      uint32_t *file);
 
@@ -167,14 +177,13 @@ int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err);
 
-/* xxh3 of the bytes of that file or, of a directory, of its files' names and
- * bytes by name.  0 or -errno with a sentence. */
+/* Gives the xxh3 of a strategy file's bytes or, for a directory, of its files'
+ * names and bytes, by name.  0 or -errno with a sentence. */
 int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err);
 
-/* What is read and written besides the tree, for who has to know before it is
- * opened.  Makes the directory of the index cache, and those above it; 0 or
- * -errno. */
+/* Makes the directory of the index cache, and those above it, for who has to
+ * know what is written besides the tree before that is opened.  0 or -errno. */
 int rsh_source_make_index_dir(const char *path);
 /* Calls fn for each file that a source map names.  0 or -errno with a
  * sentence. */

@@ -3,7 +3,8 @@
  * say of it.
  *
  * Nothing here does I/O or allocates.  A number that does not fit 64 bits is
- * none: a name with one in the place of a step has no step.
+ * none: a name with one in the place of a step has no step.  Any thread may
+ * call what is here.
  */
 #ifndef RSH_SOURCE_STEP_H
 #define RSH_SOURCE_STEP_H
@@ -16,24 +17,28 @@
 #define RSH_RANK_UNKNOWN UINT32_MAX
 
 struct rsh_step {
-	/* What the directory of a power-off save says, 0 elsewhere: these jobs
-	 * count the steps of a file from the epoch's beginning. */
+	/* These are what the directory of a power-off save says, 0 elsewhere:
+	 * such jobs count the steps of a file from the epoch's beginning. */
 	uint64_t dir_epoch, dir_step;
-	unsigned n; /* of numbers; 0: the name says no step */
-	/* The weightiest first: epoch and step, or what a framework has. */
+	unsigned n; /* how many numbers; 0: the name says no step */
+	/* The weightiest number comes first: epoch and step, or what a
+	 * framework has. */
 	uint64_t numbers[RSH_STEP_NUMBERS_MAX];
-	uint64_t run;    /* of several at that step; 0: the first or only one */
+	uint64_t run;    /* tells several of that step apart; 0: the first or
+			  * only one */
 	bool breakpoint; /* saved by a job that crashed */
 };
 
-/* Negative if x is newer than y, and 0 if they are of one step, whatever the
- * run.  Of two with the same first numbers that with more of them is newer. */
+/* Gives a negative number if x is newer than y, and 0 if they are of one step,
+ * whatever the run.  Of two with the same first numbers the one with more of
+ * them is newer. */
 int rsh_step_cmp(const struct rsh_step *x, const struct rsh_step *y);
 
-/* The number that n digits stand for; false if there are none, something else
- * is among them, or it is too large.  All other readers rest on this one. */
+/* Reads the number that n digits stand for; false if there are none, something
+ * else is among them, or it is too large.  All other readers rest on this
+ * one. */
 bool rsh_number_read(const char *digits, size_t n, uint64_t *out);
-/* How many digits s begins with, of its first n characters. */
+/* Says how many digits s begins with, of its first n characters. */
 size_t rsh_digits(const char *s, size_t n);
 
 /* Finds "rank", perhaps '_' or '-', and a number in the first n characters of a

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/strategies.h - what is done with strategy files besides loading them:
- * joining and checking them, and reading a checkpoint's shapes to derive new
- * ones from. */
+/* source/strategies.h joins strategy files, checks them, and reads a
+ * checkpoint's shapes to derive new ones from.  Nothing is kept between
+ * calls. */
 #ifndef RSH_SOURCE_STRATEGIES_H
 #define RSH_SOURCE_STRATEGIES_H
 
 #include "rsh/derive/derive.h"
 #include "rsh/source/source.h"
 
-/* The bytes of the file that merge_pipeline_strategys makes of these files and
- * of those in these directories (from malloc); *json: its form.
- * 0 or -errno with a sentence. */
+/* Makes the bytes of the file (from malloc) that merge_pipeline_strategys makes
+ * of these files and of those in these directories; *json tells its form.  0 or
+ * -errno with a sentence. */
 int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 			size_t *len, struct rsh_error *err);
 

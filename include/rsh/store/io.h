@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/io.h - how source files are read: straight from the kernel or through
- * a cache of blocks, and with faults for drills; and how much was read.
+/* store/io.h - how source files are read: straight from the kernel or through a
+ * cache of blocks, and with faults for drills; and how much was read.
  *
- * One object serves all sources of a mount and outlives them.  Without one
- * files are read straight and nothing is counted.
+ * One object serves all sources of a mount and outlives them; any thread may
+ * use it.  Without one files are read straight and nothing is counted.
  *
- * What decides: a source whose pages the kernel keeps is read straight, since
- * its cache is shared, as large as memory and costs one copy less.  A stretch of
- * the file that is read first is read twice; if the second time is no faster than
- * a network (SLOW_NS) nobody keeps the pages, and the cache does.  Mounting
- * does not wait for that: the source may hang.  A directory for blocks is of use
- * besides for file systems of a network, since it outlives their pages.
+ * A source whose pages the kernel keeps is read straight, since the kernel's
+ * cache is shared, as large as memory and costs one copy less.  A stretch of
+ * the file that is read first is read twice; if the second time is no faster
+ * than a network (SLOW_NS) nobody keeps the pages, and the cache does.
+ * Mounting does not wait for that: the source may hang.  A directory for blocks
+ * is of use besides for file systems of a network, since it outlives their
+ * pages.
  */
 #ifndef RSH_STORE_IO_H
 #define RSH_STORE_IO_H
@@ -28,54 +29,57 @@ enum rsh_caching { RSH_CACHING_AUTO, RSH_CACHING_ON, RSH_CACHING_OFF };
 struct rsh_store_io_options {
 	enum rsh_caching caching;
 	struct rsh_cache_options cache;
-	/* Faults, separated by ';', each
+	/* These are faults, separated by ';', each
 	 *
 	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY][,times=NUMBER]
 	 *
-	 * with FILE a part of the file's name below SOURCE and FROM-TO a range of
-	 * its bytes.  It befalls that many reads, or any number.  KIND is
+	 * with FILE a part of the file's name below SOURCE and FROM-TO a range
+	 * of its bytes.  It befalls NUMBER reads, or any number.  KIND is
 	 *
 	 *   eio          a read that touches the range fails
 	 *   short        reads give less than was asked for, at least a byte
 	 *   truncate     the file ends where the range begins
-	 *   flip         a bit of each byte of the range is turned over, the same
-	 *                one at each read; PROBABILITY is that of a byte, and
-	 *                with seed=NUMBER it is other bytes and bits
+	 *   flip         a bit of each byte of the range is turned over, the
+	 *                same one at each read; PROBABILITY is that of a byte,
+	 *                and with seed=NUMBER it is other bytes and bits
 	 *   delay=TIME   each read takes so much longer (us, ms, s), and with
 	 *                rate=SIZE all together no more than SIZE bytes a
 	 *                second; with crowd=FACTOR each takes FACTOR times as
 	 *                long for every other read that is under way when it
 	 *                begins
 	 *
-	 * They befall the reads of content of a mounted tree; flips also what is
-	 * scanned before, so that they may be found by then.  NULL: none. */
+	 * They befall the reads of content of a mounted tree; flips also what
+	 * is scanned before, so that they may be found by then.  NULL: none. */
 	const char *faults;
 };
 
 struct rsh_store_io_stats {
 	uint64_t reads, bytes; /* asked of the source's file system */
-	uint64_t failed;       /* of these reads */
+	uint64_t failed;       /* how many of these reads failed */
 	uint64_t ns;           /* spent in them, by all threads */
-	uint64_t dropped;      /* bytes given back to the page cache's spare */
+	uint64_t dropped;      /* bytes of the page cache that were given
+				* back */
 	bool cached;           /* the sources are read through the cache; false
 				* until that is decided */
 	struct rsh_cache_stats cache;
 };
 
-/* 0, or -EINVAL with a sentence if these are no faults; -ENOMEM. */
+/* Checks the text of faults: 0, -EINVAL with a sentence if these are none, or
+ * -ENOMEM. */
 int rsh_faults_check(const char *faults, struct rsh_error *err);
 
-/* 0, or -errno with a sentence that names the option. */
+/* Makes the object, which is the caller's.  0, or -errno with a sentence that
+ * names the option. */
 int rsh_store_io_new(const struct rsh_store_io_options *o,
 		      struct rsh_store_io **out, struct rsh_error *err);
-/* All sources are closed. */
+/* All sources must be closed by then. */
 void rsh_store_io_free(struct rsh_store_io *io);
 
 /* MindSpore's load_checkpoint refuses files larger than free memory, and pages
  * of files do not count as free.  While less than `bytes` are free, pages that
  * were read for the sake of a few of their bytes are given back at once, and
  * with `all` set those of all reads, because the kernel keeps what the mount
- * shows.  Any thread. */
+ * shows.  Any thread may call this. */
 void rsh_store_io_keep_free(struct rsh_store_io *io, uint64_t bytes,
 			     bool all);
 

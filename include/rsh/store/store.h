@@ -2,9 +2,9 @@
 /* store/store.h - files below one directory, opened: their bytes, and the proof
  * that they are still the ones that were there at first.
  *
- * A store knows files by number and bytes by offset.  What is in them, and which
- * of them belong together, its caller knows: an entry's owner is all that a
- * store is told of that.
+ * A store knows files by number and bytes by offset.  What is in them, and
+ * which of them belong together, its caller knows: an entry's owner is all that
+ * a store is told of that.
  *
  *   rsh_store_open()      the directory
  *   rsh_store_add()       files, numbered from 0 in this order
@@ -22,18 +22,19 @@
  * identified and compared when it is opened again and after each read; a file
  * that changed gives -ESTALE, never bytes of two files.
  *
- * A file that cannot be reached has not changed.  Its descriptor is given up, it
- * is opened again, and if that does no better the reader gets -EIO.  From then
- * on it is tried again, by a thread of the store and by each who reads it, for
- * as long as the store lives.  Where the root itself is dead, as after a server
- * of FUSE has ended, files are looked for below the path where it was; they are
- * on another device then.  What must be the same there is name, inode, size and
- * mtime.  Of FUSE file systems the ctime will do for device and inode, at any
- * time, since many of their servers (s3fs, whatever has libfuse number its
- * inodes) give others to what the kernel has forgotten.  GlusterFS, whose inodes
- * stay, has a true ctime, too; with a server that gives mtime for it, as sshfs
- * and rclone do, another file of the same name, size and mtime is taken for the
- * old one.
+ * A file that cannot be reached has not changed.  Its descriptor is given up,
+ * it is opened again, and if that does no better the reader gets -EIO.  From
+ * then on it is tried again, by a thread of the store and by each who reads it,
+ * for as long as the store lives.  Functions that any thread may call say so.
+ * Where the root itself is dead, as after a server of FUSE has ended, files are
+ * looked for below the path where it was; they are on another device then.
+ * What must be the same there is name, inode, size and mtime.  Of FUSE file
+ * systems the ctime will do for device and inode, at any time, since many of
+ * their servers (s3fs, whatever has libfuse number its inodes) give others to
+ * what the kernel has forgotten.  GlusterFS, whose inodes stay, has a true
+ * ctime, too.  Where a server gives the mtime for the ctime, as sshfs and
+ * rclone do, another file of the same name, size and mtime is taken for the old
+ * one.
  */
 #ifndef RSH_STORE_STORE_H
 #define RSH_STORE_STORE_H
@@ -54,18 +55,20 @@ struct rsh_store;
 
 /* ---- the directory ---- */
 
-/* Who opens by path for those who may not any more: a mount that is new on its
- * mount point is none that a sandbox knows of.  Any thread. */
+/* An opener opens by path for those who may not any more: a mount that is new
+ * on its mount point is none that a sandbox knows of.  Any thread may call
+ * it. */
 struct rsh_store_opener {
-	/* As rsh_store_find(), of the place and options that this store was
-	 * opened with.  0, or -errno if no answer came in a bounded time. */
+	/* Does what rsh_store_find() does, with the place and options that this
+	 * store was opened with.  0, or -errno if no answer came in a bounded
+	 * time. */
 	int (*find)(void *ctx, const char *name, int fd[2]);
 	void *ctx;
 };
 
-/* Opens the directory `place`, fd[0], and the file `name` of a store there,
- * fd[1], which leads out of it only if `outside` is set; both are the caller's,
- * or -errno. */
+/* Opens the directory `place` as fd[0] and, as fd[1], the file `name` of a
+ * store there, which leads out of it only if `outside` is set.  Both are the
+ * caller's, and each may be -errno instead. */
 void rsh_store_find(const char *place, bool outside, const char *name,
 		    int fd[2]);
 
@@ -78,55 +81,58 @@ struct rsh_store_options {
 	struct rsh_store_io *io;               /* NULL: none */
 };
 
-/* Opens the directory; 0 or -errno with a sentence. */
+/* Opens the directory.  The store is the caller's.  0 or -errno with a
+ * sentence. */
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,
 		   struct rsh_store **out, struct rsh_error *err);
-/* No read may be running.  NULL: none.  What a thread still needs that does not
- * come back from a read stays. */
+/* No read may be running; s may be NULL.  What is needed by a thread that does
+ * not come back from a read is not freed. */
 void rsh_store_free(struct rsh_store *s);
 
-/* The directory as it was given, but for slashes at its end. */
+/* Gives the directory as it was given, but for slashes at its end. */
 const char *rsh_store_root(const struct rsh_store *s);
-/* Its descriptor, owned by the store. */
+/* Gives the directory's descriptor, which the store owns. */
 int rsh_store_dirfd(const struct rsh_store *s);
-/* True if it lies on a file system that hands reads on to another one. */
+/* Does the directory lie on a file system that hands reads on to another
+ * one? */
 bool rsh_store_is_stacked(const struct rsh_store *s);
-/* True if it lies on a file system that a network or a process stands behind,
- * which may go away and come back. */
+/* Does the directory lie on a file system behind which a network or a process
+ * stands, which may go away and come back? */
 bool rsh_store_is_remote(const struct rsh_store *s);
-/* False if what is scanned may not be what the files hold. */
+/* Is what is scanned what the files hold?  It is not where faults flip bits. */
 bool rsh_store_is_true(const struct rsh_store *s);
 
 struct rsh_store_attr {
-	/* Permission bits.  Of a file only those to read, less what the
-	 * directories above it, from the root on, keep from whom; its owner's
-	 * alone if there is an access control list. */
+	/* These are permission bits.  Of a file they are only those to read,
+	 * less what the directories above it, from the root on, keep from whom;
+	 * and its owner's alone if there is an access control list. */
 	mode_t mode;
 	uid_t uid;
 	gid_t gid;
 	struct timespec mtime;
 };
 void rsh_store_root_attr(const struct rsh_store *s, struct rsh_store_attr *out);
-/* The mode under which something of another owner and group is open to nobody
- * who may not have the original. */
+/* Gives the mode under which something of another owner and group is open to
+ * nobody who may not have the original. */
 mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid);
 
 /* ---- anything below it ---- */
 
 /* O_NONBLOCK: something may have put a FIFO in a file's place. */
 #define RSH_OPEN_FLAGS (O_RDONLY | O_NOCTTY | O_NONBLOCK)
-/* As openat(2) from the directory, close-on-exec; -EXDEV where a link leads out
- * of it and must not.  A descriptor or -errno. */
+/* Opens `name` as openat(2) does from the directory, close-on-exec.  A
+ * descriptor, -EXDEV where a link leads out of the directory and must not, or
+ * -errno. */
 int rsh_store_openat(const struct rsh_store *s, const char *name, int flags);
-/* The sentence for its failure; returns rc. */
+/* Sets the sentence for a failure of rsh_store_openat(), and returns rc. */
 int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			 struct rsh_error *err);
-/* Reads a small file whole (from malloc), of at most `max` bytes.  `what` is
- * what it should be. */
+/* Reads a small file whole (from malloc), of at most `max` bytes.  `what` says
+ * in sentences what it should be.  0 or -errno with a sentence. */
 int rsh_store_load(const struct rsh_store *s, const char *name, uint64_t max,
 		   const char *what, uint8_t **data, size_t *len,
 		   struct rsh_error *err);
-/* The same of a file anywhere. */
+/* Does what rsh_store_load() does, for a file anywhere. */
 int rsh_load_whole(const char *path, uint64_t max, const char *what,
 		   uint8_t **data, size_t *len, struct rsh_error *err);
 
@@ -135,19 +141,20 @@ int rsh_load_whole(const char *path, uint64_t max, const char *what,
 struct rsh_store_entry {
 	const char *name; /* below the directory, or absolute; copied */
 	uint32_t owner;   /* files of one owner fail together */
-	uint64_t epoch, step; /* what its blocks are marked with in a cache */
+	uint64_t epoch, step; /* its blocks are marked with them in a cache */
 };
-/* 0 or -ENOMEM. */
+/* Adds a file.  0 or -ENOMEM. */
 int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e);
-/* Opens the file, the descriptor being the caller's, and takes its identity;
- * 0 or -errno with a sentence.  Any thread, each file once. */
+/* Opens the file, the descriptor being the caller's, and takes its identity; 0
+ * or -errno with a sentence.  Any thread may call this, once for each file. */
 int rsh_store_identify(struct rsh_store *s, uint32_t file, int *fd,
 		       struct rsh_error *err);
 /* Gives an open descriptor of an identified file to the pool, which closes it
  * where memory is out. */
 void rsh_store_adopt(struct rsh_store *s, uint32_t file, int fd);
-/* Those that could be are identified.  Reads nothing: where that decides
- * whether they are cached, the first reads will tell.  0 or -ENOMEM. */
+/* Starts the reading, when the files that can be are identified.  Nothing is
+ * read here: where reads decide whether files are cached, the first ones will
+ * tell.  0 or -ENOMEM. */
 int rsh_store_start(struct rsh_store *s);
 /* Forgets the files.  False if a thread does not come back from one: nothing is
  * forgotten then, and nothing but rsh_store_free() is left to do. */
@@ -155,7 +162,7 @@ bool rsh_store_clear(struct rsh_store *s);
 
 uint32_t rsh_store_n_files(const struct rsh_store *s);
 const char *rsh_store_name(const struct rsh_store *s, uint32_t file);
-/* For messages: the root as it was given, and the name. */
+/* Gives a path for messages: the root as it was given, and the name. */
 const char *rsh_store_path(const struct rsh_store *s, uint32_t file);
 
 struct rsh_store_identity {
@@ -164,7 +171,7 @@ struct rsh_store_identity {
 	off_t size;
 	struct timespec mtime, ctime;
 };
-/* As they were taken. */
+/* These give what rsh_store_identify() took. */
 const struct rsh_store_identity *rsh_store_identity(const struct rsh_store *s,
 						    uint32_t file);
 const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
@@ -172,8 +179,8 @@ const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
 
 /* ---- before the start: what a file is is read off it ---- */
 
-/* For a struct rsh_byte_source, whose ctx it is.  Headers and checksums are read
- * so, which of all faults meet the flipped bytes alone. */
+/* This is the ctx of a struct rsh_byte_source.  Headers and checksums are read
+ * through it; of all faults the flipped bytes alone meet such reads. */
 struct rsh_store_scan {
 	const struct rsh_store *store; /* NULL: the file is of none */
 	uint32_t file;
@@ -181,7 +188,8 @@ struct rsh_store_scan {
 };
 ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 			     uint64_t offset);
-/* The same, with a pointer to a descriptor: no fault meets it. */
+/* Reads as rsh_store_scan_pread() does, from a pointer to a descriptor; no
+ * fault meets it. */
 ssize_t rsh_fd_pread(void *fd, void *buf, size_t len, uint64_t offset);
 
 /* A positive errno that no file system gives: the file is not the one that was
@@ -189,72 +197,75 @@ ssize_t rsh_fd_pread(void *fd, void *buf, size_t len, uint64_t offset);
  * server has forgotten, which a new descriptor cures. */
 #define RSH_CHANGED EREMCHG
 
-/* 0 if the file behind fd is still the one that was identified; RSH_CHANGED; or
- * the positive errno for which that cannot be told. */
+/* Compares the file behind fd with the one that was identified: 0 if it is
+ * still that one; RSH_CHANGED; or the positive errno for which that cannot be
+ * told. */
 int rsh_store_compare(const struct rsh_store *s, uint32_t file, int fd);
 
 /* ---- after it ---- */
 
-/* Reads exactly `len` bytes of the file at `offset`.  0, -ESTALE when it changed
- * or shrank, which is logged once a file, or -errno.  `wait`: up to 3 s for a
- * file that cannot be reached, counted from the beginning of the outage.  Any
- * thread. */
+/* Reads exactly `len` bytes of the file at `offset`.  0, -ESTALE when it
+ * changed or shrank, which is logged once a file, or -errno.  With `wait` it
+ * waits up to 3 s for a file that cannot be reached, counted from the beginning
+ * of the outage.  Any thread may call this. */
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 		   void *buf, size_t len, bool wait);
 
-/* What is done with a descriptor of the file: 0 or a positive errno. */
+/* Such a function does something with a descriptor of the file, and returns 0
+ * or a positive errno. */
 typedef int rsh_store_use_fn(void *ctx, int fd);
 /* Opens the file where it is not, calls fn, and sees to it that the file has
- * stayed the same: 0, or a positive errno or RSH_CHANGED, and nothing that was
- * read may be used.  A descriptor that failed is not used again. */
+ * stayed the same: 0, or a positive errno or RSH_CHANGED, after which nothing
+ * that was read may be used.  A descriptor that failed is not used again. */
 int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
 		  void *ctx);
-/* The same as often as the outage has it, where fn may be called several times;
- * 0, or what the reader is to see, as rsh_store_read(). */
+/* Calls rsh_store_try() as often as the outage has it, so that fn may be called
+ * several times.  0, or what the reader is to see, as of rsh_store_read(). */
 int rsh_store_use(struct rsh_store *s, uint32_t file, bool wait,
 		  rsh_store_use_fn *fn, void *ctx);
 
-/* In such an fn: reads all of [offset, offset + len): 0, or a positive errno;
- * RSH_CHANGED at the end of the file. */
+/* Reads all of [offset, offset + len) within such a function: 0, or a positive
+ * errno; RSH_CHANGED at the end of the file. */
 int rsh_store_pread(struct rsh_store *s, uint32_t file, int fd, void *buf,
 		    size_t len, uint64_t offset);
-/* The range was read and its pages will not be missed: `partly`, for the sake
- * of some of its bytes. */
+/* Says that the range was read and its pages will not be missed.  `partly`: it
+ * was read for the sake of some of its bytes. */
 void rsh_store_spent(const struct rsh_store *s, int fd, uint64_t offset,
 		     uint64_t len, bool partly);
-/* As pread(), past any cache: all faults meet it, and it is counted.  The number
- * of bytes or -errno. */
+/* Reads as pread(2) does, past any cache.  All faults meet the read, and it is
+ * counted.  The number of bytes or -errno. */
 ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
 			     void *buf, size_t len, uint64_t offset);
 
 /* ---- files as they are ---- */
 
-/* True if reads of the file give its bytes as they are and keep nothing: no
- * fault and no cache stands between.  May read a little of it to find out. */
+/* Do reads of the file give its bytes as they are and keep nothing, with no
+ * fault and no cache between?  May read a little of the file to find out. */
 bool rsh_store_is_straight(struct rsh_store *s, uint32_t file);
-/* A descriptor of the file, which is the caller's: 0, -ESTALE when it is no
- * longer the one that was identified, or -errno, as rsh_store_read(); -EMFILE
- * when there are too many. */
+/* Gives a descriptor of the file, which is the caller's: 0, -ESTALE when the
+ * file is no longer the one that was identified, or -errno, as
+ * rsh_store_read(); -EMFILE when there are too many. */
 int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *fd);
-/* Whether what that descriptor belongs to has stayed as it was: 0 or -ESTALE,
- * which is logged. */
+/* Has the file that such a descriptor belongs to stayed as it was?  0, or as
+ * rsh_store_read(); a change is logged. */
 int rsh_store_check(struct rsh_store *s, uint32_t file, int fd);
 
 /* ---- what cannot be read ---- */
 
-/* True if the file cannot be reached at present, or has changed. */
+/* Is the file one that cannot be reached at present, or has changed? */
 bool rsh_store_file_failed(const struct rsh_store *s, uint32_t file);
-/* For each owner whether that is true of one of its files, and of how many files
- * it is. */
+/* These say of each owner whether one of its files is such a one, and how many
+ * files are.  The array is the store's and goes by owner. */
 const atomic_bool *rsh_store_failed(const struct rsh_store *s);
 unsigned rsh_store_n_failed(const struct rsh_store *s);
-/* How often a file has been found so: only ever grows. */
+/* Says how often a file has been found to be such a one.  It only ever
+ * grows. */
 unsigned rsh_store_n_marks(const struct rsh_store *s);
 
 /* An outage begins with the first file that cannot be reached and ends when one
  * of those answers again; each is logged once then. */
 struct rsh_store_outages {
-	uint64_t n; /* so far */
+	uint64_t n; /* how many there were so far */
 	bool on;    /* there is one now */
 };
 void rsh_store_outages(const struct rsh_store *s,
