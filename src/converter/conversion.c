@@ -328,7 +328,9 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		rc = plan_blocks(c, err);
 	if (rc == 0 && c->filtered)
 		rc = check_filtered(p, err);
-	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx, err);
+	/* What is lost is told in any case, and the first error counts. */
+	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx,
+				    rc ? NULL : err);
 	if (rc == 0)
 		rc = lost;
 	if (rc == 0 && rsh_notes_write(c))

@@ -206,4 +206,3 @@ const struct name_list *rsh_planner_list_names(struct planner *p)
 		l->seq[i] = p->c->cat->index_id[p->seq[i]];
 	return walk_names(p, l, n) ? NULL : l;
 }
-

@@ -264,15 +264,6 @@ static void sort_records(const struct rsh_ckpt_index *ix, struct placed *order)
 	qsort(order, ix->n_records, sizeof(*order), by_offset);
 }
 
-static uint64_t end_of(const struct rsh_ckpt_index *ix,
-		       const struct rsh_record *r)
-{
-	const struct rsh_extent *last =
-		ix->extents + r->first_extent + r->n_extents - 1;
-
-	return r->n_extents ? last->offset + last->length : 0;
-}
-
 /* A record begins where the content before ends, or with its own content in a
  * format without headers.  One without content is no longer than nothing. */
 static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
@@ -294,7 +285,7 @@ static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 				RSH_COPIED : p->shown_of[r->name],
 		};
 		if (r->n_extents)
-			end = end_of(ix, r);
+			end = rsh_record_end(ix, r);
 		rc = rsh_planner_learn_copy_grid(p, r->name, err);
 	}
 	return rc;

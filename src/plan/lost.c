@@ -61,13 +61,19 @@ struct loss {
 	uint32_t n;
 };
 
-/* Gives the tensor of the catalogue that the i-th loss is of; NULL: nobody
- * knows. */
+/* Gives the tensor of the catalogue that the i-th loss is of, of several parts the
+ * first that lacks a cell; NULL: nobody knows. */
 static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 {
 	const struct rsh_walk *w = l->first[i].shown == RSH_COPIED ?
 		NULL : l->p->walks[l->first[i].shown];
 
+	for (uint32_t k = 0; w && k < w->n_parts; k++) {
+		const struct rsh_tensor *t = w->parts[k].tensor;
+
+		if (rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
+			return t;
+	}
 	return w ? w->parts->tensor : NULL;
 }
 

@@ -161,15 +161,6 @@ void rsh_plan_copy_shape(const struct rsh_plan *p,
 	p->writer.shape(p->writer.ctx, ix, r, out, codec);
 }
 
-uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
-			const struct rsh_record *r)
-{
-	const struct rsh_extent *last =
-		ix->extents + r->first_extent + r->n_extents - 1;
-
-	return r->n_extents ? last->offset + last->length : 0;
-}
-
 /* ---- asking ---- */
 
 const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i)

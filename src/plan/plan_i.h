@@ -210,9 +210,6 @@ void rsh_plan_copy_shape(const struct rsh_plan *p,
 			 struct rsh_record_shape *out, enum rsh_codec *codec);
 void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
 		    uint32_t member, struct rsh_record_shape *out);
-/* Gives where the record's content ends in its file; 0 if it has none. */
-uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
-			const struct rsh_record *r);
 
 /* Fills f->sources, or says what is missing (needs.c).  A slice that no file
  * holds is remembered as lost and marks the file. */

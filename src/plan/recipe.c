@@ -90,6 +90,14 @@ static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_error *err)
 	return 0;
 }
 
+static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (b->from[d] || b->size[d] != t->dims[d])
+			return false;
+	return b->n_dims == t->n_dims;
+}
+
 int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_error *err)
 {
@@ -109,6 +117,8 @@ int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 			return rsh_error_set(err, EINVAL, "its elements are "
 					     "those of another type");
 	}
-	/* One part alone is taken for the whole tensor. */
-	return t->recipe.n_parts == 1 ? 0 : recipe_check_boxes(t, err);
+	if (t->recipe.n_parts == 1 && is_whole_box(t, &t->recipe.parts->box))
+		return 0;
+	return t->recipe.n_parts ? recipe_check_boxes(t, err) :
+		rsh_error_set(err, EINVAL, "it is made of nothing");
 }

@@ -23,6 +23,15 @@ void rsh_ckpt_index_free(struct rsh_ckpt_index *index)
 	free(index);
 }
 
+uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
+			const struct rsh_record *r)
+{
+	const struct rsh_extent *last =
+		ix->extents + r->first_extent + r->n_extents - 1;
+
+	return r->n_extents ? last->offset + last->length : 0;
+}
+
 const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 				       uint32_t name)
 {

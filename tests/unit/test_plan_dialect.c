@@ -131,11 +131,48 @@ static void shards_that_are_missing_are_named(void **state)
 	job_free(j);
 }
 
+/* A recipe says where each element comes from, or it is none. */
+static void recipes_that_leave_elements_out_are_refused(void **state)
+{
+	struct job *j = job_new(NULL, NULL);
+	struct rsh_source_view view = { .n_ranks = MAX_FILES,
+					.index = j->index, .names = j->names };
+	static const struct shard m[] = { { "m", 0, 2, 0, 0 } };
+	const struct rsh_blueprint b = { .format = RSH_FORMAT_SAFETENSORS };
+	uint64_t dims[2] = { 2, 2 };
+	struct rsh_recipe_part part;
+	struct rsh_shown shown = { .dtype = RSH_DTYPE_FLOAT32, .n_dims = 2,
+				   .dims = dims,
+				   .recipe = { 1, &part, RSH_CODEC_NONE } };
+	struct rsh_catalogue *c;
+	uint32_t number;
+
+	(void)state;
+	job_file(j, 0, FILE_WITH(F32("m.0", 2, 2)));
+	c = rsh_catalogue_new(&view);
+	assert_int_equal(read_matrix(c, m, 1, 2, &j->err), 0);
+	j->c = rsh_blueprint_new(c, &(struct rsh_writer){ 0 }, &b);
+	shown.cut = rsh_catalogue_keep_cut(
+		c, rsh_cut_of_grid(rsh_grid_make_whole(2)));
+	rsh_recipe_same(c, 0, &part);
+	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
+			 0);
+	part.box.size[0] = 1;
+	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
+			 -EINVAL);
+	assert_string_equal(j->err.text, "its parts have 2 of 4 elements");
+	shown.recipe.n_parts = 0;
+	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
+			 -EINVAL);
+	job_free(j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shards_are_shown_transposed),
 		cmocka_unit_test(shards_that_are_missing_are_named),
+		cmocka_unit_test(recipes_that_leave_elements_out_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,6 +112,9 @@ static inline const int64_t *rsh_record_dims(const struct rsh_ckpt_index *ix,
 {
 	return r->n_dims ? ix->dims + r->first_dim : ix->dims;
 }
+/* Gives where the record's content ends in its file; 0 if it has none. */
+uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
+			const struct rsh_record *r);
 
 /* Joins the indexes of files that are laid end to end: the content of file i
  * lies base[i] further on, and records come in the order of the files.  Returns
