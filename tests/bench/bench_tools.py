@@ -222,7 +222,7 @@ class Bench:
         self._shared = {}
         self.plots = {}
         self._oracle = None
-        self._help = subprocess.run([reshardfs_program(), "mount", "--help"], check=True,
+        self._help = subprocess.run([reshardfs_program(), "mount", "--help-all"], check=True,
                                     stdout=subprocess.PIPE, text=True).stdout
 
     def close(self):
