@@ -177,9 +177,20 @@ static uint32_t holders_choose_all(const struct rsh_contents *c,
 	return n;
 }
 
+/* Do all stages that list the tensor cut it as the subject's does? */
+static bool holders_cut_alike(const struct rsh_subject *s,
+			      const struct rsh_strategy_param *p)
+{
+	for (uint32_t i = 0; i < p->n_stages; i++)
+		if (!rsh_item_same_layout(p->stages[i].item, s->item))
+			return false;
+	return true;
+}
+
 /* Ranks of stages that by the strategy do not have the tensor may hold it all
  * the same.  Then they hold what their counterparts do, or the tensor is not
- * cut into stages so.  Gives up to two of them. */
+ * cut into stages so.  Whose counterparts they are cannot be told where the
+ * stages cut it each in a way of its own.  Gives up to two of them. */
 static uint32_t holders_find_strays(const struct rsh_contents *c,
 				    const struct rsh_subject *s,
 				    const uint32_t *locals, uint32_t n_locals,
@@ -190,6 +201,8 @@ static uint32_t holders_find_strays(const struct rsh_contents *c,
 		st ? rsh_strategy_find(st, s->name) : NULL;
 	uint32_t n = 0;
 
+	if (p && !holders_cut_alike(s, p))
+		return 0;
 	for (uint32_t stage = 0; p && stage < st->n_stages && n == 0; stage++) {
 		uint32_t first = c->first_rank +
 				 stage * st->stage_ranks;
