@@ -38,6 +38,38 @@ def parser(doc, pairs, jobs=2):
     return result
 
 
+def last_line(found):
+    """What a failed case says in the line of its verdict: the exception's first
+    line, as logs are often cut after it."""
+    lines = [line for line in (found.why or "").splitlines()
+             if line and not line[0].isspace()]
+    return f" ({lines[1][:300]})" if not found.passed and len(lines) > 1 else ""
+
+
+def outcomes(options, seeds, start_worker, run_pair, initargs):
+    """Yields (seed, Outcome) in order.  A worker that dies takes the whole pool
+    with it: the oracle has bugs that no Python code can catch.  Then a new pool
+    goes on from the first case without a verdict, and a case at which that
+    happens twice has failed."""
+    seeds = list(seeds)
+    dead_at = None
+    while seeds:
+        with concurrent.futures.ProcessPoolExecutor(
+                options.jobs, multiprocessing.get_context("spawn"), start_worker,
+                initargs) as pool:
+            try:
+                for found in pool.map(run_pair, seeds):
+                    yield seeds[0], found
+                    seeds.pop(0)
+                continue
+            except concurrent.futures.process.BrokenProcessPool:
+                print(f"# seed {seeds[0]} or the next one: a worker died", flush=True)
+        if dead_at == seeds[0]:
+            yield seeds.pop(0), Outcome(False, "failed", "its worker died twice")
+        else:
+            dead_at = seeds[0]
+
+
 def run(options, start_worker, run_pair, *, initargs=(), judge=None):
     """Runs options.pairs seeds from options.seed on; returns the exit status.
 
@@ -52,14 +84,11 @@ def run(options, start_worker, run_pair, *, initargs=(), judge=None):
     tap.diag(f"--seed {seed} --pairs {options.pairs}")
     counts = collections.Counter()
     started = time.monotonic()
-    with concurrent.futures.ProcessPoolExecutor(
-            options.jobs, multiprocessing.get_context("spawn"), start_worker,
-            initargs) as pool:
-        seeds = range(seed, seed + options.pairs)
-        for number, found in zip(seeds, pool.map(run_pair, seeds)):
-            counts.update(found.counted or [found.kind])
-            tap.ok(found.passed,
-                   f"seed {number}: {found.description}: {found.kind}", found.why)
+    seeds = range(seed, seed + options.pairs)
+    for number, found in outcomes(options, seeds, start_worker, run_pair, initargs):
+        counts.update(found.counted or [found.kind])
+        tap.ok(found.passed, f"seed {number}: {found.description}: {found.kind}"
+               f"{last_line(found)}", found.why)
     if judge:
         judge(tap, counts)
     for kind, count in counts.most_common():
