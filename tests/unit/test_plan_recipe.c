@@ -313,7 +313,7 @@ static void fetch(const struct scene *s, const struct rsh_piece *p,
 		  uint64_t further, uint8_t *out)
 {
 	const struct image *f = &s->files[p->src_rank];
-	uint8_t wide[4096];
+	static uint8_t wide[1 << 14]; /* 7 x 7 x 7 x 7 of four bytes */
 	size_t n;
 
 	if (p->is_header) {
