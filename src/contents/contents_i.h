@@ -43,9 +43,9 @@ enum rsh_tensor_kind {
 	RSH_TENSOR_STATE,   /* it is an optimizer state */
 };
 
-/* Here a holder is a rank that holds a slice of the tensor, with what was read
- * of it. */
-struct rsh_holder {
+/* A rank that holds a slice of the tensor is described by this, with what was
+ * read of it. */
+struct rsh_sampled {
 	uint32_t rank;
 	uint32_t cell; /* which slice it is by the strategy */
 	uint32_t rest; /* which slice it is but for dimension 0 */
@@ -84,7 +84,7 @@ struct rsh_subject {
 	unsigned n_read;    /* how many blocks were read */
 	bool expanded;      /* all its holders are there, not just a choice */
 	uint32_t n_holders;
-	struct rsh_holder *holders;
+	struct rsh_sampled *holders;
 	struct rsh_finding finding;
 };
 

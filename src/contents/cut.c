@@ -20,7 +20,7 @@ int rsh_subject_grid(const struct rsh_contents *c, const struct rsh_subject *s,
 /* Sets which slice the rank has, and its number when dimension 0 is left
  * out. */
 static void cut_cell(const struct rsh_grid *g, uint32_t local,
-		     struct rsh_holder *h)
+		     struct rsh_sampled *h)
 {
 	uint32_t cell[RSH_MAX_DIMS];
 
@@ -46,7 +46,7 @@ static uint64_t cut_hash(uint64_t a, uint64_t b)
  * apart. */
 static uint64_t cut_partition(const struct rsh_grid *g, uint32_t n)
 {
-	struct rsh_holder zero, other;
+	struct rsh_sampled zero, other;
 	uint64_t hash = n;
 
 	cut_cell(g, 0, &zero);

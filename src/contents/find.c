@@ -15,7 +15,7 @@
 
 static int holder_by_cell(const void *a, const void *b)
 {
-	const struct rsh_holder *x = a, *y = b;
+	const struct rsh_sampled *x = a, *y = b;
 	int d = rsh_compare_u64(x->cell, y->cell);
 
 	return d ? d : rsh_compare_u64(x->rank, y->rank);
@@ -23,7 +23,7 @@ static int holder_by_cell(const void *a, const void *b)
 
 static int holder_by_hash(const void *a, const void *b)
 {
-	const struct rsh_holder *x = a, *y = b;
+	const struct rsh_sampled *x = a, *y = b;
 	int d = rsh_compare_u64(x->hash, y->hash);
 
 	return d ? d : rsh_compare_u64(x->rank, y->rank);
@@ -41,7 +41,7 @@ uint32_t rsh_subject_enough(const struct rsh_subject *s)
 
 /* Keeps a pair of neighbours, if it has the lowest rank so far. */
 static void find_take_pair(bool *any, uint32_t pair[2],
-			   const struct rsh_holder *h)
+			   const struct rsh_sampled *h)
 {
 	if (*any && pair[0] < h[0].rank)
 		return;
@@ -51,7 +51,7 @@ static void find_take_pair(bool *any, uint32_t pair[2],
 }
 
 /* Looks whether ranks of one slice differ. */
-static void find_finer(struct rsh_finding *f, const struct rsh_holder *h,
+static void find_finer(struct rsh_finding *f, const struct rsh_sampled *h,
 		       uint32_t n, uint32_t enough)
 {
 	for (uint32_t i = 1; i < n; i++) {
@@ -67,7 +67,7 @@ static void find_finer(struct rsh_finding *f, const struct rsh_holder *h,
 }
 
 /* Looks whether ranks of two slices are the same. */
-static void find_coarser(struct rsh_finding *f, const struct rsh_holder *h,
+static void find_coarser(struct rsh_finding *f, const struct rsh_sampled *h,
 			 uint32_t n, uint32_t enough)
 {
 	bool several = false;
@@ -89,7 +89,7 @@ static void find_coarser(struct rsh_finding *f, const struct rsh_holder *h,
 }
 
 /* Are there two slices that differ, as they should? */
-static bool find_any_apart(const struct rsh_holder *h, uint32_t n)
+static bool find_any_apart(const struct rsh_sampled *h, uint32_t n)
 {
 	for (uint32_t i = 1; i < n; i++)
 		if (h[i].hash != h[i - 1].hash && h[i].cell != h[i - 1].cell)
@@ -99,7 +99,7 @@ static bool find_any_apart(const struct rsh_holder *h, uint32_t n)
 
 int rsh_subject_find(struct rsh_subject *s)
 {
-	cleanup_free struct rsh_holder *h =
+	cleanup_free struct rsh_sampled *h =
 		rsh_alloc_array(s->n_holders, sizeof(*h));
 	uint32_t n = 0, enough = rsh_subject_enough(s);
 
@@ -121,7 +121,7 @@ int rsh_subject_find(struct rsh_subject *s)
 
 static int holder_by_rank(const void *a, const void *b)
 {
-	const struct rsh_holder *x = a, *y = b;
+	const struct rsh_sampled *x = a, *y = b;
 
 	return rsh_compare_u64(x->rank, y->rank);
 }

@@ -23,7 +23,7 @@
 
 struct read_task {
 	const struct rsh_subject *subject;
-	struct rsh_holder *holder;
+	struct rsh_sampled *holder;
 	uint64_t offset; /* in the content */
 	uint64_t length;
 };
@@ -102,7 +102,7 @@ static size_t read_element_size(const struct rsh_record *r)
 static void read_task(const struct rsh_contents *c, const struct read_task *t,
 		      uint8_t *buf, size_t room)
 {
-	struct rsh_holder *h = t->holder;
+	struct rsh_sampled *h = t->holder;
 	XXH3_state_t state;
 
 	XXH3_INITSTATE(&state);

@@ -66,26 +66,46 @@ static int refuse(const struct making *m, int rc, struct rsh_error *err)
 
 /* ---- the source slices ---- */
 
+/* A place among the files of the stages that count for a parameter, beginning at
+ * zero. */
+struct file_walk {
+	uint32_t n_stages; /* how many were begun */
+	uint32_t i, end;   /* in cat->present */
+};
+
+/* Goes to the next file, stage by stage, the lowest first.  False past the
+ * last. */
+static bool next_file(const struct making *m, struct file_walk *w,
+		      uint32_t *rank)
+{
+	const struct rsh_converter *c = m->c;
+
+	while (w->i == w->end) {
+		uint32_t stage;
+
+		if (w->n_stages == m->b->n_stages)
+			return false;
+		stage = m->b->stages[w->n_stages++];
+		if (rsh_stage_fits(c, m->name, stage))
+			rsh_stage_present(c, stage, &w->i, &w->end);
+	}
+	*rank = c->cat->present[w->i++];
+	return true;
+}
+
 /* Picks the reference slice: the lowest key of the lowest stage that holds the
  * parameter.  False when no loaded file does. */
 static bool find_reference(struct making *m)
 {
-	const struct rsh_converter *c = m->c;
+	const struct rsh_catalogue *cat = m->c->cat;
+	struct file_walk w = { 0 };
 
-	for (uint32_t s = 0; s < m->b->n_stages; s++) {
-		uint32_t i, end;
-
-		if (!rsh_stage_fits(c, m->name, m->b->stages[s]))
+	while (next_file(m, &w, &m->rank)) {
+		m->rec = rsh_catalogue_record(cat, m->rank, m->name);
+		if (!m->rec)
 			continue;
-		rsh_stage_present(c, m->b->stages[s], &i, &end);
-		for (; i < end; i++) {
-			m->rank = c->cat->present[i];
-			m->rec = rsh_catalogue_record(c->cat, m->rank, m->name);
-			if (!m->rec)
-				continue;
-			m->ix = rsh_catalogue_index(c->cat, m->rank);
-			return true;
-		}
+		m->ix = rsh_catalogue_index(cat, m->rank);
+		return true;
 	}
 	return false;
 }
@@ -197,27 +217,6 @@ static int hold(const struct making *m, struct holding *h, uint32_t rank,
 	return 0;
 }
 
-static int hold_stages(const struct making *m, struct holding *h,
-		       struct rsh_error *err)
-{
-	const struct rsh_converter *c = m->c;
-
-	for (uint32_t s = 0; s < m->b->n_stages; s++) {
-		uint32_t i, end;
-
-		if (!rsh_stage_fits(c, m->name, m->b->stages[s]))
-			continue;
-		rsh_stage_present(c, m->b->stages[s], &i, &end);
-		for (; i < end; i++) {
-			int rc = hold(m, h, c->cat->present[i], err);
-
-			if (rc)
-				return rc;
-		}
-	}
-	return 0;
-}
-
 /* Is there a file in the stage of the reference that lacks its slice, which no
  * other stage's has either? */
 static bool is_reduced(const struct making *m, const struct holding *h)
@@ -238,6 +237,9 @@ static int find_holders(const struct making *m, struct holding *h,
 			struct rsh_error *err)
 {
 	const uint32_t n = m->c->cat->n_present;
+	struct file_walk w = { 0 };
+	uint32_t rank;
+	int rc = 0;
 
 	h->v = rsh_alloc_array(n, sizeof(*h->v));
 	h->found = calloc((size_t)m->c->n_held + 1, sizeof(*h->found));
@@ -245,7 +247,9 @@ static int find_holders(const struct making *m, struct holding *h,
 		return rsh_error_nomem(err);
 	/* The catalogue finds equal holders by comparing bytes. */
 	memset(h->v, 0, n * sizeof(*h->v));
-	return hold_stages(m, h, err);
+	while (rc == 0 && next_file(m, &w, &rank))
+		rc = hold(m, h, rank, err);
+	return rc;
 }
 
 static void holding_clear(struct holding *h)

@@ -14,9 +14,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* Ranks end below this, as in strategies, since tables go by the rank. */
-#define MAX_RANKS (1u << 20)
-
 /* ---- the chosen candidate ---- */
 
 static void source_forget_choice(struct rsh_source *s)
@@ -100,11 +97,12 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 					     s->files[i].rank,
 					     rsh_store_name(s->store, i - 1),
 					     rsh_store_name(s->store, i));
-	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= MAX_RANKS)
+	if (s->n_files > 0 && s->files[s->n_files - 1].rank >= RSH_MAX_RANKS)
 		return rsh_error_set(err, EINVAL, "%s: rank %u is beyond the "
 				     "%u ranks that a job may have",
 				     rsh_store_path(s->store, s->n_files - 1),
-				     s->files[s->n_files - 1].rank, MAX_RANKS);
+				     s->files[s->n_files - 1].rank,
+				     RSH_MAX_RANKS);
 	return 0;
 }
 

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A job of more ranks is taken for a typing error, here as in strategies. */
-#define MAX_RANKS (1u << 20)
+#include "rsh/strategy/strategy.h"
 
 bool rsh_mesh_name(const char *text, size_t len, char out[RSH_MESH_NAME_SIZE])
 {
@@ -37,7 +36,7 @@ static bool parse_size(const char *s, const char *end, uint32_t *out)
 		if (!isdigit((unsigned char)*s))
 			return false;
 		n = n * 10 + (uint32_t)(*s - '0');
-		if (n > MAX_RANKS)
+		if (n > RSH_MAX_RANKS)
 			return false;
 	}
 	*out = n;
@@ -54,7 +53,7 @@ static int mesh_add_axis(struct rsh_mesh *m, const char *text, const char *s,
 	    !parse_size(eq + 1, end, &axis.size))
 		return rsh_error_set(err, EINVAL,
 				     "mesh \"%s\": \"%.*s\" is not NAME=NUMBER, as in dp=2,mp=4, with a number from 1 to %u",
-				     text, (int)(end - s), s, MAX_RANKS);
+				     text, (int)(end - s), s, RSH_MAX_RANKS);
 	if (rsh_mesh_has(m, axis.name))
 		return rsh_error_set(err, EINVAL,
 				     "mesh \"%s\": it names %s twice", text,
@@ -83,12 +82,12 @@ int rsh_mesh_parse(const char *text, struct rsh_mesh *out,
 			break;
 		s = end + 1;
 	}
-	for (uint32_t i = 0; i < m.n && ranks <= MAX_RANKS; i++)
+	for (uint32_t i = 0; i < m.n && ranks <= RSH_MAX_RANKS; i++)
 		ranks *= m.axes[i].size;
-	if (ranks > MAX_RANKS)
+	if (ranks > RSH_MAX_RANKS)
 		return rsh_error_set(err, EINVAL,
 				     "mesh \"%s\": more than %u ranks", text,
-				     MAX_RANKS);
+				     RSH_MAX_RANKS);
 	*out = m;
 	return 0;
 }

@@ -12,9 +12,6 @@
 
 /* A pipeline of more stages than this is a damaged file. */
 #define MAX_STAGES 65536u
-/* A strategy of more ranks is a damaged file too; the bound also keeps global
- * ranks far from 2^32. */
-#define MAX_RANKS (1u << 20)
 
 /* This is the public struct with what it points into. */
 struct strategy_impl {
@@ -323,12 +320,12 @@ static int check_size(const struct strategy_impl *s, struct rsh_error *err)
 {
 	uint64_t top = rsh_max_u64(s->pub.n_stages - 1, s->pub.lone_stage);
 
-	if ((top + 1) * s->pub.stage_ranks > MAX_RANKS)
+	if ((top + 1) * s->pub.stage_ranks > RSH_MAX_RANKS)
 		return rsh_error_set(err, EINVAL,
 				     "%s: pipeline stage %llu of %u devices a "
 				     "stage makes more than %u ranks", s->path,
 				     (unsigned long long)top,
-				     s->pub.stage_ranks, MAX_RANKS);
+				     s->pub.stage_ranks, RSH_MAX_RANKS);
 	return 0;
 }
 

@@ -228,11 +228,6 @@ const struct rsh_grid *rsh_cut_grid(const struct rsh_cut *c)
 	return c->grid;
 }
 
-uint32_t rsh_cut_n_dims(const struct rsh_cut *c)
-{
-	return c->grid ? rsh_grid_n_dims(c->grid) : c->n_dims;
-}
-
 uint32_t rsh_cut_n_ranks(const struct rsh_cut *c)
 {
 	return c->grid ? rsh_grid_n_ranks(c->grid) : c->n_ranks;

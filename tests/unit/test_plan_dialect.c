@@ -86,20 +86,27 @@ static int write_transposed(struct rsh_catalogue *c, struct rsh_plan **out,
 
 /* ---- a checkpoint of it ---- */
 
+static struct rsh_catalogue *catalogue_of(struct job *j)
+{
+	const struct rsh_source_view view = {
+		.n_ranks = MAX_FILES, .index = j->index, .names = j->names,
+	};
+
+	return rsh_catalogue_new(&view);
+}
+
 static void shards_are_shown_transposed(void **state)
 {
 	static const struct shard m[] = {
 		{ "m", 0, 1, 0, 0 }, { "m", 1, 2, 1, 0 },
 	};
 	struct job *j = job_new(NULL, NULL);
-	struct rsh_source_view view = { .n_ranks = MAX_FILES,
-					.index = j->index, .names = j->names };
 	struct rsh_catalogue *c;
 
 	(void)state;
 	job_file(j, 0, FILE_WITH(F32("m.0", 1, 2)));
 	job_file(j, 1, FILE_WITH(F32("m.1", 2, 2)));
-	c = rsh_catalogue_new(&view);
+	c = catalogue_of(j);
 	assert_int_equal(read_matrix(c, m, 2, 2, &j->err), 0);
 	assert_int_equal(write_transposed(c, &j->c, &j->err), 0);
 	assert_sources(j, 0, "0 1");
@@ -115,14 +122,12 @@ static void shards_that_are_missing_are_named(void **state)
 		{ "m", 0, 1, 0, 0 }, { "m", 2, 1, 1, 0 },
 	};
 	struct job *j = job_new(NULL, NULL);
-	struct rsh_source_view view = { .n_ranks = MAX_FILES,
-					.index = j->index, .names = j->names };
 	struct rsh_catalogue *c;
 
 	(void)state;
 	job_file(j, 0, FILE_WITH(F32("m.0", 1, 2)));
 	job_file(j, 1, FILE_WITH(F32("m.2", 1, 2)));
-	c = rsh_catalogue_new(&view);
+	c = catalogue_of(j);
 	/* Row 1 is in no shard, and so the last one leaves the matrix. */
 	assert_int_equal(read_matrix(c, m, 2, 2, &j->err), -EINVAL);
 	assert_string_equal(j->err.text,
@@ -135,8 +140,6 @@ static void shards_that_are_missing_are_named(void **state)
 static void recipes_that_leave_elements_out_are_refused(void **state)
 {
 	struct job *j = job_new(NULL, NULL);
-	struct rsh_source_view view = { .n_ranks = MAX_FILES,
-					.index = j->index, .names = j->names };
 	static const struct shard m[] = { { "m", 0, 2, 0, 0 } };
 	const struct rsh_blueprint b = { .format = RSH_FORMAT_SAFETENSORS };
 	uint64_t dims[2] = { 2, 2 };
@@ -149,7 +152,7 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 
 	(void)state;
 	job_file(j, 0, FILE_WITH(F32("m.0", 2, 2)));
-	c = rsh_catalogue_new(&view);
+	c = catalogue_of(j);
 	assert_int_equal(read_matrix(c, m, 1, 2, &j->err), 0);
 	j->c = rsh_blueprint_new(c, &(struct rsh_writer){ 0 }, &b);
 	shown.cut = rsh_catalogue_keep_cut(

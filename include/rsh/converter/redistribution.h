@@ -17,6 +17,9 @@
 #include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 
+/* Is told the key of a source file: its rank within its stage. */
+typedef void rsh_key_fn(void *ctx, uint32_t key);
+
 /* This is what one pair of layouts gathers over.  It does not depend on the
  * rank, so it is made once and asked for every rank. */
 struct rsh_redistribution;

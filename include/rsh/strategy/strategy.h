@@ -18,6 +18,10 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/strategy_file.h"
 
+/* A job of more ranks is a damaged file or a typing error.  Tables go by the rank,
+ * and the bound keeps global ranks far from 2^32. */
+#define RSH_MAX_RANKS (1u << 20)
+
 /* Several stages may list a parameter, as they do with shared embeddings. */
 struct rsh_param_stage {
 	uint32_t stage;

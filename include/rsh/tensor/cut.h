@@ -47,7 +47,6 @@ void rsh_cut_free(struct rsh_cut *c);
  * list of boxes. */
 const struct rsh_grid *rsh_cut_grid(const struct rsh_cut *c);
 
-uint32_t rsh_cut_n_dims(const struct rsh_cut *c);
 uint32_t rsh_cut_n_ranks(const struct rsh_cut *c);
 uint32_t rsh_cut_n_cells(const struct rsh_cut *c);
 /* Tells whether all cells have all of dimension d, from 0 to dims[d]. */

@@ -23,9 +23,6 @@
 
 struct rsh_grid;
 
-/* A function of this type is called with ranks of a mesh. */
-typedef void rsh_key_fn(void *ctx, uint32_t key);
-
 /* A mesh of fewer than 2^31 ranks has at most 30 axes of more than one rank;
  * the rule of MindSpore's converter adds two. */
 #define RSH_GRID_MAX_AXES 32
