@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer/writer.h - the general writer: what any catalogue holds, wanted whole,
+ * in parts, or cut for the ranks of a strategy.
+ *
+ * It knows no framework and copies nothing as it stands: every tensor that is
+ * shown is made by a recipe of tensors of the catalogue.  (MindSpore's own rank
+ * files have a writer of their own, which follows the habits of MindSpore's
+ * converter: converter/conversion.h.)
+ *
+ * With a strategy each rank's file has the tensors that the strategy lists for
+ * the rank's stage, cut as it says, and with RSH_UNLISTED_COPY those that it
+ * does not list at all, whole; in the order in which they are offered.
+ */
+#ifndef RSH_WRITER_WRITER_H
+#define RSH_WRITER_WRITER_H
+
+#include "rsh/converter/conversion.h"
+#include "rsh/plan/blueprint.h"
+
+/* A tensor that can be shown, and how it is made. */
+struct rsh_offer {
+	uint32_t name;
+	enum rsh_dtype dtype;  /* as it is stored */
+	uint32_t n_dims;
+	const uint64_t *dims;
+	uint32_t n_parts;
+	const struct rsh_recipe_part *parts;
+};
+
+/* Plans the files.  Of the options, format, part_bytes, replicas, allow_missing,
+ * unlisted, wanted, rename, cast, remove_redundancy and report_lost count.
+ * Takes the catalogue over, also on failure; the offers need not live on, their
+ * names, those of the catalogue's table, must, and `dst` too.  0 or -errno with
+ * a sentence as rsh_convert() gives. */
+int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
+		   uint32_t n, const struct rsh_strategy *dst,
+		   const struct rsh_conversion_options *opts,
+		   struct rsh_plan **out, struct rsh_error *err);
+
+#endif
