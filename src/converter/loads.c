@@ -135,7 +135,7 @@ bool rsh_planner_is_part(struct planner *p, uint32_t rank)
 
 	if (!ix)
 		return false;
-	if (p->n_held == 0) {
+	if (p->n_names == 0) {
 		p->epoch++;
 		for (uint32_t i = 0; i < c->cat->n_present; i++) {
 			uint32_t r = c->cat->present[i];
@@ -144,11 +144,11 @@ bool rsh_planner_is_part(struct planner *p, uint32_t rank)
 			if (*seen == p->epoch)
 				continue;
 			*seen = p->epoch;
-			p->n_held += see_names(p, c->cat->index[r]);
+			p->n_names += see_names(p, c->cat->index[r]);
 		}
 	}
 	p->epoch++;
-	return see_names(p, ix) < p->n_held;
+	return see_names(p, ix) < p->n_names;
 }
 
 /* ---- marking keys ---- */

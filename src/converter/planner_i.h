@@ -64,8 +64,8 @@ struct planner {
 	uint32_t epoch;
 	bool reduced;          /* files lack parameters that replicas hold */
 	bool absent;           /* a stage that is needed has no file at all */
-	uint32_t n_held; /* names in all files; 0: not counted
-			  * (rsh_planner_is_part()) */
+	uint32_t n_names;      /* names in all files; 0: not counted
+				* (rsh_planner_is_part()) */
 	uint32_t n_pairs, n_lists;
 	struct layout_pair *pairs;
 	struct name_list *lists;

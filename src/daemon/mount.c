@@ -213,9 +213,9 @@ static bool may_find(const struct rsh_options *o, const char *name)
 
 	if (*name != '/' || o->vfs.files.store.follow_outside)
 		return true;
-	if (o->vfs.files.source_map)
-		rsh_source_map_each(o->vfs.files.source_map, look_for, &w,
-				    &err);
+	if (o->vfs.files.source_map &&
+	    rsh_source_map_each(o->vfs.files.source_map, look_for, &w, &err))
+		rsh_log_warning("%s", err.text);
 	return w.found;
 }
 

@@ -61,8 +61,7 @@ static bool is_sharded(const struct rsh_strategy_item *it)
 enum answer { NO, YES, UNKNOWN };
 
 /* Tells whether dimension 0 can be cut into n slices. */
-static enum answer divides(const struct derivation *d,
-			   const struct derive_param *p, uint64_t n)
+static enum answer divides(const struct derive_param *p, uint64_t n)
 {
 	const struct rsh_strategy_item *it = p->item;
 	uint64_t have;
@@ -80,7 +79,6 @@ static enum answer divides(const struct derivation *d,
 
 		have = slices(it, shard_ranks(&g, it->opt_size));
 	}
-	(void)d;
 	return have % n == 0 ? YES : UNKNOWN;
 }
 
@@ -142,11 +140,11 @@ static int is_exempt(struct derivation *d, const struct derive_param *p,
 	g = group_of(it);
 	had = slices(it, shard_ranks(&g, d->src_opt));
 	if (shard_ranks(&g, d->src_opt) > 1)
-		could = divides(d, p, had);
+		could = divides(p, had);
 	/* Either it is exempt, or it could not be cut, and then it cannot be
 	 * cut into finer slices either. */
 	*exempt = could == YES || (could == UNKNOWN && n % had == 0);
-	if (*exempt || divides(d, p, n) == NO)
+	if (*exempt || divides(p, n) == NO)
 		return 0;
 	if (could == UNKNOWN)
 		return opt_not_known(d, p,
@@ -176,7 +174,7 @@ static int shard(struct derivation *d, struct derive_param *p)
 	rc = is_exempt(d, p, slices(&p->out, ranks), &exempt);
 	if (rc || exempt)
 		return rc;
-	fits = divides(d, p, slices(&p->out, ranks));
+	fits = divides(p, slices(&p->out, ranks));
 	if (fits == UNKNOWN)
 		return opt_not_known(
 			d, p,

@@ -5,11 +5,10 @@
 
 #include <zlib.h>
 
+#include "ckpt_index_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
-#include "rsh/wire/ckpt.h"
 
-#define CRC_TRAILER_BYTES 17
 #define STEP_BYTES (1024 * 1024)
 
 static int changed_crc(const struct rsh_byte_source *src,
@@ -33,7 +32,7 @@ int rsh_ckpt_check_crc(const struct rsh_byte_source *src,
 	buf = rsh_alloc_array(STEP_BYTES, 1);
 	if (!buf)
 		return rsh_error_nomem(err);
-	end = index->file_bytes - CRC_TRAILER_BYTES;
+	end = index->file_bytes - RSH_CRC_TRAILER_BYTES;
 	while (at < end) {
 		ssize_t n = src->pread_fn(src->ctx, buf,
 					  rsh_min_u64(STEP_BYTES, end - at),

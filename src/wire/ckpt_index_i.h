@@ -6,6 +6,9 @@
 
 #include "rsh/wire/ckpt.h"
 
+/* The CRC trailer is "crc_num" and ten bytes, big-endian. */
+#define RSH_CRC_TRAILER_BYTES 17
+
 /* Fills by_name, for which there is room.  Returns 0, or -EEXIST if two records
  * have one name, which is then in *twice. */
 int rsh_ckpt_index_sort(struct rsh_ckpt_index *index, uint32_t *twice);

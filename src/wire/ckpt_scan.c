@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "bytes_i.h"
+#include "ckpt_index_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -30,7 +31,6 @@
 
 #define CRC_MAGIC "crc_num"
 #define CRC_MAGIC_BYTES 7
-#define CRC_TRAILER_BYTES 17
 
 enum wire_type { WIRE_VARINT = 0, WIRE_I64 = 1, WIRE_LEN = 2, WIRE_I32 = 5 };
 
@@ -626,20 +626,20 @@ static int scan_records(struct scan *s)
 static int check_crc_trailer(struct scan *s)
 {
 	struct rsh_ckpt_index *ix = s->index;
-	uint8_t tail[CRC_TRAILER_BYTES];
+	uint8_t tail[RSH_CRC_TRAILER_BYTES];
 	uint64_t crc = 0;
 	size_t got;
 	int rc;
 
 	s->end = s->src->size;
-	if (s->end < CRC_TRAILER_BYTES)
+	if (s->end < RSH_CRC_TRAILER_BYTES)
 		return 0;
 	rc = read_at(s, tail, sizeof(tail), s->end - sizeof(tail), sizeof(tail),
 		     &got);
 	if (rc || memcmp(tail, CRC_MAGIC, CRC_MAGIC_BYTES))
 		return rc;
-	s->end -= CRC_TRAILER_BYTES;
-	for (unsigned i = CRC_MAGIC_BYTES; i < CRC_TRAILER_BYTES; i++) {
+	s->end -= RSH_CRC_TRAILER_BYTES;
+	for (unsigned i = CRC_MAGIC_BYTES; i < RSH_CRC_TRAILER_BYTES; i++) {
 		if (crc >> 24)
 			return scan_damaged(
 				s, s->end,

@@ -269,7 +269,12 @@ int rsh_manifest_parse(const char *text, size_t len, const char *path,
 		return rsh_error_nomem(err);
 	out->owner_ = p.owner;
 	p.owner->json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
-	rc = p.owner->json ? read_line(&p, out) : bad(&p, "not JSON");
+	if (p.owner->json)
+		rc = read_line(&p, out);
+	else if (json_error_code(&why) == json_error_out_of_memory)
+		rc = rsh_error_nomem(err);
+	else
+		rc = bad(&p, "not JSON");
 	if (rc)
 		rsh_manifest_line_clear(out);
 	return rc;

@@ -66,6 +66,8 @@ static int read_into(struct strategy_builder *b, const void *data, size_t len,
 
 	/* A checkpoint may pass as a strategy in protobuf, of which all fields
 	 * are unknown. */
+	if (rc == -ENOMEM)
+		return rc;
 	if (!rsh_strategy_builder_n_seen(b) && is_checkpoint(data, len, path))
 		return rsh_error_set(err, EBADMSG,
 				     "%s: this is a checkpoint, not a strategy file",
