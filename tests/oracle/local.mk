@@ -27,6 +27,7 @@ EXTRA_DIST += \
 	lib/rsh_mount.py \
 	lib/ms_formats.py \
 	lib/random_cases.py \
+	lib/genuine.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \
