@@ -20,14 +20,17 @@ ORACLE += \
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = oracle/hugging_face.py
 
-# The library that they stand on, which needs no oracle.
-MOUNT += lib/rsh_mount_test.py
+# The libraries that they stand on, which need no oracle.
+MOUNT += \
+	lib/rsh_mount_test.py \
+	lib/checkpoint2_trees_test.py
 
 EXTRA_DIST += \
 	lib/rsh_mount.py \
 	lib/ms_formats.py \
 	lib/random_cases.py \
 	lib/genuine.py \
+	lib/checkpoint2_trees.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \
