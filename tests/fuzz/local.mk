@@ -54,6 +54,11 @@ fuzz_index_codec_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 fuzz_index_codec_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_index_codec_fuzz_LDADD = $(L_WIRE)
 
+FUZZ += fuzz/checkpoint2.fuzz
+fuzz_checkpoint2_fuzz_SOURCES = fuzz/fuzz_checkpoint2.c
+fuzz_checkpoint2_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_checkpoint2_fuzz_LDADD = $(L_WIRE)
+
 FUZZ += fuzz/derive.fuzz
 fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c
 fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -95,11 +100,13 @@ check-fuzz: fuzz-programs
 EXTRA_DIST += \
 	fuzz/run.sh \
 	fuzz/pack.sh \
+	fuzz/dict/checkpoint2.dict \
 	fuzz/dict/manifest.dict \
 	fuzz/dict/safetensors.dict \
 	fuzz/dict/strategy.dict
 EXTRA_DIST += \
 	fuzz/corpus/block_file.tar.gz \
+	fuzz/corpus/checkpoint2.tar.gz \
 	fuzz/corpus/ckpt_scan.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/derive.tar.gz \

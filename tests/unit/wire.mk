@@ -19,7 +19,8 @@ UNIT += \
 	unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map \
 	unit/test_wire_index_codec \
-	unit/test_wire_manifest
+	unit/test_wire_manifest \
+	unit/test_wire_checkpoint2
 
 WIRE_SUPPORT = \
 	unit/wire_support.h \
@@ -67,6 +68,8 @@ unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_wire_index_codec_LDADD = $(L_WIRE)
 unit_test_wire_manifest_SOURCES = unit/test_wire_manifest.c
 unit_test_wire_manifest_LDADD = $(L_WIRE)
+unit_test_wire_checkpoint2_SOURCES = unit/test_wire_checkpoint2.c $(WIRE_SUPPORT)
+unit_test_wire_checkpoint2_LDADD = $(L_WIRE)
 
 EXTRA_DIST += \
 	unit/data/make_ckpt.py \

@@ -37,8 +37,9 @@ struct rsh_ckpt2_param {
 				* the files decide */
 	uint32_t n_dims;
 	const int64_t *dims;   /* of the whole tensor */
-	/* Mesh and map; its name is NULL and it has neither shape nor optimizer
-	 * shard.  NULL: the tensor is not split. */
+	/* Mesh and map; its name is that of the first parameter that has it, and
+	 * it has neither shape nor optimizer shard.  NULL: the tensor is not
+	 * split. */
 	const struct rsh_strategy_item *layout;
 	/* Of the layout's mesh; without a layout the ranks that hold it. */
 	const struct rsh_ckpt2_ranks *ranks;
@@ -59,7 +60,6 @@ struct rsh_ckpt2 {
 	uint32_t n_files;
 	const struct rsh_ckpt2_file *files;   /* ascending by name */
 	uint32_t n_ranks;      /* 1 + the greatest rank that is named */
-	void *arena_;          /* what is pointed to lies in it */
 };
 
 /* Reads a metadata.json.  Returns 0 and *out, -ENOMEM, what pread_fn gave, or
