@@ -8,6 +8,7 @@
 #include "rsh/source/dialect.h"
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
+#include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/format.h"
 
 /* ---- names with a rank in them (template.c) ---- */
@@ -79,6 +80,20 @@ void rsh_path_list_clear(struct rsh_path_list *l);
 int rsh_strategy_list(const char *path, bool as_listed,
 		      struct rsh_path_list *list, bool *directory,
 		      struct rsh_error *err);
+
+/* ---- metadata.json as a strategy (metadata_load.c) ---- */
+
+/* Finds the metadata.json of Checkpoint 2.0 that `path` stands for: itself, that
+ * of a step's directory, or of the step that a save directory's tracker names.
+ * *out is its path (from malloc), NULL if there is none.  0 or -ENOMEM. */
+int rsh_metadata_find(const char *path, char **out, struct rsh_error *err);
+int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
+		      struct rsh_error *err);
+int rsh_metadata_strategy(const char *path, struct rsh_names *names,
+			  struct rsh_strategy **out, struct rsh_error *err);
+/* Gives the xxh3 of its bytes. */
+int rsh_metadata_digest(const char *path, uint64_t *xxh3,
+			struct rsh_error *err);
 
 /* ---- which of them belong together (step.c, order.c, select.c) ---- */
 

@@ -163,9 +163,15 @@ int rsh_strategy_load(const char *path, bool as_listed,
 	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
 		{ 0 };
 	enum rsh_strategy_form form = RSH_STRATEGY_FILE;
+	cleanup_free char *metadata = NULL;
 	bool directory;
-	int rc = rsh_strategy_list(path, as_listed, &list, &directory, err);
+	int rc = rsh_metadata_find(path, &metadata, err);
 
+	if (metadata)
+		return rsh_metadata_strategy(metadata, names, out, err);
+	if (rc == 0)
+		rc = rsh_strategy_list(path, as_listed, &list, &directory,
+				       err);
 	if (rc)
 		return rc;
 	if (directory)
@@ -196,10 +202,15 @@ int rsh_strategy_digest(const char *path, uint64_t *xxh3,
 {
 	__attribute__((cleanup(rsh_path_list_clear))) struct rsh_path_list list =
 		{ 0 };
+	cleanup_free char *metadata = NULL;
 	XXH3_state_t *hash;
 	bool directory;
-	int rc = rsh_strategy_list(path, false, &list, &directory, err);
+	int rc = rsh_metadata_find(path, &metadata, err);
 
+	if (metadata)
+		return rsh_metadata_digest(metadata, xxh3, err);
+	if (rc == 0)
+		rc = rsh_strategy_list(path, false, &list, &directory, err);
 	if (rc)
 		return rc;
 	hash = XXH3_createState();

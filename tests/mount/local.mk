@@ -9,6 +9,7 @@ MOUNT += \
 	mount/read_errors.sh \
 	mount/stress.sh \
 	mount/large.py \
+	mount/metadata.py \
 	mount/models.py \
 	mount/helper.sh \
 	mount/selection.py \

@@ -6,6 +6,7 @@ UNIT += \
 	unit/test_strategy_replicas \
 	unit/test_converter_redistribution \
 	unit/test_strategy_strategy \
+	unit/test_strategy_checkpoint2 \
 	unit/test_derive \
 	unit/test_derive_mesh \
 	unit/test_derive_check \
@@ -37,6 +38,8 @@ unit_test_strategy_replicas_LDADD = $(L_STRATEGY)
 unit_test_converter_redistribution_SOURCES = unit/test_converter_redistribution.c $(STRATEGY_SUPPORT)
 unit_test_converter_redistribution_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 unit_test_converter_redistribution_LDADD = $(L_PLAN)
+unit_test_strategy_checkpoint2_SOURCES = unit/test_strategy_checkpoint2.c $(STRATEGY_SUPPORT)
+unit_test_strategy_checkpoint2_LDADD = $(L_STRATEGY)
 unit_test_strategy_strategy_SOURCES = unit/test_strategy_strategy.c $(STRATEGY_SUPPORT)
 unit_test_strategy_strategy_LDADD = $(L_STRATEGY)
 unit_test_derive_SOURCES = unit/test_derive.c $(STRATEGY_SUPPORT)

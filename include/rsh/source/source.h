@@ -171,8 +171,9 @@ bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,
 /* ---- what is read beside it ---- */
 
 /* Reads a strategy: a file, or a directory of per-stage files (all its *.ckpt
- * or all its *.json), sorted by name or `as_listed` by the directory.  "none"
- * is not handled here. */
+ * or all its *.json), sorted by name or `as_listed` by the directory.  It may
+ * as well be the metadata.json of a Checkpoint 2.0 step, the step's directory,
+ * or a save directory whose tracker names one.  "none" is not handled here. */
 int rsh_strategy_load(const char *path, bool as_listed,
 		      struct rsh_names *names, struct rsh_strategy **out,
 		      struct rsh_error *err);
