@@ -5,6 +5,7 @@
  *   walk.c    from the elements of a shown tensor to those of the catalogue
  *   stand.c   one of them, and what follows it
  *   files.c   records laid out, files added
+ *   parts.c   a file cut into several
  *   needs.c   the source files that a virtual file needs
  *   lost.c    the slices that no file holds
  *   pieces.c  from a range of a file to the places of its bytes
