@@ -28,6 +28,7 @@ struct rsh_cut {
 	uint32_t *ranks;        /* by cell, ascending */
 	uint32_t axis;          /* the dimension that tells most cells apart */
 	uint64_t longest;       /* the longest cell along that dimension */
+	bool complete;          /* every element is in a cell */
 };
 
 /* ---- making ---- */
@@ -184,6 +185,28 @@ static int cut_fill(struct rsh_cut *c, const struct cut_order *o)
 	return 0;
 }
 
+static uint64_t cut_volume(const struct rsh_box *b)
+{
+	uint64_t n = 1;
+
+	for (uint32_t d = 0; d < b->n_dims; d++)
+		n *= b->size[d];
+	return n;
+}
+
+/* Cells have nothing in common, so their elements can be counted. */
+static bool cut_has_all(const struct rsh_cut *c, const uint64_t *dims)
+{
+	uint64_t all = 1, have = 0;
+
+	for (uint32_t d = 0; d < c->n_dims; d++)
+		if (!rsh_mul_u64(all, dims[d], &all))
+			return false;
+	for (uint32_t i = 0; i < c->n_cells; i++)
+		have += cut_volume(&c->cells[i].box);
+	return have == all;
+}
+
 int rsh_cut_of_boxes(const uint64_t *dims, uint32_t n_dims,
 		     const struct rsh_box *boxes, uint32_t n_ranks,
 		     struct rsh_cut **out, struct rsh_error *err)
@@ -217,6 +240,7 @@ int rsh_cut_of_boxes(const uint64_t *dims, uint32_t n_dims,
 		rsh_cut_free(c);
 		return rsh_error_nomem(err);
 	}
+	c->complete = cut_has_all(c, dims);
 	*out = c;
 	return 0;
 }
@@ -452,6 +476,82 @@ uint64_t rsh_cut_overlap(const struct rsh_cut *c, const uint64_t *dims,
 			break;
 	}
 	return n;
+}
+
+/* ---- gaps ---- */
+
+/* What the cells have of a box. */
+struct cut_filled {
+	const struct rsh_cut *cut;
+	const struct rsh_box *box;
+	uint64_t have;         /* elements */
+	uint32_t n;            /* cells that have some */
+	struct rsh_box common; /* with the last one */
+};
+
+static void cut_add_filled(void *ctx, uint32_t cell)
+{
+	struct cut_filled *f = ctx;
+
+	if (!rsh_box_meet(&f->cut->cells[cell].box, f->box, &f->common))
+		return;
+	f->have += cut_volume(&f->common);
+	f->n++;
+}
+
+/* Is all of the box in cells? */
+static bool cut_fill_box(const struct rsh_cut *c, const struct rsh_box *box,
+			 struct cut_filled *f)
+{
+	*f = (struct cut_filled){ .cut = c, .box = box };
+	cut_overlap_listed(c, box, cut_add_filled, f);
+	return f->have == cut_volume(box);
+}
+
+/* Goes to a part of the box that is not all in cells either: beside its common
+ * box with a cell or, where cells are many, to a half. */
+static void cut_narrow(const struct rsh_cut *c, struct rsh_box *box,
+		       struct cut_filled *f)
+{
+	const struct rsh_box common = f->common;
+	const bool halve = f->n > 8;
+	struct rsh_box rest = *box;
+	uint32_t d = 0;
+
+	for (uint32_t i = 1; halve && i < box->n_dims; i++)
+		if (box->size[i] > box->size[d])
+			d = i;
+	for (; d < box->n_dims; d++) {
+		const uint64_t end = box->from[d] + box->size[d];
+		uint64_t from = common.from[d], to = from + common.size[d];
+
+		if (halve)
+			from = to = box->from[d] + box->size[d] / 2;
+		rest.size[d] = from - rest.from[d];
+		if (rest.size[d] && !cut_fill_box(c, &rest, f))
+			break;
+		rest.from[d] = to;
+		rest.size[d] = end - to;
+		if (rest.size[d] && !cut_fill_box(c, &rest, f))
+			break;
+		rest.from[d] = from;
+		rest.size[d] = to - from;
+	}
+	*box = rest;
+}
+
+bool rsh_cut_gap(const struct rsh_cut *c, const uint64_t *dims,
+		 const struct rsh_box *box, struct rsh_box *gap)
+{
+	struct cut_filled f;
+
+	(void)dims;
+	if (c->grid || c->complete || cut_fill_box(c, box, &f))
+		return false;
+	*gap = *box;
+	while (f.n > 0)
+		cut_narrow(c, gap, &f);
+	return true;
 }
 
 bool rsh_cut_equal(const struct rsh_cut *a, const struct rsh_cut *b)

@@ -86,6 +86,10 @@ typedef void rsh_cell_fn(void *ctx, uint32_t cell);
 uint64_t rsh_cut_overlap(const struct rsh_cut *c, const uint64_t *dims,
 			 const struct rsh_box *box, rsh_cell_fn *each,
 			 void *ctx);
+/* Tells whether some elements of `box` are in no cell, and if so puts a box of
+ * such elements into *gap.  Only a list has gaps. */
+bool rsh_cut_gap(const struct rsh_cut *c, const uint64_t *dims,
+		 const struct rsh_box *box, struct rsh_box *gap);
 
 /* Tells whether both cuts have the same cells and put each on the same ranks.
  * A grid equals only a grid, and one over the same axes. */
