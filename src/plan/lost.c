@@ -230,7 +230,7 @@ static uint32_t lose_parts(struct telling *t, const struct loss *l)
 			continue;
 		rsh_cut_overlap(x.tensor->cut, x.tensor->dims, &box, lose_cell,
 				&x);
-		if (rsh_cut_gap(x.tensor->cut, x.tensor->dims, &box, &gap))
+		if (rsh_cut_gap(x.tensor->cut, &box, &gap))
 			tell_box(&x, &gap, ", which are in no chunk");
 	}
 	if (t && x.n > x.n_told)

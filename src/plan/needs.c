@@ -158,7 +158,7 @@ static int missing_box(const struct need *n, uint32_t name, uint32_t rank,
 	if (!gap) {
 		rsh_cut_box(t->cut, t->dims, n->cell, &cell);
 		rsh_box_meet(&cell, &n->box, &box);
-	} else if (!rsh_cut_gap(t->cut, t->dims, &n->box, &box)) {
+	} else if (!rsh_cut_gap(t->cut, &n->box, &box)) {
 		box = n->box;
 	}
 	return rsh_error_set(err, ENOENT, "parameter %s: elements %s%s%s are "
@@ -254,7 +254,7 @@ static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 			continue;
 		n_cells = need_box(&n);
 		if (n.n_found < n_cells ||
-		    rsh_cut_gap(n.tensor->cut, n.tensor->dims, &n.box, &gap))
+		    rsh_cut_gap(n.tensor->cut, &n.box, &gap))
 			return lose_cells(&n, shown, f, err);
 	}
 	return mark_done(p, w, number) ? rsh_error_nomem(err) : 0;
