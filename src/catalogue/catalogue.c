@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* catalogue/catalogue.c keeps the files, tensors and cuts of a source. */
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +92,16 @@ struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
 	return c;
 }
 
+static void catalogue_free_cut(void *cut)
+{
+	rsh_cut_free(cut);
+}
+
+static void catalogue_free_copies(void *copies)
+{
+	rsh_copies_free(copies);
+}
+
 void rsh_catalogue_free(struct rsh_catalogue *c)
 {
 	if (!c)
@@ -98,12 +109,8 @@ void rsh_catalogue_free(struct rsh_catalogue *c)
 	for (uint32_t i = 0; i < c->n_tensors; i++)
 		free(c->tensors[i]);
 	free(c->tensors);
-	for (uint32_t i = 0; i < c->n_copies; i++)
-		rsh_copies_free(c->copies[i]);
-	free(c->copies);
-	for (uint32_t i = 0; i < c->n_cuts; i++)
-		rsh_cut_free(c->cuts[i]);
-	free(c->cuts);
+	tdestroy(c->copies, catalogue_free_copies);
+	tdestroy(c->cuts, catalogue_free_cut);
 	for (uint32_t f = 0; c->path && f < c->n_files; f++)
 		free(c->path[f]);
 	free(c->path);
@@ -115,23 +122,22 @@ void rsh_catalogue_free(struct rsh_catalogue *c)
 
 /* ---- cuts and tensors ---- */
 
+static int catalogue_by_cut(const void *a, const void *b)
+{
+	return rsh_cut_compare(a, b);
+}
+
 const struct rsh_cut *rsh_catalogue_keep_cut(struct rsh_catalogue *c,
 					     struct rsh_cut *cut)
 {
+	struct rsh_cut **found;
+
 	if (!cut)
 		return NULL;
-	for (uint32_t i = 0; i < c->n_cuts; i++)
-		if (rsh_cut_equal(c->cuts[i], cut)) {
-			rsh_cut_free(cut);
-			return c->cuts[i];
-		}
-	if (rsh_grow(&c->cuts, &c->cuts_cap, c->n_cuts + 1,
-		     sizeof(*c->cuts))) {
+	found = tsearch(cut, &c->cuts, catalogue_by_cut);
+	if (!found || *found != cut)
 		rsh_cut_free(cut);
-		return NULL;
-	}
-	c->cuts[c->n_cuts++] = cut;
-	return cut;
+	return found ? *found : NULL;
 }
 
 int rsh_catalogue_add(struct rsh_catalogue *c, const struct rsh_tensor *t,

@@ -11,6 +11,7 @@
  * Asked for cell 0 and replica 1 it finds nothing at place 1, goes on and
  * around within the cell, and gives file 7. */
 #include <errno.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,20 +151,32 @@ void rsh_copies_free(struct rsh_copies *c)
 	free(c);
 }
 
+static int copies_compare(const void *a, const void *b)
+{
+	const struct rsh_copies *x = a, *y = b;
+
+	if (x->cut != y->cut)
+		return (uintptr_t)x->cut < (uintptr_t)y->cut ? -1 : 1;
+	if (x->n != y->n)
+		return x->n < y->n ? -1 : 1;
+	if (x->replicas != y->replicas)
+		return x->replicas ? 1 : -1;
+	return x->n ? memcmp(x->holders, y->holders,
+			     x->n * sizeof(*x->holders)) : 0;
+}
+
 /* Tensors that are cut alike mostly lie in the same files. */
 static const struct rsh_copies *
 copies_find(const struct rsh_catalogue *c, const struct rsh_cut *cut,
 	    const struct rsh_holder *holders, uint32_t n, bool replicas)
 {
-	for (uint32_t i = 0; i < c->n_copies; i++) {
-		const struct rsh_copies *s = c->copies[i];
+	const struct rsh_copies key = {
+		.cut = cut, .replicas = replicas, .n = n,
+		.holders = (struct rsh_holder *)(uintptr_t)holders,
+	};
+	struct rsh_copies **found = tfind(&key, &c->copies, copies_compare);
 
-		if (s->cut == cut && s->n == n && s->replicas == replicas &&
-		    (n == 0 || memcmp(s->holders, holders,
-				      n * sizeof(*holders)) == 0))
-			return s;
-	}
-	return NULL;
+	return found ? *found : NULL;
 }
 
 const struct rsh_copies *
@@ -182,13 +195,11 @@ rsh_catalogue_keep_copies(struct rsh_catalogue *c, const struct rsh_cut *cut,
 		return NULL;
 	*s = (struct rsh_copies){ .cut = cut, .replicas = replicas, .n = n };
 	if (copies_place(s, holders) || copies_list_all(s) ||
-	    rsh_grow(&c->copies, &c->copies_cap, c->n_copies + 1,
-		     sizeof(*c->copies))) {
+	    !tsearch(s, &c->copies, copies_compare)) {
 		rsh_copies_free(s);
 		return NULL;
 	}
 	rsh_copies_each(s, copies_count_cell, &s->n_cells);
-	c->copies[c->n_copies++] = s;
 	return s;
 }
 

@@ -34,7 +34,7 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 	bool on_src = c->src ? s && !struck : true;
 	bool on_dst = c->dst ? here : true;
 
-	if (c->unwanted[name])
+	if (c->chosen.unwanted[name])
 		return FATE_DROPPED;
 	if (!c->src && !c->dst)
 		return FATE_COPIED;
@@ -147,7 +147,7 @@ static int plan_records(struct planner *p, struct rsh_shown_file *f,
 	if (!names)
 		return rsh_error_nomem(err);
 	if (names->n_handled == 0 && (c->src || c->dst) && !p->absent &&
-	    !c->filtered)
+	    !c->chosen.filtered)
 		rc = rsh_planner_nothing_handled(p, f, err);
 	if (rc == 0)
 		rc = rsh_planner_deal(p, f->member, err);
@@ -155,8 +155,7 @@ static int plan_records(struct planner *p, struct rsh_shown_file *f,
 		rc = rsh_planner_make_slots(p, f, names, err);
 	if (rc)
 		return rc;
-	return c->part_bytes ? rsh_planner_cut_file(p, f, err) :
-			       rsh_blueprint_add_file(c->plan, f, err);
+	return rsh_blueprint_add_parts(c->plan, f, c->part_bytes, err);
 }
 
 static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)

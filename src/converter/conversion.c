@@ -75,63 +75,13 @@ static uint32_t source_stages(const struct rsh_strategy *src,
 	return dst && view->n_ranks > 0 ? view->n_ranks : 1;
 }
 
-/* ---- which names, and what becomes of them ---- */
-
-static int converter_by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* Two parameters must not be written under one name. */
-static int check_renamed(const struct rsh_converter *c, struct rsh_error *err)
-{
-	const char **all = calloc(c->cat->n_names + 1, sizeof(*all));
-	uint32_t n = 0;
-	int rc = 0;
-
-	if (!all)
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < c->cat->n_names; i++)
-		if (!c->unwanted[i])
-			all[n++] = rsh_written_name(c, i);
-	qsort(all, n, sizeof(*all), converter_by_text);
-	for (uint32_t i = 1; i < n && rc == 0; i++)
-		if (strcmp(all[i - 1], all[i]) == 0)
-			rc = rsh_error_set(err, EINVAL, "renaming gives two "
-					   "parameters the name %s", all[i]);
-	free(all);
-	return rc;
-}
-
-/* Asks once for every name whether it is wanted and what it becomes. */
-static int ask_names(struct rsh_converter *c,
-		     const struct rsh_conversion_options *o,
-		     struct rsh_error *err)
-{
-	c->filtered = o->wanted != NULL;
-	c->unwanted = calloc(c->cat->n_names + 1, sizeof(*c->unwanted));
-	if (o->rename)
-		c->renamed = calloc(c->cat->n_names + 1, sizeof(*c->renamed));
-	if (!c->unwanted || (o->rename && !c->renamed))
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < c->cat->n_names; i++) {
-		const char *name = rsh_names_text(c->cat->names, i);
-
-		if (o->wanted)
-			c->unwanted[i] = !o->wanted(o->ctx, name);
-		if (o->rename)
-			c->renamed[i] = o->rename(o->ctx, name);
-	}
-	return o->rename ? check_renamed(c, err) : 0;
-}
-
 /* ---- what the plan asks ---- */
 
 static const char *converter_written(const void *ctx, uint32_t name)
 {
 	const struct rsh_converter *c = ctx;
 
-	return c->renamed ? c->renamed[name] : NULL;
+	return rsh_chosen_name(&c->chosen, name);
 }
 
 static bool converter_pick(const void *ctx, uint32_t rank, uint32_t name,
@@ -193,8 +143,7 @@ static void converter_free(void *ctx)
 	free(c->handled);
 	free(c->held);
 	free(c->same_as);
-	free(c->unwanted);
-	free(c->renamed);
+	rsh_chosen_clear(&c->chosen);
 	free(c->copy_grids);
 	free(c);
 }
@@ -299,17 +248,6 @@ static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
 	return 0;
 }
 
-/* A rank may be left without parameters, say one of another stage, but not all
- * ranks. */
-static int check_filtered(const struct rsh_plan *p, struct rsh_error *err)
-{
-	for (uint32_t i = 0; i < rsh_plan_n_files(p); i++)
-		if (rsh_plan_is_lost(p, i) || rsh_plan_n_records(p, i) > 0)
-			return 0;
-	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
-			     "wanted is asked by their names in the source)");
-}
-
 int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
 		const struct rsh_conversion_options *opts,
@@ -323,11 +261,12 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		return rsh_error_nomem(err);
 	p = c->plan;
 	note_dispatch(c);
-	rc = ask_names(c, opts, err);
+	rc = rsh_chosen_ask(&c->chosen, c->cat, NULL, c->cat->n_names, opts,
+			    err);
 	if (rc == 0)
 		rc = plan_blocks(c, err);
-	if (rc == 0 && c->filtered)
-		rc = check_filtered(p, err);
+	if (rc == 0)
+		rc = rsh_chosen_check(&c->chosen, p, err);
 	/* What is lost is told in any case, and the first error counts. */
 	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx,
 				    rc ? NULL : err);

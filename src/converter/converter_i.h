@@ -11,7 +11,7 @@
 #define RSH_CONVERTER_CONVERTER_I_H
 
 #include "rsh/catalogue/catalogue.h"
-#include "rsh/converter/conversion.h"
+#include "rsh/converter/chosen.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/strategy/grid.h"
 
@@ -77,9 +77,7 @@ struct rsh_converter {
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool remove_redundancy;
-	bool filtered;        /* the options say which names are wanted */
-	bool *unwanted;       /* [name]: it is left out */
-	const char **renamed; /* [name]: what is written instead, or NULL */
+	struct rsh_chosen chosen;
 	bool joined;            /* rank 0's index is of several files */
 	bool same;              /* files are shown as they are (whole.c) */
 	uint32_t *same_as;      /* [source rank]: the lowest that holds the same

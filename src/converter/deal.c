@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* converter/deal.c deals parameters out among the ranks that hold the same
- * slices.
- *
- * MindSpore's ModelCheckpoint with remove_redundancy lets one rank of each
- * group of replicas keep a parameter: those of one group, in the order of their
- * names, go round the group's ranks in turn. */
+/* converter/deal.c goes round groups of ranks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "planner_i.h"
+#include "rsh/converter/deal.h"
 #include "rsh/util/mem.h"
 
 /* A group is the ranks that hold the same slices, ascending.  `dealt` counts
@@ -20,35 +16,52 @@ struct deal_group {
 	uint32_t dealt;
 };
 
-struct deal {
+struct rsh_deal {
+	uint32_t local;
 	struct deal_group *groups;
 	uint32_t n_groups;
 	size_t cap;
 	uint32_t *ranks; /* scratch: the group at hand */
 	uint32_t n;
+	size_t ranks_cap;
 };
 
-static void deal_clear(struct deal *d)
+struct rsh_deal *rsh_deal_new(uint32_t local)
 {
+	struct rsh_deal *d = calloc(1, sizeof(*d));
+
+	if (d)
+		d->local = local;
+	return d;
+}
+
+void rsh_deal_free(struct rsh_deal *d)
+{
+	if (!d)
+		return;
 	for (uint32_t i = 0; i < d->n_groups; i++)
 		free(d->groups[i].ranks);
 	free(d->groups);
 	free(d->ranks);
+	free(d);
 }
 
-/* Finds the local ranks that hold the same slice as `local`. */
-static void find_group(struct deal *d, const struct rsh_grid *g, uint32_t local)
+/* Finds the local ranks that hold the same slice. */
+static int deal_find_group(struct rsh_deal *d, const struct rsh_grid *g)
 {
 	uint32_t cell[RSH_MAX_DIMS];
 
-	rsh_grid_cell(g, local, cell);
 	d->n = rsh_grid_n_replicas(g);
+	if (rsh_grow(&d->ranks, &d->ranks_cap, d->n, sizeof(*d->ranks)))
+		return -ENOMEM;
+	rsh_grid_cell(g, d->local, cell);
 	for (uint32_t i = 0; i < d->n; i++)
 		d->ranks[i] = rsh_grid_member(g, cell, i);
 	qsort(d->ranks, d->n, sizeof(*d->ranks), rsh_by_u32);
+	return 0;
 }
 
-static struct deal_group *keep_group(struct deal *d)
+static struct deal_group *deal_keep_group(struct rsh_deal *d)
 {
 	struct deal_group *g;
 
@@ -70,43 +83,65 @@ static struct deal_group *keep_group(struct deal *d)
 	return g;
 }
 
-/* Deals one parameter out, and notes whether another rank than `local` keeps
- * it. */
-static int deal_one(struct planner *p, struct deal *d, uint32_t name,
-		    uint32_t local, struct rsh_error *err)
+int rsh_deal_next(struct rsh_deal *d, const struct rsh_grid *grid, bool *keeps,
+		  struct rsh_error *err)
 {
-	const struct rsh_converter *c = p->c;
-	uint32_t t = p->shown_of[name];
-	const struct rsh_param_stage *stage;
-	struct rsh_grid *unsized = NULL;
-	struct deal_group *g;
-	int rc;
+	struct deal_group *g = deal_find_group(d, grid) ? NULL :
+							  deal_keep_group(d);
 
-	if (t != RSH_NO_SHOWN) {
-		find_group(d, rsh_cut_grid(c->handled[t].cut), local);
-	} else {
-		/* A parameter that is listed but was never saved takes its turn
-		 * all the same. */
-		stage = rsh_param_dest_stage(c->dst,
-					     rsh_strategy_find(c->dst, name),
-					     p->block * c->dst_ranks, false);
-		rc = rsh_grid_new_unsized(stage->item, &unsized, err);
-		if (rc)
-			return rc;
-		find_group(d, unsized, local);
-		rsh_grid_free(unsized);
-	}
-	g = keep_group(d);
 	if (!g)
 		return rsh_error_nomem(err);
-	p->dealt[name] = g->ranks[g->dealt++ % g->n] != local;
+	*keeps = g->ranks[g->dealt++ % g->n] == d->local;
 	return 0;
+}
+
+int rsh_deal_unsaved(struct rsh_deal *d, const struct rsh_strategy_item *item,
+		     bool *keeps, struct rsh_error *err)
+{
+	struct rsh_grid *unsized;
+	int rc = rsh_grid_new_unsized(item, &unsized, err);
+
+	if (rc)
+		return rc;
+	rc = rsh_deal_next(d, unsized, keeps, err);
+	rsh_grid_free(unsized);
+	return rc;
 }
 
 static int deal_by_text(const void *a, const void *b, void *names)
 {
 	return strcmp(rsh_names_text(names, *(const uint32_t *)a),
 		      rsh_names_text(names, *(const uint32_t *)b));
+}
+
+void rsh_deal_sort(uint32_t *list, uint32_t n, struct rsh_names *names)
+{
+	qsort_r(list, n, sizeof(*list), deal_by_text, names);
+}
+
+/* ---- the converter's parameters ---- */
+
+/* Deals one parameter out, and notes whether another rank keeps it. */
+static int deal_one(struct planner *p, struct rsh_deal *d, uint32_t name,
+		    struct rsh_error *err)
+{
+	const struct rsh_converter *c = p->c;
+	uint32_t t = p->shown_of[name];
+	const struct rsh_param_stage *stage;
+	bool keeps = true;
+	int rc;
+
+	if (t != RSH_NO_SHOWN) {
+		rc = rsh_deal_next(d, rsh_cut_grid(c->handled[t].cut), &keeps,
+				   err);
+	} else {
+		stage = rsh_param_dest_stage(c->dst,
+					     rsh_strategy_find(c->dst, name),
+					     p->block * c->dst_ranks, false);
+		rc = rsh_deal_unsaved(d, stage->item, &keeps, err);
+	}
+	p->dealt[name] = !keeps;
+	return rc;
 }
 
 static int sort_names(struct planner *p)
@@ -120,27 +155,24 @@ static int sort_names(struct planner *p)
 	for (uint32_t name = 0; name < c->cat->n_names; name++)
 		if (p->fate[name] == FATE_HANDLED && rsh_listed(c->dst, name))
 			p->by_text[p->n_by_text++] = name;
-	qsort_r(p->by_text, p->n_by_text, sizeof(*p->by_text), deal_by_text,
-		c->cat->names);
+	rsh_deal_sort(p->by_text, p->n_by_text, c->cat->names);
 	return 0;
 }
 
 int rsh_planner_deal(struct planner *p, uint32_t local, struct rsh_error *err)
 {
-	__attribute__((cleanup(deal_clear))) struct deal d = { 0 };
+	struct rsh_deal *d;
+	int rc = 0;
 
 	if (!p->c->remove_redundancy)
 		return 0;
 	if (!p->by_text && sort_names(p))
 		return rsh_error_nomem(err);
-	d.ranks = rsh_alloc_array(p->c->dst_ranks, sizeof(*d.ranks));
-	if (!d.ranks)
+	d = rsh_deal_new(local);
+	if (!d)
 		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < p->n_by_text; i++) {
-		int rc = deal_one(p, &d, p->by_text[i], local, err);
-
-		if (rc)
-			return rc;
-	}
-	return 0;
+	for (uint32_t i = 0; i < p->n_by_text && rc == 0; i++)
+		rc = deal_one(p, d, p->by_text[i], err);
+	rsh_deal_free(d);
+	return rc;
 }

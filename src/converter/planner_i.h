@@ -7,7 +7,6 @@
  *   deal.c   which parameters a rank keeps when redundancy is removed
  *   slots.c  the records of one file
  *   whole.c  a file that is a source file
- *   parts.c  a file that is cut into several
  *   absent.c what is not in any file
  */
 #ifndef RSH_CONVERTER_PLANNER_I_H
@@ -137,10 +136,6 @@ int rsh_planner_learn_copy_grid(struct planner *p, uint32_t name,
  * (whole.c). */
 int rsh_planner_take_whole(struct planner *p, struct rsh_shown_file *f,
 			   bool *taken, struct rsh_error *err);
-
-/* Adds a file that is cut into parts (parts.c). */
-int rsh_planner_cut_file(struct planner *p, const struct rsh_shown_file *whole,
-			 struct rsh_error *err);
 
 /* Sets the sentence about a copied parameter that no file holds as the virtual
  * one needs it, and returns -ENOENT (absent.c). */

@@ -8,45 +8,9 @@
 
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name)
 {
-	return c->renamed && c->renamed[name] ? c->renamed[name] :
-						rsh_names_text(c->cat->names, name);
-}
+	const char *renamed = rsh_chosen_name(&c->chosen, name);
 
-/* Is it state of an optimizer, by the prefixes that MindSpore's optimizers give
- * it? */
-static bool is_optimizer_state(const char *name)
-{
-	static const char *const prefixes[] = {
-		"adam_m.", "adam_v.", "accu_grads.", "moments.", "moment1.",
-		"moment2.", "momentum.", "exp_avg.", "exp_avg_sq.",
-		"accum.", "mean_square.", "mean_gradient.",
-	};
-
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-			return true;
-	return false;
-}
-
-/* Gives the codec of a cast, RSH_CODEC_COUNT where there is none between the
- * two types. */
-static enum rsh_codec cast_codec(const struct rsh_record *r, enum rsh_dtype to)
-{
-	bool wide = r->wide_bf16;
-
-	if (r->dtype == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT16)
-		return wide ? RSH_CODEC_WIDE_TO_F16 : RSH_CODEC_BF16_TO_F16;
-	if (r->dtype == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT32)
-		return wide ? RSH_CODEC_WIDE_TO_F32 : RSH_CODEC_BF16_TO_F32;
-	if (r->dtype == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_BFLOAT16)
-		return RSH_CODEC_F16_TO_BF16;
-	if (r->dtype == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_FLOAT32)
-		return RSH_CODEC_F16_TO_F32;
-	if (r->dtype == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_BFLOAT16)
-		return RSH_CODEC_F32_TO_BF16;
-	if (r->dtype == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_FLOAT16)
-		return RSH_CODEC_F32_TO_F16;
-	return RSH_CODEC_COUNT;
+	return renamed ? renamed : rsh_names_text(c->cat->names, name);
 }
 
 enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
@@ -60,9 +24,8 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 
 	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
 							   r->dtype;
-	if (c->cast != RSH_DTYPE_UNKNOWN && r->n_dims > 0 &&
-	    !is_optimizer_state(rsh_names_text(c->cat->names, r->name)))
-		cast = cast_codec(r, c->cast);
+	if (rsh_is_weight(rsh_names_text(c->cat->names, r->name), r->n_dims))
+		cast = rsh_codec_cast(r->dtype, r->wide_bf16, c->cast);
 	if (cast != RSH_CODEC_COUNT) {
 		*dtype = c->cast;
 		return cast;

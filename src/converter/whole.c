@@ -187,7 +187,7 @@ static bool is_changed(const struct rsh_converter *c,
 {
 	enum rsh_dtype dtype;
 
-	return c->unwanted[r->name] ||
+	return c->chosen.unwanted[r->name] ||
 	       (c->cast != RSH_DTYPE_UNKNOWN &&
 		rsh_record_codec(c, r, &dtype) != RSH_CODEC_NONE) ||
 	       strcmp(rsh_written_name(c, r->name),

@@ -178,6 +178,72 @@ static void tell_slice(struct telling *t, const struct loss *l,
 	t->left--;
 }
 
+/* ---- tensors that are not shown as they are ---- */
+
+/* These need some of the cells of their parts. */
+struct parts_loss {
+	const struct loss *l;
+	const struct rsh_tensor *tensor; /* of the part at hand */
+	struct telling *telling;         /* NULL: lost cells are counted only */
+	uint32_t n, n_told;
+};
+
+static void tell_box(struct parts_loss *x, const struct rsh_box *box,
+		     const char *more)
+{
+	char text[RSH_ERROR_TEXT_MAX], elements[160];
+
+	x->n++;
+	if (!x->telling || x->telling->left == 0)
+		return;
+	snprintf(text, sizeof(text), "lost: parameter %s, elements %s%s",
+		 rsh_names_text(x->l->p->cat->names, x->l->first->name),
+		 rsh_box_text(box, elements, sizeof(elements)), more);
+	x->telling->report(x->telling->ctx, text);
+	x->telling->left--;
+	x->n_told++;
+}
+
+static void lose_cell(void *ctx, uint32_t cell)
+{
+	struct parts_loss *x = ctx;
+	struct rsh_holder holder;
+	struct rsh_box box;
+
+	if (rsh_copies_pick(x->tensor->copies, cell, 0, NULL, &holder))
+		return;
+	rsh_cut_box(x->tensor->cut, x->tensor->dims, cell, &box);
+	tell_box(x, &box, "");
+}
+
+/* Finds what is lost of all parts, and tells it unless `t` is NULL. */
+static uint32_t lose_parts(struct telling *t, const struct loss *l)
+{
+	const struct rsh_walk *w = l->p->walks[l->first->shown];
+	struct parts_loss x = { .l = l, .telling = t };
+	struct rsh_box all = { .n_dims = w->n_dims }, box, gap;
+
+	memcpy(all.size, w->dims, w->n_dims * sizeof(*w->dims));
+	for (uint32_t i = 0; i < w->n_parts; i++) {
+		x.tensor = w->parts[i].tensor;
+		if (!rsh_walk_part_box(w, &all, i, &box))
+			continue;
+		rsh_cut_overlap(x.tensor->cut, x.tensor->dims, &box, lose_cell,
+				&x);
+		if (rsh_cut_gap(x.tensor->cut, &box, &gap))
+			tell_box(&x, &gap, ", which are in no chunk");
+	}
+	if (t && x.n > x.n_told)
+		tell_rest(t, l, x.n - x.n_told, x.n_told > 0);
+	return x.n > 0 ? x.n : 1;
+}
+
+static bool is_of_parts(const struct loss *l)
+{
+	return l->first->shown != RSH_COPIED &&
+	       l->p->walks[l->first->shown]->recipe;
+}
+
 static void tell_loss(struct telling *t, const struct loss *l, uint32_t n)
 {
 	const struct rsh_tensor *tensor = tensor_of(l, 0);
@@ -215,9 +281,10 @@ int rsh_plan_report_lost(struct rsh_plan *p,
 			l.n++;
 			i++;
 		}
-		n = count_lost(&l);
+		n = is_of_parts(&l) ? lose_parts(report ? &t : NULL, &l) :
+				      count_lost(&l);
 		n_slices += n;
-		if (report)
+		if (report && !is_of_parts(&l))
 			tell_loss(&t, &l, n);
 	}
 	if (n_slices > 1)

@@ -30,17 +30,6 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 			     more);
 }
 
-static int missing_slice(const struct rsh_plan *p, const struct rsh_walk *w,
-			 uint32_t rank, uint32_t file, struct rsh_error *err)
-{
-	char more[352] = "";
-
-	if (p->writer.explain)
-		p->writer.explain(p->writer.ctx, rank, w->name, more,
-				  sizeof(more));
-	return rsh_blueprint_missing(p, file, rank, w->name, more, err);
-}
-
 /* ---- using files ---- */
 
 static void use_file(struct rsh_building *b, uint32_t file)
@@ -65,6 +54,7 @@ struct need {
 	uint32_t replica;
 	uint64_t n_found;
 	uint32_t lowest; /* of the files that should hold what none does */
+	uint32_t cell;   /* the first one that no file holds */
 };
 
 /* Gives the file that should hold a cell, of the replica that is preferred. */
@@ -87,6 +77,8 @@ static void need_cell(void *ctx, uint32_t cell)
 		own = own_file(n, cell);
 		if (own < n->lowest)
 			n->lowest = own;
+		if (cell < n->cell)
+			n->cell = cell;
 		return;
 	}
 	n->n_found++;
@@ -118,7 +110,7 @@ static uint64_t need_box(struct need *n)
 					   NULL);
 
 	n->n_found = 0;
-	n->lowest = RSH_NO_FILE;
+	n->lowest = n->cell = UINT32_MAX;
 	if (n_cells <= rsh_copies_n_holders(copies))
 		rsh_cut_overlap(cut, n->tensor->dims, &n->box, need_cell, n);
 	else
@@ -126,10 +118,8 @@ static uint64_t need_box(struct need *n)
 	return n_cells;
 }
 
-/* Gives the box of a part's tensor that a slice is made of.  False: the part
- * has nothing of the slice. */
-static bool find_box(const struct rsh_walk *w, const struct rsh_box *slice,
-		     uint32_t part, struct rsh_box *out)
+bool rsh_walk_part_box(const struct rsh_walk *w, const struct rsh_box *slice,
+		       uint32_t part, struct rsh_box *out)
 {
 	const struct rsh_tensor *in = w->parts[part].tensor;
 	const struct rsh_recipe_part *r;
@@ -156,6 +146,45 @@ static bool find_box(const struct rsh_walk *w, const struct rsh_box *slice,
 	return true;
 }
 
+/* Boxes need no ranks to be told by. */
+static int missing_box(const struct need *n, uint32_t name, uint32_t rank,
+		       struct rsh_error *err)
+{
+	const struct rsh_tensor *t = n->tensor;
+	bool gap = n->cell == UINT32_MAX;
+	struct rsh_box cell, box;
+	char text[160];
+
+	if (!gap) {
+		rsh_cut_box(t->cut, t->dims, n->cell, &cell);
+		rsh_box_meet(&cell, &n->box, &box);
+	} else if (!rsh_cut_gap(t->cut, &n->box, &box)) {
+		box = n->box;
+	}
+	return rsh_error_set(err, ENOENT, "parameter %s: elements %s%s%s are "
+			     "in no %s, but rank %u needs them",
+			     rsh_names_text(n->p->cat->names, name),
+			     rsh_box_text(&box, text, sizeof(text)),
+			     t->name == name ? "" : " of ",
+			     t->name == name ? "" :
+			     rsh_names_text(n->p->cat->names, t->name),
+			     gap ? "chunk" : "file that is there", rank);
+}
+
+static int missing_slice(const struct need *n, uint32_t name, uint32_t rank,
+			 struct rsh_error *err)
+{
+	const struct rsh_plan *p = n->p;
+	char more[352] = "";
+
+	if (!rsh_cut_grid(n->tensor->cut))
+		return missing_box(n, name, rank, err);
+	if (p->writer.explain)
+		p->writer.explain(p->writer.ctx, rank, name, more,
+				  sizeof(more));
+	return rsh_blueprint_missing(p, n->lowest, rank, name, more, err);
+}
+
 /* Remembers that some cells cannot be had; the sentence is about the file of
  * the lowest number. */
 static int lose_cells(struct need *n, uint32_t shown,
@@ -173,7 +202,7 @@ static int lose_cells(struct need *n, uint32_t shown,
 		if (n->lowest == RSH_NO_FILE)
 			rsh_cut_overlap(n->tensor->cut, n->tensor->dims,
 					&n->box, need_cell, n);
-		rc = missing_slice(p, w, f->rank, n->lowest, err);
+		rc = missing_slice(n, w->name, f->rank, err);
 	}
 	return p->b.replicas ? rsh_plan_lose(p, &lost, err) : rc;
 }
@@ -211,7 +240,7 @@ static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 {
 	const struct rsh_walk *w = p->walks[shown];
 	struct need n = { .p = p };
-	struct rsh_box slice;
+	struct rsh_box slice, gap;
 	uint64_t n_cells;
 
 	/* A tensor without elements needs nothing from anywhere. */
@@ -221,10 +250,11 @@ static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 	for (uint32_t i = 0; i < w->n_parts; i++) {
 		n.tensor = w->parts[i].tensor;
 		n.replica = rsh_cut_replica(n.tensor->cut, f->member);
-		if (!find_box(w, &slice, i, &n.box))
+		if (!rsh_walk_part_box(w, &slice, i, &n.box))
 			continue;
 		n_cells = need_box(&n);
-		if (n.n_found < n_cells)
+		if (n.n_found < n_cells ||
+		    rsh_cut_gap(n.tensor->cut, &n.box, &gap))
 			return lose_cells(&n, shown, f, err);
 	}
 	return mark_done(p, w, number) ? rsh_error_nomem(err) : 0;

@@ -5,6 +5,7 @@
  *   walk.c    from the elements of a shown tensor to those of the catalogue
  *   stand.c   one of them, and what follows it
  *   files.c   records laid out, files added
+ *   parts.c   a file cut into several
  *   needs.c   the source files that a virtual file needs
  *   lost.c    the slices that no file holds
  *   pieces.c  from a range of a file to the places of its bytes
@@ -215,6 +216,10 @@ void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
  * holds is remembered as lost and marks the file. */
 int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
+/* Gives the box of a part's tensor that a slice is made of.  False: the part
+ * has nothing of the slice. */
+bool rsh_walk_part_box(const struct rsh_walk *w, const struct rsh_box *slice,
+		       uint32_t part, struct rsh_box *out);
 /* rsh_plan_lose() remembers a loss and keeps the sentence of the first one.  At
  * the end rsh_plan_report_lost() tells the slices, as many as make sense, and
  * fails unless losses are allowed (lost.c). */

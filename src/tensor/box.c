@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor/box.c intersects boxes. */
+/* tensor/box.c intersects boxes, and writes them. */
+#include <stdio.h>
+
 #include "rsh/tensor/box.h"
 #include "rsh/util/checked.h"
 
@@ -26,4 +28,19 @@ bool rsh_box_has(const struct rsh_box *b, const uint64_t *at)
 		if (at[d] < b->from[d] || at[d] - b->from[d] >= b->size[d])
 			return false;
 	return true;
+}
+
+const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size)
+{
+	size_t at = (size_t)snprintf(text, size, "[");
+
+	for (uint32_t d = 0; d < b->n_dims && at < size; d++)
+		at += (size_t)snprintf(text + at, size - at, "%s%llu:%llu",
+				       d ? "," : "",
+				       (unsigned long long)b->from[d],
+				       (unsigned long long)(b->from[d] +
+							    b->size[d]));
+	if (at < size)
+		snprintf(text + at, size - at, "]");
+	return text;
 }

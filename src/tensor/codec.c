@@ -30,6 +30,23 @@ void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out)
 	*out = units[codec].out;
 }
 
+enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide, enum rsh_dtype to)
+{
+	if (from == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT16)
+		return wide ? RSH_CODEC_WIDE_TO_F16 : RSH_CODEC_BF16_TO_F16;
+	if (from == RSH_DTYPE_BFLOAT16 && to == RSH_DTYPE_FLOAT32)
+		return wide ? RSH_CODEC_WIDE_TO_F32 : RSH_CODEC_BF16_TO_F32;
+	if (from == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_BFLOAT16)
+		return RSH_CODEC_F16_TO_BF16;
+	if (from == RSH_DTYPE_FLOAT16 && to == RSH_DTYPE_FLOAT32)
+		return RSH_CODEC_F16_TO_F32;
+	if (from == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_BFLOAT16)
+		return RSH_CODEC_F32_TO_BF16;
+	if (from == RSH_DTYPE_FLOAT32 && to == RSH_DTYPE_FLOAT16)
+		return RSH_CODEC_F32_TO_F16;
+	return RSH_CODEC_COUNT;
+}
+
 static uint16_t load16(const uint8_t *p)
 {
 	return (uint16_t)(p[0] | p[1] << 8);

@@ -144,11 +144,16 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank)
 	return place * rsh_grid_n_replicas(g) + rsh_grid_replica(g, rank);
 }
 
-bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
+int rsh_grid_compare(const struct rsh_grid *a, const struct rsh_grid *b)
 {
 	/* The spec of each had its unused bytes zeroed (rsh_grid_make()), and
 	 * every field is a number. */
-	return memcmp(a, b, sizeof(*a)) == 0;
+	return memcmp(a, b, sizeof(*a));
+}
+
+bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b)
+{
+	return rsh_grid_compare(a, b) == 0;
 }
 
 bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b)

@@ -84,6 +84,7 @@ LAYERS_BELOW_VFS = \
 	libcatalogue.la \
 	libplan.la \
 	libconverter.la \
+	libwriter.la \
 	libcache.la \
 	libstore.la \
 	libsource.la

@@ -5,7 +5,7 @@
 # daemon/ and cli/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util tensor wire strategy derive catalogue plan converter cache store source contents dialects read vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy derive catalogue plan converter writer cache store source contents dialects read vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -44,11 +44,11 @@ report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/tensor" "$top/src/strategy" \
 	"$top/src/derive" "$top/src/catalogue" "$top/src/plan" \
-	"$top/src/converter" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"$top/src/converter" "$top/src/writer" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
 	"what is below cache/ does no I/O"
-report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter)/' "$top/src/cache" \
+report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter|writer)/' "$top/src/cache" \
 	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
-report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter)/' \
+report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer)/' \
 	"$top/src/store" "$top/include/rsh/store")" \
 	"store/ knows no tensor, strategy or plan"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of strategy, derive, catalogue, plan and converter.
+# Unit tests of strategy, derive, catalogue, plan, converter and
+# writer.
 UNIT += \
 	unit/test_strategy_fold \
 	unit/test_strategy_grid \
@@ -18,6 +19,7 @@ UNIT += \
 	unit/test_plan_whole \
 	unit/test_plan_recipe \
 	unit/test_plan_dialect \
+	unit/test_writer \
 	unit/test_tensor_cut \
 	unit/test_plan_property
 
@@ -28,6 +30,10 @@ PLAN_SUPPORT = \
 	unit/plan_support.h \
 	unit/plan_support.c \
 	$(STRATEGY_SUPPORT)
+RECIPE_SUPPORT = \
+	unit/recipe_support.h \
+	unit/recipe_support.c \
+	$(PLAN_SUPPORT)
 
 unit_test_strategy_fold_SOURCES = unit/test_strategy_fold.c $(STRATEGY_SUPPORT)
 unit_test_strategy_fold_LDADD = $(L_STRATEGY)
@@ -66,9 +72,11 @@ unit_test_plan_whole_SOURCES = unit/test_plan_whole.c $(PLAN_SUPPORT)
 unit_test_plan_whole_LDADD = $(L_PLAN)
 unit_test_plan_dialect_SOURCES = unit/test_plan_dialect.c $(PLAN_SUPPORT)
 unit_test_plan_dialect_LDADD = $(L_PLAN)
+unit_test_writer_SOURCES = unit/test_writer.c $(RECIPE_SUPPORT)
+unit_test_writer_LDADD = $(L_PLAN)
 unit_test_tensor_cut_SOURCES = unit/test_tensor_cut.c $(STRATEGY_SUPPORT)
 unit_test_tensor_cut_LDADD = $(L_STRATEGY)
-unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(PLAN_SUPPORT)
+unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_PLAN)

@@ -80,6 +80,7 @@ static void holes_are_told(void **state)
 	struct rsh_cut *c = boxes(dims, b, 2);
 	struct rsh_box box;
 	uint32_t cell;
+	char text[64];
 
 	(void)state;
 	assert_false(rsh_cut_find(c, dims, hole, &cell, &box));
@@ -87,6 +88,10 @@ static void holes_are_told(void **state)
 	assert_int_equal(box.from[0], 4);
 	assert_int_equal(rsh_cut_overlap(c, dims, &all, NULL, NULL), 2);
 	assert_int_equal(rsh_cut_overlap(c, dims, &gap, NULL, NULL), 0);
+	assert_true(rsh_cut_gap(c, &all, &box));
+	assert_string_equal(rsh_box_text(&box, text, sizeof(text)),
+			    "[3:4,0:4]");
+	assert_false(rsh_cut_gap(c, &b[1], &box));
 	rsh_cut_free(c);
 }
 

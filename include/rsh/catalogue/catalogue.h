@@ -62,11 +62,10 @@ struct rsh_catalogue {
 	uint32_t n_present;
 	uint32_t *present;   /* files that have an index, ascending */
 
-	uint32_t n_tensors, n_cuts, n_copies;
+	uint32_t n_tensors;
 	struct rsh_tensor **tensors;
-	struct rsh_cut **cuts;
-	struct rsh_copies **copies;
-	size_t tensors_cap, cuts_cap, copies_cap;
+	size_t tensors_cap;
+	void *cuts, *copies; /* trees of those that were kept */
 };
 
 /* Makes a catalogue of the files of a view; it has no tensors yet.  The view's

@@ -145,6 +145,11 @@ struct rsh_shown_file {
  * blueprint has no replicas. */
 int rsh_blueprint_add_file(struct rsh_plan *p, const struct rsh_shown_file *f,
 			   struct rsh_error *err);
+/* Adds it as files whose contents have at most `limit` bytes, or which hold one
+ * larger tensor; with a limit of 0 as one. */
+int rsh_blueprint_add_parts(struct rsh_plan *p,
+			    const struct rsh_shown_file *whole, uint64_t limit,
+			    struct rsh_error *err);
 
 /* Adds a file that is source file `origin`, byte for byte, of `bytes` bytes.
  * Its slots have their offsets; there may be none, where nothing is known of

@@ -5,6 +5,7 @@
 #define RSH_TENSOR_BOX_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* MindSpore allows 8 dimensions; a record of more than 32 is taken for
@@ -25,5 +26,8 @@ bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 /* Tells whether the element at these indexes, one for each dimension, is
  * inside. */
 bool rsh_box_has(const struct rsh_box *b, const uint64_t *at);
+/* Writes a box for messages, as numpy writes a slice: "[4:8,0:4]", "[]" of a
+ * scalar; cut if it does not fit.  Returns text. */
+const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size);
 
 #endif

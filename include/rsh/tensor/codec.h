@@ -5,8 +5,11 @@
 #ifndef RSH_TENSOR_CODEC_H
 #define RSH_TENSOR_CODEC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "rsh/tensor/dtype.h"
 
 /* A codec says how stored elements become those of the virtual file.  "Wide"
  * means BFloat16 that is stored as 4 bytes. */
@@ -32,6 +35,11 @@ enum rsh_codec {
 /* Tells how many bytes of an element a codec reads and how many it writes; they
  * are 1 and 1 for RSH_CODEC_NONE. */
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out);
+
+/* Gives the codec that casts one type to another, RSH_CODEC_COUNT where there
+ * is none.  `wide` says that `from` is wide. */
+enum rsh_codec rsh_codec_cast(enum rsh_dtype from, bool wide,
+			      enum rsh_dtype to);
 
 /* Decodes n_bytes stored bytes (whole elements) at `in` to `out`, which has
  * room for what they become.  Returns the number of bytes written.  in == out

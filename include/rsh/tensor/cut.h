@@ -6,9 +6,8 @@
  * even, knows ratios only and is shared by tensors of any size.  A list of
  * boxes, one for each rank, fits tensors of one size.  Ranks are numbered from
  * 0 as the source or the destination counts them; ranks with the same cell are
- * its replicas.  Cells of a grid are numbered in row-major order; those of a
- * list by where they begin in the dimension that tells most of them apart, and
- * then by the first dimension, the second and so on.
+ * its replicas.  Cells of a grid are numbered in row-major order, those of a
+ * list so that near ones have near numbers.
  *
  *   a grid of 2 x 2 over 8 ranks        boxes of a [6,4]
  *   +----+----+                         +--------+  cell 0: rows 0 and 1
@@ -86,9 +85,14 @@ typedef void rsh_cell_fn(void *ctx, uint32_t cell);
 uint64_t rsh_cut_overlap(const struct rsh_cut *c, const uint64_t *dims,
 			 const struct rsh_box *box, rsh_cell_fn *each,
 			 void *ctx);
+/* Tells whether some elements of `box` are in no cell, and if so puts a box of
+ * such elements into *gap.  Only a list has gaps. */
+bool rsh_cut_gap(const struct rsh_cut *c, const struct rsh_box *box,
+		 struct rsh_box *gap);
 
-/* Tells whether both cuts have the same cells and put each on the same ranks.
- * A grid equals only a grid, and one over the same axes. */
-bool rsh_cut_equal(const struct rsh_cut *a, const struct rsh_cut *b);
+/* Orders cuts, for those who look them up.  It is 0 if both have the same cells
+ * and put each on the same ranks; a grid equals only a grid, and one over the
+ * same axes. */
+int rsh_cut_compare(const struct rsh_cut *a, const struct rsh_cut *b);
 
 #endif

@@ -94,6 +94,8 @@ uint32_t rsh_grid_place(const struct rsh_grid *g, uint32_t rank);
 /* Tells whether both cut the same way and put every slice on the same ranks, by
  * the same axes. */
 bool rsh_grid_equal(const struct rsh_grid *a, const struct rsh_grid *b);
+/* Orders grids; 0 for equal ones. */
+int rsh_grid_compare(const struct rsh_grid *a, const struct rsh_grid *b);
 /* Tells whether both put the same slices on the same ranks, whatever their
  * axes: one mesh may be drawn in several ways. */
 bool rsh_grid_same_slices(const struct rsh_grid *a, const struct rsh_grid *b);

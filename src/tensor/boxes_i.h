@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor/boxes_i.h - a cut that is a list of boxes, for tensor/cut.c. */
+#ifndef RSH_TENSOR_BOXES_I_H
+#define RSH_TENSOR_BOXES_I_H
+
+#include "rsh/tensor/cut.h"
+
+/* Edges are where a box begins in each dimension, and then where it ends. */
+struct rsh_boxes {
+	uint32_t n_dims;
+	uint32_t n_ranks;
+	uint32_t n_cells;
+	bool complete;        /* every element is in a cell */
+	uint64_t *edges;      /* [cell] */
+	uint64_t *bounds;     /* [node]: edges around its cells (boxes.c) */
+	uint32_t *first_rank; /* [cell], and one more: its place in `ranks` */
+	uint32_t *ranks;      /* by cell, ascending */
+	uint32_t *cell_of;    /* [rank] */
+	uint32_t *place_of;   /* [rank]: where it is in `ranks` */
+};
+
+/* These do what the functions of tensor/cut.h with such names do. */
+int rsh_boxes_make(const uint64_t *dims, uint32_t n_dims,
+		   const struct rsh_box *boxes, uint32_t n_ranks,
+		   struct rsh_boxes **out, struct rsh_error *err);
+void rsh_boxes_free(struct rsh_boxes *b);
+void rsh_boxes_get(const struct rsh_boxes *b, uint32_t cell,
+		   struct rsh_box *out);
+bool rsh_boxes_is_whole(const struct rsh_boxes *b, const uint64_t *dims,
+			uint32_t d);
+bool rsh_boxes_find(const struct rsh_boxes *b, const uint64_t *at,
+		    uint32_t *cell, struct rsh_box *box);
+uint64_t rsh_boxes_overlap(const struct rsh_boxes *b, const struct rsh_box *box,
+			   rsh_cell_fn *each, void *ctx);
+bool rsh_boxes_gap(const struct rsh_boxes *b, const struct rsh_box *box,
+		   struct rsh_box *gap);
+int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b);
+
+#endif

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer/writer.c plans the files of one stage of ranks after the other: first
+ * how each tensor is cut for them, then their records. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "rsh/converter/chosen.h"
+#include "rsh/converter/deal.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/util/mem.h"
+#include "rsh/writer/writer.h"
+
+#define WRITER_NO_SHOWN UINT32_MAX
+#define WRITER_TEXT 160
+
+/* This is an offer in the stage at hand. */
+struct writer_entry {
+	uint32_t whole; /* number of the tensor that is shown whole */
+	uint32_t shown; /* in this stage, or WRITER_NO_SHOWN */
+	const struct rsh_grid *grid; /* of a listed one, else NULL */
+	bool kept;      /* by the rank at hand */
+};
+
+struct writing {
+	struct rsh_catalogue *cat;
+	struct rsh_plan *plan;
+	struct rsh_chosen *chosen; /* the plan owns it */
+	const struct rsh_offer *offers;
+	uint32_t n;
+	const struct rsh_strategy *dst;
+	const struct rsh_conversion_options *o;
+	struct writer_entry *entries; /* [offer] */
+	uint32_t *offer_of; /* [name]: 1 + its offer; 0: there is none */
+	uint32_t *to_deal;  /* names that the stage lists, by text */
+	uint32_t n_to_deal;
+	struct rsh_slot *slots;
+	struct rsh_record_shape *shapes;
+};
+
+/* ---- what the plan asks ---- */
+
+static const char *writer_written(const void *ctx, uint32_t name)
+{
+	return rsh_chosen_name(ctx, name);
+}
+
+static void writer_free(void *ctx)
+{
+	struct rsh_chosen *c = ctx;
+
+	rsh_chosen_clear(c);
+	free(c);
+}
+
+/* ---- how a tensor is shown ---- */
+
+static const char *writer_name(const struct writing *w, uint32_t name)
+{
+	return rsh_names_text(w->cat->names, name);
+}
+
+/* Says which type an offer is shown as, and by which codec it becomes that. */
+static enum rsh_codec writer_codec(const struct writing *w,
+				   const struct rsh_offer *o,
+				   enum rsh_dtype *dtype)
+{
+	bool wide = o->n_parts && w->cat->tensors[o->parts->tensor]->wide_bf16;
+	enum rsh_codec cast = RSH_CODEC_COUNT;
+
+	if (rsh_is_weight(writer_name(w, o->name), o->n_dims))
+		cast = rsh_codec_cast(o->dtype, wide, w->o->cast);
+	*dtype = cast == RSH_CODEC_COUNT ? o->dtype : w->o->cast;
+	if (cast != RSH_CODEC_COUNT)
+		return cast;
+	return wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
+}
+
+static const char *writer_dims_text(const struct rsh_offer *o, char *text)
+{
+	int at = snprintf(text, WRITER_TEXT, "[");
+
+	for (uint32_t d = 0; d < o->n_dims && at < WRITER_TEXT - 24; d++)
+		at += snprintf(text + at, WRITER_TEXT - (size_t)at, "%s%llu",
+			       d ? "," : "", (unsigned long long)o->dims[d]);
+	snprintf(text + at, WRITER_TEXT - (size_t)at, "]");
+	return text;
+}
+
+/* Puts the parameter and its layout before the reason. */
+static int writer_refuse(const struct writing *w, const struct rsh_offer *o,
+			 const struct rsh_strategy_item *item, int rc,
+			 struct rsh_error *err)
+{
+	char dims[WRITER_TEXT], layout[WRITER_TEXT];
+
+	if (rc == -ENOMEM)
+		return rc;
+	writer_dims_text(o, dims);
+	if (!item)
+		rsh_error_prefix(err, "parameter %s of shape %s",
+				 writer_name(w, o->name), dims);
+	else
+		rsh_error_prefix(err, "parameter %s of shape %s cannot be cut "
+				 "as %s (%s)", writer_name(w, o->name), dims,
+				 rsh_item_text(item, layout, sizeof(layout)),
+				 w->dst->path);
+	return rc;
+}
+
+/* Makes the cut of a layout, or with NULL the one of a single rank. */
+static int writer_cut(const struct writing *w, const struct rsh_offer *o,
+		      const struct rsh_strategy_item *item,
+		      const struct rsh_cut **out, struct rsh_error *err)
+{
+	int64_t dims[RSH_MAX_DIMS];
+	struct rsh_grid *g;
+	int rc;
+
+	if (o->n_dims > RSH_MAX_DIMS)
+		return rsh_error_set(err, EINVAL, "too many dimensions");
+	for (uint32_t d = 0; d < o->n_dims; d++) {
+		if (o->dims[d] > INT64_MAX)
+			return rsh_error_set(err, EINVAL, "it is too large");
+		dims[d] = (int64_t)o->dims[d];
+	}
+	rc = item ? rsh_grid_new(item, dims, o->n_dims, false,
+				 RSH_GRID_RUNTIME, &g, err) :
+		    rsh_grid_new_whole(o->n_dims, &g, err);
+	if (rc)
+		return rc;
+	*out = rsh_catalogue_keep_cut(w->cat, rsh_cut_of_grid(g));
+	return *out ? 0 : rsh_error_nomem(err);
+}
+
+static int writer_show(struct writing *w, uint32_t i,
+		       const struct rsh_strategy_item *item,
+		       struct rsh_error *err)
+{
+	const struct rsh_offer *o = &w->offers[i];
+	struct writer_entry *e = &w->entries[i];
+	struct rsh_shown t = {
+		.name = o->name,
+		.n_dims = (uint8_t)o->n_dims,
+		.dims = o->dims,
+		.recipe = { o->n_parts, o->parts, RSH_CODEC_NONE },
+	};
+	int rc = writer_cut(w, o, item, &t.cut, err);
+
+	t.recipe.codec = writer_codec(w, o, &t.dtype);
+	if (rc == 0)
+		rc = rsh_blueprint_show(w->plan, &t, &e->shown, err);
+	if (rc)
+		return writer_refuse(w, o, item, rc, err);
+	e->grid = item ? rsh_cut_grid(t.cut) : NULL;
+	if (!item)
+		e->whole = e->shown;
+	return 0;
+}
+
+/* ---- which tensors a stage has ---- */
+
+/* Shows a tensor that the strategy does not list. */
+static int writer_show_unlisted(struct writing *w, uint32_t i,
+				struct rsh_error *err)
+{
+	struct writer_entry *e = &w->entries[i];
+	const char *written = rsh_chosen_name(w->chosen, w->offers[i].name);
+
+	if (w->dst && w->o->unlisted == RSH_UNLISTED_DROP)
+		return 0;
+	if (w->dst && w->o->unlisted == RSH_UNLISTED_ERROR)
+		return rsh_error_set(err, EINVAL, "parameter %s is not listed "
+				     "by %s", written ? written :
+				     writer_name(w, w->offers[i].name),
+				     w->dst->path);
+	if (e->whole == WRITER_NO_SHOWN)
+		return writer_show(w, i, NULL, err);
+	e->shown = e->whole;
+	return 0;
+}
+
+/* Shows the tensors of a stage; *listed says whether it lists any of them. */
+static int writer_show_stage(struct writing *w, uint32_t stage, bool *listed,
+			     struct rsh_error *err)
+{
+	*listed = false;
+	for (uint32_t i = 0; i < w->n; i++) {
+		const uint32_t name = w->offers[i].name;
+		const struct rsh_strategy_param *p =
+			w->dst ? rsh_strategy_find(w->dst, name) : NULL;
+		int rc = 0;
+
+		w->entries[i].shown = WRITER_NO_SHOWN;
+		w->entries[i].grid = NULL;
+		w->entries[i].kept = true;
+		if (w->chosen->unwanted[name])
+			continue;
+		if (!p) {
+			rc = writer_show_unlisted(w, i, err);
+		} else if (rsh_param_in_stage(p, stage)) {
+			rc = writer_show(w, i, rsh_param_item(p, stage), err);
+			*listed = true;
+		}
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- what a rank keeps of replicas ---- */
+
+static bool writer_is_wanted(const struct writing *w, uint32_t name)
+{
+	if (w->offer_of[name])
+		return !w->chosen->unwanted[name];
+	return !w->o->wanted || w->o->wanted(w->o->ctx, writer_name(w, name));
+}
+
+static void writer_list_to_deal(struct writing *w, uint32_t stage)
+{
+	w->n_to_deal = 0;
+	for (uint32_t i = 0; i < w->dst->n_params; i++) {
+		const struct rsh_strategy_param *p = &w->dst->params[i];
+
+		if (rsh_param_in_stage(p, stage) &&
+		    writer_is_wanted(w, p->name))
+			w->to_deal[w->n_to_deal++] = p->name;
+	}
+	rsh_deal_sort(w->to_deal, w->n_to_deal, w->cat->names);
+}
+
+static int writer_deal(struct writing *w, uint32_t stage, uint32_t local,
+		       struct rsh_error *err)
+{
+	struct rsh_deal *d;
+	int rc = 0;
+
+	if (!w->dst || !w->o->remove_redundancy)
+		return 0;
+	d = rsh_deal_new(local);
+	if (!d)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->n_to_deal && rc == 0; i++) {
+		const uint32_t name = w->to_deal[i];
+		const uint32_t offer = w->offer_of[name];
+		struct writer_entry *e = &w->entries[offer - 1];
+		bool keeps;
+
+		if (offer)
+			rc = rsh_deal_next(d, e->grid, &e->kept, err);
+		else
+			rc = rsh_deal_unsaved(d, rsh_param_item(
+				rsh_strategy_find(w->dst, name), stage),
+				&keeps, err);
+	}
+	rsh_deal_free(d);
+	return rc;
+}
+
+/* ---- files ---- */
+
+static int writer_add_file(struct writing *w, uint32_t rank, uint32_t local,
+			   struct rsh_error *err)
+{
+	struct rsh_shown_file f = {
+		.rank = rank, .member = local,
+		.slots = w->slots, .shapes = w->shapes,
+	};
+
+	for (uint32_t i = 0; i < w->n; i++) {
+		const struct writer_entry *e = &w->entries[i];
+
+		if (e->shown == WRITER_NO_SHOWN || !e->kept)
+			continue;
+		rsh_blueprint_shape(w->plan, e->shown, local,
+				    &f.shapes[f.n]);
+		f.slots[f.n] = (struct rsh_slot){
+			.content_bytes = f.shapes[f.n].content_bytes,
+			.name = w->offers[i].name,
+			.shown = e->shown,
+		};
+		f.n++;
+	}
+	return rsh_blueprint_add_parts(w->plan, &f, w->o->part_bytes, err);
+}
+
+static int writer_plan_stage(struct writing *w, uint32_t stage,
+			     struct rsh_error *err)
+{
+	const uint32_t n = w->dst ? w->dst->stage_ranks : 1;
+	bool listed;
+	int rc = writer_show_stage(w, stage, &listed, err);
+
+	if (rc == 0 && w->dst && !listed && !w->chosen->filtered)
+		rc = rsh_error_set(err, EINVAL, "rank %u: no parameter of the "
+				   "source files is listed by %s", stage * n,
+				   w->dst->path);
+	if (rc == 0 && w->to_deal)
+		writer_list_to_deal(w, stage);
+	for (uint32_t local = 0; rc == 0 && local < n; local++) {
+		rc = writer_deal(w, stage, local, err);
+		if (rc == 0)
+			rc = writer_add_file(w, stage * n + local, local, err);
+	}
+	return rc;
+}
+
+/* Says what the strategy lists in vain, as the optimizer's state of a
+ * checkpoint that has none. */
+static int writer_note_absent(const struct writing *w)
+{
+	uint32_t n = 0, example = RSH_NAME_NONE;
+	char *text;
+	int rc;
+
+	for (uint32_t i = 0; w->dst && i < w->dst->n_params; i++) {
+		uint32_t name = w->dst->params[i].name;
+
+		if (w->offer_of[name] || !writer_is_wanted(w, name))
+			continue;
+		if (n++ == 0)
+			example = name;
+	}
+	if (n == 0)
+		return 0;
+	rc = asprintf(&text, "%u parameter%s that %s lists %s not in the "
+		      "source (%s%s)", n, n > 1 ? "s" : "", w->dst->path,
+		      n > 1 ? "are" : "is", writer_name(w, example),
+		      n > 1 ? " and others" : "");
+	return rsh_blueprint_note(w->plan, rc < 0 ? NULL : text);
+}
+
+/* ---- making ---- */
+
+static int writer_prepare(struct writing *w, struct rsh_error *err)
+{
+	cleanup_free uint32_t *names = rsh_alloc_array(w->n, sizeof(*names));
+
+	w->entries = calloc((size_t)w->n + 1, sizeof(*w->entries));
+	w->offer_of = calloc((size_t)w->cat->n_names + 1,
+			     sizeof(*w->offer_of));
+	w->slots = rsh_alloc_array(w->n, sizeof(*w->slots));
+	w->shapes = rsh_alloc_array(w->n, sizeof(*w->shapes));
+	if (w->dst && w->o->remove_redundancy)
+		w->to_deal = rsh_alloc_array((size_t)w->dst->n_params + 1,
+					     sizeof(*w->to_deal));
+	if (!names || !w->entries || !w->offer_of || !w->slots || !w->shapes ||
+	    (w->dst && w->o->remove_redundancy && !w->to_deal))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->n; i++) {
+		w->entries[i].whole = WRITER_NO_SHOWN;
+		names[i] = w->offers[i].name;
+		w->offer_of[names[i]] = i + 1;
+	}
+	return rsh_chosen_ask(w->chosen, w->cat, names, w->n, w->o, err);
+}
+
+/* The plan owns catalogue and choice from here on. */
+static int writer_begin(struct writing *w)
+{
+	const struct rsh_blueprint b = {
+		.format = w->o->format,
+		.hugging_face = w->o->part_bytes > 0,
+		.remove_redundancy = w->dst && w->o->remove_redundancy,
+		.replicas = w->o->replicas,
+		.allow_missing = w->o->allow_missing,
+		.n_ranks = w->dst ? w->dst->n_stages * w->dst->stage_ranks : 1,
+	};
+	struct rsh_writer writer = {
+		.written = writer_written,
+		.free = writer_free,
+	};
+
+	w->chosen = calloc(1, sizeof(*w->chosen));
+	if (!w->chosen) {
+		rsh_catalogue_free(w->cat);
+		return -ENOMEM;
+	}
+	/* The names of offers may be younger than the catalogue. */
+	w->cat->n_names = rsh_names_count(w->cat->names);
+	writer.ctx = w->chosen;
+	w->plan = rsh_blueprint_new(w->cat, &writer, &b);
+	return w->plan ? 0 : -ENOMEM;
+}
+
+static int writer_plan(struct writing *w, struct rsh_error *err)
+{
+	int rc = writer_prepare(w, err), lost;
+
+	for (uint32_t s = 0; rc == 0 && s < (w->dst ? w->dst->n_stages : 1);
+	     s++)
+		rc = writer_plan_stage(w, s, err);
+	if (rc == 0)
+		rc = rsh_chosen_check(w->chosen, w->plan, err);
+	/* What is lost is told in any case, and the first error counts. */
+	lost = rsh_blueprint_finish(w->plan, w->o->report_lost, w->o->ctx,
+				    rc ? NULL : err);
+	if (rc == 0)
+		rc = lost;
+	if (rc == 0 && writer_note_absent(w))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
+		   uint32_t n, const struct rsh_strategy *dst,
+		   const struct rsh_conversion_options *opts,
+		   struct rsh_plan **out, struct rsh_error *err)
+{
+	struct writing w = {
+		.cat = cat, .offers = offers, .n = n, .dst = dst, .o = opts,
+	};
+	int rc;
+
+	if (writer_begin(&w))
+		return rsh_error_nomem(err);
+	rc = writer_plan(&w, err);
+	free(w.entries);
+	free(w.offer_of);
+	free(w.to_deal);
+	free(w.slots);
+	free(w.shapes);
+	if (rc)
+		rsh_plan_free(w.plan);
+	else
+		*out = w.plan;
+	return rc;
+}

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "recipe_support.h"
+
+#include "rsh/util/checked.h"
+
+#define MOST_DIMS 4
+
+static uint64_t state;
+
+void scene_seed(uint64_t seed)
+{
+	state = seed;
+	scene_below(2);
+}
+
+uint32_t scene_below(uint32_t n)
+{
+	state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+	return (uint32_t)(state >> 33) % n;
+}
+
+/* ---- sources ---- */
+
+/* Goes to the next element of a box of these sizes, row-major. */
+static bool scene_step(uint64_t *at, const uint64_t *size, uint32_t n)
+{
+	while (n-- > 0) {
+		if (++at[n] < size[n])
+			return true;
+		at[n] = 0;
+	}
+	return false;
+}
+
+static uint64_t number_of(const uint64_t *at, const uint64_t *dims, uint32_t n)
+{
+	uint64_t i = 0;
+
+	for (uint32_t d = 0; d < n; d++)
+		i = i * dims[d] + at[d];
+	return i;
+}
+
+static struct rsh_cut *even_cut(const uint64_t *dims, uint32_t n)
+{
+	struct rsh_grid_spec g;
+	uint32_t stride = 1, n_axes = 0, replicas = 1 + scene_below(2);
+
+	memset(&g, 0, sizeof(g));
+	g.n_dims = n;
+	g.shard = 1;
+	for (uint32_t d = 0; d < n; d++) {
+		g.split[d] = 1 + scene_below(3);
+		if (dims[d] % g.split[d] || stride * g.split[d] > 8)
+			g.split[d] = 1;
+		g.first[d] = (uint8_t)n_axes;
+		if (g.split[d] > 1)
+			g.axes[n_axes++] = (struct rsh_grid_axis){ g.split[d],
+								   stride };
+		stride *= g.split[d];
+	}
+	g.first[n] = (uint8_t)n_axes;
+	g.n_ranks = stride * replicas;
+	if (replicas > 1)
+		g.free[g.n_free++] = (struct rsh_grid_axis){ replicas, stride };
+	return rsh_cut_of_grid(rsh_grid_make(&g));
+}
+
+/* Boxes that are cut in two again and again; some have two ranks. */
+static struct rsh_cut *uneven_cut(const uint64_t *dims, uint32_t n, bool gaps)
+{
+	struct rsh_box boxes[MAX_CELLS] = { { .n_dims = n } };
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint32_t n_boxes = 1, want = 1 + scene_below(6);
+	struct rsh_cut *cut;
+
+	memcpy(boxes[0].size, dims, n * sizeof(*dims));
+	for (uint32_t tries = 0; n > 0 && n_boxes < want && tries < 20;
+	     tries++) {
+		struct rsh_box *b = &boxes[scene_below(n_boxes)];
+		uint32_t d = scene_below(n);
+		uint64_t size = b->size[d];
+
+		if (size < 2)
+			continue;
+		boxes[n_boxes] = *b;
+		b->size[d] = 1 + scene_below((uint32_t)size - 1);
+		boxes[n_boxes].from[d] += b->size[d];
+		boxes[n_boxes++].size[d] = size - b->size[d];
+	}
+	for (uint32_t i = n_boxes; gaps && n_boxes > 1 && i-- > 0;)
+		if (scene_below(8) == 0)
+			boxes[i] = boxes[--n_boxes];
+	for (uint32_t i = n_boxes; i-- > 0;)
+		if (scene_below(3) == 0)
+			boxes[n_boxes++] = boxes[i];
+	if (rsh_cut_of_boxes(dims, n, boxes, n_boxes, &cut, &err))
+		fail_msg("%s", err.text);
+	return cut;
+}
+
+struct rsh_cut *scene_cut(const uint64_t *dims, uint32_t n)
+{
+	return scene_below(2) ? even_cut(dims, n) : uneven_cut(dims, n, false);
+}
+
+/* The file that a rank of a cut has written. */
+static void write_file(struct scene *s, struct source *t, uint32_t which,
+		       uint32_t rank)
+{
+	struct rsh_box box;
+	int64_t dims[RSH_MAX_DIMS];
+	char name[32];
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, there[RSH_MAX_DIMS];
+	struct tensor rec[] = {
+		{ .name = name, .dtype = RSH_DTYPE_BFLOAT16, .dims = dims,
+		  .n_dims = t->n_dims },
+		{ .name = NULL },
+	};
+	struct rsh_ckpt_index *ix;
+	uint8_t *p;
+
+	if (s->by_name[which])
+		snprintf(name, sizeof(name), "t%u", which);
+	else
+		snprintf(name, sizeof(name), "t%u of rank %u", which, rank);
+	rsh_cut_box(s->cuts[which], t->dims, rsh_cut_cell(s->cuts[which], rank),
+		    &box);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		dims[d] = (int64_t)box.size[d];
+	assert_true(s->n_files < MAX_FILES);
+	if (s->gaps && scene_below(12) == 0)
+		return;
+	s->holders[which][s->n_holders[which]++] = (struct rsh_holder){
+		rank, s->n_files, s->by_name[which] ? RSH_BY_NAME : 0
+	};
+	ix = s->index[s->n_files] = make_index(s->names, rec);
+	s->files[s->n_files] = (struct image){ calloc(1, ix->file_bytes + 1),
+					       ix->file_bytes };
+	p = s->files[s->n_files++].bytes + GAP;
+	do {
+		uint64_t number;
+		uint16_t v;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			there[d] = box.from[d] + at[d];
+		number = number_of(there, t->dims, t->n_dims);
+		v = (uint16_t)(t->first + number);
+		s->have[which][number] = true;
+		memcpy(p, &v, sizeof(v));
+		p += sizeof(v);
+	} while (scene_step(at, box.size, t->n_dims));
+}
+
+void scene_source(struct scene *s, uint32_t which)
+{
+	struct source *t = &s->tensors[which];
+
+	t->n_dims = 1 + scene_below(MOST_DIMS);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		t->dims[d] = 1 + scene_below(7);
+	t->first = (uint16_t)(which * 20000);
+	s->cuts[which] = s->gaps && scene_below(2) ?
+		uneven_cut(t->dims, t->n_dims, true) :
+		scene_cut(t->dims, t->n_dims);
+	s->have[which] = calloc(2401, sizeof(bool)); /* 7 x 7 x 7 x 7 */
+	s->by_name[which] = scene_below(2);
+	for (uint32_t r = 0; r < rsh_cut_n_ranks(s->cuts[which]); r++)
+		write_file(s, t, which, r);
+}
+
+/* ---- recipes ---- */
+
+/* A part whose box has the sizes of a random box of a random tensor, its
+ * dimensions in any order. */
+static void draw_part(struct scene *s, uint32_t n_tensors,
+		      struct rsh_recipe_part *p, uint32_t *n_dims)
+{
+	uint32_t which = scene_below(n_tensors), order[RSH_MAX_DIMS], n = 0;
+	const struct source *t = &s->tensors[which];
+
+	memset(p, 0, sizeof(*p));
+	p->tensor = which;
+	for (uint32_t i = 0; i < t->n_dims; i++) {
+		p->axis[i] = RSH_FIXED;
+		p->base[i] = scene_below((uint32_t)t->dims[i]);
+		if (scene_below(4))
+			order[n++] = i;
+	}
+	for (uint32_t i = n; scene_below(2) && i > 1; i--) {
+		uint32_t k = scene_below(i), swap = order[k];
+
+		order[k] = order[i - 1];
+		order[i - 1] = swap;
+	}
+	for (uint32_t d = 0; d < n; d++) {
+		uint32_t i = order[d];
+
+		p->axis[i] = (uint8_t)d;
+		p->base[i] = scene_below(3) ? 0 : p->base[i];
+		p->box.size[d] = t->dims[i] - p->base[i];
+	}
+	p->box.n_dims = *n_dims = n;
+}
+
+/* One part, or several that follow each other along dimension 0. */
+void scene_target(struct scene *s, uint32_t n_tensors, struct target *t)
+{
+	uint64_t rows = 0;
+
+	memset(t, 0, sizeof(*t));
+	t->wide = scene_below(3) == 0;
+	draw_part(s, n_tensors, &t->parts[0], &t->n_dims);
+	memcpy(t->dims, t->parts[0].box.size, sizeof(t->dims));
+	t->n_parts = 1;
+	if (t->n_dims == 0)
+		return;
+	rows = t->dims[0];
+	while (t->n_parts < 4 && scene_below(2)) {
+		struct rsh_recipe_part *p = &t->parts[t->n_parts];
+
+		/* The same tensor gives the same sizes. */
+		*p = t->parts[0];
+		p->box.from[0] = rows;
+		p->box.size[0] = 1 + scene_below((uint32_t)p->box.size[0]);
+		rows += p->box.size[0];
+		t->n_parts++;
+	}
+	t->dims[0] = rows;
+}
+
+/* Finds the element of a source that one of a target is. */
+static const struct source *place_of(const struct scene *s,
+				     const struct target *t, const uint64_t *at,
+				     uint64_t *number)
+{
+	const struct rsh_recipe_part *p = t->parts;
+	uint64_t in[RSH_MAX_DIMS];
+	const struct source *src;
+
+	while (t->n_dims && at[0] >= p->box.from[0] + p->box.size[0])
+		p++;
+	src = &s->tensors[p->tensor];
+	for (uint32_t i = 0; i < src->n_dims; i++)
+		in[i] = p->base[i] + (p->axis[i] == RSH_FIXED ? 0 :
+			at[p->axis[i]] - p->box.from[p->axis[i]]);
+	*number = number_of(in, src->dims, src->n_dims);
+	return src;
+}
+
+/* ---- the plan, and its bytes ---- */
+
+void scene_catalogue(struct scene *s, uint32_t n_tensors)
+{
+	const char *path[MAX_FILES] = { 0 };
+	const struct rsh_source_view view = {
+		.n_ranks = s->n_files,
+		.index = (const struct rsh_ckpt_index *const *)s->index,
+		.path = path, .names = s->names,
+	};
+
+	s->cat = rsh_catalogue_new(&view);
+	assert_non_null(s->cat);
+	for (uint32_t i = 0; i < n_tensors; i++) {
+		struct source *t = &s->tensors[i];
+		struct rsh_cut *made = s->cuts[i];
+		char name[8];
+		struct rsh_tensor tensor = {
+			.dtype = RSH_DTYPE_BFLOAT16,
+			.n_dims = (uint8_t)t->n_dims, .dims = t->dims,
+		};
+
+		snprintf(name, sizeof(name), "t%u", i);
+		tensor.name = rsh_names_add(s->names, name, strlen(name));
+		tensor.cut = rsh_catalogue_keep_cut(s->cat, made);
+		tensor.copies = rsh_catalogue_keep_copies(
+			s->cat, tensor.cut, s->holders[i], s->n_holders[i],
+			true);
+		assert_non_null(tensor.copies);
+		assert_int_equal(rsh_catalogue_add(s->cat, &tensor,
+						   &t->number), 0);
+	}
+}
+
+void scene_clear(struct scene *s)
+{
+	rsh_plan_free(s->plan);
+	for (uint32_t i = 0; i < s->n_files; i++) {
+		rsh_ckpt_index_free(s->index[i]);
+		free(s->files[i].bytes);
+	}
+	for (uint32_t i = 0; i < MAX_TENSORS; i++)
+		free(s->have[i]);
+	rsh_names_free(s->names);
+}
+
+/* Puts the bytes of a piece where they belong. */
+static void fetch(const struct scene *s, const struct rsh_piece *p,
+		  uint64_t further, uint8_t *out)
+{
+	const struct image *f = &s->files[p->src_rank];
+	static uint8_t wide[1 << 14]; /* 7 x 7 x 7 x 7 of four bytes */
+	size_t n;
+
+	if (p->is_header) {
+		memcpy(out, p->header, p->length);
+		return;
+	}
+	assert_true(p->src_offset + further + p->src_length <= f->n);
+	if (p->codec == RSH_CODEC_NONE) {
+		memcpy(out, f->bytes + p->src_offset + further, p->length);
+		return;
+	}
+	assert_true(p->src_length * 2 <= sizeof(wide));
+	n = rsh_codec_decode(p->codec, f->bytes + p->src_offset, p->src_length,
+			     wide);
+	assert_true(p->skip + p->length <= n);
+	memcpy(out, wide + p->skip, p->length);
+}
+
+void scene_read(const struct scene *s, uint32_t file, uint64_t from,
+		       uint64_t len, uint8_t *out)
+{
+	struct rsh_piece_iter *it = rsh_piece_iter_new(s->plan, file, from,
+						       len, NULL);
+	static struct rsh_piece row[1 << 14];
+	struct rsh_piece p;
+	unsigned n_row = 0;
+	struct rsh_rows rows;
+	uint64_t at = 0;
+	bool together = scene_below(2);
+
+	assert_non_null(it);
+	while (rsh_piece_iter_next(it, &p)) {
+		assert_int_equal(p.file_offset, from + at);
+		fetch(s, &p, 0, out + at);
+		at += p.length;
+		assert_true(n_row < 1 << 14);
+		row[n_row++] = p;
+		if (!together || !rsh_piece_iter_rows(it, &rows))
+			continue;
+		for (uint64_t i = 1; i <= rows.n; i++) {
+			uint64_t have = 0;
+			unsigned k = n_row;
+
+			while (have < rows.bytes)
+				have += row[--k].length;
+			assert_int_equal(have, rows.bytes);
+			for (; k < n_row; k++) {
+				fetch(s, &row[k], i * rows.src_stride,
+				      out + at);
+				at += row[k].length;
+			}
+		}
+		rsh_piece_iter_skip(it, &rows);
+		n_row = 0;
+	}
+	rsh_piece_iter_free(it);
+	assert_int_equal(at, len);
+}
+
+uint64_t scene_slice(const struct scene *s, const struct target *t,
+		     const struct rsh_box *box, bool *all, uint8_t *out)
+{
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, there[RSH_MAX_DIMS], n = 0;
+
+	do {
+		const struct source *src;
+		uint64_t number;
+		uint32_t wide;
+		uint16_t v;
+
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			there[d] = box->from[d] + at[d];
+		src = place_of(s, t, there, &number);
+		v = (uint16_t)(src->first + number);
+		if (all)
+			*all &= s->have[src - s->tensors][number];
+		wide = (uint32_t)v << 16;
+		if (t->wide)
+			memcpy(out + n, &wide, sizeof(wide));
+		else
+			memcpy(out + n, &v, sizeof(v));
+		n += t->wide ? 4 : 2;
+	} while (scene_step(at, box->size, t->n_dims));
+	return n;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recipe_support.h - random tensors in files that exist in memory alone, cut in
+ * random ways, and random recipes that show them. */
+#ifndef RECIPE_SUPPORT_H
+#define RECIPE_SUPPORT_H
+
+#include "plan_support.h"
+
+#include "rsh/plan/blueprint.h"
+
+#define MAX_TENSORS 3
+#define MAX_CELLS 24
+
+/* Begins a series of random numbers, and gives one below n. */
+void scene_seed(uint64_t seed);
+uint32_t scene_below(uint32_t n);
+
+/* ---- sources: one file a rank and tensor ---- */
+
+struct image {
+	uint8_t *bytes;
+	uint64_t n;
+};
+
+struct source {
+	uint32_t n_dims;
+	uint64_t dims[RSH_MAX_DIMS];
+	uint16_t first; /* element i has the value first + i */
+	uint32_t number;
+};
+
+struct scene {
+	struct rsh_names *names;
+	struct rsh_ckpt_index *index[MAX_FILES];
+	struct image files[MAX_FILES];
+	uint32_t n_files;
+	struct source tensors[MAX_TENSORS];
+	struct rsh_cut *cuts[MAX_TENSORS];
+	struct rsh_holder holders[MAX_TENSORS][MAX_CELLS];
+	uint32_t n_holders[MAX_TENSORS];
+	bool by_name[MAX_TENSORS];
+	/* Boxes may be missing, and files be lost. */
+	bool gaps;
+	bool *have[MAX_TENSORS]; /* [element]: some file has it */
+	struct rsh_plan *plan;
+	struct rsh_catalogue *cat;
+	uint64_t checked;
+};
+
+struct target {
+	uint32_t n_dims;
+	uint64_t dims[RSH_MAX_DIMS];
+	uint32_t n_parts;
+	struct rsh_recipe_part parts[4];
+	bool wide; /* shown as Float32 */
+};
+
+/* Makes tensor `which` and its files; then scene_catalogue() has all of them. */
+void scene_source(struct scene *s, uint32_t which);
+void scene_catalogue(struct scene *s, uint32_t n_tensors);
+/* Frees all but the scene itself, the plan with it. */
+void scene_clear(struct scene *s);
+
+struct rsh_cut *scene_cut(const uint64_t *dims, uint32_t n);
+/* Draws a shown tensor whose parts have the numbers of `tensors`. */
+void scene_target(struct scene *s, uint32_t n_tensors, struct target *t);
+
+/* ---- bytes ---- */
+
+/* Reads a range of a virtual file, taking rows together or one by one. */
+void scene_read(const struct scene *s, uint32_t file, uint64_t from,
+		uint64_t len, uint8_t *out);
+/* Makes the bytes that a box of a target has to have, one element after the
+ * other, and says how many they are.  *all, if not NULL, says whether files have
+ * all of them. */
+uint64_t scene_slice(const struct scene *s, const struct target *t,
+		     const struct rsh_box *box, bool *all, uint8_t *out);
+
+#endif
