@@ -146,6 +146,17 @@ static int pickle_read_integer(struct rsh_pickle *p, unsigned width,
 	return pickle_next_number(p, width, &out->number);
 }
 
+static int pickle_read_signed(struct rsh_pickle *p, unsigned width,
+			      struct rsh_pickle_step *out)
+{
+	int rc = pickle_read_integer(p, width, out);
+
+	if (rc == 0 && width > 0 && width < 8 &&
+	    out->number >> (8 * width - 1))
+		out->number |= UINT64_MAX << (8 * width);
+	return rc;
+}
+
 /* Reads an integer.  One of more than eight bytes is skipped, since it cannot
  * be a number of elements. */
 static int pickle_read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
@@ -155,7 +166,7 @@ static int pickle_read_long(struct rsh_pickle *p, struct rsh_pickle_step *out)
 
 	if (rc)
 		return rc;
-	return n <= 8 ? pickle_read_integer(p, (unsigned)n, out) :
+	return n <= 8 ? pickle_read_signed(p, (unsigned)n, out) :
 			pickle_skip(p, n);
 }
 
@@ -166,6 +177,7 @@ static int pickle_read_text(struct rsh_pickle *p, unsigned width,
 	uint64_t n;
 	int rc = pickle_next_number(p, width, &n);
 
+	out->n_text = n;
 	if (rc || n > sizeof(text))
 		return rc ? rc : pickle_skip(p, n);
 	for (uint64_t i = 0; i < n && rc == 0; i++)
@@ -222,7 +234,7 @@ static int pickle_read_operand(struct rsh_pickle *p,
 	case INTEGER_2:
 		return pickle_read_integer(p, 2, out);
 	case INTEGER_4:
-		return pickle_read_integer(p, 4, out);
+		return pickle_read_signed(p, 4, out);
 	case COUNTED_1:
 		return pickle_skip_counted(p, 1);
 	case COUNTED_4:
@@ -241,7 +253,10 @@ static int pickle_read_operand(struct rsh_pickle *p,
 		return pickle_read_line(p, &out->hash);
 	case LINES_2:
 		rc = pickle_read_line(p, &out->hash);
-		return rc ? rc : pickle_read_line(p, &out->hash);
+		if (rc == 0)
+			rc = pickle_read_line(p, &out->hash);
+		out->n_text = p->at - out->at - 1;
+		return rc;
 	case UNKNOWN:
 		break;
 	}
@@ -262,9 +277,21 @@ int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out)
 	i = &instructions[byte];
 	*out = (struct rsh_pickle_step){
 		.instruction = byte, .pops = i->pops, .pushes = i->pushes,
-		.memo = i->memo,
+		.memo = i->memo, .at = p->at - 1,
 	};
 	return pickle_read_operand(p, i->operand, out);
+}
+
+int rsh_pickle_text(struct rsh_pickle *p, const struct rsh_pickle_step *s,
+		    char *to)
+{
+	const uint64_t from = p->at - s->n_text;
+
+	if (from < p->window_at || p->at > p->window_at + p->n_window)
+		return rsh_bytes_read(p->src, to, (size_t)s->n_text, from,
+				      p->err);
+	memcpy(to, p->window + (from - p->window_at), (size_t)s->n_text);
+	return 0;
 }
 
 int rsh_pickle_skip(struct rsh_pickle *p)

@@ -43,8 +43,12 @@ struct rsh_pickle_step {
 	uint8_t memo; /* enum rsh_pickle_memo */
 	bool is_number;
 	bool is_text;
-	uint64_t number; /* the value, or the place in the memo */
+	uint64_t number; /* the value, also if negative, or the place in the
+			  * memo */
 	uint64_t hash;   /* of the text, or of GLOBAL's name */
+	uint64_t at;     /* of the instruction */
+	uint64_t n_text; /* so many bytes at its end are a text of any length,
+			  * or the two lines of GLOBAL */
 };
 
 /* This is a place in the file, from which instructions are read. */
@@ -61,6 +65,9 @@ struct rsh_pickle {
 /* Reads the next instruction.  Returns 0, -EBADMSG where there is none, or what
  * pread_fn gave, with a sentence. */
 int rsh_pickle_next(struct rsh_pickle *p, struct rsh_pickle_step *out);
+/* Copies the text of the step that was read last. */
+int rsh_pickle_text(struct rsh_pickle *p, const struct rsh_pickle_step *s,
+		    char *to);
 /* Moves behind the end of a pickle. */
 int rsh_pickle_skip(struct rsh_pickle *p);
 /* Returns the hash that a step has for this text. */

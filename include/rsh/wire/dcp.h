@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/dcp.h - distributed checkpoints of PyTorch (torch.distributed.checkpoint,
- * 2.4 to 2.15, Megatron-Core's torch_dist among them) and of HyperParallel: what
- * ".metadata" says, and where the elements of an item lie.
+/* wire/dcp.h - distributed checkpoints of PyTorch
+ * (torch.distributed.checkpoint, 2.4 to 2.15, Megatron-Core's torch_dist among
+ * them) and of HyperParallel: what ".metadata" says, and where the elements of
+ * an item lie.
  *
  * ".metadata" is a pickle.  Nothing is ever called or imported: a class is a
  * name, what is made of it is a record of its arguments and state, and what is
@@ -19,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/util/arena.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
 
@@ -27,8 +29,9 @@
 /* The length of an item that has to be looked up by name in its file. */
 #define RSH_DCP_BY_NAME UINT64_MAX
 
+/* A chunk has as many offsets and sizes as its tensor has dimensions. */
 struct rsh_dcp_chunk {
-	struct rsh_box box;
+	const uint64_t *from, *size;
 	uint32_t file;    /* number of its file; RSH_DCP_NO_FILE: storage_data
 			   * does not have it */
 	uint64_t offset;  /* of the item in the file */
@@ -37,6 +40,8 @@ struct rsh_dcp_chunk {
 
 struct rsh_dcp_tensor {
 	const char *name;
+	/* RSH_DTYPE_UNKNOWN is a type of torch that is not known here: such a
+	 * tensor can be listed and left out, not shown. */
 	enum rsh_dtype dtype;
 	uint32_t n_dims;
 	const uint64_t *dims;
@@ -44,10 +49,10 @@ struct rsh_dcp_tensor {
 	const struct rsh_dcp_chunk *chunks; /* in the order of the file */
 };
 
-/* A value that is no tensor. */
+/* A value that is no tensor; of several copies the first. */
 struct rsh_dcp_value {
 	const char *name;
-	uint32_t file;
+	uint32_t file; /* or RSH_DCP_NO_FILE */
 	uint64_t offset, length;
 };
 
@@ -58,23 +63,27 @@ struct rsh_dcp {
 	uint32_t n_tensors;
 	const struct rsh_dcp_tensor *tensors; /* ascending by name */
 	uint32_t n_values;
-	const struct rsh_dcp_value *values;
-	void *arena_;
+	const struct rsh_dcp_value *values; /* ascending by name */
+	struct rsh_arena arena_;
 };
 
 /* Reads a .metadata or one of several per-rank ones (__R.metadata,
- * .rankR_metadata).  0 and *out, -ENOMEM, what pread_fn gave, or -EBADMSG with a
- * sentence that names path, tensor and offset: no pickle, one that needs what is
- * not known, boxes that leave the tensor or share elements in part, a path that
- * leaves the directory; -ENOTSUP: items that are compressed or encrypted. */
+ * .rankR_metadata).  Returns 0 and *out, -ENOMEM, what pread_fn gave, or
+ * -EBADMSG with a sentence that names path, tensor and offset: no pickle, one
+ * that needs what is not known, boxes that leave the tensor, a path that leaves
+ * the directory; -ENOTSUP: items that are compressed or encrypted.  Whether boxes share
+ * elements in part is left to rsh_cut_of_boxes(): copies of a chunk have equal
+ * ones, and of chunks without elements several may stand at one place. */
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 		  struct rsh_error *err);
 /* Joins what the ranks of one save wrote, each by itself: the union of their
  * chunks.  -EBADMSG: they contradict each other.  The parts stay the
  * caller's. */
-int rsh_dcp_join(const struct rsh_dcp *const *parts, uint32_t n, const char *path,
-		 struct rsh_dcp **out, struct rsh_error *err);
+int rsh_dcp_join(const struct rsh_dcp *const *parts, uint32_t n,
+		 const char *path, struct rsh_dcp **out, struct rsh_error *err);
 void rsh_dcp_free(struct rsh_dcp *d);
+void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
+		 struct rsh_box *out);
 
 /* This is what an item of PyTorch says of itself. */
 struct rsh_dcp_item {

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/dcp_item.c finds out where the elements of an item lie and in which
+ * order.
+ *
+ * An item is an archive of torch.save(): a directory at its end, data.pkl at
+ * its beginning, and the elements between them. */
+#include "config.h"
+
+#include "rsh/wire/dcp.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes_i.h"
+#include "dcp_dtype_i.h"
+#include "pickle_values_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "zip_i.h"
+
+/* So much is read at once at either end of an item, which is all that is
+ * needed of those that torch writes. */
+#define END_BYTES 4096
+/* The data.pkl of a tensor is not larger. */
+#define OBJECT_MAX ((uint64_t)1024 * 1024)
+#define NAME_SUFFIX_MAX 64
+#define ITEM_PATH_MAX 1024
+
+/* An item as if it were a file of its own, both of whose ends have been
+ * read. */
+struct item_view {
+	const struct rsh_byte_source *file;
+	uint64_t base, size;
+	size_t n; /* bytes of each end */
+	uint8_t head[END_BYTES], tail[END_BYTES];
+};
+
+/* This is what data.pkl says. */
+struct item_tensor {
+	enum rsh_dtype dtype;
+	bool in_bytes; /* what the storage counts */
+	uint64_t n_stored;
+	const char *key; /* the name of the storage */
+	const struct rsh_pickle_value *from, *sizes, *strides;
+};
+
+struct item_reader {
+	struct rsh_byte_source src; /* of the view */
+	struct rsh_error *err;
+	struct rsh_arena values;
+	struct item_view view;
+	struct rsh_pickle pickle;
+	uint8_t room[RSH_ZIP_ROOM + RSH_ZIP_ROOM / 2];
+	struct rsh_zip_directory directory;
+};
+
+static int item_bad(const struct item_reader *r, uint64_t at, const char *what)
+{
+	return rsh_bytes_damaged(&r->src, at, what, r->err);
+}
+
+/* ---- the item as a file ---- */
+
+static ssize_t item_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct item_view *v = ctx;
+	const uint64_t tail_at = v->size - v->n;
+
+	if (offset <= v->n && len <= v->n - offset) {
+		memcpy(buf, v->head + offset, len);
+		return (ssize_t)len;
+	}
+	if (offset >= tail_at && offset <= v->size && len <= v->size - offset) {
+		memcpy(buf, v->tail + (offset - tail_at), len);
+		return (ssize_t)len;
+	}
+	return v->file->pread_fn(v->file->ctx, buf, len, v->base + offset);
+}
+
+static int item_open(struct item_reader *r, const struct rsh_byte_source *file,
+		     uint64_t offset, uint64_t length)
+{
+	struct item_view *v = &r->view;
+	int rc;
+
+	if (offset > file->size || length > file->size - offset)
+		return rsh_error_set(r->err, EBADMSG, "%s: truncated: an item "
+				     "of %" PRIu64 " bytes at offset %" PRIu64
+				     " of a file of %" PRIu64, file->path,
+				     length, offset, file->size);
+	v->file = file;
+	v->base = offset;
+	v->size = length;
+	v->n = (size_t)rsh_min_u64(length, END_BYTES);
+	rc = rsh_bytes_read(file, v->tail, v->n, offset + length - v->n,
+			    r->err);
+	if (rc == 0 && v->n == length)
+		memcpy(v->head, v->tail, v->n);
+	else if (rc == 0)
+		rc = rsh_bytes_read(file, v->head, v->n, offset, r->err);
+	return rc;
+}
+
+/* ---- entries ---- */
+
+/* Finds the entry "<root>/<suffix>", whose name has n bytes before the suffix;
+ * e->at is 0 if there is none. */
+static int item_find(struct item_reader *r, const char *root, size_t n,
+		     const char *suffix, struct rsh_zip_entry *e)
+{
+	const size_t n_suffix = strlen(suffix);
+	uint64_t at = r->directory.offset;
+
+	for (uint64_t i = 0; i < r->directory.n_entries; i++) {
+		int rc = rsh_zip_read_entry(&r->src, &r->directory, at, r->room,
+					    e, r->err);
+
+		if (rc)
+			return rc;
+		if (root ? e->n_name == n + n_suffix &&
+			   memcmp(e->name, root, n) == 0 &&
+			   memcmp(e->name + n, suffix, n_suffix) == 0 :
+			   rsh_zip_is_torch_object(e))
+			return 0;
+		at = rsh_zip_next_entry(e);
+	}
+	*e = (struct rsh_zip_entry){ .at = 0 };
+	return 0;
+}
+
+/* Tells where the content of an entry begins, which must be stored as it is. */
+static int item_locate(struct item_reader *r, const struct rsh_zip_entry *e,
+		       uint64_t *content)
+{
+	if (e->method != RSH_ZIP_STORED)
+		return item_bad(r, e->at, "an item that is compressed");
+	return rsh_zip_read_local(&r->src, &r->directory, e,
+				  r->room + RSH_ZIP_ROOM, content, r->err);
+}
+
+static int item_check_order(struct item_reader *r, const char *root, size_t n)
+{
+	static const char little[] = { 'l', 'i', 't', 't', 'l', 'e' };
+	char found[sizeof(little)] = { 0 };
+	struct rsh_zip_entry e;
+	uint64_t at;
+	int rc = item_find(r, root, n, "byteorder", &e);
+
+	/* Older releases did not write any. */
+	if (rc || e.at == 0)
+		return rc;
+	rc = item_locate(r, &e, &at);
+	if (rc == 0 && e.content_bytes == sizeof(found))
+		rc = rsh_bytes_read(&r->src, found, sizeof(found), at, r->err);
+	if (rc)
+		return rc;
+	return memcmp(found, little, sizeof(little)) == 0 ? 0 :
+	       item_bad(r, e.at, "elements that are not little-endian");
+}
+
+/* ---- data.pkl ---- */
+
+static bool item_number(const struct rsh_pickle_value *v, uint64_t *out)
+{
+	*out = (uint64_t)v->number;
+	return v->kind == RSH_PV_NUMBER && v->number >= 0;
+}
+
+/* Takes ("storage", class, key, location, number of elements). */
+static bool item_take_storage(const struct rsh_pickle_value *v,
+			      struct item_tensor *t)
+{
+	const struct rsh_pickle_value *id;
+
+	if (v->kind != RSH_PV_OBJECT || v->object->class ||
+	    v->object->args.kind != RSH_PV_TUPLE || v->object->args.n < 5)
+		return false;
+	id = v->object->args.items;
+	if (!rsh_pickle_is_text(&id[0], "storage") ||
+	    id[2].kind != RSH_PV_TEXT || id[2].n >= NAME_SUFFIX_MAX - 8)
+		return false;
+	t->key = id[2].text;
+	t->in_bytes = rsh_pickle_is_class(&id[1], "torch.storage",
+					  "UntypedStorage");
+	t->dtype = rsh_dcp_storage_dtype(&id[1]);
+	return item_number(&id[4], &t->n_stored);
+}
+
+/* Tells whether a tensor is marked as the conjugate or the negative of its
+ * elements. */
+static bool item_is_marked(const struct rsh_pickle_value *args, uint32_t i)
+{
+	if (i >= args->n || args->items[i].kind == RSH_PV_NONE)
+		return false;
+	return args->items[i].kind != RSH_PV_DICT || args->items[i].list->n > 0;
+}
+
+/* Takes what the functions of torch._utils that build tensors are given. */
+static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
+{
+	const struct rsh_pickle_value *args;
+	struct rsh_pickle_value class = { .kind = RSH_PV_CLASS };
+	bool typed;
+
+	if (v->kind != RSH_PV_OBJECT || !v->object->class)
+		return false;
+	args = &v->object->args;
+	class.class = v->object->class;
+	typed = rsh_pickle_is_class(&class, "torch._utils",
+				    "_rebuild_tensor_v3");
+	if (!typed && !rsh_pickle_is_class(&class, "torch._utils",
+					   "_rebuild_tensor_v2"))
+		return false;
+	if (args->kind != RSH_PV_TUPLE || args->n < (typed ? 7 : 6) ||
+	    !item_take_storage(&args->items[0], t) ||
+	    item_is_marked(args, typed ? 7 : 6))
+		return false;
+	if (typed)
+		t->dtype = rsh_dcp_dtype(&args->items[6]);
+	t->from = &args->items[1];
+	t->sizes = &args->items[2];
+	t->strides = &args->items[3];
+	return t->dtype != RSH_DTYPE_UNKNOWN &&
+	       t->sizes->kind == RSH_PV_TUPLE &&
+	       t->strides->kind == RSH_PV_TUPLE &&
+	       t->sizes->n == t->strides->n && t->sizes->n <= RSH_MAX_DIMS;
+}
+
+static int item_read_object(struct item_reader *r,
+			    const struct rsh_zip_entry *e,
+			    struct item_tensor *t)
+{
+	struct rsh_byte_source within = r->src;
+	struct rsh_pickle_value v;
+	int rc = item_locate(r, e, &r->pickle.at);
+
+	if (rc)
+		return rc;
+	if (e->content_bytes > OBJECT_MAX)
+		return item_bad(r, e->at, "a data.pkl too large for a tensor");
+	within.size = r->pickle.at + e->content_bytes;
+	r->pickle.src = &within;
+	r->pickle.err = r->err;
+	rc = rsh_pickle_values(&r->pickle, true, &r->values, &v);
+	if (rc == 0 && !item_take(&v, t))
+		rc = item_bad(r, e->at, "no tensor that is known here");
+	return rc;
+}
+
+/* ---- sizes and order ---- */
+
+/* Brings the dimensions into the order in which their elements lie.  Where
+ * there is but one index a stride says nothing; these come first. */
+static void item_sort(struct rsh_dcp_item *out, const uint64_t *strides)
+{
+	for (uint32_t n = 0; n < out->n_dims; n++) {
+		uint32_t i = n;
+
+		for (; i > 0; i--) {
+			const uint8_t before = out->order[i - 1];
+
+			if (out->dims[before] == 1 ||
+			    (out->dims[n] != 1 &&
+			     strides[before] >= strides[n]))
+				break;
+			out->order[i] = before;
+		}
+		out->order[i] = (uint8_t)n;
+	}
+}
+
+/* Tells whether the elements fill a stretch when the dimensions stand in
+ * out->order. */
+static bool item_is_dense(const struct rsh_dcp_item *out,
+			  const uint64_t *strides)
+{
+	uint64_t next = 1;
+
+	for (uint32_t i = out->n_dims; i-- > 0;) {
+		const uint8_t d = out->order[i];
+
+		if (out->dims[d] != 1 && strides[d] != next)
+			return false;
+		next *= out->dims[d];
+	}
+	return true;
+}
+
+static void item_order_rows(struct rsh_dcp_item *out)
+{
+	for (uint32_t d = 0; d < out->n_dims; d++)
+		out->order[d] = (uint8_t)d;
+}
+
+static int item_take_sizes(struct item_reader *r, const struct item_tensor *t,
+			   uint64_t at, struct rsh_dcp_item *out)
+{
+	uint64_t strides[RSH_MAX_DIMS], from, elements = 1, reach = 1;
+
+	out->dtype = t->dtype;
+	out->n_dims = t->sizes->n;
+	for (uint32_t d = 0; d < out->n_dims; d++) {
+		if (!item_number(&t->sizes->items[d], &out->dims[d]) ||
+		    !item_number(&t->strides->items[d], &strides[d]) ||
+		    !rsh_mul_u64(reach, rsh_max_u64(out->dims[d], 1), &reach) ||
+		    reach > INT64_MAX / RSH_DCP_ELEMENT_MAX)
+			return item_bad(r, at, "a tensor without sizes and "
+					"strides");
+		elements *= out->dims[d];
+	}
+	out->bytes = elements * rsh_dtype_size(out->dtype);
+	if (t->n_stored != (t->in_bytes ? out->bytes : elements) ||
+	    !item_number(t->from, &from) || from != 0)
+		return item_bad(r, at, "a tensor that is not all of what is "
+				"stored");
+	item_order_rows(out);
+	if (elements == 0 || item_is_dense(out, strides))
+		return 0;
+	item_sort(out, strides);
+	return item_is_dense(out, strides) ? 0 :
+	       item_bad(r, at, "elements that do not lie dense");
+}
+
+/* ---- all of it ---- */
+
+static int item_find_elements(struct item_reader *r, const char *root, size_t n,
+			      const char *key, struct rsh_dcp_item *out)
+{
+	char suffix[NAME_SUFFIX_MAX];
+	struct rsh_zip_entry e;
+	int rc;
+
+	snprintf(suffix, sizeof(suffix), "data/%s", key);
+	rc = item_find(r, root, n, suffix, &e);
+	if (rc)
+		return rc;
+	if (e.at == 0)
+		return item_bad(r, r->directory.offset, "no elements of the "
+				"tensor");
+	rc = item_locate(r, &e, &out->offset);
+	if (rc)
+		return rc;
+	if (e.content_bytes != out->bytes)
+		return item_bad(r, e.at, "elements of another size than the "
+				"tensor has");
+	out->offset += r->view.base;
+	out->crc = e.crc;
+	return 0;
+}
+
+static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
+{
+	struct rsh_zip_entry e = { .at = 0 };
+	struct item_tensor t = { .key = NULL };
+	const char *root;
+	size_t n;
+	int rc = rsh_zip_read_directory(&r->src, &r->directory, r->err);
+
+	if (rc == 0)
+		rc = item_find(r, NULL, 0, "", &e);
+	if (rc)
+		return rc;
+	if (e.at == 0)
+		return item_bad(r, r->directory.offset, "a zip archive without "
+				"data.pkl");
+	/* All names begin as that of data.pkl does. */
+	n = e.n_name - strlen("data.pkl");
+	root = rsh_arena_strndup(&r->values, (const char *)e.name, n);
+	if (!root)
+		return rsh_error_nomem(r->err);
+	rc = item_read_object(r, &e, &t);
+	if (rc == 0)
+		rc = item_check_order(r, root, n);
+	if (rc == 0)
+		rc = item_take_sizes(r, &t, e.at, out);
+	return rc ? rc : item_find_elements(r, root, n, t.key, out);
+}
+
+int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
+		      uint64_t length, struct rsh_dcp_item *out,
+		      struct rsh_error *err)
+{
+	cleanup_free struct item_reader *r = malloc(sizeof(*r));
+	char path[ITEM_PATH_MAX];
+	int rc;
+
+	if (!r)
+		return rsh_error_nomem(err);
+	snprintf(path, sizeof(path), "%s, item at %" PRIu64, file->path,
+		 offset);
+	r->src = (struct rsh_byte_source){ item_pread, &r->view, length, path };
+	r->err = err;
+	r->values = (struct rsh_arena){ 0 };
+	r->pickle.window_at = r->pickle.n_window = 0;
+	r->directory = (struct rsh_zip_directory){ 0 };
+	*out = (struct rsh_dcp_item){ 0 };
+	rc = item_open(r, file, offset, length);
+	if (rc == 0)
+		rc = item_read(r, out);
+	rsh_arena_clear(&r->values);
+	return rc;
+}

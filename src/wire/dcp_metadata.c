@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/dcp_metadata.c reads a ".metadata": tensors and their chunks out of the
+ * values that the pickle builds.
+ *
+ * These may share what they like, in a file that somebody made for the purpose.
+ * So no way through them is longer than a few steps, names and lists of
+ * attributes are short, and there are no more chunks than the file has room
+ * for. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes_i.h"
+#include "dcp_dtype_i.h"
+#include "pickle_values_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+#define NAME_MAX_BYTES 4096
+#define ATTRIBUTES_MAX 64
+/* A chunk takes at least so many bytes of a pickle. */
+#define CHUNK_LEAST_BYTES 8
+
+int rsh_dcp_bad(const struct rsh_dcp_reader *r, const char *what)
+{
+	if (!r->name)
+		return rsh_bytes_damaged(r->src, r->at, what, r->err);
+	return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %" PRIu64
+			     ": \"%s\": %s", r->src->path, r->at, r->name,
+			     what);
+}
+
+/* ---- values ---- */
+
+bool rsh_dcp_is_made_of(const struct rsh_pickle_value *v, const char *class)
+{
+	static const char torch[] = "torch.distributed.";
+	static const char hyper[] = "hyper_parallel.core.";
+	const struct rsh_pickle_class *c =
+		v->kind == RSH_PV_OBJECT ? v->object->class : NULL;
+
+	return c && strcmp(c->name, class) == 0 &&
+	       (strncmp(c->module, torch, sizeof(torch) - 1) == 0 ||
+		strncmp(c->module, hyper, sizeof(hyper) - 1) == 0);
+}
+
+int rsh_dcp_expect(struct rsh_dcp_reader *r, const struct rsh_pickle_value *v,
+		      const char *class)
+{
+	const struct rsh_pickle_value *state;
+
+	if (!rsh_dcp_is_made_of(v, class))
+		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
+				     PRIu64 ": something else than a %s",
+				     r->src->path, r->at, class);
+	r->at = v->object->at;
+	state = &v->object->state;
+	return state->kind == RSH_PV_DICT &&
+	       state->list->n > 2 * ATTRIBUTES_MAX ?
+		       rsh_dcp_bad(r, "an object with too many attributes") : 0;
+}
+
+const struct rsh_pickle_value *
+rsh_dcp_attribute(const struct rsh_pickle_value *v, const char *name)
+{
+	static const struct rsh_pickle_value none = { .kind = RSH_PV_NONE };
+	const struct rsh_pickle_value *found =
+		rsh_pickle_find(&v->object->state, name);
+
+	return found ? found : &none;
+}
+
+int rsh_dcp_name(const struct rsh_dcp_reader *r,
+		    const struct rsh_pickle_value *v, const char **out)
+{
+	if (v->kind != RSH_PV_TEXT || v->n == 0 || v->n > NAME_MAX_BYTES ||
+	    memchr(v->text, '\0', v->n))
+		return rsh_dcp_bad(r, "a name that is none");
+	*out = v->text;
+	return 0;
+}
+
+int rsh_dcp_numbers(const struct rsh_dcp_reader *r,
+		       const struct rsh_pickle_value *v, uint32_t n_dims,
+		       uint64_t *out)
+{
+	if (v->kind != RSH_PV_TUPLE || v->n != n_dims)
+		return rsh_dcp_bad(r, "a box whose numbers are not one for "
+				   "each dimension");
+	for (uint32_t d = 0; d < n_dims; d++) {
+		if (v->items[d].kind != RSH_PV_NUMBER || v->items[d].number < 0)
+			return rsh_dcp_bad(r, "a size or an offset that is no "
+					   "number from 0 on");
+		out[d] = (uint64_t)v->items[d].number;
+	}
+	return 0;
+}
+
+/* ---- state_dict_metadata ---- */
+
+/* Checks whether a box lies within its tensor. */
+static bool dcp_is_inside(const struct rsh_dcp_tensor *t, const uint64_t *from,
+			  const uint64_t *size)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (from[d] > t->dims[d] || size[d] > t->dims[d] - from[d])
+			return false;
+	return true;
+}
+
+static int dcp_read_chunk(struct rsh_dcp_reader *r,
+			  const struct rsh_pickle_value *v,
+			  const struct rsh_dcp_tensor *t, uint32_t index,
+			  struct rsh_dcp_chunk *out)
+{
+	uint64_t *from = rsh_arena_array(&r->d->arena_, uint64_t,
+					 2 * (size_t)t->n_dims);
+	const struct rsh_pickle_value *offsets;
+	const struct rsh_dcp_entry *e;
+	int rc = from ? rsh_dcp_expect(r, v, "ChunkStorageMetadata") :
+			rsh_error_nomem(r->err);
+
+	if (rc)
+		return rc;
+	offsets = rsh_dcp_attribute(v, "offsets");
+	rc = rsh_dcp_numbers(r, offsets, t->n_dims, from);
+	if (rc == 0)
+		rc = rsh_dcp_numbers(r, rsh_dcp_attribute(v, "sizes"),
+				     t->n_dims, from + t->n_dims);
+	if (rc == 0 && !dcp_is_inside(t, from, from + t->n_dims))
+		rc = rsh_dcp_bad(r, "a chunk that leaves the tensor");
+	if (rc)
+		return rc;
+	e = rsh_dcp_entry_find(r, &(struct rsh_dcp_entry){
+		.name = t->name, .from = offsets->items, .n_dims = t->n_dims,
+		.index = index,
+	});
+	*out = (struct rsh_dcp_chunk){
+		.from = from, .size = from + t->n_dims,
+		.file = e ? e->file : RSH_DCP_NO_FILE,
+		.offset = e ? e->offset : 0, .length = e ? e->length : 0,
+	};
+	return 0;
+}
+
+static int dcp_read_chunks(struct rsh_dcp_reader *r,
+			   const struct rsh_pickle_value *v,
+			   struct rsh_dcp_tensor *t)
+{
+	struct rsh_dcp_chunk *chunks;
+	int rc = 0;
+
+	if (v->kind != RSH_PV_LIST)
+		return rsh_dcp_bad(r, "a tensor without a list of chunks");
+	r->n_chunks += v->list->n;
+	if (r->n_chunks > r->src->size / CHUNK_LEAST_BYTES)
+		return rsh_dcp_bad(r, "more chunks than the file has room for");
+	chunks = rsh_arena_array(&r->d->arena_, struct rsh_dcp_chunk,
+				 v->list->n);
+	if (!chunks)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < v->list->n && rc == 0; i++)
+		rc = dcp_read_chunk(r, &v->list->values[i], t, i, &chunks[i]);
+	t->n_chunks = v->list->n;
+	t->chunks = chunks;
+	return rc;
+}
+
+/* Takes the type out of the properties: torch's are a tuple that begins with a
+ * class, HyperParallel's have its name. */
+static enum rsh_dtype dcp_dtype(const struct rsh_pickle_value *properties)
+{
+	const struct rsh_pickle_value *state, *dtype;
+
+	if (!rsh_dcp_is_made_of(properties, "TensorProperties"))
+		return RSH_DTYPE_UNKNOWN;
+	state = &properties->object->state;
+	if (state->kind == RSH_PV_TUPLE)
+		return state->n > 0 ? rsh_dcp_dtype(&state->items[0]) :
+				      RSH_DTYPE_UNKNOWN;
+	dtype = rsh_pickle_find(state, "dtype");
+	return dtype ? rsh_dcp_dtype(dtype) : RSH_DTYPE_UNKNOWN;
+}
+
+/* Checks whether the bytes of a tensor can be counted, also of one that is
+ * empty: others multiply some of the sizes. */
+static bool dcp_is_countable(const struct rsh_dcp_tensor *t)
+{
+	uint64_t n = RSH_DCP_ELEMENT_MAX;
+
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (t->dims[d] > INT64_MAX ||
+		    !rsh_mul_u64(n, t->dims[d] ? t->dims[d] : 1, &n) ||
+		    n > INT64_MAX)
+			return false;
+	return true;
+}
+
+static int dcp_read_tensor(struct rsh_dcp_reader *r,
+			   const struct rsh_pickle_value *v,
+			   struct rsh_dcp_tensor *t)
+{
+	const struct rsh_pickle_value *size, *properties;
+	uint64_t *dims;
+	int rc = rsh_dcp_expect(r, v, "TensorStorageMetadata");
+
+	if (rc)
+		return rc;
+	size = rsh_dcp_attribute(v, "size");
+	if (size->kind != RSH_PV_TUPLE || size->n > RSH_MAX_DIMS)
+		return rsh_dcp_bad(r, "a tensor without a size");
+	dims = rsh_arena_array(&r->d->arena_, uint64_t, size->n);
+	if (!dims)
+		return rsh_error_nomem(r->err);
+	rc = rsh_dcp_numbers(r, size, size->n, dims);
+	if (rc)
+		return rc;
+	t->n_dims = size->n;
+	t->dims = dims;
+	if (!dcp_is_countable(t))
+		return rsh_dcp_bad(r, "a tensor whose bytes cannot be counted");
+	properties = rsh_dcp_attribute(v, "properties");
+	t->dtype = dcp_dtype(properties);
+	return dcp_read_chunks(r, rsh_dcp_attribute(v, "chunks"), t);
+}
+
+static void dcp_read_value(const struct rsh_dcp_reader *r,
+			   struct rsh_dcp_value *v)
+{
+	const struct rsh_dcp_entry key = {
+		.name = v->name, .index = RSH_DCP_NO_INDEX,
+	};
+	const struct rsh_dcp_entry *e = rsh_dcp_entry_find(r, &key);
+
+	v->file = e ? e->file : RSH_DCP_NO_FILE;
+	v->offset = e ? e->offset : 0;
+	v->length = e ? e->length : 0;
+}
+
+/* Reads what state_dict_metadata says of a name. */
+static int dcp_read_named(struct rsh_dcp_reader *r,
+			  const struct rsh_pickle_value *v,
+			  struct rsh_dcp_tensor *tensors,
+			  struct rsh_dcp_value *values)
+{
+	const char *name = NULL;
+	int rc = rsh_dcp_name(r, &v[0], &name);
+
+	if (rc)
+		return rc;
+	name = rsh_arena_strndup(&r->d->arena_, name, v[0].n);
+	if (!name)
+		return rsh_error_nomem(r->err);
+	r->name = name;
+	if (rsh_dcp_is_made_of(&v[1], "BytesStorageMetadata")) {
+		values += r->d->n_values++;
+		values->name = name;
+		dcp_read_value(r, values);
+	} else {
+		tensors += r->d->n_tensors++;
+		tensors->name = name;
+		rc = dcp_read_tensor(r, &v[1], tensors);
+	}
+	r->name = NULL;
+	return rc;
+}
+
+static int dcp_check_names(struct rsh_dcp_reader *r)
+{
+	const struct rsh_dcp_tensor *t = r->d->tensors;
+	const struct rsh_dcp_value *v = r->d->values;
+
+	for (uint32_t i = 1; i < r->d->n_tensors; i++)
+		if (strcmp(t[i - 1].name, t[i].name) == 0)
+			r->name = t[i].name;
+	for (uint32_t i = 1; i < r->d->n_values; i++)
+		if (strcmp(v[i - 1].name, v[i].name) == 0)
+			r->name = v[i].name;
+	return r->name ? rsh_dcp_bad(r, "it is there twice") : 0;
+}
+
+static int dcp_read_all(struct rsh_dcp_reader *r,
+			const struct rsh_pickle_value *v)
+{
+	struct rsh_dcp_tensor *tensors;
+	struct rsh_dcp_value *values;
+	int rc = 0;
+
+	if (v->kind != RSH_PV_DICT)
+		return rsh_dcp_bad(r, "a Metadata without state_dict_metadata");
+	tensors = rsh_arena_array(&r->d->arena_, struct rsh_dcp_tensor,
+				  v->list->n / 2);
+	values = rsh_arena_array(&r->d->arena_, struct rsh_dcp_value,
+				 v->list->n / 2);
+	if (!tensors || !values)
+		return rsh_error_nomem(r->err);
+	for (uint32_t i = 0; i < v->list->n && rc == 0; i += 2)
+		rc = dcp_read_named(r, &v->list->values[i], tensors, values);
+	if (rc)
+		return rc;
+	qsort(tensors, r->d->n_tensors, sizeof(*tensors),
+	      rsh_dcp_tensor_by_name);
+	qsort(values, r->d->n_values, sizeof(*values), rsh_dcp_value_by_name);
+	r->d->tensors = tensors;
+	r->d->values = values;
+	return dcp_check_names(r);
+}
+
+/* ---- the file ---- */
+
+static int dcp_read_metadata(struct rsh_dcp_reader *r)
+{
+	cleanup_free struct rsh_pickle *p = calloc(1, sizeof(*p));
+	struct rsh_pickle_value root;
+	int rc;
+
+	if (!p)
+		return rsh_error_nomem(r->err);
+	p->src = r->src;
+	p->err = r->err;
+	rc = rsh_pickle_values(p, false, &r->values, &root);
+	if (rc == 0)
+		rc = rsh_dcp_expect(r, &root, "Metadata");
+	if (rc)
+		return rc;
+	r->d->by_name = root.object->class->module[0] == 'h';
+	rc = rsh_dcp_read_entries(r, rsh_dcp_attribute(&root, "storage_data"));
+	if (rc)
+		return rc;
+	r->at = root.object->at;
+	return dcp_read_all(r, rsh_dcp_attribute(&root, "state_dict_metadata"));
+}
+
+int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
+		  struct rsh_error *err)
+{
+	struct rsh_dcp_reader r = { .src = src, .err = err };
+	int rc;
+
+	*out = NULL;
+	r.d = calloc(1, sizeof(*r.d));
+	if (!r.d)
+		return rsh_error_nomem(err);
+	rc = dcp_read_metadata(&r);
+	rsh_arena_clear(&r.values);
+	rsh_dcp_files_clear(&r.files);
+	free(r.entries);
+	if (rc)
+		rsh_dcp_free(r.d);
+	else
+		*out = r.d;
+	return rc;
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/pickle_values.c runs a pickle and builds plain values only. */
+#include "config.h"
+
+#include "pickle_values_i.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes_i.h"
+#include "rsh/util/mem.h"
+
+#define PROTO 0x80
+
+struct machine {
+	struct rsh_pickle *p;
+	struct rsh_arena *arena;
+	bool persistent_ids;
+	uint64_t at; /* of the instruction */
+
+	struct rsh_pickle_value *stack;
+	size_t n, cap;
+	size_t *marks; /* how many values lie below each */
+	size_t n_marks, cap_marks;
+	struct rsh_pickle_value *memo;
+	size_t n_memo, cap_memo;
+};
+
+static int machine_bad(const struct machine *m, const char *what)
+{
+	return rsh_bytes_damaged(m->p->src, m->at, what, m->p->err);
+}
+
+/* ---- the stack ---- */
+
+static int machine_push(struct machine *m, struct rsh_pickle_value v)
+{
+	if (rsh_grow(&m->stack, &m->cap, m->n + 1, sizeof(*m->stack)))
+		return rsh_error_nomem(m->p->err);
+	m->stack[m->n++] = v;
+	return 0;
+}
+
+/* Returns how many values lie above the last mark. */
+static size_t machine_above(const struct machine *m)
+{
+	return m->n - (m->n_marks ? m->marks[m->n_marks - 1] : 0);
+}
+
+static int machine_push_kind(struct machine *m, enum rsh_pickle_kind kind,
+			     int64_t number)
+{
+	return machine_push(m, (struct rsh_pickle_value){
+		.kind = (uint8_t)kind, .number = number,
+	});
+}
+
+static int machine_mark(struct machine *m)
+{
+	if (rsh_grow(&m->marks, &m->cap_marks, m->n_marks + 1,
+		     sizeof(*m->marks)))
+		return rsh_error_nomem(m->p->err);
+	m->marks[m->n_marks++] = m->n;
+	return 0;
+}
+
+/* Takes the last mark away; *n is how many values lie above it, which stay. */
+static int machine_unmark(struct machine *m, size_t *n)
+{
+	if (m->n_marks == 0)
+		return machine_bad(m, "a pickle that goes back to a mark that "
+				   "is not there");
+	*n = m->n - m->marks[--m->n_marks];
+	return 0;
+}
+
+/* ---- the memo ---- */
+
+static int machine_put(struct machine *m, uint64_t place)
+{
+	/* Whoever pickles counts upwards. */
+	if (place > m->n_memo)
+		return machine_bad(m, "a pickle whose memo has gaps");
+	if (place == m->n_memo) {
+		if (rsh_grow(&m->memo, &m->cap_memo, m->n_memo + 1,
+			     sizeof(*m->memo)))
+			return rsh_error_nomem(m->p->err);
+		m->n_memo++;
+	}
+	m->memo[place] = m->stack[m->n - 1];
+	return 0;
+}
+
+static int machine_get(struct machine *m, uint64_t place)
+{
+	if (place >= m->n_memo)
+		return machine_bad(m, "a pickle that takes from its memo what "
+				   "is not there");
+	return machine_push(m, m->memo[place]);
+}
+
+/* ---- texts and classes ---- */
+
+static int machine_text(struct machine *m, const struct rsh_pickle_step *s,
+			char **out)
+{
+	*out = rsh_arena_alloc(m->arena, (size_t)s->n_text + 1, 1);
+	return *out ? rsh_pickle_text(m->p, s, *out) :
+		      rsh_error_nomem(m->p->err);
+}
+
+static int machine_push_text(struct machine *m, const struct rsh_pickle_step *s)
+{
+	char *text;
+	int rc = machine_text(m, s, &text);
+
+	return rc ? rc : machine_push(m, (struct rsh_pickle_value){
+		.kind = RSH_PV_TEXT, .n = (uint32_t)s->n_text, .text = text,
+	});
+}
+
+static int machine_push_class(struct machine *m, const char *module,
+			      const char *name)
+{
+	struct rsh_pickle_class *c =
+		rsh_arena_array(m->arena, struct rsh_pickle_class, 1);
+
+	if (!c)
+		return rsh_error_nomem(m->p->err);
+	*c = (struct rsh_pickle_class){ module, name };
+	return machine_push(m, (struct rsh_pickle_value){
+		.kind = RSH_PV_CLASS, .class = c,
+	});
+}
+
+static int machine_global(struct machine *m, const struct rsh_pickle_step *s)
+{
+	char *module, *name;
+	int rc = machine_text(m, s, &module);
+
+	if (rc)
+		return rc;
+	name = memchr(module, '\n', (size_t)s->n_text);
+	*name++ = '\0';
+	name[strcspn(name, "\n")] = '\0';
+	return machine_push_class(m, module, name);
+}
+
+static int machine_stack_global(struct machine *m)
+{
+	const struct rsh_pickle_value *v = &m->stack[m->n - 2];
+
+	if (v[0].kind != RSH_PV_TEXT || v[1].kind != RSH_PV_TEXT)
+		return machine_bad(m, "a class whose name is no text");
+	m->n -= 2;
+	return machine_push_class(m, v[0].text, v[1].text);
+}
+
+/* ---- containers ---- */
+
+/* Makes a tuple of the n values on top. */
+static int machine_tuple(struct machine *m, size_t n)
+{
+	struct rsh_pickle_value *items =
+		rsh_arena_array(m->arena, struct rsh_pickle_value, n);
+
+	if (!items)
+		return rsh_error_nomem(m->p->err);
+	if (n > 0)
+		memcpy(items, m->stack + m->n - n, n * sizeof(*items));
+	m->n -= n;
+	return machine_push(m, (struct rsh_pickle_value){
+		.kind = RSH_PV_TUPLE, .n = (uint32_t)n, .items = items,
+	});
+}
+
+static int machine_push_list(struct machine *m, enum rsh_pickle_kind kind)
+{
+	struct rsh_pickle_list *l =
+		rsh_arena_array(m->arena, struct rsh_pickle_list, 1);
+
+	return l ? machine_push(m, (struct rsh_pickle_value){
+		.kind = (uint8_t)kind, .list = l,
+	}) : rsh_error_nomem(m->p->err);
+}
+
+static int machine_grow_list(struct machine *m, struct rsh_pickle_list *l,
+			     size_t n)
+{
+	const size_t need = (size_t)l->n + n;
+	const size_t cap = need > 2 * (size_t)l->cap ? need :
+						       2 * (size_t)l->cap;
+	struct rsh_pickle_value *values;
+
+	if (need <= l->cap)
+		return 0;
+	values = rsh_arena_array(m->arena, struct rsh_pickle_value, cap);
+	if (!values)
+		return rsh_error_nomem(m->p->err);
+	if (l->n > 0)
+		memcpy(values, l->values, l->n * sizeof(*values));
+	l->values = values;
+	l->cap = (uint32_t)cap;
+	return 0;
+}
+
+/* Moves the n values on top into the list or dictionary below them.  What else
+ * takes values, such as a class made from list, takes them for nothing. */
+static int machine_extend(struct machine *m, enum rsh_pickle_kind kind,
+			  size_t n)
+{
+	const struct rsh_pickle_value *to;
+	int rc;
+
+	if (m->n <= n || (kind == RSH_PV_DICT && n % 2))
+		return machine_bad(m, "a pickle that fills what is not there");
+	to = &m->stack[m->n - n - 1];
+	if (to->kind != kind && to->kind != RSH_PV_OBJECT)
+		return machine_bad(m, "a pickle that fills what is neither "
+				   "list nor dictionary");
+	if (to->kind == kind && n > 0) {
+		rc = machine_grow_list(m, to->list, n);
+		if (rc)
+			return rc;
+		memcpy(to->list->values + to->list->n, m->stack + m->n - n,
+		       n * sizeof(*m->stack));
+		to->list->n += (uint32_t)n;
+	}
+	m->n -= n;
+	return 0;
+}
+
+/* ---- objects ---- */
+
+static int machine_push_object(struct machine *m,
+			       const struct rsh_pickle_class *class,
+			       struct rsh_pickle_value args)
+{
+	struct rsh_pickle_object *o =
+		rsh_arena_array(m->arena, struct rsh_pickle_object, 1);
+
+	if (!o)
+		return rsh_error_nomem(m->p->err);
+	*o = (struct rsh_pickle_object){
+		.at = m->at, .class = class, .args = args,
+		.state.kind = RSH_PV_NONE,
+	};
+	return machine_push(m, (struct rsh_pickle_value){
+		.kind = RSH_PV_OBJECT, .object = o,
+	});
+}
+
+static int machine_make(struct machine *m)
+{
+	const struct rsh_pickle_value class = m->stack[m->n - 2];
+	const struct rsh_pickle_value args = m->stack[m->n - 1];
+
+	if (args.kind != RSH_PV_TUPLE)
+		return machine_bad(m, "a pickle that calls with what is no "
+				   "tuple");
+	m->n -= 2;
+	/* There are two of these for every chunk. */
+	if (rsh_pickle_is_class(&class, "torch", "Size") && args.n == 1 &&
+	    args.items[0].kind == RSH_PV_TUPLE)
+		return machine_push(m, args.items[0]);
+	return machine_push_object(m, class.kind == RSH_PV_CLASS ?
+				   class.class : NULL, args);
+}
+
+static int machine_build(struct machine *m)
+{
+	const struct rsh_pickle_value *v = &m->stack[m->n - 2];
+
+	if (v->kind == RSH_PV_OBJECT)
+		v->object->state = v[1];
+	m->n--;
+	return 0;
+}
+
+static int machine_persistent(struct machine *m)
+{
+	if (!m->persistent_ids)
+		return machine_bad(m, "a persistent id where there are none");
+	m->n--;
+	return machine_push_object(m, NULL, m->stack[m->n]);
+}
+
+/* ---- instructions ---- */
+
+static int machine_refuse(const struct machine *m, uint8_t instruction)
+{
+	char what[80];
+
+	snprintf(what, sizeof(what), "a pickle instruction 0x%02x, which has "
+		 "no place here", instruction);
+	return machine_bad(m, what);
+}
+
+/* Follows an instruction that takes all down to the last mark. */
+static int machine_to_mark(struct machine *m, uint8_t instruction)
+{
+	size_t n = 0;
+	int rc = machine_unmark(m, &n);
+
+	if (rc)
+		return rc;
+	switch (instruction) {
+	case 't':
+		return machine_tuple(m, n);
+	case 'e':
+		return machine_extend(m, RSH_PV_LIST, n);
+	default:
+		return machine_extend(m, RSH_PV_DICT, n);
+	}
+}
+
+static int machine_push_plain(struct machine *m,
+			      const struct rsh_pickle_step *s)
+{
+	switch (s->instruction) {
+	case 'N':
+		return machine_push_kind(m, RSH_PV_NONE, 0);
+	case 0x88: case 0x89: /* NEWTRUE, NEWFALSE */
+		return machine_push_kind(m, RSH_PV_BOOL,
+					 s->instruction == 0x88);
+	case 'J': case 'K': case 'M': case 0x8a: /* LONG1 */
+		return machine_push_kind(m, s->is_number ? RSH_PV_NUMBER :
+							   RSH_PV_OTHER,
+					 (int64_t)s->number);
+	case 'G': case 'B': case 'C':
+		return machine_push_kind(m, RSH_PV_OTHER, 0);
+	case 'X': case 0x8c: case 0x8d:
+		return machine_push_text(m, s);
+	case ']':
+		return machine_push_list(m, RSH_PV_LIST);
+	case '}':
+		return machine_push_list(m, RSH_PV_DICT);
+	case ')':
+		return machine_tuple(m, 0);
+	default:
+		return machine_refuse(m, s->instruction);
+	}
+}
+
+static int machine_combine(struct machine *m, const struct rsh_pickle_step *s)
+{
+	switch (s->instruction) {
+	case 'c':
+		return machine_global(m, s);
+	case RSH_PICKLE_STACK_GLOBAL:
+		return machine_stack_global(m);
+	case 'R': case 0x81: /* NEWOBJ */
+		return machine_make(m);
+	case 'b':
+		return machine_build(m);
+	case 'Q':
+		return machine_persistent(m);
+	case 0x85: case 0x86: case 0x87: /* TUPLE1, TUPLE2, TUPLE3 */
+		return machine_tuple(m, s->instruction - 0x84u);
+	case 'a':
+		return machine_extend(m, RSH_PV_LIST, 1);
+	case 's':
+		return machine_extend(m, RSH_PV_DICT, 2);
+	default:
+		return machine_push_plain(m, s);
+	}
+}
+
+/* Returns how many values an instruction works on.  The stepper counts what is
+ * gone afterwards. */
+static unsigned machine_needs(const struct rsh_pickle_step *s)
+{
+	if (s->pops == RSH_PICKLE_TO_MARK)
+		return 0;
+	return s->pops + (s->instruction == 'b' || s->instruction == 'a' ||
+			  s->instruction == 's');
+}
+
+static int machine_follow(struct machine *m, const struct rsh_pickle_step *s)
+{
+	if (machine_above(m) < machine_needs(s))
+		return machine_bad(m, "a pickle that takes more than there is");
+	switch (s->instruction) {
+	case PROTO: case 0x95: /* FRAME */ case RSH_PICKLE_STOP:
+		return 0;
+	case RSH_PICKLE_MARK:
+		return machine_mark(m);
+	case 'q': case 'r':
+		return machine_put(m, s->number);
+	case 0x94: /* MEMOIZE */
+		return machine_put(m, m->n_memo);
+	case 'h': case 'j':
+		return machine_get(m, s->number);
+	case 't': case 'e': case 'u':
+		return machine_to_mark(m, s->instruction);
+	default:
+		return machine_combine(m, s);
+	}
+}
+
+static int machine_run(struct machine *m, struct rsh_pickle_value *out)
+{
+	struct rsh_pickle_step step = { .instruction = 0 };
+	int rc = 0;
+
+	m->at = m->p->at;
+	/* All counts are below the number of bytes. */
+	if (m->p->src->size >= UINT32_MAX)
+		return machine_bad(m, "a pickle of 4 GiB or more");
+	while (rc == 0 && step.instruction != RSH_PICKLE_STOP) {
+		const bool first = step.instruction == 0;
+
+		rc = rsh_pickle_next(m->p, &step);
+		m->at = step.at;
+		if (rc == 0 && first && step.instruction != PROTO)
+			return machine_bad(m, "no pickle");
+		if (rc == 0)
+			rc = machine_follow(m, &step);
+	}
+	if (rc)
+		return rc;
+	*out = m->stack[m->n - 1];
+	m->at = m->p->at;
+	return m->at == m->p->src->size ? 0 :
+	       machine_bad(m, "the file goes on after its pickle");
+}
+
+int rsh_pickle_values(struct rsh_pickle *p, bool persistent_ids,
+		      struct rsh_arena *arena, struct rsh_pickle_value *out)
+{
+	struct machine m = {
+		.p = p, .arena = arena, .persistent_ids = persistent_ids,
+	};
+	int rc = machine_run(&m, out);
+
+	free(m.stack);
+	free(m.marks);
+	free(m.memo);
+	return rc;
+}
+
+/* ---- what a value is ---- */
+
+bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text)
+{
+	return v->kind == RSH_PV_TEXT && v->n == strlen(text) &&
+	       memcmp(v->text, text, v->n) == 0;
+}
+
+bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
+			 const char *name)
+{
+	return v->kind == RSH_PV_CLASS &&
+	       strcmp(v->class->module, module) == 0 &&
+	       strcmp(v->class->name, name) == 0;
+}
+
+const struct rsh_pickle_value *
+rsh_pickle_find(const struct rsh_pickle_value *v, const char *key)
+{
+	if (v->kind != RSH_PV_DICT)
+		return NULL;
+	for (uint32_t i = v->list->n; i >= 2; i -= 2)
+		if (rsh_pickle_is_text(&v->list->values[i - 2], key))
+			return &v->list->values[i - 1];
+	return NULL;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/pickle_values_i.h - what a pickle says, as plain values; only this room
+ * includes it.
+ *
+ * Classes are names.  What would be made by a call is a record of what would be
+ * called and its arguments, whatever it is.  A value may be in several places,
+ * also in itself: whoever walks goes as deep as he knows the way.
+ *
+ * Values and their containers take memory in proportion to the pickle. */
+#ifndef RSH_WIRE_PICKLE_VALUES_I_H
+#define RSH_WIRE_PICKLE_VALUES_I_H
+
+#include <stddef.h>
+
+#include "pickle_i.h"
+#include "rsh/util/arena.h"
+
+enum rsh_pickle_kind {
+	RSH_PV_OTHER, /* a float, bytes, an integer of more than 64 bits */
+	RSH_PV_NONE,
+	RSH_PV_BOOL,
+	RSH_PV_NUMBER,
+	RSH_PV_TEXT,
+	RSH_PV_TUPLE,
+	RSH_PV_LIST,
+	RSH_PV_DICT,
+	RSH_PV_CLASS,
+	RSH_PV_OBJECT,
+};
+
+struct rsh_pickle_value {
+	uint8_t kind; /* enum rsh_pickle_kind */
+	uint32_t n;   /* bytes of the text, items of the tuple */
+	union {
+		int64_t number;
+		const char *text; /* ends in a NUL; may have others */
+		const struct rsh_pickle_value *items;
+		struct rsh_pickle_list *list;
+		const struct rsh_pickle_class *class;
+		struct rsh_pickle_object *object;
+	};
+};
+
+/* Of a dictionary the values are key, value, key, value, ... */
+struct rsh_pickle_list {
+	struct rsh_pickle_value *values;
+	uint32_t n, cap;
+};
+
+struct rsh_pickle_class {
+	const char *module, *name;
+};
+
+struct rsh_pickle_object {
+	uint64_t at; /* where it is made */
+	/* What was called with which arguments; NULL is what is no class, or a
+	 * persistent id, which is then all of the arguments. */
+	const struct rsh_pickle_class *class;
+	struct rsh_pickle_value args;
+	struct rsh_pickle_value state; /* RSH_PV_NONE: it has none */
+};
+
+/* Reads the pickle from p->at to the end of its source; its values live in the
+ * arena.  Only instructions that torch and HyperParallel write are known.
+ * Returns 0, -ENOMEM, what pread_fn gave, or -EBADMSG, with a sentence. */
+int rsh_pickle_values(struct rsh_pickle *p, bool persistent_ids,
+		      struct rsh_arena *arena, struct rsh_pickle_value *out);
+
+/* Tells whether a value is this text. */
+bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text);
+/* Tells whether a value is this class. */
+bool rsh_pickle_is_class(const struct rsh_pickle_value *v, const char *module,
+			 const char *name);
+/* Returns the value of a key, the last one if there are several; NULL if there
+ * is none, or *v is no dictionary. */
+const struct rsh_pickle_value *
+rsh_pickle_find(const struct rsh_pickle_value *v, const char *key);
+
+#endif
