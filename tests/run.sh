@@ -10,6 +10,8 @@
 # it and skips the tests that compare with it.  RSH_ORACLE_PYTHON in the
 # environment names a Python that has it already; with RSH_HF_PYTHON, one that has
 # transformers and torch, models are loaded by the Hugging Face tools as well.
+# mindformers, of which only the loader of checkpoints runs, is kept there too, or is
+# where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
 # file of the archive; unit and mount tests once more under the address and
@@ -25,6 +27,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 unset MAKEFLAGS MAKELEVEL
 
 MINDSPORE=2.10.0
+MINDFORMERS=2.1.0
 ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
 JOBS=${JOBS:-$(nproc)}
 
@@ -33,6 +36,7 @@ usage()
 	sed -n '3,/^set /s/^# \{0,1\}//p' "$0"
 }
 
+cache=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 oracle=yes
 for word; do
 	case $word in
@@ -71,7 +75,6 @@ need_oracle()
 		export RSH_ORACLE_PYTHON
 		return
 	fi
-	cache=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs
 	venv=$cache/mindspore-$MINDSPORE
 	mkdir -p "$cache"
 	if ! has_mindspore "$venv/bin/python"; then
@@ -88,6 +91,30 @@ need_oracle()
 			die "mindspore $MINDSPORE could not be installed; --no-oracle runs the tests without it"
 	fi
 	export RSH_ORACLE_PYTHON="$venv/bin/python"
+}
+
+# install_mindformers DIRECTORY: its wheel unpacked, without what it requires.
+install_mindformers()
+{
+	say "unpacking mindformers $MINDFORMERS in $1"
+	mkdir -p "$cache"
+	rm -rf "$1.new"
+	"$RSH_ORACLE_PYTHON" -m pip install --no-input --disable-pip-version-check \
+		--no-cache-dir --quiet --no-deps --no-compile --target "$1.new" \
+		"mindformers==$MINDFORMERS" </dev/null &&
+		mv "$1.new" "$1"
+}
+
+# Sets RSH_MINDFORMERS if it can be had.
+need_mindformers()
+{
+	[ -z "${RSH_MINDFORMERS:-}" ] || return 0
+	target=$cache/mindformers-$MINDFORMERS
+	if ! [ -d "$target" ] && ! install_mindformers "$target"; then
+		say "mindformers $MINDFORMERS could not be had"
+		return
+	fi
+	export RSH_MINDFORMERS="$target"
 }
 
 # ---- running ----
@@ -250,9 +277,10 @@ need_packages $packages
 need_fuse
 if [ $oracle = yes ]; then
 	need_oracle
+	need_mindformers
 	say "oracle: $RSH_ORACLE_PYTHON"
 else
-	unset RSH_ORACLE_PYTHON
+	unset RSH_ORACLE_PYTHON RSH_MINDFORMERS
 fi
 mkdir -p "$top/build"
 prepare_source >"$top/build/autoreconf.log" 2>&1 || {

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import layouts
 from make_tree import cut
 from ms_formats import ELEMENT_BYTES, Layout
-from safetensors_format import NAMES, safetensors_bytes
+from safetensors_format import NAMES, Tensors, safetensors_bytes
 
 STATES = ("adam_m.", "adam_v.", "moments.", "muon_m.")
 NEVER_SAVED = "accu_grads."
@@ -145,6 +145,7 @@ class Step:
     scalars     {name: (file type, shape, bytes)} that no layout names: in each opt
                 file of a plain save
     absent      names that are described, and in no file
+    gathered    names of which every file of a plain save has the whole tensor
     opt_first   the optimizer is described first where redundancy is removed: 2.0
                 and before
     """
@@ -158,6 +159,7 @@ class Step:
     opt_first: bool = False
     scalars: dict = field(default_factory=dict)
     absent: set = field(default_factory=set)
+    gathered: set = field(default_factory=set)
     common: dict = None
 
     @property
@@ -227,7 +229,7 @@ class Step:
 
     def metadata_bytes(self):
         form = {"indent": 4} if self.indent else {"separators": (",", ":")}
-        return json.dumps(self.metadata(), **form).encode()
+        return json.dumps(self.metadata(), ensure_ascii=False, **form).encode()
 
     def common_bytes(self):
         said = self.common or {
@@ -245,15 +247,19 @@ class Step:
                 for name, number in entries:
                     if name in self.absent:
                         continue
-                    parameter = self.parameters[name]
                     if (name, number) not in slices:
-                        slices[name, number] = parameter.slice(number)
-                    held[name] = (parameter.file_type, parameter.local_shape(),
-                                  slices[name, number])
+                        slices[name, number] = self._record(name, number)
+                    held[name] = slices[name, number]
                 if kind == "opt" and (self.ranks == 1 or not self.redundancy_removed):
                     held.update(self.scalars)
                 result[names[rank]] = file_bytes(held)
         return result
+
+    def _record(self, name, number):
+        parameter = self.parameters[name]
+        if name in self.gathered:
+            return parameter.file_type, list(parameter.shape), parameter.content
+        return parameter.file_type, parameter.local_shape(), parameter.slice(number)
 
     def holding(self):
         """{(name, K): the files that hold it}"""
@@ -355,3 +361,83 @@ def layout_of(parameter):
     if parameter.mesh is None:
         return Layout([len(parameter.ranks)], [-1] * len(parameter.shape))
     return Layout(parameter.mesh, parameter.tensor_map)
+
+
+# ---- reading ----
+
+def read_parameters(path):
+    """The Parameters that a metadata.json describes, without contents."""
+    metadata, result = _json_of(path), {}
+    for name, said in metadata["state_dict_metadata"].items():
+        shape, dtype = tuple(said["global_shape"]), said["properties"]["dtype"]
+        layout = said["layout"]
+        if layout is None:
+            stored = metadata["storage_data"][key_of(name, 0)]
+            result[name] = Parameter(shape, dtype, None, None, stored[0]["rank_group"])
+        else:
+            result[name] = Parameter(shape, dtype, layout["device_matrix"],
+                                     layout["tensor_map"], layout["rank_list"],
+                                     alias=layout["alias_name"])
+    return result
+
+
+def read_step(path, iteration):
+    """The Step that a directory with all its files holds."""
+    with open(os.path.join(path, "metadata.json"), encoding="utf-8") as f:
+        text = f.read()
+    stored = json.loads(text)["storage_data"]
+    files = {name: _tensors_of(os.path.join(path, name)) for name in os.listdir(path)
+             if name.endswith(".safetensors")}
+    parameters, absent = read_parameters(os.path.join(path, "metadata.json")), set()
+    for name, parameter in parameters.items():
+        slices = {number: files[stored[key_of(name, number)][0]["file_name"]].get(name)
+                  for number in parameter.holders()}
+        if None in slices.values():
+            absent.add(name)
+        else:
+            parameter.content = _joined(parameter, slices)
+    scalars = {name: value for held in files.values() for name, value in held.items()
+               if name not in parameters}
+    some = min(files)
+    return Step(
+        parameters, 1 + max(rank for p in parameters.values() for rank in p.ranks), iteration,
+        prefix=some[:some.rindex("model-")].removesuffix("-"),
+        redundancy_removed=not scalars and all(len(s) == 1 for s in stored.values()),
+        rank_groups="rank_group" in next(iter(stored.values()))[0],
+        indent=text.startswith("{\n"), opt_first=kind_of(next(iter(parameters))) == "opt",
+        scalars=scalars, absent=absent, common=_json_of(os.path.join(path, "common.json")))
+
+
+def _json_of(path):
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def _tensors_of(path):
+    with open(path, "rb") as f:
+        return Tensors(f.read()).values()
+
+
+def _joined(parameter, slices):
+    """The whole tensor of {K: (type, shape, bytes)}."""
+    width = BITS[parameter.file_type] // 8
+    whole = bytearray(math.prod(parameter.shape) * width)
+    for number, (_, sizes, data) in slices.items():
+        at = []
+        for count in reversed(parameter.splits()):
+            at.insert(0, number % count)
+            number //= count
+        length = width * (sizes[-1] if sizes else 1)
+        starts = [i * size for i, size in zip(at, sizes)]
+        for row, start in enumerate(_row_starts(parameter.shape, starts, sizes)):
+            whole[width * start:width * start + length] = data[length * row:length * (row + 1)]
+    return bytes(whole)
+
+
+def _row_starts(shape, starts, sizes):
+    """Where the rows of a box begin in the whole tensor, in elements."""
+    if len(shape) <= 1:
+        return [starts[0] if shape else 0]
+    row = math.prod(shape[1:])
+    return [row * i + rest for i in range(starts[0], starts[0] + sizes[0])
+            for rest in _row_starts(shape[1:], starts[1:], sizes[1:])]

@@ -91,16 +91,16 @@ def _environment(private):
 
 
 def mount_command(source, mountpoint, *, src_strategy=None, dst_strategy=None,
-                  prefix=None, compat=False, resume=False, extra=(),
+                  prefix=None, compat=False, resume=False, described=False, extra=(),
                   foreground=True):
-    """The command line of a mount; None as a strategy means `none`, and with
-    `resume` that there is none."""
+    """The command line of a mount; None as a strategy means `none`, and that there is
+    none with `resume`, or of a source that is `described` by itself."""
     command = [reshardfs_program(), "mount"]
     if foreground:
         command.append("-f")
     if resume:
         command.append("--resume")
-    if src_strategy or not resume:
+    if src_strategy or not (resume or described):
         command += ["--src-strategy", os.fspath(src_strategy or "none")]
     if dst_strategy or not resume:
         command += ["--dst-strategy", os.fspath(dst_strategy or "none")]
@@ -122,7 +122,7 @@ class Mounted:
     """
 
     def __init__(self, source, *, src_strategy=None, dst_strategy=None,
-                 prefix=None, compat=False, resume=False, extra=(),
+                 prefix=None, compat=False, resume=False, described=False, extra=(),
                  mountpoint=None, env=None, start_limit=60, stop_limit=30):
         self._private = tempfile.mkdtemp(prefix="reshardfs-mount-")
         self.path = os.fspath(mountpoint) if mountpoint else \
@@ -131,7 +131,8 @@ class Mounted:
         self._last_words = ""
         self.command = mount_command(source, self.path, src_strategy=src_strategy,
                                      dst_strategy=dst_strategy, prefix=prefix,
-                                     compat=compat, resume=resume, extra=extra)
+                                     compat=compat, resume=resume,
+                                     described=described, extra=extra)
         self._env = {**_environment(self._private), **(env or {})}
         self._start_limit = start_limit
         self._stop_limit = stop_limit

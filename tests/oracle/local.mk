@@ -15,6 +15,7 @@ ORACLE += \
 	oracle/rank_lists.py \
 	oracle/derived.py \
 	oracle/export_pairs.py \
+	oracle/mindformers_load.py \
 	oracle/python_module.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
@@ -31,6 +32,8 @@ EXTRA_DIST += \
 	lib/random_cases.py \
 	lib/genuine.py \
 	lib/checkpoint2_trees.py \
+	lib/random_checkpoint2.py \
+	lib/mindformers_loader.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""mindformers' own loader of Checkpoint 2.0, in a process that is any rank of any job.
+
+RSH_MINDFORMERS names the directory that its wheel was unpacked in.  Of the wheel only
+the package `checkpoint` is imported, which reads trees; what it takes from its
+neighbours is a stand-in: the rank, the number of ranks, the log, and the layouts,
+which it would ask the compiler for.  Runs under RSH_ORACLE_PYTHON.
+"""
+
+import logging
+import os
+import sys
+import types
+
+RELEASE = "2.1.0"
+_job = types.SimpleNamespace(rank=0, ranks=1, layouts={})
+
+
+def directory():
+    """Where mindformers lies, or None."""
+    path = os.environ.get("RSH_MINDFORMERS")
+    return path if path and os.path.isdir(os.path.join(path, "mindformers")) else None
+
+
+def _module(name, path=None, **members):
+    module = types.ModuleType(name)
+    if path is not None:
+        module.__path__ = [path]
+    vars(module).update(members)
+    sys.modules[name] = module
+
+
+def _nothing(*_words, **_more):
+    return None
+
+
+def _stand_in():
+    import mindspore
+    from mindspore.parallel import strategy
+    root = os.path.join(directory(), "mindformers")
+    log = logging.getLogger("mindformers")
+    log.setLevel(logging.ERROR)
+    for name in ("", ".tools", ".utils", ".core", ".core.context", ".pynative"):
+        _module("mindformers" + name, "", get_output_root_path=os.getcwd)
+    _module("mindformers.checkpoint", os.path.join(root, "checkpoint"))
+    _module("mindformers.pynative.pet", os.path.join(root, "pynative", "pet"))
+    _module("mindformers.tools.logger", logger=log)
+    _module("mindformers.tools.utils", get_real_rank=lambda: _job.rank,
+            get_real_group_size=lambda: _job.ranks, get_output_subpath=_nothing,
+            set_safe_mode_for_file_or_dir=_nothing)
+    _module("mindformers.utils.file_utils", is_publicly_accessible_path=lambda _: True)
+    _module("mindformers.utils.parallel_utils", barrier_world=_nothing)
+    _module("mindformers.core.context.build_context",
+            get_context=lambda _: mindspore.context.GRAPH_MODE)
+    strategy.get_strategy_metadata = lambda *_words: _job.layouts
+
+
+def _checkpoint():
+    if "mindformers" not in sys.modules:
+        _stand_in()
+    from mindformers.checkpoint import checkpoint
+    return checkpoint
+
+
+def _layout(parameter):
+    """A Parameter's layout as MindSpore's object, None for none."""
+    from mindspore.parallel import Layout
+    if parameter.mesh is None:
+        return None
+    alias = tuple(chr(ord("a") + i) for i in range(len(parameter.mesh)))
+
+    def named(axes):
+        names = tuple(alias[a] for a in axes)
+        return names if len(names) > 1 else names[0] if names else "None"
+
+    made = Layout(tuple(parameter.mesh), alias, list(parameter.ranks))
+    return made(*(named(parameter.axes(entry)) for entry in parameter.tensor_map))
+
+
+def _types():
+    import mindspore
+    return {str(dtype).lower(): dtype for dtype in mindspore.common.dtype.all_types}
+
+
+def _cell(parameters):
+    """A cell that holds zeros under these names."""
+    import mindspore
+    cell = mindspore.nn.Cell()
+    for number, (name, parameter) in enumerate(parameters.items()):
+        zeros = mindspore.ops.zeros(tuple(parameter.local_shape()),
+                                    _types()[parameter.dtype.lower()])
+        cell.insert_param_to_cell(f"p{number}", mindspore.Parameter(zeros, name=name),
+                                  check_name_contain_dot=False)
+    return cell
+
+
+def load(path, rank, ranks, parameters, is_state):
+    """What load_checkpoint gives that rank of a job: ({name: bytes}, global_step).
+
+    parameters  {name: Parameter}, all that the job has
+    is_state    of a name: is it the optimizer's?
+    """
+    import mindspore
+    checkpoint = _checkpoint()
+    mine = {name: p for name, p in parameters.items() if rank in p.ranks}
+    _job.rank, _job.ranks = rank, ranks
+    _job.layouts = {rank: {name: [_layout(p), _types()[p.dtype.lower()], tuple(p.shape)]
+                           for name, p in mine.items()}}
+    network = _cell({name: p for name, p in mine.items() if not is_state(name)})
+    states = {name: p for name, p in mine.items() if is_state(name)}
+    optimizer = None
+    if states:
+        optimizer = _cell(states)
+        optimizer.insert_param_to_cell("global_step", mindspore.Parameter(
+            mindspore.Tensor([0], mindspore.int32), name="global_step"))
+    checkpoint.load_checkpoint(path, network, optimizer)
+    cells = [cell for cell in (network, optimizer) if cell is not None]
+    found = {p.name: p for cell in cells for p in cell.get_parameters()}
+    step = found.pop("global_step", None)
+    return ({name: bytes_of(p) for name, p in found.items()},
+            None if step is None else int(step.asnumpy()[0]))
+
+
+def bytes_of(tensor):
+    return tensor.asnumpy().tobytes()
