@@ -89,6 +89,7 @@ EXTRA_DIST += \
 	lib/soak_readers.py \
 	lib/coming_and_going.py \
 	bench/make_big_tree.py \
+	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
 	lib/random_jobs.py \
 	lib/mistakes.py \
