@@ -105,13 +105,11 @@ int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
 {
 	struct stat st;
 	cleanup_fd int fd = metadata_open(path, &st);
-	struct rsh_byte_source src = { rsh_fd_pread, &fd, 0, path };
 
 	if (fd < 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
-	src.size = (uint64_t)st.st_size;
-	return rsh_ckpt2_parse(&src, out, err);
+	return rsh_metadata_parse(-1, fd, path, out, err);
 }
 
 int rsh_metadata_strategy(const char *path, struct rsh_names *names,

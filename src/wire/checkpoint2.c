@@ -30,6 +30,7 @@ struct ck2_param {
 
 struct ck2_reader {
 	struct json_scan scan;
+	bool kept; /* it is what rsh_ckpt2_keep() has written */
 	struct rsh_arena arena;
 	struct ckpt2_layouts layouts;
 	struct rsh_names *names; /* numbers are those of params */
@@ -41,13 +42,6 @@ struct ck2_reader {
 	struct ckpt2_numbers holders; /* of the parameter at hand */
 	char *group;                  /* the rank_group before, as it stands */
 	size_t n_group, cap_group;
-};
-
-/* This is the public struct with what it points into. */
-struct ck2_owned {
-	struct rsh_ckpt2 pub; /* first: the public pointer is this one */
-	struct rsh_arena arena;
-	struct rsh_strategy_file *layouts;
 };
 
 /* ---- parameters ---- */
@@ -137,6 +131,20 @@ static void ck2_chunks(struct json_scan *s, struct ck2_param *p)
 	}
 }
 
+/* Reads the number of an earlier parameter that has the same layout. */
+static const struct ckpt2_layout *ck2_layout_again(struct ck2_reader *r)
+{
+	uint32_t last = rsh_names_count(r->names) - 1;
+	int64_t i;
+
+	if (!rsh_json_int(&r->scan, 0, (int64_t)last - 1, &i))
+		return NULL;
+	if (!r->params[i].layout)
+		rsh_json_fail(&r->scan, "parameter %u has no layout",
+			      (unsigned)i);
+	return r->params[i].layout;
+}
+
 static void ck2_layout(struct ck2_reader *r, struct ck2_param *p)
 {
 	struct json_scan *s = &r->scan;
@@ -148,9 +156,49 @@ static void ck2_layout(struct ck2_reader *r, struct ck2_param *p)
 	p->has_layout = true;
 	if (rsh_json_word(s, "null"))
 		return;
-	p->layout = rsh_ckpt2_layout_read(s, &r->layouts);
+	p->layout = r->kept && rsh_json_peek(s) != '{' ?
+			    ck2_layout_again(r) :
+			    rsh_ckpt2_layout_read(s, &r->layouts);
 	if (p->layout)
 		p->pub.ranks = &p->layout->list->pub;
+}
+
+/* Keeps who holds a parameter without a layout. */
+static void ck2_keep_holders(struct ck2_reader *r, struct ck2_param *p)
+{
+	struct ckpt2_numbers *h = &r->holders;
+	const struct ckpt2_list *list;
+	uint32_t n = 0;
+
+	qsort(h->v, h->n, sizeof(*h->v), rsh_by_u32);
+	for (uint32_t i = 0; i < h->n; i++)
+		if (n == 0 || h->v[i] != h->v[n - 1])
+			h->v[n++] = h->v[i];
+	h->n = n;
+	list = rsh_ckpt2_list_keep(&r->layouts, h);
+	if (list)
+		p->pub.ranks = &list->pub;
+	else
+		rsh_json_nomem(&r->scan);
+}
+
+/* Reads the fields that stand for what storage_data would say. */
+static void ck2_kept_field(struct ck2_reader *r, struct ck2_param *p,
+			   const struct json_string *key)
+{
+	struct json_scan *s = &r->scan;
+	int64_t n;
+
+	if (JSON_IS(key, "stored")) {
+		if (rsh_json_int(s, 0, UINT32_MAX, &n))
+			p->pub.n_stored = (uint32_t)n;
+	} else if (JSON_IS(key, "holders")) {
+		r->holders.n = 0;
+		if (rsh_ckpt2_ranks_read(s, &r->holders))
+			ck2_keep_holders(r, p);
+	} else {
+		rsh_json_skip(s);
+	}
 }
 
 static bool ck2_param_fields(struct ck2_reader *r, struct ck2_param *p)
@@ -168,6 +216,8 @@ static bool ck2_param_fields(struct ck2_reader *r, struct ck2_param *p)
 			ck2_layout(r, p);
 		else if (JSON_IS(&key, "chunk"))
 			ck2_chunks(s, p);
+		else if (r->kept)
+			ck2_kept_field(r, p, &key);
 		else
 			rsh_json_skip(s);
 	}
@@ -186,8 +236,14 @@ static bool ck2_check_param(struct json_scan *s, const struct ck2_param *p)
 		return rsh_json_fail(s, "a chunk of slice %lld, but the layout "
 				     "makes %u", (long long)p->top_chunk,
 				     p->pub.n_slices);
+	if (p->pub.n_stored > p->pub.n_slices)
+		return rsh_json_fail(s, "more slices are stored than there "
+				     "are");
 	if (!l)
-		return true;
+		return (p->pub.n_stored > 0) == (p->pub.ranks->n > 0) ||
+		       rsh_json_fail(s, "it is stored, but nobody holds it");
+	if (p->pub.ranks != &l->list->pub)
+		return rsh_json_fail(s, "it has a layout, and holders");
 	if (l->n_map != p->pub.n_dims)
 		return rsh_json_fail(s, "%u dimensions, but %u in the tensor "
 				     "map", p->pub.n_dims, l->n_map);
@@ -239,10 +295,10 @@ static void ck2_read_params(struct ck2_reader *r)
 		if (!p || !ck2_param_fields(r, p))
 			return;
 		p->pub.n_slices = p->layout ? p->layout->n_slices : 1;
+		if (!p->pub.ranks)
+			p->pub.ranks = &none;
 		if (!ck2_check_param(s, p))
 			return;
-		if (!p->layout)
-			p->pub.ranks = &none;
 		p->stored = rsh_arena_array(&r->arena, uint8_t,
 					    (size_t)p->pub.n_slices / 8 + 1);
 		p->pub.name = rsh_arena_strndup(&r->arena, s->name,
@@ -263,23 +319,18 @@ struct ck2_stored {
 	int64_t rank;  /* -1: not said */
 };
 
-static uint32_t ck2_file(struct ck2_reader *r, uint32_t known)
+static uint32_t ck2_file(struct ck2_reader *r, const struct json_string *name)
 {
 	struct json_scan *s = &r->scan;
-	struct json_string name;
 	uint32_t n = rsh_names_count(r->file_names), id;
 
-	if (known != RSH_NAME_NONE)
-		rsh_json_fail(s, "a second \"file_name\"");
-	if (!rsh_json_string(s, &name))
-		return RSH_NAME_NONE;
-	if (!name.len || JSON_IS(&name, ".") || JSON_IS(&name, "..") ||
-	    memchr(name.s, '/', name.len)) {
-		rsh_json_fail(s, "\"%.*s\" is not a file name", (int)name.len,
-			      name.s);
+	if (!name->len || JSON_IS(name, ".") || JSON_IS(name, "..") ||
+	    memchr(name->s, '/', name->len)) {
+		rsh_json_fail(s, "\"%.*s\" is not a file name",
+			      (int)name->len, name->s);
 		return RSH_NAME_NONE;
 	}
-	id = rsh_names_add(r->file_names, name.s, name.len);
+	id = rsh_names_add(r->file_names, name->s, name->len);
 	if (id == RSH_NAME_NONE ||
 	    rsh_grow(&r->files, &r->cap_files, (size_t)id + 1,
 		     sizeof(*r->files))) {
@@ -330,12 +381,16 @@ static struct ck2_stored ck2_stored_fields(struct ck2_reader *r)
 {
 	struct ck2_stored out = { RSH_NAME_NONE, -1 };
 	struct json_scan *s = &r->scan;
-	struct json_string key;
+	struct json_string key, name;
 
 	rsh_json_begin(s, '{');
 	while (rsh_json_key(s, &key)) {
-		if (JSON_IS(&key, "file_name"))
-			out.file = ck2_file(r, out.file);
+		if (JSON_IS(&key, "file_name") && out.file != RSH_NAME_NONE)
+			rsh_json_fail(s, "a second \"file_name\"");
+		else if (JSON_IS(&key, "file_name"))
+			out.file = rsh_json_string(s, &name) ?
+					   ck2_file(r, &name) :
+					   RSH_NAME_NONE;
 		else if (JSON_IS(&key, "storage_rank"))
 			rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &out.rank);
 		else if (JSON_IS(&key, "rank_group"))
@@ -346,12 +401,27 @@ static struct ck2_stored ck2_stored_fields(struct ck2_reader *r)
 	return out;
 }
 
+/* Takes in whose file it is. */
+static void ck2_take_file(struct ck2_reader *r, uint32_t file, uint32_t rank)
+{
+	struct rsh_ckpt2_file *f = &r->files[file];
+
+	if (f->name && f->rank != rank) {
+		rsh_json_fail(&r->scan, "the file %s is of rank %u, and of %u",
+			      f->name, f->rank, rank);
+		return;
+	}
+	f->name = rsh_names_text(r->file_names, file);
+	f->rank = rank;
+	if (rank >= r->layouts.n_ranks)
+		r->layouts.n_ranks = rank + 1;
+}
+
 /* Takes in that a file holds a slice. */
 static void ck2_take_stored(struct ck2_reader *r, const struct ck2_param *p,
 			    uint32_t slice, const struct ck2_stored *st)
 {
 	struct json_scan *s = &r->scan;
-	struct rsh_ckpt2_file *f;
 	uint32_t rank = (uint32_t)st->rank, wanted = 0;
 
 	if (st->file == RSH_NAME_NONE || st->rank < 0) {
@@ -359,14 +429,7 @@ static void ck2_take_stored(struct ck2_reader *r, const struct ck2_param *p,
 			      "\"storage_rank\"");
 		return;
 	}
-	f = &r->files[st->file];
-	if (f->name && f->rank != rank) {
-		rsh_json_fail(s, "the file %s is of rank %u, and of %u",
-			      f->name, f->rank, rank);
-		return;
-	}
-	f->name = rsh_names_text(r->file_names, st->file);
-	f->rank = rank;
+	ck2_take_file(r, st->file, rank);
 	if (p->layout)
 		wanted = rsh_ckpt2_slice_of(p->layout, rank);
 	else
@@ -374,27 +437,6 @@ static void ck2_take_stored(struct ck2_reader *r, const struct ck2_param *p,
 	if (wanted != slice)
 		rsh_json_fail(s, "slice %u was written by rank %u, to which "
 			      "the layout gives slice %u", slice, rank, wanted);
-	if (rank >= r->layouts.n_ranks)
-		r->layouts.n_ranks = rank + 1;
-}
-
-/* Keeps who holds a parameter without a layout. */
-static void ck2_keep_holders(struct ck2_reader *r, struct ck2_param *p)
-{
-	struct ckpt2_numbers *h = &r->holders;
-	const struct ckpt2_list *list;
-	uint32_t n = 1;
-
-	qsort(h->v, h->n, sizeof(*h->v), rsh_by_u32);
-	for (uint32_t i = 1; i < h->n; i++)
-		if (h->v[i] != h->v[i - 1])
-			h->v[n++] = h->v[i];
-	h->n = n;
-	list = rsh_ckpt2_list_keep(&r->layouts, h);
-	if (list)
-		p->pub.ranks = &list->pub;
-	else
-		rsh_json_nomem(&r->scan);
 }
 
 static void ck2_read_slice(struct ck2_reader *r, struct ck2_param *p,
@@ -433,6 +475,21 @@ static void ck2_read_slice(struct ck2_reader *r, struct ck2_param *p,
 		ck2_keep_holders(r, p);
 }
 
+static void ck2_read_files(struct ck2_reader *r)
+{
+	struct json_scan *s = &r->scan;
+	struct json_string name;
+
+	rsh_json_begin(s, '{');
+	while (rsh_json_key(s, &name)) {
+		uint32_t file = ck2_file(r, &name);
+		int64_t rank;
+
+		if (rsh_json_int(s, 0, CKPT2_MAX_RANKS - 1, &rank))
+			ck2_take_file(r, file, (uint32_t)rank);
+	}
+}
+
 static void ck2_read_storage(struct ck2_reader *r)
 {
 	struct json_scan *s = &r->scan;
@@ -461,9 +518,18 @@ static void ck2_read_storage(struct ck2_reader *r)
 
 /* ---- the file ---- */
 
+static void ck2_read_stored(struct ck2_reader *r)
+{
+	if (r->kept)
+		ck2_read_files(r);
+	else
+		ck2_read_storage(r);
+}
+
 /* Reads the parameters first, wherever they stand. */
 static void ck2_read_root(struct ck2_reader *r)
 {
+	const char *const storage = r->kept ? "files" : STORAGE;
 	struct json_scan *s = &r->scan;
 	uint64_t later = 0;
 	struct json_string key;
@@ -473,18 +539,20 @@ static void ck2_read_root(struct ck2_reader *r)
 		rsh_json_fail(s, "not a metadata.json: it is no JSON object");
 	rsh_json_begin(s, '{');
 	while (rsh_json_key(s, &key)) {
+		bool stores = rsh_json_is(&key, storage, strlen(storage));
+
 		if (JSON_IS(&key, METADATA) && !described) {
 			ck2_read_params(r);
 			described = true;
-		} else if (JSON_IS(&key, STORAGE) && !stored) {
+		} else if (stores && !stored) {
 			stored = true;
 			if (described) {
-				ck2_read_storage(r);
+				ck2_read_stored(r);
 				continue;
 			}
 			later = rsh_json_offset(s);
 			rsh_json_skip(s);
-		} else if (JSON_IS(&key, METADATA) || JSON_IS(&key, STORAGE)) {
+		} else if (JSON_IS(&key, METADATA) || stores) {
 			rsh_json_fail(s, "\"%.*s\" stands there twice",
 				      (int)key.len, key.s);
 		} else {
@@ -494,10 +562,10 @@ static void ck2_read_root(struct ck2_reader *r)
 	rsh_json_finish(s);
 	if (!described || !stored)
 		rsh_json_fail(s, "not a metadata.json: it has no \"%s\"",
-			      described ? STORAGE : METADATA);
+			      described ? storage : METADATA);
 	if (later) {
 		rsh_json_seek(s, later);
-		ck2_read_storage(r);
+		ck2_read_stored(r);
 	}
 }
 
@@ -508,7 +576,7 @@ static int ck2_by_file_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static bool ck2_finish_files(struct ck2_reader *r, struct ck2_owned *c)
+static bool ck2_finish_files(struct ck2_reader *r, struct ckpt2_owned *c)
 {
 	uint32_t n = rsh_names_count(r->file_names);
 	struct rsh_ckpt2_file *files =
@@ -531,7 +599,7 @@ static bool ck2_finish_files(struct ck2_reader *r, struct ck2_owned *c)
 	return files != NULL;
 }
 
-static bool ck2_finish_params(struct ck2_reader *r, struct ck2_owned *c)
+static bool ck2_finish_params(struct ck2_reader *r, struct ckpt2_owned *c)
 {
 	uint32_t n = rsh_names_count(r->names);
 	struct rsh_ckpt2_param *params =
@@ -552,7 +620,7 @@ static bool ck2_finish_params(struct ck2_reader *r, struct ck2_owned *c)
 static int ck2_finish(struct ck2_reader *r, struct rsh_ckpt2 **out,
 		      struct rsh_error *err)
 {
-	struct ck2_owned *c = calloc(1, sizeof(*c));
+	struct ckpt2_owned *c = calloc(1, sizeof(*c));
 
 	if (!c || rsh_strategy_builder_finish(r->layouts.items, &c->layouts,
 					      err) ||
@@ -580,10 +648,10 @@ static void ck2_clear(struct ck2_reader *r)
 	free(r->group);
 }
 
-int rsh_ckpt2_parse(const struct rsh_byte_source *src, struct rsh_ckpt2 **out,
-		    struct rsh_error *err)
+static int ck2_parse(const struct rsh_byte_source *src, bool kept,
+		     struct rsh_ckpt2 **out, struct rsh_error *err)
 {
-	struct ck2_reader r = { .names = rsh_names_new(),
+	struct ck2_reader r = { .kept = kept, .names = rsh_names_new(),
 				.file_names = rsh_names_new() };
 	int rc = -ENOMEM;
 
@@ -604,9 +672,21 @@ int rsh_ckpt2_parse(const struct rsh_byte_source *src, struct rsh_ckpt2 **out,
 	return rc;
 }
 
+int rsh_ckpt2_parse(const struct rsh_byte_source *src, struct rsh_ckpt2 **out,
+		    struct rsh_error *err)
+{
+	return ck2_parse(src, false, out, err);
+}
+
+int rsh_ckpt2_parse_kept(const struct rsh_byte_source *src,
+			 struct rsh_ckpt2 **out, struct rsh_error *err)
+{
+	return ck2_parse(src, true, out, err);
+}
+
 void rsh_ckpt2_free(struct rsh_ckpt2 *pub)
 {
-	struct ck2_owned *c = (struct ck2_owned *)pub;
+	struct ckpt2_owned *c = (struct ckpt2_owned *)pub;
 
 	if (!c)
 		return;

@@ -15,6 +15,13 @@
 /* A rank beyond is a damaged file. */
 #define CKPT2_MAX_RANKS (INT64_C(1) << 20)
 
+/* This is the public struct with what it points into. */
+struct ckpt2_owned {
+	struct rsh_ckpt2 pub; /* first: the public pointer is this one */
+	struct rsh_arena arena;
+	struct rsh_strategy_file *layouts; /* its items, each once */
+};
+
 /* ---- ranks (checkpoint2_layout.c) ---- */
 
 /* Numbers as they were read. */

@@ -66,18 +66,8 @@ static void check_names(const uint8_t *data, size_t size)
 	free(text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check_all(const struct rsh_ckpt2 *c)
 {
-	struct input in = { data, size };
-	const struct rsh_byte_source src = { pread_input, &in, size, "f" };
-	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_ckpt2 *c;
-
-	check_names(data, size);
-	if (rsh_ckpt2_parse(&src, &c, &err)) {
-		require(err.code && err.text[0]);
-		return 0;
-	}
 	require(c->n_params > 0);
 	for (uint32_t i = 0; i < c->n_params; i++)
 		check_param(c, &c->params[i]);
@@ -86,6 +76,46 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			!strchr(c->files[i].name, '/') &&
 			(!i || strcmp(c->files[i - 1].name,
 				      c->files[i].name) < 0));
+}
+
+/* What is kept is read as it was. */
+static void check_kept(const struct rsh_ckpt2 *c)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_ckpt2 *kept;
+	struct input in;
+	char *text;
+
+	if (rsh_ckpt2_keep(c, &text, &in.size))
+		return; /* a name is not UTF-8 */
+	in.data = (const uint8_t *)text;
+	require(!rsh_ckpt2_parse_kept(&(struct rsh_byte_source){
+			pread_input, &in, in.size, "f" }, &kept, &err));
+	check_all(kept);
+	require(kept->n_params == c->n_params && kept->n_files == c->n_files &&
+		kept->n_ranks == c->n_ranks);
+	rsh_ckpt2_free(kept);
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct input in = { data, size };
+	const struct rsh_byte_source src = { pread_input, &in, size, "f" };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_ckpt2 *c;
+
+	check_names(data, size);
+	if (!rsh_ckpt2_parse_kept(&src, &c, NULL)) {
+		check_all(c);
+		rsh_ckpt2_free(c);
+	}
+	if (rsh_ckpt2_parse(&src, &c, &err)) {
+		require(err.code && err.text[0]);
+		return 0;
+	}
+	check_all(c);
+	check_kept(c);
 	rsh_ckpt2_free(c);
 	return 0;
 }

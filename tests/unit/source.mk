@@ -7,6 +7,7 @@ UNIT += \
 	unit/test_dialects_names \
 	unit/test_source_index \
 	unit/test_source_access \
+	unit/test_source_metadata \
 	unit/test_contents \
 	unit/test_contents_infer \
 	unit/test_read_gather \
@@ -44,6 +45,8 @@ unit_test_contents_SOURCES = \
 	unit/strategy_support.c \
 	$(SOURCE_SUPPORT)
 unit_test_contents_LDADD = $(L_CONTENTS)
+unit_test_source_metadata_SOURCES = unit/test_source_metadata.c $(SOURCE_SUPPORT)
+unit_test_source_metadata_LDADD = $(L_SOURCE)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_contents_infer_SOURCES = unit/test_contents_infer.c $(SOURCE_SUPPORT)

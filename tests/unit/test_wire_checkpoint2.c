@@ -10,6 +10,8 @@
 
 #define PATH "step/metadata.json"
 
+static void assert_kept(const struct rsh_ckpt2 *c);
+
 /* ---- one small file, as mindformers 2.1 writes it ---- */
 
 #define PROPERTIES \
@@ -318,6 +320,7 @@ static void test_odd_names(void **state)
 	assert_int_equal(c->params[0].n_stored, 1);
 	assert_int_equal(c->params[1].n_stored, 1);
 	assert_int_equal(c->n_ranks, 5);
+	assert_kept(c);
 	rsh_ckpt2_free(c);
 }
 
@@ -340,6 +343,7 @@ static void test_holders(void **state)
 			    sizeof(holders));
 	assert_int_equal(c->params[1].n_stored, 0);
 	assert_int_equal(c->params[1].ranks->n, 0);
+	assert_kept(c);
 	rsh_ckpt2_free(c);
 }
 
@@ -548,6 +552,49 @@ static void assert_made(const struct job *j, const struct made *m,
 	assert_int_equal(p->ranks->ranks[0], m->stage * j->ranks);
 }
 
+/* What is kept of it says the same. */
+static void assert_kept(const struct rsh_ckpt2 *c)
+{
+	struct buffer b = { NULL, 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_byte_source src;
+	struct rsh_ckpt2 *k;
+	char *text;
+
+	assert_int_equal(rsh_ckpt2_keep(c, &text, &b.len), 0);
+	b.data = (uint8_t *)text;
+	src = buffer_source(&b);
+	if (rsh_ckpt2_parse_kept(&src, &k, &err))
+		fail_msg("%s\n%s", err.text, text);
+	assert_int_equal(k->n_params, c->n_params);
+	assert_int_equal(k->n_files, c->n_files);
+	assert_int_equal(k->n_ranks, c->n_ranks);
+	for (uint32_t i = 0; i < c->n_files; i++) {
+		assert_string_equal(k->files[i].name, c->files[i].name);
+		assert_int_equal(k->files[i].rank, c->files[i].rank);
+	}
+	for (uint32_t i = 0; i < c->n_params; i++) {
+		const struct rsh_ckpt2_param *p = &c->params[i];
+		const struct rsh_ckpt2_param *q = &k->params[i];
+
+		assert_string_equal(q->name, p->name);
+		assert_int_equal(q->dtype, p->dtype);
+		assert_int_equal(q->n_dims, p->n_dims);
+		assert_memory_equal(q->dims, p->dims, p->n_dims * 8);
+		assert_int_equal(q->n_slices, p->n_slices);
+		assert_int_equal(q->n_stored, p->n_stored);
+		assert_int_equal(q->ranks->n, p->ranks->n);
+		assert_memory_equal(q->ranks->ranks, p->ranks->ranks,
+				    p->ranks->n * 4);
+		assert_int_equal(!q->layout, !p->layout);
+		assert_true(!p->layout ||
+			    (q->layout->nested == p->layout->nested &&
+			     q->layout->n_map == p->layout->n_map));
+	}
+	rsh_ckpt2_free(k);
+	buffer_free(&b);
+}
+
 static void assert_made_job(void)
 {
 	struct job j = { .text = { NULL, 0 } };
@@ -576,6 +623,7 @@ static void assert_made_job(void)
 	assert_int_equal(c->n_ranks, (top + 1) * j.ranks);
 	for (uint32_t i = 0; i < n; i++)
 		assert_made(&j, &made[i], &c->params[i]);
+	assert_kept(c);
 	for (uint32_t i = 1; i < c->n_files; i++)
 		assert_true(strcmp(c->files[i - 1].name, c->files[i].name) < 0);
 	rsh_ckpt2_free(c);
@@ -612,6 +660,43 @@ static void test_many_windows(void **state)
 	assert_int_equal(c->params[0].n_stored, 2);
 	rsh_ckpt2_free(c);
 	buffer_free(&j.text);
+}
+
+static void test_refused_kept(void **state)
+{
+#define KEPT(rest) \
+	"{\"state_dict_metadata\":{\"w\":{\"global_shape\":[4,3]," rest "}}," \
+	"\"files\":{\"f\":0}}"
+	static const char *const texts[][2] = {
+		{ SMALL, "it has no \"files\"" },
+		{ KEPT("\"layout\":0"), "out of range" },
+		{ KEPT("\"layout\":null},\"v\":{\"layout\":0"),
+		  "parameter 0 has no layout" },
+		{ KEPT("\"layout\":null,\"stored\":2"), "more slices" },
+		{ KEPT("\"layout\":null,\"stored\":1"), "nobody holds it" },
+		{ KEPT("\"layout\":null,\"holders\":[1]"), "nobody holds it" },
+		{ KEPT("\"layout\":" LAYOUT ",\"holders\":[1]"),
+		  "it has a layout, and holders" },
+		{ "{\"files\":{\"f\":0,\"f\":1},"
+		  "\"state_dict_metadata\":{\"w\":{\"global_shape\":[],"
+		  "\"layout\":null}}}", "of rank 0, and of 1" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		struct buffer b = { NULL, 0 };
+		struct rsh_error err = RSH_ERROR_INIT;
+		struct rsh_byte_source src;
+		struct rsh_ckpt2 *c;
+
+		buffer_append(&b, texts[i][0], strlen(texts[i][0]));
+		src = buffer_source(&b);
+		assert_int_equal(rsh_ckpt2_parse_kept(&src, &c, &err),
+				 -EBADMSG);
+		if (!strstr(err.text, texts[i][1]))
+			fail_msg("%s: %s", texts[i][0], err.text);
+		buffer_free(&b);
+	}
 }
 
 /* ---- names ---- */
@@ -698,6 +783,7 @@ int main(void)
 		cmocka_unit_test(test_other_stage),
 		cmocka_unit_test(test_made_jobs),
 		cmocka_unit_test(test_many_windows),
+		cmocka_unit_test(test_refused_kept),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_steps),
 		cmocka_unit_test(test_is_metadata),

@@ -74,6 +74,14 @@ int rsh_ckpt2_parse(const struct rsh_byte_source *src, struct rsh_ckpt2 **out,
 		    struct rsh_error *err);
 void rsh_ckpt2_free(struct rsh_ckpt2 *c);
 
+/* Writes all that `c`, which a parser has made, says as a small text of our own,
+ * to be kept where the file itself is not to be read once more.  Returns 0 and
+ * *out (from malloc), -ENOMEM, or -EINVAL if a name is not UTF-8. */
+int rsh_ckpt2_keep(const struct rsh_ckpt2 *c, char **out, size_t *len);
+/* Reads such a text, with the same checks. */
+int rsh_ckpt2_parse_kept(const struct rsh_byte_source *src,
+			 struct rsh_ckpt2 **out, struct rsh_error *err);
+
 /* Does the text, of which these are the first bytes, look like a metadata.json
  * of Checkpoint 2.0?  A strategy in JSON does not. */
 bool rsh_ckpt2_is_metadata(const void *data, size_t len);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/metadata_cache.c keeps what was read of a large metadata.json beside
+ * the indexes, as a file of its own that is taken for one of theirs where room
+ * is made.  As with those, nothing that lies there is believed, and whatever is
+ * wrong with it means that the metadata.json is read. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "index_cache_i.h"
+#include "rsh/util/files.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "source_i.h"
+
+#define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
+#define KEPT_VERSION 1
+/* Less is read sooner than it is looked for. */
+#define KEPT_FROM_BYTES (UINT64_C(1) << 20)
+
+/* The file begins with this; the text of rsh_ckpt2_keep() follows. */
+struct kept_head {
+	uint64_t magic;
+	uint64_t version;
+	struct rsh_index_key key; /* of the metadata.json */
+	uint64_t sum;             /* xxh3 of the key, then of the text */
+};
+
+struct kept_text {
+	const char *data;
+	size_t len;
+	struct kept_head head;
+};
+
+static uint64_t kept_sum(const struct rsh_index_key *key, const char *text,
+			 size_t len)
+{
+	XXH3_state_t state;
+
+	XXH3_INITSTATE(&state);
+	XXH3_64bits_reset(&state);
+	XXH3_64bits_update(&state, key, sizeof(*key));
+	XXH3_64bits_update(&state, text, len);
+	return XXH3_64bits_digest(&state);
+}
+
+/* The name is that of no tree's file, since those are of directories. */
+static void kept_name(const struct rsh_index_key *key, char name[64])
+{
+	uint64_t id[2] = { key->dev, key->ino };
+
+	snprintf(name, 64, "%016" PRIx64 RSH_INDEX_SUFFIX,
+		 XXH3_64bits(id, sizeof(id)));
+}
+
+/* ---- reading ---- */
+
+static bool kept_is_ours(int fd, struct stat *st)
+{
+	return fstat(fd, st) == 0 && S_ISREG(st->st_mode) &&
+	       st->st_uid == geteuid() &&
+	       !(st->st_mode & (S_IWGRP | S_IWOTH)) &&
+	       (uint64_t)st->st_size > sizeof(struct kept_head) &&
+	       (uint64_t)st->st_size <= RSH_INDEX_FILE_MAX;
+}
+
+static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct kept_text *t = ctx;
+	size_t n = offset < t->len ? t->len - (size_t)offset : 0;
+
+	n = n < len ? n : len;
+	memcpy(buf, t->data + offset, n);
+	return (ssize_t)n;
+}
+
+static int kept_parse(const struct rsh_index_key *key, const uint8_t *data,
+		      size_t len, const char *path, struct rsh_ckpt2 **out)
+{
+	struct kept_text t = {
+		.data = (const char *)data + sizeof(t.head),
+		.len = len - sizeof(t.head),
+	};
+	const struct rsh_byte_source src = { kept_pread, &t, t.len, path };
+
+	memcpy(&t.head, data, sizeof(t.head));
+	if (t.head.magic != KEPT_MAGIC || t.head.version != KEPT_VERSION ||
+	    memcmp(&t.head.key, key, sizeof(*key)) != 0 ||
+	    t.head.sum != kept_sum(key, t.data, t.len))
+		return -EBADMSG;
+	return rsh_ckpt2_parse_kept(&src, out, NULL);
+}
+
+static int kept_load(int dirfd, const struct rsh_index_key *key,
+		     const char *path, struct rsh_ckpt2 **out)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_fd int fd = -1;
+	struct stat st;
+	char name[64];
+	ssize_t n;
+
+	kept_name(key, name);
+	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
+		    O_NONBLOCK | O_NOCTTY);
+	if (fd < 0 || !kept_is_ours(fd, &st))
+		return -ENOENT;
+	data = malloc((size_t)st.st_size);
+	if (!data)
+		return -ENOMEM;
+	n = rsh_fd_pread(&fd, data, (size_t)st.st_size, 0);
+	if (n != st.st_size)
+		return -EBADMSG;
+	/* A file that was used lately is removed last. */
+	futimens(fd, NULL);
+	return kept_parse(key, data, (size_t)n, path, out);
+}
+
+/* ---- writing ---- */
+
+static int kept_write(void *ctx, int fd)
+{
+	const struct kept_text *t = ctx;
+	int rc = rsh_write_all(fd, &t->head, sizeof(t->head), 0);
+
+	return rc ? rc : rsh_write_all(fd, t->data, t->len, sizeof(t->head));
+}
+
+static int kept_save(int dirfd, const struct rsh_index_key *key,
+		     const struct rsh_ckpt2 *c)
+{
+	struct kept_text t = {
+		.head = { KEPT_MAGIC, KEPT_VERSION, *key, 0 },
+	};
+	char name[64], temporary[96];
+	cleanup_free char *text = NULL;
+	uint64_t number;
+	int rc = rsh_ckpt2_keep(c, &text, &t.len);
+
+	if (rc)
+		return rc;
+	if (t.len > RSH_INDEX_FILE_MAX - sizeof(t.head))
+		return -EFBIG;
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return -errno;
+	t.data = text;
+	t.head.sum = kept_sum(key, text, t.len);
+	kept_name(key, name);
+	snprintf(temporary, sizeof(temporary), "%s.%016" PRIx64 ".tmp", name,
+		 number);
+	return rsh_file_replace(dirfd, name, temporary, 0600, kept_write, &t);
+}
+
+/* ---- both ---- */
+
+int rsh_metadata_parse(int dirfd, int fd, const char *path,
+		       struct rsh_ckpt2 **out, struct rsh_error *err)
+{
+	struct rsh_byte_source src = { rsh_fd_pread, &fd, 0, path };
+	struct rsh_index_key key, after;
+	time_t now = time(NULL);
+	int rc = rsh_index_key_take(fd, &key);
+
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	src.size = key.size;
+	if (dirfd < 0 || key.size < KEPT_FROM_BYTES)
+		return rsh_ckpt2_parse(&src, out, err);
+	if (kept_load(dirfd, &key, path, out) == 0)
+		return 0;
+	rc = rsh_ckpt2_parse(&src, out, err);
+	if (rc || !rsh_index_key_settled(&key, now) ||
+	    rsh_index_key_take(fd, &after) ||
+	    memcmp(&key, &after, sizeof(key)) != 0)
+		return rc;
+	rc = kept_save(dirfd, &key, *out);
+	if (rc)
+		rsh_log_info("%s: the index cache cannot be written: %s", path,
+			     strerror(-rc));
+	return 0;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/checkpoint2_keep.c writes what was read of a metadata.json so that it can
+ * be read again: a metadata.json without what is said for every rank anew.  A
+ * layout stands there once, and is the number of its first parameter from then
+ * on; "stored", "holders" and "files" stand for storage_data. */
+#include "checkpoint2_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/wire/strategy_file.h"
+#include "safetensors_i.h"
+
+static void keep_number(struct json_text *t, int64_t v)
+{
+	char digits[24];
+
+	snprintf(digits, sizeof(digits), "%" PRId64, v);
+	rsh_json_text_puts(t, digits);
+}
+
+static void keep_ranks(struct json_text *t, const struct rsh_ckpt2_ranks *r)
+{
+	for (uint32_t i = 0; i < r->n; i++) {
+		rsh_json_text_puts(t, i ? "," : "[");
+		keep_number(t, r->ranks[i]);
+	}
+	rsh_json_text_puts(t, r->n ? "]" : "[]");
+}
+
+static void keep_entry(struct json_text *t, const struct rsh_map_entry *e,
+		       bool nested)
+{
+	rsh_json_text_puts(t, nested ? "[" : "");
+	for (uint32_t k = 0; k < e->n; k++) {
+		rsh_json_text_puts(t, k ? "," : "");
+		keep_number(t, e->axes[k]);
+	}
+	rsh_json_text_puts(t, e->n ? "" : "-1");
+	rsh_json_text_puts(t, nested ? "]" : "");
+}
+
+static void keep_layout(struct json_text *t, const struct rsh_ckpt2_param *p)
+{
+	const struct rsh_strategy_item *it = p->layout;
+
+	rsh_json_text_puts(t, "{\"device_matrix\":[");
+	for (uint32_t i = 0; i < it->n_mesh; i++) {
+		rsh_json_text_puts(t, i ? "," : "");
+		keep_number(t, it->mesh[i]);
+	}
+	rsh_json_text_puts(t, "],\"tensor_map\":[");
+	for (uint32_t d = 0; d < it->n_map; d++) {
+		rsh_json_text_puts(t, d ? "," : "");
+		keep_entry(t, &it->map[d], it->nested);
+	}
+	rsh_json_text_puts(t, "],\"rank_list\":");
+	keep_ranks(t, p->ranks);
+	rsh_json_text_puts(t, "}");
+}
+
+/* first[] has, 1 more than it is, the number of the first parameter of each
+ * layout; 0: there was none so far. */
+static bool keep_param(struct json_text *t, const struct ckpt2_owned *c,
+		       uint32_t i, uint32_t *first)
+{
+	const struct rsh_ckpt2_param *p = &c->pub.params[i];
+	size_t layout = p->layout ? (size_t)(p->layout - c->layouts->items) : 0;
+
+	rsh_json_text_puts(t, i ? "," : "");
+	if (!rsh_json_text_put_string(t, p->name, strlen(p->name),
+				      JSON_ESCAPES_SERDE))
+		return false;
+	rsh_json_text_puts(t, ":{\"properties\":{\"dtype\":\"");
+	rsh_json_text_puts(t, rsh_dtype_name(p->dtype));
+	rsh_json_text_puts(t, "\"},\"global_shape\":[");
+	for (uint32_t d = 0; d < p->n_dims; d++) {
+		rsh_json_text_puts(t, d ? "," : "");
+		keep_number(t, p->dims[d]);
+	}
+	rsh_json_text_puts(t, "],\"stored\":");
+	keep_number(t, p->n_stored);
+	if (!p->layout) {
+		rsh_json_text_puts(t, ",\"holders\":");
+		keep_ranks(t, p->ranks);
+	}
+	rsh_json_text_puts(t, ",\"layout\":");
+	if (!p->layout) {
+		rsh_json_text_puts(t, "null");
+	} else if (first[layout]) {
+		keep_number(t, first[layout] - 1);
+	} else {
+		keep_layout(t, p);
+		first[layout] = i + 1;
+	}
+	rsh_json_text_puts(t, "}");
+	return true;
+}
+
+static bool keep_all(struct json_text *t, const struct ckpt2_owned *c,
+		     uint32_t *first)
+{
+	rsh_json_text_puts(t, "{\"state_dict_metadata\":{");
+	for (uint32_t i = 0; i < c->pub.n_params; i++)
+		if (!keep_param(t, c, i, first))
+			return false;
+	rsh_json_text_puts(t, "},\"files\":{");
+	for (uint32_t i = 0; i < c->pub.n_files; i++) {
+		const char *name = c->pub.files[i].name;
+
+		rsh_json_text_puts(t, i ? "," : "");
+		if (!rsh_json_text_put_string(t, name, strlen(name),
+					      JSON_ESCAPES_SERDE))
+			return false;
+		rsh_json_text_puts(t, ":");
+		keep_number(t, c->pub.files[i].rank);
+	}
+	rsh_json_text_puts(t, "}}");
+	return true;
+}
+
+int rsh_ckpt2_keep(const struct rsh_ckpt2 *pub, char **out, size_t *len)
+{
+	const struct ckpt2_owned *c = (const struct ckpt2_owned *)pub;
+	cleanup_free uint32_t *first =
+		calloc((size_t)c->layouts->n_items + 1, sizeof(*first));
+	struct json_text t = { NULL, 0, 0, false };
+	bool written = first && keep_all(&t, c, first);
+
+	if (!written || t.failed) {
+		rsh_json_text_clear(&t);
+		return first && !written ? -EINVAL : -ENOMEM;
+	}
+	*out = t.data;
+	*len = t.len;
+	return 0;
+}
