@@ -98,12 +98,23 @@ static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
 	return b->n_dims == t->n_dims;
 }
 
+/* Do the elements of a part become those that are shown? */
+static bool recipe_types_fit(const struct rsh_shown *t,
+			     const struct rsh_tensor *in)
+{
+	const uint32_t shown = rsh_dtype_size(t->dtype);
+	uint32_t in_unit, out_unit;
+
+	if (t->recipe.codec == RSH_CODEC_NONE)
+		return !in->wide_bf16 && rsh_dtype_size(in->dtype) == shown;
+	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
+	return out_unit == shown &&
+	       in_unit == (in->wide_bf16 ? 4 : rsh_dtype_size(in->dtype));
+}
+
 int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 		     struct rsh_error *err)
 {
-	uint32_t in_unit, out_unit;
-
-	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
 	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
 		const struct rsh_recipe_part *r = &t->recipe.parts[i];
 		const struct rsh_tensor *in = p->cat->tensors[r->tensor];
@@ -111,9 +122,7 @@ int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
 
 		if (rc)
 			return rc;
-		if (t->recipe.codec == RSH_CODEC_NONE &&
-		    (in->wide_bf16 ||
-		     rsh_dtype_size(in->dtype) != rsh_dtype_size(t->dtype)))
+		if (!recipe_types_fit(t, in))
 			return rsh_error_set(err, EINVAL, "its elements are "
 					     "those of another type");
 	}
