@@ -539,8 +539,10 @@ static void weights_alone_are_cast(void **state)
 	f.o.format = RSH_FORMAT_CKPT;
 	fixed_whole(&f, "w");
 	fixed_whole(&f, "adam_m.w");
+	fixed_whole(&f, "optimizer.state.w.exp_avg");
 	assert_int_equal(fixed_plan(&f), 0);
-	assert_records(f.j, 0, "w[8,4] BFloat16:adam_m.w[8,4]");
+	assert_records(f.j, 0, "w[8,4] BFloat16:adam_m.w[8,4] "
+			       "BFloat16:optimizer.state.w.exp_avg[8,4]");
 	job_free(f.j);
 }
 
