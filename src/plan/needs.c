@@ -106,11 +106,14 @@ static uint64_t need_box(struct need *n)
 {
 	const struct rsh_cut *cut = n->tensor->cut;
 	const struct rsh_copies *copies = n->tensor->copies;
-	uint64_t n_cells = rsh_cut_overlap(cut, n->tensor->dims, &n->box, NULL,
-					   NULL);
+	uint64_t n_cells;
 
 	n->n_found = 0;
 	n->lowest = n->cell = UINT32_MAX;
+	if (rsh_cut_n_cells(cut) <= rsh_copies_n_holders(copies))
+		return rsh_cut_overlap(cut, n->tensor->dims, &n->box, need_cell,
+				       n);
+	n_cells = rsh_cut_overlap(cut, n->tensor->dims, &n->box, NULL, NULL);
 	if (n_cells <= rsh_copies_n_holders(copies))
 		rsh_cut_overlap(cut, n->tensor->dims, &n->box, need_cell, n);
 	else

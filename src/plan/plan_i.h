@@ -70,6 +70,8 @@ struct rsh_walk {
 	uint8_t unit_in, unit_out; /* bytes of a unit */
 	uint32_t n_parts;
 	const struct rsh_cut *cut;
+	const struct rsh_cut *part_cut; /* part i is rank i; NULL: there is
+					 * one */
 	const uint64_t *dims;      /* of the whole tensor */
 	/* These are of a cell: one entry for all cells of a grid, else
 	 * [cell]. */
@@ -90,9 +92,10 @@ struct rsh_pair {
 };
 
 /* Do the parts fit the tensors, and leave nothing out?  0, or -EINVAL with a
- * sentence. */
-int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
-		     struct rsh_error *err);
+ * sentence.  *parts is the cut that the boxes of several parts make, which the
+ * catalogue keeps, or NULL. */
+int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
+		     const struct rsh_cut **parts, struct rsh_error *err);
 int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 		  struct rsh_walk **out, struct rsh_error *err);
 

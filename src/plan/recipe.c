@@ -54,13 +54,12 @@ static int recipe_check_part(const struct rsh_shown *t,
 
 /* Checks that the parts' boxes lie in the tensor, have nothing in common and
  * together have all of its elements. */
-static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_error *err)
+static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_cut **cut,
+			      struct rsh_error *err)
 {
 	cleanup_free struct rsh_box *boxes =
 		rsh_alloc_array(t->recipe.n_parts, sizeof(*boxes));
-	struct rsh_cut *cut;
 	uint64_t all = 1, have = 0;
-	uint32_t n_cells;
 	int rc;
 
 	if (!boxes)
@@ -71,11 +70,9 @@ static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_error *err)
 	for (uint32_t i = 0; i < t->recipe.n_parts; i++)
 		boxes[i] = t->recipe.parts[i].box;
 	rc = rsh_cut_of_boxes(t->dims, t->n_dims, boxes, t->recipe.n_parts,
-			      &cut, err);
+			      cut, err);
 	if (rc)
 		return rc;
-	n_cells = rsh_cut_n_cells(cut);
-	rsh_cut_free(cut);
 	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
 		uint64_t n = 1;
 
@@ -83,7 +80,7 @@ static int recipe_check_boxes(const struct rsh_shown *t, struct rsh_error *err)
 			n *= boxes[i].size[d];
 		have += n;
 	}
-	if (have != all || n_cells != t->recipe.n_parts)
+	if (have != all || rsh_cut_n_cells(*cut) != t->recipe.n_parts)
 		return rsh_error_set(err, EINVAL, "its parts have %llu of %llu "
 				     "elements", (unsigned long long)have,
 				     (unsigned long long)all);
@@ -98,27 +95,47 @@ static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
 	return b->n_dims == t->n_dims;
 }
 
-int rsh_recipe_check(const struct rsh_plan *p, const struct rsh_shown *t,
-		     struct rsh_error *err)
+/* Do the elements of a part become those that are shown? */
+static bool recipe_types_fit(const struct rsh_shown *t,
+			     const struct rsh_tensor *in)
 {
+	const uint32_t shown = rsh_dtype_size(t->dtype);
 	uint32_t in_unit, out_unit;
 
+	if (t->recipe.codec == RSH_CODEC_NONE)
+		return !in->wide_bf16 && rsh_dtype_size(in->dtype) == shown;
 	rsh_codec_units(t->recipe.codec, &in_unit, &out_unit);
+	return out_unit == shown &&
+	       in_unit == (in->wide_bf16 ? 4 : rsh_dtype_size(in->dtype));
+}
+
+int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
+		     const struct rsh_cut **parts, struct rsh_error *err)
+{
+	struct rsh_cut *cut = NULL;
+	int rc;
+
+	*parts = NULL;
 	for (uint32_t i = 0; i < t->recipe.n_parts; i++) {
 		const struct rsh_recipe_part *r = &t->recipe.parts[i];
 		const struct rsh_tensor *in = p->cat->tensors[r->tensor];
-		int rc = recipe_check_part(t, r, in, err);
 
+		rc = recipe_check_part(t, r, in, err);
 		if (rc)
 			return rc;
-		if (t->recipe.codec == RSH_CODEC_NONE &&
-		    (in->wide_bf16 ||
-		     rsh_dtype_size(in->dtype) != rsh_dtype_size(t->dtype)))
+		if (!recipe_types_fit(t, in))
 			return rsh_error_set(err, EINVAL, "its elements are "
 					     "those of another type");
 	}
 	if (t->recipe.n_parts == 1 && is_whole_box(t, &t->recipe.parts->box))
 		return 0;
-	return t->recipe.n_parts ? recipe_check_boxes(t, err) :
-		rsh_error_set(err, EINVAL, "it is made of nothing");
+	if (!t->recipe.n_parts)
+		return rsh_error_set(err, EINVAL, "it is made of nothing");
+	rc = recipe_check_boxes(t, &cut, err);
+	if (rc) {
+		rsh_cut_free(cut);
+		return rc;
+	}
+	*parts = rsh_catalogue_keep_cut(p->cat, cut);
+	return *parts ? 0 : rsh_error_nomem(err);
 }

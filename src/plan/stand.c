@@ -50,16 +50,29 @@ static bool part_has(const struct rsh_walk *w, const struct rsh_walk_part *part,
 	return true;
 }
 
-/* Goes to the part that has the element; every element is in one part. */
+/* Finds the part that has the element; every element is in one part. */
+static uint32_t part_of(const struct rsh_walk *w, const uint64_t *at)
+{
+	uint64_t in[RSH_MAX_DIMS] = { 0 };
+	uint32_t cell = 0;
+	struct rsh_box box;
+
+	if (!w->part_cut)
+		return 0;
+	for (uint32_t g = 0; g < w->n_spans; g++)
+		in[w->spans[g].lead] = at[g] / w->spans[g].inner;
+	rsh_cut_find(w->part_cut, w->dims, in, &cell, &box);
+	return rsh_cut_member(w->part_cut, cell, 0);
+}
+
 static void stand_in_part(const struct rsh_walk *w, const uint64_t *at,
 			  struct rsh_stand *s)
 {
-	const struct rsh_walk_part *part = w->parts;
+	const struct rsh_walk_part *part;
 
 	if (s->part && (w->n_parts == 1 || part_has(w, s->part, at)))
 		return;
-	while (w->n_parts > 1 && !part_has(w, part, at))
-		part++;
+	part = &w->parts[part_of(w, at)];
 	s->part = part;
 	s->replica = rsh_cut_replica(part->tensor->cut, s->member);
 	s->cell_base = 0;

@@ -324,7 +324,8 @@ int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 		  struct rsh_walk **out, struct rsh_error *err)
 {
 	struct walking k = { .p = p, .t = t };
-	int rc = rsh_recipe_check(p, t, err);
+	const struct rsh_cut *parts;
+	int rc = rsh_recipe_check(p, t, &parts, err);
 
 	if (rc)
 		return rc;
@@ -337,6 +338,7 @@ int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 	k.w->codec = (uint8_t)t->recipe.codec;
 	k.w->n_dims = t->n_dims;
 	k.w->cut = t->cut;
+	k.w->part_cut = parts;
 	k.w->n_parts = t->recipe.n_parts;
 	rc = make_slices(&k, err);
 	if (rc)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/converter/chosen.h"
 #include "rsh/converter/deal.h"
@@ -66,9 +67,12 @@ static enum rsh_codec writer_codec(const struct writing *w,
 				   enum rsh_dtype *dtype)
 {
 	bool wide = o->n_parts && w->cat->tensors[o->parts->tensor]->wide_bf16;
+	const char *name = writer_name(w, o->name);
 	enum rsh_codec cast = RSH_CODEC_COUNT;
 
-	if (rsh_is_weight(writer_name(w, o->name), o->n_dims))
+	if (rsh_is_weight(name, o->n_dims) &&
+	    strncmp(name, "optimizer.", 10) != 0 &&
+	    strncmp(name, "optim.", 6) != 0)
 		cast = rsh_codec_cast(o->dtype, wide, w->o->cast);
 	*dtype = cast == RSH_CODEC_COUNT ? o->dtype : w->o->cast;
 	if (cast != RSH_CODEC_COUNT)

@@ -74,7 +74,11 @@ unit_test_plan_dialect_SOURCES = unit/test_plan_dialect.c $(PLAN_SUPPORT)
 unit_test_plan_dialect_LDADD = $(L_PLAN)
 unit_test_writer_SOURCES = unit/test_writer.c $(RECIPE_SUPPORT)
 unit_test_writer_LDADD = $(L_PLAN)
-unit_test_tensor_cut_SOURCES = unit/test_tensor_cut.c $(STRATEGY_SUPPORT)
+unit_test_tensor_cut_SOURCES = \
+	unit/test_tensor_cut.c \
+	unit/support.h \
+	unit/support.c \
+	$(STRATEGY_SUPPORT)
 unit_test_tensor_cut_LDADD = $(L_STRATEGY)
 unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)

@@ -164,6 +164,12 @@ static void recipes_that_leave_elements_out_are_refused(void **state)
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);
 	assert_string_equal(j->err.text, "its parts have 2 of 4 elements");
+	part.box.size[0] = 2;
+	shown.recipe.codec = RSH_CODEC_BF16_TO_F32;
+	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
+			 -EINVAL);
+	assert_string_equal(j->err.text, "its elements are those of another "
+			    "type");
 	shown.recipe.n_parts = 0;
 	assert_int_equal(rsh_blueprint_show(j->c, &shown, &number, &j->err),
 			 -EINVAL);

@@ -2,6 +2,8 @@
 /* Both forms of a cut: which cell has which element, and who holds it. */
 #include "strategy_support.h"
 
+#include "support.h"
+
 #include "rsh/tensor/cut.h"
 
 #define BOX2(a, b, c, d) { 2, { a, b }, { c, d } }
@@ -119,6 +121,117 @@ static void many_boxes_are_found(void **state)
 	free(b);
 }
 
+/* ---- any list, compared with a loop over its boxes ---- */
+
+#define MOST_BOXES 300
+
+struct list {
+	struct numbers r;
+	uint64_t dims[3];
+	struct rsh_box b[MOST_BOXES];
+	uint32_t n;
+};
+
+/* Boxes that are cut in two again and again, of which some are left out. */
+static void draw_list(struct list *l)
+{
+	uint32_t want = 1 + (uint32_t)numbers_below(&l->r, MOST_BOXES);
+
+	l->n = 1;
+	l->b[0] = (struct rsh_box){ .n_dims = 3 };
+	for (uint32_t d = 0; d < 3; d++)
+		l->b[0].size[d] = l->dims[d] = 1 + numbers_below(&l->r, 40);
+	for (uint32_t tries = 0; l->n < want && tries < 1000; tries++) {
+		struct rsh_box *b = &l->b[numbers_below(&l->r, l->n)];
+		uint32_t d = (uint32_t)numbers_below(&l->r, 3);
+		uint64_t size = b->size[d];
+
+		if (size < 2)
+			continue;
+		b->size[d] = 1 + numbers_below(&l->r, size - 1);
+		l->b[l->n] = *b;
+		l->b[l->n].from[d] += b->size[d];
+		l->b[l->n++].size[d] = size - b->size[d];
+	}
+	for (uint32_t i = (uint32_t)numbers_below(&l->r, 4); i > 0 && l->n > 1;
+	     i--) {
+		uint64_t k = numbers_below(&l->r, l->n);
+
+		l->b[k] = l->b[--l->n];
+	}
+}
+
+static struct rsh_box draw_box(struct list *l)
+{
+	struct rsh_box b = { .n_dims = 3 };
+
+	for (uint32_t d = 0; d < 3; d++) {
+		b.from[d] = numbers_below(&l->r, l->dims[d]);
+		b.size[d] = 1 + numbers_below(&l->r, l->dims[d] - b.from[d]);
+	}
+	return b;
+}
+
+/* Counts the boxes that have some of a box, and the elements that they have. */
+static uint32_t count_met(const struct list *l, const struct rsh_box *box,
+			  uint64_t *elements)
+{
+	struct rsh_box common;
+	uint32_t n = 0;
+
+	*elements = 0;
+	for (uint32_t i = 0; i < l->n; i++) {
+		if (!rsh_box_meet(&l->b[i], box, &common))
+			continue;
+		*elements += common.size[0] * common.size[1] * common.size[2];
+		n++;
+	}
+	return n;
+}
+
+static void check_box(struct list *l, const struct rsh_cut *c)
+{
+	struct rsh_box box = draw_box(l), gap, cell_box;
+	uint64_t have, none, all = box.size[0] * box.size[1] * box.size[2];
+	uint32_t n = count_met(l, &box, &have), cell;
+	bool found = rsh_cut_find(c, l->dims, box.from, &cell, &cell_box);
+
+	assert_int_equal(rsh_cut_overlap(c, l->dims, &box, NULL, NULL), n);
+	assert_int_equal(rsh_cut_gap(c, &box, &gap), have < all);
+	if (have < all) {
+		assert_int_equal(count_met(l, &gap, &none), 0);
+		for (uint32_t d = 0; d < 3; d++)
+			assert_true(gap.size[d] > 0 &&
+				    gap.from[d] >= box.from[d] &&
+				    gap.from[d] + gap.size[d] <=
+					    box.from[d] + box.size[d]);
+	}
+	for (uint32_t d = 0; d < 3; d++)
+		box.size[d] = 1;
+	assert_int_equal(count_met(l, &box, &none), found);
+	if (found)
+		assert_true(rsh_box_has(&cell_box, box.from));
+}
+
+static void any_list_is_searched(void **state)
+{
+	struct list l = { .r = { numbers_seed() } };
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	for (int i = 0; i < 200; i++) {
+		struct rsh_cut *c;
+
+		draw_list(&l);
+		if (rsh_cut_of_boxes(l.dims, 3, l.b, l.n, &c, &err))
+			fail_msg("%s", err.text);
+		assert_int_equal(rsh_cut_n_cells(c), l.n);
+		for (int k = 0; k < 100; k++)
+			check_box(&l, c);
+		rsh_cut_free(c);
+	}
+}
+
 /* A grid and the list of the boxes that it makes say the same. */
 static void both_forms_agree(void **state)
 {
@@ -169,6 +282,7 @@ int main(void)
 		cmocka_unit_test(boxes_that_contradict_are_refused),
 		cmocka_unit_test(holes_are_told),
 		cmocka_unit_test(many_boxes_are_found),
+		cmocka_unit_test(any_list_is_searched),
 		cmocka_unit_test(both_forms_agree),
 	};
 

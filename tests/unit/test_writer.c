@@ -329,9 +329,269 @@ static void every_byte_is_in_its_place(void **unused)
 	assert_true(checked > n);
 }
 
+/* ---- what is refused, lost or noted ---- */
+
+#define BOX2(a, b, c, d) { 2, { a, b }, { c, d } }
+static const uint64_t w_dims[] = { 8, 4 };
+
+/* A job whose files have one tensor each, and what is offered of them. */
+struct fixed {
+	struct job *j;
+	struct rsh_catalogue *cat;
+	struct rsh_offer offers[4];
+	struct rsh_recipe_part parts[4];
+	uint32_t n;
+	struct rsh_conversion_options o;
+	char told[1024];
+};
+
+static void hear(void *ctx, const char *sentence)
+{
+	struct fixed *f = ctx;
+	size_t n = strlen(f->told);
+
+	snprintf(f->told + n, sizeof(f->told) - n, "%s\n", sentence);
+}
+
+static struct fixed fixed_new(const char *dst_items)
+{
+	struct fixed f = { .j = job_new(NULL, dst_items) };
+	struct rsh_source_view view = { .n_ranks = MAX_FILES,
+					.names = f.j->names };
+
+	job_file(f.j, 0, FILE_WITH(BF16("w", 4, 4)));
+	view.index = f.j->index;
+	f.cat = rsh_catalogue_new(&view);
+	assert_non_null(f.cat);
+	f.o.replicas = true;
+	f.o.format = RSH_FORMAT_SAFETENSORS;
+	f.o.report_lost = hear;
+	return f;
+}
+
+/* A tensor [8,4] of these boxes, of which file 0 has the first n_held. */
+static void fixed_offer(struct fixed *f, const char *name,
+			const struct rsh_box *boxes, uint32_t n,
+			uint32_t n_held)
+{
+	const struct rsh_holder holders[] = {
+		{ 0, 0, 0 }, { 1, 0, 0 }, { 2, 0, 0 }
+	};
+	struct rsh_tensor t = {
+		.name = rsh_names_add(f->j->names, name, strlen(name)),
+		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = w_dims,
+	};
+	struct rsh_cut *cut;
+	uint32_t number;
+
+	assert_int_equal(rsh_cut_of_boxes(w_dims, 2, boxes, n, &cut,
+					  &f->j->err), 0);
+	t.cut = rsh_catalogue_keep_cut(f->cat, cut);
+	t.copies = rsh_catalogue_keep_copies(f->cat, t.cut, holders, n_held,
+					     true);
+	assert_int_equal(rsh_catalogue_add(f->cat, &t, &number), 0);
+	rsh_recipe_same(f->cat, number, &f->parts[f->n]);
+	f->offers[f->n] = (struct rsh_offer){
+		t.name, t.dtype, 2, w_dims, 1, &f->parts[f->n]
+	};
+	f->n++;
+}
+
+static void fixed_whole(struct fixed *f, const char *name)
+{
+	const struct rsh_box all = BOX2(0, 0, 8, 4);
+
+	fixed_offer(f, name, &all, 1, 1);
+}
+
+static int fixed_plan(struct fixed *f)
+{
+	f->o.ctx = f;
+	return rsh_write_plan(f->cat, f->offers, f->n, f->j->dst, &f->o,
+			      &f->j->c, &f->j->err);
+}
+
+static void fixed_refused(struct fixed *f, int rc, const char *sentence)
+{
+	assert_int_equal(fixed_plan(f), rc);
+	assert_string_equal(f->j->err.text, sentence);
+	job_free(f->j);
+}
+
+static const struct rsh_box halves[] = {
+	BOX2(0, 0, 4, 4), BOX2(4, 0, 4, 2), BOX2(4, 2, 4, 2)
+};
+
+static void elements_in_no_chunk_are_told(void **state)
+{
+	struct fixed f = fixed_new(NULL);
+
+	(void)state;
+	fixed_offer(&f, "w", halves, 2, 2);
+	fixed_refused(&f, -ENOENT, "parameter w: elements [4:8,2:4] are in no "
+		      "chunk, but rank 0 needs them");
+	assert_string_equal(f.told, "lost: parameter w, elements [4:8,2:4], "
+			    "which are in no chunk\n");
+}
+
+static void lost_chunks_are_told(void **state)
+{
+	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]"));
+
+	(void)state;
+	f.o.allow_missing = true;
+	fixed_offer(&f, "w", halves, 3, 1);
+	assert_int_equal(fixed_plan(&f), 0);
+	assert_false(rsh_plan_is_lost(f.j->c, 0));
+	assert_true(rsh_plan_is_lost(f.j->c, 1));
+	assert_string_equal(rsh_plan_lost(f.j->c), "parameter w: elements "
+			    "[4:8,0:2] are in no file that is there, but rank "
+			    "1 needs them (2 slices of 1 parameters are lost "
+			    "in all)");
+	assert_string_equal(f.told, "lost: parameter w, elements [4:8,0:2]\n"
+			    "lost: parameter w, elements [4:8,2:4]\n");
+	job_free(f.j);
+}
+
+static void layouts_that_do_not_fit_are_refused(void **state)
+{
+	struct fixed f = fixed_new(LAYOUT("w", "[3]", "[0,-1]"));
+
+	(void)state;
+	fixed_whole(&f, "w");
+	fixed_refused(&f, -EINVAL, "parameter w of shape [8,4] cannot be cut "
+		      "as mesh [3] map [0,-1] (dst.json): dimension 0 of size "
+		      "8 cannot be cut into 3 equal slices");
+	f = fixed_new(LAYOUT("w", "[2]", "[0]"));
+	fixed_whole(&f, "w");
+	fixed_refused(&f, -EINVAL, "parameter w of shape [8,4] cannot be cut "
+		      "as mesh [2] map [0] (dst.json): its tensor map has 1 "
+		      "dimensions, the tensor has 2");
+}
+
+static void what_is_not_listed_may_be_an_error(void **state)
+{
+	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]"));
+
+	(void)state;
+	f.o.unlisted = RSH_UNLISTED_ERROR;
+	fixed_whole(&f, "w");
+	fixed_whole(&f, "v");
+	fixed_refused(&f, -EINVAL, "parameter v is not listed by dst.json");
+	f = fixed_new(LAYOUT("w", "[2]", "[0,-1]"));
+	fixed_whole(&f, "v");
+	fixed_refused(&f, -EINVAL, "rank 0: no parameter of the source files "
+		      "is listed by dst.json");
+}
+
+static void what_the_source_lacks_is_noted(void **state)
+{
+	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]") ","
+				   LAYOUT("m", "[2]", "[0,-1]") ","
+				   LAYOUT("v", "[2]", "[0,-1]"));
+
+	(void)state;
+	fixed_whole(&f, "w");
+	assert_int_equal(fixed_plan(&f), 0);
+	assert_string_equal(rsh_plan_note(f.j->c, 0), "2 parameters that "
+			    "dst.json lists are not in the source (m and "
+			    "others)");
+	assert_null(rsh_plan_note(f.j->c, 1));
+	job_free(f.j);
+}
+
+static const char *rename_to_w(void *ctx, const char *name)
+{
+	(void)ctx;
+	return *name == 'v' ? "w" : NULL;
+}
+
+static bool want_none(void *ctx, const char *name)
+{
+	(void)ctx;
+	(void)name;
+	return false;
+}
+
+static void names_are_asked_for(void **state)
+{
+	struct fixed f = fixed_new(NULL);
+
+	(void)state;
+	f.o.rename = rename_to_w;
+	fixed_whole(&f, "w");
+	fixed_whole(&f, "v");
+	fixed_refused(&f, -EINVAL, "renaming gives two parameters the name w");
+	f = fixed_new(NULL);
+	f.o.wanted = want_none;
+	fixed_whole(&f, "w");
+	fixed_refused(&f, -EINVAL, "no parameter is left (which are wanted is "
+		      "asked by their names in the source)");
+}
+
+/* Weights are cast, an optimizer's state is not. */
+static void weights_alone_are_cast(void **state)
+{
+	struct fixed f = fixed_new(NULL);
+
+	(void)state;
+	f.o.cast = RSH_DTYPE_FLOAT32;
+	f.o.format = RSH_FORMAT_CKPT;
+	fixed_whole(&f, "w");
+	fixed_whole(&f, "adam_m.w");
+	fixed_whole(&f, "optimizer.state.w.exp_avg");
+	assert_int_equal(fixed_plan(&f), 0);
+	assert_records(f.j, 0, "w[8,4] BFloat16:adam_m.w[8,4] "
+			       "BFloat16:optimizer.state.w.exp_avg[8,4]");
+	job_free(f.j);
+}
+
+static void types_that_the_format_lacks_are_refused(void **state)
+{
+	struct fixed f = fixed_new(NULL);
+
+	(void)state;
+	fixed_whole(&f, "w");
+	f.cat->tensors[0]->dtype = RSH_DTYPE_HIFLOAT8;
+	f.offers[0].dtype = RSH_DTYPE_HIFLOAT8;
+	fixed_refused(&f, -ENOTSUP, "parameter \"w\" is of type HiFloat8, "
+		      "which safetensors files cannot hold");
+}
+
+/* Both ranks hold the same; "a" is not there and takes its turn. */
+static void redundancy_is_dealt_out(void **state)
+{
+	struct fixed f = fixed_new(LAYOUT("d", "[2]", "[-1,-1]") ","
+				   LAYOUT("c", "[2]", "[-1,-1]") ","
+				   LAYOUT("a", "[2]", "[-1,-1]") ","
+				   LAYOUT("b", "[2]", "[-1,-1]"));
+
+	(void)state;
+	f.o.format = RSH_FORMAT_CKPT;
+	f.o.remove_redundancy = true;
+	fixed_whole(&f, "d");
+	fixed_whole(&f, "b");
+	fixed_whole(&f, "c");
+	fixed_whole(&f, "e");
+	assert_int_equal(fixed_plan(&f), 0);
+	assert_records(f.j, 0, "BFloat16:c[8,4] BFloat16:e[8,4]");
+	assert_records(f.j, 1, "BFloat16:d[8,4] BFloat16:b[8,4] "
+			       "BFloat16:e[8,4]");
+	job_free(f.j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(elements_in_no_chunk_are_told),
+		cmocka_unit_test(lost_chunks_are_told),
+		cmocka_unit_test(layouts_that_do_not_fit_are_refused),
+		cmocka_unit_test(what_is_not_listed_may_be_an_error),
+		cmocka_unit_test(what_the_source_lacks_is_noted),
+		cmocka_unit_test(names_are_asked_for),
+		cmocka_unit_test(weights_alone_are_cast),
+		cmocka_unit_test(types_that_the_format_lacks_are_refused),
+		cmocka_unit_test(redundancy_is_dealt_out),
 		cmocka_unit_test(every_byte_is_in_its_place),
 	};
 
