@@ -28,6 +28,16 @@ fuzz_intact_fuzz_SOURCES = fuzz/fuzz_intact.c
 fuzz_intact_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_intact_fuzz_LDADD = $(L_WIRE)
 
+FUZZ += fuzz/dcp_metadata.fuzz
+fuzz_dcp_metadata_fuzz_SOURCES = fuzz/fuzz_dcp_metadata.c
+fuzz_dcp_metadata_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_dcp_metadata_fuzz_LDADD = $(L_WIRE)
+
+FUZZ += fuzz/dcp_item.fuzz
+fuzz_dcp_item_fuzz_SOURCES = fuzz/fuzz_dcp_item.c
+fuzz_dcp_item_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_dcp_item_fuzz_LDADD = $(L_WIRE)
+
 FUZZ += fuzz/source_map.fuzz
 fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c
 fuzz_source_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -102,6 +112,7 @@ EXTRA_DIST += \
 	fuzz/run.sh \
 	fuzz/pack.sh \
 	fuzz/dict/checkpoint2.dict \
+	fuzz/dict/dcp_metadata.dict \
 	fuzz/dict/manifest.dict \
 	fuzz/dict/safetensors.dict \
 	fuzz/dict/strategy.dict
@@ -109,6 +120,9 @@ EXTRA_DIST += \
 	fuzz/corpus/block_file.tar.gz \
 	fuzz/corpus/checkpoint2.tar.gz \
 	fuzz/corpus/ckpt_scan.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/dcp_item.tar.gz \
+	fuzz/corpus/dcp_metadata.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/derive.tar.gz \
 	fuzz/corpus/group_info.tar.gz

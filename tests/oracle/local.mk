@@ -24,7 +24,8 @@ HUGGING_FACE = oracle/hugging_face.py
 # The libraries that they stand on, which need no oracle.
 MOUNT += \
 	lib/rsh_mount_test.py \
-	lib/checkpoint2_trees_test.py
+	lib/checkpoint2_trees_test.py \
+	lib/dcp_trees_test.py
 
 EXTRA_DIST += \
 	lib/rsh_mount.py \
@@ -34,6 +35,7 @@ EXTRA_DIST += \
 	lib/checkpoint2_trees.py \
 	lib/random_checkpoint2.py \
 	lib/mindformers_loader.py \
+	lib/dcp_trees.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \

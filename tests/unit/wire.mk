@@ -19,6 +19,7 @@ UNIT += \
 	unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map \
 	unit/test_wire_dcp \
+	unit/test_wire_dcp_damage \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
 	unit/test_wire_checkpoint2
@@ -67,6 +68,8 @@ unit_test_wire_weight_map_LDADD = $(L_WIRE)
 unit_test_wire_dcp_SOURCES = unit/test_wire_dcp.c $(WIRE_SUPPORT)
 unit_test_wire_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_wire_dcp_LDADD = $(L_WIRE)
+unit_test_wire_dcp_damage_SOURCES = unit/test_wire_dcp_damage.c $(WIRE_SUPPORT)
+unit_test_wire_dcp_damage_LDADD = $(L_WIRE)
 unit_test_wire_index_codec_SOURCES = unit/test_wire_index_codec.c $(WIRE_SUPPORT)
 unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_wire_index_codec_LDADD = $(L_WIRE)
