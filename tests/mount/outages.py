@@ -116,11 +116,12 @@ def demand_ill(mount, outages):
           found["outages"] == outages, found)
 
 
-def ten_times(job, mirror, *words):
+def again_and_again(job, mirror, times, *words):
+    """Each time a reader waits for 3 s."""
     expected = job.expected(*STEP)
     with mounted(job, *BARE, *words) as m:
         demand_bytes(m, expected)
-        for i in range(1, 11):
+        for i in range(1, times + 1):
             mirror.die()
             demand_eio(m, i % 8)
             demand_ill(m, i)
@@ -140,24 +141,24 @@ def ten_times(job, mirror, *words):
         demand(log_lines(m, END)[0], "notice: ", f"{mirror.path}: ", " s; it hit ", " reads")
 
 
-# ---- ten outages ----
+# ---- many outages ----
 
 @test
 def killed_and_mounted_anew(job):
     with mirrored(job, "stable") as mirror:
-        ten_times(job, mirror)
+        again_and_again(job, mirror, 10)
 
 
 @test
 def the_same_with_other_inodes(job):
     with mirrored(job) as mirror:
-        ten_times(job, mirror, "--cache", "on")
+        again_and_again(job, mirror, 3, "--cache", "on")
 
 
 @test
 def the_same_without_a_sandbox(job):
     with mirrored(job) as mirror:
-        ten_times(job, mirror, "--sandbox", "off")
+        again_and_again(job, mirror, 3, "--sandbox", "off")
 
 
 @test
@@ -167,7 +168,7 @@ def sick_and_well_again(job):
     words = ["ENOTCONN", "EIO", "ESTALE"]
     with mirrored(job, "stable") as mirror, mounted(job, *BARE) as m:
         demand_bytes(m, expected)
-        for i in range(1, 11):
+        for i in range(1, 7):
             word = words[i % 3]
             mirror.sick(word)
             for rank in range(3):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every conversion between genuine strategy sets, byte for byte.
+"""Conversions between genuine strategy sets, byte for byte.
 
-For each ordered pair within a family of tests/data/strategies, and for each
-set with `none` on the other side, MindSpore saves the source's rank files and
+For ordered pairs within a family of tests/data/strategies, and for sets with
+`none` on the other side, MindSpore saves the source's rank files and
 converts them with transform_checkpoints.  The mount of the same source must
 show the same files with the same sha256: once under the strategy files that
 the converter read, once with `--compat mindspore` and, where a side has
@@ -17,8 +17,11 @@ mount is held against naive_reshard.py and that in turn against the whole
 tensors, which are known here.
 
     genuine_pairs.py [--jobs N] [--family NAME] [--pair SRC:DST] [--seed N]
-                     [--subject mount|naive]
+                     [--pairs N|all] [--subject mount|naive]
 
+Of all pairs a part is drawn, by a seed that is printed: of each family in turn a
+source with some of its destinations, since it takes long to save one.  RSH_GENUINE_PAIRS
+takes the place of --pairs.
 `--subject naive` leaves the mount out and holds naive_reshard.py against the
 converter, and both against the whole tensors.
 """
@@ -29,6 +32,7 @@ import concurrent.futures
 import hashlib
 import multiprocessing
 import os
+import random
 import re
 import shutil
 import sys
@@ -42,6 +46,9 @@ import genuine_sets  # noqa: E402
 import rsh_mount  # noqa: E402
 
 PREFIX = "checkpoint_"
+PAIRS = "120"
+# Of one source.
+DESTINATIONS = 6
 
 # What the converter says where it cannot serve, and why.  Any other exception
 # fails the pair: a new one has to be understood first.
@@ -240,12 +247,32 @@ def all_tasks(family, pair):
     return tasks
 
 
+def drawn(tasks, count, numbers):
+    """About so many pairs of all, of every family some."""
+    families, left = {}, []
+    for family, (source, destinations) in tasks:
+        numbers.shuffle(destinations)
+        for at in range(0, len(destinations), DESTINATIONS):
+            families.setdefault(family, []).append(
+                (family, (source, destinations[at:at + DESTINATIONS])))
+    for parts in families.values():
+        numbers.shuffle(parts)
+        left += [(at / len(parts), part) for at, part in enumerate(parts)]
+    found = []
+    for _, part in sorted(left, key=lambda entry: entry[0]):
+        if sum(len(destinations) for _, (_, destinations) in found) < count:
+            found.append(part)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--family", choices=sorted(genuine_sets.families()))
     parser.add_argument("--pair", metavar="SRC:DST", help="names of sets, or none")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
+    parser.add_argument("--pairs", default=os.environ.get("RSH_GENUINE_PAIRS", PAIRS),
+                        help="how many, or all")
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")
     options = parser.parse_args()
     rsh_mount.require_oracle()
@@ -255,7 +282,10 @@ def main():
     tasks = all_tasks(options.family, options.pair)
     if not tasks:
         parser.error(f"there is no such pair: {options.pair}")
+    if options.pairs != "all" and not options.pair:
+        tasks = drawn(tasks, int(options.pairs), random.Random(options.seed))
     tap = rsh_mount.Tap(sum(len(destinations) for _, (_, destinations) in tasks))
+    tap.diag(f"--seed {options.seed} --pairs {options.pairs}")
     counts = {family: collections.Counter() for family, _ in tasks}
     started = time.monotonic()
     with concurrent.futures.ProcessPoolExecutor(
