@@ -308,15 +308,6 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
-static int index_join_parts(struct rsh_source *s, const struct rsh_names *names,
-			    struct rsh_error *err)
-{
-	if (s->n_bad == 0)
-		return rsh_model_join(s, names, err);
-	/* Nothing makes up for a part. */
-	return rsh_error_set(err, s->first_bad.code, "%s", s->first_bad.text);
-}
-
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
@@ -345,9 +336,9 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     s->n_indexes);
 	if (rsh_store_start(s->store))
 		return rsh_error_nomem(err);
-	if (s->in_parts)
-		return index_join_parts(s, names, err);
-	for (uint32_t i = 0; i < s->n_files; i++)
-		s->view_index[s->files[i].rank] = s->files[i].index;
-	return 0;
+	/* Nothing makes up for a part. */
+	if (s->in_parts && s->n_bad > 0)
+		return rsh_error_set(err, s->first_bad.code, "%s",
+				     s->first_bad.text);
+	return rsh_source_join(s, names, err);
 }

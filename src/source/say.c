@@ -43,7 +43,10 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 
 static bool say_is_chosen(const struct rsh_source *s, uint32_t rank)
 {
-	return rank < s->n_ranks && s->by_rank[rank] != RSH_FILE_NONE;
+	uint32_t n;
+
+	rsh_source_rank_first(s, rank, &n);
+	return n > 0;
 }
 
 /* Logs the ranks that have checkpoints, but none of the chosen candidate. */

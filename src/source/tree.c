@@ -34,6 +34,7 @@ static void source_forget_choice(struct rsh_source *s)
 	s->view_path = NULL;
 	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
 	s->cap_indexes = s->cap_files = 0;
+	s->joined = false;
 }
 
 int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e)
@@ -135,18 +136,18 @@ int rsh_source_number_files(struct rsh_source *s)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
 	/* Tables go by rank even where ranks are few and far between. */
-	s->by_rank = rsh_alloc_array((size_t)s->n_ranks + 1,
-				     sizeof(*s->by_rank));
+	s->by_rank = calloc((size_t)s->n_ranks + 1, sizeof(*s->by_rank));
 	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));
 	s->view_path = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_path));
 	if (!s->by_rank || !s->view_index || !s->view_path)
 		return -ENOMEM;
-	memset(s->by_rank, 0xff, s->n_ranks * sizeof(*s->by_rank));
 	for (uint32_t i = s->n_files; i-- > 0;) {
-		s->by_rank[s->files[i].rank] = i;
+		s->by_rank[s->files[i].rank + 1]++;
 		s->view_path[s->files[i].rank] = s->in_parts ?
 			s->path : rsh_store_path(s->store, i);
 	}
+	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
+		s->by_rank[rank + 1] += s->by_rank[rank];
 	return 0;
 }
 
@@ -277,24 +278,8 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.path = s->view_path,
 		.names = names,
 		.format = s->format,
-		.joined = s->in_parts && s->n_files > 1,
+		.joined = s->joined,
 	};
-}
-
-static uint32_t source_first_file(const struct rsh_source *s, uint32_t rank)
-{
-	return rank < s->n_ranks ? s->by_rank[rank] : RSH_FILE_NONE;
-}
-
-bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
-		     struct rsh_store_attr *out)
-{
-	const uint32_t file = source_first_file(s, rank);
-
-	if (file == RSH_FILE_NONE)
-		return false;
-	*out = s->in_parts ? s->whole : *rsh_store_attr(s->store, file);
-	return true;
 }
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s)
@@ -309,17 +294,6 @@ uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
 }
 
 /* ---- its bytes ---- */
-
-bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
-		       uint64_t *offset, uint32_t *file)
-{
-	if (s->in_parts) {
-		*file = rsh_model_part(s, offset);
-		return true;
-	}
-	*file = source_first_file(s, rank);
-	return *file != RSH_FILE_NONE;
-}
 
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       void *buf, size_t len, bool wait)
