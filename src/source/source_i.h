@@ -140,6 +140,7 @@ struct rsh_source {
 	/* These are set by rsh_source_open(), and constant from then on. */
 	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
+	bool checkpoint2; /* the candidates are steps of Checkpoint 2.0 */
 	/* This is the dialect of what is shown with --resume; each of its files
 	 * is then a rank of its own.  NULL: the source is a conversion's. */
 	const struct rsh_step_dialect *dialect;
@@ -168,12 +169,16 @@ struct rsh_source {
 			    * follow, and [n_ranks] is n_files */
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
+	char **rank_paths; /* [rank]: the text at view_path, where one was
+			    * made; NULL: none was */
 
 	uint32_t n_indexes;
 	size_t cap_indexes;
 	struct rsh_ckpt_index **indexes; /* the distinct indexes */
 	struct rsh_index_cache *index_cache; /* NULL: none */
 	bool joined; /* some rank has several files */
+	struct rsh_described *described; /* what a step of Checkpoint 2.0 says
+					  * of itself; NULL: nothing */
 };
 
 /* Makes a source with its directory open and no files yet. */
