@@ -144,22 +144,61 @@ static int ask_reason(const struct tree *t, struct step_file *f)
 	return f->reason ? 0 : -ENOMEM;
 }
 
-static int add_step_file(const struct tree *t, struct step *s, uint32_t rank,
-			 const struct rsh_source_view *view)
+static int add_step_file(const struct tree *t, struct step *s,
+			 const struct rsh_source_file_info *info)
 {
 	struct step_file *f = &s->files[s->n_files++];
 
-	*f = (struct step_file){ .rank = rank, .path =
-				 strdup(view->path[rank]) };
+	*f = (struct step_file){ .rank = info->rank,
+				 .path = strdup(info->path) };
 	if (!f->path)
 		return -ENOMEM;
-	if (!view->index[rank] && !s->reason && ask_reason(t, f))
+	if (!info->valid && !s->reason && ask_reason(t, f))
 		return -ENOMEM;
-	if (view->index[rank]) {
-		f->bytes = view->index[rank]->file_bytes;
+	if (info->valid) {
+		f->bytes = info->bytes;
 		s->n_valid++;
 	}
 	s->bytes += f->bytes;
+	return 0;
+}
+
+/* A model in parts counts as one file. */
+static int add_rank_files(const struct tree *t, struct step *s, uint32_t rank,
+			  const struct rsh_source_view *view)
+{
+	const struct rsh_ckpt_index *ix = view->index[rank];
+	struct rsh_source_file_info f = {
+		.rank = rank, .path = view->path[rank], .valid = ix,
+		.bytes = ix ? ix->file_bytes : 0,
+	};
+	uint32_t first, n = rsh_source_rank_files(t->source, rank, &first);
+	int rc = n ? 0 : add_step_file(t, s, &f);
+
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		rsh_source_file_info(t->source, first + i, &f);
+		rc = add_step_file(t, s, &f);
+	}
+	return rc;
+}
+
+/* A step that says which files it has knows which ranks lack one. */
+static int add_absent(const struct tree *t, struct step *s)
+{
+	struct rsh_source_file_info f;
+	uint32_t n = 0, last = UINT32_MAX;
+
+	while (rsh_source_absent(t->source, n, &f))
+		n++;
+	free(s->missing);
+	s->missing = rsh_alloc_array((size_t)n + 1, sizeof(*s->missing));
+	if (!s->missing)
+		return -ENOMEM;
+	for (uint32_t i = 0; rsh_source_absent(t->source, i, &f); i++) {
+		if (f.rank != last)
+			s->missing[s->n_missing++] = f.rank;
+		last = f.rank;
+	}
 	return 0;
 }
 
@@ -171,7 +210,8 @@ static bool step_counts(const struct tree *t, uint32_t rank)
 static int add_step_files(const struct tree *t, struct step *s,
 			  const struct rsh_source_view *view)
 {
-	s->files = rsh_alloc_array(view->n_ranks, sizeof(*s->files));
+	s->files = rsh_alloc_array((size_t)rsh_source_n_files(t->source) + 1,
+				   sizeof(*s->files));
 	s->missing = rsh_alloc_array(t->n_ranks, sizeof(*s->missing));
 	s->beyond = rsh_alloc_array(view->n_ranks, sizeof(*s->beyond));
 	if (!s->files || !s->missing || !s->beyond)
@@ -181,9 +221,11 @@ static int add_step_files(const struct tree *t, struct step *s,
 			continue;
 		if (!step_counts(t, rank))
 			s->beyond[s->n_beyond++] = rank;
-		else if (add_step_file(t, s, rank, view))
+		else if (add_rank_files(t, s, rank, view))
 			return -ENOMEM;
 	}
+	if (rsh_source_is_described(t->source))
+		return add_absent(t, s);
 	for (size_t i = 0; i < t->n_ranks; i++)
 		if (t->ranks[i] >= view->n_ranks || !view->path[t->ranks[i]])
 			s->missing[s->n_missing++] = t->ranks[i];
@@ -237,6 +279,11 @@ static int look_at_step(struct tree *t, uint32_t i)
 	rc = rsh_source_choose(t->source, i, &err);
 	if (rc == 0)
 		rc = rsh_source_index(t->source, t->names, &err);
+	if (rc == 0 && rsh_source_is_described(t->source)) {
+		rsh_strategy_free(t->src);
+		rc = rsh_source_strategy(t->source, true, t->names, &t->src,
+					 &err);
+	}
 	if (rc)
 		s->reason = strdup(err.text);
 	rsh_source_view(t->source, t->names, &view);
@@ -331,12 +378,13 @@ static json_t *files_json(const struct step *s)
 
 static json_t *tree_step_json(const struct step *s, bool tried)
 {
-	bool stepped = s->number.stepped;
+	bool stepped = s->number.stepped, alone = s->number.alone;
 
 	return json_pack(
 		"{s:o,s:o,s:o,s:o,s:b,s:b,s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "name",
 		rsh_json_text(s->text), "epoch",
-		stepped ? rsh_json_u64(s->number.epoch) : json_null(), "step",
+		stepped && !alone ? rsh_json_u64(s->number.epoch) : json_null(),
+		"step",
 		stepped ? rsh_json_u64(s->number.step) : json_null(), "run",
 		stepped ? rsh_json_u64(s->number.run) : json_null(),
 		"breakpoint", s->number.breakpoint, "tried", tried, "format",

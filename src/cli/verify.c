@@ -249,6 +249,12 @@ static int verify_best(struct report *r, struct rsh_error *err)
 				     err);
 	if (rc == 0)
 		rc = rsh_source_choose(source, 0, err);
+	if (rc == 0 && rsh_source_is_described(source)) {
+		rc = rsh_source_index(source, names, err);
+		if (rc == 0)
+			rc = rsh_source_strategy(source, true, names, &strategy,
+						 err);
+	}
 	if (rc == 0) {
 		take_verified_step(r, source);
 		rc = rsh_verify_source(source, strategy, names, &control,

@@ -129,12 +129,15 @@ static int take_sources(struct rsh_origin *o, const struct rsh_source *s)
 	return 0;
 }
 
-static int take_derived(const struct rsh_vfs_view *view,
-			struct rsh_manifest_strategy *out,
-			struct rsh_error *err)
+/* Of a strategy that is in no file of its own, what it says is hashed. */
+static int take_made(const struct rsh_strategy *made,
+		     const struct rsh_vfs_view *view,
+		     struct rsh_manifest_strategy *out, struct rsh_error *err)
 {
-	out->path = view->dst->path;
-	return hash_strategy(view->dst, view->names, &out->xxh3) ?
+	if (!made)
+		return 0;
+	out->path = made->path;
+	return hash_strategy(made, view->names, &out->xxh3) ?
 		rsh_error_nomem(err) : 0;
 }
 
@@ -169,10 +172,12 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	out->head.n_files = list->n;
 	if (take_sources(out, view.source))
 		return rsh_error_nomem(err);
-	rc = take_strategy(cfg->src.path, &out->head.src, err);
+	rc = cfg->src.from == RSH_FROM_SOURCE ?
+		take_made(view.src, &view, &out->head.src, err) :
+		take_strategy(cfg->src.path, &out->head.src, err);
 	if (rc == 0)
 		rc = cfg->dst.from == RSH_FROM_DERIVED ?
-			take_derived(&view, &out->head.dst, err) :
+			take_made(view.dst, &view, &out->head.dst, err) :
 			take_strategy(cfg->dst.path, &out->head.dst, err);
 	return rc ? rc : identify(out, cfg, err);
 }

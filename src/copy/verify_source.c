@@ -39,8 +39,12 @@ struct job {
 	const struct rsh_copy_control *control;
 	struct file *files;
 	size_t n;
-	struct file **by_rank; /* of the strategy's ranks; NULL: no such file */
+	/* Of the strategy's ranks: the first file, which those of the same rank
+	 * follow; NULL: there is none. */
+	struct file **by_rank;
 	uint32_t n_ranks;
+	uint32_t n_lost;      /* slices that no file has */
+	uint32_t lost, loser; /* one's parameter, and a rank that wants it */
 	struct rsh_answer *out;
 };
 
@@ -289,11 +293,21 @@ static bool same_record(const struct file *a, const struct rsh_record *ra,
 			      b->sums[rb - b->in.index->records]);
 }
 
-static struct file *sound_file(const struct job *j, uint32_t rank)
+/* Gives the next sound file of the rank after f, which is NULL at first. */
+static struct file *sound_file(const struct job *j, uint32_t rank,
+			       struct file *f)
 {
-	struct file *f = rank < j->n_ranks ? j->by_rank[rank] : NULL;
+	const struct file *end = j->files + j->n;
 
-	return f && f->in.index ? f : NULL;
+	if (f)
+		f++;
+	else if (rank < j->n_ranks && j->by_rank[rank])
+		f = j->by_rank[rank];
+	else
+		return NULL;
+	while (f < end && f->info.rank == rank && !f->in.index)
+		f++;
+	return f < end && f->info.rank == rank ? f : NULL;
 }
 
 /* The leader is the first file that has a slice. */
@@ -305,10 +319,11 @@ struct leader {
 static int compare_rank(struct job *j, uint32_t name, uint32_t rank,
 			struct leader *leader)
 {
-	const struct file *f = sound_file(j, rank);
-	const struct rsh_record *r =
-		f ? rsh_ckpt_find(f->in.index, name) : NULL;
+	struct file *f = NULL;
+	const struct rsh_record *r = NULL;
 
+	while (!r && (f = sound_file(j, rank, f)))
+		r = rsh_ckpt_find(f->in.index, name);
 	if (!r)
 		return 0;
 	if (!leader->file) {
@@ -318,6 +333,23 @@ static int compare_rank(struct job *j, uint32_t name, uint32_t rank,
 	j->out->n_replicas++;
 	return same_record(leader->file, leader->record, f, r) ? 0 :
 		tell_difference(j, leader->file, leader->record, f, r);
+}
+
+/* Counts the slices that were found in no file. */
+static void count_lost(struct job *j, uint32_t name, uint32_t base,
+		       const struct rsh_grid *g, const struct leader *leaders)
+{
+	uint32_t cell[RSH_MAX_DIMS];
+
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) &&
+			     r < j->strategy->stage_ranks; r++) {
+		rsh_grid_cell(g, r, cell);
+		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
+			continue;
+		j->n_lost++;
+		j->lost = name;
+		j->loser = base + r;
+	}
 }
 
 static int compare_stage(struct job *j, uint32_t name,
@@ -339,6 +371,7 @@ static int compare_stage(struct job *j, uint32_t name,
 		rc = compare_rank(j, name, base + r,
 				  &leaders[rsh_grid_member(g, cell, 0)]);
 	}
+	count_lost(j, name, base, g, leaders);
 	rsh_grid_free(g);
 	return rc;
 }
@@ -361,7 +394,7 @@ static bool is_made_up_for(const struct job *j, const uint32_t *first,
 			   uint32_t rank)
 {
 	for (uint32_t r = 0; r < j->n_ranks; r++)
-		if (first[r] == first[rank] && sound_file(j, r))
+		if (first[r] == first[rank] && sound_file(j, r, NULL))
 			return true;
 	return false;
 }
@@ -393,16 +426,42 @@ static int find_absent(struct job *j)
 	return 0;
 }
 
+/* A tree that says which files it has may keep each slice in one of them. */
+static int find_absent_files(struct job *j)
+{
+	struct rsh_source_file_info f;
+	struct rsh_problem p = { 0 };
+
+	for (uint32_t i = 0; rsh_source_absent(j->source, i, &f); i++) {
+		p = (struct rsh_problem){ 0 };
+		if (j->n_lost == 0)
+			j->out->n_made_up++;
+		else if (rsh_problem_set(&p, NULL, f.name, "is missing") ||
+			 rsh_answer_add(j->out, &p))
+			return -ENOMEM;
+	}
+	if (j->n_lost == 0)
+		return 0;
+	p = (struct rsh_problem){ 0 };
+	return rsh_problem_set(&p, NULL, j->strategy->path, "%" PRIu32 " slices "
+			       "that it describes are in no sound file, such "
+			       "as that of %s on rank %" PRIu32, j->n_lost,
+			       rsh_names_text(j->names, j->lost), j->loser) ||
+	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
+}
+
 static int by_strategy(struct job *j)
 {
 	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
 	j->by_rank = calloc((size_t)j->n_ranks + 1, sizeof(*j->by_rank));
 	if (!j->by_rank)
 		return -ENOMEM;
-	for (size_t i = 0; i < j->n; i++)
+	for (size_t i = j->n; i-- > 0;)
 		if (j->files[i].info.rank < j->n_ranks)
 			j->by_rank[j->files[i].info.rank] = &j->files[i];
-	return find_absent(j) ? -ENOMEM : compare_replicas(j);
+	if (!rsh_source_is_described(j->source))
+		return find_absent(j) ? -ENOMEM : compare_replicas(j);
+	return compare_replicas(j) ? -ENOMEM : find_absent_files(j);
 }
 
 /* ---- all of it ---- */

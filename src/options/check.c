@@ -12,6 +12,7 @@
 #include "rsh/options/commands.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/table.h"
+#include "rsh/source/source.h"
 #include "rsh/util/mem.h"
 
 static bool names_rank(const char *template)
@@ -81,15 +82,34 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+/* A source that says itself how it is cut needs no strategy; what it is wanted as
+ * is one whole model unless something else is said. */
+static void check_settle_source(struct rsh_options *o)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+
+	if (v->src.from || v->files.rank_dir || v->files.file ||
+	    v->files.source_map || !rsh_source_describes_itself(v->source))
+		return;
+	v->src.from = RSH_FROM_SOURCE;
+	if (!v->dst.from)
+		v->dst.from = RSH_FROM_NONE;
+}
+
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	int rc;
 
+	check_settle_source(o);
 	if (rsh_option_given(o, "dst-mesh") &&
 	    rsh_option_given(o, "dst-strategy"))
 		return rsh_error_set(err, EINVAL, "--dst-mesh and "
 				     "--dst-strategy say the same: give one");
+	if (v->src.from == RSH_FROM_SOURCE && v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
+				     "strategy file, and SOURCE has none: give "
+				     "--dst-strategy");
 	if (!v->src.from)
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)");
@@ -118,10 +138,11 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
-/* If both strategies are given, ls is asked what a mount would take. */
+/* If both strategies are given or known, ls is asked what a mount would take. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
+	check_settle_source(o);
 	return rsh_options_convert(o) ? rsh_check_conversion(o, err) :
 					rsh_check_files(o, err);
 }

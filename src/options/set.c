@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/step.h"
+
 static void *member(struct rsh_options *o, const struct rsh_option *def)
 {
 	return (char *)o + def->at;
@@ -192,7 +194,7 @@ static bool parse_step(const char *value, uint64_t *epoch, uint64_t *step)
 int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {
-	const char name[] = "name=";
+	const char name[] = "name=", step[] = "step=";
 	struct rsh_source_options *f = &o->vfs.files;
 
 	if (strcmp(value, "newest") == 0)
@@ -203,13 +205,17 @@ int rsh_set_select(struct rsh_options *o, const struct rsh_option *def,
 		f->select = RSH_SELECT_MINDSPORE;
 	else if (parse_step(value, &f->epoch, &f->step))
 		f->select = RSH_SELECT_STEP;
+	else if (strncmp(value, step, strlen(step)) == 0 &&
+		 rsh_number_read(value + strlen(step),
+				 strlen(value + strlen(step)), &f->step))
+		f->select = RSH_SELECT_LONE_STEP;
 	else if (strncmp(value, name, strlen(name)) == 0 &&
 		 value[strlen(name)])
 		f->select = RSH_SELECT_NAME;
 	else
 		return rsh_error_set(err, EINVAL, "%s: \"%s\" is not newest, "
-				     "mtime, mindspore, name=GLOB or a step "
-				     "as EPOCH_STEP", def->name, value);
+				     "mtime, mindspore, name=GLOB, step=N or "
+				     "a step as EPOCH_STEP", def->name, value);
 	f->glob = f->select == RSH_SELECT_NAME ? value + strlen(name) : NULL;
 	return 0;
 }

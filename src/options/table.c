@@ -54,7 +54,7 @@ static const unsigned casts[] = {
 static const struct rsh_option table[] = {
 	HEADING("What it is made of"),
 	{ "src-strategy", 0, "PATH|none", CONVERSIONS | CHECK,
-	  "the strategy SOURCE was trained under", rsh_set_strategy,
+	  "the strategy SOURCE was trained under; Checkpoint 2.0 says it", rsh_set_strategy,
 	  .converts = true, .opens_links = true, AT(vfs.src.path),
 	  .first = true },
 	{ "dst-strategy", 0, "PATH|none", CONVERSIONS,
@@ -110,8 +110,8 @@ static const struct rsh_option table[] = {
 
 	HEADING("Which files of SOURCE"),
 	{ "select", 0, "WHICH", TREES,
-	  "of several checkpoints: newest (default), a step E_S, mtime, "
-	  "name=GLOB, mindspore", rsh_set_select,
+	  "of several checkpoints: newest (default), a step E_S, "
+	  "step=N, mtime, name=GLOB, mindspore", rsh_set_select,
 	  AT(vfs.files.select), .first = true },
 	{ "breakpoint", 0, "include|only", TREES,
 	  "*_breakpoint.ckpt count (where there is nothing else)",

@@ -128,6 +128,7 @@ const char *rsh_strategy_text(const struct rsh_strategy_at *at)
 	static const char *const names[] = {
 		[RSH_FROM_NONE] = "none",
 		[RSH_FROM_DERIVED] = "derived",
+		[RSH_FROM_SOURCE] = "metadata.json",
 	};
 
 	return at->from == RSH_FROM_FILE ? at->path :

@@ -8,6 +8,7 @@
  * one worker that drew it. */
 #include "config.h"
 
+#include "header_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 
@@ -48,29 +49,9 @@ struct indexing {
 	const struct rsh_ckpt_index **stored;
 	uint64_t *hashes;     /* of source->indexes, in the same order */
 	size_t cap_hashes;
+	struct rsh_header_table headers;
 	uint32_t bad_file;    /* lowest file that is left out */
 };
-
-static int index_scan(const struct rsh_source *s, uint32_t file, int fd,
-		      struct rsh_names *names, struct rsh_ckpt_index **out,
-		      struct rsh_error *err)
-{
-	struct rsh_store_scan ctx = { s->store, file, fd };
-	const struct rsh_byte_source bytes = {
-		.pread_fn = rsh_store_scan_pread,
-		.ctx = &ctx,
-		.size = (uint64_t)rsh_store_identity(s->store, file)->size,
-		.path = rsh_store_path(s->store, file),
-	};
-	int rc = rsh_format_scan(s->format, &bytes, s->check == RSH_CHECK_FULL,
-				 names, out, err);
-
-	if (rc || rsh_store_compare(s->store, file, fd) == 0)
-		return rc;
-	rsh_ckpt_index_free(*out);
-	return rsh_error_set(err, ESTALE, "%s: it is being written",
-			     bytes.path);
-}
 
 /* Finds an equal index, with the lock held. */
 static const struct rsh_ckpt_index *
@@ -120,6 +101,75 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 	pthread_mutex_unlock(&x->lock);
 	if (f->index != ix)
 		rsh_ckpt_index_free(ix);
+	return rc;
+}
+
+/* ---- scanning ---- */
+
+static int index_scan_bytes(struct indexing *x, uint32_t file, int fd,
+			    const struct rsh_byte_source *bytes,
+			    struct rsh_error *err)
+{
+	struct rsh_source *s = x->source;
+	struct rsh_ckpt_index *ix;
+	int rc = rsh_format_scan(s->format, bytes, s->check == RSH_CHECK_FULL,
+				 x->names, &ix, err);
+
+	if (rc)
+		return rc;
+	if (rsh_store_compare(s->store, file, fd)) {
+		rsh_ckpt_index_free(ix);
+		return rsh_error_set(err, ESTALE, "%s: it is being written",
+				     bytes->path);
+	}
+	return index_share(x, &s->files[file], ix) ? rsh_error_nomem(err) : 0;
+}
+
+/* True if the file has the index of one with the same header now. */
+static bool index_has_header(struct indexing *x, uint32_t file, int fd,
+			     const struct rsh_header *h)
+{
+	const struct rsh_ckpt_index *ix;
+
+	pthread_mutex_lock(&x->lock);
+	ix = rsh_header_find(&x->headers, h);
+	pthread_mutex_unlock(&x->lock);
+	if (!ix || rsh_store_compare(x->source->store, file, fd))
+		return false;
+	x->source->files[file].index = ix;
+	return true;
+}
+
+static int index_scan(struct indexing *x, uint32_t file, int fd,
+		      struct rsh_error *err)
+{
+	struct rsh_source *s = x->source;
+	struct rsh_store_scan ctx = { s->store, file, fd };
+	const struct rsh_byte_source bytes = {
+		.pread_fn = rsh_store_scan_pread,
+		.ctx = &ctx,
+		.size = (uint64_t)rsh_store_identity(s->store, file)->size,
+		.path = rsh_store_path(s->store, file),
+	};
+	struct rsh_byte_source behind;
+	struct rsh_header header;
+	int rc = 0;
+
+	/* A checksum is of all bytes. */
+	if (s->format != RSH_FORMAT_SAFETENSORS ||
+	    s->check == RSH_CHECK_FULL)
+		return index_scan_bytes(x, file, fd, &bytes, err);
+	rsh_header_read(&bytes, &header);
+	behind = rsh_header_source(&header);
+	if (!index_has_header(x, file, fd, &header)) {
+		rc = index_scan_bytes(x, file, fd, &behind, err);
+		pthread_mutex_lock(&x->lock);
+		if (rc == 0)
+			rsh_header_keep(&x->headers, &header,
+					s->files[file].index);
+		pthread_mutex_unlock(&x->lock);
+	}
+	rsh_header_clear(&header);
 	return rc;
 }
 
@@ -229,7 +279,6 @@ static void index_open_cache(struct indexing *x)
 static int index_file(struct indexing *x, uint32_t file, struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
-	struct rsh_ckpt_index *ix;
 	cleanup_fd int fd = -1;
 	int rc = rsh_store_identify(s->store, file, &fd, err);
 
@@ -237,11 +286,9 @@ static int index_file(struct indexing *x, uint32_t file, struct rsh_error *err)
 		return rc;
 	if (!x->caching || !index_is_stored(x, file, fd)) {
 		atomic_fetch_add(&x->n_scanned, 1);
-		rc = index_scan(s, file, fd, x->names, &ix, err);
+		rc = index_scan(x, file, fd, err);
 		if (rc)
 			return rc;
-		if (index_share(x, &s->files[file], ix))
-			return rsh_error_nomem(err);
 	}
 	rsh_store_adopt(s->store, file, steal_fd(&fd));
 	return 0;
@@ -308,15 +355,6 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
-static int index_join_parts(struct rsh_source *s, const struct rsh_names *names,
-			    struct rsh_error *err)
-{
-	if (s->n_bad == 0)
-		return rsh_model_join(s, names, err);
-	/* Nothing makes up for a part. */
-	return rsh_error_set(err, s->first_bad.code, "%s", s->first_bad.text);
-}
-
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
@@ -336,6 +374,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);
 	free(x.hashes);
+	free(x.headers.seen);
 	free(x.stored);
 	free(x.caching);
 	if (rc)
@@ -345,9 +384,9 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     s->n_indexes);
 	if (rsh_store_start(s->store))
 		return rsh_error_nomem(err);
-	if (s->in_parts)
-		return index_join_parts(s, names, err);
-	for (uint32_t i = 0; i < s->n_files; i++)
-		s->view_index[s->files[i].rank] = s->files[i].index;
-	return 0;
+	/* Nothing makes up for a part. */
+	if (s->in_parts && s->n_bad > 0)
+		return rsh_error_set(err, s->first_bad.code, "%s",
+				     s->first_bad.text);
+	return rsh_source_join(s, names, err);
 }

@@ -94,8 +94,9 @@ void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 	*out = (struct rsh_candidate_step){
 		.stepped = c->step.n > 0,
 		.breakpoint = c->step.breakpoint,
-		.epoch = c->step.numbers[0],
-		.step = c->step.numbers[1],
+		.alone = c->step.n == 1,
+		.epoch = c->step.n == 1 ? 0 : c->step.numbers[0],
+		.step = c->step.numbers[c->step.n == 1 ? 0 : 1],
 		.run = c->step.run,
 	};
 }
@@ -130,6 +131,15 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 		.bytes = (uint64_t)id->size,
 		.mtime = id->mtime,
 	};
+}
+
+uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
+			       uint32_t *first)
+{
+	uint32_t n;
+
+	*first = rsh_source_rank_first(s, rank, &n);
+	return s->in_parts ? 0 : n;
 }
 
 int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
@@ -169,7 +179,8 @@ int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)
 	if (!all)
 		return -ENOMEM;
 	for (size_t i = 0; i < l->n; i++)
-		all[have++] = l->files[i].rank;
+		if (l->files[i].rank != RSH_RANK_UNKNOWN)
+			all[have++] = l->files[i].rank;
 	for (size_t i = 0; i < l->n_dirs; i++)
 		all[have++] = l->dirs[i].rank;
 	qsort(all, have, sizeof(*all), rsh_by_u32);

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/model.c reads a whole model in the parts that a map names.
- *
- * The plan sees one unsharded rank with one index.  Its parts are laid end to
- * end: an offset of the index names part and place in it, and the two are told
- * apart only here and where bytes are read. */
+ * The plan sees one unsharded rank, whose files are its parts (join.c). */
 #include "config.h"
 
 #include "source_i.h"
@@ -14,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"
@@ -125,75 +121,4 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		rsh_log_info("%s: a model of %zu parts", path, s->listing.n);
 	rsh_weight_map_clear(&map);
 	return rc;
-}
-
-/* The model can be read by whom all parts can, and is as new as the newest. */
-static void model_join_attributes(struct rsh_source *s)
-{
-	struct rsh_store_attr *all = &s->whole;
-
-	*all = *rsh_store_attr(s->store, 0);
-	for (uint32_t i = 1; i < s->n_files; i++) {
-		const struct rsh_store_attr *a =
-			rsh_store_attr(s->store, i);
-
-		all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
-		if (a->mtime.tv_sec > all->mtime.tv_sec ||
-		    (a->mtime.tv_sec == all->mtime.tv_sec &&
-		     a->mtime.tv_nsec > all->mtime.tv_nsec))
-			all->mtime = a->mtime;
-	}
-}
-
-int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
-		   struct rsh_error *err)
-{
-	cleanup_free const struct rsh_ckpt_index **parts =
-		rsh_alloc_array(s->n_files, sizeof(*parts));
-	cleanup_free uint64_t *base = rsh_alloc_array(s->n_files,
-						      sizeof(*base));
-	struct rsh_ckpt_index *whole;
-	uint32_t twice;
-	uint64_t at = 0, size;
-	int rc;
-
-	if (!parts || !base ||
-	    rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
-		     sizeof(*s->indexes)))
-		return rsh_error_nomem(err);
-	for (uint32_t i = 0; i < s->n_files; i++) {
-		parts[i] = s->files[i].index;
-		base[i] = s->files[i].base = at;
-		size = (uint64_t)rsh_store_identity(s->store, i)->size;
-		if (!rsh_add_u64(at, size, &at))
-			return rsh_error_set(err, EFBIG, "%s: the model is too "
-					     "large", s->path);
-	}
-	rc = rsh_ckpt_index_join(parts, base, s->n_files, &whole, &twice);
-	if (rc == -EEXIST)
-		return rsh_error_set(err, EINVAL, "%s: parameter %s is in two "
-				     "of its parts", s->path,
-				     rsh_names_text(names, twice));
-	if (rc)
-		return rsh_error_nomem(err);
-	s->indexes[s->n_indexes++] = whole;
-	s->view_index[0] = whole;
-	model_join_attributes(s);
-	return 0;
-}
-
-uint32_t rsh_model_part(const struct rsh_source *s, uint64_t *offset)
-{
-	uint32_t lo = 0, hi = s->n_files;
-
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-
-		if (s->files[mid].base <= *offset)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	*offset -= s->files[lo].base;
-	return lo;
 }

@@ -107,6 +107,9 @@ bool rsh_source_older_beyond(const struct rsh_source *s, uint32_t n_ranks,
 	const struct rsh_checkpoint *chosen = sample_chosen_file(s);
 	const struct rsh_checkpoint *newest = NULL;
 
+	/* A step that describes itself is not judged by others. */
+	if (s->checkpoint2)
+		return false;
 	for (size_t i = 0; chosen && i < l->n + l->n_beyond; i++) {
 		const struct rsh_checkpoint *c = i < l->n ?
 			&l->files[i] : &l->beyond[i - l->n];

@@ -3,6 +3,7 @@
  * and what was left out. */
 #include "config.h"
 
+#include "checkpoint2_i.h"
 #include "step_i.h"
 
 #include <limits.h>
@@ -24,6 +25,10 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 		return;
 	}
 	c = &s->listing.files[s->candidates[i].first];
+	if (s->checkpoint2) {
+		snprintf(text, size, "%s", c->label);
+		return;
+	}
 	if (c->step.n == 0) {
 		snprintf(text, size, "%s", c->series);
 		return;
@@ -43,7 +48,10 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 
 static bool say_is_chosen(const struct rsh_source *s, uint32_t rank)
 {
-	return rank < s->n_ranks && s->by_rank[rank] != RSH_FILE_NONE;
+	uint32_t n;
+
+	rsh_source_rank_first(s, rank, &n);
+	return n > 0;
 }
 
 /* Logs the ranks that have checkpoints, but none of the chosen candidate. */
@@ -99,12 +107,18 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	char choice[256], beside[NAME_MAX + 128];
 
 	rsh_source_log_left_out(s);
-
+	rsh_described_log(s);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
 	if (s->listing.n <= s->n_files || s->n_files == 0)
 		return;
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
+	if (s->checkpoint2) {
+		if (s->n_candidates > 1)
+			rsh_log_notice("%s: several steps, taking %s", s->path,
+				       choice);
+		return;
+	}
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",
 		       s->path, choice, rsh_store_name(s->store, 0), beside);

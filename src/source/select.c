@@ -78,6 +78,8 @@ static bool select_asks_for(const struct rsh_checkpoint *c,
 	if (o->select == RSH_SELECT_STEP)
 		return c->step.n >= 2 && c->step.numbers[0] == o->epoch &&
 		       c->step.numbers[1] == o->step;
+	if (o->select == RSH_SELECT_LONE_STEP)
+		return c->step.n == 1 && c->step.numbers[0] == o->step;
 	return rsh_name_is_selected(rsh_checkpoint_label(c), o);
 }
 
@@ -101,7 +103,7 @@ static const char *select_hint(const struct rsh_listing *l,
 	for (size_t i = 0; i < l->n; i++)
 		if (o->select == RSH_SELECT_STEP && l->files[i].step.n == 1)
 			return " (a step alone is selected with --select "
-			       "name=GLOB)";
+			       "step=N)";
 	return "";
 }
 
@@ -118,6 +120,9 @@ static int select_nothing(struct rsh_source *s,
 	if (o->select == RSH_SELECT_STEP)
 		snprintf(what, sizeof(what), "no checkpoint of epoch %llu step "
 			 "%llu", (unsigned long long)o->epoch,
+			 (unsigned long long)o->step);
+	else if (o->select == RSH_SELECT_LONE_STEP)
+		snprintf(what, sizeof(what), "no checkpoint of step %llu",
 			 (unsigned long long)o->step);
 	else if (o->select == RSH_SELECT_NAME)
 		snprintf(what, sizeof(what), "no checkpoint named %s",

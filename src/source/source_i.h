@@ -123,14 +123,11 @@ int rsh_candidates_make(struct rsh_source *s,
  * number. */
 struct rsh_source_file {
 	uint32_t rank;
-	uint64_t base; /* for a part of a model: what offsets of the rank's
-			* index count from here on */
+	uint64_t base; /* where it begins among the files of its rank, whose
+			* index goes over all of them */
 	/* This is set by rsh_source_index(), and constant from then on. */
 	const struct rsh_ckpt_index *index;
 };
-
-/* This stands in a table of files where there is none. */
-#define RSH_FILE_NONE UINT32_MAX
 
 struct rsh_source {
 	struct rsh_store *store;
@@ -143,6 +140,7 @@ struct rsh_source {
 	/* These are set by rsh_source_open(), and constant from then on. */
 	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
+	bool checkpoint2; /* the candidates are steps of Checkpoint 2.0 */
 	/* This is the dialect of what is shown with --resume; each of its files
 	 * is then a rank of its own.  NULL: the source is a conversion's. */
 	const struct rsh_step_dialect *dialect;
@@ -164,19 +162,23 @@ struct rsh_source {
 	uint32_t n_files;
 	size_t cap_files;
 	struct rsh_source_file *files; /* ascending by rank and base */
-	struct rsh_store_attr whole; /* what holds for all parts of a model */
 
 	/* By rank; n_ranks is the highest rank that has a file, plus 1. */
 	uint32_t n_ranks;
-	uint32_t *by_rank; /* [rank]: its first file, or RSH_FILE_NONE */
+	uint32_t *by_rank; /* [rank]: its first file; those of the next one
+			    * follow, and [n_ranks] is n_files */
 	const struct rsh_ckpt_index **view_index;
 	const char **view_path;
+	char **rank_paths; /* [rank]: the text at view_path, where one was
+			    * made; NULL: none was */
 
 	uint32_t n_indexes;
 	size_t cap_indexes;
 	struct rsh_ckpt_index **indexes; /* the distinct indexes */
 	struct rsh_index_cache *index_cache; /* NULL: none */
-
+	bool joined; /* some rank has several files */
+	struct rsh_described *described; /* what a step of Checkpoint 2.0 says
+					  * of itself; NULL: nothing */
 };
 
 /* Makes a source with its directory open and no files yet. */
@@ -195,11 +197,16 @@ bool rsh_model_present(const struct rsh_source *s);
 /* Lists the parts of the model, all of which belong to the one candidate.  0 or
  * -errno with a sentence. */
 int rsh_model_list(struct rsh_source *s, struct rsh_error *err);
-/* Makes the index and attributes of rank 0, after all parts were scanned. */
-int rsh_model_join(struct rsh_source *s, const struct rsh_names *names,
-		   struct rsh_error *err);
-/* Gives the part that holds the byte at *offset, which becomes the place in
- * it. */
-uint32_t rsh_model_part(const struct rsh_source *s, uint64_t *offset);
+
+/* ---- ranks with several files (join.c) ---- */
+
+/* Gives the first file of a rank and how many there are, which follow it. */
+uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
+			       uint32_t *n);
+/* Gives each rank its index once all files were scanned: that of its file, or
+ * the joined one of its files, which ranks with equal files share.  0 or -errno
+ * with a sentence. */
+int rsh_source_join(struct rsh_source *s, const struct rsh_names *names,
+		    struct rsh_error *err);
 
 #endif

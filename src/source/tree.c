@@ -3,6 +3,7 @@
  * files. */
 #include "config.h"
 
+#include "checkpoint2_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 
@@ -27,6 +28,12 @@ static void source_forget_choice(struct rsh_source *s)
 	free(s->by_rank);
 	free(s->view_index);
 	free(s->view_path);
+	for (uint32_t i = 0; s->rank_paths && i < s->n_ranks; i++)
+		free(s->rank_paths[i]);
+	free(s->rank_paths);
+	rsh_described_free(s->described);
+	s->described = NULL;
+	s->rank_paths = NULL;
 	s->indexes = NULL;
 	s->files = NULL;
 	s->by_rank = NULL;
@@ -34,6 +41,7 @@ static void source_forget_choice(struct rsh_source *s)
 	s->view_path = NULL;
 	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
 	s->cap_indexes = s->cap_files = 0;
+	s->joined = false;
 }
 
 int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e)
@@ -45,10 +53,14 @@ int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e)
 	return 0;
 }
 
+/* Of the files of one rank, names decide. */
 static int checkpoint_by_rank(const void *a, const void *b)
 {
-	return rsh_by_u32(&(*(struct rsh_checkpoint *const *)a)->rank,
-			  &(*(struct rsh_checkpoint *const *)b)->rank);
+	const struct rsh_checkpoint *x = *(struct rsh_checkpoint *const *)a,
+				    *y = *(struct rsh_checkpoint *const *)b;
+	const int order = rsh_by_u32(&x->rank, &y->rank);
+
+	return order ? order : strcmp(x->name, y->name);
 }
 
 /* Collects the candidate's files and those that belong to every candidate,
@@ -66,7 +78,8 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 	if (!all)
 		return -ENOMEM;
 	for (size_t k = c.first; k < c.end; k++)
-		all[n++] = &l->files[k];
+		if (l->files[k].rank != RSH_RANK_UNKNOWN)
+			all[n++] = &l->files[k];
 	for (size_t k = l->n - s->n_always; k < l->n; k++)
 		all[n++] = &l->files[k];
 	/* Parts of a model stay in the order of its map. */
@@ -88,7 +101,7 @@ static int source_collect_files(struct rsh_source *s, uint32_t i)
 
 static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 {
-	for (uint32_t i = 1; i < s->n_files; i++)
+	for (uint32_t i = 1; i < s->n_files && !s->checkpoint2; i++)
 		if (s->files[i].rank == s->files[i - 1].rank)
 			return rsh_error_set(err, EINVAL, "%s: cannot tell "
 					     "which checkpoint of rank %u is "
@@ -129,25 +142,54 @@ static int source_take_format(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
+/* A rank with several files is called by what their names have in common. */
+static int source_name_ranks(struct rsh_source *s)
+{
+	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
+	if (!s->rank_paths)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
+		if (s->by_rank[rank + 1] - s->by_rank[rank] < 2)
+			continue;
+		s->rank_paths[rank] = rsh_described_path(s->view_path[rank]);
+		if (!s->rank_paths[rank])
+			return -ENOMEM;
+		s->view_path[rank] = s->rank_paths[rank];
+	}
+	return 0;
+}
+
 int rsh_source_number_files(struct rsh_source *s)
 {
 	if (s->n_files > 0)
 		s->n_ranks = s->files[s->n_files - 1].rank + 1;
 
 	/* Tables go by rank even where ranks are few and far between. */
-	s->by_rank = rsh_alloc_array((size_t)s->n_ranks + 1,
-				     sizeof(*s->by_rank));
+	s->by_rank = calloc((size_t)s->n_ranks + 1, sizeof(*s->by_rank));
 	s->view_index = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_index));
 	s->view_path = calloc((size_t)s->n_ranks + 1, sizeof(*s->view_path));
 	if (!s->by_rank || !s->view_index || !s->view_path)
 		return -ENOMEM;
-	memset(s->by_rank, 0xff, s->n_ranks * sizeof(*s->by_rank));
 	for (uint32_t i = s->n_files; i-- > 0;) {
-		s->by_rank[s->files[i].rank] = i;
+		s->by_rank[s->files[i].rank + 1]++;
 		s->view_path[s->files[i].rank] = s->in_parts ?
 			s->path : rsh_store_path(s->store, i);
 	}
-	return 0;
+	for (uint32_t rank = 0; rank < s->n_ranks; rank++)
+		s->by_rank[rank + 1] += s->by_rank[rank];
+	return s->checkpoint2 ? source_name_ranks(s) : 0;
+}
+
+int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "%s: a Checkpoint 2.0, which says "
+			     "itself how it is cut: --src-strategy is not "
+			     "needed", s->path);
+}
+
+bool rsh_source_is_described(const struct rsh_source *s)
+{
+	return s->checkpoint2;
 }
 
 uint32_t rsh_source_n_candidates(const struct rsh_source *s)
@@ -164,7 +206,9 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 				     s->path);
 	source_forget_choice(s);
 	s->chosen = i;
-	rc = source_collect_files(s, i) ? rsh_error_nomem(err) : 0;
+	rc = s->checkpoint2 ? rsh_described_take(s, i, err) : 0;
+	if (rc == 0 && source_collect_files(s, i))
+		rc = rsh_error_nomem(err);
 	if (rc == 0 && !s->in_parts && !s->dialect)
 		rc = source_check_ranks(s, err);
 	if (rc == 0 && !s->dialect)
@@ -219,12 +263,22 @@ static bool source_is_model(const struct rsh_source *s,
 		opts->select == RSH_SELECT_MINDSPORE) && rsh_model_present(s);
 }
 
+static bool source_is_checkpoint2(const struct rsh_source *s,
+				  const struct rsh_source_options *opts)
+{
+	return opts->unsharded && !opts->rank_dir && !opts->file &&
+	       !opts->source_map && rsh_checkpoint2_present(s);
+}
+
 static int source_list_ranks(struct rsh_source *s, uint32_t first, uint32_t n,
 			     const struct rsh_source_options *opts,
 			     struct rsh_error *err)
 {
 	int rc = rsh_listing_make(s, first, n, opts, err);
 
+	if (rc == -ENOENT && !opts->unsharded && !opts->rank_dir &&
+	    !opts->file && rsh_checkpoint2_present(s))
+		return rsh_source_needs_none(s, err);
 	return rc ? rc : rsh_candidates_make(s, opts, err);
 }
 
@@ -245,7 +299,9 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);
 	rc = source_is_model(s, opts) ? rsh_model_list(s, err) :
-				 source_list_ranks(s, first, n, opts, err);
+	     source_is_checkpoint2(s, opts) ?
+		rsh_checkpoint2_list(s, opts, err) :
+		source_list_ranks(s, first, n, opts, err);
 	if (rc) {
 		rsh_source_free(s);
 		return rc;
@@ -277,24 +333,8 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.path = s->view_path,
 		.names = names,
 		.format = s->format,
-		.joined = s->in_parts && s->n_files > 1,
+		.joined = s->joined,
 	};
-}
-
-static uint32_t source_first_file(const struct rsh_source *s, uint32_t rank)
-{
-	return rank < s->n_ranks ? s->by_rank[rank] : RSH_FILE_NONE;
-}
-
-bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
-		     struct rsh_store_attr *out)
-{
-	const uint32_t file = source_first_file(s, rank);
-
-	if (file == RSH_FILE_NONE)
-		return false;
-	*out = s->in_parts ? s->whole : *rsh_store_attr(s->store, file);
-	return true;
 }
 
 struct rsh_store *rsh_source_store(const struct rsh_source *s)
@@ -309,17 +349,6 @@ uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
 }
 
 /* ---- its bytes ---- */
-
-bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
-		       uint64_t *offset, uint32_t *file)
-{
-	if (s->in_parts) {
-		*file = rsh_model_part(s, offset);
-		return true;
-	}
-	*file = source_first_file(s, rank);
-	return *file != RSH_FILE_NONE;
-}
 
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		       void *buf, size_t len, bool wait)

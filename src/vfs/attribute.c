@@ -111,6 +111,27 @@ int rsh_attribute_path(FILE *to, const char *path)
 
 /* ---- of a conversion ---- */
 
+/* A rank may have several files. */
+static int reshard_print_files(const struct rsh_reshard *v, uint32_t rank,
+			       const struct rsh_source_view *view, FILE *to)
+{
+	struct rsh_source_file_info f;
+	uint32_t first, n = rsh_source_rank_files(v->source, rank, &first);
+	int rc = n ? 0 : rsh_attribute_path(to, view->path[rank]);
+	bool any = false;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		rsh_source_file_info(v->source, first + i, &f);
+		if (!f.valid)
+			continue;
+		if (any)
+			fputc('\n', to);
+		any = true;
+		rc = rsh_attribute_path(to, f.path);
+	}
+	return rc;
+}
+
 static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
 				 FILE *to)
 {
@@ -123,7 +144,7 @@ static int reshard_print_sources(const struct rsh_reshard *v, uint32_t rank,
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		if (i > 0)
 			fputc('\n', to);
-		rc = rsh_attribute_path(to, view.path[ranks[i]]);
+		rc = reshard_print_files(v, ranks[i], &view, to);
 	}
 	return rc;
 }

@@ -135,18 +135,41 @@ static int check_contents(struct rsh_reshard *v,
 						  v->src, rule, v->names, err);
 }
 
+/* Of a candidate that describes itself anything but these may be otherwise with
+ * the next one. */
+static bool is_fatal(const struct rsh_reshard *v, int rc)
+{
+	return !rsh_source_is_described(v->source) || rc == -ENOMEM ||
+	       rc == -EXDEV;
+}
+
+/* Takes the files of the candidate, and the strategy if it says its own. */
+static int candidate_open(struct rsh_reshard *v, uint32_t i, bool allow_missing,
+			  struct rsh_error *err)
+{
+	const bool described = rsh_source_is_described(v->source);
+	int rc = rsh_source_choose(v->source, i, err);
+
+	if (rc == 0 && v->src && !described)
+		rc = rsh_contents_check_ranks(v->source, v->src, v->dst, err);
+	if (rc == 0)
+		rc = rsh_source_index(v->source, v->names, err);
+	if (!described)
+		return rc;
+	rsh_strategy_free(v->src);
+	v->src = NULL;
+	return rc ? rc : rsh_source_strategy(v->source, allow_missing, v->names,
+					     &v->src, err);
+}
+
 /* Sets *fatal if no other candidate is to be tried. */
 static int try_candidate(struct rsh_reshard *v, struct planning *p,
 			 uint32_t i, bool allow_missing, bool *fatal,
 			 struct rsh_error *err)
 {
-	int rc = rsh_source_choose(v->source, i, err);
+	int rc = candidate_open(v, i, allow_missing, err);
 
-	*fatal = true;
-	if (rc == 0 && v->src)
-		rc = rsh_contents_check_ranks(v->source, v->src, v->dst, err);
-	if (rc == 0)
-		rc = rsh_source_index(v->source, v->names, err);
+	*fatal = is_fatal(v, rc);
 	if (rc)
 		return rc;
 	rc = candidates_plan(v, p, allow_missing, err);

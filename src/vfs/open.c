@@ -27,6 +27,9 @@ static int reshard_open_source(struct rsh_reshard *v,
 	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;
+	if (rsh_source_is_described(v->source) &&
+	    cfg->src.from != RSH_FROM_SOURCE)
+		return rsh_source_needs_none(v->source, err);
 	if (!v->src) {
 		if (cfg->group_info)
 			rsh_log_warning("%s: without a source strategy there "

@@ -241,8 +241,8 @@ class Mounted:
 
 
 def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
-                   compat=False, resume=False, extra=(), mountpoint=None,
-                   foreground=False, limit=60):
+                   compat=False, resume=False, described=False, extra=(),
+                   mountpoint=None, foreground=False, limit=60):
     """Run a mount that must fail; return (exit status, standard error).
 
     Raises MountError if the command succeeds, hangs, dies of a signal, says
@@ -254,7 +254,8 @@ def expect_failure(source, *, src_strategy=None, dst_strategy=None, prefix=None,
         os.makedirs(where, exist_ok=True)
         command = mount_command(source, where, src_strategy=src_strategy,
                                 dst_strategy=dst_strategy, prefix=prefix,
-                                compat=compat, resume=resume, extra=extra,
+                                compat=compat, resume=resume,
+                                described=described, extra=extra,
                                 foreground=foreground)
         # Files and not pipes: a daemon left behind would keep a pipe open.
         with open(os.path.join(private, "stdout"), "wb") as out, \

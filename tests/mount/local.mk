@@ -13,6 +13,7 @@ MOUNT += \
 	mount/models.py \
 	mount/helper.sh \
 	mount/selection.py \
+	mount/checkpoint2.py \
 	mount/lost_ranks.py \
 	mount/resume.py \
 	mount/ls.py \

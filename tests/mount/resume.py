@@ -582,7 +582,8 @@ def select_by_name(tree):
 def select_an_iteration(tree):
     megatron(tree)
     shows(tree, megatron_expected(tree, 200), "--select=name=iter_0000200")
-    tree.refused("a step alone is selected with --select name=GLOB",
+    shows(tree, megatron_expected(tree, 200), "--select=step=200")
+    tree.refused("a step alone is selected with --select step=N",
                  "mp_rank_00_000 holds iter_0000100, iter_0000200, iter_0001000",
                  extra=["--select=0_200"])
 

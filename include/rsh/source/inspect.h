@@ -29,6 +29,7 @@ void rsh_inspected_clear(struct rsh_inspected *in);
 /* This is what candidate i is by the names of its files. */
 struct rsh_candidate_step {
 	bool stepped;    /* epoch and step are known */
+	bool alone;      /* the step is, and epochs are not counted */
 	bool breakpoint; /* saved by a job that crashed */
 	uint64_t epoch, step;
 	uint64_t run;    /* tells several of that step apart; 0: the first or
@@ -70,6 +71,15 @@ ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
 uint32_t rsh_source_n_files(const struct rsh_source *s);
 void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 			  struct rsh_source_file_info *out);
+/* Gives the first of the files of a rank and says how many there are, which
+ * follow it; 0 for parts of a whole model, which counts as one file there, by
+ * the source's path. */
+uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
+			       uint32_t *first);
+/* Gives number i of the files that the chosen candidate says it has and that
+ * are not there; false past the last. */
+bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
+		       struct rsh_source_file_info *out);
 /* Gives the ranks that have a directory or a file of any candidate, ascending
  * (from malloc).  0 or -ENOMEM. */
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n);

@@ -10,6 +10,11 @@
  * numbers that they have here: all that is done with their bytes is done there.
  * One thread opens, chooses and indexes; then any thread may read and ask.
  *
+ * A tree of Checkpoint 2.0 has a directory for each step, in which every rank has
+ * two files, of weights and of the optimizer's state; they count as one, whose
+ * index goes over both.  Its metadata.json is the strategy, each step having its
+ * own (source/checkpoint2.c).
+ *
  * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
  * files that it names, or MindSpore's param_name_map.json with
  * part*.safetensors and hyper_param.safetensors, or model.safetensors alone.
@@ -39,6 +44,7 @@ enum rsh_select {
 	RSH_SELECT_MINDSPORE, /* the converter's choice: the lexicographically
 			       * last file of a rank, of safetensors that with
 			       * the greatest last numbers */
+	RSH_SELECT_LONE_STEP, /* one step only, of what counts no epochs */
 };
 
 /* This says whether files that a crashed job left behind count
@@ -61,7 +67,7 @@ enum rsh_check {
 
 struct rsh_source_options {
 	enum rsh_select select;
-	uint64_t epoch, step; /* for RSH_SELECT_STEP */
+	uint64_t epoch, step; /* for RSH_SELECT_STEP and _LONE_STEP */
 	const char *glob;     /* for RSH_SELECT_NAME */
 	enum rsh_breakpoints breakpoints;
 
@@ -96,6 +102,13 @@ struct rsh_source_options {
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
+/* Does what lies at `path` say itself how it is cut, so that it needs no
+ * strategy?  That is a Checkpoint 2.0 tree: directories iteration_N, or one of
+ * them.  The second asks that of a source that was opened. */
+bool rsh_source_describes_itself(const char *path);
+bool rsh_source_is_described(const struct rsh_source *s);
+/* Says that such a source needs no strategy: -EINVAL. */
+int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err);
 /* No read may be running then. */
 void rsh_source_free(struct rsh_source *s);
 
@@ -134,6 +147,15 @@ int rsh_source_check_groups(const struct rsh_source *s, const char *given,
 			    const struct rsh_strategy *strategy,
 			    const struct rsh_names *names,
 			    struct rsh_error *err);
+/* Makes the strategy that the chosen candidate says of itself, as the files have
+ * it, once they are indexed; it is the caller's, and NULL if the candidate says
+ * nothing.  What is described and in no file is left out of it, but where a file
+ * that may have had it is missing this fails, or with `allow_missing` warns.  0
+ * or -errno with a sentence: files contradict the description, or nothing of it
+ * is left. */
+int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
+			struct rsh_names *names, struct rsh_strategy **out,
+			struct rsh_error *err);
 /* Says how many files were left out, and gives the sentence about the first. */
 uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first);
 /* Fills a view for the reader of a dialect.  The source owns what the view

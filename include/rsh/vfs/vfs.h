@@ -55,6 +55,7 @@ struct rsh_strategy_at {
 		RSH_FROM_NONE,   /* whole tensors */
 		RSH_FROM_FILE,
 		RSH_FROM_DERIVED, /* from the source's, by `derive` */
+		RSH_FROM_SOURCE, /* each candidate of SOURCE says its own */
 	} from;
 };
 

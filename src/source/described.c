@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/described.c reads what a step of Checkpoint 2.0 says of itself: its
+ * metadata.json, which names the files and says whose they are. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "checkpoint2_i.h"
+#include "rsh/source/inspect.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define METADATA "metadata.json"
+
+void rsh_described_free(struct rsh_described *d)
+{
+	if (!d)
+		return;
+	rsh_ckpt2_free(d->metadata);
+	free(d->present);
+	free(d->path);
+	free(d);
+}
+
+char *rsh_described_path(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *base = slash ? slash + 1 : path;
+	struct rsh_ckpt2_name parts;
+	size_t at;
+	char *out;
+
+	if (!rsh_ckpt2_name_parse(base, &parts))
+		return strdup(path);
+	at = parts.n_prefix ? parts.n_prefix + 1 : 0;
+	if (asprintf(&out, "%.*s*%s", (int)(base - path + (ptrdiff_t)at), path,
+		     base + at + strlen(parts.opt ? "opt" : "model")) < 0)
+		return NULL;
+	return out;
+}
+
+/* ---- the file ---- */
+
+static int metadata_parse(int fd, const char *path, struct rsh_ckpt2 **out,
+			  struct rsh_error *err)
+{
+	struct rsh_byte_source bytes = {
+		.pread_fn = rsh_fd_pread, .ctx = &fd, .path = path,
+	};
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
+				     path);
+	bytes.size = (uint64_t)st.st_size;
+	return rsh_ckpt2_parse(&bytes, out, err);
+}
+
+/* Says that a step of several ranks has no metadata.json; of one card there is
+ * none. */
+static int metadata_absent(const struct rsh_source *s,
+			   const struct rsh_candidate *c, const char *path,
+			   struct rsh_error *err)
+{
+	struct rsh_ckpt2_name parts;
+
+	for (size_t i = c->first; i < c->end; i++)
+		if (rsh_ckpt2_name_parse(s->listing.files[i].base, &parts) &&
+		    (parts.of > 1 || parts.rank > 0))
+			return rsh_error_set(err, ENOENT, "%s: there is none, "
+					     "and without it nobody knows how "
+					     "the files of %u ranks belong "
+					     "together: the save was not "
+					     "finished", path, parts.of);
+	return 0;
+}
+
+static int metadata_load(const struct rsh_source *s,
+			 const struct rsh_candidate *c,
+			 struct rsh_described *d, struct rsh_error *err)
+{
+	const struct rsh_checkpoint *one = &s->listing.files[c->first];
+	cleanup_free char *name = NULL;
+	cleanup_fd int fd = -1;
+
+	if (asprintf(&name, "%.*s" METADATA, (int)(one->base - one->name),
+		     one->name) < 0)
+		name = NULL;
+	if (!name || asprintf(&d->path, "%s/%s", s->path, name) < 0) {
+		d->path = NULL;
+		return rsh_error_nomem(err);
+	}
+	fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
+	if (fd == -ENOENT)
+		return metadata_absent(s, c, d->path, err);
+	return fd < 0 ? rsh_store_open_error(s->store, name, fd, err) :
+			metadata_parse(fd, d->path, &d->metadata, err);
+}
+
+/* ---- whose its files are ---- */
+
+static int file_by_name(const void *name, const void *file)
+{
+	return strcmp(name, ((const struct rsh_ckpt2_file *)file)->name);
+}
+
+/* Of a file that holds nothing which is described, as an optimizer's that has
+ * its counters alone, the name tells the rank where names do so. */
+static uint32_t rank_by_name(const struct rsh_ckpt2 *m, const char *name)
+{
+	struct rsh_ckpt2_name parts;
+
+	return rsh_ckpt2_name_parse(name, &parts) && parts.of == m->n_ranks &&
+	       parts.rank < m->n_ranks ? parts.rank : RSH_RANK_UNKNOWN;
+}
+
+static void described_take_ranks(struct rsh_source *s,
+				 const struct rsh_candidate *c,
+				 struct rsh_described *d)
+{
+	const struct rsh_ckpt2 *m = d->metadata;
+	struct rsh_ckpt2_name parts;
+
+	for (size_t i = c->first; i < c->end; i++) {
+		struct rsh_checkpoint *file = &s->listing.files[i];
+		const struct rsh_ckpt2_file *named =
+			bsearch(file->base, m->files, m->n_files,
+				sizeof(*m->files), file_by_name);
+
+		d->any_opt |= rsh_ckpt2_name_parse(file->base, &parts) &&
+			      parts.opt;
+		file->rank = named ? named->rank : rank_by_name(m, file->base);
+		if (named)
+			d->present[named - m->files] = true;
+		if (file->rank == RSH_RANK_UNKNOWN)
+			rsh_log_info("%s/%s: " METADATA " knows nothing of the "
+				     "file, which is left out", s->path,
+				     file->name);
+	}
+}
+
+int rsh_described_take(struct rsh_source *s, uint32_t candidate,
+		       struct rsh_error *err)
+{
+	const struct rsh_candidate *c = &s->candidates[candidate];
+	struct rsh_described *d = calloc(1, sizeof(*d));
+	int rc = d ? metadata_load(s, c, d, err) : rsh_error_nomem(err);
+
+	if (rc == 0 && d->metadata) {
+		d->present = calloc((size_t)d->metadata->n_files + 1,
+				    sizeof(*d->present));
+		rc = d->present ? 0 : rsh_error_nomem(err);
+	}
+	if (rc || !d->metadata) {
+		rsh_described_free(d);
+		return rc;
+	}
+	described_take_ranks(s, c, d);
+	s->described = d;
+	return 0;
+}
+
+bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
+		       struct rsh_source_file_info *out)
+{
+	const struct rsh_described *d = s->described;
+
+	for (uint32_t k = 0; d && k < d->metadata->n_files; k++) {
+		const struct rsh_ckpt2_file *f = &d->metadata->files[k];
+
+		if (d->present[k] || i-- > 0)
+			continue;
+		*out = (struct rsh_source_file_info){
+			.rank = f->rank, .name = f->name, .path = f->name,
+		};
+		return true;
+	}
+	return false;
+}
+
+void rsh_described_log(const struct rsh_source *s)
+{
+	const struct rsh_described *d = s->described;
+	struct rsh_source_file_info absent = { 0 };
+	uint32_t n = 0;
+
+	if (!d)
+		return;
+	while (rsh_source_absent(s, n, &absent))
+		n++;
+	if (n > 0)
+		rsh_log_notice("%s: %u of the %u files that it names are not "
+			       "there, such as %s", d->path, n,
+			       d->metadata->n_files, absent.name);
+	if (d->n_nowhere > 0)
+		rsh_log_notice("%s: %u of the %u parameters that it describes "
+			       "are in no file and left out, such as %s",
+			       d->path, d->n_nowhere, d->metadata->n_params,
+			       d->nowhere);
+	if (d->n_unlisted > 0)
+		rsh_log_notice("%s: %u parameters in the files are not "
+			       "described and count as unlisted, such as %s",
+			       d->path, d->n_unlisted, d->unlisted);
+}

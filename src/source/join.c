@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/join.c makes one index of the files of a rank that has several.
+ *
+ * They are laid end to end: an offset of the rank's index names file and place
+ * in it, and the two are told apart only here and where bytes are read.  A file
+ * that was left out has no records in it, and no bytes. */
+#include "config.h"
+
+#include "source_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
+			       uint32_t *n)
+{
+	const uint32_t first = rank < s->n_ranks ? s->by_rank[rank] : 0;
+
+	*n = rank < s->n_ranks ? s->by_rank[rank + 1] - first : 0;
+	return first;
+}
+
+/* Says where in the rank's index each of its files begins. */
+static int join_lay_out(struct rsh_source *s, uint32_t first, uint32_t n,
+			struct rsh_error *err)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		s->files[i].base = at;
+		if (s->files[i].index &&
+		    !rsh_add_u64(at, s->files[i].index->file_bytes, &at))
+			return rsh_error_set(err, EFBIG, "%s: the model is too "
+					     "large", s->path);
+	}
+	return 0;
+}
+
+/* Do the ranks whose files begin with a and b have the same indexes?  Equal
+ * ones are shared. */
+static bool join_is_same(const struct rsh_source *s, uint32_t a, uint32_t b,
+			 uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (s->files[a + i].index != s->files[b + i].index)
+			return false;
+	return true;
+}
+
+/* Finds the index of an earlier rank with the same files; NULL: none. */
+static const struct rsh_ckpt_index *
+join_find(const struct rsh_source *s, const uint32_t *ranks, uint32_t n_ranks,
+	  uint32_t first, uint32_t n)
+{
+	for (uint32_t i = n_ranks; i-- > 0;) {
+		uint32_t n_there;
+		uint32_t there = rsh_source_rank_first(s, ranks[i], &n_there);
+
+		if (n_there == n && join_is_same(s, there, first, n))
+			return s->view_index[ranks[i]];
+	}
+	return NULL;
+}
+
+static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
+		      const struct rsh_names *names,
+		      const struct rsh_ckpt_index **out, struct rsh_error *err)
+{
+	cleanup_free const struct rsh_ckpt_index **parts =
+		rsh_alloc_array(n, sizeof(*parts));
+	cleanup_free uint64_t *base = rsh_alloc_array(n, sizeof(*base));
+	struct rsh_ckpt_index *whole;
+	uint32_t n_valid = 0, twice;
+	int rc;
+
+	if (!parts || !base ||
+	    rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
+		     sizeof(*s->indexes)))
+		return rsh_error_nomem(err);
+	for (uint32_t i = first; i < first + n; i++) {
+		if (!s->files[i].index)
+			continue;
+		parts[n_valid] = s->files[i].index;
+		base[n_valid++] = s->files[i].base;
+	}
+	if (n_valid == 0)
+		return 0;
+	rc = rsh_ckpt_index_join(parts, base, n_valid, &whole, &twice);
+	if (rc == -EEXIST)
+		return rsh_error_set(err, EINVAL, "%s: parameter %s is in two "
+				     "of its parts",
+				     s->view_path[s->files[first].rank],
+				     rsh_names_text(names, twice));
+	if (rc)
+		return rsh_error_nomem(err);
+	*out = s->indexes[s->n_indexes++] = whole;
+	return 0;
+}
+
+int rsh_source_join(struct rsh_source *s, const struct rsh_names *names,
+		    struct rsh_error *err)
+{
+	/* These are the ranks whose indexes were joined here. */
+	cleanup_free uint32_t *joined =
+		rsh_alloc_array((size_t)s->n_ranks + 1, sizeof(*joined));
+	uint32_t n_joined = 0, n;
+	int rc = joined ? 0 : rsh_error_nomem(err);
+
+	for (uint32_t rank = 0; rank < s->n_ranks && rc == 0; rank++) {
+		const uint32_t first = rsh_source_rank_first(s, rank, &n);
+
+		s->joined |= n > 1;
+		if (n == 1)
+			s->view_index[rank] = s->files[first].index;
+		if (n <= 1)
+			continue;
+		rc = join_lay_out(s, first, n, err);
+		s->view_index[rank] = join_find(s, joined, n_joined, first, n);
+		if (rc || s->view_index[rank])
+			continue;
+		rc = join_files(s, first, n, names, &s->view_index[rank], err);
+		joined[n_joined++] = rank;
+	}
+	return rc;
+}
+
+bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
+		       uint64_t *offset, uint32_t *file)
+{
+	uint32_t n, lo = rsh_source_rank_first(s, rank, &n), hi = lo + n;
+
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+
+		if (s->files[mid].base <= *offset)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	*file = lo;
+	if (n > 0)
+		*offset -= s->files[lo].base;
+	return n > 0;
+}
+
+/* What is made of several files can be read by whom all of them can, and is as
+ * new as the newest. */
+static void join_attributes(struct rsh_store_attr *all,
+			    const struct rsh_store_attr *a)
+{
+	all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
+	if (a->mtime.tv_sec > all->mtime.tv_sec ||
+	    (a->mtime.tv_sec == all->mtime.tv_sec &&
+	     a->mtime.tv_nsec > all->mtime.tv_nsec))
+		all->mtime = a->mtime;
+}
+
+bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
+		     struct rsh_store_attr *out)
+{
+	uint32_t n, first = rsh_source_rank_first(s, rank, &n);
+	bool any = false;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		if (n > 1 && !s->files[i].index)
+			continue;
+		if (any)
+			join_attributes(out, rsh_store_attr(s->store, i));
+		else
+			*out = *rsh_store_attr(s->store, i);
+		any = true;
+	}
+	return any;
+}
