@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "checkpoint2_i.h"
 #include "rsh/source/inspect.h"
@@ -44,24 +43,6 @@ char *rsh_described_path(const char *path)
 }
 
 /* ---- the file ---- */
-
-static int metadata_parse(int fd, const char *path, struct rsh_ckpt2 **out,
-			  struct rsh_error *err)
-{
-	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_fd_pread, .ctx = &fd, .path = path,
-	};
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
-				     path);
-	bytes.size = (uint64_t)st.st_size;
-	return rsh_ckpt2_parse(&bytes, out, err);
-}
 
 /* Says that a step of several ranks has no metadata.json; of one card there is
  * none. */
@@ -100,8 +81,11 @@ static int metadata_load(const struct rsh_source *s,
 	fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
 	if (fd == -ENOENT)
 		return metadata_absent(s, c, d->path, err);
-	return fd < 0 ? rsh_store_open_error(s->store, name, fd, err) :
-			metadata_parse(fd, d->path, &d->metadata, err);
+	if (fd < 0)
+		return rsh_store_open_error(s->store, name, fd, err);
+	return rsh_metadata_parse(rsh_store_is_true(s->store) ?
+					  s->index_dirfd : -1,
+				  fd, d->path, &d->metadata, err);
 }
 
 /* ---- whose its files are ---- */

@@ -170,10 +170,15 @@ int rsh_metadata_parse(int dirfd, int fd, const char *path,
 	struct rsh_byte_source src = { rsh_fd_pread, &fd, 0, path };
 	struct rsh_index_key key, after;
 	time_t now = time(NULL);
-	int rc = rsh_index_key_take(fd, &key);
+	struct stat st;
+	int rc;
 
-	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	if (fstat(fd, &st) != 0 || rsh_index_key_take(fd, &key) != 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
+				     path);
 	src.size = key.size;
 	if (dirfd < 0 || key.size < KEPT_FROM_BYTES)
 		return rsh_ckpt2_parse(&src, out, err);
