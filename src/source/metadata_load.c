@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/metadata_load.c reads the metadata.json of a Checkpoint 2.0 step where a
- * strategy is wanted.  It may be larger than memory has room for, so nothing
+/* source/metadata_load.c reads the metadata.json of a Checkpoint 2.0 step where
+ * a strategy is wanted.  It may be larger than memory has room for, so nothing
  * here takes it in whole. */
 #include "config.h"
 

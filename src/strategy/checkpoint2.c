@@ -65,7 +65,8 @@ static int described_add(struct described *d, uint32_t stage,
 		     sizeof(*d->stages)))
 		return rsh_error_nomem(d->err);
 	while (d->n_stages <= stage)
-		d->stages[d->n_stages++] = (struct described_stage){ NULL, 0, 0 };
+		d->stages[d->n_stages++] =
+			(struct described_stage){ NULL, 0, 0 };
 	s = &d->stages[stage];
 	if (s->n && s->params[s->n - 1] == p)
 		return 0;

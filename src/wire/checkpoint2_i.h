@@ -56,7 +56,7 @@ struct strategy_builder;
 
 struct ckpt2_layouts {
 	struct rsh_arena *arena;
-	struct rsh_names *texts; /* of lists and layouts, which tell them apart */
+	struct rsh_names *texts; /* which tell lists and layouts apart */
 	const void **kept;       /* by the number of its text */
 	size_t cap;
 	struct strategy_builder *items;

@@ -88,7 +88,8 @@ bool rsh_ckpt2_is_metadata(const void *data, size_t len)
 	const char *p = data, *end = p + len;
 	bool open = false;
 
-	for (; p < end && (memchr(" \t\r\n", *p, 4) || (*p == '{' && !open)); p++)
+	for (; p < end && (memchr(" \t\r\n", *p, 4) || (*p == '{' && !open));
+	     p++)
 		open |= *p == '{';
 	for (size_t i = 0; i < 2; i++)
 		if (open && (size_t)(end - p) >= strlen(keys[i]) &&

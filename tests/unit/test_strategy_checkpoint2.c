@@ -64,7 +64,8 @@ static void assert_layout(const struct made *m, const char *name,
 {
 	uint32_t id = rsh_names_find(m->names, name, strlen(name));
 	const struct rsh_strategy_param *p = rsh_strategy_find(m->strategy, id);
-	const struct rsh_strategy_item *it = p ? rsh_param_item(p, stage) : NULL;
+	const struct rsh_strategy_item *it =
+		p ? rsh_param_item(p, stage) : NULL;
 	char text[128] = "";
 
 	if (it)
@@ -75,9 +76,11 @@ static void assert_layout(const struct made *m, const char *name,
 static void test_stages(void **state)
 {
 	struct made m = make(JOB(
-		PARAM("a", "[4,4]", MESH("[2,2]", "[[1,0],-1]", "[0,1,2,3]")) ","
+		PARAM("a", "[4,4]", MESH("[2,2]", "[[1,0],-1]",
+				       "[0,1,2,3]")) ","
 		PARAM("b", "[4]", MESH("[4]", "[0]", "[4,5,6,7]")) ","
-		PARAM("accu_grads.b", "[4]", MESH("[4]", "[0]", "[4,5,6,7]")) ","
+		PARAM("accu_grads.b", "[4]",
+		      MESH("[4]", "[0]", "[4,5,6,7]")) ","
 		PARAM("whole", "[4]", MESH("[2,2]", "[-1]", "[0,1,2,3]")) ","
 		PARAM("part", "[4]", MESH("[2]", "[-1]", "[6,5]")) ","
 		PARAM("both", "[]", "null") ","

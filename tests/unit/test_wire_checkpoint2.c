@@ -96,7 +96,8 @@ static void test_small(void **state)
 	/* what is stored may be said first, and more may be said */
 	assert_small("{\"x\":[1.5e3,null,true,false,\"\\n\",{},[],{\"y\":-1}],"
 		     STORAGE(W_1 "," W_0) "," DESCRIBED(W) "}");
-	assert_small("{" DESCRIBED("\"\\u0077\":" PARAM("[4,3]", LAYOUT, CHUNKS))
+	assert_small("{" DESCRIBED("\"\\u0077\":"
+				   PARAM("[4,3]", LAYOUT, CHUNKS))
 		     "," STORAGE("\"(\\u0027w', (0,))\":" STORED("m0", "0") ","
 				 W_1) "}");
 }
@@ -206,7 +207,8 @@ static void test_refused_parameter(void **state)
 		  "an integer is expected" },
 		{ WITH("\"w\":{\"global_shape\":[\"1\"]}", ""),
 		  "an integer is expected" },
-		{ WITH("\"w\":{\"global_shape\":1}", ""), "a list is expected" },
+		{ WITH("\"w\":{\"global_shape\":1}", ""),
+		  "a list is expected" },
 		{ WITH("\"w\":{\"global_shape\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
 		       "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}", ""),
 		  "more than 32 dimensions" },
@@ -240,7 +242,8 @@ static void test_refused_layout(void **state)
 		{ WITH_LAYOUT("[65536,65536]", "[-1,-1]", "[0]"), "2^31" },
 		{ WITH_LAYOUT("[2]", "[0,-1]", "[0]"),
 		  "a mesh of 2 ranks, but 1 in its list" },
-		{ WITH_LAYOUT("[2]", "[0,-1]", "[0,0]"), "a rank stands twice" },
+		{ WITH_LAYOUT("[2]", "[0,-1]", "[0,0]"),
+		  "a rank stands twice" },
 		{ WITH_LAYOUT("[2]", "[0,-1]", "[0,1048576]"), "out of range" },
 		{ WITH_LAYOUT("[2]", "[-2,-1]", "[0,1]"), "out of range" },
 		{ WITH_LAYOUT("[2]", "[0,-1],\"tensor_map\":[0,-1,-1]",
@@ -439,8 +442,8 @@ static void make_map(const struct job *j, struct made *m)
 			m->map[d][m->n_map[d]++] = (int)(j->n_mesh - 1 - a);
 	}
 	for (uint32_t d = 0; d < m->n_dims; d++) {
-		if (m->n_map[d] == 2 && below(2)) { /* not in the mesh's order */
-			int first = m->map[d][0];
+		if (m->n_map[d] == 2 && below(2)) {
+			int first = m->map[d][0]; /* against the mesh */
 
 			m->map[d][0] = m->map[d][1];
 			m->map[d][1] = first;
