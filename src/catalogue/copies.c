@@ -213,6 +213,11 @@ uint32_t rsh_copies_n_holders(const struct rsh_copies *c)
 	return c->n;
 }
 
+const struct rsh_holder *rsh_copies_holders(const struct rsh_copies *c)
+{
+	return c->holders;
+}
+
 /* Finds the first holder at places [from, end) that is not to be avoided. */
 static bool copies_pick_within(const struct rsh_copies *c, uint32_t from,
 			       uint32_t end, const atomic_bool *avoid,

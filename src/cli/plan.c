@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "plan.h"
+#include "plan_svg.h"
 #include "rsh/options/ranks.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -62,6 +63,8 @@ static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
 	r.view = &view;
 	r.n = files.n;
 	r.files = files.v;
+	if (rc == 0 && o->svg)
+		rc = rsh_plan_svg(&r, o->svg, err);
 	if (rc == 0 && rsh_plan_print(&out, &r))
 		rc = rsh_error_nomem(err);
 	files_clear(&files);

@@ -7,6 +7,7 @@
  *   files.c   records laid out, files added
  *   parts.c   a file cut into several
  *   needs.c   the source files that a virtual file needs
+ *   look.c    the tensors and their origins, for those who draw them
  *   lost.c    the slices that no file holds
  *   pieces.c  from a range of a file to the places of its bytes
  */

@@ -29,10 +29,10 @@ class Said:
         return f"status {self.status}\n{self.out}\n{self.err}"
 
 
-def run(*words, env=None):
+def run(*words, env=None, cwd=None):
     """Run the program with its output in pipes."""
     got = subprocess.run([reshardfs_program(), *words], capture_output=True, check=False,
-                         stdin=subprocess.DEVNULL, timeout=120 * TIMEOUT_SCALE,
+                         stdin=subprocess.DEVNULL, timeout=120 * TIMEOUT_SCALE, cwd=cwd,
                          env={**PLAIN, **(env or {})})
     return Said(got.returncode, got.stdout.decode(), got.stderr.decode())
 

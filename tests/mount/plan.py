@@ -9,6 +9,7 @@ the files that a mount of make_tree.py's tree must show.
 import os
 import sys
 import tempfile
+import xml.etree.ElementTree as ET
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -20,6 +21,7 @@ from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json, 
                      run_on_terminal)
 from rsh_mount import Tap  # noqa: E402
 
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 ROW = 24  # bytes of a row of six Float32
 NONE = ["--src-strategy", "none", "--dst-strategy", "none"]
 
@@ -187,6 +189,94 @@ def rank_lists(t):
     refused(run(*words, dst, "7"), INPUT, "no rank 7")
 
 
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def drawn(picture):
+    """The texts of a picture, and how many marks of each class it has."""
+    root = ET.fromstring(read(picture))
+    marks = {}
+    for element in root.iter():
+        kind = element.get("class")
+        marks[kind] = marks.get(kind, 0) + 1
+    return [e.text for e in root.iter() if e.tag.endswith("}text")], marks
+
+
+def the_picture_of_the_manual(t):
+    """The one that README.md shows is what the program draws."""
+    picture = t.path("8-to-4.svg")
+    got = run("plan", "-q", "--svg", picture, "--src-strategy", "strategy_8_cards.ckpt",
+              "--dst-strategy", "strategy_4_cards.ckpt", "--only",
+              "^blocks.0.(up.weight|down.weight|ln2.beta)$", "checkpoint",
+              cwd=os.path.join(TOP, "tests", "data", "demo"))
+    check(got.status == GOOD and not got.err and "FROM RANKS" in got.out, got)
+    check(read(picture) == read(os.path.join(TOP, "man", "reshardfs-plan.svg")),
+          "man/reshardfs-plan.svg is another picture")
+
+
+def pictures_tell_who_has_what(t):
+    source, picture = t.saved("drawn", 4, (3, 6)), t.path("a.svg")
+    words = ["plan", source, "--src-strategy", t.strategy("s", [2, 2], [0, -1]),
+             "--dst-strategy", t.strategy("d", [2], [0, -1]), "--svg"]
+    check(run(*words, picture).status == GOOD, "drawn")
+    texts, marks = drawn(picture)
+    for text in ("w", "Float32 [6,6]", "source: 2 slices of [3,6], \u00d72", "\u00d72: 0,2",
+                 "\u00d72: 1,3", "destination: 2 slices of [3,6]", "72 B", "not read"):
+        check(text in texts, (text, texts))
+    check(marks.get("lost") == 1 and marks["shard"] == 1, marks)  # the legend's
+    check(run(*words, t.path("b.svg")).status == GOOD, "once more")
+    check(read(picture) == read(t.path("b.svg")), "one input, two pictures")
+    os.remove(os.path.join(source, "rank_2", "net-1_1.ckpt"))
+    check(run(*words, picture).status == GOOD, "a copy is missing")
+    texts, marks = drawn(picture)
+    check("1 of 2: 0" in texts and "no file" in texts and marks["lost"] == 3, (texts, marks))
+    os.remove(os.path.join(source, "rank_0", "net-1_1.ckpt"))
+    check(run(*words, picture, "--allow-missing").status == GOOD, "lost")
+    texts, _ = drawn(picture)
+    check("lost: 0,2" in texts and "lost" in texts, texts)
+
+
+def pictures_of_many_ranks(t):
+    """Those of 256 ranks are drawn in groups, and their optimizer's shards."""
+    source, picture = t.saved("many", 256, (1, 6)), t.path("many.svg")
+    got = run("plan", source, "--src-strategy", t.strategy("s", [256], [-1, -1], opt_step=1,
+                                                           opt_size=-1),
+              "--dst-strategy=none", "--svg", picture)
+    check(got.status == GOOD, got)
+    texts, marks = drawn(picture)
+    check("0-15" in texts and "240-255" in texts and marks["shard"] == 17, (texts, marks))
+    check(len(read(picture)) < 60000, "a picture that somebody can open")
+
+
+def pictures_escape_names(t):
+    source, picture = t.path("<a&b>"), t.path("names.svg")
+    names = ['x<y>&"z\'', "tab\there", "caf\u00e9\ufffe"]
+    for rank in range(2):
+        write(os.path.join(source, f"rank_{rank}", "net-1_1.ckpt"), checkpoint_bytes(
+            {name: Record((2, 6), "Float32", bytes(48)) for name in names}))
+    src = write(t.path("names.ckpt"), strategy_bytes(
+        StageFile(0, {name: Layout([2], [0, -1]) for name in names})))
+    got = run("plan", source, "--src-strategy", src, "--dst-strategy=none", "--only=.",
+              "--svg", picture)
+    check(got.status == GOOD, got)
+    texts, _ = drawn(picture)
+    for name in ('x<y>&"z\'', "tab\\x09here", "caf\u00e9\ufffd"):
+        check(name in texts, (name, texts))
+
+
+def pictures_that_cannot_be_written(t):
+    source = t.saved("unwritten", 1, (2, 6))
+    refused(run("plan", source, *NONE, "--svg", t.path("nowhere/a.svg")), INPUT,
+            "nowhere/a.svg", "No such file or directory")
+    refused(run("plan", source, *NONE, "--svg"), USAGE, "--svg needs a value")
+    refused(run("plan", source, *NONE, "--svg="), USAGE, "svg: empty path")
+    refused(run("plan", source, *NONE, "--rank-list", "--svg", t.path("a.svg")), USAGE, "--svg",
+            "--rank-list")
+    check(not os.path.exists(t.path("a.svg")), "nothing is written")
+
+
 def wrong_usage(t):
     source = t.saved("usage", 1, (2, 6))
     refused(run("plan"), USAGE, "no SOURCE given")
@@ -201,7 +291,9 @@ def wrong_usage(t):
 
 CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, the_median_of_different_runs,
          replicas_are_told, lost_slices, sizes_are_those_of_the_mount, some_ranks, the_estimate,
-         tables_for_people, rank_lists, wrong_usage]
+         tables_for_people, rank_lists, the_picture_of_the_manual, pictures_tell_who_has_what,
+         pictures_of_many_ranks, pictures_escape_names, pictures_that_cannot_be_written,
+         wrong_usage]
 
 
 def main():

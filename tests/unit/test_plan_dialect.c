@@ -7,6 +7,7 @@
 #include "plan_support.h"
 
 #include "rsh/plan/blueprint.h"
+#include "rsh/plan/look.h"
 
 /* ---- the reader: what lies here becomes a catalogue ---- */
 
@@ -95,6 +96,37 @@ static struct rsh_catalogue *catalogue_of(struct job *j)
 	return rsh_catalogue_new(&view);
 }
 
+/* Writes the origins of a slice as "[2,1]@0,0:7", where 7 is the file. */
+static void put_origin(void *ctx, const struct rsh_box *box,
+		       const struct rsh_holder *h)
+{
+	fprintf(ctx, "[%d,%d]@%d,%d:%d ", (int)box->size[0], (int)box->size[1],
+		(int)box->from[0], (int)box->from[1], h ? (int)h->file : -1);
+}
+
+static void assert_origins(const struct job *j, const char *expected)
+{
+	struct rsh_plan_tensor t;
+	bool shown[2] = { false };
+	char *text;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	assert_int_equal(rsh_plan_n_tensors(j->c), 1);
+	rsh_plan_tensor(j->c, 0, &t);
+	assert_string_equal(t.name, "m");
+	assert_int_equal(t.dims[0], 2);
+	assert_int_equal(t.dims[1], 3);
+	assert_int_equal(t.from->dims[0], 3);
+	assert_int_equal(rsh_copies_holders(t.from->copies)[1].file, 1);
+	rsh_plan_mark_tensors(j->c, 0, shown);
+	assert_true(shown[0] && !shown[1]);
+	rsh_plan_origins(j->c, 0, rsh_plan_member(j->c, 0), put_origin, f);
+	fclose(f);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
 static void shards_are_shown_transposed(void **state)
 {
 	static const struct shard m[] = {
@@ -113,6 +145,7 @@ static void shards_are_shown_transposed(void **state)
 	/* [3,2] becomes [2,3]: a column is a row of each shard. */
 	assert_content(j, 0, "m", "0@100+4 1@100+4 1@108+4 "
 				  "0@104+4 1@104+4 1@112+4");
+	assert_origins(j, "[2,1]@0,0:0 [2,2]@0,1:1 ");
 	job_free(j);
 }
 

@@ -131,6 +131,8 @@ bool rsh_copies_pick(const struct rsh_copies *c, uint32_t cell,
 /* These say how many cells some file holds, and how many holders there are. */
 uint32_t rsh_copies_n_cells(const struct rsh_copies *c);
 uint32_t rsh_copies_n_holders(const struct rsh_copies *c);
+/* Gives the holders, in the order in which they were kept. */
+const struct rsh_holder *rsh_copies_holders(const struct rsh_copies *c);
 /* Tells `each` every cell that some file holds, in ascending order. */
 void rsh_copies_each(const struct rsh_copies *c, rsh_cell_fn *each, void *ctx);
 

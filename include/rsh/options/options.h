@@ -69,6 +69,7 @@ struct rsh_options {
 	bool lazy;
 	bool force;
 	bool rank_list;
+	const char *svg;
 	bool contents;
 	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/look.c tells which tensors are shown, and which cells of the catalogue
+ * make up a slice of one. */
+#include "rsh/plan/look.h"
+
+#include <string.h>
+
+#include "plan_i.h"
+
+const struct rsh_catalogue *rsh_plan_catalogue(const struct rsh_plan *p)
+{
+	return p->cat;
+}
+
+uint32_t rsh_plan_n_tensors(const struct rsh_plan *p)
+{
+	return p->n_walks;
+}
+
+void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
+		     struct rsh_plan_tensor *out)
+{
+	const struct rsh_walk *w = p->walks[i];
+
+	*out = (struct rsh_plan_tensor){
+		.name = rsh_plan_written_name(p, w->name),
+		.number = w->name,
+		.lost = w->lost,
+		.dtype = w->dtype,
+		.n_dims = w->n_dims,
+		.dims = w->dims,
+		.cut = w->cut,
+		.n_parts = w->n_parts,
+		.from = w->n_parts ? w->parts->tensor : NULL,
+		.axis = w->recipe ? w->recipe->axis : NULL,
+	};
+}
+
+uint32_t rsh_plan_member(const struct rsh_plan *p, uint32_t file)
+{
+	return p->files[file].member;
+}
+
+void rsh_plan_mark_tensors(const struct rsh_plan *p, uint32_t file, bool *shown)
+{
+	const struct rsh_slot_list *list = p->files[file].list;
+
+	for (uint32_t i = 0; i < list->n; i++)
+		if (list->slots[i].shown != RSH_COPIED)
+			shown[list->slots[i].shown] = true;
+}
+
+/* ---- where a slice comes from ---- */
+
+struct origins {
+	const struct rsh_tensor *in;
+	const struct rsh_recipe_part *part; /* NULL: shown as it is */
+	const struct rsh_box *needed;       /* of the catalogue's tensor */
+	struct rsh_box common;              /* of the shown one */
+	uint32_t replica;
+	rsh_origin_fn *each;
+	void *ctx;
+};
+
+/* Turns a box of the catalogue's tensor into the same one of the shown
+ * tensor. */
+static void origin_shown(const struct origins *o, const struct rsh_box *in,
+			 struct rsh_box *out)
+{
+	if (!o->part) {
+		*out = *in;
+		return;
+	}
+	*out = o->common;
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		const uint32_t d = o->part->axis[i];
+
+		if (d == RSH_FIXED)
+			continue;
+		out->from[d] = in->from[i] - o->part->base[i] +
+			       o->part->box.from[d];
+		out->size[d] = in->size[i];
+	}
+}
+
+static void origin_tell(void *ctx, uint32_t cell)
+{
+	const struct origins *o = ctx;
+	struct rsh_box box, met, shown;
+	struct rsh_holder holder;
+
+	rsh_cut_box(o->in->cut, o->in->dims, cell, &box);
+	if (!rsh_box_meet(&box, o->needed, &met))
+		return;
+	origin_shown(o, &met, &shown);
+	o->each(o->ctx, &shown,
+		rsh_copies_pick(o->in->copies, cell, o->replica, NULL,
+				&holder) ? &holder : NULL);
+}
+
+void rsh_plan_origins(const struct rsh_plan *p, uint32_t i, uint32_t member,
+		      rsh_origin_fn *each, void *ctx)
+{
+	const struct rsh_walk *w = p->walks[i];
+	struct origins o = { .each = each, .ctx = ctx };
+	struct rsh_box slice, needed;
+
+	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &slice);
+	for (uint32_t k = 0; k < w->n_parts; k++) {
+		if (!rsh_walk_part_box(w, &slice, k, &needed))
+			continue;
+		o.in = w->parts[k].tensor;
+		o.part = w->recipe ? &w->recipe[k] : NULL;
+		if (o.part)
+			rsh_box_meet(&slice, &o.part->box, &o.common);
+		o.needed = &needed;
+		o.replica = rsh_cut_replica(o.in->cut, member);
+		rsh_cut_overlap(o.in->cut, o.in->dims, &needed, origin_tell,
+				&o);
+	}
+}
