@@ -112,6 +112,9 @@ static void check_item(const char *tree, const struct rsh_dcp *d,
 					     rsh_dtype_size(t->dtype));
 	assert_int_equal(crc32(0, b.data + item.offset, (uInt)item.bytes),
 			 item.crc);
+	assert_int_equal(rsh_dcp_item_check(&src, &item, &err), 0);
+	item.crc ^= 1;
+	assert_int_equal(rsh_dcp_item_check(&src, &item, &err), -EBADMSG);
 	for (uint32_t i = 0; i < item.n_dims; i++)
 		assert_int_equal(item.order[i],
 				 strcmp(t->name, "odd.transposed") ? i :

@@ -104,6 +104,11 @@ int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 		      uint64_t length, struct rsh_dcp_item *out,
 		      struct rsh_error *err);
 
+/* Reads all elements of the item and compares their checksum.  0, -EBADMSG with
+ * a sentence if they differ, or what pread_fn gave. */
+int rsh_dcp_item_check(const struct rsh_byte_source *file,
+		       const struct rsh_dcp_item *item, struct rsh_error *err);
+
 /* Reads where a chunk of Hugging Face's sharded form lies from the text of
  * DCP_SHARDING_INFO in a file's "__metadata__": calls `each` for every name.
  * -EBADMSG with a sentence. */
