@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "ls.h"
+#include "rsh/source/dcp.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 
@@ -62,8 +63,11 @@ static int open_directory(const struct rsh_options *o, struct subject *s,
 			  struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
-	int rc = rsh_source_open(v->source, 0, UINT32_MAX, &v->files,
-				 &s->source, err);
+	struct rsh_source_options files = v->files;
+	int rc;
+
+	files.dcp = true;
+	rc = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s->source, err);
 
 	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
 					       s->names, &s->strategy,
@@ -94,6 +98,9 @@ static int print_subject(const struct rsh_options *o, struct subject *s,
 	int rc;
 
 	rsh_output_init(&out, o);
+	if (s->source && rsh_source_dcp(s->source))
+		return rsh_ls_dcp(&out, o->vfs.source, s->source, taken) ?
+			rsh_error_nomem(err) : 0;
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);
 	rc = s->strategy ? rsh_ls_strategy(&out, s->strategy, s->names) :

@@ -237,6 +237,7 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	int rc = names ? rsh_reading_new(o, &r->work.io, err) :
 			 rsh_error_nomem(err);
 
+	files.dcp = true;
 	files.store.io = r->work.io;
 	if (rc == 0 && path)
 		rc = rsh_strategy_load(path, o->vfs.plan.compat, names,

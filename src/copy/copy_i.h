@@ -226,6 +226,11 @@ int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
 /* Moves a list of problems, from malloc or NULL, and frees it. */
 int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
 
+/* Adds a problem for each tensor of a distributed checkpoint that its chunks do
+ * not make up, each element once (verify_dcp.c); any other source has none.
+ * Returns 0 or -ENOMEM. */
+int rsh_verify_chunks(const struct rsh_source *source, struct rsh_answer *out);
+
 /* Holds what a digest has found against a manifest's line: the first record
  * that differs is the problem.  Returns 0 or -ENOMEM. */
 int rsh_digest_compare(struct rsh_digest *d, const struct rsh_manifest_file *f,

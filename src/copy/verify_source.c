@@ -496,6 +496,7 @@ static int take_problems(struct job *j)
 static int judge_slices(struct job *j, struct rsh_error *err)
 {
 	if (check_trailers(j) || take_problems(j) ||
+	    rsh_verify_chunks(j->source, j->out) ||
 	    (j->strategy && by_strategy(j)))
 		return rsh_error_nomem(err);
 	return 0;

@@ -12,6 +12,7 @@
 #include "rsh/options/commands.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/table.h"
+#include "rsh/source/dcp.h"
 #include "rsh/source/source.h"
 #include "rsh/util/mem.h"
 
@@ -82,6 +83,35 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
+/* A distributed checkpoint says itself how it is cut, and is wanted as one whole
+ * model in Hugging Face's form unless something else is said. */
+static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	const struct rsh_source_options *f = &v->files;
+
+	if (v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
+	    f->source_map || !rsh_source_is_dcp(v->source))
+		return 0;
+	if (v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
+				     "strategy of the source, and a "
+				     "distributed checkpoint has none: give "
+				     "--dst-strategy");
+	if (v->plan.copies || v->plan.compat)
+		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat are "
+				     "for files of MindSpore's, and SOURCE is "
+				     "a distributed checkpoint of PyTorch");
+	v->src.from = RSH_FROM_NONE;
+	if (!v->dst.from)
+		v->dst.from = RSH_FROM_NONE;
+	if (v->dst.from != RSH_FROM_NONE || rsh_option_given(o, "format"))
+		return 0;
+	v->plan.format = RSH_FORMAT_SAFETENSORS;
+	o->in_parts = true;
+	return 0;
+}
+
 /* A source that says itself how it is cut needs no strategy; what it is wanted as
  * is one whole model unless something else is said. */
 static void check_settle_source(struct rsh_options *o)
@@ -99,7 +129,10 @@ static void check_settle_source(struct rsh_options *o)
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
-	int rc;
+	int rc = check_settle_dcp(o, err);
+
+	if (rc)
+		return rc;
 
 	check_settle_source(o);
 	if (rsh_option_given(o, "dst-mesh") &&

@@ -8,6 +8,7 @@
  * one worker that drew it. */
 #include "config.h"
 
+#include "dcp_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
@@ -112,8 +113,11 @@ static int index_scan_bytes(struct indexing *x, uint32_t file, int fd,
 {
 	struct rsh_source *s = x->source;
 	struct rsh_ckpt_index *ix;
-	int rc = rsh_format_scan(s->format, bytes, s->check == RSH_CHECK_FULL,
-				 x->names, &ix, err);
+	const bool full = s->check == RSH_CHECK_FULL;
+	int rc = s->dcp ? rsh_dcp_index_scan(s, file, bytes, full, x->names,
+					     &ix, err) :
+			  rsh_format_scan(s->format, bytes, full, x->names,
+					  &ix, err);
 
 	if (rc)
 		return rc;
@@ -217,7 +221,8 @@ static bool index_is_stored(struct indexing *x, uint32_t file, int fd)
 	/* A checksum is compared with what is read now. */
 	c->known = s->check == RSH_CHECK_FULL ||
 		   index_take_stored(x, f, which) == 0;
-	if (!f->index || f->index->file_bytes == c->key.size)
+	if (!f->index || (f->index->file_bytes == c->key.size &&
+			  rsh_dcp_index_fits(s, file, f->index, x->names)))
 		return f->index;
 	f->index = NULL;
 	c->known = false;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dcp_i.h"
 #include "rsh/util/mem.h"
 #include "source_i.h"
 
@@ -154,12 +155,32 @@ int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
 	return 0;
 }
 
+static int inspect_dcp(const struct rsh_source *s, uint32_t i,
+		       struct rsh_store_scan *in, bool check_crc,
+		       struct rsh_names *names, struct rsh_inspected *out,
+		       struct rsh_error *err)
+{
+	struct rsh_byte_source bytes = {
+		.pread_fn = rsh_store_scan_pread, .ctx = in,
+		.path = rsh_store_path(s->store, i),
+	};
+	int rc = inspect_size(in->fd, bytes.path, &bytes.size, err);
+
+	*out = (struct rsh_inspected){ .bytes = bytes.size };
+	if (rc == 0)
+		rc = rsh_dcp_check_size(s, i, &bytes, err);
+	return rc ? rc : rsh_dcp_index_scan(s, i, &bytes, check_crc, names,
+					    &out->index, err);
+}
+
 int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
 			    bool check_crc, struct rsh_names *names,
 			    struct rsh_inspected *out, struct rsh_error *err)
 {
 	struct rsh_store_scan in = { s->store, i, fd };
 
+	if (s->dcp)
+		return inspect_dcp(s, i, &in, check_crc, names, out, err);
 	return inspect_open(rsh_store_path(s->store, i), &in, check_crc, names,
 			    out, err);
 }

@@ -18,6 +18,12 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 	const struct rsh_checkpoint *c;
 	int at = 0;
 
+	if (s->dcp) {
+		const char *slash = strrchr(s->path, '/');
+
+		snprintf(text, size, "%s", slash ? slash + 1 : s->path);
+		return;
+	}
 	if (i >= s->n_candidates) {
 		snprintf(text, size, "%s", s->select == RSH_SELECT_MINDSPORE ?
 			 "the last name of each rank" :

@@ -11,6 +11,8 @@
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/format.h"
 
+struct rsh_source_dcp; /* dcp_i.h */
+
 /* ---- names with a rank in them (template.c) ---- */
 
 /* Matches a name with a template of n characters: "{rank}", '*', '?' and plain
@@ -144,6 +146,8 @@ struct rsh_source {
 	/* This is the dialect of what is shown with --resume; each of its files
 	 * is then a rank of its own.  NULL: the source is a conversion's. */
 	const struct rsh_step_dialect *dialect;
+	struct rsh_source_dcp *dcp; /* what the metadata of a distributed
+				     * checkpoint says; NULL: it is none */
 	struct rsh_listing listing; /* sorted: the best candidate first */
 	size_t n_always;            /* files at the listing's end that belong
 				     * to every candidate, by rank */

@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "checkpoint2_i.h"
+#include "dcp_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 
@@ -211,7 +212,7 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 		rc = rsh_error_nomem(err);
 	if (rc == 0 && !s->in_parts && !s->dialect)
 		rc = source_check_ranks(s, err);
-	if (rc == 0 && !s->dialect)
+	if (rc == 0 && !s->dialect && !s->dcp)
 		rc = source_take_format(s, err);
 	if (rc == 0 && rsh_source_number_files(s))
 		rc = rsh_error_nomem(err);
@@ -263,6 +264,13 @@ static bool source_is_model(const struct rsh_source *s,
 		opts->select == RSH_SELECT_MINDSPORE) && rsh_model_present(s);
 }
 
+static bool source_is_dcp(const struct rsh_source *s,
+			  const struct rsh_source_options *opts)
+{
+	return opts->dcp && !opts->rank_dir && !opts->file &&
+	       !opts->source_map && rsh_dcp_present(s);
+}
+
 static bool source_is_checkpoint2(const struct rsh_source *s,
 				  const struct rsh_source_options *opts)
 {
@@ -298,7 +306,8 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 	if (opts->index_cache)
 		s->index_dirfd = rsh_index_dir_open(opts->index_cache,
 						    opts->index_cache_asked);
-	rc = source_is_model(s, opts) ? rsh_model_list(s, err) :
+	rc = source_is_dcp(s, opts) ? rsh_dcp_list(s, err) :
+	     source_is_model(s, opts) ? rsh_model_list(s, err) :
 	     source_is_checkpoint2(s, opts) ?
 		rsh_checkpoint2_list(s, opts, err) :
 		source_list_ranks(s, first, n, opts, err);
@@ -318,6 +327,7 @@ void rsh_source_free(struct rsh_source *s)
 	source_forget_choice(s);
 	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
+	rsh_source_dcp_free(s->dcp);
 	free(s->candidates);
 	if (s->index_dirfd >= 0)
 		close(s->index_dirfd);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rsh/contents/contents.h"
+#include "rsh/dialects/dcp.h"
 #include "rsh/source/failures.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
@@ -92,6 +93,9 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	opts.report_lost = report_lost;
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
+	if (rsh_source_dcp(v->source))
+		return rsh_dcp_plan(v->source, &view, v->dst, &opts, &v->plan,
+				    err);
 	/* Without strategies nobody would miss the files. */
 	if (!any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
@@ -128,7 +132,8 @@ static int check_contents(struct rsh_reshard *v,
 						      RSH_GRID_RUNTIME;
 	int rc;
 
-	if (cfg->contents_later || (!v->src && !v->dst && cfg->plan.copies > 0))
+	if (cfg->contents_later || rsh_source_dcp(v->source) ||
+	    (!v->src && !v->dst && cfg->plan.copies > 0))
 		return 0;
 	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
 	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,

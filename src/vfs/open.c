@@ -6,9 +6,11 @@
 
 #include "vfs_i.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/dcp.h"
 #include "rsh/util/log.h"
 
 static int reshard_open_source(struct rsh_reshard *v,
@@ -20,6 +22,7 @@ static int reshard_open_source(struct rsh_reshard *v,
 	int rc;
 
 	files.unsharded = cfg->src.from != RSH_FROM_FILE;
+	files.dcp = true;
 	/* The converter takes no replicas for an unsharded source. */
 	rsh_conversion_source_ranks(v->src, v->dst, v->names,
 				    cfg->plan.replicas && !cfg->plan.compat,
@@ -27,6 +30,11 @@ static int reshard_open_source(struct rsh_reshard *v,
 	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;
+	if (v->src && rsh_source_dcp(v->source))
+		return rsh_error_set(err, EINVAL, "%s: a distributed "
+				     "checkpoint says itself how it is cut: "
+				     "--src-strategy does not go with it",
+				     cfg->source);
 	if (rsh_source_is_described(v->source) &&
 	    cfg->src.from != RSH_FROM_SOURCE)
 		return rsh_source_needs_none(v->source, err);

@@ -84,6 +84,8 @@ def ls(job):
     said = keys(run_json("ls", job.some_file())) | keys(run_json("ls", job.src))
     said |= keys(run_json("ls", job.source)) | keys(run_json("ls", job.source, *job.words))
     run_json("export", "--format=safetensors", *job.words, job.source, job.whole)
+    said |= keys(run_json("ls", os.path.join(os.path.dirname(LIB), "data", "dcp", "torch-2.15",
+                                             "uneven")))
     said |= keys(run_json("ls", os.path.join(job.whole, "rank_0", "checkpoint_0.safetensors")))
     same(said, quoted(manual("reshardfs-ls.1", r"\.Ss JSON")))
 

@@ -11,6 +11,7 @@ MOUNT += \
 	mount/large.py \
 	mount/metadata.py \
 	mount/models.py \
+	mount/dcp.py \
 	mount/helper.sh \
 	mount/selection.py \
 	mount/checkpoint2.py \

@@ -85,6 +85,10 @@ struct rsh_source_options {
 	 * rank 0, if nothing was selected and no other place given. */
 	bool unsharded;
 
+	/* The source may be a distributed checkpoint (source/dcp.h), if no other
+	 * place is given. */
+	bool dcp;
+
 	struct rsh_store_options store; /* how files are opened and read */
 	enum rsh_check check;
 	/* This is the directory of the index cache; NULL: there is none.  That

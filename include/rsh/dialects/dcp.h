@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dialects/dcp.h - the dialect of distributed checkpoints (source/dcp.h): its
+ * reader makes a catalogue of what the metadata says and the files hold, and
+ * the general writer (writer/writer.h) shows it. */
+#ifndef RSH_DIALECTS_DCP_H
+#define RSH_DIALECTS_DCP_H
+
+#include "rsh/converter/conversion.h"
+#include "rsh/source/dcp.h"
+
+/* Plans the files, for which `source` is such a checkpoint and indexed.  `opts`
+ * counts as for rsh_write_plan(), but for replicas: chunks that are twice there
+ * always make up for each other.  0, or -errno with a sentence: what
+ * rsh_write_plan() gives, -EBADMSG where a file contradicts the metadata,
+ * -ENOENT for chunks that no file has, -ENOTSUP for a type of elements that is
+ * not known. */
+int rsh_dcp_plan(const struct rsh_source *source,
+		 const struct rsh_source_view *view,
+		 const struct rsh_strategy *dst,
+		 const struct rsh_conversion_options *opts,
+		 struct rsh_plan **out, struct rsh_error *err);
+
+/* Says how many of a tensor's elements are in no chunk, and how many in several
+ * that are not the same.  0 or -errno with a sentence that names the tensor:
+ * -EINVAL for boxes that overlap in part or leave the tensor, -EFBIG for more
+ * elements than can be. */
+int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
+		      struct rsh_error *err);
+
+#endif

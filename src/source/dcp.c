@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/dcp.c finds the metadata of a distributed checkpoint and lists the
+ * files that it names. */
+#include "config.h"
+
+#include "dcp_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "walk_i.h"
+
+/* ---- what the directory holds ---- */
+
+struct dcp_found {
+	bool whole;                 /* .metadata */
+	struct rsh_path_list ranks; /* metadata of ranks, ascending by name */
+	struct rsh_path_list shards;
+};
+
+static void dcp_found_clear(struct dcp_found *f)
+{
+	rsh_path_list_clear(&f->ranks);
+	rsh_path_list_clear(&f->shards);
+}
+#define cleanup_found __attribute__((cleanup(dcp_found_clear)))
+
+bool rsh_dcp_is_of_rank(const char *name)
+{
+	static const struct {
+		const char *before, *after;
+	} forms[] = {
+		{ "__", ".metadata" }, { ".rank", "_metadata" },
+	};
+
+	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+		const size_t n = strlen(forms[i].before);
+		const char *at = name + n;
+		size_t digits;
+
+		if (strncmp(name, forms[i].before, n) != 0)
+			continue;
+		digits = rsh_digits(at, strlen(at));
+		if (digits > 0 && strcmp(at + digits, forms[i].after) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int dcp_add_path(struct rsh_path_list *l, const char *name)
+{
+	char *copy = strdup(name);
+
+	if (!copy || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+		free(copy);
+		return -ENOMEM;
+	}
+	l->v[l->n++] = copy;
+	return 0;
+}
+
+static int dcp_by_name(const void *a, const void *b)
+{
+	return strverscmp(*(char *const *)a, *(char *const *)b);
+}
+
+static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
+{
+	cleanup_dir DIR *dir = rsh_walk_open(s, "");
+	const struct dirent *e;
+	int rc = 0;
+
+	while (rc == 0 && dir && (e = readdir(dir))) {
+		f->whole |= strcmp(e->d_name, RSH_DCP_METADATA) == 0;
+		if (rsh_dcp_is_of_rank(e->d_name))
+			rc = dcp_add_path(&f->ranks, e->d_name);
+		else if (rsh_dcp_is_shard(e->d_name))
+			rc = dcp_add_path(&f->shards, e->d_name);
+	}
+	if (f->ranks.n > 0)
+		qsort(f->ranks.v, f->ranks.n, sizeof(*f->ranks.v),
+		      dcp_by_name);
+	if (f->shards.n > 0)
+		qsort(f->shards.v, f->shards.n, sizeof(*f->shards.v),
+		      dcp_by_name);
+	return rc;
+}
+
+/* Of shards the first one tells. */
+static bool dcp_found_any(const struct rsh_source *s,
+			  const struct dcp_found *f)
+{
+	bool has = false;
+
+	if (f->whole || f->ranks.n > 0)
+		return true;
+	return f->shards.n > 0 &&
+	       rsh_dcp_shard_look(s, f->shards.v[0], &has, NULL) == 0 && has;
+}
+
+bool rsh_dcp_present(const struct rsh_source *s)
+{
+	cleanup_found struct dcp_found f = { 0 };
+
+	return dcp_look(s, &f) == 0 && dcp_found_any(s, &f);
+}
+
+bool rsh_source_is_dcp(const char *path)
+{
+	const struct rsh_store_options opts = { 0 };
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_source *s;
+	bool is;
+
+	if (rsh_source_new(path, &opts, &s, &unused))
+		return false;
+	is = rsh_dcp_present(s);
+	rsh_source_free(s);
+	return is;
+}
+
+/* ---- reading it ---- */
+
+static int dcp_parse(const struct rsh_source *s, const char *name,
+		     struct rsh_dcp **out, struct rsh_error *err)
+{
+	cleanup_fd int fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
+	cleanup_free char *path = NULL;
+	struct rsh_byte_source bytes = {
+		.pread_fn = rsh_fd_pread, .ctx = &fd,
+	};
+	struct stat st;
+
+	if (fd < 0)
+		return rsh_store_open_error(s->store, name, fd, err);
+	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	if (fstat(fd, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     path);
+	bytes.size = (uint64_t)st.st_size;
+	bytes.path = path;
+	return rsh_dcp_parse(&bytes, out, err);
+}
+
+static int dcp_parse_ranks(const struct rsh_source *s,
+			   const struct rsh_path_list *l, struct rsh_dcp **out,
+			   struct rsh_error *err)
+{
+	cleanup_free struct rsh_dcp **parts = calloc(l->n, sizeof(*parts));
+	uint32_t n = 0;
+	int rc = parts ? 0 : rsh_error_nomem(err);
+
+	for (; rc == 0 && n < l->n; n++)
+		rc = dcp_parse(s, l->v[n], &parts[n], err);
+	if (rc == 0)
+		rc = rsh_dcp_join((const struct rsh_dcp *const *)parts, n,
+				  s->path, out, err);
+	for (uint32_t i = 0; parts && i < l->n; i++)
+		rsh_dcp_free(parts[i]);
+	return rc;
+}
+
+static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
+		    struct rsh_source_dcp *d, struct rsh_error *err)
+{
+	int rc;
+
+	if (!f->whole && f->ranks.n == 0)
+		return rsh_dcp_shards_read(s, (const char *const *)f->shards.v,
+					   f->shards.n, d, err);
+	rc = f->whole ? dcp_parse(s, RSH_DCP_METADATA, &d->read, err) :
+			dcp_parse_ranks(s, &f->ranks, &d->read, err);
+	d->pub = d->read;
+	return rc;
+}
+
+/* ---- what is where ---- */
+
+bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
+			    const struct rsh_dcp_chunk *c)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (c->size[d] == 0)
+			return true;
+	return false;
+}
+
+void rsh_dcp_mark_files(const struct rsh_dcp *d, bool *holds)
+{
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+
+		for (uint32_t k = 0; k < t->n_chunks; k++)
+			if (t->chunks[k].file != RSH_DCP_NO_FILE &&
+			    !rsh_dcp_chunk_is_empty(t, &t->chunks[k]))
+				holds[t->chunks[k].file] = true;
+	}
+}
+
+static int dcp_by_place(const void *a, const void *b)
+{
+	const struct rsh_dcp_place *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	if (x->offset != y->offset)
+		return x->offset < y->offset ? -1 : 1;
+	return rsh_compare_u64(x->length, y->length);
+}
+
+static void dcp_add_places(struct rsh_source_dcp *d,
+			   const struct rsh_dcp_tensor *t)
+{
+	for (uint32_t k = 0; k < t->n_chunks; k++) {
+		const struct rsh_dcp_chunk *c = &t->chunks[k];
+
+		if (c->file == RSH_DCP_NO_FILE ||
+		    c->length == RSH_DCP_BY_NAME ||
+		    rsh_dcp_chunk_is_empty(t, c))
+			continue;
+		d->places[d->n++] = (struct rsh_dcp_place){
+			c->file, c->offset, c->length, t,
+		};
+	}
+}
+
+/* Lists the items of each file, each once. */
+static int dcp_place_all(struct rsh_source_dcp *d)
+{
+	size_t n = 0, kept = 0;
+
+	for (uint32_t i = 0; i < d->pub->n_tensors; i++)
+		n += d->pub->tensors[i].n_chunks;
+	d->places = rsh_alloc_array(n, sizeof(*d->places));
+	d->holds = calloc((size_t)d->pub->n_files + 1, sizeof(*d->holds));
+	if (!d->places || !d->holds)
+		return -ENOMEM;
+	rsh_dcp_mark_files(d->pub, d->holds);
+	for (uint32_t i = 0; i < d->pub->n_tensors; i++)
+		dcp_add_places(d, &d->pub->tensors[i]);
+	if (d->n > 0)
+		qsort(d->places, d->n, sizeof(*d->places), dcp_by_place);
+	for (size_t i = 0; i < d->n; i++)
+		if (kept == 0 ||
+		    dcp_by_place(&d->places[kept - 1], &d->places[i]) != 0)
+			d->places[kept++] = d->places[i];
+	d->n = kept;
+	return 0;
+}
+
+static int dcp_list_files(struct rsh_source *s)
+{
+	const struct rsh_dcp *d = s->dcp->pub;
+
+	for (uint32_t i = 0; i < d->n_files; i++) {
+		const struct rsh_checkpoint c = {
+			.rank = i, .name = strdup(d->files[i]),
+		};
+
+		if (rsh_listing_add(&s->listing, &c))
+			return -ENOMEM;
+	}
+	s->n_always = s->listing.n;
+	return 0;
+}
+
+int rsh_dcp_list(struct rsh_source *s, struct rsh_error *err)
+{
+	cleanup_found struct dcp_found f = { 0 };
+	int rc;
+
+	s->dcp = calloc(1, sizeof(*s->dcp));
+	if (!s->dcp || dcp_look(s, &f))
+		return rsh_error_nomem(err);
+	rc = dcp_read(s, &f, s->dcp, err);
+	if (rc)
+		return rc;
+	if (dcp_place_all(s->dcp) || dcp_list_files(s))
+		return rsh_error_nomem(err);
+	rsh_log_info("%s: a distributed checkpoint of %u tensors in %u files",
+		     s->path, s->dcp->pub->n_tensors, s->dcp->pub->n_files);
+	return 0;
+}
+
+void rsh_source_dcp_free(struct rsh_source_dcp *d)
+{
+	if (!d)
+		return;
+	rsh_dcp_free(d->read);
+	rsh_arena_clear(&d->arena);
+	free(d->places);
+	free(d->holds);
+	free(d);
+}
+
+const struct rsh_dcp *rsh_source_dcp(const struct rsh_source *s)
+{
+	return s->dcp ? s->dcp->pub : NULL;
+}

@@ -1,0 +1,428 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Distributed checkpoints of PyTorch as a source: genuine ones of all forms, whole and for
+the ranks of a strategy, with files lost, and what each of them is refused for.
+
+The yardstick is tests/data/dcp/*.json: type, shape and hash of the tensors before they
+were cut.  Random ones come from lib/dcp_trees.py; --seed S --cases N repeats some.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import struct
+import sys
+import tempfile
+
+HERE = os.environ.get("srcdir", ".")
+sys.path.insert(0, os.path.join(HERE, "lib"))
+
+from dcp_trees import random_tree  # noqa: E402
+from demands import check, content, demand, error_line, flip, write  # noqa: E402
+from ms_formats import read_checkpoint  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, refused, run, run_json  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
+
+DATA = os.path.abspath(os.path.join(HERE, "data", "dcp"))
+NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16",
+         "I64": "Int64", "I32": "Int32", "I16": "Int16", "I8": "Int8", "U8": "UInt8",
+         "BOOL": "Bool"}
+RANDOM_A_TEST = 40
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def cases():
+    """Paths of the genuine checkpoints, below DATA."""
+    return sorted(os.path.join(version, name[:-5])
+                  for version in os.listdir(DATA) if version != "README.md"
+                  for name in os.listdir(os.path.join(DATA, version))
+                  if name.endswith(".json"))
+
+
+def expected_of(case):
+    with open(os.path.join(DATA, case + ".json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def source_of(case):
+    path = os.path.join(DATA, case)
+    inner = os.path.join(path, "sharded")
+    return inner if os.path.isdir(inner) else path
+
+
+def copy_of(case, directory):
+    """A copy that can be damaged."""
+    to = os.path.join(directory, os.path.basename(case))
+    shutil.copytree(source_of(case), to, copy_function=shutil.copyfile)
+    os.chmod(to, 0o755)
+    return to
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def hashes(values):
+    return {name: [dtype, list(shape), digest(data)]
+            for name, (dtype, shape, data) in values.items()}
+
+
+def model_hashes(root):
+    _, parts = read_model(root)
+    return hashes({n: v for part in parts.values() for n, v in part.values().items()})
+
+
+def same(found, expected, what):
+    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
+    check(not different, f"{what}: {different} differ")
+
+
+@test
+def whole(case, directory):
+    """each tensor, its type and shape"""
+    with Mounted(source_of(case)) as mount:
+        found = model_hashes(mount.path)
+        said = mount.log()
+    expected = expected_of(case)
+    same(found, expected["tensors"], case)
+    others = len(expected.get("not tensors", []))
+    if others:
+        demand(said, f"{others} values that are no tensors are not shown")
+
+
+@test
+def exported(case, directory):
+    """written by export, without a word of strategies; and as one file"""
+    to = os.path.join(directory, "out")
+    got = run("export", source_of(case), to)
+    check(got.status == GOOD, repr(got))
+    same(model_hashes(to), expected_of(case)["tensors"], case)
+    shutil.rmtree(to)
+    got = run("export", "--dst-strategy", "none", "--format", "safetensors", source_of(case),
+              to)
+    check(got.status == GOOD, repr(got))
+    file = os.path.join(to, "rank_0", "checkpoint_0" + SUFFIX)
+    same(hashes(Tensors(content(file)).values()), expected_of(case)["tensors"], case)
+
+
+@test
+def listed(case, directory):
+    """ls says what there is, and verify that it is whole"""
+    said = run_json("ls", source_of(case))
+    expected = expected_of(case)
+    check({t["name"]: t["shape"] for t in said["tensors"]} ==
+          {n: e[1] for n, e in expected["tensors"].items()}, "other tensors are listed")
+    check(sorted(said["values"]) == sorted(expected.get("not tensors", [])),
+          f"other values are listed: {said['values']}")
+    check(said["whole"], said)
+    for t in said["tensors"]:
+        volumes = 0
+        for c in t["chunks"]:
+            volume = 1
+            for size in c["size"]:
+                volume *= size
+            volumes += volume
+        whole_volume = 1
+        for size in t["shape"]:
+            whole_volume *= size
+        check(volumes == whole_volume, f"{t['name']}: the chunks have {volumes} elements")
+    for check_what in ("structure", "full"):
+        got = run_json("verify", "--check", check_what, source_of(case))
+        check(got["good"] and got["files"] == len(said["files"]), got)
+
+
+def shown_rank(root, rank, suffix):
+    (name,) = os.listdir(os.path.join(root, f"rank_{rank}"))
+    check(name.endswith(suffix), name)
+    path = os.path.join(root, f"rank_{rank}", name)
+    if suffix == SUFFIX:
+        return hashes(Tensors(content(path)).values())
+    return {n: [r.dtype, list(r.dims), digest(bytes(r.content))]
+            for n, r in read_checkpoint(path).items()}
+
+
+def run_ranks(tap):
+    for case in cases():
+        strategy = os.path.join(DATA, case + ".strategy.ckpt")
+        if not os.path.exists(strategy):
+            continue
+        ranks = expected_of(case)["ranks"]
+        with tap.test(f"{case}: rank files by a strategy"), \
+                Mounted(source_of(case), dst_strategy=strategy) as mount:
+            for rank, expected in enumerate(ranks):
+                same(shown_rank(mount.path, rank, ".ckpt"),
+                     {n: [NAMES[t], s, h] for n, (t, s, h) in expected.items()},
+                     f"rank {rank}")
+        with tap.test(f"{case}: safetensors by a strategy"), \
+                Mounted(source_of(case), dst_strategy=strategy,
+                        extra=["--format", "safetensors"]) as mount:
+            for rank, expected in enumerate(ranks):
+                same(shown_rank(mount.path, rank, SUFFIX), expected, f"rank {rank}")
+
+
+def run_choices(tap, directory):
+    case = "torch-2.15/fsdp2"
+    expected = expected_of(case)["tensors"]
+    renames = write(os.path.join(directory, "names", "new.json"), json.dumps(
+        {n: n[len("model."):] for n in expected if n.startswith("model.")}).encode())
+    with tap.test("the model alone, without its prefix"), \
+            Mounted(source_of(case), extra=["--only", "^model\\.", "--rename", renames]) as m:
+        same(model_hashes(m.path), {n[len("model."):]: e for n, e in expected.items()
+                                    if n.startswith("model.")}, "the model")
+    with tap.test("without the optimizer, in another type"), \
+            Mounted(source_of(case), extra=["--drop", "^optimizer", "--cast", "bfloat16"]) as m:
+        found = model_hashes(m.path)
+        check(set(found) == {n for n in expected if not n.startswith("optimizer")},
+              f"found {sorted(found)}")
+        check({e[0] for e in found.values()} == {"BF16"}, "not all are BF16")
+    with tap.test("plan says which files are read"):
+        plan = run_json("plan", source_of(case))
+        text = json.dumps(plan)
+        for rank in range(4):
+            check(f"__{rank}_0.distcp" in text, text)
+
+
+def run_index_cache(tap, directory):
+    with tap.test("the second mount reads no item"):
+        cache = os.path.join(directory, "cache")
+        words = ["plan", "--log-level", "info", "--index-cache", cache,
+                 source_of("torch-2.15/fsdp2")]
+        demand(run(*words).err, "4 of them read")
+        demand(run(*words).err, " 0 of them read")
+
+
+def elements_at(data, item):
+    """Where the elements of an item begin, behind the archive's header for them."""
+    header = data.index(b"archive/data/0", item) - 30
+    n_name, n_extra = struct.unpack_from("<HH", data, header + 26)
+    return header + 30 + n_name + n_extra
+
+
+def run_damage(tap, directory):
+    case = "torch-2.15/uneven"
+    expected = expected_of(case)["tensors"]
+    strategy = os.path.join(DATA, case + ".strategy.ckpt")
+
+    root = copy_of(case, directory)
+    os.unlink(os.path.join(root, "__2_0.distcp"))
+    with tap.test("a missing file: which tensors lack which boxes"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "__2_0.distcp", "d0.10 lacks its box [3,3] at [6,0]",
+               "9 boxes of 9 tensors are lacking in all")
+    with tap.test("a missing file: the rest is shown"), \
+            Mounted(root, extra=["--allow-missing", "--log-level", "info"]) as mount:
+        same(model_hashes(mount.path),
+             {n: e for n, e in expected.items() if n in ("d0.1", "d0.2", "d1.2")}, "the rest")
+        demand(mount.log(), "9 tensors are left out", "d1.9 lacks its box [4,3] at [0,6]")
+    with tap.test("a missing file: ls and verify say so"):
+        said = run("ls", root)
+        check(said.status == NO, repr(said))
+        demand(said.err, "__2_0.distcp is missing")
+        said = run("verify", root)
+        check(said.status == NO, repr(said))
+        demand(said.out, "__2_0.distcp", "No such file")
+
+    shutil.copyfile(os.path.join(source_of(case), "__2_0.distcp"),
+                    os.path.join(root, "__2_0.distcp"))
+    whole_size = os.path.getsize(os.path.join(root, "__1_0.distcp"))
+    os.truncate(os.path.join(root, "__1_0.distcp"), whole_size // 2)
+    with tap.test("a short file"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "lacks its box", "__1_0.distcp, which ends after "
+               f"{whole_size // 2} bytes")
+        said = run("verify", root)
+        check(said.status == NO, repr(said))
+        demand(said.out, "__1_0.distcp: it was cut short", "lie beyond its end")
+    with tap.test("a short file: what is whole in it is shown"), \
+            Mounted(root, extra=["--allow-missing"]) as mount:
+        found = model_hashes(mount.path)
+        same(found, {n: e for n, e in expected.items() if n in found}, "the rest")
+        check(0 < len(found) < len(expected), f"{len(found)} are shown")
+    with tap.test("files of ranks that need what is lost"):
+        got = run("export", "--allow-missing", "--dst-strategy", strategy, root,
+                  os.path.join(directory, "lost"))
+        check(got.status == NO, repr(got))
+        demand(got.out, "left out, whose slices are lost")
+    shutil.rmtree(root)
+
+    root = copy_of(case, directory)
+    (chunk,) = [c for t in run_json("ls", root)["tensors"] if t["name"] == "d0.13"
+                for c in t["chunks"] if c["file"] == "__0_0.distcp"]
+    item = os.path.join(root, "__0_0.distcp")
+    with tap.test("a bit of an element: its CRC tells"):
+        flip(item, elements_at(content(item), chunk["offset"]))
+        check(run_json("verify", "--check", "full", root, status=NO)["problems"],
+              "the flipped bit is not found")
+        _, said = expect_failure(root, extra=["--check", "full"])
+        demand(error_line(said), "__0_0.distcp", "CRC")
+    with tap.test("an item that is no archive"):
+        data = bytearray(content(item))
+        end = chunk["offset"] + chunk["length"]
+        data[end - 22:end] = bytes(22)
+        write(item, bytes(data))
+        _, said = expect_failure(root)
+        demand(error_line(said), "__0_0.distcp", "lacks its box")
+    shutil.rmtree(root)
+
+    root = copy_of(case, directory)
+    for name in os.listdir(root):
+        if name.endswith(".distcp"):
+            os.unlink(os.path.join(root, name))
+    with tap.test("no file is left"):
+        _, said = expect_failure(root, extra=["--allow-missing"])
+        demand(error_line(said), "no other tensor is left")
+    write(os.path.join(root, ".metadata"), b"no pickle")
+    with tap.test("metadata that is no pickle"):
+        _, said = expect_failure(root)
+        demand(error_line(said), ".metadata")
+    shutil.rmtree(root)
+
+
+def run_contradictions(tap, directory):
+    """Files that were exchanged: what they hold is not what the metadata says."""
+    root = copy_of("torch-2.15/kinds", directory)
+    other = content(os.path.join(source_of("torch-2.4/kinds"), "__0_0.distcp"))
+    write(os.path.join(root, "__0_0.distcp"), other)
+    with tap.test("another checkpoint's file"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "__0_0.distcp")
+    shutil.rmtree(root)
+
+
+def shard(root, rank, values, offsets):
+    info = {n: {"saved_offsets": list(o)} for n, o in offsets.items()}
+    meta = {"DCP_VERSION": "1.0", "DCP_SHARDING_INFO": json.dumps(info), "format": "pt"}
+    name = f"shard-{rank + 1:05}-model-00001-of-00001{SUFFIX}"
+    return write(os.path.join(root, name), safetensors_bytes(values, meta))
+
+
+def run_shards(tap, directory):
+    rows = bytes(range(24))
+    root = os.path.join(directory, "shards")
+    shard(root, 0, {"w": ("U8", (2, 6), rows[:12])}, {"w": (0, 0)})
+    last = shard(root, 1, {"w": ("U8", (2, 6), rows[12:])}, {"w": (2, 0)})
+    with tap.test("shards of rows"), Mounted(root) as mount:
+        same(model_hashes(mount.path), {"w": ["U8", [4, 6], digest(rows)]}, "the model")
+    shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (5, 0)})
+    with tap.test("shards that leave elements out"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "tensor w: 6 of its 36 elements are in no chunk")
+        said = run("verify", root)
+        check(said.status == NO, repr(said))
+        demand(said.out, "tensor w: 6 elements are in no chunk")
+    shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (3, 0)})
+    with tap.test("shards that overlap in part"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "tensor w")
+    shard(root, 2, {"w": ("U8", (6,), rows[:6])}, {"w": (4,)})
+    with tap.test("shards that contradict each other"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "shard-00003", "number of dimensions of tensor w")
+    shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (4,)})
+    with tap.test("offsets that do not fit"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "shard-00003", "offsets of tensor w")
+    os.unlink(os.path.join(root, f"shard-00003-model-00001-of-00001{SUFFIX}"))
+    write(last, safetensors_bytes({"w": ("U8", (2, 6), rows[12:])}))
+    with tap.test("a shard without its place"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "shard-00002", "DCP_SHARDING_INFO")
+
+
+def run_refusals(tap):
+    source = source_of("torch-2.15/uneven")
+    strategy = os.path.join(DATA, "torch-2.15", "uneven.strategy.ckpt")
+    with tap.test("refused: a strategy of the source"):
+        refused(run("plan", "--src-strategy", strategy, "--dst-strategy", "none", source),
+                INPUT, "says itself how it is cut")
+    with tap.test("refused: a mesh to derive from"):
+        got = run("plan", "--dst-mesh", "dp=2", source)
+        check(got.status not in (GOOD, NO), repr(got))
+        demand(got.err, "a distributed checkpoint has none")
+    for words in (["--compat", "mindspore"], ["--dst-ranks", "2"]):
+        with tap.test(f"refused: {words[0]}"):
+            got = run("plan", *words, source)
+            check(got.status not in (GOOD, NO), repr(got))
+            demand(got.err, "SOURCE is a distributed checkpoint")
+    with tap.test("refused: to infer a strategy"):
+        got = run("strategy", "infer", source)
+        check(got.status not in (GOOD, NO), repr(got))
+
+
+def values_of_model(root):
+    _, parts = read_model(root)
+    return {n: v for part in parts.values() for n, v in part.values().items()}
+
+
+def expect_random(seed, directory):
+    """The whole of a random tree, and what is left of it without one of its files."""
+    tree = random_tree(seed)
+    root, out, rest = (os.path.join(directory, n) for n in ("source", "out", "rest"))
+    tree.write(root)
+    what = f"seed {seed}: {tree.describe()}"
+    got = run("export", root, out)
+    check(got.status == GOOD, f"{what}: {got!r}")
+    same(values_of_model(out), tree.expected(), what)
+    said = run_json("ls", root)
+    check(said["whole"], f"{what}: {said['reason']}")
+    lost = random.Random(seed).choice(said["files"])["name"]
+    os.unlink(os.path.join(root, lost))
+    # Copies make up for each other, box by box.
+    left = {t["name"] for t in said["tensors"] if
+            {str(c["from"]) for c in t["chunks"] if 0 not in c["size"]} ==
+            {str(c["from"]) for c in t["chunks"] if 0 not in c["size"] and c["file"] != lost}}
+    if tree.kind == "hf":
+        return  # the farthest end may be another one
+    got = run("export", "--allow-missing", root, rest)
+    if not left:
+        check(got.status == INPUT, f"{what} without {lost}: {got!r}")
+        return
+    check(got.status == GOOD, f"{what} without {lost}: {got!r}")
+    same(values_of_model(rest), {n: v for n, v in tree.expected().items() if n in left},
+         f"{what} without {lost}")
+
+
+def run_random(tap, directory, first, count):
+    for begin in range(first, first + count, RANDOM_A_TEST):
+        end = min(begin + RANDOM_A_TEST, first + count)
+        with tap.test(f"random checkpoints {begin} to {end - 1}"):
+            for seed in range(begin, end):
+                with tempfile.TemporaryDirectory(dir=directory) as own:
+                    expect_random(seed, own)
+
+
+def main():
+    require_mount()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=240)
+    words = parser.parse_args()
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as directory:
+        for case in cases():
+            for function in TESTS:
+                with tap.test(f"{case}: {function.__doc__}"), \
+                        tempfile.TemporaryDirectory() as own:
+                    function(case, own)
+        run_ranks(tap)
+        run_choices(tap, directory)
+        run_index_cache(tap, directory)
+        run_damage(tap, directory)
+        run_contradictions(tap, directory)
+        run_shards(tap, directory)
+        run_refusals(tap)
+        run_random(tap, directory, words.seed, words.cases)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
