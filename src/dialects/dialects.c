@@ -9,5 +9,6 @@ const struct rsh_step_dialect *const rsh_step_dialects[] = {
 	&rsh_torch_dialect,
 	&rsh_tensorflow_dialect,
 	&rsh_megatron_dialect,
+	&rsh_dcp_dialect,
 	NULL,
 };

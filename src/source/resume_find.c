@@ -46,8 +46,15 @@ static int find_stat(const struct rsh_finder *f, int dirfd, const char *dir,
 			     *dir ? "/" : "", dir, name, strerror(errno));
 }
 
-int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
-		    rsh_found_fn *fn, void *ctx, struct rsh_error *err)
+static int find_is_any(const struct dirent *e)
+{
+	(void)e;
+	return 1;
+}
+
+static int find_each(struct rsh_finder *f, const char *dir, mode_t type,
+		     int (*filter)(const struct dirent *), rsh_found_fn *fn,
+		     void *ctx, struct rsh_error *err)
 {
 	cleanup_fd int fd = rsh_store_openat(f->source->store,
 					     *dir ? dir : ".",
@@ -57,7 +64,7 @@ int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
 
 	if (fd < 0)
 		return rsh_store_open_error(f->source->store, dir, fd, err);
-	n = scandirat(fd, ".", &found, find_is_visible, find_order);
+	n = scandirat(fd, ".", &found, filter, find_order);
 	if (n < 0)
 		return rsh_store_open_error(f->source->store, dir, -errno, err);
 	for (int i = 0; i < n; i++) {
@@ -72,6 +79,18 @@ int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
 	}
 	free(found);
 	return rc;
+}
+
+int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
+		    rsh_found_fn *fn, void *ctx, struct rsh_error *err)
+{
+	return find_each(f, dir, type, find_is_visible, fn, ctx, err);
+}
+
+int rsh_finder_each_file(struct rsh_finder *f, const char *dir,
+			 rsh_found_fn *fn, void *ctx, struct rsh_error *err)
+{
+	return find_each(f, dir, S_IFREG, find_is_any, fn, ctx, err);
 }
 
 /* ---- what was found ---- */

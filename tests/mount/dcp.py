@@ -358,6 +358,50 @@ def run_refusals(tap):
         check(got.status not in (GOOD, NO), repr(got))
 
 
+def run_resume(tap, directory):
+    job = os.path.join(directory, "job")
+    os.makedirs(job)
+    for step, name in ((10, "fsdp2"), (20, "fsdp2"), (30, "fsdp2-2")):
+        shutil.copytree(source_of("torch-2.15/" + name), os.path.join(job, f"step-{step}"),
+                        copy_function=shutil.copyfile)
+        os.chmod(os.path.join(job, f"step-{step}"), 0o755)
+    # Half written: metadata come last.
+    os.unlink(os.path.join(job, "step-30", ".metadata"))
+    with tap.test("the newest step that is complete"), Mounted(job, resume=True) as mount:
+        check(os.readlink(os.path.join(mount.path, "latest")) == "step-20", "not step 20")
+        names = os.listdir(os.path.join(job, "step-20"))
+        for name in names:
+            check(content(os.path.join(mount.path, "latest", name)) ==
+                  content(os.path.join(job, "step-20", name)), name)
+        demand(mount.log(), "step-30 cannot be taken", "the save was not finished")
+    with tap.test("what is resumed can be mounted"), Mounted(job, resume=True) as mount, \
+            Mounted(os.path.join(mount.path, "latest")) as model:
+        same(model_hashes(model.path), expected_of("torch-2.15/fsdp2")["tensors"], "it")
+    item = os.path.join(job, "step-20", "__1_0.distcp")
+    with tap.test("a step with a damaged element"):
+        flip(item, elements_at(content(item), 0))
+        with Mounted(job, resume=True, extra=["--check", "full"]) as mount:
+            check(os.readlink(os.path.join(mount.path, "latest")) == "step-10", "not step 10")
+    with tap.test("a step with a short file"):
+        os.truncate(item, os.path.getsize(item) - 1)
+        with Mounted(job, resume=True) as mount:
+            check(os.readlink(os.path.join(mount.path, "latest")) == "step-10", "not step 10")
+            demand(mount.log(), "__1_0.distcp: it is too short for tensor")
+    with tap.test("a step without a file, and none beside it"):
+        shutil.rmtree(os.path.join(job, "step-10"))
+        os.unlink(item)
+        _, said = expect_failure(job, resume=True)
+        demand(said, "step-20", "__1_0.distcp is missing", "no checkpoint is whole")
+    shutil.rmtree(job)
+    os.makedirs(job)
+    shutil.copytree(source_of("megatron-core-0.16/mcore-torch_dist"),
+                    os.path.join(job, "iter_0000100"), copy_function=shutil.copyfile)
+    with tap.test("a step of Megatron-Core"), Mounted(job, resume=True) as mount:
+        check(content(os.path.join(mount.path, "latest_checkpointed_iteration.txt")) == b"100",
+              "not iteration 100")
+        check("common.pt" in os.listdir(os.path.join(mount.path, "latest")), "no common.pt")
+
+
 def values_of_model(root):
     _, parts = read_model(root)
     return {n: v for part in parts.values() for n, v in part.values().items()}
@@ -421,6 +465,7 @@ def main():
         run_shards(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)
+        run_resume(tap, directory)
     return tap.finish()
 
 

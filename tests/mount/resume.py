@@ -714,7 +714,7 @@ def attributes(tree):
 @case
 def nothing_there(tree):
     tree.write("rank_0/events.log", b"")
-    tree.refused(tree.path, "no checkpoint of MindSpore, PyTorch, TensorFlow or Megatron-LM")
+    tree.refused(tree.path, "PyTorch, TensorFlow, Megatron-LM or PyTorch DCP in it")
 
 
 @case

@@ -81,6 +81,9 @@ typedef int rsh_found_fn(struct rsh_finder *f, void *ctx, const char *name,
 			 const struct stat *st, struct rsh_error *err);
 int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
 		    rsh_found_fn *fn, void *ctx, struct rsh_error *err);
+/* Does so for files, also those whose names begin with a dot. */
+int rsh_finder_each_file(struct rsh_finder *f, const char *dir,
+			 rsh_found_fn *fn, void *ctx, struct rsh_error *err);
 /* Gives the number of the unit of that name, which is added if it is new.  0 or
  * -ENOMEM. */
 int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit);
