@@ -10,5 +10,6 @@ const struct rsh_step_dialect *const rsh_step_dialects[] = {
 	&rsh_tensorflow_dialect,
 	&rsh_megatron_dialect,
 	&rsh_dcp_dialect,
+	&rsh_checkpoint2_dialect,
 	NULL,
 };

@@ -548,6 +548,29 @@ def options_that_ask_for_what_it_has_not():
         demand(run("plan", empty).err, "--src-strategy is missing")
 
 
+@test
+def the_newest_step_that_is_whole_is_resumed():
+    with Copy("dp4mp2_opt") as c:
+        steps = [c.copy_step(n) for n in (12, 16, 20)]
+        os.unlink(os.path.join(c.root, steps[0], c.files()[0]))
+        os.unlink(os.path.join(c.root, steps[1], "metadata.json"))
+        short = os.path.join(c.root, steps[2], c.files()[3])
+        os.truncate(short, os.path.getsize(short) - 1)
+        c.track("20")
+        with Mounted(c.root, resume=True) as m:
+            check(os.readlink(os.path.join(m.path, "latest")) == c.step, "another step")
+            check(content(os.path.join(m.path, TRACKER)) == b"8", "the tracker says another")
+            for name in os.listdir(c.path("")):
+                check(content(os.path.join(m.path, c.step, name)) == content(c.path(name)),
+                      f"{name} differs")
+            demand(m.log(), f"{steps[0]} cannot be taken", f"{c.files()[0]} is missing",
+                   f"{steps[1]} cannot be taken", "no metadata.json beside it",
+                   f"{steps[2]} cannot be taken")
+            is_whole(m.path, "dp4mp2_opt")
+    with Mounted(os.path.join(DATA, "single"), resume=True) as m:
+        check(os.readlink(os.path.join(m.path, "latest")) == "iteration_00000003", "not taken")
+
+
 def main():
     require_mount()
     tap = Tap(len(TESTS))

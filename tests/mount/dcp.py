@@ -140,6 +140,25 @@ def listed(case, directory):
         check(got["good"] and got["files"] == len(said["files"]), got)
 
 
+def run_hyper(tap):
+    """HyperParallel's, of all ranks and of each by itself."""
+    data = os.path.join(HERE, "data", "checkpoint2")
+    for name in sorted(n for n in os.listdir(data)
+                       if n.startswith("dcp_") and not n.endswith(".json")):
+        with open(os.path.join(data, name + ".expected.json"), encoding="utf-8") as f:
+            expected = json.load(f)["whole"]
+        root = os.path.join(os.path.abspath(data), name)
+        with tap.test(f"HyperParallel's {name}"), Mounted(root) as mount:
+            found = values_of_model(mount.path)
+            check(set(found) == set(expected), f"{sorted(found)} are shown")
+            for tensor, (dtype, shape, digits) in expected.items():
+                said, dims, content_of = found[tensor]
+                check((NAMES[said], list(dims)) == (dtype, shape) and
+                      hashlib.sha256(content_of).hexdigest().startswith(digits), tensor)
+        with tap.test(f"HyperParallel's {name}: verified"):
+            check(run_json("verify", root)["good"], "not good")
+
+
 def shown_rank(root, rank, suffix):
     (name,) = os.listdir(os.path.join(root, f"rank_{rank}"))
     check(name.endswith(suffix), name)
@@ -457,6 +476,7 @@ def main():
                 with tap.test(f"{case}: {function.__doc__}"), \
                         tempfile.TemporaryDirectory() as own:
                     function(case, own)
+        run_hyper(tap)
         run_ranks(tap)
         run_choices(tap, directory)
         run_index_cache(tap, directory)

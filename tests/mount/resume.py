@@ -714,7 +714,7 @@ def attributes(tree):
 @case
 def nothing_there(tree):
     tree.write("rank_0/events.log", b"")
-    tree.refused(tree.path, "PyTorch, TensorFlow, Megatron-LM or PyTorch DCP in it")
+    tree.refused(tree.path, "Megatron-LM, PyTorch DCP or MindSpore Transformers in it")
 
 
 @case

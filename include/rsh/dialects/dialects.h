@@ -18,6 +18,7 @@ extern const struct rsh_step_dialect rsh_torch_dialect;
 extern const struct rsh_step_dialect rsh_tensorflow_dialect;
 extern const struct rsh_step_dialect rsh_megatron_dialect;
 extern const struct rsh_step_dialect rsh_dcp_dialect;
+extern const struct rsh_step_dialect rsh_checkpoint2_dialect;
 
 /* This list holds all of them; NULL ends it. */
 extern const struct rsh_step_dialect *const rsh_step_dialects[];

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dialects/checkpoint2.c knows MindSpore Transformers' Checkpoint 2.0:
+ * iteration_<step>/ with model-*.safetensors, opt-*.safetensors and a
+ * metadata.json that names them, and latest_checkpointed_iteration.txt, which
+ * holds the newest step.
+ *
+ * A step of one card has no metadata.json; the names of its files say so. */
+#include "config.h"
+
+#include "rsh/dialects/dialects.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/resume.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/checkpoint2.h"
+#include "rsh/wire/format.h"
+
+static const char ckpt2_metadata[] = "metadata.json";
+
+/* ---- finding ---- */
+
+struct ckpt2_dir {
+	struct rsh_step_name name;
+	uint32_t unit;
+};
+
+static int ckpt2_found_file(struct rsh_finder *f, void *ctx, const char *name,
+			    const struct stat *st, struct rsh_error *err)
+{
+	const struct ckpt2_dir *d = ctx;
+
+	return rsh_finder_add(f, d->unit, d->name.label, name, &d->name, st) ?
+	       rsh_error_nomem(err) : 0;
+}
+
+static int ckpt2_found_dir(struct rsh_finder *f, void *ctx, const char *name,
+			   const struct stat *st, struct rsh_error *err)
+{
+	struct ckpt2_dir d = { .unit = 0 };
+
+	(void)ctx, (void)st;
+	if (!rsh_ckpt2_step_parse(name, &d.name.step.numbers[0]))
+		return 0;
+	d.name.step.n = 1;
+	strcpy(d.name.series, "iteration_");
+	snprintf(d.name.label, sizeof(d.name.label), "%s", name);
+	if (rsh_finder_unit(f, "", &d.unit))
+		return rsh_error_nomem(err);
+	return rsh_finder_each(f, name, S_IFREG, ckpt2_found_file, &d, err);
+}
+
+static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
+{
+	return rsh_finder_each(f, "", S_IFDIR, ckpt2_found_dir, NULL, err);
+}
+
+/* ---- checking ---- */
+
+static size_t ckpt2_place(const char *const *names, size_t n, const char *name)
+{
+	size_t i = 0;
+
+	while (i < n && strcmp(names[i], name) != 0)
+		i++;
+	return i;
+}
+
+static int ckpt2_check_named(const struct rsh_ckpt2 *c, const char *path,
+			     const char *const *names, size_t n,
+			     struct rsh_error *err)
+{
+	for (uint32_t i = 0; i < c->n_files; i++)
+		if (ckpt2_place(names, n, c->files[i].name) == n)
+			return rsh_error_set(err, EBADMSG, "%s: %s is missing",
+					     path, c->files[i].name);
+	for (uint32_t i = 0; i < c->n_params; i++)
+		if (c->params[i].n_stored > 0 &&
+		    c->params[i].n_stored < c->params[i].n_slices)
+			return rsh_error_set(err, EBADMSG, "%s: %u of %u "
+					     "slices of parameter %s are in no "
+					     "file", path,
+					     c->params[i].n_slices -
+					     c->params[i].n_stored,
+					     c->params[i].n_slices,
+					     c->params[i].name);
+	return 0;
+}
+
+static int ckpt2_check_metadata(const struct rsh_byte_source *file,
+				const char *const *names, size_t n,
+				struct rsh_error *err)
+{
+	struct rsh_ckpt2 *c = NULL;
+	int rc = rsh_ckpt2_parse(file, &c, err);
+
+	if (rc)
+		return rc;
+	rc = ckpt2_check_named(c, file->path, names, n, err);
+	rsh_ckpt2_free(c);
+	return rc;
+}
+
+/* *alone is true if the files are of one card. */
+static int ckpt2_check_tensors(const struct rsh_byte_source *files,
+			       const char *const *names, size_t n, bool full,
+			       bool *alone, struct rsh_error *err)
+{
+	struct rsh_names *table = rsh_names_new();
+	int rc = table ? 0 : rsh_error_nomem(err);
+	struct rsh_ckpt2_name parts;
+
+	*alone = false;
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		struct rsh_ckpt_index *ix = NULL;
+
+		if (rsh_format_of(names[i]) != RSH_FORMAT_SAFETENSORS)
+			continue;
+		*alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
+			  parts.of == 1;
+		rc = rsh_format_scan(RSH_FORMAT_SAFETENSORS, &files[i], full,
+				     table, &ix, err);
+		if (rc == 0)
+			rsh_ckpt_index_free(ix);
+	}
+	rsh_names_free(table);
+	return rc;
+}
+
+static int ckpt2_check(const struct rsh_byte_source *files,
+		       const char *const *names, size_t n, bool full,
+		       struct rsh_error *err)
+{
+	const size_t at = ckpt2_place(names, n, ckpt2_metadata);
+	bool alone;
+	int rc = ckpt2_check_tensors(files, names, n, full, &alone, err);
+
+	if (rc)
+		return rc;
+	if (at < n)
+		return ckpt2_check_metadata(&files[at], names, n, err);
+	return alone ? 0 : rsh_error_set(err, EBADMSG, "%s: no %s beside it: "
+					 "the save was not finished",
+					 files[0].path, ckpt2_metadata);
+}
+
+/* ---- showing ---- */
+
+static int ckpt2_show(struct rsh_resume *r, const struct rsh_saved *saved,
+		      size_t n)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = rsh_resume_show_files(r, &saved[i], saved[i].dir);
+	if (rc == 0)
+		rc = rsh_resume_show_link(r, saved, "", "latest", saved->label);
+	if (rc == 0)
+		rc = rsh_resume_show_text(r, saved, "", RSH_CKPT2_TRACKER,
+					  rsh_resume_printf(r, "%" PRIu64,
+						saved->step->numbers[0]));
+	return rc;
+}
+
+const struct rsh_step_dialect rsh_checkpoint2_dialect = {
+	.name = "MindSpore Transformers",
+	.find = ckpt2_find,
+	.check = ckpt2_check,
+	.show = ckpt2_show,
+};
