@@ -67,7 +67,7 @@ const char *reshard_error(void);
 /* ---- files ---- */
 
 /* A file that is of no rank has this one: the index of a model in parts
- * (format=hf). */
+ * (format=hf), and what says which step it is (format=checkpoint2). */
 #define RESHARD_NO_RANK UINT32_MAX
 
 struct reshard_file {
@@ -77,7 +77,8 @@ struct reshard_file {
 };
 
 /* Returns how many files there are.  File i is that of rank i; one of no rank
- * comes last. */
+ * comes last.  With format=checkpoint2 the second files of ranks come after the
+ * first ones. */
 uint32_t reshard_n_files(const struct reshard *r);
 /* Describes file i.  Returns 0 or -ENOENT. */
 int reshard_file(const struct reshard *r, uint32_t i,

@@ -117,16 +117,11 @@ static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 		.control = rsh_work_control(w),
 	};
 	struct rsh_vfs_view view;
-	uint32_t n;
 	int rc;
 
 	if (!rsh_vfs_view(w->vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	n = rsh_plan_n_files(view.plan);
-	wanted = rsh_alloc_array(n, sizeof(*wanted));
-	if (!wanted)
-		return rsh_error_nomem(err);
-	rc = rsh_ranks_mark(o, 2, n, wanted, err);
+	rc = rsh_ranks_mark_files(o, 2, view.plan, &wanted, err);
 	eo.wanted = wanted;
 	return rc ? rc : rsh_export(w->vfs, &w->cfg, &eo, r, err);
 }

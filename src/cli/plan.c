@@ -30,18 +30,16 @@ static int measure_ranks(const struct rsh_options *o,
 			 struct rsh_error *err)
 {
 	uint32_t n = rsh_plan_n_files(view->plan);
-	cleanup_free bool *wanted = rsh_alloc_array(n, sizeof(*wanted));
-	int rc;
+	cleanup_free bool *wanted = NULL;
+	int rc = rsh_ranks_mark_files(o, 1, view->plan, &wanted, err);
 
 	files->v = rsh_alloc_array(n, sizeof(*files->v));
-	if (!files->v || !wanted)
-		return rsh_error_nomem(err);
-	rc = rsh_ranks_mark(o, 1, n, wanted, err);
-	for (uint32_t rank = 0; rank < n && rc == 0; rank++) {
-		if (!wanted[rank])
+	if (rc == 0 && !files->v)
+		rc = rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		if (!wanted[i])
 			continue;
-		if (rsh_plan_measure(view->plan, rank,
-				     &files->v[files->n++]))
+		if (rsh_plan_measure(view->plan, i, &files->v[files->n++]))
 			rc = rsh_error_nomem(err);
 	}
 	return rc;

@@ -21,7 +21,9 @@ struct rsh_plan_source {
 
 /* This is one virtual file: that of a destination rank, or a part. */
 struct rsh_plan_file {
+	uint32_t file;       /* its number in the plan */
 	uint32_t rank;
+	const char *kind;    /* of the rank's files; NULL: it has one */
 	uint64_t bytes;      /* of the virtual file */
 	bool lost;           /* it needs slices that cannot be had */
 	uint64_t read_bytes; /* from all sources */
@@ -33,7 +35,7 @@ struct rsh_plan_file {
 };
 
 /* Fills *out, to be cleared, for a file of the plan.  Returns 0 or -ENOMEM. */
-int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
+int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
 
@@ -48,7 +50,7 @@ struct rsh_plan_report {
 
 /* Makes what `plan --json` prints.  Returns 0 or -ENOMEM. */
 int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
-/* Makes that for one file of a plan.  Returns 0 or -ENOMEM. */
+/* Makes that for the files of one rank.  Returns 0 or -ENOMEM. */
 int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out);

@@ -112,21 +112,24 @@ static void sum_up(struct walk *w, struct rsh_plan_file *out)
 	}
 }
 
-int rsh_plan_measure(const struct rsh_plan *c, uint32_t rank,
+int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out)
 {
+	const uint32_t per_rank = rsh_plan_files_of_rank(c);
 	struct rsh_piece_iter *it;
 	struct walk w = { 0 };
 	int rc = 0;
 
 	*out = (struct rsh_plan_file){
-		.rank = rank,
-		.bytes = rsh_plan_size(c, rank),
-		.lost = rsh_plan_is_lost(c, rank),
+		.file = file,
+		.rank = file / per_rank,
+		.kind = per_rank == 1 ? NULL : file % 2 ? "opt" : "model",
+		.bytes = rsh_plan_size(c, file),
+		.lost = rsh_plan_is_lost(c, file),
 	};
 	if (out->lost)
 		return 0;
-	it = rsh_piece_iter_new(c, rank, 0, out->bytes, NULL);
+	it = rsh_piece_iter_new(c, file, 0, out->bytes, NULL);
 	rc = it ? walk_pieces(&w, it) : -ENOMEM;
 	if (it)
 		rsh_piece_iter_free(it);

@@ -66,11 +66,14 @@ static int add_users(const struct rsh_plan_report *r, struct source *s)
 
 			if (from->rank != s->rank)
 				continue;
+			s->bytes += from->bytes;
+			if (s->n_users &&
+			    s->users[s->n_users - 1] == r->files[i].rank)
+				continue;
 			if (rsh_grow(&s->users, &s->cap, s->n_users + 1,
 				     sizeof(*s->users)))
 				return -ENOMEM;
 			s->users[s->n_users++] = r->files[i].rank;
-			s->bytes += from->bytes;
 		}
 	return 0;
 }
@@ -146,23 +149,26 @@ static json_t *sources_json(const struct sources *s)
 static json_t *planned_file_json(const struct rsh_plan_report *r,
 				 const struct rsh_plan_file *f)
 {
-	json_t *from = json_array();
+	json_t *from = json_array(), *file;
 
 	for (size_t i = 0; i < f->n_sources; i++)
 		json_array_append_new(
 			from, json_pack("{s:i,s:o}", "rank",
 					(int)f->sources[i].rank, "bytes",
 					rsh_json_u64(f->sources[i].bytes)));
-	return json_pack(
+	file = json_pack(
 		"{s:i,s:o,s:b,s:i,s:o,s:o,s:{s:o,s:o,s:o,s:o},s:f}", "rank",
 		(int)f->rank, "bytes", rsh_json_u64(f->bytes), "lost", f->lost,
 		"records", (int)rsh_plan_n_records(r->view->plan,
-							 f->rank),
+							 f->file),
 		"read_bytes", rsh_json_u64(f->read_bytes), "sources", from,
 		"runs", "count", rsh_json_u64(f->n_runs), "min",
 		rsh_json_u64(f->min_run), "median",
 		rsh_json_u64(f->median_run), "max", rsh_json_u64(f->max_run),
 		"seconds", seconds(r, f->read_bytes, f->n_runs));
+	if (f->kind)
+		json_object_set_new(file, "kind", json_string(f->kind));
+	return file;
 }
 
 static json_t *notes_json(const struct rsh_plan_report *r)
@@ -212,15 +218,19 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out)
 {
-	struct rsh_plan_file file;
+	const uint32_t n = rsh_plan_files_of_rank(view->plan);
+	struct rsh_plan_file files[2] = { 0 };
 	const struct rsh_plan_report r = {
-		.options = o, .view = view, .n = 1, .files = &file,
+		.options = o, .view = view, .n = n, .files = files,
 	};
-	int rc = rsh_plan_measure(view->plan, rank, &file);
+	int rc = 0;
 
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = rsh_plan_measure(view->plan, rank * n + i, &files[i]);
 	if (rc == 0)
 		rc = rsh_plan_json(&r, out);
-	rsh_plan_file_clear(&file);
+	for (uint32_t i = 0; i < n; i++)
+		rsh_plan_file_clear(&files[i]);
 	return rc;
 }
 
@@ -291,7 +301,8 @@ static void add_file_row(struct rsh_table *t, const struct rsh_plan_report *r,
 	char text[32];
 	struct line from;
 
-	rsh_table_cell(t, "%" PRIu32, f->rank);
+	rsh_table_cell(t, "%" PRIu32 "%s%s", f->rank, f->kind ? " " : "",
+		       f->kind ? f->kind : "");
 	bytes_cell(t, f->bytes);
 	bytes_cell(t, f->read_bytes);
 	rsh_table_cell(t, "%" PRIu64, f->n_runs);

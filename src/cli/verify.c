@@ -187,18 +187,13 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 		.control = rsh_work_control(&r->work),
 	};
 	struct rsh_vfs_view view;
-	uint32_t n;
 	int rc;
 
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	take_verified_step(r, view.source);
-	n = rsh_plan_n_files(view.plan);
-	wanted = rsh_alloc_array(n, sizeof(*wanted));
-	if (!wanted)
-		return rsh_error_nomem(err);
+	rc = rsh_ranks_mark_files(o, 2, view.plan, &wanted, err);
 	vo.wanted = wanted;
-	rc = rsh_ranks_mark(o, 2, n, wanted, err);
 	return rc ? rc : rsh_verify_plan(r->work.vfs, &r->work.cfg, &vo,
 					 &r->answer, err);
 }

@@ -155,7 +155,7 @@ static int plan_records(struct planner *p, struct rsh_shown_file *f,
 		rc = rsh_planner_make_slots(p, f, names, err);
 	if (rc)
 		return rc;
-	return rsh_blueprint_add_parts(c->plan, f, c->part_bytes, err);
+	return rsh_chosen_add(&c->chosen, c->plan, f, err);
 }
 
 static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)

@@ -43,12 +43,26 @@ static int chosen_check_renamed(const struct rsh_chosen *c,
 	return 0;
 }
 
+static void chosen_ask_kind(struct rsh_chosen *c,
+			    const struct rsh_catalogue *cat, uint32_t name)
+{
+	const char *renamed = rsh_chosen_name(c, name);
+	const char *written = renamed ? renamed :
+					rsh_names_text(cat->names, name);
+
+	if (rsh_kind_of(written) == RSH_KIND_GRADIENT)
+		c->unwanted[name] = true;
+	c->two_files |= !c->unwanted[name] && rsh_is_apart(written);
+}
+
 int rsh_chosen_ask(struct rsh_chosen *c, const struct rsh_catalogue *cat,
 		   const uint32_t *which, uint32_t n,
 		   const struct rsh_conversion_options *o,
 		   struct rsh_error *err)
 {
 	c->filtered = o->wanted != NULL;
+	c->part_bytes = o->part_bytes;
+	c->by_kind = o->by_kind;
 	c->unwanted = calloc((size_t)cat->n_names + 1, sizeof(*c->unwanted));
 	if (o->rename)
 		c->renamed = calloc((size_t)cat->n_names + 1,
@@ -63,6 +77,8 @@ int rsh_chosen_ask(struct rsh_chosen *c, const struct rsh_catalogue *cat,
 			c->unwanted[name] = !o->wanted(o->ctx, text);
 		if (o->rename)
 			c->renamed[name] = o->rename(o->ctx, text);
+		if (c->by_kind)
+			chosen_ask_kind(c, cat, name);
 	}
 	return o->rename ? chosen_check_renamed(c, cat, which, n, err) : 0;
 }
@@ -90,6 +106,16 @@ int rsh_chosen_check(const struct rsh_chosen *c, const struct rsh_plan *p,
 			     "wanted is asked by their names in the source)");
 }
 
+/* ---- kinds ---- */
+
+static bool has_prefix(const char *name, const char *const *prefixes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
 bool rsh_is_weight(const char *name, uint32_t n_dims)
 {
 	static const char *const prefixes[] = {
@@ -98,8 +124,49 @@ bool rsh_is_weight(const char *name, uint32_t n_dims)
 		"accum.", "mean_square.", "mean_gradient.",
 	};
 
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
-		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-			return false;
-	return n_dims > 0;
+	return n_dims > 0 &&
+	       !has_prefix(name, prefixes,
+			   sizeof(prefixes) / sizeof(prefixes[0]));
+}
+
+static bool is_counter(const char *name)
+{
+	static const char *const names[] = {
+		"global_step", "learning_rate", "weight_decay", "beta1_power",
+		"beta2_power", "scale_sense", "current_iterator_step",
+		"last_overflow_iterator_step", "epoch_num", "step_num",
+		"loss_scale",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+enum rsh_kind rsh_kind_of(const char *name)
+{
+	static const char *const gradient = "accu_grads.", *const muon =
+		"muon_m.";
+
+	if (has_prefix(name, &gradient, 1))
+		return RSH_KIND_GRADIENT;
+	if (is_counter(name))
+		return RSH_KIND_COUNTER;
+	return rsh_is_weight(name, 1) && !has_prefix(name, &muon, 1) ?
+		RSH_KIND_WEIGHT : RSH_KIND_STATE;
+}
+
+bool rsh_is_apart(const char *written)
+{
+	const enum rsh_kind kind = rsh_kind_of(written);
+
+	return kind == RSH_KIND_STATE || kind == RSH_KIND_COUNTER;
+}
+
+int rsh_chosen_add(const struct rsh_chosen *c, struct rsh_plan *p,
+		   const struct rsh_shown_file *f, struct rsh_error *err)
+{
+	return c->two_files ? rsh_blueprint_add_two(p, f, rsh_is_apart, err) :
+			      rsh_blueprint_add_parts(p, f, c->part_bytes, err);
 }

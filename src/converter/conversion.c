@@ -10,6 +10,7 @@
 
 #include "converter_i.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
 
 /* ---- the converter's dispatch ---- */
 
@@ -215,7 +216,8 @@ static int begin_plan(struct rsh_converter *c,
 	const struct rsh_blueprint b = {
 		.format = c->format,
 		.hugging_face = c->part_bytes > 0,
-		.remove_redundancy = c->remove_redundancy,
+		/* With a file a kind another file tells that. */
+		.remove_redundancy = c->remove_redundancy && !o->by_kind,
 		.replicas = c->replicas,
 		.allow_missing = o->allow_missing,
 		.n_ranks = c->n_blocks * c->dst_ranks,
@@ -248,6 +250,30 @@ static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
 	return 0;
 }
 
+/* Is there something to be shown in second files?  What only strategies list is
+ * in no file. */
+static int find_apart(struct rsh_converter *c, struct rsh_error *err)
+{
+	cleanup_free bool *apart = calloc(c->cat->n_names + 1, sizeof(*apart));
+	const struct rsh_ckpt_index *last = NULL;
+
+	if (!apart)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < c->cat->n_names; i++)
+		apart[i] = !c->chosen.unwanted[i] &&
+			   rsh_is_apart(rsh_written_name(c, i));
+	c->chosen.two_files = false;
+	for (uint32_t i = 0; i < c->cat->n_present; i++) {
+		const struct rsh_ckpt_index *ix =
+			rsh_catalogue_index(c->cat, c->cat->present[i]);
+
+		for (uint32_t k = 0; ix != last && k < ix->n_records; k++)
+			c->chosen.two_files |= apart[ix->records[k].name];
+		last = ix;
+	}
+	return 0;
+}
+
 int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		const struct rsh_source_view *view,
 		const struct rsh_conversion_options *opts,
@@ -263,6 +289,8 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	note_dispatch(c);
 	rc = rsh_chosen_ask(&c->chosen, c->cat, NULL, c->cat->n_names, opts,
 			    err);
+	if (rc == 0 && c->chosen.two_files)
+		rc = find_apart(c, err);
 	if (rc == 0)
 		rc = plan_blocks(c, err);
 	if (rc == 0)

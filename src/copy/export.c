@@ -397,6 +397,10 @@ static int write_file(void *ctx, size_t number, struct rsh_error *err)
 	struct job *j = ctx;
 	const size_t i = j->todo[number];
 	const struct rsh_copy_file *f = &j->list.files[i];
+	/* Every file of a directory has a number of its own, and in every run
+	 * the same. */
+	const uint32_t own = f->rank == RSH_COPY_NO_RANK ?
+				     RSH_COPY_NO_RANK - (uint32_t)i : f->rank;
 	struct rsh_arena arena = { 0 };
 	cleanup_fd int dirfd = -1;
 	struct rsh_temp temp;
@@ -405,7 +409,7 @@ static int write_file(void *ctx, size_t number, struct rsh_error *err)
 		open_parent(j, f, true, &name, &dirfd);
 
 	if (rc == 0)
-		rc = rsh_temp_open(&temp, dirfd, f->rank);
+		rc = rsh_temp_open(&temp, dirfd, own);
 	if (rc)
 		return file_error(j, f, rc, err);
 	rc = write_temp(j, i, &temp, &arena);

@@ -51,7 +51,8 @@ uint32_t rsh_facts_n_plans(const struct rsh_facts *f)
 	struct rsh_vfs_view view;
 
 	return rsh_vfs_view(f->tree, &view) ?
-	       rsh_plan_n_files(view.plan) : 0;
+	       rsh_plan_n_files(view.plan) /
+		       rsh_plan_files_of_rank(view.plan) : 0;
 }
 
 /* ---- stats, metrics ---- */
@@ -150,6 +151,7 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 static const char *format_name(const struct rsh_options *o)
 {
 	return o->resume ? NULL : o->in_parts ? "hf" :
+	       o->vfs.plan.by_kind ? "checkpoint2" :
 	       o->vfs.plan.format == RSH_FORMAT_SAFETENSORS ? "safetensors" :
 						      "ckpt";
 }

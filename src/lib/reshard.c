@@ -31,6 +31,7 @@ _Static_assert(RESHARD_MAX_DIMS == RSH_MAX_DIMS, "a record has room for dims");
 struct file {
 	uint64_t node;
 	uint64_t size;
+	uint32_t number; /* in the plan; RESHARD_NO_RANK: it is not in it */
 	char *name;
 };
 
@@ -42,7 +43,7 @@ struct reshard {
 	struct rsh_vfs_view view;
 	struct file *files;
 	size_t cap_files;
-	uint32_t n_files, n_ranks;
+	uint32_t n_files;
 };
 
 static _Thread_local struct rsh_error last = RSH_ERROR_INIT;
@@ -109,7 +110,9 @@ static int add_shown(struct reshard *r, uint64_t node, uint64_t size,
 		     sizeof(*r->files)))
 		return -ENOMEM;
 	f = &r->files[r->n_files];
-	*f = (struct file){ .node = node, .size = size };
+	*f = (struct file){ .node = node, .size = size,
+			    .number = RESHARD_NO_RANK };
+	rsh_vfs_rank(r->vfs, node, &f->number);
 	if (asprintf(&f->name, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
 		return -ENOMEM;
 	r->n_files++;
@@ -162,7 +165,6 @@ static int open_tree(struct reshard *r, struct rsh_error *err)
 		return rc;
 	rsh_reading_keep_free(&r->options, r->vfs, r->io, false);
 	rsh_vfs_view(r->vfs, &r->view);
-	r->n_ranks = rsh_plan_n_files(r->view.plan);
 	return list_shown(r, RSH_VFS_ROOT, "") ? rsh_error_nomem(err) : 0;
 }
 
@@ -224,7 +226,8 @@ int reshard_file(const struct reshard *r, uint32_t i, struct reshard_file *out)
 	if (!f)
 		return -ENOENT;
 	*out = (struct reshard_file){
-		.rank = i < r->n_ranks ? i : RESHARD_NO_RANK,
+		.rank = f->number == RESHARD_NO_RANK ? RESHARD_NO_RANK :
+			f->number / rsh_plan_files_of_rank(r->view.plan),
 		.name = f->name,
 		.size = f->size,
 	};
@@ -263,8 +266,8 @@ ssize_t reshard_read(const struct reshard *r, uint32_t i, void *buf,
 
 uint32_t reshard_n_records(const struct reshard *r, uint32_t i)
 {
-	return i < r->n_ranks ?
-		rsh_plan_n_records(r->view.plan, i) : 0;
+	return i < r->n_files && r->files[i].number != RESHARD_NO_RANK ?
+		rsh_plan_n_records(r->view.plan, r->files[i].number) : 0;
 }
 
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
@@ -276,7 +279,7 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
 				     " in a file %" PRIu32,
 				     r->options.vfs.source, n, i);
-	rsh_plan_record(r->view.plan, i, n, &v);
+	rsh_plan_record(r->view.plan, r->files[i].number, n, &v);
 	*out = (struct reshard_record){
 		.name = v.shape.name ? v.shape.name : "",
 		.dtype = rsh_dtype_name(v.shape.dtype),

@@ -73,6 +73,9 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 				     "model: it needs --dst-strategy none and "
 				     "goes with neither --dst-ranks nor "
 				     "--compat");
+	if (v->plan.by_kind && (v->plan.copies || v->plan.compat))
+		return rsh_error_set(err, EINVAL, "--format checkpoint2 goes "
+				     "with neither --dst-ranks nor --compat");
 	if (v->plan.part_bytes && !o->in_parts)
 		return rsh_error_set(err, EINVAL, "--part-size is for --format "
 				     "hf");

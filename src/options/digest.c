@@ -59,6 +59,10 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 			rc = table[i].decides(hash, (const char *)cfg +
 					      (table[i].at - base),
 					      table[i].size, err);
+	/* It is no option's member: --format is known by another. */
+	if (cfg->plan.by_kind)
+		XXH3_64bits_update(hash, &cfg->plan.by_kind,
+				   sizeof(cfg->plan.by_kind));
 	return rc;
 }
 

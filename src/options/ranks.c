@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/mem.h"
+
 static bool parse_rank_number(const char **s, uint32_t *out)
 {
 	unsigned long n;
@@ -59,5 +61,25 @@ int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
 					     o->operands[i], n ? n - 1 : 0);
 		memset(wanted + first, true, (size_t)last - first + 1);
 	}
+	return 0;
+}
+
+int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
+			 const struct rsh_plan *plan, bool **wanted,
+			 struct rsh_error *err)
+{
+	const uint32_t n = rsh_plan_n_files(plan);
+	const uint32_t per_rank = rsh_plan_files_of_rank(plan);
+	bool *files = rsh_alloc_array(n, sizeof(*files));
+
+	*wanted = files;
+	if (!files)
+		return rsh_error_nomem(err);
+	/* A file stands no earlier than its rank, so from the last one on
+	 * nothing is overwritten that is still needed. */
+	if (rsh_ranks_mark(o, skip, n / per_rank, files, err))
+		return -EINVAL;
+	for (uint32_t i = n; i-- > 0;)
+		files[i] = files[i / per_rank];
 	return 0;
 }

@@ -146,7 +146,7 @@ static const struct rsh_option table[] = {
 	  .converts = true, .decides = rsh_digest_value, .first = true },
 
 	HEADING("What is shown"),
-	{ "format", 0, "ckpt|safetensors|hf", CONVERSIONS,
+	{ "format", 0, "ckpt|safetensors|hf|checkpoint2", CONVERSIONS,
 	  "form of what is shown (ckpt)", rsh_set_format, .converts = true,
 	  .decides = rsh_digest_value, AT(vfs.plan.format), .first = true },
 	{ "part-size", 0, "SIZE", CONVERSIONS,

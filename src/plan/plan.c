@@ -183,6 +183,16 @@ uint32_t rsh_plan_n_files(const struct rsh_plan *p)
 	return p->n_files;
 }
 
+uint32_t rsh_plan_files_of_rank(const struct rsh_plan *p)
+{
+	return p->two_files ? 2 : 1;
+}
+
+bool rsh_plan_same_records(const struct rsh_plan *p, uint32_t a, uint32_t b)
+{
+	return p->files[a].list == p->files[b].list;
+}
+
 uint64_t rsh_plan_size(const struct rsh_plan *p, uint32_t rank)
 {
 	uint64_t bytes = p->files[rank].list->bytes;
@@ -233,6 +243,7 @@ static void describe_whole(const struct rsh_plan *p,
 			.content_bytes = r->content_bytes,
 		},
 		.offset = s->offset,
+		.name = s->name,
 	};
 	if (r->n_extents)
 		out->total_bytes = rsh_record_end(ix, r) - s->offset;
@@ -251,6 +262,9 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 		return;
 	}
 	out->resharded = s->shown != RSH_COPIED;
+	out->name = s->name;
+	out->cut = out->resharded ? p->walks[s->shown]->cut : NULL;
+	out->whole_dims = out->resharded ? p->walks[s->shown]->dims : NULL;
 	if (out->resharded) {
 		rsh_plan_shape(p, p->walks[s->shown], f->member, &out->shape);
 	} else if (p->writer.pick(p->writer.ctx, f->rank, s->name, NULL,

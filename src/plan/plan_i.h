@@ -201,6 +201,7 @@ struct rsh_plan {
 	bool *lost_whole;   /* [name]: it is in `lost` without a shown tensor */
 	struct rsh_error first_lost;
 
+	bool two_files; /* of each rank */
 	char suffix[32];
 	char **notes;
 	uint32_t n_notes;

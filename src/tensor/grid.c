@@ -37,6 +37,11 @@ void rsh_grid_free(struct rsh_grid *g)
 	free(g);
 }
 
+const struct rsh_grid_spec *rsh_grid_spec(const struct rsh_grid *g)
+{
+	return &g->s;
+}
+
 uint32_t rsh_grid_shard(const struct rsh_grid *g)
 {
 	return g->s.shard;

@@ -71,7 +71,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0)
-		rc = rsh_reshard_build(v, &cfg->tree, err);
+		rc = rsh_reshard_build(v, &cfg->tree, cfg->plan.by_kind, err);
 	if (rc == 0 && cfg->plan.part_bytes)
 		rc = rsh_weight_map_build(v, err);
 	if (rc) {
@@ -91,6 +91,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	rsh_vfs_clear(vfs);
 	free(v->files);
 	free(v->map);
+	rsh_checkpoint2_free(v->checkpoint2);
 	rsh_reader_free(v->reader);
 	free(v->before);
 	free(v->after);

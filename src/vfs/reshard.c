@@ -16,17 +16,12 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-/* Nodes are the directory and the file of each rank in turn; without ranks the
- * map has the number of the first directory. */
-#define FIRST_DIR (RSH_VFS_ROOT + 1)
-#define FIRST_FILE (RSH_VFS_ROOT + 2)
-
 int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,
 		  size_t max)
 {
 	struct rsh_node node;
 
-	rsh_tree_node(&v->vfs.tree, FIRST_FILE + 2 * (uint64_t)file, &node);
+	rsh_tree_node(&v->vfs.tree, RSH_NODE_FIRST_FILE + 2 * (uint64_t)file, &node);
 	return rsh_node_name(&node, name, max);
 }
 
@@ -64,12 +59,12 @@ static void reshard_inherit(const struct rsh_reshard *v, uint32_t rank,
 static int reshard_add_parts(struct rsh_reshard *v)
 {
 	const struct rsh_row parts = {
-		.n = v->n_files, .first = FIRST_FILE, .step = 2,
+		.n = v->n_files, .first = RSH_NODE_FIRST_FILE, .step = 2,
 		.parent = RSH_VFS_ROOT, .kind = RSH_NODE_FILE,
 		.before = "model-", .from = 1, .digits = 5, .after = v->after,
 	};
 	const struct rsh_row map = {
-		.n = 1, .first = FIRST_DIR, .step = 1, .parent = RSH_VFS_ROOT,
+		.n = 1, .first = RSH_NODE_FIRST_DIR, .step = 1, .parent = RSH_VFS_ROOT,
 		.items = &v->map_item,
 	};
 	int rc;
@@ -83,13 +78,13 @@ static int reshard_add_parts(struct rsh_reshard *v)
 static int reshard_add_ranks(struct rsh_reshard *v)
 {
 	const struct rsh_row dirs = {
-		.n = v->n_files, .first = FIRST_DIR, .step = 2,
+		.n = v->n_files, .first = RSH_NODE_FIRST_DIR, .step = 2,
 		.parent = RSH_VFS_ROOT, .kind = RSH_NODE_DIR,
 		.before = "rank_", .after = "",
 	};
 	const struct rsh_row files = {
-		.n = v->n_files, .first = FIRST_FILE, .step = 2,
-		.parent = FIRST_DIR, .apart = 2, .kind = RSH_NODE_FILE,
+		.n = v->n_files, .first = RSH_NODE_FIRST_FILE, .step = 2,
+		.parent = RSH_NODE_FIRST_DIR, .apart = 2, .kind = RSH_NODE_FILE,
 		.before = v->before, .after = v->after,
 	};
 	int rc = rsh_tree_add(&v->vfs.tree, &dirs);
@@ -132,7 +127,7 @@ static void reshard_tell_lost(void *ctx, uint32_t file)
 }
 
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
-		      struct rsh_error *err)
+		      bool checkpoint2, struct rsh_error *err)
 {
 	const struct rsh_reader_options reading = {
 		.replicas = v->replicas,
@@ -150,16 +145,29 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		reshard_inherit(v, r, &v->files[r]);
 		v->vfs.total_bytes += rsh_plan_size(v->plan, r);
 	}
-	return reshard_add_names(v, o->prefix, err);
+	return checkpoint2 ? rsh_checkpoint2_build(v, err) :
+			     reshard_add_names(v, o->prefix, err);
 }
 
 /* ---- leaves ---- */
 
-/* The map is as readable and as new as the parts together. */
-static void reshard_show_map(const struct rsh_reshard *v, struct rsh_leaf *out)
+static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
+{
+	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+
+	if (leaf < v->n_files)
+		return rsh_body_of_plan(v->reader, leaf);
+	return v->checkpoint2 ? rsh_checkpoint2_body(v, leaf) :
+				rsh_body_of_text(v->map, v->map_bytes);
+}
+
+/* What is said about the files is as readable and as new as all of them. */
+static void reshard_show_text(const struct rsh_reshard *v, uint32_t leaf,
+			      struct rsh_leaf *out)
 {
 	*out = (struct rsh_leaf){
-		.mode = 0444, .size = v->map_bytes, .mtime = v->files[0].mtime,
+		.mode = 0444, .size = reshard_body(&v->vfs, leaf).size,
+		.mtime = v->files[0].mtime,
 	};
 	for (uint32_t i = 0; i < v->n_files; i++) {
 		out->mode &= v->files[i].mode;
@@ -173,8 +181,8 @@ static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 
-	if (leaf == v->n_files)
-		reshard_show_map(v, out);
+	if (leaf >= v->n_files)
+		reshard_show_text(v, leaf, out);
 	else
 		*out = (struct rsh_leaf){
 			.mode = v->files[leaf].mode,
@@ -182,14 +190,6 @@ static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
 			.mtime = v->files[leaf].mtime,
 		};
 	return 0;
-}
-
-static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
-{
-	const struct rsh_reshard *v = rsh_reshard_of(vfs);
-
-	return leaf < v->n_files ? rsh_body_of_plan(v->reader, leaf) :
-				   rsh_body_of_text(v->map, v->map_bytes);
 }
 
 static struct rsh_source *reshard_source(const struct rsh_vfs *vfs)

@@ -44,7 +44,8 @@ static struct rsh_node row_node(const struct rsh_row *row, uint32_t i)
 		.parent = row->parent + i * row->apart,
 		.kind = kind,
 		.leaf = kind == RSH_NODE_DIR ? RSH_NO_LEAF :
-			item ? item->leaf : row->leaf + i,
+			item ? item->leaf :
+			row->leaf + i * (row->leaf_step ? row->leaf_step : 1),
 		.row = row, .i = i,
 	};
 }

@@ -44,13 +44,14 @@ struct rsh_row {
 	uint64_t parent, apart;
 	/* These are the n nodes.  If it is NULL, the name of node i is
 	 * `before`, then from + i with at least so many digits, then `after`;
-	 * node i is a directory or leaf + i. */
+	 * node i is a directory or a leaf. */
 	const struct rsh_item *items;
 	const char *before, *after;
 	uint32_t from;
 	int digits;
 	enum rsh_node_kind kind;
 	uint32_t leaf;
+	uint32_t leaf_step; /* a leaf is leaf + i * leaf_step; 0 is 1 */
 };
 
 /* A tree that is all zero has no node. */

@@ -101,6 +101,10 @@ struct rsh_reshard {
 	char *map;
 	size_t map_bytes;
 
+	/* Is there where all is shown as Checkpoint 2.0 (checkpoint2.c); NULL:
+	 * it is not. */
+	struct rsh_checkpoint2 *checkpoint2;
+
 	/* These stand in the files' names before and after the rank or the
 	 * part. */
 	char *before, *after;
@@ -117,6 +121,18 @@ int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,
 /* Makes the map of a model's parts (map.c). */
 int rsh_weight_map_build(struct rsh_reshard *v, struct rsh_error *err);
 
+/* Makes what a step of Checkpoint 2.0 has besides the files of ranks, and names
+ * all of it (checkpoint2.c).  These are the leaves from n_files on. */
+int rsh_checkpoint2_build(struct rsh_reshard *v, struct rsh_error *err);
+struct rsh_body rsh_checkpoint2_body(const struct rsh_reshard *v,
+				     uint32_t leaf);
+void rsh_checkpoint2_free(struct rsh_checkpoint2 *c);
+
+/* Nodes are the directory and the file of each rank in turn; without
+ * directories of ranks their numbers are those of other things. */
+#define RSH_NODE_FIRST_DIR (RSH_VFS_ROOT + 1)
+#define RSH_NODE_FIRST_FILE (RSH_VFS_ROOT + 2)
+
 /* Chooses the source's files and plans the conversion (candidates.c).  Returns
  * 0 or -errno with a sentence on everything that was tried. */
 int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
@@ -124,7 +140,7 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *c
 
 /* Gives the tree names and attributes once the plan stands. */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
-		      struct rsh_error *err);
+		      bool checkpoint2, struct rsh_error *err);
 
 extern const struct rsh_vfs_ops rsh_reshard_ops;
 void rsh_reshard_free(struct rsh_vfs *vfs);

@@ -286,7 +286,7 @@ static int writer_add_file(struct writing *w, uint32_t rank, uint32_t local,
 		};
 		f.n++;
 	}
-	return rsh_blueprint_add_parts(w->plan, &f, w->o->part_bytes, err);
+	return rsh_chosen_add(w->chosen, w->plan, &f, err);
 }
 
 static int writer_plan_stage(struct writing *w, uint32_t stage,
@@ -366,7 +366,8 @@ static int writer_begin(struct writing *w)
 	const struct rsh_blueprint b = {
 		.format = w->o->format,
 		.hugging_face = w->o->part_bytes > 0,
-		.remove_redundancy = w->dst && w->o->remove_redundancy,
+		.remove_redundancy = w->dst && w->o->remove_redundancy &&
+				     !w->o->by_kind,
 		.replicas = w->o->replicas,
 		.allow_missing = w->o->allow_missing,
 		.n_ranks = w->dst ? w->dst->n_stages * w->dst->stage_ranks : 1,

@@ -30,7 +30,7 @@ if command -v bash >/dev/null; then
 	equal "an option of another command" "$(offers ls --fore)" ""
 	equal "an option of ls" "$(offers ls --js)" --json
 	equal "an option without a command" "$(offers --foreg)" --foreground
-	equal "the words of a value" "$(offers mount --format '')" "ckpt hf safetensors"
+	equal "the words of a value" "$(offers mount --format '')" "checkpoint2 ckpt hf safetensors"
 	equal "after an equals sign" "$(offers mount --format = s)" safetensors
 	equal "right at it" "$(offers mount --replicas =)" "auto off"
 	equal "a value that may be anything" "$(offers mount --prefix '')" ""
@@ -74,7 +74,7 @@ if command -v zsh >/dev/null; then
 		"$(zsh_asks '' | sed -n 's/^\([a-z]*\):.*/\1/p' | sort | xargs)" "$commands"
 	zsh_asks ls --json x >"$T/asked"
 	check "an option of ls for zsh" grep -qx -e '--json\[print JSON, for programs\]' "$T/asked"
-	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf)$' "$T/asked"
+	check "a value for zsh" grep -q -e '^--format=\[.*:(ckpt safetensors hf checkpoint2)$' "$T/asked"
 	zsh_asks strategy '' >"$T/asked.strategy"
 	check "words for an operand in zsh" \
 		grep -q -e '^:.*:(show merge check derive infer)$' "$T/asked.strategy"

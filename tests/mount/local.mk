@@ -12,6 +12,7 @@ MOUNT += \
 	mount/metadata.py \
 	mount/models.py \
 	mount/dcp.py \
+	mount/checkpoint2_format.py \
 	mount/helper.sh \
 	mount/selection.py \
 	mount/checkpoint2.py \
@@ -93,6 +94,8 @@ EXTRA_DIST += \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
+	lib/checkpoint2_reader.py \
+	lib/checkpoint2_shown.py \
 	lib/random_jobs.py \
 	lib/mistakes.py \
 	lib/hard_contents.py \

@@ -119,6 +119,14 @@ static void test_long_forms(void **state)
 		     "--format=hf"), "needs --dst-strategy none");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--format=hf", "--compat=mindspore"), "--compat");
+	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
+		     "--format=checkpoint2"), &o);
+	assert_true(o.vfs.plan.by_kind && !o.in_parts &&
+		    o.vfs.plan.format == RSH_FORMAT_SAFETENSORS);
+	rsh_options_clear(&o);
+	refuse(WORDS("src", "mnt", "--src-strategy=none", "--dst-ranks=4",
+		     "--dst-strategy=none", "--format=checkpoint2"),
+	       "neither --dst-ranks");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",
 		     "--part-size=3GB"), "is for --format hf");
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=none",

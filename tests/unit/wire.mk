@@ -20,6 +20,7 @@ UNIT += \
 	unit/test_wire_weight_map \
 	unit/test_wire_dcp \
 	unit/test_wire_dcp_damage \
+	unit/test_wire_checkpoint2_emit \
 	unit/test_wire_index_codec \
 	unit/test_wire_manifest \
 	unit/test_wire_checkpoint2
@@ -70,6 +71,10 @@ unit_test_wire_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_wire_dcp_LDADD = $(L_WIRE)
 unit_test_wire_dcp_damage_SOURCES = unit/test_wire_dcp_damage.c $(WIRE_SUPPORT)
 unit_test_wire_dcp_damage_LDADD = $(L_WIRE)
+unit_test_wire_checkpoint2_emit_SOURCES = \
+	unit/test_wire_checkpoint2_emit.c \
+	$(WIRE_SUPPORT)
+unit_test_wire_checkpoint2_emit_LDADD = $(L_WIRE)
 unit_test_wire_index_codec_SOURCES = unit/test_wire_index_codec.c $(WIRE_SUPPORT)
 unit_test_wire_index_codec_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 unit_test_wire_index_codec_LDADD = $(L_WIRE)

@@ -10,11 +10,15 @@
 
 #include "rsh/catalogue/catalogue.h"
 #include "rsh/converter/conversion.h"
+#include "rsh/plan/blueprint.h"
 
 struct rsh_chosen {
 	bool filtered;        /* the options say which names are wanted */
 	bool *unwanted;       /* [name]: it is left out */
 	const char **renamed; /* [name]: what is written instead, or NULL */
+	uint64_t part_bytes;
+	bool by_kind;
+	bool two_files;       /* by_kind, and one of the names is apart */
 };
 
 /* Asks the options of each of the n names, which with `which` NULL are those
@@ -32,6 +36,23 @@ const char *rsh_chosen_name(const struct rsh_chosen *c, uint32_t name);
  * ranks: that is -EINVAL with a sentence. */
 int rsh_chosen_check(const struct rsh_chosen *c, const struct rsh_plan *p,
 		     struct rsh_error *err);
+
+/* This says by its name what a parameter of MindSpore's is. */
+enum rsh_kind {
+	RSH_KIND_WEIGHT,  /* of the network, or not known */
+	RSH_KIND_STATE,   /* what an optimizer keeps of a weight */
+	RSH_KIND_COUNTER, /* what it keeps besides: a step, a rate */
+	RSH_KIND_GRADIENT,
+};
+enum rsh_kind rsh_kind_of(const char *name);
+
+/* Is it an optimizer's, which stands in the second file of a rank? */
+bool rsh_is_apart(const char *written);
+
+/* Adds a file to the plan as the options want it: as it is, in parts, or as two
+ * files.  Returns what rsh_blueprint_add_file() does. */
+int rsh_chosen_add(const struct rsh_chosen *c, struct rsh_plan *p,
+		   const struct rsh_shown_file *f, struct rsh_error *err);
 
 /* Is it a weight, which a cast changes?  Scalars are none, nor what has the
  * prefixes that MindSpore's optimizers give their state. */

@@ -63,6 +63,10 @@ struct rsh_conversion_options {
 	 * same slice of it, dealt out as MindSpore's ModelCheckpoint does with
 	 * remove_redundancy. */
 	bool remove_redundancy;
+	/* A rank's weights are shown in one file and what its optimizer has in
+	 * another, which is left out where no rank has any; gradients are left
+	 * out. */
+	bool by_kind;
 	/* Hears a sentence for each slice that cannot be had, or one for
 	 * several slices of a parameter where they are many; may be NULL. */
 	void (*report_lost)(void *ctx, const char *sentence);

@@ -5,6 +5,7 @@
 #define RSH_OPTIONS_RANKS_H
 
 #include "rsh/options/options.h"
+#include "rsh/plan/plan.h"
 
 /* Checks that operands number `skip` and up are ranks.  Returns 0, or -EINVAL
  * with a sentence. */
@@ -15,5 +16,10 @@ int rsh_ranks_check(const struct rsh_options *o, unsigned skip,
  * rank. */
 int rsh_ranks_mark(const struct rsh_options *o, unsigned skip, uint32_t n,
 		   bool *wanted, struct rsh_error *err);
+/* Likewise marks the files of these ranks in an array by the files of a plan,
+ * which is the caller's (from malloc).  Also returns -ENOMEM. */
+int rsh_ranks_mark_files(const struct rsh_options *o, unsigned skip,
+			 const struct rsh_plan *plan, bool **wanted,
+			 struct rsh_error *err);
 
 #endif

@@ -151,6 +151,13 @@ int rsh_blueprint_add_parts(struct rsh_plan *p,
 			    const struct rsh_shown_file *whole, uint64_t limit,
 			    struct rsh_error *err);
 
+/* Adds two files in place of one: that of the records whose written names are
+ * not `apart`, and that of the others.  A plan has two files for every rank or
+ * for none.  Returns what rsh_blueprint_add_file() does. */
+int rsh_blueprint_add_two(struct rsh_plan *p, const struct rsh_shown_file *f,
+			  bool (*apart)(const char *name),
+			  struct rsh_error *err);
+
 /* Adds a file that is source file `origin`, byte for byte, of `bytes` bytes.
  * Its slots have their offsets; there may be none, where nothing is known of
  * what it holds.  0 or -ENOMEM with a sentence. */

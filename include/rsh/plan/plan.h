@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "rsh/tensor/codec.h"
+#include "rsh/tensor/cut.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
 #include "rsh/wire/format.h"
@@ -38,6 +39,9 @@ const char *rsh_plan_lost(const struct rsh_plan *p);
 
 enum rsh_format rsh_plan_format(const struct rsh_plan *p);
 uint32_t rsh_plan_n_files(const struct rsh_plan *p);
+/* Gives how many files each rank has, 1 or 2; file number i is one of rank i
+ * divided by this. */
+uint32_t rsh_plan_files_of_rank(const struct rsh_plan *p);
 
 /* ---- one virtual file: the file of destination rank `rank`, or that part of
  * the model ---- */
@@ -62,9 +66,16 @@ struct rsh_virtual_record {
 	uint64_t offset;      /* of its first header in the virtual file */
 	uint64_t total_bytes; /* headers included */
 	bool resharded;       /* false: copied from one source file */
+	uint32_t name;        /* its number in the catalogue's names */
+	/* These are of the tensor that it is a cell of, and NULL if it is
+	 * copied. */
+	const struct rsh_cut *cut;
+	const uint64_t *whole_dims;
 };
 void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 		     struct rsh_virtual_record *out);
+/* Do two files have the same records, cells of the same tensors? */
+bool rsh_plan_same_records(const struct rsh_plan *p, uint32_t a, uint32_t b);
 
 /* A piece is a stretch of a virtual file that has one origin. */
 struct rsh_piece {

@@ -58,6 +58,8 @@ struct rsh_grid *rsh_grid_make(const struct rsh_grid_spec *spec);
 struct rsh_grid *rsh_grid_make_whole(uint32_t n_dims);
 void rsh_grid_free(struct rsh_grid *g);
 
+/* Returns what a grid is made of, which the grid owns. */
+const struct rsh_grid_spec *rsh_grid_spec(const struct rsh_grid *g);
 /* Returns the size of the optimizer shard.  1 means that there is none, or that
  * it is cut as any axis is. */
 uint32_t rsh_grid_shard(const struct rsh_grid *g);

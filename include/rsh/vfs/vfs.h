@@ -13,6 +13,12 @@
  *   /model.safetensors.index.json
  *   /model-<part>-of-<parts>.safetensors
  *
+ * or, as Checkpoint 2.0 (wire/checkpoint2.h),
+ *
+ *   /latest_checkpointed_iteration.txt
+ *   /iteration_<step>/metadata.json, common.json
+ *   /iteration_<step>/model-<rank>-<ranks>.safetensors, opt-..
+ *
  * That of the newest checkpoints of a job (source/resume.h) has files of SOURCE
  * under their own names, and beside them links with stable names.
  *

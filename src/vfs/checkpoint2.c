@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/checkpoint2.c shows a conversion as a step of Checkpoint 2.0: the files
+ * of ranks in one directory, and beside them what they hold, said by
+ * metadata.json, and which step it is.
+ *
+ * Everything that metadata.json says is taken from the plan, so that it is true
+ * of the files whoever has planned them. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/converter/chosen.h"
+#include "rsh/source/inspect.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/place.h"
+#include "rsh/wire/checkpoint2.h"
+#include "rsh/wire/checkpoint2_emit.h"
+
+/* The leaves that come after the files. */
+enum { METADATA, COMMON, TRACKER };
+
+struct rsh_checkpoint2 {
+	uint32_t per_rank; /* files of a rank */
+	struct rsh_ckpt2_tensor *tensors;
+	uint32_t *names;   /* [tensor] */
+	uint32_t n_tensors;
+	bool *named;       /* [name]: a tensor has it */
+	uint64_t **held;   /* [file]: a bit a name; files with the same records
+			    * share one */
+	struct rsh_arena arena; /* has dims and bits */
+	struct rsh_ckpt2_text *metadata;
+	char *common;
+	size_t common_bytes;
+	char step[24];
+	char step_name[RSH_CKPT2_NAME_MAX];
+	char n_ranks_name[32];
+	struct rsh_item root[2], inside[2];
+	uint32_t n_slices;      /* names that are left out as slices */
+	const char *slice;      /* the first of them */
+};
+
+void rsh_checkpoint2_free(struct rsh_checkpoint2 *c)
+{
+	if (!c)
+		return;
+	rsh_ckpt2_text_free(c->metadata);
+	free(c->tensors);
+	free(c->names);
+	free(c->named);
+	free(c->held);
+	free(c->common);
+	rsh_arena_clear(&c->arena);
+	free(c);
+}
+
+/* ---- what the files hold ---- */
+
+/* Is a copied record one slice of a tensor that the source cuts? */
+static bool is_slice(const struct rsh_reshard *v, uint32_t name)
+{
+	const struct rsh_strategy_param *p =
+		v->src && v->dst ? rsh_strategy_find(v->src, name) : NULL;
+	struct rsh_error ignored = RSH_ERROR_INIT;
+	struct rsh_grid *grid;
+	bool cut = false;
+
+	if (!p)
+		return false;
+	if (rsh_grid_new_unsized(rsh_param_source_stage(p)->item, &grid,
+				 &ignored))
+		return true;
+	for (uint32_t d = 0; d < rsh_grid_n_dims(grid); d++)
+		cut |= rsh_grid_split(grid, d) > 1;
+	rsh_grid_free(grid);
+	return cut;
+}
+
+/* Describes the whole tensor that a record is, or is a slice of. */
+static int describe_record(struct rsh_checkpoint2 *c,
+			   const struct rsh_reshard *v, uint32_t rank,
+			   const struct rsh_virtual_record *r,
+			   struct rsh_ckpt2_tensor *t)
+{
+	const uint32_t n = r->cut ? rsh_cut_n_ranks(r->cut) :
+			   v->dst ? v->dst->stage_ranks : 1;
+	uint64_t *dims;
+
+	*t = (struct rsh_ckpt2_tensor){
+		.name = r->shape.name,
+		.dtype = r->shape.dtype,
+		.n_dims = r->shape.n_dims,
+		.dims = r->whole_dims,
+		.cut = r->cut,
+		.first = rank - rank % n,
+		.n_ranks = n,
+	};
+	if (r->cut)
+		return 0;
+	t->dims = dims = rsh_arena_array(&c->arena, uint64_t, t->n_dims + 1);
+	if (!dims)
+		return -ENOMEM;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		dims[d] = (uint64_t)r->shape.dims[d];
+	return 0;
+}
+
+/* Adds the tensor of a record, unless a lower rank had it already.  Counters
+ * are not described, as mindformers does not either: its loader would take them
+ * for the network's. */
+static int add_tensor(struct rsh_checkpoint2 *c, const struct rsh_reshard *v,
+		      uint32_t file, const struct rsh_virtual_record *r)
+{
+	struct rsh_ckpt2_tensor *t = &c->tensors[c->n_tensors];
+
+	if (c->named[r->name] ||
+	    rsh_kind_of(r->shape.name) == RSH_KIND_COUNTER)
+		return 0;
+	c->named[r->name] = true;
+	if (!r->cut && is_slice(v, r->name)) {
+		if (c->n_slices++ == 0)
+			c->slice = r->shape.name;
+		return 0;
+	}
+	if (describe_record(c, v, file / c->per_rank, r, t))
+		return -ENOMEM;
+	t->opt = file % c->per_rank;
+	c->names[c->n_tensors++] = r->name;
+	return 0;
+}
+
+static int look_at_file(struct rsh_checkpoint2 *c, const struct rsh_reshard *v,
+			uint32_t file, uint32_t n_names)
+{
+	const uint32_t n = rsh_plan_n_records(v->plan, file);
+	uint64_t *held;
+
+	if (file >= c->per_rank &&
+	    rsh_plan_same_records(v->plan, file, file - c->per_rank)) {
+		held = c->held[file - c->per_rank];
+	} else {
+		held = rsh_arena_array(&c->arena, uint64_t, n_names / 64 + 1);
+		if (held)
+			memset(held, 0, (n_names / 64 + 1) * sizeof(*held));
+	}
+	c->held[file] = held;
+	for (uint32_t i = 0; held && i < n; i++) {
+		struct rsh_virtual_record r = { 0 };
+
+		rsh_plan_record(v->plan, file, i, &r);
+		/* A record that is lost has no shape. */
+		if (!r.shape.name)
+			continue;
+		held[r.name / 64] |= UINT64_C(1) << r.name % 64;
+		if (add_tensor(c, v, file, &r))
+			return -ENOMEM;
+	}
+	return held ? 0 : -ENOMEM;
+}
+
+static int look_at_files(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
+{
+	const uint32_t n_names = rsh_names_count(v->names);
+	int rc = 0;
+
+	c->tensors = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->tensors));
+	c->names = rsh_alloc_array((size_t)n_names + 1, sizeof(*c->names));
+	c->named = calloc((size_t)n_names + 1, sizeof(*c->named));
+	c->held = calloc((size_t)v->n_files + 1, sizeof(*c->held));
+	if (!c->tensors || !c->names || !c->named || !c->held)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < v->n_files && rc == 0; i++)
+		rc = look_at_file(c, v, i, n_names);
+	return rc;
+}
+
+static bool file_holds(const void *ctx, uint32_t tensor, uint32_t rank)
+{
+	const struct rsh_checkpoint2 *c = ctx;
+	const uint32_t name = c->names[tensor];
+	const uint64_t *held =
+		c->held[rank * c->per_rank + c->tensors[tensor].opt];
+
+	return held[name / 64] >> name % 64 & 1;
+}
+
+static int make_metadata(struct rsh_checkpoint2 *c,
+			 const struct rsh_reshard *v, struct rsh_error *err)
+{
+	struct rsh_ckpt2_tree all = {
+		.n_ranks = v->n_files / c->per_rank,
+		.holds = file_holds, .ctx = c,
+	};
+
+	if (look_at_files(c, v))
+		return rsh_error_nomem(err);
+	if (c->n_slices)
+		rsh_log_warning("metadata.json leaves out %s%s, which the "
+				"destination does not list: the files have the "
+				"slices as they are", c->slice,
+				c->n_slices > 1 ? " and others" : "");
+	if (c->n_tensors == 0)
+		return rsh_error_set(err, EINVAL, "there is no tensor that "
+				     "metadata.json could describe");
+	all.n_tensors = c->n_tensors;
+	all.tensors = c->tensors;
+	return rsh_ckpt2_text_new(&all, &c->metadata, err);
+}
+
+/* ---- the step ---- */
+
+/* Reads the job's own counter out of rank 0's file; 0 if it has none. */
+static uint64_t read_counter(const struct rsh_reshard *v, uint32_t file)
+{
+	const struct rsh_body body = rsh_body_of_plan(v->reader, file);
+
+	for (uint32_t i = 0; i < rsh_plan_n_records(v->plan, file); i++) {
+		struct rsh_virtual_record r = { 0 };
+		int32_t step;
+
+		rsh_plan_record(v->plan, file, i, &r);
+		if (r.shape.name && strcmp(r.shape.name, "global_step") == 0 &&
+		    r.shape.dtype == RSH_DTYPE_INT32 &&
+		    r.shape.content_bytes == sizeof(step) &&
+		    rsh_body_read(&body, &step, sizeof(step), r.offset) ==
+			    (ssize_t)sizeof(step) && step > 0)
+			return (uint64_t)step;
+	}
+	return 0;
+}
+
+/* Of a name such as "gpt-3_20.ckpt" the 20 is counted from the third epoch on,
+ * whose length nobody knows but the job. */
+static int tell_step(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
+{
+	struct rsh_candidate_step named;
+	uint64_t step;
+	int n;
+
+	rsh_source_candidate_step(v->source, rsh_source_chosen(v->source),
+				  &named);
+	step = named.stepped ? named.step : 0;
+	if (!named.stepped || named.epoch > 1) {
+		const uint64_t counted = read_counter(v, c->per_rank - 1);
+
+		step = counted > step ? counted : step;
+	}
+	snprintf(c->step, sizeof(c->step), "%" PRIu64, step);
+	rsh_ckpt2_step_name(step, c->step_name);
+	n = rsh_ckpt2_common(named.stepped ? named.epoch : 0, step, &c->common);
+	if (n < 0) {
+		c->common = NULL;
+		return -ENOMEM;
+	}
+	c->common_bytes = (size_t)n;
+	return 0;
+}
+
+/* ---- the tree ---- */
+
+static int add_names(struct rsh_checkpoint2 *c, struct rsh_reshard *v)
+{
+	static const char *const kinds[] = { "model-", "opt-" };
+	const struct rsh_row root = {
+		.n = 2, .first = RSH_NODE_FIRST_DIR, .step = 2,
+		.parent = RSH_VFS_ROOT, .items = c->root,
+	}, inside = {
+		.n = 2, .first = RSH_NODE_FIRST_DIR + 4, .step = 2,
+		.parent = RSH_NODE_FIRST_DIR, .items = c->inside,
+	};
+	struct rsh_tree *t = &v->vfs.tree;
+	int rc = rsh_tree_add(t, &root);
+
+	for (uint32_t k = 0; rc == 0 && k < c->per_rank; k++) {
+		const struct rsh_row files = {
+			.n = v->n_files / c->per_rank,
+			.first = RSH_NODE_FIRST_FILE + 2 * k,
+			.step = 2 * c->per_rank, .parent = RSH_NODE_FIRST_DIR,
+			.kind = RSH_NODE_FILE, .before = kinds[k], .digits = 7,
+			.after = c->n_ranks_name, .leaf = k,
+			.leaf_step = c->per_rank,
+		};
+
+		rc = rsh_tree_add(t, &files);
+	}
+	return rc ? rc : rsh_tree_add(t, &inside);
+}
+
+int rsh_checkpoint2_build(struct rsh_reshard *v, struct rsh_error *err)
+{
+	struct rsh_checkpoint2 *c = calloc(1, sizeof(*c));
+	const uint32_t n = v->n_files;
+	int rc;
+
+	if (!c)
+		return rsh_error_nomem(err);
+	v->checkpoint2 = c;
+	c->per_rank = rsh_plan_files_of_rank(v->plan);
+	rc = make_metadata(c, v, err);
+	if (rc)
+		return rc;
+	if (tell_step(c, v))
+		return rsh_error_nomem(err);
+	snprintf(c->n_ranks_name, sizeof(c->n_ranks_name),
+		 "-%07" PRIu32 ".safetensors", n / c->per_rank);
+	c->root[0] = (struct rsh_item){ c->step_name, RSH_NODE_DIR, 0 };
+	c->root[1] = (struct rsh_item){ RSH_CKPT2_TRACKER, RSH_NODE_FILE,
+					n + TRACKER };
+	c->inside[0] = (struct rsh_item){ "metadata.json", RSH_NODE_FILE,
+					  n + METADATA };
+	c->inside[1] = (struct rsh_item){ "common.json", RSH_NODE_FILE,
+					  n + COMMON };
+	v->vfs.total_bytes += rsh_ckpt2_text_size(c->metadata) +
+			      c->common_bytes + strlen(c->step);
+	return add_names(c, v) ? rsh_error_nomem(err) : 0;
+}
+
+/* ---- bodies ---- */
+
+static int metadata_read(const struct rsh_body *b, struct rsh_target *to,
+			 size_t len, uint64_t offset)
+{
+	if (to->area)
+		to->data = to->area + rsh_place(0);
+	rsh_ckpt2_text_read(b->of, to->data, len, offset);
+	return 0;
+}
+
+struct rsh_body rsh_checkpoint2_body(const struct rsh_reshard *v, uint32_t leaf)
+{
+	const struct rsh_checkpoint2 *c = v->checkpoint2;
+
+	switch (leaf - v->n_files) {
+	case COMMON:
+		return rsh_body_of_text(c->common, c->common_bytes);
+	case TRACKER:
+		return rsh_body_of_text(c->step, strlen(c->step));
+	default:
+		return (struct rsh_body){
+			.size = rsh_ckpt2_text_size(c->metadata),
+			.read = metadata_read, .of = c->metadata,
+		};
+	}
+}

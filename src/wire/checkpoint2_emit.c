@@ -1,0 +1,545 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/checkpoint2_emit.c writes metadata.json piece by piece: each tensor has
+ * one piece in state_dict_metadata and one in storage_data, whose places are
+ * known, and a piece is written into a window that keeps what was asked for. */
+#include "config.h"
+
+#include "rsh/wire/checkpoint2_emit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "safetensors_i.h"
+
+/* A mesh, whose axes are told by their strides, and which of them cut each
+ * dimension, most significant first. */
+#define AXES_MAX (2 * RSH_GRID_MAX_AXES)
+struct ckpt2_layout {
+	uint32_t n_mesh;
+	struct rsh_grid_axis mesh[AXES_MAX];
+	uint32_t n[RSH_MAX_DIMS];
+	uint32_t strides[RSH_MAX_DIMS][AXES_MAX];
+};
+
+struct rsh_ckpt2_text {
+	struct rsh_ckpt2_tree tree;
+	char **names; /* [tensor]: as JSON has it, with its quotes */
+	char **keys;  /* [tensor]: "('NAME' as JSON has it */
+	uint64_t *at; /* [2 * n + 1]: where the pieces begin, those of
+		       * storage_data second, and where the last one ends */
+};
+
+static const char text_head[] = "{\"state_dict_metadata\":{";
+static const char text_middle[] = "},\"storage_data\":{";
+static const char text_tail[] = "}}";
+
+/* ---- layouts ---- */
+
+static void layout_add_axis(struct ckpt2_layout *l, uint32_t size,
+			    uint32_t stride)
+{
+	if (size > 1)
+		l->mesh[l->n_mesh++] = (struct rsh_grid_axis){ size, stride };
+}
+
+static void layout_cut(struct ckpt2_layout *l, uint32_t dim, uint32_t stride)
+{
+	l->strides[dim][l->n[dim]++] = stride;
+}
+
+/* The optimizer shard lies on consecutive ranks of those that hold the same:
+ * on the innermost free axes, the last of which it may take in part.  False:
+ * its size is no such product. */
+static bool layout_add_free(struct ckpt2_layout *l,
+			    const struct rsh_grid_spec *s)
+{
+	uint32_t parts[RSH_GRID_MAX_AXES], n = 0, left = s->shard;
+
+	for (uint32_t i = s->n_free; i-- > 0;) {
+		const struct rsh_grid_axis *a = &s->free[i];
+		const uint32_t part = left % a->size ? left : a->size;
+
+		if (a->size % part)
+			return false;
+		if (part > 1)
+			parts[n++] = a->stride;
+		layout_add_axis(l, part, a->stride);
+		layout_add_axis(l, a->size / part, a->stride * part);
+		left /= part;
+	}
+	while (n > 0)
+		layout_cut(l, 0, parts[--n]);
+	return left == 1;
+}
+
+static int axis_by_stride(const void *a, const void *b)
+{
+	const struct rsh_grid_axis *x = a, *y = b;
+
+	return (x->stride < y->stride) - (x->stride > y->stride);
+}
+
+/* Makes the layout of a tensor.  False: no map can say it. */
+static bool layout_make(const struct rsh_ckpt2_tensor *t,
+			struct ckpt2_layout *l)
+{
+	const struct rsh_grid *g = t->cut ? rsh_cut_grid(t->cut) : NULL;
+	const struct rsh_grid_spec *s = g ? rsh_grid_spec(g) : NULL;
+
+	memset(l, 0, sizeof(*l));
+	if (t->cut && !g)
+		return false;
+	if (!s)
+		layout_add_axis(l, t->n_ranks, 1);
+	for (uint32_t d = 0; s && d < s->n_dims; d++)
+		for (uint32_t a = s->first[d]; a < s->first[d + 1]; a++) {
+			layout_add_axis(l, s->axes[a].size, s->axes[a].stride);
+			layout_cut(l, d, s->axes[a].stride);
+		}
+	if (s && !layout_add_free(l, s))
+		return false;
+	if (l->n_mesh == 0)
+		l->mesh[l->n_mesh++] = (struct rsh_grid_axis){ 1, 1 };
+	qsort(l->mesh, l->n_mesh, sizeof(*l->mesh), axis_by_stride);
+	return true;
+}
+
+/* Gives the number by which a map means the axis. */
+static uint32_t layout_number(const struct ckpt2_layout *l, uint32_t stride)
+{
+	uint32_t i = 0;
+
+	while (l->mesh[i].stride != stride)
+		i++;
+	return l->n_mesh - 1 - i;
+}
+
+/* ---- slices ---- */
+
+static uint32_t count_slices(const struct rsh_ckpt2_tensor *t)
+{
+	return t->cut ? rsh_cut_n_cells(t->cut) : 1;
+}
+
+static uint32_t slice_n_ranks(const struct rsh_ckpt2_tensor *t, uint32_t k)
+{
+	return t->cut ? rsh_cut_n_replicas(t->cut, k) : t->n_ranks;
+}
+
+/* Gives the i-th rank, in ascending order, that has slice k.  (Cells of a grid
+ * are numbered as slices are.) */
+static uint32_t slice_rank(const struct rsh_ckpt2_tensor *t, uint32_t k,
+			   uint32_t i)
+{
+	return t->first + (t->cut ? rsh_cut_member(t->cut, k, i) : i);
+}
+
+/* Finds the first rank whose file holds slice k.  False: none does. */
+static bool slice_stored(const struct rsh_ckpt2_tree *tree, uint32_t i,
+			 uint32_t k, uint32_t *rank)
+{
+	const struct rsh_ckpt2_tensor *t = &tree->tensors[i];
+	const uint32_t n = slice_n_ranks(t, k);
+
+	for (uint32_t r = 0; r < n; r++) {
+		*rank = slice_rank(t, k, r);
+		if (tree->holds(tree->ctx, i, *rank))
+			return true;
+	}
+	return false;
+}
+
+/* ---- writing into a window ---- */
+
+/* Of all that is written, bytes `from` .. `end` - 1 are kept. */
+struct ckpt2_window {
+	char *to;
+	uint64_t from, end;
+	uint64_t at; /* of the next byte */
+};
+
+static void put_bytes(struct ckpt2_window *w, const char *s, size_t n)
+{
+	const uint64_t from = w->at > w->from ? w->at : w->from;
+	const uint64_t end = rsh_min_u64(w->at + n, w->end);
+
+	if (from < end)
+		memcpy(w->to + (from - w->from), s + (from - w->at),
+		       end - from);
+	w->at += n;
+}
+
+static void put_text(struct ckpt2_window *w, const char *s)
+{
+	put_bytes(w, s, strlen(s));
+}
+
+static void put_number(struct ckpt2_window *w, uint64_t v)
+{
+	char digits[20], *to = digits + sizeof(digits);
+
+	do
+		*--to = (char)('0' + v % 10);
+	while (v /= 10);
+	put_bytes(w, to, (size_t)(digits + sizeof(digits) - to));
+}
+
+/* Puts item i of a list, with the comma before it. */
+static void put_item(struct ckpt2_window *w, uint32_t i, uint64_t v)
+{
+	if (i > 0)
+		put_bytes(w, ",", 1);
+	put_number(w, v);
+}
+
+static void put_map(struct ckpt2_window *w, const struct ckpt2_layout *l,
+		    uint32_t n_dims)
+{
+	for (uint32_t d = 0; d < n_dims; d++) {
+		const uint32_t n = l->n[d];
+
+		put_text(w, d ? "," : "");
+		put_text(w, n == 0 ? "-1" : n > 1 ? "[" : "");
+		for (uint32_t i = 0; i < n; i++)
+			put_item(w, i, layout_number(l, l->strides[d][i]));
+		put_text(w, n > 1 ? "]" : "");
+	}
+}
+
+/* The loader takes the values by their order: that of the keys is fixed. */
+static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
+		       const struct ckpt2_layout *l)
+{
+	char name[] = ",\"a\"";
+
+	put_text(w, "\"layout\":{\"device_matrix\":[");
+	for (uint32_t i = 0; i < l->n_mesh; i++)
+		put_item(w, i, l->mesh[i].size);
+	put_text(w, "],\"tensor_map\":[");
+	put_map(w, l, t->n_dims);
+	put_text(w, "],\"interleaved_parallel\":false,\"alias_name\":[");
+	for (uint32_t i = 0; i < l->n_mesh; i++) {
+		name[2] = (char)(i < 26 ? 'a' + i : 'A' + i - 26);
+		put_text(w, name + (i == 0));
+	}
+	put_text(w, "],\"rank_list\":[");
+	for (uint32_t i = 0; i < t->n_ranks; i++)
+		put_item(w, i, t->first + i);
+	put_text(w, "]}");
+}
+
+static void put_dtype(struct ckpt2_window *w, enum rsh_dtype dtype)
+{
+	char name[32];
+	size_t n = 0;
+
+	for (const char *c = rsh_dtype_name(dtype); *c; c++)
+		name[n++] = (char)(*c >= 'A' && *c <= 'Z' ? *c | 0x20 : *c);
+	put_bytes(w, name, n);
+}
+
+static uint32_t split_of(const struct rsh_ckpt2_tensor *t, uint32_t d)
+{
+	return t->cut ? rsh_grid_split(rsh_cut_grid(t->cut), d) : 1;
+}
+
+static void put_properties(struct ckpt2_window *w,
+			   const struct rsh_ckpt2_tensor *t)
+{
+	put_text(w, ":{\"properties\":{\"dtype\":\"");
+	put_dtype(w, t->dtype);
+	put_text(w, "\",\"replica_id\":[");
+	for (uint32_t i = 0; i < t->n_ranks; i++)
+		put_item(w, i, t->cut ? rsh_grid_replica(
+					rsh_cut_grid(t->cut), i) : i);
+	put_text(w, "],\"allow_shape_mismatch\":false,\"allow_to_save\":true},"
+		    "\"global_shape\":[");
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		put_item(w, d, t->dims[d]);
+	put_text(w, "],\"axis_fragmentations\":[");
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		put_item(w, d, split_of(t, d));
+	put_text(w, "],");
+}
+
+static void put_chunks(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree,
+		       uint32_t i)
+{
+	const struct rsh_ckpt2_tensor *t = &tree->tensors[i];
+	const uint32_t n = count_slices(t);
+	uint32_t rank, n_put = 0;
+
+	put_text(w, ",\"chunk\":[");
+	for (uint32_t k = 0; k < n && w->at < w->end; k++) {
+		if (!slice_stored(tree, i, k, &rank))
+			continue;
+		put_text(w, n_put++ ? ",{\"global_offset\":[" :
+				      "{\"global_offset\":[");
+		put_number(w, k);
+		put_text(w, "],\"local_shape\":[");
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			put_item(w, d, t->dims[d] / split_of(t, d));
+		put_text(w, "]}");
+	}
+	put_text(w, "]}");
+}
+
+/* Puts what state_dict_metadata has of a tensor. */
+static void put_tensor(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
+		       uint32_t i)
+{
+	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
+	struct ckpt2_layout l;
+
+	layout_make(t, &l);
+	put_text(w, i ? "," : text_head);
+	put_text(w, x->names[i]);
+	put_properties(w, t);
+	put_layout(w, t, &l);
+	put_chunks(w, &x->tree, i);
+}
+
+static void put_stored(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree,
+		       const struct rsh_ckpt2_tensor *t, uint32_t k,
+		       uint32_t rank)
+{
+	const uint32_t n = slice_n_ranks(t, k);
+	char name[RSH_CKPT2_NAME_MAX];
+
+	rsh_ckpt2_file_name(t->opt, rank, tree->n_ranks, name);
+	put_text(w, "[{\"file_name\":\"");
+	put_text(w, name);
+	put_text(w, "\",\"storage_rank\":");
+	put_number(w, rank);
+	put_text(w, ",\"rank_group\":[");
+	for (uint32_t i = 0; i < n; i++)
+		put_item(w, i, slice_rank(t, k, i));
+	put_text(w, "]}]");
+}
+
+/* Puts what storage_data has of a tensor. */
+static void put_storage(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
+			uint32_t i)
+{
+	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
+	const uint32_t n = count_slices(t);
+	uint32_t rank, n_put = i;
+
+	if (i == 0)
+		put_text(w, text_middle);
+	for (uint32_t k = 0; k < n && w->at < w->end; k++) {
+		if (!slice_stored(&x->tree, i, k, &rank))
+			continue;
+		put_text(w, n_put++ ? "," : "");
+		put_text(w, x->keys[i]);
+		put_text(w, ", (");
+		put_number(w, k);
+		put_text(w, ",))\":");
+		put_stored(w, &x->tree, t, k, rank);
+	}
+	if (i + 1 == x->tree.n_tensors)
+		put_text(w, text_tail);
+}
+
+static void put_piece(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
+		      uint32_t piece)
+{
+	const uint32_t n = x->tree.n_tensors;
+
+	if (piece < n)
+		put_tensor(w, x, piece);
+	else
+		put_storage(w, x, piece - n);
+}
+
+/* ---- names ---- */
+
+/* Writes a name as Python's repr() does. */
+static void put_repr(struct json_text *t, const char *name)
+{
+	const char quote = strchr(name, '\'') && !strchr(name, '"') ? '"' :
+								     '\'';
+
+	rsh_json_text_put(t, &quote, 1);
+	for (const char *c = name; *c; c++) {
+		if (*c == '\\' || *c == quote)
+			rsh_json_text_put(t, "\\", 1);
+		rsh_json_text_put(t, c, 1);
+	}
+	rsh_json_text_put(t, &quote, 1);
+}
+
+static bool has_control(const char *name)
+{
+	for (; *name; name++)
+		if ((unsigned char)*name < ' ' || *name == 0x7f)
+			return true;
+	return false;
+}
+
+/* Gives a text as a string of JSON, from malloc.  Returns 0, -EINVAL if it is
+ * not UTF-8, or -ENOMEM. */
+static int quote_text(const char *s, size_t len, char **out)
+{
+	struct json_text json = { 0 };
+	bool good = rsh_json_text_put_string(&json, s, len,
+					     JSON_ESCAPES_SERDE);
+
+	if (good && !json.failed) {
+		*out = json.data;
+		return 0;
+	}
+	rsh_json_text_clear(&json);
+	return good ? -ENOMEM : -EINVAL;
+}
+
+static int quote_name(struct rsh_ckpt2_text *x, uint32_t i,
+		      struct rsh_error *err)
+{
+	const char *name = x->tree.tensors[i].name;
+	struct json_text key = { 0 };
+	int rc = has_control(name) ? -EINVAL :
+		 quote_text(name, strlen(name), &x->names[i]);
+
+	rsh_json_text_puts(&key, "(");
+	put_repr(&key, name);
+	if (rc == 0)
+		rc = key.failed ? -ENOMEM :
+		     quote_text(key.data, key.len, &x->keys[i]);
+	rsh_json_text_clear(&key);
+	if (rc == -EINVAL)
+		return rsh_error_set(err, EINVAL, "parameter %s: its name "
+				     "cannot stand in metadata.json", name);
+	if (rc)
+		return rsh_error_nomem(err);
+	/* More follows before the closing quote. */
+	x->keys[i][strlen(x->keys[i]) - 1] = '\0';
+	return 0;
+}
+
+/* ---- making, reading ---- */
+
+static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
+{
+	/* Nothing is kept, and so nothing is cut short either. */
+	struct ckpt2_window w = { .from = UINT64_MAX, .end = UINT64_MAX };
+	const uint32_t n = x->tree.n_tensors;
+	struct ckpt2_layout l;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
+		int rc = quote_name(x, i, err);
+
+		if (rc)
+			return rc;
+		if (!layout_make(t, &l))
+			return rsh_error_set(err, ENOTSUP, "parameter %s: "
+					     "Checkpoint 2.0 has no tensor map "
+					     "for its optimizer shard", t->name);
+	}
+	for (uint32_t piece = 0; piece < 2 * n; piece++) {
+		x->at[piece] = w.at;
+		put_piece(&w, x, piece);
+	}
+	x->at[2 * n] = w.at;
+	return 0;
+}
+
+int rsh_ckpt2_text_new(const struct rsh_ckpt2_tree *tree,
+		       struct rsh_ckpt2_text **out, struct rsh_error *err)
+{
+	struct rsh_ckpt2_text *x = calloc(1, sizeof(*x));
+	const size_t n = tree->n_tensors;
+	int rc;
+
+	if (!x)
+		return rsh_error_nomem(err);
+	x->tree = *tree;
+	x->names = calloc(n + 1, sizeof(*x->names));
+	x->keys = calloc(n + 1, sizeof(*x->keys));
+	x->at = calloc(2 * n + 1, sizeof(*x->at));
+	rc = x->names && x->keys && x->at ? text_measure(x, err) :
+					    rsh_error_nomem(err);
+	if (rc) {
+		rsh_ckpt2_text_free(x);
+		return rc;
+	}
+	*out = x;
+	return 0;
+}
+
+void rsh_ckpt2_text_free(struct rsh_ckpt2_text *x)
+{
+	if (!x)
+		return;
+	for (uint32_t i = 0; i < x->tree.n_tensors; i++) {
+		if (x->names)
+			free(x->names[i]);
+		if (x->keys)
+			free(x->keys[i]);
+	}
+	free(x->names);
+	free(x->keys);
+	free(x->at);
+	free(x);
+}
+
+uint64_t rsh_ckpt2_text_size(const struct rsh_ckpt2_text *x)
+{
+	return x->at[2 * (size_t)x->tree.n_tensors];
+}
+
+void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *x, void *buf, size_t len,
+			 uint64_t offset)
+{
+	struct ckpt2_window w = { buf, offset, offset + len, 0 };
+	uint32_t lo = 0, hi = 2 * x->tree.n_tensors;
+
+	/* Finds the last piece that begins no later. */
+	while (hi - lo > 1) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (x->at[mid] <= offset)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	for (; lo < 2 * x->tree.n_tensors && x->at[lo] < w.end; lo++) {
+		w.at = x->at[lo];
+		put_piece(&w, x, lo);
+	}
+}
+
+/* ---- the small things ---- */
+
+int rsh_ckpt2_step_name(uint64_t step, char *name)
+{
+	return snprintf(name, RSH_CKPT2_NAME_MAX, "iteration_%08" PRIu64, step);
+}
+
+int rsh_ckpt2_file_name(bool opt, uint32_t rank, uint32_t n_ranks, char *name)
+{
+	return snprintf(name, RSH_CKPT2_NAME_MAX,
+			"%s-%07" PRIu32 "-%07" PRIu32 ".safetensors",
+			opt ? "opt" : "model", rank, n_ranks);
+}
+
+int rsh_ckpt2_common(uint64_t epoch, uint64_t step, char **out)
+{
+	char known[24] = "null";
+	int n;
+
+	if (epoch > 0)
+		snprintf(known, sizeof(known), "%" PRIu64, epoch);
+	n = asprintf(out, "{\n    \"epoch_num\": %s,\n"
+		     "    \"step_num\": %" PRIu64 ",\n"
+		     "    \"global_step\": %" PRIu64 ",\n"
+		     "    \"loss_scale\": null,\n"
+		     "    \"global_batch_size\": null\n}", known, step, step);
+	return n < 0 ? -ENOMEM : n;
+}
