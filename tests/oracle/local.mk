@@ -17,6 +17,7 @@ ORACLE += \
 	oracle/export_pairs.py \
 	oracle/mindformers_load.py \
 	oracle/mindformers_shown.py \
+	oracle/checkpoint2_random.py \
 	oracle/python_module.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
