@@ -94,7 +94,10 @@ int rsh_dcp_value_by_name(const void *a, const void *b)
 	const struct rsh_dcp_value *x = a, *y = b;
 	int order = strcmp(x->name, y->name);
 
-	return order ? order : rsh_compare_u64(x->file, y->file);
+	/* One that is nowhere goes behind those that are somewhere. */
+	if (order || !x->file || !y->file)
+		return order ? order : !x->file - !y->file;
+	return strcmp(x->file, y->file);
 }
 
 struct dcp_join {
@@ -170,6 +173,19 @@ static int join_copy_tensor(struct dcp_join *j, const struct rsh_dcp *part,
 	return 0;
 }
 
+static int join_copy_value(struct dcp_join *j, const struct rsh_dcp_value *v)
+{
+	struct rsh_dcp_value *to = &j->values[j->n_values++];
+
+	*to = *v;
+	to->name = rsh_arena_strndup(&j->d->arena_, v->name, strlen(v->name));
+	if (v->file)
+		to->file = rsh_arena_strndup(&j->d->arena_, v->file,
+					     strlen(v->file));
+	return to->name && (to->file || !v->file) ? 0 :
+						    rsh_error_nomem(j->err);
+}
+
 static int join_copy(struct dcp_join *j, const struct rsh_dcp *part)
 {
 	for (uint32_t i = 0; i < part->n_tensors; i++) {
@@ -179,14 +195,10 @@ static int join_copy(struct dcp_join *j, const struct rsh_dcp *part)
 			return rc;
 	}
 	for (uint32_t i = 0; i < part->n_values; i++) {
-		struct rsh_dcp_value *to = &j->values[j->n_values++];
+		int rc = join_copy_value(j, &part->values[i]);
 
-		*to = part->values[i];
-		to->file = join_file(j, part, to->file);
-		to->name = rsh_arena_strndup(&j->d->arena_, to->name,
-					     strlen(to->name));
-		if (!to->name)
-			return rsh_error_nomem(j->err);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }

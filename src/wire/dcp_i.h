@@ -30,7 +30,8 @@ struct rsh_dcp_entry {
 	const char *name;
 	const struct rsh_pickle_value *from;
 	uint32_t n_dims;
-	uint32_t file;
+	uint32_t file; /* or RSH_DCP_NO_FILE: of a value */
+	const char *path;
 	int64_t index; /* among the tensor's chunks, or RSH_DCP_NO_INDEX */
 	uint64_t offset, length;
 };

@@ -138,7 +138,7 @@ static int dcp_read_chunk(struct rsh_dcp_reader *r,
 		return rc;
 	e = rsh_dcp_entry_find(r, &(struct rsh_dcp_entry){
 		.name = t->name, .from = offsets->items, .n_dims = t->n_dims,
-		.index = index,
+		.path = "", .index = index,
 	});
 	*out = (struct rsh_dcp_chunk){
 		.from = from, .size = from + t->n_dims,
@@ -229,17 +229,19 @@ static int dcp_read_tensor(struct rsh_dcp_reader *r,
 	return dcp_read_chunks(r, rsh_dcp_attribute(v, "chunks"), t);
 }
 
-static void dcp_read_value(const struct rsh_dcp_reader *r,
-			   struct rsh_dcp_value *v)
+static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 {
 	const struct rsh_dcp_entry key = {
-		.name = v->name, .index = RSH_DCP_NO_INDEX,
+		.name = v->name, .path = "", .index = RSH_DCP_NO_INDEX,
 	};
 	const struct rsh_dcp_entry *e = rsh_dcp_entry_find(r, &key);
 
-	v->file = e ? e->file : RSH_DCP_NO_FILE;
-	v->offset = e ? e->offset : 0;
-	v->length = e ? e->length : 0;
+	if (!e)
+		return 0;
+	v->file = rsh_arena_strndup(&r->d->arena_, e->path, strlen(e->path));
+	v->offset = e->offset;
+	v->length = e->length;
+	return v->file ? 0 : rsh_error_nomem(r->err);
 }
 
 /* Reads what state_dict_metadata says of a name. */
@@ -260,7 +262,7 @@ static int dcp_read_named(struct rsh_dcp_reader *r,
 	if (rsh_dcp_is_made_of(&v[1], "BytesStorageMetadata")) {
 		values += r->d->n_values++;
 		values->name = name;
-		dcp_read_value(r, values);
+		rc = dcp_read_value(r, values);
 	} else {
 		tensors += r->d->n_tensors++;
 		tensors->name = name;

@@ -34,7 +34,7 @@ static int dcp_entry_compare(const void *a, const void *b)
 	if (order == 0)
 		order = (x->index > y->index) - (x->index < y->index);
 	if (order == 0)
-		order = rsh_compare_u64(x->file, y->file);
+		order = strcmp(x->path, y->path);
 	return order ? order : rsh_compare_u64(x->offset, y->offset);
 }
 
@@ -66,12 +66,13 @@ static int dcp_read_key(struct rsh_dcp_reader *r,
 }
 
 /* Takes the name of a file, which must be one of the directory. */
-static int dcp_read_path(struct rsh_dcp_reader *r,
-			 const struct rsh_pickle_value *v, uint32_t *file)
+static int dcp_read_path(const struct rsh_dcp_reader *r,
+			 const struct rsh_pickle_value *v, const char **out)
 {
 	const char *path = NULL;
 	int rc = rsh_dcp_name(r, v, &path);
 
+	*out = path;
 	if (rc)
 		return rc;
 	if (strchr(path, '/') || strcmp(path, ".") == 0 ||
@@ -79,8 +80,7 @@ static int dcp_read_path(struct rsh_dcp_reader *r,
 		return rsh_error_set(r->err, EBADMSG, "%s: damaged at offset %"
 				     PRIu64 ": \"%s\" is not a file name",
 				     r->src->path, r->at, path);
-	*file = rsh_names_add(r->files.names, path, strlen(path));
-	return *file == RSH_NAME_NONE ? rsh_error_nomem(r->err) : 0;
+	return 0;
 }
 
 /* Takes offset and length.  HyperParallel's writer does not know the length of
@@ -134,8 +134,39 @@ static int dcp_read_info(struct rsh_dcp_reader *r,
 		return rsh_error_set(r->err, ENOTSUP, "%s: the item of \"%s\" "
 				     "is compressed or encrypted, which is "
 				     "not supported", r->src->path, e->name);
-	rc = dcp_read_path(r, rsh_dcp_attribute(v, "relative_path"), &e->file);
+	rc = dcp_read_path(r, rsh_dcp_attribute(v, "relative_path"), &e->path);
 	return rc ? rc : dcp_read_place(r, v, e);
+}
+
+/* Tells whether the file of an item is one that may hold tensors. */
+static bool dcp_is_listed(const struct rsh_dcp_reader *r,
+			  const struct rsh_dcp_entry *e)
+{
+	return !r->d->by_name || e->length == RSH_DCP_BY_NAME;
+}
+
+/* Gives each item the number of its file. */
+static int dcp_number_files(struct rsh_dcp_reader *r)
+{
+	int rc;
+
+	for (uint32_t i = 0; i < r->n_entries; i++) {
+		struct rsh_dcp_entry *e = &r->entries[i];
+
+		e->file = RSH_DCP_NO_FILE;
+		if (!dcp_is_listed(r, e))
+			continue;
+		e->file = rsh_names_add(r->files.names, e->path,
+					strlen(e->path));
+		if (e->file == RSH_NAME_NONE)
+			return rsh_error_nomem(r->err);
+	}
+	rc = rsh_dcp_files_sort(&r->files, r->d, r->err);
+	for (uint32_t i = 0; i < r->n_entries && rc == 0; i++)
+		if (r->entries[i].file != RSH_DCP_NO_FILE)
+			r->entries[i].file =
+				r->files.number[r->entries[i].file];
+	return rc;
 }
 
 int rsh_dcp_read_entries(struct rsh_dcp_reader *r,
@@ -158,11 +189,9 @@ int rsh_dcp_read_entries(struct rsh_dcp_reader *r,
 			rc = dcp_read_info(r, &l->values[i + 1], e);
 	}
 	if (rc == 0)
-		rc = rsh_dcp_files_sort(&r->files, r->d, r->err);
+		rc = dcp_number_files(r);
 	if (rc)
 		return rc;
-	for (uint32_t i = 0; i < r->n_entries; i++)
-		r->entries[i].file = r->files.number[r->entries[i].file];
 	qsort(r->entries, r->n_entries, sizeof(*r->entries), dcp_entry_compare);
 	return 0;
 }

@@ -52,14 +52,16 @@ struct rsh_dcp_tensor {
 /* A value that is no tensor; of several copies the first. */
 struct rsh_dcp_value {
 	const char *name;
-	uint32_t file; /* or RSH_DCP_NO_FILE */
+	const char *file; /* NULL: storage_data does not have it */
 	uint64_t offset, length;
 };
 
 struct rsh_dcp {
 	bool by_name;     /* HyperParallel's: the files are safetensors */
+	/* Names relative to the directory, ascending.  HyperParallel's values,
+	 * each of which is a file, are not among them. */
 	uint32_t n_files;
-	const char *const *files; /* relative to the directory, ascending */
+	const char *const *files;
 	uint32_t n_tensors;
 	const struct rsh_dcp_tensor *tensors; /* ascending by name */
 	uint32_t n_values;
