@@ -305,12 +305,19 @@ class Tree:
         self.release = rng.choice(RELEASES)
         self.files = rng.choice((1, 1, 2, None))   # of a rank; None: one an item
         self.strays = rng.random() < 0.2
-        self.lost = []
+        # {file: of which tensors it has which chunks with elements}
+        self.held = collections.defaultdict(set)
 
     def expected(self):
         """{name: (type, shape, bytes)}, as Tensors.values() gives it."""
         return {name: (t.dtype, tuple(t.shape), t.content) for name, t in
                 self.tensors.items()}
+
+    def without(self, file):
+        """What is expected when a file of the written tree is lost."""
+        left = set().union(*(h for name, h in self.held.items() if name != file))
+        lost = {name for name, _ in self.held[file] - left}
+        return {name: v for name, v in self.expected().items() if name not in lost}
 
     def describe(self):
         chunks = sum(len(t.chunks) for t in self.tensors.values())
@@ -359,6 +366,8 @@ class Tree:
                 data, strides = t.stored(i)
                 start, size = t.chunks[i]
                 item = tensor_item(self.release, t.dtype, size, data, strides)
+                if data:
+                    self.held[file].add((name, i))
             stored.append((name, start, i, file, len(files[file]), len(item)))
             files[file] += item
         described = {name: (t.dtype, t.shape, t.chunks, row_strides(t.shape))
@@ -382,6 +391,8 @@ class Tree:
             for i, rank in enumerate(ranks):
                 held[rank, part_of[name]].append((name, i))
         for (rank, part), items in held.items():
+            file = f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}.safetensors"
+            self.held[file].update(items)
             values, offsets = {}, {}
             for name, i in items:
                 t = self.tensors[name]
@@ -389,10 +400,9 @@ class Tree:
                 data = box_bytes(t.content, TYPES[t.dtype][0], t.shape, start, size)
                 values[name] = t.dtype, size, data
                 offsets[name] = {"saved_offsets": list(start)}
-            self._save(directory, f"shard-{rank + 1:05}-model-{part + 1:05}-of-{parts:05}"
-                       ".safetensors", safetensors_bytes(values, {
-                           "DCP_VERSION": "1.0", "format": "pt",
-                           "DCP_SHARDING_INFO": json.dumps(offsets)}))
+            self._save(directory, file, safetensors_bytes(values, {
+                "DCP_VERSION": "1.0", "format": "pt",
+                "DCP_SHARDING_INFO": json.dumps(offsets)}))
 
     # HyperParallel's
 
@@ -422,6 +432,7 @@ class Tree:
             for name in self.values:
                 self._save(directory, f"{name}_rank{ranks[0]}.bytes", b"\x80\x04K\x07.")
         for rank, names in held.items():
+            self.held[f"_rank{rank}_.safetensors"].update(names.items())
             self._save(directory, f"_rank{rank}_.safetensors", safetensors_bytes({
                 name: (self.tensors[name].dtype, self.tensors[name].chunks[i][1],
                        self.tensors[name].stored(i)[0]) for name, i in names.items()},

@@ -41,6 +41,7 @@ EXTRA_DIST += \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \
+	oracle/dcp_random.py \
 	data \
 	demo.sh \
 	run.sh \
