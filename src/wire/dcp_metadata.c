@@ -175,11 +175,9 @@ static int dcp_read_chunks(struct rsh_dcp_reader *r,
  * class, HyperParallel's have its name. */
 static enum rsh_dtype dcp_dtype(const struct rsh_pickle_value *properties)
 {
-	const struct rsh_pickle_value *state, *dtype;
+	const struct rsh_pickle_value *state = &properties->object->state;
+	const struct rsh_pickle_value *dtype;
 
-	if (!rsh_dcp_is_made_of(properties, "TensorProperties"))
-		return RSH_DTYPE_UNKNOWN;
-	state = &properties->object->state;
 	if (state->kind == RSH_PV_TUPLE)
 		return state->n > 0 ? rsh_dcp_dtype(&state->items[0]) :
 				      RSH_DTYPE_UNKNOWN;
@@ -225,6 +223,9 @@ static int dcp_read_tensor(struct rsh_dcp_reader *r,
 	if (!dcp_is_countable(t))
 		return rsh_dcp_bad(r, "a tensor whose bytes cannot be counted");
 	properties = rsh_dcp_attribute(v, "properties");
+	rc = rsh_dcp_expect(r, properties, "TensorProperties");
+	if (rc)
+		return rc;
 	t->dtype = dcp_dtype(properties);
 	return dcp_read_chunks(r, rsh_dcp_attribute(v, "chunks"), t);
 }
