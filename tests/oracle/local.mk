@@ -23,11 +23,12 @@ ORACLE += \
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = oracle/hugging_face.py
 
-# The libraries that they stand on, which need no oracle.
+# The libraries that they stand on, and what needs no oracle.
 MOUNT += \
 	lib/rsh_mount_test.py \
 	lib/checkpoint2_trees_test.py \
-	lib/dcp_trees_test.py
+	lib/dcp_trees_test.py \
+	oracle/dcp_random.py
 
 EXTRA_DIST += \
 	lib/rsh_mount.py \
@@ -41,7 +42,6 @@ EXTRA_DIST += \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
 	oracle/train_gpt.py \
-	oracle/dcp_random.py \
 	data \
 	demo.sh \
 	run.sh \
