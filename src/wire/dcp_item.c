@@ -231,20 +231,29 @@ static bool item_take(const struct rsh_pickle_value *v, struct item_tensor *t)
 
 static int item_read_object(struct item_reader *r,
 			    const struct rsh_zip_entry *e,
-			    struct item_tensor *t)
+			    struct rsh_pickle_value *v)
 {
 	struct rsh_byte_source within = r->src;
-	struct rsh_pickle_value v;
 	int rc = item_locate(r, e, &r->pickle.at);
 
 	if (rc)
 		return rc;
 	if (e->content_bytes > OBJECT_MAX)
-		return item_bad(r, e->at, "a data.pkl too large for a tensor");
+		return item_bad(r, e->at, "a data.pkl too large for a tensor "
+				"or a value");
 	within.size = r->pickle.at + e->content_bytes;
 	r->pickle.src = &within;
 	r->pickle.err = r->err;
-	rc = rsh_pickle_values(&r->pickle, true, &r->values, &v);
+	return rsh_pickle_values(&r->pickle, true, &r->values, v);
+}
+
+static int item_read_tensor(struct item_reader *r,
+			    const struct rsh_zip_entry *e,
+			    struct item_tensor *t)
+{
+	struct rsh_pickle_value v;
+	int rc = item_read_object(r, e, &v);
+
 	if (rc == 0 && !item_take(&v, t))
 		rc = item_bad(r, e->at, "no tensor that is known here");
 	return rc;
@@ -351,27 +360,35 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 	return 0;
 }
 
+/* Finds data.pkl, and copies what its name has before that: the names of all
+ * entries begin so. */
+static int item_find_object(struct item_reader *r, struct rsh_zip_entry *e,
+			    const char **root, size_t *n)
+{
+	int rc = rsh_zip_read_directory(&r->src, &r->directory, r->err);
+
+	if (rc == 0)
+		rc = item_find(r, NULL, 0, "", e);
+	if (rc)
+		return rc;
+	if (e->at == 0)
+		return item_bad(r, r->directory.offset, "a zip archive without "
+				"data.pkl");
+	*n = e->n_name - strlen("data.pkl");
+	*root = rsh_arena_strndup(&r->values, (const char *)e->name, *n);
+	return *root ? 0 : rsh_error_nomem(r->err);
+}
+
 static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 {
 	struct rsh_zip_entry e = { .at = 0 };
 	struct item_tensor t = { .key = NULL };
-	const char *root;
-	size_t n;
-	int rc = rsh_zip_read_directory(&r->src, &r->directory, r->err);
+	const char *root = NULL;
+	size_t n = 0;
+	int rc = item_find_object(r, &e, &root, &n);
 
 	if (rc == 0)
-		rc = item_find(r, NULL, 0, "", &e);
-	if (rc)
-		return rc;
-	if (e.at == 0)
-		return item_bad(r, r->directory.offset, "a zip archive without "
-				"data.pkl");
-	/* All names begin as that of data.pkl does. */
-	n = e.n_name - strlen("data.pkl");
-	root = rsh_arena_strndup(&r->values, (const char *)e.name, n);
-	if (!root)
-		return rsh_error_nomem(r->err);
-	rc = item_read_object(r, &e, &t);
+		rc = item_read_tensor(r, &e, &t);
 	if (rc == 0)
 		rc = item_check_order(r, root, n);
 	if (rc == 0)
@@ -379,27 +396,90 @@ static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 	return rc ? rc : item_find_elements(r, root, n, t.key, out);
 }
 
-int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
-		      uint64_t length, struct rsh_dcp_item *out,
-		      struct rsh_error *err)
+static struct item_reader *item_reader_new(const struct rsh_byte_source *file,
+					   uint64_t offset, uint64_t length,
+					   char path[ITEM_PATH_MAX],
+					   struct rsh_error *err)
 {
-	cleanup_free struct item_reader *r = malloc(sizeof(*r));
-	char path[ITEM_PATH_MAX];
-	int rc;
+	struct item_reader *r = malloc(sizeof(*r));
 
 	if (!r)
-		return rsh_error_nomem(err);
-	snprintf(path, sizeof(path), "%s, item at %" PRIu64, file->path,
+		return NULL;
+	snprintf(path, ITEM_PATH_MAX, "%s, item at %" PRIu64, file->path,
 		 offset);
 	r->src = (struct rsh_byte_source){ item_pread, &r->view, length, path };
 	r->err = err;
 	r->values = (struct rsh_arena){ 0 };
 	r->pickle.window_at = r->pickle.n_window = 0;
 	r->directory = (struct rsh_zip_directory){ 0 };
+	return r;
+}
+
+int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
+		      uint64_t length, struct rsh_dcp_item *out,
+		      struct rsh_error *err)
+{
+	char path[ITEM_PATH_MAX];
+	cleanup_free struct item_reader *r =
+		item_reader_new(file, offset, length, path, err);
+	int rc;
+
+	if (!r)
+		return rsh_error_nomem(err);
 	*out = (struct rsh_dcp_item){ 0 };
 	rc = item_open(r, file, offset, length);
 	if (rc == 0)
 		rc = item_read(r, out);
+	rsh_arena_clear(&r->values);
+	return rc;
+}
+
+/* ---- what is no tensor ---- */
+
+static int item_read_value(struct item_reader *r, char **json)
+{
+	struct rsh_zip_entry e = { .at = 0 };
+	struct rsh_pickle_value v;
+	const char *root = NULL;
+	size_t n = 0;
+	int rc = item_find_object(r, &e, &root, &n);
+
+	if (rc == 0)
+		rc = item_read_object(r, &e, &v);
+	return rc ? rc : rsh_pickle_json(&v, json);
+}
+
+/* Reads a file that is nothing but a pickle. */
+static int item_read_bare(struct item_reader *r,
+			  const struct rsh_byte_source *file, char **json)
+{
+	struct rsh_pickle_value v;
+	int rc;
+
+	if (file->size > OBJECT_MAX)
+		return -ENOTSUP;
+	r->pickle.at = 0;
+	r->pickle.src = file;
+	r->pickle.err = r->err;
+	rc = rsh_pickle_values(&r->pickle, false, &r->values, &v);
+	return rc ? rc : rsh_pickle_json(&v, json);
+}
+
+int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
+		       uint64_t length, char **json, struct rsh_error *err)
+{
+	const bool bare = length == RSH_DCP_BY_NAME;
+	char path[ITEM_PATH_MAX];
+	cleanup_free struct item_reader *r =
+		item_reader_new(file, offset, length, path, err);
+	int rc;
+
+	if (!r)
+		return rsh_error_nomem(err);
+	rc = bare ? 0 : item_open(r, file, offset, length);
+	if (rc == 0)
+		rc = bare ? item_read_bare(r, file, json) :
+			    item_read_value(r, json);
 	rsh_arena_clear(&r->values);
 	return rc;
 }

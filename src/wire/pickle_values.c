@@ -315,6 +315,23 @@ static int machine_to_mark(struct machine *m, uint8_t instruction)
 	}
 }
 
+/* The eight bytes behind the instruction, the highest first. */
+static int machine_push_real(struct machine *m)
+{
+	struct rsh_pickle_value v = { .kind = RSH_PV_REAL };
+	uint8_t bytes[8] = { 0 };
+	uint64_t bits = 0;
+	int rc = rsh_bytes_read(m->p->src, bytes, sizeof(bytes), m->at + 1,
+				m->p->err);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bits = bits << 8 | bytes[i];
+	memcpy(&v.real, &bits, sizeof(bits));
+	return machine_push(m, v);
+}
+
 static int machine_push_plain(struct machine *m,
 			      const struct rsh_pickle_step *s)
 {
@@ -328,7 +345,9 @@ static int machine_push_plain(struct machine *m,
 		return machine_push_kind(m, s->is_number ? RSH_PV_NUMBER :
 							   RSH_PV_OTHER,
 					 (int64_t)s->number);
-	case 'G': case 'B': case 'C':
+	case 'G':
+		return machine_push_real(m);
+	case 'B': case 'C':
 		return machine_push_kind(m, RSH_PV_OTHER, 0);
 	case 'X': case 0x8c: case 0x8d:
 		return machine_push_text(m, s);

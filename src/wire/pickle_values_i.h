@@ -16,10 +16,11 @@
 #include "rsh/util/arena.h"
 
 enum rsh_pickle_kind {
-	RSH_PV_OTHER, /* a float, bytes, an integer of more than 64 bits */
+	RSH_PV_OTHER, /* bytes, an integer of more than 64 bits */
 	RSH_PV_NONE,
 	RSH_PV_BOOL,
 	RSH_PV_NUMBER,
+	RSH_PV_REAL,
 	RSH_PV_TEXT,
 	RSH_PV_TUPLE,
 	RSH_PV_LIST,
@@ -33,6 +34,7 @@ struct rsh_pickle_value {
 	uint32_t n;   /* bytes of the text, items of the tuple */
 	union {
 		int64_t number;
+		double real;
 		const char *text; /* ends in a NUL; may have others */
 		const struct rsh_pickle_value *items;
 		struct rsh_pickle_list *list;
@@ -65,6 +67,10 @@ struct rsh_pickle_object {
  * Returns 0, -ENOMEM, what pread_fn gave, or -EBADMSG, with a sentence. */
 int rsh_pickle_values(struct rsh_pickle *p, bool persistent_ids,
 		      struct rsh_arena *arena, struct rsh_pickle_value *out);
+
+/* Writes a value as JSON (from malloc).  Returns 0, -ENOMEM, or -ENOTSUP for
+ * one that is not plain data, deeper than some levels, or long. */
+int rsh_pickle_json(const struct rsh_pickle_value *v, char **out);
 
 /* Tells whether a value is this text. */
 bool rsh_pickle_is_text(const struct rsh_pickle_value *v, const char *text);

@@ -77,6 +77,21 @@ static void check_sharding(const uint8_t *data, size_t size)
 	free(text);
 }
 
+/* The same bytes as a value that is no tensor, and as nothing but its pickle. */
+static void check_value(const struct rsh_byte_source *src, size_t size)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	char *json = NULL;
+	int rc = rsh_dcp_value_read(src, BEFORE, size, &json, &err);
+
+	expect(rc == 0 || rc == -ENOTSUP || (rc == -EBADMSG && *err.text));
+	free(json);
+	json = NULL;
+	rc = rsh_dcp_value_read(src, BEFORE, RSH_DCP_BY_NAME, &json, &err);
+	expect(rc == 0 || rc == -ENOTSUP || (rc == -EBADMSG && *err.text));
+	free(json);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -91,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	expect(rc == 0 || (rc == -EBADMSG && *err.text));
 	if (rc == 0)
 		check(&item, size);
+	check_value(&src, size);
 	check_sharding(data, size);
 	return 0;
 }

@@ -300,6 +300,41 @@ static void test_join_refuses(void **state)
 	rsh_dcp_free(a);
 }
 
+/* A value as a pickle alone. */
+static void expect_json(const char *pickle, size_t n, int rc, const char *json)
+{
+	struct buffer b = { .data = (uint8_t *)(uintptr_t)pickle, .len = n };
+	const struct rsh_byte_source src = buffer_source(&b);
+	struct rsh_error err = RSH_ERROR_INIT;
+	char *found = NULL;
+
+	assert_int_equal(rsh_dcp_value_read(&src, 0, RSH_DCP_BY_NAME, &found,
+					    &err), rc);
+	assert_true(rc == -EBADMSG ? *err.text : !*err.text);
+	if (json)
+		assert_string_equal(found, json);
+	free(found);
+}
+
+#define value_is(pickle, rc, json) \
+	expect_json(pickle, sizeof(pickle) - 1, rc, json)
+
+static void test_values(void **state)
+{
+	(void)state;
+	value_is("\x80\2K\7.", 0, "7");
+	value_is("\x80\2G\x3f\xb9\x99\x99\x99\x99\x99\x9a.", 0, "0.1");
+	value_is("\x80\2G\x40\x08\0\0\0\0\0\0.", 0, "3.0");
+	value_is("\x80\2}q\0(K\1NX\2\0\0\0\"xK\2\x88\x86u.", 0,
+		     "{\"1\": null, \"\\\"x\": [2, true]}");
+	value_is("\x80\2]q\0h\0a.", -ENOTSUP, NULL);
+	value_is("\x80\2G\x7f\xf8\0\0\0\0\0\0.", -ENOTSUP, NULL);
+	value_is("\x80\4C\1a.", -ENOTSUP, NULL);
+	value_is("\x80\2X\1\0\0\0\xff.", -ENOTSUP, NULL);
+	value_is("\x80\2G\x3f\xb9", -EBADMSG, NULL);
+	value_is("\x80\2cos\nsystem\nX\1\0\0\0a\x85R.", -ENOTSUP, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,6 +342,7 @@ int main(void)
 		cmocka_unit_test(test_copies),
 		cmocka_unit_test(test_join),
 		cmocka_unit_test(test_join_refuses),
+		cmocka_unit_test(test_values),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
