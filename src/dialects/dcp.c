@@ -515,9 +515,6 @@ static void reader_log(const struct dcp_reader *r)
 	if (r->leave_out && r->n_lacking > 0)
 		rsh_log_warning("%u tensors are left out, for they lack boxes: "
 				"%s", r->n_tensors_lacking, r->lacking.text);
-	if (r->dcp->n_values > 0)
-		rsh_log_notice("%u values that are no tensors are not shown",
-			       r->dcp->n_values);
 }
 
 int rsh_dcp_plan(const struct rsh_source *source,

@@ -80,6 +80,17 @@ static bool any_file(const struct rsh_source_view *view)
 	return false;
 }
 
+static int convert_dcp(struct rsh_reshard *v,
+		       const struct rsh_source_view *view,
+		       const struct rsh_conversion_options *opts,
+		       struct rsh_error *err)
+{
+	int rc = rsh_dcp_plan(v->source, view, v->dst, opts, &v->plan, err);
+
+	return rc ? rc : rsh_dcp_extra_state(v->source, view, opts, &v->extra,
+					     &v->extra_bytes, err);
+}
+
 static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,
 		   struct rsh_error *err)
 {
@@ -94,8 +105,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
 	if (rsh_source_dcp(v->source))
-		return rsh_dcp_plan(v->source, &view, v->dst, &opts, &v->plan,
-				    err);
+		return convert_dcp(v, &view, &opts, err);
 	/* Without strategies nobody would miss the files. */
 	if (!any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "

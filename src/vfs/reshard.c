@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -92,6 +93,32 @@ static int reshard_add_ranks(struct rsh_reshard *v)
 	return rc ? rc : rsh_tree_add(&v->vfs.tree, &files);
 }
 
+/* Its number is behind those of all directories. */
+static int reshard_add_extra(struct rsh_reshard *v)
+{
+	const struct rsh_row extra = {
+		.n = 1, .first = RSH_NODE_FIRST_DIR + 2 * (uint64_t)v->n_files,
+		.step = 1, .parent = RSH_VFS_ROOT, .items = &v->extra_item,
+	};
+	struct rsh_source_file_info f;
+	struct rsh_store_attr a;
+
+	if (!v->extra)
+		return 0;
+	v->extra_item = (struct rsh_item){ RSH_EXTRA_NAME, RSH_NODE_FILE,
+					   RSH_EXTRA_LEAF };
+	/* It may be of any file. */
+	v->extra_mode = 0444;
+	for (uint32_t i = 0; i < rsh_source_n_files(v->source); i++) {
+		rsh_source_file_info(v->source, i, &f);
+		if (f.valid && rsh_source_attr(v->source, f.rank, &a))
+			v->extra_mode &= rsh_store_mode_as(&a, v->vfs.tree.uid,
+							   v->vfs.tree.gid);
+	}
+	v->vfs.total_bytes += v->extra_bytes;
+	return rsh_tree_add(&v->vfs.tree, &extra);
+}
+
 static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 			     struct rsh_error *err)
 {
@@ -106,7 +133,8 @@ static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 		     rsh_plan_name_suffix(v->plan), suffix) < 0)
 		v->after = NULL;
 	if (!v->before || !v->after ||
-	    (v->in_parts ? reshard_add_parts(v) : reshard_add_ranks(v)))
+	    (v->in_parts ? reshard_add_parts(v) : reshard_add_ranks(v)) ||
+	    reshard_add_extra(v))
 		return rsh_error_nomem(err);
 	if (v->n_files > 0 && rsh_file_name(v, v->n_files - 1, name,
 					    sizeof(name)) > NAME_MAX)
@@ -155,6 +183,8 @@ static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 
+	if (leaf == RSH_EXTRA_LEAF)
+		return rsh_body_of_text(v->extra, v->extra_bytes);
 	if (leaf < v->n_files)
 		return rsh_body_of_plan(v->reader, leaf);
 	return v->checkpoint2 ? rsh_checkpoint2_body(v, leaf) :
@@ -166,7 +196,8 @@ static void reshard_show_text(const struct rsh_reshard *v, uint32_t leaf,
 			      struct rsh_leaf *out)
 {
 	*out = (struct rsh_leaf){
-		.mode = 0444, .size = reshard_body(&v->vfs, leaf).size,
+		.mode = leaf == RSH_EXTRA_LEAF ? v->extra_mode : 0444,
+		.size = reshard_body(&v->vfs, leaf).size,
 		.mtime = v->files[0].mtime,
 	};
 	for (uint32_t i = 0; i < v->n_files; i++) {

@@ -101,6 +101,13 @@ struct rsh_reshard {
 	char *map;
 	size_t map_bytes;
 
+	/* Values of the source that are no tensors, as a text beside all
+	 * files; NULL: there are none. */
+	struct rsh_item extra_item;
+	char *extra;
+	size_t extra_bytes;
+	mode_t extra_mode;
+
 	/* Is there where all is shown as Checkpoint 2.0 (checkpoint2.c); NULL:
 	 * it is not. */
 	struct rsh_checkpoint2 *checkpoint2;
@@ -113,6 +120,8 @@ struct rsh_reshard {
 };
 
 #define RSH_MAP_NAME "model.safetensors.index.json"
+#define RSH_EXTRA_NAME "extra_state.json"
+#define RSH_EXTRA_LEAF (RSH_NO_LEAF - 1)
 /* Writes the name of the file of a rank or part; returns what snprintf()
  * does. */
 int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,

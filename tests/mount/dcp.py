@@ -31,6 +31,8 @@ DATA = os.path.abspath(os.path.join(HERE, "data", "dcp"))
 NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16",
          "I64": "Int64", "I32": "Int32", "I16": "Int16", "I8": "Int8", "U8": "UInt8",
          "BOOL": "Bool"}
+KINDS = {"plain.betas": [0.9, 0.999], "plain.ints": [1, 2, 3], "plain.lr": 0.125,
+         "plain.name": "tiny", "plain.none": None, "plain.step": 17}
 RANDOM_A_TEST = 40
 TESTS = []
 
@@ -81,6 +83,11 @@ def model_hashes(root):
     return hashes({n: v for part in parts.values() for n, v in part.values().items()})
 
 
+def extra_state(root):
+    path = os.path.join(root, "extra_state.json")
+    return json.loads(content(path)) if os.path.exists(path) else {}
+
+
 def same(found, expected, what):
     different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
     check(not different, f"{what}: {different} differ")
@@ -91,12 +98,16 @@ def whole(case, directory):
     """each tensor, its type and shape"""
     with Mounted(source_of(case)) as mount:
         found = model_hashes(mount.path)
+        extra = extra_state(mount.path)
         said = mount.log()
     expected = expected_of(case)
     same(found, expected["tensors"], case)
-    others = len(expected.get("not tensors", []))
-    if others:
-        demand(said, f"{others} values that are no tensors are not shown")
+    # Bytes are no plain data.
+    others = set(expected.get("not tensors", []))
+    check(set(extra) == others - {"plain.bytes"}, f"{sorted(extra)} are shown")
+    if "plain.bytes" in others:
+        demand(said, "1 values that are no tensors are not shown, such as plain.bytes")
+        check(extra == KINDS, extra)
 
 
 @test
@@ -197,6 +208,7 @@ def run_choices(tap, directory):
             Mounted(source_of(case), extra=["--only", "^model\\.", "--rename", renames]) as m:
         same(model_hashes(m.path), {n[len("model."):]: e for n, e in expected.items()
                                     if n.startswith("model.")}, "the model")
+        check(not extra_state(m.path), "values that are not wanted are shown")
     with tap.test("without the optimizer, in another type"), \
             Mounted(source_of(case), extra=["--drop", "^optimizer", "--cast", "bfloat16"]) as m:
         found = model_hashes(m.path)
@@ -435,6 +447,8 @@ def expect_random(seed, directory):
     got = run("export", root, out)
     check(got.status == GOOD, f"{what}: {got!r}")
     same(values_of_model(out), tree.expected(), what)
+    values = dict.fromkeys(tree.values, 7) if tree.kind == "hyper" else tree.values
+    check(extra_state(out) == values, f"{what}: {extra_state(out)} for {values}")
     said = run_json("ls", root)
     check(said["whole"], f"{what}: {said['reason']}")
     lost = random.Random(seed).choice(said["files"])["name"]

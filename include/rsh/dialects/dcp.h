@@ -20,6 +20,15 @@ int rsh_dcp_plan(const struct rsh_source *source,
 		 const struct rsh_conversion_options *opts,
 		 struct rsh_plan **out, struct rsh_error *err);
 
+/* Reads the values that are no tensors and are wanted, several at a time: *text
+ * (from malloc) is a JSON object of those that are plain data, by name, NULL if
+ * there are none.  The log says how many are left out.  0, or -ENOMEM with a
+ * sentence. */
+int rsh_dcp_extra_state(struct rsh_source *source,
+			const struct rsh_source_view *view,
+			const struct rsh_conversion_options *opts, char **text,
+			size_t *len, struct rsh_error *err);
+
 /* Says how many of a tensor's elements are in no chunk, and how many in several
  * that are not the same.  0 or -errno with a sentence that names the tensor:
  * -EINVAL for boxes that overlap in part or leave the tensor, -EFBIG for more
