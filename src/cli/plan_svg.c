@@ -57,13 +57,18 @@ static const char head[] =
 	"</pattern></defs>\n"
 	"<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
 
+/* Returns how many ranks or parts are shown. */
+static uint32_t n_shown(const struct rsh_plan *plan)
+{
+	return rsh_plan_n_files(plan) / rsh_plan_files_of_rank(plan);
+}
+
 const char *rsh_plan_page_color(const struct rsh_plan_page *p, uint32_t file,
 				char text[RSH_SVG_COLOR_SIZE])
 {
 	return rsh_svg_color(file, p->by_source ?
 				   p->n_sources :
-				   rsh_plan_n_files(p->report->view->plan),
-			     text);
+				   n_shown(p->report->view->plan), text);
 }
 
 /* ---- numbers ---- */
@@ -242,7 +247,8 @@ static int list_holders(const struct rsh_plan *plan, bool *shown,
 				     sizeof(*one->held)))
 				return -ENOMEM;
 			one->held[one->n_held++] = (struct rsh_side_file){
-				rsh_plan_member(plan, f), f
+				rsh_plan_member(plan, f),
+				f / rsh_plan_files_of_rank(plan)
 			};
 		}
 	}
@@ -331,7 +337,7 @@ static void put_title(struct rsh_plan_page *p)
 	put_about(from, sizeof(from), p->n_sources,
 		  p->boxes ? "file" : "rank", view->src,
 		  rsh_strategy_text(&o->vfs.src));
-	put_about(to, sizeof(to), rsh_plan_n_files(view->plan),
+	put_about(to, sizeof(to), n_shown(view->plan),
 		  o->in_parts ? "part" : "rank", view->dst,
 		  rsh_strategy_text(&o->vfs.dst));
 	rsh_svg_text(&p->svg, PAGE_MARGIN, p->y + 14, "title", "%s", source);

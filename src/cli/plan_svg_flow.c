@@ -29,6 +29,7 @@ struct flow {
 	struct rsh_plan_page *p;
 	uint32_t n_sources;
 	uint32_t down, across;     /* files of a group */
+	uint32_t per_rank;         /* files that each destination rank has */
 	uint32_t n_rows, n_columns;
 	uint64_t *bytes;           /* [row][column] */
 	uint64_t most;             /* of all */
@@ -61,7 +62,7 @@ static bool flow_has_stages(const struct flow *f, bool down)
 	const struct rsh_strategy *s = down ? view->src : view->dst;
 
 	return s && s->n_stages > 1 &&
-	       (down ? f->n_sources : f->p->report->n) ==
+	       (down ? f->n_sources : f->p->report->n / f->per_rank) ==
 		       s->n_stages * s->stage_ranks;
 }
 
@@ -97,8 +98,11 @@ static int flow_make(struct flow *f)
 	f->n_sources = f->p->n_sources;
 	f->down = flow_together(f->n_sources, ROWS_MAX,
 				stage_ranks(view->src, f->n_sources));
-	f->across = flow_together((uint32_t)r->n, COLUMNS_MAX,
-				  stage_ranks(view->dst, (uint32_t)r->n));
+	f->per_rank = rsh_plan_files_of_rank(view->plan);
+	f->across = flow_together((uint32_t)r->n / f->per_rank, COLUMNS_MAX,
+				  stage_ranks(view->dst, (uint32_t)r->n /
+							 f->per_rank)) *
+		    f->per_rank;
 	f->n_rows = (f->n_sources + f->down - 1) / f->down;
 	f->n_columns = ((uint32_t)r->n + f->across - 1) / f->across;
 	f->width = (PAGE_INNER - STAGE_SIZE - LABEL_WIDTH - SUM_WIDTH) /
@@ -154,7 +158,8 @@ static void draw_cell(const struct flow *f, uint32_t row, uint32_t column)
 	rsh_svg_rect(svg, &at, "bar",
 		     rsh_plan_page_color(f->p, f->p->by_source ?
 						       row * f->down :
-						       column * f->across,
+						       column * f->across /
+							       f->per_rank,
 					 color));
 	rsh_text_bytes(bytes, text, sizeof(text));
 	rsh_svg_text(svg, at.x + f->width / 2, at.y + 13, "number", "%s", text);
@@ -223,12 +228,13 @@ static void draw_column_label(const struct flow *f, uint32_t column)
 	cleanup_free uint32_t *files = rsh_alloc_array(end - first,
 						       sizeof(*files));
 	char numbers[64] = "";
+	size_t n = 0;
 
-	for (size_t i = first; files && i < end; i++)
-		files[i - first] = r->files[i].rank;
+	for (size_t i = first; files && i < end; i += f->per_rank)
+		files[n++] = r->files[i].rank;
 	if (files)
-		rsh_plan_numbers(files, end - first, f->width, FONT + 1,
-				 numbers, sizeof(numbers));
+		rsh_plan_numbers(files, n, f->width, FONT + 1, numbers,
+				 sizeof(numbers));
 	rsh_svg_text(&f->p->svg, x, f->at.y - 6, "label", "%s", numbers);
 }
 
@@ -249,7 +255,7 @@ static void draw_column_sum(const struct flow *f, uint32_t column)
 	all.h = f->at.h;
 	if (lost)
 		rsh_svg_rect(&f->p->svg, &all, "lost", NULL);
-	if (lost && f->across == 1)
+	if (lost && f->across == f->per_rank)
 		rsh_svg_text(&f->p->svg, x, y, "number", "lost");
 	else
 		rsh_svg_text(&f->p->svg, x, y, "number", "%s",
@@ -280,7 +286,7 @@ static void draw_stage(const struct flow *f, bool down, int at, int length,
 static void draw_stages(const struct flow *f, const struct rsh_strategy *s,
 			bool down)
 {
-	const uint32_t group = down ? f->down : f->across;
+	const uint32_t group = down ? f->down : f->across / f->per_rank;
 	const uint32_t n = down ? f->n_rows : f->n_columns;
 	const int step = down ? ROW_HEIGHT : f->width;
 	uint32_t groups, stages;

@@ -135,7 +135,7 @@ static bool is_counter(const char *name)
 		"global_step", "learning_rate", "weight_decay", "beta1_power",
 		"beta2_power", "scale_sense", "current_iterator_step",
 		"last_overflow_iterator_step", "epoch_num", "step_num",
-		"loss_scale",
+		"loss_scale", "global_batch_size",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

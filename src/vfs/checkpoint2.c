@@ -216,45 +216,88 @@ static int make_metadata(struct rsh_checkpoint2 *c,
 
 /* ---- the step ---- */
 
-/* Reads the job's own counter out of rank 0's file; 0 if it has none. */
-static uint64_t read_counter(const struct rsh_reshard *v, uint32_t file)
+union counter {
+	int32_t i32;
+	int64_t i64;
+	float f32;
+	double f64;
+};
+
+static double counter_value(enum rsh_dtype dtype, const union counter *v)
 {
+	switch (dtype) {
+	case RSH_DTYPE_INT32:
+		return v->i32;
+	case RSH_DTYPE_INT64:
+		return (double)v->i64;
+	case RSH_DTYPE_FLOAT32:
+		return v->f32;
+	case RSH_DTYPE_FLOAT64:
+		return v->f64;
+	default:
+		return 0;
+	}
+}
+
+/* Gives a number that rank 0 has saved among its tensors; 0: it has none, or one
+ * that is none of a step's. */
+static double read_counter(const struct rsh_checkpoint2 *c,
+			   const struct rsh_reshard *v, const char *name)
+{
+	const uint32_t file = c->per_rank - 1;
 	const struct rsh_body body = rsh_body_of_plan(v->reader, file);
 
 	for (uint32_t i = 0; i < rsh_plan_n_records(v->plan, file); i++) {
 		struct rsh_virtual_record r = { 0 };
-		int32_t step;
+		union counter n;
+		double value;
 
 		rsh_plan_record(v->plan, file, i, &r);
-		if (r.shape.name && strcmp(r.shape.name, "global_step") == 0 &&
-		    r.shape.dtype == RSH_DTYPE_INT32 &&
-		    r.shape.content_bytes == sizeof(step) &&
-		    rsh_body_read(&body, &step, sizeof(step), r.offset) ==
-			    (ssize_t)sizeof(step) && step > 0)
-			return (uint64_t)step;
+		if (!r.shape.name || strcmp(r.shape.name, name) != 0)
+			continue;
+		if (r.shape.content_bytes != rsh_dtype_size(r.shape.dtype) ||
+		    r.shape.content_bytes > sizeof(n) ||
+		    rsh_body_read(&body, &n, r.shape.content_bytes, r.offset) !=
+			    (ssize_t)r.shape.content_bytes)
+			return 0;
+		value = counter_value(r.shape.dtype, &n);
+		return value > 0 && value < UINT32_MAX ? value : 0;
 	}
 	return 0;
 }
 
 /* Of a name such as "gpt-3_20.ckpt" the 20 is counted from the third epoch on,
  * whose length nobody knows but the job. */
+static uint64_t find_step(const struct rsh_checkpoint2 *c,
+			  const struct rsh_reshard *v,
+			  const struct rsh_candidate_step *named)
+{
+	const uint64_t step = named->stepped ? named->step : 0;
+	uint64_t counted;
+
+	if (named->stepped && named->epoch <= 1)
+		return step;
+	counted = (uint64_t)read_counter(c, v, "global_step");
+	return counted > step ? counted : step;
+}
+
 static int tell_step(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
 {
 	struct rsh_candidate_step named;
-	uint64_t step;
+	struct rsh_ckpt2_common common = { 0 };
 	int n;
 
 	rsh_source_candidate_step(v->source, rsh_source_chosen(v->source),
 				  &named);
-	step = named.stepped ? named.step : 0;
-	if (!named.stepped || named.epoch > 1) {
-		const uint64_t counted = read_counter(v, c->per_rank - 1);
-
-		step = counted > step ? counted : step;
-	}
-	snprintf(c->step, sizeof(c->step), "%" PRIu64, step);
-	rsh_ckpt2_step_name(step, c->step_name);
-	n = rsh_ckpt2_common(named.stepped ? named.epoch : 0, step, &c->common);
+	common.step = find_step(c, v, &named);
+	common.epoch = named.stepped ? named.epoch : 0;
+	common.loss_scale = read_counter(c, v, "loss_scale");
+	common.batch_size = (uint64_t)read_counter(c, v, "global_batch_size");
+	if (rsh_source_common(v->source, &common))
+		return -ENOMEM;
+	snprintf(c->step, sizeof(c->step), "%" PRIu64, common.step);
+	rsh_ckpt2_step_name(common.step, c->step_name);
+	n = rsh_ckpt2_common_format(&common, &c->common);
 	if (n < 0) {
 		c->common = NULL;
 		return -ENOMEM;

@@ -528,18 +528,3 @@ int rsh_ckpt2_file_name(bool opt, uint32_t rank, uint32_t n_ranks, char *name)
 			"%s-%07" PRIu32 "-%07" PRIu32 ".safetensors",
 			opt ? "opt" : "model", rank, n_ranks);
 }
-
-int rsh_ckpt2_common(uint64_t epoch, uint64_t step, char **out)
-{
-	char known[24] = "null";
-	int n;
-
-	if (epoch > 0)
-		snprintf(known, sizeof(known), "%" PRIu64, epoch);
-	n = asprintf(out, "{\n    \"epoch_num\": %s,\n"
-		     "    \"step_num\": %" PRIu64 ",\n"
-		     "    \"global_step\": %" PRIu64 ",\n"
-		     "    \"loss_scale\": null,\n"
-		     "    \"global_batch_size\": null\n}", known, step, step);
-	return n < 0 ? -ENOMEM : n;
-}

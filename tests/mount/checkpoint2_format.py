@@ -9,17 +9,20 @@ each slice is compared with the whole tensors that the source was cut from.
 """
 
 import argparse
+import hashlib
 import json
 import math
 import os
 import random
 import shutil
+import struct
 import sys
 import tempfile
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+import genuine  # noqa: E402
 from checkpoint2_reader import TRACKER, Step  # noqa: E402
 from checkpoint2_shown import FORMAT, Case, kind_of  # noqa: E402
 from demands import check, content, write  # noqa: E402
@@ -64,6 +67,53 @@ def run_case(tap, seed):
             case.check(mount.path)
             if seed % 4 == 0:
                 check_again(case, mount.path)
+
+
+# ---- from one Checkpoint 2.0 to another ----
+
+def exported(directory, source, dst):
+    out = os.path.join(directory, os.path.basename(dst.removesuffix("/metadata.json")))
+    got = run("export", "--dst-strategy", dst, *FORMAT, source, out)
+    check(got.status == GOOD, f"{got}")
+    os.unlink(os.path.join(out, "reshardfs-manifest.jsonl"))
+    return Step(out)
+
+
+def run_genuine(tap, tree):
+    """A genuine tree whole, and for each job that it was loaded as."""
+    expected = genuine.checkpoint2_expected(tree)
+    with tempfile.TemporaryDirectory() as directory:
+        with tap.test(f"{tree} whole"):
+            step = exported(directory, genuine.checkpoint2(tree), "none")
+            check(step.number == expected["iteration"], f"step {step.number}")
+            whole = {name: step.values[step.storage[repr((name, (0,)))][0]["file_name"]][name]
+                     for name in step.tensors}
+            found = {name: [tensor.dtype, list(tensor.shape),
+                            hashlib.sha256(whole[name][2]).hexdigest()]
+                     for name, tensor in step.tensors.items()}
+            check(found == expected["whole"], "other tensors")
+            own = json.loads(content(os.path.join(genuine.checkpoint2_step(tree),
+                                                  "common.json")))
+            for key in ("epoch_num", "loss_scale", "global_batch_size"):
+                check(step.common[key] == own[key], f"{key}: {step.common[key]}")
+        whole = {name: value[2] for name, value in whole.items()}
+        for job, wanted in expected.get("ranks", {}).items():
+            with tap.test(f"{tree} for {job}"):
+                step = exported(directory, genuine.checkpoint2(tree),
+                                genuine.checkpoint2_strategy(job))
+                step.check_slices(whole, kind_of)
+                for rank, hashes in wanted["hashes"].items():
+                    check_hashes(step, int(rank), hashes, whole)
+
+
+def check_hashes(step, rank, hashes, whole):
+    mine = {name: t for name, t in step.tensors.items() if rank in t.ranks}
+    check(set(mine) == set(hashes), f"rank {rank}: {sorted(set(mine) ^ set(hashes))}")
+    for name, tensor in mine.items():
+        piece = tensor.piece(whole[name], tensor.slice_of(tensor.ranks.index(rank)))
+        check(hashes[name] == [tensor.dtype, tensor.local_shape(),
+                               hashlib.sha256(piece).hexdigest()[:32]],
+              f"{name} of rank {rank}")
 
 
 # ---- one job, looked at in every way ----
@@ -132,6 +182,22 @@ def run_small(tap, job):
         said = run_json("plan", *job.sides(), job.source, "1-2")
         check([(f["rank"], f["kind"]) for f in said["files"]] ==
               [(r, k) for r in (1, 2) for k in ("model", "opt")], f"{said['files']}")
+        with job.mounted() as mount:
+            plans = os.path.join(mount.path, ".reshardfs", "plan")
+            check(len(os.listdir(plans)) == 4, f"{os.listdir(plans)}")
+            said = json.loads(content(os.path.join(plans, "rank_3.json")))
+            check([(f["rank"], f["kind"]) for f in said["files"]] ==
+                  [(3, "model"), (3, "opt")], f"{said}")
+    with tap.test("a picture is that of the ranks"):
+        pictures = []
+        for words in (job.sides(), [*job.sides(), "--format", "safetensors",
+                                    "--drop", "^accu_grads"]):
+            picture = os.path.join(job.directory, "plan.svg")
+            got = run("plan", *words, "--svg", picture, job.source)
+            check(got.status == GOOD, f"{got}")
+            pictures.append(content(picture))
+            os.unlink(picture)
+        check(pictures[0] == pictures[1], "two pictures")
     run_steps(tap, job)
     with tap.test("no optimizer, no opt files"):
         with job.mounted("--drop", "^adam_m|^global_step") as mount:
@@ -146,7 +212,17 @@ def run_small(tap, job):
 
 
 def run_steps(tap, job):
-    """Which number a step gets."""
+    """Which number a step gets, and what else is known of it."""
+    with tap.test("numbers that the job has saved"):
+        root = os.path.join(job.directory, "saved")
+        job.tree.scalars = {**job.tree.scalars,
+                            "loss_scale": Record((), "Float32", struct.pack("<f", 1024)),
+                            "global_batch_size": Record((), "Int64", struct.pack("<q", 64))}
+        job.tree.save(root, step="3_10")
+        with Mounted(root, src_strategy=job.src, extra=FORMAT) as mount:
+            step = Step(mount.path)
+            check(list(step.common.values()) == [3, 345, 345, 1024.0, 64], f"{step.common}")
+            check(set(step.tensors) == {"w", "adam_m.w"}, f"{set(step.tensors)}")
     for name, number in (("1_10", 10), ("3_10", 345), ("3_999", 999)):
         with tap.test(f"step {name} is {number}"):
             root = os.path.join(job.directory, name)
@@ -183,6 +259,8 @@ def main():
         job = Small(directory)
         run_small(tap, job)
         run_refused(tap, job)
+    for tree in genuine.checkpoint2_names():
+        run_genuine(tap, tree)
     for seed in range(options.seed, options.seed + options.cases):
         run_case(tap, seed)
     return tap.finish()

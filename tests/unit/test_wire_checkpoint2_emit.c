@@ -296,7 +296,7 @@ static void hostile_names(void **state)
 
 static void names_of_files(void **state)
 {
-	char name[RSH_CKPT2_NAME_MAX], *common;
+	char name[RSH_CKPT2_NAME_MAX];
 
 	(void)state;
 	rsh_ckpt2_step_name(8, name);
@@ -305,12 +305,62 @@ static void names_of_files(void **state)
 	assert_string_equal(name, "iteration_100000007");
 	rsh_ckpt2_file_name(true, 3, 12345678, name);
 	assert_string_equal(name, "opt-0000003-12345678.safetensors");
-	assert_int_equal(rsh_ckpt2_common(0, 20, &common), 123);
-	assert_string_equal(common,
-		"{\n    \"epoch_num\": null,\n    \"step_num\": 20,\n"
-		"    \"global_step\": 20,\n    \"loss_scale\": null,\n"
-		"    \"global_batch_size\": null\n}");
-	free(common);
+}
+
+/* ---- common.json ---- */
+
+static const struct {
+	struct rsh_ckpt2_common c;
+	const char *epoch, *loss, *batch;
+} commons[] = {
+	{ { .step = 20 }, "null", "null", "null" },
+	{ { 20, 3, 512, 65536 }, "3", "65536.0", "512" },
+	{ { 20, 1, 1, 0.1 }, "1", "0.10000000000000001", "1" },
+	{ { .step = 20, .loss_scale = 1e22 }, "null", "1e+22", "null" },
+};
+
+static void what_is_common(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(commons) / sizeof(commons[0]); i++) {
+		struct rsh_ckpt2_common again = { .step = 20 };
+		struct rsh_error err = RSH_ERROR_INIT;
+		char expected[300], *text;
+		int n = rsh_ckpt2_common_format(&commons[i].c, &text);
+
+		snprintf(expected, sizeof(expected),
+			 "{\n    \"epoch_num\": %s,\n    \"step_num\": 20,\n"
+			 "    \"global_step\": 20,\n    \"loss_scale\": %s,\n"
+			 "    \"global_batch_size\": %s\n}", commons[i].epoch,
+			 commons[i].loss, commons[i].batch);
+		assert_string_equal(text, expected);
+		assert_int_equal(n, strlen(expected));
+		assert_int_equal(rsh_ckpt2_common_parse(text, (size_t)n, "f",
+							&again, &err), 0);
+		assert_memory_equal(&again, &commons[i].c, sizeof(again));
+		free(text);
+	}
+}
+
+static void what_is_not_common(void **state)
+{
+	static const char *const texts[] = {
+		"", "[1]", "{\"epoch_num\": 3", "\xff",
+	};
+	static const char odd[] =
+		"{\"epoch_num\": -1, \"global_batch_size\": \"8\", "
+		"\"loss_scale\": [], \"more\": null}";
+	struct rsh_ckpt2_common c = { 1, 2, 3, 4 };
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		assert_int_equal(rsh_ckpt2_common_parse(
+			texts[i], strlen(texts[i]), "f", &c, &err), -EBADMSG);
+	assert_int_equal(rsh_ckpt2_common_parse(odd, strlen(odd), "f", &c,
+						&err), 0);
+	assert_memory_equal(&c, &((struct rsh_ckpt2_common){ 1, 2, 3, 4 }),
+			    sizeof(c));
 }
 
 int main(void)
@@ -323,6 +373,8 @@ int main(void)
 		cmocka_unit_test(read_again),
 		cmocka_unit_test(hostile_names),
 		cmocka_unit_test(names_of_files),
+		cmocka_unit_test(what_is_common),
+		cmocka_unit_test(what_is_not_common),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

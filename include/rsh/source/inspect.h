@@ -5,6 +5,7 @@
 #define RSH_SOURCE_INSPECT_H
 
 #include "rsh/source/source.h"
+#include "rsh/wire/checkpoint2_emit.h"
 #include "rsh/wire/safetensors.h"
 
 /* ---- one file ---- */
@@ -37,6 +38,10 @@ struct rsh_candidate_step {
 };
 void rsh_source_candidate_step(const struct rsh_source *s, uint32_t i,
 			       struct rsh_candidate_step *out);
+/* Adds what the chosen candidate says of itself beside its files, if it is a
+ * step of Checkpoint 2.0 and that can be read; the step is left alone.  0 or
+ * -ENOMEM. */
+int rsh_source_common(const struct rsh_source *s, struct rsh_ckpt2_common *out);
 /* Says how many candidates there are: those to be tried, which are
  * rsh_source_n_candidates(), and behind them those that are listed only. */
 uint32_t rsh_source_n_listed(const struct rsh_source *s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/checkpoint2_emit.h - writes metadata.json and common.json of a
- * Checkpoint 2.0 step (wire/checkpoint2.h) for files that somebody else shows.
+/* wire/checkpoint2_emit.h - writes metadata.json and common.json, which it also
+ * reads, of a Checkpoint 2.0 step (wire/checkpoint2.h) for files that somebody else shows.
  *
  * metadata.json grows with tensors times ranks, to hundreds of megabytes, so
  * it is never in memory: where each tensor stands in it is worked out once, and
@@ -64,9 +64,19 @@ void rsh_ckpt2_text_read(const struct rsh_ckpt2_text *t, void *buf, size_t len,
 int rsh_ckpt2_step_name(uint64_t step, char *name);
 int rsh_ckpt2_file_name(bool opt, uint32_t rank, uint32_t n_ranks, char *name);
 
-/* Writes common.json, with the keys that every release knows; *out is the
- * caller's.  `epoch` is 0 if it is not known.  Returns the length, or
- * -ENOMEM. */
-int rsh_ckpt2_common(uint64_t epoch, uint64_t step, char **out);
+/* What common.json says.  Numbers that are not known are 0. */
+struct rsh_ckpt2_common {
+	uint64_t step;
+	uint64_t epoch;
+	uint64_t batch_size; /* global_batch_size */
+	double loss_scale;
+};
+/* Writes it, with the keys that every release knows; *out is the caller's.
+ * Returns the length, or -ENOMEM. */
+int rsh_ckpt2_common_format(const struct rsh_ckpt2_common *c, char **out);
+/* Reads all but the step, and leaves alone what the text does not know.
+ * Returns 0, -ENOMEM, or -EBADMSG with a sentence if it is no such text. */
+int rsh_ckpt2_common_parse(const void *data, size_t len, const char *path,
+			   struct rsh_ckpt2_common *c, struct rsh_error *err);
 
 #endif
