@@ -115,8 +115,8 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A source that says itself how it is cut needs no strategy; what it is wanted as
- * is one whole model unless something else is said. */
+/* A source that says itself how it is cut needs no strategy, and is wanted as
+ * one whole model unless something else is said. */
 static void check_settle_source(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;

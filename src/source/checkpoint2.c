@@ -29,7 +29,7 @@
 
 /* ---- is it one? ---- */
 
-static bool is_rank_dir(const char *name)
+static bool checkpoint2_is_rank_dir(const char *name)
 {
 	const size_t n = strlen("rank_");
 
@@ -38,7 +38,7 @@ static bool is_rank_dir(const char *name)
 }
 
 /* A tracker alone does not tell: Megatron-LM calls its own the same. */
-static bool is_checkpoint2(DIR *dir)
+static bool checkpoint2_is_in(DIR *dir)
 {
 	struct rsh_ckpt2_name parts;
 	const struct dirent *e;
@@ -46,7 +46,7 @@ static bool is_checkpoint2(DIR *dir)
 	uint64_t step;
 
 	while (dir && (e = readdir(dir))) {
-		if (is_rank_dir(e->d_name))
+		if (checkpoint2_is_rank_dir(e->d_name))
 			return false;
 		found |= rsh_ckpt2_step_parse(e->d_name, &step) ||
 			 rsh_ckpt2_name_parse(e->d_name, &parts);
@@ -58,14 +58,14 @@ bool rsh_source_describes_itself(const char *path)
 {
 	cleanup_dir DIR *dir = opendir(path);
 
-	return is_checkpoint2(dir);
+	return checkpoint2_is_in(dir);
 }
 
 bool rsh_checkpoint2_present(const struct rsh_source *s)
 {
 	cleanup_dir DIR *dir = rsh_walk_open(s, "");
 
-	return is_checkpoint2(dir);
+	return checkpoint2_is_in(dir);
 }
 
 /* ---- its files ---- */
@@ -78,8 +78,8 @@ struct step_dir {
 	struct rsh_step step;
 };
 
-static int step_add_file(const struct step_dir *d, const char *file,
-			 uint32_t rank, const struct timespec *mtime)
+static int checkpoint2_add_file(const struct step_dir *d, const char *file,
+				uint32_t rank, const struct timespec *mtime)
 {
 	struct rsh_listing *l = &d->source->listing;
 	struct rsh_checkpoint c = { .rank = rank, .mtime = *mtime };
@@ -94,7 +94,8 @@ static int step_add_file(const struct step_dir *d, const char *file,
 }
 
 /* A file that is being written has another suffix. */
-static int list_step(const struct step_dir *d, struct rsh_error *err)
+static int checkpoint2_list_step(const struct step_dir *d,
+				 struct rsh_error *err)
 {
 	struct rsh_walk w = { .source = d->source };
 	cleanup_dir DIR *dir = rsh_walk_open(d->source, d->name);
@@ -115,7 +116,7 @@ static int list_step(const struct step_dir *d, struct rsh_error *err)
 		if (fstatat(dirfd(dir), e->d_name, &st, 0) != 0)
 			st = (struct stat){ .st_mode = S_IFREG };
 		if (S_ISREG(st.st_mode) &&
-		    step_add_file(d, e->d_name, parts.rank, &st.st_mtim))
+		    checkpoint2_add_file(d, e->d_name, parts.rank, &st.st_mtim))
 			return rsh_error_nomem(err);
 	}
 	if (d->source->listing.n == n)
@@ -125,7 +126,7 @@ static int list_step(const struct step_dir *d, struct rsh_error *err)
 }
 
 /* SOURCE is a step itself, perhaps under another name, "." or a link. */
-static int list_lone_step(struct rsh_source *s, struct rsh_error *err)
+static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
 {
 	cleanup_free char *real = realpath(s->path, NULL);
 	const char *path = real ? real : s->path;
@@ -135,10 +136,10 @@ static int list_lone_step(struct rsh_source *s, struct rsh_error *err)
 	d.label = slash && slash[1] ? slash + 1 : path;
 	if (rsh_ckpt2_step_parse(d.label, &d.step.numbers[0]))
 		d.step.n = 1;
-	return list_step(&d, err);
+	return checkpoint2_list_step(&d, err);
 }
 
-static int list_steps(struct rsh_source *s, struct rsh_error *err)
+static int checkpoint2_list_all(struct rsh_source *s, struct rsh_error *err)
 {
 	cleanup_dir DIR *dir = rsh_walk_open(s, "");
 	const struct dirent *e;
@@ -151,10 +152,10 @@ static int list_steps(struct rsh_source *s, struct rsh_error *err)
 		};
 
 		if (rsh_ckpt2_step_parse(e->d_name, &d.step.numbers[0]))
-			rc = list_step(&d, err);
+			rc = checkpoint2_list_step(&d, err);
 	}
 	if (rc == 0 && s->listing.n == 0)
-		rc = list_lone_step(s, err);
+		rc = checkpoint2_list_lone(s, err);
 	if (rc == 0 && s->listing.n == 0)
 		rc = rsh_error_set(err, ENOENT, "%s: no step in it has a file "
 				   "that was completed", s->path);
@@ -246,7 +247,7 @@ int rsh_checkpoint2_list(struct rsh_source *s,
 				     "--compat=mindspore are, reads no "
 				     "Checkpoint 2.0", s->path);
 	s->checkpoint2 = true;
-	rc = list_steps(s, err);
+	rc = checkpoint2_list_all(s, err);
 	return rc ? rc : checkpoint2_candidates(s, opts,
 				s->listing.files[0].name ==
 				s->listing.files[0].base, err);

@@ -3,6 +3,7 @@
 #ifndef RSH_SOURCE_CHECKPOINT2_I_H
 #define RSH_SOURCE_CHECKPOINT2_I_H
 
+#include "index_cache_i.h"
 #include "rsh/wire/checkpoint2.h"
 #include "source_i.h"
 
@@ -21,6 +22,7 @@ int rsh_checkpoint2_list(struct rsh_source *s,
 struct rsh_described {
 	char *path; /* for messages */
 	struct rsh_ckpt2 *metadata;
+	struct rsh_index_key key; /* which file that was */
 	bool *present;     /* [file of the metadata]: it is there */
 	bool any_opt;      /* some file has the optimizer's state */
 	/* These count parameters that no file has, and names in files that are

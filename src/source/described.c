@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "checkpoint2_i.h"
 #include "rsh/source/inspect.h"
@@ -44,11 +45,33 @@ char *rsh_described_path(const char *path)
 
 /* ---- the file ---- */
 
+/* A drill may not be kept, nor hidden. */
+static int described_parse(const struct rsh_source *s, int fd,
+			   struct rsh_described *d, struct rsh_error *err)
+{
+	const char *path = d->path;
+	struct stat st;
+	int rc;
+
+	if (fstat(fd, &st) != 0)
+		return rsh_error_set(err, errno, "%s: %s", path,
+				     strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
+				     path);
+	rc = rsh_index_key_take(fd, &d->key);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	return rsh_metadata_parse(rsh_store_is_true(s->store) ?
+				  s->index_dirfd : -1, fd, path, &d->metadata,
+				  err);
+}
+
 /* Says that a step of several ranks has no metadata.json; of one card there is
  * none. */
-static int metadata_absent(const struct rsh_source *s,
-			   const struct rsh_candidate *c, const char *path,
-			   struct rsh_error *err)
+static int described_absent(const struct rsh_source *s,
+			    const struct rsh_candidate *c, const char *path,
+			    struct rsh_error *err)
 {
 	struct rsh_ckpt2_name parts;
 
@@ -63,9 +86,9 @@ static int metadata_absent(const struct rsh_source *s,
 	return 0;
 }
 
-static int metadata_load(const struct rsh_source *s,
-			 const struct rsh_candidate *c,
-			 struct rsh_described *d, struct rsh_error *err)
+static int described_load(const struct rsh_source *s,
+			  const struct rsh_candidate *c,
+			  struct rsh_described *d, struct rsh_error *err)
 {
 	const struct rsh_checkpoint *one = &s->listing.files[c->first];
 	cleanup_free char *name = NULL;
@@ -80,24 +103,22 @@ static int metadata_load(const struct rsh_source *s,
 	}
 	fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
 	if (fd == -ENOENT)
-		return metadata_absent(s, c, d->path, err);
-	if (fd < 0)
-		return rsh_store_open_error(s->store, name, fd, err);
-	return rsh_metadata_parse(rsh_store_is_true(s->store) ?
-					  s->index_dirfd : -1,
-				  fd, d->path, &d->metadata, err);
+		return described_absent(s, c, d->path, err);
+	return fd < 0 ? rsh_store_open_error(s->store, name, fd, err) :
+			described_parse(s, fd, d, err);
 }
 
 /* ---- whose its files are ---- */
 
-static int file_by_name(const void *name, const void *file)
+static int described_by_name(const void *name, const void *file)
 {
 	return strcmp(name, ((const struct rsh_ckpt2_file *)file)->name);
 }
 
 /* Of a file that holds nothing which is described, as an optimizer's that has
  * its counters alone, the name tells the rank where names do so. */
-static uint32_t rank_by_name(const struct rsh_ckpt2 *m, const char *name)
+static uint32_t described_rank_by_name(const struct rsh_ckpt2 *m,
+				       const char *name)
 {
 	struct rsh_ckpt2_name parts;
 
@@ -116,11 +137,12 @@ static void described_take_ranks(struct rsh_source *s,
 		struct rsh_checkpoint *file = &s->listing.files[i];
 		const struct rsh_ckpt2_file *named =
 			bsearch(file->base, m->files, m->n_files,
-				sizeof(*m->files), file_by_name);
+				sizeof(*m->files), described_by_name);
 
 		d->any_opt |= rsh_ckpt2_name_parse(file->base, &parts) &&
 			      parts.opt;
-		file->rank = named ? named->rank : rank_by_name(m, file->base);
+		file->rank = named ? named->rank :
+			     described_rank_by_name(m, file->base);
 		if (named)
 			d->present[named - m->files] = true;
 		if (file->rank == RSH_RANK_UNKNOWN)
@@ -135,7 +157,7 @@ int rsh_described_take(struct rsh_source *s, uint32_t candidate,
 {
 	const struct rsh_candidate *c = &s->candidates[candidate];
 	struct rsh_described *d = calloc(1, sizeof(*d));
-	int rc = d ? metadata_load(s, c, d, err) : rsh_error_nomem(err);
+	int rc = d ? described_load(s, c, d, err) : rsh_error_nomem(err);
 
 	if (rc == 0 && d->metadata) {
 		d->present = calloc((size_t)d->metadata->n_files + 1,

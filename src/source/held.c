@@ -73,7 +73,7 @@ static int comparing_start(struct comparing *x, struct rsh_names *names)
 }
 
 /* Says into how many slices a layout cuts dimension d. */
-static int64_t slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
+static int64_t held_slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
 {
 	const struct rsh_strategy_item *it = p->layout;
 	int64_t n = 1;
@@ -84,21 +84,22 @@ static int64_t slices_along(const struct rsh_ckpt2_param *p, uint32_t d)
 }
 
 /* Has the record the parameter's shape, cut by its layout or not? */
-static bool shape_is(const struct rsh_ckpt2_param *p,
-		     const struct rsh_ckpt_index *ix,
-		     const struct rsh_record *r, bool cut)
+static bool held_shape_is(const struct rsh_ckpt2_param *p,
+			  const struct rsh_ckpt_index *ix,
+			  const struct rsh_record *r, bool cut)
 {
 	const int64_t *dims = rsh_record_dims(ix, r);
 
 	if (r->n_dims != p->n_dims)
 		return false;
 	for (uint32_t d = 0; d < p->n_dims; d++)
-		if (dims[d] != p->dims[d] / (cut ? slices_along(p, d) : 1))
+		if (dims[d] != p->dims[d] / (cut ? held_slices_along(p, d) : 1))
 			return false;
 	return true;
 }
 
-static const char *dims_text(const int64_t *dims, uint32_t n, char text[256])
+static const char *held_dims_text(const int64_t *dims, uint32_t n,
+				  char text[256])
 {
 	int at = snprintf(text, 256, "[");
 
@@ -109,24 +110,26 @@ static const char *dims_text(const int64_t *dims, uint32_t n, char text[256])
 	return text;
 }
 
-static int refuse_shape(const struct rsh_ckpt2_param *p, const char *path,
-			const struct rsh_ckpt_index *ix,
-			const struct rsh_record *r, struct rsh_error *err)
+static int held_refuse_shape(const struct rsh_ckpt2_param *p, const char *path,
+			     const struct rsh_ckpt_index *ix,
+			     const struct rsh_record *r, struct rsh_error *err)
 {
 	char here[256], whole[256], layout[160];
 
 	return rsh_error_set(err, EINVAL, "%s: parameter %s has shape %s; by "
 			     "metadata.json it is %s%s%s", path, p->name,
-			     dims_text(rsh_record_dims(ix, r), r->n_dims, here),
-			     dims_text(p->dims, p->n_dims, whole),
+			     held_dims_text(rsh_record_dims(ix, r), r->n_dims,
+					    here),
+			     held_dims_text(p->dims, p->n_dims, whole),
 			     p->layout ? ", cut by " : "",
 			     p->layout ? rsh_item_text(p->layout, layout,
 						       sizeof(layout)) : "");
 }
 
-static int compare_record(struct comparing *x, const char *path,
-			  const struct rsh_ckpt_index *ix,
-			  const struct rsh_record *r, struct rsh_error *err)
+static int held_compare_record(struct comparing *x, const char *path,
+			       const struct rsh_ckpt_index *ix,
+			       const struct rsh_record *r,
+			       struct rsh_error *err)
 {
 	const struct rsh_ckpt2_param *p;
 	struct param_found *found;
@@ -139,12 +142,12 @@ static int compare_record(struct comparing *x, const char *path,
 	}
 	p = &x->d->metadata->params[x->param_of[r->name]];
 	found = &x->found[x->param_of[r->name]];
-	if (shape_is(p, ix, r, true))
+	if (held_shape_is(p, ix, r, true))
 		found->slice = path;
-	else if (shape_is(p, ix, r, false))
+	else if (held_shape_is(p, ix, r, false))
 		found->whole = path;
 	else
-		return refuse_shape(p, path, ix, r, err);
+		return held_refuse_shape(p, path, ix, r, err);
 	if (!found->slice || !found->whole)
 		return 0;
 	return rsh_error_set(err, EINVAL, "%s: parameter %s is whole there, "
@@ -153,7 +156,7 @@ static int compare_record(struct comparing *x, const char *path,
 }
 
 /* Files with equal indexes are looked into once. */
-static int compare_files(struct comparing *x, struct rsh_error *err)
+static int held_compare_files(struct comparing *x, struct rsh_error *err)
 {
 	const struct rsh_source *s = x->source;
 	cleanup_free const struct rsh_ckpt_index **seen =
@@ -171,15 +174,15 @@ static int compare_files(struct comparing *x, struct rsh_error *err)
 			continue;
 		seen[n_seen++] = ix;
 		for (uint32_t r = 0; r < ix->n_records && rc == 0; r++)
-			rc = compare_record(x, rsh_store_path(s->store, i), ix,
-					    &ix->records[r], err);
+			rc = held_compare_record(x, rsh_store_path(s->store, i),
+						 ix, &ix->records[r], err);
 	}
 	return rc;
 }
 
 /* ---- what no file holds ---- */
 
-static bool rank_holds(const struct rsh_ckpt2_param *p, uint32_t rank)
+static bool held_rank_has(const struct rsh_ckpt2_param *p, uint32_t rank)
 {
 	for (uint32_t i = 0; i < p->ranks->n; i++)
 		if (p->ranks->ranks[i] == rank)
@@ -188,40 +191,42 @@ static bool rank_holds(const struct rsh_ckpt2_param *p, uint32_t rank)
 }
 
 /* Gives a file that is missing and may have held the parameter; NULL: none. */
-static const char *missing_file_of(const struct comparing *x,
-				   const struct rsh_ckpt2_param *p)
+static const char *held_missing_file(const struct comparing *x,
+				     const struct rsh_ckpt2_param *p)
 {
 	const struct rsh_ckpt2 *m = x->d->metadata;
 	struct rsh_ckpt2_name parts;
 
 	for (uint32_t i = 0; i < m->n_files; i++) {
-		if (x->d->present[i] || !rank_holds(p, m->files[i].rank))
+		if (x->d->present[i])
 			continue;
 		/* Where no file of the optimizer is left, somebody has taken
 		 * its state away. */
-		if (x->d->any_opt ||
-		    !rsh_ckpt2_name_parse(m->files[i].name, &parts) ||
-		    !parts.opt)
+		if (!x->d->any_opt &&
+		    rsh_ckpt2_name_parse(m->files[i].name, &parts) &&
+		    parts.opt)
+			continue;
+		if (held_rank_has(p, m->files[i].rank))
 			return m->files[i].name;
 	}
 	return NULL;
 }
 
-static const char *bad_file_of(const struct comparing *x,
-			       const struct rsh_ckpt2_param *p)
+static const char *held_bad_file(const struct comparing *x,
+				 const struct rsh_ckpt2_param *p)
 {
 	const struct rsh_source *s = x->source;
 
 	for (uint32_t i = 0; i < s->n_files; i++)
-		if (!s->files[i].index && rank_holds(p, s->files[i].rank))
+		if (!s->files[i].index && held_rank_has(p, s->files[i].rank))
 			return rsh_store_path(s->store, i);
 	return NULL;
 }
 
 /* What a file has lost is lost; what was never saved is not. */
-static int judge_nowhere(const struct comparing *x,
-			 const struct rsh_ckpt2_param *p, bool allow_missing,
-			 struct rsh_error *err)
+static int held_judge_nowhere(const struct comparing *x,
+			      const struct rsh_ckpt2_param *p,
+			      bool allow_missing, struct rsh_error *err)
 {
 	static const char never_saved[] = "accu_grads.";
 	const char *file;
@@ -229,9 +234,9 @@ static int judge_nowhere(const struct comparing *x,
 	if (p->n_stored == 0 ||
 	    strncmp(p->name, never_saved, strlen(never_saved)) == 0)
 		return 0;
-	file = missing_file_of(x, p);
+	file = held_missing_file(x, p);
 	if (!file)
-		file = bad_file_of(x, p);
+		file = held_bad_file(x, p);
 	if (!file)
 		return 0;
 	rsh_error_set(err, ENOENT, "%s: parameter %s is in no file that is "
@@ -263,7 +268,7 @@ static int comparing_finish(struct comparing *x, bool allow_missing,
 			x->n_params++;
 			continue;
 		}
-		if (judge_nowhere(x, p, allow_missing, err))
+		if (held_judge_nowhere(x, p, allow_missing, err))
 			return err->code ? -err->code : -ENOENT;
 		if (x->d->n_nowhere++ == 0)
 			x->d->nowhere = m->params[i].name;
@@ -283,7 +288,7 @@ int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
 	if (!s->described)
 		return 0;
 	rc = comparing_start(&x, names) ? rsh_error_nomem(err) :
-					  compare_files(&x, err);
+					  held_compare_files(&x, err);
 	if (rc == 0)
 		rc = comparing_finish(&x, allow_missing, err);
 	if (rc == 0 && x.n_params == 0)

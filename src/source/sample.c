@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "checkpoint2_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 
@@ -182,6 +183,9 @@ bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)
 		return false;
 	XXH3_INITSTATE(&state);
 	XXH3_64bits_reset(&state);
+	if (s->described)
+		XXH3_64bits_update(&state, &s->described->key,
+				   sizeof(s->described->key));
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		const struct rsh_source_file *f = &s->files[i];
 		struct rsh_index_key key;

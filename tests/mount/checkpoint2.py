@@ -226,6 +226,17 @@ def the_default_is_one_whole_model():
 
 
 @test
+def ranks_of_one_file_are_shown_as_they_are():
+    root = os.path.join(DATA, "interrupted", "iteration_00000004")
+    with Mounted(root, described=True, dst_strategy=os.path.join(root, "metadata.json"),
+                 extra=("--format", "safetensors")) as m:
+        for rank in range(4):
+            check(content(only_file(m, rank)) ==
+                  content(os.path.join(root, f"model-{rank:07}-0000004.safetensors")),
+                  f"rank {rank}")
+
+
+@test
 def manifests_are_of_one_step():
     with Copy("pp2mp4_v200") as c:
         manifest, out = os.path.join(c.root, "..", "manifest"), os.path.join(c.root, "..", "out")

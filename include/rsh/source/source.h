@@ -10,10 +10,10 @@
  * numbers that they have here: all that is done with their bytes is done there.
  * One thread opens, chooses and indexes; then any thread may read and ask.
  *
- * A tree of Checkpoint 2.0 has a directory for each step, in which every rank has
- * two files, of weights and of the optimizer's state; they count as one, whose
- * index goes over both.  Its metadata.json is the strategy, each step having its
- * own (source/checkpoint2.c).
+ * A tree of Checkpoint 2.0 has a directory for each step, in which every rank
+ * has two files, of weights and of the optimizer's state; they count as one,
+ * whose index goes over both.  Its metadata.json is the strategy, each step
+ * having its own.
  *
  * A whole model in parts is rank 0: SOURCE/model.safetensors.index.json and the
  * files that it names, or MindSpore's param_name_map.json with
@@ -151,12 +151,12 @@ int rsh_source_check_groups(const struct rsh_source *s, const char *given,
 			    const struct rsh_strategy *strategy,
 			    const struct rsh_names *names,
 			    struct rsh_error *err);
-/* Makes the strategy that the chosen candidate says of itself, as the files have
- * it, once they are indexed; it is the caller's, and NULL if the candidate says
- * nothing.  What is described and in no file is left out of it, but where a file
- * that may have had it is missing this fails, or with `allow_missing` warns.  0
- * or -errno with a sentence: files contradict the description, or nothing of it
- * is left. */
+/* Makes the strategy that the chosen candidate says of itself, as the files
+ * have it, once they are indexed; it is the caller's, and NULL if the candidate
+ * says nothing.  What is described and in no file is left out of it, but where
+ * a file that may have had it is missing this fails, or with `allow_missing`
+ * warns.  0 or -errno with a sentence: files contradict the description, or
+ * nothing of it is left. */
 int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
 			struct rsh_names *names, struct rsh_strategy **out,
 			struct rsh_error *err);
