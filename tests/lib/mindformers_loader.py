@@ -7,6 +7,7 @@ neighbours is a stand-in: the rank, the number of ranks, the log, and the layout
 which it would ask the compiler for.  Runs under RSH_ORACLE_PYTHON.
 """
 
+import gc
 import logging
 import os
 import sys
@@ -100,6 +101,14 @@ def load(path, rank, ranks, parameters, is_state):
     parameters  {name: Parameter}, all that the job has
     is_state    of a name: is it the optimizer's?
     """
+    try:
+        return _load(path, rank, ranks, parameters, is_state)
+    finally:
+        # Its tensors keep files mapped, and with them a mount.
+        gc.collect()
+
+
+def _load(path, rank, ranks, parameters, is_state):
     import mindspore
     checkpoint = _checkpoint()
     mine = {name: p for name, p in parameters.items() if rank in p.ranks}

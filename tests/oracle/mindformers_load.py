@@ -4,6 +4,10 @@
 
 It loads the genuine trees and random ones of the tests' writer, which shows that both
 that writer and the loader, in its process of stand-ins, are what they are taken for.
+Then it loads mounts of the same genuine trees with --format checkpoint2, among them
+one that it cannot load as it was saved.
+
+    mindformers_load.py [SEED]
 """
 
 import glob
@@ -90,6 +94,23 @@ def test_genuine(tap):
                     check_genuine(tree, genuine.checkpoint2(tree), destination)
 
 
+def test_shown(tap):
+    """Each tree for one job, and loaded as another."""
+    for number, tree in enumerate(genuine.checkpoint2_names()):
+        destinations = sorted(genuine.checkpoint2_expected(tree).get("ranks", {}))
+        for at, destination in enumerate(destinations):
+            others = [None, *(d for d in destinations if d != destination)]
+            shown = others[(at + number) % len(others)]
+            words = ["--format", "checkpoint2"]
+            words += ["--remove-redundancy"] if shown and number % 2 else []
+            with tap.test(f"{tree} shown for {' '.join([shown or 'none', *words[2:]])}, "
+                          f"loaded as {destination}"), \
+                    rsh_mount.Mounted(
+                        genuine.checkpoint2(tree), described=True, extra=words,
+                        dst_strategy=shown and genuine.checkpoint2_strategy(shown)) as mount:
+                check_genuine(tree, mount.path, destination)
+
+
 def test_random(tap, seed):
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
         numbers, network, _, saved = random_checkpoint2.make(
@@ -106,10 +127,12 @@ def test_random(tap, seed):
 def main():
     if not mindformers_loader.directory():
         rsh_mount.skip_all("RSH_MINDFORMERS does not name a directory of mindformers")
+    rsh_mount.require_mount()
     rsh_mount.require_oracle()
     os.environ["GLOG_v"] = "4"
     tap = rsh_mount.Tap()
     test_genuine(tap)
+    test_shown(tap)
     seed = int(sys.argv[1]) if sys.argv[1:] else int.from_bytes(os.urandom(4), "big")
     for number in range(RANDOM_TREES if len(sys.argv) < 2 else 1):
         test_random(tap, seed + number)
