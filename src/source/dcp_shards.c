@@ -112,6 +112,7 @@ struct piece {
 	uint32_t file;
 	enum rsh_dtype dtype;
 	uint32_t n_dims;
+	bool placed; /* its offsets are told */
 	uint64_t *from; /* `size` follows it; both are in the arena */
 	uint64_t *size;
 };
@@ -168,6 +169,7 @@ static int gather_offsets(void *ctx, const char *name, uint32_t n_dims,
 	if (!r)
 		return 0;
 	p = &o->g->pieces[o->first + (size_t)(r - ix->records)];
+	p->placed = true;
 	if (n_dims != p->n_dims)
 		o->wrong = rsh_names_text(s->tensors, r->name);
 	for (uint32_t d = 0; d < n_dims && d < p->n_dims; d++) {
@@ -176,6 +178,20 @@ static int gather_offsets(void *ctx, const char *name, uint32_t n_dims,
 		    end > INT64_MAX)
 			o->wrong = rsh_names_text(s->tensors, r->name);
 	}
+	return 0;
+}
+
+/* A tensor without offsets may be any part of one. */
+static int gather_check(const struct gathering *g, uint32_t file, size_t first,
+			struct rsh_error *err)
+{
+	for (size_t i = first; i < g->n; i++)
+		if (!g->pieces[i].placed)
+			return rsh_error_set(err, EBADMSG, "%s: " INFO " does "
+					     "not tell the offsets of tensor "
+					     "%s", g->shards->v[file].path,
+					     rsh_names_text(g->shards->tensors,
+							    g->pieces[i].tensor));
 	return 0;
 }
 
@@ -198,7 +214,7 @@ static int gather_file(struct gathering *g, uint32_t file,
 		return rsh_error_set(err, EBADMSG, "%s: the offsets of tensor "
 				     "%s do not fit its shape", s->path,
 				     o.wrong);
-	return rc;
+	return rc ? rc : gather_check(g, file, o.first, err);
 }
 
 static int piece_by_tensor(const void *a, const void *b, void *names)

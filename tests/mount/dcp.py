@@ -363,6 +363,10 @@ def run_shards(tap, directory):
         _, said = expect_failure(root)
         demand(error_line(said), "shard-00003", "offsets of tensor w")
     os.unlink(os.path.join(root, f"shard-00003-model-00001-of-00001{SUFFIX}"))
+    shard(root, 1, {"w": ("U8", (2, 6), rows[12:])}, {"v": (2, 0)})
+    with tap.test("a tensor without its place"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "shard-00002", "does not tell the offsets of tensor w")
     write(last, safetensors_bytes({"w": ("U8", (2, 6), rows[12:])}))
     with tap.test("a shard without its place"):
         _, said = expect_failure(root)
