@@ -10,6 +10,7 @@ which it would ask the compiler for.  Runs under RSH_ORACLE_PYTHON.
 import logging
 import os
 import sys
+import time
 import types
 
 RELEASE = "2.1.0"
@@ -94,14 +95,9 @@ def _cell(parameters):
     return cell
 
 
-def load(path, rank, ranks, parameters, is_state):
-    """What load_checkpoint gives that rank of a job: ({name: bytes}, global_step).
-
-    parameters  {name: Parameter}, all that the job has
-    is_state    of a name: is it the optimizer's?
-    """
+def _cells(rank, ranks, parameters, is_state):
+    """The network and the optimizer, None for none, that the process has as that rank."""
     import mindspore
-    checkpoint = _checkpoint()
     mine = {name: p for name, p in parameters.items() if rank in p.ranks}
     _job.rank, _job.ranks = rank, ranks
     _job.layouts = {rank: {name: [_layout(p), _types()[p.dtype.lower()], tuple(p.shape)]
@@ -113,12 +109,32 @@ def load(path, rank, ranks, parameters, is_state):
         optimizer = _cell(states)
         optimizer.insert_param_to_cell("global_step", mindspore.Parameter(
             mindspore.Tensor([0], mindspore.int32), name="global_step"))
+    return network, optimizer
+
+
+def load(path, rank, ranks, parameters, is_state):
+    """What load_checkpoint gives that rank of a job: ({name: bytes}, global_step).
+
+    parameters  {name: Parameter}, all that the job has
+    is_state    of a name: is it the optimizer's?
+    """
+    checkpoint = _checkpoint()
+    network, optimizer = _cells(rank, ranks, parameters, is_state)
     checkpoint.load_checkpoint(path, network, optimizer)
     cells = [cell for cell in (network, optimizer) if cell is not None]
     found = {p.name: p for cell in cells for p in cell.get_parameters()}
     step = found.pop("global_step", None)
     return ({name: bytes_of(p) for name, p in found.items()},
             None if step is None else int(step.asnumpy()[0]))
+
+
+def seconds(path, rank, ranks, parameters):
+    """How long load_checkpoint takes for that rank of a job without an optimizer."""
+    checkpoint = _checkpoint()
+    network, _ = _cells(rank, ranks, parameters, lambda _: False)
+    start = time.perf_counter()
+    checkpoint.load_checkpoint(path, network, None)
+    return time.perf_counter() - start
 
 
 def bytes_of(tensor):
