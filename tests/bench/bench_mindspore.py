@@ -9,6 +9,8 @@ Whatever MindSpore prints goes to standard error.
     {"verb": "same", "paths": [P, Q]}        -> {"same": true}
     {"verb": "transform", "source": ..., "target": ..., "src_strategy": ...,
      "dst_strategy": ...}                    -> {"seconds": S}
+    {"verb": "mindformers", "path": STEP, "rank": N}
+                                             -> {"seconds": S}
 """
 
 import json
@@ -38,6 +40,18 @@ def transform(ms, source, target, src_strategy, dst_strategy):
     return {"seconds": time.perf_counter() - start}
 
 
+def mindformers(_ms, path, rank):
+    """mindformers' load of a rank into a network, which is not counted."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+    import checkpoint2_trees
+    import mindformers_loader
+    if not mindformers_loader.directory():
+        return {"lacking": "RSH_MINDFORMERS does not name a directory of mindformers"}
+    parameters = checkpoint2_trees.read_parameters(os.path.join(path, "metadata.json"))
+    ranks = 1 + max(max(p.ranks) for p in parameters.values())
+    return {"seconds": mindformers_loader.seconds(path, rank, ranks, parameters)}
+
+
 def main():
     replies = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
@@ -47,7 +61,8 @@ def main():
         print(json.dumps({"error": str(error)}), file=replies)
         return 1
     print(json.dumps({"version": ms.__version__}), file=replies)
-    verbs = {"load": load, "same": same, "transform": transform}
+    verbs = {"load": load, "same": same, "transform": transform,
+             "mindformers": mindformers}
     for line in sys.stdin:
         request = json.loads(line)
         try:

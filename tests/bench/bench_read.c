@@ -16,6 +16,7 @@
  *	bytes, reads	what came, in how many calls
  *	storage_bytes	what this process had fetched from storage
  *	sum		of the words read, with -r; 0 without
+ *	memory		what this process had of it at most, in bytes
  *
  * -c reads nothing and prints how many bytes of the files the page cache holds.
  * -b is the request size, 1 MiB unless given; -p pins the readers, as in "0,1".
@@ -229,20 +230,29 @@ static void *reader_main(void *argument)
 
 /* ---- the measurement ---- */
 
-/* Bytes that this process fetched from storage; 0 where nobody counts them. */
-static uint64_t storage_bytes(void)
+/* A number that a file of /proc gives under a name; 0 where it does not. */
+static uint64_t number_under(const char *path, const char *name)
 {
-	FILE *f = fopen("/proc/self/io", "re");
+	FILE *f = fopen(path, "re");
+	size_t length = strlen(name);
 	char line[128];
-	uint64_t bytes = 0;
+	uint64_t found = 0;
 
 	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "read_bytes: %" SCNu64, &bytes) == 1)
+		if (!strncmp(line, name, length)) {
+			found = strtoull(line + length, NULL, 10);
 			break;
+		}
 	}
 	if (f)
 		fclose(f);
-	return bytes;
+	return found;
+}
+
+/* Bytes that this process fetched from storage. */
+static uint64_t storage_bytes(void)
+{
+	return number_under("/proc/self/io", "read_bytes:");
 }
 
 static void prepare(struct reader *reader, struct job *job, size_t index)
@@ -274,8 +284,10 @@ static void print_sum(const struct reader *readers, size_t n, uint64_t storage)
 			all.end = readers[i].end;
 	}
 	printf("{\"seconds\": %.9f, \"bytes\": %" PRIu64 ", \"reads\": %" PRIu64
-	       ", \"storage_bytes\": %" PRIu64 ", \"sum\": %" PRIu64 "}\n",
-	       all.end - all.start, all.bytes, all.reads, storage, all.sum);
+	       ", \"storage_bytes\": %" PRIu64 ", \"sum\": %" PRIu64
+	       ", \"memory\": %" PRIu64 "}\n",
+	       all.end - all.start, all.bytes, all.reads, storage, all.sum,
+	       number_under("/proc/self/status", "VmHWM:") << 10);
 }
 
 static void measure(struct job *job)

@@ -5,18 +5,20 @@ A row's function takes the Bench, proves that the bytes it compares are equal
 and returns a Measured.  The trees it names are there while rows need them.
 """
 
+import math
 import os
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 
 from rsh_mount import reshardfs_program
 
 from bench_tools import (MIB, Broken, Measured, Sample, Skip, Watch, make_room,
-                         rate_text, status_field, storage_bytes_of, timed)
+                         rate_text, status_field, storage_bytes_of, timed, torch)
 from bench_trees import SOURCE_RANKS, WANTED_RANKS
 
 ROWS = []
@@ -94,6 +96,12 @@ def contiguous_two(bench):
     return against_direct(bench, "contiguous", 2)
 
 
+@row("checkpoint2", "contiguous reshard of a Checkpoint 2.0", "direct read",
+     (">=", 0.30), tree="checkpoint2")
+def checkpoint2(bench):
+    return against_direct(bench, "checkpoint2")
+
+
 @row("inner", "inner-axis reshard, rows of 1 KiB", "direct read", (">=", 0.25),
      tree="inner")
 def inner(bench):
@@ -169,6 +177,32 @@ def load_checkpoint(bench):
                                    warm=tree.source_files()), peer="file")
 
 
+@row("mindformers", "MindSpore load_checkpoint of a rank of a Checkpoint 2.0",
+     "mindformers' of its own tree", unit="x", tree="checkpoint2")
+def mindformers(bench):
+    oracle = bench.oracle
+    tree = the_tree(bench, "checkpoint2")
+
+    def theirs():
+        reply = oracle.ask("mindformers", path=tree.own, rank=0)
+        if "lacking" in reply:
+            raise Skip(reply["lacking"])
+        return Sample(reply["seconds"], length)
+
+    with bench.mounted(tree, ranks=SOURCE_RANKS) as mount:
+        file = bench.files(mount, tree, SOURCE_RANKS)[0]
+        bench.verify(mount, tree, SOURCE_RANKS, only=sorted(tree.wanted)[0])
+        length = os.path.getsize(file)
+
+        def ours():
+            make_room(4 * length)
+            return Sample(oracle.ask("load", path=bench.forget([file])[0])["seconds"],
+                          length)
+
+        return rates(bench.compare(ours, theirs, warm=tree.source_files()),
+                     peer="mindformers")
+
+
 # ---- conversions ----
 
 def first_rank(bench, tree):
@@ -215,6 +249,86 @@ def transform_row(bench):
     result.note(f"mount {statistics.median(s.seconds for s in result.mount):.2f} s")
     result.note(f"converter {statistics.median(s.seconds for s in result.peer):.1f} s")
     return result
+
+
+def whole_model(bench, source):
+    """A first mount of `source` and all that it shows read, with the memory of both."""
+    with tempfile.TemporaryDirectory(dir=bench.work) as cache:
+        start = time.perf_counter()
+        with bench.mounted_at(source, None, None, described=True,
+                              extra=["--format", "hf"], cache=cache) as mount:
+            files = [os.path.join(mount.path, name) for name in os.listdir(mount.path)]
+            sample = bench.read(files)
+            sample.seconds = time.perf_counter() - start
+            sample.memory += status_field(mount.process.pid, "VmHWM")
+    return sample
+
+
+def consolidation(bench, kind):
+    """torch's consolidation of a checkpoint of two ranks, and the mount of it."""
+    source = os.path.join(bench.work, "torch_" + kind)
+    target = source + "_whole"
+    torch("make", kind, source, bench.settings.size)
+    result = Measured()
+    for i in bench.each_repeat(most=5):
+        peer = torch("consolidate", kind, source, target)
+        if not i:
+            with bench.mounted_at(source, None, None, ["--format", "hf"],
+                                  described=True) as mount:
+                torch("same", kind, target, mount.path)
+        shutil.rmtree(target, ignore_errors=True)
+        if os.path.exists(target):
+            os.remove(target)
+        result.mount.append(whole_model(bench, source))
+        result.peer.append(Sample(peer["seconds"], result.mount[-1].bytes,
+                                  memory=peer["memory"]))
+    return result
+
+
+def consolidated(bench, kind, value, note):
+    """A row of what both sides took, `value` and `note` of a Sample."""
+    found = bench.once("torch_" + kind, lambda bench: consolidation(bench, kind))
+    result = Measured([value(mount, peer) for mount, peer in zip(found.mount, found.peer)],
+                      found.mount, found.peer)
+    for who, samples in (("mount", result.mount), ("torch", result.peer)):
+        result.note(f"{who} {note(samples)}")
+    return result
+
+
+def times_sooner(bench, kind):
+    return consolidated(
+        bench, kind, lambda mount, peer: peer.seconds / mount.seconds,
+        lambda samples: f"{statistics.median(s.seconds for s in samples):.2f} s")
+
+
+def share_of_memory(bench, kind):
+    return consolidated(
+        bench, kind, lambda mount, peer: mount.memory / peer.memory,
+        lambda samples: f"{max(s.memory for s in samples) / MIB:.0f} MiB")
+
+
+@row("dcp", "whole model of a DCP, mount and all bytes read", "dcp_to_torch_save",
+     (">=", 5), "x", tree="torch")
+def dcp(bench):
+    return times_sooner(bench, "dcp")
+
+
+@row("dcp_memory", "memory for it, daemon and reader", "dcp_to_torch_save",
+     ("<=", 0.1), "x", tree="torch")
+def dcp_memory(bench):
+    return share_of_memory(bench, "dcp")
+
+
+@row("dcp_hf", "the same of sharded safetensors", "consolidate_safetensors_files",
+     unit="x", tree="torch")
+def dcp_hf(bench):
+    return times_sooner(bench, "hf")
+
+
+@row("dcp_hf_memory", "memory for it, daemon and reader", "consolidate_safetensors_files",
+     unit="x", tree="torch")
+def dcp_hf_memory(bench):
+    return share_of_memory(bench, "hf")
 
 
 # ---- real files ----
@@ -534,19 +648,19 @@ def copy_two(bench):
 
 # ---- many ranks ----
 
-def big_job(bench):
+def big_job(bench, maker, suffix="", *more):
     """The sparse tree of a large job, made by a program of its own.
 
     It goes when the run ends: removing it can take minutes.
     """
-    maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "make_big_tree.py")
+    maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), maker)
     if not os.path.exists(maker):
-        raise Skip("there is no make_big_tree.py")
+        raise Skip(f"there is no {maker}")
     settings = bench.settings
-    directory = settings.big_tree or os.path.join(bench.work, "big")
+    directory = (settings.big_tree or os.path.join(bench.work, "big")) + suffix
     if not os.path.exists(directory):
         subprocess.run([sys.executable, maker, "--ranks", str(settings.ranks),
-                        "--parameters", str(settings.parameters), directory],
+                        "--parameters", str(settings.parameters), *more, directory],
                        check=True)
         os.sync()
     return directory
@@ -567,7 +681,7 @@ def list_big(bench, directory):
 
 def measure_big(bench):
     """Figures of a first mount, and of others that find what it has left."""
-    directory = big_job(bench)
+    directory = big_job(bench, "make_big_tree.py")
     return (list_big(bench, directory),
             [list_big(bench, directory) for _ in bench.each_repeat()])
 
@@ -593,6 +707,55 @@ def big_list(bench):
 @row("big_memory", "resident memory after that", "", ("<=", 100), "MB", "big")
 def big_memory(bench):
     return big(bench, 2, 1e6, "MB")
+
+
+def mount_big_checkpoint2(bench, directory, cache):
+    """(seconds to mount, bytes of memory)"""
+    start = time.perf_counter()
+    with bench.mounted_at(directory, None, None, described=True, cache=cache) as mount:
+        seconds = time.perf_counter() - start
+        if not os.listdir(mount.path):
+            raise Broken("the mount shows nothing")
+        return seconds, status_field(mount.process.pid, "VmHWM")
+
+
+def measure_big_checkpoint2(bench):
+    """Figures of mounts that find nothing in the index cache, and of others that do."""
+    ranks = bench.settings.ranks
+    shard = math.gcd(ranks // math.gcd(ranks, 8), 4)
+    directory = big_job(bench, "make_big_checkpoint2.py", ".checkpoint2", "--shard",
+                        str(shard))
+    mount_big_checkpoint2(bench, directory, None)  # into the page cache
+    firsts, others = [], []
+    for _ in bench.each_repeat():
+        with tempfile.TemporaryDirectory(dir=bench.work) as cache:
+            firsts.append(mount_big_checkpoint2(bench, directory, cache))
+            others.append(mount_big_checkpoint2(bench, directory, cache))
+    return firsts, others
+
+
+def big_checkpoint2(bench, others, which, scale=1):
+    found = bench.once("big_checkpoint2", measure_big_checkpoint2)[others]
+    result = Measured([one[which] / scale for one in found])
+    result.note(f"{bench.settings.ranks} ranks, {bench.settings.parameters} parameters")
+    return result
+
+
+@row("big_checkpoint2_first", "mount a Checkpoint 2.0 of such a job the first time", "",
+     ("<=", 3), "s", "big")
+def big_checkpoint2_first(bench):
+    return big_checkpoint2(bench, False, 0)
+
+
+@row("big_checkpoint2_mount", "the same with the index cache", "", ("<=", 1), "s", "big")
+def big_checkpoint2_mount(bench):
+    return big_checkpoint2(bench, True, 0)
+
+
+@row("big_checkpoint2_memory", "resident memory after the first time", "",
+     ("<=", 200), "MB", "big")
+def big_checkpoint2_memory(bench):
+    return big_checkpoint2(bench, False, 1, 1e6)
 
 
 # ---- plots ----

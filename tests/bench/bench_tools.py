@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rsh_mount import Mounted, MountError, reshardfs_program, sha256_of
 
-from bench_trees import WANTED_RANKS, Blocks, Tree
+from bench_trees import WANTED_RANKS, Blocks, tree_class
 
 MIB = 1 << 20
 
@@ -36,6 +36,7 @@ class Sample:
     storage_bytes: int = 0
     reads: int = 0
     sum: int = 0
+    memory: int = 0
 
     @property
     def rate(self):
@@ -177,6 +178,20 @@ class Oracle:
         self._process.stdout.close()
 
 
+def torch(*words):
+    """What bench_torch.py replies, run by the Python that has PyTorch."""
+    python = os.environ.get("RSH_HF_PYTHON")
+    if not python:
+        raise Skip("RSH_HF_PYTHON does not name a Python that has torch")
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_torch.py")
+    done = subprocess.run([python, script, *map(str, words)], check=False, text=True,
+                          errors="replace", stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if done.returncode:
+        raise Broken(f"bench_torch.py {words[0]}: {done.stderr[-600:]}")
+    return json.loads(done.stdout)
+
+
 class Peer:
     """Another file system of the same kind, while a with statement lasts."""
 
@@ -249,8 +264,10 @@ class Bench:
     def tree(self, name, kind=None, size=None, **how):
         """The tree of that name, made when it is first asked for."""
         if name not in self._trees:
-            self._trees[name] = Tree(os.path.join(self.work, name), kind or name,
-                                     size or self.settings.size, self._blocks, **how)
+            kind = kind or name
+            self._trees[name] = tree_class(kind)(
+                os.path.join(self.work, name), kind, size or self.settings.size,
+                self._blocks, **how)
         return self._trees[name]
 
     def drop_tree(self, name):
@@ -270,17 +287,21 @@ class Bench:
         """A Mounted of `tree` for so many ranks: as many as the source has
         are the source's own strategy, one is none."""
         strategy = {1: None, WANTED_RANKS: tree.dst_strategy}.get(ranks,
-                                                                  tree.src_strategy)
+                                                                  tree.own)
         with self.mounted_at(tree.source, tree.src_strategy, strategy,
-                             extra) as mount:
+                             [*tree.options, *extra],
+                             described=tree.described) as mount:
             mount.bench_key = (tree.directory, ranks, tuple(extra))
             yield mount
 
-    def mounted_at(self, source, src_strategy, dst_strategy, extra=()):
+    def mounted_at(self, source, src_strategy, dst_strategy, extra=(), *,
+                   described=False, cache=None):
         """A Mounted that caches on disk for this run only."""
+        cache = cache or os.path.join(self.work, "cache")
         return Mounted(source, src_strategy=src_strategy, dst_strategy=dst_strategy,
-                       extra=[*extra, *self.settings.mount_options], start_limit=300,
-                       env={"XDG_CACHE_HOME": os.path.join(self.work, "cache")})
+                       described=described, start_limit=300,
+                       extra=[*extra, *self.settings.mount_options],
+                       env={"XDG_CACHE_HOME": cache})
 
     def files(self, mount, tree, ranks=WANTED_RANKS):
         return [os.path.join(mount.path, f"rank_{r}/checkpoint_{r}.ckpt")
@@ -428,4 +449,4 @@ def timed(call, *arguments):
 
 __all__ = ["MIB", "Bench", "Broken", "Measured", "MountError", "Sample", "Skip",
            "Watch", "make_room", "rate_text", "status_field",
-           "storage_bytes_of", "timed"]
+           "storage_bytes_of", "timed", "torch"]

@@ -13,7 +13,9 @@ import os
 import random
 from dataclasses import dataclass
 
+import checkpoint2_trees
 from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes, varint
+from safetensors_format import safetensors_head
 
 SOURCE_RANKS = 8
 WANTED_RANKS = 4
@@ -73,10 +75,10 @@ class Param:
 def params_of(kind, size):
     """The parameters of a source of about `size` bytes.
 
-    kind is "contiguous" (rows and shards in turn), "inner" (columns, in rows
+    kind is "contiguous" or "checkpoint2" (rows and shards in turn), "inner" (columns, in rows
     of 1 KiB), "mixed", or "trained": mixed, with the states of an optimizer.
     """
-    kinds = {"contiguous": ["rows", "shard"],
+    kinds = {"contiguous": ["rows", "shard"], "checkpoint2": ["rows", "shard"],
              "inner": ["columns"]}.get(kind, ["rows", "columns", "shard"])
     states = ["", "adam_m.", "adam_v."] if kind == "trained" else [""]
     params = []
@@ -163,7 +165,12 @@ class Tree:
     content   bytes of all tensors, each counted once
     wanted    {name: sha256} of the files of a mount, None of a sparse tree
     converted directory of these files, None if they were not asked for
+    described whether the source says itself how it is cut; src_strategy is None then
+    own       strategy of the source's ranks, for the destination
+    options   for every mount of it
     """
+    described = False
+    options = ()
 
     def __init__(self, directory, kind, size, blocks, *, converted=False,
                  sparse=False):
@@ -172,7 +179,7 @@ class Tree:
         self.params = params_of(kind, size)
         self.content = SOURCE_RANKS * sum(p.slice_bytes for p in self.params)
         self.source = os.path.join(directory, "source")
-        self.src_strategy = os.path.join(directory, "source.ckpt")
+        self.src_strategy = self.own = os.path.join(directory, "source.ckpt")
         self.dst_strategy = os.path.join(directory, "wanted.ckpt")
         self.converted = os.path.join(directory, "converted") if converted else None
         self._blocks = blocks
@@ -200,15 +207,17 @@ class Tree:
 
     def _write_source(self, sparse):
         os.makedirs(self.directory)
-        for path, ranks in ((self.src_strategy, SOURCE_RANKS),
-                            (self.dst_strategy, WANTED_RANKS)):
-            stage = StageFile(0, {p.name: p.layout(ranks) for p in self.params})
-            with open(path, "wb") as f:
-                f.write(strategy_bytes(stage))
+        self._write_strategy(self.src_strategy, SOURCE_RANKS)
+        self._write_strategy(self.dst_strategy, WANTED_RANKS)
         for rank, path in enumerate(self.source_files()):
             writer = Writer(path, digest=False, sparse=sparse)
             self._put_rank(writer, rank, SOURCE_RANKS)
             writer.close()
+
+    def _write_strategy(self, path, ranks):
+        stage = StageFile(0, {p.name: p.layout(ranks) for p in self.params})
+        with open(path, "wb") as f:
+            f.write(strategy_bytes(stage))
 
     def _write_wanted(self, ranks, directory):
         digests = {}
@@ -260,3 +269,45 @@ class Tree:
                            for start in range(at, min(at + (row << 10),
                                                       param.slice_bytes), row)
                            for one in whole)
+
+
+class Checkpoint2Tree(Tree):
+    """The same slices saved as Checkpoint 2.0, to be shown with --format ckpt."""
+    described = True
+    options = "--format", "ckpt"
+
+    def _write_source(self, sparse):
+        os.makedirs(self.source)
+        self._write_strategy(self.dst_strategy, WANTED_RANKS)
+        self.src_strategy = None
+        self.step = checkpoint2_trees.Step(
+            {p.name: self._parameter(p) for p in self.params}, SOURCE_RANKS, 100)
+        self.own = os.path.join(self.source, self.step.directory)
+        for name, data in self.step.texts().items():
+            writer = Writer(os.path.join(self.own, name), digest=False)
+            writer.put(data)
+            writer.close()
+        for rank, path in enumerate(self.source_files()):
+            self._write_model(path, rank)
+
+    @staticmethod
+    def _parameter(param):
+        return checkpoint2_trees.parameter_of(param.layout(SOURCE_RANKS), param.dims(1),
+                                              DTYPE.lower(), 0)
+
+    def source_files(self):
+        return [os.path.join(self.own, name) for _, name in
+                sorted(self.step.file_names("model").items())]
+
+    def _write_model(self, path, rank):
+        writer = Writer(path, digest=False)
+        writer.put(safetensors_head({p.name: ("F16", p.dims(SOURCE_RANKS), p.slice_bytes)
+                                     for p in self.params}, {"format": "ms"}))
+        for param in self.params:
+            writer.content(param.slice_bytes,
+                           self._tensor(param, param.parts_of(rank, SOURCE_RANKS)))
+        writer.close()
+
+
+def tree_class(kind):
+    return Checkpoint2Tree if kind == "checkpoint2" else Tree

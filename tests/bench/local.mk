@@ -38,4 +38,5 @@ EXTRA_DIST += \
 	bench/bench_tools.py \
 	bench/bench_trees.py \
 	bench/bench_plot.py \
-	bench/bench_mindspore.py
+	bench/bench_mindspore.py \
+	bench/bench_torch.py

@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import sys
+import time
 import types
 
 RELEASE = "2.1.0"
@@ -95,6 +96,23 @@ def _cell(parameters):
     return cell
 
 
+def _cells(rank, ranks, parameters, is_state):
+    """The network and the optimizer, None for none, that the process has as that rank."""
+    import mindspore
+    mine = {name: p for name, p in parameters.items() if rank in p.ranks}
+    _job.rank, _job.ranks = rank, ranks
+    _job.layouts = {rank: {name: [_layout(p), _types()[p.dtype.lower()], tuple(p.shape)]
+                           for name, p in mine.items()}}
+    network = _cell({name: p for name, p in mine.items() if not is_state(name)})
+    states = {name: p for name, p in mine.items() if is_state(name)}
+    optimizer = None
+    if states:
+        optimizer = _cell(states)
+        optimizer.insert_param_to_cell("global_step", mindspore.Parameter(
+            mindspore.Tensor([0], mindspore.int32), name="global_step"))
+    return network, optimizer
+
+
 def load(path, rank, ranks, parameters, is_state):
     """What load_checkpoint gives that rank of a job: ({name: bytes}, global_step).
 
@@ -109,25 +127,23 @@ def load(path, rank, ranks, parameters, is_state):
 
 
 def _load(path, rank, ranks, parameters, is_state):
-    import mindspore
     checkpoint = _checkpoint()
-    mine = {name: p for name, p in parameters.items() if rank in p.ranks}
-    _job.rank, _job.ranks = rank, ranks
-    _job.layouts = {rank: {name: [_layout(p), _types()[p.dtype.lower()], tuple(p.shape)]
-                           for name, p in mine.items()}}
-    network = _cell({name: p for name, p in mine.items() if not is_state(name)})
-    states = {name: p for name, p in mine.items() if is_state(name)}
-    optimizer = None
-    if states:
-        optimizer = _cell(states)
-        optimizer.insert_param_to_cell("global_step", mindspore.Parameter(
-            mindspore.Tensor([0], mindspore.int32), name="global_step"))
+    network, optimizer = _cells(rank, ranks, parameters, is_state)
     checkpoint.load_checkpoint(path, network, optimizer)
     cells = [cell for cell in (network, optimizer) if cell is not None]
     found = {p.name: p for cell in cells for p in cell.get_parameters()}
     step = found.pop("global_step", None)
     return ({name: bytes_of(p) for name, p in found.items()},
             None if step is None else int(step.asnumpy()[0]))
+
+
+def seconds(path, rank, ranks, parameters):
+    """How long load_checkpoint takes for that rank of a job without an optimizer."""
+    checkpoint = _checkpoint()
+    network, _ = _cells(rank, ranks, parameters, lambda _: False)
+    start = time.perf_counter()
+    checkpoint.load_checkpoint(path, network, None)
+    return time.perf_counter() - start
 
 
 def bytes_of(tensor):

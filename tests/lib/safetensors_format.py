@@ -44,18 +44,25 @@ def values_of(records):
             for name, r in records.items()}
 
 
-def safetensors_bytes(values, metadata=None):
-    """A file of {name: (type, shape, bytes)}, in that order."""
+def safetensors_head(values, metadata=None):
+    """What stands before the tensors {name: (type, shape, number of bytes)}."""
     header, at = {}, 0
     if metadata:
         header["__metadata__"] = metadata
-    for name, (dtype, shape, content) in values.items():
+    for name, (dtype, shape, length) in values.items():
         header[name] = {"dtype": dtype, "shape": list(shape),
-                        "data_offsets": [at, at + len(content)]}
-        at += len(content)
+                        "data_offsets": [at, at + length]}
+        at += length
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(v[2] for v in values.values())
+    return struct.pack("<Q", len(text)) + text
+
+
+def safetensors_bytes(values, metadata=None):
+    """A file of {name: (type, shape, bytes)}, in that order."""
+    lengths = {name: (dtype, shape, len(content))
+               for name, (dtype, shape, content) in values.items()}
+    return safetensors_head(lengths, metadata) + b"".join(v[2] for v in values.values())
 
 
 def read_model(root, map_name="model.safetensors.index.json"):

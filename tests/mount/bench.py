@@ -22,15 +22,19 @@ SVG = "{http://www.w3.org/2000/svg}"
 TINY = ["--size", "16M", "--repeats", "1", "--ranks", "16", "--parameters", "30"]
 
 ROWS = """
-    contiguous contiguous_two inner inner_whole bindfs inner_bindfs identity
-    python_read load_checkpoint transform export export_inner export_cp
+    contiguous contiguous_two checkpoint2 inner inner_whole bindfs inner_bindfs identity
+    python_read load_checkpoint mindformers transform dcp dcp_memory dcp_hf
+    dcp_hf_memory export export_inner export_cp
     export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
-    copy_one copy_two big_mount big_list big_memory requests requests_inner sizes""".split()
+    copy_one copy_two big_mount big_list big_memory
+    big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
+    requests requests_inner sizes""".split()
 
-# What a machine, or a build, may lack: MindSpore, bindfs, --fault, a disk.
-MAY_SKIP = {"load_checkpoint", "transform", "bindfs", "inner_bindfs", "random",
-            "slow", "slow_inner", "crowded", "crowded_two", "read_once_rows", "read_once_columns", "cold",
+# What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk.
+MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", "dcp_hf",
+            "dcp_hf_memory", "bindfs", "inner_bindfs", "random", "slow", "slow_inner",
+            "crowded", "crowded_two", "read_once_rows", "read_once_columns", "cold",
             "cold_inner", "big_mount", "big_list", "big_memory"}
 
 
@@ -41,7 +45,7 @@ def run_bench(work, *options):
     if os.path.exists(path):
         os.remove(path)
     env = {k: v for k, v in os.environ.items()
-           if k != "RSH_ORACLE_PYTHON" and not k.startswith("BENCH_")}
+           if k not in ("RSH_ORACLE_PYTHON", "RSH_HF_PYTHON") and not k.startswith("BENCH_")}
     done = subprocess.run(
         [sys.executable, "-B", os.path.join(BENCH, "bench.py"), "--reader", READER,
          "--dir", os.path.join(work, "data"), "--out", out, *TINY, *options],

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's part of the benchmarks: run by a Python that has it, a process a command.
+
+    bench_torch.py make dcp|hf DIRECTORY BYTES    a checkpoint of two ranks
+    bench_torch.py consolidate dcp|hf DIRECTORY TARGET
+                            -> {"seconds": S, "memory": BYTES}
+    bench_torch.py same dcp|hf TARGET MODEL      fails if any tensor differs
+
+What it prints is one line of JSON; seconds are of torch's own call, without the start
+of Python and its imports, and memory is all that the process had at most.
+"""
+
+import json
+import os
+import sys
+import time
+
+RANKS = 2
+# Rows and columns of tensors and how they are cut, as tensor parallel layers are.
+LAYER = [("attention.qkv", 3, 1, 0), ("attention.output", 1, 1, 1),
+         ("feed_forward.up", 4, 1, 0), ("feed_forward.down", 1, 4, 1),
+         ("norm", 1, 0, None)]
+HIDDEN = 1024
+ELEMENT = 4
+
+
+def writer_of(kind, directory):
+    import torch.distributed.checkpoint as dcp
+    if kind == "hf":
+        return dcp.HuggingFaceStorageWriter(directory, save_distributed=True)
+    return dcp.FileSystemWriter(directory)
+
+
+def state_dict(mesh, size):
+    """Layers that have so many bytes together, none less."""
+    import torch
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    torch.manual_seed(7)
+    result, left, layer = {}, size, 0
+    while left > 0:
+        for name, rows, columns, cut in LAYER:
+            shape = [rows * HIDDEN, columns * HIDDEN] if columns else [rows * HIDDEN]
+            tensor = torch.randn(shape)
+            left -= tensor.numel() * ELEMENT
+            way = Replicate() if cut is None else Shard(cut)
+            result[f"layers.{layer}.{name}.weight"] = distribute_tensor(tensor, mesh, [way])
+        layer += 1
+    return result
+
+
+def save(rank, kind, directory, size, meeting):
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    dist.init_process_group("gloo", init_method="file://" + meeting, rank=rank,
+                            world_size=RANKS)
+    mesh = dist.init_device_mesh("cpu", (RANKS,))
+    dcp.save(state_dict(mesh, size), storage_writer=writer_of(kind, directory))
+    dist.destroy_process_group()
+
+
+def make(kind, directory, size):
+    import torch.multiprocessing as mp
+    meeting = directory + ".meeting"
+    mp.spawn(save, (kind, directory, int(size), meeting), nprocs=RANKS)
+    if os.path.exists(meeting):
+        os.remove(meeting)
+    return {}
+
+
+def memory():
+    with open("/proc/self/status", encoding="ascii", errors="replace") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM:"))
+
+
+def tensor_names(directory):
+    from safetensors import safe_open
+    for name in sorted(os.listdir(directory)):
+        if name.endswith(".safetensors"):
+            with safe_open(os.path.join(directory, name), "pt") as f:
+                yield from f.keys()
+
+
+def consolidate(kind, directory, target):
+    if kind == "hf":
+        from torch.distributed.checkpoint._consolidate_hf_safetensors import (
+            consolidate_safetensors_files)
+        os.makedirs(target)
+        arguments = directory, target, dict.fromkeys(tensor_names(directory), 1)
+        call = consolidate_safetensors_files
+    else:
+        from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+        arguments, call = (directory, target), dcp_to_torch_save
+    start = time.perf_counter()
+    call(*arguments)
+    return {"seconds": time.perf_counter() - start, "memory": memory()}
+
+
+def tensors_of(directory):
+    from safetensors.torch import load_file
+    result = {}
+    for name in os.listdir(directory):
+        if name.endswith(".safetensors"):
+            result.update(load_file(os.path.join(directory, name)))
+    return result
+
+
+def same(kind, target, model):
+    import torch
+    wanted = tensors_of(target) if kind == "hf" else torch.load(target, mmap=True)
+    found = tensors_of(model)
+    assert set(found) == set(wanted), set(found) ^ set(wanted)
+    for name, tensor in wanted.items():
+        assert found[name].dtype == tensor.dtype and found[name].equal(tensor), name
+    return {}
+
+
+def main():
+    replies = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    verbs = {"make": make, "consolidate": consolidate, "same": same}
+    print(json.dumps(verbs[sys.argv[1]](*sys.argv[2:])), file=replies)
+
+
+if __name__ == "__main__":
+    main()
