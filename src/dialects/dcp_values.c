@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "rsh/util/crew.h"
 #include "rsh/util/log.h"
@@ -20,29 +22,23 @@
 
 struct values {
 	struct rsh_source *source;
-	const struct rsh_source_view *view;
 	const struct rsh_dcp *dcp;
+	struct rsh_store_attr *attrs; /* [value]: of its file */
 	char **json;       /* [value]; NULL: it is not shown */
 	const bool *taken; /* [value]: it is wanted */
 };
 
-struct value_file {
-	struct rsh_source *source;
-	uint32_t file;
-	uint64_t size;
-};
-
-static ssize_t value_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+/* Opens a value's file, which need not be one of the source. */
+static int value_open(const struct values *all, const struct rsh_dcp_value *v,
+		      struct stat *st)
 {
-	const struct value_file *f = ctx;
-	int rc;
+	int fd = rsh_store_openat(rsh_source_store(all->source), v->file,
+				  RSH_OPEN_FLAGS);
 
-	if (offset >= f->size)
-		return 0;
-	if (len > f->size - offset)
-		len = (size_t)(f->size - offset);
-	rc = rsh_source_read(f->source, f->file, offset, buf, len);
-	return rc ? rc : (ssize_t)len;
+	if (fd < 0 || (fstat(fd, st) == 0 && S_ISREG(st->st_mode)))
+		return fd;
+	close(fd);
+	return -EINVAL;
 }
 
 /* What cannot be read is no reason not to show the tensors. */
@@ -50,17 +46,23 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 {
 	const struct values *all = ctx;
 	const struct rsh_dcp_value *v = &all->dcp->values[i];
-	const struct rsh_source_view *view = all->view;
-	struct value_file f = { .source = all->source, .file = v->file };
-	struct rsh_byte_source bytes = { .pread_fn = value_pread, .ctx = &f };
 	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_byte_source bytes = { .pread_fn = rsh_fd_pread };
+	cleanup_fd int fd = -1;
+	struct stat st;
 	int rc;
 
-	if (!all->taken[i] || v->file >= view->n_ranks ||
-	    !view->index[v->file])
+	if (!all->taken[i] || !v->file)
 		return 0;
-	bytes.size = f.size = view->index[v->file]->file_bytes;
-	bytes.path = view->path[v->file];
+	fd = value_open(all, v, &st);
+	if (fd < 0)
+		return 0;
+	bytes.ctx = &fd;
+	bytes.size = (uint64_t)st.st_size;
+	bytes.path = v->file;
+	all->attrs[i] = (struct rsh_store_attr){
+		.mode = st.st_mode & 0444, .uid = st.st_uid, .gid = st.st_gid,
+	};
 	rc = rsh_dcp_value_read(&bytes, v->offset, all->dcp->by_name ?
 				RSH_DCP_BY_NAME : v->length, &all->json[i],
 				&why);
@@ -69,6 +71,25 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	if (rc && rc != -ENOTSUP)
 		rsh_log_info("%s: %s is not shown", why.text, v->name);
 	return 0;
+}
+
+/* The text can be read by whom all files can whose values it has. */
+static void values_join_attributes(const struct values *all, uint32_t n,
+				   struct rsh_store_attr *out)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_store_attr *a = &all->attrs[i];
+
+		if (!all->json[i])
+			continue;
+		if (any)
+			out->mode &= rsh_store_mode_as(a, out->uid, out->gid);
+		else
+			*out = *a;
+		any = true;
+	}
 }
 
 static void values_log(const struct values *all, uint32_t n)
@@ -90,19 +111,20 @@ static void values_log(const struct values *all, uint32_t n)
 }
 
 int rsh_dcp_extra_state(struct rsh_source *source,
-			const struct rsh_source_view *view,
-			const struct rsh_conversion_options *opts, char **text,
-			size_t *len, struct rsh_error *err)
+			const struct rsh_conversion_options *opts,
+			struct rsh_dcp_extra *out, struct rsh_error *err)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(source);
 	const uint32_t n = d->n_values < VALUES_MAX ? d->n_values : VALUES_MAX;
 	cleanup_free bool *taken = calloc((size_t)n + 1, sizeof(*taken));
 	cleanup_free char **json = calloc((size_t)n + 1, sizeof(*json));
-	struct values all = { source, view, d, json, taken };
+	cleanup_free struct rsh_store_attr *attrs =
+		calloc((size_t)n + 1, sizeof(*attrs));
+	struct values all = { source, d, attrs, json, taken };
 	bool any = false;
-	int rc = taken && json ? 0 : rsh_error_nomem(err);
+	int rc = taken && json && attrs ? 0 : rsh_error_nomem(err);
 
-	*text = NULL;
+	*out = (struct rsh_dcp_extra){ .text = NULL };
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		taken[i] = !opts->wanted ||
 			   opts->wanted(opts->ctx, d->values[i].name);
@@ -110,11 +132,13 @@ int rsh_dcp_extra_state(struct rsh_source *source,
 		rc = rsh_crew_run(VALUE_THREADS, n, value_read, &all, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		any |= json[i] != NULL;
-	if (rc == 0 && any && rsh_dcp_values_join(d->values, n, json, text,
-						  len))
+	if (rc == 0 && any && rsh_dcp_values_join(d->values, n, json,
+						  &out->text, &out->len))
 		rc = rsh_error_nomem(err);
-	if (rc == 0)
+	if (rc == 0) {
+		values_join_attributes(&all, n, &out->attr);
 		values_log(&all, n);
+	}
 	for (uint32_t i = 0; json && i < n; i++)
 		free(json[i]);
 	return rc;

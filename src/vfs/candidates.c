@@ -87,8 +87,7 @@ static int convert_dcp(struct rsh_reshard *v,
 {
 	int rc = rsh_dcp_plan(v->source, view, v->dst, opts, &v->plan, err);
 
-	return rc ? rc : rsh_dcp_extra_state(v->source, view, opts, &v->extra,
-					     &v->extra_bytes, err);
+	return rc ? rc : rsh_dcp_extra_state(v->source, opts, &v->extra, err);
 }
 
 static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,

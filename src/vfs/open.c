@@ -91,7 +91,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	rsh_vfs_clear(vfs);
 	free(v->files);
 	free(v->map);
-	free(v->extra);
+	free(v->extra.text);
 	rsh_checkpoint2_free(v->checkpoint2);
 	rsh_reader_free(v->reader);
 	free(v->before);

@@ -103,19 +103,20 @@ static int reshard_add_extra(struct rsh_reshard *v)
 	struct rsh_source_file_info f;
 	struct rsh_store_attr a;
 
-	if (!v->extra)
+	if (!v->extra.text)
 		return 0;
 	v->extra_item = (struct rsh_item){ RSH_EXTRA_NAME, RSH_NODE_FILE,
 					   RSH_EXTRA_LEAF };
-	/* It may be of any file. */
-	v->extra_mode = 0444;
+	/* What keeps people from the tensors keeps them from the values. */
+	v->extra_mode = rsh_store_mode_as(&v->extra.attr, v->vfs.tree.uid,
+					  v->vfs.tree.gid);
 	for (uint32_t i = 0; i < rsh_source_n_files(v->source); i++) {
 		rsh_source_file_info(v->source, i, &f);
 		if (f.valid && rsh_source_attr(v->source, f.rank, &a))
 			v->extra_mode &= rsh_store_mode_as(&a, v->vfs.tree.uid,
 							   v->vfs.tree.gid);
 	}
-	v->vfs.total_bytes += v->extra_bytes;
+	v->vfs.total_bytes += v->extra.len;
 	return rsh_tree_add(&v->vfs.tree, &extra);
 }
 
@@ -184,7 +185,7 @@ static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
 
 	if (leaf == RSH_EXTRA_LEAF)
-		return rsh_body_of_text(v->extra, v->extra_bytes);
+		return rsh_body_of_text(v->extra.text, v->extra.len);
 	if (leaf < v->n_files)
 		return rsh_body_of_plan(v->reader, leaf);
 	return v->checkpoint2 ? rsh_checkpoint2_body(v, leaf) :

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "rsh/dialects/dcp.h"
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
 #include "rsh/vfs/vfs.h"
@@ -102,10 +103,9 @@ struct rsh_reshard {
 	size_t map_bytes;
 
 	/* Values of the source that are no tensors, as a text beside all
-	 * files; NULL: there are none. */
+	 * files. */
 	struct rsh_item extra_item;
-	char *extra;
-	size_t extra_bytes;
+	struct rsh_dcp_extra extra;
 	mode_t extra_mode;
 
 	/* Is there where all is shown as Checkpoint 2.0 (checkpoint2.c); NULL:

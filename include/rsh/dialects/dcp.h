@@ -20,14 +20,18 @@ int rsh_dcp_plan(const struct rsh_source *source,
 		 const struct rsh_conversion_options *opts,
 		 struct rsh_plan **out, struct rsh_error *err);
 
-/* Reads the values that are no tensors and are wanted, several at a time: *text
- * (from malloc) is a JSON object of those that are plain data, by name, NULL if
- * there are none.  The log says how many are left out.  0, or -ENOMEM with a
- * sentence. */
+/* These are the values that are no tensors. */
+struct rsh_dcp_extra {
+	char *text; /* a JSON object of those that are plain data, by name (from
+		     * malloc); NULL: there are none */
+	size_t len;
+	struct rsh_store_attr attr; /* who may read all of their files */
+};
+/* Reads the values that are wanted, several at a time; the log says how many are
+ * left out.  0, or -ENOMEM with a sentence. */
 int rsh_dcp_extra_state(struct rsh_source *source,
-			const struct rsh_source_view *view,
-			const struct rsh_conversion_options *opts, char **text,
-			size_t *len, struct rsh_error *err);
+			const struct rsh_conversion_options *opts,
+			struct rsh_dcp_extra *out, struct rsh_error *err);
 
 /* Says how many of a tensor's elements are in no chunk, and how many in several
  * that are not the same.  0 or -errno with a sentence that names the tensor:
