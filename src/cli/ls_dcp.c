@@ -40,8 +40,8 @@ static uint64_t ls_dcp_elements(const uint64_t *dims, uint32_t n)
 	return all;
 }
 
-/* Finds the first tensor whose boxes do not cover it, and the first file that is
- * not there. */
+/* Finds the first tensor whose boxes do not cover it, and the first file that
+ * is not there. */
 static int ls_dcp_judge(struct dcp_listing *l)
 {
 	struct stat st;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/dcp_values.c reads the values of a distributed checkpoint that are no
- * tensors: the step, learning rates and the like. */
+/* dialects/dcp_values.c reads the values of a distributed checkpoint that are
+ * no tensors: the step, learning rates and the like. */
 #include "config.h"
 
 #include "rsh/dialects/dcp.h"

@@ -86,8 +86,8 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A distributed checkpoint says itself how it is cut, and is wanted as one whole
- * model in Hugging Face's form unless something else is said. */
+/* A distributed checkpoint says itself how it is cut, and is wanted as one
+ * whole model in Hugging Face's form unless something else is said. */
 static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
@@ -102,9 +102,9 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 				     "distributed checkpoint has none: give "
 				     "--dst-strategy");
 	if (v->plan.copies || v->plan.compat)
-		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat are "
-				     "for files of MindSpore's, and SOURCE is "
-				     "a distributed checkpoint of PyTorch");
+		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
+				     "are for files of MindSpore's, and SOURCE "
+				     "is a distributed checkpoint of PyTorch");
 	v->src.from = RSH_FROM_NONE;
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;

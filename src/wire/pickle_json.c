@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/pickle_json.c writes plain values as JSON, as Python's json.dumps() does:
- * tuples are lists, and numbers as keys are texts. */
+/* wire/pickle_json.c writes plain values as JSON, as Python's json.dumps()
+ * does: tuples are lists, and numbers as keys are texts. */
 #include "config.h"
 
 #include "pickle_values_i.h"

@@ -27,8 +27,8 @@ struct rsh_dcp_extra {
 	size_t len;
 	struct rsh_store_attr attr; /* who may read all of their files */
 };
-/* Reads the values that are wanted, several at a time; the log says how many are
- * left out.  0, or -ENOMEM with a sentence. */
+/* Reads the values that are wanted, several at a time; the log says how many
+ * are left out.  0, or -ENOMEM with a sentence. */
 int rsh_dcp_extra_state(struct rsh_source *source,
 			const struct rsh_conversion_options *opts,
 			struct rsh_dcp_extra *out, struct rsh_error *err);

@@ -33,8 +33,8 @@ const struct rsh_dcp *rsh_source_dcp(const struct rsh_source *s);
 bool rsh_dcp_chunk_is_empty(const struct rsh_dcp_tensor *t,
 			    const struct rsh_dcp_chunk *c);
 
-/* Sets holds[file] of each file that has a chunk with elements; others may be of
- * any format. */
+/* Sets holds[file] of each file that has a chunk with elements; others may be
+ * of any format. */
 void rsh_dcp_mark_files(const struct rsh_dcp *d, bool *holds);
 
 /* This is what a file holds of a chunk. */

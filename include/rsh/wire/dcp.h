@@ -111,15 +111,15 @@ int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 int rsh_dcp_item_check(const struct rsh_byte_source *file,
 		       const struct rsh_dcp_item *item, struct rsh_error *err);
 
-/* Reads a value that is no tensor, and gives it as JSON (from malloc); of length
- * RSH_DCP_BY_NAME the whole file is a pickle.  -ENOTSUP, without a sentence: it
+/* Reads a value that is no tensor, and gives it as JSON (from malloc); of
+ * length RSH_DCP_BY_NAME the whole file is a pickle.  -ENOTSUP, without a sentence: it
  * is not plain data, of which None, truth, numbers, texts, lists and
  * dictionaries are made; -EBADMSG with a sentence as for an item. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		       uint64_t length, char **json, struct rsh_error *err);
 
-/* Makes one object of the values for which there is a JSON: *out is from malloc,
- * and ends in a newline.  0 or -ENOMEM. */
+/* Makes one object of the values for which there is a JSON: *out is from
+ * malloc, and ends in a newline.  0 or -ENOMEM. */
 int rsh_dcp_values_join(const struct rsh_dcp_value *values, uint32_t n,
 			char *const *json, char **out, size_t *len);
 
