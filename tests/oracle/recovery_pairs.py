@@ -212,22 +212,26 @@ class Tree:
                     way, self.conversion._file(rank)[name].dims), local)
         return stage, found
 
+    def holders(self, rank, gone):
+        """The rank whose file is there, or those that hold the same as it."""
+        left = [r for r in self.ranks if r not in gone]
+        return [rank] if rank in left else \
+            [r for r in left if self.slices(r) == self.slices(rank)]
+
     def check_themselves(self, gone):
         """Demands the files that are source files; how many are another rank's."""
         for rank in self.ranks:
             self.conversion._file(rank)  # before some are taken away
-        left = [rank for rank in self.ranks if rank not in gone]
         others = 0
         with self.without(gone), self.mounted("--allow-missing") as mount:
             for rank in self.conversion.ranks():
-                holders = [rank] if rank in left else \
-                    [r for r in left if self.slices(r) == self.slices(rank)]
+                holders = self.holders(rank, gone)
                 if not holders:
                     continue
                 found = content(os.path.join(mount.path, self.conversion.name(rank)))
                 if found not in [content(own_file(self.source, r)) for r in holders]:
                     raise AssertionError(f"rank {rank} is not the file of {holders}\n{mount.log()}")
-                others += rank not in left
+                others += rank in gone
         return others
 
     def check_refusal(self, names):
@@ -239,7 +243,9 @@ class Tree:
             raise AssertionError(f"status {status}, lost {sorted(names)}, "
                                  f"named {sorted(named)}\n{said}")
 
-    def check_files(self, mount, expected, unreadable=()):
+    def check_files(self, mount, expected, unreadable=(), readable=()):
+        """Compares all ranks.  Those of `unreadable` cannot be read, or give the
+        right bytes if they are in `readable` as well."""
         for rank, records in expected.items():
             path = os.path.join(mount.path, f"rank_{rank}", f"{self.pair.prefix}{rank}.ckpt")
             try:
@@ -248,7 +254,7 @@ class Tree:
                 if error.errno == errno.EIO and rank in unreadable:
                     continue
                 raise
-            if rank in unreadable:
+            if rank in unreadable and rank not in readable:
                 raise AssertionError(f"rank {rank} can be read\n{mount.log()}")
             names = set(listed_names(self.conversion, rank // self.conversion.n_dst))
             wanted = {n: r for n, r in records.items() if n in names}
@@ -265,8 +271,12 @@ class Tree:
             self.check_refusal(set().union(*lost.values()))
             if self.pair.rng.random() < 0.5:
                 return REFUSED
+            # A file that is shown as it is takes nothing from another stage, which
+            # may have lost its slice of a parameter of both.
+            themselves = {r for r in lost if self.holders(r, gone)} \
+                if self.conversion.cuts_alike() else ()
             with self.mounted(*EXTRA, "--allow-missing") as mount:
-                self.check_files(mount, expected, lost)
+                self.check_files(mount, expected, lost, themselves)
             return REFUSED_AND_MOUNTED
 
 
