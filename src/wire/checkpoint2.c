@@ -170,7 +170,8 @@ static void ck2_keep_holders(struct ck2_reader *r, struct ck2_param *p)
 	const struct ckpt2_list *list;
 	uint32_t n = 0;
 
-	qsort(h->v, h->n, sizeof(*h->v), rsh_by_u32);
+	if (h->n > 0)
+		qsort(h->v, h->n, sizeof(*h->v), rsh_by_u32);
 	for (uint32_t i = 0; i < h->n; i++)
 		if (n == 0 || h->v[i] != h->v[n - 1])
 			h->v[n++] = h->v[i];

@@ -192,7 +192,9 @@ int rsh_dcp_read_entries(struct rsh_dcp_reader *r,
 		rc = dcp_number_files(r);
 	if (rc)
 		return rc;
-	qsort(r->entries, r->n_entries, sizeof(*r->entries), dcp_entry_compare);
+	if (r->n_entries > 0)
+		qsort(r->entries, r->n_entries, sizeof(*r->entries),
+		      dcp_entry_compare);
 	return 0;
 }
 
