@@ -261,7 +261,7 @@ static void choice_clear(struct choice *c)
 		free(c->v[i].held);
 }
 
-static int choose(const struct rsh_plan_report *r, struct choice *c)
+static int svg_choose(const struct rsh_plan_report *r, struct choice *c)
 {
 	const struct rsh_plan *plan = r->view->plan;
 	cleanup_free bool *shown = calloc(rsh_plan_n_tensors(plan) + 1,
@@ -379,7 +379,7 @@ static void put_legend(struct rsh_plan_page *p)
 static int draw_page(struct rsh_plan_page *p)
 {
 	struct choice choice = { 0 };
-	int rc = choose(p->report, &choice);
+	int rc = svg_choose(p->report, &choice);
 
 	for (uint32_t i = 0; i < choice.n; i++)
 		p->boxes |= !rsh_cut_grid(choice.v[i].tensor.from->cut);

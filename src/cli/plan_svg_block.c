@@ -97,7 +97,7 @@ struct place {
 	bool paper;
 };
 
-static void put_line(const struct place *l, int line, int n_lines,
+static void svg_put_line(const struct place *l, int line, int n_lines,
 		     const char *text)
 {
 	const int width = rsh_svg_text_width(text, LABEL_FONT) + 4;
@@ -159,14 +159,14 @@ static void put_label(const struct place *l, const char *before,
 		return;
 	label_text(before, v, n, width, text, sizeof(text));
 	if (*text) {
-		put_line(l, 0, 1, text);
+		svg_put_line(l, 0, 1, text);
 		return;
 	}
 	label_text("", v, n, width, text, sizeof(text));
 	if (*text && l->at->h >= 2 * LABEL_LINE + FOOT_HEIGHT &&
 	    rsh_svg_text_width(before, LABEL_FONT) <= width) {
-		put_line(l, 0, 2, before);
-		put_line(l, 1, 2, text);
+		svg_put_line(l, 0, 2, before);
+		svg_put_line(l, 1, 2, text);
 		return;
 	}
 	label_text(before, v, n, l->at->h - 4 * FOOT_HEIGHT, text,
@@ -174,7 +174,7 @@ static void put_label(const struct place *l, const char *before,
 	if (*text && width >= LABEL_LINE)
 		put_upwards(l, text);
 	else if (rsh_svg_text_width(before, LABEL_FONT) <= width)
-		put_line(l, 0, 1, before);
+		svg_put_line(l, 0, 1, before);
 }
 
 static void label_block(struct rsh_plan_page *p, const struct block *b)

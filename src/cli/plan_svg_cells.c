@@ -108,7 +108,7 @@ static uint32_t take_together(uint32_t n, uint32_t most)
 	return least;
 }
 
-static uint32_t split_of(const struct rsh_grid *g, uint32_t d)
+static uint32_t svg_split_of(const struct rsh_grid *g, uint32_t d)
 {
 	return d == RSH_NO_DIM ? 1 : rsh_grid_split(g, d);
 }
@@ -123,8 +123,8 @@ static struct blocks make_blocks(const struct rsh_side *s)
 		b.across = take_together(rsh_cut_n_cells(s->cut), BOXES_MAX);
 		return b;
 	}
-	rows = split_of(b.grid, s->row);
-	columns = split_of(b.grid, s->column);
+	rows = svg_split_of(b.grid, s->row);
+	columns = svg_split_of(b.grid, s->column);
 	b.down = take_together(rows, ROWS_MAX);
 	if (columns > COLUMNS_MAX)
 		b.across = take_together(columns, COLUMN_BLOCKS);
@@ -133,7 +133,7 @@ static struct blocks make_blocks(const struct rsh_side *s)
 }
 
 /* Returns the number of a box along a dimension that is cut evenly. */
-static uint32_t place_of(const struct rsh_box *box, uint32_t d)
+static uint32_t svg_place_of(const struct rsh_box *box, uint32_t d)
 {
 	return d == RSH_NO_DIM || box->size[d] == 0 ?
 		0 : (uint32_t)(box->from[d] / box->size[d]);
@@ -142,8 +142,8 @@ static uint32_t place_of(const struct rsh_box *box, uint32_t d)
 static void seen_sort_out(const struct rsh_side *s, const struct blocks *b,
 			  const struct rsh_box *box, struct rsh_seen *cell)
 {
-	const uint32_t row = place_of(box, s->row);
-	const uint32_t column = place_of(box, s->column);
+	const uint32_t row = svg_place_of(box, s->row);
+	const uint32_t column = svg_place_of(box, s->column);
 	const uint32_t first = s->row == 0 ? row : column;
 
 	if (!b->grid) {
@@ -157,7 +157,7 @@ static void seen_sort_out(const struct rsh_side *s, const struct blocks *b,
 	if (s->shard > 1 && (s->row == 0 || s->column == 0))
 		cell->slice = first / s->shard +
 			      (s->row == 0 ? column : row) *
-				      (split_of(b->grid, 0) / s->shard + 1);
+				      (svg_split_of(b->grid, 0) / s->shard + 1);
 }
 
 static int seen_by_block(const void *a, const void *b)

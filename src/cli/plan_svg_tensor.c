@@ -118,7 +118,7 @@ static void pick_size(struct rsh_side *s, int x, int y)
 /* ---- what is said of a side ---- */
 
 static const struct rsh_strategy_item *
-item_of(const struct rsh_strategy *s, uint32_t name,
+svg_item_of(const struct rsh_strategy *s, uint32_t name,
 	const struct rsh_side *side)
 {
 	const struct rsh_strategy_param *p = s ? rsh_strategy_find(s, name) :
@@ -297,8 +297,8 @@ static int draw_sides(struct rsh_plan_page *p, const struct rsh_plan_tensor *t,
 	const struct rsh_strategy_item *from, *to;
 	int rc, height;
 
-	from = item_of(view->src, t->from->name, src);
-	to = item_of(view->dst, t->number, dst);
+	from = svg_item_of(view->src, t->from->name, src);
+	to = svg_item_of(view->dst, t->number, dst);
 	src->shard = shard_of(src, from);
 	dst->shard = shard_of(dst, to);
 	put_captions(p, src, view->src, from, "source");

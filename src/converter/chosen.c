@@ -129,7 +129,7 @@ bool rsh_is_weight(const char *name, uint32_t n_dims)
 			   sizeof(prefixes) / sizeof(prefixes[0]));
 }
 
-static bool is_counter(const char *name)
+static bool chosen_is_counter(const char *name)
 {
 	static const char *const names[] = {
 		"global_step", "learning_rate", "weight_decay", "beta1_power",
@@ -151,7 +151,7 @@ enum rsh_kind rsh_kind_of(const char *name)
 
 	if (has_prefix(name, &gradient, 1))
 		return RSH_KIND_GRADIENT;
-	if (is_counter(name))
+	if (chosen_is_counter(name))
 		return RSH_KIND_COUNTER;
 	return rsh_is_weight(name, 1) && !has_prefix(name, &muon, 1) ?
 		RSH_KIND_WEIGHT : RSH_KIND_STATE;

@@ -336,7 +336,7 @@ static int compare_rank(struct job *j, uint32_t name, uint32_t rank,
 }
 
 /* Counts the slices that were found in no file. */
-static void count_lost(struct job *j, uint32_t name, uint32_t base,
+static void verify_count_lost(struct job *j, uint32_t name, uint32_t base,
 		       const struct rsh_grid *g, const struct leader *leaders)
 {
 	uint32_t cell[RSH_MAX_DIMS];
@@ -371,7 +371,7 @@ static int compare_stage(struct job *j, uint32_t name,
 		rc = compare_rank(j, name, base + r,
 				  &leaders[rsh_grid_member(g, cell, 0)]);
 	}
-	count_lost(j, name, base, g, leaders);
+	verify_count_lost(j, name, base, g, leaders);
 	rsh_grid_free(g);
 	return rc;
 }

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "checkpoint2_i.h"
+#include "described_i.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "step_i.h"

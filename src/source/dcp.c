@@ -3,7 +3,7 @@
  * files that it names. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "dcp_source_i.h"
 
 #include <errno.h>
 #include <stdio.h>

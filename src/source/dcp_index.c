@@ -6,7 +6,7 @@
  * what the file holds and nothing of the metadata. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "dcp_source_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -146,7 +146,7 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 	return dcp_index_add(ix, p, &item, names) ? rsh_error_nomem(err) : 0;
 }
 
-static int index_by_name_id(const void *a, const void *b, void *records)
+static int dcp_by_name_id(const void *a, const void *b, void *records)
 {
 	const struct rsh_record *r = records;
 
@@ -194,7 +194,7 @@ int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 		return rc;
 	}
 	qsort_r(ix->by_name, ix->n_records, sizeof(*ix->by_name),
-		index_by_name_id, ix->records);
+		dcp_by_name_id, ix->records);
 	*out = ix;
 	return 0;
 }

@@ -4,7 +4,7 @@
  * ends. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "dcp_source_i.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  * one worker that drew it. */
 #include "config.h"
 
-#include "dcp_i.h"
+#include "dcp_source_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"

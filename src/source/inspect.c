@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "dcp_i.h"
+#include "dcp_source_i.h"
 #include "rsh/util/mem.h"
 #include "source_i.h"
 

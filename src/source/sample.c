@@ -10,7 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "checkpoint2_i.h"
+#include "described_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 

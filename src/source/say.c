@@ -3,7 +3,7 @@
  * and what was left out. */
 #include "config.h"
 
-#include "checkpoint2_i.h"
+#include "described_i.h"
 #include "step_i.h"
 
 #include <limits.h>

@@ -11,7 +11,7 @@
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/format.h"
 
-struct rsh_source_dcp; /* dcp_i.h */
+struct rsh_source_dcp; /* dcp_source_i.h */
 
 /* ---- names with a rank in them (template.c) ---- */
 

@@ -3,8 +3,8 @@
  * files. */
 #include "config.h"
 
-#include "checkpoint2_i.h"
-#include "dcp_i.h"
+#include "described_i.h"
+#include "dcp_source_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
 

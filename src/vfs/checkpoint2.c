@@ -115,8 +115,9 @@ static int describe_record(struct rsh_checkpoint2 *c,
 /* Adds the tensor of a record, unless a lower rank had it already.  Counters
  * are not described, as mindformers does not either: its loader would take them
  * for the network's. */
-static int add_tensor(struct rsh_checkpoint2 *c, const struct rsh_reshard *v,
-		      uint32_t file, const struct rsh_virtual_record *r)
+static int ck2_add_tensor(struct rsh_checkpoint2 *c,
+			  const struct rsh_reshard *v, uint32_t file,
+			  const struct rsh_virtual_record *r)
 {
 	struct rsh_ckpt2_tensor *t = &c->tensors[c->n_tensors];
 
@@ -159,7 +160,7 @@ static int look_at_file(struct rsh_checkpoint2 *c, const struct rsh_reshard *v,
 		if (!r.shape.name)
 			continue;
 		held[r.name / 64] |= UINT64_C(1) << r.name % 64;
-		if (add_tensor(c, v, file, &r))
+		if (ck2_add_tensor(c, v, file, &r))
 			return -ENOMEM;
 	}
 	return held ? 0 : -ENOMEM;
@@ -308,7 +309,7 @@ static int tell_step(struct rsh_checkpoint2 *c, const struct rsh_reshard *v)
 
 /* ---- the tree ---- */
 
-static int add_names(struct rsh_checkpoint2 *c, struct rsh_reshard *v)
+static int ck2_add_names(struct rsh_checkpoint2 *c, struct rsh_reshard *v)
 {
 	static const char *const kinds[] = { "model-", "opt-" };
 	const struct rsh_row root = {
@@ -362,7 +363,7 @@ int rsh_checkpoint2_build(struct rsh_reshard *v, struct rsh_error *err)
 					  n + COMMON };
 	v->vfs.total_bytes += rsh_ckpt2_text_size(c->metadata) +
 			      c->common_bytes + strlen(c->step);
-	return add_names(c, v) ? rsh_error_nomem(err) : 0;
+	return ck2_add_names(c, v) ? rsh_error_nomem(err) : 0;
 }
 
 /* ---- bodies ---- */

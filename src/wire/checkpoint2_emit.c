@@ -163,7 +163,7 @@ struct ckpt2_window {
 	uint64_t at; /* of the next byte */
 };
 
-static void put_bytes(struct ckpt2_window *w, const char *s, size_t n)
+static void ck2_put_bytes(struct ckpt2_window *w, const char *s, size_t n)
 {
 	const uint64_t from = w->at > w->from ? w->at : w->from;
 	const uint64_t end = rsh_min_u64(w->at + n, w->end);
@@ -174,9 +174,9 @@ static void put_bytes(struct ckpt2_window *w, const char *s, size_t n)
 	w->at += n;
 }
 
-static void put_text(struct ckpt2_window *w, const char *s)
+static void ck2_put_text(struct ckpt2_window *w, const char *s)
 {
-	put_bytes(w, s, strlen(s));
+	ck2_put_bytes(w, s, strlen(s));
 }
 
 static void put_number(struct ckpt2_window *w, uint64_t v)
@@ -186,14 +186,14 @@ static void put_number(struct ckpt2_window *w, uint64_t v)
 	do
 		*--to = (char)('0' + v % 10);
 	while (v /= 10);
-	put_bytes(w, to, (size_t)(digits + sizeof(digits) - to));
+	ck2_put_bytes(w, to, (size_t)(digits + sizeof(digits) - to));
 }
 
 /* Puts item i of a list, with the comma before it. */
 static void put_item(struct ckpt2_window *w, uint32_t i, uint64_t v)
 {
 	if (i > 0)
-		put_bytes(w, ",", 1);
+		ck2_put_bytes(w, ",", 1);
 	put_number(w, v);
 }
 
@@ -203,11 +203,11 @@ static void put_map(struct ckpt2_window *w, const struct ckpt2_layout *l,
 	for (uint32_t d = 0; d < n_dims; d++) {
 		const uint32_t n = l->n[d];
 
-		put_text(w, d ? "," : "");
-		put_text(w, n == 0 ? "-1" : n > 1 ? "[" : "");
+		ck2_put_text(w, d ? "," : "");
+		ck2_put_text(w, n == 0 ? "-1" : n > 1 ? "[" : "");
 		for (uint32_t i = 0; i < n; i++)
 			put_item(w, i, layout_number(l, l->strides[d][i]));
-		put_text(w, n > 1 ? "]" : "");
+		ck2_put_text(w, n > 1 ? "]" : "");
 	}
 }
 
@@ -217,20 +217,20 @@ static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
 {
 	char name[] = ",\"a\"";
 
-	put_text(w, "\"layout\":{\"device_matrix\":[");
+	ck2_put_text(w, "\"layout\":{\"device_matrix\":[");
 	for (uint32_t i = 0; i < l->n_mesh; i++)
 		put_item(w, i, l->mesh[i].size);
-	put_text(w, "],\"tensor_map\":[");
+	ck2_put_text(w, "],\"tensor_map\":[");
 	put_map(w, l, t->n_dims);
-	put_text(w, "],\"interleaved_parallel\":false,\"alias_name\":[");
+	ck2_put_text(w, "],\"interleaved_parallel\":false,\"alias_name\":[");
 	for (uint32_t i = 0; i < l->n_mesh; i++) {
 		name[2] = (char)(i < 26 ? 'a' + i : 'A' + i - 26);
-		put_text(w, name + (i == 0));
+		ck2_put_text(w, name + (i == 0));
 	}
-	put_text(w, "],\"rank_list\":[");
+	ck2_put_text(w, "],\"rank_list\":[");
 	for (uint32_t i = 0; i < t->n_ranks; i++)
 		put_item(w, i, t->first + i);
-	put_text(w, "]}");
+	ck2_put_text(w, "]}");
 }
 
 static void put_dtype(struct ckpt2_window *w, enum rsh_dtype dtype)
@@ -240,7 +240,7 @@ static void put_dtype(struct ckpt2_window *w, enum rsh_dtype dtype)
 
 	for (const char *c = rsh_dtype_name(dtype); *c; c++)
 		name[n++] = (char)(*c >= 'A' && *c <= 'Z' ? *c | 0x20 : *c);
-	put_bytes(w, name, n);
+	ck2_put_bytes(w, name, n);
 }
 
 static uint32_t split_of(const struct rsh_ckpt2_tensor *t, uint32_t d)
@@ -251,20 +251,20 @@ static uint32_t split_of(const struct rsh_ckpt2_tensor *t, uint32_t d)
 static void put_properties(struct ckpt2_window *w,
 			   const struct rsh_ckpt2_tensor *t)
 {
-	put_text(w, ":{\"properties\":{\"dtype\":\"");
+	ck2_put_text(w, ":{\"properties\":{\"dtype\":\"");
 	put_dtype(w, t->dtype);
-	put_text(w, "\",\"replica_id\":[");
+	ck2_put_text(w, "\",\"replica_id\":[");
 	for (uint32_t i = 0; i < t->n_ranks; i++)
 		put_item(w, i, t->cut ? rsh_grid_replica(
 					rsh_cut_grid(t->cut), i) : i);
-	put_text(w, "],\"allow_shape_mismatch\":false,\"allow_to_save\":true},"
+	ck2_put_text(w, "],\"allow_shape_mismatch\":false,\"allow_to_save\":true},"
 		    "\"global_shape\":[");
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		put_item(w, d, t->dims[d]);
-	put_text(w, "],\"axis_fragmentations\":[");
+	ck2_put_text(w, "],\"axis_fragmentations\":[");
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		put_item(w, d, split_of(t, d));
-	put_text(w, "],");
+	ck2_put_text(w, "],");
 }
 
 static void put_chunks(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree,
@@ -274,31 +274,31 @@ static void put_chunks(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree
 	const uint32_t n = count_slices(t);
 	uint32_t rank, n_put = 0;
 
-	put_text(w, ",\"chunk\":[");
+	ck2_put_text(w, ",\"chunk\":[");
 	for (uint32_t k = 0; k < n && w->at < w->end; k++) {
 		if (!slice_stored(tree, i, k, &rank))
 			continue;
-		put_text(w, n_put++ ? ",{\"global_offset\":[" :
+		ck2_put_text(w, n_put++ ? ",{\"global_offset\":[" :
 				      "{\"global_offset\":[");
 		put_number(w, k);
-		put_text(w, "],\"local_shape\":[");
+		ck2_put_text(w, "],\"local_shape\":[");
 		for (uint32_t d = 0; d < t->n_dims; d++)
 			put_item(w, d, t->dims[d] / split_of(t, d));
-		put_text(w, "]}");
+		ck2_put_text(w, "]}");
 	}
-	put_text(w, "]}");
+	ck2_put_text(w, "]}");
 }
 
 /* Puts what state_dict_metadata has of a tensor. */
-static void put_tensor(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
-		       uint32_t i)
+static void ck2_put_tensor(struct ckpt2_window *w,
+			   const struct rsh_ckpt2_text *x, uint32_t i)
 {
 	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
 	struct ckpt2_layout l;
 
 	layout_make(t, &l);
-	put_text(w, i ? "," : text_head);
-	put_text(w, x->names[i]);
+	ck2_put_text(w, i ? "," : text_head);
+	ck2_put_text(w, x->names[i]);
 	put_properties(w, t);
 	put_layout(w, t, &l);
 	put_chunks(w, &x->tree, i);
@@ -312,14 +312,14 @@ static void put_stored(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree
 	char name[RSH_CKPT2_NAME_MAX];
 
 	rsh_ckpt2_file_name(t->opt, rank, tree->n_ranks, name);
-	put_text(w, "[{\"file_name\":\"");
-	put_text(w, name);
-	put_text(w, "\",\"storage_rank\":");
+	ck2_put_text(w, "[{\"file_name\":\"");
+	ck2_put_text(w, name);
+	ck2_put_text(w, "\",\"storage_rank\":");
 	put_number(w, rank);
-	put_text(w, ",\"rank_group\":[");
+	ck2_put_text(w, ",\"rank_group\":[");
 	for (uint32_t i = 0; i < n; i++)
 		put_item(w, i, slice_rank(t, k, i));
-	put_text(w, "]}]");
+	ck2_put_text(w, "]}]");
 }
 
 /* Puts what storage_data has of a tensor. */
@@ -331,19 +331,19 @@ static void put_storage(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 	uint32_t rank, n_put = i;
 
 	if (i == 0)
-		put_text(w, text_middle);
+		ck2_put_text(w, text_middle);
 	for (uint32_t k = 0; k < n && w->at < w->end; k++) {
 		if (!slice_stored(&x->tree, i, k, &rank))
 			continue;
-		put_text(w, n_put++ ? "," : "");
-		put_text(w, x->keys[i]);
-		put_text(w, ", (");
+		ck2_put_text(w, n_put++ ? "," : "");
+		ck2_put_text(w, x->keys[i]);
+		ck2_put_text(w, ", (");
 		put_number(w, k);
-		put_text(w, ",))\":");
+		ck2_put_text(w, ",))\":");
 		put_stored(w, &x->tree, t, k, rank);
 	}
 	if (i + 1 == x->tree.n_tensors)
-		put_text(w, text_tail);
+		ck2_put_text(w, text_tail);
 }
 
 static void put_piece(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
@@ -352,7 +352,7 @@ static void put_piece(struct ckpt2_window *w, const struct rsh_ckpt2_text *x,
 	const uint32_t n = x->tree.n_tensors;
 
 	if (piece < n)
-		put_tensor(w, x, piece);
+		ck2_put_tensor(w, x, piece);
 	else
 		put_storage(w, x, piece - n);
 }

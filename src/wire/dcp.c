@@ -124,8 +124,8 @@ static uint32_t join_file(struct dcp_join *j, const struct rsh_dcp *part,
 					      strlen(path))];
 }
 
-static int join_files(struct dcp_join *j, const struct rsh_dcp *const *parts,
-		      uint32_t n)
+static int dcp_join_files(struct dcp_join *j,
+			  const struct rsh_dcp *const *parts, uint32_t n)
 {
 	j->files.names = rsh_names_new();
 	if (!j->files.names)
@@ -271,7 +271,7 @@ static int join_all(struct dcp_join *j, const struct rsh_dcp *const *parts,
 {
 	cleanup_free struct rsh_dcp_tensor *tensors = NULL;
 	size_t n_tensors = 0, n_values = 0;
-	int rc = join_files(j, parts, n);
+	int rc = dcp_join_files(j, parts, n);
 
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		n_tensors += parts[i]->n_tensors;

@@ -67,7 +67,8 @@ static int json_put_key(FILE *to, const struct rsh_pickle_value *v)
 	return 0;
 }
 
-static int json_put(FILE *to, const struct rsh_pickle_value *v, unsigned depth);
+static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
+			   unsigned depth);
 
 static int json_put_list(FILE *to, const struct rsh_pickle_value *v, uint32_t n,
 			 unsigned depth)
@@ -77,7 +78,7 @@ static int json_put_list(FILE *to, const struct rsh_pickle_value *v, uint32_t n,
 	fputc('[', to);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		fputs(i ? ", " : "", to);
-		rc = json_put(to, &v[i], depth);
+		rc = pickle_json_put(to, &v[i], depth);
 	}
 	fputc(']', to);
 	return rc;
@@ -94,13 +95,14 @@ static int json_put_dict(FILE *to, const struct rsh_pickle_list *l,
 		rc = json_put_key(to, &l->values[i]);
 		fputs(": ", to);
 		if (rc == 0)
-			rc = json_put(to, &l->values[i + 1], depth);
+			rc = pickle_json_put(to, &l->values[i + 1], depth);
 	}
 	fputc('}', to);
 	return rc;
 }
 
-static int json_put(FILE *to, const struct rsh_pickle_value *v, unsigned depth)
+static int pickle_json_put(FILE *to, const struct rsh_pickle_value *v,
+			   unsigned depth)
 {
 	if (depth > DEPTH_MAX || ftell(to) > JSON_MAX)
 		return -ENOTSUP;
@@ -137,7 +139,7 @@ int rsh_pickle_json(const struct rsh_pickle_value *v, char **out)
 
 	if (!to)
 		return -ENOMEM;
-	rc = json_put(to, v, 0);
+	rc = pickle_json_put(to, v, 0);
 	if (fclose(to) != 0 && rc == 0)
 		rc = -ENOMEM;
 	if (rc) {

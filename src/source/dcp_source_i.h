@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/dcp_i.h - a distributed checkpoint as a source, for this room only. */
-#ifndef RSH_SOURCE_DCP_I_H
-#define RSH_SOURCE_DCP_I_H
+/* source/dcp_source_i.h - a distributed checkpoint as a source, for this room
+ * only. */
+#ifndef RSH_SOURCE_DCP_SOURCE_I_H
+#define RSH_SOURCE_DCP_SOURCE_I_H
 
 #include "rsh/source/dcp.h"
 #include "rsh/util/arena.h"

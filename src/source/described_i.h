@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/checkpoint2_i.h - steps of Checkpoint 2.0, for this room only. */
-#ifndef RSH_SOURCE_CHECKPOINT2_I_H
-#define RSH_SOURCE_CHECKPOINT2_I_H
+/* source/described_i.h - steps of Checkpoint 2.0, for this room only. */
+#ifndef RSH_SOURCE_DESCRIBED_I_H
+#define RSH_SOURCE_DESCRIBED_I_H
 
 #include "index_cache_i.h"
 #include "rsh/wire/checkpoint2.h"
