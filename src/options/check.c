@@ -105,6 +105,10 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
 				     "are for files of MindSpore's, and SOURCE "
 				     "is a distributed checkpoint of PyTorch");
+	if (rsh_option_given(o, "select"))
+		return rsh_error_set(err, EINVAL, "--select chooses among "
+				     "steps, and SOURCE is one distributed "
+				     "checkpoint");
 	v->src.from = RSH_FROM_NONE;
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
@@ -132,6 +136,7 @@ static void check_settle_source(struct rsh_options *o)
 int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
+	char hint[512];
 	int rc = check_settle_dcp(o, err);
 
 	if (rc)
@@ -146,9 +151,12 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
 				     "strategy file, and SOURCE has none: give "
 				     "--dst-strategy");
-	if (!v->src.from)
+	if (!v->src.from) {
+		rsh_source_hint(v->source, hint, sizeof(hint));
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
-				     "(\"none\" if SOURCE is not sharded)");
+				     "(\"none\" if SOURCE is not sharded)%s",
+				     hint);
+	}
 	if (!v->dst.from)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors), or "

@@ -185,12 +185,14 @@ static int gather_offsets(void *ctx, const char *name, uint32_t n_dims,
 static int gather_check(const struct gathering *g, uint32_t file, size_t first,
 			struct rsh_error *err)
 {
+	const struct shards *s = g->shards;
+
 	for (size_t i = first; i < g->n; i++)
 		if (!g->pieces[i].placed)
 			return rsh_error_set(err, EBADMSG, "%s: " INFO " does "
 					     "not tell the offsets of tensor "
-					     "%s", g->shards->v[file].path,
-					     rsh_names_text(g->shards->tensors,
+					     "%s", s->v[file].path,
+					     rsh_names_text(s->tensors,
 							    g->pieces[i].tensor));
 	return 0;
 }

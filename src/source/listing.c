@@ -124,6 +124,7 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 {
 	const struct rsh_source *s = w->source;
 	unsigned n_incomplete = 0;
+	char hint[512];
 	int rc = refuse_incomplete(s, err);
 
 	if (rc == 0)
@@ -137,8 +138,9 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (n_incomplete)
 		return rsh_error_set(err, ENOENT, "%s: no save in it was "
 				     "completed", s->path);
-	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it",
-			     s->path);
+	rsh_source_hint(s->path, hint, sizeof(hint));
+	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it%s",
+			     s->path, hint);
 }
 
 /* ---- what the user describes ---- */

@@ -131,7 +131,10 @@ static int select_nothing(struct rsh_source *s,
 		snprintf(what, sizeof(what), "no breakpoint checkpoint");
 	rsh_listing_sort(&s->listing, RSH_BY_RANK);
 	select_list(&s->listing, c->rank, names, sizeof(names));
-	select_place(s, c, place, sizeof(place));
+	if (s->checkpoint2)
+		*place = '\0';
+	else
+		select_place(s, c, place, sizeof(place));
 	return rsh_error_set(err, ENOENT, "%s: %s%s; %s holds %s", s->path,
 			     what, select_hint(&s->listing, o),
 			     *place ? place : "it", names);

@@ -116,6 +116,30 @@ static int strategies_parse(const struct rsh_path_list *list,
 	return 0;
 }
 
+/* A metadata.json is checked while it is read. */
+static int strategies_check_metadata(const char *path, bool shapes,
+				     struct rsh_names *names,
+				     rsh_strategy_report_fn *report, void *ctx,
+				     struct rsh_error *err)
+{
+	struct rsh_error bad = RSH_ERROR_INIT;
+	struct rsh_strategy *s = NULL;
+	int rc;
+
+	if (shapes)
+		return rsh_error_set(err, EINVAL, "%s: --checkpoint is for "
+				     "strategy files, which tell no shapes: "
+				     "a metadata.json does", path);
+	rc = rsh_metadata_strategy(path, names, &s, &bad);
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	if (rc)
+		report(ctx, bad.text);
+	if (s)
+		rsh_strategy_free(s);
+	return 0;
+}
+
 int rsh_strategies_check(const char *path,
 			 const struct rsh_derive_shapes *shapes,
 			 struct rsh_names *names,
@@ -126,10 +150,16 @@ int rsh_strategies_check(const char *path,
 		{ 0 };
 	struct rsh_error bad = RSH_ERROR_INIT;
 	struct rsh_strategy_file **files;
+	cleanup_free char *metadata = NULL;
 	bool directory;
 	uint32_t n = 0;
-	int rc = rsh_strategy_list(path, false, &list, &directory, &bad);
+	int rc = rsh_metadata_find(path, &metadata, err);
 
+	if (metadata)
+		return strategies_check_metadata(metadata, shapes, names,
+						 report, ctx, err);
+	if (rc == 0)
+		rc = rsh_strategy_list(path, false, &list, &directory, &bad);
 	if (rc == -ENOMEM)
 		return rsh_error_nomem(err);
 	if (rc) {

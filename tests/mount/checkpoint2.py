@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, error_line, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, USAGE, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, values_of  # noqa: E402
 
@@ -394,7 +394,7 @@ def the_tracker_comes_first():
         is_whole(c.root, c.tree, words=("iteration_00000020 cannot be taken, iteration_00000008 "
                                         "is taken instead",))
         is_refused(c.root, "iteration_00000020", extra=("--fallbacks", "0"))
-        is_refused(c.root, "no checkpoint of step 9", extra=("--select", "step=9"))
+        is_refused(c.root, "no checkpoint of step 9; it holds iteration_", extra=("--select", "step=9"))
         is_refused(c.root, "reads no Checkpoint 2.0", extra=("--select", "mindspore"))
 
 
@@ -557,6 +557,36 @@ def options_that_ask_for_what_it_has_not():
     with tempfile.TemporaryDirectory() as empty:
         write(os.path.join(empty, TRACKER), b"8")
         demand(run("plan", empty).err, "--src-strategy is missing")
+
+
+@test
+def what_is_not_the_save_directory():
+    root = os.path.join(DATA, "dp4mp2_opt")
+    step = os.path.join(root, "iteration_00000008")
+    for words in ((DATA,), (os.path.join(step, "metadata.json"),)):
+        got = run("plan", *words)
+        check(got.status == USAGE, f"{got}")
+        demand(got.err, "in it is a checkpoint: is that meant?" if words == (DATA,) else
+               "metadata.json is a file, and SOURCE has to be a directory")
+    _, said = expect_failure(step, resume=True)
+    demand(error_line(said), "this is one checkpoint", "give the directory above it")
+
+
+@test
+def layouts_of_metadata_are_checked():
+    root = os.path.join(DATA, "dp4mp2_opt")
+    for path in root, os.path.join(root, "iteration_00000008", "metadata.json"):
+        got = run("strategy", "check", path)
+        check(got.status == GOOD and "good" in got.out, f"{got}")
+    got = run("strategy", "check", "--src-strategy", "none", "--checkpoint", root, root)
+    check(got.status == INPUT, f"{got}")
+    demand(got.err, "--checkpoint is for strategy files")
+    with Copy("dp4mp2_opt") as c:
+        c.metadata(lambda d: d["state_dict_metadata"]["blocks.0.qkv.bias"]["layout"].update(
+            {"device_matrix": [4, 3]}))
+        got = run("strategy", "check", c.root)
+        check(got.status == NO, f"{got}")
+        demand(got.out, "blocks.0.qkv.bias")
 
 
 @test

@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 from dcp_trees import random_tree  # noqa: E402
 from demands import check, content, demand, error_line, flip, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
 
@@ -244,6 +244,12 @@ def run_damage(tap, directory):
     strategy = os.path.join(DATA, case + ".strategy.ckpt")
 
     root = copy_of(case, directory)
+    os.rename(os.path.join(root, ".metadata"), os.path.join(root, ".metadata.tmp"))
+    with tap.test("a save that was not finished"):
+        for command in "plan", "ls":
+            demand(run(command, root).err, "__0_0.distcp is of a distributed checkpoint",
+                   "no .metadata is beside it")
+    os.rename(os.path.join(root, ".metadata.tmp"), os.path.join(root, ".metadata"))
     os.unlink(os.path.join(root, "__2_0.distcp"))
     with tap.test("a missing file: which tensors lack which boxes"):
         _, said = expect_failure(root)
@@ -391,6 +397,18 @@ def run_refusals(tap):
     with tap.test("refused: to infer a strategy"):
         got = run("strategy", "infer", source)
         check(got.status not in (GOOD, NO), repr(got))
+        demand(got.err, "it is a distributed checkpoint")
+    with tap.test("refused: a step to select"):
+        refused(run("plan", "--select", "step=9", source), USAGE, "is one distributed checkpoint")
+    with tap.test("refused: the directory above, or a file"):
+        refused(run("plan", os.path.dirname(source)), USAGE,
+                "again in it is a checkpoint: is that meant?")
+        refused(run("ls", os.path.dirname(source)), INPUT, "again in it is a checkpoint")
+        refused(run("plan", os.path.join(source, ".metadata")), USAGE, ".metadata is a file")
+        refused(run("plan", os.path.join(source, "no")), USAGE, "no: No such file")
+    with tap.test("refused: one checkpoint to resume from"):
+        _, said = expect_failure(source, resume=True)
+        demand(error_line(said), "give the directory above it")
 
 
 def run_resume(tap, directory):

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/hint.c guesses what somebody meant whose SOURCE is no checkpoint. */
+#include "config.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/source/dcp.h"
+#include "rsh/source/source.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+#include "rsh/wire/checkpoint2.h"
+#include "walk_i.h"
+
+/* Looking at a directory takes some time, and one is enough. */
+#define LOOKED_AT_MAX 64
+
+static bool hint_is_checkpoint(const char *dir, const char *name)
+{
+	cleanup_free char *path = NULL;
+
+	if (name[0] == '.' || asprintf(&path, "%s/%s", dir, name) < 0) {
+		path = NULL;
+		return false;
+	}
+	return rsh_source_describes_itself(path) || rsh_source_is_dcp(path);
+}
+
+/* Keeps the first of the names in order, whatever readdir() begins with. */
+static void hint_keep(char kept[NAME_MAX + 1], const char *name)
+{
+	if (!*kept || strverscmp(name, kept) < 0)
+		snprintf(kept, NAME_MAX + 1, "%s", name);
+}
+
+struct hint {
+	char item[NAME_MAX + 1];  /* of a distributed checkpoint */
+	char child[NAME_MAX + 1]; /* a checkpoint */
+	bool metadata;
+};
+
+static void hint_look(DIR *dir, const char *path, struct hint *h)
+{
+	const struct dirent *e;
+	unsigned looked_at = 0;
+
+	*h = (struct hint){ .metadata = false };
+	while ((e = readdir(dir))) {
+		h->metadata |= strcmp(e->d_name, RSH_DCP_METADATA) == 0;
+		if (rsh_has_suffix(e->d_name, ".distcp"))
+			hint_keep(h->item, e->d_name);
+		else if (looked_at++ < LOOKED_AT_MAX &&
+			 hint_is_checkpoint(path, e->d_name))
+			hint_keep(h->child, e->d_name);
+	}
+}
+
+void rsh_source_hint(const char *path, char *buf, size_t max)
+{
+	cleanup_dir DIR *dir = opendir(path);
+	struct hint h;
+
+	*buf = '\0';
+	if (!dir && errno == ENOTDIR) {
+		snprintf(buf, max, "; %s is a file, and SOURCE has to be a "
+			 "directory", path);
+		return;
+	}
+	if (!dir) {
+		snprintf(buf, max, "; %s: %s", path, strerror(errno));
+		return;
+	}
+	hint_look(dir, path, &h);
+	if (h.metadata)
+		snprintf(buf, max, "; it is a distributed checkpoint");
+	else if (*h.item)
+		snprintf(buf, max, "; %s is of a distributed checkpoint, and "
+			 "no " RSH_DCP_METADATA " is beside it: the save was "
+			 "not finished", h.item);
+	else if (*h.child)
+		snprintf(buf, max, "; %s in it is a checkpoint: is that meant?",
+			 h.child);
+}
+
+bool rsh_source_is_one_step(const char *path)
+{
+	cleanup_dir DIR *dir = opendir(path);
+	struct rsh_ckpt2_name parts;
+	const struct dirent *e;
+
+	while (dir && (e = readdir(dir)))
+		if (rsh_ckpt2_name_parse(e->d_name, &parts))
+			return true;
+	return rsh_source_is_dcp(path);
+}
