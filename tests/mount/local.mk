@@ -16,6 +16,8 @@ MOUNT += \
 	mount/helper.sh \
 	mount/selection.py \
 	mount/checkpoint2.py \
+	mount/forms.py \
+	mount/damage.py \
 	mount/lost_ranks.py \
 	mount/resume.py \
 	mount/ls.py \
