@@ -6,6 +6,7 @@
 #include "dcp_source_i.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,6 +288,9 @@ int rsh_dcp_list(struct rsh_source *s, struct rsh_error *err)
 	rc = dcp_read(s, &f, s->dcp, err);
 	if (rc)
 		return rc;
+	/* A large .metadata took several times what is kept of it, in pieces
+	 * that malloc would not give back by itself. */
+	malloc_trim(0);
 	if (dcp_place_all(s->dcp) || dcp_list_files(s))
 		return rsh_error_nomem(err);
 	rsh_log_info("%s: a distributed checkpoint of %u tensors in %u files",
