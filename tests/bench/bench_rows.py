@@ -319,7 +319,7 @@ def dcp_memory(bench):
     return share_of_memory(bench, "dcp")
 
 
-@row("dcp_hf", "the same of sharded safetensors", "consolidate_safetensors_files",
+@row("dcp_hf", "the same of safetensors in shards", "consolidate_safetensors_files",
      unit="x", tree="torch")
 def dcp_hf(bench):
     return times_sooner(bench, "hf")
