@@ -9,10 +9,11 @@ Whatever MindSpore prints goes to standard error.
     {"verb": "same", "paths": [P, Q]}        -> {"same": true}
     {"verb": "transform", "source": ..., "target": ..., "src_strategy": ...,
      "dst_strategy": ...}                    -> {"seconds": S}
-    {"verb": "mindformers", "path": STEP, "rank": N}
-                                             -> {"seconds": S}
+    {"verb": "network", "rank": N, "step": DIRECTORY, "strategy": ..., "path": P}
+                                             -> {"seconds": S, "sum": N}
 """
 
+import gc
 import json
 import os
 import sys
@@ -40,16 +41,28 @@ def transform(ms, source, target, src_strategy, dst_strategy):
     return {"seconds": time.perf_counter() - start}
 
 
-def mindformers(_ms, path, rank):
-    """mindformers' load of a rank into a network, which is not counted."""
+def network(ms, rank, step, strategy, path):
+    """What a rank of `strategy` needs until all of its network has been looked at: by
+    MindSpore from the safetensors `path`, or by mindformers from `step` if it is None."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
     import checkpoint2_trees
     import mindformers_loader
+    from ms_formats import read_strategy_file
     if not mindformers_loader.directory():
         return {"lacking": "RSH_MINDFORMERS does not name a directory of mindformers"}
-    parameters = checkpoint2_trees.read_parameters(os.path.join(path, "metadata.json"))
-    ranks = 1 + max(max(p.ranks) for p in parameters.values())
-    return {"seconds": mindformers_loader.seconds(path, rank, ranks, parameters)}
+    saved = checkpoint2_trees.read_parameters(os.path.join(step, "metadata.json"))
+    layouts = read_strategy_file(strategy).layouts
+    net = mindformers_loader.network(rank, {
+        name: checkpoint2_trees.parameter_of(layouts[name], p.shape, p.dtype, 0)
+        for name, p in saved.items()})
+    start = time.perf_counter()
+    if path:
+        ms.load_checkpoint(path, net, format="safetensors")
+    else:
+        mindformers_loader.load_network(step, net)
+    found = sum(int(p.asnumpy().reshape(-1).view("int64").sum())
+                for p in net.get_parameters())
+    return {"seconds": time.perf_counter() - start, "sum": found % 2**64}
 
 
 def main():
@@ -62,13 +75,14 @@ def main():
         return 1
     print(json.dumps({"version": ms.__version__}), file=replies)
     verbs = {"load": load, "same": same, "transform": transform,
-             "mindformers": mindformers}
+             "network": network}
     for line in sys.stdin:
         request = json.loads(line)
         try:
             reply = verbs[request.pop("verb")](ms, **request)
         except Exception as error:  # whatever it is, the other side reports it
             reply = {"error": f"{type(error).__name__}: {error}"[:300]}
+        gc.collect()  # or files stay mapped, and a mount is busy
         print(json.dumps(reply), file=replies)
     return 0
 
