@@ -50,7 +50,8 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 		const json_t *group = json_object_get(from, table[i].group);
 		const json_t *value = json_object_get(group, table[i].key);
 
-		if (json_is_null(group))
+		/* A mount of another release has other figures. */
+		if (json_is_null(group) || !value)
 			continue;
 		if (!json_is_number(value))
 			return -EINVAL;
@@ -61,7 +62,7 @@ static int add_figures(struct rsh_table *t, const json_t *from)
 	return 0;
 }
 
-/* Returns 0, -ENOMEM, or -EINVAL if a figure is missing. */
+/* Returns 0, -ENOMEM, or -EINVAL if a figure is no number. */
 static int print_figures(const json_t *from, const struct rsh_output *out)
 {
 	struct rsh_table *t = rsh_table_new(figure_columns, 3);

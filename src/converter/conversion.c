@@ -193,8 +193,8 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	c->n_stages = source_stages(src, dst, view);
 	c->n_blocks = dst && !c->by_stage ? dst->n_stages : 1;
 	c->dst_ranks = dst ? dst->stage_ranks : 1;
-	if (!src && !dst && o->copies)
-		c->dst_ranks = o->copies;
+	if (!src && !dst && o->n_shown_ranks)
+		c->dst_ranks = o->n_shown_ranks;
 	return c;
 }
 

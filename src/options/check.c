@@ -68,18 +68,18 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--remove-redundancy needs a "
 				     "--dst-strategy: without one there are no "
 				     "ranks that hold the same");
-	if (o->in_parts && (!whole || v->plan.copies || v->plan.compat))
+	if (o->in_parts && (!whole || v->plan.n_shown_ranks || v->plan.compat))
 		return rsh_error_set(err, EINVAL, "--format hf is one whole "
 				     "model: it needs --dst-strategy none and "
 				     "goes with neither --dst-ranks nor "
 				     "--compat");
-	if (v->plan.by_kind && (v->plan.copies || v->plan.compat))
+	if (v->plan.by_kind && (v->plan.n_shown_ranks || v->plan.compat))
 		return rsh_error_set(err, EINVAL, "--format checkpoint2 goes "
 				     "with neither --dst-ranks nor --compat");
 	if (v->plan.part_bytes && !o->in_parts)
 		return rsh_error_set(err, EINVAL, "--part-size is for --format "
 				     "hf");
-	if (v->plan.copies && (v->src.from != RSH_FROM_NONE || !whole))
+	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "
 				     "strategy says how many ranks there are");
@@ -101,7 +101,7 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 				     "strategy of the source, and a "
 				     "distributed checkpoint has none: give "
 				     "--dst-strategy");
-	if (v->plan.copies || v->plan.compat)
+	if (v->plan.n_shown_ranks || v->plan.compat)
 		return rsh_error_set(err, EINVAL, "--dst-ranks and --compat "
 				     "are for files of MindSpore's, and SOURCE "
 				     "is a distributed checkpoint of PyTorch");
@@ -182,7 +182,8 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
-/* If both strategies are given or known, ls is asked what a mount would take. */
+	/* If both strategies are given or known, ls is asked what a mount
+	 * would take. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];

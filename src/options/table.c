@@ -54,7 +54,8 @@ static const unsigned casts[] = {
 static const struct rsh_option table[] = {
 	HEADING("What it is made of"),
 	{ "src-strategy", 0, "PATH|none", CONVERSIONS | CHECK,
-	  "the strategy SOURCE was trained under; Checkpoint 2.0 says it", rsh_set_strategy,
+	  "the strategy SOURCE was trained under; Checkpoint 2.0 says it",
+	  rsh_set_strategy,
 	  .converts = true, .opens_links = true, AT(vfs.src.path),
 	  .first = true },
 	{ "dst-strategy", 0, "PATH|none", CONVERSIONS,
@@ -69,7 +70,7 @@ static const struct rsh_option table[] = {
 	  rsh_set_flag, AT(resume), .first = true },
 	{ "dst-ranks", 0, "N", CONVERSIONS,
 	  "ranks shown of a job without any strategy (1)", rsh_set_number,
-	  AT(vfs.plan.copies), .min = 1, .max = 1000000,
+	  AT(vfs.plan.n_shown_ranks), .min = 1, .max = 1000000,
 	  .converts = true, .decides = rsh_digest_value },
 	{ "group-info", 0, "PATH", CONVERSIONS,
 	  "group_info.pb to hold against the strategy", rsh_set_string,

@@ -142,7 +142,7 @@ static int check_contents(struct rsh_reshard *v,
 	int rc;
 
 	if (cfg->contents_later || rsh_source_dcp(v->source) ||
-	    (!v->src && !v->dst && cfg->plan.copies > 0))
+	    (!v->src && !v->dst && cfg->plan.n_shown_ranks > 0))
 		return 0;
 	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
 	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,

@@ -123,7 +123,7 @@ static void copies_are_the_file(void **state)
 	struct fixture *f = *state;
 	uint32_t first, second;
 
-	f->cfg.plan.copies = 2;
+	f->cfg.plan.n_shown_ranks = 2;
 	f->cfg.plan.replicas = true;
 	mount(f);
 	assert_backed(f, at(f, "rank_0", "net_0.ckpt"));
@@ -141,7 +141,7 @@ static void each_rank_has_its_own(void **state)
 	uint32_t first, second;
 
 	tree_write(f->tree, "rank_1/x-1_5.ckpt", f->bytes, f->size);
-	f->cfg.plan.copies = 2;
+	f->cfg.plan.n_shown_ranks = 2;
 	mount(f);
 	assert_backed(f, at(f, "rank_1", "net_1.ckpt"));
 	assert_int_equal(rsh_vfs_backing(f->vfs, at(f, "rank_0", "net_0.ckpt"),

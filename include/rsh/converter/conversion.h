@@ -44,7 +44,7 @@ struct rsh_conversion_options {
 	/* Without any strategy so many ranks are shown, each the copy of its
 	 * own file or, with replicas, of whichever there is, and with what that
 	 * one lacks and another has.  0: one. */
-	uint32_t copies;
+	uint32_t n_shown_ranks;
 	/* Says what becomes of records that the destination's strategy does not
 	 * list. */
 	enum rsh_unlisted unlisted;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/dcp.c makes a catalogue of a distributed checkpoint.
+/* dialects/dcp_reader.c makes a catalogue of a distributed checkpoint.
  *
  * A tensor is cut into its chunks, which are any boxes.  Where the elements of
  * a chunk lie in another order than row by row, the catalogue has the tensor

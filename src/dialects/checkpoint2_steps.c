@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/checkpoint2.c knows MindSpore Transformers' Checkpoint 2.0:
+/* dialects/checkpoint2_steps.c knows MindSpore Transformers' Checkpoint 2.0:
  * iteration_<step>/ with model-*.safetensors, opt-*.safetensors and a
  * metadata.json that names them, and latest_checkpointed_iteration.txt, which
  * holds the newest step.
