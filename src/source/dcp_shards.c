@@ -186,15 +186,15 @@ static int gather_check(const struct gathering *g, uint32_t file, size_t first,
 			struct rsh_error *err)
 {
 	const struct shards *s = g->shards;
+	size_t i = first;
 
-	for (size_t i = first; i < g->n; i++)
-		if (!g->pieces[i].placed)
-			return rsh_error_set(err, EBADMSG, "%s: " INFO " does "
-					     "not tell the offsets of tensor "
-					     "%s", s->v[file].path,
-					     rsh_names_text(s->tensors,
-							    g->pieces[i].tensor));
-	return 0;
+	while (i < g->n && g->pieces[i].placed)
+		i++;
+	if (i == g->n)
+		return 0;
+	return rsh_error_set(err, EBADMSG, "%s: " INFO " does not tell the "
+			     "offsets of tensor %s", s->v[file].path,
+			     rsh_names_text(s->tensors, g->pieces[i].tensor));
 }
 
 static int gather_file(struct gathering *g, uint32_t file,
