@@ -186,6 +186,7 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	c->src_format = view->format;
 	c->format = o->format;
 	c->joined = view->joined;
+	c->foreign = view->foreign;
 	c->part_bytes = o->part_bytes;
 	c->by_stage = goes_by_stage(src, dst, view->names);
 	c->first_rank = first_rank(src, c->by_stage);

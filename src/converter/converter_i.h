@@ -79,6 +79,7 @@ struct rsh_converter {
 	bool remove_redundancy;
 	struct rsh_chosen chosen;
 	bool joined;            /* rank 0's index is of several files */
+	bool foreign;           /* the converter cannot read the files */
 	bool same;              /* files are shown as they are (whole.c) */
 	uint32_t *same_as;      /* [source rank]: the lowest that holds the same
 				 * slices; NULL: nobody asks */

@@ -143,14 +143,15 @@ static int source_take_format(struct rsh_source *s, struct rsh_error *err)
 	return 0;
 }
 
-/* A rank with several files is called by what their names have in common. */
+/* A rank is called by what the names of its files have in common, also where
+ * one of them is missing. */
 static int source_name_ranks(struct rsh_source *s)
 {
 	s->rank_paths = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_paths));
 	if (!s->rank_paths)
 		return -ENOMEM;
 	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
-		if (s->by_rank[rank + 1] - s->by_rank[rank] < 2)
+		if (s->by_rank[rank + 1] == s->by_rank[rank])
 			continue;
 		s->rank_paths[rank] = rsh_described_path(s->view_path[rank]);
 		if (!s->rank_paths[rank])
@@ -344,6 +345,7 @@ void rsh_source_view(const struct rsh_source *s, struct rsh_names *names,
 		.names = names,
 		.format = s->format,
 		.joined = s->joined,
+		.foreign = s->checkpoint2,
 	};
 }
 

@@ -19,6 +19,9 @@ struct rsh_source_view {
 	struct rsh_names *names;
 	enum rsh_format format;                     /* of the files */
 	bool joined; /* rank 0's index is that of several files end to end */
+	/* The files are of a kind that MindSpore's converter cannot read, so
+	 * that nobody wants to hear what it would have made of them. */
+	bool foreign;
 };
 
 #endif
