@@ -142,6 +142,9 @@ static int machine_global(struct machine *m, const struct rsh_pickle_step *s)
 	if (rc)
 		return rc;
 	name = memchr(module, '\n', (size_t)s->n_text);
+	/* These bytes may have been read once more, and be others now. */
+	if (!name)
+		return machine_bad(m, "a class that changed while it was read");
 	*name++ = '\0';
 	name[strcspn(name, "\n")] = '\0';
 	return machine_push_class(m, module, name);

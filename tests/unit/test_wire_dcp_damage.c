@@ -78,6 +78,46 @@ static void test_flipped(void **state)
 	}
 }
 
+/* ---- changed while it is read ---- */
+
+/* A file of which somebody else has made something else after two reads. */
+static ssize_t changing_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	static unsigned n_reads;
+	const struct buffer *b = ctx;
+
+	assert_true(offset <= b->len && len <= b->len - offset);
+	if (n_reads++ < 2)
+		memcpy(buf, (const char *)b->data + offset, len);
+	else
+		memset(buf, 'x', len);
+	return (ssize_t)len;
+}
+
+/* The name of the class begins in one window of 64 KiB and ends in the next, so
+ * it is read once more. */
+static void test_changing(void **state)
+{
+	static const char head[] = { '\x80', 2, 'X', '\xf3', '\xff', 0, 0 };
+	static const char class[] = "ctorch\nSize\n.";
+	static char text[65523];
+	struct buffer b = { NULL, 0 };
+	struct rsh_byte_source src;
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_dcp *d;
+
+	(void)state;
+	buffer_append(&b, head, sizeof(head));
+	buffer_append(&b, text, sizeof(text));
+	buffer_append(&b, class, sizeof(class) - 1);
+	src = buffer_source(&b);
+	src.pread_fn = changing_pread;
+	src.ctx = &b;
+	assert_int_equal(rsh_dcp_parse(&src, &d, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "changed while it was read"));
+	buffer_free(&b);
+}
+
 /* ---- made by hand ---- */
 
 static void put(struct buffer *b, const char *bytes)
@@ -447,6 +487,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_flipped),
+		cmocka_unit_test(test_changing),
 		cmocka_unit_test(test_made),
 		cmocka_unit_test(test_item_truncated),
 		cmocka_unit_test(test_item_flipped),
