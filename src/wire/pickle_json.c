@@ -171,5 +171,6 @@ int rsh_dcp_values_join(const struct rsh_dcp_value *values, uint32_t n,
 	if (fclose(to) == 0)
 		return 0;
 	free(*out);
+	*out = NULL;
 	return -ENOMEM;
 }
