@@ -239,7 +239,8 @@ static int dcp_read_value(struct rsh_dcp_reader *r, struct rsh_dcp_value *v)
 
 	if (!e)
 		return 0;
-	v->file = rsh_arena_strndup(&r->d->arena_, e->path, strlen(e->path));
+	v->file = e->file != RSH_DCP_NO_FILE ? r->d->files[e->file] :
+		  rsh_arena_strndup(&r->d->arena_, e->path, strlen(e->path));
 	v->offset = e->offset;
 	v->length = e->length;
 	return v->file ? 0 : rsh_error_nomem(r->err);
@@ -256,9 +257,6 @@ static int dcp_read_named(struct rsh_dcp_reader *r,
 
 	if (rc)
 		return rc;
-	name = rsh_arena_strndup(&r->d->arena_, name, v[0].n);
-	if (!name)
-		return rsh_error_nomem(r->err);
 	r->name = name;
 	if (rsh_dcp_is_made_of(&v[1], "BytesStorageMetadata")) {
 		values += r->d->n_values++;
@@ -287,6 +285,27 @@ static int dcp_check_names(struct rsh_dcp_reader *r)
 	return r->name ? rsh_dcp_bad(r, "it is there twice") : 0;
 }
 
+static int dcp_keep_name(struct rsh_dcp_reader *r, const char **name)
+{
+	*name = rsh_arena_strndup(&r->d->arena_, *name, strlen(*name));
+	return *name ? 0 : rsh_error_nomem(r->err);
+}
+
+/* The names were those of the pickle up to now: before none of them comes twice
+ * a small file may name a long one as often as it likes. */
+static int dcp_keep_names(struct rsh_dcp_reader *r,
+			  struct rsh_dcp_tensor *tensors,
+			  struct rsh_dcp_value *values)
+{
+	int rc = dcp_check_names(r);
+
+	for (uint32_t i = 0; i < r->d->n_tensors && rc == 0; i++)
+		rc = dcp_keep_name(r, &tensors[i].name);
+	for (uint32_t i = 0; i < r->d->n_values && rc == 0; i++)
+		rc = dcp_keep_name(r, &values[i].name);
+	return rc;
+}
+
 static int dcp_read_all(struct rsh_dcp_reader *r,
 			const struct rsh_pickle_value *v)
 {
@@ -311,7 +330,7 @@ static int dcp_read_all(struct rsh_dcp_reader *r,
 	qsort(values, r->d->n_values, sizeof(*values), rsh_dcp_value_by_name);
 	r->d->tensors = tensors;
 	r->d->values = values;
-	return dcp_check_names(r);
+	return dcp_keep_names(r, tensors, values);
 }
 
 /* ---- the file ---- */
