@@ -21,7 +21,7 @@ void rsh_described_free(struct rsh_described *d)
 	if (!d)
 		return;
 	rsh_ckpt2_free(d->metadata);
-	free(d->present);
+	free(d->absent);
 	free(d->path);
 	free(d);
 }
@@ -126,9 +126,10 @@ static uint32_t described_rank_by_name(const struct rsh_ckpt2 *m,
 	       parts.rank < m->n_ranks ? parts.rank : RSH_RANK_UNKNOWN;
 }
 
+/* Sets present[file of the metadata] of each file that is there. */
 static void described_take_ranks(struct rsh_source *s,
 				 const struct rsh_candidate *c,
-				 struct rsh_described *d)
+				 struct rsh_described *d, bool *present)
 {
 	const struct rsh_ckpt2 *m = d->metadata;
 	struct rsh_ckpt2_name parts;
@@ -144,12 +145,30 @@ static void described_take_ranks(struct rsh_source *s,
 		file->rank = named ? named->rank :
 			     described_rank_by_name(m, file->base);
 		if (named)
-			d->present[named - m->files] = true;
+			present[named - m->files] = true;
 		if (file->rank == RSH_RANK_UNKNOWN)
 			rsh_log_info("%s/%s: " METADATA " knows nothing of the "
 				     "file, which is left out", s->path,
 				     file->name);
 	}
+}
+
+/* Finds out which of the described files are there. */
+static int described_take_files(struct rsh_source *s,
+				const struct rsh_candidate *c,
+				struct rsh_described *d)
+{
+	const uint32_t n = d->metadata->n_files;
+	cleanup_free bool *present = calloc((size_t)n + 1, sizeof(*present));
+
+	d->absent = rsh_alloc_array(n, sizeof(*d->absent));
+	if (!present || !d->absent)
+		return -ENOMEM;
+	described_take_ranks(s, c, d, present);
+	for (uint32_t i = 0; i < n; i++)
+		if (!present[i])
+			d->absent[d->n_absent++] = i;
+	return 0;
 }
 
 int rsh_described_take(struct rsh_source *s, uint32_t candidate,
@@ -159,16 +178,12 @@ int rsh_described_take(struct rsh_source *s, uint32_t candidate,
 	struct rsh_described *d = calloc(1, sizeof(*d));
 	int rc = d ? described_load(s, c, d, err) : rsh_error_nomem(err);
 
-	if (rc == 0 && d->metadata) {
-		d->present = calloc((size_t)d->metadata->n_files + 1,
-				    sizeof(*d->present));
-		rc = d->present ? 0 : rsh_error_nomem(err);
-	}
+	if (rc == 0 && d->metadata && described_take_files(s, c, d))
+		rc = rsh_error_nomem(err);
 	if (rc || !d->metadata) {
 		rsh_described_free(d);
 		return rc;
 	}
-	described_take_ranks(s, c, d);
 	s->described = d;
 	return 0;
 }
@@ -177,38 +192,33 @@ bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 		       struct rsh_source_file_info *out)
 {
 	const struct rsh_described *d = s->described;
+	const struct rsh_ckpt2_file *f;
 
-	for (uint32_t k = 0; d && k < d->metadata->n_files; k++) {
-		const struct rsh_ckpt2_file *f = &d->metadata->files[k];
-
-		if (d->present[k] || i-- > 0)
-			continue;
-		*out = (struct rsh_source_file_info){
-			.rank = f->rank, .name = f->name, .path = f->name,
-		};
-		return true;
-	}
-	return false;
+	if (!d || i >= d->n_absent)
+		return false;
+	f = &d->metadata->files[d->absent[i]];
+	*out = (struct rsh_source_file_info){
+		.rank = f->rank, .name = f->name, .path = f->name,
+	};
+	return true;
 }
 
 void rsh_described_log(const struct rsh_source *s)
 {
 	const struct rsh_described *d = s->described;
-	struct rsh_source_file_info absent = { 0 };
-	uint32_t n = 0;
+	const struct rsh_ckpt2 *m = d ? d->metadata : NULL;
 
 	if (!d)
 		return;
-	while (rsh_source_absent(s, n, &absent))
-		n++;
-	if (n > 0)
+	if (d->n_absent > 0)
 		rsh_log_notice("%s: %u of the %u files that it names are not "
-			       "there, such as %s", d->path, n,
-			       d->metadata->n_files, absent.name);
+			       "there, such as %s", d->path, d->n_absent,
+			       m->n_files,
+			       m->files[d->absent[d->n_absent - 1]].name);
 	if (d->n_nowhere > 0)
 		rsh_log_notice("%s: %u of the %u parameters that it describes "
 			       "are in no file and left out, such as %s",
-			       d->path, d->n_nowhere, d->metadata->n_params,
+			       d->path, d->n_nowhere, m->n_params,
 			       d->nowhere);
 	if (d->n_unlisted > 0)
 		rsh_log_notice("%s: %u parameters in the files are not "

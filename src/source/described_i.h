@@ -23,7 +23,8 @@ struct rsh_described {
 	char *path; /* for messages */
 	struct rsh_ckpt2 *metadata;
 	struct rsh_index_key key; /* which file that was */
-	bool *present;     /* [file of the metadata]: it is there */
+	uint32_t n_absent;
+	uint32_t *absent;  /* files of the metadata that are not there */
 	bool any_opt;      /* some file has the optimizer's state */
 	/* These count parameters that no file has, and names in files that are
 	 * not described; each first one is an example.  They are known once the

@@ -197,17 +197,16 @@ static const char *held_missing_file(const struct comparing *x,
 	const struct rsh_ckpt2 *m = x->d->metadata;
 	struct rsh_ckpt2_name parts;
 
-	for (uint32_t i = 0; i < m->n_files; i++) {
-		if (x->d->present[i])
-			continue;
+	for (uint32_t i = 0; i < x->d->n_absent; i++) {
+		const struct rsh_ckpt2_file *f = &m->files[x->d->absent[i]];
+
 		/* Where no file of the optimizer is left, somebody has taken
 		 * its state away. */
-		if (!x->d->any_opt &&
-		    rsh_ckpt2_name_parse(m->files[i].name, &parts) &&
+		if (!x->d->any_opt && rsh_ckpt2_name_parse(f->name, &parts) &&
 		    parts.opt)
 			continue;
-		if (held_rank_has(p, m->files[i].rank))
-			return m->files[i].name;
+		if (held_rank_has(p, f->rank))
+			return f->name;
 	}
 	return NULL;
 }
