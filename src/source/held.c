@@ -33,6 +33,7 @@ struct comparing {
 	uint32_t *param_of; /* [name]: number of the parameter, or NO_PARAM */
 	bool *unlisted;     /* [name]: counted already */
 	struct param_found *found;      /* [param] */
+	const char **lost; /* [rank]: a file that it lost; NULL: none */
 	struct rsh_ckpt2_param *params; /* as the files have them */
 	uint32_t n_params;
 };
@@ -42,6 +43,7 @@ static void comparing_clear(struct comparing *x)
 	free(x->param_of);
 	free(x->unlisted);
 	free(x->found);
+	free(x->lost);
 	free(x->params);
 }
 
@@ -182,21 +184,16 @@ static int held_compare_files(struct comparing *x, struct rsh_error *err)
 
 /* ---- what no file holds ---- */
 
-static bool held_rank_has(const struct rsh_ckpt2_param *p, uint32_t rank)
-{
-	for (uint32_t i = 0; i < p->ranks->n; i++)
-		if (p->ranks->ranks[i] == rank)
-			return true;
-	return false;
-}
-
-/* Gives a file that is missing and may have held the parameter; NULL: none. */
-static const char *held_missing_file(const struct comparing *x,
-				     const struct rsh_ckpt2_param *p)
+/* Finds a file of each rank that is not there, or was left out. */
+static int held_find_lost(struct comparing *x)
 {
 	const struct rsh_ckpt2 *m = x->d->metadata;
+	const struct rsh_source *s = x->source;
 	struct rsh_ckpt2_name parts;
 
+	x->lost = calloc((size_t)m->n_ranks + 1, sizeof(*x->lost));
+	if (!x->lost)
+		return -ENOMEM;
 	for (uint32_t i = 0; i < x->d->n_absent; i++) {
 		const struct rsh_ckpt2_file *f = &m->files[x->d->absent[i]];
 
@@ -205,21 +202,25 @@ static const char *held_missing_file(const struct comparing *x,
 		if (!x->d->any_opt && rsh_ckpt2_name_parse(f->name, &parts) &&
 		    parts.opt)
 			continue;
-		if (held_rank_has(p, f->rank))
-			return f->name;
+		if (!x->lost[f->rank])
+			x->lost[f->rank] = f->name;
 	}
-	return NULL;
+	for (uint32_t i = 0; i < s->n_files; i++)
+		if (!s->files[i].index && !x->lost[s->files[i].rank])
+			x->lost[s->files[i].rank] =
+				rsh_store_path(s->store, i);
+	return 0;
 }
 
-static const char *held_bad_file(const struct comparing *x,
-				 const struct rsh_ckpt2_param *p)
+/* Gives a file that is lost and may have held the parameter; NULL: none. */
+static const char *held_lost_file(const struct comparing *x,
+				  const struct rsh_ckpt2_param *p)
 {
-	const struct rsh_source *s = x->source;
+	const char *file = NULL;
 
-	for (uint32_t i = 0; i < s->n_files; i++)
-		if (!s->files[i].index && held_rank_has(p, s->files[i].rank))
-			return rsh_store_path(s->store, i);
-	return NULL;
+	for (uint32_t i = 0; i < p->ranks->n && !file; i++)
+		file = x->lost[p->ranks->ranks[i]];
+	return file;
 }
 
 /* What a file has lost is lost; what was never saved is not. */
@@ -233,9 +234,7 @@ static int held_judge_nowhere(const struct comparing *x,
 	if (p->n_stored == 0 ||
 	    strncmp(p->name, never_saved, strlen(never_saved)) == 0)
 		return 0;
-	file = held_missing_file(x, p);
-	if (!file)
-		file = held_bad_file(x, p);
+	file = held_lost_file(x, p);
 	if (!file)
 		return 0;
 	rsh_error_set(err, ENOENT, "%s: parameter %s is in no file that is "
@@ -288,6 +287,8 @@ int rsh_source_strategy(struct rsh_source *s, bool allow_missing,
 		return 0;
 	rc = comparing_start(&x, names) ? rsh_error_nomem(err) :
 					  held_compare_files(&x, err);
+	if (rc == 0 && held_find_lost(&x))
+		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rc = comparing_finish(&x, allow_missing, err);
 	if (rc == 0 && x.n_params == 0)
