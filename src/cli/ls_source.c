@@ -186,7 +186,7 @@ static int add_rank_files(const struct tree *t, struct step *s, uint32_t rank,
 static int add_absent(const struct tree *t, struct step *s)
 {
 	struct rsh_source_file_info f;
-	uint32_t n = 0, last = UINT32_MAX;
+	uint32_t n = 0;
 
 	while (rsh_source_absent(t->source, n, &f))
 		n++;
@@ -194,11 +194,13 @@ static int add_absent(const struct tree *t, struct step *s)
 	s->missing = rsh_alloc_array((size_t)n + 1, sizeof(*s->missing));
 	if (!s->missing)
 		return -ENOMEM;
-	for (uint32_t i = 0; rsh_source_absent(t->source, i, &f); i++) {
-		if (f.rank != last)
-			s->missing[s->n_missing++] = f.rank;
-		last = f.rank;
-	}
+	for (uint32_t i = 0; rsh_source_absent(t->source, i, &f); i++)
+		s->missing[i] = f.rank;
+	qsort(s->missing, n, sizeof(*s->missing), rsh_by_u32);
+	for (uint32_t i = 0; i < n; i++)
+		if (s->n_missing == 0 ||
+		    s->missing[i] != s->missing[s->n_missing - 1])
+			s->missing[s->n_missing++] = s->missing[i];
 	return 0;
 }
 

@@ -427,6 +427,16 @@ def steps_of_several_sizes():
 
 
 @test
+def a_rank_is_missing_once():
+    with Copy("dp4mp2_opt") as c:
+        for name in c.files():
+            if "-0000003-" in name or "-0000004-" in name:
+                lose(c.path(name))
+        (step,) = json.loads(run("ls", "--json", c.root).out)["steps"]
+        check(step["missing_ranks"] == [3, 4], f"{step['missing_ranks']}")
+
+
+@test
 def metadata_is_what_makes_a_step_of_several_ranks():
     with Copy("dp4mp2_opt") as c:
         lose(c.path("metadata.json"))
