@@ -93,24 +93,34 @@ static int checkpoint2_add_file(const struct step_dir *d, const char *file,
 	return l->files[l->n - 1].label ? 0 : -ENOMEM;
 }
 
+/* Leaves out a step whose directory cannot be read to its end, as errno says;
+ * `n` files were listed before it. */
+static int checkpoint2_leave_out(const struct step_dir *d, size_t n,
+				 struct rsh_error *err)
+{
+	struct rsh_listing *l = &d->source->listing;
+	struct rsh_walk w = { .source = d->source };
+	int rc = rsh_walk_unreadable(&w, d->name, err);
+
+	rsh_walk_log_unreadable(&w);
+	while (l->n > n)
+		rsh_checkpoint_clear(&l->files[--l->n]);
+	return rc;
+}
+
 /* A file that is being written has another suffix. */
 static int checkpoint2_list_step(const struct step_dir *d,
 				 struct rsh_error *err)
 {
-	struct rsh_walk w = { .source = d->source };
 	cleanup_dir DIR *dir = rsh_walk_open(d->source, d->name);
 	const size_t n = d->source->listing.n;
 	struct rsh_ckpt2_name parts;
 	const struct dirent *e;
 	struct stat st;
-	int rc;
 
-	if (!dir) {
-		rc = rsh_walk_unreadable(&w, d->name, err);
-		rsh_walk_log_unreadable(&w);
-		return rc;
-	}
-	while ((e = readdir(dir))) {
+	if (!dir)
+		return checkpoint2_leave_out(d, n, err);
+	while (errno = 0, (e = readdir(dir))) {
 		if (!rsh_ckpt2_name_parse(e->d_name, &parts))
 			continue;
 		if (fstatat(dirfd(dir), e->d_name, &st, 0) != 0)
@@ -119,6 +129,8 @@ static int checkpoint2_list_step(const struct step_dir *d,
 		    checkpoint2_add_file(d, e->d_name, parts.rank, &st.st_mtim))
 			return rsh_error_nomem(err);
 	}
+	if (errno)
+		return checkpoint2_leave_out(d, n, err);
 	if (d->source->listing.n == n)
 		rsh_log_info("%s/%s: no file in it was completed",
 			     d->source->path, d->name);
@@ -145,7 +157,7 @@ static int checkpoint2_list_all(struct rsh_source *s, struct rsh_error *err)
 	const struct dirent *e;
 	int rc = 0;
 
-	while (rc == 0 && dir && (e = readdir(dir))) {
+	while (rc == 0 && dir && (errno = 0, (e = readdir(dir)))) {
 		struct step_dir d = {
 			.source = s, .name = e->d_name, .label = e->d_name,
 			.step = { .n = 1 },
@@ -154,6 +166,8 @@ static int checkpoint2_list_all(struct rsh_source *s, struct rsh_error *err)
 		if (rsh_ckpt2_step_parse(e->d_name, &d.step.numbers[0]))
 			rc = checkpoint2_list_step(&d, err);
 	}
+	if (rc == 0 && dir && errno)
+		rc = rsh_store_open_error(s->store, "", -errno, err);
 	if (rc == 0 && s->listing.n == 0)
 		rc = checkpoint2_list_lone(s, err);
 	if (rc == 0 && s->listing.n == 0)

@@ -71,19 +71,22 @@ static int dcp_by_name(const void *a, const void *b)
 	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
+/* Returns 0, -ENOMEM, or why the directory cannot be read to its end. */
 static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
 {
 	cleanup_dir DIR *dir = rsh_walk_open(s, "");
 	const struct dirent *e;
 	int rc = 0;
 
-	while (rc == 0 && dir && (e = readdir(dir))) {
+	while (rc == 0 && dir && (errno = 0, (e = readdir(dir)))) {
 		f->whole |= strcmp(e->d_name, RSH_DCP_METADATA) == 0;
 		if (rsh_dcp_is_of_rank(e->d_name))
 			rc = dcp_add_path(&f->ranks, e->d_name);
 		else if (rsh_dcp_is_shard(e->d_name))
 			rc = dcp_add_path(&f->shards, e->d_name);
 	}
+	if (rc == 0 && dir)
+		rc = -errno;
 	if (f->ranks.n > 0)
 		qsort(f->ranks.v, f->ranks.n, sizeof(*f->ranks.v),
 		      dcp_by_name);
@@ -109,7 +112,7 @@ bool rsh_dcp_present(const struct rsh_source *s)
 {
 	cleanup_found struct dcp_found f = { 0 };
 
-	return dcp_look(s, &f) == 0 && dcp_found_any(s, &f);
+	return dcp_look(s, &f) != -ENOMEM && dcp_found_any(s, &f);
 }
 
 bool rsh_source_is_dcp(const char *path)
@@ -283,9 +286,11 @@ int rsh_dcp_list(struct rsh_source *s, struct rsh_error *err)
 	int rc;
 
 	s->dcp = calloc(1, sizeof(*s->dcp));
-	if (!s->dcp || dcp_look(s, &f))
+	rc = dcp_look(s, &f);
+	if (!s->dcp || rc == -ENOMEM)
 		return rsh_error_nomem(err);
-	rc = dcp_read(s, &f, s->dcp, err);
+	rc = rc ? rsh_store_open_error(s->store, "", rc, err) :
+		  dcp_read(s, &f, s->dcp, err);
 	if (rc)
 		return rc;
 	/* A large .metadata took several times what is kept of it, in pieces
