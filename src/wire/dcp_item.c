@@ -26,6 +26,9 @@
 #define END_BYTES 4096
 /* The data.pkl of a tensor is not larger. */
 #define OBJECT_MAX ((uint64_t)1024 * 1024)
+/* What is looked for is among the first entries, of which torch writes less
+ * than ten for a tensor.  Items may share a directory that is large. */
+#define ENTRIES_MAX 1024
 #define NAME_SUFFIX_MAX 64
 #define ITEM_PATH_MAX 1024
 
@@ -112,9 +115,11 @@ static int item_find(struct item_reader *r, const char *root, size_t n,
 		     const char *suffix, struct rsh_zip_entry *e)
 {
 	const size_t n_suffix = strlen(suffix);
+	const uint64_t n_entries = rsh_min_u64(r->directory.n_entries,
+					       ENTRIES_MAX);
 	uint64_t at = r->directory.offset;
 
-	for (uint64_t i = 0; i < r->directory.n_entries; i++) {
+	for (uint64_t i = 0; i < n_entries; i++) {
 		int rc = rsh_zip_read_entry(&r->src, &r->directory, at, r->room,
 					    e, r->err);
 
