@@ -2,10 +2,10 @@
 /* source/header_i.h - headers of safetensors files that are the same byte for
  * byte, for index.c.
  *
- * Ranks mostly save tensors of the same names and shapes, and to take a header's
- * JSON apart is nearly all that a scan costs: a header that was seen before, of
- * a file of that size, has the index that it had then.  Whoever shares a table
- * between threads guards it. */
+ * Ranks mostly save tensors of the same names and shapes, and to take the JSON
+ * of a header apart is nearly all that a scan costs: a header that was seen
+ * before, of a file of that size, has the index that it had then.  Whoever
+ * shares a table between threads guards it. */
 #ifndef RSH_SOURCE_HEADER_I_H
 #define RSH_SOURCE_HEADER_I_H
 

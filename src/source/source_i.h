@@ -85,13 +85,14 @@ int rsh_strategy_list(const char *path, bool as_listed,
 
 /* ---- metadata.json as a strategy (metadata_load.c) ---- */
 
-/* Finds the metadata.json of Checkpoint 2.0 that `path` stands for: itself, that
- * of a step's directory, or of the step that a save directory's tracker names.
- * *out is its path (from malloc), NULL if there is none.  0 or -ENOMEM. */
+/* Finds the metadata.json of Checkpoint 2.0 that `path` stands for: itself,
+ * that of a step's directory, or of the step that a save directory's tracker
+ * names.  *out is its path (from malloc), NULL if there is none.  0 or
+ * -ENOMEM. */
 int rsh_metadata_find(const char *path, char **out, struct rsh_error *err);
-/* Parses an open metadata.json, of which a large one is kept in the directory of
- * the index cache, so that the next mount need not read it; `dirfd` is -1 where
- * there is none. */
+/* Parses an open metadata.json, of which a large one is kept in the directory
+ * of the index cache, so that the next mount need not read it; `dirfd` is -1
+ * where there is none.  0 or -errno with a sentence. */
 int rsh_metadata_parse(int dirfd, int fd, const char *path,
 		       struct rsh_ckpt2 **out, struct rsh_error *err);
 int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,

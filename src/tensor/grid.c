@@ -64,7 +64,8 @@ uint32_t rsh_grid_split(const struct rsh_grid *g, uint32_t d)
 
 /* Returns a rank's place on n axes, of which the first is the most
  * significant. */
-static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n, uint32_t rank)
+static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n,
+			      uint32_t rank)
 {
 	uint32_t place = 0;
 
@@ -75,7 +76,8 @@ static uint32_t grid_place_on(const struct rsh_grid_axis *axes, uint32_t n, uint
 }
 
 /* Returns the rank that has this place on these axes and 0 on all others. */
-static uint32_t grid_rank_at(const struct rsh_grid_axis *axes, uint32_t n, uint32_t place)
+static uint32_t grid_rank_at(const struct rsh_grid_axis *axes, uint32_t n,
+			     uint32_t place)
 {
 	uint32_t rank = 0;
 
@@ -95,15 +97,18 @@ void rsh_grid_cell(const struct rsh_grid *g, uint32_t rank, uint32_t *cell)
 {
 	rank %= g->s.n_ranks;
 	for (uint32_t d = 0; d < g->s.n_dims; d++)
-		cell[d] = grid_place_on(g->s.axes + g->s.first[d], grid_n_axes(g, d), rank);
+		cell[d] = grid_place_on(g->s.axes + g->s.first[d],
+					grid_n_axes(g, d), rank);
 	if (g->s.shard > 1)
 		cell[0] = cell[0] * g->s.shard +
-			  grid_place_on(g->s.free, g->s.n_free, rank) % g->s.shard;
+			  grid_place_on(g->s.free, g->s.n_free, rank) %
+				  g->s.shard;
 }
 
 uint32_t rsh_grid_replica(const struct rsh_grid *g, uint32_t rank)
 {
-	return grid_place_on(g->s.free, g->s.n_free, rank % g->s.n_ranks) / g->s.shard;
+	return grid_place_on(g->s.free, g->s.n_free, rank % g->s.n_ranks) /
+	       g->s.shard;
 }
 
 uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
@@ -119,7 +124,8 @@ uint32_t rsh_grid_member(const struct rsh_grid *g, const uint32_t *cell,
 			place += c % g->s.shard;
 			c /= g->s.shard;
 		}
-		rank += grid_rank_at(g->s.axes + g->s.first[d], grid_n_axes(g, d), c);
+		rank += grid_rank_at(g->s.axes + g->s.first[d],
+				     grid_n_axes(g, d), c);
 	}
 	return rank + grid_rank_at(g->s.free, g->s.n_free, place);
 }

@@ -257,8 +257,8 @@ static void put_properties(struct ckpt2_window *w,
 	for (uint32_t i = 0; i < t->n_ranks; i++)
 		put_item(w, i, t->cut ? rsh_grid_replica(
 					rsh_cut_grid(t->cut), i) : i);
-	ck2_put_text(w, "],\"allow_shape_mismatch\":false,\"allow_to_save\":true},"
-		    "\"global_shape\":[");
+	ck2_put_text(w, "],\"allow_shape_mismatch\":false,"
+		     "\"allow_to_save\":true},\"global_shape\":[");
 	for (uint32_t d = 0; d < t->n_dims; d++)
 		put_item(w, d, t->dims[d]);
 	ck2_put_text(w, "],\"axis_fragmentations\":[");
@@ -267,8 +267,8 @@ static void put_properties(struct ckpt2_window *w,
 	ck2_put_text(w, "],");
 }
 
-static void put_chunks(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree,
-		       uint32_t i)
+static void put_chunks(struct ckpt2_window *w,
+		       const struct rsh_ckpt2_tree *tree, uint32_t i)
 {
 	const struct rsh_ckpt2_tensor *t = &tree->tensors[i];
 	const uint32_t n = count_slices(t);
@@ -304,7 +304,8 @@ static void ck2_put_tensor(struct ckpt2_window *w,
 	put_chunks(w, &x->tree, i);
 }
 
-static void put_stored(struct ckpt2_window *w, const struct rsh_ckpt2_tree *tree,
+static void put_stored(struct ckpt2_window *w,
+		       const struct rsh_ckpt2_tree *tree,
 		       const struct rsh_ckpt2_tensor *t, uint32_t k,
 		       uint32_t rank)
 {
@@ -440,7 +441,8 @@ static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
 		if (!layout_make(t, &l))
 			return rsh_error_set(err, ENOTSUP, "parameter %s: "
 					     "Checkpoint 2.0 has no tensor map "
-					     "for its optimizer shard", t->name);
+					     "for its optimizer shard",
+					     t->name);
 	}
 	for (uint32_t piece = 0; piece < 2 * n; piece++) {
 		x->at[piece] = w.at;

@@ -85,8 +85,8 @@ struct rsh_source_options {
 	 * rank 0, if nothing was selected and no other place given. */
 	bool unsharded;
 
-	/* The source may be a distributed checkpoint (source/dcp.h), if no other
-	 * place is given. */
+	/* The source may be a distributed checkpoint (source/dcp.h), if no
+	 * other place is given. */
 	bool dcp;
 
 	struct rsh_store_options store; /* how files are opened and read */
@@ -111,11 +111,12 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
  * them.  The second asks that of a source that was opened. */
 bool rsh_source_describes_itself(const char *path);
 /* Writes the end of a sentence about a SOURCE in which no checkpoint is found,
- * "; ...": that it is no directory, or holds a checkpoint that may have been meant,
- * or one without its metadata; "" if nothing is known.  Any thread may ask. */
+ * "; ...": that it is no directory, or holds a checkpoint that may have been
+ * meant, or one without its metadata; "" if nothing is known.  Any thread may
+ * ask. */
 void rsh_source_hint(const char *path, char *buf, size_t max);
-/* Says whether a directory is a step of Checkpoint 2.0 or a distributed checkpoint
- * itself, and not a place for several.  Any thread may ask. */
+/* Says whether a directory is a step of Checkpoint 2.0 or a distributed
+ * checkpoint itself, and not a place for several.  Any thread may ask. */
 bool rsh_source_is_one_step(const char *path);
 bool rsh_source_is_described(const struct rsh_source *s);
 /* Says that such a source needs no strategy: -EINVAL. */

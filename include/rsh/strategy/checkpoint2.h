@@ -8,9 +8,9 @@
 #include "rsh/wire/checkpoint2.h"
 
 /* Makes the strategy of the job that saved the step.  A stage is a list of
- * ranks that a layout has: all such lists have to be as long as the longest, n, and
- * have the ranks s * n .. s * n + n - 1 in this order.  A tensor that is not
- * split may have other ranks: it is unsplit in each stage that has one of them.
+ * ranks that a layout has: all such lists have to be as long as the longest, n,
+ * and have the ranks s * n .. s * n + n - 1 in this order.  A tensor that is
+ * not split may have other ranks: it is unsplit in each stage that has one.
  * Without any layout the job is one stage.  Gradients that are accumulated
  * (accu_grads.*) are left out, since no checkpoint holds them.
  *

@@ -33,13 +33,13 @@ struct rsh_ckpt2_ranks {
 
 struct rsh_ckpt2_param {
 	const char *name;
-	enum rsh_dtype dtype;  /* RSH_DTYPE_UNKNOWN if the spelling is not known;
-				* the files decide */
+	enum rsh_dtype dtype;  /* RSH_DTYPE_UNKNOWN if the spelling is not
+				* known; the files decide */
 	uint32_t n_dims;
 	const int64_t *dims;   /* of the whole tensor */
-	/* Mesh and map; its name is that of the first parameter that has it, and
-	 * it has neither shape nor optimizer shard.  NULL: the tensor is not
-	 * split. */
+	/* Mesh and map; its name is that of the first parameter that has it,
+	 * and it has neither shape nor optimizer shard.  NULL: the tensor is
+	 * not split. */
 	const struct rsh_strategy_item *layout;
 	/* Of the layout's mesh; without a layout the ranks that hold it. */
 	const struct rsh_ckpt2_ranks *ranks;
@@ -64,19 +64,19 @@ struct rsh_ckpt2 {
 
 /* Reads a metadata.json.  Returns 0 and *out, -ENOMEM, what pread_fn gave, or
  * -EBADMSG with a sentence that names path, parameter and offset: no JSON, not
- * such a file, numbers out of range, an axis that the mesh does not have or that
- * splits a tensor twice, a dimension that its slices do not divide, ranks that
- * are not as many as the mesh has, a slice that the layout does not have, a slice
- * that is not the one that the layout gives the rank which wrote it, a file with
- * two ranks, a file name with a '/'; -ENOTSUP for interleaved layouts.  Memory
- * is in proportion to what is kept. */
+ * such a file, numbers out of range, an axis that the mesh does not have or
+ * that splits a tensor twice, a dimension that its slices do not divide, ranks
+ * that are not as many as the mesh has, a slice that the layout does not have,
+ * a slice that is not the one that the layout gives the rank which wrote it, a
+ * file with two ranks, a file name with a '/'; -ENOTSUP for interleaved
+ * layouts.  Memory is in proportion to what is kept. */
 int rsh_ckpt2_parse(const struct rsh_byte_source *src, struct rsh_ckpt2 **out,
 		    struct rsh_error *err);
 void rsh_ckpt2_free(struct rsh_ckpt2 *c);
 
-/* Writes all that `c`, which a parser has made, says as a small text of our own,
- * to be kept where the file itself is not to be read once more.  Returns 0 and
- * *out (from malloc), -ENOMEM, or -EINVAL if a name is not UTF-8. */
+/* Writes all that `c`, which a parser has made, says as a small text of our
+ * own, to be kept where the file itself is not to be read once more.  Returns 0
+ * and *out (from malloc), -ENOMEM, or -EINVAL if a name is not UTF-8. */
 int rsh_ckpt2_keep(const struct rsh_ckpt2 *c, char **out, size_t *len);
 /* Reads such a text, with the same checks. */
 int rsh_ckpt2_parse_kept(const struct rsh_byte_source *src,

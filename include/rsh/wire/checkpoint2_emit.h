@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/checkpoint2_emit.h - writes metadata.json and common.json, which it also
- * reads, of a Checkpoint 2.0 step (wire/checkpoint2.h) for files that somebody else shows.
+ * reads, of a Checkpoint 2.0 step (wire/checkpoint2.h) for files that somebody
+ * else shows.
  *
  * metadata.json grows with tensors times ranks, to hundreds of megabytes, so
  * it is never in memory: where each tensor stands in it is worked out once, and
@@ -39,7 +40,7 @@ struct rsh_ckpt2_tree {
 	uint32_t n_tensors;
 	const struct rsh_ckpt2_tensor *tensors; /* no name comes twice */
 	/* Does the file of a rank hold its slice of a tensor?  A slice that
-	 * none holds is not described. */
+	 * none holds is not described; of each tensor one is held at least. */
 	bool (*holds)(const void *ctx, uint32_t tensor, uint32_t rank);
 	const void *ctx;
 };

@@ -73,9 +73,10 @@ struct rsh_dcp {
  * .rankR_metadata).  Returns 0 and *out, -ENOMEM, what pread_fn gave, or
  * -EBADMSG with a sentence that names path, tensor and offset: no pickle, one
  * that needs what is not known, boxes that leave the tensor, a path that leaves
- * the directory; -ENOTSUP: items that are compressed or encrypted.  Whether boxes share
- * elements in part is left to rsh_cut_of_boxes(): copies of a chunk have equal
- * ones, and of chunks without elements several may stand at one place. */
+ * the directory; -ENOTSUP: items that are compressed or encrypted.  Whether
+ * boxes share elements in part is left to rsh_cut_of_boxes(): copies of a chunk
+ * have equal ones, and of chunks without elements several may stand at one
+ * place. */
 int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 		  struct rsh_error *err);
 /* Joins what the ranks of one save wrote, each by itself: the union of their
@@ -112,9 +113,9 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 		       const struct rsh_dcp_item *item, struct rsh_error *err);
 
 /* Reads a value that is no tensor, and gives it as JSON (from malloc); of
- * length RSH_DCP_BY_NAME the whole file is a pickle.  -ENOTSUP, without a sentence: it
- * is not plain data, of which None, truth, numbers, texts, lists and
- * dictionaries are made; -EBADMSG with a sentence as for an item. */
+ * length RSH_DCP_BY_NAME the whole file is a pickle.  -ENOTSUP, without a
+ * sentence: it is not plain data, of which None, truth, numbers, texts, lists
+ * and dictionaries are made; -EBADMSG with a sentence as for an item. */
 int rsh_dcp_value_read(const struct rsh_byte_source *file, uint64_t offset,
 		       uint64_t length, char **json, struct rsh_error *err);
 
