@@ -268,7 +268,10 @@ static int gather_tensor(struct gathering *g, const struct piece *p, size_t n,
 			.file = p[i].file, .length = RSH_DCP_BY_NAME,
 		};
 	}
-	return 0;
+	return rsh_dcp_is_countable(t) ? 0 :
+	       rsh_error_set(err, EBADMSG, "%s: by the offsets in " INFO
+			     " tensor %s has more bytes than can be counted",
+			     g->shards->source->path, name);
 }
 
 static int gather_tensors(struct gathering *g, struct rsh_error *err)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dcp_dtype_i.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 void rsh_dcp_free(struct rsh_dcp *d)
@@ -26,6 +28,18 @@ void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
 		out->from[d] = c->from[d];
 		out->size[d] = c->size[d];
 	}
+}
+
+bool rsh_dcp_is_countable(const struct rsh_dcp_tensor *t)
+{
+	uint64_t n = RSH_DCP_ELEMENT_MAX;
+
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (t->dims[d] > INT64_MAX ||
+		    !rsh_mul_u64(n, t->dims[d] ? t->dims[d] : 1, &n) ||
+		    n > INT64_MAX)
+			return false;
+	return true;
 }
 
 /* ---- files ---- */

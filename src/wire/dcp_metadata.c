@@ -18,7 +18,6 @@
 #include "bytes_i.h"
 #include "dcp_dtype_i.h"
 #include "pickle_values_i.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
 #define NAME_MAX_BYTES 4096
@@ -185,20 +184,6 @@ static enum rsh_dtype dcp_dtype(const struct rsh_pickle_value *properties)
 	return dtype ? rsh_dcp_dtype(dtype) : RSH_DTYPE_UNKNOWN;
 }
 
-/* Checks whether the bytes of a tensor can be counted, also of one that is
- * empty: others multiply some of the sizes. */
-static bool dcp_is_countable(const struct rsh_dcp_tensor *t)
-{
-	uint64_t n = RSH_DCP_ELEMENT_MAX;
-
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		if (t->dims[d] > INT64_MAX ||
-		    !rsh_mul_u64(n, t->dims[d] ? t->dims[d] : 1, &n) ||
-		    n > INT64_MAX)
-			return false;
-	return true;
-}
-
 static int dcp_read_tensor(struct rsh_dcp_reader *r,
 			   const struct rsh_pickle_value *v,
 			   struct rsh_dcp_tensor *t)
@@ -220,7 +205,7 @@ static int dcp_read_tensor(struct rsh_dcp_reader *r,
 		return rc;
 	t->n_dims = size->n;
 	t->dims = dims;
-	if (!dcp_is_countable(t))
+	if (!rsh_dcp_is_countable(t))
 		return rsh_dcp_bad(r, "a tensor whose bytes cannot be counted");
 	properties = rsh_dcp_attribute(v, "properties");
 	rc = rsh_dcp_expect(r, properties, "TensorProperties");

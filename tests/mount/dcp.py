@@ -368,6 +368,10 @@ def run_shards(tap, directory):
     with tap.test("offsets that do not fit"):
         _, said = expect_failure(root)
         demand(error_line(said), "shard-00003", "offsets of tensor w")
+    shard(root, 2, {"w": ("U8", (1, 6), rows[:6])}, {"w": (2 ** 61, 0)})
+    with tap.test("a shard that is too far away"):
+        _, said = expect_failure(root)
+        demand(error_line(said), "tensor w has more bytes than can be counted")
     os.unlink(os.path.join(root, f"shard-00003-model-00001-of-00001{SUFFIX}"))
     shard(root, 1, {"w": ("U8", (2, 6), rows[12:])}, {"v": (2, 0)})
     with tap.test("a tensor without its place"):

@@ -85,6 +85,9 @@ int rsh_dcp_parse(const struct rsh_byte_source *src, struct rsh_dcp **out,
 int rsh_dcp_join(const struct rsh_dcp *const *parts, uint32_t n,
 		 const char *path, struct rsh_dcp **out, struct rsh_error *err);
 void rsh_dcp_free(struct rsh_dcp *d);
+/* Can the bytes of a tensor be counted, even where a dimension is 0?  Others
+ * multiply some of the sizes.  Of what rsh_dcp_parse() gives they can. */
+bool rsh_dcp_is_countable(const struct rsh_dcp_tensor *t);
 void rsh_dcp_box(const struct rsh_dcp_tensor *t, const struct rsh_dcp_chunk *c,
 		 struct rsh_box *out);
 
