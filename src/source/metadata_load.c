@@ -130,10 +130,10 @@ int rsh_metadata_digest(const char *path, uint64_t *xxh3,
 {
 	struct stat st;
 	cleanup_fd int fd = metadata_open(path, &st);
+	ssize_t n = fd < 0 ? -errno : 0;
 	cleanup_free char *piece = malloc(PIECE_BYTES);
 	XXH3_state_t *hash = XXH3_createState();
 	uint64_t at = 0;
-	ssize_t n = fd < 0 ? -errno : 0;
 
 	if (!piece || !hash) {
 		XXH3_freeState(hash);

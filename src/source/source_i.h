@@ -119,7 +119,6 @@ int rsh_candidates_make(struct rsh_source *s,
 			const struct rsh_source_options *opts,
 			struct rsh_error *err);
 
-
 /* ---- the tree (tree.c) ---- */
 
 /* This is a file of the chosen candidate; that of the store has the same

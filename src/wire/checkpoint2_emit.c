@@ -16,8 +16,8 @@
 #include "rsh/util/mem.h"
 #include "safetensors_i.h"
 
-/* A mesh, whose axes are told by their strides, and which of them cut each
- * dimension, most significant first. */
+/* This is a mesh, whose axes are told by their strides, and which of them cut
+ * each dimension, most significant first. */
 #define AXES_MAX (2 * RSH_GRID_MAX_AXES)
 struct ckpt2_layout {
 	uint32_t n_mesh;

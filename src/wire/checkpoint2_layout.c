@@ -11,8 +11,8 @@
 #include "rsh/util/mem.h"
 #include "strategy_build_i.h"
 
-/* What tells layouts apart: mesh and map, which are at most 32 lists of 32
- * numbers. */
+/* The text that tells layouts apart has mesh and map, which are at most 32
+ * lists of 32 numbers. */
 #define LAYOUT_TEXT_BYTES 16384
 
 int rsh_ckpt2_layouts_init(struct ckpt2_layouts *l, struct rsh_arena *arena,

@@ -12,7 +12,8 @@
 /* Returns the type that is meant by a class such as torch.float32, or by a text
  * such as "Float32". */
 enum rsh_dtype rsh_dcp_dtype(const struct rsh_pickle_value *v);
-/* The same of a class such as torch.FloatStorage. */
+/* Returns the type of the elements of a storage, which is a class such as
+ * torch.FloatStorage. */
 enum rsh_dtype rsh_dcp_storage_dtype(const struct rsh_pickle_value *v);
 
 #endif

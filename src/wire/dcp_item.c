@@ -32,7 +32,7 @@
 #define NAME_SUFFIX_MAX 64
 #define ITEM_PATH_MAX 1024
 
-/* An item as if it were a file of its own, both of whose ends have been
+/* This is an item as if it were a file of its own, both of whose ends have been
  * read. */
 struct item_view {
 	const struct rsh_byte_source *file;

@@ -20,7 +20,8 @@
 #define DEPTH_MAX 32
 #define JSON_MAX (1 << 20)
 
-/* NULL: it is no UTF-8, or memory is out; either way it is not shown. */
+/* Returns a text as JSON has it; NULL if it is no UTF-8, or memory is out:
+ * either way it is not shown. */
 static char *json_text(const char *text, size_t n)
 {
 	json_t *string = json_stringn(text, n);

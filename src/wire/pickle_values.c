@@ -318,7 +318,7 @@ static int machine_to_mark(struct machine *m, uint8_t instruction)
 	}
 }
 
-/* The eight bytes behind the instruction, the highest first. */
+/* Pushes what the eight bytes behind the instruction say, the highest first. */
 static int machine_push_real(struct machine *m)
 {
 	struct rsh_pickle_value v = { .kind = RSH_PV_REAL };

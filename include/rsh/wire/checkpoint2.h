@@ -78,7 +78,8 @@ void rsh_ckpt2_free(struct rsh_ckpt2 *c);
  * own, to be kept where the file itself is not to be read once more.  Returns 0
  * and *out (from malloc), -ENOMEM, or -EINVAL if a name is not UTF-8. */
 int rsh_ckpt2_keep(const struct rsh_ckpt2 *c, char **out, size_t *len);
-/* Reads such a text, with the same checks. */
+/* Reads what rsh_ckpt2_keep() has written; checks and results are those of
+ * rsh_ckpt2_parse(). */
 int rsh_ckpt2_parse_kept(const struct rsh_byte_source *src,
 			 struct rsh_ckpt2 **out, struct rsh_error *err);
 
