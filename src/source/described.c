@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "described_i.h"
 #include "rsh/source/inspect.h"
@@ -49,22 +48,14 @@ char *rsh_described_path(const char *path)
 static int described_parse(const struct rsh_source *s, int fd,
 			   struct rsh_described *d, struct rsh_error *err)
 {
-	const char *path = d->path;
-	struct stat st;
-	int rc;
+	int rc = rsh_index_key_take(fd, &d->key);
 
-	if (fstat(fd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
-				     path);
-	rc = rsh_index_key_take(fd, &d->key);
 	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+		return rsh_error_set(err, -rc, "%s: %s", d->path,
+				     strerror(-rc));
 	return rsh_metadata_parse(rsh_store_is_true(s->store) ?
-				  s->index_dirfd : -1, fd, path, &d->metadata,
-				  err);
+				  s->index_dirfd : -1, fd, d->path,
+				  &d->metadata, err);
 }
 
 /* Says that a step of several ranks has no metadata.json; of one card there is
