@@ -181,6 +181,9 @@ static int dcp_read(const struct rsh_source *s, const struct dcp_found *f,
 {
 	int rc;
 
+	if (!f->whole && f->ranks.n == 0 && f->shards.n == 0)
+		return rsh_error_set(err, ENOENT, "%s: its metadata was "
+				     "removed", s->path);
 	if (!f->whole && f->ranks.n == 0)
 		return rsh_dcp_shards_read(s, (const char *const *)f->shards.v,
 					   f->shards.n, d, err);
