@@ -19,7 +19,7 @@
 /* This is a mesh, whose axes are told by their strides, and which of them cut
  * each dimension, most significant first. */
 #define AXES_MAX (2 * RSH_GRID_MAX_AXES)
-struct ckpt2_layout {
+struct emit_layout {
 	uint32_t n_mesh;
 	struct rsh_grid_axis mesh[AXES_MAX];
 	uint32_t n[RSH_MAX_DIMS];
@@ -40,14 +40,14 @@ static const char text_tail[] = "}}";
 
 /* ---- layouts ---- */
 
-static void layout_add_axis(struct ckpt2_layout *l, uint32_t size,
+static void layout_add_axis(struct emit_layout *l, uint32_t size,
 			    uint32_t stride)
 {
 	if (size > 1)
 		l->mesh[l->n_mesh++] = (struct rsh_grid_axis){ size, stride };
 }
 
-static void layout_cut(struct ckpt2_layout *l, uint32_t dim, uint32_t stride)
+static void layout_cut(struct emit_layout *l, uint32_t dim, uint32_t stride)
 {
 	l->strides[dim][l->n[dim]++] = stride;
 }
@@ -55,7 +55,7 @@ static void layout_cut(struct ckpt2_layout *l, uint32_t dim, uint32_t stride)
 /* The optimizer shard lies on consecutive ranks of those that hold the same:
  * on the innermost free axes, the last of which it may take in part.  False:
  * its size is no such product. */
-static bool layout_add_free(struct ckpt2_layout *l,
+static bool layout_add_free(struct emit_layout *l,
 			    const struct rsh_grid_spec *s)
 {
 	uint32_t parts[RSH_GRID_MAX_AXES], n = 0, left = s->shard;
@@ -86,7 +86,7 @@ static int axis_by_stride(const void *a, const void *b)
 
 /* Makes the layout of a tensor.  False: no map can say it. */
 static bool layout_make(const struct rsh_ckpt2_tensor *t,
-			struct ckpt2_layout *l)
+			struct emit_layout *l)
 {
 	const struct rsh_grid *g = t->cut ? rsh_cut_grid(t->cut) : NULL;
 	const struct rsh_grid_spec *s = g ? rsh_grid_spec(g) : NULL;
@@ -110,7 +110,7 @@ static bool layout_make(const struct rsh_ckpt2_tensor *t,
 }
 
 /* Gives the number by which a map means the axis. */
-static uint32_t layout_number(const struct ckpt2_layout *l, uint32_t stride)
+static uint32_t layout_number(const struct emit_layout *l, uint32_t stride)
 {
 	uint32_t i = 0;
 
@@ -197,7 +197,7 @@ static void put_item(struct ckpt2_window *w, uint32_t i, uint64_t v)
 	put_number(w, v);
 }
 
-static void put_map(struct ckpt2_window *w, const struct ckpt2_layout *l,
+static void put_map(struct ckpt2_window *w, const struct emit_layout *l,
 		    uint32_t n_dims)
 {
 	for (uint32_t d = 0; d < n_dims; d++) {
@@ -213,7 +213,7 @@ static void put_map(struct ckpt2_window *w, const struct ckpt2_layout *l,
 
 /* The loader takes the values by their order: that of the keys is fixed. */
 static void put_layout(struct ckpt2_window *w, const struct rsh_ckpt2_tensor *t,
-		       const struct ckpt2_layout *l)
+		       const struct emit_layout *l)
 {
 	char name[] = ",\"a\"";
 
@@ -294,7 +294,7 @@ static void ck2_put_tensor(struct ckpt2_window *w,
 			   const struct rsh_ckpt2_text *x, uint32_t i)
 {
 	const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
-	struct ckpt2_layout l;
+	struct emit_layout l;
 
 	layout_make(t, &l);
 	ck2_put_text(w, i ? "," : text_head);
@@ -430,7 +430,7 @@ static int text_measure(struct rsh_ckpt2_text *x, struct rsh_error *err)
 	/* Nothing is kept, and so nothing is cut short either. */
 	struct ckpt2_window w = { .from = UINT64_MAX, .end = UINT64_MAX };
 	const uint32_t n = x->tree.n_tensors;
-	struct ckpt2_layout l;
+	struct emit_layout l;
 
 	for (uint32_t i = 0; i < n; i++) {
 		const struct rsh_ckpt2_tensor *t = &x->tree.tensors[i];
