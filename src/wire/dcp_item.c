@@ -26,7 +26,7 @@
 #define END_BYTES 4096
 /* The data.pkl of a tensor is not larger. */
 #define OBJECT_MAX ((uint64_t)1024 * 1024)
-/* What is looked for is among the first entries, of which torch writes less
+/* What is looked for is among the first entries, of which torch writes fewer
  * than ten for a tensor.  Items may share a directory that is large. */
 #define ENTRIES_MAX 1024
 #define NAME_SUFFIX_MAX 64
