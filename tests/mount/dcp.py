@@ -383,8 +383,9 @@ def run_refusals(tap):
     source = source_of("torch-2.15/uneven")
     strategy = os.path.join(DATA, "torch-2.15", "uneven.strategy.ckpt")
     with tap.test("refused: a strategy of the source"):
-        refused(run("plan", "--src-strategy", strategy, "--dst-strategy", "none", source),
-                INPUT, "says itself how it is cut")
+        for words in ["plan", "--dst-strategy", "none"], ["ls"], ["verify"]:
+            refused(run(*words, "--src-strategy", strategy, source), INPUT,
+                    "says itself how it is cut")
     with tap.test("refused: a mesh to derive from"):
         got = run("plan", "--dst-mesh", "dp=2", source)
         check(got.status not in (GOOD, NO), repr(got))
