@@ -104,7 +104,8 @@ static int copies_list_all(struct rsh_copies *c)
 
 /* Gives the cell of holder i, and the index of the first holder behind that
  * cell.  *cell comes in as one that is no later. */
-static uint32_t copies_cell_end(const struct rsh_copies *c, uint32_t i, uint32_t *cell)
+static uint32_t copies_cell_end(const struct rsh_copies *c, uint32_t i,
+				uint32_t *cell)
 {
 	const struct rsh_grid *g = rsh_cut_grid(c->cut);
 	uint32_t end;

@@ -68,11 +68,13 @@ static int open_directory(const struct rsh_options *o, struct subject *s,
 
 	files.dcp = true;
 	rc = rsh_source_open(v->source, 0, UINT32_MAX, &files, &s->source, err);
-
 	if (rc == -ENOENT && rsh_strategy_load(v->source, v->plan.compat,
 					       s->names, &s->strategy,
 					       NULL) == 0)
 		rc = 0;
+	if (s->source && v->src.path &&
+	    (rsh_source_is_described(s->source) || rsh_source_dcp(s->source)))
+		return rsh_source_needs_none(s->source, err);
 	return rc;
 }
 

@@ -211,12 +211,12 @@ static void choose_tensors(const struct rsh_plan_report *r, const bool *shown,
 			   struct choice *c)
 {
 	const uint32_t n = rsh_plan_n_tensors(r->view->plan);
-	uint32_t n_shown = 0;
+	uint32_t wanted = 0;
 	bool each;
 
 	for (uint32_t i = 0; i < n; i++)
-		n_shown += shown[i];
-	each = rsh_option_given(r->options, "only") && n_shown <= TENSORS_MAX;
+		wanted += shown[i];
+	each = rsh_option_given(r->options, "only") && wanted <= TENSORS_MAX;
 	for (uint32_t i = 0; i < n; i++) {
 		struct rsh_plan_tensor t;
 

@@ -98,7 +98,7 @@ struct place {
 };
 
 static void svg_put_line(const struct place *l, int line, int n_lines,
-		     const char *text)
+			 const char *text)
 {
 	const int width = rsh_svg_text_width(text, LABEL_FONT) + 4;
 	const int x = l->at->x + l->at->w / 2;

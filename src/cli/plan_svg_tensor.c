@@ -119,7 +119,7 @@ static void pick_size(struct rsh_side *s, int x, int y)
 
 static const struct rsh_strategy_item *
 svg_item_of(const struct rsh_strategy *s, uint32_t name,
-	const struct rsh_side *side)
+	    const struct rsh_side *side)
 {
 	const struct rsh_strategy_param *p = s ? rsh_strategy_find(s, name) :
 						 NULL;

@@ -16,6 +16,7 @@
 #include "rsh/options/check.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/reading.h"
+#include "rsh/source/dcp.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -243,6 +244,9 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0)
 		rc = rsh_source_open(o->vfs.source, first, n, &files, &source,
 				     err);
+	if (rc == 0 && path &&
+	    (rsh_source_is_described(source) || rsh_source_dcp(source)))
+		rc = rsh_source_needs_none(source, err);
 	if (rc == 0)
 		rc = rsh_source_choose(source, 0, err);
 	if (rc == 0 && rsh_source_is_described(source)) {

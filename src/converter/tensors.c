@@ -66,8 +66,8 @@ static int refuse(const struct making *m, int rc, struct rsh_error *err)
 
 /* ---- the source slices ---- */
 
-/* A place among the files of the stages that count for a parameter, beginning at
- * zero. */
+/* A place among the files of the stages that count for a parameter, beginning
+ * at zero. */
 struct file_walk {
 	uint32_t n_stages; /* how many were begun */
 	uint32_t i, end;   /* in cat->present */

@@ -337,7 +337,8 @@ static int compare_rank(struct job *j, uint32_t name, uint32_t rank,
 
 /* Counts the slices that were found in no file. */
 static void verify_count_lost(struct job *j, uint32_t name, uint32_t base,
-		       const struct rsh_grid *g, const struct leader *leaders)
+			      const struct rsh_grid *g,
+			      const struct leader *leaders)
 {
 	uint32_t cell[RSH_MAX_DIMS];
 
@@ -430,7 +431,7 @@ static int find_absent(struct job *j)
 static int find_absent_files(struct job *j)
 {
 	struct rsh_source_file_info f;
-	struct rsh_problem p = { 0 };
+	struct rsh_problem p;
 
 	for (uint32_t i = 0; rsh_source_absent(j->source, i, &f); i++) {
 		p = (struct rsh_problem){ 0 };
@@ -443,9 +444,10 @@ static int find_absent_files(struct job *j)
 	if (j->n_lost == 0)
 		return 0;
 	p = (struct rsh_problem){ 0 };
-	return rsh_problem_set(&p, NULL, j->strategy->path, "%" PRIu32 " slices "
-			       "that it describes are in no sound file, such "
-			       "as that of %s on rank %" PRIu32, j->n_lost,
+	return rsh_problem_set(&p, NULL, j->strategy->path, "%" PRIu32
+			       " slices that it describes are in no sound "
+			       "file, such as that of %s on rank %" PRIu32,
+			       j->n_lost,
 			       rsh_names_text(j->names, j->lost), j->loser) ||
 	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
 }

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,7 @@ struct found_tensor {
 	uint32_t n;
 	struct found_chunk *chunks;
 	uint64_t elements; /* that are in some chunk */
+	void *shown;       /* tree of the parts, by their boxes */
 };
 
 /* What is not there lies as the others do. */
@@ -328,32 +330,40 @@ static void part_of_box(struct rsh_recipe_part *part, uint32_t number,
 	}
 }
 
-/* Is there an equal box among the first n parts? */
-static bool parts_have(const struct rsh_recipe_part *parts, uint32_t n,
-		       const struct rsh_box *box)
+static int part_by_box(const void *a, const void *b)
 {
-	const size_t bytes = box->n_dims * sizeof(box->from[0]);
+	const struct rsh_recipe_part *x = a, *y = b;
+	const size_t bytes = x->box.n_dims * sizeof(x->box.from[0]);
+	int rc = memcmp(x->box.from, y->box.from, bytes);
 
-	for (uint32_t i = 0; i < n; i++)
-		if (memcmp(parts[i].box.from, box->from, bytes) == 0 &&
-		    memcmp(parts[i].box.size, box->size, bytes) == 0)
-			return true;
-	return false;
+	return rc ? rc : memcmp(x->box.size, y->box.size, bytes);
 }
 
-/* Makes a part for each chunk of the order of chunk `first`. */
-static void reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
-			     const struct found_tensor *f, uint32_t first,
-			     uint32_t number)
+static void part_keep(void *part)
 {
+	(void)part;
+}
+
+/* Makes a part for each chunk of the order of chunk `first`; of equal boxes the
+ * first one is shown. */
+static int reader_add_parts(struct rsh_recipe_part *parts, uint32_t *n,
+			    struct found_tensor *f, uint32_t first,
+			    uint32_t number)
+{
+	struct rsh_recipe_part **found;
 	struct rsh_box box;
 
 	for (uint32_t i = first; i < f->n; i++) {
+		if (!same_order(f, first, i))
+			continue;
 		rsh_dcp_box(f->tensor, f->chunks[i].chunk, &box);
-		if (same_order(f, first, i) && !parts_have(parts, *n, &box))
-			part_of_box(&parts[(*n)++], number, &box,
-				    f->chunks[i].held.order);
+		part_of_box(&parts[*n], number, &box, f->chunks[i].held.order);
+		found = tsearch(&parts[*n], &f->shown, part_by_box);
+		if (!found)
+			return -ENOMEM;
+		*n += *found == &parts[*n];
 	}
+	return 0;
 }
 
 /* Adds the tensors of all orders and the parts that show them. */
@@ -374,8 +384,9 @@ static int reader_add_orders(struct dcp_reader *r, struct found_tensor *f,
 		rc = reader_add_order(r, f, first, &number, order, err);
 		if (rc)
 			return rc;
-		if (!found_is_uniform(f))
-			reader_add_parts(parts, n_parts, f, first, number);
+		if (!found_is_uniform(f) &&
+		    reader_add_parts(parts, n_parts, f, first, number))
+			return rsh_error_nomem(err);
 	} while (++i < f->n);
 	if (!found_is_uniform(f))
 		return 0;
@@ -459,6 +470,7 @@ static int reader_add_tensor(struct dcp_reader *r,
 				     "that is not known (--drop leaves it "
 				     "out)", t->name);
 	rc = reader_add_found(r, &f, err);
+	tdestroy(f.shown, part_keep);
 	free(f.chunks);
 	return rc;
 }

@@ -79,19 +79,28 @@ static int dcp_find(struct rsh_finder *f, struct rsh_error *err)
 struct dcp_step {
 	const struct rsh_byte_source *files;
 	const char *const *names;
+	const char *const **sorted; /* where each name is in `names` */
 	size_t n;
 	bool full;
 	const struct rsh_dcp *dcp;
 	const char *path; /* of the metadata */
 };
 
+static int step_by_name(const void *a, const void *b)
+{
+	const char *const *const *x = a, *const *const *y = b;
+
+	return strcmp(**x, **y);
+}
+
 static const struct rsh_byte_source *step_file(const struct dcp_step *s,
 					       const char *name)
 {
-	for (size_t i = 0; i < s->n; i++)
-		if (strcmp(s->names[i], name) == 0)
-			return &s->files[i];
-	return NULL;
+	const char *const *key = &name, *const **found;
+
+	found = bsearch(&key, s->sorted, s->n, sizeof(*s->sorted),
+			step_by_name);
+	return found ? &s->files[*found - s->names] : NULL;
 }
 
 static int step_check_item(const struct rsh_byte_source *file,
@@ -217,12 +226,21 @@ static int dcp_check(const struct rsh_byte_source *files,
 		     const char *const *names, size_t n, bool full,
 		     struct rsh_error *err)
 {
+	cleanup_free const char *const **sorted =
+		rsh_alloc_array(n, sizeof(*sorted));
 	struct dcp_step s = {
-		.files = files, .names = names, .n = n, .full = full,
+		.files = files, .names = names, .sorted = sorted, .n = n,
+		.full = full,
 	};
 	struct rsh_dcp *d = NULL;
-	int rc = step_read(&s, &d, err);
+	int rc;
 
+	if (!sorted)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < n; i++)
+		sorted[i] = &names[i];
+	qsort(sorted, n, sizeof(*sorted), step_by_name);
+	rc = step_read(&s, &d, err);
 	if (rc)
 		return rc;
 	s.dcp = d;

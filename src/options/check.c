@@ -141,7 +141,6 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 
 	if (rc)
 		return rc;
-
 	check_settle_source(o);
 	if (rsh_option_given(o, "dst-mesh") &&
 	    rsh_option_given(o, "dst-strategy"))
@@ -182,8 +181,8 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 				   "--resume, which converts nothing", bad) : 0;
 }
 
-	/* If both strategies are given or known, ls is asked what a mount
-	 * would take. */
+/* If both strategies are given or known, ls is asked what a mount would
+ * take. */
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];

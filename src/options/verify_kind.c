@@ -6,6 +6,7 @@
 
 #include <sys/stat.h>
 
+#include "rsh/source/dcp.h"
 #include "rsh/source/source.h"
 
 bool rsh_is_file(const char *path)
@@ -26,6 +27,7 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	if (!rsh_is_file(other))
 		return RSH_VERIFY_TREE;
 	return o->vfs.src.from || o->vfs.dst.from ||
-	       rsh_source_describes_itself(o->operands[0]) ?
+	       rsh_source_describes_itself(o->operands[0]) ||
+	       rsh_source_is_dcp(o->operands[0]) ?
 	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;
 }

@@ -61,8 +61,8 @@ struct loss {
 	uint32_t n;
 };
 
-/* Gives the tensor of the catalogue that the i-th loss is of, of several parts the
- * first that lacks a cell; NULL: nobody knows. */
+/* Gives the tensor of the catalogue that the i-th loss is of, of several parts
+ * the first that lacks a cell; NULL: nobody knows. */
 static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 {
 	const struct rsh_walk *w = l->first[i].shown == RSH_COPIED ?

@@ -2,8 +2,8 @@
 /* plan/parts.c makes several files of one: a whole model is cut into parts by
  * size, or what a rank has by name.
  *
- * By size, tensors are taken in order and a part is closed when the next one would make
- * it too large, as the Hugging Face tools do. */
+ * By size, tensors are taken in order and a part is closed when the next one
+ * would make it too large, as the Hugging Face tools do. */
 #include <errno.h>
 #include <string.h>
 

@@ -27,7 +27,8 @@ void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
 	if (g)
 		rsh_grid_cell(g, member, s->shown_at);
 	else
-		rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &box);
+		rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member),
+			    &box);
 	for (uint32_t i = 0; i < w->n_spans; i++) {
 		const struct rsh_span *span = &w->spans[i];
 

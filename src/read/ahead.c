@@ -41,9 +41,9 @@ static uint64_t stream_n_passed(const struct rsh_stream *st)
 /* Returns how many windows to have behind the one being read.  Where preparing
  * is all computing these are as many as the reader gets through meanwhile, and
  * one more, and at most two for each processor that no reader keeps busy: with
- * none to spare the reader is served fastest by doing it himself.  Where preparing means waiting they are twice as
- * many, so that there are enough when more loads are tried at a time, but no
- * more than that trial takes. */
+ * none to spare the reader is served fastest by doing it himself.  Where
+ * preparing means waiting they are twice as many, so that there are enough when
+ * more loads are tried at a time, but no more than that trial takes. */
 static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 {
 	const struct rsh_streams *s = st->all;

@@ -184,9 +184,10 @@ int rsh_source_number_files(struct rsh_source *s)
 
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err)
 {
-	return rsh_error_set(err, EINVAL, "%s: a Checkpoint 2.0, which says "
-			     "itself how it is cut: --src-strategy is not "
-			     "needed", s->path);
+	return rsh_error_set(err, EINVAL, "%s: a %s, which says itself how it "
+			     "is cut: --src-strategy is not needed", s->path,
+			     s->checkpoint2 ? "Checkpoint 2.0" :
+			     "distributed checkpoint");
 }
 
 bool rsh_source_is_described(const struct rsh_source *s)

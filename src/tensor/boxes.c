@@ -387,6 +387,9 @@ int rsh_boxes_compare(const struct rsh_boxes *a, const struct rsh_boxes *b)
 		return a->n_ranks < b->n_ranks ? -1 : 1;
 	if (a->n_cells != b->n_cells)
 		return a->n_cells < b->n_cells ? -1 : 1;
+	/* Equal boxes may be all of one tensor and leave gaps in another. */
+	if (a->complete != b->complete)
+		return a->complete ? -1 : 1;
 	rc = memcmp(a->edges, b->edges, (size_t)a->n_cells * 2 * a->n_dims *
 		    sizeof(*a->edges));
 	return rc ? rc : memcmp(a->cell_of, b->cell_of,

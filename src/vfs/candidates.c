@@ -87,7 +87,10 @@ static int convert_dcp(struct rsh_reshard *v,
 {
 	int rc = rsh_dcp_plan(v->source, view, v->dst, opts, &v->plan, err);
 
-	return rc ? rc : rsh_dcp_extra_state(v->source, opts, &v->extra, err);
+	/* A step of Checkpoint 2.0 has no place for the values. */
+	if (rc || opts->by_kind)
+		return rc;
+	return rsh_dcp_extra_state(v->source, opts, &v->extra, err);
 }
 
 static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,

@@ -240,8 +240,8 @@ static double counter_value(enum rsh_dtype dtype, const union counter *v)
 	}
 }
 
-/* Gives a number that rank 0 has saved among its tensors; 0: it has none, or one
- * that is none of a step's. */
+/* Gives a number that rank 0 has saved among its tensors; 0: it has none, or
+ * one that is none of a step's. */
 static double read_counter(const struct rsh_checkpoint2 *c,
 			   const struct rsh_reshard *v, const char *name)
 {

@@ -6,7 +6,6 @@
 
 #include "vfs_i.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,13 +29,9 @@ static int reshard_open_source(struct rsh_reshard *v,
 	rc = rsh_source_open(cfg->source, first, n, &files, &v->source, err);
 	if (rc)
 		return rc;
-	if (v->src && rsh_source_dcp(v->source))
-		return rsh_error_set(err, EINVAL, "%s: a distributed "
-				     "checkpoint says itself how it is cut: "
-				     "--src-strategy does not go with it",
-				     cfg->source);
-	if (rsh_source_is_described(v->source) &&
-	    cfg->src.from != RSH_FROM_SOURCE)
+	if ((v->src && rsh_source_dcp(v->source)) ||
+	    (rsh_source_is_described(v->source) &&
+	     cfg->src.from != RSH_FROM_SOURCE))
 		return rsh_source_needs_none(v->source, err);
 	if (!v->src) {
 		if (cfg->group_info)

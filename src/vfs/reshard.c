@@ -22,7 +22,8 @@ int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,
 {
 	struct rsh_node node;
 
-	rsh_tree_node(&v->vfs.tree, RSH_NODE_FIRST_FILE + 2 * (uint64_t)file, &node);
+	rsh_tree_node(&v->vfs.tree, RSH_NODE_FIRST_FILE + 2 * (uint64_t)file,
+		      &node);
 	return rsh_node_name(&node, name, max);
 }
 
@@ -65,8 +66,8 @@ static int reshard_add_parts(struct rsh_reshard *v)
 		.before = "model-", .from = 1, .digits = 5, .after = v->after,
 	};
 	const struct rsh_row map = {
-		.n = 1, .first = RSH_NODE_FIRST_DIR, .step = 1, .parent = RSH_VFS_ROOT,
-		.items = &v->map_item,
+		.n = 1, .first = RSH_NODE_FIRST_DIR, .step = 1,
+		.parent = RSH_VFS_ROOT, .items = &v->map_item,
 	};
 	int rc;
 

@@ -216,9 +216,13 @@ static int writer_show_stage(struct writing *w, uint32_t stage, bool *listed,
 
 static bool writer_is_wanted(const struct writing *w, uint32_t name)
 {
+	const char *text = writer_name(w, name);
+
 	if (w->offer_of[name])
 		return !w->chosen->unwanted[name];
-	return !w->o->wanted || w->o->wanted(w->o->ctx, writer_name(w, name));
+	if (w->o->by_kind && rsh_kind_of(text) == RSH_KIND_GRADIENT)
+		return false;
+	return !w->o->wanted || w->o->wanted(w->o->ctx, text);
 }
 
 static void writer_list_to_deal(struct writing *w, uint32_t stage)
@@ -248,10 +252,10 @@ static int writer_deal(struct writing *w, uint32_t stage, uint32_t local,
 	for (uint32_t i = 0; i < w->n_to_deal && rc == 0; i++) {
 		const uint32_t name = w->to_deal[i];
 		const uint32_t offer = w->offer_of[name];
-		struct writer_entry *e = &w->entries[offer - 1];
+		struct writer_entry *e = offer ? &w->entries[offer - 1] : NULL;
 		bool keeps;
 
-		if (offer)
+		if (e)
 			rc = rsh_deal_next(d, e->grid, &e->kept, err);
 		else
 			rc = rsh_deal_unsaved(d, rsh_param_item(

@@ -21,7 +21,7 @@ sys.path.insert(0, os.path.join(HERE, "lib"))
 
 from demands import check, content, demand, error_line, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, INPUT, NO, USAGE, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model, values_of  # noqa: E402
 
@@ -288,7 +288,7 @@ def overwrite(path):
 def losing_each_file_of(tree, always):
     """A mount is right without any one file, or it is refused; `always`: it is right."""
     with Copy(tree) as c:
-        refused = 0
+        n_refused = 0
         for name in c.files():
             for harm in lose, cut_short, overwrite:
                 kept = content(c.path(name))
@@ -299,12 +299,12 @@ def losing_each_file_of(tree, always):
                     if got.status == GOOD:
                         is_whole(c.root, tree, words=(name,))
                     else:
-                        refused += 1
+                        n_refused += 1
                         check(got.status == INPUT and not always, f"{name}: {got}")
                         demand(error_line(got.err), "parameter" if harm is lose else name)
                 finally:
                     write(c.path(name), kept)
-        check(bool(refused) != always, f"{refused} refused")
+        check(bool(n_refused) != always, f"{n_refused} refused")
 
 
 @test
@@ -555,6 +555,9 @@ def a_strategy_of_the_source_is_not_needed():
     for given in strategy, "none":
         is_refused(root, "says itself how it is cut: --src-strategy is not needed",
                    src_strategy=given)
+    for command in "ls", "verify":
+        refused(run(command, "--src-strategy", strategy, root), INPUT,
+                "says itself how it is cut")
 
 
 @test

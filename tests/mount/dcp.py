@@ -383,12 +383,23 @@ def run_shards(tap, directory):
         demand(error_line(said), "shard-00002", "DCP_SHARDING_INFO")
 
 
+def run_manifest(tap, directory):
+    source = source_of("torch-2.15/uneven")
+    out = os.path.join(directory, "exported")
+    with tap.test("a manifest of a source that needs no strategy"):
+        for words in ["export", source, out], \
+                ["verify", source, os.path.join(out, "reshardfs-manifest.jsonl")]:
+            got = run(*words)
+            check(got.status == GOOD, repr(got))
+
+
 def run_refusals(tap):
     source = source_of("torch-2.15/uneven")
     strategy = os.path.join(DATA, "torch-2.15", "uneven.strategy.ckpt")
     with tap.test("refused: a strategy of the source"):
-        refused(run("plan", "--src-strategy", strategy, "--dst-strategy", "none", source),
-                INPUT, "says itself how it is cut")
+        for words in ["plan", "--dst-strategy", "none"], ["ls"], ["verify"]:
+            refused(run(*words, "--src-strategy", strategy, source), INPUT,
+                    "says itself how it is cut")
     with tap.test("refused: a mesh to derive from"):
         got = run("plan", "--dst-mesh", "dp=2", source)
         check(got.status not in (GOOD, NO), repr(got))
@@ -523,6 +534,7 @@ def main():
         run_damage(tap, directory)
         run_contradictions(tap, directory)
         run_shards(tap, directory)
+        run_manifest(tap, directory)
         run_refusals(tap)
         run_random(tap, directory, words.seed, words.cases)
         run_resume(tap, directory)

@@ -92,6 +92,8 @@ def ls(job):
 
 def plan(job):
     said = keys(run_json("plan", *job.words, job.source))
+    said |= keys(run_json("plan", "--format=checkpoint2", os.path.join(
+        os.path.dirname(LIB), "data", "checkpoint2", "dp4mp2_opt")))
     said |= keys(run_json("plan", "--rank-list", *job.words, job.source))
     same(said, quoted(manual("reshardfs-plan.1", r"\.Ss JSON")))
 

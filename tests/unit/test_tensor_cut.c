@@ -97,6 +97,26 @@ static void holes_are_told(void **state)
 	rsh_cut_free(c);
 }
 
+/* Whoever keeps equal cuts once must not forget a gap. */
+static void equal_boxes_have_gaps_in_a_larger_tensor(void **state)
+{
+	const uint64_t small[] = { 4, 4 }, large[] = { 6, 4 };
+	const struct rsh_box b = BOX2(0, 0, 4, 4), all = BOX2(0, 0, 6, 4);
+	struct rsh_cut *c = boxes(small, &b, 1), *d = boxes(large, &b, 1);
+	struct rsh_cut *e = boxes(large, &b, 1);
+	struct rsh_box gap;
+
+	(void)state;
+	assert_false(rsh_cut_gap(c, &b, &gap));
+	assert_true(rsh_cut_gap(d, &all, &gap));
+	assert_int_not_equal(rsh_cut_compare(c, d), 0);
+	assert_int_not_equal(rsh_cut_compare(d, c), 0);
+	assert_int_equal(rsh_cut_compare(d, e), 0);
+	rsh_cut_free(c);
+	rsh_cut_free(d);
+	rsh_cut_free(e);
+}
+
 /* A thousand columns of one row each: the axis that tells them apart is the
  * second. */
 static void many_boxes_are_found(void **state)
@@ -281,6 +301,7 @@ int main(void)
 		cmocka_unit_test(ranks_with_one_box_are_replicas),
 		cmocka_unit_test(boxes_that_contradict_are_refused),
 		cmocka_unit_test(holes_are_told),
+		cmocka_unit_test(equal_boxes_have_gaps_in_a_larger_tensor),
 		cmocka_unit_test(many_boxes_are_found),
 		cmocka_unit_test(any_list_is_searched),
 		cmocka_unit_test(both_forms_agree),

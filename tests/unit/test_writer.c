@@ -500,6 +500,20 @@ static void what_the_source_lacks_is_noted(void **state)
 	job_free(f.j);
 }
 
+/* Files by kind have no gradients, whatever the strategy lists. */
+static void gradients_are_not_missed(void **state)
+{
+	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]") ","
+				   LAYOUT("accu_grads.w", "[2]", "[0,-1]"));
+
+	(void)state;
+	f.o.by_kind = true;
+	fixed_whole(&f, "w");
+	assert_int_equal(fixed_plan(&f), 0);
+	assert_null(rsh_plan_note(f.j->c, 0));
+	job_free(f.j);
+}
+
 static const char *rename_to_w(void *ctx, const char *name)
 {
 	(void)ctx;
@@ -588,6 +602,7 @@ int main(void)
 		cmocka_unit_test(layouts_that_do_not_fit_are_refused),
 		cmocka_unit_test(what_is_not_listed_may_be_an_error),
 		cmocka_unit_test(what_the_source_lacks_is_noted),
+		cmocka_unit_test(gradients_are_not_missed),
 		cmocka_unit_test(names_are_asked_for),
 		cmocka_unit_test(weights_alone_are_cast),
 		cmocka_unit_test(types_that_the_format_lacks_are_refused),

@@ -64,8 +64,8 @@ struct rsh_conversion_options {
 	 * remove_redundancy. */
 	bool remove_redundancy;
 	/* A rank's weights are shown in one file and what its optimizer has in
-	 * another, which is left out where no rank has any; gradients are left
-	 * out. */
+	 * another, which is left out where the source has nothing for it;
+	 * gradients are left out. */
 	bool by_kind;
 	/* Hears a sentence for each slice that cannot be had, or one for
 	 * several slices of a parameter where they are many; may be NULL. */

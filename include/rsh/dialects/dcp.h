@@ -33,10 +33,9 @@ int rsh_dcp_extra_state(struct rsh_source *source,
 			const struct rsh_conversion_options *opts,
 			struct rsh_dcp_extra *out, struct rsh_error *err);
 
-/* Says how many of a tensor's elements are in no chunk, and how many in several
- * that are not the same.  0 or -errno with a sentence that names the tensor:
- * -EINVAL for boxes that overlap in part or leave the tensor, -EFBIG for more
- * elements than can be. */
+/* Says how many of a tensor's elements are in no chunk.  0, -ENOMEM, or -errno
+ * with a sentence that names the tensor: -EINVAL for boxes that overlap in part
+ * or leave the tensor, -EFBIG for more elements than can be. */
 int rsh_dcp_uncovered(const struct rsh_dcp_tensor *t, uint64_t *elements,
 		      struct rsh_error *err);
 

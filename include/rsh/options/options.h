@@ -124,7 +124,8 @@ int rsh_options_set(struct rsh_options *o, const char *given,
 /* Returns whether the option of that name was given. */
 bool rsh_option_given(const struct rsh_options *o, const char *name);
 
-/* Returns "none", "derived", "metadata.json" or the path; NULL if nothing was said. */
+/* Returns "none", "derived", "metadata.json" or the path; NULL if nothing was
+ * said. */
 const char *rsh_strategy_text(const struct rsh_strategy_at *at);
 
 /* Returns whether both sides of a conversion are named. */

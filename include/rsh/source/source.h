@@ -120,7 +120,8 @@ void rsh_source_hint(const char *path, char *buf, size_t max);
 /* Says whether a directory is a step of Checkpoint 2.0 or a distributed
  * checkpoint itself, and not a place for several.  Any thread may ask. */
 bool rsh_source_is_one_step(const char *path);
-/* Says that such a source needs no strategy: -EINVAL. */
+/* Says that such a source, or a distributed checkpoint, needs no strategy:
+ * -EINVAL. */
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err);
 /* No read may be running then. */
 void rsh_source_free(struct rsh_source *s);

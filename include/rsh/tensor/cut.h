@@ -92,7 +92,7 @@ bool rsh_cut_gap(const struct rsh_cut *c, const struct rsh_box *box,
 
 /* Orders cuts, for those who look them up.  It is 0 if both have the same cells
  * and put each on the same ranks; a grid equals only a grid, and one over the
- * same axes. */
+ * same axes, and a list with gaps no list that has none. */
 int rsh_cut_compare(const struct rsh_cut *a, const struct rsh_cut *b);
 
 #endif

@@ -31,9 +31,9 @@ struct rsh_offer {
 
 /* Plans the files.  Of the options, format, part_bytes, by_kind, replicas,
  * allow_missing, unlisted, wanted, rename, cast, remove_redundancy and
- * report_lost count.  Takes the catalogue over, also on failure; the offers need
- * not live on, their names, those of the catalogue's table, must, and `dst` too.
- * 0 or -errno with a sentence as rsh_convert() gives. */
+ * report_lost count.  Takes the catalogue over, also on failure; the offers
+ * need not live on, their names, those of the catalogue's table, must, and
+ * `dst` too.  0 or -errno with a sentence as rsh_convert() gives. */
 int rsh_write_plan(struct rsh_catalogue *cat, const struct rsh_offer *offers,
 		   uint32_t n, const struct rsh_strategy *dst,
 		   const struct rsh_conversion_options *opts,
