@@ -264,7 +264,7 @@ void scene_catalogue(struct scene *s, uint32_t n_tensors)
 	for (uint32_t i = 0; i < n_tensors; i++) {
 		struct source *t = &s->tensors[i];
 		struct rsh_cut *made = s->cuts[i];
-		char name[8];
+		char name[16];
 		struct rsh_tensor tensor = {
 			.dtype = RSH_DTYPE_BFLOAT16,
 			.n_dims = (uint8_t)t->n_dims, .dims = t->dims,
