@@ -298,14 +298,15 @@ void scene_clear(struct scene *s)
 static void fetch(const struct scene *s, const struct rsh_piece *p,
 		  uint64_t further, uint8_t *out)
 {
-	const struct image *f = &s->files[p->src_rank];
 	static uint8_t wide[1 << 14]; /* 7 x 7 x 7 x 7 of four bytes */
+	const struct image *f;
 	size_t n;
 
 	if (p->is_header) {
 		memcpy(out, p->header, p->length);
 		return;
 	}
+	f = &s->files[p->src_rank];
 	assert_true(p->src_offset + further + p->src_length <= f->n);
 	if (p->codec == RSH_CODEC_NONE) {
 		memcpy(out, f->bytes + p->src_offset + further, p->length);
