@@ -398,15 +398,20 @@ static void say(struct job *j, const char *fmt, ...)
 {
 	char text[1024];
 	va_list ap;
+	size_t n;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	for (const char *p = text; *p; p++)
-		if (*p != '|')
-			buffer_append(&j->text, p, 1);
-		else if (j->indented)
+	for (const char *p = text; *p; p += n) {
+		n = strcspn(p, "|");
+		buffer_append(&j->text, p, n);
+		if (n > 0)
+			continue;
+		n = 1;
+		if (j->indented)
 			buffer_append(&j->text, "\n            ", 13);
+	}
 }
 
 static void say_list(struct job *j, const char *key, const uint32_t *v,

@@ -27,11 +27,28 @@ struct buffer load_file(const char *name)
 	return b;
 }
 
+/* A small buffer has just its bytes, so that a sanitizer sees who goes beyond
+ * them.  A large one that grew has room for more: to copy it for each byte
+ * takes for ever. */
+static size_t buffer_room(size_t len)
+{
+	size_t n = 65536;
+
+	if (len < n)
+		return len;
+	while (n < len)
+		n *= 2;
+	return n;
+}
+
 void buffer_append(struct buffer *b, const void *data, size_t len)
 {
+	const size_t room = buffer_room(b->len + len);
+
 	if (!len)
 		return;
-	b->data = realloc(b->data, b->len + len);
+	if (!b->data || room != buffer_room(b->len))
+		b->data = realloc(b->data, room);
 	assert_non_null(b->data);
 	memcpy(b->data + b->len, data, len);
 	b->len += len;
