@@ -77,12 +77,13 @@ static int see_offsets(void *ctx, const char *name, uint32_t n_dims,
 
 static void check_sharding(const uint8_t *data, size_t size)
 {
-	char *text = strndup((const char *)data, size);
+	char *text = calloc(1, size + 1);
 	struct rsh_error err = RSH_ERROR_INIT;
 	uint64_t sum = 0;
 	int rc;
 
 	expect(text != NULL);
+	memcpy(text, data, size);
 	rc = rsh_dcp_sharding_info(text, "fuzz", see_offsets, &sum, &err);
 	expect(rc == 0 || (rc == -EBADMSG && *err.text));
 	free(text);
