@@ -102,6 +102,11 @@ static void catalogue_free_copies(void *copies)
 	rsh_copies_free(copies);
 }
 
+void rsh_catalogue_see_names(struct rsh_catalogue *c)
+{
+	c->n_names = rsh_names_count(c->names);
+}
+
 void rsh_catalogue_free(struct rsh_catalogue *c)
 {
 	if (!c)

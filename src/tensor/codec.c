@@ -22,6 +22,7 @@ static const struct {
 	[RSH_CODEC_F16_TO_F32] = { 2, 4 },
 	[RSH_CODEC_F32_TO_BF16] = { 4, 2 },
 	[RSH_CODEC_F32_TO_F16] = { 4, 2 },
+	[RSH_CODEC_FP8_SCALED] = { 1, 2 },
 };
 
 void rsh_codec_units(enum rsh_codec codec, uint32_t *in, uint32_t *out)
@@ -139,6 +140,7 @@ static void decode_one(enum rsh_codec codec, const uint8_t *in, uint8_t *out)
 {
 	switch (codec) {
 	case RSH_CODEC_NONE:
+	case RSH_CODEC_FP8_SCALED:
 	case RSH_CODEC_COUNT:
 		break;
 	case RSH_CODEC_BF16_WIDE:
@@ -193,6 +195,7 @@ size_t rsh_codec_decode(enum rsh_codec codec, const uint8_t *in, size_t n_bytes,
 
 	switch (codec) {
 	case RSH_CODEC_NONE:
+	case RSH_CODEC_FP8_SCALED:
 	case RSH_CODEC_COUNT:
 		memmove(out, in, n_bytes);
 		break;

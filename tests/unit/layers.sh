@@ -5,7 +5,7 @@
 # daemon/ and cli/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
-layers="util tensor wire strategy derive catalogue plan converter writer cache store source contents dialects read vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy derive catalogue plan converter writer weights cache store source contents dialects read vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION

@@ -72,6 +72,8 @@ struct rsh_catalogue {
  * arrays need not live on, its indexes and names must.  NULL: out of memory. */
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view);
 void rsh_catalogue_free(struct rsh_catalogue *c);
+/* Takes account of names that were added to the table since. */
+void rsh_catalogue_see_names(struct rsh_catalogue *c);
 
 /* Takes the cut over, also on failure, and gives the catalogue's own equal one.
  * NULL: out of memory, here or when `cut` was made, which then is NULL. */

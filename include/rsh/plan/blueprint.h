@@ -37,10 +37,56 @@ struct rsh_recipe_part {
 	uint8_t axis[RSH_MAX_DIMS];
 };
 
+/* A factored part is one whose elements make no box on one of the two sides:
+ * rows that alternate with those of another part, groups of heads, halves that
+ * become pairs.  Its dimensions are products of *factors*.  A factor counts from
+ * 0 to size - 1, and one more along it is shown_step further along a dimension
+ * of the shown tensor and step further along one of the catalogue's.
+ *
+ *   shown dimension d:      shown_from[d] + sum of k * shown_step, over the
+ *                           factors whose shown_dim is d
+ *   catalogue's dimension i: from[i] + sum of k * step, over those whose dim
+ *                           is i
+ *
+ *   rows of q to every other row     [f,h] to [2f,h]:  f: shown_step 2, step 1
+ *   transposed                       [h,f] to [f,h]:   f: 0 -> 1, h: 1 -> 0
+ *   pairs become halves              [n b 2] to [n 2 b]: n, b: shown_step 1,
+ *                                    step 2, and the pair: shown_step b, step 1
+ *
+ * On each side the factors of a dimension are the digits of a number: sorted by
+ * step, the one with the larger step is no smaller than the size times the step
+ * of the next.  An element of the part has one place on each side. */
+struct rsh_factor {
+	uint64_t size;
+	uint64_t shown_step, step;
+	uint8_t shown_dim, dim;
+};
+
+/* Elements of a tensor of scaled blocks (RSH_CODEC_FP8_SCALED) are multiplied
+ * with element [row / block[0], column / block[1]] of another tensor of the
+ * catalogue, of Float32. */
+struct rsh_recipe_scale {
+	uint32_t tensor;
+	uint64_t block[2];
+};
+
+struct rsh_factored_part {
+	uint32_t tensor;
+	uint32_t n_factors;
+	const struct rsh_factor *factors;
+	const uint64_t *shown_from;           /* [dimension that is shown] */
+	const uint64_t *from;                 /* [the catalogue's dimension] */
+	const struct rsh_recipe_scale *scale; /* NULL: none */
+};
+
+/* A recipe has parts that are boxes, or else factored ones.  The plan copies
+ * them. */
 struct rsh_recipe {
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
 	enum rsh_codec codec;
+	uint32_t n_factored;
+	const struct rsh_factored_part *factored;
 };
 
 /* Gives the part of a recipe that shows a tensor as it is. */

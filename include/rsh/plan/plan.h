@@ -77,6 +77,37 @@ void rsh_plan_record(const struct rsh_plan *p, uint32_t rank, uint32_t i,
 /* Do two files have the same records, cells of the same tensors? */
 bool rsh_plan_same_records(const struct rsh_plan *p, uint32_t a, uint32_t b);
 
+/* A tile is a matrix of elements of a source file that is shown transposed.
+ * Rows of it follow each other in the file, `stride` elements apart, and so do
+ * the elements of a row.  What is shown is its columns: the tile's first column,
+ * then the second, each of n_rows elements.  Equal tiles have equal contents,
+ * whoever asks for them, as long as the source stays the same.
+ *
+ * Plans make tiles as large as RSH_TILE_BYTES allows, so that each byte of the
+ * source is read once for many stretches of the virtual file. */
+#define RSH_TILE_BYTES ((uint64_t)8 * 1024 * 1024)
+
+struct rsh_tile {
+	uint32_t src_rank;   /* the source file */
+	uint64_t src_offset; /* of its first element */
+	uint64_t n_rows, n_columns;
+	uint64_t stride;     /* elements from row to row, >= n_columns */
+	uint32_t unit_in;    /* bytes of an element in the source */
+	uint32_t unit_out;   /* and as it is shown */
+};
+
+/* Says where the scales of a piece or tile are: a matrix of Float32 in a source
+ * file.  Element number e after the first one, counted in the source, is number
+ * n = first + e of a matrix with `columns` columns, and is multiplied with
+ * scale [n / columns / block[0], n % columns / block[1]]. */
+struct rsh_scales {
+	uint32_t src_rank;
+	uint64_t src_offset;
+	uint64_t n_rows, n_columns; /* of the scales */
+	uint64_t block[2];
+	uint64_t first, columns;    /* of the elements */
+};
+
 /* A piece is a stretch of a virtual file that has one origin. */
 struct rsh_piece {
 	uint64_t file_offset; /* in the virtual file */
@@ -90,6 +121,12 @@ struct rsh_piece {
 	enum rsh_codec codec;
 	uint32_t skip;        /* codec: bytes of the first decoded element that
 			       * stand before file_offset */
+	bool is_tiled;        /* the bytes are those of `tile` as it is shown,
+			       * from byte tile_offset on; src_offset,
+			       * src_length and skip mean nothing then */
+	struct rsh_tile tile;
+	uint64_t tile_offset;
+	struct rsh_scales scales; /* set for RSH_CODEC_FP8_SCALED */
 };
 
 struct rsh_piece_iter;

@@ -29,6 +29,10 @@ enum rsh_codec {
 	RSH_CODEC_F16_TO_F32,
 	RSH_CODEC_F32_TO_BF16,
 	RSH_CODEC_F32_TO_F16,
+	/* Float8 E4M3 (without infinities), times a Float32 of its block; the
+	 * product is rounded once, to BFloat16.  It takes scales:
+	 * rsh_codec_decode() does not know it, tensor/scaled.h does. */
+	RSH_CODEC_FP8_SCALED,
 	RSH_CODEC_COUNT
 };
 

@@ -27,6 +27,9 @@ struct rsh_offer {
 	const uint64_t *dims;
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
+	/* Instead of those, parts that make no boxes. */
+	uint32_t n_factored;
+	const struct rsh_factored_part *factored;
 };
 
 /* Plans the files.  Of the options, format, part_bytes, by_kind, replicas,

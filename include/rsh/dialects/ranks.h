@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dialects/ranks.h - the reader of rank files, and of a model in one file or in
+ * parts, for the general writer: every tensor that the files hold, whole, with
+ * the cut that the source's strategy says.
+ *
+ * What MindSpore's converter would do of it is of no concern here; see
+ * converter/conversion.h for that.
+ */
+#ifndef RSH_DIALECTS_RANKS_H
+#define RSH_DIALECTS_RANKS_H
+
+#include "rsh/strategy/strategy.h"
+#include "rsh/util/arena.h"
+#include "rsh/writer/writer.h"
+
+struct rsh_ranks_options {
+	enum rsh_grid_rule rule; /* where the optimizer's shards lie */
+	bool replicas;           /* ranks that hold the same make up for each
+				  * other */
+	bool allow_missing;      /* slices that no file holds are no error: files
+				  * that need them are lost */
+};
+
+/* Makes the catalogue and an offer for each tensor, in the order in which files
+ * have them, lower ranks first.  Records that the strategy does not list are
+ * whole, and so are all of them without a strategy; strings and scalars too are
+ * offered where they can be.  The catalogue is the caller's; the offers live as
+ * long as `arena`, which must outlive what is planned of them.  0, or -errno
+ * with a sentence that names file and parameter: files that contradict the
+ * strategy or each other, -ENOENT for slices that no file holds. */
+int rsh_ranks_read(const struct rsh_source_view *view,
+		   const struct rsh_strategy *src,
+		   const struct rsh_ranks_options *opts,
+		   struct rsh_arena *arena, struct rsh_catalogue **cat,
+		   struct rsh_offer **out, uint32_t *n_out,
+		   struct rsh_error *err);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/weights.h - the weights of one model in two forms: a rule table
+ * (wire/rule_table.h) and the tensors that are there become the tensors of the
+ * other form, each with the recipe that makes it.
+ *
+ * A rule says of both sides where the same elements lie, so that it has no
+ * direction.  Each pair of a tensor and an alternative is one factored part
+ * (plan/blueprint.h), and nothing else comes of a rule.  Sizes follow from
+ * `let`, then from shapes; what is known twice has to agree.
+ *
+ * This is arithmetic, which reads no file; one thread converts.
+ */
+#ifndef RSH_WEIGHTS_WEIGHTS_H
+#define RSH_WEIGHTS_WEIGHTS_H
+
+#include "rsh/util/arena.h"
+#include "rsh/wire/model_config.h"
+#include "rsh/wire/rule_table.h"
+#include "rsh/writer/writer.h"
+
+struct rsh_weights_options {
+	const struct rsh_rule_table *table;
+	const struct rsh_model_config *config; /* NULL: there is none */
+	enum rsh_side from;
+	/* What becomes of tensors that no rule names: an error, as of parameters
+	 * that a strategy does not list; copied under their own names; or
+	 * left out. */
+	enum rsh_unlisted unlisted;
+	/* Tensors that these leave out are not made, and what only they would
+	 * need may be missing.  NULL: all are wanted; names are those of the
+	 * form that is made. */
+	bool (*wanted)(void *ctx, const char *name);
+	/* Hears a sentence on what is passed over; may be NULL. */
+	void (*note)(void *ctx, const char *sentence);
+	void *ctx;
+};
+
+/* Says which side's names the tensors have, by how many of them rules name.
+ * 0, or -EINVAL with a sentence where neither or both do. */
+int rsh_weights_side(const struct rsh_rule_table *table,
+		     const struct rsh_offer *in, uint32_t n,
+		     const struct rsh_names *names, enum rsh_side *out,
+		     struct rsh_error *err);
+
+/* Makes the offers of the other form of those at `in`, whose recipes are of
+ * tensors of `cat`; new names are added to the catalogue's.  What comes of it
+ * lives as long as `arena`, and so must what `in` points to.  The order is that
+ * of the rules for each layer: names sorted with their numbers as numbers.  0,
+ * -ENOMEM, or -EINVAL or -ENOTSUP with a sentence that names tensor and rule:
+ * what is missing, left over, named twice, or of another size than the rule and
+ * the config say. */
+int rsh_weights_convert(const struct rsh_weights_options *o,
+			struct rsh_catalogue *cat, const struct rsh_offer *in,
+			uint32_t n, struct rsh_arena *arena,
+			struct rsh_offer **out, uint32_t *n_out,
+			struct rsh_error *err);
+
+#endif

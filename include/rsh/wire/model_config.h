@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/model_config.h - the config.json of a Hugging Face model: its
+ * architecture and its numbers.  It does not change once it is parsed, so any
+ * thread may read it, and it owns all that it gives. */
+#ifndef RSH_WIRE_MODEL_CONFIG_H
+#define RSH_WIRE_MODEL_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rsh/util/error.h"
+
+#define RSH_MODEL_CONFIG_MAX ((size_t)16 * 1024 * 1024)
+
+struct rsh_model_config;
+
+/* Parses the `len` bytes at `data`; `path` is for messages.  Returns 0 and
+ * *out, which the caller frees, -ENOMEM, or -EBADMSG with a sentence that names
+ * path and offset or key. */
+int rsh_model_config_parse(const void *data, size_t len, const char *path,
+			   struct rsh_model_config **out,
+			   struct rsh_error *err);
+void rsh_model_config_free(struct rsh_model_config *c);
+
+const char *rsh_model_config_path(const struct rsh_model_config *c);
+/* Gives the i-th of "architectures"; NULL past the last. */
+const char *rsh_model_config_architecture(const struct rsh_model_config *c,
+					  uint32_t i);
+/* Finds a whole number from 0 on; false where there is no such key or it is
+ * something else (null counts as absent).  Keys that are not at the top are
+ * looked for in "text_config". */
+bool rsh_model_config_number(const struct rsh_model_config *c, const char *key,
+			     uint64_t *out);
+/* Gives "quantization_config": is it block-scaled fp8 ("quant_method": "fp8"),
+ * and its "weight_block_size".  False: the weights are not quantised, or in
+ * another way. */
+bool rsh_model_config_fp8(const struct rsh_model_config *c,
+			  uint64_t block[2]);
+
+#endif
