@@ -13,7 +13,7 @@ static uint32_t rank_of_slice(const struct rsh_converter *c, uint32_t name,
 	uint32_t stage = s && !c->by_stage ? rsh_param_source_stage(s)->stage :
 					     0;
 
-	return rsh_source_rank(c, stage, key);
+	return rsh_job_rank(&c->files, stage, key);
 }
 
 int rsh_planner_missing_copy(const struct planner *p, uint32_t rank,
@@ -39,17 +39,9 @@ int rsh_planner_check_absent(struct planner *p, uint32_t name,
 		return 0;
 	for (uint32_t i = 0; i < (s ? s->n_stages : 1); i++) {
 		uint32_t stage = s && !c->by_stage ? s->stages[i].stage : 0;
-		uint32_t from, to;
 
-		rsh_stage_present(c, stage, &from, &to);
-		if (from < to)
+		if (rsh_job_files_check(&c->files, stage, name, err) == 0)
 			continue;
-		rsh_error_set(err, ENOENT,
-			      "ranks %u to %u have no checkpoint file, but "
-			      "parameter %s is needed from them",
-			      rsh_source_rank(c, stage, 0),
-			      rsh_source_rank(c, stage + 1, 0) - 1,
-			      rsh_planner_name(p, name));
 		if (!c->replicas)
 			return -ENOENT;
 		p->absent = true;

@@ -49,9 +49,10 @@ static enum fate fate_of(const struct planner *p, uint32_t name)
 static int collect_stages(struct planner *p, struct rsh_error *err)
 {
 	const struct rsh_strategy *src = p->c->src;
-	cleanup_free bool *used = calloc(p->c->n_stages, sizeof(*used));
+	cleanup_free bool *used = calloc(p->c->files.n_stages, sizeof(*used));
 
-	p->b->stages = rsh_alloc_array(p->c->n_stages, sizeof(*p->b->stages));
+	p->b->stages = rsh_alloc_array(p->c->files.n_stages,
+				       sizeof(*p->b->stages));
 	if (!used || !p->b->stages)
 		return rsh_error_nomem(err);
 	if (!src && !p->c->dst) {
@@ -73,7 +74,7 @@ static int collect_stages(struct planner *p, struct rsh_error *err)
 				used[s->stages[k].stage] = true;
 		}
 	}
-	for (uint32_t s = 0; s < p->c->n_stages; s++)
+	for (uint32_t s = 0; s < p->c->files.n_stages; s++)
 		if (used[s])
 			p->b->stages[p->b->n_stages++] = s;
 	return 0;
@@ -128,7 +129,7 @@ static int order_copies(struct planner *p, uint32_t local,
 	o->block = p->b;
 	/* The converter takes copied records from the local rank modulo the
 	 * source's device count. */
-	o->copy_key = c->src || c->dst ? local % c->stage_ranks :
+	o->copy_key = c->src || c->dst ? local % c->files.stage_ranks :
 					 rsh_planner_file_to_copy(p, local);
 	if (rsh_planner_mark_keys(p, local))
 		return -ENOMEM;
@@ -182,8 +183,8 @@ static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
 
 static int marks_init(const struct rsh_converter *c, struct rsh_marks *m)
 {
-	m->exact = calloc((size_t)c->n_held + 1, sizeof(*m->exact));
-	m->near = calloc((size_t)c->n_held + 1, sizeof(*m->near));
+	m->exact = calloc((size_t)c->files.n_held + 1, sizeof(*m->exact));
+	m->near = calloc((size_t)c->files.n_held + 1, sizeof(*m->near));
 	return m->exact && m->near ? 0 : -ENOMEM;
 }
 

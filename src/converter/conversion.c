@@ -142,7 +142,7 @@ static void converter_free(void *ctx)
 	free(c->blocks);
 	free(c->orders);
 	free(c->handled);
-	free(c->held);
+	free(c->files.held);
 	free(c->same_as);
 	rsh_chosen_clear(&c->chosen);
 	free(c->copy_grids);
@@ -189,9 +189,10 @@ converter_new(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 	c->foreign = view->foreign;
 	c->part_bytes = o->part_bytes;
 	c->by_stage = goes_by_stage(src, dst, view->names);
-	c->first_rank = first_rank(src, c->by_stage);
-	c->stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
-	c->n_stages = source_stages(src, dst, view);
+	c->files.src = src;
+	c->files.first_rank = first_rank(src, c->by_stage);
+	c->files.stage_ranks = src ? src->stage_ranks : dst ? 1 : view->n_ranks;
+	c->files.n_stages = source_stages(src, dst, view);
 	c->n_blocks = dst && !c->by_stage ? dst->n_stages : 1;
 	c->dst_ranks = dst ? dst->stage_ranks : 1;
 	if (!src && !dst && o->n_shown_ranks)
@@ -224,7 +225,7 @@ static int begin_plan(struct rsh_converter *c,
 		.n_ranks = c->n_blocks * c->dst_ranks,
 	};
 
-	c->cat = rsh_catalogue_new(view);
+	c->cat = c->files.cat = rsh_catalogue_new(view);
 	if (!c->cat) {
 		converter_free(c);
 		return -ENOMEM;
@@ -239,8 +240,8 @@ static int plan_blocks(struct rsh_converter *c, struct rsh_error *err)
 	c->orders = calloc((size_t)c->n_blocks * c->dst_ranks,
 			   sizeof(*c->orders));
 	c->copy_grids = calloc(c->cat->n_names + 1, sizeof(*c->copy_grids));
-	if (!c->blocks || !c->orders || !c->copy_grids || rsh_held_make(c) ||
-	    rsh_whole_prepare(c) < 0)
+	if (!c->blocks || !c->orders || !c->copy_grids ||
+	    rsh_job_files_list(&c->files) || rsh_whole_prepare(c) < 0)
 		return rsh_error_nomem(err);
 	for (uint32_t b = 0; b < c->n_blocks; b++) {
 		int rc = rsh_block_plan(c, b, err);

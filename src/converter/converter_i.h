@@ -12,6 +12,7 @@
 
 #include "rsh/catalogue/catalogue.h"
 #include "rsh/converter/chosen.h"
+#include "rsh/converter/slices.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/strategy/grid.h"
 
@@ -85,17 +86,12 @@ struct rsh_converter {
 				 * slices; NULL: nobody asks */
 	uint32_t n_whole;       /* how many files are a source file */
 	bool by_stage;          /* the converter's by-stage dispatch applies */
-	uint32_t first_rank;    /* global rank of source stage 0, key 0 */
-	uint32_t stage_ranks;   /* source ranks in a stage */
-	uint32_t n_stages;      /* source stages */
+	struct rsh_job_files files; /* of the source */
 	uint32_t n_blocks;
 	uint32_t dst_ranks;     /* destination ranks in a stage */
 
 	struct rsh_catalogue *cat; /* the plan owns it, and this struct */
 	struct rsh_plan *plan;
-	uint32_t n_held;
-	uint32_t *held;      /* keys that some stage has a file of, ascending */
-
 	/* [name]: how the source cuts a copied parameter that it lists; NULL:
 	 * not known. */
 	const struct rsh_grid **copy_grids;
@@ -107,25 +103,6 @@ struct rsh_converter {
 	struct rsh_note_state notes[RSH_NOTE_COUNT];
 };
 
-/* Gives the global source rank of a stage and key. */
-static inline uint32_t rsh_source_rank(const struct rsh_converter *c,
-				       uint32_t stage, uint32_t key)
-{
-	return c->first_rank + stage * c->stage_ranks + key;
-}
-
-/* ---- the files that are there (held.c) ---- */
-
-/* Fills held[].  0 or -ENOMEM. */
-int rsh_held_make(struct rsh_converter *c);
-/* Gives the place in held[] of the first key that is no lower than `key`;
- * n_held if none is. */
-uint32_t rsh_held_from(const struct rsh_converter *c, uint32_t key);
-/* Gives the files of one stage: cat->present[*from] .. cat->present[*to -
- * 1]. */
-void rsh_stage_present(const struct rsh_converter *c, uint32_t stage,
-		       uint32_t *from, uint32_t *to);
-
 /* ---- files that are a source file (whole.c) ---- */
 
 /* Finds out whether both sides cut alike and nothing is asked for that changes
@@ -136,18 +113,10 @@ bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b);
 
 /* ---- looking things up, while planning and while reading (lookup.c) ---- */
 
-/* Does the stage cut the parameter as the layout that counts does? */
-bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
-		    uint32_t stage);
 /* Is the record of this rank like the first one that a file has?  If not, the
  * ranks do not hold the same, as those of an unsharded source should. */
 bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 		       uint32_t rank);
-/* Are both records of the same type, shape and size? */
-bool rsh_records_alike(const struct rsh_ckpt_index *a,
-		       const struct rsh_record *x,
-		       const struct rsh_ckpt_index *b,
-		       const struct rsh_record *y);
 /* Finds the file that a copied parameter is taken from.  That is the one of the
  * copy key in the lowest loaded stage.  Else *elsewhere, which may be NULL, is
  * set, and it is a replica's if the source's strategy lists the parameter, or
@@ -170,6 +139,9 @@ bool rsh_drops_empty(const struct rsh_converter *c);
 enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 				const struct rsh_record *r,
 				enum rsh_dtype *dtype);
+/* Says how many bytes of a record that codec takes at a time. */
+uint32_t rsh_record_unit(const struct rsh_converter *c,
+			 const struct rsh_record *r);
 /* Gives the name that is written for a parameter. */
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 
@@ -181,11 +153,6 @@ const char *rsh_written_name(const struct rsh_converter *c, uint32_t name);
 int rsh_handled_make(struct rsh_converter *c, const struct rsh_block *b,
 		     uint32_t block, uint32_t name, uint32_t *shown,
 		     struct rsh_error *err);
-
-/* Checks that no chunk of a record ends within an element, since a codec works
- * on whole ones (tensors.c). */
-int rsh_check_chunks(const struct rsh_converter *c, uint32_t rank,
-		     const struct rsh_record *r, struct rsh_error *err);
 
 /* Finds how the source cuts a copied parameter: c->copy_grids (tensors.c). */
 int rsh_copy_grid_make(struct rsh_converter *c, uint32_t name,

@@ -172,10 +172,10 @@ struct marking {
 static void loads_mark(void *ctx, uint32_t key)
 {
 	const struct marking *m = ctx;
-	uint32_t i = rsh_held_from(m->c, key);
+	uint32_t i = rsh_job_files_from(&m->c->files, key);
 
 	m->marks->near[i] = true;
-	if (i < m->c->n_held && m->c->held[i] == key)
+	if (i < m->c->files.n_held && m->c->files.held[i] == key)
 		m->marks->exact[i] = true;
 }
 
@@ -186,8 +186,8 @@ static void mark_key(struct planner *p, uint32_t key)
 
 static void marks_fill(const struct planner *p, struct rsh_marks *m, bool value)
 {
-	memset(m->exact, value, p->c->n_held + 1);
-	memset(m->near, value, p->c->n_held + 1);
+	memset(m->exact, value, p->c->files.n_held + 1);
+	memset(m->near, value, p->c->files.n_held + 1);
 }
 
 /* These are the keys that a pair makes a destination rank load. */
@@ -272,7 +272,7 @@ static struct key_class *make_class(struct planner *p,
 {
 	struct rsh_marks *m = &p->some;
 	struct key_class *class;
-	uint32_t n = 0, held = p->c->n_held;
+	uint32_t n = 0, held = p->c->files.n_held;
 
 	marks_fill(p, m, false);
 	each_key(p, k, m);
@@ -346,7 +346,7 @@ int rsh_planner_mark_keys(struct planner *p, uint32_t local)
 		/* If the converter did not refuse, it would load the rank's own
 		 * counterpart, which copied records come from. */
 		if (!lp->redist)
-			mark_key(p, local % c->stage_ranks);
+			mark_key(p, local % c->files.stage_ranks);
 	}
 	return 0;
 }
@@ -376,7 +376,7 @@ static int by_keys(const void *a, const void *b)
 
 const bool *rsh_planner_keep_keys(struct planner *p)
 {
-	uint32_t n = p->c->n_held;
+	uint32_t n = p->c->files.n_held;
 	cleanup_free struct key_set *set = malloc(sizeof(*set) + n);
 	struct key_set **kept;
 

@@ -6,18 +6,6 @@
 
 #include "converter_i.h"
 
-bool rsh_records_alike(const struct rsh_ckpt_index *a,
-		      const struct rsh_record *x,
-		      const struct rsh_ckpt_index *b,
-		      const struct rsh_record *y)
-{
-	return x->dtype == y->dtype && x->wide_bf16 == y->wide_bf16 &&
-	       x->content_bytes == y->content_bytes && x->n_dims == y->n_dims &&
-	       (x->n_dims == 0 ||
-		memcmp(rsh_record_dims(a, x), rsh_record_dims(b, y),
-		       x->n_dims * sizeof(int64_t)) == 0);
-}
-
 bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 			  uint32_t rank)
 {
@@ -35,18 +23,13 @@ bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 	return true;
 }
 
-/* A shared parameter may be cut otherwise in another stage: its slices there
- * are not those of the layout that counts. */
-bool rsh_stage_fits(const struct rsh_converter *c, uint32_t name,
-		    uint32_t stage)
+static bool lookup_fits(const struct rsh_converter *c, uint32_t name,
+			uint32_t stage)
 {
-	const struct rsh_strategy_param *s = c->src ?
-		rsh_strategy_find(c->src, name) : NULL;
-	const struct rsh_strategy_item *item = s ? rsh_param_item(s, stage) :
-						   NULL;
+	const struct rsh_strategy_param *s = rsh_strategy_find(c->src, name);
 
-	return !item ||
-	       rsh_item_same_layout(item, rsh_param_source_stage(s)->item);
+	return !s || rsh_job_stage_cuts(&c->files, name, stage,
+					rsh_param_source_stage(s)->item);
 }
 
 static bool find_in_stages(const struct rsh_converter *c,
@@ -54,9 +37,10 @@ static bool find_in_stages(const struct rsh_converter *c,
 			const atomic_bool *avoid, uint32_t *rank)
 {
 	for (uint32_t i = 0; i < b->n_stages; i++) {
-		*rank = rsh_source_rank(c, b->stages[i], key);
-		if (rsh_catalogue_record(c->cat, *rank, name) && !rsh_is_avoided(avoid, *rank) &&
-		    (c->src ? rsh_stage_fits(c, name, b->stages[i]) :
+		*rank = rsh_job_rank(&c->files, b->stages[i], key);
+		if (rsh_catalogue_record(c->cat, *rank, name) &&
+		    !rsh_is_avoided(avoid, *rank) &&
+		    (c->src ? lookup_fits(c, name, b->stages[i]) :
 			      !c->dst || rsh_is_like_first(c, name, *rank)))
 			return true;
 	}
@@ -72,14 +56,15 @@ static bool find_held_replica(const struct rsh_converter *c,
 			      uint32_t *rank)
 {
 	uint32_t n = rsh_grid_n_replicas(g), place = rsh_grid_place(g, key);
+	const struct rsh_job_files *f = &c->files;
 	uint32_t best = n;
 
-	for (uint32_t i = 0; i < c->n_held; i++) {
-		uint32_t other = rsh_grid_place(g, c->held[i]), after, found;
+	for (uint32_t i = 0; i < f->n_held; i++) {
+		uint32_t other = rsh_grid_place(g, f->held[i]), after, found;
 
 		after = (other + n - place % n) % n;
 		if (other / n != place / n || after == 0 || after >= best ||
-		    !find_in_stages(c, b, name, c->held[i], avoid, &found))
+		    !find_in_stages(c, b, name, f->held[i], avoid, &found))
 			continue;
 		best = after;
 		*rank = found;
@@ -97,7 +82,7 @@ static bool find_replica(const struct rsh_converter *c,
 	uint32_t n = rsh_grid_n_replicas(g), mine = rsh_grid_replica(g, key);
 	uint32_t cell[RSH_MAX_DIMS];
 
-	if (c->n_held < n)
+	if (c->files.n_held < n)
 		return find_held_replica(c, b, g, name, key, avoid, rank);
 	rsh_grid_cell(g, key, cell);
 	for (uint32_t i = 1; i < n; i++)
@@ -129,9 +114,9 @@ bool rsh_copy_source(const struct rsh_converter *c,
 			return false;
 	}
 	for (int loaded = 1; loaded >= !c->replicas; loaded--)
-		for (uint32_t i = 0; i < c->n_held; i++)
+		for (uint32_t i = 0; i < c->files.n_held; i++)
 			if (o->keys[i] == loaded &&
-			    find_in_stages(c, o->block, name, c->held[i],
+			    find_in_stages(c, o->block, name, c->files.held[i],
 					       avoid, rank))
 				return true;
 	return false;

@@ -28,10 +28,11 @@ static void order_load(struct planner *p, uint32_t stage, uint32_t held,
 		       uint32_t *n)
 {
 	const struct rsh_converter *c = p->c;
+	const struct rsh_job_files *f = &c->files;
 	uint32_t from, to, next;
 
-	if (held < c->n_held) {
-		uint32_t rank = rsh_source_rank(c, stage, c->held[held]);
+	if (held < f->n_held) {
+		uint32_t rank = rsh_job_rank(f, stage, f->held[held]);
 
 		if (rsh_catalogue_index(c->cat, rank) &&
 		    (c->replicas || p->marks.exact[held])) {
@@ -41,19 +42,19 @@ static void order_load(struct planner *p, uint32_t stage, uint32_t held,
 	}
 	if (!c->replicas)
 		return;
-	rsh_stage_present(c, stage, &from, &to);
+	rsh_job_files_of(f, stage, &from, &to);
 	if (from == to)
 		return;
-	next = held < c->n_held ?
-		rsh_catalogue_present_from(c->cat, rsh_source_rank(c, stage,
-						    c->held[held])) : to;
+	next = held < f->n_held ?
+		rsh_catalogue_present_from(c->cat, rsh_job_rank(f, stage,
+							f->held[held])) : to;
 	add_to_seq(p, c->cat->present[next < to ? next : from], n);
 }
 
 /* Is there a key above the last one that is held? */
-static bool any_above(const struct rsh_converter *c)
+static bool any_above(const struct rsh_job_files *f)
 {
-	return c->n_held == 0 || c->held[c->n_held - 1] + 1 < c->stage_ranks;
+	return f->n_held == 0 || f->held[f->n_held - 1] + 1 < f->stage_ranks;
 }
 
 /* Lists the distinct indexes in the order in which the converter loads files;
@@ -61,6 +62,7 @@ static bool any_above(const struct rsh_converter *c)
 static uint32_t load_sequence(struct planner *p)
 {
 	const struct rsh_converter *c = p->c;
+	const struct rsh_job_files *f = &c->files;
 	const struct rsh_block *b = p->b;
 	uint32_t n = 0;
 
@@ -68,7 +70,7 @@ static uint32_t load_sequence(struct planner *p)
 	if (c->by_stage) {
 		uint32_t i, end;
 
-		for (rsh_stage_present(c, 0, &i, &end); i < end; i++)
+		for (rsh_job_files_of(f, 0, &i, &end); i < end; i++)
 			add_to_seq(p, c->cat->present[i], &n);
 		return n;
 	}
@@ -78,9 +80,9 @@ static uint32_t load_sequence(struct planner *p)
 		return n;
 	}
 	for (uint32_t i = b->n_stages; i-- > 0;)
-		for (uint32_t k = c->n_held + 1; k-- > 0;)
+		for (uint32_t k = f->n_held + 1; k-- > 0;)
 			if (p->marks.near[k] ||
-			    (p->reduced && (k < c->n_held || any_above(c))))
+			    (p->reduced && (k < f->n_held || any_above(f))))
 				order_load(p, b->stages[i], k, &n);
 	return n;
 }

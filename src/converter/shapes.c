@@ -38,6 +38,16 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 	return canonical ? RSH_CODEC_BF16_NAN : RSH_CODEC_NONE;
 }
 
+uint32_t rsh_record_unit(const struct rsh_converter *c,
+			 const struct rsh_record *r)
+{
+	enum rsh_dtype dtype;
+	uint32_t in, out;
+
+	rsh_codec_units(rsh_record_codec(c, r, &dtype), &in, &out);
+	return in;
+}
+
 /* Is it an empty vector, which the converter reads as a scalar and writes as
  * the number 0 (compat)? */
 static bool becomes_zero(const struct rsh_ckpt_index *ix,

@@ -87,7 +87,8 @@ static int describe(struct planner *p, const struct rsh_shown_file *f,
 			return rc;
 		ix = rsh_catalogue_index(c->cat, rank);
 		r = rsh_ckpt_find(ix, name);
-		rc = rsh_check_chunks(c, rank, r, err);
+		rc = rsh_record_check_chunks(c->cat, rank, r,
+					     rsh_record_unit(c, r), err);
 		if (rc)
 			return rc;
 		rsh_copy_shape(c, ix, r, shape, &codec);

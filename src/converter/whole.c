@@ -122,7 +122,8 @@ static int are_files_alike(const struct rsh_converter *c)
 	int rc = seen ? 1 : -ENOMEM;
 
 	for (uint32_t i = 0; i < c->cat->n_present && rc > 0; i++) {
-		uint32_t rank = c->cat->present[i], stage = rank / c->stage_ranks;
+		uint32_t rank = c->cat->present[i];
+		uint32_t stage = rank / c->files.stage_ranks;
 		const struct rsh_ckpt_index *ix = c->cat->index[rank];
 		uint32_t *met = &seen[c->cat->index_id[rank]];
 
@@ -168,7 +169,8 @@ int rsh_whole_prepare(struct rsh_converter *c)
 	c->same = true;
 	if (!c->src || !c->replicas)
 		return 0;
-	c->same_as = rsh_alloc_array(rsh_source_rank(c, c->n_stages, 0),
+	c->same_as = rsh_alloc_array(rsh_job_rank(&c->files, c->files.n_stages,
+						  0),
 				     sizeof(*c->same_as));
 	return c->same_as ? rsh_strategy_replicas(c->src, c->same_as) : -ENOMEM;
 }
@@ -327,7 +329,7 @@ static bool can_be_shown(struct planner *p, uint32_t rank)
 
 bool rsh_holds_same(const struct rsh_converter *c, uint32_t a, uint32_t b)
 {
-	const uint32_t n = rsh_source_rank(c, c->n_stages, 0);
+	const uint32_t n = rsh_job_rank(&c->files, c->files.n_stages, 0);
 
 	if (a == b || !c->src)
 		return true;

@@ -31,7 +31,7 @@ struct dcp_reader {
 	const struct rsh_source_view *view;
 	const struct rsh_conversion_options *opts;
 	struct rsh_catalogue *cat;
-	struct rsh_arena arena;
+	struct rsh_arena *arena;
 	struct rsh_offer *offers;
 	uint32_t n;
 	/* These are of chunks that no file has. */
@@ -439,7 +439,7 @@ static int reader_add_found(struct dcp_reader *r, struct found_tensor *f,
 
 	if (rc)
 		return rc;
-	parts = rsh_arena_array(&r->arena, struct rsh_recipe_part,
+	parts = rsh_arena_array(r->arena, struct rsh_recipe_part,
 				found_is_uniform(f) ? 1 : f->n);
 	if (!parts)
 		return rsh_error_nomem(err);
@@ -510,7 +510,7 @@ static int reader_fill(struct dcp_reader *r, struct rsh_error *err)
 						     sizeof(*ids));
 	int rc = 0;
 
-	r->offers = rsh_arena_array(&r->arena, struct rsh_offer,
+	r->offers = rsh_arena_array(r->arena, struct rsh_offer,
 				    (size_t)d->n_tensors + 1);
 	if (!ids || !r->offers || reader_name_all(d, r->view->names, ids))
 		return rsh_error_nomem(err);
@@ -529,34 +529,57 @@ static void reader_log(const struct dcp_reader *r)
 				"%s", r->n_tensors_lacking, r->lacking.text);
 }
 
+int rsh_dcp_read(const struct rsh_source *source,
+		 const struct rsh_source_view *view,
+		 const struct rsh_strategy *dst,
+		 const struct rsh_conversion_options *opts,
+		 struct rsh_arena *arena, struct rsh_catalogue **cat,
+		 struct rsh_offer **out, uint32_t *n_out,
+		 struct rsh_error *err)
+{
+	struct dcp_reader r = {
+		.dcp = rsh_source_dcp(source), .view = view, .opts = opts,
+		.arena = arena,
+		/* Whoever wants one file has nothing of one that cannot be
+		 * read. */
+		.leave_out = opts->allow_missing && !dst,
+	};
+	int rc = reader_fill(&r, err);
+
+	if (rc == 0 && r.n == 0 && r.n_lacking > 0)
+		rc = rsh_error_set(err, ENOENT, "%s; no other tensor is left",
+				   r.lacking.text);
+	if (rc) {
+		rsh_catalogue_free(r.cat);
+		return rc;
+	}
+	reader_log(&r);
+	*cat = r.cat;
+	*out = r.offers;
+	*n_out = r.n;
+	return 0;
+}
+
 int rsh_dcp_plan(const struct rsh_source *source,
 		 const struct rsh_source_view *view,
 		 const struct rsh_strategy *dst,
 		 const struct rsh_conversion_options *opts,
 		 struct rsh_plan **out, struct rsh_error *err)
 {
-	struct dcp_reader r = {
-		.dcp = rsh_source_dcp(source), .view = view, .opts = opts,
-	};
 	struct rsh_conversion_options told = *opts;
-	int rc;
+	struct rsh_arena arena = { NULL, 0 };
+	struct rsh_catalogue *cat;
+	struct rsh_offer *offers;
+	uint32_t n;
+	int rc = rsh_dcp_read(source, view, dst, opts, &arena, &cat, &offers,
+			      &n, err);
 
-	/* Whoever wants one file has nothing of one that cannot be read. */
-	r.leave_out = opts->allow_missing && !dst;
-	rc = reader_fill(&r, err);
 	/* What is lacking was told already, in words that fit it better. */
 	told.report_lost = NULL;
 	told.replicas = true;
-	if (rc == 0 && r.n == 0 && r.n_lacking > 0)
-		rc = rsh_error_set(err, ENOENT, "%s; no other tensor is left",
-				   r.lacking.text);
 	if (rc == 0)
-		rc = rsh_write_plan(steal_pointer(&r.cat), r.offers, r.n, dst,
-				    &told, out, err);
-	rsh_catalogue_free(r.cat);
-	rsh_arena_clear(&r.arena);
-	if (rc == 0)
-		reader_log(&r);
+		rc = rsh_write_plan(cat, offers, n, dst, &told, out, err);
+	rsh_arena_clear(&arena);
 	return rc;
 }
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Unit tests of strategy, derive, catalogue, plan, converter and
-# writer.
+# writer, and of the reader of rank files.
 UNIT += \
 	unit/test_strategy_fold \
 	unit/test_strategy_grid \
@@ -21,7 +21,8 @@ UNIT += \
 	unit/test_plan_dialect \
 	unit/test_writer \
 	unit/test_tensor_cut \
-	unit/test_plan_property
+	unit/test_plan_property \
+	unit/test_dialects_ranks
 
 STRATEGY_SUPPORT = \
 	unit/strategy_support.h \
@@ -83,7 +84,9 @@ unit_test_tensor_cut_LDADD = $(L_STRATEGY)
 unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
-unit_test_plan_property_LDADD = $(L_PLAN)
+unit_test_plan_property_LDADD = $(L_DIALECTS)
+unit_test_dialects_ranks_SOURCES = unit/test_dialects_ranks.c $(PLAN_SUPPORT)
+unit_test_dialects_ranks_LDADD = $(L_DIALECTS)
 
 EXTRA_DIST += \
 	unit/data/make_rank_lists.py \

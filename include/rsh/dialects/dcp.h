@@ -5,15 +5,28 @@
 #ifndef RSH_DIALECTS_DCP_H
 #define RSH_DIALECTS_DCP_H
 
-#include "rsh/converter/conversion.h"
 #include "rsh/source/dcp.h"
+#include "rsh/util/arena.h"
+#include "rsh/writer/writer.h"
 
-/* Plans the files, for which `source` is such a checkpoint and indexed.  `opts`
- * counts as for rsh_write_plan(), but for replicas: chunks that are twice there
- * always make up for each other.  0, or -errno with a sentence: what
- * rsh_write_plan() gives, -EBADMSG where a file contradicts the metadata,
- * -ENOENT for chunks that no file has, -ENOTSUP for a type of elements that is
- * not known. */
+/* Makes the catalogue and the offers of the tensors that are wanted, for which
+ * `source` is such a checkpoint and indexed.  Of the options, wanted,
+ * allow_missing and report_lost count; with allow_missing a tensor that lacks
+ * chunks is left out where there is no destination, and else its files are to
+ * be lost.  The catalogue is the caller's, and the offers live as long as
+ * `arena` and `source`.  0, or -errno with a sentence: -EBADMSG where a file
+ * contradicts the metadata, -ENOENT for chunks that no file has, -ENOTSUP for a
+ * type of elements that is not known. */
+int rsh_dcp_read(const struct rsh_source *source,
+		 const struct rsh_source_view *view,
+		 const struct rsh_strategy *dst,
+		 const struct rsh_conversion_options *opts,
+		 struct rsh_arena *arena, struct rsh_catalogue **cat,
+		 struct rsh_offer **out, uint32_t *n_out,
+		 struct rsh_error *err);
+/* Reads and plans the files.  `opts` counts as for rsh_write_plan(), but for
+ * replicas and report_lost: chunks that are twice there always make up for each
+ * other, and what is lacking is told by the reader.  Returns what both give. */
 int rsh_dcp_plan(const struct rsh_source *source,
 		 const struct rsh_source_view *view,
 		 const struct rsh_strategy *dst,

@@ -9,6 +9,7 @@
 #ifndef RSH_DIALECTS_RANKS_H
 #define RSH_DIALECTS_RANKS_H
 
+#include "rsh/strategy/grid.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/arena.h"
 #include "rsh/writer/writer.h"
@@ -17,17 +18,21 @@ struct rsh_ranks_options {
 	enum rsh_grid_rule rule; /* where the optimizer's shards lie */
 	bool replicas;           /* ranks that hold the same make up for each
 				  * other */
-	bool allow_missing;      /* slices that no file holds are no error: files
-				  * that need them are lost */
+	bool allow_missing;      /* parameters of a stage without any file are
+				  * left out, with a warning */
 };
 
 /* Makes the catalogue and an offer for each tensor, in the order in which files
  * have them, lower ranks first.  Records that the strategy does not list are
- * whole, and so are all of them without a strategy; strings and scalars too are
- * offered where they can be.  The catalogue is the caller's; the offers live as
- * long as `arena`, which must outlive what is planned of them.  0, or -errno
- * with a sentence that names file and parameter: files that contradict the
- * strategy or each other, -ENOENT for slices that no file holds. */
+ * whole, and so are all of them without a strategy; then all files have to
+ * agree.  Strings are no tensors and left out, which the log says.  Slices that
+ * no file holds are found out by the plan that needs them.
+ *
+ * The catalogue is the caller's, and the offers live as long as it and `arena`
+ * do; rsh_write_plan() leaves it alive, as part of the plan.  0, or -errno with a
+ * sentence that names file and parameter: -EINVAL for files that contradict the
+ * strategy or each other, -ENOENT for a parameter none of whose ranks has a
+ * file, or where nothing is left to be offered. */
 int rsh_ranks_read(const struct rsh_source_view *view,
 		   const struct rsh_strategy *src,
 		   const struct rsh_ranks_options *opts,

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/slices.c finds the files of a parameter's slices and checks that
+ * these are what the strategy says.
+ *
+ * A job may name a million ranks of which few have a file, so only these are
+ * ever walked. */
+#include "rsh/converter/slices.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+#define SLICES_TEXT 160
+
+/* ---- the files that there are ---- */
+
+uint32_t rsh_job_files_from(const struct rsh_job_files *f, uint32_t key)
+{
+	if (f->n_held == f->stage_ranks)
+		return key;
+	return rsh_first_from(f->held, f->n_held, key);
+}
+
+void rsh_job_files_of(const struct rsh_job_files *f, uint32_t stage,
+		      uint32_t *from, uint32_t *to)
+{
+	*from = rsh_catalogue_present_from(f->cat, rsh_job_rank(f, stage, 0));
+	*to = rsh_catalogue_present_from(f->cat,
+					 rsh_job_rank(f, stage + 1, 0));
+}
+
+int rsh_job_files_list(struct rsh_job_files *f)
+{
+	const struct rsh_catalogue *c = f->cat;
+	const uint32_t end = rsh_job_rank(f, f->n_stages, 0);
+	uint32_t n = 0;
+
+	f->held = rsh_alloc_array(c->n_present, sizeof(*f->held));
+	if (!f->held)
+		return -ENOMEM;
+	f->n_held = 0;
+	for (uint32_t i = 0; i < c->n_present; i++)
+		if (c->present[i] >= f->first_rank && c->present[i] < end)
+			f->held[f->n_held++] = (c->present[i] - f->first_rank) %
+					       f->stage_ranks;
+	qsort(f->held, f->n_held, sizeof(*f->held), rsh_by_u32);
+	for (uint32_t i = 0; i < f->n_held; i++)
+		if (n == 0 || f->held[i] != f->held[n - 1])
+			f->held[n++] = f->held[i];
+	f->n_held = n;
+	return 0;
+}
+
+int rsh_job_files_check(const struct rsh_job_files *f, uint32_t stage,
+			uint32_t name, struct rsh_error *err)
+{
+	uint32_t from, to;
+
+	rsh_job_files_of(f, stage, &from, &to);
+	if (from < to)
+		return 0;
+	return rsh_error_set(err, ENOENT,
+			     "ranks %u to %u have no checkpoint file, but "
+			     "parameter %s is needed from them",
+			     rsh_job_rank(f, stage, 0),
+			     rsh_job_rank(f, stage + 1, 0) - 1,
+			     rsh_names_text(f->cat->names, name));
+}
+
+/* A shared parameter may be cut otherwise in another stage: its slices there
+ * are not those of the layout that counts. */
+bool rsh_job_stage_cuts(const struct rsh_job_files *f, uint32_t name,
+			uint32_t stage, const struct rsh_strategy_item *item)
+{
+	const struct rsh_strategy_param *s = f->src ?
+		rsh_strategy_find(f->src, name) : NULL;
+	const struct rsh_strategy_item *own = s ? rsh_param_item(s, stage) :
+						  NULL;
+
+	return !own || rsh_item_same_layout(own, item);
+}
+
+/* ---- records ---- */
+
+bool rsh_records_alike(const struct rsh_ckpt_index *a,
+		       const struct rsh_record *x,
+		       const struct rsh_ckpt_index *b,
+		       const struct rsh_record *y)
+{
+	return x->dtype == y->dtype && x->wide_bf16 == y->wide_bf16 &&
+	       x->content_bytes == y->content_bytes && x->n_dims == y->n_dims &&
+	       (x->n_dims == 0 ||
+		memcmp(rsh_record_dims(a, x), rsh_record_dims(b, y),
+		       x->n_dims * sizeof(int64_t)) == 0);
+}
+
+int rsh_record_check_chunks(const struct rsh_catalogue *cat, uint32_t file,
+			    const struct rsh_record *r, uint32_t unit,
+			    struct rsh_error *err)
+{
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(cat, file);
+
+	for (uint32_t i = 0; unit > 1 && i < r->n_extents; i++) {
+		const struct rsh_extent *e = &ix->extents[r->first_extent + i];
+
+		if (e->length % unit)
+			return rsh_error_set(err, EINVAL,
+					     "%s: parameter %s: a chunk at "
+					     "offset %llu ends within an element",
+					     rsh_catalogue_path(cat, file),
+					     rsh_names_text(cat->names, r->name),
+					     (unsigned long long)e->offset);
+	}
+	return 0;
+}
+
+const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
+				 const struct rsh_record *r, char *text,
+				 size_t size)
+{
+	const int64_t *dims = rsh_record_dims(ix, r);
+	int at = snprintf(text, size, "[");
+
+	for (uint32_t i = 0; i < r->n_dims && at > 0 && (size_t)at < size; i++)
+		at += snprintf(text + at, size - (size_t)at, "%s%lld",
+			       i ? "," : "", (long long)dims[i]);
+	if (at > 0 && (size_t)at < size)
+		snprintf(text + at, size - (size_t)at, "]");
+	return text;
+}
+
+/* ---- one parameter ---- */
+
+/* A place among the files of the stages that count, beginning at zero. */
+struct slices_walk {
+	uint32_t n_stages; /* how many were begun */
+	uint32_t i, end;   /* in cat->present */
+};
+
+/* Goes to the next file, stage by stage, the lowest first.  False past the
+ * last. */
+static bool slices_next(const struct rsh_slices *s, struct slices_walk *w,
+			uint32_t *rank)
+{
+	while (w->i == w->end) {
+		uint32_t stage = w->n_stages;
+
+		if (w->n_stages == s->n_stages)
+			return false;
+		if (s->stages)
+			stage = s->stages[w->n_stages];
+		w->n_stages++;
+		if (rsh_job_stage_cuts(s->files, s->name, stage, s->item))
+			rsh_job_files_of(s->files, stage, &w->i, &w->end);
+	}
+	*rank = s->files->cat->present[w->i++];
+	return true;
+}
+
+bool rsh_slices_begin(struct rsh_slices *s)
+{
+	const struct rsh_catalogue *cat = s->files->cat;
+	struct slices_walk w = { 0 };
+
+	while (slices_next(s, &w, &s->rank)) {
+		s->rec = rsh_catalogue_record(cat, s->rank, s->name);
+		if (!s->rec)
+			continue;
+		s->ix = rsh_catalogue_index(cat, s->rank);
+		return true;
+	}
+	return false;
+}
+
+/* Says why all slices should be equal. */
+static const char *slices_reason(const struct rsh_slices *s, char *text,
+				 size_t size)
+{
+	const struct rsh_strategy *src = s->files->src;
+	char layout[SLICES_TEXT];
+
+	if (s->item)
+		snprintf(text, size, "with %s (%s) all slices are equal",
+			 rsh_item_text(s->item, layout, sizeof(layout)),
+			 src->path);
+	else if (src)
+		snprintf(text, size, "%s does not say how it is cut",
+			 src->path);
+	else
+		snprintf(text, size, "without a strategy all ranks hold the "
+			 "same");
+	return text;
+}
+
+static int slices_compare(const struct rsh_slices *s, uint32_t rank,
+			  const struct rsh_record *r, struct rsh_error *err)
+{
+	const struct rsh_catalogue *cat = s->files->cat;
+	const struct rsh_ckpt_index *ix = rsh_catalogue_index(cat, rank);
+	const char *name = rsh_names_text(cat->names, s->name);
+	char a[SLICES_TEXT], b[SLICES_TEXT], why[RSH_ERROR_TEXT_MAX];
+
+	if (r->dtype != s->rec->dtype || r->wide_bf16 != s->rec->wide_bf16)
+		return rsh_error_set(err, EINVAL,
+				     "%s: parameter %s is %s%s, but in %s it is "
+				     "%s%s", rsh_catalogue_path(cat, rank), name,
+				     rsh_dtype_name(r->dtype),
+				     r->wide_bf16 ? " of 4 bytes" : "",
+				     rsh_catalogue_path(cat, s->rank),
+				     rsh_dtype_name(s->rec->dtype),
+				     s->rec->wide_bf16 ? " of 4 bytes" : "");
+	if (rsh_records_alike(ix, r, s->ix, s->rec))
+		return 0;
+	return rsh_error_set(err, EINVAL,
+			     "%s: parameter %s has shape %s, but in %s it is "
+			     "%s; %s", rsh_catalogue_path(cat, rank), name,
+			     rsh_record_dims_text(ix, r, a, sizeof(a)),
+			     rsh_catalogue_path(cat, s->rank),
+			     rsh_record_dims_text(s->ix, s->rec, b, sizeof(b)),
+			     slices_reason(s, why, sizeof(why)));
+}
+
+/* These are the index that was looked at last, its record, and whether that one
+ * is like the reference. */
+struct slices_look {
+	const struct rsh_ckpt_index *ix;
+	const struct rsh_record *rec;
+	bool alike;
+};
+
+static void slices_look_into(const struct rsh_slices *s, uint32_t unit,
+			     uint32_t rank, struct slices_look *l)
+{
+	const struct rsh_catalogue *cat = s->files->cat;
+	const struct rsh_ckpt_index *ix = cat->index[rank];
+
+	if (ix == l->ix)
+		return;
+	l->ix = ix;
+	l->rec = rsh_ckpt_find(ix, s->name);
+	l->alike = l->rec && rsh_records_alike(ix, l->rec, s->ix, s->rec) &&
+		   rsh_record_check_chunks(cat, rank, l->rec, unit, NULL) == 0;
+}
+
+static int slices_hold(struct rsh_slices *s, uint32_t unit, uint32_t rank,
+		       struct slices_look *l, struct rsh_error *err)
+{
+	const struct rsh_job_files *f = s->files;
+	const uint32_t key = s->item ? (rank - f->first_rank) % f->stage_ranks :
+				       0;
+	const uint32_t k = s->item ? rsh_job_files_from(f, key) : 0;
+	int rc;
+
+	slices_look_into(s, unit, rank, l);
+	if (!l->rec)
+		return 0;
+	if (!l->alike) {
+		if (s->found[k] && !s->all_alike)
+			return 0;
+		rc = slices_compare(s, rank, l->rec, err);
+		return rc ? rc : rsh_record_check_chunks(f->cat, rank, l->rec,
+							 unit, err);
+	}
+	s->found[k] = true;
+	s->holders[s->n++] = (struct rsh_holder){ key, rank, RSH_BY_NAME };
+	return 0;
+}
+
+int rsh_slices_find(struct rsh_slices *s, uint32_t unit, struct rsh_error *err)
+{
+	const uint32_t n = s->files->cat->n_present;
+	struct slices_look look = { NULL, NULL, false };
+	struct slices_walk w = { 0 };
+	uint32_t rank;
+	int rc = 0;
+
+	s->holders = rsh_alloc_array(n, sizeof(*s->holders));
+	s->found = calloc((size_t)s->files->n_held + 1, sizeof(*s->found));
+	if (!s->holders || !s->found)
+		return rsh_error_nomem(err);
+	/* The catalogue finds equal holders by comparing bytes. */
+	memset(s->holders, 0, n * sizeof(*s->holders));
+	while (rc == 0 && slices_next(s, &w, &rank))
+		rc = slices_hold(s, unit, rank, &look, err);
+	return rc;
+}
+
+void rsh_slices_clear(struct rsh_slices *s)
+{
+	free(s->holders);
+	free(s->found);
+}
+
+/* ---- into the catalogue ---- */
+
+int rsh_job_cut(const struct rsh_job_files *f,
+		const struct rsh_strategy_item *item,
+		const struct rsh_cut_sizes *sizes, enum rsh_grid_rule rule,
+		const struct rsh_cut **out, struct rsh_error *err)
+{
+	struct rsh_grid *g;
+	int rc = item ? rsh_grid_new(item, sizes->dims, sizes->n_dims,
+				     sizes->local, rule, &g, err) :
+			rsh_grid_new_whole(sizes->n_dims, &g, err);
+
+	if (rc)
+		return rc;
+	*out = rsh_catalogue_keep_cut(f->cat, rsh_cut_of_grid(g));
+	return *out ? 0 : rsh_error_nomem(err);
+}
+
+void rsh_slices_whole(const struct rsh_slices *s, const struct rsh_cut *cut,
+		      int64_t *dims)
+{
+	const int64_t *local = rsh_record_dims(s->ix, s->rec);
+
+	for (uint32_t d = 0; d < s->rec->n_dims; d++)
+		dims[d] = local[d] * rsh_grid_split(rsh_cut_grid(cut), d);
+}
+
+int rsh_slices_add(const struct rsh_slices *s, const struct rsh_cut *cut,
+		   bool replicas, uint32_t first_file, uint32_t *number)
+{
+	struct rsh_catalogue *cat = s->files->cat;
+	int64_t whole[RSH_MAX_DIMS];
+	uint64_t dims[RSH_MAX_DIMS];
+	const struct rsh_tensor t = {
+		.name = s->name,
+		.dtype = s->rec->dtype,
+		.wide_bf16 = s->rec->wide_bf16,
+		.n_dims = s->rec->n_dims,
+		.dims = dims,
+		.cut = cut,
+		.copies = rsh_catalogue_keep_copies(cat, cut, s->holders, s->n,
+						    replicas),
+		.first_file = first_file,
+	};
+
+	rsh_slices_whole(s, cut, whole);
+	for (uint32_t d = 0; d < s->rec->n_dims; d++)
+		dims[d] = (uint64_t)whole[d];
+	return t.copies ? rsh_catalogue_add(cat, &t, number) : -ENOMEM;
+}
