@@ -124,15 +124,15 @@ void rsh_help_usage(FILE *f, const struct rsh_command *command)
 		fprintf(f, " %s", command->operands[i]);
 }
 
-static void help_forms(FILE *f)
+static void help_forms(FILE *f, const struct rsh_command *command)
 {
-	size_t n;
-	const struct rsh_command *table = rsh_command_forms(&n);
-
 	fputc('\n', f);
-	for (size_t i = 0; i < n; i++)
-		help_entry(f, strchr(table[i].name, ' ') + 1, table[i].summary,
+	for (size_t i = 0; i < command->n_forms; i++) {
+		const struct rsh_command *form = &command->forms[i];
+
+		help_entry(f, rsh_command_form_word(form), form->summary,
 			   SUMMARY_COLUMN);
+	}
 }
 
 void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
@@ -141,8 +141,8 @@ void rsh_help_command(FILE *f, const struct rsh_command *command, bool all)
 	rsh_help_usage(f, command);
 	fputs("\n\n", f);
 	wrap(f, command->about, 0, 0);
-	if (command->id == RSH_COMMAND_STRATEGY)
-		help_forms(f);
+	if (command->n_forms)
+		help_forms(f, command);
 	if (!help_options(f, command, all))
 		fprintf(f, "\nThese are the usual options; all: reshardfs %s "
 			"--help-all\n", command->name);

@@ -297,8 +297,8 @@ int rsh_check_help(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s",
 				     word, guess);
 	}
-	if (form && command->id != RSH_COMMAND_STRATEGY)
+	if (form && !command->n_forms)
 		return rsh_error_set(err, EINVAL, "too many operands: %s",
 				     form);
-	return form ? rsh_check_form(o, form, err) : 0;
+	return form ? rsh_check_form(o, command, form, err) : 0;
 }

@@ -3,58 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "rsh/options/check.h"
 #include "rsh/options/commands.h"
-#include "rsh/options/table.h"
-
-static int check_operands(const struct rsh_options *o, struct rsh_error *err)
-{
-	const char *name = o->form->operands[0];
-
-	if (o->n_operands < 2)
-		return rsh_error_set(err, EINVAL, "%s: no %.*s given",
-				     o->form->name, (int)strcspn(name, "|."),
-				     name);
-	if (!strstr(name, "...") && o->n_operands > 2)
-		return rsh_error_set(err, EINVAL, "too many operands: %s",
-				     o->operands[2]);
-	return 0;
-}
-
-static bool is_about_files(const struct rsh_option *def)
-{
-	const size_t from = offsetof(struct rsh_options, vfs.files);
-
-	return def->at >= from &&
-	       def->at < from + sizeof(struct rsh_source_options);
-}
-
-/* Refuses options that only the other forms take, and those that say which
- * files of a tree are meant where there is no tree. */
-static int check_use(const struct rsh_options *o, struct rsh_error *err)
-{
-	const bool tree = o->form->id == RSH_COMMAND_INFER || o->checkpoint;
-	size_t n;
-	const struct rsh_option *table = rsh_option_table(&n);
-
-	for (size_t i = 0; i < n; i++) {
-		const struct rsh_option *def = &table[i];
-
-		if (!rsh_option_is_of(def, o->command) || !def->name ||
-		    !rsh_option_given(o, def->name))
-			continue;
-		if (!rsh_option_is_of(def, o->form))
-			return rsh_error_set(err, EINVAL, "%s has no use for "
-					     "--%s", o->form->name, def->name);
-		if (is_about_files(def) && !tree)
-			return rsh_error_set(err, EINVAL, "%s has no use for "
-					     "--%s without --checkpoint",
-					     o->form->name, def->name);
-	}
-	return rsh_check_files(o, err);
-}
 
 /* Refuses a form that was not told what it has to be told. */
 static int check_missing(const struct rsh_options *o, struct rsh_error *err)
@@ -78,23 +29,13 @@ static int check_missing(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-int rsh_check_form(struct rsh_options *o, const char *word,
-		   struct rsh_error *err)
-{
-	o->form = rsh_command_form(word);
-	return o->form ? 0 :
-		rsh_error_set(err, EINVAL, "strategy %s: expected show, merge, "
-			      "check, derive or infer", word);
-}
-
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err)
 {
-	int rc = rsh_check_form(o, o->operands[0], err);
+	int rc = rsh_check_form_operands(o, err);
 
 	if (rc == 0)
-		rc = check_operands(o, err);
-	if (rc == 0)
-		rc = check_use(o, err);
+		rc = rsh_check_form_use(o, o->form->id == RSH_COMMAND_INFER ||
+					   o->checkpoint, "--checkpoint", err);
 	if (rc == 0)
 		rc = check_missing(o, err);
 	if (rc == 0)

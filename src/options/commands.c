@@ -10,6 +10,54 @@
 
 #include "rsh/options/check.h"
 
+#define FORMS(table) \
+	.forms = table, .n_forms = sizeof(table) / sizeof(table[0])
+
+static const struct rsh_command strategy_forms[] = {
+	{
+		.name = "strategy show",
+		.id = RSH_COMMAND_SHOW,
+		.operands = { "STRATEGY" },
+		.summary = "list how each parameter is cut",
+		.about = "Lists how each parameter is cut and which ranks "
+			 "hold the same, as ls does.",
+	},
+	{
+		.name = "strategy merge",
+		.id = RSH_COMMAND_MERGE,
+		.operands = { "STRATEGY..." },
+		.summary = "write the stages of a pipeline as one file",
+		.about = "Writes the files of a pipeline's stages as one, as "
+			 "MindSpore's merge_pipeline_strategys does.",
+	},
+	{
+		.name = "strategy check",
+		.id = RSH_COMMAND_CHECK,
+		.operands = { "STRATEGY..." },
+		.summary = "tell what would fail later",
+		.about = "Tells what would fail later, and ends with status 1 "
+			 "if anything would.",
+	},
+	{
+		.name = "strategy derive",
+		.id = RSH_COMMAND_DERIVE,
+		.operands = { "STRATEGY|none" },
+		.summary = "write the strategy of another mesh",
+		.about = "Writes the strategy that MindSpore would have "
+			 "planned for --mesh, worked out from the one of "
+			 "another mesh, or from \"none\" and rules.",
+	},
+	{
+		.name = "strategy infer",
+		.id = RSH_COMMAND_INFER,
+		.operands = { "SOURCE" },
+		.summary = "say what contents tell of a lost strategy",
+		.about = "Prints which ranks of a tree SOURCE hold the same, "
+			 "and the meshes that would explain it, for whom the "
+			 "strategy is lost.",
+	},
+};
+
 static const struct rsh_command table[] = {
 	{
 		.name = "mount",
@@ -96,6 +144,7 @@ static const struct rsh_command table[] = {
 			 "may have said.  `reshardfs help strategy derive` and "
 			 "its like say more.",
 		.check = rsh_check_strategy,
+		FORMS(strategy_forms),
 	},
 	{
 		.name = "warm",
@@ -129,51 +178,6 @@ static const struct rsh_command table[] = {
 	},
 };
 
-static const struct rsh_command forms[] = {
-	{
-		.name = "strategy show",
-		.id = RSH_COMMAND_SHOW,
-		.operands = { "STRATEGY" },
-		.summary = "list how each parameter is cut",
-		.about = "Lists how each parameter is cut and which ranks "
-			 "hold the same, as ls does.",
-	},
-	{
-		.name = "strategy merge",
-		.id = RSH_COMMAND_MERGE,
-		.operands = { "STRATEGY..." },
-		.summary = "write the stages of a pipeline as one file",
-		.about = "Writes the files of a pipeline's stages as one, as "
-			 "MindSpore's merge_pipeline_strategys does.",
-	},
-	{
-		.name = "strategy check",
-		.id = RSH_COMMAND_CHECK,
-		.operands = { "STRATEGY..." },
-		.summary = "tell what would fail later",
-		.about = "Tells what would fail later, and ends with status 1 "
-			 "if anything would.",
-	},
-	{
-		.name = "strategy derive",
-		.id = RSH_COMMAND_DERIVE,
-		.operands = { "STRATEGY|none" },
-		.summary = "write the strategy of another mesh",
-		.about = "Writes the strategy that MindSpore would have "
-			 "planned for --mesh, worked out from the one of "
-			 "another mesh, or from \"none\" and rules.",
-	},
-	{
-		.name = "strategy infer",
-		.id = RSH_COMMAND_INFER,
-		.operands = { "SOURCE" },
-		.summary = "say what contents tell of a lost strategy",
-		.about = "Prints which ranks of a tree SOURCE hold the same, "
-			 "and the meshes that would explain it, for whom the "
-			 "strategy is lost.",
-	},
-};
-
 const struct rsh_command *rsh_command_table(size_t *n)
 {
 	*n = sizeof(table) / sizeof(table[0]);
@@ -188,19 +192,20 @@ const struct rsh_command *rsh_command_find(const char *name)
 	return NULL;
 }
 
-const struct rsh_command *rsh_command_forms(size_t *n)
+const char *rsh_command_form_word(const struct rsh_command *form)
 {
-	*n = sizeof(forms) / sizeof(forms[0]);
-	return forms;
+	return strchr(form->name, ' ') + 1;
 }
 
-const struct rsh_command *rsh_command_form(const char *word)
+const struct rsh_command *rsh_command_form(const struct rsh_command *command,
+					   const char *word)
 {
-	const size_t first = strlen("strategy ");
+	for (size_t i = 0; i < command->n_forms; i++) {
+		const struct rsh_command *form = &command->forms[i];
 
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
-		if (strcmp(forms[i].name + first, word) == 0)
-			return &forms[i];
+		if (strcmp(rsh_command_form_word(form), word) == 0)
+			return form;
+	}
 	return NULL;
 }
 

@@ -172,8 +172,8 @@ static void take_command(int *argc, char ***argv, struct rsh_options *o)
 		(*argc)--;
 		(*argv)++;
 	}
-	if (o->command->id == RSH_COMMAND_STRATEGY && *argc > 1)
-		o->form = rsh_command_form((*argv)[1]);
+	if (*argc > 1)
+		o->form = rsh_command_form(o->command, (*argv)[1]);
 }
 
 static int parse_command(int argc, char **argv, struct rsh_options *o,

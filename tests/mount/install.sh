@@ -37,6 +37,9 @@ for name in _reshardfs mount.reshardfs reshardfs@.service job.sh kubernetes.yaml
 	mnt-ckpt4.mount mnt-ckpt4.automount; do
 	check "$name" test -s "$(at "$name")"
 done
+for table in "$top"/tables/*.rules; do
+	check "${table##*/}" cmp "$table" "$(at "reshardfs/tables/${table##*/}")"
+done
 check "the unit names the program" grep -q "^ExecStart=${program#"$root"} " \
 	"$(at reshardfs@.service)"
 

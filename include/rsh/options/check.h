@@ -29,10 +29,17 @@ int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 
-/* Takes `word` for the form of `strategy` that is meant.  Returns 0, or -EINVAL
+/* Takes `word` for the form of the command that is meant.  Returns 0, or -EINVAL
  * with a sentence. */
-int rsh_check_form(struct rsh_options *o, const char *word,
-		   struct rsh_error *err);
+int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
+		   const char *word, struct rsh_error *err);
+/* Takes the first operand for the form, and checks how many follow it. */
+int rsh_check_form_operands(struct rsh_options *o, struct rsh_error *err);
+/* Refuses options that only other forms take and, unless the form has a `tree`
+ * to look into, those that say which of its files are meant; `without` says how
+ * it would have one. */
+int rsh_check_form_use(const struct rsh_options *o, bool tree,
+		       const char *without, struct rsh_error *err);
 
 /* ---- which of its questions `verify` is asked ---- */
 

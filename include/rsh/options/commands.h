@@ -41,6 +41,11 @@ struct rsh_command {
 	/* Takes the operands out of `o` and judges the command line as a whole.
 	 * Returns 0, or -EINVAL with a sentence. */
 	int (*check)(struct rsh_options *o, struct rsh_error *err);
+	/* A command may have forms, each named by the word behind it.  Their
+	 * names have both words, they have no check, and the first operand of
+	 * the command is the form. */
+	const struct rsh_command *forms;
+	size_t n_forms;
 };
 
 /* Returns the commands in the order of --help; the first is the one that needs
@@ -48,11 +53,12 @@ struct rsh_command {
 const struct rsh_command *rsh_command_table(size_t *n);
 /* Returns NULL if no command has that name. */
 const struct rsh_command *rsh_command_find(const char *name);
-/* Returns the forms of `strategy`, whose names have both words and which have
- * no check. */
-const struct rsh_command *rsh_command_forms(size_t *n);
-/* Returns the form that `word` names, as "derive"; NULL if it names none. */
-const struct rsh_command *rsh_command_form(const char *word);
+/* Returns the form of the command that `word` names, as "derive" of `strategy`;
+ * NULL if it names none. */
+const struct rsh_command *rsh_command_form(const struct rsh_command *command,
+					   const char *word);
+/* Returns the word that names a form. */
+const char *rsh_command_form_word(const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is no command but near to one,
  * or else "". */
 #define RSH_GUESS_BYTES 48

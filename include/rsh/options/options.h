@@ -39,7 +39,7 @@ struct rsh_given {
 
 struct rsh_options {
 	const struct rsh_command *command;
-	/* Has the form of `strategy` that is named first; NULL: none is
+	/* Has the form of the command that is named first; NULL: none is
 	 * named. */
 	const struct rsh_command *form;
 	bool unnamed; /* the command is meant, its name was left out */
