@@ -21,6 +21,7 @@ UNIT += \
 	unit/test_plan_dialect \
 	unit/test_writer \
 	unit/test_tensor_cut \
+	unit/test_tensor_turn \
 	unit/test_plan_property
 
 STRATEGY_SUPPORT = \
@@ -80,6 +81,11 @@ unit_test_tensor_cut_SOURCES = \
 	unit/support.c \
 	$(STRATEGY_SUPPORT)
 unit_test_tensor_cut_LDADD = $(L_STRATEGY)
+unit_test_tensor_turn_SOURCES = \
+	unit/test_tensor_turn.c \
+	unit/support.h \
+	unit/support.c
+unit_test_tensor_turn_LDADD = $(L_TENSOR)
 unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
