@@ -21,6 +21,8 @@ UNIT += \
 	unit/test_plan_dialect \
 	unit/test_writer \
 	unit/test_tensor_cut \
+	unit/test_tensor_scaled \
+	unit/test_tensor_turn \
 	unit/test_plan_property \
 	unit/test_dialects_ranks
 
@@ -81,6 +83,16 @@ unit_test_tensor_cut_SOURCES = \
 	unit/support.c \
 	$(STRATEGY_SUPPORT)
 unit_test_tensor_cut_LDADD = $(L_STRATEGY)
+unit_test_tensor_scaled_SOURCES = \
+	unit/test_tensor_scaled.c \
+	unit/support.h \
+	unit/support.c
+unit_test_tensor_scaled_LDADD = $(L_TENSOR) -lm
+unit_test_tensor_turn_SOURCES = \
+	unit/test_tensor_turn.c \
+	unit/support.h \
+	unit/support.c
+unit_test_tensor_turn_LDADD = $(L_TENSOR)
 unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
