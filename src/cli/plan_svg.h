@@ -49,7 +49,7 @@ struct rsh_side_file {
 #define RSH_NO_DIM UINT32_MAX
 
 /* This is one side of a tensor: how it is cut, and who has what. */
-struct rsh_side {
+struct rsh_pane {
 	const struct rsh_cut *cut;
 	const uint64_t *dims;
 	uint32_t n_dims;
@@ -73,19 +73,19 @@ struct rsh_seen {
 };
 
 /* Gives the cells that are seen (from malloc), block by block. */
-int rsh_plan_seen(const struct rsh_side *s, struct rsh_seen **out, size_t *n);
+int rsh_plan_seen(const struct rsh_pane *s, struct rsh_seen **out, size_t *n);
 /* Returns where a box of the tensor is. */
-struct rsh_svg_box rsh_plan_place(const struct rsh_side *s,
+struct rsh_svg_box rsh_plan_place(const struct rsh_pane *s,
 				  const struct rsh_box *box);
 /* Makes `a` large enough to hold b too. */
 void rsh_svg_box_join(struct rsh_svg_box *a, const struct rsh_svg_box *b);
 /* Returns the first entry of `held` of a rank or a later one. */
-size_t rsh_side_from(const struct rsh_side *s, uint32_t rank);
+size_t rsh_side_from(const struct rsh_pane *s, uint32_t rank);
 
 /* ---- the parts of the page ---- */
 
 /* Draws n cells of one block of tensor number `tensor`. */
-int rsh_plan_draw_block(struct rsh_plan_page *p, const struct rsh_side *s,
+int rsh_plan_draw_block(struct rsh_plan_page *p, const struct rsh_pane *s,
 			uint32_t tensor, const struct rsh_seen *cells,
 			size_t n);
 /* Draws tensor i; `held` are the files that show it, and `alike` other tensors

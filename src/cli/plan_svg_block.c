@@ -35,7 +35,7 @@ struct block {
 
 /* ---- who has a block ---- */
 
-static int block_add_cell(const struct rsh_side *s, uint32_t cell,
+static int block_add_cell(const struct rsh_pane *s, uint32_t cell,
 			  struct block *b, size_t caps[2])
 {
 	const uint32_t n = rsh_cut_n_replicas(s->cut, cell);
@@ -64,7 +64,7 @@ static int block_add_cell(const struct rsh_side *s, uint32_t cell,
 	return 0;
 }
 
-static int block_gather(const struct rsh_side *s, const struct rsh_seen *cells,
+static int block_gather(const struct rsh_pane *s, const struct rsh_seen *cells,
 			size_t n, struct block *b)
 {
 	size_t caps[2] = { 0 };
@@ -230,7 +230,7 @@ struct piece {
 };
 
 struct pieces {
-	const struct rsh_side *side;
+	const struct rsh_pane *side;
 	struct piece *v;
 	size_t n, cap;
 	bool failed;
@@ -284,7 +284,7 @@ static void draw_pieces(struct rsh_plan_page *page, const struct pieces *p,
 /* Fills a block of the destination with the colours of what its first member
  * reads. */
 static int fill_from_source(struct rsh_plan_page *page,
-			    const struct rsh_side *s, uint32_t tensor,
+			    const struct rsh_pane *s, uint32_t tensor,
 			    struct block *b)
 {
 	struct pieces p = { .side = s };
@@ -312,7 +312,7 @@ static int fill_from_source(struct rsh_plan_page *page,
 
 /* ---- all of it ---- */
 
-static int fill_block(struct rsh_plan_page *p, const struct rsh_side *s,
+static int fill_block(struct rsh_plan_page *p, const struct rsh_pane *s,
 		      uint32_t tensor, struct block *b)
 {
 	char color[RSH_SVG_COLOR_SIZE];
@@ -331,7 +331,7 @@ static int fill_block(struct rsh_plan_page *p, const struct rsh_side *s,
 	return 0;
 }
 
-int rsh_plan_draw_block(struct rsh_plan_page *p, const struct rsh_side *s,
+int rsh_plan_draw_block(struct rsh_plan_page *p, const struct rsh_pane *s,
 			uint32_t tensor, const struct rsh_seen *cells,
 			size_t n)
 {

@@ -28,7 +28,7 @@ static int page_scale(uint64_t at, uint64_t all, int length)
 }
 
 /* Sets where a box begins along one dimension, and how long it is there. */
-static void page_stretch(const struct rsh_side *s, const struct rsh_box *box,
+static void page_stretch(const struct rsh_pane *s, const struct rsh_box *box,
 			 uint32_t d, int length, int *at, int *size)
 {
 	if (d == RSH_NO_DIM || s->dims[d] == 0) {
@@ -41,7 +41,7 @@ static void page_stretch(const struct rsh_side *s, const struct rsh_box *box,
 	*at += length;
 }
 
-struct rsh_svg_box rsh_plan_place(const struct rsh_side *s,
+struct rsh_svg_box rsh_plan_place(const struct rsh_pane *s,
 				  const struct rsh_box *box)
 {
 	struct rsh_svg_box b = s->at;
@@ -62,7 +62,7 @@ void rsh_svg_box_join(struct rsh_svg_box *a, const struct rsh_svg_box *b)
 	a->h = foot - a->y;
 }
 
-size_t rsh_side_from(const struct rsh_side *s, uint32_t rank)
+size_t rsh_side_from(const struct rsh_pane *s, uint32_t rank)
 {
 	size_t lo = 0, hi = s->n_held;
 
@@ -78,7 +78,7 @@ size_t rsh_side_from(const struct rsh_side *s, uint32_t rank)
 }
 
 /* Of the dimensions that are not drawn only the first elements are seen. */
-static bool is_seen(const struct rsh_side *s, const struct rsh_box *box)
+static bool is_seen(const struct rsh_pane *s, const struct rsh_box *box)
 {
 	for (uint32_t d = 0; d < s->n_dims; d++)
 		if (d != s->row && d != s->column && box->from[d] > 0)
@@ -113,7 +113,7 @@ static uint32_t svg_split_of(const struct rsh_grid *g, uint32_t d)
 	return d == RSH_NO_DIM ? 1 : rsh_grid_split(g, d);
 }
 
-static struct blocks make_blocks(const struct rsh_side *s)
+static struct blocks make_blocks(const struct rsh_pane *s)
 {
 	struct blocks b = { .grid = rsh_cut_grid(s->cut), .down = 1,
 			    .across = 1, .n_across = 1 };
@@ -139,7 +139,7 @@ static uint32_t svg_place_of(const struct rsh_box *box, uint32_t d)
 		0 : (uint32_t)(box->from[d] / box->size[d]);
 }
 
-static void seen_sort_out(const struct rsh_side *s, const struct blocks *b,
+static void seen_sort_out(const struct rsh_pane *s, const struct blocks *b,
 			  const struct rsh_box *box, struct rsh_seen *cell)
 {
 	const uint32_t row = svg_place_of(box, s->row);
@@ -169,7 +169,7 @@ static int seen_by_block(const void *a, const void *b)
 	return x->cell < y->cell ? -1 : x->cell > y->cell;
 }
 
-int rsh_plan_seen(const struct rsh_side *s, struct rsh_seen **out, size_t *n)
+int rsh_plan_seen(const struct rsh_pane *s, struct rsh_seen **out, size_t *n)
 {
 	const uint32_t n_cells = rsh_cut_n_cells(s->cut);
 	const struct blocks b = make_blocks(s);

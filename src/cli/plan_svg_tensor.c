@@ -46,7 +46,7 @@ static void draw_slices(struct rsh_plan_page *p, struct rsh_seen *seen,
 	}
 }
 
-static int draw_side(struct rsh_plan_page *p, const struct rsh_side *s,
+static int draw_side(struct rsh_plan_page *p, const struct rsh_pane *s,
 		     uint32_t tensor)
 {
 	struct rsh_seen *seen;
@@ -74,7 +74,7 @@ static int draw_side(struct rsh_plan_page *p, const struct rsh_side *s,
 
 /* Picks the two dimensions that are drawn: the first that are cut, on this side
  * or on the other. */
-static void pick_dims(struct rsh_side *s, const struct rsh_side *other)
+static void pick_dims(struct rsh_pane *s, const struct rsh_pane *other)
 {
 	uint32_t picked[2] = { RSH_NO_DIM, RSH_NO_DIM }, n = 0;
 
@@ -94,7 +94,7 @@ static void pick_dims(struct rsh_side *s, const struct rsh_side *other)
 }
 
 /* Gives a side its size, in proportions that can be looked at. */
-static void pick_size(struct rsh_side *s, int x, int y)
+static void pick_size(struct rsh_pane *s, int x, int y)
 {
 	double ratio;
 
@@ -119,7 +119,7 @@ static void pick_size(struct rsh_side *s, int x, int y)
 
 static const struct rsh_strategy_item *
 svg_item_of(const struct rsh_strategy *s, uint32_t name,
-	    const struct rsh_side *side)
+	    const struct rsh_pane *side)
 {
 	const struct rsh_strategy_param *p = s ? rsh_strategy_find(s, name) :
 						 NULL;
@@ -132,7 +132,7 @@ svg_item_of(const struct rsh_strategy *s, uint32_t name,
 }
 
 /* Returns into how many the optimizer cuts what the axes leave. */
-static uint32_t shard_of(const struct rsh_side *s,
+static uint32_t shard_of(const struct rsh_pane *s,
 			 const struct rsh_strategy_item *item)
 {
 	uint64_t by_axes = 1;
@@ -152,7 +152,7 @@ static void put_dims(FILE *f, const uint64_t *dims, uint32_t n)
 	putc(']', f);
 }
 
-static void put_cut(FILE *f, const struct rsh_side *s, const char *who,
+static void put_cut(FILE *f, const struct rsh_pane *s, const char *who,
 		    const struct rsh_strategy *strategy)
 {
 	const uint32_t n = rsh_cut_n_cells(s->cut);
@@ -177,7 +177,7 @@ static void put_cut(FILE *f, const struct rsh_side *s, const char *who,
 
 /* Names the dimensions that are drawn, where there are others, and says that of
  * those the beginning is seen if they are cut. */
-static void put_axes(struct rsh_plan_page *p, const struct rsh_side *s)
+static void put_axes(struct rsh_plan_page *p, const struct rsh_pane *s)
 {
 	bool hidden = false;
 	char text[64];
@@ -195,7 +195,7 @@ static void put_axes(struct rsh_plan_page *p, const struct rsh_side *s)
 		     hidden ? ", where the others begin" : "");
 }
 
-static void put_captions(struct rsh_plan_page *p, const struct rsh_side *s,
+static void put_captions(struct rsh_plan_page *p, const struct rsh_pane *s,
 			 const struct rsh_strategy *strategy,
 			 const struct rsh_strategy_item *item, const char *who)
 {
@@ -270,11 +270,11 @@ static int held_by_rank(const void *a, const void *b)
 }
 
 /* Gives who has which cell of the source, from malloc. */
-static int list_source(const struct rsh_tensor *t, struct rsh_side *s)
+static int list_source(const struct rsh_tensor *t, struct rsh_pane *s)
 {
 	const struct rsh_holder *h = rsh_copies_holders(t->copies);
 
-	*s = (struct rsh_side){
+	*s = (struct rsh_pane){
 		.cut = t->cut, .dims = t->dims, .n_dims = t->n_dims,
 		.shard = 1, .n_held = rsh_copies_n_holders(t->copies),
 		.source = true, .first_file = t->first_file,
@@ -290,8 +290,8 @@ static int list_source(const struct rsh_tensor *t, struct rsh_side *s)
 }
 
 static int draw_sides(struct rsh_plan_page *p, const struct rsh_plan_tensor *t,
-		      uint32_t number, struct rsh_side *src,
-		      struct rsh_side *dst)
+		      uint32_t number, struct rsh_pane *src,
+		      struct rsh_pane *dst)
 {
 	const struct rsh_vfs_view *view = p->report->view;
 	const struct rsh_strategy_item *from, *to;
@@ -318,14 +318,14 @@ int rsh_plan_draw_tensor(struct rsh_plan_page *p, uint32_t i,
 			 uint32_t alike)
 {
 	struct rsh_plan_tensor t;
-	struct rsh_side src, dst;
+	struct rsh_pane src, dst;
 	bool alike_dims;
 	int rc;
 
 	rsh_plan_tensor(p->report->view->plan, i, &t);
 	if (list_source(t.from, &src))
 		return -ENOMEM;
-	dst = (struct rsh_side){
+	dst = (struct rsh_pane){
 		.cut = t.cut, .dims = t.dims, .n_dims = t.n_dims, .shard = 1,
 		.held = held, .n_held = n_held, .lost = t.lost,
 	};

@@ -76,9 +76,10 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	if (v->plan.by_kind && (v->plan.n_shown_ranks || v->plan.compat))
 		return rsh_error_set(err, EINVAL, "--format checkpoint2 goes "
 				     "with neither --dst-ranks nor --compat");
-	if (v->plan.part_bytes && !o->in_parts)
-		return rsh_error_set(err, EINVAL, "--part-size is for --format "
-				     "hf");
+	if ((v->plan.part_bytes || v->model_files) && !o->in_parts)
+		return rsh_error_set(err, EINVAL, "--%s is for --format hf",
+				     v->model_files ? "model-files" :
+				     "part-size");
 	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "

@@ -10,6 +10,7 @@
 
 #include "rsh/source/source.h"
 #include "rsh/util/xxh3.h"
+#include "rsh/vfs/model_files.h"
 #include "set_i.h"
 
 int rsh_digest_value(void *hash, const void *member, size_t size,
@@ -46,6 +47,31 @@ int rsh_digest_file(void *hash, const void *member, size_t size,
 	return rc;
 }
 
+/* Bytes are hashed with their number before them. */
+static void digest_bytes(void *hash, const void *data, size_t len)
+{
+	XXH3_64bits_update(hash, &len, sizeof(len));
+	XXH3_64bits_update(hash, data, len);
+}
+
+static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
+			      struct rsh_error *err)
+{
+	struct rsh_model_files files;
+	int rc = rsh_model_files_load(cfg->model_files,
+				      cfg->files.store.follow_outside, &files,
+				      err);
+
+	for (size_t i = 0; i < files.n; i++) {
+		const struct rsh_model_file *f = &files.v[i];
+
+		digest_bytes(hash, f->name, strlen(f->name));
+		digest_bytes(hash, f->text, (size_t)f->bytes);
+	}
+	rsh_model_files_clear(&files);
+	return rc;
+}
+
 static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
@@ -63,6 +89,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	if (cfg->plan.by_kind)
 		XXH3_64bits_update(hash, &cfg->plan.by_kind,
 				   sizeof(cfg->plan.by_kind));
+	if (rc == 0 && cfg->model_files)
+		rc = digest_model_files(hash, cfg, err);
 	return rc;
 }
 

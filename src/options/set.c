@@ -242,6 +242,16 @@ int rsh_set_format(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
+int rsh_set_model_files(struct rsh_options *o, const struct rsh_option *def,
+			const char *value, struct rsh_error *err)
+{
+	int rc = rsh_set_path(o, def, value, err);
+
+	if (rc == 0 && strcmp(value, "none") == 0)
+		o->vfs.model_files = NULL;
+	return rc;
+}
+
 int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,
 			const char *value, struct rsh_error *err)
 {

@@ -154,6 +154,10 @@ static const struct rsh_option table[] = {
 	  "with hf: bytes of a part at most (5GB)", rsh_set_size,
 	  AT(vfs.plan.part_bytes), .min = 1,
 	  .converts = true, .decides = rsh_digest_value },
+	{ "model-files", 0, "DIR|none", CONVERSIONS,
+	  "with hf: show the files of DIR, such as config.json, beside the "
+	  "weights", rsh_set_model_files, .converts = true, .opens = true,
+	  AT(vfs.model_files) },
 	{ "prefix", 0, "STR", CONVERSIONS,
 	  "virtual files are rank_N/STRN.ckpt (checkpoint_)", rsh_set_prefix,
 	  .converts = true, .decides = rsh_digest_text,

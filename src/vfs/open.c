@@ -65,6 +65,10 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = reshard_open_source(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
+	if (rc == 0 && cfg->model_files)
+		rc = rsh_model_files_load(cfg->model_files,
+					  cfg->files.store.follow_outside,
+					  &v->beside, err);
 	if (rc == 0)
 		rc = rsh_reshard_build(v, &cfg->tree, cfg->plan.by_kind, err);
 	if (rc == 0 && cfg->plan.part_bytes)
@@ -86,6 +90,8 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	rsh_vfs_clear(vfs);
 	free(v->files);
 	free(v->map);
+	rsh_model_files_clear(&v->beside);
+	free(v->beside_items);
 	free(v->extra.text);
 	rsh_checkpoint2_free(v->checkpoint2);
 	rsh_reader_free(v->reader);

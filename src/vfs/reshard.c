@@ -72,7 +72,7 @@ static int reshard_add_parts(struct rsh_reshard *v)
 	int rc;
 
 	v->map_item = (struct rsh_item){ RSH_MAP_NAME, RSH_NODE_FILE,
-					 v->n_files };
+					 RSH_MAP_LEAF(v) };
 	rc = rsh_tree_add(&v->vfs.tree, &parts);
 	return rc ? rc : rsh_tree_add(&v->vfs.tree, &map);
 }
@@ -121,6 +121,36 @@ static int reshard_add_extra(struct rsh_reshard *v)
 	return rsh_tree_add(&v->vfs.tree, &extra);
 }
 
+/* Their numbers are behind that of the values. */
+static int reshard_add_beside(struct rsh_reshard *v, struct rsh_error *err)
+{
+	struct rsh_tree *t = &v->vfs.tree;
+	const uint32_t n = (uint32_t)v->beside.n;
+	struct rsh_row row = {
+		.n = n, .first = RSH_NODE_FIRST_DIR + 2 * (uint64_t)v->n_files + 1,
+		.step = 1, .parent = RSH_VFS_ROOT,
+	};
+
+	if (n == 0)
+		return 0;
+	row.items = v->beside_items = rsh_alloc_array(n, sizeof(*row.items));
+	if (!row.items)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_model_file *f = &v->beside.v[i];
+
+		if (rsh_tree_find(t, RSH_VFS_ROOT, f->name))
+			return rsh_error_set(err, EEXIST, "%s is there twice: "
+					     "beside the model, and as a file "
+					     "of its own", f->name);
+		v->beside_items[i] = (struct rsh_item){
+			f->name, RSH_NODE_FILE, RSH_BESIDE_LEAF(v) + i,
+		};
+		v->vfs.total_bytes += f->bytes;
+	}
+	return rsh_tree_add(t, &row) ? rsh_error_nomem(err) : 0;
+}
+
 static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 			     struct rsh_error *err)
 {
@@ -142,7 +172,7 @@ static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 					    sizeof(name)) > NAME_MAX)
 		return rsh_error_set(err, ENAMETOOLONG, "the prefix \"%s\" "
 				     "makes file names too long", prefix);
-	return 0;
+	return reshard_add_beside(v, err);
 }
 
 static void reshard_tell_lost(void *ctx, uint32_t file)
@@ -181,12 +211,24 @@ int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 
 /* ---- leaves ---- */
 
+static const struct rsh_model_file *reshard_beside(const struct rsh_reshard *v,
+						   uint32_t leaf)
+{
+	const uint32_t first = RSH_BESIDE_LEAF(v);
+
+	return v->in_parts && leaf >= first && leaf - first < v->beside.n ?
+		&v->beside.v[leaf - first] : NULL;
+}
+
 static struct rsh_body reshard_body(const struct rsh_vfs *vfs, uint32_t leaf)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	const struct rsh_model_file *beside = reshard_beside(v, leaf);
 
 	if (leaf == RSH_EXTRA_LEAF)
 		return rsh_body_of_text(v->extra.text, v->extra.len);
+	if (beside)
+		return rsh_body_of_text(beside->text, beside->bytes);
 	if (leaf < v->n_files)
 		return rsh_body_of_plan(v->reader, leaf);
 	return v->checkpoint2 ? rsh_checkpoint2_body(v, leaf) :
@@ -213,8 +255,17 @@ static int reshard_show(const struct rsh_vfs *vfs, uint32_t leaf,
 			struct rsh_leaf *out)
 {
 	const struct rsh_reshard *v = rsh_reshard_of(vfs);
+	const struct rsh_model_file *beside = reshard_beside(v, leaf);
+	const struct rsh_tree *t = &vfs->tree;
 
-	if (leaf >= v->n_files)
+	if (beside)
+		*out = (struct rsh_leaf){
+			.mode = rsh_store_mode_as(&beside->attr, t->uid,
+						  t->gid),
+			.size = beside->bytes,
+			.mtime = beside->attr.mtime,
+		};
+	else if (leaf >= v->n_files)
 		reshard_show_text(v, leaf, out);
 	else
 		*out = (struct rsh_leaf){

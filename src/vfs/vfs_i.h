@@ -9,6 +9,7 @@
 #include "rsh/dialects/dcp.h"
 #include "rsh/vfs/choice.h"
 #include "rsh/vfs/control.h"
+#include "rsh/vfs/model_files.h"
 #include "rsh/vfs/vfs.h"
 #include "tree_i.h"
 
@@ -108,6 +109,10 @@ struct rsh_reshard {
 	struct rsh_dcp_extra extra;
 	mode_t extra_mode;
 
+	/* What lies beside the weights of a model in parts. */
+	struct rsh_model_files beside;
+	struct rsh_item *beside_items; /* [file] */
+
 	/* Is there where all is shown as Checkpoint 2.0 (checkpoint2.c); NULL:
 	 * it is not. */
 	struct rsh_checkpoint2 *checkpoint2;
@@ -122,6 +127,10 @@ struct rsh_reshard {
 #define RSH_MAP_NAME "model.safetensors.index.json"
 #define RSH_EXTRA_NAME "extra_state.json"
 #define RSH_EXTRA_LEAF (RSH_NO_LEAF - 1)
+/* In a model in parts the map's leaf is that of the first file that is none of
+ * the plan, and what lies beside the weights comes after it. */
+#define RSH_MAP_LEAF(v) ((v)->n_files)
+#define RSH_BESIDE_LEAF(v) ((v)->n_files + 1)
 /* Writes the name of the file of a rank or part; returns what snprintf()
  * does. */
 int rsh_file_name(const struct rsh_reshard *v, uint32_t file, char *name,

@@ -18,6 +18,8 @@ sys.path.insert(0, LIB)
 
 from demands import check  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
+from rsh_cli import GOOD, NO  # noqa: E402
+from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
                                 values_of)
@@ -204,6 +206,56 @@ def main():
     return tap.finish()
 
 
+def run_beside(tap, models):
+    """Files of a model that are no weights."""
+    beside = os.path.join(models.directory, "beside")
+    texts = {"config.json": b"{}\n", "tokenizer.model": os.urandom(300000), "empty.txt": b""}
+    others = {"model.safetensors": b"", "model.safetensors.index.json": b"{}",
+              "pytorch_model.bin": b"", ".gitattributes": b"", "old/config.json": b"[]"}
+    for name, text in {**texts, **others}.items():
+        write(os.path.join(beside, name), text)
+    words = ["--src-strategy", models.src, "--dst-strategy", "none", "--format", "hf",
+             "--model-files", beside]
+    with tap.test("files beside the parts"):
+        with Mounted(models.source, src_strategy=models.src, extra=words[4:]) as mount:
+            names, _ = read_model(mount.path)
+            found = sorted(os.listdir(mount.path))
+            check(set(texts) | {HF_MAP} == {n for n in found if not n.startswith("model-")},
+                  found)
+            for name, text in texts.items():
+                path = os.path.join(mount.path, name)
+                with open(path, "rb") as f:
+                    check(f.read() == text, f"{name} is another")
+                check(os.stat(path).st_mtime == os.stat(os.path.join(beside, name)).st_mtime,
+                      f"{name} has another time")
+            check(names, "there is no weight")
+    with tap.test("files beside the parts are exported, verified and held against"):
+        to = os.path.join(models.directory, "beside-out")
+        manifest = os.path.join(to, "reshardfs-manifest.jsonl")
+        for command in (["export", *words, models.source, to], ["verify", to],
+                        ["verify", *words, models.source, to],
+                        ["verify", *words, models.source, manifest]):
+            got = run_program(*command)
+            check(got.status == GOOD, repr(got))
+        write(os.path.join(beside, "config.json"), b"[]\n")
+        got = run_program("verify", *words, models.source, to)
+        check(got.status == NO and "config.json" in got.out + got.err, repr(got))
+        got = run_program("export", *words, models.source, to)
+        check(got.status != GOOD and "not of this conversion" in got.err, repr(got))
+    for what, name, said in (("a link that leads out", "link.json", "leads out of"),
+                             ("too large a file", "large.txt", "too large to be shown")):
+        with tap.test(f"refused beside the parts: {what}"):
+            path = os.path.join(beside, name)
+            if name == "link.json":
+                os.symlink("/etc/hostname", path)
+            else:
+                write(path, b"")
+                os.truncate(path, (64 << 20) + 1)
+            _, log = expect_failure(models.source, src_strategy=models.src, extra=words[4:])
+            check(said in log and name in log, log)
+            os.unlink(path)
+
+
 def run(tap, models):
     sides = {"src_strategy": models.src, "dst_strategy": models.dst}
     with Mounted(models.source, **sides) as mount:
@@ -251,6 +303,8 @@ def run(tap, models):
             check(os.stat(os.path.join(mount.path, HF_MAP)).st_mtime == newest,
                   "the map is not as new as the newest part")
 
+    run_beside(tap, models)
+
     for what in ("a part is missing", "a part is cut short", "a parameter is in two parts",
                  "the map is damaged"):
         with tap.test(f"refused: {what}"):
@@ -261,6 +315,7 @@ def run(tap, models):
             shutil.rmtree(root)
     for words, extra in (("needs --dst-strategy none", ["--format", "hf"]),
                          ("is for --format hf", ["--part-size", "1GB"]),
+                         ("is for --format hf", ["--model-files", models.source]),
                          ("is no size", ["--format", "hf", "--part-size", "0"])):
         with tap.test(f"refused: {' '.join(extra)}"):
             _, said = expect_failure(models.source, **sides, extra=extra)

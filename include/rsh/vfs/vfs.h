@@ -12,6 +12,7 @@
  *
  *   /model.safetensors.index.json
  *   /model-<part>-of-<parts>.safetensors
+ *   /config.json and what else lies beside the weights
  *
  * or, as Checkpoint 2.0 (wire/checkpoint2.h),
  *
@@ -80,6 +81,9 @@ struct rsh_vfs_config {
 	const char *only;
 	const char *drop;
 	const char *rename; /* path of a name map; NULL: none */
+	/* Directory whose files are shown beside a model in parts; NULL: there
+	 * is none. */
+	const char *model_files;
 	/* Says which files of SOURCE are taken; `fallbacks` is how many
 	 * candidates after the best one are tried when that one is not
 	 * whole. */

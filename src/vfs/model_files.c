@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/model_files.c loads what lies beside the weights of a model. */
+#include "config.h"
+
+#include "rsh/vfs/model_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+
+/* The weights of many tools, and maps of where they lie. */
+static bool is_of_weights(const char *name)
+{
+	static const char *const suffixes[] = {
+		".safetensors", ".index.json", ".bin", ".pt", ".pth", ".ckpt",
+		".distcp", ".gguf", ".h5", ".msgpack", ".onnx",
+	};
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (rsh_has_suffix(name, suffixes[i]))
+			return true;
+	return strcmp(name, "param_name_map.json") == 0;
+}
+
+static bool is_model_file(int dirfd, const char *name)
+{
+	struct stat st;
+
+	if (name[0] == '.' || is_of_weights(name))
+		return false;
+	/* What cannot be looked at is told when it is opened. */
+	return fstatat(dirfd, name, &st, 0) != 0 || S_ISREG(st.st_mode);
+}
+
+/* ---- one file ---- */
+
+static int model_file_read(struct rsh_model_file *f, int fd, const char *path,
+			   struct rsh_error *err)
+{
+	f->text = rsh_alloc_array((size_t)f->bytes, 1);
+	if (!f->text)
+		return rsh_error_nomem(err);
+	for (uint64_t done = 0; done < f->bytes;) {
+		ssize_t n = rsh_fd_pread(&fd, f->text + done,
+					 (size_t)(f->bytes - done), done);
+
+		if (n <= 0)
+			return rsh_error_set(err, n ? (int)-n : EIO, "%s: %s",
+					     path, n ? strerror((int)-n) :
+					     "it changes while it is read");
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int model_files_take(struct rsh_model_files *all, struct rsh_store *s,
+			    uint32_t file, uint64_t *bytes,
+			    struct rsh_error *err)
+{
+	struct rsh_model_file *f = &all->v[file];
+	const char *path = rsh_store_path(s, file);
+	cleanup_fd int fd = -1;
+	int rc = rsh_store_identify(s, file, &fd, err);
+
+	if (rc)
+		return rc;
+	f->attr = *rsh_store_attr(s, file);
+	f->bytes = (uint64_t)rsh_store_identity(s, file)->size;
+	*bytes += f->bytes;
+	if (f->bytes > RSH_MODEL_FILE_MAX || *bytes > RSH_MODEL_FILES_MAX)
+		return rsh_error_set(err, EFBIG, "%s: too large to be shown "
+				     "beside a model (--model-files names "
+				     "another directory, or none)", path);
+	return model_file_read(f, fd, path, err);
+}
+
+/* ---- all of them ---- */
+
+static int model_file_by_name(const void *a, const void *b)
+{
+	const struct rsh_model_file *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static int model_files_list(struct rsh_model_files *all, int dirfd)
+{
+	DIR *dir = rsh_dir_of(openat(dirfd, ".", O_RDONLY | O_CLOEXEC));
+	const struct dirent *e;
+	int rc = dir ? 0 : -errno;
+
+	while (rc == 0 && (errno = 0, e = readdir(dir))) {
+		if (!is_model_file(dirfd, e->d_name))
+			continue;
+		rc = rsh_grow(&all->v, &all->cap, all->n + 1, sizeof(*all->v));
+		if (rc)
+			break;
+		all->v[all->n] = (struct rsh_model_file){
+			.name = strdup(e->d_name),
+		};
+		rc = all->v[all->n++].name ? 0 : -ENOMEM;
+	}
+	if (rc == 0)
+		rc = -errno;
+	if (dir)
+		closedir(dir);
+	if (all->n && rc == 0)
+		qsort(all->v, all->n, sizeof(*all->v), model_file_by_name);
+	return rc;
+}
+
+static int model_files_read(struct rsh_model_files *all, struct rsh_store *s,
+			    struct rsh_error *err)
+{
+	uint64_t bytes = 0;
+	int rc = model_files_list(all, rsh_store_dirfd(s));
+
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", rsh_store_root(s),
+				     strerror(-rc));
+	for (size_t i = 0; rc == 0 && i < all->n; i++) {
+		const struct rsh_store_entry e = { .name = all->v[i].name };
+
+		if (rsh_store_add(s, &e))
+			return rsh_error_nomem(err);
+		rc = model_files_take(all, s, (uint32_t)i, &bytes, err);
+	}
+	return rc;
+}
+
+int rsh_model_files_load(const char *dir, bool follow_outside,
+			 struct rsh_model_files *out, struct rsh_error *err)
+{
+	const struct rsh_store_options opts = {
+		.follow_outside = follow_outside,
+	};
+	struct rsh_store *s = NULL;
+	int rc = rsh_store_open(dir, &opts, &s, err);
+
+	*out = (struct rsh_model_files){ 0 };
+	if (rc == 0)
+		rc = model_files_read(out, s, err);
+	rsh_store_free(s);
+	return rc;
+}
+
+void rsh_model_files_clear(struct rsh_model_files *f)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		free(f->v[i].name);
+		free(f->v[i].text);
+	}
+	free(f->v);
+	*f = (struct rsh_model_files){ 0 };
+}
