@@ -176,7 +176,8 @@ bool rsh_subject_repeats(struct rsh_contents *c, const struct rsh_subject *s);
 /* Fills s->finding.  0 or -ENOMEM. */
 int rsh_subject_find(struct rsh_subject *s);
 /* Says how many different elements a block needs so that it is not the same by
- * chance: of a slice that has fewer elements, all of them. */
+ * chance: of a slice that has fewer elements, all of them.  A slice of fewer
+ * bytes may always be. */
 uint32_t rsh_subject_enough(const struct rsh_subject *s);
 
 /* These groups say which holders hold the same, as far as was read. */

@@ -34,7 +34,9 @@ uint32_t rsh_subject_enough(const struct rsh_subject *s)
 	unsigned size = rsh_dtype_size(s->record->dtype);
 	uint64_t n = s->record->content_bytes / (size ? size : 1);
 
-	if (n < 2)
+	/* Flags and other small elements are few bits, whose values are soon
+	 * all there. */
+	if (n < 2 || s->record->content_bytes < RSH_CONTENTS_DISTINCT)
 		return UINT32_MAX;
 	return n < RSH_CONTENTS_DISTINCT ? (uint32_t)n : RSH_CONTENTS_DISTINCT;
 }

@@ -32,7 +32,7 @@ struct record {
 	const char *name;
 	uint32_t rows; /* 0: a vector */
 	seed_fn *seed;
-	enum { NUMBERS, ONES, ROWS_ALIKE, OWN } what;
+	enum { NUMBERS, ONES, ROWS_ALIKE, FLAGS } what; /* FLAGS: two Bools */
 };
 
 static uint64_t whole(uint32_t rank) { (void)rank; return 1; }
@@ -48,6 +48,11 @@ static size_t fill(const struct record *r, uint32_t rank, uint8_t *to)
 	uint32_t n = (r->rows ? r->rows : 1) * COLUMNS;
 	float *f = (float *)to;
 
+	if (r->what == FLAGS) {
+		to[0] = 0;
+		to[1] = 1;
+		return 2;
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (r->what == ROWS_ALIKE && i >= COLUMNS)
 			f[i] = f[i - COLUMNS];
@@ -66,13 +71,16 @@ static void save(const char *tree, uint32_t rank, unsigned step,
 	size_t at = 0;
 
 	for (; records->name; records++) {
-		const int64_t dims[] = { records->rows ? records->rows : COLUMNS,
-					 COLUMNS };
+		const bool flags = records->what == FLAGS;
+		const int64_t dims[] = {
+			records->rows ? records->rows : COLUMNS,
+			flags ? 2 : COLUMNS,
+		};
 		size_t n = fill(records, rank, content);
 		const struct rsh_record_shape shape = {
 			.name = records->name,
 			.name_len = strlen(records->name),
-			.dtype = RSH_DTYPE_FLOAT32,
+			.dtype = flags ? RSH_DTYPE_BOOL : RSH_DTYPE_FLOAT32,
 			.n_dims = records->rows ? 2 : 1, .dims = dims,
 			.content_bytes = n,
 		};
@@ -424,6 +432,24 @@ static void test_copies(void **state)
 	end(&j);
 }
 
+/* Two flags a rank are soon the same on several. */
+static void test_flags(void **state)
+{
+	static const struct record masks[] = {
+		{ "causal.mask", 1, each, FLAGS },
+		{ "window.mask", 1, each, FLAGS },
+		{ NULL, 0, NULL, NUMBERS },
+	};
+	struct job j;
+
+	(void)state;
+	begin(&j, 8, masks,
+	      FILE_OF("0", LAYOUT("causal.mask", "[8]", "[0,-1]") ","
+		      LAYOUT("window.mask", "[8]", "[0,-1]")));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), 0);
+	end(&j);
+}
+
 /* Heads of keys and values that are repeated for more ranks are right as long as
  * others bear the strategy out. */
 static void test_repeated_heads(void **state)
@@ -556,6 +582,7 @@ int main(void)
 		cmocka_unit_test(test_private),
 		cmocka_unit_test(test_one_wrong_layout),
 		cmocka_unit_test(test_copies),
+		cmocka_unit_test(test_flags),
 		cmocka_unit_test(test_repeated_heads),
 		cmocka_unit_test(test_lost_files),
 		cmocka_unit_test(test_two_lost),
