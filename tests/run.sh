@@ -18,8 +18,10 @@
 # undefined behaviour sanitizers; the stress tests for a minute each under the
 # thread sanitizer; and feeds each parser of files with broken ones for
 # RSH_FUZZ_SECONDS (12) s.  Warnings are errors.  A skip that tests/skips does not
-# expect on this machine is a failure.  At the end stand the programs that took
-# longest; the last line is `N passed, N failed`, with `, N skipped` if any were.
+# expect on this machine is a failure.  What tests draw follows from RSH_TEST_SEED,
+# and that from the tree unless it is given.  At the end stand the programs that
+# took longest; the last line is `N passed, N failed`, with `, N skipped` if any
+# were.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -115,6 +117,19 @@ need_mindformers()
 		return
 	fi
 	export RSH_MINDFORMERS="$target"
+}
+
+# ---- what is drawn at random ----
+
+# tree_number: 32 bits of the tree that is tested, or of its sources without git.
+# What was rehearsed on a commit is what everybody else runs of it, and each commit
+# draws cases that none has drawn.
+tree_number()
+{
+	tree=$(git -C "$top" rev-parse --verify --quiet 'HEAD^{tree}' 2>/dev/null) ||
+		tree=$(cd "$top" && find src include tests -name '*.[ch]' -type f \
+			-exec cksum {} + | LC_ALL=C sort | sha256sum)
+	printf '%d\n' "0x$(echo "$tree" | cut -c 1-8)"
 }
 
 # ---- running ----
@@ -289,9 +304,13 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 	die "autoreconf failed"
 }
 
+export RSH_TEST_SEED="${RSH_TEST_SEED:-$(tree_number)}"
+say "seed: RSH_TEST_SEED=$RSH_TEST_SEED"
 leg plain "all tests" "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
 dist_leg
 
+# Other cases than those of the plain build.
+RSH_TEST_SEED=$((RSH_TEST_SEED + 1))
 # Sanitizers slow everything down, and stop at the first report.
 export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1

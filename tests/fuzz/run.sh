@@ -39,7 +39,7 @@ tar -C "$work/corpus" -xzf "$here/corpus/$name.tar.gz" || {
 	exit
 }
 set -- -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
-	-malloc_limit_mb=64 -print_final_stats=1 \
+	-malloc_limit_mb=64 -print_final_stats=1 -seed="${RSH_TEST_SEED:-0}" \
 	-exact_artifact_path="$found" "$work/corpus"
 [ ! -f "$here/dict/$name.dict" ] || set -- -dict="$here/dict/$name.dict" "$@"
 if TMPDIR=$work/tmp "$program" "$@" >"$work/log" 2>&1; then

@@ -14,6 +14,7 @@ import time
 import typing
 
 from rsh_mount import Tap
+from run_seed import run_seed
 
 # Few cases may happen to be of one kind.
 ENOUGH_TO_JUDGE = 50
@@ -78,7 +79,7 @@ def run(options, start_worker, run_pair, *, initargs=(), judge=None):
     """
     seed = options.seed
     if seed is None:
-        seed = int.from_bytes(os.urandom(4), "big")
+        seed = run_seed()
     judge = judge if options.pairs >= ENOUGH_TO_JUDGE else None
     tap = Tap()
     tap.diag(f"--seed {seed} --pairs {options.pairs}")

@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+from run_seed import run_seed
+
 
 def differ(what, got, expected):
     if got == expected:
@@ -201,7 +203,7 @@ def main(way, path, reference_path, seconds="0", seed=None, n="0"):
         reference = f.read()
     if way == "random":
         random_reads(path, reference, float(seconds),
-                     int(seed) if seed else random.randrange(1 << 32))
+                     int(seed) if seed else run_seed())
     elif way == "spoilt":
         spoilt(path, reference, seconds)
     elif way in ("private", "shared"):

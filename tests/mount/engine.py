@@ -29,6 +29,7 @@ from demands import check, within  # noqa: E402
 from read_modes import figures  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, expect_failure,  # noqa: E402
                        hash_tree, require_mount, tree_difference)
+from run_seed import run_seed  # noqa: E402
 
 INFO = ["--log-level", "info"]
 
@@ -302,7 +303,7 @@ DIRECTORIES = (
 def main():
     require_mount()
     tap = Tap()
-    seed = sys.argv[1] if len(sys.argv) > 1 else str(int.from_bytes(os.urandom(4), "big"))
+    seed = sys.argv[1] if len(sys.argv) > 1 else str(run_seed())
     tap.diag(f"seed {seed}")
     numbers = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="reshardfs-engine-") as directory:

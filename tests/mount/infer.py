@@ -25,6 +25,7 @@ from ms_formats import Layout, Record, checkpoint_bytes, read_strategy_file  # n
 from rsh_cli import (GOOD, INPUT, USAGE, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
 from rsh_mount import Tap  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 
 SETS = os.path.join(TESTS, "data", "strategies")
 
@@ -422,7 +423,7 @@ class Bench:
 
 def main():
     options = argparse.ArgumentParser()
-    options.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(3), "big"))
+    options.add_argument("--seed", type=int, default=run_seed())
     options.add_argument("--cases", type=int, default=60)
     chosen = options.parse_args()
     tap = Tap()

@@ -26,6 +26,7 @@ from daemon_use import field, is_sanitized  # noqa: E402
 from demands import check  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, hash_tree,  # noqa: E402
                        require_mount, tree_difference)
+from run_seed import run_seed  # noqa: E402
 from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 1400), "down.weight": (1000, 2048), "norm.gamma": (700,)}
@@ -303,7 +304,7 @@ def killed_at_random(job, seed):
 def main():
     require_mount()
     tap = Tap()
-    seed = int(sys.argv[1]) if len(sys.argv) > 1 else random.randrange(1 << 32)
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else run_seed()
     print(f"# seed {seed}")
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as root:
         job = Job(root, shapes=SHAPES)

@@ -26,6 +26,7 @@ from rsh_cli import demo_tree  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, Mounted, Skipped, Tap, _is_mount_point,  # noqa: E402
                        _unmount, hash_tree, require_mount, reshardfs_program,
                        skip_all)
+from run_seed import run_seed  # noqa: E402
 
 KIB, MIB = 1 << 10, 1 << 20
 READERS = 12
@@ -207,7 +208,7 @@ def main():
     require_mount()
     if is_sanitized():
         skip_all("a sanitizer maps terabytes, and looks for leaks with descriptors of its own")
-    seed = int(sys.argv[1]) if len(sys.argv) > 1 else random.SystemRandom().randrange(1 << 32)
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else run_seed()
     tap = Tap()
     tap.diag(f"seed {seed}")
     with tempfile.TemporaryDirectory(prefix="reshardfs-limits-") as directory:

@@ -41,6 +41,7 @@ from daemon_use import (daemons_of, field, is_sanitized, mounts_below,  # noqa: 
 from demands import check, within  # noqa: E402
 from rsh_mount import (SUSPICIOUS, TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
                        require_mount, reshardfs_program)
+from run_seed import run_seed  # noqa: E402
 from soak_readers import Crowd  # noqa: E402
 
 SECONDS = float(os.environ.get("RSH_SOAK_SECONDS", "20"))
@@ -589,7 +590,7 @@ def main():
     require_mount()
     leave_others_alone()
     tap = Tap()
-    seed = sys.argv[1] if len(sys.argv) > 1 else str(int.from_bytes(os.urandom(4), "big"))
+    seed = sys.argv[1] if len(sys.argv) > 1 else str(run_seed())
     chapter = int(sys.argv[2]) if len(sys.argv) > 2 else None
     tap.diag(f"seed {seed}, {SECONDS:.0f} s")
     directory = tempfile.mkdtemp(prefix="reshardfs-soak-")

@@ -9,7 +9,7 @@
 . "${srcdir:-.}/lib/mount.sh"
 
 : "${RSH_STRESS_SECONDS:=12}"
-: "${RSH_STRESS_SEED:=$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}"
+: "${RSH_STRESS_SEED:=${RSH_TEST_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}}"
 make_source
 echo "# seed $RSH_STRESS_SEED"
 each=$((RSH_STRESS_SECONDS / 6 + 1))

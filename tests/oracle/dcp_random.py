@@ -28,6 +28,7 @@ import random_cases  # noqa: E402
 import rsh_mount  # noqa: E402
 from demands import check, content, demand  # noqa: E402
 from random_cases import Outcome  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, read_model  # noqa: E402
 
 
@@ -166,7 +167,7 @@ def main():
         return run_torch(int(sys.argv[2]), int(sys.argv[3]))
     options = random_cases.parser(__doc__, 200).parse_args()
     if options.seed is None:
-        options.seed = int.from_bytes(os.urandom(4), "big")
+        options.seed = run_seed()
     rsh_mount.require_mount()
     judge_mixture.seed, judge_mixture.number = options.seed, options.pairs
     return random_cases.run(options, start_worker, run_tree, judge=judge_mixture)

@@ -44,6 +44,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import genuine_sets  # noqa: E402
 import rsh_mount  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 
 PREFIX = "checkpoint_"
 PAIRS = "120"
@@ -270,7 +271,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--family", choices=sorted(genuine_sets.families()))
     parser.add_argument("--pair", metavar="SRC:DST", help="names of sets, or none")
-    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(4), "big"))
+    parser.add_argument("--seed", type=int, default=run_seed())
     parser.add_argument("--pairs", default=os.environ.get("RSH_GENUINE_PAIRS", PAIRS),
                         help="how many, or all")
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")

@@ -34,6 +34,7 @@ EXTRA_DIST += \
 	lib/rsh_mount.py \
 	lib/ms_formats.py \
 	lib/random_cases.py \
+	lib/run_seed.py \
 	lib/genuine.py \
 	lib/checkpoint2_trees.py \
 	lib/random_checkpoint2.py \

@@ -24,6 +24,7 @@ import mindformers_loader  # noqa: E402
 import random_checkpoint2  # noqa: E402
 import rsh_mount  # noqa: E402
 from ms_formats import read_strategy_file  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 
 # Of what mindformers can load into a network.
 TYPES = ("Float32", "Float16", "BFloat16")
@@ -133,7 +134,7 @@ def main():
     tap = rsh_mount.Tap()
     test_genuine(tap)
     test_shown(tap)
-    seed = int(sys.argv[1]) if sys.argv[1:] else int.from_bytes(os.urandom(4), "big")
+    seed = int(sys.argv[1]) if sys.argv[1:] else run_seed()
     for number in range(RANDOM_TREES if len(sys.argv) < 2 else 1):
         test_random(tap, seed + number)
     return tap.finish()

@@ -19,6 +19,7 @@ import rsh_mount  # noqa: E402
 from checkpoint2_shown import Case, kind_of, wanted_job  # noqa: E402
 from demands import check  # noqa: E402
 from layouts import device_count  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 
 CASES = 16
 # Of one job, that are loaded.
@@ -71,7 +72,7 @@ def main():
     if sys.argv[1:]:
         run_case(tap, int(sys.argv[1]))
         return tap.finish()
-    seed, left = int.from_bytes(os.urandom(4), "big"), CASES
+    seed, left = run_seed(), CASES
     while left:
         left -= run_case(tap, seed)
         seed += 1

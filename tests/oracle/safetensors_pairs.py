@@ -313,10 +313,11 @@ def run_pair(seed):
 
 
 def judge_mixture(tap, counts):
-    same = counts["identical to the converter"]
+    # Some but for a reason, or under --compat: there were converter's bytes to compare.
+    same = sum(n for kind, n in counts.items() if "identical" in kind)
     pairs = sum(counts.values())
-    tap.ok(2 * same > pairs, "most pairs are the converter's bytes",
-           f"{same} of {pairs} are")
+    tap.ok(2 * same > pairs, "the converter gave bytes for most pairs",
+           f"it did for {same} of {pairs}")
 
 
 def main():

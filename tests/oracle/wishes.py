@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from ms_formats import Layout, StageFile, read_checkpoint, strategy_bytes  # noqa: E402
 from rsh_mount import (Mounted, Tap, expect_failure, require_mount,  # noqa: E402
                        require_oracle)
+from run_seed import run_seed  # noqa: E402
 
 CASTS = {"bfloat16": "BFloat16", "float16": "Float16", "float32": "Float32"}
 OPTIMIZER = "adam_m.w.Float32"
@@ -162,7 +163,7 @@ def check_copies(oracle, tap, directory):
 def main():
     require_oracle()
     require_mount()
-    seed = random.SystemRandom().randrange(2**32)
+    seed = run_seed()
     oracle = Oracle()
     tap = Tap(31)
     tap.diag(f"seed {seed}")

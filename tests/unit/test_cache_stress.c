@@ -38,7 +38,7 @@ struct stage {
 	struct rsh_cache *caches[N_CACHES]; /* of one directory */
 	struct made_file files[N_CACHES][N_FILES];
 	atomic_bool stop;
-	atomic_ullong reads, failures;
+	atomic_ullong reads, failures, spoilt;
 };
 
 struct actor {
@@ -53,6 +53,22 @@ static double seconds_per_part(void)
 	const char *given = getenv("RSH_STRESS_SECONDS");
 
 	return (given ? atof(given) : 4) / 4;
+}
+
+/* Of all caches. */
+static struct rsh_cache_stats sums(struct stage *s)
+{
+	struct rsh_cache_stats sum = { 0 };
+
+	for (unsigned i = 0; i < N_CACHES; i++) {
+		const struct rsh_cache_stats one = cache_stats(s->caches[i]);
+
+		sum.hits_disk += one.hits_disk;
+		sum.disk_written += one.disk_written;
+		sum.disk_rejected += one.disk_rejected;
+		sum.disk_errors += one.disk_errors;
+	}
+	return sum;
 }
 
 /* ---- readers ---- */
@@ -158,15 +174,20 @@ static void spoil(struct actor *a, int dirfd, const char *name)
 	}
 }
 
+/* Spoils no more than every other block, or a slow disk would never get to read
+ * a good one. */
 static void *vandal_main(void *arg)
 {
 	struct actor *a = arg;
+	struct stage *s = a->stage;
 	char name[256] = "";
-	DIR *d = opendir(a->stage->dir);
+	DIR *d = opendir(s->dir);
 
-	while (d && !a->stage->stop) {
-		if (pick(a, d, name))
+	while (d && !s->stop) {
+		if (2 * s->spoilt < sums(s).disk_written && pick(a, d, name)) {
 			spoil(a, dirfd(d), name);
+			s->spoilt++;
+		}
 		usleep(200);
 	}
 	if (d)
@@ -208,26 +229,48 @@ static void destroy(const char *path)
 	}
 }
 
-/* The directory is taken away and put back, or another one. */
+static uint64_t disk_hits(struct stage *s)
+{
+	return sums(s).hits_disk;
+}
+
+static uint64_t disk_errors(struct stage *s)
+{
+	return sums(s).disk_errors;
+}
+
+/* Waits for more of it, or for the end: the disk says how long that takes. */
+static void await_more(struct stage *s, uint64_t (*figure)(struct stage *s))
+{
+	const uint64_t before = figure(s);
+
+	while (!s->stop && figure(s) == before)
+		usleep(1000);
+}
+
+/* The directory is taken away as soon as it serves, and put back, or another
+ * one when the caches have noticed. */
 static void *thief_main(void *arg)
 {
 	struct actor *a = arg;
+	struct stage *s = a->stage;
 	bool for_good = true;
 	char away[4096];
 
-	snprintf(away, sizeof(away), "%s-away", a->stage->dir);
-	while (!a->stage->stop) {
-		usleep(100 * 1000);
-		if (rename(a->stage->dir, away) != 0)
+	snprintf(away, sizeof(away), "%s-away", s->dir);
+	while (!s->stop) {
+		await_more(s, disk_hits);
+		if (rename(s->dir, away) != 0)
 			abort();
 		if (for_good) {
 			destroy(away);
+			await_more(s, disk_errors);
 			if (mkdir(away, 0700) != 0)
 				abort();
 		}
 		for_good = !for_good;
 		usleep(50 * 1000);
-		if (rename(away, a->stage->dir) != 0)
+		if (rename(away, s->dir) != 0)
 			abort();
 	}
 	return NULL;
@@ -276,30 +319,17 @@ static void start(struct actor *a, struct stage *s, unsigned number,
 	assert_int_equal(pthread_create(&a->thread, NULL, run, a), 0);
 }
 
-/* Of all caches. */
-static struct rsh_cache_stats sums(struct stage *s)
-{
-	struct rsh_cache_stats sum = { 0 };
-
-	for (unsigned i = 0; i < N_CACHES; i++) {
-		const struct rsh_cache_stats one = cache_stats(s->caches[i]);
-
-		sum.hits_disk += one.hits_disk;
-		sum.disk_rejected += one.disk_rejected;
-		sum.disk_errors += one.disk_errors;
-	}
-	return sum;
-}
-
-/* The time that is given, and as long as it takes on a busy machine for what
- * the part is about to have happened. */
-static void wait_until(struct stage *s, bool (*happened)(struct stage *s))
+/* Lasts the time that is given, and as long as it takes on a busy machine for
+ * what the part is about to have happened.  Returns whether it has. */
+static bool wait_until(struct stage *s, bool (*happened)(struct stage *s))
 {
 	usleep((useconds_t)(seconds_per_part() * 1e6));
-	for (int i = 0; !happened(s); i++) {
-		assert_true(i < 1200);
+	for (int i = 0; i < 1200; i++) {
+		if (happened(s))
+			return true;
 		usleep(100 * 1000);
 	}
+	return false;
 }
 
 static void play(struct stage *s, void *(*const *others)(void *), unsigned n,
@@ -307,16 +337,25 @@ static void play(struct stage *s, void *(*const *others)(void *), unsigned n,
 {
 	struct actor actors[N_READERS + 4];
 	struct numbers seed = { numbers_seed() };
+	struct rsh_cache_stats sum;
+	bool has;
 
 	for (unsigned i = 0; i < N_READERS; i++)
 		start(&actors[i], s, i, &seed, reader_main);
 	for (unsigned i = 0; i < n; i++)
 		start(&actors[N_READERS + i], s, i, &seed, others[i]);
-	wait_until(s, happened);
+	has = wait_until(s, happened);
 	s->stop = true;
 	for (unsigned i = 0; i < N_READERS + n; i++)
 		pthread_join(actors[i].thread, NULL);
-	printf("# %llu reads\n", (unsigned long long)s->reads);
+	sum = sums(s);
+	printf("# %llu reads, %llu blocks written, %llu found again, %llu "
+	       "rejected, %llu errors\n", (unsigned long long)s->reads,
+	       (unsigned long long)sum.disk_written,
+	       (unsigned long long)sum.hits_disk,
+	       (unsigned long long)sum.disk_rejected,
+	       (unsigned long long)sum.disk_errors);
+	assert_true(has);
 }
 
 static bool memory_was_short(struct stage *s)

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seed of a run that was given none.
+
+tests/run.sh makes RSH_TEST_SEED of the tree that is tested, so that whoever runs the
+tests of a commit draws the same cases, and each commit draws new ones.
+"""
+
+import hashlib
+import os
+import sys
+
+
+def run_seed():
+    """32 bits that follow from RSH_TEST_SEED and the program's name, or any."""
+    given = os.environ.get("RSH_TEST_SEED")
+    if not given:
+        return int.from_bytes(os.urandom(4), "big")
+    name = os.path.basename(sys.argv[0])
+    return int.from_bytes(hashlib.sha256(f"{given} {name}".encode()).digest()[:4], "big")
