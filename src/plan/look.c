@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "plan_i.h"
+#include "factored_i.h"
 
 const struct rsh_catalogue *rsh_plan_catalogue(const struct rsh_plan *p)
 {
@@ -31,7 +31,7 @@ void rsh_plan_tensor(const struct rsh_plan *p, uint32_t i,
 		.dims = w->dims,
 		.cut = w->cut,
 		.n_parts = w->n_parts,
-		.from = w->n_parts ? w->parts->tensor : NULL,
+		.from = w->n_parts ? rsh_walk_tensor(w, 0) : NULL,
 		.axis = w->recipe ? w->recipe->axis : NULL,
 	};
 }
@@ -53,10 +53,12 @@ void rsh_plan_mark_tensors(const struct rsh_plan *p, uint32_t file, bool *shown)
 /* ---- where a slice comes from ---- */
 
 struct origins {
+	const struct rsh_walk *w;
 	const struct rsh_tensor *in;
 	const struct rsh_recipe_part *part; /* NULL: shown as it is */
 	const struct rsh_box *needed;       /* of the catalogue's tensor */
 	struct rsh_box common;              /* of the shown one */
+	const struct rsh_digit_box *digits; /* of a factored part */
 	uint32_t replica;
 	rsh_origin_fn *each;
 	void *ctx;
@@ -67,6 +69,10 @@ struct origins {
 static void origin_shown(const struct origins *o, const struct rsh_box *in,
 			 struct rsh_box *out)
 {
+	if (o->digits) {
+		rsh_digit_box_shown(o->digits, o->w, in, out);
+		return;
+	}
 	if (!o->part) {
 		*out = *in;
 		return;
@@ -90,7 +96,8 @@ static void origin_tell(void *ctx, uint32_t cell)
 	struct rsh_holder holder;
 
 	rsh_cut_box(o->in->cut, o->in->dims, cell, &box);
-	if (!rsh_box_meet(&box, o->needed, &met))
+	if (!rsh_box_meet(&box, o->needed, &met) ||
+	    (o->digits && rsh_digit_box_count(o->digits, &box) == 0))
 		return;
 	origin_shown(o, &met, &shown);
 	o->each(o->ctx, &shown,
@@ -98,23 +105,41 @@ static void origin_tell(void *ctx, uint32_t cell)
 				&holder) ? &holder : NULL);
 }
 
+/* What a cell has of a factored part may make no box: it is told as one with
+ * elements of others between its own. */
+static bool origin_tell_digits(void *ctx, const struct rsh_digit_box *b)
+{
+	struct origins *o = ctx;
+	struct rsh_box needed;
+
+	o->digits = b;
+	rsh_digit_box_bounds(b, &needed);
+	o->needed = &needed;
+	rsh_cut_overlap(o->in->cut, o->in->dims, &needed, origin_tell, o);
+	return true;
+}
+
 void rsh_plan_origins(const struct rsh_plan *p, uint32_t i, uint32_t member,
 		      rsh_origin_fn *each, void *ctx)
 {
 	const struct rsh_walk *w = p->walks[i];
-	struct origins o = { .each = each, .ctx = ctx };
+	struct origins o = { .w = w, .each = each, .ctx = ctx };
 	struct rsh_box slice, needed;
 
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, member), &slice);
 	for (uint32_t k = 0; k < w->n_parts; k++) {
+		o.in = rsh_walk_tensor(w, k);
+		o.replica = rsh_cut_replica(o.in->cut, member);
+		if (w->apart) {
+			rsh_factored_each(w, k, &slice, origin_tell_digits, &o);
+			continue;
+		}
 		if (!rsh_walk_part_box(w, &slice, k, &needed))
 			continue;
-		o.in = w->parts[k].tensor;
 		o.part = w->recipe ? &w->recipe[k] : NULL;
 		if (o.part)
 			rsh_box_meet(&slice, &o.part->box, &o.common);
 		o.needed = &needed;
-		o.replica = rsh_cut_replica(o.in->cut, member);
 		rsh_cut_overlap(o.in->cut, o.in->dims, &needed, origin_tell,
 				&o);
 	}

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_i.h"
+#include "factored_i.h"
 #include "rsh/util/mem.h"
 
 /* No more than TOLD_MAX slices are told with their ranks, and of each no more
@@ -69,12 +69,12 @@ static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 		NULL : l->p->walks[l->first[i].shown];
 
 	for (uint32_t k = 0; w && k < w->n_parts; k++) {
-		const struct rsh_tensor *t = w->parts[k].tensor;
+		const struct rsh_tensor *t = rsh_walk_tensor(w, k);
 
 		if (rsh_copies_n_cells(t->copies) < rsh_cut_n_cells(t->cut))
 			return t;
 	}
-	return w ? w->parts->tensor : NULL;
+	return w ? rsh_walk_tensor(w, 0) : NULL;
 }
 
 /* Does one of the stages need the cell, and cannot have it?  Together the
@@ -184,6 +184,7 @@ static void tell_slice(struct telling *t, const struct loss *l,
 struct parts_loss {
 	const struct loss *l;
 	const struct rsh_tensor *tensor; /* of the part at hand */
+	const struct rsh_digit_box *digits; /* NULL: it has a box */
 	struct telling *telling;         /* NULL: lost cells are counted only */
 	uint32_t n, n_told;
 };
@@ -213,7 +214,36 @@ static void lose_cell(void *ctx, uint32_t cell)
 	if (rsh_copies_pick(x->tensor->copies, cell, 0, NULL, &holder))
 		return;
 	rsh_cut_box(x->tensor->cut, x->tensor->dims, cell, &box);
-	tell_box(x, &box, "");
+	if (!x->digits || rsh_digit_box_count(x->digits, &box) > 0)
+		tell_box(x, &box, "");
+}
+
+static void lose_box(struct parts_loss *x, const struct rsh_box *box)
+{
+	struct rsh_box gap;
+
+	rsh_cut_overlap(x->tensor->cut, x->tensor->dims, box, lose_cell, x);
+	if (x->digits ? rsh_digit_box_gap(x->digits, &gap) :
+			rsh_cut_gap(x->tensor->cut, box, &gap))
+		tell_box(x, &gap, ", which are in no chunk");
+}
+
+static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
+{
+	struct parts_loss *x = ctx;
+	const struct rsh_tensor *scale = b->part->scale;
+	struct rsh_box box;
+
+	x->digits = b;
+	rsh_digit_box_bounds(b, &box);
+	lose_box(x, &box);
+	x->digits = NULL;
+	if (!scale)
+		return true;
+	x->tensor = scale;
+	rsh_cut_box(scale->cut, scale->dims, 0, &box);
+	lose_box(x, &box);
+	return true;
 }
 
 /* Finds what is lost of all parts, and tells it unless `t` is NULL. */
@@ -221,17 +251,15 @@ static uint32_t lose_parts(struct telling *t, const struct loss *l)
 {
 	const struct rsh_walk *w = l->p->walks[l->first->shown];
 	struct parts_loss x = { .l = l, .telling = t };
-	struct rsh_box all = { .n_dims = w->n_dims }, box, gap;
+	struct rsh_box all = { .n_dims = w->n_dims }, box;
 
 	memcpy(all.size, w->dims, w->n_dims * sizeof(*w->dims));
 	for (uint32_t i = 0; i < w->n_parts; i++) {
-		x.tensor = w->parts[i].tensor;
-		if (!rsh_walk_part_box(w, &all, i, &box))
-			continue;
-		rsh_cut_overlap(x.tensor->cut, x.tensor->dims, &box, lose_cell,
-				&x);
-		if (rsh_cut_gap(x.tensor->cut, &box, &gap))
-			tell_box(&x, &gap, ", which are in no chunk");
+		x.tensor = rsh_walk_tensor(w, i);
+		if (w->apart)
+			rsh_factored_each(w, i, &all, lose_digits, &x);
+		else if (rsh_walk_part_box(w, &all, i, &box))
+			lose_box(&x, &box);
 	}
 	if (t && x.n > x.n_told)
 		tell_rest(t, l, x.n - x.n_told, x.n_told > 0);
@@ -240,8 +268,12 @@ static uint32_t lose_parts(struct telling *t, const struct loss *l)
 
 static bool is_of_parts(const struct loss *l)
 {
-	return l->first->shown != RSH_COPIED &&
-	       l->p->walks[l->first->shown]->recipe;
+	const struct rsh_walk *w;
+
+	if (l->first->shown == RSH_COPIED)
+		return false;
+	w = l->p->walks[l->first->shown];
+	return w->apart || w->recipe;
 }
 
 static void tell_loss(struct telling *t, const struct loss *l, uint32_t n)

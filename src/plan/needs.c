@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_i.h"
+#include "factored_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
@@ -51,6 +51,9 @@ struct need {
 	struct rsh_plan *p;
 	const struct rsh_tensor *tensor;
 	struct rsh_box box;  /* what is needed of the tensor */
+	const struct rsh_digit_box *digits; /* if not NULL: no more of it */
+	struct rsh_digit_box kept;
+	uint32_t member;     /* for whom it is needed */
 	uint32_t replica;
 	uint64_t n_found;
 	uint32_t lowest; /* of the files that should hold what none does */
@@ -65,6 +68,17 @@ static uint32_t own_file(const struct need *n, uint32_t cell)
 	return n->tensor->first_file + rsh_cut_member(cut, cell, n->replica);
 }
 
+/* Has the cell any of the elements that are needed? */
+static bool is_needed(const struct need *n, uint32_t cell)
+{
+	struct rsh_box box;
+
+	if (!n->digits)
+		return true;
+	rsh_cut_box(n->tensor->cut, n->tensor->dims, cell, &box);
+	return rsh_digit_box_count(n->digits, &box) > 0;
+}
+
 static void need_cell(void *ctx, uint32_t cell)
 {
 	struct need *n = ctx;
@@ -72,6 +86,8 @@ static void need_cell(void *ctx, uint32_t cell)
 	struct rsh_holder holder;
 	uint32_t own;
 
+	if (!is_needed(n, cell))
+		return;
 	if (!rsh_copies_pick(n->tensor->copies, cell, n->replica, NULL,
 			     &holder)) {
 		own = own_file(n, cell);
@@ -110,7 +126,7 @@ static uint64_t need_box(struct need *n)
 
 	n->n_found = 0;
 	n->lowest = n->cell = UINT32_MAX;
-	if (rsh_cut_n_cells(cut) <= rsh_copies_n_holders(copies))
+	if (n->digits || rsh_cut_n_cells(cut) <= rsh_copies_n_holders(copies))
 		return rsh_cut_overlap(cut, n->tensor->dims, &n->box, need_cell,
 				       n);
 	n_cells = rsh_cut_overlap(cut, n->tensor->dims, &n->box, NULL, NULL);
@@ -149,6 +165,13 @@ bool rsh_walk_part_box(const struct rsh_walk *w, const struct rsh_box *slice,
 	return true;
 }
 
+/* Are some of the elements in no cell? */
+static bool has_gap(const struct need *n, struct rsh_box *gap)
+{
+	return n->digits ? rsh_digit_box_gap(n->digits, gap) :
+			   rsh_cut_gap(n->tensor->cut, &n->box, gap);
+}
+
 /* Boxes need no ranks to be told by. */
 static int missing_box(const struct need *n, uint32_t name, uint32_t rank,
 		       struct rsh_error *err)
@@ -161,7 +184,7 @@ static int missing_box(const struct need *n, uint32_t name, uint32_t rank,
 	if (!gap) {
 		rsh_cut_box(t->cut, t->dims, n->cell, &cell);
 		rsh_box_meet(&cell, &n->box, &box);
-	} else if (!rsh_cut_gap(t->cut, &n->box, &box)) {
+	} else if (!has_gap(n, &box)) {
 		box = n->box;
 	}
 	return rsh_error_set(err, ENOENT, "parameter %s: elements %s%s%s are "
@@ -237,29 +260,67 @@ static int mark_done(struct rsh_plan *p, const struct rsh_walk *w,
 	return 0;
 }
 
+/* Marks the source files that have what is needed of a tensor.  False: some of
+ * it is missing. */
+static bool need_found(struct need *n)
+{
+	const uint64_t n_cells = need_box(n);
+	struct rsh_box gap;
+
+	return (n->digits ? n->cell == UINT32_MAX : n->n_found == n_cells) &&
+	       !has_gap(n, &gap);
+}
+
+static bool need_digits(void *ctx, const struct rsh_digit_box *b)
+{
+	struct need *n = ctx;
+
+	/* What is missing is told later. */
+	n->kept = *b;
+	n->digits = &n->kept;
+	rsh_digit_box_bounds(b, &n->box);
+	return need_found(n);
+}
+
+/* Marks the files of what a slice has of a part, and of its scales. */
+static bool need_part(struct need *n, const struct rsh_walk *w, uint32_t part,
+		      const struct rsh_box *slice)
+{
+	const struct rsh_tensor *scale;
+
+	n->tensor = rsh_walk_tensor(w, part);
+	n->replica = rsh_cut_replica(n->tensor->cut, n->member);
+	n->digits = NULL;
+	if (!w->apart)
+		return !rsh_walk_part_box(w, slice, part, &n->box) ||
+		       need_found(n);
+	if (!rsh_factored_each(w, part, slice, need_digits, n))
+		return false;
+	scale = w->factored[part].scale;
+	if (!n->digits || !scale)
+		return true;
+	n->digits = NULL;
+	n->tensor = scale;
+	n->replica = rsh_cut_replica(scale->cut, n->member);
+	rsh_cut_box(scale->cut, scale->dims, 0, &n->box);
+	return need_found(n);
+}
+
 /* Marks the source files of a shown tensor's slice. */
 static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 		      uint32_t number, uint32_t shown, struct rsh_error *err)
 {
 	const struct rsh_walk *w = p->walks[shown];
-	struct need n = { .p = p };
-	struct rsh_box slice, gap;
-	uint64_t n_cells;
+	struct need n = { .p = p, .member = f->member };
+	struct rsh_box slice;
 
 	/* A tensor without elements needs nothing from anywhere. */
 	if (rsh_walk_bytes(w, f->member) == 0 || is_done(p, w, number))
 		return 0;
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, f->member), &slice);
-	for (uint32_t i = 0; i < w->n_parts; i++) {
-		n.tensor = w->parts[i].tensor;
-		n.replica = rsh_cut_replica(n.tensor->cut, f->member);
-		if (!rsh_walk_part_box(w, &slice, i, &n.box))
-			continue;
-		n_cells = need_box(&n);
-		if (n.n_found < n_cells ||
-		    rsh_cut_gap(n.tensor->cut, &n.box, &gap))
+	for (uint32_t i = 0; i < w->n_parts; i++)
+		if (!need_part(&n, w, i, &slice))
 			return lose_cells(&n, shown, f, err);
-	}
 	return mark_done(p, w, number) ? rsh_error_nomem(err) : 0;
 }
 

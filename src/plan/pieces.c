@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "factored_i.h"
 #include "framing_i.h"
-#include "plan_i.h"
 #include "rsh/util/checked.h"
 
 struct rsh_piece_iter {
@@ -155,7 +155,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
  * there. */
 static bool find_source(struct rsh_piece_iter *it)
 {
-	const struct rsh_tensor *t = it->stand.part->tensor;
+	const struct rsh_tensor *t = it->stand.tensor;
 	const struct rsh_ckpt_index *ix;
 	struct rsh_holder holder;
 
@@ -245,6 +245,37 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 	it->rows.n = 0;
 }
 
+/* ---- scales ---- */
+
+/* Finds the scales of the part at hand, for elements from number `first` on. */
+static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
+			struct rsh_scales *out)
+{
+	const struct rsh_factored *f = it->stand.factored;
+	const struct rsh_tensor *t = f->scale;
+	const struct rsh_ckpt_index *ix;
+	const struct rsh_record *r;
+	struct rsh_holder holder;
+
+	if (!rsh_copies_pick(t->copies, 0,
+			     rsh_cut_replica(t->cut, it->stand.member),
+			     it->avoid, &holder))
+		return false;
+	ix = rsh_catalogue_index(it->p->cat, holder.file);
+	r = holder.record == RSH_BY_NAME ? rsh_ckpt_find(ix, t->name) :
+					   &ix->records[holder.record];
+	if (!r || r->n_extents != 1)
+		return false;
+	*out = (struct rsh_scales){
+		.src_rank = holder.file,
+		.src_offset = ix->extents[r->first_extent].offset,
+		.n_rows = t->dims[0], .n_columns = t->dims[1],
+		.block = { f->block[0], f->block[1] },
+		.first = first, .columns = f->tensor->dims[1],
+	};
+	return true;
+}
+
 /* Gives zeros, for content that no source file has. */
 static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 {
@@ -290,6 +321,9 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	out->codec = it->codec;
 	out->is_header = false;
 	out->header = NULL;
+	if (it->codec == RSH_CODEC_FP8_SCALED &&
+	    !find_scales(it, src, &out->scales))
+		return false;
 	follow_row(it, unit, n, left, limit);
 	return true;
 }
@@ -395,6 +429,7 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 	if (it->pos >= it->end)
 		return false;
 	out->file_offset = it->pos;
+	out->is_tiled = false;
 	if (it->f->origin != RSH_NO_FILE) {
 		if (!whole_piece(it, out))
 			return false;

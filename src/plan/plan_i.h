@@ -4,6 +4,7 @@
  *   recipe.c  whether a recipe fits its tensor
  *   walk.c    from the elements of a shown tensor to those of the catalogue
  *   stand.c   one of them, and what follows it
+ *             (both of parts that are no boxes: factored_i.h)
  *   files.c   records laid out, files added
  *   parts.c   a file cut into several
  *   needs.c   the source files that a virtual file needs
@@ -58,17 +59,20 @@ struct rsh_walk_part {
 	struct rsh_alike *alike;
 };
 
+struct rsh_factored; /* factored_i.h */
+
 /* A walk says how the elements of a shown tensor are found. */
 struct rsh_walk {
 	uint32_t name;
 	uint32_t pair;      /* index into rsh_plan.pairs, or RSH_NO_PAIR */
 	bool lost;          /* slices are needed that no file holds */
-	bool apart;         /* neighbouring elements lie apart in the source */
+	bool apart;         /* it has factored parts, and no others */
 	uint8_t dtype;      /* enum rsh_dtype, as shown */
 	uint8_t codec;      /* enum rsh_codec */
 	uint8_t n_dims;
 	uint8_t n_spans;
 	uint8_t unit_in, unit_out; /* bytes of a unit */
+	uint8_t by;         /* the span by which factored parts are sorted */
 	uint32_t n_parts;
 	const struct rsh_cut *cut;
 	const struct rsh_cut *part_cut; /* part i is rank i; NULL: there is
@@ -81,7 +85,11 @@ struct rsh_walk {
 	const struct rsh_span *spans;
 	const struct rsh_walk_part *parts;
 	const struct rsh_recipe_part *recipe; /* the parts as they were given;
-					       * NULL: the walk has a pair */
+					       * NULL: the walk has a pair, or
+					       * factored parts */
+	const struct rsh_factored *factored;
+	const uint64_t *reach; /* [factored part]: where those up to it end
+				* along span `by` */
 };
 
 /* Tensors of one pair are shown as they are, with the same cuts and copies:
@@ -97,6 +105,9 @@ struct rsh_pair {
  * catalogue keeps, or NULL. */
 int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
 		     const struct rsh_cut **parts, struct rsh_error *err);
+/* Do the elements of a part become those that are shown? */
+bool rsh_recipe_types_fit(const struct rsh_shown *t,
+			  const struct rsh_tensor *in);
 int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 		  struct rsh_walk **out, struct rsh_error *err);
 
@@ -111,6 +122,10 @@ static inline uint64_t rsh_walk_bytes(const struct rsh_walk *w, uint32_t member)
 	return w->slice_bytes[rsh_walk_slice(w, member)];
 }
 
+/* Gives the tensor of the catalogue that a part is of. */
+const struct rsh_tensor *rsh_walk_tensor(const struct rsh_walk *w,
+					 uint32_t part);
+
 /* A stand is a place on a walk: what is known of one file's cell, and of the
  * unit that was looked for last. */
 struct rsh_stand {
@@ -120,7 +135,9 @@ struct rsh_stand {
 	uint32_t member;
 
 	/* What follows is of the part at hand. */
-	const struct rsh_walk_part *part;
+	const struct rsh_tensor *tensor;
+	const struct rsh_walk_part *part; /* of a walk that is not apart */
+	const struct rsh_factored *factored;
 	uint32_t cell_base;
 	uint32_t replica;
 

@@ -95,9 +95,8 @@ static bool is_whole_box(const struct rsh_shown *t, const struct rsh_box *b)
 	return b->n_dims == t->n_dims;
 }
 
-/* Do the elements of a part become those that are shown? */
-static bool recipe_types_fit(const struct rsh_shown *t,
-			     const struct rsh_tensor *in)
+bool rsh_recipe_types_fit(const struct rsh_shown *t,
+			  const struct rsh_tensor *in)
 {
 	const uint32_t shown = rsh_dtype_size(t->dtype);
 	uint32_t in_unit, out_unit;
@@ -123,7 +122,7 @@ int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
 		rc = recipe_check_part(t, r, in, err);
 		if (rc)
 			return rc;
-		if (!recipe_types_fit(t, in))
+		if (!rsh_recipe_types_fit(t, in))
 			return rsh_error_set(err, EINVAL, "its elements are "
 					     "those of another type");
 	}

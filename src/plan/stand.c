@@ -13,7 +13,7 @@
  * Byte 300 of the slice in file 1 is unit 480 + 300 = 780 of the whole, which
  * is byte 780 % 320 = 140 of cell 780 / 320 = 2.  180 bytes follow it in both.
  */
-#include "plan_i.h"
+#include "factored_i.h"
 #include "rsh/util/checked.h"
 
 void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
@@ -24,6 +24,7 @@ void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
 
 	s->member = member;
 	s->part = NULL;
+	s->factored = NULL;
 	if (g)
 		rsh_grid_cell(g, member, s->shown_at);
 	else
@@ -75,6 +76,7 @@ static void stand_in_part(const struct rsh_walk *w, const uint64_t *at,
 		return;
 	part = &w->parts[part_of(w, at)];
 	s->part = part;
+	s->tensor = part->tensor;
 	s->replica = rsh_cut_replica(part->tensor->cut, s->member);
 	s->cell_base = 0;
 	for (uint32_t i = 0; i < part->n_alike; i++)
@@ -156,8 +158,7 @@ static void find_run(const struct rsh_walk *w, const uint64_t *at,
 {
 	const uint32_t h = s->part->n_in - 1, row = s->part->row_in;
 
-	s->run = w->apart ? 1
-			  : walk_room_along(s, at, w->n_spans - 1, in->left[h]);
+	s->run = walk_room_along(s, at, w->n_spans - 1, in->left[h]);
 	s->rows = 0;
 	if (row == s->part->n_in)
 		return;
@@ -178,8 +179,10 @@ bool rsh_stand_find(const struct rsh_walk *w, uint64_t unit,
 		at[g] = s->from[g] + unit - next * s->len[g];
 		unit = next;
 	}
+	if (w->apart)
+		return rsh_factored_find(w, at, s);
 	stand_in_part(w, at, s);
-	if (w->n_spans == 0 && !w->apart) { /* a scalar */
+	if (w->n_spans == 0) { /* a scalar */
 		s->cell = 0;
 		s->src = unit;
 		s->run = *w->slice_bytes / w->unit_out - unit;

@@ -8,21 +8,15 @@
 #include <errno.h>
 #include <string.h>
 
-#include "plan_i.h"
+#include "factored_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* This is a walk while it is made. */
-struct walking {
-	struct rsh_plan *p;
-	const struct rsh_shown *t;
-	struct rsh_walk *w;
-	uint64_t local[RSH_MAX_DIMS]; /* of a cell; of the whole for boxes */
-	bool joined[RSH_MAX_DIMS];    /* it belongs to the span of d - 1 */
-	uint64_t inner[RSH_MAX_DIMS]; /* [dim]: units of one step along it
-				       * through the dimensions joined to it */
-	uint32_t span_of[RSH_MAX_DIMS];
-};
+const struct rsh_tensor *rsh_walk_tensor(const struct rsh_walk *w,
+					 uint32_t part)
+{
+	return w->apart ? w->factored[part].tensor : w->parts[part].tensor;
+}
 
 /* Gives the dimension of the catalogue's tensor that follows d; its number of
  * dimensions if none does. */
@@ -37,7 +31,7 @@ static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
 }
 
 /* Do both sides cut the dimension alike, or not at all? */
-static bool are_cut_alike(const struct walking *k, uint32_t d,
+static bool are_cut_alike(const struct rsh_walking *k, uint32_t d,
 			  const struct rsh_tensor *in, uint32_t i)
 {
 	const struct rsh_grid *a = rsh_cut_grid(k->t->cut);
@@ -50,7 +44,7 @@ static bool are_cut_alike(const struct walking *k, uint32_t d,
 }
 
 /* Do steps along dimension d go on in dimension d - 1, on both sides? */
-static bool goes_on(const struct walking *k, uint32_t d)
+static bool goes_on(const struct rsh_walking *k, uint32_t d)
 {
 	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
 		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
@@ -67,7 +61,7 @@ static bool goes_on(const struct walking *k, uint32_t d)
 }
 
 /* Does the last dimension of each part follow the last one that is shown? */
-static bool lie_together(const struct walking *k)
+static bool lie_together(const struct rsh_walking *k)
 {
 	const uint32_t n = k->t->n_dims;
 
@@ -82,12 +76,12 @@ static bool lie_together(const struct walking *k)
 	return true;
 }
 
-static void choose_units(struct walking *k)
+static void choose_units(struct rsh_walking *k)
 {
 	struct rsh_walk *w = k->w;
 	uint32_t in, out;
 
-	w->apart = !lie_together(k);
+	w->apart = k->t->recipe.n_factored > 0;
 	rsh_codec_units(k->t->recipe.codec, &in, &out);
 	if (k->t->recipe.codec == RSH_CODEC_NONE && w->apart)
 		in = out = rsh_dtype_size(k->t->dtype);
@@ -95,7 +89,7 @@ static void choose_units(struct walking *k)
 	w->unit_out = (uint8_t)out;
 }
 
-static int make_spans(struct walking *k)
+static int make_spans(struct rsh_walking *k)
 {
 	struct rsh_walk *w = k->w;
 	const uint32_t n = k->t->n_dims;
@@ -105,7 +99,8 @@ static int make_spans(struct walking *k)
 	struct rsh_span *s;
 
 	for (uint32_t d = n; d-- > 0;) {
-		k->joined[d] = d > 0 && goes_on(k, d);
+		k->joined[d] = d > 0 && (w->apart ?
+			rsh_factored_goes_on(k, d) : goes_on(k, d));
 		k->inner[d] = unit;
 		unit = k->joined[d] ? unit * k->local[d] : 1;
 		w->n_spans += !k->joined[d];
@@ -124,7 +119,7 @@ static int make_spans(struct walking *k)
 	return 0;
 }
 
-static void box_of_part(const struct walking *k,
+static void box_of_part(const struct rsh_walking *k,
 			const struct rsh_recipe_part *r,
 			struct rsh_walk_part *out)
 {
@@ -136,11 +131,10 @@ static void box_of_part(const struct walking *k,
 	}
 }
 
-/* A row repeats along the span before the last one; where elements lie apart,
- * an element repeats along the last one. */
-static void find_row(const struct walking *k, struct rsh_walk_part *out)
+/* A row repeats along the span before the last one. */
+static void find_row(const struct rsh_walking *k, struct rsh_walk_part *out)
 {
-	uint32_t row = k->w->n_spans - !k->w->apart;
+	const uint32_t row = k->w->n_spans - 1;
 
 	out->row_in = 0;
 	while (out->row_in < out->n_in &&
@@ -150,7 +144,7 @@ static void find_row(const struct walking *k, struct rsh_walk_part *out)
 
 /* Makes the in-spans of a part.  A dimension that follows a joined one belongs
  * to the in-span before. */
-static void in_spans_of_part(const struct walking *k,
+static void in_spans_of_part(const struct rsh_walking *k,
 			     const struct rsh_recipe_part *r,
 			     struct rsh_walk_part *out)
 {
@@ -194,7 +188,7 @@ static void in_spans_of_part(const struct walking *k,
 	find_row(k, out);
 }
 
-static int make_parts(struct walking *k)
+static int make_parts(struct rsh_walking *k)
 {
 	struct rsh_arena *a = &k->p->arena;
 	struct rsh_walk *w = k->w;
@@ -226,7 +220,7 @@ static int make_parts(struct walking *k)
 /* ---- slices ---- */
 
 /* Sets the dimensions and the size of each cell that is shown. */
-static int make_slices(struct walking *k, struct rsh_error *err)
+static int make_slices(struct rsh_walking *k, struct rsh_error *err)
 {
 	const struct rsh_shown *t = k->t;
 	uint32_t n = rsh_cut_grid(t->cut) ? 1 : rsh_cut_n_cells(t->cut);
@@ -260,7 +254,7 @@ static int make_slices(struct walking *k, struct rsh_error *err)
 	return 0;
 }
 
-static int copy_given(struct walking *k)
+static int copy_given(struct rsh_walking *k)
 {
 	struct rsh_arena *a = &k->p->arena;
 	const struct rsh_shown *t = k->t;
@@ -274,7 +268,7 @@ static int copy_given(struct walking *k)
 		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
 	k->w->dims = dims;
 	/* A tensor that is shown as it is needs none of the parts. */
-	if (k->w->pair != RSH_NO_PAIR)
+	if (k->w->pair != RSH_NO_PAIR || k->w->apart)
 		return 0;
 	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
 	if (!parts)
@@ -301,9 +295,12 @@ static bool is_shown_as_is(const struct rsh_shown *t,
 static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 		     uint32_t *pair)
 {
-	const struct rsh_tensor *in = p->cat->tensors[t->recipe.parts->tensor];
+	const struct rsh_tensor *in;
 
 	*pair = RSH_NO_PAIR;
+	if (!t->recipe.n_parts)
+		return 0;
+	in = p->cat->tensors[t->recipe.parts->tensor];
 	if (!is_shown_as_is(t, in) || !rsh_cut_grid(t->cut) ||
 	    !rsh_cut_grid(in->cut))
 		return 0;
@@ -320,17 +317,34 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 	return 0;
 }
 
+/* Chooses how the recipe is said, and checks it: a factored one where neighbours
+ * that are shown may lie apart in the source. */
+static int check_recipe(struct rsh_walking *k, struct rsh_error *err)
+{
+	bool failed = false;
+	int rc;
+
+	if (k->t->recipe.n_factored > 0 && !rsh_factored_as_boxes(k, &failed))
+		return failed ? rsh_error_nomem(err) :
+				rsh_factored_check(k, err);
+	rc = rsh_recipe_check(k->p, k->t, &k->part_cut, err);
+	if (rc || lie_together(k))
+		return rc;
+	if (rsh_factored_of_boxes(k))
+		return rsh_error_nomem(err);
+	return rsh_factored_check(k, err);
+}
+
 int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 		  struct rsh_walk **out, struct rsh_error *err)
 {
-	struct walking k = { .p = p, .t = t };
-	const struct rsh_cut *parts;
-	int rc = rsh_recipe_check(p, t, &parts, err);
+	struct rsh_walking k = { .p = p, .t = t };
+	int rc = check_recipe(&k, err);
 
 	if (rc)
 		return rc;
 	k.w = rsh_arena_array(&p->arena, struct rsh_walk, 1);
-	if (!k.w || find_pair(p, t, &k.w->pair))
+	if (!k.w || find_pair(p, k.t, &k.w->pair))
 		return rsh_error_nomem(err);
 	*out = k.w;
 	k.w->name = t->name;
@@ -338,12 +352,15 @@ int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
 	k.w->codec = (uint8_t)t->recipe.codec;
 	k.w->n_dims = t->n_dims;
 	k.w->cut = t->cut;
-	k.w->part_cut = parts;
-	k.w->n_parts = t->recipe.n_parts;
+	k.w->part_cut = k.part_cut;
+	k.w->n_parts = k.t->recipe.n_parts;
 	rc = make_slices(&k, err);
 	if (rc)
 		return rc;
 	choose_units(&k);
-	return copy_given(&k) || make_spans(&k) || make_parts(&k) ?
-		rsh_error_nomem(err) : 0;
+	if (copy_given(&k) || make_spans(&k))
+		return rsh_error_nomem(err);
+	if (k.w->apart)
+		return rsh_factored_make(&k, err);
+	return make_parts(&k) ? rsh_error_nomem(err) : 0;
 }

@@ -61,23 +61,61 @@ static const char *writer_name(const struct writing *w, uint32_t name)
 	return rsh_names_text(w->cat->names, name);
 }
 
+/* Gives the tensor that the first part of an offer is of; NULL: it has none. */
+static const struct rsh_tensor *writer_first(const struct writing *w,
+					     const struct rsh_offer *o)
+{
+	if (o->n_factored)
+		return w->cat->tensors[o->factored->tensor];
+	return o->n_parts ? w->cat->tensors[o->parts->tensor] : NULL;
+}
+
+static bool writer_is_scaled(const struct rsh_offer *o)
+{
+	return o->n_factored && o->factored->scale;
+}
+
+static bool writer_is_cast(const struct writing *w, const struct rsh_offer *o)
+{
+	const char *name = writer_name(w, o->name);
+
+	return rsh_is_weight(name, o->n_dims) &&
+	       strncmp(name, "optimizer.", 10) != 0 &&
+	       strncmp(name, "optim.", 6) != 0;
+}
+
 /* Says which type an offer is shown as, and by which codec it becomes that. */
 static enum rsh_codec writer_codec(const struct writing *w,
 				   const struct rsh_offer *o,
 				   enum rsh_dtype *dtype)
 {
-	bool wide = o->n_parts && w->cat->tensors[o->parts->tensor]->wide_bf16;
-	const char *name = writer_name(w, o->name);
+	const struct rsh_tensor *first = writer_first(w, o);
+	const bool wide = first && first->wide_bf16;
 	enum rsh_codec cast = RSH_CODEC_COUNT;
 
-	if (rsh_is_weight(name, o->n_dims) &&
-	    strncmp(name, "optimizer.", 10) != 0 &&
-	    strncmp(name, "optim.", 6) != 0)
+	if (writer_is_scaled(o)) {
+		*dtype = RSH_DTYPE_BFLOAT16;
+		return RSH_CODEC_FP8_SCALED;
+	}
+	if (writer_is_cast(w, o))
 		cast = rsh_codec_cast(o->dtype, wide, w->o->cast);
 	*dtype = cast == RSH_CODEC_COUNT ? o->dtype : w->o->cast;
 	if (cast != RSH_CODEC_COUNT)
 		return cast;
 	return wide ? RSH_CODEC_BF16_WIDE : RSH_CODEC_NONE;
+}
+
+/* Scaled elements are rounded once, to BFloat16. */
+static int writer_check_cast(const struct writing *w, const struct rsh_offer *o,
+			     struct rsh_error *err)
+{
+	if (!writer_is_scaled(o) || !writer_is_cast(w, o) ||
+	    w->o->cast == RSH_DTYPE_UNKNOWN ||
+	    w->o->cast == RSH_DTYPE_BFLOAT16)
+		return 0;
+	return rsh_error_set(err, EINVAL, "it is scaled Float8, which becomes "
+			     "BFloat16 and cannot be cast to %s",
+			     rsh_dtype_name(w->o->cast));
 }
 
 static const char *writer_dims_text(const struct rsh_offer *o, char *text)
@@ -147,10 +185,14 @@ static int writer_show(struct writing *w, uint32_t i,
 		.name = o->name,
 		.n_dims = (uint8_t)o->n_dims,
 		.dims = o->dims,
-		.recipe = { o->n_parts, o->parts, RSH_CODEC_NONE },
+		.recipe = { .n_parts = o->n_parts, .parts = o->parts,
+			    .n_factored = o->n_factored,
+			    .factored = o->factored },
 	};
-	int rc = writer_cut(w, o, item, &t.cut, err);
+	int rc = writer_check_cast(w, o, err);
 
+	if (rc == 0)
+		rc = writer_cut(w, o, item, &t.cut, err);
 	t.recipe.codec = writer_codec(w, o, &t.dtype);
 	if (rc == 0)
 		rc = rsh_blueprint_show(w->plan, &t, &e->shown, err);

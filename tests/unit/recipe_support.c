@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recipe_support.h"
 
+#include <time.h>
+
 #include "rsh/util/checked.h"
 
 #define MOST_DIMS 4
@@ -17,6 +19,22 @@ uint32_t scene_below(uint32_t n)
 {
 	state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
 	return (uint32_t)(state >> 33) % n;
+}
+
+void scene_cases(uint64_t (*each)(void))
+{
+	const char *seed = getenv("RSH_SEED"), *cases = getenv("RSH_CASES");
+	uint64_t first = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
+	uint64_t n = cases ? strtoull(cases, NULL, 10) : 3000, checked = 0;
+
+	print_message("# RSH_SEED=%llu RSH_CASES=%llu\n",
+		      (unsigned long long)first, (unsigned long long)n);
+	for (uint64_t i = 0; i < n; i++) {
+		scene_seed(first + i);
+		checked += each();
+	}
+	print_message("# %llu bytes\n", (unsigned long long)checked);
+	assert_true(checked > n);
 }
 
 /* ---- sources ---- */
@@ -152,18 +170,36 @@ static void write_file(struct scene *s, struct source *t, uint32_t which,
 	} while (scene_step(at, box.size, t->n_dims));
 }
 
+/* Some dimensions have many divisors. */
+static void draw_dims(struct source *t)
+{
+	static const uint8_t composite[] = { 8, 9, 12, 16, 24 };
+	uint64_t n = 1;
+
+	t->n_dims = 1 + scene_below(MOST_DIMS);
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		t->dims[d] = 1 + scene_below(7);
+		if (scene_below(3) == 0)
+			t->dims[d] = composite[scene_below(sizeof(composite))];
+		if (n * t->dims[d] > MAX_ELEMENTS)
+			t->dims[d] = 1;
+		n *= t->dims[d];
+	}
+}
+
 void scene_source(struct scene *s, uint32_t which)
 {
 	struct source *t = &s->tensors[which];
 
-	t->n_dims = 1 + scene_below(MOST_DIMS);
-	for (uint32_t d = 0; d < t->n_dims; d++)
-		t->dims[d] = 1 + scene_below(7);
+	if (which > 0 && scene_below(2))
+		*t = s->tensors[which - 1];
+	else
+		draw_dims(t);
 	t->first = (uint16_t)(which * 20000);
 	s->cuts[which] = s->gaps && scene_below(2) ?
 		uneven_cut(t->dims, t->n_dims, true) :
 		scene_cut(t->dims, t->n_dims);
-	s->have[which] = calloc(2401, sizeof(bool)); /* 7 x 7 x 7 x 7 */
+	s->have[which] = calloc(MAX_ELEMENTS, sizeof(bool));
 	s->by_name[which] = scene_below(2);
 	for (uint32_t r = 0; r < rsh_cut_n_ranks(s->cuts[which]); r++)
 		write_file(s, t, which, r);
@@ -203,20 +239,214 @@ static void draw_part(struct scene *s, uint32_t n_tensors,
 	p->box.n_dims = *n_dims = n;
 }
 
-/* One part, or several that follow each other along dimension 0. */
+/* ---- factored ones ---- */
+
+/* A digit of the source's places, and what is shown of it. */
+struct digit {
+	uint32_t dim;
+	uint64_t size, step;
+	bool fixed; /* each part stays at a place of its own */
+};
+
+/* The parts of a target have the same digits in the same order, and differ in
+ * what they have of one of them: their alternatives.  The last digit is one
+ * that no source has. */
+struct factoring {
+	uint32_t n, order[MAX_DIGITS], alternative;
+	struct digit digits[MAX_DIGITS];
+	const struct source *like; /* the sources have its dimensions */
+	uint32_t which[MAX_PARTS];
+	uint64_t from[MAX_PARTS][MAX_DIGITS], size[MAX_PARTS][MAX_DIGITS];
+	uint8_t dim[MAX_DIGITS]; /* of the target: [place in the order] */
+};
+
+/* Divides each dimension of a source into digits. */
+static void draw_digits(const struct source *src, struct factoring *f)
+{
+	for (uint32_t d = 0; d < src->n_dims; d++) {
+		uint64_t left = src->dims[d], step = 1;
+
+		while (f->n < MAX_DIGITS - 4) {
+			uint64_t size = left;
+
+			if (scene_below(2))
+				for (size = 2; size < left && left % size; )
+					size++;
+			if (size > left || size == 0)
+				size = left;
+			f->digits[f->n++] = (struct digit){
+				d, size, step, scene_below(6) == 0
+			};
+			step *= size;
+			left /= size;
+			if (left <= 1)
+				break;
+		}
+		if (left > 1) /* no room: only a part is shown */
+			f->digits[f->n - 1].fixed = true;
+	}
+	f->digits[f->n++] = (struct digit){ 0, 1, 0, false };
+}
+
+static void draw_order(struct target *t, struct factoring *f)
+{
+	uint32_t n_shown = 0;
+
+	for (uint32_t i = 0; i < f->n; i++)
+		if (!f->digits[f->n - 1 - i].fixed)
+			f->order[n_shown++] = f->n - 1 - i;
+	/* Sources have their last digit first. */
+	for (uint32_t i = n_shown; scene_below(3) && i > 1; i--) {
+		uint32_t k = scene_below(i), swap = f->order[k];
+
+		f->order[k] = f->order[i - 1];
+		f->order[i - 1] = swap;
+	}
+	f->alternative = f->order[scene_below(n_shown)];
+	t->n_dims = 1;
+	for (uint32_t i = 0; i < n_shown; i++) {
+		if (i > 0 && t->n_dims < MOST_DIMS && scene_below(3) == 0)
+			t->n_dims++;
+		f->dim[i] = (uint8_t)(t->n_dims - 1);
+	}
+	for (uint32_t i = n_shown; i < f->n; i++)
+		f->order[i] = RSH_MAX_DIMS;
+}
+
+/* Draws which source a part is of, and which of its digits it has. */
+static void draw_alternative(const struct scene *s, uint32_t n_tensors,
+			     struct factoring *f, uint32_t part)
+{
+	const struct source *src;
+
+	do {
+		f->which[part] = scene_below(n_tensors);
+		src = &s->tensors[f->which[part]];
+	} while (src->n_dims != f->like->n_dims ||
+		 memcmp(src->dims, f->like->dims, sizeof(src->dims)));
+	for (uint32_t i = 0; i < f->n; i++) {
+		const struct digit *d = &f->digits[i];
+
+		f->from[part][i] = 0;
+		f->size[part][i] = d->size;
+		if (d->fixed) {
+			f->from[part][i] = scene_below((uint32_t)d->size);
+			f->size[part][i] = 1;
+		} else if (i == f->alternative && scene_below(2)) {
+			f->size[part][i] = 1 + scene_below((uint32_t)d->size);
+			f->from[part][i] = scene_below(
+				(uint32_t)(d->size - f->size[part][i] + 1));
+		}
+	}
+}
+
+/* Says a part as the plan wants it; `steps` are those of the digits as they are
+ * shown, in their order. */
+static void say_part(struct target *t, const struct factoring *f, uint32_t part,
+		     const uint64_t *steps, uint64_t before)
+{
+	struct rsh_factored_part *p = &t->factored[part];
+
+	*p = (struct rsh_factored_part){
+		.tensor = f->which[part], .factors = t->factors[part],
+		.shown_from = t->shown_from[part], .from = t->from[part],
+	};
+	for (uint32_t i = 0; i < f->n; i++)
+		t->from[part][f->digits[i].dim] +=
+			f->from[part][i] * f->digits[i].step;
+	for (uint32_t k = 0; k < f->n && f->order[k] != RSH_MAX_DIMS; k++) {
+		const uint32_t i = f->order[k];
+		const struct digit *d = &f->digits[i];
+
+		if (i == f->alternative)
+			t->shown_from[part][f->dim[k]] = before * steps[k];
+		if (!d->step || (f->size[part][i] == 1 && scene_below(2)))
+			continue;
+		t->factors[part][p->n_factors++] = (struct rsh_factor){
+			f->size[part][i], steps[k], d->step, f->dim[k],
+			(uint8_t)d->dim
+		};
+	}
+}
+
+/* Goes through the elements of a part in any order. */
+static void place_part(const struct scene *s, struct target *t, uint32_t part)
+{
+	const struct rsh_factored_part *p = &t->factored[part];
+	const struct source *src = &s->tensors[p->tensor];
+	uint64_t size[MAX_DIGITS], k[MAX_DIGITS] = { 0 };
+
+	for (uint32_t i = 0; i < p->n_factors; i++)
+		size[i] = p->factors[i].size;
+	do {
+		uint64_t shown[RSH_MAX_DIMS], in[RSH_MAX_DIMS], e;
+
+		memcpy(shown, p->shown_from, sizeof(shown));
+		memcpy(in, p->from, sizeof(in));
+		for (uint32_t i = 0; i < p->n_factors; i++) {
+			const struct rsh_factor *f = &p->factors[i];
+
+			shown[f->shown_dim] += k[i] * f->shown_step;
+			in[f->dim] += k[i] * f->step;
+		}
+		e = number_of(shown, t->dims, t->n_dims);
+		assert_true(e < MAX_PARTS * MAX_ELEMENTS);
+		t->places[e] = (struct scene_place){
+			p->tensor,
+			(uint32_t)number_of(in, src->dims, src->n_dims)
+		};
+	} while (scene_step(k, size, p->n_factors));
+}
+
+static void draw_factored(struct scene *s, uint32_t n_tensors, struct target *t)
+{
+	struct factoring f = { .like = &s->tensors[scene_below(n_tensors)] };
+	uint64_t steps[MAX_DIGITS] = { 0 }, sum = 0, before = 0;
+
+	draw_digits(f.like, &f);
+	draw_order(t, &f);
+	t->n_factored = 1 + scene_below(MAX_PARTS);
+	for (uint32_t i = 0; i < t->n_factored; i++) {
+		draw_alternative(s, n_tensors, &f, i);
+		sum += f.size[i][f.alternative];
+	}
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		t->dims[d] = 1;
+	for (uint32_t k = f.n; k-- > 0;) {
+		const uint32_t i = f.order[k];
+
+		if (i == RSH_MAX_DIMS)
+			continue;
+		steps[k] = t->dims[f.dim[k]];
+		t->dims[f.dim[k]] *= i == f.alternative ? sum :
+							  f.digits[i].size;
+	}
+	for (uint32_t i = 0; i < t->n_factored; i++) {
+		say_part(t, &f, i, steps, before);
+		before += f.size[i][f.alternative];
+		place_part(s, t, i);
+	}
+}
+
+/* One part, or several that follow each other along dimension 0, or factored
+ * ones. */
 void scene_target(struct scene *s, uint32_t n_tensors, struct target *t)
 {
 	uint64_t rows = 0;
 
 	memset(t, 0, sizeof(*t));
 	t->wide = scene_below(3) == 0;
+	if (scene_below(2)) {
+		draw_factored(s, n_tensors, t);
+		return;
+	}
 	draw_part(s, n_tensors, &t->parts[0], &t->n_dims);
 	memcpy(t->dims, t->parts[0].box.size, sizeof(t->dims));
 	t->n_parts = 1;
 	if (t->n_dims == 0)
 		return;
 	rows = t->dims[0];
-	while (t->n_parts < 4 && scene_below(2)) {
+	while (t->n_parts < MAX_PARTS && scene_below(2)) {
 		struct rsh_recipe_part *p = &t->parts[t->n_parts];
 
 		/* The same tensor gives the same sizes. */
@@ -238,6 +468,13 @@ static const struct source *place_of(const struct scene *s,
 	uint64_t in[RSH_MAX_DIMS];
 	const struct source *src;
 
+	if (t->n_factored) {
+		const struct scene_place *e =
+			&t->places[number_of(at, t->dims, t->n_dims)];
+
+		*number = e->number;
+		return &s->tensors[e->which];
+	}
 	while (t->n_dims && at[0] >= p->box.from[0] + p->box.size[0])
 		p++;
 	src = &s->tensors[p->tensor];
@@ -298,7 +535,7 @@ void scene_clear(struct scene *s)
 static void fetch(const struct scene *s, const struct rsh_piece *p,
 		  uint64_t further, uint8_t *out)
 {
-	static uint8_t wide[1 << 14]; /* 7 x 7 x 7 x 7 of four bytes */
+	static uint8_t wide[MAX_ELEMENTS * 4];
 	const struct image *f;
 	size_t n;
 
@@ -324,7 +561,7 @@ void scene_read(const struct scene *s, uint32_t file, uint64_t from,
 {
 	struct rsh_piece_iter *it = rsh_piece_iter_new(s->plan, file, from,
 						       len, NULL);
-	static struct rsh_piece row[1 << 14];
+	static struct rsh_piece row[1 << 15];
 	struct rsh_piece p;
 	unsigned n_row = 0;
 	struct rsh_rows rows;
@@ -336,7 +573,7 @@ void scene_read(const struct scene *s, uint32_t file, uint64_t from,
 		assert_int_equal(p.file_offset, from + at);
 		fetch(s, &p, 0, out + at);
 		at += p.length;
-		assert_true(n_row < 1 << 14);
+		assert_true(n_row < 1 << 15);
 		row[n_row++] = p;
 		if (!together || !rsh_piece_iter_rows(it, &rows))
 			continue;

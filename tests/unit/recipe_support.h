@@ -10,6 +10,10 @@
 
 #define MAX_TENSORS 3
 #define MAX_CELLS 24
+#define MAX_PARTS 4
+#define MAX_DIGITS 12
+/* No source has more elements than this. */
+#define MAX_ELEMENTS 1200
 
 /* Begins a series of random numbers, and gives one below n. */
 void scene_seed(uint64_t seed);
@@ -51,7 +55,16 @@ struct target {
 	uint32_t n_dims;
 	uint64_t dims[RSH_MAX_DIMS];
 	uint32_t n_parts;
-	struct rsh_recipe_part parts[4];
+	struct rsh_recipe_part parts[MAX_PARTS];
+	uint32_t n_factored; /* instead of those */
+	struct rsh_factored_part factored[MAX_PARTS];
+	struct rsh_factor factors[MAX_PARTS][MAX_DIGITS];
+	uint64_t shown_from[MAX_PARTS][RSH_MAX_DIMS];
+	uint64_t from[MAX_PARTS][RSH_MAX_DIMS];
+	/* [element] of a factored one: where a plain loop puts it */
+	struct scene_place {
+		uint32_t which, number;
+	} places[MAX_PARTS * MAX_ELEMENTS];
 	bool wide; /* shown as Float32 */
 };
 
@@ -64,6 +77,10 @@ void scene_clear(struct scene *s);
 struct rsh_cut *scene_cut(const uint64_t *dims, uint32_t n);
 /* Draws a shown tensor whose parts have the numbers of `tensors`. */
 void scene_target(struct scene *s, uint32_t n_tensors, struct target *t);
+
+/* Calls `each` with one seed after the other, as RSH_SEED and RSH_CASES say,
+ * and checks that it checked some bytes each time. */
+void scene_cases(uint64_t (*each)(void));
 
 /* ---- bytes ---- */
 

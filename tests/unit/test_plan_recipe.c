@@ -4,8 +4,6 @@
  * tensors there are. */
 #include "recipe_support.h"
 
-#include <time.h>
-
 static void check_member(struct scene *s, const struct target *t,
 			 const struct rsh_cut *cut, uint32_t shown,
 			 uint32_t member)
@@ -57,7 +55,7 @@ static uint64_t check_scene(void)
 	assert_non_null(s.plan);
 	for (int i = 0; i < 4; i++) {
 		const struct rsh_cut *cut;
-		struct target t;
+		static struct target t;
 		struct rsh_shown show;
 		uint32_t shown;
 
@@ -70,10 +68,9 @@ static uint64_t check_scene(void)
 			.cut = cut,
 			.recipe = { t.n_parts, t.parts,
 				    t.wide ? RSH_CODEC_BF16_TO_F32 :
-					     RSH_CODEC_NONE },
+					     RSH_CODEC_NONE,
+				    t.n_factored, t.factored },
 		};
-		for (uint32_t k = 0; k < t.n_parts; k++)
-			t.parts[k].tensor = s.tensors[t.parts[k].tensor].number;
 		if (rsh_blueprint_show(s.plan, &show, &shown, &err))
 			fail_msg("%s", err.text);
 		for (uint32_t r = 0; r < rsh_cut_n_ranks(cut); r++)
@@ -85,19 +82,8 @@ static uint64_t check_scene(void)
 
 static void every_element_is_in_its_place(void **unused)
 {
-	const char *seed = getenv("RSH_SEED"), *cases = getenv("RSH_CASES");
-	uint64_t first = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
-	uint64_t n = cases ? strtoull(cases, NULL, 10) : 3000, checked = 0;
-
 	(void)unused;
-	print_message("# RSH_SEED=%llu RSH_CASES=%llu\n",
-		      (unsigned long long)first, (unsigned long long)n);
-	for (uint64_t i = 0; i < n; i++) {
-		scene_seed(first + i);
-		checked += check_scene();
-	}
-	print_message("# %llu bytes\n", (unsigned long long)checked);
-	assert_true(checked > n);
+	scene_cases(check_scene);
 }
 
 int main(void)

@@ -4,8 +4,6 @@
  * repeats a run, `RSH_CASES` says how many catalogues there are. */
 #include "recipe_support.h"
 
-#include <time.h>
-
 #include "rsh/wire/safetensors.h"
 #include "rsh/writer/writer.h"
 
@@ -111,6 +109,8 @@ static int plan(struct show *w, struct rsh_error *err)
 			.dtype = RSH_DTYPE_BFLOAT16,
 			.n_dims = f->t.n_dims, .dims = f->t.dims,
 			.n_parts = f->t.n_parts, .parts = f->t.parts,
+			.n_factored = f->t.n_factored,
+			.factored = f->t.factored,
 		};
 	}
 	return rsh_write_plan(w->s.cat, offers, w->n, w->dst, &w->o,
@@ -314,19 +314,8 @@ static uint64_t check_show(void)
 
 static void every_byte_is_in_its_place(void **unused)
 {
-	const char *seed = getenv("RSH_SEED"), *cases = getenv("RSH_CASES");
-	uint64_t first = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
-	uint64_t n = cases ? strtoull(cases, NULL, 10) : 3000, checked = 0;
-
 	(void)unused;
-	print_message("# RSH_SEED=%llu RSH_CASES=%llu\n",
-		      (unsigned long long)first, (unsigned long long)n);
-	for (uint64_t i = 0; i < n; i++) {
-		scene_seed(first + i);
-		checked += check_show();
-	}
-	print_message("# %llu bytes\n", (unsigned long long)checked);
-	assert_true(checked > n);
+	scene_cases(check_show);
 }
 
 /* ---- what is refused, lost or noted ---- */
