@@ -24,7 +24,7 @@ struct walk {
 	size_t n_sources, cap_sources, last_source;
 };
 
-static int count_run(struct walk *w, uint64_t bytes)
+static int count_runs(struct walk *w, uint64_t bytes, uint64_t n)
 {
 	size_t i = w->last_length;
 
@@ -38,7 +38,7 @@ static int count_run(struct walk *w, uint64_t bytes)
 			return -ENOMEM;
 		w->lengths[w->n_lengths++] = (struct length){ bytes, 0 };
 	}
-	w->lengths[i].n++;
+	w->lengths[i].n += n;
 	w->last_length = i;
 	return 0;
 }
@@ -63,16 +63,37 @@ static int count_source(struct walk *w, uint32_t rank, uint64_t bytes)
 	return 0;
 }
 
+static int count_piece(struct walk *w, const struct rsh_piece *p)
+{
+	return count_runs(w, p->src_length, 1) ||
+	       count_source(w, p->src_rank, p->src_length) ? -ENOMEM : 0;
+}
+
+/* A tile is read once, row by row, for all pieces that show some of it. */
+static int count_tile(struct walk *w, const struct rsh_piece *p)
+{
+	const struct rsh_tile *t = &p->tile;
+	const uint64_t row = t->n_columns * t->unit_in;
+
+	if (p->tile_offset)
+		return 0;
+	return count_runs(w, row, t->n_rows) ||
+	       count_source(w, t->src_rank, row * t->n_rows) ? -ENOMEM : 0;
+}
+
 static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 {
 	struct rsh_piece p;
 
 	while (rsh_piece_iter_next(it, &p)) {
-		if (p.is_header)
-			continue;
-		if (count_run(w, p.src_length) ||
-		    count_source(w, p.src_rank, p.src_length))
-			return -ENOMEM;
+		int rc = 0;
+
+		if (p.is_tiled)
+			rc = count_tile(w, &p);
+		else if (!p.is_header)
+			rc = count_piece(w, &p);
+		if (rc)
+			return rc;
 	}
 	return 0;
 }

@@ -21,6 +21,7 @@ struct rsh_reader {
 	const struct rsh_plan *plan;
 	struct rsh_source *source;
 	struct rsh_reader_options options;
+	struct rsh_tiles *tiles;
 	struct rsh_gathers *gathers;
 };
 
@@ -100,8 +101,10 @@ int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 	if (!r)
 		return -ENOMEM;
 	*r = (struct rsh_reader){ .plan = p, .source = s, .options = *o };
-	if (rsh_gathers_new(s, &r->gathers)) {
-		free(r);
+	if (rsh_tiles_new(s, o->tile_bytes ? o->tile_bytes : RSH_TILES_MIN,
+			  &r->tiles) ||
+	    rsh_gathers_new(s, r->tiles, &r->gathers)) {
+		rsh_reader_free(r);
 		return -ENOMEM;
 	}
 	*out = r;
@@ -113,7 +116,13 @@ void rsh_reader_free(struct rsh_reader *r)
 	if (!r)
 		return;
 	rsh_gathers_free(r->gathers);
+	rsh_tiles_free(r->tiles);
 	free(r);
+}
+
+void rsh_reader_stats(const struct rsh_reader *r, struct rsh_tile_stats *out)
+{
+	rsh_tiles_stats(r->tiles, out);
 }
 
 /* ---- texts ---- */

@@ -18,6 +18,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/place.h"
+#include "tile_copies_i.h"
 
 #define BATCH_RUNS 1024
 #define BATCH_GROUPS 128
@@ -32,7 +33,7 @@
 
 /* One read of neighbouring runs has so many bytes at most.  That is small
  * enough for the second-level cache, from which the runs are then copied. */
-#define SPAN_MAX (256 * 1024)
+#define SPAN_MAX RSH_STRIP_BYTES
 
 #define SCRATCH_BYTES (SPAN_MAX + RSH_PLACE_MAX + 2 * SPAN_MAX)
 
@@ -58,6 +59,16 @@ struct gather_run {
 	uint32_t skip;
 	uint16_t codec;
 	uint16_t next;    /* next run of the file, 0: none; runs[0] is unused */
+	uint32_t scales;  /* which of the gather's are those of the run */
+	uint64_t number;  /* of its first element, as scales count them */
+};
+
+/* Matrices of scales that runs need are held until these are read. */
+#define GATHER_SCALES 8
+
+struct gather_scales {
+	struct rsh_scales by;
+	struct rsh_kept *matrix;
 };
 
 struct gather_group {
@@ -69,6 +80,7 @@ struct rsh_gather {
 	struct rsh_gather *next_idle;
 	struct rsh_source *source;
 	struct rsh_store *store; /* its bytes */
+	struct rsh_tiles *tiles;
 	bool wait; /* for files that cannot be reached */
 	/* Is made when first needed: room for SPAN_MAX bytes as they are
 	 * stored, and for the same bytes decoded, when elements may have grown
@@ -78,20 +90,27 @@ struct rsh_gather {
 	struct gather_run runs[BATCH_RUNS + 1];
 	struct gather_group groups[BATCH_GROUPS];
 	uint8_t slots[HASH_SLOTS]; /* the group's number plus 1; 0: none */
+	struct gather_scales scales[GATHER_SCALES];
+	unsigned n_scales;
+	struct rsh_tile_copies copies;
 };
 
 struct rsh_gathers {
 	struct rsh_source *source;
+	struct rsh_tiles *tiles;
 	pthread_mutex_t lock; /* guards all below */
 	struct rsh_gather *idle;
 	unsigned n_idle;
 };
 
+/* Forgets the runs. */
 static void gather_reset(struct rsh_gather *g)
 {
 	g->n_runs = 0;
 	g->n_groups = 0;
 	memset(g->slots, 0, sizeof(g->slots));
+	while (g->n_scales)
+		rsh_tiles_drop(g->tiles, g->scales[--g->n_scales].matrix);
 }
 
 static bool gather_is_full(const struct rsh_gather *g)
@@ -123,15 +142,40 @@ static void run_copy_rows(const struct gather_run *r, uint8_t *dst,
 	}
 }
 
+/* Elements and the scales that they are decoded with, if the codec has any. */
+struct gather_code {
+	enum rsh_codec codec;
+	uint32_t scales; /* which of the gather's */
+	uint64_t number; /* of the first element, as the scales count them */
+};
+
+/* Returns how many bytes they are where gather_decoded() says. */
+static size_t gather_decode(struct rsh_gather *g, const struct gather_code *c,
+			    const uint8_t *stored, size_t n)
+{
+	const struct gather_scales *scales = &g->scales[c->scales];
+	struct rsh_scaled m;
+
+	if (c->codec != RSH_CODEC_FP8_SCALED)
+		return rsh_codec_decode(c->codec, stored, n,
+					gather_decoded(g));
+	m = rsh_scaled_by(&scales->by, scales->matrix);
+	rsh_scaled_decode(&m, c->number, stored, n, gather_decoded(g));
+	return 2 * n;
+}
+
 static void run_scatter(struct rsh_gather *g, const struct gather_run *r,
 			const uint8_t *stored)
 {
+	const struct gather_code code = {
+		(enum rsh_codec)r->codec, r->scales, r->number,
+	};
+
 	if (r->codec == RSH_CODEC_NONE) {
 		run_copy_rows(r, r->dst, stored, r->n_rows);
 		return;
 	}
-	rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len,
-			 gather_decoded(g));
+	gather_decode(g, &code, stored, r->src_len);
 	memcpy(r->dst, gather_decoded(g) + r->skip, r->dst_len);
 }
 
@@ -318,6 +362,76 @@ static int gather_flush(struct rsh_gather *g)
 	return 0;
 }
 
+/* ---- scales and tiles ---- */
+
+/* 0 or -ENOMEM. */
+static int gather_hands(struct rsh_gather *g, struct rsh_tile_hands *h)
+{
+	if (!gather_scratch(g))
+		return -ENOMEM;
+	*h = (struct rsh_tile_hands){
+		.stored = g->scratch, .decoded = gather_decoded(g),
+		.wait = g->wait,
+	};
+	return 0;
+}
+
+static bool scales_of_one_tensor(const struct rsh_scales *a,
+				 const struct rsh_scales *b)
+{
+	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
+	       a->columns == b->columns && a->n_columns == b->n_columns &&
+	       a->n_rows == b->n_rows && a->block[0] == b->block[0] &&
+	       a->block[1] == b->block[1];
+}
+
+/* Sees to it that the scales of a piece are held, as g->scales[*at]. */
+static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
+			      uint32_t *at)
+{
+	struct rsh_tile_hands h;
+	unsigned i = 0;
+	int rc;
+
+	while (i < g->n_scales &&
+	       !scales_of_one_tensor(&g->scales[i].by, &p->scales))
+		i++;
+	*at = i;
+	if (i < g->n_scales)
+		return 0;
+	rc = i == GATHER_SCALES ? gather_flush(g) : 0;
+	if (rc == 0)
+		rc = gather_hands(g, &h);
+	*at = g->n_scales;
+	if (rc == 0)
+		rc = rsh_tiles_hold_scales(g->tiles, &p->scales, &h,
+					   &g->scales[*at].matrix);
+	if (rc == 0)
+		g->scales[g->n_scales++].by = p->scales;
+	return rc;
+}
+
+static int gather_flush_copies(struct rsh_gather *g)
+{
+	struct rsh_tile_hands h;
+	int rc = gather_hands(g, &h);
+
+	return rc ? rc : rsh_tile_copies_flush(&g->copies, g->tiles, &h);
+}
+
+static int gather_take_tiled(struct rsh_gather *g, const struct rsh_piece *p,
+			     uint8_t *dst)
+{
+	int rc;
+
+	if (rsh_tile_copies_add(&g->copies, p, dst))
+		return 0;
+	rc = gather_flush_copies(g);
+	if (rc == 0)
+		rsh_tile_copies_add(&g->copies, p, dst);
+	return rc;
+}
+
 /* ---- collecting ---- */
 
 static struct gather_group *gather_group(struct rsh_gather *g, uint32_t file)
@@ -343,9 +457,14 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 {
 	uint64_t offset = p->src_offset;
 	struct gather_group *group;
-	uint32_t file;
+	uint32_t file, scales = 0;
 	uint16_t number;
+	int rc = 0;
 
+	if (p->codec == RSH_CODEC_FP8_SCALED)
+		rc = gather_hold_scales(g, p, &scales);
+	if (rc)
+		return rc;
 	if (!rsh_source_locate(g->source, p->src_rank, &offset, &file))
 		return -ENOENT;
 	group = gather_group(g, file);
@@ -359,6 +478,8 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 		.dst_len = (uint32_t)p->length,
 		.skip = p->skip,
 		.codec = (uint16_t)p->codec,
+		.scales = scales,
+		.number = p->scales.first,
 	};
 	if (group->first)
 		g->runs[group->last].next = number;
@@ -396,10 +517,17 @@ static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 	uint64_t left = p->length, src = p->src_offset;
 	uint64_t src_left = p->src_length;
 	uint32_t skip = p->skip;
+	struct gather_code code = { p->codec, 0, p->scales.first };
 	uint8_t *buf = gather_scratch(g);
 
 	if (!buf)
 		return -ENOMEM;
+	if (p->codec == RSH_CODEC_FP8_SCALED) {
+		int rc = gather_hold_scales(g, p, &code.scales);
+
+		if (rc)
+			return rc;
+	}
 	buf += rsh_place(src);
 	while (left > 0 && src_left > 0) {
 		size_t n = src_left < SPAN_MAX ? (size_t)src_left : SPAN_MAX;
@@ -409,7 +537,8 @@ static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 
 		if (rc)
 			return rc;
-		got = rsh_codec_decode(p->codec, buf, n, gather_decoded(g)) - skip;
+		got = gather_decode(g, &code, buf, n) - skip;
+		code.number += n;
 		if (got > left)
 			got = (size_t)left;
 		memcpy(dst, gather_decoded(g) + skip, got);
@@ -431,6 +560,8 @@ static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
 		memcpy(dst, p->header, (size_t)p->length);
 		return 0;
 	}
+	if (p->is_tiled)
+		return gather_take_tiled(g, p, dst);
 	if (p->src_length >= DIRECT_MIN) {
 		if (p->codec != RSH_CODEC_NONE)
 			return gather_read_decoded(g, p, dst);
@@ -458,12 +589,14 @@ static uint8_t *gather_move(struct rsh_gather *g, const struct rsh_piece *p,
 	memmove(to, data, at);
 	for (unsigned i = 1; i <= g->n_runs; i++)
 		g->runs[i].dst += to - data;
+	rsh_tile_copies_move(&g->copies, to - data);
 	return to;
 }
 
 static bool gather_is_long(const struct rsh_piece *p)
 {
-	return !p->is_header && p->src_length >= RSH_PLACE_MAX;
+	return !p->is_header && !p->is_tiled &&
+	       p->src_length >= RSH_PLACE_MAX;
 }
 
 static int gather_pieces(struct rsh_gather *g, struct rsh_piece_iter *it,
@@ -520,7 +653,10 @@ static struct rsh_gather *gather_take(struct rsh_gathers *all)
 	if (g) {
 		g->source = all->source;
 		g->store = rsh_source_store(all->source);
+		g->tiles = all->tiles;
 		g->scratch = NULL;
+		g->n_scales = 0;
+		rsh_tile_copies_reset(&g->copies);
 		gather_reset(g);
 	}
 	return g;
@@ -536,8 +672,9 @@ static void gather_return(struct rsh_gathers *all, struct rsh_gather *g)
 {
 	bool keep;
 
-	if (g->n_runs)
+	if (g->n_runs || g->n_scales)
 		gather_reset(g);
+	rsh_tile_copies_reset(&g->copies);
 	pthread_mutex_lock(&all->lock);
 	keep = all->n_idle < IDLE_STATES;
 	if (keep) {
@@ -550,7 +687,8 @@ static void gather_return(struct rsh_gathers *all, struct rsh_gather *g)
 		gather_free(g);
 }
 
-int rsh_gathers_new(struct rsh_source *s, struct rsh_gathers **out)
+int rsh_gathers_new(struct rsh_source *s, struct rsh_tiles *tiles,
+		    struct rsh_gathers **out)
 {
 	struct rsh_gathers *all = calloc(1, sizeof(*all));
 
@@ -559,6 +697,7 @@ int rsh_gathers_new(struct rsh_source *s, struct rsh_gathers **out)
 		return -ENOMEM;
 	}
 	all->source = s;
+	all->tiles = tiles;
 	*out = all;
 	return 0;
 }
@@ -589,6 +728,8 @@ int rsh_gather(struct rsh_gathers *all, struct rsh_piece_iter *it,
 	rc = gather_pieces(g, it, to, len);
 	if (rc == 0 && g->n_runs)
 		rc = gather_flush(g);
+	if (rc == 0 && g->copies.n)
+		rc = gather_flush_copies(g);
 	gather_return(all, g);
 	return rc;
 }

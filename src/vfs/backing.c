@@ -74,7 +74,7 @@ static int backing_has_piece(const struct backing_candidate *c,
 static bool backing_lies_there(const struct backing_candidate *c,
 			       const struct rsh_piece *p)
 {
-	return !p->is_header && p->codec == RSH_CODEC_NONE &&
+	return !p->is_header && !p->is_tiled && p->codec == RSH_CODEC_NONE &&
 	       p->src_rank == c->rank && p->src_offset == p->file_offset;
 }
 

@@ -93,12 +93,23 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 	skipped += rows->n;
 }
 
+/* A tile of one of the files, and what it is when it is turned. */
+#define TILES 12
+
+struct shown_tile {
+	struct rsh_tile_key key;
+	uint8_t *bytes;
+	uint64_t n_bytes;
+};
+
 /* The files, on disk and in memory. */
 struct fixture {
 	char *tree;
 	struct rsh_names *names;
 	struct rsh_source *source;
+	struct rsh_tiles *tiles;
 	struct rsh_gathers *gathers;
+	struct shown_tile shown[TILES];
 	unsigned n_files;
 	size_t file_bytes;
 	uint8_t *content[MAX_FILES];
@@ -108,6 +119,120 @@ struct fixture {
 static void name_of(unsigned rank, char *name, size_t max)
 {
 	snprintf(name, max, "rank_%u/x-1_5.ckpt", rank);
+}
+
+static const struct {
+	enum rsh_codec codec;
+	uint32_t stored, decoded;
+} tile_codecs[] = {
+	{ RSH_CODEC_NONE, 2, 2 },	{ RSH_CODEC_NONE, 2, 2 },
+	{ RSH_CODEC_NONE, 4, 4 },	{ RSH_CODEC_NONE, 1, 1 },
+	{ RSH_CODEC_NONE, 16, 16 },	{ RSH_CODEC_F32_TO_BF16, 4, 2 },
+	{ RSH_CODEC_BF16_TO_F32, 2, 4 }, { RSH_CODEC_FP8_SCALED, 1, 2 },
+};
+
+/* The matrix of scales lies at the beginning of the file with the next
+ * number, whose bytes do for any numbers. */
+static struct rsh_scales random_scales(struct numbers *x,
+				       const struct fixture *f, uint32_t rank,
+				       uint64_t columns, uint64_t n)
+{
+	const uint64_t matrix = f->file_bytes / 4 / sizeof(float);
+	struct rsh_scales s = {
+		.src_rank = (rank + 1) % f->n_files,
+		.first = numbers_below(x, 1000),
+		.columns = columns,
+		.block = { 1 + numbers_below(x, 200),
+			   1 + numbers_below(x, 200) },
+	};
+	uint64_t rows = (s.first + n) / columns + 1;
+
+	s.n_columns = (columns - 1) / s.block[1] + 1;
+	while ((rows / s.block[0] + 1) * s.n_columns > matrix) {
+		s.block[0] *= 2;
+		s.block[1] *= 2;
+		s.n_columns = (columns - 1) / s.block[1] + 1;
+	}
+	s.n_rows = rows / s.block[0] + 1;
+	s.src_offset = f->offset[s.src_rank];
+	return s;
+}
+
+static void naive_elements(const struct fixture *f, const struct rsh_piece *p,
+			   uint64_t number, uint64_t n, uint8_t *out)
+{
+	const uint64_t at = p->src_offset - f->offset[p->src_rank];
+	const uint8_t *from = f->content[p->src_rank] + at;
+	const struct rsh_scaled m = {
+		p->scales.columns,
+		{ p->scales.block[0], p->scales.block[1] },
+		f->content[p->scales.src_rank], p->scales.n_columns,
+	};
+
+	if (p->codec == RSH_CODEC_FP8_SCALED)
+		rsh_scaled_decode(&m, number, from, n, out);
+	else
+		rsh_codec_decode(p->codec, from, n, out);
+}
+
+/* One element after the other. */
+static void shown_tile_fill(const struct fixture *f, struct shown_tile *s)
+{
+	const struct rsh_tile *t = &s->key.tile;
+	struct rsh_piece p = {
+		.codec = s->key.codec, .scales = s->key.scales,
+		.src_rank = t->src_rank,
+	};
+
+	s->n_bytes = t->n_rows * t->n_columns * t->unit_out;
+	s->bytes = malloc(s->n_bytes);
+	for (uint64_t r = 0; r < t->n_rows; r++)
+		for (uint64_t c = 0; c < t->n_columns; c++) {
+			const uint64_t e = r * t->stride + c;
+
+			p.src_offset = t->src_offset + e * t->unit_in;
+			naive_elements(f, &p, p.scales.first + e, t->unit_in,
+				       s->bytes + (c * t->n_rows + r) *
+						  t->unit_out);
+		}
+}
+
+static void random_tile(struct numbers *x, const struct fixture *f,
+			struct shown_tile *s)
+{
+	const size_t k = numbers_below(x, sizeof(tile_codecs) /
+				       sizeof(*tile_codecs));
+	const uint64_t most = f->file_bytes / tile_codecs[k].stored;
+	struct rsh_tile t = {
+		.src_rank = (uint32_t)numbers_below(x, f->n_files),
+		.unit_in = tile_codecs[k].stored,
+		.unit_out = tile_codecs[k].decoded,
+	};
+	uint64_t extent;
+
+	t.n_columns = 1 + numbers_below(x, 1 + ((most - 1) >>
+					       numbers_below(x, 14)));
+	t.stride = t.n_columns;
+	if (numbers_below(x, 2))
+		t.stride += numbers_below(x, most - t.n_columns + 1);
+	if (numbers_below(x, 3) == 0)
+		t.stride = most < 2 * t.n_columns ? t.n_columns :
+			   t.n_columns + t.n_columns / 64;
+	t.n_rows = 1 + numbers_below(x, 1 + (most - t.n_columns) / t.stride);
+	extent = (t.n_rows - 1) * t.stride + t.n_columns;
+	t.src_offset = f->offset[t.src_rank] +
+		       numbers_below(x, most - extent + 1) * t.unit_in;
+	s->key = (struct rsh_tile_key){ .tile = t,
+					.codec = tile_codecs[k].codec };
+	if (s->key.codec == RSH_CODEC_FP8_SCALED)
+		s->key.scales = random_scales(x, f, t.src_rank, t.stride,
+					      extent);
+	shown_tile_fill(f, s);
+}
+
+static uint64_t random_bound(struct numbers *x)
+{
+	return numbers_below(x, 3) ? UINT64_C(20) << numbers_below(x, 24) : 1;
 }
 
 static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
@@ -136,14 +261,20 @@ static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 	if (rsh_source_open(f->tree, 0, n_files, &opts, &f->source, &err) ||
 	    rsh_source_choose(f->source, 0, &err) ||
 	    rsh_source_index(f->source, f->names, &err) ||
-	    rsh_gathers_new(f->source, &f->gathers))
+	    rsh_tiles_new(f->source, random_bound(x), &f->tiles) ||
+	    rsh_gathers_new(f->source, f->tiles, &f->gathers))
 		fail_msg("%s", err.text);
+	for (unsigned i = 0; i < TILES; i++)
+		random_tile(x, f, &f->shown[i]);
 	return f;
 }
 
 static void fixture_free(struct fixture *f)
 {
 	rsh_gathers_free(f->gathers);
+	rsh_tiles_free(f->tiles);
+	for (unsigned i = 0; i < TILES; i++)
+		free(f->shown[i].bytes);
 	rsh_source_free(f->source);
 	rsh_names_free(f->names);
 	tree_remove(f->tree);
@@ -180,9 +311,10 @@ static void random_codec(struct numbers *x, const struct fixture *f,
 		{ RSH_CODEC_BF16_WIDE, 4, 2 },
 		{ RSH_CODEC_BF16_NAN, 2, 2 },
 		{ RSH_CODEC_BF16_WIDE_NAN, 4, 2 },
+		{ RSH_CODEC_FP8_SCALED, 1, 2 },
 	};
 	/* Mostly none, as in life. */
-	unsigned k = numbers_below(x, 4) ? 0 : (unsigned)numbers_below(x, 4);
+	unsigned k = numbers_below(x, 4) ? 0 : (unsigned)numbers_below(x, 5);
 	uint64_t n, decoded;
 
 	p->codec = codecs[k].codec;
@@ -199,6 +331,26 @@ static void random_codec(struct numbers *x, const struct fixture *f,
 		decoded = n * codecs[k].decoded - p->skip;
 		p->length = decoded;
 	}
+	if (p->codec == RSH_CODEC_FP8_SCALED)
+		p->scales = random_scales(x, f, p->src_rank,
+					  1 + numbers_below(x, 5000),
+					  p->src_length);
+}
+
+/* A stretch of one of the tiles. */
+static void random_tiled(struct numbers *x, const struct fixture *f,
+			 struct rsh_piece *p)
+{
+	const struct shown_tile *s = &f->shown[numbers_below(x, TILES)];
+
+	p->is_tiled = true;
+	p->tile = s->key.tile;
+	p->codec = s->key.codec;
+	p->scales = s->key.scales;
+	p->tile_offset = numbers_below(x, s->n_bytes);
+	p->length = 1 + numbers_below(x, s->n_bytes - p->tile_offset);
+	if (p->length > 5000 && numbers_below(x, 8))
+		p->length = 1 + numbers_below(x, 5000);
 }
 
 /* Pieces as a plan makes them: rows of several files in turn, jumps, headers,
@@ -210,6 +362,7 @@ static size_t random_pieces(struct numbers *x, const struct fixture *f,
 	uint64_t next[MAX_FILES], total = 0, row = random_length(x, f);
 	unsigned turn = (unsigned)numbers_below(x, f->n_files) + 1;
 	bool one_row = numbers_below(x, 3) == 0;
+	bool tiled = numbers_below(x, 2) == 0;
 	size_t n = 0;
 
 	for (unsigned r = 0; r < f->n_files; r++)
@@ -227,6 +380,12 @@ static size_t random_pieces(struct numbers *x, const struct fixture *f,
 			total += p->length;
 			if (!one_row)
 				row = random_length(x, f);
+			continue;
+		}
+		if (tiled && numbers_below(x, 2) == 0) {
+			random_tiled(x, f, p);
+			n++;
+			total += p->length;
 			continue;
 		}
 		p->src_rank = r;
@@ -291,24 +450,37 @@ static size_t random_matrices(struct numbers *x, const struct fixture *f,
 	return n;
 }
 
+static const struct shown_tile *shown_tile_of(const struct fixture *f,
+					      const struct rsh_piece *p)
+{
+	const struct rsh_tile_key key = {
+		.tile = p->tile, .codec = p->codec, .scales = p->scales,
+	};
+
+	for (unsigned i = 0; i < TILES; i++)
+		if (rsh_tile_key_same(&f->shown[i].key, &key))
+			return &f->shown[i];
+	abort();
+}
+
 /* One piece at a time, one byte of code at a time. */
 static void naive(const struct fixture *f, const struct rsh_piece *p,
 		  uint8_t *out)
 {
-	const uint8_t *from;
+	const struct shown_tile *shown;
 	uint8_t *decoded;
 
 	if (p->is_header) {
 		memcpy(out, p->header, p->length);
 		return;
 	}
-	from = f->content[p->src_rank] + p->src_offset - f->offset[p->src_rank];
-	if (p->codec == RSH_CODEC_NONE) {
-		memcpy(out, from, p->length);
+	if (p->is_tiled) {
+		shown = shown_tile_of(f, p);
+		memcpy(out, shown->bytes + p->tile_offset, p->length);
 		return;
 	}
-	decoded = malloc(p->src_length);
-	rsh_codec_decode(p->codec, from, p->src_length, decoded);
+	decoded = malloc(2 * p->src_length);
+	naive_elements(f, p, p->scales.first, p->src_length, decoded);
 	memcpy(out, decoded + p->skip, p->length);
 	free(decoded);
 }
@@ -449,6 +621,43 @@ static void test_pieces_that_do_not_add_up(void **state)
 	fixture_free(f);
 }
 
+/* Tiles that are wanted again and again are loaded once as long as there is
+ * room, and go when there is none. */
+static void test_room_for_tiles(void **state)
+{
+	enum { SIDE = 500, N = 2 * SIDE * SIDE };
+	struct numbers x = { 1 };
+	struct fixture *f = fixture_new(&x, FEW, LONG);
+	struct rsh_piece p = {
+		.length = N, .is_tiled = true,
+		.tile = { 0, 40, SIDE, SIDE, SIDE, 2, 2 },
+	};
+	struct rsh_tile_stats stats;
+
+	(void)state;
+	rsh_gathers_free(f->gathers);
+	rsh_tiles_free(f->tiles);
+	assert_int_equal(rsh_tiles_new(f->source, 3 * N, &f->tiles), 0);
+	assert_int_equal(rsh_gathers_new(f->source, f->tiles, &f->gathers), 0);
+	for (int i = 0; i < 100; i++) {
+		p.tile.src_rank = i % 2;
+		assert_int_equal(gather_one(f, &p, N), 0);
+	}
+	rsh_tiles_stats(f->tiles, &stats);
+	assert_int_equal(stats.loads, 2);
+	for (int i = 0; i < 12; i++) {
+		p.tile.src_rank = i % 4;
+		assert_int_equal(gather_one(f, &p, N), 0);
+	}
+	rsh_tiles_stats(f->tiles, &stats);
+	assert_in_range(stats.loads, 12, 14);
+	assert_in_range(stats.memory_peak, 2 * N, 3 * N);
+	p.tile = (struct rsh_tile){ 0, 40, 4 * SIDE, SIDE, SIDE, 1, 1 };
+	p.length = 4 * SIDE * SIDE;
+	assert_int_equal(gather_one(f, &p, p.length), 0);
+	fixture_free(f);
+}
+
 /* The first long piece says where the bytes begin, and what came before it, a
  * header and a run that is still to be read, moves with it. */
 static void test_place(void **state)
@@ -493,18 +702,23 @@ static void changed(void (*change)(const char *path))
 		  .src_length = 900000 },
 		{ .length = 300000, .src_rank = 2, .src_offset = 40,
 		  .src_length = 600000, .codec = RSH_CODEC_BF16_WIDE },
+		{ .length = 20000, .is_tiled = true,
+		  .tile = { 2, 40, 100, 100, 200, 2, 2 } },
 	};
 	char name[64], path[256];
+	const size_t n = sizeof(pieces) / sizeof(*pieces);
 	struct rsh_piece other;
 
+	/* What was turned before it changed is not shown either. */
+	assert_int_equal(gather_one(f, &pieces[n - 1], 20000), 0);
 	name_of(2, name, sizeof(name));
 	snprintf(path, sizeof(path), "%s/%s", f->tree, name);
 	change(path);
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < n; i++) {
 		assert_int_equal(gather_one(f, &pieces[i], pieces[i].length),
 				 -ESTALE);
 		other = pieces[i];
-		other.src_rank = 1;
+		other.src_rank = other.tile.src_rank = 1;
 		assert_int_equal(gather_one(f, &other, other.length), 0);
 	}
 	fixture_free(f);
@@ -555,6 +769,7 @@ int main(void)
 		cmocka_unit_test(test_many_short_files),
 		cmocka_unit_test(test_few_descriptors),
 		cmocka_unit_test(test_pieces_that_do_not_add_up),
+		cmocka_unit_test(test_room_for_tiles),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_changed_files),
 	};

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/tile_load.c reads a strip of a tile as it is stored, decodes it, and
+ * turns it into its place. */
+#include "config.h"
+
+#include "tiles_i.h"
+
+#include <errno.h>
+
+#include "rsh/tensor/turn.h"
+#include "rsh/util/checked.h"
+
+/* A strip has so many rows, if the tile has: of each column a strip then writes
+ * a good part of a cache line. */
+#define ROWS_MIN 32
+
+/* Bytes between rows are read along with them if they are one in so many. */
+#define WASTE_PART 32
+
+/* A rectangle of a tile. */
+struct strip {
+	uint64_t row, column, n_rows, n_columns;
+	uint64_t stored_stride; /* bytes from row to row, when it is read */
+};
+
+bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out)
+{
+	const uint64_t most = t->unit_in ? RSH_STRIP_BYTES / t->unit_in : 0;
+	const uint64_t rows = rsh_min_u64(t->n_rows, ROWS_MIN);
+	uint64_t across;
+
+	if (most < ROWS_MIN || !t->n_rows || !t->n_columns ||
+	    t->stride < t->n_columns || t->unit_out > 2 * t->unit_in)
+		return false;
+	*out = (struct rsh_strips){
+		.joined = t->stride - t->n_columns <= t->stride / WASTE_PART &&
+			  t->stride <= most / rows,
+		.width = rsh_min_u64(t->n_columns, most / rows),
+	};
+	out->height = rsh_min_u64(t->n_rows, most / (out->joined ? t->stride :
+								   out->width));
+	out->down = (t->n_rows - 1) / out->height + 1;
+	across = (t->n_columns - 1) / out->width + 1;
+	return rsh_mul_u64(out->down, across, &out->n);
+}
+
+static struct strip strip_at(const struct rsh_kept *k, uint64_t i)
+{
+	const struct rsh_tile *t = &k->key.tile;
+	struct strip s = {
+		.row = i % k->strips.down * k->strips.height,
+		.column = i / k->strips.down * k->strips.width,
+	};
+
+	s.n_rows = rsh_min_u64(k->strips.height, t->n_rows - s.row);
+	s.n_columns = rsh_min_u64(k->strips.width, t->n_columns - s.column);
+	s.stored_stride = (k->strips.joined ? t->stride : s.n_columns) *
+			  t->unit_in;
+	return s;
+}
+
+struct strip_read {
+	struct rsh_store *store;
+	uint32_t file;
+	uint64_t offset;     /* of the first row in it */
+	uint64_t stride;     /* from row to row there, in bytes */
+	uint64_t row_bytes;
+	uint64_t n_rows;     /* reads of a row each */
+	uint64_t to_stride;
+	uint8_t *to;
+};
+
+static int strip_pread(void *ctx, int fd)
+{
+	const struct strip_read *r = ctx;
+
+	for (uint64_t i = 0; i < r->n_rows; i++) {
+		int rc = rsh_store_pread(r->store, r->file, fd,
+					 r->to + i * r->to_stride,
+					 (size_t)r->row_bytes,
+					 r->offset + i * r->stride);
+
+		if (rc)
+			return rc;
+	}
+	rsh_store_spent(r->store, fd, r->offset,
+			(r->n_rows - 1) * r->stride + r->row_bytes, true);
+	return 0;
+}
+
+/* *stored is where the first element of the strip then is. */
+static int strip_read(struct rsh_source *source, const struct rsh_kept *k,
+		      const struct strip *s, const struct rsh_tile_hands *h,
+		      uint8_t **stored)
+{
+	const struct rsh_tile *t = &k->key.tile;
+	struct strip_read r = {
+		.store = rsh_source_store(source),
+		.offset = t->src_offset + (s->row * t->stride + s->column) *
+					  t->unit_in,
+		.stride = t->stride * t->unit_in,
+		.row_bytes = s->n_columns * t->unit_in,
+		.n_rows = s->n_rows,
+		.to_stride = s->stored_stride,
+		.to = h->stored,
+	};
+
+	if (k->strips.joined) {
+		r.row_bytes += (s->n_rows - 1) * r.stride;
+		r.n_rows = 1;
+	}
+	if (!rsh_source_locate(source, t->src_rank, &r.offset, &r.file))
+		return -ENOENT;
+	r.to += rsh_place(r.offset);
+	*stored = r.to;
+	return rsh_store_use(r.store, r.file, h->wait, strip_pread, &r);
+}
+
+struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
+				const struct rsh_kept *matrix)
+{
+	return (struct rsh_scaled){
+		.columns = s->columns,
+		.block = { s->block[0], s->block[1] },
+		.scales = matrix->data,
+		.scale_columns = s->n_columns,
+	};
+}
+
+/* Returns where the decoded rows are, one behind the other. */
+static const uint8_t *strip_decode(const struct rsh_kept *k,
+				   const struct strip *s,
+				   const uint8_t *stored,
+				   const struct rsh_tile_hands *h)
+{
+	const struct rsh_tile *t = &k->key.tile;
+	const struct rsh_scales *by = &k->key.scales;
+	uint64_t number = by->first + s->row * t->stride + s->column;
+	uint8_t *at = h->decoded;
+	struct rsh_scaled m = { 0 };
+
+	if (k->key.codec == RSH_CODEC_FP8_SCALED)
+		m = rsh_scaled_by(by, h->scales);
+	for (uint64_t i = 0; i < s->n_rows; i++) {
+		if (k->key.codec == RSH_CODEC_FP8_SCALED)
+			rsh_scaled_decode(&m, number, stored, s->n_columns, at);
+		else
+			rsh_codec_decode(k->key.codec, stored,
+					 (size_t)(s->n_columns * t->unit_in),
+					 at);
+		number += t->stride;
+		stored += s->stored_stride;
+		at += s->n_columns * t->unit_out;
+	}
+	return h->decoded;
+}
+
+int rsh_strip_load(struct rsh_source *source, const struct rsh_kept *k,
+		   uint64_t i, const struct rsh_tile_hands *h)
+{
+	const struct rsh_tile *t = &k->key.tile;
+	const struct strip s = strip_at(k, i);
+	struct rsh_turn turn = {
+		.unit = t->unit_out,
+		.n_rows = s.n_rows,
+		.n_columns = s.n_columns,
+		.in_stride = s.stored_stride,
+		.out_stride = t->n_rows * t->unit_out,
+	};
+	const uint8_t *in;
+	uint8_t *stored;
+	int rc = strip_read(source, k, &s, h, &stored);
+
+	if (rc)
+		return rc;
+	in = stored;
+	if (k->key.codec != RSH_CODEC_NONE) {
+		in = strip_decode(k, &s, stored, h);
+		turn.in_stride = s.n_columns * t->unit_out;
+	}
+	rsh_turn(&turn, in,
+		 k->data + (s.column * t->n_rows + s.row) * t->unit_out);
+	return 0;
+}

@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/tiles.c keeps tiles in bounded memory, and has each loaded once by those
+ * who want it. */
+#include "config.h"
+
+#include "tiles_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "rsh/util/checked.h"
+
+#define HASH_HEADS 1024 /* a power of two */
+
+/* Smaller tiles are from malloc(). */
+#define LARGE_MIN (1024 * 1024)
+/* Decoded elements may take twice as much as a plan allows. */
+#define TILE_MAX (2 * RSH_TILE_BYTES)
+#define HUGE_PAGE ((size_t)2 * 1024 * 1024)
+
+/* The memory of a large tile, while no tile has it. */
+struct spare {
+	struct spare *next;
+};
+
+LIST_HEAD(kept_list, rsh_kept);
+
+struct rsh_tiles {
+	struct rsh_source *source;
+	uint64_t bound;
+
+	pthread_mutex_t lock; /* guards all below */
+	pthread_cond_t loaded; /* a tile is ready, or has failed */
+	pthread_cond_t room;   /* nobody uses some tile any more */
+	unsigned n_waiting;    /* for room */
+	struct kept_list heads[HASH_HEADS];
+	TAILQ_HEAD(, rsh_kept) unused; /* the one that was used last is last */
+	struct spare *spares;
+	unsigned n_spares;
+	uint64_t used;     /* bytes of all, spare ones included */
+	unsigned n_in_use; /* tiles that somebody uses */
+	struct rsh_tile_stats stats;
+};
+
+/* ---- keys ---- */
+
+static bool tile_same(const struct rsh_tile *a, const struct rsh_tile *b)
+{
+	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
+	       a->n_rows == b->n_rows && a->n_columns == b->n_columns &&
+	       a->stride == b->stride && a->unit_in == b->unit_in &&
+	       a->unit_out == b->unit_out;
+}
+
+static bool scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
+{
+	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
+	       a->n_rows == b->n_rows && a->n_columns == b->n_columns &&
+	       a->block[0] == b->block[0] && a->block[1] == b->block[1] &&
+	       a->first == b->first && a->columns == b->columns;
+}
+
+bool rsh_tile_key_same(const struct rsh_tile_key *a,
+		       const struct rsh_tile_key *b)
+{
+	return tile_same(&a->tile, &b->tile) && a->codec == b->codec &&
+	       (a->codec != RSH_CODEC_FP8_SCALED ||
+		scales_same(&a->scales, &b->scales));
+}
+
+static struct kept_list *tiles_head(struct rsh_tiles *t,
+				    const struct rsh_tile_key *key)
+{
+	uint64_t h = key->tile.src_offset + key->tile.n_rows +
+		     key->tile.src_rank * UINT64_C(0xc2b2ae3d27d4eb4f);
+
+	h *= UINT64_C(0x9e3779b97f4a7c15);
+	return &t->heads[(h >> 32) & (HASH_HEADS - 1)];
+}
+
+static struct rsh_kept *tiles_find(struct rsh_tiles *t,
+				   const struct rsh_tile_key *key)
+{
+	struct rsh_kept *k;
+
+	LIST_FOREACH(k, tiles_head(t, key), same_hash)
+		if (rsh_tile_key_same(&k->key, key))
+			return k;
+	return NULL;
+}
+
+/* ---- memory; lock held ---- */
+
+static bool is_large(uint64_t bytes)
+{
+	return bytes >= LARGE_MIN && bytes <= RSH_TILE_BYTES;
+}
+
+/* Tells how much of the bound a tile takes. */
+static uint64_t charge_of(uint64_t bytes)
+{
+	return sizeof(struct rsh_kept) +
+	       (is_large(bytes) ? RSH_TILE_BYTES : bytes);
+}
+
+static void tiles_account(struct rsh_tiles *t, uint64_t bytes)
+{
+	t->used += bytes;
+	t->stats.memory_peak = rsh_max_u64(t->stats.memory_peak, t->used);
+}
+
+/* Columns of a tile lie far apart, and huge pages spare the processor most of
+ * the ways to them. */
+static uint8_t *large_map(void)
+{
+	const size_t more = RSH_TILE_BYTES + HUGE_PAGE;
+	uint8_t *map = mmap(NULL, more, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	if (map == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)map % HUGE_PAGE;
+	if (before)
+		munmap(map, before);
+	if (before < HUGE_PAGE)
+		munmap(map + before + RSH_TILE_BYTES, HUGE_PAGE - before);
+	madvise(map + before, RSH_TILE_BYTES, MADV_HUGEPAGE);
+	return map + before;
+}
+
+static uint8_t *memory_take(struct rsh_tiles *t, uint64_t bytes)
+{
+	struct spare *s = t->spares;
+
+	if (!is_large(bytes))
+		return malloc((size_t)bytes);
+	if (!s)
+		return large_map();
+	t->spares = s->next;
+	t->n_spares--;
+	t->used -= RSH_TILE_BYTES;
+	return (uint8_t *)s;
+}
+
+static void memory_give(struct rsh_tiles *t, uint8_t *data, uint64_t bytes)
+{
+	struct spare *s = (struct spare *)(void *)data;
+
+	t->used -= charge_of(bytes);
+	if (!is_large(bytes)) {
+		free(data);
+		return;
+	}
+	s->next = t->spares;
+	t->spares = s;
+	t->n_spares++;
+	t->used += RSH_TILE_BYTES;
+}
+
+static void tiles_give_up_spare(struct rsh_tiles *t)
+{
+	struct spare *s = t->spares;
+
+	t->spares = s->next;
+	t->n_spares--;
+	munmap(s, RSH_TILE_BYTES);
+	t->used -= RSH_TILE_BYTES;
+}
+
+static void kept_forget(struct rsh_kept *k)
+{
+	if (k->is_known)
+		LIST_REMOVE(k, same_hash);
+	k->is_known = false;
+}
+
+static void kept_free(struct rsh_tiles *t, struct rsh_kept *k)
+{
+	kept_forget(k);
+	memory_give(t, k->data, k->bytes);
+	free(k);
+}
+
+static bool tiles_evict(struct rsh_tiles *t)
+{
+	struct rsh_kept *k = TAILQ_FIRST(&t->unused);
+
+	if (!k)
+		return false;
+	TAILQ_REMOVE(&t->unused, k, unused);
+	kept_free(t, k);
+	return true;
+}
+
+/* Makes room as far as it can be made. */
+static bool tiles_has_room(struct rsh_tiles *t, uint64_t bytes)
+{
+	const unsigned keep = is_large(bytes) && t->n_spares;
+	const uint64_t more = charge_of(bytes) - keep * RSH_TILE_BYTES;
+
+	while (t->used + more > t->bound)
+		if (t->n_spares > keep)
+			tiles_give_up_spare(t);
+		else if (!tiles_evict(t))
+			return false;
+	return true;
+}
+
+/* ---- tiles; lock held ---- */
+
+/* What a caller wants. */
+struct wish {
+	const struct rsh_tile_key *key;
+	uint64_t bytes;
+	bool is_scales;
+	struct rsh_strips strips;
+};
+
+static struct rsh_kept *kept_new(struct rsh_tiles *t, const struct wish *w)
+{
+	struct rsh_kept *k = calloc(1, sizeof(*k));
+
+	if (!k)
+		return NULL;
+	k->data = memory_take(t, w->bytes);
+	if (!k->data) {
+		free(k);
+		return NULL;
+	}
+	k->key = *w->key;
+	k->bytes = w->bytes;
+	k->is_scales = w->is_scales;
+	k->strips = w->strips;
+	k->is_known = true;
+	LIST_INSERT_HEAD(tiles_head(t, w->key), k, same_hash);
+	tiles_account(t, charge_of(w->bytes));
+	t->stats.loads++;
+	return k;
+}
+
+static void kept_use(struct rsh_tiles *t, struct rsh_kept *k)
+{
+	if (k->users++)
+		return;
+	if (k->state == RSH_TILE_READY)
+		TAILQ_REMOVE(&t->unused, k, unused);
+	t->n_in_use += !k->is_scales;
+}
+
+static void kept_unuse(struct rsh_tiles *t, struct rsh_kept *k)
+{
+	if (--k->users)
+		return;
+	t->n_in_use -= !k->is_scales;
+	if (k->state == RSH_TILE_READY)
+		TAILQ_INSERT_TAIL(&t->unused, k, unused);
+	else
+		kept_free(t, k);
+	if (t->n_waiting)
+		pthread_cond_broadcast(&t->room);
+}
+
+/* Loads the next strip.  0 or -errno. */
+static int kept_load_strip(struct rsh_tiles *t, struct rsh_kept *k,
+			   const struct rsh_tile_hands *h)
+{
+	const uint64_t i = k->next_strip++;
+	int rc;
+
+	k->n_loading++;
+	pthread_mutex_unlock(&t->lock);
+	rc = rsh_strip_load(t->source, k, i, h);
+	pthread_mutex_lock(&t->lock);
+	k->n_loading--;
+	if (rc) {
+		k->state = RSH_TILE_FAILED;
+		kept_forget(k);
+	} else if (k->state == RSH_TILE_LOADING && !k->n_loading &&
+		   k->next_strip == k->strips.n) {
+		k->state = RSH_TILE_READY;
+	}
+	if (k->state != RSH_TILE_LOADING)
+		pthread_cond_broadcast(&t->loaded);
+	return rc;
+}
+
+/* Loads strips until none is left, and waits for those that others load.  0;
+ * -errno if a strip of this thread failed; -EAGAIN if one of another thread
+ * did, who may have had less patience. */
+static int kept_load(struct rsh_tiles *t, struct rsh_kept *k,
+		     const struct rsh_tile_hands *h)
+{
+	int rc = 0;
+
+	while (rc == 0 && k->state == RSH_TILE_LOADING)
+		if (k->next_strip < k->strips.n)
+			rc = kept_load_strip(t, k, h);
+		else
+			pthread_cond_wait(&t->loaded, &t->lock);
+	return rc ? rc : k->state == RSH_TILE_FAILED ? -EAGAIN : 0;
+}
+
+/* Finds the tile or makes it, for which it waits until there is room. */
+static struct rsh_kept *tiles_get(struct rsh_tiles *t, const struct wish *w)
+{
+	struct rsh_kept *k;
+
+	while (!(k = tiles_find(t, w->key))) {
+		/* Whoever is alone goes beyond the bound rather than wait. */
+		if (tiles_has_room(t, w->bytes) || w->is_scales || !t->n_in_use)
+			return kept_new(t, w);
+		t->n_waiting++;
+		pthread_cond_wait(&t->room, &t->lock);
+		t->n_waiting--;
+	}
+	return k;
+}
+
+void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
+{
+	pthread_mutex_lock(&t->lock);
+	kept_unuse(t, k);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static int check_nothing(void *ctx, int fd)
+{
+	(void)ctx;
+	(void)fd;
+	return 0;
+}
+
+/* Is the file still the one from which the tile was loaded?  A file that has
+ * changed is to fail wherever it is read. */
+static int tiles_check(struct rsh_tiles *t, const struct rsh_tile *tile,
+		       bool wait)
+{
+	uint64_t offset = tile->src_offset;
+	uint32_t file;
+
+	if (!rsh_source_locate(t->source, tile->src_rank, &offset, &file))
+		return -ENOENT;
+	return rsh_store_use(rsh_source_store(t->source), file, wait,
+			     check_nothing, NULL);
+}
+
+static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
+		      const struct rsh_tile_hands *h, struct rsh_kept **out)
+{
+	int rc;
+
+	pthread_mutex_lock(&t->lock);
+	do {
+		*out = tiles_get(t, w);
+		if (!*out) {
+			rc = -ENOMEM;
+			break;
+		}
+		kept_use(t, *out);
+		rc = kept_load(t, *out, h);
+		if (rc)
+			kept_unuse(t, *out);
+	} while (rc == -EAGAIN);
+	pthread_mutex_unlock(&t->lock);
+	if (rc)
+		return rc;
+	rc = tiles_check(t, &w->key->tile, h->wait);
+	if (rc)
+		rsh_tiles_drop(t, *out);
+	return rc;
+}
+
+/* Plans make no others. */
+static bool wish_is_sane(struct wish *w)
+{
+	const struct rsh_tile *t = &w->key->tile;
+
+	return rsh_mul_u64(t->n_rows, t->n_columns, &w->bytes) &&
+	       rsh_mul_u64(w->bytes, t->unit_out, &w->bytes) &&
+	       w->bytes <= TILE_MAX && rsh_strips_of(t, &w->strips);
+}
+
+/* What it is that a thread waits for depends on nothing that this one holds:
+ * others who load need no more memory. */
+int rsh_tiles_hold_scales(struct rsh_tiles *t, const struct rsh_scales *s,
+			  const struct rsh_tile_hands *h,
+			  struct rsh_kept **out)
+{
+	struct rsh_tile_key key = {
+		.tile = {
+			.src_rank = s->src_rank,
+			.src_offset = s->src_offset,
+			.n_columns = 1,
+			.stride = 1,
+			.unit_in = sizeof(float),
+			.unit_out = sizeof(float),
+		},
+	};
+	struct wish w = { .key = &key, .is_scales = true };
+
+	if (!rsh_mul_u64(s->n_rows, s->n_columns, &key.tile.n_rows) ||
+	    !wish_is_sane(&w))
+		return -EIO;
+	return tiles_hold(t, &w, h, out);
+}
+
+int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
+		   const struct rsh_tile_hands *h, struct rsh_kept **out)
+{
+	struct rsh_tile_hands hands = *h;
+	struct wish w = { .key = key };
+	struct rsh_kept *scales = NULL;
+	int rc;
+
+	if (!wish_is_sane(&w))
+		return -EIO;
+	if (key->codec == RSH_CODEC_FP8_SCALED) {
+		rc = rsh_tiles_hold_scales(t, &key->scales, h, &scales);
+		if (rc)
+			return rc;
+		hands.scales = scales;
+	}
+	rc = tiles_hold(t, &w, &hands, out);
+	if (scales)
+		rsh_tiles_drop(t, scales);
+	return rc;
+}
+
+void rsh_tiles_stats(struct rsh_tiles *t, struct rsh_tile_stats *out)
+{
+	pthread_mutex_lock(&t->lock);
+	*out = t->stats;
+	out->memory_bytes = t->used;
+	pthread_mutex_unlock(&t->lock);
+}
+
+int rsh_tiles_new(struct rsh_source *s, uint64_t bytes, struct rsh_tiles **out)
+{
+	struct rsh_tiles *t = calloc(1, sizeof(*t));
+
+	if (!t || pthread_mutex_init(&t->lock, NULL)) {
+		free(t);
+		return -ENOMEM;
+	}
+	pthread_cond_init(&t->loaded, NULL);
+	pthread_cond_init(&t->room, NULL);
+	t->source = s;
+	t->bound = bytes;
+	TAILQ_INIT(&t->unused);
+	*out = t;
+	return 0;
+}
+
+void rsh_tiles_free(struct rsh_tiles *t)
+{
+	if (!t)
+		return;
+	while (tiles_evict(t))
+		;
+	while (t->n_spares)
+		tiles_give_up_spare(t);
+	pthread_cond_destroy(&t->room);
+	pthread_cond_destroy(&t->loaded);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
