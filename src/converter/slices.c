@@ -121,15 +121,9 @@ const char *rsh_record_dims_text(const struct rsh_ckpt_index *ix,
 				 const struct rsh_record *r, char *text,
 				 size_t size)
 {
-	const int64_t *dims = rsh_record_dims(ix, r);
-	int at = snprintf(text, size, "[");
-
-	for (uint32_t i = 0; i < r->n_dims && at > 0 && (size_t)at < size; i++)
-		at += snprintf(text + at, size - (size_t)at, "%s%lld",
-			       i ? "," : "", (long long)dims[i]);
-	if (at > 0 && (size_t)at < size)
-		snprintf(text + at, size - (size_t)at, "]");
-	return text;
+	/* No size is negative. */
+	return rsh_dims_text((const uint64_t *)rsh_record_dims(ix, r),
+			     r->n_dims, text, size);
 }
 
 /* ---- one parameter ---- */

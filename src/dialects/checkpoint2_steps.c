@@ -10,38 +10,22 @@
 #include "rsh/dialects/dialects.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "rsh/source/resume.h"
-#include "rsh/util/mem.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/format.h"
+#include "steps_i.h"
 
 static const char ckpt2_metadata[] = "metadata.json";
 
 /* ---- finding ---- */
 
-struct ckpt2_dir {
-	struct rsh_step_name name;
-	uint32_t unit;
-};
-
-static int ckpt2_found_file(struct rsh_finder *f, void *ctx, const char *name,
-			    const struct stat *st, struct rsh_error *err)
-{
-	const struct ckpt2_dir *d = ctx;
-
-	return rsh_finder_add(f, d->unit, d->name.label, name, &d->name, st) ?
-	       rsh_error_nomem(err) : 0;
-}
-
 static int ckpt2_found_dir(struct rsh_finder *f, void *ctx, const char *name,
 			   const struct stat *st, struct rsh_error *err)
 {
-	struct ckpt2_dir d = { .unit = 0 };
+	struct rsh_step_dir d = { .unit = 0 };
 
 	(void)ctx, (void)st;
 	if (!rsh_ckpt2_step_parse(name, &d.name.step.numbers[0]))
@@ -51,7 +35,7 @@ static int ckpt2_found_dir(struct rsh_finder *f, void *ctx, const char *name,
 	snprintf(d.name.label, sizeof(d.name.label), "%s", name);
 	if (rsh_finder_unit(f, "", &d.unit))
 		return rsh_error_nomem(err);
-	return rsh_finder_each(f, name, S_IFREG, ckpt2_found_file, &d, err);
+	return rsh_finder_each(f, name, S_IFREG, rsh_step_dir_add, &d, err);
 }
 
 static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
@@ -61,34 +45,12 @@ static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
 
 /* ---- checking ---- */
 
-static size_t ckpt2_place(const char *const *names, size_t n, const char *name)
-{
-	size_t i = 0;
-
-	while (i < n && strcmp(names[i], name) != 0)
-		i++;
-	return i;
-}
-
-static int ckpt2_by_name(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* A step of thousands of ranks has twice as many files. */
 static int ckpt2_check_files(const struct rsh_ckpt2 *c, const char *path,
 			     const char *const *names, size_t n,
 			     struct rsh_error *err)
 {
-	cleanup_free const char **sorted = rsh_alloc_array(n, sizeof(*sorted));
-
-	if (!sorted)
-		return rsh_error_nomem(err);
-	memcpy(sorted, names, n * sizeof(*sorted));
-	qsort(sorted, n, sizeof(*sorted), ckpt2_by_name);
 	for (uint32_t i = 0; i < c->n_files; i++)
-		if (!bsearch(&c->files[i].name, sorted, n, sizeof(*sorted),
-			     ckpt2_by_name))
+		if (rsh_step_place(names, n, c->files[i].name) == n)
 			return rsh_error_set(err, EBADMSG, "%s: %s is missing",
 					     path, c->files[i].name);
 	return 0;
@@ -156,7 +118,7 @@ static int ckpt2_check(const struct rsh_byte_source *files,
 		       const char *const *names, size_t n, bool full,
 		       struct rsh_error *err)
 {
-	const size_t at = ckpt2_place(names, n, ckpt2_metadata);
+	const size_t at = rsh_step_place(names, n, ckpt2_metadata);
 	bool alone;
 	int rc = ckpt2_check_tensors(files, names, n, full, &alone, err);
 
@@ -174,17 +136,7 @@ static int ckpt2_check(const struct rsh_byte_source *files,
 static int ckpt2_show(struct rsh_resume *r, const struct rsh_saved *saved,
 		      size_t n)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = rsh_resume_show_files(r, &saved[i], saved[i].dir);
-	if (rc == 0)
-		rc = rsh_resume_show_link(r, saved, "", "latest", saved->label);
-	if (rc == 0)
-		rc = rsh_resume_show_text(r, saved, "", RSH_CKPT2_TRACKER,
-					  rsh_resume_printf(r, "%" PRIu64,
-						saved->step->numbers[0]));
-	return rc;
+	return rsh_step_dirs_show(r, saved, n, true);
 }
 
 const struct rsh_step_dialect rsh_checkpoint2_dialect = {

@@ -43,19 +43,6 @@ struct dcp_reader {
 
 /* ---- what is lacking ---- */
 
-static const char *dims_text(const uint64_t *dims, uint32_t n, char *text,
-			     size_t size)
-{
-	int at = snprintf(text, size, "[");
-
-	for (uint32_t d = 0; d < n && (size_t)at < size; d++)
-		at += snprintf(text + at, size - (size_t)at, "%s%" PRIu64,
-			       d ? "," : "", dims[d]);
-	if ((size_t)at < size)
-		snprintf(text + at, size - (size_t)at, "]");
-	return text;
-}
-
 static void reader_lack(struct dcp_reader *r, const char *text)
 {
 	if (r->n_lacking++ == 0)
@@ -74,8 +61,8 @@ static void reader_lack_chunk(struct dcp_reader *r,
 					  r->view->index[c->file] : NULL;
 	int at;
 
-	dims_text(c->size, t->n_dims, size, sizeof(size));
-	dims_text(c->from, t->n_dims, from, sizeof(from));
+	rsh_dims_text(c->size, t->n_dims, size, sizeof(size));
+	rsh_dims_text(c->from, t->n_dims, from, sizeof(from));
 	at = snprintf(text, sizeof(text), "tensor %s lacks its box %s at %s, "
 		      "which is in ", t->name, size, from);
 	if ((size_t)at >= sizeof(text))
@@ -157,15 +144,6 @@ static int find_chunks(struct dcp_reader *r, struct found_tensor *f,
 
 /* ---- tensors of the catalogue ---- */
 
-static uint64_t box_elements(const struct rsh_box *b)
-{
-	uint64_t n = 1;
-
-	for (uint32_t d = 0; d < b->n_dims; d++)
-		n *= b->size[d];
-	return n;
-}
-
 static uint64_t cut_elements(const struct rsh_cut *cut, const uint64_t *dims)
 {
 	uint64_t n = 0;
@@ -173,7 +151,7 @@ static uint64_t cut_elements(const struct rsh_cut *cut, const uint64_t *dims)
 
 	for (uint32_t c = 0; c < rsh_cut_n_cells(cut); c++) {
 		rsh_cut_box(cut, dims, c, &box);
-		n += box_elements(&box);
+		n += rsh_box_elements(&box);
 	}
 	return n;
 }

@@ -18,17 +18,12 @@
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "steps_i.h"
 
 static const char dcp_items[] = ".distcp";
 static const char megatron_iteration[] = "iter_";
 
 /* ---- finding ---- */
-
-struct dcp_dir {
-	struct rsh_step_name name;
-	uint32_t unit;
-	bool is; /* there is something of a distributed checkpoint in it */
-};
 
 static bool dcp_is_metadata(const char *name)
 {
@@ -38,35 +33,27 @@ static bool dcp_is_metadata(const char *name)
 static int dcp_look_at_file(struct rsh_finder *f, void *ctx, const char *name,
 			    const struct stat *st, struct rsh_error *err)
 {
-	struct dcp_dir *d = ctx;
+	bool *is = ctx;
 
 	(void)f, (void)st, (void)err;
-	d->is |= dcp_is_metadata(name) || rsh_has_suffix(name, dcp_items);
+	*is |= dcp_is_metadata(name) || rsh_has_suffix(name, dcp_items);
 	return 0;
-}
-
-static int dcp_found_file(struct rsh_finder *f, void *ctx, const char *name,
-			  const struct stat *st, struct rsh_error *err)
-{
-	const struct dcp_dir *d = ctx;
-
-	return rsh_finder_add(f, d->unit, d->name.label, name, &d->name, st) ?
-	       rsh_error_nomem(err) : 0;
 }
 
 static int dcp_found_dir(struct rsh_finder *f, void *ctx, const char *name,
 			 const struct stat *st, struct rsh_error *err)
 {
-	struct dcp_dir d = { .is = false };
-	int rc = rsh_finder_each_file(f, name, dcp_look_at_file, &d, err);
+	struct rsh_step_dir d = { .unit = 0 };
+	bool is = false;
+	int rc = rsh_finder_each_file(f, name, dcp_look_at_file, &is, err);
 
 	(void)ctx, (void)st;
-	if (rc || !d.is)
+	if (rc || !is)
 		return rc;
 	rsh_step_name_read(name, strlen(name), &d.name);
 	if (rsh_finder_unit(f, "", &d.unit))
 		return rsh_error_nomem(err);
-	return rsh_finder_each_file(f, name, dcp_found_file, &d, err);
+	return rsh_finder_each_file(f, name, rsh_step_dir_add, &d, err);
 }
 
 static int dcp_find(struct rsh_finder *f, struct rsh_error *err)
@@ -79,28 +66,18 @@ static int dcp_find(struct rsh_finder *f, struct rsh_error *err)
 struct dcp_step {
 	const struct rsh_byte_source *files;
 	const char *const *names;
-	const char *const **sorted; /* where each name is in `names` */
 	size_t n;
 	bool full;
 	const struct rsh_dcp *dcp;
 	const char *path; /* of the metadata */
 };
 
-static int step_by_name(const void *a, const void *b)
-{
-	const char *const *const *x = a, *const *const *y = b;
-
-	return strcmp(**x, **y);
-}
-
 static const struct rsh_byte_source *step_file(const struct dcp_step *s,
 					       const char *name)
 {
-	const char *const *key = &name, *const **found;
+	const size_t at = rsh_step_place(s->names, s->n, name);
 
-	found = bsearch(&key, s->sorted, s->n, sizeof(*s->sorted),
-			step_by_name);
-	return found ? &s->files[*found - s->names] : NULL;
+	return at < s->n ? &s->files[at] : NULL;
 }
 
 static int step_check_item(const struct rsh_byte_source *file,
@@ -226,21 +203,12 @@ static int dcp_check(const struct rsh_byte_source *files,
 		     const char *const *names, size_t n, bool full,
 		     struct rsh_error *err)
 {
-	cleanup_free const char *const **sorted =
-		rsh_alloc_array(n, sizeof(*sorted));
 	struct dcp_step s = {
-		.files = files, .names = names, .sorted = sorted, .n = n,
-		.full = full,
+		.files = files, .names = names, .n = n, .full = full,
 	};
 	struct rsh_dcp *d = NULL;
-	int rc;
+	int rc = step_read(&s, &d, err);
 
-	if (!sorted)
-		return rsh_error_nomem(err);
-	for (size_t i = 0; i < n; i++)
-		sorted[i] = &names[i];
-	qsort(sorted, n, sizeof(*sorted), step_by_name);
-	rc = step_read(&s, &d, err);
 	if (rc)
 		return rc;
 	s.dcp = d;
@@ -251,23 +219,13 @@ static int dcp_check(const struct rsh_byte_source *files,
 
 /* ---- showing ---- */
 
+/* Megatron asks a file for the step. */
 static int dcp_show(struct rsh_resume *r, const struct rsh_saved *saved,
 		    size_t n)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = rsh_resume_show_files(r, &saved[i], saved[i].dir);
-	if (rc == 0)
-		rc = rsh_resume_show_link(r, saved, "", "latest", saved->label);
-	if (rc || strncmp(saved->label, megatron_iteration,
-			  strlen(megatron_iteration)) != 0)
-		return rc;
-	/* Megatron asks this file, which it writes without a newline. */
-	return rsh_resume_show_text(r, saved, "",
-				    "latest_checkpointed_iteration.txt",
-				    rsh_resume_printf(r, "%" PRIu64,
-						saved->step->numbers[0]));
+	return rsh_step_dirs_show(r, saved, n,
+				  strncmp(saved->label, megatron_iteration,
+					  strlen(megatron_iteration)) == 0);
 }
 
 const struct rsh_step_dialect rsh_dcp_dialect = {

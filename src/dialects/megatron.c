@@ -10,7 +10,6 @@
 #include "rsh/dialects/dialects.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/intact.h"
+#include "steps_i.h"
 
 static const char megatron_iteration[] = "iter_";
 static const char megatron_mp_rank[] = "mp_rank_";
@@ -137,20 +137,7 @@ static int megatron_check(const struct rsh_byte_source *files,
 static int megatron_show(struct rsh_resume *r, const struct rsh_saved *saved,
 			 size_t n)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = rsh_resume_show_files(r, &saved[i], saved[i].dir);
-	if (rc == 0)
-		rc = rsh_resume_show_link(r, saved, "", "latest",
-					  saved->label);
-	/* Megatron writes this file without a newline. */
-	if (rc == 0)
-		rc = rsh_resume_show_text(r, saved, "",
-					  "latest_checkpointed_iteration.txt",
-					  rsh_resume_printf(r, "%" PRIu64,
-						saved->step->numbers[0]));
-	return rc;
+	return rsh_step_dirs_show(r, saved, n, true);
 }
 
 const struct rsh_step_dialect rsh_megatron_dialect = {

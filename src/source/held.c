@@ -100,16 +100,11 @@ static bool held_shape_is(const struct rsh_ckpt2_param *p,
 	return true;
 }
 
+/* No size is negative. */
 static const char *held_dims_text(const int64_t *dims, uint32_t n,
 				  char text[256])
 {
-	int at = snprintf(text, 256, "[");
-
-	for (uint32_t i = 0; i < n && at < 200; i++)
-		at += snprintf(text + at, 256 - (size_t)at, "%s%lld",
-			       i ? "," : "", (long long)dims[i]);
-	snprintf(text + at, 256 - (size_t)at, "]");
-	return text;
+	return rsh_dims_text((const uint64_t *)dims, n, text, 256);
 }
 
 static int held_refuse_shape(const struct rsh_ckpt2_param *p, const char *path,

@@ -30,6 +30,29 @@ bool rsh_box_has(const struct rsh_box *b, const uint64_t *at)
 	return true;
 }
 
+uint64_t rsh_box_elements(const struct rsh_box *b)
+{
+	uint64_t n = 1;
+
+	for (uint32_t d = 0; d < b->n_dims; d++)
+		n *= b->size[d];
+	return n;
+}
+
+const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,
+			  size_t size)
+{
+	size_t at = (size_t)snprintf(text, size, "[");
+
+	for (uint32_t d = 0; d < n && at < size; d++)
+		at += (size_t)snprintf(text + at, size - at, "%s%llu",
+				       d ? "," : "",
+				       (unsigned long long)dims[d]);
+	if (at < size)
+		snprintf(text + at, size - at, "]");
+	return text;
+}
+
 const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size)
 {
 	size_t at = (size_t)snprintf(text, size, "[");

@@ -277,15 +277,6 @@ static int boxes_check_apart(const struct rsh_boxes *b, struct rsh_error *err)
 	return 0;
 }
 
-static uint64_t boxes_volume(const struct rsh_box *b)
-{
-	uint64_t n = 1;
-
-	for (uint32_t d = 0; d < b->n_dims; d++)
-		n *= b->size[d];
-	return n;
-}
-
 /* Cells have nothing in common, so their elements can be counted. */
 static bool boxes_have_all(const struct rsh_boxes *b, const uint64_t *dims)
 {
@@ -297,7 +288,7 @@ static bool boxes_have_all(const struct rsh_boxes *b, const uint64_t *dims)
 			return false;
 	for (uint32_t i = 0; i < b->n_cells; i++) {
 		rsh_boxes_get(b, i, &box);
-		have += boxes_volume(&box);
+		have += rsh_box_elements(&box);
 	}
 	return have == all;
 }
@@ -414,7 +405,7 @@ static void boxes_add_filled(void *ctx, uint32_t cell)
 
 	rsh_boxes_get(f->b, cell, &box);
 	rsh_box_meet(&box, f->box, &f->common);
-	f->have += boxes_volume(&f->common);
+	f->have += rsh_box_elements(&f->common);
 	f->n++;
 }
 
@@ -424,7 +415,7 @@ static bool boxes_fill_box(const struct rsh_boxes *b, const struct rsh_box *box,
 {
 	*f = (struct boxes_filled){ .b = b, .box = box };
 	rsh_boxes_overlap(b, box, boxes_add_filled, f);
-	return f->have == boxes_volume(box);
+	return f->have == rsh_box_elements(box);
 }
 
 /* Goes to a part of the box that is not all in cells either: beside what a cell

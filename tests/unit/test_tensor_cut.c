@@ -93,6 +93,12 @@ static void holes_are_told(void **state)
 	assert_true(rsh_cut_gap(c, &all, &box));
 	assert_string_equal(rsh_box_text(&box, text, sizeof(text)),
 			    "[3:4,0:4]");
+	assert_string_equal(rsh_dims_text(box.size, 2, text, sizeof(text)),
+			    "[1,4]");
+	assert_string_equal(rsh_dims_text(box.size, 0, text, sizeof(text)),
+			    "[]");
+	assert_string_equal(rsh_dims_text(box.size, 2, text, 4), "[1,");
+	assert_int_equal(rsh_box_elements(&box), 4);
 	assert_false(rsh_cut_gap(c, &b[1], &box));
 	rsh_cut_free(c);
 }

@@ -26,6 +26,12 @@ bool rsh_box_meet(const struct rsh_box *a, const struct rsh_box *b,
 /* Tells whether the element at these indexes, one for each dimension, is
  * inside. */
 bool rsh_box_has(const struct rsh_box *b, const uint64_t *at);
+/* Counts its elements, where it is known that they can be. */
+uint64_t rsh_box_elements(const struct rsh_box *b);
+/* Writes sizes or an index for messages, "[4,2]"; cut if it does not fit.
+ * Returns text. */
+const char *rsh_dims_text(const uint64_t *dims, uint32_t n, char *text,
+			  size_t size);
 /* Writes a box for messages, as numpy writes a slice: "[4:8,0:4]", "[]" of a
  * scalar; cut if it does not fit.  Returns text. */
 const char *rsh_box_text(const struct rsh_box *b, char *text, size_t size);

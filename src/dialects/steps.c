@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dialects/steps.c finds and shows steps that are directories. */
+#include "config.h"
+
+#include "steps_i.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "rsh/wire/checkpoint2.h"
+
+int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
+		     const struct stat *st, struct rsh_error *err)
+{
+	const struct rsh_step_dir *d = ctx;
+
+	return rsh_finder_add(f, d->unit, d->name.label, name, &d->name, st) ?
+	       rsh_error_nomem(err) : 0;
+}
+
+size_t rsh_step_place(const char *const *names, size_t n, const char *name)
+{
+	size_t lo = 0, hi = n;
+
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+		const int d = strcmp(names[mid], name);
+
+		if (d == 0)
+			return mid;
+		if (d < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return n;
+}
+
+int rsh_step_dirs_show(struct rsh_resume *r, const struct rsh_saved *saved,
+		       size_t n, bool tracked)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && rc == 0; i++)
+		rc = rsh_resume_show_files(r, &saved[i], saved[i].dir);
+	if (rc == 0)
+		rc = rsh_resume_show_link(r, saved, "", "latest", saved->label);
+	if (rc || !tracked)
+		return rc;
+	return rsh_resume_show_text(r, saved, "", RSH_CKPT2_TRACKER,
+				    rsh_resume_printf(r, "%" PRIu64,
+						saved->step->numbers[0]));
+}
