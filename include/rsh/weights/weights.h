@@ -45,7 +45,7 @@ int rsh_weights_side(const struct rsh_rule_table *table,
 /* Makes the offers of the other form of those at `in`, whose recipes are of
  * tensors of `cat`; new names are added to the catalogue's.  What comes of it
  * lives as long as `arena`, and so must what `in` points to.  The order is that
- * of the rules for each layer: names sorted with their numbers as numbers.  0,
+ * of the names, with numbers in them as numbers.  0,
  * -ENOMEM, or -EINVAL or -ENOTSUP with a sentence that names tensor and rule:
  * what is missing, left over, named twice, or of another size than the rule and
  * the config say. */
@@ -54,5 +54,43 @@ int rsh_weights_convert(const struct rsh_weights_options *o,
 			uint32_t n, struct rsh_arena *arena,
 			struct rsh_offer **out, uint32_t *n_out,
 			struct rsh_error *err);
+
+/* Hears what a check finds; each function may be NULL. */
+struct rsh_weights_watch {
+	/* This tensor would be made, by this rule (NULL: copied under its own
+	 * name), of those of the `in` at these n places.  The offer lives as
+	 * long as the arena. */
+	void (*made)(void *ctx, const struct rsh_offer *offer,
+		     const struct rsh_rule *rule, const uint32_t *sources,
+		     uint32_t n);
+	/* Nothing is made of this one.  The rule is an `also` or a `skip`, or
+	 * one of which nothing is wanted; NULL: no rule names it, and it is a
+	 * scale of fp8 blocks, an optimizer's, or left out as unlisted. */
+	void (*passed)(void *ctx, uint32_t source, const struct rsh_rule *rule);
+	/* This is wrong: what is missing, left over, named twice, or of another
+	 * size.  The check goes on with the next rule or tensor. */
+	void (*wrong)(void *ctx, const char *sentence);
+	void *ctx;
+};
+
+/* Walks through a conversion as rsh_weights_convert() does, tells what goes
+ * where, in the order in which it is shown, and does not stop at what is wrong.
+ * 0: nothing is; -EINVAL: all of it was told; -ENOMEM; the latter two with a
+ * sentence. */
+int rsh_weights_check(const struct rsh_weights_options *o,
+		      struct rsh_catalogue *cat, const struct rsh_offer *in,
+		      uint32_t n, struct rsh_arena *arena,
+		      const struct rsh_weights_watch *watch,
+		      struct rsh_error *err);
+
+/* Looks for what is wrong in a table by itself, and tells `say` a sentence on
+ * each, which names the lines: names that two rules have on one side (`wrong`:
+ * the later rule never gets a tensor of it), and what only looks odd (not
+ * `wrong`), as a `let` that nothing uses.  0: nothing is wrong; -EINVAL; or
+ * -ENOMEM. */
+int rsh_weights_check_table(const struct rsh_rule_table *table,
+			    void (*say)(void *ctx, bool wrong,
+					const char *sentence),
+			    void *ctx);
 
 #endif
