@@ -18,6 +18,7 @@ UNIT += \
 	unit/test_wire_safetensors \
 	unit/test_wire_safetensors_emit \
 	unit/test_wire_weight_map \
+	unit/test_wire_rule_table \
 	unit/test_wire_dcp \
 	unit/test_wire_dcp_damage \
 	unit/test_wire_checkpoint2_emit \
@@ -66,6 +67,8 @@ unit_test_wire_safetensors_emit_SOURCES = unit/test_wire_safetensors_emit.c $(WI
 unit_test_wire_safetensors_emit_LDADD = $(L_WIRE)
 unit_test_wire_weight_map_SOURCES = unit/test_wire_weight_map.c $(WIRE_SUPPORT)
 unit_test_wire_weight_map_LDADD = $(L_WIRE)
+unit_test_wire_rule_table_SOURCES = unit/test_wire_rule_table.c
+unit_test_wire_rule_table_LDADD = $(L_WIRE)
 unit_test_wire_dcp_SOURCES = unit/test_wire_dcp.c $(WIRE_SUPPORT)
 unit_test_wire_dcp_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(ZLIB_CFLAGS)
 unit_test_wire_dcp_LDADD = $(L_WIRE)

@@ -11,7 +11,7 @@
 
 #include "rsh/util/error.h"
 
-#define RSH_MODEL_CONFIG_MAX ((size_t)16 * 1024 * 1024)
+#define RSH_MODEL_CONFIG_MAX ((size_t)4 * 1024 * 1024)
 
 struct rsh_model_config;
 

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/rule_table.c goes through the lines of a rule table. */
+#include "rsh/wire/rule_table.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "rule_table_i.h"
+
+#define RULE_SENTENCE 512
+
+int rule_bad(struct rule_parse *p, const char *fmt, ...)
+{
+	char text[RULE_SENTENCE];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(p->err, EBADMSG, "%s:%u: %s", p->t->path, p->line,
+			     text);
+}
+
+int rule_nomem(struct rule_parse *p)
+{
+	return rsh_error_nomem(p->err);
+}
+
+/* Makes room for one more of a kind of line. */
+static int rule_room(struct rule_parse *p, void *array, size_t *cap,
+		     uint32_t n, size_t elem)
+{
+	if (n == RULE_LINES_MAX)
+		return rule_bad(p, "more than %d lines of one kind",
+				RULE_LINES_MAX);
+	return rsh_grow(array, cap, (size_t)n + 1, elem) ? rule_nomem(p) : 0;
+}
+
+/* ---- kinds of lines; each is given what follows its first word ---- */
+
+static int rule_line_for(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+
+	do {
+		int rc = rule_room(p, &t->suits, &t->suits_cap, t->n_suits,
+				   sizeof(*t->suits));
+
+		if (rc == 0)
+			rc = rule_parse_word(p, &t->suits[t->n_suits]);
+		if (rc)
+			return rc;
+		t->n_suits++;
+		rule_skip_blanks(p);
+	} while (p->at < p->end);
+	return 0;
+}
+
+static const struct rsh_rule_let *rule_find_let(const struct rsh_rule_table *t,
+						const char *name)
+{
+	for (uint32_t i = 0; i < t->n_lets; i++)
+		if (strcmp(t->lets[i].name, name) == 0)
+			return &t->lets[i];
+	return NULL;
+}
+
+static bool rule_let_uses(const struct rsh_rule_let *l, const char *name)
+{
+	for (uint32_t i = 0; i < l->n_terms; i++)
+		for (uint32_t k = 0; k < l->terms[i].n; k++) {
+			const char *key = l->terms[i].operands[k].key;
+
+			if (key && strcmp(key, name) == 0)
+				return true;
+		}
+	return false;
+}
+
+/* What a line uses has to stand before it, so that nothing goes in circles. */
+static int rule_line_let(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule_let let = { .line = p->line };
+	const struct rsh_rule_let *old;
+	int rc = rule_room(p, &t->lets, &t->lets_cap, t->n_lets,
+			   sizeof(*t->lets));
+
+	if (rc == 0 && t->n_lets == RULE_LETS_MAX)
+		rc = rule_bad(p, "more than %d `let`", RULE_LETS_MAX);
+	if (rc == 0)
+		rc = rule_parse_let(p, &let);
+	if (rc)
+		return rc;
+	old = rule_find_let(t, let.name);
+	if (old)
+		return rule_bad(p, "%s is there already, in line %u", let.name,
+				old->line);
+	if (rule_let_uses(&let, let.name))
+		return rule_bad(p, "%s is made of itself", let.name);
+	for (uint32_t i = 0; i < t->n_lets; i++)
+		if (rule_let_uses(&t->lets[i], let.name))
+			return rule_bad(p, "line %u, which stands before, uses "
+					"%s", t->lets[i].line, let.name);
+	t->lets[t->n_lets++] = let;
+	return 0;
+}
+
+static int rule_check_least(struct rule_parse *p, const struct rsh_rule_name *n)
+{
+	for (uint32_t i = 0; i < n->n_holes; i++)
+		if (n->holes[i].least &&
+		    !rule_find_let(p->t, n->holes[i].least))
+			return rule_bad(p, "no `let` before says what %s is",
+					n->holes[i].least);
+	return 0;
+}
+
+static int rule_equals(struct rule_parse *p)
+{
+	if (rule_take(p, '='))
+		return 0;
+	return p->at == p->end ? rule_bad(p, "no \"=\"") :
+		rule_bad(p, "no \"=\" before \"%.*s\"",
+			 (int)(p->end - p->at < 24 ? p->end - p->at : 24),
+			 p->at);
+}
+
+static int rule_line_under(struct rule_parse *p)
+{
+	struct rsh_rule_under under;
+	int rc;
+
+	if (!p->in_row) {
+		p->under = rsh_arena_array(&p->t->arena, struct rsh_rule_under,
+					   RULE_UNDER_MAX);
+		p->n_under = 0;
+	}
+	if (!p->under)
+		return rule_nomem(p);
+	if (p->n_under == RULE_UNDER_MAX)
+		return rule_bad(p, "more than %d `under` in a row",
+				RULE_UNDER_MAX);
+	rc = rule_parse_name(p, &under.prefix[RSH_SIDE_HF]);
+	if (rc == 0)
+		rc = rule_equals(p);
+	if (rc == 0)
+		rc = rule_parse_name(p, &under.prefix[RSH_SIDE_MINDSPORE]);
+	if (rc == 0)
+		rc = rule_parse_end(p);
+	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
+		rc = rule_check_least(p, &under.prefix[s]);
+	if (rc == 0)
+		p->under[p->n_under++] = under;
+	return rc;
+}
+
+static int rule_line_state(struct rule_parse *p)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule_state state;
+	int rc = rule_room(p, &t->states, &t->states_cap, t->n_states,
+			   sizeof(*t->states));
+
+	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++) {
+		struct rsh_rule_name n;
+
+		if (s)
+			rc = rule_equals(p);
+		if (rc == 0)
+			rc = rule_parse_name(p, &n);
+		if (rc == 0 && n.n_holes)
+			rc = rule_bad(p, "a hole in what a state's name begins "
+				      "with");
+		if (rc == 0)
+			state.prefix[s] = n.texts[0];
+	}
+	if (rc == 0)
+		rc = rule_parse_end(p);
+	if (rc == 0)
+		t->states[t->n_states++] = state;
+	return rc;
+}
+
+/* ---- rules ---- */
+
+static int rule_parse_side(struct rule_parse *p, struct rsh_rule *r,
+			   enum rsh_side side)
+{
+	struct rsh_rule_tensor list[RULE_TENSORS_MAX], *kept;
+	uint32_t n = 0;
+	int rc;
+
+	do {
+		if (n == RULE_TENSORS_MAX)
+			return rule_bad(p, "more than %d tensors on one side",
+					RULE_TENSORS_MAX);
+		rc = rule_parse_tensor(p, &list[n++]);
+		if (rc == 0)
+			rc = rule_check_least(p, &list[n - 1].name);
+	} while (rc == 0 && rule_take(p, '+'));
+	if (rc)
+		return rc;
+	kept = rsh_arena_array(&p->t->arena, struct rsh_rule_tensor, n);
+	if (!kept)
+		return rule_nomem(p);
+	memcpy(kept, list, n * sizeof(*kept));
+	r->tensors[side] = kept;
+	r->n_tensors[side] = n;
+	return 0;
+}
+
+/* A name that begins with a dot stands under the prefixes that hold. */
+static int rule_put_under(struct rule_parse *p, struct rsh_rule *r)
+{
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t i = 0; i < r->n_tensors[s]; i++) {
+			if (!rule_is_under(&r->tensors[s][i].name))
+				continue;
+			if (!p->n_under)
+				return rule_bad(p, "a name begins with a dot, "
+						"and no `under` holds");
+			r->under = p->under;
+			r->n_under = p->n_under;
+		}
+	return 0;
+}
+
+static int rule_line_rule(struct rule_parse *p, enum rsh_rule_kind kind,
+			  const char *text)
+{
+	struct rsh_rule_table *t = p->t;
+	struct rsh_rule r = { .kind = kind, .line = p->line, .text = text };
+	int rc = rule_room(p, &t->rules, &t->rules_cap, t->n_rules,
+			   sizeof(*t->rules));
+
+	if (rc == 0)
+		rc = rule_parse_side(p, &r, RSH_SIDE_HF);
+	if (rc == 0 && kind != RSH_RULE_SKIP)
+		rc = rule_equals(p);
+	if (rc == 0 && kind != RSH_RULE_SKIP)
+		rc = rule_parse_side(p, &r, RSH_SIDE_MINDSPORE);
+	if (rc == 0)
+		rc = rule_parse_end(p);
+	if (rc == 0 && kind != RSH_RULE_SAME &&
+	    (r.n_tensors[0] > 1 || r.n_tensors[1] > 1))
+		rc = rule_bad(p, "several names where one is wanted");
+	if (rc == 0)
+		rc = rule_put_under(p, &r);
+	if (rc == 0)
+		rc = rule_check(p, &r);
+	if (rc == 0)
+		t->rules[t->n_rules++] = r;
+	return rc;
+}
+
+/* ---- lines ---- */
+
+static const char *rule_keep_line(struct rule_parse *p)
+{
+	return rsh_arena_strndup(&p->t->arena, p->at,
+				 (size_t)(p->end - p->at));
+}
+
+/* Is it the line's first word?  One that "=" follows is a tensor's name. */
+static bool rule_begins(struct rule_parse *p, const char *word)
+{
+	const char *at = p->at;
+	const size_t len = strlen(word);
+
+	if ((size_t)(p->end - p->at) <= len || memcmp(p->at, word, len) != 0 ||
+	    (p->at[len] != ' ' && p->at[len] != '\t'))
+		return false;
+	p->at += len;
+	rule_skip_blanks(p);
+	if (p->at < p->end && *p->at != '=')
+		return true;
+	p->at = at;
+	return false;
+}
+
+static int rule_parse_line(struct rule_parse *p)
+{
+	const char *text = rule_keep_line(p);
+	const bool in_row = rule_begins(p, "under");
+	int rc;
+
+	if (!text)
+		return rule_nomem(p);
+	if (in_row)
+		rc = rule_line_under(p);
+	else if (rule_begins(p, "for"))
+		rc = rule_line_for(p);
+	else if (rule_begins(p, "let"))
+		rc = rule_line_let(p);
+	else if (rule_begins(p, "state"))
+		rc = rule_line_state(p);
+	else if (rule_begins(p, "also"))
+		rc = rule_line_rule(p, RSH_RULE_ALSO, text);
+	else if (rule_begins(p, "skip"))
+		rc = rule_line_rule(p, RSH_RULE_SKIP, text);
+	else
+		rc = rule_line_rule(p, RSH_RULE_SAME, text);
+	p->in_row = in_row;
+	return rc;
+}
+
+/* Cuts off the comment: a "#" that begins the line or follows a blank. */
+static int rule_cut_line(struct rule_parse *p)
+{
+	const char *begin = p->at;
+
+	for (const char *c = begin; c < p->end; c++) {
+		if (((unsigned char)*c < ' ' && *c != '\t' && *c != '\r') ||
+		    *c == 0x7f)
+			return rule_bad(p, "a control character (byte %d)", *c);
+		if (*c != '#' ||
+		    (c > begin && c[-1] != ' ' && c[-1] != '\t'))
+			continue;
+		if (c == begin && !p->t->title) {
+			p->at = c + 1;
+			rule_skip_blanks(p);
+			p->t->title = rule_keep_line(p);
+			if (!p->t->title)
+				return rule_nomem(p);
+			p->at = begin;
+		}
+		p->end = c;
+	}
+	while (p->end > begin && strchr(" \t\r", p->end[-1]))
+		p->end--;
+	rule_skip_blanks(p);
+	return 0;
+}
+
+static int rule_parse_lines(struct rule_parse *p, const char *data, size_t len)
+{
+	const char *end = data + len;
+	int rc = 0;
+
+	for (p->line = 1; data < end && rc == 0; p->line++) {
+		const char *stop = memchr(data, '\n', (size_t)(end - data));
+
+		p->at = data;
+		p->end = stop ? stop : end;
+		data = stop ? stop + 1 : end;
+		rc = rule_cut_line(p);
+		if (rc == 0 && p->at < p->end)
+			rc = rule_parse_line(p);
+	}
+	return rc;
+}
+
+int rsh_rule_table_parse(const void *data, size_t len, const char *path,
+			 struct rsh_rule_table **out, struct rsh_error *err)
+{
+	struct rule_parse p = { .err = err };
+	int rc;
+
+	if (len > RSH_RULE_TABLE_MAX)
+		return rsh_error_set(err, EBADMSG, "%s: %zu bytes, a rule "
+				     "table has %zu at most", path, len,
+				     RSH_RULE_TABLE_MAX);
+	p.t = calloc(1, sizeof(*p.t));
+	if (!p.t)
+		return rsh_error_nomem(err);
+	p.t->path = rsh_arena_strndup(&p.t->arena, path, strlen(path));
+	rc = p.t->path ? rule_parse_lines(&p, data, len) : rule_nomem(&p);
+	if (rc == 0 && p.t->n_rules == 0)
+		rc = rsh_error_set(err, EBADMSG, "%s: no rule in it", path);
+	if (rc)
+		rsh_rule_table_free(p.t);
+	else
+		*out = p.t;
+	return rc;
+}
+
+void rsh_rule_table_free(struct rsh_rule_table *t)
+{
+	if (!t)
+		return;
+	free(t->suits);
+	free(t->lets);
+	free(t->states);
+	free(t->rules);
+	rsh_arena_clear(&t->arena);
+	free(t);
+}
+
+/* ---- asking ---- */
+
+const char *rsh_rule_table_path(const struct rsh_rule_table *t)
+{
+	return t->path;
+}
+
+const char *rsh_rule_table_title(const struct rsh_rule_table *t)
+{
+	return t->title ? t->title : "";
+}
+
+const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i)
+{
+	return i < t->n_suits ? t->suits[i] : NULL;
+}
+
+const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
+					      uint32_t i)
+{
+	return i < t->n_lets ? &t->lets[i] : NULL;
+}
+
+const struct rsh_rule_state *
+rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i)
+{
+	return i < t->n_states ? &t->states[i] : NULL;
+}
+
+const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,
+					   uint32_t i)
+{
+	return i < t->n_rules ? &t->rules[i] : NULL;
+}

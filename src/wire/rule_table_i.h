@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/rule_table_i.h - a rule table under the parser's hands.
+ *
+ * rule_table.c goes through the lines, rule_text.c takes what stands in one
+ * apart, and rule_check.c looks whether both sides of a rule speak of the same
+ * elements.  All functions give 0, -ENOMEM, or -EBADMSG with a sentence. */
+#ifndef RSH_WIRE_RULE_TABLE_I_H
+#define RSH_WIRE_RULE_TABLE_I_H
+
+#include "rsh/tensor/box.h"
+#include "rsh/util/arena.h"
+#include "rsh/wire/rule_table.h"
+
+/* Tables of real models come to a third of these at most. */
+#define RULE_HOLES_MAX 4    /* of a name, without those of its prefix */
+#define RULE_NAME_MAX 512   /* bytes of a name or a word */
+#define RULE_TENSORS_MAX 16 /* of a side */
+#define RULE_FACTORS_MAX 8  /* of a product */
+#define RULE_LETTERS_MAX 16 /* of a tensor */
+#define RULE_UNDER_MAX 8    /* in a row */
+#define RULE_TERMS_MAX 8    /* of a let, and operands of a term */
+#define RULE_LINES_MAX 4096 /* of each kind, but for `let` */
+#define RULE_LETS_MAX 256
+
+struct rsh_rule_table {
+	struct rsh_arena arena; /* all that the table gives */
+	const char *path, *title;
+	const char **suits;
+	struct rsh_rule_let *lets;
+	struct rsh_rule_state *states;
+	struct rsh_rule *rules;
+	uint32_t n_suits, n_lets, n_states, n_rules;
+	size_t suits_cap, lets_cap, states_cap, rules_cap;
+};
+
+struct rule_parse {
+	struct rsh_rule_table *t;
+	struct rsh_error *err;
+	uint32_t line;
+	const char *at, *end; /* what is left of the line */
+	struct rsh_rule_under *under; /* the prefixes that hold */
+	uint32_t n_under;
+	bool in_row; /* the last line was an `under`, too */
+};
+
+int rule_bad(struct rule_parse *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+int rule_nomem(struct rule_parse *p);
+
+/* ---- rule_text.c ---- */
+
+void rule_skip_blanks(struct rule_parse *p);
+/* Takes the character, and blanks before and behind it, if it is next. */
+bool rule_take(struct rule_parse *p, char c);
+/* Takes a word of letters, digits and "_" that begins with no digit. */
+int rule_parse_word(struct rule_parse *p, const char **out);
+int rule_parse_name(struct rule_parse *p, struct rsh_rule_name *out);
+int rule_parse_tensor(struct rule_parse *p, struct rsh_rule_tensor *out);
+int rule_parse_let(struct rule_parse *p, struct rsh_rule_let *out);
+/* Everything on the line has to be used. */
+int rule_parse_end(struct rule_parse *p);
+
+/* ---- rule_check.c ---- */
+
+/* Does the prefix of `under` stand before the name? */
+bool rule_is_under(const struct rsh_rule_name *n);
+/* Do both sides name the same elements, under each prefix? */
+int rule_check(struct rule_parse *p, const struct rsh_rule *r);
+
+#endif

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rule tables and config.json as they stand in their files. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/wire/model_config.h"
+#include "rsh/wire/rule_table.h"
+
+#define LONG ((size_t)300000)
+
+static struct rsh_rule_table *parse(const char *text)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_rule_table *t;
+
+	if (rsh_rule_table_parse(text, strlen(text), "T", &t, &err))
+		fail_msg("%s", err.text);
+	return t;
+}
+
+static void assert_refused_bytes(const char *text, size_t len,
+				 const char *words)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_rule_table *t;
+	int rc = rsh_rule_table_parse(text, len, "T", &t, &err);
+
+	if (rc != -EBADMSG || err.code != EBADMSG ||
+	    strncmp(err.text, "T:", 2) != 0 || !strstr(err.text, words))
+		fail_msg("%.60s: rc %d, \"%s\"; wanted \"%s\"", text, rc,
+			 err.text, words);
+}
+
+static void test_table(void **state)
+{
+	struct rsh_rule_table *t = parse(
+		"# Model: left = right\n"
+		"# more\n"
+		"for A B\n"
+		"let g = kv | heads # groups\r\n"
+		"let r = heads / kv * 2 - 1 | 1\n"
+		"let L = layers\n"
+		"a.weight = b.weight\n"
+		"state opt.m. = adam_m.\n"
+		"also c.{L+i}.w = b.weight\n"
+		"under x.{L+i} = y.{i}\n"
+		"\n"
+		"under x.{l} = z.{l}\n"
+		".q[g r d, h] + .k[g d, h] = .qk[g (r d | d), h]\n"
+		"skip .rope\n"
+		".e.{e}.w[f, h] = .w[e h, 1 (f)]\n"
+		"let = state\n");
+	const struct rsh_rule *r = rsh_rule_table_rule(t, 2);
+
+	(void)state;
+	assert_string_equal(rsh_rule_table_title(t), "Model: left = right");
+	assert_string_equal(rsh_rule_table_suits(t, 1), "B");
+	assert_null(rsh_rule_table_suits(t, 2));
+	assert_string_equal(rsh_rule_table_let(t, 1)->name, "r");
+	assert_int_equal(rsh_rule_table_let(t, 1)->n_terms, 2);
+	assert_int_equal(rsh_rule_table_let(t, 1)->terms[0].n, 4);
+	assert_int_equal(rsh_rule_table_let(t, 1)->terms[0].operands[3].number,
+			 1);
+	assert_string_equal(rsh_rule_table_state(t, 0)->prefix[1], "adam_m.");
+	assert_int_equal(rsh_rule_table_rule(t, 1)->kind, RSH_RULE_ALSO);
+	assert_int_equal(r->line, 13);
+	assert_int_equal(r->n_under, 2);
+	assert_string_equal(r->under[0].prefix[0].holes[0].least, "L");
+	assert_int_equal(r->n_tensors[0], 2);
+	assert_int_equal(r->tensors[1][0].dims[0].n_alternatives, 2);
+	assert_string_equal(r->tensors[1][0].dims[0].alternatives[0].factors[1],
+			    "d");
+	assert_int_equal(rsh_rule_table_rule(t, 3)->kind, RSH_RULE_SKIP);
+	r = rsh_rule_table_rule(t, 5);
+	assert_string_equal(r->text, "let = state");
+	assert_string_equal(r->tensors[0][0].name.texts[0], "let");
+	assert_null(rsh_rule_table_rule(t, 6));
+	rsh_rule_table_free(t);
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *text, *words;
+	} cases[] = {
+		{ "", "no rule" },
+		{ "a", "T:1: no \"=\"" },
+		{ "\n\na = ", "T:3: the line ends where the name" },
+		{ "a = b c", "where the end of the line" },
+		{ "a = b\x01", "control character" },
+		{ "a[x] = b", "dimensions, some none" },
+		{ "a[x = b[x]", "\",\" or \"]\"" },
+		{ "a[x,] = b[x]", "a factor, or 1," },
+		{ "a[2 x] = b[x]", "let two = 2" },
+		{ "a[x (y | z) (y)] = b[x]", "two lists of alternatives in one" },
+		{ "a[(y | z)] = b[(y | z)]", "two lists of alternatives" },
+		{ "a[x] + b[x] = c[x]", "several tensors, and no list" },
+		{ "a + b = c", "several tensors, and no list" },
+		{ "a[x] + b[x] = c[(x | x | x)]", "3 alternatives and 2" },
+		{ "a[x] + b[x] = c[(x | x)] + d[x]", "2 on their own" },
+		{ "a[x x] = b[x]", "x stands twice" },
+		{ "a[x y] = b[x]", "y is on one side only" },
+		{ "a[x] = b[x z]", "z is on one side only" },
+		{ "a[(x | )] = b[x]", "a factor, or 1," },
+		{ "a.{l} = b", "l is on one side only" },
+		{ "a.{l}.{l} = b.{l}", "stands twice" },
+		{ "a.{l}[x] + b[x] = c.{l}[(x | x)]", "not in all names" },
+		{ "a.{l}[l] = b.{l}[l]", "no factor" },
+		{ "a.{l}{m} = b.{l}{m}", "nothing between" },
+		{ "a.{l}0 = b.{l}", "digit beside a hole" },
+		{ "a0{l} = b.{l}", "digit beside a hole" },
+		{ "a.{l = b.{l}", "\"}\" of a hole" },
+		{ "a.{} = b", "letter or word" },
+		{ "a.{L+i} = b.{i}", "no `let` before says what L is" },
+		{ ".a = b", "no `under` holds" },
+		{ "under x.{l} = y.{l}\n.a.{l} = .b", "below its prefix" },
+		{ "under x.{l} = y\n.a = .b", "l is on one side only" },
+		{ "under x = y z", "the end of the line" },
+		{ "let x = x", "made of itself" },
+		{ "let x = y\nlet y = x", "T:2: line 1, which stands before" },
+		{ "let x = 1\nlet x = 2", "already, in line 1" },
+		{ "let x = 99999999999999999999", "too large" },
+		{ "let x = 1 +", "letter or word" },
+		{ "let x = ", "letter or word" },
+		{ "let x 1", "\"=\"" },
+		{ "skip a = b", "the end of the line" },
+		{ "skip a[x]", "only names" },
+		{ "also a + b = c", "several names" },
+		{ "also a = b.{i}", "on the right alone" },
+		{ "state a.{l} = b", "a hole in what" },
+		{ "for 7", "letter or word" },
+		{ "a{b{c}}[((x|y))] = +", "\"}\"" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		assert_refused_bytes(cases[i].text, strlen(cases[i].text),
+				     cases[i].words);
+	assert_refused_bytes("a = b\0c", 7, "control character");
+}
+
+/* Writes a text `n` times behind another one. */
+static char *repeated(const char *begin, const char *again, size_t n,
+		      const char *end)
+{
+	const size_t len = strlen(again);
+	char *text = malloc(strlen(begin) + len * n + strlen(end) + 1), *at;
+
+	assert_non_null(text);
+	at = stpcpy(text, begin);
+	for (size_t i = 0; i < n; i++)
+		at = stpcpy(at, again);
+	stpcpy(at, end);
+	return text;
+}
+
+static void test_endless(void **state)
+{
+	static const struct {
+		const char *begin, *again, *end, *words;
+	} cases[] = {
+		{ "a", ".{l}", " = b", "holes" },
+		{ "a", "b", " = b", "bytes; at most" },
+		{ "a[x", " x", "] = b[x]", "product of more" },
+		{ "a[x", ",x", "] = b[x]", "dimensions" },
+		{ "a[(x", "|x", ")] = b[x]", "alternatives" },
+		{ "a[x]", " + b", " = c", "tensors on one side" },
+		{ "let x = 1", " | 1", "", "terms" },
+		{ "let x = 1", "+1", "", "operands" },
+		{ "", "a = b\n", "", "lines of one kind" },
+		{ "", "under a = b\n", "", "in a row" },
+		{ "for A", " B", "", "lines of one kind" },
+		{ "a.", "{", " = b", "letter or word" },
+		{ "a[", "(", "] = b", "a factor" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const size_t n = LONG / strlen(cases[i].again);
+		char *text = repeated(cases[i].begin, cases[i].again, n,
+				      cases[i].end);
+
+		assert_refused_bytes(text, strlen(text), cases[i].words);
+		free(text);
+	}
+}
+
+static void test_too_large(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	char *text = repeated("", "#", RSH_RULE_TABLE_MAX + 1, "");
+	struct rsh_rule_table *t;
+
+	(void)state;
+	assert_int_equal(rsh_rule_table_parse(text, RSH_RULE_TABLE_MAX + 1, "T",
+					      &t, &err), -EBADMSG);
+	assert_non_null(strstr(err.text, "at most"));
+	free(text);
+}
+
+/* ---- config.json ---- */
+
+static void test_config(void **state)
+{
+	static const char text[] =
+		"{\"architectures\":[\"A\",\"B\"],\"n\":7,\"none\":null,"
+		"\"s\":\"7\",\"minus\":-1,\"half\":1.5,"
+		"\"text_config\":{\"n\":8,\"m\":9,\"none\":10},"
+		"\"quantization_config\":{\"quant_method\":\"fp8\","
+		"\"weight_block_size\":[128,64]}}";
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_model_config *c;
+	uint64_t n, block[2];
+
+	(void)state;
+	assert_int_equal(rsh_model_config_parse(text, strlen(text), "C", &c,
+						&err), 0);
+	assert_string_equal(rsh_model_config_path(c), "C");
+	assert_string_equal(rsh_model_config_architecture(c, 1), "B");
+	assert_null(rsh_model_config_architecture(c, 2));
+	assert_true(rsh_model_config_number(c, "n", &n) && n == 7);
+	assert_true(rsh_model_config_number(c, "m", &n) && n == 9);
+	assert_true(rsh_model_config_number(c, "none", &n) && n == 10);
+	assert_false(rsh_model_config_number(c, "s", &n));
+	assert_false(rsh_model_config_number(c, "minus", &n));
+	assert_false(rsh_model_config_number(c, "half", &n));
+	assert_false(rsh_model_config_number(c, "other", &n));
+	assert_true(rsh_model_config_fp8(c, block));
+	assert_int_equal(block[0], 128);
+	assert_int_equal(block[1], 64);
+	rsh_model_config_free(c);
+}
+
+static void test_config_refused(void **state)
+{
+	static const struct {
+		const char *text, *words;
+	} cases[] = {
+		{ "", "not JSON" },
+		{ "[]", "not a JSON object" },
+		{ "{\"n\":1", "not JSON" },
+		{ "{\"n\":99999999999999999999}", "not JSON" },
+		{ "{\"architectures\":\"A\"}", "architectures" },
+		{ "{\"architectures\":[1]}", "architectures" },
+		{ "{\"quantization_config\":{\"quant_method\":\"fp8\","
+		  "\"weight_block_size\":[0,1]}}", "weight_block_size" },
+		{ "{\"quantization_config\":{\"quant_method\":\"fp8\","
+		  "\"weight_block_size\":7}}", "weight_block_size" },
+	};
+	struct rsh_model_config *c;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct rsh_error err = RSH_ERROR_INIT;
+		const char *text = cases[i].text;
+
+		assert_int_equal(rsh_model_config_parse(text, strlen(text), "C",
+							&c, &err), -EBADMSG);
+		if (!strstr(err.text, cases[i].words) || err.text[0] != 'C')
+			fail_msg("%s: \"%s\"", text, err.text);
+	}
+}
+
+static void test_config_without(void **state)
+{
+	struct rsh_model_config *c;
+	uint64_t block[2];
+
+	(void)state;
+	assert_int_equal(rsh_model_config_parse("{}", 2, "C", &c, NULL), 0);
+	assert_null(rsh_model_config_architecture(c, 0));
+	assert_false(rsh_model_config_fp8(c, block));
+	rsh_model_config_free(c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_endless),
+		cmocka_unit_test(test_too_large),
+		cmocka_unit_test(test_config),
+		cmocka_unit_test(test_config_refused),
+		cmocka_unit_test(test_config_without),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
