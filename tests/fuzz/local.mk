@@ -95,6 +95,7 @@ LAYERS_BELOW_VFS = \
 	libplan.la \
 	libconverter.la \
 	libwriter.la \
+	libweights.la \
 	libcache.la \
 	libstore.la \
 	libsource.la

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Unit tests of strategy, derive, catalogue, plan, converter and
-# writer, and of the reader of rank files.
+# Unit tests of strategy, derive, catalogue, plan, converter, writer and
+# weights, and of the reader of rank files.
 UNIT += \
 	unit/test_strategy_fold \
 	unit/test_strategy_grid \
@@ -20,6 +20,8 @@ UNIT += \
 	unit/test_plan_recipe \
 	unit/test_plan_dialect \
 	unit/test_writer \
+	unit/test_weights \
+	unit/test_weights_property \
 	unit/test_tensor_cut \
 	unit/test_tensor_scaled \
 	unit/test_tensor_turn \
@@ -33,6 +35,9 @@ PLAN_SUPPORT = \
 	unit/plan_support.h \
 	unit/plan_support.c \
 	$(STRATEGY_SUPPORT)
+WEIGHTS_SUPPORT = \
+	unit/weights_support.h \
+	unit/weights_support.c
 RECIPE_SUPPORT = \
 	unit/recipe_support.h \
 	unit/recipe_support.c \
@@ -77,6 +82,12 @@ unit_test_plan_dialect_SOURCES = unit/test_plan_dialect.c $(PLAN_SUPPORT)
 unit_test_plan_dialect_LDADD = $(L_PLAN)
 unit_test_writer_SOURCES = unit/test_writer.c $(RECIPE_SUPPORT)
 unit_test_writer_LDADD = $(L_PLAN)
+unit_test_weights_SOURCES = unit/test_weights.c $(WEIGHTS_SUPPORT)
+unit_test_weights_LDADD = $(L_PLAN)
+unit_test_weights_property_SOURCES = \
+	unit/test_weights_property.c \
+	$(WEIGHTS_SUPPORT)
+unit_test_weights_property_LDADD = $(L_PLAN)
 unit_test_tensor_cut_SOURCES = \
 	unit/test_tensor_cut.c \
 	unit/support.h \

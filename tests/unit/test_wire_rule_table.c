@@ -99,7 +99,7 @@ static void test_refused(void **state)
 		{ "a[x = b[x]", "\",\" or \"]\"" },
 		{ "a[x,] = b[x]", "a factor, or 1," },
 		{ "a[2 x] = b[x]", "let two = 2" },
-		{ "a[x (y | z) (y)] = b[x]", "two lists of alternatives in one" },
+		{ "a[x (y | z) (y)] = b[x]", "alternatives in one dimension" },
 		{ "a[(y | z)] = b[(y | z)]", "two lists of alternatives" },
 		{ "a[x] + b[x] = c[x]", "several tensors, and no list" },
 		{ "a + b = c", "several tensors, and no list" },

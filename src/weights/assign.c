@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/assign.c gives each tensor that is there to the first rule that names
+ * it.  Names are found by what remains of them without their numbers, so that
+ * it costs the same however many rules there are. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/converter/chosen.h"
+#include "rsh/util/mem.h"
+#include "weights_i.h"
+
+static int weights_list_add(struct weights_list *l,
+			    const struct weights_match *m,
+			    struct rsh_error *err)
+{
+	if (rsh_grow(&l->m, &l->cap, (size_t)l->n + 1, sizeof(*l->m)))
+		return rsh_error_nomem(err);
+	l->m[l->n++] = *m;
+	return 0;
+}
+
+/* Fits a name to a template; *m gets what comes of it. */
+static int weights_try(struct weights_work *w, const char *text,
+		       const struct weights_template *t,
+		       struct weights_match *m, bool *fits,
+		       struct rsh_error *err)
+{
+	const struct weights_unit *u = &w->units[t->unit];
+	const struct weights_name *n = &u->names[t->side][t->tensor];
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	const enum weights_fit fit = weights_fit(n, text, holes);
+
+	*fits = fit != WEIGHTS_NO;
+	if (fit == WEIGHTS_UNKNOWN)
+		return weights_bad(w, u->rule, err, "%s may be meant, but no "
+				   "config.json says how large the numbers are "
+				   "of which it is one", text);
+	if (!*fits)
+		return 0;
+	m->unit = t->unit;
+	m->tensor = t->tensor;
+	m->n_shared = (uint16_t)u->n_shared;
+	memset(m->numbers, 0, sizeof(m->numbers));
+	weights_arrange(u, n, holes, m->numbers);
+	return 0;
+}
+
+/* Finds the rule that takes a name, NULL if none does.  Of what an `also` wants
+ * copies of note is taken besides. */
+static int weights_take(struct weights_work *w, const char *text,
+			struct weights_match *m, const struct rsh_rule **rule,
+			struct rsh_error *err)
+{
+	struct weights_match found = *m;
+	uint32_t n;
+	const struct weights_template *t = weights_find(w, text, &n);
+
+	*rule = NULL;
+	for (uint32_t i = 0; i < n; i++) {
+		const struct rsh_rule *r = w->units[t[i].unit].rule;
+		const bool copies = r->kind == RSH_RULE_ALSO &&
+				    t[i].side == RSH_SIDE_MINDSPORE;
+		bool fits;
+		int rc;
+
+		if (t[i].side != w->from || (!copies && *rule) ||
+		    (copies && m->state))
+			continue;
+		rc = weights_try(w, text, &t[i], &found, &fits, err);
+		if (rc == 0 && fits && copies)
+			rc = weights_list_add(&w->copies, &found, err);
+		if (rc)
+			return rc;
+		if (fits && !copies) {
+			*rule = r;
+			*m = found;
+		}
+	}
+	return 0;
+}
+
+/* ---- what no rule names ---- */
+
+/* Has it no place in Hugging Face's form? */
+static bool weights_is_state(const struct weights_work *w, uint32_t source)
+{
+	return w->from == RSH_SIDE_MINDSPORE &&
+	       (w->in[source].n_dims == 0 ||
+		w->in[source].dtype == RSH_DTYPE_STR ||
+		rsh_kind_of(weights_text(w, source)) != RSH_KIND_WEIGHT);
+}
+
+static int weights_unlisted(struct weights_work *w, uint32_t source,
+			    struct rsh_error *err)
+{
+	const char *text = weights_text(w, source);
+
+	if (weights_is_state(w, source)) {
+		if (w->n_states++ == 0)
+			w->a_state = source;
+	} else if (!weights_is_wanted(w, text)) {
+		;
+	} else if (w->o->unlisted == RSH_UNLISTED_COPY) {
+		return weights_make_copy(w, text, NULL, &w->sources[source],
+					 NULL, err);
+	} else if (w->o->unlisted == RSH_UNLISTED_ERROR) {
+		return rsh_error_set(err, EINVAL, "no rule of %s names tensor "
+				     "%s", rsh_rule_table_path(w->o->table),
+				     text);
+	} else if (w->n_dropped++ == 0) {
+		w->a_dropped = source;
+	}
+	weights_passed(w, source, NULL);
+	return 0;
+}
+
+/* ---- all of them ---- */
+
+static int weights_assign_one(struct weights_work *w, uint32_t source,
+			      struct rsh_error *err)
+{
+	const char *text = weights_text(w, source);
+	struct weights_match m = { .source = source };
+	const struct rsh_rule_state *s;
+	const struct rsh_rule *rule;
+	int rc = weights_take(w, text, &m, &rule, err);
+
+	while (rc == 0 && !rule &&
+	       (s = rsh_rule_table_state(w->o->table, m.state))) {
+		const size_t len = strlen(s->prefix[w->from]);
+
+		m.state++;
+		if (strncmp(text, s->prefix[w->from], len) == 0)
+			rc = weights_take(w, text + len, &m, &rule, err);
+	}
+	if (rc)
+		return rc;
+	if (!rule)
+		return weights_unlisted(w, source, err);
+	if (rule->kind == RSH_RULE_SAME)
+		return weights_list_add(&w->matches, &m, err);
+	weights_passed(w, source, rule);
+	return 0;
+}
+
+/* Instances stand together, and in each the tensors in the rule's order. */
+static int weights_by_instance(const void *a, const void *b)
+{
+	const struct weights_match *x = a, *y = b;
+	int c = rsh_compare_u64(x->unit, y->unit);
+
+	if (c == 0)
+		c = rsh_compare_u64(x->state, y->state);
+	for (uint32_t i = 0; c == 0 && i < x->n_shared; i++)
+		c = rsh_compare_u64(x->numbers[i], y->numbers[i]);
+	if (c == 0)
+		c = rsh_compare_u64(x->tensor, y->tensor);
+	for (uint32_t i = x->n_shared; c == 0 && i < WEIGHTS_HOLES_MAX; i++)
+		c = rsh_compare_u64(x->numbers[i], y->numbers[i]);
+	return c;
+}
+
+static void weights_note(const struct weights_work *w, uint32_t n,
+			 uint32_t example, const char *what)
+{
+	char text[WEIGHTS_TEXT + 256];
+
+	if (!w->o->note || n == 0)
+		return;
+	snprintf(text, sizeof(text), "%u tensor%s %s (%s%s)", n,
+		 n > 1 ? "s" : "", what, weights_text(w, example),
+		 n > 1 ? " and others" : "");
+	w->o->note(w->o->ctx, text);
+}
+
+int weights_assign(struct weights_work *w, struct rsh_error *err)
+{
+	w->sources = rsh_arena_array(w->arena, uint32_t, w->n);
+	if (!w->sources)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->n; i++)
+		w->sources[i] = i;
+	for (uint32_t i = 0; i < w->n; i++) {
+		int rc = 0;
+
+		if (w->is_scale[i])
+			weights_passed(w, i, NULL);
+		else
+			rc = weights_wrong(w, weights_assign_one(w, i, err),
+					   err);
+		if (rc)
+			return rc;
+	}
+	weights_note(w, w->n_states, w->a_state, "of an optimizer's state and "
+		     "of bookkeeping have no place in Hugging Face's form");
+	weights_note(w, w->n_dropped, w->a_dropped,
+		     "that no rule names are left out");
+	if (w->matches.n)
+		qsort(w->matches.m, w->matches.n, sizeof(*w->matches.m),
+		      weights_by_instance);
+	return 0;
+}

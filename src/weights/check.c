@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/check.c looks what is wrong with a table, by itself or with the
+ * tensors of a source. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "weights_i.h"
+
+/* ---- with a source ---- */
+
+static void weights_tell_made(const struct weights_work *w)
+{
+	for (uint32_t i = 0; w->watch->made && i < w->n_made; i++)
+		w->watch->made(w->watch->ctx, &w->made[i].offer,
+			       w->made[i].rule, w->made[i].sources,
+			       w->made[i].n_sources);
+}
+
+int rsh_weights_check(const struct rsh_weights_options *o,
+		      struct rsh_catalogue *cat, const struct rsh_offer *in,
+		      uint32_t n, struct rsh_arena *arena,
+		      const struct rsh_weights_watch *watch,
+		      struct rsh_error *err)
+{
+	struct weights_work w = {
+		.o = o, .cat = cat, .in = in, .n = n, .arena = arena,
+		.watch = watch,
+	};
+	struct rsh_error own = RSH_ERROR_INIT;
+	int rc = weights_run(&w, &own);
+
+	if (rc == 0)
+		weights_tell_made(&w);
+	rc = weights_wrong(&w, rc, &own);
+	if (rc)
+		rc = rsh_error_nomem(err);
+	else if (w.n_wrong)
+		rc = rsh_error_set(err, EINVAL, "%u contradiction%s between %s "
+				   "and the source", w.n_wrong,
+				   w.n_wrong > 1 ? "s" : "",
+				   rsh_rule_table_path(o->table));
+	weights_clear(&w);
+	return rc;
+}
+
+/* ---- by itself ---- */
+
+/* A name that takes tensors, with "{}" for its holes. */
+struct weights_claim {
+	char *text;
+	const struct weights_template *t;
+	const struct weights_name *name;
+	const struct rsh_rule *rule;
+};
+
+struct weights_talk {
+	struct weights_work *w;
+	void (*say)(void *ctx, bool wrong, const char *sentence);
+	void *ctx;
+	bool wrong;
+};
+
+static int weights_by_claim(const void *a, const void *b)
+{
+	const struct weights_claim *x = a, *y = b;
+	int c = rsh_compare_u64(x->t->side, y->t->side);
+
+	if (c == 0)
+		c = strcmp(x->text, y->text);
+	if (c == 0)
+		c = rsh_compare_u64(x->t->unit, y->t->unit);
+	return c ? c : rsh_compare_u64(x->t->tensor, y->t->tensor);
+}
+
+static char *weights_claim_text(struct weights_work *w,
+				const struct weights_name *n)
+{
+	size_t size = 1;
+	char *text, *at;
+
+	for (uint32_t i = 0; i <= n->n_holes; i++)
+		size += strlen(n->texts[i]) + 2;
+	text = rsh_arena_alloc(&w->scratch, size, 1);
+	if (!text)
+		return NULL;
+	at = stpcpy(text, n->texts[0]);
+	for (uint32_t i = 1; i <= n->n_holes; i++)
+		at = stpcpy(stpcpy(at, "{}"), n->texts[i]);
+	return text;
+}
+
+/* Does the first name take all tensors that the second one could? */
+static bool weights_covers(const struct weights_name *a,
+			   const struct weights_name *b)
+{
+	for (uint32_t i = 0; i < a->n_holes; i++) {
+		const char *least = a->holes[i].least_name;
+		const char *other = b->holes[i].least_name;
+
+		if (least && (!other || strcmp(least, other) != 0))
+			return false;
+	}
+	return true;
+}
+
+static void weights_say(struct weights_talk *k, bool wrong, uint32_t line,
+			const char *what, const char *name, uint32_t other)
+{
+	char text[RSH_ERROR_TEXT_MAX], of[32] = "";
+
+	if (other)
+		snprintf(of, sizeof(of), " line %u", other);
+	snprintf(text, sizeof(text), "%.400s:%u: %.1200s %s%s",
+		 rsh_rule_table_path(k->w->o->table), line, name, what, of);
+	k->wrong |= wrong;
+	k->say(k->ctx, wrong, text);
+}
+
+static void weights_say_claims(struct weights_talk *k,
+			       const struct weights_claim *c, uint32_t n)
+{
+	for (uint32_t i = 1, first = 0; i < n; i++) {
+		if (c[i].t->side != c[first].t->side ||
+		    strcmp(c[i].text, c[first].text) != 0)
+			first = i;
+		for (uint32_t j = first; j < i; j++) {
+			if (!weights_covers(c[j].name, c[i].name))
+				continue;
+			weights_say(k, true, c[i].rule->line,
+				    "is named already in", c[i].text,
+				    c[j].rule->line);
+			break;
+		}
+	}
+}
+
+/* Lists the names that take tensors; the right of an `also` takes none. */
+static int weights_check_claims(struct weights_talk *k)
+{
+	struct weights_work *w = k->w;
+	struct weights_claim *c = rsh_arena_array(&w->scratch,
+						  struct weights_claim,
+						  w->n_templates);
+	uint32_t n = 0;
+
+	if (!c)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < w->n_templates; i++) {
+		const struct weights_template *t = &w->templates[i];
+		const struct weights_unit *u = &w->units[t->unit];
+
+		if (u->rule->kind != RSH_RULE_SAME &&
+		    t->side == RSH_SIDE_MINDSPORE)
+			continue;
+		c[n] = (struct weights_claim){
+			.t = t,
+			.name = &u->names[t->side][t->tensor],
+			.rule = u->rule,
+		};
+		c[n].text = weights_claim_text(w, c[n].name);
+		if (!c[n++].text)
+			return -ENOMEM;
+	}
+	if (n)
+		qsort(c, n, sizeof(*c), weights_by_claim);
+	weights_say_claims(k, c, n);
+	return 0;
+}
+
+static bool weights_let_is_used(const struct weights_work *w, const char *name)
+{
+	const struct rsh_rule_let *l;
+
+	for (uint32_t i = 0; i < w->n_units; i++) {
+		const struct weights_unit *u = &w->units[i];
+
+		if (weights_letter(u, name) < u->n_letters)
+			return true;
+		for (int s = 0; s < RSH_N_SIDES; s++)
+			for (uint32_t h = 0; u->rule->n_tensors[s] &&
+					     h < u->names[s]->n_holes; h++) {
+				const char *least =
+					u->names[s]->holes[h].least_name;
+
+				if (least && strcmp(least, name) == 0)
+					return true;
+			}
+	}
+	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
+		for (uint32_t t = 0; t < l->n_terms; t++)
+			for (uint32_t k = 0; k < l->terms[t].n; k++) {
+				const char *key = l->terms[t].operands[k].key;
+
+				if (key && strcmp(key, name) == 0)
+					return true;
+			}
+	return false;
+}
+
+static void weights_check_lets(struct weights_talk *k)
+{
+	const struct rsh_rule_let *l;
+
+	for (uint32_t i = 0; (l = rsh_rule_table_let(k->w->o->table, i)); i++)
+		if (!weights_let_is_used(k->w, l->name))
+			weights_say(k, false, l->line, "is used nowhere",
+				    l->name, 0);
+}
+
+int rsh_weights_check_table(const struct rsh_rule_table *table,
+			    void (*say)(void *ctx, bool wrong,
+					const char *sentence),
+			    void *ctx)
+{
+	const struct rsh_weights_options o = { .table = table };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct weights_work w = { .o = &o };
+	struct weights_talk k = { .w = &w, .say = say, .ctx = ctx };
+	int rc = weights_read_lets(&w, &err);
+
+	if (rc == 0)
+		rc = weights_read_units(&w, &err);
+	if (rc && rc != -ENOMEM)
+		say(ctx, true, err.text);
+	if (rc == 0)
+		rc = weights_check_claims(&k);
+	if (rc == 0)
+		weights_check_lets(&k);
+	weights_clear(&w);
+	return rc == 0 && k.wrong ? -EINVAL : rc;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/convert.c goes through a conversion, and finds out in which direction
+ * it goes. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "weights_i.h"
+
+static int weights_by_name(const void *a, const void *b)
+{
+	const struct weights_made *x = a, *y = b;
+
+	return weights_compare(x->text, y->text);
+}
+
+static void weights_sort(struct weights_work *w)
+{
+	if (w->n_made)
+		qsort(w->made, w->n_made, sizeof(*w->made), weights_by_name);
+}
+
+static int weights_made_twice(const struct weights_work *w, uint32_t i,
+			      struct rsh_error *err)
+{
+	const struct rsh_rule *a = w->made[i - 1].rule, *b = w->made[i].rule;
+	const struct rsh_rule *rule = b ? b : a;
+
+	if (!rule)
+		return rsh_error_set(err, EINVAL, "%s is in the source twice",
+				     w->made[i].text);
+	return weights_bad(w, rule, err, "%.400s is made twice, of %.400s and "
+			   "of %.400s", w->made[i].text,
+			   weights_text(w, *w->made[i - 1].sources),
+			   weights_text(w, *w->made[i].sources));
+}
+
+static int weights_check_twice(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 1; i < w->n_made && rc == 0; i++)
+		if (w->made[i - 1].offer.name == w->made[i].offer.name)
+			rc = weights_wrong(w, weights_made_twice(w, i, err),
+					   err);
+	return rc;
+}
+
+int weights_run(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = weights_read_lets(w, err);
+
+	w->from = w->o->from;
+	w->to = w->from == RSH_SIDE_HF ? RSH_SIDE_MINDSPORE : RSH_SIDE_HF;
+	if (rc == 0)
+		rc = weights_read_units(w, err);
+	if (rc == 0)
+		rc = weights_find_scales(w, err);
+	if (rc == 0)
+		rc = weights_assign(w, err);
+	if (rc == 0)
+		rc = weights_make(w, err);
+	weights_sort(w);
+	if (rc == 0 && w->copies.n) {
+		rc = weights_make_also(w, err);
+		weights_sort(w);
+	}
+	rsh_catalogue_see_names(w->cat);
+	return rc ? rc : weights_check_twice(w, err);
+}
+
+void weights_clear(struct weights_work *w)
+{
+	free(w->matches.m);
+	free(w->copies.m);
+	free(w->made);
+	rsh_arena_clear(&w->scratch);
+}
+
+int rsh_weights_convert(const struct rsh_weights_options *o,
+			struct rsh_catalogue *cat, const struct rsh_offer *in,
+			uint32_t n, struct rsh_arena *arena,
+			struct rsh_offer **out, uint32_t *n_out,
+			struct rsh_error *err)
+{
+	struct weights_work w = {
+		.o = o, .cat = cat, .in = in, .n = n, .arena = arena,
+	};
+	int rc = weights_run(&w, err);
+
+	if (rc == 0) {
+		*n_out = w.n_made;
+		*out = rsh_arena_array(arena, struct rsh_offer, w.n_made);
+		if (!*out)
+			rc = rsh_error_nomem(err);
+	}
+	for (uint32_t i = 0; rc == 0 && i < w.n_made; i++)
+		(*out)[i] = w.made[i].offer;
+	weights_clear(&w);
+	return rc;
+}
+
+/* ---- direction ---- */
+
+/* Says which sides have rules that name it. */
+static void weights_sides_of(struct weights_work *w, const char *text,
+			     bool *has)
+{
+	uint32_t n;
+	const struct weights_template *t = weights_find(w, text, &n);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct weights_name *name =
+			&w->units[t[i].unit].names[t[i].side][t[i].tensor];
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+
+		if (weights_fit(name, text, holes) != WEIGHTS_NO)
+			has[t[i].side] = true;
+	}
+}
+
+/* Names that both sides have say nothing. */
+static int weights_judge(const struct rsh_rule_table *table,
+			 const uint32_t *only, enum rsh_side *out,
+			 struct rsh_error *err)
+{
+	const char *path = rsh_rule_table_path(table);
+
+	if (only[0] && only[1])
+		return rsh_error_set(err, EINVAL, "%u of the tensors have "
+				     "names of the left side of %s, and %u of "
+				     "the right", only[0], path, only[1]);
+	if (!only[0] && !only[1])
+		return rsh_error_set(err, EINVAL, "none of the tensors has a "
+				     "name that only one side of %s has", path);
+	*out = only[RSH_SIDE_HF] ? RSH_SIDE_HF : RSH_SIDE_MINDSPORE;
+	return 0;
+}
+
+int rsh_weights_side(const struct rsh_rule_table *table,
+		     const struct rsh_offer *in, uint32_t n,
+		     const struct rsh_names *names, enum rsh_side *out,
+		     struct rsh_error *err)
+{
+	const struct rsh_weights_options o = { .table = table };
+	struct weights_work w = { .o = &o };
+	uint32_t only[RSH_N_SIDES] = { 0, 0 };
+	int rc = weights_read_lets(&w, err);
+
+	if (rc == 0)
+		rc = weights_read_units(&w, err);
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		bool has[RSH_N_SIDES] = { false, false };
+
+		weights_sides_of(&w, rsh_names_text(names, in[i].name), has);
+		only[RSH_SIDE_HF] += has[0] && !has[1];
+		only[RSH_SIDE_MINDSPORE] += has[1] && !has[0];
+	}
+	if (rc == 0)
+		rc = weights_judge(table, only, out, err);
+	weights_clear(&w);
+	return rc;
+}

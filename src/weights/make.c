@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/make.c makes the tensors of each instance. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+#include "weights_i.h"
+
+const char *weights_text(const struct weights_work *w, uint32_t source)
+{
+	return rsh_names_text(w->cat->names, w->in[source].name);
+}
+
+int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
+		struct rsh_error *err, const char *fmt, ...)
+{
+	char text[RSH_ERROR_TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rsh_error_set(err, EINVAL, "%s:%u: %s",
+			     rsh_rule_table_path(w->o->table), rule->line,
+			     text);
+}
+
+int weights_wrong(struct weights_work *w, int rc, struct rsh_error *err)
+{
+	if (rc == 0 || rc == -ENOMEM || !w->watch)
+		return rc;
+	w->n_wrong++;
+	if (w->watch->wrong)
+		w->watch->wrong(w->watch->ctx, err->text);
+	return 0;
+}
+
+bool weights_is_wanted(const struct weights_work *w, const char *text)
+{
+	return !w->o->wanted || w->o->wanted(w->o->ctx, text);
+}
+
+void weights_passed(const struct weights_work *w, uint32_t source,
+		    const struct rsh_rule *rule)
+{
+	if (w->watch && w->watch->passed)
+		w->watch->passed(w->watch->ctx, source, rule);
+}
+
+/* ---- what is made ---- */
+
+static int weights_new(struct weights_work *w, const char *text,
+		       struct weights_made **out, struct rsh_error *err)
+{
+	struct weights_made *m;
+
+	if (w->n_made == WEIGHTS_MADE_MAX)
+		return rsh_error_set(err, EINVAL, "%s makes more than %u "
+				     "tensors",
+				     rsh_rule_table_path(w->o->table),
+				     WEIGHTS_MADE_MAX);
+	if (rsh_grow(&w->made, &w->made_cap, (size_t)w->n_made + 1,
+		     sizeof(*w->made)))
+		return rsh_error_nomem(err);
+	m = &w->made[w->n_made];
+	memset(m, 0, sizeof(*m));
+	m->offer.name = rsh_names_add(w->cat->names, text, strlen(text));
+	if (m->offer.name == RSH_NAME_NONE)
+		return rsh_error_nomem(err);
+	m->text = rsh_names_text(w->cat->names, m->offer.name);
+	*out = m;
+	return 0;
+}
+
+int weights_make_copy(struct weights_work *w, const char *text,
+		      const struct rsh_rule *rule, const uint32_t *source,
+		      bool *made, struct rsh_error *err)
+{
+	struct weights_made *m;
+	int rc;
+
+	if (!weights_is_wanted(w, text))
+		return 0;
+	rc = weights_new(w, text, &m, err);
+	if (rc == 0)
+		rc = weights_make_same(w, *source, &m->offer, err);
+	if (rc)
+		return rc;
+	m->rule = rule;
+	m->sources = source;
+	m->n_sources = 1;
+	w->n_made++;
+	if (made)
+		*made = true;
+	return 0;
+}
+
+static const char *weights_prefix(const struct weights_work *w,
+				  const struct weights_instance *x)
+{
+	return x->m->state ? rsh_rule_table_state(w->o->table,
+						  x->m->state - 1)->
+			     prefix[w->to] : "";
+}
+
+static int weights_make_one(struct weights_work *w, struct weights_instance *x,
+			    uint32_t tensor, const uint64_t *numbers,
+			    const char *text, struct rsh_error *err)
+{
+	struct weights_made *m;
+	int rc = weights_new(w, text, &m, err);
+
+	if (rc == 0 && x->u->rule->tensors[w->to][tensor].has_dims)
+		rc = weights_make_parts(w, x, tensor, numbers, &m->offer, err);
+	else if (rc == 0)
+		rc = weights_make_same(w, x->m->source, &m->offer, err);
+	if (rc)
+		return rc;
+	m->rule = x->u->rule;
+	m->sources = x->sources;
+	m->n_sources = x->n;
+	w->n_made++;
+	return 0;
+}
+
+/* ---- all tensors that an instance makes ---- */
+
+typedef int weights_each_fn(struct weights_work *w, struct weights_instance *x,
+			    uint32_t tensor, const uint64_t *numbers,
+			    const char *text, struct rsh_error *err);
+
+/* Goes on to the next numbers of a stack; false after the last ones. */
+static bool weights_next(const struct weights_instance *x,
+			 const uint32_t *letters, uint32_t n, uint64_t *numbers)
+{
+	while (n-- > 0) {
+		if (++numbers[n] < x->sizes[letters[n]])
+			return true;
+		numbers[n] = 0;
+	}
+	return false;
+}
+
+/* Says how many tensors a stack has; what is not known counts as 1. */
+static uint64_t weights_stack_size(const struct weights_instance *x,
+				   const uint32_t *letters, uint32_t n)
+{
+	uint64_t size = 1;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (x->known[letters[i]] &&
+		    !rsh_mul_u64(size, x->sizes[letters[i]], &size))
+			return UINT64_MAX;
+	return size;
+}
+
+/* Tells the wanted tensors that an instance makes of one of the rule's. */
+static int weights_each_of(struct weights_work *w, struct weights_instance *x,
+			   uint32_t tensor, weights_each_fn *fn,
+			   struct rsh_error *err)
+{
+	const struct weights_name *n = &x->u->names[w->to][tensor];
+	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 }, holes[WEIGHTS_HOLES_MAX];
+	uint32_t letters[WEIGHTS_HOLES_MAX];
+	const uint32_t count = weights_stacks(x->u, n, letters);
+	const uint64_t size = weights_stack_size(x, letters, count);
+	char text[WEIGHTS_TEXT];
+	int rc = 0;
+
+	if (size > WEIGHTS_MADE_MAX)
+		return weights_bad(w, x->u->rule, err, "%s would become more "
+				   "than %u tensors",
+				   weights_text(w, x->m->source),
+				   WEIGHTS_MADE_MAX);
+	memcpy(numbers, x->m->numbers, x->u->n_shared * sizeof(*numbers));
+	for (uint64_t i = 0; i < size && rc == 0; i++) {
+		weights_spread(x->u, n, numbers, holes);
+		if (!weights_print(n, holes, weights_prefix(w, x), text))
+			return weights_bad(w, x->u->rule, err, "a number in "
+					   "the name of what becomes of %s is "
+					   "not known or too large",
+					   weights_text(w, x->m->source));
+		if (weights_is_wanted(w, text))
+			rc = fn(w, x, tensor, numbers, text, err);
+		(void)weights_next(x, letters, count,
+				   numbers + x->u->n_shared);
+	}
+	return rc;
+}
+
+static int weights_each_made(struct weights_work *w, struct weights_instance *x,
+			     weights_each_fn *fn, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->to]; i++)
+		rc = weights_each_of(w, x, i, fn, err);
+	return rc;
+}
+
+/* ---- is all of it there? ---- */
+
+#define WEIGHTS_FOUND 1
+
+static int weights_found(struct weights_work *w, struct weights_instance *x,
+			 uint32_t tensor, const uint64_t *numbers,
+			 const char *text, struct rsh_error *err)
+{
+	(void)w;
+	(void)x;
+	(void)tensor;
+	(void)numbers;
+	(void)text;
+	(void)err;
+	return WEIGHTS_FOUND;
+}
+
+static int weights_missing(struct weights_work *w, struct weights_instance *x,
+			   const struct weights_name *n,
+			   const uint64_t *numbers, struct rsh_error *err)
+{
+	const char *before = x->m->state ?
+		rsh_rule_table_state(w->o->table, x->m->state - 1)->
+			prefix[w->from] : "";
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	char text[WEIGHTS_TEXT] = "a tensor";
+
+	weights_spread(x->u, n, numbers, holes);
+	(void)weights_print(n, holes, before, text);
+	return weights_bad(w, x->u->rule, err, "%.400s is missing, which the "
+			   "rule wants beside %.400s", text,
+			   weights_text(w, x->m->source));
+}
+
+static bool weights_all_known(const struct weights_instance *x,
+			      const uint32_t *letters, uint32_t n)
+{
+	while (n-- > 0)
+		if (!x->known[letters[n]])
+			return false;
+	return true;
+}
+
+/* Looks whether the tensors of a stack are those from 0 on; where it is not
+ * known how many these are, whether there is any. */
+static int weights_check_tensor(struct weights_work *w,
+				struct weights_instance *x, uint32_t tensor,
+				struct rsh_error *err)
+{
+	const struct weights_name *n = &x->u->names[w->from][tensor];
+	const uint32_t shared = x->u->n_shared;
+	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 };
+	uint32_t letters[WEIGHTS_HOLES_MAX], at = x->first[tensor];
+	const uint32_t count = weights_stacks(x->u, n, letters);
+	uint64_t size = weights_stack_size(x, letters, count);
+
+	memcpy(numbers, x->m->numbers, shared * sizeof(*numbers));
+	if (at < x->first[tensor + 1] && !weights_all_known(x, letters, count))
+		return 0;
+	for (; size > 0 && at < x->first[tensor + 1]; size--, at++) {
+		if (memcmp(numbers, x->m[at].numbers, sizeof(numbers)) != 0)
+			break;
+		(void)weights_next(x, letters, count, numbers + shared);
+	}
+	if (at < x->first[tensor + 1] && size == 0)
+		return weights_bad(w, x->u->rule, err, "%s is one more than "
+				   "the rule names", weights_text(w,
+							x->m[at].source));
+	return size ? weights_missing(w, x, n, numbers, err) : 0;
+}
+
+/* Looks whether all sources are of one type, in one form. */
+static int weights_check_types(struct weights_work *w,
+			       struct weights_instance *x,
+			       struct rsh_error *err)
+{
+	const uint32_t first = x->m->source;
+	const struct rsh_offer *a = &w->in[first];
+
+	for (uint32_t i = 1; i < x->n; i++) {
+		const uint32_t source = x->m[i].source;
+		const struct rsh_offer *b = &w->in[source];
+
+		if (a->dtype != b->dtype)
+			return weights_bad(w, x->u->rule, err, "%.400s is %s, "
+					   "and %.400s is %s",
+					   weights_text(w, source),
+					   rsh_dtype_name(b->dtype),
+					   weights_text(w, first),
+					   rsh_dtype_name(a->dtype));
+		if (!w->scale_of[first] != !w->scale_of[source])
+			return weights_bad(w, x->u->rule, err, "one of %.400s "
+					   "and %.400s has scales, and the "
+					   "other has none",
+					   weights_text(w, source),
+					   weights_text(w, first));
+		if (a->n_parts && b->n_parts &&
+		    w->cat->tensors[a->parts->tensor]->wide_bf16 !=
+		    w->cat->tensors[b->parts->tensor]->wide_bf16)
+			return weights_bad(w, x->u->rule, err, "one of %.400s "
+					   "and %.400s is stored as Float32, "
+					   "and the other is not",
+					   weights_text(w, source),
+					   weights_text(w, first));
+	}
+	return 0;
+}
+
+static int weights_check(struct weights_work *w, struct weights_instance *x,
+			 struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
+	     i++)
+		rc = weights_check_tensor(w, x, i, err);
+	return rc ? rc : weights_check_types(w, x, err);
+}
+
+/* ---- instances ---- */
+
+static void weights_pass_instance(const struct weights_work *w,
+				  const struct weights_instance *x)
+{
+	for (uint32_t i = 0; i < x->n; i++)
+		weights_passed(w, x->m[i].source, x->u->rule);
+}
+
+/* What is wrong with the sizes counts only where nothing is missing, since it
+ * may come of that; and neither does where nothing is wanted. */
+static int weights_make_instance(struct weights_work *w,
+				 struct weights_instance *x,
+				 struct rsh_error *err)
+{
+	struct rsh_error sizes = RSH_ERROR_INIT;
+	int solved = weights_solve(w, x, &sizes), rc;
+
+	if (solved == -ENOMEM)
+		return rsh_error_nomem(err);
+	rc = weights_each_made(w, x, weights_found, err);
+	if (rc == 0)
+		weights_pass_instance(w, x);
+	if (rc != WEIGHTS_FOUND)
+		return rc;
+	rc = weights_check(w, x, err);
+	if (rc == 0 && solved)
+		return rsh_error_set(err, -solved, "%s", sizes.text);
+	return rc ? rc : weights_each_made(w, x, weights_make_one, err);
+}
+
+static bool weights_same_instance(const struct weights_match *a,
+				  const struct weights_match *b)
+{
+	return a->unit == b->unit && a->state == b->state &&
+	       memcmp(a->numbers, b->numbers,
+		      a->n_shared * sizeof(*a->numbers)) == 0;
+}
+
+/* Takes the matches of an instance, which begin at `at`; returns how many. */
+static uint32_t weights_open(struct weights_work *w, uint32_t at,
+			     struct weights_instance *x)
+{
+	const uint32_t n_tensors = w->units[w->matches.m[at].unit].rule->
+		n_tensors[w->from];
+	uint32_t n = 0;
+
+	x->u = &w->units[w->matches.m[at].unit];
+	x->m = &w->matches.m[at];
+	x->sources = w->sources + at;
+	while (at + n < w->matches.n && weights_same_instance(x->m, x->m + n))
+		n++;
+	x->n = n;
+	for (uint32_t t = 0, i = 0; t <= n_tensors; t++) {
+		while (i < n && x->m[i].tensor < t)
+			i++;
+		x->first[t] = i;
+	}
+	return n;
+}
+
+int weights_make(struct weights_work *w, struct rsh_error *err)
+{
+	uint32_t *sources = rsh_arena_array(w->arena, uint32_t, w->matches.n);
+	const uint32_t most = 2 * WEIGHTS_TENSORS_MAX * WEIGHTS_AXES_MAX;
+	struct weights_instance x = {
+		.known = rsh_arena_array(&w->scratch, bool, most),
+		.sizes = rsh_arena_array(&w->scratch, uint64_t, most),
+	};
+	int rc = 0;
+
+	if (!sources || !x.known || !x.sizes)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < w->matches.n; i++)
+		sources[i] = w->matches.m[i].source;
+	w->sources = sources;
+	for (uint32_t at = 0; rc == 0 && at < w->matches.n; at += x.n) {
+		(void)weights_open(w, at, &x);
+		rc = weights_wrong(w, weights_make_instance(w, &x, err), err);
+	}
+	return rc;
+}

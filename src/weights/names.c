@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/names.c fits texts to names with holes, and writes them. */
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "weights_i.h"
+
+static bool weights_is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* ---- folding: FNV-1a, in which every run of digits is one byte ---- */
+
+struct weights_folding {
+	uint64_t hash;
+	bool in_digits;
+};
+
+static void weights_fold_more(struct weights_folding *f, const char *s)
+{
+	for (; *s; s++) {
+		const bool digit = weights_is_digit(*s);
+
+		if (digit && f->in_digits)
+			continue;
+		f->in_digits = digit;
+		f->hash ^= digit ? 0 : (unsigned char)*s;
+		f->hash *= 1099511628211u;
+	}
+}
+
+uint64_t weights_fold_text(const char *s)
+{
+	struct weights_folding f = { 14695981039346656037u, false };
+
+	weights_fold_more(&f, s);
+	return f.hash;
+}
+
+uint64_t weights_fold_name(const struct weights_name *n)
+{
+	struct weights_folding f = { 14695981039346656037u, false };
+
+	for (uint32_t i = 0; i <= n->n_holes; i++) {
+		weights_fold_more(&f, n->texts[i]);
+		if (i < n->n_holes)
+			weights_fold_more(&f, "0");
+	}
+	return f.hash;
+}
+
+/* ---- fitting ---- */
+
+/* Takes a number that is written as numbers are: no zeros before it. */
+static bool weights_take_number(const char **s, uint64_t *out)
+{
+	const char *c = *s;
+
+	*out = 0;
+	if (!weights_is_digit(*c) || (*c == '0' && weights_is_digit(c[1])))
+		return false;
+	for (; weights_is_digit(*c); c++)
+		if (!rsh_mul_u64(*out, 10, out) ||
+		    !rsh_add_u64(*out, (uint64_t)(*c - '0'), out))
+			return false;
+	*s = c;
+	return true;
+}
+
+static enum weights_fit weights_fit_holes(const struct weights_name *n,
+					  const char **s, uint64_t *numbers)
+{
+	enum weights_fit fit = WEIGHTS_YES;
+
+	for (uint32_t i = 0; i < n->n_holes; i++) {
+		const struct weights_hole *h = &n->holes[i];
+		const size_t len = strlen(n->texts[i]);
+
+		if (strncmp(*s, n->texts[i], len) != 0)
+			return WEIGHTS_NO;
+		*s += len;
+		if (!weights_take_number(s, &numbers[i]))
+			return WEIGHTS_NO;
+		if (h->least_name && !h->least_known)
+			fit = WEIGHTS_UNKNOWN;
+		if (numbers[i] < h->least)
+			return WEIGHTS_NO;
+		numbers[i] -= h->least;
+	}
+	return fit;
+}
+
+enum weights_fit weights_fit(const struct weights_name *n, const char *s,
+			     uint64_t *numbers)
+{
+	const enum weights_fit fit = weights_fit_holes(n, &s, numbers);
+
+	return fit == WEIGHTS_NO || strcmp(s, n->texts[n->n_holes]) != 0 ?
+		WEIGHTS_NO : fit;
+}
+
+enum weights_fit weights_fit_begin(const struct weights_name *n, const char *s,
+				   uint64_t *numbers)
+{
+	const enum weights_fit fit = weights_fit_holes(n, &s, numbers);
+
+	return fit == WEIGHTS_YES && (*s == '.' || !*s) ? fit : WEIGHTS_NO;
+}
+
+/* ---- writing ---- */
+
+static bool weights_append(char *text, size_t *at, const char *s)
+{
+	const size_t len = strlen(s);
+
+	if (len >= WEIGHTS_TEXT - *at)
+		return false;
+	memcpy(text + *at, s, len + 1);
+	*at += len;
+	return true;
+}
+
+bool weights_print(const struct weights_name *n, const uint64_t *numbers,
+		   const char *before, char *text)
+{
+	size_t at = 0;
+
+	if (!weights_append(text, &at, before) ||
+	    !weights_append(text, &at, n->texts[0]))
+		return false;
+	for (uint32_t i = 0; i < n->n_holes; i++) {
+		const struct weights_hole *h = &n->holes[i];
+		char number[24];
+		uint64_t value;
+
+		if ((h->least_name && !h->least_known) ||
+		    !rsh_add_u64(h->least, numbers[i], &value))
+			return false;
+		snprintf(number, sizeof(number), "%llu",
+			 (unsigned long long)value);
+		if (!weights_append(text, &at, number) ||
+		    !weights_append(text, &at, n->texts[i + 1]))
+			return false;
+	}
+	return true;
+}
+
+/* ---- order ---- */
+
+static size_t weights_digits(const char *s)
+{
+	size_t n = 0;
+
+	while (weights_is_digit(s[n]))
+		n++;
+	return n;
+}
+
+/* Compares the numbers at *a and *b, and goes past them. */
+static int weights_compare_numbers(const char **a, const char **b)
+{
+	size_t na, nb;
+	int c;
+
+	while (**a == '0' && weights_is_digit((*a)[1]))
+		(*a)++;
+	while (**b == '0' && weights_is_digit((*b)[1]))
+		(*b)++;
+	na = weights_digits(*a);
+	nb = weights_digits(*b);
+	c = na != nb ? (na > nb) - (na < nb) : memcmp(*a, *b, na);
+	*a += na;
+	*b += nb;
+	return c;
+}
+
+int weights_compare(const char *a, const char *b)
+{
+	const char *const a0 = a, *const b0 = b;
+
+	while (*a && *b) {
+		int c;
+
+		if (weights_is_digit(*a) && weights_is_digit(*b)) {
+			c = weights_compare_numbers(&a, &b);
+		} else {
+			c = (unsigned char)*a - (unsigned char)*b;
+			a++;
+			b++;
+		}
+		if (c)
+			return c;
+	}
+	/* Texts that differ in zeros before a number are not the same. */
+	return *a || *b ? (*a != 0) - (*b != 0) : strcmp(a0, b0);
+}

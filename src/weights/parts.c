@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/parts.c makes the factored parts of a tensor: where both sides have
+ * the elements of one pair of a tensor and an alternative. */
+#include <errno.h>
+#include <string.h>
+
+#include "weights_i.h"
+
+/* A tensor that is made, and a pair of it, in dimensions of the offers. */
+struct weights_pair {
+	const struct weights_instance *x;
+	enum rsh_side from;
+	uint32_t tensor; /* of the side that is there */
+	struct weights_place shown, source;
+	uint64_t shown_from[RSH_MAX_DIMS], source_from[RSH_MAX_DIMS];
+	uint32_t n_factors;
+	struct rsh_factor factors[WEIGHTS_AXES_MAX];
+	bool is_empty;
+	/* What the last part of it had, for the next one of a stack. */
+	const struct rsh_factor *kept;
+	uint8_t kept_axis[RSH_MAX_DIMS];
+	uint32_t kept_dims;
+};
+
+static const struct weights_axis *weights_find_axis(const struct weights_place
+						    *p, uint32_t letter)
+{
+	for (uint32_t i = 0; i < p->n; i++)
+		if (p->axes[i].letter == letter)
+			return &p->axes[i];
+	return NULL;
+}
+
+/* Two factors that go on alike on both sides are one. */
+static bool weights_merge(struct rsh_factor *outer,
+			  const struct rsh_factor *inner)
+{
+	if (outer->shown_dim != inner->shown_dim || outer->dim != inner->dim ||
+	    outer->shown_step != inner->size * inner->shown_step ||
+	    outer->step != inner->size * inner->step)
+		return false;
+	outer->size *= inner->size;
+	outer->shown_step = inner->shown_step;
+	outer->step = inner->step;
+	return true;
+}
+
+/* Axes of a stack have no factor: a tensor of it has one place there. */
+static void weights_find_factors(struct weights_pair *p)
+{
+	for (uint32_t i = 0; i < p->shown.n; i++) {
+		const struct weights_axis *a = &p->shown.axes[i];
+		const struct weights_axis *b =
+			weights_find_axis(&p->source, a->letter);
+		struct rsh_factor f = {
+			.size = p->x->sizes[a->letter],
+			.shown_step = a->step,
+			.shown_dim = a->dim,
+		};
+
+		p->is_empty |= f.size == 0;
+		if (!b || f.size == 1)
+			continue;
+		f.step = b->step;
+		f.dim = b->dim;
+		if (!p->n_factors ||
+		    !weights_merge(&p->factors[p->n_factors - 1], &f))
+			p->factors[p->n_factors++] = f;
+	}
+}
+
+/* Adds to where a part begins what a tensor's numbers in a stack make, of the
+ * other tensor's place. */
+static void weights_add_stacks(const struct weights_instance *x,
+			       const struct weights_name *n,
+			       const uint64_t *numbers,
+			       const struct weights_place *place,
+			       uint64_t *from)
+{
+	uint32_t letters[WEIGHTS_HOLES_MAX];
+	const uint32_t count = weights_stacks(x->u, n, letters);
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct weights_axis *a =
+			weights_find_axis(place, letters[i]);
+
+		if (a)
+			from[a->dim] += numbers[x->u->n_shared + i] * a->step;
+	}
+}
+
+static void weights_find_pair(struct weights_work *w,
+			      struct weights_instance *x, uint32_t tensor,
+			      uint32_t alternative, const uint64_t *numbers,
+			      struct weights_pair *p)
+{
+	const struct rsh_rule *r = x->u->rule;
+
+	memset(p, 0, sizeof(*p));
+	p->x = x;
+	p->from = w->from;
+	p->tensor = r->n_tensors[w->from] > 1 ? alternative : 0;
+	weights_find_place(x, &r->tensors[w->to][tensor], alternative,
+			   &p->shown);
+	weights_find_place(x, &r->tensors[w->from][p->tensor], alternative,
+			   &p->source);
+	p->shown_from[p->shown.from_dim] = p->shown.from;
+	p->source_from[p->source.from_dim] = p->source.from;
+	weights_add_stacks(x, &x->u->names[w->to][tensor], numbers, &p->source,
+			   p->source_from);
+	weights_find_factors(p);
+	for (uint32_t i = 0; i < p->source.n; i++)
+		p->is_empty |= x->sizes[p->source.axes[i].letter] == 0;
+}
+
+/* ---- one part ---- */
+
+/* Is the source one tensor of the catalogue, perhaps with other dimensions? */
+static bool weights_is_whole(const struct rsh_offer *o)
+{
+	if (o->n_parts != 1 || o->n_factored)
+		return false;
+	for (uint32_t d = 0; d < o->n_dims; d++)
+		if (o->parts->box.from[d] ||
+		    o->parts->box.size[d] != o->dims[d])
+			return false;
+	return true;
+}
+
+/* Says along which dimension of the catalogue's tensor one goes. */
+static uint8_t weights_stored_dim(const struct rsh_recipe_part *r,
+				  uint32_t n_dims, uint8_t dim)
+{
+	for (uint32_t i = 0; i < n_dims; i++)
+		if (r->axis[i] == dim)
+			return (uint8_t)i;
+	return dim;
+}
+
+/* Gives the factors in dimensions of the catalogue's tensor, those of the part
+ * before if they are the same. */
+static const struct rsh_factor *weights_keep_factors(
+	struct weights_work *w, struct weights_pair *p,
+	const struct rsh_recipe_part *r, uint32_t n_dims)
+{
+	struct rsh_factor *f;
+
+	if (p->kept && p->kept_dims == n_dims &&
+	    memcmp(p->kept_axis, r->axis, n_dims) == 0)
+		return p->kept;
+	f = rsh_arena_array(w->arena, struct rsh_factor, p->n_factors);
+	if (!f)
+		return NULL;
+	for (uint32_t i = 0; i < p->n_factors; i++) {
+		f[i] = p->factors[i];
+		f[i].dim = weights_stored_dim(r, n_dims, f[i].dim);
+	}
+	p->kept = f;
+	p->kept_dims = n_dims;
+	memcpy(p->kept_axis, r->axis, n_dims);
+	return f;
+}
+
+static int weights_make_part(struct weights_work *w, struct weights_pair *p,
+			     const struct weights_match *m, uint32_t n_shown,
+			     struct rsh_factored_part *out,
+			     struct rsh_error *err)
+{
+	const struct rsh_recipe_part *r = w->in[m->source].parts;
+	const uint32_t n = w->cat->tensors[r->tensor]->n_dims;
+	uint64_t *shown = rsh_arena_array(w->arena, uint64_t, n_shown + n);
+	uint64_t *from = shown + n_shown;
+
+	out->tensor = r->tensor;
+	out->n_factors = p->n_factors;
+	out->factors = weights_keep_factors(w, p, r, n);
+	if (!shown || !out->factors)
+		return rsh_error_nomem(err);
+	memcpy(shown, p->shown_from, n_shown * sizeof(*shown));
+	weights_add_stacks(p->x, &p->x->u->names[p->from][p->tensor],
+			   m->numbers, &p->shown, shown);
+	for (uint32_t i = 0; i < n; i++)
+		from[i] = r->base[i] + (r->axis[i] == RSH_FIXED ? 0 :
+					p->source_from[r->axis[i]]);
+	out->shown_from = shown;
+	out->from = from;
+	out->scale = NULL;
+	return w->scale_of[m->source] ?
+		weights_get_scale(w, m->source, &out->scale, err) : 0;
+}
+
+static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
+			     const struct rsh_offer *o,
+			     struct rsh_factored_part *parts, uint32_t *n,
+			     struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = p->x->first[p->tensor];
+	     rc == 0 && !p->is_empty && i < p->x->first[p->tensor + 1]; i++) {
+		const uint32_t source = p->x->m[i].source;
+
+		if (!weights_is_whole(&w->in[source])) {
+			(void)weights_bad(w, p->x->u->rule, err, "%s is in the "
+					  "source in several parts and can "
+					  "only be renamed",
+					  weights_text(w, source));
+			if (err)
+				err->code = ENOTSUP;
+			return -ENOTSUP;
+		}
+		rc = weights_make_part(w, p, &p->x->m[i], o->n_dims,
+				       &parts[(*n)++], err);
+	}
+	return rc;
+}
+
+/* ---- a tensor ---- */
+
+static int weights_make_dims(struct weights_work *w, struct weights_instance *x,
+			     uint32_t tensor, struct rsh_offer *o,
+			     struct rsh_error *err)
+{
+	const struct rsh_rule_tensor *t = &x->u->rule->tensors[w->to][tensor];
+	uint64_t *dims = rsh_arena_array(w->arena, uint64_t, t->n_dims);
+
+	if (!dims)
+		return rsh_error_nomem(err);
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (!weights_dim(x, &t->dims[d], &dims[d]))
+			return weights_bad(w, x->u->rule, err, "what is made "
+					   "of %s is too large",
+					   weights_text(w, x->m[0].source));
+	o->n_dims = t->n_dims;
+	o->dims = dims;
+	return 0;
+}
+
+int weights_make_parts(struct weights_work *w, struct weights_instance *x,
+		       uint32_t tensor, const uint64_t *numbers,
+		       struct rsh_offer *o, struct rsh_error *err)
+{
+	const bool gathers = x->u->rule->n_tensors[w->to] == 1;
+	const uint32_t n_pairs = gathers ? x->u->rule->n_tensors[w->from] : 1;
+	struct rsh_factored_part *parts;
+	struct weights_pair p;
+	uint32_t n = 0;
+	int rc = weights_make_dims(w, x, tensor, o, err);
+
+	if (rc)
+		return rc;
+	parts = rsh_arena_array(w->arena, struct rsh_factored_part,
+				gathers ? x->n : x->first[1] - x->first[0]);
+	if (!parts)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n_pairs && rc == 0; i++) {
+		weights_find_pair(w, x, tensor, gathers ? i : tensor, numbers,
+				  &p);
+		rc = weights_make_pair(w, &p, o, parts, &n, err);
+	}
+	o->dtype = w->in[x->m[0].source].dtype;
+	o->n_factored = n;
+	o->factored = parts;
+	return rc;
+}
+
+/* ---- as it is ---- */
+
+/* Blocks with scales have factored parts, also where nothing moves. */
+static int weights_make_scaled(struct weights_work *w, uint32_t source,
+			       struct rsh_offer *o, struct rsh_error *err)
+{
+	const struct rsh_offer *in = &w->in[source];
+	struct rsh_factored_part *p = rsh_arena_array(w->arena,
+						struct rsh_factored_part, 1);
+	struct rsh_factor *f = rsh_arena_array(w->arena, struct rsh_factor,
+					       in->n_dims);
+	uint64_t *zeros = rsh_arena_array(w->arena, uint64_t, in->n_dims);
+	int rc;
+
+	if (!p || !f || !zeros)
+		return rsh_error_nomem(err);
+	rc = weights_get_scale(w, source, &p->scale, err);
+	if (rc)
+		return rc;
+	for (uint32_t d = 0; d < in->n_dims; d++)
+		f[d] = (struct rsh_factor){ in->dims[d], 1, 1, (uint8_t)d,
+					    (uint8_t)d };
+	p->tensor = in->parts->tensor;
+	p->n_factors = in->n_dims;
+	p->factors = f;
+	p->shown_from = p->from = zeros;
+	o->n_factored = 1;
+	o->factored = p;
+	return 0;
+}
+
+int weights_make_same(struct weights_work *w, uint32_t source,
+		      struct rsh_offer *o, struct rsh_error *err)
+{
+	const struct rsh_offer *in = &w->in[source];
+	const uint32_t name = o->name;
+
+	*o = *in;
+	o->name = name;
+	if (!w->scale_of[source])
+		return 0;
+	o->n_parts = 0;
+	o->parts = NULL;
+	return weights_make_scaled(w, source, o, err);
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/sizes.c finds the sizes of letters: what `let` says first, then what
+ * follows from the shapes that are there, one letter a dimension at a time,
+ * then how many tensors a stack has. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "weights_i.h"
+
+#define WEIGHTS_SHAPE 160
+
+/* A dimension with at most one unknown letter x: outer * (c0 + c1 * x), or
+ * outer * c0 * x where x stands outside of the alternatives. */
+struct weights_equation {
+	uint64_t outer, c0, c1;
+	bool outside;
+	bool too_large;
+	uint32_t unknown;   /* the letter */
+	uint32_t n_unknown; /* letters, or 2 for more */
+};
+
+static bool weights_is_unknown(const struct weights_instance *x,
+			       struct weights_equation *e, const char *letter,
+			       uint64_t *size)
+{
+	const uint32_t i = weights_letter(x->u, letter);
+
+	if (x->known[i]) {
+		*size = x->sizes[i];
+		return false;
+	}
+	if (e->n_unknown == 0 || e->unknown != i)
+		e->n_unknown++;
+	e->unknown = i;
+	return true;
+}
+
+/* Multiplies what is known of a product; *has: there was an unknown. */
+static uint64_t weights_known(const struct weights_instance *x,
+			      struct weights_equation *e,
+			      const struct rsh_rule_product *p, bool *has)
+{
+	uint64_t product = 1, size;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		if (weights_is_unknown(x, e, p->factors[i], &size))
+			*has = true;
+		else if (!rsh_mul_u64(product, size, &product))
+			e->too_large = true;
+	return product;
+}
+
+static void weights_set_up(const struct weights_instance *x,
+			   const struct rsh_rule_dim *dim,
+			   struct weights_equation *e)
+{
+	uint64_t before, after;
+
+	*e = (struct weights_equation){ .c0 = !dim->n_alternatives };
+	before = weights_known(x, e, &dim->before, &e->outside);
+	after = weights_known(x, e, &dim->after, &e->outside);
+	if (!rsh_mul_u64(before, after, &e->outer))
+		e->too_large = true;
+	for (uint32_t i = 0; i < dim->n_alternatives; i++) {
+		bool has = false;
+		uint64_t c = weights_known(x, e, &dim->alternatives[i], &has);
+		uint64_t *to = has ? &e->c1 : &e->c0;
+
+		if (!rsh_add_u64(*to, c, to))
+			e->too_large = true;
+	}
+}
+
+/* Solves for the unknown.  False: there is no such size; where any would do it
+ * stays unknown. */
+static bool weights_solve_one(struct weights_instance *x,
+			      const struct weights_equation *e, uint64_t dim)
+{
+	uint64_t per = e->outer, value = dim;
+
+	if (e->outside && !rsh_mul_u64(per, e->c0, &per))
+		return false;
+	if (per == 0)
+		return dim == 0;
+	if (value % per)
+		return false;
+	value /= per;
+	if (!e->outside && e->c1 == 0)
+		return value == e->c0;
+	if (!e->outside) {
+		if (value < e->c0 || (value - e->c0) % e->c1)
+			return false;
+		value = (value - e->c0) / e->c1;
+	}
+	x->sizes[e->unknown] = value;
+	x->known[e->unknown] = true;
+	return true;
+}
+
+static bool weights_agrees(const struct weights_equation *e, uint64_t dim)
+{
+	uint64_t value;
+
+	return rsh_mul_u64(e->outer, e->c0, &value) && value == dim;
+}
+
+/* ---- sentences ---- */
+
+static const char *weights_shape_text(const struct rsh_offer *o, char *text)
+{
+	size_t at = 1;
+
+	strcpy(text, "[");
+	for (uint32_t d = 0; d < o->n_dims && at < WEIGHTS_SHAPE - 32; d++)
+		at += (size_t)snprintf(text + at, WEIGHTS_SHAPE - at,
+				       "%s%" PRIu64, d ? "," : "", o->dims[d]);
+	strcat(text, "]");
+	return text;
+}
+
+/* Lists the sizes that are known. */
+static void weights_sizes_text(const struct weights_instance *x, char *text,
+			       size_t size)
+{
+	size_t at = 0;
+
+	*text = '\0';
+	for (uint32_t i = 0; i < x->u->n_letters && at + 64 < size; i++)
+		if (x->known[i])
+			at += (size_t)snprintf(text + at, size - at,
+					       "%s%.24s %" PRIu64,
+					       at ? ", " : "",
+					       x->u->letters[i], x->sizes[i]);
+}
+
+static int weights_contradiction(struct weights_work *w,
+				 struct weights_instance *x, uint32_t match,
+				 uint32_t dim, const struct weights_equation *e,
+				 struct rsh_error *err)
+{
+	const uint32_t source = x->m[match].source;
+	char shape[WEIGHTS_SHAPE], sizes[512], of[64] = "";
+
+	weights_shape_text(&w->in[source], shape);
+	weights_sizes_text(x, sizes, sizeof(sizes));
+	if (e->n_unknown)
+		snprintf(of, sizeof(of), ", whatever %.24s is",
+			 x->u->letters[e->unknown]);
+	return weights_bad(w, x->u->rule, err, "%s has shape %s, whose "
+			   "dimension %u is not what the rule says%s (%s)",
+			   weights_text(w, source), shape, dim, of,
+			   *sizes ? sizes : "no size is known");
+}
+
+/* ---- one tensor of the rule ---- */
+
+static const struct rsh_rule_tensor *
+weights_rule_tensor(const struct weights_work *w,
+		    const struct weights_instance *x, uint32_t i)
+{
+	return &x->u->rule->tensors[w->from][i];
+}
+
+/* All tensors of a stack are alike. */
+static int weights_check_shapes(struct weights_work *w,
+				struct weights_instance *x, uint32_t tensor,
+				struct rsh_error *err)
+{
+	const struct rsh_rule_tensor *t = weights_rule_tensor(w, x, tensor);
+	const uint32_t first = x->first[tensor];
+	const struct rsh_offer *a = &w->in[x->m[first].source];
+	char shape[WEIGHTS_SHAPE], other[WEIGHTS_SHAPE];
+
+	if (a->n_dims != t->n_dims)
+		return weights_bad(w, x->u->rule, err, "%s has shape %s, and "
+				   "the rule has %u dimensions",
+				   weights_text(w, x->m[first].source),
+				   weights_shape_text(a, shape), t->n_dims);
+	for (uint32_t i = first + 1; i < x->first[tensor + 1]; i++) {
+		const struct rsh_offer *b = &w->in[x->m[i].source];
+
+		if (b->n_dims == a->n_dims &&
+		    memcmp(a->dims, b->dims,
+			   a->n_dims * sizeof(*a->dims)) == 0)
+			continue;
+		return weights_bad(w, x->u->rule, err, "%s has shape %s, and "
+				   "%s has %s", weights_text(w, x->m[i].source),
+				   weights_shape_text(b, shape),
+				   weights_text(w, x->m[first].source),
+				   weights_shape_text(a, other));
+	}
+	return 0;
+}
+
+/* Looks at all dimensions of a tensor; *more: a letter became known. */
+static int weights_solve_tensor(struct weights_work *w,
+				struct weights_instance *x, uint32_t tensor,
+				bool *more, struct rsh_error *err)
+{
+	const struct rsh_rule_tensor *t = weights_rule_tensor(w, x, tensor);
+	const uint32_t first = x->first[tensor];
+	const struct rsh_offer *o = &w->in[x->m[first].source];
+
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		struct weights_equation e;
+		bool fits = true;
+
+		weights_set_up(x, &t->dims[d], &e);
+		if (e.too_large)
+			fits = false;
+		else if (e.n_unknown == 0)
+			fits = weights_agrees(&e, o->dims[d]);
+		else if (e.n_unknown == 1)
+			fits = weights_solve_one(x, &e, o->dims[d]);
+		if (!fits)
+			return weights_contradiction(w, x, first, d, &e, err);
+		*more |= e.n_unknown == 1 && x->known[e.unknown];
+	}
+	return 0;
+}
+
+/* ---- stacks ---- */
+
+/* Takes the size of a stack from its tensors; *more: one became known. */
+static int weights_count_stack(struct weights_work *w,
+			       struct weights_instance *x, uint32_t tensor,
+			       bool *more, struct rsh_error *err)
+{
+	uint32_t letters[WEIGHTS_HOLES_MAX];
+	const uint32_t n = weights_stacks(x->u,
+					  &x->u->names[w->from][tensor],
+					  letters);
+
+	for (uint32_t s = 0; s < n; s++) {
+		const uint32_t letter = letters[s];
+		uint64_t most = 0;
+
+		for (uint32_t i = x->first[tensor]; i < x->first[tensor + 1];
+		     i++) {
+			const uint64_t k =
+				x->m[i].numbers[x->u->n_shared + s];
+
+			most = rsh_max_u64(most, k);
+		}
+		if (most >= WEIGHTS_MADE_MAX)
+			return weights_bad(w, x->u->rule, err, "%s numbers "
+					   "more than %u tensors",
+					   x->u->letters[letter],
+					   WEIGHTS_MADE_MAX);
+		if (x->known[letter])
+			continue;
+		x->sizes[letter] = most + 1;
+		x->known[letter] = true;
+		*more = true;
+	}
+	return 0;
+}
+
+/* ---- the instance ---- */
+
+static void weights_take_lets(struct weights_work *w,
+			      struct weights_instance *x)
+{
+	for (uint32_t i = 0; i < x->u->n_letters; i++)
+		x->known[i] = weights_let(w, x->u->letters[i], &x->sizes[i]);
+}
+
+typedef int weights_step(struct weights_work *w, struct weights_instance *x,
+			 uint32_t tensor, bool *more, struct rsh_error *err);
+
+static int weights_each_tensor(struct weights_work *w,
+			       struct weights_instance *x, weights_step *step,
+			       bool *more, struct rsh_error *err)
+{
+	int rc = 0;
+
+	*more = false;
+	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
+	     i++)
+		if (x->first[i] < x->first[i + 1])
+			rc = step(w, x, i, more, err);
+	return rc;
+}
+
+int weights_solve(struct weights_work *w, struct weights_instance *x,
+		  struct rsh_error *err)
+{
+	bool more = true;
+	int rc = 0;
+
+	if (!x->u->rule->tensors[0][0].has_dims)
+		return 0;
+	weights_take_lets(w, x);
+	for (uint32_t i = 0; rc == 0 && i < x->u->rule->n_tensors[w->from];
+	     i++)
+		if (x->first[i] < x->first[i + 1])
+			rc = weights_check_shapes(w, x, i, err);
+	while (rc == 0 && more) {
+		rc = weights_each_tensor(w, x, weights_solve_tensor, &more,
+					 err);
+		if (rc == 0 && !more)
+			rc = weights_each_tensor(w, x, weights_count_stack,
+						 &more, err);
+	}
+	for (uint32_t i = 0; rc == 0 && i < x->u->n_letters; i++)
+		if (!x->known[i])
+			rc = weights_bad(w, x->u->rule, err, "neither `let` "
+					 "nor a shape says what %s is, of %s",
+					 x->u->letters[i],
+					 weights_text(w, x->m[0].source));
+	return rc;
+}

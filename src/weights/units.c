@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/units.c reads each rule below each of its prefixes, and finds names
+ * among them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+#include "weights_i.h"
+
+/* ---- names with their prefixes ---- */
+
+static void weights_set_hole(const struct weights_work *w,
+			     const struct rsh_rule_hole *h,
+			     struct weights_hole *out)
+{
+	*out = (struct weights_hole){ .letter = h->letter,
+				      .least_name = h->least };
+	if (h->least)
+		out->least_known = weights_let(w, h->least, &out->least);
+	if (!out->least_known)
+		out->least = 0;
+}
+
+/* Puts a name behind what *out has already. */
+static int weights_join(struct weights_work *w, const struct rsh_rule_name *n,
+			struct weights_name *out)
+{
+	const char *last = out->texts[out->n_holes];
+	const size_t a = strlen(last), b = strlen(n->texts[0]);
+	char *joined = rsh_arena_alloc(&w->scratch, a + b + 1, 1);
+
+	if (!joined)
+		return -ENOMEM;
+	memcpy(joined, last, a);
+	memcpy(joined + a, n->texts[0], b);
+	out->texts[out->n_holes] = joined;
+	for (uint32_t i = 0; i < n->n_holes; i++) {
+		weights_set_hole(w, &n->holes[i], &out->holes[out->n_holes]);
+		out->texts[++out->n_holes] = n->texts[i + 1];
+	}
+	return 0;
+}
+
+static int weights_read_names(struct weights_work *w, struct weights_unit *u,
+			      const struct rsh_rule_under *under, int side)
+{
+	const uint32_t n = u->rule->n_tensors[side];
+	struct weights_name *names = rsh_arena_array(&w->scratch,
+						     struct weights_name, n);
+	int rc = names ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		const struct rsh_rule_name *name =
+			&u->rule->tensors[side][i].name;
+
+		names[i].texts[0] = "";
+		if (under && name->texts[0][0] == '.')
+			rc = weights_join(w, &under->prefix[side], &names[i]);
+		if (rc == 0)
+			rc = weights_join(w, name, &names[i]);
+	}
+	u->names[side] = names;
+	return rc;
+}
+
+/* ---- letters ---- */
+
+static bool weights_is_shared(const struct weights_unit *u, const char *letter)
+{
+	for (uint32_t i = 0; i < u->n_shared; i++)
+		if (strcmp(u->shared[i], letter) == 0)
+			return true;
+	return false;
+}
+
+static bool weights_name_has(const struct weights_name *n, const char *letter)
+{
+	for (uint32_t i = 0; i < n->n_holes; i++)
+		if (strcmp(n->holes[i].letter, letter) == 0)
+			return true;
+	return false;
+}
+
+/* Holes of both sides are in all names, says the parser. */
+static void weights_read_shared(struct weights_unit *u)
+{
+	const struct weights_name *a = u->names[RSH_SIDE_HF];
+	const struct weights_name *b = u->names[RSH_SIDE_MINDSPORE];
+
+	for (uint32_t i = 0; i < a->n_holes; i++)
+		if (u->rule->n_tensors[RSH_SIDE_MINDSPORE] &&
+		    weights_name_has(b, a->holes[i].letter))
+			u->shared[u->n_shared++] = a->holes[i].letter;
+}
+
+uint32_t weights_letter(const struct weights_unit *u, const char *letter)
+{
+	uint32_t i = 0;
+
+	while (i < u->n_letters && strcmp(u->letters[i], letter) != 0)
+		i++;
+	return i;
+}
+
+static void weights_add_letter(struct weights_unit *u, const char *letter)
+{
+	if (weights_letter(u, letter) == u->n_letters)
+		u->letters[u->n_letters++] = letter;
+}
+
+static void weights_add_product(struct weights_unit *u,
+				const struct rsh_rule_product *f)
+{
+	for (uint32_t i = 0; i < f->n; i++)
+		weights_add_letter(u, f->factors[i]);
+}
+
+static void weights_add_tensor(struct weights_unit *u,
+			       const struct rsh_rule_tensor *t)
+{
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		weights_add_product(u, &t->dims[d].before);
+		for (uint32_t a = 0; a < t->dims[d].n_alternatives; a++)
+			weights_add_product(u, &t->dims[d].alternatives[a]);
+		weights_add_product(u, &t->dims[d].after);
+	}
+}
+
+static int weights_read_letters(struct weights_work *w, struct weights_unit *u)
+{
+	const struct rsh_rule *r = u->rule;
+	/* A tensor and its alternative have the same letters. */
+	const uint32_t most = r->tensors[0][0].has_dims ?
+		(r->n_tensors[0] + r->n_tensors[1]) * WEIGHTS_AXES_MAX :
+		2 * WEIGHTS_HOLES_MAX;
+
+	u->letters = rsh_arena_array(&w->scratch, const char *, most);
+	if (!u->letters)
+		return -ENOMEM;
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++) {
+			const struct weights_name *n = &u->names[s][i];
+
+			weights_add_tensor(u, &u->rule->tensors[s][i]);
+			for (uint32_t k = 0; k < n->n_holes; k++)
+				if (!weights_is_shared(u, n->holes[k].letter))
+					weights_add_letter(u,
+							   n->holes[k].letter);
+		}
+	return 0;
+}
+
+uint32_t weights_stacks(const struct weights_unit *u,
+			const struct weights_name *n, uint32_t *letters)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < n->n_holes; i++)
+		if (!weights_is_shared(u, n->holes[i].letter))
+			letters[count++] =
+				weights_letter(u, n->holes[i].letter);
+	return count;
+}
+
+/* ---- numbers ---- */
+
+/* Gives the place of a hole's number among those of a match. */
+static uint32_t weights_number_at(const struct weights_unit *u,
+				  const struct weights_name *n, uint32_t hole)
+{
+	uint32_t at = 0;
+
+	for (; at < u->n_shared; at++)
+		if (strcmp(u->shared[at], n->holes[hole].letter) == 0)
+			return at;
+	for (uint32_t i = 0; i < hole; i++)
+		at += !weights_is_shared(u, n->holes[i].letter);
+	return at;
+}
+
+void weights_arrange(const struct weights_unit *u, const struct weights_name *n,
+		     const uint64_t *holes, uint64_t *numbers)
+{
+	for (uint32_t i = 0; i < n->n_holes; i++)
+		numbers[weights_number_at(u, n, i)] = holes[i];
+}
+
+void weights_spread(const struct weights_unit *u, const struct weights_name *n,
+		    const uint64_t *numbers, uint64_t *holes)
+{
+	for (uint32_t i = 0; i < n->n_holes; i++)
+		holes[i] = numbers[weights_number_at(u, n, i)];
+}
+
+/* ---- all units ---- */
+
+static int weights_by_fold(const void *a, const void *b)
+{
+	const struct weights_template *x = a, *y = b;
+	int c = rsh_compare_u64(x->fold, y->fold);
+
+	if (c == 0)
+		c = rsh_compare_u64(x->unit, y->unit);
+	if (c == 0)
+		c = rsh_compare_u64(x->side, y->side);
+	return c ? c : rsh_compare_u64(x->tensor, y->tensor);
+}
+
+static void weights_add_templates(struct weights_work *w, uint32_t unit)
+{
+	const struct weights_unit *u = &w->units[unit];
+
+	for (int s = 0; s < RSH_N_SIDES; s++)
+		for (uint32_t i = 0; i < u->rule->n_tensors[s]; i++)
+			w->templates[w->n_templates++] =
+				(struct weights_template){
+				.fold = weights_fold_name(&u->names[s][i]),
+				.unit = unit,
+				.side = (uint8_t)s,
+				.tensor = (uint8_t)i,
+			};
+}
+
+static int weights_read_unit(struct weights_work *w, const struct rsh_rule *r,
+			     uint32_t under)
+{
+	struct weights_unit *u = &w->units[w->n_units];
+	int rc = 0;
+
+	u->rule = r;
+	for (int s = 0; s < RSH_N_SIDES && rc == 0; s++)
+		rc = weights_read_names(w, u, r->n_under ? &r->under[under] :
+					NULL, s);
+	if (rc)
+		return rc;
+	weights_read_shared(u);
+	weights_add_templates(w, w->n_units++);
+	return weights_read_letters(w, u);
+}
+
+static int weights_count_units(const struct weights_work *w, uint32_t *units,
+			       uint32_t *names, struct rsh_error *err)
+{
+	const struct rsh_rule *r;
+
+	*units = *names = 0;
+	for (uint32_t i = 0; (r = rsh_rule_table_rule(w->o->table, i)); i++) {
+		const uint32_t n = r->n_under ? r->n_under : 1;
+
+		*units += n;
+		*names += n * (r->n_tensors[0] + r->n_tensors[1]);
+		if (*names > WEIGHTS_NAMES_MAX)
+			return rsh_error_set(err, EINVAL, "%s: more than %d "
+					     "names", rsh_rule_table_path(
+						w->o->table),
+					     WEIGHTS_NAMES_MAX);
+	}
+	return 0;
+}
+
+int weights_read_units(struct weights_work *w, struct rsh_error *err)
+{
+	const struct rsh_rule *r;
+	uint32_t units, names;
+	int rc = weights_count_units(w, &units, &names, err);
+
+	if (rc)
+		return rc;
+	w->units = rsh_arena_array(&w->scratch, struct weights_unit, units);
+	w->templates = rsh_arena_array(&w->scratch, struct weights_template,
+				       names);
+	if (!w->units || !w->templates)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; (r = rsh_rule_table_rule(w->o->table, i)); i++)
+		for (uint32_t u = 0; u < (r->n_under ? r->n_under : 1); u++)
+			if (weights_read_unit(w, r, u))
+				return rsh_error_nomem(err);
+	qsort(w->templates, w->n_templates, sizeof(*w->templates),
+	      weights_by_fold);
+	return 0;
+}
+
+const struct weights_template *weights_find(const struct weights_work *w,
+					    const char *text, uint32_t *n)
+{
+	const uint64_t fold = weights_fold_text(text);
+	uint32_t low = 0, high = w->n_templates;
+
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (w->templates[mid].fold < fold)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	for (*n = 0; low + *n < w->n_templates &&
+		     w->templates[low + *n].fold == fold; (*n)++)
+		;
+	return w->templates + low;
+}

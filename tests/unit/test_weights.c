@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which tensors become which, and what is said where that cannot be. */
+#include "weights_support.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define HF RSH_SIDE_HF
+#define MS RSH_SIDE_MINDSPORE
+
+static const char table[] =
+	"let g = kv | heads\n"
+	"let r = heads / kv | 1\n"
+	"let L = layers\n"
+	"embed = emb\n"
+	"lm_head = out\n"
+	"also m.{L+i}.embed = emb\n"
+	"also m.{L+i}.head = out\n"
+	"skip m.{l}.rope\n"
+	"m.{L+i}.e = mtp.{i}.e\n"
+	"under m.{L+i} = mtp.{i}.t\n"
+	"under m.{l} = d.{l}\n"
+	".q[g r d, h] + .k[g d, h] + .v[g d, h] = .qkv[g (r d | d | d), h]\n"
+	".x.{e}.a[f, h] + .x.{e}.b[f, h] = .w1[e h, (f | f)]\n"
+	".n = .norm\n";
+static const char config[] = "{\"heads\":4,\"kv\":2,\"layers\":11}";
+
+static void assert_made(struct model *m, enum rsh_side from, const char *lines)
+{
+	char *made;
+
+	if (model_convert(m, from))
+		fail_msg("%s", m->err.text);
+	made = model_made(m);
+	assert_string_equal(made, lines);
+	free(made);
+}
+
+static void assert_converts(const char *t, const char *c, enum rsh_side from,
+			    const char *in, const char *out)
+{
+	struct model m;
+
+	model_begin(&m, t, c);
+	model_add_lines(&m, in);
+	assert_made(&m, from, out);
+	model_end(&m);
+}
+
+static void assert_refused(const char *t, const char *c, enum rsh_side from,
+			   const char *in, const char *words)
+{
+	struct model m;
+	int rc;
+
+	model_begin(&m, t, c);
+	model_add_lines(&m, in);
+	rc = model_convert(&m, from);
+	if (rc != -EINVAL || m.err.code != EINVAL ||
+	    !strstr(m.err.text, words))
+		fail_msg("%s: rc %d, \"%s\"; wanted \"%s\"", in, rc, m.err.text,
+			 words);
+	model_end(&m);
+}
+
+/* ---- what becomes of names ---- */
+
+static void test_names(void **state)
+{
+	(void)state;
+	assert_converts(table, config, HF,
+			"m.10.n 3 m.2.n 3 embed 5,3 m.2.rope 7 m.11.embed 5,3 "
+			"m.11.n 3 m.11.e 1 lm_head 5,3",
+			"d.2.norm 3\nd.10.norm 3\nemb 5,3\nmtp.0.e 1\n"
+			"mtp.0.t.norm 3\nout 5,3\n");
+	assert_converts(table, config, MS,
+			"d.2.norm 3 emb 5,3 mtp.0.t.norm 3 mtp.1.e 1",
+			"embed 5,3\nm.2.n 3\nm.11.embed 5,3\nm.11.n 3\n"
+			"m.12.e 1\nm.12.embed 5,3\n");
+	/* Without layers of prediction there are no copies. */
+	assert_converts(table, config, MS, "emb 5,3 out 5,3 d.0.norm 3",
+			"embed 5,3\nlm_head 5,3\nm.0.n 3\n");
+}
+
+static void test_odd_numbers(void **state)
+{
+	(void)state;
+	assert_refused(table, config, HF, "m.01.n 3", "no rule of T names");
+	assert_refused(table, config, HF, "m.99999999999999999999.n 3",
+		       "no rule of T names");
+	assert_refused(table, config, HF, "m..n 3", "no rule of T names");
+	assert_refused(table, config, HF, "m.1.nn 3", "no rule of T names");
+	assert_refused(table, config, MS, "mtp.18446744073709551615.e 3",
+		       "T:9: a number in the name");
+	assert_refused(table, NULL, HF, "m.1.n 3", "no config.json says");
+	assert_refused(table, NULL, MS, "mtp.1.e 3", "not known or too large");
+}
+
+static void test_fused(void **state)
+{
+	(void)state;
+	assert_converts(table, config, HF, "m.0.q 12,5 m.0.k 6,5 m.0.v 6,5",
+			"d.0.qkv 24,5\n");
+	assert_converts(table, config, MS, "d.0.qkv 24,5",
+			"m.0.k 6,5\nm.0.q 12,5\nm.0.v 6,5\n");
+	assert_converts(table, config, HF,
+			"m.0.x.1.a 3,5 m.0.x.0.a 3,5 m.0.x.0.b 3,5 "
+			"m.0.x.1.b 3,5", "d.0.w1 10,6\n");
+	assert_refused(table, config, HF, "m.0.q 12,5 m.0.v 6,5",
+		       "T:12: m.0.k is missing, which the rule wants beside "
+		       "m.0.q");
+	assert_refused(table, config, HF, "m.0.x.0.a 3,5 m.0.x.2.a 3,5 "
+		       "m.0.x.0.b 3,5 m.0.x.2.b 3,5", "m.0.x.1.a is missing");
+	assert_refused(table, config, MS, "d.0.qkv 25,5",
+		       "T:12: d.0.qkv has shape [25,5], whose dimension 0 is "
+		       "not what the rule says, whatever d is (g 2, r 2)");
+	assert_refused(table, config, HF, "m.0.q 12,5 m.0.k 6,5 m.0.v 8,5",
+		       "m.0.v has shape [8,5], whose dimension 0");
+	assert_refused(table, config, MS, "d.0.qkv 24,5,1",
+		       "and the rule has 2 dimensions");
+	assert_refused(table, config, MS, "d.0.w1 10,6",
+		       "neither `let` nor a shape says what");
+	assert_refused(table, config, HF, "m.0.x.0.a 3,5 m.0.x.0.b 3,5 "
+		       "m.0.x.1.a 3,4 m.0.x.1.b 3,5", "[3,4], and m.0.x.0.a");
+}
+
+static void test_stack_of_config(void **state)
+{
+	static const char t[] = "let e = n\nx.{e}[f] = y[e f]\n";
+
+	(void)state;
+	assert_converts(t, "{\"n\":2}", MS, "y 6", "x.0 3\nx.1 3\n");
+	assert_refused(t, "{\"n\":3}", HF, "x.0 3 x.1 3", "x.2 is missing");
+	assert_refused(t, "{\"n\":1}", HF, "x.0 3 x.1 3", "x.1 is one more");
+	assert_refused(t, "{\"n\":4}", MS, "y 6", "whatever f is (e 4)");
+	assert_refused(t, "{\"n\":9000000000000}", MS, "y 9000000000000",
+		       "more than 1048576 tensors");
+	assert_refused(t, NULL, HF, "x.0 3 x.99999999 3", "e numbers more");
+	assert_refused("let e = n / 2\na = b\n", "{\"n\":3}", HF, "a 1",
+		       "T:1: with the numbers of C, e is no whole number");
+}
+
+static void test_types(void **state)
+{
+	const uint64_t dims[] = { 2, 2 };
+	struct model m;
+
+	(void)state;
+	model_begin(&m, "a[x, y] + b[x, y] = c[(x | x), y]\n", NULL);
+	model_add(&m, "a", RSH_DTYPE_BFLOAT16, 2, dims, false);
+	model_add(&m, "b", RSH_DTYPE_FLOAT32, 2, dims, false);
+	assert_int_equal(model_convert(&m, HF), -EINVAL);
+	assert_non_null(strstr(m.err.text, "T:1: b is Float32, and a is "
+			       "BFloat16"));
+	model_end(&m);
+}
+
+static void test_made_twice(void **state)
+{
+	(void)state;
+	assert_refused("a = x\nb = x\n", NULL, HF, "a 1 b 1",
+		       "T:2: x is made twice, of a and of b");
+}
+
+static void test_sizes_of_nothing(void **state)
+{
+	(void)state;
+	assert_converts("a[x, y] + b[x, z] = c[x, (y | z)]\n", NULL, HF,
+			"a 2,0 b 2,3", "c 2,3\n");
+	assert_converts("a[x y] = b[y x]\n", "{}", HF, "", "");
+	assert_refused("let x = n\na[x y] = b[y, x]\n", "{\"n\":0}", HF, "a 4",
+		       "whose dimension 0");
+	assert_refused("a[x y z] = b[x, y z]\nlet x = n\nlet y = n\n",
+		       "{\"n\":4294967296}", HF, "a 4", "whose dimension 0");
+}
+
+/* ---- what no rule names ---- */
+
+static void test_unlisted(void **state)
+{
+	struct model m;
+
+	(void)state;
+	model_begin(&m, "a = b\n", NULL);
+	model_add_lines(&m, "a 1 adam_m.a 1 z 2");
+	m.unlisted = RSH_UNLISTED_COPY;
+	assert_made(&m, HF, "adam_m.a 1\nb 1\nz 2\n");
+	m.unlisted = RSH_UNLISTED_DROP;
+	assert_made(&m, HF, "b 1\n");
+	assert_string_equal(m.log, "2 tensors that no rule names are left out "
+			    "(adam_m.a and others)\n");
+	model_end(&m);
+}
+
+static void test_state(void **state)
+{
+	static const char in[] = "b 1 adam_m.b 1 adam_v.b 1 global_step";
+	struct model m;
+
+	(void)state;
+	model_begin(&m, "a = b\n", NULL);
+	model_add_lines(&m, in);
+	assert_made(&m, MS, "a 1\n");
+	assert_string_equal(m.log, "3 tensors of an optimizer's state and of "
+			    "bookkeeping have no place in Hugging Face's form "
+			    "(adam_m.b and others)\n");
+	model_end(&m);
+	assert_converts("state exp. = adam_m.\nstate sq. = adam_v.\na = b\n",
+			NULL, MS, in, "a 1\nexp.a 1\nsq.a 1\n");
+	assert_converts("state exp. = adam_m.\na = b\n", NULL, HF,
+			"a 1 exp.a 1", "adam_m.b 1\nb 1\n");
+}
+
+static void test_wanted(void **state)
+{
+	struct model m;
+
+	(void)state;
+	model_begin(&m, table, config);
+	model_add_lines(&m, "m.0.q 12,5 m.1.n 3 strange 2");
+	m.only = "d.1";
+	assert_made(&m, HF, "d.1.norm 3\n");
+	m.only = "d.0";
+	assert_int_equal(model_convert(&m, HF), -EINVAL);
+	assert_non_null(strstr(m.err.text, "m.0.k is missing"));
+	model_end(&m);
+}
+
+/* ---- fp8 ---- */
+
+static void add_scaled(struct model *m, const char *name, uint64_t rows,
+		       uint64_t columns, uint64_t scale_rows)
+{
+	const uint64_t dims[] = { rows, columns }, scales[] = { scale_rows, 1 };
+	char text[64];
+
+	snprintf(text, sizeof(text), "%s_scale_inv", name);
+	model_add(m, name, RSH_DTYPE_FLOAT8E4M3FN, 2, dims, false);
+	model_add(m, text, RSH_DTYPE_FLOAT32, 2, scales, false);
+}
+
+static void test_scaled(void **state)
+{
+	static const char fp8[] = "{\"quantization_config\":{\"quant_method\":"
+				  "\"fp8\",\"weight_block_size\":[4,8]}}";
+	static const char t[] = "n = o\na[x, y] + b[x, y] = c[(x | x), y]\n";
+	struct model m;
+
+	(void)state;
+	model_begin(&m, t, fp8);
+	add_scaled(&m, "a", 6, 5, 2);
+	add_scaled(&m, "b", 6, 5, 2);
+	add_scaled(&m, "n", 3, 3, 1);
+	assert_made(&m, HF, "c 12,5\no 3,3\n");
+	for (uint32_t i = 0; i < 2; i++) {
+		const struct rsh_factored_part *p = m.out[i].factored;
+
+		assert_int_equal(m.out[i].n_factored, 2 - i);
+		assert_int_equal(m.out[i].n_parts, 0);
+		assert_int_equal(p->scale->tensor, p->tensor + 1);
+		assert_int_equal(p->scale->block[1], 8);
+	}
+	model_end(&m);
+
+	model_begin(&m, t, NULL);
+	add_scaled(&m, "n", 3, 3, 1);
+	assert_int_equal(model_convert(&m, HF), -EINVAL);
+	assert_non_null(strstr(m.err.text, "weight_block_size"));
+	model_end(&m);
+
+	model_begin(&m, t, fp8);
+	add_scaled(&m, "n", 3, 3, 2);
+	assert_int_equal(model_convert(&m, HF), -EINVAL);
+	assert_non_null(strstr(m.err.text, "n_scale_inv is not of the type"));
+	model_end(&m);
+}
+
+/* ---- direction ---- */
+
+static int side_of(const char *t, const char *lines, struct rsh_error *err)
+{
+	struct model m;
+	enum rsh_side side;
+	int rc;
+
+	model_begin(&m, t, NULL);
+	model_add_lines(&m, lines);
+	rc = rsh_weights_side(m.table, m.in, m.n, m.names, &side, err);
+	model_end(&m);
+	return rc ? rc : (int)side;
+}
+
+static void test_side(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	assert_int_equal(side_of(table, "m.3.n 1 adam_m.d.1.norm 1", &err), HF);
+	assert_int_equal(side_of(table, "mtp.0.t.norm 1", &err), MS);
+	assert_int_equal(side_of("same = same\na = b\n", "same 1 b 1", &err),
+			 MS);
+	assert_int_equal(side_of(table, "m.3.n 1 d.1.norm 1", &err), -EINVAL);
+	assert_non_null(strstr(err.text, "left side of T"));
+	assert_int_equal(side_of("a = a\n", "a 1", &err), -EINVAL);
+	assert_non_null(strstr(err.text, "only one side of T"));
+}
+
+/* ---- checks ---- */
+
+static void test_check(void **state)
+{
+	struct model m;
+
+	(void)state;
+	model_begin(&m, table, config);
+	model_add_lines(&m, "m.0.q 12,5 m.1.n 3 strange 2 m.1.rope 1 m.2.n 1 "
+			"m.3.q 12,5 m.3.k 6,5 m.3.v 6,5");
+	assert_int_equal(model_check(&m, HF), -EINVAL);
+	assert_string_equal(m.log,
+		"!no rule of T names tensor strange\n"
+		"-m.1.rope:8\n"
+		"!T:12: m.0.k is missing, which the rule wants beside m.0.q\n"
+		"d.1.norm:14 m.1.n\n"
+		"d.2.norm:14 m.2.n\n"
+		"d.3.qkv:12 m.3.q m.3.k m.3.v\n");
+	assert_non_null(strstr(m.err.text, "2 contradictions between T and"));
+	model_end(&m);
+}
+
+static void say_line(void *ctx, bool wrong, const char *sentence)
+{
+	strcat(ctx, wrong ? "!" : "");
+	strcat(strcat(ctx, sentence), "\n");
+}
+
+static int check_table(const char *text, char *log)
+{
+	struct rsh_rule_table *t;
+	int rc;
+
+	*log = '\0';
+	assert_int_equal(rsh_rule_table_parse(text, strlen(text), "T", &t,
+					      NULL), 0);
+	rc = rsh_weights_check_table(t, say_line, log);
+	rsh_rule_table_free(t);
+	return rc;
+}
+
+static void test_check_table(void **state)
+{
+	char log[4096];
+
+	(void)state;
+	assert_int_equal(check_table(table, log), 0);
+	assert_string_equal(log, "");
+	assert_int_equal(check_table("let x = 1\na = b\n", log), 0);
+	assert_string_equal(log, "T:1: x is used nowhere\n");
+	assert_int_equal(check_table("a.{l} = b.{l}\nc.{i} = b.{i}\n"
+				     "skip a.{k}\n", log), -EINVAL);
+	assert_string_equal(log, "!T:3: a.{} is named already in line 1\n"
+			    "!T:2: b.{} is named already in line 1\n");
+	assert_int_equal(check_table("let L = l\nunder a.{l} = b.{l}\n"
+				     "under a.{L+i} = c.{i}\n.x = .y\n", log),
+			 -EINVAL);
+	assert_string_equal(log, "!T:4: a.{}.x is named already in line 4\n");
+}
+
+/* ---- a large model ---- */
+
+static void test_large(void **state)
+{
+	const uint64_t dims[] = { 2048, 7168 };
+	struct timespec begin, end;
+	char name[64];
+	struct model m;
+
+	(void)state;
+	model_begin(&m, table, config);
+	for (uint32_t l = 0; l < 60; l++)
+		for (uint32_t e = 0; e < 256; e++)
+			for (uint32_t i = 0; i < 2; i++) {
+				snprintf(name, sizeof(name), "m.%u.x.%u.%c",
+					 l, e, i ? 'b' : 'a');
+				model_add(&m, name, RSH_DTYPE_BFLOAT16, 2,
+					  dims, false);
+			}
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &begin);
+	assert_int_equal(model_convert(&m, HF), 0);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
+	assert_int_equal(m.n_out, 60);
+	assert_int_equal(m.out[7].n_factored, 512);
+	printf("# %u tensors in %.3f s of processor time\n", m.n,
+	       (double)(end.tv_sec - begin.tv_sec) +
+	       (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
+	assert_true(end.tv_sec - begin.tv_sec < 20);
+	model_end(&m);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_odd_numbers),
+		cmocka_unit_test(test_fused),
+		cmocka_unit_test(test_stack_of_config),
+		cmocka_unit_test(test_types),
+		cmocka_unit_test(test_made_twice),
+		cmocka_unit_test(test_sizes_of_nothing),
+		cmocka_unit_test(test_unlisted),
+		cmocka_unit_test(test_state),
+		cmocka_unit_test(test_wanted),
+		cmocka_unit_test(test_scaled),
+		cmocka_unit_test(test_side),
+		cmocka_unit_test(test_check),
+		cmocka_unit_test(test_check_table),
+		cmocka_unit_test(test_large),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
