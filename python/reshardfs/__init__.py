@@ -20,7 +20,7 @@ Options are those of `reshardfs mount -o`, as keywords: src_strategy and
 dst_strategy (or dst_mesh), select, format, only and so on; see reshardfs(1).
 True stands for an option without a value, None and False for one that is not
 given, a list for one that is given several times.  The whole model is
-dst_strategy="none".
+dst_strategy="none"; `from` is a word of the language: from_="hf".
 
 What goes wrong raises Error with the sentence that the program would have
 printed.
@@ -156,14 +156,15 @@ def _check(status: int) -> int:
 
 
 def _words(options: dict[str, Any]) -> Iterator[str]:
-    """Keywords as "name" and "name=value"."""
+    """Keywords as "name" and "name=value"; "from" is a word of the language, so that it
+    is written from_."""
     for name, given in options.items():
         for value in given if isinstance(given, (list, tuple)) else [given]:
             if value is True:
                 yield name
             elif value is not None and value is not False:
                 text = value if isinstance(value, os.PathLike) else str(value)
-                yield f"{name}={os.fspath(text)}"
+                yield f"{name.rstrip('_')}={os.fspath(text)}"
 
 
 class Source:

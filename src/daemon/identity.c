@@ -28,7 +28,7 @@ static bool is_place(const char *name)
 {
 	static const char *const places[] = { "PATH", "FILE", "SOURCE", "DIR",
 					      "MOUNTPOINT", "TREE", "OUT",
-					      "MANIFEST", "STRATEGY" };
+					      "MANIFEST", "STRATEGY", "TABLE" };
 
 	for (size_t i = 0; name && i < sizeof(places) / sizeof(places[0]); i++)
 		if (strstr(name, places[i]))

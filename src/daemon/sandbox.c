@@ -87,6 +87,19 @@ static void allow_read(int rules, const struct rsh_options *o)
 	}
 }
 
+/* Which of the tables is taken is known when the model is. */
+static void allow_tables(int rules, const struct rsh_options *o)
+{
+	const char *table = o->vfs.weights.table, *dir;
+
+	if (!table || strcmp(table, RSH_TABLE_AUTO) != 0)
+		return;
+	for (unsigned i = 0; (dir = rsh_tables_dir(i)); i++) {
+		rsh_landlock_allow(rules, dir, false);
+		allow_links(rules, dir);
+	}
+}
+
 static void allow_mapped(void *rules, const char *path)
 {
 	rsh_landlock_allow(*(const int *)rules, path, false);
@@ -128,6 +141,7 @@ static int allow_files(int rules, const struct rsh_options *o,
 	if (rc)
 		return rc;
 	allow_read(rules, o);
+	allow_tables(rules, o);
 	allow_caches(rules, o);
 	rsh_landlock_allow(rules, "/dev/null", true);
 	rsh_landlock_allow(rules, "/dev/urandom", false); /* for hash tables */

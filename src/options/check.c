@@ -15,6 +15,7 @@
 #include "rsh/source/dcp.h"
 #include "rsh/source/source.h"
 #include "rsh/util/mem.h"
+#include "check_i.h"
 
 static bool names_rank(const char *template)
 {
@@ -113,7 +114,8 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 	v->src.from = RSH_FROM_NONE;
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
-	if (v->dst.from != RSH_FROM_NONE || rsh_option_given(o, "format"))
+	if (v->dst.from != RSH_FROM_NONE || rsh_option_given(o, "format") ||
+	    v->weights.from == 1 + RSH_SIDE_HF)
 		return 0;
 	v->plan.format = RSH_FORMAT_SAFETENSORS;
 	o->in_parts = true;
@@ -138,8 +140,10 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	char hint[512];
-	int rc = check_settle_dcp(o, err);
+	int rc = rsh_check_weights(o, err);
 
+	if (rc == 0)
+		rc = check_settle_dcp(o, err);
 	if (rc)
 		return rc;
 	check_settle_source(o);
@@ -188,8 +192,8 @@ int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
 	check_settle_source(o);
-	return rsh_options_convert(o) ? rsh_check_conversion(o, err) :
-					rsh_check_files(o, err);
+	return rsh_options_convert(o) || o->vfs.weights.table ?
+		rsh_check_conversion(o, err) : rsh_check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
@@ -216,7 +220,8 @@ int rsh_check_export(struct rsh_options *o, struct rsh_error *err)
 int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 {
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
-	const bool says = o->vfs.src.from || o->vfs.dst.from;
+	const bool says = o->vfs.src.from || o->vfs.dst.from ||
+			  o->vfs.weights.table;
 	int rc = rsh_ranks_check(o, 2, err);
 
 	o->vfs.source = o->operands[0];
@@ -233,7 +238,8 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 				     "against a manifest");
 	if (kind == RSH_VERIFY_FILES)
 		return 0;
-	if (kind != RSH_VERIFY_SOURCE || o->write_manifest || o->vfs.dst.from)
+	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
+	    o->vfs.dst.from || o->vfs.weights.table)
 		return rsh_check_conversion(o, err);
 	return rsh_check_files(o, err);
 }

@@ -6,9 +6,14 @@
 #include "rsh/options/digest.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/source/source.h"
+#include "rsh/source/tables.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/vfs/model_files.h"
 #include "set_i.h"
@@ -72,6 +77,53 @@ static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 	return rc;
 }
 
+static int digest_file(void *hash, const char *path, struct rsh_error *err)
+{
+	return rsh_digest_file(hash, &path, sizeof(path), err);
+}
+
+/* Which of the tables is taken depends on all of them. */
+static int digest_tables(void *hash, struct rsh_error *err)
+{
+	struct rsh_table_list l;
+	int rc = rsh_tables_list(&l) ? rsh_error_nomem(err) : 0;
+
+	for (size_t i = 0; rc == 0 && i < l.n; i++) {
+		digest_bytes(hash, l.v[i].name, strlen(l.v[i].name));
+		rc = digest_file(hash, l.v[i].path, err);
+	}
+	rsh_table_list_clear(&l);
+	return rc;
+}
+
+static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
+			 struct rsh_error *err)
+{
+	cleanup_free char *beside = NULL;
+
+	if (cfg->weights.config)
+		return digest_file(hash, cfg->weights.config, err);
+	if (asprintf(&beside, "%s/" RSH_MODEL_CONFIG_NAME, cfg->source) < 0) {
+		beside = NULL;
+		return rsh_error_nomem(err);
+	}
+	return access(beside, F_OK) == 0 ? digest_file(hash, beside, err) : 0;
+}
+
+/* The table and the model's numbers count, wherever they lie. */
+static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
+			  struct rsh_error *err)
+{
+	const struct rsh_weights_at *w = &cfg->weights;
+	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
+	int rc;
+
+	digest_bytes(hash, how, sizeof(how));
+	rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
+		digest_tables(hash, err) : digest_file(hash, w->table, err);
+	return rc ? rc : digest_config(hash, cfg, err);
+}
+
 static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
@@ -89,6 +141,8 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	if (cfg->plan.by_kind)
 		XXH3_64bits_update(hash, &cfg->plan.by_kind,
 				   sizeof(cfg->plan.by_kind));
+	if (rc == 0 && cfg->weights.table)
+		rc = digest_weights(hash, cfg, err);
 	if (rc == 0 && cfg->model_files)
 		rc = digest_model_files(hash, cfg, err);
 	return rc;

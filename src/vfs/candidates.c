@@ -106,12 +106,14 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	opts.report_lost = report_lost;
 	opts.ctx = p;
 	rsh_source_view(v->source, v->names, &view);
-	if (rsh_source_dcp(v->source))
-		return convert_dcp(v, &view, &opts, err);
 	/* Without strategies nobody would miss the files. */
-	if (!any_file(&view))
+	if (!rsh_source_dcp(v->source) && !any_file(&view))
 		return rsh_error_set(err, ENOENT, "no rank has a valid "
 				     "checkpoint file");
+	if (v->weights)
+		return rsh_vfs_plan_weights(v, cfg, &view, &opts, err);
+	if (rsh_source_dcp(v->source))
+		return convert_dcp(v, &view, &opts, err);
 	return rsh_convert(v->src, v->dst, &view, &opts, &v->plan, err);
 }
 
@@ -145,7 +147,8 @@ static int check_contents(struct rsh_reshard *v,
 	int rc;
 
 	if (cfg->contents_later || rsh_source_dcp(v->source) ||
-	    (!v->src && !v->dst && cfg->plan.n_shown_ranks > 0))
+	    (!v->src && !v->dst && cfg->plan.n_shown_ranks > 0) ||
+	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
 		return 0;
 	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
 	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,

@@ -64,6 +64,8 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	if (rc == 0)
 		rc = reshard_open_source(v, cfg, err);
 	if (rc == 0)
+		rc = rsh_vfs_load_weights(v, cfg, err);
+	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
 	if (rc == 0 && cfg->model_files)
 		rc = rsh_model_files_load(cfg->model_files,
@@ -99,6 +101,7 @@ void rsh_reshard_free(struct rsh_vfs *vfs)
 	free(v->after);
 	rsh_plan_free(v->plan);
 	rsh_name_map_free(v->renames);
+	rsh_vfs_weights_free(v->weights);
 	rsh_source_free(v->source);
 	rsh_strategy_free(v->dst);
 	rsh_strategy_free(v->src);

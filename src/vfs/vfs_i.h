@@ -95,6 +95,7 @@ struct rsh_reshard {
 	struct rsh_plan *plan;
 	struct rsh_reader *reader;
 	struct rsh_name_map *renames; /* NULL: none */
+	struct rsh_vfs_weights *weights; /* NULL: weights stay in their form */
 
 	/* True for a whole model in parts: there are no directories but the
 	 * root, which holds the parts and this map of them. */
@@ -155,6 +156,22 @@ void rsh_checkpoint2_free(struct rsh_checkpoint2 *c);
  * 0 or -errno with a sentence on everything that was tried. */
 int rsh_vfs_take_candidate(struct rsh_reshard *v, const struct rsh_vfs_config *cfg,
 			   struct rsh_error *err);
+
+/* Loads what says how weights become those of the other form, if that is
+ * wanted, once the source is open (weights.c). */
+int rsh_vfs_load_weights(struct rsh_reshard *v,
+			 const struct rsh_vfs_config *cfg,
+			 struct rsh_error *err);
+/* Plans the chosen candidate in the other form. */
+int rsh_vfs_plan_weights(struct rsh_reshard *v,
+			 const struct rsh_vfs_config *cfg,
+			 const struct rsh_source_view *view,
+			 const struct rsh_conversion_options *opts,
+			 struct rsh_error *err);
+/* Are those of the candidate that was planned last MindSpore's, of which a
+ * strategy may speak? */
+bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v);
+void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
 /* Gives the tree names and attributes once the plan stands. */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,

@@ -12,6 +12,7 @@ MOUNT += \
 	mount/metadata.py \
 	mount/models.py \
 	mount/dcp.py \
+	mount/convert.py \
 	mount/checkpoint2_format.py \
 	mount/helper.sh \
 	mount/selection.py \

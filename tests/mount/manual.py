@@ -80,19 +80,26 @@ def cases_of_page(page):
 def run_case(words, directory):
     """As somebody types it who has the tree of the manual."""
     demo = os.path.join(TOP, "tests", "data", "demo")
-    names = {"ckpt8": "checkpoint", "s8.ckpt": "strategy_8_cards.ckpt",
-             "s4.ckpt": "strategy_4_cards.ckpt"}
+    weights = os.path.join(TOP, "tests", "data", "weights")
+    hf = os.path.join(weights, "models", "qwen3")
     model = os.path.join(directory, "model")
     mnt = os.path.join(directory, "mnt")
+    names = {"ckpt8": os.path.join(demo, "checkpoint"),
+             "s8.ckpt": os.path.join(demo, "strategy_8_cards.ckpt"),
+             "s4.ckpt": os.path.join(demo, "strategy_4_cards.ckpt"), "model": model,
+             "m4.ckpt": os.path.join(weights, "strategies", "qwen3.qwen3.dp2mp2.ckpt"),
+             "qwen3": hf, "qwen3/config.json": os.path.join(hf, "config.json"),
+             "trained": os.path.join(directory, "trained")}
     for path in (model, mnt):
         os.makedirs(path, exist_ok=True)
     if not os.listdir(model):
         got = run("export", "--index-cache", "off", "--src-strategy",
-                  os.path.join(demo, names["s8.ckpt"]), "--dst-strategy", "none",
-                  os.path.join(demo, names["ckpt8"]), model)
+                  names["s8.ckpt"], "--dst-strategy", "none", names["ckpt8"], model)
         check(got.status == GOOD, got)
-    words = [os.path.join(demo, names[w]) if w in names else model if w == "model" else
-             mnt if w.startswith("/mnt/") else w for w in words]
+        got = run("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
+                  "--dst-strategy", names["m4.ckpt"], hf, names["trained"])
+        check(got.status == GOOD, got)
+    words = [names.get(w, mnt if w.startswith("/mnt/") else w) for w in words]
     check(words[0] == "reshardfs" and words[-1] == mnt, words)
     got = run(*words[1:])
     check(got.status == GOOD, got)
@@ -109,7 +116,7 @@ def run_case(words, directory):
 
 def choose_your_case(tap, page):
     cases = cases_of_page(page)
-    tap.equal(len(cases), 6, "six cases")
+    tap.equal(len(cases), 8, "eight cases")
     titles = re.findall(r"^\.Sh (.*)$", page, re.M)
     tap.equal(titles[:3], ["NAME", "SYNOPSIS", "CHOOSE YOUR CASE"], "the manual opens with them")
     if not os.path.exists("/dev/fuse"):

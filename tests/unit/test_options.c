@@ -135,6 +135,71 @@ static void test_long_forms(void **state)
 		     "--format=hf", "--part-size=99999999999TB"), "is no size");
 }
 
+/* The side that is known says what need not be said. */
+static void test_convert(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("src", "mnt", "--convert=./t.rules", "--from=hf",
+		     "--dst-strategy=s"), &o);
+	assert_string_equal(o.vfs.weights.table, "./t.rules");
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "none");
+	assert_int_equal(o.vfs.weights.unlisted, RSH_UNLISTED_ERROR);
+	assert_true(!o.in_parts && o.vfs.plan.format == RSH_FORMAT_CKPT);
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "--convert=auto", "--src-strategy=s",
+		     "--config=model/config.json", "--unlisted=copy"), &o);
+	assert_int_equal(o.vfs.weights.from, 1 + RSH_SIDE_MINDSPORE);
+	assert_int_equal(o.vfs.weights.unlisted, RSH_UNLISTED_COPY);
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
+	assert_true(o.in_parts);
+	assert_string_equal(o.vfs.model_files, "model");
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "--convert=auto", "--src-strategy=s",
+		     "--config=config.json", "--model-files=none"), &o);
+	assert_null(o.vfs.model_files);
+	rsh_options_clear(&o);
+	accept(WORDS("src", "mnt", "--convert=auto", "--src-strategy=none",
+		     "--dst-strategy=none", "--config=config.json"), &o);
+	assert_int_equal(o.vfs.weights.from, 0);
+	assert_null(o.vfs.model_files);
+	rsh_options_clear(&o);
+}
+
+static void test_convert_refused(void **state)
+{
+	(void)state;
+	refuse(WORDS("a", "b", "--convert=auto", "--from=hf"),
+	       "--dst-strategy is missing");
+	refuse(WORDS("a", "b", "--convert=auto", "--dst-strategy=none"),
+	       "--src-strategy is missing");
+	refuse(WORDS("a", "b", "--from=hf", "--dst-strategy=s"), "--from says");
+	refuse(WORDS("a", "b", "--config=c", "--src-strategy=none",
+		     "--dst-strategy=s"), "--config says");
+	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
+		     "--src-strategy=s", "--dst-strategy=none"),
+	       "SOURCE is Hugging Face's");
+	refuse(WORDS("a", "b", "--convert=auto", "--from=mindspore",
+		     "--src-strategy=none", "--dst-strategy=s"),
+	       "what is shown is Hugging Face's");
+	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
+		     "--dst-strategy=s"), "what is shown is Hugging Face's");
+	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
+		     "--dst-mesh=dp=2"), "--dst-mesh derives");
+	refuse(WORDS("a", "b", "--convert=auto", "--src-strategy=s",
+		     "--format=checkpoint2"), "is MindSpore's");
+	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
+		     "--dst-strategy=none", "--compat=mindspore"),
+	       "does not go with --convert");
+	refuse(WORDS("a", "b", "--convert=auto", "--from=hf",
+		     "--dst-strategy=none", "--dst-ranks=2"),
+	       "does not go with --convert");
+	refuse(WORDS("a", "b", "--convert=unheard-of", "--from=hf",
+		     "--dst-strategy=none"), "there is no table");
+	refuse(WORDS("a", "b", "--resume", "--convert=auto"), "--convert");
+}
+
 static void test_mount_forms(void **state)
 {
 	struct rsh_options o;
@@ -467,6 +532,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_long_forms),
+		cmocka_unit_test(test_convert),
+		cmocka_unit_test(test_convert_refused),
 		cmocka_unit_test(test_mount_forms),
 		cmocka_unit_test(test_kernel_options),
 		cmocka_unit_test(test_debug),

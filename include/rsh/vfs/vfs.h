@@ -41,6 +41,7 @@
 #include "rsh/read/stream.h"
 #include "rsh/source/resume.h"
 #include "rsh/source/source.h"
+#include "rsh/source/tables.h"
 #include "rsh/util/error.h"
 #include "rsh/util/place.h"
 
@@ -66,6 +67,16 @@ struct rsh_strategy_at {
 	} from;
 };
 
+/* Says how the weights become those of the other form (weights/weights.h). */
+struct rsh_weights_at {
+	const char *table;  /* path of a rule table, or RSH_TABLE_AUTO; NULL:
+			     * they stay as they are */
+	unsigned from;      /* 1 + enum rsh_side of SOURCE; 0: names tell */
+	const char *config; /* the model's config.json; NULL: the one that lies
+			     * in SOURCE, if any does */
+	enum rsh_unlisted unlisted; /* what no rule names */
+};
+
 /* Has everything that a mount needs to start: strategies, source, plan,
  * tree. */
 struct rsh_vfs_config {
@@ -81,6 +92,7 @@ struct rsh_vfs_config {
 	const char *only;
 	const char *drop;
 	const char *rename; /* path of a name map; NULL: none */
+	struct rsh_weights_at weights;
 	/* Directory whose files are shown beside a model in parts; NULL: there
 	 * is none. */
 	const char *model_files;

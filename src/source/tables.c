@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/tables.c finds and reads rule tables. */
+#include "config.h"
+
+#include "rsh/source/tables.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/store/store.h"
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+
+#define TABLE_SUFFIX ".rules"
+
+const char *rsh_tables_dir(unsigned i)
+{
+	const char *first = secure_getenv("RESHARDFS_TABLES");
+
+	if (first && *first && i-- == 0)
+		return first;
+	return i == 0 ? TABLES_DIR : NULL;
+}
+
+/* ---- the list ---- */
+
+static int table_by_name(const void *a, const void *b)
+{
+	const struct rsh_table_at *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+static bool tables_have(const struct rsh_table_list *l, const char *name)
+{
+	for (size_t i = 0; i < l->n; i++)
+		if (strcmp(l->v[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* Adds the table of that file, unless an earlier directory has one of its
+ * name. */
+static int tables_add(struct rsh_table_list *l, const char *dir,
+		      const char *file)
+{
+	struct rsh_table_at at = { 0 };
+
+	at.name = strndup(file, strlen(file) - strlen(TABLE_SUFFIX));
+	if (!at.name)
+		return -ENOMEM;
+	if (tables_have(l, at.name)) {
+		free(at.name);
+		return 0;
+	}
+	if (asprintf(&at.path, "%s/%s", dir, file) < 0)
+		at.path = NULL;
+	if (!at.path || rsh_grow(&l->v, &l->cap, l->n + 1, sizeof(*l->v))) {
+		free(at.name);
+		free(at.path);
+		return -ENOMEM;
+	}
+	l->v[l->n++] = at;
+	return 0;
+}
+
+static int tables_add_dir(struct rsh_table_list *l, const char *path)
+{
+	DIR *dir = opendir(path);
+	const struct dirent *e;
+	int rc = 0;
+
+	while (rc == 0 && dir && (e = readdir(dir)))
+		if (e->d_name[0] != '.' &&
+		    rsh_has_suffix(e->d_name, TABLE_SUFFIX))
+			rc = tables_add(l, path, e->d_name);
+	if (dir)
+		closedir(dir);
+	return rc;
+}
+
+int rsh_tables_list(struct rsh_table_list *out)
+{
+	const char *dir;
+	int rc = 0;
+
+	*out = (struct rsh_table_list){ 0 };
+	for (unsigned i = 0; rc == 0 && (dir = rsh_tables_dir(i)); i++)
+		rc = tables_add_dir(out, dir);
+	if (out->n)
+		qsort(out->v, out->n, sizeof(*out->v), table_by_name);
+	return rc;
+}
+
+void rsh_table_list_clear(struct rsh_table_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		free(l->v[i].name);
+		free(l->v[i].path);
+	}
+	free(l->v);
+	*l = (struct rsh_table_list){ 0 };
+}
+
+/* ---- one of them ---- */
+
+/* Says that there is no such table, and which there are. */
+static int table_unknown(const char *word, const struct rsh_table_list *l,
+			 struct rsh_error *err)
+{
+	char names[512] = "none";
+	size_t at = 0;
+
+	for (size_t i = 0; i < l->n && at < sizeof(names); i++)
+		at += (size_t)snprintf(names + at, sizeof(names) - at, "%s%s",
+				       i ? ", " : "", l->v[i].name);
+	return rsh_error_set(err, EINVAL, "there is no table \"%s\": there are "
+			     "%s; a file is named with its suffix or as "
+			     "./%s", word, names, word);
+}
+
+int rsh_table_find(const char *word, char **path, struct rsh_error *err)
+{
+	struct rsh_table_list l = { 0 };
+	int rc = 0;
+
+	*path = NULL;
+	if (strpbrk(word, "/.")) {
+		*path = strdup(word);
+		return *path ? 0 : rsh_error_nomem(err);
+	}
+	if (rsh_tables_list(&l))
+		rc = rsh_error_nomem(err);
+	for (size_t i = 0; rc == 0 && i < l.n; i++)
+		if (strcmp(l.v[i].name, word) == 0)
+			*path = steal_pointer(&l.v[i].path);
+	if (rc == 0 && !*path)
+		rc = table_unknown(word, &l, err);
+	rsh_table_list_clear(&l);
+	return rc;
+}
+
+int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
+			struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_load_whole(path, RSH_RULE_TABLE_MAX, "rule table", &data,
+				&len, err);
+
+	return rc ? rc : rsh_rule_table_parse(data, len, path, out, err);
+}
+
+int rsh_model_config_load(const char *path, struct rsh_model_config **out,
+			  struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_load_whole(path, RSH_MODEL_CONFIG_MAX, "config.json",
+				&data, &len, err);
+
+	return rc ? rc : rsh_model_config_parse(data, len, path, out, err);
+}
+
+bool rsh_table_suits(const struct rsh_rule_table *t,
+		     const struct rsh_model_config *c)
+{
+	const char *has, *suits;
+
+	for (uint32_t i = 0; (has = rsh_model_config_architecture(c, i)); i++)
+		for (uint32_t k = 0; (suits = rsh_rule_table_suits(t, k)); k++)
+			if (strcmp(has, suits) == 0)
+				return true;
+	return false;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/weights.c has the weights of a model planned in its other form: it loads
+ * the rule table, or those that may be meant, and the model's config.json, has
+ * the source read, and hands the tensors from the reader to the rules and from
+ * there to the general writer. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "rsh/dialects/ranks.h"
+#include "rsh/strategy/grid.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+#include "rsh/weights/weights.h"
+
+struct rsh_vfs_weights {
+	struct rsh_model_config *config; /* NULL: there is none */
+	struct rsh_rule_table **tables;  /* that may be meant, by name */
+	size_t n, cap;
+	/* What is planned stands on what the reader and the rules made here. */
+	struct rsh_arena arena;
+	enum rsh_side from;
+};
+
+void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
+{
+	if (!w)
+		return;
+	for (size_t i = 0; i < w->n; i++)
+		rsh_rule_table_free(w->tables[i]);
+	free(w->tables);
+	rsh_model_config_free(w->config);
+	rsh_arena_clear(&w->arena);
+	free(w);
+}
+
+/* ---- loading ---- */
+
+/* The one in SOURCE is read as SOURCE is: links in it may not lead out. */
+static int weights_load_config(struct rsh_vfs_weights *w,
+			       const struct rsh_vfs_config *cfg,
+			       const struct rsh_store *store,
+			       struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_free char *path = NULL;
+	size_t len;
+	int rc;
+
+	if (cfg->weights.config)
+		return rsh_model_config_load(cfg->weights.config, &w->config,
+					     err);
+	if (faccessat(rsh_store_dirfd(store), RSH_MODEL_CONFIG_NAME, F_OK,
+		      0) != 0)
+		return 0;
+	if (asprintf(&path, "%s/" RSH_MODEL_CONFIG_NAME, cfg->source) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME, RSH_MODEL_CONFIG_MAX,
+			    RSH_MODEL_CONFIG_NAME, &data, &len, err);
+	return rc ? rc : rsh_model_config_parse(data, len, path, &w->config,
+						err);
+}
+
+static int weights_add_table(struct rsh_vfs_weights *w,
+			     struct rsh_rule_table *t, struct rsh_error *err)
+{
+	if (rsh_grow(&w->tables, &w->cap, w->n + 1, sizeof(*w->tables))) {
+		rsh_rule_table_free(t);
+		return rsh_error_nomem(err);
+	}
+	w->tables[w->n++] = t;
+	return 0;
+}
+
+static int weights_refuse_auto(const struct rsh_vfs_weights *w,
+			       struct rsh_error *err)
+{
+	const char *has = w->config ?
+		rsh_model_config_architecture(w->config, 0) : NULL;
+
+	if (!w->config)
+		return rsh_error_set(err, EINVAL, "--convert auto goes by the "
+				     "model's config.json, and there is none "
+				     "in SOURCE: --config names it");
+	return rsh_error_set(err, EINVAL, "%s: no table suits %s: --convert "
+			     "names one (`reshardfs convert list`)",
+			     rsh_model_config_path(w->config),
+			     has ? has : "a model without architectures");
+}
+
+/* A table that cannot be read is none that suits. */
+static int weights_load_suiting(struct rsh_vfs_weights *w,
+				struct rsh_error *err)
+{
+	struct rsh_table_list l = { 0 };
+	int rc = 0;
+
+	if (w->config && rsh_tables_list(&l))
+		rc = rsh_error_nomem(err);
+	for (size_t i = 0; rc == 0 && i < l.n; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+		struct rsh_rule_table *t;
+
+		rc = rsh_rule_table_load(l.v[i].path, &t, &why);
+		if (rc == -ENOMEM)
+			break;
+		if (rc)
+			rsh_log_warning("%s", why.text);
+		else if (rsh_table_suits(t, w->config))
+			rc = weights_add_table(w, t, err);
+		else
+			rsh_rule_table_free(t);
+		rc = rc == -ENOMEM ? rc : 0;
+	}
+	rsh_table_list_clear(&l);
+	if (rc)
+		return rsh_error_nomem(err);
+	return w->n ? 0 : weights_refuse_auto(w, err);
+}
+
+static int weights_load_table(struct rsh_vfs_weights *w, const char *path,
+			      struct rsh_error *err)
+{
+	struct rsh_rule_table *t;
+	int rc = rsh_rule_table_load(path, &t, err);
+
+	return rc ? rc : weights_add_table(w, t, err);
+}
+
+int rsh_vfs_load_weights(struct rsh_reshard *v,
+			 const struct rsh_vfs_config *cfg,
+			 struct rsh_error *err)
+{
+	const char *table = cfg->weights.table;
+	int rc;
+
+	if (!table)
+		return 0;
+	v->weights = calloc(1, sizeof(*v->weights));
+	if (!v->weights)
+		return rsh_error_nomem(err);
+	rc = weights_load_config(v->weights, cfg, rsh_source_store(v->source),
+				 err);
+	if (rc)
+		return rc;
+	return strcmp(table, RSH_TABLE_AUTO) == 0 ?
+		weights_load_suiting(v->weights, err) :
+		weights_load_table(v->weights, table, err);
+}
+
+/* ---- one candidate ---- */
+
+struct weights_work {
+	struct rsh_reshard *v;
+	const struct rsh_vfs_config *cfg;
+	const struct rsh_conversion_options *opts;
+	struct rsh_catalogue *cat;
+	struct rsh_offer *in, *out;
+	uint32_t n_in, n_out;
+	const struct rsh_rule_table *table; /* the one that is taken */
+};
+
+static bool weights_wanted(void *ctx, const char *name)
+{
+	const struct weights_work *k = ctx;
+
+	return k->opts->wanted(k->opts->ctx, name);
+}
+
+static void weights_note(void *ctx, const char *sentence)
+{
+	const struct weights_work *k = ctx;
+
+	rsh_log_notice("%s: %s", k->cfg->source, sentence);
+}
+
+static int weights_read(struct weights_work *k,
+			const struct rsh_source_view *view,
+			struct rsh_error *err)
+{
+	const struct rsh_ranks_options how = {
+		.rule = RSH_GRID_RUNTIME, .replicas = k->opts->replicas,
+		.allow_missing = k->opts->allow_missing,
+	};
+	const struct rsh_source *s = k->v->source;
+	struct rsh_arena *arena = &k->v->weights->arena;
+	struct rsh_conversion_options all = *k->opts;
+
+	/* Which are wanted is asked by the names that are made. */
+	all.wanted = NULL;
+	if (!rsh_source_dcp(s))
+		return rsh_ranks_read(view, k->v->src, &how, arena, &k->cat,
+				      &k->in, &k->n_in, err);
+	return rsh_dcp_read(s, view, k->v->dst, &all, arena, &k->cat, &k->in,
+			    &k->n_in, err);
+}
+
+static int weights_find_side(struct weights_work *k,
+			     const struct rsh_rule_table *t,
+			     enum rsh_side *from, struct rsh_error *err)
+{
+	if (!k->cfg->weights.from)
+		return rsh_weights_side(t, k->in, k->n_in, k->v->names, from,
+					err);
+	*from = (enum rsh_side)(k->cfg->weights.from - 1);
+	return 0;
+}
+
+/* Makes the offers of the other form by one table; `trial`: what it does not
+ * know is an error, and nobody hears of what is passed over. */
+static int weights_convert(struct weights_work *k,
+			   const struct rsh_rule_table *t, bool trial,
+			   struct rsh_arena *arena, struct rsh_error *err)
+{
+	struct rsh_weights_options o = {
+		.table = t, .config = k->v->weights->config,
+		.unlisted = trial ? RSH_UNLISTED_ERROR :
+				    k->cfg->weights.unlisted,
+		.wanted = k->opts->wanted ? weights_wanted : NULL,
+		.note = trial ? NULL : weights_note,
+		.ctx = k,
+	};
+	int rc = weights_find_side(k, t, &o.from, err);
+
+	if (rc)
+		return rc;
+	k->v->weights->from = o.from;
+	return rsh_weights_convert(&o, k->cat, k->in, k->n_in, arena, &k->out,
+				   &k->n_out, err);
+}
+
+static const char *table_name(const struct rsh_rule_table *t)
+{
+	const char *path = rsh_rule_table_path(t);
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* Of several tables that suit the model the first is taken by which all of
+ * SOURCE can be converted; if none is such a one, the first says why. */
+static int weights_choose(struct weights_work *k, struct rsh_error *err)
+{
+	const struct rsh_vfs_weights *w = k->v->weights;
+
+	k->table = w->tables[0];
+	for (size_t i = 0; w->n > 1 && i < w->n; i++) {
+		struct rsh_error why = RSH_ERROR_INIT;
+		struct rsh_arena arena = { 0 };
+		int rc = weights_convert(k, w->tables[i], true, &arena, &why);
+
+		rsh_arena_clear(&arena);
+		if (rc == -ENOMEM)
+			return rsh_error_nomem(err);
+		if (rc)
+			rsh_log_info("%s: not by %s: %s", k->cfg->source,
+				     table_name(w->tables[i]), why.text);
+		if (rc == 0) {
+			k->table = w->tables[i];
+			break;
+		}
+	}
+	if (w->n > 1)
+		rsh_log_notice("%s: of %zu tables that suit the model %s is "
+			       "taken", k->cfg->source, w->n,
+			       table_name(k->table));
+	return 0;
+}
+
+/* Where --from does not say it the strategies are judged here. */
+static int weights_check_side(const struct weights_work *k,
+			      struct rsh_error *err)
+{
+	const enum rsh_side from = k->v->weights->from;
+
+	if (from == RSH_SIDE_MINDSPORE && k->v->dst)
+		return rsh_error_set(err, EINVAL, "%s has MindSpore's names: "
+				     "what is shown is Hugging Face's, and no "
+				     "strategy speaks of that "
+				     "(--dst-strategy none)", k->cfg->source);
+	if (from == RSH_SIDE_HF && k->cfg->src.from == RSH_FROM_FILE)
+		return rsh_error_set(err, EINVAL, "%s has Hugging Face's "
+				     "names, and a strategy speaks of "
+				     "MindSpore's: --src-strategy none",
+				     k->cfg->source);
+	return 0;
+}
+
+static int weights_work(struct weights_work *k,
+			const struct rsh_source_view *view,
+			struct rsh_error *err)
+{
+	int rc = weights_read(k, view, err);
+
+	if (rc == 0)
+		rc = weights_choose(k, err);
+	if (rc == 0)
+		rc = weights_convert(k, k->table, false, &k->v->weights->arena,
+				     err);
+	if (rc == 0)
+		rc = weights_check_side(k, err);
+	return rc ? rc : rsh_write_plan(steal_pointer(&k->cat), k->out,
+					k->n_out, k->v->dst, k->opts,
+					&k->v->plan, err);
+}
+
+int rsh_vfs_plan_weights(struct rsh_reshard *v,
+			 const struct rsh_vfs_config *cfg,
+			 const struct rsh_source_view *view,
+			 const struct rsh_conversion_options *opts,
+			 struct rsh_error *err)
+{
+	struct weights_work k = { .v = v, .cfg = cfg, .opts = opts };
+	int rc;
+
+	/* Of a candidate that was tried in vain nothing is needed. */
+	rsh_arena_clear(&v->weights->arena);
+	rc = weights_work(&k, view, err);
+	rsh_catalogue_free(k.cat);
+	return rc;
+}
+
+bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v)
+{
+	return v->weights->from == RSH_SIDE_MINDSPORE;
+}

@@ -1,0 +1,438 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Weights of one model in Hugging Face's form and in MindSpore's, each shown of the
+other, whole and for the ranks of strategies, and what is refused.
+
+The yardstick is tests/data/weights: genuine models in both forms, made by MindSpore
+Transformers' own programs, and hashes of what each case has to become.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import struct
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+sys.path[:0] = [LIB, os.path.join(TOP, "python")]
+
+from demands import check, content, demand, write  # noqa: E402
+from ms_formats import read_checkpoint  # noqa: E402
+from rsh_cli import GOOD, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
+from rsh_mount import (Mounted, Skipped, Tap, expect_failure, require_mount,  # noqa: E402
+                       reshardfs_program)
+from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
+                                values_of)
+
+DATA = os.path.abspath(os.path.join(LIB, "..", "data", "weights"))
+HF_MAP = "model.safetensors.index.json"
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+with open(os.path.join(DATA, "cases.json"), encoding="utf-8") as cases_file:
+    CASES = json.load(cases_file)
+PAIRS = sorted({(c["model"], c["table"]) for c in CASES.values()})
+
+
+def model_of(name):
+    return os.path.join(DATA, "models", name)
+
+
+def config_of(name):
+    return os.path.join(model_of(name), "config.json")
+
+
+def genuine_of(name):
+    return os.path.join(DATA, "mindspore", name)
+
+
+def strategy_of(case):
+    return os.path.join(DATA, "strategies", case["strategy"])
+
+
+def back_of(pair):
+    return CASES["/".join((*pair, "back"))]["expect"]
+
+
+# ---- what a mount shows ----
+
+def values_in(root):
+    """{name: (type, shape, bytes)} of a whole model, in one file or in parts."""
+    single = os.path.join(root, "model" + SUFFIX)
+    rank = os.path.join(root, "rank_0", "checkpoint_0")
+    if os.path.exists(os.path.join(root, HF_MAP)):
+        _, parts = read_model(root)
+        return {n: v for part in parts.values() for n, v in part.values().items()}
+    if os.path.exists(single):
+        return Tensors(content(single)).values()
+    if os.path.exists(rank + SUFFIX):
+        return Tensors(content(rank + SUFFIX)).values()
+    return values_of(read_checkpoint(rank + ".ckpt"))
+
+
+def hashes(values):
+    return {name: [dtype, list(shape), hashlib.sha256(data).hexdigest()[:16]]
+            for name, (dtype, shape, data) in values.items()}
+
+
+def ranks_in(root):
+    found = []
+    while os.path.isdir(os.path.join(root, f"rank_{len(found)}")):
+        rank = len(found)
+        path = os.path.join(root, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+        found.append(hashes(values_of(read_checkpoint(path))))
+    return found
+
+
+def same(found, expected, what):
+    different = sorted(n for n in set(found) | set(expected) if found.get(n) != expected.get(n))
+    first = different[0] if different else None
+    check(not different, f"{what}: {len(different)} differ, as {first}: {found.get(first)}, "
+          f"not {expected.get(first)}")
+
+
+def forward(model, table="auto", strategy=None, extra=()):
+    return Mounted(model, dst_strategy=strategy,
+                   extra=["--convert", table, "--from", "hf", *extra])
+
+
+def back(source, model, table="auto", strategy=None, extra=()):
+    return Mounted(source, src_strategy=strategy,
+                   extra=["--convert", table, "--from", "mindspore", "--config",
+                          config_of(model), *extra])
+
+
+def made_of(model, directory, change=lambda values, config: None):
+    """A model in one file of its own, changed."""
+    values = values_in(model_of(model))
+    config = json.loads(content(config_of(model)))
+    change(values, config)
+    root = tempfile.mkdtemp(dir=directory)
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(values, {"format": "pt"}))
+    write(os.path.join(root, "config.json"), json.dumps(config).encode())
+    return root
+
+
+# ---- every case ----
+
+def run_pair(tap, pair):
+    """Forth, and back from a mount on the mount."""
+    name, table = pair
+    for key, case in CASES.items():
+        if (case["model"], case["table"]) != pair or case["from"] != "hf":
+            continue
+        strategy = strategy_of(case) if "strategy" in case else None
+        with tap.test(f"{key}, and back"):
+            with forward(model_of(name), table, strategy) as mount:
+                if strategy:
+                    found = ranks_in(mount.path)
+                    check(len(found) == len(case["expect ranks"]), f"{len(found)} ranks")
+                    for rank, expected in enumerate(case["expect ranks"]):
+                        same(found[rank], expected, f"{key}, rank {rank}")
+                else:
+                    same(hashes(values_in(mount.path)), case["expect"], key)
+                with back(mount.path, name, table, strategy) as stacked:
+                    same(hashes(values_in(stacked.path)), back_of(pair), f"{key}, back")
+                    same_beside(stacked.path, name)
+
+
+def same_beside(root, model):
+    check(content(os.path.join(root, "config.json")) == content(config_of(model)),
+          "another config.json")
+    check(os.path.exists(os.path.join(root, HF_MAP)), "no map")
+
+
+@test
+def genuine(directory):
+    """what MindSpore Transformers itself has made becomes the original"""
+    # Its toolkit writes the head twice where there are no prediction layers.
+    for name, model, table, extra in (
+            ("qwen3", "qwen3", "auto", []), ("qwen3-tied", "qwen3-tied", "auto", []),
+            ("qwen3_moe", "qwen3_moe", "auto", []), ("llama", "llama", "auto", []),
+            ("deepseek_v3", "deepseek_v3", "deepseek_v3", []),
+            ("deepseek_v3-fp8", "deepseek_v3-fp8", "deepseek_v3", ["--unlisted", "drop"])):
+        tables = {t for m, t in PAIRS if m == model}
+        pair = (model, table if table in tables else sorted(tables)[-1 if model == "llama" else 0])
+        if model == "llama":
+            pair = (model, "llama")
+        with back(genuine_of(name), model, table, extra=extra) as mount:
+            same(hashes(values_in(mount.path)), back_of(pair), name)
+
+
+# ---- which table, which side ----
+
+@test
+def chosen(directory):
+    """auto takes a table by architecture, and of several the one that fits"""
+    for name in ("qwen3", "qwen3_moe", "deepseek_v3", "llama"):
+        table = {"llama": "llama"}.get(name, name)
+        with forward(model_of(name), "auto") as mount:
+            same(hashes(values_in(mount.path)),
+                 CASES[f"{name}/{table}/forward"]["expect"], name)
+    for table in ("llama", "llama-concat"):
+        with forward(model_of("llama"), table) as mount, \
+                back(mount.path, "llama", "auto") as stacked:
+            same(hashes(values_in(stacked.path)), back_of(("llama", table)), table)
+            demand(stacked.log(), f"{table}.rules is taken")
+
+
+@test
+def sides(directory):
+    """names tell which side is which"""
+    pair = ("qwen3", "qwen3")
+    for source, expected, extra in (
+            (model_of("qwen3"), CASES["qwen3/qwen3/forward"]["expect"], []),
+            (genuine_of("qwen3"), back_of(pair), ["--config", config_of("qwen3")])):
+        with Mounted(source, extra=["--convert", "qwen3", *extra]) as mount:
+            same(hashes(values_in(mount.path)), expected, source)
+    _, said = expect_failure(genuine_of("qwen3"), dst_strategy=os.path.join(
+        DATA, "strategies", "qwen3.qwen3.mp2.ckpt"), extra=[
+            "--convert", "qwen3", "--config", config_of("qwen3")])
+    check(": error: " in said, said)
+
+
+@test
+def table_of_a_file(directory):
+    """a table may be any file, and what it says counts"""
+    text = content(os.path.join(TOP, "tables", "qwen3.rules"))
+    path = write(os.path.join(directory, "my", "own.rules"), text)
+    with forward(model_of("qwen3"), path) as mount:
+        same(hashes(values_in(mount.path)), CASES["qwen3/qwen3/forward"]["expect"], path)
+    out = os.path.join(directory, "own-out")
+    words = ["--convert", path, "--from", "hf", "--dst-strategy", "none", model_of("qwen3")]
+    check(run("export", *words, out).status == GOOD, "not exported")
+    write(path, text + b"# another\n")
+    got = run("export", *words, out)
+    check(got.status != GOOD and "not of this conversion" in got.err, repr(got))
+
+
+# ---- what is refused ----
+
+def refused_as(source, words, *said, table="qwen3", strategy=None):
+    _, log = expect_failure(source, dst_strategy=strategy,
+                            extra=["--convert", table, "--from", "hf", *words])
+    demand(log, *said)
+
+
+@test
+def wrong(directory):
+    """a wrong table, a wrong config, and tensors too few and too many"""
+    refused_as(model_of("qwen3"), [], table="deepseek_v3-legacy")
+    refused_as(model_of("qwen3"), ["--config", config_of("deepseek_v3")],
+               table="llama-concat")
+
+    for heads, said in ((3, "config.json"), (1, "k_proj")):
+        def changed(values, config, heads=heads):
+            config["num_key_value_heads"] = heads
+        refused_as(made_of("qwen3", directory, changed), [], said)
+
+    def lacking(values, config):
+        del values["model.layers.1.self_attn.k_proj.weight"]
+    refused_as(made_of("qwen3", directory, lacking), [],
+               "model.layers.1.self_attn.k_proj.weight")
+
+    def misshapen(values, config):
+        name = "model.layers.0.mlp.up_proj.weight"
+        dtype, shape, data = values[name]
+        values[name] = (dtype, (shape[0] // 2, shape[1] * 2), data)
+    refused_as(made_of("qwen3", directory, misshapen), [], "mlp.up_proj.weight")
+
+    root = made_of("qwen3", directory)
+    os.unlink(os.path.join(root, "config.json"))
+    refused_as(root, [], "config.json", table="auto")
+    write(os.path.join(root, "config.json"), b"{ no JSON")
+    refused_as(root, [], "config.json")
+    refused_as(model_of("qwen3"), [], "t.rules",
+               table=write(os.path.join(directory, "bad", "t.rules"), b"= = =\n"))
+    refused_as(model_of("qwen3"), [], "nowhere.rules", table="./nowhere.rules")
+    refused(run("plan", "--convert", "qwen4", "--from", "hf", "--dst-strategy", "none",
+                model_of("qwen3")), USAGE, "there is no table \"qwen4\"", "qwen3")
+
+
+@test
+def left_over(directory):
+    """what no rule names is refused, copied or left out"""
+    def more(values, config):
+        values["model.extra"] = ("F32", (2,), struct.pack("<2f", 1, 2))
+    root = made_of("qwen3", directory, more)
+    expected = CASES["qwen3/qwen3/forward"]["expect"]
+    refused_as(root, [], "model.extra")
+    refused_as(root, ["--unlisted", "error"], "model.extra")
+    with forward(root, "qwen3", extra=["--unlisted", "drop"]) as mount:
+        same(hashes(values_in(mount.path)), expected, "without it")
+    with forward(root, "qwen3", extra=["--unlisted", "copy"]) as mount:
+        found = values_in(mount.path)
+        check(found.pop("model.extra") == ("F32", (2,), struct.pack("<2f", 1, 2)), "it differs")
+        same(hashes(found), expected, "with it")
+
+
+# ---- options that ask names ----
+
+@test
+def names(directory):
+    """--only, --rename and --cast speak of what is made"""
+    expected = CASES["qwen3/qwen3/forward"]["expect"]
+    wanted = {n: v for n, v in expected.items() if "linear_qkv" in n}
+    renames = write(os.path.join(directory, "names.json"), json.dumps(
+        {"embedding.word_embeddings.weight": "e"}).encode())
+    with forward(model_of("qwen3"), extra=["--only", "linear_qkv"]) as mount:
+        same(hashes(values_in(mount.path)), wanted, "--only")
+    with forward(model_of("qwen3"), extra=["--drop", "linear_qkv"]) as mount:
+        same(hashes(values_in(mount.path)),
+             {n: v for n, v in expected.items() if n not in wanted}, "--drop")
+    with forward(model_of("qwen3"), extra=["--rename", renames]) as mount:
+        found = hashes(values_in(mount.path))
+        check(found["e"] == expected["embedding.word_embeddings.weight"], "--rename")
+    with forward(model_of("qwen3")) as plain, \
+            forward(model_of("qwen3"), extra=["--cast", "float32"]) as mount:
+        for name, (dtype, shape, data) in values_in(plain.path).items():
+            wide = b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
+            check(dtype == "BF16" and values_in(mount.path)[name] == ("F32", shape, wide),
+                  f"{name} is not as it was, widened")
+
+
+# ---- what is lost ----
+
+def trained(directory, model, table, mesh):
+    """(tree, strategy) of ranks on disk."""
+    strategy = os.path.join(DATA, "strategies", f"{model}.{table}.{mesh}.ckpt")
+    root = os.path.join(directory, f"{model}-{table}-{mesh}")
+    if not os.path.exists(root):
+        got = run("export", "--convert", table, "--from", "hf", "--dst-strategy", strategy,
+                  model_of(model), root)
+        check(got.status == GOOD, repr(got))
+    return root, strategy
+
+
+@test
+def lost(directory):
+    """replicas make up for a lost rank; else its tensors are missed"""
+    tree, strategy = trained(directory, "qwen3", "qwen3", "dp2mp2")
+    root = os.path.join(directory, "one-lost")
+    shutil.copytree(tree, root)
+    shutil.rmtree(os.path.join(root, "rank_3"))
+    with back(root, "qwen3", "qwen3", strategy) as mount:
+        same(hashes(values_in(mount.path)), back_of(("qwen3", "qwen3")), "a replica")
+    shutil.rmtree(os.path.join(root, "rank_1"))
+    words = ["--convert", "qwen3", "--config", config_of("qwen3"), "--part-size", "1KB"]
+    _, said = expect_failure(root, src_strategy=strategy, extra=words)
+    demand(said, "rank 1", "16 slices of 16 parameters are lost")
+    with Mounted(root, src_strategy=strategy, extra=[*words, "--allow-missing"]) as mount:
+        demand(mount.log(), "lost")
+        index = json.loads(content(os.path.join(mount.path, HF_MAP)))["weight_map"]
+        expected, good, bad = back_of(("qwen3", "qwen3")), 0, 0
+        for name, part in index.items():
+            try:
+                values = Tensors(content(os.path.join(mount.path, part))).values()
+            except OSError:
+                bad += 1
+                continue
+            good += 1
+            same(hashes({name: values[name]}), {name: expected[name]}, part)
+        check(good and bad, f"{good} tensors can be read, {bad} cannot")
+
+
+# ---- other forms, other commands ----
+
+@test
+def checkpoint2(directory):
+    """as Checkpoint 2.0 for ranks, and back"""
+    strategy = os.path.join(DATA, "strategies", "qwen3_moe.qwen3_moe.mp2.ckpt")
+    with forward(model_of("qwen3_moe"), "auto", strategy,
+                 ["--format", "checkpoint2"]) as mount:
+        with Mounted(mount.path, described=True, extra=[
+                "--convert", "auto", "--config", config_of("qwen3_moe")]) as stacked:
+            same(hashes(values_in(stacked.path)), back_of(("qwen3_moe", "qwen3_moe")), "back")
+            same_beside(stacked.path, "qwen3_moe")
+
+
+@test
+def commands(directory):
+    """export, verify, ls and plan take it as well"""
+    tree, strategy = trained(directory, "qwen3_moe", "qwen3_moe", "mp4")
+    to = os.path.join(directory, "model")
+    words = ["--convert", "auto", "--config", config_of("qwen3_moe"), "--src-strategy",
+             strategy, tree]
+    got = run("export", *words, to)
+    check(got.status == GOOD, repr(got))
+    same(hashes(values_in(to)), back_of(("qwen3_moe", "qwen3_moe")), "exported")
+    same_beside(to, "qwen3_moe")
+    manifest = os.path.join(to, "reshardfs-manifest.jsonl")
+    for more in ([*words, to], [*words, manifest], [to]):
+        got = run("verify", *more)
+        check(got.status == GOOD, repr(got))
+    got = run("export", *words, to)
+    check(got.status == GOOD, f"again: {got!r}")
+    part = [n for n in os.listdir(to) if n.endswith(SUFFIX)][0]
+    data = bytearray(content(os.path.join(to, part)))
+    data[-1] ^= 1
+    write(os.path.join(to, part), data)
+    got = run("verify", *words, to)
+    check(got.status == NO and part in got.out + got.err, repr(got))
+    said = run_json("plan", *words)
+    check(len(said["files"]) == 1, said)
+    check(run("plan", *words).status == GOOD, "plan says nothing to people")
+    check(run("plan", "--svg", os.path.join(directory, "p.svg"), *words).status == GOOD, "no svg")
+    check(run("ls", *words).status == GOOD, "ls does not")
+
+
+@test
+def library(directory):
+    """Python reads what a mount shows"""
+    os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
+    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                            "libreshard.so.0")
+    import reshardfs  # pylint: disable=import-outside-toplevel
+    strategy = os.path.join(DATA, "strategies", "qwen3_moe.qwen3_moe.dp2mp2.ckpt")
+    options = {"convert": "auto", "from_": "hf", "dst_strategy": strategy}
+    try:
+        source = reshardfs.Source(model_of("qwen3_moe"), **options)
+    except OSError as error:
+        raise Skipped(f"Python does not load libreshard: {error}") from error
+    with source, forward(model_of("qwen3_moe"), "auto", strategy) as mount:
+        for rank in range(4):
+            data = content(os.path.join(mount.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt"))
+            check(bytes(source.read(rank)) == data, f"rank {rank} differs")
+            check(bytes(source.read(rank, offset=len(data) // 2, length=777)) ==
+                  data[len(data) // 2:][:777], f"the middle of rank {rank} differs")
+
+
+@test
+def any_part(directory):
+    """whatever stretch is read is the one of the whole"""
+    strategy = os.path.join(DATA, "strategies", "qwen3_moe.qwen3_moe.mp2.ckpt")
+    with forward(model_of("qwen3_moe"), "auto", strategy) as mount:
+        path = os.path.join(mount.path, "rank_1", "checkpoint_1.ckpt")
+        data = content(path)
+        for length in (1, 7, 64, 1000, 4097):
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                for at in range(0, len(data), max(length * 7, len(data) // 200)):
+                    check(os.pread(fd, length, at) == data[at:at + length],
+                          f"{length} bytes at {at} differ")
+            finally:
+                os.close(fd)
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    for pair in PAIRS:
+        run_pair(tap, pair)
+    for function in TESTS:
+        with tap.test(function.__doc__):
+            with tempfile.TemporaryDirectory(prefix="reshardfs-convert-") as directory:
+                function(directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
