@@ -57,10 +57,11 @@ static bool factored_as_box(const struct rsh_walking *k,
 	for (uint32_t i = 0; i < r->n_factors; i++) {
 		const struct rsh_factor *f = &r->factors[i];
 
+		if (f->shown_dim >= n || f->dim >= in->n_dims)
+			return false;
 		if (f->size == 1)
 			continue;
-		if (f->shown_dim >= n || f->dim >= in->n_dims || !f->size ||
-		    f->shown_step != 1 || f->step != 1 ||
+		if (!f->size || f->shown_step != 1 || f->step != 1 ||
 		    out->axis[f->dim] != RSH_FIXED || followed[f->shown_dim])
 			return false;
 		out->box.size[f->shown_dim] = f->size;

@@ -122,6 +122,31 @@ struct rsh_cut *scene_cut(const uint64_t *dims, uint32_t n)
 	return scene_below(2) ? even_cut(dims, n) : uneven_cut(dims, n, false);
 }
 
+/* Large records of a .ckpt are in several extents; cuts the only record of a
+ * file. */
+static void draw_extents(struct rsh_ckpt_index *ix)
+{
+	struct rsh_record *r = ix->records;
+	struct rsh_extent *e = realloc(ix->extents, 4 * sizeof(*e));
+
+	assert_non_null(e);
+	ix->extents = e;
+	while (r->n_extents < 4 && scene_below(3) == 0) {
+		struct rsh_extent *last = &e[r->n_extents - 1];
+		uint64_t n = last->length / 2, keep;
+
+		if (n < 2)
+			break;
+		keep = 2 * (1 + scene_below((uint32_t)n - 1));
+		e[r->n_extents++] = (struct rsh_extent){
+			last->offset + keep + 6, last->length - keep
+		};
+		last->length = keep;
+		ix->file_bytes += 6;
+	}
+	ix->n_extents = r->n_extents;
+}
+
 /* The file that a rank of a cut has written. */
 static void write_file(struct scene *s, struct source *t, uint32_t which,
 		       uint32_t rank)
@@ -135,7 +160,9 @@ static void write_file(struct scene *s, struct source *t, uint32_t which,
 		  .n_dims = t->n_dims },
 		{ .name = NULL },
 	};
+	const struct rsh_extent *e;
 	struct rsh_ckpt_index *ix;
+	uint64_t n = 0;
 	uint8_t *p;
 
 	if (s->by_name[which])
@@ -153,9 +180,11 @@ static void write_file(struct scene *s, struct source *t, uint32_t which,
 		rank, s->n_files, s->by_name[which] ? RSH_BY_NAME : 0
 	};
 	ix = s->index[s->n_files] = make_index(s->names, rec);
+	draw_extents(ix);
+	e = ix->extents;
 	s->files[s->n_files] = (struct image){ calloc(1, ix->file_bytes + 1),
 					       ix->file_bytes };
-	p = s->files[s->n_files++].bytes + GAP;
+	p = s->files[s->n_files++].bytes;
 	do {
 		uint64_t number;
 		uint16_t v;
@@ -165,8 +194,12 @@ static void write_file(struct scene *s, struct source *t, uint32_t which,
 		number = number_of(there, t->dims, t->n_dims);
 		v = (uint16_t)(t->first + number);
 		s->have[which][number] = true;
-		memcpy(p, &v, sizeof(v));
-		p += sizeof(v);
+		if (n == e->length) {
+			e++;
+			n = 0;
+		}
+		memcpy(p + e->offset + n, &v, sizeof(v));
+		n += sizeof(v);
 	} while (scene_step(at, box.size, t->n_dims));
 }
 

@@ -18,6 +18,7 @@ UNIT += \
 	unit/test_plan_pieces \
 	unit/test_plan_whole \
 	unit/test_plan_recipe \
+	unit/test_plan_factored \
 	unit/test_plan_dialect \
 	unit/test_writer \
 	unit/test_weights \
@@ -106,6 +107,8 @@ unit_test_tensor_turn_SOURCES = \
 unit_test_tensor_turn_LDADD = $(L_TENSOR)
 unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)
+unit_test_plan_factored_SOURCES = unit/test_plan_factored.c $(RECIPE_SUPPORT)
+unit_test_plan_factored_LDADD = $(L_PLAN)
 unit_test_plan_property_SOURCES = unit/test_plan_property.c
 unit_test_plan_property_LDADD = $(L_DIALECTS)
 unit_test_dialects_ranks_SOURCES = unit/test_dialects_ranks.c $(PLAN_SUPPORT)

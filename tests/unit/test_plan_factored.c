@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Recipes of factored parts that are wrong, scaled or many.  That those which
+ * are right show every element in its place is what test_plan_recipe checks. */
+#include "recipe_support.h"
+
+#include <errno.h>
+
+#include "rsh/util/checked.h"
+
+static struct rsh_plan *plan_of(struct rsh_catalogue *c)
+{
+	const struct rsh_writer writer = { 0 };
+	const struct rsh_blueprint b = { .replicas = true };
+	struct rsh_plan *p = rsh_blueprint_new(c, &writer, &b);
+
+	assert_non_null(p);
+	return p;
+}
+
+/* ---- wrong ones ---- */
+
+/* Follow the factors of a dimension its rules, so that all is below `size`? */
+static bool is_dim_right(const struct rsh_factored_part *p, bool shown,
+			 uint32_t d, uint64_t size)
+{
+	uint64_t last = shown ? p->shown_from[d] : p->from[d], reach, other;
+
+	for (uint32_t i = 0; i < p->n_factors; i++) {
+		const struct rsh_factor *f = &p->factors[i];
+		const uint64_t step = shown ? f->shown_step : f->step;
+
+		if (f->size == 1 || (shown ? f->shown_dim : f->dim) != d)
+			continue;
+		if (!step || !rsh_mul_u64(f->size, step, &reach) ||
+		    !rsh_add_u64(last, reach - step, &last))
+			return false;
+		for (uint32_t k = 0; k < i; k++) {
+			const struct rsh_factor *g = &p->factors[k];
+			const uint64_t s = shown ? g->shown_step : g->step;
+
+			if (g->size == 1 || (shown ? g->shown_dim : g->dim) != d)
+				continue;
+			if (!rsh_mul_u64(g->size, s, &other) ||
+			    (step < other && s < reach))
+				return false;
+		}
+	}
+	return last < size;
+}
+
+static bool is_empty(const struct rsh_factored_part *p)
+{
+	for (uint32_t i = 0; i < p->n_factors; i++)
+		if (p->factors[i].size == 0)
+			return true;
+	return false;
+}
+
+/* Counts how often a part has each element of the target. */
+static void count_part(const struct target *t,
+		       const struct rsh_factored_part *p, uint8_t *have)
+{
+	uint64_t k[MAX_DIGITS] = { 0 };
+	uint32_t i;
+
+	do {
+		uint64_t at[RSH_MAX_DIMS], e = 0;
+
+		memcpy(at, p->shown_from, sizeof(at));
+		for (i = 0; i < p->n_factors; i++)
+			at[p->factors[i].shown_dim] +=
+				k[i] * p->factors[i].shown_step;
+		for (i = 0; i < t->n_dims; i++)
+			e = e * t->dims[i] + at[i];
+		have[e]++;
+		for (i = 0; i < p->n_factors; i++) {
+			if (++k[i] < p->factors[i].size)
+				break;
+			k[i] = 0;
+		}
+	} while (i < p->n_factors);
+}
+
+static bool is_right(const struct scene *s, const struct target *t)
+{
+	static uint8_t have[2 * MAX_PARTS * MAX_ELEMENTS];
+	uint64_t n = 1;
+
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		n *= t->dims[d];
+	assert_true(n <= sizeof(have));
+	memset(have, 0, sizeof(have));
+	for (uint32_t i = 0; i < t->n_factored; i++) {
+		const struct rsh_factored_part *p = &t->factored[i];
+		const struct source *in = &s->tensors[p->tensor];
+
+		if (is_empty(p))
+			continue;
+		for (uint32_t k = 0; k < p->n_factors; k++)
+			if (p->factors[k].shown_dim >= t->n_dims ||
+			    p->factors[k].dim >= in->n_dims)
+				return false;
+		for (uint32_t d = 0; d < t->n_dims; d++)
+			if (!is_dim_right(p, true, d, t->dims[d]))
+				return false;
+		for (uint32_t d = 0; d < in->n_dims; d++)
+			if (!is_dim_right(p, false, d, in->dims[d]))
+				return false;
+		count_part(t, p, have);
+	}
+	for (uint64_t e = 0; e < n; e++)
+		if (have[e] != 1)
+			return false;
+	return true;
+}
+
+static uint64_t draw_wrong(uint64_t v)
+{
+	static const uint64_t wild[] = {
+		0, 1, 2, 3, UINT32_MAX, UINT64_C(1) << 62, UINT64_C(1) << 63,
+		UINT64_MAX, UINT64_MAX / 3
+	};
+
+	switch (scene_below(4)) {
+	case 0: return wild[scene_below(sizeof(wild) / sizeof(*wild))];
+	case 1: return v + 1;
+	case 2: return v - 1;
+	default: return v * (1 + scene_below(3));
+	}
+}
+
+/* Makes one number of a target another one. */
+static void draw_mistake(struct target *t)
+{
+	const uint32_t part = scene_below(t->n_factored);
+	struct rsh_factored_part *p = &t->factored[part];
+	struct rsh_factor *f = p->n_factors ?
+		&t->factors[part][scene_below(p->n_factors)] : NULL;
+	uint64_t *v = NULL;
+
+	switch (scene_below(f ? 8 : 4)) {
+	case 0: v = &t->shown_from[part][scene_below(t->n_dims)]; break;
+	case 1: v = &t->from[part][scene_below(4)]; break;
+	case 2: t->dims[scene_below(t->n_dims)]++; return;
+	case 3: *p = t->factored[scene_below(t->n_factored)]; return;
+	case 4: v = &f->size; break;
+	case 5: v = &f->shown_step; break;
+	case 6: v = &f->step; break;
+	default:
+		if (scene_below(2))
+			f->dim = (uint8_t)draw_wrong(f->dim);
+		else
+			f->shown_dim = (uint8_t)draw_wrong(f->shown_dim);
+		return;
+	}
+	*v = draw_wrong(*v);
+}
+
+static uint64_t check_mistakes(void)
+{
+	static struct target t;
+	const uint32_t n_tensors = 1 + scene_below(MAX_TENSORS);
+	struct scene s = { .names = rsh_names_new() };
+
+	for (uint32_t i = 0; i < n_tensors; i++)
+		scene_source(&s, i);
+	scene_catalogue(&s, n_tensors);
+	s.plan = plan_of(s.cat);
+	for (int i = 0; i < 8; i++) {
+		struct rsh_shown show = { .dtype = RSH_DTYPE_BFLOAT16,
+					  .dims = t.dims };
+		struct rsh_error err = RSH_ERROR_INIT;
+		uint32_t number, n_dims;
+		int rc;
+
+		do {
+			scene_target(&s, n_tensors, &t);
+		} while (!t.n_factored);
+		n_dims = t.n_dims;
+		draw_mistake(&t);
+		show.n_dims = (uint8_t)n_dims;
+		show.recipe.n_factored = t.n_factored;
+		show.recipe.factored = t.factored;
+		show.cut = rsh_catalogue_keep_cut(
+			s.cat, rsh_cut_of_grid(rsh_grid_make_whole(n_dims)));
+		rc = rsh_blueprint_show(s.plan, &show, &number, &err);
+		assert_int_equal(rc, is_right(&s, &t) ? 0 : -EINVAL);
+		assert_int_equal(err.text[0] != 0, rc != 0);
+	}
+	scene_clear(&s);
+	return 8;
+}
+
+static void mistakes_are_refused(void **state)
+{
+	(void)state;
+	scene_cases(check_mistakes);
+}
+
+/* ---- scaled ones ---- */
+
+enum { ROWS = 12, COLUMNS = 10, BLOCK_0 = 5, BLOCK_1 = 4, N_SCALES = 3 };
+
+/* Two tensors a and b with their scales, in four files. */
+struct scaled {
+	struct job *j;
+	struct rsh_catalogue *cat;
+	struct rsh_factor factors[2][2];
+	uint64_t zero[2], one[2];
+	struct rsh_recipe_scale scale[2];
+	struct rsh_factored_part parts[2];
+	uint64_t dims[2];
+	uint32_t shown;
+};
+
+static uint32_t scaled_add(struct scaled *s, const char *name,
+			   enum rsh_dtype dtype, uint64_t rows,
+			   uint64_t columns, uint32_t split)
+{
+	const uint64_t dims[] = { rows, columns };
+	struct rsh_box boxes[2] = { { 2, { 0, 0 }, { rows / split, columns } },
+				    { 2, { rows / split, 0 },
+				      { rows - rows / split, columns } } };
+	const struct rsh_holder h[] = { { 0, s->cat->n_tensors, 0 },
+					{ 1, s->cat->n_tensors, 0 } };
+	struct rsh_tensor t = {
+		.name = rsh_names_add(s->j->names, name, strlen(name)),
+		.dtype = dtype, .n_dims = 2, .dims = dims,
+	};
+	struct rsh_cut *cut;
+	uint32_t number;
+
+	assert_int_equal(rsh_cut_of_boxes(dims, 2, boxes, split, &cut,
+					  &s->j->err), 0);
+	t.cut = rsh_catalogue_keep_cut(s->cat, cut);
+	t.copies = rsh_catalogue_keep_copies(s->cat, t.cut, h, split, true);
+	assert_int_equal(rsh_catalogue_add(s->cat, &t, &number), 0);
+	return number;
+}
+
+/* With `split` 2 the first tensor lies in two boxes. */
+static struct scaled *scaled_new(uint32_t split)
+{
+	static const char *const names[] = { "a", "b", "a_scale", "b_scale" };
+	struct scaled *s = calloc(1, sizeof(*s));
+	struct rsh_source_view view = { .n_ranks = 4 };
+
+	s->j = job_new(NULL, NULL);
+	for (uint32_t i = 0; i < 4; i++) {
+		const bool scale = i > 1;
+
+		job_file(s->j, i, FILE_WITH({
+			.name = names[i],
+			.dtype = scale ? RSH_DTYPE_FLOAT32 :
+					 RSH_DTYPE_FLOAT8E4M3FN,
+			DIMS_OF(scale ? N_SCALES : ROWS,
+				scale ? N_SCALES : COLUMNS) }));
+	}
+	view.index = s->j->index;
+	view.names = s->j->names;
+	s->cat = rsh_catalogue_new(&view);
+	for (uint32_t i = 0; i < 4; i++)
+		scaled_add(s, names[i], i > 1 ? RSH_DTYPE_FLOAT32 :
+						RSH_DTYPE_FLOAT8E4M3FN,
+			   i > 1 ? N_SCALES : ROWS, i > 1 ? N_SCALES : COLUMNS,
+			   i ? 1 : split);
+	for (uint32_t i = 0; i < 2; i++)
+		s->scale[i] = (struct rsh_recipe_scale){
+			2 + i, { BLOCK_0, BLOCK_1 }
+		};
+	s->j->c = plan_of(s->cat);
+	return s;
+}
+
+/* Shows the transposed rows of a and b in turn, in one file. */
+static int scaled_show(struct scaled *s)
+{
+	struct rsh_slot slot = { .name = 0 };
+	struct rsh_record_shape shape;
+	struct rsh_shown_file f = { .n = 1, .slots = &slot, .shapes = &shape };
+	struct rsh_shown t = {
+		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = s->dims,
+		.recipe = { .codec = RSH_CODEC_FP8_SCALED, .n_factored = 2,
+			    .factored = s->parts },
+		.cut = rsh_catalogue_keep_cut(
+			s->cat, rsh_cut_of_grid(rsh_grid_make_whole(2))),
+	};
+	int rc;
+
+	s->dims[0] = 2 * COLUMNS;
+	s->dims[1] = ROWS;
+	s->one[0] = 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		s->factors[i][0] = (struct rsh_factor){ ROWS, 1, 1, 1, 0 };
+		s->factors[i][1] = (struct rsh_factor){ COLUMNS, 2, 1, 0, 1 };
+		s->parts[i] = (struct rsh_factored_part){
+			i, 2, s->factors[i], i ? s->one : s->zero, s->zero,
+			&s->scale[i]
+		};
+	}
+	rc = rsh_blueprint_show(s->j->c, &t, &slot.shown, &s->j->err);
+	if (rc)
+		return rc;
+	rsh_blueprint_shape(s->j->c, slot.shown, 0, &shape);
+	slot.content_bytes = shape.content_bytes;
+	return rsh_blueprint_add_file(s->j->c, &f, &s->j->err);
+}
+
+static void scaled_free(struct scaled *s)
+{
+	job_free(s->j);
+	free(s);
+}
+
+/* Is a byte of the piece, `k` after its first, that of element [row, column]
+ * of `which`? */
+static void assert_scaled(const struct rsh_piece *p, uint64_t k, uint32_t which,
+			  uint64_t row, uint64_t column)
+{
+	const struct rsh_scales *x = &p->scales;
+	uint64_t e = (p->skip + k) / 2, n;
+
+	if (p->is_tiled) {
+		const uint64_t at = (p->tile_offset + k) / 2;
+
+		e = at % p->tile.n_rows * p->tile.stride + at / p->tile.n_rows;
+		assert_int_equal(p->tile.src_rank, which);
+		assert_int_equal(p->tile.src_offset + e,
+				 GAP + row * COLUMNS + column);
+	} else {
+		assert_int_equal(p->src_rank, which);
+		assert_int_equal(p->src_offset + e,
+				 GAP + row * COLUMNS + column);
+	}
+	n = x->first + e;
+	assert_int_equal(n, row * COLUMNS + column);
+	assert_int_equal(x->columns, COLUMNS);
+	assert_int_equal(x->src_rank, 2 + which);
+	assert_int_equal(x->src_offset, GAP);
+	assert_true(x->block[0] == BLOCK_0 && x->block[1] == BLOCK_1);
+	assert_true(x->n_rows == N_SCALES && x->n_columns == N_SCALES);
+}
+
+static void scales_come_with_their_elements(void **state)
+{
+	const uint64_t content = 2 * ROWS * COLUMNS * 2;
+	struct scaled *s = scaled_new(1);
+	struct rsh_virtual_record r;
+	uint64_t start;
+
+	(void)state;
+	if (scaled_show(s))
+		fail_msg("%s", s->j->err.text);
+	assert_sources(s->j, 0, "0 1 2 3");
+	rsh_plan_record(s->j->c, 0, 0, &r);
+	start = r.offset + r.total_bytes - content;
+	for (uint64_t from = 0; from < content; from += 7) {
+		struct rsh_piece_iter *it = rsh_piece_iter_new(
+			s->j->c, 0, start + from, content, NULL);
+		struct rsh_piece p;
+		uint64_t at = from;
+
+		while (rsh_piece_iter_next(it, &p))
+			for (uint64_t k = 0; k < p.length; k++, at++)
+				assert_scaled(&p, k, at / 2 / ROWS % 2,
+					      at / 2 % ROWS,
+					      at / 2 / ROWS / 2);
+		assert_int_equal(at, content);
+		rsh_piece_iter_free(it);
+	}
+	scaled_free(s);
+}
+
+static void scales_that_do_not_fit_are_refused(void **state)
+{
+	struct scaled *s = scaled_new(2);
+
+	(void)state;
+	assert_int_equal(scaled_show(s), -ENOTSUP);
+	assert_string_equal(s->j->err.text,
+			    "a tensor with scales is cut in the source");
+	scaled_free(s);
+	s = scaled_new(1);
+	s->scale[1].block[1] = 2;
+	assert_int_equal(scaled_show(s), -EINVAL);
+	assert_string_equal(s->j->err.text,
+			    "its scales have 3 blocks along dimension 1");
+	scaled_free(s);
+	s = scaled_new(1);
+	s->scale[1].block[0] = 0;
+	assert_int_equal(scaled_show(s), -EINVAL);
+	scaled_free(s);
+	s = scaled_new(1);
+	s->scale[0].tensor = 7;
+	assert_int_equal(scaled_show(s), -EINVAL);
+	scaled_free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(scales_come_with_their_elements),
+		cmocka_unit_test(scales_that_do_not_fit_are_refused),
+		cmocka_unit_test(mistakes_are_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
