@@ -262,6 +262,20 @@ void rsh_cache_discharge(struct rsh_cache *c, uint64_t bytes)
 	c->used -= bytes;
 }
 
+bool rsh_cache_cede(struct rsh_cache *c, uint64_t bytes)
+{
+	bool fits;
+
+	pthread_mutex_lock(&c->lock);
+	fits = bytes <= c->bound && rsh_cache_charge(c, bytes);
+	if (fits) {
+		rsh_cache_discharge(c, bytes);
+		c->bound -= bytes;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return fits;
+}
+
 void rsh_cache_drop(struct rsh_cache *c)
 {
 	pthread_mutex_lock(&c->lock);

@@ -86,12 +86,11 @@ static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 	struct rsh_piece p;
 
 	while (rsh_piece_iter_next(it, &p)) {
-		int rc = 0;
+		int rc;
 
-		if (p.is_tiled)
-			rc = count_tile(w, &p);
-		else if (!p.is_header)
-			rc = count_piece(w, &p);
+		if (p.is_header)
+			continue;
+		rc = p.is_tiled ? count_tile(w, &p) : count_piece(w, &p);
 		if (rc)
 			return rc;
 	}

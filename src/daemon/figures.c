@@ -72,6 +72,14 @@ static const struct rsh_figure table[] = {
 	{ "fetched", "outages", "source_outages_total", NULL,
 	  "How often it could not be reached.", AT(outages), NUMBER },
 
+	{ "tiles", "loaded", "tiles_loaded_total", NULL,
+	  "Tiles of transposed weights that were loaded.",
+	  AT(io.tiles_loaded), NUMBER },
+	{ "tiles", "memory_bytes", "tile_memory_bytes", NULL,
+	  "Memory of tiles.", AT(io.tile_bytes), BYTES },
+	{ "tiles", "memory_peak_bytes", "tile_memory_peak_bytes", NULL,
+	  "The most that it was.", AT(io.tile_bytes_peak), BYTES },
+
 	{ "cache", "hits_plain", "cache_hits_total", "store=\"plain\"",
 	  "Blocks found in the cache.", AT(io.cache.hits_plain), NUMBER },
 	{ "cache", "hits_disk", "cache_hits_total", "store=\"disk\"",

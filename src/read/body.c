@@ -101,7 +101,7 @@ int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 	if (!r)
 		return -ENOMEM;
 	*r = (struct rsh_reader){ .plan = p, .source = s, .options = *o };
-	if (rsh_tiles_new(s, o->tile_bytes ? o->tile_bytes : RSH_TILES_MIN,
+	if (rsh_tiles_new(s, rsh_store_tile_room(rsh_source_store(s)),
 			  &r->tiles) ||
 	    rsh_gathers_new(s, r->tiles, &r->gathers)) {
 		rsh_reader_free(r);
@@ -118,11 +118,6 @@ void rsh_reader_free(struct rsh_reader *r)
 	rsh_gathers_free(r->gathers);
 	rsh_tiles_free(r->tiles);
 	free(r);
-}
-
-void rsh_reader_stats(const struct rsh_reader *r, struct rsh_tile_stats *out)
-{
-	rsh_tiles_stats(r->tiles, out);
 }
 
 /* ---- texts ---- */

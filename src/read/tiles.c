@@ -237,6 +237,8 @@ static struct rsh_kept *kept_new(struct rsh_tiles *t, const struct wish *w)
 	LIST_INSERT_HEAD(tiles_head(t, w->key), k, same_hash);
 	tiles_account(t, charge_of(w->bytes));
 	t->stats.loads++;
+	rsh_store_count_tiles(rsh_source_store(t->source), t->stats.loads,
+			      t->used);
 	return k;
 }
 
@@ -416,6 +418,7 @@ int rsh_tiles_hold(struct rsh_tiles *t, const struct rsh_tile_key *key,
 
 	if (!wish_is_sane(&w))
 		return -EIO;
+	rsh_store_take_tile_room(rsh_source_store(t->source));
 	if (key->codec == RSH_CODEC_FP8_SCALED) {
 		rc = rsh_tiles_hold_scales(t, &key->scales, h, &scales);
 		if (rc)

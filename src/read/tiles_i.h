@@ -34,15 +34,14 @@
  * are read along with them. */
 #define RSH_STRIP_BYTES (256 * 1024)
 
-/* This is what reading takes: room for a strip as it is stored, and decoded, when
- * elements may have grown to twice the size; and whether files that cannot be
- * reached are waited for. */
+/* This is what reading takes: room for a strip as it is stored, and decoded,
+ * when elements may have grown to twice the size; and whether files that cannot
+ * be reached are waited for. */
 struct rsh_tile_hands {
 	uint8_t *stored;  /* RSH_STRIP_BYTES + RSH_PLACE_MAX */
 	uint8_t *decoded; /* 2 * RSH_STRIP_BYTES */
 	bool wait;
-	const struct rsh_kept *scales; /* those of the tile; only the tiles look
-					* at them */
+	const struct rsh_kept *scales; /* of the tile; the tiles set it */
 };
 
 /* Tells one content from all others. */
@@ -83,6 +82,12 @@ struct rsh_kept {
 };
 
 struct rsh_tiles;
+
+struct rsh_tile_stats {
+	uint64_t loads;        /* how many were loaded */
+	uint64_t memory_bytes; /* of those that are kept */
+	uint64_t memory_peak;  /* the most that it was */
+};
 
 /* `bytes` bounds the memory of tiles, unless a single one needs more.  The
  * source has to outlive the tiles.  0 or -ENOMEM. */

@@ -36,6 +36,7 @@ int rsh_store_io_new(const struct rsh_store_io_options *o,
 		return rsh_error_nomem(err);
 	io->caching = o->caching;
 	io->has_dir = o->cache.dir;
+	io->memory_bytes = o->cache.memory_bytes;
 	io->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	if (o->caching != RSH_CACHING_OFF)
 		rc = rsh_cache_new(&o->cache, &io->cache, err);
@@ -79,10 +80,43 @@ void rsh_store_io_stats_get(const struct rsh_store_io *io,
 		.failed = atomic_load(&io->failed),
 		.ns = atomic_load(&io->ns),
 		.dropped = atomic_load(&io->dropped),
+		.tiles_loaded = atomic_load(&io->tiles),
+		.tile_bytes = atomic_load(&io->tile_bytes),
+		.tile_bytes_peak = atomic_load(&io->tile_bytes_peak),
 		.cached = atomic_load(&io->cached),
 	};
 	if (io->cache)
 		rsh_cache_stats_get(io->cache, &out->cache);
+}
+
+/* ---- tiles ---- */
+
+uint64_t rsh_store_tile_room(const struct rsh_store *s)
+{
+	const uint64_t all = s->opts.io ? s->opts.io->memory_bytes : 0;
+
+	return rsh_max_u64(RSH_STORE_TILES_MIN,
+			   rsh_min_u64(all / 4, RSH_STORE_TILES_MAX));
+}
+
+void rsh_store_take_tile_room(struct rsh_store *s)
+{
+	struct rsh_store_io *io = s->opts.io;
+
+	if (io && io->cache && !atomic_exchange(&io->ceded, true))
+		rsh_cache_cede(io->cache, rsh_store_tile_room(s));
+}
+
+void rsh_store_count_tiles(struct rsh_store *s, uint64_t loaded, uint64_t bytes)
+{
+	struct rsh_store_io *io = s->opts.io;
+
+	if (!io)
+		return;
+	atomic_store(&io->tiles, loaded);
+	atomic_store(&io->tile_bytes, bytes);
+	if (bytes > atomic_load(&io->tile_bytes_peak))
+		atomic_store(&io->tile_bytes_peak, bytes);
 }
 
 /* ---- reading ---- */

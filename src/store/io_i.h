@@ -50,6 +50,9 @@ struct rsh_store_io {
 	/* This is free memory as it was seen last, and when that was. */
 	atomic_uint_fast64_t free_bytes, free_seen_ns;
 	atomic_uint_fast64_t reads, bytes, failed, ns, dropped;
+	uint64_t memory_bytes; /* that the cache may have, if there is one */
+	atomic_bool ceded;     /* the cache has given room to tiles */
+	atomic_uint_fast64_t tiles, tile_bytes, tile_bytes_peak;
 };
 
 /* Lets the object outlive rsh_store_io_free(). */

@@ -25,6 +25,7 @@
 #ifndef RSH_CACHE_CACHE_H
 #define RSH_CACHE_CACHE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -179,6 +180,10 @@ void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
  *
  * When memory is needed, spent blocks go first, the longest spent before
  * others; then the least recently used.  A pinned block does not go. */
+
+/* Takes memory out of the cache's bound for something else of the caller's, as
+ * long as the cache lives.  False if so much cannot be had. */
+bool rsh_cache_cede(struct rsh_cache *c, uint64_t bytes);
 
 /* Forgets all blocks in memory that are not in use and gives their memory back
  * to the system. */

@@ -50,13 +50,6 @@ struct rsh_body rsh_body_of_text(const char *text, uint64_t size);
 
 /* ---- files of a plan ---- */
 
-/* Tiles (plan/plan.h) and matrices of scales that a reader keeps. */
-struct rsh_tile_stats {
-	uint64_t loads;        /* how many were loaded */
-	uint64_t memory_bytes; /* of those that are kept */
-	uint64_t memory_peak;  /* the most that it was */
-};
-
 /* Puts the files of a plan together from those of a source. */
 struct rsh_reader;
 
@@ -68,19 +61,13 @@ struct rsh_reader_options {
 	 * are lost; a plan that has lost nothing needs none. */
 	void (*tell_lost)(void *ctx, uint32_t file);
 	void *ctx;
-	/* This bounds the memory of tiles; 0 stands for RSH_TILES_MIN.  A
-	 * single tile is kept whatever it needs. */
-	uint64_t tile_bytes;
 };
-
-#define RSH_TILES_MIN ((uint64_t)32 * 1024 * 1024)
 
 /* The plan and the source have to outlive the reader.  Returns 0 or -ENOMEM. */
 int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out);
 /* No read may be running when the reader is freed. */
 void rsh_reader_free(struct rsh_reader *r);
-void rsh_reader_stats(const struct rsh_reader *r, struct rsh_tile_stats *out);
 struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file);
 
 #endif

@@ -59,6 +59,8 @@ struct rsh_store_io_stats {
 	uint64_t ns;           /* spent in them, by all threads */
 	uint64_t dropped;      /* bytes of the page cache that were given
 				* back */
+	uint64_t tiles_loaded; /* see rsh_store_count_tiles() */
+	uint64_t tile_bytes, tile_bytes_peak;
 	bool cached;           /* the sources are read through the cache; false
 				* until that is decided */
 	struct rsh_cache_stats cache;

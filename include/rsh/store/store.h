@@ -237,6 +237,20 @@ void rsh_store_spent(const struct rsh_store *s, int fd, uint64_t offset,
 ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
 			     void *buf, size_t len, uint64_t offset);
 
+/* ---- tiles (plan/plan.h), which readers keep beside the cache ---- */
+
+/* Says how much memory they may take: a quarter of what the cache may have, but
+ * at least RSH_STORE_TILES_MIN and no more than RSH_STORE_TILES_MAX. */
+#define RSH_STORE_TILES_MIN ((uint64_t)32 * 1024 * 1024)
+#define RSH_STORE_TILES_MAX ((uint64_t)256 * 1024 * 1024)
+uint64_t rsh_store_tile_room(const struct rsh_store *s);
+/* Takes that much from the cache, as far as it has it, when the first tile is
+ * made. */
+void rsh_store_take_tile_room(struct rsh_store *s);
+/* Tells what statistics are to say: how many were loaded, and what is taken. */
+void rsh_store_count_tiles(struct rsh_store *s, uint64_t loaded,
+			   uint64_t bytes);
+
 /* ---- files as they are ---- */
 
 /* Do reads of the file give its bytes as they are and keep nothing, with no
