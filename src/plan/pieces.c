@@ -245,7 +245,7 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 	it->rows.n = 0;
 }
 
-/* ---- scales ---- */
+/* ---- scales and tiles ---- */
 
 /* Finds the scales of the part at hand, for elements from number `first` on. */
 static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
@@ -276,6 +276,68 @@ static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
 	return true;
 }
 
+/* Sets the tile around a unit: of the rows of the stand's one those that lie in
+ * one extent.  False: the row of the unit lies in several. */
+static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
+		      uint64_t *row)
+{
+	const struct rsh_stand_tile *t = &it->stand.tile;
+	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
+	const uint64_t stride = t->stride * it->in_unit;
+	const uint64_t bytes = t->n_columns * it->in_unit;
+	uint64_t at = (it->stand.src - t->column) * it->in_unit, after;
+
+	while (at >= e->length) {
+		at -= e->length;
+		e++;
+	}
+	if (bytes > e->length - at)
+		return false;
+	*row = rsh_min_u64(t->row, at / stride);
+	after = rsh_min_u64(t->n_rows - t->row - 1,
+			    (e->length - at - bytes) / stride);
+	out->tile = (struct rsh_tile){
+		.src_rank = it->file,
+		.src_offset = e->offset + at - *row * stride,
+		.n_rows = *row + 1 + after, .n_columns = t->n_columns,
+		.stride = t->stride,
+		.unit_in = it->in_unit, .unit_out = it->out_unit,
+	};
+	return true;
+}
+
+/* Gives what a tile has of the content from byte `at` on: the rest of a column,
+ * and the columns after it if these follow. */
+static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
+			struct rsh_piece *out)
+{
+	const struct rsh_stand_tile *t = &it->stand.tile;
+	const uint64_t skip = at % it->out_unit;
+	uint64_t row, n, first;
+
+	if (t->n_rows == 0 || !find_tile(it, out, &row))
+		return false;
+	first = it->stand.src - t->column - row * t->stride;
+	if (it->codec == RSH_CODEC_FP8_SCALED &&
+	    !find_scales(it, first, &out->scales))
+		return false;
+	n = out->tile.n_rows - row;
+	if (t->column_step == out->tile.n_rows)
+		n += (t->n_columns - t->column - 1) * out->tile.n_rows;
+	out->is_tiled = true;
+	out->tile_offset = (t->column * out->tile.n_rows + row) *
+			   it->out_unit + skip;
+	out->length = rsh_min_u64(n * it->out_unit - skip, limit);
+	out->is_header = false;
+	out->header = NULL;
+	out->src_rank = it->file;
+	out->src_offset = out->src_length = 0;
+	out->skip = 0;
+	out->codec = it->codec;
+	it->rows.n = 0;
+	return true;
+}
+
 /* Gives zeros, for content that no source file has. */
 static bool zero_piece(uint64_t limit, struct rsh_piece *out)
 {
@@ -300,6 +362,8 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 		if (!rsh_stand_find(it->w, unit, &it->stand) ||
 		    !find_source(it))
 			return false;
+		if (it->w->apart && tiled_piece(it, at, limit, out))
+			return true;
 		src = it->stand.src;
 		run = it->stand.run;
 	} else {

@@ -126,6 +126,15 @@ static inline uint64_t rsh_walk_bytes(const struct rsh_walk *w, uint32_t member)
 const struct rsh_tensor *rsh_walk_tensor(const struct rsh_walk *w,
 					 uint32_t part);
 
+/* This is the tile around a unit: struct rsh_tile (plan/plan.h), before the
+ * source's extents are known. */
+struct rsh_stand_tile {
+	uint64_t row, column;       /* where the unit is in it */
+	uint64_t n_rows, n_columns; /* n_rows is 0: there is no tile */
+	uint64_t stride;
+	uint64_t column_step; /* units from column to column as shown */
+};
+
 /* A stand is a place on a walk: what is known of one file's cell, and of the
  * unit that was looked for last. */
 struct rsh_stand {
@@ -148,6 +157,7 @@ struct rsh_stand {
 			  * sides */
 	uint64_t rows;   /* how often the run repeats after it */
 	uint64_t stride; /* units from one repeat to the next in the source */
+	struct rsh_stand_tile tile; /* set if the walk is apart */
 };
 
 void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,

@@ -7,6 +7,7 @@
 
 #define MOST_DIMS 4
 
+uint64_t scene_tiled;
 static uint64_t state;
 
 void scene_seed(uint64_t seed)
@@ -33,7 +34,9 @@ void scene_cases(uint64_t (*each)(void))
 		scene_seed(first + i);
 		checked += each();
 	}
-	print_message("# %llu bytes\n", (unsigned long long)checked);
+	print_message("# %llu bytes, and %llu of tiles\n",
+		      (unsigned long long)checked,
+		      (unsigned long long)scene_tiled);
 	assert_true(checked > n);
 }
 
@@ -564,6 +567,31 @@ void scene_clear(struct scene *s)
 	rsh_names_free(s->names);
 }
 
+/* Turns a tile element by element, and takes the bytes of a piece. */
+static void fetch_tiled(const struct scene *s, const struct rsh_piece *p,
+			uint8_t *out)
+{
+	const struct rsh_tile *t = &p->tile;
+	const struct image *f = &s->files[t->src_rank];
+	static uint8_t shown[1 << 15];
+	uint8_t *to = shown;
+
+	assert_true(t->n_columns <= t->stride && t->n_rows > 0);
+	assert_true(t->n_rows * t->n_columns * t->unit_out <= sizeof(shown));
+	assert_true(t->src_offset + ((t->n_rows - 1) * t->stride +
+				     t->n_columns) * t->unit_in <= f->n);
+	for (uint64_t j = 0; j < t->n_columns; j++)
+		for (uint64_t i = 0; i < t->n_rows; i++) {
+			const uint64_t e = i * t->stride + j;
+
+			to += rsh_codec_decode(p->codec, f->bytes +
+					       t->src_offset + e * t->unit_in,
+					       t->unit_in, to);
+		}
+	assert_true(p->tile_offset + p->length <= (uint64_t)(to - shown));
+	memcpy(out, shown + p->tile_offset, p->length);
+}
+
 /* Puts the bytes of a piece where they belong. */
 static void fetch(const struct scene *s, const struct rsh_piece *p,
 		  uint64_t further, uint8_t *out)
@@ -574,6 +602,11 @@ static void fetch(const struct scene *s, const struct rsh_piece *p,
 
 	if (p->is_header) {
 		memcpy(out, p->header, p->length);
+		return;
+	}
+	if (p->is_tiled) {
+		fetch_tiled(s, p, out);
+		scene_tiled += p->length;
 		return;
 	}
 	f = &s->files[p->src_rank];

@@ -51,6 +51,9 @@ struct scene {
 	uint64_t checked;
 };
 
+/* What is_tiled pieces gave so far, in bytes. */
+extern uint64_t scene_tiled;
+
 struct target {
 	uint32_t n_dims;
 	uint64_t dims[RSH_MAX_DIMS];

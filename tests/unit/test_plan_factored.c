@@ -10,7 +10,8 @@
 static struct rsh_plan *plan_of(struct rsh_catalogue *c)
 {
 	const struct rsh_writer writer = { 0 };
-	const struct rsh_blueprint b = { .replicas = true };
+	const struct rsh_blueprint b = { .format = RSH_FORMAT_SAFETENSORS,
+					 .replicas = true };
 	struct rsh_plan *p = rsh_blueprint_new(c, &writer, &b);
 
 	assert_non_null(p);
@@ -396,11 +397,210 @@ static void scales_that_do_not_fit_are_refused(void **state)
 	scaled_free(s);
 }
 
+/* ---- large ones ---- */
+
+enum { N_EXPERTS = 256, FFN = 2048, HIDDEN = 7168 };
+
+/* Shows tensors of file 0, which are matrices [rows, columns], transposed in a
+ * tensor [n / side * columns, side * rows], `side` of them beside each other.
+ * The file's ranks each have a share of its columns. */
+struct large {
+	struct job *j;
+	uint32_t n, side, n_ranks;
+	uint64_t rows, columns;
+	uint32_t shown;
+	uint64_t start; /* of the content */
+};
+
+static struct rsh_catalogue *large_catalogue(const struct large *l)
+{
+	const uint64_t dims[] = { l->rows, l->columns };
+	struct rsh_source_view view = { .n_ranks = 1, .names = l->j->names };
+	struct tensor *records = calloc(l->n + 1, sizeof(*records));
+	int64_t rec_dims[] = { (int64_t)l->rows, (int64_t)l->columns };
+	char (*names)[16] = calloc(l->n, sizeof(*names));
+	struct rsh_catalogue *c;
+
+	for (uint32_t i = 0; i < l->n; i++) {
+		snprintf(names[i], sizeof(names[i]), "w%u", i);
+		records[i] = (struct tensor){
+			.name = names[i], .dtype = RSH_DTYPE_BFLOAT16,
+			.dims = rec_dims, .n_dims = 2,
+		};
+	}
+	job_file(l->j, 0, records);
+	view.index = l->j->index;
+	c = rsh_catalogue_new(&view);
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct rsh_holder h = { 0, 0, i };
+		struct rsh_tensor t = {
+			.name = rsh_names_add(l->j->names, names[i],
+					      strlen(names[i])),
+			.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = dims,
+		};
+		uint32_t number;
+
+		t.cut = rsh_catalogue_keep_cut(
+			c, rsh_cut_of_grid(rsh_grid_make_whole(2)));
+		t.copies = rsh_catalogue_keep_copies(c, t.cut, &h, 1, true);
+		assert_int_equal(rsh_catalogue_add(c, &t, &number), 0);
+	}
+	free(records);
+	free(names);
+	return c;
+}
+
+static const struct rsh_cut *large_cut(const struct large *l,
+				       struct rsh_catalogue *c)
+{
+	struct rsh_grid_spec g;
+
+	memset(&g, 0, sizeof(g));
+	g.n_dims = 2;
+	g.shard = 1;
+	g.split[0] = 1;
+	g.split[1] = g.n_ranks = l->n_ranks;
+	g.axes[0] = (struct rsh_grid_axis){ l->n_ranks, 1 };
+	g.first[2] = 1;
+	return rsh_catalogue_keep_cut(c, rsh_cut_of_grid(
+		l->n_ranks > 1 ? rsh_grid_make(&g) : rsh_grid_make_whole(2)));
+}
+
+static void large_plan(struct large *l)
+{
+	struct rsh_factored_part *parts = calloc(l->n, sizeof(*parts));
+	uint64_t (*from)[2] = calloc(l->n, sizeof(*from)), zero[2] = { 0 };
+	const uint64_t dims[] = { l->n / l->side * l->columns,
+				  l->side * l->rows };
+	const struct rsh_factor f[] = { { l->rows, 1, 1, 1, 0 },
+					{ l->columns, 1, 1, 0, 1 } };
+	struct rsh_shown t = {
+		.name = 0, .dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2,
+		.dims = dims, .recipe = { .n_factored = l->n,
+					  .factored = parts },
+	};
+	struct rsh_slot slot = { .name = 0 };
+	struct rsh_record_shape shape;
+	struct rsh_shown_file file = { .member = l->n_ranks - 1, .n = 1,
+				       .slots = &slot, .shapes = &shape };
+	struct rsh_virtual_record r;
+	struct rsh_catalogue *c;
+
+	l->j = job_new(NULL, NULL);
+	c = large_catalogue(l);
+	l->j->c = plan_of(c);
+	t.cut = large_cut(l, c);
+	for (uint32_t i = 0; i < l->n; i++) {
+		from[i][0] = i / l->side * l->columns;
+		from[i][1] = i % l->side * l->rows;
+		parts[i] = (struct rsh_factored_part){
+			i, 2, f, from[i], zero, NULL
+		};
+	}
+	if (rsh_blueprint_show(l->j->c, &t, &slot.shown, &l->j->err))
+		fail_msg("%s", l->j->err.text);
+	rsh_blueprint_shape(l->j->c, slot.shown, file.member, &shape);
+	slot.content_bytes = shape.content_bytes;
+	if (rsh_blueprint_add_file(l->j->c, &file, &l->j->err))
+		fail_msg("%s", l->j->err.text);
+	rsh_plan_record(l->j->c, 0, 0, &r);
+	l->start = r.offset + r.total_bytes - slot.content_bytes;
+	free(parts);
+	free(from);
+}
+
+/* Checks the place of byte `at` of the content, which a piece has. */
+static void assert_large(const struct large *l, const struct rsh_piece *p,
+			 uint64_t at)
+{
+	const uint64_t width = l->side * l->rows / l->n_ranks;
+	const uint64_t row = at / 2 / width;
+	const uint64_t column = at / 2 % width + (l->n_ranks - 1) * width;
+	const uint64_t part = row / l->columns * l->side + column / l->rows;
+	const uint64_t want = GAP + part * (GAP + l->rows * l->columns * 2) +
+			      (column % l->rows * l->columns +
+			       row % l->columns) * 2 + at % 2;
+	const uint64_t k = l->start + at - p->file_offset + p->tile_offset;
+	const struct rsh_tile *t = &p->tile;
+
+	assert_true(p->is_tiled);
+	assert_true(t->n_rows * t->n_columns * t->unit_out <= RSH_TILE_BYTES);
+	assert_int_equal(t->stride, l->columns);
+	assert_true(k / 2 < t->n_rows * t->n_columns);
+	assert_int_equal(t->src_offset + (k / 2 % t->n_rows * t->stride +
+					  k / 2 / t->n_rows) * 2 + k % 2, want);
+}
+
+/* Goes through the pieces of some bytes, and counts the tiles. */
+static uint32_t large_tiles(const struct large *l, uint64_t from, uint64_t len)
+{
+	struct rsh_piece_iter *it = rsh_piece_iter_new(
+		l->j->c, 0, l->start + from, len, NULL);
+	struct rsh_tile last = { 0 };
+	struct rsh_piece p;
+	uint32_t n = 0;
+	uint64_t at = from;
+
+	while (rsh_piece_iter_next(it, &p)) {
+		assert_large(l, &p, at);
+		assert_large(l, &p, at + p.length - 1);
+		n += last.src_offset != p.tile.src_offset;
+		last = p.tile;
+		at += p.length;
+	}
+	assert_int_equal(at, from + len);
+	rsh_piece_iter_free(it);
+	return n;
+}
+
+/* Two matrices beside each other for half of a rank; tiles are as high as the
+ * matrix, so their columns go by 8 MiB / (2048 * 2) at most. */
+static void large_matrices_are_cut_into_tiles(void **state)
+{
+	struct large l = { .n = 2, .side = 1, .n_ranks = 1, .rows = HIDDEN,
+			   .columns = FFN };
+
+	(void)state;
+	large_plan(&l);
+	assert_int_equal(large_tiles(&l, 0, 2 * HIDDEN * FFN * 2), 2 * 4);
+	job_free(l.j);
+	l = (struct large){ .n = 1, .side = 1, .n_ranks = 1,
+			    .rows = 5000000, .columns = 2 };
+	large_plan(&l);
+	assert_int_equal(large_tiles(&l, 0, 20000000), 4);
+	job_free(l.j);
+	l = (struct large){ .n = 2, .side = 2, .n_ranks = 4, .rows = FFN,
+			    .columns = HIDDEN };
+	large_plan(&l);
+	assert_int_equal(large_tiles(&l, 0, HIDDEN * FFN), 2);
+	job_free(l.j);
+}
+
+static void many_parts_are_found(void **state)
+{
+	struct large l = { .n = 2 * N_EXPERTS, .side = 2, .n_ranks = 1,
+			   .rows = FFN, .columns = HIDDEN };
+	const uint64_t bytes = (uint64_t)l.n * FFN * HIDDEN * 2;
+
+	(void)state;
+	large_plan(&l);
+	scene_seed(1);
+	for (int i = 0; i < 100; i++) {
+		uint64_t from = ((uint64_t)scene_below(UINT32_MAX) << 20 |
+				 scene_below(1 << 20)) % (bytes - 1048576);
+
+		large_tiles(&l, from, 1048576);
+	}
+	job_free(l.j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scales_come_with_their_elements),
 		cmocka_unit_test(scales_that_do_not_fit_are_refused),
+		cmocka_unit_test(large_matrices_are_cut_into_tiles),
+		cmocka_unit_test(many_parts_are_found),
 		cmocka_unit_test(mistakes_are_refused),
 	};
 
