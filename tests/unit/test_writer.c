@@ -423,6 +423,29 @@ static void elements_in_no_chunk_are_told(void **state)
 			    "which are in no chunk\n");
 }
 
+/* Every other row is shown, and no more is missed. */
+static void elements_between_those_shown_are_not_told(void **state)
+{
+	static const uint64_t zero[2], dims[] = { 4, 4 };
+	static const struct rsh_factor factors[] = { { 4, 1, 2, 0, 0 },
+						     { 4, 1, 1, 1, 1 } };
+	static const struct rsh_factored_part part = {
+		0, 2, factors, zero, zero, NULL
+	};
+	struct fixed f = fixed_new(NULL);
+
+	(void)state;
+	fixed_offer(&f, "w", halves, 2, 2);
+	f.offers[0].dims = dims;
+	f.offers[0].n_parts = 0;
+	f.offers[0].n_factored = 1;
+	f.offers[0].factored = &part;
+	fixed_refused(&f, -ENOENT, "parameter w: elements [4:5,2:4] are in no "
+		      "chunk, but rank 0 needs them");
+	assert_string_equal(f.told, "lost: parameter w, elements [4:5,2:4], "
+			    "which are in no chunk\n");
+}
+
 static void lost_chunks_are_told(void **state)
 {
 	struct fixed f = fixed_new(LAYOUT("w", "[2]", "[0,-1]"));
@@ -549,6 +572,45 @@ static void weights_alone_are_cast(void **state)
 	job_free(f.j);
 }
 
+/* Scaled Float8 becomes BFloat16, and nothing else. */
+static void scaled_weights_are_bfloat16(void **state)
+{
+	static const uint64_t zero[2];
+	static const struct rsh_factor factors[] = { { 8, 1, 1, 0, 0 },
+						     { 4, 1, 1, 1, 1 } };
+	static const struct rsh_recipe_scale scale = { 1, { 1, 1 } };
+	static const struct rsh_factored_part part = {
+		0, 2, factors, zero, zero, &scale
+	};
+
+	(void)state;
+	for (int cast = 0; cast < 3; cast++) {
+		struct fixed f = fixed_new(NULL);
+
+		f.o.format = RSH_FORMAT_CKPT;
+		f.o.cast = cast == 0 ? RSH_DTYPE_UNKNOWN :
+			   cast == 1 ? RSH_DTYPE_BFLOAT16 : RSH_DTYPE_FLOAT16;
+		fixed_whole(&f, "w");
+		fixed_whole(&f, "w_scale_inv");
+		f.cat->tensors[0]->dtype = RSH_DTYPE_FLOAT8E4M3FN;
+		f.cat->tensors[1]->dtype = RSH_DTYPE_FLOAT32;
+		f.offers[0].dtype = RSH_DTYPE_FLOAT8E4M3FN;
+		f.offers[0].n_parts = 0;
+		f.offers[0].n_factored = 1;
+		f.offers[0].factored = &part;
+		f.n = 1;
+		if (cast == 2) {
+			fixed_refused(&f, -EINVAL, "parameter w of shape [8,4]: "
+				      "it is scaled Float8, which becomes "
+				      "BFloat16 and cannot be cast to Float16");
+			continue;
+		}
+		assert_int_equal(fixed_plan(&f), 0);
+		assert_records(f.j, 0, "BFloat16:w[8,4]");
+		job_free(f.j);
+	}
+}
+
 static void types_that_the_format_lacks_are_refused(void **state)
 {
 	struct fixed f = fixed_new(NULL);
@@ -587,6 +649,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(elements_in_no_chunk_are_told),
+		cmocka_unit_test(elements_between_those_shown_are_not_told),
 		cmocka_unit_test(lost_chunks_are_told),
 		cmocka_unit_test(layouts_that_do_not_fit_are_refused),
 		cmocka_unit_test(what_is_not_listed_may_be_an_error),
@@ -594,6 +657,7 @@ int main(void)
 		cmocka_unit_test(gradients_are_not_missed),
 		cmocka_unit_test(names_are_asked_for),
 		cmocka_unit_test(weights_alone_are_cast),
+		cmocka_unit_test(scaled_weights_are_bfloat16),
 		cmocka_unit_test(types_that_the_format_lacks_are_refused),
 		cmocka_unit_test(redundancy_is_dealt_out),
 		cmocka_unit_test(every_byte_is_in_its_place),

@@ -55,7 +55,8 @@ struct rsh_recipe_part {
  *
  * On each side the factors of a dimension are the digits of a number: sorted by
  * step, the one with the larger step is no smaller than the size times the step
- * of the next.  An element of the part has one place on each side. */
+ * of the next.  An element of the part has one place on each side.  Factors of
+ * size 1 say nothing, and a part with one of size 0 has no elements. */
 struct rsh_factor {
 	uint64_t size;
 	uint64_t shown_step, step;
@@ -80,7 +81,7 @@ struct rsh_factored_part {
 };
 
 /* A recipe has parts that are boxes, or else factored ones.  The plan copies
- * them. */
+ * them.  What both can say may be said by either. */
 struct rsh_recipe {
 	uint32_t n_parts;
 	const struct rsh_recipe_part *parts;
@@ -153,7 +154,9 @@ struct rsh_plan *rsh_blueprint_new(struct rsh_catalogue *c,
 				   const struct rsh_blueprint *b);
 
 /* Adds a tensor that records may show.  0 and its number; -EINVAL with a
- * sentence: the parts do not fit the tensors or leave elements out; -ENOMEM. */
+ * sentence: the parts do not fit the tensors, have elements in common or leave
+ * some out; -ENOTSUP with one: a tensor with scales, or these, are cut in the
+ * source; -ENOMEM. */
 int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err);
 /* Describes, as a record, the slice of a shown tensor in the file of
