@@ -18,7 +18,7 @@
 #define WEIGHTS_TENSORS_MAX 16 /* of a side of a rule */
 #define WEIGHTS_AXES_MAX 16    /* of a tensor */
 #define WEIGHTS_NAMES_MAX 65536 /* in a table, below all prefixes */
-#define WEIGHTS_MADE_MAX ((uint32_t)1 << 20)
+#define WEIGHTS_MADE_MAX ((uint32_t)1 << 19)
 #define WEIGHTS_TEXT ((size_t)8192) /* the longest name that is made */
 
 struct weights_hole {

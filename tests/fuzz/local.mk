@@ -74,6 +74,16 @@ fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c
 fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_derive_fuzz_LDADD = $(L_DERIVE)
 
+FUZZ += fuzz/model_config.fuzz
+fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c
+fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_model_config_fuzz_LDADD = $(L_WIRE)
+
+FUZZ += fuzz/rule_table.fuzz
+fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c
+fuzz_rule_table_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_rule_table_fuzz_LDADD = $(L_PLAN)
+
 FUZZ += fuzz/block_file.fuzz
 fuzz_block_file_fuzz_SOURCES = fuzz/fuzz_block_file.c
 fuzz_block_file_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -115,6 +125,7 @@ EXTRA_DIST += \
 	fuzz/dict/checkpoint2.dict \
 	fuzz/dict/dcp_metadata.dict \
 	fuzz/dict/manifest.dict \
+	fuzz/dict/rule_table.dict \
 	fuzz/dict/safetensors.dict \
 	fuzz/dict/strategy.dict
 EXTRA_DIST += \
@@ -133,6 +144,9 @@ EXTRA_DIST += \
 EXTRA_DIST += \
 	fuzz/corpus/intact.tar.gz \
 	fuzz/corpus/manifest.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/model_config.tar.gz \
+	fuzz/corpus/rule_table.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/safetensors.tar.gz \
 	fuzz/corpus/source_map.tar.gz
