@@ -7,8 +7,8 @@
  * are known by their place; cuts them for every source rank; and compares
  * every byte of every virtual file with the whole tensors cut for the
  * destination.  The reference works element by element from the definition of
- * the layouts and shares no code with strategy/ or plan/.  Plans are made by the
- * converter, and also by the reader of rank files and the general writer.
+ * the layouts and shares no code with strategy/ or plan/.  Plans are made by
+ * the converter, and also by the reader of rank files and the general writer.
  *
  * RSH_PROPERTY_SEED and RSH_PROPERTY_CASES override what is run.
  */
