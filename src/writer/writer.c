@@ -15,6 +15,14 @@
 #define WRITER_NO_SHOWN UINT32_MAX
 #define WRITER_TEXT 160
 
+/* The plan asks this, and tells what it finds. */
+struct writer_asked {
+	struct rsh_chosen chosen;
+	uint32_t stood_for; /* a name, of which some cells are taken from other
+			     * files than their own; or RSH_NAME_NONE */
+	bool others;        /* there are others like it */
+};
+
 /* This is an offer in the stage at hand. */
 struct writer_entry {
 	uint32_t whole; /* number of the tensor that is shown whole */
@@ -26,7 +34,8 @@ struct writer_entry {
 struct writing {
 	struct rsh_catalogue *cat;
 	struct rsh_plan *plan;
-	struct rsh_chosen *chosen; /* the plan owns it */
+	struct writer_asked *asked; /* the plan owns it */
+	struct rsh_chosen *chosen;  /* in there */
 	const struct rsh_offer *offers;
 	uint32_t n;
 	const struct rsh_strategy *dst;
@@ -43,15 +52,27 @@ struct writing {
 
 static const char *writer_written(const void *ctx, uint32_t name)
 {
-	return rsh_chosen_name(ctx, name);
+	const struct writer_asked *a = ctx;
+
+	return rsh_chosen_name(&a->chosen, name);
+}
+
+static void writer_stands_in(void *ctx, uint32_t own_file, uint32_t name)
+{
+	struct writer_asked *a = ctx;
+
+	(void)own_file;
+	if (a->stood_for == RSH_NAME_NONE)
+		a->stood_for = name;
+	a->others |= a->stood_for != name;
 }
 
 static void writer_free(void *ctx)
 {
-	struct rsh_chosen *c = ctx;
+	struct writer_asked *a = ctx;
 
-	rsh_chosen_clear(c);
-	free(c);
+	rsh_chosen_clear(&a->chosen);
+	free(a);
 }
 
 /* ---- how a tensor is shown ---- */
@@ -118,17 +139,6 @@ static int writer_check_cast(const struct writing *w, const struct rsh_offer *o,
 			     rsh_dtype_name(w->o->cast));
 }
 
-static const char *writer_dims_text(const struct rsh_offer *o, char *text)
-{
-	int at = snprintf(text, WRITER_TEXT, "[");
-
-	for (uint32_t d = 0; d < o->n_dims && at < WRITER_TEXT - 24; d++)
-		at += snprintf(text + at, WRITER_TEXT - (size_t)at, "%s%llu",
-			       d ? "," : "", (unsigned long long)o->dims[d]);
-	snprintf(text + at, WRITER_TEXT - (size_t)at, "]");
-	return text;
-}
-
 /* Puts the parameter and its layout before the reason. */
 static int writer_refuse(const struct writing *w, const struct rsh_offer *o,
 			 const struct rsh_strategy_item *item, int rc,
@@ -138,7 +148,7 @@ static int writer_refuse(const struct writing *w, const struct rsh_offer *o,
 
 	if (rc == -ENOMEM)
 		return rc;
-	writer_dims_text(o, dims);
+	rsh_dims_text(o->dims, o->n_dims, dims, sizeof(dims));
 	if (!item)
 		rsh_error_prefix(err, "parameter %s of shape %s",
 				 writer_name(w, o->name), dims);
@@ -381,6 +391,21 @@ static int writer_note_absent(const struct writing *w)
 	return rsh_blueprint_note(w->plan, rc < 0 ? NULL : text);
 }
 
+static int writer_note_stand_ins(const struct writing *w)
+{
+	const uint32_t name = w->asked->stood_for;
+	char *text;
+	int rc;
+
+	if (name == RSH_NAME_NONE)
+		return 0;
+	rc = asprintf(&text, "slices that files lack, or lost ones had, come "
+		      "from others that hold the same (%s%s)",
+		      writer_name(w, name), w->asked->others ? " and others" :
+							       "");
+	return rsh_blueprint_note(w->plan, rc < 0 ? NULL : text);
+}
+
 /* ---- making ---- */
 
 static int writer_prepare(struct writing *w, struct rsh_error *err)
@@ -420,17 +445,20 @@ static int writer_begin(struct writing *w)
 	};
 	struct rsh_writer writer = {
 		.written = writer_written,
+		.stands_in = writer_stands_in,
 		.free = writer_free,
 	};
 
-	w->chosen = calloc(1, sizeof(*w->chosen));
-	if (!w->chosen) {
+	w->asked = calloc(1, sizeof(*w->asked));
+	if (!w->asked) {
 		rsh_catalogue_free(w->cat);
 		return -ENOMEM;
 	}
+	w->asked->stood_for = RSH_NAME_NONE;
+	w->chosen = &w->asked->chosen;
 	/* The names of offers may be younger than the catalogue. */
-	w->cat->n_names = rsh_names_count(w->cat->names);
-	writer.ctx = w->chosen;
+	rsh_catalogue_see_names(w->cat);
+	writer.ctx = w->asked;
 	w->plan = rsh_blueprint_new(w->cat, &writer, &b);
 	return w->plan ? 0 : -ENOMEM;
 }
@@ -449,7 +477,7 @@ static int writer_plan(struct writing *w, struct rsh_error *err)
 				    rc ? NULL : err);
 	if (rc == 0)
 		rc = lost;
-	if (rc == 0 && writer_note_absent(w))
+	if (rc == 0 && (writer_note_absent(w) || writer_note_stand_ins(w)))
 		rc = rsh_error_nomem(err);
 	return rc;
 }

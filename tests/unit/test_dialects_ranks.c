@@ -95,6 +95,7 @@ static void slices_are_offered_whole(void **state)
 	job_files(j, 2, FILE_WITH(F32("w", 2, 2)));
 	must_offer(j, "w[4,2]");
 	assert_content(j, 0, "w", "0@100+16 1@100+16");
+	assert_no_notes(j);
 	job_free(j);
 }
 
@@ -214,6 +215,7 @@ static void replicas_make_up_for_lost_ranks(void **state)
 	must_offer(j, "w[4] v[4]");
 	assert_content(j, 0, "w", "2@100+8 1@100+8");
 	assert_content(j, 0, "v", "1@208+8 2@208+8");
+	assert_note(j, "come from others that hold the same (w and others)");
 	job_free(j);
 }
 

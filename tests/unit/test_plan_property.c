@@ -7,8 +7,8 @@
  * are known by their place; cuts them for every source rank; and compares
  * every byte of every virtual file with the whole tensors cut for the
  * destination.  The reference works element by element from the definition of
- * the layouts and shares no code with strategy/ or plan/.  Plans are made by the
- * converter, and also by the reader of rank files and the general writer.
+ * the layouts and shares no code with strategy/ or plan/.  Plans are made by
+ * the converter, and also by the reader of rank files and the general writer.
  *
  * RSH_PROPERTY_SEED and RSH_PROPERTY_CASES override what is run.
  */
@@ -395,6 +395,8 @@ struct test_case {
 	struct rsh_names *names;
 	struct rsh_strategy *from, *to;
 	int n_files;
+	/* Files may lack parameters, as where redundancy was removed. */
+	bool lacks[MAX_RANKS * MAX_STAGES][MAX_PARAMS];
 	struct image file[MAX_RANKS * MAX_STAGES];
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 };
@@ -511,9 +513,20 @@ static bool fits(const struct test_case *t)
 	return total < 16384;
 }
 
-static bool held(const struct test_case *t, int p, int stage)
+static bool held(const struct test_case *t, int p, int file)
 {
-	return t->src.none || t->w[p].unlisted || t->src.in_stage[p][stage];
+	return !t->lacks[file][p] &&
+	       (t->src.none || t->w[p].unlisted ||
+		t->src.in_stage[p][file / t->src.ranks]);
+}
+
+static void draw_lacking(struct test_case *t)
+{
+	const uint32_t odds = 2 + below(4);
+
+	for (int g = 0; g < t->src.ranks * t->src.stages; g++)
+		for (int p = 0; p < t->n_params; p++)
+			t->lacks[g][p] = below(odds) == 0;
 }
 
 static void make_files(struct test_case *t)
@@ -531,7 +544,7 @@ static void make_files(struct test_case *t)
 			char name[16];
 			size_t n;
 
-			if (!held(t, p, g / t->src.ranks))
+			if (!held(t, p, g))
 				continue;
 			snprintf(name, sizeof(name), "p%d", p);
 			n = cut(&t->w[p], p, t->src.none || t->w[p].unlisted ?
@@ -539,7 +552,7 @@ static void make_files(struct test_case *t)
 				g % t->src.ranks, dims, content);
 			emit(m, name, &t->w[p], dims, content, n);
 		}
-		t->index[g] = scan(m, t->names);
+		t->index[g] = m->n ? scan(m, t->names) : NULL;
 	}
 }
 
@@ -702,7 +715,8 @@ static void check_file(struct test_case *t, const struct rsh_plan *c,
  * one way; then there is an error and never a guess. */
 static unsigned ambiguous;
 
-static struct test_case *make_case(uint64_t seed, bool alike)
+static struct test_case *make_case(uint64_t seed, bool alike,
+				   bool reduced)
 {
 	struct test_case *t = calloc(1, sizeof(*t));
 
@@ -714,6 +728,8 @@ static struct test_case *make_case(uint64_t seed, bool alike)
 		if (alike)
 			draw_alike(t);
 	} while (!fits(t));
+	if (reduced)
+		draw_lacking(t);
 	t->names = rsh_names_new();
 	if (!t->src.none)
 		t->from = make_strategy(&t->src, t->w, t->n_params, "from.json",
@@ -776,7 +792,7 @@ static int plan_converted(const struct test_case *t,
 
 static void run_case(uint64_t seed, plan_fn *plan)
 {
-	struct test_case *t = make_case(seed, false);
+	struct test_case *t = make_case(seed, false, false);
 	const struct rsh_conversion_options opts = { 0 };
 	const struct rsh_source_view view = {
 		.n_ranks = (uint32_t)t->n_files,
@@ -836,7 +852,7 @@ static bool can_be_had(const struct test_case *t, const bool *healthy, int p,
 		if (!holds(w, to, t->dst.ranks, rank % t->dst.ranks, place))
 			continue;
 		for (int g = 0; g < t->n_files && !found; g++)
-			found = healthy[g] && held(t, p, g / t->src.ranks) &&
+			found = healthy[g] && held(t, p, g) &&
 				holds(w, from, t->src.ranks, g % t->src.ranks,
 				      place);
 		if (!found)
@@ -883,7 +899,7 @@ static bool any_gone(const struct test_case *t, const bool *healthy)
 		bool found = false;
 
 		for (int g = 0; g < t->n_files; g++)
-			found |= healthy[g] && held(t, p, g / t->src.ranks);
+			found |= healthy[g] && held(t, p, g);
 		if (!found)
 			return true;
 	}
@@ -894,9 +910,10 @@ static bool any_gone(const struct test_case *t, const bool *healthy)
  * exactly the parameters that no healthy file holds are refused; with
  * allow_missing exactly the files that need them are lost and the others are
  * right. */
-static void lose_some(uint64_t seed, plan_fn *plan, unsigned counts[3])
+static void lose_some(uint64_t seed, plan_fn *plan, bool reduced,
+		      unsigned counts[3])
 {
-	struct test_case *t = make_case(seed, false);
+	struct test_case *t = make_case(seed, false, reduced);
 	bool healthy[MAX_RANKS * MAX_STAGES], left = false;
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 	struct losses l = { 0 };
@@ -917,7 +934,8 @@ static void lose_some(uint64_t seed, plan_fn *plan, unsigned counts[3])
 		index[g] = healthy[g] ? t->index[g] : NULL;
 		left |= healthy[g];
 	}
-	if (!left) {
+	/* What no file holds was not saved. */
+	if (!left || (reduced && any_gone(t, healthy))) {
 		free_case(t);
 		return;
 	}
@@ -988,7 +1006,7 @@ static bool all_can_be_had(const struct test_case *t, const bool *healthy,
 {
 	for (int p = 0; p < t->n_params; p++)
 		if (!t->w[p].unlisted &&
-		    held(t, p, rank / t->src.ranks) &&
+		    held(t, p, rank) &&
 		    !can_be_had(t, healthy, p, rank))
 			return false;
 	return true;
@@ -1051,7 +1069,7 @@ static void check_itself(struct test_case *t, const struct rsh_plan *c,
 
 static void run_alike(uint64_t seed)
 {
-	struct test_case *t = make_case(seed, true);
+	struct test_case *t = make_case(seed, true, false);
 	bool there[MAX_RANKS * MAX_STAGES];
 	const struct rsh_ckpt_index *index[MAX_RANKS * MAX_STAGES];
 	const struct rsh_conversion_options opts = {
@@ -1136,7 +1154,7 @@ static void random_layouts_offered(void **state)
 	try_layouts(plan_offers, DEFAULT_OFFERED);
 }
 
-static void try_losses(plan_fn *plan, uint64_t cases)
+static void try_losses(plan_fn *plan, bool reduced, uint64_t cases)
 {
 	const char *s = getenv("RSH_PROPERTY_SEED");
 	const char *n = getenv("RSH_PROPERTY_CASES");
@@ -1151,7 +1169,7 @@ static void try_losses(plan_fn *plan, uint64_t cases)
 
 		snprintf(line, sizeof(line), "%" PRIu64, seed + i);
 		setenv("RSH_PROPERTY_CURRENT", line, 1);
-		lose_some(seed + i, plan, counts);
+		lose_some(seed + i, plan, reduced, counts);
 	}
 	printf("# files: %u of trees that can be had whole, %u whole beside lost "
 	       "ones, %u lost\n", counts[0], counts[1], counts[2]);
@@ -1160,13 +1178,19 @@ static void try_losses(plan_fn *plan, uint64_t cases)
 static void random_losses(void **state)
 {
 	(void)state;
-	try_losses(plan_converted, DEFAULT_LOSSES);
+	try_losses(plan_converted, false, DEFAULT_LOSSES);
 }
 
 static void random_losses_offered(void **state)
 {
 	(void)state;
-	try_losses(plan_offers, DEFAULT_OFFERED);
+	try_losses(plan_offers, false, DEFAULT_OFFERED);
+}
+
+static void random_lacking_offered(void **state)
+{
+	(void)state;
+	try_losses(plan_offers, true, DEFAULT_OFFERED);
 }
 
 static int tell_seed(void **state)
@@ -1187,6 +1211,7 @@ int main(void)
 		cmocka_unit_test_teardown(random_alike, tell_seed),
 		cmocka_unit_test_teardown(random_layouts_offered, tell_seed),
 		cmocka_unit_test_teardown(random_losses_offered, tell_seed),
+		cmocka_unit_test_teardown(random_lacking_offered, tell_seed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

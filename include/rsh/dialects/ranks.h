@@ -29,9 +29,9 @@ struct rsh_ranks_options {
  * no file holds are found out by the plan that needs them.
  *
  * The catalogue is the caller's, and the offers live as long as it and `arena`
- * do; rsh_write_plan() leaves it alive, as part of the plan.  0, or -errno with a
- * sentence that names file and parameter: -EINVAL for files that contradict the
- * strategy or each other, -ENOENT for a parameter none of whose ranks has a
+ * do; rsh_write_plan() leaves it alive, as part of the plan.  0, or -errno with
+ * a sentence that names file and parameter: -EINVAL for files that contradict
+ * the strategy or each other, -ENOENT for a parameter none of whose ranks has a
  * file, or where nothing is left to be offered. */
 int rsh_ranks_read(const struct rsh_source_view *view,
 		   const struct rsh_strategy *src,
