@@ -4,6 +4,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,8 @@ GOOD, NO, USAGE, INPUT, IO = range(5)
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
 # Nothing is left in the user's own cache, nor found there.
 PLAIN["XDG_CACHE_HOME"] = os.path.join(os.devnull, "cache")
+# What a long command says into a log every ten seconds; on a busy machine all are long.
+PROGRESS = re.compile(r"^(?:exporting|verifying|warm): \d+% \(.* left\n", re.MULTILINE)
 
 
 class Said:
@@ -30,11 +33,11 @@ class Said:
 
 
 def run(*words, env=None, cwd=None):
-    """Run the program with its output in pipes."""
+    """Run the program with its output in pipes; lines of progress are left out."""
     got = subprocess.run([reshardfs_program(), *words], capture_output=True, check=False,
                          stdin=subprocess.DEVNULL, timeout=120 * TIMEOUT_SCALE, cwd=cwd,
                          env={**PLAIN, **(env or {})})
-    return Said(got.returncode, got.stdout.decode(), got.stderr.decode())
+    return Said(got.returncode, got.stdout.decode(), PROGRESS.sub("", got.stderr.decode()))
 
 
 def run_json(*words, status=GOOD):
