@@ -245,6 +245,24 @@ static const char *table_name(const struct rsh_rule_table *t)
 	return slash ? slash + 1 : path;
 }
 
+/* Names and shapes may fit several, so that people have to know of all. */
+static void weights_log_choice(const struct weights_work *k)
+{
+	const struct rsh_vfs_weights *w = k->v->weights;
+	char others[256] = "";
+	size_t at = 0;
+
+	for (size_t i = 0; i < w->n && at < sizeof(others); i++)
+		if (w->tables[i] != k->table)
+			at += (size_t)snprintf(others + at, sizeof(others) - at,
+					       "%s%s", at ? ", " : "",
+					       table_name(w->tables[i]));
+	if (at)
+		rsh_log_notice("%s: %s is taken; these suit the model as well: "
+			       "%s", k->cfg->source, table_name(k->table),
+			       others);
+}
+
 /* Of several tables that suit the model the first is taken by which all of
  * SOURCE can be converted; if none is such a one, the first says why. */
 static int weights_choose(struct weights_work *k, struct rsh_error *err)
@@ -268,10 +286,7 @@ static int weights_choose(struct weights_work *k, struct rsh_error *err)
 			break;
 		}
 	}
-	if (w->n > 1)
-		rsh_log_notice("%s: of %zu tables that suit the model %s is "
-			       "taken", k->cfg->source, w->n,
-			       table_name(k->table));
+	weights_log_choice(k);
 	return 0;
 }
 
