@@ -300,6 +300,26 @@ def test_genuine(tap):
             check(made == {n: e[:2] for n, e in case["expect"].items()}, made)
 
 
+def test_ranks(tap, directory):
+    """What the ranks hold is put together by their strategy before."""
+    model = os.path.join(WEIGHTS, "models", "qwen3")
+    strategy = os.path.join(WEIGHTS, "strategies", "qwen3.qwen3.dp2mp2.ckpt")
+    ranks = os.path.join(directory, "ranks")
+    with tap.test("a tree of ranks with its strategy"):
+        got = run("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
+                  "--dst-strategy", strategy, model, ranks, env=ENV)
+        check(got.status == GOOD, got)
+        back = convert_json("check", "--src-strategy", strategy, "--config",
+                            os.path.join(model, "config.json"), "qwen3", ranks)
+        whole = convert_json("check", "qwen3", model)
+        made = {t["name"]: t["shape"] for t in back["tensors"]}
+        check(made == {t["name"]: t["shape"] for made in whole["tensors"] for t in made["of"]},
+              made)
+    with tap.test("without config.json heads cannot be told apart"):
+        said = convert("check", "-q", "--src-strategy", strategy, "qwen3", ranks)
+        check(said.status == NO and "says what g is" in said.out, said)
+
+
 def test_made_up(tap, directory):
     for table, shapes in MADE_UP.items():
         with tap.test(f"{table} there and back"):
@@ -373,6 +393,7 @@ def main():
         test_words(tap)
         test_shipped(tap)
         test_genuine(tap)
+        test_ranks(tap, directory)
         test_made_up(tap, directory)
         test_manual(tap, directory)
         test_faults(tap, directory)
