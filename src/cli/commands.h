@@ -14,6 +14,7 @@ enum rsh_exit rsh_plan(const struct rsh_options *o);
 enum rsh_exit rsh_export_command(const struct rsh_options *o);
 enum rsh_exit rsh_verify(const struct rsh_options *o);
 enum rsh_exit rsh_strategy_command(const struct rsh_options *o);
+enum rsh_exit rsh_convert_command(const struct rsh_options *o);
 enum rsh_exit rsh_warm(const struct rsh_options *o);
 enum rsh_exit rsh_stats(const struct rsh_options *o);
 

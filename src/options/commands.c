@@ -58,6 +58,36 @@ static const struct rsh_command strategy_forms[] = {
 	},
 };
 
+static const struct rsh_command convert_forms[] = {
+	{
+		.name = "convert list",
+		.id = RSH_COMMAND_TABLES,
+		.summary = "list the tables that --convert knows by name",
+		.about = "Lists the tables that --convert knows by name, the "
+			 "architectures that they suit, and what they are "
+			 "for.",
+	},
+	{
+		.name = "convert show",
+		.id = RSH_COMMAND_TABLE_SHOW,
+		.operands = { "TABLE" },
+		.summary = "print a table, which may be changed and named",
+		.about = "Prints a table.  One that was changed is named to "
+			 "--convert as a file.",
+	},
+	{
+		.name = "convert check",
+		.id = RSH_COMMAND_TABLE_CHECK,
+		.operands = { "TABLE", "[SOURCE]" },
+		.summary = "tell what is wrong with a table, or does not fit",
+		.about = "Tells what is wrong with a table and, of the tensors "
+			 "in SOURCE, which of them make which ones of the "
+			 "other form, by which line, what nothing is made of, "
+			 "and where names or sizes do not fit.  It ends with "
+			 "status 1 if a mount would refuse that.",
+	},
+};
+
 static const struct rsh_command table[] = {
 	{
 		.name = "mount",
@@ -145,6 +175,18 @@ static const struct rsh_command table[] = {
 			 "its like say more.",
 		.check = rsh_check_strategy,
 		FORMS(strategy_forms),
+	},
+	{
+		.name = "convert",
+		.id = RSH_COMMAND_CONVERT,
+		.operands = { "list|show|check", "[TABLE]", "[SOURCE]" },
+		.summary = "list, show and check tables of models' weights",
+		.about = "Lists, shows and checks the tables by which "
+			 "--convert makes Hugging Face's weights MindSpore's, "
+			 "and the other way round.  A TABLE is the name of "
+			 "one that `convert list` has, or a file.",
+		.check = rsh_check_convert,
+		FORMS(convert_forms),
 	},
 	{
 		.name = "warm",

@@ -31,14 +31,18 @@
 #define CHECK FORM(RSH_COMMAND_CHECK)
 #define DERIVE FORM(RSH_COMMAND_DERIVE)
 #define INFER FORM(RSH_COMMAND_INFER)
+/* The same of `convert`. */
+#define TABLE_FORM(id) (RSH_IN(RSH_COMMAND_CONVERT) | RSH_IN(id))
+#define TABLES TABLE_FORM(RSH_COMMAND_TABLES)
+#define TABLE_CHECK TABLE_FORM(RSH_COMMAND_TABLE_CHECK)
 /* These have more to tell than whether they succeeded. */
 #define PRINTS                                                     \
 	(RSH_IN(RSH_COMMAND_LS) | RSH_IN(RSH_COMMAND_PLAN) |       \
 	 RSH_IN(RSH_COMMAND_EXPORT) | RSH_IN(RSH_COMMAND_VERIFY) | \
 	 RSH_IN(RSH_COMMAND_WARM) | RSH_IN(RSH_COMMAND_STATS) |    \
-	 SHOW | CHECK | INFER)
+	 SHOW | CHECK | INFER | TABLES | TABLE_CHECK)
 /* These take files of a SOURCE. */
-#define TREES (CONVERSIONS | CHECK | DERIVE | INFER)
+#define TREES (CONVERSIONS | CHECK | DERIVE | INFER | TABLE_CHECK)
 
 /* In --help the options that follow belong to the heading. */
 #define HEADING(text) { .help = text }
@@ -53,7 +57,7 @@ static const unsigned casts[] = {
 
 static const struct rsh_option table[] = {
 	HEADING("What it is made of"),
-	{ "src-strategy", 0, "PATH|none", CONVERSIONS | CHECK,
+	{ "src-strategy", 0, "PATH|none", CONVERSIONS | CHECK | TABLE_CHECK,
 	  "the strategy SOURCE was trained under; Checkpoint 2.0 says it",
 	  rsh_set_strategy,
 	  .converts = true, .opens_links = true, AT(vfs.src.path),
@@ -69,11 +73,11 @@ static const struct rsh_option table[] = {
 	  "between Hugging Face's and MindSpore's form of a model, as the "
 	  "table says", rsh_set_string, .converts = true, .opens = true,
 	  AT(vfs.weights.table), .first = true },
-	{ "from", 0, "hf|mindspore", CONVERSIONS,
+	{ "from", 0, "hf|mindspore", CONVERSIONS | TABLE_CHECK,
 	  "the form that SOURCE has (its names tell)", rsh_set_word,
 	  .min = 1 + RSH_SIDE_HF, .converts = true, AT(vfs.weights.from),
 	  .first = true },
-	{ "config", 0, "FILE", CONVERSIONS,
+	{ "config", 0, "FILE", CONVERSIONS | TABLE_CHECK,
 	  "config.json of the model (SOURCE/config.json)", rsh_set_path,
 	  .converts = true, .opens = true, AT(vfs.weights.config),
 	  .first = true },
@@ -187,7 +191,7 @@ static const struct rsh_option table[] = {
 	{ "cast", 0, "bfloat16|float16|float32", CONVERSIONS,
 	  "weights as such", rsh_set_word, .values = casts, .converts = true,
 	  .decides = rsh_digest_value, AT(vfs.plan.cast) },
-	{ "unlisted", 0, "copy|drop|error", CONVERSIONS,
+	{ "unlisted", 0, "copy|drop|error", CONVERSIONS | TABLE_CHECK,
 	  "records that the destination does not list (copy)", rsh_set_word,
 	  .converts = true, .decides = rsh_digest_value,
 	  AT(vfs.plan.unlisted) },

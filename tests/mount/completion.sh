@@ -44,6 +44,8 @@ if command -v bash >/dev/null; then
 	equal "commands for help" "$(offers help '')" "$commands"
 	equal "one of them for help" "$(offers help ver)" verify
 	equal "files behind it" "$(offers strategy show a)" "a file"
+	equal "tables behind it" "$(offers convert show qwen3_)" qwen3_moe
+	equal "a table for an option" "$(offers mount --convert deepseek_v4)" deepseek_v4
 	for command in $commands; do
 		equal "all options of $command" "$(offers "$command" --)" \
 			"$("$RESHARDFS" "$command" --help-all |
@@ -81,6 +83,8 @@ if command -v zsh >/dev/null; then
 	zsh_asks help '' >"$T/asked.help"
 	equal "commands for help in zsh" "$(sed -n 's/^::.*:(\(.*\))$/\1/p' \
 		"$T/asked.help" | xargs -n 1 | sort | xargs)" "$commands"
+	zsh_asks convert show '' >"$T/asked.convert"
+	check "tables in zsh" grep -q -e '^::.*compadd -- .*qwen3_moe' "$T/asked.convert"
 	check "a letter for zsh" grep -q -e '^(-q --quiet)-q\[' "$T/asked"
 	check "operands for zsh" grep -qx ':FILE|SOURCE|STRATEGY:_files' "$T/asked"
 	refute "no option of mount in ls" grep -q foreground "$T/asked"

@@ -31,6 +31,7 @@ MOUNT += \
 	mount/export.py \
 	mount/verify.py \
 	mount/strategy.py \
+	mount/tables.py \
 	mount/index_cache.py \
 	mount/warm.sh \
 	mount/identity.py \

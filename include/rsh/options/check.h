@@ -27,6 +27,7 @@ int rsh_check_mount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_umount(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_stats(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
+int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 
 /* Takes `word` for the form of the command that is meant.  Returns 0, or -EINVAL
