@@ -28,6 +28,7 @@ MOUNT += \
 	lib/rsh_mount_test.py \
 	lib/checkpoint2_trees_test.py \
 	lib/dcp_trees_test.py \
+	lib/rule_tables_test.py \
 	oracle/dcp_random.py
 
 EXTRA_DIST += \
@@ -39,6 +40,7 @@ EXTRA_DIST += \
 	lib/checkpoint2_trees.py \
 	lib/random_checkpoint2.py \
 	lib/mindformers_loader.py \
+	lib/rule_tables.py \
 	lib/dcp_trees.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \
