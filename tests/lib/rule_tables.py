@@ -203,8 +203,12 @@ class Table:
         return Conversion(self, dequantised(tensors, config), config, source).result(unlisted)
 
 
+def table_path(name):
+    return os.path.join(TABLES, name + ".rules")
+
+
 def load_table(name):
-    with open(os.path.join(TABLES, name + ".rules"), encoding="utf-8") as f:
+    with open(table_path(name), encoding="utf-8") as f:
         return Table(f.read())
 
 
@@ -445,14 +449,18 @@ def dequantised(tensors, config):
 
 # ---- models and slices ----
 
+def read_file(path):
+    with open(path, "rb") as f:
+        return Tensors(f.read()).values()
+
+
 def read_model(path):
     """(tensors, config) of a model's directory, in one file or in parts."""
     tensors, config = {}, {}
     for name in sorted(os.listdir(path)):
         file = os.path.join(path, name)
         if name.endswith(".safetensors"):
-            with open(file, "rb") as f:
-                tensors.update(Tensors(f.read()).values())
+            tensors.update(read_file(file))
         elif name == "config.json":
             with open(file, encoding="utf-8") as f:
                 config = json.load(f)
@@ -465,7 +473,9 @@ def read_ranks(path):
     for name in os.listdir(path):
         if name.startswith("rank_"):
             (file,) = os.listdir(os.path.join(path, name))
-            found[int(name[5:])] = values_of(read_checkpoint(os.path.join(path, name, file)))
+            file = os.path.join(path, name, file)
+            found[int(name[5:])] = read_file(file) if file.endswith(".safetensors") else \
+                values_of(read_checkpoint(file))
     return found
 
 

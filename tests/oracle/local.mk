@@ -29,7 +29,8 @@ MOUNT += \
 	lib/checkpoint2_trees_test.py \
 	lib/dcp_trees_test.py \
 	lib/rule_tables_test.py \
-	oracle/dcp_random.py
+	oracle/dcp_random.py \
+	oracle/weights_random.py
 
 EXTRA_DIST += \
 	lib/rsh_mount.py \
@@ -40,6 +41,8 @@ EXTRA_DIST += \
 	lib/checkpoint2_trees.py \
 	lib/random_checkpoint2.py \
 	lib/mindformers_loader.py \
+	lib/mindformers_convert.py \
+	lib/random_models.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
 	oracle/naive_reshard.py \
