@@ -21,7 +21,9 @@ ORACLE += \
 	oracle/python_module.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
-HUGGING_FACE = oracle/hugging_face.py
+HUGGING_FACE = \
+	oracle/hugging_face.py \
+	oracle/transformers_opens.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
