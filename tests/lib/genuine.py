@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the genuine trees of tests/data/checkpoint2 and tests/data/dcp lie, and what
-is known of them.  Their READMEs say what each of them is."""
+"""Where the genuine trees of tests/data/checkpoint2, tests/data/dcp and
+tests/data/weights lie, and what is known of them.  Their READMEs say what each of
+them is."""
 
 import glob
 import json
@@ -9,6 +10,7 @@ import os
 _DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
 CHECKPOINT2 = os.path.join(_DATA, "checkpoint2")
 DCP = os.path.join(_DATA, "dcp")
+WEIGHTS = os.path.join(_DATA, "weights")
 
 
 def checkpoint2_names():
@@ -66,6 +68,10 @@ def dcp_strategy(name):
     """The strategy file that comes with it, or None."""
     path = dcp(name) + ".strategy.ckpt"
     return path if os.path.exists(path) else None
+
+
+def weights(*names):
+    return os.path.join(WEIGHTS, *names)
 
 
 def _content(path):

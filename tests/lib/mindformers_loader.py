@@ -23,42 +23,44 @@ def directory():
     return path if path and os.path.isdir(os.path.join(path, "mindformers")) else None
 
 
-def _module(name, path=None, **members):
-    module = types.ModuleType(name)
+def module(name, path=None, **members):
+    """Puts a stand-in among the imported modules; with a path it has others below."""
+    made = types.ModuleType(name)
     if path is not None:
-        module.__path__ = [path]
-    vars(module).update(members)
-    sys.modules[name] = module
+        made.__path__ = [path]
+    vars(made).update(members)
+    sys.modules[name] = made
 
 
 def _nothing(*_words, **_more):
     return None
 
 
-def _stand_in():
+def stand_in():
+    """Stands in for what the package takes from its neighbours."""
     import mindspore
     from mindspore.parallel import strategy
     root = os.path.join(directory(), "mindformers")
     log = logging.getLogger("mindformers")
     log.setLevel(logging.ERROR)
     for name in ("", ".tools", ".utils", ".core", ".core.context", ".pynative"):
-        _module("mindformers" + name, "", get_output_root_path=os.getcwd)
-    _module("mindformers.checkpoint", os.path.join(root, "checkpoint"))
-    _module("mindformers.pynative.pet", os.path.join(root, "pynative", "pet"))
-    _module("mindformers.tools.logger", logger=log)
-    _module("mindformers.tools.utils", get_real_rank=lambda: _job.rank,
-            get_real_group_size=lambda: _job.ranks, get_output_subpath=_nothing,
-            set_safe_mode_for_file_or_dir=_nothing)
-    _module("mindformers.utils.file_utils", is_publicly_accessible_path=lambda _: True)
-    _module("mindformers.utils.parallel_utils", barrier_world=_nothing)
-    _module("mindformers.core.context.build_context",
-            get_context=lambda _: mindspore.context.GRAPH_MODE)
+        module("mindformers" + name, "", get_output_root_path=os.getcwd)
+    module("mindformers.checkpoint", os.path.join(root, "checkpoint"))
+    module("mindformers.pynative.pet", os.path.join(root, "pynative", "pet"))
+    module("mindformers.tools.logger", logger=log)
+    module("mindformers.tools.utils", get_real_rank=lambda: _job.rank,
+           get_real_group_size=lambda: _job.ranks, get_output_subpath=_nothing,
+           set_safe_mode_for_file_or_dir=_nothing)
+    module("mindformers.utils.file_utils", is_publicly_accessible_path=lambda _: True)
+    module("mindformers.utils.parallel_utils", barrier_world=_nothing)
+    module("mindformers.core.context.build_context",
+           get_context=lambda _: mindspore.context.GRAPH_MODE)
     strategy.get_strategy_metadata = lambda *_words: _job.layouts
 
 
 def _checkpoint():
     if "mindformers" not in sys.modules:
-        _stand_in()
+        stand_in()
     from mindformers.checkpoint import checkpoint
     return checkpoint
 

@@ -71,11 +71,12 @@ def outcomes(options, seeds, start_worker, run_pair, initargs):
             dead_at = seeds[0]
 
 
-def run(options, start_worker, run_pair, *, initargs=(), judge=None):
+def run(options, start_worker, run_pair, *, initargs=(), judge=None, skipped=None):
     """Runs options.pairs seeds from options.seed on; returns the exit status.
 
     run_pair(seed) gives an Outcome; judge(tap, counts) tests the mixture of
-    kinds, and is left out when there are too few.
+    kinds, and is left out when there are too few.  skipped says why which part of
+    every case is left out.
     """
     seed = options.seed
     if seed is None:
@@ -92,6 +93,8 @@ def run(options, start_worker, run_pair, *, initargs=(), judge=None):
                f"{last_line(found)}", found.why)
     if judge:
         judge(tap, counts)
+    for name, why in (skipped or {}).items():
+        tap.skip(name, why)
     for kind, count in counts.most_common():
         tap.diag(f"{kind}: {count}")
     tap.diag(f"{(time.monotonic() - started) / options.pairs:.2f} s per pair")

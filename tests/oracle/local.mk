@@ -21,14 +21,18 @@ ORACLE += \
 	oracle/python_module.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
-HUGGING_FACE = oracle/hugging_face.py
+HUGGING_FACE = \
+	oracle/hugging_face.py \
+	oracle/transformers_opens.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \
 	lib/rsh_mount_test.py \
 	lib/checkpoint2_trees_test.py \
 	lib/dcp_trees_test.py \
-	oracle/dcp_random.py
+	lib/rule_tables_test.py \
+	oracle/dcp_random.py \
+	oracle/weights_random.py
 
 EXTRA_DIST += \
 	lib/rsh_mount.py \
@@ -39,6 +43,9 @@ EXTRA_DIST += \
 	lib/checkpoint2_trees.py \
 	lib/random_checkpoint2.py \
 	lib/mindformers_loader.py \
+	lib/mindformers_convert.py \
+	lib/random_models.py \
+	lib/rule_tables.py \
 	lib/dcp_trees.py \
 	oracle/naive_reshard.py \
 	oracle/genuine_sets.py \

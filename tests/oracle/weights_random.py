@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Random tiny models through mounts with --convert, held against naive references.
+
+Each seed gives a model in Hugging Face's form and shows it in MindSpore's, whole and
+as the ranks of a random strategy; what the ranks show is mounted once more and has to
+be the model again, and so has a tree of random ranks, of which one may be lost.  What
+is right says the naive reading of the rule tables (lib/rule_tables.py); where
+mindformers has a converter, it has to make the same in this very process.
+
+    weights_random.py --seed 7 --pairs 1      repeats one
+
+With RSH_ORACLE_PYTHON and RSH_MINDFORMERS mindformers is asked, else that is skipped.
+"""
+
+import json
+import math
+import os
+import sys
+import tempfile
+import traceback
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import mindformers_convert  # noqa: E402
+import mindformers_loader  # noqa: E402
+import random_cases  # noqa: E402
+import random_models  # noqa: E402
+import rsh_mount  # noqa: E402
+import rule_tables  # noqa: E402
+from checkpoint2_trees import parameter_of  # noqa: E402
+from demands import content, write  # noqa: E402
+from random_jobs import Tree  # noqa: E402
+from rsh_mount import Mounted  # noqa: E402
+from safetensors_format import NAMES, values_of  # noqa: E402
+
+PAIRS = 100
+# An optimizer's states, as the two forms call them.
+STATES = (("exp_avg.", "adam_m."), ("exp_avg_sq.", "adam_v."))
+TYPES = {short: name for name, short in NAMES.items() if name != "Int4"}
+
+
+def differences(found, expected, where):
+    """A line for each tensor that is not the same."""
+    lines = [f"{where}: {name}: missing" for name in expected if name not in found]
+    for name, tensor in found.items():
+        if name not in expected:
+            lines.append(f"{where}: {name}: not expected")
+        elif tensor[:2] != expected[name][:2]:
+            lines.append(f"{where}: {name}: {tensor[:2]}, expected {expected[name][:2]}")
+        elif tensor[2] != expected[name][2]:
+            lines.append(f"{where}: {name}: values")
+    return lines
+
+
+def live_differences(model, mindspore, back):
+    """Of the naive references, from what mindformers makes."""
+    lines, ways = [], (("forward", model.tensors, mindspore), ("back", mindspore, back))
+    for way, given, expected in ways:
+        given = {name: tensor for name, tensor in given.items()
+                 if not name.startswith(sum(STATES, ()))}
+        found = getattr(mindformers_convert, way)(model.table, model.config, given) or {}
+        for name, (shape, values) in found.items():
+            mine = expected.get(name)
+            # Its experts have three dimensions, with the same bytes.
+            if "inv_freq" not in name and (mine is None or mine[2] != values or (
+                    shape != mine[1] and "experts" not in name)):
+                lines.append(f"mindformers, {way}: {name}")
+    return lines
+
+
+class Case:
+    """One seed; `work` is an empty directory."""
+
+    def __init__(self, seed, work):
+        self.work = work
+        self.model = random_models.Model(seed)
+        self.numbers = self.model.numbers
+        self.features = list(self.model.features)
+        self.name, self.table = self._table()
+        self.root = self.model.save(os.path.join(work, "model"))
+        self.mindspore = self.table.convert(self.model.tensors, self.model.config, "hf")
+        self.shapes = {name: (shape, TYPES[dtype])
+                       for name, (dtype, shape, _) in self.mindspore.items()}
+        wanted = rule_tables.dequantised(self.model.tensors, self.model.config)
+        self.original = {name: tensor for name, tensor in wanted.items()
+                         if not name.endswith("inv_freq")}
+
+    def __str__(self):
+        return ", ".join([self.model.table, self.model.dtype, *self.features])
+
+    def _table(self):
+        """(what --convert is told, the table): a shipped one, or a file that says how
+        an optimizer's states are called."""
+        if self.numbers.random() < 0.8 or {"fp8", "prediction layers"} & {*self.features}:
+            return self.model.table, rule_tables.load_table(self.model.table)
+        self.features.append("states")
+        self.model.tensors.update(
+            (prefix + name, ("F32", shape, self.numbers.randbytes(4 * math.prod(shape))))
+            for name, (_, shape, _) in list(self.model.tensors.items())
+            for prefix, _ in STATES if not name.endswith("inv_freq"))
+        lines = "".join(f"state {theirs} = {ours}\n" for theirs, ours in STATES)
+        text = content(rule_tables.table_path(self.model.table)).decode() + lines
+        path = write(os.path.join(self.work, "own.rules"), text.encode())
+        return path, rule_tables.Table(text)
+
+    def check(self):
+        back = self.table.convert(self.mindspore, self.model.config, "mindspore")
+        wrong = differences(back, self.original, "naive")
+        if mindformers_loader.directory():
+            wrong += live_differences(self.model, self.mindspore, back)
+        return wrong or [*self._whole(), *self._ranks(), *self._trained(),
+                         *self._checkpoint2()]
+
+    def _tree(self, name, more=None, spare=False):
+        """A random strategy of MindSpore's form: (tree, its file); `more` are the
+        shapes of other tensors, with `spare` all ranks have replicas."""
+        shapes = {**self.shapes, **(more or {})}
+        stages = random_models.random_stages(
+            self.numbers, {name: shape for name, (shape, _) in shapes.items()}, spare)
+        path = random_models.random_strategy(self.numbers, os.path.join(self.work, name),
+                                             stages)
+        tree = Tree(self.numbers, stages, shapes)
+        tree.whole.update((name, tensor[2]) for name, tensor in self.mindspore.items())
+        return tree, path
+
+    def _words(self, side, *more):
+        return ["--convert", self.name, "--from", side, *more]
+
+    def _whole(self):
+        form = self.numbers.choice(("ckpt", "safetensors"))
+        with Mounted(self.root, extra=self._words("hf", "--format", form)) as mount:
+            return differences(rule_tables.read_ranks(mount.path)[0], self.mindspore, "whole")
+
+    def _ranks(self):
+        """As ranks, and these ranks in turn as the model."""
+        tree, strategy = self._tree("wanted")
+        with Mounted(self.root, dst_strategy=strategy, extra=self._words("hf")) as mount:
+            found, lines = rule_tables.read_ranks(mount.path), []
+            for rank in tree.ranks():
+                tree.scalars = {}
+                lines += differences(found.pop(rank, {}), values_of(tree.records(rank)),
+                                     f"rank {rank} of {len(tree.ranks())}")
+            lines += [f"rank {rank} is shown" for rank in found]
+            return lines or self._back(mount.path, strategy, "stacked")
+
+    def _trained(self):
+        """From a tree of ranks with what training leaves in it."""
+        states = {}
+        if "states" not in self.features and self.numbers.random() < 0.4:
+            self.features.append("states passed over")
+            states = {f"adam_m.{name}": (shape, "Float32")
+                      for name, (shape, _) in self.shapes.items()}
+        lost = self.numbers.random() < 0.3
+        tree, strategy = self._tree("saved", states, lost)
+        root, without = os.path.join(self.work, "tree"), {}
+        if lost:
+            without = {self.numbers.choice(tree.ranks()): None}
+            self.features.append("a rank lost")
+        tree.save(root, without=without, suffix=self.numbers.choice((".ckpt", ".safetensors")))
+        return self._back(root, strategy, "trained")
+
+    def _checkpoint2(self):
+        """Now and then: as a Checkpoint 2.0, and that as the model."""
+        tree, strategy = self._tree("described")
+        if self.numbers.random() < 0.7 or any(
+                parameter_of(layout, self.shapes[name][0], "", 0) is None
+                for held in tree.stages.values() for name, layout in held.items()):
+            return []
+        self.features.append("Checkpoint 2.0")
+        words = self._words("hf", "--format", "checkpoint2")
+        with Mounted(self.root, dst_strategy=strategy, extra=words) as mount:
+            return self._back(mount.path, None, "Checkpoint 2.0", described=True)
+
+    def _back(self, root, strategy, where, described=False):
+        config = os.path.join(self.root, "config.json")
+        # Shapes are any, so that their sizes say nothing of the strategy.
+        words = self._words("mindspore", "--config", config, "--format", "hf",
+                            "--check", "structure")
+        if self.numbers.random() < 0.5:
+            words += ["--part-size", str(self.numbers.choice((2000, 9000)))]
+        with Mounted(root, src_strategy=strategy, described=described,
+                     extra=words) as mount:
+            lines = differences(rule_tables.read_model(mount.path)[0], self.original, where)
+            shown = content(os.path.join(mount.path, "config.json"))
+        if json.loads(shown) != self.model.config:
+            lines.append(f"{where}: config.json")
+        return lines
+
+
+# What is special of a model or a tree; some of each has to come up.
+FEATURES = ("grouped queries", "heads apart", "tied", "dense layers", "prediction layers",
+            "fp8", "eleven layers", "states",
+            "states passed over", "a rank lost", "Checkpoint 2.0")
+
+
+def judge_mixture(tap, counts):
+    missing = [kind for kind in (*random_models.KINDS, *FEATURES) if not counts[kind]]
+    tap.equal(missing, [], "of every kind there were some")
+
+
+def start_worker():
+    os.environ["GLOG_v"] = "4"
+
+
+def run_case(seed):
+    with tempfile.TemporaryDirectory(prefix="reshardfs-") as work:
+        case = Case(seed, work)
+        try:
+            wrong = case.check()
+        except Exception:  # one verdict each, whatever happens
+            return random_cases.Outcome(False, "failed", str(case), traceback.format_exc())
+        if wrong:
+            return random_cases.Outcome(False, "differs", str(case), "\n".join(wrong[:20]))
+        return random_cases.Outcome(True, case.model.table, str(case),
+                                    counted=(case.model.table, *case.features))
+
+
+def without_mindformers():
+    """Why it is not asked, or None."""
+    if not os.environ.get("RSH_ORACLE_PYTHON"):
+        return "RSH_ORACLE_PYTHON does not name a Python that has MindSpore"
+    if not mindformers_loader.directory():
+        return "RSH_MINDFORMERS does not name a directory of mindformers"
+    return None
+
+
+def main():
+    options = random_cases.parser(__doc__, PAIRS).parse_args()
+    rsh_mount.require_mount()
+    why = without_mindformers()
+    if why:
+        os.environ.pop("RSH_MINDFORMERS", None)
+    else:
+        rsh_mount.require_oracle()
+    return random_cases.run(options, start_worker, run_case, judge=judge_mixture,
+                            skipped={"mindformers' own converters": why} if why else {})
+
+
+if __name__ == "__main__":
+    sys.exit(main())
