@@ -15,6 +15,7 @@ import random
 import re
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
@@ -22,8 +23,8 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from demands import check, demand  # noqa: E402
 from read_modes import CACHES, figures  # noqa: E402
 from rsh_cli import GOOD, INPUT, NO, USAGE, refused, run, run_json  # noqa: E402
-from rsh_mount import (Mounted, Tap, expect_failure, hash_tree,  # noqa: E402
-                       require_mount, tree_difference)
+from rsh_mount import (TIMEOUT_SCALE, Mounted, Tap, expect_failure,  # noqa: E402
+                       hash_tree, require_mount, tree_difference)
 from small_job import Job  # noqa: E402
 
 SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
@@ -350,12 +351,19 @@ def eight_readers_share_the_loads_of_a_slow_file(job):
     big.save(*STEP, (0, 1, 2, 3))
     data = big.file_bytes(0, *STEP)
 
+    # Who falls behind by more windows than are kept reads anew, so nobody does.
+    together = threading.Barrier(8, timeout=60 * TIMEOUT_SCALE)
+
     def read(path):
+        at, part = 0, 8 << 20
         with open(path, "rb", buffering=0) as f:
-            while got := f.read(1 << 20):
-                at = f.tell()
-                check(got == data[at - len(got):at], f"wrong bytes before {at}")
-            check(at == len(data), f"the end is at {at}")
+            while at < len(data):
+                if at % part == 0:
+                    together.wait()
+                got = f.read(min(1 << 20, part - at % part))
+                check(got and got == data[at:at + len(got)], f"wrong bytes at {at}")
+                at += len(got)
+            check(not f.read(1), "there is more")
 
     for io_mode in ("direct", "cached"):
         with mounted(big, "delay=5ms", "--io-mode", io_mode) as mount, \

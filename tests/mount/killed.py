@@ -100,8 +100,9 @@ def death_is_not_put_off(job):
     """Who catches signals waits a tenth of a second to see whether the source answers."""
     with mounted(job, HANGS) as mount:
         for number in (signal.SIGTERM, signal.SIGINT):
-            took = min(die(started(["cat"], file_of(mount, 0)), number) for _ in range(5))
-            check(took < 0.1, f"{number}: {took:.3f} s")
+            # Put off it would take longer each time; on a busy machine it may.
+            tries = (die(started(["cat"], file_of(mount, 0)), number) for _ in range(100))
+            check(any(took < 0.1 for took in tries), f"{number}: no death in 0.1 s")
 
 
 def ctrl_c_ends_it(job):
