@@ -15,9 +15,9 @@
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
 # file of the archive; unit and mount tests once more under the address and
-# undefined behaviour sanitizers; the stress tests for a minute each under the
+# undefined behaviour sanitizers; the stress tests for half a minute each under the
 # thread sanitizer; and feeds each parser of files with broken ones for
-# RSH_FUZZ_SECONDS (12) s.  Warnings are errors.  A skip that tests/skips does not
+# RSH_FUZZ_SECONDS (8) s.  Warnings are errors.  A skip that tests/skips does not
 # expect on this machine is a failure.  What tests draw follows from RSH_TEST_SEED,
 # and that from the tree unless it is given.  At the end stand the programs that
 # took longest; the last line is `N passed, N failed`, with `, N skipped` if any
@@ -192,6 +192,13 @@ no_build()
 	failed=$((failed + 1))
 }
 
+# longest_first TESTS: so that no long program is left to run alone at the end.
+longest_first()
+{
+	# shellcheck disable=SC2016
+	printf '$(filter %s,$(LONG)) $(filter-out $(LONG),%s)' "$1" "$1"
+}
+
 # leg NAME WHAT TESTS [CONFIGURE-ARGUMENT...]: one build and its tests, as
 # tests/Makefile.am names them.
 leg()
@@ -206,7 +213,8 @@ leg()
 	fi
 }
 
-# One test: the archive has all that a build, its tests and its removal need.
+# One test: the archive has all that a build, its tests and its removal need.  That
+# the program is right the leg before has shown.
 dist_leg()
 {
 	begin_leg dist "make distcheck"
@@ -226,7 +234,7 @@ dist_leg()
 # The parsers alone, by clang.
 fuzz_leg()
 {
-	begin_leg fuzz "each parser for ${RSH_FUZZ_SECONDS:-12} s"
+	begin_leg fuzz "each parser for ${RSH_FUZZ_SECONDS:-8} s"
 	if configure_in "$build" CC=clang CFLAGS='-g -O1' --disable-tests \
 		--enable-werror \
 		--enable-sanitizer=fuzzer-no-link,address,undefined >"$log" 2>&1
@@ -306,7 +314,8 @@ prepare_source >"$top/build/autoreconf.log" 2>&1 || {
 
 export RSH_TEST_SEED="${RSH_TEST_SEED:-$(tree_number)}"
 say "seed: RSH_TEST_SEED=$RSH_TEST_SEED"
-leg plain "all tests" "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}"
+leg plain "all tests" \
+	"$(longest_first "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
 dist_leg
 
 # Other cases than those of the plain build.
@@ -316,10 +325,13 @@ export RSH_TIMEOUT_SCALE="${RSH_TIMEOUT_SCALE:-4}"
 export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+export RSH_ORACLE_PAIRS="${RSH_ORACLE_PAIRS:-60}"
 # shellcheck disable=SC2016
-leg asan 'unit tests and mounts' '$(UNIT) $(MOUNT)' --enable-sanitizer=address,undefined
-# The readers are to race for a whole minute here.
-export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-60}"
+leg asan 'unit tests and mounts' \
+	"$(longest_first '$(filter-out $(UNSANITIZED),$(UNIT) $(MOUNT))')" \
+	CFLAGS='-g -O1' --enable-sanitizer=address,undefined
+# The readers are to race for a while here.
+export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-30}"
 leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
 fuzz_leg
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs one fuzz target, from the inputs that the repository holds of it: first
-# these, then for RSH_FUZZ_SECONDS (12) what it makes of them.
+# these, then for RSH_FUZZ_SECONDS (8) what it makes of them.
 #
 #   fuzz/run.sh fuzz/NAME.fuzz
 #
@@ -13,7 +13,7 @@ set -u
 program=$1
 name=$(basename "$program" .fuzz)
 here=$(dirname "$0")
-seconds=${RSH_FUZZ_SECONDS:-12}
+seconds=${RSH_FUZZ_SECONDS:-8}
 work=$program.work
 found=$program.found
 

@@ -695,7 +695,7 @@ def judge_mixture(tap, counts):
 
 
 def main():
-    parser = random_cases.parser(__doc__, 300)
+    parser = random_cases.parser(__doc__, 200)
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")
     options = parser.parse_args()
     rsh_mount.require_oracle()
