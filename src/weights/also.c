@@ -31,7 +31,7 @@ static int weights_copy_as(struct weights_work *w,
 		return weights_bad(w, c->u->rule, err, "a number in the name "
 				   "of a copy of %s is not known or too large",
 				   weights_text(w, c->m->source));
-	return weights_make_copy(w, text, c->u->rule, source, NULL, err);
+	return weights_make_copy(w, text, c->u->rule, source, err);
 }
 
 /* Has the copy the numbers of what it is made of? */

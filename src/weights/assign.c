@@ -104,7 +104,7 @@ static int weights_unlisted(struct weights_work *w, uint32_t source,
 		;
 	} else if (w->o->unlisted == RSH_UNLISTED_COPY) {
 		return weights_make_copy(w, text, NULL, &w->sources[source],
-					 NULL, err);
+					 err);
 	} else if (w->o->unlisted == RSH_UNLISTED_ERROR) {
 		return rsh_error_set(err, EINVAL, "no rule of %s names tensor "
 				     "%s", rsh_rule_table_path(w->o->table),

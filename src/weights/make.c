@@ -77,7 +77,7 @@ static int weights_new(struct weights_work *w, const char *text,
 
 int weights_make_copy(struct weights_work *w, const char *text,
 		      const struct rsh_rule *rule, const uint32_t *source,
-		      bool *made, struct rsh_error *err)
+		      struct rsh_error *err)
 {
 	struct weights_made *m;
 	int rc;
@@ -93,8 +93,6 @@ int weights_make_copy(struct weights_work *w, const char *text,
 	m->sources = source;
 	m->n_sources = 1;
 	w->n_made++;
-	if (made)
-		*made = true;
 	return 0;
 }
 
@@ -359,9 +357,9 @@ static bool weights_same_instance(const struct weights_match *a,
 		      a->n_shared * sizeof(*a->numbers)) == 0;
 }
 
-/* Takes the matches of an instance, which begin at `at`; returns how many. */
-static uint32_t weights_open(struct weights_work *w, uint32_t at,
-			     struct weights_instance *x)
+/* Takes the matches of an instance, which begin at `at`. */
+static void weights_open(struct weights_work *w, uint32_t at,
+			 struct weights_instance *x)
 {
 	const uint32_t n_tensors = w->units[w->matches.m[at].unit].rule->
 		n_tensors[w->from];
@@ -378,7 +376,6 @@ static uint32_t weights_open(struct weights_work *w, uint32_t at,
 			i++;
 		x->first[t] = i;
 	}
-	return n;
 }
 
 int weights_make(struct weights_work *w, struct rsh_error *err)
@@ -397,7 +394,7 @@ int weights_make(struct weights_work *w, struct rsh_error *err)
 		sources[i] = w->matches.m[i].source;
 	w->sources = sources;
 	for (uint32_t at = 0; rc == 0 && at < w->matches.n; at += x.n) {
-		(void)weights_open(w, at, &x);
+		weights_open(w, at, &x);
 		rc = weights_wrong(w, weights_make_instance(w, &x, err), err);
 	}
 	return rc;

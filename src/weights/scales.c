@@ -10,8 +10,8 @@
 
 #define WEIGHTS_SCALE "_scale_inv"
 
-static int weights_find_scale(struct weights_work *w, uint32_t source,
-			      const uint32_t *source_of, uint32_t n_names)
+static void weights_find_scale(struct weights_work *w, uint32_t source,
+			       const uint32_t *source_of, uint32_t n_names)
 {
 	char text[WEIGHTS_TEXT];
 	int len = snprintf(text, sizeof(text), "%s" WEIGHTS_SCALE,
@@ -19,13 +19,12 @@ static int weights_find_scale(struct weights_work *w, uint32_t source,
 	uint32_t name;
 
 	if (len < 0 || (size_t)len >= sizeof(text))
-		return 0;
+		return;
 	name = rsh_names_find(w->cat->names, text, (size_t)len);
 	if (name >= n_names || !source_of[name])
-		return 0;
+		return;
 	w->scale_of[source] = source_of[name];
 	w->is_scale[source_of[name] - 1] = true;
-	return 0;
 }
 
 int weights_find_scales(struct weights_work *w, struct rsh_error *err)

@@ -226,11 +226,10 @@ int weights_make_same(struct weights_work *w, uint32_t source,
 
 /* Makes what the instances give. */
 int weights_make(struct weights_work *w, struct rsh_error *err);
-/* Makes a copy of a source under this name, if it is wanted; *made may be
- * NULL. */
+/* Makes a copy of a source under this name, if it is wanted. */
 int weights_make_copy(struct weights_work *w, const char *text,
 		      const struct rsh_rule *rule, const uint32_t *source,
-		      bool *made, struct rsh_error *err);
+		      struct rsh_error *err);
 bool weights_is_wanted(const struct weights_work *w, const char *text);
 void weights_passed(const struct weights_work *w, uint32_t source,
 		    const struct rsh_rule *rule);

@@ -44,11 +44,11 @@ report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \
 	"$top/src/tensor" "$top/src/strategy" \
 	"$top/src/derive" "$top/src/catalogue" "$top/src/plan" \
-	"$top/src/converter" "$top/src/writer" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
+	"$top/src/converter" "$top/src/writer" "$top/src/weights" | grep -vE '^[^:]*:[0-9]+:\s*(/?\*|//)')" \
 	"what is below cache/ does no I/O"
-report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter|writer)/' "$top/src/cache" \
+report "$(grep -rnE '#include "(rsh/)?(tensor|wire|strategy|derive|catalogue|plan|converter|writer|weights)/' "$top/src/cache" \
 	"$top/include/rsh/cache")" "cache/ stands on util/ alone"
-report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer)/' \
+report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights)/' \
 	"$top/src/store" "$top/include/rsh/store")" \
 	"store/ knows no tensor, strategy or plan"
 report "$(grep -rnE '\b(system|popen)\(' "$top/src" "$top/mount-helpers" \

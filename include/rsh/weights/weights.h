@@ -8,6 +8,13 @@
  * (plan/blueprint.h), and nothing else comes of a rule.  Sizes follow from
  * `let`, then from shapes; what is known twice has to agree.
  *
+ * A tensor goes to the first rule, below the first of its prefixes, that names
+ * it; a rule whose other tensors are not there is an error, not passed by.
+ * Numbers in names are written without zeros before them.  What `also` makes a
+ * copy of may lack a number that the copy's name has: then there is a copy for
+ * each of the tensors that are made whose names begin as the copy's does, up to
+ * that number.
+ *
  * This is arithmetic, which reads no file; one thread converts.
  */
 #ifndef RSH_WEIGHTS_WEIGHTS_H
