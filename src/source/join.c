@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
@@ -65,8 +66,54 @@ join_find(const struct rsh_source *s, const uint32_t *ranks, uint32_t n_ranks,
 	return NULL;
 }
 
+/* Says by name which part counts, counted from 1; NULL: memory is out. */
+static uint32_t *join_home(const struct rsh_source *s, uint32_t n,
+			   struct rsh_names *names)
+{
+	const struct rsh_weight_map *map = &s->parts;
+	uint32_t *home = calloc((size_t)rsh_names_count(names) + 1,
+				sizeof(*home));
+	cleanup_free uint32_t *part = calloc((size_t)map->n_files + 1,
+					     sizeof(*part));
+
+	if (!home || !part) {
+		free(home);
+		return NULL;
+	}
+	for (uint32_t f = 0; f < map->n_files; f++)
+		for (uint32_t i = 0; i < n && !part[f]; i++)
+			if (strcmp(map->files[f],
+				   rsh_store_name(s->store, i)) == 0)
+				part[f] = i + 1;
+	for (uint32_t i = 0; i < map->n_weights; i++) {
+		const char *text = map->weights[i].name;
+		uint32_t name = rsh_names_find(names, text, strlen(text));
+
+		if (name != RSH_NAME_NONE)
+			home[name] = part[map->weights[i].file];
+	}
+	return home;
+}
+
+/* mindformers' scripts write what prediction layers share with the network
+ * twice, and its map says which one is loaded. */
+static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
+		      const uint64_t *base, uint32_t n,
+		      struct rsh_names *names, struct rsh_ckpt_index **whole,
+		      uint32_t *twice)
+{
+	cleanup_free uint32_t *home = NULL;
+	int rc = rsh_ckpt_index_join(parts, base, n, NULL, whole, twice);
+
+	if (rc != -EEXIST || s->parts.n_weights == 0)
+		return rc;
+	home = join_home(s, n, names);
+	return home ? rsh_ckpt_index_join(parts, base, n, home, whole, twice) :
+		      -ENOMEM;
+}
+
 static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
-		      const struct rsh_names *names,
+		      struct rsh_names *names,
 		      const struct rsh_ckpt_index **out, struct rsh_error *err)
 {
 	cleanup_free const struct rsh_ckpt_index **parts =
@@ -88,7 +135,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	}
 	if (n_valid == 0)
 		return 0;
-	rc = rsh_ckpt_index_join(parts, base, n_valid, &whole, &twice);
+	rc = join_parts(s, parts, base, n_valid, names, &whole, &twice);
 	if (rc == -EEXIST)
 		return rsh_error_set(err, EINVAL, "%s: parameter %s is in two "
 				     "of its parts",
@@ -100,7 +147,7 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	return 0;
 }
 
-int rsh_source_join(struct rsh_source *s, const struct rsh_names *names,
+int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err)
 {
 	/* These are the ranks whose indexes were joined here. */

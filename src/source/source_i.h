@@ -10,6 +10,7 @@
 #include "rsh/source/step.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/format.h"
+#include "rsh/wire/safetensors.h"
 
 struct rsh_source_dcp; /* dcp_source_i.h */
 
@@ -142,6 +143,9 @@ struct rsh_source {
 	/* These are set by rsh_source_open(), and constant from then on. */
 	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
+	/* What MindSpore's map says of them, all of which are there; of other
+	 * models it is empty. */
+	struct rsh_weight_map parts;
 	bool checkpoint2; /* the candidates are steps of Checkpoint 2.0 */
 	/* This is the dialect of what is shown with --resume; each of its files
 	 * is then a rank of its own.  NULL: the source is a conversion's. */
@@ -210,7 +214,7 @@ uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 /* Gives each rank its index once all files were scanned: that of its file, or
  * the joined one of its files, which ranks with equal files share.  0 or -errno
  * with a sentence. */
-int rsh_source_join(struct rsh_source *s, const struct rsh_names *names,
+int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err);
 
 #endif

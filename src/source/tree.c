@@ -330,6 +330,7 @@ void rsh_source_free(struct rsh_source *s)
 	rsh_store_free(s->store);
 	rsh_listing_clear(&s->listing);
 	rsh_source_dcp_free(s->dcp);
+	rsh_weight_map_clear(&s->parts);
 	free(s->candidates);
 	if (s->index_dirfd >= 0)
 		close(s->index_dirfd);

@@ -52,16 +52,22 @@ const struct rsh_record *rsh_ckpt_find(const struct rsh_ckpt_index *index,
 	return NULL;
 }
 
-/* Appends one file's records, for which there is room. */
+/* Appends the records of file number `file`, from 1 on, for which there is
+ * room. */
 static void index_append(struct rsh_ckpt_index *to,
-			 const struct rsh_ckpt_index *from, uint64_t base)
+			 const struct rsh_ckpt_index *from, uint64_t base,
+			 const uint32_t *home, uint32_t file)
 {
 	for (uint32_t i = 0; i < from->n_records; i++) {
-		struct rsh_record *r = &to->records[to->n_records + i];
+		const uint32_t name = from->records[i].name;
+		struct rsh_record *r = &to->records[to->n_records];
 
+		if (home && home[name] && home[name] != file)
+			continue;
 		*r = from->records[i];
 		r->first_dim += to->n_dims;
 		r->first_extent += to->n_extents;
+		to->n_records++;
 	}
 	for (uint32_t i = 0; i < from->n_extents; i++) {
 		to->extents[to->n_extents + i] = from->extents[i];
@@ -69,7 +75,6 @@ static void index_append(struct rsh_ckpt_index *to,
 	}
 	for (uint32_t i = 0; i < from->n_dims; i++)
 		to->dims[to->n_dims + i] = from->dims[i];
-	to->n_records += from->n_records;
 	to->n_extents += from->n_extents;
 	to->n_dims += from->n_dims;
 	to->file_bytes = base + from->file_bytes;
@@ -99,7 +104,7 @@ int rsh_ckpt_index_sort(struct rsh_ckpt_index *ix, uint32_t *twice)
 }
 
 int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
-			const uint64_t *base, uint32_t n,
+			const uint64_t *base, uint32_t n, const uint32_t *home,
 			struct rsh_ckpt_index **out, uint32_t *twice)
 {
 	struct rsh_ckpt_index *ix = calloc(1, sizeof(*ix));
@@ -123,7 +128,7 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 		return -ENOMEM;
 	}
 	for (uint32_t i = 0; i < n; i++)
-		index_append(ix, files[i], base[i]);
+		index_append(ix, files[i], base[i], home, i + 1);
 	if (rsh_ckpt_index_sort(ix, twice)) {
 		rsh_ckpt_index_free(ix);
 		return -EEXIST;

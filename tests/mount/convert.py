@@ -156,7 +156,8 @@ def same_beside(root, model):
 def genuine(directory):
     """what MindSpore Transformers itself has made becomes the original"""
     for model, table in (("qwen3", "qwen3"), ("qwen3-tied", "qwen3"), ("llama", "llama"),
-                         ("qwen3_moe", "qwen3_moe"), ("deepseek_v3-fp8", "deepseek_v3")):
+                         ("qwen3_moe", "qwen3_moe"), ("deepseek_v3", "deepseek_v3"),
+                         ("deepseek_v3-fp8", "deepseek_v3")):
         # Its toolkit writes the head twice where there are no prediction layers.
         extra = ["--unlisted", "drop"] if table == "deepseek_v3" else []
         with back(genuine_of(model), model, extra=extra) as mount:

@@ -305,6 +305,18 @@ def run(tap, models):
 
     run_beside(tap, models)
 
+    with tap.test("a parameter in two parts, of which MindSpore's map names one"):
+        root = models.ms_model("ms-twice", flat=True)
+        first, second = (os.path.join(root, f"part{i}.safetensors") for i in range(2))
+        with open(first, "rb") as f:
+            name, (dtype, shape, data) = next(iter(Tensors(f.read()).values().items()))
+        with open(second, "rb") as f:
+            values = Tensors(f.read()).values()
+        write(second, safetensors_bytes(
+            {name: (dtype, shape, bytes(len(data))), **values}, {"format": "ms"}))
+        with Mounted(root, dst_strategy=models.dst) as mount:
+            same(shown(mount), wanted, "the tree")
+
     for what in ("a part is missing", "a part is cut short", "a parameter is in two parts",
                  "the map is damaged"):
         with tap.test(f"refused: {what}"):
