@@ -17,8 +17,8 @@
 
 static const struct rsh_column columns[] = {
 	{ "TABLE" },
-	{ "SUITS", .shorten = true },
-	{ "WHAT IT IS FOR", .shorten = true },
+	{ "WHAT IT IS FOR" },
+	{ "SUITS", .wrap = true },
 };
 
 static json_t *listed_json(const struct rsh_table_at *at,
@@ -51,9 +51,9 @@ static void listed_row(struct rsh_table *rows, const struct rsh_table_at *at,
 		n += (size_t)snprintf(suits + n, sizeof(suits) - n, "%s%s",
 				      i ? ", " : "", one);
 	rsh_table_cell(rows, "%s", at->name);
-	rsh_table_cell(rows, "%s", suits);
 	rsh_table_mark(rows, t ? RSH_MARK_NONE : RSH_MARK_BAD,
 		       t ? rsh_rule_table_title(t) : why->text);
+	rsh_table_cell(rows, "%s", suits);
 }
 
 /* A table that cannot be read is in the list, with the reason. */

@@ -22,8 +22,8 @@ rsh_convert_report_new(const struct rsh_output *out, const char *table,
 		       bool quiet);
 void rsh_convert_report_free(struct rsh_convert_report *r);
 
-/* Says which n tensors there are, and of which side.  They and the names outlive
- * the report.  0 or -ENOMEM. */
+/* Says which n tensors there are, and of which side.  They and the names
+ * outlive the report.  0 or -ENOMEM. */
 int rsh_convert_report_source(struct rsh_convert_report *r,
 			      const struct rsh_offer *in, uint32_t n,
 			      const struct rsh_names *names,
