@@ -127,8 +127,8 @@ static int reshard_add_beside(struct rsh_reshard *v, struct rsh_error *err)
 	struct rsh_tree *t = &v->vfs.tree;
 	const uint32_t n = (uint32_t)v->beside.n;
 	struct rsh_row row = {
-		.n = n, .first = RSH_NODE_FIRST_DIR + 2 * (uint64_t)v->n_files + 1,
-		.step = 1, .parent = RSH_VFS_ROOT,
+		.n = n, .step = 1, .parent = RSH_VFS_ROOT,
+		.first = RSH_NODE_FIRST_DIR + 2 * (uint64_t)v->n_files + 1,
 	};
 
 	if (n == 0)
