@@ -113,7 +113,7 @@ done
 count() {
 	grep -cE '^  (-., |    )?-' "$1"
 }
-check "mount --help tells little" test "$(count "$T/help")" -le 12
+check "mount --help tells little" test "$(count "$T/help")" -le 13
 check "and --help-all all" test "$(count "$T/help.mount")" -gt 60
 check "in sections" sh -c \
 	"[ \$(grep -c '^[A-Z].*:\$' '$T/help.mount') -gt 5 ]"
