@@ -5,6 +5,7 @@ A row's function takes the Bench, proves that the bytes it compares are equal
 and returns a Measured.  The trees it names are there while rows need them.
 """
 
+import json
 import math
 import os
 import shutil
@@ -129,6 +130,72 @@ def inner_bindfs(bench):
      tree="trained")
 def identity(bench):
     return against_direct(bench, "trained", 1, SOURCE_RANKS)
+
+
+# ---- weights in the other side's words ----
+
+def verify_weights(path, weights):
+    """What is more than renamed has its bytes where it must have them."""
+    with open(path, "rb") as f:
+        length = int.from_bytes(f.read(8), "little")
+        head = json.loads(f.read(length))
+        for name, content in weights.expected().items():
+            f.seek(8 + length + head[name]["data_offsets"][0])
+            if f.read(len(content)) != content:
+                raise Broken(f"{name} of the mount has wrong bytes")
+
+
+def converted_weights(bench, kind, read):
+    """What `read` makes of a mount of these weights and its only or first file."""
+    weights = bench.tree(kind)
+    with bench.mounted_at(weights.source, None, weights.strategy, weights.options) as mount:
+        path = os.path.join(mount.path, "rank_0/checkpoint_0.safetensors")
+        bench.once(f"verified {kind}", lambda _: verify_weights(path, weights))
+        return read(weights, mount, path)
+
+
+def weights_against_direct(bench, kind):
+    def read(weights, _, path):
+        return rates(bench.compare(
+            lambda: bench.read(bench.forget([path])),
+            lambda: bench.read([weights.path], limit=os.path.getsize(path)),
+            warm=[weights.path]), peer="direct")
+
+    return converted_weights(bench, kind, read)
+
+
+@row("weights_qkv", "weights renamed, queries, keys and values by groups (1 to 8)",
+     "direct read of as many bytes", (">=", 0.28), tree="weights_qkv")
+def weights_qkv(bench):
+    return weights_against_direct(bench, "weights_qkv")
+
+
+@row("weights_gate", "weights of gate and up in turn, rows of 8 KiB",
+     "direct read of as many bytes", (">=", 0.25), tree="weights_gate")
+def weights_gate(bench):
+    return weights_against_direct(bench, "weights_gate")
+
+
+@row("weights_experts", "experts stacked and transposed", "direct read of as many bytes",
+     (">=", 0.12), tree="weights_experts")
+def weights_experts(bench):
+    return weights_against_direct(bench, "weights_experts")
+
+
+@row("weights_experts_read", "the same: bytes read of the source", "bytes needed",
+     ("<=", 1.05), tree="weights_experts")
+def weights_experts_read(bench):
+    def read(_, mount, path):
+        def fetched():
+            with open(os.path.join(mount.path, ".reshardfs/stats"), encoding="utf-8") as f:
+                return json.load(f)["fetched"]["bytes"]
+
+        before, result = fetched(), Measured()
+        result.mount.append(bench.read(bench.forget([path])))
+        result.values.append((fetched() - before) / os.path.getsize(path))
+        return result
+
+    return converted_weights(bench, "weights_experts", read)
 
 
 # ---- programs that read ----

@@ -14,6 +14,7 @@ import random
 from dataclasses import dataclass
 
 import checkpoint2_trees
+from bench_weights import Weights
 from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes, varint
 from safetensors_format import safetensors_head
 
@@ -310,4 +311,6 @@ class Checkpoint2Tree(Tree):
 
 
 def tree_class(kind):
+    if kind.startswith("weights_"):
+        return Weights
     return Checkpoint2Tree if kind == "checkpoint2" else Tree

@@ -37,6 +37,7 @@ EXTRA_DIST += \
 	bench/bench_rows.py \
 	bench/bench_tools.py \
 	bench/bench_trees.py \
+	bench/bench_weights.py \
 	bench/bench_plot.py \
 	bench/bench_mindspore.py \
 	bench/bench_torch.py

@@ -23,6 +23,7 @@ TINY = ["--size", "16M", "--repeats", "1", "--ranks", "16", "--parameters", "30"
 
 ROWS = """
     contiguous contiguous_two checkpoint2 inner inner_whole bindfs inner_bindfs identity
+    weights_qkv weights_gate weights_experts weights_experts_read
     python_read load_checkpoint mindformers transform dcp dcp_memory dcp_hf
     dcp_hf_memory export export_inner export_cp
     export_cp_inner read_once_rows read_once_columns cold cold_inner slow
