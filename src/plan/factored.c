@@ -232,6 +232,11 @@ static int factored_check_scale(const struct rsh_walking *k,
 			return rsh_error_set(err, EINVAL, "its scales have %llu "
 				"blocks along dimension %u",
 				(unsigned long long)s->dims[d], d);
+	/* As many blocks as the dimensions have fit 64 bits. */
+	if (in->dims[0] > 0 && s->dims[1] > RSH_SCALES_MAX / 4 / s->dims[0])
+		return rsh_error_set(err, ENOTSUP, "its scales are more than "
+				     "%llu bytes",
+				     (unsigned long long)RSH_SCALES_MAX);
 	return factored_is_whole(in) && factored_is_whole(s) ? 0 :
 		rsh_error_set(err, ENOTSUP, "a tensor with scales is cut in "
 			      "the source");

@@ -372,6 +372,40 @@ static void scales_come_with_their_elements(void **state)
 	scaled_free(s);
 }
 
+/* A matrix of scales is held whole, so it must not be as large as a tensor. */
+static void scales_that_are_too_large_are_refused(void **state)
+{
+	enum { MANY = 4096 };
+	struct scaled *s = scaled_new(1);
+	const uint64_t dims[] = { MANY, MANY };
+	const struct rsh_factor factors[] = { { MANY, 1, 1, 0, 0 },
+					      { MANY, 1, 1, 1, 1 } };
+	struct rsh_recipe_scale scale = { .block = { 1, 1 } };
+	struct rsh_factored_part part = {
+		.n_factors = 2, .factors = factors, .shown_from = s->zero,
+		.from = s->zero, .scale = &scale,
+	};
+	const struct rsh_shown t = {
+		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = dims,
+		.recipe = { .codec = RSH_CODEC_FP8_SCALED, .n_factored = 1,
+			    .factored = &part },
+		.cut = rsh_catalogue_keep_cut(
+			s->cat, rsh_cut_of_grid(rsh_grid_make_whole(2))),
+	};
+	uint32_t shown;
+
+	(void)state;
+	part.tensor = scaled_add(s, "large", RSH_DTYPE_FLOAT8E4M3FN, MANY,
+				 MANY, 1);
+	scale.tensor = scaled_add(s, "large_scale", RSH_DTYPE_FLOAT32, MANY,
+				  MANY, 1);
+	assert_int_equal(rsh_blueprint_show(s->j->c, &t, &shown, &s->j->err),
+			 -ENOTSUP);
+	assert_string_equal(s->j->err.text,
+			    "its scales are more than 8388608 bytes");
+	scaled_free(s);
+}
+
 static void scales_that_do_not_fit_are_refused(void **state)
 {
 	struct scaled *s = scaled_new(2);
@@ -598,6 +632,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(scales_come_with_their_elements),
+		cmocka_unit_test(scales_that_are_too_large_are_refused),
 		cmocka_unit_test(scales_that_do_not_fit_are_refused),
 		cmocka_unit_test(large_matrices_are_cut_into_tiles),
 		cmocka_unit_test(many_parts_are_found),

@@ -96,6 +96,9 @@ struct rsh_tile {
 	uint32_t unit_out;   /* and as it is shown */
 };
 
+/* A matrix of scales has at most so many bytes, since it is held whole. */
+#define RSH_SCALES_MAX RSH_TILE_BYTES
+
 /* Says where the scales of a piece or tile are: a matrix of Float32 in a source
  * file.  Element number e after the first one, counted in the source, is number
  * n = first + e of a matrix with `columns` columns, and is multiplied with
