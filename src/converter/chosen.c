@@ -157,6 +157,13 @@ enum rsh_kind rsh_kind_of(const char *name)
 		RSH_KIND_WEIGHT : RSH_KIND_STATE;
 }
 
+bool rsh_is_flattened_state(const char *name)
+{
+	static const char *const prefixes[] = { "optimizer.", "optim." };
+
+	return has_prefix(name, prefixes, 2);
+}
+
 bool rsh_is_apart(const char *written)
 {
 	const enum rsh_kind kind = rsh_kind_of(written);

@@ -86,10 +86,13 @@ static int weights_take(struct weights_work *w, const char *text,
 /* Has it no place in Hugging Face's form? */
 static bool weights_is_state(const struct weights_work *w, uint32_t source)
 {
+	const char *text = weights_text(w, source);
+
 	return w->from == RSH_SIDE_MINDSPORE &&
 	       (w->in[source].n_dims == 0 ||
 		w->in[source].dtype == RSH_DTYPE_STR ||
-		rsh_kind_of(weights_text(w, source)) != RSH_KIND_WEIGHT);
+		rsh_kind_of(text) != RSH_KIND_WEIGHT ||
+		rsh_is_flattened_state(text));
 }
 
 static int weights_unlisted(struct weights_work *w, uint32_t source,

@@ -101,8 +101,7 @@ static bool writer_is_cast(const struct writing *w, const struct rsh_offer *o)
 	const char *name = writer_name(w, o->name);
 
 	return rsh_is_weight(name, o->n_dims) &&
-	       strncmp(name, "optimizer.", 10) != 0 &&
-	       strncmp(name, "optim.", 6) != 0;
+	       !rsh_is_flattened_state(name);
 }
 
 /* Says which type an offer is shown as, and by which codec it becomes that. */

@@ -205,6 +205,8 @@ static void test_state(void **state)
 			    "bookkeeping have no place in Hugging Face's form "
 			    "(adam_m.b and others)\n");
 	model_end(&m);
+	assert_converts("a = b\n", NULL, MS,
+			"b 1 optimizer.state.exp_avg.b 1 optim.b 1", "a 1\n");
 	assert_converts("state exp. = adam_m.\nstate sq. = adam_v.\na = b\n",
 			NULL, MS, in, "a 1\nexp.a 1\nsq.a 1\n");
 	assert_converts("state exp. = adam_m.\na = b\n", NULL, HF,

@@ -46,6 +46,11 @@ enum rsh_kind {
 };
 enum rsh_kind rsh_kind_of(const char *name);
 
+/* Is it the state of an optimizer, as distributed checkpoints name it: with all
+ * keys of the nested dictionary that it was in, the first being "optimizer" or
+ * "optim"? */
+bool rsh_is_flattened_state(const char *name);
+
 /* Is it an optimizer's, which stands in the second file of a rank? */
 bool rsh_is_apart(const char *written);
 

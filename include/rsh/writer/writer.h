@@ -10,8 +10,8 @@
  * With a strategy each rank's file has the tensors that the strategy lists for
  * the rank's stage, cut as it says, and with RSH_UNLISTED_COPY those that it
  * does not list at all, whole; in the order in which they are offered.  A cast
- * leaves alone, besides what it leaves alone everywhere, names that begin with
- * "optimizer." or "optim.", as flattened states of optimizers do.
+ * leaves alone, besides what it leaves alone everywhere, flattened states
+ * of optimizers (rsh_is_flattened_state()).
  */
 #ifndef RSH_WRITER_WRITER_H
 #define RSH_WRITER_WRITER_H
