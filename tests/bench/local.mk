@@ -38,6 +38,8 @@ EXTRA_DIST += \
 	bench/bench_tools.py \
 	bench/bench_trees.py \
 	bench/bench_weights.py \
+	bench/bench_models.py \
+	bench/bench_mindformers.py \
 	bench/bench_plot.py \
 	bench/bench_mindspore.py \
 	bench/bench_torch.py
