@@ -21,6 +21,7 @@ bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 	cd ../proto && $(MAKE) $(AM_MAKEFLAGS) all
 	cd ../src && $(MAKE) $(AM_MAKEFLAGS) all
 	@RESHARDFS='$(abs_top_builddir)/src/reshardfs' \
+	RESHARDFS_TABLES='$(abs_top_srcdir)/tables' \
 	BENCH_ROWS='$(BENCH_ROWS)' BENCH_SIZE='$(BENCH_SIZE)' \
 	BENCH_REPEATS='$(BENCH_REPEATS)' BENCH_ROW_SECONDS='$(BENCH_ROW_SECONDS)' \
 	BENCH_RANKS='$(BENCH_RANKS)' BENCH_PARAMETERS='$(BENCH_PARAMETERS)' \
