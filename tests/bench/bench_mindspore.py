@@ -6,7 +6,8 @@ Commands are lines of JSON on standard input, each gets one line in reply.
 Whatever MindSpore prints goes to standard error.
 
     {"verb": "load", "path": P}              -> {"seconds": S}
-    {"verb": "same", "paths": [P, Q]}        -> {"same": true}
+    {"verb": "same", "paths": [P, Q], "ordered": true}
+                                             -> {"same": true}
     {"verb": "transform", "source": ..., "target": ..., "src_strategy": ...,
      "dst_strategy": ...}                    -> {"seconds": S}
     {"verb": "network", "rank": N, "step": DIRECTORY, "strategy": ..., "path": P}
@@ -26,10 +27,11 @@ def load(ms, path):
     return {"seconds": time.perf_counter() - start}
 
 
-def same(ms, paths):
+def same(ms, paths, ordered=True):
     """Names, types and bytes of what is loaded, compared one by one."""
     first, second = (ms.load_checkpoint(path) for path in paths)
-    return {"same": list(first) == list(second) and all(
+    names = list if ordered else set
+    return {"same": names(first) == names(second) and all(
         first[name].dtype == second[name].dtype and
         first[name].asnumpy().tobytes() == second[name].asnumpy().tobytes()
         for name in first)}

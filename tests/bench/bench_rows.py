@@ -5,6 +5,8 @@ A row's function takes the Bench, proves that the bytes it compares are equal
 and returns a Measured.  The trees it names are there while rows need them.
 """
 
+import glob
+import hashlib
 import json
 import math
 import os
@@ -17,9 +19,11 @@ import time
 from dataclasses import dataclass
 
 from rsh_mount import reshardfs_program
+from safetensors_format import Tensors
 
 from bench_tools import (MIB, Broken, Measured, Sample, Skip, Watch, make_room,
-                         rate_text, status_field, storage_bytes_of, timed, torch)
+                         mindformers, rate_text, require_mindformers, status_field,
+                         storage_bytes_of, timed, torch)
 from bench_trees import SOURCE_RANKS, WANTED_RANKS
 
 ROWS = []
@@ -246,7 +250,7 @@ def load_checkpoint(bench):
 
 @row("mindformers", "MindSpore loads a rank of a Checkpoint 2.0 into a network",
      "mindformers, of the tree", tree="checkpoint2")
-def mindformers(bench):
+def mindformers_loads(bench):
     oracle = bench.oracle
     tree = the_tree(bench, "checkpoint2")
     length = tree.content // WANTED_RANKS
@@ -352,50 +356,150 @@ def consolidation(bench, kind):
     return result
 
 
-def consolidated(bench, kind, value, note):
-    """A row of what both sides took, `value` and `note` of a Sample."""
-    found = bench.once("torch_" + kind, lambda bench: consolidation(bench, kind))
-    result = Measured([value(mount, peer) for mount, peer in zip(found.mount, found.peer)],
+def both_took(found, peer, how):
+    """A row of what both sides took; how: of a mount's Sample and the peer's, the value,
+    and of Samples what a note says."""
+    value, note = how
+    result = Measured([value(mine, theirs) for mine, theirs in zip(found.mount, found.peer)],
                       found.mount, found.peer)
-    for who, samples in (("mount", result.mount), ("torch", result.peer)):
+    for who, samples in (("mount", result.mount), (peer, result.peer)):
         result.note(f"{who} {note(samples)}")
     return result
 
 
-def times_sooner(bench, kind):
-    return consolidated(
-        bench, kind, lambda mount, peer: peer.seconds / mount.seconds,
-        lambda samples: f"{statistics.median(s.seconds for s in samples):.2f} s")
+sooner = (lambda mine, theirs: theirs.seconds / mine.seconds,
+          lambda samples: f"{statistics.median(s.seconds for s in samples):.2f} s")
+smaller = (lambda mine, theirs: mine.memory / theirs.memory,
+           lambda samples: f"{max(s.memory for s in samples) / MIB:.0f} MiB")
 
 
-def share_of_memory(bench, kind):
-    return consolidated(
-        bench, kind, lambda mount, peer: mount.memory / peer.memory,
-        lambda samples: f"{max(s.memory for s in samples) / MIB:.0f} MiB")
+def consolidated(bench, kind, how):
+    return both_took(bench.once("torch_" + kind, lambda bench: consolidation(bench, kind)),
+                     "torch", how)
 
 
 @row("dcp", "whole model of a DCP, mount and all bytes read", "dcp_to_torch_save",
      (">=", 5), "x", tree="torch")
 def dcp(bench):
-    return times_sooner(bench, "dcp")
+    return consolidated(bench, "dcp", sooner)
 
 
 @row("dcp_memory", "memory for it, daemon and reader", "dcp_to_torch_save",
      ("<=", 0.1), "x", tree="torch")
 def dcp_memory(bench):
-    return share_of_memory(bench, "dcp")
+    return consolidated(bench, "dcp", smaller)
 
 
 @row("dcp_hf", "the same of safetensors in shards", "consolidate_safetensors_files",
      unit="x", tree="torch")
 def dcp_hf(bench):
-    return times_sooner(bench, "hf")
+    return consolidated(bench, "hf", sooner)
 
 
 @row("dcp_hf_memory", "memory for it, daemon and reader", "consolidate_safetensors_files",
      unit="x", tree="torch")
 def dcp_hf_memory(bench):
-    return share_of_memory(bench, "hf")
+    return consolidated(bench, "hf", smaller)
+
+
+# ---- there and back, with mindformers ----
+
+def convert_words(model, side, *more):
+    return ["--convert", model.table, "--from", side, *more]
+
+
+def export_sample(bench, *words):
+    """A Sample of `reshardfs export`, with its memory."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [reshardfs_program(), "export", "-q", *words],
+        env={**os.environ, "XDG_CACHE_HOME": os.path.join(bench.work, "cache")})
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise Broken(f"export ended with {process.returncode}")
+    return Sample(time.perf_counter() - start, 0, memory=usage.ru_maxrss * 1024)
+
+
+def tensor_digests(directory):
+    """{name: (type, shape, sha256)} of a model's tensors."""
+    result = {}
+    for path in glob.glob(os.path.join(directory, "*.safetensors")):
+        with open(path, "rb") as f:
+            tensors = Tensors(f.read()).values()
+        result.update((name, (dtype, shape, hashlib.sha256(content).digest()))
+                      for name, (dtype, shape, content) in tensors.items())
+    return result
+
+
+def out_of_ranks(bench):
+    """A whole model of a tree of 8 ranks, by export and by mindformers."""
+    require_mindformers()
+    model = bench.tree("model", size=bench.settings.size // 2)
+    ranks, target, peer_target = (os.path.join(model.directory, name)
+                                  for name in ("ranks", "target", "peer"))
+    export_sample(bench, *convert_words(model, "hf"), "--src-strategy", "none", "--dst-strategy",
+           model.dst_strategy, model.source, ranks)
+    result = Measured()
+    for i in bench.each_repeat(most=3):
+        peer = mindformers("to_hf", ranks, model.dst_strategy, model.config, peer_target)
+        sample = export_sample(
+            bench, *convert_words(model, "mindspore", "--config", model.config),
+            "--src-strategy", model.dst_strategy, "--dst-strategy", "none",
+            "--format", "hf", ranks, target)
+        for place in (target, peer_target):
+            if not i and tensor_digests(place) != tensor_digests(model.source):
+                raise Broken("the model is not what it was")
+            shutil.rmtree(place)
+        sample.bytes = model.content
+        result.mount.append(sample)
+        result.peer.append(Sample(peer["seconds"], model.content, memory=peer["memory"]))
+    return result
+
+
+@row("convert_back", "whole Hugging Face model out of 8 ranks, export",
+     "mindformers' tables on the merged ranks", (">=", 5), "x", tree="model")
+def convert_back(bench):
+    return both_took(bench.once("out_of_ranks", out_of_ranks), "mindformers", sooner)
+
+
+@row("convert_back_memory", "memory for it", "mindformers' tables on the merged ranks",
+     ("<=", 0.1), "x", tree="model")
+def convert_back_memory(bench):
+    return both_took(bench.once("out_of_ranks", out_of_ranks), "mindformers", smaller)
+
+
+@row("convert_rank", "Hugging Face to 8 ranks: mount, and MindSpore loads one",
+     "mindformers' tables, then load", (">=", 20), "x", tree="model")
+def convert_rank(bench):
+    require_mindformers()
+    oracle = bench.oracle
+    model = bench.tree("model", size=bench.settings.size // 2)
+    target = os.path.join(model.directory, "whole")
+    bench.read(model.source_files())
+    result = Measured()
+    for i in bench.each_repeat(most=3):
+        peer = mindformers("to_mindspore", model.source, target)
+        start = time.perf_counter()
+        with bench.mounted_at(model.source, None, model.dst_strategy,
+                              convert_words(model, "hf")) as mount:
+            file = os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt")
+            mounting = time.perf_counter() - start
+            loading = oracle.ask("load", path=file)["seconds"]
+            if not i:
+                same_rank(bench, oracle, target, model.dst_strategy, file)
+        shutil.rmtree(target)
+        result.mount.append(Sample(mounting + loading, model.content // model.ranks))
+        result.peer.append(Sample(peer["seconds"], model.content))
+    return both_took(result, "mindformers", sooner)
+
+
+def same_rank(bench, oracle, whole, strategy, file):
+    """Is a rank of a mount what mindformers' own file gives, resharded?"""
+    with bench.mounted_at(whole, None, strategy) as mount:
+        other = os.path.join(mount.path, "rank_0", "checkpoint_0.ckpt")
+        if not oracle.ask("same", paths=[other, file], ordered=False)["same"]:
+            raise Broken("MindSpore loads other tensors than mindformers makes")
 
 
 # ---- real files ----

@@ -15,9 +15,14 @@ from dataclasses import dataclass, field
 
 from rsh_mount import Mounted, MountError, reshardfs_program, sha256_of
 
-from bench_trees import WANTED_RANKS, Blocks, tree_class
+from bench_models import ModelTree
+from bench_trees import Blocks, Checkpoint2Tree, Tree, WANTED_RANKS
+from bench_weights import Weights
 
 MIB = 1 << 20
+# What has a class of its own, by kind.
+TREES = {"checkpoint2": Checkpoint2Tree, "model": ModelTree, "weights_qkv": Weights,
+         "weights_gate": Weights, "weights_experts": Weights}
 
 
 class Skip(Exception):
@@ -178,18 +183,33 @@ class Oracle:
         self._process.stdout.close()
 
 
-def torch(*words):
-    """What bench_torch.py replies, run by the Python that has PyTorch."""
-    python = os.environ.get("RSH_HF_PYTHON")
+def other_python(variable, package, script, words):
+    """What a script of this directory replies, run by the Python that `variable` names."""
+    python = os.environ.get(variable)
     if not python:
-        raise Skip("RSH_HF_PYTHON does not name a Python that has torch")
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench_torch.py")
-    done = subprocess.run([python, script, *map(str, words)], check=False, text=True,
+        raise Skip(f"{variable} does not name a Python that has {package}")
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
+    done = subprocess.run([python, path, *map(str, words)], check=False, text=True,
                           errors="replace", stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode:
-        raise Broken(f"bench_torch.py {words[0]}: {done.stderr[-600:]}")
+        raise Broken(f"{script} {words[0]}: {done.stderr[-600:]}")
     return json.loads(done.stdout)
+
+
+def torch(*words):
+    return other_python("RSH_HF_PYTHON", "torch", "bench_torch.py", words)
+
+
+def require_mindformers():
+    for name, what in (("RSH_ORACLE_PYTHON", "a Python that has MindSpore"),
+                       ("RSH_MINDFORMERS", "a directory of mindformers")):
+        if not os.environ.get(name):
+            raise Skip(f"{name} does not name {what}")
+
+
+def mindformers(*words):
+    return other_python("RSH_ORACLE_PYTHON", "MindSpore", "bench_mindformers.py", words)
 
 
 class Peer:
@@ -265,7 +285,7 @@ class Bench:
         """The tree of that name, made when it is first asked for."""
         if name not in self._trees:
             kind = kind or name
-            self._trees[name] = tree_class(kind)(
+            self._trees[name] = TREES.get(kind, Tree)(
                 os.path.join(self.work, name), kind, size or self.settings.size,
                 self._blocks, **how)
         return self._trees[name]

@@ -14,7 +14,6 @@ import random
 from dataclasses import dataclass
 
 import checkpoint2_trees
-from bench_weights import Weights
 from ms_formats import CHUNK_BYTES, Layout, StageFile, strategy_bytes, varint
 from safetensors_format import safetensors_head
 
@@ -308,9 +307,3 @@ class Checkpoint2Tree(Tree):
             writer.content(param.slice_bytes,
                            self._tensor(param, param.parts_of(rank, SOURCE_RANKS)))
         writer.close()
-
-
-def tree_class(kind):
-    if kind.startswith("weights_"):
-        return Weights
-    return Checkpoint2Tree if kind == "checkpoint2" else Tree

@@ -21,6 +21,7 @@ bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 	cd ../proto && $(MAKE) $(AM_MAKEFLAGS) all
 	cd ../src && $(MAKE) $(AM_MAKEFLAGS) all
 	@RESHARDFS='$(abs_top_builddir)/src/reshardfs' \
+	RESHARDFS_TABLES='$(abs_top_srcdir)/tables' \
 	BENCH_ROWS='$(BENCH_ROWS)' BENCH_SIZE='$(BENCH_SIZE)' \
 	BENCH_REPEATS='$(BENCH_REPEATS)' BENCH_ROW_SECONDS='$(BENCH_ROW_SECONDS)' \
 	BENCH_RANKS='$(BENCH_RANKS)' BENCH_PARAMETERS='$(BENCH_PARAMETERS)' \
@@ -38,6 +39,8 @@ EXTRA_DIST += \
 	bench/bench_tools.py \
 	bench/bench_trees.py \
 	bench/bench_weights.py \
+	bench/bench_models.py \
+	bench/bench_mindformers.py \
 	bench/bench_plot.py \
 	bench/bench_mindspore.py \
 	bench/bench_torch.py

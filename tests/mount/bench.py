@@ -25,7 +25,7 @@ ROWS = """
     contiguous contiguous_two checkpoint2 inner inner_whole bindfs inner_bindfs identity
     weights_qkv weights_gate weights_experts weights_experts_read
     python_read load_checkpoint mindformers transform dcp dcp_memory dcp_hf
-    dcp_hf_memory export export_inner export_cp
+    dcp_hf_memory convert_back convert_back_memory convert_rank export export_inner export_cp
     export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
     copy_one copy_two big_mount big_list big_memory
@@ -34,9 +34,10 @@ ROWS = """
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk.
 MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", "dcp_hf",
-            "dcp_hf_memory", "bindfs", "inner_bindfs", "random", "slow", "slow_inner",
-            "crowded", "crowded_two", "read_once_rows", "read_once_columns", "cold",
-            "cold_inner", "big_mount", "big_list", "big_memory"}
+            "dcp_hf_memory", "convert_back", "convert_back_memory", "convert_rank",
+            "bindfs", "inner_bindfs", "random", "slow", "slow_inner", "crowded",
+            "crowded_two", "read_once_rows", "read_once_columns", "cold", "cold_inner",
+            "big_mount", "big_list", "big_memory"}
 
 
 def run_bench(work, *options):
