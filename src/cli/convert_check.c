@@ -157,8 +157,8 @@ static int check_source(struct checking *c, struct rsh_error *err)
 	return rc ? rc : check_convert(c, err);
 }
 
-static int check_all(struct checking *c, const char *path, bool *good,
-		     struct rsh_error *err)
+static int checking_run(struct checking *c, const char *path, bool *good,
+			struct rsh_error *err)
 {
 	struct rsh_output out;
 	int rc;
@@ -184,7 +184,7 @@ enum rsh_exit rsh_convert_check(const struct rsh_options *o, const char *path)
 	struct checking c = { .o = o };
 	struct rsh_error err = RSH_ERROR_INIT;
 	bool good = true;
-	int rc = check_all(&c, path, &good, &err);
+	int rc = checking_run(&c, path, &good, &err);
 
 	checking_clear(&c);
 	if (rc)

@@ -67,7 +67,7 @@ static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 				      cfg->files.store.follow_outside, &files,
 				      err);
 
-	for (size_t i = 0; i < files.n; i++) {
+	for (size_t i = 0; rc == 0 && i < files.n; i++) {
 		const struct rsh_model_file *f = &files.v[i];
 
 		digest_bytes(hash, f->name, strlen(f->name));

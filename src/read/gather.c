@@ -49,11 +49,10 @@
 #define MOVABLE_PIECES 4
 
 struct gather_run {
-	uint64_t src;     /* 1, or more without a codec: rows as far apart as
-			   * the strides */
+	uint64_t src;     /* in the file */
 	uint8_t *dst;
-	uint64_t n_rows;  /* 1, or more without a codec: so far apart */
-	uint64_t src_stride, dst_stride;
+	uint64_t n_rows;  /* 1, or more without a codec */
+	uint64_t src_stride, dst_stride; /* from row to row */
 	uint32_t src_len; /* < DIRECT_MIN */
 	uint32_t dst_len;
 	uint32_t skip;
@@ -411,6 +410,17 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 	return rc;
 }
 
+/* Says how the elements of a piece are decoded, and holds what that takes. */
+static int gather_code_of(struct rsh_gather *g, const struct rsh_piece *p,
+			  struct gather_code *out)
+{
+	*out = (struct gather_code){ .codec = p->codec };
+	if (p->codec != RSH_CODEC_FP8_SCALED)
+		return 0;
+	out->number = p->scales.first;
+	return gather_hold_scales(g, p, &out->scales);
+}
+
 static int gather_flush_copies(struct rsh_gather *g)
 {
 	struct rsh_tile_hands h;
@@ -457,12 +467,11 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 {
 	uint64_t offset = p->src_offset;
 	struct gather_group *group;
-	uint32_t file, scales = 0;
+	struct gather_code code;
+	uint32_t file;
 	uint16_t number;
-	int rc = 0;
+	int rc = gather_code_of(g, p, &code);
 
-	if (p->codec == RSH_CODEC_FP8_SCALED)
-		rc = gather_hold_scales(g, p, &scales);
 	if (rc)
 		return rc;
 	if (!rsh_source_locate(g->source, p->src_rank, &offset, &file))
@@ -477,9 +486,9 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 		.src_len = (uint32_t)p->src_length,
 		.dst_len = (uint32_t)p->length,
 		.skip = p->skip,
-		.codec = (uint16_t)p->codec,
-		.scales = scales,
-		.number = p->scales.first,
+		.codec = (uint16_t)code.codec,
+		.scales = code.scales,
+		.number = code.number,
 	};
 	if (group->first)
 		g->runs[group->last].next = number;
@@ -517,24 +526,19 @@ static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 	uint64_t left = p->length, src = p->src_offset;
 	uint64_t src_left = p->src_length;
 	uint32_t skip = p->skip;
-	struct gather_code code = { p->codec, 0, p->scales.first };
+	struct gather_code code;
 	uint8_t *buf = gather_scratch(g);
+	int rc = buf ? gather_code_of(g, p, &code) : -ENOMEM;
 
-	if (!buf)
-		return -ENOMEM;
-	if (p->codec == RSH_CODEC_FP8_SCALED) {
-		int rc = gather_hold_scales(g, p, &code.scales);
-
-		if (rc)
-			return rc;
-	}
+	if (rc)
+		return rc;
 	buf += rsh_place(src);
 	while (left > 0 && src_left > 0) {
 		size_t n = src_left < SPAN_MAX ? (size_t)src_left : SPAN_MAX;
-		int rc = rsh_source_read_at(g->source, p->src_rank, src, buf, n,
-					    g->wait);
 		size_t got;
 
+		rc = rsh_source_read_at(g->source, p->src_rank, src, buf, n,
+					g->wait);
 		if (rc)
 			return rc;
 		got = gather_decode(g, &code, buf, n) - skip;

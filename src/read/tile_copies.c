@@ -14,7 +14,7 @@ void rsh_tile_copies_reset(struct rsh_tile_copies *c)
 	c->n = c->n_tiles = c->last_tile = 0;
 }
 
-static struct rsh_tile_key key_of(const struct rsh_piece *p)
+static struct rsh_tile_key tile_key_of(const struct rsh_piece *p)
 {
 	struct rsh_tile_key key = { .tile = p->tile, .codec = p->codec };
 
@@ -24,8 +24,8 @@ static struct rsh_tile_key key_of(const struct rsh_piece *p)
 }
 
 /* Returns the number of the tile; n_tiles if it is not there. */
-static unsigned copies_find(const struct rsh_tile_copies *c,
-			    const struct rsh_tile_key *key)
+static unsigned tile_copies_find(const struct rsh_tile_copies *c,
+				 const struct rsh_tile_key *key)
 {
 	unsigned at = c->last_tile;
 
@@ -40,8 +40,8 @@ static unsigned copies_find(const struct rsh_tile_copies *c,
 bool rsh_tile_copies_add(struct rsh_tile_copies *c, const struct rsh_piece *p,
 			 uint8_t *dst)
 {
-	const struct rsh_tile_key key = key_of(p);
-	const unsigned i = copies_find(c, &key);
+	const struct rsh_tile_key key = tile_key_of(p);
+	const unsigned i = tile_copies_find(c, &key);
 	struct rsh_copied_tile *t = &c->tiles[i];
 
 	if (c->n == RSH_COPIES || i == RSH_COPIED_TILES)
@@ -69,8 +69,8 @@ void rsh_tile_copies_move(struct rsh_tile_copies *c, ptrdiff_t by)
 }
 
 /* Copies all that is wanted of one tile. */
-static int copies_take(const struct rsh_tile_copies *c, unsigned first,
-		       const struct rsh_kept *k)
+static int tile_copies_take(const struct rsh_tile_copies *c, unsigned first,
+			    const struct rsh_kept *k)
 {
 	for (unsigned i = first; i; i = c->copies[i].next) {
 		const struct rsh_tile_copy *one = &c->copies[i];
@@ -93,7 +93,7 @@ int rsh_tile_copies_flush(struct rsh_tile_copies *c, struct rsh_tiles *tiles,
 		rc = rsh_tiles_hold(tiles, &c->tiles[i].key, h, &k);
 		if (rc)
 			break;
-		rc = copies_take(c, c->tiles[i].first, k);
+		rc = tile_copies_take(c, c->tiles[i].first, k);
 		rsh_tiles_drop(tiles, k);
 	}
 	rsh_tile_copies_reset(c);

@@ -291,7 +291,7 @@ static int kept_load_strip(struct rsh_tiles *t, struct rsh_kept *k,
 /* Loads strips until none is left, and waits for those that others load.  0;
  * -errno if a strip of this thread failed; -EAGAIN if one of another thread
  * did, who may have had less patience. */
-static int kept_load(struct rsh_tiles *t, struct rsh_kept *k,
+static int kept_fill(struct rsh_tiles *t, struct rsh_kept *k,
 		     const struct rsh_tile_hands *h)
 {
 	int rc = 0;
@@ -361,7 +361,7 @@ static int tiles_hold(struct rsh_tiles *t, const struct wish *w,
 			break;
 		}
 		kept_use(t, *out);
-		rc = kept_load(t, *out, h);
+		rc = kept_fill(t, *out, h);
 		if (rc)
 			kept_unuse(t, *out);
 	} while (rc == -EAGAIN);

@@ -33,7 +33,7 @@ static float load_scale(const uint8_t *p)
 
 /* The exponents of the two types are 120 apart.  Without one a number counts
  * steps of 2 to the power of -9. */
-static inline floats4 from_e4m3(words4 v)
+static inline floats4 scaled_from_e4m3(words4 v)
 {
 	const words4 low = v & 0x7f, sign = (v & 0x80) << 24;
 	const floats4 few = __builtin_convertvector((ints4)low, floats4) *
@@ -46,7 +46,7 @@ static inline floats4 from_e4m3(words4 v)
 			 (is_nan & UINT32_C(0x7fc00000)));
 }
 
-static inline words4 to_bf16(floats4 value)
+static inline words4 scaled_to_bf16(floats4 value)
 {
 	const words4 f = (words4)value;
 	const words4 is_nan = (words4)((ints4)(f & 0x7fffffff) > 0x7f800000);
@@ -57,13 +57,13 @@ static inline words4 to_bf16(floats4 value)
 
 static inline void scaled_four(const uint8_t *in, float scale, uint8_t *out)
 {
+	floats4 value;
 	halves4 made;
 	bytes4 v;
 
 	memcpy(&v, in, sizeof(v));
-	made = __builtin_convertvector(
-		to_bf16(from_e4m3(__builtin_convertvector(v, words4)) * scale),
-		halves4);
+	value = scaled_from_e4m3(__builtin_convertvector(v, words4)) * scale;
+	made = __builtin_convertvector(scaled_to_bf16(value), halves4);
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 	made = made << 8 | made >> 8;
 #endif

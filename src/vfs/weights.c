@@ -158,7 +158,7 @@ int rsh_vfs_load_weights(struct rsh_reshard *v,
 
 /* ---- one candidate ---- */
 
-struct weights_work {
+struct weights_job {
 	struct rsh_reshard *v;
 	const struct rsh_vfs_config *cfg;
 	const struct rsh_conversion_options *opts;
@@ -170,19 +170,19 @@ struct weights_work {
 
 static bool weights_wanted(void *ctx, const char *name)
 {
-	const struct weights_work *k = ctx;
+	const struct weights_job *k = ctx;
 
 	return k->opts->wanted(k->opts->ctx, name);
 }
 
-static void weights_note(void *ctx, const char *sentence)
+static void weights_log_note(void *ctx, const char *sentence)
 {
-	const struct weights_work *k = ctx;
+	const struct weights_job *k = ctx;
 
 	rsh_log_notice("%s: %s", k->cfg->source, sentence);
 }
 
-static int weights_read(struct weights_work *k,
+static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
@@ -203,7 +203,7 @@ static int weights_read(struct weights_work *k,
 			    &k->n_in, err);
 }
 
-static int weights_find_side(struct weights_work *k,
+static int weights_find_side(struct weights_job *k,
 			     const struct rsh_rule_table *t,
 			     enum rsh_side *from, struct rsh_error *err)
 {
@@ -216,7 +216,7 @@ static int weights_find_side(struct weights_work *k,
 
 /* Makes the offers of the other form by one table; `trial`: what it does not
  * know is an error, and nobody hears of what is passed over. */
-static int weights_convert(struct weights_work *k,
+static int weights_convert(struct weights_job *k,
 			   const struct rsh_rule_table *t, bool trial,
 			   struct rsh_arena *arena, struct rsh_error *err)
 {
@@ -225,7 +225,7 @@ static int weights_convert(struct weights_work *k,
 		.unlisted = trial ? RSH_UNLISTED_ERROR :
 				    k->cfg->weights.unlisted,
 		.wanted = k->opts->wanted ? weights_wanted : NULL,
-		.note = trial ? NULL : weights_note,
+		.note = trial ? NULL : weights_log_note,
 		.ctx = k,
 	};
 	int rc = weights_find_side(k, t, &o.from, err);
@@ -246,7 +246,7 @@ static const char *table_name(const struct rsh_rule_table *t)
 }
 
 /* Names and shapes may fit several, so that people have to know of all. */
-static void weights_log_choice(const struct weights_work *k)
+static void weights_log_choice(const struct weights_job *k)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;
 	char others[256] = "";
@@ -265,7 +265,7 @@ static void weights_log_choice(const struct weights_work *k)
 
 /* Of several tables that suit the model the first is taken by which all of
  * SOURCE can be converted; if none is such a one, the first says why. */
-static int weights_choose(struct weights_work *k, struct rsh_error *err)
+static int weights_choose(struct weights_job *k, struct rsh_error *err)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;
 
@@ -291,7 +291,7 @@ static int weights_choose(struct weights_work *k, struct rsh_error *err)
 }
 
 /* Where --from does not say it the strategies are judged here. */
-static int weights_check_side(const struct weights_work *k,
+static int weights_check_side(const struct weights_job *k,
 			      struct rsh_error *err)
 {
 	const enum rsh_side from = k->v->weights->from;
@@ -309,7 +309,7 @@ static int weights_check_side(const struct weights_work *k,
 	return 0;
 }
 
-static int weights_work(struct weights_work *k,
+static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
@@ -333,12 +333,12 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 			 const struct rsh_conversion_options *opts,
 			 struct rsh_error *err)
 {
-	struct weights_work k = { .v = v, .cfg = cfg, .opts = opts };
+	struct weights_job k = { .v = v, .cfg = cfg, .opts = opts };
 	int rc;
 
 	/* Of a candidate that was tried in vain nothing is needed. */
 	rsh_arena_clear(&v->weights->arena);
-	rc = weights_work(&k, view, err);
+	rc = weights_plan(&k, view, err);
 	rsh_catalogue_free(k.cat);
 	return rc;
 }

@@ -170,24 +170,28 @@ static int weights_check_claims(struct weights_talk *k)
 	return 0;
 }
 
+static bool weights_counts_from(const struct weights_name *n, const char *let)
+{
+	for (uint32_t i = 0; i < n->n_holes; i++)
+		if (n->holes[i].least_name &&
+		    strcmp(n->holes[i].least_name, let) == 0)
+			return true;
+	return false;
+}
+
 static bool weights_let_is_used(const struct weights_work *w, const char *name)
 {
 	const struct rsh_rule_let *l;
 
-	for (uint32_t i = 0; i < w->n_units; i++) {
-		const struct weights_unit *u = &w->units[i];
-
-		if (weights_letter(u, name) < u->n_letters)
+	for (uint32_t i = 0; i < w->n_units; i++)
+		if (weights_letter(&w->units[i], name) < w->units[i].n_letters)
 			return true;
-		for (int s = 0; s < RSH_N_SIDES; s++)
-			for (uint32_t h = 0; u->rule->n_tensors[s] &&
-					     h < u->names[s]->n_holes; h++) {
-				const char *least =
-					u->names[s]->holes[h].least_name;
+	for (uint32_t i = 0; i < w->n_templates; i++) {
+		const struct weights_template *t = &w->templates[i];
 
-				if (least && strcmp(least, name) == 0)
-					return true;
-			}
+		if (weights_counts_from(&w->units[t->unit].
+					names[t->side][t->tensor], name))
+			return true;
 	}
 	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
 		for (uint32_t t = 0; t < l->n_terms; t++)

@@ -111,14 +111,7 @@ static bool weights_agrees(const struct weights_equation *e, uint64_t dim)
 
 static const char *weights_shape_text(const struct rsh_offer *o, char *text)
 {
-	size_t at = 1;
-
-	strcpy(text, "[");
-	for (uint32_t d = 0; d < o->n_dims && at < WEIGHTS_SHAPE - 32; d++)
-		at += (size_t)snprintf(text + at, WEIGHTS_SHAPE - at,
-				       "%s%" PRIu64, d ? "," : "", o->dims[d]);
-	strcat(text, "]");
-	return text;
+	return rsh_dims_text(o->dims, o->n_dims, text, WEIGHTS_SHAPE);
 }
 
 /* Lists the sizes that are known. */

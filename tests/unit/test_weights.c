@@ -357,6 +357,9 @@ static void test_check_table(void **state)
 	assert_string_equal(log, "");
 	assert_int_equal(check_table("let x = 1\na = b\n", log), 0);
 	assert_string_equal(log, "T:1: x is used nowhere\n");
+	assert_int_equal(check_table("let L = l\na.{i}[h] + c.{L+i}[h] = "
+				     "d.{i}[(1 | 1) h]\n", log), 0);
+	assert_string_equal(log, "");
 	assert_int_equal(check_table("a.{l} = b.{l}\nc.{i} = b.{i}\n"
 				     "skip a.{k}\n", log), -EINVAL);
 	assert_string_equal(log, "!T:3: a.{} is named already in line 1\n"
