@@ -411,14 +411,14 @@ def convert_words(model, side, *more):
 def export_sample(bench, *words):
     """A Sample of `reshardfs export`, with its memory."""
     start = time.perf_counter()
-    process = subprocess.Popen(
-        [reshardfs_program(), "export", "-q", *words],
-        env={**os.environ, "XDG_CACHE_HOME": os.path.join(bench.work, "cache")})
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise Broken(f"export ended with {process.returncode}")
-    return Sample(time.perf_counter() - start, 0, memory=usage.ru_maxrss * 1024)
+    with subprocess.Popen(
+            [reshardfs_program(), "export", "-q", *words],
+            env={**os.environ, "XDG_CACHE_HOME": os.path.join(bench.work, "cache")}
+            ) as process, Watch(process.pid, "VmHWM") as watch:
+        status = process.wait()
+    if status:
+        raise Broken(f"export ended with {status}")
+    return Sample(time.perf_counter() - start, 0, memory=watch.most)
 
 
 def tensor_digests(directory):

@@ -124,7 +124,10 @@ class Watch:
 
     def _run(self):
         while True:
-            self.most = max(self.most, status_field(self._pid, self._name))
+            try:
+                self.most = max(self.most, status_field(self._pid, self._name))
+            except (Broken, OSError):  # it has ended
+                return
             if self._end.wait(0.02):
                 return
 
