@@ -12,9 +12,12 @@
  * most matrices take or give.  If several kinds of matrices are of no such
  * width, and one change of the cut gives it to all, the strategy is another
  * one's.  A single kind may well be an exception, unless the change makes all
- * of its dimensions such widths.  All of that is asked only of what looks like
- * a model at all: layers of one shape, and most matrices of the width of a
- * norm. */
+ * of its dimensions such widths.  Some matrices are of several widths at once:
+ * those of all experts may lie one below the other, as one of [experts * width,
+ * ...], and hyper-connections mix several streams.  They alone are no reason to
+ * wonder, but a change has to make them fit as well.  All of that is asked only
+ * of what looks like a model at all: layers of one shape, and most matrices of
+ * the width of a norm. */
 #include "config.h"
 
 #include "contents_i.h"
@@ -53,6 +56,7 @@ struct shapes {
 	size_t n_widths, cap;
 	struct shape_kind *misfits;
 	uint32_t n_misfits;
+	uint32_t n_plain; /* of them that are not of several widths at once */
 	uint64_t *fitting; /* families of the tensors that fit */
 	uint32_t n_fits;
 	struct shape_pattern *patterns;
@@ -95,16 +99,34 @@ static bool shapes_count(const struct rsh_contents *c,
 	       !strcasestr(rsh_names_text(c->names, s->name), "lora");
 }
 
+/* Does the name have one of the words, which end with NULL? */
+static bool shapes_is_named(const struct rsh_contents *c,
+			    const struct rsh_subject *s,
+			    const char *const *words)
+{
+	const char *name = rsh_names_text(c->names, s->name);
+
+	for (; *words; words++)
+		if (strcasestr(name, *words))
+			return true;
+	return false;
+}
+
 static bool shapes_is_norm(const struct rsh_contents *c,
 			   const struct rsh_subject *s)
 {
-	static const char *const words[] = { "norm", "ln", "gamma" };
-	const char *name = rsh_names_text(c->names, s->name);
+	static const char *const words[] = { "norm", "ln", "gamma", NULL };
 
-	for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++)
-		if (strcasestr(name, words[i]))
-			return true;
-	return false;
+	return shapes_is_named(c, s, words);
+}
+
+/* Is it of several widths at once? */
+static bool shapes_is_manifold(const struct rsh_contents *c,
+			       const struct rsh_subject *s)
+{
+	static const char *const words[] = { "expert", "_hc.", "hc_", NULL };
+
+	return shapes_is_named(c, s, words);
 }
 
 static int shapes_make_kind(const struct rsh_contents *c,
@@ -189,6 +211,7 @@ static int shapes_add_matrix(struct rsh_contents *c,
 			return 0;
 	if (x->n_misfits < KINDS_MAX)
 		x->misfits[x->n_misfits++] = k;
+	x->n_plain += !shapes_is_manifold(c, s);
 	return 0;
 }
 
@@ -280,7 +303,7 @@ static bool shapes_are_telling(const struct shapes *x)
 
 	for (uint32_t i = 0; i < x->n_patterns; i++)
 		n_repeated += x->patterns[i].repeated;
-	return !x->odd && n_repeated >= REPEATED_MIN && x->n_misfits > 0 &&
+	return !x->odd && n_repeated >= REPEATED_MIN && x->n_plain > 0 &&
 	       x->n_fits >= FITS_MIN && x->n_fits > x->n_misfits;
 }
 

@@ -188,9 +188,7 @@ class Case:
 
     def _back(self, root, strategy, where, described=False):
         config = os.path.join(self.root, "config.json")
-        # Shapes are any, so that their sizes say nothing of the strategy.
-        words = self._words("mindspore", "--config", config, "--format", "hf",
-                            "--check", "structure")
+        words = self._words("mindspore", "--config", config, "--format", "hf")
         if self.numbers.random() < 0.5:
             words += ["--part-size", str(self.numbers.choice((2000, 9000)))]
         with Mounted(root, src_strategy=strategy, described=described,
