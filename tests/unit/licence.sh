@@ -20,9 +20,10 @@ report() {
 
 echo 1..2
 # What is generated says what its generator wants.
-report "$(cd "$top" && find src include proto tests man python mount-helpers -type f \
+report "$(cd "$top" && find src include proto tables tests man python mount-helpers \
+	-type f \
 	\( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' -o -name '*.mk' -o \
-	-name '*.am' -o -name '*.proto' -o -name '*.[1358]' \) ! -name '*.pb-c.[ch]' \
+	-name '*.am' -o -name '*.proto' -o -name '*.rules' -o -name '*.[1358]' \) ! -name '*.pb-c.[ch]' \
 	-exec grep -L 'SPDX-License-Identifier: Apache-2\.0$\|SPDX-License-Identifier: Apache-2\.0 \*/$' {} +)" \
 	1 "every file has its SPDX line"
 if grep -q 'Version 2.0, January 2004' "$top/LICENSE"; then
