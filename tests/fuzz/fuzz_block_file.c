@@ -3,9 +3,7 @@
  * more is read than there is, and what is accepted is what would be written. */
 #include "config.h"
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include <xxhash.h>
 
@@ -48,8 +46,6 @@ static void check(const uint8_t *file, size_t size)
 	if (rsh_block_file_check(file, &key, file + RSH_BLOCK_FILE_HEADER))
 		abort();
 }
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,28 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the reader of metadata.json ends in parameters that
  * keep their contract, or in a sentence. */
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/checkpoint2.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct input {
-	const uint8_t *data;
-	size_t size;
-};
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 /* Reads no more than 997 bytes at a time, so that windows end anywhere. */
 static ssize_t pread_input(void *ctx, void *buf, size_t len, uint64_t offset)
 {
-	const struct input *in = ctx;
+	const struct fuzz_bytes *in = ctx;
 
 	require(offset <= in->size && len <= in->size - offset);
 	len = len < 997 ? len : 997;
@@ -83,7 +69,7 @@ static void check_kept(const struct rsh_ckpt2 *c)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt2 *kept;
-	struct input in;
+	struct fuzz_bytes in;
 	char *text;
 
 	if (rsh_ckpt2_keep(c, &text, &in.size))
@@ -100,7 +86,7 @@ static void check_kept(const struct rsh_ckpt2 *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct input in = { data, size };
+	struct fuzz_bytes in = { data, size };
 	const struct rsh_byte_source src = { pread_input, &in, size, "f" };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt2 *c;

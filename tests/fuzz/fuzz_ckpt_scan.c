@@ -1,35 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the scan ends in an index that stays inside the
  * file, or in a sentence. */
+#include "fuzz_support.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/wire/ckpt.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct bytes {
-	const uint8_t *data;
-	size_t size;
-};
-
-static ssize_t pread_bytes(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct bytes *b = ctx;
-	size_t n = offset < b->size ? rsh_min_u64(len, b->size - offset) : 0;
-
-	if (n)
-		memcpy(buf, b->data + offset, n);
-	return (ssize_t)n;
-}
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void check_record(const struct rsh_ckpt_index *ix,
 			 const struct rsh_record *r)
@@ -59,8 +35,8 @@ static void check_crc(const struct rsh_byte_source *src,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct bytes bytes = { data, size };
-	const struct rsh_byte_source src = { pread_bytes, &bytes, size, "f" };
+	struct fuzz_bytes bytes = { data, size };
+	const struct rsh_byte_source src = { fuzz_pread, &bytes, size, "f" };
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_ckpt_index *ix = NULL;

@@ -3,48 +3,20 @@
  * elements that lie in it; the same bytes are taken for sharding info too. */
 #include "config.h"
 
+#include "fuzz_support.h"
+
 #include <errno.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/wire/dcp.h"
 
 /* The item does not begin where the file does. */
 #define BEFORE 3
 
-struct bytes {
-	const uint8_t *data;
-	size_t size;
-};
-
-static ssize_t pread_bytes(void *ctx, void *buf, size_t len, uint64_t offset)
+static ssize_t pread_item(void *ctx, void *buf, size_t len, uint64_t offset)
 {
-	const struct bytes *b = ctx;
-
 	/* A reader that reads outside of the item did not look at its ends. */
-	if (offset < BEFORE || offset - BEFORE > b->size ||
-	    len > b->size - (offset - BEFORE))
-		abort();
-	memcpy(buf, b->data + (offset - BEFORE), len);
-	return (ssize_t)len;
-}
-
-static ssize_t pread_from_start(void *ctx, void *buf, size_t len,
-				uint64_t offset)
-{
-	const struct bytes *b = ctx;
-
-	if (offset > b->size || len > b->size - offset)
-		abort();
-	memcpy(buf, b->data + offset, len);
-	return (ssize_t)len;
-}
-
-static void expect(bool right)
-{
-	if (!right)
-		abort();
+	require(offset >= BEFORE);
+	return fuzz_pread_within(ctx, buf, len, offset - BEFORE);
 }
 
 static void check(const struct rsh_dcp_item *item, size_t size)
@@ -52,16 +24,16 @@ static void check(const struct rsh_dcp_item *item, size_t size)
 	uint64_t bytes = rsh_dtype_size(item->dtype);
 	uint32_t seen = 0;
 
-	expect(bytes > 0 && item->n_dims <= RSH_MAX_DIMS);
+	require(bytes > 0 && item->n_dims <= RSH_MAX_DIMS);
 	for (uint32_t i = 0; i < item->n_dims; i++) {
 		bytes *= item->dims[i];
-		expect(item->order[i] < item->n_dims);
+		require(item->order[i] < item->n_dims);
 		seen |= UINT32_C(1) << item->order[i];
 	}
-	expect(item->n_dims == 0 || seen == UINT32_MAX >> (32 - item->n_dims));
-	expect(bytes == item->bytes && item->offset >= BEFORE &&
-	       item->offset - BEFORE <= size &&
-	       bytes <= size - (item->offset - BEFORE));
+	require(item->n_dims == 0 || seen == UINT32_MAX >> (32 - item->n_dims));
+	require(bytes == item->bytes && item->offset >= BEFORE &&
+		item->offset - BEFORE <= size &&
+		bytes <= size - (item->offset - BEFORE));
 }
 
 static int see_offsets(void *ctx, const char *name, uint32_t n_dims,
@@ -82,42 +54,40 @@ static void check_sharding(const uint8_t *data, size_t size)
 	uint64_t sum = 0;
 	int rc;
 
-	expect(text != NULL);
+	require(text != NULL);
 	memcpy(text, data, size);
 	rc = rsh_dcp_sharding_info(text, "fuzz", see_offsets, &sum, &err);
-	expect(rc == 0 || (rc == -EBADMSG && *err.text));
+	require(rc == 0 || (rc == -EBADMSG && *err.text));
 	free(text);
 }
 
 /* The same bytes as a value that is no tensor, and as nothing but its pickle. */
 static void check_value(const struct rsh_byte_source *src, size_t size)
 {
-	const struct rsh_byte_source bare = { pread_from_start, src->ctx, size,
+	const struct rsh_byte_source bare = { fuzz_pread_within, src->ctx, size,
 					      "fuzz" };
 	struct rsh_error err = RSH_ERROR_INIT;
 	char *json = NULL;
 	int rc = rsh_dcp_value_read(src, BEFORE, size, &json, &err);
 
-	expect(rc == 0 || rc == -ENOTSUP || (rc == -EBADMSG && *err.text));
+	require(rc == 0 || rc == -ENOTSUP || (rc == -EBADMSG && *err.text));
 	free(json);
 	json = NULL;
 	rc = rsh_dcp_value_read(&bare, 0, RSH_DCP_BY_NAME, &json, &err);
-	expect(rc == 0 || rc == -ENOTSUP || (rc == -EBADMSG && *err.text));
+	require(rc == 0 || rc == -ENOTSUP || (rc == -EBADMSG && *err.text));
 	free(json);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct bytes b = { data, size };
-	const struct rsh_byte_source src = { pread_bytes, &b, size + BEFORE,
+	struct fuzz_bytes b = { data, size };
+	const struct rsh_byte_source src = { pread_item, &b, size + BEFORE,
 					     "fuzz" };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_dcp_item item;
 	int rc = rsh_dcp_item_read(&src, BEFORE, size, &item, &err);
 
-	expect(rc == 0 || (rc == -EBADMSG && *err.text));
+	require(rc == 0 || (rc == -EBADMSG && *err.text));
 	if (rc == 0)
 		check(&item, size);
 	check_value(&src, size);

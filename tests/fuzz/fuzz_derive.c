@@ -3,17 +3,13 @@
  * it ends in a strategy of that mesh or in a sentence.
  *
  * The first bytes of an input are the options, the rest is the strategy. */
-#include <stdbool.h>
-#include <stdint.h>
+#include "fuzz_support.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/derive/check.h"
 #include "rsh/derive/derive.h"
 #include "rsh/strategy/mesh.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { DP, CP, MP, EP, PP, OPT, RULES, N_OPTIONS };
 
@@ -32,12 +28,6 @@ static const struct {
 	{ RSH_DERIVE_OPT_EXCLUDE, "norm" },
 	{ RSH_DERIVE_DROP, "^adam" },
 };
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void set(struct rsh_derive_options *o, enum rsh_derive_option which,
 		const char *text)

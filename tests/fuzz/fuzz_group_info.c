@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the reader of group information ends in a list that
  * is all there, and no longer than the file can say, or in a sentence. */
-#include <stdint.h>
-#include <stdlib.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/group_info.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -4,11 +4,10 @@
  * blobs' or none.  In the working directory or $TMPDIR. */
 #include "config.h"
 
+#include "fuzz_support.h"
+
 #include <fcntl.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,17 +15,9 @@
 #include "source/index_cache_i.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 static char directory[4096];
 static char name[32]; /* of the tree's file in it */
 static int dirfd_ = -1;
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void remove_directory(void)
 {

@@ -2,9 +2,7 @@
 /* Whatever the bytes are, an index that is read from them is sound and gives
  * the same bytes again.  The checksum is made right first: else nothing would
  * come past it. */
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -12,8 +10,6 @@
 #include "rsh/wire/index_codec.h"
 
 #define SUM_BYTES 8
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_record(const struct rsh_ckpt_index *ix,
 			 const struct rsh_record *r)

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, a line of a manifest ends in numbers that are in
  * range, which come back from its text, or in a sentence. */
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/manifest.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void check_file(const struct rsh_manifest_file *f)
 {

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, a config.json ends in names and numbers, or in a
  * sentence. */
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/model_config.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

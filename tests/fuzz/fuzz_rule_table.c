@@ -3,22 +3,14 @@
  * that have the names of its rules: what is made stays within the tensors that
  * it is made of, and has each element once, or else that ends in a sentence as
  * well. */
+#include "fuzz_support.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "rsh/weights/weights.h"
 
 #define MAX_SOURCES 200
 #define TEXT 4096
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 struct made_up {
 	struct rsh_names *names;

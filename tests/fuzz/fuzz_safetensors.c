@@ -2,47 +2,23 @@
 /* Whatever the bytes are, the scan ends in an index that covers the file once,
  * or in a sentence; and a header made from the index is scanned to the same
  * records. */
+#include "fuzz_support.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/wire/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct bytes {
-	const uint8_t *data;
-	size_t size;
-};
 
 struct scanned {
 	struct rsh_ckpt_index *index;
 	struct rsh_safetensors_meta meta;
 };
 
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
-
-static ssize_t pread_bytes(void *ctx, void *buf, size_t len, uint64_t offset)
-{
-	const struct bytes *b = ctx;
-	size_t n = offset < b->size ? rsh_min_u64(len, b->size - offset) : 0;
-
-	if (n)
-		memcpy(buf, b->data + offset, n);
-	return (ssize_t)n;
-}
-
 /* `content` bytes follow the data, which nobody reads. */
 static bool scan(const uint8_t *data, size_t size, uint64_t content,
 		 struct rsh_names *names, struct scanned *s)
 {
-	struct bytes bytes = { data, size };
-	const struct rsh_byte_source src = { pread_bytes, &bytes,
+	struct fuzz_bytes bytes = { data, size };
+	const struct rsh_byte_source src = { fuzz_pread, &bytes,
 					     size + content, "f" };
 	struct rsh_error err = RSH_ERROR_INIT;
 
@@ -137,8 +113,8 @@ static void check_again(const struct scanned *s, uint64_t content,
 static void check_crc(const uint8_t *data, size_t size,
 		      const struct scanned *s, const struct rsh_names *names)
 {
-	struct bytes bytes = { data, size };
-	const struct rsh_byte_source src = { pread_bytes, &bytes, size, "f" };
+	struct fuzz_bytes bytes = { data, size };
+	const struct rsh_byte_source src = { fuzz_pread, &bytes, size, "f" };
 	struct rsh_error err = RSH_ERROR_INIT;
 	int rc = rsh_safetensors_check_crc(&src, s->index, names, &s->meta,
 					   &err);

@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the readers of source maps and of name maps end in
  * what their headers promise or in a sentence. */
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/name_map.h"
 #include "rsh/wire/source_map.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void read_source_map(const uint8_t *data, size_t size)
 {

@@ -1,20 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, both readers of strategy files end in items that
  * keep their contract, or in a sentence. */
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/strategy_emit.h"
 #include "rsh/wire/strategy_file.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void check_item(const struct rsh_strategy_item *it)
 {

@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whatever the bytes are, the reader ends in a map of plain file names, which
  * comes back from its text, or in a sentence. */
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz_support.h"
 
 #include "rsh/wire/safetensors.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool condition)
-{
-	if (!condition)
-		abort();
-}
 
 static void check_map(const struct rsh_weight_map *map)
 {

@@ -7,90 +7,91 @@
 # fuzz/run.sh runs one and says how to repeat what it found; fuzz/pack.sh takes
 # new inputs into the corpus.
 FUZZ =
+FUZZ_SUPPORT = fuzz/fuzz_support.h
 
 FUZZ += fuzz/ckpt_scan.fuzz
-fuzz_ckpt_scan_fuzz_SOURCES = fuzz/fuzz_ckpt_scan.c
+fuzz_ckpt_scan_fuzz_SOURCES = fuzz/fuzz_ckpt_scan.c $(FUZZ_SUPPORT)
 fuzz_ckpt_scan_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_ckpt_scan_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/safetensors.fuzz
-fuzz_safetensors_fuzz_SOURCES = fuzz/fuzz_safetensors.c
+fuzz_safetensors_fuzz_SOURCES = fuzz/fuzz_safetensors.c $(FUZZ_SUPPORT)
 fuzz_safetensors_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_safetensors_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/weight_map.fuzz
-fuzz_weight_map_fuzz_SOURCES = fuzz/fuzz_weight_map.c
+fuzz_weight_map_fuzz_SOURCES = fuzz/fuzz_weight_map.c $(FUZZ_SUPPORT)
 fuzz_weight_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_weight_map_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/intact.fuzz
-fuzz_intact_fuzz_SOURCES = fuzz/fuzz_intact.c
+fuzz_intact_fuzz_SOURCES = fuzz/fuzz_intact.c $(FUZZ_SUPPORT)
 fuzz_intact_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_intact_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/dcp_metadata.fuzz
-fuzz_dcp_metadata_fuzz_SOURCES = fuzz/fuzz_dcp_metadata.c
+fuzz_dcp_metadata_fuzz_SOURCES = fuzz/fuzz_dcp_metadata.c $(FUZZ_SUPPORT)
 fuzz_dcp_metadata_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_dcp_metadata_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/dcp_item.fuzz
-fuzz_dcp_item_fuzz_SOURCES = fuzz/fuzz_dcp_item.c
+fuzz_dcp_item_fuzz_SOURCES = fuzz/fuzz_dcp_item.c $(FUZZ_SUPPORT)
 fuzz_dcp_item_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_dcp_item_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/source_map.fuzz
-fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c
+fuzz_source_map_fuzz_SOURCES = fuzz/fuzz_source_map.c $(FUZZ_SUPPORT)
 fuzz_source_map_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_source_map_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/group_info.fuzz
-fuzz_group_info_fuzz_SOURCES = fuzz/fuzz_group_info.c
+fuzz_group_info_fuzz_SOURCES = fuzz/fuzz_group_info.c $(FUZZ_SUPPORT)
 fuzz_group_info_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_group_info_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/strategy.fuzz
-fuzz_strategy_fuzz_SOURCES = fuzz/fuzz_strategy.c
+fuzz_strategy_fuzz_SOURCES = fuzz/fuzz_strategy.c $(FUZZ_SUPPORT)
 fuzz_strategy_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_strategy_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/manifest.fuzz
-fuzz_manifest_fuzz_SOURCES = fuzz/fuzz_manifest.c
+fuzz_manifest_fuzz_SOURCES = fuzz/fuzz_manifest.c $(FUZZ_SUPPORT)
 fuzz_manifest_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_manifest_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/index_codec.fuzz
-fuzz_index_codec_fuzz_SOURCES = fuzz/fuzz_index_codec.c
+fuzz_index_codec_fuzz_SOURCES = fuzz/fuzz_index_codec.c $(FUZZ_SUPPORT)
 fuzz_index_codec_fuzz_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 fuzz_index_codec_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_index_codec_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/checkpoint2.fuzz
-fuzz_checkpoint2_fuzz_SOURCES = fuzz/fuzz_checkpoint2.c
+fuzz_checkpoint2_fuzz_SOURCES = fuzz/fuzz_checkpoint2.c $(FUZZ_SUPPORT)
 fuzz_checkpoint2_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_checkpoint2_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/derive.fuzz
-fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c
+fuzz_derive_fuzz_SOURCES = fuzz/fuzz_derive.c $(FUZZ_SUPPORT)
 fuzz_derive_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_derive_fuzz_LDADD = $(L_DERIVE)
 
 FUZZ += fuzz/model_config.fuzz
-fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c
+fuzz_model_config_fuzz_SOURCES = fuzz/fuzz_model_config.c $(FUZZ_SUPPORT)
 fuzz_model_config_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_model_config_fuzz_LDADD = $(L_WIRE)
 
 FUZZ += fuzz/rule_table.fuzz
-fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c
+fuzz_rule_table_fuzz_SOURCES = fuzz/fuzz_rule_table.c $(FUZZ_SUPPORT)
 fuzz_rule_table_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_rule_table_fuzz_LDADD = $(L_PLAN)
 
 FUZZ += fuzz/block_file.fuzz
-fuzz_block_file_fuzz_SOURCES = fuzz/fuzz_block_file.c
+fuzz_block_file_fuzz_SOURCES = fuzz/fuzz_block_file.c $(FUZZ_SUPPORT)
 fuzz_block_file_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_block_file_fuzz_LDADD = $(L_CACHE)
 
 FUZZ += fuzz/index_cache.fuzz
-fuzz_index_cache_fuzz_SOURCES = fuzz/fuzz_index_cache.c
+fuzz_index_cache_fuzz_SOURCES = fuzz/fuzz_index_cache.c $(FUZZ_SUPPORT)
 fuzz_index_cache_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_index_cache_fuzz_LDADD = $(L_SOURCE)
 
