@@ -93,24 +93,17 @@ static int ckpt2_check_tensors(const struct rsh_byte_source *files,
 			       const char *const *names, size_t n, bool full,
 			       bool *alone, struct rsh_error *err)
 {
-	struct rsh_names *table = rsh_names_new();
-	int rc = table ? 0 : rsh_error_nomem(err);
 	struct rsh_ckpt2_name parts;
+	int rc = 0;
 
 	*alone = false;
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		struct rsh_ckpt_index *ix = NULL;
-
 		if (rsh_format_of(names[i]) != RSH_FORMAT_SAFETENSORS)
 			continue;
 		*alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
 			  parts.of == 1;
-		rc = rsh_format_scan(RSH_FORMAT_SAFETENSORS, &files[i], full,
-				     table, &ix, err);
-		if (rc == 0)
-			rsh_ckpt_index_free(ix);
+		rc = rsh_step_check_tensors(&files[i], full, err);
 	}
-	rsh_names_free(table);
 	return rc;
 }
 

@@ -128,21 +128,6 @@ static int step_check_tensor(const struct dcp_step *s,
 	return rc;
 }
 
-static int step_check_shard(const struct rsh_byte_source *file, bool full,
-			    struct rsh_error *err)
-{
-	struct rsh_names *names = rsh_names_new();
-	struct rsh_ckpt_index *ix = NULL;
-	int rc = names ? rsh_format_scan(RSH_FORMAT_SAFETENSORS, file, full,
-					 names, &ix, err) :
-			 rsh_error_nomem(err);
-
-	if (rc == 0)
-		rsh_ckpt_index_free(ix);
-	rsh_names_free(names);
-	return rc;
-}
-
 static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
 {
 	const struct rsh_dcp *d = s->dcp;
@@ -160,7 +145,7 @@ static int step_check_files(const struct dcp_step *s, struct rsh_error *err)
 			rc = rsh_error_set(err, EBADMSG, "%s: %s is missing",
 					   s->path, d->files[i]);
 		else if (d->by_name && holds[i])
-			rc = step_check_shard(files[i], s->full, err);
+			rc = rsh_step_check_tensors(files[i], s->full, err);
 	}
 	for (uint32_t i = 0; i < d->n_tensors && rc == 0; i++)
 		rc = step_check_tensor(s, files, &d->tensors[i], err);

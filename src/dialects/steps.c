@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dialects/steps.c finds and shows steps that are directories. */
+/* dialects/steps.c finds, checks and shows steps that are directories. */
 #include "config.h"
 
 #include "steps_i.h"
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "rsh/wire/checkpoint2.h"
+#include "rsh/wire/format.h"
 
 int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
 		     const struct stat *st, struct rsh_error *err)
@@ -34,6 +35,21 @@ size_t rsh_step_place(const char *const *names, size_t n, const char *name)
 			hi = mid;
 	}
 	return n;
+}
+
+int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
+			   struct rsh_error *err)
+{
+	struct rsh_names *names = rsh_names_new();
+	struct rsh_ckpt_index *ix;
+	int rc = names ? rsh_format_scan(RSH_FORMAT_SAFETENSORS, file, full,
+					 names, &ix, err) :
+			 rsh_error_nomem(err);
+
+	if (rc == 0)
+		rsh_ckpt_index_free(ix);
+	rsh_names_free(names);
+	return rc;
 }
 
 int rsh_step_dirs_show(struct rsh_resume *r, const struct rsh_saved *saved,
