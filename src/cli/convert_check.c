@@ -6,9 +6,7 @@
 #include "convert.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/dialects/dcp.h"
 #include "rsh/dialects/ranks.h"
@@ -55,13 +53,9 @@ static int check_load_config(struct checking *c, struct rsh_error *err)
 
 	if (given)
 		return rsh_model_config_load(given, &c->config, err);
-	if (asprintf(&beside, "%s/config.json", c->o->vfs.source) < 0) {
-		beside = NULL;
+	if (rsh_model_config_in(c->o->vfs.source, &beside))
 		return rsh_error_nomem(err);
-	}
-	if (access(beside, F_OK) != 0)
-		return 0;
-	return rsh_model_config_load(beside, &c->config, err);
+	return beside ? rsh_model_config_load(beside, &c->config, err) : 0;
 }
 
 /* Takes the step that a mount would try first. */

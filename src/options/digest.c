@@ -6,10 +6,8 @@
 #include "rsh/options/digest.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/source/source.h"
 #include "rsh/source/tables.h"
@@ -103,11 +101,9 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 
 	if (cfg->weights.config)
 		return digest_file(hash, cfg->weights.config, err);
-	if (asprintf(&beside, "%s/" RSH_MODEL_CONFIG_NAME, cfg->source) < 0) {
-		beside = NULL;
+	if (rsh_model_config_in(cfg->source, &beside))
 		return rsh_error_nomem(err);
-	}
-	return access(beside, F_OK) == 0 ? digest_file(hash, beside, err) : 0;
+	return beside ? digest_file(hash, beside, err) : 0;
 }
 
 /* The table and the model's numbers count, wherever they lie. */

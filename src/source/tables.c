@@ -166,6 +166,19 @@ int rsh_model_config_load(const char *path, struct rsh_model_config **out,
 	return rc ? rc : rsh_model_config_parse(data, len, path, out, err);
 }
 
+int rsh_model_config_in(const char *source, char **path)
+{
+	if (asprintf(path, "%s/" RSH_MODEL_CONFIG_NAME, source) < 0) {
+		*path = NULL;
+		return -ENOMEM;
+	}
+	if (access(*path, F_OK) == 0)
+		return 0;
+	free(*path);
+	*path = NULL;
+	return 0;
+}
+
 bool rsh_table_suits(const struct rsh_rule_table *t,
 		     const struct rsh_model_config *c)
 {

@@ -50,6 +50,10 @@ int rsh_rule_table_load(const char *path, struct rsh_rule_table **out,
 int rsh_model_config_load(const char *path, struct rsh_model_config **out,
 			  struct rsh_error *err);
 
+/* Gives the path of the config.json that lies in SOURCE (from malloc), NULL if
+ * none does.  0 or -ENOMEM. */
+int rsh_model_config_in(const char *source, char **path);
+
 /* Does the table say that it suits the model's architecture? */
 bool rsh_table_suits(const struct rsh_rule_table *t,
 		     const struct rsh_model_config *c);
