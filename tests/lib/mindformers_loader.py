@@ -13,6 +13,8 @@ import os
 import sys
 import types
 
+import rsh_mount
+
 RELEASE = "2.1.0"
 _job = types.SimpleNamespace(rank=0, ranks=1, layouts={})
 
@@ -21,6 +23,15 @@ def directory():
     """Where mindformers lies, or None."""
     path = os.environ.get("RSH_MINDFORMERS")
     return path if path and os.path.isdir(os.path.join(path, "mindformers")) else None
+
+
+def require():
+    """Skips the whole program where mindformers, MindSpore or mounts are not to be had."""
+    if not directory():
+        rsh_mount.skip_all("RSH_MINDFORMERS does not name a directory of mindformers")
+    rsh_mount.require_mount()
+    rsh_mount.require_oracle()
+    os.environ["GLOG_v"] = "4"
 
 
 def module(name, path=None, **members):

@@ -126,11 +126,7 @@ def test_random(tap, seed):
 
 
 def main():
-    if not mindformers_loader.directory():
-        rsh_mount.skip_all("RSH_MINDFORMERS does not name a directory of mindformers")
-    rsh_mount.require_mount()
-    rsh_mount.require_oracle()
-    os.environ["GLOG_v"] = "4"
+    mindformers_loader.require()
     tap = rsh_mount.Tap()
     test_genuine(tap)
     test_shown(tap)

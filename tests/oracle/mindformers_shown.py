@@ -63,11 +63,7 @@ def run_case(tap, seed):
 
 
 def main():
-    if not mindformers_loader.directory():
-        rsh_mount.skip_all("RSH_MINDFORMERS does not name a directory of mindformers")
-    rsh_mount.require_mount()
-    rsh_mount.require_oracle()
-    os.environ["GLOG_v"] = "4"
+    mindformers_loader.require()
     tap = rsh_mount.Tap()
     if sys.argv[1:]:
         run_case(tap, int(sys.argv[1]))
