@@ -235,6 +235,7 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 	struct rsh_box box;
 
 	x->digits = b;
+	x->tensor = b->part->tensor;
 	rsh_digit_box_bounds(b, &box);
 	lose_box(x, &box);
 	x->digits = NULL;
