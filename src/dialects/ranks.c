@@ -99,7 +99,6 @@ static bool ranks_begin_listed(struct rsh_slices *s,
 			       uint32_t *first_file)
 {
 	const struct rsh_param_stage *stage = rsh_param_source_stage(p);
-
 	uint32_t i = 0;
 
 	for (;;) {

@@ -21,8 +21,8 @@ int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
  * them. */
 size_t rsh_step_place(const char *const *names, size_t n, const char *name);
 
-/* Looks whether a safetensors file is whole; with `full` all of it is read.  0 or
- * -errno with a sentence. */
+/* Looks whether a safetensors file is whole; with `full` all of it is read.  0
+ * or -errno with a sentence. */
 int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
 			   struct rsh_error *err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/digits.c reckons with the numbers that the factors of one dimension count
- * to.  In their order they are counted as any numbers of mixed digits. */
+/* plan/digits.c reckons with the numbers that the factors of one dimension
+ * count to.  In their order they are counted as any numbers of mixed digits. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 

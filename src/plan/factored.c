@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/factored.c makes the parts of a walk whose elements make no boxes, or lie
- * apart in the source.
+/* plan/factored.c makes the parts of a walk whose elements make no boxes, or
+ * lie apart in the source.
  *
  * Factors that go on alike on both sides are one: of whole heads, [n d, h] on
  * both sides, three factors n, d and h become a single one. */
@@ -229,8 +229,8 @@ static int factored_check_scale(const struct rsh_walking *k,
 	for (uint32_t d = 0; d < 2; d++)
 		if (in->dims[d] > 0 &&
 		    s->dims[d] != (in->dims[d] - 1) / r->scale->block[d] + 1)
-			return rsh_error_set(err, EINVAL, "its scales have %llu "
-				"blocks along dimension %u",
+			return rsh_error_set(err, EINVAL, "its scales have "
+				"%llu blocks along dimension %u",
 				(unsigned long long)s->dims[d], d);
 	/* As many blocks as the dimensions have fit 64 bits. */
 	if (in->dims[0] > 0 && s->dims[1] > RSH_SCALES_MAX / 4 / s->dims[0])

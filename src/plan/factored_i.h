@@ -98,8 +98,8 @@ struct rsh_digit_box {
 };
 
 /* Tells `each` the digit boxes that make up what a slice has of a part; of n
- * factors there are at most 2 n - 1 along a span.  Ends when it gives false, and
- * gives that. */
+ * factors there are at most 2 n - 1 along a span.  Ends when it gives false,
+ * and gives that. */
 typedef bool rsh_digit_box_fn(void *ctx, const struct rsh_digit_box *b);
 bool rsh_factored_each(const struct rsh_walk *w, uint32_t part,
 		       const struct rsh_box *slice, rsh_digit_box_fn *each,
@@ -109,8 +109,8 @@ void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out);
 /* Tells how many of the elements lie in a box of the part's tensor. */
 uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 			     const struct rsh_box *in);
-/* Gives a small box of the shown tensor that has all of the elements that are in
- * a cell, of which there are some. */
+/* Gives a small box of the shown tensor that has all of the elements that are
+ * in a cell, of which there are some. */
 void rsh_digit_box_shown(const struct rsh_digit_box *b,
 			 const struct rsh_walk *w, const struct rsh_box *cell,
 			 struct rsh_box *out);

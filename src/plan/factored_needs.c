@@ -149,8 +149,8 @@ uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 	return n;
 }
 
-/* Cuts the digits along an in-span to those of numbers from <= number < to.  The
- * first digit of which several are left is the last one that is cut. */
+/* Cuts the digits along an in-span to those of numbers from <= number < to.
+ * The first digit of which several are left is the last one that is cut. */
 static void digit_box_cut(struct rsh_digit_box *b, uint32_t h, uint64_t from,
 			  uint64_t to)
 {

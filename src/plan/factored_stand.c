@@ -2,9 +2,10 @@
 /* plan/factored_stand.c finds an element of a tensor that is made of factored
  * parts: its digits along the factors say where it is on both sides.
  *
- * Where neighbours lie apart in the source, the factor x along which they follow
- * each other as they are shown and the factor y along which others follow each
- * other in the source span a matrix, which is the element's tile. */
+ * Where neighbours lie apart in the source, the factor x along which they
+ * follow each other as they are shown and the factor y along which others
+ * follow each other in the source span a matrix, which is the element's
+ * tile. */
 #include "factored_i.h"
 #include "rsh/util/checked.h"
 

@@ -317,8 +317,8 @@ static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
 	return 0;
 }
 
-/* Chooses how the recipe is said, and checks it: a factored one where neighbours
- * that are shown may lie apart in the source. */
+/* Chooses how the recipe is said, and checks it: a factored one where
+ * neighbours that are shown may lie apart in the source. */
 static int check_recipe(struct rsh_walking *k, struct rsh_error *err)
 {
 	bool failed = false;

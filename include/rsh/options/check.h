@@ -30,8 +30,8 @@ int rsh_check_strategy(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_convert(struct rsh_options *o, struct rsh_error *err);
 int rsh_check_help(struct rsh_options *o, struct rsh_error *err);
 
-/* Takes `word` for the form of the command that is meant.  Returns 0, or -EINVAL
- * with a sentence. */
+/* Takes `word` for the form of the command that is meant.  Returns 0, or
+ * -EINVAL with a sentence. */
 int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
 		   const char *word, struct rsh_error *err);
 /* Takes the first operand for the form, and checks how many follow it. */

@@ -39,9 +39,9 @@ struct rsh_recipe_part {
 
 /* A factored part is one whose elements make no box on one of the two sides:
  * rows that alternate with those of another part, groups of heads, halves that
- * become pairs.  Its dimensions are products of *factors*.  A factor counts from
- * 0 to size - 1, and one more along it is shown_step further along a dimension
- * of the shown tensor and step further along one of the catalogue's.
+ * become pairs.  Its dimensions are products of *factors*.  A factor counts
+ * from 0 to size - 1, and one more along it is shown_step further along a
+ * dimension of the shown tensor and step further along one of the catalogue's.
  *
  *   shown dimension d:      shown_from[d] + sum of k * shown_step, over the
  *                           factors whose shown_dim is d

@@ -79,9 +79,9 @@ bool rsh_plan_same_records(const struct rsh_plan *p, uint32_t a, uint32_t b);
 
 /* A tile is a matrix of elements of a source file that is shown transposed.
  * Rows of it follow each other in the file, `stride` elements apart, and so do
- * the elements of a row.  What is shown is its columns: the tile's first column,
- * then the second, each of n_rows elements.  Equal tiles have equal contents,
- * whoever asks for them, as long as the source stays the same.
+ * the elements of a row.  What is shown is its columns: the tile's first
+ * column, then the second, each of n_rows elements.  Equal tiles have equal
+ * contents, whoever asks for them, as long as the source stays the same.
  *
  * Plans make tiles as large as RSH_TILE_BYTES allows, so that each byte of the
  * source is read once for many stretches of the virtual file. */

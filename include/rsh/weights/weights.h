@@ -29,9 +29,9 @@ struct rsh_weights_options {
 	const struct rsh_rule_table *table;
 	const struct rsh_model_config *config; /* NULL: there is none */
 	enum rsh_side from;
-	/* What becomes of tensors that no rule names: an error, as of parameters
-	 * that a strategy does not list; copied under their own names; or
-	 * left out. */
+	/* What becomes of tensors that no rule names: an error, as of
+	 * parameters that a strategy does not list; copied under their own
+	 * names; or left out. */
 	enum rsh_unlisted unlisted;
 	/* Tensors that these leave out are not made, and what only they would
 	 * need may be missing.  NULL: all are wanted; names are those of the

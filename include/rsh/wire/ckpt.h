@@ -118,9 +118,9 @@ uint64_t rsh_record_end(const struct rsh_ckpt_index *ix,
 
 /* Joins the indexes of files that are laid end to end: the content of file i
  * lies base[i] further on, and records come in the order of the files.
- * `home` says by name which file's record counts, counted from 1, or 0 where any
- * does; NULL: any does.  Returns 0 and *out (owned by the caller), -ENOMEM, or
- * -EEXIST if two files hold the same name, which is then in *twice. */
+ * `home` says by name which file's record counts, counted from 1, or 0 where
+ * any does; NULL: any does.  Returns 0 and *out (owned by the caller), -ENOMEM,
+ * or -EEXIST if two files hold the same name, which is then in *twice. */
 int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 			const uint64_t *base, uint32_t n, const uint32_t *home,
 			struct rsh_ckpt_index **out, uint32_t *twice);

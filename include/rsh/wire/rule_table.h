@@ -5,17 +5,17 @@
  * only taken apart and checked one by one.
  *
  * "#" begins a comment where it begins a line or follows a blank.  A word that
- * begins a line of its kind (for, let, under, also, skip, state) is a name where
- * "=" follows it.  Several `under` are in a row where nothing but comments and
- * empty lines stands between them.  What a rule names is consistent once it is
- * parsed: with alternatives there is one tensor on their side and one for each
- * of them on the other, a tensor and its alternative have the same letters, each
- * once, and what `let` uses stands before it.  A hole is in the names of both
- * sides, and then of all tensors, or else its letter is a factor on the other
- * side (a *stack*).
+ * begins a line of its kind (for, let, under, also, skip, state) is a name
+ * where "=" follows it.  Several `under` are in a row where nothing but
+ * comments and empty lines stands between them.  What a rule names is
+ * consistent once it is parsed: with alternatives there is one tensor on their
+ * side and one for each of them on the other, a tensor and its alternative have
+ * the same letters, each once, and what `let` uses stands before it.  A hole is
+ * in the names of both sides, and then of all tensors, or else its letter is a
+ * factor on the other side (a *stack*).
  *
- * A table does not change once it is parsed, so any thread may read it.  It owns
- * all that it gives.  Names, holes and factors are texts without spaces.
+ * A table does not change once it is parsed, so any thread may read it.  It
+ * owns all that it gives.  Names, holes and factors are texts without spaces.
  */
 #ifndef RSH_WIRE_RULE_TABLE_H
 #define RSH_WIRE_RULE_TABLE_H
@@ -71,8 +71,8 @@ struct rsh_rule_tensor {
 
 enum rsh_rule_kind {
 	RSH_RULE_SAME, /* S = S */
-	RSH_RULE_ALSO, /* also L = R: L is made of R, and passed over when given;
-			* L may have holes that R has not */
+	RSH_RULE_ALSO, /* also L = R: L is made of R, and passed over when
+			* given; L may have holes that R has not */
 	RSH_RULE_SKIP, /* skip L: L is passed over; side[MINDSPORE] is empty */
 };
 /* A rule with names that begin with a dot stands under prefixes, and is tried
