@@ -11,6 +11,7 @@ import concurrent.futures
 import multiprocessing
 import os
 import time
+import traceback
 import typing
 
 from rsh_mount import Tap
@@ -26,6 +27,16 @@ class Outcome(typing.NamedTuple):
     description: str        # of the case
     why: str | None = None  # it failed
     counted: tuple = ()     # kinds to count where there are several
+
+
+def failure(case):
+    """The outcome of a case that fails, or of which check() lists something wrong; else
+    None."""
+    try:
+        wrong = case.check()
+    except Exception:  # one verdict each, whatever happens
+        return Outcome(False, "failed", str(case), traceback.format_exc())
+    return Outcome(False, "differs", str(case), "\n".join(wrong[:20])) if wrong else None
 
 
 def parser(doc, pairs, jobs=2):

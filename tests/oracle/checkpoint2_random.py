@@ -15,7 +15,6 @@ import os
 import re
 import sys
 import tempfile
-import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import random_cases  # noqa: E402
@@ -132,12 +131,9 @@ def start_worker():
 def run_case(seed):
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as work:
         case = Case(seed, work)
-        try:
-            wrong = case.check()
-        except Exception:  # one verdict each, whatever happens
-            return random_cases.Outcome(False, "failed", str(case), traceback.format_exc())
-        if wrong:
-            return random_cases.Outcome(False, "differs", str(case), "\n".join(wrong[:20]))
+        failed = random_cases.failure(case)
+        if failed:
+            return failed
         way, *features = case.saved.features
         return random_cases.Outcome(
             True, case.kind, str(case),

@@ -18,7 +18,6 @@ import math
 import os
 import sys
 import tempfile
-import traceback
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import mindformers_convert  # noqa: E402
@@ -222,12 +221,9 @@ def start_worker():
 def run_case(seed):
     with tempfile.TemporaryDirectory(prefix="reshardfs-") as work:
         case = Case(seed, work)
-        try:
-            wrong = case.check()
-        except Exception:  # one verdict each, whatever happens
-            return random_cases.Outcome(False, "failed", str(case), traceback.format_exc())
-        if wrong:
-            return random_cases.Outcome(False, "differs", str(case), "\n".join(wrong[:20]))
+        failed = random_cases.failure(case)
+        if failed:
+            return failed
         return random_cases.Outcome(True, case.model.table, str(case),
                                     counted=(case.model.table, *case.features))
 
