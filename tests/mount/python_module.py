@@ -94,13 +94,14 @@ def test_mount(tap, t):
             gone(where)
             check(f.read() == t.expected(0), "the open file cannot be read")
     with tap.test("mounted: the sentence of a refusal, nothing left"):
-        before = os.listdir(tempfile.gettempdir())
+        tempfile.tempdir = os.path.join(t.directory, "temporary")
+        os.mkdir(tempfile.tempdir)
         error = refused("nothing_such", reshardfs.mounted(
             t.source, nothing_such=True, **t.both).__enter__)
         check(error.errno is None, error)
         refused("absent", reshardfs.mounted(t.directory + "/absent", **t.both).__enter__)
-        left = set(os.listdir(tempfile.gettempdir())) - set(before)
-        check(not any(n.startswith("reshardfs-") and n.count("-") == 1 for n in left), left)
+        check(os.listdir(tempfile.tempdir) == [], os.listdir(tempfile.tempdir))
+        tempfile.tempdir = None
     with tap.test("mounted: resume gives the newest"):
         with reshardfs.mounted(t.source, resume=True) as m:
             check(content(m.rank(5)) == content(t.source, "rank_5/net_rank_5-3_40.ckpt"),
