@@ -5,6 +5,10 @@
 # daemon/ and cli/.  (An upward call does not link; this catches the rest.)
 set -u
 top=${top_srcdir:-../..}
+[ -f "$top/configure.ac" ] || {
+	echo "Bail out! $top is not the source"
+	exit 1
+}
 layers="util tensor wire strategy derive catalogue plan converter writer weights cache store source contents dialects read vfs fuse options copy daemon lib cli"
 number=0
 
