@@ -82,6 +82,16 @@ static void test_names(void **state)
 			"embed 5,3\nlm_head 5,3\nm.0.n 3\n");
 }
 
+static void test_copy_alone(void **state)
+{
+	static const char t[] = "a = c\nalso b = c\nx = y\n";
+
+	(void)state;
+	assert_converts(t, NULL, HF, "a 3 b 3", "c 3\n");
+	assert_refused(t, NULL, HF, "b 3 x 1", "T:2: b is a copy of what "
+		       "becomes c, which is not there");
+}
+
 static void test_odd_numbers(void **state)
 {
 	(void)state;
@@ -400,6 +410,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_copy_alone),
 		cmocka_unit_test(test_odd_numbers),
 		cmocka_unit_test(test_fused),
 		cmocka_unit_test(test_stack_of_config),
