@@ -255,6 +255,24 @@ def wrong(directory):
 
 
 @test
+def no_elements(directory):
+    """a tensor without elements is one as well"""
+    table = write(os.path.join(directory, "empty.rules"), b"let x = none\n"
+                  b"a[x, y] + b[z, y] = c[y, (x | z)]\nd[x, h] = e[h, x]\n")
+    root = os.path.join(directory, "empty")
+    forth = {"a": ("F32", (0, 2), b""), "b": ("F32", (1, 2), bytes(range(8))),
+             "d": ("F32", (0, 3), b"")}
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(forth))
+    write(os.path.join(root, "config.json"), b'{"none": 0}')
+    with forward(root, table) as mount:
+        same(values_in(mount.path), {"c": ("F32", (2, 1), bytes(range(8))),
+                                     "e": ("F32", (3, 0), b"")}, "forth")
+        with Mounted(mount.path, extra=["--convert", table, "--from", "mindspore", "--config",
+                                        os.path.join(root, "config.json")]) as stacked:
+            same(values_in(stacked.path), forth, "back")
+
+
+@test
 def left_over(directory):
     """what no rule names is refused, copied or left out"""
     def more(values, config):
