@@ -23,7 +23,7 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import (Mounted, Skipped, Tap, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
@@ -415,6 +415,12 @@ def commands(directory):
         check(got.status == GOOD, repr(got))
     got = run("export", *words, to)
     check(got.status == GOOD, f"again: {got!r}")
+    other = os.path.join(directory, "other")
+    check(run("export", "--model-files", to, *words, other).status == GOOD, "not from there")
+    got = run("verify", "--model-files", to, *words, other)
+    check(got.status == GOOD, f"an export's manifest is a model's file: {got!r}")
+    refused(run("export", "--model-files", other + "-", *words, other), INPUT,
+            "--model-files")
     part = [n for n in os.listdir(to) if n.endswith(SUFFIX)][0]
     data = bytearray(content(os.path.join(to, part)))
     data[-1] ^= 1
