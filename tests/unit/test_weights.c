@@ -130,6 +130,8 @@ static void test_fused(void **state)
 		       "and the rule has 2 dimensions");
 	assert_refused(table, config, MS, "d.0.w1 10,6",
 		       "neither `let` nor a shape says what");
+	assert_refused(table, NULL, MS, "d.0.w1 10,6",
+		       "d.0.w1 (there is no config.json)");
 	assert_refused(table, config, HF, "m.0.x.0.a 3,5 m.0.x.0.b 3,5 "
 		       "m.0.x.1.a 3,4 m.0.x.1.b 3,5", "[3,4], and m.0.x.0.a");
 }
