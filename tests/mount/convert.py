@@ -250,6 +250,13 @@ def wrong(directory):
     refused_as(model_of("qwen3"), [], "t.rules",
                table=write(os.path.join(directory, "bad", "t.rules"), b"= = =\n"))
     refused_as(model_of("qwen3"), [], "nowhere.rules", table="./nowhere.rules")
+    strategy = os.path.join(DATA, "strategies", "qwen3.qwen3.mp2.ckpt")
+    refused(run("plan", "--convert", "qwen3", "--src-strategy", strategy, "--dst-strategy",
+                "none", model_of("qwen3")), INPUT, "whole model", "--src-strategy none")
+    root = os.path.join(directory, "no-map")
+    shutil.copytree(model_of("qwen3"), root)
+    os.unlink(os.path.join(root, HF_MAP))
+    refused_as(root, [], "may be a part of a model", HF_MAP)
     refused(run("plan", "--convert", "qwen4", "--from", "hf", "--dst-strategy", "none",
                 model_of("qwen3")), USAGE, "there is no table \"qwen4\"", "qwen3")
 
