@@ -103,7 +103,7 @@ int rsh_chosen_check(const struct rsh_chosen *c, const struct rsh_plan *p,
 		if (rsh_plan_is_lost(p, i) || rsh_plan_n_records(p, i) > 0)
 			return 0;
 	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
-			     "wanted is asked by their names in the source)");
+			     "wanted is asked by their names before --rename)");
 }
 
 /* ---- kinds ---- */

@@ -36,10 +36,19 @@ static void hint_keep(char kept[NAME_MAX + 1], const char *name)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
+/* Is it all of a whole model, or the map of its parts? */
+static bool hint_is_model(const char *name)
+{
+	return strcmp(name, RSH_MODEL_HF_MAP) == 0 ||
+	       strcmp(name, RSH_MODEL_MS_MAP) == 0 ||
+	       strcmp(name, RSH_MODEL_HF_SINGLE) == 0;
+}
+
 struct hint {
 	char item[NAME_MAX + 1];  /* of a distributed checkpoint */
 	char child[NAME_MAX + 1]; /* a checkpoint */
-	bool metadata;
+	char part[NAME_MAX + 1];  /* of a model */
+	bool metadata, model;
 };
 
 static void hint_look(DIR *dir, const char *path, struct hint *h)
@@ -50,7 +59,10 @@ static void hint_look(DIR *dir, const char *path, struct hint *h)
 	*h = (struct hint){ .metadata = false };
 	while ((e = readdir(dir))) {
 		h->metadata |= strcmp(e->d_name, RSH_DCP_METADATA) == 0;
-		if (rsh_has_suffix(e->d_name, ".distcp"))
+		h->model |= hint_is_model(e->d_name);
+		if (rsh_has_suffix(e->d_name, ".safetensors"))
+			hint_keep(h->part, e->d_name);
+		else if (rsh_has_suffix(e->d_name, ".distcp"))
 			hint_keep(h->item, e->d_name);
 		else if (looked_at++ < LOOKED_AT_MAX &&
 			 hint_is_checkpoint(path, e->d_name))
@@ -80,6 +92,12 @@ void rsh_source_hint(const char *path, char *buf, size_t max)
 		snprintf(buf, max, "; %s is of a distributed checkpoint, and "
 			 "no " RSH_DCP_METADATA " is beside it: the save was "
 			 "not finished", h.item);
+	else if (h.model)
+		snprintf(buf, max, "; it is a whole model, of which no "
+			 "strategy speaks: --src-strategy none");
+	else if (*h.part)
+		snprintf(buf, max, "; %s may be a part of a model, and no "
+			 RSH_MODEL_HF_MAP " is beside it", h.part);
 	else if (*h.child)
 		snprintf(buf, max, "; %s in it is a checkpoint: is that meant?",
 			 h.child);

@@ -18,10 +18,6 @@
 /* The largest models known have a few megabytes. */
 #define MAP_BYTES_MAX (UINT64_C(256) * 1024 * 1024)
 
-#define HF_MAP "model.safetensors.index.json"
-#define MS_MAP "param_name_map.json"
-/* A model of one part needs no map. */
-#define HF_SINGLE "model.safetensors"
 /* This has parameters that no strategy lists; it lies beside MindSpore's map
  * and is not in it. */
 #define MS_HYPER "hyper_param.safetensors"
@@ -33,14 +29,14 @@ static bool model_has(const struct rsh_source *s, const char *name)
 
 static const char *model_map_name(const struct rsh_source *s)
 {
-	if (model_has(s, HF_MAP))
-		return HF_MAP;
-	return model_has(s, MS_MAP) ? MS_MAP : NULL;
+	if (model_has(s, RSH_MODEL_HF_MAP))
+		return RSH_MODEL_HF_MAP;
+	return model_has(s, RSH_MODEL_MS_MAP) ? RSH_MODEL_MS_MAP : NULL;
 }
 
 bool rsh_model_present(const struct rsh_source *s)
 {
-	return model_map_name(s) || model_has(s, HF_SINGLE);
+	return model_map_name(s) || model_has(s, RSH_MODEL_HF_SINGLE);
 }
 
 static int model_add_part(struct rsh_source *s, const char *name)
@@ -84,7 +80,7 @@ static int model_check_formats(const struct rsh_weight_map *map,
 
 static int model_list_single(struct rsh_source *s, struct rsh_error *err)
 {
-	static const char *const file = HF_SINGLE;
+	static const char *const file = RSH_MODEL_HF_SINGLE;
 	const struct rsh_weight_map map = { .n_files = 1, .files = &file };
 
 	return model_add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
@@ -113,13 +109,13 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rc = model_check_formats(&map, path, err);
-	hyper = strcmp(name, MS_MAP) == 0 && model_has(s, MS_HYPER) &&
+	hyper = strcmp(name, RSH_MODEL_MS_MAP) == 0 && model_has(s, MS_HYPER) &&
 		!model_names_part(&map, MS_HYPER);
 	if (rc == 0 && model_add_parts(s, &map, hyper))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rsh_log_info("%s: a model of %zu parts", path, s->listing.n);
-	if (rc == 0 && strcmp(name, MS_MAP) == 0)
+	if (rc == 0 && strcmp(name, RSH_MODEL_MS_MAP) == 0)
 		s->parts = map;
 	else
 		rsh_weight_map_clear(&map);

@@ -200,6 +200,11 @@ int rsh_source_number_files(struct rsh_source *s);
 
 /* ---- models in parts (model.c) ---- */
 
+#define RSH_MODEL_HF_MAP "model.safetensors.index.json"
+#define RSH_MODEL_MS_MAP "param_name_map.json"
+/* A model of one part needs no map. */
+#define RSH_MODEL_HF_SINGLE "model.safetensors"
+
 /* Is there a whole model in the root? */
 bool rsh_model_present(const struct rsh_source *s);
 /* Lists the parts of the model, all of which belong to the one candidate.  0 or

@@ -14,7 +14,8 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
-/* The weights of many tools, and maps of where they lie. */
+/* The weights of many tools, and maps of where they lie; of our own, the
+ * manifest that an export leaves, which tells of other files. */
 static bool is_of_weights(const char *name)
 {
 	static const char *const suffixes[] = {
@@ -25,7 +26,8 @@ static bool is_of_weights(const char *name)
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
 		if (rsh_has_suffix(name, suffixes[i]))
 			return true;
-	return strcmp(name, "param_name_map.json") == 0;
+	return strcmp(name, "param_name_map.json") == 0 ||
+	       strcmp(name, "reshardfs-manifest.jsonl") == 0;
 }
 
 static bool is_model_file(int dirfd, const char *name)
@@ -144,7 +146,9 @@ int rsh_model_files_load(const char *dir, bool follow_outside,
 	int rc = rsh_store_open(dir, &opts, &s, err);
 
 	*out = (struct rsh_model_files){ 0 };
-	if (rc == 0)
+	if (rc)
+		rsh_error_prefix(err, "--model-files");
+	else
 		rc = model_files_read(out, s, err);
 	rsh_store_free(s);
 	return rc;

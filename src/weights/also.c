@@ -6,6 +6,7 @@
  * the tensors that are made anyway: where there is a model.layers.61, it gets a
  * copy. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "weights_i.h"
@@ -64,6 +65,46 @@ static int weights_copy_each(struct weights_work *w,
 		memcpy(last, holes, bytes);
 		any = true;
 	}
+	return rc;
+}
+
+static int weights_by_text(const void *a, const void *b)
+{
+	const struct weights_made *x = a, *y = b;
+
+	return weights_compare(x->text, y->text);
+}
+
+/* A copy is passed over since its elements come with what it is a copy of; if
+ * that is not made they would be lost. */
+static int weights_check_copy(struct weights_work *w,
+			      const struct weights_match *m,
+			      struct rsh_error *err)
+{
+	const struct weights_unit *u = &w->units[m->unit];
+	const struct weights_name *n = &u->names[w->to][0];
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	char text[WEIGHTS_TEXT];
+	const struct weights_made key = { .text = text };
+
+	weights_spread(u, n, m->numbers, holes);
+	if (weights_print(n, holes, "", text) &&
+	    (!weights_is_wanted(w, text) ||
+	     (w->n_made && bsearch(&key, w->made, w->n_made, sizeof(key),
+				   weights_by_text))))
+		return 0;
+	return weights_bad(w, u->rule, err, "%.400s is a copy of what becomes "
+			   "%.400s, which is not there",
+			   weights_text(w, m->source), text);
+}
+
+int weights_check_copies(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++)
+		rc = weights_wrong(w, weights_check_copy(w, &w->copies.m[i],
+							 err), err);
 	return rc;
 }
 

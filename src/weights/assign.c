@@ -145,7 +145,8 @@ static int weights_assign_one(struct weights_work *w, uint32_t source,
 	if (rule->kind == RSH_RULE_SAME)
 		return weights_list_add(&w->matches, &m, err);
 	weights_passed(w, source, rule);
-	return 0;
+	return rule->kind == RSH_RULE_ALSO && !m.state ?
+		weights_list_add(&w->copies, &m, err) : 0;
 }
 
 /* Instances stand together, and in each the tensors in the rule's order. */

@@ -62,7 +62,9 @@ int weights_run(struct weights_work *w, struct rsh_error *err)
 	if (rc == 0)
 		rc = weights_make(w, err);
 	weights_sort(w);
-	if (rc == 0 && w->copies.n) {
+	if (rc == 0 && w->from == RSH_SIDE_HF) {
+		rc = weights_check_copies(w, err);
+	} else if (rc == 0 && w->copies.n) {
 		rc = weights_make_also(w, err);
 		weights_sort(w);
 	}

@@ -15,7 +15,6 @@ struct weights_pair {
 	uint64_t shown_from[RSH_MAX_DIMS], source_from[RSH_MAX_DIMS];
 	uint32_t n_factors;
 	struct rsh_factor factors[WEIGHTS_AXES_MAX];
-	bool is_empty;
 	/* What the last part of it had, for the next one of a stack. */
 	const struct rsh_factor *kept;
 	uint8_t kept_axis[RSH_MAX_DIMS];
@@ -58,7 +57,6 @@ static void weights_find_factors(struct weights_pair *p)
 			.shown_dim = a->dim,
 		};
 
-		p->is_empty |= f.size == 0;
 		if (!b || f.size == 1)
 			continue;
 		f.step = b->step;
@@ -109,8 +107,6 @@ static void weights_find_pair(struct weights_work *w,
 	weights_add_stacks(x, &x->u->names[w->to][tensor], numbers, &p->source,
 			   p->source_from);
 	weights_find_factors(p);
-	for (uint32_t i = 0; i < p->source.n; i++)
-		p->is_empty |= x->sizes[p->source.axes[i].letter] == 0;
 }
 
 /* ---- one part ---- */
@@ -197,7 +193,7 @@ static int weights_make_pair(struct weights_work *w, struct weights_pair *p,
 	int rc = 0;
 
 	for (uint32_t i = p->x->first[p->tensor];
-	     rc == 0 && !p->is_empty && i < p->x->first[p->tensor + 1]; i++) {
+	     rc == 0 && i < p->x->first[p->tensor + 1]; i++) {
 		const uint32_t source = p->x->m[i].source;
 
 		if (!weights_is_whole(&w->in[source])) {

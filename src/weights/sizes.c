@@ -301,8 +301,10 @@ int weights_solve(struct weights_work *w, struct weights_instance *x,
 	for (uint32_t i = 0; rc == 0 && i < x->u->n_letters; i++)
 		if (!x->known[i])
 			rc = weights_bad(w, x->u->rule, err, "neither `let` "
-					 "nor a shape says what %s is, of %s",
+					 "nor a shape says what %s is, of %s%s",
 					 x->u->letters[i],
-					 weights_text(w, x->m[0].source));
+					 weights_text(w, x->m[0].source),
+					 w->o->config ? "" :
+					 " (there is no config.json)");
 	return rc;
 }

@@ -98,7 +98,8 @@ struct weights_work {
 	uint32_t *scale_of; /* [source]: 1 + the one with its scales, or 0 */
 	bool *is_scale;     /* [source] */
 	struct weights_list matches;
-	struct weights_list copies; /* what `also` makes copies of */
+	struct weights_list copies; /* what `also` makes copies of; from
+				     * Hugging Face: the copies */
 	uint32_t *sources;          /* [match] */
 	uint32_t n_states, a_state; /* passed over: how many, and one */
 	uint32_t n_dropped, a_dropped;
@@ -245,6 +246,8 @@ int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
 /* ---- also.c ---- */
 
 int weights_make_also(struct weights_work *w, struct rsh_error *err);
+/* Looks whether what copies are passed over for is made. */
+int weights_check_copies(struct weights_work *w, struct rsh_error *err);
 
 /* ---- convert.c ---- */
 

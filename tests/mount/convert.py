@@ -23,7 +23,7 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 from dcp_trees import Tensor, Tree  # noqa: E402
 from demands import check, content, demand, write  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import GOOD, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
+from rsh_cli import GOOD, INPUT, NO, PLAIN, USAGE, refused, run, run_json  # noqa: E402
 from rsh_mount import (Mounted, Skipped, Tap, expect_failure, require_mount,  # noqa: E402
                        reshardfs_program)
 from safetensors_format import (SUFFIX, Tensors, read_model, safetensors_bytes,  # noqa: E402
@@ -250,8 +250,33 @@ def wrong(directory):
     refused_as(model_of("qwen3"), [], "t.rules",
                table=write(os.path.join(directory, "bad", "t.rules"), b"= = =\n"))
     refused_as(model_of("qwen3"), [], "nowhere.rules", table="./nowhere.rules")
+    strategy = os.path.join(DATA, "strategies", "qwen3.qwen3.mp2.ckpt")
+    refused(run("plan", "--convert", "qwen3", "--src-strategy", strategy, "--dst-strategy",
+                "none", model_of("qwen3")), INPUT, "whole model", "--src-strategy none")
+    root = os.path.join(directory, "no-map")
+    shutil.copytree(model_of("qwen3"), root)
+    os.unlink(os.path.join(root, HF_MAP))
+    refused_as(root, [], "may be a part of a model", HF_MAP)
     refused(run("plan", "--convert", "qwen4", "--from", "hf", "--dst-strategy", "none",
                 model_of("qwen3")), USAGE, "there is no table \"qwen4\"", "qwen3")
+
+
+@test
+def no_elements(directory):
+    """a tensor without elements is one as well"""
+    table = write(os.path.join(directory, "empty.rules"), b"let x = none\n"
+                  b"a[x, y] + b[z, y] = c[y, (x | z)]\nd[x, h] = e[h, x]\n")
+    root = os.path.join(directory, "empty")
+    forth = {"a": ("F32", (0, 2), b""), "b": ("F32", (1, 2), bytes(range(8))),
+             "d": ("F32", (0, 3), b"")}
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(forth))
+    write(os.path.join(root, "config.json"), b'{"none": 0}')
+    with forward(root, table) as mount:
+        same(values_in(mount.path), {"c": ("F32", (2, 1), bytes(range(8))),
+                                     "e": ("F32", (3, 0), b"")}, "forth")
+        with Mounted(mount.path, extra=["--convert", table, "--from", "mindspore", "--config",
+                                        os.path.join(root, "config.json")]) as stacked:
+            same(values_in(stacked.path), forth, "back")
 
 
 @test
@@ -397,6 +422,12 @@ def commands(directory):
         check(got.status == GOOD, repr(got))
     got = run("export", *words, to)
     check(got.status == GOOD, f"again: {got!r}")
+    other = os.path.join(directory, "other")
+    check(run("export", "--model-files", to, *words, other).status == GOOD, "not from there")
+    got = run("verify", "--model-files", to, *words, other)
+    check(got.status == GOOD, f"an export's manifest is a model's file: {got!r}")
+    refused(run("export", "--model-files", other + "-", *words, other), INPUT,
+            "--model-files")
     part = [n for n in os.listdir(to) if n.endswith(SUFFIX)][0]
     data = bytearray(content(os.path.join(to, part)))
     data[-1] ^= 1

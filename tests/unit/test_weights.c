@@ -82,6 +82,16 @@ static void test_names(void **state)
 			"embed 5,3\nlm_head 5,3\nm.0.n 3\n");
 }
 
+static void test_copy_alone(void **state)
+{
+	static const char t[] = "a = c\nalso b = c\nx = y\n";
+
+	(void)state;
+	assert_converts(t, NULL, HF, "a 3 b 3", "c 3\n");
+	assert_refused(t, NULL, HF, "b 3 x 1", "T:2: b is a copy of what "
+		       "becomes c, which is not there");
+}
+
 static void test_odd_numbers(void **state)
 {
 	(void)state;
@@ -120,6 +130,8 @@ static void test_fused(void **state)
 		       "and the rule has 2 dimensions");
 	assert_refused(table, config, MS, "d.0.w1 10,6",
 		       "neither `let` nor a shape says what");
+	assert_refused(table, NULL, MS, "d.0.w1 10,6",
+		       "d.0.w1 (there is no config.json)");
 	assert_refused(table, config, HF, "m.0.x.0.a 3,5 m.0.x.0.b 3,5 "
 		       "m.0.x.1.a 3,4 m.0.x.1.b 3,5", "[3,4], and m.0.x.0.a");
 }
@@ -405,6 +417,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_copy_alone),
 		cmocka_unit_test(test_odd_numbers),
 		cmocka_unit_test(test_fused),
 		cmocka_unit_test(test_stack_of_config),

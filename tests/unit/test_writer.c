@@ -552,7 +552,7 @@ static void names_are_asked_for(void **state)
 	f.o.wanted = want_none;
 	fixed_whole(&f, "w");
 	fixed_refused(&f, -EINVAL, "no parameter is left (which are wanted is "
-		      "asked by their names in the source)");
+		      "asked by their names before --rename)");
 }
 
 /* Weights are cast, an optimizer's state is not. */

@@ -72,7 +72,8 @@ struct rsh_rule_tensor {
 enum rsh_rule_kind {
 	RSH_RULE_SAME, /* S = S */
 	RSH_RULE_ALSO, /* also L = R: L is made of R, and passed over when
-			* given; L may have holes that R has not */
+			* given with what makes R; L may have holes that R
+			* has not */
 	RSH_RULE_SKIP, /* skip L: L is passed over; side[MINDSPORE] is empty */
 };
 /* A rule with names that begin with a dot stands under prefixes, and is tried
