@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
 uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
@@ -105,7 +106,7 @@ static int join_parts(struct rsh_source *s, const struct rsh_ckpt_index **parts,
 	cleanup_free uint32_t *home = NULL;
 	int rc = rsh_ckpt_index_join(parts, base, n, NULL, whole, twice);
 
-	if (rc != -EEXIST || s->parts.n_weights == 0)
+	if (rc != -EEXIST || !s->map_decides)
 		return rc;
 	home = join_home(s, n, names);
 	return home ? rsh_ckpt_index_join(parts, base, n, home, whole, twice) :
@@ -147,6 +148,31 @@ static int join_files(struct rsh_source *s, uint32_t first, uint32_t n,
 	return 0;
 }
 
+/* A part may be another one than the map was made for. */
+static void join_tell_missing(const struct rsh_source *s,
+			      struct rsh_names *names)
+{
+	const struct rsh_weight_map *map = &s->parts;
+	const char *first = NULL;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < map->n_weights; i++) {
+		const char *text = map->weights[i].name;
+		uint32_t name = rsh_names_find(names, text, strlen(text));
+
+		if (name != RSH_NAME_NONE &&
+		    rsh_ckpt_find(s->view_index[0], name))
+			continue;
+		if (n++ == 0)
+			first = text;
+	}
+	if (n)
+		rsh_log_warning("%s: the map of its parts names %u parameter%s "
+				"that none of them has (%s%s)", s->path, n,
+				n > 1 ? "s" : "", first,
+				n > 1 ? " and others" : "");
+}
+
 int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err)
 {
@@ -171,6 +197,8 @@ int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		rc = join_files(s, first, n, names, &s->view_index[rank], err);
 		joined[n_joined++] = rank;
 	}
+	if (rc == 0 && s->in_parts && s->view_index[0])
+		join_tell_missing(s, names);
 	return rc;
 }
 

@@ -115,9 +115,7 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
 		rsh_log_info("%s: a model of %zu parts", path, s->listing.n);
-	if (rc == 0 && strcmp(name, RSH_MODEL_MS_MAP) == 0)
-		s->parts = map;
-	else
-		rsh_weight_map_clear(&map);
+	s->map_decides = strcmp(name, RSH_MODEL_MS_MAP) == 0;
+	s->parts = map;
 	return rc;
 }

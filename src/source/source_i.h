@@ -143,9 +143,10 @@ struct rsh_source {
 	/* These are set by rsh_source_open(), and constant from then on. */
 	uint32_t first_rank; /* the rank that is the strategy's rank 0 */
 	bool in_parts; /* the files are the parts of one model, rank 0 */
-	/* What MindSpore's map says of them, all of which are there; of other
-	 * models it is empty. */
+	/* What their map says of them, all of which are there; without one it
+	 * is empty.  MindSpore's decides where two parts have a parameter. */
 	struct rsh_weight_map parts;
+	bool map_decides;
 	bool checkpoint2; /* the candidates are steps of Checkpoint 2.0 */
 	/* This is the dialect of what is shown with --resume; each of its files
 	 * is then a rank of its own.  NULL: the source is a conversion's. */

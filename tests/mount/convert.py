@@ -257,6 +257,11 @@ def wrong(directory):
     shutil.copytree(model_of("qwen3"), root)
     os.unlink(os.path.join(root, HF_MAP))
     refused_as(root, [], "may be a part of a model", HF_MAP)
+    parts = json.loads(content(os.path.join(model_of("qwen3"), HF_MAP)))
+    parts["weight_map"]["model.ghost"] = sorted(parts["weight_map"].values())[0]
+    write(os.path.join(root, HF_MAP), json.dumps(parts).encode())
+    with forward(root, "qwen3") as mount:
+        demand(mount.log(), "the map of its parts names 1 parameter that", "model.ghost")
     refused(run("plan", "--convert", "qwen4", "--from", "hf", "--dst-strategy", "none",
                 model_of("qwen3")), USAGE, "there is no table \"qwen4\"", "qwen3")
 
