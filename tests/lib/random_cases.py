@@ -82,11 +82,12 @@ def outcomes(options, seeds, start_worker, run_pair, initargs):
             dead_at = seeds[0]
 
 
-def run(options, start_worker, run_pair, *, initargs=(), judge=None, skipped=None):
+def run(options, start_worker, run_pair, *, initargs=(), judge=None, always=(), skipped=None):
     """Runs options.pairs seeds from options.seed on; returns the exit status.
 
     run_pair(seed) gives an Outcome; judge(tap, counts) tests the mixture of
-    kinds, and is left out when there are too few.  skipped says why which part of
+    kinds, and is left out when there are too few; with it come the seeds of always,
+    which have kinds that a draw may miss.  skipped says why which part of
     every case is left out.
     """
     seed = options.seed
@@ -97,7 +98,7 @@ def run(options, start_worker, run_pair, *, initargs=(), judge=None, skipped=Non
     tap.diag(f"--seed {seed} --pairs {options.pairs}")
     counts = collections.Counter()
     started = time.monotonic()
-    seeds = range(seed, seed + options.pairs)
+    seeds = [*(always if judge else ()), *range(seed, seed + options.pairs)]
     for number, found in outcomes(options, seeds, start_worker, run_pair, initargs):
         counts.update(found.counted or [found.kind])
         tap.ok(found.passed, f"seed {number}: {found.description}: {found.kind}"

@@ -47,6 +47,7 @@ WHOLE = "whole without them"
 REFUSED = "refused, lost parameters named"
 REFUSED_AND_MOUNTED = "refused, and the rest with --allow-missing"
 THEMSELVES = "cut alike: files are themselves"
+WITH_OTHERS = (71005017,)
 OTHERS = "cut alike: files are themselves, or another rank's"
 
 _workshop = None
@@ -327,7 +328,8 @@ def main():
     require_mount()
     with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
         return random_cases.run(options, start_worker, run_pair, initargs=(blocks,),
-                                judge=judge_mixture if options.pairs >= PAIRS else None)
+                                judge=judge_mixture if options.pairs >= PAIRS else None,
+                                always=WITH_OTHERS)
 
 
 if __name__ == "__main__":
