@@ -375,15 +375,6 @@ static int gather_hands(struct rsh_gather *g, struct rsh_tile_hands *h)
 	return 0;
 }
 
-static bool scales_of_one_tensor(const struct rsh_scales *a,
-				 const struct rsh_scales *b)
-{
-	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
-	       a->columns == b->columns && a->n_columns == b->n_columns &&
-	       a->n_rows == b->n_rows && a->block[0] == b->block[0] &&
-	       a->block[1] == b->block[1];
-}
-
 /* Sees to it that the scales of a piece are held, as g->scales[*at]. */
 static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 			      uint32_t *at)
@@ -393,7 +384,7 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 	int rc;
 
 	while (i < g->n_scales &&
-	       !scales_of_one_tensor(&g->scales[i].by, &p->scales))
+	       !rsh_scales_same(&g->scales[i].by, &p->scales))
 		i++;
 	*at = i;
 	if (i < g->n_scales)

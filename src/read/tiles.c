@@ -53,12 +53,12 @@ static bool tile_same(const struct rsh_tile *a, const struct rsh_tile *b)
 	       a->unit_out == b->unit_out;
 }
 
-static bool scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
+bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b)
 {
 	return a->src_offset == b->src_offset && a->src_rank == b->src_rank &&
 	       a->n_rows == b->n_rows && a->n_columns == b->n_columns &&
 	       a->block[0] == b->block[0] && a->block[1] == b->block[1] &&
-	       a->first == b->first && a->columns == b->columns;
+	       a->columns == b->columns;
 }
 
 bool rsh_tile_key_same(const struct rsh_tile_key *a,
@@ -66,7 +66,8 @@ bool rsh_tile_key_same(const struct rsh_tile_key *a,
 {
 	return tile_same(&a->tile, &b->tile) && a->codec == b->codec &&
 	       (a->codec != RSH_CODEC_FP8_SCALED ||
-		scales_same(&a->scales, &b->scales));
+		(rsh_scales_same(&a->scales, &b->scales) &&
+		 a->scales.first == b->scales.first));
 }
 
 static struct kept_list *tiles_head(struct rsh_tiles *t,

@@ -67,7 +67,6 @@ struct rsh_kept {
 	struct rsh_tile_key key;
 	uint8_t *data;  /* the columns of the tile, as they are shown */
 	uint64_t bytes; /* of them */
-	bool is_large;  /* its memory is one of the areas */
 	bool is_scales;
 
 	/* The lock guards what follows. */
@@ -109,6 +108,9 @@ void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k);
 
 bool rsh_tile_key_same(const struct rsh_tile_key *a,
 		       const struct rsh_tile_key *b);
+
+/* Have both the same matrix of scales, for the same tensor? */
+bool rsh_scales_same(const struct rsh_scales *a, const struct rsh_scales *b);
 
 /* Says how elements are scaled, with a matrix that is held. */
 struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,
