@@ -68,13 +68,6 @@ static int weights_copy_each(struct weights_work *w,
 	return rc;
 }
 
-static int weights_by_text(const void *a, const void *b)
-{
-	const struct weights_made *x = a, *y = b;
-
-	return weights_compare(x->text, y->text);
-}
-
 /* A copy is passed over since its elements come with what it is a copy of; if
  * that is not made they would be lost. */
 static int weights_check_copy(struct weights_work *w,

@@ -8,17 +8,10 @@
 #include "rsh/util/mem.h"
 #include "weights_i.h"
 
-static int weights_by_name(const void *a, const void *b)
-{
-	const struct weights_made *x = a, *y = b;
-
-	return weights_compare(x->text, y->text);
-}
-
 static void weights_sort(struct weights_work *w)
 {
 	if (w->n_made)
-		qsort(w->made, w->n_made, sizeof(*w->made), weights_by_name);
+		qsort(w->made, w->n_made, sizeof(*w->made), weights_by_text);
 }
 
 static int weights_made_twice(const struct weights_work *w, uint32_t i,

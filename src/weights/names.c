@@ -176,7 +176,7 @@ static int weights_compare_numbers(const char **a, const char **b)
 	return c;
 }
 
-int weights_compare(const char *a, const char *b)
+static int weights_compare(const char *a, const char *b)
 {
 	const char *const a0 = a, *const b0 = b;
 
@@ -195,4 +195,11 @@ int weights_compare(const char *a, const char *b)
 	}
 	/* Texts that differ in zeros before a number are not the same. */
 	return *a || *b ? (*a != 0) - (*b != 0) : strcmp(a0, b0);
+}
+
+int weights_by_text(const void *a, const void *b)
+{
+	const struct weights_made *x = a, *y = b;
+
+	return weights_compare(x->text, y->text);
 }

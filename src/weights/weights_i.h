@@ -141,8 +141,9 @@ enum weights_fit weights_fit_begin(const struct weights_name *n, const char *s,
  * before it.  False: a number is too large, or not known. */
 bool weights_print(const struct weights_name *n, const uint64_t *numbers,
 		   const char *before, char *text);
-/* Compares texts, with numbers in them as numbers. */
-int weights_compare(const char *a, const char *b);
+/* Compares two weights_made by their texts, with numbers in them as numbers;
+ * for qsort() and bsearch(). */
+int weights_by_text(const void *a, const void *b);
 
 /* ---- lets.c ---- */
 
