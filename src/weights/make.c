@@ -50,6 +50,16 @@ void weights_passed(const struct weights_work *w, uint32_t source,
 		w->watch->passed(w->watch->ctx, source, rule);
 }
 
+/* Gives what names of an instance have before them on this side. */
+static const char *weights_prefix(const struct weights_work *w,
+				  const struct weights_instance *x,
+				  enum rsh_side side)
+{
+	return x->m->state ? rsh_rule_table_state(w->o->table,
+						  x->m->state - 1)->
+			     prefix[side] : "";
+}
+
 /* ---- what is made ---- */
 
 static int weights_new(struct weights_work *w, const char *text,
@@ -94,14 +104,6 @@ int weights_make_copy(struct weights_work *w, const char *text,
 	m->n_sources = 1;
 	w->n_made++;
 	return 0;
-}
-
-static const char *weights_prefix(const struct weights_work *w,
-				  const struct weights_instance *x)
-{
-	return x->m->state ? rsh_rule_table_state(w->o->table,
-						  x->m->state - 1)->
-			     prefix[w->to] : "";
 }
 
 static int weights_make_one(struct weights_work *w, struct weights_instance *x,
@@ -176,7 +178,8 @@ static int weights_each_of(struct weights_work *w, struct weights_instance *x,
 	memcpy(numbers, x->m->numbers, x->u->n_shared * sizeof(*numbers));
 	for (uint64_t i = 0; i < size && rc == 0; i++) {
 		weights_spread(x->u, n, numbers, holes);
-		if (!weights_print(n, holes, weights_prefix(w, x), text))
+		if (!weights_print(n, holes, weights_prefix(w, x, w->to),
+				   text))
 			return weights_bad(w, x->u->rule, err, "a number in "
 					   "the name of what becomes of %s is "
 					   "not known or too large",
@@ -220,14 +223,11 @@ static int weights_missing(struct weights_work *w, struct weights_instance *x,
 			   const struct weights_name *n,
 			   const uint64_t *numbers, struct rsh_error *err)
 {
-	const char *before = x->m->state ?
-		rsh_rule_table_state(w->o->table, x->m->state - 1)->
-			prefix[w->from] : "";
 	uint64_t holes[WEIGHTS_HOLES_MAX];
 	char text[WEIGHTS_TEXT] = "a tensor";
 
 	weights_spread(x->u, n, numbers, holes);
-	(void)weights_print(n, holes, before, text);
+	(void)weights_print(n, holes, weights_prefix(w, x, w->from), text);
 	return weights_bad(w, x->u->rule, err, "%.400s is missing, which the "
 			   "rule wants beside %.400s", text,
 			   weights_text(w, x->m->source));

@@ -223,6 +223,8 @@ static void test_state(void **state)
 			NULL, MS, in, "a 1\nexp.a 1\nsq.a 1\n");
 	assert_converts("state exp. = adam_m.\na = b\n", NULL, HF,
 			"a 1 exp.a 1", "adam_m.b 1\nb 1\n");
+	assert_refused("state exp. = adam_m.\na[x] + c[x] = b[(x | x)]\n",
+		       NULL, HF, "a 1 c 1 exp.a 1", "T:2: exp.c is missing");
 }
 
 static void test_wanted(void **state)
