@@ -63,13 +63,13 @@ static bool weights_scale_fits(const struct rsh_offer *o,
 static bool weights_is_plain(const struct weights_work *w, uint32_t source)
 {
 	const struct rsh_offer *o = &w->in[source];
-	struct rsh_recipe_part same;
+	const struct rsh_recipe_part *p = o->parts;
 
-	if (o->n_parts != 1 || o->n_factored)
+	if (o->n_parts != 1 || o->n_factored ||
+	    w->cat->tensors[p->tensor]->n_dims != o->n_dims)
 		return false;
-	rsh_recipe_same(w->cat, o->parts->tensor, &same);
 	for (uint32_t d = 0; d < o->n_dims; d++)
-		if (o->parts->axis[d] != same.axis[d])
+		if (p->axis[d] != d || p->base[d])
 			return false;
 	return true;
 }

@@ -244,15 +244,18 @@ static void test_wanted(void **state)
 
 /* ---- fp8 ---- */
 
+enum turned { NEITHER, TENSOR, SCALES };
+
 static void add_scaled(struct model *m, const char *name, uint64_t rows,
-		       uint64_t columns, uint64_t scale_rows)
+		       uint64_t columns, uint64_t scale_rows,
+		       enum turned turned)
 {
 	const uint64_t dims[] = { rows, columns }, scales[] = { scale_rows, 1 };
 	char text[64];
 
 	snprintf(text, sizeof(text), "%s_scale_inv", name);
-	model_add(m, name, RSH_DTYPE_FLOAT8E4M3FN, 2, dims, false);
-	model_add(m, text, RSH_DTYPE_FLOAT32, 2, scales, false);
+	model_add(m, name, RSH_DTYPE_FLOAT8E4M3FN, 2, dims, turned == TENSOR);
+	model_add(m, text, RSH_DTYPE_FLOAT32, 2, scales, turned == SCALES);
 }
 
 static void test_scaled(void **state)
@@ -264,9 +267,9 @@ static void test_scaled(void **state)
 
 	(void)state;
 	model_begin(&m, t, fp8);
-	add_scaled(&m, "a", 6, 5, 2);
-	add_scaled(&m, "b", 6, 5, 2);
-	add_scaled(&m, "n", 3, 3, 1);
+	add_scaled(&m, "a", 6, 5, 2, NEITHER);
+	add_scaled(&m, "b", 6, 5, 2, NEITHER);
+	add_scaled(&m, "n", 3, 3, 1, NEITHER);
 	assert_made(&m, HF, "c 12,5\no 3,3\n");
 	for (uint32_t i = 0; i < 2; i++) {
 		const struct rsh_factored_part *p = m.out[i].factored;
@@ -279,16 +282,24 @@ static void test_scaled(void **state)
 	model_end(&m);
 
 	model_begin(&m, t, NULL);
-	add_scaled(&m, "n", 3, 3, 1);
+	add_scaled(&m, "n", 3, 3, 1, NEITHER);
 	assert_int_equal(model_convert(&m, HF), -EINVAL);
 	assert_non_null(strstr(m.err.text, "weight_block_size"));
 	model_end(&m);
 
 	model_begin(&m, t, fp8);
-	add_scaled(&m, "n", 3, 3, 2);
+	add_scaled(&m, "n", 3, 3, 2, NEITHER);
 	assert_int_equal(model_convert(&m, HF), -EINVAL);
 	assert_non_null(strstr(m.err.text, "n_scale_inv is not of the type"));
 	model_end(&m);
+
+	for (enum turned turned = TENSOR; turned <= SCALES; turned++) {
+		model_begin(&m, t, fp8);
+		add_scaled(&m, "n", 3, 3, 1, turned);
+		assert_int_equal(model_convert(&m, HF), -ENOTSUP);
+		assert_non_null(strstr(m.err.text, "n or its scales are in "));
+		model_end(&m);
+	}
 }
 
 /* ---- direction ---- */
