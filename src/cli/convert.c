@@ -71,8 +71,7 @@ static int list_one(const struct rsh_table_at *at, struct rsh_table *rows,
 		json_array_append_new(all, listed_json(at, t, &why));
 	else
 		listed_row(rows, at, t, &why);
-	if (t)
-		rsh_rule_table_free(t);
+	rsh_rule_table_free(t);
 	return 0;
 }
 

@@ -31,17 +31,13 @@ struct checking {
 static void checking_clear(struct checking *c)
 {
 	rsh_convert_report_free(c->report);
-	if (c->cat)
-		rsh_catalogue_free(c->cat);
+	rsh_catalogue_free(c->cat);
 	rsh_arena_clear(&c->arena);
-	if (c->strategy)
-		rsh_strategy_free(c->strategy);
+	rsh_strategy_free(c->strategy);
 	rsh_source_free(c->source);
 	rsh_names_free(c->names);
-	if (c->config)
-		rsh_model_config_free(c->config);
-	if (c->table)
-		rsh_rule_table_free(c->table);
+	rsh_model_config_free(c->config);
+	rsh_rule_table_free(c->table);
 }
 
 /* ---- the source ---- */
