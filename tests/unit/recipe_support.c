@@ -523,6 +523,20 @@ static const struct source *place_of(const struct scene *s,
 
 /* ---- the plan, and its bytes ---- */
 
+uint32_t tensor_add(struct rsh_catalogue *c, const char *name,
+		    struct rsh_tensor t, struct rsh_cut *cut,
+		    const struct rsh_holder *holders, uint32_t n)
+{
+	uint32_t number;
+
+	t.name = rsh_names_add(c->names, name, strlen(name));
+	t.cut = rsh_catalogue_keep_cut(c, cut);
+	t.copies = rsh_catalogue_keep_copies(c, t.cut, holders, n, true);
+	assert_non_null(t.copies);
+	assert_int_equal(rsh_catalogue_add(c, &t, &number), 0);
+	return number;
+}
+
 void scene_catalogue(struct scene *s, uint32_t n_tensors)
 {
 	const char *path[MAX_FILES] = { 0 };
@@ -536,22 +550,15 @@ void scene_catalogue(struct scene *s, uint32_t n_tensors)
 	assert_non_null(s->cat);
 	for (uint32_t i = 0; i < n_tensors; i++) {
 		struct source *t = &s->tensors[i];
-		struct rsh_cut *made = s->cuts[i];
-		char name[16];
-		struct rsh_tensor tensor = {
+		const struct rsh_tensor tensor = {
 			.dtype = RSH_DTYPE_BFLOAT16,
 			.n_dims = (uint8_t)t->n_dims, .dims = t->dims,
 		};
+		char name[16];
 
 		snprintf(name, sizeof(name), "t%u", i);
-		tensor.name = rsh_names_add(s->names, name, strlen(name));
-		tensor.cut = rsh_catalogue_keep_cut(s->cat, made);
-		tensor.copies = rsh_catalogue_keep_copies(
-			s->cat, tensor.cut, s->holders[i], s->n_holders[i],
-			true);
-		assert_non_null(tensor.copies);
-		assert_int_equal(rsh_catalogue_add(s->cat, &tensor,
-						   &t->number), 0);
+		t->number = tensor_add(s->cat, name, tensor, s->cuts[i],
+				       s->holders[i], s->n_holders[i]);
 	}
 }
 

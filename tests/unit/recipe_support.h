@@ -19,6 +19,12 @@
 void scene_seed(uint64_t seed);
 uint32_t scene_below(uint32_t n);
 
+/* Adds a tensor of this name, with a cut and with holders that are copied; takes
+ * the cut over.  Gives its number. */
+uint32_t tensor_add(struct rsh_catalogue *c, const char *name,
+		    struct rsh_tensor t, struct rsh_cut *cut,
+		    const struct rsh_holder *holders, uint32_t n);
+
 /* ---- sources: one file a rank and tensor ---- */
 
 struct image {

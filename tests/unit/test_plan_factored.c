@@ -224,19 +224,13 @@ static uint32_t scaled_add(struct scaled *s, const char *name,
 				      { rows - rows / split, columns } } };
 	const struct rsh_holder h[] = { { 0, s->cat->n_tensors, 0 },
 					{ 1, s->cat->n_tensors, 0 } };
-	struct rsh_tensor t = {
-		.name = rsh_names_add(s->j->names, name, strlen(name)),
-		.dtype = dtype, .n_dims = 2, .dims = dims,
-	};
+	const struct rsh_tensor t = { .dtype = dtype, .n_dims = 2,
+				      .dims = dims };
 	struct rsh_cut *cut;
-	uint32_t number;
 
 	assert_int_equal(rsh_cut_of_boxes(dims, 2, boxes, split, &cut,
 					  &s->j->err), 0);
-	t.cut = rsh_catalogue_keep_cut(s->cat, cut);
-	t.copies = rsh_catalogue_keep_copies(s->cat, t.cut, h, split, true);
-	assert_int_equal(rsh_catalogue_add(s->cat, &t, &number), 0);
-	return number;
+	return tensor_add(s->cat, name, t, cut, h, split);
 }
 
 /* With `split` 2 the first tensor lies in two boxes. */
@@ -467,17 +461,12 @@ static struct rsh_catalogue *large_catalogue(const struct large *l)
 	c = rsh_catalogue_new(&view);
 	for (uint32_t i = 0; i < l->n; i++) {
 		const struct rsh_holder h = { 0, 0, i };
-		struct rsh_tensor t = {
-			.name = rsh_names_add(l->j->names, names[i],
-					      strlen(names[i])),
+		const struct rsh_tensor t = {
 			.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = dims,
 		};
-		uint32_t number;
 
-		t.cut = rsh_catalogue_keep_cut(
-			c, rsh_cut_of_grid(rsh_grid_make_whole(2)));
-		t.copies = rsh_catalogue_keep_copies(c, t.cut, &h, 1, true);
-		assert_int_equal(rsh_catalogue_add(c, &t, &number), 0);
+		tensor_add(c, names[i], t,
+			   rsh_cut_of_grid(rsh_grid_make_whole(2)), &h, 1);
 	}
 	free(records);
 	free(names);

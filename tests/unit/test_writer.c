@@ -366,8 +366,7 @@ static void fixed_offer(struct fixed *f, const char *name,
 	const struct rsh_holder holders[] = {
 		{ 0, 0, 0 }, { 1, 0, 0 }, { 2, 0, 0 }
 	};
-	struct rsh_tensor t = {
-		.name = rsh_names_add(f->j->names, name, strlen(name)),
+	const struct rsh_tensor t = {
 		.dtype = RSH_DTYPE_BFLOAT16, .n_dims = 2, .dims = w_dims,
 	};
 	struct rsh_cut *cut;
@@ -375,13 +374,11 @@ static void fixed_offer(struct fixed *f, const char *name,
 
 	assert_int_equal(rsh_cut_of_boxes(w_dims, 2, boxes, n, &cut,
 					  &f->j->err), 0);
-	t.cut = rsh_catalogue_keep_cut(f->cat, cut);
-	t.copies = rsh_catalogue_keep_copies(f->cat, t.cut, holders, n_held,
-					     true);
-	assert_int_equal(rsh_catalogue_add(f->cat, &t, &number), 0);
+	number = tensor_add(f->cat, name, t, cut, holders, n_held);
 	rsh_recipe_same(f->cat, number, &f->parts[f->n]);
 	f->offers[f->n] = (struct rsh_offer){
-		t.name, t.dtype, 2, w_dims, 1, &f->parts[f->n]
+		f->cat->tensors[number]->name, t.dtype, 2, w_dims, 1,
+		&f->parts[f->n]
 	};
 	f->n++;
 }
