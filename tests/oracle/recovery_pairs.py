@@ -47,8 +47,9 @@ WHOLE = "whole without them"
 REFUSED = "refused, lost parameters named"
 REFUSED_AND_MOUNTED = "refused, and the rest with --allow-missing"
 THEMSELVES = "cut alike: files are themselves"
-WITH_OTHERS = (71005017,)
 OTHERS = "cut alike: files are themselves, or another rank's"
+# The seed of a pair with OTHERS, of which 200 may draw none.
+WITH_OTHERS = (71005017,)
 
 _workshop = None
 
