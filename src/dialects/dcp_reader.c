@@ -538,13 +538,25 @@ int rsh_dcp_read(const struct rsh_source *source,
 	return 0;
 }
 
+int rsh_dcp_write(struct rsh_catalogue *cat, const struct rsh_offer *offers,
+		  uint32_t n, const struct rsh_strategy *dst,
+		  const struct rsh_conversion_options *opts,
+		  struct rsh_plan **out, struct rsh_error *err)
+{
+	struct rsh_conversion_options told = *opts;
+
+	/* What is lacking was told already, in words that fit it better. */
+	told.report_lost = NULL;
+	told.replicas = true;
+	return rsh_write_plan(cat, offers, n, dst, &told, out, err);
+}
+
 int rsh_dcp_plan(const struct rsh_source *source,
 		 const struct rsh_source_view *view,
 		 const struct rsh_strategy *dst,
 		 const struct rsh_conversion_options *opts,
 		 struct rsh_plan **out, struct rsh_error *err)
 {
-	struct rsh_conversion_options told = *opts;
 	struct rsh_arena arena = { NULL, 0 };
 	struct rsh_catalogue *cat;
 	struct rsh_offer *offers;
@@ -552,11 +564,8 @@ int rsh_dcp_plan(const struct rsh_source *source,
 	int rc = rsh_dcp_read(source, view, dst, opts, &arena, &cat, &offers,
 			      &n, err);
 
-	/* What is lacking was told already, in words that fit it better. */
-	told.report_lost = NULL;
-	told.replicas = true;
 	if (rc == 0)
-		rc = rsh_write_plan(cat, offers, n, dst, &told, out, err);
+		rc = rsh_dcp_write(cat, offers, n, dst, opts, out, err);
 	rsh_arena_clear(&arena);
 	return rc;
 }

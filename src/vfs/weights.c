@@ -313,6 +313,7 @@ static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
+	const bool dcp = rsh_source_dcp(k->v->source) != NULL;
 	int rc = weights_read(k, view, err);
 
 	if (rc == 0)
@@ -322,9 +323,11 @@ static int weights_plan(struct weights_job *k,
 				     err);
 	if (rc == 0)
 		rc = weights_check_side(k, err);
-	return rc ? rc : rsh_write_plan(steal_pointer(&k->cat), k->out,
-					k->n_out, k->v->dst, k->opts,
-					&k->v->plan, err);
+	if (rc)
+		return rc;
+	return (dcp ? rsh_dcp_write : rsh_write_plan)(
+		steal_pointer(&k->cat), k->out, k->n_out, k->v->dst, k->opts,
+		&k->v->plan, err);
 }
 
 int rsh_vfs_plan_weights(struct rsh_reshard *v,

@@ -69,7 +69,7 @@ def back_of(pair):
 def values_in(root):
     """{name: (type, shape, bytes)} of a whole model, in one file or in parts."""
     single = os.path.join(root, "model" + SUFFIX)
-    rank = os.path.join(root, "rank_0", "checkpoint_0")
+    rank = rank_file(root, 0).removesuffix(".ckpt")
     if os.path.exists(os.path.join(root, HF_MAP)):
         _, parts = read_model(root)
         return {n: v for part in parts.values() for n, v in part.values().items()}
@@ -85,12 +85,14 @@ def hashes(values):
             for name, (dtype, shape, data) in values.items()}
 
 
+def rank_file(root, rank):
+    return os.path.join(root, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
+
+
 def ranks_in(root):
     found = []
     while os.path.isdir(os.path.join(root, f"rank_{len(found)}")):
-        rank = len(found)
-        path = os.path.join(root, f"rank_{rank}", f"checkpoint_{rank}.ckpt")
-        found.append(hashes(values_of(read_checkpoint(path))))
+        found.append(hashes(values_of(read_checkpoint(rank_file(root, len(found))))))
     return found
 
 
@@ -411,6 +413,33 @@ def distributed(directory):
 
 
 @test
+def distributed_and_lost(directory):
+    """chunks that no file has lose the ranks that need them, whatever --replicas says"""
+    root = os.path.join(directory, "step")
+    values = {name: Tensor(dtype, shape, data, halves(shape), {})
+              for name, (dtype, shape, data) in values_in(model_of("qwen3")).items()}
+    tree = Tree("torch", values, {}, random.Random(1))
+    tree.files = None
+    tree.write(root)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    os.unlink(os.path.join(root, [f for f, held in tree.held.items() if (name, 1) in held][0]))
+    strategy = os.path.join(DATA, "strategies", "qwen3.qwen3.mp2.ckpt")
+    shutil.copy(config_of("qwen3"), root)
+    expected = CASES["qwen3/qwen3/mp2"]["expect ranks"]
+    for word in ("auto", "off"):
+        with Mounted(root, described=True, dst_strategy=strategy, extra=[
+                "--convert", "qwen3", "--from", "hf", "--allow-missing", "--replicas",
+                word]) as mount:
+            demand(mount.log(), name)
+            same(hashes(values_of(read_checkpoint(rank_file(mount.path, 0)))), expected[0], word)
+            try:
+                content(rank_file(mount.path, 1))
+            except OSError:
+                continue
+            raise AssertionError(f"--replicas {word}: rank 1 can be read")
+
+
+@test
 def commands(directory):
     """export, verify, ls and plan take it as well"""
     tree, strategy = trained(directory, "qwen3_moe", "qwen3_moe", "mp4")
@@ -460,7 +489,7 @@ def library(directory):
     with reshardfs.Source(model_of("qwen3_moe"), **options) as source, \
             forward(model_of("qwen3_moe"), "auto", strategy) as mount:
         for rank in range(4):
-            data = content(os.path.join(mount.path, f"rank_{rank}", f"checkpoint_{rank}.ckpt"))
+            data = content(rank_file(mount.path, rank))
             check(bytes(source.read(rank)) == data, f"rank {rank} differs")
             check(bytes(source.read(rank, offset=len(data) // 2, length=777)) ==
                   data[len(data) // 2:][:777], f"the middle of rank {rank} differs")
@@ -471,7 +500,7 @@ def any_part(directory):
     """whatever stretch is read is the one of the whole"""
     strategy = os.path.join(DATA, "strategies", "qwen3_moe.qwen3_moe.mp2.ckpt")
     with forward(model_of("qwen3_moe"), "auto", strategy) as mount:
-        path = os.path.join(mount.path, "rank_1", "checkpoint_1.ckpt")
+        path = rank_file(mount.path, 1)
         data = content(path)
         for length in (1, 7, 64, 1000, 4097):
             fd = os.open(path, os.O_RDONLY)

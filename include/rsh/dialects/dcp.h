@@ -24,9 +24,15 @@ int rsh_dcp_read(const struct rsh_source *source,
 		 struct rsh_arena *arena, struct rsh_catalogue **cat,
 		 struct rsh_offer **out, uint32_t *n_out,
 		 struct rsh_error *err);
-/* Reads and plans the files.  `opts` counts as for rsh_write_plan(), but for
- * replicas and report_lost: chunks that are twice there always make up for each
- * other, and what is lacking is told by the reader.  Returns what both give. */
+/* Plans the files of what was read, or of offers that were made of those, as
+ * rsh_write_plan() does, but for replicas and report_lost: chunks that are twice
+ * there always make up for each other, and what is lacking is told by the
+ * reader. */
+int rsh_dcp_write(struct rsh_catalogue *cat, const struct rsh_offer *offers,
+		  uint32_t n, const struct rsh_strategy *dst,
+		  const struct rsh_conversion_options *opts,
+		  struct rsh_plan **out, struct rsh_error *err);
+/* Reads and plans the files.  Returns what both give. */
 int rsh_dcp_plan(const struct rsh_source *source,
 		 const struct rsh_source_view *view,
 		 const struct rsh_strategy *dst,
