@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libreshard: open sources, their files, records and bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import (Any, Callable, Iterable, Iterator, List, NamedTuple,
+                    Optional, Sequence, Tuple, Union)
+
+from ._memory import fresh
+
+Path = Union[str, "os.PathLike[str]"]
+# True for a bar on standard error, or what is called with the bytes that are
+# there and those that are wanted; what it raises stops the load.
+Progress = Union[None, bool, Callable[[int, int], object]]
+# The number of a file, that of a record in it, an offset in the record's
+# content, and a writable buffer.
+Want = Tuple[int, int, int, Any]
+
+
+class Error(Exception):
+    """What went wrong, in one sentence.
+
+    errno   as the library gave it, None if it was the program that failed
+    """
+
+    def __init__(self, sentence: str, errno: Optional[int] = None) -> None:
+        super().__init__(sentence)
+        self.errno = errno
+
+
+class File(NamedTuple):
+    """A virtual file.
+
+    rank    the rank or the part that it is of, None for the index of parts
+    name    below the root of a mount: "rank_0/checkpoint_0.ckpt"
+    size    in bytes
+    """
+    rank: Optional[int]
+    name: str
+    size: int
+
+
+class Record(NamedTuple):
+    """A parameter in a virtual file.
+
+    dtype   "Float32", "BFloat16" and so on
+    shape   () for a scalar
+    bytes   of its content
+    offset  where it begins in the file: its header in a .ckpt, its content in
+            a safetensors file
+    stored  bytes from there on, headers included
+    """
+    name: str
+    dtype: str
+    shape: Tuple[int, ...]
+    bytes: int
+    offset: int
+    stored: int
+
+
+_NO_RANK = 2**32 - 1
+
+
+class _CFile(ctypes.Structure):
+    _fields_ = [("rank", ctypes.c_uint32), ("name", ctypes.c_char_p),
+                ("size", ctypes.c_uint64)]
+
+
+class _CRecord(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("dtype", ctypes.c_char_p),
+                ("n_dims", ctypes.c_uint32), ("dims", ctypes.c_int64 * 32),
+                ("bytes", ctypes.c_uint64), ("offset", ctypes.c_uint64),
+                ("stored", ctypes.c_uint64)]
+
+
+_PROTOTYPES = {
+    "reshard_open": (ctypes.c_int, [ctypes.c_char_p,
+                                    ctypes.POINTER(ctypes.c_char_p),
+                                    ctypes.POINTER(ctypes.c_void_p)]),
+    "reshard_close": (None, [ctypes.c_void_p]),
+    "reshard_error": (ctypes.c_char_p, []),
+    "reshard_n_files": (ctypes.c_uint32, [ctypes.c_void_p]),
+    "reshard_file": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint32,
+                                    ctypes.POINTER(_CFile)]),
+    "reshard_read": (ctypes.c_ssize_t, [ctypes.c_void_p, ctypes.c_uint32,
+                                        ctypes.c_void_p, ctypes.c_size_t,
+                                        ctypes.c_uint64]),
+    "reshard_n_records": (ctypes.c_uint32, [ctypes.c_void_p,
+                                            ctypes.c_uint32]),
+    "reshard_record": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint32,
+                                      ctypes.c_uint32,
+                                      ctypes.POINTER(_CRecord)]),
+}
+
+_library: Any = None
+_library_lock = threading.Lock()  # guards _library
+
+
+def _lib() -> Any:
+    """Loaded when first needed: a mount does without."""
+    global _library
+    with _library_lock:
+        if _library is not None:
+            return _library
+        name = os.environ.get("LIBRESHARD", "libreshard.so.0")
+        try:
+            library = ctypes.CDLL(name)
+        except OSError as error:
+            raise Error(f"the library cannot be loaded: {error}") from None
+        for function, (result, arguments) in _PROTOTYPES.items():
+            getattr(library, function).restype = result
+            getattr(library, function).argtypes = arguments
+        _library = library
+        return library
+
+
+def _check(status: int) -> int:
+    if status >= 0:
+        return status
+    raise Error(os.fsdecode(_lib().reshard_error()), -status)
+
+
+def words(options: dict[str, Any]) -> Iterator[str]:
+    """Keywords as "name" and "name=value"; "from" is a word of the language, so that it
+    is written from_."""
+    for name, given in options.items():
+        for value in given if isinstance(given, (list, tuple)) else [given]:
+            if value is True:
+                yield name
+            elif value is not None and value is not False:
+                text = (os.fsdecode(value) if isinstance(value, os.PathLike)
+                        else str(value))
+                yield f"{name.rstrip('_')}={text}"
+
+
+class Source:
+    """An open checkpoint tree.
+
+    Any number of threads may read at once; close() is for when none does.
+    """
+
+    def __init__(self, source: Path, **options: Any) -> None:
+        self._handle: Optional[ctypes.c_void_p] = None
+        said = [os.fsencode(word) for word in words(options)]
+        handle = ctypes.c_void_p()
+        _check(_lib().reshard_open(os.fsencode(source),
+                                   (ctypes.c_char_p * (len(said) + 1))(*said),
+                                   ctypes.byref(handle)))
+        self._handle = handle
+
+    def _open(self) -> ctypes.c_void_p:
+        if self._handle is None:
+            raise ValueError("the source is closed")
+        return self._handle
+
+    def close(self) -> None:
+        """May be called more than once."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            _lib().reshard_close(handle)
+
+    def __enter__(self) -> "Source":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _file(self, number: int) -> File:
+        # ctypes would cut the number to 32 bits.
+        if not 0 <= number < _NO_RANK:
+            raise ValueError(f"{number} is no number of a file")
+        f = _CFile()
+        _check(_lib().reshard_file(self._open(), number, ctypes.byref(f)))
+        return File(None if f.rank == _NO_RANK else f.rank,
+                    os.fsdecode(f.name), f.size)
+
+    def files(self) -> List[File]:
+        """All virtual files; that of rank n is number n."""
+        return [self._file(i)
+                for i in range(_lib().reshard_n_files(self._open()))]
+
+    def records(self, rank: int) -> List[Record]:
+        """What the file of a rank holds, in its order."""
+        self._file(rank)
+        found, c = [], _CRecord()
+        for n in range(_lib().reshard_n_records(self._open(), rank)):
+            _check(_lib().reshard_record(self._open(), rank, n,
+                                         ctypes.byref(c)))
+            found.append(Record(c.name.decode(errors="surrogateescape"),
+                                c.dtype.decode(), tuple(c.dims[:c.n_dims]),
+                                c.bytes, c.offset, c.stored))
+        return found
+
+    def readinto(self, rank: int, buffer: Any, offset: int = 0) -> int:
+        """Fill a writable buffer from `offset` of the file of a rank; the
+        number of bytes, less than the buffer has only at the file's end."""
+        if offset < 0:
+            raise ValueError("the offset is negative")
+        if offset >= self._file(rank).size:
+            return 0
+        with memoryview(buffer).cast("B") as view:
+            if not view:
+                return 0
+            place = (ctypes.c_char * len(view)).from_buffer(view)
+            try:
+                return _check(_lib().reshard_read(self._open(), rank, place,
+                                                  len(view), offset))
+            finally:
+                del place
+
+    def read(self, rank: int, offset: int = 0,
+             length: Optional[int] = None) -> bytearray:
+        """Bytes of the file of a rank, from `offset` to its end or `length`
+        of them."""
+        if offset < 0 or (length is not None and length < 0):
+            raise ValueError("offset or length is negative")
+        left = max(self._file(rank).size - offset, 0)
+        buffer = bytearray(left if length is None else min(length, left))
+        self.readinto(rank, buffer, offset)
+        return buffer
+
+    def load_into(self, wants: Iterable[Want], progress: Progress = None,
+                  threads: int = 0) -> None:
+        """Fill the buffers of `wants` with contents of records, by as many
+        threads as pay, or `threads`.  What they hold after an exception is
+        undefined."""
+        wants = list(wants)
+        done, whole = 0, sum(memoryview(w[3]).nbytes for w in wants)
+        for file, number, offset, buffer in wants:
+            record = self.records(file)[number]
+            head = record.stored - record.bytes
+            done += self.readinto(file, buffer, record.offset + head + offset)
+            if callable(progress):
+                progress(done, whole)
+
+    def load_bytes(self, rank: int, numbers: Optional[Sequence[int]] = None,
+                   progress: Progress = None, threads: int = 0) -> List[Any]:
+        """The contents of records of the file of a rank, or of those of
+        `numbers`: numpy arrays of bytes, each with memory of its own."""
+        records = self.records(rank)
+        if numbers is None:
+            numbers = range(len(records))
+        arrays = [fresh(records[n].bytes) for n in numbers]
+        self.load_into(((rank, n, 0, a) for n, a in zip(numbers, arrays)),
+                       progress, threads)
+        return arrays
+
+
+def files(source: Path, **options: Any) -> List[File]:
+    """The virtual files of a source."""
+    with Source(source, **options) as s:
+        return s.files()
+
+
+def records(source: Path, rank: int, **options: Any) -> List[Record]:
+    """What the virtual file of a rank holds, in its order."""
+    with Source(source, **options) as s:
+        return s.records(rank)
+
+
+def read(source: Path, rank: int, offset: int = 0,
+         length: Optional[int] = None, **options: Any) -> bytearray:
+    """Bytes of the virtual file of a rank, from `offset` to its end or
+    `length` of them.  Who reads more than once opens a Source."""
+    with Source(source, **options) as s:
+        return s.read(rank, offset, length)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts that last as long as a `with` block."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import tempfile
+from types import TracebackType
+from typing import Any, Optional, Type
+
+from ._library import Error, Path, words
+
+_log = logging.getLogger(__package__)
+_LINE = re.compile(r"reshardfs: (?:(error|warning|notice|info|debug): )?(.*)")
+_LEVELS = {"error": logging.ERROR, "warning": logging.WARNING,
+           "notice": logging.INFO, "info": logging.INFO,
+           "debug": logging.DEBUG}
+
+
+def _run(*words: str) -> None:
+    """Run the program; what it says goes to the log, or into the Error."""
+    program = os.environ.get("RESHARDFS", "reshardfs")
+    try:
+        done = subprocess.run([program, *words], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE, check=False)
+    except OSError as error:
+        raise Error(f"{program} cannot be run: {error.strerror}") from None
+    sentences = []
+    for line in os.fsdecode(done.stderr).splitlines():
+        found = _LINE.fullmatch(line)
+        level = found[1] if found else None
+        if found and level in (None, "error"):
+            sentences.append(found[2])
+        elif found:
+            _log.log(_LEVELS[level or "error"], "%s", found[2])
+    if done.returncode:
+        raise Error("; ".join(sentences) or f"{program} {words[0]} ended with "
+                    f"status {done.returncode}")
+
+
+def _escaped(word: str) -> str:
+    return re.sub(r"([,\\])", r"\\\1", word)
+
+
+class Mount:
+    """A mount as long as the `with` block lasts, at a place of its own.
+
+    path    the mount point; None while there is no mount
+    """
+
+    def __init__(self, source: Path, **options: Any) -> None:
+        self._source = os.path.abspath(os.fspath(source))
+        self._options = list(words(options))
+        self._directory: Optional[str] = None
+        self.path: Optional[str] = None
+
+    def rank(self, rank: int) -> str:
+        """The path of the file of a rank; with resume=True, of its newest."""
+        directory = os.path.join(self._mounted(), f"rank_{rank}")
+        try:
+            names = os.listdir(directory)
+        except OSError as error:
+            raise Error(f"{directory}: {error.strerror}",
+                        error.errno) from None
+        if len(names) > 1:
+            names = [n for n in names if n.startswith("latest.")]
+        if len(names) != 1:
+            raise Error(f"{directory} does not hold one file: {names}")
+        return os.path.join(directory, names[0])
+
+    def _mounted(self) -> str:
+        if self.path is None:
+            raise ValueError("there is no mount")
+        return self.path
+
+    def __enter__(self) -> "Mount":
+        self._directory = tempfile.mkdtemp(prefix="reshardfs-")
+        words = [w for o in self._options for w in ("-o", _escaped(o))]
+        try:
+            # Does not return before the mount answers.
+            _run("mount", *words, "--", self._source, self._directory)
+        except BaseException:
+            self._clean_up()
+            raise
+        self.path = self._directory
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]],
+                 error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        self.path = None
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        directory, self._directory = self._directory, None
+        if directory is None:
+            return
+        if os.path.ismount(directory):
+            try:
+                _run("umount", directory)
+            except Error as error:
+                # Somebody still has a file open or mapped, such as a loader
+                # that has not been collected yet.
+                _log.warning("%s; it ends when its last file is closed", error)
+                _run("umount", "--lazy", directory)
+        os.rmdir(directory)
+
+
+def mounted(source: Path, **options: Any) -> Mount:
+    """A mount of `source`, for a `with` statement: it answers inside the block
+    and is gone afterwards, whatever happened there."""
+    return Mount(source, **options)
