@@ -12,9 +12,10 @@ struct rsh_piece_iter {
 	const struct rsh_plan *p;
 	const struct rsh_virtual_file *f;
 	const atomic_bool *avoid;
-	uint64_t pos; /* in the virtual file */
+	uint64_t pos; /* in the virtual file, or in the content of the slot */
 	uint64_t end;
 	uint32_t slot;
+	bool content; /* only that of the slot */
 
 	/* What follows is of the slot at hand. */
 	bool entered;
@@ -72,27 +73,60 @@ static uint64_t slot_end(const struct rsh_piece_iter *it)
 	return it->slot + 1 < l->n ? l->slots[it->slot + 1].offset : l->bytes;
 }
 
+/* Makes an iterator over bytes [offset, offset+length) of `bytes`. */
+static struct rsh_piece_iter *pieces_new(const struct rsh_plan *p,
+					 uint32_t rank, uint64_t offset,
+					 uint64_t length, uint64_t bytes)
+{
+	struct rsh_piece_iter *it = calloc(1, sizeof(*it));
+
+	if (!it)
+		return NULL;
+	it->p = p;
+	it->f = &p->files[rank];
+	it->pos = offset;
+	if (!rsh_add_u64(offset, length, &it->end) || it->end > bytes)
+		it->end = bytes;
+	return it;
+}
+
 struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_plan *p,
 					  uint32_t rank, uint64_t offset,
 					  uint64_t length,
 					  const atomic_bool *avoid)
 {
+	const struct rsh_slot_list *l;
 	struct rsh_piece_iter *it;
 
 	if (rank >= p->n_files)
 		return NULL;
-	it = calloc(1, sizeof(*it));
+	l = p->files[rank].list;
+	it = pieces_new(p, rank, offset, length, l->bytes);
 	if (!it)
 		return NULL;
-	it->p = p;
-	it->f = &p->files[rank];
 	it->avoid = avoid;
-	it->pos = offset;
-	if (!rsh_add_u64(offset, length, &it->end) ||
-	    it->end > it->f->list->bytes)
-		it->end = it->f->list->bytes;
 	if (it->pos < it->end)
-		it->slot = pieces_find_slot(it->f->list, it->pos);
+		it->slot = pieces_find_slot(l, it->pos);
+	return it;
+}
+
+struct rsh_piece_iter *rsh_piece_iter_content(const struct rsh_plan *p,
+					      uint32_t rank, uint32_t record,
+					      uint64_t offset, uint64_t length,
+					      const atomic_bool *avoid)
+{
+	struct rsh_virtual_record r = { 0 };
+	struct rsh_piece_iter *it;
+
+	if (rank >= p->n_files || record >= p->files[rank].list->n)
+		return NULL;
+	rsh_plan_record(p, rank, record, &r);
+	it = pieces_new(p, rank, offset, length, r.shape.content_bytes);
+	if (!it)
+		return NULL;
+	it->avoid = avoid;
+	it->slot = record;
+	it->content = true;
 	return it;
 }
 
@@ -488,12 +522,49 @@ static bool whole_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
 	return true;
 }
 
+/* Gives a piece of the slot's content in a file that is a source file: where
+ * the index says, or by itself once no file has all that the origin has. */
+static bool whole_content_piece(struct rsh_piece_iter *it,
+				struct rsh_piece *out)
+{
+	uint32_t rank = it->f->origin;
+	uint64_t offset, left;
+
+	if (rsh_is_avoided(it->avoid, rank) && !find_twin(it, &rank))
+		return enter_slot(it) && it->codec == RSH_CODEC_NONE &&
+		       content_piece(it, it->pos, it->end - it->pos, out);
+	it->ix = rsh_catalogue_index(it->p->cat, it->f->origin);
+	it->rec = rsh_ckpt_find(it->ix, slot_of(it)->name);
+	find_extent(it, it->pos, &offset, &left);
+	left = rsh_min_u64(left, it->end - it->pos);
+	*out = (struct rsh_piece){
+		.file_offset = it->pos, .length = left,
+		.src_rank = rank, .src_offset = offset, .src_length = left,
+	};
+	return true;
+}
+
+/* Gives the piece at it->pos of the slot's content. */
+static bool record_piece(struct rsh_piece_iter *it, struct rsh_piece *out)
+{
+	if (it->f->origin != RSH_NO_FILE)
+		return whole_content_piece(it, out);
+	return (it->entered || enter_slot(it)) &&
+	       content_piece(it, it->pos, it->end - it->pos, out);
+}
+
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 {
 	if (it->pos >= it->end)
 		return false;
 	out->file_offset = it->pos;
 	out->is_tiled = false;
+	if (it->content) {
+		if (!record_piece(it, out))
+			return false;
+		it->pos += out->length;
+		return true;
+	}
 	if (it->f->origin != RSH_NO_FILE) {
 		if (!whole_piece(it, out))
 			return false;

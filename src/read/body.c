@@ -10,20 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gather_i.h"
+#include "reader_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/place.h"
 
 /* Files that fail and answer and fail again must not keep a reader for ever. */
 #define MOST_ATTEMPTS 1024
-
-struct rsh_reader {
-	const struct rsh_plan *plan;
-	struct rsh_source *source;
-	struct rsh_reader_options options;
-	struct rsh_tiles *tiles;
-	struct rsh_gathers *gathers;
-};
 
 ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 		      uint64_t offset)
@@ -41,48 +33,76 @@ ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 
 /* ---- files of a plan ---- */
 
-static int plan_walk(const struct rsh_reader *r, uint32_t file,
-		     struct rsh_target *to, size_t len, uint64_t offset,
+/* Says which bytes of the file are read, and where to. */
+struct plan_range {
+	uint32_t file;
+	struct rsh_target *to;
+	size_t len;
+	uint64_t offset;
+};
+
+static int plan_walk(const struct rsh_reader *r, void *range,
 		     const atomic_bool *avoid)
 {
-	struct rsh_piece_iter *it =
-		rsh_piece_iter_new(r->plan, file, offset, len, avoid);
-	int rc;
+	const struct plan_range *w = range;
+	struct rsh_piece_iter *it;
+	struct rsh_gather *g = rsh_reader_gather(r, avoid);
+	int rc = -ENOMEM;
 
-	if (!it)
+	if (!g)
 		return -ENOMEM;
-	/* A reader that has another file to turn to does not wait for this
-	 * one. */
-	rc = rsh_gather(r->gathers, it, to, len, !avoid);
+	it = rsh_piece_iter_new(r->plan, w->file, w->offset, w->len, avoid);
+	if (it)
+		rc = rsh_gather_add(g, it, w->to, w->len);
 	rsh_piece_iter_free(it);
-	return rc;
+	return rsh_gather_end(r->gathers, g, rc);
 }
 
-/* A file that fails in the middle of a request is left to its replicas: the
- * whole request is read anew without it.  When there are none left the file
- * itself has to say what is wrong with it, or has come back. */
-static int plan_read(const struct rsh_body *b, struct rsh_target *to,
-		     size_t len, uint64_t offset)
+struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,
+				     const atomic_bool *avoid)
 {
-	const struct rsh_reader *r = b->of;
+	/* A reader that has another file to turn to does not wait for this
+	 * one. */
+	return rsh_gather_begin(r->gathers, !avoid);
+}
+
+bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file)
+{
+	if (!rsh_plan_is_lost(r->plan, file))
+		return false;
+	if (r->options.tell_lost)
+		r->options.tell_lost(r->options.ctx, file);
+	return true;
+}
+
+/* A file that fails in the middle is left to its replicas: all is read anew
+ * without it.  When there are none left the file itself has to say what is
+ * wrong with it, or has come back. */
+int rsh_reader_walk(const struct rsh_reader *r, rsh_reader_walk_fn *walk,
+		    void *ctx)
+{
 	const struct rsh_store *store = rsh_source_store(r->source);
 
-	if (rsh_plan_is_lost(r->plan, b->file)) {
-		if (r->options.tell_lost)
-			r->options.tell_lost(r->options.ctx, b->file);
-		return -EIO;
-	}
 	for (int i = 0; r->options.replicas && i < MOST_ATTEMPTS; i++) {
 		const unsigned marks = rsh_store_n_marks(store);
-		const int rc = plan_walk(r, b->file, to, len, offset,
-					 rsh_store_failed(store));
+		const int rc = walk(r, ctx, rsh_store_failed(store));
 
 		if (rc == 0 || rc == -ENOMEM)
 			return rc;
 		if (marks == rsh_store_n_marks(store))
 			break;
 	}
-	return plan_walk(r, b->file, to, len, offset, NULL);
+	return walk(r, ctx, NULL);
+}
+
+static int plan_read(const struct rsh_body *b, struct rsh_target *to,
+		     size_t len, uint64_t offset)
+{
+	struct plan_range w = { b->file, to, len, offset };
+
+	if (rsh_reader_is_lost(b->of, b->file))
+		return -EIO;
+	return rsh_reader_walk(b->of, plan_walk, &w);
 }
 
 struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)

@@ -490,14 +490,16 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 }
 
 /* Makes the runs of the last row stand for n rows more, if they are all there;
- * `dst` is where the last row begins. */
+ * `dst` is where the last row begins.  Runs of other targets may lie behind
+ * it. */
 static bool gather_repeat_row(struct rsh_gather *g,
 			      const struct rsh_rows *rows, const uint8_t *dst)
 {
 	uint64_t bytes = 0;
 	unsigned first = g->n_runs + 1;
 
-	while (first > 1 && g->runs[first - 1].dst >= dst)
+	while (first > 1 && g->runs[first - 1].dst >= dst &&
+	       g->runs[first - 1].dst < dst + rows->bytes)
 		bytes += g->runs[--first].dst_len;
 	if (bytes != rows->bytes)
 		return false;
@@ -594,8 +596,8 @@ static bool gather_is_long(const struct rsh_piece *p)
 	       p->src_length >= RSH_PLACE_MAX;
 }
 
-static int gather_pieces(struct rsh_gather *g, struct rsh_piece_iter *it,
-			 struct rsh_target *to, size_t len)
+int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
+		   struct rsh_target *to, size_t len)
 {
 	uint8_t *data = to->area ? to->area + rsh_place(0) : to->data;
 	unsigned n_movable = to->area ? MOVABLE_PIECES : 0;
@@ -711,16 +713,17 @@ void rsh_gathers_free(struct rsh_gathers *all)
 	free(all);
 }
 
-int rsh_gather(struct rsh_gathers *all, struct rsh_piece_iter *it,
-	       struct rsh_target *to, size_t len, bool wait)
+struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all, bool wait)
 {
 	struct rsh_gather *g = gather_take(all);
-	int rc;
 
-	if (!g)
-		return -ENOMEM;
-	g->wait = wait;
-	rc = gather_pieces(g, it, to, len);
+	if (g)
+		g->wait = wait;
+	return g;
+}
+
+int rsh_gather_end(struct rsh_gathers *all, struct rsh_gather *g, int rc)
+{
 	if (rc == 0 && g->n_runs)
 		rc = gather_flush(g);
 	if (rc == 0 && g->copies.n)

@@ -21,13 +21,22 @@ int rsh_gathers_new(struct rsh_source *s, struct rsh_tiles *tiles,
 		    struct rsh_gathers **out);
 void rsh_gathers_free(struct rsh_gathers *all);
 
-/* Reads what the iterator's pieces stand for, in order; `len` is their total.
- * Neighbouring runs of one source file are read in one request and scattered;
- * what comes from tiles is copied from these.
- * With `wait` files that cannot be reached are waited for, as rsh_source_read()
- * does.  Returns 0 or -errno.  Any thread may call it, each with an iterator of
- * its own. */
-int rsh_gather(struct rsh_gathers *all, struct rsh_piece_iter *it,
-	       struct rsh_target *to, size_t len, bool wait);
+/* What is gathered together: neighbouring runs of one source file are read in
+ * one request and scattered; what comes from tiles is copied from these. */
+struct rsh_gather;
+
+/* With `wait` files that cannot be reached are waited for, as rsh_source_read()
+ * does.  Any thread may call this, and then goes on alone with what it got.
+ * Returns NULL if memory is out. */
+struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all, bool wait);
+/* Adds what the iterator's pieces stand for, in order; `len` is their total.
+ * The target has to stay until the end; only the first one may have an area.
+ * Returns 0 or -errno. */
+int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
+		   struct rsh_target *to, size_t len);
+/* Reads what has not been read yet, unless rc is an error, with which
+ * everything is given up.  Returns 0 or -errno: of an error nobody can say
+ * which of the targets it befell. */
+int rsh_gather_end(struct rsh_gathers *all, struct rsh_gather *g, int rc);
 
 #endif

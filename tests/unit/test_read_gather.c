@@ -283,6 +283,15 @@ static void fixture_free(struct fixture *f)
 	free(f);
 }
 
+static int gather(const struct fixture *f, struct rsh_piece_iter *it,
+		  struct rsh_target *to, size_t len)
+{
+	struct rsh_gather *g = rsh_gather_begin(f->gathers, true);
+
+	assert_non_null(g);
+	return rsh_gather_end(f->gathers, g, rsh_gather_add(g, it, to, len));
+}
+
 /* ---- random requests ---- */
 
 static uint64_t round_down(uint64_t v, uint64_t to)
@@ -512,7 +521,7 @@ static void one_request(struct numbers *x, struct fixture *f)
 	if (numbers_below(x, 2))
 		to.area = area;
 	memset(area, 0xa5, total + RSH_PLACE_MAX + 1);
-	assert_int_equal(rsh_gather(f->gathers, &it, &to, total, true), 0);
+	assert_int_equal(gather(f, &it, &to, total), 0);
 	got = to.data;
 	assert_in_range(got - area, 0, to.area ? RSH_PLACE_MAX - 1 : 0);
 	assert_int_equal(got[total], 0xa5);
@@ -599,7 +608,7 @@ static int gather_one(struct fixture *f, const struct rsh_piece *p, size_t len)
 	struct rsh_piece_iter it = { p, 1, 0, 0 };
 	uint8_t *buf = malloc(len);
 	struct rsh_target to = { .data = buf };
-	int rc = rsh_gather(f->gathers, &it, &to, len, true);
+	int rc = gather(f, &it, &to, len);
 
 	free(buf);
 	return rc;
@@ -678,8 +687,7 @@ static void test_place(void **state)
 
 	(void)state;
 	memset(header, 0x5a, sizeof(header));
-	assert_int_equal(rsh_gather(f->gathers, &it, &to,
-				    HEADER + SHORT_RUN + REST, true), 0);
+	assert_int_equal(gather(f, &it, &to, HEADER + SHORT_RUN + REST), 0);
 	assert_int_equal(to.data - area,
 			 rsh_place(4321 - HEADER - SHORT_RUN));
 	assert_memory_equal(to.data, header, HEADER);

@@ -143,6 +143,13 @@ struct rsh_piece_iter *rsh_piece_iter_new(const struct rsh_plan *p,
 					  uint32_t rank, uint64_t offset,
 					  uint64_t length,
 					  const atomic_bool *avoid);
+/* The same of bytes [offset, offset+length) of the content of a record, cut at
+ * its end: no piece is a header of the file's format, and places in the virtual
+ * file are places in the content. */
+struct rsh_piece_iter *rsh_piece_iter_content(const struct rsh_plan *p,
+					      uint32_t rank, uint32_t record,
+					      uint64_t offset, uint64_t length,
+					      const atomic_bool *avoid);
 /* Gives the next piece.  False past the last one, and where they end early: no
  * file is left that holds the next one, or memory is out. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
