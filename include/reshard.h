@@ -24,8 +24,9 @@
  * one closes it; others may be opened and closed meanwhile.  A child of fork(2)
  * may not use it: the library may have threads at work, for its caches.
  *
- * ABI: symbols are versioned (LIBRESHARD_0.1).  A struct below changes only
- * with the library's soname.
+ * ABI: symbols are versioned (LIBRESHARD_0.1, and LIBRESHARD_0.3 of what came
+ * with that release).  A struct below changes only with the library's soname;
+ * one that begins with its size may grow at its end.
  */
 #ifndef RESHARD_H
 #define RESHARD_H
@@ -114,6 +115,39 @@ uint32_t reshard_n_records(const struct reshard *r, uint32_t i);
 /* Describes record n of file i.  Returns 0 or -ENOENT. */
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 		   struct reshard_record *out);
+
+/* ---- loading: records straight to where they are wanted ---- */
+
+/* Bytes [offset, offset + bytes) of the content of a record, without the
+ * headers of chunks, and where they go.  Destinations must not overlap. */
+struct reshard_want {
+	uint32_t file;   /* as reshard_file() counts */
+	uint32_t record; /* as reshard_record() counts */
+	uint64_t offset;
+	uint64_t bytes;
+	void *to;
+};
+
+struct reshard_load_options {
+	size_t size;      /* sizeof(struct reshard_load_options) */
+	unsigned threads; /* so many at most; 0: as many as pays */
+	/* NULL, or is told of the bytes that are there and of all.  Only the
+	 * thread that called reshard_load() calls it, some 20 times a second,
+	 * also while nothing moves, and once at the end.  What is not 0
+	 * cancels. */
+	int (*progress)(void *ctx, uint64_t done, uint64_t all);
+	void *ctx;
+};
+
+/* Loads all n wants, in whichever order and with several threads; `o` may be
+ * NULL.  Neighbouring wants of one record are best given one after the other.
+ *
+ * Returns 0; -ECANCELED; or another negative errno value: -ENOENT where there
+ * is no such file or record, -EINVAL where a want goes beyond its record, -EIO
+ * if slices are lost, or what the source gave.  What the destinations hold
+ * after a failure is undefined, and no thread touches them any more. */
+int reshard_load(const struct reshard *r, const struct reshard_want *wants,
+		 size_t n, const struct reshard_load_options *o);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,7 @@
 #include "rsh/options/check.h"
 #include "rsh/options/commands.h"
 #include "rsh/options/reading.h"
+#include "rsh/read/load.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -270,15 +271,19 @@ uint32_t reshard_n_records(const struct reshard *r, uint32_t i)
 		rsh_plan_n_records(r->view.plan, r->files[i].number) : 0;
 }
 
+static int no_record(const struct reshard *r, uint32_t i, uint32_t n)
+{
+	return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32 " in a "
+			     "file %" PRIu32, r->options.vfs.source, n, i);
+}
+
 int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 		   struct reshard_record *out)
 {
 	struct rsh_virtual_record v = { 0 };
 
 	if (n >= reshard_n_records(r, i))
-		return rsh_error_set(&last, ENOENT, "%s has no record %" PRIu32
-				     " in a file %" PRIu32,
-				     r->options.vfs.source, n, i);
+		return no_record(r, i, n);
 	rsh_plan_record(r->view.plan, r->files[i].number, n, &v);
 	*out = (struct reshard_record){
 		.name = v.shape.name ? v.shape.name : "",
@@ -291,4 +296,77 @@ int reshard_record(const struct reshard *r, uint32_t i, uint32_t n,
 	for (uint32_t d = 0; d < v.shape.n_dims; d++)
 		out->dims[d] = v.shape.dims[d];
 	return 0;
+}
+
+/* ---- loading ---- */
+
+/* Finds what a want is of.  0 or -errno with a sentence. */
+static int want_find(const struct reshard *r, const struct reshard_want *w,
+		     struct rsh_want *out)
+{
+	struct rsh_virtual_record v = { 0 };
+	const struct file *f = file_at(r, w->file);
+
+	if (!f)
+		return -ENOENT;
+	if (w->record >= reshard_n_records(r, w->file))
+		return no_record(r, w->file, w->record);
+	rsh_plan_record(r->view.plan, f->number, w->record, &v);
+	if (w->offset > v.shape.content_bytes ||
+	    w->bytes > v.shape.content_bytes - w->offset)
+		return rsh_error_set(&last, EINVAL, "%s: %s: parameter %s has "
+				     "%" PRIu64 " bytes, not %" PRIu64 " from "
+				     "%" PRIu64 " on", r->options.vfs.source,
+				     f->name, v.shape.name,
+				     v.shape.content_bytes, w->bytes,
+				     w->offset);
+	*out = (struct rsh_want){
+		.file = f->number, .record = w->record,
+		.offset = w->offset, .bytes = w->bytes, .to = w->to,
+	};
+	return 0;
+}
+
+static int load_failed(const struct reshard *r, const struct reshard_want *w,
+		       uint64_t offset, int rc)
+{
+	struct reshard_record rec;
+
+	if (rc == -ECANCELED || !w || reshard_record(r, w->file, w->record,
+						     &rec))
+		return rsh_error_set(&last, -rc, "%s: %s",
+				     r->options.vfs.source,
+				     rc == -ECANCELED ? "canceled" :
+							strerror(-rc));
+	return rsh_error_set(&last, -rc, "%s: %s: parameter %s at offset "
+			     "%" PRIu64 ": %s", r->options.vfs.source,
+			     r->files[w->file].name, rec.name, offset,
+			     strerror(-rc));
+}
+
+int reshard_load(const struct reshard *r, const struct reshard_want *wants,
+		 size_t n, const struct reshard_load_options *given)
+{
+	struct reshard_load_options o = { 0 };
+	struct rsh_load_failure failure = { 0 };
+	cleanup_free struct rsh_want *found =
+		rsh_alloc_array(n, sizeof(*found));
+	int rc = 0;
+
+	if (!found)
+		return rsh_error_nomem(&last);
+	if (given)
+		memcpy(&o, given, rsh_min_u64(given->size, sizeof(o)));
+	for (size_t i = 0; i < n; i++) {
+		rc = want_find(r, &wants[i], &found[i]);
+		if (rc)
+			return rc;
+	}
+	rc = rsh_load(r->view.reader, found, n,
+		      &(struct rsh_load_options){ o.threads, o.progress, o.ctx },
+		      &failure);
+	if (rc == 0)
+		return 0;
+	return load_failed(r, failure.want ? &wants[failure.want - found] :
+			   NULL, failure.offset, rc);
 }

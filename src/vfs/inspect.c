@@ -20,6 +20,7 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 	*out = (struct rsh_vfs_view){
 		.plan = v->plan,
 		.source = v->source,
+		.reader = v->reader,
 		.src = v->src,
 		.dst = v->dst,
 		.names = v->names,

@@ -4,7 +4,12 @@
  *
  *	libreshard list SOURCE OPTION...        files and records, one a line
  *	libreshard copy DIR SOURCE OPTION...    the files, to DIR/<number>
+ *	libreshard contents DIR SOURCE OPTION...
+ *			the contents of all records in one load, to
+ *			DIR/<number>.<record>
  *	libreshard race SOURCE OPTION...        threads read all at odd offsets
+ *	libreshard load SEED SOURCE OPTION...   random loads give what reads do
+ *	libreshard crowd SOURCE OPTION...       threads load different files
  *	libreshard misuse SOURCE OPTION...      what must fail, fails
  */
 #include "reshard.h"
@@ -18,6 +23,8 @@
 #include <string.h>
 
 #define N_THREADS 8
+#define N_CROWD 32
+#define N_LOADS 30
 #define RACE_READS 200
 
 static struct reshard *open_source(char **words)
@@ -96,6 +103,208 @@ static void copy(const struct reshard *r, const char *dir)
 	}
 }
 
+/* ---- loads ---- */
+
+struct wants {
+	struct reshard_want *v;
+	size_t n;
+};
+
+static struct reshard_record record_at(const struct reshard *r, uint32_t i,
+				       uint32_t n)
+{
+	struct reshard_record rec;
+
+	if (reshard_record(r, i, n, &rec))
+		errx(2, "%s", reshard_error());
+	return rec;
+}
+
+/* Wants all records of a file. */
+static void want_file(const struct reshard *r, uint32_t i, struct wants *w)
+{
+	const uint32_t n = reshard_n_records(r, i);
+
+	w->v = realloc(w->v, (w->n + n + 1) * sizeof(*w->v));
+	if (!w->v)
+		err(2, "memory");
+	for (uint32_t k = 0; k < n; k++) {
+		const struct reshard_record rec = record_at(r, i, k);
+
+		w->v[w->n++] = (struct reshard_want){
+			.file = i, .record = k, .bytes = rec.bytes,
+			.to = malloc(rec.bytes + 1),
+		};
+	}
+}
+
+static void wants_free(struct wants *w)
+{
+	for (size_t i = 0; i < w->n; i++)
+		free(w->v[i].to);
+	free(w->v);
+	*w = (struct wants){ 0 };
+}
+
+static struct wants load_everything(const struct reshard *r)
+{
+	struct wants all = { 0 };
+
+	for (uint32_t i = 0; i < reshard_n_files(r); i++)
+		want_file(r, i, &all);
+	if (reshard_load(r, all.v, all.n, NULL))
+		errx(2, "%s", reshard_error());
+	return all;
+}
+
+static void contents(const struct reshard *r, const char *dir)
+{
+	struct wants all = load_everything(r);
+	char path[4096];
+	FILE *f;
+
+	for (size_t i = 0; i < all.n; i++) {
+		const struct reshard_want *w = &all.v[i];
+
+		snprintf(path, sizeof(path), "%s/%" PRIu32 ".%" PRIu32, dir,
+			 w->file, w->record);
+		f = fopen(path, "w");
+		if (!f || fwrite(w->to, 1, w->bytes, f) != w->bytes ||
+		    fclose(f))
+			err(2, "%s", path);
+	}
+	wants_free(&all);
+}
+
+/* As told last. */
+struct told {
+	pthread_t by;
+	uint64_t done, all;
+	unsigned calls, cancel_at;
+};
+
+static int tell(void *ctx, uint64_t done, uint64_t all)
+{
+	struct told *t = ctx;
+
+	if (!pthread_equal(t->by, pthread_self()) || done < t->done ||
+	    done > all || (t->calls && all != t->all))
+		errx(2, "told %" PRIu64 " of %" PRIu64, done, all);
+	t->done = done;
+	t->all = all;
+	return ++t->calls == t->cancel_at;
+}
+
+static uint64_t below(unsigned *seed, uint64_t n)
+{
+	return ((uint64_t)rand_r(seed) << 31 | (uint64_t)rand_r(seed)) % n;
+}
+
+/* Some part of some record; most are short, as rows are. */
+static struct reshard_want want_some(const struct wants *all, unsigned *seed)
+{
+	struct reshard_want w = all->v[below(seed, all->n)];
+
+	w.offset = below(seed, w.bytes + 1);
+	w.bytes -= w.offset;
+	if (below(seed, 4) && w.bytes > 4096)
+		w.bytes = 1 + below(seed, 4096);
+	w.to = malloc(w.bytes + 1);
+	((uint8_t *)w.to)[w.bytes] = 0xa5;
+	return w;
+}
+
+static void load_some(const struct reshard *r, const struct wants *all,
+		      unsigned *seed)
+{
+	struct told told = { .by = pthread_self() };
+	const struct reshard_load_options o = {
+		.size = sizeof(o), .threads = (unsigned)below(seed, 5),
+		.progress = below(seed, 2) ? tell : NULL, .ctx = &told,
+	};
+	struct wants w = { .n = below(seed, 2) ? below(seed, 9) :
+						 below(seed, 9000) };
+	uint64_t bytes = 0;
+
+	w.v = calloc(w.n + 1, sizeof(*w.v));
+	for (size_t i = 0; i < w.n; i++) {
+		w.v[i] = want_some(all, seed);
+		bytes += w.v[i].bytes;
+	}
+	if (reshard_load(r, w.v, w.n, below(seed, 4) ? &o : NULL))
+		errx(2, "%s", reshard_error());
+	if (told.calls && (told.done != bytes || told.all != bytes))
+		errx(2, "told %" PRIu64 " of %" PRIu64, told.done, bytes);
+	for (size_t i = 0; i < w.n; i++) {
+		const struct reshard_want *a = all->v, *b = &w.v[i];
+
+		while (a->file != b->file || a->record != b->record)
+			a++;
+		if (memcmp((uint8_t *)a->to + b->offset, b->to, b->bytes) ||
+		    ((uint8_t *)b->to)[b->bytes] != 0xa5)
+			errx(2, "file %" PRIu32 " record %" PRIu32 " at "
+			     "%" PRIu64, b->file, b->record, b->offset);
+	}
+	wants_free(&w);
+}
+
+static void load(const struct reshard *r, unsigned seed)
+{
+	struct wants all = load_everything(r);
+
+	for (int i = 0; i < N_LOADS; i++)
+		load_some(r, &all, &seed);
+	wants_free(&all);
+}
+
+struct member {
+	const struct reshard *r;
+	uint32_t file;
+	struct wants got;
+};
+
+static void *crowd_load(void *arg)
+{
+	struct told told = { .by = pthread_self() };
+	const struct reshard_load_options o = {
+		.size = sizeof(o), .threads = 2, .progress = tell, .ctx = &told,
+	};
+	struct member *m = arg;
+
+	want_file(m->r, m->file, &m->got);
+	if (reshard_load(m->r, m->got.v, m->got.n, &o))
+		errx(2, "%s", reshard_error());
+	return NULL;
+}
+
+static void crowd(const struct reshard *r)
+{
+	struct wants all = load_everything(r);
+	struct member members[N_CROWD];
+	pthread_t threads[N_CROWD];
+
+	for (unsigned t = 0; t < N_CROWD; t++) {
+		members[t] = (struct member){ r, t % reshard_n_files(r),
+					      { 0 } };
+		if (pthread_create(&threads[t], NULL, crowd_load, &members[t]))
+			errx(2, "no thread");
+	}
+	for (unsigned t = 0; t < N_CROWD; t++) {
+		const struct reshard_want *a = all.v;
+		struct wants *got = &members[t].got;
+
+		pthread_join(threads[t], NULL);
+		while (got->n && a->file != members[t].file)
+			a++;
+		for (size_t i = 0; i < got->n; i++)
+			if (memcmp(a[i].to, got->v[i].to, a[i].bytes))
+				errx(2, "file %" PRIu32 " record %zu", a->file,
+				     i);
+		wants_free(got);
+	}
+	wants_free(&all);
+}
+
 struct racer {
 	const struct reshard *r;
 	uint8_t *const *expected;
@@ -164,6 +373,30 @@ static void expect(long found, long wanted, const char *word)
 		     reshard_error());
 }
 
+static void misuse_load(const struct reshard *r)
+{
+	const struct reshard_record rec = record_at(r, 0, 0);
+	struct told told = { .by = pthread_self(), .cancel_at = 1 };
+	struct reshard_load_options o = {
+		.size = sizeof(o), .progress = tell, .ctx = &told,
+	};
+	struct reshard_want w = { .bytes = rec.bytes,
+				  .to = malloc(rec.bytes) };
+
+	expect(reshard_load(r, &w, 1, &o), -ECANCELED, "canceled");
+	expect(reshard_load(r, NULL, 0, NULL), 0, "");
+	w.offset = 1;
+	expect(reshard_load(r, &w, 1, NULL), -EINVAL, rec.name);
+	w.offset = UINT64_MAX;
+	expect(reshard_load(r, &w, 1, NULL), -EINVAL, rec.name);
+	w = (struct reshard_want){ .record = reshard_n_records(r, 0),
+				   .to = w.to };
+	expect(reshard_load(r, &w, 1, NULL), -ENOENT, "no record");
+	w.file = reshard_n_files(r);
+	expect(reshard_load(r, &w, 1, NULL), -ENOENT, "no file");
+	free(w.to);
+}
+
 static void misuse(const struct reshard *r)
 {
 	uint32_t n = reshard_n_files(r);
@@ -185,24 +418,33 @@ static void misuse(const struct reshard *r)
 	if (pthread_create(&thread, NULL, other_thread, NULL))
 		errx(2, "no thread");
 	pthread_join(thread, NULL);
+	misuse_load(r);
 	reshard_close(NULL);
 }
 
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 2 ? argv[1] : "";
-	int copies = strcmp(verb, "copy") == 0;
+	const int more = strcmp(verb, "copy") == 0 ||
+			 strcmp(verb, "contents") == 0 ||
+			 strcmp(verb, "load") == 0;
 	struct reshard *r;
 
-	if (argc < 3 + copies)
+	if (argc < 3 + more)
 		errx(2, "see the head of libreshard.c");
-	r = open_source(argv + 2 + copies);
-	if (copies)
+	r = open_source(argv + 2 + more);
+	if (strcmp(verb, "copy") == 0)
 		copy(r, argv[2]);
+	else if (strcmp(verb, "contents") == 0)
+		contents(r, argv[2]);
+	else if (strcmp(verb, "load") == 0)
+		load(r, (unsigned)strtoul(argv[2], NULL, 0));
 	else if (strcmp(verb, "list") == 0)
 		list(r);
 	else if (strcmp(verb, "race") == 0)
 		race_all(r);
+	else if (strcmp(verb, "crowd") == 0)
+		crowd(r);
 	else if (strcmp(verb, "misuse") == 0)
 		misuse(r);
 	else

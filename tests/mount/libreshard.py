@@ -3,6 +3,7 @@
 """libreshard: a C program on the shared library sees what a mount shows."""
 
 import os
+import random
 import re
 import subprocess
 import sys
@@ -15,12 +16,15 @@ from demands import check  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
+from run_seed import run_seed  # noqa: E402
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 BUILD = os.path.dirname(os.path.abspath(os.environ["RESHARDFS"]))
 LIBRARY = os.path.join(BUILD, ".libs")
 PROGRAM = os.path.abspath("mount/libreshard")
 NO_RANK = 2**32 - 1
+FIRST_NODE = "LIBRESHARD_0.1"
+NODES = {"reshard_load": "LIBRESHARD_0.3"}  # of what came later
 
 
 def run(*words, status=0):
@@ -59,6 +63,7 @@ def compare(work, source, src, dst, *more):
     options = [f"src_strategy={src or 'none'}", f"dst_strategy={dst or 'none'}", *more]
     copies = tempfile.mkdtemp(dir=work)
     run("copy", copies, source, *options)
+    run("contents", copies, source, *options)
     files = listed(run("list", source, *options))
     with Mounted(source, src_strategy=src, dst_strategy=dst,
                  extra=[w for o in more for w in ("-o", o.replace(",", "\\,"))]) as m:
@@ -77,13 +82,14 @@ def check_records(files, copies):
         check([r[0] for r in records] == list(expected), f"{name}: other names")
         end = 0
         whole = content(copies, str(i))
-        for record, dtype, n_bytes, offset, stored, dims in records:
+        for n, (record, dtype, n_bytes, offset, stored, dims) in enumerate(records):
             e = expected[record]
             check((dtype, dims, n_bytes) == (e.dtype, tuple(e.dims), len(e.content)),
                   f"{name}: {record} is {dtype} {dims}")
             check(offset == end, f"{name}: {record} is not at {offset}")
             end = offset + stored
             check(whole[end - n_bytes:end] == e.content, f"{name}: {record} ends elsewhere")
+            check(content(copies, f"{i}.{n}") == e.content, f"{name}: {record} loads otherwise")
         check(end == size, f"{name} goes on after its records")
 
 
@@ -107,13 +113,14 @@ def refused(words, *options, source=None, code):
 def main():
     require_mount()
     tap = Tap()
+    numbers = random.Random(run_seed())
     with tempfile.TemporaryDirectory(prefix="reshardfs-library-") as work:
         source, src, dst = demo_tree(work)
         both = [f"src_strategy={src}", f"dst_strategy={dst}"]
         with tap.test("exported is what the header declares, and nothing else"):
-            wanted = {f"{name}@@LIBRESHARD_0.1" for name in declared()}
-            check(len(wanted) >= 9, wanted)
-            check(exported() - {"LIBRESHARD_0.1"} == wanted, exported() ^ wanted)
+            wanted = {f"{name}@@{NODES.get(name, FIRST_NODE)}" for name in declared()}
+            check(len(wanted) >= 10, wanted)
+            check(exported() - {FIRST_NODE, *NODES.values()} == wanted, exported() ^ wanted)
         with tap.test("its soname is that of its version, and it needs no FUSE"):
             said = subprocess.run(["objdump", "-p", os.path.join(LIBRARY, "libreshard.so")],
                                   capture_output=True, check=True, text=True).stdout
@@ -133,6 +140,9 @@ def main():
                 spans = sorted((r[3], r[3] + r[4]) for r in records)
                 check(all(a[1] == b[0] for a, b in zip(spans, spans[1:])), spans)
                 check(spans[-1][1] == size and all(r[2] == r[4] for r in records), name)
+                for n, (record, _, n_bytes, offset, _, _) in enumerate(records):
+                    check(content(copies, f"{i}.{n}") ==
+                          content(copies, str(i))[offset:offset + n_bytes], record)
         with tap.test("a model in parts, and its index"):
             files, _ = compare(work, source, src, None, "format=hf", "part_size=3MB")
             check(files[-1][:2] == (NO_RANK, "model.safetensors.index.json"), files[-1])
@@ -142,6 +152,10 @@ def main():
         for name, more in (("", []), (" through the cache", ["cache=on", "cache_size=8M"])):
             with tap.test("threads race" + name):
                 run("race", source, *both, *more)
+            with tap.test("random loads" + name):
+                run("load", str(numbers.getrandbits(31)), source, *both, *more)
+            with tap.test("threads load different ranks" + name):
+                run("crowd", source, *both, *more)
         with tap.test("misuse, and errors of one thread alone"):
             run("misuse", source, *both)
         with tap.test("refusals in one sentence"):

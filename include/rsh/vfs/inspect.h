@@ -10,6 +10,7 @@
 struct rsh_vfs_view {
 	const struct rsh_plan *plan;
 	const struct rsh_source *source;
+	const struct rsh_reader *reader; /* of the plan's files */
 	const struct rsh_strategy *src, *dst; /* NULL: none */
 	struct rsh_names *names;
 };
