@@ -306,7 +306,7 @@ int rsh_store_use(struct rsh_store *s, uint32_t file, bool wait,
 		code = rsh_store_try(s, file, fn, ctx);
 	} while (code && rsh_outage_again(s, f, code, &a));
 	if (code)
-		return rsh_reader_errno(code);
+		return rsh_reader_errno(f, code);
 	if (atomic_load(&f->state) != RSH_FILE_GOOD)
 		rsh_outage_went_well(s, f);
 	return 0;
@@ -373,5 +373,5 @@ int rsh_store_check(struct rsh_store *s, uint32_t file, int fd)
 	if (code == 0)
 		return 0;
 	rsh_outage_again(s, f, code, &last);
-	return rsh_reader_errno(code);
+	return rsh_reader_errno(f, code);
 }

@@ -24,6 +24,12 @@
  * more often than this. */
 #define LOOK_AGAIN_NS UINT64_C(1000000000)
 
+/* File systems of a network that come back may for a moment say of a file that
+ * it is not there, or that it is another one.  So during an outage, and for so
+ * long after it, a file must have looked changed for as long to count as
+ * such. */
+#define SETTLE_NS UINT64_C(3000000000)
+
 /* One read makes no more attempts than this. */
 #define MOST_ATTEMPTS 8
 
@@ -57,9 +63,22 @@ static bool code_is_change(int code)
 	}
 }
 
-int rsh_reader_errno(int code)
+static const char *code_words(int code)
 {
-	if (code_is_change(code))
+	switch (code) {
+	case RSH_CHANGED:
+		return "changed since it was mounted";
+	case EXDEV:
+		return "it leads out of SOURCE now";
+	default:
+		return strerror(code);
+	}
+}
+
+int rsh_reader_errno(const struct rsh_store_file *f, int code)
+{
+	if (code_is_change(code) &&
+	    atomic_load(&f->state) == RSH_FILE_CHANGED)
 		return -ESTALE;
 	return code == ENOMEM ? -ENOMEM : -EIO;
 }
@@ -67,9 +86,7 @@ int rsh_reader_errno(int code)
 static void file_log_change(struct rsh_store_file *f, int code)
 {
 	if (!atomic_flag_test_and_set(&f->reported))
-		rsh_log_error("%s: %s", f->path, code == RSH_CHANGED ?
-			      "changed since it was mounted" : code == EXDEV ?
-			      "it leads out of SOURCE now" : strerror(code));
+		rsh_log_error("%s: %s", f->path, code_words(code));
 }
 
 /* ---- states; lock held ---- */
@@ -92,6 +109,31 @@ static void file_set_state(struct rsh_store *s, struct rsh_store_file *f,
 		pthread_cond_broadcast(&s->outage.news);
 	if (state != RSH_FILE_GOOD)
 		atomic_fetch_add(&s->n_marks, 1);
+}
+
+/* Does what a try of the file came to show that it has changed?  With the lock
+ * held. */
+static bool file_is_changed(struct rsh_outage *o, struct rsh_store_file *f,
+			    int code)
+{
+	const uint64_t now = o->now();
+
+	if (!code_is_change(code)) {
+		f->doubted_ns = 0;
+		return false;
+	}
+	switch (atomic_load(&f->state)) {
+	case RSH_FILE_CHANGED:
+		return true;
+	case RSH_FILE_GOOD:
+		f->doubted_ns = now;
+		return !atomic_load(&o->on) &&
+		       (o->ended_ns == 0 || now - o->ended_ns >= SETTLE_NS);
+	default:
+		if (f->doubted_ns == 0)
+			f->doubted_ns = now;
+		return now - f->doubted_ns >= SETTLE_NS;
+	}
 }
 
 /* ---- an outage, from beginning to end ---- */
@@ -160,6 +202,8 @@ static void outage_end(struct rsh_store *s)
 		.failing = o->n_failing, .quiet = o->quiet,
 	};
 	was = atomic_exchange(&o->on, false);
+	if (was)
+		o->ended_ns = o->now();
 	atomic_fetch_add(&o->n_returns, 1);
 	pthread_mutex_unlock(&o->lock);
 	if (was)
@@ -187,17 +231,18 @@ static bool file_answers(struct rsh_store *s, struct rsh_store_file *f)
 	struct probe p = { s, f };
 	struct rsh_outage *o = &s->outage;
 	int code = rsh_store_try(s, rsh_store_number(s, f), probe_read, &p);
-	bool failing;
+	bool failing, changed;
 
-	if (code && !code_is_change(code))
-		return false;
-	if (code)
-		file_log_change(f, code);
 	pthread_mutex_lock(&o->lock);
+	changed = file_is_changed(o, f, code);
 	failing = !o->stopping && atomic_load(&f->state) == RSH_FILE_FAILING;
-	if (failing)
+	if (failing && (changed || !code))
 		file_set_state(s, f, code ? RSH_FILE_CHANGED : RSH_FILE_GOOD);
 	pthread_mutex_unlock(&o->lock);
+	if (changed)
+		file_log_change(f, code);
+	else if (code)
+		return false;
 	if (failing && !code)
 		rsh_log_info("%s: reachable again", f->path);
 	return true;
@@ -310,21 +355,27 @@ bool rsh_outage_stop(struct rsh_store *s)
 
 /* ---- readers ---- */
 
-static void file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
+/* Marks a file that has changed, as far as that can be told of one that failed
+ * for this reason.  True if it has. */
+static bool file_mark_changed(struct rsh_store *s, struct rsh_store_file *f,
 			      int code)
 {
 	struct rsh_outage *o = &s->outage;
-	bool failed;
+	bool failed, changed;
 
 	pthread_mutex_lock(&o->lock);
+	changed = file_is_changed(o, f, code);
 	failed = atomic_load(&f->state) == RSH_FILE_FAILING;
-	if (atomic_load(&f->state) != RSH_FILE_CHANGED)
+	if (changed && atomic_load(&f->state) != RSH_FILE_CHANGED)
 		file_set_state(s, f, RSH_FILE_CHANGED);
 	pthread_mutex_unlock(&o->lock);
+	if (!changed)
+		return false;
 	file_log_change(f, code);
 	/* It was reached, which ends an outage. */
 	if (failed)
 		outage_end(s);
+	return true;
 }
 
 /* Marks a file that fails, for this reason, with a fresh descriptor as well. */
@@ -352,11 +403,11 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 	if (begun)
 		rsh_log(quiet ? RSH_LOG_INFO : RSH_LOG_ERROR,
 			"%s: cannot be reached (%s)%s", f->path,
-			strerror(code), last ? "; this happens so often that "
+			code_words(code), last ? "; this happens so often that "
 			"most of it is not logged any more" : "");
 	else if (first)
 		rsh_log_info("%s: cannot be reached either (%s)", f->path,
-			     strerror(code));
+			     code_words(code));
 }
 
 /* Waits for a file that fails.  True if it does not fail any more. */
@@ -390,10 +441,8 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 	a->n++;
 	if (code == ENOMEM)
 		return false;
-	if (code_is_change(code)) {
-		file_mark_changed(s, f, code);
+	if (file_mark_changed(s, f, code))
 		return false;
-	}
 	/* Perhaps the descriptor alone is dead. */
 	if (a->n == 1 && atomic_load(&f->state) != RSH_FILE_FAILING)
 		return true;
@@ -409,6 +458,7 @@ void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)
 	struct rsh_outage *o = &s->outage;
 
 	pthread_mutex_lock(&o->lock);
+	f->doubted_ns = 0;
 	if (atomic_load(&f->state) == RSH_FILE_CHANGED) {
 		file_set_state(s, f, RSH_FILE_GOOD);
 	} else if (o->now() - o->looked_ns > LOOK_AGAIN_NS) {
@@ -429,6 +479,7 @@ void rsh_outage_reset(struct rsh_store *s)
 	pthread_mutex_lock(&o->lock);
 	atomic_store(&o->on, false);
 	o->stopping = false;
+	o->ended_ns = 0;
 	o->n_failing = 0;
 	o->next = 0;
 	pthread_mutex_unlock(&o->lock);

@@ -15,7 +15,9 @@
  * place of a disk, has been logged with it and begins none.
  *
  * A file that changed is none of this: nothing but its old self, which a later
- * read may find in its place, makes it good again.
+ * read may find in its place, makes it good again.  In an outage a file fails
+ * until it has looked changed for a while, because file systems that come back
+ * say for a moment what is not so.
  */
 #ifndef RSH_STORE_OUTAGE_I_H
 #define RSH_STORE_OUTAGE_I_H
@@ -44,7 +46,7 @@ struct rsh_outage {
 	bool quiet;           /* the log is not told of it */
 	unsigned spare;       /* how many more outages the log takes for now */
 	uint64_t counted_ns;  /* `spare` has grown up to this moment */
-	uint64_t begun_ns;
+	uint64_t begun_ns, ended_ns; /* ended_ns: of the last one; 0: none */
 	uint64_t n_reads;     /* reads that it hit */
 	unsigned n_files;
 	unsigned n_failing;   /* files that fail now, of any outage */
@@ -84,8 +86,9 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 /* To be called after a read that went well of a file that is not good. */
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
 
-/* Gives what the reader is to see of a failure of rsh_store_try(). */
-int rsh_reader_errno(int code);
+/* Gives what the reader is to see of a failure of rsh_store_try(), after
+ * rsh_outage_again() has said that there is no other attempt. */
+int rsh_reader_errno(const struct rsh_store_file *f, int code);
 
 /* Tries the files that fail; true if one answers again. */
 bool rsh_outage_look(struct rsh_store *s);

@@ -41,6 +41,8 @@ struct rsh_store_file {
 	/* These are changed under the outage's lock. */
 	atomic_int state; /* enum rsh_file_state */
 	uint64_t hit;     /* the last outage that it was counted with */
+	uint64_t doubted_ns; /* since when it has looked changed while it
+			      * failed; 0: it has not */
 
 	/* These are changed under the pool's lock. */
 	struct rsh_descriptor *open; /* NULL: none */

@@ -72,7 +72,7 @@ def read_on(mount, data, seed, stop):
                     check(got and data[rank].startswith(got, at), f"wrong bytes at {at}")
                     good += 1
         except OSError as error:
-            check(error.errno == errno.EIO, error)
+            check(error.errno == errno.EIO, f"{error}\n{mount.log()}")
             bad += 1
             time.sleep(0.05)
     return good, bad

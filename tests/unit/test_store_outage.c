@@ -439,14 +439,84 @@ static void not_told_is_not_changed(void **state)
 	setup_with(&f, NULL);
 	assert_int_equal(rsh_file_compare(&f.store->files[0], -1, false),
 			 EBADF);
-	assert_int_equal(rsh_reader_errno(EBADF), -EIO);
-	assert_int_equal(rsh_reader_errno(ESTALE), -EIO);
-	assert_int_equal(rsh_reader_errno(ENOTCONN), -EIO);
-	assert_int_equal(rsh_reader_errno(RSH_CHANGED), -ESTALE);
+	assert_int_equal(rsh_reader_errno(&f.store->files[0], EBADF), -EIO);
+	assert_int_equal(rsh_reader_errno(&f.store->files[0], ESTALE), -EIO);
 	assert_int_equal(rsh_store_check(f.store, 0, -1), -EIO);
 	expect_state(&f, 1, true, 1);
 	assert_true(rsh_outage_look(f.store));
 	expect_state(&f, 0, false, 1);
+	teardown(&f);
+}
+
+static void rename_file(struct fixture *f, const char *from, const char *to)
+{
+	char old[512], new[512];
+
+	snprintf(old, sizeof(old), "%s/%s", f->tree, from);
+	snprintf(new, sizeof(new), "%s/%s", f->tree, to);
+	assert_int_equal(rename(old, new), 0);
+}
+
+/* Begins an outage by file 1, which answers at the next look; file 2 is not
+ * open. */
+static void setup_outage(struct fixture *f)
+{
+	setup_with(f, "eio@dir_1/,times=2");
+	f->store->pool.max_open = 1;
+	for (unsigned i = 2; i < 2 + 2 * N_FILES; i++)
+		if (i % N_FILES != 1)
+			assert_int_equal(read_file(f, i % N_FILES, false), 0);
+	assert_int_equal(read_file(f, 0, false), 0);
+	assert_int_equal(read_file(f, 1, false), -EIO);
+	expect_state(f, 1, true, 1);
+}
+
+/* A file system that comes back does not know all of its files at once. */
+static void not_there_for_a_moment(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	setup_outage(&f);
+	rename_file(&f, "dir_2/file", "away");
+	assert_int_equal(read_file(&f, 2, false), -EIO);
+	expect_state(&f, 2, true, 1);
+	assert_true(rsh_outage_look(f.store)); /* file 1 is back */
+	expect_state(&f, 1, false, 1);
+	now_ns += 1000000000;
+	assert_int_equal(read_file(&f, 2, false), -EIO);
+	assert_false(rsh_outage_look(f.store));
+	rename_file(&f, "away", "dir_2/file");
+	now_ns += UINT64_C(60000000000);
+	assert_true(rsh_outage_look(f.store));
+	assert_int_equal(read_file(&f, 2, false), 0);
+	expect_state(&f, 0, false, 1);
+	teardown(&f);
+}
+
+/* It is not there, and was not a while ago. */
+static void gone_in_an_outage(void **state)
+{
+	struct fixture f;
+
+	(void)state;
+	setup_outage(&f);
+	rename_file(&f, "dir_2/file", "away");
+	assert_int_equal(read_file(&f, 2, false), -EIO);
+	now_ns += UINT64_C(2000000000);
+	assert_int_equal(read_file(&f, 2, false), -EIO);
+	now_ns += UINT64_C(1000000000);
+	assert_int_equal(read_file(&f, 2, false), -ESTALE);
+	rename_file(&f, "away", "dir_2/file");
+	assert_int_equal(read_file(&f, 2, false), 0);
+	assert_true(rsh_outage_look(f.store));
+	expect_state(&f, 0, false, 1);
+	/* A while after the outage what is gone is gone at once. */
+	now_ns += UINT64_C(3000000000);
+	read_file(&f, 0, false);
+	rename_file(&f, "dir_2/file", "away");
+	assert_int_equal(read_file(&f, 2, false), -ESTALE);
+	expect_state(&f, 1, false, 1);
 	teardown(&f);
 }
 
@@ -467,6 +537,8 @@ int main(void)
 		cmocka_unit_test(closed_in_the_middle),
 		cmocka_unit_test(comes_and_goes_all_the_time),
 		cmocka_unit_test(moved_away_and_back),
+		cmocka_unit_test(not_there_for_a_moment),
+		cmocka_unit_test(gone_in_an_outage),
 		cmocka_unit_test(not_told_is_not_changed),
 	};
 
