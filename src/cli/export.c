@@ -112,6 +112,7 @@ static int export_ranks(struct rsh_work *w, struct rsh_export_result *r,
 	struct rsh_export_options eo = {
 		.dir = o->directory,
 		.manifest = o->manifest,
+		.share = { o->share, o->n_shares },
 		.verify = o->verify,
 		.overwrite = o->overwrite,
 		.control = rsh_work_control(w),

@@ -40,6 +40,10 @@ struct rsh_copy_list {
  * list is to be cleared in any case. */
 int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 		       struct rsh_copy_list *out);
+/* Leaves of the files that are wanted those of a share.  Returns 0 or
+ * -ENOMEM. */
+int rsh_copy_list_share(struct rsh_copy_list *l,
+			const struct rsh_copy_share *share);
 void rsh_copy_list_clear(struct rsh_copy_list *l);
 /* Returns NULL if no file has that path. */
 struct rsh_copy_file *rsh_copy_list_find(const struct rsh_copy_list *l,
@@ -142,8 +146,16 @@ struct rsh_known {
 	uint32_t mtime_ns;
 };
 
+/* This is the manifest, or the record of another run. */
+struct rsh_other_draft {
+	char *name;
+	int fd; /* -1: it is not there */
+	off_t size; /* when it was read */
+};
+
 /* Lines of finished files are kept in a file of their own beside the manifest,
- * the record; the manifest is put together at the end. */
+ * the record; the manifest is put together at the end, of what all runs have
+ * finished. */
 struct rsh_draft {
 	const struct rsh_origin *origin;
 	const struct rsh_copy_list *list;
@@ -153,17 +165,31 @@ struct rsh_draft {
 		       * it */
 	char *record; /* the file that has what is finished */
 	char *fresh;  /* the manifest that is being put together */
+	char *lock;
 	int dirfd;
-	int manifest_fd; /* -1: there is none yet */
+	int lock_fd; /* -1: the lock is not held */
 	int record_fd;
 	_Atomic uint64_t record_end;
+	struct rsh_other_draft *others;
+	size_t n_others, cap_others;
+	size_t n_before; /* others before rsh_draft_join() */
+	bool ending;     /* rsh_draft_join() was called */
+};
+
+/* Nothing has to be cleared of this one. */
+#define RSH_DRAFT_NONE { .dirfd = -1, .lock_fd = -1, .record_fd = -1 }
+
+struct rsh_draft_options {
+	struct rsh_copy_share share; /* the record is of it */
+	bool overwrite;
 };
 
 /* Begins or goes on with the manifest at `path`.  Returns 0, or -errno with a
  * sentence: -EBUSY, or -EEXIST if it is another conversion's and `overwrite` is
  * not set.  The draft is to be cleared in any case, which leaves the record for
  * another run. */
-int rsh_draft_open(struct rsh_draft *s, const char *path, bool overwrite,
+int rsh_draft_open(struct rsh_draft *s, const char *path,
+		   const struct rsh_draft_options *o,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err);
 void rsh_draft_clear(struct rsh_draft *s);
@@ -171,8 +197,13 @@ void rsh_draft_clear(struct rsh_draft *s);
  * files.  Returns 0 or -errno. */
 int rsh_draft_add(struct rsh_draft *s, size_t i,
 		  const struct rsh_manifest_file *file);
-/* Makes the manifest of all files that are known and drops the record.  Returns
- * 0 or -errno with a sentence. */
+/* Waits until no other run makes the manifest, and learns what others have
+ * finished of the files that are not wanted here.  Returns 0 or -errno with a
+ * sentence: -EINTR. */
+int rsh_draft_join(struct rsh_draft *s, struct rsh_error *err);
+/* After rsh_draft_join(), makes the manifest of all files that are known, and
+ * drops the record and those of runs that are dead.  Returns 0 or -errno with a
+ * sentence. */
 int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err);
 
 /* ---- a manifest that is there (index.c) ---- */

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy/draft.c has a manifest in the making, and what earlier runs left of it.
+/* copy/draft.c has a manifest in the making, and what other runs left or leave
+ * of it.
  *
  * Beside NAME stand .NAME.part, to which the line of each file is added as soon
- * as the file is on disk, and, for a moment at the end, .NAME.new.  Writers of
- * the record take their place in it by a counter; a place that was taken and
- * never filled is zeros, which are no line.
+ * as the file is on disk, and, for a moment at the beginning and the end,
+ * .NAME.lock and .NAME.new.  Writers of the record take their place in it by a
+ * counter; a place that was taken and never filled is zeros, which are no line.
+ *
+ * Runs that divide the files among them have a record each, .NAME.<share>.part.
+ * Each of them makes the manifest when it ends, of what the manifest and all
+ * records tell by then, so that the last one makes it of everything.  Records
+ * come and go, and the manifest is replaced, by who has the lock.
  */
 #include "config.h"
 
 #include "copy_i.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -36,7 +43,8 @@ static void learn_line(struct rsh_draft *s, const struct rsh_lines *l,
 {
 	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
 
-	if (!of || of->size != f->size)
+	/* Of its own files a run knows more than others when it ends. */
+	if (!of || of->size != f->size || (s->ending && of->wanted))
 		return;
 	s->known[of - s->list->files] = (struct rsh_known){
 		.fd = l->fd, .offset = l->begin, .len = len,
@@ -103,20 +111,76 @@ static int recall(struct rsh_draft *s, int fd)
 	return rc == -EBADMSG ? 0 : rc;
 }
 
+/* Opens what another run has made and keeps it open, since lines of it are
+ * wanted at the end.  Returns what recall() does, or 0 if it is not there. */
+static int recall_other(struct rsh_draft *s, const char *name)
+{
+	struct rsh_other_draft *o;
+	struct stat st;
+
+	if (rsh_grow(&s->others, &s->cap_others, s->n_others + 1,
+		     sizeof(*s->others)))
+		return -ENOMEM;
+	o = &s->others[s->n_others];
+	*o = (struct rsh_other_draft){ .name = strdup(name) };
+	if (!o->name)
+		return -ENOMEM;
+	o->fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK |
+				       O_NOFOLLOW);
+	s->n_others++;
+	if (o->fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(o->fd, &st) != 0)
+		return -errno;
+	o->size = st.st_size;
+	return recall(s, o->fd);
+}
+
+/* Does a file of this name belong to another run for the same manifest? */
+static bool is_other_record(const struct rsh_draft *s, const char *name)
+{
+	const size_t n = strlen(s->name);
+
+	return name[0] == '.' && strncmp(name + 1, s->name, n) == 0 &&
+	       name[1 + n] == '.' && rsh_has_suffix(name, ".part") &&
+	       strcmp(name, s->record) != 0;
+}
+
+/* Returns 0 or -errno. */
+static int recall_other_records(struct rsh_draft *s)
+{
+	DIR *dir = rsh_dir_of(openat(s->dirfd, ".", O_RDONLY | O_DIRECTORY |
+						    O_CLOEXEC));
+	const struct dirent *e;
+	int rc = dir ? 0 : -errno;
+
+	while (rc >= 0 && dir && (e = readdir(dir)))
+		if (is_other_record(s, e->d_name))
+			rc = recall_other(s, e->d_name);
+	if (dir)
+		closedir(dir);
+	return rc < 0 ? rc : 0;
+}
+
 /* ---- opening ---- */
 
 static int open_store_dir(struct rsh_draft *s, const char *path,
+			  const struct rsh_copy_share *share,
 			  struct rsh_error *err)
 {
 	cleanup_free char *dir = NULL;
 	const char *slash = strrchr(path, '/');
+	char of[32] = "";
 
+	if (share->of)
+		snprintf(of, sizeof(of), ".%u-%u", share->number, share->of);
 	s->path = strdup(path);
 	s->name = strdup(slash ? slash + 1 : path);
 	dir = slash ? strndup(path, slash == path ? 1 :
 			      (size_t)(slash - path)) : strdup(".");
 	if (!s->path || !s->name || !dir ||
-	    asprintf(&s->record, ".%s.part", s->name) < 0 ||
+	    asprintf(&s->record, ".%s%s.part", s->name, of) < 0 ||
+	    asprintf(&s->lock, ".%s.lock", s->name) < 0 ||
 	    asprintf(&s->fresh, ".%s.new", s->name) < 0)
 		return rsh_error_nomem(err);
 	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -133,27 +197,62 @@ static mode_t mode_of(const struct rsh_copy_list *l)
 	return mode;
 }
 
+/* Opens a file, or makes it, and locks it; its locker may remove it meanwhile.
+ * Returns 0, -EWOULDBLOCK with LOCK_NB, or -errno. */
+static int open_locked(const struct rsh_draft *s, const char *name, int how,
+		       int *out)
+{
+	for (;;) {
+		cleanup_fd int fd = openat(s->dirfd, name, O_RDWR | O_CREAT |
+					   O_CLOEXEC | O_NOFOLLOW,
+					   mode_of(s->list));
+		struct stat st;
+
+		if (fd < 0)
+			return -errno;
+		/* File systems without locks have no second writer to fear. */
+		if (flock(fd, LOCK_EX | how) != 0 &&
+		    (errno == EWOULDBLOCK || errno == EINTR))
+			return -errno;
+		if (fstat(fd, &st) != 0)
+			return -errno;
+		if (st.st_nlink > 0) {
+			*out = steal_fd(&fd);
+			return 0;
+		}
+	}
+}
+
+static int draft_lock(struct rsh_draft *s, struct rsh_error *err)
+{
+	const int rc = open_locked(s, s->lock, 0, &s->lock_fd);
+
+	if (rc == -EINTR)
+		return rsh_error_set(err, EINTR, "interrupted");
+	return rc ? io_error(s, -rc, err) : 0;
+}
+
+static void draft_unlock(struct rsh_draft *s)
+{
+	if (s->lock_fd < 0)
+		return;
+	unlinkat(s->dirfd, s->lock, 0);
+	close(steal_fd(&s->lock_fd));
+}
+
 /* The record is locked as long as somebody works on it. */
 static int open_work_record(struct rsh_draft *s, struct rsh_error *err)
 {
+	int rc = open_locked(s, s->record, LOCK_NB, &s->record_fd);
 	struct stat st;
 
-	for (;;) {
-		s->record_fd = openat(s->dirfd, s->record,
-				      O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
-				      mode_of(s->list));
-		if (s->record_fd < 0)
-			return io_error(s, errno, err);
-		if (flock(s->record_fd, LOCK_EX | LOCK_NB) != 0 &&
-		    errno == EWOULDBLOCK)
-			return rsh_error_set(err, EBUSY, "%s is being made by "
-					     "another export now", s->path);
-		if (fstat(s->record_fd, &st) != 0)
-			return io_error(s, errno, err);
-		if (st.st_nlink > 0)
-			break;
-		close(steal_fd(&s->record_fd));
-	}
+	if (rc == -EWOULDBLOCK)
+		return rsh_error_set(err, EBUSY, "%s is being made by another "
+				     "export now", s->path);
+	if (rc == 0 && fstat(s->record_fd, &st) != 0)
+		rc = -errno;
+	if (rc)
+		return io_error(s, -rc, err);
 	atomic_store(&s->record_end, (uint64_t)st.st_size);
 	return 0;
 }
@@ -186,49 +285,60 @@ static int begin_record(struct rsh_draft *s)
 	return rc;
 }
 
-static int open_manifest(struct rsh_draft *s, bool overwrite,
-			 struct rsh_error *err)
+static int recall_manifest(struct rsh_draft *s, bool overwrite,
+			   struct rsh_error *err)
 {
-	int rc;
+	const int rc = recall_other(s, s->name);
 
-	s->manifest_fd = openat(s->dirfd, s->name,
-				O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (s->manifest_fd < 0)
-		return errno == ENOENT ? 0 : io_error(s, errno, err);
-	rc = recall(s, s->manifest_fd);
 	if (rc < 0)
 		return io_error(s, -rc, err);
-	if (rc == 0 && !overwrite)
+	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !overwrite)
 		return rsh_error_set(err, EEXIST, "%s is there and not of this "
 				     "conversion (--overwrite replaces it)",
 				     s->path);
 	return 0;
 }
 
-int rsh_draft_open(struct rsh_draft *s, const char *path, bool overwrite,
+/* With the lock held, begins or goes on with the record. */
+static int open_records(struct rsh_draft *s, bool overwrite,
+			struct rsh_error *err)
+{
+	int rc = open_work_record(s, err);
+
+	if (rc == 0)
+		rc = recall_manifest(s, overwrite, err);
+	if (rc)
+		return rc;
+	rc = recall_other_records(s);
+	if (rc == 0)
+		rc = recall(s, s->record_fd);
+	if (rc == 0)
+		rc = begin_record(s);
+	return rc < 0 ? io_error(s, -rc, err) : 0;
+}
+
+int rsh_draft_open(struct rsh_draft *s, const char *path,
+		   const struct rsh_draft_options *o,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err)
 {
 	int rc;
 
-	*s = (struct rsh_draft){ .origin = origin, .list = list, .dirfd = -1,
-				 .manifest_fd = -1, .record_fd = -1 };
+	*s = (struct rsh_draft)RSH_DRAFT_NONE;
+	s->origin = origin;
+	s->list = list;
 	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
 	if (!s->known)
 		return rsh_error_nomem(err);
 	for (size_t i = 0; i < list->n; i++)
 		s->known[i] = (struct rsh_known){ .fd = -1 };
-	rc = open_store_dir(s, path, err);
+	rc = open_store_dir(s, path, &o->share, err);
 	if (rc == 0)
-		rc = open_work_record(s, err);
+		rc = draft_lock(s, err);
 	if (rc == 0)
-		rc = open_manifest(s, overwrite, err);
-	if (rc)
-		return rc;
-	rc = recall(s, s->record_fd);
-	if (rc == 0)
-		rc = begin_record(s);
-	return rc < 0 ? io_error(s, -rc, err) : 0;
+		rc = open_records(s, o->overwrite, err);
+	draft_unlock(s);
+	return rc;
 }
 
 /* True if nothing is finished of which only the record knows. */
@@ -247,17 +357,22 @@ void rsh_draft_clear(struct rsh_draft *s)
 			unlinkat(s->dirfd, s->record, 0);
 		close(s->record_fd);
 	}
-	if (s->manifest_fd >= 0)
-		close(s->manifest_fd);
+	draft_unlock(s);
+	for (size_t i = 0; i < s->n_others; i++) {
+		if (s->others[i].fd >= 0)
+			close(s->others[i].fd);
+		free(s->others[i].name);
+	}
+	free(s->others);
 	if (s->dirfd >= 0)
 		close(s->dirfd);
 	free(s->known);
 	free(s->path);
 	free(s->name);
 	free(s->record);
+	free(s->lock);
 	free(s->fresh);
-	*s = (struct rsh_draft){ .dirfd = -1, .manifest_fd = -1,
-				 .record_fd = -1 };
+	*s = (struct rsh_draft)RSH_DRAFT_NONE;
 }
 
 /* ---- adding ---- */
@@ -378,17 +493,49 @@ static int write_manifest(void *ctx, int fd)
 	return rc;
 }
 
+int rsh_draft_join(struct rsh_draft *s, struct rsh_error *err)
+{
+	int rc = draft_lock(s, err);
+
+	if (rc)
+		return rc;
+	s->ending = true;
+	s->n_before = s->n_others;
+	rc = recall_other(s, s->name);
+	if (rc >= 0)
+		rc = recall_other_records(s);
+	return rc < 0 ? io_error(s, -rc, err) : 0;
+}
+
+/* Removes a record whose writer is dead, unless it has grown since it was
+ * read. */
+static void remove_record(const struct rsh_draft *s,
+			  const struct rsh_other_draft *o)
+{
+	struct stat st;
+
+	if (o->fd < 0 || strcmp(o->name, s->name) == 0 ||
+	    flock(o->fd, LOCK_EX | LOCK_NB) != 0)
+		return;
+	if (fstat(o->fd, &st) == 0 && st.st_size == o->size)
+		unlinkat(s->dirfd, o->name, 0);
+	flock(o->fd, LOCK_UN);
+}
+
 int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err)
 {
 	int rc;
 
 	/* A run that was killed may have left it; nobody else works on it,
-	 * since the record is locked. */
+	 * since the lock is held. */
 	unlinkat(s->dirfd, s->fresh, 0);
 	rc = rsh_file_replace(s->dirfd, s->name, s->fresh, mode_of(s->list),
 			      write_manifest, s);
 	if (rc)
 		return io_error(s, -rc, err);
 	unlinkat(s->dirfd, s->record, 0);
+	for (size_t i = s->n_before; i < s->n_others; i++)
+		remove_record(s, &s->others[i]);
+	draft_unlock(s);
 	return fsync(s->dirfd) == 0 ? 0 : io_error(s, errno, err);
 }

@@ -459,7 +459,9 @@ static int open_export_store(struct job *j, struct rsh_export_result *out,
 		out->manifest = NULL;
 		return rsh_error_nomem(err);
 	}
-	return rsh_draft_open(&j->draft, out->manifest, o->overwrite,
+	return rsh_draft_open(&j->draft, out->manifest,
+			      &(struct rsh_draft_options){
+				      o->share, o->overwrite },
 			      &j->origin, &j->list, err);
 }
 
@@ -473,7 +475,8 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 
 	if (!rsh_vfs_view(j->vfs, &j->view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	if (rsh_copy_list_make(j->vfs, j->options->wanted, &j->list))
+	if (rsh_copy_list_make(j->vfs, j->options->wanted, &j->list) ||
+	    rsh_copy_list_share(&j->list, &j->options->share))
 		return rsh_error_nomem(err);
 	j->state = calloc(j->list.n + 1, sizeof(*j->state));
 	j->todo = rsh_alloc_array(j->list.n, sizeof(*j->todo));
@@ -533,6 +536,16 @@ static int write_all(struct job *j, struct rsh_error *err)
 	return rc;
 }
 
+static int finish_export(struct job *j, struct rsh_error *err)
+{
+	int rc = rsh_draft_join(&j->draft, err);
+
+	if (rc)
+		return rc;
+	forget_others(j);
+	return rsh_draft_finish(&j->draft, err);
+}
+
 static void count_exported(const struct job *j, struct rsh_export_result *out)
 {
 	for (size_t i = 0; i < j->list.n; i++) {
@@ -556,8 +569,7 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	       struct rsh_export_result *out, struct rsh_error *err)
 {
 	struct job j = { .vfs = vfs, .options = o, .dirfd = -1,
-			 .draft = { .dirfd = -1, .manifest_fd = -1,
-				    .record_fd = -1 } };
+			 .draft = RSH_DRAFT_NONE };
 	int rc;
 
 	*out = (struct rsh_export_result){ 0 };
@@ -569,7 +581,7 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	if (j.state)
 		count_exported(&j, out);
 	if (rc == 0)
-		rc = rsh_draft_finish(&j.draft, err);
+		rc = finish_export(&j, err);
 	rsh_streams_free(j.streams);
 	rsh_draft_clear(&j.draft);
 	rsh_origin_clear(&j.origin);

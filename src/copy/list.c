@@ -96,6 +96,48 @@ int rsh_copy_list_make(const struct rsh_vfs *vfs, const bool *wanted,
 	return 0;
 }
 
+static int listed_by_size(const void *a, const void *b)
+{
+	const struct rsh_copy_file *const *x = a, *const *y = b;
+
+	if ((*x)->size != (*y)->size)
+		return (*x)->size < (*y)->size ? 1 : -1;
+	return strcmp((*x)->path, (*y)->path);
+}
+
+/* The largest file that is left goes to the share that has the least, which is
+ * the first one of several. */
+int rsh_copy_list_share(struct rsh_copy_list *l,
+			const struct rsh_copy_share *share)
+{
+	cleanup_free struct rsh_copy_file **by_size = NULL;
+	cleanup_free uint64_t *bytes = NULL;
+
+	if (share->of < 2)
+		return 0;
+	by_size = rsh_alloc_array(l->n, sizeof(struct rsh_copy_file *));
+	bytes = calloc(share->of, sizeof(*bytes));
+	if (!by_size || !bytes)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n; i++)
+		by_size[i] = &l->files[i];
+	if (l->n)
+		qsort(by_size, l->n, sizeof(*by_size), listed_by_size);
+	for (size_t i = 0; i < l->n; i++) {
+		unsigned least = 0;
+
+		if (!by_size[i]->wanted)
+			continue;
+		for (unsigned k = 1; k < share->of; k++)
+			if (bytes[k] < bytes[least])
+				least = k;
+		/* Opening a file costs something as well. */
+		bytes[least] += by_size[i]->size + 1;
+		by_size[i]->wanted = least == share->number;
+	}
+	return 0;
+}
+
 void rsh_copy_list_clear(struct rsh_copy_list *l)
 {
 	for (size_t i = 0; i < l->n; i++)

@@ -351,8 +351,9 @@ static int open_plan_store(struct job *j, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	rc = rsh_target_check(j->options->write, view.source, err);
 	return rc ? rc : rsh_draft_open(&j->draft, j->options->write,
-					j->options->overwrite, &j->origin,
-					&j->list, err);
+					&(struct rsh_draft_options){
+						{ 0 }, j->options->overwrite },
+					&j->origin, &j->list, err);
 }
 
 static int check_planned_all(struct job *j, struct rsh_answer *out,
@@ -370,6 +371,8 @@ static int check_planned_all(struct job *j, struct rsh_answer *out,
 		c->begin(c->ctx, out->bytes);
 	rc = rsh_crew_run(c->n_jobs, j->list.n, check_planned, j, err);
 	if (rc == 0 && j->options->write)
+		rc = rsh_draft_join(&j->draft, err);
+	if (rc == 0 && j->options->write)
 		rc = rsh_draft_finish(&j->draft, err);
 	if (rc == 0 && j->options->manifest && add_strangers(j, out))
 		rc = rsh_error_nomem(err);
@@ -381,8 +384,7 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    struct rsh_error *err)
 {
 	struct job j = { .vfs = vfs, .options = o, .index = { .fd = -1 },
-			 .draft = { .dirfd = -1, .manifest_fd = -1,
-				    .record_fd = -1 } };
+			 .draft = RSH_DRAFT_NONE };
 	int rc = prepare_plan(&j, cfg, out, err);
 
 	if (rc == 0)

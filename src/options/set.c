@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -318,6 +319,24 @@ int rsh_set_memory(struct rsh_options *o, const struct rsh_option *def,
 				     "there is", def->name, value);
 	*(uint64_t *)member(o, def) = rsh_physical_memory() / 100 * percent;
 	return 0;
+}
+
+int rsh_set_share(struct rsh_options *o, const struct rsh_option *def,
+		  const char *value, struct rsh_error *err)
+{
+	unsigned i, n;
+	int end = 0;
+
+	if (strspn(value, "0123456789/") == strlen(value) &&
+	    sscanf(value, "%5u/%5u%n", &i, &n, &end) == 2 && !value[end] &&
+	    i < n) {
+		o->share = i;
+		o->n_shares = n;
+		return 0;
+	}
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is no share such as "
+			     "0/4, the first of four, or 3/4, the last",
+			     def->name, value);
 }
 
 int rsh_set_debug(struct rsh_options *o, const struct rsh_option *def,

@@ -238,6 +238,66 @@ def two_at_once(p):
     p.whole()
 
 
+def shares(p, n, *words):
+    """What each run said, all of them started at once."""
+    runs = [p.start("--json", *words, f"--share={i}/{n}") for i in range(n)]
+    said = []
+    for process in runs:
+        out, err = process.communicate(timeout=120 * TIMEOUT_SCALE)
+        check(process.returncode == GOOD, err)
+        said.append(json.loads(out))
+    return said
+
+
+def no_traces(p):
+    left = [n for n in os.listdir(p.out) if n.startswith(".")]
+    check(not left, left)
+
+
+def divided_among_several(p):
+    """Each file once, by shares of about as many bytes, and one manifest."""
+    for n in (1, 2, 3, 6):
+        said = shares(p, n)
+        written = [s["files"]["written"] for s in said]
+        check(sum(written) == 4 and max(written) - min(written) <= 1, written)
+        p.whole()
+        no_traces(p)
+        lines = manifest(os.path.join(p.out, MANIFEST))
+        check(lines[-1] == {"end": "reshardfs", "files": 4}, lines[-1])
+        check(run("verify", os.path.join(p.out, MANIFEST)).status == GOOD, "verify")
+        shutil.rmtree(p.out)
+
+
+def other_shares_go_on(p):
+    """Killed with two, gone on with three, and ended by one alone."""
+    runs = [p.start(*SLOW, f"--share={i}/2") for i in range(2)]
+    wait_for(lambda: os.path.isdir(p.out) and len(temporary(p.nothing_half())) == 2, "two begun")
+    refused(p.run("--share=1/2"), IO, "another export")
+    for process in runs:
+        process.kill()
+        process.communicate()
+    first = {n: os.stat(os.path.join(p.out, n)).st_ino for n in p.nothing_half()
+             if not os.path.basename(n).startswith(".")}
+    said = shares(p, 3)[0], p.export()
+    check(said[1]["files"] == {"written": 0, "kept": 4, "lost": 0}, said)
+    check(all(os.stat(os.path.join(p.out, n)).st_ino == i for n, i in first.items()),
+          "written twice")
+    p.whole()
+    no_traces(p)
+
+
+def one_share_after_the_other(p):
+    for i, files in ((2, 1), (0, 3), (1, 4)):
+        p.export(f"--share={i}/3")
+        check(manifest(os.path.join(p.out, MANIFEST))[-1]["files"] == files, i)
+    p.whole()
+    # What another share has lost meanwhile is in no manifest.
+    os.unlink(os.path.join(p.out, "rank_3/checkpoint_3.ckpt"))
+    shares(p, 2, "0-2")
+    p.whole([0, 1, 2])
+    check(manifest(os.path.join(p.out, MANIFEST))[-1]["files"] == 3, "rank 3 is gone")
+
+
 def other_files_are_there(p):
     path = os.path.join(p.out, "rank_2/checkpoint_2.ckpt")
     os.makedirs(os.path.dirname(path))
@@ -433,6 +493,8 @@ def wrong_usage(p):
     refused(run("export", p.source, p.out, "--src-strategy=none"), USAGE, "--dst-strategy")
     refused(p.run("x"), USAGE, "x")
     refused(p.run("--jobs=0"), USAGE, "jobs")
+    for share in ("", "1", "2/2", "0/0", "-1/2", "0/2x", "1/ 2", "0/123456"):
+        refused(p.run(f"--share={share}"), USAGE, "share")
     refused(p.run("--resume"), USAGE, "--resume")
     refused(run("export", p.path("nowhere"), p.out, *p.words), INPUT, "nowhere")
     check(not os.path.exists(p.out), "OUTDIR was made")
@@ -440,7 +502,8 @@ def wrong_usage(p):
 
 CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_manifest_says,
          again_is_quick, damage_is_found_by_verify, killed_and_gone_on, killed_over_and_over,
-         interrupted, two_at_once, other_files_are_there, another_conversion_is_there,
+         interrupted, two_at_once, divided_among_several, other_shares_go_on,
+         one_share_after_the_other, other_files_are_there, another_conversion_is_there,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,
          a_source_that_fails, lost_slices, too_little_room, the_disk_fills_up,
          a_target_that_cannot_be_written, talk, a_derived_strategy, wrong_usage]

@@ -22,6 +22,12 @@ struct rsh_copy_control {
 	unsigned readahead; /* as rsh_streams_options.max_loads */
 };
 
+/* This is one part of the files when several divide them among them. */
+struct rsh_copy_share {
+	unsigned number; /* 0 and up */
+	unsigned of;     /* 0: they are not divided */
+};
+
 /* A manifest that is given no other name is called this. */
 #define RSH_MANIFEST_NAME "reshardfs-manifest.jsonl"
 

@@ -6,8 +6,13 @@
  * is finished is recorded beside the manifest to be, so that an export that was
  * killed goes on where it was.
  *
+ * Several exports may divide the files of one tree among them, on any machines
+ * that share the directory: the shares have about as many bytes each, and are
+ * the same wherever they are counted.  The manifest has what all of them have
+ * finished, and others may go on, with another number of shares.
+ *
  * Threads: one export is run by one caller, and starts threads of its own.
- * Several exports may run at once, but not into one manifest.
+ * Several exports may run at once, but only different shares into one manifest.
  */
 #ifndef RSH_COPY_EXPORT_H
 #define RSH_COPY_EXPORT_H
@@ -19,6 +24,7 @@ struct rsh_export_options {
 	const char *dir;      /* made if it is not there; its parent must be */
 	const char *manifest; /* NULL: RSH_MANIFEST_NAME in dir */
 	const bool *wanted;   /* [file of the plan]; NULL: all */
+	struct rsh_copy_share share; /* of those that are wanted */
 	bool verify;    /* read what was written, or found, and compare */
 	bool overwrite; /* replace files that are not of this export */
 	struct rsh_copy_control control;

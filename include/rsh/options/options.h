@@ -65,6 +65,7 @@ struct rsh_options {
 	unsigned jobs;         /* 0: not given */
 	bool verify;
 	bool overwrite;
+	unsigned share, n_shares; /* n_shares: 0: not given */
 	const char *write_manifest;
 	bool lazy;
 	bool force;
