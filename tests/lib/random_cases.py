@@ -39,14 +39,16 @@ def failure(case):
     return Outcome(False, "differs", str(case), "\n".join(wrong[:20])) if wrong else None
 
 
-def parser(doc, pairs, jobs=2):
-    """RSH_ORACLE_PAIRS takes the place of the program's own number of pairs."""
+def parser(doc, pairs):
+    """RSH_ORACLE_PAIRS takes the place of the program's own number of pairs.  Of few a
+    second process would take longer to begin than to judge them: most import MindSpore."""
     if pairs is not None:
         pairs = int(os.environ.get("RSH_ORACLE_PAIRS", pairs))
     result = argparse.ArgumentParser(description=doc.splitlines()[0])
     result.add_argument("--seed", type=int, default=None)
     result.add_argument("--pairs", type=int, default=pairs)
-    result.add_argument("--jobs", type=int, default=jobs)
+    few = pairs is not None and pairs < ENOUGH_TO_JUDGE
+    result.add_argument("--jobs", type=int, default=1 if few else 2)
     return result
 
 
