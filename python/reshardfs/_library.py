@@ -6,15 +6,13 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import (Any, Callable, Iterable, Iterator, List, NamedTuple,
+from typing import (Any, Iterable, Iterator, List, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
 from ._memory import fresh
+from ._progress import Progress, Tell, watched
 
 Path = Union[str, "os.PathLike[str]"]
-# True for a bar on standard error, or what is called with the bytes that are
-# there and those that are wanted; what it raises stops the load.
-Progress = Union[None, bool, Callable[[int, int], object]]
 # The number of a file, that of a record in it, an offset in the record's
 # content, and a writable buffer.
 Want = Tuple[int, int, int, Any]
@@ -76,6 +74,26 @@ class _CRecord(ctypes.Structure):
                 ("stored", ctypes.c_uint64)]
 
 
+class CWant(ctypes.Structure):
+    """struct reshard_want"""
+    _fields_ = [("file", ctypes.c_uint32), ("record", ctypes.c_uint32),
+                ("offset", ctypes.c_uint64), ("bytes", ctypes.c_uint64),
+                ("to", ctypes.c_size_t)]
+
+
+_CProgress = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64,
+                              ctypes.c_uint64)
+
+
+class _CLoadOptions(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("threads", ctypes.c_uint),
+                ("progress", _CProgress), ("ctx", ctypes.c_void_p)]
+
+
+def _told_to(tell: Tell) -> Any:
+    return _CProgress(lambda _, done, whole: tell(done, whole))
+
+
 _PROTOTYPES = {
     "reshard_open": (ctypes.c_int, [ctypes.c_char_p,
                                     ctypes.POINTER(ctypes.c_char_p),
@@ -93,6 +111,9 @@ _PROTOTYPES = {
     "reshard_record": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_uint32,
                                       ctypes.c_uint32,
                                       ctypes.POINTER(_CRecord)]),
+    "reshard_load": (ctypes.c_int, [ctypes.c_void_p, ctypes.c_void_p,
+                                    ctypes.c_size_t,
+                                    ctypes.POINTER(_CLoadOptions)]),
 }
 
 _library: Any = None
@@ -110,9 +131,14 @@ def _lib() -> Any:
             library = ctypes.CDLL(name)
         except OSError as error:
             raise Error(f"the library cannot be loaded: {error}") from None
-        for function, (result, arguments) in _PROTOTYPES.items():
-            getattr(library, function).restype = result
-            getattr(library, function).argtypes = arguments
+        for name, (result, arguments) in _PROTOTYPES.items():
+            try:
+                function = getattr(library, name)
+            except AttributeError as error:
+                raise Error("the library is older than this module: "
+                            f"{error}") from None
+            function.restype = result
+            function.argtypes = arguments
         _library = library
         return library
 
@@ -124,8 +150,8 @@ def _check(status: int) -> int:
 
 
 def words(options: dict[str, Any]) -> Iterator[str]:
-    """Keywords as "name" and "name=value"; "from" is a word of the language, so that it
-    is written from_."""
+    """Keywords as "name" and "name=value"; "from" is a word of the language, so
+    that it is written from_."""
     for name, given in options.items():
         for value in given if isinstance(given, (list, tuple)) else [given]:
             if value is True:
@@ -139,11 +165,13 @@ def words(options: dict[str, Any]) -> Iterator[str]:
 class Source:
     """An open checkpoint tree.
 
-    Any number of threads may read at once; close() is for when none does.
+    Any number of threads may read at once; close() is for when none does.  A
+    child of a fork opens one of its own.
     """
 
     def __init__(self, source: Path, **options: Any) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
+        self._process = os.getpid()
         said = [os.fsencode(word) for word in words(options)]
         handle = ctypes.c_void_p()
         _check(_lib().reshard_open(os.fsencode(source),
@@ -154,12 +182,15 @@ class Source:
     def _open(self) -> ctypes.c_void_p:
         if self._handle is None:
             raise ValueError("the source is closed")
+        if self._process != os.getpid():
+            raise Error("the source was opened before a fork: open it anew")
         return self._handle
 
     def close(self) -> None:
         """May be called more than once."""
         handle, self._handle = self._handle, None
-        if handle is not None:
+        # The library's threads, which a close waits for, are the parent's.
+        if handle is not None and self._process == os.getpid():
             _lib().reshard_close(handle)
 
     def __enter__(self) -> "Source":
@@ -231,14 +262,37 @@ class Source:
         """Fill the buffers of `wants` with contents of records, by as many
         threads as pay, or `threads`.  What they hold after an exception is
         undefined."""
-        wants = list(wants)
-        done, whole = 0, sum(memoryview(w[3]).nbytes for w in wants)
+        held, found = [], []
+        whole = 0
         for file, number, offset, buffer in wants:
-            record = self.records(file)[number]
-            head = record.stored - record.bytes
-            done += self.readinto(file, buffer, record.offset + head + offset)
-            if callable(progress):
-                progress(done, whole)
+            if min(file, number, offset) < 0 or max(file, number) > _NO_RANK:
+                raise ValueError("a want's numbers are none of a record")
+            view = memoryview(buffer).cast("B")
+            # Empty: one that is not would need a type of its own size.
+            place = (ctypes.c_char * 0).from_buffer(view)
+            held.append((view, place))
+            found.append(CWant(file, number, offset, len(view),
+                               ctypes.addressof(place)))
+            whole += len(view)
+        self.load_wants((CWant * len(found))(*found), len(found), whole,
+                        progress, threads)
+
+    def load_wants(self, wants: Any, n: int, whole: int,
+                   progress: Progress = None, threads: int = 0) -> None:
+        """Load n structures CWant, `whole` bytes in all, the first of which
+        `wants` points to."""
+        if threads < 0:
+            raise ValueError("the number of threads is negative")
+        handle, library = self._open(), _lib()
+
+        def load(tell: Optional[Tell]) -> None:
+            options = _CLoadOptions(ctypes.sizeof(_CLoadOptions), threads)
+            if tell is not None:
+                options.progress = _told_to(tell)
+            _check(library.reshard_load(handle, wants, n,
+                                        ctypes.byref(options)))
+
+        watched(load, whole, progress)
 
     def load_bytes(self, rank: int, numbers: Optional[Sequence[int]] = None,
                    progress: Progress = None, threads: int = 0) -> List[Any]:

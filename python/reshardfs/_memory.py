@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fresh memory for arrays: one allocation each, of huge pages if it is large."""
+"""Fresh memory for arrays: one allocation each, of huge pages if large."""
 
 from __future__ import annotations
 

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Long calls of the library: how far they are, and how they are stopped."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Callable, List, Optional, Union
+
+# True for a bar on standard error, or what is called with the bytes that are
+# there and those that are wanted; what it raises stops the load.
+Progress = Union[None, bool, Callable[[int, int], object]]
+# Is called with the same, and returns whether to stop.
+Tell = Callable[[int, int], bool]
+
+_SMALL = 1 << 20  # bytes that are there before anybody could press a key
+_MIB = 1 << 20
+_WIDTH = 30
+
+
+class _Bar:
+    """A line on standard error that says how much is there."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def __call__(self, done: int, whole: int) -> None:
+        seconds = max(time.monotonic() - self._since, 1e-3)
+        full = _WIDTH * done // whole if whole else _WIDTH
+        sys.stderr.write(f"\r[{'#' * full:{_WIDTH}}] {done / _MIB:.0f} of "
+                         f"{whole / _MIB:.0f} MiB, "
+                         f"{done / _MIB / seconds:.0f} MiB/s ")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        sys.stderr.write("\n")
+
+
+class _Watch:
+    """A call in a thread of its own, since Python handles a signal, such as
+    that of Ctrl-C, in the main thread alone, and not within a call."""
+
+    def __init__(self, call: Callable[[Optional[Tell]], None]) -> None:
+        self._call = call
+        self._lock = threading.Lock()  # guards the next two
+        self._begun = False
+        self._cancelled = False
+        self._ended = threading.Event()
+        self._failed: List[BaseException] = []
+        self._done = 0
+
+    def _tell(self, done: int, _whole: int) -> bool:
+        self._done = done
+        return self._cancelled
+
+    def _run(self) -> None:
+        with self._lock:
+            if self._cancelled:
+                return
+            self._begun = True
+        try:
+            self._call(self._tell)
+        except BaseException as error:  # pylint: disable=broad-except
+            self._failed.append(error)
+        finally:
+            self._ended.set()
+
+    def _cancel(self) -> None:
+        """The call still fills memory: nothing is over before it ends."""
+        with self._lock:
+            self._cancelled = True
+        while self._begun and not self._ended.is_set():
+            try:
+                self._ended.wait()
+            except BaseException:  # pylint: disable=broad-except
+                pass
+
+    def run(self, told: Callable[[int], object]) -> None:
+        thread = threading.Thread(target=self._run, name="reshardfs-load")
+        try:
+            thread.start()
+            while not self._ended.wait(0.05):
+                told(self._done)
+        except BaseException:
+            self._cancel()
+            raise
+        finally:
+            if self._begun:
+                thread.join()
+        if self._failed:
+            raise self._failed.pop()
+
+
+def watched(call: Callable[[Optional[Tell]], None], whole: int,
+            progress: Progress) -> None:
+    """Run `call`, which loads `whole` bytes, so that `progress` is told and a
+    signal's exception stops it."""
+    if progress is True:
+        bar = _Bar()
+        try:
+            watched(call, whole, bar)
+        finally:
+            bar.end()
+    elif callable(progress):
+        told = progress
+        _Watch(call).run(lambda done: told(done, whole))
+        told(whole, whole)
+    elif (whole >= _SMALL
+          and threading.current_thread() is threading.main_thread()):
+        _Watch(call).run(lambda done: None)
+    else:
+        call(None)
