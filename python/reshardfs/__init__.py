@@ -16,6 +16,21 @@ and without one, through libreshard:
     head = reshardfs.read("checkpoints", 0, length=100, src_strategy=...,
                           dst_strategy=...)
 
+Tensors come straight from the source's files, by several threads:
+
+    with reshardfs.tensors("checkpoints", 0, src_strategy=...,
+                           dst_strategy=...) as t:
+        table = t["embedding.table"]                    # an array of numpy
+        rows = t.get_slice("embedding.table")[:1000]    # reads these alone
+        everything = t.load(progress=True)              # {name: array}
+
+and from a whole model, with dst_strategy="none", as torch has them:
+
+    weights = reshardfs.tensors("checkpoints", to="torch", src_strategy=...,
+                                dst_strategy="none").load()
+
+A program of safetensors has reshardfs.tensors(...) for its safe_open(...).
+
 Options are those of `reshardfs mount -o`, as keywords: src_strategy and
 dst_strategy (or dst_mesh), select, format, only and so on; see reshardfs(1).
 True stands for an option without a value, None and False for one that is not
@@ -25,15 +40,19 @@ dst_strategy="none"; `from` is a word of the language: from_="hf".
 What goes wrong raises Error with the sentence that the program would have
 printed.
 
+Tensors need numpy, and torch if they go there; the rest needs nothing but
+Python.
+
 The library is libreshard.so.0, or what LIBRESHARD in the environment names; the
 program reshardfs, or what RESHARDFS names.
 """
 
 from ._library import Error, File, Record, Source, files, read, records
 from ._mounts import Mount, mounted
+from ._tensors import Tensors, TensorSlice, tensors
 
-__all__ = ["Error", "File", "Mount", "Record", "Source", "files", "mounted",
-           "read", "records"]
+__all__ = ["Error", "File", "Mount", "Record", "Source", "TensorSlice",
+           "Tensors", "files", "mounted", "read", "records", "tensors"]
 
 # Tracebacks and help() call them by the names that programs use.
 for _public in __all__:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element types of records: what they are in numpy, torch and safetensors."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple, Tuple
+
+from ._library import Error, Record
+from ._memory import numpy
+
+
+class Kind(NamedTuple):
+    """An element type.
+
+    plain       numpy's type of as many bytes: what an array has if there is no
+                better one
+    ml_dtypes   the name of the type in ml_dtypes, "" if numpy itself has it
+    torch       the name in torch
+    name        in safetensors, or the record's own where that has none
+    """
+    plain: str
+    ml_dtypes: str
+    torch: str
+    name: str
+
+
+_KINDS = {
+    "Bool": Kind("?", "", "bool", "BOOL"),
+    # MindSpore stores one in a byte.
+    "Int4": Kind("i1", "", "int8", "I8"),
+    "Int8": Kind("i1", "", "int8", "I8"),
+    "Int16": Kind("<i2", "", "int16", "I16"),
+    "Int32": Kind("<i4", "", "int32", "I32"),
+    "Int64": Kind("<i8", "", "int64", "I64"),
+    "UInt8": Kind("u1", "", "uint8", "U8"),
+    "UInt16": Kind("<u2", "", "uint16", "U16"),
+    "UInt32": Kind("<u4", "", "uint32", "U32"),
+    "UInt64": Kind("<u8", "", "uint64", "U64"),
+    "Float16": Kind("<f2", "", "float16", "F16"),
+    "Float32": Kind("<f4", "", "float32", "F32"),
+    "Float64": Kind("<f8", "", "float64", "F64"),
+    "BFloat16": Kind("<u2", "bfloat16", "bfloat16", "BF16"),
+    "Complex64": Kind("<c8", "", "complex64", "C64"),
+    "Complex128": Kind("<c16", "", "complex128", "Complex128"),
+    "Float8E4M3FN": Kind("u1", "float8_e4m3fn", "float8_e4m3fn", "F8_E4M3"),
+    "Float8E5M2": Kind("u1", "float8_e5m2", "float8_e5m2", "F8_E5M2"),
+    "HiFloat8": Kind("u1", "", "uint8", "HiFloat8"),
+}
+
+
+def is_text(record: Record) -> bool:
+    return record.dtype == "str"
+
+
+def kind(record: Record) -> Kind:
+    """That of a record with elements."""
+    found = _KINDS.get(record.dtype)
+    if found is None:
+        raise Error(f"{record.name}: there are no arrays of {record.dtype}")
+    return found
+
+
+def numpy_type(of: Kind) -> Any:
+    if of.ml_dtypes:
+        try:
+            ml_dtypes = importlib.import_module("ml_dtypes")
+            return numpy().dtype(getattr(ml_dtypes, of.ml_dtypes))
+        except (ImportError, AttributeError):
+            pass
+    return numpy().dtype(of.plain)
+
+
+def as_numpy(content: Any, shape: Tuple[int, ...], of: Kind) -> Any:
+    return content.view(numpy_type(of)).reshape(shape)
+
+
+def as_torch(content: Any, shape: Tuple[int, ...], of: Kind) -> Any:
+    torch = importlib.import_module("torch")
+    dtype = getattr(torch, of.torch, None)
+    if dtype is None:
+        raise Error(f"torch {torch.__version__} has no {of.torch}")
+    if not content.size:
+        return torch.empty(shape, dtype=dtype)
+    return torch.from_numpy(content).view(dtype).reshape(shape)

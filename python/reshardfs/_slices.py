@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of an array: which runs of its bytes they are."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, List, NamedTuple, Optional, Tuple
+
+from ._memory import numpy
+
+_SKIPPED = 128  # bytes that are rather read than left out
+
+
+class Dimension(NamedTuple):
+    """What is wanted of a dimension.
+
+    length  of the whole
+    start   the first index, `taken` of them, each `step` after the one before
+    kept    whether it is a dimension of what is wanted
+    """
+    length: int
+    start: int
+    taken: int
+    step: int
+    kept: bool
+
+
+def dimensions(index: Any, shape: Tuple[int, ...]
+               ) -> Optional[List[Dimension]]:
+    """What `index` wants of an array, or None if it is not made of integers,
+    slices that go up, and an ellipsis."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    if not all(map(_is_plain, given)):
+        return None
+    dots = [i for i, one in enumerate(given) if one is Ellipsis]
+    missing = len(shape) - len(given) + len(dots)
+    if len(dots) > 1 or missing < 0:
+        raise IndexError(f"{index} is no index of {len(shape)} dimensions")
+    at = dots[0] if dots else len(given)
+    given[at:at + len(dots)] = [slice(None)] * missing
+    return [_dimension(one, n) for one, n in zip(given, shape)]
+
+
+def _is_plain(one: Any) -> bool:
+    if isinstance(one, slice):
+        return one.step is None or one.step > 0
+    return one is Ellipsis or (isinstance(one, numbers.Integral)
+                               and not isinstance(one, bool))
+
+
+def _dimension(one: Any, length: int) -> Dimension:
+    if isinstance(one, slice):
+        start, stop, step = one.indices(length)
+        taken = len(range(start, stop, step))
+        return Dimension(length, start, taken, step if taken > 1 else 1, True)
+    if not -length <= one < length:
+        raise IndexError(f"index {one} is out of bounds for a dimension of "
+                         f"{length}")
+    return Dimension(length, int(one) % length, 1, 1, False)
+
+
+class Runs:
+    """The runs of bytes to be read for some dimensions of an array whose
+    elements have `size` bytes.
+
+    bytes   of each run
+    n       number of runs
+    shape   of what they are, one after the other: elements between those that
+            are wanted are there as well where leaving them out does not pay
+    wanted  index of what is wanted in that
+    """
+
+    def __init__(self, found: List[Dimension], size: int) -> None:
+        self.wanted: List[Any] = []
+        read = []
+        inner = size  # bytes of all that one index of the dimension has
+        for d in reversed(found):
+            step = d.step
+            if 0 < (step - 1) * inner < _SKIPPED:
+                d = d._replace(taken=(d.taken - 1) * step + 1, step=1)
+            else:
+                step = 1
+            read.append(d)
+            self.wanted.append(slice(None, None, step) if d.kept else 0)
+            inner *= d.length
+        self.wanted.reverse()
+        read.reverse()
+        self.shape = tuple(d.taken for d in read)
+        self._split(read, size)
+
+    def _split(self, read: List[Dimension], size: int) -> None:
+        """Dimensions from the last on make one run as long as each below is
+        wanted whole, and the first that is not is wanted without gaps."""
+        np = numpy()
+        strides = []
+        for d in reversed(read):
+            strides.append(size)
+            size *= d.length
+        strides.reverse()
+        k = len(read)
+        self.bytes = strides[-1] if read else size
+        while k and read[k - 1].step == 1:
+            k -= 1
+            self.bytes = read[k].taken * strides[k]
+            if read[k].taken != read[k].length:
+                break
+        self.n = 1
+        for d in read[:k]:
+            self.n *= d.taken
+        self._counts = [d.taken for d in read[:k]]
+        self._steps = [d.step * s for d, s in zip(read, strides)][:k]
+        self._start = sum(d.start * s for d, s in zip(read, strides))
+        self._np = np
+
+    def offsets(self, begin: int, end: int) -> Any:
+        """Where runs [begin, end) begin in the array's bytes."""
+        np = self._np
+        at = np.full(end - begin, self._start, np.uint64)
+        if self._counts:
+            places = np.unravel_index(np.arange(begin, end), self._counts)
+            for place, step in zip(places, self._steps):
+                at += place.astype(np.uint64) * np.uint64(step)
+        return at

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of a source as arrays of numpy or torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from typing import (Any, Callable, Dict, Iterable, Iterator, KeysView, List,
+                    Mapping, Optional, Tuple)
+
+from ._kinds import Kind, as_numpy, as_torch, is_text, kind
+from ._library import CWant, Error, Path, Record, Source
+from ._memory import fresh, numpy
+from ._progress import Progress
+from ._sharing import shared
+from ._slices import Runs, dimensions
+
+_FRAMEWORKS: Dict[str, Callable[[Any, Tuple[int, ...], Kind], Any]] = {
+    "numpy": as_numpy, "np": as_numpy, "torch": as_torch, "pt": as_torch}
+_AT_ONCE = 1 << 18  # runs of a slice that are loaded in one call
+
+
+class Names(KeysView[str]):
+    """Names in the order of their file: a view as of a dict, and an index."""
+
+    def __init__(self, names: Dict[str, Any]) -> None:
+        super().__init__(names)
+        self._names = names
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self._names)[index]
+
+    def __repr__(self) -> str:
+        return repr(list(self._names))
+
+
+class TensorSlice:
+    """A tensor of which parts are read, as safetensors' get_slice() gives it.
+
+    With integers, slices that go up and an ellipsis the parts' bytes alone are
+    read; with any other index the tensor is read and the index left to it.
+    """
+
+    def __init__(self, tensors: "Tensors", name: str) -> None:
+        self._tensors, self._name = tensors, name
+        self._record = tensors.record(name)
+        if is_text(self._record):
+            raise TypeError(f"{name} is a string, and has no slices")
+        self._kind = kind(self._record)
+
+    def get_shape(self) -> List[int]:
+        return list(self._record.shape)
+
+    def get_dtype(self) -> str:
+        """As in a safetensors file: "F32", "BF16" and so on."""
+        return self._kind.name
+
+    def __getitem__(self, index: Any) -> Any:
+        found = dimensions(index, self._record.shape)
+        if found is None:
+            return self._tensors[self._name][index]
+        return self._read(Runs(found, numpy().dtype(self._kind.plain).itemsize))
+
+    def _read(self, runs: Runs) -> Any:
+        np = numpy()
+        content = fresh(runs.n * runs.bytes)
+        for begin in range(0, runs.n if content.size else 0, _AT_ONCE):
+            self._load(runs, begin, min(begin + _AT_ONCE, runs.n), content)
+        array = content.view(self._kind.plain).reshape(runs.shape)
+        part = np.asarray(array[tuple(runs.wanted)])
+        content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+        return self._tensors._make(content, part.shape, self._kind)
+
+    def _load(self, runs: Runs, begin: int, end: int, content: Any) -> None:
+        np = numpy()
+        wants = np.empty(end - begin, CWant)
+        wants["file"], wants["record"] = self._tensors._places[self._name]
+        wants["offset"] = runs.offsets(begin, end)
+        wants["bytes"] = runs.bytes
+        wants["to"] = content.ctypes.data + runs.bytes * np.arange(
+            begin, end, dtype=np.uint64)
+        self._tensors._open().load_wants(wants.ctypes.data, end - begin,
+                                         runs.bytes * (end - begin))
+
+
+class Tensors(Mapping[str, Any]):
+    """The tensors of a file that a source shows, or of all its files.
+
+    A mapping of names to arrays, in the order of the file.  Each access reads,
+    and gives a new array that is the caller's; load() reads many at once.  It
+    does what safetensors' safe_open does as well, with the same methods.
+
+    numpy has no BFloat16 and no 8-bit floats: where ml_dtypes is installed they
+    are its types, else unsigned integers of as many bytes.  An Int4 is an int8,
+    and a HiFloat8 an uint8.  A record that is a string is a str.
+
+    Any number of threads may read at once.  A child of a fork opens the source
+    anew.
+    """
+
+    def __init__(self, source: Path, rank: Optional[int] = None,
+                 to: str = "numpy", **options: Any) -> None:
+        if to not in _FRAMEWORKS:
+            raise ValueError(f"tensors go to numpy or torch, not to {to}")
+        self._make = _FRAMEWORKS[to]
+        self._opened = os.path.abspath(os.fspath(source)), options
+        self._rank = rank
+        self._source: Optional[Source] = None
+        self._process = 0
+        self._places: Dict[str, Tuple[int, int]] = {}
+        self._records: Dict[str, Record] = {}
+        self._open()
+
+    def _open(self) -> Source:
+        """The source, which a child of a fork opens anew."""
+        if self._process and self._source is None:
+            raise ValueError("the tensors are closed")
+        if self._source is None or self._process != os.getpid():
+            path, options = self._opened
+            source = shared(path, **options)
+            self._list(source)
+            self._source, self._process = source, os.getpid()
+        return self._source
+
+    def _list(self, source: Source) -> None:
+        known, self._places, self._records = self._records, {}, {}
+        for file in self._files(source):
+            for number, record in enumerate(source.records(file)):
+                if record.name in self._places:
+                    raise Error(f"{record.name} is in files {file} and "
+                                f"{self._places[record.name][0]}: say of which "
+                                "rank it is wanted")
+                self._places[record.name] = file, number
+                self._records[record.name] = record
+        if known and known != self._records:
+            raise Error("the source is another than before the fork")
+
+    def _files(self, source: Source) -> Iterable[int]:
+        return (range(len(source.files())) if self._rank is None
+                else [self._rank])
+
+    # ---- a mapping ----
+
+    def __getitem__(self, name: str) -> Any:
+        return self.load([name])[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+    def keys(self) -> Names:
+        return Names(self._records)
+
+    def record(self, name: str) -> Record:
+        """What is known of a tensor without reading it."""
+        return self._records[name]
+
+    def load(self, names: Optional[Iterable[str]] = None,
+             progress: Progress = None, threads: int = 0) -> Dict[str, Any]:
+        """All arrays, or those of `names`, read at once by several threads."""
+        source = self._open()
+        wanted = list(self._records if names is None else names)
+        contents = [fresh(self._records[name].bytes) for name in wanted]
+        source.load_into(((*self._places[name], 0, content)
+                          for name, content in zip(wanted, contents)),
+                         progress, threads)
+        return {name: self._array(self._records[name], content)
+                for name, content in zip(wanted, contents)}
+
+    def _array(self, record: Record, content: Any) -> Any:
+        if is_text(record):
+            return content.tobytes().decode("utf-32-le").rstrip("\0")
+        return self._make(content, record.shape, kind(record))
+
+    # ---- safetensors' interface ----
+
+    def get_tensor(self, name: str) -> Any:
+        return self[name]
+
+    def get_tensors(self) -> Dict[str, Any]:
+        return self.load()
+
+    def get_slice(self, name: str) -> TensorSlice:
+        return TensorSlice(self, name)
+
+    def offset_keys(self) -> List[str]:
+        return list(self._records)
+
+    def metadata(self) -> Optional[Dict[str, str]]:
+        """What the headers of safetensors files say beside tensors; None for
+        other files."""
+        source = self._open()
+        files = source.files()
+        found: Optional[Dict[str, str]] = None
+        for number in self._files(source):
+            if files[number].name.endswith(".safetensors"):
+                size, = struct.unpack("<Q", source.read(number, 0, 8))
+                header = json.loads(source.read(number, 8, size))
+                found = {**(found or {}), **header.get("__metadata__", {})}
+        return found
+
+    def __enter__(self) -> "Tensors":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Arrays that were given are there as before."""
+        self._source = None
+
+
+def tensors(source: Path, rank: Optional[int] = None, to: str = "numpy",
+            **options: Any) -> Tensors:
+    """The tensors of the file of a rank, or of a part of a model, as arrays of
+    numpy or torch; those of all files without one."""
+    return Tensors(source, rank, to, **options)

@@ -1,0 +1,559 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""reshardfs.tensors: arrays that hold what a mount's files do, whole and in
+parts, for programs of safetensors too; faults, cancelling, forks and threads.
+
+    tensors.py [--seed S] [--slices N]
+"""
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import threading
+import types
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+sys.path[:0] = [LIB, os.path.join(TOP, "python")]
+
+from demands import check, write  # noqa: E402
+from ms_formats import Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
+from rsh_cli import PLAIN, demo_tree  # noqa: E402
+from rsh_mount import (Mounted, Skipped, Tap, require_mount, reshardfs_program,  # noqa: E402
+                       skip_all)
+from run_seed import run_seed  # noqa: E402
+from safetensors_format import Tensors as SafetensorsFile  # noqa: E402
+from small_job import Job  # noqa: E402
+
+os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
+os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                        "libreshard.so.0")
+MIB = 1 << 20
+# All that a record may be, and what numpy makes of it without ml_dtypes.
+KINDS = {
+    "matrix": (Record((2, 3), "Float32", bytes(range(24))), "float32"),
+    "scalar": (Record((), "Int64", bytes(range(8))), "int64"),
+    "empty": (Record((0, 3), "Float32", b""), "float32"),
+    "bool": (Record((2,), "Bool", b"\1\0"), "bool"),
+    "half": (Record((2,), "Float16", b"abcd"), "float16"),
+    "brain": (Record((1, 2), "BFloat16", b"abcd"), "uint16"),
+    "fp8": (Record((4,), "Float8E4M3FN", b"abcd"), "uint8"),
+    "fp8_wide": (Record((4,), "Float8E5M2", b"abcd"), "uint8"),
+    "hi": (Record((4,), "HiFloat8", b"abcd"), "uint8"),
+    "int4": (Record((4,), "Int4", b"\1\2\3\4"), "int8"),
+    "complex": (Record((1,), "Complex64", b"abcdefgh"), "complex64"),
+    "complex_wide": (Record((1,), "Complex128", b"abcdefghijklmnop"), "complex128"),
+    "text": (Record((0,), "str", "h\u00e4l\U0001f600".encode("utf-32-le")), "str"),
+}
+SHAPES = {"up.weight": (2048, 700), "down.weight": (500, 1024), "norm.gamma": (700,)}
+STEP = (1, 10)
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def enter_python_with_numpy():
+    """Run under the Python of an oracle, which has numpy and safetensors."""
+    for name in ("RSH_HF_PYTHON", "RSH_ORACLE_PYTHON"):
+        python = os.environ.get(name)
+        if python and "RSH_TENSORS_ENTERED" not in os.environ:
+            os.environ["RSH_TENSORS_ENTERED"] = name
+            os.execv(python, [python, *sys.argv])
+    try:
+        import numpy  # pylint: disable=import-outside-toplevel,unused-import
+    except ImportError:
+        skip_all("RSH_ORACLE_PYTHON does not name a Python that has numpy")
+
+
+def module(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        raise Skipped(f"RSH_HF_PYTHON does not name a Python that has {name}") from None
+
+
+def refused(word, function, *arguments, kind=None, **options):
+    try:
+        function(*arguments, **options)
+    except (kind or rfs.Error) as error:
+        check(word in str(error) and "\n" not in str(error), repr(error))
+        return error
+    raise AssertionError(f"nothing says {word}")
+
+
+class Case:
+    """A job whose slices two ranks each have, and one wanted of four ranks."""
+
+    def __init__(self, directory, seed, n_slices):
+        self.directory, self.seed, self.n_slices = directory, seed, n_slices
+        self.source, src, dst = demo_tree(os.path.join(directory, "demo"))
+        self.both = {"src_strategy": src, "dst_strategy": dst}
+        self.job = Job(os.path.join(directory, "job"), shapes=SHAPES)
+        self.job.save(*STEP)
+        self.own = {"src_strategy": self.job.strategy, "dst_strategy": self.job.strategy}
+        self.kinds = os.path.join(directory, "kinds")
+        write(os.path.join(self.kinds, "rank_0", "net-1_1.ckpt"),
+              checkpoint_bytes({name: record for name, (record, _) in KINDS.items()}))
+
+    def expected(self, rank):
+        """The records that the job's rank saved."""
+        return {name: r.content for name, r in self.job.records(rank, *STEP).items()}
+
+    def tensors(self, rank=1, **options):
+        return rfs.tensors(self.source, rank, **{**self.both, **options})
+
+    def of_job(self, rank=1, **options):
+        return rfs.tensors(self.job.source, rank, **{**self.own, **options})
+
+
+def demand_same(arrays, expected):
+    check(list(arrays) == list(expected), f"{list(arrays)} and not {list(expected)}")
+    for name, content in expected.items():
+        check(arrays[name].tobytes() == content, f"{name} differs")
+
+
+# ---- what the arrays are ----
+
+@test
+def all_of_a_file_as_a_mount_shows_it(case):
+    with Mounted(case.source, **case.both) as m:
+        for rank in range(4):
+            with open(os.path.join(m.path, f"rank_{rank}/checkpoint_{rank}.ckpt"), "rb") as f:
+                shown = parse_checkpoint(f.read())
+            t = case.tensors(rank)
+            check([t.record(name).shape for name in t] == [r.dims for r in shown.values()], rank)
+            contents = {name: r.content for name, r in shown.items()}
+            demand_same(t.load(), contents)
+            demand_same(dict(t), contents)
+            demand_same({name: t.get_slice(name)[...] for name in t}, contents)
+
+
+@test
+def safetensors_files_and_models_in_parts(case):
+    for options, n_files in (({"format": "safetensors"}, 4),
+                             ({"format": "hf", "dst_strategy": "none", "part_size": "3MB"}, 0)):
+        options = {**case.both, **options}
+        with rfs.Source(case.source, **options) as s:
+            files = [SafetensorsFile(s.read(n)) for n, f in enumerate(s.files())
+                     if f.name.endswith(".safetensors")]
+        check(n_files in (0, len(files)) and len(files) > 1, files)
+        for number, file in enumerate(files):
+            t = rfs.tensors(case.source, number, **options)
+            check(t.metadata() == (file.metadata or None), t.metadata())
+            demand_same(t.load(), {name: v[2] for name, v in file.values().items()})
+            check({n: (t.get_slice(n).get_dtype(), tuple(t.get_slice(n).get_shape()))
+                   for n in t} == {n: v[:2] for n, v in file.values().items()}, "types")
+    whole = rfs.tensors(case.source, **options)
+    demand_same(whole.load(), {n: v[2] for file in files for n, v in file.values().items()})
+    check(whole.metadata() == {"format": "pt"}, whole.metadata())
+    refused("say of which rank", rfs.tensors, case.source, **case.both)
+
+
+def kinds_of(case, **options):
+    return rfs.tensors(case.kinds, 0, src_strategy="none", dst_strategy="none", **options)
+
+
+@test
+def every_type_of_element(case):
+    if "ml_dtypes" in sys.modules:
+        raise AssertionError("the test is to say itself when there are ml_dtypes")
+    sys.modules["ml_dtypes"] = None
+    t = kinds_of(case)
+    check(t.metadata() is None, t.metadata())
+    for name, (record, dtype) in KINDS.items():
+        array = t[name]
+        if dtype == "str":
+            check(array == "h\u00e4l\U0001f600" and type(array) is str, repr(array))
+            refused("string", t.get_slice, name, kind=TypeError)
+            continue
+        check((array.dtype, array.shape) == (dtype, record.dims), f"{name} is {array!r}")
+        check(array.tobytes() == record.content and array.flags.writeable, name)
+        check(t.get_slice(name)[...].tobytes() == record.content, f"part of {name}")
+    sys.modules["ml_dtypes"] = types.SimpleNamespace(
+        bfloat16=np.float16, float8_e4m3fn=np.int8)
+    check(t["brain"].dtype == np.float16 and t["fp8"].dtype == np.int8 and
+          t["fp8_wide"].dtype == np.uint8, "ml_dtypes are not used")
+    del sys.modules["ml_dtypes"]
+
+
+@test
+def torch_shares_the_memory(case):
+    torch = module("torch")
+    t = kinds_of(case, to="torch")
+    special = {"brain": torch.bfloat16, "fp8": torch.float8_e4m3fn,
+               "fp8_wide": torch.float8_e5m2, "hi": torch.uint8, "int4": torch.int8}
+    for name, (record, dtype) in KINDS.items():
+        if dtype != "str":
+            tensor = t[name]
+            check(tensor.dtype == special.get(name, getattr(torch, dtype)), tensor)
+            check(tuple(tensor.shape) == record.dims, tensor)
+            check(bytes(tensor.reshape(-1).view(torch.uint8).tolist()
+                        if record.content else b"") == record.content, name)
+    t, n = case.tensors(to="pt"), case.tensors()
+    for index in (0, (-1, 2), None, [0, 1], (slice(None), [1, 0]), torch.tensor([1]), True,
+                  (..., slice(1, 9, 2)), (slice(0, 30, 7), slice(3, 40))):
+        whole, part = t["large.columns"][index], t.get_slice("large.columns")[index]
+        check(whole.shape == part.shape and
+              whole.numpy().tobytes() == part.numpy().tobytes(), f"{index} differs")
+    refused("step", lambda: t.get_slice("large.rows")[::-1], kind=ValueError)
+    check(t["large.rows"].numpy().tobytes() == n["large.rows"].tobytes(), "large.rows")
+
+
+@test
+def a_mapping_in_the_order_of_the_file(case):
+    with case.tensors() as t:
+        names = [r.name for r in rfs.records(case.source, 1, **case.both)]
+        check(list(t) == names == list(t.keys()) == t.offset_keys(), list(t))
+        check(len(t) == len(t.keys()) == len(names) and names[0] in t and "no" not in t, t)
+        check(t.keys()[1] == names[1] and t.keys() & {names[2], "no"} == {names[2]}, "keys")
+        check(list(t.load(names[3:1:-1])) == names[3:1:-1] and t.load([]) == {}, "load")
+        check(t[names[1]] is not t[names[1]] and t.get("no") is None, "access")
+        for ask in (t.get_tensor, t.get_slice, t.record, lambda n: t[n], lambda n: t.load([n])):
+            refused("no_such", ask, "no_such", kind=KeyError)
+    refused("closed", t.load, kind=ValueError)
+    refused("not to paper", case.tensors, to="paper", kind=ValueError)
+    refused("no file 9", case.tensors, 9)
+    refused("nothing_such", case.tensors, nothing_such=True)
+
+
+# ---- parts of arrays ----
+
+def random_index(numbers, shape):
+    def one(n):
+        kind = numbers.randrange(5)
+        if kind == 0:
+            return numbers.randrange(-n - 1, n + 1)
+        if kind == 1:
+            return slice(None)
+        ends = [numbers.choice([None, numbers.randrange(-n - 3, n + 4)]) for _ in range(2)]
+        return slice(*ends, numbers.choice([None, 1, 2, 3, n // 2 or 1, 70, -1]))
+    index = [one(n) for n in shape[:numbers.randrange(len(shape) + 1)]]
+    if numbers.random() < 0.3:
+        index.append(...)
+        index += [one(n) for n in shape[len(index) - 1:]][::-1][:1] if numbers.random() < .5 else []
+    if numbers.random() < 0.05:
+        index.insert(0, numbers.choice([None, True, [0, 1], np.int64(0), ...]))
+    return index[0] if len(index) == 1 and numbers.random() < 0.5 else tuple(index)
+
+
+@test
+def random_parts_are_those_of_the_array(case):
+    numbers = random.Random(case.seed)
+    t = case.tensors()
+    whole = t.load()
+    for _ in range(case.n_slices):
+        name = numbers.choice(list(t))
+        index = random_index(numbers, whole[name].shape)
+        said = f"seed {case.seed}: {name}[{index}] of {whole[name].shape}"
+        try:
+            expected = whole[name][index]
+        except IndexError:
+            refused("", lambda n=name, i=index: t.get_slice(n)[i], kind=IndexError)
+            continue
+        part = t.get_slice(name)[index]
+        check(part.shape == expected.shape and part.dtype == expected.dtype, said)
+        check(part.tobytes() == expected.tobytes(), said)
+
+
+def bytes_read():
+    with open("/proc/self/io", encoding="ascii") as f:
+        return int(f.readline().split()[1])
+
+
+@test
+def parts_read_their_rows_alone(case):
+    t = case.of_job(cache="off")
+    rows = t.get_slice("up.weight")
+    before = bytes_read()
+    part = rows[100:108]
+    read = bytes_read() - before
+    check(part.nbytes == 8 * 700 * 4 <= read <= part.nbytes + MIB / 8, f"{read} bytes are read")
+
+
+PROGRAM = """
+with safe_open(path, framework=framework) as f:
+    found = [f.metadata(), sorted(f.keys()), f.offset_keys()]
+    for name in sorted(f.keys()):
+        part = f.get_slice(name)
+        shape = part.get_shape()
+        found += [name, shape, part.get_dtype(), f.get_tensor(name), part[:]]
+        if len(shape) == 2:
+            found += [part[:, : shape[1] // 2], part[3], part[..., 5], part[::2],
+                      part[1:4, 2:9], part[-1, 0]]
+"""
+CHANGED = ("with safe_open(path, framework=framework) as f:",
+           "with reshardfs.tensors(source, 1, framework, format='safetensors', **both) as f:")
+
+
+def outcome(program, **room):
+    """What it found, and nothing that keeps its file open."""
+    exec(program, room)  # pylint: disable=exec-used
+    found = room["found"]
+    room.clear()
+    # Bits, not numbers: there are NaNs.
+    return [(str(f.dtype), tuple(f.shape), np.asarray(f).tobytes())
+            if hasattr(f, "dtype") else f for f in found]
+
+
+@test
+def a_program_of_safetensors_runs_with_one_changed_line(case):
+    safetensors = module("safetensors")
+    # numpy has no BFloat16, and a scalar has no first dimension.
+    options = {**case.both, "drop": "|".join(
+        re.escape(r.name) for r in rfs.records(case.source, 1, **case.both)
+        if r.dtype == "BFloat16" or not r.shape)}
+    frameworks = ["np"]
+    with contextlib.suppress(Skipped):
+        module("torch")
+        frameworks.append("pt")
+    for framework in frameworks:
+        with Mounted(case.source, **case.both,
+                     extra=["--format", "safetensors", "--drop", options["drop"]]) as m:
+            expected = outcome(
+                PROGRAM, path=os.path.join(m.path, "rank_1/checkpoint_1.safetensors"),
+                safe_open=safetensors.safe_open, framework=framework)
+        check(len(expected) > 20, expected)
+        found = outcome(PROGRAM.replace(*CHANGED), source=case.source, both=options,
+                        reshardfs=rfs, framework=framework)
+        check(found == expected, f"{framework}: {[f for f in found if type(f) is not tuple]}")
+
+
+# ---- memory ----
+
+def peak(reset=False):
+    if reset:
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
+            f.write("5")
+    with open("/proc/self/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM"))
+
+
+@test
+def large_arrays_begin_where_huge_pages_may(case):
+    for name, array in case.of_job().load().items():
+        check(array.nbytes < 2 * MIB or array.ctypes.data % (2 * MIB) == 0, name)
+    from reshardfs._memory import fresh  # pylint: disable=import-outside-toplevel
+    for size in (0, 1, 2 * MIB - 1, 2 * MIB, 5 * MIB + 3):
+        array = fresh(size)
+        array[:] = 7
+        check(array.nbytes == size and array.flags.writeable, size)
+        check(size < 2 * MIB or array.ctypes.data % (2 * MIB) == 0, size)
+
+
+@test
+def a_load_takes_little_more_than_its_arrays(case):
+    job = Job(os.path.join(case.directory, "large"), n_ranks=2,
+              layouts={"w": case.job.layouts["up.weight"].__class__([2], [-1, 0])},
+              shapes={"w": (16384, 512)})
+    job.save(*STEP)
+    with rfs.tensors(job.source, src_strategy=job.strategy, dst_strategy="none") as t:
+        size = t.record("w").bytes
+        before = peak(reset=True)
+        array = t["w"]
+        check(array.nbytes == size == 32 * MIB, size)
+        check(peak() - before <= size + 64 * MIB, f"{peak() - before} bytes")
+
+
+# ---- on the way ----
+
+@test
+def progress_is_told(case):
+    told = []
+    t = case.tensors()
+    whole = sum(t.record(name).bytes for name in t)
+    t.load(progress=lambda done, of: told.append((done, of)))
+    check(told == sorted(told) and told[-1] == (whole, whole), told)
+    check(all(of == whole for _, of in told), told)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        t.load(progress=True)
+    check(said.getvalue().startswith("\r[") and said.getvalue().endswith("\n"), said.getvalue())
+
+
+class Mine(Exception):
+    pass
+
+
+def loads():
+    return [t.name for t in threading.enumerate() if t.name == "reshardfs-load"]
+
+
+# Some of what rank 1 saved takes its time; the rest does not.
+SLOW = {"cache": "off", "fault": "delay=300ms@rank_1/:1000000-1001000"}
+
+
+@test
+def a_callback_cancels(case):
+    def raises(*_):
+        raise Mine("enough")
+
+    for options in ({}, SLOW):
+        t = case.of_job(**options)
+        for threads in (0, 1):
+            refused("enough", t.load, progress=raises, threads=threads, kind=Mine)
+        check(not loads(), "a load goes on")
+        demand_same(t.load(), case.expected(1))
+
+
+@test
+def a_signal_cancels(case):
+    def interrupt():
+        while not loads():
+            pass
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def load(t):
+        threading.Thread(target=interrupt).start()
+        t.load()
+        signal.pause()  # The load was faster than the signal.
+
+    t = case.of_job(**SLOW)
+    refused("", load, t, kind=KeyboardInterrupt)
+    refused("", t.load, progress=lambda *_: os.kill(os.getpid(), signal.SIGINT),
+            kind=KeyboardInterrupt)
+    check(not loads(), "a load goes on")
+    demand_same(t.load(), case.expected(1))
+
+
+@test
+def another_thread_stops_a_load(case):
+    begun, enough, ended = threading.Event(), threading.Event(), []
+
+    def progress(*_):
+        begun.set()
+        enough.wait()
+        raise Mine("enough")
+
+    def load():
+        try:
+            case.of_job(**SLOW).load(progress=progress)
+        except Mine:
+            ended.append(True)
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    begun.wait()
+    enough.set()
+    thread.join()
+    check(ended, "the load ended by itself")
+
+
+@test
+def a_fault_on_each_read(case):
+    """Right values or an error, with other ranks that have them and without."""
+    numbers = random.Random(case.seed)
+    path = case.job.path(1, "net-1_10.ckpt")
+    size = os.path.getsize(path)
+    expected = case.expected(1)
+    n_errors = 0
+    for kind, times in (("eio", 2), ("short", 6), ("truncate", 1)):
+        for _ in range(times):
+            at = numbers.randrange(size - 4096)
+            fault = f"{kind}@rank_1/:{at}-{at + 4096}"
+            demand_same(case.of_job(fault=fault, log_file=os.devnull).load(), expected)
+            t = case.of_job(fault=fault.replace("rank_1/", "rank_"), cache="off",
+                            log_file=os.devnull)
+            for name in t:
+                try:
+                    array = t[name]
+                except rfs.Error as error:
+                    check("rank_" in str(error) and error.errno, repr(error))
+                    n_errors += 1
+                else:
+                    check(array.tobytes() == expected[name], f"{fault}: {name}")
+    check(n_errors, "no fault was met")
+
+
+# ---- processes and threads ----
+
+@test
+def a_child_of_a_fork_opens_anew(case):
+    t, s = case.tensors(), rfs.Source(case.source, **case.both)
+    expected = {name: array.tobytes() for name, array in t.load().items()}
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            demand_same(t.load(), expected)
+            demand_same({n: t[n] for n in t}, expected)
+            demand_same(case.tensors().load(), expected)
+            refused("fork", s.read, 0)
+            s.close()
+            status = 0
+        finally:
+            os._exit(status)  # pylint: disable=protected-access
+    check(os.waitpid(child, 0)[1] == 0, "the child failed")
+    demand_same(t.load(), expected)
+
+
+@test
+def threads_share_one_source(case):
+    wrong, opened = [], []
+
+    def load(rank):
+        t = case.of_job(rank)
+        opened.append(t._open())  # pylint: disable=protected-access
+        try:
+            demand_same(t.load(threads=rank % 3), case.expected(rank))
+            demand_same({n: t.get_slice(n)[...] for n in t}, case.expected(rank))
+        except Exception as error:  # pylint: disable=broad-except
+            wrong.append(error)
+
+    threads = [threading.Thread(target=load, args=(i % 8,)) for i in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not wrong, wrong)
+    check(len(set(map(id, opened))) == 1, "there are several sources")
+
+
+@test
+def a_source_that_changed_is_opened_anew(case):
+    job = Job(os.path.join(case.directory, "changing"))
+    job.save(1, 10)
+
+    def step(tensors):
+        return int(tensors["step_num"])
+
+    def opened():
+        return rfs.tensors(job.source, 0, src_strategy=job.strategy,
+                           dst_strategy=job.strategy)
+
+    old = opened()
+    check(step(old) == 10 and opened()._open() is old._open(), "two sources")
+    job.save(1, 20)
+    check((step(old), step(opened())) == (10, 20), "the step before")
+
+
+def main():
+    global np, rfs  # pylint: disable=global-statement
+    if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
+        skip_all("Python does not load what a sanitizer is built into")
+    require_mount()
+    enter_python_with_numpy()
+    import numpy as np  # pylint: disable=import-outside-toplevel
+    import reshardfs as rfs  # pylint: disable=import-outside-toplevel
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=run_seed())
+    parser.add_argument("--slices", type=int, default=400)
+    words = parser.parse_args()
+    tap = Tap(len(TESTS))
+    with tempfile.TemporaryDirectory(prefix="reshardfs-tensors-") as work:
+        case = Case(work, words.seed, words.slices)
+        for one in TESTS:
+            with tap.test(one.__name__.replace("_", " ")):
+                one(case)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
