@@ -137,30 +137,16 @@ static void show_bar(const struct rsh_progress *p)
 	fflush(p->out);
 }
 
-static struct timespec moment_after(unsigned ms)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += ms / 1000;
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (t.tv_nsec >= 1000000000) {
-		t.tv_sec++;
-		t.tv_nsec -= 1000000000;
-	}
-	return t;
-}
-
 /* Returns false when the end came before the pause was over. */
 static bool pause_ms(struct rsh_progress *p, unsigned ms)
 {
-	struct timespec until = moment_after(ms);
+	const uint64_t until = rsh_clock_ns() + ms * UINT64_C(1000000);
 	int rc = 0;
 	bool ended;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->ended && rc == 0)
-		rc = pthread_cond_timedwait(&p->wake, &p->lock, &until);
+		rc = rsh_clock_wait(&p->wake, &p->lock, until);
 	ended = p->ended;
 	pthread_mutex_unlock(&p->lock);
 	return !ended;
@@ -184,15 +170,11 @@ static bool is_terminal(FILE *out)
 
 static int start_bar_thread(struct rsh_progress *p)
 {
-	pthread_condattr_t attr;
-	int rc = pthread_condattr_init(&attr);
+	int rc = rsh_clock_cond_init(&p->wake);
 
 	if (rc)
 		return rc;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_cond_init(&p->wake, &attr);
-	pthread_condattr_destroy(&attr);
 	return pthread_create(&p->thread, NULL, shower, p);
 }
 

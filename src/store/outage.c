@@ -276,11 +276,7 @@ bool rsh_outage_look(struct rsh_store *s)
 /* Sleeps until that moment or until there are news, with the lock held. */
 static void outage_sleep_until(struct rsh_outage *o, uint64_t ns)
 {
-	const struct timespec t = {
-		(time_t)(ns / 1000000000), (long)(ns % 1000000000),
-	};
-
-	pthread_cond_timedwait(&o->news, &o->lock, &t);
+	rsh_clock_wait(&o->news, &o->lock, ns);
 }
 
 /* Pauses the thread, with the lock held.  False if the thread is to end. */
@@ -488,20 +484,12 @@ void rsh_outage_reset(struct rsh_store *s)
 
 int rsh_outage_init(struct rsh_outage *o)
 {
-	pthread_condattr_t attr;
 	int rc = pthread_mutex_init(&o->lock, NULL);
 
 	o->now = rsh_clock_ns;
 	o->counted_ns = rsh_clock_ns();
 	o->spare = MOST_SPARE;
-	if (rc == 0)
-		rc = pthread_condattr_init(&attr);
-	if (rc)
-		return -rc;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	rc = pthread_cond_init(&o->news, &attr);
-	pthread_condattr_destroy(&attr);
-	return -rc;
+	return rc ? -rc : rsh_clock_cond_init(&o->news);
 }
 
 void rsh_outage_destroy(struct rsh_outage *o)

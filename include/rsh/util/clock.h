@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/clock.h - a clock that only goes forward; any thread may ask. */
+/* util/clock.h - a clock that only goes forward, and waiting by it; any thread
+ * may ask. */
 #ifndef RSH_UTIL_CLOCK_H
 #define RSH_UTIL_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -19,6 +21,32 @@ static inline uint64_t rsh_clock_ns(void)
 static inline double rsh_clock_since(uint64_t ns)
 {
 	return (double)(rsh_clock_ns() - ns) / 1e9;
+}
+
+/* Makes a condition that can be waited for by this clock.  0 or -errno. */
+static inline int rsh_clock_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+	int rc = pthread_condattr_init(&attr);
+
+	if (rc)
+		return -rc;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	rc = pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+	return -rc;
+}
+
+/* Waits for such a condition until a moment as of rsh_clock_ns().  0, or a
+ * positive errno: ETIMEDOUT. */
+static inline int rsh_clock_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
+				 uint64_t until_ns)
+{
+	const struct timespec until = {
+		(time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000),
+	};
+
+	return pthread_cond_timedwait(cond, lock, &until);
 }
 
 #endif
