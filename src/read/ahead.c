@@ -51,11 +51,11 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 
 	if (rsh_stream_sleeps(st)) {
 		n = 1 + 2 * stream_n_passed(st);
-		most = 2 * rsh_depth_limit(&s->depth);
+		most = 2 * rsh_depth_limit(&s->loads.depth);
 	} else {
 		n = 1 + stream_n_passed(st);
 		most = rsh_min_u64(2 * streams_idle_cpus(s, now),
-				   s->depth.most);
+				   s->loads.depth.most);
 	}
 	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
 }

@@ -12,6 +12,7 @@
 
 #include "reader_i.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/place.h"
 
 /* Files that fail and answer and fail again must not keep a reader for ever. */
@@ -113,6 +114,31 @@ struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)
 	};
 }
 
+static int loading_new(struct rsh_loading **out)
+{
+	struct rsh_loading *l = calloc(1, sizeof(*l));
+
+	if (l && pthread_mutex_init(&l->lock, NULL) == 0) {
+		if (rsh_loads_init(&l->loads, &l->lock, RSH_DEPTH_MOST,
+				   rsh_clock_ns) == 0) {
+			*out = l;
+			return 0;
+		}
+		pthread_mutex_destroy(&l->lock);
+	}
+	free(l);
+	return -ENOMEM;
+}
+
+static void loading_free(struct rsh_loading *l)
+{
+	if (!l)
+		return;
+	rsh_loads_destroy(&l->loads);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
 int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 		   const struct rsh_reader_options *o, struct rsh_reader **out)
 {
@@ -123,7 +149,8 @@ int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 	*r = (struct rsh_reader){ .plan = p, .source = s, .options = *o };
 	if (rsh_tiles_new(s, rsh_store_tile_room(rsh_source_store(s)),
 			  &r->tiles) ||
-	    rsh_gathers_new(s, r->tiles, &r->gathers)) {
+	    rsh_gathers_new(s, r->tiles, &r->gathers) ||
+	    loading_new(&r->loading)) {
 		rsh_reader_free(r);
 		return -ENOMEM;
 	}
@@ -135,6 +162,7 @@ void rsh_reader_free(struct rsh_reader *r)
 {
 	if (!r)
 		return;
+	loading_free(r->loading);
 	rsh_gathers_free(r->gathers);
 	rsh_tiles_free(r->tiles);
 	free(r);

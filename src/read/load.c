@@ -11,12 +11,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "reader_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/waits.h"
 
 /* A task has so many bytes at most, and so many wants. */
 #define TASK_BYTES (UINT64_C(4) * 1024 * 1024)
@@ -42,15 +42,16 @@ struct load {
 	const struct rsh_want *wants;
 	size_t n;
 	uint64_t all; /* bytes */
-	unsigned n_threads; /* only the calling thread looks at these two */
-	pthread_t threads[MOST_THREADS];
+	unsigned most_threads;
 
-	pthread_mutex_t lock; /* guards what follows; not held while reading */
+	/* The lock of all loads guards what follows. */
+	struct rsh_loading *common;
+	pthread_t threads[MOST_THREADS];
+	unsigned n_threads, n_ended;
 	pthread_cond_t ended; /* a thread has */
-	unsigned n_ended;
 	size_t next;          /* the first want that is not all in a task, */
 	uint64_t next_from;   /* from this byte on */
-	uint64_t done;        /* bytes */
+	uint64_t taken, done; /* bytes */
 	int rc;               /* the first failure: no task is begun after it */
 	struct rsh_load_failure failure;
 };
@@ -86,6 +87,7 @@ static bool load_take(struct load *l, struct load_task *t)
 		l->next++;
 		l->next_from = 0;
 	}
+	l->taken += t->bytes;
 	return t->end > 0;
 }
 
@@ -175,43 +177,34 @@ static int task_run(const struct load *l, const struct load_task *t,
 	return rc;
 }
 
-/* ---- threads ---- */
+/* ---- threads ----
+ *
+ * Where the source does not put threads to sleep there are as many as there are
+ * processors.  Where it does, the loads of all readers find out how many pay,
+ * and a load has a thread for each that may read. */
 
-/* Does one task, and leaves the lock meanwhile.  False: there is none left. */
-static bool load_work_one(struct load *l)
+static void *load_work(void *load);
+
+static bool load_sleeps(const struct load *l)
 {
-	struct rsh_load_failure failure = { 0 };
-	struct load_task t;
-	int rc;
-
-	if (l->rc || !load_take(l, &t))
-		return false;
-	pthread_mutex_unlock(&l->lock);
-	rc = task_run(l, &t, &failure);
-	pthread_mutex_lock(&l->lock);
-	if (rc && l->rc == 0) {
-		l->rc = rc;
-		l->failure = failure;
-	}
-	l->done += rc ? 0 : t.bytes;
-	return true;
+	return l->common->blocked >= RSH_BLOCKED_MIN;
 }
 
-static void *load_work(void *load)
+/* Returns how many tasks are left, or so. */
+static unsigned load_queued(const struct load *l)
 {
-	struct load *l = load;
-
-	pthread_mutex_lock(&l->lock);
-	while (load_work_one(l))
-		;
-	l->n_ended++;
-	pthread_cond_signal(&l->ended);
-	pthread_mutex_unlock(&l->lock);
-	return NULL;
+	return (unsigned)rsh_min_u64((l->all - l->taken) / TASK_BYTES,
+				     MOST_THREADS);
 }
 
-/* Starts up to n threads, with the lock held.  Signals are for those of the
- * program. */
+static bool load_wants_room(const void *load)
+{
+	const struct load *l = load;
+
+	return load_sleeps(l) && l->rc == 0 && l->next < l->n;
+}
+
+/* Starts up to n threads.  Signals are for those of the program. */
 static void load_start(struct load *l, unsigned n)
 {
 	sigset_t all, old;
@@ -224,72 +217,140 @@ static void load_start(struct load *l, unsigned n)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
+/* What a task is done as. */
+struct task_load {
+	struct load *load;
+	struct rsh_load_room room;
+};
+
+/* A task that waits for a file to come back reads nothing. */
+static void task_give_room(void *task_load)
+{
+	struct task_load *tl = task_load;
+	struct load *l = tl->load;
+
+	pthread_mutex_lock(&l->common->lock);
+	rsh_loads_end(&l->common->loads, &tl->room, 0, load_queued(l));
+	pthread_mutex_unlock(&l->common->lock);
+}
+
+/* Leaves the lock meanwhile. */
+static int task_load(struct load *l, const struct load_task *t,
+		     struct rsh_load_failure *failure)
+{
+	struct rsh_loading *common = l->common;
+	struct task_load tl = { .load = l };
+	unsigned long waits;
+	int rc;
+
+	rsh_loads_begin(&common->loads, &tl.room, load_sleeps(l),
+			load_queued(l));
+	if (tl.room.counted && l->n_threads < l->most_threads &&
+	    rsh_depth_room(&common->loads.depth) > common->loads.n_waiting)
+		load_start(l, 1);
+	pthread_mutex_unlock(&common->lock);
+	rsh_waits_tell(task_give_room, &tl);
+	waits = rsh_waits();
+	rc = task_run(l, t, failure);
+	waits = rsh_waits() - waits;
+	rsh_waits_tell(NULL, NULL);
+	pthread_mutex_lock(&common->lock);
+	common->blocked = rsh_blocked(common->blocked, waits > 0);
+	rsh_loads_end(&common->loads, &tl.room, rc ? 0 : t->bytes,
+		      load_queued(l));
+	return rc;
+}
+
+static void load_fail(struct load *l, int rc,
+		      const struct rsh_load_failure *failure)
+{
+	if (l->rc)
+		return;
+	l->rc = rc;
+	l->failure = *failure;
+	rsh_loads_rouse(&l->common->loads);
+}
+
+/* Does one task, with the lock held but for the reads.  False: there is none
+ * left. */
+static bool load_work_one(struct load *l)
+{
+	struct rsh_load_failure failure = { 0 };
+	struct load_task t;
+	int rc;
+
+	if (load_sleeps(l))
+		rsh_loads_await(&l->common->loads, load_wants_room, l);
+	if (l->rc || !load_take(l, &t)) {
+		rsh_loads_rouse(&l->common->loads);
+		return false;
+	}
+	rc = task_load(l, &t, &failure);
+	if (rc)
+		load_fail(l, rc, &failure);
+	else
+		l->done += t.bytes;
+	return true;
+}
+
+static void *load_work(void *load)
+{
+	struct load *l = load;
+	struct rsh_loading *common = l->common;
+
+	pthread_mutex_lock(&common->lock);
+	while (load_work_one(l))
+		;
+	l->n_ended++;
+	pthread_cond_signal(&l->ended);
+	pthread_mutex_unlock(&common->lock);
+	return NULL;
+}
+
 static void load_tell(struct load *l, const struct rsh_load_options *o)
 {
+	const struct rsh_load_failure nobodys = { 0 };
 	const uint64_t done = l->done;
 	int rc;
 
-	pthread_mutex_unlock(&l->lock);
+	pthread_mutex_unlock(&l->common->lock);
 	rc = o->progress(o->ctx, done, l->all);
-	pthread_mutex_lock(&l->lock);
-	if (rc && l->rc == 0)
-		l->rc = -ECANCELED;
+	pthread_mutex_lock(&l->common->lock);
+	if (rc)
+		load_fail(l, -ECANCELED, &nobodys);
 }
 
-/* The calling thread only looks on, since a source may hang; without others it
- * does the work as well. */
-static void load_watch(struct load *l, const struct rsh_load_options *o)
+/* The calling thread works, too.  Where it is to tell how far they are it only
+ * looks on, since a source may hang, unless there is no other thread. */
+static void load_share(struct load *l, const struct rsh_load_options *o)
 {
-	while (l->n_threads == 0 && load_work_one(l))
-		load_tell(l, o);
-	while (l->n_ended < l->n_threads) {
-		const uint64_t ns = rsh_clock_ns() + TELL_NS;
-		const struct timespec until = {
-			(time_t)(ns / 1000000000), (long)(ns % 1000000000),
-		};
-
-		if (pthread_cond_timedwait(&l->ended, &l->lock, &until))
+	while ((!o->progress || l->n_threads == 0) && load_work_one(l))
+		if (o->progress)
 			load_tell(l, o);
-	}
-	load_tell(l, o);
+	while (l->n_ended < l->n_threads)
+		if (rsh_clock_wait(&l->ended, &l->common->lock,
+				   rsh_clock_ns() + TELL_NS) && o->progress)
+			load_tell(l, o);
+	if (o->progress)
+		load_tell(l, o);
 }
 
 static void load_all(struct load *l, const struct rsh_load_options *o)
 {
 	const uint64_t tasks = l->all / TASK_BYTES + l->n / TASK_WANTS + 1;
+	const uint64_t most = o->threads ? o->threads : MOST_THREADS;
 	const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t n = o->threads ? o->threads : cpus > 0 ? (uint64_t)cpus : 1;
+	const unsigned helped = !o->progress;
 
-	n = rsh_min_u64(rsh_min_u64(n, tasks), MOST_THREADS);
-	pthread_mutex_lock(&l->lock);
-	load_start(l, (unsigned)n - !o->progress);
-	if (o->progress)
-		load_watch(l, o);
-	while (load_work_one(l))
-		;
-	pthread_mutex_unlock(&l->lock);
-	while (l->n_threads)
-		pthread_join(l->threads[--l->n_threads], NULL);
-}
-
-/* ---- a load ---- */
-
-static int load_init(struct load *l)
-{
-	pthread_condattr_t attr;
-	int rc = pthread_condattr_init(&attr);
-
-	if (rc)
-		return -rc;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	rc = pthread_cond_init(&l->ended, &attr);
-	pthread_condattr_destroy(&attr);
-	if (rc)
-		return -rc;
-	rc = pthread_mutex_init(&l->lock, NULL);
-	if (rc)
-		pthread_cond_destroy(&l->ended);
-	return -rc;
+	l->most_threads = (unsigned)rsh_min_u64(rsh_min_u64(most, tasks),
+						MOST_THREADS) - helped;
+	pthread_mutex_lock(&l->common->lock);
+	load_start(l, (unsigned)rsh_min_u64(cpus > 0 ? cpus - helped : 1,
+					    l->most_threads));
+	load_share(l, o);
+	pthread_mutex_unlock(&l->common->lock);
+	for (unsigned i = 0; i < l->n_threads; i++)
+		pthread_join(l->threads[i], NULL);
 }
 
 /* Nothing is loaded where something is known to be lost. */
@@ -315,16 +376,17 @@ static int load_look(struct load *l)
 int rsh_load(const struct rsh_reader *r, const struct rsh_want *wants, size_t n,
 	     const struct rsh_load_options *o, struct rsh_load_failure *failure)
 {
-	struct load l = { .reader = r, .wants = wants, .n = n };
-	int rc = load_init(&l);
+	struct load l = {
+		.reader = r, .wants = wants, .n = n, .common = r->loading,
+	};
+	int rc = rsh_clock_cond_init(&l.ended);
 
 	if (rc == 0) {
 		l.rc = load_look(&l);
 		if (l.rc == 0)
 			load_all(&l, o);
-		pthread_mutex_destroy(&l.lock);
-		pthread_cond_destroy(&l.ended);
 		rc = l.rc;
+		pthread_cond_destroy(&l.ended);
 	}
 	*failure = l.failure;
 	return rc;

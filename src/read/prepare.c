@@ -30,7 +30,7 @@ static void stream_learn(struct rsh_stream *st, bool whole, uint64_t ns,
 {
 	if (whole)
 		st->load_ns = rsh_mean(st->load_ns, ns);
-	st->blocked = (7 * st->blocked + (slept ? RSH_BLOCKED_ONE : 0)) / 8;
+	st->blocked = rsh_blocked(st->blocked, slept);
 	atomic_store(&st->all->blocked, st->blocked);
 	st->all->seen = true;
 }
@@ -66,43 +66,23 @@ static int window_read_anew(struct rsh_streams *s, const struct rsh_window *w,
 	return rc;
 }
 
-static unsigned streams_n_wanted(const struct rsh_streams *s)
-{
-	return s->n_queued + s->n_waiting;
-}
-
-/* A load takes its room among the loads of the source here. */
-struct load_room {
+/* What a window is filled as. */
+struct window_load {
 	struct rsh_streams *streams;
-	uint64_t number;
-	bool counted;
+	struct rsh_load_room room;
 };
-
-/* The caller holds the lock. */
-static void room_give(struct load_room *r, uint64_t bytes)
-{
-	struct rsh_streams *s = r->streams;
-	uint64_t room;
-
-	if (r->counted)
-		rsh_depth_end(&s->depth, r->number, bytes, streams_n_wanted(s),
-			      s->now());
-	r->counted = false;
-	room = rsh_min_u64(rsh_depth_room(&s->depth), s->n_waiting);
-	for (uint64_t i = 0; i < room; i++)
-		pthread_cond_signal(&s->room);
-}
 
 /* A load that waits for a file to come back reads nothing, so others may begin
  * meanwhile. */
-static void room_give_early(void *roomed)
+static void room_give_early(void *window_load)
 {
-	struct load_room *r = roomed;
+	struct window_load *l = window_load;
+	struct rsh_streams *s = l->streams;
 
-	pthread_mutex_lock(&r->streams->lock);
-	room_give(r, 0);
-	rsh_streams_wake(r->streams);
-	pthread_mutex_unlock(&r->streams->lock);
+	pthread_mutex_lock(&s->lock);
+	rsh_loads_end(&s->loads, &l->room, 0, s->n_queued);
+	rsh_streams_wake(s);
+	pthread_mutex_unlock(&s->lock);
 }
 
 /* Leaves the lock while it reads; a load that may sleep has its room by
@@ -111,20 +91,18 @@ static void window_fill(struct rsh_window *w)
 {
 	struct rsh_stream *st = w->stream;
 	struct rsh_streams *s = st->all;
-	struct load_room r = { .streams = s, .counted = rsh_stream_sleeps(st) };
+	struct window_load l = { .streams = s };
 	struct rsh_target to = { .area = w->area };
-	const uint64_t start = s->now();
+	const uint64_t start = s->loads.now();
 	unsigned long waits;
 	int rc;
 
-	if (r.counted) {
-		r.number = rsh_depth_begin(&s->depth, streams_n_wanted(s),
-					   start);
+	rsh_loads_begin(&s->loads, &l.room, rsh_stream_sleeps(st), s->n_queued);
+	if (l.room.counted)
 		rsh_streams_wake(s);
-	}
 	pthread_mutex_unlock(&s->lock);
 
-	rsh_waits_tell(room_give_early, &r);
+	rsh_waits_tell(room_give_early, &l);
 	waits = rsh_waits();
 	rc = st->body.read(&st->body, &to, w->len, w->offset);
 	if (rc == -ENOMEM)
@@ -133,32 +111,20 @@ static void window_fill(struct rsh_window *w)
 	rsh_waits_tell(NULL, NULL);
 
 	pthread_mutex_lock(&s->lock);
-	stream_learn(st, w->len == RSH_STREAM_MAX, s->now() - start,
+	stream_learn(st, w->len == RSH_STREAM_MAX, s->loads.now() - start,
 		     waits > 0);
 	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
 	w->error = rc;
 	w->data = to.data;
-	room_give(&r, rc ? 0 : w->len);
+	rsh_loads_end(&s->loads, &l.room, rc ? 0 : w->len, s->n_queued);
 }
 
-/* Waits for room, but not for loads that hang; nor is a load begun for a reader
- * who has gone. */
-static void stream_await_room(struct rsh_stream *st)
+/* A load is not begun for a reader who has gone. */
+static bool stream_wants_room(const void *stream)
 {
-	struct rsh_streams *s = st->all;
+	const struct rsh_stream *st = stream;
 
-	s->n_waiting++;
-	while (rsh_stream_sleeps(st) && rsh_depth_room(&s->depth) == 0 &&
-	       !st->closed && !s->stopping) {
-		const uint64_t ns = rsh_depth_patience(&s->depth);
-		const struct timespec until = {
-			(time_t)(ns / 1000000000), (long)(ns % 1000000000),
-		};
-
-		if (pthread_cond_timedwait(&s->room, &s->lock, &until))
-			rsh_depth_look(&s->depth, s->now());
-	}
-	s->n_waiting--;
+	return rsh_stream_sleeps(st) && !st->closed && !st->all->stopping;
 }
 
 static void load_begin(struct rsh_window *w)
@@ -190,7 +156,7 @@ void rsh_window_demand(struct rsh_window *w)
 	struct rsh_streams *s = w->stream->all;
 
 	load_begin(w);
-	stream_await_room(w->stream);
+	rsh_loads_await(&s->loads, stream_wants_room, w->stream);
 	if (w->stream->closed) {
 		w->state = RSH_WINDOW_FAILED;
 		w->error = -EINTR;
@@ -204,14 +170,13 @@ void rsh_window_demand(struct rsh_window *w)
 /* Returns false if there was no work for IDLE_SECONDS. */
 static bool streams_await_work(struct rsh_streams *s)
 {
-	struct timespec until;
+	const uint64_t until = rsh_clock_ns() +
+			       IDLE_SECONDS * UINT64_C(1000000000);
 	int rc = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += IDLE_SECONDS;
 	s->n_idle++;
 	while (rc == 0 && !s->n_woken && !s->stopping)
-		rc = pthread_cond_timedwait(&s->work, &s->lock, &until);
+		rc = rsh_clock_wait(&s->work, &s->lock, until);
 	/* A woken thread was counted as busy by the one that woke it. */
 	if (s->n_woken) {
 		s->n_woken--;
@@ -230,10 +195,10 @@ static unsigned streams_n_ready(const struct rsh_streams *s)
 
 	if (!w || !rsh_stream_sleeps(w->stream))
 		return s->n_queued;
-	room = rsh_depth_room(&s->depth);
-	if (room <= s->n_waiting)
+	room = rsh_depth_room(&s->loads.depth);
+	if (room <= s->loads.n_waiting)
 		return 0;
-	return (unsigned)rsh_min_u64(room - s->n_waiting, s->n_queued);
+	return (unsigned)rsh_min_u64(room - s->loads.n_waiting, s->n_queued);
 }
 
 bool rsh_streams_prepare_one(struct rsh_streams *s)

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "gather_i.h"
+#include "loads_i.h"
 
 struct rsh_reader {
 	const struct rsh_plan *plan;
@@ -14,6 +15,15 @@ struct rsh_reader {
 	struct rsh_reader_options options;
 	struct rsh_tiles *tiles;
 	struct rsh_gathers *gathers;
+	struct rsh_loading *loading;
+};
+
+/* What all loads of a reader share (load.c). */
+struct rsh_loading {
+	pthread_mutex_t lock; /* guards all of it, and the state of each load;
+			       * not held while anything is read */
+	struct rsh_loads loads;
+	unsigned blocked; /* of RSH_BLOCKED_ONE: how many tasks sleep */
 };
 
 /* Does the file need lost slices?  Then whoever wants to know is told, and it

@@ -154,7 +154,7 @@ static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
 static struct rsh_window *stream_need_window(struct rsh_stream *st,
 					     uint64_t offset)
 {
-	const uint64_t now = st->all->now();
+	const uint64_t now = st->all->loads.now();
 	struct rsh_window *w = rsh_stream_window_at(st, offset);
 
 	if (!w)
@@ -209,7 +209,7 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 			struct rsh_loan *loan)
 {
 	struct rsh_streams *s = st->all;
-	uint64_t now = s->now();
+	uint64_t now = s->loads.now();
 	ssize_t n;
 
 	loan->streams = s;
@@ -227,7 +227,7 @@ ssize_t rsh_stream_lend(struct rsh_stream *st, uint64_t offset, size_t len,
 		n = stream_lend_windows(st, offset, len, loan);
 	else
 		n = stream_lend_once(st, offset, len, loan);
-	st->last_ns = s->now();
+	st->last_ns = s->loads.now();
 	s->stats.reads++;
 	if (n > 0)
 		s->stats.bytes += (uint64_t)n;
@@ -288,8 +288,7 @@ void rsh_stream_close(struct rsh_stream *st)
 	TAILQ_REMOVE(&s->open, st, next_open);
 	/* This wakes readers who wait for a stream that is gone. */
 	pthread_cond_broadcast(&st->loaded);
-	if (s->n_waiting)
-		pthread_cond_broadcast(&s->room);
+	rsh_loads_rouse(&s->loads);
 	rsh_stream_unref(st);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -310,20 +309,6 @@ void rsh_stream_drop(struct rsh_stream *st)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* The threads' waits are timed by the clock that rsh_clock_ns() reads. */
-static int cond_init_timed(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-	int rc = pthread_condattr_init(&attr);
-
-	if (rc)
-		return -rc;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	rc = pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-	return -rc;
-}
-
 int rsh_streams_new(const struct rsh_streams_options *o,
 		    struct rsh_streams **out)
 {
@@ -334,20 +319,20 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 		return -ENOMEM;
 	s->n_cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
 	s->lenders_prepare = o->lenders_prepare;
-	s->now = o->now ? o->now : rsh_clock_ns;
 	s->max_windows = o->max_windows ? o->max_windows : RSH_STREAM_WINDOWS;
 	s->max_threads = o->max_threads ? o->max_threads : RSH_STREAM_THREADS;
-	rsh_depth_init(&s->depth, o->max_loads ? o->max_loads : DEFAULT_LOADS);
 	TAILQ_INIT(&s->open);
 	TAILQ_INIT(&s->queue);
 	rsh_areas_init(&s->areas, rsh_window_area());
 	rc = -pthread_mutex_init(&s->lock, NULL);
 	if (rc == 0)
-		rc = cond_init_timed(&s->gone);
+		rc = rsh_clock_cond_init(&s->gone);
 	if (rc == 0)
-		rc = cond_init_timed(&s->work);
+		rc = rsh_clock_cond_init(&s->work);
 	if (rc == 0)
-		rc = cond_init_timed(&s->room);
+		rc = rsh_loads_init(&s->loads, &s->lock,
+				    o->max_loads ? o->max_loads : DEFAULT_LOADS,
+				    o->now ? o->now : rsh_clock_ns);
 	if (rc) {
 		free(s);
 		return rc;
@@ -361,7 +346,7 @@ void rsh_streams_stats(struct rsh_streams *s, struct rsh_stream_stats *out)
 	pthread_mutex_lock(&s->lock);
 	*out = s->stats;
 	out->threads = s->n_threads;
-	out->limit = rsh_depth_limit(&s->depth);
+	out->limit = rsh_depth_limit(&s->loads.depth);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -372,17 +357,16 @@ bool rsh_streams_sleep(struct rsh_streams *s)
 
 bool rsh_streams_stop(struct rsh_streams *s)
 {
-	struct timespec until;
+	const uint64_t until = rsh_clock_ns() +
+			       STOP_SECONDS * UINT64_C(1000000000);
 	bool stopped;
 	int rc = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += STOP_SECONDS;
 	pthread_mutex_lock(&s->lock);
 	s->stopping = true;
 	pthread_cond_broadcast(&s->work);
 	while (s->n_threads && rc == 0)
-		rc = pthread_cond_timedwait(&s->gone, &s->lock, &until);
+		rc = rsh_clock_wait(&s->gone, &s->lock, until);
 	stopped = s->n_threads == 0;
 	pthread_mutex_unlock(&s->lock);
 	return stopped;
@@ -398,7 +382,7 @@ void rsh_streams_free(struct rsh_streams *s)
 		rsh_stream_close(st);
 	rsh_areas_destroy(&s->areas);
 	pthread_cond_destroy(&s->work);
-	pthread_cond_destroy(&s->room);
+	rsh_loads_destroy(&s->loads);
 	pthread_cond_destroy(&s->gone);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

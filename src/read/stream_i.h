@@ -2,7 +2,7 @@
 /* read/stream_i.h has the inside of streams, for this room only.
  *
  * windows.c has the windows and their lists, prepare.c fills them, ahead.c
- * decides which windows a reader will want, depth.c how many are filled at a
+ * decides which windows a reader will want, loads.c how many are filled at a
  * time, and stream.c lends them.  All functions but those of the setting up are
  * called with the lock of the streams held.
  */
@@ -13,13 +13,9 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-#include "depth_i.h"
+#include "loads_i.h"
 #include "rsh/util/areas.h"
 #include "rsh/read/stream.h"
-
-/* The source of a stream is taken to sleep if one load in eight does. */
-#define RSH_BLOCKED_ONE 1024
-#define RSH_BLOCKED_MIN (RSH_BLOCKED_ONE / 8)
 
 enum rsh_window_state {
 	RSH_WINDOW_QUEUED, RSH_WINDOW_LOADING, RSH_WINDOW_READY,
@@ -67,14 +63,12 @@ struct rsh_stream {
 struct rsh_streams {
 	unsigned max_windows, max_threads, n_cpus;
 	bool lenders_prepare;
-	uint64_t (*now)(void);
 
 	/* Guards everything below and the streams' and windows' state; it is
 	 * held neither while a window is prepared nor while it is lent. */
 	pthread_mutex_t lock;
 	pthread_cond_t work; /* something is queued, or it is time to stop */
 	pthread_cond_t gone; /* a thread has left */
-	pthread_cond_t room; /* `depth` has room for readers who wait for it */
 	TAILQ_HEAD(, rsh_stream) open; /* the one read last is first */
 	TAILQ_HEAD(, rsh_window) queue;
 	struct rsh_areas areas; /* memory of windows */
@@ -83,10 +77,7 @@ struct rsh_streams {
 	unsigned n_woken; /* threads no longer idle, but not yet running */
 	bool left;        /* a window is queued for the thread that returns a
 			   * loan */
-	/* `depth` counts loads that may sleep; n_waiting readers wait to begin
-	 * one. */
-	struct rsh_depth depth;
-	unsigned n_waiting;
+	struct rsh_loads loads; /* readers wait to begin one */
 	bool seen; /* a load has shown whether the source sleeps */
 	bool stopping;
 	atomic_uint blocked; /* that of the stream that loaded last */
