@@ -188,12 +188,10 @@ static void put_piece(struct text *t, const struct rsh_piece *p)
 	}
 }
 
-void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
-		   uint64_t length, const char *want)
+/* Returns where what the iterator gives ends. */
+static uint64_t assert_iterated(struct rsh_piece_iter *it, uint64_t at,
+				const char *want)
 {
-	struct rsh_piece_iter *it = rsh_piece_iter_new(j->c, rank, offset,
-						       length, NULL);
-	uint64_t size = rsh_plan_size(j->c, rank), at = offset;
 	struct text t = { "", 0 };
 	struct rsh_piece p;
 
@@ -206,9 +204,20 @@ void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
 	}
 	rsh_piece_iter_free(it);
 	assert_string_equal(t.s, want);
+	return at;
+}
+
+void assert_pieces(const struct job *j, uint32_t rank, uint64_t offset,
+		   uint64_t length, const char *want)
+{
+	const uint64_t size = rsh_plan_size(j->c, rank);
+	const uint64_t end = assert_iterated(
+		rsh_piece_iter_new(j->c, rank, offset, length, NULL), offset,
+		want);
+
 	if (offset < size)
-		assert_int_equal(at, length < size - offset ? offset + length :
-				     size);
+		assert_int_equal(end, length < size - offset ? offset + length :
+				      size);
 }
 
 void assert_content(const struct job *j, uint32_t rank, const char *record,
@@ -223,6 +232,9 @@ void assert_content(const struct job *j, uint32_t rank, const char *record,
 		assert_pieces(j, rank, r.offset + r.total_bytes -
 			      r.shape.content_bytes, r.shape.content_bytes,
 			      want);
+		assert_int_equal(assert_iterated(rsh_piece_iter_content(
+			j->c, rank, i, 0, UINT64_MAX, NULL), 0, want),
+			r.shape.content_bytes);
 		return;
 	}
 	fail_msg("rank %u has no record %s", rank, record);

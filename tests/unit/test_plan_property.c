@@ -617,8 +617,51 @@ static void copy_rows(const struct test_case *t, const struct rsh_rows *rows,
 	}
 }
 
-/* Reads a whole virtual file in random steps and checks that the pieces cover
- * exactly what was asked for, and that rows which are said to be alike are. */
+/* Reads what an iterator gives from `at` on, and checks that the pieces follow
+ * each other, and that rows which are said to be alike are.  Returns where they
+ * end. */
+static uint64_t read_pieces(const struct test_case *t,
+			    struct rsh_piece_iter *it, uint64_t at,
+			    struct image *out)
+{
+	const bool skip = below(2);
+	struct rsh_rows rows;
+	struct rsh_piece pc;
+	struct foretold f;
+
+	assert_non_null(it);
+	f.n = 0;
+	f.left = 0;
+	while (rsh_piece_iter_next(it, &pc)) {
+		remember(&f, &pc);
+		assert_int_equal(pc.file_offset, at);
+		assert_true(pc.length > 0);
+		if (pc.is_header) {
+			memcpy(out->bytes + at, pc.header, pc.length);
+		} else {
+			assert_true(pc.src_rank < (uint32_t)t->n_files);
+			assert_int_equal(pc.src_length, pc.length);
+			assert_true(pc.src_offset + pc.src_length <=
+				    t->file[pc.src_rank].n);
+			memcpy(out->bytes + at, t->file[pc.src_rank].bytes +
+						pc.src_offset, pc.length);
+		}
+		at += pc.length;
+		if (!skip) {
+			foretell(&f, it);
+		} else if (rsh_piece_iter_rows(it, &rows)) {
+			copy_rows(t, &rows, &f, out);
+			at += rows.n * rows.bytes;
+			rsh_piece_iter_skip(it, &rows);
+		}
+	}
+	rsh_piece_iter_free(it);
+	assert_int_equal(f.left, 0);
+	return at;
+}
+
+/* Reads a whole virtual file in random steps, which give exactly what was asked
+ * for. */
 static void read_virtual(const struct test_case *t,
 			 const struct rsh_plan *c, uint32_t rank,
 			 struct image *out)
@@ -628,46 +671,39 @@ static void read_virtual(const struct test_case *t,
 	assert_true(size < MAX_FILE);
 	out->n = size;
 	while (pos < size) {
-		uint64_t len = 1 + below(MAX_RANGE), at = pos;
-		struct rsh_piece_iter *it =
-			rsh_piece_iter_new(c, rank, pos, len, NULL);
-		const bool skip = below(2);
-		struct foretold f;
-		struct rsh_rows rows;
-		struct rsh_piece pc;
+		uint64_t len = 1 + below(MAX_RANGE);
+		uint64_t end = read_pieces(t, rsh_piece_iter_new(
+			c, rank, pos, len, NULL), pos, out);
 
-		assert_non_null(it);
-		f.n = 0;
-		f.left = 0;
-		while (rsh_piece_iter_next(it, &pc)) {
-			remember(&f, &pc);
-			assert_int_equal(pc.file_offset, at);
-			assert_true(pc.length > 0);
-			if (pc.is_header) {
-				memcpy(out->bytes + at, pc.header, pc.length);
-			} else {
-				assert_true(pc.src_rank < (uint32_t)t->n_files);
-				assert_int_equal(pc.src_length, pc.length);
-				assert_true(pc.src_offset + pc.src_length <=
-					    t->file[pc.src_rank].n);
-				memcpy(out->bytes + at,
-				       t->file[pc.src_rank].bytes +
-					       pc.src_offset, pc.length);
-			}
-			at += pc.length;
-			if (!skip) {
-				foretell(&f, it);
-			} else if (rsh_piece_iter_rows(it, &rows)) {
-				copy_rows(t, &rows, &f, out);
-				at += rows.n * rows.bytes;
-				rsh_piece_iter_skip(it, &rows);
-			}
-		}
-		rsh_piece_iter_free(it);
-		assert_int_equal(f.left, 0);
 		pos = pos + len < size ? pos + len : size;
-		assert_int_equal(at, pos);
+		assert_int_equal(end, pos);
 	}
+}
+
+/* The contents of records are in the file what they are by themselves. */
+static void check_contents(const struct test_case *t, const struct rsh_plan *c,
+			   uint32_t rank, const struct image *file,
+			   const struct rsh_ckpt_index *ix)
+{
+	struct image m = { malloc(MAX_FILE), 0 };
+
+	for (uint32_t i = 0; i < rsh_plan_n_records(c, rank); i++) {
+		struct rsh_virtual_record v;
+		const struct rsh_record *r;
+		uint64_t pos = 0;
+
+		rsh_plan_record(c, rank, i, &v);
+		r = rsh_ckpt_find(ix, v.name);
+		assert_int_equal(r->content_bytes, v.shape.content_bytes);
+		while (pos < r->content_bytes)
+			pos = read_pieces(t, rsh_piece_iter_content(
+				c, rank, i, pos, 1 + below(MAX_RANGE), NULL),
+				pos, &m);
+		assert_int_equal(pos, r->content_bytes);
+		assert_memory_equal(m.bytes, file->bytes +
+				    ix->extents[r->first_extent].offset, pos);
+	}
+	free(m.bytes);
 }
 
 static void check_file(struct test_case *t, const struct rsh_plan *c,
@@ -707,6 +743,7 @@ static void check_file(struct test_case *t, const struct rsh_plan *c,
 				    want, n);
 	}
 	assert_int_equal(ix->n_records, expected);
+	check_contents(t, c, rank, &m, ix);
 	rsh_ckpt_index_free(ix);
 	free(m.bytes);
 }
