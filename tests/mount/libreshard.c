@@ -10,6 +10,8 @@
  *	libreshard race SOURCE OPTION...        threads read all at odd offsets
  *	libreshard load SEED SOURCE OPTION...   random loads give what reads do
  *	libreshard crowd SOURCE OPTION...       threads load different files
+ *	libreshard spoilt SEED SOURCE OPTION...
+ *			with fault=...: loads are right or fail, and are canceled
  *	libreshard misuse SOURCE OPTION...      what must fail, fails
  */
 #include "reshard.h"
@@ -24,7 +26,8 @@
 
 #define N_THREADS 8
 #define N_CROWD 32
-#define N_LOADS 30
+#define N_LOADS 8
+#define N_SPOILT 3
 #define RACE_READS 200
 
 static struct reshard *open_source(char **words)
@@ -214,29 +217,10 @@ static struct reshard_want want_some(const struct wants *all, unsigned *seed)
 	return w;
 }
 
-static void load_some(const struct reshard *r, const struct wants *all,
-		      unsigned *seed)
+static void compare(const struct wants *all, const struct wants *got)
 {
-	struct told told = { .by = pthread_self() };
-	const struct reshard_load_options o = {
-		.size = sizeof(o), .threads = (unsigned)below(seed, 5),
-		.progress = below(seed, 2) ? tell : NULL, .ctx = &told,
-	};
-	struct wants w = { .n = below(seed, 2) ? below(seed, 9) :
-						 below(seed, 9000) };
-	uint64_t bytes = 0;
-
-	w.v = calloc(w.n + 1, sizeof(*w.v));
-	for (size_t i = 0; i < w.n; i++) {
-		w.v[i] = want_some(all, seed);
-		bytes += w.v[i].bytes;
-	}
-	if (reshard_load(r, w.v, w.n, below(seed, 4) ? &o : NULL))
-		errx(2, "%s", reshard_error());
-	if (told.calls && (told.done != bytes || told.all != bytes))
-		errx(2, "told %" PRIu64 " of %" PRIu64, told.done, bytes);
-	for (size_t i = 0; i < w.n; i++) {
-		const struct reshard_want *a = all->v, *b = &w.v[i];
+	for (size_t i = 0; i < got->n; i++) {
+		const struct reshard_want *a = all->v, *b = &got->v[i];
 
 		while (a->file != b->file || a->record != b->record)
 			a++;
@@ -245,7 +229,37 @@ static void load_some(const struct reshard *r, const struct wants *all,
 			errx(2, "file %" PRIu32 " record %" PRIu32 " at "
 			     "%" PRIu64, b->file, b->record, b->offset);
 	}
+}
+
+/* Returns what the load did. */
+static int load_some(const struct reshard *r, const struct wants *all,
+		     unsigned cancel_at, unsigned *seed)
+{
+	struct told told = { .by = pthread_self(), .cancel_at = cancel_at };
+	const struct reshard_load_options o = {
+		.size = sizeof(o), .threads = (unsigned)below(seed, 5),
+		.progress = cancel_at || below(seed, 2) ? tell : NULL,
+		.ctx = &told,
+	};
+	struct wants w = { .n = below(seed, 2) ? below(seed, 9) :
+						 below(seed, 1500) };
+	uint64_t bytes = 0;
+	int rc;
+
+	w.v = calloc(w.n + 1, sizeof(*w.v));
+	for (size_t i = 0; i < w.n; i++) {
+		w.v[i] = want_some(all, seed);
+		bytes += w.v[i].bytes;
+	}
+	rc = reshard_load(r, w.v, w.n, cancel_at || below(seed, 4) ? &o : NULL);
+	if (rc == 0 && told.calls && (told.done != bytes || told.all != bytes))
+		errx(2, "told %" PRIu64 " of %" PRIu64, told.done, bytes);
+	if (rc == 0)
+		compare(all, &w);
+	else if (!*reshard_error())
+		errx(2, "no sentence");
 	wants_free(&w);
+	return rc;
 }
 
 static void load(const struct reshard *r, unsigned seed)
@@ -253,8 +267,41 @@ static void load(const struct reshard *r, unsigned seed)
 	struct wants all = load_everything(r);
 
 	for (int i = 0; i < N_LOADS; i++)
-		load_some(r, &all, &seed);
+		if (load_some(r, &all, 0, &seed))
+			errx(2, "%s", reshard_error());
 	wants_free(&all);
+}
+
+/* Opens the source without the faults, for what is right. */
+static struct wants load_unspoilt(char **words)
+{
+	char *without[16];
+	size_t n = 0;
+	struct reshard *r;
+	struct wants all;
+
+	for (; *words && n < 15; words++)
+		if (strncmp(*words, "fault=", 6) != 0)
+			without[n++] = *words;
+	without[n] = NULL;
+	r = open_source(without);
+	all = load_everything(r);
+	reshard_close(r);
+	return all;
+}
+
+static void spoilt(const struct reshard *r, unsigned seed, char **words)
+{
+	struct wants all = load_unspoilt(words);
+	int right = 0, rc;
+
+	for (int i = 0; i < N_SPOILT; i++)
+		right += load_some(r, &all, 0, &seed) == 0;
+	rc = load_some(r, &all, 1, &seed);
+	if (rc == 0)
+		errx(2, "it was not canceled");
+	wants_free(&all);
+	printf("%d right\n", right);
 }
 
 struct member {
@@ -427,7 +474,8 @@ int main(int argc, char **argv)
 	const char *verb = argc > 2 ? argv[1] : "";
 	const int more = strcmp(verb, "copy") == 0 ||
 			 strcmp(verb, "contents") == 0 ||
-			 strcmp(verb, "load") == 0;
+			 strcmp(verb, "load") == 0 ||
+			 strcmp(verb, "spoilt") == 0;
 	struct reshard *r;
 
 	if (argc < 3 + more)
@@ -439,6 +487,8 @@ int main(int argc, char **argv)
 		contents(r, argv[2]);
 	else if (strcmp(verb, "load") == 0)
 		load(r, (unsigned)strtoul(argv[2], NULL, 0));
+	else if (strcmp(verb, "spoilt") == 0)
+		spoilt(r, (unsigned)strtoul(argv[2], NULL, 0), argv + 3);
 	else if (strcmp(verb, "list") == 0)
 		list(r);
 	else if (strcmp(verb, "race") == 0)

@@ -12,6 +12,7 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+import make_tree  # noqa: E402
 from demands import check  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
@@ -93,6 +94,17 @@ def check_records(files, copies):
         check(end == size, f"{name} goes on after its records")
 
 
+def check_parts(files, copies):
+    """Of safetensors."""
+    for i, (_, name, size, records) in enumerate(files):
+        whole = content(copies, str(i))
+        spans = sorted((r[3], r[3] + r[4]) for r in records)
+        check(all(a[1] == b[0] for a, b in zip(spans, spans[1:])), spans)
+        check(spans[-1][1] == size and all(r[2] == r[4] for r in records), name)
+        for n, (record, _, n_bytes, offset, _, _) in enumerate(records):
+            check(content(copies, f"{i}.{n}") == whole[offset:offset + n_bytes], record)
+
+
 def exported():
     said = subprocess.run(["nm", "-D", "--defined-only", os.path.join(LIBRARY, "libreshard.so")],
                           capture_output=True, check=True, text=True).stdout
@@ -108,6 +120,35 @@ def refused(words, *options, source=None, code):
     said = run("list", source, *options, status=1)
     check(said.startswith(f"-{code} ") and said.count("\n") == 1, said)
     check(all(w in said for w in words), said)
+
+
+def test_spoilt_loads(tap, numbers, source, options):
+    """Each of a load's reads may fail: what it gives is right, or it fails."""
+    seed = str(numbers.getrandbits(31))
+    for faults, right in (("eio,p=0.1,times=3", None), ("short,p=0.5", 3), ("eio,times=1", 3),
+                          ("truncate@rank_2/:5000-6000", None), ("delay=2ms", 3)):
+        for more in ([], ["replicas=off"]):
+            with tap.test(f"loads with {faults} {' '.join(more)}"):
+                said = run("spoilt", seed, source, *options, *more, f"fault={faults}")
+                check(right is None or said == f"{right} right\n", said)
+
+
+def test_random_trees(tap, numbers, work):
+    for i in range(2):
+        directory = os.path.join(work, f"random-{i}")
+        make_tree.write_tree(directory, *make_tree.random_tree(numbers, 6, 5 << 20), numbers)
+        source, src, dst = (os.path.join(directory, name)
+                            for name in ("source", "source.ckpt", "wanted.ckpt"))
+        cast = numbers.choice((None, "cast=float32", "cast=bfloat16"))
+        for more in ([], [cast] if cast else [], ["format=safetensors"]):
+            with tap.test(f"a random tree: {' '.join(more)}"):
+                files, copies = compare(work, source, src, dst, *more)
+                (check_parts if "format=safetensors" in more else check_records)(files, copies)
+                run("load", str(numbers.getrandbits(31)), source, f"src_strategy={src}",
+                    f"dst_strategy={dst}", *more)
+        with tap.test("a random tree that is shown as it is, without one of its files"):
+            spare = [f"src_strategy={src}", f"dst_strategy={src}", "fault=eio@rank_1/"]
+            run("spoilt", str(numbers.getrandbits(31)), source, *spare)
 
 
 def main():
@@ -136,13 +177,7 @@ def main():
             check_records(files, copies)
         with tap.test("safetensors: records lie behind each other up to the end"):
             files, copies = compare(work, source, src, dst, "format=safetensors")
-            for i, (_, name, size, records) in enumerate(files):
-                spans = sorted((r[3], r[3] + r[4]) for r in records)
-                check(all(a[1] == b[0] for a, b in zip(spans, spans[1:])), spans)
-                check(spans[-1][1] == size and all(r[2] == r[4] for r in records), name)
-                for n, (record, _, n_bytes, offset, _, _) in enumerate(records):
-                    check(content(copies, f"{i}.{n}") ==
-                          content(copies, str(i))[offset:offset + n_bytes], record)
+            check_parts(files, copies)
         with tap.test("a model in parts, and its index"):
             files, _ = compare(work, source, src, None, "format=hf", "part_size=3MB")
             check(files[-1][:2] == (NO_RANK, "model.safetensors.index.json"), files[-1])
@@ -156,6 +191,8 @@ def main():
                 run("load", str(numbers.getrandbits(31)), source, *both, *more)
             with tap.test("threads load different ranks" + name):
                 run("crowd", source, *both, *more)
+        test_spoilt_loads(tap, numbers, source, both)
+        test_random_trees(tap, numbers, work)
         with tap.test("misuse, and errors of one thread alone"):
             run("misuse", source, *both)
         with tap.test("refusals in one sentence"):
