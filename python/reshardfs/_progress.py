@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
-from typing import Callable, List, Optional, Union
+from typing import Callable, Iterator, List, Optional, Union
 
-# True for a bar on standard error, or what is called with the bytes that are
-# there and those that are wanted; what it raises stops the load.
-Progress = Union[None, bool, Callable[[int, int], object]]
+# Is called with the bytes that are there and those that are wanted; what it
+# raises stops the load.
+Moved = Callable[[int, int], object]
+# True: a bar on standard error.
+Progress = Union[None, bool, Moved]
 # Is called with the same, and returns whether to stop.
 Tell = Callable[[int, int], bool]
 
@@ -92,18 +95,31 @@ class _Watch:
             raise self._failed.pop()
 
 
+@contextlib.contextmanager
+def shown(progress: Progress) -> Iterator[Optional[Moved]]:
+    """Whom to tell: for True a bar, which ends with the block."""
+    if progress is not True:
+        yield progress or None
+        return
+    bar = _Bar()
+    try:
+        yield bar
+    finally:
+        bar.end()
+
+
 def watched(call: Callable[[Optional[Tell]], None], whole: int,
             progress: Progress) -> None:
     """Run `call`, which loads `whole` bytes, so that `progress` is told and a
     signal's exception stops it."""
-    if progress is True:
-        bar = _Bar()
-        try:
-            watched(call, whole, bar)
-        finally:
-            bar.end()
-    elif callable(progress):
-        told = progress
+    with shown(progress) as tell:
+        _watched(call, whole, tell)
+
+
+def _watched(call: Callable[[Optional[Tell]], None], whole: int,
+             tell: Optional[Moved]) -> None:
+    if tell:
+        told = tell
         _Watch(call).run(lambda done: told(done, whole))
         told(whole, whole)
     elif (whole >= _SMALL
