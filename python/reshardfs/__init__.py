@@ -29,6 +29,13 @@ and from a whole model, with dst_strategy="none", as torch has them:
     weights = reshardfs.tensors("checkpoints", to="torch", src_strategy=...,
                                 dst_strategy="none").load()
 
+Parameters of MindSpore come the same way, and go into a net:
+
+    params = reshardfs.load_checkpoint("checkpoints", 0, src_strategy=...,
+                                       dst_strategy=...)
+    reshardfs.load_checkpoint("checkpoints", 0, net, src_strategy=...,
+                              dst_strategy=...)
+
 A program of safetensors has reshardfs.tensors(...) for its safe_open(...).
 
 Options are those of `reshardfs mount -o`, as keywords: src_strategy and
@@ -48,11 +55,13 @@ program reshardfs, or what RESHARDFS names.
 """
 
 from ._library import Error, File, Record, Source, files, read, records
+from ._mindspore import load_checkpoint, load_checkpoint_async
 from ._mounts import Mount, mounted
 from ._tensors import Tensors, TensorSlice, tensors
 
 __all__ = ["Error", "File", "Mount", "Record", "Source", "TensorSlice",
-           "Tensors", "files", "mounted", "read", "records", "tensors"]
+           "Tensors", "files", "load_checkpoint", "load_checkpoint_async",
+           "mounted", "read", "records", "tensors"]
 
 # Tracebacks and help() call them by the names that programs use.
 for _public in __all__:

@@ -18,7 +18,8 @@ ORACLE += \
 	oracle/mindformers_load.py \
 	oracle/mindformers_shown.py \
 	oracle/checkpoint2_random.py \
-	oracle/python_module.py
+	oracle/python_module.py \
+	oracle/loads_into_program.py
 
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = \

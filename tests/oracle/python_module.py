@@ -1,23 +1,34 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""reshardfs.mounted under the real MindSpore: load_checkpoint finds what it
-finds in the files of transform_checkpoints.
+"""The Python module under the real MindSpore: load_checkpoint of what is mounted, and
+the module's own, find what MindSpore finds in the files of transform_checkpoints; nets
+are loaded with little memory, and stay whole where a load ends in the midst.
 """
 
+import contextlib
 import gc
+import io
+import json
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
+from concurrent.futures import CancelledError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 import rsh_mount  # noqa: E402
+from demands import write  # noqa: E402
+from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(rsh_mount.reshardfs_program()),
                                         ".libs", "libreshard.so.0")
+import reshardfs  # noqa: E402
 
 
 def demand(equal, what):
@@ -34,35 +45,223 @@ def demand_same(found, expected):
         demand(f.asnumpy().tobytes() == parameter.asnumpy().tobytes(), f"{name} differs")
 
 
+def refused(word, function, *arguments, **options):
+    try:
+        function(*arguments, **options)
+    except reshardfs.Error as error:
+        demand(word in str(error), error)
+    else:
+        raise AssertionError(f"no Error with {word}")
+
+
+def check_demo(tap, ms, work):
+    source, src, dst = demo_tree(work)
+    converted = os.path.join(work, "converted")
+    ms.transform_checkpoints(source, converted, "checkpoint_", src, dst)
+    options = {"src_strategy": src, "dst_strategy": dst, "compat": "mindspore"}
+    files = [os.path.join(converted, f"rank_{r}", f"checkpoint_{r}.ckpt") for r in range(4)]
+    with tap.test("load_checkpoint through a mount"):
+        with reshardfs.mounted(source, **options) as m:
+            for rank, path in enumerate(files):
+                demand_same(ms.load_checkpoint(m.rank(rank)), ms.load_checkpoint(path))
+    with tap.test("safetensors, whose parameters are mapped, as well"):
+        with reshardfs.mounted(source, format="safetensors", **options) as m:
+            found = ms.load_checkpoint(m.rank(1), format="safetensors")
+            demand("block.up.weight" in found, list(found))
+            del found
+            gc.collect()
+    with tap.test("read without a mount is the converter's file"):
+        for rank, path in enumerate(files):
+            with open(path, "rb") as f:
+                demand(reshardfs.read(source, rank, **options) == f.read(), path)
+    with tap.test("the module's load_checkpoint is MindSpore's of the converter's file"):
+        for rank, path in enumerate(files):
+            demand_same(reshardfs.load_checkpoint(source, rank, **options),
+                        ms.load_checkpoint(path))
+    with tap.test("of a model in parts: all of them, or one"):
+        whole = {"src_strategy": src, "dst_strategy": "none"}
+        parts = {**whole, "format": "hf", "part_size": "50KB"}
+        every = reshardfs.load_checkpoint(source, None, **parts)
+        expected = reshardfs.load_checkpoint(source, 0, **whole)
+        demand_same({name: every[name] for name in expected if name in every},
+                    {name: expected[name] for name in expected if name in every})
+        one = reshardfs.load_checkpoint(source, 1, **parts)
+        demand(0 < len(one) < len(every) and one.keys() <= every.keys(), one)
+        refused("of which rank", reshardfs.load_checkpoint, source, None, **options)
+    with tap.test("what MindSpore's takes and the module's does not is refused by name"):
+        for name, given in (("crc_check", True), ("filter_prefix", "block"),
+                            ("specify_prefix", ["block"]), ("dec_key", b"key")):
+            refused(name, reshardfs.load_checkpoint, source, 0, **options, **{name: given})
+        refused("load_param_into_net", reshardfs.load_checkpoint, source, 0, new_net(ms),
+                remove_redundancy=True, **options)
+        odd = os.path.join(work, "odd", "rank_0", "net-1_10.ckpt")
+        write(odd, checkpoint_bytes({"w": Record((4,), "HiFloat8", bytes(4))}))
+        refused("w: MindSpore has no", reshardfs.load_checkpoint, os.path.join(work, "odd"), 0,
+                src_strategy="none", dst_strategy="none")
+        refused("no parameter", reshardfs.load_checkpoint, source, 0,
+                choice_func=lambda name: False, **options)
+        refused("no file 4", reshardfs.load_checkpoint, source, 4, **options)
+        refused("no file 4", reshardfs.load_checkpoint_async(source, 4, **options).result)
+
+
+# ---- into a net ----
+
+TENSORS = 8
+BYTES = 24 << 20
+NEW, OLD = 7, 3  # what the elements of the checkpoint and of a net are
+
+
+def large_tree(work):
+    """One rank's file of tensors that are alike; (source, its options)."""
+    ones = Record((BYTES,), "Int8", bytes([NEW]) * BYTES)
+    write(os.path.join(work, "large", "rank_0", "net-1_10.ckpt"),
+          checkpoint_bytes({f"w{n}": ones for n in range(TENSORS)}))
+    return os.path.join(work, "large"), {"src_strategy": "none", "dst_strategy": "none"}
+
+
+def new_net(ms):
+    import numpy as np
+
+    class Net(ms.nn.Cell):
+        def __init__(self):
+            super().__init__()
+            for n in range(TENSORS):
+                tensor = ms.Tensor(np.full(BYTES, OLD, "int8"))
+                setattr(self, f"p{n}", ms.Parameter(tensor, f"w{n}"))
+    return Net()
+
+
+def states(net):
+    """What each parameter holds, all of which must be the same."""
+    result = []
+    for p in net.get_parameters():
+        array = p.asnumpy()
+        demand((array == array[0]).all(), f"{p.name} is half filled")
+        result.append(int(array[0]))
+    return result
+
+
+def demand_midst(net):
+    found = states(net)
+    demand({NEW, OLD} == set(found), found)
+    return found
+
+
+def figure(name):
+    with open("/proc/self/status", encoding="ascii") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith(name))
+
+
+@contextlib.contextmanager
+def demand_little(size):
+    """The block takes no more memory than that and 64 MiB, at no time."""
+    gc.collect()
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as f:
+        f.write("5")
+    before = figure("VmRSS")
+    yield
+    peak = figure("VmHWM") - before
+    demand(peak <= size + (64 << 20), f"{peak >> 20} MiB")
+
+
+def join_loads():
+    for thread in threading.enumerate():
+        if thread.name == "reshardfs-load":
+            thread.join()
+
+
+def check_nets(tap, ms, work):
+    source, options = large_tree(work)
+    with tap.test("parameters are where their contents were read to"):
+        with demand_little(TENSORS * BYTES):
+            found = reshardfs.load_checkpoint(source, 0, **options)
+        del found
+    with tap.test("into a net: not much more memory at a time than a tensor's"):
+        net = new_net(ms)
+        with demand_little(BYTES):
+            found = reshardfs.load_checkpoint(source, 0, net, **options)
+        demand(set(states(net)) == {NEW}, states(net))
+        demand(all(found[p.name] is p for p in net.get_parameters()), found)
+    # One tensor after the other.
+    reshardfs._mindspore._AT_ONCE = 1
+    with tap.test("one bar for all of a net"):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            reshardfs.load_checkpoint(source, 0, net, progress=True, **options)
+        said = said.getvalue()
+        demand(said.count("\n") == 1 and f"{TENSORS * BYTES >> 20} of" in said, said)
+    with tap.test("an exception of the callback stops a load and is passed on"):
+        net = new_net(ms)
+
+        def interrupt(done, whole):
+            if done > whole // 2:
+                raise KeyboardInterrupt
+        try:
+            reshardfs.load_checkpoint(source, 0, net, progress=interrupt, **options)
+        except KeyboardInterrupt:
+            demand_midst(net)
+        else:
+            raise AssertionError("no KeyboardInterrupt")
+    with tap.test("a future that is cancelled in the midst changes a net no more"):
+        net, seen = new_net(ms), []
+        future = None
+        known = threading.Event()
+
+        def cancel(done, whole):
+            known.wait()
+            if done > whole // 2 and not seen:
+                demand(future.cancel() and future.cancelled(), future)
+                seen.append(demand_midst(net))
+        future = reshardfs.load_checkpoint_async(source, 0, net, progress=cancel, **options)
+        known.set()
+        try:
+            future.result()
+        except CancelledError:
+            join_loads()
+            demand(seen == [states(net)], f"{seen} and then {states(net)}")
+        else:
+            raise AssertionError("it has a result")
+    with tap.test("a read that fails: an Error, and no tensor in part"):
+        record = reshardfs.records(source, 0, **options)[TENSORS // 2]
+        place = record.offset + record.stored - 4096
+        fault = f"eio@net-1_10.ckpt:{place}-{place + 4096}"
+        net = new_net(ms)
+        refused("parameter w4", reshardfs.load_checkpoint, source, 0, net, fault=fault, **options)
+        demand_midst(net)
+        refused("parameter w4", reshardfs.load_checkpoint, source, 0, fault=fault, **options)
+    with tap.test("killed in the midst: the next load finds all as it was"):
+        options["cache_dir"] = os.path.join(work, "blocks")
+        options["cache"] = "on"
+        os.mkdir(options["cache_dir"])
+        done = subprocess.run([sys.executable, __file__, "--die", source, json.dumps(options)],
+                              check=False)
+        demand(done.returncode == -signal.SIGKILL, done)
+        found = reshardfs.load_checkpoint(source, 0, **options)
+        demand(len(found) == TENSORS and all((p.asnumpy() == NEW).all() for p in found.values()),
+               "other values")
+
+
+def die(ms, source, options):
+    """A load into a net in whose midst this program is killed."""
+    def kill(done, whole):
+        if done > whole // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+    reshardfs._mindspore._AT_ONCE = 1
+    reshardfs.load_checkpoint(source, 0, new_net(ms), progress=kill, **options)
+
+
 def main():
     rsh_mount.require_oracle()
     rsh_mount.require_mount()
     from genuine_sets import oracle_environment
     oracle_environment()
     import mindspore as ms
-
-    import reshardfs
+    if "--die" in sys.argv:
+        return die(ms, sys.argv[2], json.loads(sys.argv[3]))
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-python-") as work:
-        source, src, dst = demo_tree(work)
-        converted = os.path.join(work, "converted")
-        ms.transform_checkpoints(source, converted, "checkpoint_", src, dst)
-        options = {"src_strategy": src, "dst_strategy": dst, "compat": "mindspore"}
-        files = [os.path.join(converted, f"rank_{r}", f"checkpoint_{r}.ckpt") for r in range(4)]
-        with tap.test("load_checkpoint through a mount"):
-            with reshardfs.mounted(source, **options) as m:
-                for rank, path in enumerate(files):
-                    demand_same(ms.load_checkpoint(m.rank(rank)), ms.load_checkpoint(path))
-        with tap.test("safetensors, whose parameters are mapped, as well"):
-            with reshardfs.mounted(source, format="safetensors", **options) as m:
-                found = ms.load_checkpoint(m.rank(1), format="safetensors")
-                demand("block.up.weight" in found, list(found))
-                del found
-                gc.collect()
-        with tap.test("read without a mount is the converter's file"):
-            for rank, path in enumerate(files):
-                with open(path, "rb") as f:
-                    demand(reshardfs.read(source, rank, **options) == f.read(), path)
+        check_demo(tap, ms, work)
+        check_nets(tap, ms, work)
     return tap.finish()
 
 

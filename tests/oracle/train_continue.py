@@ -7,8 +7,9 @@ and saved.  The converter makes the tree of an 8-card job of it, under a
 strategy that MindSpore planned for this network.  That tree is mounted for
 other numbers of cards and used as a user would: rank files go through
 load_checkpoint, the whole model into the network, and two workers of a data
-parallel job started by msrun each load their own.  Whatever the way, the
-losses must go on as from the original checkpoint, to the last bit.
+parallel job started by msrun each load their own.  The Python module loads the
+tree without a mount, by parameters and straight into the network.  Whatever the
+way, the losses must go on as from the original checkpoint, to the last bit.
 """
 
 import json
@@ -20,7 +21,7 @@ import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 import rsh_mount  # noqa: E402
 
 STEPS = 4
@@ -151,6 +152,26 @@ def check_converter_reads(tap, job):
               "the network goes on from what the converter makes of a 4-card mount")
 
 
+def check_module(tap, job):
+    """The tree goes into the network without a mount."""
+    os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(rsh_mount.reshardfs_program()),
+                                            ".libs", "libreshard.so.0")
+    import reshardfs
+    options = {"src_strategy": job.source.file(), "dst_strategy": "none"}
+    tap.equal(job.resume(reshardfs.load_checkpoint(job.tree, 0, **options)), job.losses,
+              "the network goes on from parameters of the module")
+    step = job.gpt.new_training()
+    with tap.test("a load into the network sets all that it has"):
+        found = reshardfs.load_checkpoint(job.tree, 0, step, **options)
+        demand({p.name for p in step.get_parameters()} ^ set(found))
+    tap.equal(job.gpt.train(step, STEPS, STEPS), job.losses,
+              "the network goes on after the module's load into it")
+    future = reshardfs.load_checkpoint_async(job.tree, 0, step, **options)
+    future.result()
+    tap.equal(job.gpt.train(step, STEPS, STEPS), job.losses,
+              "and once more, when it is loaded after it was trained")
+
+
 def data_parallel_strategy(job):
     """The strategy of a data parallel job of our workers: nothing is split."""
     from ms_formats import Layout, StageFile, strategy_bytes
@@ -222,7 +243,7 @@ def check_workers(tap, job):
 def main():
     rsh_mount.require_oracle()
     rsh_mount.require_mount()
-    tap = rsh_mount.Tap(2 + 3 + 2 * len(DESTINATIONS) + 1 + WORKERS + 1)
+    tap = rsh_mount.Tap(2 + 3 + 2 * len(DESTINATIONS) + 1 + 4 + WORKERS + 1)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="reshardfs-train-") as work:
         job = Job(work)
@@ -233,6 +254,7 @@ def main():
         for name in DESTINATIONS:
             check_ranks(tap, job, name)
         check_converter_reads(tap, job)
+        check_module(tap, job)
         check_workers(tap, job)
     tap.diag(f"{time.monotonic() - started:.0f} s")
     return tap.finish()
