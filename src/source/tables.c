@@ -5,7 +5,11 @@
 #include "rsh/source/tables.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +21,40 @@
 
 #define TABLE_SUFFIX ".rules"
 
+/* ---- where they are ---- */
+
+static pthread_once_t beside_once = PTHREAD_ONCE_INIT;
+static char beside[PATH_MAX]; /* written once; "": there is no such place */
+
+/* A library in a wheel lies wherever that was unpacked.  A program is where it was
+ * installed, and has no name here. */
+static void beside_find(void)
+{
+	struct link_map *map = NULL;
+	const char *slash;
+	Dl_info info;
+	int n;
+
+	if (!dladdr1(beside, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+		return;
+	slash = strrchr(map->l_name, '/');
+	if (!slash)
+		return;
+	n = snprintf(beside, sizeof(beside), "%.*s/../share/reshardfs/tables",
+		     (int)(slash - map->l_name), map->l_name);
+	if (n < 0 || (size_t)n >= sizeof(beside))
+		beside[0] = '\0';
+}
+
 const char *rsh_tables_dir(unsigned i)
 {
 	const char *first = secure_getenv("RESHARDFS_TABLES");
 
 	if (first && *first && i-- == 0)
 		return first;
+	pthread_once(&beside_once, beside_find);
+	if (*beside && i-- == 0)
+		return beside;
 	return i == 0 ? TABLES_DIR : NULL;
 }
 

@@ -3,8 +3,9 @@
  * the ones lie that the program brings along, and how any is read.
  *
  * Tables that are brought along are NAME.rules in the directory that
- * RESHARDFS_TABLES in the environment names, which is looked at first, and in
- * share/reshardfs/tables.  No function keeps anything, so any thread may call.
+ * RESHARDFS_TABLES in the environment names, which is looked at first, in
+ * ../share/reshardfs/tables as seen from the library, and in the one that
+ * configure was told.  Any thread may call.
  */
 #ifndef RSH_SOURCE_TABLES_H
 #define RSH_SOURCE_TABLES_H
