@@ -294,12 +294,10 @@ slowest()
 }
 
 # What single tests look with; those say so where it is missing.
-TEST_PACKAGES="python3 attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client rclone"
+TEST_PACKAGES="python3 python3-venv attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client rclone"
 
-packages="$BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES"
-[ $oracle = no ] || packages="$packages python3-venv"
-# shellcheck disable=SC2086 # a list of names
-need_packages $packages
+# shellcheck disable=SC2086 # lists of names
+need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES
 need_fuse
 if [ $oracle = yes ]; then
 	need_oracle

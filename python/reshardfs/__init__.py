@@ -50,8 +50,9 @@ printed.
 Tensors need numpy, and torch if they go there; the rest needs nothing but
 Python.
 
-The library is libreshard.so.0, or what LIBRESHARD in the environment names; the
-program reshardfs, or what RESHARDFS names.
+The library is what LIBRESHARD in the environment names, else the one in the
+wheel that the module came with, else libreshard.so.0; the program is what
+RESHARDFS names, or reshardfs.
 """
 
 from ._library import Error, File, Record, Source, files, read, records

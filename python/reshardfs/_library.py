@@ -116,6 +116,9 @@ _PROTOTYPES = {
                                     ctypes.POINTER(_CLoadOptions)]),
 }
 
+# Where a wheel has it; see backend.py.
+_BUNDLED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib",
+                        "libreshard.so")
 _library: Any = None
 _library_lock = threading.Lock()  # guards _library
 
@@ -126,7 +129,8 @@ def _lib() -> Any:
     with _library_lock:
         if _library is not None:
             return _library
-        name = os.environ.get("LIBRESHARD", "libreshard.so.0")
+        bundled = _BUNDLED if os.path.exists(_BUNDLED) else "libreshard.so.0"
+        name = os.environ.get("LIBRESHARD") or bundled
         try:
             library = ctypes.CDLL(name)
         except OSError as error:

@@ -64,7 +64,8 @@ MOUNT += \
 MOUNT += \
 	mount/libreshard.py \
 	mount/python_module.py \
-	mount/tensors.py
+	mount/tensors.py \
+	mount/wheel.py
 # On the shared library alone; the test says where that is.
 check_PROGRAMS += mount/libreshard
 mount_libreshard_SOURCES = mount/libreshard.c

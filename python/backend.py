@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the wheel and the sdist of the module `reshardfs` (PEP 517).
+
+The wheel has the module and in it, as below a prefix, lib/libreshard.so and
+share/reshardfs/tables.  Libraries that it needs and that not every Linux has go
+along under names of their own, each with its licence; one whose licence is not
+found stays out, and the wheel is then for machines that have it.
+
+    pip wheel --config-settings build-dir=DIRECTORY .
+
+links it in a build that is configured already, instead of in one of its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import glob
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+import zipfile
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# A program and Debian's package that has it.
+TOOLS = {"cc": "gcc", "make": "make", "pkg-config": "pkg-config"}
+AUTOTOOLS = {"autoreconf": "autoconf", "automake": "automake", "libtoolize": "libtool"}
+# What manylinux takes for granted.
+EVERYWHERE = re.compile(r"ld-linux|linux-vdso|lib(c|m|z|dl|rt|pthread|gcc_s)\.so\.")
+
+Settings = Optional[Dict[str, Any]]
+
+
+def fail(sentence: str) -> None:
+    """Without the calls that led here, which nobody would read."""
+    raise SystemExit(f"reshardfs cannot be built: {sentence}")
+
+
+def run(*command: str, where: str = TOP) -> str:
+    done = subprocess.run(command, cwd=where, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          encoding="utf-8", errors="replace", check=False)
+    if done.returncode:
+        print(done.stdout)
+        error = re.search(r"^configure: error: (.*(?:\n    .*)*)", done.stdout, re.M)
+        fail(re.sub(r"\n *", " ", error[1]) if error else
+             f"{os.path.basename(command[0])} ended with status {done.returncode}")
+    return done.stdout
+
+
+def content(*path: str) -> bytes:
+    with open(os.path.join(*path), "rb") as f:
+        return f.read()
+
+
+# ---- what is built ----
+
+def project() -> Dict[str, Any]:
+    found: Dict[str, Any] = tomllib.loads(content(TOP, "pyproject.toml").decode())
+    version = re.search(rb"^AC_INIT\(\[\w+\], \[([^]]+)\]", content(TOP, "configure.ac"),
+                        re.M)
+    assert version
+    return {**found["project"], "version": version[1].decode()}
+
+
+def stem() -> str:
+    return "{name}-{version}".format_map(project())
+
+
+def metadata() -> bytes:
+    table = project()
+    lines = ["Metadata-Version: 2.1", "Name: {name}", "Version: {version}",
+             "Summary: {description}", "License: {license}",
+             "Requires-Python: {requires-python}"]
+    for extra, needs in table["optional-dependencies"].items():
+        lines.append(f"Provides-Extra: {extra}")
+        lines += [f"Requires-Dist: {need}; extra == '{extra}'" for need in needs]
+    head = "\n".join([*lines, "Description-Content-Type: text/markdown", "", ""])
+    return head.format_map(table).encode() + content(TOP, table["readme"])
+
+
+@contextlib.contextmanager
+def configured(settings: Settings) -> Iterator[str]:
+    """A build directory: the one that was named, or one for the time being."""
+    given = (settings or {}).get("build-dir")
+    if given:
+        yield os.path.abspath(given)
+        return
+    fresh = not os.path.exists(os.path.join(TOP, "configure"))
+    tools = {**TOOLS, **(AUTOTOOLS if fresh else {})}
+    missing = [package for tool, package in tools.items() if not shutil.which(tool)]
+    if missing:
+        fail(f"these Debian packages are missing: {' '.join(missing)}")
+    if fresh:
+        run("autoreconf", "-fi")
+    with tempfile.TemporaryDirectory(prefix="reshardfs-build-") as build:
+        # The library mounts nothing, and does without what a mount needs.
+        run(os.path.join(TOP, "configure"), "--quiet", "--disable-tests",
+            "--without-seccomp", "FUSE_CFLAGS= ", "FUSE_LIBS= ", where=build)
+        yield build
+
+
+def link(build: str) -> str:
+    """The path of libreshard.so."""
+    jobs = f"-j{os.cpu_count()}"
+    run("make", "-s", jobs, where=os.path.join(build, "proto"))
+    run("make", "-s", jobs, "wheel/libreshard.la", where=os.path.join(build, "src"))
+    return os.path.join(build, "src", "wheel", ".libs", "libreshard.so")
+
+
+# ---- the libraries that go along ----
+
+def needed(path: str) -> Iterator[Tuple[str, str]]:
+    """What is loaded with a library: names, and where they lie."""
+    for name, where in re.findall(r"^\s*(\S+) => (/.*) \(", run("ldd", path), re.M):
+        if not EVERYWHERE.match(name):
+            yield name, where
+
+
+def licence_of(name: str) -> Optional[str]:
+    """Debian calls the package of libjansson.so.4 libjansson4."""
+    first, _, version = name.partition(".so.")
+    package = first + ("-" if first[-1].isdigit() else "") + version
+    found = glob.glob(f"/usr/share/doc/{glob.escape(package)}/copyright")
+    return found[0] if found else None
+
+
+def own_name(name: str) -> str:
+    """As long as the other, for it is written over that.  Of two libraries of one
+    name a process loads the first, and that may be somebody else's."""
+    return re.sub("^lib", "rsh", name)
+
+
+def libraries(path: str) -> Tuple[Dict[str, bytes], str]:
+    """Files of the wheel, and the platform that they are for."""
+    others = dict(needed(path))
+    along = {name: licence_of(name) for name in others if licence_of(name)}
+    files = {f"{stem()}.dist-info/licenses/{name.partition('.')[0]}": content(licence)
+             for name, licence in along.items() if licence}
+    oldest = 17
+    for name, where in [("libreshard.so", path), *((n, others[n]) for n in along)]:
+        library = content(where)
+        for other in along:
+            library = library.replace(b"\0%b\0" % other.encode(),
+                                      b"\0%b\0" % own_name(other).encode())
+        files[f"reshardfs/lib/{own_name(name) if name in along else name}"] = library
+        oldest = max([oldest, *map(int, re.findall(rb"\0GLIBC_2\.(\d+)(?=\0)", library))])
+    machine = re.sub(r"\W", "_", sysconfig.get_platform().partition("-")[2])
+    kind = f"manylinux_2_{oldest}" if len(along) == len(others) else "linux"
+    return files, f"{kind}_{machine}"
+
+
+# ---- what is called from outside ----
+
+def build_wheel(wheel_directory: str, config_settings: Settings = None,
+                metadata_directory: Optional[str] = None) -> str:
+    with configured(config_settings) as build:
+        files, platform = libraries(link(build))
+    module = os.path.join(TOP, "python", "reshardfs")
+    for path in [*glob.glob(f"{module}/*.py"), f"{module}/py.typed"]:
+        files[f"reshardfs/{os.path.basename(path)}"] = content(path)
+    for path in glob.glob(os.path.join(TOP, "tables", "*.rules")):
+        files[f"reshardfs/share/reshardfs/tables/{os.path.basename(path)}"] = content(path)
+    info = f"{stem()}.dist-info"
+    files[f"{info}/licenses/LICENSE"] = content(TOP, "LICENSE")
+    files[f"{info}/METADATA"] = metadata()
+    files[f"{info}/WHEEL"] = ("Wheel-Version: 1.0\nGenerator: reshardfs\n"
+                              "Root-Is-Purelib: false\n"
+                              f"Tag: py3-none-{platform}\n").encode()
+    record = ""
+    name = f"{stem()}-py3-none-{platform}.whl"
+    with zipfile.ZipFile(os.path.join(wheel_directory, name), "w",
+                         zipfile.ZIP_DEFLATED) as wheel:
+        for path, data in sorted(files.items()):
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
+            record += f"{path},sha256={digest.rstrip('=')},{len(data)}\n"
+            wheel.writestr(zipfile.ZipInfo(path), data, zipfile.ZIP_DEFLATED)
+        wheel.writestr(zipfile.ZipInfo(f"{info}/RECORD"), f"{record}{info}/RECORD,,\n")
+    return name
+
+
+def build_sdist(sdist_directory: str, config_settings: Settings = None) -> str:
+    """What `make dist` packs, with the metadata."""
+    name = f"{stem()}.tar.gz"
+    with configured(config_settings) as build:
+        run("make", "-s", "distdir", where=build)
+        info = tarfile.TarInfo(f"{stem()}/PKG-INFO")
+        info.size = len(metadata())
+        with tarfile.open(os.path.join(sdist_directory, name), "w:gz") as sdist:
+            sdist.addfile(info, io.BytesIO(metadata()))
+            sdist.add(os.path.join(build, stem()), stem())
+        shutil.rmtree(os.path.join(build, stem()))
+    return name
