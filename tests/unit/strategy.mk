@@ -125,3 +125,7 @@ EXTRA_DIST += unit/layers.sh
 # The line of the licence in every file; a script as well.
 MOUNT += unit/licence.sh
 EXTRA_DIST += unit/licence.sh
+
+# And are the types of the Python module right?
+MOUNT += unit/types.sh
+EXTRA_DIST += unit/types.sh
