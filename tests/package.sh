@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the Debian packages and tries them.
+# Builds the Debian packages and the wheel, and tries them.
 #
 #   tests/package.sh [--keep DIRECTORY]
 #
 # Runs on Debian 12; as root it installs what the build needs, and only root can
 # try the packages.  They are built from the archive of `make dist`, in a
-# temporary directory, with dpkg-buildpackage; lintian must find no error.  Then
-# they are installed in a fresh Debian (debootstrap, some 300 MB, from
-# RSH_DEBIAN_MIRROR) where nothing else is; the program, the library and the
-# module must answer there, and after the removal no file of theirs is left.
-# --keep copies the packages to DIRECTORY.
+# temporary directory, with dpkg-buildpackage; lintian must find no error.  pip
+# makes the wheel of the same archive.  Then there is a fresh Debian (debootstrap,
+# some 300 MB, from RSH_DEBIAN_MIRROR): the wheel must work where nothing but Python
+# is.  The packages are installed where nothing else is than they depend on; the
+# program, the library and the module must answer, and after the removal no file of
+# theirs is left.  --keep copies packages and wheel to DIRECTORY.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -18,7 +19,7 @@ top=$(cd "$(dirname "$0")/.." && pwd)
 unset MAKEFLAGS MAKELEVEL
 
 MIRROR=${RSH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-PACKAGING_PACKAGES="build-essential debhelper dh-python dpkg-dev fakeroot lintian python3"
+PACKAGING_PACKAGES="build-essential debhelper dh-python dpkg-dev fakeroot lintian python3 python3-venv"
 INSTALLED="reshardfs libreshard0 libreshard-dev python3-reshardfs"
 
 keep=
@@ -78,8 +79,11 @@ ls ./*.deb
 
 say "lintian"
 lintian --fail-on error ./*.changes || die "lintian finds errors"
+python3 -m venv "$work/venv"
+logged wheel venv/bin/pip wheel --no-deps "dist/reshardfs-$upstream.tar.xz"
+ls ./*.whl
 if [ -n "$keep" ]; then
-	cp ./*.deb ./*.dsc ./*.changes ./*.buildinfo ./*.tar.xz "$keep/"
+	cp ./*.whl ./*.deb ./*.dsc ./*.changes ./*.buildinfo ./*.tar.xz "$keep/"
 fi
 
 # ---- trying ----
@@ -105,9 +109,31 @@ files_in_root()
 		sort)
 }
 
+# read_demo [NAME=VALUE]: the demo's checkpoint is read by the module, without a
+# mount: a chroot has no /dev/fuse.
+read_demo()
+{
+	in_root "$@" sh -c 'cd /tmp/demo && python3 -c "
+import hashlib, reshardfs
+options = dict(src_strategy=\"strategy_8_cards.ckpt\",
+               dst_strategy=\"strategy_4_cards.ckpt\")
+with reshardfs.Source(\"checkpoint\", **options) as s:
+    for f in s.files():
+        print(hashlib.sha256(s.read(f.rank)).hexdigest() + \"  \" + f.name)
+"' | sort >"$work/read"
+	sort "$top/tests/data/demo/SHA256SUMS" | cmp - "$work/read" ||
+		die "the module reads other bytes than the converter wrote"
+	say "the module reads $(wc -l <"$work/read") files as the converter wrote them"
+}
+
 say "a fresh Debian from $MIRROR"
 logged debootstrap debootstrap --variant=minbase bookworm "$root" "$MIRROR"
 mount -t proc proc "$root/proc"
+cp -r "$top/tests/data/demo" "$root/tmp/demo"
+logged python in_root apt-get -qq install -y --no-install-recommends python3
+say "the wheel, where nothing but Python is"
+logged target venv/bin/pip install --no-deps --target "$root/tmp/site" ./*.whl
+read_demo PYTHONPATH=/tmp/site
 # What the packages stand on stays: it is not theirs.
 logged depends in_root apt-get -qq install -y --no-install-recommends fuse3 \
 	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g
@@ -137,19 +163,7 @@ for page in "$top"/man/*.[1-8]; do
 		die "there is no $page"
 done
 
-# The demo's checkpoint, without a mount: a chroot has no /dev/fuse.
-cp -r "$top/tests/data/demo" "$root/tmp/demo"
-in_root sh -c 'cd /tmp/demo && python3 -c "
-import hashlib, reshardfs
-options = dict(src_strategy=\"strategy_8_cards.ckpt\",
-               dst_strategy=\"strategy_4_cards.ckpt\")
-with reshardfs.Source(\"checkpoint\", **options) as s:
-    for f in s.files():
-        print(hashlib.sha256(s.read(f.rank)).hexdigest() + \"  \" + f.name)
-"' | sort >"$work/read"
-sort "$top/tests/data/demo/SHA256SUMS" | cmp - "$work/read" ||
-	die "the module reads other bytes than the converter wrote"
-say "the module reads $(wc -l <"$work/read") files as the converter wrote them"
+read_demo
 
 # shellcheck disable=SC2086 # a list of names
 logged remove in_root dpkg --purge $INSTALLED
