@@ -278,11 +278,11 @@ class Source:
             found.append(CWant(file, number, offset, len(view),
                                ctypes.addressof(place)))
             whole += len(view)
-        self.load_wants((CWant * len(found))(*found), len(found), whole,
+        self._load_wants((CWant * len(found))(*found), len(found), whole,
                         progress, threads)
 
-    def load_wants(self, wants: Any, n: int, whole: int,
-                   progress: Progress = None, threads: int = 0) -> None:
+    def _load_wants(self, wants: Any, n: int, whole: int,
+                    progress: Progress = None, threads: int = 0) -> None:
         """Load n structures CWant, `whole` bytes in all, the first of which
         `wants` points to."""
         if threads < 0:

@@ -50,6 +50,7 @@ class TensorSlice:
         self._kind = kind(self._record)
 
     def get_shape(self) -> List[int]:
+        """The shape of the whole tensor."""
         return list(self._record.shape)
 
     def get_dtype(self) -> str:
@@ -80,7 +81,7 @@ class TensorSlice:
         wants["bytes"] = runs.bytes
         wants["to"] = content.ctypes.data + runs.bytes * np.arange(
             begin, end, dtype=np.uint64)
-        self._tensors._open().load_wants(wants.ctypes.data, end - begin,
+        self._tensors._open()._load_wants(wants.ctypes.data, end - begin,
                                          runs.bytes * (end - begin))
 
 
@@ -155,6 +156,7 @@ class Tensors(Mapping[str, Any]):
         return name in self._records
 
     def keys(self) -> Names:
+        """Names in the order of the file: a view that has an index, too."""
         return Names(self._records)
 
     def record(self, name: str) -> Record:
@@ -181,15 +183,19 @@ class Tensors(Mapping[str, Any]):
     # ---- safetensors' interface ----
 
     def get_tensor(self, name: str) -> Any:
+        """The same as [name]."""
         return self[name]
 
     def get_tensors(self) -> Dict[str, Any]:
+        """The same as load()."""
         return self.load()
 
     def get_slice(self, name: str) -> TensorSlice:
+        """A tensor of which parts are read: get_slice(name)[10:20, ..., 3]."""
         return TensorSlice(self, name)
 
     def offset_keys(self) -> List[str]:
+        """Names in the order of the file."""
         return list(self._records)
 
     def metadata(self) -> Optional[Dict[str, str]]:
