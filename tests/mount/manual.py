@@ -1,23 +1,26 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manuals and the tables of commands and options say the same.
+"""The manuals say the same as the tables of commands and options, and as the module.
 
 What the program has is taken from its --help-all, which is made from the tables;
 what the manuals have, from their lists of options and commands.
 """
 
+import inspect
 import os
 import re
+import shlex
 import sys
 import tempfile
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from demands import check  # noqa: E402
 from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
+import reshardfs  # noqa: E402
 
 
 def page_of(command):
@@ -128,6 +131,42 @@ def choose_your_case(tap, page):
                 run_case(words, directory)
 
 
+def signature(function):
+    """As somebody calls it: (source, rank, **options)."""
+    whole = inspect.signature(function)
+    return str(whole.replace(return_annotation=inspect.Signature.empty, parameters=[
+        p.replace(annotation=inspect.Parameter.empty)
+        for p in whole.parameters.values() if p.name != "self"]))
+
+
+def functions_of_module():
+    """{name: function}, with the methods of its classes."""
+    found = {name: getattr(reshardfs, name) for name in reshardfs.__all__}
+    for name, kind in list(found.items()):
+        if inspect.isclass(kind):
+            found.update((f"{name}.{method}", function)
+                         for method, function in vars(kind).items()
+                         if inspect.isfunction(function) and not method.startswith("_"))
+    return found
+
+
+def module(tap, page):
+    offered = functions_of_module()
+    listed = {}
+    for line in re.findall(r"^\.It Fn (.*)$", page, re.M):
+        name, *words = shlex.split(line.replace(r"\(aq", r"\'"))
+        listed[name] = f"({', '.join(words)})"
+    with tap.test("the module's manual has all its functions, as they are called"):
+        functions = {n: signature(f) for n, f in offered.items()
+                     if n in listed or not inspect.isclass(f)}
+        check(listed == functions, [sorted(set(a.items()) - set(b.items()))
+                                    for a, b in ((functions, listed), (listed, functions))])
+    with tap.test("and its classes, and all have doc strings"):
+        missing = [n for n, f in offered.items() if not f.__doc__ or
+                   not re.search(rf"^\.(Vt (reshardfs\.)?|It Fn ){re.escape(n)}\b", page, re.M)]
+        check(not missing, missing)
+
+
 def main():
     tap = Tap()
     choose_your_case(tap, page_of("mount"))
@@ -169,6 +208,7 @@ def main():
         bad = [f"{name}: {line}" for name, page in all_pages().items()
                for line in page.splitlines() if line.startswith(".") and nested.search(line)]
         check(not bad, bad)
+    module(tap, all_pages()["reshardfs-python.3"])
     return tap.finish()
 
 
