@@ -45,7 +45,16 @@ given, a list for one that is given several times.  The whole model is
 dst_strategy="none"; `from` is a word of the language: from_="hf".
 
 What goes wrong raises Error with the sentence that the program would have
-printed.
+printed.  What a mount promises holds: another rank's file is read where one
+fails, after each read a file is looked at whether it is still the same, and an
+array is given whole or not at all.  Only nothing is confined: landlock and
+seccomp would bind the program as well.
+
+Who loads several ranks, or the same one again, while any of it is open shares
+one open source, as long as nothing has changed of it.  Other threads run while
+one loads.  progress=True is a bar on standard error; or give what is called with
+the bytes that are there and those that are wanted: what it raises stops the
+load.  threads says how many read, 0 as many as pay.
 
 Tensors need numpy, and torch if they go there; the rest needs nothing but
 Python.
