@@ -2,14 +2,16 @@
 /*
  * The reader of the benchmarks: the same code for a mount and for its peers.
  *
- *	bench_read [-j READERS] [-b BYTES] [-n BYTES] [-p CPUS] FILE...
+ *	bench_read [-m] [-j READERS] [-b BYTES] [-n BYTES] [-p CPUS] FILE...
  *	bench_read -r READS [-s SEED] [-j READERS] [-b BYTES] [-p CPUS] FILE...
  *	bench_read -c FILE...
  *
  * Reads FILEs with pread(2) and prints one line of JSON.  Reader i of N takes
  * every Nth file, from the ith on, and reads it from front to back, -n bytes of
- * it at most.  With -r each reader makes that many reads at random places of
- * random files instead, the same ones for the same seed and sizes.
+ * it at most; where there are more readers than files, those of one file have a
+ * stretch of it each.  With -m readers map files and copy from there, each from
+ * an open file of its own.  With -r each reader makes that many reads at random
+ * places of random files instead, the same ones for the same seed and sizes.
  *
  *	seconds		from the first reader's start, when all are ready,
  *			to the last one's end
@@ -49,6 +51,7 @@ struct job {
 	size_t n_readers;
 	size_t request;
 	off_t limit;		/* bytes of a file that are read */
+	bool mapped;
 	uint64_t reads;		/* random ones of each reader; 0: sequential */
 	uint64_t seed;
 	cpu_set_t cpus;
@@ -74,7 +77,7 @@ _Noreturn static void fail(const char *what)
 
 _Noreturn static void usage(void)
 {
-	fputs("usage: bench_read [-j READERS] [-b BYTES] [-n BYTES]"
+	fputs("usage: bench_read [-m] [-j READERS] [-b BYTES] [-n BYTES]"
 	      " [-r READS [-s SEED]] [-p CPUS] FILE...\n"
 	      "       bench_read -c FILE...\n", stderr);
 	exit(2);
@@ -131,18 +134,19 @@ static size_t read_at(struct reader *reader, const struct file *file,
 	return (size_t)got;
 }
 
-static void read_through(struct reader *reader, const struct file *file)
+/* Returns how many bytes of the next request lie before `end`. */
+static size_t next_length(const struct job *job, off_t at, off_t end)
 {
-	const struct job *job = reader->job;
-	off_t end = file->size < job->limit ? file->size : job->limit;
+	return (off_t)job->request < end - at ? job->request :
+						(size_t)(end - at);
+}
 
-	for (off_t at = 0; at < end;) {
-		size_t length = job->request;
-
-		if ((off_t)length > end - at)
-			length = (size_t)(end - at);
-
-		size_t got = read_at(reader, file, at, length);
+static void read_stretch(struct reader *reader, const struct file *file,
+			 off_t at, off_t end)
+{
+	while (at < end) {
+		size_t got = read_at(reader, file, at,
+				     next_length(reader->job, at, end));
 
 		if (!got) {
 			errno = EIO;
@@ -152,12 +156,46 @@ static void read_through(struct reader *reader, const struct file *file)
 	}
 }
 
+static void copy_stretch(struct reader *reader, const struct file *file,
+			 off_t at, off_t end)
+{
+	const size_t size = (size_t)file->size;
+	int fd = open(file->path, O_RDONLY | O_CLOEXEC);
+	char *map;
+
+	if (fd < 0)
+		fail(file->path);
+	map = mmap(NULL, size ? size : 1, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (map == MAP_FAILED)
+		fail(file->path);
+	while (at < end) {
+		size_t length = next_length(reader->job, at, end);
+
+		memcpy(reader->buffer, map + at, length);
+		reader->bytes += length;
+		reader->reads++;
+		at += (off_t)length;
+	}
+	munmap(map, size ? size : 1);
+	close(fd);
+}
+
 static void read_share(struct reader *reader)
 {
 	const struct job *job = reader->job;
+	/* The readers of a file, and which of them this one is. */
+	const size_t first = reader->index % job->n_files;
+	const off_t n = (off_t)((job->n_readers - 1 - first) / job->n_files + 1);
+	const off_t i = (off_t)(reader->index / job->n_files);
 
-	for (size_t i = reader->index; i < job->n_files; i += job->n_readers)
-		read_through(reader, &job->files[i]);
+	for (size_t k = first; k < job->n_files; k += job->n_readers) {
+		const struct file *file = &job->files[k];
+		off_t end = file->size < job->limit ? file->size : job->limit;
+
+		(job->mapped ? copy_stretch : read_stretch)(
+			reader, file, end / n * i,
+			i + 1 < n ? end / n * (i + 1) : end);
+	}
 }
 
 /* splitmix64 */
@@ -363,8 +401,9 @@ int main(int argc, char **argv)
 	bool count = false;
 	int letter;
 
-	while ((letter = getopt(argc, argv, "j:b:n:r:s:p:c")) != -1) {
+	while ((letter = getopt(argc, argv, "mj:b:n:r:s:p:c")) != -1) {
 		switch (letter) {
+		case 'm': job.mapped = true; break;
 		case 'j': job.n_readers = number(optarg, READERS_MAX); break;
 		case 'b': job.request = number(optarg, 1 << 30); break;
 		case 'n': job.limit = (off_t)number(optarg, INT64_MAX); break;

@@ -380,8 +380,8 @@ class Bench:
         words = ["-j", str(readers), "-b", str(request)]
         return words + (["-p", self.settings.cpus] if self.settings.cpus else [])
 
-    def read(self, files, readers=1, request=MIB, limit=None):
-        words = self._words(readers, request)
+    def read(self, files, readers=1, request=MIB, limit=None, mapped=False):
+        words = self._words(readers, request) + mapped * ["-m"]
         if limit:
             words += ["-n", str(limit)]
         return Sample(**self._reader([*words, *files]))
@@ -394,6 +394,17 @@ class Bench:
         """The share of the files that the page cache holds."""
         found = self._reader(["-c", *files])
         return found["resident"] / found["bytes"]
+
+    @staticmethod
+    def raise_readahead(path):
+        """Have the kernel read as much ahead as it does on a mount of reshardfs."""
+        device = os.stat(path).st_dev
+        name = f"/sys/class/bdi/{os.major(device)}:{os.minor(device)}/read_ahead_kb"
+        try:
+            with open(name, "w", encoding="ascii") as f:
+                f.write(str(MIB >> 10))
+        except OSError as error:
+            raise Skip(f"{name}: {error.strerror}") from None
 
     @staticmethod
     def forget(files):

@@ -28,16 +28,16 @@ ROWS = """
     dcp_hf_memory convert_back convert_back_memory convert_rank export export_inner export_cp
     export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
-    copy_one copy_two big_mount big_list big_memory
+    mapped mapped_many copy_one copy_two big_mount big_list big_memory
     big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
     requests requests_inner sizes""".split()
 
-# What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk.
+# What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", "dcp_hf",
             "dcp_hf_memory", "convert_back", "convert_back_memory", "convert_rank",
             "bindfs", "inner_bindfs", "random", "slow", "slow_inner", "crowded",
             "crowded_two", "read_once_rows", "read_once_columns", "cold", "cold_inner",
-            "big_mount", "big_list", "big_memory"}
+            "mapped", "mapped_many", "big_mount", "big_list", "big_memory"}
 
 
 def run_bench(work, *options):
@@ -130,7 +130,8 @@ def reads(tap, work):
     for path, length in zip(files, lengths):
         with open(path, "wb") as f:
             f.write(os.urandom(length))
-    for words in (["-b", "4096"], ["-b", "333", "-j", "2"], ["-j", "7"]):
+    for words in (["-b", "4096"], ["-b", "333", "-j", "2"], ["-j", "7"], ["-m", "-j", "3"],
+                  ["-m", "-b", "333", "-j", "21"]):
         tap.equal(reader(*words, *files)["bytes"], sum(lengths),
                   f"bench_read {' '.join(words)} reads all once")
     tap.equal(reader("-n", "5000", *files)["bytes"], 5000 + 5000 + 333,
