@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MindSpore's part of the benchmarks: run by a Python that has it.
 
-Commands are lines of JSON on standard input, each gets one line in reply.
-Whatever MindSpore prints goes to standard error.
+Commands and replies are those of bench_server.py.
 
     {"verb": "load", "path": P}              -> {"seconds": S}
     {"verb": "same", "paths": [P, Q], "ordered": true}
@@ -14,21 +13,23 @@ Whatever MindSpore prints goes to standard error.
                                              -> {"seconds": S, "sum": N}
 """
 
-import gc
-import json
 import os
 import sys
 import time
 
+from bench_server import serve
 
-def load(ms, path):
+
+def load(path):
+    import mindspore as ms
     start = time.perf_counter()
     ms.load_checkpoint(path)
     return {"seconds": time.perf_counter() - start}
 
 
-def same(ms, paths, ordered=True):
+def same(paths, ordered=True):
     """Names, types and bytes of what is loaded, compared one by one."""
+    import mindspore as ms
     first, second = (ms.load_checkpoint(path) for path in paths)
     names = list if ordered else set
     return {"same": names(first) == names(second) and all(
@@ -37,17 +38,19 @@ def same(ms, paths, ordered=True):
         for name in first)}
 
 
-def transform(ms, source, target, src_strategy, dst_strategy):
+def transform(source, target, src_strategy, dst_strategy):
+    import mindspore as ms
     start = time.perf_counter()
     ms.transform_checkpoints(source, target, "checkpoint_", src_strategy, dst_strategy)
     return {"seconds": time.perf_counter() - start}
 
 
-def network(ms, rank, step, strategy, path):
+def network(rank, step, strategy, path):
     """What a rank of `strategy` needs until all of its network has been looked at: by
     MindSpore from the safetensors `path`, or by mindformers from `step` if it is None."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
     import checkpoint2_trees
+    import mindspore as ms
     import mindformers_loader
     from ms_formats import read_strategy_file
     if not mindformers_loader.directory():
@@ -67,27 +70,11 @@ def network(ms, rank, step, strategy, path):
     return {"seconds": time.perf_counter() - start, "sum": found % 2**64}
 
 
-def main():
-    replies = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
-    try:
-        import mindspore as ms
-    except ImportError as error:
-        print(json.dumps({"error": str(error)}), file=replies)
-        return 1
-    print(json.dumps({"version": ms.__version__}), file=replies)
-    verbs = {"load": load, "same": same, "transform": transform,
-             "network": network}
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            reply = verbs[request.pop("verb")](ms, **request)
-        except Exception as error:  # whatever it is, the other side reports it
-            reply = {"error": f"{type(error).__name__}: {error}"[:300]}
-        gc.collect()  # or files stay mapped, and a mount is busy
-        print(json.dumps(reply), file=replies)
-    return 0
+def version():
+    import mindspore
+    return mindspore.__version__
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(serve(version, {"load": load, "same": same, "transform": transform,
+                             "network": network}))

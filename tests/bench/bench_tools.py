@@ -140,31 +140,42 @@ class Watch:
         self._thread.join()
 
 
-class Oracle:
-    """A process of the Python that has MindSpore, asked by lines of JSON."""
+def python_of(variable):
+    """The Python that an environment variable names."""
+    packages = {"RSH_ORACLE_PYTHON": "MindSpore", "RSH_HF_PYTHON": "torch"}
+    python = os.environ.get(variable)
+    if not python:
+        raise Skip(f"{variable} does not name a Python that has {packages[variable]}")
+    return python
 
-    def __init__(self, log_path):
-        python = os.environ.get("RSH_ORACLE_PYTHON")
-        if not python:
-            raise Skip("RSH_ORACLE_PYTHON does not name a Python that has MindSpore")
-        here = os.path.dirname(os.path.abspath(__file__))
+
+def script_path(name):
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
+class Server:
+    """A script of this directory that another Python runs, asked by lines of JSON
+    (bench_server.py)."""
+
+    def __init__(self, variable, script, log_path, env):
+        python = python_of(variable)
         with open(log_path, "ab") as log:
             self._process = subprocess.Popen(
-                [python, os.path.join(here, "bench_mindspore.py")],
+                [python, "-B", script_path(script)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
-                env={"GLOG_v": "4", **os.environ})
+                env={"GLOG_v": "4", **os.environ, **env})
         self._log_path = log_path
         try:
             self.version = self._reply()["version"]
         except Broken as error:
             self.stop()
-            raise Skip(f"{python} cannot use MindSpore: {error}") from None
+            raise Skip(f"{python} cannot run {script}: {error}") from None
 
     def _reply(self):
         line = self._process.stdout.readline()
         if not line:
             with open(self._log_path, encoding="utf-8", errors="replace") as f:
-                raise Broken("the Python with MindSpore ended: " + f.read()[-300:])
+                raise Broken("another Python ended: " + f.read()[-300:])
         reply = json.loads(line)
         if "error" in reply:
             raise Broken(reply["error"])
@@ -186,14 +197,11 @@ class Oracle:
         self._process.stdout.close()
 
 
-def other_python(variable, package, script, words):
+def other_python(variable, script, words):
     """What a script of this directory replies, run by the Python that `variable` names."""
-    python = os.environ.get(variable)
-    if not python:
-        raise Skip(f"{variable} does not name a Python that has {package}")
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), script)
-    done = subprocess.run([python, path, *map(str, words)], check=False, text=True,
-                          errors="replace", stdin=subprocess.DEVNULL,
+    command = [python_of(variable), script_path(script), *map(str, words)]
+    done = subprocess.run(command, check=False, text=True, errors="replace",
+                          stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if done.returncode:
         raise Broken(f"{script} {words[0]}: {done.stderr[-600:]}")
@@ -201,18 +209,17 @@ def other_python(variable, package, script, words):
 
 
 def torch(*words):
-    return other_python("RSH_HF_PYTHON", "torch", "bench_torch.py", words)
+    return other_python("RSH_HF_PYTHON", "bench_torch.py", words)
 
 
 def require_mindformers():
-    for name, what in (("RSH_ORACLE_PYTHON", "a Python that has MindSpore"),
-                       ("RSH_MINDFORMERS", "a directory of mindformers")):
-        if not os.environ.get(name):
-            raise Skip(f"{name} does not name {what}")
+    python_of("RSH_ORACLE_PYTHON")
+    if not os.environ.get("RSH_MINDFORMERS"):
+        raise Skip("RSH_MINDFORMERS does not name a directory of mindformers")
 
 
 def mindformers(*words):
-    return other_python("RSH_ORACLE_PYTHON", "MindSpore", "bench_mindformers.py", words)
+    return other_python("RSH_ORACLE_PYTHON", "bench_mindformers.py", words)
 
 
 class Peer:
@@ -259,13 +266,13 @@ class Bench:
         self._verified = set()
         self._shared = {}
         self.plots = {}
-        self._oracle = None
+        self._servers = {}
         self._help = subprocess.run([reshardfs_program(), "mount", "--help-all"], check=True,
                                     stdout=subprocess.PIPE, text=True).stdout
 
     def close(self):
-        if self._oracle:
-            self._oracle.stop()
+        for server in self._servers.values():
+            server.stop()
         if not self.settings.keep:
             shutil.rmtree(self.work, ignore_errors=True)
 
@@ -273,14 +280,27 @@ class Bench:
         """True if the program under test knows `option`."""
         return option in self._help.replace(",", " ").split()
 
+    def _server(self, variable, script, env=None):
+        if (variable, script) not in self._servers:
+            log = os.path.join(self.work, f"{variable}.{script}.log")
+            self._servers[variable, script] = Server(variable, script, log, env or {})
+        return self._servers[variable, script]
+
     @property
     def oracle(self):
-        if self._oracle is None:
-            self._oracle = Oracle(os.path.join(self.work, "mindspore.log"))
-        return self._oracle
+        return self._server("RSH_ORACLE_PYTHON", "bench_mindspore.py")
 
     def oracle_version(self):
-        return self._oracle.version if self._oracle else None
+        server = self._servers.get(("RSH_ORACLE_PYTHON", "bench_mindspore.py"))
+        return server and server.version
+
+    def program(self, variable):
+        """A program that loads tensors, run by the Python that `variable` names."""
+        library = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                               "libreshard.so.0")
+        return self._server(variable, "bench_program.py", {
+            "LIBRESHARD": os.environ.get("LIBRESHARD", library),
+            "XDG_CACHE_HOME": os.path.join(self.work, "cache")})
 
     # ---- trees ----
 

@@ -205,6 +205,16 @@ class Tree:
             self._digests[ranks] = self._write_wanted(ranks, None)
         return self._digests[ranks]
 
+    def tensor_digests(self, rank, ranks):
+        """{name: sha256} of the tensors of a rank of so many."""
+        result = {}
+        for param in self.params:
+            digest = hashlib.sha256()
+            for piece in self._tensor(param, param.parts_of(rank, ranks)):
+                digest.update(piece)
+            result[param.name] = digest.hexdigest()
+        return result
+
     def _write_source(self, sparse):
         os.makedirs(self.directory)
         self._write_strategy(self.src_strategy, SOURCE_RANKS)

@@ -42,5 +42,8 @@ EXTRA_DIST += \
 	bench/bench_models.py \
 	bench/bench_mindformers.py \
 	bench/bench_plot.py \
+	bench/bench_program.py \
+	bench/bench_program_rows.py \
+	bench/bench_server.py \
 	bench/bench_mindspore.py \
 	bench/bench_torch.py

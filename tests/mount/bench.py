@@ -30,14 +30,18 @@ ROWS = """
     slow_inner crowded crowded_two memory random null_one null_two null_python
     mapped mapped_many copy_one copy_two big_mount big_list big_memory
     big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
-    requests requests_inner sizes""".split()
+    requests requests_inner sizes
+    program_checkpoint program_checkpoint_inner program_network program_tensors
+    program_tensors_inner program_numpy program_torch program_cold""".split()
 
 # What a machine, or a build, may lack: MindSpore, torch, bindfs, --fault, a disk, root.
 MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", "dcp_hf",
             "dcp_hf_memory", "convert_back", "convert_back_memory", "convert_rank",
             "bindfs", "inner_bindfs", "random", "slow", "slow_inner", "crowded",
             "crowded_two", "read_once_rows", "read_once_columns", "cold", "cold_inner",
-            "mapped", "mapped_many", "big_mount", "big_list", "big_memory"}
+            "program_checkpoint", "program_checkpoint_inner", "program_network",
+            "program_tensors", "program_tensors_inner", "program_numpy", "program_torch",
+            "program_cold", "mapped", "mapped_many", "big_mount", "big_list", "big_memory"}
 
 
 def run_bench(work, *options):
