@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any, NamedTuple, Tuple
 
 from ._library import Error, Record
@@ -59,6 +60,21 @@ def kind(record: Record) -> Kind:
     if found is None:
         raise Error(f"{record.name}: there are no arrays of {record.dtype}")
     return found
+
+
+def is_wide(record: Record) -> bool:
+    """Whether it is a BFloat16 as releases of MindSpore up to 2.2 wrote it: four
+    bytes an element, of which the upper two count."""
+    return (record.dtype == "BFloat16"
+            and record.bytes > 2 * math.prod(record.shape))
+
+
+def narrow(record: Record, content: Any) -> Any:
+    """The bytes of the elements, of those that a record has."""
+    if not is_wide(record):
+        return content
+    np = numpy()
+    return np.ascontiguousarray(content.view("<u2")[1::2]).view(np.uint8)
 
 
 def numpy_type(of: Kind) -> Any:

@@ -228,9 +228,12 @@ class Source:
         for n in range(_lib().reshard_n_records(self._open(), rank)):
             _check(_lib().reshard_record(self._open(), rank, n,
                                          ctypes.byref(c)))
-            found.append(Record(c.name.decode(errors="surrogateescape"),
-                                c.dtype.decode(), tuple(c.dims[:c.n_dims]),
-                                c.bytes, c.offset, c.stored))
+            dtype, shape = c.dtype.decode(), tuple(c.dims[:c.n_dims])
+            # So releases of MindSpore up to 2.2 wrote a scalar.
+            if shape == (0,) and c.bytes and dtype != "str":
+                shape = ()
+            found.append(Record(c.name.decode(errors="surrogateescape"), dtype,
+                                shape, c.bytes, c.offset, c.stored))
         return found
 
     def readinto(self, rank: int, buffer: Any, offset: int = 0) -> int:

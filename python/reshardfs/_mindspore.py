@@ -7,13 +7,12 @@ import contextlib
 import ctypes
 import importlib
 import logging
-import math
 import threading
 from concurrent.futures import CancelledError, Future
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List,
                     NamedTuple, Optional, Tuple)
 
-from ._kinds import is_text, kind
+from ._kinds import is_text, kind, narrow
 from ._library import Error, Path, Record, Source
 from ._memory import fresh
 from ._progress import Moved, Progress, shown
@@ -224,10 +223,7 @@ class _Load:
         dtype = kind(r).plain
         if r.dtype == "BFloat16":
             dtype = ms.Tensor(0, ms.bfloat16).asnumpy().dtype
-            # Releases up to 2.2 wrote four bytes, of which the upper two count.
-            if content.size > 2 * math.prod(r.shape):
-                content = content.view("<u2")[1::2].copy()
-        array = content.view(dtype).reshape(r.shape)
+        array = narrow(r, content).view(dtype).reshape(r.shape)
         if r.dtype == "Int4":
             return ms.Tensor(array, dtype=ms.qint4x2)
         return getattr(ms, "from_numpy", ms.Tensor.from_numpy)(array)

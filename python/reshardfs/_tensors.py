@@ -9,7 +9,8 @@ import struct
 from typing import (Any, Callable, Dict, Iterable, Iterator, KeysView, List,
                     Mapping, Optional, Tuple)
 
-from ._kinds import Kind, as_numpy, as_torch, is_text, kind
+from ._kinds import (Kind, as_numpy, as_torch, is_text, is_wide, kind,
+                     narrow)
 from ._library import CWant, Error, Path, Record, Source
 from ._memory import fresh, numpy
 from ._progress import Progress
@@ -59,7 +60,7 @@ class TensorSlice:
 
     def __getitem__(self, index: Any) -> Any:
         found = dimensions(index, self._record.shape)
-        if found is None:
+        if found is None or is_wide(self._record):
             return self._tensors[self._name][index]
         return self._read(Runs(found, numpy().dtype(self._kind.plain).itemsize))
 
@@ -178,7 +179,7 @@ class Tensors(Mapping[str, Any]):
     def _array(self, record: Record, content: Any) -> Any:
         if is_text(record):
             return content.tobytes().decode("utf-32-le").rstrip("\0")
-        return self._make(content, record.shape, kind(record))
+        return self._make(narrow(record, content), record.shape, kind(record))
 
     # ---- safetensors' interface ----
 

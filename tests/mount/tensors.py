@@ -124,6 +124,22 @@ def demand_same(arrays, expected):
 # ---- what the arrays are ----
 
 @test
+def what_old_releases_wrote(case):
+    """BFloat16 of four bytes, of which the upper two count, and scalars with a dimension;
+    the parser knows them from the files of such releases."""
+    tree = os.path.join(case.directory, "old")
+    wide = b"".join(b"\0\0" + bytes([n, 0x3f]) for n in range(6))
+    write(os.path.join(tree, "rank_0", "net-1_1.ckpt"), checkpoint_bytes(
+        {"wide": Record((2, 3), "BFloat16", wide), "one": Record((0,), "Float32", b"abcd"),
+         "wide_one": Record((), "BFloat16", b"abcd")}))
+    t = rfs.tensors(tree, 0, src_strategy="none", dst_strategy="none")
+    check([t.record(n).shape for n in t] == [(2, 3), (), ()], [t.record(n) for n in t])
+    demand_same(t.load(), {"wide": b"".join(wide[i + 2:i + 4] for i in range(0, 24, 4)),
+                           "one": b"abcd", "wide_one": b"cd"})
+    check(t.get_slice("wide")[1, :2].tobytes() == wide[14:16] + wide[18:20], "a part")
+
+
+@test
 def all_of_a_file_as_a_mount_shows_it(case):
     with Mounted(case.source, **case.both) as m:
         for rank in range(4):
