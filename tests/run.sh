@@ -332,8 +332,9 @@ leg asan 'unit tests and mounts' \
 	CFLAGS='-g -O1' --enable-sanitizer=address,undefined
 # The readers are to race for a while here.
 export RSH_STRESS_SECONDS="${RSH_STRESS_SECONDS:-30}"
-only=unit/test_cache_stress
-leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress' --enable-sanitizer=thread
+only='unit/test_cache_stress mount/libreshard'
+leg tsan 'stress tests' 'mount/stress.sh unit/test_cache_stress mount/library_races.py' \
+	--enable-sanitizer=thread
 fuzz_leg
 
 say "the slowest programs:"

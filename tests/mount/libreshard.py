@@ -14,26 +14,16 @@ sys.path.insert(0, LIB)
 
 import make_tree  # noqa: E402
 from demands import check  # noqa: E402
+from library_use import LIBRARY, run  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from rsh_cli import PLAIN, demo_tree  # noqa: E402
-from rsh_mount import TIMEOUT_SCALE, Mounted, Tap, require_mount  # noqa: E402
+from rsh_cli import demo_tree  # noqa: E402
+from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
 from run_seed import run_seed  # noqa: E402
 
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
-BUILD = os.path.dirname(os.path.abspath(os.environ["RESHARDFS"]))
-LIBRARY = os.path.join(BUILD, ".libs")
-PROGRAM = os.path.abspath("mount/libreshard")
 NO_RANK = 2**32 - 1
 FIRST_NODE = "LIBRESHARD_0.1"
 NODES = {"reshard_load": "LIBRESHARD_0.3"}  # of what came later
-
-
-def run(*words, status=0):
-    got = subprocess.run([PROGRAM, *words], capture_output=True, check=False, text=True,
-                         stdin=subprocess.DEVNULL, timeout=300 * TIMEOUT_SCALE,
-                         env={**PLAIN, "LD_LIBRARY_PATH": LIBRARY})
-    check(got.returncode == status, f"{words}: {got}")
-    return got.stdout if status < 2 else got.stderr
 
 
 def content(*parts):
@@ -185,12 +175,8 @@ def main():
         with tap.test("options that take no value, a step, the cache"):
             compare(work, source, src, dst, "remove_redundancy", "select=3_40", "cache=on")
         for name, more in (("", []), (" through the cache", ["cache=on", "cache_size=8M"])):
-            with tap.test("threads race" + name):
-                run("race", source, *both, *more)
             with tap.test("random loads" + name):
                 run("load", str(numbers.getrandbits(31)), source, *both, *more)
-            with tap.test("threads load different ranks" + name):
-                run("crowd", source, *both, *more)
         test_spoilt_loads(tap, numbers, source, both)
         test_random_trees(tap, numbers, work)
         with tap.test("misuse, and errors of one thread alone"):

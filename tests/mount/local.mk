@@ -63,6 +63,7 @@ MOUNT += \
 
 MOUNT += \
 	mount/libreshard.py \
+	mount/library_races.py \
 	mount/python_module.py \
 	mount/tensors.py \
 	mount/wheel.py
@@ -100,6 +101,7 @@ EXTRA_DIST += \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
+	lib/library_use.py \
 	lib/checkpoint2_reader.py \
 	lib/checkpoint2_shown.py \
 	lib/random_jobs.py \
