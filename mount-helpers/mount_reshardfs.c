@@ -80,15 +80,12 @@ struct request {
 
 static int run(const struct request *r)
 {
-	/* Beside the last argument of execl: the end of its list. */
-	char *const end = NULL;
-
 	/* Not installed, as in the tests: found by PATH. */
 	execl(BINDIR "/reshardfs", "reshardfs", "mount", "-o", r->options, "--",
-	      r->source, r->mountpoint, end);
+	      r->source, r->mountpoint, (char *)NULL);
 	if (errno == ENOENT)
 		execlp("reshardfs", "reshardfs", "mount", "-o", r->options,
-		       "--", r->source, r->mountpoint, end);
+		       "--", r->source, r->mountpoint, (char *)NULL);
 	fprintf(stderr, "mount.reshardfs: reshardfs: %s\n", strerror(errno));
 	return MOUNT_FAIL;
 }
