@@ -170,6 +170,7 @@ struct rsh_draft {
 	int lock_fd; /* -1: the lock is not held */
 	int record_fd;
 	_Atomic uint64_t record_end;
+	bool overwrite;
 	struct rsh_other_draft *others;
 	size_t n_others, cap_others;
 	size_t n_before; /* others before rsh_draft_join() */
@@ -199,7 +200,7 @@ int rsh_draft_add(struct rsh_draft *s, size_t i,
 		  const struct rsh_manifest_file *file);
 /* Waits until no other run makes the manifest, and learns what others have
  * finished of the files that are not wanted here.  Returns 0 or -errno with a
- * sentence: -EINTR. */
+ * sentence: -EINTR, or -EEXIST as above. */
 int rsh_draft_join(struct rsh_draft *s, struct rsh_error *err);
 /* After rsh_draft_join(), makes the manifest of all files that are known, and
  * drops the record and those of runs that are dead.  Returns 0 or -errno with a

@@ -125,8 +125,7 @@ static int recall_other(struct rsh_draft *s, const char *name)
 	*o = (struct rsh_other_draft){ .name = strdup(name) };
 	if (!o->name)
 		return -ENOMEM;
-	o->fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK |
-				       O_NOFOLLOW);
+	o->fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	s->n_others++;
 	if (o->fd < 0)
 		return errno == ENOENT ? 0 : -errno;
@@ -285,33 +284,31 @@ static int begin_record(struct rsh_draft *s)
 	return rc;
 }
 
-static int recall_manifest(struct rsh_draft *s, bool overwrite,
-			   struct rsh_error *err)
+/* With the lock held, learns what others have finished.  Returns 0 or -errno
+ * with a sentence: -EEXIST. */
+static int recall_others(struct rsh_draft *s, struct rsh_error *err)
 {
-	const int rc = recall_other(s, s->name);
+	int rc = recall_other(s, s->name);
 
-	if (rc < 0)
-		return io_error(s, -rc, err);
-	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !overwrite)
+	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !s->overwrite)
 		return rsh_error_set(err, EEXIST, "%s is there and not of this "
 				     "conversion (--overwrite replaces it)",
 				     s->path);
-	return 0;
+	if (rc >= 0)
+		rc = recall_other_records(s);
+	return rc < 0 ? io_error(s, -rc, err) : 0;
 }
 
 /* With the lock held, begins or goes on with the record. */
-static int open_records(struct rsh_draft *s, bool overwrite,
-			struct rsh_error *err)
+static int open_records(struct rsh_draft *s, struct rsh_error *err)
 {
 	int rc = open_work_record(s, err);
 
 	if (rc == 0)
-		rc = recall_manifest(s, overwrite, err);
+		rc = recall_others(s, err);
 	if (rc)
 		return rc;
-	rc = recall_other_records(s);
-	if (rc == 0)
-		rc = recall(s, s->record_fd);
+	rc = recall(s, s->record_fd);
 	if (rc == 0)
 		rc = begin_record(s);
 	return rc < 0 ? io_error(s, -rc, err) : 0;
@@ -327,6 +324,7 @@ int rsh_draft_open(struct rsh_draft *s, const char *path,
 	*s = (struct rsh_draft)RSH_DRAFT_NONE;
 	s->origin = origin;
 	s->list = list;
+	s->overwrite = o->overwrite;
 	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
 	if (!s->known)
 		return rsh_error_nomem(err);
@@ -336,7 +334,7 @@ int rsh_draft_open(struct rsh_draft *s, const char *path,
 	if (rc == 0)
 		rc = draft_lock(s, err);
 	if (rc == 0)
-		rc = open_records(s, o->overwrite, err);
+		rc = open_records(s, err);
 	draft_unlock(s);
 	return rc;
 }
@@ -501,10 +499,7 @@ int rsh_draft_join(struct rsh_draft *s, struct rsh_error *err)
 		return rc;
 	s->ending = true;
 	s->n_before = s->n_others;
-	rc = recall_other(s, s->name);
-	if (rc >= 0)
-		rc = recall_other_records(s);
-	return rc < 0 ? io_error(s, -rc, err) : 0;
+	return recall_others(s, err);
 }
 
 /* Removes a record whose writer is dead, unless it has grown since it was

@@ -298,6 +298,26 @@ def one_share_after_the_other(p):
     check(manifest(os.path.join(p.out, MANIFEST))[-1]["files"] == 3, "rank 3 is gone")
 
 
+def shares_of_two_conversions(p):
+    """The second one to end finds the manifest of the first."""
+    process = p.start(*SLOW, "--share=0/2")
+    wait_for(lambda: os.path.isdir(p.out) and temporary(p.nothing_half()), "a file begun")
+    p.export("--share=1/2", "--cast=float16")
+    first = manifest(os.path.join(p.out, MANIFEST))
+    _, err = process.communicate(timeout=120 * TIMEOUT_SCALE)
+    check(process.returncode == INPUT and b"not of this conversion" in err, err)
+    check(manifest(os.path.join(p.out, MANIFEST)) == first, "it was replaced")
+
+
+def a_manifest_behind_a_link(p):
+    p.export("0")
+    path = os.path.join(p.out, MANIFEST)
+    os.rename(path, p.path("elsewhere.jsonl"))
+    os.symlink(p.path("elsewhere.jsonl"), path)
+    check(p.export()["files"]["kept"] == 1, "what the link leads to is not read")
+    p.whole()
+
+
 def other_files_are_there(p):
     path = os.path.join(p.out, "rank_2/checkpoint_2.ckpt")
     os.makedirs(os.path.dirname(path))
@@ -503,7 +523,8 @@ def wrong_usage(p):
 CASES = [the_files_of_the_mount, other_forms, some_ranks_then_others, what_the_manifest_says,
          again_is_quick, damage_is_found_by_verify, killed_and_gone_on, killed_over_and_over,
          interrupted, two_at_once, divided_among_several, other_shares_go_on,
-         one_share_after_the_other, other_files_are_there, another_conversion_is_there,
+         one_share_after_the_other, shares_of_two_conversions, a_manifest_behind_a_link,
+         other_files_are_there, another_conversion_is_there,
          never_into_the_source, a_target_that_is_a_source, not_more_readable,
          a_source_that_fails, lost_slices, too_little_room, the_disk_fills_up,
          a_target_that_cannot_be_written, talk, a_derived_strategy, wrong_usage]
