@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "ls.h"
 #include "rsh/dialects/dcp.h"
@@ -23,12 +22,10 @@ struct dcp_listing {
 
 /* Does the file lie there, whatever is in it? */
 static bool ls_dcp_has(const struct dcp_listing *l, uint32_t file,
-		       struct stat *st)
+		       struct rsh_stat *st)
 {
-	const int dir = rsh_store_dirfd(rsh_source_store(l->source));
-
-	return fstatat(dir, l->dcp->files[file], st, 0) == 0 &&
-	       S_ISREG(st->st_mode);
+	return rsh_store_look(rsh_source_store(l->source), l->dcp->files[file],
+			      st) == 0 && st->kind == RSH_IS_FILE;
 }
 
 static uint64_t ls_dcp_elements(const uint64_t *dims, uint32_t n)
@@ -44,7 +41,7 @@ static uint64_t ls_dcp_elements(const uint64_t *dims, uint32_t n)
  * is not there. */
 static int ls_dcp_judge(struct dcp_listing *l)
 {
-	struct stat st;
+	struct rsh_stat st;
 
 	for (uint32_t i = 0; i < l->dcp->n_tensors && !l->wrong.code; i++) {
 		const struct rsh_dcp_tensor *t = &l->dcp->tensors[i];
@@ -136,14 +133,14 @@ static json_t *dcp_files_json(const struct dcp_listing *l)
 	json_t *all = json_array();
 
 	for (uint32_t i = 0; i < l->dcp->n_files; i++) {
-		struct stat st;
+		struct rsh_stat st;
 		const bool has = ls_dcp_has(l, i, &st);
 
 		json_array_append_new(
 			all, json_pack("{s:o,s:o}", "name",
 				       rsh_json_text(l->dcp->files[i]),
 				       "bytes", has ?
-				       rsh_json_u64((uint64_t)st.st_size) :
+				       rsh_json_u64(st.size) :
 				       json_null()));
 	}
 	return all;

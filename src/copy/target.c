@@ -87,10 +87,13 @@ static int is_below(int fd, const struct stat *root)
 int rsh_target_check(const char *path, const struct rsh_source *source,
 		     struct rsh_error *err)
 {
+	const int dirfd = rsh_store_dirfd(rsh_source_store(source));
 	struct stat root;
 	int rc;
 
-	if (fstat(rsh_store_dirfd(rsh_source_store(source)), &root) != 0)
+	if (dirfd < 0)
+		return 0;
+	if (fstat(dirfd, &root) != 0)
 		return rsh_error_set(err, errno, "%s: %s", path,
 				     strerror(errno));
 	rc = open_existing(path);

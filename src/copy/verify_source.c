@@ -15,8 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "copy_i.h"
 #include "rsh/strategy/grid.h"
@@ -53,18 +51,19 @@ struct job {
 struct content {
 	const struct rsh_source *source;
 	uint32_t file; /* its number in the source */
-	int fd;
+	struct rsh_handle *handle;
 	const struct rsh_ckpt_index *index;
 	const struct rsh_record *record;
 };
 
 static struct content content_of(const struct job *j, const struct file *f,
-				 int fd, const struct rsh_record *r)
+				 struct rsh_handle *h,
+				 const struct rsh_record *r)
 {
 	return (struct content){
 		.source = j->source,
 		.file = (uint32_t)(f - j->files),
-		.fd = fd,
+		.handle = h,
 		.index = f->in.index,
 		.record = r,
 	};
@@ -88,8 +87,9 @@ static ssize_t read_saved(const struct content *c, uint8_t *buf, size_t len,
 			continue;
 		}
 		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
-		n = rsh_source_file_pread(c->source, c->file, c->fd, buf + got,
-					  want, e[i].offset + offset);
+		n = rsh_source_file_pread(c->source, c->file, c->handle,
+					  buf + got, want,
+					  e[i].offset + offset);
 		if (n <= 0)
 			return n ? n : -EIO;
 		got += (size_t)n;
@@ -128,7 +128,8 @@ static int hash_saved(const struct job *j, const struct content *c,
 	return 0;
 }
 
-static int hash_records(const struct job *j, struct file *f, int fd)
+static int hash_records(const struct job *j, struct file *f,
+			struct rsh_handle *h)
 {
 	const struct rsh_ckpt_index *ix = f->in.index;
 	cleanup_free uint8_t *buf = malloc(RSH_STREAM_MAX);
@@ -139,7 +140,7 @@ static int hash_records(const struct job *j, struct file *f, int fd)
 	if (!buf || !state || !f->sums)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		const struct content c = content_of(j, f, fd,
+		const struct content c = content_of(j, f, h,
 						    &ix->records[i]);
 
 		rc = hash_saved(j, &c, buf, state, &f->sums[i]);
@@ -152,15 +153,15 @@ static int verify_look_into(const struct job *j, struct file *f,
 			    struct rsh_error *why)
 {
 	const uint32_t i = (uint32_t)(f - j->files);
-	cleanup_fd int fd = -1;
-	int rc = rsh_source_file_descriptor(j->source, i, &fd, why);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_source_file_open(j->source, i, &h, why);
 
 	if (rc == 0)
-		rc = rsh_source_file_inspect(j->source, i, fd, true, j->names,
+		rc = rsh_source_file_inspect(j->source, i, h, true, j->names,
 					     &f->in, why);
 	if (rc)
 		return rc;
-	rc = hash_records(j, f, fd);
+	rc = hash_records(j, f, h);
 	return rc ? rsh_error_set(why, -rc, "%s: %s", f->info.path,
 				  strerror(-rc)) : 0;
 }
@@ -258,20 +259,18 @@ static int tell_difference(struct job *j, const struct file *a,
 			   const struct rsh_record *ra, const struct file *b,
 			   const struct rsh_record *rb)
 {
-	cleanup_fd int fa = -1, fb = -1;
+	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
 	struct rsh_problem p = { 0 };
 	struct content ca, cb;
 	uint64_t at = 0;
-	int rc = rsh_source_file_descriptor(j->source,
-					    (uint32_t)(a - j->files), &fa,
-					    NULL);
+	int rc = rsh_source_file_open(j->source, (uint32_t)(a - j->files), &ha,
+				      NULL);
 
 	if (rc == 0)
-		rc = rsh_source_file_descriptor(j->source,
-						(uint32_t)(b - j->files), &fb,
-						NULL);
-	ca = content_of(j, a, fa, ra);
-	cb = content_of(j, b, fb, rb);
+		rc = rsh_source_file_open(j->source, (uint32_t)(b - j->files),
+					  &hb, NULL);
+	ca = content_of(j, a, ha, ra);
+	cb = content_of(j, b, hb, rb);
 	if (rc == 0)
 		rc = find_difference(&ca, &cb, &at);
 	if (rc == -ENOMEM ||
@@ -476,11 +475,12 @@ static int make_files(struct job *j)
 		return -ENOMEM;
 	for (size_t i = 0; i < j->n; i++) {
 		struct rsh_source_file_info *f = &j->files[i].info;
-		struct stat st;
+		struct rsh_stat st;
 
 		rsh_source_file_info(j->source, (uint32_t)i, f);
-		if (!f->valid && stat(f->path, &st) == 0)
-			f->bytes = (uint64_t)st.st_size;
+		if (!f->valid && rsh_store_look(rsh_source_store(j->source),
+						f->name, &st) == 0)
+			f->bytes = st.size;
 		j->out->bytes += f->bytes;
 	}
 	j->out->n_files = (uint32_t)j->n;

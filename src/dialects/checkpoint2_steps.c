@@ -23,7 +23,7 @@ static const char ckpt2_metadata[] = "metadata.json";
 /* ---- finding ---- */
 
 static int ckpt2_found_dir(struct rsh_finder *f, void *ctx, const char *name,
-			   const struct stat *st, struct rsh_error *err)
+			   const struct rsh_stat *st, struct rsh_error *err)
 {
 	struct rsh_step_dir d = { .unit = 0 };
 
@@ -35,12 +35,12 @@ static int ckpt2_found_dir(struct rsh_finder *f, void *ctx, const char *name,
 	snprintf(d.name.label, sizeof(d.name.label), "%s", name);
 	if (rsh_finder_unit(f, "", &d.unit))
 		return rsh_error_nomem(err);
-	return rsh_finder_each(f, name, S_IFREG, rsh_step_dir_add, &d, err);
+	return rsh_finder_each(f, name, RSH_IS_FILE, rsh_step_dir_add, &d, err);
 }
 
 static int ckpt2_find(struct rsh_finder *f, struct rsh_error *err)
 {
-	return rsh_finder_each(f, "", S_IFDIR, ckpt2_found_dir, NULL, err);
+	return rsh_finder_each(f, "", RSH_IS_DIR, ckpt2_found_dir, NULL, err);
 }
 
 /* ---- checking ---- */

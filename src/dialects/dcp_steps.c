@@ -31,7 +31,7 @@ static bool dcp_is_metadata(const char *name)
 }
 
 static int dcp_look_at_file(struct rsh_finder *f, void *ctx, const char *name,
-			    const struct stat *st, struct rsh_error *err)
+			    const struct rsh_stat *st, struct rsh_error *err)
 {
 	bool *is = ctx;
 
@@ -41,7 +41,7 @@ static int dcp_look_at_file(struct rsh_finder *f, void *ctx, const char *name,
 }
 
 static int dcp_found_dir(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct stat *st, struct rsh_error *err)
+			 const struct rsh_stat *st, struct rsh_error *err)
 {
 	struct rsh_step_dir d = { .unit = 0 };
 	bool is = false;
@@ -58,7 +58,7 @@ static int dcp_found_dir(struct rsh_finder *f, void *ctx, const char *name,
 
 static int dcp_find(struct rsh_finder *f, struct rsh_error *err)
 {
-	return rsh_finder_each(f, "", S_IFDIR, dcp_found_dir, NULL, err);
+	return rsh_finder_each(f, "", RSH_IS_DIR, dcp_found_dir, NULL, err);
 }
 
 /* ---- checking ---- */

@@ -7,8 +7,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/util/crew.h"
 #include "rsh/util/log.h"
@@ -30,15 +28,13 @@ struct values {
 
 /* Opens a value's file, which need not be one of the source. */
 static int value_open(const struct values *all, const struct rsh_dcp_value *v,
-		      struct stat *st)
+		      struct rsh_handle **h, struct rsh_stat *st)
 {
-	int fd = rsh_store_openat(rsh_source_store(all->source), v->file,
-				  RSH_OPEN_FLAGS);
+	int rc = rsh_handle_open(rsh_source_store(all->source), v->file, h);
 
-	if (fd < 0 || (fstat(fd, st) == 0 && S_ISREG(st->st_mode)))
-		return fd;
-	close(fd);
-	return -EINVAL;
+	if (rc == 0)
+		rc = rsh_handle_look(*h, st);
+	return rc ? rc : st->kind == RSH_IS_FILE ? 0 : -EINVAL;
 }
 
 /* What cannot be read is no reason not to show the tensors. */
@@ -47,21 +43,19 @@ static int value_read(void *ctx, size_t i, struct rsh_error *err)
 	const struct values *all = ctx;
 	const struct rsh_dcp_value *v = &all->dcp->values[i];
 	struct rsh_error why = RSH_ERROR_INIT;
-	struct rsh_byte_source bytes = { .pread_fn = rsh_fd_pread };
-	cleanup_fd int fd = -1;
-	struct stat st;
+	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_stat st;
 	int rc;
 
-	if (!all->taken[i] || !v->file)
+	if (!all->taken[i] || !v->file || value_open(all, v, &h, &st))
 		return 0;
-	fd = value_open(all, v, &st);
-	if (fd < 0)
-		return 0;
-	bytes.ctx = &fd;
-	bytes.size = (uint64_t)st.st_size;
+	bytes.ctx = h;
+	bytes.size = st.size;
 	bytes.path = v->file;
 	all->attrs[i] = (struct rsh_store_attr){
-		.mode = st.st_mode & 0444, .uid = st.st_uid, .gid = st.st_gid,
+		.mode = st.attr.mode & 0444, .uid = st.attr.uid,
+		.gid = st.attr.gid,
 	};
 	rc = rsh_dcp_value_read(&bytes, v->offset, all->dcp->by_name ?
 				RSH_DCP_BY_NAME : v->length, &all->json[i],

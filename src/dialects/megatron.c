@@ -49,7 +49,7 @@ static bool megatron_parse(const char *name, struct rsh_step_name *out)
 }
 
 static int megatron_found_file(struct rsh_finder *f, void *ctx,
-			       const char *name, const struct stat *st,
+			       const char *name, const struct rsh_stat *st,
 			       struct rsh_error *err)
 {
 	const struct megatron_dir *d = ctx;
@@ -61,7 +61,7 @@ static int megatron_found_file(struct rsh_finder *f, void *ctx,
 }
 
 static int megatron_found_mp_rank(struct rsh_finder *f, void *ctx,
-				  const char *name, const struct stat *st,
+				  const char *name, const struct rsh_stat *st,
 				  struct rsh_error *err)
 {
 	struct megatron_dir *d = ctx;
@@ -75,25 +75,27 @@ static int megatron_found_mp_rank(struct rsh_finder *f, void *ctx,
 	if (!path || rsh_finder_unit(f, name, &d->unit))
 		return rsh_error_nomem(err);
 	d->path = path;
-	return rsh_finder_each(f, path, S_IFREG, megatron_found_file, d, err);
+	return rsh_finder_each(f, path, RSH_IS_FILE, megatron_found_file, d,
+			       err);
 }
 
 static int megatron_found_iteration(struct rsh_finder *f, void *ctx,
-				    const char *name, const struct stat *st,
+				    const char *name,
+				    const struct rsh_stat *st,
 				    struct rsh_error *err)
 {
 	struct megatron_dir d = { .path = "" };
 
 	(void)ctx, (void)st;
 	return megatron_parse(name, &d.name) ?
-	       rsh_finder_each(f, name, S_IFDIR, megatron_found_mp_rank, &d,
+	       rsh_finder_each(f, name, RSH_IS_DIR, megatron_found_mp_rank, &d,
 			       err) : 0;
 }
 
 static int megatron_find(struct rsh_finder *f, struct rsh_error *err)
 {
-	return rsh_finder_each(f, "", S_IFDIR, megatron_found_iteration, NULL,
-			       err);
+	return rsh_finder_each(f, "", RSH_IS_DIR, megatron_found_iteration,
+			       NULL, err);
 }
 
 static bool megatron_has(const struct rsh_saved *s, const char *name)

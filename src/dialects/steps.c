@@ -11,7 +11,7 @@
 #include "rsh/wire/format.h"
 
 int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
-		     const struct stat *st, struct rsh_error *err)
+		     const struct rsh_stat *st, struct rsh_error *err)
 {
 	const struct rsh_step_dir *d = ctx;
 

@@ -15,7 +15,7 @@ struct rsh_step_dir {
 
 /* Adds a file that was found in the struct rsh_step_dir at `ctx`. */
 int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
-		     const struct stat *st, struct rsh_error *err);
+		     const struct rsh_stat *st, struct rsh_error *err);
 
 /* Gives the place of a name among n ascending ones; n: it is not among
  * them. */

@@ -222,8 +222,8 @@ static unsigned run_span(const struct rsh_gather *g, const struct gather_run *r,
 
 /* Reads a run of many rows, several of them in each read.  Returns 0 or a
  * positive errno. */
-static int gather_read_rows(struct rsh_gather *g, uint32_t file, int fd,
-			    const struct gather_run *r)
+static int gather_read_rows(struct rsh_gather *g, uint32_t file,
+			    struct rsh_handle *h, const struct gather_run *r)
 {
 	uint64_t most = 1, n;
 
@@ -242,7 +242,7 @@ static int gather_read_rows(struct rsh_gather *g, uint32_t file, int fd,
 				return ENOMEM;
 			buf += rsh_place(src);
 		}
-		rc = rsh_store_pread(g->store, file, fd, buf,
+		rc = rsh_store_pread(g->store, file, h, buf,
 				     (size_t)((n - 1) * r->src_stride +
 					      r->src_len), src);
 		if (rc)
@@ -254,8 +254,9 @@ static int gather_read_rows(struct rsh_gather *g, uint32_t file, int fd,
 }
 
 /* Returns 0 or a positive errno. */
-static int gather_read_span(struct rsh_gather *g, uint32_t file, int fd,
-			    const struct gather_run *r, unsigned n, size_t len)
+static int gather_read_span(struct rsh_gather *g, uint32_t file,
+			    struct rsh_handle *h, const struct gather_run *r,
+			    unsigned n, size_t len)
 {
 	const uint64_t start = r->src;
 	uint8_t *buf;
@@ -263,12 +264,12 @@ static int gather_read_span(struct rsh_gather *g, uint32_t file, int fd,
 
 	if (n == 1 && r->codec == RSH_CODEC_NONE &&
 	    (r->n_rows == 1 || !is_span_worth(run_wanted(r), len)))
-		return gather_read_rows(g, file, fd, r);
+		return gather_read_rows(g, file, h, r);
 	buf = gather_scratch(g);
 	if (!buf)
 		return ENOMEM;
 	buf += rsh_place(start);
-	rc = rsh_store_pread(g->store, file, fd, buf, len, start);
+	rc = rsh_store_pread(g->store, file, h, buf, len, start);
 	if (rc)
 		return rc;
 	for (;; r = &g->runs[r->next]) {
@@ -283,38 +284,39 @@ struct gather_stretch {
 	uint64_t start, end;
 };
 
-static void stretch_end(struct rsh_gather *g, int fd, struct gather_stretch *s)
+static void stretch_end(struct rsh_gather *g, const struct rsh_handle *h,
+			struct gather_stretch *s)
 {
 	if (s->end > s->start)
-		rsh_store_spent(g->store, fd, s->start, s->end - s->start,
+		rsh_store_spent(g->store, h, s->start, s->end - s->start,
 				true);
 	s->start = s->end = 0;
 }
 
 /* Spans are given back as a stretch, since each by itself would never come to
  * the end of the kernel's pieces. */
-static void stretch_extend(struct rsh_gather *g, int fd,
+static void stretch_extend(struct rsh_gather *g, const struct rsh_handle *h,
 			   struct gather_stretch *s, uint64_t start,
 			   uint64_t len)
 {
 	if (start < s->end || start - s->end > HOLE_MAX)
-		stretch_end(g, fd, s);
+		stretch_end(g, h, s);
 	if (s->end == 0)
 		s->start = start;
 	s->end = start + len;
 }
 
 /* Adds what one call of gather_read_span() has read, of `len` bytes in all. */
-static void stretch_add_span(struct rsh_gather *g, int fd,
+static void stretch_add_span(struct rsh_gather *g, const struct rsh_handle *h,
 			     struct gather_stretch *s,
 			     const struct gather_run *r, uint64_t len)
 {
 	if (r->n_rows == 1 || r->src_stride <= HOLE_MAX) {
-		stretch_extend(g, fd, s, r->src, len);
+		stretch_extend(g, h, s, r->src, len);
 		return;
 	}
 	for (uint64_t i = 0; i < r->n_rows; i++)
-		stretch_extend(g, fd, s, r->src + i * r->src_stride,
+		stretch_extend(g, h, s, r->src + i * r->src_stride,
 			       r->src_len);
 }
 
@@ -323,7 +325,7 @@ struct gather_use {
 	const struct gather_group *group;
 };
 
-static int gather_read_runs(void *ctx, int fd)
+static int gather_read_runs(void *ctx, struct rsh_handle *h)
 {
 	const struct gather_use *runs = ctx;
 	struct rsh_gather *g = runs->gather;
@@ -335,15 +337,15 @@ static int gather_read_runs(void *ctx, int fd)
 		const struct gather_run *r = &g->runs[at];
 		uint64_t len;
 		unsigned n = run_span(g, r, &len);
-		int rc = gather_read_span(g, group->file, fd, r, n, len);
+		int rc = gather_read_span(g, group->file, h, r, n, len);
 
 		if (rc)
 			return rc;
-		stretch_add_span(g, fd, &spent, r, len);
+		stretch_add_span(g, h, &spent, r, len);
 		while (n--)
 			at = g->runs[at].next;
 	}
-	stretch_end(g, fd, &spent);
+	stretch_end(g, h, &spent);
 	return 0;
 }
 

@@ -70,12 +70,12 @@ struct strip_read {
 	uint8_t *to;
 };
 
-static int strip_pread(void *ctx, int fd)
+static int strip_pread(void *ctx, struct rsh_handle *h)
 {
 	const struct strip_read *r = ctx;
 
 	for (uint64_t i = 0; i < r->n_rows; i++) {
-		int rc = rsh_store_pread(r->store, r->file, fd,
+		int rc = rsh_store_pread(r->store, r->file, h,
 					 r->to + i * r->to_stride,
 					 (size_t)r->row_bytes,
 					 r->offset + i * r->stride);
@@ -83,7 +83,7 @@ static int strip_pread(void *ctx, int fd)
 		if (rc)
 			return rc;
 	}
-	rsh_store_spent(r->store, fd, r->offset,
+	rsh_store_spent(r->store, h, r->offset,
 			(r->n_rows - 1) * r->stride + r->row_bytes, true);
 	return 0;
 }

@@ -328,10 +328,10 @@ void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static int check_nothing(void *ctx, int fd)
+static int check_nothing(void *ctx, struct rsh_handle *h)
 {
 	(void)ctx;
-	(void)fd;
+	(void)h;
 	return 0;
 }
 

@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "described_i.h"
 #include "rsh/util/log.h"
@@ -38,34 +37,34 @@ static bool checkpoint2_is_rank_dir(const char *name)
 }
 
 /* A tracker alone does not tell: Megatron-LM calls its own the same. */
-static bool checkpoint2_is_in(DIR *dir)
+static bool checkpoint2_is_in(struct rsh_dir *dir)
 {
 	struct rsh_ckpt2_name parts;
-	const struct dirent *e;
 	bool found = false;
+	const char *name;
 	uint64_t step;
 
-	while (dir && (e = readdir(dir))) {
-		if (checkpoint2_is_rank_dir(e->d_name))
+	while (rsh_dir_next(dir, &name) > 0) {
+		if (checkpoint2_is_rank_dir(name))
 			return false;
-		found |= rsh_ckpt2_step_parse(e->d_name, &step) ||
-			 rsh_ckpt2_name_parse(e->d_name, &parts);
+		found |= rsh_ckpt2_step_parse(name, &step) ||
+			 rsh_ckpt2_name_parse(name, &parts);
 	}
 	return found;
 }
 
 bool rsh_source_describes_itself(const char *path)
 {
-	cleanup_dir DIR *dir = opendir(path);
+	cleanup_dir struct rsh_dir *dir = NULL;
 
-	return checkpoint2_is_in(dir);
+	return rsh_dir_open_path(path, &dir) == 0 && checkpoint2_is_in(dir);
 }
 
 bool rsh_checkpoint2_present(const struct rsh_source *s)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(s, "");
+	cleanup_dir struct rsh_dir *dir = NULL;
 
-	return checkpoint2_is_in(dir);
+	return rsh_dir_open(s->store, "", &dir) == 0 && checkpoint2_is_in(dir);
 }
 
 /* ---- its files ---- */
@@ -93,15 +92,15 @@ static int checkpoint2_add_file(const struct step_dir *d, const char *file,
 	return l->files[l->n - 1].label ? 0 : -ENOMEM;
 }
 
-/* Leaves out a step whose directory cannot be read to its end, as errno says;
- * `n` files were listed before it. */
-static int checkpoint2_leave_out(const struct step_dir *d, size_t n,
+/* Leaves out a step whose directory cannot be read to its end, for which rc is
+ * the reason; `n` files were listed before it. */
+static int checkpoint2_leave_out(const struct step_dir *d, size_t n, int rc,
 				 struct rsh_error *err)
 {
 	struct rsh_listing *l = &d->source->listing;
 	struct rsh_walk w = { .source = d->source };
-	int rc = rsh_walk_unreadable(&w, d->name, err);
 
+	rc = rsh_walk_unreadable(&w, d->name, rc, err);
 	rsh_walk_log_unreadable(&w);
 	while (l->n > n)
 		rsh_checkpoint_clear(&l->files[--l->n]);
@@ -112,25 +111,24 @@ static int checkpoint2_leave_out(const struct step_dir *d, size_t n,
 static int checkpoint2_list_step(const struct step_dir *d,
 				 struct rsh_error *err)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(d->source, d->name);
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(d->source->store, d->name, &dir);
 	const size_t n = d->source->listing.n;
 	struct rsh_ckpt2_name parts;
-	const struct dirent *e;
-	struct stat st;
+	struct rsh_stat st;
+	const char *name;
 
-	if (!dir)
-		return checkpoint2_leave_out(d, n, err);
-	while (errno = 0, (e = readdir(dir))) {
-		if (!rsh_ckpt2_name_parse(e->d_name, &parts))
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (!rsh_ckpt2_name_parse(name, &parts))
 			continue;
-		if (fstatat(dirfd(dir), e->d_name, &st, 0) != 0)
-			st = (struct stat){ .st_mode = S_IFREG };
-		if (S_ISREG(st.st_mode) &&
-		    checkpoint2_add_file(d, e->d_name, parts.rank, &st.st_mtim))
+		if (rsh_dir_look(dir, name, &st))
+			st = (struct rsh_stat){ .kind = RSH_IS_FILE };
+		if (st.kind == RSH_IS_FILE &&
+		    checkpoint2_add_file(d, name, parts.rank, &st.attr.mtime))
 			return rsh_error_nomem(err);
 	}
-	if (errno)
-		return checkpoint2_leave_out(d, n, err);
+	if (more < 0)
+		return checkpoint2_leave_out(d, n, more, err);
 	if (d->source->listing.n == n)
 		rsh_log_info("%s/%s: no file in it was completed",
 			     d->source->path, d->name);
@@ -153,21 +151,21 @@ static int checkpoint2_list_lone(struct rsh_source *s, struct rsh_error *err)
 
 static int checkpoint2_list_all(struct rsh_source *s, struct rsh_error *err)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(s, "");
-	const struct dirent *e;
-	int rc = 0;
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int rc = 0, more = rsh_dir_open(s->store, "", &dir);
+	const char *name;
 
-	while (rc == 0 && dir && (errno = 0, (e = readdir(dir)))) {
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		struct step_dir d = {
-			.source = s, .name = e->d_name, .label = e->d_name,
+			.source = s, .name = name, .label = name,
 			.step = { .n = 1 },
 		};
 
-		if (rsh_ckpt2_step_parse(e->d_name, &d.step.numbers[0]))
+		if (rsh_ckpt2_step_parse(name, &d.step.numbers[0]))
 			rc = checkpoint2_list_step(&d, err);
 	}
-	if (rc == 0 && dir && errno)
-		rc = rsh_store_open_error(s->store, "", -errno, err);
+	if (dir && more < 0)
+		rc = rsh_store_open_error(s->store, "", more, err);
 	if (rc == 0 && s->listing.n == 0)
 		rc = checkpoint2_list_lone(s, err);
 	if (rc == 0 && s->listing.n == 0)

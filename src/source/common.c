@@ -20,14 +20,15 @@ static int common_load(const struct rsh_source *s, const char *name,
 		       struct rsh_error *err)
 {
 	cleanup_free char *data = malloc(COMMON_BYTES_MAX);
-	cleanup_fd int fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open(s->store, name, &h);
 	ssize_t n;
 
 	if (!data)
 		return rsh_error_nomem(err);
-	if (fd < 0)
-		return rsh_store_open_error(s->store, name, fd, err);
-	n = rsh_fd_pread(&fd, data, COMMON_BYTES_MAX, 0);
+	if (rc)
+		return rsh_store_open_error(s->store, name, rc, err);
+	n = rsh_handle_pread(h, data, COMMON_BYTES_MAX, 0);
 	if (n < 0)
 		return rsh_error_set(err, (int)-n, "%s: %s", path,
 				     strerror((int)-n));

@@ -10,12 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "walk_i.h"
 
 /* ---- what the directory holds ---- */
 
@@ -74,19 +71,19 @@ static int dcp_by_name(const void *a, const void *b)
 /* Returns 0, -ENOMEM, or why the directory cannot be read to its end. */
 static int dcp_look(const struct rsh_source *s, struct dcp_found *f)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(s, "");
-	const struct dirent *e;
-	int rc = 0;
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(s->store, "", &dir), rc = 0;
+	const char *name;
 
-	while (rc == 0 && dir && (errno = 0, (e = readdir(dir)))) {
-		f->whole |= strcmp(e->d_name, RSH_DCP_METADATA) == 0;
-		if (rsh_dcp_is_of_rank(e->d_name))
-			rc = dcp_add_path(&f->ranks, e->d_name);
-		else if (rsh_dcp_is_shard(e->d_name))
-			rc = dcp_add_path(&f->shards, e->d_name);
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		f->whole |= strcmp(name, RSH_DCP_METADATA) == 0;
+		if (rsh_dcp_is_of_rank(name))
+			rc = dcp_add_path(&f->ranks, name);
+		else if (rsh_dcp_is_shard(name))
+			rc = dcp_add_path(&f->shards, name);
 	}
-	if (rc == 0 && dir)
-		rc = -errno;
+	if (dir && more < 0)
+		rc = more;
 	if (f->ranks.n > 0)
 		qsort(f->ranks.v, f->ranks.n, sizeof(*f->ranks.v),
 		      dcp_by_name);
@@ -134,26 +131,26 @@ bool rsh_source_is_dcp(const char *path)
 static int dcp_parse(const struct rsh_source *s, const char *name,
 		     struct rsh_dcp **out, struct rsh_error *err)
 {
-	cleanup_fd int fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
+	cleanup_handle struct rsh_handle *h = NULL;
 	cleanup_free char *path = NULL;
-	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_fd_pread, .ctx = &fd,
-	};
-	struct stat st;
+	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
+	struct rsh_stat st;
+	int rc = rsh_handle_open(s->store, name, &h);
 
-	if (fd < 0)
-		return rsh_store_open_error(s->store, name, fd, err);
+	if (rc)
+		return rsh_store_open_error(s->store, name, rc, err);
 	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
 		path = NULL;
 		return rsh_error_nomem(err);
 	}
-	if (fstat(fd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
-	if (!S_ISREG(st.st_mode))
+	rc = rsh_handle_look(h, &st);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
-	bytes.size = (uint64_t)st.st_size;
+	bytes.ctx = h;
+	bytes.size = st.size;
 	bytes.path = path;
 	return rsh_dcp_parse(&bytes, out, err);
 }

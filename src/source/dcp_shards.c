@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/crew.h"
@@ -62,22 +60,23 @@ static int shard_scan(const struct rsh_source *s, const char *name,
 		      struct rsh_names *names, struct shard *out,
 		      struct rsh_error *err)
 {
-	cleanup_fd int fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
-	struct rsh_byte_source bytes = {
-		.pread_fn = rsh_fd_pread, .ctx = &fd,
-	};
-	struct stat st;
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_byte_source bytes = { .pread_fn = rsh_handle_pread };
+	struct rsh_stat st;
+	int rc = rsh_handle_open(s->store, name, &h);
 
-	if (fd < 0)
-		return rsh_store_open_error(s->store, name, fd, err);
+	if (rc)
+		return rsh_store_open_error(s->store, name, rc, err);
 	if (asprintf(&out->path, "%s/%s", s->path, name) < 0) {
 		out->path = NULL;
 		return rsh_error_nomem(err);
 	}
-	if (fstat(fd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", out->path,
-				     strerror(errno));
-	bytes.size = (uint64_t)st.st_size;
+	rc = rsh_handle_look(h, &st);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", out->path,
+				     strerror(-rc));
+	bytes.ctx = h;
+	bytes.size = st.size;
 	bytes.path = out->path;
 	return rsh_safetensors_scan(&bytes, names, &out->index, &out->meta,
 				    err);

@@ -45,16 +45,16 @@ char *rsh_described_path(const char *path)
 /* ---- the file ---- */
 
 /* A drill may not be kept, nor hidden. */
-static int described_parse(const struct rsh_source *s, int fd,
+static int described_parse(const struct rsh_source *s, struct rsh_handle *h,
 			   struct rsh_described *d, struct rsh_error *err)
 {
-	int rc = rsh_index_key_take(fd, &d->key);
+	int rc = rsh_index_key_take(h, &d->key);
 
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", d->path,
 				     strerror(-rc));
 	return rsh_metadata_parse(rsh_store_is_true(s->store) ?
-				  s->index_dirfd : -1, fd, d->path,
+				  s->index_dirfd : -1, h, d->path,
 				  &d->metadata, err);
 }
 
@@ -83,7 +83,8 @@ static int described_load(const struct rsh_source *s,
 {
 	const struct rsh_checkpoint *one = &s->listing.files[c->first];
 	cleanup_free char *name = NULL;
-	cleanup_fd int fd = -1;
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc;
 
 	if (asprintf(&name, "%.*s" METADATA, (int)(one->base - one->name),
 		     one->name) < 0)
@@ -92,11 +93,11 @@ static int described_load(const struct rsh_source *s,
 		d->path = NULL;
 		return rsh_error_nomem(err);
 	}
-	fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
-	if (fd == -ENOENT)
+	rc = rsh_handle_open(s->store, name, &h);
+	if (rc == -ENOENT)
 		return described_absent(s, c, d->path, err);
-	return fd < 0 ? rsh_store_open_error(s->store, name, fd, err) :
-			described_parse(s, fd, d, err);
+	return rc ? rsh_store_open_error(s->store, name, rc, err) :
+		    described_parse(s, h, d, err);
 }
 
 /* ---- whose its files are ---- */

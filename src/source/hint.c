@@ -13,7 +13,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/checkpoint2.h"
-#include "walk_i.h"
+#include "source_i.h"
 
 /* Looking at a directory takes some time, and one is enough. */
 #define LOOKED_AT_MAX 64
@@ -29,7 +29,7 @@ static bool hint_is_checkpoint(const char *dir, const char *name)
 	return rsh_source_describes_itself(path) || rsh_source_is_dcp(path);
 }
 
-/* Keeps the first of the names in order, whatever readdir() begins with. */
+/* Keeps the first of the names in order, whatever the listing begins with. */
 static void hint_keep(char kept[NAME_MAX + 1], const char *name)
 {
 	if (!*kept || strverscmp(name, kept) < 0)
@@ -51,38 +51,39 @@ struct hint {
 	bool metadata, model;
 };
 
-static void hint_look(DIR *dir, const char *path, struct hint *h)
+static void hint_look(struct rsh_dir *dir, const char *path, struct hint *h)
 {
-	const struct dirent *e;
 	unsigned looked_at = 0;
+	const char *name;
 
 	*h = (struct hint){ .metadata = false };
-	while ((e = readdir(dir))) {
-		h->metadata |= strcmp(e->d_name, RSH_DCP_METADATA) == 0;
-		h->model |= hint_is_model(e->d_name);
-		if (rsh_has_suffix(e->d_name, ".safetensors"))
-			hint_keep(h->part, e->d_name);
-		else if (rsh_has_suffix(e->d_name, ".distcp"))
-			hint_keep(h->item, e->d_name);
+	while (rsh_dir_next(dir, &name) > 0) {
+		h->metadata |= strcmp(name, RSH_DCP_METADATA) == 0;
+		h->model |= hint_is_model(name);
+		if (rsh_has_suffix(name, ".safetensors"))
+			hint_keep(h->part, name);
+		else if (rsh_has_suffix(name, ".distcp"))
+			hint_keep(h->item, name);
 		else if (looked_at++ < LOOKED_AT_MAX &&
-			 hint_is_checkpoint(path, e->d_name))
-			hint_keep(h->child, e->d_name);
+			 hint_is_checkpoint(path, name))
+			hint_keep(h->child, name);
 	}
 }
 
 void rsh_source_hint(const char *path, char *buf, size_t max)
 {
-	cleanup_dir DIR *dir = opendir(path);
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int rc = rsh_dir_open_path(path, &dir);
 	struct hint h;
 
 	*buf = '\0';
-	if (!dir && errno == ENOTDIR) {
+	if (rc == -ENOTDIR) {
 		snprintf(buf, max, "; %s is a file, and SOURCE has to be a "
 			 "directory", path);
 		return;
 	}
-	if (!dir) {
-		snprintf(buf, max, "; %s: %s", path, strerror(errno));
+	if (rc) {
+		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 		return;
 	}
 	hint_look(dir, path, &h);
@@ -105,12 +106,13 @@ void rsh_source_hint(const char *path, char *buf, size_t max)
 
 bool rsh_source_is_one_step(const char *path)
 {
-	cleanup_dir DIR *dir = opendir(path);
+	cleanup_dir struct rsh_dir *dir = NULL;
 	struct rsh_ckpt2_name parts;
-	const struct dirent *e;
+	const char *name;
 
-	while (dir && (e = readdir(dir)))
-		if (rsh_ckpt2_name_parse(e->d_name, &parts))
-			return true;
+	if (rsh_dir_open_path(path, &dir) == 0)
+		while (rsh_dir_next(dir, &name) > 0)
+			if (rsh_ckpt2_name_parse(name, &parts))
+				return true;
 	return rsh_source_is_dcp(path);
 }

@@ -107,7 +107,8 @@ static int index_share(struct indexing *x, struct rsh_source_file *f,
 
 /* ---- scanning ---- */
 
-static int index_scan_bytes(struct indexing *x, uint32_t file, int fd,
+static int index_scan_bytes(struct indexing *x, uint32_t file,
+			    const struct rsh_handle *h,
 			    const struct rsh_byte_source *bytes,
 			    struct rsh_error *err)
 {
@@ -121,7 +122,7 @@ static int index_scan_bytes(struct indexing *x, uint32_t file, int fd,
 
 	if (rc)
 		return rc;
-	if (rsh_store_compare(s->store, file, fd)) {
+	if (rsh_store_compare(s->store, file, h)) {
 		rsh_ckpt_index_free(ix);
 		return rsh_error_set(err, ESTALE, "%s: it is being written",
 				     bytes->path);
@@ -130,7 +131,8 @@ static int index_scan_bytes(struct indexing *x, uint32_t file, int fd,
 }
 
 /* True if the file has the index of one with the same header now. */
-static bool index_has_header(struct indexing *x, uint32_t file, int fd,
+static bool index_has_header(struct indexing *x, uint32_t file,
+			     const struct rsh_handle *handle,
 			     const struct rsh_header *h)
 {
 	const struct rsh_ckpt_index *ix;
@@ -138,21 +140,21 @@ static bool index_has_header(struct indexing *x, uint32_t file, int fd,
 	pthread_mutex_lock(&x->lock);
 	ix = rsh_header_find(&x->headers, h);
 	pthread_mutex_unlock(&x->lock);
-	if (!ix || rsh_store_compare(x->source->store, file, fd))
+	if (!ix || rsh_store_compare(x->source->store, file, handle))
 		return false;
 	x->source->files[file].index = ix;
 	return true;
 }
 
-static int index_scan(struct indexing *x, uint32_t file, int fd,
+static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		      struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
-	struct rsh_store_scan ctx = { s->store, file, fd };
+	struct rsh_store_scan ctx = { s->store, file, h };
 	const struct rsh_byte_source bytes = {
 		.pread_fn = rsh_store_scan_pread,
 		.ctx = &ctx,
-		.size = (uint64_t)rsh_store_identity(s->store, file)->size,
+		.size = rsh_store_identity(s->store, file)->size,
 		.path = rsh_store_path(s->store, file),
 	};
 	struct rsh_byte_source behind;
@@ -162,11 +164,11 @@ static int index_scan(struct indexing *x, uint32_t file, int fd,
 	/* A checksum is of all bytes. */
 	if (s->format != RSH_FORMAT_SAFETENSORS ||
 	    s->check == RSH_CHECK_FULL)
-		return index_scan_bytes(x, file, fd, &bytes, err);
+		return index_scan_bytes(x, file, h, &bytes, err);
 	rsh_header_read(&bytes, &header);
 	behind = rsh_header_source(&header);
-	if (!index_has_header(x, file, fd, &header)) {
-		rc = index_scan_bytes(x, file, fd, &behind, err);
+	if (!index_has_header(x, file, h, &header)) {
+		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
 		if (rc == 0)
 			rsh_header_keep(&x->headers, &header,
@@ -205,15 +207,16 @@ static int index_take_stored(struct indexing *x, struct rsh_source_file *f,
 }
 
 /* True if the file has its index now. */
-static bool index_is_stored(struct indexing *x, uint32_t file, int fd)
+static bool index_is_stored(struct indexing *x, uint32_t file,
+			    const struct rsh_handle *h)
 {
 	struct rsh_source *s = x->source;
 	struct rsh_source_file *f = &s->files[file];
 	struct caching *c = &x->caching[file];
 	uint32_t which;
 
-	if (rsh_index_key_take(fd, &c->key) ||
-	    rsh_store_compare(s->store, file, fd))
+	if (rsh_index_key_take(h, &c->key) ||
+	    rsh_store_compare(s->store, file, h))
 		return false;
 	c->settled = rsh_index_key_settled(&c->key, x->began);
 	if (!rsh_index_cache_find(s->index_cache, &c->key, &which))
@@ -262,8 +265,8 @@ static void index_open_cache(struct indexing *x)
 	/* The cache may neither hide what a drill does nor keep it. */
 	if (s->index_dirfd < 0 || !rsh_store_is_true(s->store))
 		return;
-	c = rsh_index_cache_open(s->index_dirfd, rsh_store_dirfd(s->store),
-				 s->path);
+	c = rsh_index_cache_open(s->index_dirfd,
+				 rsh_store_root_identity(s->store), s->path);
 	if (!c)
 		return;
 	x->began = time(NULL);
@@ -284,18 +287,18 @@ static void index_open_cache(struct indexing *x)
 static int index_file(struct indexing *x, uint32_t file, struct rsh_error *err)
 {
 	struct rsh_source *s = x->source;
-	cleanup_fd int fd = -1;
-	int rc = rsh_store_identify(s->store, file, &fd, err);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_store_identify(s->store, file, &h, err);
 
 	if (rc)
 		return rc;
-	if (!x->caching || !index_is_stored(x, file, fd)) {
+	if (!x->caching || !index_is_stored(x, file, h)) {
 		atomic_fetch_add(&x->n_scanned, 1);
-		rc = index_scan(x, file, fd, err);
+		rc = index_scan(x, file, h, err);
 		if (rc)
 			return rc;
 	}
-	rsh_store_adopt(s->store, file, steal_fd(&fd));
+	rsh_store_adopt(s->store, file, steal_pointer(&h));
 	return 0;
 }
 

@@ -30,18 +30,18 @@
 
 /* ---- identity ---- */
 
-int rsh_index_key_take(int fd, struct rsh_index_key *key)
+int rsh_index_key_take(const struct rsh_handle *h, struct rsh_index_key *key)
 {
-	struct stat st;
+	struct rsh_store_identity id;
+	int rc = rsh_handle_identity(h, &id);
 
-	if (fstat(fd, &st) != 0)
-		return -errno;
+	if (rc)
+		return rc;
 	*key = (struct rsh_index_key){
-		.dev = st.st_dev, .ino = st.st_ino,
-		.size = (uint64_t)st.st_size,
-		.mtime = st.st_mtim.tv_sec, .ctime = st.st_ctim.tv_sec,
-		.mtime_ns = (uint32_t)st.st_mtim.tv_nsec,
-		.ctime_ns = (uint32_t)st.st_ctim.tv_nsec,
+		.dev = id.which[0], .ino = id.which[1], .size = id.size,
+		.mtime = id.mtime.tv_sec, .ctime = id.ctime.tv_sec,
+		.mtime_ns = (uint32_t)id.mtime.tv_nsec,
+		.ctime_ns = (uint32_t)id.ctime.tv_nsec,
 	};
 	return 0;
 }
@@ -108,20 +108,14 @@ int rsh_index_dir_open(const char *path, bool asked)
 
 /* ---- the file ---- */
 
-static void index_take_name(struct rsh_index_cache *c, int root)
+static void index_take_name(struct rsh_index_cache *c,
+			    const struct rsh_store_identity *root)
 {
-	struct rsh_index_key key = { .dev = 0 };
-	uint64_t id[2];
-
-	rsh_index_key_take(root, &key);
-	id[0] = key.dev;
-	id[1] = key.ino;
 	snprintf(c->name, sizeof(c->name), "%016" PRIx64 RSH_INDEX_SUFFIX,
-		 XXH3_64bits(id, sizeof(id)));
+		 XXH3_64bits(root->which, sizeof(root->which)));
 }
 
-/* Reads `len` bytes; true if all of them are there. */
-static bool index_file_read_at(int fd, void *buf, size_t len, uint64_t offset)
+bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset)
 {
 	uint8_t *p = buf;
 
@@ -154,7 +148,7 @@ static int index_file_open(struct rsh_index_cache *c,
 	if (st.st_size < (off_t)sizeof(*head) ||
 	    (uint64_t)st.st_size > RSH_INDEX_FILE_MAX)
 		return -EBADMSG;
-	if (!index_file_read_at(c->fd, head, sizeof(*head), 0) ||
+	if (!rsh_index_read_at(c->fd, head, sizeof(*head), 0) ||
 	    head->magic != RSH_INDEX_MAGIC ||
 	    head->bytes != (uint64_t)st.st_size)
 		return -EBADMSG;
@@ -181,9 +175,9 @@ static int read_tables(struct rsh_index_cache *c,
 	c->order = rsh_alloc_array(head->n_files, sizeof(*c->order));
 	if (!c->blobs || !c->files || !c->order)
 		return -ENOMEM;
-	return index_file_read_at(c->fd, c->blobs, blobs, sizeof(*head)) &&
-	       index_file_read_at(c->fd, c->files, files,
-				  sizeof(*head) + blobs) ?
+	return rsh_index_read_at(c->fd, c->blobs, blobs, sizeof(*head)) &&
+	       rsh_index_read_at(c->fd, c->files, files,
+				 sizeof(*head) + blobs) ?
 	       0 : -EBADMSG;
 }
 
@@ -251,8 +245,9 @@ static int index_file_read(struct rsh_index_cache *c)
 	return 0;
 }
 
-struct rsh_index_cache *rsh_index_cache_open(int dirfd, int root,
-					     const char *path)
+struct rsh_index_cache *
+rsh_index_cache_open(int dirfd, const struct rsh_store_identity *root,
+		     const char *path)
 {
 	struct rsh_index_cache *c = calloc(1, sizeof(*c));
 	int rc;
@@ -321,7 +316,7 @@ int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
 
 	if (!data)
 		return -ENOMEM;
-	if (!index_file_read_at(c->fd, data, b->length, b->offset) ||
+	if (!rsh_index_read_at(c->fd, data, b->length, b->offset) ||
 	    !rsh_index_intact(data, b->length))
 		return -EBADMSG;
 	*len = b->length;

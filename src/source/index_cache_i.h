@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "rsh/store/store.h"
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
@@ -27,7 +28,7 @@ struct rsh_index_key {
 };
 
 /* Takes the key of an open file.  0 or -errno. */
-int rsh_index_key_take(int fd, struct rsh_index_key *key);
+int rsh_index_key_take(const struct rsh_handle *h, struct rsh_index_key *key);
 /* Had the file been left alone for so long at `now` that a later change would
  * show in its times? */
 bool rsh_index_key_settled(const struct rsh_index_key *key, time_t now);
@@ -39,11 +40,12 @@ int rsh_index_dir_open(const char *path, bool asked);
 
 struct rsh_index_cache;
 
-/* Opens what `dirfd`, which stays the caller's, holds of the tree whose root is
- * `root`: an empty cache where that is nothing, or nothing usable; `path` is
- * the tree's, for messages.  NULL: out of memory. */
-struct rsh_index_cache *rsh_index_cache_open(int dirfd, int root,
-					     const char *path);
+/* Opens what `dirfd`, which stays the caller's, holds of the tree with that
+ * root: an empty cache where that is nothing, or nothing usable; `path` is the
+ * tree's, for messages.  NULL: out of memory. */
+struct rsh_index_cache *
+rsh_index_cache_open(int dirfd, const struct rsh_store_identity *root,
+		     const char *path);
 /* Waits for what is being saved, and frees the cache. */
 void rsh_index_cache_close(struct rsh_index_cache *c);
 
@@ -137,6 +139,9 @@ struct rsh_index_cache {
 uint64_t rsh_index_sum(const struct rsh_index_head *head,
 		       const struct rsh_index_blob *blobs,
 		       const struct rsh_index_file *files);
+/* Reads `len` bytes of a file in the directory; true if all of them are
+ * there. */
+bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset);
 /* Reads a blob (from malloc) that is intact.  0 or -errno. */
 int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
 			 uint8_t **out, size_t *len);

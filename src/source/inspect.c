@@ -6,11 +6,8 @@
 #include "rsh/source/inspect.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "dcp_source_i.h"
 #include "rsh/util/mem.h"
@@ -18,18 +15,18 @@
 
 /* ---- one file ---- */
 
-static int inspect_size(int fd, const char *path, uint64_t *size,
-			struct rsh_error *err)
+static int inspect_size(const struct rsh_handle *h, const char *path,
+			uint64_t *size, struct rsh_error *err)
 {
-	struct stat st;
+	struct rsh_stat st;
+	int rc = rsh_handle_look(h, &st);
 
-	if (fstat(fd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
-	if (!S_ISREG(st.st_mode))
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EINVAL, "%s: not a regular file",
 				     path);
-	*size = (uint64_t)st.st_size;
+	*size = st.size;
 	return 0;
 }
 
@@ -46,7 +43,7 @@ static int inspect_open(const char *path, struct rsh_store_scan *in,
 		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
 			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
 	};
-	rc = inspect_size(in->fd, path, &bytes.size, err);
+	rc = inspect_size(in->handle, path, &bytes.size, err);
 	if (rc)
 		return rc;
 	out->bytes = bytes.size;
@@ -62,14 +59,13 @@ static int inspect_open(const char *path, struct rsh_store_scan *in,
 int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 		     struct rsh_inspected *out, struct rsh_error *err)
 {
-	/* A named pipe would block. */
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct rsh_store_scan in = { .fd = fd };
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open_path(path, &h);
+	struct rsh_store_scan in = { .handle = h };
 
 	*out = (struct rsh_inspected){ 0 };
-	if (fd < 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
 	return inspect_open(path, &in, check_crc, names, out, err);
 }
 
@@ -127,9 +123,9 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
 		.name = rsh_store_name(s->store, i),
 		.path = rsh_store_path(s->store, i),
 		.valid = s->files[i].index != NULL,
-		.dev = id->dev,
-		.inode = id->ino,
-		.bytes = (uint64_t)id->size,
+		.dev = id->which[0],
+		.inode = id->which[1],
+		.bytes = id->size,
 		.mtime = id->mtime,
 	};
 }
@@ -143,16 +139,10 @@ uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 	return s->in_parts ? 0 : n;
 }
 
-int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *out,
-			       struct rsh_error *err)
+int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
+			 struct rsh_handle **out, struct rsh_error *err)
 {
-	const char *name = rsh_store_name(s->store, i);
-	int fd = rsh_store_openat(s->store, name, RSH_OPEN_FLAGS);
-
-	if (fd < 0)
-		return rsh_store_open_error(s->store, name, fd, err);
-	*out = fd;
-	return 0;
+	return rsh_store_open_file(s->store, i, out, err);
 }
 
 static int inspect_dcp(const struct rsh_source *s, uint32_t i,
@@ -164,7 +154,7 @@ static int inspect_dcp(const struct rsh_source *s, uint32_t i,
 		.pread_fn = rsh_store_scan_pread, .ctx = in,
 		.path = rsh_store_path(s->store, i),
 	};
-	int rc = inspect_size(in->fd, bytes.path, &bytes.size, err);
+	int rc = inspect_size(in->handle, bytes.path, &bytes.size, err);
 
 	*out = (struct rsh_inspected){ .bytes = bytes.size };
 	if (rc == 0)
@@ -173,11 +163,12 @@ static int inspect_dcp(const struct rsh_source *s, uint32_t i,
 					    &out->index, err);
 }
 
-int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
-			    bool check_crc, struct rsh_names *names,
-			    struct rsh_inspected *out, struct rsh_error *err)
+int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
+			    struct rsh_handle *h, bool check_crc,
+			    struct rsh_names *names, struct rsh_inspected *out,
+			    struct rsh_error *err)
 {
-	struct rsh_store_scan in = { s->store, i, fd };
+	struct rsh_store_scan in = { s->store, i, h };
 
 	if (s->dcp)
 		return inspect_dcp(s, i, &in, check_crc, names, out, err);
@@ -185,10 +176,11 @@ int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
 			    out, err);
 }
 
-ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
-			      void *buf, size_t len, uint64_t offset)
+ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,
+			      struct rsh_handle *h, void *buf, size_t len,
+			      uint64_t offset)
 {
-	return rsh_store_pread_once(s->store, i, fd, buf, len, offset);
+	return rsh_store_pread_once(s->store, i, h, buf, len, offset);
 }
 
 int rsh_source_ranks(const struct rsh_source *s, uint32_t **ranks, size_t *n)

@@ -71,37 +71,37 @@ static int list_power_off(struct rsh_walk *w, const char *name,
 static int list_power_offs(struct rsh_walk *w, unsigned *n_incomplete,
 			   struct rsh_error *err)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(w->source, "");
-	const struct dirent *e;
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(w->source->store, "", &dir), rc = 0;
+	const char *name;
 	bool any = false;
-	int rc = 0;
 
-	if (!dir)
-		return rsh_walk_unreadable(w, "", err);
-	while (rc == 0 && (errno = 0, (e = readdir(dir)))) {
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		w->any = false;
-		rc = list_power_off(w, e->d_name, n_incomplete, err);
+		rc = list_power_off(w, name, n_incomplete, err);
 		any |= w->any;
 	}
 	w->any = any;
-	return rc ? rc : errno ? rsh_walk_unreadable(w, "", err) : 0;
+	return more < 0 ? rsh_walk_unreadable(w, "", more, err) : rc;
 }
 
 /* The steps of the two kinds are counted differently: there is no telling
  * which is newer. */
 static void mention_power_offs(const struct rsh_source *s)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(s, "");
-	const struct dirent *e;
+	cleanup_dir struct rsh_dir *dir = NULL;
 	uint64_t epoch, step;
+	const char *name;
 	bool complete;
 
-	while (dir && (e = readdir(dir)))
-		if (rsh_power_off_read(e->d_name, &epoch, &step,
-				       &complete) && complete)
+	if (rsh_dir_open(s->store, "", &dir))
+		return;
+	while (rsh_dir_next(dir, &name) > 0)
+		if (rsh_power_off_read(name, &epoch, &step, &complete) &&
+		    complete)
 			rsh_log_notice("%s/%s does not count beside the "
 				       "directories of ranks; it can be "
-				       "mounted by itself", s->path, e->d_name);
+				       "mounted by itself", s->path, name);
 }
 
 /* SOURCE may be called ".", end in '/' or be a link. */

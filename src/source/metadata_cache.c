@@ -109,7 +109,6 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 	cleanup_fd int fd = -1;
 	struct stat st;
 	char name[64];
-	ssize_t n;
 
 	kept_name(key, name);
 	fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
@@ -119,12 +118,11 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 	data = malloc((size_t)st.st_size);
 	if (!data)
 		return -ENOMEM;
-	n = rsh_fd_pread(&fd, data, (size_t)st.st_size, 0);
-	if (n != st.st_size)
+	if (!rsh_index_read_at(fd, data, (size_t)st.st_size, 0))
 		return -EBADMSG;
 	/* A file that was used lately is removed last. */
 	futimens(fd, NULL);
-	return kept_parse(key, data, (size_t)n, path, out);
+	return kept_parse(key, data, (size_t)st.st_size, path, out);
 }
 
 /* ---- writing ---- */
@@ -164,19 +162,20 @@ static int kept_save(int dirfd, const struct rsh_index_key *key,
 
 /* ---- both ---- */
 
-int rsh_metadata_parse(int dirfd, int fd, const char *path,
+int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 		       struct rsh_ckpt2 **out, struct rsh_error *err)
 {
-	struct rsh_byte_source src = { rsh_fd_pread, &fd, 0, path };
+	struct rsh_byte_source src = { rsh_handle_pread, h, 0, path };
 	struct rsh_index_key key, after;
 	time_t now = time(NULL);
-	struct stat st;
-	int rc;
+	struct rsh_stat st;
+	int rc = rsh_handle_look(h, &st);
 
-	if (fstat(fd, &st) != 0 || rsh_index_key_take(fd, &key) != 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
-	if (!S_ISREG(st.st_mode))
+	if (rc == 0)
+		rc = rsh_index_key_take(h, &key);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	if (st.kind != RSH_IS_FILE)
 		return rsh_error_set(err, EBADMSG, "%s: not a regular file",
 				     path);
 	src.size = key.size;
@@ -186,7 +185,7 @@ int rsh_metadata_parse(int dirfd, int fd, const char *path,
 		return 0;
 	rc = rsh_ckpt2_parse(&src, out, err);
 	if (rc || !rsh_index_key_settled(&key, now) ||
-	    rsh_index_key_take(fd, &after) ||
+	    rsh_index_key_take(h, &after) ||
 	    memcmp(&key, &after, sizeof(key)) != 0)
 		return rc;
 	rc = kept_save(dirfd, &key, *out);

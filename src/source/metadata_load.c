@@ -5,13 +5,11 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/strategy/checkpoint2.h"
 #include "rsh/util/mem.h"
@@ -24,30 +22,18 @@
 #define LOOK_BYTES 256
 #define PIECE_BYTES ((size_t)1 << 20)
 
-static int metadata_open(const char *path, struct stat *st)
-{
-	/* A named pipe would block. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-
-	if (fd >= 0 && fstat(fd, st) != 0) {
-		close(fd);
-		return -1;
-	}
-	return fd;
-}
-
 /* A pipe is left alone, since what is read from it is gone. */
 static bool metadata_is(const char *path)
 {
 	char head[LOOK_BYTES];
 	struct stat st;
-	cleanup_fd int fd = -1;
+	cleanup_handle struct rsh_handle *h = NULL;
 	ssize_t n;
 
-	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) ||
+	    rsh_handle_open_path(path, &h))
 		return false;
-	fd = metadata_open(path, &st);
-	n = fd < 0 ? -1 : rsh_fd_pread(&fd, head, sizeof(head), 0);
+	n = rsh_handle_pread(h, head, sizeof(head), 0);
 	return n > 0 && rsh_ckpt2_is_metadata(head, (size_t)n);
 }
 
@@ -56,15 +42,15 @@ static bool metadata_is(const char *path)
 static bool metadata_tracked(const char *dir, uint64_t *step)
 {
 	char text[TRACKER_BYTES_MAX + 1], *path, *end;
-	cleanup_fd int fd = -1;
-	struct stat st;
+	cleanup_handle struct rsh_handle *h = NULL;
 	ssize_t n;
 
 	if (asprintf(&path, "%s/" RSH_CKPT2_TRACKER, dir) < 0)
 		return false;
-	fd = metadata_open(path, &st);
+	n = rsh_handle_open_path(path, &h);
 	free(path);
-	n = fd < 0 ? -1 : rsh_fd_pread(&fd, text, TRACKER_BYTES_MAX, 0);
+	if (n == 0)
+		n = rsh_handle_pread(h, text, TRACKER_BYTES_MAX, 0);
 	if (n <= 0)
 		return false;
 	text[n] = '\0';
@@ -103,13 +89,12 @@ int rsh_metadata_find(const char *path, char **out, struct rsh_error *err)
 int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
 		      struct rsh_error *err)
 {
-	struct stat st;
-	cleanup_fd int fd = metadata_open(path, &st);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_handle_open_path(path, &h);
 
-	if (fd < 0)
-		return rsh_error_set(err, errno, "%s: %s", path,
-				     strerror(errno));
-	return rsh_metadata_parse(-1, fd, path, out, err);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	return rsh_metadata_parse(-1, h, path, out, err);
 }
 
 int rsh_metadata_strategy(const char *path, struct rsh_names *names,
@@ -128,9 +113,8 @@ int rsh_metadata_strategy(const char *path, struct rsh_names *names,
 int rsh_metadata_digest(const char *path, uint64_t *xxh3,
 			struct rsh_error *err)
 {
-	struct stat st;
-	cleanup_fd int fd = metadata_open(path, &st);
-	ssize_t n = fd < 0 ? -errno : 0;
+	cleanup_handle struct rsh_handle *h = NULL;
+	ssize_t n = rsh_handle_open_path(path, &h);
 	cleanup_free char *piece = malloc(PIECE_BYTES);
 	XXH3_state_t *hash = XXH3_createState();
 	uint64_t at = 0;
@@ -140,8 +124,7 @@ int rsh_metadata_digest(const char *path, uint64_t *xxh3,
 		return rsh_error_nomem(err);
 	}
 	XXH3_64bits_reset(hash);
-	while (fd >= 0 &&
-	       (n = rsh_fd_pread(&fd, piece, PIECE_BYTES, at)) > 0) {
+	while (h && (n = rsh_handle_pread(h, piece, PIECE_BYTES, at)) > 0) {
 		XXH3_64bits_update(hash, piece, (size_t)n);
 		at += (uint64_t)n;
 	}

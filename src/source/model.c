@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -24,7 +23,9 @@
 
 static bool model_has(const struct rsh_source *s, const char *name)
 {
-	return faccessat(rsh_store_dirfd(s->store), name, F_OK, 0) == 0;
+	struct rsh_stat st;
+
+	return rsh_store_look(s->store, name, &st) == 0;
 }
 
 static const char *model_map_name(const struct rsh_source *s)

@@ -96,16 +96,15 @@ static int resume_take_saved(struct rsh_resume *r, uint32_t candidate,
 /* These are the open files of one unit's checkpoint. */
 struct resume_opened {
 	size_t n;
-	int *fds;
+	struct rsh_handle **handles;
 	struct rsh_byte_source *bytes;
 };
 
 static void resume_close(struct resume_opened *o)
 {
 	for (size_t i = 0; i < o->n; i++)
-		if (o->fds[i] >= 0)
-			close(o->fds[i]);
-	free(o->fds);
+		rsh_handle_close(o->handles[i]);
+	free(o->handles);
 	free(o->bytes);
 }
 #define cleanup_opened __attribute__((cleanup(resume_close)))
@@ -114,20 +113,20 @@ static int resume_open_files(struct rsh_source *s,
 			     const struct rsh_saved *saved,
 			     struct resume_opened *o, struct rsh_error *err)
 {
-	o->fds = rsh_alloc_array(saved->n, sizeof(*o->fds));
+	o->handles = rsh_alloc_array(saved->n, sizeof(struct rsh_handle *));
 	o->bytes = rsh_alloc_array(saved->n, sizeof(*o->bytes));
-	if (!o->fds || !o->bytes)
+	if (!o->handles || !o->bytes)
 		return rsh_error_nomem(err);
 	while (o->n < saved->n) {
 		const uint32_t file = saved->first_file + (uint32_t)o->n;
-		int rc = rsh_store_identify(s->store, file, &o->fds[o->n], err);
+		int rc = rsh_store_identify(s->store, file, &o->handles[o->n],
+					    err);
 
 		if (rc)
 			return rc;
 		o->bytes[o->n] = (struct rsh_byte_source){
-			.pread_fn = rsh_fd_pread, .ctx = &o->fds[o->n],
-			.size = (uint64_t)rsh_store_identity(s->store,
-							     file)->size,
+			.pread_fn = rsh_handle_pread, .ctx = o->handles[o->n],
+			.size = rsh_store_identity(s->store, file)->size,
 			.path = rsh_store_path(s->store, file),
 		};
 		o->n++;
@@ -150,12 +149,12 @@ static int resume_check_saved(struct rsh_source *s,
 	for (size_t i = 0; i < o.n; i++)
 		if (rsh_store_compare(s->store,
 				      saved->first_file + (uint32_t)i,
-				      o.fds[i]))
+				      o.handles[i]))
 			return rsh_error_set(err, ESTALE, "%s: it is being "
 					     "written", o.bytes[i].path);
 	for (size_t i = 0; i < o.n; i++)
 		rsh_store_adopt(s->store, saved->first_file + (uint32_t)i,
-				steal_fd(&o.fds[i]));
+				steal_pointer(&o.handles[i]));
 	return 0;
 }
 

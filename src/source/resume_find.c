@@ -5,14 +5,10 @@
 
 #include "resume_i.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/util/mem.h"
 
@@ -24,73 +20,101 @@ struct rsh_finder {
 
 /* ---- directories ---- */
 
-static int find_is_visible(const struct dirent *e)
+struct find_names {
+	char **v;
+	size_t n, cap;
+};
+
+static void find_names_clear(struct find_names *all)
 {
-	return e->d_name[0] != '.';
+	for (size_t i = 0; i < all->n; i++)
+		free(all->v[i]);
+	free(all->v);
 }
+#define cleanup_names __attribute__((cleanup(find_names_clear)))
 
 /* rank_2 comes before rank_10. */
-static int find_order(const struct dirent **a, const struct dirent **b)
+static int find_order(const void *a, const void *b)
 {
-	return strverscmp((*a)->d_name, (*b)->d_name);
+	return strverscmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Says of what type an entry is; 0 if it was rotated away meanwhile. */
-static int find_stat(const struct rsh_finder *f, int dirfd, const char *dir,
-		     const char *name, struct stat *st, struct rsh_error *err)
+static int find_names_add(struct find_names *all, const char *name)
 {
-	st->st_mode = 0;
-	if (fstatat(dirfd, name, st, 0) == 0 || errno == ENOENT)
-		return 0;
-	return rsh_error_set(err, errno, "%s%s%s/%s: %s", f->source->path,
-			     *dir ? "/" : "", dir, name, strerror(errno));
+	if (rsh_grow(&all->v, &all->cap, all->n + 1, sizeof(*all->v)))
+		return -ENOMEM;
+	all->v[all->n] = strdup(name);
+	return all->v[all->n++] ? 0 : -ENOMEM;
 }
 
-static int find_is_any(const struct dirent *e)
+/* Gives the names of a directory, sorted. */
+static int find_names(struct rsh_dir *dir, bool hidden, struct find_names *all)
 {
-	(void)e;
-	return 1;
-}
+	const char *name;
+	int rc;
 
-static int find_each(struct rsh_finder *f, const char *dir, mode_t type,
-		     int (*filter)(const struct dirent *), rsh_found_fn *fn,
-		     void *ctx, struct rsh_error *err)
-{
-	cleanup_fd int fd = rsh_store_openat(f->source->store,
-					     *dir ? dir : ".",
-					     O_RDONLY | O_DIRECTORY);
-	struct dirent **found = NULL;
-	int n, rc = 0;
-
-	if (fd < 0)
-		return rsh_store_open_error(f->source->store, dir, fd, err);
-	n = scandirat(fd, ".", &found, filter, find_order);
-	if (n < 0)
-		return rsh_store_open_error(f->source->store, dir, -errno, err);
-	for (int i = 0; i < n; i++) {
-		const char *name = found[i]->d_name;
-		struct stat st;
-
-		if (rc == 0)
-			rc = find_stat(f, fd, dir, name, &st, err);
-		if (rc == 0 && (st.st_mode & S_IFMT) == type)
-			rc = fn(f, ctx, name, &st, err);
-		free(found[i]);
-	}
-	free(found);
+	while ((rc = rsh_dir_next(dir, &name)) > 0)
+		if ((hidden || *name != '.') && find_names_add(all, name))
+			return -ENOMEM;
+	if (rc == 0 && all->n > 0)
+		qsort(all->v, all->n, sizeof(*all->v), find_order);
 	return rc;
 }
 
-int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
-		    rsh_found_fn *fn, void *ctx, struct rsh_error *err)
+/* Says of what kind an entry is; of none if it was rotated away meanwhile. */
+static int find_look(const struct rsh_finder *f, struct rsh_dir *at,
+		     const char *dir, const char *name, struct rsh_stat *st,
+		     struct rsh_error *err)
 {
-	return find_each(f, dir, type, find_is_visible, fn, ctx, err);
+	int rc = rsh_dir_look(at, name, st);
+
+	st->kind = rc ? RSH_IS_OTHER : st->kind;
+	if (rc == 0 || rc == -ENOENT)
+		return 0;
+	return rsh_error_set(err, -rc, "%s%s%s/%s: %s", f->source->path,
+			     *dir ? "/" : "", dir, name, strerror(-rc));
+}
+
+struct find_each {
+	const char *dir;
+	enum rsh_stat_kind kind;
+	bool hidden; /* also names that begin with a dot */
+};
+
+static int find_each(struct rsh_finder *f, const struct find_each *what,
+		     rsh_found_fn *fn, void *ctx, struct rsh_error *err)
+{
+	cleanup_names struct find_names all = { .n = 0 };
+	cleanup_dir struct rsh_dir *at = NULL;
+	int rc = rsh_dir_open(f->source->store, what->dir, &at);
+	struct rsh_stat st;
+
+	if (rc == 0)
+		rc = find_names(at, what->hidden, &all);
+	if (rc)
+		return rsh_store_open_error(f->source->store, what->dir, rc,
+					    err);
+	for (size_t i = 0; i < all.n && rc == 0; i++) {
+		rc = find_look(f, at, what->dir, all.v[i], &st, err);
+		if (rc == 0 && st.kind == what->kind)
+			rc = fn(f, ctx, all.v[i], &st, err);
+	}
+	return rc;
+}
+
+int rsh_finder_each(struct rsh_finder *f, const char *dir,
+		    enum rsh_stat_kind kind, rsh_found_fn *fn, void *ctx,
+		    struct rsh_error *err)
+{
+	return find_each(f, &(struct find_each){ dir, kind, false }, fn, ctx,
+			 err);
 }
 
 int rsh_finder_each_file(struct rsh_finder *f, const char *dir,
 			 rsh_found_fn *fn, void *ctx, struct rsh_error *err)
 {
-	return find_each(f, dir, S_IFREG, find_is_any, fn, ctx, err);
+	return find_each(f, &(struct find_each){ dir, RSH_IS_FILE, true }, fn,
+			 ctx, err);
 }
 
 /* ---- what was found ---- */
@@ -120,11 +144,11 @@ int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit)
 
 int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 		   const char *file, const struct rsh_step_name *name,
-		   const struct stat *st)
+		   const struct rsh_stat *st)
 {
 	struct rsh_listing *l = &f->source->listing;
 	struct rsh_checkpoint c = { .rank = unit, .step = name->step,
-				    .mtime = st->st_mtim };
+				    .mtime = st->attr.mtime };
 
 	if (!rsh_name_is_selected(name->label, f->options))
 		return 0;
@@ -162,7 +186,7 @@ static bool find_is_rank_dir(const char *name)
 }
 
 static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct stat *st, struct rsh_error *err)
+			 const struct rsh_stat *st, struct rsh_error *err)
 {
 	const struct find_in_ranks *x = ctx;
 	struct rsh_step_name says = { .step = { .n = 0 } };
@@ -175,7 +199,7 @@ static int found_in_rank(struct rsh_finder *f, void *ctx, const char *name,
 
 /* rank_3/checkpoint and the like are shown as if their files lay in rank_3. */
 static int found_inner_dir(struct rsh_finder *f, void *ctx, const char *name,
-			   const struct stat *st, struct rsh_error *err)
+			   const struct rsh_stat *st, struct rsh_error *err)
 {
 	static const char prefix[] = "checkpoint";
 	struct find_in_ranks inner = *(const struct find_in_ranks *)ctx;
@@ -189,11 +213,11 @@ static int found_inner_dir(struct rsh_finder *f, void *ctx, const char *name,
 		return rsh_error_nomem(err);
 	}
 	inner.dir = dir;
-	return rsh_finder_each(f, dir, S_IFREG, found_in_rank, &inner, err);
+	return rsh_finder_each(f, dir, RSH_IS_FILE, found_in_rank, &inner, err);
 }
 
 static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
-			  const struct stat *st, struct rsh_error *err)
+			  const struct rsh_stat *st, struct rsh_error *err)
 {
 	struct find_in_ranks *x = ctx;
 	int rc;
@@ -205,9 +229,9 @@ static int found_rank_dir(struct rsh_finder *f, void *ctx, const char *name,
 	x->dir = name;
 	if (rsh_finder_unit(f, name, &x->unit))
 		return rsh_error_nomem(err);
-	rc = rsh_finder_each(f, name, S_IFREG, found_in_rank, x, err);
-	return rc ? rc : rsh_finder_each(f, name, S_IFDIR, found_inner_dir, x,
-					 err);
+	rc = rsh_finder_each(f, name, RSH_IS_FILE, found_in_rank, x, err);
+	return rc ? rc : rsh_finder_each(f, name, RSH_IS_DIR, found_inner_dir,
+					 x, err);
 }
 
 static bool find_rank_in(const char *label, uint64_t *rank)
@@ -219,7 +243,7 @@ static bool find_rank_in(const char *label, uint64_t *rank)
 }
 
 static int found_rank_name(struct rsh_finder *f, void *ctx, const char *name,
-			   const struct stat *st, struct rsh_error *err)
+			   const struct rsh_stat *st, struct rsh_error *err)
 {
 	struct find_in_ranks *x = ctx;
 	struct rsh_step_name says = { .step = { .n = 0 } };
@@ -234,7 +258,7 @@ static int found_rank_name(struct rsh_finder *f, void *ctx, const char *name,
 /* A file in SOURCE itself is of the rank that its name says; where some names
  * say one, those that do not do not count. */
 static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct stat *st, struct rsh_error *err)
+			 const struct rsh_stat *st, struct rsh_error *err)
 {
 	const struct find_in_ranks *x = ctx;
 	struct rsh_step_name says = { .step = { .n = 0 } };
@@ -261,13 +285,13 @@ static int found_in_root(struct rsh_finder *f, void *ctx, const char *name,
 static int resume_find_ranks(struct rsh_finder *f, struct rsh_error *err)
 {
 	struct find_in_ranks x = { .dir = "" };
-	int rc = rsh_finder_each(f, "", S_IFDIR, found_rank_dir, &x, err);
+	int rc = rsh_finder_each(f, "", RSH_IS_DIR, found_rank_dir, &x, err);
 
 	if (rc || x.any_dir)
 		return rc;
-	rc = rsh_finder_each(f, "", S_IFREG, found_rank_name, &x, err);
+	rc = rsh_finder_each(f, "", RSH_IS_FILE, found_rank_name, &x, err);
 	return rc ? rc :
-	       rsh_finder_each(f, "", S_IFREG, found_in_root, &x, err);
+	       rsh_finder_each(f, "", RSH_IS_FILE, found_in_root, &x, err);
 }
 
 int rsh_resume_find(struct rsh_source *s,

@@ -138,10 +138,10 @@ struct sample {
 };
 
 /* Reads past the cache, since a sample is not what will be read next. */
-static int sample_read(void *sample, int fd)
+static int sample_read(void *sample, struct rsh_handle *h)
 {
 	const struct sample *b = sample;
-	struct rsh_store_scan in = { b->store, b->file, fd };
+	struct rsh_store_scan in = { b->store, b->file, h };
 	size_t done = 0;
 
 	while (done < b->len) {
@@ -169,9 +169,9 @@ bool rsh_source_sample(struct rsh_source *s, uint32_t rank, uint64_t offset,
 
 /* ---- what is known from an earlier time ---- */
 
-static int sample_take_key(void *key, int fd)
+static int sample_take_key(void *key, struct rsh_handle *h)
 {
-	return -rsh_index_key_take(fd, key);
+	return -rsh_index_key_take(h, key);
 }
 
 bool rsh_source_digest(struct rsh_source *s, uint64_t *digest)

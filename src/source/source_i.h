@@ -94,7 +94,7 @@ int rsh_metadata_find(const char *path, char **out, struct rsh_error *err);
 /* Parses an open metadata.json, of which a large one is kept in the directory
  * of the index cache, so that the next mount need not read it; `dirfd` is -1
  * where there is none.  0 or -errno with a sentence. */
-int rsh_metadata_parse(int dirfd, int fd, const char *path,
+int rsh_metadata_parse(int dirfd, struct rsh_handle *h, const char *path,
 		       struct rsh_ckpt2 **out, struct rsh_error *err);
 int rsh_metadata_load(const char *path, struct rsh_ckpt2 **out,
 		      struct rsh_error *err);

@@ -9,12 +9,9 @@
 #include "walk_i.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
@@ -37,16 +34,6 @@ int rsh_walk_add(struct rsh_walk *w, struct rsh_checkpoint *c)
 	return 0;
 }
 
-DIR *rsh_walk_open(const struct rsh_source *s, const char *name)
-{
-	int fd = rsh_store_openat(s->store, *name ? name : ".",
-				  O_RDONLY | O_DIRECTORY);
-
-	if (fd < 0)
-		errno = -fd;
-	return rsh_dir_of(fd);
-}
-
 static char *walk_join(const char *dir, const char *name, size_t n)
 {
 	char *path;
@@ -56,11 +43,10 @@ static char *walk_join(const char *dir, const char *name, size_t n)
 	return path;
 }
 
-int rsh_walk_unreadable(struct rsh_walk *w, const char *dir,
+int rsh_walk_unreadable(struct rsh_walk *w, const char *dir, int rc,
 			struct rsh_error *err)
 {
-	int rc = rsh_store_open_error(w->source->store, dir, -errno, err);
-
+	rsh_store_open_error(w->source->store, dir, rc, err);
 	if (!*dir || rc == -ENOMEM || (rc == -EXDEV && !w->beyond))
 		return rc;
 	if (!w->again && !w->beyond) {
@@ -101,48 +87,47 @@ static bool walk_matches(const struct rsh_walk *w, const char *name,
 
 /* Is nothing known of what a directory names, because it cannot be reached?  A
  * link that leads nowhere is not there. */
-static bool walk_is_out_of_reach(int error)
+static bool walk_is_out_of_reach(int rc)
 {
-	return error != ENOENT && error != ENOTDIR && error != ELOOP &&
-	       error != ENAMETOOLONG && error != EACCES;
+	return rc != -ENOENT && rc != -ENOTDIR && rc != -ELOOP &&
+	       rc != -ENAMETOOLONG && rc != -EACCES;
 }
 
 /* Is it a file?  One that cannot be reached counts: opening it says why, and
  * what is taken in its place is told. */
-static bool walk_is_file(int dir, const char *name, struct stat *st)
+static bool walk_is_file(struct rsh_dir *dir, const char *name,
+			 struct timespec *mtime)
 {
-	if (fstatat(dir, name, st, 0) == 0)
-		return S_ISREG(st->st_mode);
-	*st = (struct stat){ .st_size = 0 };
-	return walk_is_out_of_reach(errno);
+	struct rsh_stat st;
+	int rc = rsh_dir_look(dir, name, &st);
+
+	*mtime = rc ? (struct timespec){ 0 } : st.attr.mtime;
+	return rc ? walk_is_out_of_reach(rc) : st.kind == RSH_IS_FILE;
 }
 
 static int walk_list_files(struct rsh_walk *w, const char *at, uint32_t rank,
 			   struct rsh_error *err)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(w->source, at);
-	const struct dirent *e;
-	struct stat st;
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(w->source->store, at, &dir);
+	const char *name;
 
-	if (!dir)
-		return rsh_walk_unreadable(w, at, err);
-	while (errno = 0, (e = readdir(dir))) {
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		struct rsh_checkpoint c = {
 			.rank = rank, .n_dir = w->n_dir,
 			.step = { .dir_epoch = w->dir_epoch,
 				  .dir_step = w->dir_step },
 		};
 
-		if (!walk_matches(w, e->d_name, &c.rank) ||
-		    !walk_is_file(dirfd(dir), e->d_name, &st))
+		if (!walk_matches(w, name, &c.rank) ||
+		    !walk_is_file(dir, name, &c.mtime))
 			continue;
 		w->any = w->named = true;
-		c.mtime = st.st_mtim;
-		c.name = walk_join(at, e->d_name, strlen(e->d_name));
+		c.name = walk_join(at, name, strlen(name));
 		if (rsh_walk_add(w, &c))
 			return rsh_error_nomem(err);
 	}
-	return errno ? rsh_walk_unreadable(w, at, err) : 0;
+	return more < 0 ? rsh_walk_unreadable(w, at, more, err) : 0;
 }
 
 /* This is a part of a template, and the directory that it is matched in. */
@@ -158,15 +143,16 @@ static int walk_enter(struct rsh_walk *w, const struct part *p,
 {
 	cleanup_free char *below = walk_join(p->at, name, strlen(name));
 	const char *rest = p->text + p->n;
-	struct stat st;
-	int rc = 0;
+	struct rsh_stat st;
+	int rc;
 
 	if (!below)
 		return rsh_error_nomem(err);
-	if (fstatat(rsh_store_dirfd(w->source->store), below, &st, 0) != 0)
-		return walk_is_out_of_reach(errno) ?
-			rsh_walk_unreadable(w, below, err) : 0;
-	if (!S_ISDIR(st.st_mode))
+	rc = rsh_store_look(w->source->store, below, &st);
+	if (rc)
+		return walk_is_out_of_reach(rc) ?
+			rsh_walk_unreadable(w, below, rc, err) : 0;
+	if (st.kind != RSH_IS_DIR)
 		return 0;
 	if (!p->has_rank)
 		return rsh_walk_template(w, below, rest, rank, err);
@@ -186,20 +172,18 @@ static int walk_enter(struct rsh_walk *w, const struct part *p,
 static int walk_enter_matches(struct rsh_walk *w, const struct part *p,
 			      uint32_t known, struct rsh_error *err)
 {
-	cleanup_dir DIR *dir = rsh_walk_open(w->source, p->at);
-	const struct dirent *e;
-	int rc = 0;
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(w->source->store, p->at, &dir), rc = 0;
+	const char *name;
 
-	if (!dir)
-		return rsh_walk_unreadable(w, p->at, err);
-	while (rc == 0 && (errno = 0, (e = readdir(dir)))) {
+	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		uint32_t rank = known;
 
-		if (e->d_name[0] != '.' &&
-		    rsh_template_match(p->text, p->n, e->d_name, &rank))
-			rc = walk_enter(w, p, e->d_name, rank, err);
+		if (*name != '.' &&
+		    rsh_template_match(p->text, p->n, name, &rank))
+			rc = walk_enter(w, p, name, rank, err);
 	}
-	return rc ? rc : errno ? rsh_walk_unreadable(w, p->at, err) : 0;
+	return more < 0 ? rsh_walk_unreadable(w, p->at, more, err) : rc;
 }
 
 int rsh_walk_template(struct rsh_walk *w, const char *at, const char *rest,

@@ -4,16 +4,7 @@
 #ifndef RSH_SOURCE_WALK_I_H
 #define RSH_SOURCE_WALK_I_H
 
-#include <dirent.h>
-
 #include "source_i.h"
-
-static inline void rsh_closedir_guard_(DIR **d)
-{
-	if (*d)
-		closedir(*d);
-}
-#define cleanup_dir __attribute__((cleanup(rsh_closedir_guard_)))
 
 struct rsh_walk {
 	struct rsh_source *source;
@@ -29,12 +20,10 @@ struct rsh_walk {
 	struct rsh_error unreadable; /* the sentence about the first */
 };
 
-/* Opens a directory of the tree, "" being its root; NULL with errno. */
-DIR *rsh_walk_open(const struct rsh_source *s, const char *name);
-/* Decides what becomes of a directory that cannot be read, by errno: 0 if it is
- * left out, or -errno with a sentence.  The root is never left out, nor a
- * directory that must not be read. */
-int rsh_walk_unreadable(struct rsh_walk *w, const char *dir,
+/* Decides what becomes of a directory that cannot be read, for which rc is the
+ * reason: 0 if it is left out, or -errno with a sentence.  The root is never
+ * left out, nor a directory that must not be read. */
+int rsh_walk_unreadable(struct rsh_walk *w, const char *dir, int rc,
 			struct rsh_error *err);
 /* Logs the directories that were left out, in one line. */
 void rsh_walk_log_unreadable(const struct rsh_walk *w);

@@ -5,7 +5,7 @@
  * where that does not tell. */
 #include "config.h"
 
-#include "store_i.h"
+#include "files_i.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -118,16 +118,11 @@ static void access_limit_by_dirs(struct rsh_store_attr *file, int root, int fd)
 	}
 }
 
-void rsh_file_take_attr(int root, int fd, const struct stat *st,
-			struct rsh_store_attr *out)
+void rsh_files_limit(int root, int fd, struct rsh_store_attr *attr)
 {
-	*out = (struct rsh_store_attr){
-		.mode = st->st_mode & 0444, .uid = st->st_uid,
-		.gid = st->st_gid, .mtime = st->st_mtim,
-	};
 	if (fgetxattr(fd, ACCESS_LIST, NULL, 0) > 0)
-		out->mode &= S_IRUSR;
-	access_limit_by_dirs(out, root, fd);
+		attr->mode &= S_IRUSR;
+	access_limit_by_dirs(attr, root, fd);
 }
 
 /* ---- where links lead ---- */
@@ -179,14 +174,22 @@ static int access_open_from(int root, bool outside, const char *name, int flags)
 	return access_open_found(root, name, flags);
 }
 
-int rsh_store_openat(const struct rsh_store *s, const char *name, int flags)
+int rsh_files_openat(const struct rsh_files *f, const char *name, int flags)
 {
-	return access_open_from(s->dirfd, s->opts.follow_outside, name, flags);
+	return access_open_from(f->base.dirfd, f->follow_outside, name, flags);
+}
+
+bool rsh_files_lead(const struct rsh_files *f, const char *name,
+		    char place[PATH_MAX])
+{
+	cleanup_fd int fd = openat(f->base.dirfd, name, O_PATH | O_CLOEXEC);
+
+	return fd >= 0 && access_place_of(fd, place);
 }
 
 /* ---- a root that has gone ---- */
 
-char *rsh_store_place(int root)
+char *rsh_files_place(int root)
 {
 	char place[PATH_MAX];
 
@@ -200,7 +203,7 @@ void rsh_store_find(const char *place, bool outside, const char *name,
 	if (fd[0] < 0)
 		fd[0] = -errno;
 	fd[1] = fd[0] < 0 ? fd[0] :
-		access_open_from(fd[0], outside, name, RSH_OPEN_FLAGS);
+		access_open_from(fd[0], outside, name, RSH_FILES_OPEN_FLAGS);
 }
 
 /* Does the root answer, and not out of what the kernel has kept? */
@@ -214,70 +217,48 @@ static bool root_is_alive(int root)
 
 /* A mount point that nothing is mounted on is a directory, too, so the file
  * systems are compared. */
-static bool root_is_alike(const struct rsh_store *s, int root)
+static bool root_is_alike(const struct rsh_files *f, int root)
 {
 	struct statfs fs;
 
-	return fstatfs(root, &fs) == 0 && (uint32_t)fs.f_type == s->fs_type;
+	return fstatfs(root, &fs) == 0 && (uint32_t)fs.f_type == f->fs_type;
 }
 
 /* Waits briefly until a search is allowed; false if another one was in vain
  * since. */
-static bool root_may_search(struct rsh_store *s)
+static bool root_may_search(struct rsh_files *f)
 {
-	const uint64_t after = atomic_load(&s->search_after);
+	const uint64_t after = atomic_load(&f->search_after);
 	const uint64_t now = rsh_clock_ns();
 	struct timespec left = { .tv_nsec = (long)(after - now) };
 
 	if (now >= after)
 		return true;
 	nanosleep(&left, NULL);
-	return atomic_load(&s->search_after) == after;
+	return atomic_load(&f->search_after) == after;
 }
 
-int rsh_store_open_again(struct rsh_store *s, const char *name, int rc,
-			  bool *anew)
+int rsh_files_open_again(struct rsh_files *f, const char *name, int rc,
+			 bool *anew)
 {
 	int fd[2] = { -1, -1 };
 
 	/* What a map of files names may lie anywhere. */
-	if (!s->place || (*name != '/' && root_is_alive(s->dirfd)))
+	if (!f->place || (*name != '/' && root_is_alive(f->base.dirfd)))
 		return rc;
-	if (!root_may_search(s))
+	if (!root_may_search(f))
 		return rc;
-	if (!s->opts.opener)
-		rsh_store_find(s->place, s->opts.follow_outside, name, fd);
-	else if (s->opts.opener->find(s->opts.opener->ctx, name, fd))
+	if (!f->opener)
+		rsh_store_find(f->place, f->follow_outside, name, fd);
+	else if (f->opener->find(f->opener->ctx, name, fd))
 		fd[0] = fd[1] = -1;
-	*anew = fd[0] >= 0 && root_is_alike(s, fd[0]);
+	*anew = fd[0] >= 0 && root_is_alike(f, fd[0]);
 	if (fd[0] >= 0)
 		close(fd[0]);
 	if (*anew)
 		return fd[1];
 	if (fd[1] >= 0)
 		close(fd[1]);
-	atomic_store(&s->search_after, rsh_clock_ns() + SEARCH_PAUSE_NS);
+	atomic_store(&f->search_after, rsh_clock_ns() + SEARCH_PAUSE_NS);
 	return rc;
-}
-
-int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
-			  struct rsh_error *err)
-{
-	cleanup_fd int fd = -1;
-	const bool root = !*name || strcmp(name, ".") == 0;
-	const bool absolute = *name == '/';
-	const char *top = absolute ? "" : s->path;
-	const char *sep = absolute || root ? "" : "/";
-	char place[PATH_MAX];
-
-	if (root)
-		name = "";
-	if (rc != -EXDEV)
-		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
-				     strerror(-rc));
-	fd = openat(s->dirfd, name, O_PATH | O_CLOEXEC);
-	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
-			     "--follow-outside allows it", top, sep, name,
-			     fd >= 0 && access_place_of(fd, place) ? place :
-			     "nowhere");
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "io_i.h"
+#include "medium_i.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -383,6 +384,59 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 		}
 	}
 	return 0;
+}
+
+/* ---- in front of a medium ---- */
+
+struct faulty {
+	struct rsh_medium base;
+	struct rsh_faults *faults;
+	struct rsh_medium *behind;
+};
+
+static ssize_t faulty_read(struct rsh_medium *m, struct rsh_handle *h,
+			   const struct iovec *iov, int n, uint64_t offset)
+{
+	const struct faulty *f = (const struct faulty *)m;
+	struct iovec first = iov[0];
+	size_t all = 0, len;
+	int rc;
+
+	for (int i = 0; i < n; i++)
+		all += iov[i].iov_len;
+	len = all;
+	rc = rsh_faults_apply(f->faults, h->name, offset, &len);
+	if (rc || len == 0)
+		return -rc;
+	if (len < all) {
+		first.iov_len = rsh_min_u64(len, first.iov_len);
+		iov = &first;
+		n = 1;
+	}
+	return f->behind->ops->read(f->behind, h, iov, n, offset);
+}
+
+static void faulty_free(struct rsh_medium *m)
+{
+	free(m);
+}
+
+static const struct rsh_medium_ops faulty_ops = {
+	.free = faulty_free,
+	.read = faulty_read,
+};
+
+struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
+				     struct rsh_medium *medium)
+{
+	struct faulty *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->base.ops = &faulty_ops;
+	m->faults = f;
+	m->behind = medium;
+	return &m->base;
 }
 
 /* ---- flipping ---- */

@@ -2,10 +2,11 @@
 /* store/file.c keeps files open, and proves that they are still those that were
  * identified.
  *
- * A descriptor in use is never closed, so a reader needs the pool's lock only
- * to take and to give back; opening, reading and closing happen outside it. */
+ * A handle in use is never closed, so a reader needs the pool's lock only to
+ * take and to give back; opening, reading and closing happen outside it. */
 #include "config.h"
 
+#include "files_i.h"
 #include "store_i.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
@@ -22,15 +22,38 @@
 #define RESERVED_FDS 64
 #define MAX_OPEN_FILES 4096
 
-ssize_t rsh_fd_pread(void *fd, void *buf, size_t len, uint64_t offset)
+/* ---- handles ---- */
+
+void rsh_handle_close(struct rsh_handle *h)
 {
+	if (h)
+		h->medium->ops->close(h);
+}
+
+ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset)
+{
+	struct rsh_handle *h = handle;
+	const struct iovec iov = { buf, len };
 	ssize_t n;
 
 	do {
-		n = pread(*(const int *)fd, buf, len, (off_t)offset);
-	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : n;
+		n = h->medium->ops->read(h->medium, h, &iov, 1, offset);
+	} while (n == -EINTR);
+	return n;
 }
+
+int rsh_handle_look(const struct rsh_handle *h, struct rsh_stat *out)
+{
+	return h->medium->ops->identify(h, NULL, out);
+}
+
+int rsh_handle_identity(const struct rsh_handle *h,
+			struct rsh_store_identity *out)
+{
+	return h->medium->ops->identify(h, out, NULL);
+}
+
+/* ---- the pool ---- */
 
 static unsigned pool_limit(void)
 {
@@ -62,134 +85,101 @@ void rsh_pool_destroy(struct rsh_file_pool *pool)
 	pthread_mutex_destroy(&pool->lock);
 }
 
-/* With the lock held, takes out the descriptor to close if there are too many;
+/* With the lock held, takes out the handle to close if there are too many;
  * NULL: there is none to close. */
-static struct rsh_descriptor *pool_take_surplus(struct rsh_file_pool *p)
+static struct rsh_handle *pool_take_surplus(struct rsh_file_pool *p)
 {
 	struct rsh_store_file *f = TAILQ_FIRST(&p->idle);
-	struct rsh_descriptor *d;
+	struct rsh_handle *h;
 
 	if (p->n_open <= p->max_open || !f)
 		return NULL;
 	TAILQ_REMOVE(&p->idle, f, idle);
 	p->n_open--;
-	d = f->open;
+	h = f->open;
 	f->open = NULL;
-	return d;
-}
-
-static void descriptor_close(struct rsh_descriptor *d)
-{
-	if (d)
-		close(d->fd);
-	free(d);
+	return h;
 }
 
 void rsh_file_close(struct rsh_store_file *f)
 {
-	descriptor_close(f->open);
+	rsh_handle_close(f->open);
 	f->open = NULL;
 }
 
-int rsh_store_identify(struct rsh_store *s, uint32_t file, int *out,
-		       struct rsh_error *err)
+int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
+			struct rsh_handle **out, struct rsh_error *err)
 {
-	struct rsh_store_file *f = &s->files[file];
-	cleanup_fd int fd = rsh_store_openat(s, f->name, RSH_OPEN_FLAGS);
-	struct stat st;
+	const struct rsh_store_file *f = &s->files[file];
+	int rc = rsh_handle_open(s, f->name, out);
 
-	if (fd < 0)
-		return rsh_store_open_error(s, f->name, fd, err);
-	if (fstat(fd, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", f->path,
-				     strerror(errno));
-	if (!S_ISREG(st.st_mode))
-		return rsh_error_set(err, EINVAL, "%s: not a regular file",
-				     f->path);
-	f->id = (struct rsh_store_identity){
-		.dev = st.st_dev, .ino = st.st_ino, .size = st.st_size,
-		.mtime = st.st_mtim, .ctime = st.st_ctim,
-	};
-	rsh_file_take_attr(s->dirfd, fd, &st, &f->attr);
-	*out = steal_fd(&fd);
+	if (rc)
+		return rsh_store_open_error(s, f->name, rc, err);
+	(*out)->name = f->name;
 	return 0;
 }
 
-static bool identity_same_time(const struct timespec *a,
-			       const struct timespec *b)
+static void file_take_attr(struct rsh_store_file *f, const struct rsh_handle *h,
+			   const struct rsh_stat *st)
 {
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+	f->attr = st->attr;
+	f->attr.mode &= 0444;
+	if (h->medium->ops->limit)
+		h->medium->ops->limit(h, &f->attr);
 }
 
-/* May a file with another device or inode be the one that was identified? */
-static bool identity_is_renumbered(const struct rsh_store_identity *id,
-				   const struct statfs *fs,
-				   const struct stat *st, bool anew)
+int rsh_store_identify(struct rsh_store *s, uint32_t file,
+		       struct rsh_handle **out, struct rsh_error *err)
 {
-	/* Many servers number inodes as they come to be known, and anew when
-	 * the kernel has forgotten them. */
-	if ((uint32_t)fs->f_type == RSH_FUSE_MAGIC)
-		return identity_same_time(&st->st_ctim, &id->ctime);
-	return anew && st->st_dev != id->dev && st->st_ino == id->ino;
+	struct rsh_store_file *f = &s->files[file];
+	cleanup_handle struct rsh_handle *h = NULL;
+	struct rsh_stat st;
+	int rc = rsh_store_open_file(s, file, &h, err);
+
+	if (rc)
+		return rc;
+	rc = h->medium->ops->identify(h, &f->id, &st);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s: %s", f->path,
+				     strerror(-rc));
+	if (st.kind != RSH_IS_FILE)
+		return rsh_error_set(err, EINVAL, "%s: not a regular file",
+				     f->path);
+	file_take_attr(f, h, &st);
+	*out = steal_pointer(&h);
+	return 0;
 }
 
-int rsh_file_compare(const struct rsh_store_file *f, int fd, bool anew)
+int rsh_file_compare(const struct rsh_store_file *f, const struct rsh_handle *h,
+		     bool anew)
 {
-	const struct rsh_store_identity *id = &f->id;
-	struct statfs fs;
-	struct stat st;
-
-	if (fstat(fd, &st) != 0)
-		return errno;
-	if (st.st_size != id->size ||
-	    !identity_same_time(&st.st_mtim, &id->mtime))
-		return RSH_CHANGED;
-	if (st.st_dev == id->dev && st.st_ino == id->ino)
-		return 0;
-	/* The kernel may remember for a second what fstat() said of a server
-	 * that has died. */
-	if (fstatfs(fd, &fs) != 0)
-		return errno;
-	return identity_is_renumbered(id, &fs, &st, anew) ? 0 : RSH_CHANGED;
+	return h->medium->ops->compare(h, &f->id, anew);
 }
 
-int rsh_store_compare(const struct rsh_store *s, uint32_t file, int fd)
+int rsh_store_compare(const struct rsh_store *s, uint32_t file,
+		      const struct rsh_handle *h)
 {
-	return rsh_file_compare(&s->files[file], fd, false);
+	return rsh_file_compare(&s->files[file], h, false);
 }
 
-static struct rsh_descriptor *descriptor_new(int fd, bool anew)
-{
-	struct rsh_descriptor *d = malloc(sizeof(*d));
-
-	if (!d) {
-		close(fd);
-		return NULL;
-	}
-	*d = (struct rsh_descriptor){ .fd = fd, .anew = anew };
-	return d;
-}
-
-void rsh_store_adopt(struct rsh_store *s, uint32_t file, int fd)
+void rsh_store_adopt(struct rsh_store *s, uint32_t file, struct rsh_handle *h)
 {
 	struct rsh_store_file *f = &s->files[file];
 	struct rsh_file_pool *p = &s->pool;
-	struct rsh_descriptor *d = descriptor_new(fd, false), *surplus;
+	struct rsh_handle *surplus;
 
-	if (!d)
-		return;
 	pthread_mutex_lock(&p->lock);
-	f->open = d;
+	f->open = h;
 	p->n_open++;
 	TAILQ_INSERT_TAIL(&p->idle, f, idle);
 	surplus = pool_take_surplus(p);
 	pthread_mutex_unlock(&p->lock);
-	descriptor_close(surplus);
+	rsh_handle_close(surplus);
 }
 
-/* Takes the file's open descriptor, if it has one, with the lock held. */
-static struct rsh_descriptor *pool_take_open(struct rsh_file_pool *p,
-					     struct rsh_store_file *f)
+/* Takes the file's open handle, if it has one, with the lock held. */
+static struct rsh_handle *pool_take_open(struct rsh_file_pool *p,
+					 struct rsh_store_file *f)
 {
 	if (f->open && f->open->users++ == 0)
 		TAILQ_REMOVE(&p->idle, f, idle);
@@ -198,31 +188,32 @@ static struct rsh_descriptor *pool_take_open(struct rsh_file_pool *p,
 
 /* Opens the file if it is still the same.  0 or a positive errno. */
 static int file_open_same(struct rsh_store *s, struct rsh_store_file *f,
-			  struct rsh_descriptor **out)
+			  struct rsh_handle **out)
 {
-	bool anew = *f->name == '/'; /* such a file is always found by path */
-	int fd = rsh_store_openat(s, f->name, RSH_OPEN_FLAGS), code;
+	const struct rsh_medium_ops *ops = s->medium->ops;
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = ops->open(s->medium, f->name, &h);
 
-	if (fd < 0)
-		fd = rsh_store_open_again(s, f->name, fd, &anew);
-	if (fd < 0)
-		return -fd;
-	code = rsh_file_compare(f, fd, anew);
-	if (code) {
-		close(fd);
-		return code;
-	}
-	*out = descriptor_new(fd, anew);
-	return *out ? 0 : ENOMEM;
+	if (rc && ops->open_again)
+		rc = ops->open_again(s->medium, f->name, rc, &h);
+	if (rc)
+		return -rc;
+	h->name = f->name;
+	/* An absolute name is always found by path. */
+	h->anew |= *f->name == '/';
+	rc = rsh_file_compare(f, h, h->anew);
+	if (rc == 0)
+		*out = steal_pointer(&h);
+	return rc;
 }
 
-/* Takes a descriptor of the file, opening it if need be.  0 or a positive
+/* Takes a handle of the file, opening it if need be.  0 or a positive
  * errno. */
 static int file_take(struct rsh_store *s, struct rsh_store_file *f,
-		     struct rsh_descriptor **out)
+		     struct rsh_handle **out)
 {
 	struct rsh_file_pool *p = &s->pool;
-	struct rsh_descriptor *mine, *surplus;
+	struct rsh_handle *mine, *surplus;
 	int code;
 
 	pthread_mutex_lock(&p->lock);
@@ -245,52 +236,52 @@ static int file_take(struct rsh_store *s, struct rsh_store_file *f,
 		surplus = pool_take_surplus(p);
 	}
 	pthread_mutex_unlock(&p->lock);
-	descriptor_close(surplus);
+	rsh_handle_close(surplus);
 	return 0;
 }
 
-/* Gives a descriptor back; if it is `dead` it is not used again. */
+/* Gives a handle back; if it is `dead` it is not used again. */
 static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
-			   struct rsh_descriptor *d, bool dead)
+			   struct rsh_handle *h, bool dead)
 {
 	struct rsh_file_pool *p = &s->pool;
-	struct rsh_descriptor *surplus = NULL;
+	struct rsh_handle *surplus = NULL;
 
 	pthread_mutex_lock(&p->lock);
-	if (dead && f->open == d) {
+	if (dead && f->open == h) {
 		f->open = NULL;
 		p->n_open--;
 	}
-	if (--d->users == 0) {
-		if (f->open == d) {
+	if (--h->users == 0) {
+		if (f->open == h) {
 			TAILQ_INSERT_TAIL(&p->idle, f, idle);
 			surplus = pool_take_surplus(p);
 		} else {
-			surplus = d;
+			surplus = h;
 		}
 	}
 	pthread_mutex_unlock(&p->lock);
-	descriptor_close(surplus);
+	rsh_handle_close(surplus);
 }
 
 int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
 		  void *ctx)
 {
 	struct rsh_store_file *f = &s->files[file];
-	struct rsh_descriptor *d;
-	int code = file_take(s, f, &d), now;
+	struct rsh_handle *h;
+	int code = file_take(s, f, &h), now;
 
 	if (code) {
 		atomic_store(&f->bad_len, 0);
 		return code;
 	}
-	code = fn(ctx, d->fd);
+	code = fn(ctx, h);
 	/* Want of memory says nothing of the file, and a file that changed may
 	 * well fail in another way first. */
-	now = code == ENOMEM ? 0 : rsh_file_compare(f, d->fd, d->anew);
+	now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
 	if (code == 0 || now == RSH_CHANGED)
 		code = now;
-	file_give_back(s, f, d, code && code != ENOMEM && code != RSH_CHANGED);
+	file_give_back(s, f, h, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
 }
 
@@ -320,13 +311,13 @@ struct reading {
 	uint64_t offset;
 };
 
-static int file_read_content(void *ctx, int fd)
+static int file_read_content(void *ctx, struct rsh_handle *h)
 {
 	const struct reading *r = ctx;
-	int code = rsh_store_pread(r->store, r->file, fd, r->buf, r->len,
+	int code = rsh_store_pread(r->store, r->file, h, r->buf, r->len,
 				   r->offset);
 
-	rsh_store_spent(r->store, fd, r->offset, r->len, false);
+	rsh_store_spent(r->store, h, r->offset, r->len, false);
 	return code;
 }
 
@@ -340,21 +331,24 @@ int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 
 /* ---- files as they are ---- */
 
-static int file_copy_descriptor(void *ctx, int fd)
+static int file_copy_descriptor(void *ctx, struct rsh_handle *h)
 {
 	int *copy = ctx;
 
 	if (*copy >= 0)
 		close(*copy);
-	*copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	*copy = fcntl(h->medium->ops->descriptor(h), F_DUPFD_CLOEXEC, 0);
 	return 0;
 }
 
 int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
 {
 	cleanup_fd int copy = -1;
-	int rc = rsh_store_use(s, file, false, file_copy_descriptor, &copy);
+	int rc;
 
+	if (!s->medium->ops->descriptor)
+		return -ENOTSUP;
+	rc = rsh_store_use(s, file, false, file_copy_descriptor, &copy);
 	if (rc == 0 && copy < 0)
 		rc = -EMFILE;
 	if (rc == 0)
@@ -368,7 +362,7 @@ int rsh_store_check(struct rsh_store *s, uint32_t file, int fd)
 	struct rsh_attempts last = {
 		.n = 1, .began = atomic_load(&s->outage.n_returns),
 	};
-	int code = rsh_file_compare(f, fd, true);
+	int code = rsh_files_compare(&f->id, fd, true);
 
 	if (code == 0)
 		return 0;

@@ -5,7 +5,6 @@
 #include "store_i.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -151,40 +150,20 @@ static void target_advance(struct target *t, size_t n)
 	}
 }
 
-/* Reads as preadv() does, with faults. */
-static ssize_t io_preadv(struct rsh_faults *faults, const char *name, int fd,
-			 const struct target *t, uint64_t offset)
-{
-	const struct iovec *v = &t->iov[t->first];
-	size_t len = t->left;
-	int rc = faults ? rsh_faults_apply(faults, name, offset, &len) : 0;
-
-	if (rc) {
-		errno = rc;
-		return -1;
-	}
-	if (len == 0)
-		return 0;
-	if (len < t->left)
-		return pread(fd, v->iov_base,
-			     len < v->iov_len ? len : v->iov_len,
-			     (off_t)offset);
-	return preadv(fd, v, t->n - t->first, (off_t)offset);
-}
-
 /* Reads until the target is full.  0, or a positive errno. */
-static int io_read_all(struct rsh_faults *faults, const char *name, int fd,
-		    struct target *t, uint64_t offset)
+static int io_read_all(struct rsh_medium *m, struct rsh_handle *h,
+		       struct target *t, uint64_t offset)
 {
 	while (t->left > 0) {
 		long begin = rsh_waits_begin();
-		ssize_t n = io_preadv(faults, name, fd, t, offset);
+		ssize_t n = m->ops->read(m, h, &t->iov[t->first],
+					 t->n - t->first, offset);
 
 		rsh_waits_end(begin);
-		if (n < 0 && errno == EINTR)
+		if (n == -EINTR)
 			continue;
 		if (n < 0)
-			return errno;
+			return (int)-n;
 		if (n == 0)
 			return RSH_CHANGED;
 		target_advance(t, (size_t)n);
@@ -203,14 +182,17 @@ static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
 		atomic_fetch_add(&io->failed, 1);
 }
 
-static int io_read_counted(struct rsh_store_io *io, const char *name, int fd,
-			   struct target *t, uint64_t offset)
+/* Reads, and counts the read if there is an io that counts. */
+static int io_read(const struct rsh_store *s, struct rsh_handle *h,
+		   struct target *t, uint64_t offset)
 {
-	const uint64_t start = rsh_clock_ns();
+	struct rsh_store_io *io = s->opts.io;
+	const uint64_t start = io ? rsh_clock_ns() : 0;
 	const size_t len = t->left;
-	int rc = io_read_all(io->faults, name, fd, t, offset);
+	int rc = io_read_all(s->content, h, t, offset);
 
-	io_count(io, len, rsh_clock_ns() - start, rc != 0);
+	if (io)
+		io_count(io, len, rsh_clock_ns() - start, rc != 0);
 	return rc;
 }
 
@@ -225,29 +207,21 @@ static int file_note_failure(struct rsh_store_file *f, int code,
 	return code;
 }
 
-/* Reads, and counts the read if there is an io that counts. */
-static int io_read(struct rsh_store_io *io, const char *name, int fd,
-		   struct target *t, uint64_t offset)
-{
-	return io ? io_read_counted(io, name, fd, t, offset) :
-		    io_read_all(NULL, name, fd, t, offset);
-}
-
-int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f, int fd,
-		  void *buf, size_t len, uint64_t offset)
+int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
+		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
 {
 	struct target t = target_of(buf, len);
-	int code = io_read(s->opts.io, f->name, fd, &t, offset);
+	int code = io_read(s, h, &t, offset);
 
 	return file_note_failure(f, code, offset, len);
 }
 
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
-			int fd)
+			struct rsh_handle *h)
 {
 	const uint64_t at = rsh_min_u64(atomic_load(&f->bad_at),
-					(uint64_t)f->id.size);
-	const uint64_t left = (uint64_t)f->id.size - at;
+					f->id.size);
+	const uint64_t left = f->id.size - at;
 	/* A file that could not be opened may be one that opens and no more. */
 	const uint64_t len = rsh_max_u64(atomic_load(&f->bad_len), 1);
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
@@ -259,16 +233,17 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	if (!buf)
 		return ENOMEM;
 	/* The kernel's copy says nothing of the file. */
-	posix_fadvise(fd, (off_t)at, (off_t)n, POSIX_FADV_DONTNEED);
-	code = io_read(s->opts.io, f->name, fd, &t, at);
+	if (h->medium->ops->forget)
+		h->medium->ops->forget(h, at, n);
+	code = io_read(s, h, &t, at);
 	free(buf);
 	return code;
 }
 
 struct load {
-	struct rsh_store_io *io;
+	struct rsh_store *store;
 	struct rsh_store_file *file;
-	int fd;
+	struct rsh_handle *handle;
 };
 
 /* Loads blocks for the cache, which may keep them for others: a file that
@@ -286,23 +261,24 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		t.left += iov[i].iov_len;
 	}
 	len = t.left;
-	rc = io_read_counted(l->io, l->file->name, l->fd, &t, offset);
+	rc = io_read(l->store, l->handle, &t, offset);
 	if (rc == 0)
-		rc = rsh_file_compare(l->file, l->fd, true);
+		rc = rsh_file_compare(l->file, l->handle, true);
 	return file_note_failure(l->file, rc, offset, len);
 }
 
 /* ---- reads of content ---- */
 
 static int file_read_through(struct rsh_store *s, struct rsh_store_file *f,
-			     int fd, void *buf, size_t len, uint64_t offset)
+			     struct rsh_handle *h, void *buf, size_t len,
+			     uint64_t offset)
 {
 	struct rsh_store_io *io = s->opts.io;
-	struct load load = { io, f, fd };
+	struct load load = { s, f, h };
 	int rc;
 
-	if (!rsh_file_is_cached(s, f, fd))
-		return rsh_file_read(s, f, fd, buf, len, offset);
+	if (!rsh_file_is_cached(s, f, h))
+		return rsh_file_read(s, f, h, buf, len, offset);
 	/* The neighbours of this range are mostly being read at the same time:
 	 * what is missing is loaded before waiting for blocks that they
 	 * load. */
@@ -324,11 +300,11 @@ static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
 		rsh_faults_flip(io->faults, f->name, offset, buf, len);
 }
 
-int rsh_store_pread(struct rsh_store *s, uint32_t file, int fd, void *buf,
-		    size_t len, uint64_t offset)
+int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		    void *buf, size_t len, uint64_t offset)
 {
 	struct rsh_store_file *f = &s->files[file];
-	int rc = file_read_through(s, f, fd, buf, len, offset);
+	int rc = file_read_through(s, f, h, buf, len, offset);
 
 	if (rc == 0)
 		file_flip(s, f, offset, buf, len);
@@ -339,7 +315,7 @@ ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 			     uint64_t offset)
 {
 	struct rsh_store_scan *in = scan;
-	ssize_t n = rsh_fd_pread(&in->fd, buf, len, offset);
+	ssize_t n = rsh_handle_pread(in->handle, buf, len, offset);
 
 	if (n > 0 && in->store)
 		file_flip(in->store, &in->store->files[in->file], offset, buf,
@@ -347,19 +323,19 @@ ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 	return n;
 }
 
-ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
-			     void *buf, size_t len, uint64_t offset)
+ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file,
+			     struct rsh_handle *h, void *buf, size_t len,
+			     uint64_t offset)
 {
 	const struct rsh_store_file *f = &s->files[file];
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = rsh_clock_ns();
-	struct target t = target_of(buf, len);
+	const struct iovec iov = { buf, len };
 	ssize_t n;
 
 	do {
-		n = io_preadv(io ? io->faults : NULL, f->name, fd, &t, offset);
-	} while (n < 0 && errno == EINTR);
-	n = n < 0 ? -errno : n;
+		n = s->content->ops->read(s->content, h, &iov, 1, offset);
+	} while (n == -EINTR);
 	if (io)
 		io_count(io, n > 0 ? (size_t)n : 0, rsh_clock_ns() - start,
 			 n < 0);
@@ -390,20 +366,20 @@ static uint64_t io_free_memory(struct rsh_store_io *io)
 	return atomic_load(&io->free_bytes);
 }
 
-void rsh_store_spent(const struct rsh_store *s, int fd, uint64_t offset,
-		     uint64_t len, bool partly)
+void rsh_store_spent(const struct rsh_store *s, const struct rsh_handle *h,
+		     uint64_t offset, uint64_t len, bool partly)
 {
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = offset - offset % PIECE_BYTES;
 	uint64_t keep_free;
 
-	if (!io || (!partly && !atomic_load(&io->drop_all)))
+	if (!io || !h->medium->ops->forget ||
+	    (!partly && !atomic_load(&io->drop_all)))
 		return;
 	keep_free = atomic_load(&io->keep_free);
 	if (!keep_free || io_free_memory(io) >= keep_free)
 		return;
 	/* A piece that reaches beyond this range goes with its last byte. */
-	if (posix_fadvise(fd, (off_t)start, (off_t)(offset + len - start),
-			  POSIX_FADV_DONTNEED) == 0)
+	if (h->medium->ops->forget(h, start, offset + len - start) == 0)
 		atomic_fetch_add(&io->dropped, len);
 }

@@ -10,6 +10,8 @@
 
 #include "rsh/store/io.h"
 
+struct rsh_handle;
+struct rsh_medium;
 struct rsh_store;
 struct rsh_store_file;
 
@@ -34,6 +36,11 @@ int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,
 void rsh_faults_flip(const struct rsh_faults *f, const char *name,
 		     uint64_t offset, void *buf, size_t len);
 bool rsh_faults_flip_any(const struct rsh_faults *f);
+
+/* Makes a medium that lets reads of another one go wrong, and does nothing
+ * else; NULL: out of memory.  Both outlive it. */
+struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
+				     struct rsh_medium *medium);
 
 /* ---- reads (io.c) ---- */
 
@@ -60,12 +67,12 @@ void rsh_store_io_keep(struct rsh_store_io *io);
 
 /* Reads all of [offset, offset + len), past any cache.  Returns what
  * rsh_store_pread() does. */
-int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f, int fd,
-		  void *buf, size_t len, uint64_t offset);
+int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
+		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset);
 /* Reads what could not be read last, past any cache, to see whether it can be
  * now.  Returns what rsh_file_read() does, or ENOMEM. */
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
-			int fd);
+			struct rsh_handle *h);
 
 /* ---- whether through the cache (way.c) ---- */
 
@@ -76,9 +83,7 @@ enum rsh_way { RSH_WAY_OPEN, RSH_WAY_STRAIGHT, RSH_WAY_CACHE };
 void rsh_store_settle_files(struct rsh_store *s);
 /* Is the file read through the cache?  To find out takes a few reads at
  * first. */
-bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f, int fd);
-
-/* linux/fuse.h, which has this number too, is for servers. */
-#define RSH_FUSE_MAGIC 0x65735546
+bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
+			struct rsh_handle *h);
 
 #endif

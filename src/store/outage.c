@@ -217,11 +217,11 @@ struct probe {
 	struct rsh_store_file *file;
 };
 
-static int probe_read(void *ctx, int fd)
+static int probe_read(void *ctx, struct rsh_handle *h)
 {
 	const struct probe *p = ctx;
 
-	return rsh_file_read_again(p->source, p->file, fd);
+	return rsh_file_read_again(p->source, p->file, h);
 }
 
 /* Tries a file that fails.  True if it need not be tried again: it answers, or

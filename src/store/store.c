@@ -5,33 +5,25 @@
 
 #include "store_i.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
-#include <unistd.h>
 
 #include "rsh/util/mem.h"
 
 /* ---- the directory ---- */
 
-static int store_open_root(struct rsh_store *s, struct rsh_error *err)
+static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 {
-	struct stat st;
-	struct statfs fs;
+	struct rsh_store_io *io = s->opts.io;
+	int rc = rsh_files_open(s->path, &s->opts, &s->medium, err);
 
-	s->dirfd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (s->dirfd < 0 || fstat(s->dirfd, &st) != 0)
-		return rsh_error_set(err, errno, "source %s: %s", s->path,
-				     strerror(errno));
-	s->attr = (struct rsh_store_attr){
-		.mode = st.st_mode & 07777, .uid = st.st_uid,
-		.gid = st.st_gid, .mtime = st.st_mtim,
-	};
-	s->place = rsh_store_place(s->dirfd);
-	if (fstatfs(s->dirfd, &fs) == 0)
-		s->fs_type = (uint32_t)fs.f_type;
-	return 0;
+	if (rc)
+		return rc;
+	s->content = io && io->faults ?
+		     rsh_faults_before(io->faults, s->medium) : s->medium;
+	return s->content ? 0 : rsh_error_nomem(err);
 }
 
 static char *without_trailing_slashes(const char *path)
@@ -51,7 +43,6 @@ int rsh_store_open(const char *path, const struct rsh_store_options *opts,
 
 	if (!s)
 		return rsh_error_nomem(err);
-	s->dirfd = -1;
 	s->opts = *opts;
 	s->path = without_trailing_slashes(path);
 	if (!s->path || rsh_pool_init(&s->pool) ||
@@ -60,7 +51,7 @@ int rsh_store_open(const char *path, const struct rsh_store_options *opts,
 		free(s);
 		return rsh_error_nomem(err);
 	}
-	rc = store_open_root(s, err);
+	rc = store_open_medium(s, err);
 	if (rc) {
 		rsh_store_free(s);
 		return rc;
@@ -79,9 +70,10 @@ void rsh_store_free(struct rsh_store *s)
 	}
 	rsh_pool_destroy(&s->pool);
 	rsh_outage_destroy(&s->outage);
-	if (s->dirfd >= 0)
-		close(s->dirfd);
-	free(s->place);
+	if (s->content && s->content != s->medium)
+		s->content->ops->free(s->content);
+	if (s->medium)
+		s->medium->ops->free(s->medium);
 	free(s->path);
 	free(s);
 }
@@ -93,12 +85,87 @@ const char *rsh_store_root(const struct rsh_store *s)
 
 int rsh_store_dirfd(const struct rsh_store *s)
 {
-	return s->dirfd;
+	return s->medium->dirfd;
+}
+
+const struct rsh_store_identity *
+rsh_store_root_identity(const struct rsh_store *s)
+{
+	return &s->medium->root;
 }
 
 void rsh_store_root_attr(const struct rsh_store *s, struct rsh_store_attr *out)
 {
-	*out = s->attr;
+	*out = s->medium->attr;
+}
+
+bool rsh_store_is_remote(const struct rsh_store *s)
+{
+	return s->medium->is_remote;
+}
+
+bool rsh_store_is_stacked(const struct rsh_store *s)
+{
+	return s->medium->is_stacked;
+}
+
+/* ---- anything below it ---- */
+
+int rsh_store_look(const struct rsh_store *s, const char *name,
+		   struct rsh_stat *out)
+{
+	return s->medium->ops->look(s->medium, name, out);
+}
+
+int rsh_dir_open(const struct rsh_store *s, const char *name,
+		 struct rsh_dir **out)
+{
+	*out = NULL;
+	return s->medium->ops->list(s->medium, name, out);
+}
+
+void rsh_dir_close(struct rsh_dir *d)
+{
+	if (d)
+		d->ops->dir_close(d);
+}
+
+int rsh_dir_next(struct rsh_dir *d, const char **name)
+{
+	return d->ops->dir_next(d, name);
+}
+
+int rsh_dir_look(struct rsh_dir *d, const char *name, struct rsh_stat *out)
+{
+	return d->ops->dir_look(d, name, out);
+}
+
+int rsh_handle_open(const struct rsh_store *s, const char *name,
+		    struct rsh_handle **out)
+{
+	*out = NULL;
+	return s->medium->ops->open(s->medium, name, out);
+}
+
+int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
+			 struct rsh_error *err)
+{
+	const bool root = !*name || strcmp(name, ".") == 0;
+	const bool absolute = *name == '/';
+	const char *top = absolute ? "" : s->path;
+	const char *sep = absolute || root ? "" : "/";
+	char place[PATH_MAX];
+
+	if (root)
+		name = "";
+	if (rc != -EXDEV)
+		return rsh_error_set(err, -rc, "%s%s%s: %s", top, sep, name,
+				     strerror(-rc));
+	return rsh_error_set(err, EXDEV, "%s%s%s leads out of SOURCE, to %s: "
+			     "--follow-outside allows it", top, sep, name,
+			     s->medium->ops->leads &&
+			     s->medium->ops->leads(s->medium, name, place) ?
+			     place : "nowhere");
 }
 
 /* ---- files ---- */

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store/way.c decides whether files are read straight or through the cache, and
- * tells what file system they lie on.  store/io.h says what decides. */
+/* store/way.c decides whether files are read straight or through the cache;
+ * store/io.h says what decides. */
 #include "config.h"
 
 #include "store_i.h"
 
-#include <linux/magic.h>
 #include <stdlib.h>
-#include <sys/statfs.h>
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
@@ -17,80 +15,24 @@
 #define SAMPLE_BYTES (64 * 1024)
 #define SLOW_NS 400000
 
-/* These are file systems that linux/magic.h does not know. */
-#define BEEGFS_MAGIC 0x19830326
-#define GPFS_MAGIC 0x47504653
-#define LUSTRE_MAGIC 0x0bd00bd0
-
-/* ---- where they lie ---- */
-
-static bool way_is_remote(int fd)
-{
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) != 0)
-		return false;
-	switch ((uint32_t)fs.f_type) {
-	case NFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case CIFS_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-	case CEPH_SUPER_MAGIC:
-	case V9FS_MAGIC:
-	case AFS_SUPER_MAGIC:
-	case CODA_SUPER_MAGIC:
-	case BEEGFS_MAGIC:
-	case GPFS_MAGIC:
-	case LUSTRE_MAGIC:
-	case RSH_FUSE_MAGIC:
-		return true;
-	default:
-		return false;
-	}
-}
-
-bool rsh_store_is_remote(const struct rsh_store *s)
-{
-	return way_is_remote(s->dirfd);
-}
-
-bool rsh_store_is_stacked(const struct rsh_store *s)
-{
-	struct statfs fs;
-
-	if (fstatfs(s->dirfd, &fs) != 0)
-		return false;
-	switch ((uint32_t)fs.f_type) {
-	case OVERLAYFS_SUPER_MAGIC:
-	case ECRYPTFS_SUPER_MAGIC:
-	case RSH_FUSE_MAGIC:
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* ---- whether to cache ---- */
-
 /* Measures what a second read of the same bytes takes.  False if it cannot be
  * told. */
-static bool way_time_again(struct rsh_store *s,
-			   struct rsh_store_file *f, int fd,
-			   uint64_t *ns)
+static bool way_time_again(struct rsh_store *s, struct rsh_store_file *f,
+			   struct rsh_handle *h, uint64_t *ns)
 {
-	const uint64_t at = (uint64_t)f->id.size / 2;
-	const uint64_t room = (uint64_t)f->id.size - at;
+	const uint64_t at = f->id.size / 2;
+	const uint64_t room = f->id.size - at;
 	const size_t len = room < SAMPLE_BYTES ? (size_t)room : SAMPLE_BYTES;
 	uint8_t *buf = malloc(len ? len : 1);
 	bool told;
 
 	*ns = UINT64_MAX;
-	told = buf && rsh_file_read(s, f, fd, buf, len, at) == 0;
+	told = buf && rsh_file_read(s, f, h, buf, len, at) == 0;
 	/* It is measured twice, should the machine be busy. */
 	for (int i = 0; i < 2 && told; i++) {
 		uint64_t start = rsh_clock_ns(), took;
 
-		told = rsh_file_read(s, f, fd, buf, len, at) == 0;
+		told = rsh_file_read(s, f, h, buf, len, at) == 0;
 		took = rsh_clock_ns() - start;
 		if (took < *ns)
 			*ns = took;
@@ -113,25 +55,27 @@ static void way_settle(struct rsh_store *s, enum rsh_way way)
 
 /* Each reader looks for itself until the way is settled, so that nobody waits
  * for a file but who reads it; a read that fails says nothing. */
-static void way_decide(struct rsh_store *s, struct rsh_store_file *f, int fd)
+static void way_decide(struct rsh_store *s, struct rsh_store_file *f,
+		       struct rsh_handle *h)
 {
 	uint64_t ns;
 
-	if (s->opts.io->has_dir && way_is_remote(fd)) {
+	if (s->opts.io->has_dir && h->medium->ops->is_remote(h)) {
 		way_settle(s, RSH_WAY_CACHE);
-	} else if (way_time_again(s, f, fd, &ns)) {
+	} else if (way_time_again(s, f, h, &ns)) {
 		rsh_log_info("%s: read again in %llu us", f->path,
 			     (unsigned long long)ns / 1000);
 		way_settle(s, ns > SLOW_NS ? RSH_WAY_CACHE : RSH_WAY_STRAIGHT);
 	}
 }
 
-bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f, int fd)
+bool rsh_file_is_cached(struct rsh_store *s, struct rsh_store_file *f,
+			struct rsh_handle *h)
 {
 	if (f->cached == RSH_CACHE_FILE_NONE)
 		return false;
 	if (atomic_load(&s->way) == RSH_WAY_OPEN)
-		way_decide(s, f, fd);
+		way_decide(s, f, h);
 	return atomic_load(&s->way) == RSH_WAY_CACHE;
 }
 
@@ -140,11 +84,11 @@ struct deciding {
 	struct rsh_store_file *file;
 };
 
-static int way_decide_now(void *ctx, int fd)
+static int way_decide_now(void *ctx, struct rsh_handle *h)
 {
 	const struct deciding *d = ctx;
 
-	rsh_file_is_cached(d->store, d->file, fd);
+	rsh_file_is_cached(d->store, d->file, h);
 	return 0;
 }
 
@@ -152,6 +96,8 @@ bool rsh_store_is_straight(struct rsh_store *s, uint32_t file)
 {
 	struct deciding d = { s, &s->files[file] };
 
+	if (!s->medium->ops->descriptor)
+		return false;
 	if (!s->opts.io || s->opts.io->faults)
 		return !s->opts.io;
 	if (d.file->cached == RSH_CACHE_FILE_NONE)
@@ -166,9 +112,9 @@ static struct rsh_cache_file_id
 way_cache_identity(const struct rsh_store_file *f)
 {
 	return (struct rsh_cache_file_id){
-		.dev = f->id.dev,
-		.ino = f->id.ino,
-		.size = (uint64_t)f->id.size,
+		.dev = f->id.which[0],
+		.ino = f->id.which[1],
+		.size = f->id.size,
 		.mtime_sec = f->id.mtime.tv_sec,
 		.mtime_nsec = (uint32_t)f->id.mtime.tv_nsec,
 		.epoch = f->epoch,
@@ -190,6 +136,7 @@ void rsh_store_settle_files(struct rsh_store *s)
 	}
 	if (off)
 		way_settle(s, RSH_WAY_STRAIGHT);
-	else if (s->opts.io->caching == RSH_CACHING_ON)
+	else if (s->opts.io->caching == RSH_CACHING_ON ||
+		 s->medium->ops->keeps_nothing)
 		way_settle(s, RSH_WAY_CACHE);
 }

@@ -4,12 +4,9 @@
 
 #include "rsh/vfs/model_files.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
@@ -30,27 +27,27 @@ static bool is_of_weights(const char *name)
 	       strcmp(name, "reshardfs-manifest.jsonl") == 0;
 }
 
-static bool is_model_file(int dirfd, const char *name)
+static bool is_model_file(struct rsh_dir *dir, const char *name)
 {
-	struct stat st;
+	struct rsh_stat st;
 
 	if (name[0] == '.' || is_of_weights(name))
 		return false;
 	/* What cannot be looked at is told when it is opened. */
-	return fstatat(dirfd, name, &st, 0) != 0 || S_ISREG(st.st_mode);
+	return rsh_dir_look(dir, name, &st) || st.kind == RSH_IS_FILE;
 }
 
 /* ---- one file ---- */
 
-static int model_file_read(struct rsh_model_file *f, int fd, const char *path,
-			   struct rsh_error *err)
+static int model_file_read(struct rsh_model_file *f, struct rsh_handle *h,
+			   const char *path, struct rsh_error *err)
 {
 	f->text = rsh_alloc_array((size_t)f->bytes, 1);
 	if (!f->text)
 		return rsh_error_nomem(err);
 	for (uint64_t done = 0; done < f->bytes;) {
-		ssize_t n = rsh_fd_pread(&fd, f->text + done,
-					 (size_t)(f->bytes - done), done);
+		ssize_t n = rsh_handle_pread(h, f->text + done,
+					     (size_t)(f->bytes - done), done);
 
 		if (n <= 0)
 			return rsh_error_set(err, n ? (int)-n : EIO, "%s: %s",
@@ -67,19 +64,19 @@ static int model_files_take(struct rsh_model_files *all, struct rsh_store *s,
 {
 	struct rsh_model_file *f = &all->v[file];
 	const char *path = rsh_store_path(s, file);
-	cleanup_fd int fd = -1;
-	int rc = rsh_store_identify(s, file, &fd, err);
+	cleanup_handle struct rsh_handle *h = NULL;
+	int rc = rsh_store_identify(s, file, &h, err);
 
 	if (rc)
 		return rc;
 	f->attr = *rsh_store_attr(s, file);
-	f->bytes = (uint64_t)rsh_store_identity(s, file)->size;
+	f->bytes = rsh_store_identity(s, file)->size;
 	*bytes += f->bytes;
 	if (f->bytes > RSH_MODEL_FILE_MAX || *bytes > RSH_MODEL_FILES_MAX)
 		return rsh_error_set(err, EFBIG, "%s: too large to be shown "
 				     "beside a model (--model-files names "
 				     "another directory, or none)", path);
-	return model_file_read(f, fd, path, err);
+	return model_file_read(f, h, path, err);
 }
 
 /* ---- all of them ---- */
@@ -91,37 +88,34 @@ static int model_file_by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int model_files_list(struct rsh_model_files *all, int dirfd)
+static int model_files_list(struct rsh_model_files *all,
+			    const struct rsh_store *s)
 {
-	DIR *dir = rsh_dir_of(openat(dirfd, ".", O_RDONLY | O_CLOEXEC));
-	const struct dirent *e;
-	int rc = dir ? 0 : -errno;
+	cleanup_dir struct rsh_dir *dir = NULL;
+	int more = rsh_dir_open(s, "", &dir);
+	const char *name;
 
-	while (rc == 0 && (errno = 0, e = readdir(dir))) {
-		if (!is_model_file(dirfd, e->d_name))
+	while (more >= 0 && (more = rsh_dir_next(dir, &name)) > 0) {
+		if (!is_model_file(dir, name))
 			continue;
-		rc = rsh_grow(&all->v, &all->cap, all->n + 1, sizeof(*all->v));
-		if (rc)
-			break;
+		if (rsh_grow(&all->v, &all->cap, all->n + 1, sizeof(*all->v)))
+			return -ENOMEM;
 		all->v[all->n] = (struct rsh_model_file){
-			.name = strdup(e->d_name),
+			.name = strdup(name),
 		};
-		rc = all->v[all->n++].name ? 0 : -ENOMEM;
+		if (!all->v[all->n++].name)
+			return -ENOMEM;
 	}
-	if (rc == 0)
-		rc = -errno;
-	if (dir)
-		closedir(dir);
-	if (all->n && rc == 0)
+	if (all->n && more == 0)
 		qsort(all->v, all->n, sizeof(*all->v), model_file_by_name);
-	return rc;
+	return more;
 }
 
 static int model_files_read(struct rsh_model_files *all, struct rsh_store *s,
 			    struct rsh_error *err)
 {
 	uint64_t bytes = 0;
-	int rc = model_files_list(all, rsh_store_dirfd(s));
+	int rc = model_files_list(all, s);
 
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", rsh_store_root(s),

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/dialects/ranks.h"
 #include "rsh/strategy/grid.h"
@@ -50,14 +49,14 @@ static int weights_load_config(struct rsh_vfs_weights *w,
 {
 	cleanup_free uint8_t *data = NULL;
 	cleanup_free char *path = NULL;
+	struct rsh_stat st;
 	size_t len;
 	int rc;
 
 	if (cfg->weights.config)
 		return rsh_model_config_load(cfg->weights.config, &w->config,
 					     err);
-	if (faccessat(rsh_store_dirfd(store), RSH_MODEL_CONFIG_NAME, F_OK,
-		      0) != 0)
+	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
 		return 0;
 	if (asprintf(&path, "%s/" RSH_MODEL_CONFIG_NAME, cfg->source) < 0) {
 		path = NULL;

@@ -18,6 +18,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv);
 static char directory[4096];
 static char name[32]; /* of the tree's file in it */
 static int dirfd_ = -1;
+static const struct rsh_store_identity root = { .size = 0 };
 
 static void remove_directory(void)
 {
@@ -38,7 +39,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	require(mkdtemp(directory));
 	dirfd_ = rsh_index_dir_open(directory, true);
 	require(dirfd_ >= 0);
-	c = rsh_index_cache_open(dirfd_, dirfd_, "t");
+	c = rsh_index_cache_open(dirfd_, &root, "t");
 	require(c);
 	memcpy(name, c->name, sizeof(name));
 	rsh_index_cache_close(c);
@@ -100,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(file, data, size);
 	sign(file, size);
 	write_file(file, size);
-	c = rsh_index_cache_open(dirfd_, dirfd_, "t");
+	c = rsh_index_cache_open(dirfd_, &root, "t");
 	require(c);
 	load_all(c);
 	rsh_index_cache_close(c);

@@ -57,15 +57,15 @@ static bool parse_reads(const char *tree, const char *cache)
 	unsigned long long before = bytes_read();
 	int dirfd = open(cache, O_RDONLY | O_DIRECTORY);
 	struct rsh_ckpt2 *c;
+	struct rsh_handle *h;
 	char path[256];
-	int fd;
 
 	snprintf(path, sizeof(path), "%s/metadata.json", tree);
-	fd = open(path, O_RDONLY);
-	assert_true(fd >= 0 && dirfd >= 0);
-	if (rsh_metadata_parse(dirfd, fd, path, &c, &err))
+	assert_true(dirfd >= 0);
+	assert_int_equal(rsh_handle_open_path(path, &h), 0);
+	if (rsh_metadata_parse(dirfd, h, path, &c, &err))
 		fail_msg("%s", err.text);
-	close(fd);
+	rsh_handle_close(h);
 	close(dirfd);
 	assert_int_equal(c->n_params, 1);
 	assert_string_equal(c->params[0].name, "w");

@@ -17,6 +17,7 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "store/files_i.h"
 #include "store/store_i.h"
 #include "support.h"
 
@@ -46,10 +47,10 @@ static void name_of(unsigned file, char name[64])
 static void open_file(struct fixture *f, unsigned file)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	int fd;
+	struct rsh_handle *h;
 
-	assert_int_equal(rsh_store_identify(f->store, file, &fd, &err), 0);
-	rsh_store_adopt(f->store, file, fd);
+	assert_int_equal(rsh_store_identify(f->store, file, &h, &err), 0);
+	rsh_store_adopt(f->store, file, h);
 }
 
 static void setup_owned(struct fixture *f, const char *faults,
@@ -437,7 +438,7 @@ static void not_told_is_not_changed(void **state)
 
 	(void)state;
 	setup_with(&f, NULL);
-	assert_int_equal(rsh_file_compare(&f.store->files[0], -1, false),
+	assert_int_equal(rsh_files_compare(&f.store->files[0].id, -1, false),
 			 EBADF);
 	assert_int_equal(rsh_reader_errno(&f.store->files[0], EBADF), -EIO);
 	assert_int_equal(rsh_reader_errno(&f.store->files[0], ESTALE), -EIO);

@@ -10,9 +10,9 @@
 #define RSH_SOURCE_DIALECT_H
 
 #include <limits.h>
-#include <sys/stat.h>
 
 #include "rsh/source/step.h"
+#include "rsh/store/store.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
 
@@ -76,11 +76,12 @@ void rsh_step_name_read(const char *name, size_t n, struct rsh_step_name *out);
 /* ---- for `find` ---- */
 
 /* Calls fn for every entry of a directory below SOURCE whose name does not
- * begin with a dot and that is of the type S_IFDIR or S_IFREG, sorted. */
+ * begin with a dot and that is of that kind, sorted. */
 typedef int rsh_found_fn(struct rsh_finder *f, void *ctx, const char *name,
-			 const struct stat *st, struct rsh_error *err);
-int rsh_finder_each(struct rsh_finder *f, const char *dir, mode_t type,
-		    rsh_found_fn *fn, void *ctx, struct rsh_error *err);
+			 const struct rsh_stat *st, struct rsh_error *err);
+int rsh_finder_each(struct rsh_finder *f, const char *dir,
+		    enum rsh_stat_kind kind, rsh_found_fn *fn, void *ctx,
+		    struct rsh_error *err);
 /* Does so for files, also those whose names begin with a dot. */
 int rsh_finder_each_file(struct rsh_finder *f, const char *dir,
 			 rsh_found_fn *fn, void *ctx, struct rsh_error *err);
@@ -90,7 +91,7 @@ int rsh_finder_unit(struct rsh_finder *f, const char *name, uint32_t *unit);
 /* Adds a file, unless --select name= leaves it out.  0 or -ENOMEM. */
 int rsh_finder_add(struct rsh_finder *f, uint32_t unit, const char *dir,
 		   const char *file, const struct rsh_step_name *name,
-		   const struct stat *st);
+		   const struct rsh_stat *st);
 
 /* ---- for `show`: all return 0 or -ENOMEM ---- */
 

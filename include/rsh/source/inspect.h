@@ -58,19 +58,21 @@ struct rsh_source_file_info {
 	uint64_t bytes;
 	struct timespec mtime;
 };
-/* Gives a descriptor, which is the caller's, of file i of the chosen candidate,
+/* Gives a handle, which is the caller's, of file i of the chosen candidate,
  * opened as for a mount: 0 or -errno with a sentence, -EXDEV if the file leads
  * out of the source and must not. */
-int rsh_source_file_descriptor(const struct rsh_source *s, uint32_t i, int *fd,
-			       struct rsh_error *err);
-/* These do with such a descriptor what rsh_inspect_file() does and, with the
+int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
+			 struct rsh_handle **h, struct rsh_error *err);
+/* These do with such a handle what rsh_inspect_file() does and, with the
  * content, pread(2), as the source's io reads it but past any cache.  The
  * latter gives the number of bytes or -errno.  Any thread may call them. */
-int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i, int fd,
-			    bool check_crc, struct rsh_names *names,
-			    struct rsh_inspected *out, struct rsh_error *err);
-ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i, int fd,
-			      void *buf, size_t len, uint64_t offset);
+int rsh_source_file_inspect(const struct rsh_source *s, uint32_t i,
+			    struct rsh_handle *h, bool check_crc,
+			    struct rsh_names *names, struct rsh_inspected *out,
+			    struct rsh_error *err);
+ssize_t rsh_source_file_pread(const struct rsh_source *s, uint32_t i,
+			      struct rsh_handle *h, void *buf, size_t len,
+			      uint64_t offset);
 /* These tell of the chosen files, which ascend by rank; the parts of a model
  * are in the order of its map. */
 uint32_t rsh_source_n_files(const struct rsh_source *s);

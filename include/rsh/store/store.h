@@ -13,6 +13,9 @@
  *   rsh_store_read(), rsh_store_use()
  *   rsh_store_clear()     for other files, or rsh_store_free()
  *
+ * What its files lie on, a store alone knows: above it an open file is a
+ * handle, and only who asks for a descriptor learns whether there is one.
+ *
  * The directory is opened once, so that a relative path and a later rename of a
  * parent do no harm.  Files are opened read-only and never written.  There may
  * be more files than descriptors: those that nobody uses are closed and opened
@@ -22,10 +25,10 @@
  * identified and compared when it is opened again and after each read; a file
  * that changed gives -ESTALE, never bytes of two files.
  *
- * A file that cannot be reached has not changed.  Its descriptor is given up,
- * it is opened again, and if that does no better the reader gets -EIO.  From
- * then on it is tried again, by a thread of the store and by each who reads it,
- * for as long as the store lives.  Functions that any thread may call say so.
+ * A file that cannot be reached has not changed.  Its handle is given up, it is
+ * opened again, and if that does no better the reader gets -EIO.  From then on
+ * it is tried again, by a thread of the store and by each who reads it, for as
+ * long as the store lives.  Functions that any thread may call say so.
  * Where the root itself is dead, as after a server of FUSE has ended, files are
  * looked for below the path where it was; they are on another device then.
  * What must be the same there is name, inode, size and mtime.  Of FUSE file
@@ -40,7 +43,6 @@
 #define RSH_STORE_STORE_H
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,7 +93,8 @@ void rsh_store_free(struct rsh_store *s);
 
 /* Gives the directory as it was given, but for slashes at its end. */
 const char *rsh_store_root(const struct rsh_store *s);
-/* Gives the directory's descriptor, which the store owns. */
+/* Gives the directory's descriptor, which the store owns; -1 if it is no
+ * directory of a file system. */
 int rsh_store_dirfd(const struct rsh_store *s);
 /* Does the directory lie on a file system that hands reads on to another
  * one? */
@@ -118,13 +121,60 @@ mode_t rsh_store_mode_as(const struct rsh_store_attr *a, uid_t uid, gid_t gid);
 
 /* ---- anything below it ---- */
 
-/* O_NONBLOCK: something may have put a FIFO in a file's place. */
-#define RSH_OPEN_FLAGS (O_RDONLY | O_NOCTTY | O_NONBLOCK)
-/* Opens `name` as openat(2) does from the directory, close-on-exec.  A
- * descriptor, -EXDEV where a link leads out of the directory and must not, or
- * -errno. */
-int rsh_store_openat(const struct rsh_store *s, const char *name, int flags);
-/* Sets the sentence for a failure of rsh_store_openat(), and returns rc. */
+enum rsh_stat_kind { RSH_IS_FILE, RSH_IS_DIR, RSH_IS_OTHER };
+
+struct rsh_stat {
+	enum rsh_stat_kind kind;
+	uint64_t size;
+	struct rsh_store_attr attr; /* with the mode that it has by itself */
+};
+/* Looks at what lies there, "" being the directory itself; links are followed
+ * wherever they lead.  0 or -errno. */
+int rsh_store_look(const struct rsh_store *s, const char *name,
+		   struct rsh_stat *out);
+
+/* This is a directory that is being listed. */
+struct rsh_dir;
+/* Opens a directory, "" being the store's own.  0, -EXDEV where a link leads
+ * out and must not, or -errno. */
+int rsh_dir_open(const struct rsh_store *s, const char *name,
+		 struct rsh_dir **out);
+/* Opens a directory anywhere, by its path.  0 or -errno. */
+int rsh_dir_open_path(const char *path, struct rsh_dir **out);
+void rsh_dir_close(struct rsh_dir *d); /* d may be NULL */
+/* Gives the next name, which lives until the next call, in no order and
+ * perhaps with "." and "..": 1; 0 at the end, or -errno. */
+int rsh_dir_next(struct rsh_dir *d, const char **name);
+/* Looks at what is listed under that name, as rsh_store_look() does. */
+int rsh_dir_look(struct rsh_dir *d, const char *name, struct rsh_stat *out);
+
+/* This is an open file, for reading at any place.  Any thread may use it. */
+struct rsh_handle;
+/* Opens a file, which the store need not have.  0, -EXDEV where a link leads
+ * out of the directory and must not, or -errno. */
+int rsh_handle_open(const struct rsh_store *s, const char *name,
+		    struct rsh_handle **out);
+/* Opens a file anywhere, by its path.  0 or -errno. */
+int rsh_handle_open_path(const char *path, struct rsh_handle **out);
+void rsh_handle_close(struct rsh_handle *h); /* h may be NULL */
+/* Reads as pread(2) does; no fault meets it.  The number of bytes or -errno.
+ * It is the function of a struct rsh_byte_source whose ctx is a handle. */
+ssize_t rsh_handle_pread(void *handle, void *buf, size_t len, uint64_t offset);
+/* Looks at the file as it is now.  0 or -errno. */
+int rsh_handle_look(const struct rsh_handle *h, struct rsh_stat *out);
+
+static inline void rsh_dir_guard_(struct rsh_dir **d)
+{
+	rsh_dir_close(*d);
+}
+static inline void rsh_handle_guard_(struct rsh_handle **h)
+{
+	rsh_handle_close(*h);
+}
+#define cleanup_dir __attribute__((cleanup(rsh_dir_guard_)))
+#define cleanup_handle __attribute__((cleanup(rsh_handle_guard_)))
+
+/* Sets the sentence for a failure to open something, and returns rc. */
 int rsh_store_open_error(const struct rsh_store *s, const char *name, int rc,
 			 struct rsh_error *err);
 /* Reads a small file whole (from malloc), of at most `max` bytes.  `what` says
@@ -145,13 +195,16 @@ struct rsh_store_entry {
 };
 /* Adds a file.  0 or -ENOMEM. */
 int rsh_store_add(struct rsh_store *s, const struct rsh_store_entry *e);
-/* Opens the file, the descriptor being the caller's, and takes its identity; 0
- * or -errno with a sentence.  Any thread may call this, once for each file. */
-int rsh_store_identify(struct rsh_store *s, uint32_t file, int *fd,
-		       struct rsh_error *err);
-/* Gives an open descriptor of an identified file to the pool, which closes it
- * where memory is out. */
-void rsh_store_adopt(struct rsh_store *s, uint32_t file, int fd);
+/* Opens the file, the handle being the caller's, and takes its identity; 0 or
+ * -errno with a sentence.  Any thread may call this, once for each file. */
+int rsh_store_identify(struct rsh_store *s, uint32_t file,
+		       struct rsh_handle **h, struct rsh_error *err);
+/* Gives the handle of an identified file to the pool. */
+void rsh_store_adopt(struct rsh_store *s, uint32_t file, struct rsh_handle *h);
+/* Opens the file by itself, whether it was identified or not, for the caller.
+ * 0 or -errno with a sentence.  Any thread may call this. */
+int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
+			struct rsh_handle **h, struct rsh_error *err);
 /* Starts the reading, when the files that can be are identified.  Nothing is
  * read here: where reads decide whether files are cached, the first ones will
  * tell.  0 or -ENOMEM. */
@@ -166,11 +219,18 @@ const char *rsh_store_name(const struct rsh_store *s, uint32_t file);
 const char *rsh_store_path(const struct rsh_store *s, uint32_t file);
 
 struct rsh_store_identity {
-	dev_t dev;
-	ino_t ino;
-	off_t size;
+	uint64_t size;
 	struct timespec mtime, ctime;
+	/* This tells files of one size and mtime apart: of those of a file
+	 * system it is device and inode. */
+	uint64_t which[2];
 };
+/* Takes it of an open file as it is now.  0 or -errno. */
+int rsh_handle_identity(const struct rsh_handle *h,
+			struct rsh_store_identity *out);
+/* Gives the directory's own. */
+const struct rsh_store_identity *
+rsh_store_root_identity(const struct rsh_store *s);
 /* These give what rsh_store_identify() took. */
 const struct rsh_store_identity *rsh_store_identity(const struct rsh_store *s,
 						    uint32_t file);
@@ -184,23 +244,20 @@ const struct rsh_store_attr *rsh_store_attr(const struct rsh_store *s,
 struct rsh_store_scan {
 	const struct rsh_store *store; /* NULL: the file is of none */
 	uint32_t file;
-	int fd;
+	struct rsh_handle *handle;
 };
 ssize_t rsh_store_scan_pread(void *scan, void *buf, size_t len,
 			     uint64_t offset);
-/* Reads as rsh_store_scan_pread() does, from a pointer to a descriptor; no
- * fault meets it. */
-ssize_t rsh_fd_pread(void *fd, void *buf, size_t len, uint64_t offset);
 
 /* A positive errno that no file system gives: the file is not the one that was
  * identified.  ESTALE is what network file systems say of handles that their
- * server has forgotten, which a new descriptor cures. */
+ * server has forgotten, which a new handle cures. */
 #define RSH_CHANGED EREMCHG
 
-/* Compares the file behind fd with the one that was identified: 0 if it is
- * still that one; RSH_CHANGED; or the positive errno for which that cannot be
- * told. */
-int rsh_store_compare(const struct rsh_store *s, uint32_t file, int fd);
+/* Compares an open file with the one that was identified: 0 if it is still that
+ * one; RSH_CHANGED; or the positive errno for which that cannot be told. */
+int rsh_store_compare(const struct rsh_store *s, uint32_t file,
+		      const struct rsh_handle *h);
 
 /* ---- after it ---- */
 
@@ -211,12 +268,12 @@ int rsh_store_compare(const struct rsh_store *s, uint32_t file, int fd);
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 		   void *buf, size_t len, bool wait);
 
-/* Such a function does something with a descriptor of the file, and returns 0
- * or a positive errno. */
-typedef int rsh_store_use_fn(void *ctx, int fd);
+/* Such a function does something with a handle of the file, and returns 0 or a
+ * positive errno. */
+typedef int rsh_store_use_fn(void *ctx, struct rsh_handle *h);
 /* Opens the file where it is not, calls fn, and sees to it that the file has
  * stayed the same: 0, or a positive errno or RSH_CHANGED, after which nothing
- * that was read may be used.  A descriptor that failed is not used again. */
+ * that was read may be used.  A handle that failed is not used again. */
 int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
 		  void *ctx);
 /* Calls rsh_store_try() as often as the outage has it, so that fn may be called
@@ -226,16 +283,17 @@ int rsh_store_use(struct rsh_store *s, uint32_t file, bool wait,
 
 /* Reads all of [offset, offset + len) within such a function: 0, or a positive
  * errno; RSH_CHANGED at the end of the file. */
-int rsh_store_pread(struct rsh_store *s, uint32_t file, int fd, void *buf,
-		    size_t len, uint64_t offset);
+int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
+		    void *buf, size_t len, uint64_t offset);
 /* Says that the range was read and its pages will not be missed.  `partly`: it
  * was read for the sake of some of its bytes. */
-void rsh_store_spent(const struct rsh_store *s, int fd, uint64_t offset,
-		     uint64_t len, bool partly);
+void rsh_store_spent(const struct rsh_store *s, const struct rsh_handle *h,
+		     uint64_t offset, uint64_t len, bool partly);
 /* Reads as pread(2) does, past any cache.  All faults meet the read, and it is
  * counted.  The number of bytes or -errno. */
-ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file, int fd,
-			     void *buf, size_t len, uint64_t offset);
+ssize_t rsh_store_pread_once(const struct rsh_store *s, uint32_t file,
+			     struct rsh_handle *h, void *buf, size_t len,
+			     uint64_t offset);
 
 /* ---- tiles (plan/plan.h), which readers keep beside the cache ---- */
 
@@ -253,12 +311,14 @@ void rsh_store_count_tiles(struct rsh_store *s, uint64_t loaded,
 
 /* ---- files as they are ---- */
 
-/* Do reads of the file give its bytes as they are and keep nothing, with no
- * fault and no cache between?  May read a little of the file to find out. */
+/* Has the file a descriptor that gives its bytes as reads do and keeps nothing,
+ * with no fault and no cache between?  May read a little of the file to find
+ * out. */
 bool rsh_store_is_straight(struct rsh_store *s, uint32_t file);
 /* Gives a descriptor of the file, which is the caller's: 0, -ESTALE when the
  * file is no longer the one that was identified, or -errno, as
- * rsh_store_read(); -EMFILE when there are too many. */
+ * rsh_store_read(); -EMFILE when there are too many, and -ENOTSUP where files
+ * have none. */
 int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *fd);
 /* Has the file that such a descriptor belongs to stayed as it was?  0, or as
  * rsh_store_read(); a change is logged. */
