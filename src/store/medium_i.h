@@ -99,8 +99,7 @@ struct rsh_medium_ops {
 	int (*descriptor)(const struct rsh_handle *h);
 };
 
-/* Opens the directory of a file system.  0 or -errno with a sentence. */
-int rsh_files_open(const char *path, const struct rsh_store_options *opts,
-		   struct rsh_medium **out, struct rsh_error *err);
+/* Opens the directory of a file system. */
+rsh_medium_open_fn rsh_files_open;
 
 #endif

@@ -17,7 +17,8 @@
 static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 {
 	struct rsh_store_io *io = s->opts.io;
-	int rc = rsh_files_open(s->path, &s->opts, &s->medium, err);
+	rsh_medium_open_fn *const fn = s->opts.medium;
+	int rc = (fn ? fn : rsh_files_open)(s->path, &s->opts, &s->medium, err);
 
 	if (rc)
 		return rc;

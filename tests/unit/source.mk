@@ -16,6 +16,7 @@ UNIT += \
 	unit/test_vfs \
 	unit/test_vfs_tree \
 	unit/test_vfs_backing \
+	unit/test_vfs_medium \
 	unit/test_vfs_digest \
 	unit/test_options \
 	unit/test_daemon \
@@ -64,6 +65,9 @@ unit_test_vfs_SOURCES = unit/test_vfs.c $(SOURCE_SUPPORT)
 unit_test_vfs_LDADD = $(L_VFS)
 unit_test_vfs_backing_SOURCES = unit/test_vfs_backing.c $(SOURCE_SUPPORT)
 unit_test_vfs_backing_LDADD = $(L_VFS)
+unit_test_vfs_medium_SOURCES = unit/test_vfs_medium.c unit/memory_medium.h \
+	unit/memory_medium.c $(SOURCE_SUPPORT)
+unit_test_vfs_medium_LDADD = $(L_VFS)
 unit_test_vfs_tree_SOURCES = unit/test_vfs_tree.c $(SOURCE_SUPPORT)
 unit_test_vfs_tree_LDADD = $(L_VFS)
 unit_test_vfs_digest_SOURCES = unit/test_vfs_digest.c

@@ -74,7 +74,15 @@ struct rsh_store_opener {
 void rsh_store_find(const char *place, bool outside, const char *name,
 		    int fd[2]);
 
+struct rsh_medium;
+struct rsh_store_options;
+/* Opens what the files of a store lie on.  0 or -errno with a sentence. */
+typedef int rsh_medium_open_fn(const char *path,
+			       const struct rsh_store_options *opts,
+			       struct rsh_medium **out, struct rsh_error *err);
+
 struct rsh_store_options {
+	rsh_medium_open_fn *medium; /* NULL: files */
 	/* Links below the directory may lead out of it.  Otherwise one that
 	 * does is refused with EXDEV and a sentence; the directory itself may
 	 * be a link, and a name that begins with '/' may be of any file. */

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_vfs_medium.c - a source that is no directory of a file system: what
+ * is mounted is the same, and nobody gets a descriptor. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "memory_medium.h"
+#include "rsh/util/log.h"
+#include "rsh/vfs/vfs.h"
+#include "source_support.h"
+
+#define N_BYTES 60
+
+struct fixture {
+	size_t header;
+	struct rsh_store_io *io;
+	struct rsh_vfs_config cfg;
+	struct rsh_vfs *vfs;
+};
+
+/* What was written to a directory is gone when it is mounted. */
+static int setup(void **state)
+{
+	struct fixture *f = calloc(1, sizeof(*f));
+	char *tree = tree_make(), name[32];
+	uint8_t content[N_BYTES];
+
+	for (unsigned step = 4; step <= 5; step++)
+		for (unsigned rank = 0; rank < 2; rank++) {
+			memset(content, (int)(10 * step + rank), N_BYTES);
+			snprintf(name, sizeof(name), "rank_%u/x-1_%u.ckpt",
+				 rank, step);
+			f->header = tree_write_vector(tree, name, content,
+						      N_BYTES);
+		}
+	tree_write(tree, "note/README", "x", 1);
+	memory_add_from(tree, "note/README");
+	memory_add_from(tree, "rank_0/x-1_4.ckpt");
+	memory_add_from(tree, "rank_0/x-1_5.ckpt");
+	memory_add_from(tree, "rank_1/x-1_4.ckpt");
+	memory_add_from(tree, "rank_1/x-1_5.ckpt");
+	tree_remove(tree);
+	f->cfg = (struct rsh_vfs_config){
+		.source = "memory://tree", .tree = { .prefix = "net_" },
+	};
+	f->cfg.plan.n_shown_ranks = 2;
+	f->cfg.files.store.medium = memory_open;
+	*state = f;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct fixture *f = *state;
+
+	rsh_vfs_free(f->vfs);
+	rsh_store_io_free(f->io);
+	memory_clear();
+	free(f);
+	return 0;
+}
+
+static void mount(struct fixture *f, const struct rsh_store_io_options *io)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	if (io) {
+		assert_int_equal(rsh_store_io_new(io, &f->io, &err), 0);
+		f->cfg.files.store.io = f->io;
+	}
+	if (rsh_vfs_open(&f->cfg, &f->vfs, &err))
+		fail_msg("%s", err.text);
+}
+
+static uint64_t file_of(const struct fixture *f, unsigned rank)
+{
+	char name[32];
+	uint64_t node;
+
+	snprintf(name, sizeof(name), "rank_%u", rank);
+	node = rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, name);
+	snprintf(name, sizeof(name), "net_%u.ckpt", rank);
+	node = rsh_vfs_lookup(f->vfs, node, name);
+	assert_true(node != 0 && node != UINT64_MAX);
+	return node;
+}
+
+static void assert_shown(const struct fixture *f, unsigned rank)
+{
+	uint8_t got[512];
+
+	assert_int_equal(rsh_vfs_read(f->vfs, file_of(f, rank), got,
+				      sizeof(got), 0), f->header + N_BYTES);
+	for (int i = 0; i < N_BYTES; i++)
+		assert_int_equal(got[f->header + (size_t)i], 50 + rank);
+}
+
+static ssize_t read_some(const struct fixture *f, unsigned rank)
+{
+	uint8_t got[N_BYTES];
+
+	return rsh_vfs_read(f->vfs, file_of(f, rank), got, N_BYTES, f->header);
+}
+
+static void the_newest_step_is_shown(void **state)
+{
+	struct fixture *f = *state;
+
+	mount(f, NULL);
+	assert_shown(f, 0);
+	assert_shown(f, 1);
+	assert_true(rsh_vfs_backing_is_remote(f->vfs));
+	assert_false(rsh_vfs_backing_is_stacked(f->vfs));
+}
+
+static void nobody_gets_a_descriptor(void **state)
+{
+	struct fixture *f = *state;
+	uint32_t file;
+	int fd;
+
+	mount(f, NULL);
+	assert_int_equal(rsh_vfs_backing(f->vfs, file_of(f, 0), &file),
+			 -ENODATA);
+	assert_int_equal(rsh_vfs_backing_open(f->vfs, 0, &fd), -ENOTSUP);
+}
+
+static void another_version_is_stale(void **state)
+{
+	struct fixture *f = *state;
+
+	mount(f, NULL);
+	memory_replace(2);
+	assert_int_equal(read_some(f, 0), -ESTALE);
+	assert_shown(f, 1);
+}
+
+static void faults_stand_before_it(void **state)
+{
+	const struct rsh_store_io_options io = {
+		.caching = RSH_CACHING_OFF, .faults = "eio@rank_1;short@rank_0",
+	};
+	struct fixture *f = *state;
+
+	mount(f, &io);
+	assert_shown(f, 0);
+	assert_int_equal(read_some(f, 1), -EIO);
+}
+
+static void what_fails_once_is_opened_again(void **state)
+{
+	struct fixture *f = *state;
+
+	mount(f, NULL);
+	memory_fail(1);
+	assert_shown(f, 0);
+}
+
+/* Nobody else keeps what was read, so that nothing need be tried first. */
+static void the_cache_keeps_it(void **state)
+{
+	const struct rsh_store_io_options io = {
+		.cache = { .memory_bytes = 64 << 20 },
+	};
+	struct fixture *f = *state;
+	struct rsh_store_io_stats stats;
+	unsigned before;
+
+	mount(f, &io);
+	rsh_store_io_stats_get(f->io, &stats);
+	assert_true(stats.cached);
+	before = memory_reads();
+	for (int i = 0; i < 3; i++)
+		assert_shown(f, 0);
+	assert_int_equal(memory_reads(), before + 1);
+}
+
+static void steps_are_found_to_resume(void **state)
+{
+	struct rsh_vfs_resume_config cfg = { .source = "memory://tree" };
+	struct fixture *f = *state;
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint64_t node;
+
+	cfg.files.store.medium = memory_open;
+	if (rsh_vfs_open_resume(&cfg, &f->vfs, &err))
+		fail_msg("%s", err.text);
+	node = rsh_vfs_lookup(f->vfs, RSH_VFS_ROOT, "rank_1");
+	node = rsh_vfs_lookup(f->vfs, node, "x-1_5.ckpt");
+	assert_true(node != 0 && node != UINT64_MAX);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_newest_step_is_shown),
+		TEST(nobody_gets_a_descriptor),
+		TEST(another_version_is_stale),
+		TEST(faults_stand_before_it),
+		TEST(what_fails_once_is_opened_again),
+		TEST(the_cache_keeps_it),
+		TEST(steps_are_found_to_resume),
+	};
+
+	rsh_log_set_level(RSH_LOG_ERROR);
+	return cmocka_run_group_tests_name("vfs_medium", tests, NULL, NULL);
+}
