@@ -95,6 +95,18 @@ fuzz_index_cache_fuzz_SOURCES = fuzz/fuzz_index_cache.c $(FUZZ_SUPPORT)
 fuzz_index_cache_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_index_cache_fuzz_LDADD = $(L_SOURCE)
 
+FUZZ += fuzz/http_answer.fuzz
+fuzz_http_answer_fuzz_SOURCES = fuzz/fuzz_http_answer.c $(FUZZ_SUPPORT)
+fuzz_http_answer_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_http_answer_fuzz_LDADD = $(L_WIRE)
+
+if S3
+FUZZ += fuzz/object_listing.fuzz
+fuzz_object_listing_fuzz_SOURCES = fuzz/fuzz_object_listing.c $(FUZZ_SUPPORT)
+fuzz_object_listing_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_object_listing_fuzz_LDADD = $(L_WIRE)
+endif
+
 EXTRA_PROGRAMS += $(FUZZ)
 LAYERS_BELOW_VFS = \
 	libutil.la \
@@ -125,6 +137,8 @@ EXTRA_DIST += \
 	fuzz/pack.sh \
 	fuzz/dict/checkpoint2.dict \
 	fuzz/dict/dcp_metadata.dict \
+	fuzz/dict/http_answer.dict \
+	fuzz/dict/object_listing.dict \
 	fuzz/dict/manifest.dict \
 	fuzz/dict/rule_table.dict \
 	fuzz/dict/safetensors.dict \
@@ -145,6 +159,9 @@ EXTRA_DIST += \
 EXTRA_DIST += \
 	fuzz/corpus/intact.tar.gz \
 	fuzz/corpus/manifest.tar.gz
+EXTRA_DIST += \
+	fuzz/corpus/http_answer.tar.gz \
+	fuzz/corpus/object_listing.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/model_config.tar.gz \
 	fuzz/corpus/rule_table.tar.gz

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/aws_keys.c reads profiles, and what services of credentials answer. */
+#include "rsh/wire/aws_keys.h"
+
+#include <string.h>
+
+/* ---- profiles ---- */
+
+static bool ini_is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r';
+}
+
+static char *ini_trim(char *s)
+{
+	char *end = s + strlen(s);
+
+	while (end > s && ini_is_blank(end[-1]))
+		*--end = '\0';
+	while (ini_is_blank(*s))
+		s++;
+	return s;
+}
+
+/* Is this line, from its bracket on, the profile's? */
+static bool ini_is_section(char *line, const char *profile, bool is_config)
+{
+	char *end = strchr(line, ']');
+	char *name;
+
+	if (!end)
+		return false;
+	*end = '\0';
+	name = ini_trim(line + 1);
+	if (is_config && !strncmp(name, "profile", 7) && ini_is_blank(name[7]))
+		return !strcmp(ini_trim(name + 7), profile);
+	if (is_config && strcmp(name, "default"))
+		return false;
+	return !strcmp(name, profile);
+}
+
+static void ini_setting(char *line, rsh_aws_setting *each, void *ctx)
+{
+	char *value = strchr(line, '=');
+
+	if (!value)
+		return;
+	*value++ = '\0';
+	each(ctx, ini_trim(line), ini_trim(value));
+}
+
+bool rsh_aws_profile(char *text, size_t len, const char *profile,
+		     bool is_config, rsh_aws_setting *each, void *ctx)
+{
+	bool found = false, within = false;
+	char *line = text, *end = text + len;
+
+	while (line < end) {
+		char *next = memchr(line, '\n', (size_t)(end - line));
+
+		if (next)
+			*next++ = '\0';
+		if (*line == '[') {
+			within = ini_is_section(line, profile, is_config);
+			found |= within;
+		} else if (within && *line != '#' && *line != ';' &&
+			   !ini_is_blank(*line)) {
+			ini_setting(line, each, ctx);
+		}
+		if (!next)
+			break;
+		line = next;
+	}
+	return found;
+}
+
+/* ---- answers ---- */
+
+static char *answer_blanks(char *p)
+{
+	while (*p == ' ' || *p == '\t' || *p == '\r' || *p == '\n')
+		p++;
+	return p;
+}
+
+/* Ends the string at p with a NUL and returns what follows it; NULL is an end
+ * that is missing.  Keys and tokens have no escapes but of slashes. */
+static char *answer_string(char **p)
+{
+	char *from = *p + 1, *to = from;
+
+	if (**p != '"')
+		return NULL;
+	*p = to;
+	for (; *from && *from != '"'; from++) {
+		if (*from == '\\' && (from[1] == '/' || from[1] == '"' ||
+				      from[1] == '\\'))
+			from++;
+		*to++ = *from;
+	}
+	if (*from != '"')
+		return NULL;
+	*to = '\0';
+	return from + 1;
+}
+
+/* Passes over a value that is no string: a number, a word, or a list or object
+ * with all that is in it. */
+static char *answer_pass(char *p)
+{
+	const char *begin = p;
+	unsigned depth = 0;
+
+	for (; *p; p++) {
+		if (*p == '"') {
+			char *string = p;
+
+			p = answer_string(&string);
+			if (!p)
+				return NULL;
+			p--;
+		} else if (*p == '{' || *p == '[') {
+			depth++;
+		} else if (depth && (*p == '}' || *p == ']')) {
+			depth--;
+		} else if (!depth && (*p == ',' || *p == '}')) {
+			return p > begin ? p : NULL;
+		}
+	}
+	return NULL;
+}
+
+/* Reads "KEY": VALUE and returns what follows. */
+static char *answer_member(char *p, rsh_aws_setting *each, void *ctx)
+{
+	char *key = p, *value;
+
+	p = answer_string(&key);
+	if (!p)
+		return NULL;
+	p = answer_blanks(p);
+	if (*p++ != ':')
+		return NULL;
+	value = answer_blanks(p);
+	if (*value != '"')
+		return answer_pass(value);
+	p = answer_string(&value);
+	if (!p)
+		return NULL;
+	each(ctx, key, value);
+	return answer_blanks(p);
+}
+
+bool rsh_aws_answer(char *text, size_t len, rsh_aws_setting *each, void *ctx)
+{
+	char *p = answer_blanks(text);
+
+	if (strlen(text) != len || *p++ != '{')
+		return false;
+	do {
+		p = answer_member(answer_blanks(p), each, ctx);
+		if (!p)
+			return false;
+	} while (*p++ == ',');
+	return p[-1] == '}';
+}

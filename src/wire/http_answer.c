@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/http_answer.c reads the headers of answers to requests for ranges. */
+#include "rsh/wire/http_answer.h"
+
+#include <string.h>
+#include <strings.h>
+
+/* ---- texts of a line ---- */
+
+struct header_text {
+	const char *p;
+	size_t len;
+};
+
+static bool header_is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static void header_trim(struct header_text *t)
+{
+	while (t->len && header_is_blank(t->p[0]))
+		t->p++, t->len--;
+	while (t->len && header_is_blank(t->p[t->len - 1]))
+		t->len--;
+}
+
+static bool header_is(const struct header_text *t, const char *word)
+{
+	return t->len == strlen(word) && !strncasecmp(t->p, word, t->len);
+}
+
+/* Takes a word off the text's begin, whatever its case. */
+static bool header_word(struct header_text *t, const char *word)
+{
+	size_t n = strlen(word);
+
+	if (t->len < n || strncasecmp(t->p, word, n))
+		return false;
+	t->p += n;
+	t->len -= n;
+	return true;
+}
+
+/* Takes digits off the text's begin. */
+static bool header_number(struct header_text *t, uint64_t *out)
+{
+	uint64_t v = 0;
+	size_t n = 0;
+
+	for (; n < t->len && t->p[n] >= '0' && t->p[n] <= '9'; n++)
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, (uint64_t)(t->p[n] - '0'), &v))
+			return false;
+	t->p += n;
+	t->len -= n;
+	*out = v;
+	return n > 0;
+}
+
+/* ---- dates ---- */
+
+static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+
+static bool date_month(struct header_text *t, int *month)
+{
+	for (int i = 0; i < 12 && t->len >= 3; i++)
+		if (!memcmp(t->p, months + 3 * i, 3)) {
+			t->p += 3;
+			t->len -= 3;
+			*month = i;
+			return true;
+		}
+	return false;
+}
+
+static bool date_field(struct header_text *t, int digits, int max, int *out)
+{
+	int v = 0;
+
+	if (t->len < (size_t)digits)
+		return false;
+	for (int i = 0; i < digits; i++) {
+		if (t->p[i] < '0' || t->p[i] > '9')
+			return false;
+		v = v * 10 + (t->p[i] - '0');
+	}
+	t->p += digits;
+	t->len -= (size_t)digits;
+	*out = v;
+	return v <= max;
+}
+
+static bool date_clock(struct header_text *t, struct tm *tm)
+{
+	return date_field(t, 2, 23, &tm->tm_hour) && header_word(t, ":") &&
+	       date_field(t, 2, 59, &tm->tm_min) && header_word(t, ":") &&
+	       date_field(t, 2, 60, &tm->tm_sec);
+}
+
+static bool date_of_http(struct header_text *t, struct tm *tm)
+{
+	int year;
+
+	if (t->len < 5 || t->p[3] != ',' || t->p[4] != ' ')
+		return false;
+	t->p += 5;
+	t->len -= 5;
+	if (!date_field(t, 2, 31, &tm->tm_mday) || !header_word(t, " ") ||
+	    !date_month(t, &tm->tm_mon) || !header_word(t, " ") ||
+	    !date_field(t, 4, 9999, &year) || !header_word(t, " ") ||
+	    !date_clock(t, tm) || !header_word(t, " GMT"))
+		return false;
+	tm->tm_year = year - 1900;
+	return t->len == 0;
+}
+
+/* Takes ".123", of which the first nine digits count. */
+static bool date_fraction(struct header_text *t, long *ns)
+{
+	long unit = 100000000;
+	size_t n = 0;
+
+	*ns = 0;
+	if (!header_word(t, "."))
+		return true;
+	for (; n < t->len && t->p[n] >= '0' && t->p[n] <= '9'; n++) {
+		*ns += (t->p[n] - '0') * unit;
+		unit /= 10;
+	}
+	t->p += n;
+	t->len -= n;
+	return n > 0;
+}
+
+static bool date_of_listing(struct header_text *t, struct tm *tm, long *ns)
+{
+	int year;
+
+	if (!date_field(t, 4, 9999, &year) || !header_word(t, "-") ||
+	    !date_field(t, 2, 12, &tm->tm_mon) || !header_word(t, "-") ||
+	    !date_field(t, 2, 31, &tm->tm_mday) || !header_word(t, "T") ||
+	    !date_clock(t, tm) || !date_fraction(t, ns) ||
+	    !header_word(t, "Z"))
+		return false;
+	tm->tm_year = year - 1900;
+	tm->tm_mon--;
+	return tm->tm_mon >= 0 && t->len == 0;
+}
+
+bool rsh_http_date(const char *text, size_t len, int64_t *out, long *ns)
+{
+	struct header_text t = { text, len }, again;
+	struct tm tm = { 0 };
+	long fraction = 0;
+
+	header_trim(&t);
+	again = t;
+	if (!date_of_http(&t, &tm) &&
+	    (memset(&tm, 0, sizeof(tm)),
+	     !date_of_listing(&again, &tm, &fraction)))
+		return false;
+	*out = timegm(&tm);
+	if (ns)
+		*ns = fraction;
+	return true;
+}
+
+/* ---- headers ---- */
+
+static void answer_begin(struct rsh_http_answer *a, struct header_text t)
+{
+	int status = 0;
+
+	memset(a, 0, sizeof(*a));
+	while (t.len && *t.p != ' ')
+		t.p++, t.len--;
+	header_trim(&t);
+	if (date_field(&t, 3, 999, &status))
+		a->status = status;
+}
+
+static void answer_length(struct rsh_http_answer *a, struct header_text t)
+{
+	uint64_t v;
+
+	if (!header_number(&t, &v) || t.len || (a->has_length && a->length != v))
+		a->is_broken = true;
+	a->has_length = true;
+	a->length = v;
+}
+
+/* Reads "bytes 0-9/100", "bytes 0-9/" followed by a star, or that for the range
+ * and a number behind the slash. */
+static bool answer_parse_range(struct rsh_http_answer *a, struct header_text t)
+{
+	if (a->has_range || a->has_total || !header_word(&t, "bytes"))
+		return false;
+	header_trim(&t);
+	if (!header_word(&t, "*")) {
+		if (!header_number(&t, &a->first) || !header_word(&t, "-") ||
+		    !header_number(&t, &a->last) || a->last < a->first)
+			return false;
+		a->has_range = true;
+	}
+	if (!header_word(&t, "/"))
+		return false;
+	if (header_word(&t, "*"))
+		return a->has_range && t.len == 0;
+	if (!header_number(&t, &a->total) || t.len ||
+	    (a->has_range && a->last >= a->total))
+		return false;
+	a->has_total = true;
+	return true;
+}
+
+static void answer_wait(struct rsh_http_answer *a, struct header_text t,
+			time_t now)
+{
+	uint64_t seconds;
+	int64_t date;
+
+	if (rsh_http_date(t.p, t.len, &date, NULL))
+		seconds = date > now ? (uint64_t)(date - now) : 0;
+	else if (!header_number(&t, &seconds) || t.len)
+		return;
+	a->has_wait = true;
+	a->wait_s = seconds > UINT32_MAX ? UINT32_MAX : (uint32_t)seconds;
+}
+
+static void answer_text(char *to, size_t size, const struct header_text *t)
+{
+	if (t->len >= size || memchr(t->p, '\0', t->len))
+		return;
+	memcpy(to, t->p, t->len);
+	to[t->len] = '\0';
+}
+
+static void answer_header(struct rsh_http_answer *a,
+			  const struct header_text *name, struct header_text v,
+			  time_t now)
+{
+	if (header_is(name, "Content-Length"))
+		answer_length(a, v);
+	else if (header_is(name, "Content-Range"))
+		a->is_broken |= !answer_parse_range(a, v);
+	else if (header_is(name, "Content-Encoding"))
+		a->is_encoded |= v.len && !header_is(&v, "identity");
+	else if (header_is(name, "Content-Type"))
+		a->is_multipart |= header_word(&v, "multipart/");
+	else if (header_is(name, "ETag"))
+		answer_text(a->etag, sizeof(a->etag), &v);
+	else if (header_is(name, "x-amz-bucket-region"))
+		answer_text(a->region, sizeof(a->region), &v);
+	else if (header_is(name, "Last-Modified"))
+		rsh_http_date(v.p, v.len, &a->modified, NULL);
+	else if (header_is(name, "Retry-After"))
+		answer_wait(a, v, now);
+}
+
+void rsh_http_answer_line(struct rsh_http_answer *a, const char *line,
+			  size_t len, time_t now)
+{
+	struct header_text name = { line, len }, value;
+	const char *colon;
+
+	if (header_word(&name, "HTTP/")) {
+		answer_begin(a, name);
+		return;
+	}
+	colon = memchr(line, ':', len);
+	if (!colon)
+		return;
+	name = (struct header_text){ line, (size_t)(colon - line) };
+	value = (struct header_text){ colon + 1, len - name.len - 1 };
+	header_trim(&name);
+	header_trim(&value);
+	answer_header(a, &name, value, now);
+}
+
+/* ---- judgement ---- */
+
+enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
+{
+	switch (status) {
+	case 200:
+	case 206:
+		return RSH_HTTP_RIGHT;
+	case 401:
+	case 403:
+		*why = "does not let us";
+		return RSH_HTTP_REFUSED;
+	case 404:
+	case 410:
+		*why = "has no such object";
+		return RSH_HTTP_GONE;
+	case 412:
+		*why = "says that the object is another one";
+		return RSH_HTTP_CHANGED;
+	case 408:
+	case 425:
+	case 429:
+		*why = "is asked too much";
+		return RSH_HTTP_LATER;
+	case 501:
+	case 505:
+		*why = "does not know such requests";
+		return RSH_HTTP_WRONG;
+	}
+	*why = status >= 500 ? "is out of order" : "gives no such answer";
+	return status >= 500 && status < 600 ? RSH_HTTP_LATER : RSH_HTTP_WRONG;
+}
+
+/* Weak tags are compared as if they were strong: proxies that compress make
+ * them of others, and what is compressed is refused. */
+static bool answer_same_tag(const char *a, const char *b)
+{
+	a += strncmp(a, "W/", 2) ? 0 : 2;
+	b += strncmp(b, "W/", 2) ? 0 : 2;
+	return strcmp(a, b) == 0;
+}
+
+static enum rsh_http_verdict judge_wrong(const char **why, const char *text)
+{
+	*why = text;
+	return RSH_HTTP_WRONG;
+}
+
+static enum rsh_http_verdict judge_changed(const char **why)
+{
+	*why = "has another object of that name now";
+	return RSH_HTTP_CHANGED;
+}
+
+/* The answer to a request for a range may be the whole. */
+static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
+					 const struct rsh_http_asked *asked,
+					 const char **why)
+{
+	if (a->status == 200) {
+		if (asked->first || asked->len != asked->size)
+			return judge_wrong(why, "gives no ranges");
+	} else if (!a->has_range) {
+		return judge_wrong(why, "does not say which range it sends");
+	} else if (a->first != asked->first ||
+		   a->last - a->first != asked->len - 1) {
+		return judge_wrong(why, "sends another range");
+	}
+	if (a->has_length && a->length != asked->len)
+		return judge_wrong(why, "sends a body of another length");
+	return RSH_HTTP_RIGHT;
+}
+
+enum rsh_http_verdict rsh_http_judge(const struct rsh_http_answer *a,
+				     const struct rsh_http_asked *asked,
+				     const char **why)
+{
+	enum rsh_http_verdict v = rsh_http_judge_status(a->status, why);
+
+	if (a->status == 416 && a->has_total && !a->is_broken &&
+	    a->total != asked->size)
+		return judge_changed(why);
+	if (v != RSH_HTTP_RIGHT)
+		return v;
+	if (a->is_broken)
+		return judge_wrong(why, "sends headers that cannot be");
+	if (a->is_encoded || a->is_multipart)
+		return judge_wrong(why, "sends something else than bytes");
+	if (asked->etag && !a->etag[0])
+		return judge_wrong(why, "does not say of which object it sends");
+	if (asked->etag && !answer_same_tag(a->etag, asked->etag))
+		return judge_changed(why);
+	if (!asked->etag && asked->modified && a->modified &&
+	    a->modified != asked->modified)
+		return judge_changed(why);
+	if (a->has_total && a->total != asked->size)
+		return judge_changed(why);
+	return judge_place(a, asked, why);
+}

@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/object_listing.c reads the answers of S3 servers by expat, which holds a
+ * token at a time, and no more than MAX_TEXT of a text are kept. */
+#include "rsh/wire/object_listing.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <expat.h>
+
+#include "rsh/util/mem.h"
+#include "rsh/wire/http_answer.h"
+
+/* A key has 1,024 bytes, each of which may be written as three. */
+#define MAX_TEXT 4096
+#define MAX_DEPTH 8
+
+enum listing_element {
+	IN_OTHER,
+	IN_LIST,     /* ListBucketResult */
+	IN_ERROR,    /* Error */
+	IN_CONTENTS, /* an object of a list */
+	IN_KEY,
+	IN_SIZE,
+	IN_TAG,
+	IN_MODIFIED,
+	IN_MORE,
+	IN_NEXT,
+	IN_ENCODING,
+	IN_CODE,
+	IN_REGION,
+};
+
+struct rsh_listing_parser {
+	XML_Parser xml;
+	struct rsh_object_listing *list;
+	struct rsh_listing_page *page;
+	size_t first;    /* object of this page */
+	bool is_encoded; /* keys are, as in addresses */
+	int rc;
+	enum listing_element open[MAX_DEPTH];
+	unsigned depth;
+	bool has_size;
+	struct rsh_listed object; /* that is being read */
+	char text[MAX_TEXT];
+	size_t len;
+};
+
+static const struct listing_name {
+	enum listing_element parent, element;
+	const char *name;
+} names[] = {
+	{ IN_LIST, IN_CONTENTS, "Contents" },
+	{ IN_LIST, IN_MORE, "IsTruncated" },
+	{ IN_LIST, IN_NEXT, "NextContinuationToken" },
+	{ IN_LIST, IN_ENCODING, "EncodingType" },
+	{ IN_CONTENTS, IN_KEY, "Key" },
+	{ IN_CONTENTS, IN_SIZE, "Size" },
+	{ IN_CONTENTS, IN_TAG, "ETag" },
+	{ IN_CONTENTS, IN_MODIFIED, "LastModified" },
+	{ IN_ERROR, IN_CODE, "Code" },
+	{ IN_ERROR, IN_REGION, "Region" },
+};
+
+static void listing_fail(struct rsh_listing_parser *p, int rc)
+{
+	if (p->rc == 0)
+		p->rc = rc;
+	XML_StopParser(p->xml, XML_FALSE);
+}
+
+/* ---- texts ---- */
+
+static int hex_value(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes a key where it lies.  A byte of zero cannot be in a name. */
+static bool listing_decode(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		int high, low;
+
+		if (*s == '+') {
+			*to++ = ' ';
+			continue;
+		}
+		if (*s != '%') {
+			*to++ = *s;
+			continue;
+		}
+		high = hex_value(s[1]);
+		low = high < 0 ? -1 : hex_value(s[2]);
+		if (low < 0 || (high == 0 && low == 0))
+			return false;
+		*to++ = (char)(high * 16 + low);
+		s += 2;
+	}
+	*to = '\0';
+	return true;
+}
+
+static bool listing_size(const char *text, uint64_t *out)
+{
+	char *end;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	*out = strtoull(text, &end, 10);
+	return errno == 0 && *end == '\0' && *out <= INT64_MAX;
+}
+
+static const char *listing_keep(struct rsh_listing_parser *p)
+{
+	const char *s = rsh_arena_strndup(&p->list->arena, p->text, p->len);
+
+	if (!s)
+		listing_fail(p, -ENOMEM);
+	return s;
+}
+
+static void listing_copy(char *to, size_t size, const char *text)
+{
+	size_t n = strnlen(text, size - 1);
+
+	memcpy(to, text, n);
+	to[n] = '\0';
+}
+
+/* ---- elements ---- */
+
+static void listing_object(struct rsh_listing_parser *p)
+{
+	struct rsh_object_listing *l = p->list;
+
+	if (!p->object.key || !p->object.key[0] || !p->has_size) {
+		listing_fail(p, -EBADMSG);
+		return;
+	}
+	if (rsh_grow(&l->objects, &l->cap, l->n + 1, sizeof(*l->objects))) {
+		listing_fail(p, -ENOMEM);
+		return;
+	}
+	l->objects[l->n++] = p->object;
+}
+
+static void listing_of_object(struct rsh_listing_parser *p,
+			      enum listing_element e)
+{
+	int64_t seconds;
+	long ns;
+
+	switch (e) {
+	case IN_KEY:
+		p->object.key = listing_keep(p);
+		break;
+	case IN_TAG:
+		if (p->len && p->len < RSH_ETAG_MAX)
+			p->object.etag = listing_keep(p);
+		break;
+	case IN_SIZE:
+		p->has_size = listing_size(p->text, &p->object.size);
+		if (!p->has_size)
+			listing_fail(p, -EBADMSG);
+		break;
+	case IN_MODIFIED:
+		if (rsh_http_date(p->text, p->len, &seconds, &ns))
+			p->object.mtime = (struct timespec){ seconds, ns };
+		break;
+	default:
+		break;
+	}
+}
+
+static void listing_of_page(struct rsh_listing_parser *p,
+			    enum listing_element e)
+{
+	struct rsh_listing_page *page = p->page;
+
+	switch (e) {
+	case IN_MORE:
+		page->more = !strcmp(p->text, "true");
+		break;
+	case IN_NEXT:
+		listing_copy(page->next, sizeof(page->next), p->text);
+		break;
+	case IN_ENCODING:
+		p->is_encoded = !strcmp(p->text, "url");
+		break;
+	case IN_CODE:
+		listing_copy(page->code, sizeof(page->code), p->text);
+		break;
+	case IN_REGION:
+		listing_copy(page->region, sizeof(page->region), p->text);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Which element it is, whatever prefix its name has. */
+static enum listing_element listing_find(const struct rsh_listing_parser *p,
+					 const char *name)
+{
+	const char *colon = strrchr(name, ':');
+	enum listing_element parent = IN_OTHER;
+
+	if (colon)
+		name = colon + 1;
+	if (p->depth == 0)
+		return !strcmp(name, "ListBucketResult") ? IN_LIST :
+		       !strcmp(name, "Error") ? IN_ERROR : IN_OTHER;
+	parent = p->open[p->depth - 1];
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (names[i].parent == parent && !strcmp(names[i].name, name))
+			return names[i].element;
+	return IN_OTHER;
+}
+
+static void XMLCALL listing_begin(void *ctx, const char *name,
+				  const char **attributes)
+{
+	struct rsh_listing_parser *p = ctx;
+	enum listing_element e;
+
+	(void)attributes;
+	if (p->depth == MAX_DEPTH) {
+		listing_fail(p, -EBADMSG);
+		return;
+	}
+	e = listing_find(p, name);
+	if (p->depth == 0 &&
+	    (e == IN_OTHER || (e == IN_LIST && !p->list))) {
+		listing_fail(p, -EBADMSG);
+		return;
+	}
+	if (e == IN_LIST)
+		p->page->is_listing = true;
+	if (e == IN_CONTENTS) {
+		memset(&p->object, 0, sizeof(p->object));
+		p->has_size = false;
+	}
+	p->open[p->depth++] = e;
+	p->len = 0;
+}
+
+static void XMLCALL listing_end(void *ctx, const char *name)
+{
+	struct rsh_listing_parser *p = ctx;
+	enum listing_element e;
+
+	(void)name;
+	/* An element that is empty ends also where its begin was the end. */
+	if (p->rc)
+		return;
+	e = p->open[--p->depth];
+	p->text[p->len] = '\0';
+	if (e == IN_CONTENTS)
+		listing_object(p);
+	else if (p->depth && p->open[p->depth - 1] == IN_CONTENTS)
+		listing_of_object(p, e);
+	else
+		listing_of_page(p, e);
+	p->len = 0;
+}
+
+/* Texts that nobody asks for may be of any length. */
+static void XMLCALL listing_text(void *ctx, const char *s, int len)
+{
+	struct rsh_listing_parser *p = ctx;
+
+	if (!p->depth || p->open[p->depth - 1] == IN_OTHER)
+		return;
+	if ((size_t)len >= MAX_TEXT - p->len) {
+		listing_fail(p, -EBADMSG);
+		return;
+	}
+	memcpy(p->text + p->len, s, (size_t)len);
+	p->len += (size_t)len;
+}
+
+/* With a document type come entities, which no server uses. */
+static void XMLCALL listing_doctype(void *ctx, const char *name,
+				    const char *system, const char *public,
+				    int subset)
+{
+	(void)name, (void)system, (void)public, (void)subset;
+	listing_fail(ctx, -EBADMSG);
+}
+
+/* ---- pages ---- */
+
+struct rsh_listing_parser *
+rsh_listing_parser_new(struct rsh_object_listing *l,
+		       struct rsh_listing_page *page)
+{
+	struct rsh_listing_parser *p = calloc(1, sizeof(*p));
+
+	memset(page, 0, sizeof(*page));
+	if (!p)
+		return NULL;
+	p->list = l;
+	p->page = page;
+	p->first = l ? l->n : 0;
+	p->xml = XML_ParserCreate(NULL);
+	if (!p->xml) {
+		free(p);
+		return NULL;
+	}
+	XML_SetUserData(p->xml, p);
+	XML_SetElementHandler(p->xml, listing_begin, listing_end);
+	XML_SetCharacterDataHandler(p->xml, listing_text);
+	XML_SetStartDoctypeDeclHandler(p->xml, listing_doctype);
+	return p;
+}
+
+/* Where it says that keys are encoded may stand behind them. */
+static int listing_finish(struct rsh_listing_parser *p)
+{
+	struct rsh_object_listing *l = p->list;
+
+	if (p->page->more && !p->page->next[0])
+		return -EBADMSG;
+	for (size_t i = p->first; l && p->is_encoded && i < l->n; i++)
+		if (!listing_decode((char *)(uintptr_t)l->objects[i].key))
+			return -EBADMSG;
+	return 0;
+}
+
+int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
+		      size_t len, bool last)
+{
+	const char *at = data;
+
+	if (p->rc)
+		return p->rc;
+	do {
+		int n = len > 1 << 20 ? 1 << 20 : (int)len;
+
+		len -= (size_t)n;
+		if (XML_Parse(p->xml, at, n, last && !len) !=
+		    XML_STATUS_OK) {
+			if (!p->rc)
+				p->rc = XML_GetErrorCode(p->xml) ==
+					XML_ERROR_NO_MEMORY ?
+					-ENOMEM : -EBADMSG;
+			return p->rc;
+		}
+		at = n ? at + n : at;
+	} while (len);
+	if (last)
+		p->rc = listing_finish(p);
+	return p->rc;
+}
+
+void rsh_listing_parser_free(struct rsh_listing_parser *p)
+{
+	if (!p)
+		return;
+	XML_ParserFree(p->xml);
+	free(p);
+}
+
+void rsh_object_listing_clear(struct rsh_object_listing *l)
+{
+	free(l->objects);
+	rsh_arena_clear(&l->arena);
+	memset(l, 0, sizeof(*l));
+}

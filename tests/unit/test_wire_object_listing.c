@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_wire_object_listing.c - pages of listings, however they are cut, and
+ * where keys come from. */
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rsh/wire/aws_keys.h"
+#include "rsh/wire/object_listing.h"
+
+#define HEAD "<?xml version=\"1.0\"?>\n" \
+	"<s:ListBucketResult xmlns:s=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+#define TAIL "</s:ListBucketResult>"
+
+/* Parses a page in two parts. */
+static int parse_at(const char *text, size_t cut, struct rsh_object_listing *l,
+		    struct rsh_listing_page *page)
+{
+	struct rsh_listing_parser *p = rsh_listing_parser_new(l, page);
+	int rc;
+
+	assert_non_null(p);
+	rc = rsh_listing_parse(p, text, cut, false);
+	if (rc == 0)
+		rc = rsh_listing_parse(p, text + cut, strlen(text) - cut,
+				       true);
+	rsh_listing_parser_free(p);
+	return rc;
+}
+
+static const char page[] = HEAD
+	"<Name>b</Name><IsTruncated>true</IsTruncated>"
+	"<Contents><Key>a%2Fb+c%C3%A4</Key><Size>12</Size>"
+	"<LastModified>2001-09-09T01:46:40.250Z</LastModified>"
+	"<ETag>&quot;x&#34;</ETag><Owner><ID>Key</ID><Key>no</Key></Owner>"
+	"</Contents><Contents><Size>0</Size><Key>&lt;&amp;></Key></Contents>"
+	"<EncodingType>url</EncodingType>"
+	"<NextContinuationToken>1/+=</NextContinuationToken>" TAIL;
+
+static void pages_are_read_however_they_are_cut(void **state)
+{
+	(void)state;
+	for (size_t cut = 0; cut < sizeof(page); cut++) {
+		struct rsh_object_listing l = { NULL };
+		struct rsh_listing_page p;
+
+		assert_int_equal(parse_at(page, cut, &l, &p), 0);
+		assert_true(p.is_listing && p.more);
+		assert_string_equal(p.next, "1/+=");
+		assert_int_equal(l.n, 2);
+		assert_string_equal(l.objects[0].key, "a/b c\xc3\xa4");
+		assert_string_equal(l.objects[0].etag, "\"x\"");
+		assert_int_equal(l.objects[0].size, 12);
+		assert_int_equal(l.objects[0].mtime.tv_sec, 1000000000);
+		assert_int_equal(l.objects[0].mtime.tv_nsec, 250000000);
+		assert_string_equal(l.objects[1].key, "<&>");
+		assert_null(l.objects[1].etag);
+		rsh_object_listing_clear(&l);
+	}
+}
+
+static void expect_bad(const char *text)
+{
+	struct rsh_object_listing l = { NULL };
+	struct rsh_listing_page p;
+
+	if (parse_at(text, 0, &l, &p) != -EBADMSG)
+		fail_msg("%s", text);
+	rsh_object_listing_clear(&l);
+}
+
+static void what_is_no_listing_is_refused(void **state)
+{
+	static const char *const bad[] = {
+		"", "{}", "<html></html>", "<html/>", HEAD, HEAD "</x>",
+		"<!DOCTYPE x [<!ENTITY a \"b\">]>" HEAD TAIL,
+		HEAD "<Contents><Key>a</Key></Contents>" TAIL,
+		HEAD "<Contents><Size>1</Size></Contents>" TAIL,
+		HEAD "<Contents><Key></Key><Size>1</Size></Contents>" TAIL,
+		HEAD "<Contents><Key>a</Key><Size>-1</Size></Contents>" TAIL,
+		HEAD "<Contents><Key>a</Key><Size>1e3</Size></Contents>" TAIL,
+		HEAD "<Contents><Key>a</Key><Size>9223372036854775808</Size>"
+		     "</Contents>" TAIL,
+		HEAD "<EncodingType>url</EncodingType><Contents><Key>a%0</Key>"
+		     "<Size>1</Size></Contents>" TAIL,
+		HEAD "<EncodingType>url</EncodingType><Contents><Key>a%00</Key>"
+		     "<Size>1</Size></Contents>" TAIL,
+		HEAD "<IsTruncated>true</IsTruncated>" TAIL,
+		HEAD "<a><a><a><a><a><a><a><a></a></a></a></a></a></a></a></a>"
+		TAIL,
+	};
+	char *large = malloc(8192);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		expect_bad(bad[i]);
+	snprintf(large, 8192, HEAD "<Contents><Key>%05000d</Key><Size>1</Size>"
+		 "</Contents>" TAIL, 0);
+	expect_bad(large);
+	free(large);
+}
+
+static void refusals_are_read(void **state)
+{
+	struct rsh_listing_page p;
+
+	(void)state;
+	assert_int_equal(parse_at("<Error><Code>SlowDown</Code><Message>m"
+				  "</Message><Region>r-1</Region></Error>", 9,
+				  NULL, &p), 0);
+	assert_false(p.is_listing);
+	assert_string_equal(p.code, "SlowDown");
+	assert_string_equal(p.region, "r-1");
+	assert_int_equal(parse_at(HEAD TAIL, 9, NULL, &p), -EBADMSG);
+}
+
+/* ---- keys ---- */
+
+static void note(void *ctx, const char *key, const char *value)
+{
+	char *to = ctx;
+
+	snprintf(to + strlen(to), 256 - strlen(to), "%s=%s;", key, value);
+}
+
+static void profiles_are_read(void **state)
+{
+	static const char text[] = "# all\n[ a ]\r\nk = v w \r\n"
+		"; no\nnested =\n  k = 2\n[profile b]\nk=3\n[a]\nl=4\nno\n[c\nx=1";
+	char copy[sizeof(text)], got[256] = "";
+
+	(void)state;
+	memcpy(copy, text, sizeof(text));
+	assert_true(rsh_aws_profile(copy, sizeof(text) - 1, "a", false, note,
+				    got));
+	assert_string_equal(got, "k=v w;nested=;l=4;");
+	memcpy(copy, text, sizeof(text));
+	got[0] = '\0';
+	assert_true(rsh_aws_profile(copy, sizeof(text) - 1, "b", true, note,
+				    got));
+	assert_string_equal(got, "k=3;");
+	memcpy(copy, text, sizeof(text));
+	assert_false(rsh_aws_profile(copy, sizeof(text) - 1, "a", true, note,
+				     got));
+}
+
+static bool answered(const char *text, char got[256])
+{
+	char copy[256];
+
+	got[0] = '\0';
+	snprintf(copy, sizeof(copy), "%s", text);
+	return rsh_aws_answer(copy, strlen(copy), note, got);
+}
+
+static void answers_are_read(void **state)
+{
+	static const char *const bad[] = {
+		"", "{", "{}x", "[]", "{\"a\"}", "{\"a\":}", "{\"a\":\"b",
+		"{\"a\":\"b\",}", "{\"a\":[1,2}", "{\"a\": 1",
+	};
+	char got[256];
+
+	(void)state;
+	assert_true(answered(" {\"a\" : \"b\\/c\", \"n\": 1, \"o\": {\"p\": "
+			     "[\"}\", 2]},\n\"d\":\"\"}", got));
+	assert_string_equal(got, "a=b/c;d=;");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		if (answered(bad[i], got))
+			fail_msg("%s: %s", bad[i], got);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pages_are_read_however_they_are_cut),
+		cmocka_unit_test(what_is_no_listing_is_refused),
+		cmocka_unit_test(refusals_are_read),
+		cmocka_unit_test(profiles_are_read),
+		cmocka_unit_test(answers_are_read),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
