@@ -9,7 +9,7 @@ top=${top_srcdir:-../..}
 	echo "Bail out! $top is not the source"
 	exit 1
 }
-layers="util tensor wire strategy derive catalogue plan converter writer weights cache store source contents dialects read vfs fuse options copy daemon lib cli"
+layers="util tensor wire strategy derive catalogue plan converter writer weights cache objects store source contents dialects read vfs fuse options copy daemon lib cli"
 number=0
 
 # report RESULT DESCRIPTION
@@ -23,7 +23,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 8))"
+echo "1..$(($(echo "$layers" | wc -w) + 10))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -43,6 +43,11 @@ report "$(grep -rnE '#include .*(protobuf-c|pb-c\.h)' "$top/src" \
 report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
 	grep -vE "^$top/src/(wire|daemon|cli)/|^$top/include/rsh/daemon/")" \
 	"only wire/, daemon/ and cli/ include JSON"
+report "$(grep -rnE '#include <curl/' "$top/src" "$top/include" |
+	grep -v "^$top/src/objects/")" "only objects/ includes libcurl"
+report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights|cache)/' \
+	"$top/src/objects" "$top/include/rsh/objects")" \
+	"objects/ stands on util/ and wire/ alone"
 report "$(grep -rnE '#include ".*/.*_i\.h"' "$top/src" "$top/include")" \
 	"no room includes what is private to another"
 report "$(grep -rnE '\b(open|openat|fopen|pread|read|opendir)\(' \

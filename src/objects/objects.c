@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* objects/objects.c opens addresses and says what they need. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "rsh/util/mem.h"
+
+#define OBJECTS_REQUESTS 64
+#define OBJECTS_REQUESTS_MAX 4096
+#define OBJECTS_STALL_MS 5000
+#define OBJECTS_TIMEOUT_MS 60000
+#define OBJECTS_REGION "us-east-1"
+
+/* ---- opening ---- */
+
+static const char *objects_env(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v ? v : NULL;
+}
+
+static const char *objects_first(const char *a, const char *b, const char *c)
+{
+	return a && *a ? a : b ? b : c;
+}
+
+static unsigned objects_number(unsigned given, unsigned usual)
+{
+	return given ? given : usual;
+}
+
+/* Copies a text, or NULL. */
+static bool objects_copy(char **to, const char *from)
+{
+	*to = from ? strdup(from) : NULL;
+	return *to || !from;
+}
+
+static int objects_region(struct rsh_objects *o, const char *given,
+			  const char *of_profile)
+{
+	const char *region = objects_first(given, objects_env("AWS_REGION"),
+					   objects_env("AWS_DEFAULT_REGION"));
+
+	region = objects_first(region, of_profile, OBJECTS_REGION);
+	o->region = strdup(region);
+	if (asprintf(&o->signing, "aws:amz:%s:s3", region) < 0)
+		o->signing = NULL;
+	return o->region && o->signing ? 0 : -ENOMEM;
+}
+
+static int objects_settings(struct rsh_objects *o,
+			    const struct rsh_objects_options *opts,
+			    const struct keys_settings *s)
+{
+	const char *ca = objects_first(opts->ca_file,
+				       objects_env("AWS_CA_BUNDLE"),
+				       s->ca_file);
+
+	ca = objects_first(ca, objects_env("SSL_CERT_FILE"), NULL);
+	o->requests = objects_number(opts->requests, OBJECTS_REQUESTS);
+	if (o->requests > OBJECTS_REQUESTS_MAX)
+		o->requests = OBJECTS_REQUESTS_MAX;
+	o->stall_ms = objects_number(opts->stall_ms, OBJECTS_STALL_MS);
+	o->timeout_ms = objects_number(opts->timeout_ms, OBJECTS_TIMEOUT_MS);
+	if (!objects_copy(&o->ca_file, ca) ||
+	    !objects_copy(&o->index, opts->index))
+		return -ENOMEM;
+	return objects_region(o, opts->region, s->region);
+}
+
+static const char *objects_endpoint(const struct rsh_objects_options *opts,
+				    const struct keys_settings *s)
+{
+	const char *of_env = objects_first(objects_env("AWS_ENDPOINT_URL_S3"),
+					   objects_env("AWS_ENDPOINT_URL"),
+					   s->endpoint);
+
+	return objects_first(opts->endpoint, of_env, NULL);
+}
+
+/* A proxy may be named in either case of letters, or for everything. */
+static bool objects_has_proxy(void)
+{
+	return objects_env("http_proxy") || objects_env("https_proxy") ||
+	       objects_env("HTTPS_PROXY") || objects_env("all_proxy") ||
+	       objects_env("ALL_PROXY");
+}
+
+static int objects_fill(struct rsh_objects *o, const char *url,
+			const struct rsh_objects_options *opts,
+			struct rsh_error *err)
+{
+	struct keys_settings s = { NULL };
+	int rc = rsh_object_place_parse(o, url, err);
+
+	if (rc == 0)
+		rc = rsh_object_keys_find(o, opts, &s, err);
+	if (rc == 0 && objects_settings(o, opts, &s))
+		rc = rsh_error_nomem(err);
+	if (rc == 0)
+		rc = rsh_object_place_finish(o, url, objects_endpoint(opts, &s),
+					     opts->style, err);
+	rsh_secret_free(s.region);
+	rsh_secret_free(s.endpoint);
+	rsh_secret_free(s.ca_file);
+	o->has_proxy = objects_has_proxy();
+	return rc;
+}
+
+int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
+		     struct rsh_objects **out, struct rsh_error *err)
+{
+	static const struct rsh_objects_options none = { NULL };
+	struct rsh_objects *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (!o)
+		return rsh_error_nomem(err);
+	pthread_mutex_init(&o->lock, NULL);
+	pthread_cond_init(&o->renewed, NULL);
+	rc = objects_fill(o, url, opts ? opts : &none, err);
+	if (rc == 0)
+		rc = rsh_secret_start_curl(err);
+	if (rc) {
+		rsh_objects_free(o);
+		return rc;
+	}
+	*out = o;
+	return 0;
+}
+
+void rsh_objects_free(struct rsh_objects *o)
+{
+	if (!o)
+		return;
+	rsh_object_loop_free(o->loop);
+	rsh_object_keys_clear(&o->keys);
+	rsh_secret_free(o->query);
+	rsh_secret_free(o->user);
+	free(o->url);
+	free(o->base);
+	free(o->prefix);
+	free(o->region);
+	free(o->signing);
+	free(o->ca_file);
+	free(o->index);
+	free(o->profile);
+	free(o->credentials);
+	free(o->config);
+	free(o->service);
+	rsh_secret_free(o->service_token);
+	pthread_cond_destroy(&o->renewed);
+	pthread_mutex_destroy(&o->lock);
+	free(o);
+}
+
+const char *rsh_objects_url(const struct rsh_objects *o)
+{
+	return o->url;
+}
+
+/* ---- what it needs ---- */
+
+/* libc looks up names with these. */
+static const char *const resolver_files[] = {
+	"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf",
+	"/etc/host.conf", "/etc/services",
+};
+
+void rsh_objects_each_file(const struct rsh_objects *o,
+			   void (*fn)(void *ctx, const char *path), void *ctx)
+{
+	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
+	const char *token = objects_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+	size_t n = sizeof(resolver_files) / sizeof(resolver_files[0]);
+
+	if (o->ca_file)
+		fn(ctx, o->ca_file);
+	else if (v->age >= CURLVERSION_SEVENTH && v->cainfo)
+		fn(ctx, v->cainfo);
+	if (o->origin == KEYS_PROFILE && o->credentials)
+		fn(ctx, o->credentials);
+	if (o->origin == KEYS_PROFILE && o->config)
+		fn(ctx, o->config);
+	if (o->origin == KEYS_CONTAINER && token)
+		fn(ctx, token);
+	for (size_t i = 0; i < n; i++)
+		fn(ctx, resolver_files[i]);
+}
+
+size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
+			 size_t max)
+{
+	/* Where a server sends us on to, and a service's address, may have any
+	 * port; and names may be asked for by TCP. */
+	if (o->has_proxy || o->service || !o->is_s3 || max < 2)
+		return 0;
+	ports[0] = o->port;
+	ports[1] = 53;
+	return 2;
+}
+
+void rsh_objects_wipe_environment(void)
+{
+	static const char *const names[] = {
+		"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+		"AWS_CONTAINER_AUTHORIZATION_TOKEN",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char *value = getenv(names[i]);
+
+		if (value)
+			explicit_bzero(value, strlen(value));
+		unsetenv(names[i]);
+	}
+}
+
+void rsh_objects_stats_get(const struct rsh_objects *o,
+			   struct rsh_objects_stats *out)
+{
+	*out = (struct rsh_objects_stats){
+		.requests = o->n_requests, .retries = o->n_retries,
+		.bytes = o->n_bytes, .connections = o->n_connections,
+	};
+}

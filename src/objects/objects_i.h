@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* objects/objects_i.h - what the files of this room share: an address and its
+ * keys, and requests that a thread of the room carries out. */
+#ifndef RSH_OBJECTS_OBJECTS_I_H
+#define RSH_OBJECTS_OBJECTS_I_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <curl/curl.h>
+
+#include "rsh/objects/objects.h"
+#include "rsh/wire/http_answer.h"
+#include "rsh/wire/object_listing.h"
+
+/* ---- secrets (secret.c) ---- */
+
+/* Memory that no core file has, and that is wiped when it is freed; libcurl has
+ * all of its own there.  Any thread may call these. */
+void *rsh_secret_alloc(size_t size);
+void rsh_secret_free(void *p);
+char *rsh_secret_dup(const char *s); /* NULL gives NULL */
+/* Starts libcurl, once a process. */
+int rsh_secret_start_curl(struct rsh_error *err);
+
+/* ---- keys (keys.c) ---- */
+
+/* The values lie in secret memory; an id of NULL means that nothing is
+ * signed. */
+struct object_keys {
+	char *id, *secret, *token;
+	int64_t expires; /* seconds since 1970, 0: never */
+};
+void rsh_object_keys_clear(struct object_keys *k);
+
+/* Where keys came from, and so where they are renewed. */
+enum keys_origin {
+	KEYS_NONE,    /* nothing is signed */
+	KEYS_FIXED,   /* the environment's */
+	KEYS_PROFILE, /* files that somebody may write anew */
+	KEYS_CONTAINER, KEYS_INSTANCE, /* services */
+};
+
+/* What a profile or the environment sets, besides keys. */
+struct keys_settings {
+	char *region, *endpoint, *ca_file;
+};
+
+/* ---- an opened address ---- */
+
+struct object_loop;
+
+struct rsh_objects {
+	bool is_s3;
+	char *url;      /* as it is shown */
+	char *base;     /* http[s]://HOST[/BUCKET], objects' addresses begin so */
+	char *prefix;   /* of all names: "" or with a slash at its end */
+	char *query;    /* secret: what follows the '?' of an address; or NULL */
+	char *user;     /* secret: NAME:PASSWORD of an address; or NULL */
+	char *region;
+	char *signing;  /* what libcurl wants to know to sign */
+	char *ca_file;  /* NULL: libcurl's */
+	char *index;    /* NULL: the usual ones */
+	uint16_t port;
+	bool has_proxy;
+	unsigned requests, stall_ms, timeout_ms;
+
+	enum keys_origin origin;
+	char *profile;
+	char *credentials, *config; /* paths of files */
+	char *service; /* address of a service of credentials */
+	char *service_token; /* secret: what it wants to see; or NULL */
+
+	pthread_mutex_t lock; /* guards what follows */
+	struct object_keys keys;
+	unsigned keys_number; /* counts the renewals */
+	bool renewing;
+	pthread_cond_t renewed;
+	struct object_loop *loop; /* NULL: not started */
+
+	atomic_uint_fast64_t n_requests, n_retries, n_bytes, n_connections;
+};
+
+/* Fills in keys, origin and settings from options and environment. */
+int rsh_object_keys_find(struct rsh_objects *o,
+			 const struct rsh_objects_options *opts,
+			 struct keys_settings *out, struct rsh_error *err);
+/* Gets new keys, unless somebody has since `number`, or is doing so: then it
+ * waits for that.  0 or -errno with a sentence. */
+int rsh_object_keys_renew(struct rsh_objects *o, unsigned number,
+			  uint64_t deadline, struct rsh_error *err);
+/* Are the keys still to be had (a service), or about to expire? */
+bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number);
+
+/* Makes url, base, prefix and the like from an address.  It is done in two
+ * steps since the profile, which the address does not need, may say where the
+ * endpoint is. */
+int rsh_object_place_parse(struct rsh_objects *o, const char *url,
+			   struct rsh_error *err);
+int rsh_object_place_finish(struct rsh_objects *o, const char *url,
+			    const char *endpoint, enum rsh_objects_style style,
+			    struct rsh_error *err);
+/* Gives the address of an object or of a listing's page, which the caller frees
+ * by rsh_secret_free(); NULL means out of memory. */
+char *rsh_object_address(const struct rsh_objects *o, const char *name);
+char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
+			      const char *token);
+
+/* ---- requests (loop.c, request.c) ---- */
+
+struct object_request;
+
+/* Takes bytes of a body that was found right, of a range no more than are
+ * missing; false ends the request, and has set its rc and sentence. */
+typedef bool object_sink(struct object_request *q, const char *data,
+			 size_t len);
+/* Judges an answer's headers. */
+typedef enum rsh_http_verdict object_judge(struct object_request *q,
+					   const char **why);
+
+struct object_request {
+	/* The caller sets these, and keeps them until the request is done. */
+	const char *address;
+	const char *what;  /* for sentences */
+	uint64_t deadline; /* of rsh_clock_ns() */
+	bool sign;         /* with the keys of the address */
+	bool is_put;       /* for a service of credentials */
+	const char *const *headers; /* further ones, NULL at the end; or NULL */
+	object_judge *judge; /* NULL: by the status alone */
+	object_sink *sink;
+	/* What is still missing of a range.  Both move on as the sink takes
+	 * bytes, and may go back; it finds the bytes' place by them. */
+	bool has_range;
+	uint64_t first, len;
+	/* Takes the end of a body that came whole; false ends the request as
+	 * above.  NULL: nothing is left to do. */
+	bool (*finish)(struct object_request *q);
+	/* Forgets what came, for sinks that have no range. */
+	void (*restart)(struct object_request *q);
+	const char *etag; /* of If-Match, NULL: none */
+	int64_t unmodified_since; /* 0: none */
+	void *ctx;
+
+	/* The result: 0 or -errno with a sentence. */
+	int rc;
+	bool is_refused; /* with -EACCES: other keys may do */
+	struct rsh_error err;
+
+	/* These are the loop's. */
+	struct object_loop *loop;
+	struct rsh_objects *objects;
+	struct object_request *next;
+	bool is_done;
+	pthread_cond_t done;
+	CURL *easy;
+	struct curl_slist *list;
+	struct rsh_http_answer answer;
+	enum rsh_http_verdict verdict;
+	bool is_judged;
+	const char *why;
+	uint64_t due, heard;   /* when it begins; when the last byte came */
+	uint64_t answer_from;  /* where the range of this attempt began */
+	unsigned tries, wrong; /* attempts so far; of them with no good answer */
+	struct rsh_listing_parser *refusal;
+	struct rsh_listing_page page;
+	size_t refusal_len;
+	unsigned keys_number;
+};
+
+/* Hands a request to the thread, which is started where it is not.  0 or
+ * -errno, and nothing is under way then. */
+int rsh_object_submit(struct rsh_objects *o, struct object_request *q);
+/* Waits for it, and gives its result. */
+int rsh_object_wait(struct object_request *q);
+/* Does both, and gets new keys where the old ones are refused. */
+int rsh_object_carry_out(struct rsh_objects *o, struct object_request *q);
+/* Ends all that is under way with -ECANCELED, and the thread. */
+void rsh_object_loop_free(struct object_loop *l);
+
+/* These are called by the loop, in its thread. */
+
+/* Prepares an attempt.  0 or -ENOMEM. */
+int rsh_object_attempt_begin(struct rsh_objects *o, struct object_request *q);
+/* Looks at what came of an attempt: true means that the request is done, and
+ * false that it is tried again from q->due on. */
+bool rsh_object_attempt_end(struct rsh_objects *o, struct object_request *q,
+			    CURLcode code);
+/* Sets the result of a request whose time is over. */
+void rsh_object_expire(struct object_request *q);
+/* Gives up what an attempt had besides the handle. */
+void rsh_object_attempt_clear(struct object_request *q);
+
+/* Does a GET of a whole body, of at most `max` bytes, into secret memory, with
+ * a NUL behind it. */
+struct object_get {
+	const char *address, *what;
+	const char *const *headers;
+	bool sign, is_put;
+	uint64_t deadline;
+	size_t max;
+	char *data; /* the result, for rsh_secret_free() */
+	size_t len;
+};
+int rsh_object_get(struct rsh_objects *o, struct object_get *g,
+		   struct rsh_error *err);
+
+/* When a call without a deadline has to be done. */
+uint64_t rsh_object_deadline(const struct rsh_objects *o);
+
+#endif

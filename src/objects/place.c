@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* objects/place.c takes addresses apart and makes those of objects. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/mem.h"
+
+/* ---- texts that grow ---- */
+
+/* A text in secret memory; one that has failed stays NULL. */
+struct place_text {
+	char *s;
+	size_t len, room;
+	bool failed;
+};
+
+static void place_put(struct place_text *t, const char *s, size_t n)
+{
+	if (t->failed)
+		return;
+	if (t->room - t->len <= n) {
+		size_t room = 2 * (t->len + n) + 256;
+		char *grown = rsh_secret_alloc(room);
+
+		if (!grown) {
+			t->failed = true;
+			return;
+		}
+		if (t->s)
+			memcpy(grown, t->s, t->len);
+		rsh_secret_free(t->s);
+		t->s = grown;
+		t->room = room;
+	}
+	memcpy(t->s + t->len, s, n);
+	t->len += n;
+	t->s[t->len] = '\0';
+}
+
+static void place_add(struct place_text *t, const char *s)
+{
+	place_put(t, s, strlen(s));
+}
+
+static bool place_is_plain(char c)
+{
+	return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+	       (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' ||
+	       c == '~';
+}
+
+/* Puts a text as it has to stand in an address, and as a signature wants it. */
+static void place_encode(struct place_text *t, const char *s, bool is_path)
+{
+	static const char digits[] = "0123456789ABCDEF";
+
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+		const char hex[3] = { '%', digits[c >> 4], digits[c & 15] };
+
+		if (place_is_plain(*s) || (is_path && *s == '/'))
+			place_put(t, s, 1);
+		else
+			place_put(t, hex, 3);
+	}
+}
+
+static char *place_take(struct place_text *t)
+{
+	if (!t->failed)
+		return t->s;
+	rsh_secret_free(t->s);
+	return NULL;
+}
+
+/* ---- addresses of objects ---- */
+
+char *rsh_object_address(const struct rsh_objects *o, const char *name)
+{
+	struct place_text t = { NULL };
+
+	place_add(&t, o->base);
+	place_add(&t, "/");
+	place_encode(&t, o->prefix, true);
+	place_encode(&t, name, true);
+	if (o->query) {
+		place_add(&t, "?");
+		place_add(&t, o->query);
+	}
+	return place_take(&t);
+}
+
+/* The parameters stand in the order of the alphabet, since they are signed so. */
+char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
+			      const char *token)
+{
+	struct place_text t = { NULL };
+
+	place_add(&t, o->base);
+	place_add(&t, "/?");
+	if (token && *token) {
+		place_add(&t, "continuation-token=");
+		place_encode(&t, token, false);
+		place_add(&t, "&");
+	}
+	place_add(&t, "encoding-type=url&list-type=2&prefix=");
+	place_encode(&t, o->prefix, false);
+	if (prefix)
+		place_encode(&t, prefix, false);
+	return place_take(&t);
+}
+
+/* ---- what is given ---- */
+
+bool rsh_objects_is_url(const char *place)
+{
+	return !strncmp(place, "s3://", 5) || !strncmp(place, "http://", 7) ||
+	       !strncmp(place, "https://", 8);
+}
+
+static bool place_has_blanks(const char *url)
+{
+	for (; *url; url++)
+		if ((unsigned char)*url <= ' ' || *url == 0x7f)
+			return true;
+	return false;
+}
+
+static void place_cut_slashes(char *s)
+{
+	size_t n = strlen(s);
+
+	while (n && s[n - 1] == '/')
+		s[--n] = '\0';
+}
+
+/* Reads the port behind a host; the host is s[0 .. n). */
+static bool place_port(const char *s, size_t n, uint16_t usual, uint16_t *out)
+{
+	const char *colon = memrchr(s, ':', n);
+	const char *bracket = memrchr(s, ']', n);
+	unsigned long v;
+	char *end;
+
+	*out = usual;
+	if (!n || (colon && bracket && bracket > colon))
+		return n > 0;
+	if (!colon)
+		return true;
+	v = strtoul(colon + 1, &end, 10);
+	*out = (uint16_t)v;
+	return colon > s && end == s + n && v > 0 && v <= UINT16_MAX;
+}
+
+static int place_bad(const char *what, const char *why, struct rsh_error *err)
+{
+	return rsh_error_set(err, EINVAL, "%s: %s", what, why);
+}
+
+/* Takes name, password and query, which may be secret, off an address of HTTP;
+ * `text` is changed. */
+static int place_split(struct rsh_objects *o, char *text, struct rsh_error *err)
+{
+	char *host = strstr(text, "://") + 3;
+	char *mark = strpbrk(host, "?#");
+	char *at;
+
+	if (mark && *mark == '?') {
+		o->query = rsh_secret_dup(mark + 1);
+		if (!o->query)
+			return rsh_error_nomem(err);
+		o->query[strcspn(o->query, "#")] = '\0';
+	}
+	if (mark)
+		explicit_bzero(mark, strlen(mark));
+	at = memrchr(host, '@', strcspn(host, "/"));
+	if (!at)
+		return 0;
+	*at = '\0';
+	o->user = rsh_secret_dup(host);
+	explicit_bzero(host, strlen(host));
+	if (!o->user)
+		return rsh_error_nomem(err);
+	memmove(host, at + 1, strlen(at + 1) + 1);
+	return 0;
+}
+
+static int place_of_http(struct rsh_objects *o, const char *url,
+			 struct rsh_error *err)
+{
+	char *text = rsh_secret_dup(url);
+	const char *host;
+	int rc;
+
+	if (!text)
+		return rsh_error_nomem(err);
+	rc = place_split(o, text, err);
+	if (rc == 0) {
+		place_cut_slashes(text);
+		o->url = strdup(text);
+		o->base = strdup(text);
+		o->prefix = strdup("");
+	}
+	rsh_secret_free(text);
+	if (rc)
+		return rc;
+	if (!o->url || !o->base || !o->prefix)
+		return rsh_error_nomem(err);
+	host = strstr(o->base, "://");
+	if (!host ||
+	    !place_port(host + 3, strcspn(host + 3, "/"),
+			o->base[4] == 's' ? 443 : 80, &o->port))
+		return place_bad(o->url, "this address names no host", err);
+	return 0;
+}
+
+static bool place_is_bucket(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!place_is_plain(s[i]) || s[i] == '~')
+			return false;
+	return n > 0 && n <= 255 && s[0] != '.' && s[0] != '-';
+}
+
+static int place_of_s3(struct rsh_objects *o, const char *url,
+		       struct rsh_error *err)
+{
+	const char *bucket = url + 5, *key;
+	size_t n = strcspn(bucket, "/");
+
+	o->is_s3 = true;
+	o->url = strdup(url);
+	if (!o->url)
+		return rsh_error_nomem(err);
+	place_cut_slashes(o->url);
+	if (!place_is_bucket(bucket, n))
+		return place_bad(o->url, "this address names no bucket", err);
+	key = bucket + n + strspn(bucket + n, "/");
+	if (asprintf(&o->prefix, "%s/", key) < 0) {
+		o->prefix = NULL;
+		return rsh_error_nomem(err);
+	}
+	place_cut_slashes(o->prefix);
+	if (o->prefix[0])
+		strcat(o->prefix, "/");
+	return 0;
+}
+
+int rsh_object_place_parse(struct rsh_objects *o, const char *url,
+			   struct rsh_error *err)
+{
+	if (!rsh_objects_is_url(url))
+		return place_bad(url, "this is no address of object storage",
+				 err);
+	if (!strncmp(url, "s3://", 5))
+		return place_of_s3(o, url, err);
+	if (place_has_blanks(url))
+		return place_bad("an address", "it has blanks", err);
+	return place_of_http(o, url, err);
+}
+
+/* ---- where the endpoint is ---- */
+
+static int place_endpoint(const struct rsh_objects *o, const char *given,
+			  char **out, struct rsh_error *err)
+{
+	const char *china = strncmp(o->region, "cn-", 3) ? "" : ".cn";
+	int n;
+
+	if (!given || !*given)
+		n = asprintf(out, "https://s3.%s.amazonaws.com%s", o->region,
+			     china);
+	else if (strstr(given, "://"))
+		n = asprintf(out, "%s", given);
+	else
+		n = asprintf(out, "https://%s", given);
+	if (n < 0) {
+		*out = NULL;
+		return rsh_error_nomem(err);
+	}
+	place_cut_slashes(*out);
+	if (place_has_blanks(*out) || strpbrk(*out, "?#@") ||
+	    !rsh_objects_is_url(*out) || !strncmp(*out, "s3:", 3))
+		return place_bad("the endpoint",
+				 "this is no address of a server", err);
+	return 0;
+}
+
+/* A bucket with dots would not fit a certificate for one name below the
+ * endpoint's. */
+static bool place_host_style(const char *endpoint, const char *bucket,
+			     size_t n, enum rsh_objects_style style)
+{
+	size_t len = strlen(endpoint);
+	bool amazon = strstr(endpoint, ".amazonaws.com") && len > 14 &&
+		      (!strcmp(endpoint + len - 14, ".amazonaws.com") ||
+		       !strcmp(endpoint + len - 3, ".cn"));
+
+	if (style != RSH_OBJECTS_STYLE_AUTO)
+		return style == RSH_OBJECTS_STYLE_HOST;
+	return amazon && !memchr(bucket, '.', n);
+}
+
+int rsh_object_place_finish(struct rsh_objects *o, const char *url,
+			    const char *given, enum rsh_objects_style style,
+			    struct rsh_error *err)
+{
+	cleanup_free char *endpoint = NULL;
+	const char *bucket = url + 5, *host;
+	int n = (int)strcspn(bucket, "/");
+	int rc;
+
+	if (!o->is_s3)
+		return 0;
+	rc = place_endpoint(o, given, &endpoint, err);
+	if (rc)
+		return rc;
+	host = strstr(endpoint, "://") + 3;
+	if (!place_port(host, strcspn(host, "/"), endpoint[4] == 's' ? 443 : 80,
+			&o->port))
+		return place_bad(endpoint, "this endpoint names no host", err);
+	if (place_host_style(endpoint, bucket, (size_t)n, style))
+		rc = asprintf(&o->base, "%.*s%.*s.%s", (int)(host - endpoint),
+			      endpoint, n, bucket, host);
+	else
+		rc = asprintf(&o->base, "%s/%.*s", endpoint, n, bucket);
+	if (rc < 0) {
+		o->base = NULL;
+		return rsh_error_nomem(err);
+	}
+	return 0;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* objects/secret.c has memory for secrets.  libcurl copies names, passwords and
+ * the keys that it makes of them, so all of its memory is of this kind: pieces
+ * of a few sizes in areas that no core file has. */
+#include "config.h"
+
+#include "objects_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define SECRET_AREA ((size_t)1 << 20)
+#define SECRET_LEAST 6   /* log2 of the smallest piece with its head */
+#define SECRET_CLASSES 14 /* so the largest of an area is 512 KiB */
+
+/* Stands before each piece; of a free one the next follows. */
+union secret_head {
+	struct {
+		size_t size; /* with the head */
+		unsigned class; /* SECRET_CLASSES: a mapping of its own */
+	};
+	max_align_t align;
+};
+
+struct secret_free {
+	union secret_head head;
+	struct secret_free *next;
+};
+
+static struct {
+	pthread_mutex_t lock;
+	struct secret_free *free[SECRET_CLASSES];
+	char *area; /* what is left of the newest */
+	size_t left;
+} secret = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void *secret_map(size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	/* A kernel built without core files does not know this. */
+	madvise(p, size, MADV_DONTDUMP);
+	return p;
+}
+
+/* Takes a new piece off the area; called with the lock held.  What is left of
+ * an area that is too small for it is not used. */
+static union secret_head *secret_carve(size_t size)
+{
+	union secret_head *h;
+
+	if (secret.left < size) {
+		char *area = secret_map(SECRET_AREA);
+
+		if (!area)
+			return NULL;
+		secret.area = area;
+		secret.left = SECRET_AREA;
+	}
+	h = (union secret_head *)(void *)secret.area;
+	secret.area += size;
+	secret.left -= size;
+	return h;
+}
+
+static union secret_head *secret_piece(unsigned class)
+{
+	size_t size = (size_t)1 << (class + SECRET_LEAST);
+	union secret_head *h;
+
+	pthread_mutex_lock(&secret.lock);
+	h = (union secret_head *)secret.free[class];
+	if (h)
+		secret.free[class] = secret.free[class]->next;
+	else
+		h = secret_carve(size);
+	pthread_mutex_unlock(&secret.lock);
+	if (h)
+		h->size = size;
+	return h;
+}
+
+void *rsh_secret_alloc(size_t size)
+{
+	union secret_head *h;
+	unsigned class = 0;
+
+	if (__builtin_add_overflow(size, sizeof(*h), &size))
+		return NULL;
+	while (class < SECRET_CLASSES &&
+	       size > (size_t)1 << (class + SECRET_LEAST))
+		class++;
+	if (class < SECRET_CLASSES) {
+		h = secret_piece(class);
+	} else {
+		h = secret_map(size);
+		if (h)
+			h->size = size;
+	}
+	if (!h)
+		return NULL;
+	h->class = class;
+	return h + 1;
+}
+
+void rsh_secret_free(void *p)
+{
+	union secret_head *h;
+	struct secret_free *f;
+	unsigned class;
+
+	if (!p)
+		return;
+	h = (union secret_head *)p - 1;
+	f = (struct secret_free *)(void *)h;
+	class = h->class;
+	explicit_bzero(p, h->size - sizeof(*h));
+	if (class == SECRET_CLASSES) {
+		munmap(h, h->size);
+		return;
+	}
+	pthread_mutex_lock(&secret.lock);
+	f->next = secret.free[class];
+	secret.free[class] = f;
+	pthread_mutex_unlock(&secret.lock);
+}
+
+char *rsh_secret_dup(const char *s)
+{
+	size_t n = s ? strlen(s) + 1 : 0;
+	char *copy = s ? rsh_secret_alloc(n) : NULL;
+
+	return copy ? memcpy(copy, s, n) : NULL;
+}
+
+static void *secret_calloc(size_t n, size_t elem)
+{
+	size_t size;
+	void *p;
+
+	if (__builtin_mul_overflow(n, elem, &size))
+		return NULL;
+	p = rsh_secret_alloc(size);
+	return p ? memset(p, 0, size) : NULL;
+}
+
+static void *secret_realloc(void *p, size_t size)
+{
+	size_t room = p ? ((union secret_head *)p - 1)->size -
+			  sizeof(union secret_head) : 0;
+	void *grown;
+
+	if (p && size <= room)
+		return p;
+	grown = rsh_secret_alloc(size);
+	if (grown && p) {
+		memcpy(grown, p, room);
+		rsh_secret_free(p);
+	}
+	return grown;
+}
+
+static CURLcode curl_started;
+
+static void secret_start(void)
+{
+	curl_started = curl_global_init_mem(CURL_GLOBAL_DEFAULT,
+					    rsh_secret_alloc, rsh_secret_free,
+					    secret_realloc, rsh_secret_dup,
+					    secret_calloc);
+}
+
+int rsh_secret_start_curl(struct rsh_error *err)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, secret_start);
+	if (curl_started != CURLE_OK)
+		return rsh_error_set(err, EIO, "libcurl cannot be started: %s",
+				     curl_easy_strerror(curl_started));
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/objects_support.h - the server of lib/object_server.py, and what its
+ * objects hold. */
+#ifndef UNIT_OBJECTS_SUPPORT_H
+#define UNIT_OBJECTS_SUPPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct object_server {
+	pid_t pid;
+	int in; /* it ends when this is closed */
+	unsigned port;
+};
+
+/* Starts it with further arguments, NULL at the end. */
+void object_server_start(struct object_server *s, const char *const *more);
+void object_server_stop(struct object_server *s);
+
+/* The bytes of an object's range in its first version. */
+void object_bytes(const char *name, uint64_t offset, uint8_t *buf, size_t len);
+
+#endif

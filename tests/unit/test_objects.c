@@ -1,0 +1,825 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit/test_objects.c - objects of a server that misbehaves: right bytes or a
+ * reason, by the deadline, and no secret anywhere. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "objects_support.h"
+#include "rsh/objects/objects.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/crew.h"
+#include "rsh/util/mem.h"
+#include "support.h"
+
+#define SIZE 100000
+#define SECOND UINT64_C(1000000000)
+/* What only ends a hang. */
+#define LONG_S 120
+
+static const char *const variables[] = {
+	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+	"AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION",
+	"AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3",
+	"AWS_CA_BUNDLE", "SSL_CERT_FILE", "AWS_SHARED_CREDENTIALS_FILE",
+	"AWS_CONFIG_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+	"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+	"AWS_CONTAINER_AUTHORIZATION_TOKEN",
+	"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+	"AWS_EC2_METADATA_SERVICE_ENDPOINT", "http_proxy", "https_proxy",
+	"HTTPS_PROXY", "all_proxy", "ALL_PROXY",
+};
+
+struct fixture {
+	char *tree; /* the home directory, with the server's log */
+	char log[4096];
+	char endpoint[64];
+	struct object_server server;
+	struct rsh_objects *o;
+};
+
+static void setup_server(struct fixture *f, const char *tls)
+{
+	const char *more[] = {
+		"--log", f->log, "--tree", NULL, tls ? "--tls" : NULL, tls,
+		NULL,
+	};
+
+	memset(f, 0, sizeof(*f));
+	f->tree = tree_make();
+	more[3] = f->tree;
+	snprintf(f->log, sizeof(f->log), "%s/log", f->tree);
+	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)
+		unsetenv(variables[i]);
+	setenv("HOME", f->tree, 1);
+	object_server_start(&f->server, more);
+	snprintf(f->endpoint, sizeof(f->endpoint), "http%s://127.0.0.1:%u",
+		 tls ? "s" : "", f->server.port);
+}
+
+static void teardown(struct fixture *f)
+{
+	rsh_objects_free(f->o);
+	object_server_stop(&f->server);
+	tree_remove(f->tree);
+}
+
+static int open_with(struct fixture *f, const char *url,
+		     struct rsh_objects_options o, struct rsh_error *err)
+{
+	o.endpoint = f->endpoint;
+	return rsh_objects_open(url, &o, &f->o, err);
+}
+
+static void setup(struct fixture *f)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_objects_options o = {
+		.anonymous = true, .stall_ms = 1000,
+	};
+
+	setup_server(f, NULL);
+	assert_int_equal(open_with(f, "s3://bucket", o, &err), 0);
+}
+
+/* ---- single reads ---- */
+
+struct one_read {
+	const char *name;
+	uint64_t offset;
+	size_t len;
+	uint64_t deadline_ms; /* 0: a long one */
+	const char *etag;
+};
+
+/* Reads into two vectors; 0 only if all bytes are right. */
+static int read_with(struct rsh_objects *o, const struct one_read *r,
+		     struct rsh_error *err)
+{
+	const struct rsh_object object = {
+		.name = r->name, .size = SIZE,
+		.etag = r->etag ? r->etag : "\"v0\"",
+	};
+	uint64_t ns = r->deadline_ms ? r->deadline_ms * 1000000 :
+				       LONG_S * SECOND;
+	uint8_t *got = calloc(1, r->len), *right = malloc(r->len);
+	size_t half = r->len / 3;
+	struct iovec iov[3] = {
+		{ got, half }, { NULL, 0 }, { got + half, r->len - half },
+	};
+	int rc = rsh_objects_read(o, &object, r->offset, iov, 3,
+				  rsh_clock_ns() + ns, err);
+
+	object_bytes(r->name, r->offset, right, r->len);
+	if (rc == 0 && memcmp(got, right, r->len))
+		rc = 1;
+	free(got);
+	free(right);
+	return rc;
+}
+
+static int read_name(struct rsh_objects *o, const char *name,
+		     struct rsh_error *err)
+{
+	const struct one_read r = { .name = name, .offset = 1000, .len = 9000 };
+
+	return read_with(o, &r, err);
+}
+
+static void ranges_are_read(void **state)
+{
+	static const struct one_read reads[] = {
+		{ "a", 0, 1 }, { "a", SIZE - 1, 1 }, { "a", 0, SIZE },
+		{ "a", 12345, 54321 }, { "dir/b c+d%e", 7, 100 },
+		{ "\xc3\xa4?&=#", 7, 100 },
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct one_read beyond = { "a", SIZE - 1, 2 };
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
+		assert_int_equal(read_with(f.o, &reads[i], &err), 0);
+	assert_int_equal(read_with(f.o, &beyond, &err), -EINVAL);
+	teardown(&f);
+}
+
+/* ---- faults ---- */
+
+static const char *const passing[] = {
+	"500", "502", "503", "504", "429", "408", "503r0", "429r1",
+	"503-SlowDown", "400-RequestTimeout", "reset", "reset0", "trunc",
+	"short", "half", "over", "overlen", "lie", "broken", "norange",
+	"noetag", "gzip", "parts", "416", "whole", "302", "drip", "200", "206",
+};
+#define N_PASSING (sizeof(passing) / sizeof(passing[0]))
+
+static int one_fault(void *ctx, size_t i, struct rsh_error *err)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "fault~%s", passing[i]);
+	return read_name(ctx, name, err);
+}
+
+static void what_passes_is_survived(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects_stats s;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	if (rsh_crew_run(8, N_PASSING, one_fault, f.o, &err))
+		fail_msg("%s", err.text);
+	rsh_objects_stats_get(f.o, &s);
+	assert_true(s.retries >= N_PASSING - 3);
+	teardown(&f);
+}
+
+static void silence_is_survived(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	assert_int_equal(read_name(f.o, "a~hang", &err), 0);
+	assert_int_equal(read_name(f.o, "a~stall~hang~stall", &err), 0);
+	teardown(&f);
+}
+
+static const struct lasting {
+	const char *name;
+	int rc;
+	const char *say;
+} lasting[] = {
+	{ "a~*lie", -EIO, "another range" },
+	{ "a~*over", -EIO, "more than it says" },
+	{ "a~*half", -EIO, "another range" },
+	{ "a~*short", -EIO, "another length" },
+	{ "a~*broken", -EIO, "cannot be" },
+	{ "a~*norange", -EIO, "which range" },
+	{ "a~*whole", -EIO, "no ranges" },
+	{ "a~*noetag", -EIO, "which object" },
+	{ "a~*gzip", -EIO, "something else" },
+	{ "a~*parts", -EIO, "something else" },
+	{ "a~*416", -EIO, "HTTP 416" },
+	{ "a~*501", -EIO, "HTTP 501" },
+	{ "a~*302", -EIO, "HTTP 302" },
+	{ "a~total", -EREMCHG, "another object" },
+	{ "a~change", -EREMCHG, "HTTP 412" },
+	{ "a~mix", -EREMCHG, "another object" },
+	{ "a~reset~change", -EREMCHG, "HTTP 412" },
+	{ "a~trunc~mix", -EREMCHG, "another object" },
+	{ "a~412", -EREMCHG, "HTTP 412" },
+	{ "missing", -ENOENT, "HTTP 404 NoSuchKey" },
+	{ "a~500~410", -ENOENT, "HTTP 410" },
+	{ "a~403-AccessDenied", -EACCES, "AccessDenied" },
+	{ "a~403-RequestTimeTooSkewed", -EACCES, "clock" },
+	{ "a~401", -EACCES, "HTTP 401" },
+	{ "a~503r100000", -ETIMEDOUT, "later" },
+};
+
+static int one_lasting(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = read_name(ctx, lasting[i].name, &why);
+
+	if (rc == lasting[i].rc && strstr(why.text, lasting[i].say) &&
+	    strstr(why.text, "s3://bucket/"))
+		return 0;
+	return rsh_error_set(err, EIO, "%s: %d, %s", lasting[i].name, rc,
+			     why.text);
+}
+
+static void what_lasts_has_a_reason(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	if (rsh_crew_run(8, sizeof(lasting) / sizeof(lasting[0]), one_lasting,
+			 f.o, &err))
+		fail_msg("%s", err.text);
+	teardown(&f);
+}
+
+static int one_deadline(void *ctx, size_t i, struct rsh_error *err)
+{
+	static const char *const names[] = {
+		"a~*hang", "a~*stall", "a~*500", "a~*reset0", "a~*503r0",
+	};
+	const struct one_read r = {
+		.name = names[i], .len = 5000, .deadline_ms = 300,
+	};
+	struct rsh_error why = RSH_ERROR_INIT;
+	int rc = read_with(ctx, &r, &why);
+
+	return rc == -ETIMEDOUT && why.text[0] ? 0 :
+	       rsh_error_set(err, EIO, "%s: %d, %s", names[i], rc, why.text);
+}
+
+/* That no read waits for what comes after its deadline is seen by the stall time,
+ * which is longer than the test may take. */
+static void deadlines_are_kept(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_objects_options o = {
+		.anonymous = true, .stall_ms = 3600000,
+	};
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
+	if (rsh_crew_run(5, 5, one_deadline, f.o, &err))
+		fail_msg("%s", err.text);
+	teardown(&f);
+}
+
+static void no_server_is_said(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	object_server_stop(&f.server);
+	assert_int_equal(read_name(f.o, "a", &err), -ECONNREFUSED);
+	object_server_start(&f.server, NULL);
+	teardown(&f);
+}
+
+/* ---- many at once ---- */
+
+static int one_of_many(void *ctx, size_t i, struct rsh_error *err)
+{
+	char name[64];
+	const struct one_read r = {
+		.name = name, .offset = 37 * i, .len = 1 + 190 * i,
+	};
+
+	snprintf(name, sizeof(name), "many%zu", i % 7);
+	return read_with(ctx, &r, err);
+}
+
+static void many_share_few_connections(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_objects_options o = { .anonymous = true,
+					       .requests = 3 };
+	struct rsh_objects_stats s;
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	assert_int_equal(open_with(&f, "s3://bucket/p/", o, &err), 0);
+	if (rsh_crew_run(24, 400, one_of_many, f.o, &err))
+		fail_msg("%s", err.text);
+	rsh_objects_stats_get(f.o, &s);
+	assert_int_equal(s.requests, 400 + s.retries);
+	assert_in_range(s.connections, 1, 3 + s.retries);
+	teardown(&f);
+}
+
+/* ---- by chance ---- */
+
+struct drawn {
+	struct rsh_objects *o;
+	uint64_t seed;
+};
+
+static int one_drawn(void *ctx, size_t i, struct rsh_error *err)
+{
+	const struct drawn *d = ctx;
+	struct numbers x = { d->seed + i * 1000003 };
+	struct one_read r = { .offset = numbers_below(&x, SIZE) };
+	uint64_t n = numbers_below(&x, 4);
+	const struct lasting *last = numbers_below(&x, 3) ? NULL :
+		&lasting[numbers_below(&x, sizeof(lasting) /
+				       sizeof(lasting[0]) - 1)];
+	struct rsh_error why = RSH_ERROR_INIT;
+	char name[256];
+	size_t len = (size_t)snprintf(name, sizeof(name), "drawn%zu", i);
+	int rc;
+
+	r.name = name;
+	r.len = 1 + (size_t)numbers_below(&x, SIZE - r.offset);
+	if (last && !strcmp(last->name, "missing"))
+		last = NULL;
+	/* Two wrong answers at most pass. */
+	for (unsigned wrong = 0; n; n--) {
+		uint64_t a = numbers_below(&x, N_PASSING);
+
+		wrong += a > 10;
+		if (wrong <= 2 && strcmp(passing[a], "429r1"))
+			len += (size_t)snprintf(name + len, sizeof(name) - len,
+						"~%s", passing[a]);
+	}
+	if (last)
+		snprintf(name + len, sizeof(name) - len, "%s",
+			 strchr(last->name, '~'));
+	rc = read_with(d->o, &r, &why);
+	/* Some of the faults pass at once, and then none lasts. */
+	if (rc == 0 || (last && rc < 0))
+		return 0;
+	return rsh_error_set(err, EIO, "%s [%llu, +%zu): %d, %s", name,
+			     (unsigned long long)r.offset, r.len, rc, why.text);
+}
+
+/* Whatever comes in whatever order: right bytes, or a failure where it lasts. */
+static void drawn_faults_give_right_bytes(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct drawn d = { .seed = numbers_seed() };
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	d.o = f.o;
+	if (rsh_crew_run(16, 100, one_drawn, &d, &err))
+		fail_msg("%s", err.text);
+	teardown(&f);
+}
+
+/* ---- listings ---- */
+
+static int list_url(struct fixture *f, const char *url,
+		    struct rsh_objects_listing *l, struct rsh_error *err)
+{
+	const struct rsh_objects_options o = {
+		.anonymous = true, .stall_ms = 1000,
+	};
+
+	rsh_objects_free(f->o);
+	assert_int_equal(open_with(f, url, o, err), 0);
+	return rsh_objects_list(f->o, NULL, l, err);
+}
+
+static void expect_listed(const struct rsh_objects_listing *l, size_t n)
+{
+	assert_int_equal(l->n, n);
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_object *o = &l->objects[i];
+		unsigned d, k;
+		char etag[32];
+
+		assert_int_equal(sscanf(o->name, "d%u/file %u", &d, &k), 2);
+		assert_int_equal(d, k % 7);
+		assert_int_equal(o->size, 10 * k);
+		snprintf(etag, sizeof(etag), "\"v%u\"", k);
+		assert_string_equal(o->etag, etag);
+		assert_int_equal(o->mtime.tv_sec, 1767323045);
+		assert_int_equal(o->mtime.tv_nsec, 678000000);
+		assert_true(!i || strcmp(l->objects[i - 1].name, o->name) < 0);
+	}
+}
+
+static void pages_are_listed(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects_listing l;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	assert_int_equal(list_url(&f, "s3://b/l@2500/", &l, &err), 0);
+	expect_listed(&l, 2500);
+	rsh_objects_listing_free(&l);
+	assert_int_equal(list_url(&f, "s3://b/l@1000~500~reset~429~trunc~hang",
+				  &l, &err), 0);
+	expect_listed(&l, 1000);
+	rsh_objects_listing_free(&l);
+	teardown(&f);
+}
+
+static void bad_listings_have_a_reason(void **state)
+{
+	static const struct lasting bad[] = {
+		{ "s3://b/l@0", -ENOENT, "nothing lies there" },
+		{ "s3://b/l@10~*again", -EIO, "again and again" },
+		{ "s3://b/l@10~*xml", -EIO, "understood" },
+		{ "s3://b/l@10~*cut", -EIO, "understood" },
+		{ "s3://b/l@10~404-NoSuchBucket", -ENOENT, "bucket" },
+		{ "s3://b/l@10~403-AccessDenied", -EACCES, "AccessDenied" },
+		{ "s3://b/l@10~403-SignatureDoesNotMatch", -EACCES, "secret" },
+	};
+	struct rsh_objects_listing l;
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		struct rsh_error err = RSH_ERROR_INIT;
+		int rc = list_url(&f, bad[i].name, &l, &err);
+
+		if (rc != bad[i].rc || !strstr(err.text, bad[i].say))
+			fail_msg("%s: %d, %s", bad[i].name, rc, err.text);
+		assert_null(l.objects);
+	}
+	teardown(&f);
+}
+
+/* ---- index files ---- */
+
+static void tree_text(struct fixture *f, const char *name, const char *text)
+{
+	tree_write(f->tree, name, text, strlen(text));
+}
+
+static void expect_names(struct fixture *f, const char *index,
+			 const char *const *names, size_t n)
+{
+	const struct rsh_objects_options o = { .index = index };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects_listing l;
+	char url[128], got[16] = "";
+	struct iovec v = { got, 3 };
+
+	snprintf(url, sizeof(url), "%s/tree/", f->endpoint);
+	rsh_objects_free(f->o);
+	assert_int_equal(open_with(f, url, o, &err), 0);
+	if (rsh_objects_list(f->o, NULL, &l, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(l.n, n);
+	for (size_t i = 0; i < n; i++)
+		assert_string_equal(l.objects[i].name, names[i]);
+	assert_int_equal(l.objects[0].size, 3);
+	assert_int_equal(rsh_objects_read(f->o, &l.objects[0], 0, &v, 1, 0,
+					  &err), 0);
+	assert_string_equal(got, "{ }");
+	rsh_objects_listing_free(&l);
+}
+
+static void index_files_name_objects(void **state)
+{
+	static const char *const of_model[] = {
+		"config.json", "model-1.safetensors", "model-2.safetensors",
+		"model.safetensors.index.json",
+	};
+	static const char *const of_lines[] = { "a/x y", "empty", "names" };
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	tree_text(&f, "config.json", "{ }");
+	tree_text(&f, "model-1.safetensors", "first");
+	tree_text(&f, "model-2.safetensors", "second");
+	tree_text(&f, "model.safetensors.index.json",
+		  "{\"weight_map\": {\"a\": \"model-1.safetensors\","
+		  " \"b\": \"model-2.safetensors\"}}");
+	expect_names(&f, NULL, of_model, 4);
+	tree_text(&f, "a/x y", "{ }");
+	tree_text(&f, "empty", "");
+	tree_text(&f, "names", "# all\na/x y\r\nempty\nnot there\n../log\n");
+	expect_names(&f, "names", of_lines, 3);
+	teardown(&f);
+}
+
+static void redirections_are_followed(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_objects_options o = { .anonymous = true };
+	char url[128];
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	snprintf(url, sizeof(url), "%s/bucket?sig=covert", f.endpoint);
+	assert_int_equal(open_with(&f, url, o, &err), 0);
+	assert_null(strchr(rsh_objects_url(f.o), '?'));
+	assert_int_equal(read_name(f.o, "a~far~500", &err), 0);
+	assert_int_equal(read_name(f.o, "missing", &err), -ENOENT);
+	assert_null(strstr(err.text, "covert"));
+	teardown(&f);
+}
+
+/* ---- keys ---- */
+
+/* What the server has been told so far. */
+static char *log_text(struct fixture *f)
+{
+	FILE *file = fopen(f->log, "r");
+	char *text = calloc(1, 1 << 20);
+
+	assert_non_null(file);
+	assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+	fclose(file);
+	return text;
+}
+
+static void expect_told(struct fixture *f, const char *what, bool told)
+{
+	char *text = log_text(f);
+
+	if (!strstr(text, what) == told)
+		fail_msg("%s: %s", what, text);
+	free(text);
+}
+
+static int open_signed(struct fixture *f, const char *profile,
+		       struct rsh_error *err)
+{
+	const struct rsh_objects_options o = { .profile = profile };
+
+	rsh_objects_free(f->o);
+	f->o = NULL;
+	return open_with(f, "s3://bucket", o, err);
+}
+
+static void write_keys(struct fixture *f, const char *id)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text),
+		 "[default]\naws_access_key_id = OTHER\n"
+		 "aws_secret_access_key = x\n"
+		 "[job]\naws_access_key_id = %s\n"
+		 "aws_secret_access_key = of-job \n", id);
+	tree_text(f, ".aws/credentials", text);
+}
+
+static void keys_come_from_where_they_are(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	assert_int_equal(open_signed(&f, NULL, &err), -ENOENT);
+	write_keys(&f, "JOBS");
+	tree_text(&f, ".aws/config", "[profile job]\nregion = north-9\n");
+	assert_int_equal(open_signed(&f, "none", &err), -ENOENT);
+	assert_non_null(strstr(err.text, "\"none\""));
+	assert_int_equal(open_signed(&f, "job", &err), 0);
+	assert_int_equal(read_name(f.o, "a", &err), 0);
+	expect_told(&f, "Credential=JOBS/", true);
+	expect_told(&f, "/north-9/s3/aws4_request", true);
+	setenv("AWS_ACCESS_KEY_ID", "ENVIRON", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", "of-environment", 1);
+	setenv("AWS_SESSION_TOKEN", "some-token", 1);
+	assert_int_equal(open_signed(&f, NULL, &err), 0);
+	assert_int_equal(read_name(f.o, "a", &err), 0);
+	expect_told(&f, "Credential=ENVIRON/", true);
+	expect_told(&f, "'x-amz-security-token': 'some-token'", true);
+	expect_told(&f, "of-environment", false);
+	expect_told(&f, "of-job", false);
+	teardown(&f);
+}
+
+static void keys_are_renewed(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	write_keys(&f, "OLD");
+	assert_int_equal(open_signed(&f, "job", &err), 0);
+	write_keys(&f, "NEW");
+	assert_int_equal(read_name(f.o, "a", &err), 0);
+	expect_told(&f, "Credential=NEW/", false);
+	assert_int_equal(read_name(f.o, "a~400-ExpiredToken", &err), 0);
+	expect_told(&f, "Credential=NEW/", true);
+	assert_int_equal(read_name(f.o, "a~*403-AccessDenied", &err), -EACCES);
+	teardown(&f);
+}
+
+static void services_are_asked_where_named(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	char address[128];
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	snprintf(address, sizeof(address), "%s/credentials", f.endpoint);
+	setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
+	setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "let me in", 1);
+	assert_int_equal(open_signed(&f, NULL, &err), 0);
+	rsh_objects_wipe_environment();
+	assert_null(getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN"));
+	assert_int_equal(read_name(f.o, "a", &err), 0);
+	expect_told(&f, "Credential=SERVICE/", true);
+	expect_told(&f, "'x-amz-security-token': 'session'", true);
+	teardown(&f);
+}
+
+/* ---- secrets ---- */
+
+#define SECRET_LEN 40
+
+/* Makes the secret of something that is not it. */
+static void secret_make(char *to)
+{
+	for (size_t i = 0; i < SECRET_LEN; i++)
+		to[i] = (char)('A' + (i * 7 + 3) % 26);
+	to[SECRET_LEN] = '\0';
+}
+
+/* Is the secret in these bytes, other than at `at`? */
+static bool secret_within(const char *p, size_t len, const char *at)
+{
+	for (const char *end = p + len; p + SECRET_LEN <= end; p++) {
+		size_t i = 0;
+
+		while (i < SECRET_LEN &&
+		       p[i] == (char)('A' + (i * 7 + 3) % 26))
+			i++;
+		if (i == SECRET_LEN && p != at)
+			return true;
+	}
+	return false;
+}
+
+/* Looks through all memory that a core file would have. */
+static bool secret_in_core(void)
+{
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	FILE *mem = fopen("/proc/self/mem", "r");
+	unsigned long from = 0, to = 0, a, b;
+	char line[4096], mode[5] = "";
+	bool found = false;
+
+	assert_true(maps && mem);
+	while (fgets(line, sizeof(line), maps)) {
+		size_t n = to - from;
+		char *copy;
+
+		if (sscanf(line, "%lx-%lx %4s", &a, &b, mode) == 3) {
+			from = a;
+			to = b;
+			continue;
+		}
+		if (strncmp(line, "VmFlags:", 8) || strstr(line, " dd") ||
+		    mode[1] != 'w')
+			continue;
+		copy = malloc(n);
+		fseeko(mem, (off_t)from, SEEK_SET);
+		n = fread(copy, 1, n, mem);
+		found |= secret_within(copy, n, NULL);
+		explicit_bzero(copy, n);
+		free(copy);
+	}
+	fclose(maps);
+	fclose(mem);
+	return found;
+}
+
+static void secrets_are_in_no_core(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	char secret[SECRET_LEN + 1];
+	struct fixture f;
+
+	(void)state;
+	setup_server(&f, NULL);
+	secret_make(secret);
+	setenv("AWS_ACCESS_KEY_ID", "ENVIRON", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", secret, 1);
+	setenv("AWS_SESSION_TOKEN", secret, 1);
+	assert_true(secret_in_core());
+	explicit_bzero(secret, sizeof(secret));
+	assert_int_equal(open_signed(&f, NULL, &err), 0);
+	rsh_objects_wipe_environment();
+	assert_int_equal(read_name(f.o, "a~403-ExpiredToken", &err), -EACCES);
+	assert_int_equal(read_name(f.o, "a~500~reset", &err), 0);
+	assert_false(secret_in_core());
+	teardown(&f);
+	assert_false(secret_in_core());
+}
+
+/* ---- TLS ---- */
+
+static void certificates_are_verified(void **state)
+{
+	const char *srcdir = getenv("srcdir");
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects_options o = { .anonymous = true };
+	char pem[4096];
+	struct fixture f;
+
+	(void)state;
+	snprintf(pem, sizeof(pem), "%s/unit/data/objects.pem",
+		 srcdir ? srcdir : ".");
+	setup_server(&f, pem);
+	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
+	assert_int_equal(read_name(f.o, "a", &err), -EPROTO);
+	rsh_objects_free(f.o);
+	o.ca_file = pem;
+	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
+	if (read_name(f.o, "a", &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(read_name(f.o, "a~500~reset", &err), 0);
+	teardown(&f);
+}
+
+/* ---- addresses ---- */
+
+static void addresses_are_told_apart(void **state)
+{
+	static const char *const bad[] = {
+		"s3://", "s3:///key", "s3://-x/", "s3://a b/", "http://",
+		"https:///path", "http://host:0/", "http://host:99999/",
+		"http://host/a b", "/path", "ftp://host/",
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_objects_options o = { .anonymous = true };
+	struct rsh_objects *objects;
+	uint16_t ports[2];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(rsh_objects_open(bad[i], &o, &objects, &err),
+				 -EINVAL);
+	assert_false(rsh_objects_is_url("s3/bucket"));
+	assert_true(rsh_objects_is_url("https://host"));
+	assert_int_equal(rsh_objects_open("https://me:pass@host:8443/p/?q=r#f",
+					  &o, &objects, &err), 0);
+	assert_string_equal(rsh_objects_url(objects), "https://host:8443/p");
+	rsh_objects_free(objects);
+	assert_int_equal(rsh_objects_open("s3://bucket//p//", &o, &objects,
+					  &err), 0);
+	assert_string_equal(rsh_objects_url(objects), "s3://bucket//p");
+	assert_int_equal(rsh_objects_ports(objects, ports, 2), 2);
+	assert_int_equal(ports[0], 443);
+	rsh_objects_free(objects);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(addresses_are_told_apart),
+		cmocka_unit_test(ranges_are_read),
+		cmocka_unit_test(what_passes_is_survived),
+		cmocka_unit_test(silence_is_survived),
+		cmocka_unit_test(what_lasts_has_a_reason),
+		cmocka_unit_test(deadlines_are_kept),
+		cmocka_unit_test(no_server_is_said),
+		cmocka_unit_test(many_share_few_connections),
+		cmocka_unit_test(drawn_faults_give_right_bytes),
+		cmocka_unit_test(pages_are_listed),
+		cmocka_unit_test(bad_listings_have_a_reason),
+		cmocka_unit_test(index_files_name_objects),
+		cmocka_unit_test(redirections_are_followed),
+		cmocka_unit_test(keys_come_from_where_they_are),
+		cmocka_unit_test(keys_are_renewed),
+		cmocka_unit_test(services_are_asked_where_named),
+		cmocka_unit_test(secrets_are_in_no_core),
+		cmocka_unit_test(certificates_are_verified),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
