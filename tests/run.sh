@@ -11,7 +11,8 @@
 # environment names a Python that has it already; with RSH_HF_PYTHON, one that has
 # transformers and torch, models are loaded by the Hugging Face tools as well.
 # mindformers, of which only the loader of checkpoints runs, is kept there too, or is
-# where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.
+# where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.  So it is
+# with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
 # file of the archive; unit and mount tests once more under the address and
@@ -30,6 +31,7 @@ unset MAKEFLAGS MAKELEVEL
 
 MINDSPORE=2.10.0
 MINDFORMERS=2.1.0
+MOTO=5.2.5
 ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
 JOBS=${JOBS:-$(nproc)}
 
@@ -117,6 +119,26 @@ need_mindformers()
 		return
 	fi
 	export RSH_MINDFORMERS="$target"
+}
+
+# Sets RSH_MOTO_PYTHON if it can be had.
+need_moto()
+{
+	[ -z "${RSH_MOTO_PYTHON:-}" ] || return 0
+	venv=$cache/moto-$MOTO
+	mkdir -p "$cache"
+	if ! "$venv/bin/python" -c 'import moto.server' 2>/dev/null; then
+		say "installing moto $MOTO in $venv"
+		rm -rf "$venv"
+		python3 -m venv "$venv" && "$venv/bin/python" -m pip install \
+			--no-input --disable-pip-version-check --no-cache-dir --quiet \
+			"moto[s3,server]==$MOTO" </dev/null || {
+			say "moto $MOTO could not be had"
+			rm -rf "$venv"
+			return
+		}
+	fi
+	export RSH_MOTO_PYTHON="$venv/bin/python"
 }
 
 # ---- what is drawn at random ----
@@ -299,6 +321,7 @@ TEST_PACKAGES="python3 python3-venv mypy attr xxhash rsync zsh shellcheck system
 # shellcheck disable=SC2086 # lists of names
 need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES
 need_fuse
+need_moto
 if [ $oracle = yes ]; then
 	need_oracle
 	need_mindformers

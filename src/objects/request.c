@@ -171,12 +171,18 @@ static size_t request_take_body(char *data, size_t one, size_t len, void *ctx)
 
 /* ---- libcurl ---- */
 
+/* The hash of a body without bytes.  S3 wants to be told, and not every libcurl
+ * does. */
+#define REQUEST_NO_BODY "x-amz-content-sha256: " \
+	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 static void request_set_keys(struct rsh_objects *o, struct object_request *q,
 			     int *rc)
 {
 	char *header = NULL;
 	size_t n;
 
+	*rc = request_add_header(q, REQUEST_NO_BODY);
 	pthread_mutex_lock(&o->lock);
 	q->keys_number = o->keys_number;
 	if (o->keys.id) {
@@ -190,10 +196,10 @@ static void request_set_keys(struct rsh_objects *o, struct object_request *q,
 		if (header)
 			snprintf(header, n, "x-amz-security-token: %s",
 				 o->keys.token);
-		*rc = header ? 0 : -ENOMEM;
+		*rc = header ? *rc : -ENOMEM;
 	}
 	pthread_mutex_unlock(&o->lock);
-	if (header)
+	if (header && *rc == 0)
 		*rc = request_add_header(q, header);
 	rsh_secret_free(header);
 }

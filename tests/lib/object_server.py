@@ -25,7 +25,7 @@ those after the last are answered as they should be; an action that begins with
   whole      sends all of the object with status 200
   gzip, parts  says that the body is compressed, or several
   stall      sends half and then nothing; hang: nothing at all
-  drip       sends a body byte by byte
+  drip       sends a body in many pieces
   far        sends the client on to the name without actions
 
 GET /BUCKET?list-type=2&prefix=WORD@COUNT~ACTION.../ lists COUNT objects in pages
@@ -261,8 +261,9 @@ class Handler(socketserver.StreamRequestHandler):
         elif action == "overlen":
             self.send(data + b"surplus")
         elif action == "drip":
-            for i in range(len(data)):
-                self.send(data[i:i + 1])
+            step = len(data) // 50 + 1
+            for i in range(0, len(data), step):
+                self.send(data[i:i + step])
         elif action in ("reset", "trunc", "stall"):
             self.send(data[:len(data) // 2])
             if action == "reset":

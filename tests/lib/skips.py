@@ -76,6 +76,7 @@ def conditions(build):
 
     return {
         "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
+        "no-moto": lambda: not os.environ.get("RSH_MOTO_PYTHON"),
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "sanitizer": sanitizer,

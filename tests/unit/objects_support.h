@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unit/objects_support.h - the server of lib/object_server.py, and what its
- * objects hold. */
+/* unit/objects_support.h - servers of objects, and what these hold. */
 #ifndef UNIT_OBJECTS_SUPPORT_H
 #define UNIT_OBJECTS_SUPPORT_H
 
@@ -12,9 +11,13 @@ struct object_server {
 	pid_t pid;
 	int in; /* it ends when this is closed */
 	unsigned port;
+	char line[256]; /* what it says of itself: the port, and more */
 };
 
-/* Starts it with further arguments, NULL at the end. */
+/* Runs a server of lib/ with further arguments, NULL at the end. */
+void object_server_run(struct object_server *s, const char *python,
+		       const char *program, const char *const *more);
+/* Does so with lib/object_server.py. */
 void object_server_start(struct object_server *s, const char *const *more);
 void object_server_stop(struct object_server *s);
 
