@@ -86,6 +86,8 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	s->names = rsh_names_new();
 	if (!s->names)
 		return rsh_error_nomem(err);
+	if (rsh_store_is_address(o->vfs.source))
+		return open_directory(o, s, err);
 	if (stat(o->vfs.source, &st) != 0)
 		return rsh_error_set(err, errno, "%s: %s", o->vfs.source,
 				     strerror(errno));

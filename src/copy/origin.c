@@ -158,7 +158,9 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	*out = (struct rsh_origin){ 0 };
 	if (!rsh_vfs_view(vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
-	out->source_path = realpath(cfg->source, NULL);
+	out->source_path = rsh_store_is_address(cfg->source) ?
+		strdup(rsh_store_root(rsh_source_store(view.source))) :
+		realpath(cfg->source, NULL);
 	if (!out->source_path)
 		return rsh_error_set(err, errno, "%s: %s", cfg->source,
 				     strerror(errno));

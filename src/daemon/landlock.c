@@ -24,6 +24,8 @@
 #define FS_TRUNCATE (UINT64_C(1) << 14)  /* 3 */
 #define FS_IOCTL_DEV (UINT64_C(1) << 15) /* 5 */
 #define NET_TCP UINT64_C(3)              /* 4: to bind and to connect */
+#define NET_CONNECT UINT64_C(2)
+#define RULE_NET_PORT 2
 #define SCOPE_ABSTRACT UINT64_C(1)       /* 6 */
 #define SCOPE_SIGNAL UINT64_C(2)
 
@@ -43,7 +45,7 @@ static int version(void)
 			    LANDLOCK_CREATE_RULESET_VERSION);
 }
 
-int rsh_landlock_new(bool abstract, int *abi)
+int rsh_landlock_new(bool abstract, bool any_port, int *abi)
 {
 	struct handled h = { 0 };
 	size_t size = sizeof(h.fs);
@@ -54,7 +56,7 @@ int rsh_landlock_new(bool abstract, int *abi)
 		return *abi < 0 ? -errno : -ENOSYS;
 	h.fs = fs_rights(*abi);
 	if (*abi >= 4) {
-		h.net = NET_TCP;
+		h.net = any_port ? 0 : NET_TCP;
 		size = offsetof(struct handled, scoped);
 	}
 	if (*abi >= 6) {
@@ -89,6 +91,16 @@ void rsh_landlock_allow(int rules, const char *path, bool write)
 	if (syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH,
 		    &rule, 0) != 0)
 		rsh_log_debug("%s: no rule of landlock for it", path);
+}
+
+void rsh_landlock_allow_port(int rules, uint16_t port)
+{
+	const struct {
+		uint64_t allowed, port;
+	} rule = { NET_CONNECT, port };
+
+	if (syscall(SYS_landlock_add_rule, rules, RULE_NET_PORT, &rule, 0) != 0)
+		rsh_log_debug("port %u: no rule of landlock for it", port);
 }
 
 int rsh_landlock_enter(int rules)

@@ -48,6 +48,8 @@ struct service {
 	rsh_mount_planner *plan;
 	struct rsh_server_options so;
 	char *place; /* path of the source, without links */
+	struct rsh_objects *objects; /* what lies at the source's address;
+				      * NULL: it has a path */
 	struct rsh_store_opener opener;
 	int lock; /* that on the mountpoint until it is covered; -1: none */
 	int mark; /* that on it for as long as this process lives */
@@ -235,13 +237,30 @@ static int ask_to_find(void *ctx, const char *name, int fd[2])
 	return rsh_mounter_find(ctx, name, fd);
 }
 
+/* Credentials are read before files are out of reach, and the process that
+ * mounts is not to have them. */
+static int open_address(struct service *s, struct rsh_error *err)
+{
+	static const struct rsh_objects_options usual = { .endpoint = NULL };
+	const struct rsh_options *o = s->options;
+	const struct rsh_objects_options *how = o->vfs.files.store.objects;
+	int rc;
+
+	if (!rsh_store_is_address(o->vfs.source))
+		return 0;
+	rc = rsh_objects_open(o->vfs.source, how ? how : &usual, &s->objects,
+			      err);
+	rsh_objects_wipe_environment();
+	return rc;
+}
+
 /* What it takes to mount and unmount stays with another process. */
 static int confine_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc = 0;
+	int rc = open_address(s, err);
 
-	if (!o->no_sandbox) {
+	if (rc == 0 && !o->no_sandbox) {
 		s->place = realpath(o->vfs.source, NULL);
 		s->so.find = s->place ? find_for_source : NULL;
 		s->so.find_ctx = s;
@@ -250,12 +269,13 @@ static int confine_service(struct service *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
-	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, err);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, err);
 }
 
 static void add_reading(struct service *s, struct rsh_source_options *files)
 {
 	files->store.io = s->io;
+	files->store.place = s->objects;
 	s->opener = (struct rsh_store_opener){ ask_to_find, s->so.mounter };
 	files->store.opener = s->so.mounter ? &s->opener : NULL;
 }
@@ -350,6 +370,7 @@ static void end_service(struct service *s)
 	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
 	rsh_store_io_free(s->io);
+	rsh_objects_free(s->objects);
 	free(s->place);
 }
 

@@ -27,6 +27,9 @@
 #define IS_SANITIZED 0
 #endif
 
+/* A place has one or two. */
+#define PORTS_MAX 8
+
 /* ---- files ---- */
 
 /* A directory of strategies may consist of links. */
@@ -105,6 +108,24 @@ static void allow_mapped(void *rules, const char *path)
 	rsh_landlock_allow(*(const int *)rules, path, false);
 }
 
+/* What lies behind HTTP is found by the names of hosts, and certificates. */
+static void allow_place(int rules, const struct rsh_objects *place)
+{
+	uint16_t ports[PORTS_MAX];
+	const size_t n = rsh_objects_ports(place, ports, PORTS_MAX);
+
+	rsh_objects_each_file(place, allow_mapped, &rules);
+	for (size_t i = 0; i < n; i++)
+		rsh_landlock_allow_port(rules, ports[i]);
+}
+
+static bool place_is_anywhere(const struct rsh_objects *place)
+{
+	uint16_t ports[PORTS_MAX];
+
+	return place && rsh_objects_ports(place, ports, PORTS_MAX) == 0;
+}
+
 static int allow_sources(int rules, const struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -179,23 +200,28 @@ static bool systemd_is_abstract(void)
 	return name && *name == '@';
 }
 
-static int confine_process(const struct rsh_options *o, bool *files,
+static int confine_process(const struct rsh_options *o,
+			   const struct rsh_objects *place, bool *files,
 			   bool *calls, struct rsh_error *err)
 {
 	int abi;
-	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(), &abi);
+	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(),
+						place_is_anywhere(place), &abi);
 	int rc = rules < 0 ? rules : allow_files(rules, o, err);
 
 	if (rules >= 0 && rc)
 		return rc;
+	if (rules >= 0 && place)
+		allow_place(rules, place);
 	if (rules >= 0)
 		rc = rsh_landlock_enter(rules);
 	*files = rc == 0;
-	*calls = rsh_syscalls_refuse() == 0;
+	*calls = rsh_syscalls_refuse(place) == 0;
 	return 0;
 }
 
-int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err)
+int rsh_sandbox_enter(const struct rsh_options *o,
+		      const struct rsh_objects *place, struct rsh_error *err)
 {
 	bool files, calls;
 	int rc;
@@ -208,7 +234,7 @@ int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err)
 		rsh_log_warning("not confined: %s", strerror(errno));
 		return 0;
 	}
-	rc = confine_process(o, &files, &calls, err);
+	rc = confine_process(o, place, &files, &calls, err);
 	if (rc == 0)
 		rsh_log_info("confined: no new privileges, %s, %s",
 			     files ? "own files only" : "no landlock",

@@ -5,7 +5,9 @@
 #define RSH_DAEMON_SANDBOX_I_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "rsh/objects/objects.h"
 #include "rsh/options/options.h"
 
 /* Confines this thread and all that it starts, for good.  They lose new
@@ -13,21 +15,27 @@
  * that serving does not take; if other users are served, debuggers and core
  * dumps lose the process's memory.  What the kernel does not know stays.
  * Returns 0, or -errno with a sentence about a file of the options that has to
- * be read for this. */
-int rsh_sandbox_enter(const struct rsh_options *o, struct rsh_error *err);
+ * be read for this.  `place` is where SOURCE lies if that is an address, and
+ * may be connected to; else NULL. */
+int rsh_sandbox_enter(const struct rsh_options *o,
+		      const struct rsh_objects *place, struct rsh_error *err);
 
 /* ---- which files may be opened, without a library: there is none ---- */
 
-/* Makes rules that allow nothing yet: no file to open, no TCP, no signal to
- * other processes and, unless `abstract`, no abstract socket of theirs.
+/* Makes rules that allow nothing yet: no file to open, no TCP (which `any_port`
+ * leaves alone), no signal to other processes and, unless `abstract`, no
+ * abstract socket of theirs.
  * Returns a descriptor and *abi, the kernel's version, or -errno where there is
  * no landlock. */
-int rsh_landlock_new(bool abstract, int *abi);
+int rsh_landlock_new(bool abstract, bool any_port, int *abi);
 
 /* Lets the file, or all below the directory, be read; with `write` also be
  * written, and files be made and removed in it.  What is not there needs no
  * rule. */
 void rsh_landlock_allow(int rules, const char *path, bool write);
+
+/* Lets that TCP port be connected to, anywhere. */
+void rsh_landlock_allow_port(int rules, uint16_t port);
 
 /* Puts this thread, and those that it starts, under the rules, which needs it
  * to have given up new privileges.  Returns 0 or -errno. */
@@ -36,9 +44,10 @@ int rsh_landlock_enter(int rules);
 /* ---- system calls that a daemon has no use for ---- */
 
 /* Makes these calls fail with EPERM in this thread and those that it starts,
- * which needs it to have given up new privileges.  Returns 0, or -errno:
+ * which needs it to have given up new privileges.  Sockets are local ones only
+ * unless the `internet` is wanted.  Returns 0, or -errno:
  * -ENOTSUP in a build without libseccomp or with a sanitizer, which needs some
  * of them. */
-int rsh_syscalls_refuse(void);
+int rsh_syscalls_refuse(bool internet);
 
 #endif

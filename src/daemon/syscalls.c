@@ -16,8 +16,9 @@
 
 #if !defined(HAVE_SECCOMP) || defined(WITH_SANITIZER)
 
-int rsh_syscalls_refuse(void)
+int rsh_syscalls_refuse(bool internet)
 {
+	(void)internet;
 	return -ENOTSUP;
 }
 
@@ -79,12 +80,30 @@ static int refuse_all(scmp_filter_ctx f)
 	return 0;
 }
 
+/* Refuses all sockets but those for the internet and what looks up names, which
+ * asks the kernel by one what addresses there are. */
+static int refuse_odd_sockets(scmp_filter_ctx f)
+{
+	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+				  SCMP_SYS(socket), 1,
+				  SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK));
+
+	for (unsigned family = 0; family < AF_NETLINK && rc == 0; family++)
+		if (family != AF_UNIX && family != AF_INET &&
+		    family != AF_INET6)
+			rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+					      SCMP_SYS(socket), 1,
+					      SCMP_A0_32(SCMP_CMP_EQ, family));
+	return rc;
+}
+
 /* Refuses calls by what they are asked for: sockets but for the log's and
  * systemd's, signals to others, input for the terminal. */
-static int refuse_some(scmp_filter_ctx f)
+static int refuse_some(scmp_filter_ctx f, bool internet)
 {
 	static const unsigned long words[] = { TIOCSTI, TIOCLINUX };
-	int rc = seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
+	int rc = internet ? refuse_odd_sockets(f) :
+		 seccomp_rule_add(f, SCMP_ACT_ERRNO(EAFNOSUPPORT),
 				  SCMP_SYS(socket), 1,
 				  SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
 
@@ -119,7 +138,7 @@ static int refuse_namespaces(scmp_filter_ctx f)
 	return rc;
 }
 
-int rsh_syscalls_refuse(void)
+int rsh_syscalls_refuse(bool internet)
 {
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);
 	int rc;
@@ -128,7 +147,7 @@ int rsh_syscalls_refuse(void)
 		return -ENOMEM;
 	rc = refuse_all(f);
 	if (rc == 0)
-		rc = refuse_some(f);
+		rc = refuse_some(f, internet);
 	if (rc == 0)
 		rc = refuse_namespaces(f);
 	if (rc == 0)

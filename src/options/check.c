@@ -96,7 +96,7 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 	const struct rsh_source_options *f = &v->files;
 
 	if (v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
-	    f->source_map || !rsh_source_is_dcp(v->source))
+	    f->source_map || !rsh_source_is_dcp(v->source, &f->store))
 		return 0;
 	if (v->dst.from == RSH_FROM_DERIVED)
 		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
@@ -129,7 +129,8 @@ static void check_settle_source(struct rsh_options *o)
 	struct rsh_vfs_config *v = &o->vfs;
 
 	if (v->src.from || v->files.rank_dir || v->files.file ||
-	    v->files.source_map || !rsh_source_describes_itself(v->source))
+	    v->files.source_map ||
+	    !rsh_source_describes_itself(v->source, &v->files.store))
 		return;
 	v->src.from = RSH_FROM_SOURCE;
 	if (!v->dst.from)
@@ -156,7 +157,8 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 				     "strategy file, and SOURCE has none: give "
 				     "--dst-strategy");
 	if (!v->src.from) {
-		rsh_source_hint(v->source, hint, sizeof(hint));
+		rsh_source_hint(v->source, &v->files.store, hint,
+				sizeof(hint));
 		return rsh_error_set(err, EINVAL, "--src-strategy is missing "
 				     "(\"none\" if SOURCE is not sharded)%s",
 				     hint);

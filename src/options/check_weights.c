@@ -23,7 +23,8 @@
 static bool source_is_sharded(const struct rsh_vfs_config *v)
 {
 	return v->src.from == RSH_FROM_FILE ||
-	       (!v->src.from && rsh_source_describes_itself(v->source));
+	       (!v->src.from && rsh_source_describes_itself(v->source,
+					     &v->files.store));
 }
 
 static int check_sides(struct rsh_options *o, struct rsh_error *err)

@@ -53,11 +53,13 @@ static bool checkpoint2_is_in(struct rsh_dir *dir)
 	return found;
 }
 
-bool rsh_source_describes_itself(const char *path)
+bool rsh_source_describes_itself(const char *path,
+				 const struct rsh_store_options *how)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 
-	return rsh_dir_open_path(path, &dir) == 0 && checkpoint2_is_in(dir);
+	return rsh_dir_open_path(path, how, &dir) == 0 &&
+	       checkpoint2_is_in(dir);
 }
 
 bool rsh_checkpoint2_present(const struct rsh_source *s)

@@ -112,9 +112,12 @@ bool rsh_dcp_present(const struct rsh_source *s)
 	return dcp_look(s, &f) != -ENOMEM && dcp_found_any(s, &f);
 }
 
-bool rsh_source_is_dcp(const char *path)
+bool rsh_source_is_dcp(const char *path,
+		       const struct rsh_store_options *how)
 {
-	const struct rsh_store_options opts = { 0 };
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+	};
 	struct rsh_error unused = RSH_ERROR_INIT;
 	struct rsh_source *s;
 	bool is;

@@ -18,15 +18,19 @@
 /* Looking at a directory takes some time, and one is enough. */
 #define LOOKED_AT_MAX 64
 
-static bool hint_is_checkpoint(const char *dir, const char *name)
+static bool hint_is_checkpoint(const char *dir, const char *name,
+			       const struct rsh_store_options *how)
 {
+	/* The place is that of the directory. */
+	const struct rsh_store_options inner = { .objects = how->objects };
 	cleanup_free char *path = NULL;
 
 	if (name[0] == '.' || asprintf(&path, "%s/%s", dir, name) < 0) {
 		path = NULL;
 		return false;
 	}
-	return rsh_source_describes_itself(path) || rsh_source_is_dcp(path);
+	return rsh_source_describes_itself(path, &inner) ||
+	       rsh_source_is_dcp(path, &inner);
 }
 
 /* Keeps the first of the names in order, whatever the listing begins with. */
@@ -51,7 +55,9 @@ struct hint {
 	bool metadata, model;
 };
 
-static void hint_look(struct rsh_dir *dir, const char *path, struct hint *h)
+static void hint_look(struct rsh_dir *dir, const char *path,
+		      const struct rsh_store_options *how,
+		      struct hint *h)
 {
 	unsigned looked_at = 0;
 	const char *name;
@@ -65,15 +71,17 @@ static void hint_look(struct rsh_dir *dir, const char *path, struct hint *h)
 		else if (rsh_has_suffix(name, ".distcp"))
 			hint_keep(h->item, name);
 		else if (looked_at++ < LOOKED_AT_MAX &&
-			 hint_is_checkpoint(path, name))
+			 hint_is_checkpoint(path, name, how))
 			hint_keep(h->child, name);
 	}
 }
 
-void rsh_source_hint(const char *path, char *buf, size_t max)
+void rsh_source_hint(const char *path,
+		     const struct rsh_store_options *how, char *buf,
+		     size_t max)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
-	int rc = rsh_dir_open_path(path, &dir);
+	int rc = rsh_dir_open_path(path, how, &dir);
 	struct hint h;
 
 	*buf = '\0';
@@ -86,7 +94,7 @@ void rsh_source_hint(const char *path, char *buf, size_t max)
 		snprintf(buf, max, "; %s: %s", path, strerror(-rc));
 		return;
 	}
-	hint_look(dir, path, &h);
+	hint_look(dir, path, how, &h);
 	if (h.metadata)
 		snprintf(buf, max, "; it is a distributed checkpoint");
 	else if (*h.item)
@@ -104,15 +112,16 @@ void rsh_source_hint(const char *path, char *buf, size_t max)
 			 h.child);
 }
 
-bool rsh_source_is_one_step(const char *path)
+bool rsh_source_is_one_step(const char *path,
+			    const struct rsh_store_options *how)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 	struct rsh_ckpt2_name parts;
 	const char *name;
 
-	if (rsh_dir_open_path(path, &dir) == 0)
+	if (rsh_dir_open_path(path, how, &dir) == 0)
 		while (rsh_dir_next(dir, &name) > 0)
 			if (rsh_ckpt2_name_parse(name, &parts))
 				return true;
-	return rsh_source_is_dcp(path);
+	return rsh_source_is_dcp(path, how);
 }

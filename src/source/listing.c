@@ -138,7 +138,7 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (n_incomplete)
 		return rsh_error_set(err, ENOENT, "%s: no save in it was "
 				     "completed", s->path);
-	rsh_source_hint(s->path, hint, sizeof(hint));
+	rsh_source_hint(s->path, w->how, hint, sizeof(hint));
 	return rsh_error_set(err, ENOENT, "%s: no rank_N directory in it%s",
 			     s->path, hint);
 }
@@ -287,7 +287,7 @@ int rsh_listing_make(struct rsh_source *s, uint32_t first, uint32_t n,
 {
 	struct rsh_walk w = {
 		.source = s, .first = first, .n = n,
-		.file = opts->file,
+		.file = opts->file, .how = &opts->store,
 	};
 	int rc;
 

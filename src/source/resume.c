@@ -368,9 +368,12 @@ static int resume_find_kind(struct rsh_source *s,
 }
 
 /* Whoever gives one step and not the directory of all learns that first. */
-static int resume_refuse(const char *path, int rc, struct rsh_error *err)
+static int resume_refuse(const char *path,
+			 const struct rsh_source_options *opts, int rc,
+			 struct rsh_error *err)
 {
-	if (rc == -ENOMEM || !rsh_source_is_one_step(path))
+	if (rc == -ENOMEM ||
+	    !rsh_source_is_one_step(path, &opts->store))
 		return rc;
 	return rsh_error_set(err, EINVAL, "%s: this is one checkpoint, and "
 			     "--resume finds the newest of several: give the "
@@ -395,7 +398,7 @@ int rsh_resume_open(const char *path, const struct rsh_source_options *opts,
 	if (rc == 0)
 		rc = resume_choose_step(r, opts, fallbacks, err);
 	if (rc)
-		rc = resume_refuse(path, rc, err);
+		rc = resume_refuse(path, opts, rc, err);
 	if (rc == 0 && rsh_store_start(r->source->store))
 		rc = rsh_error_nomem(err);
 	if (rc) {

@@ -391,7 +391,7 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 
 /* ---- anywhere ---- */
 
-int rsh_dir_open_path(const char *path, struct rsh_dir **out)
+int rsh_files_list(const char *path, struct rsh_dir **out)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 

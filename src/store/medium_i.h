@@ -21,6 +21,8 @@
 /* Each medium has more of its own behind these. */
 struct rsh_medium {
 	const struct rsh_medium_ops *ops;
+	const char *path; /* what messages call the root; NULL: as it was
+			   * given */
 	struct rsh_store_attr attr;     /* of the root */
 	struct rsh_store_identity root; /* tells this root from others */
 	bool is_remote, is_stacked;     /* as of rsh_store_is_remote() */
@@ -99,7 +101,12 @@ struct rsh_medium_ops {
 	int (*descriptor)(const struct rsh_handle *h);
 };
 
-/* Opens the directory of a file system. */
+/* These open the directory of a file system, and what lies at an address. */
 rsh_medium_open_fn rsh_files_open;
+rsh_medium_open_fn rsh_objects_medium;
+/* These list a directory of such a kind anywhere. */
+int rsh_files_list(const char *path, struct rsh_dir **out);
+int rsh_objects_dir(const char *url, const struct rsh_store_options *how,
+		    struct rsh_dir **out);
 
 #endif

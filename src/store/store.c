@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/objects/objects.h"
 #include "rsh/util/mem.h"
 
 /* ---- the directory ---- */
@@ -17,11 +18,19 @@
 static int store_open_medium(struct rsh_store *s, struct rsh_error *err)
 {
 	struct rsh_store_io *io = s->opts.io;
-	rsh_medium_open_fn *const fn = s->opts.medium;
-	int rc = (fn ? fn : rsh_files_open)(s->path, &s->opts, &s->medium, err);
+	rsh_medium_open_fn *const fn = s->opts.medium ? s->opts.medium :
+		rsh_objects_is_url(s->path) ? rsh_objects_medium :
+					      rsh_files_open;
+	int rc = fn(s->path, &s->opts, &s->medium, err);
 
 	if (rc)
 		return rc;
+	if (s->medium->path) {
+		free(s->path);
+		s->path = strdup(s->medium->path);
+		if (!s->path)
+			return rsh_error_nomem(err);
+	}
 	s->content = io && io->faults ?
 		     rsh_faults_before(io->faults, s->medium) : s->medium;
 	return s->content ? 0 : rsh_error_nomem(err);
@@ -34,6 +43,11 @@ static char *without_trailing_slashes(const char *path)
 	while (n > 1 && path[n - 1] == '/')
 		n--;
 	return strndup(path, n);
+}
+
+bool rsh_store_is_address(const char *path)
+{
+	return rsh_objects_is_url(path);
 }
 
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,
@@ -123,6 +137,14 @@ int rsh_dir_open(const struct rsh_store *s, const char *name,
 {
 	*out = NULL;
 	return s->medium->ops->list(s->medium, name, out);
+}
+
+int rsh_dir_open_path(const char *path,
+		      const struct rsh_store_options *how,
+		      struct rsh_dir **out)
+{
+	return rsh_objects_is_url(path) ? rsh_objects_dir(path, how, out) :
+					  rsh_files_list(path, out);
 }
 
 void rsh_dir_close(struct rsh_dir *d)

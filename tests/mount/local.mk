@@ -57,6 +57,7 @@ MOUNT += \
 	mount/soak.py \
 	mount/outages.py \
 	mount/gluster.py \
+	mount/objects.py \
 	mount/rclone.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
@@ -98,6 +99,7 @@ EXTRA_DIST += \
 	lib/daemon_use.py \
 	lib/soak_readers.py \
 	lib/coming_and_going.py \
+	lib/s3_server.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \

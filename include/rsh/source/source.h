@@ -109,17 +109,21 @@ int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 /* Does what lies at `path` say itself how it is cut, so that it needs no
  * strategy?  That is a Checkpoint 2.0 tree: directories iteration_N, or one of
  * them. */
-bool rsh_source_describes_itself(const char *path);
+bool rsh_source_describes_itself(const char *path,
+				 const struct rsh_store_options *how);
 /* Tells whether a source that was opened is a Checkpoint 2.0 tree. */
 bool rsh_source_is_described(const struct rsh_source *s);
 /* Writes the end of a sentence about a SOURCE in which no checkpoint is found,
  * "; ...": that it is no directory, or holds a checkpoint that may have been
  * meant, or one without its metadata; "" if nothing is known.  Any thread may
  * ask. */
-void rsh_source_hint(const char *path, char *buf, size_t max);
+void rsh_source_hint(const char *path,
+		     const struct rsh_store_options *how, char *buf,
+		     size_t max);
 /* Says whether a directory is a step of Checkpoint 2.0 or a distributed
  * checkpoint itself, and not a place for several.  Any thread may ask. */
-bool rsh_source_is_one_step(const char *path);
+bool rsh_source_is_one_step(const char *path,
+			    const struct rsh_store_options *how);
 /* Says that such a source, or a distributed checkpoint, needs no strategy:
  * -EINVAL. */
 int rsh_source_needs_none(const struct rsh_source *s, struct rsh_error *err);

@@ -75,6 +75,8 @@ void rsh_store_find(const char *place, bool outside, const char *name,
 		    int fd[2]);
 
 struct rsh_medium;
+struct rsh_objects;
+struct rsh_objects_options;
 struct rsh_store_options;
 /* Opens what the files of a store lie on.  0 or -errno with a sentence. */
 typedef int rsh_medium_open_fn(const char *path,
@@ -82,7 +84,12 @@ typedef int rsh_medium_open_fn(const char *path,
 			       struct rsh_medium **out, struct rsh_error *err);
 
 struct rsh_store_options {
-	rsh_medium_open_fn *medium; /* NULL: files */
+	rsh_medium_open_fn *medium; /* NULL: the path tells */
+	/* How objects are reached whose address the path is; NULL: as the
+	 * environment says. */
+	const struct rsh_objects_options *objects;
+	struct rsh_objects *place; /* what lies there, opened, which outlives
+				    * the store; NULL: the store opens it */
 	/* Links below the directory may lead out of it.  Otherwise one that
 	 * does is refused with EXDEV and a sentence; the directory itself may
 	 * be a link, and a name that begins with '/' may be of any file. */
@@ -91,6 +98,8 @@ struct rsh_store_options {
 	struct rsh_store_io *io;               /* NULL: none */
 };
 
+/* Is it the address of objects behind HTTP, and no path? */
+bool rsh_store_is_address(const char *path);
 /* Opens the directory.  The store is the caller's.  0 or -errno with a
  * sentence. */
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,
@@ -147,8 +156,9 @@ struct rsh_dir;
  * out and must not, or -errno. */
 int rsh_dir_open(const struct rsh_store *s, const char *name,
 		 struct rsh_dir **out);
-/* Opens a directory anywhere, by its path.  0 or -errno. */
-int rsh_dir_open_path(const char *path, struct rsh_dir **out);
+/* Opens a directory anywhere, by its path or address.  0 or -errno. */
+int rsh_dir_open_path(const char *path, const struct rsh_store_options *how,
+		      struct rsh_dir **out);
 void rsh_dir_close(struct rsh_dir *d); /* d may be NULL */
 /* Gives the next name, which lives until the next call, in no order and
  * perhaps with "." and "..": 1; 0 at the end, or -errno. */

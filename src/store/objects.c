@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store/objects.c is the medium of objects that lie behind HTTP.
+ *
+ * They are listed once, when the medium is opened: what they are called, how
+ * large they are and what tells them apart comes from that listing, and a
+ * handle costs no request.  A read of one that is no longer as it was listed
+ * fails. */
+#include "config.h"
+
+#include "flat_i.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "rsh/objects/objects.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+struct objects {
+	struct rsh_medium base;
+	struct rsh_objects *place;
+	bool is_mine; /* the place goes with the medium */
+	struct rsh_objects_listing listing;
+	struct rsh_flat flat;
+	struct rsh_flat_file *files; /* of `flat`, in the listing's order */
+};
+
+struct object_handle {
+	struct rsh_handle base;
+	const struct rsh_object *object;
+};
+
+static struct objects *objects_of(struct rsh_medium *m)
+{
+	return (struct objects *)m;
+}
+
+static const struct rsh_object *object_of(const struct rsh_handle *h)
+{
+	return ((const struct object_handle *)h)->object;
+}
+
+/* ---- names ---- */
+
+static int object_open(struct rsh_medium *m, const char *name,
+		       struct rsh_handle **out)
+{
+	const struct objects *o = objects_of(m);
+	const struct rsh_flat_file *f = rsh_flat_find(&o->flat, name);
+	struct object_handle *h;
+
+	if (!f)
+		return -ENOENT;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return -ENOMEM;
+	h->base.medium = m;
+	h->object = &o->listing.objects[f - o->files];
+	*out = &h->base;
+	return 0;
+}
+
+static int object_look(struct rsh_medium *m, const char *name,
+		       struct rsh_stat *out)
+{
+	return rsh_flat_look(&objects_of(m)->flat, name, out);
+}
+
+static int object_list(struct rsh_medium *m, const char *name,
+		       struct rsh_dir **out)
+{
+	int rc = rsh_flat_list(&objects_of(m)->flat, name, out);
+
+	if (rc == 0)
+		(*out)->ops = m->ops;
+	return rc;
+}
+
+/* ---- open files ---- */
+
+static void object_close(struct rsh_handle *h)
+{
+	free(h);
+}
+
+/* Of two objects with equal ones of these nothing tells that they differ. */
+static void objects_hash(const struct objects *o, const char *name,
+			 const char *etag, uint64_t out[2])
+{
+	const char *const texts[] = { rsh_objects_url(o->place), name,
+				      etag ? etag : "" };
+	XXH3_state_t state;
+	XXH128_hash_t hash;
+
+	XXH3_INITSTATE(&state);
+	XXH3_128bits_reset(&state);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		XXH3_128bits_update(&state, texts[i], strlen(texts[i]) + 1);
+	hash = XXH3_128bits_digest(&state);
+	out[0] = hash.low64;
+	out[1] = hash.high64;
+}
+
+static int object_identify(const struct rsh_handle *h,
+			   struct rsh_store_identity *id, struct rsh_stat *st)
+{
+	const struct objects *o = objects_of(h->medium);
+	const struct rsh_object *object = object_of(h);
+
+	if (id) {
+		*id = (struct rsh_store_identity){
+			.size = object->size, .mtime = object->mtime,
+			.ctime = object->mtime,
+		};
+		objects_hash(o, object->name, object->etag, id->which);
+	}
+	if (st)
+		rsh_flat_stat(&o->flat, &o->files[object - o->listing.objects],
+			      st);
+	return 0;
+}
+
+/* Each read has been told by the server that the object is the one that was
+ * listed. */
+static int object_compare(const struct rsh_handle *h,
+			  const struct rsh_store_identity *id, bool anew)
+{
+	(void)h, (void)id, (void)anew;
+	return 0;
+}
+
+/* The server is asked for nothing beyond the end. */
+static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
+			   const struct iovec *iov, int n, uint64_t offset)
+{
+	const struct rsh_object *object = object_of(h);
+	uint64_t left = offset < object->size ? object->size - offset : 0;
+	struct iovec within[RSH_CACHE_LOAD_IOV];
+	size_t all = 0;
+	int rc, k;
+
+	for (k = 0; k < n && k < RSH_CACHE_LOAD_IOV && left > 0; k++) {
+		within[k] = iov[k];
+		within[k].iov_len = (size_t)rsh_min_u64(iov[k].iov_len, left);
+		left -= within[k].iov_len;
+		all += within[k].iov_len;
+	}
+	if (all == 0)
+		return 0;
+	rc = rsh_objects_read(objects_of(m)->place, object, offset, within, k,
+			      0, NULL);
+	return rc ? rc : (ssize_t)all;
+}
+
+static bool object_is_remote(const struct rsh_handle *h)
+{
+	return h->medium->is_remote;
+}
+
+/* ---- the place ---- */
+
+static void objects_free(struct rsh_medium *m)
+{
+	struct objects *o = objects_of(m);
+
+	rsh_objects_listing_free(&o->listing);
+	if (o->is_mine)
+		rsh_objects_free(o->place);
+	free(o->files);
+	free(o);
+}
+
+static const struct rsh_medium_ops objects_ops = {
+	.keeps_nothing = true,
+	.free = objects_free,
+	.open = object_open,
+	.look = object_look,
+	.list = object_list,
+	.dir_next = rsh_flat_dir_next,
+	.dir_look = rsh_flat_dir_look,
+	.dir_close = rsh_flat_dir_close,
+	.close = object_close,
+	.identify = object_identify,
+	.compare = object_compare,
+	.read = object_read,
+	.is_remote = object_is_remote,
+};
+
+/* Makes a list of files of the listing, whose names it shares. */
+static int objects_flatten(struct objects *o)
+{
+	const struct rsh_objects_listing *l = &o->listing;
+
+	o->files = rsh_alloc_array(l->n, sizeof(*o->files));
+	if (!o->files)
+		return -ENOMEM;
+	for (size_t i = 0; i < l->n; i++)
+		o->files[i] = (struct rsh_flat_file){
+			l->objects[i].name, l->objects[i].size,
+			l->objects[i].mtime,
+		};
+	o->flat = (struct rsh_flat){ o->files, l->n, geteuid(), getegid() };
+	return 0;
+}
+
+static int objects_open_place(struct objects *o, const char *url,
+			      const struct rsh_store_options *opts,
+			      struct rsh_error *err)
+{
+	static const struct rsh_objects_options usual = { .endpoint = NULL };
+
+	o->place = opts->place;
+	if (o->place)
+		return 0;
+	o->is_mine = true;
+	return rsh_objects_open(url, opts->objects ? opts->objects : &usual,
+				&o->place, err);
+}
+
+static int objects_take_listing(struct objects *o, struct rsh_error *err)
+{
+	struct rsh_medium *m = &o->base;
+	struct rsh_stat root;
+	int rc = rsh_objects_list(o->place, NULL, &o->listing, err);
+
+	if (rc)
+		return rc;
+	if (objects_flatten(o) || rsh_flat_look(&o->flat, "", &root))
+		return rsh_error_nomem(err);
+	m->attr = root.attr;
+	m->path = rsh_objects_url(o->place);
+	objects_hash(o, "", NULL, m->root.which);
+	return 0;
+}
+
+int rsh_objects_medium(const char *path, const struct rsh_store_options *opts,
+		       struct rsh_medium **out, struct rsh_error *err)
+{
+	struct objects *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (!o)
+		return rsh_error_nomem(err);
+	o->base.ops = &objects_ops;
+	o->base.dirfd = -1;
+	o->base.is_remote = true;
+	rc = objects_open_place(o, path, opts, err);
+	if (rc == 0)
+		rc = objects_take_listing(o, err);
+	if (rc) {
+		objects_free(&o->base);
+		return rc;
+	}
+	*out = &o->base;
+	return 0;
+}
+
+/* ---- a directory by its address ---- */
+
+struct placed_dir {
+	struct rsh_dir base;
+	struct rsh_medium *medium;
+	struct rsh_dir *dir;
+};
+
+static int placed_next(struct rsh_dir *d, const char **name)
+{
+	return rsh_flat_dir_next(((struct placed_dir *)d)->dir, name);
+}
+
+static int placed_look(struct rsh_dir *d, const char *name,
+		       struct rsh_stat *out)
+{
+	return rsh_flat_dir_look(((struct placed_dir *)d)->dir, name, out);
+}
+
+static void placed_close(struct rsh_dir *d)
+{
+	struct placed_dir *p = (struct placed_dir *)d;
+
+	if (p->dir)
+		rsh_flat_dir_close(p->dir);
+	if (p->medium)
+		objects_free(p->medium);
+	free(p);
+}
+
+static const struct rsh_medium_ops placed_ops = {
+	.dir_next = placed_next,
+	.dir_look = placed_look,
+	.dir_close = placed_close,
+};
+
+int rsh_objects_dir(const char *url, const struct rsh_store_options *how,
+		    struct rsh_dir **out)
+{
+	struct placed_dir *p = calloc(1, sizeof(*p));
+	struct rsh_error unused = RSH_ERROR_INIT;
+	int rc;
+
+	if (!p)
+		return -ENOMEM;
+	p->base.ops = &placed_ops;
+	rc = rsh_objects_medium(url, how, &p->medium, &unused);
+	if (rc == 0)
+		rc = rsh_flat_list(&objects_of(p->medium)->flat, "", &p->dir);
+	if (rc)
+		placed_close(&p->base);
+	else
+		*out = &p->base;
+	return rc;
+}
