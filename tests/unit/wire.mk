@@ -2,6 +2,7 @@
 # Unit tests of util and wire.
 UNIT += \
 	unit/test_util_error \
+	unit/test_util_library \
 	unit/test_util_log \
 	unit/test_util_mem \
 	unit/test_util_names \
@@ -32,6 +33,8 @@ WIRE_SUPPORT = \
 
 unit_test_util_error_SOURCES = unit/test_util_error.c
 unit_test_util_error_LDADD = $(L_UTIL)
+unit_test_util_library_SOURCES = unit/test_util_library.c
+unit_test_util_library_LDADD = $(L_UTIL)
 unit_test_util_log_SOURCES = unit/test_util_log.c
 unit_test_util_log_LDADD = $(L_UTIL)
 unit_test_util_mem_SOURCES = unit/test_util_mem.c

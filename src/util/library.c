@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* util/library.c asks the loader of programs. */
+#include "config.h"
+
+#include "rsh/util/library.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+
+int rsh_library_load(const char *file, const char *what,
+		     const struct rsh_library_symbol *symbols, size_t n,
+		     struct rsh_error *err)
+{
+	void *library = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+
+	if (!library)
+		return rsh_error_set(err, ENOENT, "%s needs a library: %s",
+				     what, dlerror());
+	for (size_t i = 0; i < n; i++) {
+		void *address = dlsym(library, symbols[i].name);
+
+		if (!address)
+			return rsh_error_set(err, ENOENT, "%s needs another "
+					     "%s: %s", what, file, dlerror());
+		memcpy(symbols[i].to, &address, sizeof(address));
+	}
+	return 0;
+}
