@@ -19,7 +19,6 @@ import random
 import re
 import shutil
 import sys
-import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
@@ -28,7 +27,6 @@ import random_pairs  # noqa: E402
 import read_modes  # noqa: E402
 import rsh_mount  # noqa: E402
 from demands import check  # noqa: E402
-from random_cases import Outcome  # noqa: E402
 
 PAIRS = 5 * int(os.environ.get("RSH_ORACLE_PAIRS", 60))
 MOST_RANKS = 3  # of a pair
@@ -56,8 +54,10 @@ class LoadingPair(random_pairs.Pair):
 
 
 class Workshop(random_pairs.Workshop):
-    def __init__(self, blocks):
-        super().__init__("mount", blocks)
+    drawn = LoadingPair
+
+    def __init__(self, *given):
+        super().__init__(*given)
         os.environ["XDG_CACHE_HOME"] = os.path.join(os.devnull, "cache")
         os.environ["LIBRESHARD"] = os.path.join(
             os.path.dirname(rsh_mount.reshardfs_program()), ".libs", "libreshard.so.0")
@@ -98,17 +98,6 @@ class Workshop(random_pairs.Workshop):
 
     # ---- a pair ----
 
-    def run(self, seed):
-        pair = LoadingPair(seed)
-        root = tempfile.mkdtemp(prefix="reshardfs-pair-")
-        try:
-            kinds = self.judge(pair, root)
-            return Outcome(True, ", ".join(kinds), pair.describe(), counted=kinds)
-        except Exception:
-            return Outcome(False, "failed", pair.describe(), pair.failure())
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
-
     def judge(self, pair, root):
         source = os.path.join(root, "source")
         self.save_source(pair, source)
@@ -130,7 +119,7 @@ class Workshop(random_pairs.Workshop):
         except self.module.Error as error:
             _, said = rsh_mount.expect_failure(source, **sides, extra=extra)
             check(str(error) in said, f"{error} is not in {said}")
-            return ("refused",)
+            return "refused"
         ranks = pair.rng.sample(range(len(files)), min(len(files), MOST_RANKS))
         with rsh_mount.Mounted(source, **sides, extra=extra) as mount:
             check(len(os.listdir(mount.path)) == len(files), files)
@@ -143,7 +132,7 @@ class Workshop(random_pairs.Workshop):
             one = Loaded(self, pair, source, rank, options,
                          os.path.join(root, f"shown_{rank}.{form}"))
             ways += [form, one.compare(pair.rng.choice(WAYS))]
-        return tuple(ways)
+        return ways
 
 
 class Loaded:
@@ -292,18 +281,6 @@ def new_net(shop, drawn):
     return Net()
 
 
-_workshop = None
-
-
-def start_worker(blocks):
-    global _workshop
-    _workshop = Workshop(blocks)
-
-
-def run_pair(seed):
-    return _workshop.run(seed)
-
-
 def judge_mixture(tap, counts):
     missing = [kind for kind in ("refused", "ckpt", "safetensors", *WAYS) if not counts[kind]]
     tap.ok(not missing, "every way was tried", f"not {missing}: {counts}")
@@ -312,12 +289,7 @@ def judge_mixture(tap, counts):
 def main():
     parser = random_cases.parser(__doc__, None)
     parser.set_defaults(pairs=PAIRS, jobs=1)
-    options = parser.parse_args()
-    rsh_mount.require_oracle()
-    rsh_mount.require_mount()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
-        return random_cases.run(options, start_worker, run_pair, initargs=(blocks,),
-                                judge=judge_mixture)
+    return random_pairs.run(parser.parse_args(), Workshop, judge=judge_mixture)
 
 
 if __name__ == "__main__":

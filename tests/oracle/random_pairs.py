@@ -406,7 +406,9 @@ class Pair:
 class Workshop:
     """One worker process: MindSpore imported once, one pair after another."""
 
-    def __init__(self, subject, blocks):
+    drawn = Pair
+
+    def __init__(self, blocks, subject="mount"):
         os.environ["GLOG_v"] = "4"
         # MindSpore asks for the slow one unless told otherwise.
         os.environ.setdefault("PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION", "upb")
@@ -542,17 +544,19 @@ class Workshop:
     # One pair.
 
     def run(self, seed):
-        pair = Pair(seed)
+        pair = self.drawn(seed)
         root = tempfile.mkdtemp(prefix="reshardfs-pair-")
         try:
-            return Outcome(True, self.judge(pair, root), pair.describe())
+            kinds = self.judge(pair, root)
         except Exception:
             return Outcome(False, "failed", pair.describe(), pair.failure())
         finally:
             shutil.rmtree(root, ignore_errors=True)
+        kinds = [kinds] if isinstance(kinds, str) else kinds
+        return Outcome(True, ", ".join(dict.fromkeys(kinds)), pair.describe(), counted=kinds)
 
     def judge(self, pair, root):
-        """Compare one pair; return the kind of result or raise."""
+        """Compare one pair; return the kind of result, or several, or raise."""
         source = os.path.join(root, "source")
         self.save_source(pair, source)
         src_file, src = self.write_strategy(pair, "src", root)
@@ -677,13 +681,23 @@ class Workshop:
 _workshop = None
 
 
-def start_worker(subject, blocks):
+def start_worker(workshop, *given):
     global _workshop
-    _workshop = Workshop(subject, blocks)
+    _workshop = workshop(*given)
 
 
 def run_pair(seed):
     return _workshop.run(seed)
+
+
+def run(options, workshop, subject="mount", **words):
+    """Run the pairs of a kind of workshop; returns the exit status."""
+    rsh_mount.require_oracle()
+    if subject == "mount":
+        rsh_mount.require_mount()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
+        return random_cases.run(options, start_worker, run_pair,
+                                initargs=(workshop, blocks, subject), **words)
 
 
 def judge_mixture(tap, counts):
@@ -698,12 +712,7 @@ def main():
     parser = random_cases.parser(__doc__, 200)
     parser.add_argument("--subject", choices=("mount", "naive"), default="mount")
     options = parser.parse_args()
-    rsh_mount.require_oracle()
-    if options.subject == "mount":
-        rsh_mount.require_mount()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
-        return random_cases.run(options, start_worker, run_pair,
-                                initargs=(options.subject, blocks), judge=judge_mixture)
+    return run(options, Workshop, options.subject, judge=judge_mixture)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ def compare_random(workshop, seed, work):
 
 
 def compare_random_pairs(tap, seed, pairs):
-    workshop = random_pairs.Workshop("mount", None)
+    workshop = random_pairs.Workshop(None)
     same = alone = 0
     for one in range(seed, seed + pairs):
         with tempfile.TemporaryDirectory(prefix="reshardfs-lists-") as work:

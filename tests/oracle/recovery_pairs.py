@@ -24,7 +24,6 @@ import functools
 import os
 import re
 import sys
-import tempfile
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)),
                 os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib")]
@@ -32,9 +31,7 @@ import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
 from layouts import cell  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
-from random_cases import Outcome  # noqa: E402
-from rsh_mount import (Mounted, expect_failure, require_mount,  # noqa: E402
-                       require_oracle)
+from rsh_mount import Mounted, expect_failure  # noqa: E402
 
 LOST = re.compile(r"lost: parameter (\S+),")
 EXTRA = ["--unlisted", "drop"]
@@ -50,14 +47,6 @@ THEMSELVES = "cut alike: files are themselves"
 OTHERS = "cut alike: files are themselves, or another rank's"
 # The seed of a pair with OTHERS, of which 200 may draw none.
 WITH_OTHERS = (71005017,)
-
-_workshop = None
-
-
-def start_worker(blocks):
-    global _workshop
-    _workshop = random_pairs.Workshop("mount", blocks)
-
 
 def listed_names(conversion, stage):
     src, dst = conversion._layouts(stage)
@@ -158,12 +147,12 @@ def own_file(source, rank):
 class Tree:
     """A source of which ranks are taken away, and what it gives as a whole."""
 
-    def __init__(self, pair, root):
-        self.naive, self.pair, self.root = _workshop.naive, pair, root
+    def __init__(self, shop, pair, root):
+        self.naive, self.pair, self.root = shop.naive, pair, root
         self.source = os.path.join(root, "source")
-        _workshop.save_source(pair, self.source)
-        _, self.src = _workshop.write_strategy(pair, "src", root)
-        _, self.dst = _workshop.write_strategy(pair, "dst", root)
+        shop.save_source(pair, self.source)
+        _, self.src = shop.write_strategy(pair, "src", root)
+        _, self.dst = shop.write_strategy(pair, "dst", root)
         self.conversion = self.naive.Reshard(self.source, self.src, self.dst, pair.prefix)
         self.ranks = [rank for rank, _, _ in pair.source_ranks()]
 
@@ -282,34 +271,33 @@ class Tree:
             return REFUSED_AND_MOUNTED
 
 
-def run_pair(seed):
-    pair = random_pairs.Pair(seed)
-    pair.own_replicas = pair.older_step = False
-    pair.on_some_ranks = None
-    try:
-        with tempfile.TemporaryDirectory(prefix="reshardfs-recovery-") as root:
-            kinds = judge(pair, root)
-    except Exception:
-        return Outcome(False, "failed", pair.describe(), pair.failure())
-    return Outcome(True, kinds[0] if len(kinds) == 1 else f"{len(kinds)} times",
-                   pair.describe(), counted=kinds)
+class RecoveryPair(random_pairs.Pair):
+    """A pair whose replicas are equal."""
+
+    def _draw_saving(self):
+        super()._draw_saving()
+        self.own_replicas = self.older_step = False
+        self.on_some_ranks = None
 
 
-def judge(pair, root):
-    """What became of each set of lost ranks."""
-    tree = Tree(pair, root)
-    if pair.part or tree.conversion.by_stage():
-        return ["by stage: left to random_pairs.py"]
-    try:
-        expected = {rank: tree.conversion.records(rank) for rank in tree.conversion.ranks()}
-    except tree.naive.ReshardError as error:
-        return [f"refused: {str(error).split(':')[-1].strip()}"]
-    subsets = draw_subsets(pair.rng, tree.ranks, tree.needs)
-    kinds = [tree.check(gone, expected) for gone in subsets] or ["nothing to take away"]
-    if tree.conversion.cuts_alike():
-        for gone in subsets[:2]:
-            kinds.append(OTHERS if tree.check_themselves(gone) else THEMSELVES)
-    return kinds
+class Workshop(random_pairs.Workshop):
+    drawn = RecoveryPair
+
+    def judge(self, pair, root):
+        """What became of each set of lost ranks."""
+        tree = Tree(self, pair, root)
+        if pair.part or tree.conversion.by_stage():
+            return "by stage: left to random_pairs.py"
+        try:
+            expected = {rank: tree.conversion.records(rank) for rank in tree.conversion.ranks()}
+        except tree.naive.ReshardError as error:
+            return f"refused: {str(error).split(':')[-1].strip()}"
+        subsets = draw_subsets(pair.rng, tree.ranks, tree.needs)
+        kinds = [tree.check(gone, expected) for gone in subsets] or ["nothing to take away"]
+        if tree.conversion.cuts_alike():
+            for gone in subsets[:2]:
+                kinds.append(OTHERS if tree.check_themselves(gone) else THEMSELVES)
+        return kinds
 
 
 def judge_mixture(tap, counts):
@@ -325,12 +313,8 @@ def judge_mixture(tap, counts):
 
 def main():
     options = random_cases.parser(__doc__, PAIRS).parse_args()
-    require_oracle()
-    require_mount()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
-        return random_cases.run(options, start_worker, run_pair, initargs=(blocks,),
-                                judge=judge_mixture if options.pairs >= PAIRS else None,
-                                always=WITH_OTHERS)
+    return random_pairs.run(options, Workshop, always=WITH_OTHERS,
+                            judge=judge_mixture if options.pairs >= PAIRS else None)
 
 
 if __name__ == "__main__":

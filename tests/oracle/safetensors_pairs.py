@@ -24,7 +24,6 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 import types
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -32,7 +31,6 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib")]
 import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
 import rsh_mount  # noqa: E402
-from random_cases import Outcome  # noqa: E402
 from safetensors_format import SUFFIX, Tensors, values_of  # noqa: E402
 
 # What the converter says where it cannot serve, besides what it says of .ckpt.
@@ -69,15 +67,12 @@ class SafetensorsPair(random_pairs.Pair):
 class Workshop(random_pairs.Workshop):
     """Saves, converts and compares one pair after another."""
 
-    def run(self, seed):
-        pair = SafetensorsPair(seed)
-        root = tempfile.mkdtemp(prefix="reshardfs-pair-")
-        try:
-            return Outcome(True, self.judge(pair, root), pair.describe())
-        except Exception:
-            return Outcome(False, "failed", pair.describe(), pair.failure())
-        finally:
-            shutil.rmtree(root, ignore_errors=True)
+    drawn = SafetensorsPair
+
+    def __init__(self, *given):
+        super().__init__(*given)
+        write_what_was_meant()
+        convert_in_this_process()
 
     def save(self, pair, path, parameters):
         super().save(pair, path, parameters)
@@ -298,20 +293,6 @@ def convert_in_this_process():
         Process=_Call, Manager=lambda: types.SimpleNamespace(list=list))
 
 
-_workshop = None
-
-
-def start_worker(blocks):
-    global _workshop
-    _workshop = Workshop("mount", blocks)
-    write_what_was_meant()
-    convert_in_this_process()
-
-
-def run_pair(seed):
-    return _workshop.run(seed)
-
-
 def judge_mixture(tap, counts):
     # Some but for a reason, or under --compat: there were converter's bytes to compare.
     same = sum(n for kind, n in counts.items() if "identical" in kind)
@@ -322,11 +303,7 @@ def judge_mixture(tap, counts):
 
 def main():
     options = random_cases.parser(__doc__, 100).parse_args()
-    rsh_mount.require_oracle()
-    rsh_mount.require_mount()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-blocks-") as blocks:
-        return random_cases.run(options, start_worker, run_pair, initargs=(blocks,),
-                                judge=judge_mixture)
+    return random_pairs.run(options, Workshop, judge=judge_mixture)
 
 
 if __name__ == "__main__":
