@@ -91,7 +91,6 @@ class Runs:
     def _split(self, read: List[Dimension], size: int) -> None:
         """Dimensions from the last on make one run as long as each below is
         wanted whole, and the first that is not is wanted without gaps."""
-        np = numpy()
         strides = []
         for d in reversed(read):
             strides.append(size)
@@ -110,11 +109,10 @@ class Runs:
         self._counts = [d.taken for d in read[:k]]
         self._steps = [d.step * s for d, s in zip(read, strides)][:k]
         self._start = sum(d.start * s for d, s in zip(read, strides))
-        self._np = np
 
     def offsets(self, begin: int, end: int) -> Any:
         """Where runs [begin, end) begin in the array's bytes."""
-        np = self._np
+        np = numpy()
         at = np.full(end - begin, self._start, np.uint64)
         if self._counts:
             places = np.unravel_index(np.arange(begin, end), self._counts)

@@ -327,7 +327,7 @@ static int want_find(const struct reshard *r, const struct reshard_want *w,
 	return 0;
 }
 
-static int load_failed(const struct reshard *r, const struct reshard_want *w,
+static int want_failed(const struct reshard *r, const struct reshard_want *w,
 		       uint64_t offset, int rc)
 {
 	struct reshard_record rec;
@@ -367,6 +367,6 @@ int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 		      &failure);
 	if (rc == 0)
 		return 0;
-	return load_failed(r, failure.want ? &wants[failure.want - found] :
+	return want_failed(r, failure.want ? &wants[failure.want - found] :
 			   NULL, failure.offset, rc);
 }

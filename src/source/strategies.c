@@ -46,8 +46,10 @@ static int check_forms(const struct rsh_path_list *list, struct rsh_error *err)
 }
 
 /* Loads all files; their bytes are in data[]. */
-static int load_all(const struct rsh_path_list *list, uint8_t **data,
-		    struct rsh_strategy_bytes *files, struct rsh_error *err)
+static int strategies_load_files(const struct rsh_path_list *list,
+				 uint8_t **data,
+				 struct rsh_strategy_bytes *files,
+				 struct rsh_error *err)
 {
 	for (size_t i = 0; i < list->n; i++) {
 		int rc = rsh_load_whole(list->v[i], RSH_STRATEGY_BYTES_MAX,
@@ -80,7 +82,7 @@ int rsh_strategies_join(char *const *paths, size_t n, bool *json, void **out,
 	if (!files || !data)
 		return rsh_error_nomem(err);
 	*json = strategies_is_json(list.v[0]);
-	rc = load_all(&list, data, files, err);
+	rc = strategies_load_files(&list, data, files, err);
 	if (rc == 0)
 		rc = rsh_strategy_join(files, list.n, *json, out, len, err);
 	for (size_t i = 0; i < list.n; i++)
