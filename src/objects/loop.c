@@ -89,8 +89,8 @@ static void loop_give_handle(struct object_loop *l, struct object_request *q)
 {
 	if (!q->easy)
 		return;
-	curl_multi_remove_handle(l->multi, q->easy);
-	curl_easy_reset(q->easy);
+	rsh_curl.multi_remove_handle(l->multi, q->easy);
+	rsh_curl.easy_reset(q->easy);
 	l->idle[l->n_idle++] = steal_pointer(&q->easy);
 }
 
@@ -116,7 +116,7 @@ static void loop_attempt_over(struct object_loop *l, struct object_request *q,
 
 static CURL *loop_take_handle(struct object_loop *l)
 {
-	return l->n_idle ? l->idle[--l->n_idle] : curl_easy_init();
+	return l->n_idle ? l->idle[--l->n_idle] : rsh_curl.easy_init();
 }
 
 static void loop_start(struct object_loop *l, struct object_request *q)
@@ -126,7 +126,7 @@ static void loop_start(struct object_loop *l, struct object_request *q)
 	list_add(&l->running, q);
 	l->n_running++;
 	if (!q->easy || rsh_object_attempt_begin(l->o, q) ||
-	    curl_multi_add_handle(l->multi, q->easy) != CURLM_OK)
+	    rsh_curl.multi_add_handle(l->multi, q->easy) != CURLM_OK)
 		loop_attempt_over(l, q, CURLE_OUT_OF_MEMORY);
 }
 
@@ -239,12 +239,12 @@ static void loop_look_at_ends(struct object_loop *l)
 	const CURLMsg *m;
 	int left;
 
-	while ((m = curl_multi_info_read(l->multi, &left))) {
+	while ((m = rsh_curl.multi_info_read(l->multi, &left))) {
 		struct object_request *q = NULL;
 
 		if (m->msg != CURLMSG_DONE)
 			continue;
-		curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &q);
+		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &q);
 		loop_attempt_over(l, q, m->data.result);
 	}
 }
@@ -260,10 +260,10 @@ static void *loop_run(void *ctx)
 		loop_expire_waiting(l, now);
 		loop_expire_running(l, now);
 		loop_start_due(l, now);
-		curl_multi_perform(l->multi, &running);
+		rsh_curl.multi_perform(l->multi, &running);
 		loop_look_at_ends(l);
 		now = rsh_clock_ns();
-		curl_multi_poll(l->multi, NULL, 0, loop_pause_ms(l, now), NULL);
+		rsh_curl.multi_poll(l->multi, NULL, 0, loop_pause_ms(l, now), NULL);
 	}
 	return NULL;
 }
@@ -294,16 +294,16 @@ static struct object_loop *loop_new(struct rsh_objects *o)
 	list_clear(&l->arrived);
 	list_clear(&l->waiting);
 	list_clear(&l->running);
-	l->multi = curl_multi_init();
+	l->multi = rsh_curl.multi_init();
 	l->idle = calloc(o->requests, sizeof(*l->idle));
 	if (l->multi && l->idle) {
-		curl_multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
+		rsh_curl.multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
 				  (long)o->requests);
 		if (loop_start_thread(l) == 0)
 			return l;
 	}
 	if (l->multi)
-		curl_multi_cleanup(l->multi);
+		rsh_curl.multi_cleanup(l->multi);
 	free(l->idle);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
@@ -334,7 +334,7 @@ int rsh_object_submit(struct rsh_objects *o, struct object_request *q)
 	pthread_mutex_lock(&l->lock);
 	list_add(&l->arrived, q);
 	pthread_mutex_unlock(&l->lock);
-	curl_multi_wakeup(l->multi);
+	rsh_curl.multi_wakeup(l->multi);
 	return 0;
 }
 
@@ -357,11 +357,11 @@ void rsh_object_loop_free(struct object_loop *l)
 	pthread_mutex_lock(&l->lock);
 	l->stop = true;
 	pthread_mutex_unlock(&l->lock);
-	curl_multi_wakeup(l->multi);
+	rsh_curl.multi_wakeup(l->multi);
 	pthread_join(l->thread, NULL);
 	while (l->n_idle)
-		curl_easy_cleanup(l->idle[--l->n_idle]);
-	curl_multi_cleanup(l->multi);
+		rsh_curl.easy_cleanup(l->idle[--l->n_idle]);
+	rsh_curl.multi_cleanup(l->multi);
 	free(l->idle);
 	pthread_mutex_destroy(&l->lock);
 	free(l);

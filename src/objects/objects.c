@@ -129,7 +129,9 @@ int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,
 	pthread_cond_init(&o->renewed, NULL);
 	rc = objects_fill(o, url, opts ? opts : &none, err);
 	if (rc == 0)
-		rc = rsh_secret_start_curl(err);
+		rc = rsh_object_curl_start(err);
+	if (rc == 0)
+		rc = rsh_listing_start(err);
 	if (rc) {
 		rsh_objects_free(o);
 		return rc;
@@ -179,7 +181,7 @@ static const char *const resolver_files[] = {
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {
-	const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
+	const curl_version_info_data *v = rsh_curl.version_info(CURLVERSION_NOW);
 	const char *token = objects_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 	size_t n = sizeof(resolver_files) / sizeof(resolver_files[0]);
 

@@ -30,7 +30,7 @@
 
 static int request_add_header(struct object_request *q, const char *header)
 {
-	struct curl_slist *grown = curl_slist_append(q->list, header);
+	struct curl_slist *grown = rsh_curl.slist_append(q->list, header);
 
 	if (!grown)
 		return -ENOMEM;
@@ -186,9 +186,9 @@ static void request_set_keys(struct rsh_objects *o, struct object_request *q,
 	pthread_mutex_lock(&o->lock);
 	q->keys_number = o->keys_number;
 	if (o->keys.id) {
-		curl_easy_setopt(q->easy, CURLOPT_AWS_SIGV4, o->signing);
-		curl_easy_setopt(q->easy, CURLOPT_USERNAME, o->keys.id);
-		curl_easy_setopt(q->easy, CURLOPT_PASSWORD, o->keys.secret);
+		rsh_curl.easy_setopt(q->easy, CURLOPT_AWS_SIGV4, o->signing);
+		rsh_curl.easy_setopt(q->easy, CURLOPT_USERNAME, o->keys.id);
+		rsh_curl.easy_setopt(q->easy, CURLOPT_PASSWORD, o->keys.secret);
 	}
 	if (o->keys.id && o->keys.token) {
 		n = strlen(o->keys.token) + 32;
@@ -215,35 +215,35 @@ static int request_set_identity(struct rsh_objects *o,
 	if (o->is_s3)
 		request_set_keys(o, q, &rc);
 	else if (o->user)
-		curl_easy_setopt(q->easy, CURLOPT_USERPWD, o->user);
+		rsh_curl.easy_setopt(q->easy, CURLOPT_USERPWD, o->user);
 	return rc;
 }
 
 static void request_set_callbacks(struct object_request *q)
 {
-	curl_easy_setopt(q->easy, CURLOPT_PRIVATE, q);
-	curl_easy_setopt(q->easy, CURLOPT_HEADERFUNCTION, request_take_header);
-	curl_easy_setopt(q->easy, CURLOPT_HEADERDATA, q);
-	curl_easy_setopt(q->easy, CURLOPT_WRITEFUNCTION, request_take_body);
-	curl_easy_setopt(q->easy, CURLOPT_WRITEDATA, q);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_PRIVATE, q);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_HEADERFUNCTION, request_take_header);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_HEADERDATA, q);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_WRITEFUNCTION, request_take_body);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_WRITEDATA, q);
 }
 
 static void request_set_connection(const struct rsh_objects *o, CURL *e)
 {
-	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	/* A look-up that hangs must not hold up the others. */
-	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
-	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
-	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
-	curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
-	curl_easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, 300L);
-	curl_easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
-	curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
-	curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
+	rsh_curl.easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_BUFFERSIZE, REQUEST_BUFFER);
+	rsh_curl.easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+	rsh_curl.easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, 300L);
+	rsh_curl.easy_setopt(e, CURLOPT_USERAGENT, "reshardfs/" PACKAGE_VERSION);
+	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 1L);
+	rsh_curl.easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 2L);
 	/* Certificates of one file are parsed once for all connections. */
-	curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
+	rsh_curl.easy_setopt(e, CURLOPT_CAPATH, NULL);
 	if (o->ca_file)
-		curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+		rsh_curl.easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
 }
 
 /* A server of S3 is not followed elsewhere: the signature is for it alone. */
@@ -252,16 +252,16 @@ static void request_set_address(const struct rsh_objects *o,
 {
 	bool is_tls = !strncmp(q->address, "https:", 6);
 
-	curl_easy_setopt(q->easy, CURLOPT_URL, q->address);
-	curl_easy_setopt(q->easy, CURLOPT_PATH_AS_IS, 1L);
-	curl_easy_setopt(q->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl_easy_setopt(q->easy, CURLOPT_REDIR_PROTOCOLS_STR,
+	rsh_curl.easy_setopt(q->easy, CURLOPT_URL, q->address);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_PATH_AS_IS, 1L);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	rsh_curl.easy_setopt(q->easy, CURLOPT_REDIR_PROTOCOLS_STR,
 			 is_tls ? "https" : "http,https");
-	curl_easy_setopt(q->easy, CURLOPT_FOLLOWLOCATION, o->is_s3 ? 0L : 1L);
-	curl_easy_setopt(q->easy, CURLOPT_MAXREDIRS, 5L);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_FOLLOWLOCATION, o->is_s3 ? 0L : 1L);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_MAXREDIRS, 5L);
 	if (q->is_put) {
-		curl_easy_setopt(q->easy, CURLOPT_POSTFIELDS, "");
-		curl_easy_setopt(q->easy, CURLOPT_CUSTOMREQUEST, "PUT");
+		rsh_curl.easy_setopt(q->easy, CURLOPT_POSTFIELDS, "");
+		rsh_curl.easy_setopt(q->easy, CURLOPT_CUSTOMREQUEST, "PUT");
 	}
 }
 
@@ -282,7 +282,7 @@ int rsh_object_attempt_begin(struct rsh_objects *o, struct object_request *q)
 	request_set_callbacks(q);
 	request_set_connection(o, q->easy);
 	request_set_address(o, q);
-	curl_easy_setopt(q->easy, CURLOPT_HTTPHEADER, q->list);
+	rsh_curl.easy_setopt(q->easy, CURLOPT_HTTPHEADER, q->list);
 	atomic_fetch_add(&o->n_requests, 1);
 	if (q->tries)
 		atomic_fetch_add(&o->n_retries, 1);
@@ -291,7 +291,7 @@ int rsh_object_attempt_begin(struct rsh_objects *o, struct object_request *q)
 
 void rsh_object_attempt_clear(struct object_request *q)
 {
-	curl_slist_free_all(q->list);
+	rsh_curl.slist_free_all(q->list);
 	q->list = NULL;
 	rsh_listing_parser_free(q->refusal);
 	q->refusal = NULL;
@@ -418,7 +418,7 @@ static bool request_end_broken(struct object_request *q, CURLcode code)
 {
 	bool absent = q->tries >= REQUEST_ABSENT_MAX;
 
-	q->why = curl_easy_strerror(code);
+	q->why = rsh_curl.easy_strerror(code);
 	switch (code) {
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
@@ -460,7 +460,7 @@ static bool request_end_right(struct object_request *q, CURLcode code)
 static void request_log(const struct object_request *q, CURLcode code)
 {
 	rsh_log_debug("%s: HTTP %d, %s", q->what, q->answer.status,
-		      code ? curl_easy_strerror(code) : "whole");
+		      code ? rsh_curl.easy_strerror(code) : "whole");
 }
 
 bool rsh_object_attempt_end(struct rsh_objects *o, struct object_request *q,
@@ -469,7 +469,7 @@ bool rsh_object_attempt_end(struct rsh_objects *o, struct object_request *q,
 	long made = 0;
 
 	if (q->easy)
-		curl_easy_getinfo(q->easy, CURLINFO_NUM_CONNECTS, &made);
+		rsh_curl.easy_getinfo(q->easy, CURLINFO_NUM_CONNECTS, &made);
 	atomic_fetch_add(&o->n_connections, (uint64_t)made);
 	request_log(q, code);
 	if (q->rc)

@@ -138,7 +138,7 @@ char *rsh_secret_dup(const char *s)
 	return copy ? memcpy(copy, s, n) : NULL;
 }
 
-static void *secret_calloc(size_t n, size_t elem)
+void *rsh_secret_calloc(size_t n, size_t elem)
 {
 	size_t size;
 	void *p;
@@ -149,7 +149,7 @@ static void *secret_calloc(size_t n, size_t elem)
 	return p ? memset(p, 0, size) : NULL;
 }
 
-static void *secret_realloc(void *p, size_t size)
+void *rsh_secret_realloc(void *p, size_t size)
 {
 	size_t room = p ? ((union secret_head *)p - 1)->size -
 			  sizeof(union secret_head) : 0;
@@ -163,25 +163,4 @@ static void *secret_realloc(void *p, size_t size)
 		rsh_secret_free(p);
 	}
 	return grown;
-}
-
-static CURLcode curl_started;
-
-static void secret_start(void)
-{
-	curl_started = curl_global_init_mem(CURL_GLOBAL_DEFAULT,
-					    rsh_secret_alloc, rsh_secret_free,
-					    secret_realloc, rsh_secret_dup,
-					    secret_calloc);
-}
-
-int rsh_secret_start_curl(struct rsh_error *err)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, secret_start);
-	if (curl_started != CURLE_OK)
-		return rsh_error_set(err, EIO, "libcurl cannot be started: %s",
-				     curl_easy_strerror(curl_started));
-	return 0;
 }

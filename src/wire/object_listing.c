@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire/object_listing.c reads the answers of S3 servers by expat, which holds a
- * token at a time, and no more than MAX_TEXT of a text are kept. */
+ * token at a time, and no more than MAX_TEXT of a text are kept.  The library is
+ * loaded when somebody wants to read one. */
 #include "rsh/wire/object_listing.h"
 
 #include <errno.h>
@@ -9,8 +10,36 @@
 
 #include <expat.h>
 
+#include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/http_answer.h"
+
+#define XML_FUNCTIONS(F) \
+	F(ParserCreate) \
+	F(ParserFree) \
+	F(SetUserData) \
+	F(SetElementHandler) \
+	F(SetCharacterDataHandler) \
+	F(SetStartDoctypeDeclHandler) \
+	F(Parse) \
+	F(StopParser) \
+	F(GetErrorCode)
+
+static struct {
+#define XML_MEMBER(name) __typeof__(XML_##name) *name;
+	XML_FUNCTIONS(XML_MEMBER)
+} xml;
+
+int rsh_listing_start(struct rsh_error *err)
+{
+	static const struct rsh_library_symbol symbols[] = {
+#define XML_SYMBOL(name) { "XML_" #name, &xml.name },
+		XML_FUNCTIONS(XML_SYMBOL)
+	};
+
+	return rsh_library_load("libexpat.so.1", "object storage", symbols,
+				sizeof(symbols) / sizeof(symbols[0]), err);
+}
 
 /* A key has 1,024 bytes, each of which may be written as three. */
 #define MAX_TEXT 4096
@@ -67,7 +96,7 @@ static void listing_fail(struct rsh_listing_parser *p, int rc)
 {
 	if (p->rc == 0)
 		p->rc = rc;
-	XML_StopParser(p->xml, XML_FALSE);
+	xml.StopParser(p->xml, XML_FALSE);
 }
 
 /* ---- texts ---- */
@@ -311,15 +340,15 @@ rsh_listing_parser_new(struct rsh_object_listing *l,
 	p->list = l;
 	p->page = page;
 	p->first = l ? l->n : 0;
-	p->xml = XML_ParserCreate(NULL);
+	p->xml = xml.ParserCreate(NULL);
 	if (!p->xml) {
 		free(p);
 		return NULL;
 	}
-	XML_SetUserData(p->xml, p);
-	XML_SetElementHandler(p->xml, listing_begin, listing_end);
-	XML_SetCharacterDataHandler(p->xml, listing_text);
-	XML_SetStartDoctypeDeclHandler(p->xml, listing_doctype);
+	xml.SetUserData(p->xml, p);
+	xml.SetElementHandler(p->xml, listing_begin, listing_end);
+	xml.SetCharacterDataHandler(p->xml, listing_text);
+	xml.SetStartDoctypeDeclHandler(p->xml, listing_doctype);
 	return p;
 }
 
@@ -347,10 +376,9 @@ int rsh_listing_parse(struct rsh_listing_parser *p, const void *data,
 		int n = len > 1 << 20 ? 1 << 20 : (int)len;
 
 		len -= (size_t)n;
-		if (XML_Parse(p->xml, at, n, last && !len) !=
-		    XML_STATUS_OK) {
+		if (xml.Parse(p->xml, at, n, last && !len) != XML_STATUS_OK) {
 			if (!p->rc)
-				p->rc = XML_GetErrorCode(p->xml) ==
+				p->rc = xml.GetErrorCode(p->xml) ==
 					XML_ERROR_NO_MEMORY ?
 					-ENOMEM : -EBADMSG;
 			return p->rc;
@@ -366,7 +394,7 @@ void rsh_listing_parser_free(struct rsh_listing_parser *p)
 {
 	if (!p)
 		return;
-	XML_ParserFree(p->xml);
+	xml.ParserFree(p->xml);
 	free(p);
 }
 

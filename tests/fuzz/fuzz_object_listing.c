@@ -79,6 +79,7 @@ static void check_keys(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	require(rsh_listing_start(NULL) == 0);
 	if (size && (data[0] == 'k' || data[0] == 'j'))
 		check_keys(data, size);
 	else

@@ -4,6 +4,7 @@
 the same files on disk show, within the sandbox."""
 
 import contextlib
+import ctypes
 import errno
 import os
 import subprocess
@@ -16,7 +17,7 @@ sys.path.insert(0, LIB)
 from rsh_cli import GOOD, INPUT  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       skip_all, tree_difference)
+                       reshardfs_program, skip_all, tree_difference)
 from small_job import Job  # noqa: E402
 
 SECRET = "SquareCirclesAreSecret"
@@ -78,6 +79,13 @@ def read_error(path):
     except OSError as error:
         return errno.errorcode[error.errno]
     return None
+
+
+def library_path(name):
+    ctypes.CDLL(name)
+    with open("/proc/self/maps", encoding="utf-8") as f:
+        return next(line.split()[-1] for line in f
+                    if os.path.basename(line).startswith(name))
 
 
 class Trial:
@@ -158,6 +166,22 @@ def test_commands(tap, trial):
     tap.equal(got.status, INPUT, "nothing lies there")
 
 
+def test_libraries(tap, trial):
+    """They are loaded by those who name an address, and nobody else needs them."""
+    for name in ("libcurl.so.4", "libexpat.so.1"):
+        library = library_path(name)
+        hidden = f"mount --bind /dev/null '{library}' && exec \"$@\""
+        without = ["unshare", "--mount", "sh", "-c", hidden, "sh", reshardfs_program()]
+        got = subprocess.run([*without, "ls", trial.url], text=True, check=False,
+                             capture_output=True)
+        tap.ok(got.returncode == INPUT and
+               "object storage needs a library" in got.stderr and name in got.stderr,
+               f"a sentence without {name}", repr(got))
+        got = subprocess.run([*without, "ls", trial.job.source], text=True, check=False,
+                             capture_output=True)
+        tap.ok(got.returncode == GOOD, "and files do without", repr(got))
+
+
 def main():
     require_mount()
     if "built without" in run("ls", "s3://bucket/x").err:
@@ -169,7 +193,7 @@ def main():
         environment(trial.server, directory)
         try:
             for test in (test_shown, test_cached, test_replaced, test_denied,
-                         test_commands):
+                         test_commands, test_libraries):
                 test(tap, trial)
         finally:
             trial.server.process.kill()

@@ -177,6 +177,12 @@ static void answers_are_read(void **state)
 			fail_msg("%s: %s", bad[i], got);
 }
 
+static int library_is_loaded(void **state)
+{
+	(void)state;
+	return rsh_listing_start(NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,5 +193,5 @@ int main(void)
 		cmocka_unit_test(answers_are_read),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, library_is_loaded, NULL);
 }

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "rsh/util/arena.h"
+#include "rsh/util/error.h"
 
 struct rsh_listed {
 	const char *key, *etag; /* etag NULL: it has none */
@@ -37,6 +38,10 @@ struct rsh_listing_page {
 	char code[64];     /* of a refusal: NoSuchKey, SlowDown, .. */
 	char region[64];   /* of a refusal: where the bucket lies */
 };
+
+/* Loads the library that reads XML, and is called before anything below; any
+ * thread may do so.  0, or -ENOENT with a sentence. */
+int rsh_listing_start(struct rsh_error *err);
 
 struct rsh_listing_parser;
 
