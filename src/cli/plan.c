@@ -48,7 +48,7 @@ static int measure_ranks(const struct rsh_options *o,
 static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
 		       struct rsh_error *err)
 {
-	struct rsh_plan_report r = { .options = o };
+	struct rsh_plan_report r = { .options = o, .slices = o->slices };
 	struct files files = { 0 };
 	struct rsh_vfs_view view;
 	struct rsh_output out;

@@ -39,6 +39,15 @@ int rsh_plan_measure(const struct rsh_plan *c, uint32_t file,
 		     struct rsh_plan_file *out);
 void rsh_plan_file_clear(struct rsh_plan_file *f);
 
+/* ---- where all bytes lie (plan_reads.c) ---- */
+
+/* Makes an array of what each record of a file takes from where: its offset,
+ * its bytes, and a text such as "1:1361+1728 3:4096+512*72/2048", which is 1728
+ * bytes at 1361 of source rank 1, and of rank 3 72 runs of 512 bytes, the first
+ * at 4096 and then one every 2048.  Returns 0 or -ENOMEM. */
+int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file,
+			 json_t **out);
+
 /* ---- and printed (plan_print.c) ---- */
 
 struct rsh_plan_report {
@@ -46,11 +55,12 @@ struct rsh_plan_report {
 	const struct rsh_vfs_view *view;
 	size_t n;
 	const struct rsh_plan_file *files;
+	bool slices; /* JSON also tells where the bytes of all records lie */
 };
 
 /* Makes what `plan --json` prints.  Returns 0 or -ENOMEM. */
 int rsh_plan_json(const struct rsh_plan_report *report, json_t **out);
-/* Makes that for the files of one rank.  Returns 0 or -ENOMEM. */
+/* Makes that for the files of one rank, with slices.  Returns 0 or -ENOMEM. */
 int rsh_plan_rank_json(const struct rsh_options *o,
 		       const struct rsh_vfs_view *view, uint32_t rank,
 		       json_t **out);

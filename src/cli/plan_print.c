@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -146,6 +147,21 @@ static json_t *sources_json(const struct sources *s)
 	return all;
 }
 
+/* Returns 0 or -ENOMEM. */
+static int add_slices(const struct rsh_plan_report *r, uint32_t file,
+		      json_t *to)
+{
+	char name[NAME_MAX + 1];
+	json_t *slices;
+
+	if (rsh_plan_slices_json(r->view->plan, file, &slices))
+		return -ENOMEM;
+	rsh_vfs_file_name(r->view->vfs, file, name, sizeof(name));
+	return json_object_set_new(to, "slices", slices) ||
+	       json_object_set_new(to, "name", rsh_json_text(name)) ?
+		       -ENOMEM : 0;
+}
+
 static json_t *planned_file_json(const struct rsh_plan_report *r,
 				 const struct rsh_plan_file *f)
 {
@@ -168,6 +184,10 @@ static json_t *planned_file_json(const struct rsh_plan_report *r,
 		"seconds", seconds(r, f->read_bytes, f->n_runs));
 	if (f->kind)
 		json_object_set_new(file, "kind", json_string(f->kind));
+	if (r->slices && add_slices(r, f->file, file)) {
+		json_decref(file);
+		return NULL;
+	}
 	return file;
 }
 
@@ -222,6 +242,7 @@ int rsh_plan_rank_json(const struct rsh_options *o,
 	struct rsh_plan_file files[2] = { 0 };
 	const struct rsh_plan_report r = {
 		.options = o, .view = view, .n = n, .files = files,
+		.slices = true,
 	};
 	int rc = 0;
 

@@ -18,6 +18,7 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 	if (vfs->ops != &rsh_reshard_ops)
 		return false;
 	*out = (struct rsh_vfs_view){
+		.vfs = vfs,
 		.plan = v->plan,
 		.source = v->source,
 		.reader = v->reader,
@@ -39,6 +40,12 @@ bool rsh_vfs_rank(const struct rsh_vfs *vfs, uint64_t node, uint32_t *rank)
 		return false;
 	*rank = found.leaf;
 	return true;
+}
+
+void rsh_vfs_file_name(const struct rsh_vfs *v, uint32_t file, char *name,
+		       size_t max)
+{
+	rsh_file_name(rsh_reshard_of(v), file, name, max);
 }
 
 const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v)

@@ -91,7 +91,7 @@ def ls(job):
 
 
 def plan(job):
-    said = keys(run_json("plan", *job.words, job.source))
+    said = keys(run_json("plan", "--slices", *job.words, job.source))
     said |= keys(run_json("plan", "--format=checkpoint2", os.path.join(
         os.path.dirname(LIB), "data", "checkpoint2", "dp4mp2_opt")))
     said |= keys(run_json("plan", "--rank-list", *job.words, job.source))
@@ -140,7 +140,8 @@ def of_a_mount(job):
         same(said, quoted(text, "Va"))
         with open(os.path.join(m.path, ".reshardfs/plan/rank_0.json"),
                   encoding="utf-8") as f:
-            check(keys(json.load(f)) == keys(run_json("plan", *job.words, job.source, "0")),
+            check(keys(json.load(f)) == keys(run_json(
+                "plan", "--slices", *job.words, job.source, "0")),
                   "the plan of a mount has other keys")
 
 

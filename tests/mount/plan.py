@@ -80,6 +80,24 @@ def columns_are_many_runs(t):
     check(said["files"][0]["runs"] == {"count": 20, "min": 32, "median": 32, "max": 32}, said)
 
 
+def where_all_bytes_lie(t):
+    """--slices: whole runs, rows of them, and records of equal ranks told alike."""
+    words = [t.strategy("s", [4], [0, -1]), t.strategy("d", [2, 2], [0, -1]), "--slices"]
+    source = t.saved("slices", 4, (2, 6))
+    at = len(read(f"{source}/rank_0/net-1_1.ckpt")) - 2 * ROW
+    files = plan(source, *words)["files"]
+    check([f["name"] for f in files] == [f"checkpoint_{r}.ckpt" for r in range(4)], files)
+    check([[s[2] for s in f["slices"]] for f in files] ==
+          2 * [[f"0:{at}+{2 * ROW} 1:{at}+{2 * ROW}"], [f"2:{at}+{2 * ROW} 3:{at}+{2 * ROW}"]],
+          files)
+    check(files[0]["slices"][0][:2] == [0, files[0]["bytes"]], files)
+    source = t.saved("wide", 2, (3, 4))
+    at = len(read(f"{source}/rank_0/net-1_1.ckpt")) - 48
+    said = plan(source, t.strategy("s", [2], [0, -1]), t.strategy("d", [2], [-1, 0]), "--slices")
+    check(said["files"][1]["slices"][0][2] == f"0:{at + 8}+8*3/16 1:{at + 8}+8*3/16", said)
+    check("slices" not in plan(source, *words[:2])["files"][0], "not asked for")
+
+
 def the_median_of_different_runs(t):
     for rank in range(2):
         write(t.path(f"runs/rank_{rank}/net-1_1.ckpt"), checkpoint_bytes(
@@ -289,7 +307,8 @@ def wrong_usage(t):
             INPUT, "no.ckpt")
 
 
-CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, the_median_of_different_runs,
+CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, where_all_bytes_lie,
+         the_median_of_different_runs,
          replicas_are_told, lost_slices, sizes_are_those_of_the_mount, some_ranks, the_estimate,
          tables_for_people, rank_lists, the_picture_of_the_manual, pictures_tell_who_has_what,
          pictures_of_many_ranks, pictures_escape_names, pictures_that_cannot_be_written,

@@ -70,6 +70,7 @@ struct rsh_options {
 	bool lazy;
 	bool force;
 	bool rank_list;
+	bool slices;
 	const char *svg;
 	bool contents;
 	uint64_t rate;       /* assumed bytes a second of the source */

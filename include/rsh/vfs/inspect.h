@@ -8,6 +8,7 @@
 
 /* All of it is owned by the tree, which must outlive its use. */
 struct rsh_vfs_view {
+	const struct rsh_vfs *vfs; /* the tree itself */
 	const struct rsh_plan *plan;
 	const struct rsh_source *source;
 	const struct rsh_reader *reader; /* of the plan's files */
@@ -22,6 +23,11 @@ bool rsh_vfs_view(const struct rsh_vfs *v, struct rsh_vfs_view *out);
  * alone, if it is a directory or the map of a model's parts, or if the tree is
  * no conversion's. */
 bool rsh_vfs_rank(const struct rsh_vfs *v, uint64_t node, uint32_t *rank);
+
+/* Writes the name that a file of a conversion's plan has in the tree, without
+ * its directory; no two files have the same. */
+void rsh_vfs_file_name(const struct rsh_vfs *v, uint32_t file, char *name,
+		       size_t max);
 
 /* Returns what a tree reads from, which is the tree's. */
 const struct rsh_source *rsh_vfs_source(const struct rsh_vfs *v);
