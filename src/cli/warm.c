@@ -20,11 +20,13 @@
 #include "output.h"
 #include "progress.h"
 #include "rsh/options/ranks.h"
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/crew.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "text.h"
+#include "warm.h"
 
 #define READ_BYTES ((size_t)1024 * 1024)
 #define MAX_JOBS 64
@@ -32,16 +34,11 @@
 #define MAX_RANKS 10000000u
 #define ROOT_INODE 1 /* that of every FUSE file system */
 
-struct file {
-	char *path;
-	uint64_t size;
-};
-
 struct warm {
 	const struct rsh_options *options;
-	struct file *files;
+	struct rsh_warm_file *files;
 	size_t n_files, cap_files;
-	uint64_t bytes;
+	struct rsh_warm_parts parts;
 
 	struct rsh_progress *progress;
 	atomic_bool failed;
@@ -96,8 +93,8 @@ static int check_mount(const char *path, struct rsh_error *err)
 
 static int add_warm_file(struct warm *w, const FTSENT *e)
 {
-	struct file f = { strdup(e->fts_path),
-			  (uint64_t)e->fts_statp->st_size };
+	struct rsh_warm_file f = { strdup(e->fts_path),
+				   (uint64_t)e->fts_statp->st_size };
 
 	if (!f.path || rsh_grow(&w->files, &w->cap_files, w->n_files + 1,
 				sizeof(f))) {
@@ -105,7 +102,6 @@ static int add_warm_file(struct warm *w, const FTSENT *e)
 		return -ENOMEM;
 	}
 	w->files[w->n_files++] = f;
-	w->bytes += f.size;
 	return 0;
 }
 
@@ -202,51 +198,81 @@ static int find_files(struct warm *w, struct rsh_error *err)
 
 /* ---- their contents ---- */
 
-/* Returns 0 or a positive errno. */
-static int read_whole(struct warm *w, const char *path, void *buf)
+static int take_whole_files(struct warm *w)
 {
-	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct rsh_warm_parts *p = &w->parts;
+
+	p->v = rsh_alloc_array(w->n_files + 1, sizeof(*p->v));
+	if (!p->v)
+		return -ENOMEM;
+	for (size_t i = 0; i < w->n_files; i++) {
+		p->v[p->n++] = (struct rsh_warm_part){ i, 0,
+						       w->files[i].size };
+		p->bytes += w->files[i].size;
+	}
+	return 0;
+}
+
+static int find_parts(struct warm *w, struct rsh_error *err)
+{
+	if (w->options->n_shares)
+		return rsh_warm_divide(w->options, w->files, w->n_files,
+				       &w->parts, err);
+	return take_whole_files(w) ? rsh_error_nomem(err) : 0;
+}
+
+/* Returns 0 or a positive errno. */
+static int read_part(struct warm *w, const struct rsh_warm_part *p, void *buf)
+{
+	cleanup_fd int fd = open(w->files[p->file].path, O_RDONLY | O_CLOEXEC);
+	const uint64_t end = p->offset + p->bytes;
+	uint64_t at = p->offset;
 
 	if (fd < 0)
 		return errno;
-	for (;;) {
-		ssize_t n = read(fd, buf, READ_BYTES);
+	while (at < end) {
+		ssize_t n = pread(fd, buf, rsh_min_u64(end - at, READ_BYTES),
+				  (off_t)at);
 
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
 			return n < 0 ? errno : 0;
+		at += (uint64_t)n;
 		rsh_progress_add(w->progress, (uint64_t)n);
 	}
+	return 0;
 }
 
 /* This is the crew's work.  A file that cannot be read keeps no other from
  * being read. */
-static int warm_file(void *ctx, size_t i, struct rsh_error *err)
+static int warm_part(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct warm *w = ctx;
+	const struct rsh_warm_part *p = &w->parts.v[i];
 	cleanup_free void *buf = malloc(READ_BYTES);
-	int rc = buf ? read_whole(w, w->files[i].path, buf) : ENOMEM;
+	int rc = buf ? read_part(w, p, buf) : ENOMEM;
 
 	(void)err;
 	if (rc == 0)
 		return 0;
 	rsh_progress_clear(w->progress);
-	rsh_log_error("%s: %s", w->files[i].path, strerror(rc));
+	rsh_log_error("%s: %s", w->files[p->file].path, strerror(rc));
 	atomic_store(&w->failed, true);
 	return 0;
 }
 
-static enum rsh_exit read_warm_files(struct warm *w)
+static enum rsh_exit read_warm_parts(struct warm *w)
 {
 	const struct rsh_options *o = w->options;
 	const unsigned jobs = o->jobs ? o->jobs : DEFAULT_JOBS;
 	struct rsh_error err = RSH_ERROR_INIT;
 	int rc;
 
-	w->progress = rsh_progress_start(stderr, "warm", w->bytes, o->quiet);
-	rc = rsh_crew_run(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->n_files,
-			  warm_file, w, &err);
+	w->progress = rsh_progress_start(stderr, "warm", w->parts.bytes,
+					 o->quiet);
+	rc = rsh_crew_run(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->parts.n,
+			  warm_part, w, &err);
 	rsh_progress_end(w->progress);
 	if (rc)
 		rsh_log_error("%s", err.text);
@@ -258,21 +284,27 @@ static enum rsh_exit read_warm_files(struct warm *w)
 static enum rsh_exit report_warm(const struct warm *w, double seconds)
 {
 	const struct rsh_options *o = w->options;
-	char bytes[32], time[32];
+	const struct rsh_warm_parts *p = &w->parts;
+	char bytes[32], all[32], time[32];
 	struct rsh_output out;
 
 	rsh_output_init(&out, o);
 	if (o->json)
 		return rsh_exit_of(rsh_output_json(&out, json_pack(
-			"{s:I, s:I, s:b, s:f}", "files", (json_int_t)w->n_files,
-			"bytes", (json_int_t)w->bytes, "contents", o->contents,
-			"seconds", seconds)));
-	if (!o->quiet)
-		fprintf(out.f, "%zu file%s, %s%s in %s\n", w->n_files,
-			w->n_files == 1 ? "" : "s",
-			rsh_text_bytes(w->bytes, bytes, sizeof(bytes)),
-			o->contents ? " read" : "",
-			rsh_text_seconds(seconds, time, sizeof(time)));
+			"{s:I, s:I, s:o*, s:b, s:f}", "files",
+			(json_int_t)w->n_files, "bytes", (json_int_t)p->bytes,
+			"distinct_bytes", o->n_shares ?
+			rsh_json_u64(p->distinct) : NULL, "contents",
+			o->contents, "seconds", seconds)));
+	if (o->quiet)
+		return RSH_EXIT_GOOD;
+	fprintf(out.f, "%zu file%s, %s", w->n_files, w->n_files == 1 ? "" : "s",
+		rsh_text_bytes(p->bytes, bytes, sizeof(bytes)));
+	if (o->n_shares)
+		fprintf(out.f, " of %s that differ",
+			rsh_text_bytes(p->distinct, all, sizeof(all)));
+	fprintf(out.f, "%s in %s\n", o->contents ? " read" : "",
+		rsh_text_seconds(seconds, time, sizeof(time)));
 	return RSH_EXIT_GOOD;
 }
 
@@ -286,10 +318,12 @@ static enum rsh_exit warm_up(struct warm *w)
 
 	if (rc == 0)
 		rc = find_files(w, &err);
+	if (rc == 0)
+		rc = find_parts(w, &err);
 	if (rc)
 		return rsh_exit_failed(o, rc, &err);
 	if (o->contents)
-		status = read_warm_files(w);
+		status = read_warm_parts(w);
 	return status == RSH_EXIT_GOOD ?
 		       report_warm(w, rsh_clock_since(start)) :
 		       status;
@@ -303,5 +337,6 @@ enum rsh_exit rsh_warm(const struct rsh_options *o)
 	for (size_t i = 0; i < w.n_files; i++)
 		free(w.files[i].path);
 	free(w.files);
+	free(w.parts.v);
 	return status;
 }

@@ -283,6 +283,7 @@ int rsh_check_umount(struct rsh_options *o, struct rsh_error *err)
 int rsh_check_warm(struct rsh_options *o, struct rsh_error *err)
 {
 	o->mountpoint = o->operands[0];
+	o->contents |= o->n_shares > 0;
 	return rsh_ranks_check(o, 1, err);
 }
 

@@ -130,7 +130,7 @@ def strategy(job):
 def of_a_mount(job):
     with Mounted(job.source, src_strategy=job.src, dst_strategy=job.dst,
                  extra=["--cache=on"]) as m:
-        said = keys(run_json("warm", "--contents", m.path))
+        said = keys(run_json("warm", "--share=0/1", m.path))
         options = manual("reshardfs-warm.1", r"\.Sh OPTIONS", r"\.Sh ")
         same(said, quoted(options.split(".It Fl Fl json\n", 1)[1]))
         said = keys(run_json("stats", m.path))

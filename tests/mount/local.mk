@@ -34,6 +34,7 @@ MOUNT += \
 	mount/tables.py \
 	mount/index_cache.py \
 	mount/warm.sh \
+	mount/warm_share.py \
 	mount/identity.py \
 	mount/identity_sets.py \
 	mount/engine.py \
