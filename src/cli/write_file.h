@@ -8,7 +8,8 @@
 #include "rsh/util/error.h"
 
 /* Writes a file under another name, syncs it and renames it, so that `path` is
- * the old file or the new one whatever happens.  Returns 0 or -errno with a
+ * the old file or the new one whatever happens.  A link stays one; what is no
+ * regular file gets the bytes as they come.  Returns 0 or -errno with a
  * sentence. */
 int rsh_write_file(const char *path, const void *data, size_t len,
 		   struct rsh_error *err);

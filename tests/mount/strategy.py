@@ -8,6 +8,7 @@ The yardstick are the strategies that MindSpore planned, in data/strategies.
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 
@@ -238,6 +239,21 @@ class Bench:
                   "--dst-mesh shows something else")
             check("is taken as planned for dp=2,mp=4" in m.log(), m.log())
 
+    def merge_into(self):
+        """A rename puts no file in the place of a device or a link."""
+        device, link, target = (self.path(name) for name in ("null", "link", "target"))
+        os.mkfifo(device)
+        os.symlink("target", link)
+        write(target, b"old")
+        reader = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
+        for output in (device, link):
+            good("strategy", "merge", "-o", output, planned("dp2mp4"))
+        with os.fdopen(reader, "rb") as f:
+            piped = f.read()
+        check(stat.S_ISFIFO(os.stat(device).st_mode) and os.path.islink(link), "replaced")
+        with open(target, "rb") as f:
+            check(f.read() == piped and len(piped) > 100, len(piped))
+
     def other_commands(self):
         """The commands of a conversion take a mesh as well."""
         said = {}
@@ -266,8 +282,8 @@ def main():
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-strategy-") as directory:
         bench = Bench(directory)
-        for name in ("show", "merge", "merge_refused", "check_good", "check_findings",
-                     "check_shapes", "derive", "derive_refused", "mount_mesh",
+        for name in ("show", "merge", "merge_refused", "merge_into", "check_good",
+                     "check_findings", "check_shapes", "derive", "derive_refused", "mount_mesh",
                      "other_commands", "mount_refused"):
             with tap.test(name.replace("_", " ")):
                 getattr(bench, name)()
