@@ -37,6 +37,7 @@ struct fault {
 	double crowd;     /* the factor of time for each other read */
 	uint64_t seed;    /* of a flip */
 	atomic_uint under_way; /* reads that wait */
+	atomic_uint_fast64_t spared; /* reads that it is yet to let pass */
 	atomic_uint_fast64_t left; /* reads that it may befall yet */
 };
 
@@ -165,7 +166,7 @@ static bool fault_parse_kind(char *s, struct fault *f)
 static bool fault_parse(char *s, struct fault *f)
 {
 	char *word = strsep(&s, ",");
-	uint64_t times;
+	uint64_t n;
 
 	*f = (struct fault){
 		.to = UINT64_MAX, .chance = UINT32_MAX, .crowd = 1,
@@ -194,9 +195,14 @@ static bool fault_parse(char *s, struct fault *f)
 				return false;
 		} else if (strncmp(word, "times=", 6) == 0) {
 			if (f->kind == FAULT_FLIP ||
-			    !fault_parse_number(word + 6, &times))
+			    !fault_parse_number(word + 6, &n))
 				return false;
-			f->left = times;
+			f->left = n;
+		} else if (strncmp(word, "after=", 6) == 0) {
+			if (f->kind == FAULT_FLIP ||
+			    !fault_parse_number(word + 6, &n))
+				return false;
+			f->spared = n;
 		} else {
 			return false;
 		}
@@ -217,7 +223,7 @@ static int faults_parse(struct rsh_faults *f, const char *text,
 		if (!fault_parse(one, &f->list[f->n]))
 			return rsh_error_set(err, EINVAL, "fault: \"%.*s\" is "
 					     "not KIND[@FILE[:FROM-TO]][,p=P]"
-					     "[,times=N] with KIND eio, "
+					     "[,after=N][,times=N] with KIND eio, "
 					     "short, truncate, flip[,seed=N] "
 					     "or delay=TIME[,rate=SIZE]"
 					     "[,crowd=FACTOR]",
@@ -333,13 +339,13 @@ static bool fault_is_about(const struct fault *fault, const char *name)
 	return !fault->file || strstr(name, fault->file);
 }
 
-/* Says whether the fault may befall one more read, and counts that read. */
-static bool fault_may_befall(struct fault *fault)
+/* Takes one off the number, unless it is 0 or UINT64_MAX.  False: it was 0. */
+static bool fault_count(atomic_uint_fast64_t *number)
 {
-	uint64_t left = atomic_load(&fault->left);
+	uint64_t left = atomic_load(number);
 
 	while (left && left != UINT64_MAX)
-		if (atomic_compare_exchange_weak(&fault->left, &left, left - 1))
+		if (atomic_compare_exchange_weak(number, &left, left - 1))
 			break;
 	return left > 0;
 }
@@ -353,7 +359,7 @@ static bool fault_hits(struct rsh_faults *f, struct fault *fault,
 		return false;
 	return (fault->chance == UINT32_MAX ||
 		faults_draw(f) < fault->chance) &&
-	       fault_may_befall(fault);
+	       !fault_count(&fault->spared) && fault_count(&fault->left);
 }
 
 int rsh_faults_apply(struct rsh_faults *f, const char *name, uint64_t offset,

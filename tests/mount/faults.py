@@ -98,13 +98,13 @@ WRONG = ("eoi", "EIO", "eio;", ";eio", "eio,", "eio,p=", "eio,p=2", "eio,p=-1",
          "delay=-5ms", "delay=5ms,rate=0", "delay=5ms,rate=", "delay=5ms,rate=5X",
          "delay=99999999999999s", "short=5", "eio p=1", "eio;delay=5", "flip=3",
          "flip,seed=", "flip,times=3", "eio,times=", "eio,times=-1", "flip,seed=-1",
-         "flip,seed=1K", "eio,seed=1", "flip,rate=5M", "delay=5ms,crowd=",
+         "eio,after=", "flip,after=1", "flip,seed=1K", "eio,seed=1", "flip,rate=5M", "delay=5ms,crowd=",
          "delay=5ms,crowd=0.9", "delay=5ms,crowd=1001", "delay=5ms,crowd=nan",
          "delay=5ms,crowd=2x", "eio,crowd=2")
 
 RIGHT = ("eio@nowhere", "short@rank_1/;delay=1us@rank_2/:5-7,p=0.5", "delay=0s,rate=5G",
          "delay=2ms@rank_1/,rate=800M,crowd=2.5,p=1", "eio,p=0", "truncate,p=0.0",
-         "eio@:99999999-100000000", "eio,times=0", "eio@rank_2/,times=1", "flip,p=0",
+         "eio@:99999999-100000000", "eio,times=0", "eio@rank_2/,times=1", "eio@rank_2/,after=2,times=1", "flip,p=0",
          "flip@nowhere,seed=18446744073709551615")
 
 

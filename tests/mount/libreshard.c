@@ -12,6 +12,8 @@
  *	libreshard crowd SOURCE OPTION...       threads load different files
  *	libreshard spoilt SEED SOURCE OPTION...
  *			with fault=...: loads are right or fail, and are canceled
+ *	libreshard each SHARE SOURCE OPTION...
+ *			reads of loads fail in turn: what is given is right
  *	libreshard misuse SOURCE OPTION...      what must fail, fails
  */
 #include "reshard.h"
@@ -304,6 +306,80 @@ static void spoilt(const struct reshard *r, unsigned seed, char **words)
 	printf("%d right\n", right);
 }
 
+/* Opens the source with a fault that spares so many reads. */
+static struct reshard *open_faulty(char **words, const char *fault,
+				   unsigned after, const char *more)
+{
+	char *with[16], text[128];
+	size_t n = 0;
+
+	snprintf(text, sizeof(text), "fault=%s,after=%u%s", fault, after,
+		 more);
+	for (; n < 14 && words[n]; n++)
+		with[n] = words[n];
+	with[n++] = text;
+	with[n] = NULL;
+	return open_source(with);
+}
+
+/* Returns how many of n wants cannot be loaded, by themselves or in one load.
+ * The others must be right. */
+static unsigned load_in_vain(const struct reshard *r, const struct wants *all,
+			     size_t n, const struct reshard_load_options *o)
+{
+	struct wants got = { calloc(all->n, sizeof(*got.v)), 0 };
+	unsigned in_vain = 0;
+
+	for (size_t i = 0; i < all->n; i += n) {
+		got.n = n;
+		for (size_t k = 0; k < n; k++) {
+			got.v[k] = all->v[i + k];
+			got.v[k].to = calloc(1, got.v[k].bytes + 1);
+			((uint8_t *)got.v[k].to)[got.v[k].bytes] = 0xa5;
+		}
+		if (reshard_load(r, got.v, n, o) == 0)
+			compare(all, &got);
+		else if (*reshard_error())
+			in_vain++;
+		else
+			errx(2, "no sentence");
+		for (size_t k = 0; k < n; k++)
+			free(got.v[k].to);
+	}
+	free(got.v);
+	return in_vain;
+}
+
+/* Each read fails in turn, until there is none left that could.  Behind `share`
+ * of them the steps grow with what is behind. */
+static void each(const struct reshard *r, unsigned share, char **words)
+{
+	const struct reshard_load_options alone = {
+		.size = sizeof(alone), .threads = 1,
+	};
+	struct wants all = load_everything(r);
+	unsigned after = 0, failed = 0, in_vain;
+
+	do {
+		struct reshard *s = open_faulty(words, "truncate", after, "");
+
+		in_vain = load_in_vain(s, &all, 1, &alone);
+		reshard_close(s);
+		s = open_faulty(words, "truncate", after, ",times=1");
+		failed += load_in_vain(s, &all, all.n, NULL);
+		reshard_close(s);
+		s = open_faulty(words, "eio", after, ",times=1");
+		if (load_in_vain(s, &all, all.n, NULL))
+			errx(2, "a read that failed once: %s",
+			     reshard_error());
+		reshard_close(s);
+		failed += in_vain;
+		after += 1 + after / share;
+	} while (in_vain);
+	printf("%u failures\n", failed);
+	wants_free(&all);
+}
+
 struct member {
 	const struct reshard *r;
 	uint32_t file;
@@ -475,7 +551,8 @@ int main(int argc, char **argv)
 	const int more = strcmp(verb, "copy") == 0 ||
 			 strcmp(verb, "contents") == 0 ||
 			 strcmp(verb, "load") == 0 ||
-			 strcmp(verb, "spoilt") == 0;
+			 strcmp(verb, "spoilt") == 0 ||
+			 strcmp(verb, "each") == 0;
 	struct reshard *r;
 
 	if (argc < 3 + more)
@@ -489,6 +566,8 @@ int main(int argc, char **argv)
 		load(r, (unsigned)strtoul(argv[2], NULL, 0));
 	else if (strcmp(verb, "spoilt") == 0)
 		spoilt(r, (unsigned)strtoul(argv[2], NULL, 0), argv + 3);
+	else if (strcmp(verb, "each") == 0)
+		each(r, (unsigned)strtoul(argv[2], NULL, 0), argv + 3);
 	else if (strcmp(verb, "list") == 0)
 		list(r);
 	else if (strcmp(verb, "race") == 0)

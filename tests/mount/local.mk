@@ -66,6 +66,7 @@ MOUNT += \
 MOUNT += \
 	mount/libreshard.py \
 	mount/library_races.py \
+	mount/loads.py \
 	mount/python_module.py \
 	mount/tensors.py \
 	mount/wheel.py
@@ -104,6 +105,7 @@ EXTRA_DIST += \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
+	lib/all_sources.py \
 	lib/library_use.py \
 	lib/checkpoint2_reader.py \
 	lib/checkpoint2_shown.py \

@@ -3,6 +3,7 @@
  * stay the same. */
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -136,6 +137,26 @@ static void kinds_keep_apart(void **state)
 	rsh_faults_free(f);
 }
 
+static void reads_before_and_behind_are_spared(void **state)
+{
+	static const int expected[] = { 0, 0, EIO, EIO, EIO, 0, 0 };
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_faults *f = NULL;
+	size_t len = 1000;
+
+	(void)state;
+	assert_int_equal(rsh_faults_new("eio@a:500-600,after=2,times=3", &f,
+					&err), 0);
+	for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); i++) {
+		/* These do not count. */
+		assert_int_equal(rsh_faults_apply(f, "b.ckpt", 0, &len), 0);
+		assert_int_equal(rsh_faults_apply(f, "a.ckpt", 600, &len), 0);
+		assert_int_equal(rsh_faults_apply(f, "a.ckpt", 0, &len),
+				 expected[i]);
+	}
+	rsh_faults_free(f);
+}
+
 /* ---- reads side by side ---- */
 
 enum { N_READERS = 4, N_READS = 8, DELAY_MS = 5, CROWD = 4 };
@@ -195,6 +216,7 @@ int main(void)
 		cmocka_unit_test(seed_and_name_make_others),
 		cmocka_unit_test(pieces_are_as_the_whole),
 		cmocka_unit_test(kinds_keep_apart),
+		cmocka_unit_test(reads_before_and_behind_are_spared),
 		cmocka_unit_test(a_crowd_takes_longer),
 	};
 

@@ -31,10 +31,11 @@ struct rsh_store_io_options {
 	struct rsh_cache_options cache;
 	/* These are faults, separated by ';', each
 	 *
-	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY][,times=NUMBER]
+	 *   KIND[@FILE[:FROM-TO]][,p=PROBABILITY][,after=NUMBER][,times=NUMBER]
 	 *
 	 * with FILE a part of the file's name below SOURCE and FROM-TO a range
-	 * of its bytes.  It befalls NUMBER reads, or any number.  KIND is
+	 * of its bytes.  So many reads that it could befall pass first, and it
+	 * befalls so many after them, or any number.  KIND is
 	 *
 	 *   eio          a read that touches the range fails
 	 *   short        reads give less than was asked for, at least a byte

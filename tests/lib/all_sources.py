@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small sources of every kind whose bytes reach a reader in a way of their own: rows of
+ranks, chunks of distributed checkpoints, matrices that are shown transposed, scaled
+8-bit floats, and weights in another form.
+
+Options are keywords of the module; words() makes them those of the library.
+"""
+
+import os
+import random
+import typing
+
+import dcp_trees
+import make_tree
+import random_models
+
+WEIGHTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "weights")
+BOTH = {"src_strategy": "none", "dst_strategy": "none"}
+
+
+class Kind(typing.NamedTuple):
+    name: str
+    source: str
+    options: dict
+
+
+def words(options):
+    return [f"{name.rstrip('_')}={value}" for name, value in options.items()]
+
+
+def _ranks(directory, numbers):
+    make_tree.write_tree(directory, *make_tree.random_tree(numbers, 6, 1 << 18), numbers)
+    src, dst = (os.path.join(directory, name) for name in ("source.ckpt", "wanted.ckpt"))
+    options = {"src_strategy": src, "dst_strategy": dst, "cast": "float32"}
+    return Kind("ranks, cast", os.path.join(directory, "source"), options)
+
+
+def _distributed(directory, numbers, kind):
+    tree = dcp_trees.random_tree(numbers.getrandbits(31), kind)
+    tree.write(directory)
+    return Kind(f"distributed: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
+
+
+def _transposed(directory, numbers):
+    """Chunks with their columns first, larger than what is turned at a time."""
+    tensors = {}
+    for name, dtype, rows, columns, at in (("a", "F32", 300, 700, 123), ("b", "BF16", 64, 900, 63),
+                                           ("c", "U8", 700, 500, 350)):
+        width = dcp_trees.TYPES[dtype][0]
+        tensors[name] = dcp_trees.Tensor(
+            dtype, (rows, columns), numbers.randbytes(width * rows * columns),
+            [((0, 0), (at, columns)), ((at, 0), (rows - at, columns))], {0: [1, 0], 1: [1, 0]})
+    dcp_trees.Tree("torch", tensors, {}, numbers).write(directory)
+    return Kind("transposed", directory, {**BOTH, "format": "safetensors"})
+
+
+def _genuine(model, **options):
+    return Kind(f"{model} in MindSpore's form", os.path.join(WEIGHTS, "models", model),
+                {**BOTH, "convert": "auto", "from_": "hf", **options})
+
+
+def _converted(directory, numbers, table):
+    """A model as ranks of another form."""
+    model = random_models.Model(numbers.getrandbits(31), table)
+    return Kind(f"{model} in MindSpore's form", model.save(directory),
+                {**BOTH, "convert": model.table, "from_": "hf"})
+
+
+def all_sources(directory, seed):
+    """A Kind for each; what is random follows from the seed."""
+    numbers = random.Random(seed)
+    ways = (_ranks, _transposed,
+            *(lambda d, n, kind=kind: _distributed(d, n, kind)
+              for kind in ("torch", "torch", "hf", "hyper")),
+            *(lambda d, n, table=table: _converted(d, n, table)
+              for table in ("qwen3_moe", "deepseek_v3")))
+    kinds = [way(os.path.join(directory, f"kind-{number}"), numbers)
+             for number, way in enumerate(ways)]
+    strategies = os.path.join(WEIGHTS, "strategies", "deepseek_v3-fp8.deepseek_v3.dp2mp2.ckpt")
+    back = {"convert": "auto", "from_": "mindspore", "format": "hf", "unlisted": "drop",
+            "config": os.path.join(WEIGHTS, "models", "deepseek_v3", "config.json")}
+    return kinds + [
+        _genuine("deepseek_v3-fp8"), _genuine("deepseek_v3-fp8", dst_strategy=strategies),
+        Kind("deepseek_v3 back in parts", os.path.join(WEIGHTS, "mindspore", "deepseek_v3"),
+             {**BOTH, **back, "part_size": "20KB"})]
