@@ -23,7 +23,7 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from demands import check, write  # noqa: E402
-from ms_formats import Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
+from ms_formats import Layout, Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import (Mounted, Skipped, Tap, require_mount, reshardfs_program,  # noqa: E402
                        skip_all)
@@ -368,7 +368,7 @@ def large_arrays_begin_where_huge_pages_may(case):
 @test
 def a_load_takes_little_more_than_its_arrays(case):
     job = Job(os.path.join(case.directory, "large"), n_ranks=2,
-              layouts={"w": case.job.layouts["up.weight"].__class__([2], [-1, 0])},
+              layouts={"w": Layout([2], [-1, 0])},
               shapes={"w": (16384, 512)})
     job.save(*STEP)
     with rfs.tensors(job.source, src_strategy=job.strategy, dst_strategy="none") as t:
@@ -530,6 +530,45 @@ def threads_share_one_source(case):
         thread.join()
     check(not wrong, wrong)
     check(len(set(map(id, opened))) == 1, "there are several sources")
+
+
+@test
+def ranks_share_what_they_read(case):
+    """Through the cache of the one source that is open, which a slow source has by
+    itself: one after the other, at the same time, and record by record with little
+    memory."""
+    layout = Layout([4], [0, -1])
+    shapes = {f"w{n}": (512, 1024) for n in range(4)}
+    job = Job(os.path.join(case.directory, "shared"), dict.fromkeys(shapes, layout), shapes, 4)
+    job.save(*STEP)
+    whole = Layout([4], [-1, -1])
+    every = Job(os.path.join(case.directory, "every"), dict.fromkeys(shapes, whole), shapes, 4)
+    options = {"src_strategy": job.strategy, "dst_strategy": every.strategy}
+    with rfs.tensors(job.source, 0, **options) as t:
+        expected = {name: array.tobytes() for name, array in t.load().items()}
+
+    def one_after_the_other(tensors):
+        for t in tensors:
+            demand_same(t.load(), expected)
+
+    def at_once(tensors):
+        threads = [threading.Thread(target=t.load) for t in tensors]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    size = sum(map(len, expected.values()))
+    for way, more in ((one_after_the_other, {"cache": "on"}), (at_once, {"cache": "on"}),
+                      (at_once, {"fault": "delay=1ms"})):
+        tensors = [rfs.tensors(job.source, rank, **options, **more) for rank in range(4)]
+        before = bytes_read()
+        way(tensors)
+        read = bytes_read() - before
+        # Whoever reads first of what may be slow reads samples.
+        check(size <= read <= 1.3 * size, f"{way.__name__}, {more}: {read} bytes of {size}")
+        for t in tensors:
+            t.close()
 
 
 @test
