@@ -22,6 +22,7 @@ LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
+from all_sources import all_sources  # noqa: E402
 from demands import check, write  # noqa: E402
 from ms_formats import Layout, Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
@@ -462,30 +463,72 @@ def another_thread_stops_a_load(case):
     check(ended, "the load ended by itself")
 
 
+@contextlib.contextmanager
+def or_an_error(failures):
+    try:
+        yield
+    except rfs.Error as error:
+        check("rank_" in str(error) and error.errno, repr(error))
+        failures.append(error)
+
+
+def demand_right(t, expected):
+    """In one load, one by one, and of some a part; how often something failed."""
+    failures = []
+    with or_an_error(failures):
+        demand_same(t.load(), expected)
+    for name in t:
+        with or_an_error(failures):
+            check(t[name].tobytes() == expected[name], name)
+        with or_an_error(failures):
+            shape = t.record(name).shape
+            if len(shape) == 2:
+                part = np.frombuffer(expected[name], np.float32).reshape(shape)[1:9, 2:700:5]
+                check(t.get_slice(name)[1:9, 2:700:5].tobytes() == part.tobytes(), name)
+    return len(failures)
+
+
 @test
 def a_fault_on_each_read(case):
-    """Right values or an error, with other ranks that have them and without."""
+    """Each in turn fails, with all that are behind it: right values or an error.  Where
+    other ranks have the same, it is right values."""
+    whole = {**case.own, "dst_strategy": "none"}
+    with rfs.tensors(case.job.source, 0, **whole) as t:
+        arrays = {name: array.tobytes() for name, array in t.load().items()}
+    for options, rank, expected in ((case.own, 1, case.expected(1)), (whole, 0, arrays)):
+        after, failed = 0, True
+        while failed:
+            fault = {"fault": f"truncate@rank_,after={after}", "log_file": os.devnull}
+            with rfs.tensors(case.job.source, rank, cache="off", **fault, **options) as t:
+                failed = demand_right(t, expected)
+            fault["fault"] = f"truncate@rank_1/,after={after}"
+            with rfs.tensors(case.job.source, rank, **fault, **options) as t:
+                check(not demand_right(t, expected), "with a replica it fails")
+            after += 1 + after // 8
+        check(after > 5, f"{after} reads")
+
+
+@test
+def sources_of_every_kind(case):
+    """Each array is what a mount's file holds in its place."""
     numbers = random.Random(case.seed)
-    path = case.job.path(1, "net-1_10.ckpt")
-    size = os.path.getsize(path)
-    expected = case.expected(1)
-    n_errors = 0
-    for kind, times in (("eio", 2), ("short", 6), ("truncate", 1)):
-        for _ in range(times):
-            at = numbers.randrange(size - 4096)
-            fault = f"{kind}@rank_1/:{at}-{at + 4096}"
-            demand_same(case.of_job(fault=fault, log_file=os.devnull).load(), expected)
-            t = case.of_job(fault=fault.replace("rank_1/", "rank_"), cache="off",
-                            log_file=os.devnull)
-            for name in t:
-                try:
-                    array = t[name]
-                except rfs.Error as error:
-                    check("rank_" in str(error) and error.errno, repr(error))
-                    n_errors += 1
-                else:
-                    check(array.tobytes() == expected[name], f"{fault}: {name}")
-    check(n_errors, "no fault was met")
+    for kind in all_sources(os.path.join(case.directory, "every-kind"), case.seed):
+        with rfs.Source(kind.source, **kind.options) as s:
+            for number, records in ((n, s.records(n)) for n in range(len(s.files()))):
+                if not records:
+                    continue
+                shown = s.read(number)
+                expected = {r.name: shown[r.offset + r.stored - r.bytes:r.offset + r.stored]
+                            for r in records}
+                t = rfs.tensors(kind.source, number, **kind.options)
+                arrays = t.load(threads=numbers.randrange(4))
+                demand_same(arrays, expected)
+                for name, array in arrays.items():
+                    index = random_index(numbers, array.shape)
+                    with contextlib.suppress(IndexError):
+                        part = array[index]
+                        check(t.get_slice(name)[index].tobytes() == part.tobytes(),
+                              f"{kind.name}: {name}[{index}]")
 
 
 # ---- processes and threads ----

@@ -10,6 +10,7 @@ import gc
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,10 +21,13 @@ from concurrent.futures import CancelledError
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 import rsh_mount  # noqa: E402
+from all_sources import all_sources  # noqa: E402
 from demands import write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import Tap  # noqa: E402
+from run_seed import run_seed  # noqa: E402
+from small_job import Job  # noqa: E402
 
 os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(rsh_mount.reshardfs_program()),
@@ -102,6 +106,73 @@ def check_demo(tap, ms, work):
                 choice_func=lambda name: False, **options)
         refused("no file 4", reshardfs.load_checkpoint, source, 4, **options)
         refused("no file 4", reshardfs.load_checkpoint_async(source, 4, **options).result)
+
+
+def check_kinds(tap, ms, work):
+    """Of each kind of source parameters are MindSpore's of the mount's file."""
+    for kind in all_sources(os.path.join(work, "kinds"), run_seed()):
+        with tap.test(f"{kind.name}: load_checkpoint"):
+            loaded = 0
+            files = reshardfs.files(kind.source, **kind.options)
+            with reshardfs.mounted(kind.source, **kind.options) as m:
+                for number, file in enumerate(files):
+                    try:
+                        found = reshardfs.load_checkpoint(kind.source, number, **kind.options)
+                    except reshardfs.Error as error:
+                        # Types that MindSpore has not; files that are no checkpoints.
+                        demand("MindSpore has no" in str(error) or "no parameter" in str(error),
+                               error)
+                        continue
+                    demand_same(found, mindspore_loads(ms, os.path.join(m.path, file.name)))
+                    loaded += 1
+            tap.diag(f"{loaded} of {len(files)} files")
+
+
+def mindspore_loads(ms, path):
+    """Of a copy: MindSpore maps safetensors."""
+    with tempfile.TemporaryDirectory() as directory:
+        copy = shutil.copy(path, directory)
+        form = "safetensors" if path.endswith(".safetensors") else "ckpt"
+        return {name: p.clone() for name, p in ms.load_checkpoint(copy, format=form).items()}
+
+
+def check_faults(tap, ms, work):
+    """Each read fails in turn, with all behind it."""
+    job = Job(os.path.join(work, "job"))
+    job.save(1, 10)
+    options = {"src_strategy": job.strategy, "dst_strategy": "none", "log_file": os.devnull}
+    right = reshardfs.load_checkpoint(job.source, 0, **options)
+    contents = {name: p.asnumpy().tobytes() for name, p in right.items()}
+    with tap.test("each read fails in turn: right parameters or an Error, also in a net"):
+        after, failed = 0, True
+        while failed:
+            options["fault"] = f"truncate@rank_,after={after}"
+            failed = False
+            for net in (None, net_of(ms, right)):
+                before = {p.name: p.asnumpy().tobytes() for p in net.get_parameters()} \
+                    if net else {}
+                try:
+                    found = reshardfs.load_checkpoint(job.source, 0, net, **options)
+                    demand({n: p.asnumpy().tobytes() for n, p in found.items()} == contents,
+                           "other values")
+                except reshardfs.Error as error:
+                    demand(error.errno, repr(error))
+                    failed = True
+                for p in net.get_parameters() if net else ():
+                    demand(p.asnumpy().tobytes() in (before[p.name], contents[p.name]), p.name)
+            after += 1
+        demand(after > 3, f"{after} reads")
+
+
+def net_of(ms, parameters):
+    """One with the same parameters, all zero."""
+    class Net(ms.nn.Cell):
+        def __init__(self):
+            super().__init__()
+            for n, p in enumerate(parameters.values()):
+                setattr(self, f"p{n}", ms.Parameter(
+                    ms.Tensor(p.asnumpy() * 0, p.dtype), p.name))
+    return Net()
 
 
 # ---- into a net ----
@@ -261,7 +332,9 @@ def main():
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-python-") as work:
         check_demo(tap, ms, work)
+        check_kinds(tap, ms, work)
         check_nets(tap, ms, work)
+        check_faults(tap, ms, work)
     return tap.finish()
 
 
