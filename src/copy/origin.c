@@ -87,7 +87,7 @@ static void add_origin(XXH3_state_t *hash, const struct rsh_origin *o)
 }
 
 static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
-		    struct rsh_error *err)
+		    const struct rsh_store *store, struct rsh_error *err)
 {
 	XXH3_state_t *hash = XXH3_createState();
 	uint64_t options = 0;
@@ -96,7 +96,7 @@ static int identify(struct rsh_origin *o, const struct rsh_vfs_config *cfg,
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = rsh_options_digest(cfg, &options, err);
+	rc = rsh_options_digest(cfg, store, &options, err);
 	hash_text(hash, PACKAGE_VERSION);
 	hash_number(hash, options);
 	add_origin(hash, o);
@@ -181,7 +181,7 @@ int rsh_origin_make(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		rc = cfg->dst.from == RSH_FROM_DERIVED ?
 			take_made(view.dst, &view, &out->head.dst, err) :
 			take_strategy(cfg->dst.path, &out->head.dst, err);
-	return rc ? rc : identify(out, cfg, err);
+	return rc ? rc : identify(out, cfg, rsh_source_store(view.source), err);
 }
 
 void rsh_origin_clear(struct rsh_origin *o)

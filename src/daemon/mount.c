@@ -241,15 +241,12 @@ static int ask_to_find(void *ctx, const char *name, int fd[2])
  * mounts is not to have them. */
 static int open_address(struct service *s, struct rsh_error *err)
 {
-	static const struct rsh_objects_options usual = { .endpoint = NULL };
 	const struct rsh_options *o = s->options;
-	const struct rsh_objects_options *how = o->vfs.files.store.objects;
 	int rc;
 
 	if (!rsh_store_is_address(o->vfs.source))
 		return 0;
-	rc = rsh_objects_open(o->vfs.source, how ? how : &usual, &s->objects,
-			      err);
+	rc = rsh_objects_open(o->vfs.source, &o->objects, &s->objects, err);
 	rsh_objects_wipe_environment();
 	return rc;
 }

@@ -69,12 +69,13 @@ const char *reshard_error(void)
 
 /* ---- options ---- */
 
-static int take_options(struct rsh_options *o, const char *source,
+static int take_options(struct rsh_options *o, char *source,
 			const char *const *given, struct rsh_error *err)
 {
-	int rc = 0;
+	int rc;
 
 	rsh_options_init(o);
+	rc = rsh_objects_hide(source, &o->objects) ? rsh_error_nomem(err) : 0;
 	o->command = &library;
 	o->vfs.source = source;
 	o->log_level = RSH_LOG_WARNING;

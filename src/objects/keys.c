@@ -212,7 +212,7 @@ static int keys_find_service(struct rsh_objects *o,
 		n = asprintf(&o->service, KEYS_CONTAINER_HOST "%s", below);
 	else if (full)
 		n = asprintf(&o->service, "%s", full);
-	else if (host || opts->instance_credentials)
+	else if (host || opts->keys == RSH_OBJECTS_KEYS_INSTANCE)
 		n = asprintf(&o->service, "%s", host ? host :
 						       KEYS_INSTANCE_HOST);
 	if (n < 0) {
@@ -237,7 +237,7 @@ static int keys_no_keys(const struct rsh_objects *o, const struct keys_found *f,
 				     "profile \"%s\" has its keys made by a program or a service, which is not supported: export them to the environment",
 				     o->profile);
 	return rsh_error_set(err, ENOENT,
-			     "%s: there are no keys for it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or have requests not signed",
+			     "%s: there are no keys for it: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or AWS_PROFILE, or have requests not signed by --source-keys none",
 			     o->url);
 }
 
@@ -245,7 +245,7 @@ static int keys_choose(struct rsh_objects *o,
 		       const struct rsh_objects_options *opts,
 		       struct keys_found *f, struct rsh_error *err)
 {
-	if (opts->anonymous || !o->is_s3)
+	if (opts->keys == RSH_OBJECTS_KEYS_NONE || !o->is_s3)
 		return 0;
 	if (!opts->profile && keys_env("AWS_ACCESS_KEY_ID") &&
 	    keys_env("AWS_SECRET_ACCESS_KEY")) {

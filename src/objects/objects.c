@@ -57,22 +57,34 @@ static int objects_region(struct rsh_objects *o, const char *given,
 	return o->region && o->signing ? 0 : -ENOMEM;
 }
 
-static int objects_settings(struct rsh_objects *o,
-			    const struct rsh_objects_options *opts,
-			    const struct keys_settings *s)
+/* A daemon looks at it later, and from another directory. */
+static int objects_ca_file(struct rsh_objects *o,
+			   const struct rsh_objects_options *opts,
+			   const struct keys_settings *s, struct rsh_error *err)
 {
 	const char *ca = objects_first(opts->ca_file,
 				       objects_env("AWS_CA_BUNDLE"),
 				       s->ca_file);
 
 	ca = objects_first(ca, objects_env("SSL_CERT_FILE"), NULL);
+	if (!ca)
+		return 0;
+	o->ca_file = realpath(ca, NULL);
+	return o->ca_file ? 0 :
+	       rsh_error_set(err, errno, "%s, the file of certificates: %s", ca,
+			     strerror(errno));
+}
+
+static int objects_settings(struct rsh_objects *o,
+			    const struct rsh_objects_options *opts,
+			    const struct keys_settings *s)
+{
 	o->requests = objects_number(opts->requests, OBJECTS_REQUESTS);
 	if (o->requests > OBJECTS_REQUESTS_MAX)
 		o->requests = OBJECTS_REQUESTS_MAX;
 	o->stall_ms = objects_number(opts->stall_ms, OBJECTS_STALL_MS);
 	o->timeout_ms = objects_number(opts->timeout_ms, OBJECTS_TIMEOUT_MS);
-	if (!objects_copy(&o->ca_file, ca) ||
-	    !objects_copy(&o->index, opts->index))
+	if (!objects_copy(&o->index, opts->index))
 		return -ENOMEM;
 	return objects_region(o, opts->region, s->region);
 }
@@ -100,10 +112,12 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 			struct rsh_error *err)
 {
 	struct keys_settings s = { NULL };
-	int rc = rsh_object_place_parse(o, url, err);
+	int rc = rsh_object_place_parse(o, url, opts, err);
 
 	if (rc == 0)
 		rc = rsh_object_keys_find(o, opts, &s, err);
+	if (rc == 0)
+		rc = objects_ca_file(o, opts, &s, err);
 	if (rc == 0 && objects_settings(o, opts, &s))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)

@@ -97,6 +97,7 @@ bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number);
  * steps since the profile, which the address does not need, may say where the
  * endpoint is. */
 int rsh_object_place_parse(struct rsh_objects *o, const char *url,
+			   const struct rsh_objects_options *opts,
 			   struct rsh_error *err);
 int rsh_object_place_finish(struct rsh_objects *o, const char *url,
 			    const char *endpoint, enum rsh_objects_style style,

@@ -163,35 +163,59 @@ static int place_bad(const char *what, const char *why, struct rsh_error *err)
 	return rsh_error_set(err, EINVAL, "%s: %s", what, why);
 }
 
+/* Replaces a secret by a copy. */
+static int place_keep(char **to, const char *from)
+{
+	rsh_secret_free(*to);
+	*to = rsh_secret_dup(from);
+	return *to ? 0 : -ENOMEM;
+}
+
 /* Takes name, password and query, which may be secret, off an address of HTTP;
  * `text` is changed. */
-static int place_split(struct rsh_objects *o, char *text, struct rsh_error *err)
+static int place_split(char *text, char **user, char **query)
 {
 	char *host = strstr(text, "://") + 3;
 	char *mark = strpbrk(host, "?#");
+	size_t len;
 	char *at;
+	int rc = 0;
 
 	if (mark && *mark == '?') {
-		o->query = rsh_secret_dup(mark + 1);
-		if (!o->query)
-			return rsh_error_nomem(err);
-		o->query[strcspn(o->query, "#")] = '\0';
+		rc = place_keep(query, mark + 1);
+		if (rc == 0)
+			(*query)[strcspn(*query, "#")] = '\0';
 	}
 	if (mark)
 		explicit_bzero(mark, strlen(mark));
 	at = memrchr(host, '@', strcspn(host, "/"));
-	if (!at)
-		return 0;
+	if (!at || rc)
+		return rc;
 	*at = '\0';
-	o->user = rsh_secret_dup(host);
-	explicit_bzero(host, strlen(host));
-	if (!o->user)
-		return rsh_error_nomem(err);
-	memmove(host, at + 1, strlen(at + 1) + 1);
-	return 0;
+	rc = place_keep(user, host);
+	len = strlen(at + 1);
+	memmove(host, at + 1, len);
+	/* What has moved ends before where it did. */
+	explicit_bzero(host + len, (size_t)(at + 1 - host));
+	return rc;
+}
+
+int rsh_objects_hide(char *url, struct rsh_objects_options *opts)
+{
+	if (!rsh_objects_is_url(url) || url[0] != 'h')
+		return 0;
+	return place_split(url, &opts->user, &opts->query);
+}
+
+void rsh_objects_options_clear(struct rsh_objects_options *opts)
+{
+	rsh_secret_free(opts->user);
+	rsh_secret_free(opts->query);
+	opts->user = opts->query = NULL;
 }
 
 static int place_of_http(struct rsh_objects *o, const char *url,
+			 const struct rsh_objects_options *opts,
 			 struct rsh_error *err)
 {
 	char *text = rsh_secret_dup(url);
@@ -200,7 +224,10 @@ static int place_of_http(struct rsh_objects *o, const char *url,
 
 	if (!text)
 		return rsh_error_nomem(err);
-	rc = place_split(o, text, err);
+	rc = place_split(text, &o->user, &o->query) ||
+	     (opts->user && place_keep(&o->user, opts->user)) ||
+	     (opts->query && place_keep(&o->query, opts->query)) ?
+		rsh_error_nomem(err) : 0;
 	if (rc == 0) {
 		place_cut_slashes(text);
 		o->url = strdup(text);
@@ -253,6 +280,7 @@ static int place_of_s3(struct rsh_objects *o, const char *url,
 }
 
 int rsh_object_place_parse(struct rsh_objects *o, const char *url,
+			   const struct rsh_objects_options *opts,
 			   struct rsh_error *err)
 {
 	if (!rsh_objects_is_url(url))
@@ -262,7 +290,7 @@ int rsh_object_place_parse(struct rsh_objects *o, const char *url,
 		return place_of_s3(o, url, err);
 	if (place_has_blanks(url))
 		return place_bad("an address", "it has blanks", err);
-	return place_of_http(o, url, err);
+	return place_of_http(o, url, opts, err);
 }
 
 /* ---- where the endpoint is ---- */
@@ -292,19 +320,28 @@ static int place_endpoint(const struct rsh_objects *o, const char *given,
 	return 0;
 }
 
+/* These want buckets as hosts, as their names below the endpoint's. */
+static const char *const host_style[] = {
+	".amazonaws.com", ".amazonaws.com.cn", ".myhuaweicloud.com",
+	".aliyuncs.com", ".myqcloud.com", ".volces.com",
+};
+
 /* A bucket with dots would not fit a certificate for one name below the
  * endpoint's. */
 static bool place_host_style(const char *endpoint, const char *bucket,
 			     size_t n, enum rsh_objects_style style)
 {
-	size_t len = strlen(endpoint);
-	bool amazon = strstr(endpoint, ".amazonaws.com") && len > 14 &&
-		      (!strcmp(endpoint + len - 14, ".amazonaws.com") ||
-		       !strcmp(endpoint + len - 3, ".cn"));
+	const size_t len = strlen(endpoint);
 
 	if (style != RSH_OBJECTS_STYLE_AUTO)
 		return style == RSH_OBJECTS_STYLE_HOST;
-	return amazon && !memchr(bucket, '.', n);
+	for (size_t i = 0; i < sizeof(host_style) / sizeof(*host_style); i++) {
+		const size_t tail = strlen(host_style[i]);
+
+		if (len > tail && !strcmp(endpoint + len - tail, host_style[i]))
+			return !memchr(bucket, '.', n);
+	}
+	return false;
 }
 
 int rsh_object_place_finish(struct rsh_objects *o, const char *url,

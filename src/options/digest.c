@@ -94,13 +94,33 @@ static int digest_tables(void *hash, struct rsh_error *err)
 	return rc;
 }
 
-static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
+/* Of what lies behind an address, the store alone has it. */
+static int digest_stored(void *hash, const struct rsh_store *store,
 			 struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	struct rsh_stat st;
+	size_t len;
+	int rc;
+
+	if (rsh_store_look(store, RSH_MODEL_CONFIG_NAME, &st))
+		return 0;
+	rc = rsh_store_load(store, RSH_MODEL_CONFIG_NAME, RSH_MODEL_CONFIG_MAX,
+			    RSH_MODEL_CONFIG_NAME, &data, &len, err);
+	if (rc == 0)
+		digest_bytes(hash, data, len);
+	return rc;
+}
+
+static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
+			 const struct rsh_store *store, struct rsh_error *err)
 {
 	cleanup_free char *beside = NULL;
 
 	if (cfg->weights.config)
 		return digest_file(hash, cfg->weights.config, err);
+	if (rsh_store_is_address(cfg->source))
+		return digest_stored(hash, store, err);
 	if (rsh_model_config_in(cfg->source, &beside))
 		return rsh_error_nomem(err);
 	return beside ? digest_file(hash, beside, err) : 0;
@@ -108,7 +128,7 @@ static int digest_config(void *hash, const struct rsh_vfs_config *cfg,
 
 /* The table and the model's numbers count, wherever they lie. */
 static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
-			  struct rsh_error *err)
+			  const struct rsh_store *store, struct rsh_error *err)
 {
 	const struct rsh_weights_at *w = &cfg->weights;
 	const uint32_t how[] = { w->from, (uint32_t)w->unlisted };
@@ -117,11 +137,11 @@ static int digest_weights(void *hash, const struct rsh_vfs_config *cfg,
 	digest_bytes(hash, how, sizeof(how));
 	rc = strcmp(w->table, RSH_TABLE_AUTO) == 0 ?
 		digest_tables(hash, err) : digest_file(hash, w->table, err);
-	return rc ? rc : digest_config(hash, cfg, err);
+	return rc ? rc : digest_config(hash, cfg, store, err);
 }
 
 static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
-		    struct rsh_error *err)
+		       const struct rsh_store *store, struct rsh_error *err)
 {
 	const size_t base = offsetof(struct rsh_options, vfs);
 	size_t n;
@@ -138,13 +158,14 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 		XXH3_64bits_update(hash, &cfg->plan.by_kind,
 				   sizeof(cfg->plan.by_kind));
 	if (rc == 0 && cfg->weights.table)
-		rc = digest_weights(hash, cfg, err);
+		rc = digest_weights(hash, cfg, store, err);
 	if (rc == 0 && cfg->model_files)
 		rc = digest_model_files(hash, cfg, err);
 	return rc;
 }
 
-int rsh_options_digest(const struct rsh_vfs_config *cfg, uint64_t *digest,
+int rsh_options_digest(const struct rsh_vfs_config *cfg,
+		       const struct rsh_store *store, uint64_t *digest,
 		       struct rsh_error *err)
 {
 	XXH3_state_t *hash = XXH3_createState();
@@ -153,7 +174,7 @@ int rsh_options_digest(const struct rsh_vfs_config *cfg, uint64_t *digest,
 	if (!hash)
 		return rsh_error_nomem(err);
 	XXH3_64bits_reset(hash);
-	rc = digest_rows(hash, cfg, err);
+	rc = digest_rows(hash, cfg, store, err);
 	*digest = XXH3_64bits_digest(hash);
 	XXH3_freeState(hash);
 	return rc;

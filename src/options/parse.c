@@ -176,6 +176,16 @@ static void take_command(int *argc, char ***argv, struct rsh_options *o)
 		o->form = rsh_command_form(o->command, (*argv)[1]);
 }
 
+/* A list of processes shows the arguments of this one, and so do mounts. */
+static int hide_secrets(struct rsh_options *o, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
+		rc = rsh_objects_hide(o->operands[i], &o->objects);
+	return rc ? rsh_error_nomem(err) : 0;
+}
+
 static int parse_command(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -185,7 +195,9 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 		return rc;
 	o->operands = argv + optind;
 	o->n_operands = (unsigned)(argc - optind);
-	rc = count_operands(o, err);
+	rc = hide_secrets(o, err);
+	if (rc == 0)
+		rc = count_operands(o, err);
 	if (rc == 0)
 		rc = o->command->check(o, err);
 	rsh_options_settle(o);

@@ -32,6 +32,7 @@ void rsh_options_init(struct rsh_options *o)
 		.vfs = {
 			.plan.replicas = true,
 			.fallbacks = 5,
+			.files.store.objects = &o->objects,
 			.tree = {
 				.prefix = "checkpoint_",
 				.uid = getuid(),
@@ -142,5 +143,6 @@ void rsh_options_clear(struct rsh_options *o)
 	free(o->copies);
 	free(o->given);
 	free(o->mount_opts);
+	rsh_objects_options_clear(&o->objects);
 	rsh_derive_options_free(o->vfs.derive);
 }

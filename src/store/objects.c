@@ -211,14 +211,11 @@ static int objects_open_place(struct objects *o, const char *url,
 			      const struct rsh_store_options *opts,
 			      struct rsh_error *err)
 {
-	static const struct rsh_objects_options usual = { .endpoint = NULL };
-
 	o->place = opts->place;
 	if (o->place)
 		return 0;
 	o->is_mine = true;
-	return rsh_objects_open(url, opts->objects ? opts->objects : &usual,
-				&o->place, err);
+	return rsh_objects_open(url, opts->objects, &o->place, err);
 }
 
 static int objects_take_listing(struct objects *o, struct rsh_error *err)

@@ -84,7 +84,7 @@ static void setup(struct fixture *f)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = {
-		.anonymous = true, .stall_ms = 1000,
+		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 1000,
 	};
 
 	setup_server(f, NULL);
@@ -277,7 +277,7 @@ static void deadlines_are_kept(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = {
-		.anonymous = true, .stall_ms = 3600000,
+		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 3600000,
 	};
 	struct fixture f;
 
@@ -318,7 +318,7 @@ static int one_of_many(void *ctx, size_t i, struct rsh_error *err)
 static void many_share_few_connections(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	const struct rsh_objects_options o = { .anonymous = true,
+	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE,
 					       .requests = 3 };
 	struct rsh_objects_stats s;
 	struct fixture f;
@@ -400,7 +400,7 @@ static int list_url(struct fixture *f, const char *url,
 		    struct rsh_objects_listing *l, struct rsh_error *err)
 {
 	const struct rsh_objects_options o = {
-		.anonymous = true, .stall_ms = 1000,
+		.keys = RSH_OBJECTS_KEYS_NONE, .stall_ms = 1000,
 	};
 
 	rsh_objects_free(f->o);
@@ -531,7 +531,7 @@ static void index_files_name_objects(void **state)
 static void redirections_are_followed(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
-	const struct rsh_objects_options o = { .anonymous = true };
+	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	char url[128];
 	struct fixture f;
 
@@ -747,7 +747,7 @@ static void certificates_are_verified(void **state)
 {
 	const char *srcdir = getenv("srcdir");
 	struct rsh_error err = RSH_ERROR_INIT;
-	struct rsh_objects_options o = { .anonymous = true };
+	struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	char pem[4096];
 	struct fixture f;
 
@@ -776,7 +776,7 @@ static void addresses_are_told_apart(void **state)
 		"http://host/a b", "/path", "ftp://host/",
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
-	const struct rsh_objects_options o = { .anonymous = true };
+	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
 	struct rsh_objects *objects;
 	uint16_t ports[2];
 
@@ -798,10 +798,49 @@ static void addresses_are_told_apart(void **state)
 	rsh_objects_free(objects);
 }
 
+static void secrets_leave_addresses(void **state)
+{
+	struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
+	char plain[] = "s3://bucket/p?a@b", half[] = "http://host/p@q#x";
+	char whole[] = "https://me:pass@host:8443/p/?q=r#f";
+
+	(void)state;
+	assert_int_equal(rsh_objects_hide(plain, &o), 0);
+	assert_string_equal(plain, "s3://bucket/p?a@b");
+	assert_int_equal(rsh_objects_hide(half, &o), 0);
+	assert_string_equal(half, "http://host/p@q");
+	assert_null(o.user);
+	assert_null(o.query);
+	assert_int_equal(rsh_objects_hide(whole, &o), 0);
+	assert_string_equal(whole, "https://host:8443/p/");
+	assert_null(memmem(whole, sizeof(whole), "pass", 4));
+	assert_null(memmem(whole, sizeof(whole), "q=r", 3));
+	assert_string_equal(o.user, "me:pass");
+	assert_string_equal(o.query, "q=r");
+	rsh_objects_options_clear(&o);
+	assert_null(o.user);
+}
+
+static void absent_certificates_are_said(void **state)
+{
+	const struct rsh_objects_options o = {
+		.keys = RSH_OBJECTS_KEYS_NONE, .ca_file = "/absent/ca.pem",
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct rsh_objects *objects;
+
+	(void)state;
+	assert_int_equal(rsh_objects_open("https://host/", &o, &objects, &err),
+			 -ENOENT);
+	assert_non_null(strstr(err.text, "/absent/ca.pem"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(addresses_are_told_apart),
+		cmocka_unit_test(secrets_leave_addresses),
+		cmocka_unit_test(absent_certificates_are_said),
 		cmocka_unit_test(ranges_are_read),
 		cmocka_unit_test(what_passes_is_survived),
 		cmocka_unit_test(silence_is_survived),

@@ -121,7 +121,7 @@ static void expect_no_other(void)
 
 static void expect_no_strangers(void)
 {
-	const struct rsh_objects_options opts = { .anonymous = true };
+	const struct rsh_objects_options opts = { .keys = RSH_OBJECTS_KEYS_NONE };
 	const struct rsh_object object = { .name = "file_0100", .size = 100 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_objects *o;

@@ -445,7 +445,7 @@ static uint64_t digest_with(const char *option)
 
 	accept(WORDS("a", "b", "-osrc_strategy=none,dst_strategy=s",
 		     option ? option : "-q"), &o);
-	assert_int_equal(rsh_options_digest(&o.vfs, &digest, &err), 0);
+	assert_int_equal(rsh_options_digest(&o.vfs, NULL, &digest, &err), 0);
 	rsh_options_clear(&o);
 	return digest;
 }

@@ -36,9 +36,20 @@ struct rsh_objects;
 
 /* How a bucket stands in addresses. */
 enum rsh_objects_style {
-	RSH_OBJECTS_STYLE_AUTO, /* host at Amazon, path elsewhere */
+	RSH_OBJECTS_STYLE_AUTO, /* host at clouds that want it, or path */
 	RSH_OBJECTS_STYLE_PATH, /* https://ENDPOINT/BUCKET/KEY */
 	RSH_OBJECTS_STYLE_HOST, /* https://BUCKET.ENDPOINT/KEY */
+};
+
+/* What requests are signed with. */
+enum rsh_objects_keys {
+	/* Keys of the environment or a profile; a service of credentials is
+	 * asked only if the environment names its endpoint. */
+	RSH_OBJECTS_KEYS_AUTO,
+	RSH_OBJECTS_KEYS_NONE, /* nothing is signed */
+	/* The machine's metadata service is asked where nothing else has
+	 * any. */
+	RSH_OBJECTS_KEYS_INSTANCE,
 };
 
 /* Zeroes and NULLs mean what is said of each; all texts are copied. */
@@ -46,16 +57,14 @@ struct rsh_objects_options {
 	/* NULL: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the
 	 * profile, or Amazon's of the region. */
 	const char *endpoint;
+	char *user, *query;  /* what rsh_objects_hide() took out of the address,
+			      * besides what stands there */
 	const char *region;  /* NULL: AWS_REGION, AWS_DEFAULT_REGION, profile,
 			      * us-east-1 */
 	const char *profile; /* NULL: AWS_PROFILE; one that is named here comes
 			      * before keys of the environment */
 	enum rsh_objects_style style;
-	bool anonymous;      /* nothing is signed */
-	/* Asks the machine's metadata service for credentials where nothing
-	 * else has any.  Without it that is done only if the environment names
-	 * its endpoint. */
-	bool instance_credentials;
+	enum rsh_objects_keys keys;
 	const char *ca_file; /* NULL: AWS_CA_BUNDLE, SSL_CERT_FILE, or the
 			      * system's */
 	const char *index;   /* http(s): the index file, below the address;
@@ -72,8 +81,16 @@ struct rsh_objects_options {
  * also where the room was not built in. */
 bool rsh_objects_is_url(const char *place);
 
+/* Takes out of an address of HTTP what may be secret, a name with a password and
+ * a query, and leaves the rest where it lies; *opts has these then, in secret
+ * memory, until rsh_objects_options_clear() gives them up.  Another text stays
+ * as it is.  0 or -ENOMEM. */
+int rsh_objects_hide(char *url, struct rsh_objects_options *opts);
+void rsh_objects_options_clear(struct rsh_objects_options *opts);
+
 /* Opens an address.  It reads the environment and the files that this names,
- * and does nothing else.  The object is the caller's.  0; -EINVAL for an address
+ * and does nothing else.  The object is the caller's; `opts` may be NULL, which
+ * is the same as zeroes.  0; -EINVAL for an address
  * or option that cannot be, -ENOENT for a profile that is not there, -ENOSYS
  * where the room was not built in, or another -errno, with a sentence. */
 int rsh_objects_open(const char *url, const struct rsh_objects_options *opts,

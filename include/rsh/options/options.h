@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "rsh/fuse/server.h"
+#include "rsh/objects/objects.h"
 #include "rsh/util/error.h"
 #include "rsh/util/log.h"
 #include "rsh/vfs/vfs.h"
@@ -55,6 +56,7 @@ struct rsh_options {
 	/* Has SOURCE, and what is to be made of it: it is as rsh_vfs_open()
 	 * wants it once the options are settled. */
 	struct rsh_vfs_config vfs;
+	struct rsh_objects_options objects; /* to which vfs points */
 	const char *mountpoint;
 	const char *checkpoint; /* NULL: not given, also below */
 	const char *output;
