@@ -94,6 +94,16 @@ int rsh_set_number(struct rsh_options *o, const struct rsh_option *def,
 	return 0;
 }
 
+int rsh_set_seconds(struct rsh_options *o, const struct rsh_option *def,
+		    const char *value, struct rsh_error *err)
+{
+	int rc = rsh_set_number(o, def, value, err);
+
+	if (rc == 0)
+		*(unsigned *)member(o, def) *= 1000;
+	return rc;
+}
+
 /* Returns the number of `value` among the words of def->arg, or -1. */
 static int word_number(const struct rsh_option *def, const char *value)
 {

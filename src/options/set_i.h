@@ -20,6 +20,9 @@ rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
  * rsh_set_memory also takes "10%" of what the machine has. */
 rsh_option_setter rsh_set_size, rsh_set_memory;
 
+/* Sets a number of milliseconds by one of seconds. */
+rsh_option_setter rsh_set_seconds;
+
 /* Each of these is for the option of its name. */
 rsh_option_setter rsh_set_prefix, rsh_set_select, rsh_set_file, rsh_set_format,
 	rsh_set_model_files, rsh_set_index_cache, rsh_set_share,

@@ -289,6 +289,9 @@ static const struct rsh_option table[] = {
 	{ "source-requests", 0, "N", TREES,
 	  "of s3:// and https://: requests under way at a time (64)",
 	  rsh_set_number, AT(objects.requests), .min = 1, .max = 4096 },
+	{ "source-timeout", 0, "SECONDS", TREES,
+	  "of s3:// and https://: how long a read tries (60)",
+	  rsh_set_seconds, AT(objects.timeout_ms), .min = 1, .max = 86400 },
 	{ "source-keys", 0, "auto|none|instance", TREES,
 	  "of s3://: sign with keys of the environment or a profile (auto), "
 	  "not at all, or with those that the machine is given",

@@ -9,6 +9,7 @@
 
 #include "flat_i.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,13 +19,18 @@
 
 #include "rsh/objects/objects.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+
+#define SAY_AGAIN_NS UINT64_C(10000000000)
 
 struct objects {
 	struct rsh_medium base;
 	struct rsh_objects *place;
 	bool is_mine; /* the place goes with the medium */
 	struct rsh_objects_listing listing;
+	atomic_uint_fast64_t said; /* when a failure was logged; 0: never */
 	struct rsh_flat flat;
 	struct rsh_flat_file *files; /* of `flat`, in the listing's order */
 };
@@ -133,6 +139,17 @@ static int object_compare(const struct rsh_handle *h,
 	return 0;
 }
 
+/* Says why a read failed, for which there is no place in a number; of many that
+ * fail together one is enough. */
+static void object_say(struct objects *o, const struct rsh_error *err)
+{
+	uint64_t now = rsh_clock_ns(), said = atomic_load(&o->said);
+
+	if ((!said || now - said >= SAY_AGAIN_NS) &&
+	    atomic_compare_exchange_strong(&o->said, &said, now))
+		rsh_log_warning("%s", err->text);
+}
+
 /* The server is asked for nothing beyond the end. */
 static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 			   const struct iovec *iov, int n, uint64_t offset)
@@ -140,6 +157,7 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 	const struct rsh_object *object = object_of(h);
 	uint64_t left = offset < object->size ? object->size - offset : 0;
 	struct iovec within[RSH_CACHE_LOAD_IOV];
+	struct rsh_error err = RSH_ERROR_INIT;
 	size_t all = 0;
 	int rc, k;
 
@@ -152,8 +170,11 @@ static ssize_t object_read(struct rsh_medium *m, struct rsh_handle *h,
 	if (all == 0)
 		return 0;
 	rc = rsh_objects_read(objects_of(m)->place, object, offset, within, k,
-			      0, NULL);
-	return rc ? rc : (ssize_t)all;
+			      0, &err);
+	if (rc == 0)
+		return (ssize_t)all;
+	object_say(objects_of(m), &err);
+	return rc;
 }
 
 static bool object_is_remote(const struct rsh_handle *h)

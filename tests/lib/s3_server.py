@@ -2,25 +2,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show directories as the buckets of an S3 server, as far as readers go:
 
-    s3_server.py DIRECTORY      prints the port of 127.0.0.1 that it listens on
+    s3_server.py [--tls FILE] [--delay MS] [--rate BYTES] DIRECTORY
 
-GET /BUCKET?list-type=2&prefix=P lists in pages of 7 keys, GET /BUCKET/KEY gives
-ranges.  The ETag says inode, size and mtime, and If-Match is looked at.  Every
-request is a line "METHOD TARGET RANGE" in DIRECTORY/.requests; where there is a
-file DIRECTORY/.deny, its number is the status of all answers.
+It prints the port of 127.0.0.1 that it listens on.  GET /BUCKET?list-type=2&prefix=P
+lists in pages of 7 keys, GET /BUCKET/KEY gives ranges.  The ETag says inode, size and
+mtime, and If-Match is looked at.  Every answer begins after MS, and a connection gives
+BYTES a second at most.
+
+Every request is a line "METHOD TARGET RANGE" in DIRECTORY/.requests; where there is a
+file DIRECTORY/.deny, its number is the status of all answers.  DIRECTORY/.faults is
+JSON: of the requests for ranges of keys like `only`, each of number `every` meets the
+next of `actions`:
+
+  NNN     the status NNN; 416 says another size
+  reset   the connection breaks in the middle of the body; reset0: before it
+  trunc   it ends there; stall: nothing more comes
+  lie     Content-Range is one byte off, and so are the bytes
+  long    more comes than Content-Range says
+  etag    the ETag is another one
+  delay   the answer takes half a second
 """
+import argparse
 import email.utils
+import fnmatch
 import http.server
+import json
 import os
 import re
-import sys
+import socket
+import ssl
+import struct
 import threading
 import time
 import urllib.parse
 from xml.sax.saxutils import escape
 
 PAGE = 7
-LOCK = threading.Lock()
+CHUNK = 256 << 10
 
 
 def etag_of(st):
@@ -33,9 +51,36 @@ def keys_of(bucket):
             yield os.path.relpath(os.path.join(top, name), bucket)
 
 
+class Faults:
+    """What is to go wrong next."""
+
+    def __init__(self, directory):
+        self.path = os.path.join(directory, ".faults")
+        self.lock = threading.Lock()
+        self.stamp = None
+        self.met = 0
+
+    def next(self, key):
+        try:
+            stamp = os.stat(self.path)
+            with open(self.path, encoding="utf-8") as f:
+                told = json.load(f)
+        except FileNotFoundError:
+            return ""
+        if not fnmatch.fnmatch(key, told["only"]):
+            return ""
+        with self.lock:
+            if self.stamp != (stamp.st_ino, stamp.st_mtime_ns):
+                self.stamp, self.met = (stamp.st_ino, stamp.st_mtime_ns), 0
+            self.met += 1
+            number, left = divmod(self.met, told["every"])
+        return "" if left else told["actions"][(number - 1) % len(told["actions"])]
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+    wbufsize = 1 << 16
 
     def log_message(self, *_):
         pass
@@ -52,17 +97,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         bucket, _, key = urllib.parse.unquote(url.path).strip("/").partition("/")
-        with LOCK, open(os.path.join(ROOT, ".requests"), "a",
-                        encoding="utf-8") as f:
-            f.write(f"GET {self.path} {self.headers.get('Range', '-')}\n")
+        self.server.note(f"GET {self.path} {self.headers.get('Range', '-')}")
+        time.sleep(self.server.delay)
         try:
-            with open(os.path.join(ROOT, ".deny"), encoding="ascii") as f:
+            with open(os.path.join(self.server.root, ".deny"), encoding="ascii") as f:
                 return self.answer(int(f.read()))
         except FileNotFoundError:
             pass
-        path = os.path.join(ROOT, bucket)
-        return self.get(os.path.join(path, key)) if key else \
-            self.list(path, query)
+        path = os.path.join(self.server.root, bucket)
+        try:
+            return self.get(path, key) if key else self.list(path, query)
+        except ConnectionError:
+            self.close_connection = True
+
+    # ---- listings ----
 
     def list(self, bucket, query):
         prefix = query.get("prefix", "")
@@ -85,35 +133,121 @@ class Handler(http.server.BaseHTTPRequestHandler):
         xml.append("</ListBucketResult>")
         self.answer(200, "".join(xml).encode(), Content_Type="application/xml")
 
-    def get(self, path):
+    # ---- ranges ----
+
+    def get(self, bucket, key):
         try:
-            with open(path, "rb") as f:
-                st = os.fstat(f.fileno())
-                asked = re.fullmatch(r"bytes=(\d+)-(\d+)",
-                                     self.headers.get("Range", ""))
-                first, last = map(int, asked.groups()) if asked else \
-                    (0, st.st_size - 1)
-                last = min(last, st.st_size - 1)
-                if self.headers.get("If-Match") not in (None, etag_of(st)):
-                    return self.answer(412)
-                f.seek(first)
-                body = f.read(last - first + 1)
+            f = open(os.path.join(bucket, key), "rb")
         except OSError:
             return self.answer(404)
-        how = {"Content_Range": f"bytes {first}-{last}/{st.st_size}"} \
-            if asked else {}
-        return self.answer(206 if asked else 200, body, ETag=etag_of(st),
-                           Last_Modified=email.utils.formatdate(
-                               st.st_mtime, usegmt=True), **how)
+        with f:
+            return self.give(f, os.fstat(f.fileno()), self.server.faults.next(key))
+
+    def give(self, f, st, fault):
+        asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        first, last = map(int, asked.groups()) if asked else (0, st.st_size - 1)
+        last = min(last, st.st_size - 1)
+        if self.headers.get("If-Match") not in (None, etag_of(st)):
+            return self.answer(412)
+        if fault == "416" or (asked and first >= st.st_size):
+            return self.answer(416, Content_Range=f"bytes */{st.st_size + len(fault)}")
+        if fault.isdigit():
+            return self.answer(int(fault))
+        if fault == "reset0":
+            return self.reset()
+        if fault == "delay":
+            time.sleep(0.5)
+        if fault == "lie":
+            first, last = first + 1, last + 1
+        self.head(asked, first, last, st, fault)
+        return self.body(f, first, last - first + 1, fault)
+
+    def head(self, asked, first, last, st, fault):
+        self.send_response(206 if asked else 200)
+        self.send_header("ETag", '"another"' if fault == "etag" else etag_of(st))
+        self.send_header("Last-Modified", email.utils.formatdate(st.st_mtime, usegmt=True))
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{st.st_size}")
+        self.send_header("Content-Length",
+                         str(last - first + 1 + 9 * (fault == "long")))
+        self.end_headers()
+        self.wfile.flush()
+
+    def body(self, f, first, length, fault):
+        if fault not in ("reset", "trunc", "stall"):
+            self.copy(f, first, length)
+            if fault == "long":
+                self.wfile.write(b"and more.")
+            return
+        self.copy(f, first, length // 2)
+        if fault == "reset":
+            self.reset()
+        if fault == "stall":
+            self.rfile.read(1)
+        self.close_connection = True
+
+    def copy(self, f, at, length):
+        start, sent = time.monotonic(), 0
+        while sent < length:
+            n = min(CHUNK, length - sent)
+            if isinstance(self.connection, ssl.SSLSocket):
+                self.connection.sendall(os.pread(f.fileno(), n, at + sent))
+            else:
+                n = os.sendfile(self.connection.fileno(), f.fileno(), at + sent, n)
+            sent += n
+            early = sent / self.server.rate - (time.monotonic() - start)
+            if early > 0:
+                time.sleep(early)
+
+    def reset(self):
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                   struct.pack("ii", 1, 0))
+        self.close_connection = True
 
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+    context = None
+
+    def __init__(self, options):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.root = options.directory
+        self.delay = options.delay / 1000
+        self.rate = options.rate
+        self.faults = Faults(options.directory)
+        self.lock = threading.Lock()
+        self.requests = open(os.path.join(self.root, ".requests"), "a", encoding="utf-8")
+        if options.tls:
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.load_cert_chain(options.tls)
+
+    def note(self, line):
+        with self.lock:
+            self.requests.write(line + "\n")
+            self.requests.flush()
+
+    def get_request(self):
+        connection, address = super().get_request()
+        if self.context:
+            connection = self.context.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False)
+        return connection, address
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tls")
+    parser.add_argument("--delay", type=float, default=0)
+    parser.add_argument("--rate", type=float, default=float("inf"))
+    parser.add_argument("directory")
+    with Server(parser.parse_args()) as server:
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
 
 
 if __name__ == "__main__":
-    ROOT = sys.argv[1]
-    with Server(("127.0.0.1", 0), Handler) as server:
-        print(server.server_address[1], flush=True)
-        server.serve_forever()
+    main()
