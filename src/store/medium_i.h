@@ -47,6 +47,8 @@ struct rsh_dir {
 struct rsh_medium_ops {
 	/* Does nobody keep what was read, as the kernel keeps pages? */
 	bool keeps_nothing;
+	/* Does a read that fails try by itself what may help? */
+	bool tries_again;
 	void (*free)(struct rsh_medium *m);
 
 	/* ---- names ---- */

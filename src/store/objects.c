@@ -197,6 +197,7 @@ static void objects_free(struct rsh_medium *m)
 
 static const struct rsh_medium_ops objects_ops = {
 	.keeps_nothing = true,
+	.tries_again = true,
 	.free = objects_free,
 	.open = object_open,
 	.look = object_look,

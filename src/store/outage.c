@@ -440,7 +440,8 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 	if (file_mark_changed(s, f, code))
 		return false;
 	/* Perhaps the descriptor alone is dead. */
-	if (a->n == 1 && atomic_load(&f->state) != RSH_FILE_FAILING)
+	if (a->n == 1 && !s->medium->ops->tries_again &&
+	    atomic_load(&f->state) != RSH_FILE_FAILING)
 		return true;
 	/* What is known from before the source came back is not news. */
 	if (a->n < MOST_ATTEMPTS && a->began != atomic_load(&s->outage.n_returns))

@@ -11,8 +11,8 @@ BYTES a second at most.
 
 Every request is a line "METHOD TARGET RANGE" in DIRECTORY/.requests; where there is a
 file DIRECTORY/.deny, its number is the status of all answers.  DIRECTORY/.faults is
-JSON: of the requests for ranges of keys like `only`, each of number `every` meets the
-next of `actions`:
+JSON, a list of {"only", "every", "actions"}: of the requests for ranges of keys like
+`only`, each of number `every` meets the next of `actions`:
 
   NNN     the status NNN; 416 says another size
   reset   the connection breaks in the middle of the body; reset0: before it
@@ -58,7 +58,7 @@ class Faults:
         self.path = os.path.join(directory, ".faults")
         self.lock = threading.Lock()
         self.stamp = None
-        self.met = 0
+        self.met = []
 
     def next(self, key):
         try:
@@ -67,14 +67,16 @@ class Faults:
                 told = json.load(f)
         except FileNotFoundError:
             return ""
-        if not fnmatch.fnmatch(key, told["only"]):
+        which = [i for i, t in enumerate(told) if fnmatch.fnmatch(key, t["only"])]
+        if not which:
             return ""
+        i, actions = which[0], told[which[0]]["actions"]
         with self.lock:
             if self.stamp != (stamp.st_ino, stamp.st_mtime_ns):
-                self.stamp, self.met = (stamp.st_ino, stamp.st_mtime_ns), 0
-            self.met += 1
-            number, left = divmod(self.met, told["every"])
-        return "" if left else told["actions"][(number - 1) % len(told["actions"])]
+                self.stamp, self.met = (stamp.st_ino, stamp.st_mtime_ns), [0] * len(told)
+            self.met[i] += 1
+            number, left = divmod(self.met[i], told[i]["every"])
+        return "" if left else actions[(number - 1) % len(actions)]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

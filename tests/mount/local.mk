@@ -59,6 +59,7 @@ MOUNT += \
 	mount/outages.py \
 	mount/gluster.py \
 	mount/objects.py \
+	mount/object_faults.py \
 	mount/rclone.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
@@ -102,6 +103,7 @@ EXTRA_DIST += \
 	lib/soak_readers.py \
 	lib/coming_and_going.py \
 	lib/s3_server.py \
+	lib/s3_trial.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \

@@ -3,10 +3,9 @@
 """A source behind HTTP (s3://), by a server of the test's own: what is shown is what
 the same files on disk show, within the sandbox."""
 
-import contextlib
-import ctypes
-import errno
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,97 +13,14 @@ import tempfile
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from demands import content, write  # noqa: E402
 from rsh_cli import GOOD, INPUT  # noqa: E402
-from rsh_cli import run as run_program  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       reshardfs_program, skip_all, tree_difference)
+from rsh_mount import (Mounted, Tap, hash_tree, require_mount,  # noqa: E402
+                       reshardfs_program, skip_all)
+from safetensors_format import safetensors_bytes, values_of  # noqa: E402
+from s3_trial import (SECRET, Server, Trial, environment, library_path, read_error,  # noqa: E402
+                      run, same)
 from small_job import Job  # noqa: E402
-
-SECRET = "SquareCirclesAreSecret"
-
-
-def run(*words):
-    """Run the program with what `environment` has set."""
-    return run_program(*words, env={name: value for name, value in os.environ.items()
-                                    if name.startswith("AWS_") or name in
-                                    ("HOME", "no_proxy")})
-
-
-class Server:
-    """Buckets in a directory; `requests` are those since it was asked last."""
-
-    def __init__(self, root):
-        self.root = root
-        self.log = os.path.join(root, ".requests")
-        self.read = 0
-        self.process = subprocess.Popen(
-            [sys.executable, os.path.join(LIB, "s3_server.py"), root],
-            stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline())
-
-    def requests(self):
-        with open(self.log, encoding="utf-8") as f:
-            lines = f.read().splitlines()
-        new, self.read = lines[self.read:], len(lines)
-        return new
-
-    @contextlib.contextmanager
-    def denying(self, status):
-        path = os.path.join(self.root, ".deny")
-        with open(path, "w", encoding="ascii") as f:
-            f.write(str(status))
-        yield
-        os.unlink(path)
-
-
-def environment(server, directory):
-    """Whatever the user has is left alone."""
-    for name in [n for n in os.environ if n.startswith("AWS_")]:
-        del os.environ[name]
-    os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}",
-                      AWS_ACCESS_KEY_ID="AKIDEXAMPLE", AWS_SECRET_ACCESS_KEY=SECRET,
-                      AWS_REGION="here", HOME=directory, no_proxy="127.0.0.1")
-
-
-def same(mount, expected):
-    different = tree_difference(expected, hash_tree(mount.path))
-    if different:
-        raise MountError("\n".join(different) + "\n" + mount.log())
-
-
-def read_error(path):
-    try:
-        with open(path, "rb") as f:
-            f.read()
-    except OSError as error:
-        return errno.errorcode[error.errno]
-    return None
-
-
-def library_path(name):
-    ctypes.CDLL(name)
-    with open("/proc/self/maps", encoding="utf-8") as f:
-        return next(line.split()[-1] for line in f
-                    if os.path.basename(line).startswith(name))
-
-
-class Trial:
-    def __init__(self, directory):
-        self.server = Server(os.path.join(directory, "s3"))
-        self.job = Job(os.path.join(directory, "s3", "bucket"))
-        self.job.save(1, 10)
-        for root, _, names in os.walk(self.job.source):
-            for name in names:  # what is new is in no index cache
-                os.utime(os.path.join(root, name), (1e9, 1e9))
-        self.expected = self.job.expected(1, 10)
-        self.url = "s3://bucket/" + os.path.relpath(
-            self.job.source, os.path.join(directory, "s3", "bucket"))
-        self.cache = os.path.join(directory, "cache")
-
-    def mounted(self, *extra):
-        return Mounted(self.url, src_strategy=self.job.strategy,
-                       dst_strategy=self.job.strategy,
-                       extra=["--log-level", "info", *extra])
 
 
 def test_shown(tap, trial):
@@ -121,11 +37,16 @@ def test_shown(tap, trial):
 
 
 def test_cached(tap, trial):
+    """A scan asks each small file for its end and for its begin."""
     trial.server.requests()
-    with trial.mounted("--index-cache", trial.cache, "--check", "structure"):
-        asked = trial.server.requests()
-    tap.ok(asked and all("list-type=2" in line for line in asked),
-           "the next mount asks for listings alone", "\n".join(asked))
+    for known in (False, True):
+        with trial.mounted("--check", "structure",
+                           "--index-cache", trial.cache if known else "off"):
+            asked = trial.server.requests()
+        ranges = [line for line in asked if "list-type=2" not in line]
+        tap.equal(len(ranges), 0 if known else 2 * trial.job.n_ranks,
+                  "the next mount asks for listings alone" if known else
+                  "a mount asks for two ranges a file")
 
 
 def test_replaced(tap, trial):
@@ -182,22 +103,104 @@ def test_libraries(tap, trial):
         tap.ok(got.returncode == GOOD, "and files do without", repr(got))
 
 
+def model(directory):
+    """A model in parts, as Hugging Face keeps them; its directory."""
+    whole = {name: values for name, values in values_of(
+        Job(os.path.join(directory, "made")).records(0, 1, 10)).items()}
+    root = os.path.join(directory, "s3", "bucket", "model")
+    weights = {}
+    for i in range(2):
+        name = f"model-{i + 1:05}-of-00002.safetensors"
+        part = {n: whole[n] for n in list(whole)[i::2]}
+        write(os.path.join(root, name), safetensors_bytes(part, {"format": "pt"}))
+        weights.update(dict.fromkeys(part, name))
+    write(os.path.join(root, "model.safetensors.index.json"),
+          json.dumps({"metadata": {}, "weight_map": weights}).encode())
+    return root
+
+
+def memory(pid, is_dumped):
+    """What a core file of the process would have, or would not."""
+    wanted, at = [], None
+    with open(f"/proc/{pid}/smaps", encoding="utf-8") as f:
+        for line in f:
+            if re.match(r"[0-9a-f]+-[0-9a-f]+ ", line):
+                at = line.split()
+            elif line.startswith("VmFlags:") and "w" in at[1] and \
+                    ("dd" in line.split()) != is_dumped:
+                wanted.append([int(n, 16) for n in at[0].split("-")])
+    with open(f"/proc/{pid}/mem", "rb") as f:
+        for first, end in wanted:
+            f.seek(first)
+            yield f.read(end - first)
+
+
+def told(mount):
+    """All that a mount shows but the contents of checkpoints."""
+    for root, _, names in os.walk(mount.path):
+        for path in [root, *(os.path.join(root, name) for name in names)]:
+            for name in os.listxattr(path):
+                yield name.encode() + os.getxattr(path, name)
+            if ".reshardfs" in root and os.path.isfile(path):
+                yield content(path)
+
+
+def around(mount, *directories):
+    """What the machine tells of a mount, and what it leaves on disk."""
+    with open(f"/proc/{mount.process.pid}/task/{mount.process.pid}/children",
+              encoding="ascii") as f:
+        processes = [str(mount.process.pid), *f.read().split()]
+    for process in processes:
+        yield content(f"/proc/{process}/environ")
+    yield content("/proc/self/mountinfo")
+    for words in (["ps", "eww", "-p", ",".join(processes)], ["df", mount.path]):
+        yield subprocess.run(words, capture_output=True, check=True).stdout
+    for directory in directories:
+        for root, _, names in os.walk(directory):
+            for name in names:
+                yield name.encode() + content(os.path.join(root, name))
+
+
+def test_tls(tap, trial):
+    """A model by its index over TLS, with a password and a query in the address."""
+    pem = os.path.join(os.path.dirname(LIB), "unit", "data", "objects.pem")
+    model(trial.directory)
+    kept = [os.path.join(trial.directory, name) for name in ("indexes", "blocks")]
+    os.makedirs(kept[1], mode=0o700)
+    with Server(os.path.join(trial.directory, "s3"), "--tls", pem) as server:
+        at = f"127.0.0.1:{server.port}/bucket/model"
+        got = run("ls", f"https://{at}")
+        tap.ok(got.status != GOOD and "certificate" in got.err,
+               "a server that nobody vouches for is not believed", repr(got))
+        with Mounted(os.path.join(trial.directory, "s3", "bucket", "model")) as local:
+            expected = hash_tree(local.path)
+        with Mounted(f"https://me:{SECRET}@{at}?token={SECRET}", extra=[
+                "--ca-file", pem, "--log-level", "debug", "--index-cache", kept[0],
+                "--cache-dir", kept[1], "--cache", "on"]) as mount:
+            with tap.test("a model by its index is shown as that on disk"):
+                same(mount, expected)
+            asked = content(os.path.join(trial.directory, "s3", ".requests")).decode()
+            tap.ok(f"?token={SECRET}" in asked, "the server is told what is secret", asked)
+            seen = [*told(mount), *around(mount, *kept), mount.log().encode()]
+            found = [text for text in seen if SECRET.encode() in text]
+            tap.ok(not found, "and nobody else is", repr(found))
+            has = [any(SECRET.encode() in area for area in memory(mount.process.pid, dumped))
+                   for dumped in (False, True)]
+            tap.ok(has == [True, False], "nor would a core file have it", str(has))
+
+
 def main():
     require_mount()
     if "built without" in run("ls", "s3://bucket/x").err:
         skip_all("built without object storage")
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
-        os.makedirs(os.path.join(directory, "s3", "bucket"))
         trial = Trial(directory)
-        environment(trial.server, directory)
-        try:
+        with trial.server:
+            environment(trial.server, directory)
             for test in (test_shown, test_cached, test_replaced, test_denied,
-                         test_commands, test_libraries):
+                         test_commands, test_libraries, test_tls):
                 test(tap, trial)
-        finally:
-            trial.server.process.kill()
-            trial.server.process.wait()
     return tap.finish()
 
 

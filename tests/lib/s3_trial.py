@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small job behind HTTP (lib/s3_server.py), and the files that a mount of it has to
+show."""
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import subprocess
+import sys
+
+LIB = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, LIB)
+
+from rsh_cli import run as run_program  # noqa: E402
+from rsh_mount import MountError, Mounted, hash_tree, tree_difference  # noqa: E402
+from small_job import Job  # noqa: E402
+
+SECRET = "SquareCirclesAreSecret"
+
+
+def run(*words):
+    """Run the program with what `environment` has set."""
+    return run_program(*words, env={name: value for name, value in os.environ.items()
+                                    if name.startswith("AWS_") or name in
+                                    ("HOME", "no_proxy")})
+
+
+class Server:
+    """Buckets in a directory; `requests` are those since it was asked last."""
+
+    def __init__(self, root, *words):
+        self.root = root
+        self.log = os.path.join(root, ".requests")
+        self.read = 0
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(LIB, "s3_server.py"), *words, root],
+            stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def requests(self):
+        with open(self.log, encoding="utf-8") as f:
+            lines = f.read().splitlines()
+        new, self.read = lines[self.read:], len(lines)
+        return new
+
+    @contextlib.contextmanager
+    def denying(self, status):
+        path = os.path.join(self.root, ".deny")
+        with open(path, "w", encoding="ascii") as f:
+            f.write(str(status))
+        yield
+        os.unlink(path)
+
+
+    @contextlib.contextmanager
+    def failing(self, *faults, every=1):
+        """With answers of such keys, see lib/s3_server.py: (KEYS, ACTIONS)."""
+        path = os.path.join(self.root, ".faults")
+        with open(path + ".new", "w", encoding="utf-8") as f:
+            json.dump([{"only": only, "every": every, "actions": actions.split()}
+                       for only, actions in faults], f)
+        os.rename(path + ".new", path)
+        yield
+        os.unlink(path)
+
+
+def environment(server, directory):
+    """Whatever the user has is left alone."""
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}",
+                      AWS_ACCESS_KEY_ID="AKIDEXAMPLE", AWS_SECRET_ACCESS_KEY=SECRET,
+                      AWS_REGION="here", HOME=directory, no_proxy="127.0.0.1")
+
+
+def same(mount, expected):
+    different = tree_difference(expected, hash_tree(mount.path))
+    if different:
+        raise MountError("\n".join(different) + "\n" + mount.log())
+
+
+def read_error(path):
+    try:
+        with open(path, "rb") as f:
+            f.read()
+    except OSError as error:
+        return errno.errorcode[error.errno]
+    return None
+
+
+def library_path(name):
+    ctypes.CDLL(name)
+    with open("/proc/self/maps", encoding="utf-8") as f:
+        return next(line.split()[-1] for line in f
+                    if os.path.basename(line).startswith(name))
+
+
+class Trial:
+    def __init__(self, directory, *words):
+        self.directory = directory
+        os.makedirs(os.path.join(directory, "s3", "bucket"))
+        self.server = Server(os.path.join(directory, "s3"), *words)
+        self.job = Job(os.path.join(directory, "s3", "bucket"))
+        self.job.save(1, 10)
+        for root, _, names in os.walk(self.job.source):
+            for name in names:  # what is new is in no index cache
+                os.utime(os.path.join(root, name), (1e9, 1e9))
+        self.expected = self.job.expected(1, 10)
+        self.url = "s3://bucket/" + os.path.relpath(
+            self.job.source, os.path.join(directory, "s3", "bucket"))
+        self.cache = os.path.join(directory, "cache")
+
+    def mounted(self, *extra):
+        return Mounted(self.url, src_strategy=self.job.strategy,
+                       dst_strategy=self.job.strategy,
+                       extra=["--log-level", "info", *extra])

@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A server of objects that fails: what passes gives right bytes, and what lasts gives
+an error with its reason, in time."""
+
+import concurrent.futures
+import os
+import sys
+import tempfile
+import time
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, skip_all  # noqa: E402
+from s3_trial import Trial, environment, read_error, run, same  # noqa: E402
+
+PASSING = "500 503 reset0 reset trunc lie long delay"
+# What files meet for ever.
+CHANGED = "etag 416 404"
+FAILING = "lie long 403 503 stall"
+
+
+def test_passing(tap, trial):
+    with trial.server.failing(("*", PASSING), every=2), trial.mounted() as mount:
+        with tap.test("right bytes from a server of which half of the answers fail"):
+            same(mount, trial.expected)
+    ranges = [line for line in trial.server.requests() if "bytes=" in line]
+    tap.ok(len(ranges) > 2 * len(PASSING.split()), "all of the failures were met",
+           "\n".join(ranges))
+
+
+def lasting(trial, faults, *words):
+    """What readers of the ranks' files are told, one fault for each, and the log."""
+    with trial.mounted("--replicas", "off", "--check", "structure", *words) as mount:
+        def read(rank):
+            return read_error(os.path.join(mount.path, f"rank_{rank}",
+                                           f"checkpoint_{rank}.ckpt"))
+        with trial.server.failing(*((f"*rank_{rank}/*", fault)
+                                    for rank, fault in enumerate(faults))), \
+                concurrent.futures.ThreadPoolExecutor() as readers:
+            found = dict(zip(faults, readers.map(read, range(len(faults)))))
+        return found, mount.log()
+
+
+def test_changed(tap, trial):
+    for fault in CHANGED.split():
+        found, log = lasting(trial, [fault])
+        tap.ok(found == {fault: "ESTALE"} and "the server has" in log,
+               f"{fault}: it is another object", f"{found}\n{log}")
+
+
+def test_failing(tap, trial):
+    began = time.monotonic()
+    found, log = lasting(trial, FAILING.split(), "--source-timeout", "2")
+    took = time.monotonic() - began
+    for fault, error in found.items():
+        tap.ok(error == "EIO", f"{fault}: an error", f"{error}\n{log}")
+    tap.ok("cannot be reached" in log and "(HTTP " in log, "with its reason", log)
+    tap.ok(took < 60 * TIMEOUT_SCALE, "and in time", str(took))
+
+
+def main():
+    require_mount()
+    if "built without" in run("ls", "s3://bucket/x").err:
+        skip_all("built without object storage")
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
+        trial = Trial(directory)
+        with trial.server:
+            environment(trial.server, directory)
+            test_passing(tap, trial)
+            test_changed(tap, trial)
+            test_failing(tap, trial)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
