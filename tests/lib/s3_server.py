@@ -5,8 +5,9 @@
     s3_server.py [--tls FILE] [--delay MS] [--rate BYTES] DIRECTORY
 
 It prints the port of 127.0.0.1 that it listens on.  GET /BUCKET?list-type=2&prefix=P
-lists in pages of 7 keys, GET /BUCKET/KEY gives ranges.  The ETag says inode, size and
-mtime, and If-Match is looked at.  Every answer begins after MS, and a connection gives
+lists in pages of 7 keys, GET /BUCKET/KEY gives ranges; file systems on top also ask
+with HEAD, for folders, and as version 1 has it.  The ETag says inode, size and mtime,
+and If-Match is looked at.  Every answer begins after MS, and a connection gives
 BYTES a second at most.
 
 Every request is a line "METHOD TARGET RANGE" in DIRECTORY/.requests; where there is a
@@ -79,6 +80,12 @@ class Faults:
         return "" if left else actions[(number - 1) % len(actions)]
 
 
+def folded(key, prefix, delimiter):
+    """The key, or the folder below the prefix that it is in."""
+    head, found, _ = key[len(prefix):].partition(delimiter or "\0")
+    return prefix + head + found
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -93,13 +100,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.send_header(key.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def do_HEAD(self):
+        self.do_GET()
 
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(url.query))
         bucket, _, key = urllib.parse.unquote(url.path).strip("/").partition("/")
-        self.server.note(f"GET {self.path} {self.headers.get('Range', '-')}")
+        self.server.note(f"{self.command} {self.path} {self.headers.get('Range', '-')}")
         time.sleep(self.server.delay)
         try:
             with open(os.path.join(self.server.root, ".deny"), encoding="ascii") as f:
@@ -116,16 +127,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def list(self, bucket, query):
         prefix = query.get("prefix", "")
-        after = query.get("continuation-token", "")
-        keys = sorted(key for key in keys_of(bucket)
-                      if key.startswith(prefix) and key > after)
+        after = query.get("continuation-token", query.get("marker", ""))
+        keys = sorted({folded(key, prefix, query.get("delimiter"))
+                       for key in keys_of(bucket) if key.startswith(prefix)})
+        keys = [key for key in keys if key > after]
         page, more = keys[:PAGE], len(keys) > PAGE
         xml = ["<ListBucketResult>"
                f"<IsTruncated>{'true' if more else 'false'}</IsTruncated>"]
         if more:
-            xml.append(f"<NextContinuationToken>{escape(page[-1])}"
-                       "</NextContinuationToken>")
+            for word in ("NextContinuationToken", "NextMarker"):
+                xml.append(f"<{word}>{escape(page[-1])}</{word}>")
         for key in page:
+            if key.endswith("/"):
+                xml.append("<CommonPrefixes><Prefix>"
+                           f"{escape(key)}</Prefix></CommonPrefixes>")
+                continue
             st = os.stat(os.path.join(bucket, key))
             when = time.strftime("%Y-%m-%dT%H:%M:%S.000Z",
                                  time.gmtime(st.st_mtime))
@@ -162,7 +178,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "lie":
             first, last = first + 1, last + 1
         self.head(asked, first, last, st, fault)
-        return self.body(f, first, last - first + 1, fault)
+        if self.command == "GET":
+            self.body(f, first, last - first + 1, fault)
 
     def head(self, asked, first, last, st, fault):
         self.send_response(206 if asked else 200)

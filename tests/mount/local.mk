@@ -57,10 +57,9 @@ MOUNT += \
 	mount/sandbox.py \
 	mount/soak.py \
 	mount/outages.py \
-	mount/gluster.py \
+	mount/distributed.py \
 	mount/objects.py \
 	mount/object_faults.py \
-	mount/rclone.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
 
@@ -102,6 +101,7 @@ EXTRA_DIST += \
 	lib/daemon_use.py \
 	lib/soak_readers.py \
 	lib/coming_and_going.py \
+	lib/engines.py \
 	lib/s3_server.py \
 	lib/s3_trial.py \
 	bench/make_big_tree.py \

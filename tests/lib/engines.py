@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""File systems that sources lie on, each with the fault that is its own.
+
+    engine = Bindfs(directory)
+    engine.begin()              files of engine.store are shown at engine.path
+    engine.kill()               what serves it is gone, in the midst of all
+    engine.restart()            and is back
+    engine.hang(); engine.wake()
+    engine.end()
+
+Where `waits`, who reads meanwhile gets no error, and waits instead.  `lacks()` is why
+an engine cannot run here.  All that an engine has lies below the directory.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+from demands import change, check, content, within
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def spawn(command, **how):
+    how = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
+           "stderr": subprocess.DEVNULL, **how}
+    return subprocess.Popen(command, **how)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def await_port(port, process):
+    def listens():
+        check(process.poll() is None, f"{process.args} has ended")
+        with socket.socket() as s:
+            return s.connect_ex(("127.0.0.1", port)) == 0
+    within(60, listens, f"{process.args} listens")
+
+
+def await_mount(path, mount):
+    """mount() gives the process that serves it, or None if none need be there."""
+    here = os.stat(path).st_dev
+    process = mount()
+
+    def answers():
+        check(process is None or process.poll() is None, f"{path} is mounted")
+        with contextlib.suppress(OSError):
+            return os.stat(path).st_dev != here
+    within(10, answers, f"{path} is mounted")
+    return process
+
+
+def take_away(path):
+    subprocess.run(["umount", "-l", path], check=False, stderr=subprocess.DEVNULL)
+
+
+class Engine:
+    """`programs` have to be installed; `processes` serve it."""
+
+    programs = ()
+    waits = False
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.processes = []
+        self.path = self.folder("shown")
+        self.store = self.folder("store")
+
+    def folder(self, name):
+        path = os.path.join(self.directory, name)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    @classmethod
+    def name(cls):
+        return cls.__name__.lower()
+
+    @classmethod
+    def lacks(cls):
+        for program in cls.programs:
+            if not shutil.which(program):
+                return f"there is no {program}"
+        return None if os.geteuid() == 0 else "engines want root"
+
+    @contextlib.contextmanager
+    def outside(self):
+        """Yields where its files can be changed while it is gone."""
+        yield self.store
+
+    def _signal(self, number):
+        for process in self.processes:
+            process.send_signal(number)
+
+    def hang(self):
+        self._signal(signal.SIGSTOP)
+
+    def wake(self):
+        self._signal(signal.SIGCONT)
+
+    def kill(self):
+        self._signal(signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+        self.processes = []
+
+    def restart(self):
+        take_away(self.path)
+        self.begin()
+
+    def end(self):
+        self.kill()
+        take_away(self.path)
+
+
+class FuseEngine(Engine):
+    """One program in the foreground, which ends with its mount."""
+
+    def command(self):
+        raise NotImplementedError
+
+    def begin(self):
+        command = self.command()
+        self.processes = [await_mount(self.path, lambda: spawn(command))]
+
+
+class Bindfs(FuseEngine):
+    programs = ("bindfs",)
+
+    def command(self):
+        return ["bindfs", "-f", self.store, self.path]
+
+
+class Rclone(FuseEngine):
+    programs = ("rclone",)
+
+    def command(self):
+        return ["rclone", "--config", "", "mount", self.store, self.path]
+
+
+class Overlay(Bindfs):
+    """On another file system, which is killed; an overlay then has to be made anew."""
+
+    def begin(self):
+        self.lower, self.upper = self.folder("lower"), self.path
+        self.path = self.lower
+        super().begin()
+        self.path = self.upper
+        how = ",".join([f"lowerdir={self.lower}", f"upperdir={self.folder('upper')}",
+                        f"workdir={self.folder('work')}"])
+
+        def mount():
+            subprocess.run(["mount", "-t", "overlay", "overlay", "-o", how, self.path],
+                           check=True)
+        await_mount(self.path, mount)
+
+    def restart(self):
+        take_away(self.lower)
+        super().restart()
+
+    def end(self):
+        super().end()
+        take_away(self.lower)
+
+
+# ---- on a server of S3 ----
+
+class S3(FuseEngine):
+    """The server goes on when the file system is killed, and hangs in its stead."""
+
+    def begin(self):
+        self.server = spawn([sys.executable, os.path.join(HERE, "s3_server.py"),
+                             self.directory], stdout=subprocess.PIPE, text=True)
+        self.port = int(self.server.stdout.readline())
+        super().begin()
+
+    def hang(self):
+        self.server.send_signal(signal.SIGSTOP)
+
+    def wake(self):
+        self.server.send_signal(signal.SIGCONT)
+
+    def restart(self):
+        take_away(self.path)
+        FuseEngine.begin(self)
+
+    def end(self):
+        super().end()
+        self.server.kill()
+        self.server.wait()
+        self.server.stdout.close()
+
+
+class S3fs(S3):
+    programs = ("s3fs",)
+
+    def command(self):
+        keys = os.path.join(self.directory, "keys")
+        change(keys, b"key:secret\n")
+        os.chmod(keys, 0o600)
+        return ["s3fs", "-f", "store", self.path, "-o", ",".join([
+            f"passwd_file={keys}", f"url=http://127.0.0.1:{self.port}",
+            "use_path_request_style", "listobjectsv2", "retries=1"])]
+
+
+class RcloneS3(S3):
+    programs = ("rclone",)
+
+    def command(self):
+        remote = (":s3,provider=Other,access_key_id=key,secret_access_key=secret,"
+                  f"endpoint='http://127.0.0.1:{self.port}':store")
+        # It knows no other certificates with its own transport.
+        return ["env", "-u", "AWS_CA_BUNDLE", "rclone", "--config", "", "mount", remote,
+                self.path]
+
+
+# ---- GlusterFS ----
+
+BRICK = """volume posix
+  type storage/posix
+  option directory {directory}
+  option ctime on
+end-volume
+volume locks
+  type features/locks
+  subvolumes posix
+end-volume
+volume index
+  type features/index
+  option index-base {directory}.index/indices
+  subvolumes locks
+end-volume
+volume brick
+  type performance/io-threads
+  subvolumes index
+end-volume
+volume server
+  type protocol/server
+  option transport-type tcp
+  option transport.socket.bind-address 127.0.0.1
+  option transport.socket.listen-port {port}
+  option auth.addr.brick.allow 127.0.0.1
+  subvolumes brick
+end-volume
+"""
+
+REMOTE = """volume remote{number}
+  type protocol/client
+  option transport-type tcp
+  option remote-host 127.0.0.1
+  option remote-port {port}
+  option remote-subvolume brick
+  option ping-timeout 5
+end-volume
+"""
+
+REPLICATE = """volume replicate
+  type cluster/replicate
+  option quorum-type auto
+  option data-self-heal on
+  option metadata-self-heal on
+  option entry-self-heal on
+  subvolumes {remotes}
+end-volume
+volume utime
+  type features/utime
+  subvolumes replicate
+end-volume
+"""
+
+
+class Gluster(Engine):
+    """Three bricks that hold the same.  glusterfsd and glusterfs are started by hand
+    from descriptions of the volume, as glusterd would; that one is not needed."""
+
+    programs = ("glusterfsd", "glusterfs")
+    n_bricks = 3
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.store = self.path
+        self.client = None
+        self.bricks = [None] * self.n_bricks
+        self.ports = [free_port() for _ in self.bricks]
+        volume = ""
+        for i, port in enumerate(self.ports):
+            self.folder(f"brick{i}.index")
+            change(self._at(f"brick{i}.vol"), BRICK.format(
+                directory=self.folder(f"brick{i}"), port=port).encode())
+            volume += REMOTE.format(number=i, port=port)
+        volume += REPLICATE.format(remotes=" ".join(f"remote{i}" for i in range(self.n_bricks)))
+        change(self._at("volume.vol"), volume.encode())
+
+    def _at(self, name):
+        return os.path.join(self.directory, name)
+
+    def start_brick(self, i):
+        self.bricks[i] = spawn(["glusterfsd", "-N", "-f", self._at(f"brick{i}.vol"),
+                                "-l", self._at(f"brick{i}.log"), "-p", self._at(f"brick{i}.pid")])
+        await_port(self.ports[i], self.bricks[i])
+        self.processes.append(self.bricks[i])
+
+    def kill_brick(self, i):
+        self.processes.remove(self.bricks[i])
+        self.bricks[i].kill()
+        self.bricks[i].wait()
+
+    def connected(self, i):
+        """What the client says."""
+        where = os.path.join(self.path, ".meta", "graphs", "active", f"remote{i}", "private")
+        return b"connected = 1" in content(where)
+
+    def _mount(self, path):
+        return await_mount(path, lambda: spawn(
+            ["glusterfs", "-N", "-f", self._at("volume.vol"), "-l", self._at("volume.log"), path]))
+
+    def begin(self):
+        for i in range(self.n_bricks):
+            self.start_brick(i)
+        self.client = self._mount(self.path)
+        self._await_bricks()
+
+    def _await_bricks(self):
+        for i in range(self.n_bricks):
+            within(60, lambda i=i: self.connected(i), f"brick {i} is connected")
+
+    def restart(self):
+        """Its mount has stayed."""
+        for i in range(self.n_bricks):
+            if self.bricks[i].poll() is not None:
+                self.start_brick(i)
+
+    @contextlib.contextmanager
+    def outside(self):
+        """The volume, mounted once more."""
+        self.restart()
+        path = self.folder("elsewhere")
+        client = self._mount(path)
+        try:
+            yield path
+        finally:
+            take_away(path)
+            client.kill()
+            client.wait()
+
+    def end(self):
+        self.kill()
+        if self.client:
+            self.client.kill()
+            self.client.wait()
+        take_away(self.path)
+
+
+ENGINES = {engine.name(): engine
+           for engine in (Bindfs, Overlay, Rclone, RcloneS3, S3fs, Gluster)}
