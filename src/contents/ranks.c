@@ -21,7 +21,11 @@ static void ranks_guess(const struct rsh_strategy *src,
 	char missing[48];
 
 	text[0] = '\0';
-	if (dst && dst->n_stages * dst->stage_ranks == n) {
+	if (src->lone_stage) {
+		snprintf(text, size, "; it is the strategy file of stage %u: "
+			 "give those of all stages, in a directory or merged by "
+			 "reshardfs strategy merge", src->lone_stage);
+	} else if (dst && dst->n_stages * dst->stage_ranks == n) {
 		snprintf(text, size, "; %s is of %u: are source and "
 			 "destination swapped?", dst->path, n);
 	} else if (n % src->stage_ranks == 0 && stages > src->n_stages) {
@@ -47,8 +51,10 @@ int rsh_contents_check_ranks(const struct rsh_source *s,
 	uint32_t chosen = rsh_source_chosen(s), n;
 	bool one = rsh_source_has_step(s);
 
-	/* Of a stage by itself nobody knows how many there are. */
-	if (src->lone_stage)
+	/* How many stages there are nobody knows where the file of one is taken for
+	 * just that one.  Else it is taken for the only one, and its ranks would
+	 * show what they hold of others as if it were not cut. */
+	if (rsh_source_first_rank(s) > 0)
 		return 0;
 	n = rsh_source_count_ranks(s, n_ranks, &name);
 	if (!name)

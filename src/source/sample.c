@@ -31,11 +31,13 @@ enum rsh_check rsh_source_check(const struct rsh_source *s)
 
 /* ---- ranks ---- */
 
+/* Where there is no step to be of, `b` is NULL, and each will do. */
 static bool sample_is_of_step(const struct rsh_checkpoint *a,
 			      const struct rsh_checkpoint *b)
 {
-	return a->step.n == b->step.n &&
-	       (a->step.n == 0 || rsh_step_cmp(&a->step, &b->step) == 0);
+	return !b || (a->step.n == b->step.n &&
+		      (a->step.n == 0 ||
+		       rsh_step_cmp(&a->step, &b->step) == 0));
 }
 
 /* Steps of power-off saves count anew in each directory, so these are compared
@@ -87,7 +89,7 @@ uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 	if (n > 0 && s->files[n - 1].rank >= n_ranks)
 		for (uint32_t i = n; i-- > 0 && s->files[i].rank >= n_ranks;)
 			*beyond = rsh_store_name(s->store, i);
-	for (size_t i = 0; chosen && i < s->listing.n_beyond; i++) {
+	for (size_t i = 0; i < s->listing.n_beyond; i++) {
 		const struct rsh_checkpoint *c = &s->listing.beyond[i];
 
 		if (!sample_is_of_step(c, chosen))

@@ -330,6 +330,21 @@ static void test_lone_stage(void **state)
 						      "[-1]"));
 	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
 	assert_says(&j, "ranks 0 and 2 should hold the same slice");
+	rsh_strategy_free(j.src);
+	/* It may be one of several stages. */
+	j.src = make_strategy(j.names, "src.json", STAGE("1", "[4]", "[0,-1]",
+						      "[-1]"));
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "8 ranks have a checkpoint of epoch 1 step 5, but "
+		    "src.json is of 4 ranks and knows none of "
+		    "rank_4/net-1_5.ckpt; it is the strategy file of stage 1: "
+		    "give those of all stages");
+	assert_int_equal(check(&j, RSH_CHECK_STRUCTURE), 0);
+	for (uint32_t rank = 0; rank < 4; rank++)
+		lose(&j, rank);
+	assert_int_equal(check(&j, RSH_CHECK_SAMPLE), -EINVAL);
+	assert_says(&j, "4 ranks have a checkpoint, but src.json is of 4 ranks "
+		    "and knows none of rank_4/net-1_5.ckpt");
 	end(&j);
 }
 

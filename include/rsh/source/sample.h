@@ -14,9 +14,10 @@ enum rsh_check rsh_source_check(const struct rsh_source *s);
 
 /* Was the chosen candidate told apart from others, by a step or a name? */
 bool rsh_source_has_step(const struct rsh_source *s);
-/* Says how many ranks have a file of the chosen step, be they listed or beyond
- * those that were asked for.  *beyond is the file of the lowest one that is not
- * below `n_ranks`; NULL: there is none. */
+/* Says how many ranks have a file of the chosen step - or of any, if none of
+ * those that were asked for has a file - be they listed or beyond those.
+ * *beyond is the file of the lowest one that is not below `n_ranks`; NULL: there
+ * is none. */
 uint32_t rsh_source_count_ranks(const struct rsh_source *s, uint32_t n_ranks,
 				const char **beyond);
 
