@@ -55,14 +55,17 @@ static int shapes_add_shape(struct rsh_derive_shapes *s,
 	return 0;
 }
 
-/* Returns the layout that the rank's stage gives the parameter, or NULL. */
+/* Returns the layout of the parameter on a rank, or NULL.  A stage that holds it
+ * and does not list it holds it as the others do, for whoever reads it. */
 static const struct rsh_strategy_item *
 item_of(const struct rsh_strategy *src, uint32_t name, uint32_t rank)
 {
 	const struct rsh_strategy_param *p =
 		src ? rsh_strategy_find(src, name) : NULL;
+	const struct rsh_strategy_item *own =
+		p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
 
-	return p ? rsh_param_item(p, rank / src->stage_ranks) : NULL;
+	return p && !own ? rsh_param_source_stage(p)->item : own;
 }
 
 static int make_whole(struct derive_shape *shape,

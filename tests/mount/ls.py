@@ -255,6 +255,19 @@ def shapes_of_the_newest_whole_step(t):
     check([(row["name"], row["shape"]) for row in rows] == [("w", [3])], rows)
 
 
+def shapes_of_what_another_stage_lists(t):
+    """A conversion takes the layout of whoever lists it, and so the shape is that."""
+    root, half = t.path("moved"), Layout([2], [0, -1])
+    for rank in range(4):
+        write(os.path.join(root, f"rank_{rank}", "a-1_1.ckpt"), checkpoint_bytes(
+            {f"w{rank // 2}": Record((3, 4), "Int8", bytes(range(12 * rank, 12 * rank + 12)))}))
+    for stage, held in enumerate((("w0", "w1"), ("other",))):
+        write(t.path(f"moved-stages/s{stage}.ckpt"),
+              strategy_bytes(StageFile(stage, {name: half for name in held})))
+    said = run_json("ls", root, "--src-strategy", t.path("moved-stages"))["tensors"]["list"]
+    check([(row["name"], row["shape"]) for row in said] == [("w0", [6, 4]), ("w1", [6, 4])], said)
+
+
 def shapes_that_contradict(t):
     odd = write(t.path("odd_strategy.ckpt"), strategy_bytes(StageFile(0, {
         "embedding.table": Layout([2, 4], [0])})))
@@ -389,7 +402,8 @@ CASES = [records_of_a_ckpt, records_of_a_safetensors_file, crc_is_told, a_table_
          names_are_escaped, names_that_are_not_utf_8, a_terminal_shortens_names,
          colour_only_on_a_terminal, steps_of_a_tree, damage_is_told, a_rank_that_is_gone,
          only_what_the_strategy_describes, whole_shapes, a_doubled_vocabulary,
-         shapes_of_the_newest_whole_step, shapes_that_contradict,
+         shapes_of_the_newest_whole_step, shapes_of_what_another_stage_lists,
+         shapes_that_contradict,
          what_a_mount_takes, options_choose_files, a_model_in_one_part, layouts_of_a_strategy,
          stages_of_a_directory, a_strategy_in_json, wrong_usage, bad_input, a_full_disk]
 
