@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "disk_i.h"
+#include "shared_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -51,7 +52,9 @@ static void cache_measure(struct rsh_cache *c,
 			opts->map_bytes / ((uint64_t)RSH_SLAB_BLOCKS *
 					   c->block_bytes));
 	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
-		(opts->dir ? sizeof(struct rsh_disk) : 0);
+		(opts->dir ? sizeof(struct rsh_disk) : 0) +
+		(opts->servers.list ? sizeof(struct rsh_shared) +
+				      c->block_bytes : 0);
 	if (c->bound < fixed + c->block_bytes || c->max_slabs == 0)
 		c->bound = 0;
 	else
@@ -71,10 +74,16 @@ static int cache_parts_init(struct rsh_cache *c,
 			    const struct rsh_cache_options *opts,
 			    struct rsh_error *err)
 {
+	int rc = 0;
+
 	c->heads = calloc(c->n_heads, sizeof(*c->heads));
 	if (!c->heads)
 		return rsh_error_nomem(err);
-	return opts->dir ? rsh_disk_open(c, opts, err) : 0;
+	if (opts->dir)
+		rc = rsh_disk_open(c, opts, err);
+	if (rc == 0 && opts->servers.list)
+		rc = rsh_shared_open(c, opts, err);
+	return rc;
 }
 
 int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
@@ -113,6 +122,7 @@ void rsh_cache_free(struct rsh_cache *c)
 {
 	if (!c)
 		return;
+	rsh_shared_close(c);
 	rsh_disk_close(c);
 	rsh_memory_clear(c);
 	rsh_file_table_clear(&c->files);
@@ -130,10 +140,11 @@ uint32_t rsh_cache_block_bytes(const struct rsh_cache *c)
 
 void rsh_cache_settle(struct rsh_cache *c)
 {
-	if (!c->disk)
-		return;
 	pthread_mutex_lock(&c->lock);
-	rsh_worker_settle(&c->disk->writer);
+	if (c->disk)
+		rsh_worker_settle(&c->disk->writer);
+	if (c->shared)
+		rsh_worker_settle(&c->shared->writer);
 	pthread_mutex_unlock(&c->lock);
 }
 

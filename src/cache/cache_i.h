@@ -57,6 +57,8 @@ void rsh_lists_init(struct rsh_cache *c);
 
 struct rsh_file_table {
 	struct rsh_cache_file_id *files;
+	uint64_t (*shared)[2]; /* how other nodes call them; zeros: they do
+				* not; NULL: there are no servers */
 	uint32_t n, cap;
 	uint32_t *slots; /* number of the file, plus 1; 0: empty */
 	uint32_t n_slots;
@@ -97,6 +99,7 @@ void rsh_worker_settle(struct rsh_worker *w);
 /* ---- the cache ---- */
 
 struct rsh_disk;
+struct rsh_shared;
 
 /* Threads that wait for loads are spread over this many conditions, by
  * block. */
@@ -110,6 +113,7 @@ struct rsh_cache {
 	uint32_t n_heads; /* a power of two */
 	uint32_t max_slabs;
 	struct rsh_disk *disk; /* NULL: none */
+	struct rsh_shared *shared; /* NULL: there are no servers */
 
 	pthread_mutex_t lock; /* guards all that follows */
 	pthread_cond_t loaded[RSH_WAIT_CONDITIONS];

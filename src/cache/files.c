@@ -10,10 +10,11 @@
 #define FIRST_FILES 16 /* a power of two */
 #define MAX_FILES (UINT32_C(1) << 28)
 
-static uint64_t file_table_bytes(uint32_t cap)
+static uint64_t file_table_bytes(const struct rsh_cache *c, uint32_t cap)
 {
 	return (uint64_t)cap * (sizeof(struct rsh_cache_file_id) +
-				2 * sizeof(uint32_t));
+				2 * sizeof(uint32_t) +
+				(c->shared ? sizeof(*c->files.shared) : 0));
 }
 
 /* The members are hashed one by one, because padding may have any value. */
@@ -49,19 +50,24 @@ static uint32_t *file_table_slot(const struct rsh_file_table *t,
 
 /* Makes both arrays large enough for `cap` files.  Returns false if memory is
  * out. */
-static bool file_table_resize(struct rsh_file_table *t, uint32_t cap)
+static bool file_table_resize(struct rsh_file_table *t, uint32_t cap,
+			      bool shared)
 {
 	struct rsh_file_table bigger = { .n = t->n, .cap = cap,
 					 .n_slots = 2 * cap };
 
 	bigger.files = calloc(cap, sizeof(*bigger.files));
 	bigger.slots = calloc(bigger.n_slots, sizeof(*bigger.slots));
-	if (!bigger.files || !bigger.slots) {
+	if (shared)
+		bigger.shared = calloc(cap, sizeof(*bigger.shared));
+	if (!bigger.files || !bigger.slots || (shared && !bigger.shared)) {
 		rsh_file_table_clear(&bigger);
 		return false;
 	}
 	if (t->n)
 		memcpy(bigger.files, t->files, t->n * sizeof(*t->files));
+	if (t->n && shared)
+		memcpy(bigger.shared, t->shared, t->n * sizeof(*t->shared));
 	for (uint32_t i = 0; i < t->n; i++)
 		*file_table_slot(&bigger, &t->files[i]) = i + 1;
 	rsh_file_table_clear(t);
@@ -77,17 +83,17 @@ static bool file_table_make_room(struct rsh_cache *c)
 	struct rsh_file_table *t = &c->files;
 	const uint32_t old = t->cap, cap = old ? 2 * old : FIRST_FILES;
 
-	if (cap > MAX_FILES || !rsh_cache_charge(c, file_table_bytes(cap)))
+	if (cap > MAX_FILES || !rsh_cache_charge(c, file_table_bytes(c, cap)))
 		return false;
 	if (t->cap != old) {
-		rsh_cache_discharge(c, file_table_bytes(cap));
+		rsh_cache_discharge(c, file_table_bytes(c, cap));
 		return true;
 	}
-	if (!file_table_resize(t, cap)) {
-		rsh_cache_discharge(c, file_table_bytes(cap));
+	if (!file_table_resize(t, cap, c->shared)) {
+		rsh_cache_discharge(c, file_table_bytes(c, cap));
 		return false;
 	}
-	rsh_cache_discharge(c, file_table_bytes(old));
+	rsh_cache_discharge(c, file_table_bytes(c, old));
 	return true;
 }
 
@@ -124,9 +130,20 @@ rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 	return file;
 }
 
+void rsh_cache_file_share(struct rsh_cache *c, rsh_cache_file file,
+			  const uint64_t name[2])
+{
+	pthread_mutex_lock(&c->lock);
+	if (c->shared && file < c->files.n)
+		memcpy(c->files.shared[file], name,
+		       sizeof(c->files.shared[file]));
+	pthread_mutex_unlock(&c->lock);
+}
+
 void rsh_file_table_clear(struct rsh_file_table *t)
 {
 	free(t->files);
 	free(t->slots);
+	free(t->shared);
 	*t = (struct rsh_file_table){ 0 };
 }

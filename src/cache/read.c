@@ -2,37 +2,24 @@
 /* cache/read.c hands out blocks, and loads those that are missing.
  *
  * Whoever misses a block puts it into the table as LOADING, loads it without
- * the lock, and settles it; others who come to it meanwhile wait for that.  A
- * thread that has blocks LOADING never waits for another one, so no circle of
- * threads can wait for each other. */
+ * the lock (fill.c), and settles it; others who come to it meanwhile wait for
+ * that.  A thread that has blocks LOADING never waits for another one of this
+ * process, so no circle of threads can wait for each other.  It may wait for
+ * another node, but not for long (shared_i.h). */
 #include "config.h"
 
-#include "disk_i.h"
+#include "fill_i.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
 
-struct request {
-	struct rsh_cache *c;
-	rsh_cache_file file;
-	uint64_t size; /* of the file */
-	rsh_cache_load_fn load;
-	void *ctx;
-};
-
-/* These are neighbouring blocks, of which the holder is a user. */
-struct block_run {
-	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
-	unsigned n;
-};
-
 /* Functions return this besides 0 and -errno: the block has no memory, and is
  * to be read without. */
 enum { NO_ROOM = 1 };
 
-static uint32_t request_block_len(const struct request *rq, uint64_t number)
+static uint32_t request_block_len(const struct rsh_request *rq, uint64_t number)
 {
 	return (uint32_t)rsh_min_u64(rq->c->block_bytes, rq->size -
 				     (number << rq->c->block_shift));
@@ -45,21 +32,13 @@ static unsigned run_max(const struct rsh_cache *c)
 	return n < 1 ? 1 : (unsigned)rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
 }
 
-/* Lets go of all blocks of a run; the lock is held. */
-static void run_release(struct rsh_cache *c, struct block_run *run)
-{
-	for (unsigned i = 0; i < run->n; i++)
-		rsh_block_unref(c, run->blocks[i], 0);
-	run->n = 0;
-}
-
-/* ---- loading ---- */
+/* ---- claiming ---- */
 
 /* Puts block `first` and its next neighbours, up to n, into the table as
  * LOADING, and stops at one that is there or has no room.  The lock is held,
  * and may be given up. */
-static void run_claim(struct request *rq, uint64_t first, uint64_t n,
-		      struct block_run *run)
+static void run_claim(struct rsh_request *rq, uint64_t first, uint64_t n,
+		      struct rsh_block_run *run)
 {
 	struct rsh_cache *c = rq->c;
 
@@ -84,91 +63,6 @@ static void run_claim(struct request *rq, uint64_t first, uint64_t n,
 	}
 }
 
-/* Loads and settles n blocks.  Returns 0 or a positive errno.  The lock is
- * held, and given up for the load. */
-static int run_load(struct request *rq, struct rsh_cache_block **blocks,
-		    unsigned n)
-{
-	struct rsh_cache *c = rq->c;
-	struct iovec iov[RSH_CACHE_LOAD_IOV];
-	uint64_t bytes = 0;
-	int rc;
-
-	for (unsigned i = 0; i < n; i++) {
-		iov[i].iov_base = blocks[i]->mem;
-		iov[i].iov_len = blocks[i]->len;
-		bytes += blocks[i]->len;
-	}
-	pthread_mutex_unlock(&c->lock);
-	rc = rq->load(rq->ctx, blocks[0]->number << c->block_shift, iov,
-		      (int)n);
-	pthread_mutex_lock(&c->lock);
-
-	c->stats.loads++;
-	if (rc)
-		c->stats.loads_failed++;
-	else
-		c->stats.bytes_loaded += bytes;
-	for (unsigned i = 0; i < n; i++) {
-		blocks[i]->error = rc;
-		rsh_block_settle(c, blocks[i], rc ? RSH_BLOCK_FAILED :
-						    RSH_BLOCK_PLAIN);
-		if (rc == 0 && c->disk)
-			rsh_disk_enqueue(c, blocks[i]);
-	}
-	return rc;
-}
-
-/* Settles the block if it is in the directory, and tells whether it was.  The
- * lock is held, and given up meanwhile. */
-static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
-{
-	const struct rsh_block_key key = rsh_block_key_of(c, b);
-	enum rsh_disk_found found;
-
-	if (!c->disk)
-		return false;
-	pthread_mutex_unlock(&c->lock);
-	found = rsh_disk_read(c->disk, &key, b->mem);
-	pthread_mutex_lock(&c->lock);
-	if (found == RSH_DISK_HIT)
-		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
-	c->stats.disk_rejected += found == RSH_DISK_REJECTED;
-	c->stats.disk_errors += found == RSH_DISK_ERROR;
-	return found == RSH_DISK_HIT;
-}
-
-/* Settles the claimed blocks, and releases them if one of them failed.
- * *from_disk is how many were in the directory.  Returns 0 or -errno.  The lock
- * is held, and given up meanwhile. */
-static int run_fill(struct request *rq, struct block_run *run,
-		    unsigned *from_disk)
-{
-	struct rsh_cache_block **const blocks = run->blocks;
-	unsigned at = 0;
-	int rc = 0;
-
-	*from_disk = 0;
-	while (at < run->n) {
-		const unsigned start = at;
-		bool found = false;
-		int failed = 0;
-
-		while (at < run->n && !found) {
-			found = block_find_on_disk(rq->c, blocks[at]);
-			at += !found;
-		}
-		if (at > start)
-			failed = run_load(rq, blocks + start, at - start);
-		rc = rc ? rc : failed;
-		*from_disk += found;
-		at += found;
-	}
-	if (rc)
-		run_release(rq->c, run);
-	return -rc;
-}
-
 /* Waits for a load.  Returns 0, and the block has one user more; or -errno if
  * the load failed.  The lock is held, and given up meanwhile. */
 static int block_wait(struct rsh_cache *c, struct rsh_cache_block *b)
@@ -190,8 +84,8 @@ static int block_wait(struct rsh_cache *c, struct rsh_cache_block *b)
 /* ---- finding ---- */
 
 /* Takes blocks that are there from `first` on, up to n; the lock is held. */
-static void run_take_plain(struct request *rq, uint64_t first, uint64_t n,
-			   struct block_run *run)
+static void run_take_plain(struct rsh_request *rq, uint64_t first, uint64_t n,
+			   struct rsh_block_run *run)
 {
 	n = rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
 	while (run->n < n) {
@@ -209,12 +103,12 @@ static void run_take_plain(struct request *rq, uint64_t first, uint64_t n,
 /* Gets hold of the block `first`, and of the next ones as far as that is the
  * same work.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given
  * up. */
-static int run_hold(struct request *rq, uint64_t first, uint64_t n,
-		    struct block_run *run)
+static int run_hold(struct rsh_request *rq, uint64_t first, uint64_t n,
+		    struct rsh_block_run *run)
 {
 	struct rsh_cache *c = rq->c;
 	struct rsh_cache_block *b;
-	unsigned from_disk;
+	struct rsh_found found;
 	int rc;
 
 	run->n = 0;
@@ -232,9 +126,10 @@ static int run_hold(struct request *rq, uint64_t first, uint64_t n,
 		run_claim(rq, first, n, run);
 		if (run->n) {
 			n = run->n;
-			rc = run_fill(rq, run, &from_disk);
-			c->stats.hits_disk += from_disk;
-			c->stats.misses += n - from_disk;
+			rc = rsh_run_fill(rq, run, &found);
+			c->stats.hits_disk += found.disk;
+			c->stats.hits_shared += found.shared;
+			c->stats.misses += n - found.disk - found.shared;
 			return rc;
 		}
 		if (!rsh_block_find(c, rq->file, first))
@@ -245,7 +140,7 @@ static int run_hold(struct request *rq, uint64_t first, uint64_t n,
 /* ---- requests ---- */
 
 /* Reads without the cache; the lock is not held. */
-static int request_bypass(struct request *rq, uint64_t offset, void *buf,
+static int request_bypass(struct rsh_request *rq, uint64_t offset, void *buf,
 			  size_t len)
 {
 	struct rsh_cache *c = rq->c;
@@ -268,7 +163,7 @@ static int request_bypass(struct request *rq, uint64_t offset, void *buf,
 
 /* Returns how much of the read bypasses the cache because its first block has
  * no room: up to the next block that is there.  The lock is held. */
-static size_t request_bypass_len(struct request *rq, uint64_t offset,
+static size_t request_bypass_len(struct rsh_request *rq, uint64_t offset,
 				 size_t len)
 {
 	const unsigned shift = rq->c->block_shift;
@@ -283,7 +178,7 @@ static size_t request_bypass_len(struct request *rq, uint64_t offset,
 
 /* Copies from the run, lets go of it and returns how many bytes that were.  The
  * lock is held, and given up for the copy. */
-static size_t run_copy_out(struct rsh_cache *c, struct block_run *run,
+static size_t run_copy_out(struct rsh_cache *c, struct rsh_block_run *run,
 			   uint64_t offset, uint8_t *buf, size_t len)
 {
 	size_t skip = offset & (c->block_bytes - 1);
@@ -306,11 +201,11 @@ static size_t run_copy_out(struct rsh_cache *c, struct block_run *run,
 }
 
 /* Serves a read block by block.  The lock is held, and given up meanwhile. */
-static int request_read(struct request *rq, uint64_t offset, uint8_t *buf,
+static int request_read(struct rsh_request *rq, uint64_t offset, uint8_t *buf,
 			size_t len)
 {
 	struct rsh_cache *c = rq->c;
-	struct block_run run;
+	struct rsh_block_run run;
 	size_t got;
 	int rc;
 
@@ -340,7 +235,7 @@ static int request_read(struct request *rq, uint64_t offset, uint8_t *buf,
 
 /* Takes the lock if the range is within the file; else returns -EINVAL without
  * it. */
-static int request_begin(struct request *rq, uint64_t offset, uint64_t len)
+static int request_begin(struct rsh_request *rq, uint64_t offset, uint64_t len)
 {
 	struct rsh_cache *c = rq->c;
 
@@ -357,7 +252,7 @@ static int request_begin(struct request *rq, uint64_t offset, uint64_t len)
 int rsh_cache_read(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		   void *buf, size_t len, rsh_cache_load_fn load, void *ctx)
 {
-	struct request rq = { c, file, 0, load, ctx };
+	struct rsh_request rq = { c, file, 0, load, ctx };
 	int rc;
 
 	if (file == RSH_CACHE_FILE_NONE)
@@ -374,9 +269,9 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
 		       void *ctx)
 {
-	struct request rq = { c, file, 0, load, ctx };
+	struct rsh_request rq = { c, file, 0, load, ctx };
 	uint64_t number, end;
-	unsigned from_disk;
+	struct rsh_found found;
 	int rc = 0;
 
 	if (file == RSH_CACHE_FILE_NONE || request_begin(&rq, offset, 0))
@@ -385,15 +280,16 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 	number = offset >> c->block_shift;
 	end = len ? ((offset + len - 1) >> c->block_shift) + 1 : number;
 	while (rc == 0 && number < end) {
-		struct block_run run = { .n = 0 };
+		struct rsh_block_run run = { .n = 0 };
 
 		run_claim(&rq, number, end - number, &run);
 		number += run.n;
 		if (run.n) {
 			c->stats.prefetched += run.n;
-			rc = run_fill(&rq, &run, &from_disk);
-			c->stats.prefetched_disk += from_disk;
-			run_release(c, &run);
+			rc = rsh_run_fill(&rq, &run, &found);
+			c->stats.prefetched_disk += found.disk;
+			c->stats.prefetched_shared += found.shared;
+			rsh_run_release(c, &run);
 		} else if (rsh_block_find(c, file, number)) {
 			number++;
 		} else {
@@ -407,8 +303,8 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 		  rsh_cache_load_fn load, void *ctx, struct rsh_cache_pin *out)
 {
-	struct request rq = { c, file, 0, load, ctx };
-	struct block_run run;
+	struct rsh_request rq = { c, file, 0, load, ctx };
+	struct rsh_block_run run;
 	int rc;
 
 	if (file == RSH_CACHE_FILE_NONE)

@@ -50,6 +50,7 @@ struct service {
 	char *place; /* path of the source, without links */
 	struct rsh_objects *objects; /* what lies at the source's address;
 				      * NULL: it has a path */
+	struct rsh_cache_servers *servers; /* of the cache; NULL: none */
 	struct rsh_store_opener opener;
 	int lock; /* that on the mountpoint until it is covered; -1: none */
 	int mark; /* that on it for as long as this process lives */
@@ -123,6 +124,7 @@ static int open_io(struct service *s, struct rsh_error *err)
 
 	io.cache.memory_bytes = cache_bytes(s);
 	io.cache.map_bytes = for_cache(s);
+	io.cache.opened = s->servers;
 	if (io.cache.memory_bytes < s->options->io.cache.memory_bytes)
 		rsh_log_info("the control group lets the cache have %" PRIu64
 			     " MiB", io.cache.memory_bytes / MIB);
@@ -251,6 +253,16 @@ static int open_address(struct service *s, struct rsh_error *err)
 	return rc;
 }
 
+/* Libraries, the key and the names of hosts are out of reach afterwards. */
+static int open_servers(struct service *s, struct rsh_error *err)
+{
+	const struct rsh_store_io_options *io = &s->options->io;
+
+	if (!io->cache.servers.list || io->caching == RSH_CACHING_OFF)
+		return 0;
+	return rsh_cache_servers_open(&io->cache.servers, &s->servers, err);
+}
+
 /* What it takes to mount and unmount stays with another process. */
 static int confine_service(struct service *s, struct rsh_error *err)
 {
@@ -263,10 +275,12 @@ static int confine_service(struct service *s, struct rsh_error *err)
 		s->so.find_ctx = s;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
 	}
+	if (rc == 0)
+		rc = open_servers(s, err);
 	if (rc)
 		return rc;
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
-	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, err);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, s->servers, err);
 }
 
 static void add_reading(struct service *s, struct rsh_source_options *files)
@@ -367,6 +381,7 @@ static void end_service(struct service *s)
 	rsh_facts_clear(&s->facts);
 	rsh_vfs_free(s->vfs);
 	rsh_store_io_free(s->io);
+	rsh_cache_servers_free(s->servers);
 	rsh_objects_free(s->objects);
 	free(s->place);
 }

@@ -119,6 +119,15 @@ static void allow_place(int rules, const struct rsh_objects *place)
 		rsh_landlock_allow_port(rules, ports[i]);
 }
 
+/* Their names are known by now. */
+static void allow_servers(int rules, const struct rsh_cache_servers *servers)
+{
+	uint16_t port;
+
+	for (size_t i = 0; (port = rsh_cache_servers_port(servers, i)); i++)
+		rsh_landlock_allow_port(rules, port);
+}
+
 static bool place_is_anywhere(const struct rsh_objects *place)
 {
 	uint16_t ports[PORTS_MAX];
@@ -200,9 +209,14 @@ static bool systemd_is_abstract(void)
 	return name && *name == '@';
 }
 
+struct confined {
+	bool files, calls;
+};
+
 static int confine_process(const struct rsh_options *o,
-			   const struct rsh_objects *place, bool *files,
-			   bool *calls, struct rsh_error *err)
+			   const struct rsh_objects *place,
+			   const struct rsh_cache_servers *servers,
+			   struct confined *by, struct rsh_error *err)
 {
 	int abi;
 	cleanup_fd int rules = rsh_landlock_new(systemd_is_abstract(),
@@ -213,17 +227,21 @@ static int confine_process(const struct rsh_options *o,
 		return rc;
 	if (rules >= 0 && place)
 		allow_place(rules, place);
+	if (rules >= 0 && servers)
+		allow_servers(rules, servers);
 	if (rules >= 0)
 		rc = rsh_landlock_enter(rules);
-	*files = rc == 0;
-	*calls = rsh_syscalls_refuse(place) == 0;
+	by->files = rc == 0;
+	by->calls = rsh_syscalls_refuse(place || servers) == 0;
 	return 0;
 }
 
 int rsh_sandbox_enter(const struct rsh_options *o,
-		      const struct rsh_objects *place, struct rsh_error *err)
+		      const struct rsh_objects *place,
+		      const struct rsh_cache_servers *servers,
+		      struct rsh_error *err)
 {
-	bool files, calls;
+	struct confined by;
 	int rc;
 
 	preload();
@@ -234,10 +252,10 @@ int rsh_sandbox_enter(const struct rsh_options *o,
 		rsh_log_warning("not confined: %s", strerror(errno));
 		return 0;
 	}
-	rc = confine_process(o, place, &files, &calls, err);
+	rc = confine_process(o, place, servers, &by, err);
 	if (rc == 0)
 		rsh_log_info("confined: no new privileges, %s, %s",
-			     files ? "own files only" : "no landlock",
-			     calls ? "own system calls only" : "no filter");
+			     by.files ? "own files only" : "no landlock",
+			     by.calls ? "own system calls only" : "no filter");
 	return rc;
 }

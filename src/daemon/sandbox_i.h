@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rsh/cache/servers.h"
 #include "rsh/objects/objects.h"
 #include "rsh/options/options.h"
 
@@ -15,10 +16,12 @@
  * that serving does not take; if other users are served, debuggers and core
  * dumps lose the process's memory.  What the kernel does not know stays.
  * Returns 0, or -errno with a sentence about a file of the options that has to
- * be read for this.  `place` is where SOURCE lies if that is an address, and
- * may be connected to; else NULL. */
+ * be read for this.  These may be connected to: `place`, where SOURCE lies if
+ * that is an address, else NULL; and `servers`, which may be NULL. */
 int rsh_sandbox_enter(const struct rsh_options *o,
-		      const struct rsh_objects *place, struct rsh_error *err);
+		      const struct rsh_objects *place,
+		      const struct rsh_cache_servers *servers,
+		      struct rsh_error *err);
 
 /* ---- which files may be opened, without a library: there is none ---- */
 

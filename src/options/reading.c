@@ -34,7 +34,8 @@ void rsh_reading_keep_free(const struct rsh_options *o,
 
 /* A block that was prefetched is found in memory afterwards, but it was on disk
  * or loaded: so it does not count as found in memory. */
-static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c)
+static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c,
+		      bool servers)
 {
 	const uint64_t memory = c->hits_plain -
 				rsh_min_u64(c->hits_plain, c->prefetched);
@@ -44,6 +45,14 @@ static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c)
 		PRIu64 " MiB of memory at most", memory,
 		c->hits_disk + c->prefetched_disk, c->loads, c->waits,
 		c->memory_peak / MIB);
+	if (servers)
+		rsh_log(level, "cache servers: %" PRIu64 " blocks found, %"
+			PRIu64 " MiB stored, %" PRIu64 " blocks waited for, of "
+			"which %" PRIu64 " did not come, %" PRIu64 " requests "
+			"failed, %" PRIu64 " values were refused",
+			c->hits_shared + c->prefetched_shared,
+			c->shared_written_bytes / MIB, c->shared_waits,
+			c->shared_late, c->shared_errors, c->shared_rejected);
 }
 
 void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
@@ -61,5 +70,5 @@ void rsh_reading_log(enum rsh_log_level level, struct rsh_store_io *io,
 	rsh_log(level, "%" PRIu64 " MiB read in %" PRIu64 " reads, %" PRIu64
 		" failed", s.bytes / MIB, s.reads, s.failed);
 	if (s.cached)
-		log_cache(level, &s.cache);
+		log_cache(level, &s.cache, s.has_servers);
 }

@@ -10,10 +10,10 @@
 rsh_option_setter rsh_option_take;
 
 /* These set one member, the one at `def->at`: a flag, any text, text with
- * something in it, a path, a regular expression, faults, a number from def->min
- * to def->max, a word of def->arg, where a strategy is from. */
+ * something in it, a path, a regular expression, faults, servers, a number from
+ * def->min to def->max, a word of def->arg, where a strategy is from. */
 rsh_option_setter rsh_set_flag, rsh_set_text, rsh_set_string, rsh_set_path,
-	rsh_set_regex, rsh_set_faults, rsh_set_number, rsh_set_word,
+	rsh_set_regex, rsh_set_faults, rsh_set_servers, rsh_set_number, rsh_set_word,
 	rsh_set_strategy;
 
 /* These set a uint64_t of bytes from def->min on, as "64M" or "5GB";

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/xxh3.h"
 
 /* These are file systems that linux/magic.h does not know. */
 #define BEEGFS_MAGIC 0x19830326
@@ -122,6 +124,33 @@ static int file_identify(const struct rsh_handle *h,
 	if (out)
 		files_stat(&st, out);
 	return 0;
+}
+
+/* Servers of files give one ctime to all nodes, and it cannot be set: a tree
+ * that was put where another was, with its times, has others. */
+static void file_share(const struct rsh_medium *m, const char *name,
+		       const struct rsh_store_identity *id, uint64_t out[2])
+{
+	const char *place = *name == '/' ? "" : files_of(m)->place;
+	const uint64_t times[] = {
+		(uint64_t)id->mtime.tv_sec, (uint64_t)id->mtime.tv_nsec,
+		(uint64_t)id->ctime.tv_sec, (uint64_t)id->ctime.tv_nsec,
+	};
+	cleanup_free char *text = NULL;
+	XXH128_hash_t hash;
+	int n = -1;
+
+	out[0] = out[1] = 0;
+	if (place)
+		n = asprintf(&text, "%s%c%s", place, 0, name);
+	if (n < 0) {
+		text = NULL;
+		return;
+	}
+	hash = XXH3_128bits_withSeed(text, (size_t)n,
+				     XXH3_64bits(times, sizeof(times)));
+	out[0] = hash.low64;
+	out[1] = hash.high64;
 }
 
 static void file_limit(const struct rsh_handle *h, struct rsh_store_attr *attr)
@@ -339,6 +368,7 @@ static const struct rsh_medium_ops files_ops = {
 	.dir_close = file_dir_close,
 	.close = file_close,
 	.identify = file_identify,
+	.share = file_share,
 	.limit = file_limit,
 	.compare = file_compare,
 	.read = file_read,

@@ -35,6 +35,7 @@ int rsh_store_io_new(const struct rsh_store_io_options *o,
 		return rsh_error_nomem(err);
 	io->caching = o->caching;
 	io->has_dir = o->cache.dir;
+	io->has_servers = o->cache.servers.list;
 	io->memory_bytes = o->cache.memory_bytes;
 	io->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
 	if (o->caching != RSH_CACHING_OFF)
@@ -83,6 +84,7 @@ void rsh_store_io_stats_get(const struct rsh_store_io *io,
 		.tile_bytes = atomic_load(&io->tile_bytes),
 		.tile_bytes_peak = atomic_load(&io->tile_bytes_peak),
 		.cached = atomic_load(&io->cached),
+		.has_servers = io->has_servers,
 	};
 	if (io->cache)
 		rsh_cache_stats_get(io->cache, &out->cache);

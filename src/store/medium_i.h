@@ -82,6 +82,11 @@ struct rsh_medium_ops {
 	/* Tells in one call what the file is; each may be NULL. */
 	int (*identify)(const struct rsh_handle *h,
 			struct rsh_store_identity *id, struct rsh_stat *st);
+	/* Says what tells the content of a file from others, on all nodes that
+	 * have the same path or address for the root: the name, the times, and
+	 * what a server says; no number that a kernel made up. */
+	void (*share)(const struct rsh_medium *m, const char *name,
+		      const struct rsh_store_identity *id, uint64_t out[2]);
 	/* Takes from the mode to read what an access control list and the
 	 * directories above keep from readers.  NULL: nothing. */
 	void (*limit)(const struct rsh_handle *h, struct rsh_store_attr *attr);

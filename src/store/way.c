@@ -58,9 +58,10 @@ static void way_settle(struct rsh_store *s, enum rsh_way way)
 static void way_decide(struct rsh_store *s, struct rsh_store_file *f,
 		       struct rsh_handle *h)
 {
+	const struct rsh_store_io *io = s->opts.io;
 	uint64_t ns;
 
-	if (s->opts.io->has_dir && h->medium->ops->is_remote(h)) {
+	if ((io->has_dir || io->has_servers) && h->medium->ops->is_remote(h)) {
 		way_settle(s, RSH_WAY_CACHE);
 	} else if (way_time_again(s, f, h, &ns)) {
 		rsh_log_info("%s: read again in %llu us", f->path,
@@ -122,18 +123,29 @@ way_cache_identity(const struct rsh_store_file *f)
 	};
 }
 
+static rsh_cache_file way_cache_open(struct rsh_store *s,
+				     const struct rsh_store_file *f)
+{
+	struct rsh_cache *c = s->opts.io->cache;
+	const struct rsh_cache_file_id id = way_cache_identity(f);
+	const rsh_cache_file file = rsh_cache_file_open(c, &id);
+	uint64_t name[2];
+
+	if (s->opts.io->has_servers) {
+		s->medium->ops->share(s->medium, f->name, &f->id, name);
+		rsh_cache_file_share(c, file, name);
+	}
+	return file;
+}
+
 void rsh_store_settle_files(struct rsh_store *s)
 {
 	const bool off = !s->opts.io || !s->opts.io->cache;
 
 	atomic_store(&s->way, RSH_WAY_OPEN);
-	for (uint32_t i = 0; i < s->n_files; i++) {
-		struct rsh_cache_file_id id = way_cache_identity(&s->files[i]);
-
-		s->files[i].cached = !off && id.size ?
-			rsh_cache_file_open(s->opts.io->cache, &id) :
-			RSH_CACHE_FILE_NONE;
-	}
+	for (uint32_t i = 0; i < s->n_files; i++)
+		s->files[i].cached = !off && s->files[i].id.size ?
+			way_cache_open(s, &s->files[i]) : RSH_CACHE_FILE_NONE;
 	if (off)
 		way_settle(s, RSH_WAY_STRAIGHT);
 	else if (s->opts.io->caching == RSH_CACHING_ON ||

@@ -60,6 +60,7 @@ MOUNT += \
 	mount/distributed.py \
 	mount/objects.py \
 	mount/object_faults.py \
+	mount/cache_servers.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
 
@@ -92,6 +93,7 @@ EXTRA_DIST += \
 	lib/reader.py \
 	lib/reap.py \
 	lib/rsh_cli.py \
+	lib/memcached.py \
 	lib/small_job.py \
 	lib/demands.py \
 	lib/privileges.py \

@@ -23,7 +23,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 10))"
+echo "1..$(($(echo "$layers" | wc -w) + 11))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -45,6 +45,8 @@ report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
 	"only wire/, daemon/ and cli/ include JSON"
 report "$(grep -rnE '#include <curl/' "$top/src" "$top/include" |
 	grep -v "^$top/src/objects/")" "only objects/ includes libcurl"
+report "$(grep -rnE '#include <libmemcached/' "$top/src" "$top/include" |
+	grep -v "^$top/src/cache/")" "only cache/ includes libmemcached"
 report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights|cache)/' \
 	"$top/src/objects" "$top/include/rsh/objects")" \
 	"objects/ stands on util/ and wire/ alone"

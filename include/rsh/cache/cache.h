@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/cache.h keeps blocks of source files, in bounded memory and on a disk.
+/* cache/cache.h keeps blocks of source files, in bounded memory, on a disk and
+ * on servers.
  *
  * A cache holds blocks of files that never change while their identity stays
  * the same.  It knows nothing of what the files are: whoever reads says which
@@ -9,6 +10,7 @@
  *   a directory   what was loaded once, for this process after its memory was
  *                 needed otherwise, for the next process and for others at the
  *                 same time
+ *   servers       what one node has loaded, for all others
  *
  * Threads: all calls but rsh_cache_new() and rsh_cache_free() may be made from
  * any thread at any time.  No lock is held while bytes are loaded, copied,
@@ -16,7 +18,8 @@
  *
  * Waiting: a call waits for the load of another thread only while it has no
  * load of its own under way, and never for memory, so that it comes back when
- * the loads do.  Callers may hold pins while they call.
+ * the loads do.  For another node that is loading a block it waits a bounded
+ * time (servers.h).  Callers may hold pins while they call.
  *
  * fork(): the cache's own thread starts when there is first something to do for
  * it, at the earliest in a call that loads.  A process may make a cache,
@@ -30,6 +33,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "rsh/cache/servers.h"
 #include "rsh/util/error.h"
 
 struct rsh_cache;
@@ -65,6 +69,12 @@ struct rsh_cache_options {
 	 * rsh_clock_ns(). */
 	uint64_t (*clock_ns)(void);
 
+	/* These are the servers, if a list is named.  They are opened with the
+	 * cache, unless `opened` are they, which outlive it.  Only blocks of
+	 * files that are shared go there (rsh_cache_file_share()). */
+	struct rsh_cache_servers_options servers;
+	struct rsh_cache_servers *opened;
+
 	/* This is the size of a block: a power of two of at least one memory
 	 * page and at most 4 MiB, or 0 for RSH_CACHE_BLOCK_DEFAULT.  Processes
 	 * that share a directory find each other's blocks if their sizes are
@@ -77,8 +87,8 @@ struct rsh_cache_options {
 int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 		  struct rsh_error *err);
 /* Frees the cache; NULL is allowed.  No other call may be under way and nothing
- * may be pinned.  Blocks that wait to be written to the directory are written
- * first. */
+ * may be pinned.  Blocks that wait to be written to the directory or to servers
+ * are written first. */
 void rsh_cache_free(struct rsh_cache *c);
 
 uint32_t rsh_cache_block_bytes(const struct rsh_cache *c);
@@ -108,6 +118,12 @@ typedef uint32_t rsh_cache_file;
 rsh_cache_file rsh_cache_file_open(struct rsh_cache *c,
 				   const struct rsh_cache_file_id *id);
 
+/* Says what all nodes call the content of the file, which has to differ where
+ * contents do and to be no zeros; blocks of the file are shared from then on.
+ * The size, epoch and step are added to it. */
+void rsh_cache_file_share(struct rsh_cache *c, rsh_cache_file file,
+			  const uint64_t name[2]);
+
 /* ---- reading ---- */
 
 /* A loader reads the bytes of a file from `offset` on into the `n_iov` (1 to
@@ -126,7 +142,7 @@ typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
 #define RSH_CACHE_LOAD_MAX (1024 * 1024)
 
 /* Copies `len` bytes at `offset` to `buf`.  Blocks that are missing are taken
- * from the directory or loaded, neighbours together; a block that another
+ * from the directory or servers, or loaded, neighbours together; a block that another
  * thread is loading is waited for.  When memory cannot be had because all of it
  * is pinned or being loaded into, the read bypasses the cache.
  *
@@ -189,16 +205,16 @@ bool rsh_cache_cede(struct rsh_cache *c, uint64_t bytes);
  * to the system. */
 void rsh_cache_drop(struct rsh_cache *c);
 
-/* Waits until no block waits to be written to the directory. */
+/* Waits until no block waits to be written to the directory or to servers. */
 void rsh_cache_settle(struct rsh_cache *c);
 
 /* ---- statistics ---- */
 
 struct rsh_cache_stats {
-	/* These four count the blocks that calls wanted, by where they were
+	/* These five count the blocks that calls wanted, by where they were
 	 * found.  A block counts each time that a call comes to it.
 	 * Prefetching counts in none of them. */
-	uint64_t hits_plain, hits_disk;
+	uint64_t hits_plain, hits_disk, hits_shared;
 	uint64_t misses; /* the caller loaded it */
 	uint64_t waits;  /* another thread was loading it */
 
@@ -206,8 +222,9 @@ struct rsh_cache_stats {
 	uint64_t bytes_loaded; /* by loaders, bypasses included */
 	uint64_t loads, loads_failed;
 	uint64_t bypasses, bytes_bypassed;
-	uint64_t prefetched; /* blocks, from the directory or loaded */
+	uint64_t prefetched; /* blocks, found or loaded */
 	uint64_t prefetched_disk; /* those from the directory */
+	uint64_t prefetched_shared; /* those from servers */
 
 	uint64_t evicted_spent, evicted_plain;
 
@@ -216,6 +233,14 @@ struct rsh_cache_stats {
 	uint64_t disk_errors;   /* reads and writes that failed */
 	uint64_t disk_rejected; /* files that were damaged, and removed */
 	uint64_t disk_trimmed;  /* files removed to keep to disk_bytes */
+
+	uint64_t shared_written, shared_written_bytes;
+	uint64_t shared_dropped;  /* not stored on servers: too many waited, or
+				   * the server was full or left alone */
+	uint64_t shared_waits;    /* blocks that another node was loading */
+	uint64_t shared_late;     /* those that it did not store in time */
+	uint64_t shared_errors;   /* requests that failed */
+	uint64_t shared_rejected; /* values that were not what was stored */
 
 	/* The rest says how things are at this moment. */
 	uint64_t memory_bytes; /* the next three; at most the bound */

@@ -9,9 +9,9 @@
  * cache is shared, as large as memory and costs one copy less.  A stretch of
  * the file that is read first is read twice; if the second time is no faster
  * than a network (SLOW_NS) nobody keeps the pages, and the cache does.
- * Mounting does not wait for that: the source may hang.  A directory for blocks
- * is of use besides for file systems of a network, since it outlives their
- * pages.
+ * Mounting does not wait for that: the source may hang.  A directory or servers
+ * for blocks are of use besides for file systems of a network, whose pages they
+ * outlive and spare other nodes.
  */
 #ifndef RSH_STORE_IO_H
 #define RSH_STORE_IO_H
@@ -64,6 +64,7 @@ struct rsh_store_io_stats {
 	uint64_t tile_bytes, tile_bytes_peak;
 	bool cached;           /* the sources are read through the cache; false
 				* until that is decided */
+	bool has_servers;      /* which the cache shares blocks through */
 	struct rsh_cache_stats cache;
 };
 

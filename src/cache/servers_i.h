@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache/servers_i.h has what blocks are asked of servers; for this room only.
+ *
+ * No call fails, and each comes back: a request waits a bounded time for its
+ * server, and a server that failed is left alone for a while, in which the
+ * others have its part of the blocks. */
+#ifndef RSH_CACHE_SERVERS_I_H
+#define RSH_CACHE_SERVERS_I_H
+
+#include "rsh/cache/servers.h"
+#include "value_i.h"
+
+#define RSH_SERVER_NONE UINT32_MAX
+
+enum rsh_item_state {
+	RSH_ITEM_WANTED,
+	RSH_ITEM_FOUND, /* `content` has it */
+	RSH_ITEM_FREE,  /* the server does not have it */
+	RSH_ITEM_OURS,  /* the same, and we have claimed it */
+	RSH_ITEM_TAKEN, /* another node has */
+	RSH_ITEM_ALONE, /* no server is to be asked for it */
+};
+
+/* An item is a block that is looked for. */
+struct rsh_item {
+	uint8_t digest[RSH_VALUE_DIGEST];
+	char name[RSH_VALUE_NAME_MAX];
+	uint32_t server;
+	enum rsh_item_state state;
+	uint8_t *content;
+	uint32_t len;
+	bool refused; /* what the server had was not what was stored */
+};
+
+/* Counts what went wrong. */
+struct rsh_servers_tally {
+	unsigned errors, rejected;
+};
+
+/* A value of up to `largest` bytes of content is allowed from now on. */
+void rsh_servers_begin(struct rsh_cache_servers *s, uint32_t largest);
+uint64_t rsh_servers_wait_ns(const struct rsh_cache_servers *s);
+const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s);
+
+/* Says which server has a group of blocks, those of failed ones being dealt out
+ * to others; RSH_SERVER_NONE if all have failed. */
+uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2]);
+
+/* Looks for the items that are WANTED or TAKEN, of one server together. */
+void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
+		     size_t n, struct rsh_servers_tally *tally);
+/* Claims the items that are FREE. */
+void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
+		       size_t n, struct rsh_servers_tally *tally);
+/* Stores a sealed value in place of the claim.  Returns 0 or a positive
+ * errno. */
+int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
+		    const uint8_t *value);
+/* Gives the claim up. */
+void rsh_servers_release(struct rsh_cache_servers *s,
+			 const struct rsh_item *item);
+
+#endif

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache/shared.c looks for blocks on servers, and stores there what was loaded,
+ * in a thread. */
+#include "config.h"
+
+#include "shared_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "disk_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
+#include "rsh/util/mem.h"
+#include "rsh/util/waits.h"
+
+/* Blocks of so long a stretch of a file lie on one server, so that neighbours
+ * are fetched together. */
+#define GROUP_BYTES (4 * 1024 * 1024)
+
+/* The first look at another node's claim comes after so long; each pause is
+ * half as long again as the one before. */
+#define PAUSE_FIRST_NS UINT64_C(2000000)
+#define PAUSE_LAST_NS UINT64_C(50000000)
+
+/* ---- storing ---- */
+
+static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j)
+{
+	const struct rsh_item *item = &j->item;
+	int code;
+
+	if (!j->block) {
+		rsh_servers_release(sh->servers, item);
+		return 0;
+	}
+	memcpy(sh->value + RSH_VALUE_HEADER, j->block->mem, item->len);
+	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, sh->value,
+		       item->len);
+	code = rsh_servers_put(sh->servers, item, sh->value);
+	/* A server that is full has thrown the claim out or will. */
+	if (code == ENOSPC)
+		rsh_servers_release(sh->servers, item);
+	return code;
+}
+
+/* This is the step of the worker that stores. */
+static bool shared_store_next(struct rsh_cache *c)
+{
+	struct rsh_shared *sh = c->shared;
+	struct rsh_shared_job job;
+	int code;
+
+	if (!sh->n)
+		return false;
+	job = sh->queue[sh->head];
+	sh->head = (sh->head + 1) % RSH_SHARED_QUEUE;
+	sh->n--;
+	pthread_mutex_unlock(&c->lock);
+	code = shared_job_do(sh, &job);
+	pthread_mutex_lock(&c->lock);
+	if (!job.block)
+		return true;
+	sh->n_blocks--;
+	if (code == 0) {
+		c->stats.shared_written++;
+		c->stats.shared_written_bytes += job.item.len;
+	} else {
+		c->stats.shared_dropped++;
+		c->stats.shared_errors += code != EAGAIN && code != ENOSPC;
+	}
+	rsh_block_unhold(c, job.block);
+	return true;
+}
+
+/* Has the worker store the block or, if that is NULL, give its claim up; it
+ * drops what is too much.  The lock is held. */
+static void shared_enqueue(struct rsh_cache *c, const struct rsh_item *item,
+			   struct rsh_cache_block *b)
+{
+	struct rsh_shared *sh = c->shared;
+
+	if (b && sh->n_blocks >= sh->max_blocks) {
+		c->stats.shared_dropped++;
+		b = NULL;
+	}
+	if (sh->n >= RSH_SHARED_QUEUE || !rsh_worker_kick(&sh->writer)) {
+		c->stats.shared_dropped += b != NULL;
+		return;
+	}
+	if (b) {
+		rsh_block_ref(c, b);
+		sh->n_blocks++;
+	}
+	sh->queue[(sh->head + sh->n++) % RSH_SHARED_QUEUE] =
+		(struct rsh_shared_job){ b, *item };
+}
+
+/* ---- looking ---- */
+
+static void hunt_name(struct rsh_cache *c, const struct rsh_cache_block *b,
+		      struct rsh_item *item)
+{
+	const struct rsh_block_key key = rsh_block_key_of(c, b);
+	const uint64_t *file = c->files.shared[b->file];
+	const uint64_t words[5] = {
+		key.file.size, key.file.epoch, key.file.step, key.offset,
+		key.len,
+	};
+
+	*item = (struct rsh_item){
+		.state = RSH_ITEM_WANTED, .content = b->mem, .len = key.len,
+	};
+	rsh_value_digest(file, words, item->digest);
+	rsh_value_name(rsh_servers_key(c->shared->servers), item->digest,
+		       item->name);
+}
+
+/* Neighbours mostly have the same server.  The lock is not held. */
+static void hunt_place(struct rsh_cache *c, struct rsh_hunt *h,
+		       const uint64_t file[2])
+{
+	uint64_t last = UINT64_MAX;
+
+	for (unsigned i = 0; i < h->n; i++) {
+		const uint64_t at = h->blocks[i]->number << c->block_shift;
+		const uint64_t group[2] = { file[0], file[1] ^ at / GROUP_BYTES };
+
+		h->items[i].server = i > 0 && at / GROUP_BYTES == last ?
+			h->items[i - 1].server :
+			rsh_servers_pick(c->shared->servers, group);
+		last = at / GROUP_BYTES;
+	}
+}
+
+/* Settles the blocks that were found.  The lock is held. */
+static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
+			const struct rsh_servers_tally *tally)
+{
+	c->stats.shared_errors += tally->errors;
+	c->stats.shared_rejected += tally->rejected;
+	for (unsigned i = 0; i < h->n; i++) {
+		struct rsh_cache_block *b = h->blocks[i];
+
+		if (!b || h->items[i].state != RSH_ITEM_FOUND)
+			continue;
+		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
+		h->blocks[i] = NULL;
+		h->n_found++;
+		if (c->disk)
+			rsh_disk_enqueue(c, b);
+	}
+}
+
+/* Looks for what is wanted, and claims what nobody has. */
+static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
+		      struct rsh_servers_tally *tally)
+{
+	const long begin = rsh_waits_begin();
+
+	rsh_servers_get(c->shared->servers, h->items, h->n, tally);
+	rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
+	rsh_waits_end(begin);
+}
+
+void rsh_hunt_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
+		    unsigned n, struct rsh_hunt *h)
+{
+	struct rsh_servers_tally tally = { 0 };
+	uint64_t file[2];
+
+	h->n = h->n_found = 0;
+	h->until = h->pause = 0;
+	if (!n || !c->files.shared)
+		return;
+	memcpy(file, c->files.shared[blocks[0]->file], sizeof(file));
+	if (!file[0] && !file[1])
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		if (blocks[i]->state != RSH_BLOCK_LOADING)
+			continue;
+		h->blocks[h->n] = blocks[i];
+		hunt_name(c, blocks[i], &h->items[h->n++]);
+	}
+	if (!h->n)
+		return;
+	pthread_mutex_unlock(&c->lock);
+	hunt_place(c, h, file);
+	hunt_look(c, h, &tally);
+	pthread_mutex_lock(&c->lock);
+	for (unsigned i = 0; i < h->n; i++)
+		c->stats.shared_waits += h->items[i].state == RSH_ITEM_TAKEN;
+	hunt_settle(c, h, &tally);
+}
+
+bool rsh_hunt_is_ours(const struct rsh_hunt *h, const struct rsh_cache_block *b)
+{
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] == b)
+			return h->items[i].state != RSH_ITEM_TAKEN;
+	return true;
+}
+
+void rsh_hunt_loaded(struct rsh_cache *c, struct rsh_hunt *h,
+		     struct rsh_cache_block *b, bool good)
+{
+	for (unsigned i = 0; i < h->n; i++) {
+		if (h->blocks[i] != b)
+			continue;
+		if (h->items[i].state == RSH_ITEM_OURS)
+			shared_enqueue(c, &h->items[i], good ? b : NULL);
+		h->blocks[i] = NULL;
+		h->items[i].state = RSH_ITEM_ALONE;
+	}
+}
+
+/* ---- waiting ---- */
+
+static bool hunt_has(const struct rsh_hunt *h, bool taken)
+{
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] &&
+		    (h->items[i].state == RSH_ITEM_TAKEN) == taken)
+			return true;
+	return false;
+}
+
+/* Returns how many blocks are waited for no longer. */
+static unsigned hunt_give_up(struct rsh_hunt *h)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < h->n; i++) {
+		if (h->items[i].state != RSH_ITEM_TAKEN)
+			continue;
+		h->items[i].state = RSH_ITEM_ALONE;
+		n++;
+	}
+	return n;
+}
+
+static void hunt_pause(struct rsh_hunt *h)
+{
+	struct timespec t;
+
+	h->pause = h->pause ? rsh_min_u64(h->pause + h->pause / 2,
+					  PAUSE_LAST_NS) : PAUSE_FIRST_NS;
+	t = (struct timespec){ .tv_nsec = (long)h->pause };
+	nanosleep(&t, NULL);
+}
+
+bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
+{
+	struct rsh_servers_tally tally = { 0 };
+	unsigned late = 0;
+
+	if (!hunt_has(h, true))
+		return false;
+	pthread_mutex_unlock(&c->lock);
+	if (!h->until)
+		h->until = rsh_clock_ns() +
+			   rsh_servers_wait_ns(c->shared->servers);
+	while (!hunt_has(h, false)) {
+		if (hasten || rsh_clock_ns() >= h->until) {
+			late = hunt_give_up(h);
+			break;
+		}
+		hunt_pause(h);
+		hunt_look(c, h, &tally);
+	}
+	pthread_mutex_lock(&c->lock);
+	c->stats.shared_late += late;
+	hunt_settle(c, h, &tally);
+	return true;
+}
+
+/* ---- beginning and end ---- */
+
+int rsh_shared_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
+		    struct rsh_error *err)
+{
+	const uint64_t part = c->bound / RSH_SHARED_QUEUE_PART / c->block_bytes;
+	struct rsh_shared *sh = calloc(1, sizeof(*sh));
+	int rc = 0;
+
+	if (!sh || rsh_worker_init(&sh->writer, c, shared_store_next)) {
+		free(sh);
+		return rsh_error_nomem(err);
+	}
+	c->shared = sh;
+	sh->max_blocks = part < 1 ? 1 :
+			 (uint32_t)rsh_min_u64(part, RSH_SHARED_QUEUE / 2);
+	sh->value = malloc(RSH_VALUE_HEADER + (size_t)c->block_bytes);
+	if (!sh->value)
+		return rsh_error_nomem(err);
+	sh->servers = opts->opened;
+	sh->is_mine = !sh->servers;
+	if (sh->is_mine)
+		rc = rsh_cache_servers_open(&opts->servers, &sh->servers, err);
+	if (rc == 0)
+		rsh_servers_begin(sh->servers, c->block_bytes);
+	return rc;
+}
+
+void rsh_shared_close(struct rsh_cache *c)
+{
+	struct rsh_shared *sh = c->shared;
+
+	if (!sh)
+		return;
+	rsh_worker_destroy(&sh->writer);
+	if (sh->is_mine)
+		rsh_cache_servers_free(sh->servers);
+	free(sh->value);
+	free(sh);
+}

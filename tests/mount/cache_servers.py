@@ -1,0 +1,232 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Mounts that share blocks through memcached servers: one of them reads what all
+need, and no server, however it behaves, makes a byte wrong or a reader fail."""
+
+import concurrent.futures
+import json
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
+
+import memcached  # noqa: E402
+from memcached import Memcached  # noqa: E402
+from rsh_cli import run  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
+                       skip_all, tree_difference)
+from small_job import Job  # noqa: E402
+
+STEP = (1, 5)
+# Whatever is read waits, so that two that read at once meet.
+SLOW = ("--fault", "delay=30ms")
+
+
+class Tree:
+    def __init__(self, directory):
+        self.directory = directory
+        self.job = Job(directory, shapes={"up.weight": (512, 600), "down.weight":
+                                          (300, 512), "norm.gamma": (70000,)})
+        self.job.save(*STEP)
+        self.expected = self.job.expected(*STEP)
+
+    def mounted(self, servers, *extra):
+        return Mounted(self.job.source, src_strategy=self.job.strategy,
+                       dst_strategy=self.job.strategy,
+                       extra=["--io-mode", "direct", "--cache", "on", "--log-level", "info",
+                              "--cache-servers",
+                              ",".join(s if isinstance(s, str) else s.address
+                                       for s in servers), *extra])
+
+    def is_right(self, mount):
+        different = tree_difference(self.expected, hash_tree(mount.path))
+        if different:
+            raise MountError("\n".join(different) + "\n" + mount.log())
+
+    def read_by_one(self, servers, *extra):
+        """What a mount of its own loads of all, and its figures."""
+        with self.tried(servers, *extra) as mount:
+            return figures(mount)
+
+    def tried(self, servers, *extra):
+        return Tried(self, self.mounted(servers, *extra))
+
+
+class Tried:
+    """A mount that has been read through."""
+
+    def __init__(self, tree, mount):
+        self.tree, self.mount = tree, mount
+
+    def __enter__(self):
+        self.mount.__enter__()
+        self.tree.is_right(self.mount)
+        return self.mount
+
+    def __exit__(self, *how):
+        return self.mount.__exit__(*how)
+
+
+def figures(mount):
+    with open(os.path.join(mount.path, ".reshardfs", "stats"), encoding="utf-8") as f:
+        return json.load(f)["cache"]
+
+
+def found(f):
+    return f["hits_shared"] + f["prefetched_shared"]
+
+
+def check(condition, what):
+    if not condition:
+        raise MountError(str(what))
+
+
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+@test
+def what_one_has_read_another_finds(tree):
+    with Memcached() as one, Memcached() as two:
+        servers = (one, two)
+        first = tree.read_by_one(servers)
+        check(first["loads"] and not found(first), first)
+        second = tree.read_by_one(servers)
+        check(found(second) and not second["loads"], second)
+        check(not second["shared_rejected"] + second["shared_errors"], second)
+        check(one.figure("curr_items") and two.figure("curr_items"), "one has it all")
+
+
+@test
+def two_at_once_read_once(tree):
+    """As far as claims go: each block is loaded by one of them."""
+    with Memcached() as one, tree.mounted((one,), *SLOW) as a, \
+            tree.mounted((one,), *SLOW) as b, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(tree.is_right, mount) for mount in (a, b)]:
+            done.result()
+        both = [figures(mount) for mount in (a, b)]
+        alone = sum(os.path.getsize(os.path.join(root, name))
+                    for root, _, names in os.walk(tree.job.source) for name in names)
+        loaded = sum(f["bytes_loaded"] for f in both)
+        check(sum(f["shared_late"] for f in both) or loaded <= alone, (alone, both))
+        check(any(map(found, both)), both)
+
+
+@test
+def a_server_is_killed_and_started_again(tree):
+    with Memcached() as one, Memcached() as two:
+        servers = (one, two)
+        tree.read_by_one(servers)
+        with tree.tried(servers) as mount:
+            two.kill()
+            said = tree.read_by_one(servers)
+            check(found(said) and said["loads"], said)
+            two.start()
+            tree.is_right(mount)
+        again = tree.read_by_one(servers)
+        check(found(again) > 0, again)
+
+
+@test
+def all_servers_are_gone(tree):
+    with Memcached() as one:
+        gone = (one,)
+        one.kill()
+        with tree.tried(gone) as mount:
+            said = figures(mount)
+            check(said["loads"] and said["shared_errors"], said)
+            check(mount.log().count("going on without it") == 1, mount.log())
+
+
+@test
+def a_server_hangs(tree):
+    with Memcached() as one:
+        tree.read_by_one((one,))
+        one.stop()
+        with tree.tried((one,)) as mount:
+            check("timed out" in mount.log(), mount.log())
+        one.go_on()
+        check(found(tree.read_by_one((one,))), "it is not used again")
+
+
+@test
+def a_server_has_no_room(tree):
+    with Memcached("-M", "-m", "2") as one:
+        for _ in range(2):
+            tree.read_by_one((one,))
+
+
+@test
+def only_those_with_the_key_share(tree):
+    keys = []
+    for i in range(2):
+        keys.append(os.path.join(tree.directory, f"key{i}"))
+        with open(keys[-1], "wb") as f:
+            f.write(os.urandom(32))
+    with Memcached() as one:
+        with_key = ("--cache-key-file", keys[0])
+        tree.read_by_one((one,), *with_key)
+        check(not found(tree.read_by_one((one,))), "without a key")
+        check(not found(tree.read_by_one((one,), "--cache-key-file", keys[1])), "another")
+        said = tree.read_by_one((one,), *with_key)
+        check(found(said) and not said["loads"], said)
+    with open(keys[0], "wb") as f:
+        f.write(b"short")
+    said = run("export", "--cache-key-file", keys[0], "--cache-servers", "127.0.0.1:1",
+               "--src-strategy", tree.job.strategy, "--dst-strategy", tree.job.strategy,
+               "--cache", "on", tree.job.source, os.path.join(tree.directory, "out"))
+    check(said.status and "no key" in said.err, said)
+
+
+@test
+def a_file_that_changed_is_another(tree):
+    """With equal names, sizes and times, as a tree has that was put back."""
+    with Memcached() as one:
+        tree.read_by_one((one,))
+        names = [os.path.join(root, name) for root, _, names in os.walk(tree.job.source)
+                 for name in names]
+        for name in names:
+            at = os.stat(name)
+            os.utime(name, ns=(at.st_atime_ns, at.st_mtime_ns))
+        said = tree.read_by_one((one,))
+        check(not found(said), said)
+
+
+@test
+def the_daemon_stays_confined(tree):
+    with Memcached() as one, tree.tried((one,)) as mount:
+        check("confined" in mount.log(), mount.log())
+        with open(os.path.join(mount.path, ".reshardfs", "config"), encoding="utf-8") as f:
+            told = json.load(f)
+        check(told["cache"]["servers"] == one.address and not told["cache"]["keyed"], told)
+
+
+@test
+def words_that_are_no_servers(tree):
+    for words in ("", ",", "host:", "host:0", "host:99999", "a,,b", "a/b:1"):
+        said = run("mount", "--cache-servers", words, tree.job.source, tree.directory)
+        check(said.status and "cache-servers" in said.err, (words, said))
+
+
+def main():
+    require_mount()
+    if not memcached.PROGRAM:
+        skip_all("there is no memcached")
+    if "built without" in run("mount", "--cache-servers", "x", "/", "/").err:
+        skip_all("built without memcached")
+    tap = Tap()
+    for function in TESTS:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-servers-") as directory, \
+                tap.test(function.__name__.replace("_", " ")):
+            function(Tree(directory))
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
