@@ -25,7 +25,8 @@
 	use(generate_hash) use(mget) use(fetch_result) use(result_create) \
 	use(result_free) use(result_key_value) use(result_key_length)     \
 	use(result_value) use(result_length) use(set) use(add)            \
-	use(delete) use(last_error_errno) use(set_memory_allocators)
+	use(delete) use(last_error) use(last_error_errno)                 \
+	use(set_memory_allocators)
 
 static struct {
 #define MEMBER(name) __typeof__(&memcached_##name) name;
@@ -221,7 +222,11 @@ int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
 		   (const uint8_t *)lib.result_value(&r),
 		   lib.result_length(&r));
 	lib.result_free(&r);
-	return got > n ? EPROTO : link_errno(l, rc);
+	if (got > n)
+		return EPROTO;
+	/* Of values that it could not take it says nothing but this. */
+	return link_errno(l, lib.last_error(l->st) == MEMCACHED_SUCCESS ? rc :
+			  lib.last_error(l->st));
 }
 
 int rsh_link_store(struct rsh_link *l, const char *name, const void *value,

@@ -2,17 +2,18 @@
 /* cache/servers.c opens servers, and knows which of them can be asked. */
 #include "config.h"
 
-#include "servers_i.h"
+#include "requests_i.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
-#include "memcached_i.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -25,14 +26,22 @@
 #define DEFAULT_RETRY_SECONDS 10
 #define DEFAULT_WAIT_MS 5000
 
-/* A claim ends by itself when its holder dies.  It outlasts the wait of
- * others. */
-#define LEASE_SECONDS 10
+/* The library waits each time anew for a server that answers by drops.  A
+ * request as a whole has so many times the time of one wait. */
+#define WAITS_PER_REQUEST 2
 
 /* A server has so many connections of this process. */
 #define LINKS_MAX 8
 /* One that gives so many bad values in a row is taken for a bad one. */
 #define LIES_MAX 8
+
+/* A request that is under way. */
+struct request {
+	LIST_ENTRY(request) list;
+	struct rsh_link *link;
+	uint64_t until; /* it is to be over by then */
+	bool late;
+};
 
 struct server {
 	char *host;
@@ -61,7 +70,11 @@ struct rsh_cache_servers {
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed; /* a link is idle, or one more may be made */
-	bool ready;           /* these two are */
+	pthread_cond_t watch; /* what follows has changed */
+	bool ready;           /* these three are */
+	LIST_HEAD(, request) busy;
+	pthread_t watcher;
+	bool watched, stop;
 };
 
 /* ---- the list ---- */
@@ -193,14 +206,22 @@ static int servers_init(struct rsh_cache_servers *s,
 		rc = servers_take_list(s, o->list, err);
 	if (rc)
 		return rc;
-	if (pthread_mutex_init(&s->lock, NULL))
+	if (pthread_mutex_init(&s->lock, NULL) ||
+	    rsh_clock_cond_init(&s->freed) || rsh_clock_cond_init(&s->watch))
 		return rsh_error_nomem(err);
-	if (rsh_clock_cond_init(&s->freed)) {
-		pthread_mutex_destroy(&s->lock);
-		return rsh_error_nomem(err);
-	}
 	s->ready = true;
 	return 0;
+}
+
+static void servers_end_watch(struct rsh_cache_servers *s)
+{
+	if (!s->watched)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	pthread_cond_signal(&s->watch);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->watcher, NULL);
 }
 
 int rsh_cache_servers_open(const struct rsh_cache_servers_options *opts,
@@ -225,6 +246,7 @@ void rsh_cache_servers_free(struct rsh_cache_servers *s)
 {
 	if (!s)
 		return;
+	servers_end_watch(s);
 	for (uint32_t i = 0; i < s->n; i++) {
 		for (unsigned k = 0; k < s->v[i].n_idle; k++)
 			rsh_link_free(s->v[i].idle[k]);
@@ -234,6 +256,7 @@ void rsh_cache_servers_free(struct rsh_cache_servers *s)
 	rsh_ring_free(s->ring);
 	rsh_value_key_clear(&s->key);
 	if (s->ready) {
+		pthread_cond_destroy(&s->watch);
 		pthread_cond_destroy(&s->freed);
 		pthread_mutex_destroy(&s->lock);
 	}
@@ -317,10 +340,10 @@ static void server_works(struct server *v)
 	rsh_log_notice("cache server %s:%u: reachable again", v->host, v->port);
 }
 
-/* Notes whether the server gave what was stored. */
-static void server_judge(struct rsh_cache_servers *s, struct server *v,
-			 bool good)
+void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 {
+	struct server *v = &s->v[server];
+
 	pthread_mutex_lock(&s->lock);
 	v->lies = good ? 0 : v->lies + 1;
 	if (v->lies >= LIES_MAX)
@@ -331,8 +354,6 @@ static void server_judge(struct rsh_cache_servers *s, struct server *v,
 }
 
 /* ---- requests ---- */
-
-typedef int link_request_fn(struct rsh_link *l, void *ctx);
 
 static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
 					const struct server *v)
@@ -376,11 +397,6 @@ static struct rsh_link *server_enter(struct rsh_cache_servers *s,
 	return NULL;
 }
 
-static bool is_failure(int code)
-{
-	return code && code != EEXIST && code != ENOSPC;
-}
-
 /* Gives the link back, or NULL for one that was closed, and tells what came of
  * the request. */
 static void server_leave(struct rsh_cache_servers *s, struct server *v,
@@ -391,18 +407,18 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 
 	pthread_mutex_lock(&s->lock);
 	v->probing = false;
-	if (l && code != ENOSPC && !is_failure(code)) {
+	if (l && code != ENOSPC && !rsh_request_failed(code)) {
 		v->idle[v->n_idle++] = l;
 	} else {
 		drop[n++] = l;
 		v->n_links--;
 	}
-	if (is_failure(code))
+	if (rsh_request_failed(code))
 		server_stop(s, v, strerror(code));
 	else
 		server_works(v);
 	/* What is idle may be as dead. */
-	while (is_failure(code) && v->n_idle) {
+	while (rsh_request_failed(code) && v->n_idle) {
 		drop[n++] = v->idle[--v->n_idle];
 		v->n_links--;
 	}
@@ -412,11 +428,73 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 		rsh_link_free(drop[--n]);
 }
 
-/* Makes a request, once more if the server has closed a link that was idle, as
- * one does that was restarted.  Returns 0 or a positive errno: EAGAIN if the
- * server was not asked. */
-static int server_request(struct rsh_cache_servers *s, uint32_t server,
-			  link_request_fn *fn, void *ctx)
+/* Ends requests that take too long. */
+static void *servers_watch(void *arg)
+{
+	struct rsh_cache_servers *s = arg;
+	const uint64_t pause = s->timeout_ms * NS_PER_MS / 4;
+	struct request *r;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->stop) {
+		const uint64_t now = rsh_clock_ns();
+
+		if (LIST_EMPTY(&s->busy)) {
+			pthread_cond_wait(&s->watch, &s->lock);
+			continue;
+		}
+		LIST_FOREACH(r, &s->busy, list) {
+			if (r->late || now < r->until)
+				continue;
+			r->late = true;
+			rsh_link_hurry(r->link);
+		}
+		rsh_clock_wait(&s->watch, &s->lock, now + pause);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
+
+/* Without a thread it is the library alone that bounds requests.  The lock is
+ * held. */
+static void servers_begin_watch(struct rsh_cache_servers *s)
+{
+	sigset_t all, saved;
+
+	if (s->watched)
+		return;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	s->watched = pthread_create(&s->watcher, NULL, servers_watch, s) == 0;
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+}
+
+/* Makes a request by this link. */
+static int link_request(struct rsh_cache_servers *s, struct rsh_link *l,
+			rsh_link_request_fn *fn, void *ctx)
+{
+	struct request r = {
+		.link = l,
+		.until = rsh_clock_ns() +
+			 WAITS_PER_REQUEST * s->timeout_ms * NS_PER_MS,
+	};
+	int code;
+
+	pthread_mutex_lock(&s->lock);
+	servers_begin_watch(s);
+	if (LIST_EMPTY(&s->busy))
+		pthread_cond_signal(&s->watch);
+	LIST_INSERT_HEAD(&s->busy, &r, list);
+	pthread_mutex_unlock(&s->lock);
+	code = fn(l, ctx);
+	pthread_mutex_lock(&s->lock);
+	LIST_REMOVE(&r, list);
+	pthread_mutex_unlock(&s->lock);
+	return r.late ? ETIMEDOUT : code;
+}
+
+int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
+			rsh_link_request_fn *fn, void *ctx)
 {
 	struct server *v;
 	struct rsh_link *l;
@@ -429,197 +507,12 @@ static int server_request(struct rsh_cache_servers *s, uint32_t server,
 	l = server_enter(s, v, &used);
 	if (!l)
 		return EAGAIN;
-	code = fn(l, ctx);
-	if (used && is_failure(code) && code != ETIMEDOUT) {
+	code = link_request(s, l, fn, ctx);
+	if (used && rsh_request_failed(code) && code != ETIMEDOUT) {
 		rsh_link_free(l);
 		l = server_link_new(s, v);
-		code = l ? fn(l, ctx) : ENOMEM;
+		code = l ? link_request(s, l, fn, ctx) : ENOMEM;
 	}
 	server_leave(s, v, l, code);
 	return code;
-}
-
-/* ---- items ---- */
-
-/* Those are the items of one server in which a request is interested. */
-struct share {
-	struct rsh_cache_servers *servers;
-	struct rsh_item *items;
-	size_t n;
-	uint32_t server;
-	enum rsh_item_state wanted;
-};
-
-static bool share_has(const struct share *sh, const struct rsh_item *item)
-{
-	return item->server == sh->server &&
-	       (item->state == sh->wanted ||
-		(sh->wanted == RSH_ITEM_WANTED &&
-		 item->state == RSH_ITEM_TAKEN));
-}
-
-static void item_take_value(const struct share *sh, struct rsh_item *item,
-			    const uint8_t *value, size_t n)
-{
-	const size_t lease = strlen(RSH_VALUE_LEASE);
-
-	if (n == lease && memcmp(value, RSH_VALUE_LEASE, lease) == 0) {
-		item->state = RSH_ITEM_TAKEN;
-	} else if (rsh_value_check(&sh->servers->key, item->digest, value, n,
-				   item->len)) {
-		memcpy(item->content, value + RSH_VALUE_HEADER, item->len);
-		item->state = RSH_ITEM_FOUND;
-	} else {
-		item->refused = true;
-	}
-}
-
-static void share_take_value(void *ctx, const char *name, size_t n_name,
-			     const uint8_t *value, size_t n)
-{
-	const struct share *sh = ctx;
-
-	for (size_t i = 0; i < sh->n; i++) {
-		struct rsh_item *item = &sh->items[i];
-
-		if (item->server == sh->server &&
-		    item->state == RSH_ITEM_FREE &&
-		    strlen(item->name) == n_name &&
-		    memcmp(item->name, name, n_name) == 0)
-			item_take_value(sh, item, value, n);
-	}
-}
-
-/* Finds no more than it did when it is made again. */
-static int share_get(struct rsh_link *l, void *ctx)
-{
-	struct share *sh = ctx;
-	const char *names[RSH_LINK_NAMES];
-	size_t n = 0;
-
-	for (size_t i = 0; i < sh->n && n < RSH_LINK_NAMES; i++) {
-		struct rsh_item *item = &sh->items[i];
-
-		if (!share_has(sh, item) &&
-		    !(item->server == sh->server &&
-		      item->state == RSH_ITEM_FREE))
-			continue;
-		item->state = RSH_ITEM_FREE;
-		names[n++] = item->name;
-	}
-	return rsh_link_get(l, names, n, share_take_value, sh);
-}
-
-static int item_remove(struct rsh_link *l, void *item)
-{
-	return rsh_link_remove(l, ((const struct rsh_item *)item)->name);
-}
-
-static int item_claim(struct rsh_link *l, void *item)
-{
-	return rsh_link_store(l, ((const struct rsh_item *)item)->name,
-			      RSH_VALUE_LEASE, strlen(RSH_VALUE_LEASE),
-			      LEASE_SECONDS, true);
-}
-
-/* Says of each of the share's items what the answer means for it. */
-static void share_settle(struct share *sh, int code,
-			 struct rsh_servers_tally *tally)
-{
-	struct server *v = &sh->servers->v[sh->server];
-
-	tally->errors += is_failure(code) && code != EAGAIN;
-	for (size_t i = 0; i < sh->n; i++) {
-		struct rsh_item *item = &sh->items[i];
-
-		if (item->server != sh->server)
-			continue;
-		if (item->refused) {
-			server_judge(sh->servers, v, false);
-			tally->rejected++;
-			server_request(sh->servers, sh->server, item_remove,
-				       item);
-			item->refused = false;
-		}
-		if (code && item->state != RSH_ITEM_FOUND &&
-		    item->state != RSH_ITEM_OURS)
-			item->state = RSH_ITEM_ALONE;
-	}
-}
-
-static bool share_found(const struct share *sh)
-{
-	for (size_t i = 0; i < sh->n; i++)
-		if (sh->items[i].server == sh->server &&
-		    sh->items[i].state == RSH_ITEM_FOUND)
-			return true;
-	return false;
-}
-
-void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
-		     size_t n, struct rsh_servers_tally *tally)
-{
-	for (size_t i = 0; i < n; i++) {
-		struct share sh = { s, items, n, items[i].server,
-				    RSH_ITEM_WANTED };
-		int code;
-
-		if (!share_has(&sh, &items[i]))
-			continue;
-		if (items[i].server == RSH_SERVER_NONE) {
-			items[i].state = RSH_ITEM_ALONE;
-			continue;
-		}
-		code = server_request(s, sh.server, share_get, &sh);
-		share_settle(&sh, code, tally);
-		if (share_found(&sh))
-			server_judge(s, &s->v[sh.server], true);
-	}
-}
-
-void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
-		       size_t n, struct rsh_servers_tally *tally)
-{
-	for (size_t i = 0; i < n; i++) {
-		int code;
-
-		if (items[i].state != RSH_ITEM_FREE)
-			continue;
-		code = server_request(s, items[i].server, item_claim,
-				      &items[i]);
-		tally->errors += is_failure(code) && code != EAGAIN;
-		items[i].state = code == 0 ? RSH_ITEM_OURS :
-				 code == EEXIST ? RSH_ITEM_TAKEN :
-						  RSH_ITEM_ALONE;
-	}
-}
-
-struct put {
-	const struct rsh_item *item;
-	const uint8_t *value;
-};
-
-static int item_put(struct rsh_link *l, void *ctx)
-{
-	const struct put *p = ctx;
-
-	return rsh_link_store(l, p->item->name, p->value,
-			      (size_t)RSH_VALUE_HEADER + p->item->len, 0,
-			      false);
-}
-
-int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
-		    const uint8_t *value)
-{
-	struct put p = { item, value };
-
-	return server_request(s, item->server, item_put, &p);
-}
-
-void rsh_servers_release(struct rsh_cache_servers *s,
-			 const struct rsh_item *item)
-{
-	struct rsh_item copy = *item;
-
-	server_request(s, item->server, item_remove, &copy);
 }

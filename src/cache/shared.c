@@ -20,10 +20,16 @@
  * are fetched together. */
 #define GROUP_BYTES (4 * 1024 * 1024)
 
+/* A block is looked for on so many servers, one after another that fails. */
+#define SERVERS_TRIED 3
+
 /* The first look at another node's claim comes after so long; each pause is
  * half as long again as the one before. */
 #define PAUSE_FIRST_NS UINT64_C(2000000)
 #define PAUSE_LAST_NS UINT64_C(50000000)
+
+/* No wait becomes shorter than this. */
+#define WAIT_LEAST_NS UINT64_C(250000000)
 
 /* ---- storing ---- */
 
@@ -101,10 +107,9 @@ static void shared_enqueue(struct rsh_cache *c, const struct rsh_item *item,
 /* ---- looking ---- */
 
 static void hunt_name(struct rsh_cache *c, const struct rsh_cache_block *b,
-		      struct rsh_item *item)
+		      const uint64_t file[2], struct rsh_item *item)
 {
 	const struct rsh_block_key key = rsh_block_key_of(c, b);
-	const uint64_t *file = c->files.shared[b->file];
 	const uint64_t words[5] = {
 		key.file.size, key.file.epoch, key.file.step, key.offset,
 		key.len,
@@ -118,19 +123,25 @@ static void hunt_name(struct rsh_cache *c, const struct rsh_cache_block *b,
 		       item->name);
 }
 
-/* Neighbours mostly have the same server.  The lock is not held. */
-static void hunt_place(struct rsh_cache *c, struct rsh_hunt *h,
-		       const uint64_t file[2])
+/* Says which servers the blocks have that are WANTED; neighbours mostly have
+ * the same. */
+static void hunt_place(struct rsh_cache *c, struct rsh_hunt *h)
 {
+	uint32_t server = RSH_SERVER_NONE;
 	uint64_t last = UINT64_MAX;
 
 	for (unsigned i = 0; i < h->n; i++) {
-		const uint64_t at = h->blocks[i]->number << c->block_shift;
-		const uint64_t group[2] = { file[0], file[1] ^ at / GROUP_BYTES };
+		const uint64_t at = (h->blocks[i] ? h->blocks[i]->number : 0)
+				    << c->block_shift;
+		const uint64_t group[2] = {
+			h->file[0], h->file[1] ^ at / GROUP_BYTES,
+		};
 
-		h->items[i].server = i > 0 && at / GROUP_BYTES == last ?
-			h->items[i - 1].server :
-			rsh_servers_pick(c->shared->servers, group);
+		if (h->items[i].state != RSH_ITEM_WANTED)
+			continue;
+		if (at / GROUP_BYTES != last)
+			server = rsh_servers_pick(c->shared->servers, group);
+		h->items[i].server = server;
 		last = at / GROUP_BYTES;
 	}
 }
@@ -154,14 +165,38 @@ static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
 	}
 }
 
-/* Looks for what is wanted, and claims what nobody has. */
+/* Blocks whose server has just failed are wanted of another one.  Returns
+ * whether there are any. */
+static bool hunt_turn_away(struct rsh_hunt *h)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < h->n; i++) {
+		struct rsh_item *item = &h->items[i];
+
+		if (!h->blocks[i] || item->state != RSH_ITEM_ALONE ||
+		    item->server == RSH_SERVER_NONE)
+			continue;
+		item->state = RSH_ITEM_WANTED;
+		any = true;
+	}
+	return any;
+}
+
+/* Looks for what is wanted, and claims what nobody has.  The lock is not
+ * held. */
 static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
 		      struct rsh_servers_tally *tally)
 {
 	const long begin = rsh_waits_begin();
 
-	rsh_servers_get(c->shared->servers, h->items, h->n, tally);
-	rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
+	for (unsigned i = 0; i < SERVERS_TRIED; i++) {
+		hunt_place(c, h);
+		rsh_servers_get(c->shared->servers, h->items, h->n, tally);
+		rsh_servers_claim(c->shared->servers, h->items, h->n, tally);
+		if (i + 1 == SERVERS_TRIED || !hunt_turn_away(h))
+			break;
+	}
 	rsh_waits_end(begin);
 }
 
@@ -169,25 +204,23 @@ void rsh_hunt_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
 		    unsigned n, struct rsh_hunt *h)
 {
 	struct rsh_servers_tally tally = { 0 };
-	uint64_t file[2];
 
 	h->n = h->n_found = 0;
-	h->until = h->pause = 0;
+	h->since = h->until = h->pause = 0;
 	if (!n || !c->files.shared)
 		return;
-	memcpy(file, c->files.shared[blocks[0]->file], sizeof(file));
-	if (!file[0] && !file[1])
+	memcpy(h->file, c->files.shared[blocks[0]->file], sizeof(h->file));
+	if (!h->file[0] && !h->file[1])
 		return;
 	for (unsigned i = 0; i < n; i++) {
 		if (blocks[i]->state != RSH_BLOCK_LOADING)
 			continue;
 		h->blocks[h->n] = blocks[i];
-		hunt_name(c, blocks[i], &h->items[h->n++]);
+		hunt_name(c, blocks[i], h->file, &h->items[h->n++]);
 	}
 	if (!h->n)
 		return;
 	pthread_mutex_unlock(&c->lock);
-	hunt_place(c, h, file);
 	hunt_look(c, h, &tally);
 	pthread_mutex_lock(&c->lock);
 	for (unsigned i = 0; i < h->n; i++)
@@ -251,17 +284,37 @@ static void hunt_pause(struct rsh_hunt *h)
 	nanosleep(&t, NULL);
 }
 
+/* Where blocks do not come, because a node has died or somebody only says that
+ * he has claimed them, the next are waited for half as long; and as long as
+ * before when one comes.  The lock is held. */
+static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
+		       unsigned late, bool came)
+{
+	const uint64_t all = rsh_servers_wait_ns(sh->servers);
+
+	if (came)
+		sh->wait_ns = all;
+	/* Those that waited at the same time count once. */
+	if (!late || h->since < sh->cut_ns)
+		return;
+	sh->cut_ns = rsh_clock_ns();
+	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2,
+				  rsh_min_u64(WAIT_LEAST_NS, all));
+}
+
 bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 {
 	struct rsh_servers_tally tally = { 0 };
+	const unsigned before = h->n_found;
 	unsigned late = 0;
 
 	if (!hunt_has(h, true))
 		return false;
+	if (!h->until) {
+		h->since = rsh_clock_ns();
+		h->until = h->since + c->shared->wait_ns;
+	}
 	pthread_mutex_unlock(&c->lock);
-	if (!h->until)
-		h->until = rsh_clock_ns() +
-			   rsh_servers_wait_ns(c->shared->servers);
 	while (!hunt_has(h, false)) {
 		if (hasten || rsh_clock_ns() >= h->until) {
 			late = hunt_give_up(h);
@@ -271,8 +324,9 @@ bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 		hunt_look(c, h, &tally);
 	}
 	pthread_mutex_lock(&c->lock);
-	c->stats.shared_late += late;
 	hunt_settle(c, h, &tally);
+	c->stats.shared_late += late;
+	hunt_judge(c->shared, h, hasten ? 0 : late, h->n_found > before);
 	return true;
 }
 
@@ -299,9 +353,11 @@ int rsh_shared_open(struct rsh_cache *c, const struct rsh_cache_options *opts,
 	sh->is_mine = !sh->servers;
 	if (sh->is_mine)
 		rc = rsh_cache_servers_open(&opts->servers, &sh->servers, err);
-	if (rc == 0)
-		rsh_servers_begin(sh->servers, c->block_bytes);
-	return rc;
+	if (rc)
+		return rc;
+	rsh_servers_begin(sh->servers, c->block_bytes);
+	sh->wait_ns = rsh_servers_wait_ns(sh->servers);
+	return 0;
 }
 
 void rsh_shared_close(struct rsh_cache *c)

@@ -32,6 +32,8 @@ struct rsh_shared {
 	struct rsh_worker writer;
 	struct rsh_shared_job queue[RSH_SHARED_QUEUE];
 	uint32_t head, n, n_blocks, max_blocks;
+	uint64_t wait_ns; /* how long a block is waited for */
+	uint64_t cut_ns;  /* when that last became less */
 };
 
 /* Takes or opens the servers of the options.  Returns 0, or -errno with a
@@ -45,8 +47,10 @@ void rsh_shared_close(struct rsh_cache *c);
 struct rsh_hunt {
 	struct rsh_cache_block *blocks[RSH_CACHE_LOAD_IOV];
 	struct rsh_item items[RSH_CACHE_LOAD_IOV];
+	uint64_t file[2]; /* what all nodes call it */
 	unsigned n, n_found;
-	uint64_t until, pause; /* 0: nothing was waited for yet */
+	/* 0: nothing was waited for yet. */
+	uint64_t since, until, pause;
 };
 
 /* The lock is held in all that follows, and given up meanwhile. */

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cache/items.c asks servers for blocks, claims them, and puts them there. */
+#include "config.h"
+
+#include "requests_i.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* A claim ends by itself when its holder dies.  It outlasts the wait of
+ * others. */
+#define LEASE_SECONDS 10
+
+/* Those are the items of one server in which a request is interested. */
+struct share {
+	struct rsh_cache_servers *servers;
+	struct rsh_item *items;
+	size_t n;
+	uint32_t server;
+	enum rsh_item_state wanted;
+	bool strange; /* it gave what it was not asked for */
+};
+
+static bool share_has(const struct share *sh, const struct rsh_item *item)
+{
+	return item->server == sh->server &&
+	       (item->state == sh->wanted ||
+		(sh->wanted == RSH_ITEM_WANTED &&
+		 item->state == RSH_ITEM_TAKEN));
+}
+
+static void item_take_value(const struct share *sh, struct rsh_item *item,
+			    const uint8_t *value, size_t n)
+{
+	const size_t lease = strlen(RSH_VALUE_LEASE);
+
+	if (n == lease && memcmp(value, RSH_VALUE_LEASE, lease) == 0) {
+		item->state = RSH_ITEM_TAKEN;
+	} else if (rsh_value_check(rsh_servers_key(sh->servers), item->digest, value, n,
+				   item->len)) {
+		memcpy(item->content, value + RSH_VALUE_HEADER, item->len);
+		item->state = RSH_ITEM_FOUND;
+	} else {
+		item->refused = true;
+	}
+}
+
+static void share_take_value(void *ctx, const char *name, size_t n_name,
+			     const uint8_t *value, size_t n)
+{
+	struct share *sh = ctx;
+
+	for (size_t i = 0; i < sh->n; i++) {
+		struct rsh_item *item = &sh->items[i];
+
+		if (item->server == sh->server &&
+		    item->state == RSH_ITEM_FREE &&
+		    strlen(item->name) == n_name &&
+		    memcmp(item->name, name, n_name) == 0) {
+			item_take_value(sh, item, value, n);
+			return;
+		}
+	}
+	sh->strange = true;
+}
+
+/* Finds no more than it did when it is made again. */
+static int share_get(struct rsh_link *l, void *ctx)
+{
+	struct share *sh = ctx;
+	const char *names[RSH_LINK_NAMES];
+	size_t n = 0;
+	int code;
+
+	sh->strange = false;
+	for (size_t i = 0; i < sh->n && n < RSH_LINK_NAMES; i++) {
+		struct rsh_item *item = &sh->items[i];
+
+		if (!share_has(sh, item) &&
+		    !(item->server == sh->server &&
+		      item->state == RSH_ITEM_FREE))
+			continue;
+		item->state = RSH_ITEM_FREE;
+		names[n++] = item->name;
+	}
+	code = rsh_link_get(l, names, n, share_take_value, sh);
+	return code == 0 && sh->strange ? EPROTO : code;
+}
+
+static int item_remove(struct rsh_link *l, void *item)
+{
+	return rsh_link_remove(l, ((const struct rsh_item *)item)->name);
+}
+
+static int item_claim(struct rsh_link *l, void *item)
+{
+	return rsh_link_store(l, ((const struct rsh_item *)item)->name,
+			      RSH_VALUE_LEASE, strlen(RSH_VALUE_LEASE),
+			      LEASE_SECONDS, true);
+}
+
+/* Says of each of the share's items what the answer means for it. */
+static void share_settle(struct share *sh, int code,
+			 struct rsh_servers_tally *tally)
+{
+	tally->errors += rsh_request_failed(code);
+	for (size_t i = 0; i < sh->n; i++) {
+		struct rsh_item *item = &sh->items[i];
+
+		if (item->server != sh->server)
+			continue;
+		if (item->refused) {
+			rsh_servers_judge(sh->servers, sh->server, false);
+			tally->rejected++;
+			rsh_servers_request(sh->servers, sh->server, item_remove,
+				       item);
+			item->refused = false;
+		}
+		if (code && item->state != RSH_ITEM_FOUND &&
+		    item->state != RSH_ITEM_OURS)
+			item->state = RSH_ITEM_ALONE;
+	}
+}
+
+static bool share_found(const struct share *sh)
+{
+	for (size_t i = 0; i < sh->n; i++)
+		if (sh->items[i].server == sh->server &&
+		    sh->items[i].state == RSH_ITEM_FOUND)
+			return true;
+	return false;
+}
+
+void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
+		     size_t n, struct rsh_servers_tally *tally)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct share sh = { s, items, n, items[i].server,
+				    RSH_ITEM_WANTED, false };
+		int code;
+
+		if (!share_has(&sh, &items[i]))
+			continue;
+		if (items[i].server == RSH_SERVER_NONE) {
+			items[i].state = RSH_ITEM_ALONE;
+			continue;
+		}
+		code = rsh_servers_request(s, sh.server, share_get, &sh);
+		share_settle(&sh, code, tally);
+		if (code == 0 && share_found(&sh))
+			rsh_servers_judge(s, sh.server, true);
+	}
+}
+
+void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
+		       size_t n, struct rsh_servers_tally *tally)
+{
+	for (size_t i = 0; i < n; i++) {
+		int code;
+
+		if (items[i].state != RSH_ITEM_FREE)
+			continue;
+		code = rsh_servers_request(s, items[i].server, item_claim,
+				      &items[i]);
+		tally->errors += rsh_request_failed(code);
+		items[i].state = code == 0 ? RSH_ITEM_OURS :
+				 code == EEXIST ? RSH_ITEM_TAKEN :
+						  RSH_ITEM_ALONE;
+	}
+}
+
+struct put {
+	const struct rsh_item *item;
+	const uint8_t *value;
+};
+
+static int item_put(struct rsh_link *l, void *ctx)
+{
+	const struct put *p = ctx;
+
+	return rsh_link_store(l, p->item->name, p->value,
+			      (size_t)RSH_VALUE_HEADER + p->item->len, 0,
+			      false);
+}
+
+int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
+		    const uint8_t *value)
+{
+	struct put p = { item, value };
+
+	return rsh_servers_request(s, item->server, item_put, &p);
+}
+
+void rsh_servers_release(struct rsh_cache_servers *s,
+			 const struct rsh_item *item)
+{
+	struct rsh_item copy = *item;
+
+	rsh_servers_request(s, item->server, item_remove, &copy);
+}
