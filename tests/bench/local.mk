@@ -46,4 +46,6 @@ EXTRA_DIST += \
 	bench/bench_program_rows.py \
 	bench/bench_server.py \
 	bench/bench_mindspore.py \
-	bench/bench_torch.py
+	bench/bench_torch.py \
+	bench/cluster.py \
+	bench/cluster_model.py

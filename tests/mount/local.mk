@@ -35,6 +35,7 @@ MOUNT += \
 	mount/index_cache.py \
 	mount/warm.sh \
 	mount/warm_share.py \
+	mount/cluster.py \
 	mount/identity.py \
 	mount/identity_sets.py \
 	mount/engine.py \
@@ -106,6 +107,8 @@ EXTRA_DIST += \
 	lib/engines.py \
 	lib/s3_server.py \
 	lib/s3_trial.py \
+	lib/limited_server.py \
+	lib/cluster.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
