@@ -177,13 +177,16 @@ class Cluster:
             env=self.environment(), extra=[*self.options, *options]))
             for _ in range(self.shape.nodes)]
 
-    def start_job(self, options=(), meanwhile=None):
-        """Mounts on all nodes, and then loads all files at once; what mounting took
-        does not count.  `meanwhile(mounts)` is called once readers are under way."""
+    def start_job(self, options=(), meanwhile=None, first=None):
+        """Mounts on all nodes, and then loads all files at once; what mounting and
+        `first(mounts)` took does not count.  `meanwhile(mounts)` is called once readers
+        are under way."""
         with contextlib.ExitStack() as stack:
             mounts = self.mounts(stack, options)
             pool = stack.enter_context(concurrent.futures.ProcessPoolExecutor(len(mounts)))
             list(pool.map(abs, range(len(mounts))))  # they are there
+            if first:
+                first(mounts)
             before = self.server.count()
             begin = time.monotonic()
             loads = [pool.submit(load_and_compare, f"{m.path}/{file_of(rank)}", right)
@@ -202,3 +205,11 @@ class Cluster:
 def stats(mount):
     with open(f"{mount.path}/.reshardfs/stats", encoding="utf-8") as f:
         return json.load(f)
+
+
+def under_way(mounts):
+    """Waits until the first node has an eighth of its file."""
+    sizes = [os.path.getsize(os.path.join(top, name))
+             for top, _, names in os.walk(mounts[0].path) for name in names]
+    while stats(mounts[0])["shown"]["bytes"] < max(sizes) / 8:
+        time.sleep(0.02)

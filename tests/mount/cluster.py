@@ -11,10 +11,12 @@ import tempfile
 HERE = os.environ.get("srcdir", ".")
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, "bench")]
 
-from cluster import Cluster, Shape  # noqa: E402
-from cluster_model import plans, simulate  # noqa: E402
+from cluster import Cluster, Shape, under_way  # noqa: E402
+from cluster_model import BLOCK, plans, simulate  # noqa: E402
 from demands import check  # noqa: E402
-from rsh_cli import run  # noqa: E402
+import memcached  # noqa: E402
+from memcached import Memcached  # noqa: E402
+from rsh_cli import GOOD, run  # noqa: E402
 from rsh_mount import Tap, require_mount, skip_all  # noqa: E402
 
 PAIR = "dp4mp2_opt", "infer_mp2"
@@ -35,13 +37,52 @@ def each_for_itself(cluster):
     check(found.reads_per_byte > 1.9, found)  # two nodes want each slice
 
 
-CASES = [each_for_itself]
+def late_bytes(found):
+    """What was read once more since the node that had claimed it came too late."""
+    return BLOCK * sum(s["cache"][name] for s in found.stats for name in
+                       ("shared_late", "shared_dropped", "shared_errors"))
+
+
+def with_one_cache(cluster):
+    with Memcached() as a, Memcached() as b:
+        found = cluster.start_job(["--cache-servers", f"{a.address},{b.address}"])
+    model = predicted(True)
+    check(found.served <= 1.1 * found.distinct + late_bytes(found), found)
+    check(model["read"] == model["distinct"] and
+          0.8 < model["read"] / found.distinct < 1.2, (found, model))
+
+
+def a_server_is_killed(cluster):
+    with Memcached() as a, Memcached() as b:
+        def kill(mounts):
+            under_way(mounts)
+            a.kill()
+
+        cluster.start_job(["--cache-servers", f"{a.address},{b.address}"], kill)
+
+
+def warmed_in_shares(cluster):
+    """Each node reads its share of what all need, and the job nothing any more."""
+    def warm(mounts):
+        for i, m in enumerate(mounts):
+            check(run("warm", "--share", f"{i}/{NODES}", m.path).status == GOOD, m.log())
+
+    with Memcached() as a:
+        found = cluster.start_job(["--cache-servers", a.address], first=warm)
+    check(found.served <= late_bytes(found), found)
+
+
+CASES = [each_for_itself, with_one_cache, a_server_is_killed, warmed_in_shares]
 
 
 def main():
     require_mount()
     if "built without" in run("ls", "s3://bucket/x").err:
         skip_all("built without object storage")
+    if not memcached.PROGRAM:
+        skip_all("there is no memcached")
+    if "built without" in run("mount", "--cache-servers", "x", "/", "/").err:
+        skip_all("built without memcached")
     tap = Tap(len(CASES))
     with tempfile.TemporaryDirectory(prefix="reshardfs-cluster-") as directory, \
             Cluster(directory, Shape(*PAIR, nodes=NODES, scale=4)) as cluster:
