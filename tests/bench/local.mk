@@ -35,6 +35,7 @@ bench: bench/bench_read$(EXEEXT) bench/bench_null$(EXEEXT)
 CLEANFILES = bench/bench.json bench/bench.svg
 EXTRA_DIST += \
 	bench/bench.py \
+	bench/bench_engines.py \
 	bench/bench_rows.py \
 	bench/bench_tools.py \
 	bench/bench_trees.py \

@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import uuid
 
 from demands import change, check, content, within
 
@@ -54,7 +55,7 @@ def await_mount(path, mount):
         check(process is None or process.poll() is None, f"{path} is mounted")
         with contextlib.suppress(OSError):
             return os.stat(path).st_dev != here
-    within(10, answers, f"{path} is mounted")
+    within(60, answers, f"{path} is mounted")
     return process
 
 
@@ -358,5 +359,166 @@ class Gluster(Engine):
         take_away(self.path)
 
 
+# ---- NFS ----
+
+GANESHA = """NFS_CORE_PARAM {{
+  Protocols = 4; NFS_Port = {port}; Enable_NLM = false; Enable_RQUOTA = false;
+}}
+NFSv4 {{
+  Grace_Period = 5; Lease_Lifetime = 5; Only_Numeric_Owners = true;
+  RecoveryBackend = fs; RecoveryRoot = {recovery};
+}}
+EXPORT {{
+  Export_Id = 1; Path = {store}; Pseudo = /store; Access_Type = RW; Squash = None;
+  SecType = sys; Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }}
+}}
+"""
+
+
+class Nfs(Engine):
+    """nfs-ganesha, and the kernel's client as it is mounted by default: hard."""
+
+    programs = ("ganesha.nfsd",)
+    waits = True
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.port = free_port()
+        self.config = os.path.join(directory, "ganesha.conf")
+        change(self.config, GANESHA.format(port=self.port, store=self.store,
+                                           recovery=self.folder("recovery")).encode())
+
+    @classmethod
+    def lacks(cls):
+        if b"nfs4" not in content("/proc/filesystems"):
+            return "this kernel has no NFS"
+        return super().lacks()
+
+    def begin(self):
+        self.restart()
+
+        def mount():
+            how = f"hard,vers=4.1,port={self.port},addr=127.0.0.1,clientaddr=127.0.0.1"
+            subprocess.run(["mount", "-i", "-t", "nfs4", "-o", how, "127.0.0.1:/store",
+                            self.path], check=True)
+        await_mount(self.path, mount)
+
+    def restart(self):
+        """Its mount has stayed."""
+        self.processes = [spawn(["ganesha.nfsd", "-F", "-f", self.config,
+                                 "-L", os.path.join(self.directory, "log"),
+                                 "-p", os.path.join(self.directory, "pid")])]
+        await_port(self.port, self.processes[0])
+
+    def end(self):
+        subprocess.run(["umount", "-f", "-l", self.path], check=False)
+        self.kill()
+
+
+# ---- CephFS ----
+
+CEPH = """[global]
+fsid = {fsid}
+mon host = v2:127.0.0.1:{port}
+mon initial members = a
+auth cluster required = none
+auth service required = none
+auth client required = none
+osd pool default size = 1
+osd pool default min size = 1
+mon allow pool size one = true
+osd crush chooseleaf type = 0
+osd objectstore = memstore
+mds tick interval = 1
+mds cap revoke eviction timeout = 2
+ms bind ipv6 = false
+run dir = {directory}
+admin socket = {directory}/$name.asok
+pid file = {directory}/$name.pid
+log file = {directory}/$name.log
+mon cluster log file = {directory}/cluster.log
+keyring = {directory}/keyring
+mon data = {directory}/mon
+osd data = {directory}/osd
+mds data = {directory}/mds
+"""
+
+
+class Ceph(FuseEngine):
+    """A cluster of one of each, which goes on when ceph-fuse is killed; what it keeps is
+    in memory.  Clients that are gone are thrown out soon, or others would wait for a
+    minute.  The server of objects hangs."""
+
+    programs = ("ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph")
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.store = self.path
+        self.servers = []
+        self.config = os.path.join(directory, "ceph.conf")
+
+    def _run(self, program, *words):
+        done = subprocess.run([program, "-c", self.config, *words], check=False, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=120)
+        check(done.returncode == 0, f"{program} {words}: {done.stdout}")
+        return done.stdout
+
+    def _serve(self, program, name):
+        self.servers.append(spawn([program, "-f", "-c", self.config, "-i", name]))
+
+    def begin(self):
+        fsid, port = str(uuid.uuid4()), free_port()
+        data = [self.folder(name) for name in ("mon", "osd", "mds")]
+        change(self.config, CEPH.format(fsid=fsid, port=port,
+                                        directory=self.directory).encode())
+        keyring, monmap = (os.path.join(self.directory, name) for name in ("keyring", "monmap"))
+        for name in ("mon.", "client.admin"):
+            self._run("ceph-authtool", keyring, *["--create-keyring"] * (name == "mon."),
+                      "--gen-key", "-n", name, "--cap", "mon", "allow *",
+                      "--cap", "osd", "allow *", "--cap", "mds", "allow *")
+        self._run("monmaptool", "--create", "--addv", "a", f"[v2:127.0.0.1:{port}]",
+                  "--fsid", fsid, monmap)
+        self._run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap, "--keyring", keyring)
+        check(os.listdir(data[0]), "the monitor has its directory")
+        self._serve("ceph-mon", "a")
+        osd = str(uuid.uuid4())
+        self._run("ceph", "osd", "new", osd)
+        self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
+        self._serve("ceph-osd", "0")
+        self._serve("ceph-mds", "a")
+        for pool in ("names", "contents"):
+            self._run("ceph", "osd", "pool", "create", pool, "8")
+        self._run("ceph", "fs", "new", "fs", "names", "contents")
+        within(60, lambda: "up:active" in self._run("ceph", "mds", "stat"), "it is active")
+        super().begin()
+
+    def command(self):
+        return ["ceph-fuse", "-f", "-c", self.config, "-n", "client.admin", self.path]
+
+    def hang(self):
+        self.servers[1].send_signal(signal.SIGSTOP)
+
+    def wake(self):
+        self.servers[1].send_signal(signal.SIGCONT)
+
+    def restart(self):
+        take_away(self.path)
+        FuseEngine.begin(self)
+
+    @contextlib.contextmanager
+    def outside(self):
+        """By another client."""
+        self.restart()
+        yield self.path
+        self.kill()
+
+    def end(self):
+        super().end()
+        for server in self.servers:
+            server.kill()
+            server.wait()
+
+
 ENGINES = {engine.name(): engine
-           for engine in (Bindfs, Overlay, Rclone, RcloneS3, S3fs, Gluster)}
+           for engine in (Bindfs, Overlay, Rclone, RcloneS3, S3fs, Gluster, Ceph, Nfs)}

@@ -12,6 +12,7 @@ import ctypes
 import fnmatch
 import os
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -77,6 +78,8 @@ def conditions(build):
     return {
         "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
         "no-moto": lambda: not os.environ.get("RSH_MOTO_PYTHON"),
+        "no-guest": lambda: not os.environ.get("RSH_GUEST_KERNEL"),
+        "no-ceph": lambda: not shutil.which("ceph-fuse"),
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "sanitizer": sanitizer,

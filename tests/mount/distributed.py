@@ -5,6 +5,8 @@ tree; the engine is killed while files are read and comes back, other files come
 back, and it hangs for good.
 
     distributed.py [NAME...]        of these engines alone
+
+NFS, which may take another kernel, is for nfs.py.
 """
 
 import errno
@@ -19,7 +21,7 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from coming_and_going import (BEGIN, demand_bytes, demand_logged, demand_well,  # noqa: E402
                               error_of, fetched, log_lines, read_by_many)
 from demands import change, check, content, demand, within  # noqa: E402
-from engines import ENGINES, Gluster  # noqa: E402
+from engines import ENGINES, Gluster, Nfs  # noqa: E402
 from rsh_mount import (Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        reshardfs_program, tree_difference)
 from small_job import Job, mounted  # noqa: E402
@@ -184,7 +186,8 @@ def run(tap, engine_class):
 
 def main():
     require_mount()
-    engines = [ENGINES[name] for name in sys.argv[1:] or ENGINES]
+    names = sys.argv[1:] or [name for name in ENGINES if name != Nfs.name()]
+    engines = [ENGINES[name] for name in names]
     tap = Tap(sum(len(tests_of(engine)) for engine in engines))
     for engine in engines:
         run(tap, engine)

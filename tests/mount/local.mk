@@ -59,6 +59,7 @@ MOUNT += \
 	mount/soak.py \
 	mount/outages.py \
 	mount/distributed.py \
+	mount/nfs.py \
 	mount/objects.py \
 	mount/object_faults.py \
 	mount/cache_servers.py \
@@ -105,6 +106,7 @@ EXTRA_DIST += \
 	lib/soak_readers.py \
 	lib/coming_and_going.py \
 	lib/engines.py \
+	lib/guest.py \
 	lib/s3_server.py \
 	lib/s3_trial.py \
 	lib/limited_server.py \

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Run a program on another kernel, for what the machine's own lacks:
+
+    guest.py DIRECTORY MODULE,... COMMAND [ARGUMENT...]
+
+DIRECTORY has a kernel as Debian packs them: boot/vmlinuz-* and lib/modules.  The
+program finds the machine's own files, read-only, with an empty /tmp and /run, the
+environment and the directory of who starts it, and is root.  The exit status is the
+program's, 125 if the guest did not come so far.  It takes qemu, which needs nothing
+of the processor, its virtiofsd and busybox.
+"""
+
+import glob
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
+PROGRAMS = ["qemu-system-x86_64", VIRTIOFSD, "busybox"]
+MODULES = ["virtio_pci", "virtiofs", "fuse"]
+# The first and the last line that the guest says.
+BEGIN = "guest: begins"
+STATUS = "guest: the status is "
+MEMORY = "1536M"
+
+INIT = """#!/bin/busybox sh
+export PATH=/bin
+busybox mount -t proc proc /proc
+busybox mount -t sysfs sys /sys
+busybox mount -t devtmpfs dev /dev
+for module in {modules}; do busybox insmod $module; done
+busybox mount -t virtiofs root /root
+for folder in proc sys dev; do busybox mount --move /$folder /root/$folder; done
+for folder in tmp run; do busybox mount -t tmpfs tmp /root/$folder; done
+busybox ip link set lo up
+busybox echo "{begin}"
+busybox chroot /root /bin/sh -c {command}
+busybox echo "{status}$?"
+busybox poweroff -f
+"""
+
+
+def modules(directory, names):
+    """The files of the modules and of those they stand on, in order of loading."""
+    top, = glob.glob(os.path.join(directory, "lib", "modules", "*"))
+    needs = {}
+    with open(os.path.join(top, "modules.dep"), encoding="ascii") as f:
+        for line in f:
+            path, _, others = line.partition(":")
+            needs[os.path.basename(path)[:-len(".ko")]] = [path, *others.split()]
+    order = []
+    for name in names:
+        for path in reversed(needs.get(name, [])):
+            if path not in order:
+                order.append(path)
+    return [os.path.join(top, path) for path in order]
+
+
+def archive(files, folders):
+    """An initramfs: {name: (mode, bytes)}, in cpio's newc format."""
+    out = bytearray()
+
+    def add(name, mode, data=b""):
+        head = [0, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0]
+        out.extend(b"070701" + b"".join(b"%08x" % number for number in head))
+        for part in (name.encode() + b"\0", data):
+            out.extend(part)
+            out.extend(bytes(-len(out) % 4))
+    for folder in folders:
+        add(folder, 0o040755)
+    for name, (mode, data) in files.items():
+        add(name, 0o100000 | mode, data)
+    add("TRAILER!!!", 0)
+    return bytes(out)
+
+
+def content(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def initramfs(directory, names, command):
+    paths = modules(directory, [*MODULES, *names])
+    files = {f"modules/{i:02}.ko": (0o644, content(path)) for i, path in enumerate(paths)}
+    words = ["cd", os.getcwd(), "\n", "exec", "env", "-i",
+             *(f"{key}={value}" for key, value in os.environ.items()), *command]
+    script = " ".join(word if word == "\n" else shlex.quote(word) for word in words)
+    files["init"] = (0o755, INIT.format(modules=" ".join("/" + name for name in files),
+                                        command=shlex.quote(script), begin=BEGIN,
+                                        status=STATUS).encode())
+    files["bin/busybox"] = (0o755, content(shutil.which("busybox")))
+    return archive(files, ["bin", "modules", "proc", "sys", "dev", "root"])
+
+
+def run(directory, names, command):
+    """The guest's exit status; what it says goes to the standard output."""
+    kernel, = glob.glob(os.path.join(directory, "boot", "vmlinuz-*"))
+    status = 125
+    with tempfile.TemporaryDirectory(prefix="reshardfs-guest-") as private:
+        socket = os.path.join(private, "socket")
+        image = os.path.join(private, "initramfs")
+        with open(image, "wb") as f:
+            f.write(initramfs(directory, names, command))
+        sys.stdout.flush()
+        server = subprocess.Popen(
+            [VIRTIOFSD, f"--socket-path={socket}", "-o", "source=/,cache=always,sandbox=chroot"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while server.poll() is None and not os.path.exists(socket):
+            time.sleep(0.01)
+        machine = subprocess.Popen(
+            ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2",
+             "-m", MEMORY, "-object", f"memory-backend-memfd,id=memory,size={MEMORY},share=on",
+             "-numa", "node,memdev=memory", "-nodefaults", "-nographic", "-no-reboot",
+             "-chardev", f"socket,id=files,path={socket}",
+             "-device", "vhost-user-fs-pci,chardev=files,tag=root",
+             "-kernel", kernel, "-initrd", image, "-serial", "stdio",
+             "-append", "console=ttyS0 quiet loglevel=0 panic=-1"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace")
+        begun = False
+        for line in machine.stdout:
+            line = line.rstrip("\r\n")
+            if line.startswith(STATUS):
+                status = int(line[len(STATUS):])
+            elif begun:
+                print(line, flush=True)
+            begun = begun or line.endswith(BEGIN)
+        machine.wait()
+        server.terminate()
+        server.wait()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1], sys.argv[2].split(","), sys.argv[3:]))
