@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import threading
@@ -174,7 +175,9 @@ class Source:
     """
 
     def __init__(self, source: Path, **options: Any) -> None:
+        self._lock = threading.Lock()  # guards the next two
         self._handle: Optional[ctypes.c_void_p] = None
+        self._loads = 0
         self._process = os.getpid()
         said = [os.fsencode(word) for word in words(options)]
         handle = ctypes.c_void_p()
@@ -190,11 +193,32 @@ class Source:
             raise Error("the source was opened before a fork: open it anew")
         return self._handle
 
+    @contextlib.contextmanager
+    def _loading(self) -> Iterator[ctypes.c_void_p]:
+        """A load that hangs may be left alone: the last to end closes what the
+        program has closed meanwhile."""
+        with self._lock:
+            handle = self._open()
+            self._loads += 1
+        try:
+            yield handle
+        finally:
+            with self._lock:
+                self._loads -= 1
+                closes = self._handle is None and not self._loads
+            if closes:
+                _lib().reshard_close(handle)
+
     def close(self) -> None:
         """May be called more than once."""
-        handle, self._handle = self._handle, None
         # The library's threads, which a close waits for, are the parent's.
-        if handle is not None and self._process == os.getpid():
+        if self._process != os.getpid():
+            self._handle = None
+            return
+        with self._lock:
+            handle, self._handle = self._handle, None
+            closes = handle is not None and not self._loads
+        if closes:
             _lib().reshard_close(handle)
 
     def __enter__(self) -> "Source":
@@ -269,6 +293,11 @@ class Source:
         """Fill the buffers of `wants` with contents of records, by as many
         threads as pay, or `threads`.  What they hold after an exception is
         undefined."""
+        self._load_into(wants, progress, threads, False)
+
+    def _load_into(self, wants: Iterable[Want], progress: Progress,
+                   threads: int, ours: bool = True) -> None:
+        """With `ours` nobody else has the buffers yet."""
         held, found = [], []
         whole = 0
         for file, number, offset, buffer in wants:
@@ -282,24 +311,26 @@ class Source:
                                ctypes.addressof(place)))
             whole += len(view)
         self._load_wants((CWant * len(found))(*found), len(found), whole,
-                        progress, threads)
+                        progress, threads, held if ours else None)
 
     def _load_wants(self, wants: Any, n: int, whole: int,
-                    progress: Progress = None, threads: int = 0) -> None:
+                    progress: Progress = None, threads: int = 0,
+                    kept: Any = None) -> None:
         """Load n structures CWant, `whole` bytes in all, the first of which
-        `wants` points to."""
+        `wants` points to; `kept` is as of watched()."""
         if threads < 0:
             raise ValueError("the number of threads is negative")
-        handle, library = self._open(), _lib()
+        self._open()
 
         def load(tell: Optional[Tell]) -> None:
             options = _CLoadOptions(ctypes.sizeof(_CLoadOptions), threads)
             if tell is not None:
                 options.progress = _told_to(tell)
-            _check(library.reshard_load(handle, wants, n,
-                                        ctypes.byref(options)))
+            with self._loading() as handle:
+                _check(_lib().reshard_load(handle, wants, n,
+                                           ctypes.byref(options)))
 
-        watched(load, whole, progress)
+        watched(load, whole, progress, kept)
 
     def load_bytes(self, rank: int, numbers: Optional[Sequence[int]] = None,
                    progress: Progress = None, threads: int = 0) -> List[Any]:
@@ -309,8 +340,8 @@ class Source:
         if numbers is None:
             numbers = range(len(records))
         arrays = [fresh(records[n].bytes) for n in numbers]
-        self.load_into(((rank, n, 0, a) for n, a in zip(numbers, arrays)),
-                       progress, threads)
+        self._load_into(((rank, n, 0, a) for n, a in zip(numbers, arrays)),
+                        progress, threads)
         return arrays
 
 

@@ -198,9 +198,9 @@ class _Load:
         done = 0
         for group in _groups(wanted, at_once or whole):
             pairs = [(w, fresh(w.record.bytes)) for w in group]
-            s.load_into(((w.file, w.number, 0, content)
-                         for w, content in pairs),
-                        self.moved(done, whole), self.threads)
+            s._load_into(((w.file, w.number, 0, content)
+                          for w, content in pairs),
+                         self.moved(done, whole), self.threads)
             done += sum(w.record.bytes for w in group)
             yield pairs
 

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import threading
 import time
-from typing import Callable, Iterator, List, Optional, Union
+from typing import Any, Callable, Iterator, List, Optional, Union
 
 # Is called with the bytes that are there and those that are wanted; what it
 # raises stops the load.
@@ -17,9 +17,10 @@ Progress = Union[None, bool, Moved]
 # Is called with the same, and returns whether to stop.
 Tell = Callable[[int, int], bool]
 
-_SMALL = 1 << 20  # bytes that are there before anybody could press a key
+_SMALL = 1 << 16  # bytes, for which a thread is not worth its time
 _MIB = 1 << 20
 _WIDTH = 30
+_PATIENCE = 2.0  # seconds, with reads that are under way when a load is stopped
 
 
 class _Bar:
@@ -44,8 +45,10 @@ class _Watch:
     """A call in a thread of its own, since Python handles a signal, such as
     that of Ctrl-C, in the main thread alone, and not within a call."""
 
-    def __init__(self, call: Callable[[Optional[Tell]], None]) -> None:
+    def __init__(self, call: Callable[[Optional[Tell]], None],
+                 kept: Any) -> None:
         self._call = call
+        self._kept = kept
         self._lock = threading.Lock()  # guards the next two
         self._begun = False
         self._cancelled = False
@@ -70,17 +73,22 @@ class _Watch:
             self._ended.set()
 
     def _cancel(self) -> None:
-        """The call still fills memory: nothing is over before it ends."""
+        """The call still fills memory: nothing is over before it ends, unless
+        nobody else has that memory, and it can be left to reads that hang."""
         with self._lock:
             self._cancelled = True
         while self._begun and not self._ended.is_set():
             try:
-                self._ended.wait()
+                self._ended.wait(_PATIENCE if self._kept else None)
             except BaseException:  # pylint: disable=broad-except
                 pass
+            if self._kept:
+                return
 
     def run(self, told: Callable[[int], object]) -> None:
-        thread = threading.Thread(target=self._run, name="reshardfs-load")
+        # The end of the program does not wait for reads that hang, either.
+        thread = threading.Thread(target=self._run, name="reshardfs-load",
+                                  daemon=True)
         try:
             thread.start()
             while not self._ended.wait(0.05):
@@ -89,7 +97,7 @@ class _Watch:
             self._cancel()
             raise
         finally:
-            if self._begun:
+            if self._ended.is_set():
                 thread.join()
         if self._failed:
             raise self._failed.pop()
@@ -109,21 +117,22 @@ def shown(progress: Progress) -> Iterator[Optional[Moved]]:
 
 
 def watched(call: Callable[[Optional[Tell]], None], whole: int,
-            progress: Progress) -> None:
+            progress: Progress, kept: Any = None) -> None:
     """Run `call`, which loads `whole` bytes, so that `progress` is told and a
-    signal's exception stops it."""
+    signal's exception stops it.  Reads that hang are waited for, unless the
+    memory that is filled is all of `kept`, which is given to nobody then."""
     with shown(progress) as tell:
-        _watched(call, whole, tell)
+        _watched(call, whole, tell, kept)
 
 
 def _watched(call: Callable[[Optional[Tell]], None], whole: int,
-             tell: Optional[Moved]) -> None:
+             tell: Optional[Moved], kept: Any) -> None:
     if tell:
         told = tell
-        _Watch(call).run(lambda done: told(done, whole))
+        _Watch(call, kept).run(lambda done: told(done, whole))
         told(whole, whole)
     elif (whole >= _SMALL
           and threading.current_thread() is threading.main_thread()):
-        _Watch(call).run(lambda done: None)
+        _Watch(call, kept).run(lambda done: None)
     else:
         call(None)

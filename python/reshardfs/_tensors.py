@@ -82,8 +82,9 @@ class TensorSlice:
         wants["bytes"] = runs.bytes
         wants["to"] = content.ctypes.data + runs.bytes * np.arange(
             begin, end, dtype=np.uint64)
-        self._tensors._open()._load_wants(wants.ctypes.data, end - begin,
-                                         runs.bytes * (end - begin))
+        self._tensors._open()._load_wants(
+            wants.ctypes.data, end - begin, runs.bytes * (end - begin),
+            kept=(wants, content))
 
 
 class Tensors(Mapping[str, Any]):
@@ -170,9 +171,9 @@ class Tensors(Mapping[str, Any]):
         source = self._open()
         wanted = list(self._records if names is None else names)
         contents = [fresh(self._records[name].bytes) for name in wanted]
-        source.load_into(((*self._places[name], 0, content)
-                          for name, content in zip(wanted, contents)),
-                         progress, threads)
+        source._load_into(((*self._places[name], 0, content)
+                           for name, content in zip(wanted, contents)),
+                          progress, threads)
         return {name: self._array(self._records[name], content)
                 for name, content in zip(wanted, contents)}
 

@@ -7,6 +7,8 @@ import errno
 import json
 import os
 import random
+import signal
+import subprocess
 import time
 
 from demands import check, within
@@ -15,6 +17,7 @@ from rsh_mount import hash_tree, tree_difference
 BEGIN = ": cannot be reached ("
 END = ": reachable again after "
 N_READERS = 4
+MIRROR = os.path.join("mount", "mirror")
 
 
 def fetched(mount):
@@ -91,3 +94,47 @@ def read_by_many(mount, job, step):
             stop.append(True)
         counts.extend(reader.result() for reader in readers)
     check(all(good for good, _ in counts), counts)
+
+
+class Mirror:
+    """Shows job.source at another place, which becomes the job's source."""
+
+    def __init__(self, job, *options):
+        self.real = job.source
+        self.path = os.path.join(job.directory, "mirror")
+        self.sickness = os.path.join(job.directory, "sick")
+        self.options = options
+        self.process = None
+        os.makedirs(self.path, exist_ok=True)
+        job.source = self.path
+
+    def come(self):
+        here = os.stat(self.path).st_dev
+        self.process = subprocess.Popen(
+            [MIRROR, self.real, self.sickness, self.path, *self.options],
+            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        within(20, lambda: os.stat(self.path).st_dev != here or self.process.poll() is not None,
+               "the source is mounted")
+        check(self.process.poll() is None, "the source is mounted")
+
+    def die(self):
+        """Leaves a mount that nobody serves."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def unmount(self):
+        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True)
+
+    def sick(self, words):
+        with open(self.sickness + ".new", "w", encoding="ascii") as f:
+            f.write(words)
+        os.rename(self.sickness + ".new", self.sickness)
+
+    def well(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.sickness)
+
+    def end(self):
+        self.well()
+        self.die()
+        self.unmount()

@@ -13,7 +13,6 @@ import contextlib
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +21,8 @@ import time
 HERE = os.environ.get("srcdir", ".")
 sys.path.insert(0, os.path.join(HERE, "lib"))
 
-from coming_and_going import (BEGIN, END, demand_bytes, demand_logged,  # noqa: E402
+from coming_and_going import (BEGIN, END, MIRROR, Mirror, demand_bytes,  # noqa: E402
+                              demand_logged,
                               demand_well, error_of, fetched, log_lines)
 from demands import check, demand, within  # noqa: E402
 from rsh_mount import (TIMEOUT_SCALE, MountError, Mounted, Tap,  # noqa: E402
@@ -31,7 +31,6 @@ from small_job import Job, mounted, refuses  # noqa: E402
 
 STEP = (1, 5)
 SHAPES = {"up.weight": (1024, 301), "down.weight": (257, 512), "norm.gamma": (700,)}
-MIRROR = os.path.join("mount", "mirror")
 # Each read is one of the source.
 BARE = ["--io-mode", "direct", "--cache", "off", "--replicas", "off"]
 # A read gives up after 3 s, and the machine may be busy.
@@ -42,50 +41,6 @@ TESTS = []
 def test(function):
     TESTS.append(function)
     return function
-
-
-class Mirror:
-    """Shows job.source at another place, which becomes the job's source."""
-
-    def __init__(self, job, *options):
-        self.real = job.source
-        self.path = os.path.join(job.directory, "mirror")
-        self.sickness = os.path.join(job.directory, "sick")
-        self.options = options
-        self.process = None
-        os.makedirs(self.path, exist_ok=True)
-        job.source = self.path
-
-    def come(self):
-        here = os.stat(self.path).st_dev
-        self.process = subprocess.Popen(
-            [MIRROR, self.real, self.sickness, self.path, *self.options],
-            stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        within(20, lambda: os.stat(self.path).st_dev != here or self.process.poll() is not None,
-               "the source is mounted")
-        check(self.process.poll() is None, "the source is mounted")
-
-    def die(self):
-        """Leaves a mount that nobody serves."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def unmount(self):
-        subprocess.run(["fusermount3", "-u", "-z", self.path], check=True)
-
-    def sick(self, words):
-        with open(self.sickness + ".new", "w", encoding="ascii") as f:
-            f.write(words)
-        os.rename(self.sickness + ".new", self.sickness)
-
-    def well(self):
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(self.sickness)
-
-    def end(self):
-        self.well()
-        self.die()
-        self.unmount()
 
 
 @contextlib.contextmanager
