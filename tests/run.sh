@@ -12,7 +12,8 @@
 # transformers and torch, models are loaded by the Hugging Face tools as well.
 # mindformers, of which only the loader of checkpoints runs, is kept there too, or is
 # where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.  So it is
-# with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.
+# with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.  RSH_AUDITWHEEL
+# names the program that looks at wheels, which is installed so as well.
 # RSH_GUEST_KERNEL names a directory with a kernel as Debian packs them, for a guest.
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
@@ -33,6 +34,7 @@ unset MAKEFLAGS MAKELEVEL
 MINDSPORE=2.10.0
 MINDFORMERS=2.1.0
 MOTO=5.2.5
+AUDITWHEEL=6.8.2
 ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
 JOBS=${JOBS:-$(nproc)}
 
@@ -122,24 +124,37 @@ need_mindformers()
 	export RSH_MINDFORMERS="$target"
 }
 
+# venv_with NAME VERSION MODULE REQUIREMENT: $venv has that release of it.
+venv_with()
+{
+	venv=$cache/$1-$2
+	mkdir -p "$cache"
+	"$venv/bin/python" -c "import $3" 2>/dev/null && return
+	say "installing $1 $2 in $venv"
+	rm -rf "$venv"
+	python3 -m venv "$venv" && "$venv/bin/python" -m pip install \
+		--no-input --disable-pip-version-check --no-cache-dir --quiet \
+		"$4==$2" </dev/null || {
+		say "$1 $2 could not be had"
+		rm -rf "$venv"
+		return 1
+	}
+}
+
 # Sets RSH_MOTO_PYTHON if it can be had.
 need_moto()
 {
 	[ -z "${RSH_MOTO_PYTHON:-}" ] || return 0
-	venv=$cache/moto-$MOTO
-	mkdir -p "$cache"
-	if ! "$venv/bin/python" -c 'import moto.server' 2>/dev/null; then
-		say "installing moto $MOTO in $venv"
-		rm -rf "$venv"
-		python3 -m venv "$venv" && "$venv/bin/python" -m pip install \
-			--no-input --disable-pip-version-check --no-cache-dir --quiet \
-			"moto[s3,server]==$MOTO" </dev/null || {
-			say "moto $MOTO could not be had"
-			rm -rf "$venv"
-			return
-		}
-	fi
-	export RSH_MOTO_PYTHON="$venv/bin/python"
+	! venv_with moto "$MOTO" moto.server "moto[s3,server]" ||
+		export RSH_MOTO_PYTHON="$venv/bin/python"
+}
+
+# Sets RSH_AUDITWHEEL if it can be had.
+need_auditwheel()
+{
+	[ -z "${RSH_AUDITWHEEL:-}" ] || return 0
+	! venv_with auditwheel "$AUDITWHEEL" auditwheel auditwheel ||
+		export RSH_AUDITWHEEL="$venv/bin/auditwheel"
 }
 
 # Sets RSH_GUEST_KERNEL, for what this kernel lacks, if one can be had: 45 MB with qemu.
@@ -348,6 +363,7 @@ need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES
 need_fuse
 need_moto
 need_guest
+need_auditwheel
 if [ $oracle = yes ]; then
 	need_oracle
 	need_mindformers

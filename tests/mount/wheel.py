@@ -103,6 +103,18 @@ def test_wheel(tap, p, wheel):
         check(sum("/licenses/" in n for n in listed) == 1 + len(along), listed)
 
 
+def test_audit(tap, p, wheel):
+    name = "auditwheel finds it fit for the machines that its name says"
+    program = os.environ.get("RSH_AUDITWHEEL")
+    if not program:
+        tap.skip(name, "RSH_AUDITWHEEL does not name the program")
+        return
+    with tap.test(name):
+        said = " ".join(p.run(program, "show", wheel).split())
+        tag = os.path.basename(wheel)[:-len(".whl")].rpartition("-")[2]
+        check(f'following platform tag: "{tag}"' in said, said)
+
+
 def test_use(tap, p, wheel):
     with tap.test("installed, and used where no sources are"):
         p.pip("install", "--quiet", "--no-index", wheel)
@@ -166,6 +178,7 @@ def main():
             wheel = p.wheel(TOP, "wheels")
         if wheel:
             test_wheel(tap, p, wheel)
+            test_audit(tap, p, wheel)
             test_use(tap, p, wheel)
             test_sdist(tap, p, wheel)
     return tap.finish()
