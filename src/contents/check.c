@@ -35,10 +35,8 @@ struct check_round {
 static bool check_round_add(const struct rsh_contents *c, struct check_round *r,
 			    struct rsh_subject *s)
 {
-	unsigned most = RSH_CONTENTS_READS - RSH_CONTENTS_EXPLAIN;
-
 	if (r->reads >= ROUND_READS ||
-	    c->n_reads + r->reads + s->n_holders > most)
+	    c->n_reads + r->reads + s->n_holders > c->most_reads)
 		return false;
 	r->subjects[r->n++] = s;
 	r->reads += s->n_holders;
@@ -174,13 +172,18 @@ static bool check_digest(const struct rsh_contents *c, uint64_t *digest)
 
 /* ---- all of it ---- */
 
+static int check_read(struct rsh_contents *c)
+{
+	rsh_contents_sort(c);
+	return c->full ? check_read_all(c) : check_read_sample(c);
+}
+
 static int check_all(struct rsh_contents *c, struct rsh_error *err)
 {
 	int rc = rsh_contents_list(c);
 
-	rsh_contents_sort(c);
 	if (rc == 0)
-		rc = c->full ? check_read_all(c) : check_read_sample(c);
+		rc = check_read(c);
 	if (rc)
 		return rsh_error_nomem(err);
 	rc = rsh_contents_judge(c, err);
@@ -194,6 +197,7 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 	struct rsh_contents c = {
 		.src = src, .dst = dst, .rule = rule,
 		.full = rsh_source_check(s) == RSH_CHECK_FULL,
+		.most_reads = RSH_CONTENTS_READS - RSH_CONTENTS_EXPLAIN,
 	};
 	uint64_t digest = 0;
 	bool keep;
@@ -212,6 +216,29 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 	/* What could not be read now may contradict the strategy later. */
 	if (rc == 0 && keep && !c.failed)
 		rsh_source_keep_right(s, digest);
+	rsh_contents_clear(&c);
+	return rc;
+}
+
+int rsh_contents_check_unlisted(struct rsh_source *s,
+				const struct rsh_strategy *src,
+				struct rsh_names *names, const bool *copied,
+				struct rsh_error *err)
+{
+	/* The reads are those that the other check has kept back. */
+	struct rsh_contents c = {
+		.src = src, .full = rsh_source_check(s) == RSH_CHECK_FULL,
+		.most_reads = RSH_CONTENTS_EXPLAIN,
+	};
+	int rc;
+
+	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE)
+		return 0;
+	rsh_contents_init(&c, s, names);
+	rc = rsh_contents_list_unlisted(&c, copied);
+	if (rc == 0)
+		rc = check_read(&c);
+	rc = rc ? rsh_error_nomem(err) : rsh_contents_judge_unlisted(&c, err);
 	rsh_contents_clear(&c);
 	return rc;
 }

@@ -98,6 +98,7 @@ struct rsh_contents {
 	struct rsh_names *names;
 	enum rsh_grid_rule rule;
 	bool full;
+	unsigned most_reads; /* of this sample */
 	uint32_t n_subjects;
 	size_t cap_subjects;
 	struct rsh_subject *subjects;
@@ -124,6 +125,9 @@ void rsh_contents_clear(struct rsh_contents *c);
  * holders; without a strategy every tensor, in the order of the lowest rank
  * that has it.  0 or -ENOMEM. */
 int rsh_contents_list(struct rsh_contents *c);
+/* Lists the weights and optimizer states among the copied names that `src` does
+ * not list, for each stage that holds them.  0 or -ENOMEM. */
+int rsh_contents_list_unlisted(struct rsh_contents *c, const bool *copied);
 
 /* ---- kinds.c ---- */
 
@@ -203,6 +207,9 @@ bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 /* Judges over all findings: 0, or -EINVAL and the sentence if the strategy is
  * another tree's. */
 int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err);
+/* Judges what the strategy does not list.  0, or -EINVAL with a sentence. */
+int rsh_contents_judge_unlisted(const struct rsh_contents *c,
+				struct rsh_error *err);
 
 /* ---- shapes.c ---- */
 

@@ -165,6 +165,57 @@ static int list_all(struct rsh_contents *c)
 	return 0;
 }
 
+/* Lists what ranks of a stage hold that no stage lists. */
+static int list_stage_unlisted(struct rsh_contents *c, uint32_t stage,
+			       const bool *copied, uint32_t *seen)
+{
+	const uint32_t n = c->src->stage_ranks;
+	const uint32_t first = c->first_rank + stage * n;
+	const struct rsh_ckpt_index *ix, *before = NULL;
+
+	for (uint32_t i = 0; i < n && first + i < c->view.n_ranks; i++) {
+		ix = c->view.index[first + i];
+		for (uint32_t k = 0; ix && ix != before && k < ix->n_records;
+		     k++) {
+			const struct rsh_subject one = {
+				.name = ix->records[k].name,
+				.first = first, .n_local = n,
+			};
+
+			if (seen[one.name] > stage)
+				continue;
+			seen[one.name] = stage + 1;
+			if (copied[one.name] &&
+			    !rsh_strategy_find(c->src, one.name) &&
+			    list_add_subject(c, &one))
+				return -ENOMEM;
+		}
+		before = ix ? ix : before;
+	}
+	return 0;
+}
+
+int rsh_contents_list_unlisted(struct rsh_contents *c, const bool *copied)
+{
+	cleanup_free uint32_t *seen = calloc(
+		(size_t)rsh_names_count(c->names) + 1, sizeof(*seen));
+	uint32_t n = 0;
+	int rc = seen ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < c->src->n_stages && rc == 0; i++)
+		rc = list_stage_unlisted(c, i, copied, seen);
+	if (rc == 0)
+		rc = rsh_contents_name_kinds(c);
+	for (uint32_t i = 0; i < c->n_subjects && rc == 0; i++) {
+		const struct rsh_subject *s = &c->subjects[i];
+
+		if (s->kind > RSH_TENSOR_OTHER && s->record->n_dims > 0)
+			c->subjects[n++] = *s;
+	}
+	c->n_subjects = rc ? c->n_subjects : n;
+	return rc;
+}
+
 int rsh_contents_list(struct rsh_contents *c)
 {
 	int rc = c->src ? list_strategy(c) : list_all(c);

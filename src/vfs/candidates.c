@@ -137,6 +137,39 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	return 0;
 }
 
+/* Marks what files have copies of from one source file each, but for those that
+ * are a source file themselves, of which nothing is resharded. */
+static void candidate_mark_copied(const struct rsh_plan *plan, bool *copied)
+{
+	for (uint32_t f = 0; f < rsh_plan_n_files(plan); f++) {
+		const uint32_t n = rsh_plan_n_records(plan, f);
+		struct rsh_virtual_record r = { .resharded = false };
+
+		if (f > 0 && rsh_plan_same_records(plan, f - 1, f))
+			continue;
+		for (uint32_t i = 0; i < n && !r.resharded; i++)
+			rsh_plan_record(plan, f, i, &r);
+		for (uint32_t i = 0; i < n && r.resharded; i++) {
+			struct rsh_virtual_record one;
+
+			rsh_plan_record(plan, f, i, &one);
+			copied[one.name] |= !one.resharded;
+		}
+	}
+}
+
+static int check_copied(struct rsh_reshard *v, struct rsh_error *err)
+{
+	cleanup_free bool *copied =
+		calloc((size_t)rsh_names_count(v->names) + 1, sizeof(*copied));
+
+	if (!copied)
+		return rsh_error_nomem(err);
+	candidate_mark_copied(v->plan, copied);
+	return rsh_contents_check_unlisted(v->source, v->src, v->names, copied,
+					   err);
+}
+
 /* Without strategies a rank's file is its own, whatever others hold. */
 static int check_contents(struct rsh_reshard *v,
 			  const struct rsh_vfs_config *cfg,
@@ -151,6 +184,8 @@ static int check_contents(struct rsh_reshard *v,
 	    (v->weights && !rsh_vfs_weights_are_sharded(v)))
 		return 0;
 	rc = rsh_contents_check(v->source, v->src, v->dst, rule, v->names, err);
+	if (rc == 0 && v->src && !v->weights)
+		rc = check_copied(v, err);
 	return rc ? rc : rsh_contents_check_older(v->source, &cfg->files,
 						  v->src, rule, v->names, err);
 }

@@ -438,8 +438,42 @@ def not_remembered_if_reads_failed(root):
                 check(got.status == GOOD and known == (again and fault[0] != "e"), got)
 
 
-WAYS_IN = (refused_everywhere, refused_when_mounting, remembered_of_one_strategy,
-           not_remembered_if_reads_failed)
+def without(root, stages, listed):
+    """The strategy without what is not `listed`; what it says no more of."""
+    gone = [name for name in stages[0] if not listed(name)]
+    return gone, write_strategy(os.path.join(root, "less"), {
+        0: {name: layout for name, layout in stages[0].items() if name not in gone}})
+
+
+def what_it_does_not_list(root):
+    """What ranks have slices of is no weight to be copied from one of them; of optimizer
+    states a line says so."""
+    numbers = random.Random("what it does not list")
+    network = Network(numbers)
+    while network.optimizer is None:
+        network = Network(numbers)
+    stages = network.layouts(Way(2, 4))
+    tree = Tree(numbers, stages, {p.name: (p.shape, p.dtype) for p in network.parameters})
+    source = os.path.join(root, "source")
+    tree.save(source)
+    right = write_strategy(os.path.join(root, "right"), stages)
+    (weight, *_), less = without(root, stages, lambda name: "layers.0.attention.wq" not in name)
+    words = ["plan", source, "--src-strategy", less, "--index-cache=off", "--dst-strategy"]
+    got = run(*words, "none")
+    check(got.status == INPUT and f"{less} does not list parameter " in got.err and
+          weight in got.err and "ranks 0 and 1 hold different bytes" in got.err, got)
+    for more in (["none", "--check=structure"], [right, "--drop=attention.wq"], [less]):
+        got = run(*words, *more)
+        check(got.status == GOOD and "does not list" not in got.err, got)
+    _, less = without(root, stages, lambda name: not hard_contents.is_state(name))
+    for more, warned in (([], 1), (["--drop=^(adam|moments)"], 0), (["--check=full"], 1)):
+        got = run(*words, "none", *more)
+        check(got.status == GOOD and
+              got.err.count("does not list optimizer states such as ") == warned, got)
+
+
+WAYS_IN = (refused_everywhere, refused_when_mounting, what_it_does_not_list,
+           remembered_of_one_strategy, not_remembered_if_reads_failed)
 
 
 def judge_all(tap, counts):

@@ -36,6 +36,15 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 		       const struct rsh_strategy *dst, enum rsh_grid_rule rule,
 		       struct rsh_names *names, struct rsh_error *err);
 
+/* Holds what `src` does not list and is copied from one rank, as copied[name]
+ * says, against the other ranks of its stage: a weight that differs is cut, and
+ * `src` is that of another network.  Optimizer states that differ are a warning.
+ * For the rest see rsh_contents_check(). */
+int rsh_contents_check_unlisted(struct rsh_source *s,
+				const struct rsh_strategy *src,
+				struct rsh_names *names, const bool *copied,
+				struct rsh_error *err);
+
 /* Checks whether ranks beyond those of `src` have a file of the chosen step: 0,
  * or -EINVAL with a sentence that names both numbers; `dst` (may be NULL) is
  * tried as an explanation.  It is a warning if nothing but the structure is to
