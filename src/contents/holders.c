@@ -139,14 +139,17 @@ static void holders_complete(const struct rsh_contents *c,
 						 locals, k);
 }
 
-/* Chooses ranks around the best of the first ones, since files may be
- * missing. */
+/* Chooses ranks around the best of some, since files may be missing.  Each tensor
+ * begins with another rank: any would do for it, and so a rank whose file is
+ * that of another is seen by those that begin beside it. */
 static uint32_t holders_choose(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t *locals)
 {
-	uint32_t best = 0, most = 0, tried = 0;
+	const uint32_t begin = s->item ? (uint32_t)(s->lot % s->n_local) : 0;
+	uint32_t best = begin, most = 0, tried = 0;
 
-	for (uint32_t b = 0; b < s->n_local && tried < 8; b++) {
+	for (uint32_t i = 0; i < s->n_local && tried < 8; i++) {
+		uint32_t b = (begin + i) % s->n_local;
 		uint32_t n = holders_around(c, s, b, locals);
 
 		tried += n > 0;
