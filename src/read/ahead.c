@@ -8,6 +8,10 @@
 
 #define STREAM_WINDOWS 16 /* of one stream, besides the one being read */
 
+/* To wake a thread may cost as much as half a window: it is woken for so many
+ * windows more than are needed, where that pays. */
+#define BATCH 4
+
 /* A reader is sequential once it has read so many bytes without a gap. */
 #define SEQUENTIAL_BYTES ((uint64_t)128 * 1024)
 
@@ -18,8 +22,13 @@
 /* A stream that was read within this time competes for processors. */
 #define ACTIVE_NS (UINT64_C(10000000))
 
-/* Returns how many processors no reader keeps busy. */
-static unsigned streams_idle_cpus(const struct rsh_streams *s, uint64_t now)
+bool rsh_stream_keeps_up(const struct rsh_stream *st)
+{
+	return !rsh_stream_sleeps(st) && !rsh_stream_is_slow(st) &&
+	       st->pace_ns >= st->load_ns;
+}
+
+unsigned rsh_streams_idle_cpus(const struct rsh_streams *s, uint64_t now)
 {
 	const struct rsh_stream *st;
 	unsigned n = s->n_cpus;
@@ -54,7 +63,7 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 		most = 2 * rsh_depth_limit(&s->loads.depth);
 	} else {
 		n = 1 + stream_n_passed(st);
-		most = rsh_min_u64(2 * streams_idle_cpus(s, now),
+		most = rsh_min_u64(2 * rsh_streams_idle_cpus(s, now),
 				   s->loads.depth.most);
 	}
 	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
@@ -85,9 +94,11 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 {
 	struct rsh_streams *s = st->all;
 	struct rsh_window *w = TAILQ_LAST(&st->windows, rsh_window_list);
-	const unsigned most = 1 + stream_n_ahead(st, now);
+	unsigned most = 1 + stream_n_ahead(st, now);
 	uint64_t end = w ? w->offset + w->len : offset;
 
+	if (most > 1 && st->n_windows < most && rsh_stream_keeps_up(st))
+		most += BATCH;
 	while (st->n_windows < most && end < st->body.size) {
 		if (!stream_has_room(st, now))
 			break;

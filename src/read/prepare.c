@@ -227,9 +227,24 @@ static void *prepare_windows(void *arg)
 	return NULL;
 }
 
-void rsh_streams_wake(struct rsh_streams *s)
+/* Returns how many woken threads should be on their way to a window.  For a
+ * reader who keeps up there are no more at it than processors that no reader
+ * keeps busy: they would only take turns. */
+static unsigned streams_n_to_wake(const struct rsh_streams *s)
 {
 	const unsigned n = streams_n_ready(s);
+	const unsigned at_work = s->n_threads - s->n_idle - s->n_woken;
+	unsigned cpus;
+
+	if (n == 0 || !rsh_stream_keeps_up(TAILQ_FIRST(&s->queue)->stream))
+		return n;
+	cpus = rsh_streams_idle_cpus(s, s->loads.now());
+	return at_work < cpus ? (unsigned)rsh_min_u64(n, cpus - at_work) : 0;
+}
+
+void rsh_streams_wake(struct rsh_streams *s)
+{
+	const unsigned n = streams_n_to_wake(s);
 	pthread_attr_t attr;
 	sigset_t all, old;
 	pthread_t thread;

@@ -26,7 +26,7 @@
 static bool stream_lender_prepares(const struct rsh_stream *st)
 {
 	return st->all->lenders_prepare && st->all->n_queued == 1 &&
-	       !rsh_stream_sleeps(st) && st->pace_ns > 3 * st->load_ns;
+	       !rsh_stream_sleeps(st) && rsh_stream_is_slow(st);
 }
 
 /* Waits for the bytes of a window that the caller holds.  Returns 0, or -errno,

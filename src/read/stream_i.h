@@ -99,6 +99,13 @@ static inline bool rsh_stream_sleeps(const struct rsh_stream *st)
 	return st->blocked >= RSH_BLOCKED_MIN;
 }
 
+/* True if the reader does not notice that a window is prepared meanwhile by the
+ * thread that answers him. */
+static inline bool rsh_stream_is_slow(const struct rsh_stream *st)
+{
+	return st->pace_ns > 3 * st->load_ns;
+}
+
 /* ---- windows.c ---- */
 
 /* Returns how much memory a window takes. */
@@ -145,6 +152,12 @@ void rsh_streams_out_of_memory(struct rsh_streams *s);
  * reader goes from front to back. */
 bool rsh_stream_follow(struct rsh_stream *st, uint64_t offset, size_t len,
 		       uint64_t now);
+/* True where preparing is all computing, and the reader about as fast as one
+ * thread that does it: he keeps a processor busy, and is best served by one
+ * thread that prepares several windows when it has been woken. */
+bool rsh_stream_keeps_up(const struct rsh_stream *st);
+/* Returns how many processors no reader keeps busy. */
+unsigned rsh_streams_idle_cpus(const struct rsh_streams *s, uint64_t now);
 /* Adds windows behind those of the stream, or from `offset` on if it has
  * none. */
 void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -280,7 +281,8 @@ static void test_depth_follows_latency(void **state)
 	assert_int_equal(stats.unread, 0);
 }
 
-static void read_slowly(struct fixture *f)
+/* Reads a file, and takes so long for each MiB. */
+static void read_for(struct fixture *f, uint64_t ns)
 {
 	struct rsh_stream *st;
 	uint64_t at = 0;
@@ -290,7 +292,7 @@ static void read_slowly(struct fixture *f)
 	do {
 		n = check(st, 2, at, MIB);
 		at += (uint64_t)n;
-		atomic_fetch_add(&told_ns, 5 * f->fake.takes_ns);
+		atomic_fetch_add(&told_ns, ns);
 	} while (n > 0);
 	rsh_stream_close(st);
 }
@@ -313,12 +315,34 @@ static void test_lenders_prepare(void **state)
 	atomic_store(&told_ns, 1);
 	do {
 		f->fake.by_reader = 0;
-		read_slowly(f);
+		read_for(f, 5 * f->fake.takes_ns);
 		n++;
 	} while (n < 20 && f->fake.by_reader < FILE_BYTES / MIB / 2);
 	assert_int_equal(f->fake.bytes_read, n * FILE_BYTES);
 	assert_in_range(f->fake.by_reader, FILE_BYTES / MIB / 2,
 			FILE_BYTES / MIB + 1);
+}
+
+/* Windows of a reader who keeps up with the source come in batches, if there is
+ * a processor for that; on a busy machine that may take a few files. */
+static void test_batches(void **state)
+{
+	const struct rsh_streams_options o = { .now = told_clock };
+	struct fixture *f = *state;
+	struct rsh_stream_stats stats = { 0 };
+
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2)
+		skip();
+	rsh_streams_free(f->streams);
+	assert_int_equal(rsh_streams_new(&o, &f->streams), 0);
+	f->fake.takes_ns = 1000000;
+	atomic_store(&told_ns, 1);
+	for (unsigned n = 0; n < 50 && stats.most_ahead < 5; n++) {
+		read_for(f, 2 * f->fake.takes_ns);
+		rsh_streams_stats(f->streams, &stats);
+	}
+	assert_true(stats.most_ahead >= 5);
+	assert_int_equal(stats.unread, 0);
 }
 
 /* Who jumps gets what he asks for and no more is read. */
@@ -657,6 +681,7 @@ int main(void)
 		T(test_left_open),
 		T(test_depth_follows_latency),
 		T(test_lenders_prepare),
+		T(test_batches),
 		T(test_jumps_prepare_nothing),
 		T(test_edges),
 		T(test_failures_do_not_stay),
