@@ -8,7 +8,7 @@ import subprocess
 from rsh_mount import reshardfs_program
 
 from bench_rows import rates, row, the_tree
-from bench_tools import MIB, Broken, Measured, Sample, Skip, make_room, python_of
+from bench_tools import MIB, Broken, Measured, Sample, Skip, have_memory, make_room, python_of
 from bench_trees import WANTED_RANKS
 
 MINDSPORE, TORCH = "RSH_ORACLE_PYTHON", "RSH_HF_PYTHON"
@@ -54,12 +54,12 @@ def checkpoint_against_file(bench, name):
 
     def load():
         make_room(4 * length)
+        have_memory(4 * length)
         bench.read([path])  # what was made free may have been its pages
         return Sample(bench.oracle.ask("load", path=path)["seconds"], length)
 
     def load_by_module():
-        bench.read(source)
-        make_room(2 * length)
+        have_memory(4 * length)
         bench.read(source)
         return sample_of(program.ask("checkpoint", **rank_of(tree)))
 
@@ -100,9 +100,16 @@ def tensors_against_read(bench, name):
     what = {"to": "numpy", **rank_of(tree)}
     check(bench, program, tree.tensor_digests(0, WANTED_RANKS), "tensors", **what)
     paths = tree.converted_files()[:1]
-    return rates(bench.compare(lambda: sample_of(program.ask("tensors", **what)),
-                               lambda: sample_of(program.ask("plain", paths=paths)),
-                               warm=tree.source_files() + paths), "module", "readinto")
+
+    def side(verb, told, held):
+        have_memory(os.path.getsize(paths[0]))
+        bench.read(held)
+        return sample_of(program.ask(verb, **told))
+
+    source = tree.source_files()
+    return rates(bench.compare(lambda: side("tensors", what, source),
+                               lambda: side("plain", {"paths": paths}, paths),
+                               warm=source + paths), "module", "readinto")
 
 
 @row("program_tensors", "reshardfs.tensors of a rank, contiguous",
@@ -145,7 +152,8 @@ def model_against(bench, python, to, peer, cold=False):
     def side(verb, what, held):
         if cold:
             bench.make_cold(held)
-        else:
+        have_memory((1 + cold) * tree.content)
+        if not cold:
             bench.read(held)
         return sample_of(program.ask(verb, look=True, **what))
 
