@@ -134,15 +134,27 @@ void rsh_stream_drop_behind(struct rsh_stream *st, uint64_t offset)
 		rsh_window_unlist(w);
 }
 
+/* A request costs something whatever its length, and of a buffer that begins
+ * within a page the kernel makes a long one and a short one: so the pace is that
+ * of half a window at least. */
+static void stream_pace(struct rsh_stream *st, size_t len, uint64_t ns)
+{
+	st->spent_ns += ns;
+	st->spent_on += len;
+	if (st->spent_on < RSH_STREAM_MAX / 2)
+		return;
+	st->pace_ns = rsh_mean(st->pace_ns,
+			       st->spent_ns * RSH_STREAM_MAX / st->spent_on);
+	st->spent_ns = st->spent_on = 0;
+}
+
 bool rsh_stream_follow(struct rsh_stream *st, uint64_t offset, size_t len,
 		       uint64_t now)
 {
 	if (offset == st->next) {
 		st->run_bytes += len;
 		if (st->last_ns)
-			st->pace_ns = rsh_mean(st->pace_ns,
-					       (now - st->last_ns) *
-					       RSH_STREAM_MAX / len);
+			stream_pace(st, len, now - st->last_ns);
 	} else if (!rsh_stream_window_at(st, offset)) {
 		rsh_windows_unlist(st);
 		st->run_bytes = 0;

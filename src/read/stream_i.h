@@ -57,6 +57,7 @@ struct rsh_stream {
 	uint64_t load_ns;   /* mean time to prepare a window */
 	unsigned blocked;   /* of RSH_BLOCKED_ONE: how many loads sleep */
 	uint64_t pace_ns;   /* mean time the reader takes for a window */
+	uint64_t spent_ns, spent_on; /* time and bytes that are not in it yet */
 	TAILQ_ENTRY(rsh_stream) next_open;
 };
 
