@@ -25,6 +25,11 @@
  * many windows. */
 #define LEAN_THREADS 2
 #define LEAN_WINDOWS 4
+/* From far away so much is loaded at a time, at most and at least, and
+ * prepared: to find out how much pays takes long there. */
+#define FAR_LOADS 64
+#define FAR_LEAST 32
+#define FAR_WINDOWS 72
 
 static void choose_threads(struct rsh_server *s,
 			   const struct rsh_server_options *o)
@@ -46,12 +51,26 @@ static void choose_threads(struct rsh_server *s,
 static struct rsh_streams_options choose_windows(
 	const struct rsh_server_options *o)
 {
-	return (struct rsh_streams_options){
-		.max_windows = o->lean ? LEAN_WINDOWS : 0,
-		.max_threads = o->lean ? LEAN_THREADS : 0,
+	struct rsh_streams_options so = {
+		.max_windows = RSH_STREAM_WINDOWS,
+		.max_threads = RSH_STREAM_THREADS,
 		.max_loads = o->readahead,
 		.lenders_prepare = true,
 	};
+
+	if (o->far && !o->readahead) {
+		so.max_loads = FAR_LOADS;
+		so.min_loads = FAR_LEAST;
+	}
+	if (o->far) {
+		so.max_windows = FAR_WINDOWS;
+		so.max_threads = FAR_LOADS;
+	}
+	if (o->lean) {
+		so.max_windows = LEAN_WINDOWS;
+		so.max_threads = LEAN_THREADS;
+	}
+	return so;
 }
 
 /* ---- what it takes ---- */
@@ -70,13 +89,13 @@ static uint64_t count_threads(const struct rsh_server_options *o)
 	struct rsh_server s;
 
 	choose_threads(&s, o);
-	return (uint64_t)s.max_threads + 1 +
-	       (o->lean ? LEAN_THREADS : RSH_STREAM_THREADS) + MORE_THREADS;
+	return (uint64_t)s.max_threads + 1 + choose_windows(o).max_threads +
+	       MORE_THREADS;
 }
 
 uint64_t rsh_server_maps(const struct rsh_server_options *o)
 {
-	const uint64_t windows = o->lean ? LEAN_WINDOWS : RSH_STREAM_WINDOWS;
+	const uint64_t windows = choose_windows(o).max_windows;
 	const uint64_t threads = count_threads(o);
 
 	/* A thread that serves may hold two windows that stand in no list. */

@@ -6,7 +6,9 @@
 
 #include "rsh/util/checked.h"
 
-#define STREAM_WINDOWS 16 /* of one stream, besides the one being read */
+/* So many windows of one stream, besides the one being read, or as many as are
+ * loaded at a time at most. */
+#define STREAM_WINDOWS 16
 
 /* To wake a thread may cost as much as half a window: it is woken for so many
  * windows more than are needed, where that pays. */
@@ -66,7 +68,9 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 		most = rsh_min_u64(2 * rsh_streams_idle_cpus(s, now),
 				   s->loads.depth.most);
 	}
-	return (unsigned)rsh_min_u64(rsh_min_u64(n, most), STREAM_WINDOWS);
+	return (unsigned)rsh_min_u64(rsh_min_u64(n, most),
+				     rsh_max_u64(s->loads.depth.most,
+						 STREAM_WINDOWS));
 }
 
 /* Takes the windows away from a stream that nobody reads at the moment. */

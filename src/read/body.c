@@ -114,12 +114,15 @@ struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)
 	};
 }
 
+/* So many loads of records are under way at most. */
+#define RECORD_LOADS 16
+
 static int loading_new(struct rsh_loading **out)
 {
 	struct rsh_loading *l = calloc(1, sizeof(*l));
 
 	if (l && pthread_mutex_init(&l->lock, NULL) == 0) {
-		if (rsh_loads_init(&l->loads, &l->lock, RSH_DEPTH_MOST,
+		if (rsh_loads_init(&l->loads, &l->lock, RECORD_LOADS,
 				   rsh_clock_ns) == 0) {
 			*out = l;
 			return 0;

@@ -48,6 +48,14 @@ void rsh_depth_init(struct rsh_depth *d, unsigned most)
 		d->at[i].pause = PAUSE_MIN;
 }
 
+void rsh_depth_least(struct rsh_depth *d, unsigned least)
+{
+	d->least = 0;
+	while (d->least + 1 < RSH_DEPTH_LEVELS && 2u << d->least <= least)
+		d->least++;
+	d->level = d->least;
+}
+
 static unsigned depth_limit_at(const struct rsh_depth *d, unsigned level)
 {
 	return (unsigned)rsh_min_u64(UINT64_C(1) << level, d->most);
@@ -136,7 +144,8 @@ static void depth_follow(struct rsh_depth *d, uint64_t ns)
 
 static bool depth_may_try(const struct rsh_depth *d, int step)
 {
-	if (step > 0 ? depth_limit_at(d, d->level) == d->most : d->level == 0)
+	if (step > 0 ? depth_limit_at(d, d->level) == d->most :
+		       d->level == d->least)
 		return false;
 	return d->at[(int)d->level + step].wait == 0;
 }

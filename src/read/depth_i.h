@@ -29,8 +29,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RSH_DEPTH_LEVELS 5
-#define RSH_DEPTH_MOST 16 /* 2 to the power of the last level */
+#define RSH_DEPTH_LEVELS 7
+#define RSH_DEPTH_MOST 64 /* 2 to the power of the last level */
 
 /* Says when a level is tried again: after `wait` stretches, and after `pause`
  * of them once the next trial of it has failed. */
@@ -40,6 +40,7 @@ struct rsh_depth_level {
 
 struct rsh_depth {
 	unsigned most;  /* loads at a time that are never exceeded */
+	unsigned least; /* the lowest level */
 	unsigned level; /* 2 to the power of it are allowed at a time */
 	int step;       /* the trial: 1 level up, or -1; 0: none */
 	uint64_t base_ns; /* mean time of a MiB at this level; 0: not known */
@@ -64,6 +65,9 @@ struct rsh_depth {
 
 /* `most` is 1 or more, and no more than RSH_DEPTH_MOST count. */
 void rsh_depth_init(struct rsh_depth *d, unsigned most);
+/* No fewer loads than `least` are tried, and so many at first; it is a power of
+ * two, and 1 unless this is called. */
+void rsh_depth_least(struct rsh_depth *d, unsigned least);
 
 /* Returns how many loads may be under way now. */
 unsigned rsh_depth_limit(const struct rsh_depth *d);

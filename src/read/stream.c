@@ -337,6 +337,7 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 		free(s);
 		return rc;
 	}
+	rsh_depth_least(&s->loads.depth, o->min_loads);
 	*out = s;
 	return 0;
 }

@@ -188,6 +188,21 @@ static void many_where_that_pays(void **state)
 	assert_true(rate_with(&r, &d, 500) > 0.93 * best_rate(&slow, MOST));
 }
 
+static void no_fewer_than_the_least(void **state)
+{
+	struct run r = run_of(punishing);
+	struct rsh_depth d;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	rsh_depth_least(&d, 8);
+	assert_int_equal(rsh_depth_limit(&d), 8);
+	for (unsigned i = 0; i < 100; i++) {
+		go(&r, &d, 5);
+		assert_in_range(rsh_depth_limit(&d), 8, MOST);
+	}
+}
+
 /* Not even in the first 256 MiB is more lost to looking for the number than
  * these. */
 static void found_soon(void **state)
@@ -397,6 +412,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_at_a_time_where_more_hurts),
 		cmocka_unit_test(many_where_that_pays),
+		cmocka_unit_test(no_fewer_than_the_least),
 		cmocka_unit_test(found_soon),
 		cmocka_unit_test(what_is_bad_is_tried_seldom),
 		cmocka_unit_test(never_more_than_by_hand),

@@ -52,6 +52,9 @@ struct rsh_streams_options {
 	 * source that is waited for, and how many windows are ahead of a reader
 	 * from another one; 0 stands for the default. */
 	unsigned max_loads;
+	/* So many are under way from such a source at least, if there is use
+	 * for them; 0 stands for 1. */
+	unsigned min_loads;
 	/* True: a thread that returns a loan may be kept to prepare the next
 	 * window, if the reader has been given its bytes by then and is
 	 * slow. */

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of sources behind HTTP: a server of the tests' own on the loopback whose
+answers begin after 30 ms and whose connections give 100 MB/s each."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+
+from s3_trial import Server
+
+from bench_rows import rates, row, the_tree
+from bench_tools import Broken, Measured, Sample, Skip, timed
+
+DELAY_MS, RATE = 30, 100e6
+
+
+@contextlib.contextmanager
+def served(tree):
+    """A server that has the tree's source as s3://bucket, and its keys."""
+    root = os.path.join(tree.directory, "served")
+    os.makedirs(root)
+    os.symlink(tree.source, os.path.join(root, "bucket"))
+    before = dict(os.environ)
+    with Server(root, "--delay", str(DELAY_MS), "--rate", str(RATE)) as server:
+        os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}",
+                          AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret",
+                          AWS_REGION="here", no_proxy="127.0.0.1")
+        try:
+            yield server
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            shutil.rmtree(root)
+
+
+def connections(server):
+    """How many clients are connected to it."""
+    with open("/proc/net/tcp", encoding="ascii") as f:
+        return sum(words[2].endswith(f":{server.port:04X}") and words[3] == "01"
+                   for words in map(str.split, f))
+
+
+def lengths(requests):
+    """Of the ranges that were asked for."""
+    ranges = (re.search(r"bytes=(\d+)-(\d+)$", line) for line in requests)
+    return [int(found[2]) - int(found[1]) + 1 for found in ranges if found]
+
+
+@contextlib.contextmanager
+def mounted(bench, tree, *extra):
+    """A mount that has nothing of the source but its index."""
+    with bench.mounted_at("s3://bucket", tree.src_strategy, tree.dst_strategy,
+                          ["--check", "structure", *extra]) as mount:
+        mount.bench_key = (tree.directory, "s3", extra)
+        yield mount
+
+
+def pieces(tree, n):
+    """(name, first, last) of about n stretches as long, which are all of the source."""
+    length = -(-sum(map(os.path.getsize, tree.source_files())) // n)
+    for path in tree.source_files():
+        size = os.path.getsize(path)
+        for first in range(0, size, length):
+            yield os.path.relpath(path, tree.source), first, min(first + length, size) - 1
+
+
+def curl(server, tree, n):
+    """All of the source by so many connections, each of which asks once or twice."""
+    told = "".join(f'url = "http://127.0.0.1:{server.port}/bucket/{name}"\n'
+                   f'range = "{first}-{last}"\noutput = "/dev/null"\n'
+                   for name, first, last in pieces(tree, n))
+    seconds, _ = timed(lambda: subprocess.run(
+        ["curl", "--silent", "--parallel", "--parallel-immediate",
+         "--parallel-max", str(n), "--config", "-"],
+        input=told, text=True, check=True, stderr=subprocess.DEVNULL))
+    return Sample(seconds, sum(map(os.path.getsize, tree.source_files())))
+
+
+@row("s3", "one reader of a source 30 ms away, 1 MiB reads",
+     "curl with as many connections", (">=", 0.8))
+def s3(bench):
+    if not shutil.which("curl"):
+        raise Skip("there is no curl (Debian package curl)")
+    tree = the_tree(bench, "contiguous")
+    result = Measured()
+    with served(tree) as server:
+        with mounted(bench, tree) as mount:
+            bench.verify(mount, tree)
+        for _ in bench.each_repeat():
+            with mounted(bench, tree) as mount:
+                result.mount.append(bench.read(bench.files(mount, tree)))
+                used = connections(server)
+            result.peer.append(curl(server, tree, used))
+            result.note(f"{used} connections")
+            result.values.append(result.mount[-1].rate / result.peer[-1].rate)
+    return rates(result, peer="curl")
+
+
+@row("s3_inner", "the same for rows of 1 KiB, bytes fetched for each byte shown",
+     "", ("<=", 1.05), tree="inner")
+def s3_inner(bench):
+    tree = the_tree(bench, "inner")
+    result = Measured()
+    with served(tree) as server:
+        for _ in bench.each_repeat(most=3):
+            with mounted(bench, tree) as mount:
+                server.requests()
+                result.mount.append(bench.read(bench.files(mount, tree)))
+                asked = lengths(server.requests())
+            if not asked:
+                raise Broken("nothing was asked for")
+            result.note(f"{len(asked)} requests of {sum(asked) // len(asked) >> 10} KiB")
+            result.values.append(sum(asked) / result.mount[-1].bytes)
+    return rates(result)
