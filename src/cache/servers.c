@@ -292,6 +292,16 @@ static bool server_may_be_asked(const struct server *v)
 	       (!v->off || (!v->probing && rsh_clock_ns() >= v->off_until));
 }
 
+static bool servers_may_ask(struct rsh_cache_servers *s, uint32_t server)
+{
+	bool good;
+
+	pthread_mutex_lock(&s->lock);
+	good = server < s->n && server_may_be_asked(&s->v[server]);
+	pthread_mutex_unlock(&s->lock);
+	return good;
+}
+
 uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 {
 	char name[64];
@@ -300,18 +310,17 @@ uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 	 * deals out to the others, on all nodes alike. */
 	for (unsigned i = 0; i < 4 * s->n; i++) {
 		uint32_t at;
-		bool good;
 
 		snprintf(name, sizeof(name), "%016llx%016llx-%u",
 			 (unsigned long long)group[0],
 			 (unsigned long long)group[1], i);
 		at = rsh_ring_find(s->ring, name);
-		pthread_mutex_lock(&s->lock);
-		good = at < s->n && server_may_be_asked(&s->v[at]);
-		pthread_mutex_unlock(&s->lock);
-		if (good)
+		if (servers_may_ask(s, at))
 			return at;
 	}
+	for (uint32_t i = 0; i < s->n; i++)
+		if (servers_may_ask(s, i))
+			return i;
 	return RSH_SERVER_NONE;
 }
 

@@ -33,23 +33,37 @@
 
 /* ---- storing ---- */
 
-static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j)
+/* `value` has room for the block's. */
+static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
+			 uint8_t *value)
 {
 	const struct rsh_item *item = &j->item;
 	int code;
 
-	if (!j->block) {
+	if (!j->block || !value) {
 		rsh_servers_release(sh->servers, item);
-		return 0;
+		return ENOMEM;
 	}
-	memcpy(sh->value + RSH_VALUE_HEADER, j->block->mem, item->len);
-	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, sh->value,
+	memcpy(value + RSH_VALUE_HEADER, j->block->mem, item->len);
+	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, value,
 		       item->len);
-	code = rsh_servers_put(sh->servers, item, sh->value);
+	code = rsh_servers_put(sh->servers, item, value);
 	/* A server that is full has thrown the claim out or will. */
 	if (code == ENOSPC)
 		rsh_servers_release(sh->servers, item);
 	return code;
+}
+
+static void shared_count(struct rsh_cache *c, const struct rsh_item *item,
+			 int code)
+{
+	if (code == 0) {
+		c->stats.shared_written++;
+		c->stats.shared_written_bytes += item->len;
+	} else {
+		c->stats.shared_dropped++;
+		c->stats.shared_errors += code != EAGAIN && code != ENOSPC;
+	}
 }
 
 /* This is the step of the worker that stores. */
@@ -65,35 +79,45 @@ static bool shared_store_next(struct rsh_cache *c)
 	sh->head = (sh->head + 1) % RSH_SHARED_QUEUE;
 	sh->n--;
 	pthread_mutex_unlock(&c->lock);
-	code = shared_job_do(sh, &job);
+	code = shared_job_do(sh, &job, sh->value);
 	pthread_mutex_lock(&c->lock);
 	if (!job.block)
 		return true;
 	sh->n_blocks--;
-	if (code == 0) {
-		c->stats.shared_written++;
-		c->stats.shared_written_bytes += job.item.len;
-	} else {
-		c->stats.shared_dropped++;
-		c->stats.shared_errors += code != EAGAIN && code != ENOSPC;
-	}
+	shared_count(c, &job.item, code);
 	rsh_block_unhold(c, job.block);
 	return true;
 }
 
-/* Has the worker store the block or, if that is NULL, give its claim up; it
- * drops what is too much.  The lock is held. */
-static void shared_enqueue(struct rsh_cache *c, const struct rsh_item *item,
-			   struct rsh_cache_block *b)
+/* Others wait for what the worker has no time for, so whoever has loaded it
+ * stores it himself.  The lock is held, and given up meanwhile. */
+static void shared_store_now(struct rsh_cache *c, const struct rsh_item *item,
+			     struct rsh_cache_block *b)
+{
+	const struct rsh_shared_job job = { b, *item };
+	cleanup_free uint8_t *value = NULL;
+	int code;
+
+	pthread_mutex_unlock(&c->lock);
+	if (b)
+		value = malloc(RSH_VALUE_HEADER + (size_t)item->len);
+	code = shared_job_do(c->shared, &job, value);
+	pthread_mutex_lock(&c->lock);
+	if (b)
+		shared_count(c, item, code);
+}
+
+/* Has the block stored or, if that is NULL, its claim given up.  The lock is
+ * held, and may be given up meanwhile. */
+static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
+			 struct rsh_cache_block *b)
 {
 	struct rsh_shared *sh = c->shared;
 
-	if (b && sh->n_blocks >= sh->max_blocks) {
-		c->stats.shared_dropped++;
-		b = NULL;
-	}
-	if (sh->n >= RSH_SHARED_QUEUE || !rsh_worker_kick(&sh->writer)) {
-		c->stats.shared_dropped += b != NULL;
+	if (sh->n >= RSH_SHARED_QUEUE ||
+	    (b && sh->n_blocks >= sh->max_blocks) ||
+	    !rsh_worker_kick(&sh->writer)) {
+		shared_store_now(c, item, b);
 		return;
 	}
 	if (b) {
@@ -243,7 +267,7 @@ void rsh_hunt_loaded(struct rsh_cache *c, struct rsh_hunt *h,
 		if (h->blocks[i] != b)
 			continue;
 		if (h->items[i].state == RSH_ITEM_OURS)
-			shared_enqueue(c, &h->items[i], good ? b : NULL);
+			shared_store(c, &h->items[i], good ? b : NULL);
 		h->blocks[i] = NULL;
 		h->items[i].state = RSH_ITEM_ALONE;
 	}

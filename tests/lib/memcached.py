@@ -160,6 +160,10 @@ class Conversation(socketserver.StreamRequestHandler):
         while True:
             self.give(name, value)
 
+    def late(self, name, value):
+        time.sleep(2)
+        self.give(name, value)
+
     def by_drops(self, name, value):
         self.wfile.write(b"VALUE %s 0 %d\r\n" % (name, len(value)))
         for i in range(len(value)):
@@ -169,7 +173,7 @@ class Conversation(socketserver.StreamRequestHandler):
 
 
 LIES = ("wrong_bytes", "another_value", "another_name", "shorter", "nothing", "cut_off",
-        "huge", "no_protocol", "endless", "by_drops")
+        "huge", "no_protocol", "endless", "late", "by_drops")
 
 
 class Liar(socketserver.ThreadingTCPServer):

@@ -11,6 +11,7 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
+import library_use  # noqa: E402
 import memcached  # noqa: E402
 from memcached import Liar, Memcached  # noqa: E402
 from rsh_cli import run  # noqa: E402
@@ -215,6 +216,16 @@ def a_file_that_changed_is_another(tree):
             os.utime(name, ns=(at.st_atime_ns, at.st_mtime_ns))
         said = tree.read_by_one((one,))
         check(not found(said), said)
+
+
+@test
+def libreshard_shares_with_mounts(tree):
+    with Memcached() as one:
+        library_use.run("load", "1", tree.job.source, f"src_strategy={tree.job.strategy}",
+                        f"dst_strategy={tree.job.strategy}", "cache=on",
+                        f"cache_servers={one.address}")
+        said = tree.read_by_one((one,))
+        check(found(said), said)
 
 
 @test

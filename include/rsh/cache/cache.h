@@ -235,8 +235,8 @@ struct rsh_cache_stats {
 	uint64_t disk_trimmed;  /* files removed to keep to disk_bytes */
 
 	uint64_t shared_written, shared_written_bytes;
-	uint64_t shared_dropped;  /* not stored on servers: too many waited, or
-				   * the server was full or left alone */
+	uint64_t shared_dropped;  /* not stored: the server was full, failed or
+				   * is left alone */
 	uint64_t shared_waits;    /* blocks that another node was loading */
 	uint64_t shared_late;     /* those that it did not store in time */
 	uint64_t shared_errors;   /* requests that failed */
