@@ -106,7 +106,8 @@ class Server:
     def __init__(self, root, rate):
         self.root, self.log = root, os.path.join(root, ".requests")
         self.process = subprocess.Popen(
-            [sys.executable, os.path.join(LIB, "limited_server.py"), root, str(rate)],
+            [sys.executable, os.path.join(LIB, "s3_server.py"),
+             *(["--total", str(rate)] if rate else []), root],
             stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
 

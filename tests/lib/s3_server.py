@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show directories as the buckets of an S3 server, as far as readers go:
 
-    s3_server.py [--tls FILE] [--delay MS] [--rate BYTES] DIRECTORY
+    s3_server.py [--tls FILE] [--delay MS] [--rate BYTES] [--total BYTES] DIRECTORY
 
 It prints the port of 127.0.0.1 that it listens on.  GET /BUCKET?list-type=2&prefix=P
 lists in pages of 7 keys, GET /BUCKET/KEY gives ranges; file systems on top also ask
 with HEAD, for folders, and as version 1 has it.  The ETag says inode, size and mtime,
 and If-Match is looked at.  Every answer begins after MS, and a connection gives
-BYTES a second at most.
+BYTES a second at most, of --rate, and all together those of --total.
 
 Every request is a line "METHOD TARGET RANGE" in DIRECTORY/.requests; where there is a
 file DIRECTORY/.deny, its number is the status of all answers.  DIRECTORY/.faults is
@@ -78,6 +78,26 @@ class Faults:
             self.met[i] += 1
             number, left = divmod(self.met[i], told[i]["every"])
         return "" if left else actions[(number - 1) % len(actions)]
+
+
+class Total:
+    """A rate over all connections, in the order of asking."""
+
+    BURST = 0.05  # seconds that may be saved up
+
+    def __init__(self, rate):
+        self.rate = rate
+        self.lock = threading.Lock()
+        self.due = time.monotonic()
+
+    def take(self, n):
+        """Comes back when n bytes are due."""
+        with self.lock:
+            now = time.monotonic()
+            self.due = max(self.due, now - self.BURST) + n / self.rate
+            wait = self.due - now
+        if wait > 0:
+            time.sleep(wait)
 
 
 def folded(key, prefix, delimiter):
@@ -209,6 +229,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         start, sent = time.monotonic(), 0
         while sent < length:
             n = min(CHUNK, length - sent)
+            self.server.total.take(n)
             if isinstance(self.connection, ssl.SSLSocket):
                 self.connection.sendall(os.pread(f.fileno(), n, at + sent))
             else:
@@ -234,6 +255,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.root = options.directory
         self.delay = options.delay / 1000
         self.rate = options.rate
+        self.total = Total(options.total)
         self.faults = Faults(options.directory)
         self.lock = threading.Lock()
         self.requests = open(os.path.join(self.root, ".requests"), "a", encoding="utf-8")
@@ -262,6 +284,7 @@ def main():
     parser.add_argument("--tls")
     parser.add_argument("--delay", type=float, default=0)
     parser.add_argument("--rate", type=float, default=float("inf"))
+    parser.add_argument("--total", type=float, default=float("inf"))
     parser.add_argument("directory")
     with Server(parser.parse_args()) as server:
         print(server.server_address[1], flush=True)

@@ -109,7 +109,6 @@ EXTRA_DIST += \
 	lib/guest.py \
 	lib/s3_server.py \
 	lib/s3_trial.py \
-	lib/limited_server.py \
 	lib/cluster.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
