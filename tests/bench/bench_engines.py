@@ -6,7 +6,7 @@ a contiguous reshard and one of rows of 1 KiB.
     bench_engines.py READER SIZE [NAME...]      READER is bench_read; SIZE in MiB
 
 All files of the mount are read one after the other, in turns with those of the source,
-whose pages the kernel drops before.  It prints the rate of the source, the ratio, and
+whose pages the kernel drops before; $BENCH_MOUNT_OPTIONS are for all mounts.  It prints the rate of the source, the ratio, and
 the bytes that were fetched for each that was shown.
 """
 
@@ -28,6 +28,7 @@ from bench_tools import rate_text  # noqa: E402
 from bench_trees import Blocks, Tree  # noqa: E402
 
 TURNS = 3
+OPTIONS = os.environ.get("BENCH_MOUNT_OPTIONS", "").split()
 
 
 def seconds(reader, files):
@@ -55,7 +56,7 @@ def measure(reader, engine, tree):
         direct.append(seconds(reader, below))
         forget(below)
         with Mounted(source, src_strategy=tree.src_strategy,
-                     dst_strategy=tree.dst_strategy) as m:
+                     dst_strategy=tree.dst_strategy, extra=OPTIONS) as m:
             files = [os.path.join(m.path, name) for name in sorted(tree.wanted)]
             shown = sum(os.path.getsize(path) for path in files)
             before = fetched(m)["bytes"]

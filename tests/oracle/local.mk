@@ -53,6 +53,7 @@ EXTRA_DIST += \
 	oracle/train_gpt.py \
 	data \
 	demo.sh \
+	distributed.sh \
 	run.sh \
 	package.sh \
 	skips \
