@@ -238,7 +238,10 @@ int rsh_contents_check_unlisted(struct rsh_source *s,
 	rc = rsh_contents_list_unlisted(&c, copied);
 	if (rc == 0)
 		rc = check_read(&c);
-	rc = rc ? rsh_error_nomem(err) : rsh_contents_judge_unlisted(&c, err);
+	if (rc)
+		rc = rsh_error_nomem(err);
+	else
+		rsh_contents_judge_unlisted(&c);
 	rsh_contents_clear(&c);
 	return rc;
 }

@@ -207,9 +207,8 @@ bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 /* Judges over all findings: 0, or -EINVAL and the sentence if the strategy is
  * another tree's. */
 int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err);
-/* Judges what the strategy does not list.  0, or -EINVAL with a sentence. */
-int rsh_contents_judge_unlisted(const struct rsh_contents *c,
-				struct rsh_error *err);
+/* Warns of what the strategy does not list and ranks hold slices of. */
+void rsh_contents_judge_unlisted(const struct rsh_contents *c);
 
 /* ---- shapes.c ---- */
 

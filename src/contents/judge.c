@@ -195,39 +195,27 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 	return 0;
 }
 
-int rsh_contents_judge_unlisted(const struct rsh_contents *c,
-				struct rsh_error *err)
+void rsh_contents_judge_unlisted(const struct rsh_contents *c)
 {
-	const struct rsh_subject *weight = NULL, *state = NULL;
+	const struct rsh_subject *told = NULL;
 
 	for (uint32_t i = 0; i < c->n_subjects; i++) {
 		const struct rsh_subject *s = &c->subjects[i];
 
-		if (!s->finding.finer)
-			continue;
-		if (s->kind == RSH_TENSOR_STATE)
-			state = state ? state : s;
-		else
-			weight = weight ? weight : s;
+		/* A weight tells more than an optimizer's state. */
+		if (s->finding.finer &&
+		    (!told || (told->kind == RSH_TENSOR_STATE &&
+			       s->kind != RSH_TENSOR_STATE)))
+			told = s;
 	}
-	if (weight)
-		return rsh_error_set(err, EINVAL, "%s: %s does not list "
-				     "parameter %s, of which ranks %u and %u "
-				     "hold different bytes: is it the strategy "
-				     "of another network? --drop leaves "
-				     "parameters out, --check structure copies "
-				     "what one rank has", c->path, c->src->path,
-				     rsh_names_text(c->names, weight->name),
-				     weight->finding.differ[0],
-				     weight->finding.differ[1]);
-	if (state)
-		rsh_log_warning("%s: %s does not list optimizer states such as "
-				"%s, of which ranks %u and %u hold different "
-				"bytes: a file has what one rank has; --drop "
-				"leaves parameters out", c->path,
-				c->src->path,
-				rsh_names_text(c->names, state->name),
-				state->finding.differ[0],
-				state->finding.differ[1]);
-	return 0;
+	if (told)
+		rsh_log_warning("%s: %s does not list %s such as %s, of which "
+				"ranks %u and %u hold different bytes: a file "
+				"has what one rank has; is it the strategy of "
+				"another network?", c->path, c->src->path,
+				told->kind == RSH_TENSOR_STATE ?
+				"optimizer states" : "weights",
+				rsh_names_text(c->names, told->name),
+				told->finding.differ[0],
+				told->finding.differ[1]);
 }

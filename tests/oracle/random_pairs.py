@@ -477,10 +477,8 @@ class Workshop:
         if not p.listed("src"):
             if p.name == pair.on_some_ranks and generator.random() < 0.5:
                 return None
-            # Nobody says that these are equal, but of weights that are not the
-            # check of contents takes the strategy for another network's.
-            own = pair.own_replicas or not p.shape or p.name == "global_step"
-            return self.random_content(generator, pair, p.dtype, p.shape) if own else whole
+            # Whatever the rank has: nobody says that these are equal.
+            return self.random_content(generator, pair, p.dtype, p.shape)
         layout = p.layouts["src"].get(stage)
         if layout is None and not pair.on_other_stages:
             return None
