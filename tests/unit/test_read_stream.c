@@ -345,6 +345,30 @@ static void test_batches(void **state)
 	assert_int_equal(stats.unread, 0);
 }
 
+/* The kernel may make two requests of one, a long one and a bit. */
+static void test_pace_of_odd_requests(void **state)
+{
+	const struct rsh_streams_options o = { .now = told_clock };
+	struct fixture *f = *state;
+	struct rsh_stream *st;
+	uint64_t at = 0;
+
+	rsh_streams_free(f->streams);
+	assert_int_equal(rsh_streams_new(&o, &f->streams), 0);
+	assert_int_equal(open_file(f, 2, &st), 0);
+	atomic_store(&told_ns, 1);
+	for (unsigned i = 0; i < 40; i++) {
+		const size_t len = i % 2 ? 52 : MIB - 52;
+
+		for (size_t got = 0; got < len;)
+			got += (size_t)check(st, 2, at + got, len - got);
+		at += len;
+		atomic_fetch_add(&told_ns, 1000000);
+	}
+	assert_in_range(st->pace_ns, 1000000, 3000000);
+	rsh_stream_close(st);
+}
+
 /* Who jumps gets what he asks for and no more is read. */
 static void test_jumps_prepare_nothing(void **state)
 {
@@ -682,6 +706,7 @@ int main(void)
 		T(test_depth_follows_latency),
 		T(test_lenders_prepare),
 		T(test_batches),
+		T(test_pace_of_odd_requests),
 		T(test_jumps_prepare_nothing),
 		T(test_edges),
 		T(test_failures_do_not_stay),
