@@ -473,6 +473,21 @@ def what_it_does_not_list(root):
               got.err.count("does not list optimizer states such as ") == warned, got)
 
 
+def a_rank_with_the_file_of_another(root):
+    """As after a copy into the wrong directory, whichever it is."""
+    source, right, _ = eight_ranks(root)
+    for rank in range(8):
+        path = os.path.join(source, f"rank_{rank}")
+        os.rename(path, path + ".away")
+        shutil.copytree(os.path.join(source, f"rank_{rank ^ 1}"), path)
+        got = run("plan", source, "--src-strategy", right, "--dst-strategy=none",
+                  "--index-cache=off")
+        check(got.status == INPUT and "a file is damaged, or of another save" in got.err and
+              re.search(rf"\b{rank}\b", got.err), got)
+        shutil.rmtree(path)
+        os.rename(path + ".away", path)
+
+
 WAYS_IN = (refused_everywhere, refused_when_mounting, what_it_does_not_list,
            a_rank_with_the_file_of_another,
            remembered_of_one_strategy, not_remembered_if_reads_failed)
