@@ -14,7 +14,7 @@
 # where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.  So it is
 # with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.  RSH_AUDITWHEEL
 # names the program that looks at wheels, which is installed so as well.
-# RSH_GUEST_KERNEL names a directory with a kernel as Debian packs them, for a guest.
+# RSH_GUEST_KERNEL names a kernel for a guest, as tests/distributed.sh unpacks one.
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
 # file of the archive; unit and mount tests once more under the address and
@@ -155,29 +155,6 @@ need_auditwheel()
 	[ -z "${RSH_AUDITWHEEL:-}" ] || return 0
 	! venv_with auditwheel "$AUDITWHEEL" auditwheel auditwheel ||
 		export RSH_AUDITWHEEL="$venv/bin/auditwheel"
-}
-
-# Sets RSH_GUEST_KERNEL, for what this kernel lacks, if one can be had: 45 MB with qemu.
-need_guest()
-{
-	[ -z "${RSH_GUEST_KERNEL:-}" ] || return 0
-	need_packages qemu-system-x86 busybox-static nfs-ganesha nfs-ganesha-vfs
-	kernel=$cache/linux
-	if ! [ -d "$kernel" ]; then
-		say "unpacking a kernel in $kernel"
-		rm -rf "$kernel.new"
-		mkdir -p "$kernel.new"
-		package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null |
-			sed -n 's/.*Depends: //p')
-		(cd "$kernel.new" && apt-get -qq download "$package" &&
-			dpkg-deb -x ./*.deb . && rm ./*.deb &&
-			busybox depmod -b . "${package#linux-image-}" &&
-			mv "$kernel.new" "$kernel") </dev/null >/dev/null 2>&1 || {
-			say "a kernel could not be had"
-			return
-		}
-	fi
-	export RSH_GUEST_KERNEL="$kernel"
 }
 
 # ---- what is drawn at random ----
@@ -362,7 +339,6 @@ TEST_PACKAGES="python3 python3-venv mypy attr xxhash rsync zsh shellcheck system
 need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES
 need_fuse
 need_moto
-need_guest
 need_auditwheel
 if [ $oracle = yes ]; then
 	need_oracle
