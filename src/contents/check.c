@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -152,11 +153,25 @@ static void check_add_strategy(XXH3_state_t *state,
 				   sizeof(s->files[i]->content_hash));
 }
 
-/* Makes a number of this strategy and these files as they are.  False if it
- * cannot be kept. */
-static bool check_digest(const struct rsh_contents *c, uint64_t *digest)
+static void check_add_names(XXH3_state_t *state, const struct rsh_names *names,
+			    const bool *copied)
 {
-	const uint32_t how[] = { VERDICT_VERSION, (uint32_t)c->rule };
+	for (uint32_t i = 0; copied && i < rsh_names_count(names); i++) {
+		const char *name = rsh_names_text(names, i);
+
+		if (copied[i])
+			XXH3_64bits_update(state, name, strlen(name) + 1);
+	}
+}
+
+/* Makes a number of this strategy, these files as they are, and what is asked
+ * of them: `copied` is NULL for what the strategy lists.  False if it cannot be
+ * kept. */
+static bool check_digest(const struct rsh_contents *c, const bool *copied,
+			 uint64_t *digest)
+{
+	const uint32_t how[] = { VERDICT_VERSION, (uint32_t)c->rule,
+				 copied != NULL };
 	XXH3_state_t state;
 
 	if (!rsh_source_digest(c->source, digest))
@@ -165,6 +180,7 @@ static bool check_digest(const struct rsh_contents *c, uint64_t *digest)
 	XXH3_64bits_reset(&state);
 	XXH3_64bits_update(&state, how, sizeof(how));
 	check_add_strategy(&state, c->src);
+	check_add_names(&state, c->names, copied);
 	XXH3_64bits_update(&state, digest, sizeof(*digest));
 	*digest = XXH3_64bits_digest(&state);
 	return true;
@@ -206,7 +222,7 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE)
 		return 0;
 	rsh_contents_init(&c, s, names);
-	keep = !c.full && check_digest(&c, &digest);
+	keep = !c.full && check_digest(&c, NULL, &digest);
 	if (keep && rsh_source_was_right(s, digest)) {
 		rsh_log_info("%s: its contents were found to bear the strategy "
 			     "out before", c.path);
@@ -230,18 +246,23 @@ int rsh_contents_check_unlisted(struct rsh_source *s,
 		.src = src, .full = rsh_source_check(s) == RSH_CHECK_FULL,
 		.most_reads = RSH_CONTENTS_EXPLAIN,
 	};
+	uint64_t digest = 0;
+	bool keep;
 	int rc;
 
 	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE)
 		return 0;
 	rsh_contents_init(&c, s, names);
+	keep = !c.full && check_digest(&c, copied, &digest);
+	if (keep && rsh_source_was_right(s, digest))
+		return 0;
 	rc = rsh_contents_list_unlisted(&c, copied);
 	if (rc == 0)
 		rc = check_read(&c);
 	if (rc)
 		rc = rsh_error_nomem(err);
-	else
-		rsh_contents_judge_unlisted(&c);
+	else if (rsh_contents_judge_unlisted(&c) && keep && !c.failed)
+		rsh_source_keep_right(s, digest);
 	rsh_contents_clear(&c);
 	return rc;
 }

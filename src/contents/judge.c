@@ -195,7 +195,7 @@ int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err)
 	return 0;
 }
 
-void rsh_contents_judge_unlisted(const struct rsh_contents *c)
+bool rsh_contents_judge_unlisted(const struct rsh_contents *c)
 {
 	const struct rsh_subject *told = NULL;
 
@@ -208,14 +208,15 @@ void rsh_contents_judge_unlisted(const struct rsh_contents *c)
 			       s->kind != RSH_TENSOR_STATE)))
 			told = s;
 	}
-	if (told)
-		rsh_log_warning("%s: %s does not list %s such as %s, of which "
-				"ranks %u and %u hold different bytes: a file "
-				"has what one rank has; is it the strategy of "
-				"another network?", c->path, c->src->path,
-				told->kind == RSH_TENSOR_STATE ?
-				"optimizer states" : "weights",
-				rsh_names_text(c->names, told->name),
-				told->finding.differ[0],
-				told->finding.differ[1]);
+	if (!told)
+		return true;
+	rsh_log_warning("%s: %s does not list %s such as %s, of which ranks %u "
+			"and %u hold different bytes: a file has what one rank "
+			"has; is it the strategy of another network?",
+			c->path, c->src->path,
+			told->kind == RSH_TENSOR_STATE ? "optimizer states" :
+							 "weights",
+			rsh_names_text(c->names, told->name),
+			told->finding.differ[0], told->finding.differ[1]);
+	return false;
 }
