@@ -79,8 +79,8 @@ static int name_files(struct dividing *d)
 }
 
 /* Adds a part of a file, which takes from the source what `reads` says. */
-static int add_slice(struct dividing *d, size_t file, uint64_t offset,
-		     uint64_t bytes, const char *reads)
+static int share_add_slice(struct dividing *d, size_t file, uint64_t offset,
+			   uint64_t bytes, const char *reads)
 {
 	struct slice *s;
 
@@ -94,6 +94,11 @@ static int add_slice(struct dividing *d, size_t file, uint64_t offset,
 	};
 	sscanf(reads, "%" SCNu32 ":%" SCNu64, &s->rank, &s->at);
 	return 0;
+}
+
+static uint64_t share_number(const json_t *slice, size_t i)
+{
+	return (uint64_t)json_integer_value(json_array_get(slice, i));
 }
 
 static int add_planned_file(struct dividing *d, const json_t *planned)
@@ -114,10 +119,8 @@ static int add_planned_file(struct dividing *d, const json_t *planned)
 		const json_t *s = json_array_get(slices, i);
 		const char *reads = json_string_value(json_array_get(s, 2));
 
-		rc = add_slice(d, f->file, (uint64_t)json_integer_value(
-			       json_array_get(s, 0)), (uint64_t)
-			       json_integer_value(json_array_get(s, 1)),
-			       reads ? reads : "");
+		rc = share_add_slice(d, f->file, share_number(s, 0),
+				     share_number(s, 1), reads ? reads : "");
 	}
 	return rc;
 }
@@ -135,8 +138,8 @@ static int add_other_files(struct dividing *d)
 		const char *path = file->path + above;
 
 		if (!f->planned)
-			rc = add_slice(d, f->file, 0, file->size,
-				       path + strspn(path, "/"));
+			rc = share_add_slice(d, f->file, 0, file->size,
+					     path + strspn(path, "/"));
 	}
 	return rc;
 }
@@ -223,7 +226,7 @@ static int by_hash(const void *a, const void *b)
 	return d ? d : compare_u64(x->part.offset, y->part.offset);
 }
 
-static int by_source(const void *a, const void *b)
+static int share_by_source(const void *a, const void *b)
 {
 	const struct slice *x = a, *y = b;
 	int d = compare_u64(x->rank, y->rank);
@@ -255,7 +258,7 @@ static void make_distinct(struct dividing *d, struct rsh_warm_parts *out)
 	d->n = n;
 	for (size_t i = 0; i < n; i++)
 		out->distinct += d->slices[i].part.bytes;
-	qsort(d->slices, n, sizeof(*d->slices), by_source);
+	qsort(d->slices, n, sizeof(*d->slices), share_by_source);
 }
 
 static uint64_t share_begin(uint64_t all, uint64_t i, uint64_t n)
@@ -292,7 +295,7 @@ static int take_share(const struct dividing *d, struct rsh_warm_parts *out)
 }
 
 /* Makes one part of neighbours. */
-static void join_parts(struct rsh_warm_parts *out)
+static void share_join_parts(struct rsh_warm_parts *out)
 {
 	size_t n = 0;
 
@@ -330,7 +333,7 @@ int rsh_warm_divide(const struct rsh_options *o,
 		make_distinct(&d, out);
 		if (take_share(&d, out))
 			rc = rsh_error_nomem(err);
-		join_parts(out);
+		share_join_parts(out);
 	}
 	free(d.names);
 	free(d.slices);

@@ -51,7 +51,7 @@ static bool list_parse(struct object_request *q, const char *data, size_t len,
 	return rc == 0;
 }
 
-static bool list_take(struct object_request *q, const char *data, size_t len)
+static bool list_take_page(struct object_request *q, const char *data, size_t len)
 {
 	return list_parse(q, data, len, false);
 }
@@ -68,7 +68,7 @@ static int list_one_page(struct rsh_objects *o, const char *prefix,
 	char *address = rsh_object_list_address(o, prefix, token);
 	struct object_request q = {
 		.address = address, .what = o->url, .sign = true, .ctx = p,
-		.deadline = rsh_object_deadline(o), .sink = list_take,
+		.deadline = rsh_object_deadline(o), .sink = list_take_page,
 		.finish = list_finish, .restart = list_restart,
 	};
 	int rc;

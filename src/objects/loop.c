@@ -283,7 +283,7 @@ static int loop_start_thread(struct object_loop *l)
 	return -rc;
 }
 
-static struct object_loop *loop_new(struct rsh_objects *o)
+static struct object_loop *object_loop_new(struct rsh_objects *o)
 {
 	struct object_loop *l = calloc(1, sizeof(*l));
 
@@ -316,7 +316,7 @@ static struct object_loop *loop_of(struct rsh_objects *o)
 
 	pthread_mutex_lock(&o->lock);
 	if (!o->loop)
-		o->loop = loop_new(o);
+		o->loop = object_loop_new(o);
 	l = o->loop;
 	pthread_mutex_unlock(&o->lock);
 	return l;
