@@ -120,6 +120,7 @@ LAYERS_BELOW_VFS = \
 	libwriter.la \
 	libweights.la \
 	libcache.la \
+	libobjects.la \
 	libstore.la \
 	libsource.la
 

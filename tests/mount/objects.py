@@ -184,9 +184,12 @@ def test_tls(tap, trial):
             seen = [*told(mount), *around(mount, *kept), mount.log().encode()]
             found = [text for text in seen if SECRET.encode() in text]
             tap.ok(not found, "and nobody else is", repr(found))
-            has = [any(SECRET.encode() in area for area in memory(mount.process.pid, dumped))
-                   for dumped in (False, True)]
-            tap.ok(has == [True, False], "nor would a core file have it", str(has))
+            # What a sanitizer keeps for itself is too much to be read.
+            if "sanitize" not in os.environ.get("SANITIZER_FLAGS", ""):
+                has = [any(SECRET.encode() in area
+                           for area in memory(mount.process.pid, dumped))
+                       for dumped in (False, True)]
+                tap.ok(has == [True, False], "nor would a core file have it", str(has))
 
 
 def main():
