@@ -206,34 +206,56 @@ static int check_all(struct rsh_contents *c, struct rsh_error *err)
 	return rc ? rc : rsh_contents_check_shapes(c, err);
 }
 
-int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
-		       const struct rsh_strategy *dst, enum rsh_grid_rule rule,
-		       struct rsh_names *names, struct rsh_error *err)
+/* Returns 1 if there is something to warn of. */
+static int check_unlisted(struct rsh_contents *c, const bool *copied,
+			  struct rsh_error *err)
 {
-	struct rsh_contents c = {
-		.src = src, .dst = dst, .rule = rule,
-		.full = rsh_source_check(s) == RSH_CHECK_FULL,
-		.most_reads = RSH_CONTENTS_READS - RSH_CONTENTS_EXPLAIN,
-	};
+	int rc = rsh_contents_list_unlisted(c, copied);
+
+	if (rc == 0)
+		rc = check_read(c);
+	return rc ? rsh_error_nomem(err) : !rsh_contents_judge_unlisted(c);
+}
+
+/* Checks what the strategy lists or, with `copied`, what it does not, unless
+ * that was found right before. */
+static int check_once(struct rsh_contents *c, struct rsh_source *s,
+		      struct rsh_names *names, const bool *copied,
+		      struct rsh_error *err)
+{
 	uint64_t digest = 0;
 	bool keep;
 	int rc;
 
 	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE)
 		return 0;
-	rsh_contents_init(&c, s, names);
-	keep = !c.full && check_digest(&c, NULL, &digest);
+	rsh_contents_init(c, s, names);
+	c->full = rsh_source_check(s) == RSH_CHECK_FULL;
+	keep = !c->full && check_digest(c, copied, &digest);
 	if (keep && rsh_source_was_right(s, digest)) {
-		rsh_log_info("%s: its contents were found to bear the strategy "
-			     "out before", c.path);
+		if (!copied)
+			rsh_log_info("%s: its contents were found to bear the "
+				     "strategy out before", c->path);
 		return 0;
 	}
-	rc = check_all(&c, err);
+	rc = copied ? check_unlisted(c, copied, err) : check_all(c, err);
 	/* What could not be read now may contradict the strategy later. */
-	if (rc == 0 && keep && !c.failed)
+	if (rc == 0 && keep && !c->failed)
 		rsh_source_keep_right(s, digest);
-	rsh_contents_clear(&c);
-	return rc;
+	rsh_contents_clear(c);
+	return rc < 0 ? rc : 0;
+}
+
+int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
+		       const struct rsh_strategy *dst, enum rsh_grid_rule rule,
+		       struct rsh_names *names, struct rsh_error *err)
+{
+	struct rsh_contents c = {
+		.src = src, .dst = dst, .rule = rule,
+		.most_reads = RSH_CONTENTS_READS - RSH_CONTENTS_EXPLAIN,
+	};
+
+	return check_once(&c, s, names, NULL, err);
 }
 
 int rsh_contents_check_unlisted(struct rsh_source *s,
@@ -243,26 +265,8 @@ int rsh_contents_check_unlisted(struct rsh_source *s,
 {
 	/* The reads are those that the other check has kept back. */
 	struct rsh_contents c = {
-		.src = src, .full = rsh_source_check(s) == RSH_CHECK_FULL,
-		.most_reads = RSH_CONTENTS_EXPLAIN,
+		.src = src, .most_reads = RSH_CONTENTS_EXPLAIN,
 	};
-	uint64_t digest = 0;
-	bool keep;
-	int rc;
 
-	if (rsh_source_check(s) == RSH_CHECK_STRUCTURE)
-		return 0;
-	rsh_contents_init(&c, s, names);
-	keep = !c.full && check_digest(&c, copied, &digest);
-	if (keep && rsh_source_was_right(s, digest))
-		return 0;
-	rc = rsh_contents_list_unlisted(&c, copied);
-	if (rc == 0)
-		rc = check_read(&c);
-	if (rc)
-		rc = rsh_error_nomem(err);
-	else if (rsh_contents_judge_unlisted(&c) && keep && !c.failed)
-		rsh_source_keep_right(s, digest);
-	rsh_contents_clear(&c);
-	return rc;
+	return check_once(&c, s, names, copied, err);
 }
