@@ -155,23 +155,12 @@ static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 
 /* ---- the environment ---- */
 
-static const char *keys_env(const char *name)
-{
-	const char *v = getenv(name);
-
-	return v && *v ? v : NULL;
-}
-
-static const char *keys_first(const char *a, const char *b, const char *c)
-{
-	return a ? a : b ? b : c;
-}
-
 /* Gives the path of the variable, or that below the home directory; NULL where
  * there is none. */
 static int keys_path(const char *variable, const char *name, char **out)
 {
-	const char *given = keys_env(variable), *home = keys_env("HOME");
+	const char *given = rsh_object_env(variable);
+	const char *home = rsh_object_env("HOME");
 	int n = 0;
 
 	if (given && !strncmp(given, "~/", 2) && home)
@@ -187,11 +176,11 @@ static int keys_path(const char *variable, const char *name, char **out)
 
 static int keys_of_environment(struct object_keys *k)
 {
-	k->id = rsh_secret_dup(keys_env("AWS_ACCESS_KEY_ID"));
-	k->secret = rsh_secret_dup(keys_env("AWS_SECRET_ACCESS_KEY"));
-	k->token = rsh_secret_dup(keys_env("AWS_SESSION_TOKEN"));
+	k->id = rsh_secret_dup(rsh_object_env("AWS_ACCESS_KEY_ID"));
+	k->secret = rsh_secret_dup(rsh_object_env("AWS_SECRET_ACCESS_KEY"));
+	k->token = rsh_secret_dup(rsh_object_env("AWS_SESSION_TOKEN"));
 	if (!k->id || !k->secret ||
-	    (keys_env("AWS_SESSION_TOKEN") && !k->token)) {
+	    (rsh_object_env("AWS_SESSION_TOKEN") && !k->token)) {
 		rsh_object_keys_clear(k);
 		return -ENOMEM;
 	}
@@ -202,10 +191,11 @@ static int keys_of_environment(struct object_keys *k)
 static int keys_find_service(struct rsh_objects *o,
 			     const struct rsh_objects_options *opts)
 {
-	const char *full = keys_env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-	const char *below = keys_env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-	const char *host = keys_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
-	const char *token = keys_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
+	const char *full = rsh_object_env("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+	const char *below =
+		rsh_object_env("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+	const char *host = rsh_object_env("AWS_EC2_METADATA_SERVICE_ENDPOINT");
+	const char *token = rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN");
 	int n = 0;
 
 	if (below)
@@ -247,8 +237,8 @@ static int keys_choose(struct rsh_objects *o,
 {
 	if (opts->keys == RSH_OBJECTS_KEYS_NONE || !o->is_s3)
 		return 0;
-	if (!opts->profile && keys_env("AWS_ACCESS_KEY_ID") &&
-	    keys_env("AWS_SECRET_ACCESS_KEY")) {
+	if (!opts->profile && rsh_object_env("AWS_ACCESS_KEY_ID") &&
+	    rsh_object_env("AWS_SECRET_ACCESS_KEY")) {
 		o->origin = KEYS_FIXED;
 		return keys_of_environment(&o->keys) ? rsh_error_nomem(err) : 0;
 	}
@@ -278,8 +268,9 @@ int rsh_object_keys_find(struct rsh_objects *o,
 			 const struct rsh_objects_options *opts,
 			 struct keys_settings *out, struct rsh_error *err)
 {
-	const char *named = keys_first(opts->profile, keys_env("AWS_PROFILE"),
-				       keys_env("AWS_DEFAULT_PROFILE"));
+	const char *named =
+		rsh_object_first(opts->profile, rsh_object_env("AWS_PROFILE"),
+				 rsh_object_env("AWS_DEFAULT_PROFILE"));
 	struct keys_found f = { .nomem = false };
 	bool found = false;
 	int rc;
@@ -309,7 +300,8 @@ int rsh_object_keys_find(struct rsh_objects *o,
 /* The token of the environment, or what now stands in the file that it names. */
 static int keys_service_token(const struct rsh_objects *o, char **out)
 {
-	const char *path = keys_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+	const char *path =
+		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 	size_t len;
 	int rc;
 

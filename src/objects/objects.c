@@ -20,14 +20,14 @@
 
 /* ---- opening ---- */
 
-static const char *objects_env(const char *name)
+const char *rsh_object_env(const char *name)
 {
 	const char *v = getenv(name);
 
 	return v && *v ? v : NULL;
 }
 
-static const char *objects_first(const char *a, const char *b, const char *c)
+const char *rsh_object_first(const char *a, const char *b, const char *c)
 {
 	return a && *a ? a : b ? b : c;
 }
@@ -47,10 +47,11 @@ static bool objects_copy(char **to, const char *from)
 static int objects_region(struct rsh_objects *o, const char *given,
 			  const char *of_profile)
 {
-	const char *region = objects_first(given, objects_env("AWS_REGION"),
-					   objects_env("AWS_DEFAULT_REGION"));
+	const char *region =
+		rsh_object_first(given, rsh_object_env("AWS_REGION"),
+				 rsh_object_env("AWS_DEFAULT_REGION"));
 
-	region = objects_first(region, of_profile, OBJECTS_REGION);
+	region = rsh_object_first(region, of_profile, OBJECTS_REGION);
 	o->region = strdup(region);
 	if (asprintf(&o->signing, "aws:amz:%s:s3", region) < 0)
 		o->signing = NULL;
@@ -62,11 +63,11 @@ static int objects_ca_file(struct rsh_objects *o,
 			   const struct rsh_objects_options *opts,
 			   const struct keys_settings *s, struct rsh_error *err)
 {
-	const char *ca = objects_first(opts->ca_file,
-				       objects_env("AWS_CA_BUNDLE"),
-				       s->ca_file);
+	const char *ca = rsh_object_first(opts->ca_file,
+					  rsh_object_env("AWS_CA_BUNDLE"),
+					  s->ca_file);
 
-	ca = objects_first(ca, objects_env("SSL_CERT_FILE"), NULL);
+	ca = rsh_object_first(ca, rsh_object_env("SSL_CERT_FILE"), NULL);
 	if (!ca)
 		return 0;
 	o->ca_file = realpath(ca, NULL);
@@ -92,19 +93,20 @@ static int objects_settings(struct rsh_objects *o,
 static const char *objects_endpoint(const struct rsh_objects_options *opts,
 				    const struct keys_settings *s)
 {
-	const char *of_env = objects_first(objects_env("AWS_ENDPOINT_URL_S3"),
-					   objects_env("AWS_ENDPOINT_URL"),
-					   s->endpoint);
+	const char *of_env =
+		rsh_object_first(rsh_object_env("AWS_ENDPOINT_URL_S3"),
+				 rsh_object_env("AWS_ENDPOINT_URL"),
+				 s->endpoint);
 
-	return objects_first(opts->endpoint, of_env, NULL);
+	return rsh_object_first(opts->endpoint, of_env, NULL);
 }
 
 /* A proxy may be named in either case of letters, or for everything. */
 static bool objects_has_proxy(void)
 {
-	return objects_env("http_proxy") || objects_env("https_proxy") ||
-	       objects_env("HTTPS_PROXY") || objects_env("all_proxy") ||
-	       objects_env("ALL_PROXY");
+	return rsh_object_env("http_proxy") || rsh_object_env("https_proxy") ||
+	       rsh_object_env("HTTPS_PROXY") || rsh_object_env("all_proxy") ||
+	       rsh_object_env("ALL_PROXY");
 }
 
 static int objects_fill(struct rsh_objects *o, const char *url,
@@ -196,7 +198,8 @@ void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {
 	const curl_version_info_data *v = rsh_curl.version_info(CURLVERSION_NOW);
-	const char *token = objects_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+	const char *token =
+		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 	size_t n = sizeof(resolver_files) / sizeof(resolver_files[0]);
 
 	if (o->ca_file)

@@ -24,6 +24,13 @@ void *rsh_secret_realloc(void *p, size_t size);
 void rsh_secret_free(void *p);
 char *rsh_secret_dup(const char *s); /* NULL gives NULL */
 
+/* ---- settings (objects.c) ---- */
+
+/* Gives what a variable of the environment says, NULL if that is nothing. */
+const char *rsh_object_env(const char *name);
+/* Gives the first of the texts that says something, or NULL. */
+const char *rsh_object_first(const char *a, const char *b, const char *c);
+
 /* ---- keys (keys.c) ---- */
 
 /* The values lie in secret memory; an id of NULL means that nothing is
