@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/library.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/xxh3.h"
@@ -66,17 +67,8 @@ static bool value_hash(const struct rsh_value_key *key, const uint8_t *data,
 static ssize_t key_read_file(const char *path, uint8_t *bytes, size_t max)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-	size_t n = 0;
-	ssize_t got = 1;
 
-	while (fd >= 0 && n < max && got > 0) {
-		got = read(fd, bytes + n, max - n);
-		if (got < 0 && errno == EINTR)
-			got = 1;
-		else if (got > 0)
-			n += (size_t)got;
-	}
-	return fd < 0 || got < 0 ? -errno : (ssize_t)n;
+	return fd < 0 ? -errno : rsh_read_all(fd, bytes, max);
 }
 
 int rsh_value_key_read(const char *path, struct rsh_value_key *out,
@@ -104,7 +96,7 @@ int rsh_value_key_read(const char *path, struct rsh_value_key *out,
 		return rsh_error_set(err, EINVAL, "%s: %zd bytes are no key: "
 				     "it takes %d at least", path, n, KEY_MIN);
 	out->n = (size_t)n;
-	/* The library opens its own files now, and not when that is too late. */
+	/* The library opens its own files now, and not when it is too late. */
 	if (!value_hash(out, nothing, sizeof(nothing), check))
 		return rsh_error_set(err, EIO, "--cache-key-file: no SHA-256");
 	memcpy(out->print, check, sizeof(out->print));

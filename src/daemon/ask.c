@@ -12,27 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/vfs/control.h"
 
 /* A mount writes far less than this, but the directory may be anybody's. */
 #define MAX_BYTES 65536
-
-static int read_answer(int fd, char *text, size_t max, size_t *length)
-{
-	ssize_t n;
-
-	for (*length = 0; *length < max; *length += (size_t)n) {
-		n = read(fd, text + *length, max - *length);
-		if (n < 0 && errno == EINTR)
-			n = 0;
-		else if (n < 0)
-			return -errno;
-		else if (n == 0)
-			return 0;
-	}
-	return -EFBIG;
-}
 
 int rsh_ask_refuse(const char *path, struct rsh_error *err)
 {
@@ -67,17 +52,18 @@ int rsh_ask(const char *path, const char *name, json_t **out,
 {
 	cleanup_free char *text = malloc(MAX_BYTES);
 	cleanup_fd int fd = -1;
-	size_t length;
-	int rc;
+	ssize_t n;
 
 	if (!text)
 		return rsh_error_nomem(err);
 	fd = open_answer(path, name, err);
 	if (fd < 0)
 		return fd;
-	rc = read_answer(fd, text, MAX_BYTES, &length);
-	if (rc && rc != -EFBIG && rc != -EISDIR)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
-	*out = rc ? NULL : json_loadb(text, length, 0, NULL);
+	n = rsh_read_all(fd, text, MAX_BYTES);
+	if (n < 0 && n != -EISDIR)
+		return rsh_error_set(err, (int)-n, "%s: %s", path,
+				     strerror((int)-n));
+	*out = n < 0 || n == MAX_BYTES ? NULL :
+	       json_loadb(text, (size_t)n, 0, NULL);
 	return *out ? 0 : rsh_ask_refuse(path, err);
 }

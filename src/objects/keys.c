@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "rsh/util/clock.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/aws_keys.h"
 
@@ -89,39 +90,25 @@ static void keys_found_clear(struct keys_found *f)
 
 /* ---- files ---- */
 
-static int keys_read(int fd, char *text, size_t *len)
-{
-	*len = 0;
-	while (*len < KEYS_FILE_MAX) {
-		ssize_t n = read(fd, text + *len, KEYS_FILE_MAX - *len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		*len += (size_t)n;
-	}
-	return -EFBIG;
-}
-
 /* Reads a file into secret memory, with a NUL behind it. */
 static int keys_load(const char *path, char **text, size_t *len)
 {
 	cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	int rc;
+	ssize_t n;
 
 	if (fd < 0)
 		return -errno;
 	*text = rsh_secret_alloc(KEYS_FILE_MAX + 1);
 	if (!*text)
 		return -ENOMEM;
-	rc = keys_read(fd, *text, len);
-	if (rc == 0) {
-		(*text)[*len] = '\0';
-		return 0;
+	n = rsh_read_all(fd, *text, KEYS_FILE_MAX);
+	if (n < 0 || (size_t)n == KEYS_FILE_MAX) {
+		rsh_secret_free(*text);
+		return n < 0 ? (int)n : -EFBIG;
 	}
-	rsh_secret_free(*text);
-	return rc;
+	(*text)[n] = '\0';
+	*len = (size_t)n;
+	return 0;
 }
 
 /* Reads the profile of one file; no file is one without it. */

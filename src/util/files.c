@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/files.c compares the ends of file names, writes all of a buffer, and
- * replaces a file by one that is whole. */
+/* util/files.c compares the ends of file names, reads and writes until all is
+ * done, and replaces a file by one that is whole. */
 #include "config.h"
 
 #include "rsh/util/files.h"
@@ -34,6 +34,24 @@ int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
 		offset += (uint64_t)n;
 	}
 	return 0;
+}
+
+ssize_t rsh_read_all(int fd, void *buf, size_t max)
+{
+	size_t have = 0;
+
+	while (have < max) {
+		ssize_t n = read(fd, (char *)buf + have, max - have);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		have += (size_t)n;
+	}
+	return (ssize_t)have;
 }
 
 int rsh_file_replace(int dirfd, const char *name, const char *temporary,

@@ -137,6 +137,27 @@ static void test_write_all(void **state)
 	tree_remove(path);
 }
 
+static void test_read_all(void **state)
+{
+	char got[8] = "";
+	int ends[2];
+
+	(void)state;
+	/* A pipe gives what there is: here one write at a time. */
+	assert_int_equal(pipe2(ends, O_DIRECT), 0);
+	assert_int_equal(write(ends[1], "ab", 2), 2);
+	assert_int_equal(write(ends[1], "cde", 3), 3);
+	assert_int_equal(write(ends[1], "f", 1), 1);
+	assert_int_equal(rsh_read_all(ends[0], got, 5), 5);
+	assert_string_equal(got, "abcde");
+	close(ends[1]);
+	assert_int_equal(rsh_read_all(ends[0], got, sizeof(got)), 1);
+	assert_int_equal(got[0], 'f');
+	assert_int_equal(rsh_read_all(ends[0], got, sizeof(got)), 0);
+	close(ends[0]);
+	assert_int_equal(rsh_read_all(ends[0], got, 1), -EBADF);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +165,7 @@ int main(void)
 		cmocka_unit_test(test_replace),
 		cmocka_unit_test(test_failures),
 		cmocka_unit_test(test_write_all),
+		cmocka_unit_test(test_read_all),
 	};
 
 	return cmocka_run_group_tests_name("util_files", tests, NULL, NULL);

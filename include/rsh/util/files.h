@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* util/files.h - ends of file names, and files that are written whole.  No
+/* util/files.h - ends of file names, files that are read to their end, and files
+ * that are written whole.  No
  * function keeps anything between calls, so any thread may call. */
 #ifndef RSH_UTIL_FILES_H
 #define RSH_UTIL_FILES_H
@@ -15,6 +16,10 @@ bool rsh_has_suffix(const char *name, const char *suffix);
 /* Writes all `len` bytes at the offset, with as many calls as that takes.
  * Returns 0 or -errno.  Threads may write different stretches of one file. */
 int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);
+
+/* Reads up to `max` bytes, fewer only where the file ends, with as many calls as
+ * that takes.  Returns how many, or -errno. */
+ssize_t rsh_read_all(int fd, void *buf, size_t max);
 
 /* Writes the content of an empty file to fd.  Returns 0 or -errno. */
 typedef int rsh_file_fill(void *ctx, int fd);
