@@ -44,6 +44,8 @@ import threading
 import time
 import urllib.parse
 
+from tls_server import TlsServer
+
 PERIOD = 65521
 PATTERN = bytes((k * k * 31 + k * 7 + (k >> 8)) & 255 for k in range(PERIOD))
 LISTED = "2026-01-02T03:04:05.678Z"
@@ -333,22 +335,9 @@ class Handler(socketserver.StreamRequestHandler):
             f' "Expiration": "{soon}"}}').encode())
 
 
-class Server(socketserver.ThreadingTCPServer):
+class Server(TlsServer, socketserver.ThreadingTCPServer):
     allow_reuse_address = True
-    daemon_threads = True
     request_queue_size = 256
-    context = None
-
-    def get_request(self):
-        connection, address = super().get_request()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self.context:
-            connection = self.context.wrap_socket(
-                connection, server_side=True, do_handshake_on_connect=False)
-        return connection, address
-
-    def handle_error(self, request, client_address):
-        pass
 
 
 def main():
@@ -362,8 +351,7 @@ def main():
         STATE.log = open(options.log, "a")
     server = Server(("127.0.0.1", 0), Handler)
     if options.tls:
-        server.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        server.context.load_cert_chain(options.tls)
+        server.speak_tls(options.tls)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     sys.stdin.read()

@@ -38,6 +38,8 @@ import time
 import urllib.parse
 from xml.sax.saxutils import escape
 
+from tls_server import TlsServer
+
 PAGE = 7
 CHUNK = 256 << 10
 
@@ -108,7 +110,6 @@ def folded(key, prefix, delimiter):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
     wbufsize = 1 << 16
 
     def log_message(self, *_):
@@ -245,10 +246,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
+class Server(TlsServer, http.server.ThreadingHTTPServer):
     request_queue_size = 128
-    context = None
 
     def __init__(self, options):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -260,23 +259,12 @@ class Server(http.server.ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.requests = open(os.path.join(self.root, ".requests"), "a", encoding="utf-8")
         if options.tls:
-            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            self.context.load_cert_chain(options.tls)
+            self.speak_tls(options.tls)
 
     def note(self, line):
         with self.lock:
             self.requests.write(line + "\n")
             self.requests.flush()
-
-    def get_request(self):
-        connection, address = super().get_request()
-        if self.context:
-            connection = self.context.wrap_socket(
-                connection, server_side=True, do_handshake_on_connect=False)
-        return connection, address
-
-    def handle_error(self, request, client_address):
-        pass
 
 
 def main():

@@ -9,12 +9,14 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 LIB = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, LIB)
 
 from rsh_cli import run as run_program  # noqa: E402
-from rsh_mount import MountError, Mounted, hash_tree, tree_difference  # noqa: E402
+from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
+                       skip_all, tree_difference)
 from small_job import Job  # noqa: E402
 
 SECRET = "SquareCirclesAreSecret"
@@ -60,7 +62,6 @@ class Server:
             f.write(str(status))
         yield
         os.unlink(path)
-
 
     @contextlib.contextmanager
     def failing(self, *faults, every=1):
@@ -124,3 +125,18 @@ class Trial:
         return Mounted(self.url, src_strategy=self.job.strategy,
                        dst_strategy=self.job.strategy,
                        extra=["--log-level", "info", *extra])
+
+
+def run_trials(*tests):
+    """Run tests that take a Tap and a Trial, and return the status of the program."""
+    require_mount()
+    if "built without" in run("ls", "s3://bucket/x").err:
+        skip_all("built without object storage")
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
+        trial = Trial(directory)
+        with trial.server:
+            environment(trial.server, directory)
+            for test in tests:
+                test(tap, trial)
+    return tap.finish()

@@ -11,7 +11,6 @@ each slice is compared with the whole tensors that the source was cut from.
 import argparse
 import hashlib
 import json
-import math
 import os
 import random
 import shutil

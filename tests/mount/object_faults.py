@@ -6,14 +6,13 @@ an error with its reason, in time."""
 import concurrent.futures
 import os
 import sys
-import tempfile
 import time
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
-from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, skip_all  # noqa: E402
-from s3_trial import Trial, environment, read_error, run, same  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE  # noqa: E402
+from s3_trial import read_error, run_trials, same  # noqa: E402
 
 PASSING = "500 503 reset0 reset trunc lie long delay"
 # What files meet for ever.
@@ -60,20 +59,5 @@ def test_failing(tap, trial):
     tap.ok(took < 60 * TIMEOUT_SCALE, "and in time", str(took))
 
 
-def main():
-    require_mount()
-    if "built without" in run("ls", "s3://bucket/x").err:
-        skip_all("built without object storage")
-    tap = Tap()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
-        trial = Trial(directory)
-        with trial.server:
-            environment(trial.server, directory)
-            test_passing(tap, trial)
-            test_changed(tap, trial)
-            test_failing(tap, trial)
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_trials(test_passing, test_changed, test_failing))

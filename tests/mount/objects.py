@@ -8,18 +8,16 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from demands import content, write  # noqa: E402
 from rsh_cli import GOOD, INPUT  # noqa: E402
-from rsh_mount import (Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       reshardfs_program, skip_all)
+from rsh_mount import Mounted, hash_tree, reshardfs_program  # noqa: E402
 from safetensors_format import safetensors_bytes, values_of  # noqa: E402
-from s3_trial import (SECRET, Server, Trial, environment, library_path, read_error,  # noqa: E402
-                      run, same)
+from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
+                      run_trials, same)
 from small_job import Job  # noqa: E402
 
 
@@ -192,20 +190,6 @@ def test_tls(tap, trial):
                 tap.ok(has == [True, False], "nor would a core file have it", str(has))
 
 
-def main():
-    require_mount()
-    if "built without" in run("ls", "s3://bucket/x").err:
-        skip_all("built without object storage")
-    tap = Tap()
-    with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
-        trial = Trial(directory)
-        with trial.server:
-            environment(trial.server, directory)
-            for test in (test_shown, test_cached, test_replaced, test_denied,
-                         test_commands, test_libraries, test_tls):
-                test(tap, trial)
-    return tap.finish()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_trials(test_shown, test_cached, test_replaced, test_denied,
+                        test_commands, test_libraries, test_tls))

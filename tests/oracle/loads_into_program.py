@@ -15,7 +15,6 @@ Five times RSH_ORACLE_PAIRS are run: nothing is converted by MindSpore here.
 """
 
 import os
-import random
 import re
 import shutil
 import sys
@@ -24,7 +23,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 import random_cases  # noqa: E402
 import random_pairs  # noqa: E402
-import read_modes  # noqa: E402
 import rsh_mount  # noqa: E402
 from demands import check  # noqa: E402
 

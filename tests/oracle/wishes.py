@@ -10,7 +10,6 @@ over random ones and those around every rounding decision.
 
 import json
 import os
-import random
 import sys
 import tempfile
 

@@ -27,4 +27,5 @@ endif
 EXTRA_DIST += \
 	lib/object_server.py \
 	lib/s3_peer.py \
+	lib/tls_server.py \
 	unit/data/objects.pem
