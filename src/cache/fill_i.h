@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/fill_i.h - how blocks that are LOADING get their content; only this room
- * includes it. */
+/* cache/fill_i.h - how blocks that are LOADING get their content; only this
+ * room includes it. */
 #ifndef RSH_CACHE_FILL_I_H
 #define RSH_CACHE_FILL_I_H
 

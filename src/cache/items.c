@@ -36,8 +36,8 @@ static void item_take_value(const struct share *sh, struct rsh_item *item,
 
 	if (n == lease && memcmp(value, RSH_VALUE_LEASE, lease) == 0) {
 		item->state = RSH_ITEM_TAKEN;
-	} else if (rsh_value_check(rsh_servers_key(sh->servers), item->digest, value, n,
-				   item->len)) {
+	} else if (rsh_value_check(rsh_servers_key(sh->servers), item->digest,
+				   value, n, item->len)) {
 		memcpy(item->content, value + RSH_VALUE_HEADER, item->len);
 		item->state = RSH_ITEM_FOUND;
 	} else {
@@ -112,8 +112,8 @@ static void share_settle(struct share *sh, int code,
 		if (item->refused) {
 			rsh_servers_judge(sh->servers, sh->server, false);
 			tally->rejected++;
-			rsh_servers_request(sh->servers, sh->server, item_remove,
-				       item);
+			rsh_servers_request(sh->servers, sh->server,
+					    item_remove, item);
 			item->refused = false;
 		}
 		if (code && item->state != RSH_ITEM_FOUND &&
@@ -161,7 +161,7 @@ void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
 		if (items[i].state != RSH_ITEM_FREE)
 			continue;
 		code = rsh_servers_request(s, items[i].server, item_claim,
-				      &items[i]);
+					   &items[i]);
 		tally->errors += rsh_request_failed(code);
 		items[i].state = code == 0 ? RSH_ITEM_OURS :
 				 code == EEXIST ? RSH_ITEM_TAKEN :

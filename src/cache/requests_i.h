@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/requests_i.h is between items.c, which knows blocks, and servers.c, which
- * knows servers and their links. */
+/* cache/requests_i.h is between items.c, which knows blocks, and servers.c,
+ * which knows servers and their links. */
 #ifndef RSH_CACHE_REQUESTS_I_H
 #define RSH_CACHE_REQUESTS_I_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli/write_file.c hands a buffer to rsh_file_replace(), which writes it under
  * another name, and turns what fails into a sentence.  What is no regular file,
- * such as /dev/null or a pipe, is written into: a rename would put a file in its
- * place. */
+ * such as /dev/null or a pipe, is written into: a rename would put a file in
+ * its place. */
 #include "config.h"
 
 #include "write_file.h"

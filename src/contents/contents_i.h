@@ -207,8 +207,8 @@ bool rsh_contents_is_alike(const struct rsh_ckpt_index *ia,
 /* Judges over all findings: 0, or -EINVAL and the sentence if the strategy is
  * another tree's. */
 int rsh_contents_judge(struct rsh_contents *c, struct rsh_error *err);
-/* Warns of what the strategy does not list and ranks hold slices of, and returns
- * whether there is no such thing. */
+/* Warns of what the strategy does not list and ranks hold slices of, and
+ * returns whether there is no such thing. */
 bool rsh_contents_judge_unlisted(const struct rsh_contents *c);
 
 /* ---- shapes.c ---- */

@@ -281,7 +281,8 @@ static int confine_service(struct service *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	s->mark = rsh_unmount_mark_open(o->mountpoint);
-	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, s->servers, err);
+	return o->no_sandbox ? 0 : rsh_sandbox_enter(o, s->objects, s->servers,
+						     err);
 }
 
 static void add_reading(struct service *s, struct rsh_source_options *files)

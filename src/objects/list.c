@@ -51,7 +51,8 @@ static bool list_parse(struct object_request *q, const char *data, size_t len,
 	return rc == 0;
 }
 
-static bool list_take_page(struct object_request *q, const char *data, size_t len)
+static bool list_take_page(struct object_request *q, const char *data,
+			   size_t len)
 {
 	return list_parse(q, data, len, false);
 }

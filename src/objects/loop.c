@@ -263,7 +263,8 @@ static void *loop_run(void *ctx)
 		rsh_curl.multi_perform(l->multi, &running);
 		loop_look_at_ends(l);
 		now = rsh_clock_ns();
-		rsh_curl.multi_poll(l->multi, NULL, 0, loop_pause_ms(l, now), NULL);
+		rsh_curl.multi_poll(l->multi, NULL, 0, loop_pause_ms(l, now),
+				    NULL);
 	}
 	return NULL;
 }
@@ -298,7 +299,7 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	l->idle = calloc(o->requests, sizeof(*l->idle));
 	if (l->multi && l->idle) {
 		rsh_curl.multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
-				  (long)o->requests);
+				      (long)o->requests);
 		if (loop_start_thread(l) == 0)
 			return l;
 	}

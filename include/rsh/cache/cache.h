@@ -142,9 +142,9 @@ typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
 #define RSH_CACHE_LOAD_MAX (1024 * 1024)
 
 /* Copies `len` bytes at `offset` to `buf`.  Blocks that are missing are taken
- * from the directory or servers, or loaded, neighbours together; a block that another
- * thread is loading is waited for.  When memory cannot be had because all of it
- * is pinned or being loaded into, the read bypasses the cache.
+ * from the directory or servers, or loaded, neighbours together; a block that
+ * another thread is loading is waited for.  When memory cannot be had because
+ * all of it is pinned or being loaded into, the read bypasses the cache.
  *
  * Returns 0; -EINVAL if the range is not within the file's size, which is not
  * known of RSH_CACHE_FILE_NONE; or what the loader returned, negative, also to

@@ -37,9 +37,9 @@ int rsh_contents_check(struct rsh_source *s, const struct rsh_strategy *src,
 		       struct rsh_names *names, struct rsh_error *err);
 
 /* Holds what `src` does not list and is copied from one rank, as copied[name]
- * says, against the other ranks of its stage, and warns where they differ: such a
- * tensor is cut, and `src` may be that of another network.  Where nothing differs
- * that is remembered, too.  0 or -ENOMEM. */
+ * says, against the other ranks of its stage, and warns where they differ: such
+ * a tensor is cut, and `src` may be that of another network.  Where nothing
+ * differs that is remembered, too.  0 or -ENOMEM. */
 int rsh_contents_check_unlisted(struct rsh_source *s,
 				const struct rsh_strategy *src,
 				struct rsh_names *names, const bool *copied,
