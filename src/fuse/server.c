@@ -27,9 +27,9 @@
 #define LEAN_WINDOWS 4
 /* From far away so much is loaded at a time, at most and at least, and
  * prepared: to find out how much pays takes long there. */
-#define FAR_LOADS 64
-#define FAR_LEAST 32
-#define FAR_WINDOWS 72
+#define FAR_LOADS 128
+#define FAR_LEAST 64
+#define FAR_WINDOWS 144
 
 static void choose_threads(struct rsh_server *s,
 			   const struct rsh_server_options *o)
@@ -105,7 +105,7 @@ uint64_t rsh_server_maps(const struct rsh_server_options *o)
 
 uint64_t rsh_server_resident(const struct rsh_server_options *o)
 {
-	return (uint64_t)(o->lean ? 32 : 64) << 20;
+	return (uint64_t)(o->lean ? 32 : o->far ? 192 : 64) << 20;
 }
 
 /* Takes over what another process has mounted. */

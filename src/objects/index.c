@@ -33,10 +33,10 @@ static const char *const usual[] = {
 
 /* ---- one object ---- */
 
-static enum rsh_http_verdict probe_judge(struct object_request *q,
+static enum rsh_http_verdict probe_judge(const struct object_transfer *t,
 					 const char **why)
 {
-	const struct rsh_http_answer *a = &q->answer;
+	const struct rsh_http_answer *a = &t->answer;
 
 	if (a->status == 416 && a->has_total && a->total == 0)
 		return RSH_HTTP_RIGHT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* objects/loop.c has the thread that carries requests out: which of them are
- * under way, when one has taken too long, and who is told of its end.  What an
- * attempt asks and what its answer means is request.c's. */
+ * under way and which together, when one has taken too long, and who is told of
+ * its end.  What a transfer asks and what its answer means is request.c's. */
 #include "config.h"
 
 #include "objects_i.h"
@@ -11,12 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
-#include "rsh/util/mem.h"
 
 #define MS UINT64_C(1000000)
 /* The thread looks around at least so often. */
 #define LOOP_IDLE_MS 60000
+/* Ranges that follow each other are joined to so many bytes at most. */
+#define LOOP_JOIN_MAX (UINT64_C(16) << 20)
+/* For so long a request waits for others to join it. */
+#define LOOP_JOIN_NS MS
 
 struct request_list {
 	struct object_request *first, **end;
@@ -32,11 +36,10 @@ struct object_loop {
 	bool stop;
 
 	/* The rest is the thread's. */
-	struct request_list waiting, running;
+	struct request_list waiting;
+	struct object_transfer *running, *idle;
 	unsigned n_running;
-	CURL **idle;
-	unsigned n_idle;
-	/* Until an answer has come one request goes alone, so that a name is
+	/* Until an answer has come one transfer goes alone, so that a name is
 	 * not looked up once for each of them. */
 	bool reached;
 };
@@ -62,15 +65,7 @@ static void list_take(struct request_list *l, struct object_request **at)
 	*at = q->next;
 	if (l->end == &q->next)
 		l->end = at;
-}
-
-static void list_remove(struct request_list *l, struct object_request *q)
-{
-	struct object_request **at = &l->first;
-
-	while (*at != q)
-		at = &(*at)->next;
-	list_take(l, at);
+	q->next = NULL;
 }
 
 /* ---- the end of a request ---- */
@@ -78,56 +73,125 @@ static void list_remove(struct request_list *l, struct object_request *q)
 /* After this the request is its caller's, who may be gone with it at once. */
 static void loop_finish(struct object_loop *l, struct object_request *q)
 {
-	rsh_object_attempt_clear(q);
 	pthread_mutex_lock(&l->lock);
 	q->is_done = true;
 	pthread_cond_signal(&q->done);
 	pthread_mutex_unlock(&l->lock);
 }
 
-static void loop_give_handle(struct object_loop *l, struct object_request *q)
+/* Takes a request from a transfer. */
+static struct object_request *transfer_pop(struct object_transfer *t)
 {
-	if (!q->easy)
-		return;
-	rsh_curl.multi_remove_handle(l->multi, q->easy);
-	rsh_curl.easy_reset(q->easy);
-	l->idle[l->n_idle++] = steal_pointer(&q->easy);
+	struct object_request *q = t->requests;
+
+	t->requests = q->next;
+	q->next = NULL;
+	return q;
 }
 
-/* Ends an attempt, and the request with it or not. */
-static void loop_attempt_over(struct object_loop *l, struct object_request *q,
-			      CURLcode code)
+void rsh_object_first_done(struct object_transfer *t)
 {
-	bool done;
+	loop_finish(t->loop, transfer_pop(t));
+}
 
-	list_remove(&l->running, q);
+/* ---- transfers ---- */
+
+static struct object_transfer *loop_take_transfer(struct object_loop *l)
+{
+	struct object_transfer *t = l->idle;
+
+	if (t) {
+		l->idle = t->next;
+		return t;
+	}
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->easy = rsh_curl.easy_init();
+	t->objects = l->o;
+	t->loop = l;
+	if (t->easy)
+		return t;
+	free(t);
+	return NULL;
+}
+
+/* Takes it from those that run, and from libcurl. */
+static void loop_end_transfer(struct object_loop *l, struct object_transfer *t)
+{
+	struct object_transfer **at = &l->running;
+
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
 	l->n_running--;
-	l->reached |= q->answer.status != 0;
-	done = rsh_object_attempt_end(l->o, q, code);
-	loop_give_handle(l, q);
-	rsh_object_attempt_clear(q);
-	if (done)
+	rsh_curl.multi_remove_handle(l->multi, t->easy);
+}
+
+/* Its requests are others' by now. */
+static void loop_keep_transfer(struct object_loop *l, struct object_transfer *t)
+{
+	rsh_curl.easy_reset(t->easy);
+	rsh_object_transfer_clear(t);
+	t->next = l->idle;
+	l->idle = t;
+}
+
+/* Ends a transfer, and its requests with it or not. */
+static void loop_transfer_over(struct object_loop *l, struct object_transfer *t,
+			       CURLcode code)
+{
+	l->reached |= t->answer.status != 0;
+	rsh_object_transfer_end(t, code);
+	loop_end_transfer(l, t);
+	while (t->requests) {
+		struct object_request *q = transfer_pop(t);
+
+		if (rsh_object_transfer_ends(t, q, code))
+			loop_finish(l, q);
+		else
+			list_add(&l->waiting, q);
+	}
+	loop_keep_transfer(l, t);
+}
+
+/* Breaks off a transfer whose requests have not all got the time that others of
+ * them have. */
+static void loop_expire_transfer(struct object_loop *l,
+				 struct object_transfer *t, uint64_t now)
+{
+	loop_end_transfer(l, t);
+	while (t->requests) {
+		struct object_request *q = transfer_pop(t);
+
+		if (q->deadline > now) {
+			list_add(&l->waiting, q);
+			continue;
+		}
+		rsh_object_expire(q);
 		loop_finish(l, q);
-	else
-		list_add(&l->waiting, q);
+	}
+	loop_keep_transfer(l, t);
 }
 
-/* ---- its begin ---- */
-
-static CURL *loop_take_handle(struct object_loop *l)
+static void loop_start(struct object_loop *l, struct object_request *requests)
 {
-	return l->n_idle ? l->idle[--l->n_idle] : rsh_curl.easy_init();
-}
+	struct object_transfer *t = loop_take_transfer(l);
 
-static void loop_start(struct object_loop *l, struct object_request *q)
-{
-	q->easy = loop_take_handle(l);
-	q->heard = rsh_clock_ns();
-	list_add(&l->running, q);
+	if (!t) {
+		rsh_error_nomem(&requests->err);
+		requests->rc = -ENOMEM;
+		loop_finish(l, requests);
+		return;
+	}
+	t->requests = requests;
+	t->heard = rsh_clock_ns();
+	t->next = l->running;
+	l->running = t;
 	l->n_running++;
-	if (!q->easy || rsh_object_attempt_begin(l->o, q) ||
-	    rsh_curl.multi_add_handle(l->multi, q->easy) != CURLM_OK)
-		loop_attempt_over(l, q, CURLE_OUT_OF_MEMORY);
+	if (rsh_object_transfer_begin(t) ||
+	    rsh_curl.multi_add_handle(l->multi, t->easy) != CURLM_OK)
+		loop_transfer_over(l, t, CURLE_OUT_OF_MEMORY);
 }
 
 static unsigned loop_limit(const struct object_loop *l)
@@ -135,21 +199,109 @@ static unsigned loop_limit(const struct object_loop *l)
 	return l->reached ? l->o->requests : 1;
 }
 
+/* ---- joining ----
+ *
+ * A request waits for its first byte, however long it is.  So where more are
+ * due than transfers may be begun, those whose ranges follow each other are
+ * asked for together, each transfer about as much as the others. */
+
+/* What has failed goes alone, since the length may be why. */
+static bool request_may_join(const struct object_request *q, uint64_t now)
+{
+	return q->object && q->tries == 0 && q->due <= now;
+}
+
+/* How many bytes a transfer is to have, at most. */
+static uint64_t loop_share(const struct object_loop *l, uint64_t now)
+{
+	const unsigned n = loop_limit(l) - l->n_running;
+	const struct object_request *q;
+	uint64_t sum = 0;
+
+	for (q = l->waiting.first; q; q = q->next)
+		if (request_may_join(q, now))
+			sum += q->len;
+	return rsh_min_u64((sum + n - 1) / n, LOOP_JOIN_MAX);
+}
+
+/* Requests whose ranges follow each other. */
+struct request_row {
+	struct object_request *first, *last;
+	uint64_t len;
+};
+
+static bool row_fits(const struct request_row *r,
+		     const struct object_request *q, uint64_t most)
+{
+	return q->object == r->first->object && q->len <= most - r->len &&
+	       (q->first == r->last->first + r->last->len ||
+		q->first + q->len == r->first->first);
+}
+
+static void row_add(struct request_row *r, struct object_request *q)
+{
+	if (q->first < r->first->first) {
+		q->next = r->first;
+		r->first = q;
+	} else {
+		r->last->next = q;
+		r->last = q;
+	}
+	r->len += q->len;
+}
+
+/* Takes one that is due, and lies at an end of the row, from those that wait;
+ * false: there is none. */
+static bool row_grow(struct request_row *r, struct object_loop *l,
+		     uint64_t most, uint64_t now)
+{
+	struct object_request **at = &l->waiting.first, *q;
+
+	if (r->len >= most)
+		return false;
+	for (; (q = *at); at = &q->next)
+		if (request_may_join(q, now) && row_fits(r, q, most)) {
+			list_take(&l->waiting, at);
+			row_add(r, q);
+			return true;
+		}
+	return false;
+}
+
+/* Takes the first request that is due, with those that join it; NULL: none
+ * is. */
+static struct object_request *loop_take_due(struct object_loop *l,
+					    uint64_t most, uint64_t now)
+{
+	struct object_request **at = &l->waiting.first, *q;
+	struct request_row row;
+
+	while (*at && (*at)->due > now)
+		at = &(*at)->next;
+	q = *at;
+	if (!q)
+		return NULL;
+	row = (struct request_row){ q, q, q->len };
+	if (!request_may_join(q, now))
+		most = 0;
+	list_take(&l->waiting, at);
+	while (row_grow(&row, l, most, now))
+		;
+	return row.first;
+}
+
 /* Begins what is due, in the order in which it came. */
 static void loop_start_due(struct object_loop *l, uint64_t now)
 {
-	struct object_request **at = &l->waiting.first;
+	struct object_request *q;
+	uint64_t share;
 
-	while (*at && l->n_running < loop_limit(l)) {
-		struct object_request *q = *at;
-
-		if (q->due > now) {
-			at = &q->next;
-			continue;
-		}
-		list_take(&l->waiting, at);
+	if (l->n_running >= loop_limit(l))
+		return;
+	share = loop_share(l, now);
+	while (l->n_running < loop_limit(l) &&
+	       (q = loop_take_due(l, share, now)))
 		loop_start(l, q);
-	}
 }
 
 /* ---- time ---- */
@@ -171,27 +323,31 @@ static void loop_expire_waiting(struct object_loop *l, uint64_t now)
 	}
 }
 
-static uint64_t loop_stall_at(const struct object_loop *l,
-			      const struct object_request *q)
+static uint64_t transfer_stall_at(const struct object_transfer *t)
 {
-	return q->heard + l->o->stall_ms * MS;
+	return t->heard + t->objects->stall_ms * MS;
+}
+
+static uint64_t transfer_deadline(const struct object_transfer *t)
+{
+	const struct object_request *q = t->requests;
+	uint64_t least = q->deadline;
+
+	while ((q = q->next))
+		least = rsh_min_u64(least, q->deadline);
+	return least;
 }
 
 static void loop_expire_running(struct object_loop *l, uint64_t now)
 {
-	struct object_request *q = l->running.first, *next;
+	struct object_transfer *t = l->running, *next;
 
-	for (; q; q = next) {
-		next = q->next;
-		if (q->deadline <= now) {
-			list_remove(&l->running, q);
-			l->n_running--;
-			loop_give_handle(l, q);
-			rsh_object_expire(q);
-			loop_finish(l, q);
-		} else if (loop_stall_at(l, q) <= now) {
-			loop_attempt_over(l, q, CURLE_OPERATION_TIMEDOUT);
-		}
+	for (; t; t = next) {
+		next = t->next;
+		if (transfer_deadline(t) <= now)
+			loop_expire_transfer(l, t, now);
+		else if (transfer_stall_at(t) <= now)
+			loop_transfer_over(l, t, CURLE_OPERATION_TIMEDOUT);
 	}
 }
 
@@ -199,26 +355,28 @@ static void loop_expire_running(struct object_loop *l, uint64_t now)
 static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 {
 	uint64_t until = now + LOOP_IDLE_MS * MS;
+	const struct object_transfer *t;
 	const struct object_request *q;
 
-	for (q = l->running.first; q; q = q->next) {
-		until = q->deadline < until ? q->deadline : until;
-		until = loop_stall_at(l, q) < until ? loop_stall_at(l, q) :
-						      until;
+	for (t = l->running; t; t = t->next) {
+		until = rsh_min_u64(until, transfer_deadline(t));
+		until = rsh_min_u64(until, transfer_stall_at(t));
 	}
 	for (q = l->waiting.first; q; q = q->next) {
-		until = q->deadline < until ? q->deadline : until;
-		if (l->n_running < loop_limit(l) && q->due < until)
-			until = q->due;
+		until = rsh_min_u64(until, q->deadline);
+		if (l->n_running < loop_limit(l))
+			until = rsh_min_u64(until, q->due);
 	}
 	return until <= now ? 0 : (int)((until - now + MS - 1) / MS);
 }
 
 /* ---- the thread ---- */
 
-/* Takes over what has arrived; false is the end. */
+/* Takes over what has arrived; false is the end.  Where others are on their way
+ * it waits a little, so that the next ones can join it. */
 static bool loop_take_arrived(struct object_loop *l)
 {
+	const uint64_t due = l->n_running ? rsh_clock_ns() + LOOP_JOIN_NS : 0;
 	struct object_request *q, *next;
 	bool stop;
 
@@ -229,6 +387,7 @@ static bool loop_take_arrived(struct object_loop *l)
 	pthread_mutex_unlock(&l->lock);
 	for (; q; q = next) {
 		next = q->next;
+		q->due = q->object ? due : 0;
 		list_add(&l->waiting, q);
 	}
 	return !stop;
@@ -240,12 +399,12 @@ static void loop_look_at_ends(struct object_loop *l)
 	int left;
 
 	while ((m = rsh_curl.multi_info_read(l->multi, &left))) {
-		struct object_request *q = NULL;
+		struct object_transfer *t = NULL;
 
 		if (m->msg != CURLMSG_DONE)
 			continue;
-		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &q);
-		loop_attempt_over(l, q, m->data.result);
+		rsh_curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
+		loop_transfer_over(l, t, m->data.result);
 	}
 }
 
@@ -294,10 +453,8 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	pthread_mutex_init(&l->lock, NULL);
 	list_clear(&l->arrived);
 	list_clear(&l->waiting);
-	list_clear(&l->running);
 	l->multi = rsh_curl.multi_init();
-	l->idle = calloc(o->requests, sizeof(*l->idle));
-	if (l->multi && l->idle) {
+	if (l->multi) {
 		rsh_curl.multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
 				      (long)o->requests);
 		if (loop_start_thread(l) == 0)
@@ -305,7 +462,6 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	}
 	if (l->multi)
 		rsh_curl.multi_cleanup(l->multi);
-	free(l->idle);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 	return NULL;
@@ -353,6 +509,8 @@ int rsh_object_wait(struct object_request *q)
 
 void rsh_object_loop_free(struct object_loop *l)
 {
+	struct object_transfer *t;
+
 	if (!l)
 		return;
 	pthread_mutex_lock(&l->lock);
@@ -360,10 +518,12 @@ void rsh_object_loop_free(struct object_loop *l)
 	pthread_mutex_unlock(&l->lock);
 	rsh_curl.multi_wakeup(l->multi);
 	pthread_join(l->thread, NULL);
-	while (l->n_idle)
-		rsh_curl.easy_cleanup(l->idle[--l->n_idle]);
+	while ((t = l->idle)) {
+		l->idle = t->next;
+		rsh_curl.easy_cleanup(t->easy);
+		free(t);
+	}
 	rsh_curl.multi_cleanup(l->multi);
-	free(l->idle);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }

@@ -118,13 +118,14 @@ char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 /* ---- requests (loop.c, request.c) ---- */
 
 struct object_request;
+struct object_transfer;
 
 /* Takes bytes of a body that was found right, of a range no more than are
  * missing; false ends the request, and has set its rc and sentence. */
 typedef bool object_sink(struct object_request *q, const char *data,
 			 size_t len);
 /* Judges an answer's headers. */
-typedef enum rsh_http_verdict object_judge(struct object_request *q,
+typedef enum rsh_http_verdict object_judge(const struct object_transfer *t,
 					   const char **why);
 
 struct object_request {
@@ -141,6 +142,9 @@ struct object_request {
 	 * bytes, and may go back; it finds the bytes' place by them. */
 	bool has_range;
 	uint64_t first, len;
+	/* Requests of ranges of the same object may be joined to one; NULL:
+	 * this one is not. */
+	const struct rsh_object *object;
 	/* Takes the end of a body that came whole; false ends the request as
 	 * above.  NULL: nothing is left to do. */
 	bool (*finish)(struct object_request *q);
@@ -154,22 +158,39 @@ struct object_request {
 	int rc;
 	bool is_refused; /* with -EACCES: other keys may do */
 	struct rsh_error err;
+	struct rsh_http_answer answer; /* the last one */
 
 	/* These are the loop's. */
 	struct object_loop *loop;
-	struct rsh_objects *objects;
 	struct object_request *next;
 	bool is_done;
 	pthread_cond_t done;
+	const char *why;       /* NULL: nothing has gone wrong */
+	uint64_t due;          /* when it begins */
+	uint64_t transfer_from; /* where its range began in this transfer */
+	unsigned tries, wrong; /* transfers so far; of them with no good
+				* answer */
+	unsigned keys_number;
+};
+
+/* An attempt to get what a request asks for, or several whose ranges follow each
+ * other. */
+struct object_transfer {
+	struct object_transfer *next;
+	struct rsh_objects *objects;
+	struct object_loop *loop;
 	CURL *easy;
 	struct curl_slist *list;
+	/* Those that are not done, in the order of their ranges: the first one
+	 * takes the bytes that come. */
+	struct object_request *requests;
+	uint64_t first, len; /* what is asked for */
+	bool has_taken;      /* bytes of the body have been right */
+	uint64_t heard;      /* when the last byte came */
 	struct rsh_http_answer answer;
 	enum rsh_http_verdict verdict;
 	bool is_judged;
 	const char *why;
-	uint64_t due, heard;   /* when it begins; when the last byte came */
-	uint64_t answer_from;  /* where the range of this attempt began */
-	unsigned tries, wrong; /* attempts so far; of them with no good answer */
 	struct rsh_listing_parser *refusal;
 	struct rsh_listing_page page;
 	size_t refusal_len;
@@ -188,16 +209,22 @@ void rsh_object_loop_free(struct object_loop *l);
 
 /* These are called by the loop, in its thread. */
 
-/* Prepares an attempt.  0 or -ENOMEM. */
-int rsh_object_attempt_begin(struct rsh_objects *o, struct object_request *q);
-/* Looks at what came of an attempt: true means that the request is done, and
- * false that it is tried again from q->due on. */
-bool rsh_object_attempt_end(struct rsh_objects *o, struct object_request *q,
-			    CURLcode code);
+/* Prepares a transfer, whose requests and handle are set.  0 or -ENOMEM. */
+int rsh_object_transfer_begin(struct object_transfer *t);
+/* Looks at what came of a transfer, before the first of the two below. */
+void rsh_object_transfer_end(struct object_transfer *t, CURLcode code);
+/* Looks at what came for one request: true means that it is done, and false that
+ * it is tried again from q->due on. */
+bool rsh_object_transfer_ends(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code);
+/* Gives up what a transfer had besides the handle. */
+void rsh_object_transfer_clear(struct object_transfer *t);
 /* Sets the result of a request whose time is over. */
 void rsh_object_expire(struct object_request *q);
-/* Gives up what an attempt had besides the handle. */
-void rsh_object_attempt_clear(struct object_request *q);
+
+/* This is called by a transfer that goes on: the first of its requests is done,
+ * and no more of it. */
+void rsh_object_first_done(struct object_transfer *t);
 
 /* Does a GET of a whole body, of at most `max` bytes, into secret memory, with
  * a NUL behind it. */

@@ -12,23 +12,21 @@
 #include "rsh/util/mem.h"
 
 struct range_read {
-	const struct rsh_object *object;
 	uint64_t offset; /* of the first vector */
 	const struct iovec *iov;
 	int n;
 };
 
-static enum rsh_http_verdict range_judge(struct object_request *q,
+static enum rsh_http_verdict range_judge(const struct object_transfer *t,
 					 const char **why)
 {
-	const struct rsh_object *object =
-		((const struct range_read *)q->ctx)->object;
+	const struct rsh_object *object = t->requests->object;
 	const struct rsh_http_asked asked = {
-		.first = q->first, .len = q->len, .size = object->size,
+		.first = t->first, .len = t->len, .size = object->size,
 		.etag = object->etag, .modified = object->mtime.tv_sec,
 	};
 
-	return rsh_http_judge(&q->answer, &asked, why);
+	return rsh_http_judge(&t->answer, &asked, why);
 }
 
 /* Copies to the vectors, from where q->first has its place in them. */
@@ -90,11 +88,12 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 		     uint64_t offset, const struct iovec *iov, int n,
 		     uint64_t deadline, struct rsh_error *err)
 {
-	struct range_read r = { object, offset, iov, n };
+	struct range_read r = { offset, iov, n };
 	struct object_request q = {
 		.deadline = deadline ? deadline : rsh_object_deadline(o),
 		.sign = true, .judge = range_judge, .sink = range_take,
-		.has_range = true, .first = offset, .ctx = &r,
+		.has_range = true, .first = offset, .object = object,
+		.ctx = &r,
 	};
 	cleanup_free char *what = NULL;
 	int rc = range_check(object, offset, iov, n, &q.len);

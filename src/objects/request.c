@@ -28,142 +28,174 @@
 
 /* ---- headers that are sent ---- */
 
-static int request_add_header(struct object_request *q, const char *header)
+static int transfer_add_header(struct object_transfer *t, const char *header)
 {
-	struct curl_slist *grown = rsh_curl.slist_append(q->list, header);
+	struct curl_slist *grown = rsh_curl.slist_append(t->list, header);
 
 	if (!grown)
 		return -ENOMEM;
-	q->list = grown;
+	t->list = grown;
 	return 0;
 }
 
-static int request_add_range(struct object_request *q)
+static int transfer_add_range(struct object_transfer *t)
 {
 	char text[96];
 
-	if (!q->has_range)
+	if (!t->requests->has_range)
 		return 0;
 	snprintf(text, sizeof(text), "Range: bytes=%llu-%llu",
-		 (unsigned long long)q->first,
-		 (unsigned long long)(q->first + q->len - 1));
-	return request_add_header(q, text);
+		 (unsigned long long)t->first,
+		 (unsigned long long)(t->first + t->len - 1));
+	return transfer_add_header(t, text);
 }
 
 /* As HTTP has it, whatever the locale. */
-static int request_add_date(struct object_request *q)
+static int transfer_add_date(struct object_transfer *t)
 {
 	static const char days[] = "SunMonTueWedThuFriSat";
 	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-	time_t t = q->unmodified_since;
+	const time_t since = t->requests->unmodified_since;
 	struct tm tm;
 	char text[96];
 
-	if (!t || !gmtime_r(&t, &tm))
+	if (!since || !gmtime_r(&since, &tm))
 		return 0;
 	snprintf(text, sizeof(text),
 		 "If-Unmodified-Since: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT",
 		 days + 3 * tm.tm_wday, tm.tm_mday, months + 3 * tm.tm_mon,
 		 tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
-	return request_add_header(q, text);
+	return transfer_add_header(t, text);
 }
 
 /* A weak tag never matches; the answer's is looked at all the same. */
-static int request_add_condition(struct object_request *q)
+static int transfer_add_condition(struct object_transfer *t)
 {
+	const char *etag = t->requests->etag;
 	char text[RSH_ETAG_MAX + 16];
 
-	if (!q->etag)
-		return request_add_date(q);
-	if (!strncmp(q->etag, "W/", 2))
+	if (!etag)
+		return transfer_add_date(t);
+	if (!strncmp(etag, "W/", 2))
 		return 0;
-	snprintf(text, sizeof(text), "If-Match: %s", q->etag);
-	return request_add_header(q, text);
+	snprintf(text, sizeof(text), "If-Match: %s", etag);
+	return transfer_add_header(t, text);
 }
 
-static int request_add_headers(struct object_request *q)
+static int transfer_add_headers(struct object_transfer *t)
 {
-	int rc = request_add_range(q);
+	const char *const *more = t->requests->headers;
+	int rc = transfer_add_range(t);
 
 	if (rc == 0)
-		rc = request_add_condition(q);
-	for (size_t i = 0; q->headers && q->headers[i] && rc == 0; i++)
-		rc = request_add_header(q, q->headers[i]);
+		rc = transfer_add_condition(t);
+	for (size_t i = 0; more && more[i] && rc == 0; i++)
+		rc = transfer_add_header(t, more[i]);
 	return rc;
 }
 
 /* ---- what comes ---- */
 
-static size_t request_take_header(char *line, size_t one, size_t len, void *ctx)
+static size_t transfer_take_header(char *line, size_t one, size_t len,
+				   void *ctx)
 {
-	struct object_request *q = ctx;
+	struct object_transfer *t = ctx;
 
 	(void)one;
-	q->heard = rsh_clock_ns();
-	rsh_http_answer_line(&q->answer, line, len, time(NULL));
+	t->heard = rsh_clock_ns();
+	rsh_http_answer_line(&t->answer, line, len, time(NULL));
 	return len;
 }
 
-static void request_judge(struct object_request *q)
+static void transfer_judge(struct object_transfer *t)
 {
-	q->is_judged = true;
-	q->why = "gives no answer";
-	q->verdict = q->judge ? q->judge(q, &q->why) :
-				rsh_http_judge_status(q->answer.status,
-						      &q->why);
+	object_judge *judge = t->requests->judge;
+
+	t->is_judged = true;
+	t->why = "gives no answer";
+	t->verdict = judge ? judge(t, &t->why) :
+			     rsh_http_judge_status(t->answer.status, &t->why);
 }
 
-/* A body that is too long is not believed in any of its bytes. */
-static bool request_too_long(struct object_request *q)
+/* Of a body that is too long, what has not been handed over is not believed. */
+static bool transfer_too_long(struct object_transfer *t)
 {
-	q->len += q->first - q->answer_from;
-	q->first = q->answer_from;
-	q->verdict = RSH_HTTP_WRONG;
-	q->why = "sends more than it says";
+	struct object_request *q = t->requests;
+
+	q->len += q->first - q->transfer_from;
+	q->first = q->transfer_from;
+	t->verdict = RSH_HTTP_WRONG;
+	t->why = "sends more than it says";
 	return false;
 }
 
-static bool request_take_right(struct object_request *q, const char *data,
-			       size_t len)
+static bool transfer_give(struct object_transfer *t, const char *data,
+			  size_t len)
 {
-	if (q->has_range && len > q->len)
-		return request_too_long(q);
+	struct object_request *q = t->requests;
+
 	if (!q->sink(q, data, len))
 		return false;
 	q->first += len;
 	q->len -= q->has_range ? len : 0;
-	atomic_fetch_add_explicit(&q->objects->n_bytes, len,
+	t->has_taken = true;
+	atomic_fetch_add_explicit(&t->objects->n_bytes, len,
 				  memory_order_relaxed);
 	return true;
 }
 
-/* What a refusal says; whatever is no XML says nothing. */
-static bool request_take_refusal(struct object_request *q, const char *data,
-				 size_t len)
+/* The last request waits for the end of the body. */
+static bool transfer_take_right(struct object_transfer *t, const char *data,
+				size_t len)
 {
-	q->refusal_len += len;
-	if (q->refusal_len > REQUEST_REFUSAL_MAX)
+	struct object_request *q = t->requests;
+
+	while (q->has_range && len > q->len && q->next) {
+		const size_t part = (size_t)q->len;
+
+		if (part && !transfer_give(t, data, part))
+			return false;
+		rsh_object_first_done(t);
+		q = t->requests;
+		data += part;
+		len -= part;
+	}
+	if (q->has_range && len > q->len)
+		return transfer_too_long(t);
+	if (!transfer_give(t, data, len))
 		return false;
-	if (!q->refusal)
-		q->refusal = rsh_listing_parser_new(NULL, &q->page);
-	if (q->refusal)
-		rsh_listing_parse(q->refusal, data, len, false);
+	if (q->has_range && q->len == 0 && q->next)
+		rsh_object_first_done(t);
 	return true;
 }
 
-static size_t request_take_body(char *data, size_t one, size_t len, void *ctx)
+/* What a refusal says; whatever is no XML says nothing. */
+static bool transfer_take_refusal(struct object_transfer *t, const char *data,
+				  size_t len)
 {
-	struct object_request *q = ctx;
+	t->refusal_len += len;
+	if (t->refusal_len > REQUEST_REFUSAL_MAX)
+		return false;
+	if (!t->refusal)
+		t->refusal = rsh_listing_parser_new(NULL, &t->page);
+	if (t->refusal)
+		rsh_listing_parse(t->refusal, data, len, false);
+	return true;
+}
+
+static size_t transfer_take_body(char *data, size_t one, size_t len, void *ctx)
+{
+	struct object_transfer *t = ctx;
 	bool on;
 
 	(void)one;
-	q->heard = rsh_clock_ns();
-	if (!q->is_judged)
-		request_judge(q);
-	if (q->verdict == RSH_HTTP_RIGHT)
-		on = request_take_right(q, data, len);
-	else if (q->answer.status >= 300)
-		on = request_take_refusal(q, data, len);
+	t->heard = rsh_clock_ns();
+	if (!t->is_judged)
+		transfer_judge(t);
+	if (t->verdict == RSH_HTTP_RIGHT)
+		on = transfer_take_right(t, data, len);
+	else if (t->answer.status >= 300)
+		on = transfer_take_refusal(t, data, len);
 	else
 		on = false;
 	return on ? len : 0;
@@ -176,59 +208,64 @@ static size_t request_take_body(char *data, size_t one, size_t len, void *ctx)
 #define REQUEST_NO_BODY "x-amz-content-sha256: " \
 	"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-static void request_set_keys(struct rsh_objects *o, struct object_request *q,
-			     int *rc)
+static int transfer_set_token(struct object_transfer *t, const char *token)
 {
-	char *header = NULL;
-	size_t n;
+	size_t n = strlen(token) + 32;
+	char *header = rsh_secret_alloc(n);
+	int rc;
 
-	*rc = request_add_header(q, REQUEST_NO_BODY);
-	pthread_mutex_lock(&o->lock);
-	q->keys_number = o->keys_number;
-	if (o->keys.id) {
-		rsh_curl.easy_setopt(q->easy, CURLOPT_AWS_SIGV4, o->signing);
-		rsh_curl.easy_setopt(q->easy, CURLOPT_USERNAME, o->keys.id);
-		rsh_curl.easy_setopt(q->easy, CURLOPT_PASSWORD, o->keys.secret);
-	}
-	if (o->keys.id && o->keys.token) {
-		n = strlen(o->keys.token) + 32;
-		header = rsh_secret_alloc(n);
-		if (header)
-			snprintf(header, n, "x-amz-security-token: %s",
-				 o->keys.token);
-		*rc = header ? *rc : -ENOMEM;
-	}
-	pthread_mutex_unlock(&o->lock);
-	if (header && *rc == 0)
-		*rc = request_add_header(q, header);
+	if (!header)
+		return -ENOMEM;
+	snprintf(header, n, "x-amz-security-token: %s", token);
+	rc = transfer_add_header(t, header);
 	rsh_secret_free(header);
-}
-
-/* Signs, or gives the name and password of the address. */
-static int request_set_identity(struct rsh_objects *o,
-				struct object_request *q)
-{
-	int rc = 0;
-
-	if (!q->sign)
-		return 0;
-	if (o->is_s3)
-		request_set_keys(o, q, &rc);
-	else if (o->user)
-		rsh_curl.easy_setopt(q->easy, CURLOPT_USERPWD, o->user);
 	return rc;
 }
 
-static void request_set_callbacks(struct object_request *q)
+static int transfer_set_keys(struct object_transfer *t)
 {
-	rsh_curl.easy_setopt(q->easy, CURLOPT_PRIVATE, q);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_HEADERFUNCTION, request_take_header);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_HEADERDATA, q);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_WRITEFUNCTION, request_take_body);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_WRITEDATA, q);
+	struct rsh_objects *o = t->objects;
+	int rc = transfer_add_header(t, REQUEST_NO_BODY);
+
+	pthread_mutex_lock(&o->lock);
+	t->keys_number = o->keys_number;
+	if (o->keys.id) {
+		rsh_curl.easy_setopt(t->easy, CURLOPT_AWS_SIGV4, o->signing);
+		rsh_curl.easy_setopt(t->easy, CURLOPT_USERNAME, o->keys.id);
+		rsh_curl.easy_setopt(t->easy, CURLOPT_PASSWORD, o->keys.secret);
+	}
+	if (o->keys.id && o->keys.token && rc == 0)
+		rc = transfer_set_token(t, o->keys.token);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
 }
 
-static void request_set_connection(const struct rsh_objects *o, CURL *e)
+/* Signs, or gives the name and password of the address. */
+static int transfer_set_identity(struct object_transfer *t)
+{
+	struct rsh_objects *o = t->objects;
+
+	if (!t->requests->sign)
+		return 0;
+	if (o->is_s3)
+		return transfer_set_keys(t);
+	if (o->user)
+		rsh_curl.easy_setopt(t->easy, CURLOPT_USERPWD, o->user);
+	return 0;
+}
+
+static void transfer_set_callbacks(struct object_transfer *t)
+{
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION,
+			     transfer_take_header);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION,
+			     transfer_take_body);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+}
+
+static void transfer_set_connection(const struct rsh_objects *o, CURL *e)
 {
 	rsh_curl.easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
 	/* A look-up that hangs must not hold up the others. */
@@ -247,67 +284,81 @@ static void request_set_connection(const struct rsh_objects *o, CURL *e)
 }
 
 /* A server of S3 is not followed elsewhere: the signature is for it alone. */
-static void request_set_address(const struct rsh_objects *o,
-				const struct object_request *q)
+static void transfer_set_address(struct object_transfer *t)
 {
+	const struct object_request *q = t->requests;
 	bool is_tls = !strncmp(q->address, "https:", 6);
 
-	rsh_curl.easy_setopt(q->easy, CURLOPT_URL, q->address);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_PATH_AS_IS, 1L);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	rsh_curl.easy_setopt(q->easy, CURLOPT_REDIR_PROTOCOLS_STR,
-			 is_tls ? "https" : "http,https");
-	rsh_curl.easy_setopt(q->easy, CURLOPT_FOLLOWLOCATION, o->is_s3 ? 0L : 1L);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_MAXREDIRS, 5L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_URL, q->address);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PATH_AS_IS, 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	rsh_curl.easy_setopt(t->easy, CURLOPT_REDIR_PROTOCOLS_STR,
+			     is_tls ? "https" : "http,https");
+	rsh_curl.easy_setopt(t->easy, CURLOPT_FOLLOWLOCATION,
+			     t->objects->is_s3 ? 0L : 1L);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_MAXREDIRS, 5L);
 	if (q->is_put) {
-		rsh_curl.easy_setopt(q->easy, CURLOPT_POSTFIELDS, "");
-		rsh_curl.easy_setopt(q->easy, CURLOPT_CUSTOMREQUEST, "PUT");
+		rsh_curl.easy_setopt(t->easy, CURLOPT_POSTFIELDS, "");
+		rsh_curl.easy_setopt(t->easy, CURLOPT_CUSTOMREQUEST, "PUT");
 	}
 }
 
-int rsh_object_attempt_begin(struct rsh_objects *o, struct object_request *q)
+static void transfer_reset(struct object_transfer *t)
 {
-	int rc = request_add_headers(q);
+	struct object_request *q;
 
-	memset(&q->answer, 0, sizeof(q->answer));
-	memset(&q->page, 0, sizeof(q->page));
-	q->objects = o;
-	q->is_judged = false;
-	q->refusal_len = 0;
-	q->answer_from = q->first;
+	memset(&t->answer, 0, sizeof(t->answer));
+	memset(&t->page, 0, sizeof(t->page));
+	t->is_judged = t->has_taken = false;
+	t->refusal_len = 0;
+	t->first = t->requests->first;
+	t->len = 0;
+	for (q = t->requests; q; q = q->next) {
+		q->transfer_from = q->first;
+		t->len += q->len;
+	}
+}
+
+int rsh_object_transfer_begin(struct object_transfer *t)
+{
+	int rc;
+
+	transfer_reset(t);
+	rc = transfer_add_headers(t);
 	if (rc == 0)
-		rc = request_set_identity(o, q);
+		rc = transfer_set_identity(t);
 	if (rc)
 		return rc;
-	request_set_callbacks(q);
-	request_set_connection(o, q->easy);
-	request_set_address(o, q);
-	rsh_curl.easy_setopt(q->easy, CURLOPT_HTTPHEADER, q->list);
-	atomic_fetch_add(&o->n_requests, 1);
-	if (q->tries)
-		atomic_fetch_add(&o->n_retries, 1);
+	transfer_set_callbacks(t);
+	transfer_set_connection(t->objects, t->easy);
+	transfer_set_address(t);
+	rsh_curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->list);
+	atomic_fetch_add(&t->objects->n_requests, 1);
+	if (t->requests->tries)
+		atomic_fetch_add(&t->objects->n_retries, 1);
 	return 0;
 }
 
-void rsh_object_attempt_clear(struct object_request *q)
+void rsh_object_transfer_clear(struct object_transfer *t)
 {
-	rsh_curl.slist_free_all(q->list);
-	q->list = NULL;
-	rsh_listing_parser_free(q->refusal);
-	q->refusal = NULL;
+	rsh_curl.slist_free_all(t->list);
+	t->list = NULL;
+	rsh_listing_parser_free(t->refusal);
+	t->refusal = NULL;
 }
 
 /* ---- what came of it ---- */
 
 /* Ends the request with a sentence: who, what of it, and what the server calls
  * that. */
-static bool request_fail(struct object_request *q, int code, const char *why)
+static bool request_fail(const struct object_transfer *t,
+			 struct object_request *q, int code, const char *why)
 {
-	const char *name = q->page.code;
+	const char *name = t->page.code;
 
-	if (q->answer.status)
+	if (t->answer.status)
 		rsh_error_set(&q->err, code, "%s: the server %s (HTTP %d%s%s)",
-			      q->what, why, q->answer.status, *name ? " " : "",
+			      q->what, why, t->answer.status, *name ? " " : "",
 			      name);
 	else
 		rsh_error_set(&q->err, code, "%s: %s", q->what, why);
@@ -316,7 +367,8 @@ static bool request_fail(struct object_request *q, int code, const char *why)
 }
 
 /* Has it tried again after a pause, which the server may want to be longer. */
-static bool request_again(struct object_request *q, uint64_t least_ms)
+static bool request_again(const struct object_transfer *t,
+			  struct object_request *q, uint64_t least_ms)
 {
 	unsigned doubled = q->tries < 10 ? q->tries : 10;
 	uint64_t ms = REQUEST_PAUSE_MS << doubled;
@@ -331,21 +383,23 @@ static bool request_again(struct object_request *q, uint64_t least_ms)
 	q->tries++;
 	q->due = now + ms * MS;
 	if (least_ms && q->due >= q->deadline)
-		return request_fail(q, ETIMEDOUT, "asks to come again later");
+		return request_fail(t, q, ETIMEDOUT, "asks to come again later");
 	if (!q->has_range && q->restart)
 		q->restart(q);
 	return false;
 }
 
-static bool request_wrong_again(struct object_request *q)
+static bool request_wrong_again(const struct object_transfer *t,
+				struct object_request *q, const char *why)
 {
+	q->why = why;
 	if (++q->wrong >= REQUEST_WRONG_MAX)
-		return request_fail(q, EIO, q->why);
-	return request_again(q, 0);
+		return request_fail(t, q, EIO, why);
+	return request_again(t, q, 0);
 }
 
 /* Some of what S3 servers answer says more than its status. */
-static void request_reconsider(struct object_request *q)
+static void transfer_reconsider(struct object_transfer *t)
 {
 	static const struct {
 		const char *code;
@@ -370,20 +424,21 @@ static void request_reconsider(struct object_request *q)
 	};
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
-		if (!strcmp(q->page.code, codes[i].code)) {
-			q->verdict = codes[i].verdict;
-			q->why = codes[i].why;
+		if (!strcmp(t->page.code, codes[i].code)) {
+			t->verdict = codes[i].verdict;
+			t->why = codes[i].why;
 		}
 }
 
 /* The bucket may lie in another region, which the server then names. */
-static bool request_is_elsewhere(struct object_request *q)
+static bool request_is_elsewhere(const struct object_transfer *t,
+				 struct object_request *q)
 {
-	const char *region = q->answer.region[0] ? q->answer.region :
-						   q->page.region;
+	const char *region = t->answer.region[0] ? t->answer.region :
+						   t->page.region;
 
-	if ((q->answer.status != 301 && q->answer.status != 307 &&
-	     q->answer.status != 400) || !region[0])
+	if ((t->answer.status != 301 && t->answer.status != 307 &&
+	     t->answer.status != 400) || !region[0])
 		return false;
 	rsh_error_set(&q->err, EINVAL,
 		      "%s: the bucket lies in region \"%s\", which has to be given",
@@ -392,29 +447,29 @@ static bool request_is_elsewhere(struct object_request *q)
 	return true;
 }
 
-static bool request_end_judged(struct object_request *q)
+static bool request_end_judged(const struct object_transfer *t,
+			       struct object_request *q)
 {
-	if (q->refusal)
-		rsh_listing_parse(q->refusal, "", 0, true);
-	request_reconsider(q);
-	switch (q->verdict) {
+	switch (t->verdict) {
 	case RSH_HTTP_CHANGED:
-		return request_fail(q, EREMCHG, q->why);
+		return request_fail(t, q, EREMCHG, t->why);
 	case RSH_HTTP_GONE:
-		return request_fail(q, ENOENT, q->why);
+		return request_fail(t, q, ENOENT, t->why);
 	case RSH_HTTP_REFUSED:
 		q->is_refused = true;
-		return request_fail(q, EACCES, q->why);
+		return request_fail(t, q, EACCES, t->why);
 	case RSH_HTTP_LATER:
-		return request_again(q, q->answer.has_wait ?
-				     q->answer.wait_s * UINT64_C(1000) : 0);
+		return request_again(t, q, t->answer.has_wait ?
+				     t->answer.wait_s * UINT64_C(1000) : 0);
 	default:
-		return request_is_elsewhere(q) || request_wrong_again(q);
+		return request_is_elsewhere(t, q) ||
+		       request_wrong_again(t, q, t->why);
 	}
 }
 
 /* There is no answer, or it broke off. */
-static bool request_end_broken(struct object_request *q, CURLcode code)
+static bool request_end_broken(const struct object_transfer *t,
+			       struct object_request *q, CURLcode code)
 {
 	bool absent = q->tries >= REQUEST_ABSENT_MAX;
 
@@ -423,64 +478,79 @@ static bool request_end_broken(struct object_request *q, CURLcode code)
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
 	case CURLE_SSL_CIPHER:
-		return request_fail(q, EPROTO, q->why);
+		return request_fail(t, q, EPROTO, q->why);
 	case CURLE_SSL_CONNECT_ERROR:
-		return absent ? request_fail(q, EPROTO, q->why) :
-				request_again(q, 0);
+		return absent ? request_fail(t, q, EPROTO, q->why) :
+				request_again(t, q, 0);
 	case CURLE_COULDNT_RESOLVE_HOST:
 	case CURLE_COULDNT_RESOLVE_PROXY:
-		return absent ? request_fail(q, EHOSTUNREACH, q->why) :
-				request_again(q, 0);
+		return absent ? request_fail(t, q, EHOSTUNREACH, q->why) :
+				request_again(t, q, 0);
 	case CURLE_COULDNT_CONNECT:
-		return absent ? request_fail(q, ECONNREFUSED, q->why) :
-				request_again(q, 0);
+		return absent ? request_fail(t, q, ECONNREFUSED, q->why) :
+				request_again(t, q, 0);
 	case CURLE_UNSUPPORTED_PROTOCOL:
 	case CURLE_URL_MALFORMAT:
 	case CURLE_TOO_MANY_REDIRECTS:
-		return request_fail(q, EIO, q->why);
+		return request_fail(t, q, EIO, q->why);
 	default:
-		return request_again(q, 0);
+		return request_again(t, q, 0);
 	}
 }
 
-static bool request_end_right(struct object_request *q, CURLcode code)
+static bool request_end_right(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code)
 {
+	static const char less[] = "sends less than it says";
+
 	if (q->has_range ? q->len == 0 : code == CURLE_OK) {
 		if (!q->finish || q->finish(q))
 			q->rc = 0;
 		return true;
 	}
 	if (code != CURLE_OK)
-		return request_end_broken(q, code);
-	q->why = "sends less than it says";
-	return q->first > q->answer_from ? request_again(q, 0) :
-					   request_wrong_again(q);
+		return request_end_broken(t, q, code);
+	if (!t->has_taken)
+		return request_wrong_again(t, q, less);
+	q->why = less;
+	return request_again(t, q, 0);
 }
 
-static void request_log(const struct object_request *q, CURLcode code)
+static void transfer_log(const struct object_transfer *t, CURLcode code)
 {
-	rsh_log_debug("%s: HTTP %d, %s", q->what, q->answer.status,
+	rsh_log_debug("%s: HTTP %d, %s", t->requests->what, t->answer.status,
 		      code ? rsh_curl.easy_strerror(code) : "whole");
 }
 
-bool rsh_object_attempt_end(struct rsh_objects *o, struct object_request *q,
-			    CURLcode code)
+void rsh_object_transfer_end(struct object_transfer *t, CURLcode code)
 {
 	long made = 0;
 
-	if (q->easy)
-		rsh_curl.easy_getinfo(q->easy, CURLINFO_NUM_CONNECTS, &made);
-	atomic_fetch_add(&o->n_connections, (uint64_t)made);
-	request_log(q, code);
+	rsh_curl.easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &made);
+	atomic_fetch_add(&t->objects->n_connections, (uint64_t)made);
+	transfer_log(t, code);
+	if (!t->is_judged && code == CURLE_OK)
+		transfer_judge(t);
+	if (t->refusal)
+		rsh_listing_parse(t->refusal, "", 0, true);
+	if (t->is_judged && t->verdict != RSH_HTTP_RIGHT)
+		transfer_reconsider(t);
+}
+
+bool rsh_object_transfer_ends(const struct object_transfer *t,
+			      struct object_request *q, CURLcode code)
+{
+	q->answer = t->answer;
+	q->keys_number = t->keys_number;
+	if (t->is_judged)
+		q->why = t->why;
 	if (q->rc)
 		return true;
-	if (!q->is_judged && code == CURLE_OK)
-		request_judge(q);
-	if (!q->is_judged)
-		return request_end_broken(q, code);
-	if (q->verdict == RSH_HTTP_RIGHT)
-		return request_end_right(q, code);
-	return request_end_judged(q);
+	if (!t->is_judged)
+		return request_end_broken(t, q, code);
+	if (t->verdict == RSH_HTTP_RIGHT)
+		return request_end_right(t, q, code);
+	return request_end_judged(t, q);
 }
 
 void rsh_object_expire(struct object_request *q)

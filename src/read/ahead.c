@@ -14,6 +14,10 @@
  * windows more than are needed, where that pays. */
 #define BATCH 4
 
+/* So many bunches of windows a source that is waited for is asked for at a
+ * time. */
+#define STREAM_BUNCHES 8
+
 /* A reader is sequential once it has read so many bytes without a gap. */
 #define SEQUENTIAL_BYTES ((uint64_t)128 * 1024)
 
@@ -93,6 +97,14 @@ static bool stream_has_room(const struct rsh_stream *st, uint64_t now)
 	       stream_reclaim(st, now);
 }
 
+/* Of a source that is asked for much at a time, windows are wanted by bunches,
+ * since it may give neighbours together. */
+static unsigned stream_least_step(const struct rsh_stream *st)
+{
+	return rsh_stream_sleeps(st) ?
+	       rsh_depth_limit(&st->all->loads.depth) / STREAM_BUNCHES : 0;
+}
+
 void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 			   uint64_t now)
 {
@@ -103,6 +115,8 @@ void rsh_stream_look_ahead(struct rsh_stream *st, uint64_t offset,
 
 	if (most > 1 && st->n_windows < most && rsh_stream_keeps_up(st))
 		most += BATCH;
+	if (st->n_windows && most < st->n_windows + stream_least_step(st))
+		return;
 	while (st->n_windows < most && end < st->body.size) {
 		if (!stream_has_room(st, now))
 			break;

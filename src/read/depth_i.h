@@ -29,8 +29,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RSH_DEPTH_LEVELS 7
-#define RSH_DEPTH_MOST 64 /* 2 to the power of the last level */
+#define RSH_DEPTH_LEVELS 8
+#define RSH_DEPTH_MOST 128 /* 2 to the power of the last level */
 
 /* Says when a level is tried again: after `wait` stretches, and after `pause`
  * of them once the next trial of it has failed. */

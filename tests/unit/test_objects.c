@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -332,6 +333,105 @@ static void many_share_few_connections(void **state)
 	assert_int_equal(s.requests, 400 + s.retries);
 	assert_in_range(s.connections, 1, 3 + s.retries);
 	teardown(&f);
+}
+
+/* ---- neighbours ---- */
+
+#define N_PARTS 400
+#define PART (SIZE / N_PARTS)
+
+struct parts {
+	struct rsh_objects *o;
+	struct rsh_object object; /* one for all: only these are joined */
+	bool hurry; /* every second part has little time */
+	atomic_uint n_late;
+};
+
+static int one_part(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct parts *p = ctx;
+	const bool hurry = p->hurry && i % 2;
+	const uint64_t ns = hurry ? SECOND / 2 : LONG_S * SECOND;
+	uint8_t got[PART] = { 0 }, right[PART];
+	struct iovec iov = { got, PART };
+	int rc = rsh_objects_read(p->o, &p->object, i * PART, &iov, 1,
+				  rsh_clock_ns() + ns, err);
+
+	object_bytes(p->object.name, i * PART, right, PART);
+	if (rc == -ETIMEDOUT && hurry) {
+		atomic_fetch_add(&p->n_late, 1);
+		return 0;
+	}
+	if (rc == 0 && memcmp(got, right, PART))
+		return rsh_error_set(err, EIO, "part %zu is wrong", i);
+	return rc;
+}
+
+/* Reads an object in parts, more at once than there are connections; gives how
+ * many requests that took, besides those that were tried again. */
+static uint64_t read_parts(const char *name, struct parts *p)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	const struct rsh_objects_options o = {
+		.keys = RSH_OBJECTS_KEYS_NONE, .requests = 2, .stall_ms = 2000,
+	};
+	struct rsh_objects_stats s;
+	struct fixture f;
+
+	setup_server(&f, NULL);
+	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
+	p->o = f.o;
+	p->object = (struct rsh_object){ .name = name, .size = SIZE,
+					 .etag = "\"v0\"" };
+	if (rsh_crew_run(64, N_PARTS, one_part, p, &err))
+		fail_msg("%s: %s", name, err.text);
+	rsh_objects_stats_get(f.o, &s);
+	teardown(&f);
+	return s.requests - s.retries;
+}
+
+static void neighbours_are_asked_for_together(void **state)
+{
+	struct parts p = { 0 };
+
+	(void)state;
+	assert_in_range(read_parts("parts", &p), 1, N_PARTS - 1);
+}
+
+/* A fault that meets several of them costs none of them its bytes. */
+static void faults_meet_neighbours(void **state)
+{
+	struct numbers x = { numbers_seed() };
+	struct parts p = { 0 };
+	char name[256];
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		size_t len = (size_t)snprintf(name, sizeof(name), "parts%u", i);
+		unsigned wrong = 0;
+
+		for (unsigned k = 0; k < 8; k++) {
+			const uint64_t a = numbers_below(&x, N_PASSING);
+			const bool plain = !strcmp(passing[a], "429r1") ||
+					   numbers_below(&x, 2) ||
+					   (a > 10 && ++wrong > 2);
+
+			len += (size_t)snprintf(name + len, sizeof(name) - len,
+						"~%s", plain ? "drip" :
+						passing[a]);
+		}
+		read_parts(name, &p);
+	}
+}
+
+/* The time of one is over while that of others goes on. */
+static void neighbours_have_their_own_time(void **state)
+{
+	struct parts p = { .hurry = true };
+
+	(void)state;
+	read_parts("parts~503~hang~hang", &p);
+	assert_true(p.n_late > 0);
 }
 
 /* ---- by chance ---- */
@@ -848,6 +948,9 @@ int main(void)
 		cmocka_unit_test(deadlines_are_kept),
 		cmocka_unit_test(no_server_is_said),
 		cmocka_unit_test(many_share_few_connections),
+		cmocka_unit_test(neighbours_are_asked_for_together),
+		cmocka_unit_test(faults_meet_neighbours),
+		cmocka_unit_test(neighbours_have_their_own_time),
 		cmocka_unit_test(drawn_faults_give_right_bytes),
 		cmocka_unit_test(pages_are_listed),
 		cmocka_unit_test(bad_listings_have_a_reason),
