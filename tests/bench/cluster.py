@@ -23,6 +23,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 os.pardir, "lib"))
 
+from bench_tools import have_memory  # noqa: E402
 from cluster import Cluster, Shape, under_way  # noqa: E402
 from memcached import Memcached  # noqa: E402
 
@@ -46,7 +47,9 @@ def measure(cluster, servers, fault=""):
             under_way(mounts)
             FAULTS[fault](caches[0])
 
-        found = cluster.start_job(words, meanwhile if fault else None)
+        found = cluster.start_job(words, meanwhile if fault else None,
+                                  first=lambda mounts: have_memory(
+                                      sum(map(os.path.getsize, cluster.expected)) * 3))
     ideal = found.distinct / cluster.rate if cluster.rate else 0
     print(f"{name}{', one ' if fault else ''}{fault}: {found.reads_per_byte:.2f} bytes read "
           f"per distinct byte, {found.seconds:.2f} s, "
