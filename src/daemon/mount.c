@@ -32,6 +32,7 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 		.max_read = o->max_read,
 		.io_mode = o->io_mode,
 		.far = rsh_store_is_address(o->vfs.source),
+		.shared = o->io.cache.servers.list != NULL,
 		.readahead = o->readahead,
 		.debug = o->debug,
 		.max_threads = o->max_threads,

@@ -30,6 +30,9 @@
 #define FAR_LOADS 128
 #define FAR_LEAST 64
 #define FAR_WINDOWS 144
+/* Where each of many nodes reads for all, this is enough at least; what is
+ * prepared costs each of them memory that it has to touch first. */
+#define SHARED_LEAST 8
 
 static void choose_threads(struct rsh_server *s,
 			   const struct rsh_server_options *o)
@@ -59,10 +62,10 @@ static struct rsh_streams_options choose_windows(
 	};
 
 	if (o->far && !o->readahead) {
-		so.max_loads = FAR_LOADS;
-		so.min_loads = FAR_LEAST;
+		so.max_loads = o->shared ? 0 : FAR_LOADS;
+		so.min_loads = o->shared ? SHARED_LEAST : FAR_LEAST;
 	}
-	if (o->far) {
+	if (o->far && !o->shared) {
 		so.max_windows = FAR_WINDOWS;
 		so.max_threads = FAR_LOADS;
 	}
@@ -105,7 +108,7 @@ uint64_t rsh_server_maps(const struct rsh_server_options *o)
 
 uint64_t rsh_server_resident(const struct rsh_server_options *o)
 {
-	return (uint64_t)(o->lean ? 32 : o->far ? 192 : 64) << 20;
+	return (uint64_t)(o->lean ? 32 : o->far && !o->shared ? 192 : 64) << 20;
 }
 
 /* Takes over what another process has mounted. */
