@@ -468,9 +468,9 @@ static int open_export_store(struct job *j, struct rsh_export_result *out,
 static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 			  struct rsh_export_result *out, struct rsh_error *err)
 {
-	const struct rsh_streams_options streams = {
-		.max_loads = j->options->control.readahead,
-	};
+	const struct rsh_streams_options streams = rsh_streams_suited(
+		rsh_store_is_address(cfg->source), false,
+		j->options->control.readahead);
 	int rc;
 
 	if (!rsh_vfs_view(j->vfs, &j->view))

@@ -316,9 +316,9 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 			struct rsh_answer *out, struct rsh_error *err)
 {
 	const struct rsh_verify_options *o = j->options;
-	const struct rsh_streams_options streams = {
-		.max_loads = o->control.readahead,
-	};
+	const struct rsh_streams_options streams = rsh_streams_suited(
+		rsh_store_is_address(cfg->source), false,
+		o->control.readahead);
 	int rc;
 
 	if (rsh_copy_list_make(j->vfs, o->wanted, &j->list))

@@ -25,14 +25,6 @@
  * many windows. */
 #define LEAN_THREADS 2
 #define LEAN_WINDOWS 4
-/* From far away so much is loaded at a time, at most and at least, and
- * prepared: to find out how much pays takes long there. */
-#define FAR_LOADS 128
-#define FAR_LEAST 64
-#define FAR_WINDOWS 144
-/* Where each of many nodes reads for all, this is enough at least; what is
- * prepared costs each of them memory that it has to touch first. */
-#define SHARED_LEAST 8
 
 static void choose_threads(struct rsh_server *s,
 			   const struct rsh_server_options *o)
@@ -54,21 +46,10 @@ static void choose_threads(struct rsh_server *s,
 static struct rsh_streams_options choose_windows(
 	const struct rsh_server_options *o)
 {
-	struct rsh_streams_options so = {
-		.max_windows = RSH_STREAM_WINDOWS,
-		.max_threads = RSH_STREAM_THREADS,
-		.max_loads = o->readahead,
-		.lenders_prepare = true,
-	};
+	struct rsh_streams_options so =
+		rsh_streams_suited(o->far, o->shared, o->readahead);
 
-	if (o->far && !o->readahead) {
-		so.max_loads = o->shared ? 0 : FAR_LOADS;
-		so.min_loads = o->shared ? SHARED_LEAST : FAR_LEAST;
-	}
-	if (o->far && !o->shared) {
-		so.max_windows = FAR_WINDOWS;
-		so.max_threads = FAR_LOADS;
-	}
+	so.lenders_prepare = true;
 	if (o->lean) {
 		so.max_windows = LEAN_WINDOWS;
 		so.max_threads = LEAN_THREADS;

@@ -1,11 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read/loads.c keeps loads waiting for their room. */
+/* read/loads.c says how many loads a source is to have, and keeps them waiting
+ * for their room. */
 #include "config.h"
 
 #include "loads_i.h"
 
+#include "rsh/read/stream.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+
+/* From far away so much is loaded at a time, at most and at least, and
+ * prepared: to find out how much pays takes long there. */
+#define FAR_LOADS RSH_DEPTH_MOST
+#define FAR_LEAST 64
+#define FAR_WINDOWS 144
+/* Where each of many nodes reads for all, this is enough at least; what is
+ * prepared costs each of them memory that it has to touch first. */
+#define SHARED_LEAST 8
+
+struct rsh_streams_options rsh_streams_suited(bool far, bool shared,
+					      unsigned loads)
+{
+	struct rsh_streams_options so = {
+		.max_windows = RSH_STREAM_WINDOWS,
+		.max_threads = RSH_STREAM_THREADS,
+		.max_loads = loads,
+	};
+
+	if (far && !loads) {
+		so.max_loads = shared ? 0 : FAR_LOADS;
+		so.min_loads = shared ? SHARED_LEAST : FAR_LEAST;
+	}
+	if (far && !shared) {
+		so.max_windows = FAR_WINDOWS;
+		so.max_threads = FAR_LOADS;
+	}
+	return so;
+}
 
 int rsh_loads_init(struct rsh_loads *l, pthread_mutex_t *lock, unsigned most,
 		   uint64_t (*now)(void))

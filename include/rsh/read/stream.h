@@ -64,6 +64,13 @@ struct rsh_streams_options {
 	uint64_t (*now)(void);
 };
 
+/* Gives the options for a source that lies near, or `far`: the first byte of
+ * each read takes milliseconds there.  `shared`: what other nodes have read is
+ * found without it, so that each needs to ask for less at a time.  `loads` is
+ * max_loads. */
+struct rsh_streams_options rsh_streams_suited(bool far, bool shared,
+					      unsigned loads);
+
 /* Counts what has happened since the streams were made. */
 struct rsh_stream_stats {
 	uint64_t reads, bytes; /* that were lent */
