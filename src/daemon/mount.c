@@ -18,6 +18,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/room.h"
+#include "rsh/util/secret.h"
 #include "rsh/vfs/vfs.h"
 #include "sandbox_i.h"
 #include "stack_i.h"
@@ -241,21 +242,15 @@ static int ask_to_find(void *ctx, const char *name, int fd[2])
 	return rsh_mounter_find(ctx, name, fd);
 }
 
-/* Credentials are read before files are out of reach, and the process that
- * mounts is not to have them. */
 static int open_address(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc;
 
-	if (!rsh_store_is_address(o->vfs.source))
-		return 0;
-	rc = rsh_objects_open(o->vfs.source, &o->objects, &s->objects, err);
-	rsh_objects_wipe_environment();
-	return rc;
+	return rsh_store_is_address(o->vfs.source) ?
+	       rsh_objects_open(o->vfs.source, &o->objects, &s->objects, err) :
+	       0;
 }
 
-/* Libraries, the key and the names of hosts are out of reach afterwards. */
 static int open_servers(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_store_io_options *io = &s->options->io;
@@ -265,11 +260,23 @@ static int open_servers(struct service *s, struct rsh_error *err)
 	return rsh_cache_servers_open(&io->cache.servers, &s->servers, err);
 }
 
+/* Libraries, keys and the names of hosts are out of reach afterwards, and the
+ * environment is not to have what the keys were made of. */
+static int open_network(struct service *s, struct rsh_error *err)
+{
+	int rc = open_address(s, err);
+
+	if (rc == 0)
+		rc = open_servers(s, err);
+	rsh_secret_wipe_environment();
+	return rc;
+}
+
 /* What it takes to mount and unmount stays with another process. */
 static int confine_service(struct service *s, struct rsh_error *err)
 {
 	const struct rsh_options *o = s->options;
-	int rc = open_address(s, err);
+	int rc = open_network(s, err);
 
 	if (rc == 0 && !o->no_sandbox) {
 		s->place = realpath(o->vfs.source, NULL);
@@ -277,8 +284,6 @@ static int confine_service(struct service *s, struct rsh_error *err)
 		s->so.find_ctx = s;
 		rc = rsh_mounter_start(&s->so, &s->so.mounter, err);
 	}
-	if (rc == 0)
-		rc = open_servers(s, err);
 	if (rc)
 		return rc;
 	s->mark = rsh_unmount_mark_open(o->mountpoint);

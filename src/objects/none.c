@@ -58,10 +58,6 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 	return 0;
 }
 
-void rsh_objects_wipe_environment(void)
-{
-}
-
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err)
 {

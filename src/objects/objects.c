@@ -228,22 +228,6 @@ size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 	return 2;
 }
 
-void rsh_objects_wipe_environment(void)
-{
-	static const char *const names[] = {
-		"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-		"AWS_CONTAINER_AUTHORIZATION_TOKEN",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		char *value = getenv(names[i]);
-
-		if (value)
-			explicit_bzero(value, strlen(value));
-		unsetenv(names[i]);
-	}
-}
-
 void rsh_objects_stats_get(const struct rsh_objects *o,
 			   struct rsh_objects_stats *out)
 {

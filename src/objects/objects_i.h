@@ -11,18 +11,9 @@
 
 #include "curl_i.h"
 #include "rsh/objects/objects.h"
+#include "rsh/util/secret.h"
 #include "rsh/wire/http_answer.h"
 #include "rsh/wire/object_listing.h"
-
-/* ---- secrets (secret.c) ---- */
-
-/* Memory that no core file has, and that is wiped when it is freed; libcurl has
- * all of its own there.  Any thread may call these. */
-void *rsh_secret_alloc(size_t size);
-void *rsh_secret_calloc(size_t n, size_t elem);
-void *rsh_secret_realloc(void *p, size_t size);
-void rsh_secret_free(void *p);
-char *rsh_secret_dup(const char *s); /* NULL gives NULL */
 
 /* ---- settings (objects.c) ---- */
 

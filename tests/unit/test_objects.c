@@ -20,6 +20,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/crew.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/secret.h"
 #include "support.h"
 
 #define SIZE 100000
@@ -749,7 +750,7 @@ static void services_are_asked_where_named(void **state)
 	setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", address, 1);
 	setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", "let me in", 1);
 	assert_int_equal(open_signed(&f, NULL, &err), 0);
-	rsh_objects_wipe_environment();
+	rsh_secret_wipe_environment();
 	assert_null(getenv("AWS_CONTAINER_AUTHORIZATION_TOKEN"));
 	assert_int_equal(read_name(f.o, "a", &err), 0);
 	expect_told(&f, "Credential=SERVICE/", true);
@@ -833,7 +834,7 @@ static void secrets_are_in_no_core(void **state)
 	assert_true(secret_in_core());
 	explicit_bzero(secret, sizeof(secret));
 	assert_int_equal(open_signed(&f, NULL, &err), 0);
-	rsh_objects_wipe_environment();
+	rsh_secret_wipe_environment();
 	assert_int_equal(read_name(f.o, "a~403-ExpiredToken", &err), -EACCES);
 	assert_int_equal(read_name(f.o, "a~500~reset", &err), 0);
 	assert_false(secret_in_core());

@@ -113,10 +113,6 @@ void rsh_objects_each_file(const struct rsh_objects *o,
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,
 			 size_t max);
 
-/* Wipes the variables of the environment that hold secrets, for a process that
- * is the program's own, before it forks and when all objects are opened. */
-void rsh_objects_wipe_environment(void);
-
 /* ---- the listing ---- */
 
 struct rsh_object {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* objects/secret.c has memory for secrets.  libcurl copies names, passwords and
- * the keys that it makes of them, so all of its memory is of this kind: pieces
- * of a few sizes in areas that no core file has. */
+/* util/secret.c has memory for secrets: pieces of a few sizes in areas that no
+ * core file has. */
 #include "config.h"
 
-#include "objects_i.h"
+#include "rsh/util/secret.h"
 
-#include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -163,4 +162,20 @@ void *rsh_secret_realloc(void *p, size_t size)
 		rsh_secret_free(p);
 	}
 	return grown;
+}
+
+void rsh_secret_wipe_environment(void)
+{
+	static const char *const names[] = {
+		"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
+		"AWS_CONTAINER_AUTHORIZATION_TOKEN",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		char *value = getenv(names[i]);
+
+		if (value)
+			explicit_bzero(value, strlen(value));
+		unsetenv(names[i]);
+	}
 }
