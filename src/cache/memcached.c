@@ -9,10 +9,12 @@
 
 #include <errno.h>
 #include <libmemcached/memcached.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/library.h"
+#include "rsh/util/secret.h"
 
 #define LIBRARY "libmemcached.so.11"
 
@@ -26,7 +28,7 @@
 	use(result_free) use(result_key_value) use(result_key_length)     \
 	use(result_value) use(result_length) use(set) use(add)            \
 	use(delete) use(last_error) use(last_error_errno)                 \
-	use(set_memory_allocators)
+	use(version) use(set_memory_allocators)
 
 static struct {
 #define MEMBER(name) __typeof__(&memcached_##name) name;
@@ -44,6 +46,91 @@ int rsh_memcached_load(struct rsh_error *err)
 
 	return rsh_library_load(LIBRARY, "--cache-servers", symbols,
 				sizeof(symbols) / sizeof(symbols[0]), err);
+}
+
+/* ---- logging in ---- */
+
+#define LOGIN "MEMCACHED_USERNAME"
+#define CRYPTO_LIBRARY "libcrypto.so.3"
+#define CRYPTO_READS_SETTINGS 0x40
+#define SASL_OKAY 0
+
+/* libmemcached logs in by libsasl2, which it brings along; a build of it without
+ * has neither. */
+static struct {
+	memcached_return_t (*set_auth_data)(memcached_st *st, const char *name,
+					    const char *password);
+	int (*client_init)(const void *callbacks);
+	void (*set_alloc)(void *(*alloc)(size_t), void *(*calloc)(size_t, size_t),
+			  void *(*realloc)(void *, size_t),
+			  void (*release)(void *));
+	void (*set_mutex)(void *(*make)(void), int (*lock)(void *),
+			  int (*unlock)(void *), void (*release)(void *));
+} sasl;
+
+static void *sasl_mutex_new(void)
+{
+	pthread_mutex_t *m = rsh_secret_alloc(sizeof(*m));
+
+	if (m)
+		pthread_mutex_init(m, NULL);
+	return m;
+}
+
+static int sasl_mutex_lock(void *m)
+{
+	return pthread_mutex_lock(m);
+}
+
+static int sasl_mutex_unlock(void *m)
+{
+	return pthread_mutex_unlock(m);
+}
+
+static void sasl_mutex_free(void *m)
+{
+	pthread_mutex_destroy(m);
+	rsh_secret_free(m);
+}
+
+static int sasl_started;
+
+/* What libsasl2 and libcrypto look for on disk they find now; the former has no
+ * locks of its own. */
+static void sasl_start(void)
+{
+	struct rsh_error ignored = RSH_ERROR_INIT;
+	int (*init_crypto)(uint64_t what, const void *settings);
+	const struct rsh_library_symbol crypto = { "OPENSSL_init_crypto",
+						   &init_crypto };
+
+	if (rsh_library_load(CRYPTO_LIBRARY, LOGIN, &crypto, 1, &ignored) == 0)
+		init_crypto(CRYPTO_READS_SETTINGS, NULL);
+	sasl.set_alloc(rsh_secret_alloc, rsh_secret_calloc, rsh_secret_realloc,
+		       rsh_secret_free);
+	sasl.set_mutex(sasl_mutex_new, sasl_mutex_lock, sasl_mutex_unlock,
+		       sasl_mutex_free);
+	sasl_started = sasl.client_init(NULL);
+}
+
+int rsh_memcached_login_load(struct rsh_error *err)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	static const struct rsh_library_symbol symbols[] = {
+		{ "memcached_set_sasl_auth_data", &sasl.set_auth_data },
+		{ "sasl_client_init", &sasl.client_init },
+		{ "sasl_set_alloc", &sasl.set_alloc },
+		{ "sasl_set_mutex", &sasl.set_mutex },
+	};
+	int rc = rsh_library_load(LIBRARY, LOGIN, symbols,
+				  sizeof(symbols) / sizeof(symbols[0]), err);
+
+	if (rc)
+		return rc;
+	pthread_once(&once, sasl_start);
+	return sasl_started == SASL_OKAY ? 0 :
+	       rsh_error_set(err, ENOTSUP, LOGIN ": libsasl2 cannot be "
+			     "started (%d)", sasl_started);
 }
 
 /* ---- which server has what ---- */
@@ -85,9 +172,12 @@ uint32_t rsh_ring_find(const struct rsh_ring *r, const char *name)
 
 /* ---- connections ---- */
 
+/* Of a link that logs in all memory is secret, since that is where the library
+ * has the password, and what it sends. */
 struct rsh_link {
-	memcached_st *st;
+	memcached_st st;
 	size_t largest;
+	bool is_secret, is_logged_in;
 };
 
 static bool link_may_have(const void *ctx, size_t n)
@@ -95,33 +185,43 @@ static bool link_may_have(const void *ctx, size_t n)
 	return n <= ((const struct rsh_link *)ctx)->largest;
 }
 
+static void *link_realloc(const memcached_st *st, void *at, size_t n, void *ctx)
+{
+	const struct rsh_link *l = ctx;
+
+	(void)st;
+	if (!link_may_have(l, n))
+		return NULL;
+	return l->is_secret ? rsh_secret_realloc(at, n) : realloc(at, n);
+}
+
 static void *link_malloc(const memcached_st *st, size_t n, void *ctx)
 {
-	(void)st;
-	return link_may_have(ctx, n) ? malloc(n) : NULL;
+	return link_realloc(st, NULL, n, ctx);
 }
 
 static void link_release(const memcached_st *st, void *at, void *ctx)
 {
-	(void)st, (void)ctx;
-	free(at);
-}
+	const struct rsh_link *l = ctx;
 
-static void *link_realloc(const memcached_st *st, void *at, size_t n, void *ctx)
-{
 	(void)st;
-	return link_may_have(ctx, n) ? realloc(at, n) : NULL;
+	if (l->is_secret)
+		rsh_secret_free(at);
+	else
+		free(at);
 }
 
 static void *link_calloc(const memcached_st *st, size_t n, size_t of, void *ctx)
 {
+	const struct rsh_link *l = ctx;
+
 	(void)st;
-	return n == 0 || (of <= SIZE_MAX / n && link_may_have(ctx, n * of)) ?
-		       calloc(n, of) : NULL;
+	if (n && (of > SIZE_MAX / n || !link_may_have(l, n * of)))
+		return NULL;
+	return l->is_secret ? rsh_secret_calloc(n, of) : calloc(n, of);
 }
 
-static bool link_set_up(struct rsh_link *l, const char *address, uint16_t port,
-			unsigned timeout_ms)
+static bool link_set_up(struct rsh_link *l, unsigned timeout_ms)
 {
 	const struct {
 		memcached_behavior_t which;
@@ -133,16 +233,16 @@ static bool link_set_up(struct rsh_link *l, const char *address, uint16_t port,
 	};
 
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
-		if (lib.behavior_set(l->st, wanted[i].which, wanted[i].value) !=
-		    MEMCACHED_SUCCESS)
+		if (lib.behavior_set(&l->st, wanted[i].which,
+				     wanted[i].value) != MEMCACHED_SUCCESS)
 			return false;
-	return lib.set_memory_allocators(l->st, link_malloc, link_release,
+	return lib.set_memory_allocators(&l->st, link_malloc, link_release,
 					 link_realloc, link_calloc, l) ==
-		       MEMCACHED_SUCCESS &&
-	       lib.server_add(l->st, address, port) == MEMCACHED_SUCCESS;
+	       MEMCACHED_SUCCESS;
 }
 
 struct rsh_link *rsh_link_new(const char *address, uint16_t port,
+			      const struct rsh_login *login,
 			      unsigned timeout_ms, size_t largest)
 {
 	struct rsh_link *l = calloc(1, sizeof(*l));
@@ -150,8 +250,13 @@ struct rsh_link *rsh_link_new(const char *address, uint16_t port,
 	if (!l)
 		return NULL;
 	l->largest = largest + BESIDE_VALUE;
-	l->st = lib.create(NULL);
-	if (l->st && link_set_up(l, address, port, timeout_ms))
+	l->is_secret = login != NULL;
+	lib.create(&l->st);
+	if (link_set_up(l, timeout_ms) &&
+	    (!login || sasl.set_auth_data(&l->st, login->name,
+					  login->password) ==
+	     MEMCACHED_SUCCESS) &&
+	    lib.server_add(&l->st, address, port) == MEMCACHED_SUCCESS)
 		return l;
 	rsh_link_free(l);
 	return NULL;
@@ -159,15 +264,15 @@ struct rsh_link *rsh_link_new(const char *address, uint16_t port,
 
 void rsh_link_free(struct rsh_link *l)
 {
-	if (l && l->st)
-		lib.free(l->st);
+	if (l)
+		lib.free(&l->st);
 	free(l);
 }
 
 void rsh_link_hurry(struct rsh_link *l)
 {
 	/* The library looks at this each time before it waits. */
-	__atomic_store_n(&l->st->poll_timeout, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&l->st.poll_timeout, 0, __ATOMIC_RELAXED);
 }
 
 /* Translates what the library said into an errno. */
@@ -195,10 +300,28 @@ static int link_errno(struct rsh_link *l, memcached_return_t rc)
 	case MEMCACHED_CLIENT_ERROR:
 	case MEMCACHED_PARTIAL_READ:
 		return EPROTO;
+	case MEMCACHED_AUTH_PROBLEM:
+	case MEMCACHED_AUTH_FAILURE:
+	case MEMCACHED_AUTH_CONTINUE:
+		return EKEYREJECTED;
 	default:
-		code = lib.last_error_errno(l->st);
+		code = lib.last_error_errno(&l->st);
 		return code > 0 ? code : ECONNRESET;
 	}
+}
+
+/* The library logs in when it connects, and of a request of several names does
+ * not tell how that went: so one is made that tells. */
+static int link_log_in(struct rsh_link *l)
+{
+	int code = 0;
+
+	if (!l->is_secret || l->is_logged_in)
+		return 0;
+	if (lib.version(&l->st) != MEMCACHED_SUCCESS)
+		code = link_errno(l, lib.last_error(&l->st));
+	l->is_logged_in = code == 0;
+	return code == EPROTO ? EPROTONOSUPPORT : code;
 }
 
 int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
@@ -208,15 +331,18 @@ int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
 	memcached_result_st r;
 	size_t lengths[RSH_LINK_NAMES], got = 0;
 	memcached_return_t rc;
+	int code = link_log_in(l);
 
+	if (code)
+		return code;
 	for (size_t i = 0; i < n; i++)
 		lengths[i] = strlen(names[i]);
-	rc = lib.mget(l->st, names, lengths, n);
+	rc = lib.mget(&l->st, names, lengths, n);
 	if (rc != MEMCACHED_SUCCESS)
 		return link_errno(l, rc);
-	lib.result_create(l->st, &r);
+	lib.result_create(&l->st, &r);
 	/* After n values there is the end, if the server is a sane one. */
-	while (got <= n && lib.fetch_result(l->st, &r, &rc) &&
+	while (got <= n && lib.fetch_result(&l->st, &r, &rc) &&
 	       rc == MEMCACHED_SUCCESS && got++ < n)
 		fn(ctx, lib.result_key_value(&r), lib.result_key_length(&r),
 		   (const uint8_t *)lib.result_value(&r),
@@ -225,20 +351,26 @@ int rsh_link_get(struct rsh_link *l, const char *const *names, size_t n,
 	if (got > n)
 		return EPROTO;
 	/* Of values that it could not take it says nothing but this. */
-	return link_errno(l, lib.last_error(l->st) == MEMCACHED_SUCCESS ? rc :
-			  lib.last_error(l->st));
+	return link_errno(l, lib.last_error(&l->st) == MEMCACHED_SUCCESS ? rc :
+			  lib.last_error(&l->st));
 }
 
 int rsh_link_store(struct rsh_link *l, const char *name, const void *value,
 		   size_t n, unsigned seconds, bool add)
 {
 	const __typeof__(&memcached_set) fn = add ? lib.add : lib.set;
+	int code = link_log_in(l);
 
-	return link_errno(l, fn(l->st, name, strlen(name), value, n,
+	if (code)
+		return code;
+	return link_errno(l, fn(&l->st, name, strlen(name), value, n,
 				(time_t)seconds, 0));
 }
 
 int rsh_link_remove(struct rsh_link *l, const char *name)
 {
-	return link_errno(l, lib.delete(l->st, name, strlen(name), 0));
+	int code = link_log_in(l);
+
+	return code ? code :
+	       link_errno(l, lib.delete(&l->st, name, strlen(name), 0));
 }

@@ -15,6 +15,15 @@
  * without. */
 int rsh_memcached_load(struct rsh_error *err);
 
+/* What servers want to see from those who log in (SASL); in secret memory. */
+struct rsh_login {
+	char *name, *password;
+};
+
+/* Loads what it takes to log in, after rsh_memcached_load().  0, or -errno with
+ * a sentence: the library can do no such thing. */
+int rsh_memcached_login_load(struct rsh_error *err);
+
 /* ---- which server has what ---- */
 
 /* A ring deals names out to servers by consistent hashing.  Any thread may ask
@@ -34,15 +43,18 @@ struct rsh_link;
 
 /* Makes a link without connecting.  A request waits `timeout_ms` for the server
  * each time that it has to wait; values of more than `largest` bytes are
- * refused.  NULL: memory is out. */
+ * refused.  Who has a login (NULL: none) speaks the binary protocol.  NULL:
+ * memory is out. */
 struct rsh_link *rsh_link_new(const char *address, uint16_t port,
+			      const struct rsh_login *login,
 			      unsigned timeout_ms, size_t largest);
 void rsh_link_free(struct rsh_link *l); /* l may be NULL */
 /* Makes the request that is under way in another thread fail when it next has
  * to wait. */
 void rsh_link_hurry(struct rsh_link *l);
 
-/* These return 0 or a positive errno. */
+/* These return 0 or a positive errno, EKEYREJECTED for a login that the server
+ * does not take, EPROTONOSUPPORT if it knows none. */
 
 /* So many names are asked for at a time. */
 #define RSH_LINK_NAMES 16

@@ -13,6 +13,11 @@ int rsh_memcached_load(struct rsh_error *err)
 			     "built without memcached");
 }
 
+int rsh_memcached_login_load(struct rsh_error *err)
+{
+	return rsh_memcached_load(err);
+}
+
 struct rsh_ring *rsh_ring_new(void)
 {
 	return NULL;
@@ -36,9 +41,10 @@ uint32_t rsh_ring_find(const struct rsh_ring *r, const char *name)
 }
 
 struct rsh_link *rsh_link_new(const char *address, uint16_t port,
+			      const struct rsh_login *login,
 			      unsigned timeout_ms, size_t largest)
 {
-	(void)address, (void)port, (void)timeout_ms, (void)largest;
+	(void)address, (void)port, (void)login, (void)timeout_ms, (void)largest;
 	return NULL;
 }
 

@@ -17,6 +17,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/secret.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -61,6 +62,7 @@ struct server {
 struct rsh_cache_servers {
 	/* These do not change. */
 	struct rsh_value_key key;
+	struct rsh_login login; /* NULLs: none */
 	struct rsh_ring *ring;
 	unsigned timeout_ms;
 	uint64_t retry_ns, wait_ns;
@@ -190,6 +192,33 @@ static int servers_take_list(struct rsh_cache_servers *s, const char *list,
 	return 0;
 }
 
+static int login_take(const char *variable, char **to, struct rsh_error *err)
+{
+	const char *value = getenv(variable);
+
+	if (!value || !*value)
+		return 0;
+	*to = rsh_secret_dup(value);
+	return *to ? 0 : rsh_error_nomem(err);
+}
+
+static int servers_take_login(struct rsh_cache_servers *s,
+			      struct rsh_error *err)
+{
+	struct rsh_login *l = &s->login;
+	int rc = login_take("MEMCACHED_USERNAME", &l->name, err);
+
+	if (rc == 0)
+		rc = login_take("MEMCACHED_PASSWORD", &l->password, err);
+	if (rc || (!l->name && !l->password))
+		return rc;
+	if (!l->name || !l->password)
+		return rsh_error_set(err, EINVAL, "--cache-servers: of "
+				     "MEMCACHED_USERNAME and "
+				     "MEMCACHED_PASSWORD one is not set");
+	return rsh_memcached_login_load(err);
+}
+
 static int servers_init(struct rsh_cache_servers *s,
 			const struct rsh_cache_servers_options *o,
 			struct rsh_error *err)
@@ -202,6 +231,8 @@ static int servers_init(struct rsh_cache_servers *s,
 	s->wait_ns = NS_PER_MS * (o->wait_ms ? o->wait_ms : DEFAULT_WAIT_MS);
 	if (rc == 0)
 		rc = rsh_value_key_read(o->key_file, &s->key, err);
+	if (rc == 0)
+		rc = servers_take_login(s, err);
 	if (rc == 0)
 		rc = servers_take_list(s, o->list, err);
 	if (rc)
@@ -255,6 +286,8 @@ void rsh_cache_servers_free(struct rsh_cache_servers *s)
 	free(s->v);
 	rsh_ring_free(s->ring);
 	rsh_value_key_clear(&s->key);
+	rsh_secret_free(s->login.name);
+	rsh_secret_free(s->login.password);
 	if (s->ready) {
 		pthread_cond_destroy(&s->watch);
 		pthread_cond_destroy(&s->freed);
@@ -367,7 +400,9 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
 					const struct server *v)
 {
-	return rsh_link_new(v->address, v->port, s->timeout_ms, s->largest);
+	return rsh_link_new(v->address, v->port,
+			    s->login.name ? &s->login : NULL, s->timeout_ms,
+			    s->largest);
 }
 
 /* Takes a link, which *used tells to have served before.  NULL: the server is
@@ -406,6 +441,19 @@ static struct rsh_link *server_enter(struct rsh_cache_servers *s,
 	return NULL;
 }
 
+static const char *request_why(int code)
+{
+	switch (code) {
+	case EKEYREJECTED:
+		return "it does not take MEMCACHED_USERNAME and "
+		       "MEMCACHED_PASSWORD";
+	case EPROTONOSUPPORT:
+		return "it knows no SASL, for which MEMCACHED_USERNAME asks";
+	default:
+		return strerror(code);
+	}
+}
+
 /* Gives the link back, or NULL for one that was closed, and tells what came of
  * the request. */
 static void server_leave(struct rsh_cache_servers *s, struct server *v,
@@ -423,7 +471,7 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 		v->n_links--;
 	}
 	if (rsh_request_failed(code))
-		server_stop(s, v, strerror(code));
+		server_stop(s, v, request_why(code));
 	else
 		server_works(v);
 	/* What is idle may be as dead. */

@@ -108,7 +108,19 @@ static void allow_mapped(void *rules, const char *path)
 	rsh_landlock_allow(*(const int *)rules, path, false);
 }
 
-/* What lies behind HTTP is found by the names of hosts, and certificates. */
+/* libc looks up names with these: those of hosts, and libsasl2 that of the
+ * machine, to log in to a server. */
+static void allow_names(int rules)
+{
+	static const char *const files[] = {
+		"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf",
+		"/etc/gai.conf", "/etc/host.conf", "/etc/services",
+	};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		rsh_landlock_allow(rules, files[i], false);
+}
+
 static void allow_place(int rules, const struct rsh_objects *place)
 {
 	uint16_t ports[PORTS_MAX];
@@ -225,6 +237,8 @@ static int confine_process(const struct rsh_options *o,
 
 	if (rules >= 0 && rc)
 		return rc;
+	if (rules >= 0 && (place || servers))
+		allow_names(rules);
 	if (rules >= 0 && place)
 		allow_place(rules, place);
 	if (rules >= 0 && servers)

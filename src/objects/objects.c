@@ -188,19 +188,12 @@ const char *rsh_objects_url(const struct rsh_objects *o)
 
 /* ---- what it needs ---- */
 
-/* libc looks up names with these. */
-static const char *const resolver_files[] = {
-	"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/gai.conf",
-	"/etc/host.conf", "/etc/services",
-};
-
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {
 	const curl_version_info_data *v = rsh_curl.version_info(CURLVERSION_NOW);
 	const char *token =
 		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
-	size_t n = sizeof(resolver_files) / sizeof(resolver_files[0]);
 
 	if (o->ca_file)
 		fn(ctx, o->ca_file);
@@ -212,8 +205,6 @@ void rsh_objects_each_file(const struct rsh_objects *o,
 		fn(ctx, o->config);
 	if (o->origin == KEYS_CONTAINER && token)
 		fn(ctx, token);
-	for (size_t i = 0; i < n; i++)
-		fn(ctx, resolver_files[i]);
 }
 
 size_t rsh_objects_ports(const struct rsh_objects *o, uint16_t *ports,

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """memcached servers of a test's own, on ports that were free.
 
-    with Memcached() as server:
+    with Memcached() as server:            words of its command line may follow
         server.address                     "127.0.0.1:PORT"
         server.stop(), server.go_on()      it hangs, and answers again
         server.kill(), server.start()      it is gone, and back, empty
         server.figure("cmd_get")
+
+A Guarded one wants a login (SASL).
 
 A Liar speaks the same protocol and stores what it is given; what it answers then
 is as its `mode` says.
@@ -20,7 +22,10 @@ import subprocess
 import threading
 import time
 
-PROGRAM = shutil.which("memcached", path=os.environ.get("PATH", "") + ":/usr/bin:/usr/sbin")
+PATH = os.environ.get("PATH", "") + ":/usr/bin:/usr/sbin"
+PROGRAM = shutil.which("memcached", path=PATH)
+# It makes the file of those who may log in.
+SASLPASSWD = shutil.which("saslpasswd2", path=PATH)
 
 
 def free_port():
@@ -32,6 +37,7 @@ def free_port():
 class Memcached:
     def __init__(self, *words):
         self.words = words
+        self.env = {}
         self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.process = None
@@ -47,7 +53,7 @@ class Memcached:
         self.process = subprocess.Popen(
             [PROGRAM, "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", "-m", "256",
              *(("-u", "root") if os.geteuid() == 0 else ()), *self.words],
-            stdin=subprocess.DEVNULL)
+            stdin=subprocess.DEVNULL, env={**os.environ, **self.env})
         while not self.answers():
             if self.process.poll() is not None:
                 raise RuntimeError("memcached does not start")
@@ -88,6 +94,21 @@ class Memcached:
             if words[:2] == ["STAT", name]:
                 return int(words[2])
         raise KeyError(name)
+
+
+class Guarded(Memcached):
+    """It lets in who has this name and password, by one mechanism of SASL."""
+
+    def __init__(self, directory, mechanism, name, password):
+        super().__init__("-S")
+        os.makedirs(directory)
+        users = os.path.join(directory, "users")
+        with open(os.path.join(directory, "memcached.conf"), "w", encoding="ascii") as f:
+            f.write(f"mech_list: {mechanism}\nsasldb_path: {users}\n")
+        subprocess.run([SASLPASSWD, "-p", "-c", "-f", users, "-a", "memcached",
+                        "-u", socket.gethostname(), name],
+                       input=password.encode(), check=True)
+        self.env = {"SASL_CONF_PATH": directory}
 
 
 class Conversation(socketserver.StreamRequestHandler):

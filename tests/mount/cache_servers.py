@@ -13,10 +13,12 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 
 import library_use  # noqa: E402
 import memcached  # noqa: E402
-from memcached import Liar, Memcached  # noqa: E402
+import secrets_seen  # noqa: E402
+from demands import content, within  # noqa: E402
+from memcached import Guarded, Liar, Memcached  # noqa: E402
 from rsh_cli import run  # noqa: E402
-from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       skip_all, tree_difference)
+from rsh_mount import (MountError, Mounted, Skipped, Tap, hash_tree,  # noqa: E402
+                       require_mount, skip_all, tree_difference)
 from small_job import Job  # noqa: E402
 
 STEP = (1, 5)
@@ -32,9 +34,9 @@ class Tree:
         self.job.save(*STEP)
         self.expected = self.job.expected(*STEP)
 
-    def mounted(self, servers, *extra):
+    def mounted(self, servers, *extra, env=None):
         return Mounted(self.job.source, src_strategy=self.job.strategy,
-                       dst_strategy=self.job.strategy,
+                       dst_strategy=self.job.strategy, env=env,
                        extra=["--io-mode", "direct", "--cache", "on", "--log-level", "info",
                               "--cache-servers",
                               ",".join(s if isinstance(s, str) else s.address
@@ -45,13 +47,13 @@ class Tree:
         if different:
             raise MountError("\n".join(different) + "\n" + mount.log())
 
-    def read_by_one(self, servers, *extra):
+    def read_by_one(self, servers, *extra, **more):
         """What a mount of its own loads of all, and its figures."""
-        with self.tried(servers, *extra) as mount:
+        with self.tried(servers, *extra, **more) as mount:
             return figures(mount)
 
-    def tried(self, servers, *extra):
-        return Tried(self, self.mounted(servers, *extra))
+    def tried(self, servers, *extra, **more):
+        return Tried(self, self.mounted(servers, *extra, **more))
 
 
 class Tried:
@@ -76,6 +78,11 @@ def figures(mount):
 
 def found(f):
     return f["hits_shared"] + f["prefetched_shared"]
+
+
+def has_put(f):
+    """All that it has loaded, with the heads of values."""
+    return f["shared_written_bytes"] >= f["bytes_loaded"] > 0
 
 
 def check(condition, what):
@@ -242,6 +249,83 @@ def words_that_are_no_servers(tree):
     for words in ("", ",", "host:", "host:0", "host:99999", "a,,b", "a/b:1"):
         said = run("mount", "--cache-servers", words, tree.job.source, tree.directory)
         check(said.status and "cache-servers" in said.err, (words, said))
+
+
+# ---- servers that want a login ----
+
+PASSWORD = "".join(map(chr, range(ord("k"), ord("z")))) + "-Of-The-Cache"
+LOGIN = {"MEMCACHED_USERNAME": "job", "MEMCACHED_PASSWORD": PASSWORD}
+MECHANISMS = ("PLAIN", "CRAM-MD5", "DIGEST-MD5", "SCRAM-SHA-256")
+
+
+def guarded(tree, mechanism):
+    if not memcached.SASLPASSWD:
+        raise Skipped("there is no saslpasswd2")
+    return Guarded(os.path.join(tree.directory, mechanism), mechanism, "job", PASSWORD)
+
+
+@test
+def those_who_log_in_share(tree):
+    """By each mechanism, also when the server is another one by then."""
+    for mechanism in MECHANISMS:
+        with guarded(tree, mechanism) as one:
+            with tree.mounted((one,), env=LOGIN) as mount:
+                content(os.path.join(mount.path, sorted(tree.expected)[0]))
+                within(60, lambda: has_put(figures(mount)), "nothing is put there")
+                check("confined" in mount.log(), mount.log())
+                one.kill()
+                one.start()
+                tree.is_right(mount)
+                check("going on without" not in mount.log(), mount.log())
+            check(found(tree.read_by_one((one,), env=LOGIN)), mechanism)
+            said = tree.read_by_one((one,), env=LOGIN)
+            check(found(said) and not said["loads"], (mechanism, said))
+
+
+@test
+def nobody_sees_the_password(tree):
+    for mechanism in MECHANISMS:
+        with guarded(tree, mechanism) as one, \
+                tree.tried((one,), "--log-level", "debug", env=LOGIN) as mount:
+            seen = secrets_seen.found(mount, PASSWORD)
+            check(not seen, (mechanism, seen))
+
+
+@test
+def who_has_another_password_reads_the_source(tree):
+    for mechanism in MECHANISMS:
+        wrong = {**LOGIN, "MEMCACHED_PASSWORD": "another"}
+        with guarded(tree, mechanism) as one:
+            tree.read_by_one((one,), env=LOGIN)
+            with tree.tried((one,), env=wrong) as mount:
+                said, log = figures(mount), mount.log()
+            check(said["loads"] and not found(said), (mechanism, said))
+            check(log.count("going on without it") == 1 and
+                  "does not take MEMCACHED_USERNAME" in log, (mechanism, log))
+
+
+@test
+def who_has_none_reads_the_source(tree):
+    with guarded(tree, "PLAIN") as one:
+        said = tree.read_by_one((one,))
+        check(said["loads"] and not found(said), said)
+
+
+@test
+def a_server_that_knows_no_login(tree):
+    with Memcached() as one, tree.tried((one,), env=LOGIN) as mount:
+        check(mount.log().count("going on without it") == 1 and
+              "knows no SASL" in mount.log(), mount.log())
+
+
+@test
+def half_a_login(tree):
+    for name, value in LOGIN.items():
+        said = run("export", "--cache-servers", "127.0.0.1:1", "--src-strategy",
+                   tree.job.strategy, "--dst-strategy", tree.job.strategy, "--cache", "on",
+                   tree.job.source, os.path.join(tree.directory, "out"), env={name: value})
+        check(said.status and "one is not set" in said.err and PASSWORD not in said.err,
+              said)
 
 
 def main():

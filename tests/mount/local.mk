@@ -109,6 +109,7 @@ EXTRA_DIST += \
 	lib/guest.py \
 	lib/s3_server.py \
 	lib/s3_trial.py \
+	lib/secrets_seen.py \
 	lib/cluster.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \

@@ -10,6 +10,9 @@
  * Values are verified, always.  Without a key whoever can write to the servers
  * and knows this program can put wrong bytes there that pass for right ones;
  * with one he needs the key for that.
+ *
+ * MEMCACHED_USERNAME and MEMCACHED_PASSWORD of the environment, read when the
+ * servers are opened, log in to those that want it (SASL).
  */
 #ifndef RSH_CACHE_SERVERS_H
 #define RSH_CACHE_SERVERS_H

@@ -104,8 +104,8 @@ const char *rsh_objects_url(const struct rsh_objects *o);
 
 /* ---- what a sandbox has to let through, known after rsh_objects_open() ---- */
 
-/* Calls fn for each file that may be read later: of certificates, credentials
- * that are renewed, and the names of hosts. */
+/* Calls fn for each file that may be read later, of certificates and credentials
+ * that are renewed, besides those by which libc looks up names. */
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx);
 /* Puts the TCP ports that may be connected to into ports[max] and returns how
