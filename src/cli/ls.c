@@ -89,8 +89,9 @@ static int open_subject(const struct rsh_options *o, struct subject *s,
 	if (rsh_store_is_address(o->vfs.source))
 		return open_directory(o, s, err);
 	if (stat(o->vfs.source, &st) != 0)
-		return rsh_error_set(err, errno, "%s: %s", o->vfs.source,
-				     strerror(errno));
+		return rsh_error_set(err, errno, "%s: %s%s", o->vfs.source,
+				     strerror(errno),
+				     rsh_store_hint(o->vfs.source));
 	return S_ISDIR(st.st_mode) ? open_directory(o, s, err) :
 				     open_ls_file(o, s, err);
 }

@@ -140,23 +140,29 @@ static void place_cut_slashes(char *s)
 		s[--n] = '\0';
 }
 
-/* Reads the port behind a host; the host is s[0 .. n). */
+/* Cuts those of an address, but for the two that it has in any case. */
+static void place_cut_end(char *url)
+{
+	place_cut_slashes(strstr(url, "://") + 3);
+}
+
+/* Reads a host and the port behind it, which are s[0 .. n). */
 static bool place_port(const char *s, size_t n, uint16_t usual, uint16_t *out)
 {
-	const char *colon = memrchr(s, ':', n);
-	const char *bracket = memrchr(s, ']', n);
+	const char *bracket = *s == '[' ? memchr(s, ']', n) : NULL;
+	size_t host = bracket ? (size_t)(bracket - s) + 1 : strcspn(s, ":[]/");
 	unsigned long v;
 	char *end;
 
 	*out = usual;
-	if (!n || (colon && bracket && bracket > colon))
-		return n > 0;
-	if (!colon)
-		return true;
-	v = strtoul(colon + 1, &end, 10);
+	if (host == n || host == (bracket ? 2 : 0))
+		return host > (bracket ? 2 : 0);
+	v = strtoul(s + host + 1, &end, 10);
 	*out = (uint16_t)v;
-	return colon > s && end == s + n && v > 0 && v <= UINT16_MAX;
+	return s[host] == ':' && end == s + n && v > 0 && v <= UINT16_MAX;
 }
+
+#define PLACE_NO_HOST "there is no host in this address, or no such port"
 
 static int place_bad(const char *what, const char *why, struct rsh_error *err)
 {
@@ -171,12 +177,12 @@ static int place_keep(char **to, const char *from)
 	return *to ? 0 : -ENOMEM;
 }
 
-/* Takes name, password and query, which may be secret, off an address of HTTP;
- * `text` is changed. */
+/* Takes name, password and query, which may be secret, off an address; `text` is
+ * changed.  In that of a bucket '?' and '#' are as other characters. */
 static int place_split(char *text, char **user, char **query)
 {
 	char *host = strstr(text, "://") + 3;
-	char *mark = strpbrk(host, "?#");
+	char *mark = *text == 'h' ? strpbrk(host, "?#") : NULL;
 	size_t len;
 	char *at;
 	int rc = 0;
@@ -202,7 +208,7 @@ static int place_split(char *text, char **user, char **query)
 
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts)
 {
-	if (!rsh_objects_is_url(url) || url[0] != 'h')
+	if (!rsh_objects_is_url(url))
 		return 0;
 	return place_split(url, &opts->user, &opts->query);
 }
@@ -229,7 +235,7 @@ static int place_of_http(struct rsh_objects *o, const char *url,
 	     (opts->query && place_keep(&o->query, opts->query)) ?
 		rsh_error_nomem(err) : 0;
 	if (rc == 0) {
-		place_cut_slashes(text);
+		place_cut_end(text);
 		o->url = strdup(text);
 		o->base = strdup(text);
 		o->prefix = strdup("");
@@ -239,11 +245,13 @@ static int place_of_http(struct rsh_objects *o, const char *url,
 		return rc;
 	if (!o->url || !o->base || !o->prefix)
 		return rsh_error_nomem(err);
-	host = strstr(o->base, "://");
-	if (!host ||
-	    !place_port(host + 3, strcspn(host + 3, "/"),
-			o->base[4] == 's' ? 443 : 80, &o->port))
-		return place_bad(o->url, "this address names no host", err);
+	if (place_has_blanks(o->url) || (o->query && place_has_blanks(o->query)))
+		return place_bad(o->url, "this address has blanks, which are written %20",
+				 err);
+	host = strstr(o->base, "://") + 3;
+	if (!place_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
+			&o->port))
+		return place_bad(o->url, PLACE_NO_HOST, err);
 	return 0;
 }
 
@@ -256,6 +264,7 @@ static bool place_is_bucket(const char *s, size_t n)
 }
 
 static int place_of_s3(struct rsh_objects *o, const char *url,
+		       const struct rsh_objects_options *opts,
 		       struct rsh_error *err)
 {
 	const char *bucket = url + 5, *key;
@@ -263,11 +272,15 @@ static int place_of_s3(struct rsh_objects *o, const char *url,
 
 	o->is_s3 = true;
 	o->url = strdup(url);
-	if (!o->url)
+	if (!o->url || place_split(o->url, &o->user, &o->query))
 		return rsh_error_nomem(err);
-	place_cut_slashes(o->url);
+	place_cut_end(o->url);
+	if (o->user || opts->user)
+		return place_bad(o->url, "keys do not stand in an address of S3, but in the environment or a profile",
+				 err);
 	if (!place_is_bucket(bucket, n))
-		return place_bad(o->url, "this address names no bucket", err);
+		return place_bad(o->url, "this address names no bucket: it is s3://BUCKET or s3://BUCKET/PREFIX",
+				 err);
 	key = bucket + n + strspn(bucket + n, "/");
 	if (asprintf(&o->prefix, "%s/", key) < 0) {
 		o->prefix = NULL;
@@ -287,9 +300,7 @@ int rsh_object_place_parse(struct rsh_objects *o, const char *url,
 		return place_bad(url, "this is no address of object storage",
 				 err);
 	if (!strncmp(url, "s3://", 5))
-		return place_of_s3(o, url, err);
-	if (place_has_blanks(url))
-		return place_bad("an address", "it has blanks", err);
+		return place_of_s3(o, url, opts, err);
 	return place_of_http(o, url, opts, err);
 }
 
@@ -312,7 +323,7 @@ static int place_endpoint(const struct rsh_objects *o, const char *given,
 		*out = NULL;
 		return rsh_error_nomem(err);
 	}
-	place_cut_slashes(*out);
+	place_cut_end(*out);
 	if (place_has_blanks(*out) || strpbrk(*out, "?#@") ||
 	    !rsh_objects_is_url(*out) || !strncmp(*out, "s3:", 3))
 		return place_bad("the endpoint",
@@ -361,7 +372,7 @@ int rsh_object_place_finish(struct rsh_objects *o, const char *url,
 	host = strstr(endpoint, "://") + 3;
 	if (!place_port(host, strcspn(host, "/"), endpoint[4] == 's' ? 443 : 80,
 			&o->port))
-		return place_bad(endpoint, "this endpoint names no host", err);
+		return place_bad(endpoint, PLACE_NO_HOST, err);
 	if (place_host_style(endpoint, bucket, (size_t)n, style))
 		rc = asprintf(&o->base, "%.*s%.*s.%s", (int)(host - endpoint),
 			      endpoint, n, bucket, host);

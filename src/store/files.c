@@ -412,8 +412,8 @@ int rsh_files_open(const char *path, const struct rsh_store_options *opts,
 	rc = files_open_root(f, path);
 	if (rc) {
 		files_free(&f->base);
-		return rsh_error_set(err, -rc, "source %s: %s", path,
-				     strerror(-rc));
+		return rsh_error_set(err, -rc, "source %s: %s%s", path,
+				     strerror(-rc), rsh_store_hint(path));
 	}
 	*out = &f->base;
 	return 0;

@@ -40,7 +40,7 @@ static char *without_trailing_slashes(const char *path)
 {
 	size_t n = strlen(path);
 
-	while (n > 1 && path[n - 1] == '/')
+	while (n > 1 && path[n - 1] == '/' && !rsh_objects_is_url(path))
 		n--;
 	return strndup(path, n);
 }
@@ -48,6 +48,12 @@ static char *without_trailing_slashes(const char *path)
 bool rsh_store_is_address(const char *path)
 {
 	return rsh_objects_is_url(path);
+}
+
+const char *rsh_store_hint(const char *path)
+{
+	return strstr(path, ":/") && !strchr("/.", *path) ?
+	       "; addresses begin with s3://, https:// or http://" : "";
 }
 
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,

@@ -81,6 +81,15 @@ def test_commands(tap, trial):
     got = run("export", "-q", "--src-strategy", trial.job.strategy, "--dst-strategy",
               trial.job.strategy, trial.url, target)
     tap.ok(got.status == GOOD, "export", repr(got))
+    for address, words in (("s3://", "s3://: this address names no bucket"),
+                           ("s3:/bucket", "addresses begin with s3://"),
+                           ("gs://bucket/x", "addresses begin with s3://"),
+                           (f"s3://me:{SECRET}@bucket/x", "s3://bucket/x: keys do not"),
+                           ("https://", "https://: there is no host")):
+        for command in ("ls", "verify"):
+            got = run(command, address)
+            tap.ok(got.status == INPUT and words in got.err and SECRET not in got.err and
+                   got.err.count("\n") == 1, f"{command} says what is wrong: {words}", repr(got))
     got = run("ls", "s3://bucket/nothing")
     tap.equal(got.status, INPUT, "nothing lies there")
 

@@ -872,9 +872,16 @@ static void certificates_are_verified(void **state)
 static void addresses_are_told_apart(void **state)
 {
 	static const char *const bad[] = {
-		"s3://", "s3:///key", "s3://-x/", "s3://a b/", "http://",
-		"https:///path", "http://host:0/", "http://host:99999/",
-		"http://host/a b", "/path", "ftp://host/",
+		"s3://", "s3:///key", "s3://-x/", "s3://a b/", "s3://a?b/",
+		"s3://me:pass@bucket/", "http://", "https:///path",
+		"http://host:0/", "http://host:99999/", "http://host:/",
+		"http://host:1x/", "http://host:-1/", "http://:80/",
+		"http://host/a b", "http://host/?a b", "http://me:pass@/",
+		"http://[]/", "http://[]:80/", "http://[::1/", "http://::1/",
+		"http://[::1]x/", "http://a[b/", "/path", "ftp://host/",
+	}, *const good[] = {
+		"s3://b", "s3://b/a b?c#d@e%20f", "s3://b/a:/", "http://host",
+		"http://[::1]", "https://[fe80::1]:443/x", "http://h:1/a%20b",
 	};
 	struct rsh_error err = RSH_ERROR_INIT;
 	const struct rsh_objects_options o = { .keys = RSH_OBJECTS_KEYS_NONE };
@@ -882,9 +889,16 @@ static void addresses_are_told_apart(void **state)
 	uint16_t ports[2];
 
 	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(rsh_objects_open(bad[i], &o, &objects, &err),
 				 -EINVAL);
+		assert_null(strstr(err.text, "pass"));
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_int_equal(rsh_objects_open(good[i], &o, &objects, &err),
+				 0);
+		rsh_objects_free(objects);
+	}
 	assert_false(rsh_objects_is_url("s3/bucket"));
 	assert_true(rsh_objects_is_url("https://host"));
 	assert_int_equal(rsh_objects_open("https://me:pass@host:8443/p/?q=r#f",

@@ -81,8 +81,8 @@ struct rsh_objects_options {
  * also where the room was not built in. */
 bool rsh_objects_is_url(const char *place);
 
-/* Takes out of an address of HTTP what may be secret, a name with a password and
- * a query, and leaves the rest where it lies; *opts has these then, in secret
+/* Takes out of an address what may be secret, a name with a password and, of one
+ * of HTTP, a query, and leaves the rest where it lies; *opts has these then, in secret
  * memory, until rsh_objects_options_clear() gives them up.  Another text stays
  * as it is.  0 or -ENOMEM. */
 int rsh_objects_hide(char *url, struct rsh_objects_options *opts);

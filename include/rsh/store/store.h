@@ -100,6 +100,9 @@ struct rsh_store_options {
 
 /* Is it the address of objects behind HTTP, and no path? */
 bool rsh_store_is_address(const char *path);
+/* Says what follows "No such file or directory" where a path looks as if an
+ * address was meant; "" where it does not. */
+const char *rsh_store_hint(const char *path);
 /* Opens the directory.  The store is the caller's.  0 or -errno with a
  * sentence. */
 int rsh_store_open(const char *path, const struct rsh_store_options *opts,
