@@ -35,6 +35,17 @@ void rsh_object_keys_clear(struct object_keys *k)
 
 /* ---- settings ---- */
 
+void rsh_object_settings_clear(struct keys_settings *s)
+{
+	rsh_secret_free(s->region);
+	rsh_secret_free(s->endpoint);
+	rsh_secret_free(s->ca_file);
+	rsh_secret_free(s->style);
+	rsh_secret_free(s->services);
+	rsh_secret_free(s->ignores);
+	memset(s, 0, sizeof(*s));
+}
+
 /* What a section or an answer sets. */
 struct keys_found {
 	struct object_keys keys;
@@ -50,7 +61,8 @@ static void keys_take(struct keys_found *f, char **to, const char *value)
 	f->nomem |= !*to;
 }
 
-static void keys_setting(void *ctx, const char *key, const char *value)
+static void keys_setting(void *ctx, const char *parent, const char *key,
+			 const char *value)
 {
 	struct keys_found *f = ctx;
 	const struct {
@@ -63,11 +75,18 @@ static void keys_setting(void *ctx, const char *key, const char *value)
 		{ "region", &f->settings.region },
 		{ "endpoint_url", &f->settings.endpoint },
 		{ "ca_bundle", &f->settings.ca_file },
+		{ "services", &f->settings.services },
+		{ "ignore_configured_endpoint_urls", &f->settings.ignores },
 		{ "AccessKeyId", &f->keys.id },
 		{ "SecretAccessKey", &f->keys.secret },
 		{ "Token", &f->keys.token },
 	};
 
+	if (parent) {
+		if (!strcmp(parent, "s3") && !strcmp(key, "addressing_style"))
+			keys_take(f, &f->settings.style, value);
+		return;
+	}
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (!strcmp(key, table[i].key))
 			keys_take(f, table[i].to, value);
@@ -79,12 +98,19 @@ static void keys_setting(void *ctx, const char *key, const char *value)
 			    !strcmp(key, "sso_start_url");
 }
 
+static void keys_service_setting(void *ctx, const char *parent,
+				 const char *key, const char *value)
+{
+	struct keys_found *f = ctx;
+
+	if (parent && !strcmp(parent, "s3") && !strcmp(key, "endpoint_url"))
+		keys_take(f, &f->settings.endpoint, value);
+}
+
 static void keys_found_clear(struct keys_found *f)
 {
 	rsh_object_keys_clear(&f->keys);
-	rsh_secret_free(f->settings.region);
-	rsh_secret_free(f->settings.endpoint);
-	rsh_secret_free(f->settings.ca_file);
+	rsh_object_settings_clear(&f->settings);
 	memset(f, 0, sizeof(*f));
 }
 
@@ -111,9 +137,9 @@ static int keys_load(const char *path, char **text, size_t *len)
 	return 0;
 }
 
-/* Reads the profile of one file; no file is one without it. */
-static int keys_of_file(const char *path, const char *profile, bool is_config,
-			struct keys_found *f, bool *found,
+/* Reads a section of one file; no file is one without it. */
+static int keys_of_file(const char *path, enum rsh_aws_section kind,
+			const char *name, struct keys_found *f, bool *found,
 			struct rsh_error *err)
 {
 	char *text;
@@ -124,20 +150,41 @@ static int keys_of_file(const char *path, const char *profile, bool is_config,
 		return 0;
 	if (rc)
 		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
-	*found |= rsh_aws_profile(text, len, profile, is_config, keys_setting,
-				  f);
+	*found |= rsh_aws_section(text, len, kind, name,
+				  kind == RSH_AWS_SERVICES ?
+				  keys_service_setting : keys_setting, f);
 	rsh_secret_free(text);
 	return f->nomem ? rsh_error_nomem(err) : 0;
+}
+
+/* What the section says that the profile names comes before what the profile
+ * says of all services. */
+static int keys_of_services(const struct rsh_objects *o, struct keys_found *f,
+			    struct rsh_error *err)
+{
+	const char *name = f->settings.services;
+	bool found = !name;
+	int rc = name ? keys_of_file(o->config, RSH_AWS_SERVICES, name, f,
+				     &found, err) : 0;
+
+	if (rc || found)
+		return rc;
+	return rsh_error_set(err, ENOENT,
+			     "there is no section \"services %s\", which profile \"%s\" names, in %s",
+			     name, o->profile, o->config ? o->config : "?");
 }
 
 /* What both files say; that of credentials has the last word. */
 static int keys_of_profile(const struct rsh_objects *o, struct keys_found *f,
 			   bool *found, struct rsh_error *err)
 {
-	int rc = keys_of_file(o->config, o->profile, true, f, found, err);
+	int rc = keys_of_file(o->config, RSH_AWS_PROFILE, o->profile, f, found,
+			      err);
 
-	return rc ? rc : keys_of_file(o->credentials, o->profile, false, f,
-				      found, err);
+	if (rc == 0)
+		rc = keys_of_file(o->credentials, RSH_AWS_CREDENTIALS,
+				  o->profile, f, found, err);
+	return rc ? rc : keys_of_services(o, f, err);
 }
 
 /* ---- the environment ---- */

@@ -97,8 +97,34 @@ static const char *objects_endpoint(const struct rsh_objects_options *opts,
 		rsh_object_first(rsh_object_env("AWS_ENDPOINT_URL_S3"),
 				 rsh_object_env("AWS_ENDPOINT_URL"),
 				 s->endpoint);
+	const char *ignores = rsh_object_first(
+		rsh_object_env("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"),
+		s->ignores, "");
 
+	if (!strcasecmp(ignores, "true"))
+		of_env = NULL;
 	return rsh_object_first(opts->endpoint, of_env, NULL);
+}
+
+/* As an option says, or else the profile. */
+static int objects_style(const struct rsh_objects *o,
+			 const struct rsh_objects_options *opts,
+			 const struct keys_settings *s,
+			 enum rsh_objects_style *out, struct rsh_error *err)
+{
+	*out = opts->style;
+	if (opts->style != RSH_OBJECTS_STYLE_AUTO || !s->style ||
+	    !strcmp(s->style, "auto"))
+		return 0;
+	if (!strcmp(s->style, "path"))
+		*out = RSH_OBJECTS_STYLE_PATH;
+	else if (!strcmp(s->style, "virtual"))
+		*out = RSH_OBJECTS_STYLE_HOST;
+	else
+		return rsh_error_set(err, EINVAL,
+				     "profile \"%s\": addressing_style is path, virtual or auto, and not \"%s\"",
+				     o->profile, s->style);
+	return 0;
 }
 
 /* A proxy may be named in either case of letters, or for everything. */
@@ -114,6 +140,7 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 			struct rsh_error *err)
 {
 	struct keys_settings s = { NULL };
+	enum rsh_objects_style style;
 	int rc = rsh_object_place_parse(o, url, opts, err);
 
 	if (rc == 0)
@@ -123,11 +150,11 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 	if (rc == 0 && objects_settings(o, opts, &s))
 		rc = rsh_error_nomem(err);
 	if (rc == 0)
+		rc = objects_style(o, opts, &s, &style, err);
+	if (rc == 0)
 		rc = rsh_object_place_finish(o, url, objects_endpoint(opts, &s),
-					     opts->style, err);
-	rsh_secret_free(s.region);
-	rsh_secret_free(s.endpoint);
-	rsh_secret_free(s.ca_file);
+					     style, err);
+	rsh_object_settings_clear(&s);
 	o->has_proxy = objects_has_proxy();
 	return rc;
 }

@@ -40,10 +40,14 @@ enum keys_origin {
 	KEYS_CONTAINER, KEYS_INSTANCE, /* services */
 };
 
-/* What a profile or the environment sets, besides keys. */
+/* What a profile sets, besides keys; in secret memory. */
 struct keys_settings {
-	char *region, *endpoint, *ca_file;
+	char *region, *endpoint, *ca_file, *style;
+	char *services; /* the section in which the endpoint may be */
+	char *ignores;  /* "true": endpoints of files and environment count
+			 * for nothing */
 };
+void rsh_object_settings_clear(struct keys_settings *s);
 
 /* ---- an opened address ---- */
 

@@ -22,9 +22,12 @@ static char *ini_trim(char *s)
 	return s;
 }
 
-/* Is this line, from its bracket on, the profile's? */
-static bool ini_is_section(char *line, const char *profile, bool is_config)
+/* Is this line, from its bracket on, the section's? */
+static bool ini_is_section(char *line, enum rsh_aws_section kind,
+			   const char *wanted)
 {
+	const char *word = kind == RSH_AWS_SERVICES ? "services" : "profile";
+	const size_t n = strlen(word);
 	char *end = strchr(line, ']');
 	char *name;
 
@@ -32,28 +35,46 @@ static bool ini_is_section(char *line, const char *profile, bool is_config)
 		return false;
 	*end = '\0';
 	name = ini_trim(line + 1);
-	if (is_config && !strncmp(name, "profile", 7) && ini_is_blank(name[7]))
-		return !strcmp(ini_trim(name + 7), profile);
-	if (is_config && strcmp(name, "default"))
+	if (kind != RSH_AWS_CREDENTIALS && !strncmp(name, word, n) &&
+	    ini_is_blank(name[n]))
+		return !strcmp(ini_trim(name + n), wanted);
+	if (kind == RSH_AWS_SERVICES ||
+	    (kind == RSH_AWS_PROFILE && strcmp(name, "default")))
 		return false;
-	return !strcmp(name, profile);
+	return !strcmp(name, wanted);
 }
 
-static void ini_setting(char *line, rsh_aws_setting *each, void *ctx)
+/* What is indented belongs to *parent, the last setting of no value of its own,
+ * if there is one. */
+static void ini_setting(char *line, const char **parent, rsh_aws_setting *each,
+			void *ctx)
 {
+	const bool is_nested = ini_is_blank(*line);
 	char *value = strchr(line, '=');
+	const char *key;
 
-	if (!value)
+	if (!value || (is_nested && !*parent))
 		return;
 	*value++ = '\0';
-	each(ctx, ini_trim(line), ini_trim(value));
+	key = ini_trim(line);
+	value = ini_trim(value);
+	each(ctx, is_nested ? *parent : NULL, key, value);
+	if (!is_nested)
+		*parent = *value ? NULL : key;
 }
 
-bool rsh_aws_profile(char *text, size_t len, const char *profile,
-		     bool is_config, rsh_aws_setting *each, void *ctx)
+static bool ini_is_comment(const char *line)
+{
+	line += strspn(line, " \t");
+	return *line == '#' || *line == ';';
+}
+
+bool rsh_aws_section(char *text, size_t len, enum rsh_aws_section kind,
+		     const char *name, rsh_aws_setting *each, void *ctx)
 {
 	bool found = false, within = false;
 	char *line = text, *end = text + len;
+	const char *parent = NULL;
 
 	while (line < end) {
 		char *next = memchr(line, '\n', (size_t)(end - line));
@@ -61,11 +82,11 @@ bool rsh_aws_profile(char *text, size_t len, const char *profile,
 		if (next)
 			*next++ = '\0';
 		if (*line == '[') {
-			within = ini_is_section(line, profile, is_config);
+			within = ini_is_section(line, kind, name);
 			found |= within;
-		} else if (within && *line != '#' && *line != ';' &&
-			   !ini_is_blank(*line)) {
-			ini_setting(line, each, ctx);
+			parent = NULL;
+		} else if (within && !ini_is_comment(line)) {
+			ini_setting(line, &parent, each, ctx);
 		}
 		if (!next)
 			break;
@@ -147,7 +168,7 @@ static char *answer_member(char *p, rsh_aws_setting *each, void *ctx)
 	p = answer_string(&value);
 	if (!p)
 		return NULL;
-	each(ctx, key, value);
+	each(ctx, NULL, key, value);
 	return answer_blanks(p);
 }
 

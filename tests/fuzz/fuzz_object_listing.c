@@ -55,8 +55,10 @@ static void check_listing(const uint8_t *data, size_t size)
 	rsh_object_listing_clear(&b);
 }
 
-static void look(void *ctx, const char *key, const char *value)
+static void look(void *ctx, const char *parent, const char *key,
+		 const char *value)
 {
+	require(!parent || strlen(parent) < SIZE_MAX);
 	*(size_t *)ctx += strlen(key) + strlen(value);
 }
 
@@ -70,7 +72,7 @@ static void check_keys(const uint8_t *data, size_t size)
 		memcpy(text, data, size);
 	text[size] = '\0';
 	if (size && text[0] == 'k')
-		rsh_aws_profile(text + 1, size - 1, "a", size & 1, look, &sum);
+		rsh_aws_section(text + 1, size - 1, size % 3, "a", look, &sum);
 	else if (size)
 		rsh_aws_answer(text + 1, size - 1, look, &sum);
 	require(sum <= size);

@@ -37,7 +37,8 @@ static const char *const variables[] = {
 	"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 	"AWS_CONTAINER_AUTHORIZATION_TOKEN",
 	"AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-	"AWS_EC2_METADATA_SERVICE_ENDPOINT", "http_proxy", "https_proxy",
+	"AWS_EC2_METADATA_SERVICE_ENDPOINT",
+	"AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "http_proxy", "https_proxy",
 	"HTTPS_PROXY", "all_proxy", "ALL_PROXY",
 };
 
@@ -720,6 +721,112 @@ static void keys_come_from_where_they_are(void **state)
 	teardown(&f);
 }
 
+/* Opens as environment and profile say, with that style besides. */
+static int open_as(struct fixture *f, enum rsh_objects_style style,
+		   struct rsh_error *err)
+{
+	const struct rsh_objects_options o = { .style = style };
+
+	rsh_objects_free(f->o);
+	f->o = NULL;
+	return rsh_objects_open("s3://bucket", &o, &f->o, err);
+}
+
+static void write_places(struct fixture *f)
+{
+	char text[1024];
+
+	snprintf(text, sizeof(text),
+		 "[profile job]\nendpoint_url = http://localhost:1\n"
+		 "services = ours\ns3 =\n  addressing_style = path\n"
+		 "[services ours]\nsts =\n  endpoint_url = http://other:2\n"
+		 "s3 =\n  endpoint_url = http://localhost:%u\n"
+		 "[profile host]\nendpoint_url = http://localhost:%u\n"
+		 "s3 =\n  max_concurrent_requests = 7\n"
+		 "  addressing_style = virtual\n"
+		 "[profile odd]\ns3 =\n  addressing_style = sideways\n"
+		 "[profile lost]\nservices = theirs\n"
+		 "[profile odd-port]\nendpoint_url = http://localhost:1\n"
+		 "[profile none]\nendpoint_url = http://localhost:1\n"
+		 "ignore_configured_endpoint_urls = true\n",
+		 f->server.port, f->server.port);
+	tree_text(f, ".aws/config", text);
+}
+
+static void setup_places(struct fixture *f)
+{
+	setup_server(f, NULL);
+	setenv("AWS_ACCESS_KEY_ID", "ENVIRON", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", "of-environment", 1);
+	write_places(f);
+}
+
+static void profiles_say_how_buckets_stand(void **state)
+{
+	static const struct {
+		const char *profile;
+		enum rsh_objects_style style;
+		const char *told;
+	} cases[] = {
+		{ "job", RSH_OBJECTS_STYLE_AUTO, "GET /bucket/a " },
+		{ "job", RSH_OBJECTS_STYLE_HOST, "GET /b " },
+		{ "host", RSH_OBJECTS_STYLE_AUTO, "GET /c " },
+		{ "host", RSH_OBJECTS_STYLE_PATH, "GET /bucket/d " },
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+	char name[2] = "a";
+
+	(void)state;
+	setup_places(&f);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("AWS_PROFILE", cases[i].profile, 1);
+		assert_int_equal(open_as(&f, cases[i].style, &err), 0);
+		/* What bytes the server gives follows from the bucket. */
+		read_name(f.o, name, &err);
+		expect_told(&f, cases[i].told, true);
+		name[0]++;
+	}
+	setenv("AWS_PROFILE", "odd", 1);
+	assert_int_equal(open_as(&f, RSH_OBJECTS_STYLE_AUTO, &err), -EINVAL);
+	assert_non_null(strstr(err.text, "\"sideways\""));
+	teardown(&f);
+}
+
+/* The port tells which endpoint it is. */
+static void expect_endpoint(struct fixture *f, const char *variable,
+			    const char *value, unsigned port)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint16_t ports[2];
+
+	setenv(variable, value, 1);
+	assert_int_equal(open_as(f, RSH_OBJECTS_STYLE_AUTO, &err), 0);
+	assert_int_equal(rsh_objects_ports(f->o, ports, 2), 2);
+	assert_int_equal(ports[0], port);
+}
+
+static void endpoints_come_from_where_they_are(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct fixture f;
+
+	(void)state;
+	setup_places(&f);
+	expect_endpoint(&f, "AWS_PROFILE", "none", 443);
+	expect_endpoint(&f, "AWS_PROFILE", "odd-port", 1);
+	expect_endpoint(&f, "AWS_PROFILE", "job", f.server.port);
+	expect_endpoint(&f, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "True", 443);
+	expect_endpoint(&f, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "no",
+			f.server.port);
+	expect_endpoint(&f, "AWS_ENDPOINT_URL", "http://localhost:7", 7);
+	expect_endpoint(&f, "AWS_ENDPOINT_URL_S3", "http://localhost:8", 8);
+	setenv("AWS_PROFILE", "lost", 1);
+	assert_int_equal(open_as(&f, RSH_OBJECTS_STYLE_AUTO, &err), -ENOENT);
+	assert_non_null(strstr(err.text, "\"services theirs\""));
+	teardown(&f);
+}
+
 static void keys_are_renewed(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -972,6 +1079,8 @@ int main(void)
 		cmocka_unit_test(index_files_name_objects),
 		cmocka_unit_test(redirections_are_followed),
 		cmocka_unit_test(keys_come_from_where_they_are),
+		cmocka_unit_test(profiles_say_how_buckets_stand),
+		cmocka_unit_test(endpoints_come_from_where_they_are),
 		cmocka_unit_test(keys_are_renewed),
 		cmocka_unit_test(services_are_asked_where_named),
 		cmocka_unit_test(secrets_are_in_no_core),

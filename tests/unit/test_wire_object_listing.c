@@ -123,32 +123,42 @@ static void refusals_are_read(void **state)
 
 /* ---- keys ---- */
 
-static void note(void *ctx, const char *key, const char *value)
+static void note(void *ctx, const char *parent, const char *key,
+		 const char *value)
 {
 	char *to = ctx;
 
-	snprintf(to + strlen(to), 256 - strlen(to), "%s=%s;", key, value);
+	snprintf(to + strlen(to), 256 - strlen(to), "%s%s%s=%s;",
+		 parent ? parent : "", parent ? "." : "", key, value);
+}
+
+static bool sectioned(const char *text, enum rsh_aws_section kind,
+		      const char *name, char got[256])
+{
+	char copy[512];
+
+	got[0] = '\0';
+	snprintf(copy, sizeof(copy), "%s", text);
+	return rsh_aws_section(copy, strlen(copy), kind, name, note, got);
 }
 
 static void profiles_are_read(void **state)
 {
-	static const char text[] = "# all\n[ a ]\r\nk = v w \r\n"
-		"; no\nnested =\n  k = 2\n[profile b]\nk=3\n[a]\nl=4\nno\n[c\nx=1";
-	char copy[sizeof(text)], got[256] = "";
+	static const char text[] = "# all\n[ a ]\r\nk = v w \r\n  x = y\n"
+		"; no\nnested =\n  k = 2\n # no = 1\n\n\tl=3\n"
+		"[profile b]\nk=3\n[ services\ta ]\ns3=\r\n m = =\r\n"
+		"[a]\n o=1\nl=4\nno\n[c\nx=1";
+	char got[256];
 
 	(void)state;
-	memcpy(copy, text, sizeof(text));
-	assert_true(rsh_aws_profile(copy, sizeof(text) - 1, "a", false, note,
-				    got));
-	assert_string_equal(got, "k=v w;nested=;l=4;");
-	memcpy(copy, text, sizeof(text));
-	got[0] = '\0';
-	assert_true(rsh_aws_profile(copy, sizeof(text) - 1, "b", true, note,
-				    got));
+	assert_true(sectioned(text, RSH_AWS_CREDENTIALS, "a", got));
+	assert_string_equal(got, "k=v w;nested=;nested.k=2;nested.l=3;l=4;");
+	assert_true(sectioned(text, RSH_AWS_PROFILE, "b", got));
 	assert_string_equal(got, "k=3;");
-	memcpy(copy, text, sizeof(text));
-	assert_false(rsh_aws_profile(copy, sizeof(text) - 1, "a", true, note,
-				     got));
+	assert_true(sectioned(text, RSH_AWS_SERVICES, "a", got));
+	assert_string_equal(got, "s3=;s3.m==;");
+	assert_false(sectioned(text, RSH_AWS_PROFILE, "a", got));
+	assert_false(sectioned(text, RSH_AWS_SERVICES, "b", got));
 }
 
 static bool answered(const char *text, char got[256])

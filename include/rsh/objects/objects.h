@@ -36,7 +36,8 @@ struct rsh_objects;
 
 /* How a bucket stands in addresses. */
 enum rsh_objects_style {
-	RSH_OBJECTS_STYLE_AUTO, /* host at clouds that want it, or path */
+	RSH_OBJECTS_STYLE_AUTO, /* as the profile says, or host at clouds that
+				 * want it, or path */
 	RSH_OBJECTS_STYLE_PATH, /* https://ENDPOINT/BUCKET/KEY */
 	RSH_OBJECTS_STYLE_HOST, /* https://BUCKET.ENDPOINT/KEY */
 };
@@ -54,7 +55,8 @@ enum rsh_objects_keys {
 
 /* Zeroes and NULLs mean what is said of each; all texts are copied. */
 struct rsh_objects_options {
-	/* NULL: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of the
+	/* NULL: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, endpoint_url of s3 in
+	 * the section of services that the profile names, endpoint_url of the
 	 * profile, or Amazon's of the region. */
 	const char *endpoint;
 	char *user, *query;  /* what rsh_objects_hide() took out of the address,

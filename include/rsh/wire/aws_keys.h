@@ -9,16 +9,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is told a setting; both strings lie in the text. */
-typedef void rsh_aws_setting(void *ctx, const char *key, const char *value);
+/* Is told a setting; all strings lie in the text.  `parent` is the setting that
+ * this one stands within, indented below it, or NULL. */
+typedef void rsh_aws_setting(void *ctx, const char *parent, const char *key,
+			     const char *value);
 
-/* Reads the settings of a profile from ~/.aws/credentials, or from ~/.aws/config
- * (`is_config`), where its section is called "profile NAME" but for "default".
- * Settings within settings, which are indented, are passed over.  A NUL has to
- * stand behind the text, which is changed.  Returns whether there is such a
- * section. */
-bool rsh_aws_profile(char *text, size_t len, const char *profile,
-		     bool is_config, rsh_aws_setting *each, void *ctx);
+/* Which of its sections is read of which file. */
+enum rsh_aws_section {
+	RSH_AWS_CREDENTIALS, /* ~/.aws/credentials: "NAME" */
+	RSH_AWS_PROFILE,  /* ~/.aws/config: "profile NAME" but for "default" */
+	RSH_AWS_SERVICES, /* ~/.aws/config: "services NAME" */
+};
+
+/* Reads the settings of a section.  A NUL has to stand behind the text, which is
+ * changed.  Returns whether there is such a section. */
+bool rsh_aws_section(char *text, size_t len, enum rsh_aws_section kind,
+		     const char *name, rsh_aws_setting *each, void *ctx);
 
 /* Reads the strings of a JSON object, as services of credentials give them:
  * AccessKeyId, SecretAccessKey, Token, Expiration.  What else it holds is
