@@ -93,6 +93,13 @@ static bool wants_no_command(const struct rsh_options *o)
 	return o->help || o->help_all || o->version;
 }
 
+/* A list of processes shows the arguments of this one, and so do mounts. */
+static int hide_secrets(struct rsh_options *o, char *place,
+			struct rsh_error *err)
+{
+	return rsh_objects_hide(place, &o->objects) ? rsh_error_nomem(err) : 0;
+}
+
 static int parse_options(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -111,8 +118,11 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	while (rc == 0 && !wants_no_command(o) &&
 	       (c = getopt_long(argc, argv, letters, longs, NULL)) != -1) {
 		def = c == '?' || c == ':' ? NULL : find_option(o->command, c);
-		rc = def ? rsh_option_take(o, def, optarg, err) :
-			   bad_option(c, argv, err);
+		if (def && def->is_source)
+			rc = hide_secrets(o, optarg, err);
+		if (rc == 0)
+			rc = def ? rsh_option_take(o, def, optarg, err) :
+				   bad_option(c, argv, err);
 	}
 	return rc;
 }
@@ -176,16 +186,6 @@ static void take_command(int *argc, char ***argv, struct rsh_options *o)
 		o->form = rsh_command_form(o->command, (*argv)[1]);
 }
 
-/* A list of processes shows the arguments of this one, and so do mounts. */
-static int hide_secrets(struct rsh_options *o, struct rsh_error *err)
-{
-	int rc = 0;
-
-	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
-		rc = rsh_objects_hide(o->operands[i], &o->objects);
-	return rc ? rsh_error_nomem(err) : 0;
-}
-
 static int parse_command(int argc, char **argv, struct rsh_options *o,
 			 struct rsh_error *err)
 {
@@ -195,7 +195,8 @@ static int parse_command(int argc, char **argv, struct rsh_options *o,
 		return rc;
 	o->operands = argv + optind;
 	o->n_operands = (unsigned)(argc - optind);
-	rc = hide_secrets(o, err);
+	for (unsigned i = 0; i < o->n_operands && rc == 0; i++)
+		rc = hide_secrets(o, o->operands[i], err);
 	if (rc == 0)
 		rc = count_operands(o, err);
 	if (rc == 0)

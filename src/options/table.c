@@ -100,7 +100,7 @@ static const struct rsh_option table[] = {
 	  rsh_set_derive, .min = RSH_DERIVE_OPT, .first = true },
 	{ "checkpoint", 0, "SOURCE", CHECK | DERIVE,
 	  "a tree saved under the strategy, for shapes and order",
-	  rsh_set_path, AT(checkpoint), .first = true },
+	  rsh_set_path, AT(checkpoint), .first = true, .is_source = true },
 	{ "src-mesh", 0, "MESH", DERIVE,
 	  "derive: the source's own mesh (found out)", rsh_set_derive,
 	  .min = RSH_DERIVE_SRC_MESH },

@@ -3,8 +3,10 @@
 """A source behind HTTP (s3://), by a server of the test's own: what is shown is what
 the same files on disk show, within the sandbox."""
 
+import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 
@@ -150,6 +152,26 @@ def test_tls(tap, trial):
             tap.ok(not found, "and nobody else is", repr(found))
 
 
+def test_arguments(tap, trial):
+    """Who lists processes sees no secret, whichever argument has it."""
+    for words in (["ls"], ["strategy", "check", "--src-strategy", "none",
+                           trial.job.strategy, "--checkpoint"]):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = f"http://me:{SECRET}@127.0.0.1:{server.getsockname()[1]}/a?t={SECRET}"
+            with subprocess.Popen([reshardfs_program(), *words, address],
+                                  stderr=subprocess.PIPE) as program:
+                with server.accept()[0] as connection:
+                    asked = connection.recv(65536)
+                    listed = content(f"/proc/{program.pid}/cmdline")
+                    program.terminate()
+                    said = program.stderr.read()
+        secret = SECRET.encode()
+        tap.ok(b"127.0.0.1" in listed and secret not in listed + said,
+               f"{words[0]}: no list of processes has a secret", repr((listed, said)))
+        tap.ok(b"t=" + secret in asked and base64.b64encode(b"me:" + secret) in asked,
+               f"{words[0]}: and the server does", repr(asked))
+
+
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_replaced, test_denied,
-                        test_commands, test_libraries, test_tls))
+                        test_commands, test_libraries, test_tls, test_arguments))

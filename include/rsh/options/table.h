@@ -51,6 +51,7 @@ struct rsh_option {
 	/* Its member is a path that is opened for reading; `opens_links` is for
 	 * a directory, of which also what its links lead to is opened. */
 	bool opens, opens_links;
+	bool is_source; /* it may be an address, as SOURCE, with secrets */
 	/* The setters of one member need these: which member it is, the range
 	 * of a number, and what the words of `arg` stand for, which is
 	 * `values`, or min, min + 1 ... */
