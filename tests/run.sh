@@ -17,14 +17,14 @@
 # RSH_GUEST_KERNEL names a kernel for a guest, as tests/distributed.sh unpacks one.
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
-# file of the archive; unit and mount tests once more under the address and
-# undefined behaviour sanitizers; the stress tests for half a minute each under the
-# thread sanitizer; and feeds each parser of files with broken ones for
-# RSH_FUZZ_SECONDS (8) s.  Warnings are errors.  A skip that tests/skips does not
-# expect on this machine is a failure.  What tests draw follows from RSH_TEST_SEED,
-# and that from the tree unless it is given.  At the end stand the programs that
-# took longest; the last line is `N passed, N failed`, with `, N skipped` if any
-# were.
+# file of the archive; a few of a build without S3 and memcached; unit and mount
+# tests once more under the address and undefined behaviour sanitizers; the stress
+# tests for half a minute each under the thread sanitizer; and feeds each parser
+# of files with broken ones for RSH_FUZZ_SECONDS (8) s.  Warnings are errors.  A
+# skip that tests/skips does not expect on this machine is a failure.  What tests
+# draw follows from RSH_TEST_SEED, and that from the tree unless it is given.  At
+# the end stand the programs that took longest; the last line is `N passed, N
+# failed`, with `, N skipped` if any were.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -358,6 +358,11 @@ say "seed: RSH_TEST_SEED=$RSH_TEST_SEED"
 leg plain "all tests" \
 	"$(longest_first "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
 dist_leg
+only='unit/test_cache_servers unit/test_options'
+leg bare 'what a build without libraries says' \
+	"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py" \
+	CFLAGS=-O0 --without-s3 --without-memcached
+only=
 
 # Other cases than those of the plain build.
 RSH_TEST_SEED=$((RSH_TEST_SEED + 1))

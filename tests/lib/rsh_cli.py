@@ -12,7 +12,7 @@ import tempfile
 LIB = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, LIB)
 
-from rsh_mount import TIMEOUT_SCALE, reshardfs_program  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Tap, reshardfs_program  # noqa: E402
 
 GOOD, NO, USAGE, INPUT, IO = range(5)
 PLAIN = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "NO_COLOR")}
@@ -38,6 +38,18 @@ def run(*words, env=None, cwd=None):
                          stdin=subprocess.DEVNULL, timeout=120 * TIMEOUT_SCALE, cwd=cwd,
                          env={**PLAIN, **(env or {})})
     return Said(got.returncode, got.stdout.decode(), PROGRESS.sub("", got.stderr.decode()))
+
+
+def end_if_built_without(what, *words):
+    """A program that was built without what these words ask for has to say so, which is
+    then all that there is to test."""
+    got = run(*words)
+    if "built without" not in got.err:
+        return
+    tap = Tap(1)
+    tap.ok(got.status and got.err.splitlines()[0].endswith(
+        f": this program was built without {what}"), "it says what it lacks", repr(got))
+    sys.exit(tap.finish())
 
 
 def run_json(*words, status=GOOD):

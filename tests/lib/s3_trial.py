@@ -14,9 +14,10 @@ import tempfile
 LIB = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, LIB)
 
+from rsh_cli import end_if_built_without  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
-                       skip_all, tree_difference)
+                       tree_difference)
 from small_job import Job  # noqa: E402
 
 SECRET = "SquareCirclesAreSecret"
@@ -130,8 +131,7 @@ class Trial:
 def run_trials(*tests):
     """Run tests that take a Tap and a Trial, and return the status of the program."""
     require_mount()
-    if "built without" in run("ls", "s3://bucket/x").err:
-        skip_all("built without object storage")
+    end_if_built_without("object storage", "ls", "s3://bucket/x")
     tap = Tap()
     with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
         trial = Trial(directory)

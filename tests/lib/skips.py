@@ -75,6 +75,10 @@ def conditions(build):
         with open(os.path.join(build, "..", "config.h"), encoding="utf-8") as f:
             return "#define WITH_SANITIZER 1" in f.read()
 
+    def no_memcached():
+        with open(os.path.join(build, "..", "config.status"), encoding="utf-8") as f:
+            return 'S["MEMCACHED_TRUE"]="#"' in f.read()
+
     return {
         "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
         "no-auditwheel": lambda: not os.environ.get("RSH_AUDITWHEEL"),
@@ -84,6 +88,7 @@ def conditions(build):
         "no-mindformers": lambda: not os.environ.get("RSH_MINDFORMERS"),
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "sanitizer": sanitizer,
+        "no-memcached": no_memcached,
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
         "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),

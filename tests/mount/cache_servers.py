@@ -16,7 +16,7 @@ import memcached  # noqa: E402
 import secrets_seen  # noqa: E402
 from demands import content, within  # noqa: E402
 from memcached import Guarded, Liar, Memcached  # noqa: E402
-from rsh_cli import run  # noqa: E402
+from rsh_cli import end_if_built_without, run  # noqa: E402
 from rsh_mount import (MountError, Mounted, Skipped, Tap, hash_tree,  # noqa: E402
                        require_mount, skip_all, tree_difference)
 from small_job import Job  # noqa: E402
@@ -332,8 +332,7 @@ def main():
     require_mount()
     if not memcached.PROGRAM:
         skip_all("there is no memcached")
-    if "built without" in run("mount", "--cache-servers", "x", "/", "/").err:
-        skip_all("built without memcached")
+    end_if_built_without("memcached", "mount", "--cache-servers", "x", "/", "/")
     tap = Tap()
     for function in TESTS:
         with tempfile.TemporaryDirectory(prefix="reshardfs-servers-") as directory, \

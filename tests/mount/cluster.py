@@ -16,7 +16,7 @@ from cluster_model import BLOCK, plans, simulate  # noqa: E402
 from demands import check  # noqa: E402
 import memcached  # noqa: E402
 from memcached import Memcached  # noqa: E402
-from rsh_cli import GOOD, run  # noqa: E402
+from rsh_cli import GOOD, end_if_built_without, run  # noqa: E402
 from rsh_mount import Tap, require_mount, skip_all  # noqa: E402
 
 PAIR = "dp4mp2_opt", "infer_mp2"
@@ -78,12 +78,10 @@ CASES = [each_for_itself, with_one_cache, a_server_is_killed, warmed_in_shares]
 
 def main():
     require_mount()
-    if "built without" in run("ls", "s3://bucket/x").err:
-        skip_all("built without object storage")
+    end_if_built_without("object storage", "ls", "s3://bucket/x")
     if not memcached.PROGRAM:
         skip_all("there is no memcached")
-    if "built without" in run("mount", "--cache-servers", "x", "/", "/").err:
-        skip_all("built without memcached")
+    end_if_built_without("memcached", "mount", "--cache-servers", "x", "/", "/")
     tap = Tap(len(CASES))
     with tempfile.TemporaryDirectory(prefix="reshardfs-cluster-") as directory, \
             Cluster(directory, Shape(*PAIR, nodes=NODES, scale=4)) as cluster:
