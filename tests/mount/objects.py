@@ -96,8 +96,21 @@ def test_commands(tap, trial):
     tap.equal(got.status, INPUT, "nothing lies there")
 
 
+def network_libraries(mount):
+    """Which of them the daemon has loaded."""
+    with open(f"/proc/{mount.process.pid}/maps", encoding="utf-8") as f:
+        return sorted(set(re.findall(r"/(libcurl|libexpat|libmemcached)\b", f.read())))
+
+
 def test_libraries(tap, trial):
     """They are loaded by those who name an address, and nobody else needs them."""
+    with Mounted(trial.job.source, src_strategy=trial.job.strategy,
+                 dst_strategy=trial.job.strategy) as mount:
+        same(mount, trial.expected)
+        tap.equal(network_libraries(mount), [], "a mount of files loads none")
+    with trial.mounted() as mount:
+        tap.equal(network_libraries(mount), ["libcurl", "libexpat"],
+                  "one of an address loads what it needs")
     for name in ("libcurl.so.4", "libexpat.so.1"):
         library = library_path(name)
         hidden = f"mount --bind /dev/null '{library}' && exec \"$@\""
