@@ -145,7 +145,12 @@ struct reshard_load_options {
  * Returns 0; -ECANCELED; or another negative errno value: -ENOENT where there
  * is no such file or record, -EINVAL where a want goes beyond its record, -EIO
  * if slices are lost, or what the source gave.  What the destinations hold
- * after a failure is undefined, and no thread touches them any more. */
+ * after a failure is undefined, and no thread touches them any more.
+ *
+ * That is why no failure, and no cancel, ends it before the reads that are
+ * under way have: they fill the destinations, and a source that hangs holds it
+ * up.  Who must go on nevertheless calls it in a thread of his own, and leaves
+ * that thread the destinations and the open source. */
 int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 		 size_t n, const struct reshard_load_options *o);
 
