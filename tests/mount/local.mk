@@ -36,6 +36,7 @@ MOUNT += \
 	mount/warm.sh \
 	mount/warm_share.py \
 	mount/cluster.py \
+	mount/scale_examples.py \
 	mount/identity.py \
 	mount/identity_sets.py \
 	mount/engine.py \
@@ -111,6 +112,7 @@ EXTRA_DIST += \
 	lib/s3_trial.py \
 	lib/secrets_seen.py \
 	lib/cluster.py \
+	lib/srun.py \
 	bench/make_big_tree.py \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
