@@ -139,7 +139,8 @@ logged target venv/bin/pip install --no-deps --target "$root/tmp/site" ./*.whl
 read_demo PYTHONPATH=/tmp/site
 # What the packages stand on stays: it is not theirs.
 logged depends in_root apt-get -qq install -y --no-install-recommends fuse3 \
-	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g
+	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g \
+	libcurl4 libexpat1 libmemcached11
 files_in_root >"$work/before"
 
 mkdir "$root/tmp/packages"
@@ -167,6 +168,14 @@ for page in "$top"/man/*.[1-8]; do
 done
 
 read_demo
+
+# What is loaded only when it is asked for is found among what they recommend.
+in_root AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=x \
+	AWS_ENDPOINT_URL=http://127.0.0.1:9 reshardfs ls s3://bucket/x 2>&1 |
+	grep "connect to server" || die "object storage is not asked"
+logged servers in_root sh -c 'cd /tmp/demo && reshardfs export \
+	--cache-servers 127.0.0.1:9 --src-strategy strategy_8_cards.ckpt \
+	--dst-strategy strategy_4_cards.ckpt checkpoint /tmp/exported'
 
 # shellcheck disable=SC2086 # a list of names
 logged remove in_root dpkg --purge $INSTALLED
