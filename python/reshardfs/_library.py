@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import threading
 from typing import (Any, Iterable, Iterator, List, NamedTuple,
                     Optional, Sequence, Tuple, Union)
@@ -17,6 +18,16 @@ Path = Union[str, "os.PathLike[str]"]
 # The number of a file, that of a record in it, an offset in the record's
 # content, and a writable buffer.
 Want = Tuple[int, int, int, Any]
+
+_ADDRESS = re.compile("(s3|https?)://")
+
+
+
+def placed(source: Path) -> str:
+    """A source as it is called wherever the program then is; an address is the same
+    everywhere."""
+    text = os.fspath(source)
+    return text if _ADDRESS.match(text) else os.path.abspath(text)
 
 
 class Error(Exception):

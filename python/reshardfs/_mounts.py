@@ -11,7 +11,7 @@ import tempfile
 from types import TracebackType
 from typing import Any, Optional, Type
 
-from ._library import Error, Path, words
+from ._library import Error, Path, placed, words
 
 _log = logging.getLogger(__package__)
 _LINE = re.compile(r"reshardfs: (?:(error|warning|notice|info|debug): )?(.*)")
@@ -53,7 +53,7 @@ class Mount:
     """
 
     def __init__(self, source: Path, **options: Any) -> None:
-        self._source = os.path.abspath(os.fspath(source))
+        self._source = placed(source)
         self._options = list(words(options))
         self._directory: Optional[str] = None
         self.path: Optional[str] = None

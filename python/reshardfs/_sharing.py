@@ -8,7 +8,7 @@ import threading
 import weakref
 from typing import Any, Iterator, Optional, Tuple
 
-from ._library import Path, Source, words
+from ._library import Path, Source, placed, words
 
 _DEPTH = 3  # directories below a source that are looked at
 
@@ -56,9 +56,10 @@ def _entries(path: str, depth: int) -> Iterator[Tuple[Any, ...]]:
 
 def shared(source: Path, **options: Any) -> Source:
     """An open source: one that is open already if nothing has changed of it
-    since.  It is closed when nobody has it any more."""
+    since; one at an address is not listed anew.  It is closed when nobody has it
+    any more."""
     said = tuple(words(options))
-    key = os.path.abspath(os.fspath(source)), said, os.getcwd()
+    key = placed(source), said, os.getcwd()
     with _lock:
         place = _places.setdefault(key, _Place())
     with place.lock:

@@ -11,7 +11,7 @@ from typing import (Any, Callable, Dict, Iterable, Iterator, KeysView, List,
 
 from ._kinds import (Kind, as_numpy, as_torch, is_text, is_wide, kind,
                      narrow)
-from ._library import CWant, Error, Path, Record, Source
+from ._library import CWant, Error, Path, Record, Source, placed
 from ._memory import fresh, numpy
 from ._progress import Progress
 from ._sharing import shared
@@ -107,7 +107,7 @@ class Tensors(Mapping[str, Any]):
         if to not in _FRAMEWORKS:
             raise ValueError(f"tensors go to numpy or torch, not to {to}")
         self._make = _FRAMEWORKS[to]
-        self._opened = os.path.abspath(os.fspath(source)), options
+        self._opened = placed(source), options
         self._rank = rank
         self._source: Optional[Source] = None
         self._process = 0

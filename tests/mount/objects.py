@@ -6,13 +6,16 @@ the same files on disk show, within the sandbox."""
 import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
-sys.path.insert(0, LIB)
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
+import reshardfs  # noqa: E402
 import secrets_seen  # noqa: E402
 from demands import content, write  # noqa: E402
 from rsh_cli import GOOD, INPUT  # noqa: E402
@@ -94,6 +97,37 @@ def test_commands(tap, trial):
                    got.err.count("\n") == 1, f"{command} says what is wrong: {words}", repr(got))
     got = run("ls", "s3://bucket/nothing")
     tap.equal(got.status, INPUT, "nothing lies there")
+
+
+os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                        "libreshard.so.0")
+# Puts the bytes of all tensors of two ranks, read from argv[1], to the output.
+TENSORS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import reshardfs
+words = {"src_strategy": sys.argv[3], "dst_strategy": sys.argv[3]}
+for rank in 0, 1:
+    for name, array in sorted(reshardfs.tensors(sys.argv[2], rank, **words).load().items()):
+        sys.stdout.buffer.write(name.encode() + array.tobytes())
+"""
+
+
+def test_module(tap, trial):
+    words = {"src_strategy": trial.job.strategy, "dst_strategy": trial.job.strategy}
+    with tap.test("Python's mounts show it"), \
+            reshardfs.Mount(trial.url, **words) as mount:
+        same(mount, trial.expected)
+    python = os.environ.get("RSH_ORACLE_PYTHON", sys.executable)
+    if subprocess.run([python, "-c", "import numpy"], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        tap.skip("Python's tensors", "RSH_ORACLE_PYTHON names no Python with numpy")
+        return
+    arrays = [subprocess.run([python, "-c", TENSORS, os.path.join(TOP, "python"), source,
+                              trial.job.strategy], check=False, capture_output=True)
+              for source in (trial.url, trial.job.source)]
+    tap.ok(arrays[0].stdout and arrays[0].stdout == arrays[1].stdout,
+           "Python's tensors are those of the same files on disk", repr(arrays))
 
 
 def network_libraries(mount):
@@ -187,4 +221,4 @@ def test_arguments(tap, trial):
 
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_replaced, test_denied,
-                        test_commands, test_libraries, test_tls, test_arguments))
+                        test_commands, test_module, test_libraries, test_tls, test_arguments))
