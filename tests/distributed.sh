@@ -7,7 +7,7 @@
 #   tests/distributed.sh BUILD [MIB]
 #
 # BUILD is a configured build.  Runs on Debian 12 as root, and installs what it needs:
-# with CephFS some 110 MB, and 45 MB for a guest with a kernel that has NFS, unless
+# with Ceph some 80 MB, and 45 MB for a guest with a kernel that has NFS, unless
 # RSH_GUEST_KERNEL names a directory with one, as Debian packs them.
 set -eu
 
@@ -44,7 +44,7 @@ need_guest()
 }
 
 need_packages glusterfs-server glusterfs-client rclone s3fs bindfs ceph-mon \
-	ceph-osd ceph-mds ceph-fuse ceph-common
+	ceph-osd ceph-mds ceph-fuse ceph-common radosgw
 need_guest
 make -C "$build" -s
 make -C "$build/tests" -s bench/bench_read

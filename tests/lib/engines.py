@@ -3,6 +3,7 @@
 
     engine = Bindfs(directory)
     engine.begin()              files of engine.store are shown at engine.path
+    engine.publish()            also those that were written since
     engine.kill()               what serves it is gone, in the midst of all
     engine.restart()            and is back
     engine.hang(); engine.wake()
@@ -14,6 +15,7 @@ an engine cannot run here.  All that an engine has lies below the directory.
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +24,7 @@ import sys
 import uuid
 
 from demands import change, check, content, within
+from s3_trial import KEY, SECRET, run, set_environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -33,9 +36,12 @@ def spawn(command, **how):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """One that the kernel gives to nobody, so that a server gets it again later."""
+    while True:
+        port = random.randrange(10000, 32768)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            return port
 
 
 def await_port(port, process):
@@ -95,6 +101,15 @@ class Engine:
     def outside(self):
         """Yields where its files can be changed while it is gone."""
         yield self.store
+
+    def publish(self):
+        pass
+
+    def forget(self, path):
+        """What the kernel has of a file would be read though the engine hangs."""
+        fd = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
 
     def _signal(self, number):
         for process in self.processes:
@@ -415,7 +430,7 @@ class Nfs(Engine):
         self.kill()
 
 
-# ---- CephFS ----
+# ---- Ceph ----
 
 CEPH = """[global]
 fsid = {fsid}
@@ -424,9 +439,14 @@ mon initial members = a
 auth cluster required = none
 auth service required = none
 auth client required = none
+ms mon client mode = crc
 osd pool default size = 1
 osd pool default min size = 1
+osd pool default pg num = 1
 mon allow pool size one = true
+mon data avail crit = 0
+paxos propose interval = 0.05
+paxos min wait = 0.02
 osd crush chooseleaf type = 0
 osd objectstore = memstore
 mds tick interval = 1
@@ -441,66 +461,90 @@ keyring = {directory}/keyring
 mon data = {directory}/mon
 osd data = {directory}/osd
 mds data = {directory}/mds
+rgw data = {directory}/rgw
 """
 
 
-class Ceph(FuseEngine):
-    """A cluster of one of each, which goes on when ceph-fuse is killed; what it keeps is
-    in memory.  Clients that are gone are thrown out soon, or others would wait for a
-    minute.  The server of objects hangs."""
+class Cluster:
+    """A monitor and a server of objects, which keeps all in memory."""
 
-    programs = ("ceph-mon", "ceph-osd", "ceph-mds", "ceph-fuse", "ceph")
+    programs = ("ceph-mon", "ceph-osd", "ceph")
 
     def __init__(self, directory):
-        super().__init__(directory)
-        self.store = self.path
+        self.directory = directory
         self.servers = []
         self.config = os.path.join(directory, "ceph.conf")
 
-    def _run(self, program, *words):
+    def run(self, program, *words):
         done = subprocess.run([program, "-c", self.config, *words], check=False, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=120)
         check(done.returncode == 0, f"{program} {words}: {done.stdout}")
         return done.stdout
 
-    def _serve(self, program, name):
+    def serve(self, program, name):
         self.servers.append(spawn([program, "-f", "-c", self.config, "-i", name]))
 
     def begin(self):
         fsid, port = str(uuid.uuid4()), free_port()
-        data = [self.folder(name) for name in ("mon", "osd", "mds")]
+        for name in ("mon", "osd", "mds"):
+            os.mkdir(os.path.join(self.directory, name))
         change(self.config, CEPH.format(fsid=fsid, port=port,
                                         directory=self.directory).encode())
         keyring, monmap = (os.path.join(self.directory, name) for name in ("keyring", "monmap"))
         for name in ("mon.", "client.admin"):
-            self._run("ceph-authtool", keyring, *["--create-keyring"] * (name == "mon."),
-                      "--gen-key", "-n", name, "--cap", "mon", "allow *",
-                      "--cap", "osd", "allow *", "--cap", "mds", "allow *")
-        self._run("monmaptool", "--create", "--addv", "a", f"[v2:127.0.0.1:{port}]",
-                  "--fsid", fsid, monmap)
-        self._run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap, "--keyring", keyring)
-        check(os.listdir(data[0]), "the monitor has its directory")
-        self._serve("ceph-mon", "a")
+            self.run("ceph-authtool", keyring, *["--create-keyring"] * (name == "mon."),
+                     "--gen-key", "-n", name, "--cap", "mon", "allow *",
+                     "--cap", "osd", "allow *", "--cap", "mds", "allow *")
+        self.run("monmaptool", "--create", "--addv", "a", f"[v2:127.0.0.1:{port}]",
+                 "--fsid", fsid, monmap)
+        self.run("ceph-mon", "-i", "a", "--mkfs", "--monmap", monmap, "--keyring", keyring)
+        self.serve("ceph-mon", "a")
         osd = str(uuid.uuid4())
-        self._run("ceph", "osd", "new", osd)
-        self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
-        self._serve("ceph-osd", "0")
-        self._serve("ceph-mds", "a")
+        self.run("ceph", "osd", "new", osd)
+        self.run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd)
+        self.serve("ceph-osd", "0")
+
+    def objects(self):
+        """The server of them."""
+        return self.servers[1]
+
+    def end(self):
+        for server in self.servers:
+            server.kill()
+            server.wait()
+
+
+class Ceph(FuseEngine):
+    """CephFS on a cluster that goes on when ceph-fuse is killed.  Clients that are gone
+    are thrown out soon, or others would wait for a minute.  The server of objects
+    hangs."""
+
+    programs = ("ceph-fuse", "ceph-mds", *Cluster.programs)
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.store = self.path
+        self.cluster = Cluster(directory)
+
+    def begin(self):
+        self.cluster.begin()
+        self.cluster.serve("ceph-mds", "a")
         for pool in ("names", "contents"):
-            self._run("ceph", "osd", "pool", "create", pool, "8")
-        self._run("ceph", "fs", "new", "fs", "names", "contents")
-        within(60, lambda: "up:active" in self._run("ceph", "mds", "stat"), "it is active")
+            self.cluster.run("ceph", "osd", "pool", "create", pool, "8")
+        self.cluster.run("ceph", "fs", "new", "fs", "names", "contents")
+        within(60, lambda: "up:active" in self.cluster.run("ceph", "mds", "stat"),
+               "it is active")
         super().begin()
 
     def command(self):
-        return ["ceph-fuse", "-f", "-c", self.config, "-n", "client.admin", self.path]
+        return ["ceph-fuse", "-f", "-c", self.cluster.config, "-n", "client.admin", self.path]
 
     def hang(self):
-        self.servers[1].send_signal(signal.SIGSTOP)
+        self.cluster.objects().send_signal(signal.SIGSTOP)
 
     def wake(self):
-        self.servers[1].send_signal(signal.SIGCONT)
+        self.cluster.objects().send_signal(signal.SIGCONT)
 
     def restart(self):
         take_away(self.path)
@@ -515,10 +559,70 @@ class Ceph(FuseEngine):
 
     def end(self):
         super().end()
-        for server in self.servers:
-            server.kill()
-            server.wait()
+        self.cluster.end()
+
+
+class Radosgw(Engine):
+    """A real server of S3: Ceph's gateway, which is what goes and hangs.  The path is an
+    address; objects of more than 5 MiB are put there in parts."""
+
+    programs = ("radosgw", "radosgw-admin", "rclone", *Cluster.programs)
+
+    def __init__(self, directory):
+        super().__init__(directory)
+        self.path = "s3://bucket"
+        self.cluster = Cluster(directory)
+        self.port = free_port()
+        self.environment = dict(os.environ)
+
+    @classmethod
+    def lacks(cls):
+        if "built without" in run("ls", "s3://bucket/x").err:
+            return "built without object storage"
+        return super().lacks()
+
+    def begin(self):
+        self.cluster.begin()
+        self.cluster.run("radosgw-admin", "user", "create", "--uid=reader",
+                         "--display-name=reader", f"--access-key={KEY}",
+                         f"--secret-key={SECRET}")
+        self.restart()
+        set_environment(self.port, self.directory)
+
+    def restart(self):
+        self.processes = [spawn(["radosgw", "-f", "-c", self.cluster.config,
+                                 "-n", "client.rgw", "--rgw-frontends",
+                                 f"beast endpoint=127.0.0.1:{self.port} tcp_nodelay=1"])]
+        await_port(self.port, self.processes[0])
+
+    def publish(self):
+        remote = (f":s3,provider=Ceph,access_key_id={KEY},secret_access_key={SECRET},"
+                  f"endpoint='http://127.0.0.1:{self.port}':bucket")
+        subprocess.run(["rclone", "--config", "", "sync", self.store, remote,
+                        "--transfers", "16", "--s3-upload-cutoff", "5Mi",
+                        "--s3-chunk-size", "5Mi"], check=True)
+
+    def forget(self, path):
+        """The kernel knows of no files."""
+
+    def requests(self):
+        """What was asked for, as far as it has been written down."""
+        return [line for line in content(os.path.join(
+            self.directory, "client.rgw.log")).decode().splitlines() if " beast: " in line]
+
+    @contextlib.contextmanager
+    def outside(self):
+        self.restart()
+        yield self.store
+        self.publish()
+        self.kill()
+
+    def end(self):
+        self.kill()
+        self.cluster.end()
+        os.environ.clear()
+        os.environ.update(self.environment)
 
 
 ENGINES = {engine.name(): engine
-           for engine in (Bindfs, Overlay, Rclone, RcloneS3, S3fs, Gluster, Ceph, Nfs)}
+           for engine in (Bindfs, Overlay, Rclone, RcloneS3, S3fs, Gluster, Ceph, Radosgw, Nfs)}

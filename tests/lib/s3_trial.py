@@ -14,17 +14,20 @@ import tempfile
 LIB = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, LIB)
 
+from demands import write  # noqa: E402
 from rsh_cli import end_if_built_without  # noqa: E402
 from rsh_cli import run as run_program  # noqa: E402
 from rsh_mount import (MountError, Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        tree_difference)
+from safetensors_format import safetensors_bytes, values_of  # noqa: E402
 from small_job import Job  # noqa: E402
 
+KEY = "AKIDEXAMPLE"
 SECRET = "SquareCirclesAreSecret"
 
 
 def run(*words):
-    """Run the program with what `environment` has set."""
+    """Run the program with what `set_environment` has set."""
     return run_program(*words, env={name: value for name, value in os.environ.items()
                                     if name.startswith("AWS_") or name in
                                     ("HOME", "no_proxy")})
@@ -76,12 +79,12 @@ class Server:
         os.unlink(path)
 
 
-def environment(server, directory):
+def set_environment(port, directory):
     """Whatever the user has is left alone."""
     for name in [n for n in os.environ if n.startswith("AWS_")]:
         del os.environ[name]
-    os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}",
-                      AWS_ACCESS_KEY_ID="AKIDEXAMPLE", AWS_SECRET_ACCESS_KEY=SECRET,
+    os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+                      AWS_ACCESS_KEY_ID=KEY, AWS_SECRET_ACCESS_KEY=SECRET,
                       AWS_REGION="here", HOME=directory, no_proxy="127.0.0.1")
 
 
@@ -105,6 +108,19 @@ def library_path(name):
     with open("/proc/self/maps", encoding="utf-8") as f:
         return next(line.split()[-1] for line in f
                     if os.path.basename(line).startswith(name))
+
+
+def write_model(root, records):
+    """A model in parts, as Hugging Face keeps them."""
+    whole = values_of(records)
+    weights = {}
+    for i in range(2):
+        name = f"model-{i + 1:05}-of-00002.safetensors"
+        part = {n: whole[n] for n in list(whole)[i::2]}
+        write(os.path.join(root, name), safetensors_bytes(part, {"format": "pt"}))
+        weights.update(dict.fromkeys(part, name))
+    write(os.path.join(root, "model.safetensors.index.json"),
+          json.dumps({"metadata": {}, "weight_map": weights}).encode())
 
 
 class Trial:
@@ -136,7 +152,7 @@ def run_trials(*tests):
     with tempfile.TemporaryDirectory(prefix="reshardfs-objects-") as directory:
         trial = Trial(directory)
         with trial.server:
-            environment(trial.server, directory)
+            set_environment(trial.server.port, directory)
             for test in tests:
                 test(tap, trial)
     return tap.finish()

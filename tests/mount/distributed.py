@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources on the file systems of lib/engines.py: the bytes are those of a local
 tree; the engine is killed while files are read and comes back, other files come
-back, and it hangs for good.
+back, and it hangs for good.  Ceph's gateway, a real server of S3, stands among them.
 
     distributed.py [NAME...]        of these engines alone
 
@@ -21,9 +21,12 @@ sys.path.insert(0, os.path.join(os.environ.get("srcdir", "."), "lib"))
 from coming_and_going import (BEGIN, demand_bytes, demand_logged, demand_well,  # noqa: E402
                               error_of, fetched, log_lines, read_by_many)
 from demands import change, check, content, demand, within  # noqa: E402
-from engines import ENGINES, Gluster, Nfs  # noqa: E402
+from engines import ENGINES, Gluster, Nfs, Radosgw  # noqa: E402
+from rsh_cli import GOOD, IO, refused  # noqa: E402
 from rsh_mount import (Mounted, Tap, hash_tree, require_mount,  # noqa: E402
                        reshardfs_program, tree_difference)
+from s3_trial import run as run_program  # noqa: E402
+from s3_trial import write_model  # noqa: E402
 from small_job import Job, mounted  # noqa: E402
 
 STEP = (1, 5)
@@ -38,13 +41,6 @@ def shown(mount, rank):
 
 def source_file(rank, top):
     return os.path.join(top, "source", f"rank_{rank}", f"net-{STEP[0]}_{STEP[1]}.ckpt")
-
-
-def forget(path):
-    """What the kernel has of a file would be read though the engine hangs."""
-    fd = os.open(path, os.O_RDONLY)
-    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(fd)
 
 
 def the_bytes_of_a_local_tree(engine, job):
@@ -114,7 +110,7 @@ def hung_for_good(engine, job):
     """The mount goes at once; its daemon, as soon as the kernel lets it."""
     with mounted(job, *DIRECT) as m:
         for rank in range(8):
-            forget(source_file(rank, engine.path))
+            engine.forget(source_file(rank, engine.path))
         engine.hang()
         try:
             reader = subprocess.Popen(["cat", shown(m, 3)], stdout=subprocess.DEVNULL,
@@ -155,9 +151,51 @@ def healed(engine):
     return os.path.exists(path) and content(path) == bytes(100000)
 
 
+# ---- Ceph's server of S3 ----
+
+def more_objects_than_a_page_has(engine, job):
+    """Below a name whose characters have to be signed in other ones."""
+    top = "odd ä~!'()*+&=;@,/percent%2F"
+    many = Job(os.path.join(engine.store, top))
+    for step in range(130):
+        many.save(1, step)
+    engine.publish()
+    source = os.path.join(engine.path, top, "source")
+    got, local = (run_program("ls", where) for where in (source, many.source))
+    check(got.status == GOOD and got.out == local.out, f"{got}\n{local}")
+    within(60, lambda: any("continuation-token=" in line for line in engine.requests()),
+           "there is one page")
+    with mounted(many, "--select", "1_7", source=source) as m:
+        demand_bytes(m, many.expected(1, 7))
+
+
+def a_model_whose_objects_came_in_parts(engine, job):
+    """What such an object's ETag is tells nothing of its bytes."""
+    with tempfile.TemporaryDirectory(prefix="reshardfs-") as directory:
+        large = Job(directory, shapes={**SHAPES, "up.weight": (8192, 1111)})
+        write_model(os.path.join(engine.store, "model"), large.records(0, *STEP))
+    engine.publish()
+    with Mounted(os.path.join(engine.store, "model")) as local, \
+            Mounted(os.path.join(engine.path, "model")) as m:
+        demand_bytes(m, hash_tree(local.path))
+
+
+def keys_that_are_wrong(engine, job):
+    for name, value, words in (("AWS_SECRET_ACCESS_KEY", "other", "SignatureDoesNotMatch"),
+                               ("AWS_ACCESS_KEY_ID", "other", "InvalidAccessKeyId")):
+        right = os.environ[name]
+        os.environ[name] = value
+        try:
+            refused(run_program("ls", job.source), IO, words)
+        finally:
+            os.environ[name] = right
+
+
 def tests_of(engine):
     return [the_bytes_of_a_local_tree,
             *[a_brick_is_killed_and_healed] * (engine is Gluster),
+            *[more_objects_than_a_page_has, a_model_whose_objects_came_in_parts,
+              keys_that_are_wrong] * (engine is Radosgw),
             waited_out if engine.waits else killed_while_files_are_read,
             hung_for_good,
             a_file_was_replaced_meanwhile]
@@ -178,6 +216,7 @@ def run(tap, engine_class):
             engine.begin()
             job = Job(engine.store, shapes=SHAPES)
             job.save(*STEP)
+            engine.publish()
             job.source = os.path.join(engine.path, "source")
             for name, function in zip(names, tests):
                 with tap.test(name):

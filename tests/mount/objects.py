@@ -4,7 +4,6 @@
 the same files on disk show, within the sandbox."""
 
 import base64
-import json
 import os
 import re
 import socket
@@ -17,12 +16,11 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import reshardfs  # noqa: E402
 import secrets_seen  # noqa: E402
-from demands import content, write  # noqa: E402
+from demands import content  # noqa: E402
 from rsh_cli import GOOD, INPUT  # noqa: E402
 from rsh_mount import Mounted, hash_tree, reshardfs_program  # noqa: E402
-from safetensors_format import safetensors_bytes, values_of  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
-                      run_trials, same)
+                      run_trials, same, write_model)
 from small_job import Job  # noqa: E402
 
 
@@ -159,26 +157,11 @@ def test_libraries(tap, trial):
         tap.ok(got.returncode == GOOD, "and files do without", repr(got))
 
 
-def model(directory):
-    """A model in parts, as Hugging Face keeps them; its directory."""
-    whole = {name: values for name, values in values_of(
-        Job(os.path.join(directory, "made")).records(0, 1, 10)).items()}
-    root = os.path.join(directory, "s3", "bucket", "model")
-    weights = {}
-    for i in range(2):
-        name = f"model-{i + 1:05}-of-00002.safetensors"
-        part = {n: whole[n] for n in list(whole)[i::2]}
-        write(os.path.join(root, name), safetensors_bytes(part, {"format": "pt"}))
-        weights.update(dict.fromkeys(part, name))
-    write(os.path.join(root, "model.safetensors.index.json"),
-          json.dumps({"metadata": {}, "weight_map": weights}).encode())
-    return root
-
-
 def test_tls(tap, trial):
     """A model by its index over TLS, with a password and a query in the address."""
     pem = os.path.join(os.path.dirname(LIB), "unit", "data", "objects.pem")
-    model(trial.directory)
+    write_model(os.path.join(trial.directory, "s3", "bucket", "model"),
+                Job(os.path.join(trial.directory, "made")).records(0, 1, 10))
     kept = [os.path.join(trial.directory, name) for name in ("indexes", "blocks")]
     os.makedirs(kept[1], mode=0o700)
     with Server(os.path.join(trial.directory, "s3"), "--tls", pem) as server:
