@@ -334,7 +334,7 @@ slowest()
 # What single tests look with; those say so where it is missing.
 TEST_PACKAGES="python3 python3-venv mypy attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client rclone
 	s3fs bindfs memcached sasl2-bin libsasl2-modules
-	ceph-mon ceph-osd ceph-common radosgw"
+	ceph-mon ceph-osd ceph-common radosgw nginx"
 
 # shellcheck disable=SC2086 # lists of names
 need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES

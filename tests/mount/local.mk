@@ -63,6 +63,7 @@ MOUNT += \
 	mount/nfs.py \
 	mount/objects.py \
 	mount/object_faults.py \
+	mount/web_server.py \
 	mount/cache_servers.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
@@ -111,6 +112,7 @@ EXTRA_DIST += \
 	lib/s3_server.py \
 	lib/s3_trial.py \
 	lib/secrets_seen.py \
+	lib/nginx.py \
 	lib/cluster.py \
 	lib/srun.py \
 	bench/make_big_tree.py \
