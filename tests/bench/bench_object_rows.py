@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of sources behind HTTP: a server of the tests' own on the loopback whose
-answers begin after 30 ms and whose connections give 100 MB/s each."""
+"""The rows of sources behind HTTP: nginx, or else a server of the tests' own, on the
+loopback, whose answers begin after 30 ms and whose connections give 100 MB/s each."""
 
 import contextlib
 import os
@@ -8,22 +8,30 @@ import re
 import shutil
 import subprocess
 
+import nginx
 from s3_trial import Server
 
 from bench_rows import rates, row, the_tree
 from bench_tools import Broken, Measured, Sample, Skip, timed
 
-DELAY_MS, RATE = 30, 100e6
+DELAY_MS, RATE = 30, 100_000_000
+
+
+def server_of(tree, root):
+    """One that has the tree's source as s3://bucket."""
+    if nginx.can_delay():
+        return nginx.Nginx(tree.source, root, delay=DELAY_MS / 1000, rate=RATE)
+    os.makedirs(root)
+    os.symlink(tree.source, os.path.join(root, "bucket"))
+    return Server(root, "--delay", str(DELAY_MS), "--rate", str(RATE))
 
 
 @contextlib.contextmanager
 def served(tree):
-    """A server that has the tree's source as s3://bucket, and its keys."""
+    """With keys for it in the environment."""
     root = os.path.join(tree.directory, "served")
-    os.makedirs(root)
-    os.symlink(tree.source, os.path.join(root, "bucket"))
     before = dict(os.environ)
-    with Server(root, "--delay", str(DELAY_MS), "--rate", str(RATE)) as server:
+    with server_of(tree, root) as server:
         os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}",
                           AWS_ACCESS_KEY_ID="key", AWS_SECRET_ACCESS_KEY="secret",
                           AWS_REGION="here", no_proxy="127.0.0.1")
@@ -93,7 +101,7 @@ def against_curl(bench, *words):
                 result.mount.append(bench.read(bench.files(mount, tree)))
                 used = connections(server)
             result.peer.append(curl(server, tree, used))
-            result.note(f"{used} connections")
+            result.note(f"{used} connections to {server.name}")
             result.values.append(result.mount[-1].rate / result.peer[-1].rate)
     return rates(result, peer="curl")
 

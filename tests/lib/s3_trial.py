@@ -36,6 +36,8 @@ def run(*words):
 class Server:
     """Buckets in a directory; `requests` are those since it was asked last."""
 
+    name = "the tests' own server"
+
     def __init__(self, root, *words):
         self.root = root
         self.log = os.path.join(root, ".requests")
