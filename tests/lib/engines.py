@@ -21,6 +21,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 
 from demands import change, check, content, within
@@ -111,6 +112,11 @@ class Engine:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
 
+    def renew(self, paths):
+        """Nobody remembers anything of these files."""
+        for path in paths:
+            self.forget(path)
+
     def _signal(self, number):
         for process in self.processes:
             process.send_signal(number)
@@ -159,6 +165,21 @@ class Rclone(FuseEngine):
 
     def command(self):
         return ["rclone", "--config", "", "mount", self.store, self.path]
+
+
+class RcloneWhole(Rclone):
+    """What is read of a file is kept on disk, and the rest of it fetched meanwhile."""
+
+    def renew(self, _):
+        """What it keeps goes with its mount."""
+        subprocess.run(["umount", self.path], check=True)
+        for process in self.processes:
+            process.wait()
+        self.begin()
+
+    def command(self):
+        return [*super().command(), "--vfs-cache-mode", "full", "--cache-dir",
+                tempfile.mkdtemp(dir=self.directory)]
 
 
 class Overlay(Bindfs):
@@ -516,9 +537,9 @@ class Cluster:
 
 
 class Ceph(FuseEngine):
-    """CephFS on a cluster that goes on when ceph-fuse is killed.  Clients that are gone
-    are thrown out soon, or others would wait for a minute.  The server of objects
-    hangs."""
+    """CephFS on a cluster that goes on when ceph-fuse is killed, which keeps nothing that
+    it has read, as reshardfs-storage(7) has it.  Clients that are gone are thrown out
+    soon, or others would wait for a minute.  The server of objects hangs."""
 
     programs = ("ceph-fuse", "ceph-mds", *Cluster.programs)
 
@@ -538,7 +559,8 @@ class Ceph(FuseEngine):
         super().begin()
 
     def command(self):
-        return ["ceph-fuse", "-f", "-c", self.cluster.config, "-n", "client.admin", self.path]
+        return ["ceph-fuse", "-f", "-c", self.cluster.config, "-n", "client.admin",
+                "--client_oc=false", self.path]
 
     def hang(self):
         self.cluster.objects().send_signal(signal.SIGSTOP)
@@ -625,4 +647,5 @@ class Radosgw(Engine):
 
 
 ENGINES = {engine.name(): engine
-           for engine in (Bindfs, Overlay, Rclone, RcloneS3, S3fs, Gluster, Ceph, Radosgw, Nfs)}
+           for engine in (Bindfs, Overlay, Rclone, RcloneWhole, RcloneS3, S3fs, Gluster,
+                          Ceph, Radosgw, Nfs)}
