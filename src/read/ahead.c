@@ -58,15 +58,17 @@ static uint64_t stream_n_passed(const struct rsh_stream *st)
  * one more, and at most two for each processor that no reader keeps busy: with
  * none to spare the reader is served fastest by doing it himself.  Where
  * preparing means waiting they are twice as many, so that there are enough when
- * more loads are tried at a time, but no more than that trial takes. */
+ * more loads are tried at a time, but no more than that trial takes; of a reader
+ * whose pace nobody knows yet a few. */
 static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 {
 	const struct rsh_streams *s = st->all;
 	uint64_t n, most;
 
 	if (rsh_stream_sleeps(st)) {
-		n = 1 + 2 * stream_n_passed(st);
 		most = 2 * rsh_depth_limit(&s->loads.depth);
+		n = 1 + (st->pace_ns ? 2 * stream_n_passed(st) :
+				       most / STREAM_BUNCHES);
 	} else {
 		n = 1 + stream_n_passed(st);
 		most = rsh_min_u64(2 * rsh_streams_idle_cpus(s, now),

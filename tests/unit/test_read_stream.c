@@ -281,6 +281,28 @@ static void test_depth_follows_latency(void **state)
 	assert_int_equal(stats.unread, 0);
 }
 
+/* From far away the first read of a file asks for a bunch of windows at once,
+ * elsewhere for one more. */
+static void test_far_begins_with_a_bunch(void **state)
+{
+	struct fixture *f = *state;
+
+	for (int far = 0; far < 2; far++) {
+		const struct rsh_streams_options o =
+			rsh_streams_suited(far, false, 0);
+		struct rsh_stream_stats stats;
+		struct rsh_stream *st;
+
+		rsh_streams_free(f->streams);
+		assert_int_equal(rsh_streams_new(&o, &f->streams), 0);
+		assert_int_equal(open_file(f, 2, &st), 0);
+		assert_int_equal(check(st, 2, 0, MIB), MIB);
+		rsh_streams_stats(f->streams, &stats);
+		assert_int_equal(stats.most_ahead, far ? 2 + 16 : 2);
+		rsh_stream_close(st);
+	}
+}
+
 /* Reads a file, and takes so long for each MiB. */
 static void read_for(struct fixture *f, uint64_t ns)
 {
@@ -703,6 +725,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_from_front_to_back),
 		T(test_left_open),
+		T(test_far_begins_with_a_bunch),
 		T(test_depth_follows_latency),
 		T(test_lenders_prepare),
 		T(test_batches),
