@@ -57,6 +57,20 @@ static void list_add(struct request_list *l, struct object_request *q)
 	l->end = &q->next;
 }
 
+/* Adds it to those that wait: a read that takes several requests would come to
+ * its end last of all if each of them were asked for behind all others. */
+static void list_add_in_turn(struct request_list *l, struct object_request *q)
+{
+	struct object_request **at = &l->first;
+
+	while (*at && (*at)->since <= q->since)
+		at = &(*at)->next;
+	q->next = *at;
+	*at = q;
+	if (!q->next)
+		l->end = &q->next;
+}
+
 /* Takes out the request that *at points to. */
 static void list_take(struct request_list *l, struct object_request **at)
 {
@@ -150,7 +164,7 @@ static void loop_transfer_over(struct object_loop *l, struct object_transfer *t,
 		if (rsh_object_transfer_ends(t, q, code))
 			loop_finish(l, q);
 		else
-			list_add(&l->waiting, q);
+			list_add_in_turn(&l->waiting, q);
 	}
 	loop_keep_transfer(l, t);
 }
@@ -165,7 +179,7 @@ static void loop_expire_transfer(struct object_loop *l,
 		struct object_request *q = transfer_pop(t);
 
 		if (q->deadline > now) {
-			list_add(&l->waiting, q);
+			list_add_in_turn(&l->waiting, q);
 			continue;
 		}
 		rsh_object_expire(q);
@@ -290,7 +304,7 @@ static struct object_request *loop_take_due(struct object_loop *l,
 	return row.first;
 }
 
-/* Begins what is due, in the order in which it came. */
+/* Begins what is due, in its turn. */
 static void loop_start_due(struct object_loop *l, uint64_t now)
 {
 	struct object_request *q;
@@ -388,7 +402,7 @@ static bool loop_take_arrived(struct object_loop *l)
 	for (; q; q = next) {
 		next = q->next;
 		q->due = q->object ? due : 0;
-		list_add(&l->waiting, q);
+		list_add_in_turn(&l->waiting, q);
 	}
 	return !stop;
 }

@@ -128,6 +128,7 @@ struct object_request {
 	const char *address;
 	const char *what;  /* for sentences */
 	uint64_t deadline; /* of rsh_clock_ns() */
+	uint64_t since;    /* those that wait go in this order; 0: at once */
 	bool sign;         /* with the keys of the address */
 	bool is_put;       /* for a service of credentials */
 	const char *const *headers; /* further ones, NULL at the end; or NULL */

@@ -10,6 +10,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/waits.h"
 
 struct range_read {
 	uint64_t offset; /* of the first vector */
@@ -91,7 +92,8 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 	struct range_read r = { offset, iov, n };
 	struct object_request q = {
 		.deadline = deadline ? deadline : rsh_object_deadline(o),
-		.sign = true, .judge = range_judge, .sink = range_take,
+		.since = rsh_waits_since(), .sign = true,
+		.judge = range_judge, .sink = range_take,
 		.has_range = true, .first = offset, .object = object,
 		.ctx = &r,
 	};

@@ -7,6 +7,8 @@
 
 #include <sys/resource.h>
 
+#include "rsh/util/clock.h"
+
 /* To ask costs as much as a small read that does not sleep.  Of a thread that
  * did not sleep in its last ALERT calls only one call in SAMPLE is asked
  * about. */
@@ -21,6 +23,7 @@ static _Thread_local unsigned passed;        /* calls passed over since then */
 
 static _Thread_local void (*told)(void *ctx);
 static _Thread_local void *told_ctx;
+static _Thread_local uint64_t told_ns;
 
 /* The kernel counts it elsewhere when another thread displaces this one. */
 static long times_slept(void)
@@ -59,6 +62,13 @@ void rsh_waits_tell(void (*fn)(void *ctx), void *ctx)
 {
 	told = fn;
 	told_ctx = ctx;
+	if (fn)
+		told_ns = rsh_clock_ns();
+}
+
+uint64_t rsh_waits_since(void)
+{
+	return told ? told_ns : rsh_clock_ns();
 }
 
 void rsh_waits_idle(void)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdatomic.h>
@@ -20,6 +21,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/crew.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/waits.h"
 #include "rsh/util/secret.h"
 #include "support.h"
 
@@ -436,6 +438,106 @@ static void neighbours_have_their_own_time(void **state)
 	assert_true(p.n_late > 0);
 }
 
+static char *log_text(struct fixture *f)
+{
+	FILE *file = fopen(f->log, "r");
+	char *text = calloc(1, 1 << 20);
+
+	assert_non_null(file);
+	assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
+	fclose(file);
+	return text;
+}
+
+#define N_OLD 8
+#define N_NEW 40
+
+/* Reads of threads of which some began before all others, and ask after them,
+ * while the server stands still; the last one lets it go on. */
+struct turns {
+	struct rsh_objects *o;
+	pid_t server;
+	atomic_uint began, asked;
+};
+
+static void no_idle(void *ctx)
+{
+	(void)ctx;
+}
+
+static void turn_await(const atomic_uint *what, unsigned n)
+{
+	while (atomic_load(what) < n)
+		usleep(100);
+}
+
+static int one_turn(void *ctx, size_t i, struct rsh_error *err)
+{
+	const bool old = i >= N_NEW;
+	struct turns *t = ctx;
+	char name[64];
+	int rc;
+
+	if (i == N_NEW + N_OLD) {
+		turn_await(&t->asked, N_NEW + N_OLD);
+		usleep(100000);
+		return kill(t->server, SIGCONT);
+	}
+	if (!old)
+		turn_await(&t->began, N_OLD);
+	rsh_waits_tell(no_idle, NULL);
+	atomic_fetch_add(&t->began, old);
+	if (old) {
+		turn_await(&t->asked, N_NEW);
+		usleep(50000);
+	}
+	atomic_fetch_add(&t->asked, 1);
+	snprintf(name, sizeof(name), "%s%zu", old ? "old" : "new", i);
+	rc = read_name(t->o, name, err);
+	rsh_waits_tell(NULL, NULL);
+	return rc;
+}
+
+/* Were all old ones served before the last new one? */
+static bool old_ones_overtake(void)
+{
+	const struct rsh_objects_options o = {
+		.keys = RSH_OBJECTS_KEYS_NONE, .requests = 1,
+		.stall_ms = LONG_S * 1000,
+	};
+	const unsigned n = N_NEW + N_OLD + 1;
+	struct rsh_error err = RSH_ERROR_INIT;
+	struct turns t = { 0 };
+	struct fixture f;
+	char *log, *at;
+	unsigned behind = 0;
+
+	setup_server(&f, NULL);
+	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
+	t.o = f.o;
+	t.server = f.server.pid;
+	assert_int_equal(kill(t.server, SIGSTOP), 0);
+	if (rsh_crew_run(n, n, one_turn, &t, &err))
+		fail_msg("%s", err.text);
+	log = log_text(&f);
+	for (at = log; (at = strstr(at, "/old")); at++)
+		behind += strstr(at, "/new") != NULL;
+	free(log);
+	teardown(&f);
+	return behind == N_OLD;
+}
+
+/* On a busy machine an old one may ask later than it should. */
+static void who_began_first_is_served_first(void **state)
+{
+	bool found = false;
+
+	(void)state;
+	for (unsigned i = 0; i < 10 && !found; i++)
+		found = old_ones_overtake();
+	assert_true(found);
+}
+
 /* ---- by chance ---- */
 
 struct drawn {
@@ -651,17 +753,6 @@ static void redirections_are_followed(void **state)
 /* ---- keys ---- */
 
 /* What the server has been told so far. */
-static char *log_text(struct fixture *f)
-{
-	FILE *file = fopen(f->log, "r");
-	char *text = calloc(1, 1 << 20);
-
-	assert_non_null(file);
-	assert_true(fread(text, 1, (1 << 20) - 1, file) > 0);
-	fclose(file);
-	return text;
-}
-
 static void expect_told(struct fixture *f, const char *what, bool told)
 {
 	char *text = log_text(f);
@@ -1073,6 +1164,7 @@ int main(void)
 		cmocka_unit_test(neighbours_are_asked_for_together),
 		cmocka_unit_test(faults_meet_neighbours),
 		cmocka_unit_test(neighbours_have_their_own_time),
+		cmocka_unit_test(who_began_first_is_served_first),
 		cmocka_unit_test(drawn_faults_give_right_bytes),
 		cmocka_unit_test(pages_are_listed),
 		cmocka_unit_test(bad_listings_have_a_reason),

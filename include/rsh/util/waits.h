@@ -11,6 +11,8 @@
 #ifndef RSH_UTIL_WAITS_H
 #define RSH_UTIL_WAITS_H
 
+#include <stdint.h>
+
 /* These two stand around a call that may wait; rsh_waits_end() is given what
  * rsh_waits_begin() returned before it. */
 long rsh_waits_begin(void);
@@ -23,6 +25,9 @@ unsigned long rsh_waits(void);
 /* Names the function that rsh_waits_idle() is to call in this thread; NULL
  * means none. */
 void rsh_waits_tell(void (*fn)(void *ctx), void *ctx);
+/* Returns when, by rsh_clock_ns(), that was; without such a function, now.  Of
+ * reads that wait for each other those go first whose thread began first. */
+uint64_t rsh_waits_since(void);
 /* Says that this thread, within a call whose reads are counted, is about to
  * wait without reading, and calls the function that rsh_waits_tell() named. */
 void rsh_waits_idle(void);
