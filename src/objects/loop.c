@@ -188,14 +188,24 @@ static void loop_expire_transfer(struct object_loop *l,
 	loop_keep_transfer(l, t);
 }
 
+static void loop_out_of_memory(struct object_loop *l,
+			       struct object_request *requests)
+{
+	struct object_request *q, *next;
+
+	for (q = requests; q; q = next) {
+		next = q->next;
+		q->rc = rsh_error_nomem(&q->err);
+		loop_finish(l, q);
+	}
+}
+
 static void loop_start(struct object_loop *l, struct object_request *requests)
 {
 	struct object_transfer *t = loop_take_transfer(l);
 
 	if (!t) {
-		rsh_error_nomem(&requests->err);
-		requests->rc = -ENOMEM;
-		loop_finish(l, requests);
+		loop_out_of_memory(l, requests);
 		return;
 	}
 	t->requests = requests;

@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "objects/curl_i.h"
 #include "objects_support.h"
 #include "rsh/objects/objects.h"
 #include "rsh/util/clock.h"
@@ -426,6 +427,44 @@ static void faults_meet_neighbours(void **state)
 		}
 		read_parts(name, &p);
 	}
+}
+
+static CURL *no_handle(void)
+{
+	return NULL;
+}
+
+static int one_starved(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct parts *p = ctx;
+	int rc = one_part(ctx, i, err);
+
+	if (rc == -ENOMEM)
+		atomic_fetch_add(&p->n_late, 1);
+	return rc == -ENOMEM ? 0 : rc;
+}
+
+/* Each of them is told that memory is out, and none waits for ever. */
+static void neighbours_are_told_of_no_memory(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+	__typeof__(rsh_curl.easy_init) easy_init;
+	struct parts p = {
+		.object = { .name = "parts", .size = SIZE,
+			    .etag = "\"v0\"" },
+	};
+	struct fixture f;
+
+	(void)state;
+	setup(&f);
+	p.o = f.o;
+	easy_init = rsh_curl.easy_init;
+	rsh_curl.easy_init = no_handle;
+	assert_int_equal(rsh_crew_run(64, N_PARTS, one_starved, &p, &err), 0);
+	rsh_curl.easy_init = easy_init;
+	assert_int_equal(atomic_load(&p.n_late), N_PARTS);
+	assert_int_equal(read_name(f.o, "a", &err), 0);
+	teardown(&f);
 }
 
 /* The time of one is over while that of others goes on. */
@@ -1163,6 +1202,7 @@ int main(void)
 		cmocka_unit_test(many_share_few_connections),
 		cmocka_unit_test(neighbours_are_asked_for_together),
 		cmocka_unit_test(faults_meet_neighbours),
+		cmocka_unit_test(neighbours_are_told_of_no_memory),
 		cmocka_unit_test(neighbours_have_their_own_time),
 		cmocka_unit_test(who_began_first_is_served_first),
 		cmocka_unit_test(drawn_faults_give_right_bytes),
