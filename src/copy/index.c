@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 struct reading {
@@ -188,23 +189,15 @@ int rsh_manifest_index_get(const struct rsh_manifest_index *x,
 			   struct rsh_manifest_line *out, struct rsh_error *err)
 {
 	cleanup_free char *text = malloc(e->len);
-	size_t got = 0;
+	ssize_t n;
 	int rc;
 
 	if (!text)
 		return rsh_error_nomem(err);
-	while (got < e->len) {
-		ssize_t n = pread(x->fd, text + got, e->len - got,
-				  (off_t)(e->offset + got));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return rsh_error_set(err, n ? errno : EIO, "%s: it "
-					     "changes while it is read",
-					     x->path);
-		got += (size_t)n;
-	}
+	n = rsh_pread_all(x->fd, text, e->len, e->offset);
+	if (n < 0 || (size_t)n < e->len)
+		return rsh_error_set(err, n < 0 ? (int)-n : EIO, "%s: it "
+				     "changes while it is read", x->path);
 	rc = rsh_manifest_parse(text, e->len, x->path, 0, out, err);
 	if (rc == 0 && (out->kind != RSH_MANIFEST_FILE ||
 			strcmp(out->file.path, e->path) != 0)) {

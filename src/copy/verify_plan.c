@@ -13,6 +13,7 @@
 
 #include "copy_i.h"
 #include "rsh/util/checked.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 
 struct job {
@@ -59,29 +60,10 @@ static void check_clear(struct check *k)
 	rsh_arena_clear(&k->arena);
 }
 
-static ssize_t read_full(int fd, uint8_t *buf, size_t len, uint64_t offset)
-{
-	size_t got = 0;
-
-	while (got < len) {
-		ssize_t n = pread(fd, buf + got, len - got,
-				  (off_t)(offset + got));
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			break;
-		got += (size_t)n;
-	}
-	return (ssize_t)got;
-}
-
 static void compare_part(struct check *k, const uint8_t *data, size_t len,
 			 uint64_t offset)
 {
-	ssize_t n = read_full(k->fd, k->buf, len, offset);
+	ssize_t n = rsh_pread_all(k->fd, k->buf, len, offset);
 	size_t i = 0;
 
 	if (n < 0) {

@@ -21,6 +21,7 @@
 #include <xxhash.h>
 
 #include "rsh/source/source.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/index_codec.h"
@@ -117,20 +118,7 @@ static void index_take_name(struct rsh_index_cache *c,
 
 bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset)
 {
-	uint8_t *p = buf;
-
-	while (len > 0) {
-		ssize_t n = pread(fd, p, len, (off_t)offset);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return false;
-		p += n;
-		len -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	return true;
+	return rsh_pread_all(fd, buf, len, offset) == (ssize_t)len;
 }
 
 static int index_file_open(struct rsh_index_cache *c,

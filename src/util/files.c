@@ -36,12 +36,16 @@ int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset)
 	return 0;
 }
 
-ssize_t rsh_read_all(int fd, void *buf, size_t max)
+/* Reads from the offset on, or without one (-1) from where the descriptor is. */
+static ssize_t files_read(int fd, char *buf, size_t max, off_t offset)
 {
 	size_t have = 0;
 
 	while (have < max) {
-		ssize_t n = read(fd, (char *)buf + have, max - have);
+		ssize_t n = offset < 0 ?
+			    read(fd, buf + have, max - have) :
+			    pread(fd, buf + have, max - have,
+				  offset + (off_t)have);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -52,6 +56,17 @@ ssize_t rsh_read_all(int fd, void *buf, size_t max)
 		have += (size_t)n;
 	}
 	return (ssize_t)have;
+}
+
+ssize_t rsh_read_all(int fd, void *buf, size_t max)
+{
+	return files_read(fd, buf, max, -1);
+}
+
+ssize_t rsh_pread_all(int fd, void *buf, size_t max, uint64_t offset)
+{
+	return offset > INT64_MAX ? -EINVAL :
+				    files_read(fd, buf, max, (off_t)offset);
 }
 
 int rsh_file_replace(int dirfd, const char *name, const char *temporary,

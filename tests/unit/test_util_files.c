@@ -156,6 +156,8 @@ static void test_read_all(void **state)
 	assert_int_equal(rsh_read_all(ends[0], got, sizeof(got)), 0);
 	close(ends[0]);
 	assert_int_equal(rsh_read_all(ends[0], got, 1), -EBADF);
+	assert_int_equal(rsh_pread_all(ends[0], got, 1, 0), -EBADF);
+	assert_int_equal(rsh_pread_all(ends[0], got, 1, UINT64_MAX), -EINVAL);
 }
 
 int main(void)

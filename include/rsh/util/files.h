@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* util/files.h - ends of file names, files that are read to their end, and files
- * that are written whole.  No
- * function keeps anything between calls, so any thread may call. */
+ * that are written whole.  No function keeps anything between calls, so any
+ * thread may call. */
 #ifndef RSH_UTIL_FILES_H
 #define RSH_UTIL_FILES_H
 
@@ -20,6 +20,8 @@ int rsh_write_all(int fd, const void *data, size_t len, uint64_t offset);
 /* Reads up to `max` bytes, fewer only where the file ends, with as many calls as
  * that takes.  Returns how many, or -errno. */
 ssize_t rsh_read_all(int fd, void *buf, size_t max);
+/* Does so from the offset on, and leaves the descriptor where it is. */
+ssize_t rsh_pread_all(int fd, void *buf, size_t max, uint64_t offset);
 
 /* Writes the content of an empty file to fd.  Returns 0 or -errno. */
 typedef int rsh_file_fill(void *ctx, int fd);
