@@ -350,7 +350,8 @@ int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
 	int rc = all.tensors && all.v ? 0 : rsh_error_nomem(err);
 
 	if (rc == 0)
-		rc = rsh_crew_run(s->n_threads, n, shard_read, &all, err);
+		rc = rsh_crew_run(rsh_source_scan_threads(s), n, shard_read,
+				  &all, err);
 	if (rc == 0)
 		rc = gather_all(&all, d, err);
 	for (size_t i = 0; all.v && i < n; i++)

@@ -16,17 +16,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "rsh/util/crew.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/format.h"
-
-/* A scan waits for one small read after the other: what the storage takes at
- * once counts, not the processors.  A checksum keeps both busy. */
-#define SCAN_THREADS 32
-#define MAX_THREADS 64
 
 /* This is what the index cache has to do with a file. */
 struct caching {
@@ -329,17 +323,11 @@ static int index_or_leave_out(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
+/* Checksums keep the processors busy. */
 static unsigned index_threads(const struct rsh_source *s)
 {
-	long n = s->n_threads ? (long)s->n_threads :
-		 s->check == RSH_CHECK_FULL ? sysconf(_SC_NPROCESSORS_ONLN) :
-					      SCAN_THREADS;
-
-	if (n > (long)s->n_files)
-		n = (long)s->n_files;
-	if (n > MAX_THREADS)
-		n = MAX_THREADS;
-	return n < 1 ? 1 : (unsigned)n;
+	return s->check == RSH_CHECK_FULL ? s->n_threads :
+					    rsh_source_scan_threads(s);
 }
 
 /* A job writes checksums or it does not: a file without one among others that

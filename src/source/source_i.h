@@ -199,6 +199,10 @@ int rsh_source_add(struct rsh_source *s, const struct rsh_store_entry *e);
 /* Makes the tables that go by rank, once all files are there.  0 or -ENOMEM. */
 int rsh_source_number_files(struct rsh_source *s);
 
+/* Returns how many threads read the headers of files, each of them one after the
+ * other. */
+unsigned rsh_source_scan_threads(const struct rsh_source *s);
+
 /* ---- models in parts (model.c) ---- */
 
 #define RSH_MODEL_HF_MAP "model.safetensors.index.json"

@@ -362,6 +362,18 @@ uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
 	return s->n_bad;
 }
 
+/* A scan waits for one small read after the other: what the storage takes at
+ * once counts, not the processors. */
+#define SCAN_THREADS 32
+#define SCAN_THREADS_FAR 64
+
+unsigned rsh_source_scan_threads(const struct rsh_source *s)
+{
+	if (s->n_threads)
+		return s->n_threads;
+	return rsh_store_is_address(s->path) ? SCAN_THREADS_FAR : SCAN_THREADS;
+}
+
 /* ---- its bytes ---- */
 
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
