@@ -27,9 +27,9 @@ static uint32_t request_block_len(const struct rsh_request *rq, uint64_t number)
 
 static unsigned run_max(const struct rsh_cache *c)
 {
-	uint64_t n = RSH_CACHE_LOAD_MAX >> c->block_shift;
+	const uint64_t n = (RSH_CACHE_LOAD_MAX >> c->block_shift) + 1;
 
-	return n < 1 ? 1 : (unsigned)rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
+	return (unsigned)rsh_min_u64(n, RSH_CACHE_LOAD_IOV);
 }
 
 /* ---- claiming ---- */

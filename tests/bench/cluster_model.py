@@ -37,7 +37,7 @@ from genuine_sets import GenuineSet  # noqa: E402
 from rsh_mount import reshardfs_program  # noqa: E402
 
 BLOCK = 256 * 1024   # of the block cache
-AT_ONCE = 4          # neighbouring blocks that one request fetches
+AT_ONCE = 5          # neighbouring blocks that one request fetches
 DEPTH = 8            # requests of a node under way
 STRETCH = re.compile(r"(\d+):(\d+)\+(\d+)(?:\*(\d+)/(\d+))?")
 ABSENT, CLAIMED, PRESENT = range(3)

@@ -137,8 +137,8 @@ void rsh_cache_file_share(struct rsh_cache *c, rsh_cache_file file,
 typedef int (*rsh_cache_load_fn)(void *ctx, uint64_t offset,
 				 const struct iovec *iov, int n_iov);
 
-#define RSH_CACHE_LOAD_IOV 16
-/* A load has at most this many bytes, or one block if that is larger. */
+#define RSH_CACHE_LOAD_IOV 17
+/* A load has at most the blocks that a range of this many bytes touches. */
 #define RSH_CACHE_LOAD_MAX (1024 * 1024)
 
 /* Copies `len` bytes at `offset` to `buf`.  Blocks that are missing are taken
