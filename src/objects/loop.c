@@ -42,6 +42,7 @@ struct object_loop {
 	/* Until an answer has come one transfer goes alone, so that a name is
 	 * not looked up once for each of them. */
 	bool reached;
+	uint64_t got; /* when right bytes came last, of those that ended */
 };
 
 static void list_clear(struct request_list *l)
@@ -82,6 +83,50 @@ static void list_take(struct request_list *l, struct object_request **at)
 	q->next = NULL;
 }
 
+/* ---- deadlines ----
+ *
+ * Behind a slow line requests wait for each other, which is no reason to give
+ * one of them up.  So the deadline of one whose bytes come, or of one that has
+ * not begun while others' come, moves on, a few times. */
+
+/* Returns when right bytes came last. */
+static uint64_t loop_got(const struct object_loop *l)
+{
+	const struct object_transfer *t;
+	uint64_t got = l->got;
+
+	for (t = l->running; t; t = t->next)
+		got = rsh_max_u64(got, t->got);
+	return got;
+}
+
+/* Returns the deadline of a request with which the source got on at q->got, or
+ * perhaps later, at `got`. */
+static uint64_t request_deadline(const struct object_request *q, uint64_t got)
+{
+	const uint64_t last = q->deadline + (OBJECT_PATIENCES - 1) * q->patience;
+
+	got = rsh_max_u64(got, q->got);
+	if (!q->patience || !got)
+		return q->deadline;
+	return rsh_min_u64(last, rsh_max_u64(q->deadline, got + q->patience));
+}
+
+/* What has been tried has had its turn. */
+static uint64_t waiting_deadline(const struct object_request *q, uint64_t got)
+{
+	return request_deadline(q, q->tries ? 0 : got);
+}
+
+static uint64_t transfer_deadline(const struct object_transfer *t)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (const struct object_request *q = t->requests; q; q = q->next)
+		least = rsh_min_u64(least, request_deadline(q, t->got));
+	return least;
+}
+
 /* ---- the end of a request ---- */
 
 /* After this the request is its caller's, who may be gone with it at once. */
@@ -100,6 +145,7 @@ static struct object_request *transfer_pop(struct object_transfer *t)
 
 	t->requests = q->next;
 	q->next = NULL;
+	q->got = rsh_max_u64(q->got, t->got);
 	return q;
 }
 
@@ -139,6 +185,7 @@ static void loop_end_transfer(struct object_loop *l, struct object_transfer *t)
 		at = &(*at)->next;
 	*at = t->next;
 	l->n_running--;
+	l->got = rsh_max_u64(l->got, t->got);
 	rsh_curl.multi_remove_handle(l->multi, t->easy);
 }
 
@@ -178,7 +225,7 @@ static void loop_expire_transfer(struct object_loop *l,
 	while (t->requests) {
 		struct object_request *q = transfer_pop(t);
 
-		if (q->deadline > now) {
+		if (request_deadline(q, t->got) > now) {
 			list_add_in_turn(&l->waiting, q);
 			continue;
 		}
@@ -200,6 +247,18 @@ static void loop_out_of_memory(struct object_loop *l,
 	}
 }
 
+/* What has waited has waited for others. */
+static void loop_begin_deadlines(const struct object_loop *l,
+				 struct object_request *requests)
+{
+	const uint64_t got = loop_got(l);
+	struct object_request *q;
+
+	for (q = requests; q; q = q->next)
+		if (!q->tries)
+			q->got = got;
+}
+
 static void loop_start(struct object_loop *l, struct object_request *requests)
 {
 	struct object_transfer *t = loop_take_transfer(l);
@@ -208,6 +267,7 @@ static void loop_start(struct object_loop *l, struct object_request *requests)
 		loop_out_of_memory(l, requests);
 		return;
 	}
+	loop_begin_deadlines(l, requests);
 	t->requests = requests;
 	t->heard = rsh_clock_ns();
 	t->next = l->running;
@@ -333,11 +393,12 @@ static void loop_start_due(struct object_loop *l, uint64_t now)
 static void loop_expire_waiting(struct object_loop *l, uint64_t now)
 {
 	struct object_request **at = &l->waiting.first;
+	const uint64_t got = loop_got(l);
 
 	while (*at) {
 		struct object_request *q = *at;
 
-		if (q->deadline > now) {
+		if (waiting_deadline(q, got) > now) {
 			at = &q->next;
 			continue;
 		}
@@ -350,16 +411,6 @@ static void loop_expire_waiting(struct object_loop *l, uint64_t now)
 static uint64_t transfer_stall_at(const struct object_transfer *t)
 {
 	return t->heard + t->objects->stall_ms * MS;
-}
-
-static uint64_t transfer_deadline(const struct object_transfer *t)
-{
-	const struct object_request *q = t->requests;
-	uint64_t least = q->deadline;
-
-	while ((q = q->next))
-		least = rsh_min_u64(least, q->deadline);
-	return least;
 }
 
 static void loop_expire_running(struct object_loop *l, uint64_t now)
@@ -379,6 +430,7 @@ static void loop_expire_running(struct object_loop *l, uint64_t now)
 static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 {
 	uint64_t until = now + LOOP_IDLE_MS * MS;
+	const uint64_t got = loop_got(l);
 	const struct object_transfer *t;
 	const struct object_request *q;
 
@@ -387,7 +439,7 @@ static int loop_pause_ms(const struct object_loop *l, uint64_t now)
 		until = rsh_min_u64(until, transfer_stall_at(t));
 	}
 	for (q = l->waiting.first; q; q = q->next) {
-		until = rsh_min_u64(until, q->deadline);
+		until = rsh_min_u64(until, waiting_deadline(q, got));
 		if (l->n_running < loop_limit(l))
 			until = rsh_min_u64(until, q->due);
 	}

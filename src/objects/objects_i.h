@@ -115,6 +115,8 @@ char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 struct object_request;
 struct object_transfer;
 
+#define OBJECT_PATIENCES 5
+
 /* Takes bytes of a body that was found right, of a range no more than are
  * missing; false ends the request, and has set its rc and sentence. */
 typedef bool object_sink(struct object_request *q, const char *data,
@@ -128,6 +130,9 @@ struct object_request {
 	const char *address;
 	const char *what;  /* for sentences */
 	uint64_t deadline; /* of rsh_clock_ns() */
+	uint64_t patience; /* 0: the deadline stands.  Otherwise it is so far
+			    * away again whenever the source gets on with
+			    * this, but for OBJECT_PATIENCES times at most */
 	uint64_t since;    /* those that wait go in this order; 0: at once */
 	bool sign;         /* with the keys of the address */
 	bool is_put;       /* for a service of credentials */
@@ -163,6 +168,8 @@ struct object_request {
 	pthread_cond_t done;
 	const char *why;       /* NULL: nothing has gone wrong */
 	uint64_t due;          /* when it begins */
+	uint64_t got;          /* when the source last got on with it, or with
+				* others before its first turn; 0: never */
 	uint64_t transfer_from; /* where its range began in this transfer */
 	unsigned tries, wrong; /* transfers so far; of them with no good
 				* answer */
@@ -183,6 +190,7 @@ struct object_transfer {
 	uint64_t first, len; /* what is asked for */
 	bool has_taken;      /* bytes of the body have been right */
 	uint64_t heard;      /* when the last byte came */
+	uint64_t got;        /* when that was a right one of a body; 0: never */
 	struct rsh_http_answer answer;
 	enum rsh_http_verdict verdict;
 	bool is_judged;

@@ -92,6 +92,7 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 	struct range_read r = { offset, iov, n };
 	struct object_request q = {
 		.deadline = deadline ? deadline : rsh_object_deadline(o),
+		.patience = deadline ? 0 : o->timeout_ms * UINT64_C(1000000),
 		.since = rsh_waits_since(), .sign = true,
 		.judge = range_judge, .sink = range_take,
 		.has_range = true, .first = offset, .object = object,

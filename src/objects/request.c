@@ -139,6 +139,7 @@ static bool transfer_give(struct object_transfer *t, const char *data,
 	q->first += len;
 	q->len -= q->has_range ? len : 0;
 	t->has_taken = true;
+	t->got = t->heard;
 	atomic_fetch_add_explicit(&t->objects->n_bytes, len,
 				  memory_order_relaxed);
 	return true;
@@ -311,6 +312,7 @@ static void transfer_reset(struct object_transfer *t)
 	memset(&t->page, 0, sizeof(t->page));
 	t->is_judged = t->has_taken = false;
 	t->refusal_len = 0;
+	t->got = 0;
 	t->first = t->requests->first;
 	t->len = 0;
 	for (q = t->requests; q; q = q->next) {

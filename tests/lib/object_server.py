@@ -25,7 +25,8 @@ those after the last are answered as they should be; an action that begins with
   whole      sends all of the object with status 200
   gzip, parts  says that the body is compressed, or several
   stall      sends half and then nothing; hang: nothing at all
-  drip       sends a body in many pieces
+  drip       sends a body in many pieces; slow: in 15, one each 0.3 s; ooze: a byte
+             each 0.1 s
   far        sends the client on to the name without actions
 
 GET /BUCKET?list-type=2&prefix=WORD@COUNT~ACTION.../ lists COUNT objects in pages
@@ -266,6 +267,11 @@ class Handler(socketserver.StreamRequestHandler):
             step = len(data) // 50 + 1
             for i in range(0, len(data), step):
                 self.send(data[i:i + step])
+        elif action in ("slow", "ooze"):
+            step = len(data) // 15 + 1 if action == "slow" else 1
+            for i in range(0, len(data), step):
+                self.send(data[i:i + step])
+                time.sleep(0.3 if action == "slow" else 0.1)
         elif action in ("reset", "trunc", "stall"):
             self.send(data[:len(data) // 2])
             if action == "reset":

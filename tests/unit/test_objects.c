@@ -51,6 +51,8 @@ struct fixture {
 	char endpoint[64];
 	struct object_server server;
 	struct rsh_objects *o;
+	const char *slow;  /* an object, for read_slowly() */
+	atomic_uint began; /* there */
 };
 
 static void setup_server(struct fixture *f, const char *tls)
@@ -203,6 +205,59 @@ static void silence_is_survived(void **state)
 	assert_int_equal(read_name(f.o, "a~hang", &err), 0);
 	assert_int_equal(read_name(f.o, "a~stall~hang~stall", &err), 0);
 	teardown(&f);
+}
+
+/* Two reads without a deadline of their own, of which the second one waits for
+ * the connection of the first. */
+static int read_slowly(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct fixture *f = ctx;
+	const struct rsh_object object = {
+		.name = i ? "a" : f->slow, .size = SIZE, .etag = "\"v0\"",
+	};
+	uint8_t got[3000] = { 0 }, right[3000];
+	struct iovec v = { got, sizeof(got) };
+	int rc;
+
+	while (i && atomic_load(&f->began) == 0)
+		usleep(1000);
+	atomic_store(&f->began, 1);
+	usleep(i ? 100000 : 0);
+	rc = rsh_objects_read(f->o, &object, 5, &v, 1, 0, err);
+	object_bytes(object.name, 5, right, sizeof(right));
+	if (rc == 0 && memcmp(got, right, sizeof(right)))
+		return rsh_error_set(err, EIO, "%s is wrong", object.name);
+	return rc;
+}
+
+static int read_two_slowly(const char *name, unsigned timeout_ms,
+			   struct rsh_error *err)
+{
+	const struct rsh_objects_options o = {
+		.keys = RSH_OBJECTS_KEYS_NONE, .requests = 1,
+		.timeout_ms = timeout_ms,
+	};
+	struct fixture f;
+	int rc;
+
+	setup_server(&f, NULL);
+	f.slow = name;
+	assert_int_equal(open_with(&f, "s3://bucket", o, err), 0);
+	rc = rsh_crew_run(2, 2, read_slowly, &f, err);
+	teardown(&f);
+	return rc;
+}
+
+/* A slow line is no reason to give up, but what never comes to an end is. */
+static void slow_reads_have_time(void **state)
+{
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	if (read_two_slowly("a~slow", 3000, &err))
+		fail_msg("%s", err.text);
+	assert_int_equal(read_two_slowly("a~*ooze", 500, &err), -ETIMEDOUT);
+	assert_non_null(strstr(err.text, "no answer in time"));
 }
 
 static const struct lasting {
@@ -1196,6 +1251,7 @@ int main(void)
 		cmocka_unit_test(ranges_are_read),
 		cmocka_unit_test(what_passes_is_survived),
 		cmocka_unit_test(silence_is_survived),
+		cmocka_unit_test(slow_reads_have_time),
 		cmocka_unit_test(what_lasts_has_a_reason),
 		cmocka_unit_test(deadlines_are_kept),
 		cmocka_unit_test(no_server_is_said),

@@ -76,7 +76,7 @@ struct rsh_objects_options {
 	unsigned stall_ms;   /* a request without a byte for so long is begun
 			      * anew; 0: 5,000 */
 	unsigned timeout_ms; /* of a listing's request, and of reads without a
-			      * deadline; 0: 60,000 */
+			      * deadline while nothing comes; 0: 60,000 */
 };
 
 /* Does the place look like an address of this room rather than a path?  It does
@@ -142,10 +142,11 @@ void rsh_objects_listing_free(struct rsh_objects_listing *l);
 /* ---- bytes ---- */
 
 /* Reads [offset, offset + sum of the vectors) of an object of a listing, which
- * has to be within its size.  `deadline` is a time of rsh_clock_ns(); 0: after
- * timeout_ms.  By then it has returned.  Any thread may call this, any number
- * at once.  0 with all bytes read, or, with a sentence in err unless that is
- * NULL,
+ * has to be within its size.  `deadline` is a time of rsh_clock_ns(), by which
+ * it has returned; 0: timeout_ms from now on, and again from when the source
+ * last got on with this, or with what this waits for, up to five times that.
+ * Any thread may call this, any number at once.  0 with all bytes read, or, with
+ * a sentence in err unless that is NULL,
  *
  *   -EREMCHG    the object is not the one that was listed
  *   -ENOENT     it is gone
