@@ -119,22 +119,23 @@ struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)
 
 /* From far away all of them are begun with: to find out how many pay takes long
  * there. */
-static void loading_expect(struct rsh_loading *l, bool far)
+static void loading_expect(struct rsh_loading *l, bool far, bool shared)
 {
 	if (!far)
 		return;
 	l->blocked = RSH_BLOCKED_ONE;
-	rsh_depth_least(&l->loads.depth, RECORD_LOADS);
+	rsh_depth_far(&l->loads.depth, RECORD_LOADS,
+		      shared ? 0 : RSH_LOAD_LONGEST_NS);
 }
 
-static int loading_new(bool far, struct rsh_loading **out)
+static int loading_new(bool far, bool shared, struct rsh_loading **out)
 {
 	struct rsh_loading *l = calloc(1, sizeof(*l));
 
 	if (l && pthread_mutex_init(&l->lock, NULL) == 0) {
 		if (rsh_loads_init(&l->loads, &l->lock, RECORD_LOADS,
 				   rsh_clock_ns) == 0) {
-			loading_expect(l, far);
+			loading_expect(l, far, shared);
 			*out = l;
 			return 0;
 		}
@@ -158,14 +159,15 @@ int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 {
 	struct rsh_reader *r = malloc(sizeof(*r));
 	const struct rsh_store *store = rsh_source_store(s);
+	const bool far = rsh_store_is_address(rsh_store_root(store));
+	const bool shared = rsh_store_is_shared(store);
 
 	if (!r)
 		return -ENOMEM;
 	*r = (struct rsh_reader){ .plan = p, .source = s, .options = *o };
 	if (rsh_tiles_new(s, rsh_store_tile_room(store), &r->tiles) ||
 	    rsh_gathers_new(s, r->tiles, &r->gathers) ||
-	    loading_new(rsh_store_is_address(rsh_store_root(store)),
-			&r->loading)) {
+	    loading_new(far, shared, &r->loading)) {
 		rsh_reader_free(r);
 		return -ENOMEM;
 	}

@@ -33,8 +33,9 @@
 #define PAUSE_LONG 32
 #define PAUSE_MAX 128
 
-/* Loads have hung when nothing has begun or ended for PATIENCE_NS, or for four
- * times what a load takes; the next loads after them have hung sooner. */
+/* Loads have hung when nothing has begun or ended for PATIENCE_NS, for as long as
+ * a load may take, and for four times what one takes; the next loads after them
+ * have hung sooner. */
 #define PATIENCE_NS UINT64_C(250000000)
 #define NEXT_PATIENCE_NS UINT64_C(25000000)
 
@@ -48,8 +49,9 @@ void rsh_depth_init(struct rsh_depth *d, unsigned most)
 		d->at[i].pause = PAUSE_MIN;
 }
 
-void rsh_depth_least(struct rsh_depth *d, unsigned least)
+void rsh_depth_far(struct rsh_depth *d, unsigned least, uint64_t longest_ns)
 {
+	d->longest_ns = longest_ns;
 	d->least = 0;
 	while (d->least + 1 < RSH_DEPTH_LEVELS && 2u << d->least <= least)
 		d->least++;
@@ -292,9 +294,37 @@ static void depth_count(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 	d->load_ns = d->load_ns ? (3 * d->load_ns + took) / 4 : took;
 }
 
+/* Where loads take longer than they may, as many are left as would have taken no
+ * longer.  One that failed says nothing, nor does a single one that hung. */
+static void depth_shorten(struct rsh_depth *d, uint64_t begun, uint64_t now)
+{
+	const uint64_t took = now - begun;
+	uint64_t n = rsh_min_u64(d->n_loads + d->n_late, rsh_depth_limit(d));
+
+	if (!d->longest_ns || begun <= d->cut_ns)
+		return;
+	d->long_ns = d->long_ns ? (3 * d->long_ns + took) / 4 : took;
+	if (d->long_ns <= d->longest_ns)
+		return;
+	n = n * d->longest_ns / d->long_ns;
+	d->long_ns = 0;
+	d->least = d->step = 0;
+	while (d->level && UINT64_C(1) << d->level > n)
+		d->level--;
+	d->base_ns = 0;
+	d->starting = false;
+	depth_forget_trials(d);
+	if (d->level + 1 < RSH_DEPTH_LEVELS)
+		d->at[d->level + 1].wait = PAUSE_MIN;
+	d->cut_ns = now;
+	depth_start_anew(d, now);
+}
+
 void rsh_depth_end(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 		   unsigned waiting, uint64_t now)
 {
+	if (now > begun && bytes)
+		depth_shorten(d, begun, now);
 	if (d->n_late && begun <= d->late_ns) {
 		d->n_late--;
 		return;
@@ -308,9 +338,11 @@ void rsh_depth_end(struct rsh_depth *d, uint64_t begun, uint64_t bytes,
 
 uint64_t rsh_depth_patience(const struct rsh_depth *d)
 {
-	return d->event_ns +
-	       rsh_max_u64(d->hung ? NEXT_PATIENCE_NS : PATIENCE_NS,
-			   d->hung ? 0 : 4 * d->load_ns);
+	const uint64_t first = rsh_max_u64(PATIENCE_NS, d->longest_ns);
+
+	return d->event_ns + (d->hung ?
+		rsh_max_u64(NEXT_PATIENCE_NS, d->longest_ns / 8) :
+		rsh_max_u64(first, 4 * d->load_ns));
 }
 
 void rsh_depth_look(struct rsh_depth *d, uint64_t now)

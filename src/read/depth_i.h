@@ -43,6 +43,10 @@ struct rsh_depth {
 	unsigned least; /* the lowest level */
 	unsigned level; /* 2 to the power of it are allowed at a time */
 	int step;       /* the trial: 1 level up, or -1; 0: none */
+	uint64_t longest_ns; /* that a load may take, 0: no matter */
+	uint64_t long_ns;    /* mean time of a load for that; 0: not known */
+	uint64_t cut_ns;     /* when they took longer: those that began before
+			      * count no more */
 	uint64_t base_ns; /* mean time of a MiB at this level; 0: not known */
 	bool strange;     /* the last stretch was nothing like base_ns */
 	uint64_t load_ns; /* mean time of a load, also while trying */
@@ -65,9 +69,10 @@ struct rsh_depth {
 
 /* `most` is 1 or more, and no more than RSH_DEPTH_MOST count. */
 void rsh_depth_init(struct rsh_depth *d, unsigned most);
-/* No fewer loads than `least` are tried, and so many at first; it is a power of
- * two, and 1 unless this is called. */
-void rsh_depth_least(struct rsh_depth *d, unsigned least);
+/* The source lies far away: no fewer loads than `least`, a power of two, are
+ * tried, and so many at first, unless they take longer than `longest_ns`.  Then
+ * they wait for each other, as behind a slow line, and there are fewer. */
+void rsh_depth_far(struct rsh_depth *d, unsigned least, uint64_t longest_ns);
 
 /* Returns how many loads may be under way now. */
 unsigned rsh_depth_limit(const struct rsh_depth *d);

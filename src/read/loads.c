@@ -31,7 +31,9 @@ struct rsh_streams_options rsh_streams_suited(bool far, bool shared,
 		so.max_loads = shared ? 0 : FAR_LOADS;
 		so.min_loads = shared ? SHARED_LEAST : FAR_LEAST;
 	}
+	/* What others read for this one may well take longer. */
 	if (far && !shared) {
+		so.longest_load_ns = RSH_LOAD_LONGEST_NS;
 		so.max_windows = FAR_WINDOWS;
 		so.max_threads = FAR_LOADS;
 	}

@@ -18,6 +18,10 @@
 #define RSH_BLOCKED_ONE 1024
 #define RSH_BLOCKED_MIN (RSH_BLOCKED_ONE / 8)
 
+/* From far away a load is to take no longer than this: everybody else who reads
+ * waits as long, and a read has a deadline. */
+#define RSH_LOAD_LONGEST_NS UINT64_C(2000000000)
+
 struct rsh_loads {
 	pthread_mutex_t *lock; /* guards what follows */
 	uint64_t (*now)(void);

@@ -337,7 +337,9 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 		free(s);
 		return rc;
 	}
-	rsh_depth_least(&s->loads.depth, o->min_loads);
+	if (o->min_loads)
+		rsh_depth_far(&s->loads.depth, o->min_loads,
+			      o->longest_load_ns);
 	*out = s;
 	return 0;
 }

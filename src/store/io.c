@@ -353,6 +353,11 @@ bool rsh_store_is_true(const struct rsh_store *s)
 	return !io || !io->faults || !rsh_faults_flip_any(io->faults);
 }
 
+bool rsh_store_is_shared(const struct rsh_store *s)
+{
+	return s->opts.io && s->opts.io->has_servers;
+}
+
 /* Gives the free memory of a moment ago, since to ask costs as much as a small
  * read. */
 static uint64_t io_free_memory(struct rsh_store_io *io)

@@ -89,6 +89,7 @@ class Total:
 
     def __init__(self, rate):
         self.rate = rate
+        self.chunk = int(min(CHUNK, max(4096, rate / 100)))
         self.lock = threading.Lock()
         self.due = time.monotonic()
 
@@ -229,7 +230,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def copy(self, f, at, length):
         start, sent = time.monotonic(), 0
         while sent < length:
-            n = min(CHUNK, length - sent)
+            n = min(self.server.total.chunk, length - sent)
             self.server.total.take(n)
             if isinstance(self.connection, ssl.SSLSocket):
                 self.connection.sendall(os.pread(f.fileno(), n, at + sent))

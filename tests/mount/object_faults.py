@@ -4,6 +4,7 @@
 an error with its reason, in time."""
 
 import concurrent.futures
+import contextlib
 import os
 import sys
 import time
@@ -11,6 +12,7 @@ import time
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
+from cluster import Cluster, Shape, file_of, load_and_compare  # noqa: E402
 from rsh_mount import TIMEOUT_SCALE  # noqa: E402
 from s3_trial import read_error, run_trials, same  # noqa: E402
 
@@ -59,5 +61,17 @@ def test_failing(tap, trial):
     tap.ok(took < 60 * TIMEOUT_SCALE, "and in time", str(took))
 
 
+def test_slow_line(tap, trial):
+    """What is read ahead at first takes longer than a read may stand still."""
+    shape = Shape("dp4mp2_opt", "infer_mp2", nodes=1, scale=8)
+    with Cluster(os.path.join(trial.directory, "slow"), shape, rate=4e6) as cluster, \
+            contextlib.ExitStack() as stack:
+        mount, = cluster.mounts(stack, ["--check", "structure", "--source-timeout", "2"])
+        wrong = load_and_compare(f"{mount.path}/{file_of(cluster.ranks[0])}",
+                                 cluster.expected[0])
+        tap.ok(not wrong and "no answer in time" not in mount.log(),
+               "a file comes by a slow line", f"{wrong} MiB are wrong\n{mount.log()}")
+
+
 if __name__ == "__main__":
-    sys.exit(run_trials(test_passing, test_changed, test_failing))
+    sys.exit(run_trials(test_passing, test_changed, test_failing, test_slow_line))

@@ -195,12 +195,62 @@ static void no_fewer_than_the_least(void **state)
 
 	(void)state;
 	rsh_depth_init(&d, MOST);
-	rsh_depth_least(&d, 8);
+	rsh_depth_far(&d, 8, UINT64_C(1) << 50);
 	assert_int_equal(rsh_depth_limit(&d), 8);
 	for (unsigned i = 0; i < 100; i++) {
 		go(&r, &d, 5);
 		assert_in_range(rsh_depth_limit(&d), 8, MOST);
 	}
+}
+
+/* Behind a slow line loads wait for each other, and so few are enough; when it
+ * is fast again there are more. */
+static void few_behind_a_slow_line(void **state)
+{
+	struct run r = run_of(distant);
+	struct rsh_depth d;
+	uint64_t longest = 0;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	rsh_depth_far(&d, MOST, 2000 * MS);
+	r.source.line_ns = 1200 * MS;
+	go(&r, &d, 2 * MOST);
+	for (unsigned i = 0; i < 200; i++) {
+		go(&r, &d, 1);
+		longest += rsh_depth_limit(&d) > 2;
+	}
+	assert_in_range(longest, 0, 20);
+	r.source.line_ns = distant.line_ns;
+	go(&r, &d, 300);
+	assert_in_range(rsh_depth_limit(&d), 8, MOST);
+}
+
+/* A load that hangs, and others that fail late, say nothing of the line. */
+static void one_that_hangs_is_no_slow_line(void **state)
+{
+	struct rsh_depth d;
+	uint64_t now = 1, hung, failed;
+
+	(void)state;
+	rsh_depth_init(&d, MOST);
+	rsh_depth_far(&d, 8, 2000 * MS);
+	hung = rsh_depth_begin(&d, 8, now);
+	failed = rsh_depth_begin(&d, 8, now);
+	for (unsigned i = 0; i < 40; i++) {
+		const uint64_t load = rsh_depth_begin(&d, 8, now);
+
+		now += 150 * MS;
+		rsh_depth_end(&d, load, MIB, 8, now);
+	}
+	rsh_depth_end(&d, hung, MIB, 8, now);
+	rsh_depth_end(&d, failed, 0, 8, now);
+	for (unsigned i = 0; i < 3; i++) {
+		failed = rsh_depth_begin(&d, 8, now);
+		now += 5000 * MS;
+		rsh_depth_end(&d, failed, 0, 8, now);
+	}
+	assert_in_range(rsh_depth_limit(&d), 8, MOST);
 }
 
 /* Not even in the first 256 MiB is more lost to looking for the number than
@@ -413,6 +463,8 @@ int main(void)
 		cmocka_unit_test(one_at_a_time_where_more_hurts),
 		cmocka_unit_test(many_where_that_pays),
 		cmocka_unit_test(no_fewer_than_the_least),
+		cmocka_unit_test(few_behind_a_slow_line),
+		cmocka_unit_test(one_that_hangs_is_no_slow_line),
 		cmocka_unit_test(found_soon),
 		cmocka_unit_test(what_is_bad_is_tried_seldom),
 		cmocka_unit_test(never_more_than_by_hand),

@@ -55,6 +55,9 @@ struct rsh_streams_options {
 	/* So many are under way from such a source at least, if there is use
 	 * for them; 0 stands for 1. */
 	unsigned min_loads;
+	/* Where these take longer than this, there are fewer; 0: however long
+	 * they take. */
+	uint64_t longest_load_ns;
 	/* True: a thread that returns a loan may be kept to prepare the next
 	 * window, if the reader has been given its bytes by then and is
 	 * slow. */

@@ -122,6 +122,8 @@ bool rsh_store_is_stacked(const struct rsh_store *s);
 /* Does the directory lie on a file system behind which a network or a process
  * stands, which may go away and come back? */
 bool rsh_store_is_remote(const struct rsh_store *s);
+/* Do other nodes read for this one, too, by the servers of a cache? */
+bool rsh_store_is_shared(const struct rsh_store *s);
 /* Is what is scanned what the files hold?  It is not where faults flip bits. */
 bool rsh_store_is_true(const struct rsh_store *s);
 
