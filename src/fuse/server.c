@@ -74,7 +74,7 @@ static uint64_t count_threads(const struct rsh_server_options *o)
 
 	choose_threads(&s, o);
 	return (uint64_t)s.max_threads + 1 + choose_windows(o).max_threads +
-	       MORE_THREADS;
+	       (o->far && !o->shared ? RSH_READ_HELPERS : 0) + MORE_THREADS;
 }
 
 uint64_t rsh_server_maps(const struct rsh_server_options *o)

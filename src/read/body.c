@@ -166,7 +166,7 @@ int rsh_reader_new(const struct rsh_plan *p, struct rsh_source *s,
 		return -ENOMEM;
 	*r = (struct rsh_reader){ .plan = p, .source = s, .options = *o };
 	if (rsh_tiles_new(s, rsh_store_tile_room(store), &r->tiles) ||
-	    rsh_gathers_new(s, r->tiles, &r->gathers) ||
+	    rsh_gathers_new(s, r->tiles, far && !shared, &r->gathers) ||
 	    loading_new(far, shared, &r->loading)) {
 		rsh_reader_free(r);
 		return -ENOMEM;

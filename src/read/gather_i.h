@@ -15,9 +15,10 @@
  * requests. */
 struct rsh_gathers;
 
-/* The source and its tiles have to outlive the gathers.  Returns 0 or
- * -ENOMEM. */
-int rsh_gathers_new(struct rsh_source *s, struct rsh_tiles *tiles,
+/* The source and its tiles have to outlive the gathers.  With `far` a read of it
+ * waits longer than it reads, so that all of a request go out at once.  Returns
+ * 0 or -ENOMEM. */
+int rsh_gathers_new(struct rsh_source *s, struct rsh_tiles *tiles, bool far,
 		    struct rsh_gathers **out);
 void rsh_gathers_free(struct rsh_gathers *all);
 

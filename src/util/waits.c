@@ -21,9 +21,7 @@ static _Thread_local unsigned long waits;
 static _Thread_local unsigned alert = ALERT; /* calls still to be asked about */
 static _Thread_local unsigned passed;        /* calls passed over since then */
 
-static _Thread_local void (*told)(void *ctx);
-static _Thread_local void *told_ctx;
-static _Thread_local uint64_t told_ns;
+static _Thread_local struct rsh_waits_task told;
 
 /* The kernel counts it elsewhere when another thread displaces this one. */
 static long times_slept(void)
@@ -60,19 +58,26 @@ unsigned long rsh_waits(void)
 
 void rsh_waits_tell(void (*fn)(void *ctx), void *ctx)
 {
-	told = fn;
-	told_ctx = ctx;
-	if (fn)
-		told_ns = rsh_clock_ns();
+	told = (struct rsh_waits_task){ fn, ctx, fn ? rsh_clock_ns() : 0 };
 }
 
 uint64_t rsh_waits_since(void)
 {
-	return told ? told_ns : rsh_clock_ns();
+	return told.fn ? told.since : rsh_clock_ns();
+}
+
+struct rsh_waits_task rsh_waits_task(void)
+{
+	return told;
+}
+
+void rsh_waits_take(const struct rsh_waits_task *t)
+{
+	told = *t;
 }
 
 void rsh_waits_idle(void)
 {
-	if (told)
-		told(told_ctx);
+	if (told.fn)
+		told.fn(told.ctx);
 }

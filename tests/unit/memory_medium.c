@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 #include "store/flat_i.h"
 
@@ -25,6 +26,7 @@ static struct {
 	unsigned version[FILES_MAX];
 	atomic_uint reads;
 	atomic_uint fails; /* reads that are to */
+	atomic_uint waiting, wanted; /* reads, for each other */
 } memory;
 
 struct memory_handle {
@@ -72,6 +74,12 @@ void memory_replace(unsigned file)
 void memory_fail(unsigned n)
 {
 	atomic_store(&memory.fails, n);
+}
+
+void memory_meet(unsigned n)
+{
+	atomic_store(&memory.wanted, n);
+	atomic_store(&memory.waiting, 0);
 }
 
 unsigned memory_reads(void)
@@ -152,6 +160,21 @@ static int mem_compare(const struct rsh_handle *handle,
 	return memory.version[h->file] == id->which[1] ? 0 : RSH_CHANGED;
 }
 
+static bool mem_await_others(void)
+{
+	const uint64_t end = rsh_clock_ns() + UINT64_C(20000000000);
+
+	if (atomic_fetch_add(&memory.waiting, 1) + 1 >=
+	    atomic_load(&memory.wanted))
+		atomic_store(&memory.wanted, 0);
+	while (atomic_load(&memory.wanted)) {
+		if (rsh_clock_ns() > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
 static ssize_t mem_read(struct rsh_medium *m, struct rsh_handle *handle,
 			const struct iovec *iov, int n, uint64_t offset)
 {
@@ -165,6 +188,8 @@ static ssize_t mem_read(struct rsh_medium *m, struct rsh_handle *handle,
 		atomic_fetch_sub(&memory.fails, 1);
 		return -ECONNREFUSED;
 	}
+	if (!mem_await_others())
+		return -ETIMEDOUT;
 	for (int i = 0; i < n && offset < size; i++) {
 		const size_t left = (size_t)(size - offset);
 		const size_t len = left < iov[i].iov_len ? left :

@@ -14,6 +14,9 @@ void memory_add_from(const char *tree, const char *name);
 void memory_replace(unsigned file);
 /* Lets the next n reads fail. */
 void memory_fail(unsigned n);
+/* Has reads wait until n of them are under way at a time, from when on none of
+ * them waits; one that waits for 20 seconds fails. */
+void memory_meet(unsigned n);
 /* Says how many reads there were so far. */
 unsigned memory_reads(void);
 void memory_clear(void);

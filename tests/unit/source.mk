@@ -52,7 +52,8 @@ unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_contents_infer_SOURCES = unit/test_contents_infer.c $(SOURCE_SUPPORT)
 unit_test_contents_infer_LDADD = $(L_CONTENTS)
-unit_test_read_gather_SOURCES = unit/test_read_gather.c $(SOURCE_SUPPORT)
+unit_test_read_gather_SOURCES = unit/test_read_gather.c unit/memory_medium.h \
+	unit/memory_medium.c $(SOURCE_SUPPORT)
 unit_test_read_gather_LDADD = $(L_READ)
 unit_test_read_stream_SOURCES = unit/test_read_stream.c
 unit_test_read_stream_LDADD = $(L_READ)

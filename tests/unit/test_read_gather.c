@@ -24,6 +24,7 @@
 #include "rsh/source/source.h"
 #include "rsh/util/place.h"
 #include "rsh/util/log.h"
+#include "memory_medium.h"
 #include "read/gather_i.h"
 #include "source_support.h"
 
@@ -110,6 +111,7 @@ struct fixture {
 	struct rsh_tiles *tiles;
 	struct rsh_gathers *gathers;
 	struct shown_tile shown[TILES];
+	bool far; /* away */
 	unsigned n_files;
 	size_t file_bytes;
 	uint8_t *content[MAX_FILES];
@@ -235,11 +237,32 @@ static uint64_t random_bound(struct numbers *x)
 	return numbers_below(x, 3) ? UINT64_C(20) << numbers_below(x, 24) : 1;
 }
 
+static void fixture_open(struct fixture *f, rsh_medium_open_fn *medium,
+			 uint64_t tile_bytes)
+{
+	const struct rsh_source_options opts = {
+		.n_threads = 3, .store = { .medium = medium },
+	};
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	if (rsh_source_open(f->tree, 0, f->n_files, &opts, &f->source, &err) ||
+	    rsh_source_choose(f->source, 0, &err) ||
+	    rsh_source_index(f->source, f->names, &err) ||
+	    rsh_tiles_new(f->source, tile_bytes, &f->tiles) ||
+	    rsh_gathers_new(f->source, f->tiles, f->far, &f->gathers))
+		fail_msg("%s", err.text);
+}
+
+static void fixture_close(struct fixture *f)
+{
+	rsh_gathers_free(f->gathers);
+	rsh_tiles_free(f->tiles);
+	rsh_source_free(f->source);
+}
+
 static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 				   size_t file_bytes)
 {
-	const struct rsh_source_options opts = { .n_threads = 3 };
-	struct rsh_error err = RSH_ERROR_INIT;
 	struct fixture *f = calloc(1, sizeof(*f));
 	uint64_t word;
 	char name[64];
@@ -258,12 +281,8 @@ static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 						 file_bytes);
 	}
 	f->names = rsh_names_new();
-	if (rsh_source_open(f->tree, 0, n_files, &opts, &f->source, &err) ||
-	    rsh_source_choose(f->source, 0, &err) ||
-	    rsh_source_index(f->source, f->names, &err) ||
-	    rsh_tiles_new(f->source, random_bound(x), &f->tiles) ||
-	    rsh_gathers_new(f->source, f->tiles, &f->gathers))
-		fail_msg("%s", err.text);
+	f->far = numbers_below(x, 2);
+	fixture_open(f, NULL, random_bound(x));
 	for (unsigned i = 0; i < TILES; i++)
 		random_tile(x, f, &f->shown[i]);
 	return f;
@@ -271,11 +290,9 @@ static struct fixture *fixture_new(struct numbers *x, unsigned n_files,
 
 static void fixture_free(struct fixture *f)
 {
-	rsh_gathers_free(f->gathers);
-	rsh_tiles_free(f->tiles);
+	fixture_close(f);
 	for (unsigned i = 0; i < TILES; i++)
 		free(f->shown[i].bytes);
-	rsh_source_free(f->source);
 	rsh_names_free(f->names);
 	tree_remove(f->tree);
 	for (unsigned r = 0; r < f->n_files; r++)
@@ -541,10 +558,15 @@ static void random_requests(unsigned n_files, size_t file_bytes)
 	struct numbers x = { numbers_seed() };
 	struct fixture *f = fixture_new(&x, n_files, file_bytes);
 
-	atomic_store(&skipped, 0);
-	for (int i = 0; i < 200; i++)
-		one_request(&x, f);
-	assert_true(atomic_load(&skipped) > 1000);
+	for (int i = 0; i < 2; i++) {
+		atomic_store(&skipped, 0);
+		for (int k = 0; k < 150; k++)
+			one_request(&x, f);
+		assert_true(atomic_load(&skipped) > 1000);
+		fixture_close(f);
+		f->far = !f->far;
+		fixture_open(f, NULL, random_bound(&x));
+	}
 	fixture_free(f);
 }
 
@@ -647,7 +669,8 @@ static void test_room_for_tiles(void **state)
 	rsh_gathers_free(f->gathers);
 	rsh_tiles_free(f->tiles);
 	assert_int_equal(rsh_tiles_new(f->source, 3 * N, &f->tiles), 0);
-	assert_int_equal(rsh_gathers_new(f->source, f->tiles, &f->gathers), 0);
+	assert_int_equal(rsh_gathers_new(f->source, f->tiles, f->far,
+					 &f->gathers), 0);
 	for (int i = 0; i < 100; i++) {
 		p.tile.src_rank = i % 2;
 		assert_int_equal(gather_one(f, &p, N), 0);
@@ -696,6 +719,71 @@ static void test_place(void **state)
 	assert_memory_equal(to.data + HEADER + SHORT_RUN,
 			    f->content[2] + 4321 - f->offset[2], REST);
 	fixture_free(f);
+}
+
+static void fixture_to_memory(struct fixture *f)
+{
+	char name[64];
+
+	for (unsigned i = 0; i < f->n_files; i++) {
+		name_of(i, name, sizeof(name));
+		memory_add_from(f->tree, name);
+	}
+	fixture_close(f);
+	f->far = true;
+	fixture_open(f, memory_open, 1);
+}
+
+/* Gathers pieces that say no more than where in a file they lie; `reads` of the
+ * source are to be under way at a time. */
+static void gather_together(const struct fixture *f, struct rsh_piece *pieces,
+			    size_t n, size_t in_row, unsigned reads)
+{
+	const size_t total = total_of(pieces, n);
+	uint8_t *data = malloc(total), *at = data;
+	struct rsh_piece_iter it = { pieces, n, 0, in_row };
+	struct rsh_target to = { .data = data };
+
+	for (size_t i = 0; i < n; i++) {
+		pieces[i].src_length = pieces[i].length;
+		pieces[i].src_offset += f->offset[pieces[i].src_rank];
+	}
+	memory_meet(reads);
+	assert_int_equal(gather(f, &it, &to, total), 0);
+	for (size_t i = 0; i < n; at += pieces[i++].length)
+		assert_memory_equal(at, f->content[pieces[i].src_rank] +
+				    pieces[i].src_offset -
+				    f->offset[pieces[i].src_rank],
+				    pieces[i].length);
+	free(data);
+}
+
+/* From far away all that a request reads is asked for at once: long pieces,
+ * short ones of other places, and rows that no read takes together. */
+static void test_all_at_once(void **state)
+{
+	enum { BYTES = 300 * 1000, LONG_PIECE = 90 * 1000, ROW = 15 * 1000 };
+	struct numbers x = { 1 };
+	struct fixture *f = fixture_new(&x, 3, BYTES);
+	struct rsh_piece pieces[] = {
+		{ .length = LONG_PIECE },
+		{ .length = LONG_PIECE, .src_rank = 1 },
+		{ .length = 100, .src_rank = 2 },
+		{ .length = 100, .src_rank = 2, .src_offset = 290 * 1000 },
+		{ .length = 100, .src_rank = 2, .src_offset = 290 * 1000 + 150 },
+	};
+	struct rsh_piece rows[4];
+
+	(void)state;
+	fixture_to_memory(f);
+	gather_together(f, pieces, 5, 0, 4);
+	for (int i = 0; i < 4; i++)
+		rows[i] = (struct rsh_piece){
+			.length = ROW, .src_offset = i * 80 * 1000,
+		};
+	gather_together(f, rows, 4, 1, 4);
+	fixture_free(f);
+	memory_clear();
 }
 
 /* A small piece, a long one and one that is decoded take different ways. */
@@ -779,6 +867,7 @@ int main(void)
 		cmocka_unit_test(test_pieces_that_do_not_add_up),
 		cmocka_unit_test(test_room_for_tiles),
 		cmocka_unit_test(test_place),
+		cmocka_unit_test(test_all_at_once),
 		cmocka_unit_test(test_changed_files),
 	};
 

@@ -53,6 +53,9 @@ struct rsh_body rsh_body_of_text(const char *text, uint64_t size);
 /* Puts the files of a plan together from those of a source. */
 struct rsh_reader;
 
+/* From far away so many threads help those who read a source, at most. */
+#define RSH_READ_HELPERS 64
+
 struct rsh_reader_options {
 	/* True: what a file that fails was to give is read from its
 	 * replicas. */

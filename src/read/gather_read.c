@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/gather_read.c reads the runs that a gather has collected: neighbours of
+ * one file together.
+ *
+ * Where files are at hand they are read one after the other.  From far away a
+ * read waits longer than it reads, so that all of a gather go out at once, each
+ * by a thread. */
+#include "config.h"
+
+#include "gather_runs_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/crew.h"
+#include "rsh/util/waits.h"
+
+/* Pages are given back together with what lies between them, if that is not
+ * more. */
+#define HOLE_MAX ((uint64_t)1024 * 1024)
+
+/* At least one byte in so many of a span must be wanted. */
+#define SPAN_WASTE 4
+
+/* The reads of a gather that are prepared to go out together. */
+#define GATHER_READS 64
+
+/* Who reads runs, and in what he takes apart what he has read. */
+struct gather_hand {
+	struct rsh_gather *gather;
+	uint8_t **scratch;
+};
+
+uint8_t *rsh_scratch_make(uint8_t **scratch)
+{
+	if (!*scratch)
+		*scratch = aligned_alloc(RSH_PLACE_MAX, RSH_SCRATCH_BYTES);
+	return *scratch;
+}
+
+/* ---- one run ---- */
+
+static void run_copy_rows(const struct gather_run *r, uint8_t *dst,
+			  const uint8_t *stored, uint64_t n)
+{
+	for (; n; n--) {
+		memcpy(dst, stored, r->dst_len);
+		dst += r->dst_stride;
+		stored += r->src_stride;
+	}
+}
+
+size_t rsh_gather_decode(const struct rsh_gather *g,
+			 const struct gather_code *c, const uint8_t *stored,
+			 size_t n, uint8_t *out)
+{
+	const struct gather_scales *scales = &g->scales[c->scales];
+	struct rsh_scaled m;
+
+	if (c->codec != RSH_CODEC_FP8_SCALED)
+		return rsh_codec_decode(c->codec, stored, n, out);
+	m = rsh_scaled_by(&scales->by, scales->matrix);
+	rsh_scaled_decode(&m, c->number, stored, n, out);
+	return 2 * n;
+}
+
+static void run_scatter(const struct gather_hand *by,
+			const struct gather_run *r, const uint8_t *stored)
+{
+	const struct gather_code code = {
+		(enum rsh_codec)r->codec, r->scales, r->number,
+	};
+	uint8_t *decoded = rsh_scratch_decoded(*by->scratch);
+
+	if (r->codec == RSH_CODEC_NONE) {
+		run_copy_rows(r, r->dst, stored, r->n_rows);
+		return;
+	}
+	rsh_gather_decode(by->gather, &code, stored, r->src_len, decoded);
+	memcpy(r->dst, decoded + r->skip, r->dst_len);
+}
+
+/* Returns the bytes from the first one of the run to its last. */
+static uint64_t run_extent(const struct gather_run *r)
+{
+	return (r->n_rows - 1) * r->src_stride + r->src_len;
+}
+
+static uint64_t run_wanted(const struct gather_run *r)
+{
+	return r->n_rows * r->src_len;
+}
+
+/* ---- reads ---- */
+
+/* One read of neighbouring runs, or several of rows of one run. */
+struct gather_read {
+	uint32_t file;
+	const struct gather_run *run;
+	unsigned n; /* runs */
+	uint64_t len;
+	uint64_t row, n_rows; /* of the run, if it is one that has rows */
+};
+
+/* True if the extent is worth one read. */
+static bool is_span_worth(uint64_t wanted, uint64_t extent)
+{
+	return extent <= RSH_SPAN_MAX && extent <= wanted * SPAN_WASTE;
+}
+
+/* Says which runs from r on one read shall serve: r by itself if it must be. */
+static struct gather_read run_span(const struct rsh_gather *g,
+				   const struct gather_run *r)
+{
+	struct gather_read span = { .run = r, .n = 1, .n_rows = r->n_rows };
+	const uint64_t start = r->src;
+	uint64_t end = start + run_extent(r);
+	uint64_t wanted = run_wanted(r);
+
+	while (r->next) {
+		uint64_t next_end;
+
+		r = &g->runs[r->next];
+		next_end = r->src + run_extent(r);
+		wanted += run_wanted(r);
+		if (r->src < end || !is_span_worth(wanted, next_end - start))
+			break;
+		end = next_end;
+		span.n++;
+	}
+	span.len = end - start;
+	return span;
+}
+
+/* Is it read row by row, or straight to its place? */
+static bool read_is_of_rows(const struct gather_read *read)
+{
+	const struct gather_run *r = read->run;
+
+	return read->n == 1 && r->codec == RSH_CODEC_NONE &&
+	       (r->n_rows == 1 || !is_span_worth(run_wanted(r), read->len));
+}
+
+/* Returns how many rows one read takes. */
+static uint64_t run_rows_at_once(const struct gather_run *r)
+{
+	if (r->n_rows == 1 || r->src_len > RSH_SPAN_MAX ||
+	    r->src_stride > (uint64_t)r->src_len * SPAN_WASTE)
+		return 1;
+	return (RSH_SPAN_MAX - r->src_len) / r->src_stride + 1;
+}
+
+/* Returns 0 or a positive errno. */
+static int read_rows(const struct gather_hand *by, const struct gather_read *rd,
+		     struct rsh_handle *h)
+{
+	const struct gather_run *r = rd->run;
+	const uint64_t most = run_rows_at_once(r);
+	const uint64_t end = rd->row + rd->n_rows;
+	uint64_t n;
+
+	for (uint64_t at = rd->row; at < end; at += n) {
+		const uint64_t src = r->src + at * r->src_stride;
+		uint8_t *dst = r->dst + at * r->dst_stride;
+		uint8_t *buf = dst;
+		int rc;
+
+		n = rsh_min_u64(most, end - at);
+		if (n > 1) {
+			buf = rsh_scratch_make(by->scratch);
+			if (!buf)
+				return ENOMEM;
+			buf += rsh_place(src);
+		}
+		rc = rsh_store_pread(by->gather->store, rd->file, h, buf,
+				     (size_t)((n - 1) * r->src_stride +
+					      r->src_len), src);
+		if (rc)
+			return rc;
+		if (n > 1)
+			run_copy_rows(r, dst, buf, n);
+	}
+	return 0;
+}
+
+/* Returns 0 or a positive errno. */
+static int read_carry_out(const struct gather_hand *by,
+			  const struct gather_read *rd, struct rsh_handle *h)
+{
+	struct rsh_gather *g = by->gather;
+	const struct gather_run *r = rd->run;
+	const uint64_t start = r->src;
+	uint8_t *buf;
+	int rc;
+
+	if (read_is_of_rows(rd))
+		return read_rows(by, rd, h);
+	buf = rsh_scratch_make(by->scratch);
+	if (!buf)
+		return ENOMEM;
+	buf += rsh_place(start);
+	rc = rsh_store_pread(g->store, rd->file, h, buf, (size_t)rd->len,
+			     start);
+	if (rc)
+		return rc;
+	for (unsigned n = rd->n;; r = &g->runs[r->next]) {
+		run_scatter(by, r, buf + (r->src - start));
+		if (--n == 0)
+			return 0;
+	}
+}
+
+/* Returns the run behind those of the read, 0 if there is none. */
+static unsigned read_next(const struct rsh_gather *g,
+			  const struct gather_read *rd)
+{
+	const struct gather_run *r = rd->run;
+
+	for (unsigned n = rd->n; --n;)
+		r = &g->runs[r->next];
+	return r->next;
+}
+
+/* ---- one after the other ---- */
+
+/* Neighbouring spans make a stretch, which includes the holes between them. */
+struct gather_stretch {
+	uint64_t start, end;
+};
+
+static void stretch_end(struct rsh_gather *g, const struct rsh_handle *h,
+			struct gather_stretch *s)
+{
+	if (s->end > s->start)
+		rsh_store_spent(g->store, h, s->start, s->end - s->start,
+				true);
+	s->start = s->end = 0;
+}
+
+/* Spans are given back as a stretch, since each by itself would never come to
+ * the end of the kernel's pieces. */
+static void stretch_extend(struct rsh_gather *g, const struct rsh_handle *h,
+			   struct gather_stretch *s, uint64_t start,
+			   uint64_t len)
+{
+	if (start < s->end || start - s->end > HOLE_MAX)
+		stretch_end(g, h, s);
+	if (s->end == 0)
+		s->start = start;
+	s->end = start + len;
+}
+
+static void stretch_add_read(struct rsh_gather *g, const struct rsh_handle *h,
+			     struct gather_stretch *s,
+			     const struct gather_read *rd)
+{
+	const struct gather_run *r = rd->run;
+
+	if (r->n_rows == 1 || r->src_stride <= HOLE_MAX) {
+		stretch_extend(g, h, s, r->src, rd->len);
+		return;
+	}
+	for (uint64_t i = 0; i < r->n_rows; i++)
+		stretch_extend(g, h, s, r->src + i * r->src_stride,
+			       r->src_len);
+}
+
+struct gather_use {
+	struct gather_hand by;
+	const struct gather_group *group;
+};
+
+static int group_carry_out(void *ctx, struct rsh_handle *h)
+{
+	const struct gather_use *use = ctx;
+	struct rsh_gather *g = use->by.gather;
+	struct gather_stretch spent = { 0 };
+	unsigned at = use->group->first;
+
+	while (at) {
+		struct gather_read rd = run_span(g, &g->runs[at]);
+		int rc;
+
+		rd.file = use->group->file;
+		rc = read_carry_out(&use->by, &rd, h);
+		if (rc)
+			return rc;
+		stretch_add_read(g, h, &spent, &rd);
+		at = read_next(g, &rd);
+	}
+	stretch_end(g, h, &spent);
+	return 0;
+}
+
+static int gather_read_in_turn(struct rsh_gather *g)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++) {
+		struct gather_use use = { { g, &g->scratch }, &g->groups[i] };
+
+		rc = rsh_store_use(g->store, g->groups[i].file, g->wait,
+				   group_carry_out, &use);
+	}
+	return rc;
+}
+
+/* ---- all at once ---- */
+
+struct gather_round {
+	struct rsh_gather *gather;
+	struct rsh_waits_task task;
+	unsigned n;
+	struct gather_read reads[GATHER_READS];
+};
+
+struct round_use {
+	struct gather_hand by;
+	const struct gather_read *read;
+};
+
+static int round_use_file(void *ctx, struct rsh_handle *h)
+{
+	const struct round_use *use = ctx;
+
+	return read_carry_out(&use->by, use->read, h);
+}
+
+static int round_read(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct gather_round *round = ctx;
+	struct rsh_gather *g = round->gather;
+	uint8_t *scratch = NULL;
+	struct round_use use = { { g, &scratch }, &round->reads[i] };
+	int rc;
+
+	(void)err;
+	rsh_waits_take(&round->task);
+	rc = rsh_store_use(g->store, use.read->file, g->wait, round_use_file,
+			   &use);
+	free(scratch);
+	return rc;
+}
+
+/* Who gets no help reads one after the other. */
+static unsigned helpers_take(struct rsh_gathers *all, unsigned wanted)
+{
+	unsigned now = atomic_load(&all->n_helpers), n;
+
+	do
+		n = (unsigned)rsh_min_u64(wanted, RSH_READ_HELPERS - now);
+	while (n && !atomic_compare_exchange_weak(&all->n_helpers, &now,
+						  now + n));
+	return n;
+}
+
+static int round_carry_out(struct gather_round *round)
+{
+	struct rsh_gathers *all = round->gather->all;
+	struct rsh_error unused = RSH_ERROR_INIT;
+	unsigned helpers;
+	int rc;
+
+	if (round->n == 0)
+		return 0;
+	helpers = helpers_take(all, round->n - 1);
+	rc = rsh_crew_run(1 + helpers, round->n, round_read, round, &unused);
+	atomic_fetch_sub(&all->n_helpers, helpers);
+	round->n = 0;
+	return rc;
+}
+
+static int round_add(struct gather_round *round, const struct gather_read *rd)
+{
+	round->reads[round->n++] = *rd;
+	return round->n == GATHER_READS ? round_carry_out(round) : 0;
+}
+
+/* Adds a read, or as many as its rows take. */
+static int round_add_rows(struct gather_round *round,
+			  const struct gather_read *rd)
+{
+	const uint64_t most = run_rows_at_once(rd->run);
+	struct gather_read part = *rd;
+	int rc = 0;
+
+	if (!read_is_of_rows(rd))
+		return round_add(round, rd);
+	for (; rc == 0 && part.row < rd->n_rows; part.row += part.n_rows) {
+		part.n_rows = rsh_min_u64(most, rd->n_rows - part.row);
+		rc = round_add(round, &part);
+	}
+	return rc;
+}
+
+static int round_add_group(struct gather_round *round,
+			   const struct gather_group *group)
+{
+	const struct rsh_gather *g = round->gather;
+	unsigned at = group->first;
+	int rc = 0;
+
+	while (rc == 0 && at) {
+		struct gather_read rd = run_span(g, &g->runs[at]);
+
+		rd.file = group->file;
+		rc = round_add_rows(round, &rd);
+		at = read_next(g, &rd);
+	}
+	return rc;
+}
+
+static int gather_read_at_once(struct rsh_gather *g)
+{
+	struct gather_round round = {
+		.gather = g, .task = rsh_waits_task(),
+	};
+	int rc = 0;
+
+	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++)
+		rc = round_add_group(&round, &g->groups[i]);
+	return rc ? rc : round_carry_out(&round);
+}
+
+int rsh_gather_read_runs(struct rsh_gather *g)
+{
+	return g->all->far ? gather_read_at_once(g) : gather_read_in_turn(g);
+}

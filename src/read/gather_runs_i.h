@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* read/gather_runs_i.h - the runs that a gather has collected, and how they are
+ * read; for gather.c and gather_read.c only. */
+#ifndef RSH_READ_GATHER_RUNS_I_H
+#define RSH_READ_GATHER_RUNS_I_H
+
+#include <stdatomic.h>
+
+#include "gather_i.h"
+#include "rsh/util/place.h"
+#include "tile_copies_i.h"
+
+#define RSH_BATCH_RUNS 1024
+#define RSH_BATCH_GROUPS 128
+#define RSH_HASH_SLOTS 256 /* a power of two above RSH_BATCH_GROUPS */
+/* Matrices of scales that runs need are held until these are read. */
+#define RSH_GATHER_SCALES 8
+
+/* One read of neighbouring runs has so many bytes at most.  That is small
+ * enough for the second-level cache, from which the runs are then copied. */
+#define RSH_SPAN_MAX RSH_STRIP_BYTES
+
+/* A scratch has room for RSH_SPAN_MAX bytes as they are stored, and for the same
+ * bytes decoded, when elements may have grown to twice the size. */
+#define RSH_SCRATCH_BYTES (RSH_SPAN_MAX + RSH_PLACE_MAX + 2 * RSH_SPAN_MAX)
+
+struct gather_run {
+	uint64_t src;     /* in the file */
+	uint8_t *dst;
+	uint64_t n_rows;  /* 1, or more without a codec */
+	uint64_t src_stride, dst_stride; /* from row to row */
+	uint32_t src_len; /* with a codec less than RSH_SPAN_MAX */
+	uint32_t dst_len;
+	uint32_t skip;
+	uint16_t codec;
+	uint16_t next;    /* next run of the file, 0: none; runs[0] is unused */
+	uint32_t scales;  /* which of the gather's are those of the run */
+	uint64_t number;  /* of its first element, as scales count them */
+};
+
+struct gather_scales {
+	struct rsh_scales by;
+	struct rsh_kept *matrix;
+};
+
+struct gather_group {
+	uint32_t file;
+	uint16_t first, last;
+};
+
+struct rsh_gather {
+	struct rsh_gather *next_idle;
+	struct rsh_gathers *all;
+	struct rsh_source *source;
+	struct rsh_store *store; /* its bytes */
+	struct rsh_tiles *tiles;
+	bool wait; /* for files that cannot be reached */
+	uint8_t *scratch; /* is made when first needed */
+	unsigned n_runs, n_groups;
+	struct gather_run runs[RSH_BATCH_RUNS + 1];
+	struct gather_group groups[RSH_BATCH_GROUPS];
+	uint8_t slots[RSH_HASH_SLOTS]; /* the group's number plus 1; 0: none */
+	struct gather_scales scales[RSH_GATHER_SCALES];
+	unsigned n_scales;
+	struct rsh_tile_copies copies;
+};
+
+struct rsh_gathers {
+	struct rsh_source *source;
+	struct rsh_tiles *tiles;
+	bool far;
+	atomic_uint n_helpers; /* threads that read for gathers just now */
+	pthread_mutex_t lock;  /* guards all below */
+	struct rsh_gather *idle;
+	unsigned n_idle;
+};
+
+/* Makes a scratch where there is none.  NULL: memory is out. */
+uint8_t *rsh_scratch_make(uint8_t **scratch);
+
+/* Gives the part of a scratch for decoded elements. */
+static inline uint8_t *rsh_scratch_decoded(uint8_t *scratch)
+{
+	return scratch + RSH_SPAN_MAX + RSH_PLACE_MAX;
+}
+
+/* Elements and the scales that they are decoded with, if the codec has any. */
+struct gather_code {
+	enum rsh_codec codec;
+	uint32_t scales; /* which of the gather's */
+	uint64_t number; /* of the first element, as the scales count them */
+};
+
+/* Decodes to `out` and returns how many bytes that are. */
+size_t rsh_gather_decode(const struct rsh_gather *g,
+			 const struct gather_code *c, const uint8_t *stored,
+			 size_t n, uint8_t *out);
+
+/* Reads all runs, which are still there afterwards.  0 or -errno. */
+int rsh_gather_read_runs(struct rsh_gather *g);
+
+#endif
