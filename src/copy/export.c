@@ -469,7 +469,7 @@ static int prepare_export(struct job *j, const struct rsh_vfs_config *cfg,
 			  struct rsh_export_result *out, struct rsh_error *err)
 {
 	const struct rsh_streams_options streams = rsh_streams_suited(
-		rsh_store_is_address(cfg->source), false,
+		rsh_store_far(cfg->source, &cfg->files.store), false,
 		j->options->control.readahead);
 	int rc;
 

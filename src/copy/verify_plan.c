@@ -299,7 +299,7 @@ static int prepare_plan(struct job *j, const struct rsh_vfs_config *cfg,
 {
 	const struct rsh_verify_options *o = j->options;
 	const struct rsh_streams_options streams = rsh_streams_suited(
-		rsh_store_is_address(cfg->source), false,
+		rsh_store_far(cfg->source, &cfg->files.store), false,
 		o->control.readahead);
 	int rc;
 

@@ -32,7 +32,7 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 		.mount_opts = o->mount_opts,
 		.max_read = o->max_read,
 		.io_mode = o->io_mode,
-		.far = rsh_store_is_address(o->vfs.source),
+		.far = rsh_store_far(o->vfs.source, &o->vfs.files.store),
 		.shared = o->io.cache.servers.list != NULL,
 		.readahead = o->readahead,
 		.debug = o->debug,

@@ -17,8 +17,8 @@
 #define MS UINT64_C(1000000)
 /* The thread looks around at least so often. */
 #define LOOP_IDLE_MS 60000
-/* Ranges that follow each other are joined to so many bytes at most. */
-#define LOOP_JOIN_MAX (UINT64_C(16) << 20)
+/* Ranges that follow each other are joined to about so many bytes at most. */
+#define LOOP_JOIN_MAX (UINT64_C(24) << 20)
 /* For so long a request waits for others to join it. */
 #define LOOP_JOIN_NS MS
 
@@ -314,10 +314,13 @@ struct request_row {
 	uint64_t len;
 };
 
+/* Where little is left of what follows, it need not go alone. */
 static bool row_fits(const struct request_row *r,
 		     const struct object_request *q, uint64_t most)
 {
-	return q->object == r->first->object && q->len <= most - r->len &&
+	const uint64_t room = most + most / 8 - r->len;
+
+	return q->object == r->first->object && q->len <= room &&
 	       (q->first == r->last->first + r->last->len ||
 		q->first + q->len == r->first->first);
 }

@@ -12,7 +12,6 @@
 
 #include "rsh/util/mem.h"
 
-#define OBJECTS_REQUESTS 64
 #define OBJECTS_REQUESTS_MAX 4096
 #define OBJECTS_STALL_MS 5000
 #define OBJECTS_TIMEOUT_MS 60000
@@ -80,7 +79,7 @@ static int objects_settings(struct rsh_objects *o,
 			    const struct rsh_objects_options *opts,
 			    const struct keys_settings *s)
 {
-	o->requests = objects_number(opts->requests, OBJECTS_REQUESTS);
+	o->requests = objects_number(opts->requests, RSH_OBJECTS_REQUESTS);
 	if (o->requests > OBJECTS_REQUESTS_MAX)
 		o->requests = OBJECTS_REQUESTS_MAX;
 	o->stall_ms = objects_number(opts->stall_ms, OBJECTS_STALL_MS);

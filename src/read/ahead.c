@@ -66,7 +66,8 @@ static unsigned stream_n_ahead(const struct rsh_stream *st, uint64_t now)
 	uint64_t n, most;
 
 	if (rsh_stream_sleeps(st)) {
-		most = 2 * rsh_depth_limit(&s->loads.depth);
+		most = rsh_min_u64(2 * rsh_depth_limit(&s->loads.depth),
+				   RSH_DEPTH_MOST);
 		n = 1 + (st->pace_ns ? 2 * stream_n_passed(st) :
 				       most / STREAM_BUNCHES);
 	} else {

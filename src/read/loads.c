@@ -10,7 +10,9 @@
 #include "rsh/util/clock.h"
 
 /* From far away so much is loaded at a time, at most and at least, and
- * prepared: to find out how much pays takes long there. */
+ * prepared: to find out how much pays takes long there.  Where fewer requests
+ * than that may be under way it is as much as there can be, since what waits for
+ * them is asked for together. */
 #define FAR_LOADS RSH_DEPTH_MOST
 #define FAR_LEAST 64
 #define FAR_WINDOWS 144
@@ -18,7 +20,7 @@
  * prepared costs each of them memory that it has to touch first. */
 #define SHARED_LEAST 8
 
-struct rsh_streams_options rsh_streams_suited(bool far, bool shared,
+struct rsh_streams_options rsh_streams_suited(unsigned far, bool shared,
 					      unsigned loads)
 {
 	struct rsh_streams_options so = {
@@ -29,7 +31,8 @@ struct rsh_streams_options rsh_streams_suited(bool far, bool shared,
 
 	if (far && !loads) {
 		so.max_loads = shared ? 0 : FAR_LOADS;
-		so.min_loads = shared ? SHARED_LEAST : FAR_LEAST;
+		so.min_loads = shared ? SHARED_LEAST :
+			       far < FAR_LEAST ? FAR_LOADS : FAR_LEAST;
 	}
 	/* What others read for this one may well take longer. */
 	if (far && !shared) {

@@ -50,6 +50,14 @@ bool rsh_store_is_address(const char *path)
 	return rsh_objects_is_url(path);
 }
 
+unsigned rsh_store_far(const char *path, const struct rsh_store_options *o)
+{
+	if (!rsh_objects_is_url(path))
+		return 0;
+	return o->objects && o->objects->requests ? o->objects->requests :
+						    RSH_OBJECTS_REQUESTS;
+}
+
 const char *rsh_store_hint(const char *path)
 {
 	return strstr(path, ":/") && !strchr("/.", *path) ?

@@ -46,8 +46,8 @@ struct rsh_server_options {
 				   * `default_permissions` are always added */
 	unsigned max_read;        /* bytes a request; 0: 1 MiB, the most */
 	enum rsh_io_mode io_mode;
-	bool far; /* the first byte of each read takes milliseconds, */
-	bool shared; /* and other nodes read for this one, too */
+	unsigned far; /* as rsh_streams_suited() has it, */
+	bool shared;  /* and this, too */
 	unsigned readahead;       /* as rsh_streams_options.max_loads */
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	/* rsh_mounter_find() has this called in a process of its own; NULL:

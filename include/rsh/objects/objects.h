@@ -72,12 +72,14 @@ struct rsh_objects_options {
 	const char *index;   /* http(s): the index file, below the address;
 			      * NULL: model.safetensors.index.json, or else
 			      * model.safetensors alone */
-	unsigned requests;   /* under way at once; 0: 64 */
+	unsigned requests;   /* under way at once; 0: RSH_OBJECTS_REQUESTS */
 	unsigned stall_ms;   /* a request without a byte for so long is begun
 			      * anew; 0: 5,000 */
 	unsigned timeout_ms; /* of a listing's request, and of reads without a
 			      * deadline while nothing comes; 0: 60,000 */
 };
+
+#define RSH_OBJECTS_REQUESTS 64
 
 /* Does the place look like an address of this room rather than a path?  It does
  * also where the room was not built in. */

@@ -67,11 +67,12 @@ struct rsh_streams_options {
 	uint64_t (*now)(void);
 };
 
-/* Gives the options for a source that lies near, or `far`: the first byte of
- * each read takes milliseconds there.  `shared`: what other nodes have read is
- * found without it, so that each needs to ask for less at a time.  `loads` is
+/* Gives the options for a source that lies near, which is a `far` of 0, or far
+ * away, where the first byte of each read takes milliseconds and `far` requests
+ * may be under way at a time.  `shared`: what other nodes have read is found
+ * without it, so that each needs to ask for less at a time.  `loads` is
  * max_loads. */
-struct rsh_streams_options rsh_streams_suited(bool far, bool shared,
+struct rsh_streams_options rsh_streams_suited(unsigned far, bool shared,
 					      unsigned loads);
 
 /* Counts what has happened since the streams were made. */

@@ -100,6 +100,9 @@ struct rsh_store_options {
 
 /* Is it the address of objects behind HTTP, and no path? */
 bool rsh_store_is_address(const char *path);
+/* Returns how many requests to such an address, where the first byte of each
+ * takes milliseconds, may be under way at a time; 0 of a path. */
+unsigned rsh_store_far(const char *path, const struct rsh_store_options *o);
 /* Says what follows "No such file or directory" where a path looks as if an
  * address was meant; "" where it does not. */
 const char *rsh_store_hint(const char *path);
