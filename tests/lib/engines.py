@@ -167,19 +167,24 @@ class Rclone(FuseEngine):
         return ["rclone", "--config", "", "mount", self.store, self.path]
 
 
-class RcloneWhole(Rclone):
-    """What is read of a file is kept on disk, and the rest of it fetched meanwhile."""
+class WholeFiles:
+    """rclone that keeps what is read of a file on disk, and fetches the rest of it
+    meanwhile."""
 
     def renew(self, _):
         """What it keeps goes with its mount."""
         subprocess.run(["umount", self.path], check=True)
         for process in self.processes:
             process.wait()
-        self.begin()
+        FuseEngine.begin(self)
 
     def command(self):
         return [*super().command(), "--vfs-cache-mode", "full", "--cache-dir",
                 tempfile.mkdtemp(dir=self.directory)]
+
+
+class RcloneWhole(WholeFiles, Rclone):
+    pass
 
 
 class Overlay(Bindfs):
@@ -256,6 +261,10 @@ class RcloneS3(S3):
         # It knows no other certificates with its own transport.
         return ["env", "-u", "AWS_CA_BUNDLE", "rclone", "--config", "", "mount", remote,
                 self.path]
+
+
+class RcloneS3Whole(WholeFiles, RcloneS3):
+    pass
 
 
 # ---- GlusterFS ----
@@ -647,5 +656,5 @@ class Radosgw(Engine):
 
 
 ENGINES = {engine.name(): engine
-           for engine in (Bindfs, Overlay, Rclone, RcloneWhole, RcloneS3, S3fs, Gluster,
-                          Ceph, Radosgw, Nfs)}
+           for engine in (Bindfs, Overlay, Rclone, RcloneWhole, RcloneS3, RcloneS3Whole,
+                          S3fs, Gluster, Ceph, Radosgw, Nfs)}
