@@ -14,6 +14,7 @@
 #include "ops_i.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -29,6 +30,7 @@
 
 #define LINGER_NS UINT64_C(100000)
 #define STUCK_NS 100000000L
+#define SHORT_NS 100000000L
 #define IDLE_NS 500000000L
 #define END_SECONDS 2
 
@@ -55,6 +57,7 @@ struct rsh_loop {
 	sem_t news; /* all are busy, or the session has ended */
 	atomic_uint n_busy, n_always, n_extra;
 	atomic_bool watched; /* somebody looks whether they stay busy */
+	atomic_size_t buffer; /* bytes of a request's buffer, 0 before one came */
 	atomic_int error;
 	atomic_flag lingering; /* a thread waits for the next request */
 
@@ -157,6 +160,30 @@ static void loop_linger(struct rsh_loop *l)
 	atomic_flag_clear(&l->lingering);
 }
 
+/* Takes a request from the kernel as fuse_session_receive_buf() does, which ends
+ * the session where there is no memory for a buffer.  The workers who have theirs
+ * can go on, so the others look for memory from time to time; how much it takes
+ * libfuse tells nobody, but the first buffer does.  Returns -EAGAIN after a time
+ * without memory. */
+static int worker_receive(struct worker *w)
+{
+	static const struct timespec pause = { 0, SHORT_NS };
+	struct rsh_loop *l = w->loop;
+	const size_t known = atomic_load(&l->buffer);
+	int rc = -ENOMEM;
+
+	if (!w->buf.mem && known)
+		w->buf.mem = malloc(known);
+	if (w->buf.mem || !known)
+		rc = fuse_session_receive_buf(l->session, &w->buf);
+	if (rc > 0 && !known)
+		atomic_store(&l->buffer, malloc_usable_size(w->buf.mem));
+	if (rc != -ENOMEM || !atomic_load(&l->buffer))
+		return rc;
+	nanosleep(&pause, NULL);
+	return -EAGAIN;
+}
+
 /* A worker can be cancelled while it waits for a request, not while it serves
  * one. */
 static void *worker_run(void *arg)
@@ -175,9 +202,9 @@ static void *worker_run(void *arg)
 			loop_wait_until_open(l);
 		else if (atomic_load(&w->moves))
 			loop_linger(l);
-		rc = fuse_session_receive_buf(l->session, &w->buf);
+		rc = worker_receive(w);
 		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-		if (rc == -EINTR)
+		if (rc == -EINTR || rc == -EAGAIN)
 			continue;
 		if (rc <= 0) {
 			if (rc < 0)
