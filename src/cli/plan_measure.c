@@ -94,7 +94,7 @@ static int walk_pieces(struct walk *w, struct rsh_piece_iter *it)
 		if (rc)
 			return rc;
 	}
-	return 0;
+	return rsh_piece_iter_status(it);
 }
 
 static int by_bytes(const void *a, const void *b)

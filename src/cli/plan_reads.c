@@ -85,7 +85,7 @@ static int reads_collect(struct reads *r, struct rsh_piece_iter *it)
 	while (rc == 0 && rsh_piece_iter_next(it, &p))
 		rc = p.is_tiled ? reads_add_tile(r, &p) :
 			reads_add(r, p.src_rank, p.src_offset, p.src_length);
-	return rc;
+	return rc ? rc : rsh_piece_iter_status(it);
 }
 
 static char *reads_text(const struct reads *r)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan/pieces.c goes from a range of a virtual file to the places that its
  * bytes come from. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ struct rsh_piece_iter {
 	struct rsh_chunks chunks;
 	uint8_t *header;      /* room for the header of any chunk */
 	size_t header_cap;
+	bool no_memory; /* there was none for a header */
 
 	/* This says where the slot's content lies: copied slots have one
 	 * record, others one a source file; files that share an index share the
@@ -130,6 +132,13 @@ struct rsh_piece_iter *rsh_piece_iter_content(const struct rsh_plan *p,
 	return it;
 }
 
+int rsh_piece_iter_status(const struct rsh_piece_iter *it)
+{
+	if (it->no_memory)
+		return -ENOMEM;
+	return it->pos < it->end ? -EIO : 0;
+}
+
 void rsh_piece_iter_free(struct rsh_piece_iter *it)
 {
 	if (!it)
@@ -147,8 +156,10 @@ static bool room_for_header(struct rsh_piece_iter *it)
 	if (need <= it->header_cap)
 		return true;
 	p = realloc(it->header, need);
-	if (!p)
+	if (!p) {
+		it->no_memory = true;
 		return false;
+	}
 	it->header = p;
 	it->header_cap = need;
 	return true;

@@ -309,10 +309,9 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 	struct rsh_piece p;
 	struct rsh_rows rows;
 	size_t at = 0;
+	int rc;
 
 	while (rsh_piece_iter_next(it, &p)) {
-		int rc;
-
 		if (p.length > len - at)
 			return -EIO;
 		if (n_movable && gather_is_long(&p)) {
@@ -333,7 +332,8 @@ int rsh_gather_add(struct rsh_gather *g, struct rsh_piece_iter *it,
 		}
 	}
 	to->data = data;
-	return at == len ? 0 : -EIO;
+	rc = rsh_piece_iter_status(it);
+	return rc || at == len ? rc : -EIO;
 }
 
 /* ---- states are kept for the next request, the last one used first ---- */

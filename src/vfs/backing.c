@@ -98,18 +98,15 @@ static int backing_check_all(struct backing_candidate *c, uint32_t rank,
 				   rsh_store_failed(rsh_source_store(v->source))
 				   : NULL);
 	struct rsh_piece p;
-	uint64_t end = 0;
-	int same = 1;
+	int same = 1, rc;
 
 	if (!it)
 		return -ENOMEM;
-	while (same == 1 && rsh_piece_iter_next(it, &p)) {
-		end = p.file_offset + p.length;
+	while (same == 1 && rsh_piece_iter_next(it, &p))
 		same = backing_check_piece(c, &p);
-	}
+	rc = rsh_piece_iter_status(it);
 	rsh_piece_iter_free(it);
-	/* The walk ends early when memory or files are out. */
-	return same == 1 && end != size ? -EIO : same;
+	return same == 1 && rc ? rc : same;
 }
 
 /* Looks for such a source file, *file.  Returns 1 if there is one, 0 if not, or

@@ -202,6 +202,7 @@ static uint64_t assert_iterated(struct rsh_piece_iter *it, uint64_t at,
 		at += p.length;
 		put_piece(&t, &p);
 	}
+	assert_int_equal(rsh_piece_iter_status(it), 0);
 	rsh_piece_iter_free(it);
 	assert_string_equal(t.s, want);
 	return at;

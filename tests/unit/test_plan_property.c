@@ -1070,6 +1070,7 @@ static uint64_t read_avoiding(const struct test_case *t,
 				    want->bytes + at, p.length);
 		at += p.length;
 	}
+	assert_int_equal(rsh_piece_iter_status(it), at < want->n ? -EIO : 0);
 	rsh_piece_iter_free(it);
 	return at;
 }

@@ -51,6 +51,11 @@ bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out)
 	return true;
 }
 
+int rsh_piece_iter_status(const struct rsh_piece_iter *it)
+{
+	return it->at < it->n ? -EIO : 0;
+}
+
 /* True if each of the next pieces is like the one a row before it, `stride`
  * bytes further. */
 static bool row_follows(const struct rsh_piece_iter *it, size_t at,

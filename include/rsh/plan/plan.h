@@ -150,9 +150,11 @@ struct rsh_piece_iter *rsh_piece_iter_content(const struct rsh_plan *p,
 					      uint32_t rank, uint32_t record,
 					      uint64_t offset, uint64_t length,
 					      const atomic_bool *avoid);
-/* Gives the next piece.  False past the last one, and where they end early: no
- * file is left that holds the next one, or memory is out. */
+/* Gives the next piece.  False past the last one, and where they end early. */
 bool rsh_piece_iter_next(struct rsh_piece_iter *it, struct rsh_piece *out);
+/* Says why there is no next piece: 0 past the last one, -ENOMEM, or -EIO where no
+ * file is left that holds it. */
+int rsh_piece_iter_status(const struct rsh_piece_iter *it);
 
 /* These are rows of a matrix that come from the same source files in the same
  * way. */
