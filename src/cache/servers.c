@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/secret.h"
+#include "rsh/util/thread.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -516,14 +516,9 @@ static void *servers_watch(void *arg)
  * held. */
 static void servers_begin_watch(struct rsh_cache_servers *s)
 {
-	sigset_t all, saved;
-
-	if (s->watched)
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	s->watched = pthread_create(&s->watcher, NULL, servers_watch, s) == 0;
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (!s->watched)
+		s->watched = rsh_thread_start(&s->watcher, servers_watch,
+					      s) == 0;
 }
 
 /* Makes a request by this link. */

@@ -5,10 +5,10 @@
 
 #include "cache_i.h"
 
-#include <signal.h>
 #include <string.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/thread.h"
 
 int rsh_worker_init(struct rsh_worker *w, struct rsh_cache *c,
 		    bool (*step)(struct rsh_cache *c))
@@ -40,21 +40,16 @@ static void *worker_main(void *arg)
 	return NULL;
 }
 
-/* The thread blocks all signals, which are for the program's own threads.  A
- * file size limit then is only an error of write(2). */
+/* To a thread that takes no signals a file size limit is only an error of
+ * write(2). */
 static void worker_start(struct rsh_worker *w)
 {
-	sigset_t all, saved;
-	int rc;
+	const int rc = rsh_thread_start(&w->thread, worker_main, w);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	rc = pthread_create(&w->thread, NULL, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	w->started = rc == 0;
 	w->failed = rc != 0;
 	if (rc)
-		rsh_log_warning("no thread for the cache: %s", strerror(rc));
+		rsh_log_warning("no thread for the cache: %s", strerror(-rc));
 }
 
 bool rsh_worker_kick(struct rsh_worker *w)

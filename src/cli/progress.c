@@ -15,6 +15,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
 #include "text.h"
 
 #define BAR_PAUSE_MS 200
@@ -175,7 +176,7 @@ static int start_bar_thread(struct rsh_progress *p)
 	if (rc)
 		return rc;
 	pthread_mutex_init(&p->lock, NULL);
-	return pthread_create(&p->thread, NULL, shower, p);
+	return rsh_thread_start(&p->thread, shower, p);
 }
 
 struct rsh_progress *rsh_progress_start(FILE *out, const char *what,

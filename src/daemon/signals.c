@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/thread.h"
 
 struct rsh_signals {
 	pthread_t thread;
@@ -69,7 +70,6 @@ int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
 {
 	enum rsh_log_level level = rsh_log_get_level();
 	struct rsh_signals *s = calloc(1, sizeof(*s));
-	sigset_t all, old;
 	int rc;
 
 	if (!s)
@@ -77,15 +77,10 @@ int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
 	s->tell = tell;
 	s->ctx = ctx;
 	s->quieter = level == RSH_LOG_DEBUG ? RSH_LOG_NOTICE : level;
-	/* Signals that end the mount are for the thread that waits for its
-	 * end. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&s->thread, NULL, take_signal, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	rc = rsh_thread_start(&s->thread, take_signal, s);
 	if (rc) {
 		free(s);
-		return -rc;
+		return rc;
 	}
 	*out = s;
 	return 0;

@@ -19,7 +19,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +26,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/thread.h"
 
 #define LINGER_NS UINT64_C(100000)
 #define STUCK_NS 100000000L
@@ -223,20 +223,15 @@ static int loop_add_worker(struct rsh_loop *l, bool extra)
 {
 	atomic_uint *count = extra ? &l->n_extra : &l->n_always;
 	struct worker *w = &l->workers[l->n_workers];
-	sigset_t all, old;
 	int rc;
 
 	w->loop = l;
 	w->extra = extra;
-	/* Signals are for the thread that waits for the end. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	atomic_fetch_add(count, 1);
-	rc = pthread_create(&w->thread, NULL, worker_run, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	rc = rsh_thread_start(&w->thread, worker_run, w);
 	if (rc) {
 		atomic_fetch_sub(count, 1);
-		return -rc;
+		return rc;
 	}
 	l->n_workers++;
 	if (l->n_workers > 1)

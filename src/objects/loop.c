@@ -7,12 +7,12 @@
 #include "objects_i.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
 
 #define MS UINT64_C(1000000)
 /* The thread looks around at least so often. */
@@ -509,19 +509,6 @@ static void *loop_run(void *ctx)
 
 /* ---- from outside ---- */
 
-/* Starts the thread with all signals blocked. */
-static int loop_start_thread(struct object_loop *l)
-{
-	sigset_t all, old;
-	int rc;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&l->thread, NULL, loop_run, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -rc;
-}
-
 static struct object_loop *object_loop_new(struct rsh_objects *o)
 {
 	struct object_loop *l = calloc(1, sizeof(*l));
@@ -536,7 +523,7 @@ static struct object_loop *object_loop_new(struct rsh_objects *o)
 	if (l->multi) {
 		rsh_curl.multi_setopt(l->multi, CURLMOPT_MAXCONNECTS,
 				      (long)o->requests);
-		if (loop_start_thread(l) == 0)
+		if (rsh_thread_start(&l->thread, loop_run, l) == 0)
 			return l;
 	}
 	if (l->multi)

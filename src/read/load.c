@@ -10,12 +10,12 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "reader_i.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
+#include "rsh/util/thread.h"
 #include "rsh/util/waits.h"
 
 /* A task has so many bytes at most, and so many wants. */
@@ -204,17 +204,12 @@ static bool load_wants_room(const void *load)
 	return load_sleeps(l) && l->rc == 0 && l->next < l->n;
 }
 
-/* Starts up to n threads.  Signals are for those of the program. */
+/* Starts up to n threads. */
 static void load_start(struct load *l, unsigned n)
 {
-	sigset_t all, old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	while (n-- && pthread_create(&l->threads[l->n_threads], NULL, load_work,
-				     l) == 0)
+	while (n-- &&
+	       rsh_thread_start(&l->threads[l->n_threads], load_work, l) == 0)
 		l->n_threads++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 /* What a task is done as. */

@@ -5,12 +5,12 @@
 #include "stream_i.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/thread.h"
 #include "rsh/util/waits.h"
 
 /* Threads without work leave after this time. */
@@ -245,21 +245,12 @@ static unsigned streams_n_to_wake(const struct rsh_streams *s)
 void rsh_streams_wake(struct rsh_streams *s)
 {
 	const unsigned n = streams_n_to_wake(s);
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
 
 	/* Threads that were woken before are on their way. */
 	for (; s->n_idle && s->n_woken < n; s->n_idle--, s->n_woken++)
 		pthread_cond_signal(&s->work);
-	if (n <= s->n_woken || s->n_threads == s->max_threads || s->stopping ||
-	    pthread_attr_init(&attr))
+	if (n <= s->n_woken || s->n_threads == s->max_threads || s->stopping)
 		return;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (pthread_create(&thread, &attr, prepare_windows, s) == 0)
+	if (rsh_thread_start_alone(prepare_windows, s) == 0)
 		s->n_threads++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
 }

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +26,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 #include "rsh/wire/index_codec.h"
 
 /* Of files that were not looked at this time - other steps of the job, gone or
@@ -382,20 +382,6 @@ static void *draft_saver(void *arg)
 	return NULL;
 }
 
-/* Signals are for the threads that serve the mount. */
-static bool draft_start_saver(struct rsh_index_cache *c,
-			      struct rsh_index_draft *d)
-{
-	sigset_t all, before;
-	bool started;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	started = pthread_create(&c->saver, NULL, draft_saver, d) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return started;
-}
-
 void rsh_index_cache_save(struct rsh_index_cache *c,
 			  const struct rsh_index_entry *entries, uint32_t n,
 			  const struct rsh_names *names)
@@ -414,7 +400,7 @@ void rsh_index_cache_save(struct rsh_index_cache *c,
 		draft_say_failed(c, rc);
 		return;
 	}
-	c->saving = draft_start_saver(c, d);
+	c->saving = rsh_thread_start(&c->saver, draft_saver, d) == 0;
 	if (!c->saving)
 		draft_saver(d);
 }

@@ -7,13 +7,13 @@
 #include "store_i.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
+#include "rsh/util/thread.h"
 #include "rsh/util/waits.h"
 
 /* The thread pauses for so long between two looks. */
@@ -317,19 +317,9 @@ static void *outage_watch(void *arg)
 static void outage_start_watch(struct rsh_store *s)
 {
 	struct rsh_outage *o = &s->outage;
-	pthread_attr_t attr;
-	sigset_t all, old;
-	pthread_t thread;
 
-	if (o->watched || o->unwatched || o->stopping ||
-	    pthread_attr_init(&attr))
-		return;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	o->watched = pthread_create(&thread, &attr, outage_watch, s) == 0;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
+	if (!o->watched && !o->unwatched && !o->stopping)
+		o->watched = rsh_thread_start_alone(outage_watch, s) == 0;
 }
 
 bool rsh_outage_stop(struct rsh_store *s)

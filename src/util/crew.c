@@ -4,9 +4,9 @@
 #include "config.h"
 
 #include "rsh/util/crew.h"
+#include "rsh/util/thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -69,18 +69,13 @@ int rsh_crew_run(unsigned n_threads, size_t n, rsh_crew_work *work, void *ctx,
 	struct crew c = { .work = work, .ctx = ctx, .n = n, .err = err };
 	size_t wanted = threads_for(n_threads, n), started = 0;
 	pthread_t threads[MAX_THREADS];
-	sigset_t all, old;
 
 	if (pthread_mutex_init(&c.lock, NULL))
 		return rsh_error_nomem(err);
-	/* Signals are for the caller's thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	/* If not all threads can be started, the work only takes longer. */
 	while (started + 1 < wanted &&
-	       pthread_create(&threads[started], NULL, crew_run, &c) == 0)
+	       rsh_thread_start(&threads[started], crew_run, &c) == 0)
 		started++;
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	crew_run(&c);
 	for (size_t i = 0; i < started; i++)
 		pthread_join(threads[i], NULL);

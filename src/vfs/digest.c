@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "rsh/util/mem.h"
+#include "rsh/util/thread.h"
 #include "rsh/util/xxh3.h"
 
 #define STOP_SECONDS 2
@@ -181,14 +182,10 @@ static void *digests_work(void *arg)
 /* The caller holds the lock. */
 static int digests_start_thread(struct rsh_digests *d)
 {
-	pthread_t thread;
-	int rc = pthread_create(&thread, NULL, digests_work, d);
+	const int rc = rsh_thread_start_alone(digests_work, d);
 
-	if (rc)
-		return -rc;
-	pthread_detach(thread);
-	d->running = true;
-	return 0;
+	d->running = rc == 0;
+	return rc;
 }
 
 /* The caller holds the lock. */

@@ -3,7 +3,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -77,11 +79,48 @@ static void test_failure(void **state)
 	}
 }
 
+/* They meet, so that each does one thing. */
+struct watch {
+	pthread_t caller;
+	pthread_barrier_t all;
+	atomic_uint deaf; /* threads that take no signals */
+};
+
+static int look_at_signals(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct watch *w = ctx;
+	sigset_t now;
+
+	(void)i;
+	(void)err;
+	pthread_sigmask(SIG_BLOCK, NULL, &now);
+	if (sigismember(&now, SIGTERM) && sigismember(&now, SIGINT))
+		atomic_fetch_add(&w->deaf, 1);
+	else if (!pthread_equal(pthread_self(), w->caller))
+		return -EIO;
+	pthread_barrier_wait(&w->all);
+	return 0;
+}
+
+/* Signals are for the threads of the caller. */
+static void test_signals(void **state)
+{
+	struct watch w = { .caller = pthread_self() };
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	(void)state;
+	pthread_barrier_init(&w.all, NULL, 4);
+	assert_int_equal(rsh_crew_run(4, 4, look_at_signals, &w, &err), 0);
+	pthread_barrier_destroy(&w.all);
+	assert_int_equal(atomic_load(&w.deaf), 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_once),
 		cmocka_unit_test(test_failure),
+		cmocka_unit_test(test_signals),
 	};
 
 	return cmocka_run_group_tests_name("util_crew", tests, NULL, NULL);
