@@ -212,15 +212,25 @@ static int read_carry_out(const struct gather_hand *by,
 	}
 }
 
-/* Returns the run behind those of the read, 0 if there is none. */
-static unsigned read_next(const struct rsh_gather *g,
-			  const struct gather_read *rd)
+/* Goes to the read of the group that follows, from none (0 runs) to the first. */
+static bool group_next_read(const struct rsh_gather *g,
+			    const struct gather_group *group,
+			    struct gather_read *rd)
 {
-	const struct gather_run *r = rd->run;
+	unsigned at = group->first;
 
-	for (unsigned n = rd->n; --n;)
-		r = &g->runs[r->next];
-	return r->next;
+	if (rd->n) {
+		const struct gather_run *r = rd->run;
+
+		for (unsigned n = rd->n; --n;)
+			r = &g->runs[r->next];
+		at = r->next;
+	}
+	if (at == 0)
+		return false;
+	*rd = run_span(g, &g->runs[at]);
+	rd->file = group->file;
+	return true;
 }
 
 /* ---- one after the other ---- */
@@ -277,18 +287,14 @@ static int group_carry_out(void *ctx, struct rsh_handle *h)
 	const struct gather_use *use = ctx;
 	struct rsh_gather *g = use->by.gather;
 	struct gather_stretch spent = { 0 };
-	unsigned at = use->group->first;
+	struct gather_read rd = { 0 };
 
-	while (at) {
-		struct gather_read rd = run_span(g, &g->runs[at]);
-		int rc;
+	while (group_next_read(g, use->group, &rd)) {
+		const int rc = read_carry_out(&use->by, &rd, h);
 
-		rd.file = use->group->file;
-		rc = read_carry_out(&use->by, &rd, h);
 		if (rc)
 			return rc;
 		stretch_add_read(g, h, &spent, &rd);
-		at = read_next(g, &rd);
 	}
 	stretch_end(g, h, &spent);
 	return 0;
@@ -398,17 +404,11 @@ static int round_add_rows(struct gather_round *round,
 static int round_add_group(struct gather_round *round,
 			   const struct gather_group *group)
 {
-	const struct rsh_gather *g = round->gather;
-	unsigned at = group->first;
+	struct gather_read rd = { 0 };
 	int rc = 0;
 
-	while (rc == 0 && at) {
-		struct gather_read rd = run_span(g, &g->runs[at]);
-
-		rd.file = group->file;
+	while (rc == 0 && group_next_read(round->gather, group, &rd))
 		rc = round_add_rows(round, &rd);
-		at = read_next(g, &rd);
-	}
 	return rc;
 }
 
