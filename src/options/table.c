@@ -296,7 +296,8 @@ static const struct rsh_option table[] = {
 	  "of s3:// and https://: requests under way at a time (64)",
 	  rsh_set_number, AT(objects.requests), .min = 1, .max = 4096 },
 	{ "source-timeout", 0, "SECONDS", TREES,
-	  "of s3:// and https://: how long a read tries (60)",
+	  "of s3:// and https://: how long a read tries with "
+	  "nothing coming (60)",
 	  rsh_set_seconds, AT(objects.timeout_ms), .min = 1, .max = 86400 },
 	{ "source-keys", 0, "auto|none|instance", TREES,
 	  "of s3://: sign with keys of the environment or a profile (auto), "
