@@ -458,8 +458,9 @@ def without_the_right_to(job):
     where = os.path.join(job.directory, "mnt")
     log = os.path.join(job.directory, "log")
     os.mkdir(where)
+    alone = [os.path.join(LIB, "own_mounts.sh")] if os.geteuid() == 0 else []
     done = subprocess.run(
-        ["unshare", "-Urm", "sh", "-c", '''
+        [*alone, "unshare", "-Urm", "sh", "-c", '''
          "$1" mount --src-strategy "$2" --dst-strategy "$2" --log-level debug \
              --log-file "$3" "$4" "$5" || exit 3
          cmp "$5/rank_2/checkpoint_2.ckpt" "$6" && cmp "$5/rank_3/checkpoint_3.ckpt" "$7"

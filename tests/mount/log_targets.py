@@ -18,6 +18,8 @@ sys.path.insert(0, LIB)
 from rsh_cli import INPUT, run  # noqa: E402
 from rsh_mount import Tap, reshardfs_program  # noqa: E402
 
+OWN_MOUNTS = os.path.join(LIB, "own_mounts.sh")
+
 # A directory is no strategy: one error line, exit status 3.
 WORDS = ["plan", "nowhere", "--src-strategy", "/nowhere/s.ckpt", "--dst-strategy", "none"]
 
@@ -58,7 +60,7 @@ class Heard:
     def __init__(self, root, *words):
         script = INSIDE.format(root=root)
         got = subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", LISTEN, root,
+            [OWN_MOUNTS, "sh", "-c", script, "sh", sys.executable, "-c", LISTEN, root,
              reshardfs_program(), *WORDS, *words], capture_output=True, text=True, timeout=120,
             check=False)
         self.status, self.err = got.returncode, got.stderr
@@ -69,7 +71,7 @@ class Heard:
 
 def can_unshare(root):
     os.makedirs(os.path.join(root, "dev"), exist_ok=True)
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", INSIDE.format(root=root), "sh", "true"],
+    done = subprocess.run([OWN_MOUNTS, "sh", "-c", INSIDE.format(root=root), "sh", "true"],
                           capture_output=True, check=False)
     return done.returncode == 0
 
@@ -108,7 +110,7 @@ def main():
         tap.equal((heard.syslog, heard.journal), ([], []), "without the option: neither")
 
         # No journal listens there.
-        got = subprocess.run(["unshare", "--mount", "sh", "-c", INSIDE.format(root=root), "sh",
+        got = subprocess.run([OWN_MOUNTS, "sh", "-c", INSIDE.format(root=root), "sh",
                               reshardfs_program(), *WORDS, "--log-to=journal"],
                              capture_output=True, text=True, check=False)
         tap.equal((got.returncode, got.stderr),

@@ -51,6 +51,11 @@ int read_checked(struct rsh_cache *c, struct made_file *f, uint64_t offset,
 unsigned loads_of(struct rsh_cache *c, struct made_file *f, uint64_t offset,
 		  size_t len);
 
+/* Mounts a tmpfs on `dir` for this process alone, which has a copy of no other
+ * mount of this program: a daemon lives as long as any copy of its mount.  False
+ * where that may not be done. */
+bool mount_own_tmpfs(const char *dir, const char *options);
+
 struct rsh_cache *cache_make(const struct rsh_cache_options *opts);
 struct rsh_cache_stats cache_stats(struct rsh_cache *c);
 

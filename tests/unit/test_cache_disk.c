@@ -6,14 +6,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -711,9 +709,7 @@ static void full_disk_child(const char *dir)
 	struct rsh_cache *c;
 	struct made_file f;
 
-	if (unshare(CLONE_NEWNS) != 0 ||
-	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-	    mount("none", dir, "tmpfs", 0, "size=1360k,mode=700") != 0)
+	if (!mount_own_tmpfs(dir, "size=1360k,mode=700"))
 		_exit(77);
 	c = open_cache(dir, GIB);
 	read_on(c, 1);

@@ -10,13 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -436,9 +434,7 @@ static void test_vanishing_directory(void **state)
 /* In a child, so that its mount ends with it. */
 static int full_disk_child(struct stage *s, char *dir)
 {
-	if (unshare(CLONE_NEWNS) != 0 ||
-	    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-	    mount("none", dir, "tmpfs", 0, "size=1m,mode=700") != 0)
+	if (!mount_own_tmpfs(dir, "size=1m,mode=700"))
 		return 77;
 	stage_begin(s, dir);
 	play(s, NULL, 0, directory_failed);
