@@ -100,6 +100,46 @@ static void run_take_plain(struct rsh_request *rq, uint64_t first, uint64_t n,
 	}
 }
 
+/* Claims blocks from `first` on, up to n, and loads them.  Returns 0 with the run
+ * held, which may be none, or -errno.  The lock is held, and may be given up. */
+static int run_load(struct rsh_request *rq, uint64_t first, uint64_t n,
+		    struct rsh_block_run *run)
+{
+	struct rsh_cache *c = rq->c;
+	struct rsh_found found;
+	int rc;
+
+	run_claim(rq, first, n, run);
+	if (run->n == 0)
+		return 0;
+	n = run->n;
+	rc = rsh_run_fill(rq, run, &found);
+	c->stats.hits_disk += found.disk;
+	c->stats.hits_shared += found.shared;
+	c->stats.misses += n - found.disk - found.shared;
+	return rc;
+}
+
+/* Loads what a request wants of blocks [number, end) and nobody else does, as much
+ * as one load takes: another thread loads a block before them, and to wait for it
+ * first would be to wait twice.  Returns 0 or -errno.  The lock is held, and may
+ * be given up. */
+static int request_load_behind(struct rsh_request *rq, uint64_t number,
+			       uint64_t end)
+{
+	struct rsh_block_run run = { .n = 0 };
+	int rc;
+
+	while (number < end && rsh_block_find(rq->c, rq->file, number))
+		number++;
+	if (number == end)
+		return 0;
+	rc = run_load(rq, number, end - number, &run);
+	if (rc == 0)
+		rsh_run_release(rq->c, &run);
+	return rc;
+}
+
 /* Gets hold of the block `first`, and of the next ones as far as that is the
  * same work.  Returns 0, NO_ROOM or -errno.  The lock is held, and may be given
  * up. */
@@ -108,7 +148,7 @@ static int run_hold(struct rsh_request *rq, uint64_t first, uint64_t n,
 {
 	struct rsh_cache *c = rq->c;
 	struct rsh_cache_block *b;
-	struct rsh_found found;
+	bool looked = false;
 	int rc;
 
 	run->n = 0;
@@ -117,21 +157,22 @@ static int run_hold(struct rsh_request *rq, uint64_t first, uint64_t n,
 		if (run->n)
 			return 0;
 		b = rsh_block_find(c, rq->file, first);
+		if (b && !looked) {
+			looked = true;
+			rc = request_load_behind(rq, first + 1, first + n);
+			if (rc)
+				return rc;
+			continue;
+		}
 		if (b) {
 			rc = block_wait(c, b);
 			run->blocks[0] = b;
 			run->n = rc == 0;
 			return rc;
 		}
-		run_claim(rq, first, n, run);
-		if (run->n) {
-			n = run->n;
-			rc = rsh_run_fill(rq, run, &found);
-			c->stats.hits_disk += found.disk;
-			c->stats.hits_shared += found.shared;
-			c->stats.misses += n - found.disk - found.shared;
+		rc = run_load(rq, first, n, run);
+		if (rc || run->n)
 			return rc;
-		}
 		if (!rsh_block_find(c, rq->file, first))
 			return NO_ROOM;
 	}

@@ -463,6 +463,34 @@ static void wait_until(struct rsh_cache *c, uint64_t waits)
 	}
 }
 
+/* Who comes to a block that another one loads loads those behind it first. */
+static void test_what_others_do_not_load(void **state)
+{
+	struct rsh_cache *c = cache_of(8);
+	struct reader readers[2];
+	struct made_file f;
+
+	(void)state;
+	made_file_init(&f, c, 1, 8 * BLOCK);
+	f.hold_back = true;
+	for (unsigned i = 0; i < 2; i++) {
+		start(&readers[i], c, &f, BLOCK, (1 + 4 * i) * BLOCK);
+		for (int k = 0; f.holding < i + 1; k++) {
+			assert_true(k < 60 * 1000);
+			usleep(1000);
+		}
+	}
+	f.hold_back = false;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(pthread_join(readers[i].thread, NULL), 0);
+		assert_int_equal(readers[i].rc, 0);
+	}
+	assert_int_equal(f.loads, 2);
+	assert_int_equal(f.bytes, 5 * BLOCK);
+	assert_int_equal(cache_stats(c).misses, 5);
+	rsh_cache_free(c);
+}
+
 /* One loads, while the others come and wait. */
 static void all_at_once(int code)
 {
@@ -673,6 +701,7 @@ int main(void)
 		cmocka_unit_test(test_many_files),
 		cmocka_unit_test(test_hits),
 		cmocka_unit_test(test_neighbours_are_loaded_together),
+		cmocka_unit_test(test_what_others_do_not_load),
 		cmocka_unit_test(test_ranges),
 		cmocka_unit_test(test_least_recently_used_goes),
 		cmocka_unit_test(test_spent_goes_first),
