@@ -144,8 +144,6 @@ static struct gather_group *gather_group(struct rsh_gather *g, uint32_t file)
 	return &g->groups[g->n_groups - 1];
 }
 
-/* The pieces of one file come in the order of its bytes but for a few jumps
- * from record to record, so that no sorting is needed. */
 static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 			  uint8_t *dst)
 {

@@ -40,6 +40,37 @@ uint8_t *rsh_scratch_make(uint8_t **scratch)
 	return *scratch;
 }
 
+/* ---- the order of runs ---- */
+
+static int run_by_source(const void *a, const void *b, void *gather)
+{
+	const struct rsh_gather *g = gather;
+	const uint16_t x = *(const uint16_t *)a, y = *(const uint16_t *)b;
+	const uint64_t p = g->runs[x].src, q = g->runs[y].src;
+
+	return p != q ? (p > q) - (p < q) : (x > y) - (x < y);
+}
+
+/* Rows that come from several tensors of a file in turn stand in that order
+ * until now, in which no two of them are neighbours. */
+static void group_sort(struct rsh_gather *g, struct gather_group *group)
+{
+	uint16_t order[RSH_BATCH_RUNS], n = 0;
+	bool sorted = true;
+
+	for (uint16_t at = group->first; at; at = g->runs[at].next) {
+		order[n++] = at;
+		sorted &= n < 2 || g->runs[order[n - 2]].src <= g->runs[at].src;
+	}
+	if (sorted)
+		return;
+	qsort_r(order, n, sizeof(*order), run_by_source, g);
+	group->first = order[0];
+	group->last = order[n - 1];
+	for (uint16_t i = 0; i < n; i++)
+		g->runs[order[i]].next = i + 1 < n ? order[i + 1] : 0;
+}
+
 /* ---- one run ---- */
 
 static void run_copy_rows(const struct gather_run *r, uint8_t *dst,
@@ -426,5 +457,7 @@ static int gather_read_at_once(struct rsh_gather *g)
 
 int rsh_gather_read_runs(struct rsh_gather *g)
 {
+	for (unsigned i = 0; i < g->n_groups; i++)
+		group_sort(g, &g->groups[i]);
 	return g->all->far ? gather_read_at_once(g) : gather_read_in_turn(g);
 }

@@ -791,6 +791,29 @@ static void test_all_at_once(void **state)
 	memory_clear();
 }
 
+/* Rows of two tensors in turn are neighbours of two kinds, and two reads. */
+static void test_rows_in_turn(void **state)
+{
+	enum { ROWS = 20, BYTES = 8000 };
+	struct numbers x = { 1 };
+	struct fixture *f = fixture_new(&x, 1, 2 * ROWS * BYTES);
+	struct rsh_piece pieces[2 * ROWS];
+	unsigned before;
+
+	(void)state;
+	fixture_to_memory(f);
+	for (uint64_t i = 0; i < 2 * ROWS; i++)
+		pieces[i] = (struct rsh_piece){
+			.length = BYTES,
+			.src_offset = (i / 2 + i % 2 * ROWS) * BYTES,
+		};
+	before = memory_reads();
+	gather_together(f, pieces, 2 * ROWS, 0, 2);
+	assert_int_equal(memory_reads(), before + 2);
+	fixture_free(f);
+	memory_clear();
+}
+
 /* A small piece, a long one and one that is decoded take different ways. */
 static void changed(void (*change)(const char *path))
 {
@@ -873,6 +896,7 @@ int main(void)
 		cmocka_unit_test(test_room_for_tiles),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_all_at_once),
+		cmocka_unit_test(test_rows_in_turn),
 		cmocka_unit_test(test_changed_files),
 	};
 
