@@ -202,42 +202,40 @@ static bool gather_repeat_row(struct rsh_gather *g,
 	return true;
 }
 
-/* Reads a long piece whose elements must be decoded, as much at a time as the
- * scratch holds. */
-static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
-			       uint8_t *dst)
+static int gather_add_piece(struct rsh_gather *g, const struct rsh_piece *p,
+			    uint8_t *dst)
 {
-	uint64_t left = p->length, src = p->src_offset;
-	uint64_t src_left = p->src_length;
-	uint32_t skip = p->skip;
-	struct gather_code code;
-	uint8_t *buf = rsh_scratch_make(&g->scratch), *decoded;
-	int rc = buf ? gather_code_of(g, p, &code) : -ENOMEM;
+	int rc = gather_is_full(g) ? gather_flush(g) : 0;
 
-	if (rc)
-		return rc;
-	decoded = rsh_scratch_decoded(buf);
-	buf += rsh_place(src);
-	while (left > 0 && src_left > 0) {
-		size_t n = src_left < RSH_SPAN_MAX ? (size_t)src_left : RSH_SPAN_MAX;
-		size_t got;
+	return rc ? rc : gather_add_run(g, p, dst);
+}
 
-		rc = rsh_source_read_at(g->source, p->src_rank, src, buf, n,
-					g->wait);
-		if (rc)
-			return rc;
-		got = rsh_gather_decode(g, &code, buf, n, decoded) - skip;
-		code.number += n;
-		if (got > left)
-			got = (size_t)left;
-		memcpy(dst, decoded + skip, got);
-		skip = 0;
-		dst += got;
-		left -= got;
-		src += n;
-		src_left -= n;
+/* Adds a long piece whose elements must be decoded, in as many runs as there are
+ * scratches full of it. */
+static int gather_add_decoded(struct rsh_gather *g, const struct rsh_piece *p,
+			      uint8_t *dst)
+{
+	struct rsh_piece part = *p;
+	uint64_t left = p->length, src_left = p->src_length;
+	uint32_t in, out;
+	int rc = 0;
+
+	rsh_codec_units(p->codec, &in, &out);
+	while (rc == 0 && left && src_left) {
+		part.src_length = rsh_min_u64(src_left,
+					      RSH_SPAN_MAX / in * in);
+		part.length = rsh_min_u64(left, part.src_length / in * out -
+						part.skip);
+		rc = gather_add_piece(g, &part, dst);
+		dst += part.length;
+		left -= part.length;
+		src_left -= part.src_length;
+		part.src_offset += part.src_length;
+		if (part.codec == RSH_CODEC_FP8_SCALED)
+			part.scales.first += part.src_length / in;
+		part.skip = 0;
 	}
-	return left ? -EIO : 0;
+	return rc ? rc : left ? -EIO : 0;
 }
 
 /* A piece that goes straight to its place need not be a run.  From far away it
@@ -245,35 +243,27 @@ static int gather_read_decoded(struct rsh_gather *g, const struct rsh_piece *p,
 static bool gather_is_direct(const struct rsh_gather *g,
 			     const struct rsh_piece *p)
 {
-	if (p->src_length < DIRECT_MIN)
-		return false;
-	return !g->all->far || p->codec != RSH_CODEC_NONE ||
-	       p->src_length > UINT32_MAX;
+	return p->src_length >= DIRECT_MIN &&
+	       (!g->all->far || p->src_length > UINT32_MAX);
 }
 
 static int gather_take_piece(struct rsh_gather *g, const struct rsh_piece *p,
 			     uint8_t *dst)
 {
-	int rc;
-
 	if (p->is_header) {
 		memcpy(dst, p->header, (size_t)p->length);
 		return 0;
 	}
 	if (p->is_tiled)
 		return gather_take_tiled(g, p, dst);
-	if (gather_is_direct(g, p)) {
-		if (p->codec != RSH_CODEC_NONE)
-			return gather_read_decoded(g, p, dst);
+	if (p->codec != RSH_CODEC_NONE)
+		return p->src_length > RSH_SPAN_MAX ?
+		       gather_add_decoded(g, p, dst) :
+		       gather_add_piece(g, p, dst);
+	if (gather_is_direct(g, p))
 		return rsh_source_read_at(g->source, p->src_rank, p->src_offset,
 					  dst, (size_t)p->length, g->wait);
-	}
-	if (gather_is_full(g)) {
-		rc = gather_flush(g);
-		if (rc)
-			return rc;
-	}
-	return gather_add_run(g, p, dst);
+	return gather_add_piece(g, p, dst);
 }
 
 /* ---- where the bytes are placed ---- */

@@ -29,7 +29,7 @@ struct gather_run {
 	uint8_t *dst;
 	uint64_t n_rows;  /* 1, or more without a codec */
 	uint64_t src_stride, dst_stride; /* from row to row */
-	uint32_t src_len; /* with a codec less than RSH_SPAN_MAX */
+	uint32_t src_len; /* with a codec RSH_SPAN_MAX at most */
 	uint32_t dst_len;
 	uint32_t skip;
 	uint16_t codec;
