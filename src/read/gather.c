@@ -64,6 +64,7 @@ static int gather_hands(struct rsh_gather *g, struct rsh_tile_hands *h)
 		.stored = g->scratch,
 		.decoded = rsh_scratch_decoded(g->scratch),
 		.wait = g->wait,
+		.helpers = g->all->far ? &g->all->helpers : NULL,
 	};
 	return 0;
 }

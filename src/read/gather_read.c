@@ -14,8 +14,6 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/crew.h"
-#include "rsh/util/waits.h"
 
 /* Pages are given back together with what lies between them, if that is not
  * more. */
@@ -32,13 +30,6 @@ struct gather_hand {
 	struct rsh_gather *gather;
 	uint8_t **scratch;
 };
-
-uint8_t *rsh_scratch_make(uint8_t **scratch)
-{
-	if (!*scratch)
-		*scratch = aligned_alloc(RSH_PLACE_MAX, RSH_SCRATCH_BYTES);
-	return *scratch;
-}
 
 /* ---- the order of runs ---- */
 
@@ -348,7 +339,6 @@ static int gather_read_in_turn(struct rsh_gather *g)
 
 struct gather_round {
 	struct rsh_gather *gather;
-	struct rsh_waits_task task;
 	unsigned n;
 	struct gather_read reads[GATHER_READS];
 };
@@ -374,39 +364,19 @@ static int round_read(void *ctx, size_t i, struct rsh_error *err)
 	int rc;
 
 	(void)err;
-	rsh_waits_take(&round->task);
 	rc = rsh_store_use(g->store, use.read->file, g->wait, round_use_file,
 			   &use);
 	free(scratch);
 	return rc;
 }
 
-/* Who gets no help reads one after the other. */
-static unsigned helpers_take(struct rsh_gathers *all, unsigned wanted)
-{
-	unsigned now = atomic_load(&all->n_helpers), n;
-
-	do
-		n = (unsigned)rsh_min_u64(wanted, RSH_READ_HELPERS - now);
-	while (n && !atomic_compare_exchange_weak(&all->n_helpers, &now,
-						  now + n));
-	return n;
-}
-
 static int round_carry_out(struct gather_round *round)
 {
-	struct rsh_gathers *all = round->gather->all;
-	struct rsh_error unused = RSH_ERROR_INIT;
-	unsigned helpers;
-	int rc;
+	const unsigned n = round->n;
 
-	if (round->n == 0)
-		return 0;
-	helpers = helpers_take(all, round->n - 1);
-	rc = rsh_crew_run(1 + helpers, round->n, round_read, round, &unused);
-	atomic_fetch_sub(&all->n_helpers, helpers);
 	round->n = 0;
-	return rc;
+	return rsh_helpers_run(&round->gather->all->helpers, n, round_read,
+			       round);
 }
 
 static int round_add(struct gather_round *round, const struct gather_read *rd)
@@ -445,9 +415,7 @@ static int round_add_group(struct gather_round *round,
 
 static int gather_read_at_once(struct rsh_gather *g)
 {
-	struct gather_round round = {
-		.gather = g, .task = rsh_waits_task(),
-	};
+	struct gather_round round = { .gather = g };
 	int rc = 0;
 
 	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++)

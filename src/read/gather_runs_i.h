@@ -4,9 +4,8 @@
 #ifndef RSH_READ_GATHER_RUNS_I_H
 #define RSH_READ_GATHER_RUNS_I_H
 
-#include <stdatomic.h>
-
 #include "gather_i.h"
+#include "helpers_i.h"
 #include "rsh/util/place.h"
 #include "tile_copies_i.h"
 
@@ -19,10 +18,6 @@
 /* One read of neighbouring runs has so many bytes at most.  That is small
  * enough for the second-level cache, from which the runs are then copied. */
 #define RSH_SPAN_MAX RSH_STRIP_BYTES
-
-/* A scratch has room for RSH_SPAN_MAX bytes as they are stored, and for the same
- * bytes decoded, when elements may have grown to twice the size. */
-#define RSH_SCRATCH_BYTES (RSH_SPAN_MAX + RSH_PLACE_MAX + 2 * RSH_SPAN_MAX)
 
 struct gather_run {
 	uint64_t src;     /* in the file */
@@ -69,20 +64,11 @@ struct rsh_gathers {
 	struct rsh_source *source;
 	struct rsh_tiles *tiles;
 	bool far;
-	atomic_uint n_helpers; /* threads that read for gathers just now */
+	struct rsh_helpers helpers;
 	pthread_mutex_t lock;  /* guards all below */
 	struct rsh_gather *idle;
 	unsigned n_idle;
 };
-
-/* Makes a scratch where there is none.  NULL: memory is out. */
-uint8_t *rsh_scratch_make(uint8_t **scratch);
-
-/* Gives the part of a scratch for decoded elements. */
-static inline uint8_t *rsh_scratch_decoded(uint8_t *scratch)
-{
-	return scratch + RSH_SPAN_MAX + RSH_PLACE_MAX;
-}
 
 /* Elements and the scales that they are decoded with, if the codec has any. */
 struct gather_code {

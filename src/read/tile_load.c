@@ -6,6 +6,7 @@
 #include "tiles_i.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "rsh/tensor/turn.h"
 #include "rsh/util/checked.h"
@@ -22,6 +23,13 @@ struct strip {
 	uint64_t row, column, n_rows, n_columns;
 	uint64_t stored_stride; /* bytes from row to row, when it is read */
 };
+
+uint8_t *rsh_scratch_make(uint8_t **scratch)
+{
+	if (!*scratch)
+		*scratch = aligned_alloc(RSH_PLACE_MAX, RSH_SCRATCH_BYTES);
+	return *scratch;
+}
 
 bool rsh_strips_of(const struct rsh_tile *t, struct rsh_strips *out)
 {

@@ -289,6 +289,51 @@ static int kept_load_strip(struct rsh_tiles *t, struct rsh_kept *k,
 	return rc;
 }
 
+/* A tile of which strips are loaded by several threads. */
+struct joint_load {
+	struct rsh_tiles *tiles;
+	struct rsh_kept *kept;
+	const struct rsh_tile_hands *hands;
+};
+
+static int joint_load_strip(void *ctx, size_t i, struct rsh_error *err)
+{
+	const struct joint_load *j = ctx;
+	struct rsh_tile_hands hands = *j->hands;
+	uint8_t *scratch = NULL;
+	int rc = 0;
+
+	(void)i;
+	(void)err;
+	hands.stored = rsh_scratch_make(&scratch);
+	if (!hands.stored)
+		return -ENOMEM;
+	hands.decoded = rsh_scratch_decoded(scratch);
+	pthread_mutex_lock(&j->tiles->lock);
+	/* Others who want the tile may have taken the last one. */
+	if (j->kept->state == RSH_TILE_LOADING &&
+	    j->kept->next_strip < j->kept->strips.n)
+		rc = kept_load_strip(j->tiles, j->kept, &hands);
+	pthread_mutex_unlock(&j->tiles->lock);
+	free(scratch);
+	return rc;
+}
+
+/* Has helpers load the strips that are left, each of which would wait in turn.
+ * 0 or -errno.  The lock is held, and given up meanwhile. */
+static int kept_load_together(struct rsh_tiles *t, struct rsh_kept *k,
+			      const struct rsh_tile_hands *h)
+{
+	const uint64_t n = k->strips.n - k->next_strip;
+	struct joint_load j = { t, k, h };
+	int rc;
+
+	pthread_mutex_unlock(&t->lock);
+	rc = rsh_helpers_run(h->helpers, n, joint_load_strip, &j);
+	pthread_mutex_lock(&t->lock);
+	return rc;
+}
+
 /* Loads strips until none is left, and waits for those that others load.  0;
  * -errno if a strip of this thread failed; -EAGAIN if one of another thread
  * did, who may have had less patience. */
@@ -297,6 +342,8 @@ static int kept_fill(struct rsh_tiles *t, struct rsh_kept *k,
 {
 	int rc = 0;
 
+	if (h->helpers && k->state == RSH_TILE_LOADING)
+		rc = kept_load_together(t, k, h);
 	while (rc == 0 && k->state == RSH_TILE_LOADING)
 		if (k->next_strip < k->strips.n)
 			rc = kept_load_strip(t, k, h);

@@ -24,6 +24,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "helpers_i.h"
 #include "rsh/plan/plan.h"
 #include "rsh/read/body.h"
 #include "rsh/source/source.h"
@@ -41,8 +42,21 @@ struct rsh_tile_hands {
 	uint8_t *stored;  /* RSH_STRIP_BYTES + RSH_PLACE_MAX */
 	uint8_t *decoded; /* 2 * RSH_STRIP_BYTES */
 	bool wait;
+	struct rsh_helpers *helpers; /* NULL: there are none */
 	const struct rsh_kept *scales; /* of the tile; the tiles set it */
 };
+
+/* A scratch has room for a strip as it is stored, and decoded. */
+#define RSH_SCRATCH_BYTES (RSH_STRIP_BYTES + RSH_PLACE_MAX + 2 * RSH_STRIP_BYTES)
+
+/* Makes a scratch where there is none.  NULL: memory is out. */
+uint8_t *rsh_scratch_make(uint8_t **scratch);
+
+/* Gives the part of a scratch for decoded elements. */
+static inline uint8_t *rsh_scratch_decoded(uint8_t *scratch)
+{
+	return scratch + RSH_STRIP_BYTES + RSH_PLACE_MAX;
+}
 
 /* Tells one content from all others. */
 struct rsh_tile_key {

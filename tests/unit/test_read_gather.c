@@ -791,6 +791,38 @@ static void test_all_at_once(void **state)
 	memory_clear();
 }
 
+/* So are the strips of a tile. */
+static void test_tile_at_once(void **state)
+{
+	enum { ROWS = 1024, COLUMNS = 1000 };
+	struct numbers x = { 1 };
+	struct fixture *f = fixture_new(&x, 1, ROWS * COLUMNS);
+	struct rsh_piece p = {
+		.is_tiled = true, .length = ROWS * COLUMNS,
+		.tile = { .n_rows = ROWS, .n_columns = COLUMNS,
+			  .stride = COLUMNS, .unit_in = 1, .unit_out = 1 },
+	};
+	struct rsh_piece_iter it = { &p, 1, 0, 0 };
+	struct rsh_strips strips;
+	uint8_t *data = malloc(p.length);
+	struct rsh_target to = { .data = data };
+
+	(void)state;
+	fixture_to_memory(f);
+	p.tile.src_offset = f->offset[0];
+	assert_true(rsh_strips_of(&p.tile, &strips));
+	memory_meet((unsigned)strips.n);
+	assert_in_range(strips.n, 2, 100);
+	assert_int_equal(gather(f, &it, &to, p.length), 0);
+	for (unsigned row = 0; row < ROWS; row++)
+		for (unsigned column = 0; column < COLUMNS; column++)
+			assert_int_equal(data[column * ROWS + row],
+					 f->content[0][row * COLUMNS + column]);
+	free(data);
+	fixture_free(f);
+	memory_clear();
+}
+
 /* Rows of two tensors in turn are neighbours of two kinds, and two reads. */
 static void test_rows_in_turn(void **state)
 {
@@ -896,6 +928,7 @@ int main(void)
 		cmocka_unit_test(test_room_for_tiles),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_all_at_once),
+		cmocka_unit_test(test_tile_at_once),
 		cmocka_unit_test(test_rows_in_turn),
 		cmocka_unit_test(test_changed_files),
 	};
