@@ -56,6 +56,7 @@ struct server {
 	bool probing;    /* somebody tries whether it works again */
 	bool complained; /* since it last worked */
 	uint64_t off_until;
+	uint64_t doubt_until; /* claims there may be nobody's any more */
 	unsigned lies;   /* bad values since the last good one */
 };
 
@@ -357,6 +358,23 @@ uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 	return RSH_SERVER_NONE;
 }
 
+/* The lock is held. */
+static void server_doubt(const struct rsh_cache_servers *s, struct server *v)
+{
+	v->doubt_until = rsh_clock_ns() + s->wait_ns;
+}
+
+bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server)
+{
+	bool doubtful;
+
+	pthread_mutex_lock(&s->lock);
+	doubtful = server < s->n &&
+		   rsh_clock_ns() < s->v[server].doubt_until;
+	pthread_mutex_unlock(&s->lock);
+	return doubtful;
+}
+
 /* Leaves the server alone for a while, and logs one line for all failures until
  * it works again.  The lock is held. */
 static void server_stop(struct rsh_cache_servers *s, struct server *v,
@@ -364,6 +382,7 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 {
 	v->off = true;
 	v->off_until = rsh_clock_ns() + s->retry_ns;
+	server_doubt(s, v);
 	if (!v->complained)
 		rsh_log_warning("cache server %s:%u: %s; going on without it, "
 				"with a new try every %llu s", v->host, v->port,
@@ -373,8 +392,10 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 }
 
 /* The lock is held. */
-static void server_works(struct server *v)
+static void server_works(const struct rsh_cache_servers *s, struct server *v)
 {
+	if (v->off)
+		server_doubt(s, v);
 	v->off = false;
 	if (!v->complained || v->lies)
 		return;
@@ -391,7 +412,7 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 	if (v->lies >= LIES_MAX)
 		server_stop(s, v, "its values are not what was stored");
 	else if (good)
-		server_works(v);
+		server_works(s, v);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -473,7 +494,7 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 	if (rsh_request_failed(code))
 		server_stop(s, v, request_why(code));
 	else
-		server_works(v);
+		server_works(s, v);
 	/* What is idle may be as dead. */
 	while (rsh_request_failed(code) && v->n_idle) {
 		drop[n++] = v->idle[--v->n_idle];

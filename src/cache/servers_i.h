@@ -46,6 +46,10 @@ const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s);
  * to others; RSH_SERVER_NONE if all have failed. */
 uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2]);
 
+/* Has the server failed not long ago?  Who has claimed something there may have
+ * given the server up since, and will not store it. */
+bool rsh_servers_is_doubtful(struct rsh_cache_servers *s, uint32_t server);
+
 /* Looks for the items that are WANTED or TAKEN, of one server together. */
 void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 		     size_t n, struct rsh_servers_tally *tally);

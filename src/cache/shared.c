@@ -308,6 +308,12 @@ static void hunt_pause(struct rsh_hunt *h)
 	nanosleep(&t, NULL);
 }
 
+/* Returns how long a claim is waited for at least. */
+static uint64_t shared_least_wait(const struct rsh_shared *sh)
+{
+	return rsh_min_u64(WAIT_LEAST_NS, rsh_servers_wait_ns(sh->servers));
+}
+
 /* Where blocks do not come, because a node has died or somebody only says that
  * he has claimed them, the next are waited for half as long; and as long as
  * before when one comes.  The lock is held. */
@@ -322,8 +328,18 @@ static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
 	if (!late || h->since < sh->cut_ns)
 		return;
 	sh->cut_ns = rsh_clock_ns();
-	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2,
-				  rsh_min_u64(WAIT_LEAST_NS, all));
+	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2, shared_least_wait(sh));
+}
+
+/* When a server that hung goes on it takes the claims that were sent meanwhile, by
+ * nodes that have given it up. */
+static void hunt_doubt(struct rsh_shared *sh, struct rsh_hunt *h)
+{
+	for (unsigned i = 0; i < h->n; i++)
+		if (h->blocks[i] && h->items[i].state == RSH_ITEM_TAKEN &&
+		    rsh_servers_is_doubtful(sh->servers, h->items[i].server))
+			h->until = rsh_min_u64(h->until, h->since +
+					       shared_least_wait(sh));
 }
 
 bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
@@ -339,6 +355,7 @@ bool rsh_hunt_wait(struct rsh_cache *c, struct rsh_hunt *h, bool hasten)
 		h->until = h->since + c->shared->wait_ns;
 	}
 	pthread_mutex_unlock(&c->lock);
+	hunt_doubt(c->shared, h);
 	while (!hunt_has(h, false)) {
 		if (hasten || rsh_clock_ns() >= h->until) {
 			late = hunt_give_up(h);

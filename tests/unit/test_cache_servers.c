@@ -22,6 +22,7 @@
 
 #include "cache/value_i.h"
 #include "cache_support.h"
+#include "rsh/util/clock.h"
 
 #define BLOCK (64 * KIB)
 #define N_BLOCKS 8
@@ -374,21 +375,26 @@ static void a_restart_goes_unnoticed(struct memcached *m)
 	node_close(&b);
 }
 
+static void fail_once(struct node *n, struct memcached *m)
+{
+	assert_int_equal(node_read(n), 0);
+	rsh_cache_settle(n->cache);
+	memcached_end(m);
+	do {
+		rsh_cache_drop(n->cache);
+		assert_int_equal(node_read(n), 0);
+		rsh_cache_settle(n->cache);
+	} while (!cache_stats(n->cache).shared_errors);
+	memcached_run(m);
+}
+
 static void a_dead_server_is_left_alone(struct memcached *m)
 {
 	struct node a;
 	uint64_t before;
 
 	node_open(&a, m->list, LONG_MS);
-	assert_int_equal(node_read(&a), 0);
-	rsh_cache_settle(a.cache);
-	memcached_end(m);
-	do {
-		rsh_cache_drop(a.cache);
-		assert_int_equal(node_read(&a), 0);
-		rsh_cache_settle(a.cache);
-	} while (!cache_stats(a.cache).shared_errors);
-	memcached_run(m);
+	fail_once(&a, m);
 	before = cache_stats(a.cache).hits_shared;
 	/* It is tried again after a second. */
 	do {
@@ -397,6 +403,31 @@ static void a_dead_server_is_left_alone(struct memcached *m)
 		rsh_cache_settle(a.cache);
 	} while (cache_stats(a.cache).hits_shared == before);
 	node_close(&a);
+}
+
+/* Who has claimed something there may have given it up. */
+static void claims_of_one_that_failed_are_doubted(struct memcached *m)
+{
+	const uint64_t begin = rsh_clock_ns();
+	struct node a, b;
+	pthread_t first;
+
+	node_open(&b, m->list, LONG_MS);
+	fail_once(&b, m);
+	node_open(&a, m->list, LONG_MS);
+	a.file.hold_back = true;
+	pthread_create(&first, NULL, read_in_thread, &a);
+	until(holds_back, &a);
+	do {
+		rsh_cache_drop(b.cache);
+		assert_int_equal(node_read(&b), 0);
+	} while (!waits_for_another(&b));
+	assert_true(cache_stats(b.cache).shared_late > 0);
+	assert_true(rsh_clock_ns() - begin < LONG_MS / 2 * UINT64_C(1000000));
+	a.file.hold_back = false;
+	assert_int_equal(joined(first), 0);
+	node_close(&a);
+	node_close(&b);
 }
 
 /* ---- with two ---- */
@@ -482,6 +513,7 @@ static void nodes_share(void **state)
 	what_does_not_come_is_loaded(m.list);
 	a_restart_goes_unnoticed(&m);
 	a_dead_server_is_left_alone(&m);
+	claims_of_one_that_failed_are_doubted(&m);
 	memcached_end(&m);
 	what_a_dead_server_had_others_get();
 }
