@@ -231,7 +231,9 @@ class Loaded:
                 kind = self.shop.ms.bool_
             if odd and rng.random() < 0.03:
                 shape += (2,)
-            drawn.append((name, shape, kind))
+            # In a net that has a name twice MindSpore fails on its own list.
+            if name not in (known for known, _, _ in drawn):
+                drawn.append((name, shape, kind))
         for name in ("accu_grads.more", "only.here"):
             if rng.random() < 0.2:
                 drawn.append((name, (2, 3), self.shop.ms.float32))
