@@ -102,8 +102,8 @@ static void run_take_plain(struct rsh_request *rq, uint64_t first, uint64_t n,
 
 /* Claims blocks from `first` on, up to n, and loads them.  Returns 0 with the run
  * held, which may be none, or -errno.  The lock is held, and may be given up. */
-static int run_load(struct rsh_request *rq, uint64_t first, uint64_t n,
-		    struct rsh_block_run *run)
+static int run_load_missing(struct rsh_request *rq, uint64_t first, uint64_t n,
+			    struct rsh_block_run *run)
 {
 	struct rsh_cache *c = rq->c;
 	struct rsh_found found;
@@ -134,7 +134,7 @@ static int request_load_behind(struct rsh_request *rq, uint64_t number,
 		number++;
 	if (number == end)
 		return 0;
-	rc = run_load(rq, number, end - number, &run);
+	rc = run_load_missing(rq, number, end - number, &run);
 	if (rc == 0)
 		rsh_run_release(rq->c, &run);
 	return rc;
@@ -170,7 +170,7 @@ static int run_hold(struct rsh_request *rq, uint64_t first, uint64_t n,
 			run->n = rc == 0;
 			return rc;
 		}
-		rc = run_load(rq, first, n, run);
+		rc = run_load_missing(rq, first, n, run);
 		if (rc || run->n)
 			return rc;
 		if (!rsh_block_find(c, rq->file, first))
