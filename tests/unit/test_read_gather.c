@@ -564,10 +564,13 @@ static void random_requests(unsigned n_files, size_t file_bytes)
 	struct fixture *f = fixture_new(&x, n_files, file_bytes);
 
 	for (int i = 0; i < 2; i++) {
+		/* Helpers are threads, which take their time to begin. */
+		const int n = f->far ? 50 : 200;
+
 		atomic_store(&skipped, 0);
-		for (int k = 0; k < 150; k++)
+		for (int k = 0; k < n; k++)
 			one_request(&x, f);
-		assert_true(atomic_load(&skipped) > 1000);
+		assert_true(atomic_load(&skipped) > 4 * (unsigned)n);
 		fixture_close(f);
 		f->far = !f->far;
 		fixture_open(f, NULL, random_bound(&x));
