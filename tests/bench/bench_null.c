@@ -4,13 +4,17 @@
  *
  *	bench_null SIZE MOUNTPOINT
  *	bench_null FILE... MOUNTPOINT
+ *	bench_null -m FILE... MOUNTPOINT
  *
  * Shows a file `0` of SIZE bytes and answers every read at once from the same
  * megabyte of memory, in a huge page, past the page cache, with two threads one
  * of which looks out for the next request instead of sleeping.  No server that
  * copies its replies can be faster for long.  Or shows FILEs as `0`, `1` and so
  * on, and reads the bytes from there into that memory: no server that looks at
- * bytes before it sends them can be faster.  Ends when it is unmounted.
+ * bytes before it sends them can be faster.  With -m all of the FILEs lie in
+ * memory before it begins: of a file, a server that answers from memory has all,
+ * and not a megabyte that stays in the processor's caches.  Ends when it is
+ * unmounted.
  */
 #define FUSE_USE_VERSION 314
 #include <errno.h>
@@ -21,6 +25,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +41,8 @@ enum {
 
 static struct {
 	uint64_t size;
-	int fd; /* -1: nothing is read */
+	int fd;       /* -1: nothing is read */
+	char *memory; /* where the bytes are, NULL: in `reply` */
 } files[FILES_MAX];
 static unsigned n_files;
 static _Thread_local char *reply;
@@ -98,6 +104,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	const uint64_t at = (uint64_t)off, end = files[ino - FIRST_INO].size;
 	const uint64_t left = at < end ? end - at : 0;
 	const int fd = files[ino - FIRST_INO].fd;
+	const char *memory = files[ino - FIRST_INO].memory;
 
 	(void)fi;
 	if (size > REPLY_MAX)
@@ -107,7 +114,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	if (fd >= 0 && pread(fd, reply, size, off) != (ssize_t)size)
 		fuse_reply_err(req, EIO);
 	else
-		fuse_reply_buf(req, reply, size);
+		fuse_reply_buf(req, memory ? memory + at : reply, size);
 }
 
 static const struct fuse_lowlevel_ops ops = {
@@ -176,10 +183,35 @@ static int run(struct fuse_session *session)
 	return 0;
 }
 
+/* Reads all of the file. */
+static bool hold(int number)
+{
+	const uint64_t size = files[number].size;
+	const size_t room = (size_t)(size / HUGE_PAGE + 1) * HUGE_PAGE;
+	char *memory = aligned_alloc(HUGE_PAGE, room);
+	uint64_t at = 0;
+	ssize_t n = 1;
+
+	if (!memory)
+		return false;
+	madvise(memory, room, MADV_HUGEPAGE);
+	for (; at < size && n > 0; at += (uint64_t)n)
+		n = read(files[number].fd, memory + at, size - at);
+	close(files[number].fd);
+	files[number].fd = -1;
+	files[number].memory = memory;
+	return at == size;
+}
+
 static void show_files(char **words, int n)
 {
+	const bool held = strcmp(words[0], "-m") == 0;
 	char *end;
 
+	if (held) {
+		words++;
+		n--;
+	}
 	files[0].size = strtoull(words[0], &end, 10);
 	files[0].fd = -1;
 	if (files[0].size && !*end) {
@@ -195,6 +227,10 @@ static void show_files(char **words, int n)
 			exit(1);
 		}
 		files[n_files].size = (uint64_t)st.st_size;
+		if (held && !hold((int)n_files)) {
+			perror(*words);
+			exit(1);
+		}
 	}
 }
 
@@ -210,7 +246,7 @@ int main(int argc, char **argv)
 		show_files(argv + 1, argc - 2);
 	if (n_files == 0) {
 		fputs("usage: bench_null SIZE MOUNTPOINT\n"
-		      "       bench_null FILE... MOUNTPOINT\n", stderr);
+		      "       bench_null [-m] FILE... MOUNTPOINT\n", stderr);
 		return 2;
 	}
 	session = fuse_session_new(&args, &ops, sizeof(ops), NULL);

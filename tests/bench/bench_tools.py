@@ -402,7 +402,8 @@ class Bench:
 
     def nothing(self, *what):
         """A server that answers from memory, of a number of bytes, or copies
-        files; what it shows are called 0, 1 and so on (bench_null.c)."""
+        files, or with -m has read these before; what it shows are called 0, 1 and so
+        on (bench_null.c)."""
         program = os.path.join(os.path.dirname(self.settings.reader), "bench_null")
         return Peer("null", program, *map(str, what))
 

@@ -28,8 +28,8 @@ ROWS = """
     dcp_hf_memory convert_back convert_back_memory convert_rank export export_inner export_cp
     export_cp_inner read_once_rows read_once_columns cold cold_inner slow
     slow_inner crowded crowded_two memory random null_one null_two null_python
-    mapped mapped_many copy_one copy_two big_mount big_list big_memory
-    big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
+    mapped mapped_many mapped_held mapped_held_many copy_one copy_two
+    big_mount big_list big_memory big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
     requests requests_inner sizes s3 s3_many s3_inner
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold""".split()
@@ -41,8 +41,8 @@ MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", 
             "crowded_two", "read_once_rows", "read_once_columns", "cold", "cold_inner",
             "program_checkpoint", "program_checkpoint_inner", "program_network",
             "program_tensors", "program_tensors_inner", "program_numpy", "program_torch",
-            "program_cold", "mapped", "mapped_many", "s3", "s3_many", "s3_inner",
-            "big_mount", "big_list", "big_memory"}
+            "program_cold", "mapped", "mapped_many", "mapped_held", "mapped_held_many",
+            "s3", "s3_many", "s3_inner", "big_mount", "big_list", "big_memory"}
 
 
 def run_bench(work, *options):
