@@ -95,17 +95,6 @@ static int gather_hold_scales(struct rsh_gather *g, const struct rsh_piece *p,
 	return rc;
 }
 
-/* Says how the elements of a piece are decoded, and holds what that takes. */
-static int gather_code_of(struct rsh_gather *g, const struct rsh_piece *p,
-			  struct gather_code *out)
-{
-	*out = (struct gather_code){ .codec = p->codec };
-	if (p->codec != RSH_CODEC_FP8_SCALED)
-		return 0;
-	out->number = p->scales.first;
-	return gather_hold_scales(g, p, &out->scales);
-}
-
 static int gather_flush_copies(struct rsh_gather *g)
 {
 	struct rsh_tile_hands h;
@@ -150,13 +139,17 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 {
 	uint64_t offset = p->src_offset;
 	struct gather_group *group;
-	struct gather_code code;
-	uint32_t file;
+	uint64_t first = 0;
+	uint32_t file, scales = 0;
 	uint16_t number;
-	int rc = gather_code_of(g, p, &code);
+	int rc;
 
-	if (rc)
-		return rc;
+	if (p->codec == RSH_CODEC_FP8_SCALED) {
+		rc = gather_hold_scales(g, p, &scales);
+		if (rc)
+			return rc;
+		first = p->scales.first;
+	}
 	if (!rsh_source_locate(g->source, p->src_rank, &offset, &file))
 		return -ENOENT;
 	group = gather_group(g, file);
@@ -169,9 +162,9 @@ static int gather_add_run(struct rsh_gather *g, const struct rsh_piece *p,
 		.src_len = (uint32_t)p->src_length,
 		.dst_len = (uint32_t)p->length,
 		.skip = p->skip,
-		.codec = (uint16_t)code.codec,
-		.scales = code.scales,
-		.number = code.number,
+		.codec = (uint16_t)p->codec,
+		.scales = scales,
+		.number = first,
 	};
 	if (group->first)
 		g->runs[group->last].next = number;

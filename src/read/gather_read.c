@@ -74,33 +74,31 @@ static void run_copy_rows(const struct gather_run *r, uint8_t *dst,
 	}
 }
 
-size_t rsh_gather_decode(const struct rsh_gather *g,
-			 const struct gather_code *c, const uint8_t *stored,
-			 size_t n, uint8_t *out)
+static void run_decode(const struct rsh_gather *g, const struct gather_run *r,
+		       const uint8_t *stored, uint8_t *out)
 {
-	const struct gather_scales *scales = &g->scales[c->scales];
+	const struct gather_scales *scales = &g->scales[r->scales];
 	struct rsh_scaled m;
 
-	if (c->codec != RSH_CODEC_FP8_SCALED)
-		return rsh_codec_decode(c->codec, stored, n, out);
+	if (r->codec != RSH_CODEC_FP8_SCALED) {
+		rsh_codec_decode((enum rsh_codec)r->codec, stored, r->src_len,
+				 out);
+		return;
+	}
 	m = rsh_scaled_by(&scales->by, scales->matrix);
-	rsh_scaled_decode(&m, c->number, stored, n, out);
-	return 2 * n;
+	rsh_scaled_decode(&m, r->number, stored, r->src_len, out);
 }
 
 static void run_scatter(const struct gather_hand *by,
 			const struct gather_run *r, const uint8_t *stored)
 {
-	const struct gather_code code = {
-		(enum rsh_codec)r->codec, r->scales, r->number,
-	};
 	uint8_t *decoded = rsh_scratch_decoded(*by->scratch);
 
 	if (r->codec == RSH_CODEC_NONE) {
 		run_copy_rows(r, r->dst, stored, r->n_rows);
 		return;
 	}
-	rsh_gather_decode(by->gather, &code, stored, r->src_len, decoded);
+	run_decode(by->gather, r, stored, decoded);
 	memcpy(r->dst, decoded + r->skip, r->dst_len);
 }
 

@@ -70,18 +70,6 @@ struct rsh_gathers {
 	unsigned n_idle;
 };
 
-/* Elements and the scales that they are decoded with, if the codec has any. */
-struct gather_code {
-	enum rsh_codec codec;
-	uint32_t scales; /* which of the gather's */
-	uint64_t number; /* of the first element, as the scales count them */
-};
-
-/* Decodes to `out` and returns how many bytes that are. */
-size_t rsh_gather_decode(const struct rsh_gather *g,
-			 const struct gather_code *c, const uint8_t *stored,
-			 size_t n, uint8_t *out);
-
 /* Reads all runs, which are still there afterwards.  0 or -errno. */
 int rsh_gather_read_runs(struct rsh_gather *g);
 
