@@ -463,6 +463,14 @@ static void wait_until(struct rsh_cache *c, uint64_t waits)
 	}
 }
 
+static void wait_until_held(struct made_file *f, unsigned n)
+{
+	for (int i = 0; f->holding < n; i++) {
+		assert_true(i < 60 * 1000);
+		usleep(1000);
+	}
+}
+
 /* Who comes to a block that another one loads loads those behind it first. */
 static void test_what_others_do_not_load(void **state)
 {
@@ -475,10 +483,7 @@ static void test_what_others_do_not_load(void **state)
 	f.hold_back = true;
 	for (unsigned i = 0; i < 2; i++) {
 		start(&readers[i], c, &f, BLOCK, (1 + 4 * i) * BLOCK);
-		for (int k = 0; f.holding < i + 1; k++) {
-			assert_true(k < 60 * 1000);
-			usleep(1000);
-		}
+		wait_until_held(&f, i + 1);
 	}
 	f.hold_back = false;
 	for (unsigned i = 0; i < 2; i++) {
@@ -503,8 +508,7 @@ static void all_at_once(int code)
 	f.hold_back = true;
 	f.fail = code;
 	start(&readers[0], c, &f, BLOCK, BLOCK);
-	while (!f.holding)
-		usleep(1000);
+	wait_until_held(&f, 1);
 	for (int i = 1; i < N; i++)
 		start(&readers[i], c, &f, BLOCK + 5 * (uint64_t)i, 1000);
 	wait_until(c, N - 1);
@@ -549,11 +553,9 @@ static void test_crosswise(void **state)
 	touch(c, &f, 4);
 	f.hold_back = true;
 	start(&readers[0], c, &f, 0, 4 * BLOCK); /* 0, then 2 and 3 */
-	while (f.holding < 1)
-		usleep(1000);
+	wait_until_held(&f, 1);
 	start(&readers[1], c, &f, 2 * BLOCK, 4 * BLOCK); /* 2, 3, then 5 */
-	while (f.holding < 2)
-		usleep(1000);
+	wait_until_held(&f, 2);
 	f.hold_back = false;
 	for (int i = 0; i < 2; i++) {
 		pthread_join(readers[i].thread, NULL);
@@ -575,8 +577,7 @@ static void test_slow_load_is_alone(void **state)
 	made_file_init(&quick, c, 2, 8 * BLOCK);
 	slow.hold_back = true;
 	start(&reader, c, &slow, 0, 3 * BLOCK);
-	while (!slow.holding)
-		usleep(1000);
+	wait_until_held(&slow, 1);
 	for (unsigned i = 0; i < 8; i++)
 		assert_true(touch(c, &quick, i));
 	assert_false(touch(c, &quick, 7));
