@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "dcp_source_i.h"
+#include "guess_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
 #include "source_i.h"
@@ -140,6 +141,21 @@ static bool index_has_header(struct indexing *x, uint32_t file,
 	return true;
 }
 
+static int index_scan_guessing(struct indexing *x, uint32_t file,
+			       const struct rsh_handle *h,
+			       const struct rsh_byte_source *bytes,
+			       struct rsh_error *err)
+{
+	const struct rsh_source *s = x->source;
+	struct rsh_guess *g = rsh_guess_new(
+		bytes, rsh_guess_suited(s->path, s->n_files));
+	const struct rsh_byte_source guessing = rsh_guess_source(g, bytes);
+	int rc = index_scan_bytes(x, file, h, &guessing, err);
+
+	rsh_guess_free(g);
+	return rc;
+}
+
 static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 		      struct rsh_error *err)
 {
@@ -155,9 +171,10 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	struct rsh_header header;
 	int rc = 0;
 
+	if (s->format != RSH_FORMAT_SAFETENSORS)
+		return index_scan_guessing(x, file, h, &bytes, err);
 	/* A checksum is of all bytes. */
-	if (s->format != RSH_FORMAT_SAFETENSORS ||
-	    s->check == RSH_CHECK_FULL)
+	if (s->check == RSH_CHECK_FULL)
 		return index_scan_bytes(x, file, h, &bytes, err);
 	rsh_header_read(&bytes, &header);
 	behind = rsh_header_source(&header);

@@ -16,7 +16,8 @@ sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import reshardfs  # noqa: E402
 import secrets_seen  # noqa: E402
-from demands import check, content  # noqa: E402
+from demands import check, content, write  # noqa: E402
+from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_cli import GOOD, INPUT  # noqa: E402
 from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
@@ -48,6 +49,27 @@ def test_cached(tap, trial):
         tap.equal(len(ranges), 0 if known else 2 * trial.job.n_ranks,
                   "the next mount asks for listings alone" if known else
                   "a mount asks for two ranges a file")
+
+
+def test_layers(tap, trial):
+    """The layers of a file are alike, so that most of its headers can be asked for
+    before the one in front of them has come."""
+    shapes = (("wide", 640, 300), ("deep", 400, 200), ("norm", 1, 7000))
+    records = {f"layers.{i}.{name}": Record((high, wide), "Int8", bytes([i]) * (high * wide))
+               for i in range(60) for name, high, wide in shapes}
+    tree = os.path.join(trial.server.root, "bucket", "layers")
+    write(os.path.join(tree, "rank_0", "net-1_1.ckpt"), checkpoint_bytes(records, crc=True))
+    trial.server.requests()
+    shown = [run("plan", "--json", "--slices", "--src-strategy", "none", "--dst-strategy", "none",
+                 "--index-cache", "off", "--check", "structure", source)
+             for source in (tree, "s3://bucket/layers")]
+    alone = [line for line in trial.server.requests()
+             if (found := re.search(r"bytes=(\d+)-(\d+)$", line)) and
+             int(found[2]) - int(found[1]) < 512]
+    told = [got.out.replace("s3://bucket/layers", tree) for got in shown]
+    tap.ok(told[0] == told[1] and f'"records":{len(records)},' in told[0],
+           "of a file with layers all records are found", repr(shown)[:4000])
+    tap.ok(1 < len(alone) < len(records) // 4, "most of its headers were guessed", str(len(alone)))
 
 
 def test_replaced(tap, trial):
@@ -209,5 +231,5 @@ def test_arguments(tap, trial):
 
 
 if __name__ == "__main__":
-    sys.exit(run_trials(test_shown, test_cached, test_replaced, test_denied,
+    sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
                         test_commands, test_module, test_libraries, test_tls, test_arguments))
