@@ -12,6 +12,8 @@ struct rsh_request {
 	uint64_t size; /* of the file */
 	rsh_cache_load_fn load;
 	void *ctx;
+	uint64_t n_behind; /* blocks that it has loaded and not come to yet:
+			    * they are counted as missed, and as no hit */
 };
 
 /* These are neighbouring blocks, of which the holder is a user. */

@@ -95,7 +95,10 @@ static void run_take_plain(struct rsh_request *rq, uint64_t first, uint64_t n,
 		if (!b || b->state != RSH_BLOCK_PLAIN)
 			return;
 		rsh_block_ref(rq->c, b);
-		rq->c->stats.hits_plain++;
+		if (rq->n_behind)
+			rq->n_behind--;
+		else
+			rq->c->stats.hits_plain++;
 		run->blocks[run->n++] = b;
 	}
 }
@@ -135,9 +138,11 @@ static int request_load_behind(struct rsh_request *rq, uint64_t number,
 	if (number == end)
 		return 0;
 	rc = run_load_missing(rq, number, end - number, &run);
-	if (rc == 0)
-		rsh_run_release(rq->c, &run);
-	return rc;
+	if (rc)
+		return rc;
+	rq->n_behind += run.n;
+	rsh_run_release(rq->c, &run);
+	return 0;
 }
 
 /* Gets hold of the block `first`, and of the next ones as far as that is the

@@ -493,6 +493,8 @@ static void test_what_others_do_not_load(void **state)
 	assert_int_equal(f.loads, 2);
 	assert_int_equal(f.bytes, 5 * BLOCK);
 	assert_int_equal(cache_stats(c).misses, 5);
+	/* The block of the other one: it was waited for, or there by then. */
+	assert_int_equal(cache_stats(c).hits_plain + cache_stats(c).waits, 1);
 	rsh_cache_free(c);
 }
 
