@@ -4,20 +4,20 @@
 
 #include "guess_i.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/store/store.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/crew.h"
 #include "rsh/util/mem.h"
 
-/* So many reads are under way at a time at most, of all files. */
+/* So many reads of a file are under way at a time at most. */
 #define MOST 64
 /* Longer reads are no headers. */
 #define LONGEST_BYTES ((size_t)64 * 1024)
-/* Names have numbers, which become longer: headers lie so much beside where they
- * were guessed. */
+/* Names have numbers, which become longer: headers lie so much beside where
+ * they were guessed. */
 #define BESIDE_BYTES 512
 /* Distances that are so much apart are of layers of the same kind. */
 #define ALIKE_BYTES 64
@@ -95,8 +95,8 @@ static size_t guess_find_like(const struct rsh_guess *g)
 	return best;
 }
 
-/* Adds a block around such a read.  Returns false if the file has none there, or
- * if memory is out. */
+/* Adds a block around such a read.  Returns false if the file has none there,
+ * or if memory is out. */
 static bool guess_add(struct rsh_guess *g, const struct guess_read *r)
 {
 	const uint64_t size = g->file->size;
@@ -226,11 +226,9 @@ static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 
 /* ---- the source ---- */
 
-unsigned rsh_guess_suited(const char *path, size_t n_files)
+unsigned rsh_guess_suited(unsigned far, size_t n_files)
 {
-	if (!rsh_store_is_address(path) || n_files >= MOST)
-		return 1;
-	return (unsigned)(MOST / n_files);
+	return (unsigned)rsh_max_u64(rsh_min_u64(far / n_files, MOST), 1);
 }
 
 struct rsh_guess *rsh_guess_new(const struct rsh_byte_source *file, unsigned n)

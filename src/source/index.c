@@ -148,7 +148,7 @@ static int index_scan_guessing(struct indexing *x, uint32_t file,
 {
 	const struct rsh_source *s = x->source;
 	struct rsh_guess *g = rsh_guess_new(
-		bytes, rsh_guess_suited(s->path, s->n_files));
+		bytes, rsh_guess_suited(s->far, s->n_files));
 	const struct rsh_byte_source guessing = rsh_guess_source(g, bytes);
 	int rc = index_scan_bytes(x, file, h, &guessing, err);
 

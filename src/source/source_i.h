@@ -136,6 +136,7 @@ struct rsh_source {
 	struct rsh_store *store;
 	const char *path; /* the store's root, for messages */
 	unsigned n_threads;
+	unsigned far; /* requests that may be under way, as rsh_store_far() */
 	enum rsh_check check;
 	enum rsh_select select;
 	int index_dirfd; /* where indexes are stored; -1: nowhere */

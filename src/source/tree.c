@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -253,6 +254,7 @@ int rsh_source_new(const char *path, const struct rsh_store_options *opts,
 		return rc;
 	}
 	s->path = rsh_store_root(s->store);
+	s->far = rsh_store_far(path, opts);
 	*out = s;
 	return 0;
 }
@@ -365,13 +367,14 @@ uint32_t rsh_source_n_bad(const struct rsh_source *s, const char **first)
 /* A scan waits for one small read after the other: what the storage takes at
  * once counts, not the processors. */
 #define SCAN_THREADS 32
-#define SCAN_THREADS_FAR 64
+#define SCAN_THREADS_FAR 256
 
 unsigned rsh_source_scan_threads(const struct rsh_source *s)
 {
 	if (s->n_threads)
 		return s->n_threads;
-	return rsh_store_is_address(s->path) ? SCAN_THREADS_FAR : SCAN_THREADS;
+	return s->far ? (unsigned)rsh_min_u64(s->far, SCAN_THREADS_FAR) :
+			SCAN_THREADS;
 }
 
 /* ---- its bytes ---- */

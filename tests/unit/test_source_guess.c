@@ -341,11 +341,13 @@ static void test_cut(void **state)
 static void test_suited(void **state)
 {
 	(void)state;
-	assert_int_equal(rsh_guess_suited("/a/directory", 1), 1);
-	assert_int_equal(rsh_guess_suited("s3://bucket/a", 1), AT_A_TIME);
-	assert_int_equal(rsh_guess_suited("s3://bucket/a", 8), 8);
-	assert_int_equal(rsh_guess_suited("s3://bucket/a", 64), 1);
-	assert_int_equal(rsh_guess_suited("s3://bucket/a", 5000), 1);
+	assert_int_equal(rsh_guess_suited(0, 1), 1);
+	assert_int_equal(rsh_guess_suited(64, 1), 64);
+	assert_int_equal(rsh_guess_suited(64, 8), 8);
+	assert_int_equal(rsh_guess_suited(64, 64), 1);
+	assert_int_equal(rsh_guess_suited(64, 5000), 1);
+	assert_int_equal(rsh_guess_suited(4096, 1), AT_A_TIME);
+	assert_int_equal(rsh_guess_suited(256, 64), 4);
 }
 
 int main(void)
