@@ -137,8 +137,10 @@ static uint8_t *memory_take(struct rsh_tiles *t, uint64_t bytes)
 
 	if (!is_large(bytes))
 		return malloc((size_t)bytes);
-	if (!s)
+	if (!s) {
+		t->stats.maps++;
 		return large_map();
+	}
 	t->spares = s->next;
 	t->n_spares--;
 	t->used -= RSH_TILE_BYTES;
@@ -195,18 +197,21 @@ static bool tiles_evict(struct rsh_tiles *t)
 	return true;
 }
 
-/* Makes room as far as it can be made. */
+/* Makes room as far as it can be made; a large tile takes the memory of the one
+ * that has to go for it. */
 static bool tiles_has_room(struct rsh_tiles *t, uint64_t bytes)
 {
-	const unsigned keep = is_large(bytes) && t->n_spares;
-	const uint64_t more = charge_of(bytes) - keep * RSH_TILE_BYTES;
+	for (;;) {
+		const unsigned keep = is_large(bytes) && t->n_spares;
+		const uint64_t more = charge_of(bytes) - keep * RSH_TILE_BYTES;
 
-	while (t->used + more > t->bound)
+		if (t->used + more <= t->bound)
+			return true;
 		if (t->n_spares > keep)
 			tiles_give_up_spare(t);
 		else if (!tiles_evict(t))
 			return false;
-	return true;
+	}
 }
 
 /* ---- tiles; lock held ---- */

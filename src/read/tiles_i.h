@@ -98,6 +98,7 @@ struct rsh_tiles;
 
 struct rsh_tile_stats {
 	uint64_t loads;        /* how many were loaded */
+	uint64_t maps;         /* for how many large ones memory was mapped */
 	uint64_t memory_bytes; /* of those that are kept */
 	uint64_t memory_peak;  /* the most that it was */
 };

@@ -698,6 +698,39 @@ static void test_room_for_tiles(void **state)
 	fixture_free(f);
 }
 
+/* A large tile takes the memory of one that has to go for it: fresh pages would
+ * have to be cleared first. */
+static void test_memory_of_tiles(void **state)
+{
+	enum { SIDE = 900, N = 2 * SIDE * SIDE, ROOM = 3 };
+	struct numbers x = { 1 };
+	struct fixture *f = fixture_new(&x, FEW, 2 * N);
+	struct rsh_piece p = {
+		.length = N, .is_tiled = true,
+		.tile = { 0, 40, SIDE, SIDE, SIDE, 2, 2 },
+	};
+	struct rsh_tile_stats stats;
+
+	(void)state;
+	rsh_gathers_free(f->gathers);
+	rsh_tiles_free(f->tiles);
+	assert_int_equal(rsh_tiles_new(f->source,
+				       ROOM * (RSH_TILE_BYTES + 4096),
+				       &f->tiles), 0);
+	assert_int_equal(rsh_gathers_new(f->source, f->tiles, f->far,
+					 &f->gathers), 0);
+	for (int i = 0; i < 20; i++) {
+		p.tile.src_offset = 40 + 2 * (uint64_t)i;
+		assert_int_equal(gather_one(f, &p, N), 0);
+	}
+	rsh_tiles_stats(f->tiles, &stats);
+	assert_int_equal(stats.loads, 20);
+	assert_int_equal(stats.maps, ROOM);
+	assert_in_range(stats.memory_peak, ROOM * RSH_TILE_BYTES,
+			ROOM * (RSH_TILE_BYTES + 4096));
+	fixture_free(f);
+}
+
 /* The first long piece says where the bytes begin, and what came before it, a
  * header and a run that is still to be read, moves with it. */
 static void test_place(void **state)
@@ -929,6 +962,7 @@ int main(void)
 		cmocka_unit_test(test_few_descriptors),
 		cmocka_unit_test(test_pieces_that_do_not_add_up),
 		cmocka_unit_test(test_room_for_tiles),
+		cmocka_unit_test(test_memory_of_tiles),
 		cmocka_unit_test(test_place),
 		cmocka_unit_test(test_all_at_once),
 		cmocka_unit_test(test_tile_at_once),
