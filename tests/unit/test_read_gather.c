@@ -674,11 +674,8 @@ static void test_room_for_tiles(void **state)
 	struct rsh_tile_stats stats;
 
 	(void)state;
-	rsh_gathers_free(f->gathers);
-	rsh_tiles_free(f->tiles);
-	assert_int_equal(rsh_tiles_new(f->source, 3 * N, &f->tiles), 0);
-	assert_int_equal(rsh_gathers_new(f->source, f->tiles, f->far,
-					 &f->gathers), 0);
+	fixture_close(f);
+	fixture_open(f, NULL, 3 * N);
 	for (int i = 0; i < 100; i++) {
 		p.tile.src_rank = i % 2;
 		assert_int_equal(gather_one(f, &p, N), 0);
@@ -712,13 +709,8 @@ static void test_memory_of_tiles(void **state)
 	struct rsh_tile_stats stats;
 
 	(void)state;
-	rsh_gathers_free(f->gathers);
-	rsh_tiles_free(f->tiles);
-	assert_int_equal(rsh_tiles_new(f->source,
-				       ROOM * (RSH_TILE_BYTES + 4096),
-				       &f->tiles), 0);
-	assert_int_equal(rsh_gathers_new(f->source, f->tiles, f->far,
-					 &f->gathers), 0);
+	fixture_close(f);
+	fixture_open(f, NULL, ROOM * (RSH_TILE_BYTES + 4096));
 	for (int i = 0; i < 20; i++) {
 		p.tile.src_offset = 40 + 2 * (uint64_t)i;
 		assert_int_equal(gather_one(f, &p, N), 0);
