@@ -13,7 +13,8 @@
 # mindformers, of which only the loader of checkpoints runs, is kept there too, or is
 # where RSH_MINDFORMERS says; where it cannot be had its tests are skipped.  So it is
 # with moto, a server of S3: RSH_MOTO_PYTHON names a Python that has it.  RSH_AUDITWHEEL
-# names the program that looks at wheels, which is installed so as well.
+# names the program that looks at wheels, and RSH_PLOT_PYTHON a Python that has
+# matplotlib; both are installed so as well.
 # RSH_GUEST_KERNEL names a kernel for a guest, as tests/distributed.sh unpacks one.
 #
 # Runs all tests of a plain build; `make distcheck`, with tests that would miss a
@@ -35,6 +36,7 @@ MINDSPORE=2.10.0
 MINDFORMERS=2.1.0
 MOTO=5.2.5
 AUDITWHEEL=6.8.2
+MATPLOTLIB=3.10.7
 ORACLE_PYTHONS="python3 python3.11 python3.10 python3.12 python3.9"
 JOBS=${JOBS:-$(nproc)}
 
@@ -155,6 +157,14 @@ need_auditwheel()
 	[ -z "${RSH_AUDITWHEEL:-}" ] || return 0
 	! venv_with auditwheel "$AUDITWHEEL" auditwheel auditwheel ||
 		export RSH_AUDITWHEEL="$venv/bin/auditwheel"
+}
+
+# Sets RSH_PLOT_PYTHON if it can be had.
+need_matplotlib()
+{
+	[ -z "${RSH_PLOT_PYTHON:-}" ] || return 0
+	! venv_with matplotlib "$MATPLOTLIB" matplotlib matplotlib ||
+		export RSH_PLOT_PYTHON="$venv/bin/python"
 }
 
 # ---- what is drawn at random ----
@@ -341,6 +351,7 @@ need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES
 need_fuse
 need_moto
 need_auditwheel
+need_matplotlib
 if [ $oracle = yes ]; then
 	need_oracle
 	need_mindformers

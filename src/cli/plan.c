@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "plan.h"
-#include "plan_svg.h"
 #include "rsh/options/ranks.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -48,7 +47,8 @@ static int measure_ranks(const struct rsh_options *o,
 static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
 		       struct rsh_error *err)
 {
-	struct rsh_plan_report r = { .options = o, .slices = o->slices };
+	struct rsh_plan_report r = { .options = o, .slices = o->slices,
+				     .tensors = o->slices };
 	struct files files = { 0 };
 	struct rsh_vfs_view view;
 	struct rsh_output out;
@@ -61,8 +61,6 @@ static int report_plan(const struct rsh_options *o, const struct rsh_vfs *vfs,
 	r.view = &view;
 	r.n = files.n;
 	r.files = files.v;
-	if (rc == 0 && o->svg)
-		rc = rsh_plan_svg(&r, o->svg, err);
 	if (rc == 0 && rsh_plan_print(&out, &r))
 		rc = rsh_error_nomem(err);
 	files_clear(&files);

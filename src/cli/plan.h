@@ -48,6 +48,13 @@ void rsh_plan_file_clear(struct rsh_plan_file *f);
 int rsh_plan_slices_json(const struct rsh_plan *p, uint32_t file,
 			 json_t **out);
 
+/* ---- how tensors are cut (plan_tensors.c) ---- */
+
+/* Makes an array of the tensors that are shown, those in one entry that are cut
+ * and held alike; man/reshardfs-plan.1 says what an entry has.  Returns 0 or
+ * -ENOMEM. */
+int rsh_plan_tensors_json(const struct rsh_vfs_view *view, json_t **out);
+
 /* ---- and printed (plan_print.c) ---- */
 
 struct rsh_plan_report {
@@ -56,6 +63,7 @@ struct rsh_plan_report {
 	size_t n;
 	const struct rsh_plan_file *files;
 	bool slices; /* JSON also tells where the bytes of all records lie */
+	bool tensors; /* and how both sides cut each tensor */
 };
 
 /* Makes what `plan --json` prints.  Returns 0 or -ENOMEM. */

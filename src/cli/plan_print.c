@@ -13,8 +13,10 @@
 #include "rsh/util/mem.h"
 #include "text.h"
 
-/* A run is taken to cost so much beside its bytes: finding it, and its part of
- * a scattered read.  Small runs of files in the page cache took about that. */
+/* The estimate assumes that the source gives so many bytes a second, and that
+ * each run costs so much beside its bytes: finding it, and its part of a
+ * scattered read.  Small runs of files in the page cache took about that. */
+#define BYTES_PER_SECOND 1000000000
 #define RUN_SECONDS 1e-6
 
 /* This is one source file over all virtual files. */
@@ -38,11 +40,9 @@ struct sources {
 
 /* ---- putting it together ---- */
 
-static double seconds(const struct rsh_plan_report *r, uint64_t bytes,
-		      uint64_t runs)
+static double seconds(uint64_t bytes, uint64_t runs)
 {
-	return (double)bytes / (double)r->options->rate +
-	       (double)runs * RUN_SECONDS;
+	return (double)bytes / BYTES_PER_SECOND + (double)runs * RUN_SECONDS;
 }
 
 static struct rsh_plan_file sum(const struct rsh_plan_report *r)
@@ -181,7 +181,7 @@ static json_t *planned_file_json(const struct rsh_plan_report *r,
 		"runs", "count", rsh_json_u64(f->n_runs), "min",
 		rsh_json_u64(f->min_run), "median",
 		rsh_json_u64(f->median_run), "max", rsh_json_u64(f->max_run),
-		"seconds", seconds(r, f->read_bytes, f->n_runs));
+		"seconds", seconds(f->read_bytes, f->n_runs));
 	if (f->kind)
 		json_object_set_new(file, "kind", json_string(f->kind));
 	if (r->slices && add_slices(r, f->file, file)) {
@@ -206,12 +206,12 @@ static json_t *report_json(const struct rsh_plan_report *r,
 			   const struct sources *s)
 {
 	const struct rsh_plan_file all = sum(r);
-	json_t *files = json_array();
+	json_t *files = json_array(), *report, *tensors;
 
 	for (size_t i = 0; i < r->n; i++)
 		json_array_append_new(files,
 				      planned_file_json(r, &r->files[i]));
-	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
+	report = json_pack("{s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o,s:f},"
 			 "s:{s:o,s:f}}", "source",
 			 rsh_json_text(r->options->vfs.source), "step",
 			 rsh_json_text(s->step), "notes", notes_json(r),
@@ -219,9 +219,17 @@ static json_t *report_json(const struct rsh_plan_report *r,
 			 "bytes", rsh_json_u64(all.bytes), "read_bytes",
 			 rsh_json_u64(all.read_bytes), "runs",
 			 rsh_json_u64(all.n_runs), "seconds",
-			 seconds(r, all.read_bytes, all.n_runs), "assumed",
-			 "bytes_per_second", rsh_json_u64(r->options->rate),
+			 seconds(all.read_bytes, all.n_runs), "assumed",
+			 "bytes_per_second", rsh_json_u64(BYTES_PER_SECOND),
 			 "run_seconds", RUN_SECONDS);
+	if (!report || !r->tensors)
+		return report;
+	if (rsh_plan_tensors_json(r->view, &tensors)) {
+		json_decref(report);
+		return NULL;
+	}
+	json_object_set_new(report, "tensors", tensors);
+	return report;
 }
 
 int rsh_plan_json(const struct rsh_plan_report *r, json_t **out)
@@ -316,8 +324,7 @@ static void line_cell(struct rsh_table *t, struct line *l)
 	free(l->text);
 }
 
-static void add_file_row(struct rsh_table *t, const struct rsh_plan_report *r,
-			 const struct rsh_plan_file *f)
+static void add_file_row(struct rsh_table *t, const struct rsh_plan_file *f)
 {
 	char text[32];
 	struct line from;
@@ -330,7 +337,7 @@ static void add_file_row(struct rsh_table *t, const struct rsh_plan_report *r,
 	bytes_cell(t, f->min_run);
 	bytes_cell(t, f->median_run);
 	bytes_cell(t, f->max_run);
-	rsh_table_cell(t, "%s", rsh_text_seconds(seconds(r, f->read_bytes,
+	rsh_table_cell(t, "%s", rsh_text_seconds(seconds(f->read_bytes,
 							 f->n_runs),
 						 text, sizeof(text)));
 	if (f->lost) {
@@ -355,7 +362,7 @@ static int print_files(const struct rsh_output *out,
 	int rc;
 
 	for (size_t i = 0; i < r->n; i++)
-		add_file_row(t, r, &r->files[i]);
+		add_file_row(t, &r->files[i]);
 	rc = rsh_table_print(t, out);
 	rsh_table_free(t);
 	return rc;
@@ -408,14 +415,13 @@ static void print_total(const struct rsh_output *out,
 
 	rsh_output_put(out, s->step);
 	fprintf(out->f, ": %zu file%s of %s read %s from %zu source file%s "
-		"in about %s at %.0f MB/s\n", r->n,
+		"in about %s at %d MB/s\n", r->n,
 		r->n == 1 ? "" : "s",
 		rsh_text_bytes(all.bytes, size, sizeof(size)),
 		rsh_text_bytes(all.read_bytes, reads, sizeof(reads)), s->n,
 		s->n == 1 ? "" : "s",
-		rsh_text_seconds(seconds(r, all.read_bytes, all.n_runs), time,
-				 sizeof(time)),
-		(double)r->options->rate / 1e6);
+		rsh_text_seconds(seconds(all.read_bytes, all.n_runs), time,
+				 sizeof(time)), BYTES_PER_SECOND / 1000000);
 	for (uint32_t i = 0;
 	     (note = rsh_plan_note(r->view->plan, i)); i++) {
 		fputs("note: ", out->f);

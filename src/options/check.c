@@ -203,9 +203,6 @@ int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)
 	int rc = rsh_ranks_check(o, 1, err);
 
 	o->vfs.source = o->operands[0];
-	if (rc == 0 && o->rank_list && o->svg)
-		rc = rsh_error_set(err, EINVAL, "--svg does not go with "
-				   "--rank-list, which plans nothing");
 	return rc ? rc : rsh_check_conversion(o, err);
 }
 

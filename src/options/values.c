@@ -44,7 +44,6 @@ void rsh_options_init(struct rsh_options *o)
 						    rsh_physical_memory() / 10),
 			.disk_bytes = DEFAULT_DISK_BYTES,
 		},
-		.rate = 1000000000,
 	};
 }
 

@@ -82,6 +82,7 @@ def conditions(build):
     return {
         "no-oracle": lambda: not os.environ.get("RSH_ORACLE_PYTHON"),
         "no-auditwheel": lambda: not os.environ.get("RSH_AUDITWHEEL"),
+        "no-matplotlib": lambda: not os.environ.get("RSH_PLOT_PYTHON"),
         "no-moto": lambda: not os.environ.get("RSH_MOTO_PYTHON"),
         "no-guest": lambda: not os.environ.get("RSH_GUEST_KERNEL"),
         "no-ceph": lambda: not shutil.which("ceph-fuse"),

@@ -22,6 +22,7 @@ MOUNT += \
 	mount/lost_ranks.py \
 	mount/resume.py \
 	mount/ls.py \
+	mount/picture.py \
 	mount/plan.py \
 	mount/umount.sh \
 	mount/completion.sh \

@@ -9,7 +9,6 @@ the files that a mount of make_tree.py's tree must show.
 import os
 import sys
 import tempfile
-import xml.etree.ElementTree as ET
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -21,7 +20,6 @@ from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json, 
                      run_on_terminal)
 from rsh_mount import Tap  # noqa: E402
 
-TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 ROW = 24  # bytes of a row of six Float32
 NONE = ["--src-strategy", "none", "--dst-strategy", "none"]
 
@@ -160,15 +158,11 @@ def some_ranks(t):
 
 
 def the_estimate(t):
-    source = t.saved("rate", 2, (1000, 250))
-    words = [source, t.strategy("s", [2], [0, -1]), "none"]
-    slow = plan(*words, "--rate=1KB")
-    check(slow["assumed"]["bytes_per_second"] == 1000, slow)
-    seconds = 2 * 1000 + 2 * slow["assumed"]["run_seconds"]
-    check(abs(slow["total"]["seconds"] - seconds) < 0.01, slow)
-    check(plan(*words)["total"]["seconds"] < 1, "the default")
-    refused(run("plan", source, *NONE, "--rate=fast"), USAGE, "rate", "fast")
-    refused(run("plan", source, *NONE, "--rate=0"), USAGE, "rate")
+    said = plan(t.saved("time", 2, (1000, 250)), t.strategy("s", [2], [0, -1]), "none")
+    assumed = said["assumed"]
+    check(assumed["bytes_per_second"] == 10 ** 9, said)
+    seconds = 2 * 1000 * 1000 / assumed["bytes_per_second"] + 2 * assumed["run_seconds"]
+    check(abs(said["total"]["seconds"] - seconds) < 1e-9, said)
 
 
 def tables_for_people(t):
@@ -212,87 +206,42 @@ def read(path):
         return f.read()
 
 
-def drawn(picture):
-    """The texts of a picture, and how many marks of each class it has."""
-    root = ET.fromstring(read(picture))
-    marks = {}
-    for element in root.iter():
-        kind = element.get("class")
-        marks[kind] = marks.get(kind, 0) + 1
-    return [e.text for e in root.iter() if e.tag.endswith("}text")], marks
+def cut_of(side):
+    """A side's slices as (offset, shape, ranks, missing ranks)."""
+    return [(s["offset"], s["shape"], s["ranks"], s.get("missing")) for s in side["slices"]]
 
 
-def the_picture_of_the_manual(t):
-    """The one that README.md shows is what the program draws."""
-    picture = t.path("8-to-4.svg")
-    got = run("plan", "-q", "--svg", picture, "--src-strategy", "strategy_8_cards.ckpt",
-              "--dst-strategy", "strategy_4_cards.ckpt", "--only",
-              "^blocks.0.(up.weight|down.weight|ln2.beta)$", "checkpoint",
-              cwd=os.path.join(TOP, "tests", "data", "demo"))
-    check(got.status == GOOD and not got.err and "FROM RANKS" in got.out, got)
-    check(read(picture) == read(os.path.join(TOP, "man", "reshardfs-plan.svg")),
-          "man/reshardfs-plan.svg is another picture")
-
-
-def pictures_tell_who_has_what(t):
-    source, picture = t.saved("drawn", 4, (3, 6)), t.path("a.svg")
-    words = ["plan", source, "--src-strategy", t.strategy("s", [2, 2], [0, -1]),
-             "--dst-strategy", t.strategy("d", [2], [0, -1]), "--svg"]
-    check(run(*words, picture).status == GOOD, "drawn")
-    texts, marks = drawn(picture)
-    for text in ("w", "Float32 [6,6]", "source: 2 slices of [3,6], \u00d72", "\u00d72: 0,2",
-                 "\u00d72: 1,3", "destination: 2 slices of [3,6]", "72 B", "not read"):
-        check(text in texts, (text, texts))
-    check(marks.get("lost") == 1 and marks["shard"] == 1, marks)  # the legend's
-    check(run(*words, t.path("b.svg")).status == GOOD, "once more")
-    check(read(picture) == read(t.path("b.svg")), "one input, two pictures")
+def tensors_and_their_slices(t):
+    """--slices tells how both sides cut a tensor, and whose bytes are read."""
+    source = t.saved("cut", 4, (3, 6))
+    words = [t.strategy("s", [2, 2], [0, -1]), t.strategy("d", [2], [0, -1]), "--slices"]
+    tensor, = plan(source, *words)["tensors"]
+    check(tensor["names"] == ["w"] and not tensor["lost"] and tensor["made_of"] == 1, tensor)
+    here, there = tensor["source"], tensor["destination"]
+    check(here["type"] == "Float32" and here["shape"] == [6, 6] == there["shape"], tensor)
+    check(here["layout"] == "mesh [2,2] map [0,-1]" and here["optimizer_shards"] == 1, here)
+    check(cut_of(here) == [([0, 0], [3, 6], [0, 2], []), ([3, 0], [3, 6], [1, 3], [])], here)
+    check(cut_of(there) == [([0, 0], [3, 6], [0], None), ([3, 0], [3, 6], [1], None)], there)
+    check([s["from"] for s in there["slices"]] ==
+          [[{"offset": [3 * r, 0], "shape": [3, 6], "rank": r}] for r in range(2)], there)
+    check("tensors" not in plan(source, *words[:2]), "not asked for")
     os.remove(os.path.join(source, "rank_2", "net-1_1.ckpt"))
-    check(run(*words, picture).status == GOOD, "a copy is missing")
-    texts, marks = drawn(picture)
-    check("1 of 2: 0" in texts and "no file" in texts and marks["lost"] == 3, (texts, marks))
+    tensor, = plan(source, *words)["tensors"]
+    check(cut_of(tensor["source"])[0] == ([0, 0], [3, 6], [0], [2]), tensor)
     os.remove(os.path.join(source, "rank_0", "net-1_1.ckpt"))
-    check(run(*words, picture, "--allow-missing").status == GOOD, "lost")
-    texts, _ = drawn(picture)
-    check("lost: 0,2" in texts and "lost" in texts, texts)
+    tensor, = plan(source, *words, "--allow-missing")["tensors"]
+    check(tensor["lost"] and cut_of(tensor["source"])[0] == ([0, 0], [3, 6], [], [0, 2]), tensor)
 
 
-def pictures_of_many_ranks(t):
-    """Those of 256 ranks are drawn in groups, and their optimizer's shards."""
-    source, picture = t.saved("many", 256, (1, 6)), t.path("many.svg")
-    got = run("plan", source, "--src-strategy", t.strategy("s", [256], [-1, -1], opt_step=1,
-                                                           opt_size=-1),
-              "--dst-strategy=none", "--svg", picture)
-    check(got.status == GOOD, got)
-    texts, marks = drawn(picture)
-    check("0-15" in texts and "240-255" in texts and marks["shard"] == 17, (texts, marks))
-    check(len(read(picture)) < 60000, "a picture that somebody can open")
-
-
-def pictures_escape_names(t):
-    source, picture = t.path("<a&b>"), t.path("names.svg")
-    names = ['x<y>&"z\'', "tab\there", "caf\u00e9\ufffe"]
-    for rank in range(2):
-        write(os.path.join(source, f"rank_{rank}", "net-1_1.ckpt"), checkpoint_bytes(
-            {name: Record((2, 6), "Float32", bytes(48)) for name in names}))
-    src = write(t.path("names.ckpt"), strategy_bytes(
-        StageFile(0, {name: Layout([2], [0, -1]) for name in names})))
-    got = run("plan", source, "--src-strategy", src, "--dst-strategy=none", "--only=.",
-              "--svg", picture)
-    check(got.status == GOOD, got)
-    texts, _ = drawn(picture)
-    for name in ('x<y>&"z\'', "tab\\x09here", "caf\u00e9\ufffd"):
-        check(name in texts, (name, texts))
-
-
-def pictures_that_cannot_be_written(t):
-    source = t.saved("unwritten", 1, (2, 6))
-    refused(run("plan", source, *NONE, "--svg", t.path("nowhere/a.svg")), INPUT,
-            "nowhere/a.svg", "No such file or directory")
-    refused(run("plan", source, *NONE, "--svg"), USAGE, "--svg needs a value")
-    refused(run("plan", source, *NONE, "--svg="), USAGE, "svg: empty path")
-    refused(run("plan", source, *NONE, "--rank-list", "--svg", t.path("a.svg")), USAGE, "--svg",
-            "--rank-list")
-    check(not os.path.exists(t.path("a.svg")), "nothing is written")
+def tensors_of_many_ranks(t):
+    source = t.saved("many", 256, (1, 6))
+    said = plan(source, t.strategy("s", [256], [-1, -1], opt_step=1, opt_size=-1), "none",
+                "--slices")
+    tensor, = said["tensors"]
+    check(tensor["source"]["optimizer_shards"] == 256, "the shard")
+    check(cut_of(tensor["source"]) == [([r, 0], [1, 6], [r], []) for r in range(256)], "slices")
+    check([p["rank"] for p in tensor["destination"]["slices"][0]["from"]] == list(range(256)),
+          "the origins")
 
 
 def wrong_usage(t):
@@ -301,7 +250,6 @@ def wrong_usage(t):
     refused(run("plan", source), USAGE, "--src-strategy is missing")
     refused(run("plan", source, "--src-strategy=none"), USAGE, "--dst-strategy is missing")
     refused(run("plan", source, "--resume"), USAGE, "--resume")
-    refused(run("plan", source, *NONE, "--rate"), USAGE, "--rate needs a value")
     refused(run("plan", t.path("nowhere"), *NONE), INPUT, "nowhere")
     refused(run("plan", source, "--src-strategy", t.path("no.ckpt"), "--dst-strategy=none"),
             INPUT, "no.ckpt")
@@ -310,8 +258,7 @@ def wrong_usage(t):
 CASES = [rows_of_8_to_rows_of_4, columns_are_many_runs, where_all_bytes_lie,
          the_median_of_different_runs,
          replicas_are_told, lost_slices, sizes_are_those_of_the_mount, some_ranks, the_estimate,
-         tables_for_people, rank_lists, the_picture_of_the_manual, pictures_tell_who_has_what,
-         pictures_of_many_ranks, pictures_escape_names, pictures_that_cannot_be_written,
+         tables_for_people, rank_lists, tensors_and_their_slices, tensors_of_many_ranks,
          wrong_usage]
 
 

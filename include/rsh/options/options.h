@@ -73,9 +73,7 @@ struct rsh_options {
 	bool force;
 	bool rank_list;
 	bool slices;
-	const char *svg;
 	bool contents;
-	uint64_t rate;       /* assumed bytes a second of the source */
 	bool foreground;
 	bool stack;
 	bool no_sandbox;

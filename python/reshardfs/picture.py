@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws a plan: how source and destination cut each tensor, and who reads of whom.
+
+    reshardfs plan --json --slices [OPTIONS] SOURCE | python3 -m reshardfs.picture FILE
+
+FILE is an .svg, .png or .pdf.  Each source rank has a colour, and a slice of the
+destination has the colours of the ranks that it is read from.  "x4: 0,2,4,6" says
+that these four ranks have the same slice.  Slices that the optimizer's shard cuts
+have dashed edges, and what is in no file is hatched.  The table below has the bytes
+that each destination rank reads of each source rank.
+
+Of tensors that are cut alike one is drawn, and of all no more than --tensors (12).
+Of more than two dimensions the two are drawn that are cut, or else the last ones.
+It needs matplotlib.
+"""
+
+import argparse
+import json
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+Json = Dict[str, Any]
+Box = Tuple[float, float, float, float]  # left, top, width, height; of a tensor: 0 to 1
+
+GROUPS = 24          # rows or columns of the table; more ranks are drawn in groups
+LABELLED = 64        # slices of one side; where there are more, they have no labels
+WIDTH = 9.0          # of the page, in inches
+TENSOR_HEIGHT = 2.3
+ROW_HEIGHT = 0.22
+EDGE, LOST = "#444444", "#cc5555"
+
+
+def error(sentence: str) -> "SystemExit":
+    return SystemExit(f"reshardfs.picture: {sentence}")
+
+
+# ---- numbers and sizes ----
+
+def ranks_text(ranks: List[int]) -> str:
+    """[0, 1, 2, 5] is "0-2,5"."""
+    runs: List[List[int]] = []
+    for rank in sorted(ranks):
+        if runs and rank == runs[-1][1] + 1:
+            runs[-1][1] = rank
+        else:
+            runs.append([rank, rank])
+    return ",".join(str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}"
+                    for a, b in runs)
+
+
+def bytes_text(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def shape_text(shape: List[int]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def shortened(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length // 2]}…{text[-length // 2 + 1:]}"
+
+
+# ---- which tensors, and which of their dimensions ----
+
+def look(tensor: Json) -> str:
+    """Tensors of which this is equal are the same drawing."""
+    def share(side: Json, part: Json, key: str) -> List[float]:
+        return [at / max(size, 1) for at, size in zip(part[key], side["shape"])]
+
+    return json.dumps([[[share(side, s, "offset"), share(side, s, "shape"), s["ranks"],
+                         s.get("missing")] for s in side["slices"]]
+                       for side in (tensor["source"], tensor["destination"])])
+
+
+def chosen(tensors: List[Json], most: int) -> Tuple[List[Json], int]:
+    """Those that are drawn, with all names that they stand for, and how many are left."""
+    kinds: Dict[str, Json] = {}
+    for tensor in tensors:
+        kept = kinds.setdefault(look(tensor), {**tensor, "names": []})
+        kept["names"] = kept["names"] + tensor["names"]
+    drawn = list(kinds.values())
+    return drawn[:most], sum(len(t["names"]) for t in drawn[most:])
+
+
+def drawn_dimensions(side: Json, other: Json) -> List[int]:
+    """The dimensions that go down and across; one for a tensor of one dimension."""
+    def cut(of: Json) -> List[int]:
+        return [d for d in range(len(of["shape"]))
+                if any(s["shape"][d] != of["shape"][d] for s in of["slices"])]
+
+    n = len(side["shape"])
+    wanted = cut(side) + (cut(other) if len(other["shape"]) == n else [])
+    for d in reversed(range(n)):
+        wanted.append(d)
+    return sorted(list(dict.fromkeys(wanted))[:2])
+
+
+def place(side: Json, part: Json, dims: List[int]) -> Optional[Box]:
+    """Where a part is drawn; None if it does not begin where hidden dimensions do."""
+    if any(at for d, at in enumerate(part["offset"]) if d not in dims):
+        return None
+    spans = [(part["offset"][d] / max(side["shape"][d], 1),
+              part["shape"][d] / max(side["shape"][d], 1)) for d in dims]
+    spans = [(0.0, 1.0)] * (2 - len(spans)) + spans
+    (top, height), (left, width) = spans
+    return left, top, width, height
+
+
+# ---- drawing ----
+
+class Page:
+    def __init__(self, plan: Json, most: int) -> None:
+        import matplotlib
+        matplotlib.use("Agg")
+        # Text stays text, and equal plans are equal files.
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "reshardfs",
+                                    "font.size": 8, "hatch.linewidth": 0.6,
+                                    "text.parse_math": False})
+        from matplotlib import colormaps, pyplot
+        self.pyplot, self.plan = pyplot, plan
+        self.tensors, self.n_left = chosen(plan["tensors"], most)
+        known = {s["rank"] for s in plan["sources"]}
+        for tensor in plan["tensors"]:
+            for part in tensor["source"]["slices"]:
+                known.update(part["ranks"], part["missing"])
+        self.sources = sorted(known)
+        self.read = {s["rank"] for s in plan["sources"]}
+        self.by_source = len(self.sources) > 1
+        ranks = self.sources if self.by_source else [f["rank"] for f in plan["files"]]
+        colors = colormaps["tab20"] if len(ranks) <= 20 else colormaps["hsv"]
+        self.color = {rank: colors((i * 2 % 20 + i // 10) if len(ranks) <= 20
+                                   else i / len(ranks)) for i, rank in enumerate(ranks)}
+
+    def rectangle(self, axes: Any, box: Box, **style: Any) -> None:
+        left, top, width, height = box
+        axes.add_patch(self.pyplot.Rectangle((left, top), width, height, **style))
+
+    def lost(self, axes: Any, box: Box) -> None:
+        self.rectangle(axes, box, facecolor="white", edgecolor=LOST, hatch="////", linewidth=0.8)
+
+    def fill(self, axes: Any, side: Json, part: Json, dims: List[int], box: Box) -> None:
+        """Fills a slice with the colours of the ranks that its bytes come from."""
+        if not part["ranks"]:
+            self.lost(axes, box)
+            return
+        pieces = part.get("from") if self.by_source else None
+        if pieces is None:
+            known = [r for r in part["ranks"] if r in self.color]
+            self.rectangle(axes, box, linewidth=0, alpha=0.6,
+                           facecolor=self.color[known[0]] if known else "#eeeeee")
+        for piece in pieces or []:
+            at = place(side, piece, dims)
+            if at and piece["rank"] is None:
+                self.lost(axes, at)
+            elif at:
+                self.rectangle(axes, at, facecolor=self.color[piece["rank"]], alpha=0.6,
+                               edgecolor="white", linewidth=0.5)
+
+    def side(self, axes: Any, side: Json, other: Json, what: str) -> None:
+        dims = drawn_dimensions(side, other)
+        n = len(side["slices"])
+        axes.set(xlim=(0, 1), ylim=(1, 0), xticks=[], yticks=[])
+        for part in side["slices"]:
+            box = place(side, part, dims)
+            if box is None:
+                continue
+            self.fill(axes, side, part, dims, box)
+            self.rectangle(axes, box, fill=False, edgecolor=EDGE, linewidth=0.8,
+                           linestyle="--" if side["optimizer_shards"] > 1 else "-")
+            missing = part.get("missing", [])
+            copies = len(part["ranks"]) + len(missing)
+            label = ranks_text(part["ranks"] or missing)
+            if not part["ranks"]:
+                label = f"lost: {label}" if label else "lost"
+            elif missing:
+                label = f"{len(part['ranks'])} of {copies}: {label}"
+            elif copies > 1:
+                label = f"×{copies}: {label}"
+            if n <= LABELLED:
+                left, top, width, height = box
+                axes.text(left + width / 2, top + height / 2, shortened(label, 28),
+                          ha="center", va="center", fontsize=7,
+                          rotation=90 if width < 0.1 < height else 0,
+                          bbox={"facecolor": "white", "alpha": 0.6, "linewidth": 0, "pad": 0.8})
+        cut = "whole" if n == 1 else f"{n} slices"
+        if n > 1 and len({tuple(s["shape"]) for s in side["slices"]}) == 1:
+            cut += f" of {shape_text(side['slices'][0]['shape'])}"
+        layout = side["layout"]
+        axes.set_title(f"{what}: {cut}" + (f"\n{shortened(layout, 58)}" if layout else "\n"),
+                       loc="left", fontsize=8)
+        if len(side["shape"]) > 2:
+            axes.set_xlabel(f"dimension {dims[1]}")
+            axes.set_ylabel(f"dimension {dims[0]}")
+
+    def tensor(self, left: Any, right: Any, tensor: Json) -> None:
+        source, destination = tensor["source"], tensor["destination"]
+        self.side(left, source, destination, "source")
+        self.side(right, destination, source, "destination")
+        kind = source["type"]
+        if destination["type"] != kind:
+            kind += f" as {destination['type']}"
+        about = f"{shortened(tensor['names'][0], 48)}   {kind} {shape_text(destination['shape'])}"
+        if tensor["made_of"] > 1:
+            about += f", made of {tensor['made_of']} tensors, of which one is drawn"
+        if len(tensor["names"]) > 1:
+            about += f"; {len(tensor['names']) - 1} more are cut so"
+        left.text(0, 1.28, about, transform=left.transAxes, fontsize=9, weight="bold")
+
+    def table(self, axes: Any) -> None:
+        """Bytes that destination ranks (across) read of source ranks (down)."""
+        files = self.plan["files"]
+        down = -(-len(self.sources) // GROUPS) or 1
+        across = -(-len(files) // (GROUPS // 2)) or 1
+        rows = [self.sources[i:i + down] for i in range(0, len(self.sources), down)]
+        columns = [files[i:i + across] for i in range(0, len(files), across)]
+        sums = [[sum(s["bytes"] for f in column for s in f["sources"] if s["rank"] in row)
+                 for column in columns] for row in rows]
+        most = max((max(line, default=0) for line in sums), default=0) or 1
+        for y, (row, line) in enumerate(zip(rows, sums)):
+            for x, size in enumerate(line):
+                self.rectangle(axes, (x, y, 1, 1), fill=False, edgecolor="#dddddd")
+                if any(f["lost"] for f in columns[x]):
+                    self.lost(axes, (x, y, 1, 1))
+                if size:
+                    color = self.color[row[0] if self.by_source else columns[x][0]["rank"]]
+                    self.rectangle(axes, (x, y + 0.1, max(size / most, 0.02), 0.8),
+                                   facecolor=color, alpha=0.6, linewidth=0)
+                    axes.text(x + 0.5, y + 0.5, bytes_text(size), ha="center", va="center",
+                              fontsize=7)
+            if not any(rank in self.read for rank in row):
+                axes.text(len(columns) + 0.05, y + 0.5, "not read", va="center", fontsize=7)
+        axes.set(xlim=(0, max(len(columns), 1)), ylim=(max(len(rows), 1), 0),
+                 yticks=[y + 0.5 for y in range(len(rows))],
+                 yticklabels=[ranks_text(row) for row in rows],
+                 xticks=[x + 0.5 for x in range(len(columns))],
+                 xticklabels=[f"{ranks_text([f['rank'] for f in column])}\n" +
+                              ("lost" if any(f["lost"] for f in column) else
+                               bytes_text(sum(f["read_bytes"] for f in column)))
+                              for column in columns])
+        axes.tick_params(length=0)
+        axes.set_title("Bytes that each destination rank (across) reads of each source rank "
+                       "(down)", loc="left", fontsize=9, weight="bold")
+
+    def draw(self, path: str) -> None:
+        rows = min(len(self.sources), GROUPS)
+        heights = [TENSOR_HEIGHT] * len(self.tensors) + [ROW_HEIGHT * max(rows, 1) + 0.3]
+        gap, head, foot = 0.35, 0.5, 0.5
+        total = sum(heights) + gap * len(heights) + head + foot
+        figure = self.pyplot.figure(figsize=(WIDTH, total))
+        at = total - head
+        figure.text(0.03, 1 - 0.25 / total, f"{shortened(self.plan['source'], 60)}   "
+                    f"{self.plan['step']}", fontsize=11, weight="bold")
+        for tensor, height in zip(self.tensors, heights):
+            at -= height
+            left, right = (figure.add_axes((x, at / total, 0.42, (height - 0.65) / total))
+                           for x in (0.05, 0.54))
+            self.tensor(left, right, tensor)
+            at -= gap
+        if not self.tensors:
+            figure.text(0.03, at / total, "No tensor is cut: records are copied as they are.")
+        elif self.n_left:
+            figure.text(0.03, at / total, f"{self.n_left} more tensors are cut in other ways; "
+                        "--only and --tensors draw them.")
+        at -= heights[-1] + gap
+        self.table(figure.add_axes((0.1, at / total, 0.8, heights[-1] / total)))
+        metadata = {"Date": None} if path.endswith(".svg") else None
+        figure.savefig(path, metadata=metadata)
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m reshardfs.picture", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", metavar="FILE", help="the picture to write")
+    parser.add_argument("--plan", metavar="JSON", help="what plan has printed; standard input")
+    parser.add_argument("--tensors", type=int, default=12, metavar="N",
+                        help="how many tensors are drawn at most")
+    given = parser.parse_args(words)
+    try:
+        if given.plan:
+            with open(given.plan, encoding="utf-8") as f:
+                plan = json.load(f)
+        else:
+            plan = json.load(sys.stdin)
+    except (OSError, ValueError) as e:
+        raise error(f"{given.plan or 'standard input'}: {e}") from None
+    if not isinstance(plan, dict) or "tensors" not in plan:
+        raise error(f"{given.plan or 'standard input'}: this is not what `reshardfs plan --json "
+                    "--slices` prints")
+    try:
+        Page(plan, given.tensors).draw(given.file)
+    except ImportError as e:
+        raise error(f"{e}: install matplotlib") from None
+    except (OSError, ValueError) as e:
+        raise error(f"{given.file}: {e}") from None
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
