@@ -34,37 +34,12 @@ ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 
 /* ---- files of a plan ---- */
 
-/* Says which bytes of the file are read, and where to. */
-struct plan_range {
-	uint32_t file;
-	struct rsh_target *to;
-	size_t len;
-	uint64_t offset;
-};
-
-static int plan_walk(const struct rsh_reader *r, void *range,
-		     const atomic_bool *avoid)
-{
-	const struct plan_range *w = range;
-	struct rsh_piece_iter *it;
-	struct rsh_gather *g = rsh_reader_gather(r, avoid);
-	int rc = -ENOMEM;
-
-	if (!g)
-		return -ENOMEM;
-	it = rsh_piece_iter_new(r->plan, w->file, w->offset, w->len, avoid);
-	if (it)
-		rc = rsh_gather_add(g, it, w->to, w->len);
-	rsh_piece_iter_free(it);
-	return rsh_gather_end(r->gathers, g, rc);
-}
-
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,
-				     const atomic_bool *avoid)
+				     const struct rsh_reader_attempts *a)
 {
 	/* A reader that has another file to turn to does not wait for this
 	 * one. */
-	return rsh_gather_begin(r->gathers, !avoid);
+	return rsh_gather_begin(r->gathers, !a->avoid);
 }
 
 bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file)
@@ -79,31 +54,45 @@ bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file)
 /* A file that fails in the middle is left to its replicas: all is read anew
  * without it.  When there are none left the file itself has to say what is
  * wrong with it, or has come back. */
-int rsh_reader_walk(const struct rsh_reader *r, rsh_reader_walk_fn *walk,
-		    void *ctx)
+bool rsh_reader_attempt(const struct rsh_reader *r,
+			struct rsh_reader_attempts *a)
 {
 	const struct rsh_store *store = rsh_source_store(r->source);
+	const unsigned marks = rsh_store_n_marks(store);
 
-	for (int i = 0; r->options.replicas && i < MOST_ATTEMPTS; i++) {
-		const unsigned marks = rsh_store_n_marks(store);
-		const int rc = walk(r, ctx, rsh_store_failed(store));
-
-		if (rc == 0 || rc == -ENOMEM)
-			return rc;
-		if (marks == rsh_store_n_marks(store))
-			break;
-	}
-	return walk(r, ctx, NULL);
+	if (a->n > 0 && (a->rc == 0 || a->rc == -ENOMEM || !a->avoid))
+		return false;
+	a->avoid = rsh_store_failed(store);
+	if (!r->options.replicas || a->n == MOST_ATTEMPTS ||
+	    (a->n > 0 && marks == a->marks))
+		a->avoid = NULL;
+	a->marks = marks;
+	a->n++;
+	return true;
 }
 
 static int plan_read(const struct rsh_body *b, struct rsh_target *to,
 		     size_t len, uint64_t offset)
 {
-	struct plan_range w = { b->file, to, len, offset };
+	const struct rsh_reader *r = b->of;
+	struct rsh_reader_attempts a = { 0 };
 
-	if (rsh_reader_is_lost(b->of, b->file))
+	if (rsh_reader_is_lost(r, b->file))
 		return -EIO;
-	return rsh_reader_walk(b->of, plan_walk, &w);
+	while (rsh_reader_attempt(r, &a)) {
+		struct rsh_gather *g = rsh_reader_gather(r, &a);
+		struct rsh_piece_iter *it;
+
+		a.rc = -ENOMEM;
+		if (!g)
+			continue;
+		it = rsh_piece_iter_new(r->plan, b->file, offset, len, a.avoid);
+		if (it)
+			a.rc = rsh_gather_add(g, it, to, len);
+		rsh_piece_iter_free(it);
+		a.rc = rsh_gather_end(r->gathers, g, a.rc);
+	}
+	return a.rc;
 }
 
 struct rsh_body rsh_body_of_plan(const struct rsh_reader *r, uint32_t file)

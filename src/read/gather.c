@@ -414,7 +414,7 @@ struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all, bool wait)
 int rsh_gather_end(struct rsh_gathers *all, struct rsh_gather *g, int rc)
 {
 	if (rc == 0 && g->n_runs)
-		rc = gather_flush(g);
+		rc = rsh_gather_read_runs(g);
 	if (rc == 0 && g->copies.n)
 		rc = gather_flush_copies(g);
 	gather_return(all, g);

@@ -205,9 +205,9 @@ static int read_rows(const struct gather_hand *by, const struct gather_read *rd,
 	return 0;
 }
 
-/* Returns 0 or a positive errno. */
-static int read_carry_out(const struct gather_hand *by,
-			  const struct gather_read *rd, struct rsh_handle *h)
+/* Reads a span of neighbouring runs at once.  Returns 0 or a positive errno. */
+static int read_together(const struct gather_hand *by,
+			 const struct gather_read *rd, struct rsh_handle *h)
 {
 	struct rsh_gather *g = by->gather;
 	const struct gather_run *r = rd->run;
@@ -215,8 +215,6 @@ static int read_carry_out(const struct gather_hand *by,
 	uint8_t *buf;
 	int rc;
 
-	if (read_is_of_rows(rd))
-		return read_rows(by, rd, h);
 	buf = rsh_scratch_make(by->scratch);
 	if (!buf)
 		return ENOMEM;
@@ -297,40 +295,28 @@ static void stretch_add_read(struct rsh_gather *g, const struct rsh_handle *h,
 			       r->src_len);
 }
 
-struct gather_use {
-	struct gather_hand by;
-	const struct gather_group *group;
-};
-
-static int group_carry_out(void *ctx, struct rsh_handle *h)
+/* Reads all runs of a file.  Returns 0 or -errno. */
+static int group_read(struct rsh_gather *g, const struct gather_group *group)
 {
-	const struct gather_use *use = ctx;
-	struct rsh_gather *g = use->by.gather;
-	struct gather_stretch spent = { 0 };
-	struct gather_read rd = { 0 };
+	const struct gather_hand by = { g, &g->scratch };
+	struct rsh_attempts a = { .file = group->file, .wait = g->wait };
+	struct rsh_handle *h;
 
-	while (group_next_read(g, use->group, &rd)) {
-		const int rc = read_carry_out(&use->by, &rd, h);
+	while ((h = rsh_store_attempt(g->store, &a))) {
+		struct gather_stretch spent = { 0 };
+		struct gather_read rd = { 0 };
 
-		if (rc)
-			return rc;
-		stretch_add_read(g, h, &spent, &rd);
+		while (a.code == 0 && group_next_read(g, group, &rd)) {
+			a.code = read_is_of_rows(&rd) ?
+				read_rows(&by, &rd, h) :
+				read_together(&by, &rd, h);
+			if (a.code == 0)
+				stretch_add_read(g, h, &spent, &rd);
+		}
+		if (a.code == 0)
+			stretch_end(g, h, &spent);
 	}
-	stretch_end(g, h, &spent);
-	return 0;
-}
-
-static int gather_read_in_turn(struct rsh_gather *g)
-{
-	int rc = 0;
-
-	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++) {
-		struct gather_use use = { { g, &g->scratch }, &g->groups[i] };
-
-		rc = rsh_store_use(g->store, g->groups[i].file, g->wait,
-				   group_carry_out, &use);
-	}
-	return rc;
+	return a.rc;
 }
 
 /* ---- all at once ---- */
@@ -341,31 +327,22 @@ struct gather_round {
 	struct gather_read reads[GATHER_READS];
 };
 
-struct round_use {
-	struct gather_hand by;
-	const struct gather_read *read;
-};
-
-static int round_use_file(void *ctx, struct rsh_handle *h)
-{
-	const struct round_use *use = ctx;
-
-	return read_carry_out(&use->by, use->read, h);
-}
-
 static int round_read(void *ctx, size_t i, struct rsh_error *err)
 {
 	struct gather_round *round = ctx;
 	struct rsh_gather *g = round->gather;
+	const struct gather_read *rd = &round->reads[i];
+	struct rsh_attempts a = { .file = rd->file, .wait = g->wait };
 	uint8_t *scratch = NULL;
-	struct round_use use = { { g, &scratch }, &round->reads[i] };
-	int rc;
+	const struct gather_hand by = { g, &scratch };
+	struct rsh_handle *h;
 
 	(void)err;
-	rc = rsh_store_use(g->store, use.read->file, g->wait, round_use_file,
-			   &use);
+	while ((h = rsh_store_attempt(g->store, &a)))
+		a.code = read_is_of_rows(rd) ? read_rows(&by, rd, h) :
+					       read_together(&by, rd, h);
 	free(scratch);
-	return rc;
+	return a.rc;
 }
 
 static int round_carry_out(struct gather_round *round)
@@ -423,7 +400,13 @@ static int gather_read_at_once(struct rsh_gather *g)
 
 int rsh_gather_read_runs(struct rsh_gather *g)
 {
+	int rc = 0;
+
 	for (unsigned i = 0; i < g->n_groups; i++)
 		group_sort(g, &g->groups[i]);
-	return g->all->far ? gather_read_at_once(g) : gather_read_in_turn(g);
+	if (g->all->far)
+		return gather_read_at_once(g);
+	for (unsigned i = 0; rc == 0 && i < g->n_groups; i++)
+		rc = group_read(g, &g->groups[i]);
+	return rc;
 }

@@ -107,11 +107,6 @@ static struct rsh_want task_want(const struct load *l,
 	return w;
 }
 
-struct load_walk {
-	const struct load *load;
-	const struct load_task *task;
-};
-
 static int want_gather(const struct rsh_reader *r, struct rsh_gather *g,
 		       const struct rsh_want *w, const atomic_bool *avoid)
 {
@@ -127,33 +122,29 @@ static int want_gather(const struct rsh_reader *r, struct rsh_gather *g,
 	return rc;
 }
 
-static int task_walk(const struct rsh_reader *r, void *ctx,
-		     const atomic_bool *avoid)
-{
-	const struct load_walk *walk = ctx;
-	const struct load_task *t = walk->task;
-	struct rsh_gather *g = rsh_reader_gather(r, avoid);
-	int rc = 0;
-
-	if (!g)
-		return -ENOMEM;
-	for (size_t i = t->first; rc == 0 && i < t->end; i++) {
-		const struct rsh_want w = task_want(walk->load, t, i);
-
-		rc = want_gather(r, g, &w, avoid);
-	}
-	return rsh_gather_end(r->gathers, g, rc);
-}
-
 static int task_try(const struct load *l, const struct load_task *t,
 		    struct rsh_load_failure *failure)
 {
-	struct load_walk walk = { l, t };
+	const struct rsh_reader *r = l->reader;
+	struct rsh_reader_attempts a = { 0 };
 
 	*failure = (struct rsh_load_failure){
 		&l->wants[t->first], l->wants[t->first].offset + t->from,
 	};
-	return rsh_reader_walk(l->reader, task_walk, &walk);
+	while (rsh_reader_attempt(r, &a)) {
+		struct rsh_gather *g = rsh_reader_gather(r, &a);
+
+		a.rc = g ? 0 : -ENOMEM;
+		if (!g)
+			continue;
+		for (size_t i = t->first; a.rc == 0 && i < t->end; i++) {
+			const struct rsh_want w = task_want(l, t, i);
+
+			a.rc = want_gather(r, g, &w, a.avoid);
+		}
+		a.rc = rsh_gather_end(r->gathers, g, a.rc);
+	}
+	return a.rc;
 }
 
 /* Many wants that failed are read one by one, to find out which it was. */

@@ -85,40 +85,6 @@ static void room_give_early(void *window_load)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Leaves the lock while it reads; a load that may sleep has its room by
- * then. */
-static void window_fill(struct rsh_window *w)
-{
-	struct rsh_stream *st = w->stream;
-	struct rsh_streams *s = st->all;
-	struct window_load l = { .streams = s };
-	struct rsh_target to = { .area = w->area };
-	const uint64_t start = s->loads.now();
-	unsigned long waits;
-	int rc;
-
-	rsh_loads_begin(&s->loads, &l.room, rsh_stream_sleeps(st), s->n_queued);
-	if (l.room.counted)
-		rsh_streams_wake(s);
-	pthread_mutex_unlock(&s->lock);
-
-	rsh_waits_tell(room_give_early, &l);
-	waits = rsh_waits();
-	rc = st->body.read(&st->body, &to, w->len, w->offset);
-	if (rc == -ENOMEM)
-		rc = window_read_anew(s, w, &to);
-	waits = rsh_waits() - waits;
-	rsh_waits_tell(NULL, NULL);
-
-	pthread_mutex_lock(&s->lock);
-	stream_learn(st, w->len == RSH_STREAM_MAX, s->loads.now() - start,
-		     waits > 0);
-	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
-	w->error = rc;
-	w->data = to.data;
-	rsh_loads_end(&s->loads, &l.room, rc ? 0 : w->len, s->n_queued);
-}
-
 /* A load is not begun for a reader who has gone. */
 static bool stream_wants_room(const void *stream)
 {
@@ -127,44 +93,52 @@ static bool stream_wants_room(const void *stream)
 	return rsh_stream_sleeps(st) && !st->closed && !st->all->stopping;
 }
 
-static void load_begin(struct rsh_window *w)
-{
-	w->state = RSH_WINDOW_LOADING;
-	w->users++;
-	w->stream->refs++;
-}
-
-static void load_end(struct rsh_window *w)
+void rsh_window_load(struct rsh_window *w, bool demanded)
 {
 	struct rsh_stream *st = w->stream;
+	struct rsh_streams *s = st->all;
+	struct window_load l = { .streams = s };
+	struct rsh_target to = { .area = w->area };
+	unsigned long waits;
+	uint64_t start;
+	int rc = -EINTR;
+
+	w->state = RSH_WINDOW_LOADING;
+	w->users++;
+	st->refs++;
+	if (demanded)
+		rsh_loads_await(&s->loads, stream_wants_room, st);
+	if (!demanded || !st->closed) {
+		start = s->loads.now();
+		rsh_loads_begin(&s->loads, &l.room, rsh_stream_sleeps(st),
+				s->n_queued);
+		if (l.room.counted)
+			rsh_streams_wake(s);
+		pthread_mutex_unlock(&s->lock);
+
+		rsh_waits_tell(room_give_early, &l);
+		waits = rsh_waits();
+		rc = st->body.read(&st->body, &to, w->len, w->offset);
+		if (rc == -ENOMEM)
+			rc = window_read_anew(s, w, &to);
+		waits = rsh_waits() - waits;
+		rsh_waits_tell(NULL, NULL);
+
+		pthread_mutex_lock(&s->lock);
+		stream_learn(st, w->len == RSH_STREAM_MAX,
+			     s->loads.now() - start, waits > 0);
+		w->data = to.data;
+		rsh_loads_end(&s->loads, &l.room, rc ? 0 : w->len, s->n_queued);
+	}
+	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
+	w->error = rc;
+	if (demanded)
+		rsh_streams_wake(s);
 
 	w->users--;
 	pthread_cond_broadcast(&st->loaded);
-	rsh_window_settle(st->all, w);
+	rsh_window_settle(s, w);
 	rsh_stream_unref(st);
-}
-
-void rsh_window_load(struct rsh_window *w)
-{
-	load_begin(w);
-	window_fill(w);
-	load_end(w);
-}
-
-void rsh_window_demand(struct rsh_window *w)
-{
-	struct rsh_streams *s = w->stream->all;
-
-	load_begin(w);
-	rsh_loads_await(&s->loads, stream_wants_room, w->stream);
-	if (w->stream->closed) {
-		w->state = RSH_WINDOW_FAILED;
-		w->error = -EINTR;
-	} else {
-		window_fill(w);
-	}
-	rsh_streams_wake(s);
-	load_end(w);
 }
 
 /* Returns false if there was no work for IDLE_SECONDS. */
@@ -209,7 +183,7 @@ bool rsh_streams_prepare_one(struct rsh_streams *s)
 		return false;
 	rsh_window_unqueue(w);
 	s->stats.windows++;
-	rsh_window_load(w);
+	rsh_window_load(w, false);
 	return true;
 }
 

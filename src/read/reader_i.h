@@ -30,15 +30,27 @@ struct rsh_loading {
  * must not be read. */
 bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file);
 
-/* Reads something once.  The pieces are to be asked for with `avoid`, and read
- * by rsh_reader_gather().  Returns 0 or -errno. */
-typedef int rsh_reader_walk_fn(const struct rsh_reader *r, void *ctx,
-			       const atomic_bool *avoid);
-/* Calls walk() until it goes well or nothing else can be tried: files that fail
- * are avoided, if the reader takes replicas.  Returns 0 or what walk() said. */
-int rsh_reader_walk(const struct rsh_reader *r, rsh_reader_walk_fn *walk,
-		    void *ctx);
+/* These are the attempts to read something, each without the files that have
+ * failed so far if the reader takes replicas:
+ *
+ *	struct rsh_reader_attempts a = { 0 };
+ *
+ *	while (rsh_reader_attempt(r, &a))
+ *		a.rc = ...;
+ *	return a.rc;
+ *
+ * The pieces are to be asked for with `avoid`, and read by rsh_reader_gather().
+ * `rc` is 0 or -errno. */
+struct rsh_reader_attempts {
+	const atomic_bool *avoid; /* NULL: the last attempt, with all files */
+	int rc;
+	/* The rest is the reader's. */
+	unsigned n, marks;
+};
+/* Returns false when an attempt has gone well or nothing else can be tried. */
+bool rsh_reader_attempt(const struct rsh_reader *r,
+			struct rsh_reader_attempts *a);
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,
-				     const atomic_bool *avoid);
+				     const struct rsh_reader_attempts *a);
 
 #endif

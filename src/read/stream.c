@@ -60,7 +60,7 @@ static int window_hold(struct rsh_streams *s, struct rsh_window *w,
 	if (w->state == RSH_WINDOW_QUEUED) {
 		rsh_window_unqueue(w);
 		rsh_streams_wake(s); /* for the others */
-		rsh_window_demand(w);
+		rsh_window_load(w, true);
 		*waited = true;
 	} else if (stream_lender_prepares(w->stream)) {
 		s->left = true;
@@ -142,7 +142,7 @@ static ssize_t stream_lend_once(struct rsh_stream *st, uint64_t offset,
 		if (!w)
 			return -ENOMEM;
 		TAILQ_INSERT_TAIL(&st->once, w, next);
-		rsh_window_demand(w);
+		rsh_window_load(w, true);
 		TAILQ_REMOVE(&st->once, w, next);
 	}
 	rc = window_await(st->all, w, &waited);

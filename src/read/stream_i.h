@@ -129,11 +129,10 @@ void rsh_window_unqueue(struct rsh_window *w);
 
 /* ---- prepare.c ---- */
 
-/* Fills the window; leaves the lock meanwhile. */
-void rsh_window_load(struct rsh_window *w);
-/* Fills the window for a reader, who waits until the load may begin; leaves the
- * lock meanwhile. */
-void rsh_window_demand(struct rsh_window *w);
+/* Fills the window; leaves the lock meanwhile.  If a reader demanded it he waits
+ * here until the load may begin; a window that is filled ahead has room for
+ * that. */
+void rsh_window_load(struct rsh_window *w, bool demanded);
 /* Fills the first window of the queue; leaves the lock meanwhile.  Returns
  * false if the queue is empty, or if that window may not be filled now. */
 bool rsh_streams_prepare_one(struct rsh_streams *s);

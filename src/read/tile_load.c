@@ -67,61 +67,38 @@ static struct strip strip_at(const struct rsh_kept *k, uint64_t i)
 	return s;
 }
 
-struct strip_read {
-	struct rsh_store *store;
-	uint32_t file;
-	uint64_t offset;     /* of the first row in it */
-	uint64_t stride;     /* from row to row there, in bytes */
-	uint64_t row_bytes;
-	uint64_t n_rows;     /* reads of a row each */
-	uint64_t to_stride;
-	uint8_t *to;
-};
-
-static int strip_pread(void *ctx, struct rsh_handle *h)
-{
-	const struct strip_read *r = ctx;
-
-	for (uint64_t i = 0; i < r->n_rows; i++) {
-		int rc = rsh_store_pread(r->store, r->file, h,
-					 r->to + i * r->to_stride,
-					 (size_t)r->row_bytes,
-					 r->offset + i * r->stride);
-
-		if (rc)
-			return rc;
-	}
-	rsh_store_spent(r->store, h, r->offset,
-			(r->n_rows - 1) * r->stride + r->row_bytes, true);
-	return 0;
-}
-
 /* *stored is where the first element of the strip then is. */
 static int strip_read(struct rsh_source *source, const struct rsh_kept *k,
-		      const struct strip *s, const struct rsh_tile_hands *h,
+		      const struct strip *s, const struct rsh_tile_hands *by,
 		      uint8_t **stored)
 {
 	const struct rsh_tile *t = &k->key.tile;
-	struct strip_read r = {
-		.store = rsh_source_store(source),
-		.offset = t->src_offset + (s->row * t->stride + s->column) *
-					  t->unit_in,
-		.stride = t->stride * t->unit_in,
-		.row_bytes = s->n_columns * t->unit_in,
-		.n_rows = s->n_rows,
-		.to_stride = s->stored_stride,
-		.to = h->stored,
-	};
+	struct rsh_store *store = rsh_source_store(source);
+	struct rsh_attempts a = { .wait = by->wait };
+	const uint64_t stride = t->stride * t->unit_in;
+	uint64_t row_bytes = s->n_columns * t->unit_in;
+	const uint64_t extent = (s->n_rows - 1) * stride + row_bytes;
+	uint64_t n_rows = s->n_rows, offset;
+	struct rsh_handle *h;
 
+	offset = t->src_offset + (s->row * t->stride + s->column) * t->unit_in;
 	if (k->strips.joined) {
-		r.row_bytes += (s->n_rows - 1) * r.stride;
-		r.n_rows = 1;
+		row_bytes = extent;
+		n_rows = 1;
 	}
-	if (!rsh_source_locate(source, t->src_rank, &r.offset, &r.file))
+	if (!rsh_source_locate(source, t->src_rank, &offset, &a.file))
 		return -ENOENT;
-	r.to += rsh_place(r.offset);
-	*stored = r.to;
-	return rsh_store_use(r.store, r.file, h->wait, strip_pread, &r);
+	*stored = by->stored + rsh_place(offset);
+	while ((h = rsh_store_attempt(store, &a))) {
+		for (uint64_t i = 0; i < n_rows && a.code == 0; i++)
+			a.code = rsh_store_pread(store, a.file, h, *stored +
+						 i * s->stored_stride,
+						 (size_t)row_bytes,
+						 offset + i * stride);
+		if (a.code == 0)
+			rsh_store_spent(store, h, offset, extent, true);
+	}
+	return a.rc;
 }
 
 struct rsh_scaled rsh_scaled_by(const struct rsh_scales *s,

@@ -380,25 +380,20 @@ void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
 	pthread_mutex_unlock(&t->lock);
 }
 
-static int check_nothing(void *ctx, struct rsh_handle *h)
-{
-	(void)ctx;
-	(void)h;
-	return 0;
-}
-
 /* Is the file still the one from which the tile was loaded?  A file that has
  * changed is to fail wherever it is read. */
 static int tiles_check(struct rsh_tiles *t, const struct rsh_tile *tile,
 		       bool wait)
 {
+	struct rsh_attempts a = { .wait = wait };
 	uint64_t offset = tile->src_offset;
-	uint32_t file;
 
-	if (!rsh_source_locate(t->source, tile->src_rank, &offset, &file))
+	if (!rsh_source_locate(t->source, tile->src_rank, &offset, &a.file))
 		return -ENOENT;
-	return rsh_store_use(rsh_source_store(t->source), file, wait,
-			     check_nothing, NULL);
+	/* An attempt that reads nothing compares the file all the same. */
+	while (rsh_store_attempt(rsh_source_store(t->source), &a))
+		;
+	return a.rc;
 }
 
 static int tiles_hold(struct rsh_tiles *t, const struct wish *w,

@@ -222,8 +222,11 @@ static int file_take(struct rsh_store *s, struct rsh_store_file *f,
 	if (*out)
 		return 0;
 	code = file_open_same(s, f, &mine);
-	if (code)
+	if (code) {
+		/* Nothing was read, so no place of it is to be tried again. */
+		atomic_store(&f->bad_len, 0);
 		return code;
+	}
 
 	pthread_mutex_lock(&p->lock);
 	*out = pool_take_open(p, f);
@@ -264,91 +267,85 @@ static void file_give_back(struct rsh_store *s, struct rsh_store_file *f,
 	rsh_handle_close(surplus);
 }
 
-int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
-		  void *ctx)
+/* Ends a use of a handle for which the caller says `code`: 0 if it went well and
+ * the file is still the same, or a positive errno. */
+static int file_finish(struct rsh_store *s, struct rsh_store_file *f,
+		       struct rsh_handle *h, int code)
 {
-	struct rsh_store_file *f = &s->files[file];
-	struct rsh_handle *h;
-	int code = file_take(s, f, &h), now;
-
-	if (code) {
-		atomic_store(&f->bad_len, 0);
-		return code;
-	}
-	code = fn(ctx, h);
 	/* Want of memory says nothing of the file, and a file that changed may
 	 * well fail in another way first. */
-	now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
+	const int now = code == ENOMEM ? 0 : rsh_file_compare(f, h, h->anew);
+
 	if (code == 0 || now == RSH_CHANGED)
 		code = now;
 	file_give_back(s, f, h, code && code != ENOMEM && code != RSH_CHANGED);
 	return code;
 }
 
-int rsh_store_use(struct rsh_store *s, uint32_t file, bool wait,
-		  rsh_store_use_fn *fn, void *ctx)
+int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
+		  void *ctx)
 {
 	struct rsh_store_file *f = &s->files[file];
-	struct rsh_attempts a = { .wait = wait };
-	int code;
+	struct rsh_handle *h;
+	const int code = file_take(s, f, &h);
 
-	do {
-		a.began = atomic_load(&s->outage.n_returns);
-		code = rsh_store_try(s, file, fn, ctx);
-	} while (code && rsh_outage_again(s, f, code, &a));
-	if (code)
-		return rsh_reader_errno(f, code);
-	if (atomic_load(&f->state) != RSH_FILE_GOOD)
-		rsh_outage_went_well(s, f);
-	return 0;
+	return code ? code : file_finish(s, f, h, fn(ctx, h));
 }
 
-struct reading {
-	struct rsh_store *store;
-	uint32_t file;
-	void *buf;
-	size_t len;
-	uint64_t offset;
-};
-
-static int file_read_content(void *ctx, struct rsh_handle *h)
+struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
+				     struct rsh_attempts *a)
 {
-	const struct reading *r = ctx;
-	int code = rsh_store_pread(r->store, r->file, h, r->buf, r->len,
-				   r->offset);
+	struct rsh_store_file *f = &s->files[a->file];
+	bool over = false;
 
-	rsh_store_spent(r->store, h, r->offset, r->len, false);
-	return code;
+	if (a->handle) {
+		a->code = file_finish(s, f, a->handle, a->code);
+		a->handle = NULL;
+		over = !a->code || !rsh_outage_again(s, f, a->code, a);
+	}
+	while (!over) {
+		a->began = atomic_load(&s->outage.n_returns);
+		a->code = file_take(s, f, &a->handle);
+		if (a->code == 0)
+			return a->handle;
+		over = !rsh_outage_again(s, f, a->code, a);
+	}
+	a->rc = a->code ? rsh_reader_errno(f, a->code) : 0;
+	if (a->rc == 0 && atomic_load(&f->state) != RSH_FILE_GOOD)
+		rsh_outage_went_well(s, f);
+	return NULL;
 }
 
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 		   void *buf, size_t len, bool wait)
 {
-	struct reading r = { s, file, buf, len, offset };
+	struct rsh_attempts a = { .file = file, .wait = wait };
+	struct rsh_handle *h;
 
-	return rsh_store_use(s, file, wait, file_read_content, &r);
+	while ((h = rsh_store_attempt(s, &a))) {
+		a.code = rsh_store_pread(s, file, h, buf, len, offset);
+		rsh_store_spent(s, h, offset, len, false);
+	}
+	return a.rc;
 }
 
 /* ---- files as they are ---- */
 
-static int file_copy_descriptor(void *ctx, struct rsh_handle *h)
-{
-	int *copy = ctx;
-
-	if (*copy >= 0)
-		close(*copy);
-	*copy = fcntl(h->medium->ops->descriptor(h), F_DUPFD_CLOEXEC, 0);
-	return 0;
-}
-
 int rsh_store_descriptor(struct rsh_store *s, uint32_t file, int *out)
 {
+	struct rsh_attempts a = { .file = file };
 	cleanup_fd int copy = -1;
+	struct rsh_handle *h;
 	int rc;
 
 	if (!s->medium->ops->descriptor)
 		return -ENOTSUP;
-	rc = rsh_store_use(s, file, false, file_copy_descriptor, &copy);
+	while ((h = rsh_store_attempt(s, &a))) {
+		if (copy >= 0)
+			close(copy);
+		copy = fcntl(h->medium->ops->descriptor(h), F_DUPFD_CLOEXEC, 0);
+	}
+	rc = a.rc;
 	if (rc == 0 && copy < 0)
 		rc = -EMFILE;
 	if (rc == 0)

@@ -152,28 +152,6 @@ static void target_advance(struct target *t, size_t n)
 	}
 }
 
-/* Reads until the target is full.  0, or a positive errno. */
-static int io_read_all(struct rsh_medium *m, struct rsh_handle *h,
-		       struct target *t, uint64_t offset)
-{
-	while (t->left > 0) {
-		long begin = rsh_waits_begin();
-		ssize_t n = m->ops->read(m, h, &t->iov[t->first],
-					 t->n - t->first, offset);
-
-		rsh_waits_end(begin);
-		if (n == -EINTR)
-			continue;
-		if (n < 0)
-			return (int)-n;
-		if (n == 0)
-			return RSH_CHANGED;
-		target_advance(t, (size_t)n);
-		offset += (uint64_t)n;
-	}
-	return 0;
-}
-
 static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
 		  bool failed)
 {
@@ -184,38 +162,53 @@ static void io_count(struct rsh_store_io *io, size_t bytes, uint64_t ns,
 		atomic_fetch_add(&io->failed, 1);
 }
 
-/* Reads, and counts the read if there is an io that counts. */
-static int io_read(const struct rsh_store *s, struct rsh_handle *h,
-		   struct target *t, uint64_t offset)
+/* Notes where the file is to be tried again. */
+static void file_note_failure(struct rsh_store_file *f, uint64_t offset,
+			      size_t len)
+{
+	atomic_store(&f->bad_at, offset);
+	atomic_store(&f->bad_len, len);
+}
+
+/* Reads until the target is full, and counts that as one read.  Returns 0, or a
+ * positive errno, and where that was is then noted unless `f` is NULL. */
+static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
+		   struct rsh_handle *h, struct target *t, uint64_t offset)
 {
 	struct rsh_store_io *io = s->opts.io;
 	const uint64_t start = io ? rsh_clock_ns() : 0;
 	const size_t len = t->left;
-	int rc = io_read_all(s->content, h, t, offset);
+	uint64_t at = offset;
+	int rc = 0;
 
+	while (t->left > 0 && rc == 0) {
+		const long begin = rsh_waits_begin();
+		const ssize_t n = s->content->ops->read(
+			s->content, h, &t->iov[t->first], t->n - t->first, at);
+
+		rsh_waits_end(begin);
+		if (n > 0) {
+			target_advance(t, (size_t)n);
+			at += (uint64_t)n;
+		} else if (n == 0) {
+			rc = RSH_CHANGED;
+		} else if (n != -EINTR) {
+			rc = (int)-n;
+		}
+	}
 	if (io)
 		io_count(io, len, rsh_clock_ns() - start, rc != 0);
+	if (rc && f)
+		file_note_failure(f, offset, len);
 	return rc;
-}
-
-/* Notes where the file is to be tried again. */
-static int file_note_failure(struct rsh_store_file *f, int code,
-			     uint64_t offset, size_t len)
-{
-	if (code) {
-		atomic_store(&f->bad_at, offset);
-		atomic_store(&f->bad_len, len);
-	}
-	return code;
 }
 
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
 {
 	struct target t = target_of(buf, len);
-	int code = io_read(s, h, &t, offset);
 
-	return file_note_failure(f, code, offset, len);
+	return io_read(s, f, h, &t, offset);
 }
 
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
@@ -237,7 +230,7 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	/* The kernel's copy says nothing of the file. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
-	code = io_read(s, h, &t, at);
+	code = io_read(s, NULL, h, &t, at);
 	free(buf);
 	return code;
 }
@@ -263,34 +256,16 @@ static int io_load_blocks(void *ctx, uint64_t offset, const struct iovec *iov,
 		t.left += iov[i].iov_len;
 	}
 	len = t.left;
-	rc = io_read(l->store, l->handle, &t, offset);
-	if (rc == 0)
-		rc = rsh_file_compare(l->file, l->handle, true);
-	return file_note_failure(l->file, rc, offset, len);
+	rc = io_read(l->store, l->file, l->handle, &t, offset);
+	if (rc)
+		return rc;
+	rc = rsh_file_compare(l->file, l->handle, true);
+	if (rc)
+		file_note_failure(l->file, offset, len);
+	return rc;
 }
 
 /* ---- reads of content ---- */
-
-static int file_read_through(struct rsh_store *s, struct rsh_store_file *f,
-			     struct rsh_handle *h, void *buf, size_t len,
-			     uint64_t offset)
-{
-	struct rsh_store_io *io = s->opts.io;
-	struct load load = { s, f, h };
-	int rc;
-
-	if (!rsh_file_is_cached(s, f, h))
-		return rsh_file_read(s, f, h, buf, len, offset);
-	/* The neighbours of this range are mostly being read at the same time:
-	 * what is missing is loaded before waiting for blocks that they
-	 * load. */
-	rc = rsh_cache_prefetch(io->cache, f->cached, offset, len,
-				io_load_blocks, &load);
-	if (rc == 0)
-		rc = rsh_cache_read(io->cache, f->cached, offset, buf, len,
-				    io_load_blocks, &load);
-	return -rc;
-}
 
 /* Bytes are flipped behind the cache, whose blocks outlive the drill. */
 static void file_flip(const struct rsh_store *s, const struct rsh_store_file *f,
@@ -306,8 +281,24 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 		    void *buf, size_t len, uint64_t offset)
 {
 	struct rsh_store_file *f = &s->files[file];
-	int rc = file_read_through(s, f, h, buf, len, offset);
+	struct target t = target_of(buf, len);
+	struct load load = { s, f, h };
+	int rc;
 
+	if (rsh_file_is_cached(s, f, h)) {
+		struct rsh_cache *cache = s->opts.io->cache;
+
+		/* The neighbours of this range are mostly being read at the
+		 * same time: what is missing is loaded before waiting for
+		 * blocks that they load. */
+		rc = -rsh_cache_prefetch(cache, f->cached, offset, len,
+					 io_load_blocks, &load);
+		if (rc == 0)
+			rc = -rsh_cache_read(cache, f->cached, offset, buf,
+					     len, io_load_blocks, &load);
+	} else {
+		rc = io_read(s, f, h, &t, offset);
+	}
 	if (rc == 0)
 		file_flip(s, f, offset, buf, len);
 	return rc;

@@ -62,14 +62,6 @@ struct rsh_outage {
 	uint32_t next;
 };
 
-/* This is one read, over all its attempts. */
-struct rsh_attempts {
-	bool wait;    /* the reader waits for the file to come back */
-	uint64_t hit; /* the outage that it was counted with; 0: none */
-	uint64_t began; /* n_returns when the last attempt began */
-	unsigned n;
-};
-
 int rsh_outage_init(struct rsh_outage *o);
 void rsh_outage_destroy(struct rsh_outage *o);
 /* Ends the thread.  False if it does not come back from the source: what it
@@ -86,7 +78,7 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 /* To be called after a read that went well of a file that is not good. */
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f);
 
-/* Gives what the reader is to see of a failure of rsh_store_try(), after
+/* Gives what the reader is to see of a failure of an attempt, after
  * rsh_outage_again() has said that there is no other attempt. */
 int rsh_reader_errno(const struct rsh_store_file *f, int code);
 

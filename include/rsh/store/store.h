@@ -10,7 +10,7 @@
  *   rsh_store_add()       files, numbered from 0 in this order
  *   rsh_store_identify()  each of them, which may lie on several threads
  *   rsh_store_start()     from here on they are read
- *   rsh_store_read(), rsh_store_use()
+ *   rsh_store_read(), rsh_store_attempt()
  *   rsh_store_clear()     for other files, or rsh_store_free()
  *
  * What its files lie on, a store alone knows: above it an open file is a
@@ -294,20 +294,41 @@ int rsh_store_compare(const struct rsh_store *s, uint32_t file,
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
 		   void *buf, size_t len, bool wait);
 
-/* Such a function does something with a handle of the file, and returns 0 or a
- * positive errno. */
+/* This is one read of a file over all its attempts, as many as an outage allows.
+ * The caller sets `file` and `wait`, as for rsh_store_read(), and the rest to
+ * 0:
+ *
+ *	while ((h = rsh_store_attempt(s, &a)))
+ *		a.code = rsh_store_pread(s, a.file, h, buf, len, offset);
+ *	return a.rc;
+ *
+ * `code` is what the caller says of an attempt: 0, as it is set before, or a
+ * positive errno.  The loop must not be left in another way.  What was read may
+ * be used if `rc` is 0 in the end: the file has stayed the same. */
+struct rsh_attempts {
+	uint32_t file;
+	bool wait;      /* the reader waits for the file to come back */
+	int code;
+	int rc;         /* 0, or what the reader is to see */
+	/* The rest is the store's. */
+	struct rsh_handle *handle; /* of the attempt that was begun last */
+	uint64_t hit;   /* the outage that it was counted with; 0: none */
+	uint64_t began; /* how often a source had come back when it began */
+	unsigned n;
+};
+/* Ends the attempt before, if there was one, and begins another: returns a handle
+ * of the file, which is opened if it is not, or NULL at the end. */
+struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
+				     struct rsh_attempts *a);
+
+/* Makes one attempt by calling fn, which returns 0 or a positive errno.  Returns
+ * 0, or a positive errno or RSH_CHANGED, after which nothing that was read may
+ * be used.  A handle that failed is not used again. */
 typedef int rsh_store_use_fn(void *ctx, struct rsh_handle *h);
-/* Opens the file where it is not, calls fn, and sees to it that the file has
- * stayed the same: 0, or a positive errno or RSH_CHANGED, after which nothing
- * that was read may be used.  A handle that failed is not used again. */
 int rsh_store_try(struct rsh_store *s, uint32_t file, rsh_store_use_fn *fn,
 		  void *ctx);
-/* Calls rsh_store_try() as often as the outage has it, so that fn may be called
- * several times.  0, or what the reader is to see, as of rsh_store_read(). */
-int rsh_store_use(struct rsh_store *s, uint32_t file, bool wait,
-		  rsh_store_use_fn *fn, void *ctx);
 
-/* Reads all of [offset, offset + len) within such a function: 0, or a positive
+/* Reads all of [offset, offset + len) within an attempt: 0, or a positive
  * errno; RSH_CHANGED at the end of the file. */
 int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 		    void *buf, size_t len, uint64_t offset);
