@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/waits.h"
 
@@ -90,10 +91,11 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 		     uint64_t deadline, struct rsh_error *err)
 {
 	struct range_read r = { offset, iov, n };
+	const uint64_t since = rsh_waits_since();
 	struct object_request q = {
 		.deadline = deadline ? deadline : rsh_object_deadline(o),
 		.patience = deadline ? 0 : o->timeout_ms * UINT64_C(1000000),
-		.since = rsh_waits_since(), .sign = true,
+		.since = since ? since : rsh_clock_ns(), .sign = true,
 		.judge = range_judge, .sink = range_take,
 		.has_range = true, .first = offset, .object = object,
 		.ctx = &r,

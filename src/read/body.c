@@ -21,7 +21,7 @@
 ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 		      uint64_t offset)
 {
-	struct rsh_target to = { .data = buf };
+	struct rsh_target to = { .data = buf, .wait = RSH_WAIT };
 	int rc;
 
 	if (offset >= b->size)
@@ -35,11 +35,12 @@ ssize_t rsh_body_read(const struct rsh_body *b, void *buf, size_t len,
 /* ---- files of a plan ---- */
 
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,
-				     const struct rsh_reader_attempts *a)
+				     const struct rsh_reader_attempts *a,
+				     const struct rsh_wait *wait)
 {
 	/* A reader that has another file to turn to does not wait for this
 	 * one. */
-	return rsh_gather_begin(r->gathers, !a->avoid);
+	return rsh_gather_begin(r->gathers, a->avoid ? NULL : wait);
 }
 
 bool rsh_reader_is_lost(const struct rsh_reader *r, uint32_t file)
@@ -80,7 +81,7 @@ static int plan_read(const struct rsh_body *b, struct rsh_target *to,
 	if (rsh_reader_is_lost(r, b->file))
 		return -EIO;
 	while (rsh_reader_attempt(r, &a)) {
-		struct rsh_gather *g = rsh_reader_gather(r, &a);
+		struct rsh_gather *g = rsh_reader_gather(r, &a, to->wait);
 		struct rsh_piece_iter *it;
 
 		a.rc = -ENOMEM;

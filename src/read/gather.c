@@ -402,7 +402,8 @@ void rsh_gathers_free(struct rsh_gathers *all)
 	free(all);
 }
 
-struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all, bool wait)
+struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all,
+				    const struct rsh_wait *wait)
 {
 	struct rsh_gather *g = gather_take(all);
 

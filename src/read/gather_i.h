@@ -26,10 +26,11 @@ void rsh_gathers_free(struct rsh_gathers *all);
  * one request and scattered; what comes from tiles is copied from these. */
 struct rsh_gather;
 
-/* With `wait` files that cannot be reached are waited for, as rsh_source_read()
- * does.  Any thread may call this, and then goes on alone with what it got.
- * Returns NULL if memory is out. */
-struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all, bool wait);
+/* Files that cannot be reached are waited for as `wait` says (store/store.h),
+ * which has to stay until the end.  Any thread may call this, and then goes on
+ * alone with what it got.  Returns NULL if memory is out. */
+struct rsh_gather *rsh_gather_begin(struct rsh_gathers *all,
+				    const struct rsh_wait *wait);
 /* Adds what the iterator's pieces stand for, in order; `len` is their total.
  * The target has to stay until the end; only the first one may have an area.
  * Returns 0 or -errno. */

@@ -49,7 +49,7 @@ struct rsh_gather {
 	struct rsh_source *source;
 	struct rsh_store *store; /* its bytes */
 	struct rsh_tiles *tiles;
-	bool wait; /* for files that cannot be reached */
+	const struct rsh_wait *wait; /* for files that cannot be reached */
 	uint8_t *scratch; /* is made when first needed */
 	unsigned n_runs, n_groups;
 	struct gather_run runs[RSH_BATCH_RUNS + 1];

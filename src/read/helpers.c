@@ -11,14 +11,14 @@
 struct helped {
 	rsh_crew_work *work;
 	void *ctx;
-	struct rsh_waits_task task;
+	uint64_t since;
 };
 
 static int helped_do(void *ctx, size_t i, struct rsh_error *err)
 {
 	const struct helped *h = ctx;
 
-	rsh_waits_take(&h->task);
+	rsh_waits_set_since(h->since);
 	return h->work(h->ctx, i, err);
 }
 
@@ -36,7 +36,7 @@ static unsigned helpers_take(struct rsh_helpers *h, size_t wanted)
 int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_crew_work *work,
 		    void *ctx)
 {
-	struct helped helped = { work, ctx, rsh_waits_task() };
+	struct helped helped = { work, ctx, rsh_waits_since() };
 	struct rsh_error unused = RSH_ERROR_INIT;
 	unsigned helpers;
 	int rc;

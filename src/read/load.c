@@ -123,6 +123,7 @@ static int want_gather(const struct rsh_reader *r, struct rsh_gather *g,
 }
 
 static int task_try(const struct load *l, const struct load_task *t,
+		    const struct rsh_wait *wait,
 		    struct rsh_load_failure *failure)
 {
 	const struct rsh_reader *r = l->reader;
@@ -132,7 +133,7 @@ static int task_try(const struct load *l, const struct load_task *t,
 		&l->wants[t->first], l->wants[t->first].offset + t->from,
 	};
 	while (rsh_reader_attempt(r, &a)) {
-		struct rsh_gather *g = rsh_reader_gather(r, &a);
+		struct rsh_gather *g = rsh_reader_gather(r, &a, wait);
 
 		a.rc = g ? 0 : -ENOMEM;
 		if (!g)
@@ -149,9 +150,10 @@ static int task_try(const struct load *l, const struct load_task *t,
 
 /* Many wants that failed are read one by one, to find out which it was. */
 static int task_run(const struct load *l, const struct load_task *t,
+		    const struct rsh_wait *wait,
 		    struct rsh_load_failure *failure)
 {
-	int rc = task_try(l, t, failure);
+	int rc = task_try(l, t, wait, failure);
 
 	if (rc == 0 || t->end - t->first == 1)
 		return rc;
@@ -163,7 +165,7 @@ static int task_run(const struct load *l, const struct load_task *t,
 			.to = i + 1 == t->end ? t->to : l->wants[i].bytes,
 		};
 
-		rc = task_try(l, &one, failure);
+		rc = task_try(l, &one, wait, failure);
 	}
 	return rc;
 }
@@ -226,6 +228,7 @@ static int task_load(struct load *l, const struct load_task *t,
 {
 	struct rsh_loading *common = l->common;
 	struct task_load tl = { .load = l };
+	const struct rsh_wait wait = { task_give_room, &tl };
 	unsigned long waits;
 	int rc;
 
@@ -235,11 +238,11 @@ static int task_load(struct load *l, const struct load_task *t,
 	    rsh_depth_room(&common->loads.depth) > common->loads.n_waiting)
 		load_start(l, 1);
 	pthread_mutex_unlock(&common->lock);
-	rsh_waits_tell(task_give_room, &tl);
+	rsh_waits_set_since(rsh_clock_ns());
 	waits = rsh_waits();
-	rc = task_run(l, t, failure);
+	rc = task_run(l, t, &wait, failure);
 	waits = rsh_waits() - waits;
-	rsh_waits_tell(NULL, NULL);
+	rsh_waits_set_since(0);
 	pthread_mutex_lock(&common->lock);
 	common->blocked = rsh_blocked(common->blocked, waits > 0);
 	rsh_loads_end(&common->loads, &tl.room, rc ? 0 : t->bytes,

@@ -98,7 +98,8 @@ void rsh_window_load(struct rsh_window *w, bool demanded)
 	struct rsh_stream *st = w->stream;
 	struct rsh_streams *s = st->all;
 	struct window_load l = { .streams = s };
-	struct rsh_target to = { .area = w->area };
+	const struct rsh_wait wait = { room_give_early, &l };
+	struct rsh_target to = { .area = w->area, .wait = &wait };
 	unsigned long waits;
 	uint64_t start;
 	int rc = -EINTR;
@@ -116,13 +117,13 @@ void rsh_window_load(struct rsh_window *w, bool demanded)
 			rsh_streams_wake(s);
 		pthread_mutex_unlock(&s->lock);
 
-		rsh_waits_tell(room_give_early, &l);
+		rsh_waits_set_since(rsh_clock_ns());
 		waits = rsh_waits();
 		rc = st->body.read(&st->body, &to, w->len, w->offset);
 		if (rc == -ENOMEM)
 			rc = window_read_anew(s, w, &to);
 		waits = rsh_waits() - waits;
-		rsh_waits_tell(NULL, NULL);
+		rsh_waits_set_since(0);
 
 		pthread_mutex_lock(&s->lock);
 		stream_learn(st, w->len == RSH_STREAM_MAX,

@@ -51,6 +51,7 @@ struct rsh_reader_attempts {
 bool rsh_reader_attempt(const struct rsh_reader *r,
 			struct rsh_reader_attempts *a);
 struct rsh_gather *rsh_reader_gather(const struct rsh_reader *r,
-				     const struct rsh_reader_attempts *a);
+				     const struct rsh_reader_attempts *a,
+				     const struct rsh_wait *wait);
 
 #endif

@@ -383,7 +383,7 @@ void rsh_tiles_drop(struct rsh_tiles *t, struct rsh_kept *k)
 /* Is the file still the one from which the tile was loaded?  A file that has
  * changed is to fail wherever it is read. */
 static int tiles_check(struct rsh_tiles *t, const struct rsh_tile *tile,
-		       bool wait)
+		       const struct rsh_wait *wait)
 {
 	struct rsh_attempts a = { .wait = wait };
 	uint64_t offset = tile->src_offset;

@@ -41,7 +41,7 @@
 struct rsh_tile_hands {
 	uint8_t *stored;  /* RSH_STRIP_BYTES + RSH_PLACE_MAX */
 	uint8_t *decoded; /* 2 * RSH_STRIP_BYTES */
-	bool wait;
+	const struct rsh_wait *wait;
 	struct rsh_helpers *helpers; /* NULL: there are none */
 	const struct rsh_kept *scales; /* of the tile; the tiles set it */
 };

@@ -380,7 +380,7 @@ unsigned rsh_source_scan_threads(const struct rsh_source *s)
 /* ---- its bytes ---- */
 
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
-		       void *buf, size_t len, bool wait)
+		       void *buf, size_t len, const struct rsh_wait *wait)
 {
 	uint32_t file;
 
@@ -392,7 +392,7 @@ int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len)
 {
-	return rsh_source_read_at(s, rank, offset, buf, len, true);
+	return rsh_source_read_at(s, rank, offset, buf, len, RSH_WAIT);
 }
 
 bool rsh_source_whole(struct rsh_source *s, uint32_t rank, uint64_t bytes,

@@ -317,7 +317,7 @@ struct rsh_handle *rsh_store_attempt(struct rsh_store *s,
 }
 
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
-		   void *buf, size_t len, bool wait)
+		   void *buf, size_t len, const struct rsh_wait *wait)
 {
 	struct rsh_attempts a = { .file = file, .wait = wait };
 	struct rsh_handle *h;

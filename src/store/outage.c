@@ -14,7 +14,6 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/thread.h"
-#include "rsh/util/waits.h"
 
 /* The thread pauses for so long between two looks. */
 #define FIRST_PAUSE_NS UINT64_C(50000000)
@@ -397,13 +396,15 @@ static void file_mark_failing(struct rsh_store *s, struct rsh_store_file *f,
 }
 
 /* Waits for a file that fails.  True if it does not fail any more. */
-static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f)
+static bool file_wait_for(struct rsh_store *s, struct rsh_store_file *f,
+			  const struct rsh_wait *wait)
 {
 	struct rsh_outage *o = &s->outage;
 	uint64_t now, until;
 	bool good;
 
-	rsh_waits_idle();
+	if (wait->begins)
+		wait->begins(wait->ctx);
 	pthread_mutex_lock(&o->lock);
 	now = o->now();
 	until = rsh_clock_ns();
@@ -437,7 +438,8 @@ bool rsh_outage_again(struct rsh_store *s, struct rsh_store_file *f, int code,
 	if (a->n < MOST_ATTEMPTS && a->began != atomic_load(&s->outage.n_returns))
 		return true;
 	file_mark_failing(s, f, code, a);
-	return a->wait && a->n < MOST_ATTEMPTS && file_wait_for(s, f);
+	return a->wait && a->n < MOST_ATTEMPTS &&
+	       file_wait_for(s, f, a->wait);
 }
 
 void rsh_outage_went_well(struct rsh_store *s, struct rsh_store_file *f)

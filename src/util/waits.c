@@ -7,8 +7,6 @@
 
 #include <sys/resource.h>
 
-#include "rsh/util/clock.h"
-
 /* To ask costs as much as a small read that does not sleep.  Of a thread that
  * did not sleep in its last ALERT calls only one call in SAMPLE is asked
  * about. */
@@ -21,7 +19,7 @@ static _Thread_local unsigned long waits;
 static _Thread_local unsigned alert = ALERT; /* calls still to be asked about */
 static _Thread_local unsigned passed;        /* calls passed over since then */
 
-static _Thread_local struct rsh_waits_task told;
+static _Thread_local uint64_t since; /* 0: no work has begun */
 
 /* The kernel counts it elsewhere when another thread displaces this one. */
 static long times_slept(void)
@@ -56,28 +54,12 @@ unsigned long rsh_waits(void)
 	return waits;
 }
 
-void rsh_waits_tell(void (*fn)(void *ctx), void *ctx)
+void rsh_waits_set_since(uint64_t ns)
 {
-	told = (struct rsh_waits_task){ fn, ctx, fn ? rsh_clock_ns() : 0 };
+	since = ns;
 }
 
 uint64_t rsh_waits_since(void)
 {
-	return told.fn ? told.since : rsh_clock_ns();
-}
-
-struct rsh_waits_task rsh_waits_task(void)
-{
-	return told;
-}
-
-void rsh_waits_take(const struct rsh_waits_task *t)
-{
-	told = *t;
-}
-
-void rsh_waits_idle(void)
-{
-	if (told.fn)
-		told.fn(told.ctx);
+	return since;
 }

@@ -554,11 +554,6 @@ struct turns {
 	atomic_uint began, asked;
 };
 
-static void no_idle(void *ctx)
-{
-	(void)ctx;
-}
-
 static void turn_await(const atomic_uint *what, unsigned n)
 {
 	while (atomic_load(what) < n)
@@ -579,7 +574,7 @@ static int one_turn(void *ctx, size_t i, struct rsh_error *err)
 	}
 	if (!old)
 		turn_await(&t->began, N_OLD);
-	rsh_waits_tell(no_idle, NULL);
+	rsh_waits_set_since(rsh_clock_ns());
 	atomic_fetch_add(&t->began, old);
 	if (old) {
 		turn_await(&t->asked, N_NEW);
@@ -588,7 +583,7 @@ static int one_turn(void *ctx, size_t i, struct rsh_error *err)
 	atomic_fetch_add(&t->asked, 1);
 	snprintf(name, sizeof(name), "%s%zu", old ? "old" : "new", i);
 	rc = read_name(t->o, name, err);
-	rsh_waits_tell(NULL, NULL);
+	rsh_waits_set_since(0);
 	return rc;
 }
 

@@ -308,7 +308,7 @@ static void fixture_free(struct fixture *f)
 static int gather(const struct fixture *f, struct rsh_piece_iter *it,
 		  struct rsh_target *to, size_t len)
 {
-	struct rsh_gather *g = rsh_gather_begin(f->gathers, true);
+	struct rsh_gather *g = rsh_gather_begin(f->gathers, RSH_WAIT);
 
 	assert_non_null(g);
 	return rsh_gather_end(f->gathers, g, rsh_gather_add(g, it, to, len));

@@ -101,7 +101,8 @@ static void teardown(struct fixture *f)
 static int read_file(struct fixture *f, unsigned file, bool wait)
 {
 	uint8_t got[BYTES];
-	int rc = rsh_store_read(f->store, file, 0, got, BYTES, wait);
+	int rc = rsh_store_read(f->store, file, 0, got, BYTES,
+				wait ? RSH_WAIT : NULL);
 
 	if (rc == 0)
 		assert_memory_equal(got, f->content[file], BYTES);
@@ -260,7 +261,7 @@ static void a_bad_place_stays_bad(void **state)
 	(void)state;
 	setup_with(&f, "eio@dir_1/:4000-4001");
 	assert_int_equal(read_file(&f, 1, false), -EIO);
-	assert_int_equal(rsh_store_read(f.store, 1, 0, &c, 1, false), 0);
+	assert_int_equal(rsh_store_read(f.store, 1, 0, &c, 1, NULL), 0);
 	assert_false(rsh_outage_look(f.store));
 	expect_state(&f, 1, true, 1);
 	teardown(&f);
@@ -338,7 +339,7 @@ static void cleared_and_filled_again(void **state)
 	assert_int_equal(rsh_store_add(f.store, &e), 0);
 	open_file(&f, 0);
 	assert_int_equal(rsh_store_start(f.store), 0);
-	assert_int_equal(rsh_store_read(f.store, 0, 0, got, BYTES, false), 0);
+	assert_int_equal(rsh_store_read(f.store, 0, 0, got, BYTES, NULL), 0);
 	assert_memory_equal(got, f.content[3], BYTES);
 	expect_state(&f, 0, false, 1);
 	teardown(&f);

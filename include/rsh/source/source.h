@@ -198,10 +198,9 @@ bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
  * does for who waits; -ENOENT when the rank has none. */
 int rsh_source_read(struct rsh_source *s, uint32_t rank, uint64_t offset,
 		    void *buf, size_t len);
-/* Reads as rsh_source_read() does, but waits for a file only if `wait` says
- * so. */
+/* Reads as rsh_source_read() does, but waits for a file only as `wait` says. */
 int rsh_source_read_at(struct rsh_source *s, uint32_t rank, uint64_t offset,
-		       void *buf, size_t len, bool wait);
+		       void *buf, size_t len, const struct rsh_wait *wait);
 /* Does the file with the first byte of the rank's index have `bytes` bytes, and
  * does nothing, no fault and no cache, stand between it and who reads it?
  * *file is its number then. */

@@ -287,12 +287,22 @@ int rsh_store_compare(const struct rsh_store *s, uint32_t file,
 
 /* ---- after it ---- */
 
+/* This says that a reader waits for a file that cannot be reached, up to 3 s
+ * counted from the beginning of the outage; NULL in its place says that it does
+ * not.  `begins`, unless it is NULL, is called when the reader is about to wait,
+ * in which time it reads nothing; threads that read for the same reader may call
+ * it at the same time. */
+struct rsh_wait {
+	void (*begins)(void *ctx);
+	void *ctx;
+};
+#define RSH_WAIT (&(const struct rsh_wait){ NULL, NULL })
+
 /* Reads exactly `len` bytes of the file at `offset`.  0, -ESTALE when it
- * changed or shrank, which is logged once a file, or -errno.  With `wait` it
- * waits up to 3 s for a file that cannot be reached, counted from the beginning
- * of the outage.  Any thread may call this. */
+ * changed or shrank, which is logged once a file, or -errno.  Any thread may
+ * call this. */
 int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
-		   void *buf, size_t len, bool wait);
+		   void *buf, size_t len, const struct rsh_wait *wait);
 
 /* This is one read of a file over all its attempts, as many as an outage allows.
  * The caller sets `file` and `wait`, as for rsh_store_read(), and the rest to
@@ -307,7 +317,7 @@ int rsh_store_read(struct rsh_store *s, uint32_t file, uint64_t offset,
  * be used if `rc` is 0 in the end: the file has stayed the same. */
 struct rsh_attempts {
 	uint32_t file;
-	bool wait;      /* the reader waits for the file to come back */
+	const struct rsh_wait *wait;
 	int code;
 	int rc;         /* 0, or what the reader is to see */
 	/* The rest is the store's. */

@@ -22,25 +22,10 @@ void rsh_waits_end(long begin);
  * far.  While none sleeps, only some of them are looked at. */
 unsigned long rsh_waits(void);
 
-/* Names the function that rsh_waits_idle() is to call in this thread; NULL
- * means none. */
-void rsh_waits_tell(void (*fn)(void *ctx), void *ctx);
-/* Returns when, by rsh_clock_ns(), that was; without such a function, now.  Of
- * reads that wait for each other those go first whose thread began first. */
+/* Sets when, by rsh_clock_ns(), the work began of which this thread does some; 0
+ * means none.  Of reads that wait for each other those go first whose work began
+ * first. */
+void rsh_waits_set_since(uint64_t ns);
 uint64_t rsh_waits_since(void);
-/* This is what rsh_waits_tell() was told and when, for threads that do parts of
- * the same work. */
-struct rsh_waits_task {
-	void (*fn)(void *ctx);
-	void *ctx;
-	uint64_t since;
-};
-struct rsh_waits_task rsh_waits_task(void);
-/* Tells this thread the same; the function may then be called in several threads
- * at once. */
-void rsh_waits_take(const struct rsh_waits_task *t);
-/* Says that this thread, within a call whose reads are counted, is about to
- * wait without reading, and calls the function that rsh_waits_tell() named. */
-void rsh_waits_idle(void);
 
 #endif
