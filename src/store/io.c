@@ -129,11 +129,12 @@ struct target {
 	size_t left;
 };
 
-static struct target target_of(void *buf, size_t len)
+static void target_init(struct target *t, void *buf, size_t len)
 {
-	return (struct target){
-		.iov[0] = { buf, len }, .n = 1, .left = len,
-	};
+	t->iov[0] = (struct iovec){ buf, len };
+	t->n = 1;
+	t->first = 0;
+	t->left = len;
 }
 
 static void target_advance(struct target *t, size_t n)
@@ -206,8 +207,9 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 		  struct rsh_handle *h, void *buf, size_t len, uint64_t offset)
 {
-	struct target t = target_of(buf, len);
+	struct target t;
 
+	target_init(&t, buf, len);
 	return io_read(s, f, h, &t, offset);
 }
 
@@ -222,11 +224,12 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	const size_t n = (size_t)rsh_min_u64(rsh_min_u64(len, left),
 					     AGAIN_BYTES);
 	uint8_t *buf = malloc(n + 1);
-	struct target t = target_of(buf, n);
+	struct target t;
 	int code;
 
 	if (!buf)
 		return ENOMEM;
+	target_init(&t, buf, n);
 	/* The kernel's copy says nothing of the file. */
 	if (h->medium->ops->forget)
 		h->medium->ops->forget(h, at, n);
@@ -281,8 +284,8 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 		    void *buf, size_t len, uint64_t offset)
 {
 	struct rsh_store_file *f = &s->files[file];
-	struct target t = target_of(buf, len);
 	struct load load = { s, f, h };
+	struct target t;
 	int rc;
 
 	if (rsh_file_is_cached(s, f, h)) {
@@ -297,6 +300,7 @@ int rsh_store_pread(struct rsh_store *s, uint32_t file, struct rsh_handle *h,
 			rc = -rsh_cache_read(cache, f->cached, offset, buf,
 					     len, io_load_blocks, &load);
 	} else {
+		target_init(&t, buf, len);
 		rc = io_read(s, f, h, &t, offset);
 	}
 	if (rc == 0)
