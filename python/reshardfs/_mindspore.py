@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import logging
 import threading
+import traceback
 from concurrent.futures import CancelledError, Future
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List,
                     NamedTuple, Optional, Tuple)
@@ -88,7 +90,10 @@ class _Loading(_Future):
             result = load()
         except BaseException as error:  # pylint: disable=broad-except
             if self.set_running_or_notify_cancel():
+                # Whoever keeps the future is not to keep what was loaded.
+                traceback.clear_frames(error.__traceback__)
                 self.set_exception(error)
+                del self, load  # The error's traceback has this frame.
         else:
             if self.set_running_or_notify_cancel():
                 self.set_result(result)
@@ -340,6 +345,6 @@ def load_checkpoint_async(source: Path, rank: Optional[int], net: Any = None, *,
     future = _Loading()
     load = _Load(threads, future)
     threading.Thread(target=future.run, name="reshardfs-load", args=(
-        lambda: _load(load, source, rank, net, strict_load, choice_func,
-                      progress, options),)).start()
+        functools.partial(_load, load, source, rank, net, strict_load,
+                          choice_func, progress, options),)).start()
     return future

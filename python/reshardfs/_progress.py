@@ -53,14 +53,13 @@ class _Watch:
         self._begun = False
         self._cancelled = False
         self._ended = threading.Event()
-        self._failed: List[BaseException] = []
         self._done = 0
 
     def _tell(self, done: int, _whole: int) -> bool:
         self._done = done
         return self._cancelled
 
-    def _run(self) -> None:
+    def _run(self, failed: List[BaseException]) -> None:
         with self._lock:
             if self._cancelled:
                 return
@@ -68,7 +67,9 @@ class _Watch:
         try:
             self._call(self._tell)
         except BaseException as error:  # pylint: disable=broad-except
-            self._failed.append(error)
+            failed.append(error)
+            # The error's traceback has this frame, and that all buffers.
+            del failed
         finally:
             self._ended.set()
 
@@ -86,9 +87,11 @@ class _Watch:
                 return
 
     def run(self, told: Callable[[int], object]) -> None:
+        # No attribute: frames of the call have this object, by _tell.
+        failed: List[BaseException] = []
         # The end of the program does not wait for reads that hang, either.
-        thread = threading.Thread(target=self._run, name="reshardfs-load",
-                                  daemon=True)
+        thread = threading.Thread(target=self._run, args=(failed,),
+                                  name="reshardfs-load", daemon=True)
         try:
             thread.start()
             while not self._ended.wait(0.05):
@@ -99,8 +102,8 @@ class _Watch:
         finally:
             if self._ended.is_set():
                 thread.join()
-        if self._failed:
-            raise self._failed.pop()
+        if failed:
+            raise failed.pop()
 
 
 @contextlib.contextmanager

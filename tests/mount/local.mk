@@ -120,6 +120,7 @@ EXTRA_DIST += \
 	bench/make_big_checkpoint2.py \
 	lib/layouts.py \
 	lib/all_sources.py \
+	lib/array_watch.py \
 	lib/library_use.py \
 	lib/checkpoint2_reader.py \
 	lib/checkpoint2_shown.py \

@@ -23,6 +23,7 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 from all_sources import all_sources  # noqa: E402
+from array_watch import interrupted, watched  # noqa: E402
 from coming_and_going import Mirror  # noqa: E402
 from demands import check, within, write  # noqa: E402
 from ms_formats import Layout, Record, checkpoint_bytes, parse_checkpoint  # noqa: E402
@@ -462,6 +463,47 @@ def another_thread_stops_a_load(case):
     enough.set()
     thread.join()
     check(ended, "the load ended by itself")
+
+
+def resident():
+    with open("/proc/self/statm", encoding="ascii") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def ways_to_load(case, options, **words):
+    t = case.of_job(**options)
+    source = rfs.Source(case.job.source, **case.own, **options)
+    return [lambda: t.load(**words), lambda: t["up.weight"],
+            lambda: t.get_slice("up.weight")[3:900, 1:], lambda: dict(t),
+            lambda: source.load_bytes(1, **words)]
+
+
+@test
+def what_is_stopped_leaves_no_array(case):
+    """Each array is gone when its exception is, without the garbage collector."""
+    numbers = random.Random(case.seed)
+    slow = {"cache": "off", "fault": "delay=25ms@rank_1/:1000000-6000000"}
+    broken = {"cache": "off", "fault": "truncate@rank_,after=3", "log_file": os.devnull}
+
+    def raises(done, whole):
+        if numbers.random() < 0.5 or done == whole:
+            raise Mine("enough")
+
+    with watched(rfs) as arrays:
+        before, n = resident(), 0
+        for _ in range(8):
+            for load in ways_to_load(case, slow):
+                n += interrupted(numbers, load)
+                check(arrays.left()[0] == 0, f"seed {case.seed}: {arrays.left()} are left")
+        check(n > 5, f"seed {case.seed}: {n} loads were stopped")
+        for options in ({}, slow, broken):
+            for number, load in enumerate(ways_to_load(case, options, progress=raises)):
+                with contextlib.suppress(Mine, rfs.Error):
+                    load()
+                check(arrays.left()[0] == 0, f"{options}, {number}: {arrays.left()} are left")
+        size = sum(map(len, case.expected(1).values()))
+        check(arrays.left()[1] > 100, f"{arrays.left()[1]} arrays were made")
+        check(resident() - before < 3 * size, f"{resident() - before} bytes more, {size} a load")
 
 
 @test

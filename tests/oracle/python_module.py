@@ -6,22 +6,26 @@ are loaded with little memory, and stay whole where a load ends in the midst.
 """
 
 import contextlib
+import functools
 import gc
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from concurrent.futures import CancelledError
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "..", "python")]
 import rsh_mount  # noqa: E402
 from all_sources import all_sources  # noqa: E402
+from array_watch import interrupted, watched  # noqa: E402
 from demands import write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
@@ -292,6 +296,8 @@ def check_nets(tap, ms, work):
             demand(seen == [states(net)], f"{seen} and then {states(net)}")
         else:
             raise AssertionError("it has a result")
+    with tap.test("what is stopped leaves no array, nor does a future that has failed"):
+        check_leaves_nothing(source, options)
     with tap.test("a read that fails: an Error, and no tensor in part"):
         record = reshardfs.records(source, 0, **options)[TENSORS // 2]
         place = record.offset + record.stored - 4096
@@ -310,6 +316,45 @@ def check_nets(tap, ms, work):
         found = reshardfs.load_checkpoint(source, 0, **options)
         demand(len(found) == TENSORS and all((p.asnumpy() == NEW).all() for p in found.values()),
                "other values")
+
+
+def check_leaves_nothing(source, options):
+    """A load that comes to its end has parameters, and MindSpore's wait for the garbage
+    collector."""
+    seed = run_seed()
+    numbers = random.Random(seed)
+    slow = {"cache": "off", "fault": "delay=20ms@net-1_10.ckpt:9000000-99000000"}
+    broken = {"fault": "eio@net-1_10.ckpt:99000000-", "log_file": os.devnull}
+
+    def raises(done, whole):
+        if numbers.random() < 0.5 or done == whole:
+            raise ValueError("mine")
+
+    def now(**words):
+        reshardfs.load_checkpoint(source, 0, **options, **words)
+
+    def later(**words):
+        """Of a future that has failed, whose exception has the frame that holds it."""
+        future = reshardfs.load_checkpoint_async(source, 0, **options, **words)
+        try:
+            raise future.exception()
+        finally:
+            future.cancel()
+
+    with watched(reshardfs) as arrays:
+        for load in (now, later) * 3:
+            interrupted(numbers, functools.partial(load, **slow))
+            demand(arrays.left()[0] == 0, f"seed {seed}, {load}: {arrays.left()} are left")
+            for words in ({"progress": raises}, broken):
+                with contextlib.suppress(ValueError, reshardfs.Error):
+                    load(**words)
+                demand(arrays.left()[0] == 0, f"{load}, {words}: {arrays.left()} are left")
+        future = reshardfs.load_checkpoint_async(source, 0, **options, **broken)
+        demand(isinstance(future.exception(), reshardfs.Error), future)
+        demand(arrays.left()[0] == 0, f"a future has {arrays.left()}")
+        gone = weakref.ref(future)
+        del future
+        demand(gone() is None, "the future is left")
 
 
 def die(ms, source, options):
