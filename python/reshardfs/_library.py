@@ -281,7 +281,8 @@ class Source:
         with memoryview(buffer).cast("B") as view:
             if not view:
                 return 0
-            place = (ctypes.c_char * len(view)).from_buffer(view)
+            # As in _load_into().
+            place = (ctypes.c_char * 0).from_buffer(view)
             try:
                 return _check(_lib().reshard_read(self._open(), rank, place,
                                                   len(view), offset))

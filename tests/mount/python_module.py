@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python module: what it reads, with a mount and without."""
 
+import gc
 import logging
 import os
 import pathlib
@@ -135,6 +136,16 @@ def test_library(tap, t):
             buffer = memoryview(bytearray(100))
             check(s.readinto(0, buffer[10:], 50) == 90, "readinto")
             check(buffer[10:] == t.expected(0)[50:140] and not any(buffer[:10]), "its place")
+    with tap.test("read: nothing is left to the garbage collector"):
+        with reshardfs.Source(t.source, **t.both) as s:
+            s.read(0)
+            gc.collect()
+            gc.disable()
+            for n in range(1, 200):
+                s.read(0, n, n)
+            left = gc.collect()
+            gc.enable()
+            check(left < 200, f"{left} objects")
     with tap.test("records"):
         with reshardfs.Source(t.source, **t.both) as s:
             found = s.records(3)
