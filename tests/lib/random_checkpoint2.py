@@ -226,7 +226,7 @@ class Maker:
         unfinished = set(self.numbers.sample(files, self.numbers.randrange(1, len(files) + 1)))
         path = step.save(self.root, {"metadata.json", *unfinished} if step.ranks > 1
                          else set(files))
-        for name in unfinished:
+        for name in sorted(unfinished):
             with open(os.path.join(path, name.replace(".safetensors", ".tmp")), "wb") as f:
                 f.write(self.numbers.randbytes(20))
 

@@ -255,7 +255,7 @@ class Conversion:
         if self.left and unlisted == "error":
             raise TableError(f"{sorted(self.left)[0]}: no rule names it")
         if unlisted == "copy":
-            self.made.update((name, self.tensors[name]) for name in self.left)
+            self.made.update((name, self.tensors[name]) for name in sorted(self.left))
         return self.made
 
     def _holes(self, tensor):
@@ -279,14 +279,14 @@ class Conversion:
 
     def _counts(self, letters):
         ways = [[(letter, number) for number in self.counted.get(letter, ())]
-                for letter in letters]
+                for letter in sorted(letters)]
         return [dict(way) for way in itertools.product(*ways)]
 
     def _apply(self, rule):
         """The rule for each set of tensors that it names."""
         stacked, groups = rule.stacked(self.source), {}
         for number, tensor in enumerate(rule.sides[self.source]):
-            for name in self.left if self._holes(tensor) else ():
+            for name in sorted(self.left) if self._holes(tensor) else ():
                 prefix = self.prefixes[self.source]
                 found = name.startswith(prefix) and \
                     tensor.name.match(name[len(prefix):], self.known)

@@ -91,15 +91,19 @@ class Case:
                     {name: (p.shape, p.content) for name, p in whole.items()},
                     self.saved.step.scalars)
         way, stages = self.wanted
-        parameters = random_checkpoint2.parameters_of(
-            self.network, way, stages, {p.name: None for p in self.network.parameters})
+        parameters = self.parameters()
         for name, p in parameters.items():
             p.content = whole[name].content if name in whole else None
         with Mounted(self.source, described=True,
-                     dst_strategy=self._strategy(way, stages, parameters)) as mount:
+                     dst_strategy=self.strategy(way, stages, parameters)) as mount:
             return check_ranks(mount.path, parameters, way.cards * way.pp, self.saved)
 
-    def _strategy(self, way, stages, parameters):
+    def parameters(self):
+        """How they lie on the ranks of the job that is wanted."""
+        return random_checkpoint2.parameters_of(
+            self.network, *self.wanted, {p.name: None for p in self.network.parameters})
+
+    def strategy(self, way, stages, parameters):
         path = os.path.join(self.work, "wanted")
         if self.kind == "strategy":
             return random_jobs.write_strategy(

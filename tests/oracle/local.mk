@@ -32,6 +32,7 @@ MOUNT += \
 	lib/checkpoint2_trees_test.py \
 	lib/dcp_trees_test.py \
 	lib/rule_tables_test.py \
+	lib/behaviour_test.py \
 	oracle/dcp_random.py \
 	oracle/weights_random.py
 
@@ -46,6 +47,8 @@ EXTRA_DIST += \
 	lib/mindformers_loader.py \
 	lib/mindformers_convert.py \
 	lib/random_models.py \
+	lib/behaviour.py \
+	lib/behaviour_cases.py \
 	lib/rule_tables.py \
 	lib/dcp_trees.py \
 	oracle/naive_reshard.py \

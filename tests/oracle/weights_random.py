@@ -110,7 +110,7 @@ class Case:
         return wrong or [*self._whole(), *self._ranks(), *self._trained(),
                          *self._checkpoint2()]
 
-    def _tree(self, name, more=None, spare=False):
+    def tree(self, name, more=None, spare=False):
         """A random strategy of MindSpore's form: (tree, its file); `more` are the
         shapes of other tensors, with `spare` all ranks have replicas."""
         shapes = {**self.shapes, **(more or {})}
@@ -135,19 +135,19 @@ class Case:
         return [f"{path}: {len(data)} bytes at {at}" for at, data in found
                 if not data or data != whole[at:at + len(data)]]
 
-    def _words(self, side, *more):
+    def words(self, side, *more):
         return ["--convert", self.name, "--from", side, *more]
 
     def _whole(self):
         form = self.numbers.choice(("ckpt", "safetensors"))
-        with Mounted(self.root, extra=self._words("hf", "--format", form)) as mount:
+        with Mounted(self.root, extra=self.words("hf", "--format", form)) as mount:
             return self._scattered(mount.path) + differences(
                 rule_tables.read_ranks(mount.path)[0], self.mindspore, "whole")
 
     def _ranks(self):
         """As ranks, and these ranks in turn as the model."""
-        tree, strategy = self._tree("wanted")
-        with Mounted(self.root, dst_strategy=strategy, extra=self._words("hf")) as mount:
+        tree, strategy = self.tree("wanted")
+        with Mounted(self.root, dst_strategy=strategy, extra=self.words("hf")) as mount:
             lines = self._scattered(mount.path)
             found = rule_tables.read_ranks(mount.path)
             for rank in tree.ranks():
@@ -165,7 +165,7 @@ class Case:
             states = {f"adam_m.{name}": (shape, "Float32")
                       for name, (shape, _) in self.shapes.items()}
         lost = self.numbers.random() < 0.3
-        tree, strategy = self._tree("saved", states, lost)
+        tree, strategy = self.tree("saved", states, lost)
         root, without = os.path.join(self.work, "tree"), {}
         if lost:
             without = {self.numbers.choice(tree.ranks()): None}
@@ -175,19 +175,19 @@ class Case:
 
     def _checkpoint2(self):
         """Now and then: as a Checkpoint 2.0, and that as the model."""
-        tree, strategy = self._tree("described")
+        tree, strategy = self.tree("described")
         if self.numbers.random() < 0.7 or any(
                 parameter_of(layout, self.shapes[name][0], "", 0) is None
                 for held in tree.stages.values() for name, layout in held.items()):
             return []
         self.features.append("Checkpoint 2.0")
-        words = self._words("hf", "--format", "checkpoint2")
+        words = self.words("hf", "--format", "checkpoint2")
         with Mounted(self.root, dst_strategy=strategy, extra=words) as mount:
             return self._back(mount.path, None, "Checkpoint 2.0", described=True)
 
     def _back(self, root, strategy, where, described=False):
         config = os.path.join(self.root, "config.json")
-        words = self._words("mindspore", "--config", config, "--format", "hf")
+        words = self.words("mindspore", "--config", config, "--format", "hf")
         if self.numbers.random() < 0.5:
             words += ["--part-size", str(self.numbers.choice((2000, 9000)))]
         with Mounted(root, src_strategy=strategy, described=described,
