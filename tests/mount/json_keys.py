@@ -140,9 +140,9 @@ def of_a_mount(job):
         same(said, quoted(text, "Va"))
         with open(os.path.join(m.path, ".reshardfs/plan/rank_0.json"),
                   encoding="utf-8") as f:
-            check(keys(json.load(f)) == keys(run_json(
-                "plan", "--slices", *job.words, job.source, "0")),
-                  "the plan of a mount has other keys")
+            said = run_json("plan", "--slices", *job.words, job.source, "0")
+            del said["tensors"]
+            check(keys(json.load(f)) == keys(said), "the plan of a mount has other keys")
 
 
 def what_has_none(_):
