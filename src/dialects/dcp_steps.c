@@ -86,7 +86,11 @@ static int step_check_item(const struct rsh_byte_source *file,
 	struct rsh_dcp_item item;
 	int rc = rsh_dcp_item_read(file, c->offset, c->length, &item, err);
 
-	return rc ? rc : rsh_dcp_item_check(file, &item, err);
+	if (rc)
+		return rc;
+	if (!item.has_crc)
+		rsh_step_say_unsummed(file->path);
+	return rsh_dcp_item_check(file, &item, err);
 }
 
 static int step_check_chunk(const struct dcp_step *s,

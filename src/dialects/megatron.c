@@ -128,11 +128,15 @@ static int megatron_check(const struct rsh_byte_source *files,
 			  const char *const *names, size_t n, bool full,
 			  struct rsh_error *err)
 {
+	bool unsummed;
 	int rc = 0;
 
 	(void)names;
-	for (size_t i = 0; i < n && rc == 0; i++)
-		rc = rsh_torch_check(&files[i], full, err);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		rc = rsh_torch_check(&files[i], full, &unsummed, err);
+		if (unsummed)
+			rsh_step_say_unsummed(files[i].path);
+	}
 	return rc;
 }
 

@@ -5,8 +5,10 @@
 #include "steps_i.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "rsh/util/log.h"
 #include "rsh/wire/checkpoint2.h"
 #include "rsh/wire/format.h"
 
@@ -50,6 +52,16 @@ int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
 		rsh_ckpt_index_free(ix);
 	rsh_names_free(names);
 	return rc;
+}
+
+void rsh_step_say_unsummed(const char *path)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		rsh_log_warning("%s: it has no CRCs (torch was told to compute "
+				"none): its contents are held against nothing",
+				path);
 }
 
 int rsh_step_dirs_show(struct rsh_resume *r, const struct rsh_saved *saved,

@@ -26,6 +26,10 @@ size_t rsh_step_place(const char *const *names, size_t n, const char *name);
 int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
 			   struct rsh_error *err);
 
+/* Says that the contents of a file are compared with nothing, since torch wrote
+ * 0 for each CRC; once a process, for all files of a job are alike. */
+void rsh_step_say_unsummed(const char *path);
+
 /* Shows each unit's directory and a link "latest" to the step; with
  * `tracked` also the file by which Megatron and those who follow it find that
  * step, which ends without a newline.  0 or -ENOMEM. */

@@ -13,6 +13,7 @@
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/wire/intact.h"
+#include "steps_i.h"
 
 static const char *torch_suffix(const char *name)
 {
@@ -37,8 +38,13 @@ static int torch_check(const struct rsh_byte_source *files,
 		       const char *const *names, size_t n, bool full,
 		       struct rsh_error *err)
 {
+	bool unsummed;
+	int rc = rsh_torch_check(files, full, &unsummed, err);
+
 	(void)names, (void)n;
-	return rsh_torch_check(files, full, err);
+	if (unsummed)
+		rsh_step_say_unsummed(files->path);
+	return rc;
 }
 
 static int torch_show(struct rsh_resume *r, const struct rsh_saved *saved,

@@ -143,6 +143,7 @@ static int dcp_index_item(struct rsh_ckpt_index *ix,
 		rc = rsh_dcp_item_check(bytes, &item, err);
 	if (rc)
 		return rc;
+	ix->n_unsummed += full && !item.has_crc;
 	return dcp_index_add(ix, p, &item, names) ? rsh_error_nomem(err) : 0;
 }
 

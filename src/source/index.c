@@ -15,6 +15,7 @@
 #include "source_i.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -368,6 +369,19 @@ static void index_leave_out_cut(struct indexing *x)
 	}
 }
 
+/* All files of a job are alike, so this is said of all together. */
+static void index_say_unsummed(const struct rsh_source *s)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < s->n_files; i++)
+		n += s->files[i].index ? s->files[i].index->n_unsummed : 0;
+	if (n > 0)
+		rsh_log_warning("%s: %" PRIu64 " items have no CRC (torch was "
+				"told to compute none): their contents are "
+				"held against nothing", s->path, n);
+}
+
 int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 		     struct rsh_error *err)
 {
@@ -383,6 +397,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 			  err);
 	if (s->check == RSH_CHECK_FULL)
 		index_leave_out_cut(&x);
+	index_say_unsummed(s);
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);

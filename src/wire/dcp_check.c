@@ -15,7 +15,11 @@ int rsh_dcp_item_check(const struct rsh_byte_source *file,
 		       const struct rsh_dcp_item *item, struct rsh_error *err)
 {
 	uint32_t crc = 0;
-	int rc = rsh_bytes_crc(file, item->offset, item->bytes, dcp_crc, &crc,
+	int rc;
+
+	if (!item->has_crc)
+		return 0;
+	rc = rsh_bytes_crc(file, item->offset, item->bytes, dcp_crc, &crc,
 			       err);
 
 	if (rc || crc == item->crc)

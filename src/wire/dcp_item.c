@@ -365,6 +365,14 @@ static int item_find_elements(struct item_reader *r, const char *root, size_t n,
 	return 0;
 }
 
+/* torch.serialization.set_crc32_options(False) leaves all CRCs of an archive 0.
+ * That of elements alone may be 0 by chance, or since somebody changed it. */
+static void item_take_crc(const struct rsh_zip_entry *object,
+			  struct rsh_dcp_item *out)
+{
+	out->has_crc = out->crc != 0 || object->crc != 0;
+}
+
 /* Finds data.pkl, and copies what its name has before that: the names of all
  * entries begin so. */
 static int item_find_object(struct item_reader *r, struct rsh_zip_entry *e,
@@ -398,7 +406,10 @@ static int item_read(struct item_reader *r, struct rsh_dcp_item *out)
 		rc = item_check_order(r, root, n);
 	if (rc == 0)
 		rc = item_take_sizes(r, &t, e.at, out);
-	return rc ? rc : item_find_elements(r, root, n, t.key, out);
+	if (rc == 0)
+		rc = item_find_elements(r, root, n, t.key, out);
+	item_take_crc(&e, out);
+	return rc;
 }
 
 static struct item_reader *item_reader_new(const struct rsh_byte_source *file,

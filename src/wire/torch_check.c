@@ -46,20 +46,21 @@ static int torch_check_pickles(const struct rsh_byte_source *src, bool legacy,
 }
 
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
-		    struct rsh_error *err)
+		    bool *unsummed, struct rsh_error *err)
 {
 	uint8_t start[RSH_TORCH_TAR_START] = { 0 };
 	size_t n = src->size < sizeof(start) ? (size_t)src->size :
 					       sizeof(start);
 	int rc;
 
+	*unsummed = false;
 	if (src->size == 0)
 		return rsh_bytes_damaged(src, 0, "it is empty", err);
 	rc = rsh_bytes_read(src, start, n, 0, err);
 	if (rc)
 		return rc;
 	if (memcmp(start, "PK\3\4", 4) == 0)
-		return rsh_zip_check(src, full, err);
+		return rsh_zip_check(src, full, unsummed, err);
 	if (start[0] == PICKLE_PROTO)
 		return torch_check_pickles(src,
 					   memmem(start, MAGIC_WITHIN,

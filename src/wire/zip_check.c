@@ -37,20 +37,44 @@ static int zip_check_content(const struct rsh_byte_source *src,
 				 "its CRC", err);
 }
 
-int rsh_zip_check(const struct rsh_byte_source *src, bool full,
+/* Tells whether any entry has a CRC: torch can be told to write 0 for each. */
+static int zip_find_crc(const struct rsh_byte_source *src,
+			const struct rsh_zip_directory *d, uint8_t *room,
+			bool *any, struct rsh_error *err)
+{
+	uint64_t at = d->offset;
+
+	*any = false;
+	for (uint64_t i = 0; i < d->n_entries && !*any; i++) {
+		struct rsh_zip_entry e;
+		int rc = rsh_zip_read_entry(src, d, at, room, &e, err);
+
+		if (rc)
+			return rc;
+		*any = e.crc != 0;
+		at = rsh_zip_next_entry(&e);
+	}
+	return 0;
+}
+
+int rsh_zip_check(const struct rsh_byte_source *src, bool full, bool *unsummed,
 		  struct rsh_error *err)
 {
 	cleanup_free uint8_t *room = malloc(RSH_ZIP_ROOM + RSH_ZIP_ROOM / 2);
 	struct rsh_zip_directory d = { 0 };
-	bool found = false;
+	bool found = false, any = false;
 	uint64_t at, content = 0;
 	int rc;
 
+	*unsummed = false;
 	if (!room)
 		return rsh_error_nomem(err);
 	rc = rsh_zip_read_directory(src, &d, err);
+	if (rc == 0 && full)
+		rc = zip_find_crc(src, &d, room, &any, err);
 	if (rc)
 		return rc;
+	*unsummed = full && !any;
 	at = d.offset;
 	for (uint64_t i = 0; i < d.n_entries; i++) {
 		struct rsh_zip_entry e;
@@ -60,7 +84,7 @@ int rsh_zip_check(const struct rsh_byte_source *src, bool full,
 			rc = rsh_zip_read_local(src, &d, &e,
 						room + RSH_ZIP_ROOM, &content,
 						err);
-		if (rc == 0 && full)
+		if (rc == 0 && any)
 			rc = zip_check_content(src, &e, content, err);
 		if (rc)
 			return rc;

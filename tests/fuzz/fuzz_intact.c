@@ -21,11 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 					     "fuzz" };
 	const struct rsh_byte_source *const shards[] = { &src, &src };
 	struct rsh_error err = RSH_ERROR_INIT;
+	bool unsummed;
 	int rc;
 
-	expect_reason(rsh_torch_check(&src, size & 1, &err), &err);
+	expect_reason(rsh_torch_check(&src, size & 1, &unsummed, &err), &err);
 	err = (struct rsh_error)RSH_ERROR_INIT;
-	expect_reason(rsh_zip_check(&src, size & 1, &err), &err);
+	expect_reason(rsh_zip_check(&src, size & 1, &unsummed, &err), &err);
 	err = (struct rsh_error)RSH_ERROR_INIT;
 	expect_reason(rsh_tf_index_check(&src, shards, 2, size & 1, &err),
 		      &err);

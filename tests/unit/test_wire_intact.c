@@ -44,13 +44,21 @@ static int check_tf(const struct rsh_byte_source *src, struct rsh_error *err)
 static int check_torch(const struct rsh_byte_source *src,
 		       struct rsh_error *err)
 {
-	return rsh_torch_check(src, false, err);
+	bool unsummed;
+	int rc = rsh_torch_check(src, false, &unsummed, err);
+
+	assert_false(unsummed);
+	return rc;
 }
 
 static int check_torch_full(const struct rsh_byte_source *src,
 			    struct rsh_error *err)
 {
-	return rsh_torch_check(src, true, err);
+	bool unsummed;
+	int rc = rsh_torch_check(src, true, &unsummed, err);
+
+	assert_false(unsummed);
+	return rc;
 }
 
 /* Of the first tensor of torch.pt. */
@@ -249,6 +257,28 @@ static void test_checksums(void **state)
 	buffer_free(&b);
 }
 
+/* 0 in each entry is no CRC, and in some only a wrong one. */
+static void test_without_crcs(void **state)
+{
+	struct buffer b = load_file("unit/data/torch_nocrc.pt");
+	const struct rsh_byte_source src = buffer_source(&b);
+	struct rsh_error err = RSH_ERROR_INIT;
+	uint8_t *p = memmem(b.data, b.len, contents, sizeof(contents));
+	uint8_t *central = memmem(b.data, b.len, "PK\1\2", 4);
+	bool unsummed = false;
+
+	(void)state;
+	assert_true(p && central);
+	*p ^= 0x10;
+	assert_int_equal(rsh_torch_check(&src, true, &unsummed, &err), 0);
+	assert_true(unsummed);
+	assert_int_equal(rsh_torch_check(&src, false, &unsummed, &err), 0);
+	assert_false(unsummed);
+	central[16] ^= 0x10;
+	must_fail("torch_nocrc.pt", check_torch_full, &b, "changed", 0);
+	buffer_free(&b);
+}
+
 /* A file is neither longer nor shorter than what is in it. */
 static void test_longer(void **state)
 {
@@ -389,6 +419,7 @@ int main(void)
 		cmocka_unit_test(test_flipped_bits),
 		cmocka_unit_test(test_tf_shards),
 		cmocka_unit_test(test_checksums),
+		cmocka_unit_test(test_without_crcs),
 		cmocka_unit_test(test_longer),
 		cmocka_unit_test(test_legacy_nonsense),
 		cmocka_unit_test(test_tar_zeros),

@@ -98,6 +98,7 @@ EXTRA_DIST += \
 	unit/data/dtypes.index \
 	unit/data/make_intact.py \
 	unit/data/torch.pt \
+	unit/data/torch_nocrc.pt \
 	unit/data/torch_zip64.pt \
 	unit/data/torch_commented.pt \
 	unit/data/torch_legacy.pt \

@@ -81,6 +81,8 @@ struct rsh_ckpt_index {
 	uint64_t file_bytes;
 	bool has_crc; /* a CRC trailer was found (not verified) */
 	uint32_t crc; /* the value of the CRC trailer */
+	uint32_t n_unsummed; /* records with contents that have no CRC, where
+			      * records have CRCs and these were asked for */
 };
 
 /* Scans a whole file.  Returns 0 and *out (owned by the caller), or -errno with
@@ -126,8 +128,8 @@ int rsh_ckpt_index_join(const struct rsh_ckpt_index *const *files,
 			struct rsh_ckpt_index **out, uint32_t *twice);
 
 /* Tells whether both files hold the same records at the same places, so that
- * they can share one index.  file_bytes and has_crc are compared as well, the
- * value of crc is not. */
+ * they can share one index.  file_bytes, has_crc and n_unsummed are compared as
+ * well, the value of crc is not. */
 bool rsh_ckpt_index_equal(const struct rsh_ckpt_index *a,
 			  const struct rsh_ckpt_index *b);
 /* Returns the xxh3 of what rsh_ckpt_index_equal() compares. */

@@ -101,6 +101,7 @@ struct rsh_dcp_item {
 	uint8_t order[RSH_MAX_DIMS];
 	uint64_t offset;  /* of the elements, in the file */
 	uint64_t bytes;   /* of all elements */
+	bool has_crc;     /* false: torch was told to compute none */
 	uint32_t crc;     /* of the elements, as the archive says */
 };
 /* Reads the ends and the directory of an item's archive and its data.pkl: some
@@ -110,8 +111,9 @@ int rsh_dcp_item_read(const struct rsh_byte_source *file, uint64_t offset,
 		      uint64_t length, struct rsh_dcp_item *out,
 		      struct rsh_error *err);
 
-/* Reads all elements of the item and compares their checksum.  0, -EBADMSG with
- * a sentence if they differ, or what pread_fn gave. */
+/* Reads all elements of the item and compares their checksum; an item without
+ * one passes.  0, -EBADMSG with a sentence if they differ, or what pread_fn
+ * gave. */
 int rsh_dcp_item_check(const struct rsh_byte_source *file,
 		       const struct rsh_dcp_item *item, struct rsh_error *err);
 

@@ -37,10 +37,12 @@
  *
  * A file of pickle.dump() is one pickle that ends with the file. */
 int rsh_torch_check(const struct rsh_byte_source *src, bool full,
-		    struct rsh_error *err);
+		    bool *unsummed, struct rsh_error *err);
 /* Checks the zip archive of a .pt.  If `full`, it reads all entries that are
- * stored as they are, as PyTorch's are, and compares their CRCs. */
-int rsh_zip_check(const struct rsh_byte_source *src, bool full,
+ * stored as they are, as PyTorch's are, and compares their CRCs; *unsummed then
+ * says that there is none to compare, as torch.serialization's
+ * set_crc32_options(False) has it. */
+int rsh_zip_check(const struct rsh_byte_source *src, bool full, bool *unsummed,
 		  struct rsh_error *err);
 
 /* Checks the .index of a TensorFlow 2 checkpoint: a sorted table whose blocks

@@ -35,6 +35,16 @@ def python_2(data):
     return bytes(data)
 
 
+def without_crcs(data):
+    """A zip archive as torch writes it after set_crc32_options(False)."""
+    data = bytearray(data)
+    for mark, place in ((b"PK\3\4", 14), (b"PK\1\2", 16)):
+        at = -1
+        while (at := data.find(mark, at + 1)) >= 0:
+            data[at + place:at + place + 4] = bytes(4)
+    return bytes(data)
+
+
 def main():
     index, data = tensor_bundle({f"layer-{i}/kernel": bytes(32) for i in range(8)},
                                 shards=2)
@@ -43,6 +53,7 @@ def main():
     assert data == [128, 128], data
     files = {
         "torch.pt": torch_zip(CONTENTS),
+        "torch_nocrc.pt": without_crcs(torch_zip(CONTENTS)),
         "torch_zip64.pt": torch_zip(CONTENTS, zip64=True),
         "torch_commented.pt": torch_zip(CONTENTS, comment=b"by a test"),
         "torch_legacy.pt": torch_legacy(LEGACY, kinds=KINDS),
