@@ -29,6 +29,9 @@
 struct report {
 	struct rsh_work work;
 	struct rsh_answer answer;
+	enum rsh_verify_kind kind;
+	bool apart;         /* nobody said which ranks hold the same */
+	uint32_t n_written; /* files that a manifest was written of */
 	char step[256]; /* empty: no source was looked at */
 };
 
@@ -50,18 +53,93 @@ static json_t *problems_json(const struct rsh_answer *a)
 	return all;
 }
 
+#define PHRASE_BYTES 96
+#define PHRASES_MAX 6
+
+/* Says what was compared with what. */
+struct phrases {
+	char text[PHRASES_MAX][PHRASE_BYTES];
+	unsigned n;
+};
+
+static const char *plural(uint32_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+static bool is_compared(const struct rsh_answer *a)
+{
+	return a->n_by_manifest || a->n_by_plan || a->n_by_crc ||
+	       a->n_replicas;
+}
+
+static void phrases_of(const struct report *r, struct phrases *out)
+{
+	const struct rsh_answer *a = &r->answer;
+	char (*text)[PHRASE_BYTES] = out->text;
+	char size[32];
+	unsigned n = 0;
+
+	if (r->kind == RSH_VERIFY_MANIFEST && a->n_by_manifest)
+		snprintf(text[n++], PHRASE_BYTES, "what a mount shows of %"
+			 PRIu32 " file%s against the manifest",
+			 a->n_by_manifest, plural(a->n_by_manifest));
+	else if (a->n_by_manifest)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
+			 "%s manifest", a->n_by_manifest,
+			 plural(a->n_by_manifest),
+			 a->n_by_manifest == 1 ? "its" : "their");
+	if (a->n_by_plan)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
+			 "what a mount shows", a->n_by_plan,
+			 plural(a->n_by_plan));
+	if (a->n_by_crc)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " file%s against "
+			 "%s CRC", a->n_by_crc, plural(a->n_by_crc),
+			 a->n_by_crc == 1 ? "its" : "their");
+	if (a->n_replicas)
+		snprintf(text[n++], PHRASE_BYTES, "%" PRIu32 " slice%s of %"
+			 PRIu32 " ranks against each other", a->n_replicas,
+			 plural(a->n_replicas), a->n_ranks);
+	if (n == 0)
+		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only");
+	else if (a->uncompared)
+		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only of %s",
+			 rsh_text_bytes(a->uncompared, size, sizeof(size)));
+	out->n = n;
+}
+
+static json_t *phrases_json(const struct report *r)
+{
+	json_t *all = json_array();
+	struct phrases p;
+
+	phrases_of(r, &p);
+	for (unsigned i = 0; i < p.n; i++)
+		json_array_append_new(all, json_string(p.text[i]));
+	return all;
+}
+
 static int print_answer_json(const struct rsh_output *out,
 			     const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
 
 	return rsh_output_json(
-		out, json_pack("{s:b,s:o,s:i,s:o,s:i,s:i,s:b,s:f,s:o}", "good",
+		out, json_pack("{s:b,s:o,s:i,s:o,s:o,s:i,s:i,s:i,s:i,s:i,s:o,"
+			       "s:o,s:i,s:i,s:b,s:f,s:o}", "good",
 			       a->n_problems == 0, "step",
 			       rsh_json_optional(*r->step ? r->step : NULL),
 			       "files", (int)a->n_files, "bytes",
-			       rsh_json_u64(a->bytes), "replicas",
-			       (int)a->n_replicas, "made_up",
+			       rsh_json_u64(a->bytes), "compared",
+			       phrases_json(r), "by_manifest",
+			       (int)a->n_by_manifest, "by_plan",
+			       (int)a->n_by_plan, "by_crc", (int)a->n_by_crc,
+			       "replicas", (int)a->n_replicas, "ranks",
+			       (int)a->n_ranks, "uncompared",
+			       rsh_json_u64(a->uncompared), "without_crc",
+			       rsh_json_u64(a->n_unsummed), "unlisted",
+			       (int)a->n_unlisted, "made_up",
 			       (int)a->n_made_up, "another_conversion",
 			       a->another, "seconds",
 			       rsh_work_seconds(&r->work), "problems",
@@ -84,6 +162,53 @@ static void print_problem(const struct rsh_output *out,
 	fputc('\n', out->f);
 }
 
+static void print_notes(const struct rsh_output *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+
+	if (r->apart)
+		fprintf(out->f, "note: ranks were not compared: --src-strategy "
+			"says which hold the same\n");
+	if (a->another && a->n_problems)
+		fprintf(out->f, "note: the manifest is of another conversion: "
+			"other options, strategies or source files\n");
+	if (a->n_made_up)
+		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
+			"hold the same\n", a->n_made_up,
+			a->n_made_up == 1 ? " has" : "s have");
+	if (a->n_unsummed)
+		fprintf(out->f, "note: %" PRIu64 " item%s no CRC (torch was "
+			"told to compute none)\n", a->n_unsummed,
+			a->n_unsummed == 1 ? " has" : "s have");
+	if (a->n_by_manifest < a->n_of)
+		fprintf(out->f, "note: the manifest is of %" PRIu32 " of the %"
+			PRIu32 " files of its tree; %" PRIu32 " that it does "
+			"not have %s not looked at\n", a->n_by_manifest,
+			a->n_of, a->n_unlisted,
+			a->n_unlisted == 1 ? "was" : "were");
+}
+
+/* What was compared with nothing is not called good. */
+static void print_verdict(const struct rsh_output *out, const struct report *r)
+{
+	const struct rsh_answer *a = &r->answer;
+	struct phrases p;
+
+	phrases_of(r, &p);
+	for (unsigned i = 0; i < p.n; i++)
+		fprintf(out->f, "%s%s", i ? ", " : "", p.text[i]);
+	if (r->n_written)
+		fprintf(out->f, ", a manifest of %" PRIu32 " file%s written",
+			r->n_written, plural(r->n_written));
+	if (a->n_problems)
+		fprintf(out->f, ": %zu problem%s\n", a->n_problems,
+			a->n_problems == 1 ? "" : "s");
+	else if (a->uncompared || !is_compared(a))
+		fputs(": no problem found\n", out->f);
+	else
+		fputs(": good\n", out->f);
+}
+
 static void print_lines(const struct rsh_output *out, const struct report *r)
 {
 	const struct rsh_answer *a = &r->answer;
@@ -93,28 +218,14 @@ static void print_lines(const struct rsh_output *out, const struct report *r)
 		print_problem(out, &a->problems[i]);
 	if (r->work.options->quiet)
 		return;
-	if (a->another && a->n_problems)
-		fprintf(out->f, "note: the manifest is of another conversion: "
-			"other options, strategies or source files\n");
-	if (a->n_made_up)
-		fprintf(out->f, "note: %" PRIu32 " rank%s no file, but others "
-			"hold the same\n", a->n_made_up,
-			a->n_made_up == 1 ? " has" : "s have");
+	print_notes(out, r);
 	rsh_output_put(out, r->step);
-	fprintf(out->f, "%s%" PRIu32 " file%s of %s", *r->step ? ": " : "",
-		a->n_files, a->n_files == 1 ? "" : "s",
-		rsh_text_bytes(a->bytes, size, sizeof(size)));
-	if (a->n_replicas)
-		fprintf(out->f, " and %" PRIu32 " replica%s", a->n_replicas,
-			a->n_replicas == 1 ? "" : "s");
-	fprintf(out->f, " verified in %s: ",
+	fprintf(out->f, "%s%" PRIu32 " file%s of %s read in %s: ",
+		*r->step ? ": " : "", a->n_files, plural(a->n_files),
+		rsh_text_bytes(a->bytes, size, sizeof(size)),
 		rsh_text_seconds(rsh_work_seconds(&r->work), time,
 				 sizeof(time)));
-	if (a->n_problems)
-		fprintf(out->f, "%zu problem%s\n", a->n_problems,
-			a->n_problems == 1 ? "" : "s");
-	else
-		fputs("good\n", out->f);
+	print_verdict(out, r);
 }
 
 static int print_answer(const struct report *r)
@@ -170,8 +281,18 @@ static int verify_files(struct report *r, struct rsh_error *err)
 		dir = beside;
 	}
 	rc = find_tree(dir, err);
-	return rc ? rc : rsh_verify_files(manifest, dir, &control, &r->answer,
-					  err);
+	return rc ? rc : rsh_verify_files(manifest, dir, &o->vfs.files.store,
+					  &control, &r->answer, err);
+}
+
+/* Verifies a directory by the manifest that lies in it. */
+static int verify_by_own_manifest(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const struct rsh_copy_control control = rsh_work_control(&r->work);
+
+	return rsh_verify_files(NULL, o->operands[0], &o->vfs.files.store,
+				&control, &r->answer, err);
 }
 
 static int verify_plan(struct report *r, enum rsh_verify_kind kind,
@@ -199,6 +320,32 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 					 &r->answer, err);
 }
 
+/* Without a strategy, and no word of its own on how it is cut, each file of a
+ * SOURCE that is not sharded has whole parameters. */
+static bool is_whole(const struct report *r, const struct rsh_source *source)
+{
+	return r->work.options->vfs.src.from == RSH_FROM_NONE &&
+	       !rsh_source_is_described(source) && !rsh_source_dcp(source);
+}
+
+/* Are there several ranks, of which nobody says what they hold? */
+static bool is_apart(const struct report *r, const struct rsh_source *source)
+{
+	uint32_t first;
+
+	if (r->work.options->vfs.src.from || rsh_source_is_described(source) ||
+	    rsh_source_dcp(source))
+		return false;
+	for (uint32_t i = 0; i < rsh_source_n_files(source); i++) {
+		struct rsh_source_file_info f;
+
+		rsh_source_file_info(source, i, &f);
+		if (f.rank > 0 && rsh_source_rank_files(source, f.rank, &first))
+			return true;
+	}
+	return false;
+}
+
 /* Verifies the step that a mount takes, and with --write-manifest what it would
  * show. */
 static int verify_mounted(struct report *r, struct rsh_error *err)
@@ -210,13 +357,16 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	take_verified_step(r, view.source);
-	rc = rsh_verify_source(view.source, view.src, view.names, &control,
-			       &r->answer, err);
+	rc = rsh_verify_source(view.source, view.src, is_whole(r, view.source),
+			       view.names, &control, &r->answer, err);
 	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
 		return rc;
 	rsh_work_end_progress(&r->work);
-	rsh_answer_clear(&r->answer);
-	return verify_plan(r, RSH_VERIFY_SOURCE, err);
+	r->answer.n_files = 0;
+	r->answer.bytes = 0;
+	rc = verify_plan(r, RSH_VERIFY_SOURCE, err);
+	r->n_written = rc ? 0 : r->answer.n_files;
+	return rc;
 }
 
 /* Verifies the best step there is, without asking for a conversion. */
@@ -257,8 +407,9 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	}
 	if (rc == 0) {
 		take_verified_step(r, source);
-		rc = rsh_verify_source(source, strategy, names, &control,
-				       &r->answer, err);
+		r->apart = is_apart(r, source);
+		rc = rsh_verify_source(source, strategy, is_whole(r, source),
+				       names, &control, &r->answer, err);
 	}
 	rsh_source_free(source);
 	if (strategy)
@@ -267,14 +418,24 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	return rc;
 }
 
-static int ask_question(struct report *r, struct rsh_error *err)
+/* What is known of the source's files by a manifest in it. */
+static void take_manifest(struct rsh_answer *a, const struct rsh_answer *by)
+{
+	if (!by->n_by_manifest)
+		return;
+	a->n_by_manifest = by->n_by_manifest;
+	a->n_of = by->n_of;
+	a->n_unlisted = by->n_unlisted;
+	if (by->n_by_manifest >= by->n_of)
+		a->uncompared = 0;
+}
+
+static int ask_of_source(struct report *r, struct rsh_error *err)
 {
 	const struct rsh_options *o = r->work.options;
-	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	const enum rsh_verify_kind kind = r->kind;
 	int rc;
 
-	if (kind == RSH_VERIFY_FILES)
-		return verify_files(r, err);
 	if (kind == RSH_VERIFY_SOURCE && !o->vfs.dst.from)
 		return verify_best(r, err);
 	rc = kind == RSH_VERIFY_TREE ? find_tree(o->operands[1], err) : 0;
@@ -287,6 +448,28 @@ static int ask_question(struct report *r, struct rsh_error *err)
 					   verify_plan(r, kind, err);
 }
 
+static int ask_question(struct report *r, struct rsh_error *err)
+{
+	const struct rsh_options *o = r->work.options;
+	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
+	struct rsh_answer by_manifest = { 0 };
+	int rc;
+
+	r->kind = kind;
+	if (kind == RSH_VERIFY_FILES)
+		return verify_files(r, err);
+	if (kind == RSH_VERIFY_SOURCE && rsh_verify_has_manifest(o)) {
+		rc = verify_by_own_manifest(r, err);
+		if (rc || r->answer.n_problems || !rsh_verify_of_source(o))
+			return rc;
+		rsh_work_end_progress(&r->work);
+		by_manifest = r->answer;
+		r->answer = (struct rsh_answer){ 0 };
+	}
+	rc = ask_of_source(r, err);
+	take_manifest(&r->answer, &by_manifest);
+	return rc;
+}
 enum rsh_exit rsh_verify(const struct rsh_options *o)
 {
 	struct rsh_error err = RSH_ERROR_INIT;

@@ -60,7 +60,7 @@ int rsh_copy_records(const struct rsh_vfs *vfs, const struct rsh_copy_file *f,
 typedef int rsh_copy_sink(void *ctx, const uint8_t *data, size_t len,
 			  uint64_t offset);
 
-/* Feeds a virtual file, or `size` bytes of a real one, to a sink.  Returns 0;
+/* Feeds a virtual file, or all bytes of a real one, to a sink.  Returns 0;
  * -EINTR when it is time to stop, -EIO when a real file ends early, or what
  * source or sink gave. */
 int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
@@ -68,8 +68,9 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 			  const struct rsh_copy_file *f,
 			  const struct rsh_copy_control *c,
 			  rsh_copy_sink *sink, void *ctx);
-int rsh_copy_feed_real(int fd, uint64_t size, const struct rsh_copy_control *c,
-		       rsh_copy_sink *sink, void *ctx);
+int rsh_copy_feed_real(const struct rsh_byte_source *file,
+		       const struct rsh_copy_control *c, rsh_copy_sink *sink,
+		       void *ctx);
 
 bool rsh_copy_stopped(const struct rsh_copy_control *c);
 
@@ -222,6 +223,7 @@ struct rsh_manifest_index {
 	const char *path;
 	int fd;
 	uint64_t conversion;
+	uint64_t n_of; /* files that the tree has, or would have */
 	struct rsh_manifest_entry *entries; /* in the order of the manifest */
 	size_t n, cap;
 	const struct rsh_manifest_entry **by_path;
@@ -232,6 +234,9 @@ struct rsh_manifest_index {
  * twice.  The index is to be cleared in any case. */
 int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
 			    struct rsh_error *err);
+/* Does the same with a file that is open, which the index takes over. */
+int rsh_manifest_index_read(struct rsh_manifest_index *x, int fd,
+			    const char *path, struct rsh_error *err);
 void rsh_manifest_index_clear(struct rsh_manifest_index *x);
 /* Returns NULL if the manifest has no such file. */
 const struct rsh_manifest_entry *
@@ -257,11 +262,6 @@ int rsh_problem_place(struct rsh_problem *p, const char *record,
 int rsh_answer_add(struct rsh_answer *a, struct rsh_problem *p);
 /* Moves a list of problems, from malloc or NULL, and frees it. */
 int rsh_answer_take(struct rsh_answer *a, struct rsh_problem *list, size_t n);
-
-/* Adds a problem for each tensor of a distributed checkpoint that its chunks do
- * not make up, each element once (verify_dcp.c); any other source has none.
- * Returns 0 or -ENOMEM. */
-int rsh_verify_chunks(const struct rsh_source *source, struct rsh_answer *out);
 
 /* Holds what a digest has found against a manifest's line: the first record
  * that differs is the problem.  Returns 0 or -ENOMEM. */

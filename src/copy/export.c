@@ -125,17 +125,25 @@ static bool is_as_written(const struct rsh_known *k, const struct stat *st)
 	       (long)k->mtime_ns == st->st_mtim.tv_nsec;
 }
 
+static ssize_t exported_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	return rsh_pread_all(*(const int *)ctx, buf, len, offset);
+}
+
 /* Returns 1 if the file has the bytes that are known of it, 0 if not, or
  * -errno. */
 static int has_exported(const struct job *j, const struct rsh_known *k, int fd)
 {
+	const struct rsh_byte_source file = {
+		.pread_fn = exported_pread, .ctx = &fd, .size = k->size,
+	};
 	struct rsh_digest d;
 	int rc = rsh_digest_init(&d, NULL, 0, NULL);
 
 	if (rc)
 		return rc;
-	rc = rsh_copy_feed_real(fd, k->size, &j->options->control,
-				rsh_digest_sink, &d);
+	rc = rsh_copy_feed_real(&file, &j->options->control, rsh_digest_sink,
+				&d);
 	if (rc == 0)
 		rc = rsh_digest_end(&d) == k->xxh3;
 	rsh_digest_clear(&d);

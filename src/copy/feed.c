@@ -69,24 +69,23 @@ int rsh_copy_feed_virtual(const struct rsh_vfs *vfs,
 	return rc;
 }
 
-int rsh_copy_feed_real(int fd, uint64_t size, const struct rsh_copy_control *c,
-		       rsh_copy_sink *sink, void *ctx)
+int rsh_copy_feed_real(const struct rsh_byte_source *file,
+		       const struct rsh_copy_control *c, rsh_copy_sink *sink,
+		       void *ctx)
 {
 	cleanup_free uint8_t *buf = malloc(RSH_STREAM_MAX);
 	uint64_t at = 0;
 	int rc = buf ? 0 : -ENOMEM;
 
-	while (rc == 0 && at < size) {
+	while (rc == 0 && at < file->size) {
 		ssize_t n;
 
 		if (rsh_copy_stopped(c))
 			return -EINTR;
-		n = pread(fd, buf, (size_t)rsh_min_u64(RSH_STREAM_MAX,
-						       size - at), (off_t)at);
-		if (n < 0 && errno == EINTR)
-			continue;
+		n = file->pread_fn(file->ctx, buf, (size_t)rsh_min_u64(
+				   RSH_STREAM_MAX, file->size - at), at);
 		if (n <= 0)
-			return n ? -errno : -EIO;
+			return n ? (int)n : -EIO;
 		rc = pass_on(c, sink, ctx, buf, (size_t)n, at);
 		at += (uint64_t)n;
 	}

@@ -52,6 +52,7 @@ static int take_line(struct reading *r, const struct rsh_manifest_line *line,
 	case RSH_MANIFEST_HEAD:
 		r->began = true;
 		r->index->conversion = line->head.conversion;
+		r->index->n_of = line->head.n_files;
 		break;
 	case RSH_MANIFEST_SOURCE:
 		break;
@@ -140,14 +141,22 @@ int rsh_open_regular(const char *dir, const char *name, int *out,
 int rsh_manifest_index_open(struct rsh_manifest_index *x, const char *path,
 			    struct rsh_error *err)
 {
-	struct reading r = { .index = x };
 	uint64_t size;
-	int rc;
+	int fd, rc;
 
 	*x = (struct rsh_manifest_index){ .path = path, .fd = -1 };
-	rc = rsh_open_regular(NULL, path, &x->fd, &size);
-	if (rc)
-		return rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc));
+	rc = rsh_open_regular(NULL, path, &fd, &size);
+	return rc ? rsh_error_set(err, -rc, "%s: %s", path, strerror(-rc)) :
+		    rsh_manifest_index_read(x, fd, path, err);
+}
+
+int rsh_manifest_index_read(struct rsh_manifest_index *x, int fd,
+			    const char *path, struct rsh_error *err)
+{
+	struct reading r = { .index = x };
+	int rc;
+
+	*x = (struct rsh_manifest_index){ .path = path, .fd = fd };
 	rsh_lines_init(&r.lines, x->fd, path);
 	rc = read_lines(&r, err);
 	rsh_lines_clear(&r.lines);

@@ -6,23 +6,40 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "copy_i.h"
+#include "rsh/store/store.h"
+#include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+
+/* Of storage behind HTTP a manifest is loaded whole. */
+#define LOADED_MAX ((uint64_t)1024 * 1024 * 1024)
+/* What lies in the root of a mount beside the files of the tree. */
+#define CONTROL_NAME ".reshardfs"
 
 struct job {
 	struct rsh_manifest_index index;
 	const char *dir;
+	struct rsh_store *tree; /* of dir */
 	const struct rsh_copy_control *control;
 	struct rsh_problem *problems; /* [entry] */
+	char *manifest;               /* below dir; NULL: it lies elsewhere */
+	struct rsh_answer *out;
 };
 
+/* ---- the files of the manifest ---- */
+
 static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
-			 int fd, struct rsh_problem *out)
+			 struct rsh_handle *h, struct rsh_problem *out)
 {
+	const struct rsh_byte_source file = {
+		.pread_fn = rsh_handle_pread, .ctx = h, .size = f->size,
+	};
 	cleanup_free uint64_t *sums =
 		rsh_alloc_array(f->n_records, sizeof(*sums));
 	struct rsh_digest d;
@@ -30,11 +47,26 @@ static int digest_listed(const struct job *j, const struct rsh_manifest_file *f,
 
 	if (!sums || rsh_digest_init(&d, f->records, f->n_records, sums))
 		return -ENOMEM;
-	rc = rsh_copy_feed_real(fd, f->size, j->control, rsh_digest_sink, &d);
+	rc = rsh_copy_feed_real(&file, j->control, rsh_digest_sink, &d);
 	if (rc == 0)
 		rc = rsh_digest_compare(&d, f, j->dir, out);
 	rsh_digest_clear(&d);
 	return rc;
+}
+
+static int open_listed(const struct job *j, const char *path,
+		       struct rsh_handle **h, uint64_t *size)
+{
+	struct rsh_stat st;
+	int rc = rsh_handle_open(j->tree, path, h);
+
+	if (rc == 0)
+		rc = rsh_handle_look(*h, &st);
+	if (rc)
+		return rc;
+	*size = st.size;
+	return st.kind == RSH_IS_FILE ? 0 :
+	       st.kind == RSH_IS_DIR ? -EISDIR : -EINVAL;
 }
 
 /* What cannot be read is a problem of the file; other failures are the
@@ -45,9 +77,9 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 	const struct rsh_manifest_entry *e = &j->index.entries[i];
 	struct rsh_problem *p = &j->problems[i];
 	struct rsh_manifest_line line;
-	cleanup_fd int fd = -1;
-	uint64_t size;
-	int rc = rsh_open_regular(j->dir, e->path, &fd, &size);
+	cleanup_handle struct rsh_handle *h = NULL;
+	uint64_t size = 0;
+	int rc = open_listed(j, e->path, &h, &size);
 
 	if (rc == 0 && size != e->size)
 		return rsh_problem_set(p, j->dir, e->path, "has %" PRIu64
@@ -57,7 +89,7 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 		rc = rsh_manifest_index_get(&j->index, e, &line, err);
 		if (rc)
 			return rc;
-		rc = digest_listed(j, &line.file, fd, p);
+		rc = digest_listed(j, &line.file, h, p);
 		rsh_manifest_line_clear(&line);
 	}
 	if (rc == -EINTR)
@@ -69,10 +101,10 @@ static int check_listed(void *ctx, size_t i, struct rsh_error *err)
 	return 0;
 }
 
-static int check_listed_all(struct job *j, struct rsh_answer *out,
-			    struct rsh_error *err)
+static int check_listed_all(struct job *j, struct rsh_error *err)
 {
 	const struct rsh_copy_control *c = j->control;
+	struct rsh_answer *out = j->out;
 	int rc;
 
 	j->problems = calloc(j->index.n + 1, sizeof(*j->problems));
@@ -81,6 +113,8 @@ static int check_listed_all(struct job *j, struct rsh_answer *out,
 	for (size_t i = 0; i < j->index.n; i++)
 		out->bytes += j->index.entries[i].size;
 	out->n_files = (uint32_t)j->index.n;
+	out->n_by_manifest = out->n_files;
+	out->n_of = (uint32_t)j->index.n_of;
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
 	rc = rsh_crew_run(c->n_jobs, j->index.n, check_listed, j, err);
@@ -89,15 +123,214 @@ static int check_listed_all(struct job *j, struct rsh_answer *out,
 	return rc;
 }
 
+/* ---- files that the manifest does not have ---- */
+
+/* Does the manifest have a file in the directory, or below it? */
+static bool has_below(const struct rsh_manifest_index *x, const char *dir)
+{
+	const size_t len = strlen(dir);
+	size_t lo = 0, hi = x->n;
+
+	/* Names with a byte below '/' after `dir` stand before those in it. */
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		const char *path = x->by_path[mid]->path;
+		int d = strncmp(path, dir, len);
+
+		if (d == 0)
+			d = (unsigned char)path[len] - '/';
+		if (d == 0)
+			return true;
+		if (d < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return false;
+}
+
+/* What export and a mount put beside the files of a tree is none of them. */
+static bool is_beside(const struct job *j, const char *path,
+		      const struct rsh_stat *st)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+
+	if (j->manifest && strcmp(path, j->manifest) == 0)
+		return true;
+	if (!slash && (strcmp(path, RSH_MANIFEST_NAME) == 0 ||
+		       (strcmp(path, CONTROL_NAME) == 0 &&
+			st->kind == RSH_IS_DIR)))
+		return true;
+	return strncmp(name, ".reshardfs-", 11) == 0 &&
+	       rsh_has_suffix(name, ".part");
+}
+
+static int find_strangers(struct job *j, const char *dir,
+			  struct rsh_error *err);
+
+/* Where the manifest is of some files of its tree, others may be of it, too. */
+static int tell_stranger(struct job *j, const char *path, const char *what)
+{
+	struct rsh_problem p = { 0 };
+
+	if (j->index.n < j->index.n_of) {
+		j->out->n_unlisted++;
+		return 0;
+	}
+	return rsh_problem_set(&p, j->dir, path, "%s", what) ||
+	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
+}
+
+/* Has the directory anything in it?  One that cannot be listed may have. */
+static bool is_empty_dir(const struct job *j, const char *path)
+{
+	cleanup_dir struct rsh_dir *d = NULL;
+	const char *name;
+
+	if (rsh_dir_open(j->tree, path, &d))
+		return false;
+	while (rsh_dir_next(d, &name) > 0)
+		if (strcmp(name, ".") != 0 && strcmp(name, "..") != 0)
+			return false;
+	return true;
+}
+
+static int look_at_stranger(struct job *j, struct rsh_dir *d, const char *name,
+			    const char *path, struct rsh_error *err)
+{
+	struct rsh_stat st = { .kind = RSH_IS_OTHER };
+	bool is_dir;
+
+	if (rsh_manifest_index_find(&j->index, path))
+		return 0;
+	is_dir = rsh_dir_look(d, name, &st) == 0 && st.kind == RSH_IS_DIR;
+	if (is_beside(j, path, &st) || (is_dir && is_empty_dir(j, path)))
+		return 0;
+	if (is_dir && has_below(&j->index, path))
+		return find_strangers(j, path, err);
+	return tell_stranger(j, path, is_dir ?
+			     "is a directory that is not in the manifest" :
+			     "is not in the manifest") ?
+		rsh_error_nomem(err) : 0;
+}
+
+static int find_strangers(struct job *j, const char *dir, struct rsh_error *err)
+{
+	cleanup_dir struct rsh_dir *d = NULL;
+	const char *name;
+	int rc = rsh_dir_open(j->tree, dir, &d), more = 0;
+
+	while (rc == 0 && (more = rsh_dir_next(d, &name)) > 0) {
+		char *path;
+
+		if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+			continue;
+		if (rsh_copy_stopped(j->control))
+			return rsh_error_set(err, EINTR, "interrupted");
+		if (asprintf(&path, "%s%s%s", dir, *dir ? "/" : "", name) < 0)
+			return rsh_error_nomem(err);
+		rc = look_at_stranger(j, d, name, path, err);
+		free(path);
+		if (rc)
+			return rc;
+	}
+	if (rc == 0 && more == 0)
+		return 0;
+	return tell_stranger(j, *dir ? dir : ".", "cannot be listed") ?
+		rsh_error_nomem(err) : 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct rsh_problem *x = a, *y = b;
+
+	return strcmp(x->path, y->path);
+}
+
+/* ---- all of it ---- */
+
+/* A descriptor is what a manifest is read from, line by line and then again. */
+static int load_manifest(const struct job *j, int *out, struct rsh_error *err)
+{
+	cleanup_free uint8_t *data = NULL;
+	cleanup_fd int fd = -1;
+	size_t len = 0;
+	int rc = rsh_store_load(j->tree, RSH_MANIFEST_NAME, LOADED_MAX,
+				"manifest", &data, &len, err);
+
+	if (rc)
+		return rc;
+	fd = memfd_create(RSH_MANIFEST_NAME, MFD_CLOEXEC);
+	if (fd < 0)
+		return rsh_error_set(err, errno, "%s/%s: %s", j->dir,
+				     RSH_MANIFEST_NAME, strerror(errno));
+	rc = rsh_write_all(fd, data, len, 0);
+	if (rc)
+		return rsh_error_set(err, -rc, "%s/%s: %s", j->dir,
+				     RSH_MANIFEST_NAME, strerror(-rc));
+	*out = steal_fd(&fd);
+	return 0;
+}
+
+static int open_manifest(struct job *j, const char *path, struct rsh_error *err)
+{
+	int fd = -1;
+	int rc;
+
+	if (!rsh_store_is_address(j->dir))
+		return rsh_manifest_index_open(&j->index, path, err);
+	rc = load_manifest(j, &fd, err);
+	return rc ? rc : rsh_manifest_index_read(&j->index, fd, path, err);
+}
+
+/* A manifest of any name may lie among the files of its tree. */
+static void find_manifest(struct job *j, const char *path)
+{
+	cleanup_free char *dir = realpath(j->dir, NULL);
+	cleanup_free char *file = realpath(path, NULL);
+	const size_t len = dir ? strlen(dir) : 0;
+
+	if (dir && file && strncmp(file, dir, len) == 0 && file[len] == '/')
+		j->manifest = strdup(file + len + 1);
+}
+
 int rsh_verify_files(const char *manifest, const char *dir,
+		     const struct rsh_store_options *how,
 		     const struct rsh_copy_control *control,
 		     struct rsh_answer *out, struct rsh_error *err)
 {
-	struct job j = { .dir = dir, .control = control };
-	int rc = rsh_manifest_index_open(&j.index, manifest, err);
+	/* Files are those that who reads the tree finds. */
+	const struct rsh_store_options opts = {
+		.objects = how->objects, .place = how->place,
+		.follow_outside = true,
+	};
+	struct job j = { .index = { .fd = -1 }, .dir = dir, .control = control,
+			 .out = out };
+	cleanup_free char *own = NULL;
+	size_t n;
+	int rc = 0;
 
+	if (!manifest && asprintf(&own, "%s/%s", dir, RSH_MANIFEST_NAME) < 0) {
+		own = NULL;
+		return rsh_error_nomem(err);
+	}
+	manifest = manifest ? manifest : own;
+	rc = rsh_store_open(dir, &opts, &j.tree, err);
 	if (rc == 0)
-		rc = check_listed_all(&j, out, err);
+		rc = open_manifest(&j, manifest, err);
+	if (rc == 0)
+		rc = check_listed_all(&j, err);
+	n = out->n_problems;
+	if (rc == 0) {
+		find_manifest(&j, manifest);
+		rc = find_strangers(&j, "", err);
+		if (out->n_problems > n)
+			qsort(out->problems + n, out->n_problems - n,
+			      sizeof(*out->problems), by_path);
+	}
+	free(j.manifest);
 	rsh_manifest_index_clear(&j.index);
+	rsh_store_free(j.tree);
 	return rc;
 }

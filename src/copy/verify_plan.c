@@ -349,6 +349,8 @@ static int check_planned_all(struct job *j, struct rsh_answer *out,
 			out->n_files++;
 			out->bytes += j->list.files[i].size;
 		}
+	out->n_by_plan = j->options->tree ? out->n_files : 0;
+	out->n_by_manifest = j->options->manifest ? out->n_files : 0;
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
 	rc = rsh_crew_run(c->n_jobs, j->list.n, check_planned, j, err);

@@ -3,12 +3,10 @@
  * replicas.
  *
  * Each file is scanned and checked against its CRC, then all content is read
- * and hashed record by record.  Ranks that hold one slice by the strategy must
- * have the same hash; where they have not, both are read again to say where.
- */
+ * and hashed record by record, so that what several hold can be compared. */
 #include "config.h"
 
-#include "rsh/copy/verify.h"
+#include "verify_source_i.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,69 +14,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "copy_i.h"
-#include "rsh/strategy/grid.h"
-#include "rsh/source/inspect.h"
+#include "rsh/source/dcp.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 
-/* This has a file and what was found of it. */
-struct file {
-	struct rsh_source_file_info info;
-	struct rsh_inspected in;  /* index NULL: it is damaged */
-	XXH128_hash_t *sums;      /* [record] */
-	struct rsh_problem problem;
-};
-
-struct job {
-	const struct rsh_source *source;
-	const struct rsh_strategy *strategy; /* NULL: none */
-	struct rsh_names *names;
-	const struct rsh_copy_control *control;
-	struct file *files;
-	size_t n;
-	/* Of the strategy's ranks: the first file, which those of the same rank
-	 * follow; NULL: there is none. */
-	struct file **by_rank;
-	uint32_t n_ranks;
-	uint32_t n_lost;      /* slices that no file has */
-	uint32_t lost, loser; /* one's parameter, and a rank that wants it */
-	struct rsh_answer *out;
-};
-
 /* ---- one file ---- */
 
-struct content {
-	const struct rsh_source *source;
-	uint32_t file; /* its number in the source */
-	struct rsh_handle *handle;
-	const struct rsh_ckpt_index *index;
-	const struct rsh_record *record;
-};
-
-static struct content content_of(const struct job *j, const struct file *f,
-				 struct rsh_handle *h,
-				 const struct rsh_record *r)
+ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
+			 const struct rsh_verify_file *f, struct rsh_handle *h,
+			 const struct rsh_record *r, uint8_t *buf, size_t len,
+			 uint64_t offset)
 {
-	return (struct content){
-		.source = j->source,
-		.file = (uint32_t)(f - j->files),
-		.handle = h,
-		.index = f->in.index,
-		.record = r,
-	};
-}
-
-/* Reads bytes of a record's content, which may lie in several extents, as
- * pread() does. */
-static ssize_t read_saved(const struct content *c, uint8_t *buf, size_t len,
-			  uint64_t offset)
-{
-	const struct rsh_extent *e =
-		c->index->extents + c->record->first_extent;
+	const struct rsh_extent *e = f->in.index->extents + r->first_extent;
+	const uint32_t file = (uint32_t)(f - j->files);
 	size_t got = 0;
 
-	for (uint32_t i = 0; i < c->record->n_extents && got < len; i++) {
+	for (uint32_t i = 0; i < r->n_extents && got < len; i++) {
 		size_t want;
 		ssize_t n;
 
@@ -87,8 +38,7 @@ static ssize_t read_saved(const struct content *c, uint8_t *buf, size_t len,
 			continue;
 		}
 		want = (size_t)rsh_min_u64(len - got, e[i].length - offset);
-		n = rsh_source_file_pread(c->source, c->file, c->handle,
-					  buf + got, want,
+		n = rsh_source_file_pread(j->source, file, h, buf + got, want,
 					  e[i].offset + offset);
 		if (n <= 0)
 			return n ? n : -EIO;
@@ -103,20 +53,22 @@ static ssize_t read_saved(const struct content *c, uint8_t *buf, size_t len,
 	return (ssize_t)got;
 }
 
-static int hash_saved(const struct job *j, const struct content *c,
-		      uint8_t *buf, XXH3_state_t *state, XXH128_hash_t *sum)
+static int hash_record(const struct rsh_verify_job *j,
+		       const struct rsh_verify_file *f, struct rsh_handle *h,
+		       const struct rsh_record *r, uint8_t *buf,
+		       XXH3_state_t *state)
 {
 	uint64_t at = 0;
 
 	XXH3_128bits_reset(state);
-	while (at < c->record->content_bytes) {
+	while (at < r->content_bytes) {
 		ssize_t n;
 
 		if (rsh_copy_stopped(j->control))
 			return -EINTR;
-		n = read_saved(c, buf, (size_t)rsh_min_u64(
-			       RSH_STREAM_MAX,
-			       c->record->content_bytes - at), at);
+		n = rsh_verify_pread(j, f, h, r, buf, (size_t)rsh_min_u64(
+				     RSH_STREAM_MAX, r->content_bytes - at),
+				     at);
 		if (n <= 0)
 			return n ? (int)n : -EIO;
 		XXH3_128bits_update(state, buf, (size_t)n);
@@ -124,12 +76,11 @@ static int hash_saved(const struct job *j, const struct content *c,
 		if (j->control->progress)
 			j->control->progress(j->control->ctx, (uint64_t)n);
 	}
-	*sum = XXH3_128bits_digest(state);
 	return 0;
 }
 
-static int hash_records(const struct job *j, struct file *f,
-			struct rsh_handle *h)
+static int hash_records(const struct rsh_verify_job *j,
+			struct rsh_verify_file *f, struct rsh_handle *h)
 {
 	const struct rsh_ckpt_index *ix = f->in.index;
 	cleanup_free uint8_t *buf = malloc(RSH_STREAM_MAX);
@@ -137,20 +88,19 @@ static int hash_records(const struct job *j, struct file *f,
 	int rc = 0;
 
 	f->sums = rsh_alloc_array(ix->n_records, sizeof(*f->sums));
-	if (!buf || !state || !f->sums)
+	f->compared = calloc((size_t)ix->n_records + 1, sizeof(*f->compared));
+	if (!buf || !state || !f->sums || !f->compared)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		const struct content c = content_of(j, f, h,
-						    &ix->records[i]);
-
-		rc = hash_saved(j, &c, buf, state, &f->sums[i]);
+		rc = hash_record(j, f, h, &ix->records[i], buf, state);
+		f->sums[i] = XXH3_128bits_digest(state);
 	}
 	XXH3_freeState(state);
 	return rc;
 }
 
-static int verify_look_into(const struct job *j, struct file *f,
-			    struct rsh_error *why)
+static int verify_look_into(const struct rsh_verify_job *j,
+			    struct rsh_verify_file *f, struct rsh_error *why)
 {
 	const uint32_t i = (uint32_t)(f - j->files);
 	cleanup_handle struct rsh_handle *h = NULL;
@@ -170,8 +120,8 @@ static int verify_look_into(const struct job *j, struct file *f,
  * stopped and links to where nobody may look are failures of the command. */
 static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 {
-	struct job *j = ctx;
-	struct file *f = &j->files[i];
+	struct rsh_verify_job *j = ctx;
+	struct rsh_verify_file *f = &j->files[i];
 	struct rsh_error why = RSH_ERROR_INIT;
 	size_t size;
 	int rc = rsh_copy_stopped(j->control) ? -EINTR :
@@ -196,14 +146,14 @@ static int check_saved_file(void *ctx, size_t i, struct rsh_error *err)
 }
 
 /* Either all files of a job have trailers, or none has. */
-static int check_trailers(struct job *j)
+static int check_trailers(struct rsh_verify_job *j)
 {
 	bool any = false;
 
 	for (size_t i = 0; i < j->n; i++)
 		any |= j->files[i].in.index && j->files[i].in.index->has_crc;
 	for (size_t i = 0; any && i < j->n; i++) {
-		struct file *f = &j->files[i];
+		struct rsh_verify_file *f = &j->files[i];
 
 		if (f->in.index && !f->in.index->has_crc &&
 		    rsh_problem_set(&f->problem, NULL, f->info.path, "has no "
@@ -213,90 +163,13 @@ static int check_trailers(struct job *j)
 	return 0;
 }
 
-/* ---- ranks that hold the same ---- */
+/* ---- ranks without a file ---- */
 
-static int find_difference(const struct content *a, const struct content *b,
-			   uint64_t *at)
+struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
+					      uint32_t rank,
+					      struct rsh_verify_file *f)
 {
-	cleanup_free uint8_t *x = malloc(RSH_STREAM_MAX);
-	cleanup_free uint8_t *y = malloc(RSH_STREAM_MAX);
-
-	if (!x || !y)
-		return -ENOMEM;
-	for (*at = 0;;) {
-		ssize_t n = read_saved(a, x, RSH_STREAM_MAX, *at);
-		ssize_t m = read_saved(b, y, RSH_STREAM_MAX, *at);
-
-		if (n <= 0 || m != n)
-			return n < 0 ? (int)n : m < 0 ? (int)m : 0;
-		if (memcmp(x, y, (size_t)n) != 0) {
-			size_t i = 0;
-
-			while (x[i] == y[i])
-				i++;
-			*at += i;
-			return 0;
-		}
-		*at += (uint64_t)n;
-	}
-}
-
-/* Returns where in its file a byte of the content lies. */
-static uint64_t place_of_slice(const struct content *c, uint64_t at)
-{
-	const struct rsh_extent *e =
-		c->index->extents + c->record->first_extent;
-
-	for (uint32_t i = 0; i < c->record->n_extents; i++) {
-		if (at < e[i].length)
-			return e[i].offset + at;
-		at -= e[i].length;
-	}
-	return 0;
-}
-
-static int tell_difference(struct job *j, const struct file *a,
-			   const struct rsh_record *ra, const struct file *b,
-			   const struct rsh_record *rb)
-{
-	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
-	struct rsh_problem p = { 0 };
-	struct content ca, cb;
-	uint64_t at = 0;
-	int rc = rsh_source_file_open(j->source, (uint32_t)(a - j->files), &ha,
-				      NULL);
-
-	if (rc == 0)
-		rc = rsh_source_file_open(j->source, (uint32_t)(b - j->files),
-					  &hb, NULL);
-	ca = content_of(j, a, ha, ra);
-	cb = content_of(j, b, hb, rb);
-	if (rc == 0)
-		rc = find_difference(&ca, &cb, &at);
-	if (rc == -ENOMEM ||
-	    rsh_problem_set(&p, NULL, b->info.path, "differs from the same "
-			    "slice of rank %" PRIu32 " (%s)", a->info.rank,
-			    a->info.path) ||
-	    rsh_problem_place(&p, rsh_names_text(j->names, rb->name),
-			      place_of_slice(&cb, at)))
-		return -ENOMEM;
-	return rsh_answer_add(j->out, &p);
-}
-
-static bool same_record(const struct file *a, const struct rsh_record *ra,
-			const struct file *b, const struct rsh_record *rb)
-{
-	return ra->dtype == rb->dtype &&
-	       ra->content_bytes == rb->content_bytes &&
-	       XXH128_isEqual(a->sums[ra - a->in.index->records],
-			      b->sums[rb - b->in.index->records]);
-}
-
-/* Gives the next sound file of the rank after f, which is NULL at first. */
-static struct file *sound_file(const struct job *j, uint32_t rank,
-			       struct file *f)
-{
-	const struct file *end = j->files + j->n;
+	const struct rsh_verify_file *end = j->files + j->n;
 
 	if (f)
 		f++;
@@ -309,97 +182,16 @@ static struct file *sound_file(const struct job *j, uint32_t rank,
 	return f < end && f->info.rank == rank ? f : NULL;
 }
 
-/* The leader is the first file that has a slice. */
-struct leader {
-	const struct file *file;
-	const struct rsh_record *record;
-};
-
-static int compare_rank(struct job *j, uint32_t name, uint32_t rank,
-			struct leader *leader)
-{
-	struct file *f = NULL;
-	const struct rsh_record *r = NULL;
-
-	while (!r && (f = sound_file(j, rank, f)))
-		r = rsh_ckpt_find(f->in.index, name);
-	if (!r)
-		return 0;
-	if (!leader->file) {
-		*leader = (struct leader){ f, r };
-		return 0;
-	}
-	j->out->n_replicas++;
-	return same_record(leader->file, leader->record, f, r) ? 0 :
-		tell_difference(j, leader->file, leader->record, f, r);
-}
-
-/* Counts the slices that were found in no file. */
-static void verify_count_lost(struct job *j, uint32_t name, uint32_t base,
-			      const struct rsh_grid *g,
-			      const struct leader *leaders)
-{
-	uint32_t cell[RSH_MAX_DIMS];
-
-	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) &&
-			     r < j->strategy->stage_ranks; r++) {
-		rsh_grid_cell(g, r, cell);
-		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
-			continue;
-		j->n_lost++;
-		j->lost = name;
-		j->loser = base + r;
-	}
-}
-
-static int compare_stage(struct job *j, uint32_t name,
-			 const struct rsh_param_stage *stage)
-{
-	const uint32_t n = j->strategy->stage_ranks, base = stage->stage * n;
-	cleanup_free struct leader *leaders = calloc(n, sizeof(*leaders));
-	uint32_t cell[RSH_MAX_DIMS];
-	struct rsh_grid *g;
-	int rc = 0;
-
-	if (!leaders)
-		return -ENOMEM;
-	/* A layout that makes no sense is for the planner to refuse. */
-	if (rsh_grid_new_unsized(stage->item, &g, NULL))
-		return 0;
-	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n && rc == 0; r++) {
-		rsh_grid_cell(g, r, cell);
-		rc = compare_rank(j, name, base + r,
-				  &leaders[rsh_grid_member(g, cell, 0)]);
-	}
-	verify_count_lost(j, name, base, g, leaders);
-	rsh_grid_free(g);
-	return rc;
-}
-
-static int compare_replicas(struct job *j)
-{
-	const struct rsh_strategy *s = j->strategy;
-
-	for (uint32_t i = 0; i < s->n_params; i++)
-		for (uint32_t k = 0; k < s->params[i].n_stages; k++)
-			if (compare_stage(j, s->params[i].name,
-					  &s->params[i].stages[k]))
-				return -ENOMEM;
-	return 0;
-}
-
-/* ---- ranks without a file ---- */
-
-static bool is_made_up_for(const struct job *j, const uint32_t *first,
+static bool is_made_up_for(const struct rsh_verify_job *j, const uint32_t *first,
 			   uint32_t rank)
 {
 	for (uint32_t r = 0; r < j->n_ranks; r++)
-		if (first[r] == first[rank] && sound_file(j, r, NULL))
+		if (first[r] == first[rank] && rsh_verify_sound_file(j, r, NULL))
 			return true;
 	return false;
 }
 
-static int find_absent(struct job *j)
+static int find_absent(struct rsh_verify_job *j)
 {
 	cleanup_free uint32_t *first =
 		rsh_alloc_array(j->n_ranks, sizeof(*first));
@@ -427,7 +219,7 @@ static int find_absent(struct job *j)
 }
 
 /* A tree that says which files it has may keep each slice in one of them. */
-static int find_absent_files(struct job *j)
+static int find_absent_files(struct rsh_verify_job *j)
 {
 	struct rsh_source_file_info f;
 	struct rsh_problem p;
@@ -451,7 +243,7 @@ static int find_absent_files(struct job *j)
 	       rsh_answer_add(j->out, &p) ? -ENOMEM : 0;
 }
 
-static int by_strategy(struct job *j)
+static int by_strategy(struct rsh_verify_job *j)
 {
 	j->n_ranks = j->strategy->n_stages * j->strategy->stage_ranks;
 	j->by_rank = calloc((size_t)j->n_ranks + 1, sizeof(*j->by_rank));
@@ -461,13 +253,13 @@ static int by_strategy(struct job *j)
 		if (j->files[i].info.rank < j->n_ranks)
 			j->by_rank[j->files[i].info.rank] = &j->files[i];
 	if (!rsh_source_is_described(j->source))
-		return find_absent(j) ? -ENOMEM : compare_replicas(j);
-	return compare_replicas(j) ? -ENOMEM : find_absent_files(j);
+		return find_absent(j) ? -ENOMEM : rsh_verify_same(j);
+	return rsh_verify_same(j) ? -ENOMEM : find_absent_files(j);
 }
 
 /* ---- all of it ---- */
 
-static int make_files(struct job *j)
+static int make_files(struct rsh_verify_job *j)
 {
 	j->n = rsh_source_n_files(j->source);
 	j->files = calloc(j->n + 1, sizeof(*j->files));
@@ -487,7 +279,7 @@ static int make_files(struct job *j)
 	return 0;
 }
 
-static int take_problems(struct job *j)
+static int take_problems(struct rsh_verify_job *j)
 {
 	for (size_t i = 0; i < j->n; i++)
 		if (rsh_answer_add(j->out, &j->files[i].problem))
@@ -495,20 +287,69 @@ static int take_problems(struct job *j)
 	return 0;
 }
 
-static int judge_slices(struct job *j, struct rsh_error *err)
+/* Has all content of the file a CRC?  One of many items either was saved with
+ * CRCs or without any. */
+static bool has_crc(const struct rsh_verify_job *j,
+		    const struct rsh_verify_file *f)
 {
-	if (check_trailers(j) || take_problems(j) ||
-	    rsh_verify_chunks(j->source, j->out) ||
-	    (j->strategy && by_strategy(j)))
+	const struct rsh_dcp *d = rsh_source_dcp(j->source);
+	const struct rsh_ckpt_index *ix = f->in.index;
+
+	return ix->has_crc || (d && !d->by_name && ix->n_records > 0 &&
+			       ix->n_unsummed == 0);
+}
+
+/* Returns whether any record was compared with that of another file. */
+static bool count_records(struct rsh_verify_job *j,
+			  const struct rsh_verify_file *f, bool crc)
+{
+	const struct rsh_ckpt_index *ix = f->in.index;
+	bool any = false;
+
+	for (uint32_t r = 0; r < ix->n_records; r++) {
+		any |= f->compared[r];
+		if (!crc && !f->compared[r])
+			j->out->uncompared += ix->records[r].content_bytes;
+	}
+	return any;
+}
+
+/* Files ascend by rank. */
+static void count_compared(struct rsh_verify_job *j)
+{
+	const struct rsh_verify_file *last = NULL;
+
+	for (size_t i = 0; i < j->n; i++) {
+		const struct rsh_verify_file *f = &j->files[i];
+		bool crc;
+
+		if (!f->in.index)
+			continue;
+		crc = has_crc(j, f);
+		j->out->n_by_crc += crc;
+		j->out->n_unsummed += f->in.index->n_unsummed;
+		if (!count_records(j, f, crc))
+			continue;
+		j->out->n_ranks += !last || last->info.rank != f->info.rank;
+		last = f;
+	}
+}
+
+static int judge_slices(struct rsh_verify_job *j, struct rsh_error *err)
+{
+	if (check_trailers(j) || take_problems(j) || rsh_verify_chunks(j) ||
+	    (j->strategy ? by_strategy(j) : rsh_verify_same(j)))
 		return rsh_error_nomem(err);
+	count_compared(j);
 	return 0;
 }
 
-static void job_clear(struct job *j)
+static void job_clear(struct rsh_verify_job *j)
 {
 	for (size_t i = 0; j->files && i < j->n; i++) {
 		rsh_inspected_clear(&j->files[i].in);
 		free(j->files[i].sums);
+		free(j->files[i].compared);
 		free(j->files[i].problem.path);
 		free(j->files[i].problem.what);
 	}
@@ -517,13 +358,14 @@ static void job_clear(struct job *j)
 }
 
 int rsh_verify_source(const struct rsh_source *source,
-		      const struct rsh_strategy *strategy,
+		      const struct rsh_strategy *strategy, bool whole,
 		      struct rsh_names *names,
 		      const struct rsh_copy_control *control,
 		      struct rsh_answer *out, struct rsh_error *err)
 {
-	struct job j = { .source = source, .strategy = strategy,
-			 .names = names, .control = control, .out = out };
+	struct rsh_verify_job j = { .source = source, .strategy = strategy,
+				    .whole = whole, .names = names,
+				    .control = control, .out = out };
 	int rc = make_files(&j) ? rsh_error_nomem(err) : 0;
 
 	if (rc == 0 && control->begin)

@@ -221,6 +221,7 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 	const enum rsh_verify_kind kind = rsh_verify_kind_of(o);
 	const bool says = o->vfs.src.from || o->vfs.dst.from ||
 			  o->vfs.weights.table;
+	const char *option = rsh_verify_of_source(o);
 	int rc = rsh_ranks_check(o, 2, err);
 
 	o->vfs.source = o->operands[0];
@@ -236,7 +237,9 @@ int rsh_check_verify(struct rsh_options *o, struct rsh_error *err)
 				     "are for a conversion, and files are held "
 				     "against a manifest");
 	if (kind == RSH_VERIFY_FILES)
-		return 0;
+		return option ? rsh_error_set(err, EINVAL, "--%s speaks of a "
+					      "SOURCE, and files are held "
+					      "against a manifest", option) : 0;
 	if (kind != RSH_VERIFY_SOURCE || o->write_manifest ||
 	    o->vfs.dst.from || o->vfs.weights.table)
 		return rsh_check_conversion(o, err);

@@ -155,9 +155,10 @@ static const struct rsh_command table[] = {
 		.operands = { "SOURCE|MANIFEST", "[TREE|MANIFEST]",
 			      "[RANK...]" },
 		.summary = "prove that the bytes are right",
-		.about = "Of SOURCE alone: are the files of the step that a "
-			 "mount takes whole, and ranks equal that hold the "
-			 "same?  SOURCE and TREE: has a converted tree just "
+		.about = "Of SOURCE alone: are its files as the manifest in it "
+			 "says?  Where there is none: are those of the step "
+			 "that a mount takes whole, and ranks equal that hold "
+			 "the same?  SOURCE and TREE: has a converted tree just "
 			 "the bytes that a mount would show?  SOURCE and "
 			 "MANIFEST: would a mount show what the manifest says? "
 			 " MANIFEST, with the TREE or beside it: are the files "

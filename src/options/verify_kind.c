@@ -6,8 +6,10 @@
 
 #include <sys/stat.h>
 
+#include "rsh/options/table.h"
 #include "rsh/source/dcp.h"
 #include "rsh/source/source.h"
+#include "rsh/wire/manifest.h"
 
 bool rsh_is_file(const char *path)
 {
@@ -31,4 +33,41 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 	       rsh_source_describes_itself(o->operands[0], how) ||
 	       rsh_source_is_dcp(o->operands[0], how) ?
 	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;
+}
+
+bool rsh_verify_has_manifest(const struct rsh_options *o)
+{
+	const struct rsh_store_options opts = {
+		.objects = o->vfs.files.store.objects,
+		.place = o->vfs.files.store.place, .follow_outside = true,
+	};
+	struct rsh_error unused = RSH_ERROR_INIT;
+	struct rsh_store *s = NULL;
+	struct rsh_stat st;
+	bool has;
+
+	/* Who cannot open it is told by those who need it. */
+	if (rsh_store_open(o->operands[0], &opts, &s, &unused))
+		return false;
+	has = rsh_store_look(s, RSH_MANIFEST_NAME, &st) == 0 &&
+	      st.kind == RSH_IS_FILE;
+	rsh_store_free(s);
+	return has;
+}
+
+const char *rsh_verify_of_source(const struct rsh_options *o)
+{
+	static const char *const others[] = {
+		"select", "breakpoint", "fallbacks", "check", "write-manifest",
+	};
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++)
+		if (table[i].converts && rsh_option_given(o, table[i].name))
+			return table[i].name;
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		if (rsh_option_given(o, others[i]))
+			return others[i];
+	return NULL;
 }

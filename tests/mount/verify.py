@@ -11,16 +11,19 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
 
 from demands import write  # noqa: E402
+from genuine import checkpoint2, dcp  # noqa: E402
 from ms_formats import (Layout, Record, StageFile, checkpoint_bytes,  # noqa: E402
                         strategy_bytes)
 from rsh_cli import (GOOD, INPUT, NO, USAGE, demo_tree, refused, run, run_json,  # noqa: E402
                      run_on_terminal)
 from rsh_mount import Mounted, Tap, require_mount  # noqa: E402
+from safetensors_format import safetensors_bytes  # noqa: E402
 from small_job import Job  # noqa: E402
 
 MANIFEST = "reshardfs-manifest.jsonl"
@@ -113,6 +116,184 @@ def a_file_without_crc_among_others(p):
     job = p.job(crc=True)
     path = write(job.path(2, "net-1_1.ckpt"), job.file_bytes(2, 1, 1))
     only_problem(run_json("verify", job.source, status=NO), path=path, what="no CRC")
+
+
+def last_line(*words, status=GOOD):
+    """What the last line says after the figures."""
+    got = run("verify", *words)
+    check(got.status == status and not got.err, got)
+    return got.out.splitlines()[-1].partition(" read in ")[2].partition(": ")[2]
+
+
+def what_was_compared(p):
+    """The last line says it, and good is nothing that was compared with nothing."""
+    source, out, manifest, words = p.exported()
+    only = "headers and sizes only: no problem found"
+    check(last_line(source) == only, "nothing to compare")
+    check(run_json("verify", source)["compared"] == ["headers and sizes only"], "as JSON")
+    for operands in ([out], [manifest], [manifest, out], [out, manifest], [out + "/"]):
+        check(last_line(*operands) == "4 files against their manifest: good", operands)
+    check(last_line(source, out, *words) == "4 files against what a mount shows: good", "a tree")
+    check(last_line(source, manifest, *words) ==
+          "what a mount shows of 4 files against the manifest: good", "the plan")
+    check(last_line(out, "--src-strategy", words[3]) == "4 files against their manifest, "
+          "17 slices of 4 ranks against each other: good", "both")
+    job = p.job(crc=True)
+    check(last_line(job.source) == "8 files against their CRC: good", "CRC")
+    check(last_line(job.source, "--src-strategy", job.strategy) == "8 files against their CRC, "
+          "15 slices of 8 ranks against each other: good", "CRC and ranks")
+    said = run_json("verify", job.source, "--src-strategy", job.strategy)
+    check(said["by_crc"] == said["ranks"] == 8 and said["replicas"] == 15 and
+          said["uncompared"] == 0 and said["compared"] == [
+              "8 files against their CRC", "15 slices of 8 ranks against each other"], said)
+    job.save(1, 1)
+    got = last_line(job.source, "--src-strategy", job.strategy)
+    check(got.startswith("15 slices of 8 ranks against each other") and
+          got.endswith(": good") == (run_json("verify", job.source, "--src-strategy",
+                                              job.strategy)["uncompared"] == 0), got)
+    got = run("verify", job.source)
+    check("note: ranks were not compared: --src-strategy" in got.out, got)
+
+
+def a_directory_by_its_manifest(p):
+    """A lost file, a flipped byte and a file too many, wherever the tree lies now."""
+    source, out, manifest, words = p.exported()
+    moved = p.path("moved", "here")
+    os.mkdir(p.path("moved"))
+    shutil.move(out, moved)
+    check(run_json("verify", moved)["by_manifest"] == 4, "moved")
+    path = os.path.join(moved, "rank_1/checkpoint_1.ckpt")
+    record = records_of(os.path.join(moved, MANIFEST), "rank_1/checkpoint_1.ckpt")[3]
+    flip(path, record["offset"] + 50)
+    only_problem(run_json("verify", moved, status=NO), path=path, record=record["name"],
+                 offset=record["offset"])
+    flip(path, record["offset"] + 50)
+    for name in ("config.json", "rank_0/.hidden", "rank_3/checkpoint_4.ckpt"):
+        more = write(os.path.join(moved, name), b"")
+        only_problem(run_json("verify", moved, status=NO), path=more,
+                     what="is not in the manifest")
+        os.remove(more)
+    write(os.path.join(moved, "rank_0!/a"), b"")
+    only_problem(run_json("verify", moved, status=NO), path=os.path.join(moved, "rank_0!"),
+                 what="directory")
+    shutil.rmtree(os.path.join(moved, "rank_0!"))
+    os.mkdir(os.path.join(moved, "empty"))
+    write(os.path.join(moved, ".reshardfs-0.part"), b"of an export that was killed")
+    check(run_json("verify", moved)["good"], "neither is a file of a tree")
+    # Options that speak of a source ask more, after the manifest.
+    words = ["--src-strategy", words[3]]
+    said = run_json("verify", moved, *words)
+    check(said["by_manifest"] == 4 and said["replicas"] == 17 and said["step"], said)
+    os.remove(path)
+    for more in ([], words, ["--select=newest"]):
+        only_problem(run_json("verify", moved, *more, status=NO), path=path, what="missing")
+    write(os.path.join(moved, MANIFEST), b"not a manifest\n")
+    refused(run("verify", moved), INPUT, MANIFEST, "not a reshardfs manifest")
+    refused(run("verify", manifest.replace(out, moved), "--select=newest"), USAGE, "--select",
+            "manifest")
+
+
+def a_manifest_of_a_part(p):
+    """What it does not have is told and not called good."""
+    source, _, words = p.demo()
+    out = p.path("out")
+    check(run("export", source, out, *words, "1-2").status == GOOD, "export")
+    write(os.path.join(out, "rank_0/more"), b"")
+    got = run("verify", out)
+    check(got.status == GOOD and got.out.splitlines()[0].startswith(
+        "note: the manifest is of 2 of the 4 files of its tree; 1 that"), got)
+    said = run_json("verify", out)
+    check(said["files"] == 2 and said["unlisted"] == 1, said)
+
+
+def whole_copies_that_differ(p):
+    """Ranks of a source that is not sharded hold the same."""
+    job = p.job()
+    for rank in range(1, 8):
+        shutil.copyfile(job.path(0, "net-1_1.ckpt"), job.path(rank, "net-1_1.ckpt"))
+    n = len(job.records(0, 1, 1))
+    for words in ([], ["--dst-strategy=none"]):
+        words = ["verify", job.source, "--src-strategy=none", *words]
+        said = run_json(*words)
+        check(said["good"] and said["ranks"] == 8 and said["replicas"] == 7 * n and
+              said["uncompared"] == 0, said)
+        check(last_line(*words[1:]) == f"{7 * n} slices of 8 ranks against each other: good",
+              "the last line")
+        with open(job.path(6, "net-1_1.ckpt"), "rb") as f:
+            place = f.read().index(job.records(0, 1, 1)["down.weight"].content) + 9
+        flip(job.path(6, "net-1_1.ckpt"), place)
+        only_problem(run_json(*words, status=NO), path=job.path(6, "net-1_1.ckpt"),
+                     record="down.weight", offset=place, what=job.path(0, "net-1_1.ckpt"))
+        flip(job.path(6, "net-1_1.ckpt"), place)
+    other = checkpoint_bytes({"down.weight": Record((2,), "Float32", bytes(8))})
+    write(job.path(3, "net-1_1.ckpt"), other)
+    only_problem(run_json("verify", job.source, "--src-strategy=none", status=NO),
+                 path=job.path(3, "net-1_1.ckpt"), record="down.weight",
+                 what="another type or shape")
+
+
+def copies_of_a_chunk(p):
+    """Ranks of a distributed checkpoint that wrote the same chunk."""
+    root = p.path("dcp")
+    shutil.copytree(checkpoint2("dcp_dp2tp2_replicas"), root)
+    said = run_json("verify", root)
+    check(said["good"] and said["replicas"] > 0 and said["ranks"] == 4, said)
+    path = os.path.join(root, "_rank2_.safetensors")
+    for record in run_json("ls", path)["records"]:
+        place = record["offset"] + record["bytes"] - 1
+        flip(path, place)
+        if record["name"] == "emb.weight":
+            only_problem(run_json("verify", root, status=NO), path=path, record=record["name"],
+                         offset=place, what="_rank0_.safetensors")
+            return
+        flip(path, place)
+    raise AssertionError("rank 2 has no copy")
+
+
+def without_crcs(p):
+    """torch was told to compute none, which is no damage."""
+    root = p.path("nocrc")
+    shutil.copytree(dcp("torch-2.15/nocrc"), root)
+    got = run("verify", root)
+    check(got.status == GOOD and got.out.count("CRC") == 1 and
+          got.out.startswith("note: 3 items have no CRC") and
+          got.out.endswith(": headers and sizes only: no problem found\n"), got)
+    said = run_json("verify", root)
+    check(said["without_crc"] == 3 and said["by_crc"] == 0 and said["uncompared"] > 0, said)
+    got = run("export", "--check=full", root, p.path("out"))
+    check(got.status == GOOD and got.err.count("have no CRC") == 1, got)
+    # One with CRCs has them for every item, and one that is 0 is wrong.
+    shutil.copytree(dcp("torch-2.15/kinds"), p.path("kinds"))
+    path = p.path("kinds", "__0_0.distcp")
+    with open(path, "rb") as f:
+        data = f.read()
+    central = data.index(b"PK\1\2")
+    while b"data/0" not in data[central + 46:central + 80] or not any(data[central + 16:central + 20]):
+        central = data.index(b"PK\1\2", central + 1)
+    with open(path, "r+b") as f:
+        f.seek(central + 16)
+        f.write(bytes(4))
+    only_problem(run_json("verify", p.path("kinds"), status=NO), path=path, what="CRC")
+
+
+def a_crc_of_safetensors(p):
+    """MindSpore's, which stands in the metadata."""
+    values = {"a": ("F32", (4,), bytes(range(16))), "b": ("F32", (2,), bytes(range(8)))}
+    crc = 0
+    for name in sorted(values):
+        crc = zlib.crc32(values[name][2], zlib.crc32(name.encode(), crc))
+    content = safetensors_bytes(values, {"format": "ms", "crc_num": str(crc)})
+    path = write(p.path("s/rank_0/a-1_1.safetensors"), content)
+    check(last_line(p.path("s")) == "1 file against its CRC: good", run("verify", p.path("s")))
+    flip(path, len(content) - 1)
+    only_problem(run_json("verify", p.path("s"), status=NO), path=path)
+
+
+def directories_that_are_none(p):
+    os.mkdir(p.path("empty"))
+    refused(run("verify", p.path("empty")), INPUT, "empty")
+    write(p.path("notes/a.txt"), b"")
+    refused(run("verify", p.path("notes")), INPUT, "notes")
 
 
 def replicas_that_differ(p):
@@ -380,7 +561,9 @@ def wrong_usage(p):
     check(got.status == GOOD and not got.out and not got.err, got)
 
 
-CASES = [a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
+CASES = [what_was_compared, a_directory_by_its_manifest, a_manifest_of_a_part,
+         whole_copies_that_differ, copies_of_a_chunk, without_crcs, a_crc_of_safetensors,
+         directories_that_are_none, a_healthy_source, a_bit_under_a_crc, a_cut_file, a_file_without_crc_among_others,
          replicas_that_differ, a_source_with_faults, a_link_that_leads_out, ranks_without_files,
          the_step_that_a_mount_takes, other_sources, a_converted_tree, a_flipped_byte_in_a_tree,
          all_that_is_wrong_with_a_tree, files_by_a_manifest, a_tree_that_is_not_there,

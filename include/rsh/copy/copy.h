@@ -28,7 +28,4 @@ struct rsh_copy_share {
 	unsigned of;     /* 0: they are not divided */
 };
 
-/* A manifest that is given no other name is called this. */
-#define RSH_MANIFEST_NAME "reshardfs-manifest.jsonl"
-
 #endif

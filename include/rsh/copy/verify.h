@@ -27,9 +27,21 @@ struct rsh_problem {
 struct rsh_answer {
 	uint32_t n_files; /* files that were looked at */
 	uint64_t bytes;   /* bytes of these files */
-	uint32_t n_replicas; /* slices compared with that of another rank */
 	uint32_t n_made_up;  /* ranks without a file that others stand in for */
 	bool another;     /* the manifest is of another conversion */
+	/* The tree of the manifest has so many files, 0 where there is no
+	 * manifest; if it tells of fewer, others were not looked at. */
+	uint32_t n_of, n_unlisted;
+
+	/* These say what was compared: files with a manifest, with the plan,
+	 * with their CRC or those of their items, and slices of n_ranks ranks
+	 * with that of another rank. */
+	uint32_t n_by_manifest, n_by_plan, n_by_crc;
+	uint32_t n_replicas, n_ranks;
+	uint64_t uncompared; /* bytes of contents with which nothing was
+			      * compared: they could be read, no more */
+	uint64_t n_unsummed; /* items without a CRC, where items have CRCs */
+
 	struct rsh_problem *problems; /* in the order of the files */
 	size_t n_problems, cap_problems;
 };
@@ -42,9 +54,10 @@ void rsh_answer_clear(struct rsh_answer *a);
 /* Verifies the chosen files of a source: structure, CRC, and that all content
  * can be read.  With the strategy, which may be NULL, it also finds ranks
  * without a file whose slices no other rank has, and ranks which hold one slice
- * but not the same bytes. */
+ * but not the same bytes; where ranks hold whole parameters, those of one name
+ * have to be equal. */
 int rsh_verify_source(const struct rsh_source *source,
-		      const struct rsh_strategy *strategy,
+		      const struct rsh_strategy *strategy, bool whole,
 		      struct rsh_names *names,
 		      const struct rsh_copy_control *control,
 		      struct rsh_answer *out, struct rsh_error *err);
@@ -64,8 +77,11 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 		    const struct rsh_verify_options *o, struct rsh_answer *out,
 		    struct rsh_error *err);
 
-/* Verifies the files of a directory by a manifest, without a source. */
+/* Verifies the files of a directory, or at an address, by a manifest and
+ * without a source: they are the same, and there are no others.  With NULL the
+ * manifest is that in the directory. */
 int rsh_verify_files(const char *manifest, const char *dir,
+		     const struct rsh_store_options *how,
 		     const struct rsh_copy_control *control,
 		     struct rsh_answer *out, struct rsh_error *err);
 

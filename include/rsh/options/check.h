@@ -46,7 +46,8 @@ int rsh_check_form_use(const struct rsh_options *o, bool tree,
 
 /* The kinds follow from what the operands are. */
 enum rsh_verify_kind {
-	RSH_VERIFY_SOURCE,   /* SOURCE: its files */
+	RSH_VERIFY_SOURCE,   /* SOURCE: its files, and where there is one by the
+			      * manifest in it */
 	RSH_VERIFY_TREE,     /* SOURCE TREE: files by the plan */
 	RSH_VERIFY_MANIFEST, /* SOURCE MANIFEST: the plan by a manifest */
 	RSH_VERIFY_FILES,    /* MANIFEST [TREE], TREE MANIFEST */
@@ -54,5 +55,11 @@ enum rsh_verify_kind {
 /* Returns false for a directory and for what cannot be looked at. */
 bool rsh_is_file(const char *path);
 enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o);
+/* Does SOURCE have a manifest, by which its files are verified? */
+bool rsh_verify_has_manifest(const struct rsh_options *o);
+/* Returns the first option that was given and speaks of a SOURCE that is a
+ * checkpoint: a manifest in it does not answer the question then.  NULL: there
+ * is none. */
+const char *rsh_verify_of_source(const struct rsh_options *o);
 
 #endif

@@ -20,6 +20,9 @@
 
 #define RSH_MANIFEST_VERSION 1
 
+/* A manifest that is given no other name is called this. */
+#define RSH_MANIFEST_NAME "reshardfs-manifest.jsonl"
+
 /* No manifest has a longer line: one of this length tells of half a million
  * records. */
 #define RSH_MANIFEST_LINE_MAX ((size_t)64 * 1024 * 1024)

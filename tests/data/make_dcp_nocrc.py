@@ -3,7 +3,7 @@
 """Saves torch-RELEASE/nocrc, a distributed checkpoint whose CRCs are all 0, with the
 torch of this Python.
 
-usage: make_nocrc.py            writes beside itself
+usage: make_dcp_nocrc.py            writes below dcp/
 """
 
 import hashlib
@@ -23,7 +23,7 @@ def digest(tensor):
 
 def main():
     release = torch.__version__.split("+")[0]
-    where = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+    where = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dcp",
                          f"torch-{'.'.join(release.split('.')[:2])}", "nocrc")
     torch.manual_seed(1)
     state = {"weight": torch.randn(4, 3), "zeros": torch.zeros(5),

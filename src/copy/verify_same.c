@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* copy/verify_same.c compares what several ranks hold.
+ *
+ * Records that should be the same must have the same hash; where they have not,
+ * both are read again to say where they differ. */
+#include "config.h"
+
+#include "verify_source_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/strategy/grid.h"
+#include "rsh/util/mem.h"
+
+/* ---- where two differ ---- */
+
+/* This is a record that is read again. */
+struct content {
+	const struct rsh_verify_job *job;
+	const struct rsh_verify_file *file;
+	struct rsh_handle *handle;
+	const struct rsh_record *record;
+};
+
+static ssize_t content_pread(const struct content *c, uint8_t *buf,
+			     uint64_t offset)
+{
+	return rsh_verify_pread(c->job, c->file, c->handle, c->record, buf,
+				RSH_STREAM_MAX, offset);
+}
+
+static int find_difference(const struct content *a, const struct content *b,
+			   uint64_t *at)
+{
+	cleanup_free uint8_t *x = malloc(RSH_STREAM_MAX);
+	cleanup_free uint8_t *y = malloc(RSH_STREAM_MAX);
+
+	if (!x || !y)
+		return -ENOMEM;
+	for (*at = 0;;) {
+		ssize_t n = content_pread(a, x, *at);
+		ssize_t m = content_pread(b, y, *at);
+
+		if (n <= 0 || m != n)
+			return n < 0 ? (int)n : m < 0 ? (int)m : 0;
+		if (memcmp(x, y, (size_t)n) != 0) {
+			size_t i = 0;
+
+			while (x[i] == y[i])
+				i++;
+			*at += i;
+			return 0;
+		}
+		*at += (uint64_t)n;
+	}
+}
+
+/* Returns where in its file a byte of the content lies. */
+static uint64_t place_of_content(const struct content *c, uint64_t at)
+{
+	const struct rsh_extent *e = c->file->in.index->extents +
+				     c->record->first_extent;
+
+	for (uint32_t i = 0; i < c->record->n_extents; i++) {
+		if (at < e[i].length)
+			return e[i].offset + at;
+		at -= e[i].length;
+	}
+	return 0;
+}
+
+static bool same_kind(const struct rsh_verify_leader *l,
+		      const struct rsh_verify_file *f,
+		      const struct rsh_record *r)
+{
+	const struct rsh_record *a = l->record;
+
+	return a->dtype == r->dtype && a->n_dims == r->n_dims &&
+	       a->content_bytes == r->content_bytes &&
+	       (!r->n_dims ||
+		!memcmp(rsh_record_dims(l->file->in.index, a),
+			rsh_record_dims(f->in.index, r),
+			r->n_dims * sizeof(int64_t)));
+}
+
+static int tell_kinds(struct rsh_verify_job *j,
+		      const struct rsh_verify_leader *leader,
+		      const struct rsh_verify_file *f,
+		      const struct rsh_record *r, const char *what)
+{
+	struct rsh_problem p = { 0 };
+
+	if (rsh_problem_set(&p, NULL, f->info.path, "has another type or shape "
+			    "than the same %s of rank %" PRIu32 " (%s)", what,
+			    leader->file->info.rank, leader->file->info.path))
+		return -ENOMEM;
+	p.record = strdup(rsh_names_text(j->names, r->name));
+	return p.record ? rsh_answer_add(j->out, &p) : -ENOMEM;
+}
+
+static int tell_difference(struct rsh_verify_job *j,
+			   const struct rsh_verify_leader *leader,
+			   const struct rsh_verify_file *f,
+			   const struct rsh_record *r, const char *what)
+{
+	const struct rsh_verify_file *a = leader->file;
+	cleanup_handle struct rsh_handle *ha = NULL, *hb = NULL;
+	struct rsh_problem p = { 0 };
+	struct content ca = { j, a, NULL, leader->record };
+	struct content cb = { j, f, NULL, r };
+	uint64_t at = 0;
+	int rc;
+
+	if (!same_kind(leader, f, r))
+		return tell_kinds(j, leader, f, r, what);
+	rc = rsh_source_file_open(j->source, (uint32_t)(a - j->files), &ha,
+				  NULL);
+
+	if (rc == 0)
+		rc = rsh_source_file_open(j->source, (uint32_t)(f - j->files),
+					  &hb, NULL);
+	ca.handle = ha;
+	cb.handle = hb;
+	if (rc == 0)
+		rc = find_difference(&ca, &cb, &at);
+	if (rc == -ENOMEM ||
+	    rsh_problem_set(&p, NULL, f->info.path, "differs from the same "
+			    "%s of rank %" PRIu32 " (%s)", what, a->info.rank,
+			    a->info.path) ||
+	    rsh_problem_place(&p, rsh_names_text(j->names, r->name),
+			      place_of_content(&cb, at)))
+		return -ENOMEM;
+	return rsh_answer_add(j->out, &p);
+}
+
+static bool same_record(const struct rsh_verify_leader *l,
+			const struct rsh_verify_file *f,
+			const struct rsh_record *r)
+{
+	const struct rsh_ckpt_index *a = l->file->in.index, *b = f->in.index;
+
+	return same_kind(l, f, r) &&
+	       XXH128_isEqual(l->file->sums[l->record - a->records],
+			      f->sums[r - b->records]);
+}
+
+int rsh_verify_compare(struct rsh_verify_job *j,
+		       struct rsh_verify_leader *leader,
+		       struct rsh_verify_file *f, const struct rsh_record *r,
+		       const char *what)
+{
+	if (!leader->file) {
+		*leader = (struct rsh_verify_leader){ f, r };
+		return 0;
+	}
+	leader->file->compared[leader->record -
+			       leader->file->in.index->records] = true;
+	f->compared[r - f->in.index->records] = true;
+	j->out->n_replicas++;
+	return same_record(leader, f, r) ? 0 :
+					   tell_difference(j, leader, f, r,
+							   what);
+}
+
+/* ---- by the strategy ---- */
+
+static int compare_rank(struct rsh_verify_job *j, uint32_t name, uint32_t rank,
+			struct rsh_verify_leader *leader)
+{
+	struct rsh_verify_file *f = NULL;
+	const struct rsh_record *r = NULL;
+
+	while (!r && (f = rsh_verify_sound_file(j, rank, f)))
+		r = rsh_ckpt_find(f->in.index, name);
+	return r ? rsh_verify_compare(j, leader, f, r, "slice") : 0;
+}
+
+/* Counts the slices that were found in no file. */
+static void count_lost(struct rsh_verify_job *j, uint32_t name, uint32_t base,
+		       const struct rsh_grid *g,
+		       const struct rsh_verify_leader *leaders)
+{
+	uint32_t cell[RSH_MAX_DIMS];
+
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) &&
+			     r < j->strategy->stage_ranks; r++) {
+		rsh_grid_cell(g, r, cell);
+		if (rsh_grid_member(g, cell, 0) != r || leaders[r].file)
+			continue;
+		j->n_lost++;
+		j->lost = name;
+		j->loser = base + r;
+	}
+}
+
+static int compare_stage(struct rsh_verify_job *j, uint32_t name,
+			 const struct rsh_param_stage *stage)
+{
+	const uint32_t n = j->strategy->stage_ranks, base = stage->stage * n;
+	cleanup_free struct rsh_verify_leader *leaders =
+		calloc(n, sizeof(*leaders));
+	uint32_t cell[RSH_MAX_DIMS];
+	struct rsh_grid *g;
+	int rc = 0;
+
+	if (!leaders)
+		return -ENOMEM;
+	/* A layout that makes no sense is for the planner to refuse. */
+	if (rsh_grid_new_unsized(stage->item, &g, NULL))
+		return 0;
+	for (uint32_t r = 0; r < rsh_grid_n_ranks(g) && r < n && rc == 0; r++) {
+		rsh_grid_cell(g, r, cell);
+		rc = compare_rank(j, name, base + r,
+				  &leaders[rsh_grid_member(g, cell, 0)]);
+	}
+	count_lost(j, name, base, g, leaders);
+	rsh_grid_free(g);
+	return rc;
+}
+
+static int compare_by_strategy(struct rsh_verify_job *j)
+{
+	const struct rsh_strategy *s = j->strategy;
+
+	for (uint32_t i = 0; i < s->n_params; i++)
+		for (uint32_t k = 0; k < s->params[i].n_stages; k++)
+			if (compare_stage(j, s->params[i].name,
+					  &s->params[i].stages[k]))
+				return -ENOMEM;
+	return 0;
+}
+
+/* ---- by names ---- */
+
+static int compare_by_name(struct rsh_verify_job *j)
+{
+	cleanup_free struct rsh_verify_leader *leaders =
+		calloc((size_t)rsh_names_count(j->names) + 1,
+		       sizeof(*leaders));
+	int rc = leaders ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < j->n && rc == 0; i++) {
+		struct rsh_verify_file *f = &j->files[i];
+		const struct rsh_ckpt_index *ix = f->in.index;
+
+		for (uint32_t r = 0; ix && r < ix->n_records && rc == 0; r++)
+			rc = rsh_verify_compare(j,
+						&leaders[ix->records[r].name],
+						f, &ix->records[r],
+						"parameter");
+	}
+	return rc;
+}
+
+int rsh_verify_same(struct rsh_verify_job *j)
+{
+	if (j->strategy)
+		return compare_by_strategy(j);
+	return j->whole ? compare_by_name(j) : 0;
+}
