@@ -60,6 +60,31 @@ static int catalogue_list_present(struct rsh_catalogue *c)
 	return catalogue_number_indexes(c);
 }
 
+/* Files mostly share their indexes with the ones before. */
+static int catalogue_find_first(struct rsh_catalogue *c)
+{
+	const struct rsh_ckpt_index *last = NULL;
+
+	c->first = rsh_alloc_array(c->n_names, sizeof(*c->first));
+	if (!c->first)
+		return -ENOMEM;
+	c->n_first = c->n_names;
+	memset(c->first, 0xff, (size_t)c->n_first * sizeof(*c->first));
+	for (uint32_t i = 0; i < c->n_present; i++) {
+		const uint32_t file = c->present[i];
+		const struct rsh_ckpt_index *ix = c->index[file];
+
+		for (uint32_t r = 0; ix != last && r < ix->n_records; r++) {
+			const uint32_t name = ix->records[r].name;
+
+			if (name < c->n_first && c->first[name] == UINT32_MAX)
+				c->first[name] = file;
+		}
+		last = ix;
+	}
+	return 0;
+}
+
 static int catalogue_copy_files(struct rsh_catalogue *c,
 		      const struct rsh_source_view *view)
 {
@@ -78,7 +103,8 @@ static int catalogue_copy_files(struct rsh_catalogue *c,
 		if (!c->path[f])
 			return -ENOMEM;
 	}
-	return catalogue_list_present(c);
+	return catalogue_list_present(c) || catalogue_find_first(c) ? -ENOMEM :
+								      0;
 }
 
 struct rsh_catalogue *rsh_catalogue_new(const struct rsh_source_view *view)
@@ -122,6 +148,7 @@ void rsh_catalogue_free(struct rsh_catalogue *c)
 	free(c->index);
 	free(c->index_id);
 	free(c->present);
+	free(c->first);
 	free(c);
 }
 
@@ -181,6 +208,11 @@ const struct rsh_record *rsh_catalogue_record(const struct rsh_catalogue *c,
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c, file);
 
 	return ix ? rsh_ckpt_find(ix, name) : NULL;
+}
+
+uint32_t rsh_catalogue_first(const struct rsh_catalogue *c, uint32_t name)
+{
+	return name < c->n_first ? c->first[name] : UINT32_MAX;
 }
 
 const char *rsh_catalogue_path(const struct rsh_catalogue *c, uint32_t file)

@@ -70,6 +70,8 @@ struct rsh_subject {
 	const struct rsh_strategy_item *item; /* NULL: all ranks hold it
 					       * whole */
 	uint32_t first, n_local; /* ranks of the stage */
+	/* Without a strategy: the first and the last of these that hold it. */
+	uint32_t from, to;
 	const struct rsh_ckpt_index *index; /* index of a rank that holds it */
 	const struct rsh_record *record;
 	enum rsh_tensor_kind kind;

@@ -78,9 +78,18 @@ static uint64_t cut_layout(const struct rsh_strategy_item *it)
 
 int rsh_subject_set_cut(const struct rsh_contents *c, struct rsh_subject *s)
 {
+	const struct rsh_subject *last = c->n_subjects ?
+		&c->subjects[c->n_subjects - 1] : NULL;
 	struct rsh_grid *g;
-	int rc = rsh_subject_grid(c, s, &g);
+	int rc;
 
+	/* What all ranks hold whole is cut alike. */
+	if (last && !s->item && !last->item && last->n_local == s->n_local) {
+		s->partition = last->partition;
+		s->layout = last->layout;
+		return 0;
+	}
+	rc = rsh_subject_grid(c, s, &g);
 	if (rc)
 		return rc;
 	s->partition = cut_partition(g, s->n_local);

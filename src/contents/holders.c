@@ -81,10 +81,12 @@ static uint32_t holders_around(const struct rsh_contents *c,
 {
 	const uint32_t n = s->n_local;
 	uint32_t primes[9], k = 0;
-	unsigned n_primes = holders_primes(n, primes);
+	unsigned n_primes;
 
-	holders_add(c, s, base, locals, &k, RSH_CONTENTS_HOLDERS);
-	for (uint32_t d = 1; d < n && k > 0; d++) {
+	if (!holders_add(c, s, base, locals, &k, RSH_CONTENTS_HOLDERS))
+		return 0;
+	n_primes = holders_primes(n, primes);
+	for (uint32_t d = 1; d < n; d++) {
 		for (unsigned i = 0; n % d == 0 && i < n_primes; i++) {
 			uint32_t p = primes[i];
 
@@ -145,10 +147,12 @@ static void holders_complete(const struct rsh_contents *c,
 static uint32_t holders_choose(const struct rsh_contents *c,
 			       const struct rsh_subject *s, uint32_t *locals)
 {
-	const uint32_t begin = s->item ? (uint32_t)(s->lot % s->n_local) : 0;
+	const uint32_t begin = s->item ? (uint32_t)(s->lot % s->n_local) :
+					 s->from;
+	const uint32_t some = s->item ? s->n_local : s->to - s->from + 1;
 	uint32_t best = begin, most = 0, tried = 0;
 
-	for (uint32_t i = 0; i < s->n_local && tried < 8; i++) {
+	for (uint32_t i = 0; i < some && tried < 8; i++) {
 		uint32_t b = (begin + i) % s->n_local;
 		uint32_t n = holders_around(c, s, b, locals);
 
@@ -162,7 +166,7 @@ static uint32_t holders_choose(const struct rsh_contents *c,
 	if (s->item)
 		holders_complete(c, s, best, locals, &most);
 	/* Ranks without a strategy need not be numbered without gaps. */
-	for (uint32_t i = 0; i < s->n_local && (!s->item || most < 2); i++)
+	for (uint32_t i = s->from; i <= s->to && (!s->item || most < 2); i++)
 		if (!holders_add(c, s, i, locals, &most, 12) && most >= 12)
 			break;
 	return most;
@@ -174,7 +178,7 @@ static uint32_t holders_choose_all(const struct rsh_contents *c,
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < s->n_local; i++)
+	for (uint32_t i = s->from; i <= s->to; i++)
 		if (holders_has_local(c, s, i))
 			locals[n++] = i;
 	return n;
@@ -228,6 +232,8 @@ int rsh_subject_find_holders(const struct rsh_contents *c,
 
 	if (!locals)
 		return -ENOMEM;
+	if (!c->src && s->from == s->to)
+		return -ENODATA;
 	n = all ? holders_choose_all(c, s, locals) :
 		  holders_choose(c, s, locals);
 	n_strays = holders_find_strays(c, s, locals, n, strays);

@@ -113,6 +113,8 @@ static int infer_batch_add(struct rsh_contents *c, struct infer_batch *b,
 		return rc;
 	s->first = t->ranks[0];
 	s->n_local = t->ranks[t->n_ranks - 1] - s->first + 1;
+	s->from = 0;
+	s->to = s->n_local - 1;
 	rc = rsh_subject_find_holders(c, s, t->n_ranks <= ALL_COMPARED);
 	b->n_holders += s->n_holders;
 	b->n_ranks += c->view.n_ranks;

@@ -61,7 +61,7 @@ static uint64_t list_hash_name(const char *name, bool parts)
 static bool list_find_record(const struct rsh_contents *c,
 			     struct rsh_subject *s)
 {
-	for (uint32_t i = 0; i < s->n_local; i++) {
+	for (uint32_t i = s->from; i < s->n_local; i++) {
 		s->index = rsh_contents_index(c, s->first + i);
 		s->record = s->index ? rsh_ckpt_find(s->index, s->name) : NULL;
 		if (s->record)
@@ -111,6 +111,7 @@ static int list_strategy(struct rsh_contents *c)
 				.first = c->first_rank +
 					 at->stage * st->stage_ranks,
 				.n_local = st->stage_ranks,
+				.to = st->stage_ranks - 1,
 			};
 			int rc = list_add_subject(c, &s);
 
@@ -121,19 +122,42 @@ static int list_strategy(struct rsh_contents *c)
 	return 0;
 }
 
+/* Says of each name which rank is the last that has it, counted from 1; NULL:
+ * memory is out. */
+static uint32_t *list_last(const struct rsh_contents *c)
+{
+	uint32_t n_names = rsh_names_count(c->names);
+	uint32_t *last = calloc((size_t)n_names + 1, sizeof(*last));
+	const struct rsh_source_view *v = &c->view;
+
+	for (uint32_t r = v->n_ranks; last && r-- > 0;) {
+		const struct rsh_ckpt_index *ix = v->index[r];
+
+		if (!ix || (r + 1 < v->n_ranks && ix == v->index[r + 1]))
+			continue;
+		for (uint32_t k = 0; k < ix->n_records; k++)
+			if (!last[ix->records[k].name])
+				last[ix->records[k].name] = r + 1;
+	}
+	return last;
+}
+
+/* Lists what was not seen in ranks before, and strikes it from `last`. */
 static int list_index(struct rsh_contents *c, const struct rsh_ckpt_index *ix,
-		      bool *seen)
+		      uint32_t rank, uint32_t *last)
 {
 	for (uint32_t k = 0; k < ix->n_records; k++) {
+		uint32_t *to = &last[ix->records[k].name];
 		const struct rsh_subject one = {
 			.name = ix->records[k].name,
 			.n_local = c->view.n_ranks,
+			.from = rank, .to = *to - 1,
 		};
 		int rc;
 
-		if (seen[one.name])
+		if (*to == 0)
 			continue;
-		seen[one.name] = true;
+		*to = 0;
 		rc = list_add_subject(c, &one);
 		if (rc)
 			return rc;
@@ -144,11 +168,10 @@ static int list_index(struct rsh_contents *c, const struct rsh_ckpt_index *ix,
 /* Lists whatever the ranks hold, without a strategy. */
 static int list_all(struct rsh_contents *c)
 {
-	uint32_t n_names = rsh_names_count(c->names);
-	cleanup_free bool *seen = calloc((size_t)n_names + 1, sizeof(*seen));
+	cleanup_free uint32_t *last = list_last(c);
 	const struct rsh_source_view *v = &c->view;
 
-	if (!seen)
+	if (!last)
 		return -ENOMEM;
 	/* It goes by rank, since the order of the indexes depends on
 	 * threads. */
@@ -158,7 +181,7 @@ static int list_all(struct rsh_contents *c)
 
 		if (!ix || (r > 0 && ix == v->index[r - 1]))
 			continue;
-		rc = list_index(c, ix, seen);
+		rc = list_index(c, ix, r, last);
 		if (rc)
 			return rc;
 	}
@@ -179,7 +202,7 @@ static int list_stage_unlisted(struct rsh_contents *c, uint32_t stage,
 		     k++) {
 			const struct rsh_subject one = {
 				.name = ix->records[k].name,
-				.first = first, .n_local = n,
+				.first = first, .n_local = n, .to = n - 1,
 			};
 
 			if (seen[one.name] > stage)

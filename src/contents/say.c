@@ -66,6 +66,8 @@ static bool say_fits_other(const struct rsh_contents *c,
 	other.item = say_item_of_rank(c->dst, s->name, s->holders[0].rank);
 	other.first = s->holders[0].rank / ranks * ranks;
 	other.n_local = ranks;
+	other.from = 0;
+	other.to = ranks - 1;
 	for (uint32_t i = 0; i < s->n_holders; i++)
 		if (say_item_of_rank(c->dst, s->name, s->holders[i].rank) !=
 		    other.item)

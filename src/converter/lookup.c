@@ -11,16 +11,13 @@ bool rsh_is_like_first(const struct rsh_converter *c, uint32_t name,
 {
 	const struct rsh_ckpt_index *ix = rsh_catalogue_index(c->cat, rank);
 	const struct rsh_record *r = ix ? rsh_ckpt_find(ix, name) : NULL;
+	const uint32_t at = rsh_catalogue_first(c->cat, name);
+	const struct rsh_ckpt_index *first;
 
-	for (uint32_t i = 0; r && c->cat->present[i] < rank; i++) {
-		const struct rsh_ckpt_index *first =
-			rsh_catalogue_index(c->cat, c->cat->present[i]);
-		const struct rsh_record *f = rsh_ckpt_find(first, name);
-
-		if (f)
-			return rsh_records_alike(ix, r, first, f);
-	}
-	return true;
+	if (!r || at >= rank)
+		return true;
+	first = rsh_catalogue_index(c->cat, at);
+	return rsh_records_alike(ix, r, first, rsh_ckpt_find(first, name));
 }
 
 static bool lookup_fits(const struct rsh_converter *c, uint32_t name,
@@ -32,11 +29,31 @@ static bool lookup_fits(const struct rsh_converter *c, uint32_t name,
 					rsh_param_source_stage(s)->item);
 }
 
+/* Gives the number of the first of the block's stages, which ascend, of which a
+ * file may have the name: without a strategy each rank is a stage. */
+static uint32_t first_stage(const struct rsh_converter *c,
+			    const struct rsh_block *b, uint32_t name)
+{
+	const uint32_t rank = rsh_catalogue_first(c->cat, name);
+	uint32_t lo = 0, hi = b->n_stages;
+
+	while (lo < hi) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (rsh_job_rank(&c->files, b->stages[mid],
+				 c->files.stage_ranks - 1) < rank)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 static bool find_in_stages(const struct rsh_converter *c,
 			const struct rsh_block *b, uint32_t name, uint32_t key,
 			const atomic_bool *avoid, uint32_t *rank)
 {
-	for (uint32_t i = 0; i < b->n_stages; i++) {
+	for (uint32_t i = first_stage(c, b, name); i < b->n_stages; i++) {
 		*rank = rsh_job_rank(&c->files, b->stages[i], key);
 		if (rsh_catalogue_record(c->cat, *rank, name) &&
 		    !rsh_is_avoided(avoid, *rank) &&
@@ -93,6 +110,18 @@ static bool find_replica(const struct rsh_converter *c,
 	return false;
 }
 
+/* Gives the place among the held keys of the first of which a file may have the
+ * name. */
+static uint32_t first_held(const struct rsh_converter *c, uint32_t name)
+{
+	const uint32_t rank = rsh_catalogue_first(c->cat, name);
+
+	if (c->files.n_stages > 1 || rank == UINT32_MAX ||
+	    rank < c->files.first_rank)
+		return 0;
+	return rsh_job_files_from(&c->files, rank - c->files.first_rank);
+}
+
 bool rsh_copy_source(const struct rsh_converter *c,
 		     const struct rsh_copy_order *o, uint32_t name,
 		     const atomic_bool *avoid, uint32_t *rank, bool *elsewhere)
@@ -114,7 +143,7 @@ bool rsh_copy_source(const struct rsh_converter *c,
 			return false;
 	}
 	for (int loaded = 1; loaded >= !c->replicas; loaded--)
-		for (uint32_t i = 0; i < c->files.n_held; i++)
+		for (uint32_t i = first_held(c, name); i < c->files.n_held; i++)
 			if (o->keys[i] == loaded &&
 			    find_in_stages(c, o->block, name, c->files.held[i],
 					       avoid, rank))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source/header.c knows headers of safetensors files that were seen before. */
+/* source/header.c reads headers of safetensors files, and their hashes. */
 #include "config.h"
 
 #define XXH_INLINE_ALL
@@ -83,22 +83,4 @@ struct rsh_byte_source rsh_header_source(struct rsh_header *h)
 		s.ctx = h;
 	}
 	return s;
-}
-
-const struct rsh_ckpt_index *
-rsh_header_find(const struct rsh_header_table *t, const struct rsh_header *h)
-{
-	for (size_t i = 0; h->bytes && i < t->n; i++)
-		if (XXH128_isEqual(t->seen[i].hash, h->hash))
-			return t->seen[i].index;
-	return NULL;
-}
-
-void rsh_header_keep(struct rsh_header_table *t, const struct rsh_header *h,
-		     const struct rsh_ckpt_index *index)
-{
-	if (!h->bytes || rsh_header_find(t, h) ||
-	    rsh_grow(&t->seen, &t->cap, t->n + 1, sizeof(*t->seen)))
-		return;
-	t->seen[t->n++] = (struct rsh_header_seen){ h->hash, index };
 }

@@ -4,8 +4,7 @@
  *
  * Ranks mostly save tensors of the same names and shapes, and to take the JSON
  * of a header apart is nearly all that a scan costs: a header that was seen
- * before, of a file of that size, has the index that it had then.  Whoever
- * shares a table between threads guards it. */
+ * before, of a file of that size, has the index that it had then. */
 #ifndef RSH_SOURCE_HEADER_I_H
 #define RSH_SOURCE_HEADER_I_H
 
@@ -17,7 +16,7 @@
 struct rsh_header {
 	uint8_t *bytes; /* NULL: they are no header, or memory is out */
 	size_t n;
-	XXH128_hash_t hash;
+	XXH128_hash_t hash; /* of them and the file's size */
 	const struct rsh_byte_source *file;
 };
 
@@ -28,19 +27,5 @@ void rsh_header_clear(struct rsh_header *h);
 /* Gives a source of the file's bytes that does not read the header again; it
  * lasts as long as h. */
 struct rsh_byte_source rsh_header_source(struct rsh_header *h);
-
-struct rsh_header_table {
-	struct rsh_header_seen {
-		XXH128_hash_t hash;
-		const struct rsh_ckpt_index *index;
-	} *seen;
-	size_t n, cap;
-};
-/* Finds the index of a file with this header; NULL: none is known. */
-const struct rsh_ckpt_index *
-rsh_header_find(const struct rsh_header_table *t, const struct rsh_header *h);
-/* Remembers the index, unless memory is out. */
-void rsh_header_keep(struct rsh_header_table *t, const struct rsh_header *h,
-		     const struct rsh_ckpt_index *index);
 
 #endif

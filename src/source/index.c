@@ -12,6 +12,7 @@
 #include "guess_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
+#include "index_table_i.h"
 #include "source_i.h"
 
 #include <errno.h>
@@ -44,38 +45,21 @@ struct indexing {
 	/* [number of a stored index]: the one that is shared; NULL: it was not
 	 * read yet. */
 	const struct rsh_ckpt_index **stored;
-	uint64_t *hashes;     /* of source->indexes, in the same order */
-	size_t cap_hashes;
-	struct rsh_header_table headers;
+	struct rsh_index_table distinct; /* source->indexes by their hash */
+	struct rsh_index_table headers;  /* by that of a header */
 	uint32_t bad_file;    /* lowest file that is left out */
 };
 
-/* Finds an equal index, with the lock held. */
-static const struct rsh_ckpt_index *
-index_find_equal(struct indexing *x, const struct rsh_ckpt_index *ix,
-		 uint64_t hash)
-{
-	const struct rsh_source *s = x->source;
-
-	for (uint32_t i = 0; i < s->n_indexes; i++)
-		if (x->hashes[i] == hash &&
-		    rsh_ckpt_index_equal(s->indexes[i], ix))
-			return s->indexes[i];
-	return NULL;
-}
-
 /* Adds an index, which it takes over if it succeeds, with the lock held. */
 static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
-			      uint64_t hash)
+			      XXH128_hash_t hash)
 {
 	struct rsh_source *s = x->source;
-	size_t need = (size_t)s->n_indexes + 1;
 
-	if (rsh_grow(&s->indexes, &s->cap_indexes, need,
+	if (rsh_grow(&s->indexes, &s->cap_indexes, (size_t)s->n_indexes + 1,
 		     sizeof(*s->indexes)) ||
-	    rsh_grow(&x->hashes, &x->cap_hashes, need, sizeof(*x->hashes)))
+	    rsh_index_table_keep(&x->distinct, hash, ix))
 		return -ENOMEM;
-	x->hashes[s->n_indexes] = hash;
 	s->indexes[s->n_indexes++] = ix;
 	return 0;
 }
@@ -85,12 +69,13 @@ static int index_add_distinct(struct indexing *x, struct rsh_ckpt_index *ix,
 static int index_share(struct indexing *x, struct rsh_source_file *f,
 		       struct rsh_ckpt_index *ix)
 {
-	uint64_t hash = rsh_ckpt_index_hash(ix);
+	const XXH128_hash_t hash = { .low64 = rsh_ckpt_index_hash(ix) };
 	int rc = 0;
 
 	pthread_mutex_lock(&x->lock);
-	f->index = index_find_equal(x, ix, hash);
-	if (!f->index) {
+	f->index = rsh_index_table_find(&x->distinct, hash);
+	if (!f->index || !rsh_ckpt_index_equal(f->index, ix)) {
+		f->index = NULL;
 		rc = index_add_distinct(x, ix, hash);
 		if (rc == 0)
 			f->index = ix;
@@ -134,7 +119,7 @@ static bool index_has_header(struct indexing *x, uint32_t file,
 	const struct rsh_ckpt_index *ix;
 
 	pthread_mutex_lock(&x->lock);
-	ix = rsh_header_find(&x->headers, h);
+	ix = h->bytes ? rsh_index_table_find(&x->headers, h->hash) : NULL;
 	pthread_mutex_unlock(&x->lock);
 	if (!ix || rsh_store_compare(x->source->store, file, handle))
 		return false;
@@ -182,9 +167,10 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	if (!index_has_header(x, file, h, &header)) {
 		rc = index_scan_bytes(x, file, h, &behind, err);
 		pthread_mutex_lock(&x->lock);
-		if (rc == 0)
-			rsh_header_keep(&x->headers, &header,
-					s->files[file].index);
+		if (rc == 0 && header.bytes &&
+		    rsh_index_table_keep(&x->headers, header.hash,
+					 s->files[file].index))
+			rc = rsh_error_nomem(err);
 		pthread_mutex_unlock(&x->lock);
 	}
 	rsh_header_clear(&header);
@@ -401,8 +387,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (x.caching)
 		index_save_new(&x);
 	pthread_mutex_destroy(&x.lock);
-	free(x.hashes);
-	free(x.headers.seen);
+	rsh_index_table_clear(&x.distinct);
+	rsh_index_table_clear(&x.headers);
 	free(x.stored);
 	free(x.caching);
 	if (rc)

@@ -67,6 +67,45 @@ join_find(const struct rsh_source *s, const uint32_t *ranks, uint32_t n_ranks,
 	return NULL;
 }
 
+struct join_name {
+	const char *text;
+	uint32_t place;
+};
+
+static int join_by_text(const void *a, const void *b)
+{
+	const struct join_name *x = a, *y = b;
+
+	return strcmp(x->text, y->text);
+}
+
+/* Says of each file of the map which of the first n files it is, counted from 1
+ * (0: none); NULL: memory is out. */
+static uint32_t *join_places(const struct rsh_source *s, uint32_t n)
+{
+	const struct rsh_weight_map *map = &s->parts;
+	uint32_t *part = calloc((size_t)map->n_files + 1, sizeof(*part));
+	cleanup_free struct join_name *names =
+		calloc((size_t)n + 1, sizeof(*names));
+
+	if (!part || !names) {
+		free(part);
+		return NULL;
+	}
+	for (uint32_t i = 0; i < n; i++)
+		names[i] = (struct join_name){ rsh_store_name(s->store, i),
+					       i + 1 };
+	qsort(names, n, sizeof(*names), join_by_text);
+	for (uint32_t f = 0; f < map->n_files; f++) {
+		const struct join_name key = { map->files[f], 0 };
+		const struct join_name *found = bsearch(
+			&key, names, n, sizeof(*names), join_by_text);
+
+		part[f] = found ? found->place : 0;
+	}
+	return part;
+}
+
 /* Says by name which part counts, counted from 1; NULL: memory is out. */
 static uint32_t *join_home(const struct rsh_source *s, uint32_t n,
 			   struct rsh_names *names)
@@ -74,18 +113,12 @@ static uint32_t *join_home(const struct rsh_source *s, uint32_t n,
 	const struct rsh_weight_map *map = &s->parts;
 	uint32_t *home = calloc((size_t)rsh_names_count(names) + 1,
 				sizeof(*home));
-	cleanup_free uint32_t *part = calloc((size_t)map->n_files + 1,
-					     sizeof(*part));
+	cleanup_free uint32_t *part = join_places(s, n);
 
 	if (!home || !part) {
 		free(home);
 		return NULL;
 	}
-	for (uint32_t f = 0; f < map->n_files; f++)
-		for (uint32_t i = 0; i < n && !part[f]; i++)
-			if (strcmp(map->files[f],
-				   rsh_store_name(s->store, i)) == 0)
-				part[f] = i + 1;
 	for (uint32_t i = 0; i < map->n_weights; i++) {
 		const char *text = map->weights[i].name;
 		uint32_t name = rsh_names_find(names, text, strlen(text));
@@ -173,6 +206,49 @@ static void join_tell_missing(const struct rsh_source *s,
 				n > 1 ? " and others" : "");
 }
 
+/* What is made of several files can be read by whom all of them can, and is as
+ * new as the newest. */
+static void join_attributes(struct rsh_store_attr *all,
+			    const struct rsh_store_attr *a)
+{
+	all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
+	if (a->mtime.tv_sec > all->mtime.tv_sec ||
+	    (a->mtime.tv_sec == all->mtime.tv_sec &&
+	     a->mtime.tv_nsec > all->mtime.tv_nsec))
+		all->mtime = a->mtime;
+}
+
+static void join_attr(struct rsh_source *s, uint32_t first, uint32_t n,
+		      struct rsh_store_attr *out)
+{
+	bool any = false;
+
+	for (uint32_t i = first; i < first + n; i++) {
+		if (!s->files[i].index)
+			continue;
+		if (any)
+			join_attributes(out, rsh_store_attr(s->store, i));
+		else
+			*out = *rsh_store_attr(s->store, i);
+		any = true;
+	}
+}
+
+static int join_attrs(struct rsh_source *s, struct rsh_error *err)
+{
+	free(s->rank_attr);
+	s->rank_attr = calloc((size_t)s->n_ranks + 1, sizeof(*s->rank_attr));
+	if (!s->rank_attr)
+		return rsh_error_nomem(err);
+	for (uint32_t rank = 0; rank < s->n_ranks; rank++) {
+		uint32_t n, first = rsh_source_rank_first(s, rank, &n);
+
+		if (n > 1)
+			join_attr(s, first, n, &s->rank_attr[rank]);
+	}
+	return 0;
+}
+
 int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 		    struct rsh_error *err)
 {
@@ -199,7 +275,7 @@ int rsh_source_join(struct rsh_source *s, struct rsh_names *names,
 	}
 	if (rc == 0 && s->in_parts && s->view_index[0])
 		join_tell_missing(s, names);
-	return rc;
+	return rc || !s->joined ? rc : join_attrs(s, err);
 }
 
 bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
@@ -221,32 +297,15 @@ bool rsh_source_locate(const struct rsh_source *s, uint32_t rank,
 	return n > 0;
 }
 
-/* What is made of several files can be read by whom all of them can, and is as
- * new as the newest. */
-static void join_attributes(struct rsh_store_attr *all,
-			    const struct rsh_store_attr *a)
-{
-	all->mode &= rsh_store_mode_as(a, all->uid, all->gid);
-	if (a->mtime.tv_sec > all->mtime.tv_sec ||
-	    (a->mtime.tv_sec == all->mtime.tv_sec &&
-	     a->mtime.tv_nsec > all->mtime.tv_nsec))
-		all->mtime = a->mtime;
-}
-
 bool rsh_source_attr(const struct rsh_source *s, uint32_t rank,
 		     struct rsh_store_attr *out)
 {
-	uint32_t n, first = rsh_source_rank_first(s, rank, &n);
-	bool any = false;
+	uint32_t n;
+	const uint32_t first = rsh_source_rank_first(s, rank, &n);
 
-	for (uint32_t i = first; i < first + n; i++) {
-		if (n > 1 && !s->files[i].index)
-			continue;
-		if (any)
-			join_attributes(out, rsh_store_attr(s->store, i));
-		else
-			*out = *rsh_store_attr(s->store, i);
-		any = true;
-	}
-	return any;
+	if (n == 0 || (n > 1 && !s->view_index[rank]))
+		return false;
+	*out = n > 1 && s->rank_attr ? s->rank_attr[rank] :
+				       *rsh_store_attr(s->store, first);
+	return true;
 }

@@ -187,6 +187,9 @@ struct rsh_source {
 	struct rsh_ckpt_index **indexes; /* the distinct indexes */
 	struct rsh_index_cache *index_cache; /* NULL: none */
 	bool joined; /* some rank has several files */
+	/* [rank]: what is said of all its files together; NULL: no rank has
+	 * several. */
+	struct rsh_store_attr *rank_attr;
 	struct rsh_described *described; /* what a step of Checkpoint 2.0 says
 					  * of itself; NULL: nothing */
 };

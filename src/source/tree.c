@@ -30,6 +30,7 @@ static void source_forget_choice(struct rsh_source *s)
 	free(s->by_rank);
 	free(s->view_index);
 	free(s->view_path);
+	free(s->rank_attr);
 	for (uint32_t i = 0; s->rank_paths && i < s->n_ranks; i++)
 		free(s->rank_paths[i]);
 	free(s->rank_paths);
@@ -41,6 +42,7 @@ static void source_forget_choice(struct rsh_source *s)
 	s->by_rank = NULL;
 	s->view_index = NULL;
 	s->view_path = NULL;
+	s->rank_attr = NULL;
 	s->n_files = s->n_indexes = s->n_ranks = s->n_bad = 0;
 	s->cap_indexes = s->cap_files = 0;
 	s->joined = false;
@@ -227,16 +229,19 @@ int rsh_source_choose(struct rsh_source *s, uint32_t i, struct rsh_error *err)
 static void source_log_empty_dirs(const struct rsh_source *s)
 {
 	const struct rsh_listing *l = &s->listing;
+	cleanup_free uint32_t *ranks = rsh_alloc_array(l->n, sizeof(*ranks));
 
-	for (size_t d = 0; d < l->n_dirs; d++) {
-		size_t i = 0;
-
-		while (i < l->n && l->files[i].rank != l->dirs[d].rank)
-			i++;
-		if (i == l->n)
+	/* Without memory for it nothing is said. */
+	if (!ranks || !rsh_log_enabled(RSH_LOG_INFO))
+		return;
+	for (size_t i = 0; i < l->n; i++)
+		ranks[i] = l->files[i].rank;
+	qsort(ranks, l->n, sizeof(*ranks), rsh_by_u32);
+	for (size_t d = 0; d < l->n_dirs; d++)
+		if (!bsearch(&l->dirs[d].rank, ranks, l->n, sizeof(*ranks),
+			     rsh_by_u32))
 			rsh_log_info("%s/%s holds no checkpoint", s->path,
 				     l->dirs[d].name);
-	}
 }
 
 int rsh_source_new(const char *path, const struct rsh_store_options *opts,

@@ -11,6 +11,7 @@ MOUNT += \
 	mount/large.py \
 	mount/metadata.py \
 	mount/models.py \
+	mount/many_parts.py \
 	mount/dcp.py \
 	mount/convert.py \
 	mount/checkpoint2_format.py \

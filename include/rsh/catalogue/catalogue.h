@@ -61,6 +61,9 @@ struct rsh_catalogue {
 	uint32_t n_indexes;  /* distinct indexes */
 	uint32_t n_present;
 	uint32_t *present;   /* files that have an index, ascending */
+	uint32_t *first;     /* [name that a file has]: the first such file, or
+			      * UINT32_MAX */
+	uint32_t n_first;    /* length of it: of other names there is none */
 
 	uint32_t n_tensors;
 	struct rsh_tensor **tensors;
@@ -110,6 +113,8 @@ const struct rsh_ckpt_index *rsh_catalogue_index(const struct rsh_catalogue *c,
 /* Gives the record of `name` in a file, NULL if file or record is missing. */
 const struct rsh_record *rsh_catalogue_record(const struct rsh_catalogue *c,
 					      uint32_t file, uint32_t name);
+/* Gives the first file that has a record of `name`, UINT32_MAX if none has. */
+uint32_t rsh_catalogue_first(const struct rsh_catalogue *c, uint32_t name);
 /* Gives the path of a file for messages, "?" if it has none. */
 const char *rsh_catalogue_path(const struct rsh_catalogue *c, uint32_t file);
 /* Gives the place in c->present of the first file that is no lower than `file`;
