@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program with less than root has, and with limits."""
+"""The program with less than root has, with limits, and with mounts of its own."""
 
 import os
 import stat
@@ -19,6 +19,14 @@ def wrapper(directory, before, setting=":"):
                 f"exec {before}'{os.environ['RESHARDFS']}' \"$@\"\n")
     os.chmod(path, stat.S_IRWXU)
     return path
+
+
+def own_mounts(setting, *command):
+    """A command that runs another one after `setting`, of a shell, in a mount namespace."""
+    alone = os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_mounts.sh")
+    if subprocess.run([alone, "true"], stderr=subprocess.DEVNULL, check=False).returncode:
+        raise Skipped("no mount namespace")
+    return [alone, "sh", "-c", setting, "sh", *command]
 
 
 def with_program(program, run):

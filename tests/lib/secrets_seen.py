@@ -40,11 +40,11 @@ def around(mount, *directories):
     with open(f"/proc/{mount.process.pid}/task/{mount.process.pid}/children",
               encoding="ascii") as f:
         processes = [str(mount.process.pid), *f.read().split()]
-    for process in processes:
+    for process in processes:  # as ps(1) lists it
         yield content(f"/proc/{process}/environ")
+        yield content(f"/proc/{process}/cmdline")
     yield content("/proc/self/mountinfo")
-    for words in (["ps", "eww", "-p", ",".join(processes)], ["df", mount.path]):
-        yield subprocess.run(words, capture_output=True, check=True).stdout
+    yield subprocess.run(["df", mount.path], capture_output=True, check=True).stdout
     for directory in directories:
         for root, _, names in os.walk(directory):
             for name in names:

@@ -18,6 +18,7 @@ import reshardfs  # noqa: E402
 import secrets_seen  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
+from privileges import own_mounts  # noqa: E402
 from rsh_cli import GOOD, INPUT  # noqa: E402
 from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
@@ -171,18 +172,18 @@ def test_libraries(tap, trial):
         tap.equal(network_libraries(mount), ["libcurl", "libexpat"],
                   "one of an address loads what it needs")
     for name in ("libcurl.so.4", "libexpat.so.1"):
-        library = library_path(name)
-        hidden = f"mount --bind /dev/null '{library}' && exec \"$@\""
-        without = [os.path.join(LIB, "own_mounts.sh"), "sh", "-c", hidden, "sh",
-                   reshardfs_program()]
-        got = subprocess.run([*without, "ls", trial.url], text=True, check=False,
-                             capture_output=True)
-        tap.ok(got.returncode == INPUT and
-               "object storage needs a library" in got.stderr and name in got.stderr,
-               f"a sentence without {name}", repr(got))
-        got = subprocess.run([*without, "ls", trial.job.source], text=True, check=False,
-                             capture_output=True)
-        tap.ok(got.returncode == GOOD, "and files do without", repr(got))
+        hidden = f"mount --bind /dev/null '{library_path(name)}' && exec \"$@\""
+        with tap.test(f"a sentence without {name}"):
+            got = subprocess.run(
+                own_mounts(hidden, reshardfs_program(), "ls", trial.url),
+                text=True, check=False, capture_output=True)
+            check(got.returncode == INPUT and
+                  "object storage needs a library" in got.stderr and name in got.stderr, got)
+        with tap.test(f"and files do without {name}"):
+            got = subprocess.run(
+                own_mounts(hidden, reshardfs_program(), "ls", trial.job.source),
+                text=True, check=False, capture_output=True)
+            check(got.returncode == GOOD, got)
 
 
 def test_tls(tap, trial):
