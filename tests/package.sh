@@ -4,22 +4,21 @@
 #
 #   tests/package.sh [--keep DIRECTORY]
 #
-# Runs on Debian 12; as root it installs what the build needs, and only root can
-# try the packages.  They are built from the archive of `make dist`, in a
-# temporary directory, with dpkg-buildpackage; lintian must find no error.  pip
-# makes the wheel of the same archive.  Then there is a fresh Debian (debootstrap,
-# some 300 MB, from RSH_DEBIAN_MIRROR): the wheel must work where nothing but Python
-# is.  The packages are installed where nothing else is than they depend on; the
-# program, the library and the module must answer, and after the removal no file of
-# theirs is left.  --keep copies packages and wheel to DIRECTORY.
+# Runs on Debian 12 as root, and builds in a fresh Debian (debootstrap, see
+# tests/lib/fresh.sh) that has what debian/control names as Build-Depends and nothing
+# else: there dpkg-buildpackage makes the packages of the archive of `make dist`, and
+# lintian must find no error; pip makes the wheel of the same archive.  Then there is
+# another one: the wheel must work where nothing but Python is.  The packages are
+# installed where nothing else is than they depend on; the program, the library and
+# the module must answer, and after the removal no file of theirs is left.  --keep
+# copies packages and wheel to DIRECTORY.  DEB_BUILD_OPTIONS is Debian's.
 set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tests/lib/setup.sh"
+. "$top/tests/lib/fresh.sh"
 unset MAKEFLAGS MAKELEVEL
 
-MIRROR=${RSH_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-PACKAGING_PACKAGES="build-essential debhelper dh-python dpkg-dev fakeroot lintian python3 python3-venv"
 INSTALLED="reshardfs libreshard0 libreshard-dev python3-reshardfs"
 
 keep=
@@ -31,19 +30,18 @@ esac
 # The packages are built elsewhere.
 [ -z "$keep" ] || keep=$(mkdir -p "$keep" && cd "$keep" && pwd)
 
+need_packages debootstrap
+lacks=$(fresh_lacks)
+[ -z "$lacks" ] || die "there can be no fresh Debian: $lacks"
+
 work=$(mktemp -d "${TMPDIR:-/tmp}/reshardfs-package-XXXXXX")
-root=$work/root
 clean_up()
 {
-	umount "$root/proc" 2>/dev/null || :
-	# Nothing is removed through a mount that is still there.
-	grep -q " $root" /proc/self/mounts || rm -rf "$work"
+	fresh_end
+	rm -rf "$work"
 }
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
-
-# shellcheck disable=SC2086 # a list of names
-need_packages $BUILD_PACKAGES $PACKAGING_PACKAGES
 
 # logged NAME COMMAND...: its output goes to a file, which is shown if it fails.
 logged()
@@ -58,32 +56,44 @@ logged()
 
 # ---- building ----
 
-version=$(dpkg-parsechangelog -l "$top/debian/changelog" -S Version)
+version=$(sed -n '1s/.*(\(.*\)).*/\1/p' "$top/debian/changelog")
 upstream=${version%-*}
 
+say "a fresh Debian from $(fresh_mirror), with what debian/control names"
+logged fresh fresh_begin
+logged clone fresh_clone
+logged build-dep in_fresh apt-get -qq build-dep ./reshardfs
 say "building reshardfs $version"
-logged autoreconf prepare_source
-mkdir "$work/dist"
-(cd "$work/dist" && logged configure "$top/configure" --quiet --disable-tests &&
-	logged dist make dist)
-[ -f "$work/dist/reshardfs-$upstream.tar.xz" ] ||
+logged dist in_fresh sh -ec 'cd reshardfs && autoreconf -fi &&
+	mkdir -p build/dist && cd build/dist &&
+	../../configure --quiet --disable-tests && make dist && mv ./*.tar.xz /root'
+[ -f "$fresh_root/root/reshardfs-$upstream.tar.xz" ] ||
 	die "make dist is not of version $upstream, which debian/changelog names"
-cp "$work/dist/reshardfs-$upstream.tar.xz" \
-	"$work/reshardfs_$upstream.orig.tar.xz"
-tar -C "$work" -xf "$work/reshardfs_$upstream.orig.tar.xz"
-cp -r "$top/debian" "$work/reshardfs-$upstream/"
-cd "$work/reshardfs-$upstream"
-logged buildpackage dpkg-buildpackage -us -uc -j"${JOBS:-$(nproc)}"
-cd "$work"
-ls ./*.deb
+# shellcheck disable=SC2016 # expanded there
+logged buildpackage in_fresh sh -ec '
+	ln reshardfs-"$1".tar.xz reshardfs_"$1".orig.tar.xz
+	tar -xf reshardfs-"$1".tar.xz
+	cp -r reshardfs/debian reshardfs-"$1"/
+	cd reshardfs-"$1"
+	dpkg-buildpackage -us -uc -j"${JOBS:-$(nproc)}"' sh "$upstream"
+(cd "$fresh_root/root" && ls ./*.deb)
 
 say "lintian"
+logged install-lintian in_fresh apt-get -qq install lintian python3-venv
 # Symbols since the last release are of a version that is none yet.
-lintian --fail-on error --suppress-tags \
-	symbols-file-contains-current-version-with-debian-revision \
-	./*.changes || die "lintian finds errors"
-python3 -m venv "$work/venv"
-logged wheel venv/bin/pip wheel --no-deps "dist/reshardfs-$upstream.tar.xz"
+in_fresh sh -ec 'lintian --fail-on error --allow-root --suppress-tags \
+	symbols-file-contains-current-version-with-debian-revision ./*.changes' ||
+	die "lintian finds errors"
+# shellcheck disable=SC2016
+logged wheel in_fresh sh -ec 'python3 -m venv venv
+	venv/bin/pip wheel --no-deps reshardfs-"$1".tar.xz
+	venv/bin/pip install --no-deps --target site ./*.whl' sh "$upstream"
+for made in whl deb dsc changes buildinfo tar.xz; do
+	cp "$fresh_root"/root/*."$made" "$work/"
+done
+cp -r "$fresh_root/root/site" "$work/"
+fresh_end
+cd "$work"
 ls ./*.whl
 if [ -n "$keep" ]; then
 	cp ./*.whl ./*.deb ./*.dsc ./*.changes ./*.buildinfo ./*.tar.xz "$keep/"
@@ -91,32 +101,19 @@ fi
 
 # ---- trying ----
 
-if [ "$(id -u)" -ne 0 ]; then
-	say "not root: the packages are built, and not tried"
-	exit 0
-fi
-need_packages debootstrap
-
-in_root()
-{
-	chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-		HOME=/tmp LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
-}
-
 # Without what changes by itself.
 files_in_root()
 {
-	(cd "$root" && find . -xdev \( -path ./proc -o -path ./tmp -o \
+	(cd "$fresh_root" && find . -xdev \( -path ./proc -o -path ./tmp -o \
 		-path ./var/cache -o -path ./var/lib/apt -o -path ./var/log -o \
 		-path ./var/lib/dpkg -o -name __pycache__ \) -prune -o -print |
 		sort)
 }
 
-# read_demo [NAME=VALUE]: the demo's checkpoint is read by the module, without a
-# mount: a chroot has no /dev/fuse.
+# read_demo [NAME=VALUE]: the demo's checkpoint is read by the module, without a mount.
 read_demo()
 {
-	in_root "$@" sh -c 'cd /tmp/demo && python3 -c "
+	in_fresh env "$@" sh -c 'cd /tmp/demo && python3 -c "
 import hashlib, reshardfs
 options = dict(src_strategy=\"strategy_8_cards.ckpt\",
                dst_strategy=\"strategy_4_cards.ckpt\")
@@ -129,56 +126,54 @@ with reshardfs.Source(\"checkpoint\", **options) as s:
 	say "the module reads $(wc -l <"$work/read") files as the converter wrote them"
 }
 
-say "a fresh Debian from $MIRROR"
-logged debootstrap debootstrap --variant=minbase bookworm "$root" "$MIRROR"
-mount -t proc proc "$root/proc"
-cp -r "$top/tests/data/demo" "$root/tmp/demo"
-logged python in_root apt-get -qq install -y --no-install-recommends python3
+say "another fresh Debian"
+logged fresh fresh_begin
+cp -r "$top/tests/data/demo" "$fresh_root/tmp/demo"
+logged python in_fresh apt-get -qq install python3
 say "the wheel, where nothing but Python is"
-logged target venv/bin/pip install --no-deps --target "$root/tmp/site" ./*.whl
+cp -r site "$fresh_root/tmp/site"
 read_demo PYTHONPATH=/tmp/site
 # What the packages stand on stays: it is not theirs.
-logged depends in_root apt-get -qq install -y --no-install-recommends fuse3 \
+logged depends in_fresh apt-get -qq install -y --no-install-recommends fuse3 \
 	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g \
 	libcurl4 libexpat1 libmemcached11
 files_in_root >"$work/before"
 
-mkdir "$root/tmp/packages"
-cp ./*.deb "$root/tmp/packages/"
-rm -f "$root"/tmp/packages/*-dbgsym_*
+mkdir "$fresh_root/tmp/packages"
+cp ./*.deb "$fresh_root/tmp/packages/"
+rm -f "$fresh_root"/tmp/packages/*-dbgsym_*
 # From these files alone: a missing dependency is an error.
-logged install in_root sh -c 'dpkg -i /tmp/packages/*.deb'
+logged install in_fresh sh -c 'dpkg -i /tmp/packages/*.deb'
 
 say "\$ reshardfs --version"
-in_root reshardfs --version
-[ "$(in_root reshardfs --version | head -n 1)" = "reshardfs $upstream" ] ||
+in_fresh reshardfs --version
+[ "$(in_fresh reshardfs --version | head -n 1)" = "reshardfs $upstream" ] ||
 	die "this is another version"
-in_root test -x /sbin/mount.reshardfs || die "mount(8) finds no helper"
+in_fresh test -x /sbin/mount.reshardfs || die "mount(8) finds no helper"
 for file in bash-completion/completions/reshardfs \
 	zsh/vendor-completions/_reshardfs; do
-	in_root test -s "/usr/share/$file" || die "there is no $file"
+	in_fresh test -s "/usr/share/$file" || die "there is no $file"
 done
-in_root test -s /lib/systemd/system/reshardfs@.service ||
+in_fresh test -s /lib/systemd/system/reshardfs@.service ||
 	die "systemd finds no unit"
 for page in "$top"/man/*.[1-8]; do
 	page=man${page##*.}/$(basename "$page").gz
-	[ -s "$root/usr/share/man/$page" ] || [ -s "$root/usr/share/doc/$page" ] ||
-		grep -q 'path-exclude.*/man/' "$root/etc/dpkg/dpkg.cfg.d/"* 2>/dev/null ||
-		die "there is no $page"
+	[ -s "$fresh_root/usr/share/man/$page" ] ||
+		[ -s "$fresh_root/usr/share/doc/$page" ] || die "there is no $page"
 done
 
 read_demo
 
 # What is loaded only when it is asked for is found among what they recommend.
-in_root AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=x \
+in_fresh AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=x \
 	AWS_ENDPOINT_URL=http://127.0.0.1:9 reshardfs ls s3://bucket/x 2>&1 |
 	grep "connect to server" || die "object storage is not asked"
-logged servers in_root sh -c 'cd /tmp/demo && reshardfs export \
+logged servers in_fresh sh -c 'cd /tmp/demo && reshardfs export \
 	--cache-servers 127.0.0.1:9 --src-strategy strategy_8_cards.ckpt \
 	--dst-strategy strategy_4_cards.ckpt checkpoint /tmp/exported'
 
 # shellcheck disable=SC2086 # a list of names
-logged remove in_root dpkg --purge $INSTALLED
+logged remove in_fresh dpkg --purge $INSTALLED
 files_in_root >"$work/after"
 diff "$work/before" "$work/after" || die "that is left, or lost"
 say "installed, tried and removed without a trace"

@@ -17,7 +17,9 @@
 # matplotlib; both are installed so as well.
 # RSH_GUEST_KERNEL names a kernel for a guest, as tests/distributed.sh unpacks one.
 #
-# Runs all tests of a plain build; `make distcheck`, with tests that would miss a
+# Runs all tests of a plain build; in a fresh Debian, where one can be had, what README
+# says first, its way to install, the quick tests and tests/package.sh
+# (tests/lib/fresh.sh); there or here `make distcheck`, with tests that would miss a
 # file of the archive; a few of a build without S3 and memcached; unit and mount
 # tests once more under the address and undefined behaviour sanitizers; the stress
 # tests for half a minute each under the thread sanitizer; and feeds each parser
@@ -30,6 +32,7 @@ set -eu
 
 top=$(cd "$(dirname "$0")/.." && pwd)
 . "$top/tests/lib/setup.sh"
+. "$top/tests/lib/fresh.sh"
 unset MAKEFLAGS MAKELEVEL
 
 MINDSPORE=2.10.0
@@ -281,6 +284,18 @@ dist_leg()
 	fi
 }
 
+# What a machine of ours has by chance is not there.
+fresh_leg()
+{
+	begin_leg fresh "README's commands and the packages, in a fresh Debian"
+	if configure_in "$build" --disable-tests >"$log" 2>&1; then
+		# shellcheck disable=SC2016
+		run_leg check TESTS='$(FRESH)' check_PROGRAMS=
+	else
+		no_build
+	fi
+}
+
 # The parsers alone, by clang.
 fuzz_leg()
 {
@@ -341,13 +356,8 @@ slowest()
 		done
 }
 
-# What single tests look with; those say so where it is missing.
-TEST_PACKAGES="python3 python3-venv mypy attr xxhash rsync zsh shellcheck systemd glusterfs-server glusterfs-client rclone
-	s3fs bindfs memcached sasl2-bin libsasl2-modules
-	ceph-mon ceph-osd ceph-common radosgw nginx"
-
 # shellcheck disable=SC2086 # lists of names
-need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES
+need_packages $BUILD_PACKAGES $FUZZ_PACKAGES $TEST_PACKAGES $ENGINE_PACKAGES
 need_fuse
 need_moto
 need_auditwheel
@@ -369,7 +379,9 @@ export RSH_TEST_SEED="${RSH_TEST_SEED:-$(tree_number)}"
 say "seed: RSH_TEST_SEED=$RSH_TEST_SEED"
 leg plain "all tests" \
 	"$(longest_first "\$(UNIT) \$(MOUNT) \$(ORACLE) ${RSH_HF_PYTHON:+\$(HUGGING_FACE)}")"
-dist_leg
+fresh_leg
+# The fresh Debian does this, where there is one.
+[ -z "$(fresh_lacks)" ] || dist_leg
 only='unit/test_cache_servers unit/test_options'
 leg bare 'what a build without libraries says' \
 	"$only mount/objects.py mount/object_faults.py mount/cache_servers.py mount/cluster.py" \

@@ -20,7 +20,8 @@ import tempfile
 
 from cgroups import memory_cgroup
 
-LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "skips")
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LIST = os.path.join(TOP, "tests", "skips")
 # The directive of TAP: of one test, or of a plan of none.
 SKIP = re.compile(r"^(?:ok\b\s*\d*\s*(?:- )?(?P<test>.*?)|1\.\.0)\s*# SKIP\b\s*(?P<why>.*)$",
                   re.MULTILINE)
@@ -58,6 +59,11 @@ def no_namespaces():
     return fails("unshare", "--mount", "true")
 
 
+def fresh_fails(function):
+    """Of lib/fresh.sh."""
+    return fails("sh", "-c", f'top=$1; . "$top/tests/lib/fresh.sh"; {function}', "sh", TOP)
+
+
 def no_memory_groups():
     with memory_cgroup(64 << 20) as group:
         return not group
@@ -90,6 +96,9 @@ def conditions(build):
         "no-transformers": lambda: not os.environ.get("RSH_HF_PYTHON"),
         "sanitizer": sanitizer,
         "no-memcached": no_memcached,
+        "no-clone": lambda: fails("git", "-C", TOP, "ls-files", "--error-unmatch", "README.md"),
+        "no-mounts": lambda: fresh_fails("fresh_may_mount"),
+        "no-mirror": lambda: fresh_fails("fresh_answers"),
         "not-root": lambda: os.geteuid() != 0,
         "no-namespaces": no_namespaces,
         "no-user-namespaces": lambda: fails("unshare", "-Urm", "true"),

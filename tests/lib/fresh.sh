@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+# A fresh Debian 12, with nothing in it but what every Debian has, to show that what we
+# say is needed is all that is needed: for tests/fresh/*.sh and tests/package.sh.
+#
+# Expects $top, the source directory.  The base system is kept for the next time, and
+# packages that were downloaded with it, for 30 days (some 600 MB in $fresh_kept).
+# RSH_DEBIAN_MIRROR says where they come from, or apt does.
+# shellcheck shell=sh disable=SC2154
+
+FRESH_DAYS=30
+fresh_kept=${XDG_CACHE_HOME:-${HOME:-$top/build}/.cache}/reshardfs/debian-12
+fresh_root=
+
+fresh_mirror()
+{
+	# shellcheck disable=SC2016 # apt expands it
+	mirror=${RSH_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' \
+		'Created-By: Packages' 'Release: bookworm' 2>/dev/null | head -n 1)}
+	mirror=${mirror:-http://deb.debian.org/debian}
+	echo "${mirror%/}"
+}
+
+# What is missing for a fresh Debian on this machine, as a reason to skip a test.
+fresh_lacks()
+{
+	if [ "$(id -u)" -ne 0 ]; then
+		echo "needs root"
+	elif ! command -v debootstrap >/dev/null; then
+		echo "there is no debootstrap"
+	elif ! fresh_may_mount; then
+		echo "mount(8) may not mount"
+	elif ! fresh_answers; then
+		echo "there is no Debian mirror: $(fresh_mirror) does not answer"
+	fi
+}
+
+fresh_answers()
+{
+	wget -q -T 30 -t 2 -O /dev/null "$(fresh_mirror)/dists/bookworm/Release"
+}
+
+fresh_may_mount()
+{
+	try=$(mktemp -d) || return
+	mount -t proc proc "$try" 2>/dev/null && umount "$try"
+	may=$?
+	rmdir "$try"
+	return $may
+}
+
+# For whoever holds the lock.
+fresh_base()
+{
+	[ -z "$(find "$fresh_kept/base.log" -mtime "-$FRESH_DAYS" 2>/dev/null)" ] ||
+		return 0
+	rm -rf "$fresh_kept/base" "$fresh_kept/archives" "$fresh_kept/base.log"
+	mkdir "$fresh_kept/archives"
+	debootstrap --variant=minbase --include=ca-certificates \
+		--cache-dir="$fresh_kept/archives" bookworm "$fresh_kept/base" \
+		"$(fresh_mirror)" >"$fresh_kept/base.new" 2>&1 || {
+		tail -n 5 "$fresh_kept/base.new" >&2
+		return 1
+	}
+	chroot "$fresh_kept/base" apt-get clean
+	mv "$fresh_kept/base.new" "$fresh_kept/base.log"
+}
+
+# fresh_begin: makes one in $fresh_root, which the caller's trap gives to fresh_end.
+fresh_begin()
+{
+	mkdir -p "$fresh_kept"
+	fresh_root=$(mktemp -d "$fresh_kept/root-XXXXXX")
+	(
+		flock 9
+		# Of runs that were killed.
+		find "$fresh_kept" -maxdepth 1 -name 'root-*' -mtime +0 |
+			while read -r old; do
+				fresh_remove "$old"
+			done
+		fresh_base && cp -a "$fresh_kept/base/." "$fresh_root/" &&
+			cp -al "$fresh_kept/archives/." \
+				"$fresh_root/var/cache/apt/archives/" &&
+			touch "$fresh_root"
+	) 9>"$fresh_kept/lock" || return
+	# The way to the network is the machine's; nothing else is.
+	cp /etc/resolv.conf /etc/hosts "$fresh_root/etc/"
+	cp /etc/ssl/certs/ca-certificates.crt "$fresh_root/etc/ssl/certs/" 2>/dev/null
+	[ ! -f /etc/pip.conf ] || cp /etc/pip.conf "$fresh_root/etc/"
+	{
+		apt-config dump Acquire
+		echo 'APT::Get::Assume-Yes "true";'
+		echo 'APT::Install-Recommends "false";'
+		echo 'APT::Keep-Downloaded-Packages "true";'
+	} >"$fresh_root/etc/apt/apt.conf.d/90fresh"
+	mount -t proc proc "$fresh_root/proc" &&
+		mount --rbind /dev "$fresh_root/dev" &&
+		mount --make-rslave "$fresh_root/dev" &&
+		in_fresh apt-get -qq update
+}
+
+# in_fresh COMMAND...: in its /root, with next to nothing in the environment.
+in_fresh()
+{
+	set -- env --chdir=/root "$@"
+	for given in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY \
+		CFLAGS DEB_BUILD_OPTIONS JOBS RSH_TEST_SEED; do
+		eval "[ -z \"\${$given:-}\" ] || set -- env \"$given=\$$given\" \"\$@\""
+	done
+	chroot "$fresh_root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 \
+		PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+		DEBIAN_FRONTEND=noninteractive "$@" </dev/null
+}
+
+# fresh_clone: the sources in its /root/reshardfs, as a clone has them: what git does not
+# know stays here.
+fresh_clone()
+{
+	mkdir "$fresh_root/root/reshardfs" &&
+		git -C "$top" ls-files -z |
+		tar -C "$top" --null --files-from=- -cf - |
+			tar -C "$fresh_root/root/reshardfs" --no-same-owner -xf -
+}
+
+# fresh_remove ROOT: with all that is mounted in it.
+fresh_remove()
+{
+	awk -v root="$1/" 'index($2, root) == 1 { print $2 }' /proc/self/mounts |
+		sort -r | while read -r where; do
+			umount -l "$(printf '%b' "$where")" 2>/dev/null || :
+		done
+	# Nothing is removed through a mount that is still there.
+	grep -qF " $1/" /proc/self/mounts || rm -rf --one-file-system "$1"
+}
+
+fresh_end()
+{
+	[ -n "$fresh_root" ] || return 0
+	cp -ln "$fresh_root"/var/cache/apt/archives/*.deb "$fresh_kept/archives/" \
+		2>/dev/null || :
+	fresh_remove "$fresh_root"
+	fresh_root=
+}
+
+# ---- for tests/fresh ----
+
+# fresh_tests NUMBER: the plan, or a skip.
+fresh_tests()
+{
+	lacks=$(fresh_lacks)
+	git -C "$top" ls-files --error-unmatch README.md >/dev/null 2>&1 ||
+		lacks="this is no clone of git"
+	[ -z "$lacks" ] || {
+		echo "1..0 # SKIP $lacks"
+		exit 0
+	}
+	number=0
+	fresh_log=$(mktemp)
+	trap 'fresh_end; rm -f "$fresh_log"' EXIT
+	trap 'exit 1' HUP INT TERM
+	echo "1..$1"
+}
+
+# fresh_test NAME COMMAND...: what it prints is shown if it fails, and that is the end.
+fresh_test()
+{
+	number=$((number + 1))
+	what=$1
+	shift
+	if "$@" >"$fresh_log" 2>&1; then
+		echo "ok $number - $what"
+	else
+		echo "not ok $number - $what"
+		tail -n 60 "$fresh_log" | sed 's/^/# /'
+		exit 1
+	fi
+}
+
+# readme_commands HEADING NUMBER: the commands of that block below a heading of README.
+readme_commands()
+{
+	awk -v heading="## $1" -v wanted="$2" '
+		/^## / { below = $0 == heading }
+		/^```/ { inside = below && !inside && $0 == "```sh"; block += inside; next }
+		inside && block == wanted' "$top/README.md"
+}
