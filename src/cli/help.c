@@ -161,7 +161,7 @@ void rsh_help_program(FILE *f)
 	fputc('\n', f);
 	for (size_t i = 0; i < n; i++)
 		help_entry(f, table[i].name, table[i].summary, SUMMARY_COLUMN);
-	fputs("\nOptions that all commands have:\n", f);
+	fputs("\nOptions that all commands have, also in front of COMMAND:\n", f);
 	common_options(f);
 }
 

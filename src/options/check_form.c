@@ -13,7 +13,7 @@
 int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
 		   const char *word, struct rsh_error *err)
 {
-	char words[128] = "";
+	char words[128] = "", guess[RSH_GUESS_BYTES];
 	size_t at = 0;
 
 	o->form = rsh_command_form(command, word);
@@ -25,8 +25,9 @@ int rsh_check_form(struct rsh_options *o, const struct rsh_command *command,
 				       i + 1 < command->n_forms ? ", " : " or ",
 				       rsh_command_form_word(
 					       &command->forms[i]));
-	return rsh_error_set(err, EINVAL, "%s %s: expected %s", command->name,
-			     word, words);
+	rsh_form_guess(command, word, guess);
+	return rsh_error_set(err, EINVAL, "%s %s: expected %s%s", command->name,
+			     word, words, guess);
 }
 
 int rsh_check_form_operands(struct rsh_options *o, struct rsh_error *err)

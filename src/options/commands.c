@@ -5,10 +5,10 @@
 
 #include "rsh/options/commands.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "rsh/options/check.h"
+#include "rsh/util/guess.h"
 
 #define FORMS(table) \
 	.forms = table, .n_forms = sizeof(table) / sizeof(table[0])
@@ -254,63 +254,24 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 
 /* ---- slips of the pen ---- */
 
-#define MAX_WORD 16
-
-static unsigned least(unsigned a, unsigned b)
-{
-	return a < b ? a : b;
-}
-
-/* Counts the letters that were left out, put in, exchanged for others or for
- * their neighbours.  Both words are shorter than MAX_WORD. */
-static unsigned count_slips(const char *a, const char *b)
-{
-	const size_t n = strlen(a), m = strlen(b);
-	unsigned d[MAX_WORD][MAX_WORD];
-
-	for (size_t i = 0; i <= n; i++)
-		d[i][0] = (unsigned)i;
-	for (size_t j = 0; j <= m; j++)
-		d[0][j] = (unsigned)j;
-	for (size_t i = 1; i <= n; i++)
-		for (size_t j = 1; j <= m; j++) {
-			d[i][j] = least(d[i - 1][j - 1] + (a[i - 1] != b[j - 1]),
-					1 + least(d[i - 1][j], d[i][j - 1]));
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
-			    a[i - 2] == b[j - 1])
-				d[i][j] = least(d[i][j], d[i - 2][j - 2] + 1);
-		}
-	return d[n][m];
-}
-
-static const struct rsh_command *near_command(const char *word)
-{
-	const struct rsh_command *best = NULL;
-	const size_t n = strlen(word);
-	/* After a few slips little is left of a short word. */
-	unsigned fewest = n < 3 ? 1 : n < 6 ? 2 : 3;
-
-	if (n < 2 || n >= MAX_WORD)
-		return NULL;
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		unsigned slips = count_slips(word, table[i].name);
-
-		if (strncmp(table[i].name, word, n) == 0)
-			slips = 0; /* the word only was not ended */
-		if (slips < fewest + !best) {
-			fewest = slips;
-			best = &table[i];
-		}
-	}
-	return best;
-}
-
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
 {
-	const struct rsh_command *command = near_command(word);
+	struct rsh_guess guess;
 
-	*text = '\0';
-	if (command)
-		snprintf(text, RSH_GUESS_BYTES, " (did you mean %s?)",
-			 command->name);
+	rsh_guess_begin(&guess, word, strlen(word));
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		rsh_guess_offer(&guess, table[i].name);
+	rsh_guess_put(&guess, "", text);
+}
+
+void rsh_form_guess(const struct rsh_command *command, const char *word,
+		    char text[RSH_GUESS_BYTES])
+{
+	struct rsh_guess guess;
+
+	rsh_guess_begin(&guess, word, strlen(word));
+	for (size_t i = 0; i < command->n_forms; i++)
+		rsh_guess_offer(&guess,
+				rsh_command_form_word(&command->forms[i]));
+	rsh_guess_put(&guess, "", text);
 }

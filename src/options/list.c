@@ -10,17 +10,6 @@
 #include "rsh/util/mem.h"
 #include "set_i.h"
 
-/* Compares a table name with an -o name of n characters. */
-static bool is_list_name(const char *name, const char *given, size_t n)
-{
-	if (!name || strlen(name) != n)
-		return false;
-	for (size_t i = 0; i < n; i++)
-		if (given[i] != (name[i] == '-' ? '_' : name[i]))
-			return false;
-	return true;
-}
-
 static const struct rsh_option *find_listed(const struct rsh_command *command,
 					    const char *given, size_t n)
 {
@@ -28,15 +17,37 @@ static const struct rsh_option *find_listed(const struct rsh_command *command,
 	const struct rsh_option *table = rsh_option_table(&n_options);
 
 	for (size_t i = 0; i < n_options; i++)
-		if (rsh_option_is_of(&table[i], command) &&
-		    is_list_name(table[i].name, given, n))
+		if (rsh_option_is_of(&table[i], command) && table[i].name &&
+		    rsh_guess_same(table[i].name, given, n))
 			return &table[i];
 	return NULL;
+}
+
+static int refuse_listed(const struct rsh_command *command, const char *dash_o,
+			 const char *given, size_t n, struct rsh_error *err)
+{
+	size_t n_options;
+	const struct rsh_option *table = rsh_option_table(&n_options);
+	char text[RSH_GUESS_BYTES];
+	struct rsh_guess guess;
+
+	rsh_guess_begin(&guess, given, n);
+	for (size_t i = 0; i < n_options; i++)
+		if (rsh_option_is_of(&table[i], command) && table[i].name)
+			rsh_guess_offer(&guess, table[i].name);
+	rsh_guess_put(&guess, dash_o, text);
+	/* In lists '_' is usual. */
+	for (char *c = strrchr(text, ' '); c && *c; c++)
+		*c = *c == '-' ? '_' : *c;
+	return rsh_error_set(err, EINVAL, "unknown option %s%.*s%s", dash_o,
+			     (int)n, given, text);
 }
 
 static int apply_listed(struct rsh_options *o, char *given,
 			struct rsh_error *err)
 {
+	/* libreshard takes such words without -o. */
+	const char *dash_o = o->command->id == RSH_COMMAND_LIBRARY ? "" : "-o ";
 	char *value = strchr(given, '=');
 	size_t n = value ? (size_t)(value - given) : strlen(given);
 	const struct rsh_option *def = find_listed(o->command, given, n);
@@ -44,13 +55,13 @@ static int apply_listed(struct rsh_options *o, char *given,
 	if (value)
 		value++;
 	if (!def)
-		return rsh_error_set(err, EINVAL, "unknown option -o %s",
-				     given);
+		return refuse_listed(o->command, dash_o, given, n, err);
 	if (def->arg && !value)
-		return rsh_error_set(err, EINVAL, "-o %s needs a value", given);
+		return rsh_error_set(err, EINVAL, "%s%s needs a value (%s)",
+				     dash_o, given, def->arg);
 	if (!def->arg && value)
-		return rsh_error_set(err, EINVAL, "-o %.*s takes no value",
-				     (int)n, given);
+		return rsh_error_set(err, EINVAL, "%s%.*s takes no value",
+				     dash_o, (int)n, given);
 	return rsh_option_take(o, def, value, err);
 }
 

@@ -11,50 +11,76 @@
 #include "rsh/options/commands.h"
 #include "rsh/util/mem.h"
 #include "set_i.h"
+#include "unknown_i.h"
 
 #define FIRST_LONG_VALUE 256 /* above all letters */
 
-/* Has the table as getopt wants it, for one command. */
+/* Has the table as getopt wants it, for one command.  Names with hyphens are
+ * there with underscores as well: getopt takes two names of one option for no
+ * ambiguity. */
 struct getopt_tables {
 	char *letters;
 	struct option *longs;
 };
 
-static int make_getopt_tables(const struct rsh_command *command,
-			      struct getopt_tables *t)
+static char *with_underscores(struct rsh_options *o, const char *name)
+{
+	char *copy = rsh_options_keep(o, name);
+
+	for (char *c = copy; c && *c; c++)
+		if (*c == '-')
+			*c = '_';
+	return copy;
+}
+
+static int put_long(struct rsh_options *o, size_t i, struct option **to)
 {
 	size_t n;
+	const struct rsh_option *def = &rsh_option_table(&n)[i];
+	struct option one = {
+		.name = def->name,
+		.has_arg = def->arg ? required_argument : no_argument,
+		.val = FIRST_LONG_VALUE + (int)i,
+	};
+
+	*(*to)++ = one;
+	if (!strchr(def->name, '-'))
+		return 0;
+	one.name = with_underscores(o, def->name);
+	*(*to)++ = one;
+	return one.name ? 0 : -ENOMEM;
+}
+
+static int make_getopt_tables(struct rsh_options *o, struct getopt_tables *t)
+{
+	size_t n;
+	int rc = 0;
 	const struct rsh_option *table = rsh_option_table(&n);
 	struct option *one;
 	char *letter;
 
 	t->letters = rsh_alloc_array(2 * n + 2, 1);
-	t->longs = rsh_alloc_array(n + 1, sizeof(*t->longs));
+	t->longs = rsh_alloc_array(2 * n + 1, sizeof(*t->longs));
 	if (!t->letters || !t->longs)
 		return -ENOMEM;
 	letter = t->letters;
 	one = t->longs;
 	*letter++ = ':'; /* getopt tells what is wrong and prints nothing */
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && rc == 0; i++) {
 		const struct rsh_option *def = &table[i];
 
-		if (def->bare || !rsh_option_is_of(def, command))
+		if (def->bare || !rsh_option_is_of(def, o->command))
 			continue;
 		if (def->letter)
 			*letter++ = def->letter;
 		if (def->letter && def->arg)
 			*letter++ = ':';
 		if (def->name)
-			*one++ = (struct option){
-				.name = def->name,
-				.has_arg = def->arg ? required_argument :
-						      no_argument,
-				.val = FIRST_LONG_VALUE + (int)i,
-			};
+			rc = put_long(o, i, &one);
 	}
 	*letter = '\0';
 	*one = (struct option){ 0 };
-	return 0;
+	return rc;
 }
 
 static const struct rsh_option *find_option(const struct rsh_command *command,
@@ -72,20 +98,46 @@ static const struct rsh_option *find_option(const struct rsh_command *command,
 	return NULL;
 }
 
-static int bad_option(int c, char **argv, struct rsh_error *err)
+/* ---- options that are none ---- */
+
+/* What precedes a command is for all of them. */
+static bool is_before_command(char **argv)
 {
+	for (char **word = argv + optind; *word; word++)
+		if (rsh_command_find(*word))
+			return true;
+	return false;
+}
+
+/* getopt is at a word until it has seen its last letter. */
+static const char *clustered(char **argv)
+{
+	const char *word = argv[optind];
+
+	return word && word[0] == '-' && word[1] != '-' &&
+	       strchr(word, optopt) ? word : argv[optind - 1];
+}
+
+static int bad_option(const struct rsh_options *o, int c, char **argv,
+		      struct rsh_error *err)
+{
+	const char *word = argv[optind - 1];
+	const struct rsh_option *def = optopt ?
+		find_option(o->command, optopt) : NULL;
+
 	if (c == ':')
-		return rsh_error_set(err, EINVAL, "option %s needs a value",
-				     argv[optind - 1]);
+		return rsh_error_set(err, EINVAL, "option %s needs a value "
+				     "(%s)", word, def ? def->arg : "");
 	/* getopt gives the number of a known option for --name=value that
 	 * takes none, and 0 for a name that it does not know. */
 	if (optopt >= FIRST_LONG_VALUE)
 		return rsh_error_set(err, EINVAL, "option --%s takes no value",
-				     find_option(NULL, optopt)->name);
+				     def->name);
 	if (optopt)
-		return rsh_error_set(err, EINVAL, "unknown option -%c", optopt);
-	return rsh_error_set(err, EINVAL, "unknown option %s",
-			     argv[optind - 1]);
+		return rsh_unknown_letter(o->command, clustered(argv), optopt,
+					  err);
+	return rsh_unknown_long(o->command, word + 2,
+				o->unnamed && is_before_command(argv), err);
 }
 
 static bool wants_no_command(const struct rsh_options *o)
@@ -107,7 +159,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 	cleanup_free struct option *longs = NULL;
 	struct getopt_tables tables = { 0 };
 	const struct rsh_option *def;
-	int c, rc = make_getopt_tables(o->command, &tables);
+	int c, rc = make_getopt_tables(o, &tables);
 
 	letters = tables.letters;
 	longs = tables.longs;
@@ -122,7 +174,7 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 			rc = hide_secrets(o, optarg, err);
 		if (rc == 0)
 			rc = def ? rsh_option_take(o, def, optarg, err) :
-				   bad_option(c, argv, err);
+				   bad_option(o, c, argv, err);
 	}
 	return rc;
 }
@@ -166,6 +218,46 @@ static int count_operands(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "too many operands: %s",
 				     o->operands[i]);
 	return 0;
+}
+
+/* Returns of how many words of argv an option is that all commands have, 0 if
+ * it is none. */
+static int common_option(char *const *argv)
+{
+	const char *word = argv[0];
+	const bool is_long = word[0] == '-' && word[1] == '-' && word[2];
+	const size_t length = is_long ? strcspn(word + 2, "=") : 0;
+	size_t n;
+	const struct rsh_option *table = rsh_option_table(&n);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct rsh_option *def = &table[i];
+
+		if (def->commands != RSH_IN_ALL)
+			continue;
+		if (is_long ? rsh_guess_begins(def->name, word + 2, length) :
+			      word[0] == '-' && def->letter && !def->arg &&
+			      word[1] == def->letter && !word[2])
+			return def->arg && !word[2 + length] && argv[1] ? 2 : 1;
+	}
+	return 0;
+}
+
+/* Moves the command's name in front of options that all commands have, and
+ * returns the first word that is no such option, NULL if there is none. */
+static const char *first_word(int argc, char **argv)
+{
+	int at = 1, words;
+	char *word;
+
+	while (at < argc && (words = common_option(argv + at)))
+		at += words;
+	word = at < argc ? argv[at] : NULL;
+	if (word && rsh_command_find(word)) {
+		memmove(argv + 2, argv + 1, (size_t)(at - 1) * sizeof(*argv));
+		argv[1] = word;
+	}
+	return word;
 }
 
 /* Takes the command's name out of argv, since getopt takes it for the
@@ -236,7 +328,7 @@ static bool looks_mistyped(const char *word)
 int rsh_options_parse(int argc, char **argv, struct rsh_options *o,
 		      struct rsh_error *err)
 {
-	const char *word = argc > 1 ? argv[1] : NULL;
+	const char *word = first_word(argc, argv);
 	int rc;
 
 	rsh_options_init(o);

@@ -30,6 +30,9 @@ if command -v bash >/dev/null; then
 	equal "an option of another command" "$(offers ls --fore)" ""
 	equal "an option of ls" "$(offers ls --js)" --json
 	equal "an option without a command" "$(offers --foreg)" --foreground
+	equal "a command behind options" "$(offers -q --log-level debug um)" umount
+	equal "an option of it" "$(offers --log-level = debug ls --js)" --json
+	equal "the value of one" "$(offers --log-level e)" error
 	equal "the words of a value" "$(offers mount --format '')" "checkpoint2 ckpt hf safetensors"
 	equal "after an equals sign" "$(offers mount --format = s)" safetensors
 	equal "right at it" "$(offers mount --replicas =)" "auto off"
@@ -88,6 +91,9 @@ if command -v zsh >/dev/null; then
 	check "a letter for zsh" grep -q -e '^(-q --quiet)-q\[' "$T/asked"
 	check "operands for zsh" grep -qx ':FILE|SOURCE|STRATEGY:_files' "$T/asked"
 	refute "no option of mount in ls" grep -q foreground "$T/asked"
+	zsh_asks -q --log-level debug ls --json x >"$T/asked"
+	check "an option of ls behind others for zsh" grep -qx -e \
+		'--json\[print JSON, for programs\]' "$T/asked"
 	zsh_asks --for >"$T/asked"
 	check "without a command for zsh" grep -q foreground "$T/asked"
 else

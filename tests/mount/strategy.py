@@ -269,7 +269,7 @@ class Bench:
         os.makedirs(mnt, exist_ok=True)
         for status, words, said in (
                 (USAGE, ["--dst-mesh", "mp=2", "--dst-strategy", "none"], "give one"),
-                (USAGE, ["--dst-mesh", "mp=2", "--split", "w=0:mp"], "unknown option"),
+                (USAGE, ["--dst-mesh", "mp=2", "--split", "w=0:mp"], "mount has no option --split"),
                 (USAGE, ["--dst-mesh", "mp=2", "--resume"], "--resume"),
                 (USAGE, [], "or --dst-mesh"),
                 (INPUT, ["--dst-mesh", "mp=3"], "cannot be cut into 3"),

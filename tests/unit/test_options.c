@@ -488,6 +488,78 @@ static void test_exit_status(void **state)
 	assert_int_equal(rsh_exit_of(-ESTALE), RSH_EXIT_IO);
 }
 
+/* Options that all commands have may stand before the command. */
+static void test_before_command(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("-q", "ls", "x"), &o);
+	assert_int_equal(o.command->id, RSH_COMMAND_LS);
+	assert_true(o.quiet && !o.unnamed && o.n_operands == 1);
+	rsh_options_clear(&o);
+	accept(WORDS("--log-level", "debug", "--log_file=l", "strategy", "show",
+		     "s"), &o);
+	assert_int_equal(o.log_level, RSH_LOG_DEBUG);
+	assert_string_equal(o.log_file, "l");
+	assert_string_equal(o.form->name, "strategy show");
+	rsh_options_clear(&o);
+	accept(WORDS("-q", "x", "mnt", "--src-strategy=a", "--dst-strategy=b"),
+	       &o);
+	assert_true(o.unnamed && o.quiet);
+	rsh_options_clear(&o);
+	/* A source may be called like a command if it follows another option. */
+	accept(WORDS("--src-strategy=a", "--dst-strategy=b", "plan", "mnt"),
+	       &o);
+	assert_string_equal(o.vfs.source, "plan");
+	rsh_options_clear(&o);
+	refuse(WORDS("-q", "lss", "x"), "\"lss\" is no command (did you mean ls?)");
+	refuse(WORDS("--json", "ls", "x"), "stands behind the command");
+	refuse(WORDS("--log-level"), "--log-level needs a value (error|");
+}
+
+static void test_underscores(void **state)
+{
+	struct rsh_options o;
+
+	(void)state;
+	accept(WORDS("a", "b", "--src_strategy=x", "--dst_strategy", "none",
+		     "--allow_missing", "--cache_dir=_-_", "--format=hf",
+		     "-opart-size=3MiB,model_files=--none"), &o);
+	assert_string_equal(rsh_strategy_text(&o.vfs.src), "x");
+	assert_string_equal(rsh_strategy_text(&o.vfs.dst), "none");
+	assert_true(o.vfs.plan.allow_missing);
+	assert_string_equal(o.io.cache.dir, "_-_");
+	assert_string_equal(o.vfs.model_files, "--none");
+	assert_true(o.vfs.plan.part_bytes == 3 << 20);
+	rsh_options_clear(&o);
+	refuse(WORDS("a", "b", "--remove_red=2"),
+	       "--remove-redundancy takes no value");
+}
+
+static void test_did_you_mean(void **state)
+{
+	(void)state;
+	refuse(WORDS("a", "b", "--scr-strategy=x"),
+	       "unknown option --scr-strategy (did you mean --src-strategy?)");
+	refuse(WORDS("a", "b", "-src-strategy=x"),
+	       "(did you mean --src-strategy?)");
+	refuse(WORDS("mount", "a", "b", "--dst=x"),
+	       "option --dst may be --dst-strategy, --dst-mesh or --dst-ranks");
+	refuse(WORDS("a", "b", "--allow-other"),
+	       "unknown option --allow-other (did you mean -o allow_other?)");
+	refuse(WORDS("a", "b", "-odst_stratgey=x"),
+	       "unknown option -o dst_stratgey (did you mean "
+	       "-o dst_strategy?)");
+	refuse(WORDS("ls", "a", "--contents"),
+	       "ls has no option --contents, which is for warm");
+	refuse(WORDS("strategy", "drive", "a"), "(did you mean derive?)");
+	refuse(WORDS("help", "convert", "lsit"), "(did you mean list?)");
+	refuse(WORDS("a", "b", "--src-strategy=a",
+		     "--xylophones-and-zithers-of-brass=1"),
+	       "unknown option --xylophones-and-zithers-of-brass");
+}
+
 static void test_refused(void **state)
 {
 	(void)state;
@@ -505,7 +577,6 @@ static void test_refused(void **state)
 	refuse(WORDS("a", "b", "--nonsense"), "--nonsense");
 	refuse(WORDS("a", "b", "-Z"), "-Z");
 	refuse(WORDS("a", "b", "-ononsense=1"), "nonsense");
-	refuse(WORDS("a", "b", "-osrc-strategy=x"), "src-strategy");
 	refuse(WORDS("a", "b", "--src-strategy"), "--src-strategy");
 	refuse(WORDS("a", "b", "--foreground=1"), "--foreground");
 	refuse(WORDS("a", "b", "-odebug=1"), "debug");
@@ -546,6 +617,9 @@ int main(void)
 		cmocka_unit_test(test_tables),
 		cmocka_unit_test(test_digest),
 		cmocka_unit_test(test_exit_status),
+		cmocka_unit_test(test_before_command),
+		cmocka_unit_test(test_underscores),
+		cmocka_unit_test(test_did_you_mean),
 		cmocka_unit_test(test_refused),
 	};
 

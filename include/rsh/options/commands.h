@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "rsh/options/options.h"
+#include "rsh/util/guess.h"
 
 enum rsh_command_id {
 	RSH_COMMAND_MOUNT,
@@ -65,7 +66,9 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 const char *rsh_command_form_word(const struct rsh_command *form);
 /* Writes " (did you mean NAME?)" for a word that is no command but near to one,
  * or else "". */
-#define RSH_GUESS_BYTES 48
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES]);
+/* Likewise for a word that is no form of the command. */
+void rsh_form_guess(const struct rsh_command *command, const char *word,
+		    char text[RSH_GUESS_BYTES]);
 
 #endif
