@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "rsh/source/step.h"
+#include "rsh/util/mem.h"
 
 static void *member(struct rsh_options *o, const struct rsh_option *def)
 {
@@ -269,6 +271,21 @@ int rsh_set_model_files(struct rsh_options *o, const struct rsh_option *def,
 	if (rc == 0 && strcmp(value, "none") == 0)
 		o->vfs.model_files = NULL;
 	return rc;
+}
+
+/* It may be the directory that has the file. */
+int rsh_set_config(struct rsh_options *o, const struct rsh_option *def,
+		   const char *value, struct rsh_error *err)
+{
+	cleanup_free char *path = NULL;
+	struct stat st;
+
+	if (stat(value, &st) != 0 || !S_ISDIR(st.st_mode))
+		return rsh_set_path(o, def, value, err);
+	if (asprintf(&path, "%s/config.json", value) < 0)
+		path = NULL;
+	value = path ? rsh_options_keep(o, path) : NULL;
+	return value ? rsh_set_text(o, def, value, err) : rsh_error_nomem(err);
 }
 
 int rsh_set_index_cache(struct rsh_options *o, const struct rsh_option *def,

@@ -351,7 +351,8 @@ def lost(directory):
     with back(root, "qwen3", "qwen3", strategy) as mount:
         same(hashes(values_in(mount.path)), back_of(("qwen3", "qwen3")), "a replica")
     shutil.rmtree(os.path.join(root, "rank_1"))
-    words = ["--convert", "qwen3", "--config", config_of("qwen3"), "--part-size", "1KB"]
+    # The directory that has the file will do.
+    words = ["--convert", "qwen3", "--config", model_of("qwen3"), "--part-size", "1KB"]
     _, said = expect_failure(root, src_strategy=strategy, extra=words)
     demand(said, "rank 1", "16 slices of 16 parameters are lost")
     with Mounted(root, src_strategy=strategy, extra=[*words, "--allow-missing"]) as mount:

@@ -213,7 +213,7 @@ def there_and_back(table, shapes, directory):
     check(used | passed == set(shapes) and not used & passed, set(shapes) ^ (used | passed))
     other = made_model(os.path.join(directory, "mindspore"),
                        {t["name"]: t["shape"] for t in said["tensors"]})
-    back = convert_json("check", "--config", os.path.join(model, "config.json"), table, other)
+    back = convert_json("check", "--config", model, table, other)
     check(back["from"] == "mindspore", back["from"])
     again = {t["name"]: tuple(t["shape"]) for t in back["tensors"]}
     # What is skipped is not made; copies are.
