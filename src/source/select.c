@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,11 +95,19 @@ static bool select_counts(const struct rsh_checkpoint *c,
 	return select_asks_for(c, o);
 }
 
+static bool select_is_step_of_epoch(const struct rsh_checkpoint *c,
+				    uint64_t step)
+{
+	return c->step.n >= 2 && c->step.numbers[1] == step;
+}
+
 static const char *select_hint(const struct rsh_listing *l,
 			       const struct rsh_source_options *o)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (select_asks_for(&l->files[i], o))
+		if (select_asks_for(&l->files[i], o) ||
+		    (o->select == RSH_SELECT_LONE_STEP &&
+		     select_is_step_of_epoch(&l->files[i], o->step)))
 			return " (breakpoints count with --breakpoint)";
 	for (size_t i = 0; i < l->n; i++)
 		if (o->select == RSH_SELECT_STEP && l->files[i].step.n == 1)
@@ -140,7 +149,78 @@ static int select_nothing(struct rsh_source *s,
 			     *place ? place : "it", names);
 }
 
-int rsh_listing_select(struct rsh_source *s,
+/* Returns whether a listed file is of the step and, if `epoch` is given, of an
+ * epoch that comes after it. */
+static bool select_later_epoch(const struct rsh_checkpoint *c,
+			       const struct rsh_source_options *o,
+			       const uint64_t *epoch)
+{
+	return select_is_step_of_epoch(c, o->step) &&
+	       (!epoch || c->step.numbers[0] > *epoch) &&
+	       (c->step.breakpoint ? o->breakpoints != RSH_BREAKPOINTS_OUT :
+				     o->breakpoints != RSH_BREAKPOINTS_ONLY);
+}
+
+/* Finds the least epoch behind `after` that has the step. */
+static bool select_next_epoch(const struct rsh_listing *l,
+			      const struct rsh_source_options *o,
+			      const uint64_t *after, uint64_t *epoch)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < l->n; i++) {
+		const struct rsh_checkpoint *c = &l->files[i];
+
+		if (!select_later_epoch(c, o, after) ||
+		    (found && c->step.numbers[0] >= *epoch))
+			continue;
+		*epoch = c->step.numbers[0];
+		found = true;
+	}
+	return found;
+}
+
+static int select_several(const struct rsh_source *s,
+			  const struct rsh_source_options *o, uint64_t epoch,
+			  struct rsh_error *err)
+{
+	char epochs[256] = "";
+	size_t at = 0, n = 0;
+
+	do {
+		at += (size_t)snprintf(epochs + at, sizeof(epochs) - at,
+				       "%s%" PRIu64 "_%" PRIu64,
+				       n ? ", " : "", epoch, o->step);
+	} while (select_next_epoch(&s->listing, o, &epoch, &epoch) &&
+		 ++n < RSH_LISTED_MAX && at < sizeof(epochs));
+	return rsh_error_set(err, EINVAL, "%s: several epochs have a step %"
+			     PRIu64 ": say which one is meant by --select "
+			     "EPOCH_STEP, one of %s%s", s->path, o->step,
+			     epochs, n == RSH_LISTED_MAX ? " and more" : "");
+}
+
+/* A step that is named without its epoch is of the only one that has it, unless
+ * there are names without epochs. */
+static int select_find_epoch(const struct rsh_source *s,
+			     struct rsh_source_options *o,
+			     struct rsh_error *err)
+{
+	const struct rsh_listing *l = &s->listing;
+	uint64_t epoch = 0, other;
+
+	for (size_t i = 0; i < l->n; i++)
+		if (select_asks_for(&l->files[i], o))
+			return 0;
+	if (!select_next_epoch(l, o, NULL, &epoch))
+		return 0;
+	if (select_next_epoch(l, o, &epoch, &other))
+		return select_several(s, o, epoch, err);
+	o->select = RSH_SELECT_STEP;
+	o->epoch = epoch;
+	return 0;
+}
+
+static int select_keep(struct rsh_source *s,
 		       const struct rsh_source_options *o,
 		       struct rsh_error *err)
 {
@@ -160,4 +240,15 @@ int rsh_listing_select(struct rsh_source *s,
 	}
 	l->n = kept;
 	return 0;
+}
+
+int rsh_listing_select(struct rsh_source *s,
+		       const struct rsh_source_options *o,
+		       struct rsh_error *err)
+{
+	struct rsh_source_options found = *o;
+	int rc = o->select == RSH_SELECT_LONE_STEP ?
+		 select_find_epoch(s, &found, err) : 0;
+
+	return rc ? rc : select_keep(s, &found, err);
 }

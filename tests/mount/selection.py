@@ -306,6 +306,21 @@ def select_a_step(job):
 
 
 @test
+def select_a_step_without_its_epoch(job):
+    for epoch, step in ((1, 10), (1, 20), (2, 20), (2, 30)):
+        job.save(epoch, step)
+    shows(job, (1, 10), "--select", "step=10")
+    shows(job, (2, 30), "--select", "step=30")
+    refuses(job, "--select", "step=20", words=[
+        "several epochs have a step 20: say which one is meant by --select EPOCH_STEP, "
+        "one of 1_20, 2_20"])
+    refuses(job, "--select", "step=40", words=["no checkpoint of step 40", "net-1_10.ckpt"])
+    job.save(4, 40, name="net-4_40_breakpoint.ckpt")
+    refuses(job, "--select", "step=40", words=["breakpoints count with --breakpoint"])
+    shows(job, (4, 40), "--select", "step=40", "--breakpoint", "only")
+
+
+@test
 def a_selected_step_is_never_another(job):
     job.save(1, 5)
     new = job.save(1, 10)

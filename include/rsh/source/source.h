@@ -44,7 +44,8 @@ enum rsh_select {
 	RSH_SELECT_MINDSPORE, /* the converter's choice: the lexicographically
 			       * last file of a rank, of safetensors that with
 			       * the greatest last numbers */
-	RSH_SELECT_LONE_STEP, /* one step only, of what counts no epochs */
+	RSH_SELECT_LONE_STEP, /* one step only, of what counts no epochs, or
+			       * of the only epoch that has it */
 };
 
 /* This says whether files that a crashed job left behind count
