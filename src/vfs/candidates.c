@@ -48,6 +48,7 @@ struct planning {
 	const struct rsh_vfs_config *cfg;
 	const struct rsh_name_map *renames;
 	struct rsh_choice *choice;
+	struct rsh_names *asked; /* for, of a choice or of renames */
 };
 
 /* This may be called for each slice of each parameter. */
@@ -62,6 +63,7 @@ static bool is_wanted(void *ctx, const char *name)
 {
 	const struct planning *p = ctx;
 
+	rsh_names_add(p->asked, name, strlen(name));
 	return rsh_choice_wants(p->choice, name);
 }
 
@@ -69,6 +71,7 @@ static const char *new_name(void *ctx, const char *name)
 {
 	const struct planning *p = ctx;
 
+	rsh_names_add(p->asked, name, strlen(name));
 	return rsh_name_map_get(p->renames, name);
 }
 
@@ -368,7 +371,11 @@ int rsh_vfs_take_candidate(struct rsh_reshard *v,
 		rc = rsh_choice_new(cfg->only, cfg->drop, &p.choice, err);
 	if (rc)
 		return rc;
-	rc = try_all(v, &p, err);
+	p.asked = rsh_names_new();
+	rc = p.asked ? try_all(v, &p, err) : rsh_error_nomem(err);
+	if (p.asked)
+		rsh_vfs_tell_unused(cfg, p.renames, p.asked);
+	rsh_names_free(p.asked);
 	rsh_choice_free(p.choice);
 	if (rc == 0)
 		rsh_source_log_choice(v->source);

@@ -125,6 +125,12 @@ struct rsh_reshard {
 	struct rsh_vfs_file *files;
 };
 
+/* Warns of names and patterns of --only, --drop and --rename that fit none of
+ * the names that were asked for (unused.c); `renames` may be NULL. */
+void rsh_vfs_tell_unused(const struct rsh_vfs_config *cfg,
+			 const struct rsh_name_map *renames,
+			 struct rsh_names *asked);
+
 #define RSH_MAP_NAME "model.safetensors.index.json"
 #define RSH_EXTRA_NAME "extra_state.json"
 #define RSH_EXTRA_LEAF (RSH_NO_LEAF - 1)

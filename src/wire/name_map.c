@@ -56,3 +56,13 @@ const char *rsh_name_map_get(const struct rsh_name_map *m, const char *name)
 {
 	return json_string_value(json_object_get((const json_t *)m, name));
 }
+
+void rsh_name_map_each(const struct rsh_name_map *m,
+		       void (*each)(void *ctx, const char *name), void *ctx)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)m, key, value)
+		each(ctx, key);
+}

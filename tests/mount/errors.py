@@ -7,6 +7,7 @@ Each case makes a small tree that is right but for one thing.  The first test
 mounts the tree as it is, so that no case can fail for another reason.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -369,9 +370,30 @@ def mounts(directory, prepare):
         return hash_tree(m.path)
 
 
+def tells_what_fits_nothing(directory):
+    """Of --only, --drop and --rename; what fits something is not told."""
+    t = Tree(directory)
+    names = os.path.join(directory, "names.json")
+    t.write(names, json.dumps({"w": "x", **{f"n{i}": f"m{i}" for i in range(6)}}).encode())
+    for words, told in (
+            (["--drop", "^wpe"], ['--drop "^wpe" fits no parameter; there are 3, such as ']),
+            (["--only", "^w", "--drop", "v"], []), (["--rename", names, "--drop", "m1"], [
+                '--drop "m1" fits no parameter; there are 3, such as ',
+                f"--rename {names}: no parameter is called n0, n1, n2, n3 and 2 more; "
+                "there are 3, such as "])):
+        with Mounted(t.source, src_strategy=t.src, dst_strategy=t.dst, extra=words) as m:
+            said = [line for line in m.log().splitlines() if "warning" in line]
+        if len(said) != len(told) or any(w not in line for w, line in zip(told, said)):
+            raise MountError(f"{words}: {said}")
+    _, said = expect_failure(t.source, src_strategy=t.src, dst_strategy=t.dst,
+                             extra=["--only", "^tok_"])
+    if '--only "^tok_" fits no parameter; there are 3, such as ' not in said:
+        raise MountError(said)
+
+
 def main():
     require_mount()
-    tap = Tap(len(CASES) + 3)
+    tap = Tap(len(CASES) + 4)
     with tempfile.TemporaryDirectory(prefix="reshardfs-errors-") as directory:
         good = {}
         with tap.test("the tree without an error can be mounted"):
@@ -400,6 +422,8 @@ def main():
             found = mounts(os.path.join(directory, "c"), others_beside)
             if found != good:
                 raise MountError(f"{found} instead of {good}")
+        with tap.test("what fits no parameter is told"):
+            tells_what_fits_nothing(os.path.join(directory, "d"))
     for case in CASES:
         with tap.test(case.__name__.replace("_", " ")):
             run(case)

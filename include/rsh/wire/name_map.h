@@ -22,5 +22,8 @@ void rsh_name_map_free(struct rsh_name_map *m);
 /* Returns what `name` becomes, which the map owns; NULL if it has no such
  * name. */
 const char *rsh_name_map_get(const struct rsh_name_map *m, const char *name);
+/* Calls `each` for all old names, in no order. */
+void rsh_name_map_each(const struct rsh_name_map *m,
+		       void (*each)(void *ctx, const char *name), void *ctx);
 
 #endif
