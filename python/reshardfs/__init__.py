@@ -40,12 +40,14 @@ A program of safetensors has reshardfs.tensors(...) for its safe_open(...).
 
 Options are those of `reshardfs mount -o`, as keywords: src_strategy and
 dst_strategy (or dst_mesh), select, format, only and so on; see reshardfs(1).
-True stands for an option without a value, None and False for one that is not
-given, a list for one that is given several times.  The whole model is
-dst_strategy="none"; `from` is a word of the language: from_="hf".
+True stands for an option without a value, None for one that is not given, as
+does False where there is no value, a list for one that is given several times.
+The whole model is dst_strategy="none"; `from` is a word of the language:
+from_="hf".
 
 What goes wrong raises Error with the sentence that the program would have
-printed.  What a mount promises holds: another rank's file is read where one
+printed, but for options, which are called as here.  A value of a type that an
+option does not take is a TypeError.  What a mount promises holds: another rank's file is read where one
 fails, after each read a file is looked at whether it is still the same, and an
 array is given whole or not at all.  Only nothing is confined: landlock and
 seccomp would bind the program as well.

@@ -12,6 +12,7 @@ from typing import (Any, Iterable, Iterator, List, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
 from ._memory import fresh
+from ._options import spoken, words
 from ._progress import Progress, Tell, watched
 
 Path = Union[str, "os.PathLike[str]"]
@@ -162,20 +163,7 @@ def _lib() -> Any:
 def _check(status: int) -> int:
     if status >= 0:
         return status
-    raise Error(os.fsdecode(_lib().reshard_error()), -status)
-
-
-def words(options: dict[str, Any]) -> Iterator[str]:
-    """Keywords as "name" and "name=value"; "from" is a word of the language, so
-    that it is written from_."""
-    for name, given in options.items():
-        for value in given if isinstance(given, (list, tuple)) else [given]:
-            if value is True:
-                yield name
-            elif value is not None and value is not False:
-                text = (os.fsdecode(value) if isinstance(value, os.PathLike)
-                        else str(value))
-                yield f"{name.rstrip('_')}={text}"
+    raise Error(spoken(os.fsdecode(_lib().reshard_error())), -status)
 
 
 class Source:

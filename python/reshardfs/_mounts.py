@@ -11,7 +11,8 @@ import tempfile
 from types import TracebackType
 from typing import Any, Optional, Type
 
-from ._library import Error, Path, placed, words
+from ._library import Error, Path, placed
+from ._options import spoken, words
 
 _log = logging.getLogger(__package__)
 _LINE = re.compile(r"reshardfs: (?:(error|warning|notice|info|debug): )?(.*)")
@@ -34,9 +35,9 @@ def _run(*words: str) -> None:
         found = _LINE.fullmatch(line)
         level = found[1] if found else None
         if found and level in (None, "error"):
-            sentences.append(found[2])
+            sentences.append(spoken(found[2]))
         elif found:
-            _log.log(_LEVELS[level or "error"], "%s", found[2])
+            _log.log(_LEVELS[level or "error"], "%s", spoken(found[2]))
     if done.returncode:
         raise Error("; ".join(sentences) or f"{program} {words[0]} ended with "
                     f"status {done.returncode}")

@@ -8,7 +8,8 @@ import threading
 import weakref
 from typing import Any, Iterator, Optional, Tuple
 
-from ._library import Path, Source, placed, words
+from ._library import Path, Source, placed
+from ._options import words
 
 _DEPTH = 3  # directories below a source that are looked at
 

@@ -6,6 +6,8 @@ import gc
 import logging
 import os
 import pathlib
+import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +25,7 @@ os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
                                         "libreshard.so.0")
 import reshardfs  # noqa: E402
+from reshardfs._options import OPTIONS, spoken  # noqa: E402
 
 
 def content(*parts):
@@ -48,6 +51,56 @@ def mount_points():
 def gone(path):
     check(not os.path.exists(path), f"{path} is still there")
     check(path not in mount_points(), f"{path} is still mounted")
+
+
+def mount(source, **options):
+    with reshardfs.mounted(source, **options):
+        pass
+
+
+def test_options(tap, t, ways):
+    """What they take is what the program says, and what is said of them is Python."""
+    said = subprocess.run([reshardfs_program(), "mount", "--help-all"], check=True,
+                          stdout=subprocess.PIPE, encoding="utf-8").stdout
+    listed = re.findall(r"^  (?:-., |    )?--([a-z-]+)(?: (\S+))?(?: |$)", said, re.M)
+    listed += re.findall(r"^  -o ([a-z_]+)(?:=(\S+))?(?: |$)", said, re.M)
+    with tap.test("options: those of mount --help-all"):
+        wanted = {name.replace("-", "_"): value for name, value in listed
+                  if name not in ("help", "help-all", "version")}
+        check(wanted == OPTIONS, set(wanted.items()) ^ set(OPTIONS.items()))
+    with tap.test("options: a type that one does not take"):
+        for name, value, words in (
+                ("src_strategy", 3, "str or os.PathLike (PATH|none), not int: 3"),
+                ("allow_missing", "yes", "bool, not str: 'yes'"),
+                ("replicas", False, "str (auto|off), not bool: False"),
+                ("dst_ranks", True, "int or str (N), not bool: True"),
+                ("from_", 1, "str (hf|mindspore), not int: 1"),
+                ("only", ["a", b"b"], "str (REGEX), not bytes: b'b'")):
+            options = {**t.both, name: value}
+            refused(f"{name} takes {words}", reshardfs.files, t.source, kind=TypeError,
+                    **options)
+            refused(f"{name} takes {words}", reshardfs.mounted, t.source, kind=TypeError,
+                    **options)
+    with tap.test("options: sentences have keywords"):
+        for options, sentence in (
+                ({}, 'src_strategy is missing ("none" if'),
+                ({"src_strategy": "none"}, "dst_strategy is missing"),
+                ({"src_stratgey": "none"},
+                 "unknown option src_stratgey (did you mean src_strategy?)"),
+                ({**t.both, "dst_ranks": 0}, 'dst_ranks: "0" is not a number'),
+                ({**t.both, "format": "hf"}, 'format="hf" is one whole model: it needs '
+                 'dst_strategy="none" and goes with neither dst_ranks nor compat'),
+                ({**t.both, "from_": "hf"}, "from_ says")):
+            for way in ways:
+                error = refused(sentence, way, t.source, **options)
+                check("--" not in str(error) and "-o " not in str(error), error)
+        for raw, sentence in (
+                ("say --select name=GLOB or --select mtime",
+                 'say select="name=GLOB" or select="mtime"'),
+                ("--allow-missing does not go", "allow_missing=True does not go"),
+                ('--only "x" fits no', 'only="x" fits no'),
+                ("/a--only b: --no-such c", "/a--only b: --no-such c")):
+            check(spoken(raw) == sentence, spoken(raw))
 
 
 class Trees:
@@ -182,7 +235,7 @@ def test_library(tap, t):
     with tap.test("errors"):
         check(refused("absent", reshardfs.files, "absent", **t.both).errno == 2, "errno")
         refused("allow_other", reshardfs.files, t.source, allow_other=True, **t.both)
-        refused("dst-strategy", reshardfs.files, t.source, src_strategy=t.src)
+        refused("dst_strategy", reshardfs.files, t.source, src_strategy=t.src)
         s = reshardfs.Source(t.source, **t.both)
         refused("no file 4", s.read, 4)
         refused("no file 4", s.records, 4)
@@ -200,7 +253,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="reshardfs-python-") as work:
         t = Trees(work)
         test_mount(tap, t)
-        if "sanitize" in os.environ.get("SANITIZER_FLAGS", ""):
+        sanitized = "sanitize" in os.environ.get("SANITIZER_FLAGS", "")
+        test_options(tap, t, [mount] if sanitized else [mount, reshardfs.files])
+        if sanitized:
             with tap.test("without a mount"):
                 raise Skipped("Python does not load what a sanitizer is built into")
         else:

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options as keywords: what they take, and sentences that speak of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, Dict, Iterator, Tuple
+
+# What `reshardfs mount --help-all` calls the value of each; "": it has none.
+OPTIONS: Dict[str, str] = {
+    "src_strategy": "PATH|none",
+    "dst_strategy": "PATH|none",
+    "dst_mesh": "MESH",
+    "convert": "TABLE|auto",
+    "from": "hf|mindspore",
+    "config": "FILE|DIR",
+    "resume": "",
+    "dst_ranks": "N",
+    "group_info": "PATH",
+    "select": "WHICH",
+    "breakpoint": "include|only",
+    "fallbacks": "N",
+    "rank_dir": "TEMPLATE",
+    "file": "TEMPLATE",
+    "source_map": "FILE.json",
+    "follow_outside": "",
+    "check": "sample|structure|full",
+    "replicas": "auto|off",
+    "allow_missing": "",
+    "format": "ckpt|safetensors|hf|checkpoint2",
+    "part_size": "SIZE",
+    "model_files": "DIR|none",
+    "prefix": "STR",
+    "only": "REGEX",
+    "drop": "REGEX",
+    "rename": "FILE",
+    "cast": "bfloat16|float16|float32",
+    "unlisted": "copy|drop|error",
+    "remove_redundancy": "",
+    "compat": "mindspore",
+    "foreground": "",
+    "stack": "",
+    "sandbox": "auto|off",
+    "debug": "",
+    "io_mode": "auto|passthrough|direct|cached",
+    "index_cache": "DIR|off",
+    "cache": "auto|on|off",
+    "cache_size": "SIZE|N%",
+    "cache_dir": "DIR",
+    "cache_disk_size": "SIZE",
+    "cache_servers": "HOST[:PORT],...",
+    "cache_key_file": "FILE",
+    "keep_free": "SIZE|N%",
+    "readahead": "N",
+    "source_requests": "N",
+    "source_timeout": "SECONDS",
+    "source_keys": "auto|none|instance",
+    "source_style": "auto|path|host",
+    "source_index": "NAME",
+    "ca_file": "FILE",
+    "fault": "FAULT[;FAULT...]",
+    "log_to": "stderr|syslog|journal|file:PATH",
+    "log_file": "PATH",
+    "log_level": "error|warning|notice|info|debug",
+    "quiet": "",
+    "allow_other": "",
+    "allow_root": "",
+    "auto_unmount": "",
+    "default_permissions": "",
+    "ro": "",
+    "rw": "",
+    "fsname": "NAME",
+    "subtype": "NAME",
+    "max_read": "BYTES",
+    "max_threads": "N",
+    "max_idle_threads": "N",
+    "clone_fd": "",
+    "suid": "",
+    "nosuid": "",
+    "dev": "",
+    "nodev": "",
+    "exec": "",
+    "noexec": "",
+    "atime": "",
+    "noatime": "",
+    "sync": "",
+    "async": "",
+    "dirsync": "",
+    "context": "CONTEXT",
+    "fscontext": "CONTEXT",
+    "defcontext": "CONTEXT",
+    "rootcontext": "CONTEXT",
+}
+
+
+def _types(name: str) -> Tuple[type, ...]:
+    value = OPTIONS[name]
+    if not value:
+        return (bool,)
+    if re.search("PATH|FILE|DIR|TABLE", value):
+        return str, os.PathLike
+    if re.match("(N|BYTES|SECONDS|SIZE)(\\||$)", value):
+        return int, str
+    return (str,)
+
+
+def _check(name: str, given: Any) -> None:
+    if name not in OPTIONS:
+        return  # The library says so, and what may be meant.
+    types = _types(name)
+    if isinstance(given, types) and (bool in types or not isinstance(given, bool)):
+        return
+    called = " or ".join("os.PathLike" if t is os.PathLike else t.__name__
+                         for t in types)
+    value = OPTIONS[name]
+    raise TypeError(f"{_keyword(name)} takes {called}{value and f' ({value})'}, "
+                    f"not {type(given).__name__}: {given!r:.80}")
+
+
+def _keyword(name: str) -> str:
+    """"from" is a word of the language."""
+    return name + "_" if name == "from" else name
+
+
+def words(options: Dict[str, Any]) -> Iterator[str]:
+    """Keywords as "name" and "name=value"."""
+    for keyword, given in options.items():
+        name = keyword.rstrip("_")
+        for value in given if isinstance(given, (list, tuple)) else [given]:
+            if value is None:
+                continue
+            _check(name, value)
+            if value is True:
+                yield name
+            elif value is not False:
+                text = (os.fsdecode(value) if isinstance(value, os.PathLike)
+                        else str(value))
+                yield f"{name}={text}"
+
+
+# An option of the command line, and what may be its value.
+_OPTION = re.compile(r"(?<![\w-])(?:--([a-z][a-z-]*[a-z])(?:=([^\s,;:)\"]+)| "
+                     r"(\"[^\"]*\"|[a-z0-9]+(?![\w=])|[a-z]+=\w+|[A-Z_|]+(?!\w)))?|"
+                     r"-o ([a-z_]+))")
+
+
+def _argument(found: re.Match[str]) -> str:
+    name = (found[1] or found[4]).replace("-", "_")
+    if found[4]:
+        return _keyword(name)
+    if name not in OPTIONS:
+        return found[0]
+    takes = OPTIONS[name]
+    value, rest = found[2] or found[3] or "", ""
+    # Behind an option may also stand the next word of the sentence.
+    words = takes.split("|") + ["newest", "mtime", "mindspore"] * (name == "select")
+    if not found[2] and value.isalnum() and value.islower() and value not in words:
+        value, rest = "", found[3] and " " + found[3] or ""
+    if not takes:
+        return f"{_keyword(name)}=True" + (" " + value if value else rest)
+    if not value:
+        return _keyword(name) + rest
+    if not value.startswith('"'):
+        value = f'"{value}"'
+    return f"{_keyword(name)}={value}"
+
+
+def spoken(sentence: str) -> str:
+    """A sentence of the program, with keywords where it has options."""
+    first, colon, rest = sentence.partition(":")
+    if colon and first.replace("-", "_") in OPTIONS:
+        first = _keyword(first.replace("-", "_"))
+    return _OPTION.sub(_argument, first + colon + rest)
