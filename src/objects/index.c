@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "rsh/util/crew.h"
+#include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
@@ -45,7 +46,7 @@ static enum rsh_http_verdict probe_judge(const struct object_transfer *t,
 	if (a->status == 206 && !a->is_broken && !a->is_encoded &&
 	    a->has_range && a->has_total && a->first == 0 && a->last == 0)
 		return RSH_HTTP_RIGHT;
-	*why = "gives no ranges";
+	*why = "gives whole files alone, and no ranges of them";
 	return a->status == 200 || a->status == 206 ?
 	       RSH_HTTP_WRONG : rsh_http_judge_status(a->status, why);
 }
@@ -56,18 +57,28 @@ static bool probe_take(struct object_request *q, const char *data, size_t len)
 	return true;
 }
 
-/* Asks for the first byte. */
+/* Asks for the first byte of what lies at an address. */
+static int probe_address(struct rsh_objects *o, const char *address,
+			 const char *what, struct rsh_http_answer *out,
+			 struct rsh_error *err)
+{
+	static const char *const headers[] = { "Range: bytes=0-0", NULL };
+	struct object_request q = {
+		.address = address, .what = what, .sign = true,
+		.headers = headers, .deadline = rsh_object_deadline(o),
+		.judge = probe_judge, .sink = probe_take,
+	};
+	int rc = rsh_object_carry_out(o, &q);
+
+	*out = q.answer;
+	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
+}
+
 static int probe_one(struct rsh_objects *o, const char *name,
 		     struct rsh_http_answer *out, struct rsh_error *err)
 {
-	static const char *const headers[] = { "Range: bytes=0-0", NULL };
 	cleanup_free char *what = NULL;
 	char *address = rsh_object_address(o, name);
-	struct object_request q = {
-		.address = address, .sign = true, .headers = headers,
-		.deadline = rsh_object_deadline(o), .judge = probe_judge,
-		.sink = probe_take,
-	};
 	int rc;
 
 	if (!address || asprintf(&what, "%s/%s", o->url, name) < 0) {
@@ -75,11 +86,30 @@ static int probe_one(struct rsh_objects *o, const char *name,
 		rsh_secret_free(address);
 		return rsh_error_nomem(err);
 	}
-	q.what = what;
-	rc = rsh_object_carry_out(o, &q);
+	rc = probe_address(o, address, what, out, err);
 	rsh_secret_free(address);
-	*out = q.answer;
-	return rc ? rsh_error_set(err, q.err.code, "%s", q.err.text) : 0;
+	return rc;
+}
+
+/* Servers without ranges give pages for directories as well. */
+static bool probe_is_file_name(const char *url)
+{
+	return rsh_has_suffix(url, ".safetensors") ||
+	       rsh_has_suffix(url, ".ckpt") || rsh_has_suffix(url, ".json") ||
+	       rsh_has_suffix(url, ".distcp") || rsh_has_suffix(url, ".bin");
+}
+
+bool rsh_object_is_file(struct rsh_objects *o)
+{
+	struct rsh_http_answer answer = { .status = 0 };
+	char *address = rsh_object_own_address(o);
+	struct rsh_error err;
+
+	if (address)
+		probe_address(o, address, o->url, &answer, &err);
+	rsh_secret_free(address);
+	return answer.status == 206 ||
+	       (answer.status == 200 && probe_is_file_name(o->url));
 }
 
 /* ---- all of them ---- */
@@ -199,8 +229,16 @@ static int index_names(struct rsh_names *names, const char *prefix,
 {
 	int rc;
 
-	if (g->data[strspn(g->data, " \t\r\n")] == '{')
+	const char begin = g->data[strspn(g->data, " \t\r\n")];
+
+	if (begin == '{')
 		return index_weights(names, prefix, g, err);
+	if (begin == '<')
+		return rsh_error_set(err, EBADMSG, "%s: a web page, and no "
+				     "list of names; --source-index says "
+				     "which file there has a name on each "
+				     "line, or is the index of a model's parts",
+				     g->what);
 	rc = index_lines(names, prefix, g->data);
 	return rc ? rsh_error_nomem(err) : 0;
 }

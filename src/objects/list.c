@@ -34,6 +34,17 @@ static void list_restart(struct object_request *q)
 	p->parser = rsh_listing_parser_new(p->list, &p->page);
 }
 
+static int list_refuse(struct object_request *q)
+{
+	char server[300];
+
+	rsh_object_put_server(server, sizeof(server), q->address);
+	return rsh_error_set(&q->err, EIO, "%s: what the server %s lists "
+			     "cannot be understood: is it a server of S3?  "
+			     "AWS_ENDPOINT_URL says which one is meant",
+			     q->what, server);
+}
+
 static bool list_parse(struct object_request *q, const char *data, size_t len,
 		       bool last)
 {
@@ -43,11 +54,11 @@ static bool list_parse(struct object_request *q, const char *data, size_t len,
 
 	if (rc == 0 && last && !p->page.is_listing)
 		rc = -EBADMSG;
-	if (rc)
-		q->rc = rsh_error_set(&q->err, rc == -ENOMEM ? ENOMEM : EIO,
-				      rc == -ENOMEM ? "%s: out of memory" :
-				      "%s: what the server lists cannot be understood",
+	if (rc == -ENOMEM)
+		q->rc = rsh_error_set(&q->err, ENOMEM, "%s: out of memory",
 				      q->what);
+	else if (rc)
+		q->rc = list_refuse(q);
 	return rc == 0;
 }
 
@@ -173,6 +184,25 @@ int rsh_object_list_make(const struct rsh_objects *o,
 	return 0;
 }
 
+/* Says why there is nothing. */
+static int list_nothing(struct rsh_objects *o, struct rsh_error *err)
+{
+	const char *slash = strrchr(o->url, '/');
+
+	if ((!o->is_s3 || o->prefix[0]) && rsh_object_is_file(o))
+		return rsh_error_set(err, ENOTDIR, "%s: this is a file; give "
+				     "what it lies in, %.*s", o->url,
+				     (int)(slash - o->url), o->url);
+	if (o->is_s3)
+		return rsh_error_set(err, ENOENT, "%s: nothing lies there: no "
+				     "object in the bucket has a name that "
+				     "begins with \"%s\"", o->url, o->prefix);
+	return rsh_error_set(err, ENOENT, "%s: nothing lies there that is "
+			     "known: no list of files, no model.safetensors; "
+			     "--source-index says which file names the others",
+			     o->url);
+}
+
 int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 		     struct rsh_objects_listing *out, struct rsh_error *err)
 {
@@ -187,8 +217,9 @@ int rsh_objects_list(struct rsh_objects *o, const char *prefix,
 	rsh_object_listing_clear(&list);
 	if (rc == 0 && out->n == 0) {
 		rsh_objects_listing_free(out);
-		return rsh_error_set(err, ENOENT, "%s: nothing lies there",
-				     o->url);
+		return prefix ? rsh_error_set(err, ENOENT, "%s: nothing lies "
+					      "there", o->url) :
+				list_nothing(o, err);
 	}
 	return rc;
 }

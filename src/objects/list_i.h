@@ -12,6 +12,8 @@ bool rsh_object_is_name(const char *name);
 int rsh_object_list_index(struct rsh_objects *o, const char *prefix,
 			  struct rsh_object_listing *list,
 			  struct rsh_error *err);
+/* Is the place itself a file? */
+bool rsh_object_is_file(struct rsh_objects *o);
 /* Makes a listing of names, which takes the memory of *list over. */
 int rsh_object_list_make(const struct rsh_objects *o,
 			 struct rsh_object_listing *list,

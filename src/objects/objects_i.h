@@ -107,10 +107,12 @@ int rsh_object_place_finish(struct rsh_objects *o, const char *url,
 /* Gives the address of an object or of a listing's page, which the caller frees
  * by rsh_secret_free(); NULL means out of memory. */
 char *rsh_object_address(const struct rsh_objects *o, const char *name);
+/* Gives the address of the place itself, without a slash at its end. */
+char *rsh_object_own_address(const struct rsh_objects *o);
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 			      const char *token);
 
-/* ---- requests (loop.c, request.c) ---- */
+/* ---- requests (loop.c, request.c, why.c) ---- */
 
 struct object_request;
 struct object_transfer;
@@ -166,7 +168,9 @@ struct object_request {
 	struct object_request *next;
 	bool is_done;
 	pthread_cond_t done;
-	const char *why;       /* NULL: nothing has gone wrong */
+	const char *why;       /* what the server does wrong; NULL: nothing has
+				* gone wrong */
+	const char *detail;    /* what libcurl calls it; NULL: nothing */
 	uint64_t due;          /* when it begins */
 	uint64_t got;          /* when the source last got on with it, or with
 				* others before its first turn; 0: never */
@@ -223,6 +227,16 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code);
 /* Gives up what a transfer had besides the handle. */
 void rsh_object_transfer_clear(struct object_transfer *t);
+/* Says what follows "the server" where there is no answer, or none that is
+ * whole; and what the system or libcurl calls that.  Both are constant texts. */
+const char *rsh_object_why(CURLcode code);
+const char *rsh_object_detail(const struct object_transfer *t, CURLcode code);
+/* Puts scheme, host and port of an address. */
+void rsh_object_put_server(char *to, size_t size, const char *address);
+/* Says "the server WHY (DETAIL)" of the last attempt, which the server may call
+ * `code`. */
+void rsh_object_say(const struct object_request *q, const char *code,
+		    char *to, size_t size);
 /* Sets the result of a request whose time is over. */
 void rsh_object_expire(struct object_request *q);
 

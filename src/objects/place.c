@@ -96,6 +96,24 @@ char *rsh_object_address(const struct rsh_objects *o, const char *name)
 	return place_take(&t);
 }
 
+char *rsh_object_own_address(const struct rsh_objects *o)
+{
+	struct place_text t = { NULL };
+
+	place_add(&t, o->base);
+	if (o->prefix[0]) {
+		place_add(&t, "/");
+		place_encode(&t, o->prefix, true);
+	}
+	if (t.s && t.s[t.len - 1] == '/')
+		t.s[--t.len] = '\0';
+	if (o->query) {
+		place_add(&t, "?");
+		place_add(&t, o->query);
+	}
+	return place_take(&t);
+}
+
 /* The parameters stand in the order of the alphabet, since they are signed so. */
 char *rsh_object_list_address(const struct rsh_objects *o, const char *prefix,
 			      const char *token)

@@ -356,14 +356,11 @@ void rsh_object_transfer_clear(struct object_transfer *t)
 static bool request_fail(const struct object_transfer *t,
 			 struct object_request *q, int code, const char *why)
 {
-	const char *name = t->page.code;
+	char text[RSH_ERROR_TEXT_MAX];
 
-	if (t->answer.status)
-		rsh_error_set(&q->err, code, "%s: the server %s (HTTP %d%s%s)",
-			      q->what, why, t->answer.status, *name ? " " : "",
-			      name);
-	else
-		rsh_error_set(&q->err, code, "%s: %s", q->what, why);
+	q->why = why;
+	rsh_object_say(q, t->page.code, text, sizeof(text));
+	rsh_error_set(&q->err, code, "%s: %s", q->what, text);
 	q->rc = -code;
 	return true;
 }
@@ -419,7 +416,7 @@ static void transfer_reconsider(struct object_transfer *t)
 		{ "RequestTimeTooSkewed", RSH_HTTP_REFUSED,
 		  "has another time than this machine's clock" },
 		{ "RequestTimeout", RSH_HTTP_LATER, "has waited too long" },
-		{ "SlowDown", RSH_HTTP_LATER, "is asked too much" },
+		{ "SlowDown", RSH_HTTP_LATER, "wants fewer requests" },
 		{ "NoSuchBucket", RSH_HTTP_GONE, "has no such bucket" },
 		{ "InvalidObjectState", RSH_HTTP_REFUSED,
 		  "has this object in an archive" },
@@ -475,7 +472,8 @@ static bool request_end_broken(const struct object_transfer *t,
 {
 	bool absent = q->tries >= REQUEST_ABSENT_MAX;
 
-	q->why = rsh_curl.easy_strerror(code);
+	q->why = rsh_object_why(code);
+	q->detail = rsh_object_detail(t, code);
 	switch (code) {
 	case CURLE_PEER_FAILED_VERIFICATION:
 	case CURLE_SSL_CACERT_BADFILE:
@@ -557,12 +555,15 @@ bool rsh_object_transfer_ends(const struct object_transfer *t,
 
 void rsh_object_expire(struct object_request *q)
 {
-	const char *why = q->tries ? q->why : NULL;
+	char text[RSH_ERROR_TEXT_MAX];
+	const bool known = q->tries && q->why;
 
+	if (known)
+		rsh_object_say(q, "", text, sizeof(text));
 	q->rc = rsh_error_set(&q->err, ETIMEDOUT,
-			      "%s: no answer in time%s%s%s", q->what,
-			      why ? " (before that: \"" : "", why ? why : "",
-			      why ? "\")" : "");
+			      "%s: no answer in time (--source-timeout)%s%s",
+			      q->what, known ? "; at last " : "",
+			      known ? text : "");
 }
 
 /* ---- with keys ---- */

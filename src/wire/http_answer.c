@@ -288,7 +288,7 @@ enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 		return RSH_HTTP_RIGHT;
 	case 401:
 	case 403:
-		*why = "does not let us";
+		*why = "denies access";
 		return RSH_HTTP_REFUSED;
 	case 404:
 	case 410:
@@ -300,14 +300,17 @@ enum rsh_http_verdict rsh_http_judge_status(int status, const char **why)
 	case 408:
 	case 425:
 	case 429:
-		*why = "is asked too much";
+		*why = "wants fewer requests";
 		return RSH_HTTP_LATER;
 	case 501:
 	case 505:
 		*why = "does not know such requests";
 		return RSH_HTTP_WRONG;
 	}
-	*why = status >= 500 ? "is out of order" : "gives no such answer";
+	*why = status >= 500 ? "reports an error of its own" :
+	       status >= 300 && status < 400 ? "redirects to another address" :
+	       status >= 400 ? "finds the request wrong" :
+	       "gives an answer that none was asked for";
 	return status >= 500 && status < 600 ? RSH_HTTP_LATER : RSH_HTTP_WRONG;
 }
 
@@ -339,7 +342,7 @@ static enum rsh_http_verdict judge_place(const struct rsh_http_answer *a,
 {
 	if (a->status == 200) {
 		if (asked->first || asked->len != asked->size)
-			return judge_wrong(why, "gives no ranges");
+			return judge_wrong(why, "gives whole files alone, and no ranges of them");
 	} else if (!a->has_range) {
 		return judge_wrong(why, "does not say which range it sends");
 	} else if (a->first != asked->first ||

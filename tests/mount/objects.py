@@ -4,11 +4,13 @@
 the same files on disk show, within the sandbox."""
 
 import base64
+import http.server
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
@@ -19,7 +21,7 @@ import secrets_seen  # noqa: E402
 from demands import check, content, write  # noqa: E402
 from ms_formats import Record, checkpoint_bytes  # noqa: E402
 from privileges import own_mounts  # noqa: E402
-from rsh_cli import GOOD, INPUT  # noqa: E402
+from rsh_cli import GOOD, INPUT, IO  # noqa: E402
 from rsh_mount import Mounted, Skipped, hash_tree, reshardfs_program  # noqa: E402
 from s3_trial import (SECRET, Server, library_path, read_error, run,  # noqa: E402
                       run_trials, same, write_model)
@@ -118,6 +120,84 @@ def test_commands(tap, trial):
                    got.err.count("\n") == 1, f"{command} says what is wrong: {words}", repr(got))
     got = run("ls", "s3://bucket/nothing")
     tap.equal(got.status, INPUT, "nothing lies there")
+
+
+class Odd(http.server.BaseHTTPRequestHandler):
+    """A web server that does what the first name of a path says, and has one file."""
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, status, body=b"", **headers):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        what = self.path.split("/")[1]
+        if what == "loop":
+            self.answer(302, Location=self.path)
+        elif what == "page":
+            self.answer(200, b"\n<!DOCTYPE html>\n<title>Index</title>\nmodel.safetensors\n")
+        elif what.isdigit():
+            self.answer(int(what), b"no")
+        elif self.path.endswith("/part.safetensors"):
+            self.answer(206, b"x", Content_Range="bytes 0-0/9")
+        else:
+            self.answer(404, b"no")
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_said(tap, trial):
+    """What is wrong with an address or its server, and what to do."""
+    odd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Odd)
+    threading.Thread(target=odd.serve_forever, daemon=True).start()
+    http_ = f"127.0.0.1:{odd.server_port}"
+    at, listed = f"http://{http_}", "model.safetensors.index.json"
+    closed = f"http://127.0.0.1:{free_port()}"
+    file = trial.url + "/rank_0/" + os.listdir(os.path.join(trial.job.source, "rank_0"))[0]
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    hint = "; AWS_ENDPOINT_URL says which server is meant"
+    for given, address, words in (
+            (endpoint, file, f"{file}: this is a file; give what it lies in, {trial.url}/rank_0"),
+            (endpoint, "s3://bucket/no/such", 's3://bucket/no/such: nothing lies there: no '
+             'object in the bucket has a name that begins with "no/such/"'),
+            (closed, "s3://bucket/x", f"s3://bucket/x: the server {closed} cannot be reached "
+             f"(Connection refused){hint}"),
+            (at + "/page", "s3://bucket/x", f"s3://bucket/x: what the server {at} lists cannot be "
+             "understood: is it a server of S3?  AWS_ENDPOINT_URL says which one is meant"),
+            (at + "/loop", "s3://bucket/x", f"the server {at} redirects to another address (HTTP "
+             "302)"),
+            (at + "/500", "s3://bucket/x", "no answer in time (--source-timeout); at last the "
+             f"server {at} reports an error of its own (HTTP 500)"),
+            (endpoint, at + "/loop/x", f"{at}/loop/x/{listed}: the server redirects again and "
+             "again (HTTP 302)"),
+            (endpoint, at + "/500/x", f"{listed}: no answer in time (--source-timeout); at last "
+             "the server reports an error of its own (HTTP 500)"),
+            (endpoint, at + "/403/x", f"{listed}: the server denies access (HTTP 403)"),
+            (endpoint, at + "/418/x", f"{listed}: the server finds the request wrong (HTTP 418)"),
+            (endpoint, at + "/page", f"{at}/page/{listed}: a web page, and no list of names; "
+             "--source-index says which file there has a name on each line"),
+            (endpoint, at + "/none/x", f"{at}/none/x: nothing lies there that is known: no list "
+             "of files, no model.safetensors; --source-index says which file names the others"),
+            (endpoint, at + "/a/part.safetensors",
+             f"{at}/a/part.safetensors: this is a file; give what it lies in, {at}/a"),
+            (endpoint, f"https://{http_}/x", f"the server https://{http_} speaks no TLS that "
+             "this machine knows: does it serve http:// alone? (")):
+        os.environ["AWS_ENDPOINT_URL"] = given
+        got = run("ls", "--source-timeout", "2" if "500" in given + address else "30", address)
+        os.environ["AWS_ENDPOINT_URL"] = endpoint
+        tap.ok(got.status in (INPUT, IO) and words in got.err and got.err.count("\n") == 1,
+               "said: " + re.sub(r":\d+", ":PORT", words)[:60], repr(got))
+    odd.shutdown()
+    odd.server_close()
 
 
 os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
@@ -233,4 +313,5 @@ def test_arguments(tap, trial):
 
 if __name__ == "__main__":
     sys.exit(run_trials(test_shown, test_cached, test_layers, test_replaced, test_denied,
-                        test_commands, test_module, test_libraries, test_tls, test_arguments))
+                        test_commands, test_said, test_module, test_libraries, test_tls,
+                        test_arguments))
