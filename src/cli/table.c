@@ -88,9 +88,9 @@ void rsh_table_cell(struct rsh_table *t, const char *fmt, ...)
 static void measure_columns(const struct rsh_table *t, size_t *widths)
 {
 	for (unsigned c = 0; c < t->n_columns; c++)
-		widths[c] = strlen(t->columns[c].title);
+		widths[c] = rsh_text_width(t->columns[c].title);
 	for (size_t i = 0; i < t->n; i++) {
-		size_t n = rsh_text_length(t->cells[i].text);
+		size_t n = rsh_text_width(t->cells[i].text);
 
 		if (n > widths[i % t->n_columns])
 			widths[i % t->n_columns] = n;
@@ -138,11 +138,11 @@ static void fit(const struct rsh_table *t, size_t *widths, size_t room)
  * than an item cut. */
 static size_t line_length(const char *text, size_t width)
 {
-	size_t n = strlen(text);
+	size_t n = rsh_text_fitting(text, width);
 
-	if (n <= width)
+	if (!text[n])
 		return n;
-	for (size_t i = width; i > 0; i--)
+	for (size_t i = n; i > 0; i--)
 		if (text[i - 1] == ',')
 			return i;
 	n = strcspn(text, ",");
@@ -191,7 +191,7 @@ static void print_cell(const struct rsh_table *t, const struct rsh_output *out,
 
 	if (column->shorten && out->width)
 		rsh_text_shorten(text, width);
-	n = rsh_text_length(text);
+	n = rsh_text_width(text);
 	blanks = n < width ? width - n : 0;
 	if (c > 0)
 		fprintf(out->f, "%*s", GAP, "");

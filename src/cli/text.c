@@ -1,52 +1,102 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli/text.c counts and cuts the characters of UTF-8 text, and writes sizes
+/* cli/text.c measures and cuts UTF-8 text by columns, and writes sizes
  * and durations as people read them. */
 #include "config.h"
 
 #include "text.h"
 
+#include <limits.h>
+#include <locale.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
+
+/* The C library knows how wide characters are in a locale of UTF-8 alone, which
+ * may not be the one that the program runs in.  Where there is none, each is
+ * taken to have one column. */
+static locale_t utf8;
+static pthread_once_t utf8_once = PTHREAD_ONCE_INIT;
+
+static void text_find_locale(void)
+{
+	utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+}
+
+static locale_t text_begin(void)
+{
+	pthread_once(&utf8_once, text_find_locale);
+	return uselocale(utf8);
+}
 
 static bool is_utf8_tail(char c)
 {
 	return ((unsigned char)c & 0xc0) == 0x80;
 }
 
-size_t rsh_text_length(const char *s)
+/* Says how many bytes the character at `s` has, and how many columns; a byte
+ * that is none has one. */
+static size_t text_character(const char *s, size_t *columns)
 {
-	size_t n = 0;
+	mbstate_t state = { 0 };
+	wchar_t c;
+	size_t n = utf8 ? mbrtowc(&c, s, MB_LEN_MAX, &state) : 0;
+	int width;
 
-	for (; *s; s++)
-		n += !is_utf8_tail(*s);
+	*columns = 1;
+	if (n == 0 || n > MB_LEN_MAX) {
+		for (n = 1; !utf8 && is_utf8_tail(s[n]); n++)
+			;
+		return n;
+	}
+	width = wcwidth(c);
+	*columns = width < 0 ? 1 : (size_t)width;
 	return n;
 }
 
-/* Returns where character number n begins. */
-static char *character(char *s, size_t n)
+size_t rsh_text_width(const char *s)
 {
-	while (*s && n > 0)
-		for (s++, n--; is_utf8_tail(*s); s++)
-			;
-	return s;
+	const locale_t before = text_begin();
+	size_t width = 0, columns;
+
+	for (; *s; width += columns)
+		s += text_character(s, &columns);
+	uselocale(before);
+	return width;
 }
 
-void rsh_text_shorten(char *s, size_t n)
+size_t rsh_text_fitting(const char *s, size_t width)
+{
+	const locale_t before = text_begin();
+	size_t at = 0, n, columns;
+
+	for (; s[at]; at += n, width -= columns) {
+		n = text_character(s + at, &columns);
+		if (columns > width)
+			break;
+	}
+	uselocale(before);
+	return at;
+}
+
+void rsh_text_shorten(char *s, size_t width)
 {
 	static const char dots[] = "...";
-	size_t have = rsh_text_length(s);
 	const size_t n_dots = sizeof(dots) - 1;
-	size_t head;
+	size_t have = rsh_text_width(s), left;
 	char *to, *from;
 
-	if (have <= n || n <= n_dots)
+	if (have <= width || width <= n_dots)
 		return;
-	head = (n - n_dots) / 2;
-	to = character(s, head);
-	from = character(s, have - (n - n_dots - head));
-	/* More characters are taken out than there are dots. */
+	to = s + rsh_text_fitting(s, (width - n_dots) / 2);
+	left = width - n_dots - (width - n_dots) / 2;
+	/* What is left out has more columns than the dots, though a character
+	 * may have fewer bytes than columns. */
+	from = s + rsh_text_fitting(s, have - left);
+	if (rsh_text_width(from) > left)
+		from += rsh_text_fitting(from, 2);
 	memmove(to + n_dots, from, strlen(from) + 1);
 	memcpy(to, dots, n_dots);
 }

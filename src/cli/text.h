@@ -9,11 +9,15 @@
 
 #include "rsh/util/text.h"
 
-/* Returns how many characters UTF-8 text has. */
-size_t rsh_text_length(const char *s);
-/* Cuts `s` in place to `n` characters, at least 4, by taking out its middle, of
+/* Returns how many columns of a terminal UTF-8 text takes: those of Chinese,
+ * Japanese and Korean take two each, accents none. */
+size_t rsh_text_width(const char *s);
+/* Returns how many bytes from the beginning of `s` take `width` columns at
+ * most. */
+size_t rsh_text_fitting(const char *s, size_t width);
+/* Cuts `s` in place to `width` columns, at least 4, by taking out its middle, of
  * which "..." is left. */
-void rsh_text_shorten(char *s, size_t n);
+void rsh_text_shorten(char *s, size_t width);
 
 /* Writes bytes as "1.5 GiB"; returns text. */
 const char *rsh_text_bytes(uint64_t bytes, char *text, size_t size);

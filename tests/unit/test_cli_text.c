@@ -31,7 +31,31 @@ static void test_shorten(void **state)
 	assert_shortened("abc", 20, "abc");
 	assert_shortened("\xc3\xa4\xc3\xb6\xc3\xbc\xc3\x9f\xc3\xa4\xc3\xb6", 5,
 			 "\xc3\xa4...\xc3\xb6");
-	assert_int_equal(rsh_text_length("\xc3\xa4z\xe5\xb1\x82"), 3);
+	/* U+5C42 has two columns. */
+	assert_shortened("\xe5\xb1\x82\xe5\xb1\x82\xe5\xb1\x82" "abc", 8,
+			 "\xe5\xb1\x82...abc");
+	assert_shortened("ab\xe5\xb1\x82\xe5\xb1\x82\xe5\xb1\x82", 7,
+			 "ab...\xe5\xb1\x82");
+	assert_shortened("\xe5\xb1\x82\xe5\xb1\x82\xe5\xb1\x82\xe5\xb1\x82", 6,
+			 "...\xe5\xb1\x82");
+	assert_shortened("\xe5\xb1\x82\xe5\xb1\x82\xe5\xb1\x82", 6,
+			 "\xe5\xb1\x82\xe5\xb1\x82\xe5\xb1\x82");
+}
+
+/* The locale of the program does not matter. */
+static void test_width(void **state)
+{
+	(void)state;
+	assert_int_equal(rsh_text_width(""), 0);
+	assert_int_equal(rsh_text_width("\xc3\xa4z"), 2);
+	assert_int_equal(rsh_text_width("\xe5\xb1\x82" "a"), 3);
+	assert_int_equal(rsh_text_width("\xed\x95\x9c\xea\xb8\x80"), 4);
+	assert_int_equal(rsh_text_width("\xef\xbc\x81\xf0\xa0\x80\x80"), 4);
+	assert_int_equal(rsh_text_width("a\xcc\x88"), 1);
+	assert_int_equal(rsh_text_width("\xff" "a"), 2);
+	assert_int_equal(rsh_text_fitting("\xe5\xb1\x82\xe5\xb1\x82", 3), 3);
+	assert_int_equal(rsh_text_fitting("a\xcc\x88" "bc", 2), 4);
+	assert_int_equal(rsh_text_fitting("abc", 9), 3);
 }
 
 static void test_bytes(void **state)
@@ -69,6 +93,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_shorten),
+		cmocka_unit_test(test_width),
 		cmocka_unit_test(test_bytes),
 		cmocka_unit_test(test_seconds),
 	};
