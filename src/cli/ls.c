@@ -38,6 +38,25 @@ static int open_strategy(const struct rsh_options *o, struct subject *s,
 				 &s->strategy, err);
 }
 
+/* Names what was meant instead of a file that is neither. */
+static int say_other_file(const char *path, int rc, struct rsh_error *err)
+{
+	bool of_directory;
+	const char *what = rsh_other_file(path, &of_directory);
+	const char *slash = strrchr(path, '/');
+
+	if (!what)
+		return rc;
+	if (!of_directory)
+		return rsh_error_set(err, -rc, "%s: this is no file of a "
+				     "checkpoint and no strategy, but %s",
+				     path, what);
+	return rsh_error_set(err, -rc, "%s: this is %s, and listed by its "
+			     "directory: reshardfs ls %.*s", path, what,
+			     slash && slash > path ? (int)(slash - path) : 1,
+			     slash ? path : ".");
+}
+
 /* Strategies and checkpoints are both called .ckpt: what cannot be read as the
  * one may be the other, or else the first complaint stands. */
 static int open_ls_file(const struct rsh_options *o, struct subject *s,
@@ -45,8 +64,11 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 {
 	int rc;
 
-	if (rsh_has_suffix(o->vfs.source, ".json"))
-		return open_strategy(o, s, err);
+	if (rsh_has_suffix(o->vfs.source, ".json")) {
+		rc = open_strategy(o, s, err);
+		return rc == -EBADMSG ?
+			say_other_file(o->vfs.source, rc, err) : rc;
+	}
 	rc = rsh_inspect_file(o->vfs.source,
 			      o->vfs.files.check == RSH_CHECK_FULL, s->names,
 			      &s->file, err);
@@ -55,7 +77,7 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 	    rsh_strategy_load(o->vfs.source, false, s->names, &s->strategy,
 			      NULL) == 0)
 		rc = 0;
-	return rc;
+	return rc == -EBADMSG ? say_other_file(o->vfs.source, rc, err) : rc;
 }
 
 /* A directory is a tree of checkpoints or holds the strategies of stages. */

@@ -15,6 +15,7 @@
 
 #include <xxhash.h>
 
+#include "rsh/source/inspect.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/strategy_file.h"
@@ -22,6 +23,16 @@
 static int strategy_system_error(struct rsh_error *err, const char *path)
 {
 	return rsh_error_set(err, errno, "%s: %s", path, strerror(errno));
+}
+
+/* What the parser found wrong helps nobody who has named another file. */
+static int strategy_say_other(const char *path, struct rsh_error *err)
+{
+	bool of_directory;
+	const char *what = rsh_other_file(path, &of_directory);
+
+	return what ? rsh_error_set(err, EBADMSG, "%s: this is no strategy, "
+				    "but %s", path, what) : -EBADMSG;
 }
 
 static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
@@ -32,7 +43,9 @@ static int strategy_load_file(const char *path, struct rsh_strategy_file **out,
 	int rc = rsh_load_whole(path, RSH_STRATEGY_BYTES_MAX, "strategy", &data,
 				&len, err);
 
-	return rc ? rc : rsh_strategy_parse(data, len, path, out, err);
+	if (rc == 0)
+		rc = rsh_strategy_parse(data, len, path, out, err);
+	return rc == -EBADMSG ? strategy_say_other(path, err) : rc;
 }
 
 int rsh_name_map_load(const char *path, struct rsh_name_map **out,

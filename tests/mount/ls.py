@@ -10,6 +10,7 @@ import re
 import shutil
 import sys
 import tempfile
+import unicodedata
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 sys.path.insert(0, LIB)
@@ -130,6 +131,26 @@ def a_terminal_shortens_names(t):
     check(rows[1].startswith("backbone.") and "..." in rows[1] and ".weight  " in rows[1], narrow)
     check(name in run_on_terminal("ls", path, columns=300).out, "room enough")
     check(name in run("ls", path, env={"COLUMNS": "60"}).out, "no terminal")
+
+
+def columns_of(text):
+    """How many of a terminal a text takes."""
+    return sum(0 if unicodedata.combining(c) else
+               2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def columns_stand_below_each_other(t):
+    """Whatever the script, and the locale."""
+    names = ["嵌入层.权重", "layers.0.w", "임베딩", "ａｂ", "e\u0301.x", "埋め込み" * 20]
+    path = write(t.path("scripts.ckpt"), checkpoint_bytes(
+        {name: Record((1,), "Int8", b"a") for name in names}))
+    for env in ({}, {"LC_ALL": "C"}, {"LC_ALL": "C.UTF-8"}):
+        for got in (run("ls", path, env=env), run_on_terminal("ls", path, columns=70)):
+            rows = [re.sub("\x1b\\[[0-9]*m", "", line) for line in got.out.splitlines()]
+            at = {columns_of(row[:row.index("Int8")]) for row in rows[1:1 + len(names)]}
+            title = rows[0].index("DTYPE")
+            check(at == {title}, (at, title, rows))
+    check(max(map(columns_of, rows)) <= 70 and "..." in rows[6], rows)
 
 
 def colour_only_on_a_terminal(t):
@@ -374,6 +395,32 @@ def wrong_usage(_):
     refused(run("ls", "-oallow_other", "a"), USAGE, "allow_other")
 
 
+def other_files(t):
+    """What is neither a checkpoint file nor a strategy, and what was meant."""
+    dcp = os.path.join(LIB, "..", "data", "dcp", "torch-2.4", "uneven")
+    model = os.path.join(LIB, "..", "data", "weights", "models", "qwen3")
+    whole = "this is {}, and listed by its directory: reshardfs ls {}"
+    for path, words in (
+            (os.path.join(dcp, ".metadata"),
+             whole.format("the metadata of a distributed checkpoint", dcp)),
+            (os.path.join(dcp, "__0_0.distcp"),
+             whole.format("a part of a distributed checkpoint", dcp)),
+            (os.path.join(model, "config.json"),
+             whole.format("a configuration of a model", model)),
+            (os.path.join(model, "model.safetensors.index.json"),
+             whole.format("the index of a model's parts", model)),
+            (write(t.path("net.ckpt"), b"PK\3\4" + bytes(60)),
+             "a zip archive, as torch.save() writes them"),
+            (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
+        refused(run("ls", path), INPUT, f"{path}: ", words)
+        refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
+                f"{path}: this is no strategy, but {words.split(',')[0].removeprefix('this is ')}")
+    beside = write(t.path(os.path.join("mcore", "metadata.json")), b'{"sharded_backend": "torch"}')
+    refused(run("ls", beside), INPUT, "holds no parameter layout")
+    write(t.path(os.path.join("mcore", ".metadata")), b"")
+    refused(run("ls", beside), INPUT, "reshardfs ls " + os.path.dirname(beside))
+
+
 def bad_input(t):
     refused(run("ls", t.path("nowhere")), INPUT, t.path("nowhere"), "No such file")
     os.makedirs(t.path("empty"))
@@ -400,12 +447,14 @@ def a_full_disk(t):
 
 CASES = [records_of_a_ckpt, records_of_a_safetensors_file, crc_is_told, a_table_for_people,
          names_are_escaped, names_that_are_not_utf_8, a_terminal_shortens_names,
-         colour_only_on_a_terminal, steps_of_a_tree, damage_is_told, a_rank_that_is_gone,
+         columns_stand_below_each_other, colour_only_on_a_terminal, steps_of_a_tree,
+         damage_is_told, a_rank_that_is_gone,
          only_what_the_strategy_describes, whole_shapes, a_doubled_vocabulary,
          shapes_of_the_newest_whole_step, shapes_of_what_another_stage_lists,
          shapes_that_contradict,
          what_a_mount_takes, options_choose_files, a_model_in_one_part, layouts_of_a_strategy,
-         stages_of_a_directory, a_strategy_in_json, wrong_usage, bad_input, a_full_disk]
+         stages_of_a_directory, a_strategy_in_json, wrong_usage, other_files, bad_input,
+         a_full_disk]
 
 
 def main():

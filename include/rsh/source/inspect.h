@@ -25,6 +25,11 @@ int rsh_inspect_file(const char *path, bool check_crc, struct rsh_names *names,
 		     struct rsh_inspected *out, struct rsh_error *err);
 void rsh_inspected_clear(struct rsh_inspected *in);
 
+/* Says what a file is that could not be read as a checkpoint file or a strategy,
+ * by its name and first bytes, "a zip archive"; NULL: that is not known.  With
+ * *of_directory it is a part of what lies in its directory. */
+const char *rsh_other_file(const char *path, bool *of_directory);
+
 /* ---- a tree ---- */
 
 /* This is what candidate i is by the names of its files. */
