@@ -30,6 +30,14 @@ int rsh_check_files(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--source-map names every "
 				     "file: --rank-dir and --file do not go "
 				     "with it");
+	if ((dir && *dir == '/') || (file && *file == '/'))
+		return rsh_error_set(err, EINVAL, "--%s \"%s\": a path below "
+				     "SOURCE is wanted, such as %s, and none "
+				     "that begins with a slash",
+				     dir && *dir == '/' ? "rank-dir" : "file",
+				     dir && *dir == '/' ? dir : file,
+				     dir && *dir == '/' ? "rank_{rank}" :
+				     "rank_{rank}/net.ckpt");
 	/* A file without a directory is looked for in the directories of the
 	 * ranks. */
 	if ((dir || (file && strchr(file, '/'))) && !names_rank(dir) &&

@@ -151,6 +151,7 @@ static int list_described(struct rsh_walk *w,
 {
 	const char *slash = opts->file ? strrchr(opts->file, '/') : NULL;
 	const char *rank_dir = opts->rank_dir, *file;
+	size_t n;
 	cleanup_free char *dirs = NULL;
 	int rc;
 
@@ -166,9 +167,12 @@ static int list_described(struct rsh_walk *w,
 	rc = rsh_walk_template(w, "", dirs, RSH_RANK_UNKNOWN, err);
 	if (rc || w->any)
 		return rc;
-	return rsh_error_set(err, ENOENT, "%s: nothing in it is named %s%s%s",
-			     w->source->path, dirs + strspn(dirs, "/"),
-			     dirs[strspn(dirs, "/")] ? "/" : "", file);
+	n = strlen(dirs);
+	while (n && dirs[n - 1] == '/')
+		dirs[--n] = '\0';
+	return rsh_error_set(err, ENOENT, "%s: no file in it is called "
+			     "%s%s%s", w->source->path,
+			     dirs + strspn(dirs, "/"), n ? "/" : "", file);
 }
 
 /* Paths are relative to the map itself. */

@@ -537,6 +537,16 @@ static void test_underscores(void **state)
 	       "--remove-redundancy takes no value");
 }
 
+static void test_templates(void **state)
+{
+	(void)state;
+	refuse(WORDS("ls", "a", "--rank-dir=/ckpt/rank_{rank}"),
+	       "--rank-dir \"/ckpt/rank_{rank}\": a path below SOURCE is wanted, "
+	       "such as rank_{rank}, and none that begins with a slash");
+	refuse(WORDS("ls", "a", "--file=/ckpt/{rank}.ckpt"),
+	       "--file \"/ckpt/{rank}.ckpt\": a path below SOURCE is wanted");
+}
+
 static void test_did_you_mean(void **state)
 {
 	(void)state;
@@ -619,6 +629,7 @@ int main(void)
 		cmocka_unit_test(test_exit_status),
 		cmocka_unit_test(test_before_command),
 		cmocka_unit_test(test_underscores),
+		cmocka_unit_test(test_templates),
 		cmocka_unit_test(test_did_you_mean),
 		cmocka_unit_test(test_refused),
 	};
