@@ -57,17 +57,21 @@ int rsh_job_files_list(struct rsh_job_files *f)
 int rsh_job_files_check(const struct rsh_job_files *f, uint32_t stage,
 			uint32_t name, struct rsh_error *err)
 {
+	const uint32_t first = rsh_job_rank(f, stage, 0);
+	const uint32_t last = rsh_job_rank(f, stage + 1, 0) - 1;
+	const char *text = rsh_names_text(f->cat->names, name);
 	uint32_t from, to;
 
 	rsh_job_files_of(f, stage, &from, &to);
 	if (from < to)
 		return 0;
-	return rsh_error_set(err, ENOENT,
-			     "ranks %u to %u have no checkpoint file, but "
-			     "parameter %s is needed from them",
-			     rsh_job_rank(f, stage, 0),
-			     rsh_job_rank(f, stage + 1, 0) - 1,
-			     rsh_names_text(f->cat->names, name));
+	if (first == last)
+		return rsh_error_set(err, ENOENT, "rank %u has no valid "
+				     "checkpoint file, but parameter %s is needed from it",
+				     first, text);
+	return rsh_error_set(err, ENOENT, "ranks %u to %u have no valid "
+			     "checkpoint file, but parameter %s is needed from them",
+			     first, last, text);
 }
 
 /* A shared parameter may be cut otherwise in another stage: its slices there

@@ -12,6 +12,8 @@
  * than RANKS_TOLD_MAX ranks; the other slices are told by parameter. */
 #define TOLD_MAX 4096
 #define RANKS_TOLD_MAX 64
+/* So many ranks that should hold what is lost are looked at. */
+#define RANKS_SOUGHT_MAX 65536
 
 int rsh_plan_lose(struct rsh_plan *p, const struct rsh_lost *lost,
 		  struct rsh_error *sentence)
@@ -297,6 +299,85 @@ static void tell_loss(struct telling *t, const struct loss *l, uint32_t n)
 		tell_rest(t, l, n, n < all);
 }
 
+/* ---- files that are not there ---- */
+
+struct lost_files {
+	uint32_t *v; /* in no order, and some of them twice */
+	size_t n, cap;
+};
+
+/* Without memory a few are not told. */
+static void seek_files(struct lost_files *f, const struct rsh_catalogue *c,
+		       const struct rsh_tensor *t)
+{
+	struct rsh_holder holder;
+
+	/* Of a list of boxes the files are no ranks. */
+	for (uint32_t cell = 0; rsh_cut_grid(t->cut) &&
+	     cell < rsh_cut_n_cells(t->cut) && f->n < RANKS_SOUGHT_MAX; cell++) {
+		const uint32_t n = rsh_copies_pick(t->copies, cell, 0, NULL,
+						   &holder) ?
+				   0 : rsh_cut_n_replicas(t->cut, cell);
+
+		for (uint32_t i = 0; i < n; i++) {
+			const uint32_t file = t->first_file +
+				rsh_cut_member(t->cut, cell, i);
+
+			if (!rsh_catalogue_index(c, file) &&
+			    !rsh_grow(&f->v, &f->cap, f->n + 1, sizeof(*f->v)))
+				f->v[f->n++] = file;
+		}
+	}
+}
+
+static void seek_all_files(struct lost_files *f, const struct rsh_plan *p)
+{
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < p->n_lost && f->n < RANKS_SOUGHT_MAX; i++) {
+		const struct rsh_walk *w = p->lost[i].shown == RSH_COPIED ?
+			NULL : p->walks[p->lost[i].shown];
+
+		for (uint32_t k = 0; w && k < w->n_parts; k++)
+			seek_files(f, p->cat, rsh_walk_tensor(w, k));
+	}
+	if (f->n == 0)
+		return;
+	qsort(f->v, f->n, sizeof(*f->v), rsh_by_u32);
+	for (size_t i = 0; i < f->n; i++)
+		if (n == 0 || f->v[i] != f->v[n - 1])
+			f->v[n++] = f->v[i];
+	f->n = n;
+}
+
+/* Begins the sentence with the files, where several are not there. */
+static void name_files(struct rsh_plan *p, uint64_t n_slices, uint32_t n_names)
+{
+	const struct rsh_error first = p->first_lost;
+	struct lost_files f = { .n = 0 };
+	char text[512] = "";
+	size_t at = 0;
+
+	seek_all_files(&f, p);
+	for (size_t i = 0; i < f.n && i < RANKS_TOLD_MAX / 4; i++)
+		at += (size_t)snprintf(text + at, sizeof(text) - at, " %u",
+				       f.v[i]);
+	if (f.n > RANKS_TOLD_MAX / 4)
+		snprintf(text + at, sizeof(text) - at, " and %zu more",
+			 f.n - RANKS_TOLD_MAX / 4);
+	if (f.n > 1)
+		rsh_error_set(&p->first_lost, ENOENT, "ranks%s have no "
+			      "valid checkpoint file: %llu slices of %u "
+			      "parameters are lost; the first: %s", text,
+			      (unsigned long long)n_slices, n_names,
+			      first.text);
+	else
+		rsh_error_set(&p->first_lost, ENOENT, "%s (%llu slices of %u "
+			      "parameters are lost in all)", first.text,
+			      (unsigned long long)n_slices, n_names);
+	free(f.v);
+}
+
 int rsh_plan_report_lost(struct rsh_plan *p,
 			 void (*report)(void *ctx, const char *sentence),
 			 void *ctx, struct rsh_error *err)
@@ -321,9 +402,7 @@ int rsh_plan_report_lost(struct rsh_plan *p,
 			tell_loss(&t, &l, n);
 	}
 	if (n_slices > 1)
-		rsh_error_set(&p->first_lost, ENOENT, "%s (%llu slices of %u "
-			      "parameters are lost in all)", p->first_lost.text,
-			      (unsigned long long)n_slices, n_names);
+		name_files(p, n_slices, n_names);
 	if (p->b.allow_missing)
 		return 0;
 	return rsh_error_set(err, ENOENT, "%s", p->first_lost.text);

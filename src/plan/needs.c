@@ -20,8 +20,9 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 
 	if (!rsh_catalogue_index(p->cat, file))
 		return rsh_error_set(err, ENOENT,
-				     "rank %u has no checkpoint file, but rank "
-				     "%u needs its slice of parameter %s%s",
+				     "rank %u has no valid checkpoint file, but "
+				     "rank %u needs its slice of parameter "
+				     "%s%s",
 				     file, rank, text, more);
 	return rsh_error_set(err, ENOENT,
 			     "%s: the file is valid, but parameter %s is not "

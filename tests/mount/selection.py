@@ -64,7 +64,7 @@ def a_half_written_save_from_which_not_all_can_be_had(job):
     job.save(1, 5)
     job.save(1, 10, ranks=(0, 1, 2, 4, 5, 6))
     shows(job, (1, 5), words=["epoch 1 step 10 cannot be taken, epoch 1 step 5 is taken instead: "
-                              "6 of 8 ranks have a valid file of it; rank 3 has no"])
+                              "6 of 8 ranks have a valid file of it; ranks 3 7 have no"])
     shows(job, (1, 5), "--log-level", "info", words=["the slice of ranks 3 7"])
 
 
@@ -103,7 +103,7 @@ def one_stray_file_is_one_line(job):
         big.save(1, 5)
         big.save(2, 5, ranks=[3])
         few = f"1 of {n_ranks} ranks has "
-        example = "rank 0 has no checkpoint file"
+        example = "rank 0 has no valid checkpoint file"
         both = ["--src-strategy", big.strategy, "--dst-strategy", big.strategy]
         for command in (["plan", big.source], ["export", big.source, f"{big.directory}/out"]):
             got = run(*command, *both)
@@ -158,15 +158,17 @@ def a_refusal_is_one_line(job):
     big.save(1, 5, ranks=range(1, 64))
     both = ["--src-strategy", big.strategy, "--dst-strategy", big.strategy]
     got = run("plan", big.source, *both)
-    check(got.status == INPUT and lines_of(got.err, "error: ", "rank 0 has no checkpoint file",
-                                           "4 slices of 4 parameters") == 1, got)
+    check(got.status == INPUT and lines_of(
+        got.err, "error: ", "rank 0 has no valid checkpoint file",
+        "4 slices of 4 parameters") == 1, got)
     big.save(2, 5, ranks=range(2, 64))
     got = run("plan", big.source, *both)
     check(got.status == INPUT and lines_of(got.err, "error: ", "epoch 2 step 5", "epoch 1 step 5",
                                            "tried 2") == 1, got)
     got = run("plan", big.source, *both, "--allow-missing")
-    check(got.status == GOOD and lines_of(got.err, "slices are lost: rank 0", "layer.0.weight",
-                                          "8 slices of 4 parameters are lost in all") == 1, got)
+    check(got.status == GOOD and lines_of(
+        got.err, "slices are lost: ranks 0 1 have no", "layer.0.weight",
+        "8 slices of 4 parameters are lost") == 1, got)
 
 
 # ---- what is not valid ----
@@ -517,7 +519,7 @@ def files_by_template(job):
     job.save(1, 5)
     refuses(job, "--file", "net*.safetensors",
             words=[job.source + ": no rank has a file named net*.safetensors"])
-    refuses(job, "--file", "flat/other_{rank}*", words=["nothing in it is named flat/other_"])
+    refuses(job, "--file", "flat/other_{rank}*", words=["no file in it is called flat/other_"])
 
 
 @test

@@ -82,13 +82,14 @@ def shown(source, src, dst):
 
 
 def demand_same_by_program(source, src, dst, sentence):
-    """`plan` comes to the same as the library, in the same words."""
+    """`plan` comes to the same as the library, in the same words but for options."""
+    from reshardfs._options import spoken
     got = run("plan", source, "--src-strategy", src, "--dst-strategy", dst,
               "--unlisted", "drop", "--index-cache", "off", "--json")
     if sentence is None:
         check(got.status == 0 and json.loads(got.out)["files"], f"plan: {got}")
     else:
-        check(got.status and sentence in got.err, f"plan: {got}\nlibreshard: {sentence}")
+        check(got.status and sentence in spoken(got.err), f"plan: {got}\nlibreshard: {sentence}")
 
 
 # ---- what is so ----

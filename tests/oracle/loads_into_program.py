@@ -116,7 +116,8 @@ class Workshop(random_pairs.Workshop):
             files = self.module.files(source, **options)
         except self.module.Error as error:
             _, said = rsh_mount.expect_failure(source, **sides, extra=extra)
-            check(str(error) in said, f"{error} is not in {said}")
+            from reshardfs._options import spoken
+            check(str(error) in spoken(said), f"{error} is not in {said}")
             return "refused"
         ranks = pair.rng.sample(range(len(files)), min(len(files), MOST_RANKS))
         with rsh_mount.Mounted(source, **sides, extra=extra) as mount:

@@ -244,7 +244,7 @@ static void lost_slices_are_the_plans_affair(void **state)
 	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2, 2)));
 	assert_int_equal(plan_job(j, "w[4,2]"), -ENOENT);
-	assert_string_equal(j->err.text, "rank 1 has no checkpoint file, but "
+	assert_string_equal(j->err.text, "rank 1 has no valid checkpoint file, but "
 			    "rank 0 needs its slice of parameter w");
 	j->replicas = j->allow_missing = true;
 	must_offer(j, "w[4,2]");
@@ -266,7 +266,7 @@ static void stage_is_lost(void **state)
 	job_free(j);
 	j = job_new(layouts, NULL);
 	job_files(j, 2, FILE_WITH(F32("w", 2)));
-	refused(j, -ENOENT, "ranks 2 to 3 have no checkpoint file, but "
+	refused(j, -ENOENT, "ranks 2 to 3 have no valid checkpoint file, but "
 		"parameter v is needed from them");
 }
 

@@ -15,9 +15,9 @@ static void needed_rank_is_missing(void **state)
 	(void)state;
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_refused(j, -ENOENT,
-		    "rank 1 has no checkpoint file, but rank 2 needs its slice "
-		    "of parameter w (from mesh [2] map [0] to mesh [4] map "
-		    "[0])");
+		    "rank 1 has no valid checkpoint file, but rank 2 needs "
+		    "its slice of parameter w (from mesh [2] map [0] "
+		    "to mesh [4] map [0])");
 }
 
 static void unneeded_rank_may_be_missing(void **state)
@@ -57,8 +57,8 @@ static void needed_rank_of_a_stage_is_missing(void **state)
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_file(j, 2, FILE_WITH(F32("v", 2)));
 	job_refused(j, -ENOENT,
-		    "rank 3 has no checkpoint file, but rank 0 needs its slice "
-		    "of parameter v (from mesh [2] map [0] to unsharded)");
+		    "rank 3 has no valid checkpoint file, but rank 0 needs "
+		    "its slice of parameter v (from mesh [2] map [0] to unsharded)");
 }
 
 static void whole_stage_is_missing(void **state)
@@ -70,7 +70,7 @@ static void whole_stage_is_missing(void **state)
 	job_file(j, 0, FILE_WITH(F32("w", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 2)));
 	job_refused(j, -ENOENT,
-		    "ranks 2 to 3 have no checkpoint file, but parameter v is "
+		    "ranks 2 to 3 have no valid checkpoint file, but parameter v is "
 		    "needed from them");
 }
 
@@ -85,9 +85,9 @@ static void only_needed_rank_is_missing(void **state)
 	job_file(j, 2, FILE_WITH(F32("w", 2)));
 	job_file(j, 3, FILE_WITH(F32("w", 2)));
 	job_refused(j, -ENOENT,
-		    "rank 0 has no checkpoint file, but rank 0 needs its slice "
-		    "of parameter w (from mesh [2,2] map [0] to mesh [2] map "
-		    "[0])");
+		    "rank 0 has no valid checkpoint file, but rank 0 needs "
+		    "its slice of parameter w (from mesh [2,2] map [0] "
+		    "to mesh [2] map [0])");
 }
 
 static void nothing_in_common(void **state)
