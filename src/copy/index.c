@@ -77,7 +77,7 @@ static int read_lines(struct reading *r, struct rsh_error *err)
 		rc = rsh_manifest_parse(text, len, r->index->path,
 					r->lines.number, &line, err);
 		if (rc == -EBADMSG && !r->began)
-			return bad_line(r, "not a reshardfs manifest", err);
+			return bad_line(r, "not a reshardfs manifest, which export writes", err);
 		if (rc)
 			return rc;
 		rc = take_line(r, &line, len, err);
@@ -86,7 +86,9 @@ static int read_lines(struct reading *r, struct rsh_error *err)
 			return rc;
 	}
 	if (rc == 0 && (!r->ended || r->announced != r->index->n))
-		rc = bad_line(r, "it ends too early", err);
+		rc = bad_line(r, r->began ? "it ends too early: the export "
+					    "was not finished" :
+			      "empty, and not a reshardfs manifest", err);
 	return rc;
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -181,11 +182,24 @@ static int parse_options(int argc, char **argv, struct rsh_options *o,
 
 /* ---- operands ---- */
 
+/* Writes "a|b|c" as "a, b or c". */
+static void put_choice(char *to, size_t size, const char *from)
+{
+	size_t at = 0;
+
+	*to = '\0';
+	for (; *from && at < size; from++)
+		at += (size_t)snprintf(to + at, size - at, "%s%.*s",
+				       *from != '|' ? "" :
+				       strchr(from + 1, '|') ? ", " : " or ",
+				       *from != '|', from);
+}
+
 static int missing_operand(const struct rsh_options *o, struct rsh_error *err)
 {
-	const char *name = o->command->operands[o->n_operands];
-	char guess[RSH_GUESS_BYTES];
+	char guess[RSH_GUESS_BYTES], name[64];
 
+	put_choice(name, sizeof(name), o->command->operands[o->n_operands]);
 	if (o->unnamed && o->n_operands == 1) {
 		rsh_command_guess(o->operands[0], guess);
 		return rsh_error_set(err, EINVAL, "\"%s\" is no command%s, and "

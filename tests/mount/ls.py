@@ -388,7 +388,7 @@ def a_strategy_in_json(t):
 # ---- refused ----
 
 def wrong_usage(_):
-    refused(run("ls"), USAGE, "no FILE|SOURCE|STRATEGY given")
+    refused(run("ls"), USAGE, "no FILE, SOURCE or STRATEGY given")
     refused(run("ls", "a", "b"), USAGE, "too many operands: b")
     refused(run("ls", "--foreground", "a"), USAGE, "--foreground")
     refused(run("ls", "--color=pink", "a"), USAGE, "pink")

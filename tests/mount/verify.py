@@ -499,7 +499,8 @@ def manifests_that_are_none(p):
     with open(manifest, encoding="utf-8") as f:
         lines = f.readlines()
     for name, text, word in (
-            ("empty", "", "too early"), ("cut", "".join(lines[:-1]), "too early"),
+            ("empty", "", "empty, and not a reshardfs manifest"),
+            ("cut", "".join(lines[:-1]), "too early: the export was not finished"),
             ("torn", "".join(lines)[:-40], "not JSON"), ("headless", "".join(lines[1:]), "head"),
             ("twice", "".join(lines[:-1] + [lines[-2]]) + '{"end":"reshardfs","files":5}\n',
              "twice"),
@@ -548,7 +549,7 @@ def names_of_any_bytes(p):
 
 def wrong_usage(p):
     source, tree, words = p.demo()
-    refused(run("verify"), USAGE, "no SOURCE|MANIFEST given")
+    refused(run("verify"), USAGE, "no SOURCE or MANIFEST given")
     refused(run("verify", source, tree), USAGE, "--src-strategy is missing")
     refused(run("verify", source, tree, *words[:2]), USAGE, "--dst-strategy is missing")
     refused(run("verify", source, "--write-manifest", p.path("m")), USAGE, "--src-strategy")

@@ -579,6 +579,8 @@ static void test_refused(void **state)
 	refuse(WORDS("ls", ""), "operand 1 is empty");
 	refuse(WORDS("mount", "a", ""), "operand 2 is empty");
 	refuse(WORDS("mount", "a"), "no MOUNTPOINT given");
+	refuse(WORDS("verify"), "no SOURCE or MANIFEST given");
+	refuse(WORDS("convert"), "no list, show or check given");
 	refuse((const char *const[]){ "reshardfs", NULL }, "no command");
 	refuse(WORDS("mount", "a", "b", "--json"), "--json");
 	refuse(WORDS("a", "b"), "--src-strategy");
