@@ -150,9 +150,12 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 			 "keyed", c->servers.key_file != NULL);
 }
 
-static const char *format_name(const struct rsh_options *o)
+static const char *format_name(const struct rsh_facts *f)
 {
-	return o->resume ? NULL : o->in_parts ? "hf" :
+	const struct rsh_options *o = f->options;
+	struct rsh_vfs_view view;
+
+	return !rsh_vfs_view(f->tree, &view) ? NULL : view.in_parts ? "hf" :
 	       o->vfs.plan.by_kind ? "checkpoint2" :
 	       o->vfs.plan.format == RSH_FORMAT_SAFETENSORS ? "safetensors" :
 						      "ckpt";
@@ -190,7 +193,7 @@ static json_t *config_json(const struct rsh_facts *f)
 		"{s:b,s:o,s:o,s:o,s:o,s:o,s:s,s:b,s:o,s:s,s:o,s:O}", "resume",
 		o->resume, "src_strategy", asked_strategy_json(&o->vfs.src),
 		"dst_strategy", asked_strategy_json(&o->vfs.dst), "format",
-		rsh_json_optional(format_name(o)), "prefix",
+		rsh_json_optional(format_name(f)), "prefix",
 		rsh_json_optional(o->resume ? NULL : o->vfs.tree.prefix),
 		"replicas",
 		o->resume ? json_null() : json_boolean(o->vfs.plan.replicas),

@@ -12,7 +12,6 @@
 #include "rsh/options/commands.h"
 #include "rsh/options/ranks.h"
 #include "rsh/options/table.h"
-#include "rsh/source/dcp.h"
 #include "rsh/source/source.h"
 #include "rsh/util/mem.h"
 #include "check_i.h"
@@ -85,7 +84,8 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	if (v->plan.by_kind && (v->plan.n_shown_ranks || v->plan.compat))
 		return rsh_error_set(err, EINVAL, "--format checkpoint2 goes "
 				     "with neither --dst-ranks nor --compat");
-	if ((v->plan.part_bytes || v->model_files) && !o->in_parts)
+	if ((v->plan.part_bytes || v->model_files) && !o->in_parts &&
+	    !v->weights.form_follows)
 		return rsh_error_set(err, EINVAL, "--%s is for --format hf",
 				     v->model_files ? "model-files" :
 				     "part-size");
@@ -96,16 +96,25 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A distributed checkpoint says itself how it is cut, and is wanted as one
- * whole model in Hugging Face's form unless something else is said. */
+/* ---- a source that says itself what it is ---- */
+
+/* The look costs requests where SOURCE is behind HTTP: once is enough. */
+static void check_look(struct rsh_options *o)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	const struct rsh_source_options *f = &v->files;
+
+	o->kind = v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
+		  f->source_map ? RSH_SOURCE_RANKS :
+		  rsh_source_kind(v->source, &f->store);
+}
+
+/* A distributed checkpoint is wanted as one whole model in Hugging Face's form
+ * unless something else is said. */
 static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 {
 	struct rsh_vfs_config *v = &o->vfs;
-	const struct rsh_source_options *f = &v->files;
 
-	if (v->src.from == RSH_FROM_FILE || f->rank_dir || f->file ||
-	    f->source_map || !rsh_source_is_dcp(v->source, &f->store))
-		return 0;
 	if (v->dst.from == RSH_FROM_DERIVED)
 		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
 				     "strategy of the source, and a "
@@ -130,40 +139,78 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 	return 0;
 }
 
-/* A source that says itself how it is cut needs no strategy, and is wanted as
- * one whole model unless something else is said. */
-static void check_settle_source(struct rsh_options *o)
+/* Without strategies it is wanted as one whole model. */
+static void check_settle_checkpoint2(struct rsh_vfs_config *v)
 {
-	struct rsh_vfs_config *v = &o->vfs;
-
-	if (v->src.from || v->files.rank_dir || v->files.file ||
-	    v->files.source_map ||
-	    !rsh_source_describes_itself(v->source, &v->files.store))
+	if (v->src.from)
 		return;
 	v->src.from = RSH_FROM_SOURCE;
 	if (!v->dst.from)
 		v->dst.from = RSH_FROM_NONE;
 }
 
-int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
+/* Is a model of Hugging Face's to be shown as what it is? */
+static bool check_wants_model(const struct rsh_options *o)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+
+	return o->kind == RSH_SOURCE_HF && !v->weights.table &&
+	       (o->in_parts || !rsh_option_given(o, "format")) &&
+	       !v->plan.n_shown_ranks && !v->plan.compat;
+}
+
+/* A whole model is wanted as that model unless something else is said: one of
+ * Hugging Face's with the files beside its weights. */
+static int check_settle_model(struct rsh_options *o, struct rsh_error *err)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+	const enum rsh_select select = v->files.select;
+
+	if (!v->src.from && ((select != RSH_SELECT_NEWEST &&
+			      select != RSH_SELECT_MINDSPORE) ||
+			     v->files.breakpoints == RSH_BREAKPOINTS_ONLY))
+		return rsh_error_set(err, EINVAL, "--select and --breakpoint "
+				     "choose among steps, and SOURCE is one "
+				     "whole model");
+	if (v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
+				     "strategy of the source, and a whole "
+				     "model has none: give --dst-strategy");
+	v->src.from = RSH_FROM_NONE;
+	if (v->dst.from)
+		return 0;
+	v->dst.from = RSH_FROM_NONE;
+	if (!check_wants_model(o))
+		return 0;
+	v->plan.format = RSH_FORMAT_SAFETENSORS;
+	o->in_parts = true;
+	if (!rsh_option_given(o, "model-files"))
+		v->model_files = v->source;
+	return 0;
+}
+
+static int check_settle(struct rsh_options *o, struct rsh_error *err)
+{
+	switch (o->kind) {
+	case RSH_SOURCE_DCP:
+		return check_settle_dcp(o, err);
+	case RSH_SOURCE_CHECKPOINT2:
+		check_settle_checkpoint2(&o->vfs);
+		return 0;
+	case RSH_SOURCE_HF:
+	case RSH_SOURCE_MINDSPORE:
+		return check_settle_model(o, err);
+	default:
+		return 0;
+	}
+}
+
+static int check_refuse_unsaid(const struct rsh_options *o,
+			       struct rsh_error *err)
 {
 	const struct rsh_vfs_config *v = &o->vfs;
 	char hint[512];
-	int rc = rsh_check_weights(o, err);
 
-	if (rc == 0)
-		rc = check_settle_dcp(o, err);
-	if (rc)
-		return rc;
-	check_settle_source(o);
-	if (rsh_option_given(o, "dst-mesh") &&
-	    rsh_option_given(o, "dst-strategy"))
-		return rsh_error_set(err, EINVAL, "--dst-mesh and "
-				     "--dst-strategy say the same: give one");
-	if (v->src.from == RSH_FROM_SOURCE && v->dst.from == RSH_FROM_DERIVED)
-		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
-				     "strategy file, and SOURCE has none: give "
-				     "--dst-strategy");
 	if (!v->src.from) {
 		rsh_source_hint(v->source, &v->files.store, hint,
 				sizeof(hint));
@@ -175,10 +222,39 @@ int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-strategy is missing "
 				     "(\"none\" for whole tensors), or "
 				     "--dst-mesh");
-	rc = check_compat(v, err);
+	return 0;
+}
+
+/* What SOURCE is has been looked at by now. */
+static int check_conversion(struct rsh_options *o, struct rsh_error *err)
+{
+	const struct rsh_vfs_config *v = &o->vfs;
+	int rc = rsh_check_weights(o, err);
+
+	if (rc == 0)
+		rc = check_settle(o, err);
+	if (rc)
+		return rc;
+	if (rsh_option_given(o, "dst-mesh") &&
+	    rsh_option_given(o, "dst-strategy"))
+		return rsh_error_set(err, EINVAL, "--dst-mesh and "
+				     "--dst-strategy say the same: give one");
+	if (v->src.from == RSH_FROM_SOURCE && v->dst.from == RSH_FROM_DERIVED)
+		return rsh_error_set(err, EINVAL, "--dst-mesh derives from a "
+				     "strategy file, and SOURCE has none: give "
+				     "--dst-strategy");
+	rc = check_refuse_unsaid(o, err);
+	if (rc == 0)
+		rc = check_compat(v, err);
 	if (rc == 0)
 		rc = check_whole(o, err);
 	return rc ? rc : rsh_check_files(o, err);
+}
+
+int rsh_check_conversion(struct rsh_options *o, struct rsh_error *err)
+{
+	check_look(o);
+	return check_conversion(o, err);
 }
 
 /* The options of a conversion say nothing where there is none. */
@@ -201,9 +277,12 @@ static int check_resume(const struct rsh_options *o, struct rsh_error *err)
 int rsh_check_ls(struct rsh_options *o, struct rsh_error *err)
 {
 	o->vfs.source = o->operands[0];
-	check_settle_source(o);
-	return rsh_options_convert(o) || o->vfs.weights.table ?
-		rsh_check_conversion(o, err) : rsh_check_files(o, err);
+	check_look(o);
+	if (o->kind == RSH_SOURCE_CHECKPOINT2)
+		check_settle_checkpoint2(&o->vfs);
+	return rsh_options_convert(o) || o->vfs.weights.table ||
+	       (o->kind != RSH_SOURCE_RANKS && o->vfs.dst.from) ?
+		check_conversion(o, err) : rsh_check_files(o, err);
 }
 
 int rsh_check_plan(struct rsh_options *o, struct rsh_error *err)

@@ -20,11 +20,24 @@
 
 /* ---- which side is which ---- */
 
-static bool source_is_sharded(const struct rsh_vfs_config *v)
+static bool source_is_sharded(const struct rsh_options *o)
 {
+	const struct rsh_vfs_config *v = &o->vfs;
+
 	return v->src.from == RSH_FROM_FILE ||
-	       (!v->src.from && rsh_source_describes_itself(v->source,
-					     &v->files.store));
+	       (!v->src.from && o->kind == RSH_SOURCE_CHECKPOINT2);
+}
+
+/* The names of a whole model will tell in which form it is shown, unless that
+ * is said. */
+static void check_whole_model(struct rsh_options *o)
+{
+	struct rsh_vfs_config *v = &o->vfs;
+
+	v->weights.form_follows = !v->weights.from &&
+		(o->kind == RSH_SOURCE_HF || o->kind == RSH_SOURCE_MINDSPORE) &&
+		!rsh_option_given(o, "format") &&
+		!(v->src.from && v->dst.from);
 }
 
 static int check_sides(struct rsh_options *o, struct rsh_error *err)
@@ -36,10 +49,11 @@ static int check_sides(struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--dst-mesh derives from the "
 				     "source's strategy, and goes with no "
 				     "--convert: one of both sides has none");
-	if (!w->from && source_is_sharded(v))
+	if (!w->from && source_is_sharded(o))
 		w->from = FROM_MINDSPORE;
 	if (!w->from && v->dst.from == RSH_FROM_FILE)
 		w->from = FROM_HF;
+	check_whole_model(o);
 	if (w->from == FROM_HF && v->src.from == RSH_FROM_FILE)
 		return rsh_error_set(err, EINVAL, "a strategy speaks of "
 				     "MindSpore's names, and SOURCE is Hugging "
@@ -97,8 +111,8 @@ static int check_assume_beside(struct rsh_options *o, struct rsh_error *err)
 	const char *config = v->weights.config, *slash;
 	cleanup_free char *dir = NULL;
 
-	if (!config || !o->in_parts || v->weights.from == FROM_HF ||
-	    rsh_option_given(o, "model-files"))
+	if (!config || !(o->in_parts || v->weights.form_follows) ||
+	    v->weights.from == FROM_HF || rsh_option_given(o, "model-files"))
 		return 0;
 	slash = strrchr(config, '/');
 	dir = !slash ? strdup(".") :

@@ -61,9 +61,8 @@ static int digest_model_files(void *hash, const struct rsh_vfs_config *cfg,
 			      struct rsh_error *err)
 {
 	struct rsh_model_files files;
-	int rc = rsh_model_files_load(cfg->model_files,
-				      cfg->files.store.follow_outside, &files,
-				      err);
+	int rc = rsh_model_files_load(cfg->model_files, cfg->source,
+				      &cfg->files.store, &files, err);
 
 	for (size_t i = 0; rc == 0 && i < files.n; i++) {
 		const struct rsh_model_file *f = &files.v[i];

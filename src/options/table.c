@@ -58,7 +58,7 @@ static const unsigned casts[] = {
 static const struct rsh_option table[] = {
 	HEADING("What it is made of"),
 	{ "src-strategy", 0, "PATH|none", CONVERSIONS | CHECK | TABLE_CHECK,
-	  "the strategy SOURCE was trained under; Checkpoint 2.0 says it",
+	  "the strategy SOURCE was trained under, unless it says that itself",
 	  rsh_set_strategy,
 	  .converts = true, .opens_links = true, AT(vfs.src.path),
 	  .first = true },

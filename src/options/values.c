@@ -82,8 +82,9 @@ void rsh_options_settle(struct rsh_options *o)
 {
 	struct rsh_vfs_config *v = &o->vfs;
 
-	if (o->in_parts && !v->plan.part_bytes)
-		v->plan.part_bytes = DEFAULT_PART_BYTES;
+	v->weights.part_bytes = v->plan.part_bytes ? v->plan.part_bytes :
+						     DEFAULT_PART_BYTES;
+	v->plan.part_bytes = o->in_parts ? v->weights.part_bytes : 0;
 	/* The converter knows no steps, so names are taken as it takes them. */
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;

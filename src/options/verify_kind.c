@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 
 #include "rsh/options/table.h"
-#include "rsh/source/dcp.h"
 #include "rsh/source/source.h"
 #include "rsh/wire/manifest.h"
 
@@ -22,6 +21,7 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 {
 	const char *other = o->n_operands > 1 ? o->operands[1] : NULL;
 	const struct rsh_store_options *how = &o->vfs.files.store;
+	enum rsh_source_kind kind;
 
 	if (rsh_is_file(o->operands[0]))
 		return RSH_VERIFY_FILES;
@@ -29,9 +29,11 @@ enum rsh_verify_kind rsh_verify_kind_of(const struct rsh_options *o)
 		return RSH_VERIFY_SOURCE;
 	if (!rsh_is_file(other))
 		return RSH_VERIFY_TREE;
-	return o->vfs.src.from || o->vfs.dst.from ||
-	       rsh_source_describes_itself(o->operands[0], how) ||
-	       rsh_source_is_dcp(o->operands[0], how) ?
+	if (o->vfs.src.from || o->vfs.dst.from || o->vfs.weights.table)
+		return RSH_VERIFY_MANIFEST;
+	/* A whole model is as likely what an export has written. */
+	kind = rsh_source_kind(o->operands[0], how);
+	return kind == RSH_SOURCE_CHECKPOINT2 || kind == RSH_SOURCE_DCP ?
 	       RSH_VERIFY_MANIFEST : RSH_VERIFY_FILES;
 }
 

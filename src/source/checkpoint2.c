@@ -37,7 +37,7 @@ static bool checkpoint2_is_rank_dir(const char *name)
 }
 
 /* A tracker alone does not tell: Megatron-LM calls its own the same. */
-static bool checkpoint2_is_in(struct rsh_dir *dir)
+static bool checkpoint2_is_in(struct rsh_dir *dir, bool *ranks)
 {
 	struct rsh_ckpt2_name parts;
 	bool found = false;
@@ -45,28 +45,27 @@ static bool checkpoint2_is_in(struct rsh_dir *dir)
 	uint64_t step;
 
 	while (rsh_dir_next(dir, &name) > 0) {
-		if (checkpoint2_is_rank_dir(name))
-			return false;
+		*ranks |= checkpoint2_is_rank_dir(name);
 		found |= rsh_ckpt2_step_parse(name, &step) ||
 			 rsh_ckpt2_name_parse(name, &parts);
 	}
-	return found;
+	return found && !*ranks;
 }
 
-bool rsh_source_describes_itself(const char *path,
-				 const struct rsh_store_options *how)
+bool rsh_checkpoint2_look(const struct rsh_source *s, bool *ranks)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
 
-	return rsh_dir_open_path(path, how, &dir) == 0 &&
-	       checkpoint2_is_in(dir);
+	*ranks = false;
+	return rsh_dir_open(s->store, "", &dir) == 0 &&
+	       checkpoint2_is_in(dir, ranks);
 }
 
 bool rsh_checkpoint2_present(const struct rsh_source *s)
 {
-	cleanup_dir struct rsh_dir *dir = NULL;
+	bool ranks;
 
-	return rsh_dir_open(s->store, "", &dir) == 0 && checkpoint2_is_in(dir);
+	return rsh_checkpoint2_look(s, &ranks);
 }
 
 /* ---- its files ---- */

@@ -112,23 +112,6 @@ bool rsh_dcp_present(const struct rsh_source *s)
 	return dcp_look(s, &f) != -ENOMEM && dcp_found_any(s, &f);
 }
 
-bool rsh_source_is_dcp(const char *path,
-		       const struct rsh_store_options *how)
-{
-	const struct rsh_store_options opts = {
-		.objects = how->objects, .place = how->place,
-	};
-	struct rsh_error unused = RSH_ERROR_INIT;
-	struct rsh_source *s;
-	bool is;
-
-	if (rsh_source_new(path, &opts, &s, &unused))
-		return false;
-	is = rsh_dcp_present(s);
-	rsh_source_free(s);
-	return is;
-}
-
 /* ---- reading it ---- */
 
 static int dcp_parse(const struct rsh_source *s, const char *name,

@@ -11,6 +11,8 @@
 
 /* Is the root a Checkpoint 2.0 tree, or one step of one? */
 bool rsh_checkpoint2_present(const struct rsh_source *s);
+/* Does the same; *ranks says whether there are directories of ranks. */
+bool rsh_checkpoint2_look(const struct rsh_source *s, bool *ranks);
 /* Lists the steps and makes them the candidates.  0 or -errno with a
  * sentence. */
 int rsh_checkpoint2_list(struct rsh_source *s,

@@ -29,8 +29,7 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 		path = NULL;
 		return false;
 	}
-	return rsh_source_describes_itself(path, &inner) ||
-	       rsh_source_is_dcp(path, &inner);
+	return rsh_source_kind(path, &inner) != RSH_SOURCE_RANKS;
 }
 
 /* Keeps the first of the names in order, whatever the listing begins with. */
@@ -123,5 +122,5 @@ bool rsh_source_is_one_step(const char *path,
 		while (rsh_dir_next(dir, &name) > 0)
 			if (rsh_ckpt2_name_parse(name, &parts))
 				return true;
-	return rsh_source_is_dcp(path, how);
+	return rsh_source_kind(path, how) == RSH_SOURCE_DCP;
 }

@@ -35,9 +35,15 @@ static const char *model_map_name(const struct rsh_source *s)
 	return model_has(s, RSH_MODEL_MS_MAP) ? RSH_MODEL_MS_MAP : NULL;
 }
 
-bool rsh_model_present(const struct rsh_source *s)
+enum rsh_source_kind rsh_model_look(const struct rsh_source *s)
 {
-	return model_map_name(s) || model_has(s, RSH_MODEL_HF_SINGLE);
+	const char *map = model_map_name(s);
+
+	if (map)
+		return strcmp(map, RSH_MODEL_MS_MAP) == 0 ?
+		       RSH_SOURCE_MINDSPORE : RSH_SOURCE_HF;
+	return model_has(s, RSH_MODEL_HF_SINGLE) ? RSH_SOURCE_HF :
+						   RSH_SOURCE_RANKS;
 }
 
 static int model_add_part(struct rsh_source *s, const char *name)

@@ -214,8 +214,8 @@ unsigned rsh_source_scan_threads(const struct rsh_source *s);
 /* A model of one part needs no map. */
 #define RSH_MODEL_HF_SINGLE "model.safetensors"
 
-/* Is there a whole model in the root? */
-bool rsh_model_present(const struct rsh_source *s);
+/* Says which whole model is in the root; RSH_SOURCE_RANKS: there is none. */
+enum rsh_source_kind rsh_model_look(const struct rsh_source *s);
 /* Lists the parts of the model, all of which belong to the one candidate.  0 or
  * -errno with a sentence. */
 int rsh_model_list(struct rsh_source *s, struct rsh_error *err);

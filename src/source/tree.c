@@ -270,7 +270,8 @@ static bool source_is_model(const struct rsh_source *s,
 	return opts->unsharded && !opts->rank_dir && !opts->file &&
 	       !opts->source_map && opts->breakpoints != RSH_BREAKPOINTS_ONLY &&
 	       (opts->select == RSH_SELECT_NEWEST ||
-		opts->select == RSH_SELECT_MINDSPORE) && rsh_model_present(s);
+		opts->select == RSH_SELECT_MINDSPORE) &&
+	       rsh_model_look(s) != RSH_SOURCE_RANKS;
 }
 
 static bool source_is_dcp(const struct rsh_source *s,

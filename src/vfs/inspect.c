@@ -25,6 +25,7 @@ bool rsh_vfs_view(const struct rsh_vfs *vfs, struct rsh_vfs_view *out)
 		.src = v->src,
 		.dst = v->dst,
 		.names = v->names,
+		.in_parts = v->in_parts,
 	};
 	return true;
 }

@@ -130,15 +130,21 @@ static int model_files_read(struct rsh_model_files *all, struct rsh_store *s,
 	return rc;
 }
 
-int rsh_model_files_load(const char *dir, bool follow_outside,
+int rsh_model_files_load(const char *dir, const char *source,
+			 const struct rsh_store_options *how,
 			 struct rsh_model_files *out, struct rsh_error *err)
 {
-	const struct rsh_store_options opts = {
-		.follow_outside = follow_outside,
+	struct rsh_store_options opts = {
+		.follow_outside = how->follow_outside,
 	};
 	struct rsh_store *s = NULL;
-	int rc = rsh_store_open(dir, &opts, &s, err);
+	int rc;
 
+	if (strcmp(dir, source) == 0) {
+		opts.objects = how->objects;
+		opts.place = how->place;
+	}
+	rc = rsh_store_open(dir, &opts, &s, err);
 	*out = (struct rsh_model_files){ 0 };
 	if (rc)
 		rsh_error_prefix(err, "--model-files");

@@ -67,13 +67,12 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 		rc = rsh_vfs_load_weights(v, cfg, err);
 	if (rc == 0)
 		rc = rsh_vfs_take_candidate(v, cfg, err);
-	if (rc == 0 && cfg->model_files)
-		rc = rsh_model_files_load(cfg->model_files,
-					  cfg->files.store.follow_outside,
-					  &v->beside, err);
+	if (rc == 0 && cfg->model_files && v->in_parts)
+		rc = rsh_model_files_load(cfg->model_files, cfg->source,
+					  &cfg->files.store, &v->beside, err);
 	if (rc == 0)
 		rc = rsh_reshard_build(v, &cfg->tree, cfg->plan.by_kind, err);
-	if (rc == 0 && cfg->plan.part_bytes)
+	if (rc == 0 && v->in_parts)
 		rc = rsh_weight_map_build(v, err);
 	if (rc) {
 		rsh_reshard_free(&v->vfs);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "rsh/dialects/ranks.h"
+#include "rsh/plan/blueprint.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -25,6 +26,7 @@ struct rsh_vfs_weights {
 	/* What is planned stands on what the reader and the rules made here. */
 	struct rsh_arena arena;
 	enum rsh_side from;
+	char *note; /* what is to be told of the plan; NULL: nothing */
 };
 
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
@@ -36,6 +38,7 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 	free(w->tables);
 	rsh_model_config_free(w->config);
 	rsh_arena_clear(&w->arena);
+	free(w->note);
 	free(w);
 }
 
@@ -174,11 +177,18 @@ static bool weights_wanted(void *ctx, const char *name)
 	return k->opts->wanted(k->opts->ctx, name);
 }
 
-static void weights_log_note(void *ctx, const char *sentence)
+/* A note that there is no memory for is none. */
+static void weights_keep_note(void *ctx, const char *sentence)
 {
 	const struct weights_job *k = ctx;
+	struct rsh_vfs_weights *w = k->v->weights;
+	char *all;
 
-	rsh_log_notice("%s: %s", k->cfg->source, sentence);
+	if (asprintf(&all, "%s%s%s", w->note ? w->note : "",
+		     w->note ? "; " : "", sentence) < 0)
+		return;
+	free(w->note);
+	w->note = all;
 }
 
 static int weights_read(struct weights_job *k,
@@ -224,7 +234,7 @@ static int weights_convert(struct weights_job *k,
 		.unlisted = trial ? RSH_UNLISTED_ERROR :
 				    k->cfg->weights.unlisted,
 		.wanted = k->opts->wanted ? weights_wanted : NULL,
-		.note = trial ? NULL : weights_log_note,
+		.note = trial ? NULL : weights_keep_note,
 		.ctx = k,
 	};
 	int rc = weights_find_side(k, t, &o.from, err);
@@ -245,10 +255,10 @@ static const char *table_name(const struct rsh_rule_table *t)
 }
 
 /* Names and shapes may fit several, so that people have to know of all. */
-static void weights_log_choice(const struct weights_job *k)
+static void weights_note_choice(struct weights_job *k)
 {
 	const struct rsh_vfs_weights *w = k->v->weights;
-	char others[256] = "";
+	char others[256] = "", text[512];
 	size_t at = 0;
 
 	for (size_t i = 0; i < w->n && at < sizeof(others); i++)
@@ -256,10 +266,11 @@ static void weights_log_choice(const struct weights_job *k)
 			at += (size_t)snprintf(others + at, sizeof(others) - at,
 					       "%s%s", at ? ", " : "",
 					       table_name(w->tables[i]));
-	if (at)
-		rsh_log_notice("%s: %s is taken; these suit the model as well: "
-			       "%s", k->cfg->source, table_name(k->table),
-			       others);
+	if (at == 0)
+		return;
+	snprintf(text, sizeof(text), "%s is taken, and these suit the model "
+		 "as well: %s", table_name(k->table), others);
+	weights_keep_note(k, text);
 }
 
 /* Of several tables that suit the model the first is taken by which all of
@@ -285,7 +296,7 @@ static int weights_choose(struct weights_job *k, struct rsh_error *err)
 			break;
 		}
 	}
-	weights_log_choice(k);
+	weights_note_choice(k);
 	return 0;
 }
 
@@ -308,11 +319,27 @@ static int weights_check_side(const struct weights_job *k,
 	return 0;
 }
 
+/* Says in which form the names that were made are shown. */
+static struct rsh_conversion_options weights_form(const struct weights_job *k)
+{
+	const struct rsh_weights_at *w = &k->cfg->weights;
+	struct rsh_conversion_options o = *k->opts;
+
+	if (w->form_follows && k->v->weights->from == RSH_SIDE_MINDSPORE) {
+		o.format = RSH_FORMAT_SAFETENSORS;
+		o.part_bytes = w->part_bytes;
+	}
+	k->v->in_parts = o.part_bytes > 0;
+	return o;
+}
+
 static int weights_plan(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
 {
 	const bool dcp = rsh_source_dcp(k->v->source) != NULL;
+	struct rsh_vfs_weights *w = k->v->weights;
+	struct rsh_conversion_options form;
 	int rc = weights_read(k, view, err);
 
 	if (rc == 0)
@@ -324,9 +351,14 @@ static int weights_plan(struct weights_job *k,
 		rc = weights_check_side(k, err);
 	if (rc)
 		return rc;
-	return (dcp ? rsh_dcp_write : rsh_write_plan)(
-		steal_pointer(&k->cat), k->out, k->n_out, k->v->dst, k->opts,
+	form = weights_form(k);
+	rc = (dcp ? rsh_dcp_write : rsh_write_plan)(
+		steal_pointer(&k->cat), k->out, k->n_out, k->v->dst, &form,
 		&k->v->plan, err);
+	if (rc == 0 && w->note &&
+	    rsh_blueprint_note(k->v->plan, steal_pointer(&w->note)))
+		rc = rsh_error_nomem(err);
+	return rc;
 }
 
 int rsh_vfs_plan_weights(struct rsh_reshard *v,
@@ -340,6 +372,8 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 
 	/* Of a candidate that was tried in vain nothing is needed. */
 	rsh_arena_clear(&v->weights->arena);
+	free(v->weights->note);
+	v->weights->note = NULL;
 	rc = weights_plan(&k, view, err);
 	rsh_catalogue_free(k.cat);
 	return rc;

@@ -7,10 +7,10 @@ import glob
 import json
 import os
 
-_DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
-CHECKPOINT2 = os.path.join(_DATA, "checkpoint2")
-DCP = os.path.join(_DATA, "dcp")
-WEIGHTS = os.path.join(_DATA, "weights")
+DATA = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "data")
+CHECKPOINT2 = os.path.join(DATA, "checkpoint2")
+DCP = os.path.join(DATA, "dcp")
+WEIGHTS = os.path.join(DATA, "weights")
 
 
 def checkpoint2_names():

@@ -12,6 +12,7 @@ MOUNT += \
 	mount/metadata.py \
 	mount/models.py \
 	mount/many_parts.py \
+	mount/whole_models.py \
 	mount/dcp.py \
 	mount/convert.py \
 	mount/checkpoint2_format.py \

@@ -97,7 +97,8 @@ def run_case(words, directory):
         os.makedirs(path, exist_ok=True)
     if not os.listdir(model):
         got = run("export", "--index-cache", "off", "--src-strategy",
-                  names["s8.ckpt"], "--dst-strategy", "none", names["ckpt8"], model)
+                  names["s8.ckpt"], "--dst-strategy", "none", "--format", "hf", names["ckpt8"],
+                  model)
         check(got.status == GOOD, got)
         got = run("export", "--index-cache", "off", "--convert", "qwen3", "--from", "hf",
                   "--dst-strategy", names["m4.ckpt"], hf, names["trained"])

@@ -18,10 +18,6 @@
 #include "rsh/source/source.h"
 #include "rsh/wire/dcp.h"
 
-/* Is the directory at `path` one?  A directory that cannot be read is not. */
-bool rsh_source_is_dcp(const char *path,
-		       const struct rsh_store_options *how);
-
 /* Is it the name of the metadata of one rank, "__3.metadata" or
  * ".rank3_metadata"? */
 bool rsh_dcp_is_of_rank(const char *name);

@@ -107,11 +107,19 @@ struct rsh_source_options {
 int rsh_source_open(const char *path, uint32_t first, uint32_t n,
 		    const struct rsh_source_options *opts,
 		    struct rsh_source **out, struct rsh_error *err);
-/* Does what lies at `path` say itself how it is cut, so that it needs no
- * strategy?  That is a Checkpoint 2.0 tree: directories iteration_N, or one of
- * them. */
-bool rsh_source_describes_itself(const char *path,
-				 const struct rsh_store_options *how);
+/* Says what lies at a path, if it tells that itself, so that it needs no
+ * strategy. */
+enum rsh_source_kind {
+	RSH_SOURCE_RANKS, /* it does not tell: files of ranks, or no source */
+	RSH_SOURCE_CHECKPOINT2, /* directories iteration_N, or one of them */
+	RSH_SOURCE_DCP,         /* a distributed checkpoint (source/dcp.h) */
+	RSH_SOURCE_HF,          /* a whole model of Hugging Face's */
+	RSH_SOURCE_MINDSPORE,   /* a whole model in MindSpore's parts */
+};
+/* A model beside directories of ranks tells nothing, nor does a directory that
+ * cannot be read.  Any thread may ask. */
+enum rsh_source_kind rsh_source_kind(const char *path,
+				     const struct rsh_store_options *how);
 /* Tells whether a source that was opened is a Checkpoint 2.0 tree. */
 bool rsh_source_is_described(const struct rsh_source *s);
 /* Writes the end of a sentence about a SOURCE in which no checkpoint is found,

@@ -30,11 +30,13 @@ struct rsh_model_files {
 };
 
 /* Loads the regular files of a directory that are no weights, nor say where
- * weights lie, and whose names do not begin with a dot.  Links lead out of the
- * directory only with `follow_outside`.  What was loaded is the caller's, also
- * after a failure.  0 or -errno with a sentence that names a file: -EFBIG for
- * one, or all, of more bytes than are kept. */
-int rsh_model_files_load(const char *dir, bool follow_outside,
+ * weights lie, and whose names do not begin with a dot.  Of `how`, which
+ * is SOURCE's, a directory that is not SOURCE takes only whether links may lead
+ * out of it.  What was loaded is the caller's, also after a failure.  0 or
+ * -errno with a sentence that names a file: -EFBIG for one, or all, of more
+ * bytes than are kept. */
+int rsh_model_files_load(const char *dir, const char *source,
+			 const struct rsh_store_options *how,
 			 struct rsh_model_files *out, struct rsh_error *err);
 void rsh_model_files_clear(struct rsh_model_files *f);
 

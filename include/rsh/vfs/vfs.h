@@ -72,6 +72,9 @@ struct rsh_weights_at {
 	const char *table;  /* path of a rule table, or RSH_TABLE_AUTO; NULL:
 			     * they stay as they are */
 	unsigned from;      /* 1 + enum rsh_side of SOURCE; 0: names tell */
+	bool form_follows;  /* what becomes Hugging Face's is shown in parts,
+			     * whatever the plan's format is */
+	uint64_t part_bytes; /* these have so many bytes */
 	const char *config; /* the model's config.json; NULL: the one that lies
 			     * in SOURCE, if any does */
 	enum rsh_unlisted unlisted; /* what no rule names */

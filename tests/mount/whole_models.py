@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sources that say what they are need no strategy, and a whole model is shown as that
+model.
+
+The yardstick are the genuine trees of data/."""
+
+import os
+import shutil
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
+sys.path[:0] = [LIB, os.path.join(TOP, "python")]
+
+import genuine  # noqa: E402
+from demands import check, content  # noqa: E402
+from rsh_cli import GOOD, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
+from rsh_mount import Tap, require_mount, reshardfs_program  # noqa: E402
+from safetensors_format import Tensors, read_model, safetensors_bytes, values_of  # noqa: E402
+from ms_formats import read_checkpoint  # noqa: E402
+
+os.environ["XDG_CACHE_HOME"] = PLAIN["XDG_CACHE_HOME"]
+os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".libs",
+                                        "libreshard.so.0")
+import reshardfs  # noqa: E402
+
+MODELS = os.path.join(genuine.WEIGHTS, "models")
+MINDSPORE = os.path.join(genuine.WEIGHTS, "mindspore")
+QWEN3 = os.path.join(MODELS, "qwen3")
+STRATEGY = os.path.join(genuine.WEIGHTS, "strategies", "qwen3.qwen3.mp2.ckpt")
+MAP = "model.safetensors.index.json"
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+class Shown:
+    """A mount as people make it, by a daemon: `said` is all that it prints."""
+
+    def __init__(self, *words):
+        self.words = words
+
+    def __enter__(self):
+        self.path = tempfile.mkdtemp(prefix="reshardfs-shown-")
+        got = run("mount", *self.words, self.path)
+        check(got.status == GOOD, f"{self.words}: {got!r}")
+        self.said = got.out + got.err
+        return self
+
+    def __exit__(self, *_):
+        got = run("umount", self.path)
+        os.rmdir(self.path)
+        check(got.status == GOOD, repr(got))
+
+    def files(self):
+        return sorted(os.path.relpath(os.path.join(root, name), self.path)
+                      for root, _, names in os.walk(self.path) for name in names)
+
+
+def values_of_model(root):
+    if not os.path.exists(os.path.join(root, MAP)):
+        return values_of_file(os.path.join(root, "model.safetensors"))
+    _, parts = read_model(root)
+    return {n: v for part in parts.values() for n, v in part.values().items()}
+
+
+def values_of_file(path):
+    if path.endswith(".safetensors"):
+        return Tensors(content(path)).values()
+    return values_of(read_checkpoint(path))
+
+
+def single(directory):
+    """A model in one file, without a map."""
+    root = os.path.join(directory, "single")
+    os.makedirs(root)
+    with open(os.path.join(root, "model.safetensors"), "wb") as f:
+        f.write(safetensors_bytes(values_of_model(QWEN3), {"format": "pt"}))
+    shutil.copy(os.path.join(QWEN3, "config.json"), root)
+    return root
+
+
+def mindspore_parts(directory):
+    """What unified_safetensors leaves: the same values, by MindSpore's names."""
+    root = os.path.join(directory, "parts")
+    values = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    os.makedirs(root)
+    with open(os.path.join(root, "part0.safetensors"), "wb") as f:
+        f.write(safetensors_bytes(values, {"format": "ms"}))
+    with open(os.path.join(root, "param_name_map.json"), "w", encoding="utf-8") as f:
+        f.write("{" + ",".join(f'"{name}": "part0.safetensors"' for name in values) + "}")
+    return root
+
+
+# ---- a source that says what it is ----
+
+@test
+def a_model_is_shown_as_that_model(directory):
+    for root in (QWEN3, single(directory)):
+        with Shown(root) as m:
+            check(m.files() == ["config.json", "model-00001-of-00001.safetensors", MAP],
+                  m.files())
+            check(values_of_model(m.path) == values_of_model(root), root)
+            check(content(os.path.join(m.path, "config.json")) ==
+                  content(os.path.join(root, "config.json")), "config.json")
+
+
+@test
+def one_option_says_the_rest(directory):
+    whole = values_of_model(QWEN3)
+    for words in (["--src-strategy", "none"], ["--format", "hf"], ["--part-size", "20KB"],
+                  ["--src-strategy", "none", "--format", "hf"]):
+        with Shown(*words, QWEN3) as m:
+            check(MAP in m.files() and "config.json" in m.files(), f"{words}: {m.files()}")
+            check(values_of_model(m.path) == whole, words)
+    for words in (["--dst-strategy", "none"], ["--src-strategy", "none", "--dst-strategy", "none"],
+                  ["--format", "safetensors"], ["--format", "ckpt"], ["--compat", "mindspore"]):
+        with Shown(*words, QWEN3) as m:
+            name, = m.files()
+            check(name.startswith("rank_0/checkpoint_0."), f"{words}: {name}")
+            check(values_of_file(os.path.join(m.path, name)) == whole, words)
+    with Shown("--dst-ranks", "2", QWEN3) as m:
+        check(m.files() == ["rank_0/checkpoint_0.ckpt", "rank_1/checkpoint_1.ckpt"], m.files())
+    with Shown("--model-files", "none", QWEN3) as m:
+        check("config.json" not in m.files(), m.files())
+
+
+@test
+def a_model_becomes_one_of_the_other_form(directory):
+    theirs = values_of_file(os.path.join(MINDSPORE, "qwen3", "model.safetensors"))
+    for words in (["--dst-strategy", "none"], []):
+        with Shown("--convert", "qwen3", *words, QWEN3) as m:
+            check(m.files() == ["rank_0/checkpoint_0.ckpt"], m.files())
+            found = values_of_file(os.path.join(m.path, *m.files()))
+            check({n: v[2] for n, v in found.items()} == {n: v[2] for n, v in theirs.items()},
+                  "MindSpore's form")
+    with Shown("--convert", "qwen3", "--dst-strategy", STRATEGY, QWEN3) as m:
+        check(m.files() == ["rank_0/checkpoint_0.ckpt", "rank_1/checkpoint_1.ckpt"], m.files())
+
+
+@test
+def a_model_of_mindspores_becomes_hugging_faces(directory):
+    config = os.path.join(QWEN3, "config.json")
+    whole = values_of_model(QWEN3)
+    # The names tell, not the map.
+    for root in (os.path.join(MINDSPORE, "qwen3"), mindspore_parts(directory)):
+        for words in ([], ["--dst-strategy", "none"], ["--from", "mindspore"]):
+            with Shown("--convert", "qwen3", "--config", config, *words, root) as m:
+                check(m.files() == ["config.json", "model-00001-of-00001.safetensors", MAP],
+                      f"{words} {root}: {m.files()}")
+                check(values_of_model(m.path) == whole, root)
+        words = ["--src-strategy", "none", "--dst-strategy", "none"]
+        with Shown("--convert", "qwen3", "--config", config, *words, root) as m:
+            check(m.files() == ["rank_0/checkpoint_0.ckpt"], m.files())
+    with Shown(mindspore_parts(os.path.join(directory, "again"))) as m:
+        check(m.files() == ["rank_0/checkpoint_0.ckpt"], m.files())
+
+
+@test
+def other_commands_take_it_as_well(directory):
+    out = os.path.join(directory, "out")
+    check(run_json("plan", "--slices", QWEN3)["files"][0]["name"] == "model-00001-of-00001.safetensors",
+          "plan")
+    check(run("export", QWEN3, out).status == GOOD, "export")
+    check(values_of_model(out) == values_of_model(QWEN3), "export")
+    check(run_json("verify", QWEN3, out)["good"], "a tree")
+    manifest = os.path.join(out, "reshardfs-manifest.jsonl")
+    # Both are whole models: which one the manifest is of is not said.
+    check(run_json("verify", out, manifest)["good"], "files by a manifest")
+    config = os.path.join(QWEN3, "config.json")
+    words = ["--convert", "qwen3", "--config", config, os.path.join(MINDSPORE, "qwen3")]
+    check(run("export", *words, os.path.join(directory, "back")).status == GOOD, "export")
+    check(run_json("verify", *words, os.path.join(directory, "back"))["good"], "back")
+    check(run_json("verify", *words, os.path.join(directory, "back", os.path.basename(
+        manifest)))["good"], "back, by a manifest")
+
+
+@test
+def and_so_does_the_library(directory):
+    whole = values_of_model(QWEN3)
+    with reshardfs.Source(QWEN3) as source:
+        check({r.name: bytes(source.read(0, r.offset, r.bytes)) for r in source.records(0)} ==
+              {n: v[2] for n, v in whole.items()}, "Source")
+    check(set(reshardfs.tensors(QWEN3)) == set(whole), "tensors")
+    check(list(reshardfs.tensors(QWEN3, convert="qwen3"))[0].startswith("decoder."), "convert")
+    check([f.name for f in reshardfs.files(QWEN3, dst_strategy="none")] ==
+          ["rank_0/checkpoint_0.ckpt"], "files")
+    with reshardfs.mounted(QWEN3) as m:
+        check(values_of_model(m.path) == whole, "mounted")
+
+
+@test
+def what_does_not_say_it_is_asked_for(directory):
+    source, strategy, _ = demo_tree(directory)
+    refused(run("plan", source), USAGE, '--src-strategy is missing ("none" if SOURCE is not')
+    refused(run("plan", "--src-strategy", strategy, source), USAGE, "--dst-strategy is missing")
+    shutil.copy(os.path.join(single(os.path.join(directory, "x")), "model.safetensors"), source)
+    refused(run("plan", source), USAGE, "--src-strategy is missing", "it is a whole model",
+            "--src-strategy none")
+    for words in (["--select", "3_40"], ["--breakpoint", "only"]):
+        refused(run("plan", *words, QWEN3), USAGE, "SOURCE is one whole model")
+    refused(run("plan", "--dst-mesh", "dp=2", QWEN3), USAGE, "a whole model has none")
+
+
+def main():
+    require_mount()
+    tap = Tap(len(TESTS))
+    for function in TESTS:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-whole-") as directory, \
+                tap.test(function.__name__.replace("_", " ")):
+            function(directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
