@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* converter/notes.c counts where the result differs from the converter's, and
- * makes the sentences that tell it. */
+ * makes the sentences that tell it: asides, but for what stands in for slices
+ * that a file should have. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "converter_i.h"
 
@@ -31,8 +33,7 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 	[RSH_NOTE_STR] =
 		"string records are kept; MindSpore's converter crashes on them",
 	[RSH_NOTE_MISSING_COPY] =
-		"a record missing where MindSpore's converter looks for it was "
-		"taken from another rank",
+		"a record that its rank lacks was taken from another rank",
 	[RSH_NOTE_DASH] =
 		"parameter names with '-' are kept; MindSpore's converter cannot "
 		"read them",
@@ -45,10 +46,23 @@ static const char *const sentences[RSH_NOTE_COUNT] = {
 		"another order",
 	[RSH_NOTE_REPLICA] =
 		"slices of ranks without a valid file come from other ranks that "
-		"hold the same; MindSpore's converter refuses this",
+		"hold the same",
 	[RSH_NOTE_LACKING] =
 		"records that valid files lack come from other ranks that hold "
-		"the same; MindSpore's converter refuses this",
+		"the same",
+};
+
+/* These speak of the source; what is said besides is an aside. */
+static const char *const of_source[RSH_NOTE_COUNT] = {
+	[RSH_NOTE_MISSING_COPY] =
+		"MindSpore's converter refuses a source of which a rank lacks a "
+		"record that it copies",
+	[RSH_NOTE_REPLICA] =
+		"MindSpore's converter refuses a source of which ranks have no "
+		"valid file",
+	[RSH_NOTE_LACKING] =
+		"MindSpore's converter refuses a source whose files lack "
+		"records",
 };
 
 /* These are the differences that --compat=mindspore undoes. */
@@ -91,6 +105,14 @@ static bool is_told_of_whole(int note)
 	       note == RSH_NOTE_REPLICA || note == RSH_NOTE_LACKING;
 }
 
+static int notes_add(struct rsh_plan *p, int note, char *text)
+{
+	if (!of_source[note])
+		return rsh_blueprint_aside(p, text);
+	return rsh_blueprint_note(p, text) ||
+	       rsh_blueprint_aside(p, strdup(of_source[note])) ? -ENOMEM : 0;
+}
+
 int rsh_notes_write(struct rsh_converter *c)
 {
 	const bool all_whole = c->n_whole == rsh_plan_n_files(c->plan);
@@ -112,7 +134,7 @@ int rsh_notes_write(struct rsh_converter *c)
 				      s->path ? " lacks " : "",
 				      rsh_names_text(c->cat->names, s->example),
 				      s->n > 1 ? " and others" : "", undo);
-		if (rsh_blueprint_note(c->plan, rc < 0 ? NULL : text))
+		if (notes_add(c->plan, i, rc < 0 ? NULL : text))
 			return -ENOMEM;
 	}
 	return 0;

@@ -6,6 +6,7 @@
 #include "rsh/dialects/dcp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "rsh/util/crew.h"
@@ -86,7 +87,7 @@ static void values_join_attributes(const struct values *all, uint32_t n,
 	}
 }
 
-static void values_log(const struct values *all, uint32_t n)
+static int values_note(const struct values *all, uint32_t n, char **note)
 {
 	const char *first = NULL;
 	uint32_t shown = 0, left = 0;
@@ -98,15 +99,21 @@ static void values_log(const struct values *all, uint32_t n)
 		if (left++ == 0)
 			first = all->dcp->values[i].name;
 	}
-	if (left > 0)
-		rsh_log_notice("%u values that are no tensors are not shown, "
-			       "such as %s%s", left, first, shown ?
-			       "; extra_state.json has the others" : "");
+	if (left == 0 || asprintf(note, "%u value%s no tensor%s not shown, "
+				  "such as %s%s", left, left > 1 ?
+				  "s that are" : " that is", left > 1 ?
+				  "s are" : " is", first, shown ?
+				  ", and extra_state.json has the others" :
+				  "") >= 0)
+		return 0;
+	*note = NULL;
+	return -ENOMEM;
 }
 
 int rsh_dcp_extra_state(struct rsh_source *source,
 			const struct rsh_conversion_options *opts,
-			struct rsh_dcp_extra *out, struct rsh_error *err)
+			struct rsh_dcp_extra *out, char **note,
+			struct rsh_error *err)
 {
 	const struct rsh_dcp *d = rsh_source_dcp(source);
 	const uint32_t n = d->n_values < VALUES_MAX ? d->n_values : VALUES_MAX;
@@ -129,10 +136,11 @@ int rsh_dcp_extra_state(struct rsh_source *source,
 	if (rc == 0 && any && rsh_dcp_values_join(d->values, n, json,
 						  &out->text, &out->len))
 		rc = rsh_error_nomem(err);
-	if (rc == 0) {
+	if (rc == 0)
 		values_join_attributes(&all, n, &out->attr);
-		values_log(&all, n);
-	}
+	*note = NULL;
+	if (rc == 0 && values_note(&all, n, note))
+		rc = rsh_error_nomem(err);
 	for (uint32_t i = 0; json && i < n; i++)
 		free(json[i]);
 	return rc;

@@ -78,7 +78,7 @@ void rsh_plan_free(struct rsh_plan *p)
 		free(p->files[i].sources);
 	free(p->files);
 	for (uint32_t i = 0; i < p->n_notes; i++)
-		free(p->notes[i]);
+		free(p->notes[i].text);
 	free(p->notes);
 	free(p->walks);
 	free(p->pairs);
@@ -107,7 +107,7 @@ int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 	return 0;
 }
 
-int rsh_blueprint_note(struct rsh_plan *p, char *sentence)
+static int plan_add_note(struct rsh_plan *p, char *sentence, bool aside)
 {
 	if (!sentence ||
 	    rsh_grow(&p->notes, &p->notes_cap, p->n_notes + 1,
@@ -115,8 +115,18 @@ int rsh_blueprint_note(struct rsh_plan *p, char *sentence)
 		free(sentence);
 		return -ENOMEM;
 	}
-	p->notes[p->n_notes++] = sentence;
+	p->notes[p->n_notes++] = (struct rsh_plan_note){ sentence, aside };
 	return 0;
+}
+
+int rsh_blueprint_note(struct rsh_plan *p, char *sentence)
+{
+	return plan_add_note(p, sentence, false);
+}
+
+int rsh_blueprint_aside(struct rsh_plan *p, char *sentence)
+{
+	return plan_add_note(p, sentence, true);
 }
 
 void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix)
@@ -165,7 +175,12 @@ void rsh_plan_copy_shape(const struct rsh_plan *p,
 
 const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i)
 {
-	return i < p->n_notes ? p->notes[i] : NULL;
+	return i < p->n_notes ? p->notes[i].text : NULL;
+}
+
+bool rsh_plan_note_is_aside(const struct rsh_plan *p, uint32_t i)
+{
+	return p->notes[i].aside;
 }
 
 const char *rsh_plan_lost(const struct rsh_plan *p)

@@ -207,6 +207,12 @@ struct rsh_building {
 
 struct rsh_framing;
 
+/* This is a sentence for the log. */
+struct rsh_plan_note {
+	char *text;
+	bool aside;
+};
+
 struct rsh_plan {
 	struct rsh_catalogue *cat;
 	struct rsh_writer writer;
@@ -230,7 +236,7 @@ struct rsh_plan {
 
 	bool two_files; /* of each rank */
 	char suffix[32];
-	char **notes;
+	struct rsh_plan_note *notes;
 	uint32_t n_notes;
 	size_t notes_cap;
 };

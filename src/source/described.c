@@ -195,25 +195,37 @@ bool rsh_source_absent(const struct rsh_source *s, uint32_t i,
 	return true;
 }
 
-void rsh_described_log(const struct rsh_source *s)
+static void described_say(FILE *to, const struct rsh_described *d,
+			  const char *choice)
+{
+	const struct rsh_ckpt2 *m = d->metadata;
+
+	if (choice)
+		fprintf(to, "; several steps, taking %s", choice);
+	if (d->n_absent > 0)
+		fprintf(to, "; %u of the %u files that it names are not there, "
+			"such as %s", d->n_absent, m->n_files,
+			m->files[d->absent[d->n_absent - 1]].name);
+	if (d->n_nowhere > 0)
+		fprintf(to, "; %u of the %u parameters that it describes are "
+			"in no file and left out, such as %s", d->n_nowhere,
+			m->n_params, d->nowhere);
+	if (d->n_unlisted > 0)
+		fprintf(to, "; %u parameters in the files are not described "
+			"and count as unlisted, such as %s", d->n_unlisted,
+			d->unlisted);
+}
+
+void rsh_described_log(const struct rsh_source *s, const char *choice)
 {
 	const struct rsh_described *d = s->described;
-	const struct rsh_ckpt2 *m = d ? d->metadata : NULL;
+	cleanup_free char *all = NULL;
+	size_t size;
+	FILE *to = d ? open_memstream(&all, &size) : NULL;
 
-	if (!d)
+	if (!to)
 		return;
-	if (d->n_absent > 0)
-		rsh_log_notice("%s: %u of the %u files that it names are not "
-			       "there, such as %s", d->path, d->n_absent,
-			       m->n_files,
-			       m->files[d->absent[d->n_absent - 1]].name);
-	if (d->n_nowhere > 0)
-		rsh_log_notice("%s: %u of the %u parameters that it describes "
-			       "are in no file and left out, such as %s",
-			       d->path, d->n_nowhere, m->n_params,
-			       d->nowhere);
-	if (d->n_unlisted > 0)
-		rsh_log_notice("%s: %u parameters in the files are not "
-			       "described and count as unlisted, such as %s",
-			       d->path, d->n_unlisted, d->unlisted);
+	described_say(to, d, choice);
+	if (fclose(to) == 0 && size > 0)
+		rsh_log_notice("%s: %s", d->path, all + strlen("; "));
 }

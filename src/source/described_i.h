@@ -41,8 +41,9 @@ struct rsh_described {
  * not to be understood. */
 int rsh_described_take(struct rsh_source *s, uint32_t candidate,
 		       struct rsh_error *err);
-/* Logs what of the chosen candidate is not there, or not as described. */
-void rsh_described_log(const struct rsh_source *s);
+/* Logs what of the chosen candidate is not there, or not as described, and which
+ * one it is if there was a choice; `choice` is NULL if there was none. */
+void rsh_described_log(const struct rsh_source *s, const char *choice);
 void rsh_described_free(struct rsh_described *d);
 /* Gives the name by which messages call the files of a rank, which that of one
  * of them is made of (from malloc); NULL: out of memory. */

@@ -48,8 +48,31 @@ static int list_default(struct rsh_walk *w, const char *at,
 
 /* ---- what a job saved when its power went ---- */
 
+/* These are directories of which one line speaks. */
+struct passed_over {
+	unsigned n;
+	char first[NAME_MAX + 1];
+};
+
+static void pass_over(struct passed_over *p, const char *name)
+{
+	if (p->n++ == 0 || strverscmp(name, p->first) < 0)
+		snprintf(p->first, sizeof(p->first), "%s", name);
+}
+
+static void log_passed_over(const struct rsh_source *s,
+			    const struct passed_over *p, const char *why)
+{
+	char more[48] = "";
+
+	if (p->n > 1)
+		snprintf(more, sizeof(more), " (and %u more)", p->n - 1);
+	if (p->n > 0)
+		rsh_log_notice("%s/%s%s%s", s->path, p->first, why, more);
+}
+
 static int list_power_off(struct rsh_walk *w, const char *name,
-			  unsigned *n_incomplete, struct rsh_error *err)
+			  struct passed_over *incomplete, struct rsh_error *err)
 {
 	uint64_t epoch, step;
 	bool complete;
@@ -57,9 +80,7 @@ static int list_power_off(struct rsh_walk *w, const char *name,
 	if (!rsh_power_off_read(name, &epoch, &step, &complete))
 		return 0;
 	if (!complete) {
-		(*n_incomplete)++;
-		rsh_log_notice("%s/%s: the save was not completed, it does not "
-			       "count", w->source->path, name);
+		pass_over(incomplete, name);
 		return 0;
 	}
 	w->dir_epoch = epoch;
@@ -68,7 +89,7 @@ static int list_power_off(struct rsh_walk *w, const char *name,
 	return list_default(w, name, err);
 }
 
-static int list_power_offs(struct rsh_walk *w, unsigned *n_incomplete,
+static int list_power_offs(struct rsh_walk *w, struct passed_over *incomplete,
 			   struct rsh_error *err)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
@@ -78,10 +99,12 @@ static int list_power_offs(struct rsh_walk *w, unsigned *n_incomplete,
 
 	while (more >= 0 && rc == 0 && (more = rsh_dir_next(dir, &name)) > 0) {
 		w->any = false;
-		rc = list_power_off(w, name, n_incomplete, err);
+		rc = list_power_off(w, name, incomplete, err);
 		any |= w->any;
 	}
 	w->any = any;
+	log_passed_over(w->source, incomplete,
+			": the save was not completed, it does not count");
 	return more < 0 ? rsh_walk_unreadable(w, "", more, err) : rc;
 }
 
@@ -90,6 +113,7 @@ static int list_power_offs(struct rsh_walk *w, unsigned *n_incomplete,
 static void mention_power_offs(const struct rsh_source *s)
 {
 	cleanup_dir struct rsh_dir *dir = NULL;
+	struct passed_over beside = { 0 };
 	uint64_t epoch, step;
 	const char *name;
 	bool complete;
@@ -99,9 +123,9 @@ static void mention_power_offs(const struct rsh_source *s)
 	while (rsh_dir_next(dir, &name) > 0)
 		if (rsh_power_off_read(name, &epoch, &step, &complete) &&
 		    complete)
-			rsh_log_notice("%s/%s does not count beside the "
-				       "directories of ranks; it can be "
-				       "mounted by itself", s->path, name);
+			pass_over(&beside, name);
+	log_passed_over(s, &beside, " does not count beside the directories of "
+			"ranks; it can be mounted by itself");
 }
 
 /* SOURCE may be called ".", end in '/' or be a link. */
@@ -123,7 +147,7 @@ static int refuse_incomplete(const struct rsh_source *s, struct rsh_error *err)
 static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 {
 	const struct rsh_source *s = w->source;
-	unsigned n_incomplete = 0;
+	struct passed_over incomplete = { 0 };
 	char hint[512];
 	int rc = refuse_incomplete(s, err);
 
@@ -132,10 +156,10 @@ static int list_usual(struct rsh_walk *w, struct rsh_error *err)
 	if (rc == 0 && w->any)
 		mention_power_offs(s);
 	else if (rc == 0 && s->select != RSH_SELECT_MINDSPORE)
-		rc = list_power_offs(w, &n_incomplete, err);
+		rc = list_power_offs(w, &incomplete, err);
 	if (rc || w->any)
 		return rc;
-	if (n_incomplete)
+	if (incomplete.n)
 		return rsh_error_set(err, ENOENT, "%s: no save in it was "
 				     "completed", s->path);
 	rsh_source_hint(s->path, w->how, hint, sizeof(hint));

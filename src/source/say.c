@@ -113,18 +113,13 @@ void rsh_source_log_choice(const struct rsh_source *s)
 	char choice[256], beside[NAME_MAX + 128];
 
 	rsh_source_log_left_out(s);
-	rsh_described_log(s);
 	for (uint32_t i = 0; i < s->n_files; i++)
 		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
-	if (s->listing.n <= s->n_files || s->n_files == 0)
-		return;
 	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
-	if (s->checkpoint2) {
-		if (s->n_candidates > 1)
-			rsh_log_notice("%s: several steps, taking %s", s->path,
-				       choice);
+	if (s->checkpoint2)
+		rsh_described_log(s, s->n_candidates > 1 ? choice : NULL);
+	if (s->checkpoint2 || s->listing.n <= s->n_files || s->n_files == 0)
 		return;
-	}
 	rsh_candidates_beside(s, beside, sizeof(beside));
 	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",
 		       s->path, choice, rsh_store_name(s->store, 0), beside);

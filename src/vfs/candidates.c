@@ -12,6 +12,7 @@
 
 #include "rsh/contents/contents.h"
 #include "rsh/dialects/dcp.h"
+#include "rsh/plan/blueprint.h"
 #include "rsh/source/failures.h"
 #include "rsh/source/inspect.h"
 #include "rsh/util/log.h"
@@ -88,12 +89,16 @@ static int convert_dcp(struct rsh_reshard *v,
 		       const struct rsh_conversion_options *opts,
 		       struct rsh_error *err)
 {
+	char *note;
 	int rc = rsh_dcp_plan(v->source, view, v->dst, opts, &v->plan, err);
 
 	/* A step of Checkpoint 2.0 has no place for the values. */
 	if (rc || opts->by_kind)
 		return rc;
-	return rsh_dcp_extra_state(v->source, opts, &v->extra, err);
+	rc = rsh_dcp_extra_state(v->source, opts, &v->extra, &note, err);
+	if (rc == 0 && note && rsh_blueprint_note(v->plan, note))
+		rc = rsh_error_nomem(err);
+	return rc;
 }
 
 static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing,
@@ -120,6 +125,35 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	return rsh_convert(v->src, v->dst, &view, &opts, &v->plan, err);
 }
 
+/* What is shown is told in one line.  What others would have made instead
+ * matters to those who ask for that. */
+static int log_notes(const struct rsh_reshard *v,
+		     const struct rsh_vfs_config *cfg)
+{
+	cleanup_free char *all = NULL;
+	size_t size;
+	FILE *to = open_memstream(&all, &size);
+	const char *note;
+	bool any = false;
+
+	if (!to)
+		return -ENOMEM;
+	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i)); i++) {
+		if (rsh_plan_note_is_aside(v->plan, i)) {
+			rsh_log(cfg->plan.compat ? RSH_LOG_NOTICE :
+				RSH_LOG_INFO, "%s: %s", cfg->source, note);
+			continue;
+		}
+		fprintf(to, "%s%s", any ? "; " : "", note);
+		any = true;
+	}
+	if (fclose(to) != 0)
+		return -ENOMEM;
+	if (any)
+		rsh_log_notice("%s: %s", cfg->source, all);
+	return 0;
+}
+
 static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 			   bool allow_missing, struct rsh_error *err)
 {
@@ -135,9 +169,7 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 	note = rsh_plan_lost(v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);
-	for (uint32_t i = 0; (note = rsh_plan_note(v->plan, i)); i++)
-		rsh_log_notice("%s: %s", cfg->source, note);
-	return 0;
+	return log_notes(v, cfg) ? rsh_error_nomem(err) : 0;
 }
 
 /* Marks what files have copies of from one source file each, but for those that

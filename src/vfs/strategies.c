@@ -5,6 +5,7 @@
 #include "rsh/source/strategies.h"
 
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "vfs_i.h"
 
 static int strategies_load(const struct rsh_vfs_config *cfg,
@@ -15,6 +16,19 @@ static int strategies_load(const struct rsh_vfs_config *cfg,
 	return at->from == RSH_FROM_FILE ?
 		rsh_strategy_load(at->path, cfg->plan.compat, names, out, err) :
 		0;
+}
+
+/* All of them are one line of the log. */
+static void strategies_log_notes(const struct rsh_derived *d)
+{
+	cleanup_free char *all = NULL;
+	size_t size;
+	FILE *to = d->n_notes ? open_memstream(&all, &size) : NULL;
+
+	for (uint32_t i = 0; to && i < d->n_notes; i++)
+		fprintf(to, "%s%s", i ? "; " : "", d->notes[i]);
+	if (to && fclose(to) == 0)
+		rsh_log_notice("--dst-mesh: %s", all);
 }
 
 /* Derives the destination's strategy from the source's. */
@@ -32,8 +46,7 @@ static int derive_from(const struct rsh_vfs_config *cfg,
 				 "can be told more)");
 		return rc;
 	}
-	for (uint32_t i = 0; i < derived->n_notes; i++)
-		rsh_log_notice("%s", derived->notes[i]);
+	strategies_log_notes(derived);
 	rc = rsh_derived_strategy(derived, "the derived strategy", names, dst,
 				  err);
 	rsh_derived_free(derived);

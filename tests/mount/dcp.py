@@ -106,7 +106,8 @@ def whole(case, directory):
     others = set(expected.get("not tensors", []))
     check(set(extra) == others - {"plain.bytes"}, f"{sorted(extra)} are shown")
     if "plain.bytes" in others:
-        demand(said, "1 values that are no tensors are not shown, such as plain.bytes")
+        demand(said, "1 value that is no tensor is not shown, such as plain.bytes, and "
+               "extra_state.json has the others")
         check(extra == KINDS, extra)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sources that say what they are need no strategy, and a whole model is shown as that
-model.
+"""Sources that say what they are need no strategy, a whole model is shown as that
+model, and a mount that goes well says little.
 
 The yardstick are the genuine trees of data/."""
 
@@ -15,7 +15,7 @@ TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), "
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
 import genuine  # noqa: E402
-from demands import check, content  # noqa: E402
+from demands import check, content, demand  # noqa: E402
 from rsh_cli import GOOD, PLAIN, USAGE, demo_tree, refused, run, run_json  # noqa: E402
 from rsh_mount import Tap, require_mount, reshardfs_program  # noqa: E402
 from safetensors_format import Tensors, read_model, safetensors_bytes, values_of  # noqa: E402
@@ -31,6 +31,7 @@ MINDSPORE = os.path.join(genuine.WEIGHTS, "mindspore")
 QWEN3 = os.path.join(MODELS, "qwen3")
 STRATEGY = os.path.join(genuine.WEIGHTS, "strategies", "qwen3.qwen3.mp2.ckpt")
 MAP = "model.safetensors.index.json"
+LINES = 2
 TESTS = []
 
 
@@ -205,6 +206,69 @@ def what_does_not_say_it_is_asked_for(directory):
     for words in (["--select", "3_40"], ["--breakpoint", "only"]):
         refused(run("plan", *words, QWEN3), USAGE, "SOURCE is one whole model")
     refused(run("plan", "--dst-mesh", "dp=2", QWEN3), USAGE, "a whole model has none")
+
+
+# ---- what is said ----
+
+def good_mounts():
+    for name in genuine.checkpoint2_names() + genuine.hyper_parallel_names():
+        yield [genuine.checkpoint2(name)]
+        yield ["--format", "hf", genuine.checkpoint2(name)]
+    for name in genuine.dcp_names():
+        root = genuine.dcp(name)
+        inner = os.path.join(root, "sharded")
+        yield [inner if os.path.isdir(inner) else root]
+    for name in sorted(os.listdir(MODELS)):
+        yield [os.path.join(MODELS, name)]
+        yield ["--convert", "auto", os.path.join(MODELS, name)]
+
+
+@test
+def a_good_mount_says_two_lines_at_most(directory):
+    for words in good_mounts():
+        with Shown(*words) as m:
+            check(len(m.said.splitlines()) <= LINES and "MindSpore's converter" not in m.said,
+                  f"{words}: {m.said}")
+    source, src, dst = demo_tree(directory)
+    demo = os.path.join(genuine.DATA, "demo")
+    for words in (["--src-strategy", src, "--dst-strategy", dst, source],
+                  ["--src-strategy", src, "--dst-strategy", "none", "--format", "hf", source],
+                  ["--src-strategy", os.path.join(demo, "strategy_8_cards.ckpt"), "--dst-mesh",
+                   "dp=2,mp=2,pp=2", os.path.join(demo, "checkpoint")]):
+        with Shown(*words) as m:
+            check(len(m.said.splitlines()) <= LINES and "MindSpore's converter" not in m.said,
+                  f"{words}: {m.said}")
+
+
+@test
+def what_the_converter_would_have_done_is_information(directory):
+    source, src, dst = demo_tree(directory)
+    words = ["--src-strategy", src, "--dst-strategy", dst, source]
+    aside = "BFloat16 NaNs are kept as they are; MindSpore's converter makes each of them"
+    for more, is_said in (([], False), (["--log-level", "info"], True)):
+        with Shown(*more, *words) as m:
+            check((aside in m.said) == is_said, m.said)
+    check(aside in run("plan", *words).out, "plan")
+    # What --compat does not undo is said with it.
+    words = ["--src-strategy", "none", "--dst-strategy", "none", QWEN3]
+    with Shown("--compat", "mindspore", *words) as m:
+        demand(m.said, "neither side has a strategy", "MindSpore's converter refuses this")
+    with Shown(*words) as m:
+        check(not m.said, m.said)
+
+
+@test
+def what_is_lost_is_said(directory):
+    source, src, dst = demo_tree(directory)
+    words = ["--src-strategy", src, "--dst-strategy", dst, "--only", "^embedding", source]
+    name = next(n for n in os.listdir(os.path.join(source, "rank_3")) if n.endswith(".ckpt"))
+    os.unlink(os.path.join(source, "rank_3", name))
+    with Shown(*words) as m:
+        demand(m.said, "slices of ranks without a valid file come from other ranks that hold the "
+               "same")
+        check("MindSpore's converter" not in m.said, m.said)
+    with Shown("--log-level", "info", *words) as m:
+        demand(m.said, "MindSpore's converter refuses a source of which ranks have no valid file")
 
 
 def main():

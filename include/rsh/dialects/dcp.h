@@ -46,11 +46,12 @@ struct rsh_dcp_extra {
 	size_t len;
 	struct rsh_store_attr attr; /* who may read all of their files */
 };
-/* Reads the values that are wanted, several at a time; the log says how many
- * are left out.  0, or -ENOMEM with a sentence. */
+/* Reads the values that are wanted, several at a time; *note says how many are
+ * left out (from malloc; NULL: none).  0, or -ENOMEM with a sentence. */
 int rsh_dcp_extra_state(struct rsh_source *source,
 			const struct rsh_conversion_options *opts,
-			struct rsh_dcp_extra *out, struct rsh_error *err);
+			struct rsh_dcp_extra *out, char **note,
+			struct rsh_error *err);
 
 /* Says how many of a tensor's elements are in no chunk.  0, -ENOMEM, or -errno
  * with a sentence that names the tensor: -EINVAL for boxes that overlap in part

@@ -232,6 +232,9 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 /* Adds a sentence for the log (from malloc, taken over; NULL: out of memory),
  * which rsh_plan_note() gives.  0 or -ENOMEM. */
 int rsh_blueprint_note(struct rsh_plan *p, char *sentence);
+/* Does the same with a sentence on what others would make, which tells nothing
+ * of what is shown. */
+int rsh_blueprint_aside(struct rsh_plan *p, char *sentence);
 /* Sets what the files' names have between the rank and the format's suffix. */
 void rsh_blueprint_name_suffix(struct rsh_plan *p, const char *suffix);
 

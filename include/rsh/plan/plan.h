@@ -29,9 +29,11 @@ struct rsh_plan;
 
 void rsh_plan_free(struct rsh_plan *p);
 
-/* Gives the i-th sentence on where the result differs from what others would
- * make, for the log; NULL past the last. */
+/* Gives the i-th sentence on what is shown, for the log; NULL past the last. */
 const char *rsh_plan_note(const struct rsh_plan *p, uint32_t i);
+/* Does that one say where the result differs from what others would make, and
+ * nothing else? */
+bool rsh_plan_note_is_aside(const struct rsh_plan *p, uint32_t i);
 
 /* Gives a sentence on the slices that cannot be had, with the first as an
  * example; NULL: there are none. */
