@@ -89,6 +89,11 @@ static int check_whole(const struct rsh_options *o, struct rsh_error *err)
 		return rsh_error_set(err, EINVAL, "--%s is for --format hf",
 				     v->model_files ? "model-files" :
 				     "part-size");
+	if (v->keep_states && (!o->in_parts || v->weights.table))
+		return rsh_error_set(err, EINVAL, "--optimizer is for --format "
+				     "hf, and does not go with --convert, of "
+				     "which no table knows an optimizer's "
+				     "names");
 	if (v->plan.n_shown_ranks && (v->src.from != RSH_FROM_NONE || !whole))
 		return rsh_error_set(err, EINVAL, "--dst-ranks is for jobs "
 				     "without strategies (both \"none\"); a "

@@ -156,6 +156,9 @@ static int digest_rows(XXH3_state_t *hash, const struct rsh_vfs_config *cfg,
 	if (cfg->plan.by_kind)
 		XXH3_64bits_update(hash, &cfg->plan.by_kind,
 				   sizeof(cfg->plan.by_kind));
+	if (cfg->leave_states)
+		XXH3_64bits_update(hash, &cfg->leave_states,
+				   sizeof(cfg->leave_states));
 	if (rc == 0 && cfg->weights.table)
 		rc = digest_weights(hash, cfg, store, err);
 	if (rc == 0 && cfg->model_files)

@@ -173,6 +173,9 @@ static const struct rsh_option table[] = {
 	  "with hf: show the files of DIR, such as config.json, beside the "
 	  "weights", rsh_set_model_files, .converts = true, .opens = true,
 	  AT(vfs.model_files) },
+	{ "optimizer", 0, "auto|keep", CONVERSIONS,
+	  "with hf: leave out what is an optimizer's (auto), or keep it",
+	  rsh_set_word, .converts = true, AT(vfs.keep_states) },
 	{ "prefix", 0, "STR", CONVERSIONS,
 	  "virtual files are rank_N/STRN.ckpt (checkpoint_)", rsh_set_prefix,
 	  .converts = true, .decides = rsh_digest_text,

@@ -85,6 +85,10 @@ void rsh_options_settle(struct rsh_options *o)
 	v->weights.part_bytes = v->plan.part_bytes ? v->plan.part_bytes :
 						     DEFAULT_PART_BYTES;
 	v->plan.part_bytes = o->in_parts ? v->weights.part_bytes : 0;
+	/* What a model has that is shown as it is, is the model's. */
+	v->leave_states = o->in_parts && !v->keep_states && !v->only &&
+			  !v->drop && !v->weights.table &&
+			  o->kind != RSH_SOURCE_HF;
 	/* The converter knows no steps, so names are taken as it takes them. */
 	if (v->plan.compat && !rsh_option_given(o, "select"))
 		v->files.select = RSH_SELECT_MINDSPORE;

@@ -65,7 +65,9 @@ static bool is_wanted(void *ctx, const char *name)
 	const struct planning *p = ctx;
 
 	rsh_names_add(p->asked, name, strlen(name));
-	return rsh_choice_wants(p->choice, name);
+	if (p->cfg->leave_states && rsh_vfs_is_state(name))
+		return false;
+	return !p->choice || rsh_choice_wants(p->choice, name);
 }
 
 static const char *new_name(void *ctx, const char *name)
@@ -109,7 +111,7 @@ static int convert(struct rsh_reshard *v, struct planning *p, bool allow_missing
 	struct rsh_source_view view;
 
 	opts.allow_missing = allow_missing;
-	opts.wanted = p->choice ? is_wanted : NULL;
+	opts.wanted = p->choice || cfg->leave_states ? is_wanted : NULL;
 	opts.rename = p->renames ? new_name : NULL;
 	opts.report_lost = report_lost;
 	opts.ctx = p;
@@ -166,6 +168,8 @@ static int candidates_plan(struct rsh_reshard *v, struct planning *p,
 		name_bad_files(v->source, err);
 		return rc;
 	}
+	if (cfg->leave_states && rsh_vfs_note_states(v))
+		return rsh_error_nomem(err);
 	note = rsh_plan_lost(v->plan);
 	if (note)
 		rsh_log_warning("%s: slices are lost: %s", cfg->source, note);

@@ -179,6 +179,12 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
+/* Is it an optimizer's, and no weight of the model?  (states.c) */
+bool rsh_vfs_is_state(const char *name);
+/* Adds a note to the plan on what of the source is an optimizer's, as being left
+ * out.  Returns 0 or -ENOMEM. */
+int rsh_vfs_note_states(struct rsh_reshard *v);
+
 /* Gives the tree names and attributes once the plan stands. */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,
 		      bool checkpoint2, struct rsh_error *err);

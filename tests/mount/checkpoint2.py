@@ -154,7 +154,8 @@ def whole_model_of(tree):
     is_whole(root, tree)
     is_whole(root, tree, "--format", "safetensors")
     expected = expected_of(tree)
-    with Mounted(root, described=True, extra=("--format", "hf", "--part-size", "20000")) as m:
+    with Mounted(root, described=True, extra=("--format", "hf", "--optimizer", "keep", "--part-size",
+                                              "20000")) as m:
         _, parts = read_model(m.path)
         values = {n: v for p in parts.values() for n, v in p.values().items()}
         check(len(parts) > 1, "one part")

@@ -33,6 +33,8 @@ NAMES = {"F64": "Float64", "F32": "Float32", "F16": "Float16", "BF16": "BFloat16
          "BOOL": "Bool"}
 KINDS = {"plain.betas": [0.9, 0.999], "plain.ints": [1, 2, 3], "plain.lr": 0.125,
          "plain.name": "tiny", "plain.none": None, "plain.step": 17}
+# All that a checkpoint has, in the form of a model.
+KEEP = ("--optimizer", "keep")
 RANDOM_A_TEST = 40
 TESTS = []
 
@@ -96,7 +98,7 @@ def same(found, expected, what):
 @test
 def whole(case, directory):
     """each tensor, its type and shape"""
-    with Mounted(source_of(case)) as mount:
+    with Mounted(source_of(case), extra=KEEP) as mount:
         found = model_hashes(mount.path)
         extra = extra_state(mount.path)
         said = mount.log()
@@ -115,7 +117,7 @@ def whole(case, directory):
 def exported(case, directory):
     """written by export, without a word of strategies; and as one file"""
     to = os.path.join(directory, "out")
-    got = run("export", source_of(case), to)
+    got = run("export", *KEEP, source_of(case), to)
     check(got.status == GOOD, repr(got))
     same(model_hashes(to), expected_of(case)["tensors"], case)
     shutil.rmtree(to)
@@ -160,7 +162,7 @@ def run_hyper(tap):
         with open(os.path.join(data, name + ".expected.json"), encoding="utf-8") as f:
             expected = json.load(f)["whole"]
         root = os.path.join(os.path.abspath(data), name)
-        with tap.test(f"HyperParallel's {name}"), Mounted(root) as mount:
+        with tap.test(f"HyperParallel's {name}"), Mounted(root, extra=KEEP) as mount:
             found = values_of_model(mount.path)
             check(set(found) == set(expected), f"{sorted(found)} are shown")
             for tensor, (dtype, shape, digits) in expected.items():
@@ -444,7 +446,7 @@ def run_resume(tap, directory):
                   content(os.path.join(job, "step-20", name)), name)
         demand(mount.log(), "step-30 cannot be taken", "the save was not finished")
     with tap.test("what is resumed can be mounted"), Mounted(job, resume=True) as mount, \
-            Mounted(os.path.join(mount.path, "latest")) as model:
+            Mounted(os.path.join(mount.path, "latest"), extra=KEEP) as model:
         same(model_hashes(model.path), expected_of("torch-2.15/fsdp2")["tensors"], "it")
     item = os.path.join(job, "step-20", "__1_0.distcp")
     with tap.test("a step with a damaged element"):
@@ -482,7 +484,7 @@ def expect_random(seed, directory):
     root, out, rest = (os.path.join(directory, n) for n in ("source", "out", "rest"))
     tree.write(root)
     what = f"seed {seed}: {tree.describe()}"
-    got = run("export", root, out)
+    got = run("export", *KEEP, root, out)
     check(got.status == GOOD, f"{what}: {got!r}")
     same(values_of_model(out), tree.expected(), what)
     values = dict.fromkeys(tree.values, 7) if tree.kind == "hyper" else tree.values
@@ -497,7 +499,7 @@ def expect_random(seed, directory):
             {str(c["from"]) for c in t["chunks"] if 0 not in c["size"] and c["file"] != lost}}
     if tree.kind == "hf":
         return  # the farthest end may be another one
-    got = run("export", "--allow-missing", root, rest)
+    got = run("export", *KEEP, "--allow-missing", root, rest)
     if not left:
         check(got.status == INPUT, f"{what} without {lost}: {got!r}")
         return

@@ -61,7 +61,8 @@ def forms_of(strategy, part_size):
         result.append(Form(form, [*WHOLE, "--format", form], ["--src-strategy", "none"]))
         result.append(Form(f"{form} of ranks", ["--dst-strategy", strategy, "--format", form],
                            ["--src-strategy", strategy]))
-    result.append(Form("hf", [*WHOLE, "--format", "hf", "--part-size", str(part_size)],
+    result.append(Form("hf", [*WHOLE, "--format", "hf", "--optimizer", "keep", "--part-size",
+                              str(part_size)],
                        ["--src-strategy", "none"]))
     result.append(Form("checkpoint2", [*WHOLE, "--format", "checkpoint2"], []))
     result.append(Form("checkpoint2 of ranks", ["--dst-strategy", strategy, "--format",
@@ -76,7 +77,7 @@ def whole_of(held, numbers):
     way = numbers.randrange(3)
     if way == 0:
         with Mounted(held.root, described=True, dst_strategy=None,
-                     extra=[*held.words, "--format", "hf"]) as mount:
+                     extra=[*held.words, "--format", "hf", "--optimizer", "keep"]) as mount:
             _, parts = read_model(mount.path)
             return {n: v for part in parts.values() for n, v in part.values().items()}
     suffix = (None, ".ckpt", SUFFIX)[way]

@@ -104,7 +104,8 @@ def lost_slices_of_a_whole_model(job):
     for rank in (0, 4):
         os.unlink(saved[rank])
     with Mounted(job.source, src_strategy=job.strategy,
-                 extra=["--format", "hf", "--part-size", "200", "--allow-missing"]) as m:
+                 extra=["--format", "hf", "--optimizer", "keep", "--part-size", "200",
+                        "--allow-missing"]) as m:
         failed = []
         for name in sorted(os.listdir(m.path)):
             try:

@@ -274,7 +274,8 @@ def run(tap, models):
     for limit in (PART_BYTES, 1, 10 ** 12):
         with tap.test(f"a whole model in parts of {limit} bytes"):
             with Mounted(models.source, src_strategy=models.src,
-                         extra=["--format", "hf", "--part-size", str(limit)]) as mount:
+                         extra=["--format", "hf", "--optimizer", "keep", "--part-size",
+                                str(limit)]) as mount:
                 expect_parts(models, mount, limit)
 
     with Mounted(os.path.join(models.directory, "whole"), dst_strategy=models.dst) as mount:
@@ -289,7 +290,8 @@ def run(tap, models):
                 same(shown(mount), wanted, form)
     with tap.test("a source that is another mount's parts"):
         with Mounted(models.source, src_strategy=models.src,
-                     extra=["--format", "hf", "--part-size", "2MB"]) as first, \
+                     extra=["--format", "hf", "--optimizer", "keep", "--part-size",
+                            "2MB"]) as first, \
                 Mounted(first.path, dst_strategy=models.dst) as mount:
             same(shown(mount), wanted, "the tree")
     with tap.test("from parts to parts"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Sources that say what they are need no strategy, a whole model is shown as that
-model, and a mount that goes well says little.
+model, without what an optimizer kept, and a mount that goes well says little.
 
 The yardstick are the genuine trees of data/."""
 
@@ -206,6 +206,69 @@ def what_does_not_say_it_is_asked_for(directory):
     for words in (["--select", "3_40"], ["--breakpoint", "only"]):
         refused(run("plan", *words, QWEN3), USAGE, "SOURCE is one whole model")
     refused(run("plan", "--dst-mesh", "dp=2", QWEN3), USAGE, "a whole model has none")
+
+
+# ---- what is an optimizer's ----
+
+def is_state(name):
+    return name.startswith(("optimizer.", "adam_m.", "adam_v.")) or \
+        name in ("global_step", "learning_rate", "weight_decay")
+
+
+def models_with_states():
+    """Checkpoints with an optimizer's states: the options, and all their values."""
+    for source in (genuine.dcp("torch-2.15/fsdp2"), genuine.checkpoint2("bf16_dp2mp2_opt")):
+        words = ["--format", "hf", source]
+        with Shown("--optimizer", "keep", *words) as m:
+            everything = values_of_model(m.path)
+            check("optimizer" not in m.said.replace(source, ""), m.said)
+        states = {n for n in everything if is_state(n)}
+        check(states and len(states) < len(everything), states)
+        yield words, everything, states
+
+
+@test
+def an_optimizers_states_are_left_out(directory):
+    for words, everything, states in models_with_states():
+        weights = {n: v for n, v in everything.items() if n not in states}
+        with Shown(*words) as m:
+            check(values_of_model(m.path) == weights, sorted(values_of_model(m.path)))
+            line, = [line for line in m.said.splitlines() if "--optimizer keep" in line]
+            demand(line, f"{len(states)} tensors of an optimizer", " in the source, are left out")
+        with Shown("--only", ".", *words) as m:
+            check(values_of_model(m.path) == everything, "--only")
+        with Shown("--drop", "^nothing", *words) as m:
+            check(values_of_model(m.path) == everything, "--drop")
+    source = genuine.dcp("torch-2.15/fsdp2")
+    with Shown(source) as m:
+        check(not [n for n in values_of_model(m.path) if is_state(n)], "without a word of hf")
+    found = reshardfs.tensors(source)
+    check(found and not [n for n in found if is_state(n)], "tensors")
+    check([n for n in reshardfs.tensors(source, optimizer="keep") if is_state(n)], "keep")
+
+
+@test
+def other_forms_have_them(directory):
+    source = genuine.dcp("torch-2.15/fsdp2")
+    with Shown("--dst-strategy", "none", "--format", "safetensors", source) as m:
+        found = values_of_file(os.path.join(m.path, *[n for n in m.files() if "rank_0" in n]))
+        check([n for n in found if is_state(n)], found)
+    for words in (["--format", "safetensors", "--dst-strategy", "none"], ["--convert", "qwen3"]):
+        refused(run("plan", "--optimizer", "keep", *words, source), USAGE,
+                "--optimizer is for --format hf")
+    refused(run("plan", "--optimizer", "none", source), USAGE, "auto or keep")
+
+
+@test
+def a_model_keeps_what_it_has(directory):
+    """Names that are MindSpore's for states may be Hugging Face's for weights."""
+    root = os.path.join(directory, "odd")
+    values = {"momentum.weight": ("F32", (2,), b"12345678"), "w": ("F32", (1,), b"abcd")}
+    os.makedirs(root)
+    with open(os.path.join(root, "model.safetensors"), "wb") as f:
+        f.write(safetensors_bytes(values))
+    with Shown(root) as m:
+        check(values_of_model(m.path) == values and not m.said, m.said)
 
 
 # ---- what is said ----

@@ -94,7 +94,7 @@ def read_places(rng, files):
 
 def mounted(tree, source, rng):
     form = rng.choice(("hf", "hf", "file"))
-    extra = ["--format", "safetensors"] if form == "file" else []
+    extra = ["--format", "safetensors"] if form == "file" else ["--optimizer", "keep"]
     with rsh_mount.Mounted(source, extra=extra) as mount:
         found, files = shown(mount.path, form)
         same(found, tree.expected())
@@ -111,13 +111,13 @@ def lose_file(tree, source, rng):
     os.unlink(os.path.join(source, lost))
     expected = tree.without(lost)
     if not expected:
-        _, said = rsh_mount.expect_failure(source, extra=["--allow-missing"])
+        _, said = rsh_mount.expect_failure(source, extra=["--allow-missing", "--optimizer", "keep"])
         demand(said, "no other tensor is left")
         return "all is lost"
     if len(expected) < len(tree.tensors):
-        _, said = rsh_mount.expect_failure(source)
+        _, said = rsh_mount.expect_failure(source, extra=["--optimizer", "keep"])
         demand(said, "lacks its box", lost)
-    with rsh_mount.Mounted(source, extra=["--allow-missing"]) as mount:
+    with rsh_mount.Mounted(source, extra=["--allow-missing", "--optimizer", "keep"]) as mount:
         found, _ = shown(mount.path, "hf")
     same(found, expected)
     return "some is lost" if len(found) < len(tree.tensors) else "copies make up for a file"

@@ -95,6 +95,10 @@ struct rsh_vfs_config {
 	const char *only;
 	const char *drop;
 	const char *rename; /* path of a name map; NULL: none */
+	/* What is an optimizer's is left out, and the log says so.  This follows
+	 * from `keep_states` and the rest once the options are settled. */
+	bool leave_states;
+	bool keep_states;
 	struct rsh_weights_at weights;
 	/* Directory whose files are shown beside a model in parts; NULL: there
 	 * is none. */

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/states.c tells what of a source is an optimizer's, and so no part of a
+ * model: its states, gradients, steps and rates. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "rsh/converter/chosen.h"
+#include "rsh/plan/blueprint.h"
+#include "rsh/source/dcp.h"
+#include "rsh/util/mem.h"
+
+struct states {
+	uint32_t n;
+	uint64_t bytes;
+	const char *example;
+};
+
+bool rsh_vfs_is_state(const char *name)
+{
+	return rsh_kind_of(name) != RSH_KIND_WEIGHT ||
+	       rsh_is_flattened_state(name);
+}
+
+static void states_add(struct states *s, const char *name, bool is_new)
+{
+	if (is_new && s->n++ == 0)
+		s->example = name;
+}
+
+static void states_of_dcp(const struct rsh_dcp *d, struct states *s)
+{
+	for (uint32_t i = 0; i < d->n_tensors; i++) {
+		const struct rsh_dcp_tensor *t = &d->tensors[i];
+		uint64_t bytes = rsh_dtype_size(t->dtype);
+
+		if (!rsh_vfs_is_state(t->name))
+			continue;
+		for (uint32_t k = 0; k < t->n_dims; k++)
+			bytes *= t->dims[k];
+		s->bytes += bytes;
+		states_add(s, t->name, true);
+	}
+}
+
+/* Gives the bytes that one file has of states. */
+static uint64_t states_of_index(const struct rsh_ckpt_index *ix,
+				const struct rsh_names *names, bool *seen,
+				struct states *s)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < ix->n_records; i++) {
+		const struct rsh_record *r = &ix->records[i];
+		const char *name = rsh_names_text(names, r->name);
+
+		if (!rsh_vfs_is_state(name))
+			continue;
+		bytes += r->content_bytes;
+		states_add(s, name, !seen[r->name]);
+		seen[r->name] = true;
+	}
+	return bytes;
+}
+
+/* Files of ranks that stand side by side mostly share an index. */
+static int states_of_ranks(const struct rsh_source_view *view,
+			   struct states *s)
+{
+	cleanup_free bool *seen =
+		calloc((size_t)rsh_names_count(view->names) + 1, sizeof(*seen));
+	const struct rsh_ckpt_index *before = NULL;
+	uint64_t bytes = 0;
+
+	if (!seen)
+		return -ENOMEM;
+	for (uint32_t rank = 0; rank < view->n_ranks; rank++) {
+		const struct rsh_ckpt_index *ix = view->index[rank];
+
+		if (ix && ix != before)
+			bytes = states_of_index(ix, view->names, seen, s);
+		if (ix)
+			s->bytes += bytes;
+		before = ix ? ix : before;
+	}
+	return 0;
+}
+
+int rsh_vfs_note_states(struct rsh_reshard *v)
+{
+	const struct rsh_dcp *d = rsh_source_dcp(v->source);
+	struct rsh_source_view view;
+	struct states s = { 0 };
+	char size[32], *text;
+	int rc = 0;
+
+	rsh_source_view(v->source, v->names, &view);
+	if (d)
+		states_of_dcp(d, &s);
+	else
+		rc = states_of_ranks(&view, &s);
+	if (rc || s.n == 0)
+		return rc;
+	if (s.bytes < 1000000)
+		snprintf(size, sizeof(size), "%" PRIu64 " bytes", s.bytes);
+	else
+		snprintf(size, sizeof(size), "%.1f MB",
+			 (double)s.bytes / 1e6);
+	rc = asprintf(&text, "%u tensor%s of an optimizer, %s in the source, "
+		      "%s left out, such as %s (--optimizer keep shows %s)",
+		      s.n, s.n > 1 ? "s" : "", size, s.n > 1 ? "are" : "is",
+		      s.example, s.n > 1 ? "them" : "it");
+	return rsh_blueprint_note(v->plan, rc < 0 ? NULL : text);
+}
