@@ -126,7 +126,7 @@ static int print_subject(const struct rsh_options *o, struct subject *s,
 
 	rsh_output_init(&out, o);
 	if (s->source && rsh_source_dcp(s->source))
-		return rsh_ls_dcp(&out, o->vfs.source, s->source, taken) ?
+		return rsh_ls_dcp(&out, o, s->source, taken) ?
 			rsh_error_nomem(err) : 0;
 	if (s->source)
 		return rsh_ls_source(&out, o, s->source, taken, err);

@@ -29,7 +29,7 @@ int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 
 /* Prints the tensors of an open distributed checkpoint; *taken is true if its
  * files are there and its chunks cover each tensor.  Returns 0 or -ENOMEM. */
-int rsh_ls_dcp(const struct rsh_output *out, const char *path,
+int rsh_ls_dcp(const struct rsh_output *out, const struct rsh_options *o,
 	       const struct rsh_source *source, bool *taken);
 
 #endif

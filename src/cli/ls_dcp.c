@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ls.h"
+#include "ls_model.h"
 #include "rsh/dialects/dcp.h"
 #include "rsh/store/store.h"
 #include "rsh/util/log.h"
@@ -147,17 +148,20 @@ static json_t *dcp_files_json(const struct dcp_listing *l)
 }
 
 static int print_dcp_json(const struct rsh_output *out,
-			  const struct dcp_listing *l, const char *path)
+			  const struct dcp_listing *l,
+			  const struct rsh_options *o)
 {
 	return rsh_output_json(
-		out, json_pack("{s:o,s:s,s:b,s:o,s:o,s:o,s:o}", "source",
-			       rsh_json_text(path), "format", "dcp", "whole",
+		out, json_pack("{s:o,s:s,s:b,s:o,s:o,s:o,s:o,s:o}", "source",
+			       rsh_json_text(o->vfs.source), "format", "dcp", "whole",
 			       l->wrong.code == 0, "reason",
 			       rsh_json_optional(l->wrong.code ?
 						 l->wrong.text : NULL),
 			       "files", dcp_files_json(l), "tensors",
 			       dcp_tensors_json(l->dcp), "values",
-			       dcp_values_json(l->dcp)));
+			       dcp_values_json(l->dcp), "next",
+			       l->wrong.code ? json_null() :
+					       rsh_ls_next_json(o)));
 }
 
 /* ---- for people ---- */
@@ -216,9 +220,10 @@ static int print_dcp(const struct rsh_output *out, const struct dcp_listing *l)
 	return rc;
 }
 
-int rsh_ls_dcp(const struct rsh_output *out, const char *path,
+int rsh_ls_dcp(const struct rsh_output *out, const struct rsh_options *o,
 	       const struct rsh_source *source, bool *taken)
 {
+	const char *path = o->vfs.source;
 	struct dcp_listing l = {
 		.dcp = rsh_source_dcp(source), .source = source,
 	};
@@ -227,7 +232,9 @@ int rsh_ls_dcp(const struct rsh_output *out, const char *path,
 	if (rc)
 		return rc;
 	*taken = l.wrong.code == 0;
-	rc = out->json ? print_dcp_json(out, &l, path) : print_dcp(out, &l);
+	rc = out->json ? print_dcp_json(out, &l, o) : print_dcp(out, &l);
+	if (rc == 0 && *taken && !out->json)
+		rc = rsh_ls_next_print(out, o);
 	if (rc == 0 && !*taken && !out->json)
 		rsh_log_error("%s: %s", path, l.wrong.text);
 	return rc;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ls.h"
+#include "ls_model.h"
 #include "ls_tensors.h"
 #include "rsh/contents/contents.h"
 #include "rsh/util/log.h"
@@ -49,6 +50,8 @@ struct tree {
 	struct rsh_ls_tensors tensors; /* of the newest whole step, or else of
 					* the newest, if a strategy was given */
 	bool whole_tensors; /* they are of a whole step */
+	bool is_model;      /* it is a whole model in parts, which is this */
+	struct rsh_ls_model model;
 	struct step *steps;
 	uint32_t n_steps;
 	/* These say what a mount takes, if the strategies were given. */
@@ -85,6 +88,7 @@ static void tree_clear(struct tree *t)
 	free(t->steps);
 	free(t->ranks);
 	rsh_ls_tensors_clear(&t->tensors);
+	rsh_ls_model_clear(&t->model);
 	if (t->src)
 		rsh_strategy_free(t->src);
 	rsh_names_free(t->names);
@@ -292,6 +296,10 @@ static int look_at_step(struct tree *t, uint32_t i)
 	s->format = view.format;
 	if (rc == -ENOMEM || (rc && !s->reason) || add_step_files(t, s, &view))
 		return -ENOMEM;
+	t->is_model = is_whole(s) && rsh_source_is_in_parts(t->source);
+	if (t->is_model && rsh_ls_model_take(&t->model, t->options->vfs.source,
+					     t->source, &view))
+		return -ENOMEM;
 	return rc || i >= t->n_tried ? 0 : take_tensors(t, s, i == 0, &view);
 }
 
@@ -420,6 +428,13 @@ static json_t *tensors_json(const struct tree *t)
 			 rsh_ls_tensors_json(&t->tensors, t->names), "reason");
 }
 
+/* Is it known what to mount? */
+static bool has_next(const struct tree *t)
+{
+	return newest_whole(t) && !t->refused &&
+	       (t->asked || t->is_model || rsh_source_is_described(t->source));
+}
+
 static int print_tree_json(const struct rsh_output *out, const struct tree *t)
 {
 	const struct step *whole = newest_whole(t);
@@ -429,13 +444,16 @@ static int print_tree_json(const struct rsh_output *out, const struct tree *t)
 		json_array_append_new(steps, tree_step_json(&t->steps[i],
 							    i < t->n_tried));
 	return rsh_output_json(
-		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o}", "source",
+		out, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "source",
 			       rsh_json_text(t->options->vfs.source), "ranks",
 			       ranks_json(t->ranks, t->n_ranks), "steps", steps,
 			       "newest_whole",
 			       rsh_json_optional(whole ? whole->text : NULL),
 			       "tensors", tensors_json(t), "mount",
-			       mount_json(t)));
+			       mount_json(t), "model", t->is_model ?
+			       rsh_ls_model_json(&t->model) : json_null(),
+			       "next", has_next(t) ?
+			       rsh_ls_next_json(t->options) : json_null()));
 }
 
 /* ---- for people ---- */
@@ -562,6 +580,20 @@ static int print_steps(const struct rsh_output *out, const struct tree *t)
 	return rc;
 }
 
+static int print_tree(const struct rsh_output *out, const struct tree *t)
+{
+	int rc = print_tensors(out, t);
+
+	if (rc == 0 && t->is_model) {
+		rsh_ls_model_print(&t->model, out);
+		if (t->asked || t->refused)
+			print_mount_verdict(out, t);
+	} else if (rc == 0) {
+		rc = print_steps(out, t);
+	}
+	return rc == 0 && has_next(t) ? rsh_ls_next_print(out, t->options) : rc;
+}
+
 int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 		  struct rsh_source *source, bool *taken, struct rsh_error *err)
 {
@@ -569,7 +601,7 @@ int rsh_ls_source(const struct rsh_output *out, const struct rsh_options *o,
 	int rc = look_at_tree(&t, err);
 
 	if (rc == 0 && (out->json ? print_tree_json(out, &t) :
-			print_tensors(out, &t) || print_steps(out, &t)))
+				    print_tree(out, &t)))
 		rc = rsh_error_nomem(err);
 	*taken = !t.refused;
 	if (rc == 0 && !*taken && !out->json)

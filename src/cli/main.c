@@ -16,7 +16,9 @@
 #include "rsh/daemon/mount.h"
 #include "rsh/fuse/server.h"
 #include "rsh/options/commands.h"
+#include "rsh/options/line.h"
 #include "rsh/util/log.h"
+#include "rsh/util/mem.h"
 #include "rsh/util/room.h"
 #include "rsh/util/text.h"
 
@@ -129,14 +131,26 @@ static enum rsh_exit run_or_help(const struct rsh_options *o)
 	return finish_output(RSH_EXIT_GOOD);
 }
 
+static bool say_meant(const struct rsh_options *o)
+{
+	cleanup_free char *line = rsh_options_meant(o);
+
+	if (line)
+		fprintf(stderr, "Did you mean: %s\n", line);
+	return line;
+}
+
 static void complain_of_usage(const struct rsh_options *o,
 			      const struct rsh_error *err)
 {
 	char shown[2 * RSH_ERROR_TEXT_MAX];
 
-	fprintf(stderr, "reshardfs: %s\nTry 'reshardfs %s%s--help'.\n",
-		rsh_text_put(shown, sizeof(shown), err->text),
-		o->unnamed ? "" : o->command->name, o->unnamed ? "" : " ");
+	fprintf(stderr, "reshardfs: %s\n",
+		rsh_text_put(shown, sizeof(shown), err->text));
+	if (!say_meant(o))
+		fprintf(stderr, "Try 'reshardfs %s%s--help'.\n",
+			o->unnamed ? "" : o->command->name,
+			o->unnamed ? "" : " ");
 }
 
 int main(int argc, char **argv)
@@ -152,6 +166,8 @@ int main(int argc, char **argv)
 		complain_of_usage(&o, &err);
 	else
 		status = run_or_help(&o);
+	if (status == RSH_EXIT_INPUT)
+		say_meant(&o);
 	rsh_options_clear(&o);
 	return (int)status;
 }

@@ -24,18 +24,43 @@ static bool hint_is_checkpoint(const char *dir, const char *name,
 	/* The place is that of the directory. */
 	const struct rsh_store_options inner = { .objects = how->objects };
 	cleanup_free char *path = NULL;
+	bool ranks;
 
 	if (name[0] == '.' || asprintf(&path, "%s/%s", dir, name) < 0) {
 		path = NULL;
 		return false;
 	}
-	return rsh_source_kind(path, &inner) != RSH_SOURCE_RANKS;
+	return rsh_source_look(path, &inner, &ranks) != RSH_SOURCE_RANKS ||
+	       ranks;
 }
 
 /* Keeps the first of the names in order, whatever the listing begins with. */
 static void hint_keep(char kept[NAME_MAX + 1], const char *name)
 {
 	if (!*kept || strverscmp(name, kept) < 0)
+		snprintf(kept, NAME_MAX + 1, "%s", name);
+}
+
+/* How long is the name without a number at its end? */
+static size_t hint_series(const char *name)
+{
+	size_t n = strlen(name);
+
+	while (n > 0 && name[n - 1] >= '0' && name[n - 1] <= '9')
+		n--;
+	return n;
+}
+
+/* Keeps the newest of steps. */
+static void hint_keep_child(char kept[NAME_MAX + 1], const char *name)
+{
+	const size_t n = hint_series(name);
+	const bool same = *kept && name[n] && hint_series(kept) == n &&
+			  strncmp(kept, name, n) == 0;
+
+	if (!same)
+		hint_keep(kept, name);
+	else if (strverscmp(name, kept) > 0)
 		snprintf(kept, NAME_MAX + 1, "%s", name);
 }
 
@@ -71,7 +96,7 @@ static void hint_look(struct rsh_dir *dir, const char *path,
 			hint_keep(h->item, name);
 		else if (looked_at++ < LOOKED_AT_MAX &&
 			 hint_is_checkpoint(path, name, how))
-			hint_keep(h->child, name);
+			hint_keep_child(h->child, name);
 	}
 }
 
@@ -109,6 +134,20 @@ void rsh_source_hint(const char *path,
 	else if (*h.child)
 		snprintf(buf, max, "; %s in it is a checkpoint: is that meant?",
 			 h.child);
+}
+
+char *rsh_source_inside(const char *path, const struct rsh_store_options *how)
+{
+	cleanup_dir struct rsh_dir *dir = NULL;
+	struct hint h;
+	char *found;
+
+	if (rsh_dir_open_path(path, how, &dir))
+		return NULL;
+	hint_look(dir, path, how, &h);
+	if (!*h.child || asprintf(&found, "%s/%s", path, h.child) < 0)
+		return NULL;
+	return found;
 }
 
 bool rsh_source_is_one_step(const char *path,

@@ -152,6 +152,11 @@ uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 	return s->in_parts ? 0 : n;
 }
 
+bool rsh_source_is_in_parts(const struct rsh_source *s)
+{
+	return s->in_parts;
+}
+
 int rsh_source_file_open(const struct rsh_source *s, uint32_t i,
 			 struct rsh_handle **out, struct rsh_error *err)
 {

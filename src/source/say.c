@@ -24,6 +24,10 @@ void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
 		snprintf(text, size, "%s", slash ? slash + 1 : s->path);
 		return;
 	}
+	if (s->in_parts) {
+		snprintf(text, size, "the model");
+		return;
+	}
 	if (i >= s->n_candidates) {
 		snprintf(text, size, "%s", s->select == RSH_SELECT_MINDSPORE ?
 			 "the last name of each rank" :

@@ -220,6 +220,11 @@ enum rsh_source_kind rsh_model_look(const struct rsh_source *s);
  * -errno with a sentence. */
 int rsh_model_list(struct rsh_source *s, struct rsh_error *err);
 
+/* Finds a source in a directory (hint.c): the first by name or, of those whose
+ * names differ in a last number, the one with the greatest.  Returns its path,
+ * from malloc; NULL: there is none. */
+char *rsh_source_inside(const char *path, const struct rsh_store_options *how);
+
 /* ---- ranks with several files (join.c) ---- */
 
 /* Gives the first file of a rank and how many there are, which follow it. */

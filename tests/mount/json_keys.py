@@ -86,6 +86,8 @@ def ls(job):
     run_json("export", "--format=safetensors", *job.words, job.source, job.whole)
     said |= keys(run_json("ls", os.path.join(os.path.dirname(LIB), "data", "dcp", "torch-2.15",
                                              "uneven")))
+    said |= keys(run_json("ls", os.path.join(os.path.dirname(LIB), "data", "weights", "models",
+                                             "qwen3")))
     said |= keys(run_json("ls", os.path.join(job.whole, "rank_0", "checkpoint_0.safetensors")))
     same(said, quoted(manual("reshardfs-ls.1", r"\.Ss JSON")))
 

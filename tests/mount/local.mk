@@ -13,6 +13,7 @@ MOUNT += \
 	mount/models.py \
 	mount/many_parts.py \
 	mount/whole_models.py \
+	mount/meant.py \
 	mount/dcp.py \
 	mount/convert.py \
 	mount/checkpoint2_format.py \

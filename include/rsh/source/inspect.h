@@ -88,6 +88,8 @@ void rsh_source_file_info(const struct rsh_source *s, uint32_t i,
  * the source's path. */
 uint32_t rsh_source_rank_files(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *first);
+/* Is it a whole model in parts? */
+bool rsh_source_is_in_parts(const struct rsh_source *s);
 /* Gives number i of the files that the chosen candidate says it has and that
  * are not there; false past the last. */
 bool rsh_source_absent(const struct rsh_source *s, uint32_t i,

@@ -122,6 +122,15 @@ enum rsh_source_kind rsh_source_kind(const char *path,
 				     const struct rsh_store_options *how);
 /* Tells whether a source that was opened is a Checkpoint 2.0 tree. */
 bool rsh_source_is_described(const struct rsh_source *s);
+/* Does the same; *ranks says whether there are directories of ranks. */
+enum rsh_source_kind rsh_source_look(const char *path,
+				     const struct rsh_store_options *how,
+				     bool *ranks);
+/* Finds the source that may have been meant by a path that is none: above it, as
+ * of a file or of one rank's directory, or in it.  Returns its path, from malloc,
+ * and its kind; NULL: nothing is found, or the path is one. */
+char *rsh_source_meant(const char *path, const struct rsh_store_options *how,
+		       enum rsh_source_kind *kind);
 /* Writes the end of a sentence about a SOURCE in which no checkpoint is found,
  * "; ...": that it is no directory, or holds a checkpoint that may have been
  * meant, or one without its metadata; "" if nothing is known.  Any thread may

@@ -1,0 +1,276 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `ls` says of a whole model, and which line it and failed commands give to be
+typed next: each is pasted into a shell, and has to work."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path.insert(0, LIB)
+
+import genuine  # noqa: E402
+from demands import check, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, PLAIN, USAGE, demo_tree, end_if_built_without, run, run_json  # noqa: E402
+from rsh_mount import TIMEOUT_SCALE, Tap, require_mount, reshardfs_program  # noqa: E402
+from s3_trial import KEY, SECRET, Server  # noqa: E402
+
+QWEN3 = os.path.join(genuine.WEIGHTS, "models", "qwen3")
+PEM = os.path.join(os.path.dirname(os.path.abspath(LIB)), "unit", "data", "objects.pem")
+MAP = "model.safetensors.index.json"
+MEANT = "Did you mean: "
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+class Place:
+    """A directory with a checkpoint of ranks, two of DCP, and a model."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.env = dict(PLAIN)
+        self.tree, self.src, self.dst = demo_tree(directory)
+        for step in ("step-9", "step-10"):
+            shutil.copytree(genuine.dcp("torch-2.15/fsdp2-2"), self.path("steps", step))
+        shutil.copytree(QWEN3, self.path("qwen3"))
+        os.mkdir(self.path("empty"))
+
+    def path(self, *names):
+        return os.path.join(self.directory, *names)
+
+    def run(self, *words):
+        return run(*words, env=self.env, cwd=self.directory)
+
+    def paste(self, line):
+        """A shell runs the line; `reshardfs` is the program under test."""
+        program = f"reshardfs() {{ {shlex.quote(reshardfs_program())} \"$@\"; }}\n"
+        return subprocess.run(["bash", "-c", program + line], cwd=self.directory, env=self.env,
+                              capture_output=True, check=False, text=True,
+                              stdin=subprocess.DEVNULL, timeout=120 * TIMEOUT_SCALE)
+
+    def works(self, line, mountpoint):
+        """What a mount shows that was made by a pasted line."""
+        got = self.paste(line)
+        check(got.returncode == 0, f"{line}: {got}")
+        mountpoint = self.path(mountpoint)
+        check(os.path.ismount(mountpoint), f"{line} mounts nothing on {mountpoint}")
+        try:
+            return sorted(os.listdir(mountpoint))
+        finally:
+            check(run("umount", mountpoint).status == GOOD, "umount")
+
+    def next_of(self, *words):
+        got = self.run("ls", *words)
+        check(got.status == GOOD, repr(got))
+        line = got.out.splitlines()[-1]
+        check(line.startswith("next: "), got.out)
+        as_json = json.loads(self.run("ls", "--json", *words).out)
+        check(as_json["next"] == line[len("next: "):], as_json["next"])
+        return as_json["next"]
+
+    def meant(self, *words, status=USAGE):
+        got = self.run(*words)
+        check(got.status == status, f"{words}: {got!r}")
+        lines = [line for line in got.err.splitlines() if line.startswith(MEANT)]
+        check(len(lines) == 1 and "reshardfs: " in got.err, f"{words}: {got!r}")
+        return lines[0][len(MEANT):]
+
+    def lists(self, line, *words):
+        """The line is that of an `ls` that works and says so."""
+        check(shlex.split(line)[:2] == ["reshardfs", "ls"], line)
+        got = self.paste(line)
+        check(got.returncode == 0 and all(word in got.stdout for word in words), f"{line}: {got}")
+
+
+# ---- ls of a model ----
+
+@test
+def ls_says_what_a_model_is(p):
+    got = p.run("ls", "qwen3")
+    check(got.out.splitlines() == [
+        "Qwen3ForCausalLM: 25 tensors, 46.4 KiB, in 5 parts of 49.0 KiB",
+        "BFloat16: 25 tensors, 46.4 KiB",
+        "next: mkdir -p mnt && reshardfs mount qwen3 mnt"], got.out)
+    said = run_json("ls", p.path("qwen3"))["model"]
+    check(said == {"architecture": "Qwen3ForCausalLM", "parts": 5, "tensors": 25, "bytes": 47488,
+                   "types": [{"dtype": "BFloat16", "tensors": 25, "bytes": 47488}]}, said)
+    fp8 = run_json("ls", os.path.join(genuine.WEIGHTS, "models", "deepseek_v3-fp8"))["model"]
+    check(len(fp8["types"]) > 1 and fp8["bytes"] == sum(t["bytes"] for t in fp8["types"]) and
+          fp8["tensors"] == sum(t["tensors"] for t in fp8["types"]), fp8)
+    for config in (None, b"{]", b"{}"):
+        os.unlink(p.path("qwen3", "config.json"))
+        if config is not None:
+            write(p.path("qwen3", "config.json"), config)
+        else:
+            write(p.path("qwen3", "config.json"), b"")
+        got = p.run("ls", "qwen3")
+        check(got.status == GOOD and got.out.startswith("a model without an architecture"), got)
+        check(run_json("ls", p.path("qwen3"))["model"]["architecture"] is None, "null")
+
+
+@test
+def what_is_next_works(p):
+    check(p.works(p.next_of("qwen3"), "mnt") ==
+          ["config.json", "model-00001-of-00001.safetensors", MAP], "a model")
+    check(MAP in p.works(p.next_of("steps/step-9"), "mnt"), "a distributed checkpoint")
+    tree = genuine.checkpoint2("single")
+    check(p.works(p.next_of(tree), "mnt") == ["rank_0"], "Checkpoint 2.0")
+    words = ["--src-strategy", p.src, "--dst-strategy", p.dst, "--check=structure", p.tree]
+    check(len(p.works(p.next_of(*words), "mnt")) == 4, "ranks, with both strategies")
+    check("next: " not in p.run("ls", p.tree).out and
+          run_json("ls", p.tree)["next"] is None, "ranks")
+    os.truncate(p.path("qwen3", "model-00002-of-00005.safetensors"), 100)
+    said = run_json("ls", p.path("qwen3"))
+    check(said["next"] is None and said["model"] is None and said["steps"][0]["reason"], said)
+
+
+@test
+def names_that_a_shell_takes_apart(p):
+    for name in ("a b'c", "$HOME `x`", "-odd", "back\\slash", "new\nline\x1b[31m \\ 'q'", "ü"):
+        os.rename(p.path("qwen3"), p.path(name))
+        line = p.next_of("--", name) if name[0] != "-" else p.next_of(f"./{name}")
+        check("\n" not in line and "\x1b" not in line, repr(line))
+        check(MAP in p.works(line, "mnt"), repr(name))
+        os.rename(p.path(name), p.path("qwen3"))
+
+
+# ---- what was meant ----
+
+@test
+def the_directory_of_one_rank(p):
+    p.lists(p.meant("mount", "source/rank_0", "empty"), "epoch 3 step 40")
+    p.lists(p.meant("ls", "source/rank_0", status=INPUT), "epoch 3 step 40")
+    p.lists(p.meant("ls", "source/rank_0/", status=INPUT), "epoch 3 step 40")
+    p.lists(p.meant("plan", "source/rank_0"), "epoch 3 step 40")
+    os.mkdir(p.path("source", "rank_0", "checkpoint"))
+    p.lists(p.meant("ls", "source/rank_0/checkpoint", status=INPUT), "epoch 3 step 40")
+    words = ["--src-strategy", p.src, "--dst-strategy", p.dst]
+    line = p.meant("mount", *words, "source/rank_0", "empty", status=INPUT)
+    check(len(p.works(line, "empty")) == 4, line)
+
+
+@test
+def a_level_too_high_or_too_low(p):
+    line = p.meant("mount", "steps", "empty")
+    check("step-10 " in line and MAP in p.works(line, "empty"), line)
+    p.lists(p.meant("ls", "steps", status=INPUT), "model.embed.weight")
+    check(p.paste(p.meant("export", "steps", "out")).returncode == 0 and
+          MAP in os.listdir(p.path("out")), "export")
+    shutil.rmtree(p.path("steps"))
+    shutil.rmtree(p.path("out"))
+    os.makedirs(p.path("above", "checkpoint"))
+    os.rename(p.tree, p.path("above", "checkpoint", "tree"))
+    p.lists(p.meant("ls", "above/checkpoint", status=INPUT), "epoch 3 step 40")
+    os.mkdir(p.path("qwen3", "onnx"))
+    line = p.meant("mount", "qwen3/onnx", "empty")
+    check(MAP in p.works(line, "empty"), line)
+    line = p.meant("mount", "qwen3/nowhere", "empty")
+    check(MAP in p.works(line, "empty"), line)
+
+
+@test
+def a_file_instead_of_its_directory(p):
+    for name in ("config.json", MAP, "model-00003-of-00005.safetensors"):
+        line = p.meant("mount", f"qwen3/{name}", "empty")
+        check(MAP in p.works(line, "empty"), line)
+    for name in ("config.json", MAP):
+        p.lists(p.meant("ls", f"qwen3/{name}", status=INPUT), "Qwen3ForCausalLM")
+    line = p.meant("mount", "steps/step-9/.metadata", "empty")
+    check("step-9" in line and MAP in p.works(line, "empty"), line)
+    path = os.path.join(p.tree, "rank_0", os.listdir(os.path.join(p.tree, "rank_0"))[0])
+    p.lists(p.meant("mount", path, "empty"), "epoch 3 step 40")
+    # A file that is listed by itself is meant itself, whatever is wrong with it.
+    os.chmod(path, 0o600)
+    os.truncate(path, 100)
+    check(MEANT not in p.run("ls", path).err, "a damaged file")
+
+
+@test
+def source_and_mountpoint_exchanged(p):
+    line = p.meant("mount", "empty", "qwen3")
+    check(line == "reshardfs mount qwen3 empty" and MAP in p.works(line, "empty"), line)
+    p.lists(p.meant("mount", "empty", "source"), "epoch 3 step 40")
+    words = ["--src-strategy", p.src, "--dst-strategy", p.dst]
+    line = p.meant("mount", *words, "empty", "source", status=INPUT)
+    check(len(p.works(line, "empty")) == 4, line)
+
+
+@test
+def nothing_is_meant_where_nothing_is(p):
+    for words in (["mount", "source", "empty"], ["plan", "source"], ["ls", "empty"],
+                  ["plan", "--compat", "mindspore", "--only", "x", "qwen3"]):
+        got = p.run(*words)
+        check(got.status in (USAGE, INPUT) and MEANT not in got.err, got)
+
+
+# ---- the same behind HTTP ----
+
+@test
+def of_a_bucket(p):
+    root = p.path("s3")
+    os.makedirs(os.path.join(root, "bucket"))
+    for name in ("qwen3", "steps", "source"):
+        os.rename(p.path(name), os.path.join(root, "bucket", name))
+    with Server(root) as server:
+        p.env.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server.port}", AWS_ACCESS_KEY_ID=KEY,
+                     AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="here", HOME=p.directory,
+                     no_proxy="127.0.0.1")
+        got = p.run("ls", "s3://bucket/qwen3")
+        check(got.out.startswith("Qwen3ForCausalLM: 25 tensors, 46.4 KiB, in 5 parts"), got)
+        line = p.next_of("--source-style", "path", "s3://bucket/qwen3")
+        check("--source-style=path" in line and p.works(line, "mnt") ==
+              ["config.json", "model-00001-of-00001.safetensors", MAP], line)
+        for wrong in ("qwen3/config.json", "qwen3/onnx"):
+            line = p.meant("mount", f"s3://bucket/{wrong}", "empty")
+            check(MAP in p.works(line, "empty"), line)
+        line = p.meant("mount", "s3://bucket/steps", "empty")
+        check("step-10" in line and MAP in p.works(line, "empty"), line)
+        p.lists(p.meant("ls", "s3://bucket/source/rank_0", status=INPUT), "epoch 3 step 40")
+        line = p.meant("mount", "empty", "s3://bucket/qwen3")
+        check(MAP in p.works(line, "empty"), line)
+
+
+@test
+def of_a_web_server(p):
+    server = subprocess.Popen([sys.executable, os.path.join(LIB, "object_server.py"), "--tls", PEM,
+                               "--tree", p.directory], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        url = f"https://127.0.0.1:{int(server.stdout.readline())}/tree"
+        p.env["no_proxy"] = "127.0.0.1"
+        words = ["--ca-file", PEM, f"{url}/qwen3"]
+        got = p.run("ls", *words)
+        check(got.out.startswith("Qwen3ForCausalLM: 25 tensors, 46.4 KiB, in 5 parts"), got)
+        line = p.next_of(*words)
+        check(p.works(line, "mnt") == ["config.json", "model-00001-of-00001.safetensors", MAP],
+              line)
+        line = p.meant("mount", "--ca-file", PEM, f"{url}/qwen3/config.json", "empty")
+        check(MAP in p.works(line, "empty"), line)
+    finally:
+        server.stdin.close()
+        server.wait()
+        server.stdout.close()
+
+
+def main():
+    require_mount()
+    end_if_built_without("object storage", "ls", "s3://bucket/none")
+    tap = Tap(len(TESTS))
+    for function in TESTS:
+        with tempfile.TemporaryDirectory(prefix="reshardfs-meant-") as directory, \
+                tap.test(function.__name__.replace("_", " ")):
+            function(Place(directory))
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
