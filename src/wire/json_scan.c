@@ -377,6 +377,11 @@ static void js_skip_number(struct json_scan *s)
 	size_t n;
 
 	js_fill(s, MAX_NUMBER_BYTES);
+	if (s->p[0] == '-' && s->p[1] == 'I') {
+		s->p++;
+		rsh_json_word(s, "Infinity");
+		return;
+	}
 	n = strspn(s->p, "+-.0123456789Ee");
 	if (!n || n >= MAX_NUMBER_BYTES)
 		js_expected(s, "a value");
@@ -410,6 +415,12 @@ void rsh_json_skip(struct json_scan *s)
 		break;
 	case 'n':
 		rsh_json_word(s, "null");
+		break;
+	case 'N':
+		rsh_json_word(s, "NaN");
+		break;
+	case 'I':
+		rsh_json_word(s, "Infinity");
 		break;
 	default:
 		js_skip_number(s);

@@ -65,7 +65,7 @@ bool rsh_json_int(struct json_scan *s, int64_t lo, int64_t hi, int64_t *out);
 bool rsh_json_word(struct json_scan *s, const char *word);
 /* Tells which character begins the value here, 0 after a failure. */
 int rsh_json_peek(struct json_scan *s);
-/* Passes over a value. */
+/* Passes over a value, also one that only Python writes (NaN). */
 void rsh_json_skip(struct json_scan *s);
 /* Passes over `len` bytes, a whole value without blanks around it, if exactly
  * these stand here. */

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wire/json_edit.c remembers where the members of an object lie in its text,
+ * and writes the text anew with pieces of it replaced. */
+#include "config.h"
+
+#include "rsh/wire/json_edit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_scan_i.h"
+#include "rsh/util/arena.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+#define NO_PARENT UINT32_MAX
+
+struct edit_member {
+	struct rsh_json_member m;
+	uint32_t parent; /* the member whose value it is in, or NO_PARENT */
+	uint64_t begin;  /* of its key's quote */
+	const char *value; /* instead of its own; NULL: as it was */
+	bool dropped;
+};
+
+struct rsh_json_edit {
+	const char *text;
+	size_t len;
+	struct edit_member *v; /* in the order of the text */
+	uint32_t n;
+	size_t cap;
+	uint32_t n_read; /* those that follow are added */
+	bool changed;
+	struct rsh_arena arena;
+};
+
+/* ---- reading ---- */
+
+static ssize_t edit_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	const struct rsh_json_edit *e = ctx;
+
+	if (offset >= e->len)
+		return 0;
+	len = (size_t)rsh_min_u64(len, e->len - offset);
+	memcpy(buf, e->text + offset, len);
+	return (ssize_t)len;
+}
+
+static bool edit_is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Finds where a number of digits only is one; false: it is another. */
+static bool edit_number(const char *s, size_t len, uint64_t *out)
+{
+	*out = 0;
+	for (size_t i = 0; i < len; i++)
+		if (s[i] < '0' || s[i] > '9' || !rsh_mul_u64(*out, 10, out) ||
+		    !rsh_add_u64(*out, (uint64_t)(s[i] - '0'), out))
+			return false;
+	return len > 0;
+}
+
+static void edit_classify(const struct rsh_json_edit *e,
+			  struct rsh_json_member *m)
+{
+	const char *s = e->text + m->offset;
+
+	switch (*s) {
+	case 'n':
+		m->kind = RSH_JSON_NULL;
+		break;
+	case 't':
+	case 'f':
+		m->kind = RSH_JSON_BOOL;
+		m->number = *s == 't';
+		break;
+	case '{':
+		m->kind = RSH_JSON_OBJECT;
+		break;
+	case '"':
+		m->kind = RSH_JSON_STRING;
+		break;
+	default:
+		m->kind = edit_number(s, m->length, &m->number) ?
+			RSH_JSON_NUMBER : RSH_JSON_OTHER;
+	}
+}
+
+/* Adds a member whose value begins where the scan is; its number, or NO_PARENT
+ * after a failure. */
+static uint32_t edit_add(struct rsh_json_edit *e, struct json_scan *s,
+			 const struct json_string *key, uint32_t parent,
+			 uint64_t begin)
+{
+	struct edit_member *m;
+	const char *text = rsh_arena_strndup(&e->arena, key->s, key->len);
+
+	if (!text ||
+	    rsh_grow(&e->v, &e->cap, (size_t)e->n + 1, sizeof(*e->v))) {
+		rsh_json_nomem(s);
+		return NO_PARENT;
+	}
+	(void)rsh_json_peek(s);
+	m = &e->v[e->n];
+	*m = (struct edit_member){ .parent = parent, .begin = begin };
+	m->m.key = text;
+	m->m.offset = rsh_json_offset(s);
+	return e->n++;
+}
+
+static void edit_read_value(struct rsh_json_edit *e, struct json_scan *s,
+			    struct edit_member *m)
+{
+	struct json_string text;
+
+	if (rsh_json_peek(s) == '"') {
+		if (!rsh_json_string(s, &text))
+			return;
+		m->m.string = rsh_arena_strndup(&e->arena, text.s, text.len);
+		if (!m->m.string)
+			rsh_json_nomem(s);
+	} else {
+		rsh_json_skip(s);
+	}
+}
+
+/* Reads the members of an object, and below the top no deeper. */
+static void edit_read_object(struct rsh_json_edit *e, struct json_scan *s,
+			     uint32_t parent)
+{
+	struct json_string key;
+	uint64_t at;
+
+	if (!rsh_json_begin(s, '{'))
+		return;
+	for (at = rsh_json_offset(s); rsh_json_key(s, &key);
+	     at = rsh_json_offset(s)) {
+		uint32_t i;
+
+		while (edit_is_blank(e->text[at]) || e->text[at] == ',')
+			at++;
+		i = edit_add(e, s, &key, parent, at);
+		if (i == NO_PARENT)
+			return;
+		if (parent == NO_PARENT && rsh_json_peek(s) == '{')
+			edit_read_object(e, s, i);
+		else
+			edit_read_value(e, s, &e->v[i]);
+		if (s->rc)
+			return;
+		e->v[i].m.length = (size_t)(rsh_json_offset(s) -
+					    e->v[i].m.offset);
+		edit_classify(e, &e->v[i].m);
+	}
+}
+
+static int edit_read(struct rsh_json_edit *e, const char *path,
+		     struct rsh_error *err)
+{
+	const struct rsh_byte_source src = {
+		.pread_fn = edit_pread, .ctx = e, .size = e->len, .path = path,
+	};
+	struct json_scan s;
+	int rc;
+
+	if (!rsh_json_open(&s, &src, err))
+		return rsh_error_nomem(err);
+	edit_read_object(e, &s, NO_PARENT);
+	(void)rsh_json_finish(&s);
+	rc = s.rc;
+	rsh_json_close(&s);
+	e->n_read = e->n;
+	return rc;
+}
+
+int rsh_json_edit_open(const char *text, size_t len, const char *path,
+		       struct rsh_json_edit **out, struct rsh_error *err)
+{
+	struct rsh_json_edit *e = calloc(1, sizeof(*e));
+	int rc;
+
+	if (!e)
+		return rsh_error_nomem(err);
+	e->text = text;
+	e->len = len;
+	rc = edit_read(e, path, err);
+	if (rc)
+		rsh_json_edit_free(e);
+	else
+		*out = e;
+	return rc;
+}
+
+void rsh_json_edit_free(struct rsh_json_edit *e)
+{
+	if (!e)
+		return;
+	free(e->v);
+	rsh_arena_clear(&e->arena);
+	free(e);
+}
+
+/* ---- members ---- */
+
+const char *rsh_json_edit_text(const struct rsh_json_edit *e)
+{
+	return e->text;
+}
+
+static bool edit_is(const struct rsh_json_edit *e, uint32_t i, const char *in,
+		    const char *key)
+{
+	const struct edit_member *m = &e->v[i];
+
+	if (strcmp(m->m.key, key) != 0)
+		return false;
+	if (m->parent == NO_PARENT || !in)
+		return m->parent == NO_PARENT && !in;
+	return strcmp(e->v[m->parent].m.key, in) == 0;
+}
+
+const struct rsh_json_member *rsh_json_edit_find(const struct rsh_json_edit *e,
+						 const char *in,
+						 const char *key)
+{
+	uint32_t object = e->n_read;
+
+	/* Of an object that is there twice, the last one counts. */
+	for (uint32_t i = 0; in && i < e->n_read; i++)
+		if (edit_is(e, i, NULL, in))
+			object = i;
+	for (uint32_t i = e->n_read; i-- > 0;)
+		if (edit_is(e, i, in, key) && (!in || e->v[i].parent == object))
+			return &e->v[i].m;
+	return NULL;
+}
+
+const struct rsh_json_member *rsh_json_edit_at(const struct rsh_json_edit *e,
+					       uint32_t i)
+{
+	for (uint32_t k = 0; k < e->n_read; k++)
+		if (e->v[k].parent == NO_PARENT && i-- == 0)
+			return &e->v[k].m;
+	return NULL;
+}
+
+static int edit_append(struct rsh_json_edit *e, const char *key,
+		       const char *value)
+{
+	const char *text = rsh_arena_strndup(&e->arena, key, strlen(key));
+
+	if (!text || rsh_grow(&e->v, &e->cap, (size_t)e->n + 1, sizeof(*e->v)))
+		return -ENOMEM;
+	e->v[e->n++] = (struct edit_member){
+		.m.key = text, .parent = NO_PARENT, .value = value,
+	};
+	return 0;
+}
+
+int rsh_json_edit_set(struct rsh_json_edit *e, const char *in, const char *key,
+		      const char *value)
+{
+	const char *copy = rsh_arena_strndup(&e->arena, value, strlen(value));
+	bool found = false;
+
+	if (!copy)
+		return -ENOMEM;
+	e->changed = true;
+	for (uint32_t i = 0; i < e->n; i++)
+		if (edit_is(e, i, in, key)) {
+			e->v[i].value = copy;
+			found = true;
+		}
+	return found || in ? 0 : edit_append(e, key, copy);
+}
+
+void rsh_json_edit_drop(struct rsh_json_edit *e, const char *in,
+			const char *key)
+{
+	for (uint32_t i = 0; i < e->n_read; i++)
+		if (edit_is(e, i, in, key))
+			e->changed = e->v[i].dropped = true;
+}
+
+bool rsh_json_edit_changed(const struct rsh_json_edit *e)
+{
+	return e->changed;
+}
+
+/* ---- writing ---- */
+
+struct edit_writer {
+	const struct rsh_json_edit *e;
+	char *text;
+	size_t len, cap;
+	uint64_t at; /* up to where the old text is written or passed over */
+	bool failed;
+};
+
+static void edit_put(struct edit_writer *w, const char *s, size_t len)
+{
+	if (w->failed || rsh_grow(&w->text, &w->cap, w->len + len + 1, 1)) {
+		w->failed = true;
+		return;
+	}
+	if (len)
+		memcpy(w->text + w->len, s, len);
+	w->len += len;
+	w->text[w->len] = '\0';
+}
+
+/* Writes the old text up to there, and goes on behind `behind`. */
+static void edit_keep(struct edit_writer *w, uint64_t until, uint64_t behind)
+{
+	if (until > w->at)
+		edit_put(w, w->e->text + w->at, (size_t)(until - w->at));
+	if (behind > w->at)
+		w->at = behind;
+}
+
+static uint64_t edit_end(const struct edit_member *m)
+{
+	return m->m.offset + m->m.length;
+}
+
+/* Finds a neighbour in the same object, from i on by `step`, that fits. */
+static const struct edit_member *edit_neighbour(const struct rsh_json_edit *e,
+						uint32_t i, int step, bool kept)
+{
+	const uint32_t parent = e->v[i].parent;
+
+	for (uint32_t k = i + (uint32_t)step; k < e->n_read;
+	     k += (uint32_t)step)
+		if (e->v[k].parent == parent && !(kept && e->v[k].dropped))
+			return &e->v[k];
+	return NULL;
+}
+
+/* What is left out goes with the comma before it, or else the one behind. */
+static void edit_leave_out(struct edit_writer *w, uint32_t i)
+{
+	const struct rsh_json_edit *e = w->e;
+	const struct edit_member *m = &e->v[i], *before, *next;
+
+	before = edit_neighbour(e, i, -1, false);
+	next = edit_neighbour(e, i, 1, false);
+	if (edit_neighbour(e, i, -1, true))
+		edit_keep(w, edit_end(before), edit_end(m));
+	else
+		edit_keep(w, m->begin, next ? next->begin : edit_end(m));
+}
+
+/* Writes a comma and the blanks that stand before the last member. */
+static void edit_put_gap(struct edit_writer *w, const struct edit_member *last)
+{
+	const char *text = w->e->text;
+	size_t n = 0;
+
+	while (last && last->begin > n &&
+	       edit_is_blank(text[last->begin - n - 1]))
+		n++;
+	edit_put(w, ",", 1);
+	edit_put(w, last ? text + last->begin - n : "", n);
+}
+
+/* Writes one more member behind the last one, spaced as that one. */
+static void edit_put_added(struct edit_writer *w, const struct edit_member *m,
+			   const struct edit_member *last, bool any)
+{
+	const char *text = w->e->text, *colon = ": ";
+	size_t n = 2;
+
+	if (last) {
+		for (n = 0; text[last->m.offset - n - 1] != '"'; n++)
+			;
+		colon = text + last->m.offset - n;
+	}
+	if (any)
+		edit_put_gap(w, last);
+	edit_put(w, "\"", 1);
+	edit_put(w, m->m.key, strlen(m->m.key));
+	edit_put(w, "\"", 1);
+	edit_put(w, colon, n);
+	edit_put(w, m->value, strlen(m->value));
+}
+
+/* Finds where the object at the top begins, behind its bracket. */
+static uint64_t edit_inside(const struct rsh_json_edit *e)
+{
+	uint64_t at = 0;
+
+	while (edit_is_blank(e->text[at]))
+		at++;
+	return at + 1;
+}
+
+static void edit_put_all_added(struct edit_writer *w)
+{
+	const struct rsh_json_edit *e = w->e;
+	const struct edit_member *last = NULL;
+	bool any = false;
+
+	for (uint32_t i = 0; i < e->n_read; i++)
+		if (e->v[i].parent == NO_PARENT) {
+			last = &e->v[i];
+			any |= !last->dropped;
+		}
+	if (last)
+		edit_keep(w, edit_end(last), edit_end(last));
+	else if (e->n > e->n_read)
+		edit_keep(w, edit_inside(e), edit_inside(e));
+	for (uint32_t i = e->n_read; i < e->n; i++, any = true)
+		edit_put_added(w, &e->v[i], last, any);
+}
+
+int rsh_json_edit_write(const struct rsh_json_edit *e, char **out, size_t *len)
+{
+	struct edit_writer w = { .e = e };
+
+	for (uint32_t i = 0; i < e->n_read; i++) {
+		const struct edit_member *m = &e->v[i];
+
+		/* It went with the object that it is in. */
+		if (edit_end(m) <= w.at)
+			continue;
+		if (m->dropped) {
+			edit_leave_out(&w, i);
+		} else if (m->value) {
+			edit_keep(&w, m->m.offset, edit_end(m));
+			edit_put(&w, m->value, strlen(m->value));
+		}
+	}
+	edit_put_all_added(&w);
+	edit_keep(&w, e->len, e->len);
+	if (w.failed) {
+		free(w.text);
+		return -ENOMEM;
+	}
+	*out = w.text;
+	*len = w.len;
+	return 0;
+}
