@@ -129,6 +129,26 @@ static void weights_sizes_text(const struct weights_instance *x, char *text,
 					       x->u->letters[i], x->sizes[i]);
 }
 
+/* Lists the keys of config.json that sizes are of. */
+static void weights_keys_text(const struct weights_work *w,
+			      const struct weights_instance *x, char *text,
+			      size_t size)
+{
+	size_t at = 0;
+
+	*text = '\0';
+	for (uint32_t i = 0; i < x->u->n_letters && at + 256 < size; i++) {
+		char of[192];
+
+		weights_let_text(w, x->u->letters[i], of, sizeof(of));
+		if (*of)
+			at += (size_t)snprintf(text + at, size - at,
+					       "%s%.24s is of %s",
+					       at ? "; " : ": ",
+					       x->u->letters[i], of);
+	}
+}
+
 static int weights_contradiction(struct weights_work *w,
 				 struct weights_instance *x, uint32_t match,
 				 uint32_t dim, const struct weights_equation *e,
@@ -136,16 +156,18 @@ static int weights_contradiction(struct weights_work *w,
 {
 	const uint32_t source = x->m[match].source;
 	char shape[WEIGHTS_SHAPE], sizes[512], of[64] = "";
+	char keys[512];
 
 	weights_shape_text(&w->in[source], shape);
 	weights_sizes_text(x, sizes, sizeof(sizes));
+	weights_keys_text(w, x, keys, sizeof(keys));
 	if (e->n_unknown)
 		snprintf(of, sizeof(of), ", whatever %.24s is",
 			 x->u->letters[e->unknown]);
 	return weights_bad(w, x->u->rule, err, "%s has shape %s, whose "
-			   "dimension %u is not what the rule says%s (%s)",
+			   "dimension %u is not what the rule says%s (%s)%s",
 			   weights_text(w, source), shape, dim, of,
-			   *sizes ? sizes : "no size is known");
+			   *sizes ? sizes : "no size is known", keys);
 }
 
 /* ---- one tensor of the rule ---- */
@@ -278,6 +300,24 @@ static int weights_each_tensor(struct weights_work *w,
 	return rc;
 }
 
+/* Tells the sizes of letters that stand for keys, but for those that were
+ * computed of other keys. */
+static void weights_tell_sizes(const struct weights_work *w,
+			       const struct weights_instance *x)
+{
+	const struct rsh_rule_let *l;
+
+	for (uint32_t k = 0; (l = rsh_rule_table_let(w->o->table, k)); k++) {
+		const uint32_t i = weights_letter(x->u, l->name);
+		const char *key = w->let_known[k] ?
+			weights_let_key(w, l->name) :
+			rsh_rule_let_key(w->o->table, l, 0);
+
+		if (i < x->u->n_letters && x->known[i] && key)
+			w->o->sized(w->o->ctx, k, key, x->sizes[i]);
+	}
+}
+
 int weights_solve(struct weights_work *w, struct weights_instance *x,
 		  struct rsh_error *err)
 {
@@ -306,5 +346,7 @@ int weights_solve(struct weights_work *w, struct weights_instance *x,
 					 weights_text(w, x->m[0].source),
 					 w->o->config ? "" :
 					 " (there is no config.json)");
+	if (rc == 0 && w->o->sized)
+		weights_tell_sizes(w, x);
 	return rc;
 }

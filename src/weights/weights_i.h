@@ -89,6 +89,7 @@ struct weights_work {
 	uint32_t n_wrong;
 
 	bool *let_known;
+	const struct rsh_rule_term **let_terms; /* the ones that counted */
 	uint64_t *lets;
 	struct weights_unit *units;
 	uint32_t n_units;
@@ -151,6 +152,14 @@ int weights_read_lets(struct weights_work *w, struct rsh_error *err);
 /* False: no such `let`, or its keys are not there. */
 bool weights_let(const struct weights_work *w, const char *name,
 		 uint64_t *value);
+
+/* Gives the key of config.json that a `let` is; NULL: it is none, or none that
+ * was there. */
+const char *weights_let_key(const struct weights_work *w, const char *name);
+/* Writes the keys and numbers that a `let` was computed of; "" if it was of
+ * none.  Returns text. */
+const char *weights_let_text(const struct weights_work *w, const char *name,
+			     char *text, size_t size);
 
 /* ---- units.c ---- */
 

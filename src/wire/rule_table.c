@@ -414,6 +414,19 @@ const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
 	return i < t->n_lets ? &t->lets[i] : NULL;
 }
 
+const char *rsh_rule_let_key(const struct rsh_rule_table *t,
+			     const struct rsh_rule_let *l, uint32_t term)
+{
+	const struct rsh_rule_term *k = &l->terms[term];
+
+	if (term >= l->n_terms || k->n != 1 || !k->operands->key)
+		return NULL;
+	for (uint32_t i = 0; i < t->n_lets; i++)
+		if (strcmp(t->lets[i].name, k->operands->key) == 0)
+			return NULL;
+	return k->operands->key;
+}
+
 const struct rsh_rule_state *
 rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i)
 {

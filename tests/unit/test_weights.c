@@ -144,12 +144,13 @@ static void test_stack_of_config(void **state)
 	assert_converts(t, "{\"n\":2}", MS, "y 6", "x.0 3\nx.1 3\n");
 	assert_refused(t, "{\"n\":3}", HF, "x.0 3 x.1 3", "x.2 is missing");
 	assert_refused(t, "{\"n\":1}", HF, "x.0 3 x.1 3", "x.1 is one more");
-	assert_refused(t, "{\"n\":4}", MS, "y 6", "whatever f is (e 4)");
+	assert_refused(t, "{\"n\":4}", MS, "y 6", "whatever f is (e 4): e is of \"n\" 4");
 	assert_refused(t, "{\"n\":9000000000000}", MS, "y 9000000000000",
 		       "more than 524288 tensors");
 	assert_refused(t, NULL, HF, "x.0 3 x.99999999 3", "e numbers more");
 	assert_refused("let e = n / 2\na = b\n", "{\"n\":3}", HF, "a 1",
-		       "T:1: with the numbers of C, e is no whole number");
+		       "T:1: with the numbers of C, e is no whole number "
+		       "from 0 on: it is of \"n\" 3");
 }
 
 static void test_types(void **state)

@@ -37,6 +37,10 @@ struct rsh_weights_options {
 	 * need may be missing.  NULL: all are wanted; names are those of the
 	 * form that is made. */
 	bool (*wanted)(void *ctx, const char *name);
+	/* Hears the size of a letter that stands for a `let` of one key, for
+	 * each layer and the like: that key of the config or, where this says
+	 * nothing, what shapes tell of its first one.  May be NULL. */
+	void (*sized)(void *ctx, uint32_t let, const char *key, uint64_t size);
 	/* Hears a sentence on what is passed over; may be NULL. */
 	void (*note)(void *ctx, const char *sentence);
 	void *ctx;

@@ -132,6 +132,10 @@ const char *rsh_rule_table_title(const struct rsh_rule_table *t);
 const char *rsh_rule_table_suits(const struct rsh_rule_table *t, uint32_t i);
 const struct rsh_rule_let *rsh_rule_table_let(const struct rsh_rule_table *t,
 					      uint32_t i);
+/* Gives the key of a term of one operand that is a key of config.json; NULL: it
+ * is another. */
+const char *rsh_rule_let_key(const struct rsh_rule_table *t,
+			     const struct rsh_rule_let *l, uint32_t term);
 const struct rsh_rule_state *
 rsh_rule_table_state(const struct rsh_rule_table *t, uint32_t i);
 const struct rsh_rule *rsh_rule_table_rule(const struct rsh_rule_table *t,
