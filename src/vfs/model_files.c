@@ -145,7 +145,9 @@ int rsh_model_files_load(const char *dir, const char *source,
 		opts.place = how->place;
 	}
 	rc = rsh_store_open(dir, &opts, &s, err);
-	*out = (struct rsh_model_files){ 0 };
+	*out = (struct rsh_model_files){ .dir = strdup(dir) };
+	if (rc == 0 && !out->dir)
+		rc = rsh_error_nomem(err);
 	if (rc)
 		rsh_error_prefix(err, "--model-files");
 	else
@@ -161,5 +163,6 @@ void rsh_model_files_clear(struct rsh_model_files *f)
 		free(f->v[i].text);
 	}
 	free(f->v);
+	free(f->dir);
 	*f = (struct rsh_model_files){ 0 };
 }

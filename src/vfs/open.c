@@ -55,6 +55,7 @@ int rsh_vfs_open(const struct rsh_vfs_config *cfg, struct rsh_vfs **out,
 	v->vfs.ops = &rsh_reshard_ops;
 	v->replicas = cfg->plan.replicas;
 	v->in_parts = cfg->plan.part_bytes != 0;
+	v->partial = cfg->only || cfg->drop;
 	v->names = rsh_names_new();
 	if (!v->names)
 		rc = rsh_error_nomem(err);

@@ -157,6 +157,7 @@ static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 	const char *suffix =
 		rsh_format_suffix(rsh_plan_format(v->plan));
 	char name[NAME_MAX + 1];
+	int rc;
 
 	v->before = strdup(prefix);
 	if (v->in_parts ?
@@ -172,7 +173,8 @@ static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 					    sizeof(name)) > NAME_MAX)
 		return rsh_error_set(err, ENAMETOOLONG, "the prefix \"%s\" "
 				     "makes file names too long", prefix);
-	return reshard_add_beside(v, err);
+	rc = rsh_vfs_settle_configs(v, err);
+	return rc ? rc : reshard_add_beside(v, err);
 }
 
 static void reshard_tell_lost(void *ctx, uint32_t file)

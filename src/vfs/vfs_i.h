@@ -11,6 +11,7 @@
 #include "rsh/vfs/control.h"
 #include "rsh/vfs/model_files.h"
 #include "rsh/vfs/vfs.h"
+#include "rsh/wire/json_edit.h"
 #include "tree_i.h"
 
 /* attribute.h says what each of these means. */
@@ -113,6 +114,7 @@ struct rsh_reshard {
 	/* What lies beside the weights of a model in parts. */
 	struct rsh_model_files beside;
 	struct rsh_item *beside_items; /* [file] */
+	bool partial; /* tensors are left out by intent */
 
 	/* Is there where all is shown as Checkpoint 2.0 (checkpoint2.c); NULL:
 	 * it is not. */
@@ -177,6 +179,10 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 /* Are those of the candidate that was planned last MindSpore's, of which a
  * strategy may speak? */
 bool rsh_vfs_weights_are_sharded(const struct rsh_reshard *v);
+/* Holds a config.json that is shown against the sizes that the rules went
+ * by, and adds those that it lacks. */
+int rsh_vfs_weights_hold(const struct rsh_reshard *v, struct rsh_json_edit *e,
+			 const char *path, struct rsh_error *err);
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w);
 
 /* Is it an optimizer's, and no weight of the model?  (states.c) */
@@ -184,6 +190,9 @@ bool rsh_vfs_is_state(const char *name);
 /* Adds a note to the plan on what of the source is an optimizer's, as being left
  * out.  Returns 0 or -ENOMEM. */
 int rsh_vfs_note_states(struct rsh_reshard *v);
+/* Has what is said of the weights beside them follow from those that are shown
+ * (model_config.c).  0 or -errno with a sentence. */
+int rsh_vfs_settle_configs(struct rsh_reshard *v, struct rsh_error *err);
 
 /* Gives the tree names and attributes once the plan stands. */
 int rsh_reshard_build(struct rsh_reshard *v, const struct rsh_vfs_options *o,

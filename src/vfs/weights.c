@@ -19,6 +19,13 @@
 #include "rsh/util/mem.h"
 #include "rsh/weights/weights.h"
 
+/* What a `let` of the table was in the conversion. */
+struct let_size {
+	enum { LET_UNUSED, LET_ONE, LET_SEVERAL } sizes;
+	const char *key;
+	uint64_t size;
+};
+
 struct rsh_vfs_weights {
 	struct rsh_model_config *config; /* NULL: there is none */
 	struct rsh_rule_table **tables;  /* that may be meant, by name */
@@ -27,6 +34,9 @@ struct rsh_vfs_weights {
 	struct rsh_arena arena;
 	enum rsh_side from;
 	char *note; /* what is to be told of the plan; NULL: nothing */
+	const struct rsh_rule_table *table; /* the one that is taken */
+	struct let_size *lets; /* [let of the table] */
+	uint32_t n_lets;
 };
 
 void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
@@ -37,6 +47,7 @@ void rsh_vfs_weights_free(struct rsh_vfs_weights *w)
 		rsh_rule_table_free(w->tables[i]);
 	free(w->tables);
 	rsh_model_config_free(w->config);
+	free(w->lets);
 	rsh_arena_clear(&w->arena);
 	free(w->note);
 	free(w);
@@ -191,6 +202,30 @@ static void weights_keep_note(void *ctx, const char *sentence)
 	w->note = all;
 }
 
+static void weights_take_size(void *ctx, uint32_t let, const char *key,
+			      uint64_t size)
+{
+	const struct weights_job *k = ctx;
+	struct let_size *l = &k->v->weights->lets[let];
+
+	if (l->sizes && l->size != size)
+		l->sizes = LET_SEVERAL;
+	else if (!l->sizes)
+		*l = (struct let_size){ LET_ONE, key, size };
+}
+
+static int weights_expect_sizes(struct weights_job *k, struct rsh_error *err)
+{
+	struct rsh_vfs_weights *w = k->v->weights;
+
+	free(w->lets);
+	w->table = k->table;
+	for (w->n_lets = 0; rsh_rule_table_let(k->table, w->n_lets); )
+		w->n_lets++;
+	w->lets = calloc(w->n_lets + 1, sizeof(*w->lets));
+	return w->lets ? 0 : rsh_error_nomem(err);
+}
+
 static int weights_read(struct weights_job *k,
 			const struct rsh_source_view *view,
 			struct rsh_error *err)
@@ -234,6 +269,7 @@ static int weights_convert(struct weights_job *k,
 		.unlisted = trial ? RSH_UNLISTED_ERROR :
 				    k->cfg->weights.unlisted,
 		.wanted = k->opts->wanted ? weights_wanted : NULL,
+		.sized = trial ? NULL : weights_take_size,
 		.note = trial ? NULL : weights_keep_note,
 		.ctx = k,
 	};
@@ -345,6 +381,8 @@ static int weights_plan(struct weights_job *k,
 	if (rc == 0)
 		rc = weights_choose(k, err);
 	if (rc == 0)
+		rc = weights_expect_sizes(k, err);
+	if (rc == 0)
 		rc = weights_convert(k, k->table, false, &k->v->weights->arena,
 				     err);
 	if (rc == 0)
@@ -376,6 +414,82 @@ int rsh_vfs_plan_weights(struct rsh_reshard *v,
 	v->weights->note = NULL;
 	rc = weights_plan(&k, view, err);
 	rsh_catalogue_free(k.cat);
+	return rc;
+}
+
+/* ---- the config.json that is shown ---- */
+
+static const struct rsh_json_member *weights_find_key(
+	const struct rsh_json_edit *e, const char *key)
+{
+	const struct rsh_json_member *m = rsh_json_edit_find(e, NULL, key);
+
+	if (!m || m->kind == RSH_JSON_NULL)
+		m = rsh_json_edit_find(e, "text_config", key);
+	return m && m->kind == RSH_JSON_NUMBER ? m : NULL;
+}
+
+static int weights_add_key(struct rsh_json_edit *e, const char *path,
+			   const struct let_size *l, struct rsh_error *err)
+{
+	char text[24];
+
+	if (rsh_json_edit_find(e, NULL, l->key) ||
+	    rsh_json_edit_find(e, NULL, "text_config") ||
+	    !rsh_json_edit_find(e, NULL, "architectures"))
+		return 0;
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)l->size);
+	rsh_log_info("%s: \"%s\" is shown as %s, which was not there", path,
+		     l->key, text);
+	return rsh_json_edit_set(e, NULL, l->key, text) ?
+		rsh_error_nomem(err) : 0;
+}
+
+/* Does one of the names that the table has for it say so? */
+static bool weights_is_said(const struct rsh_vfs_weights *w, uint32_t i,
+			    const struct rsh_json_edit *e)
+{
+	const struct rsh_rule_let *l = rsh_rule_table_let(w->table, i);
+
+	for (uint32_t k = 0; k < l->n_terms; k++) {
+		const char *key = rsh_rule_let_key(w->table, l, k);
+		const struct rsh_json_member *m =
+			key ? weights_find_key(e, key) : NULL;
+
+		if (m && m->number == w->lets[i].size)
+			return true;
+	}
+	return false;
+}
+
+static int weights_hold_let(const struct rsh_vfs_weights *w, uint32_t i,
+			    struct rsh_json_edit *e, const char *path,
+			    struct rsh_error *err)
+{
+	const struct rsh_rule_let *l = rsh_rule_table_let(w->table, i);
+	const struct let_size *is = &w->lets[i];
+	const struct rsh_json_member *m = weights_find_key(e, is->key);
+
+	if (weights_is_said(w, i, e))
+		return 0;
+	if (!m)
+		return weights_add_key(e, path, is, err);
+	return rsh_error_set(err, EINVAL, "%s: \"%s\" is %llu, and the weights "
+			     "are made with %llu (%s in line %u of %s)", path,
+			     is->key, (unsigned long long)m->number,
+			     (unsigned long long)is->size, l->name, l->line,
+			     rsh_rule_table_path(w->table));
+}
+
+int rsh_vfs_weights_hold(const struct rsh_reshard *v, struct rsh_json_edit *e,
+			 const char *path, struct rsh_error *err)
+{
+	const struct rsh_vfs_weights *w = v->weights;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < w->n_lets; i++)
+		if (w->lets[i].sizes == LET_ONE)
+			rc = weights_hold_let(w, i, e, path, err);
 	return rc;
 }
 

@@ -14,6 +14,7 @@ MOUNT += \
 	mount/many_parts.py \
 	mount/whole_models.py \
 	mount/meant.py \
+	mount/model_config.py \
 	mount/dcp.py \
 	mount/convert.py \
 	mount/checkpoint2_format.py \

@@ -24,7 +24,8 @@ ORACLE += \
 # With RSH_HF_PYTHON naming a Python that has transformers and torch.
 HUGGING_FACE = \
 	oracle/hugging_face.py \
-	oracle/transformers_opens.py
+	oracle/transformers_opens.py \
+	oracle/config_says.py
 
 # The libraries that they stand on, and what needs no oracle.
 MOUNT += \

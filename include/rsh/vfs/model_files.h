@@ -25,6 +25,7 @@ struct rsh_model_file {
 	struct rsh_store_attr attr;
 };
 struct rsh_model_files {
+	char *dir; /* for messages */
 	struct rsh_model_file *v; /* by name */
 	size_t n, cap;
 };

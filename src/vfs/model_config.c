@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vfs/model_config.c has what config.json says beside a model held against the
+ * weights that are shown, and made to say what they are. */
+#include "config.h"
+
+#include "vfs_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/dialects/hf_config.h"
+#include "rsh/source/tables.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/log.h"
+#include "rsh/util/mem.h"
+
+#define GENERATION_NAME "generation_config.json"
+/* What two tensors are compared by: so many bytes in so many places. */
+#define SAMPLE_BYTES 4096
+#define SAMPLES 3
+
+/* Where a weight is shown. */
+struct shown_at {
+	uint32_t file;
+	uint64_t offset, bytes;
+};
+
+struct shown_weights {
+	const struct rsh_reshard *v;
+	struct rsh_hf_weight *weights;
+	struct shown_at *at;
+	uint32_t n;
+};
+
+static int shown_list(const struct rsh_reshard *v, struct shown_weights *s,
+		      struct rsh_error *err)
+{
+	size_t n = 0;
+
+	for (uint32_t f = 0; f < v->n_files; f++)
+		n += rsh_plan_n_records(v->plan, f);
+	*s = (struct shown_weights){
+		.v = v,
+		.weights = rsh_alloc_array(n ? n : 1, sizeof(*s->weights)),
+		.at = rsh_alloc_array(n ? n : 1, sizeof(*s->at)),
+	};
+	if (!s->weights || !s->at)
+		return rsh_error_nomem(err);
+	for (uint32_t f = 0; f < v->n_files; f++)
+		for (uint32_t i = 0; i < rsh_plan_n_records(v->plan, f); i++) {
+			struct rsh_virtual_record r;
+
+			rsh_plan_record(v->plan, f, i, &r);
+			s->weights[s->n] = (struct rsh_hf_weight){
+				r.shape.name, r.shape.dtype, r.shape.n_dims,
+				r.shape.dims,
+			};
+			s->at[s->n++] = (struct shown_at){
+				f, r.offset, r.shape.content_bytes,
+			};
+		}
+	return 0;
+}
+
+/* Reads some bytes of a weight; false: they cannot be read. */
+static bool shown_read(const struct shown_weights *s, uint32_t i, uint64_t at,
+		       uint8_t *to, size_t len)
+{
+	const struct rsh_body b = rsh_body_of_plan(s->v->reader,
+						   s->at[i].file);
+
+	return !rsh_plan_is_lost(s->v->plan, s->at[i].file) &&
+	       rsh_body_read(&b, to, len, s->at[i].offset + at) ==
+	       (ssize_t)len;
+}
+
+static bool shown_differ(void *ctx, uint32_t a, uint32_t b)
+{
+	const struct shown_weights *s = ctx;
+	const uint64_t bytes = s->at[a].bytes;
+	const size_t len = (size_t)rsh_min_u64(bytes, SAMPLE_BYTES);
+
+	for (unsigned i = 0; i < SAMPLES && s->at[b].bytes == bytes; i++) {
+		const uint64_t at = (bytes - len) / (SAMPLES - 1) * i;
+		uint8_t x[SAMPLE_BYTES], y[SAMPLE_BYTES];
+
+		if (!shown_read(s, a, at, x, len) ||
+		    !shown_read(s, b, at, y, len))
+			return false;
+		if (memcmp(x, y, len) != 0)
+			return true;
+	}
+	return false;
+}
+
+static void shown_note(void *ctx, const char *sentence)
+{
+	(void)ctx;
+	rsh_log_warning("%s", sentence);
+}
+
+/* ---- one file ---- */
+
+static int config_settle(struct rsh_reshard *v, struct shown_weights *s,
+			 struct rsh_json_edit *e, const char *path,
+			 bool complete, struct rsh_error *err)
+{
+	const struct rsh_hf_weights w = {
+		.v = s->weights, .n = s->n, .partial = v->partial,
+		.differ = shown_differ, .note = shown_note, .ctx = s,
+	};
+	int rc = complete && v->weights ?
+		rsh_vfs_weights_hold(v, e, path, err) : 0;
+
+	return rc ? rc : rsh_hf_config_settle(&w, e, path, complete, err);
+}
+
+static int config_replace(struct rsh_model_file *f,
+			  const struct rsh_json_edit *e, struct rsh_error *err)
+{
+	char *text;
+	size_t len;
+
+	if (!rsh_json_edit_changed(e))
+		return 0;
+	if (rsh_json_edit_write(e, &text, &len))
+		return rsh_error_nomem(err);
+	free(f->text);
+	f->text = text;
+	f->bytes = len;
+	return 0;
+}
+
+/* What Python does not read either is shown as it is. */
+static int config_settle_file(struct rsh_reshard *v, struct shown_weights *s,
+			      struct rsh_model_file *f, bool complete,
+			      struct rsh_error *err)
+{
+	struct rsh_error why = RSH_ERROR_INIT;
+	struct rsh_json_edit *e = NULL;
+	cleanup_free char *path = NULL;
+	int rc;
+
+	if (asprintf(&path, "%s/%s", v->beside.dir, f->name) < 0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = rsh_json_edit_open(f->text, (size_t)f->bytes, path, &e, &why);
+	if (rc == -ENOMEM)
+		return rsh_error_nomem(err);
+	if (rc) {
+		rsh_log_warning("%s; it is shown as it is, and was not held "
+				"against the weights", why.text);
+		return 0;
+	}
+	rc = config_settle(v, s, e, path, complete, err);
+	if (rc == 0)
+		rc = config_replace(f, e, err);
+	rsh_json_edit_free(e);
+	return rc;
+}
+
+int rsh_vfs_settle_configs(struct rsh_reshard *v, struct rsh_error *err)
+{
+	struct shown_weights s = { 0 };
+	int rc = 0;
+
+	for (size_t i = 0; rc == 0 && i < v->beside.n; i++) {
+		struct rsh_model_file *f = &v->beside.v[i];
+		const bool config = strcmp(f->name,
+					   RSH_MODEL_CONFIG_NAME) == 0;
+
+		if (!config && strcmp(f->name, GENERATION_NAME) != 0)
+			continue;
+		if (!s.v)
+			rc = shown_list(v, &s, err);
+		if (rc == 0)
+			rc = config_settle_file(v, &s, f, config, err);
+	}
+	free(s.weights);
+	free(s.at);
+	return rc;
+}

@@ -1,0 +1,495 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What config.json says beside a model is what the weights are: types and quantisation
+follow from them, sizes are held against them, and all else stays byte for byte.
+
+The models are the genuine ones of tests/data/weights; what transformers makes of what
+is shown is in oracle/config_says.py.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
+sys.path[:0] = [LIB]
+
+from demands import check, content, demand, write  # noqa: E402
+from rsh_cli import GOOD, INPUT, refused, run  # noqa: E402
+from rsh_mount import Mounted, Tap, expect_failure, require_mount  # noqa: E402
+from safetensors_format import SUFFIX, Tensors, read_model, safetensors_bytes  # noqa: E402
+
+DATA = os.path.abspath(os.path.join(LIB, "..", "data", "weights"))
+WHOLE = ["--src-strategy", "none", "--dst-strategy", "none", "--format", "hf"]
+HF_MAP = "model.safetensors.index.json"
+TESTS = []
+
+
+def test(function):
+    TESTS.append(function)
+    return function
+
+
+def model_of(name):
+    return os.path.join(DATA, "models", name)
+
+
+def config_of(name):
+    return content(os.path.join(model_of(name), "config.json"))
+
+
+def replaced(text, *pairs):
+    """The text with each of these once replaced."""
+    for old, new in pairs:
+        old, new = (s if isinstance(s, bytes) else s.encode() for s in (old, new))
+        check(text.count(old) == 1, f"{text.count(old)} times {old}")
+        text = text.replace(old, new)
+    return text
+
+
+def values_of_model(name):
+    root = model_of(name)
+    if os.path.exists(os.path.join(root, HF_MAP)):
+        return {n: v for p in read_model(root)[1].values() for n, v in p.values().items()}
+    return Tensors(content(os.path.join(root, "model" + SUFFIX))).values()
+
+
+class Beside:
+    """A directory with these files, for --model-files."""
+
+    def __init__(self, directory, files):
+        self.path = tempfile.mkdtemp(dir=directory)
+        for name, text in files.items():
+            write(os.path.join(self.path, name), text)
+
+    def shown(self, source, extra=()):
+        """{name: text} of what is shown of them, and the log."""
+        with Mounted(source, extra=["--format", "hf", "--model-files", self.path,
+                                    "--log-level", "info", *extra]) as mount:
+            return {name: content(os.path.join(mount.path, name))
+                    for name in os.listdir(self.path)}, mount.log()
+
+    def refused(self, source, *said, extra=()):
+        _, log = expect_failure(source, extra=["--format", "hf", "--model-files", self.path,
+                                               *extra])
+        demand(log, *said)
+
+
+def shown(directory, source, text, extra=(), name="config.json"):
+    found, _ = Beside(directory, {name: text}).shown(source, extra)
+    return found[name]
+
+
+def expect(directory, source, text, wanted, extra=()):
+    found = shown(directory, source, text, extra)
+    check(found == wanted, f"{found.decode(errors='replace')}\nis not\n"
+          f"{wanted.decode(errors='replace')}")
+
+
+def changed(name, **keys):
+    """The config with other values, None leaving a key out."""
+    config = json.loads(config_of(name))
+    for key, value in keys.items():
+        if value is None:
+            del config[key]
+        else:
+            config[key] = value
+    return json.dumps(config, indent=2).encode()
+
+
+# ---- what is right stays ----
+
+@test
+def right(directory):
+    """the genuine configs stay byte for byte, with the directory of the weights itself"""
+    for name in sorted(os.listdir(os.path.join(DATA, "models"))):
+        expect(directory, model_of(name), config_of(name), config_of(name))
+        with Mounted(model_of(name), extra=["--format", "hf", "--model-files",
+                                            model_of(name)]) as mount:
+            check(content(os.path.join(mount.path, "config.json")) == config_of(name), name)
+
+
+ODD = ('\r\n {"architectures" :["LlamaForCausalLM"]\t,"model_type":"llama","\\u0061":"\u4e2d'
+       '\\ud83d\\ude00\\/","vocab_size":7,"vocab_size" : 64 , "x":[NaN,-Infinity,1E5,{"dtype":'
+       '"float32"}],"hidden_size":32,"num_hidden_layers":2,"intermediate_size":48,'
+       '"num_attention_heads":4,"num_key_value_heads":2,"tie_word_embeddings":false,'
+       '"torch_dtype"  :"float16","dtype" :"torch.float16", "":1}  \n\n')
+
+
+@test
+def odd(directory):
+    """odd spacing, order, escapes, keys twice and what only Python writes stay"""
+    text = ODD.encode()
+    expect(directory, model_of("llama"), text, text)
+    expect(directory, model_of("llama"), text, replaced(
+        text, ('"torch_dtype"  :"float16"', '"torch_dtype"  :"float32"'),
+        ('"dtype" :"torch.float16"', '"dtype" :"float32"')), ["--cast", "float32"])
+    # The last of two counts, for Python and here.
+    twice = replaced(text, ('"vocab_size":7', '"vocab_size":64'),
+                     ('"vocab_size" : 64', '"vocab_size" : 7'))
+    Beside(directory, {"config.json": twice}).refused(
+        model_of("llama"), '"vocab_size" is 7, and the weights say 64')
+
+
+@test
+def no_config(directory):
+    """what is no object of JSON stays, with a warning"""
+    for text in (b"[]\n", b"{", b"", b"\xff"):
+        found, log = Beside(directory, {"config.json": text}).shown(model_of("llama"))
+        check(found["config.json"] == text, text)
+        demand(log, "shown as it is, and was not held against the weights")
+    expect(directory, model_of("llama"), b"{}\n", b"{}\n")
+
+
+# ---- types ----
+
+@test
+def types(directory):
+    """dtype and torch_dtype are those of what is shown"""
+    for cast in ("float16", "bfloat16", "float32"):
+        for name in ("qwen3", "llama", "qwen3-tied"):
+            text = config_of(name)
+            said = json.loads(text)["dtype"]
+            wanted = replaced(text, (f'"dtype": "{said}"', f'"dtype": "{cast}"'))
+            expect(directory, model_of(name), text, wanted, ["--cast", cast])
+            both = replaced(text, (f'"dtype": "{said}"',
+                                   f'"dtype": null,\n  "torch_dtype": "{said}"'))
+            expect(directory, model_of(name), both, replaced(
+                both, ('"dtype": null', f'"dtype": "{cast}"'),
+                (f'"torch_dtype": "{said}"', f'"torch_dtype": "{cast}"')), ["--cast", cast])
+    # Whoever wrote it knows the one key or the other.
+    for version, key in (("4.55.0", "torch_dtype"), ("4.56.0", "dtype"), ("5.1.0", "dtype")):
+        text = changed("qwen3", dtype=None, transformers_version=version)
+        expect(directory, model_of("qwen3"), text, replaced(
+            text, ('"vocab_size": 64\n', f'"vocab_size": 64,\n  "{key}": "float16"\n')),
+               ["--cast", "float16"])
+
+
+@test
+def mixed_types(directory):
+    """of weights of several types, it is that of most; a wider one that some have stays"""
+    values = values_of_model("llama")
+    wide = "model.norm.weight"
+    data = values[wide][2]
+    values[wide] = ("F32", values[wide][1], b"\0\0".join(data[i:i + 2] for i in
+                                                        range(0, len(data), 2)) + b"\0\0")
+    root = os.path.join(directory, "mixed")
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(values))
+    for said, wanted in (("float16", "float16"), ("bfloat16", "float16"),
+                         ("float32", "float32"), ("float64", "float16"), ("auto", "auto")):
+        text = changed("llama", dtype=said)
+        expect(directory, root, text, replaced(text, (f'"dtype": "{said}"',
+                                                      f'"dtype": "{wanted}"')))
+
+
+@test
+def types_of_parts(directory):
+    """a model of several parts has a type in each"""
+    values = {f"model.language_model.{n.removeprefix('model.')}" if n.startswith("model.")
+              else n: v for n, v in values_of_model("llama").items()}
+    root = os.path.join(directory, "parts")
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(values))
+    text = json.loads(config_of("llama"))
+    del text["architectures"], text["head_dim"]
+    config = {"architectures": ["XForConditionalGeneration"], "dtype": "float16",
+              "text_config": text, "vision_config": {"dtype": "float32", "hidden_size": 9},
+              "hidden_size": 1}
+    for extra, cast in (([], "float16"), (["--cast", "bfloat16"], "bfloat16")):
+        wanted = json.loads(json.dumps(config))
+        wanted["dtype"] = wanted["text_config"]["dtype"] = cast
+        wanted["vision_config"]["dtype"] = cast
+        expect(directory, root, json.dumps(config).encode(), json.dumps(wanted).encode(), extra)
+    for key, value, said in (("num_hidden_layers", 3, 2), ("vocab_size", 65, 64),
+                             ("hidden_size", 30, 32), ("intermediate_size", 5, 48),
+                             ("num_key_value_heads", 4, 16)):
+        wrong = json.loads(json.dumps(config))
+        wrong["text_config"][key] = value
+        Beside(directory, {"config.json": json.dumps(wrong).encode()}).refused(
+            root, f'"{key}" is {value}, and the weights say {said}')
+
+
+# ---- quantisation ----
+
+def ranks_of_fp8(directory):
+    """The quantised model as MindSpore has it, without what quantised it."""
+    to = os.path.join(directory, "ranks")
+    got = run("export", "--convert", "deepseek_v3", "--from", "hf", "--dst-strategy", "none",
+              model_of("deepseek_v3-fp8"), to)
+    check(got.status == GOOD, repr(got))
+    return to
+
+
+@test
+def dequantised(directory):
+    """quantization_config is left out where nothing is quantised any more"""
+    name = "deepseek_v3-fp8"
+    text = config_of(name)
+    at = text.index(b',\n  "quantization_config"')
+    plain = text[:at] + b"\n}"
+    with Mounted(ranks_of_fp8(directory), extra=[
+            "--convert", "deepseek_v3", "--from", "mindspore", "--config",
+            os.path.join(model_of(name), "config.json")]) as mount:
+        check(content(os.path.join(mount.path, "config.json")) == plain, "not left out")
+    first = replaced(changed("qwen3"), ('{\n  "arch', '{\n  "quantization_config": {"quant_'
+                                        'method": "gptq", "bits": 4},\n  "arch'))
+    expect(directory, model_of("qwen3"), first, changed("qwen3"))
+    # Where they still are it stays, and has to be there.
+    expect(directory, model_of(name), text, text)
+    Beside(directory, {"config.json": plain}).refused(
+        model_of(name), '"quantization_config" is not there, and the weights are quantised',
+        "Float8E4M3FN", "_scale_inv")
+    values = values_of_model("qwen3")
+    values["model.layers.0.mlp.gate_proj.qweight"] = ("I32", (1, 2), bytes(8))
+    root = os.path.join(directory, "packed")
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(values))
+    expect(directory, root, first, first)
+
+
+# ---- sizes ----
+
+WRONG = {
+    "qwen3": {"num_hidden_layers": 2, "hidden_size": 32, "vocab_size": 64,
+              "intermediate_size": 48, "num_attention_heads": 8, "num_key_value_heads": 2,
+              "head_dim": 8},
+    "qwen3-tied": {"num_hidden_layers": 1, "hidden_size": 24, "vocab_size": 48,
+                   "intermediate_size": 40, "num_attention_heads": 6,
+                   "num_key_value_heads": 3, "head_dim": 4},
+    "llama": {"num_hidden_layers": 2, "hidden_size": 32, "vocab_size": 64,
+              "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2,
+              "head_dim": None},
+    "qwen3_moe": {"num_hidden_layers": 2, "hidden_size": 32, "num_local_experts": None,
+                  "moe_intermediate_size": 24},
+    "deepseek_v3": {"num_hidden_layers": 3, "n_routed_experts": None, "q_lora_rank": 12,
+                    "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
+                    "v_head_dim": 8, "moe_intermediate_size": 16, "intermediate_size": 48,
+                    "num_attention_heads": 4, "vocab_size": 64, "hidden_size": 32},
+}
+
+
+@test
+def sizes(directory):
+    """a size of another model is refused, with key, value and what the weights say"""
+    for name, keys in WRONG.items():
+        said = json.loads(config_of(name))
+        for key in keys:
+            for value in (said[key] + 1, said[key] * 2, max(1, said[key] // 2)):
+                if value != said[key]:
+                    Beside(directory, {"config.json": changed(name, **{key: value})}).refused(
+                        model_of(name), "config.json: ", f'"{key}" ', str(value),
+                        "and the weights say")
+
+
+@test
+def lacking(directory):
+    """a key that is known is added at the end, spaced as the rest"""
+    for name, keys in WRONG.items():
+        for key, value in keys.items():
+            if value is None:
+                continue
+            text = changed(name, **{key: None})
+            expect(directory, model_of(name), text,
+                   text[:-2] + f',\n  "{key}": {value}\n}}'.encode())
+    text = json.dumps({**json.loads(changed("qwen3", vocab_size=None, hidden_size=None)),
+                       "\u00e4": 1}, separators=(",", ":"), ensure_ascii=False).encode()
+    expect(directory, model_of("qwen3"), text,
+           text[:-1] + b',"vocab_size":64,"hidden_size":32}')
+    # A size that all of transformers computes is none that lacks.
+    text = changed("llama", head_dim=None)
+    expect(directory, model_of("llama"), text, text)
+
+
+@test
+def heads_without_size(directory):
+    """without head_dim, heads of queries and keys still have one size"""
+    text = changed("llama", head_dim=None, num_key_value_heads=4)
+    Beside(directory, {"config.json": text}).refused(
+        model_of("llama"), '"num_key_value_heads" is 4, and the weights say',
+        "16 rows of keys for 32 of queries")
+
+
+@test
+def prediction_layers(directory):
+    """layers for prediction are not counted, whatever is said of them"""
+    for value in (1, 0, 2, None):
+        text = changed("deepseek_v3", num_nextn_predict_layers=value)
+        expect(directory, model_of("deepseek_v3"), text, text)
+    text = changed("deepseek_v3", num_hidden_layers=4)
+    Beside(directory, {"config.json": text}).refused(
+        model_of("deepseek_v3"), '"num_hidden_layers" is 4, and the weights say 3')
+
+
+@test
+def tied(directory):
+    """a head that is there or not is held against tie_word_embeddings"""
+    key = "tie_word_embeddings"
+    Beside(directory, {"config.json": changed("qwen3", **{key: True})}).refused(
+        model_of("qwen3"), f'"{key}" is true, and the weights say false',
+        "lm_head.weight is not model.embed_tokens.weight")
+    Beside(directory, {"config.json": changed("qwen3-tied", **{key: False})}).refused(
+        model_of("qwen3-tied"), f'"{key}" is false, and the weights have no lm_head.weight')
+    for name, value in (("qwen3", "false"), ("qwen3-tied", "true")):
+        text = changed(name, **{key: None})
+        expect(directory, model_of(name), text,
+               text[:-2] + f',\n  "{key}": {value}\n}}'.encode())
+    # The same twice is what some tools write of a tied model.
+    values = values_of_model("qwen3-tied")
+    values["lm_head.weight"] = values["model.embed_tokens.weight"]
+    root = os.path.join(directory, "twice")
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(values))
+    for text in (changed("qwen3-tied"), changed("qwen3-tied", **{key: False}),
+                 changed("qwen3-tied", **{key: None})):
+        expect(directory, root, text, text)
+    # A model without a head is no model that lacks one.
+    text = changed("qwen3-tied", **{key: False}, architectures=["Qwen3Model"])
+    expect(directory, model_of("qwen3-tied"), text, text)
+
+
+@test
+def left_out(directory):
+    """of tensors left out by intent it is told what the config has more"""
+    text = config_of("qwen3")
+    for words, said in ((["--drop", r"layers\.1\."], '"num_hidden_layers" is 2, and the '
+                         "weights that are left say 1"),
+                        (["--drop", "lm_head"], '"tie_word_embeddings" is false, and the '
+                         "weights that are left have no lm_head.weight")):
+        found, log = Beside(directory, {"config.json": text}).shown(model_of("qwen3"), words)
+        check(found["config.json"] == text, words)
+        demand(log, "warning", said)
+    for words in (["--only", "norm"], ["--only", "q_proj"]):
+        expect(directory, model_of("qwen3"), text, text, words)
+    text = changed("qwen3", num_hidden_layers=None, tie_word_embeddings=None)
+    expect(directory, model_of("qwen3"), text, text, ["--drop", r"layers\.1\.|lm_head"])
+    for key, value in (("num_hidden_layers", 1), ("hidden_size", 31), ("vocab_size", 63)):
+        Beside(directory, {"config.json": changed("qwen3", **{key: value})}).refused(
+            model_of("qwen3"), f'"{key}" is {value}', extra=["--drop", "lm_head"])
+
+
+@test
+def others(directory):
+    """of what is not known nothing is said"""
+    root = os.path.join(directory, "other")
+    values = values_of_model("llama")
+    for names in (lambda n: n.replace("model.", "tower."),
+                  lambda n: n.replace("model.layers", "model.encoder.layers"),
+                  lambda n: "decoder." + n):
+        write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(
+            {names(n): v for n, v in values.items()}))
+        text = changed("llama", num_hidden_layers=7, hidden_size=3, num_attention_heads=5)
+        expect(directory, root, text, text)
+    both = {**values, **{n.replace("model.", "language_model.model."): v
+                         for n, v in values.items()}}
+    write(os.path.join(root, "model" + SUFFIX), safetensors_bytes(both))
+    expect(directory, root, text, text)
+
+
+# ---- other files, other sources ----
+
+@test
+def generation(directory):
+    """generation_config.json is held against the weights where it repeats a size"""
+    name = "generation_config.json"
+    text = b'{"eos_token_id":2,"vocab_size":64 , "torch_dtype":"bfloat16","top_p":0.9}\n'
+    check(shown(directory, model_of("llama"), text, name=name) ==
+          replaced(text, ("bfloat16", "float16")), "not as it should be")
+    Beside(directory, {name: replaced(text, (":64", ":65"))}).refused(
+        model_of("llama"), f'{name}: "vocab_size" is 65, and the weights say 64')
+    text = b'{"eos_token_id": 2, "_from_model_config": true}'
+    check(shown(directory, model_of("llama"), text, ["--cast", "float32"], name) == text,
+          "something was added")
+
+
+@test
+def converted(directory):
+    """the same of what is made of MindSpore's form, for the file that is shown"""
+    ranks = os.path.join(directory, "ranks")
+    for name, table, key in (("qwen3", "qwen3", "num_attention_heads"),
+                             ("llama", "llama-concat", "num_key_value_heads"),
+                             ("deepseek_v3", "deepseek_v3", "n_routed_experts")):
+        got = run("export", "--convert", table, "--from", "hf", "--dst-strategy", "none",
+                  model_of(name), ranks)
+        check(got.status == GOOD, repr(got))
+        words = ["--convert", table, "--from", "mindspore"]
+        own = os.path.join(model_of(name), "config.json")
+        said = json.loads(config_of(name))[key]
+        with Mounted(ranks, extra=[*words, "--config", own, "--cast", "float32"]) as mount:
+            text = content(os.path.join(mount.path, "config.json"))
+            dtype = json.loads(config_of(name))["dtype"]
+            check(text == replaced(config_of(name), (f'"dtype": "{dtype}"',
+                                                     '"dtype": "float32"')), text)
+        for wrong in (said + 1, said * 2):
+            beside = Beside(directory, {"config.json": changed(name, **{key: wrong})})
+            _, log = expect_failure(ranks, extra=[*words, "--config", own, "--model-files",
+                                                  beside.path])
+            demand(log, f'"{key}"', str(wrong), "and the weights")
+            _, log = expect_failure(ranks, extra=[
+                *words, "--config", os.path.join(beside.path, "config.json")])
+            # Of experts that are too many, the shapes are wrong.
+            said_of = "hidden_size" if wrong == 8 and "experts" in key else f'"{key}" {wrong}'
+            demand(log, said_of)
+        for wrong_layers in (1, 5):
+            beside = Beside(directory, {"config.json": changed(
+                name, num_hidden_layers=wrong_layers)})
+            _, log = expect_failure(ranks, extra=[*words, "--config", own, "--model-files",
+                                                  beside.path])
+            demand(log, f'"num_hidden_layers" is {wrong_layers}')
+        # A number that the rules know.
+        beside = Beside(directory, {"config.json": changed(name, **{key: None})})
+        with Mounted(ranks, extra=[*words, "--config", own, "--model-files",
+                                   beside.path]) as mount:
+            found = json.loads(content(os.path.join(mount.path, "config.json")))
+            check(found == json.loads(config_of(name)), f"{key}: {found.get(key)}")
+        shutil.rmtree(ranks)
+
+
+@test
+def metadata(directory):
+    """metadata of parts and index are those of what is shown"""
+    root = os.path.join(directory, "meta")
+    values = values_of_model("qwen3")
+    write(os.path.join(root, "one" + SUFFIX), safetensors_bytes(
+        values, {"format": "ms", "total_size": "7", "quantization": "fp8"}))
+    write(os.path.join(root, HF_MAP), json.dumps(
+        {"metadata": {"total_size": 7, "total_parameters": 7, "dtype": "bfloat16"},
+         "weight_map": dict.fromkeys(values, "one" + SUFFIX)}).encode())
+    for extra, factor in (([], 1), (["--cast", "float32"], 2)):
+        with Mounted(root, extra=["--format", "hf", "--part-size", "10000", *extra]) as mount:
+            index, parts = read_model(mount.path)
+            size = factor * sum(len(v[2]) for v in values.values())
+            check(index["metadata"] == {"total_size": size}, index["metadata"])
+            check(size == sum(len(v[2]) for p in parts.values() for v in p.values().values()),
+                  "another size")
+            for name, part in parts.items():
+                check(part.metadata == {"format": "pt"}, f"{name}: {part.metadata}")
+
+
+@test
+def exported(directory):
+    """export writes what a mount shows, verify finds it so, and plan refuses as well"""
+    beside = Beside(directory, {"config.json": config_of("qwen3")})
+    to = os.path.join(directory, "out")
+    words = [*WHOLE, "--model-files", beside.path, "--cast", "float16", model_of("qwen3")]
+    got = run("export", *words, to)
+    check(got.status == GOOD, repr(got))
+    check(json.loads(content(os.path.join(to, "config.json")))["dtype"] == "float16", "another")
+    for more in ([*words, to], [to]):
+        got = run("verify", *more)
+        check(got.status == GOOD, repr(got))
+    write(os.path.join(beside.path, "config.json"), changed("qwen3", vocab_size=5))
+    for command in (["export", *words, to + "2"], ["plan", *words]):
+        refused(run(*command), INPUT, '"vocab_size" is 5, and the weights say 64')
+
+
+def main():
+    require_mount()
+    tap = Tap()
+    for function in TESTS:
+        with tap.test(function.__doc__):
+            with tempfile.TemporaryDirectory(prefix="reshardfs-config-") as directory:
+                function(directory)
+    return tap.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
