@@ -28,9 +28,14 @@ static bool model_has(const struct rsh_source *s, const char *name)
 	return rsh_store_look(s->store, name, &st) == 0;
 }
 
+/* Gives the map that is gone by; NULL: one file has all. */
 static const char *model_map_name(const struct rsh_source *s)
 {
-	if (model_has(s, RSH_MODEL_HF_MAP))
+	const bool hf = model_has(s, RSH_MODEL_HF_MAP);
+
+	if (hf && model_has(s, RSH_MODEL_HF_SINGLE))
+		return NULL;
+	if (hf)
 		return RSH_MODEL_HF_MAP;
 	return model_has(s, RSH_MODEL_MS_MAP) ? RSH_MODEL_MS_MAP : NULL;
 }
@@ -85,34 +90,49 @@ static int model_check_formats(const struct rsh_weight_map *map,
 	return 0;
 }
 
-static int model_list_single(struct rsh_source *s, struct rsh_error *err)
+static int model_load_map(const struct rsh_source *s, const char *name,
+			  const char *path, struct rsh_weight_map *map,
+			  struct rsh_error *err)
 {
-	static const char *const file = RSH_MODEL_HF_SINGLE;
-	const struct rsh_weight_map map = { .n_files = 1, .files = &file };
+	cleanup_free uint8_t *data = NULL;
+	size_t len;
+	int rc = rsh_store_load(s->store, name, MAP_BYTES_MAX,
+				"map of a model's parts", &data, &len, err);
 
-	return model_add_parts(s, &map, false) ? rsh_error_nomem(err) : 0;
+	return rc ? rc : rsh_weight_map_parse(data, len, path, map, err);
 }
 
-int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
+/* transformers takes the one file, whatever a map says. */
+static int model_list_single(struct rsh_source *s, const char *map_path,
+			     struct rsh_error *err)
 {
-	const char *name = model_map_name(s);
+	static const char *const file = RSH_MODEL_HF_SINGLE;
+	const struct rsh_weight_map one = { .n_files = 1, .files = &file };
+	struct rsh_error why = RSH_ERROR_INIT;
 	struct rsh_weight_map map;
-	cleanup_free uint8_t *data = NULL;
-	cleanup_free char *path = NULL;
-	bool hyper;
-	size_t len;
-	int rc;
+	int rc = 0;
 
-	if (!name)
-		return model_list_single(s, err);
-	if (asprintf(&path, "%s/%s", s->path, name) < 0) {
-		path = NULL;
-		return rsh_error_nomem(err);
+	if (!model_has(s, RSH_MODEL_HF_MAP))
+		;
+	else if (model_load_map(s, RSH_MODEL_HF_MAP, map_path, &map, &why)) {
+		rsh_log_warning("%s; " RSH_MODEL_HF_SINGLE " is taken",
+				why.text);
+	} else {
+		rc = rsh_model_check_twice(s, &map, err);
+		rsh_weight_map_clear(&map);
 	}
-	rc = rsh_store_load(s->store, name, MAP_BYTES_MAX,
-			    "map of a model's parts", &data, &len, err);
-	if (rc == 0)
-		rc = rsh_weight_map_parse(data, len, path, &map, err);
+	if (rc == 0 && model_add_parts(s, &one, false))
+		rc = rsh_error_nomem(err);
+	return rc;
+}
+
+static int model_list_parts(struct rsh_source *s, const char *name,
+			    const char *path, struct rsh_error *err)
+{
+	struct rsh_weight_map map;
+	bool hyper;
+	int rc = model_load_map(s, name, path, &map, err);
+
 	if (rc)
 		return rc;
 	rc = model_check_formats(&map, path, err);
@@ -124,5 +144,23 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
 		rsh_log_info("%s: a model of %zu parts", path, s->listing.n);
 	s->map_decides = strcmp(name, RSH_MODEL_MS_MAP) == 0;
 	s->parts = map;
+	return rc;
+}
+
+int rsh_model_list(struct rsh_source *s, struct rsh_error *err)
+{
+	const char *name = model_map_name(s);
+	cleanup_free char *path = NULL;
+	int rc;
+
+	if (asprintf(&path, "%s/%s", s->path, name ? name : RSH_MODEL_HF_MAP) <
+	    0) {
+		path = NULL;
+		return rsh_error_nomem(err);
+	}
+	rc = name ? model_list_parts(s, name, path, err) :
+		    model_list_single(s, path, err);
+	if (rc == 0)
+		rsh_model_tell_torch(s);
 	return rc;
 }

@@ -225,6 +225,15 @@ int rsh_model_list(struct rsh_source *s, struct rsh_error *err);
  * from malloc; NULL: there is none. */
 char *rsh_source_inside(const char *path, const struct rsh_store_options *how);
 
+/* Holds the parts that a map names against the one file that has all, by their
+ * headers, and says in the log which is taken (model_twice.c).  0, or -errno
+ * with a sentence: -EINVAL where they disagree about a tensor's type or shape. */
+int rsh_model_check_twice(const struct rsh_source *s,
+			  const struct rsh_weight_map *map,
+			  struct rsh_error *err);
+/* Says so in the log if the model lies there as torch saves it as well. */
+void rsh_model_tell_torch(const struct rsh_source *s);
+
 /* ---- ranks with several files (join.c) ---- */
 
 /* Gives the first file of a rank and how many there are, which follow it. */

@@ -256,6 +256,75 @@ def run_beside(tap, models):
             os.unlink(path)
 
 
+def run_twice(tap, models):
+    """Directories that hold a model whole, in parts, and as torch saves it."""
+    extra = ["--format", "hf", "--log-level", "info"]
+
+    def values_shown(root, *said):
+        with Mounted(root, extra=extra) as mount:
+            _, parts = read_model(mount.path)
+            log = mount.log()
+        for words in said:
+            check(words in log, f"no {words!r} in {log}")
+        return {n: v for part in parts.values() for n, v in part.values().items()}
+
+    def other(values):
+        """The same shapes with other bytes, so that it is seen which are taken."""
+        return {n: (t, s, bytes(255 - b for b in data)) for n, (t, s, data) in values.items()}
+
+    root = models.hf_model("twice")
+    single = os.path.join(root, "model.safetensors")
+    taken = "model.safetensors is taken, as transformers does"
+    with tap.test("a model twice: the one file is taken, and the log says so"):
+        same(values_shown(root), models.whole, "the parts alone")
+        write(single, safetensors_bytes(other(models.whole)))
+        same(values_shown(root, taken, "both have the same tensors"), other(models.whole),
+             "the one file")
+    name = next(n for n, v in models.whole.items() if len(v[1]) == 2)
+    dtype, shape, data = models.whole[name]
+    for what, value in (("shape", (dtype, (shape[1] * 2, shape[0]), data * 2)),
+                        ("type", ("U8", (*shape, len(data) // (shape[0] * shape[1])), data))):
+        with tap.test(f"refused: a model twice, where a tensor has another {what}"):
+            write(single, safetensors_bytes({**models.whole, name: value}))
+            for command in ("export", "plan"):
+                got = run_program(command, "--src-strategy", "none", "--dst-strategy", "none",
+                                  root, *([os.path.join(models.directory, "twice-out")]
+                                          if command == "export" else []))
+                check(got.status not in (GOOD, NO), repr(got))
+                for words in (root, name, "in model.safetensors and", "-of-00003.safetensors",
+                              HF_MAP, str(list(shape)).replace(" ", "")):
+                    check(words in got.err, f"no {words!r} in {got.err}")
+            expect_failure(root, extra=extra)
+    with tap.test("a model twice, of which one has more: a warning"):
+        less = {n: v for n, v in models.whole.items() if n != name}
+        write(single, safetensors_bytes(less))
+        same(values_shown(root, "warning", taken, "0 of its tensors", "it lacks 1 of theirs"),
+             less, "the one file")
+        write(single, safetensors_bytes({**models.whole, "one more": ("U8", (1,), b"1")}))
+        values_shown(root, "warning", taken, "1 of its tensors", "it lacks 0 of theirs")
+    with tap.test("a model twice, of whose parts some cannot be read, or the map"):
+        write(single, safetensors_bytes(models.whole))
+        part = os.path.join(root, "model-00002-of-00003.safetensors")
+        os.truncate(part, 100)
+        same(values_shown(root, taken, "it is not held against model.safetensors"),
+             models.whole, "a part is cut")
+        for left in os.listdir(root):
+            if left.startswith("model-"):
+                os.unlink(os.path.join(root, left))
+        same(values_shown(root, taken, "none of the parts"), models.whole, "no parts")
+        write(os.path.join(root, HF_MAP), b"{")
+        same(values_shown(root, HF_MAP, "warning"), models.whole, "no map")
+        write(os.path.join(root, HF_MAP), json.dumps(
+            {"metadata": {}, "weight_map": dict.fromkeys(models.whole, "model.safetensors")})
+            .encode())
+        same(values_shown(root), models.whole, "a map of the one file")
+    for torch, of in (("pytorch_model.bin", single), ("pytorch_model.bin.index.json", None)):
+        with tap.test(f"a model twice: {torch} is not looked at, and the log says so"):
+            root = os.path.dirname(of) if of else models.hf_model("twice-parts")
+            write(os.path.join(root, torch), b"no zip archive")
+            same(values_shown(root, f"{torch} was not looked at"), models.whole, torch)
+
+
 def run(tap, models):
     sides = {"src_strategy": models.src, "dst_strategy": models.dst}
     with Mounted(models.source, **sides) as mount:
@@ -306,6 +375,7 @@ def run(tap, models):
                   "the map is not as new as the newest part")
 
     run_beside(tap, models)
+    run_twice(tap, models)
 
     with tap.test("a parameter in two parts, of which MindSpore's map names one"):
         root = models.ms_model("ms-twice", flat=True)
