@@ -31,6 +31,7 @@ OPTIONS: Dict[str, str] = {
     "format": "ckpt|safetensors|hf|checkpoint2",
     "part_size": "SIZE",
     "model_files": "DIR|none",
+    "optimizer": "auto|keep",
     "prefix": "STR",
     "only": "REGEX",
     "drop": "REGEX",
