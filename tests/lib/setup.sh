@@ -6,7 +6,7 @@
 
 BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
-	libxxhash-dev libcmocka-dev libjansson-dev
+	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
 	zlib1g-dev libseccomp-dev libcurl4-openssl-dev libexpat1-dev
 	libmemcached-dev libssl-dev"
 # 50 MB to download, where there is no clang.

@@ -99,7 +99,7 @@ def test_wheel(tap, p, wheel):
                  if not n.startswith("__pycache__")}
         check(whole <= set(listed), whole - set(listed))
         along = [n for n in listed if re.match(r"reshardfs/lib/rsh", n)]
-        check(("manylinux" in wheel) == (len(along) == 3), along)
+        check(("manylinux" in wheel) == (len(along) == 4), along)
         check(sum("/licenses/" in n for n in listed) == 1 + len(along), listed)
 
 
@@ -123,9 +123,9 @@ def test_use(tap, p, wheel):
         check(sorted(sums) == sorted(expected), sums)
         check(module.startswith(p.at("venv")), module)
         ours = [path for path in maps.split()
-                if re.search("reshard|jansson|protobuf|xxh", os.path.basename(path))]
+                if re.search("reshard|jansson|protobuf|xxh|lz4", os.path.basename(path))]
         if "manylinux" in wheel:
-            check(len(ours) == 4 and all(path.startswith(p.at("venv")) for path in ours), ours)
+            check(len(ours) == 5 and all(path.startswith(p.at("venv")) for path in ours), ours)
     with tap.test("with the tables of what models are called elsewhere"):
         check(int(p.program(CONVERT)) > 10, "too few records")
     with tap.test("another library only if it is asked for"):

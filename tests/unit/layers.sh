@@ -23,7 +23,7 @@ report() {
 	fi
 }
 
-echo "1..$(($(echo "$layers" | wc -w) + 11))"
+echo "1..$(($(echo "$layers" | wc -w) + 12))"
 above=$layers
 for layer in $layers; do
 	above=${above#"$layer"}
@@ -47,6 +47,8 @@ report "$(grep -rnE '#include <curl/' "$top/src" "$top/include" |
 	grep -v "^$top/src/objects/")" "only objects/ includes libcurl"
 report "$(grep -rnE '#include <libmemcached/' "$top/src" "$top/include" |
 	grep -v "^$top/src/cache/")" "only cache/ includes libmemcached"
+report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
+	grep -v "^$top/src/util/")" "only util/ includes LZ4"
 report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights|cache)/' \
 	"$top/src/objects" "$top/include/rsh/objects")" \
 	"objects/ stands on util/ and wire/ alone"

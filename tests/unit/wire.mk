@@ -6,6 +6,7 @@ UNIT += \
 	unit/test_util_log \
 	unit/test_util_mem \
 	unit/test_util_names \
+	unit/test_util_pack \
 	unit/test_util_areas \
 	unit/test_util_files \
 	unit/test_util_crew \
@@ -32,6 +33,8 @@ WIRE_SUPPORT = \
 	unit/wire_support.h \
 	unit/wire_support.c
 
+unit_test_util_pack_SOURCES = unit/test_util_pack.c unit/support.h unit/support.c
+unit_test_util_pack_LDADD = $(L_UTIL)
 unit_test_util_error_SOURCES = unit/test_util_error.c
 unit_test_util_error_LDADD = $(L_UTIL)
 unit_test_util_library_SOURCES = unit/test_util_library.c

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* util/pack.c packs bytes in pieces that the processor's caches hold.
+ *
+ * What was packed begins with the bytes of an element, 1, 2, 4 or 8, in a byte.
+ * Each piece follows: its length in four bytes, little-endian, and so many bytes
+ * of LZ4; or, if the length is that of the piece itself, the piece as it was.
+ */
+#include "config.h"
+
+#include "rsh/util/pack.h"
+
+#include <endian.h>
+#include <string.h>
+
+#include <lz4.h>
+
+#include "rsh/util/checked.h"
+
+/* A sample has so many stretches of so many bytes, so that rows count by their
+ * share, and pays if it leaves no more than this part: a bit more than the whole
+ * may, since what repeats from afar is not in it. */
+#define STRETCHES 32
+#define STRETCH_BYTES 256
+#define SAMPLE_NUMERATOR 4
+#define SAMPLE_DENOMINATOR 5
+
+enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
+
+/* ---- elements and planes ----
+ *
+ * A plane has the bytes of all elements that stand at the same place in them.
+ * To put the bytes at even places before those at odd ones, as often as the unit
+ * can be halved, makes planes of elements; to interleave the halves takes it
+ * back. */
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HAS_VECTORS
+#endif
+#endif
+
+#ifdef HAS_VECTORS
+
+#define VECTOR 16
+#define UNIT_MAX 8
+
+typedef uint8_t vector __attribute__((vector_size(VECTOR)));
+
+#define EVEN(a, b)                                                         \
+	__builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, \
+				22, 24, 26, 28, 30)
+#define ODD(a, b)                                                          \
+	__builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, \
+				23, 25, 27, 29, 31)
+#define LOW(a, b)                                                          \
+	__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, \
+				21, 6, 22, 7, 23)
+#define HIGH(a, b)                                                          \
+	__builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, \
+				13, 29, 14, 30, 15, 31)
+
+/* Without this GCC keeps the vectors in memory, not in registers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLL _Pragma("GCC unroll 8")
+#else
+#define UNROLL
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* `unit` is a constant of each call of these two.  They return how many elements
+ * went by whole vectors. */
+INLINE size_t split_vectors(const uint8_t *in, size_t n, unsigned unit,
+			    uint8_t *out)
+{
+	const unsigned half = unit / 2;
+	size_t at = 0;
+
+	for (; at + VECTOR <= n; at += VECTOR) {
+		vector v[UNIT_MAX], w[UNIT_MAX];
+
+		UNROLL
+		for (unsigned i = 0; i < unit; i++)
+			memcpy(&v[i], in + at * unit + i * VECTOR, VECTOR);
+		UNROLL
+		for (unsigned pass = 1; pass < unit; pass *= 2) {
+			UNROLL
+			for (unsigned i = 0; i < half; i++) {
+				w[i] = EVEN(v[2 * i], v[2 * i + 1]);
+				w[half + i] = ODD(v[2 * i], v[2 * i + 1]);
+			}
+			UNROLL
+			for (unsigned i = 0; i < unit; i++)
+				v[i] = w[i];
+		}
+		UNROLL
+		for (unsigned i = 0; i < unit; i++)
+			memcpy(out + i * n + at, &v[i], VECTOR);
+	}
+	return at;
+}
+
+INLINE size_t join_vectors(const uint8_t *in, size_t n, unsigned unit,
+			   uint8_t *out)
+{
+	const unsigned half = unit / 2;
+	size_t at = 0;
+
+	for (; at + VECTOR <= n; at += VECTOR) {
+		vector v[UNIT_MAX], w[UNIT_MAX];
+
+		UNROLL
+		for (unsigned i = 0; i < unit; i++)
+			memcpy(&v[i], in + i * n + at, VECTOR);
+		UNROLL
+		for (unsigned pass = 1; pass < unit; pass *= 2) {
+			UNROLL
+			for (unsigned i = 0; i < half; i++) {
+				w[2 * i] = LOW(v[i], v[half + i]);
+				w[2 * i + 1] = HIGH(v[i], v[half + i]);
+			}
+			UNROLL
+			for (unsigned i = 0; i < unit; i++)
+				v[i] = w[i];
+		}
+		UNROLL
+		for (unsigned i = 0; i < unit; i++)
+			memcpy(out + at * unit + i * VECTOR, &v[i], VECTOR);
+	}
+	return at;
+}
+
+static size_t split_most(const uint8_t *in, size_t n, unsigned unit,
+			 uint8_t *out)
+{
+	return unit == 2 ? split_vectors(in, n, 2, out) :
+	       unit == 4 ? split_vectors(in, n, 4, out) :
+			   split_vectors(in, n, 8, out);
+}
+
+static size_t join_most(const uint8_t *in, size_t n, unsigned unit,
+			uint8_t *out)
+{
+	return unit == 2 ? join_vectors(in, n, 2, out) :
+	       unit == 4 ? join_vectors(in, n, 4, out) :
+			   join_vectors(in, n, 8, out);
+}
+
+#else
+
+static size_t split_most(const uint8_t *in, size_t n, unsigned unit,
+			 uint8_t *out)
+{
+	(void)in, (void)n, (void)unit, (void)out;
+	return 0;
+}
+
+static size_t join_most(const uint8_t *in, size_t n, unsigned unit,
+			uint8_t *out)
+{
+	(void)in, (void)n, (void)unit, (void)out;
+	return 0;
+}
+
+#endif
+
+/* Makes planes of elements; what is no whole element comes last. */
+static void planes_split(const uint8_t *in, size_t len, unsigned unit,
+			 uint8_t *out)
+{
+	const size_t n = len / unit;
+
+	for (size_t at = split_most(in, n, unit, out); at < n; at++)
+		for (unsigned i = 0; i < unit; i++)
+			out[i * n + at] = in[at * unit + i];
+	memcpy(out + n * unit, in + n * unit, len - n * unit);
+}
+
+static void planes_join(const uint8_t *in, size_t len, unsigned unit,
+			uint8_t *out)
+{
+	const size_t n = len / unit;
+
+	for (size_t at = join_most(in, n, unit, out); at < n; at++)
+		for (unsigned i = 0; i < unit; i++)
+			out[at * unit + i] = in[i * n + at];
+	memcpy(out + n * unit, in + n * unit, len - n * unit);
+}
+
+/* ---- packing ---- */
+
+static unsigned unit_known(unsigned unit)
+{
+	return unit == 2 || unit == 4 || unit == 8 ? unit : 1;
+}
+
+/* Returns how many bytes LZ4 makes of a piece, 0 if they are more than `max`. */
+static size_t piece_compress(const uint8_t *in, size_t len, unsigned unit,
+			     uint8_t *out, size_t max)
+{
+	uint8_t planes[RSH_PACK_PIECE];
+
+	if (unit > 1) {
+		planes_split(in, len, unit, planes);
+		in = planes;
+	}
+	return (size_t)LZ4_compress_default((const char *)in, (char *)out,
+					    (int)len, (int)max);
+}
+
+static void length_put(uint8_t *at, size_t len)
+{
+	const uint32_t v = htole32((uint32_t)len);
+
+	memcpy(at, &v, sizeof(v));
+}
+
+static size_t length_get(const uint8_t *at)
+{
+	uint32_t v;
+
+	memcpy(&v, at, sizeof(v));
+	return le32toh(v);
+}
+
+/* Returns what a piece takes with its length, 0 if it has no room. */
+static size_t piece_pack(const uint8_t *in, size_t len, unsigned unit,
+			 uint8_t *out, size_t max)
+{
+	size_t n;
+
+	if (max <= LENGTH_BYTES)
+		return 0;
+	n = piece_compress(in, len, unit, out + LENGTH_BYTES,
+			   (size_t)rsh_min_u64(max - LENGTH_BYTES, len - 1));
+	if (!n) {
+		if (max - LENGTH_BYTES < len)
+			return 0;
+		memcpy(out + LENGTH_BYTES, in, len);
+		n = len;
+	}
+	length_put(out, n);
+	return LENGTH_BYTES + n;
+}
+
+size_t rsh_pack(const uint8_t *in, size_t len, unsigned unit, uint8_t *out,
+		size_t max)
+{
+	size_t n = UNIT_BYTES;
+
+	if (max < UNIT_BYTES)
+		return 0;
+	unit = unit_known(unit);
+	out[0] = (uint8_t)unit;
+	for (size_t at = 0, piece; at < len; at += piece) {
+		size_t took;
+
+		piece = (size_t)rsh_min_u64(len - at, RSH_PACK_PIECE);
+		took = piece_pack(in + at, piece, unit, out + n, max - n);
+		if (!took)
+			return 0;
+		n += took;
+	}
+	return n;
+}
+
+bool rsh_pack_pays(const uint8_t *in, size_t len, unsigned unit)
+{
+	uint8_t sample[STRETCHES * STRETCH_BYTES];
+	uint8_t packed[sizeof(sample)];
+	const size_t step = len / STRETCHES;
+	size_t n = 0;
+
+	unit = unit_known(unit);
+	if (len <= sizeof(sample)) {
+		memcpy(sample, in, len);
+		n = len;
+	}
+	for (unsigned i = 0; i < STRETCHES && len > sizeof(sample); i++) {
+		memcpy(sample + n, in + i * (step & ~(size_t)7), STRETCH_BYTES);
+		n += STRETCH_BYTES;
+	}
+	return n && piece_compress(sample, n, unit, packed,
+				   n * SAMPLE_NUMERATOR /
+				   SAMPLE_DENOMINATOR) > 0;
+}
+
+/* ---- unpacking ---- */
+
+/* Unpacks a whole piece. */
+static bool piece_unpack(const uint8_t *in, size_t n, unsigned unit,
+			 uint8_t *out, size_t len)
+{
+	uint8_t planes[RSH_PACK_PIECE];
+	uint8_t *const to = unit > 1 ? planes : out;
+
+	if (n == len) {
+		memcpy(out, in, len);
+		return true;
+	}
+	if (LZ4_decompress_safe((const char *)in, (char *)to, (int)n,
+				(int)len) != (int)len)
+		return false;
+	if (unit > 1)
+		planes_join(planes, len, unit, out);
+	return true;
+}
+
+static bool piece_unpack_part(const uint8_t *in, size_t n, unsigned unit,
+			      size_t len, size_t skip, uint8_t *out,
+			      size_t want)
+{
+	uint8_t whole[RSH_PACK_PIECE];
+
+	if (want == len)
+		return piece_unpack(in, n, unit, out, len);
+	if (n == len) {
+		memcpy(out, in + skip, want);
+		return true;
+	}
+	if (!piece_unpack(in, n, unit, whole, len))
+		return false;
+	memcpy(out, whole + skip, want);
+	return true;
+}
+
+/* Takes the length of the next piece off; false if that cannot be. */
+static bool piece_next(const uint8_t **in, size_t *n, size_t piece,
+		       size_t *took)
+{
+	if (*n < LENGTH_BYTES)
+		return false;
+	*took = length_get(*in);
+	*in += LENGTH_BYTES;
+	*n -= LENGTH_BYTES;
+	return *took > 0 && *took <= piece && *took <= *n;
+}
+
+/* Unpacks a part and moves on behind the last piece that has some of it. */
+static bool pieces_unpack(const uint8_t **in, size_t *n, size_t len,
+			  size_t offset, uint8_t *out, size_t want)
+{
+	unsigned unit;
+
+	if (*n < UNIT_BYTES || offset > len || want > len - offset)
+		return false;
+	unit = **in;
+	if (unit != 1 && unit_known(unit) != unit)
+		return false;
+	*in += UNIT_BYTES;
+	*n -= UNIT_BYTES;
+	for (size_t at = 0, piece, took; want; at += piece) {
+		const size_t skip = offset > at ? offset - at : 0;
+		size_t part;
+
+		piece = (size_t)rsh_min_u64(len - at, RSH_PACK_PIECE);
+		if (!piece_next(in, n, piece, &took))
+			return false;
+		if (skip < piece) {
+			part = (size_t)rsh_min_u64(piece - skip, want);
+			if (!piece_unpack_part(*in, took, unit, piece, skip,
+					       out, part))
+				return false;
+			out += part;
+			offset += part;
+			want -= part;
+		}
+		*in += took;
+		*n -= took;
+	}
+	return true;
+}
+
+bool rsh_unpack_part(const uint8_t *in, size_t n, size_t len, size_t offset,
+		     uint8_t *out, size_t want)
+{
+	return pieces_unpack(&in, &n, len, offset, out, want);
+}
+
+bool rsh_unpack(const uint8_t *in, size_t n, uint8_t *out, size_t len)
+{
+	return pieces_unpack(&in, &n, len, 0, out, len) && n == 0;
+}
