@@ -13,9 +13,10 @@
 
 #include "rsh/util/xxh3.h"
 
-static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '1', '\n' };
+static const char magic[8] = { 'r', 's', 'h', 'b', 'l', 'k', '2', '\n' };
 
-enum { KEY_WORDS = 9, KEY_AT = 8, CONTENT_HASH_AT = 80, HASH_AT = 88 };
+enum { KEY_WORDS = 9, KEY_AT = 8, STORED_AT = 80, BYTES_HASH_AT = 88,
+       HASH_AT = 96 };
 
 static void block_word_put(uint8_t *at, uint64_t v)
 {
@@ -63,20 +64,21 @@ bool rsh_block_file_is_name(const char *name)
 }
 
 void rsh_block_file_header(const struct rsh_block_key *key,
-			   const void *content,
+			   const void *bytes, uint32_t n,
 			   uint8_t header[RSH_BLOCK_FILE_HEADER])
 {
 	memcpy(header, magic, sizeof(magic));
 	block_key_write(key, header + KEY_AT);
-	block_word_put(header + CONTENT_HASH_AT,
-		       XXH3_64bits(content, key->len));
+	block_word_put(header + STORED_AT, n);
+	block_word_put(header + BYTES_HASH_AT, XXH3_64bits(bytes, n));
 	block_word_put(header + HASH_AT, XXH3_64bits(header, HASH_AT));
 }
 
 bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
-			  struct rsh_block_key *key, uint64_t *content_hash)
+			  struct rsh_block_key *key, uint32_t *n,
+			  uint64_t *hash)
 {
-	uint64_t words[KEY_WORDS], size, nsec, offset, len;
+	uint64_t words[KEY_WORDS], size, nsec, offset, len, stored;
 
 	if (memcmp(header, magic, sizeof(magic)) != 0 ||
 	    block_word_get(header + HASH_AT) != XXH3_64bits(header, HASH_AT))
@@ -87,8 +89,10 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 	nsec = words[4];
 	offset = words[7];
 	len = words[8];
+	stored = block_word_get(header + STORED_AT);
 	if (nsec > UINT32_MAX || len == 0 || len > RSH_BLOCK_MAX ||
-	    offset > size || len > size - offset)
+	    offset > size || len > size - offset || stored == 0 ||
+	    stored > len)
 		return false;
 	*key = (struct rsh_block_key){
 		.file = { .dev = words[0], .ino = words[1], .size = size,
@@ -98,22 +102,24 @@ bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 		.offset = offset,
 		.len = (uint32_t)len,
 	};
-	*content_hash = block_word_get(header + CONTENT_HASH_AT);
+	*n = (uint32_t)stored;
+	*hash = block_word_get(header + BYTES_HASH_AT);
 	return true;
 }
 
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  const struct rsh_block_key *key,
-			  const void *content)
+			  const void *bytes, uint32_t n)
 {
 	uint8_t found[8 * KEY_WORDS], wanted[8 * KEY_WORDS];
 	struct rsh_block_key in_file;
+	uint32_t stored;
 	uint64_t hash;
 
-	if (!rsh_block_file_parse(header, &in_file, &hash))
+	if (!rsh_block_file_parse(header, &in_file, &stored, &hash))
 		return false;
 	block_key_write(&in_file, found);
 	block_key_write(key, wanted);
-	return memcmp(found, wanted, sizeof(found)) == 0 &&
-	       XXH3_64bits(content, key->len) == hash;
+	return memcmp(found, wanted, sizeof(found)) == 0 && stored == n &&
+	       XXH3_64bits(bytes, n) == hash;
 }

@@ -4,14 +4,16 @@
  *
  * All numbers are little-endian:
  *
- *    0  "rshblk1\n"
+ *    0  "rshblk2\n"
  *    8  identity of the source file: device, inode, size, seconds and
  *       nanoseconds of its mtime, epoch, step; 8 bytes each
  *   64  offset of the block in it, 8 bytes
  *   72  length of the block, 8 bytes
- *   80  xxh3 of the content, 8 bytes
- *   88  xxh3 of bytes 0 to 87, 8 bytes
- *   96  the content, to the end of the file
+ *   80  how many bytes follow the header, 8 bytes: as many as the block has,
+ *       or fewer, if it is compressed
+ *   88  xxh3 of these, 8 bytes
+ *   96  xxh3 of bytes 0 to 95, 8 bytes
+ *  104  the content, or what rsh_pack() made of it
  */
 #ifndef RSH_CACHE_BLOCK_FILE_I_H
 #define RSH_CACHE_BLOCK_FILE_I_H
@@ -23,7 +25,7 @@
 #include "rsh/cache/cache.h"
 
 #define RSH_BLOCK_MAX (UINT32_C(4) << 20)
-#define RSH_BLOCK_FILE_HEADER 96
+#define RSH_BLOCK_FILE_HEADER 104
 
 /* A key says what a block is: two with equal keys have the same content. */
 struct rsh_block_key {
@@ -40,17 +42,18 @@ void rsh_block_file_name(const struct rsh_block_key *key,
 			 char name[RSH_BLOCK_FILE_NAME_MAX]);
 bool rsh_block_file_is_name(const char *name);
 
-/* Makes the header that stands before the content, of key->len bytes. */
+/* Makes the header that stands before n bytes. */
 void rsh_block_file_header(const struct rsh_block_key *key,
-			   const void *content,
+			   const void *bytes, uint32_t n,
 			   uint8_t header[RSH_BLOCK_FILE_HEADER]);
 /* Reads a header that anybody may have written.  Returns false if it is damaged
  * or describes what cannot be. */
 bool rsh_block_file_parse(const uint8_t header[RSH_BLOCK_FILE_HEADER],
-			  struct rsh_block_key *key, uint64_t *content_hash);
-/* Tells whether header and content are what was written for the key. */
+			  struct rsh_block_key *key, uint32_t *n,
+			  uint64_t *hash);
+/* Tells whether the header and n bytes are what was written for the key. */
 bool rsh_block_file_check(const uint8_t header[RSH_BLOCK_FILE_HEADER],
 			  const struct rsh_block_key *key,
-			  const void *content);
+			  const void *bytes, uint32_t n);
 
 #endif

@@ -51,7 +51,8 @@ static void cache_measure(struct rsh_cache *c,
 		c->max_slabs = (uint32_t)rsh_min_u64(c->max_slabs,
 			opts->map_bytes / ((uint64_t)RSH_SLAB_BLOCKS *
 					   c->block_bytes));
-	fixed = sizeof(*c) + c->n_heads * sizeof(struct rsh_cache_block *) +
+	fixed = sizeof(*c) + c->n_heads * (sizeof(struct rsh_cache_block *) +
+					   sizeof(struct rsh_verdict)) +
 		(opts->dir ? sizeof(struct rsh_disk) : 0) +
 		(opts->servers.list ? sizeof(struct rsh_shared) +
 				      c->block_bytes : 0);
@@ -77,7 +78,8 @@ static int cache_parts_init(struct rsh_cache *c,
 	int rc = 0;
 
 	c->heads = calloc(c->n_heads, sizeof(*c->heads));
-	if (!c->heads)
+	c->verdicts = calloc(c->n_heads, sizeof(*c->verdicts));
+	if (!c->heads || !c->verdicts)
 		return rsh_error_nomem(err);
 	if (opts->dir)
 		rc = rsh_disk_open(c, opts, err);
@@ -106,6 +108,8 @@ int rsh_cache_new(const struct rsh_cache_options *opts, struct rsh_cache **out,
 	c->block_bytes = block;
 	c->block_shift = (unsigned)__builtin_ctz(block);
 	c->page_bytes = page;
+	c->compress = opts->compress == RSH_COMPRESS_AUTO;
+	c->kind = opts->kind;
 	rsh_lists_init(c);
 	cache_measure(c, opts);
 	c->stats.memory_peak = c->used;
@@ -127,6 +131,7 @@ void rsh_cache_free(struct rsh_cache *c)
 	rsh_memory_clear(c);
 	rsh_file_table_clear(&c->files);
 	free(c->heads);
+	free(c->verdicts);
 	for (unsigned i = 0; i < RSH_WAIT_CONDITIONS; i++)
 		pthread_cond_destroy(&c->loaded[i]);
 	pthread_mutex_destroy(&c->lock);
@@ -156,6 +161,8 @@ void rsh_cache_stats_get(struct rsh_cache *c, struct rsh_cache_stats *out)
 	out->plain_bytes = c->plain_bytes;
 	out->bookkeeping_bytes = c->bookkeeping;
 	out->spare_bytes = c->used - c->bookkeeping - c->plain_bytes;
+	out->held_bytes = c->held_bytes;
+	out->n_packed = c->n_packed;
 	out->n_plain = c->plain.n;
 	out->n_spent = c->spent.n;
 	out->n_in_use = c->n_in_use;

@@ -26,7 +26,13 @@ enum rsh_block_state {
 
 /* This is a frame of memory with what it holds.  The cache's lock guards it,
  * but for the bytes at `mem`: these belong to whoever is loading the block
- * while it is LOADING, and do not change while it is PLAIN. */
+ * while it is LOADING, and do not change while it is PLAIN.
+ *
+ * The frame of a block may have its content compressed.  The content as it is
+ * lies in another frame then, its copy, or nowhere: the copy of a block without
+ * users stands in a list and goes when memory is needed.  When a block is
+ * compressed the two exchange their memory, so that who has got a pointer to the
+ * content before can go on. */
 struct rsh_cache_block {
 	struct rsh_cache_block *hash_next;
 	TAILQ_ENTRY(rsh_cache_block) list; /* the list that it stands in */
@@ -38,6 +44,11 @@ struct rsh_cache_block {
 	uint32_t resident; /* bytes at mem that count as memory */
 	uint32_t len;      /* of the content */
 	uint32_t handed;   /* bytes handed out, at most len */
+	uint32_t packed;   /* bytes at mem that the content was compressed to;
+			    * 0: mem has the content.  Once it is not 0 it and
+			    * mem do not change */
+	struct rsh_cache_block *copy; /* a compressed block's, and the block of
+				       * a copy; NULL: none */
 	int error;         /* FAILED: positive errno */
 	uint8_t state;
 	bool spent;
@@ -96,6 +107,21 @@ bool rsh_worker_kick(struct rsh_worker *w);
  * meanwhile. */
 void rsh_worker_settle(struct rsh_worker *w);
 
+/* ---- what is compressed (pack.c) ---- */
+
+/* A verdict is of a tensor.  Two tensors may come to have the same one, of which
+ * the former is forgotten. */
+struct rsh_verdict {
+	uint32_t tag; /* tells the tensor, mostly */
+	uint8_t wait; /* so many blocks pass before the next sample */
+	uint8_t left; /* and so many of them are yet to come */
+};
+
+/* Compresses what pays of n blocks that were loaded, which are PLAIN and whose
+ * user the caller is.  The lock is held, and given up meanwhile. */
+void rsh_blocks_pack(struct rsh_cache *c, struct rsh_cache_block **blocks,
+		     const struct rsh_cache_kind *kinds, unsigned n);
+
 /* ---- the cache ---- */
 
 struct rsh_disk;
@@ -112,6 +138,8 @@ struct rsh_cache {
 	unsigned block_shift;
 	uint32_t n_heads; /* a power of two */
 	uint32_t max_slabs;
+	bool compress;
+	rsh_cache_kind_fn kind;
 	struct rsh_disk *disk; /* NULL: none */
 	struct rsh_shared *shared; /* NULL: there are no servers */
 
@@ -124,12 +152,16 @@ struct rsh_cache {
 	struct rsh_block_list spent, plain;
 	struct rsh_block_list warm; /* free blocks with all of their memory */
 	struct rsh_block_list cold; /* free blocks without memory */
+	struct rsh_block_list copies; /* of compressed blocks without users */
+	struct rsh_verdict *verdicts; /* as many as heads */
 	struct rsh_file_table files;
 
 	uint32_t n_in_use;    /* blocks with users */
 	uint64_t used;        /* bytes, <= bound */
 	uint64_t bookkeeping; /* the part of it that is no block's */
 	uint64_t plain_bytes; /* the part of it that is */
+	uint64_t held_bytes;  /* content of blocks in the table */
+	uint32_t n_packed;
 	struct rsh_cache_stats stats; /* only the counters */
 };
 
@@ -146,6 +178,22 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len);
 /* Makes a block free.  It keeps its memory if that is a whole frame; else it
  * gives the lock up meanwhile. */
 void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b);
+/* Gives a PLAIN block, whose user the caller is, the content compressed to n
+ * bytes as well, if there is room, it is less memory, and compressing is not
+ * off.  It may give the lock up. */
+void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
+			   const uint8_t *packed, uint32_t n);
+/* Returns how many bytes lie at `mem` of a PLAIN block. */
+static inline uint32_t rsh_block_stored(const struct rsh_cache_block *b)
+{
+	return b->packed ? b->packed : b->len;
+}
+/* Returns the content of a block, or NULL if it is only there compressed; it
+ * stays there as long as the caller is a user of the block. */
+const uint8_t *rsh_block_content(const struct rsh_cache_block *b);
+/* Makes sure that the content of a block, whose user the caller is, is there.
+ * Returns 0, -ENOBUFS if it has no room, or -EIO.  It may give the lock up. */
+int rsh_block_uncover(struct rsh_cache *c, struct rsh_cache_block *b);
 /* Returns the key of a block, which is the same in memory and in the
  * directory. */
 struct rsh_block_key rsh_block_key_of(const struct rsh_cache *c,

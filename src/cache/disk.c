@@ -24,6 +24,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/pack.h"
 
 #define RETRY_SECONDS 60
 #define NS_PER_S UINT64_C(1000000000)
@@ -111,11 +112,11 @@ static bool disk_iov_advance(struct iovec *iov, int n_iov, size_t n)
 }
 
 /* Returns 0, or a positive errno: ENODATA if the file ends too early. */
-static int block_file_read(int fd, uint8_t *header, uint8_t *content,
+static int block_file_read(int fd, uint8_t *header, uint8_t *bytes,
 			   uint32_t len)
 {
 	struct iovec iov[] = { { header, RSH_BLOCK_FILE_HEADER },
-			       { content, len } };
+			       { bytes, len } };
 	ssize_t n;
 
 	do {
@@ -140,28 +141,62 @@ static void block_file_was_used(int fd, const struct stat *st)
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
-static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
+/* Reads n bytes behind the header and looks whether they are the block's. */
+static enum rsh_disk_found block_file_take(struct rsh_disk *d, int fd,
 					   const struct rsh_block_key *key,
-					   uint8_t *content)
+					   uint8_t *bytes, uint32_t n)
 {
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
-	struct stat st;
-	int rc;
+	int rc = block_file_read(fd, header, bytes, n);
 
-	if (fstat(fd, &st) != 0)
-		return RSH_DISK_ERROR;
-	if (!S_ISREG(st.st_mode) ||
-	    (uint64_t)st.st_size != sizeof(header) + key->len)
-		return RSH_DISK_REJECTED;
-	rc = block_file_read(fd, header, content, key->len);
 	if (rc && rc != ENODATA) {
 		disk_reads_stop(d, strerror(rc));
 		return RSH_DISK_ERROR;
 	}
-	if (rc || !rsh_block_file_check(header, key, content))
+	return rc || !rsh_block_file_check(header, key, bytes, n) ?
+	       RSH_DISK_REJECTED : RSH_DISK_HIT;
+}
+
+static enum rsh_disk_found
+block_file_take_packed(struct rsh_disk *d, int fd,
+		       const struct rsh_block_key *key, uint8_t *content,
+		       uint8_t **packed, uint32_t n)
+{
+	cleanup_free uint8_t *bytes = malloc(n);
+	enum rsh_disk_found found;
+
+	if (!bytes)
+		return RSH_DISK_MISS;
+	found = block_file_take(d, fd, key, bytes, n);
+	if (found != RSH_DISK_HIT)
+		return found;
+	if (!rsh_unpack(bytes, n, content, key->len))
 		return RSH_DISK_REJECTED;
-	block_file_was_used(fd, &st);
+	*packed = steal_pointer(&bytes);
 	return RSH_DISK_HIT;
+}
+
+static enum rsh_disk_found block_file_load(struct rsh_disk *d, int fd,
+					   const struct rsh_block_key *key,
+					   uint8_t *content, uint8_t **packed,
+					   uint32_t *n)
+{
+	enum rsh_disk_found found;
+	struct stat st;
+
+	if (fstat(fd, &st) != 0)
+		return RSH_DISK_ERROR;
+	if (!S_ISREG(st.st_mode) || st.st_size <= RSH_BLOCK_FILE_HEADER ||
+	    st.st_size > (off_t)RSH_BLOCK_FILE_HEADER + key->len)
+		return RSH_DISK_REJECTED;
+	*n = (uint32_t)(st.st_size - RSH_BLOCK_FILE_HEADER);
+	if (*n == key->len)
+		found = block_file_take(d, fd, key, content, *n);
+	else
+		found = block_file_take_packed(d, fd, key, content, packed, *n);
+	if (found == RSH_DISK_HIT)
+		block_file_was_used(fd, &st);
+	return found;
 }
 
 /* Says what it means that a file cannot be opened. */
@@ -186,12 +221,15 @@ static enum rsh_disk_found block_file_not_opened(struct rsh_disk *d, int code)
 
 enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 				  const struct rsh_block_key *key,
-				  uint8_t *content)
+				  uint8_t *content, uint8_t **packed,
+				  uint32_t *n)
 {
 	char name[RSH_BLOCK_FILE_NAME_MAX];
 	enum rsh_disk_found found;
 	cleanup_fd int fd = -1;
 
+	*packed = NULL;
+	*n = 0;
 	if (d->reads_off_until > d->clock_ns())
 		return RSH_DISK_MISS;
 	rsh_block_file_name(key, name);
@@ -199,7 +237,7 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 	fd = openat(d->fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK |
 		    O_NOCTTY | O_CLOEXEC);
 	found = fd < 0 ? block_file_not_opened(d, errno) :
-			 block_file_load(d, fd, key, content);
+			 block_file_load(d, fd, key, content, packed, n);
 	/* If another process has just put a good file there, that one is
 	 * removed too, and the block written again some time. */
 	if (found == RSH_DISK_REJECTED)
@@ -210,8 +248,9 @@ enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 /* ---- writing ---- */
 
 struct disk_block {
-	const struct rsh_block_key *key;
-	uint8_t *content;
+	struct rsh_block_key key;
+	uint8_t *bytes; /* as they are stored */
+	uint32_t n;
 };
 
 static int block_file_write(void *ctx, int fd)
@@ -219,10 +258,10 @@ static int block_file_write(void *ctx, int fd)
 	const struct disk_block *b = ctx;
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	struct iovec iov[] = { { header, sizeof(header) },
-			       { b->content, b->key->len } };
+			       { b->bytes, b->n } };
 	ssize_t n;
 
-	rsh_block_file_header(b->key, b->content, header);
+	rsh_block_file_header(&b->key, b->bytes, b->n, header);
 	do {
 		n = writev(fd, iov, 2);
 		if (n < 0 && errno != EINTR)
@@ -252,16 +291,13 @@ static void disk_temp_name(struct rsh_disk *d, char *name, size_t max)
 }
 
 /* Returns 0 or a positive errno. */
-static int disk_block_write(struct rsh_disk *d, const struct rsh_block_key *key,
-			    uint8_t *content)
+static int disk_block_write(struct rsh_disk *d, struct disk_block *b)
 {
 	char name[RSH_BLOCK_FILE_NAME_MAX], temp[64];
-	struct disk_block block = { key, content };
 
 	disk_temp_name(d, temp, sizeof(temp));
-	rsh_block_file_name(key, name);
-	return -rsh_file_replace(d->fd, name, temp, 0600, block_file_write,
-				 &block);
+	rsh_block_file_name(&b->key, name);
+	return -rsh_file_replace(d->fd, name, temp, 0600, block_file_write, b);
 }
 
 /* Makes sure that `cost` more bytes are within the bound.  Returns 0, a
@@ -290,11 +326,10 @@ static int disk_make_room(struct rsh_disk *d, uint64_t cost, uint64_t *removed)
 
 enum outcome { WRITTEN, FAILED, LEFT };
 
-static enum outcome disk_block_try(struct rsh_disk *d,
-				   const struct rsh_block_key *key,
-				   uint8_t *content, uint64_t *removed)
+static enum outcome disk_block_try(struct rsh_disk *d, struct disk_block *b,
+				   uint64_t *removed)
 {
-	const uint64_t cost = rsh_disk_cost(RSH_BLOCK_FILE_HEADER + key->len);
+	const uint64_t cost = rsh_disk_cost(RSH_BLOCK_FILE_HEADER + b->n);
 	int rc;
 
 	if (d->writes_off_until > d->clock_ns())
@@ -305,7 +340,7 @@ static enum outcome disk_block_try(struct rsh_disk *d,
 	if (rc == EFBIG)
 		return LEFT;
 	if (rc == 0)
-		rc = disk_block_write(d, key, content);
+		rc = disk_block_write(d, b);
 	d->was_off = rc != 0;
 	if (rc) {
 		disk_writes_stop(d, rc == ENOENT ? "it is gone" : strerror(rc));
@@ -322,7 +357,7 @@ static bool disk_write_next(struct rsh_cache *c)
 {
 	struct rsh_disk *d = c->disk;
 	struct rsh_cache_block *b;
-	struct rsh_block_key key;
+	struct disk_block block;
 	uint64_t removed = 0;
 	enum outcome outcome;
 
@@ -331,16 +366,18 @@ static bool disk_write_next(struct rsh_cache *c)
 	b = d->queue[d->head];
 	d->head = (d->head + 1) % RSH_DISK_QUEUE;
 	d->n--;
-	key = rsh_block_key_of(c, b);
+	block = (struct disk_block){
+		rsh_block_key_of(c, b), b->mem, rsh_block_stored(b),
+	};
 	pthread_mutex_unlock(&c->lock);
-	outcome = disk_block_try(d, &key, b->mem, &removed);
+	outcome = disk_block_try(d, &block, &removed);
 	pthread_mutex_lock(&c->lock);
 
 	c->stats.disk_trimmed += removed;
 	c->stats.disk_bytes = d->total;
 	if (outcome == WRITTEN) {
 		c->stats.disk_written++;
-		c->stats.disk_written_bytes += key.len;
+		c->stats.disk_written_bytes += block.n;
 	} else if (outcome == FAILED) {
 		c->stats.disk_errors++;
 	} else {

@@ -58,10 +58,12 @@ enum rsh_disk_found {
 	RSH_DISK_ERROR,
 };
 
-/* Reads a block into `content`, which is undefined unless it is a hit. */
+/* Reads a block into `content`, which is undefined unless it is a hit.  If it
+ * lies there compressed *packed, which the caller frees, has those n bytes. */
 enum rsh_disk_found rsh_disk_read(struct rsh_disk *d,
 				  const struct rsh_block_key *key,
-				  uint8_t *content);
+				  uint8_t *content, uint8_t **packed,
+				  uint32_t *n);
 /* Has the writer write the block, which has a user, some time; it drops it if
  * too many wait.  The lock is held. */
 void rsh_disk_enqueue(struct rsh_cache *c, struct rsh_cache_block *b);

@@ -6,6 +6,7 @@
 #include "fill_i.h"
 
 #include "disk_i.h"
+#include "rsh/util/mem.h"
 #include "shared_i.h"
 
 void rsh_run_release(struct rsh_cache *c, struct rsh_block_run *run)
@@ -22,6 +23,7 @@ static int run_load(struct rsh_request *rq, struct rsh_cache_block **blocks,
 {
 	struct rsh_cache *c = rq->c;
 	struct iovec iov[RSH_CACHE_LOAD_IOV];
+	struct rsh_cache_kind kinds[RSH_CACHE_LOAD_IOV] = { 0 };
 	uint64_t bytes = 0;
 	int rc;
 
@@ -33,6 +35,9 @@ static int run_load(struct rsh_request *rq, struct rsh_cache_block **blocks,
 	pthread_mutex_unlock(&c->lock);
 	rc = rq->load(rq->ctx, blocks[0]->number << c->block_shift, iov,
 		      (int)n);
+	for (unsigned i = 0; c->kind && rc == 0 && i < n; i++)
+		c->kind(rq->ctx, blocks[i]->number << c->block_shift,
+			blocks[i]->len, &kinds[i]);
 	pthread_mutex_lock(&c->lock);
 
 	c->stats.loads++;
@@ -44,9 +49,11 @@ static int run_load(struct rsh_request *rq, struct rsh_cache_block **blocks,
 		blocks[i]->error = rc;
 		rsh_block_settle(c, blocks[i], rc ? RSH_BLOCK_FAILED :
 						    RSH_BLOCK_PLAIN);
-		if (rc == 0 && c->disk)
-			rsh_disk_enqueue(c, blocks[i]);
 	}
+	if (rc == 0)
+		rsh_blocks_pack(c, blocks, kinds, n);
+	for (unsigned i = 0; rc == 0 && c->disk && i < n; i++)
+		rsh_disk_enqueue(c, blocks[i]);
 	return rc;
 }
 
@@ -55,13 +62,17 @@ static int run_load(struct rsh_request *rq, struct rsh_cache_block **blocks,
 static bool block_find_on_disk(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	const struct rsh_block_key key = rsh_block_key_of(c, b);
+	cleanup_free uint8_t *packed = NULL;
 	enum rsh_disk_found found;
+	uint32_t n;
 
 	pthread_mutex_unlock(&c->lock);
-	found = rsh_disk_read(c->disk, &key, b->mem);
+	found = rsh_disk_read(c->disk, &key, b->mem, &packed, &n);
 	pthread_mutex_lock(&c->lock);
 	if (found == RSH_DISK_HIT)
 		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
+	if (packed)
+		rsh_block_keep_packed(c, b, packed, n);
 	c->stats.disk_rejected += found == RSH_DISK_REJECTED;
 	c->stats.disk_errors += found == RSH_DISK_ERROR;
 	return found == RSH_DISK_HIT;

@@ -5,7 +5,10 @@
 #include "requests_i.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "rsh/util/pack.h"
 
 /* A claim ends by itself when its holder dies.  It outlasts the wait of
  * others. */
@@ -29,6 +32,24 @@ static bool share_has(const struct share *sh, const struct rsh_item *item)
 		 item->state == RSH_ITEM_TAKEN));
 }
 
+/* Takes what stands behind the header of a value that is the item's.  False if
+ * it cannot be unpacked. */
+static bool item_take_content(struct rsh_item *item, const uint8_t *bytes,
+			      size_t n)
+{
+	item->stored = (uint32_t)n;
+	if (n == item->len) {
+		memcpy(item->content, bytes, n);
+		return true;
+	}
+	if (!rsh_unpack(bytes, n, item->content, item->len))
+		return false;
+	item->packed = malloc(n);
+	if (item->packed)
+		memcpy(item->packed, bytes, n);
+	return true;
+}
+
 static void item_take_value(const struct share *sh, struct rsh_item *item,
 			    const uint8_t *value, size_t n)
 {
@@ -37,8 +58,9 @@ static void item_take_value(const struct share *sh, struct rsh_item *item,
 	if (n == lease && memcmp(value, RSH_VALUE_LEASE, lease) == 0) {
 		item->state = RSH_ITEM_TAKEN;
 	} else if (rsh_value_check(rsh_servers_key(sh->servers), item->digest,
-				   value, n, item->len)) {
-		memcpy(item->content, value + RSH_VALUE_HEADER, item->len);
+				   value, n, item->len) &&
+		   item_take_content(item, value + RSH_VALUE_HEADER,
+				     n - RSH_VALUE_HEADER)) {
 		item->state = RSH_ITEM_FOUND;
 	} else {
 		item->refused = true;
@@ -179,7 +201,7 @@ static int item_put(struct rsh_link *l, void *ctx)
 	const struct put *p = ctx;
 
 	return rsh_link_store(l, p->item->name, p->value,
-			      (size_t)RSH_VALUE_HEADER + p->item->len, 0,
+			      (size_t)RSH_VALUE_HEADER + p->item->stored, 0,
 			      false);
 }
 

@@ -7,11 +7,16 @@
  * frame, and the others are given back to the system.  Address space is plenty
  * where memory is not.  So blocks of any size need no allocator of their own,
  * nothing fragments, and a block never moves. */
+#include "config.h"
+
 #include "cache_i.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#include "rsh/util/pack.h"
 
 /* Frames are mapped RSH_SLAB_BLOCKS at a time and unmapped only at the end. */
 
@@ -26,7 +31,7 @@ struct rsh_cache_slab {
 void rsh_lists_init(struct rsh_cache *c)
 {
 	struct rsh_block_list *lists[] = { &c->spent, &c->plain, &c->warm,
-					   &c->cold };
+					   &c->cold, &c->copies };
 
 	for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); i++)
 		TAILQ_INIT(&lists[i]->blocks);
@@ -173,6 +178,14 @@ static bool slab_add(struct rsh_cache *c)
 	return true;
 }
 
+/* Is there a frame without memory, and so much memory for it? */
+static bool cold_has_room(struct rsh_cache *c, uint32_t need)
+{
+	return (c->cold.n || slab_add(c)) && c->used + need <= c->bound;
+}
+
+/* A frame that has all of its memory is of no use to a part of a block if there
+ * are others: the rest would be given back, and asked for again. */
 static struct rsh_cache_block *block_take_free(struct rsh_cache *c,
 					       uint32_t len)
 {
@@ -180,13 +193,11 @@ static struct rsh_cache_block *block_take_free(struct rsh_cache *c,
 	struct rsh_cache_block *b = TAILQ_LAST(&c->warm.blocks,
 						rsh_block_queue);
 
-	if (b) {
+	if (b && (need == c->block_bytes || !cold_has_room(c, need))) {
 		block_list_remove(&c->warm, b);
 		return b;
 	}
-	if (!c->cold.n && !slab_add(c))
-		return NULL;
-	if (c->used + need > c->bound)
+	if (!b && !cold_has_room(c, need))
 		return NULL;
 	b = TAILQ_LAST(&c->cold.blocks, rsh_block_queue);
 	block_list_remove(&c->cold, b);
@@ -198,12 +209,32 @@ static struct rsh_cache_block *block_take_free(struct rsh_cache *c,
 void rsh_block_give(struct rsh_cache *c, struct rsh_cache_block *b)
 {
 	block_state_set(c, b, RSH_BLOCK_FREE);
+	b->packed = 0;
 	if (b->resident != c->block_bytes)
 		block_trim(c, b, 0);
 	block_list_add(b->resident ? &c->warm : &c->cold, b);
 }
 
 /* ---- eviction ---- */
+
+/* Takes the copy of a compressed block without users away. */
+static void block_give_copy(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	struct rsh_cache_block *copy = b->copy;
+
+	block_list_remove(&c->copies, copy);
+	b->copy = copy->copy = NULL;
+	rsh_block_give(c, copy);
+}
+
+static bool copy_give_up(struct rsh_cache *c)
+{
+	struct rsh_cache_block *copy = TAILQ_FIRST(&c->copies.blocks);
+
+	if (copy)
+		block_give_copy(c, copy->copy);
+	return copy;
+}
 
 static bool block_evict_one(struct rsh_cache *c)
 {
@@ -219,6 +250,9 @@ static bool block_evict_one(struct rsh_cache *c)
 		c->stats.evicted_plain++;
 	block_list_remove(block_list_of(c, b), b);
 	rsh_block_forget(c, b);
+	c->n_packed -= b->packed > 0;
+	if (b->copy)
+		block_give_copy(c, b);
 	rsh_block_give(c, b);
 	return true;
 }
@@ -229,7 +263,7 @@ struct rsh_cache_block *rsh_block_take(struct rsh_cache *c, uint32_t len)
 
 	do
 		b = block_take_free(c, len);
-	while (!b && block_evict_one(c));
+	while (!b && (copy_give_up(c) || block_evict_one(c)));
 	return b;
 }
 
@@ -249,7 +283,8 @@ static bool block_warm_give_up(struct rsh_cache *c)
 bool rsh_cache_charge(struct rsh_cache *c, uint64_t bytes)
 {
 	while (c->used + bytes > c->bound)
-		if (!block_warm_give_up(c) && !block_evict_one(c))
+		if (!block_warm_give_up(c) && !copy_give_up(c) &&
+		    !block_evict_one(c))
 			return false;
 	c->bookkeeping += bytes;
 	memory_account(c, bytes);
@@ -284,6 +319,78 @@ void rsh_cache_drop(struct rsh_cache *c)
 	while (block_warm_give_up(c))
 		;
 	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- compressed blocks ---- */
+
+static void blocks_exchange_memory(struct rsh_cache_block *a,
+				   struct rsh_cache_block *b)
+{
+	const struct rsh_cache_block old = *a;
+
+	a->mem = b->mem;
+	a->resident = b->resident;
+	b->mem = old.mem;
+	b->resident = old.resident;
+}
+
+static void block_set_copy(struct rsh_cache *c, struct rsh_cache_block *b,
+			   struct rsh_cache_block *copy)
+{
+	block_state_set(c, copy, RSH_BLOCK_PLAIN);
+	b->copy = copy;
+	copy->copy = b;
+}
+
+void rsh_block_keep_packed(struct rsh_cache *c, struct rsh_cache_block *b,
+			   const uint8_t *packed, uint32_t n)
+{
+	struct rsh_cache_block *f;
+
+	if (!c->compress ||
+	    memory_whole_pages(c, n) >= memory_whole_pages(c, b->len))
+		return;
+	f = rsh_block_take(c, n);
+	if (!f)
+		return;
+	rsh_block_fit(c, f, n);
+	pthread_mutex_unlock(&c->lock);
+	memcpy(f->mem, packed, n);
+	pthread_mutex_lock(&c->lock);
+	block_set_copy(c, b, f);
+	blocks_exchange_memory(b, f);
+	b->packed = n;
+	c->n_packed++;
+}
+
+const uint8_t *rsh_block_content(const struct rsh_cache_block *b)
+{
+	if (!b->packed)
+		return b->mem;
+	return b->copy ? b->copy->mem : NULL;
+}
+
+int rsh_block_uncover(struct rsh_cache *c, struct rsh_cache_block *b)
+{
+	struct rsh_cache_block *f;
+	bool good;
+
+	if (rsh_block_content(b))
+		return 0;
+	f = rsh_block_take(c, b->len);
+	if (!f)
+		return rsh_block_content(b) ? 0 : -ENOBUFS;
+	rsh_block_fit(c, f, b->len);
+	pthread_mutex_unlock(&c->lock);
+	good = rsh_unpack(b->mem, b->packed, f->mem, b->len);
+	pthread_mutex_lock(&c->lock);
+	/* Another thread may have been faster. */
+	if (good && !b->copy) {
+		block_set_copy(c, b, f);
+		return 0;
+	}
+	rsh_block_give(c, f);
+	return good ? 0 : -EIO;
 }
 
 void rsh_memory_clear(struct rsh_cache *c)
@@ -341,6 +448,7 @@ void rsh_block_insert(struct rsh_cache *c, struct rsh_cache_block *b,
 	b->spent = false;
 	b->refs = 1;
 	c->n_in_use++;
+	c->held_bytes += len;
 	b->hash_next = *head;
 	*head = b;
 	block_state_set(c, b, RSH_BLOCK_LOADING);
@@ -353,6 +461,7 @@ void rsh_block_forget(struct rsh_cache *c, struct rsh_cache_block *b)
 	while (*at != b)
 		at = &(*at)->hash_next;
 	*at = b->hash_next;
+	c->held_bytes -= b->len;
 }
 
 void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b)
@@ -361,6 +470,8 @@ void rsh_block_ref(struct rsh_cache *c, struct rsh_cache_block *b)
 		return;
 	c->n_in_use++;
 	block_list_remove(block_list_of(c, b), b);
+	if (b->copy)
+		block_list_remove(&c->copies, b->copy);
 	if (b->spent)
 		b->handed = 0;
 	b->spent = false;
@@ -377,6 +488,8 @@ void rsh_block_unhold(struct rsh_cache *c, struct rsh_cache_block *b)
 	}
 	b->spent = b->handed == b->len;
 	block_list_insert(block_list_of(c, b), b);
+	if (b->copy)
+		block_list_add(&c->copies, b->copy);
 }
 
 void rsh_block_unref(struct rsh_cache *c, struct rsh_cache_block *b,

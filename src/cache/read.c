@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
+#include "rsh/util/pack.h"
 
 /* Functions return this besides 0 and -errno: the block has no memory, and is
  * to be read without. */
@@ -222,28 +223,49 @@ static size_t request_bypass_len(struct rsh_request *rq, uint64_t offset,
 	return (size_t)rsh_min_u64(len, (number << shift) - offset);
 }
 
-/* Copies from the run, lets go of it and returns how many bytes that were.  The
- * lock is held, and given up for the copy. */
-static size_t run_copy_out(struct rsh_cache *c, struct rsh_block_run *run,
-			   uint64_t offset, uint8_t *buf, size_t len)
+/* Copies a part of a block, or unpacks it where there is no content. */
+static bool block_copy_part(const struct rsh_cache_block *b,
+			    const uint8_t *content, size_t skip, uint8_t *buf,
+			    size_t n)
+{
+	if (!content)
+		return rsh_unpack_part(b->mem, b->packed, b->len, skip, buf, n);
+	memcpy(buf, content + skip, n);
+	return true;
+}
+
+/* Copies from the run, lets go of it and says how many bytes that were.  Returns
+ * 0, or -EIO if a compressed block is damaged.  The lock is held, and given up
+ * for the copy. */
+static int run_copy_out(struct rsh_cache *c, struct rsh_block_run *run,
+			uint64_t offset, uint8_t *buf, size_t len, size_t *got)
 {
 	size_t skip = offset & (c->block_bytes - 1);
 	size_t taken[RSH_CACHE_LOAD_IOV], total = 0;
+	const uint8_t *contents[RSH_CACHE_LOAD_IOV];
+	bool good = true;
 
+	for (unsigned i = 0; i < run->n; i++)
+		contents[i] = rsh_block_content(run->blocks[i]);
 	pthread_mutex_unlock(&c->lock);
 	for (unsigned i = 0; i < run->n; i++) {
 		const struct rsh_cache_block *b = run->blocks[i];
 
 		taken[i] = (size_t)rsh_min_u64(b->len - skip, len - total);
-		memcpy(buf + total, b->mem + skip, taken[i]);
+		good &= block_copy_part(b, contents[i], skip, buf + total,
+					taken[i]);
 		total += taken[i];
 		skip = 0;
 	}
 	pthread_mutex_lock(&c->lock);
 	c->stats.bytes_served += total;
-	for (unsigned i = 0; i < run->n; i++)
+	for (unsigned i = 0; i < run->n; i++) {
+		c->stats.unpacked += !contents[i];
+		c->stats.unpacked_bytes += contents[i] ? 0 : taken[i];
 		rsh_block_unref(c, run->blocks[i], taken[i]);
-	return total;
+	}
+	*got = total;
+	return good ? 0 : -EIO;
 }
 
 /* Serves a read block by block.  The lock is held, and given up meanwhile. */
@@ -267,11 +289,11 @@ static int request_read(struct rsh_request *rq, uint64_t offset, uint8_t *buf,
 			pthread_mutex_unlock(&c->lock);
 			rc = request_bypass(rq, offset, buf, got);
 			pthread_mutex_lock(&c->lock);
-			if (rc)
-				return rc;
 		} else {
-			got = run_copy_out(c, &run, offset, buf, len);
+			rc = run_copy_out(c, &run, offset, buf, len, &got);
 		}
+		if (rc)
+			return rc;
 		offset += got;
 		buf += got;
 		len -= got;
@@ -359,16 +381,20 @@ int rsh_cache_pin(struct rsh_cache *c, rsh_cache_file file, uint64_t offset,
 	if (rc)
 		return rc;
 	rc = run_hold(&rq, offset >> c->block_shift, 1, &run);
+	if (rc == 0) {
+		rc = rsh_block_uncover(c, run.blocks[0]);
+		if (rc)
+			rsh_run_release(c, &run);
+	}
+	if (rc == 0)
+		*out = (struct rsh_cache_pin){
+			.data = rsh_block_content(run.blocks[0]),
+			.len = run.blocks[0]->len,
+			.offset = run.blocks[0]->number << c->block_shift,
+			.block = run.blocks[0],
+		};
 	pthread_mutex_unlock(&c->lock);
-	if (rc)
-		return rc == NO_ROOM ? -ENOBUFS : rc;
-	*out = (struct rsh_cache_pin){
-		.data = run.blocks[0]->mem,
-		.len = run.blocks[0]->len,
-		.offset = run.blocks[0]->number << c->block_shift,
-		.block = run.blocks[0],
-	};
-	return 0;
+	return rc == NO_ROOM ? -ENOBUFS : rc;
 }
 
 void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,

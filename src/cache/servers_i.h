@@ -29,6 +29,10 @@ struct rsh_item {
 	enum rsh_item_state state;
 	uint8_t *content;
 	uint32_t len;
+	uint32_t stored; /* bytes behind the header of its value */
+	/* If it was found compressed these are the bytes, from malloc, or NULL
+	 * if memory was out. */
+	uint8_t *packed;
 	bool refused; /* what the server had was not what was stored */
 };
 
@@ -56,7 +60,7 @@ void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 /* Claims the items that are FREE. */
 void rsh_servers_claim(struct rsh_cache_servers *s, struct rsh_item *items,
 		       size_t n, struct rsh_servers_tally *tally);
-/* Stores a sealed value in place of the claim.  Returns 0 or a positive
+/* Stores a sealed value, of item->stored bytes, in place of the claim.  Returns 0 or a positive
  * errno. */
 int rsh_servers_put(struct rsh_cache_servers *s, const struct rsh_item *item,
 		    const uint8_t *value);

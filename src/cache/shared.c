@@ -33,6 +33,20 @@
 
 /* ---- storing ---- */
 
+/* What is to be stored is settled by now: the block is PLAIN, and compressed or
+ * not.  The lock is held. */
+static struct rsh_shared_job shared_job_of(struct rsh_cache_block *b,
+					   const struct rsh_item *item)
+{
+	struct rsh_shared_job job = { .block = b, .item = *item };
+
+	if (b) {
+		job.bytes = b->mem;
+		job.item.stored = rsh_block_stored(b);
+	}
+	return job;
+}
+
 /* `value` has room for the block's. */
 static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
 			 uint8_t *value)
@@ -40,13 +54,13 @@ static int shared_job_do(struct rsh_shared *sh, const struct rsh_shared_job *j,
 	const struct rsh_item *item = &j->item;
 	int code;
 
-	if (!j->block || !value) {
+	if (!j->bytes || !value) {
 		rsh_servers_release(sh->servers, item);
 		return ENOMEM;
 	}
-	memcpy(value + RSH_VALUE_HEADER, j->block->mem, item->len);
+	memcpy(value + RSH_VALUE_HEADER, j->bytes, item->stored);
 	rsh_value_seal(rsh_servers_key(sh->servers), item->digest, value,
-		       item->len);
+		       item->stored, item->len);
 	code = rsh_servers_put(sh->servers, item, value);
 	/* A server that is full has thrown the claim out or will. */
 	if (code == ENOSPC)
@@ -59,7 +73,7 @@ static void shared_count(struct rsh_cache *c, const struct rsh_item *item,
 {
 	if (code == 0) {
 		c->stats.shared_written++;
-		c->stats.shared_written_bytes += item->len;
+		c->stats.shared_written_bytes += item->stored;
 	} else {
 		c->stats.shared_dropped++;
 		c->stats.shared_errors += code != EAGAIN && code != ENOSPC;
@@ -94,17 +108,17 @@ static bool shared_store_next(struct rsh_cache *c)
 static void shared_store_now(struct rsh_cache *c, const struct rsh_item *item,
 			     struct rsh_cache_block *b)
 {
-	const struct rsh_shared_job job = { b, *item };
+	const struct rsh_shared_job job = shared_job_of(b, item);
 	cleanup_free uint8_t *value = NULL;
 	int code;
 
 	pthread_mutex_unlock(&c->lock);
 	if (b)
-		value = malloc(RSH_VALUE_HEADER + (size_t)item->len);
+		value = malloc(RSH_VALUE_HEADER + (size_t)job.item.stored);
 	code = shared_job_do(c->shared, &job, value);
 	pthread_mutex_lock(&c->lock);
 	if (b)
-		shared_count(c, item, code);
+		shared_count(c, &job.item, code);
 }
 
 /* Has the block stored or, if that is NULL, its claim given up.  The lock is
@@ -125,7 +139,7 @@ static void shared_store(struct rsh_cache *c, const struct rsh_item *item,
 		sh->n_blocks++;
 	}
 	sh->queue[(sh->head + sh->n++) % RSH_SHARED_QUEUE] =
-		(struct rsh_shared_job){ b, *item };
+		shared_job_of(b, item);
 }
 
 /* ---- looking ---- */
@@ -184,6 +198,11 @@ static void hunt_settle(struct rsh_cache *c, struct rsh_hunt *h,
 		rsh_block_settle(c, b, RSH_BLOCK_PLAIN);
 		h->blocks[i] = NULL;
 		h->n_found++;
+		if (h->items[i].packed)
+			rsh_block_keep_packed(c, b, h->items[i].packed,
+					      h->items[i].stored);
+		free(h->items[i].packed);
+		h->items[i].packed = NULL;
 		if (c->disk)
 			rsh_disk_enqueue(c, b);
 	}

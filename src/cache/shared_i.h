@@ -20,6 +20,7 @@
 
 struct rsh_shared_job {
 	struct rsh_cache_block *block; /* NULL: its claim is given up */
+	const uint8_t *bytes;          /* what is stored of it */
 	struct rsh_item item;
 };
 

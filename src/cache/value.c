@@ -26,7 +26,7 @@
 #define KEY_MIN 32
 #define KEY_MAX 4096
 
-static const char magic[8] = { 'r', 's', 'h', 'v', 'a', 'l', '1', '\n' };
+static const char magic[8] = { 'r', 's', 'h', 'v', 'a', 'l', '2', '\n' };
 
 enum { CHECK_BYTES = 32, MAGIC_AT = 32, DIGEST_AT = 40, LENGTH_AT = 56 };
 
@@ -140,7 +140,7 @@ void rsh_value_name(const struct rsh_value_key *key,
 		    const uint8_t digest[RSH_VALUE_DIGEST],
 		    char name[RSH_VALUE_NAME_MAX])
 {
-	char *at = stpcpy(name, "rsh1-");
+	char *at = stpcpy(name, "rsh2-");
 
 	at = name_put_hex(at, key->print, sizeof(key->print));
 	*at++ = '-';
@@ -162,12 +162,12 @@ static void value_frame(const uint8_t digest[RSH_VALUE_DIGEST], uint32_t len,
 
 void rsh_value_seal(const struct rsh_value_key *key,
 		    const uint8_t digest[RSH_VALUE_DIGEST], uint8_t *value,
-		    uint32_t len)
+		    uint32_t stored, uint32_t len)
 {
 	value_frame(digest, len, value);
 	/* A value whose hash could not be made is refused by all. */
 	if (!value_hash(key, value + CHECK_BYTES,
-			RSH_VALUE_HEADER - CHECK_BYTES + len, value))
+			RSH_VALUE_HEADER - CHECK_BYTES + stored, value))
 		memset(value, 0, CHECK_BYTES);
 }
 
@@ -177,7 +177,7 @@ bool rsh_value_check(const struct rsh_value_key *key,
 {
 	uint8_t wanted[RSH_VALUE_HEADER], differs = 0;
 
-	if (n != (size_t)RSH_VALUE_HEADER + len)
+	if (n <= RSH_VALUE_HEADER || n > (size_t)RSH_VALUE_HEADER + len)
 		return false;
 	value_frame(digest, len, wanted);
 	if (memcmp(value + MAGIC_AT, wanted + MAGIC_AT,

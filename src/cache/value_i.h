@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cache/value_i.h says how a block is a value of a server; for this room only.
  *
- * A value's name is printable: "rsh1-", four bytes that tell keys of
+ * A value's name is printable: "rsh2-", four bytes that tell keys of
  * --cache-key-file apart, "-", and the 16 bytes of the digest, both in
  * hexadecimal digits.  All numbers are little-endian:
  *
  *    0  HMAC-SHA256 of all that follows; without a key its 128 bits of xxh3,
  *       and zeros
- *   32  "rshval1\n"
+ *   32  "rshval2\n"
  *   40  digest of the block's key, 16 bytes
  *   56  length of the block, 8 bytes
- *   64  the content, to the end
+ *   64  the content, to the end; or, if that is shorter, what rsh_pack() made
+ *       of it
  *
  * A name without a block may have a lease for a value: whoever put it there is
  * loading the block.
@@ -48,11 +49,12 @@ void rsh_value_name(const struct rsh_value_key *key,
 		    const uint8_t digest[RSH_VALUE_DIGEST],
 		    char name[RSH_VALUE_NAME_MAX]);
 
-/* Fills in the header of a value whose content stands behind it. */
+/* Fills in the header of a value of a block of `len` bytes, behind which `stored`
+ * bytes stand. */
 void rsh_value_seal(const struct rsh_value_key *key,
 		    const uint8_t digest[RSH_VALUE_DIGEST], uint8_t *value,
-		    uint32_t len);
-/* Is that the value of this block, as it was sealed? */
+		    uint32_t stored, uint32_t len);
+/* Is that, of n bytes, the value of this block, as it was sealed? */
 bool rsh_value_check(const struct rsh_value_key *key,
 		     const uint8_t digest[RSH_VALUE_DIGEST],
 		     const uint8_t *value, size_t n, uint32_t len);

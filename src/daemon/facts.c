@@ -142,8 +142,10 @@ static json_t *cache_json(const struct rsh_facts *f, bool cached)
 
 	if (!cached)
 		return json_null();
-	return json_pack("{s:o,s:o,s:o,s:o,s:b}", "memory_bytes",
-			 rsh_json_u64(f->cache_bytes), "directory",
+	return json_pack("{s:o,s:s,s:o,s:o,s:o,s:b}", "memory_bytes",
+			 rsh_json_u64(f->cache_bytes), "compress",
+			 c->compress == RSH_COMPRESS_OFF ? "off" : "auto",
+			 "directory",
 			 rsh_json_optional(c->dir), "disk_bytes",
 			 c->dir ? rsh_json_u64(c->disk_bytes) : json_null(),
 			 "servers", rsh_json_optional(c->servers.list),

@@ -45,6 +45,11 @@ static void log_cache(enum rsh_log_level level, const struct rsh_cache_stats *c,
 		PRIu64 " MiB of memory at most", memory,
 		c->hits_disk + c->prefetched_disk, c->loads, c->waits,
 		c->memory_peak / MIB);
+	if (c->packed)
+		rsh_log(level, "cache: %" PRIu64 " MiB compressed to %" PRIu64
+			" MiB, %" PRIu64 " MiB not worth it",
+			c->packed_from / MIB, c->packed_to / MIB,
+			c->left_bytes / MIB);
 	if (servers)
 		rsh_log(level, "cache servers: %" PRIu64 " blocks found, %"
 			PRIu64 " MiB stored, %" PRIu64 " blocks waited for, of "

@@ -456,16 +456,6 @@ int rsh_refuse_rw(struct rsh_options *o, const struct rsh_option *def,
 			     "read-only", def->name);
 }
 
-int rsh_refuse_cache_compress(struct rsh_options *o,
-			      const struct rsh_option *def, const char *value,
-			      struct rsh_error *err)
-{
-	(void)o, (void)value;
-	return rsh_error_set(err, EINVAL, "%s is gone: trained weights hardly "
-			     "shrink; leave it out, and give cache-size more "
-			     "if blocks are read twice", def->name);
-}
-
 int rsh_set_derive(struct rsh_options *o, const struct rsh_option *def,
 		   const char *value, struct rsh_error *err)
 {

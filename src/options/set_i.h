@@ -42,6 +42,6 @@ rsh_option_setter rsh_set_list;
 rsh_option_setter rsh_set_mount_opt;
 /* Takes an option that asks for what is always so. */
 rsh_option_setter rsh_set_nothing;
-rsh_option_setter rsh_refuse_rw, rsh_refuse_cache_compress;
+rsh_option_setter rsh_refuse_rw;
 
 #endif

@@ -396,7 +396,7 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	rsh_log_info("%s: %u files indexed, %u of them read, %u different",
 		     s->path, s->n_files, atomic_load(&x.n_scanned),
 		     s->n_indexes);
-	if (rsh_store_start(s->store))
+	if (rsh_source_kinds_tell(s) || rsh_store_start(s->store))
 		return rsh_error_nomem(err);
 	/* Nothing makes up for a part. */
 	if (s->in_parts && s->n_bad > 0)

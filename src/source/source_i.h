@@ -186,6 +186,7 @@ struct rsh_source {
 	size_t cap_indexes;
 	struct rsh_ckpt_index **indexes; /* the distinct indexes */
 	struct rsh_index_cache *index_cache; /* NULL: none */
+	struct rsh_source_kinds *kinds; /* what the cache is told; NULL: nothing */
 	bool joined; /* some rank has several files */
 	/* [rank]: what is said of all its files together; NULL: no rank has
 	 * several. */
@@ -239,6 +240,10 @@ void rsh_model_tell_torch(const struct rsh_source *s);
 /* Gives the first file of a rank and how many there are, which follow it. */
 uint32_t rsh_source_rank_first(const struct rsh_source *s, uint32_t rank,
 			       uint32_t *n);
+/* Lets the cache know which tensors its blocks are of, if it asks, once all files
+ * were scanned (kinds.c).  0 or -ENOMEM. */
+int rsh_source_kinds_tell(struct rsh_source *s);
+void rsh_source_kinds_free(struct rsh_source_kinds *k);
 /* Gives each rank its index once all files were scanned: that of its file, or
  * the joined one of its files, which ranks with equal files share.  0 or -errno
  * with a sentence. */

@@ -23,6 +23,8 @@ static void source_forget_choice(struct rsh_source *s)
 {
 	rsh_index_cache_close(s->index_cache);
 	s->index_cache = NULL;
+	rsh_source_kinds_free(s->kinds);
+	s->kinds = NULL;
 	for (uint32_t i = 0; i < s->n_indexes; i++)
 		rsh_ckpt_index_free(s->indexes[i]);
 	free(s->indexes);

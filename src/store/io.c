@@ -25,10 +25,42 @@
  * that time. */
 #define FREE_FRESH_NS UINT64_C(500000)
 
+/* This is what a loader of the cache knows. */
+struct load {
+	struct rsh_store *store;
+	struct rsh_store_file *file;
+	struct rsh_handle *handle;
+};
+
+static void io_find_kind(void *ctx, uint64_t offset, uint32_t len,
+			 struct rsh_cache_kind *out)
+{
+	const struct load *l = ctx;
+	const struct rsh_store *s = l->store;
+
+	*out = (struct rsh_cache_kind){ 0 };
+	if (s->kind)
+		s->kind(s->kind_ctx, rsh_store_number(s, l->file), offset, len,
+			out);
+}
+
+bool rsh_store_compresses(const struct rsh_store *s)
+{
+	return s->opts.io && s->opts.io->cache && s->opts.io->compress;
+}
+
+void rsh_store_tell_kinds(struct rsh_store *s, rsh_store_kind_fn kind,
+			  const void *ctx)
+{
+	s->kind = kind;
+	s->kind_ctx = ctx;
+}
+
 int rsh_store_io_new(const struct rsh_store_io_options *o,
 		      struct rsh_store_io **out, struct rsh_error *err)
 {
 	struct rsh_store_io *io = calloc(1, sizeof(*io));
+	struct rsh_cache_options cache = o->cache;
 	int rc = 0;
 
 	if (!io)
@@ -38,8 +70,10 @@ int rsh_store_io_new(const struct rsh_store_io_options *o,
 	io->has_servers = o->cache.servers.list;
 	io->memory_bytes = o->cache.memory_bytes;
 	io->page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+	io->compress = o->cache.compress == RSH_COMPRESS_AUTO;
+	cache.kind = io_find_kind;
 	if (o->caching != RSH_CACHING_OFF)
-		rc = rsh_cache_new(&o->cache, &io->cache, err);
+		rc = rsh_cache_new(&cache, &io->cache, err);
 	if (rc == 0 && o->faults)
 		rc = rsh_faults_new(o->faults, &io->faults, err);
 	if (rc) {
@@ -237,12 +271,6 @@ int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 	free(buf);
 	return code;
 }
-
-struct load {
-	struct rsh_store *store;
-	struct rsh_store_file *file;
-	struct rsh_handle *handle;
-};
 
 /* Loads blocks for the cache, which may keep them for others: a file that
  * changed must not get in under the identity that it had. */

@@ -46,7 +46,7 @@ struct rsh_medium *rsh_faults_before(struct rsh_faults *f,
 
 struct rsh_store_io {
 	enum rsh_caching caching;
-	bool has_dir, has_servers; /* of the cache */
+	bool has_dir, has_servers, compress; /* of the cache */
 	struct rsh_cache *cache;   /* NULL: off */
 	struct rsh_faults *faults; /* NULL: none */
 	size_t page_bytes;

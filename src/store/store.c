@@ -252,6 +252,7 @@ bool rsh_store_clear(struct rsh_store *s)
 	if (!rsh_outage_stop(s))
 		return false;
 	rsh_outage_reset(s);
+	s->kind = NULL;
 	for (uint32_t i = 0; i < s->n_files; i++) {
 		rsh_file_close(&s->files[i]);
 		free(s->files[i].path);

@@ -77,6 +77,8 @@ struct rsh_store {
 	size_t cap_files;
 	struct rsh_store_file *files;
 	struct rsh_file_pool pool;
+	rsh_store_kind_fn kind; /* NULL: nobody knows */
+	const void *kind_ctx;
 	atomic_int way; /* enum rsh_way: whether files are cached (way.c) */
 
 	struct rsh_outage outage;

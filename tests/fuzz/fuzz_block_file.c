@@ -8,6 +8,7 @@
 #include <xxhash.h>
 
 #include "cache/block_file_i.h"
+#include "rsh/util/pack.h"
 
 /* What a fuzzer would not guess: the hashes, if the first byte says so. */
 static void sign(uint8_t *file, size_t size)
@@ -15,35 +16,53 @@ static void sign(uint8_t *file, size_t size)
 	uint64_t hash = XXH3_64bits(file + RSH_BLOCK_FILE_HEADER,
 				    size - RSH_BLOCK_FILE_HEADER);
 
-	memcpy(file + 80, &hash, sizeof(hash));
-	hash = XXH3_64bits(file, 88);
 	memcpy(file + 88, &hash, sizeof(hash));
+	hash = XXH3_64bits(file, 96);
+	memcpy(file + 96, &hash, sizeof(hash));
+}
+
+/* What is in the file, if it is compressed, takes no more than the block. */
+static void unpack(const uint8_t *bytes, uint32_t n, uint32_t len)
+{
+	uint8_t *out = malloc(len), *part = malloc(len);
+	const uint32_t at = len / 3, want = len / 2;
+
+	if (out && part && rsh_unpack(bytes, n, out, len) &&
+	    (!rsh_unpack_part(bytes, n, len, at, part, want) ||
+	     memcmp(out + at, part, want) != 0))
+		abort();
+	free(out);
+	free(part);
 }
 
 static void check(const uint8_t *file, size_t size)
 {
 	uint8_t again[RSH_BLOCK_FILE_HEADER];
 	char name[RSH_BLOCK_FILE_NAME_MAX];
+	const uint8_t *const bytes = file + RSH_BLOCK_FILE_HEADER;
 	struct rsh_block_key key;
 	uint64_t hash;
+	uint32_t n;
 
-	if (!rsh_block_file_parse(file, &key, &hash))
+	if (!rsh_block_file_parse(file, &key, &n, &hash))
 		return;
-	if (key.len == 0 || key.len > RSH_BLOCK_MAX ||
+	if (n == 0 || n > key.len || key.len == 0 || key.len > RSH_BLOCK_MAX ||
 	    key.offset + key.len > key.file.size)
 		abort();
 	rsh_block_file_name(&key, name);
 	if (!rsh_block_file_is_name(name))
 		abort();
 	/* As the cache does, which looks at the size before. */
-	if (key.len != size - RSH_BLOCK_FILE_HEADER ||
-	    !rsh_block_file_check(file, &key, file + RSH_BLOCK_FILE_HEADER))
+	if (n != size - RSH_BLOCK_FILE_HEADER ||
+	    !rsh_block_file_check(file, &key, bytes, n))
 		return;
-	rsh_block_file_header(&key, file + RSH_BLOCK_FILE_HEADER, again);
+	if (n < key.len)
+		unpack(bytes, n, key.len);
+	rsh_block_file_header(&key, bytes, n, again);
 	if (memcmp(again, file, sizeof(again)) != 0)
 		abort();
 	key.file.step++;
-	if (rsh_block_file_check(file, &key, file + RSH_BLOCK_FILE_HEADER))
+	if (rsh_block_file_check(file, &key, bytes, n))
 		abort();
 }
 

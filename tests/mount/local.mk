@@ -70,6 +70,7 @@ MOUNT += \
 	mount/object_faults.py \
 	mount/web_server.py \
 	mount/cache_servers.py \
+	mount/cache_compress.py \
 	mount/infer.py \
 	mount/wrong_strategy.py
 
@@ -103,6 +104,7 @@ EXTRA_DIST += \
 	lib/reap.py \
 	lib/rsh_cli.py \
 	lib/memcached.py \
+	lib/compressible.py \
 	lib/small_job.py \
 	lib/demands.py \
 	lib/privileges.py \

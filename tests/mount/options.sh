@@ -66,8 +66,8 @@ both "long option with a value too many" --foreground --foreground=yes
 both "-o option without its value" prefix -oprefix
 both "-o option with a value too many" foreground -oforeground=yes
 both "rw" rw -orw
-both "blocks that are compressed" "is gone" --cache-compress=auto
-both "blocks that are compressed, with -o" "is gone" -ocache_compress=off
+both "when to compress" '"on" is not auto or off' --cache-compress=on
+both "when to compress, with -o" '"1" is not auto or off' -ocache_compress=1
 both "compat with another value" torch --compat=torch
 both "unknown log level" loud --log-level=loud
 both "prefix with a slash" a/b --prefix=a/b

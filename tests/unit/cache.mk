@@ -3,6 +3,7 @@
 UNIT += \
 	unit/test_cache_memory \
 	unit/test_cache_disk \
+	unit/test_cache_compress \
 	unit/test_cache_servers \
 	unit/test_cache_stress
 
@@ -16,6 +17,8 @@ unit_test_cache_memory_SOURCES = unit/test_cache_memory.c $(CACHE_SUPPORT)
 unit_test_cache_memory_LDADD = $(L_CACHE)
 unit_test_cache_disk_SOURCES = unit/test_cache_disk.c $(CACHE_SUPPORT)
 unit_test_cache_disk_LDADD = $(L_CACHE)
+unit_test_cache_compress_SOURCES = unit/test_cache_compress.c $(CACHE_SUPPORT)
+unit_test_cache_compress_LDADD = $(L_CACHE)
 unit_test_cache_servers_SOURCES = unit/test_cache_servers.c $(CACHE_SUPPORT)
 unit_test_cache_servers_LDADD = $(L_CACHE)
 unit_test_cache_stress_SOURCES = unit/test_cache_stress.c $(CACHE_SUPPORT)

@@ -63,11 +63,32 @@ void made_file_init(struct made_file *f, struct rsh_cache *c, uint64_t number,
 	f->handle = rsh_cache_file_open(c, &f->id);
 }
 
+static uint64_t made_word(const struct made_file *f, uint64_t offset)
+{
+	const uint64_t random = mix(f->id.ino << 40 ^ offset / 8);
+	enum made_shape shape = f->shape;
+
+	if (shape == MADE_MIXED)
+		shape = (enum made_shape)(mix(f->id.ino << 20 ^
+					      offset / 20000) % 4);
+	switch (shape) {
+	case MADE_RANDOM:
+		return random;
+	case MADE_HALVES:
+		return random & UINT64_C(0xffff0000ffff0000);
+	case MADE_ZEROS:
+		return 0;
+	case MADE_MIXED:
+		break;
+	}
+	return offset / 300 * UINT64_C(0x0101010101010101);
+}
+
 void made_file_bytes(const struct made_file *f, uint64_t offset, uint8_t *buf,
 		     size_t len)
 {
 	while (len) {
-		const uint64_t word = mix(f->id.ino << 40 ^ offset / 8);
+		const uint64_t word = made_word(f, offset - offset % 8);
 		const size_t skip = offset % 8;
 		const size_t n = len < 8 - skip ? len : 8 - skip;
 

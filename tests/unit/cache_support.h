@@ -15,8 +15,17 @@
 #define MIB (1024 * KIB)
 #define GIB (1024 * MIB)
 
+/* What the bytes of a file are like. */
+enum made_shape {
+	MADE_RANDOM,
+	MADE_HALVES, /* numbers of four bytes, of which the lower two are 0 */
+	MADE_ZEROS,
+	MADE_MIXED,  /* all of these and runs, in stretches of 20,000 bytes */
+};
+
 /* A file whose bytes follow from its number. */
 struct made_file {
+	enum made_shape shape;
 	struct rsh_cache_file_id id; /* ino is the number */
 	rsh_cache_file handle;
 

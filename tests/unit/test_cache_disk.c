@@ -148,6 +148,7 @@ static void test_format(void **state)
 	uint8_t header[RSH_BLOCK_FILE_HEADER];
 	char name[RSH_BLOCK_FILE_NAME_MAX];
 	struct rsh_block_key read;
+	uint32_t n;
 	uint64_t hash;
 
 	(void)state;
@@ -155,24 +156,36 @@ static void test_format(void **state)
 	rsh_block_file_name(&key, name);
 	assert_string_equal(name, "8f02dcdc165b29e08d912276df9d5563.blk");
 	assert_true(rsh_block_file_is_name(name));
-	rsh_block_file_header(&key, content, header);
-	assert_memory_equal(header, "rshblk1\n\x02\x01\0", 11);
+	rsh_block_file_header(&key, content, sizeof(content), header);
+	assert_memory_equal(header, "rshblk2\n\x02\x01\0", 11);
 	assert_memory_equal(header + 80,
+			    "\x0d\0\0\0\0\0\0\0"
 			    "\xe0\x6b\xc8\x65\x00\xe4\x57\xa6"
-			    "\x15\xc5\xfc\xe2\x1a\x0a\xc6\x2e", 16);
+			    "\x91\xf6\x09\x0f\xe9\x20\xa0\x4c", 24);
 
-	assert_true(rsh_block_file_parse(header, &read, &hash));
+	assert_true(rsh_block_file_parse(header, &read, &n, &hash));
+	assert_int_equal(n, sizeof(content));
 	assert_memory_equal(&read.file.mtime_sec, &key.file.mtime_sec, 8);
 	assert_int_equal(read.offset, 65536);
 	assert_int_equal(read.len, sizeof(content));
-	assert_true(rsh_block_file_check(header, &key, content));
+	assert_true(rsh_block_file_check(header, &key, content, n));
+	assert_false(rsh_block_file_check(header, &key, content, n - 1));
 	for (size_t bit = 0; bit < 8 * sizeof(header); bit++) {
 		header[bit / 8] ^= (uint8_t)(1 << bit % 8);
-		assert_false(rsh_block_file_check(header, &key, content));
+		assert_false(rsh_block_file_check(header, &key, content, n));
 		header[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	assert_false(rsh_block_file_check(header, &key,
-					  (const uint8_t *)"some Content"));
+					  (const uint8_t *)"some Content", n));
+	/* Compressed it is shorter than the block, and never longer. */
+	rsh_block_file_header(&key, content, 5, header);
+	assert_true(rsh_block_file_check(header, &key, content, 5));
+	rsh_block_file_header(&key, content, 0, header);
+	assert_false(rsh_block_file_check(header, &key, content, 0));
+	read = key;
+	read.len--;
+	rsh_block_file_header(&read, content, n, header);
+	assert_false(rsh_block_file_parse(header, &read, &n, &hash));
 }
 
 /* Whatever differs, the name and the verdict do. */
@@ -186,7 +199,7 @@ static void test_keys(void **state)
 
 	(void)state;
 	rsh_block_file_name(&key, name);
-	rsh_block_file_header(&key, content, header);
+	rsh_block_file_header(&key, content, BLOCK, header);
 	for (int i = 0; i < 9; i++)
 		k[i] = key;
 	k[0].file.dev++;
@@ -201,7 +214,8 @@ static void test_keys(void **state)
 	for (int i = 0; i < 9; i++) {
 		rsh_block_file_name(&k[i], other);
 		assert_string_not_equal(name, other);
-		assert_false(rsh_block_file_check(header, &k[i], content));
+		assert_false(rsh_block_file_check(header, &k[i], content,
+						  BLOCK));
 	}
 	assert_false(rsh_block_file_is_name("x.blk"));
 	assert_false(rsh_block_file_is_name(name + 1));
@@ -369,8 +383,8 @@ static void flip(const char *path, off_t at)
 
 static void test_flipped_bytes(void **state)
 {
-	const off_t places[] = { 0, 7, 8, 30, 64, 72, 80, 88, 95, 96, 5000,
-				 95 + BLOCK };
+	const off_t places[] = { 0, 7, 8, 30, 64, 72, 80, 88, 96, 103, 104,
+				 5000, 103 + BLOCK };
 	char *dir = tree_make();
 
 	(void)state;
@@ -384,8 +398,10 @@ static void test_flipped_bytes(void **state)
 
 static void test_wrong_lengths(void **state)
 {
-	const off_t lengths[] = { 0, 1, 95, 96, 97, 96 + BLOCK / 2,
-				  95 + BLOCK, 97 + BLOCK, 1 << 30 };
+	const off_t header = RSH_BLOCK_FILE_HEADER;
+	const off_t lengths[] = { 0, 1, header - 1, header, header + 1,
+				  header + BLOCK / 2, header + BLOCK - 1,
+				  header + BLOCK + 1, 1 << 30 };
 	char *dir = tree_make();
 
 	(void)state;
@@ -430,7 +446,7 @@ static void test_planted_things(void **state)
 	assert_int_equal(symlink(target, victim), 0);
 	assert_rejected(dir);
 	assert_int_equal(lstat(target, &st), 0);
-	assert_int_equal(st.st_size, 96 + BLOCK);
+	assert_int_equal(st.st_size, RSH_BLOCK_FILE_HEADER + BLOCK);
 	assert_int_equal(lstat(victim, &st), 0);
 	assert_true(S_ISREG(st.st_mode));
 

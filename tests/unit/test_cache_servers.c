@@ -183,7 +183,7 @@ static void value_is_what_was_sealed(const struct rsh_value_key *key)
 	uint8_t value[RSH_VALUE_HEADER + 100];
 
 	memset(value, 7, sizeof(value));
-	rsh_value_seal(key, digest, value, 100);
+	rsh_value_seal(key, digest, value, 100, 100);
 	assert_true(rsh_value_check(key, digest, value, sizeof(value), 100));
 	assert_false(rsh_value_check(key, other, value, sizeof(value), 100));
 	assert_false(rsh_value_check(key, digest, value, sizeof(value) - 1,
@@ -197,6 +197,20 @@ static void value_is_what_was_sealed(const struct rsh_value_key *key)
 		value[bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	assert_true(rsh_value_check(key, digest, value, sizeof(value), 100));
+
+	/* Compressed it is shorter than the block, and never longer. */
+	rsh_value_seal(key, digest, value, 40, 100);
+	assert_true(rsh_value_check(key, digest, value, RSH_VALUE_HEADER + 40,
+				    100));
+	assert_false(rsh_value_check(key, digest, value, RSH_VALUE_HEADER + 41,
+				     100));
+	assert_false(rsh_value_check(key, digest, value, RSH_VALUE_HEADER + 40,
+				     101));
+	rsh_value_seal(key, digest, value, 100, 99);
+	assert_false(rsh_value_check(key, digest, value, sizeof(value), 99));
+	rsh_value_seal(key, digest, value, 0, 100);
+	assert_false(rsh_value_check(key, digest, value, RSH_VALUE_HEADER,
+				     100));
 }
 
 static void key_of(const char *dir, const char *text, struct rsh_value_key *key)
@@ -225,7 +239,7 @@ static void values(void **state)
 	value_is_what_was_sealed(&a);
 
 	memset(value, 0, sizeof(value));
-	rsh_value_seal(&a, digest, value, 8);
+	rsh_value_seal(&a, digest, value, 8, 8);
 	assert_false(rsh_value_check(&b, digest, value, sizeof(value), 8));
 	assert_false(rsh_value_check(&none, digest, value, sizeof(value), 8));
 	rsh_value_name(&a, digest, one);
@@ -240,10 +254,10 @@ static void values(void **state)
 static void a_known_hmac(void **state)
 {
 	static const uint8_t wanted[] = {
-		0xa9, 0x48, 0x00, 0x9b, 0x50, 0x39, 0x29, 0x88,
-		0x0e, 0x57, 0x4a, 0x44, 0x2f, 0x10, 0xd2, 0x6a,
-		0xe5, 0xe1, 0xdc, 0xca, 0x9a, 0x5f, 0x33, 0x97,
-		0xc4, 0x5b, 0xa0, 0x9a, 0x6d, 0x9a, 0x6b, 0x35,
+		0xbe, 0x64, 0x7a, 0xf5, 0x85, 0x31, 0x9e, 0x00,
+		0x63, 0xa9, 0x12, 0x24, 0x22, 0xea, 0x19, 0xdc,
+		0xf9, 0x07, 0xe1, 0xd1, 0x0f, 0x94, 0xd5, 0x8b,
+		0x0e, 0x90, 0x1f, 0xd6, 0x91, 0xe4, 0x71, 0xf5,
 	};
 	char *dir = tree_make();
 	uint8_t digest[RSH_VALUE_DIGEST], value[RSH_VALUE_HEADER + 3];
@@ -253,7 +267,7 @@ static void a_known_hmac(void **state)
 	memset(digest, 'd', sizeof(digest));
 	memcpy(value + RSH_VALUE_HEADER, "abc", 3);
 	key_of(dir, "0123456789abcdef0123456789abcdef", &key);
-	rsh_value_seal(&key, digest, value, 3);
+	rsh_value_seal(&key, digest, value, 3, 3);
 	assert_memory_equal(value, wanted, sizeof(wanted));
 	rsh_value_key_clear(&key);
 	tree_remove(dir);
@@ -489,6 +503,83 @@ static void what_a_dead_server_had_others_get(void)
 	memcached_end(&b);
 }
 
+/* What is compressed is so on its way, too. */
+static void what_shrinks_is_carried_compressed(const char *list)
+{
+	struct node a, b;
+	struct rsh_cache_stats s;
+
+	node_open(&a, list, LONG_MS);
+	node_open(&b, list, LONG_MS);
+	a.file.shape = b.file.shape = MADE_HALVES;
+	assert_int_equal(node_read(&a), 0);
+	rsh_cache_settle(a.cache);
+	s = cache_stats(a.cache);
+	assert_int_equal(s.shared_written, N_BLOCKS);
+	assert_in_range(s.shared_written_bytes, SIZE / 3, SIZE * 6 / 10);
+	assert_int_equal(s.packed, N_BLOCKS);
+	assert_int_equal(node_read(&b), 0);
+	s = cache_stats(b.cache);
+	assert_int_equal(s.hits_shared, N_BLOCKS);
+	assert_int_equal(s.packed, 0);
+	assert_int_equal(s.n_packed, N_BLOCKS);
+	assert_int_equal(b.file.loads, 0);
+	node_close(&a);
+	node_close(&b);
+}
+
+/* Stores a value past the cache. */
+static void store(const struct memcached *m, const char *name,
+		  const uint8_t *value, size_t n)
+{
+	const struct sockaddr_in at = {
+		.sin_family = AF_INET, .sin_port = htons(m->port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	char answer[8] = "";
+
+	assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof(at)),
+			 0);
+	dprintf(fd, "set %s 0 0 %zu\r\n", name, n);
+	assert_int_equal(write(fd, value, n), n);
+	assert_int_equal(write(fd, "\r\n", 2), 2);
+	assert_int_equal(recv(fd, answer, 6, MSG_WAITALL), 6);
+	assert_string_equal(answer, "STORED");
+	close(fd);
+}
+
+/* The hash is right, and what it is of cannot be unpacked to a block. */
+static void what_cannot_be_unpacked_is_refused(const struct memcached *m)
+{
+	static const uint8_t wrong[][7] = {
+		{ 9 }, { 1 }, { 4, 1, 0, 0, 0, 0 }, { 4, 0, 0, 0, 0 },
+		{ 2, 255, 255, 255, 255 }, { 1, 2, 0, 0, 0, 0xf0, 7 },
+	};
+	const struct rsh_value_key none = { 0 };
+	const uint64_t file[2] = { 12, 34 };
+	uint8_t digest[RSH_VALUE_DIGEST], value[RSH_VALUE_HEADER + 7];
+	char name[RSH_VALUE_NAME_MAX];
+	struct node n;
+
+	node_open(&n, m->list, LONG_MS);
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		const uint64_t words[5] = {
+			SIZE, n.file.id.epoch, n.file.id.step, i * BLOCK, BLOCK,
+		};
+
+		rsh_value_digest(file, words, digest);
+		rsh_value_name(&none, digest, name);
+		memcpy(value + RSH_VALUE_HEADER, wrong[i], 7);
+		rsh_value_seal(&none, digest, value, 7, BLOCK);
+		store(m, name, value, sizeof(value));
+	}
+	assert_int_equal(node_read(&n), 0);
+	assert_int_equal(cache_stats(n.cache).shared_rejected,
+			 sizeof(wrong) / sizeof(*wrong));
+	node_close(&n);
+}
+
 UNIT_TEST_NAME(nodes_share);
 
 static void nodes_share(void **state)
@@ -500,6 +591,12 @@ static void nodes_share(void **state)
 		unit_skip(nodes_share_name, why_not());
 		return;
 	}
+	memcached_start(&m);
+	what_cannot_be_unpacked_is_refused(&m);
+	memcached_end(&m);
+	memcached_start(&m);
+	what_shrinks_is_carried_compressed(m.list);
+	memcached_end(&m);
 	memcached_start(&m);
 	one_finds_what_another_loaded(m.list);
 	nothing_is_shared_of_others(m.list);

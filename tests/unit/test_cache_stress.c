@@ -65,6 +65,8 @@ static struct rsh_cache_stats sums(struct stage *s)
 		sum.disk_written += one.disk_written;
 		sum.disk_rejected += one.disk_rejected;
 		sum.disk_errors += one.disk_errors;
+		sum.packed += one.packed;
+		sum.unpacked += one.unpacked;
 	}
 	return sum;
 }
@@ -287,9 +289,11 @@ static void stage_begin(struct stage *s, char *dir)
 	s->dir = dir;
 	for (unsigned i = 0; i < N_CACHES; i++) {
 		s->caches[i] = cache_make(&opts);
-		for (unsigned j = 0; j < N_FILES; j++)
+		for (unsigned j = 0; j < N_FILES; j++) {
 			made_file_init(&s->files[i][j], s->caches[i], j,
 				       FILE_BLOCKS * BLOCK + j);
+			s->files[i][j].shape = j % 3 ? MADE_MIXED : MADE_RANDOM;
+		}
 	}
 }
 
@@ -347,8 +351,10 @@ static void play(struct stage *s, void *(*const *others)(void *), unsigned n,
 	for (unsigned i = 0; i < N_READERS + n; i++)
 		pthread_join(actors[i].thread, NULL);
 	sum = sums(s);
-	printf("# %llu reads, %llu blocks written, %llu found again, %llu "
-	       "rejected, %llu errors\n", (unsigned long long)s->reads,
+	printf("# %llu reads, %llu compressed, %llu parts unpacked, %llu "
+	       "blocks written, %llu found again, %llu rejected, %llu errors\n",
+	       (unsigned long long)s->reads, (unsigned long long)sum.packed,
+	       (unsigned long long)sum.unpacked,
 	       (unsigned long long)sum.disk_written,
 	       (unsigned long long)sum.hits_disk,
 	       (unsigned long long)sum.disk_rejected,
@@ -362,7 +368,8 @@ static bool memory_was_short(struct stage *s)
 
 	for (unsigned i = 0; i < N_CACHES; i++) {
 		stats = cache_stats(s->caches[i]);
-		if (stats.memory_peak < MEMORY * 3 / 4 || !stats.evicted_plain)
+		if (stats.memory_peak < MEMORY * 3 / 4 ||
+		    !stats.evicted_plain || !stats.packed || !stats.unpacked)
 			return false;
 	}
 	return true;

@@ -12,6 +12,9 @@
  *                 same time
  *   servers       what one node has loaded, for all others
  *
+ * Blocks of tensors that a sample shows to shrink are compressed, in all three;
+ * those of others are left as they are (struct rsh_cache_kind).
+ *
  * Threads: all calls but rsh_cache_new() and rsh_cache_free() may be made from
  * any thread at any time.  No lock is held while bytes are loaded, copied,
  * written or verified.
@@ -39,6 +42,19 @@
 struct rsh_cache;
 
 #define RSH_CACHE_BLOCK_DEFAULT (256 * 1024)
+
+enum rsh_cache_compress { RSH_COMPRESS_AUTO, RSH_COMPRESS_OFF };
+
+/* A kind says what a part of a file is. */
+struct rsh_cache_kind {
+	uint64_t tensor; /* tells tensors of the file apart */
+	unsigned unit;   /* bytes of an element of it; 0: not known */
+};
+
+/* Says what most of these bytes of a file are, or what those in the middle are.
+ * `ctx` is that of the loader. */
+typedef void (*rsh_cache_kind_fn)(void *ctx, uint64_t offset, uint32_t len,
+				  struct rsh_cache_kind *out);
 
 struct rsh_cache_options {
 	/* This bounds everything that the cache holds in memory: blocks, with
@@ -80,6 +96,14 @@ struct rsh_cache_options {
 	 * that share a directory find each other's blocks if their sizes are
 	 * equal. */
 	uint32_t block_bytes;
+
+	/* Whether a tensor shrinks is asked of a sample of each block of it
+	 * that is loaded, or of every eighth one while it does not.  Blocks
+	 * that lie compressed in the directory or on servers are read in any
+	 * case. */
+	enum rsh_cache_compress compress;
+	/* Without it each file is taken for one tensor. */
+	rsh_cache_kind_fn kind;
 };
 
 /* Makes a cache.  Returns 0 and *out, which the caller frees, or -EINVAL,
@@ -163,7 +187,8 @@ int rsh_cache_prefetch(struct rsh_cache *c, rsh_cache_file file,
 		       uint64_t offset, uint64_t len, rsh_cache_load_fn load,
 		       void *ctx);
 
-/* A pinned block stays where it is until it is unpinned.  This is for gathers
+/* The content of a pinned block stays where it is until it is unpinned, also if
+ * the block is compressed meanwhile.  This is for gathers
  * of many short runs. */
 struct rsh_cache_pin {
 	const uint8_t *data; /* the whole block */
@@ -194,8 +219,9 @@ void rsh_cache_unpin(struct rsh_cache *c, struct rsh_cache_pin *pin,
  * them came.  A spent block that is read all the same is a block like others
  * again, counted from zero.
  *
- * When memory is needed, spent blocks go first, the longest spent before
- * others; then the least recently used.  A pinned block does not go. */
+ * When memory is needed, copies go first that blocks have besides being
+ * compressed.  Then spent blocks do, the longest spent before others; then the
+ * least recently used.  A pinned block does not go. */
 
 /* Takes memory out of the cache's bound for something else of the caller's, as
  * long as the cache lives.  False if so much cannot be had. */
@@ -228,7 +254,14 @@ struct rsh_cache_stats {
 
 	uint64_t evicted_spent, evicted_plain;
 
-	uint64_t disk_written, disk_written_bytes;
+	/* Blocks that were compressed: their bytes before and after.  Those
+	 * that were not, because they would not shrink enough. */
+	uint64_t packed, packed_from, packed_to;
+	uint64_t unpacked, unpacked_bytes; /* of what is held compressed: parts
+					    * that were read, and their bytes */
+	uint64_t left, left_bytes;
+
+	uint64_t disk_written, disk_written_bytes; /* bytes: as they lie there */
 	uint64_t disk_dropped;  /* not written: too many waited */
 	uint64_t disk_errors;   /* reads and writes that failed */
 	uint64_t disk_rejected; /* files that were damaged, and removed */
@@ -248,7 +281,9 @@ struct rsh_cache_stats {
 	uint64_t spare_bytes; /* memory that no block has at present */
 	uint64_t bookkeeping_bytes;
 	uint64_t disk_bytes; /* as of the last look at the directory */
+	uint64_t held_bytes; /* content of blocks, as it is in files */
 	uint32_t n_plain, n_spent, n_in_use, n_files;
+	uint32_t n_packed; /* compressed blocks */
 	uint64_t memory_peak; /* of memory_bytes */
 };
 

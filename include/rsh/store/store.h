@@ -231,6 +231,17 @@ void rsh_store_adopt(struct rsh_store *s, uint32_t file, struct rsh_handle *h);
  * 0 or -errno with a sentence.  Any thread may call this. */
 int rsh_store_open_file(const struct rsh_store *s, uint32_t file,
 			struct rsh_handle **h, struct rsh_error *err);
+/* Does a cache ask what is to be compressed? */
+bool rsh_store_compresses(const struct rsh_store *s);
+/* Says what a part of a file is (cache.h), until the files are forgotten.  Any
+ * thread may call it. */
+typedef void (*rsh_store_kind_fn)(const void *ctx, uint32_t file,
+				  uint64_t offset, uint32_t len,
+				  struct rsh_cache_kind *out);
+/* Tells the store whom to ask, before it is started; nobody if this is not
+ * called. */
+void rsh_store_tell_kinds(struct rsh_store *s, rsh_store_kind_fn kind,
+			  const void *ctx);
 /* Starts the reading, when the files that can be are identified.  Nothing is
  * read here: where reads decide whether files are cached, the first ones will
  * tell.  0 or -ENOMEM. */
