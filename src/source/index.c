@@ -252,6 +252,8 @@ static void index_save_new(struct indexing *x)
 	}
 	if (any)
 		rsh_index_cache_save(s->index_cache, entries, n, x->names);
+	else
+		rsh_index_cache_forget(s->index_cache);
 }
 
 /* Without memory for it there is no index cache. */

@@ -24,6 +24,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/pack.h"
 #include "rsh/wire/index_codec.h"
 
 /* No clock that file systems take times from is coarser than this. */
@@ -121,28 +122,65 @@ bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset)
 	return rsh_pread_all(fd, buf, len, offset) == (ssize_t)len;
 }
 
-static int index_file_open(struct rsh_index_cache *c,
-			   struct rsh_index_head *head)
+/* Opens the file, which is as long as *size says. */
+static int index_file_open(const struct rsh_index_cache *c, uint64_t *size)
 {
+	cleanup_fd int fd = openat(c->dirfd, c->name, O_RDONLY | O_NOFOLLOW |
+				   O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	struct stat st;
 
-	c->fd = openat(c->dirfd, c->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC |
-		       O_NONBLOCK | O_NOCTTY);
-	if (c->fd < 0 || fstat(c->fd, &st) != 0)
+	if (fd < 0 || fstat(fd, &st) != 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
 	    (st.st_mode & (S_IWGRP | S_IWOTH)))
 		return -EPERM;
-	if (st.st_size < (off_t)sizeof(*head) ||
-	    (uint64_t)st.st_size > RSH_INDEX_FILE_MAX)
+	if (st.st_size <= (off_t)sizeof(struct rsh_index_head) ||
+	    (uint64_t)st.st_size > rsh_pack_bound(RSH_INDEX_FILE_MAX))
 		return -EBADMSG;
-	if (!rsh_index_read_at(c->fd, head, sizeof(*head), 0) ||
-	    head->magic != RSH_INDEX_MAGIC ||
-	    head->bytes != (uint64_t)st.st_size)
+	*size = (uint64_t)st.st_size;
+	return steal_fd(&fd);
+}
+
+/* Reads the head, and n bytes of what is packed behind it. */
+static int index_file_read_all(int fd, struct rsh_index_head *head,
+			       uint8_t *packed, uint64_t n)
+{
+	if (!rsh_index_read_at(fd, head, sizeof(*head), 0) ||
+	    head->magic != RSH_INDEX_MAGIC)
 		return -EBADMSG;
 	/* A file that was used lately is removed last. */
-	futimens(c->fd, NULL);
-	return head->version == RSH_INDEX_VERSION ? 0 : -EPROTO;
+	futimens(fd, NULL);
+	if (head->version != RSH_INDEX_VERSION)
+		return -EPROTO;
+	if (head->bytes < sizeof(*head) || head->bytes > RSH_INDEX_FILE_MAX ||
+	    head->bytes > n * RSH_INDEX_UNPACKED_MOST)
+		return -EBADMSG;
+	return rsh_index_read_at(fd, packed, n, sizeof(*head)) ? 0 : -EBADMSG;
+}
+
+static int index_file_unpack(struct rsh_index_cache *c,
+			     struct rsh_index_head *head)
+{
+	cleanup_free uint8_t *packed = NULL;
+	uint64_t size = 0;
+	cleanup_fd int fd = index_file_open(c, &size);
+	const uint64_t n = size - sizeof(*head);
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	packed = malloc(n);
+	if (!packed)
+		return -ENOMEM;
+	rc = index_file_read_all(fd, head, packed, n);
+	if (rc)
+		return rc;
+	c->data = malloc(head->bytes);
+	if (!c->data)
+		return -ENOMEM;
+	memcpy(c->data, head, sizeof(*head));
+	return rsh_unpack(packed, n, c->data + sizeof(*head),
+			  head->bytes - sizeof(*head)) ? 0 : -EBADMSG;
 }
 
 /* This does not overflow, since each count is of 32 bits. */
@@ -152,21 +190,15 @@ static uint64_t index_table_bytes(const struct rsh_index_head *head)
 	       (uint64_t)head->n_files * sizeof(struct rsh_index_file);
 }
 
-static int read_tables(struct rsh_index_cache *c,
+static int take_tables(struct rsh_index_cache *c,
 		       const struct rsh_index_head *head)
 {
-	size_t blobs = head->n_blobs * sizeof(*c->blobs);
-	size_t files = head->n_files * sizeof(*c->files);
+	const uint8_t *const blobs = c->data + sizeof(*head);
 
-	c->blobs = malloc(blobs + 1);
-	c->files = malloc(files + 1);
+	c->blobs = (const void *)blobs;
+	c->files = (const void *)(blobs + head->n_blobs * sizeof(*c->blobs));
 	c->order = rsh_alloc_array(head->n_files, sizeof(*c->order));
-	if (!c->blobs || !c->files || !c->order)
-		return -ENOMEM;
-	return rsh_index_read_at(c->fd, c->blobs, blobs, sizeof(*head)) &&
-	       rsh_index_read_at(c->fd, c->files, files,
-				 sizeof(*head) + blobs) ?
-	       0 : -EBADMSG;
+	return c->order ? 0 : -ENOMEM;
 }
 
 uint64_t rsh_index_sum(const struct rsh_index_head *head,
@@ -203,9 +235,10 @@ static int check_tables(const struct rsh_index_cache *c,
 	return 0;
 }
 
-static int index_by_key(const void *a, const void *b, void *files)
+static int index_by_key(const void *a, const void *b, void *cache)
 {
-	const struct rsh_index_file *f = files;
+	const struct rsh_index_file *f =
+		((const struct rsh_index_cache *)cache)->files;
 
 	return memcmp(&f[*(const uint32_t *)a].key,
 		      &f[*(const uint32_t *)b].key, sizeof(f->key));
@@ -214,12 +247,12 @@ static int index_by_key(const void *a, const void *b, void *files)
 static int index_file_read(struct rsh_index_cache *c)
 {
 	struct rsh_index_head head;
-	int rc = index_file_open(c, &head);
+	int rc = index_file_unpack(c, &head);
 
 	if (rc == 0 && index_table_bytes(&head) > head.bytes - sizeof(head))
 		rc = -EBADMSG;
 	if (rc == 0)
-		rc = read_tables(c, &head);
+		rc = take_tables(c, &head);
 	if (rc == 0)
 		rc = check_tables(c, &head);
 	if (rc)
@@ -228,8 +261,7 @@ static int index_file_read(struct rsh_index_cache *c)
 	c->n_files = head.n_files;
 	for (uint32_t i = 0; i < c->n_files; i++)
 		c->order[i] = i;
-	qsort_r(c->order, c->n_files, sizeof(*c->order), index_by_key,
-		c->files);
+	qsort_r(c->order, c->n_files, sizeof(*c->order), index_by_key, c);
 	return 0;
 }
 
@@ -260,12 +292,17 @@ void rsh_index_cache_close(struct rsh_index_cache *c)
 		return;
 	if (c->saving)
 		pthread_join(c->saver, NULL);
-	if (c->fd >= 0)
-		close(c->fd);
-	free(c->blobs);
-	free(c->files);
-	free(c->order);
+	rsh_index_cache_forget(c);
 	free(c);
+}
+
+void rsh_index_cache_forget(struct rsh_index_cache *c)
+{
+	free(c->data);
+	free(c->order);
+	c->data = NULL;
+	c->order = NULL;
+	c->n_blobs = c->n_files = 0;
 }
 
 /* ---- using it ---- */
@@ -296,31 +333,23 @@ bool rsh_index_cache_find(const struct rsh_index_cache *c,
 	return false;
 }
 
-int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
-			 uint8_t **out, size_t *len)
+const uint8_t *rsh_index_cache_blob(const struct rsh_index_cache *c,
+				    uint32_t which, size_t *len)
 {
 	const struct rsh_index_blob *b = &c->blobs[which];
-	cleanup_free uint8_t *data = malloc(b->length + 1);
+	const uint8_t *data = c->data + b->offset;
 
-	if (!data)
-		return -ENOMEM;
-	if (!rsh_index_read_at(c->fd, data, b->length, b->offset) ||
-	    !rsh_index_intact(data, b->length))
-		return -EBADMSG;
 	*len = b->length;
-	*out = steal_pointer(&data);
-	return 0;
+	return rsh_index_intact(data, b->length) ? data : NULL;
 }
 
 int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 			 struct rsh_names *names, struct rsh_ckpt_index **out)
 {
-	cleanup_free uint8_t *data = NULL;
 	size_t len;
-	int rc = rsh_index_cache_blob(c, which, &data, &len);
+	const uint8_t *data = rsh_index_cache_blob(c, which, &len);
+	int rc = data ? rsh_index_decode(data, len, names, out) : -EBADMSG;
 
-	if (rc == 0)
-		rc = rsh_index_decode(data, len, names, out);
 	if (rc == -EBADMSG && !atomic_flag_test_and_set(&c->reported))
 		rsh_log_info("%s: some of what the index cache holds is not "
 			     "used: it is damaged", c->path);

@@ -60,6 +60,10 @@ bool rsh_index_cache_find(const struct rsh_index_cache *c,
 int rsh_index_cache_load(struct rsh_index_cache *c, uint32_t which,
 			 struct rsh_names *names, struct rsh_ckpt_index **out);
 
+/* Forgets what the cache holds, of which nothing is found any more, and frees its
+ * memory. */
+void rsh_index_cache_forget(struct rsh_index_cache *c);
+
 /* This is a file and its index, to be saved. */
 struct rsh_index_entry {
 	struct rsh_index_key key;
@@ -68,8 +72,9 @@ struct rsh_index_entry {
 };
 
 /* Writes a new file with these entries and what the old one holds of other
- * files: in a thread of its own, for which nothing of the arguments but the
- * cache is needed.  This is called once at most. */
+ * files, and forgets: in a thread of its own, for which nothing of the arguments
+ * but the cache is needed.  This is called once at most, and nothing is asked of
+ * the cache from then on. */
 void rsh_index_cache_save(struct rsh_index_cache *c,
 			  const struct rsh_index_entry *entries, uint32_t n,
 			  const struct rsh_names *names);
@@ -85,25 +90,28 @@ void rsh_index_verdict_keep(int dirfd, uint64_t digest);
 /* ---- the form of the file, for index_cache.c and index_save.c ---- */
 
 #define RSH_INDEX_MAGIC UINT64_C(0x7865646e69687372) /* "rshindex" */
-#define RSH_INDEX_VERSION 1
-/* The first is more than a tree's file ever needs, the second what all files
+#define RSH_INDEX_VERSION 2
+/* The first is more than a tree's file ever needs, unpacked, the last what all files
  * together may take. */
 #define RSH_INDEX_FILE_MAX (UINT64_C(32) << 20)
+/* LZ4 makes no more of a byte, so that a small file takes no large memory. */
+#define RSH_INDEX_UNPACKED_MOST 256
 #define RSH_INDEX_DIR_MAX (UINT64_C(64) << 20)
 #define RSH_INDEX_SUFFIX ".idx"
 #define RSH_VERDICT_SUFFIX ".right"
 /* An empty file counts as so many bytes, for it takes a directory's place. */
 #define RSH_VERDICT_BYTES 1024
 
-/* The file begins with this; the blobs' places, the files, and the blobs
- * (wire/index_codec.h) follow. */
+/* The file begins with this.  The blobs' places, the files, and the blobs
+ * (wire/index_codec.h) follow, all of that packed (util/pack.h); places and
+ * lengths are those of before. */
 struct rsh_index_head {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t n_blobs;
 	uint32_t n_files;
 	uint32_t unused;
-	uint64_t bytes; /* bytes of the whole file */
+	uint64_t bytes; /* bytes of the whole file, as it was before */
 	uint64_t sum;   /* xxh3 of what stands before the blobs, with this 0 */
 };
 
@@ -124,11 +132,11 @@ struct rsh_index_cache {
 	const char *path; /* of the tree, for messages */
 	int dirfd;
 	char name[32]; /* name of the file in the directory */
-	int fd;        /* descriptor of the file; -1: there is none */
+	uint8_t *data; /* the file, unpacked; NULL: there is none */
 	uint32_t n_blobs, n_files;
-	struct rsh_index_blob *blobs;
-	struct rsh_index_file *files; /* the latest first */
-	uint32_t *order;              /* numbers of files, by key */
+	const struct rsh_index_blob *blobs; /* in `data`, as the next is */
+	const struct rsh_index_file *files; /* the latest first */
+	uint32_t *order;                    /* numbers of files, by key */
 	atomic_flag reported;         /* the log was told that a blob is
 				       * damaged */
 
@@ -142,9 +150,9 @@ uint64_t rsh_index_sum(const struct rsh_index_head *head,
 /* Reads `len` bytes of a file in the directory; true if all of them are
  * there. */
 bool rsh_index_read_at(int fd, void *buf, size_t len, uint64_t offset);
-/* Reads a blob (from malloc) that is intact.  0 or -errno. */
-int rsh_index_cache_blob(const struct rsh_index_cache *c, uint32_t which,
-			 uint8_t **out, size_t *len);
+/* Gives a blob, which stays the cache's, or NULL if it is not intact. */
+const uint8_t *rsh_index_cache_blob(const struct rsh_index_cache *c,
+				    uint32_t which, size_t *len);
 
 _Static_assert(sizeof(struct rsh_index_head) == 40 &&
 	       sizeof(struct rsh_index_file) == 64, "the form of the file");

@@ -26,6 +26,7 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/pack.h"
 #include "rsh/util/thread.h"
 #include "rsh/wire/index_codec.h"
 
@@ -149,9 +150,9 @@ static int draft_add_entries(struct rsh_index_draft *d,
 	return 0;
 }
 
-static bool same_blob(const struct blob *a, const struct blob *b)
+static bool same_blob(const struct blob *b, const uint8_t *data, size_t length)
 {
-	return a->length == b->length && !memcmp(a->data, b->data, a->length);
+	return b->length == length && !memcmp(b->data, data, length);
 }
 
 /* Gives the new number of an old blob; -EBADMSG if it is damaged. */
@@ -159,23 +160,27 @@ static int draft_keep_blob(struct rsh_index_draft *d, uint32_t old,
 			   uint32_t *number)
 {
 	struct blob b = { .index = NULL };
+	const uint8_t *data;
 	int rc;
 
 	if (d->moved[old]) {
 		*number = d->moved[old] - 1;
 		return 0;
 	}
-	rc = rsh_index_cache_blob(d->cache, old, &b.data, &b.length);
-	if (rc)
-		return rc;
+	data = rsh_index_cache_blob(d->cache, old, &b.length);
+	if (!data)
+		return -EBADMSG;
 	for (size_t i = 0; i < d->n_blobs; i++) {
-		if (same_blob(&d->blobs[i], &b)) {
-			free(b.data);
+		if (same_blob(&d->blobs[i], data, b.length)) {
 			d->moved[old] = (uint32_t)i + 1;
 			*number = (uint32_t)i;
 			return 0;
 		}
 	}
+	b.data = malloc(b.length);
+	if (!b.data)
+		return -ENOMEM;
+	memcpy(b.data, data, b.length);
 	rc = draft_add_blob(d, &b, number);
 	if (rc == 0)
 		d->moved[old] = *number + 1;
@@ -213,12 +218,33 @@ static int draft_keep_others(struct rsh_index_draft *d)
 
 /* ---- writing it ---- */
 
-static int draft_append(int fd, const void *data, size_t len, uint64_t *end)
+static uint8_t *draft_put(uint8_t *to, const void *data, size_t len)
 {
-	int rc = rsh_write_all(fd, data, len, *end);
+	memcpy(to, data, len);
+	return to + len;
+}
 
-	*end += len;
-	return rc;
+/* Puts what stands behind the head, and the sum into that. */
+static int draft_lay_out(const struct rsh_index_draft *d,
+			 struct rsh_index_head *head, uint8_t *to)
+{
+	cleanup_free struct rsh_index_blob *places =
+		rsh_alloc_array(d->n_blobs, sizeof(*places));
+	uint64_t at = sizeof(*head) + d->n_blobs * sizeof(*places) +
+		      d->n_files * sizeof(*d->files);
+
+	if (!places)
+		return -ENOMEM;
+	for (size_t i = 0; i < d->n_blobs; i++) {
+		places[i] = (struct rsh_index_blob){ at, d->blobs[i].length };
+		at += d->blobs[i].length;
+	}
+	head->sum = rsh_index_sum(head, places, d->files);
+	to = draft_put(to, places, d->n_blobs * sizeof(*places));
+	to = draft_put(to, d->files, d->n_files * sizeof(*d->files));
+	for (size_t i = 0; i < d->n_blobs; i++)
+		to = draft_put(to, d->blobs[i].data, d->blobs[i].length);
+	return 0;
 }
 
 static int draft_write(void *ctx, int fd)
@@ -230,31 +256,20 @@ static int draft_write(void *ctx, int fd)
 		.n_files = (uint32_t)d->n_files,
 		.bytes = d->bytes,
 	};
-	cleanup_free struct rsh_index_blob *places =
-		rsh_alloc_array(d->n_blobs, sizeof(*places));
-	uint64_t at = sizeof(head) + d->n_blobs * sizeof(*places) +
-		      d->n_files * sizeof(*d->files);
-	uint64_t end = 0;
+	const size_t len = d->bytes - sizeof(head);
+	const size_t max = rsh_pack_bound(len);
+	cleanup_free uint8_t *plain = malloc(len + 1), *packed = malloc(max);
+	size_t n;
 	int rc;
 
-	if (!places)
+	if (!plain || !packed)
 		return -ENOMEM;
-	for (size_t i = 0; i < d->n_blobs; i++) {
-		places[i] = (struct rsh_index_blob){ at, d->blobs[i].length };
-		at += d->blobs[i].length;
-	}
-	head.sum = rsh_index_sum(&head, places, d->files);
-	rc = draft_append(fd, &head, sizeof(head), &end);
-	if (rc == 0)
-		rc = draft_append(fd, places, d->n_blobs * sizeof(*places),
-				  &end);
-	if (rc == 0)
-		rc = draft_append(fd, d->files, d->n_files * sizeof(*d->files),
-				  &end);
-	for (size_t i = 0; i < d->n_blobs && rc == 0; i++)
-		rc = draft_append(fd, d->blobs[i].data, d->blobs[i].length,
-				  &end);
-	return rc;
+	rc = draft_lay_out(d, &head, plain);
+	if (rc)
+		return rc;
+	n = rsh_pack(plain, len, 1, packed, max);
+	rc = rsh_write_all(fd, &head, sizeof(head), 0);
+	return rc ? rc : rsh_write_all(fd, packed, n, sizeof(head));
 }
 
 static int draft_replace(struct rsh_index_draft *d)
@@ -378,6 +393,7 @@ static void *draft_saver(void *arg)
 		rsh_log_info("%s: the index cache holds %u files", c->path,
 			     d->n_entries);
 	index_dir_remove_oldest(c);
+	rsh_index_cache_forget(d->cache);
 	draft_free(d);
 	return NULL;
 }
@@ -398,6 +414,7 @@ void rsh_index_cache_save(struct rsh_index_cache *c,
 		if (d)
 			draft_free(d);
 		draft_say_failed(c, rc);
+		rsh_index_cache_forget(c);
 		return;
 	}
 	c->saving = rsh_thread_start(&c->saver, draft_saver, d) == 0;

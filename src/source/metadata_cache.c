@@ -22,25 +22,33 @@
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/pack.h"
 #include "source_i.h"
 
 #define KEPT_MAGIC UINT64_C(0x6174656d69687372) /* "rshimeta" */
-#define KEPT_VERSION 1
+#define KEPT_VERSION 2
 /* Less is read sooner than it is looked for. */
 #define KEPT_FROM_BYTES (UINT64_C(1) << 20)
 
-/* The file begins with this; the text of rsh_ckpt2_keep() follows. */
+/* The file begins with this; the text of rsh_ckpt2_keep() follows, packed. */
 struct kept_head {
 	uint64_t magic;
 	uint64_t version;
 	struct rsh_index_key key; /* of the metadata.json */
+	uint64_t bytes;           /* of the text */
 	uint64_t sum;             /* xxh3 of the key, then of the text */
 };
 
 struct kept_text {
 	const char *data;
 	size_t len;
+};
+
+/* A file is written of this. */
+struct kept_file {
 	struct kept_head head;
+	const uint8_t *packed;
+	size_t n;
 };
 
 static uint64_t kept_sum(const struct rsh_index_key *key, const char *text,
@@ -72,7 +80,7 @@ static bool kept_is_ours(int fd, struct stat *st)
 	       st->st_uid == geteuid() &&
 	       !(st->st_mode & (S_IWGRP | S_IWOTH)) &&
 	       (uint64_t)st->st_size > sizeof(struct kept_head) &&
-	       (uint64_t)st->st_size <= RSH_INDEX_FILE_MAX;
+	       (uint64_t)st->st_size <= rsh_pack_bound(RSH_INDEX_FILE_MAX);
 }
 
 static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
@@ -88,18 +96,27 @@ static ssize_t kept_pread(void *ctx, void *buf, size_t len, uint64_t offset)
 static int kept_parse(const struct rsh_index_key *key, const uint8_t *data,
 		      size_t len, const char *path, struct rsh_ckpt2 **out)
 {
-	struct kept_text t = {
-		.data = (const char *)data + sizeof(t.head),
-		.len = len - sizeof(t.head),
-	};
-	const struct rsh_byte_source src = { kept_pread, &t, t.len, path };
+	struct kept_head head;
+	const size_t n = len - sizeof(head);
+	cleanup_free char *text = NULL;
+	struct kept_text t;
 
-	memcpy(&t.head, data, sizeof(t.head));
-	if (t.head.magic != KEPT_MAGIC || t.head.version != KEPT_VERSION ||
-	    memcmp(&t.head.key, key, sizeof(*key)) != 0 ||
-	    t.head.sum != kept_sum(key, t.data, t.len))
+	memcpy(&head, data, sizeof(head));
+	if (head.magic != KEPT_MAGIC || head.version != KEPT_VERSION ||
+	    memcmp(&head.key, key, sizeof(*key)) != 0 || head.bytes == 0 ||
+	    head.bytes > RSH_INDEX_FILE_MAX ||
+	    head.bytes > n * RSH_INDEX_UNPACKED_MOST)
 		return -EBADMSG;
-	return rsh_ckpt2_parse_kept(&src, out, NULL);
+	text = malloc(head.bytes);
+	if (!text)
+		return -ENOMEM;
+	t = (struct kept_text){ text, head.bytes };
+	if (!rsh_unpack(data + sizeof(head), n, (uint8_t *)text, t.len) ||
+	    head.sum != kept_sum(key, text, t.len))
+		return -EBADMSG;
+	return rsh_ckpt2_parse_kept(&(struct rsh_byte_source){
+		kept_pread, &t, t.len, path,
+	}, out, NULL);
 }
 
 static int kept_load(int dirfd, const struct rsh_index_key *key,
@@ -129,35 +146,41 @@ static int kept_load(int dirfd, const struct rsh_index_key *key,
 
 static int kept_write(void *ctx, int fd)
 {
-	const struct kept_text *t = ctx;
-	int rc = rsh_write_all(fd, &t->head, sizeof(t->head), 0);
+	const struct kept_file *f = ctx;
+	int rc = rsh_write_all(fd, &f->head, sizeof(f->head), 0);
 
-	return rc ? rc : rsh_write_all(fd, t->data, t->len, sizeof(t->head));
+	return rc ? rc : rsh_write_all(fd, f->packed, f->n, sizeof(f->head));
 }
 
 static int kept_save(int dirfd, const struct rsh_index_key *key,
 		     const struct rsh_ckpt2 *c)
 {
-	struct kept_text t = {
-		.head = { KEPT_MAGIC, KEPT_VERSION, *key, 0 },
-	};
+	struct kept_file f = { .head = { KEPT_MAGIC, KEPT_VERSION, *key, 0, 0 } };
 	char name[64], temporary[96];
 	cleanup_free char *text = NULL;
+	cleanup_free uint8_t *packed = NULL;
 	uint64_t number;
-	int rc = rsh_ckpt2_keep(c, &text, &t.len);
+	size_t len;
+	int rc = rsh_ckpt2_keep(c, &text, &len);
 
 	if (rc)
 		return rc;
-	if (t.len > RSH_INDEX_FILE_MAX - sizeof(t.head))
+	if (len > RSH_INDEX_FILE_MAX)
 		return -EFBIG;
+	packed = malloc(rsh_pack_bound(len));
+	if (!packed)
+		return -ENOMEM;
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
 		return -errno;
-	t.data = text;
-	t.head.sum = kept_sum(key, text, t.len);
+	f.head.bytes = len;
+	f.head.sum = kept_sum(key, text, len);
+	f.n = rsh_pack((const uint8_t *)text, len, 1, packed,
+		       rsh_pack_bound(len));
+	f.packed = packed;
 	kept_name(key, name);
 	snprintf(temporary, sizeof(temporary), "%s.%016" PRIx64 ".tmp", name,
 		 number);
-	return rsh_file_replace(dirfd, name, temporary, 0600, kept_write, &t);
+	return rsh_file_replace(dirfd, name, temporary, 0600, kept_write, &f);
 }
 
 /* ---- both ---- */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The index cache of a tree, with its tables' checksum made right: whatever
- * the file holds, it is read without harm, and each index in it is one of its
- * blobs' or none.  In the working directory or $TMPDIR. */
+/* The index cache of a tree, with its tables' checksum made right and packed, or
+ * as it is behind its head: whatever the file holds, it is read without harm, and
+ * each index in it is one of its blobs' or none.  In the working directory or
+ * $TMPDIR. */
 #include "config.h"
 
 #include "fuzz_support.h"
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "rsh/util/log.h"
+#include "rsh/util/pack.h"
 #include "source/index_cache_i.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -57,6 +59,7 @@ static void sign(uint8_t *file, size_t size)
 		return;
 	memcpy(&head, file, sizeof(head));
 	head.magic = RSH_INDEX_MAGIC;
+	head.version = RSH_INDEX_VERSION;
 	head.bytes = size;
 	blobs = (uint64_t)head.n_blobs * sizeof(struct rsh_index_blob);
 	files = (uint64_t)head.n_files * sizeof(struct rsh_index_file);
@@ -93,18 +96,26 @@ static void load_all(struct rsh_index_cache *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	const bool packed = size && data[0] & 1;
+	const size_t head = sizeof(struct rsh_index_head);
 	uint8_t *file = malloc(size + 1);
+	uint8_t *stored = malloc(head + rsh_pack_bound(size));
 	struct rsh_index_cache *c;
 
-	require(file);
+	require(file && stored);
 	if (size)
 		memcpy(file, data, size);
 	sign(file, size);
-	write_file(file, size);
+	memcpy(stored, file, size);
+	if (packed && size >= head)
+		size = head + rsh_pack(file + head, size - head, 1,
+				       stored + head, rsh_pack_bound(size));
+	write_file(stored, size);
 	c = rsh_index_cache_open(dirfd_, &root, "t");
 	require(c);
 	load_all(c);
 	rsh_index_cache_close(c);
 	free(file);
+	free(stored);
 	return 0;
 }

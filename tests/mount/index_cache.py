@@ -169,6 +169,14 @@ def test_recent_file(tap, bench):
         bench.mount(1)
 
 
+def test_size(tap, bench):
+    with tap.test("the cache is packed: it takes less than what it says"):
+        with open(bench.store(), "rb") as f:
+            data = f.read()
+        whole = struct.unpack_from("<Q", data, 24)[0]
+        assert len(data) < 0.7 * whole, (len(data), whole)
+
+
 def test_damage(tap, bench):
     store = bench.store()
     with open(store, "rb") as f:
@@ -366,6 +374,7 @@ def main():
         settle(bench.job.source)
         test_simple(tap, bench)
         test_verdict(tap, bench)
+        test_size(tap, bench)
         test_damage(tap, bench)
         test_no_place(tap, bench)
         test_two_at_once(tap, bench)
