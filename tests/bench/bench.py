@@ -32,6 +32,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
 from rsh_mount import reshardfs_program  # noqa: E402
 
 from bench_plot import plot  # noqa: E402
+import bench_cache_rows  # noqa: E402,F401
 import bench_object_rows  # noqa: E402,F401
 import bench_program_rows  # noqa: E402,F401
 from bench_rows import ROWS  # noqa: E402

@@ -16,13 +16,15 @@ from dataclasses import dataclass, field
 from rsh_mount import Mounted, MountError, reshardfs_program, sha256_of
 
 from bench_models import ModelTree
+from bench_saved import Saved
 from bench_trees import Blocks, Checkpoint2Tree, Tree, WANTED_RANKS
 from bench_weights import Weights
 
 MIB = 1 << 20
 # What has a class of its own, by kind.
 TREES = {"checkpoint2": Checkpoint2Tree, "model": ModelTree, "weights_qkv": Weights,
-         "weights_gate": Weights, "weights_experts": Weights}
+         "weights_gate": Weights, "weights_experts": Weights, "saved_bf16": Saved,
+         "saved_fp32": Saved, "saved_moments": Saved}
 
 TOUCH = """
 import mmap, sys

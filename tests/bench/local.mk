@@ -37,6 +37,8 @@ EXTRA_DIST += \
 	bench/bench.py \
 	bench/bench_engines.py \
 	bench/bench_rows.py \
+	bench/bench_cache_rows.py \
+	bench/bench_saved.py \
 	bench/bench_object_rows.py \
 	bench/bench_tools.py \
 	bench/bench_trees.py \

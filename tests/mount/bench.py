@@ -30,7 +30,8 @@ ROWS = """
     slow_inner crowded crowded_two memory random null_one null_two null_python
     mapped mapped_many mapped_held mapped_held_many copy_one copy_two
     big_mount big_list big_memory big_checkpoint2_first big_checkpoint2_mount big_checkpoint2_memory
-    requests requests_inner sizes s3 s3_many s3_inner
+    requests requests_inner sizes cache_trained cache_trained_processor cache_holds
+    cache_holds_moments cache_again cache_disk cache_servers s3 s3_many s3_inner
     program_checkpoint program_checkpoint_inner program_network program_tensors
     program_tensors_inner program_numpy program_torch program_cold""".split()
 
@@ -42,7 +43,8 @@ MAY_SKIP = {"load_checkpoint", "mindformers", "transform", "dcp", "dcp_memory", 
             "program_checkpoint", "program_checkpoint_inner", "program_network",
             "program_tensors", "program_tensors_inner", "program_numpy", "program_torch",
             "program_cold", "mapped", "mapped_many", "mapped_held", "mapped_held_many",
-            "s3", "s3_many", "s3_inner", "big_mount", "big_list", "big_memory"}
+            "s3", "s3_many", "s3_inner", "cache_again", "cache_servers", "big_mount",
+            "big_list", "big_memory"}
 
 
 def run_bench(work, *options):
