@@ -136,7 +136,7 @@ read_demo PYTHONPATH=/tmp/site
 # What the packages stand on stays: it is not theirs.
 logged depends in_fresh apt-get -qq install -y --no-install-recommends fuse3 \
 	libjansson4 liblz4-1 libprotobuf-c1 libseccomp2 libxxhash0 python3 zlib1g \
-	libcurl4 libexpat1 libmemcached11
+	libcurl4 libexpat1
 files_in_root >"$work/before"
 
 mkdir "$fresh_root/tmp/packages"

@@ -21,7 +21,6 @@ struct share {
 	size_t n;
 	uint32_t server;
 	enum rsh_item_state wanted;
-	bool strange; /* it gave what it was not asked for */
 };
 
 static bool share_has(const struct share *sh, const struct rsh_item *item)
@@ -67,23 +66,17 @@ static void item_take_value(const struct share *sh, struct rsh_item *item,
 	}
 }
 
-static void share_take_value(void *ctx, const char *name, size_t n_name,
-			     const uint8_t *value, size_t n)
+static void share_take_value(void *ctx, const char *name, const uint8_t *value,
+			     size_t n)
 {
-	struct share *sh = ctx;
+	const struct share *sh = ctx;
 
 	for (size_t i = 0; i < sh->n; i++) {
 		struct rsh_item *item = &sh->items[i];
 
-		if (item->server == sh->server &&
-		    item->state == RSH_ITEM_FREE &&
-		    strlen(item->name) == n_name &&
-		    memcmp(item->name, name, n_name) == 0) {
+		if (item->name == name && item->state == RSH_ITEM_FREE)
 			item_take_value(sh, item, value, n);
-			return;
-		}
 	}
-	sh->strange = true;
 }
 
 /* Finds no more than it did when it is made again. */
@@ -92,9 +85,7 @@ static int share_get(struct rsh_link *l, void *ctx)
 	struct share *sh = ctx;
 	const char *names[RSH_LINK_NAMES];
 	size_t n = 0;
-	int code;
 
-	sh->strange = false;
 	for (size_t i = 0; i < sh->n && n < RSH_LINK_NAMES; i++) {
 		struct rsh_item *item = &sh->items[i];
 
@@ -105,8 +96,7 @@ static int share_get(struct rsh_link *l, void *ctx)
 		item->state = RSH_ITEM_FREE;
 		names[n++] = item->name;
 	}
-	code = rsh_link_get(l, names, n, share_take_value, sh);
-	return code == 0 && sh->strange ? EPROTO : code;
+	return rsh_link_get(l, names, n, share_take_value, sh);
 }
 
 static int item_remove(struct rsh_link *l, void *item)
@@ -158,7 +148,7 @@ void rsh_servers_get(struct rsh_cache_servers *s, struct rsh_item *items,
 {
 	for (size_t i = 0; i < n; i++) {
 		struct share sh = { s, items, n, items[i].server,
-				    RSH_ITEM_WANTED, false };
+				    RSH_ITEM_WANTED };
 		int code;
 
 		if (!share_has(&sh, &items[i]))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cache/memcached_none.c stands in for libmemcached in a build without it,
+/* cache/memcached_none.c stands in for links in a build without memcached,
  * where no servers can be opened. */
 #include "config.h"
 
@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-int rsh_memcached_load(struct rsh_error *err)
+int rsh_memcached_check(struct rsh_error *err)
 {
 	return rsh_error_set(err, ENOTSUP, "--cache-servers: this program was "
 			     "built without memcached");
@@ -15,45 +15,18 @@ int rsh_memcached_load(struct rsh_error *err)
 
 int rsh_memcached_login_load(struct rsh_error *err)
 {
-	return rsh_memcached_load(err);
+	return rsh_memcached_check(err);
 }
 
-struct rsh_ring *rsh_ring_new(void)
-{
-	return NULL;
-}
-
-void rsh_ring_free(struct rsh_ring *r)
-{
-	(void)r;
-}
-
-int rsh_ring_add(struct rsh_ring *r, const char *host, uint16_t port)
-{
-	(void)r, (void)host, (void)port;
-	return -ENOMEM;
-}
-
-uint32_t rsh_ring_find(const struct rsh_ring *r, const char *name)
-{
-	(void)r, (void)name;
-	return 0;
-}
-
-struct rsh_link *rsh_link_new(const char *address, uint16_t port,
+struct rsh_link *rsh_link_new(const struct rsh_address *to,
 			      const struct rsh_login *login,
 			      unsigned timeout_ms, size_t largest)
 {
-	(void)address, (void)port, (void)login, (void)timeout_ms, (void)largest;
+	(void)to, (void)login, (void)timeout_ms, (void)largest;
 	return NULL;
 }
 
 void rsh_link_free(struct rsh_link *l)
-{
-	(void)l;
-}
-
-void rsh_link_hurry(struct rsh_link *l)
 {
 	(void)l;
 }

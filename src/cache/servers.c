@@ -4,20 +4,19 @@
 
 #include "requests_i.h"
 
-#include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <netdb.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/queue.h>
 
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/secret.h"
-#include "rsh/util/thread.h"
+#include "rsh/util/xxh3.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
@@ -27,27 +26,16 @@
 #define DEFAULT_RETRY_SECONDS 10
 #define DEFAULT_WAIT_MS 5000
 
-/* The library waits each time anew for a server that answers by drops.  A
- * request as a whole has so many times the time of one wait. */
-#define WAITS_PER_REQUEST 2
-
 /* A server has so many connections of this process. */
 #define LINKS_MAX 8
 /* One that gives so many bad values in a row is taken for a bad one. */
 #define LIES_MAX 8
 
-/* A request that is under way. */
-struct request {
-	LIST_ENTRY(request) list;
-	struct rsh_link *link;
-	uint64_t until; /* it is to be over by then */
-	bool late;
-};
-
 struct server {
 	char *host;
 	uint16_t port;
-	char address[INET6_ADDRSTRLEN]; /* empty: the name is not known */
+	struct rsh_address address;
+	uint64_t id; /* the same on all nodes */
 
 	/* The lock guards these. */
 	struct rsh_link *idle[LINKS_MAX];
@@ -55,6 +43,9 @@ struct server {
 	bool off;        /* it is left alone until `off_until` */
 	bool probing;    /* somebody tries whether it works again */
 	bool complained; /* since it last worked */
+	/* What it answered strangely, of which one that goes well says that it
+	 * works; NULL: any. */
+	rsh_link_request_fn *failed_at;
 	uint64_t off_until;
 	uint64_t doubt_until; /* claims there may be nobody's any more */
 	unsigned lies;   /* bad values since the last good one */
@@ -64,7 +55,6 @@ struct rsh_cache_servers {
 	/* These do not change. */
 	struct rsh_value_key key;
 	struct rsh_login login; /* NULLs: none */
-	struct rsh_ring *ring;
 	unsigned timeout_ms;
 	uint64_t retry_ns, wait_ns;
 	uint32_t largest;
@@ -73,11 +63,7 @@ struct rsh_cache_servers {
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed; /* a link is idle, or one more may be made */
-	pthread_cond_t watch; /* what follows has changed */
-	bool ready;           /* these three are */
-	LIST_HEAD(, request) busy;
-	pthread_t watcher;
-	bool watched, stop;
+	bool ready;           /* these two are */
 };
 
 /* ---- the list ---- */
@@ -142,28 +128,43 @@ int rsh_cache_servers_check(const char *list, struct rsh_error *err)
 	uint32_t n;
 	int rc = list_count(list, &n, err);
 
-	return rc ? rc : rsh_memcached_load(err);
+	return rc ? rc : rsh_memcached_check(err);
 }
 
 /* ---- opening ---- */
 
 /* Names are looked up once: it can take longer than a reader may wait. */
-static void server_find_address(struct server *v)
+static void server_find_address(struct server *v, const char *port)
 {
-	const struct addrinfo how = { .ai_socktype = SOCK_STREAM };
+	const struct addrinfo how = {
+		.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV,
+	};
 	struct addrinfo *found = NULL;
-	int rc = getaddrinfo(v->host, NULL, &how, &found);
+	int rc = getaddrinfo(v->host, port, &how, &found);
 
-	if (rc == 0)
-		rc = getnameinfo(found->ai_addr, found->ai_addrlen, v->address,
-				 sizeof(v->address), NULL, 0, NI_NUMERICHOST);
-	if (found)
+	if (rc == 0) {
+		v->address.len = found->ai_addrlen;
+		memcpy(&v->address.at, found->ai_addr, found->ai_addrlen);
 		freeaddrinfo(found);
-	if (rc == 0)
 		return;
-	*v->address = '\0';
+	}
 	rsh_log_warning("cache server %s: %s; going on without it", v->host,
 			gai_strerror(rc));
+}
+
+static int server_take(struct server *v, const char *host, unsigned port)
+{
+	char text[NI_MAXHOST + 16], *digits;
+
+	v->port = (uint16_t)port;
+	v->host = strdup(host);
+	if (!v->host)
+		return -ENOMEM;
+	snprintf(text, sizeof(text), "%s:%u", host, port);
+	v->id = XXH3_64bits(text, strlen(text));
+	digits = strrchr(text, ':') + 1;
+	server_find_address(v, digits);
+	return 0;
 }
 
 static int servers_take_list(struct rsh_cache_servers *s, const char *list,
@@ -177,19 +178,12 @@ static int servers_take_list(struct rsh_cache_servers *s, const char *list,
 
 	if (rc)
 		return rc;
-	s->ring = rsh_ring_new();
 	s->v = calloc(n, sizeof(*s->v));
-	if (!s->ring || !s->v)
+	if (!s->v)
 		return rsh_error_nomem(err);
-	while (list_next(&list, host, &port, &good)) {
-		struct server *v = &s->v[s->n++];
-
-		v->port = (uint16_t)port;
-		v->host = strdup(host);
-		if (!v->host || rsh_ring_add(s->ring, host, v->port))
+	while (list_next(&list, host, &port, &good))
+		if (server_take(&s->v[s->n++], host, port))
 			return rsh_error_nomem(err);
-		server_find_address(v);
-	}
 	return 0;
 }
 
@@ -224,7 +218,7 @@ static int servers_init(struct rsh_cache_servers *s,
 			const struct rsh_cache_servers_options *o,
 			struct rsh_error *err)
 {
-	int rc = rsh_memcached_load(err);
+	int rc = rsh_memcached_check(err);
 
 	s->timeout_ms = o->timeout_ms ? o->timeout_ms : DEFAULT_TIMEOUT_MS;
 	s->retry_ns = NS_PER_S * (o->retry_seconds ? o->retry_seconds :
@@ -239,21 +233,10 @@ static int servers_init(struct rsh_cache_servers *s,
 	if (rc)
 		return rc;
 	if (pthread_mutex_init(&s->lock, NULL) ||
-	    rsh_clock_cond_init(&s->freed) || rsh_clock_cond_init(&s->watch))
+	    rsh_clock_cond_init(&s->freed))
 		return rsh_error_nomem(err);
 	s->ready = true;
 	return 0;
-}
-
-static void servers_end_watch(struct rsh_cache_servers *s)
-{
-	if (!s->watched)
-		return;
-	pthread_mutex_lock(&s->lock);
-	s->stop = true;
-	pthread_cond_signal(&s->watch);
-	pthread_mutex_unlock(&s->lock);
-	pthread_join(s->watcher, NULL);
 }
 
 int rsh_cache_servers_open(const struct rsh_cache_servers_options *opts,
@@ -278,19 +261,16 @@ void rsh_cache_servers_free(struct rsh_cache_servers *s)
 {
 	if (!s)
 		return;
-	servers_end_watch(s);
 	for (uint32_t i = 0; i < s->n; i++) {
 		for (unsigned k = 0; k < s->v[i].n_idle; k++)
 			rsh_link_free(s->v[i].idle[k]);
 		free(s->v[i].host);
 	}
 	free(s->v);
-	rsh_ring_free(s->ring);
 	rsh_value_key_clear(&s->key);
 	rsh_secret_free(s->login.name);
 	rsh_secret_free(s->login.password);
 	if (s->ready) {
-		pthread_cond_destroy(&s->watch);
 		pthread_cond_destroy(&s->freed);
 		pthread_mutex_destroy(&s->lock);
 	}
@@ -322,40 +302,38 @@ const struct rsh_value_key *rsh_servers_key(const struct rsh_cache_servers *s)
 /* The lock is held. */
 static bool server_may_be_asked(const struct server *v)
 {
-	return *v->address &&
+	return v->address.len &&
 	       (!v->off || (!v->probing && rsh_clock_ns() >= v->off_until));
 }
 
-static bool servers_may_ask(struct rsh_cache_servers *s, uint32_t server)
+/* The server with the greatest weight has the group.  So what a failed server
+ * would have goes to all others alike, and nothing else moves. */
+static uint64_t server_weight(const struct server *v, const uint64_t group[2])
 {
-	bool good;
+	const uint64_t words[3] = {
+		htole64(group[0]), htole64(group[1]), htole64(v->id),
+	};
 
-	pthread_mutex_lock(&s->lock);
-	good = server < s->n && server_may_be_asked(&s->v[server]);
-	pthread_mutex_unlock(&s->lock);
-	return good;
+	return XXH3_64bits(words, sizeof(words));
 }
 
 uint32_t rsh_servers_pick(struct rsh_cache_servers *s, const uint64_t group[2])
 {
-	char name[64];
+	uint32_t best = RSH_SERVER_NONE;
+	uint64_t most = 0;
 
-	/* What a failed server would have, consistent hashing of other names
-	 * deals out to the others, on all nodes alike. */
-	for (unsigned i = 0; i < 4 * s->n; i++) {
-		uint32_t at;
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < s->n; i++) {
+		const uint64_t weight = server_weight(&s->v[i], group);
 
-		snprintf(name, sizeof(name), "%016llx%016llx-%u",
-			 (unsigned long long)group[0],
-			 (unsigned long long)group[1], i);
-		at = rsh_ring_find(s->ring, name);
-		if (servers_may_ask(s, at))
-			return at;
+		if (!server_may_be_asked(&s->v[i]) ||
+		    (best != RSH_SERVER_NONE && weight <= most))
+			continue;
+		best = i;
+		most = weight;
 	}
-	for (uint32_t i = 0; i < s->n; i++)
-		if (servers_may_ask(s, i))
-			return i;
-	return RSH_SERVER_NONE;
+	pthread_mutex_unlock(&s->lock);
+	return best;
 }
 
 /* The lock is held. */
@@ -391,15 +369,18 @@ static void server_stop(struct rsh_cache_servers *s, struct server *v,
 	v->complained = true;
 }
 
-/* The lock is held. */
-static void server_works(const struct rsh_cache_servers *s, struct server *v)
+/* Notes that a request went well; NULL is one that gave what was stored.  The
+ * lock is held. */
+static void server_works(const struct rsh_cache_servers *s, struct server *v,
+			 rsh_link_request_fn *fn)
 {
 	if (v->off)
 		server_doubt(s, v);
 	v->off = false;
-	if (!v->complained || v->lies)
+	if (!v->complained || v->lies || (v->failed_at && v->failed_at != fn))
 		return;
 	v->complained = false;
+	v->failed_at = NULL;
 	rsh_log_notice("cache server %s:%u: reachable again", v->host, v->port);
 }
 
@@ -411,8 +392,8 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 	v->lies = good ? 0 : v->lies + 1;
 	if (v->lies >= LIES_MAX)
 		server_stop(s, v, "its values are not what was stored");
-	else if (good)
-		server_works(s, v);
+	else if (good && !v->off)
+		server_works(s, v, NULL);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -421,20 +402,27 @@ void rsh_servers_judge(struct rsh_cache_servers *s, uint32_t server, bool good)
 static struct rsh_link *server_link_new(const struct rsh_cache_servers *s,
 					const struct server *v)
 {
-	return rsh_link_new(v->address, v->port,
+	return rsh_link_new(&v->address,
 			    s->login.name ? &s->login : NULL, s->timeout_ms,
 			    s->largest);
 }
 
-/* Takes a link, which *used tells to have served before.  NULL: the server is
- * not to be asked, or its links are in use for too long. */
-static struct rsh_link *server_enter(struct rsh_cache_servers *s,
-				     struct server *v, bool *used)
+/* A link that somebody has taken. */
+struct visit {
+	struct rsh_link *link;
+	bool used;   /* it has served before */
+	bool probes; /* it is to show whether a failed server works again */
+};
+
+/* Takes a link.  False: the server is not to be asked, or its links are in use
+ * for too long. */
+static bool server_enter(struct rsh_cache_servers *s, struct server *v,
+			 struct visit *out)
 {
 	const uint64_t until = rsh_clock_ns() + s->timeout_ms * NS_PER_MS;
-	struct rsh_link *l = NULL;
 	bool may, late = false;
 
+	*out = (struct visit){ 0 };
 	pthread_mutex_lock(&s->lock);
 	for (;;) {
 		may = !late && server_may_be_asked(v);
@@ -442,24 +430,24 @@ static struct rsh_link *server_enter(struct rsh_cache_servers *s,
 			break;
 		late = rsh_clock_wait(&s->freed, &s->lock, until) == ETIMEDOUT;
 	}
-	*used = may && v->n_idle;
-	if (*used)
-		l = v->idle[--v->n_idle];
+	out->used = may && v->n_idle;
+	out->probes = may && v->off;
+	if (out->used)
+		out->link = v->idle[--v->n_idle];
 	else if (may)
 		v->n_links++;
-	if (may && v->off)
-		v->probing = true;
+	v->probing |= out->probes;
 	pthread_mutex_unlock(&s->lock);
-	if (!may || l)
-		return l;
-	l = server_link_new(s, v);
-	if (l)
-		return l;
+	if (!may || out->link)
+		return may;
+	out->link = server_link_new(s, v);
+	if (out->link)
+		return true;
 	pthread_mutex_lock(&s->lock);
 	v->n_links--;
-	v->probing = false;
+	v->probing &= !out->probes;
 	pthread_mutex_unlock(&s->lock);
-	return NULL;
+	return false;
 }
 
 static const char *request_why(int code)
@@ -470,31 +458,49 @@ static const char *request_why(int code)
 		       "MEMCACHED_PASSWORD";
 	case EPROTONOSUPPORT:
 		return "it knows no SASL, for which MEMCACHED_USERNAME asks";
+	case EPROTO:
+		return "its answer is none of memcached's";
+	case EREMOTEIO:
+		return "it answers that it failed";
 	default:
 		return strerror(code);
 	}
 }
 
-/* Gives the link back, or NULL for one that was closed, and tells what came of
- * the request. */
-static void server_leave(struct rsh_cache_servers *s, struct server *v,
-			 struct rsh_link *l, int code)
+/* Notes what came of a request.  One that began before the server was stopped
+ * does not say that it works again.  The lock is held. */
+static void server_note(struct rsh_cache_servers *s, struct server *v,
+			const struct visit *visit, rsh_link_request_fn *fn,
+			int code)
 {
+	v->probing &= !visit->probes;
+	if (rsh_request_failed(code)) {
+		if (code == EPROTO || code == EREMOTEIO)
+			v->failed_at = fn;
+		server_stop(s, v, request_why(code));
+	} else if (!v->off || visit->probes) {
+		server_works(s, v, fn);
+	}
+}
+
+/* Gives the link back, NULL for one that was closed, and tells what came of the
+ * request. */
+static void server_leave(struct rsh_cache_servers *s, struct server *v,
+			 const struct visit *visit, rsh_link_request_fn *fn,
+			 int code)
+{
+	struct rsh_link *l = visit->link;
 	struct rsh_link *drop[LINKS_MAX];
 	unsigned n = 0;
 
 	pthread_mutex_lock(&s->lock);
-	v->probing = false;
+	server_note(s, v, visit, fn, code);
 	if (l && code != ENOSPC && !rsh_request_failed(code)) {
 		v->idle[v->n_idle++] = l;
 	} else {
 		drop[n++] = l;
 		v->n_links--;
 	}
-	if (rsh_request_failed(code))
-		server_stop(s, v, request_why(code));
-	else
-		server_works(s, v);
 	/* What is idle may be as dead. */
 	while (rsh_request_failed(code) && v->n_idle) {
 		drop[n++] = v->idle[--v->n_idle];
@@ -506,86 +512,24 @@ static void server_leave(struct rsh_cache_servers *s, struct server *v,
 		rsh_link_free(drop[--n]);
 }
 
-/* Ends requests that take too long. */
-static void *servers_watch(void *arg)
-{
-	struct rsh_cache_servers *s = arg;
-	const uint64_t pause = s->timeout_ms * NS_PER_MS / 4;
-	struct request *r;
-
-	pthread_mutex_lock(&s->lock);
-	while (!s->stop) {
-		const uint64_t now = rsh_clock_ns();
-
-		if (LIST_EMPTY(&s->busy)) {
-			pthread_cond_wait(&s->watch, &s->lock);
-			continue;
-		}
-		LIST_FOREACH(r, &s->busy, list) {
-			if (r->late || now < r->until)
-				continue;
-			r->late = true;
-			rsh_link_hurry(r->link);
-		}
-		rsh_clock_wait(&s->watch, &s->lock, now + pause);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
-}
-
-/* Without a thread it is the library alone that bounds requests.  The lock is
- * held. */
-static void servers_begin_watch(struct rsh_cache_servers *s)
-{
-	if (!s->watched)
-		s->watched = rsh_thread_start(&s->watcher, servers_watch,
-					      s) == 0;
-}
-
-/* Makes a request by this link. */
-static int link_request(struct rsh_cache_servers *s, struct rsh_link *l,
-			rsh_link_request_fn *fn, void *ctx)
-{
-	struct request r = {
-		.link = l,
-		.until = rsh_clock_ns() +
-			 WAITS_PER_REQUEST * s->timeout_ms * NS_PER_MS,
-	};
-	int code;
-
-	pthread_mutex_lock(&s->lock);
-	servers_begin_watch(s);
-	if (LIST_EMPTY(&s->busy))
-		pthread_cond_signal(&s->watch);
-	LIST_INSERT_HEAD(&s->busy, &r, list);
-	pthread_mutex_unlock(&s->lock);
-	code = fn(l, ctx);
-	pthread_mutex_lock(&s->lock);
-	LIST_REMOVE(&r, list);
-	pthread_mutex_unlock(&s->lock);
-	return r.late ? ETIMEDOUT : code;
-}
-
 int rsh_servers_request(struct rsh_cache_servers *s, uint32_t server,
 			rsh_link_request_fn *fn, void *ctx)
 {
 	struct server *v;
-	struct rsh_link *l;
-	bool used;
+	struct visit visit;
 	int code;
 
 	if (server >= s->n)
 		return EAGAIN;
 	v = &s->v[server];
-	l = server_enter(s, v, &used);
-	if (!l)
+	if (!server_enter(s, v, &visit))
 		return EAGAIN;
-	code = link_request(s, l, fn, ctx);
-	if (used && rsh_request_failed(code) && code != ETIMEDOUT) {
-		rsh_link_free(l);
-		l = server_link_new(s, v);
-		code = l ? link_request(s, l, fn, ctx) : ENOMEM;
+	code = fn(visit.link, ctx);
+	if (visit.used && rsh_request_failed(code) && code != ETIMEDOUT) {
+		rsh_link_free(visit.link);
+		visit.link = server_link_new(s, v);
+		code = visit.link ? fn(visit.link, ctx) : ENOMEM;
 	}
-	server_leave(s, v, l, code);
+	server_leave(s, v, &visit, fn, code);
 	return code;
 }

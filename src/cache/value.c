@@ -2,8 +2,8 @@
 /* cache/value.c names blocks for servers, and makes and verifies their
  * values.
  *
- * HMAC-SHA256 is libcrypto's, which libmemcached brings along: 1.7 GB/s where
- * the processor has instructions for it, and a third of that elsewhere. */
+ * HMAC-SHA256 is libcrypto's: 1.7 GB/s where the processor has instructions for
+ * it, and a third of that elsewhere. */
 #include "config.h"
 
 #include "value_i.h"

@@ -13,6 +13,10 @@
  *   64  the content, to the end; or, if that is shorter, what rsh_pack() made
  *       of it
  *
+ * The number after "rsh" is another one where names are dealt out to servers in
+ * another way, so that no program waits for a value on a server where another
+ * does not put it.
+ *
  * A name without a block may have a lease for a value: whoever put it there is
  * loading the block.
  */

@@ -107,6 +107,13 @@ fuzz_object_listing_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
 fuzz_object_listing_fuzz_LDADD = $(L_WIRE)
 endif
 
+if MEMCACHED
+FUZZ += fuzz/memcached.fuzz
+fuzz_memcached_fuzz_SOURCES = fuzz/fuzz_memcached.c $(FUZZ_SUPPORT)
+fuzz_memcached_fuzz_LDFLAGS = $(AM_LDFLAGS) -fsanitize=fuzzer
+fuzz_memcached_fuzz_LDADD = $(L_CACHE)
+endif
+
 EXTRA_PROGRAMS += $(FUZZ)
 LAYERS_BELOW_VFS = \
 	libutil.la \
@@ -141,6 +148,7 @@ EXTRA_DIST += \
 	fuzz/dict/http_answer.dict \
 	fuzz/dict/object_listing.dict \
 	fuzz/dict/manifest.dict \
+	fuzz/dict/memcached.dict \
 	fuzz/dict/rule_table.dict \
 	fuzz/dict/safetensors.dict \
 	fuzz/dict/strategy.dict
@@ -159,7 +167,8 @@ EXTRA_DIST += \
 	fuzz/corpus/index_codec.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/intact.tar.gz \
-	fuzz/corpus/manifest.tar.gz
+	fuzz/corpus/manifest.tar.gz \
+	fuzz/corpus/memcached.tar.gz
 EXTRA_DIST += \
 	fuzz/corpus/http_answer.tar.gz \
 	fuzz/corpus/object_listing.tar.gz

@@ -10,7 +10,8 @@
 A Guarded one wants a login (SASL).
 
 A Liar speaks the same protocol and stores what it is given; what it answers then
-is as its `mode` says.
+is as its `mode` says, or to a command in `told`, {b"add": b"OK\r\n"}, what stands
+there.
 """
 
 import os
@@ -125,6 +126,9 @@ class Conversation(socketserver.StreamRequestHandler):
             return False
         if words[0] in (b"set", b"add"):
             value = self.rfile.read(int(words[4]) + 2)[:-2]
+        if words[0] in self.server.told:
+            self.wfile.write(self.server.told[words[0]])
+        elif words[0] in (b"set", b"add"):
             if words[0] == b"add" and words[1] in values:
                 self.wfile.write(b"NOT_STORED\r\n")
             else:
@@ -205,6 +209,7 @@ class Liar(socketserver.ThreadingTCPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Conversation)
         self.mode = "honest"
+        self.told = {}
         self.values = {}
         self.address = f"127.0.0.1:{self.server_address[1]}"
         threading.Thread(target=self.serve_forever, daemon=True).start()

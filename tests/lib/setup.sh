@@ -8,7 +8,7 @@ BUILD_PACKAGES="autoconf automake libtool pkg-config gcc libc6-dev make
 	libfuse3-dev fuse3 libprotobuf-c-dev protobuf-c-compiler
 	libxxhash-dev liblz4-dev libcmocka-dev libjansson-dev
 	zlib1g-dev libseccomp-dev libcurl4-openssl-dev libexpat1-dev
-	libmemcached-dev libssl-dev"
+	libsasl2-dev"
 # 50 MB to download, where there is no clang.
 FUZZ_PACKAGES="clang libclang-rt-dev"
 # What single tests look with; those say so where it is missing.

@@ -189,6 +189,28 @@ def a_server_lies(tree):
         check(found(tree.read_by_one((liar,))), "it is not believed again")
 
 
+# unit/test_cache_replies has all of them, to every command.
+REPLIES = ((b"add", b"END\r\n"), (b"add", b"OK\r\n"), (b"add", b"DELETED\r\n"),
+           (b"add", b"17\r\n"), (b"set", b"END\r\n"), (b"set", b"NOT_STORED\r\n"),
+           (b"get", b"STORED\r\n"), (b"get", b"VALUE x 0 -1\r\n"))
+
+
+@test
+def no_reply_ends_a_process(tree):
+    """Nor that of a library: the mount, and a program, go on without the server."""
+    for command, reply in REPLIES:
+        with Liar() as liar:
+            liar.told = {command: reply}
+            with tree.tried((liar,)) as mount:
+                within(60, lambda: "going on without it" in mount.log(), (command, reply))
+                tree.is_right(mount)
+                said = [line for line in mount.log().splitlines() if "cache server" in line]
+                check(len(said) == 1 and "none of memcached's" in said[0], said)
+            library_use.run("load", "1", tree.job.source, f"src_strategy={tree.job.strategy}",
+                            f"dst_strategy={tree.job.strategy}", "cache=on",
+                            f"cache_servers={liar.address}")
+
+
 @test
 def only_those_with_the_key_share(tree):
     keys = []

@@ -5,6 +5,7 @@ UNIT += \
 	unit/test_cache_disk \
 	unit/test_cache_compress \
 	unit/test_cache_servers \
+	unit/test_cache_replies \
 	unit/test_cache_stress
 
 CACHE_SUPPORT = \
@@ -21,6 +22,8 @@ unit_test_cache_compress_SOURCES = unit/test_cache_compress.c $(CACHE_SUPPORT)
 unit_test_cache_compress_LDADD = $(L_CACHE)
 unit_test_cache_servers_SOURCES = unit/test_cache_servers.c $(CACHE_SUPPORT)
 unit_test_cache_servers_LDADD = $(L_CACHE)
+unit_test_cache_replies_SOURCES = unit/test_cache_replies.c $(CACHE_SUPPORT)
+unit_test_cache_replies_LDADD = $(L_CACHE)
 unit_test_cache_stress_SOURCES = unit/test_cache_stress.c $(CACHE_SUPPORT)
 unit_test_cache_stress_LDADD = $(L_CACHE)
 

@@ -45,8 +45,8 @@ report "$(grep -rnE '#include .*jansson\.h' "$top/src" "$top/include" |
 	"only wire/, daemon/ and cli/ include JSON"
 report "$(grep -rnE '#include <curl/' "$top/src" "$top/include" |
 	grep -v "^$top/src/objects/")" "only objects/ includes libcurl"
-report "$(grep -rnE '#include <libmemcached/' "$top/src" "$top/include" |
-	grep -v "^$top/src/cache/")" "only cache/ includes libmemcached"
+report "$(grep -rnE '#include <sasl/' "$top/src" "$top/include" |
+	grep -v "^$top/src/cache/")" "only cache/ includes libsasl2"
 report "$(grep -rnE '#include <lz4' "$top/src" "$top/include" |
 	grep -v "^$top/src/util/")" "only util/ includes LZ4"
 report "$(grep -rnE '#include "(rsh/)?(tensor|strategy|derive|catalogue|plan|converter|writer|weights|cache)/' \

@@ -27,8 +27,8 @@ struct rsh_cache_servers;
 #define RSH_CACHE_SERVERS_MAX 64
 
 struct rsh_cache_servers_options {
-	/* This is HOST[:PORT], separated by commas, with the same words in the
-	 * same order on all nodes; NULL for none. */
+	/* This is HOST[:PORT], separated by commas, with the same words on all
+	 * nodes; NULL for none. */
 	const char *list;
 	/* This file is the key, of 32 bytes at least; NULL for none.  Nodes
 	 * with different keys share nothing. */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whatever a server answers, in either protocol: a request ends, and the values
+ * that it gives are those of names that were asked for, and not too long.  The
+ * first byte of an input says what is asked, the others are the answer. */
+#include "fuzz_support.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cache/protocol_i.h"
+
+#define LARGEST 3000
+#define BESIDE 1024
+
+static const char *const names[] = { "rsh2-a", "rsh2-b" };
+
+struct taken {
+	size_t n;
+};
+
+static void take(void *ctx, const char *name, const uint8_t *value, size_t n)
+{
+	struct taken *t = ctx;
+	uint8_t last = 0;
+
+	require(name == names[0] || name == names[1]);
+	require(n <= LARGEST + BESIDE && ++t->n <= 2);
+	for (size_t i = 0; i < n; i++)
+		last ^= value[i];
+	require(n || !last);
+}
+
+static int ask(struct rsh_conn *c, unsigned what)
+{
+	const struct rsh_protocol *p = what & 4 ? &rsh_protocol_binary :
+						  &rsh_protocol_text;
+	struct taken t = { 0 };
+
+	switch (what & 3) {
+	case 0:
+		return p->get(c, names, 2, take, &t);
+	case 1:
+		return p->store(c, names[0], "value", 5, 10, true);
+	case 2:
+		return p->store(c, names[0], "value", 5, 0, false);
+	default:
+		return p->remove(c, names[1]);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct rsh_conn c;
+	int ends[2], code;
+
+	if (!size || size > 65536)
+		return 0;
+	require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+	require(rsh_conn_init(&c, 1000, LARGEST));
+	c.fd = ends[0];
+	require(write(ends[1], data + 1, size - 1) == (ssize_t)size - 1);
+	shutdown(ends[1], SHUT_WR);
+	rsh_conn_begin(&c);
+	code = ask(&c, data[0]);
+	require(code >= 0 && code != ETIMEDOUT && code != EINVAL);
+	rsh_conn_close(&c);
+	close(ends[1]);
+	return 0;
+}
