@@ -7,7 +7,8 @@
 #include <stdbool.h>
 
 /* From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned; a
- * second one ends the program at once. */
+ * second one ends the program at once, and the first one does two seconds
+ * later.  SIGALRM is used for that. */
 const atomic_bool *rsh_interrupt_catch(void);
 
 #endif

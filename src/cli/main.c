@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "help.h"
 #include "plan.h"
+#include "supervise.h"
 #include "rsh/daemon/mount.h"
 #include "rsh/fuse/server.h"
 #include "rsh/options/commands.h"
@@ -153,15 +154,12 @@ static void complain_of_usage(const struct rsh_options *o,
 			o->unnamed ? "" : " ");
 }
 
-int main(int argc, char **argv)
+static int run_program(int argc, char **argv)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_options o;
 	enum rsh_exit status = RSH_EXIT_USAGE;
 
-	/* There is nowhere to say why. */
-	if (!fill_standard_streams())
-		return RSH_EXIT_IO;
 	if (rsh_options_parse(argc, argv, &o, &err))
 		complain_of_usage(&o, &err);
 	else
@@ -170,4 +168,27 @@ int main(int argc, char **argv)
 		say_meant(&o);
 	rsh_options_clear(&o);
 	return (int)status;
+}
+
+/* These only read, perhaps from a mount. */
+static bool only_reads(const char *command)
+{
+	static const char *const names[] = {
+		"ls", "plan", "verify", "warm", "stats",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(command, names[i]) == 0)
+			return true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	/* There is nowhere to say why. */
+	if (!fill_standard_streams())
+		return RSH_EXIT_IO;
+	return argc > 2 && only_reads(argv[1]) ?
+		       rsh_supervise(argc, argv, run_program) :
+		       run_program(argc, argv);
 }

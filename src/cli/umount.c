@@ -8,13 +8,19 @@
 #include <string.h>
 
 #include "rsh/daemon/mounted.h"
+#include "rsh/util/log.h"
 
-#define OUR_TYPE "fuse.reshardfs"
 #define WAIT_SECONDS 30
+/* Who waits for longer is told what for. */
+#define SILENT_SECONDS 2
 
 static int wait_for_daemon(const char *path, struct rsh_error *err)
 {
-	if (rsh_unmount_wait(path, WAIT_SECONDS))
+	if (rsh_unmount_wait(path, SILENT_SECONDS))
+		return 0;
+	rsh_log_notice("%s: unmounted; waiting for its daemon to end, for %d "
+		       "seconds at most", path, WAIT_SECONDS);
+	if (rsh_unmount_wait(path, WAIT_SECONDS - SILENT_SECONDS))
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
 			     "has not ended in %d seconds", path,
@@ -33,13 +39,23 @@ static int take_down(const struct rsh_options *o, struct rsh_error *err)
 	if (m.n == 0)
 		return rsh_error_set(err, EINVAL, "%s: nothing is mounted "
 				     "there", o->mountpoint);
-	if (strcmp(m.type, OUR_TYPE) != 0)
+	if (strcmp(m.type, RSH_MOUNTED_TYPE) != 0)
 		return rsh_error_set(err, EINVAL, "%s: a mount of type %s, "
 				     "not of reshardfs", o->mountpoint,
 				     m.type);
-	if (o->force)
-		return rsh_unmount_force(path, err);
+	if (o->force) {
+		rc = rsh_unmount_force(path, err);
+		if (rc == 0)
+			rsh_log_notice("%s: taken down by force: its daemon "
+				       "has ended, and who used it gets errors",
+				       path);
+		return rc;
+	}
 	rc = rsh_unmount(path, o->lazy, err);
+	if (rc == 0 && o->lazy)
+		rsh_log_notice("%s: taken from the tree; its daemon ends when "
+			       "nobody uses it any more, for which nothing "
+			       "waits", path);
 	if (rc == 0 && !o->lazy)
 		rc = wait_for_daemon(path, err);
 	return rc;

@@ -19,6 +19,7 @@
 
 #include "output.h"
 #include "progress.h"
+#include "rsh/daemon/mounted.h"
 #include "rsh/options/ranks.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
@@ -83,7 +84,7 @@ static int check_mount(const char *path, struct rsh_error *err)
 	if (stat(path, &st) != 0)
 		return fail_file(path, errno, err);
 	if (!S_ISDIR(st.st_mode) || st.st_ino != ROOT_INODE ||
-	    !is_of_type(st.st_dev, "fuse.reshardfs"))
+	    !is_of_type(st.st_dev, RSH_MOUNTED_TYPE))
 		return rsh_error_set(err, EINVAL, "%s: reshardfs is not "
 				     "mounted there", path);
 	return 0;

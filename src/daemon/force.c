@@ -181,8 +181,9 @@ static int end_daemon(const char *path, bool aborted, struct rsh_error *err)
 	    ends_after(path, daemon, SIGKILL, KILLED_SECONDS))
 		return 0;
 	return rsh_error_set(err, ETIMEDOUT, "%s: unmounted, but its daemon "
-			     "has not ended although it was killed: it waits "
-			     "for its source", path);
+			     "has not ended although it was killed %d "
+			     "seconds ago: it waits for its source", path,
+			     KILLED_SECONDS);
 }
 
 int rsh_unmount_force(const char *path, struct rsh_error *err)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "rsh/util/mem.h"
 
@@ -35,6 +36,22 @@ static int look_up(struct rsh_mounted *m)
 	}
 	endmntent(f);
 	return 0;
+}
+
+/* Is there a mount of reshardfs at all? */
+static bool any_of_ours(void)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	char buf[2 * PATH_MAX + 1024];
+	struct mntent e;
+	bool found = false;
+
+	if (!f)
+		return false;
+	while (!found && getmntent_r(f, &e, buf, sizeof(buf)))
+		found = strcmp(e.mnt_type, RSH_MOUNTED_TYPE) == 0;
+	endmntent(f);
+	return found;
 }
 
 /* Gives `given` without links in what stands before its last part, which may be
@@ -71,4 +88,35 @@ int rsh_mounted_find(const char *given, struct rsh_mounted *m)
 	if (!realpath(given, m->path))
 		return -errno;
 	return look_up(m);
+}
+
+/* Directory by directory, so that nothing in a mount is asked for: what stands
+ * below its root only its daemon knows. */
+bool rsh_mounted_holds(const char *path, struct rsh_mounted *m)
+{
+	char all[2 * PATH_MAX] = "", *at = all;
+
+	if (!any_of_ours())
+		return false;
+	if (*path != '/' && !getcwd(all, PATH_MAX))
+		return false;
+	at += strlen(all);
+	if (snprintf(at, PATH_MAX, "/%s", path) >= PATH_MAX)
+		return false;
+	at = all;
+	do {
+		char end;
+
+		at += strspn(at, "/");
+		at += strcspn(at, "/");
+		end = *at;
+		*at = '\0';
+		if (!realpath(all, m->path))
+			return false;
+		if (look_up(m) == 0 && m->n &&
+		    strcmp(m->type, RSH_MOUNTED_TYPE) == 0)
+			return true;
+		*at = end;
+	} while (*at);
+	return false;
 }

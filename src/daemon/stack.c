@@ -25,7 +25,6 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
-#define OUR_TYPE "fuse.reshardfs"
 #define ANSWER_MS 10000
 #define PAUSE_MS 20
 #define LOCK_SECONDS 120
@@ -141,7 +140,7 @@ static void tell_other(const struct rsh_mounted *m)
 static int refuse_mounted(const struct rsh_mounted *m, int rc,
 			  struct rsh_error *err)
 {
-	const bool ours = strcmp(m->type, OUR_TYPE) == 0;
+	const bool ours = strcmp(m->type, RSH_MOUNTED_TYPE) == 0;
 	const bool hangs = rc == -ETIMEDOUT;
 
 	return rsh_error_set(err, -rc, "mount point %s: %s (%s) is mounted "

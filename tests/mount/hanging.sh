@@ -91,7 +91,9 @@ for signal in CONT STOP; do
 	holder=$!
 	within 10 stands_in_mount "$holder"
 	kill -$signal "$DAEMON"
-	check "umount --force, SIG$signal" "$RESHARDFS" umount --force "$MNT"
+	"$RESHARDFS" umount --force "$MNT" 2>"$T/said"
+	equal "umount --force, SIG$signal" $? 0
+	check "SIG$signal: it says so" grep -q "$MNT: taken down by force" "$T/said"
 	check "SIG$signal: the mount is gone" not_mounted
 	check "SIG$signal: so is the daemon" has_ended "$DAEMON"
 	check "SIG$signal: the readers get an error" readers_failed

@@ -51,6 +51,7 @@ MOUNT += \
 	mount/pages.py \
 	mount/hanging.sh \
 	mount/killed.py \
+	mount/no_answer.py \
 	mount/notify.py \
 	mount/job.sh \
 	mount/fstab.sh \

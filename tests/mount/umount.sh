@@ -64,6 +64,14 @@ kill -STOP "$daemon_pid"
 { sleep 1; kill -CONT "$daemon_pid"; } &
 taken_down "it waits for a daemon that is slow to end" "$MNT"
 serve
+kill -STOP "$daemon_pid"
+{ sleep 4; kill -CONT "$daemon_pid"; } &
+"$RESHARDFS" umount "$MNT" 2>"$T/said"
+equal "it waits for one that takes long" $? 0
+check "and says what for, and until when" \
+	grep -q "$MNT: unmounted; waiting for its daemon to end, for 30 seconds" "$T/said"
+check "one line" test "$(wc -l <"$T/said")" = 1
+serve
 taken_down "with a slash at the end" "$MNT/"
 serve
 ln -s mnt "$T/link"
@@ -78,8 +86,9 @@ holder=$!
 within 10 test "$(readlink /proc/$holder/cwd)" = "$MNT"
 refuses "a mount in use" 4 "$MNT: it is in use" "$MNT"
 check "which stays" is_mounted
-"$RESHARDFS" umount --lazy "$MNT"
+"$RESHARDFS" umount --lazy "$MNT" 2>"$T/said"
 equal "lazily" $? 0
+check "which is said" grep -q "$MNT: taken from the tree" "$T/said"
 check "it is gone" not_mounted
 refute "but still served" has_ended "$daemon_pid"
 kill "$holder"

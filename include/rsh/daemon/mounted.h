@@ -21,8 +21,13 @@ struct rsh_mounted {
 	char source[PATH_MAX]; /* what the topmost says it is made of */
 };
 
+#define RSH_MOUNTED_TYPE "fuse.reshardfs"
+
 /* Returns 0 or -errno. */
 int rsh_mounted_find(const char *path, struct rsh_mounted *out);
+
+/* Tells whether `path` lies in a mount of reshardfs, or is one, and which. */
+bool rsh_mounted_holds(const char *path, struct rsh_mounted *out);
 
 /* ---- taking it down ---- */
 
