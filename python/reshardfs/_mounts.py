@@ -21,13 +21,14 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING,
            "debug": logging.DEBUG}
 
 
-def _run(*words: str) -> None:
+def _run(*words: str, holder: Optional[int] = None) -> None:
     """Run the program; what it says goes to the log, or into the Error."""
     program = os.environ.get("RESHARDFS", "reshardfs")
     try:
         done = subprocess.run([program, *words], stdin=subprocess.DEVNULL,
                               stdout=subprocess.DEVNULL,
-                              stderr=subprocess.PIPE, check=False)
+                              stderr=subprocess.PIPE, check=False,
+                              pass_fds=() if holder is None else (holder,))
     except OSError as error:
         raise Error(f"{program} cannot be run: {error.strerror}") from None
     sentences = []
@@ -57,6 +58,7 @@ class Mount:
         self._source = placed(source)
         self._options = list(words(options))
         self._directory: Optional[str] = None
+        self._held: Optional[int] = None
         self.path: Optional[str] = None
 
     def rank(self, rank: int) -> str:
@@ -82,13 +84,23 @@ class Mount:
         self._directory = tempfile.mkdtemp(prefix="reshardfs-")
         words = [w for o in self._options for w in ("-o", _escaped(o))]
         try:
-            # Does not return before the mount answers.
-            _run("mount", *words, "--", self._source, self._directory)
+            self._mount(words)
         except BaseException:
             self._clean_up()
             raise
         self.path = self._directory
         return self
+
+    def _mount(self, words: "list[str]") -> None:
+        # The daemon unmounts when this process, and those that it has forked,
+        # have closed their end of the pipe, however they end.
+        end, self._held = os.pipe()
+        try:
+            # Does not return before the mount answers.
+            _run("mount", *words, "-o", f"holder={end}", "--", self._source,
+                 str(self._directory), holder=end)
+        finally:
+            os.close(end)
 
     def __exit__(self, kind: Optional[Type[BaseException]],
                  error: Optional[BaseException],
@@ -108,6 +120,10 @@ class Mount:
                 # that has not been collected yet.
                 _log.warning("%s; it ends when its last file is closed", error)
                 _run("umount", "--lazy", directory)
+                self._held = None  # it stays open as long as this process
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
         os.rmdir(directory)
 
 

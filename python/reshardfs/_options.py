@@ -68,6 +68,7 @@ OPTIONS: Dict[str, str] = {
     "allow_other": "",
     "allow_root": "",
     "auto_unmount": "",
+    "holder": "FD",
     "default_permissions": "",
     "ro": "",
     "rw": "",

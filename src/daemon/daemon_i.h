@@ -57,4 +57,8 @@ int rsh_signals_start(void (*tell)(void *ctx), void *ctx,
 		      struct rsh_signals **out);
 void rsh_signals_stop(struct rsh_signals *s);
 
+/* Takes the mount down, by SIGTERM to the calling thread, when all have closed
+ * the other end of the pipe `fd`; 0 is none.  Returns 0 or -errno. */
+int rsh_holder_watch(unsigned fd);
+
 #endif

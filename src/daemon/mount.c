@@ -354,6 +354,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	if (rc)
 		return rc;
 	rc = rsh_signals_start(tell_statistics, s, &s->signals);
+	if (rc == 0)
+		rc = rsh_holder_watch(o->holder);
 	return rc ? rsh_error_set(err, -rc, "no thread for signals: %s",
 				  strerror(-rc)) : 0;
 }

@@ -69,10 +69,22 @@ static int make_each(char *path)
 	return mkdir(path, 0700) != 0 && errno != EEXIST ? -errno : 0;
 }
 
+/* A user without a home has none made. */
+static bool lies_in_lost_home(const char *path)
+{
+	const char *home = getenv("HOME");
+	const size_t n = home ? strlen(home) : 0;
+
+	return n && strncmp(path, home, n) == 0 && path[n] == '/' &&
+	       access(home, F_OK) != 0;
+}
+
 int rsh_source_make_index_dir(const char *path)
 {
 	cleanup_free char *copy = strdup(path);
 
+	if (lies_in_lost_home(path))
+		return -ENOENT;
 	return copy ? make_each(copy) : -ENOMEM;
 }
 

@@ -118,6 +118,7 @@ def test_simple(tap, bench):
         bench.mount(RANKS, "--index-cache", "off", cache=False)
     with tap.test("a mount that was not asked uses the directory of the user"):
         home = bench.cache + ".home"
+        os.mkdir(home)
         env = {"HOME": home, "XDG_CACHE_HOME": ""}
         bench.mount(RANKS, cache=False, env=env)
         assert os.listdir(f"{home}/.cache/reshardfs/index")
@@ -211,6 +212,12 @@ def test_no_place(tap, bench):
                             env={"HOME": "/proc", "XDG_CACHE_HOME": ""})
         assert "warning" not in mount.kept, mount.kept
         bench.mount(RANKS, cache=False, env={"HOME": "", "XDG_CACHE_HOME": ""})
+    with tap.test("a home that does not exist is not made, which one line says"):
+        home = bench.cache + ".absent"
+        mount = bench.mount(RANKS, cache=False, env={"HOME": home, "XDG_CACHE_HOME": ""})
+        lines = [line for line in mount.kept.splitlines() if "no index cache" in line]
+        assert len(lines) == 1 and f": info: {home}/" in lines[0], mount.kept
+        assert not os.path.exists(home)
     with tap.test("a directory that was asked for and cannot be made"):
         mount = bench.mount(RANKS, "--index-cache", "/proc/index", cache=False)
         assert "warning: /proc/index: no index cache: " in mount.kept, mount.kept

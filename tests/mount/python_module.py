@@ -3,6 +3,7 @@
 """The Python module: what it reads, with a mount and without."""
 
 import gc
+import json
 import logging
 import os
 import pathlib
@@ -11,12 +12,13 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 LIB = os.path.join(os.environ.get("srcdir", "."), "lib")
 TOP = os.environ.get("top_srcdir", os.path.join(os.environ.get("srcdir", "."), ".."))
 sys.path[:0] = [LIB, os.path.join(TOP, "python")]
 
-from demands import check  # noqa: E402
+from demands import check, within  # noqa: E402
 from ms_formats import read_checkpoint  # noqa: E402
 from rsh_cli import PLAIN, demo_tree  # noqa: E402
 from rsh_mount import Skipped, Tap, require_mount, reshardfs_program  # noqa: E402
@@ -26,6 +28,8 @@ os.environ["LIBRESHARD"] = os.path.join(os.path.dirname(reshardfs_program()), ".
                                         "libreshard.so.0")
 import reshardfs  # noqa: E402
 from reshardfs._options import OPTIONS, spoken  # noqa: E402
+
+MODULE = os.path.abspath(os.path.join(TOP, "python"))
 
 
 def content(*parts):
@@ -46,6 +50,35 @@ def mount_points():
     with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape",
               newline="\n") as f:
         return [line.split(" ")[1] for line in f if "reshardfs-" in line]
+
+
+# It mounts in a thread that ends, with a file open, and waits to be killed.
+HOLDS = """
+import json, sys, threading, time
+import reshardfs
+mount = reshardfs.mounted(sys.argv[1], **json.loads(sys.argv[2]))
+thread = threading.Thread(target=mount.__enter__)
+thread.start()
+thread.join()
+file = open(mount.rank(0), "rb")
+print(mount.path, flush=True)
+time.sleep(3600)
+"""
+
+
+def killed_python(t):
+    with subprocess.Popen([sys.executable, "-c", HOLDS, t.source, json.dumps(t.both)],
+                          stdout=subprocess.PIPE, text=True,
+                          env={**os.environ,
+                               "PYTHONPATH": MODULE}) as python:
+        path = python.stdout.readline().strip()
+        check(path, "it does not mount")
+        time.sleep(1)
+        check(path in mount_points(), "it is gone with the thread")
+        check(os.listdir(path), "it does not answer")
+        python.kill()
+    within(20, lambda: path not in mount_points(), f"{path} is still mounted")
+    os.rmdir(path)
 
 
 def gone(path):
@@ -147,6 +180,8 @@ def test_mount(tap, t):
         with f:
             gone(where)
             check(f.read() == t.expected(0), "the open file cannot be read")
+    with tap.test("mounted: gone after SIGKILL, and not with the thread that mounted"):
+        killed_python(t)
     with tap.test("mounted: the sentence of a refusal, nothing left"):
         tempfile.tempdir = os.path.join(t.directory, "temporary")
         os.mkdir(tempfile.tempdir)

@@ -93,6 +93,7 @@ struct rsh_options {
 	uint64_t keep_free;
 	unsigned readahead; /* 0: not given */
 	unsigned max_read;
+	unsigned holder; /* a descriptor, 0: none */
 	unsigned max_threads;
 	unsigned max_idle_threads;
 
