@@ -48,6 +48,7 @@ OPTIONS: Dict[str, str] = {
     "index_cache": "DIR|off",
     "cache": "auto|on|off",
     "cache_size": "SIZE|N%",
+    "cache_compress": "auto|off",
     "cache_dir": "DIR",
     "cache_disk_size": "SIZE",
     "cache_servers": "HOST[:PORT],...",

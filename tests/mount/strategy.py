@@ -259,9 +259,13 @@ class Bench:
         said = {}
         for name, words in (("file", ["--dst-strategy", self.path("dst.ckpt")]),
                             ("mesh", ["--dst-mesh", "dp=2,mp=2"])):
-            said[name] = [good(*command, "--src-strategy", self.path("src.ckpt"), *words,
-                               self.path("tree")).out
-                          for command in (["plan", "--rank-list"], ["plan", "--json"], ["ls"])]
+            *said[name], listed = [
+                good(*command, "--src-strategy", self.path("src.ckpt"), *words,
+                     self.path("tree")).out
+                for command in (["plan", "--rank-list"], ["plan", "--json"], ["ls"])]
+            listed, command = listed.rsplit("next: ", 1)
+            check("=".join(words) in command, command)
+            said[name].append(listed)
         check(said["file"] == said["mesh"] and said["file"][0], said)
 
     def mount_refused(self):

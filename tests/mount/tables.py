@@ -264,7 +264,7 @@ def test_show(tap):
 
 def test_words(tap):
     for words, told in (
-            ((), "no list|show|check given"), (("lost",), "expected list, show or check"),
+            ((), "no list, show or check given"), (("lost",), "expected list, show or check"),
             (("list", "x"), "too many operands"), (("show",), "no TABLE given"),
             (("check",), "no TABLE given"), (("check", "qwen3", "a", "b"), "too many operands"),
             (("check", "qwen3", "--from", "hf"), "without SOURCE"),
