@@ -14,7 +14,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 
 /* Blocks of so long a stretch of a file lie on one server, so that neighbours
  * are fetched together. */
@@ -231,7 +231,7 @@ static bool hunt_turn_away(struct rsh_hunt *h)
 static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
 		      struct rsh_servers_tally *tally)
 {
-	const long begin = rsh_waits_begin();
+	const long begin = rsh_blocking_begin();
 
 	for (unsigned i = 0; i < SERVERS_TRIED; i++) {
 		hunt_place(c, h);
@@ -240,7 +240,7 @@ static void hunt_look(struct rsh_cache *c, struct rsh_hunt *h,
 		if (i + 1 == SERVERS_TRIED || !hunt_turn_away(h))
 			break;
 	}
-	rsh_waits_end(begin);
+	rsh_blocking_end(begin);
 }
 
 void rsh_hunt_begin(struct rsh_cache *c, struct rsh_cache_block **blocks,
@@ -350,8 +350,8 @@ static void hunt_judge(struct rsh_shared *sh, const struct rsh_hunt *h,
 	sh->wait_ns = rsh_max_u64(sh->wait_ns / 2, shared_least_wait(sh));
 }
 
-/* When a server that hung goes on it takes the claims that were sent meanwhile, by
- * nodes that have given it up. */
+/* When a server that hung goes on it takes the claims that were sent meanwhile,
+ * by nodes that have given it up. */
 static void hunt_doubt(struct rsh_shared *sh, struct rsh_hunt *h)
 {
 	for (unsigned i = 0; i < h->n; i++)

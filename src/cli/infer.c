@@ -223,7 +223,7 @@ static int infer_layouts(struct rsh_infer *x, struct rsh_error *err)
 	if (rc == 0)
 		rc = rsh_infer_explain(x);
 	if (rc == 0)
-		rc = rsh_infer_say(x);
+		rc = rsh_infer_print_messages(x);
 	if (rc == 0)
 		rc = out.json ? rsh_infer_json(&out, x) :
 				rsh_infer_print(&out, x);

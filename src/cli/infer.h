@@ -3,7 +3,7 @@
  * say of the strategy it was saved under.
  *   infer.c        chooses the step, reads its tensors, and runs the command
  *   infer_mesh.c   finds what explains each tensor, and all of a set
- *   infer_say.c    says hints, and what cannot be known, in sentences
+ *   infer_messages.c    says hints, and what cannot be known, in sentences
  *   infer_print.c  prints the table
  *   infer_json.c   prints JSON
  */
@@ -100,7 +100,7 @@ uint32_t *rsh_infer_groups(const struct rsh_infer *x,
 			   const struct rsh_infer_tensor *t);
 
 /* Adds the sentences.  Returns 0 or -ENOMEM. */
-int rsh_infer_say(struct rsh_infer *x);
+int rsh_infer_print_messages(struct rsh_infer *x);
 
 /* Both return 0 or -ENOMEM. */
 int rsh_infer_print(const struct rsh_output *out, const struct rsh_infer *x);

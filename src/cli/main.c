@@ -20,7 +20,7 @@
 #include "rsh/options/line.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/room.h"
+#include "rsh/util/memory_limits.h"
 #include "rsh/util/text.h"
 
 static enum rsh_exit mount_command(const struct rsh_options *o)
@@ -110,7 +110,7 @@ static enum rsh_exit run_command(const struct rsh_options *o)
 		return rsh_exit_of(rc);
 	}
 	raise_fd_limit();
-	rsh_room_save();
+	rsh_memory_save_addresses();
 	return finish_output(commands[o->command->id](o));
 }
 

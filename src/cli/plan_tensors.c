@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "plan.h"
-#include "rsh/plan/look.h"
+#include "rsh/plan/query.h"
 #include "rsh/strategy/fold.h"
 #include "rsh/strategy/strategy.h"
 #include "rsh/util/mem.h"
@@ -34,7 +34,8 @@ struct shown_tensor {
 	struct rsh_plan_tensor of;
 	struct side source, destination;
 	bool is_shown;
-	uint32_t first_alike; /* the lowest such number; its own if it is that */
+	uint32_t
+		first_alike; /* the lowest such number; its own if it is that */
 };
 
 /* ---- who holds what ---- */
@@ -157,8 +158,9 @@ static json_t *numbers_json(const uint64_t *v, uint32_t n)
 
 static json_t *box_json(const struct rsh_box *b)
 {
-	return json_pack("{s:o,s:o}", "offset", numbers_json(b->from, b->n_dims),
-			 "shape", numbers_json(b->size, b->n_dims));
+	return json_pack("{s:o,s:o}", "offset",
+			 numbers_json(b->from, b->n_dims), "shape",
+			 numbers_json(b->size, b->n_dims));
 }
 
 static void add_origin(void *ctx, const struct rsh_box *box,

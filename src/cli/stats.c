@@ -7,7 +7,7 @@
 #include <errno.h>
 
 #include "output.h"
-#include "rsh/daemon/ask.h"
+#include "rsh/daemon/control_client.h"
 #include "rsh/daemon/figures.h"
 #include "rsh/util/mem.h"
 #include "text.h"
@@ -96,7 +96,7 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_output out;
 	json_t *all = NULL;
-	int rc = rsh_ask(o->mountpoint, "stats", &all, &err);
+	int rc = rsh_control_query(o->mountpoint, "stats", &all, &err);
 
 	rsh_output_init(&out, o);
 	if (rc == 0 && o->json) {
@@ -106,7 +106,7 @@ enum rsh_exit rsh_stats(const struct rsh_options *o)
 		if (rc == 0)
 			rc = print_figures(all, &out);
 		if (rc == -EINVAL)
-			rc = rsh_ask_refuse(o->mountpoint, &err);
+			rc = rsh_control_refuse(o->mountpoint, &err);
 	}
 	json_decref(all);
 	if (rc == -ENOMEM)

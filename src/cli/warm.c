@@ -23,7 +23,7 @@
 #include "rsh/options/ranks.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "text.h"
@@ -272,7 +272,7 @@ static enum rsh_exit read_warm_parts(struct warm *w)
 
 	w->progress = rsh_progress_start(stderr, "warm", w->parts.bytes,
 					 o->quiet);
-	rc = rsh_crew_run(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->parts.n,
+	rc = rsh_parallel_for(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->parts.n,
 			  warm_part, w, &err);
 	rsh_progress_end(w->progress);
 	if (rc)

@@ -11,7 +11,7 @@
  *   find.c     what the bytes of one tensor say of its cut
  *   judge.c    the verdict over all of them
  *   shapes.c   whether whole tensors would fit each other
- *   say.c      its sentence
+ *   messages.c      its sentence
  *   infer.c    the same without a strategy: which ranks hold the same
  *   ranks.c    by itself: ranks that the strategy does not have
  *   older.c    and what these saved before, if nothing of the chosen step
@@ -219,7 +219,7 @@ bool rsh_contents_judge_unlisted(const struct rsh_contents *c);
  * and the sentence if another cut would make them so, or -ENOMEM. */
 int rsh_contents_check_shapes(struct rsh_contents *c, struct rsh_error *err);
 
-/* ---- say.c ---- */
+/* ---- messages.c ---- */
 
 int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *worst,
 			unsigned n_against, unsigned n_told,

@@ -13,7 +13,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/mem.h"
 
 #define BLOCK_THREADS 32
@@ -56,7 +56,8 @@ static bool sample_content(const struct rsh_contents *c, uint32_t rank,
 		}
 		if (part > e->length - offset)
 			part = (size_t)(e->length - offset);
-		if (!rsh_source_sample(c->source, rank, e->offset + offset, buf, part))
+		if (!rsh_source_sample(c->source, rank, e->offset + offset, buf,
+				       part))
 			return false;
 		buf += part;
 		len -= part;
@@ -193,7 +194,7 @@ void rsh_contents_read(struct rsh_contents *c, struct rsh_subject **subjects,
 	for (uint32_t i = 0; i < n; i++)
 		read_add_tasks(c, subjects[i], whole, r.tasks, &r.n);
 	/* Blocks wait for the storage; whole contents keep processors busy. */
-	rsh_crew_run(whole ? 0 : BLOCK_THREADS, r.n, read_one, &r, NULL);
+	rsh_parallel_for(whole ? 0 : BLOCK_THREADS, r.n, read_one, &r, NULL);
 	for (uint32_t i = 0; i < r.n; i++)
 		c->failed |= r.tasks[i].holder->failed;
 	free(r.tasks);

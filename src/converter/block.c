@@ -156,7 +156,7 @@ static int plan_records(struct planner *p, struct rsh_shown_file *f,
 		rc = rsh_planner_make_slots(p, f, names, err);
 	if (rc)
 		return rc;
-	return rsh_chosen_add(&c->chosen, c->plan, f, err);
+	return rsh_name_filter_add(&c->chosen, c->plan, f, err);
 }
 
 static int plan_file(struct planner *p, uint32_t local, struct rsh_error *err)
@@ -198,8 +198,8 @@ static int planner_init(struct planner *p, struct rsh_error *err)
 	p->seen_index = calloc(c->cat->n_indexes + 1, sizeof(*p->seen_index));
 	p->seq = calloc(c->cat->n_indexes + 1, sizeof(*p->seq));
 	p->whole = calloc(c->cat->n_indexes + 1, sizeof(*p->whole));
-	if (!p->fate || !p->shown_of || !p->seen || !p->seen_index ||
-	    !p->seq || !p->whole || marks_init(c, &p->marks) || marks_init(c, &p->some))
+	if (!p->fate || !p->shown_of || !p->seen || !p->seen_index || !p->seq ||
+	    !p->whole || marks_init(c, &p->marks) || marks_init(c, &p->some))
 		return rsh_error_nomem(err);
 	return 0;
 }

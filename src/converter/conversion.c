@@ -82,7 +82,7 @@ static const char *converter_written(const void *ctx, uint32_t name)
 {
 	const struct rsh_converter *c = ctx;
 
-	return rsh_chosen_name(&c->chosen, name);
+	return rsh_name_filter_name(&c->chosen, name);
 }
 
 static bool converter_pick(const void *ctx, uint32_t rank, uint32_t name,
@@ -144,7 +144,7 @@ static void converter_free(void *ctx)
 	free(c->handled);
 	free(c->files.held);
 	free(c->same_as);
-	rsh_chosen_clear(&c->chosen);
+	rsh_name_filter_clear(&c->chosen);
 	free(c->copy_grids);
 	free(c);
 }
@@ -289,14 +289,14 @@ int rsh_convert(const struct rsh_strategy *src, const struct rsh_strategy *dst,
 		return rsh_error_nomem(err);
 	p = c->plan;
 	note_dispatch(c);
-	rc = rsh_chosen_ask(&c->chosen, c->cat, NULL, c->cat->n_names, opts,
-			    err);
+	rc = rsh_name_filter_ask(&c->chosen, c->cat, NULL, c->cat->n_names,
+				 opts, err);
 	if (rc == 0 && c->chosen.two_files)
 		rc = find_apart(c, err);
 	if (rc == 0)
 		rc = plan_blocks(c, err);
 	if (rc == 0)
-		rc = rsh_chosen_check(&c->chosen, p, err);
+		rc = rsh_name_filter_check(&c->chosen, p, err);
 	/* What is lost is told in any case, and the first error counts. */
 	lost = rsh_blueprint_finish(p, opts->report_lost, opts->ctx,
 				    rc ? NULL : err);

@@ -11,7 +11,7 @@
 #define RSH_CONVERTER_CONVERTER_I_H
 
 #include "rsh/catalogue/catalogue.h"
-#include "rsh/converter/chosen.h"
+#include "rsh/converter/name_filter.h"
 #include "rsh/converter/slices.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/strategy/grid.h"
@@ -78,7 +78,7 @@ struct rsh_converter {
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;
 	bool remove_redundancy;
-	struct rsh_chosen chosen;
+	struct rsh_name_filter chosen;
 	bool joined;            /* rank 0's index is of several files */
 	bool foreign;           /* the converter cannot read the files */
 	bool same;              /* files are shown as they are (whole.c) */

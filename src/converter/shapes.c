@@ -8,7 +8,7 @@
 
 const char *rsh_written_name(const struct rsh_converter *c, uint32_t name)
 {
-	const char *renamed = rsh_chosen_name(&c->chosen, name);
+	const char *renamed = rsh_name_filter_name(&c->chosen, name);
 
 	return renamed ? renamed : rsh_names_text(c->cat->names, name);
 }

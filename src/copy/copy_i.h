@@ -10,7 +10,7 @@
 #include "rsh/copy/copy.h"
 #include "rsh/copy/verify.h"
 #include "rsh/util/arena.h"
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/vfs/inspect.h"
 #include "rsh/read/stream.h"
@@ -133,7 +133,7 @@ void rsh_lines_clear(struct rsh_lines *l);
 int rsh_lines_next(struct rsh_lines *l, const char **text, size_t *len,
 		   struct rsh_error *err);
 
-/* ---- a manifest in the making (draft.c) ---- */
+/* ---- a manifest in the making (manifest_writer.c) ---- */
 
 /* Has what is known of a file that was finished, perhaps by an earlier run. */
 struct rsh_known {
@@ -157,7 +157,7 @@ struct rsh_other_draft {
 /* Lines of finished files are kept in a file of their own beside the manifest,
  * the record; the manifest is put together at the end, of what all runs have
  * finished. */
-struct rsh_draft {
+struct rsh_manifest_writer {
 	const struct rsh_origin *origin;
 	const struct rsh_copy_list *list;
 	struct rsh_known *known; /* [file of the list] */
@@ -174,14 +174,14 @@ struct rsh_draft {
 	bool overwrite;
 	struct rsh_other_draft *others;
 	size_t n_others, cap_others;
-	size_t n_before; /* others before rsh_draft_join() */
-	bool ending;     /* rsh_draft_join() was called */
+	size_t n_before; /* others before rsh_manifest_writer_join() */
+	bool ending;     /* rsh_manifest_writer_join() was called */
 };
 
 /* Nothing has to be cleared of this one. */
 #define RSH_DRAFT_NONE { .dirfd = -1, .lock_fd = -1, .record_fd = -1 }
 
-struct rsh_draft_options {
+struct rsh_manifest_writer_options {
 	struct rsh_copy_share share; /* the record is of it */
 	bool overwrite;
 };
@@ -190,23 +190,25 @@ struct rsh_draft_options {
  * sentence: -EBUSY, or -EEXIST if it is another conversion's and `overwrite` is
  * not set.  The draft is to be cleared in any case, which leaves the record for
  * another run. */
-int rsh_draft_open(struct rsh_draft *s, const char *path,
-		   const struct rsh_draft_options *o,
+int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
+		   const struct rsh_manifest_writer_options *o,
 		   const struct rsh_origin *origin,
 		   const struct rsh_copy_list *list, struct rsh_error *err);
-void rsh_draft_clear(struct rsh_draft *s);
+void rsh_manifest_writer_clear(struct rsh_manifest_writer *s);
 /* Records file i of the list, durably.  Any thread may call it, each for other
  * files.  Returns 0 or -errno. */
-int rsh_draft_add(struct rsh_draft *s, size_t i,
+int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
 		  const struct rsh_manifest_file *file);
 /* Waits until no other run makes the manifest, and learns what others have
  * finished of the files that are not wanted here.  Returns 0 or -errno with a
  * sentence: -EINTR, or -EEXIST as above. */
-int rsh_draft_join(struct rsh_draft *s, struct rsh_error *err);
-/* After rsh_draft_join(), makes the manifest of all files that are known, and
- * drops the record and those of runs that are dead.  Returns 0 or -errno with a
- * sentence. */
-int rsh_draft_finish(struct rsh_draft *s, struct rsh_error *err);
+int rsh_manifest_writer_join(struct rsh_manifest_writer *s,
+			     struct rsh_error *err);
+/* After rsh_manifest_writer_join(), makes the manifest of all files that are
+ * known, and drops the record and those of runs that are dead.  Returns 0 or
+ * -errno with a sentence. */
+int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
+			       struct rsh_error *err);
 
 /* ---- a manifest that is there (index.c) ---- */
 

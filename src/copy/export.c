@@ -43,7 +43,7 @@ struct job {
 	const struct rsh_export_options *options;
 	struct rsh_copy_list list;
 	struct rsh_origin origin;
-	struct rsh_draft draft;
+	struct rsh_manifest_writer draft;
 	struct rsh_streams *streams;
 	int dirfd;
 	bool drop_pages;  /* the pages of files that were written */
@@ -368,7 +368,8 @@ static int write_bytes(const struct job *j, const struct rsh_copy_file *f,
 		rc = reserve(fd, f->size);
 	if (rc == 0)
 		rc = rsh_copy_feed_virtual(j->vfs, j->streams, f,
-					   &j->options->control, write_sink, &w);
+					   &j->options->control, write_sink,
+					   &w);
 	if (rc == 0)
 		file->xxh3 = rsh_digest_end(&w.digest);
 	rsh_digest_clear(&w.digest);
@@ -397,7 +398,7 @@ static int write_temp(struct job *j, size_t i, struct rsh_temp *t,
 	rc = write_bytes(j, f, &file, sums, t->fd);
 	for (uint32_t k = 0; k < file.n_records; k++)
 		records[k].xxh3 = sums[k];
-	return rc ? rc : rsh_draft_add(&j->draft, i, &file);
+	return rc ? rc : rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
 static int write_file(void *ctx, size_t number, struct rsh_error *err)
@@ -467,8 +468,8 @@ static int open_export_store(struct job *j, struct rsh_export_result *out,
 		out->manifest = NULL;
 		return rsh_error_nomem(err);
 	}
-	return rsh_draft_open(&j->draft, out->manifest,
-			      &(struct rsh_draft_options){
+	return rsh_manifest_writer_open(&j->draft, out->manifest,
+			      &(struct rsh_manifest_writer_options){
 				      o->share, o->overwrite },
 			      &j->origin, &j->list, err);
 }
@@ -504,7 +505,7 @@ static int find_todo(struct job *j, struct rsh_error *err)
 {
 	const unsigned n_jobs = j->options->verify ?
 		j->options->control.n_jobs : 1;
-	int rc = rsh_crew_run(n_jobs, j->list.n, look_at_target, j, err);
+	int rc = rsh_parallel_for(n_jobs, j->list.n, look_at_target, j, err);
 
 	if (rc)
 		return rc;
@@ -537,7 +538,7 @@ static int write_all(struct job *j, struct rsh_error *err)
 	j->drop_pages = wants_drop(j, bytes);
 	if (c->begin)
 		c->begin(c->ctx, j->options->verify ? 2 * bytes : bytes);
-	rc = rsh_crew_run(c->n_jobs, j->n_todo, write_file, j, err);
+	rc = rsh_parallel_for(c->n_jobs, j->n_todo, write_file, j, err);
 	if (fsync(j->dirfd) != 0 && rc == 0)
 		rc = rsh_error_set(err, errno, "%s: %s", j->options->dir,
 				   strerror(errno));
@@ -546,12 +547,12 @@ static int write_all(struct job *j, struct rsh_error *err)
 
 static int finish_export(struct job *j, struct rsh_error *err)
 {
-	int rc = rsh_draft_join(&j->draft, err);
+	int rc = rsh_manifest_writer_join(&j->draft, err);
 
 	if (rc)
 		return rc;
 	forget_others(j);
-	return rsh_draft_finish(&j->draft, err);
+	return rsh_manifest_writer_finish(&j->draft, err);
 }
 
 static void count_exported(const struct job *j, struct rsh_export_result *out)
@@ -591,7 +592,7 @@ int rsh_export(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	if (rc == 0)
 		rc = finish_export(&j, err);
 	rsh_streams_free(j.streams);
-	rsh_draft_clear(&j.draft);
+	rsh_manifest_writer_clear(&j.draft);
 	rsh_origin_clear(&j.origin);
 	rsh_copy_list_clear(&j.list);
 	free(j.state);

@@ -117,7 +117,7 @@ static int check_listed_all(struct job *j, struct rsh_error *err)
 	out->n_of = (uint32_t)j->index.n_of;
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
-	rc = rsh_crew_run(c->n_jobs, j->index.n, check_listed, j, err);
+	rc = rsh_parallel_for(c->n_jobs, j->index.n, check_listed, j, err);
 	if (rsh_answer_take(out, j->problems, j->index.n) && rc == 0)
 		rc = rsh_error_nomem(err);
 	return rc;

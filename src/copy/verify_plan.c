@@ -23,7 +23,7 @@ struct job {
 	struct rsh_streams *streams;
 	struct rsh_manifest_index index; /* of options->manifest */
 	struct rsh_origin origin;
-	struct rsh_draft draft; /* of options->write */
+	struct rsh_manifest_writer draft; /* of options->write */
 	struct rsh_problem *problems; /* [file of the list] */
 };
 
@@ -189,7 +189,7 @@ static int write_planned(struct job *j, size_t i, struct check *k,
 
 	for (uint32_t r = 0; r < n; r++)
 		records[r].xxh3 = k->by_plan.sums[r];
-	return rsh_draft_add(&j->draft, i, &file);
+	return rsh_manifest_writer_add(&j->draft, i, &file);
 }
 
 /* ---- each file ---- */
@@ -332,8 +332,8 @@ static int open_plan_store(struct job *j, struct rsh_error *err)
 	if (!rsh_vfs_view(j->vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	rc = rsh_target_check(j->options->write, view.source, err);
-	return rc ? rc : rsh_draft_open(&j->draft, j->options->write,
-					&(struct rsh_draft_options){
+	return rc ? rc : rsh_manifest_writer_open(&j->draft, j->options->write,
+					&(struct rsh_manifest_writer_options){
 						{ 0 }, j->options->overwrite },
 					&j->origin, &j->list, err);
 }
@@ -353,11 +353,11 @@ static int check_planned_all(struct job *j, struct rsh_answer *out,
 	out->n_by_manifest = j->options->manifest ? out->n_files : 0;
 	if (c->begin)
 		c->begin(c->ctx, out->bytes);
-	rc = rsh_crew_run(c->n_jobs, j->list.n, check_planned, j, err);
+	rc = rsh_parallel_for(c->n_jobs, j->list.n, check_planned, j, err);
 	if (rc == 0 && j->options->write)
-		rc = rsh_draft_join(&j->draft, err);
+		rc = rsh_manifest_writer_join(&j->draft, err);
 	if (rc == 0 && j->options->write)
-		rc = rsh_draft_finish(&j->draft, err);
+		rc = rsh_manifest_writer_finish(&j->draft, err);
 	if (rc == 0 && j->options->manifest && add_strangers(j, out))
 		rc = rsh_error_nomem(err);
 	return rc;
@@ -378,7 +378,7 @@ int rsh_verify_plan(const struct rsh_vfs *vfs, const struct rsh_vfs_config *cfg,
 	if (rsh_answer_take(out, j.problems, j.list.n) && rc == 0)
 		rc = rsh_error_nomem(err);
 	rsh_streams_free(j.streams);
-	rsh_draft_clear(&j.draft);
+	rsh_manifest_writer_clear(&j.draft);
 	rsh_origin_clear(&j.origin);
 	rsh_manifest_index_clear(&j.index);
 	rsh_copy_list_clear(&j.list);

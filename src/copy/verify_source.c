@@ -182,11 +182,12 @@ struct rsh_verify_file *rsh_verify_sound_file(const struct rsh_verify_job *j,
 	return f < end && f->info.rank == rank ? f : NULL;
 }
 
-static bool is_made_up_for(const struct rsh_verify_job *j, const uint32_t *first,
-			   uint32_t rank)
+static bool is_made_up_for(const struct rsh_verify_job *j,
+			   const uint32_t *first, uint32_t rank)
 {
 	for (uint32_t r = 0; r < j->n_ranks; r++)
-		if (first[r] == first[rank] && rsh_verify_sound_file(j, r, NULL))
+		if (first[r] == first[rank] &&
+		    rsh_verify_sound_file(j, r, NULL))
 			return true;
 	return false;
 }
@@ -371,8 +372,8 @@ int rsh_verify_source(const struct rsh_source *source,
 	if (rc == 0 && control->begin)
 		control->begin(control->ctx, out->bytes);
 	if (rc == 0)
-		rc = rsh_crew_run(control->n_jobs, j.n, check_saved_file, &j,
-				  err);
+		rc = rsh_parallel_for(control->n_jobs, j.n, check_saved_file,
+				      &j, err);
 	if (rc == 0)
 		rc = judge_slices(&j, err);
 	job_clear(&j);

@@ -17,7 +17,7 @@
 #include "rsh/options/reading.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
-#include "rsh/util/room.h"
+#include "rsh/util/memory_limits.h"
 #include "rsh/util/secret.h"
 #include "rsh/vfs/vfs.h"
 #include "sandbox_i.h"
@@ -43,7 +43,7 @@ static struct rsh_server_options server_options(const struct rsh_options *o)
 
 /* Says what the mount may take, before it has taken anything. */
 struct room {
-	uint64_t map, resident; /* as util/room.h has them */
+	uint64_t map, resident; /* as util/memory_limits.h has them */
 };
 
 struct service {
@@ -116,7 +116,7 @@ static uint64_t cache_bytes(const struct service *s)
 /* Returns what the cache may map, where that is limited. */
 static uint64_t for_cache(const struct service *s)
 {
-	return s->room.map == RSH_ROOM_ENDLESS ||
+	return s->room.map == RSH_MEMORY_UNLIMITED ||
 	       s->options->io.caching == RSH_CACHING_OFF ? 0 :
 	       s->room.map / CACHE_PART;
 }
@@ -151,7 +151,7 @@ static bool service_fits(const struct service *s, uint64_t map)
  * mounted. */
 static int fit_memory(struct service *s, struct rsh_error *err)
 {
-	const uint64_t map = rsh_room_to_map();
+	const uint64_t map = rsh_memory_left_to_map();
 	uint64_t missing;
 
 	if (service_fits(s, map))
@@ -163,11 +163,12 @@ static int fit_memory(struct service *s, struct rsh_error *err)
 		return 0;
 	}
 	if (resident_bytes(s) > s->room.resident)
-		return rsh_error_set(err, ENOMEM, "too little memory: the "
-				     "control group leaves %" PRIu64 " MiB, and "
-				     "to serve takes %" PRIu64,
-				     s->room.resident / MIB,
-				     resident_bytes(s) / MIB);
+		return rsh_error_set(
+			err, ENOMEM,
+			"too little memory: the "
+			"control group leaves %" PRIu64 " MiB, and "
+			"to serve takes %" PRIu64,
+			s->room.resident / MIB, resident_bytes(s) / MIB);
 	/* The cache takes its part of what is added as well. */
 	missing = (rsh_server_maps(&s->so) + for_cache(s) - map) * CACHE_PART /
 		  (CACHE_PART - 1);
@@ -331,8 +332,8 @@ static int begin_service(struct service *s, struct rsh_error *err)
 	s->so = server_options(o);
 	/* The confinement comes before the first byte is read of what others
 	 * have written. */
-	s->room.map = rsh_room_to_map();
-	s->room.resident = rsh_room_resident();
+	s->room.map = rsh_memory_left_to_map();
+	s->room.resident = rsh_memory_left_resident();
 	rc = confine_service(s, err);
 	if (rc == 0)
 		rc = open_io(s, err);

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "rsh/daemon/ask.h"
+#include "rsh/daemon/control_client.h"
 #include "rsh/daemon/mounted.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -45,7 +45,7 @@ static struct answer ask_for_config(const char *path, const json_t *identity)
 	const char *step = NULL;
 	json_t *config = NULL;
 
-	a.code = rsh_ask(path, "config", &config, &err);
+	a.code = rsh_control_query(path, "config", &config, &err);
 	if (a.code == 0) {
 		a.same = json_equal(json_object_get(config, "made_of"),
 				    identity);

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 
@@ -130,7 +130,7 @@ int rsh_dcp_extra_state(struct rsh_source *source,
 		taken[i] = !opts->wanted ||
 			   opts->wanted(opts->ctx, d->values[i].name);
 	if (rc == 0 && n > 0)
-		rc = rsh_crew_run(VALUE_THREADS, n, value_read, &all, err);
+		rc = rsh_parallel_for(VALUE_THREADS, n, value_read, &all, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		any |= json[i] != NULL;
 	if (rc == 0 && any && rsh_dcp_values_join(d->values, n, json,

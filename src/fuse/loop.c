@@ -5,10 +5,10 @@
  * threads comes to its request with cold caches, and libfuse's own loop starts
  * and ends threads all the time when there are few.  Here as many as there are
  * processors take requests while reads are computing, and more while they wait
- * for a disk or a network.  One of all is never left to the source (turns.c).
- * While reads wait for their turn and none comes back, the thread that called
- * rsh_loop_run() adds one thread after the other.  It also answers readers who
- * were interrupted (pending.c). */
+ * for a disk or a network.  One of all is never left to the source
+ * (request_queue.c). While reads wait for their turn and none comes back, the
+ * thread that called rsh_loop_run() adds one thread after the other.  It also
+ * answers readers who were interrupted (pending.c). */
 #include "config.h"
 
 #include "ops_i.h"
@@ -57,7 +57,8 @@ struct rsh_loop {
 	sem_t news; /* all are busy, or the session has ended */
 	atomic_uint n_busy, n_always, n_extra;
 	atomic_bool watched; /* somebody looks whether they stay busy */
-	atomic_size_t buffer; /* bytes of a request's buffer, 0 before one came */
+	atomic_size_t
+		buffer; /* bytes of a request's buffer, 0 before one came */
 	atomic_int error;
 	atomic_flag lingering; /* a thread waits for the next request */
 
@@ -141,7 +142,7 @@ static void worker_serve(struct worker *w)
 static void worker_help(struct worker *w)
 {
 	worker_begin(w);
-	rsh_turns_help(&w->loop->server->turns);
+	rsh_queue_help(&w->loop->server->queue);
 	worker_end(w);
 }
 
@@ -160,11 +161,11 @@ static void loop_linger(struct rsh_loop *l)
 	atomic_flag_clear(&l->lingering);
 }
 
-/* Takes a request from the kernel as fuse_session_receive_buf() does, which ends
- * the session where there is no memory for a buffer.  The workers who have theirs
- * can go on, so the others look for memory from time to time; how much it takes
- * libfuse tells nobody, but the first buffer does.  Returns -EAGAIN after a time
- * without memory. */
+/* Takes a request from the kernel as fuse_session_receive_buf() does, which
+ * ends the session where there is no memory for a buffer.  The workers who have
+ * theirs can go on, so the others look for memory from time to time; how much
+ * it takes libfuse tells nobody, but the first buffer does.  Returns -EAGAIN
+ * after a time without memory. */
 static int worker_receive(struct worker *w)
 {
 	static const struct timespec pause = { 0, SHORT_NS };
@@ -235,7 +236,7 @@ static int loop_add_worker(struct rsh_loop *l, bool extra)
 	}
 	l->n_workers++;
 	if (l->n_workers > 1)
-		rsh_turns_allow(&l->server->turns, l->n_workers - 1);
+		rsh_queue_allow(&l->server->queue, l->n_workers - 1);
 	return 0;
 }
 
@@ -275,7 +276,7 @@ struct look {
 
 static struct look loop_look(struct rsh_loop *l, uint64_t *turns)
 {
-	const uint64_t done = atomic_load(&l->server->turns.n_done);
+	const uint64_t done = atomic_load(&l->server->queue.n_done);
 	struct look look = { .turned = done != *turns };
 
 	*turns = done;
@@ -297,7 +298,7 @@ static struct look loop_look(struct rsh_loop *l, uint64_t *turns)
 static void loop_watch(struct rsh_loop *l, uint64_t *turns)
 {
 	const struct look look = loop_look(l, turns);
-	const bool waiting = atomic_load(&l->server->turns.n_waiting);
+	const bool waiting = atomic_load(&l->server->queue.n_waiting);
 
 	if ((loop_all_busy(l) && !look.moved) || (waiting && !look.turned)) {
 		loop_relieve(l);
@@ -382,7 +383,7 @@ int rsh_loop_run(struct rsh_server *server)
 		if (atomic_load(&l->watched))
 			loop_watch(l, &turns);
 	}
-	rsh_turns_close(&server->turns);
+	rsh_queue_close(&server->queue);
 	server->stuck = !loop_join_workers(l);
 	if (rc == 0)
 		rc = atomic_load(&l->error);

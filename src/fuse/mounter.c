@@ -397,7 +397,7 @@ int rsh_mounter_find(struct rsh_mounter *m, const char *name, int fd[2])
 	return from < 0 ? from : take_found(from, fd);
 }
 
-int rsh_mounter_ask_dying(struct rsh_mounter *m, pid_t thread)
+int rsh_mounter_ask_fatal_signals(struct rsh_mounter *m, pid_t thread)
 {
 	char word[16];
 	const int length = snprintf(word, sizeof(word), "%c%d", DYING, thread);

@@ -2,8 +2,8 @@
 /* fuse/ops.c has one handler a request: it decodes, asks vfs, and replies.
  *
  * Threads: handlers run in the workers of loop.c, several at a time, those that
- * may wait for the source when it is their turn (turns.c); all they touch is
- * the request and the vfs, which is immutable.
+ * may wait for the source when it is their turn (request_queue.c); all they
+ * touch is the request and the vfs, which is immutable.
  */
 #include "config.h"
 
@@ -221,7 +221,7 @@ static void op_close_file(struct rsh_server *s, fuse_req_t req,
 }
 
 /* Returns 0 or -errno. */
-static int op_open_file(struct rsh_server *s, const struct rsh_turn *r,
+static int op_open_file(struct rsh_server *s, const struct rsh_request *r,
 			struct rsh_open_file **out)
 {
 	struct rsh_open_file *f = rsh_open_file_new(&s->files);
@@ -246,7 +246,7 @@ static int op_open_file(struct rsh_server *s, const struct rsh_turn *r,
 	return rc;
 }
 
-static void op_reply_open(struct rsh_server *s, const struct rsh_turn *r,
+static void op_reply_open(struct rsh_server *s, const struct rsh_request *r,
 			  struct rsh_open_file *f)
 {
 	struct fuse_file_info fi = r->fi;
@@ -265,15 +265,15 @@ static void op_reply_open(struct rsh_server *s, const struct rsh_turn *r,
 		op_close_file(s, NULL, f);
 }
 
-/* Returns what rsh_turns_begin() does.  The request can be interrupted from now
+/* Returns what rsh_queue_begin() does.  The request can be interrupted from now
  * on. */
-static int begin_turn(struct rsh_turn *r, bool of_page)
+static int request_begin(struct rsh_request *r, bool of_page)
 {
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
-	return r->pending ? rsh_turns_begin(&r->server->turns, r) : -ENOMEM;
+	return r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
 }
 
-static void serve_open(const struct rsh_turn *r, int rc)
+static void serve_open(const struct rsh_request *r, int rc)
 {
 	struct rsh_server *s = r->server;
 	struct rsh_open_file *f = NULL;
@@ -293,7 +293,7 @@ static void serve_open(const struct rsh_turn *r, int rc)
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
-	struct rsh_turn r = {
+	struct rsh_request r = {
 		.server = s, .serve = serve_open, .req = req, .ino = ino,
 		.fi = *fi,
 	};
@@ -307,11 +307,11 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		serve_open(&r, 0);
 		return;
 	}
-	rc = begin_turn(&r, false); /* opening may compare bytes */
-	if (rc != RSH_TURN_LATER)
+	rc = request_begin(&r, false); /* opening may compare bytes */
+	if (rc != RSH_QUEUE_LATER)
 		serve_open(&r, rc);
 	if (rc == 0)
-		rsh_turns_end(&s->turns);
+		rsh_queue_end(&s->queue);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino,
@@ -327,7 +327,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino,
 
 /* The file may be closed once the reader has an answer, so the turn holds the
  * stream. */
-static void serve_read(const struct rsh_turn *r, int rc)
+static void serve_read(const struct rsh_request *r, int rc)
 {
 	struct rsh_loan loan;
 	ssize_t n = rc;
@@ -356,7 +356,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
 	struct rsh_server *s = fuse_req_userdata(req);
-	struct rsh_turn r = {
+	struct rsh_request r = {
 		.server = s, .serve = serve_read, .req = req, .ino = ino,
 		.size = size, .off = off, .fi = *fi,
 	};
@@ -370,11 +370,11 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	rsh_stream_hold(r.stream);
 	/* The kernel names an owner of its locks only where a process reads,
 	 * not where a page is filled. */
-	rc = begin_turn(&r, fi->lock_owner == 0);
-	if (rc != RSH_TURN_LATER)
+	rc = request_begin(&r, fi->lock_owner == 0);
+	if (rc != RSH_QUEUE_LATER)
 		serve_read(&r, rc);
 	if (rc == 0)
-		rsh_turns_end(&s->turns);
+		rsh_queue_end(&s->queue);
 }
 
 /* ---- what a read-only tree refuses ----

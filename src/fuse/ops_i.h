@@ -53,11 +53,11 @@ struct rsh_interrupts {
 };
 
 /* Has a request that may have to wait for the source. */
-struct rsh_turn {
+struct rsh_request {
 	/* Replies, with the error if `rc` is one, because the request has not
 	 * come to its turn.  It is called by whoever serves a request that was
 	 * left. */
-	void (*serve)(const struct rsh_turn *r, int rc);
+	void (*serve)(const struct rsh_request *r, int rc);
 	struct rsh_server *server;
 	fuse_req_t req; /* not to be touched before `pending` is claimed */
 	struct rsh_pending *pending;
@@ -66,16 +66,16 @@ struct rsh_turn {
 	size_t size; /* bytes of a read, from `off` on */
 	off_t off;
 	struct fuse_file_info fi;
-	STAILQ_ENTRY(rsh_turn) next;
+	STAILQ_ENTRY(rsh_request) next;
 };
-STAILQ_HEAD(rsh_turn_list, rsh_turn);
+STAILQ_HEAD(rsh_request_list, rsh_request);
 
 /* Counts requests that are served, and lists those that wait until it is their
- * turn (turns.c). */
-struct rsh_turns {
+ * turn (request_queue.c). */
+struct rsh_request_queue {
 	pthread_mutex_t lock; /* guards all below; counts may be read without */
 	unsigned n_served, most;
-	struct rsh_turn_list waiting;
+	struct rsh_request_list waiting;
 	atomic_uint n_waiting;
 	atomic_uint_fast64_t n_done; /* turns that have ended since the start */
 	bool closed;
@@ -87,7 +87,7 @@ struct rsh_server {
 	struct rsh_digests *digests;
 	unsigned max_read;  /* bytes a request */
 	enum rsh_io_mode io_mode;
-	bool direct_io;     /* files are read past the page cache; set by INIT */
+	bool direct_io; /* files are read past the page cache; set by INIT */
 	struct fuse_session *session;
 	struct rsh_mounter *mounter; /* NULL: the server mounts by itself */
 	unsigned n_threads, max_threads;
@@ -111,7 +111,7 @@ struct rsh_server {
 
 	struct rsh_open_files files;
 
-	struct rsh_turns turns;
+	struct rsh_request_queue queue;
 	struct rsh_interrupts interrupts;
 
 	/* Is called once, by the thread that answers the kernel's INIT. */
@@ -145,9 +145,9 @@ unsigned rsh_max_read(const struct rsh_server_options *o);
 int rsh_mounter_mount(struct rsh_mounter *m, int *fd, struct rsh_error *err);
 void rsh_mounter_unmount(struct rsh_mounter *m);
 /* Asks that process for rsh_thread_dies(), since it may read /proc. */
-int rsh_mounter_ask_dying(struct rsh_mounter *m, pid_t thread);
-/* dying.c: returns 1 if a signal has come to the thread that will end it, 0 if
- * not, or -errno if that cannot be told. */
+int rsh_mounter_ask_fatal_signals(struct rsh_mounter *m, pid_t thread);
+/* fatal_signals.c: returns 1 if a signal has come to the thread that will end
+ * it, 0 if not, or -errno if that cannot be told. */
 int rsh_thread_dies(pid_t thread);
 /* Ends the connection of a descriptor whose number libfuse goes on using. */
 void rsh_device_close(int fd);
@@ -171,24 +171,24 @@ bool rsh_pending_claim(struct rsh_pending *p);
 /* Claims the request as rsh_pending_claim() does, and frees `p`. */
 bool rsh_pending_end(struct rsh_pending *p);
 
-/* turns.c.  Returns 0 or -errno. */
-int rsh_turns_init(struct rsh_turns *t);
-void rsh_turns_destroy(struct rsh_turns *t);
+/* request_queue.c.  Returns 0 or -errno. */
+int rsh_queue_init(struct rsh_request_queue *t);
+void rsh_queue_destroy(struct rsh_request_queue *t);
 /* Allows so many requests at a time; at first it is 1. */
-void rsh_turns_allow(struct rsh_turns *t, unsigned most);
-/* Returns 0 if it is the request's turn, and then rsh_turns_end() is due when
- * it has been served; RSH_TURN_LATER if it has been left, in a copy, to whoever
- * ends a turn; or -errno if it is not to have a turn. */
-#define RSH_TURN_LATER 1
-int rsh_turns_begin(struct rsh_turns *t, const struct rsh_turn *r);
+void rsh_queue_allow(struct rsh_request_queue *t, unsigned most);
+/* Returns 0 if it is the request's turn, and then rsh_queue_end() is due when
+ * it has been served; RSH_QUEUE_LATER if it has been left, in a copy, to
+ * whoever ends a turn; or -errno if it is not to have a turn. */
+#define RSH_QUEUE_LATER 1
+int rsh_queue_begin(struct rsh_request_queue *t, const struct rsh_request *r);
 /* Ends a turn and serves those whose turn has come then. */
-void rsh_turns_end(struct rsh_turns *t);
+void rsh_queue_end(struct rsh_request_queue *t);
 /* Serves those who wait, if there is room. */
-void rsh_turns_help(struct rsh_turns *t);
+void rsh_queue_help(struct rsh_request_queue *t);
 /* Takes a request that has been answered out of the line, if it still waits. */
-void rsh_turns_forget(struct rsh_turns *t, const struct rsh_pending *p);
+void rsh_queue_forget(struct rsh_request_queue *t, const struct rsh_pending *p);
 /* Ends all waiting: requests that wait get ECONNABORTED. */
-void rsh_turns_close(struct rsh_turns *t);
+void rsh_queue_close(struct rsh_request_queue *t);
 
 /* Puts itself between libfuse and the mounted session's descriptor.  Returns 0
  * or -errno. */
@@ -212,7 +212,7 @@ void rsh_passthrough_init(struct rsh_server *s, struct fuse_conn_info *conn);
 /* Gives what the kernel is to read in place of the file of the turn's node;
  * *out is NULL if nothing is.  Returns 0, or -ESTALE and the like, with which
  * the file must not be opened. */
-int rsh_passthrough_open(struct rsh_server *s, const struct rsh_turn *r,
+int rsh_passthrough_open(struct rsh_server *s, const struct rsh_request *r,
 			 struct rsh_backing **out);
 /* Ends one use.  If `req` is NULL, which libfuse needs to end a backing, the
  * kernel's backing stays for the next user. */

@@ -158,7 +158,7 @@ static void backing_discard(struct rsh_server *s, fuse_req_t req,
 
 /* Makes a backing; *refused says why the kernel has not given an id.  When this
  * returns 0 the request is claimed. */
-static int new_backing(struct rsh_server *s, const struct rsh_turn *r,
+static int new_backing(struct rsh_server *s, const struct rsh_request *r,
 		       uint32_t file, struct rsh_backing **out,
 		       struct rsh_error *refused)
 {
@@ -206,7 +206,7 @@ static struct rsh_backing *backing_settle(struct rsh_passthrough *p,
 	return b;
 }
 
-static int backing_make(struct rsh_server *s, const struct rsh_turn *r,
+static int backing_make(struct rsh_server *s, const struct rsh_request *r,
 			uint32_t file, struct rsh_backing **out)
 {
 	struct rsh_error refused = RSH_ERROR_INIT;
@@ -225,7 +225,7 @@ static int backing_make(struct rsh_server *s, const struct rsh_turn *r,
 	return 0;
 }
 
-int rsh_passthrough_open(struct rsh_server *s, const struct rsh_turn *r,
+int rsh_passthrough_open(struct rsh_server *s, const struct rsh_request *r,
 			 struct rsh_backing **out)
 {
 	struct rsh_passthrough *p = &s->passthrough;

@@ -181,8 +181,8 @@ static bool has_to_go(const struct rsh_server *s, const struct rsh_pending *p)
 
 	if (!p->of_page && waited >= GRACE_NS)
 		return true;
-	dies = s->mounter ? rsh_mounter_ask_dying(s->mounter, p->reader) :
-			    rsh_thread_dies(p->reader);
+	dies = s->mounter ? rsh_mounter_ask_fatal_signals(s->mounter, p->reader)
+			  : rsh_thread_dies(p->reader);
 	return dies < 0 ? waited >= LONG_GRACE_NS : dies;
 }
 
@@ -223,7 +223,7 @@ uint64_t rsh_interrupts_answer(struct rsh_server *s)
 		if (has_to_go(s, p) && take_over(i, p)) {
 			fuse_req_interrupt_func(p->req, NULL, NULL);
 			fuse_reply_err(p->req, EINTR);
-			rsh_turns_forget(&s->turns, p);
+			rsh_queue_forget(&s->queue, p);
 		}
 		let_go(i, p);
 	}

@@ -148,7 +148,7 @@ int rsh_server_mount(struct rsh_vfs *vfs, const struct rsh_server_options *o,
 		return rsh_error_nomem(err);
 	if (pthread_mutex_init(&s->files.lock, NULL) ||
 	    pthread_mutex_init(&s->passthrough.lock, NULL) ||
-	    rsh_turns_init(&s->turns) ||
+	    rsh_queue_init(&s->queue) ||
 	    rsh_interrupts_init(&s->interrupts)) {
 		free(s);
 		return rsh_error_nomem(err);
@@ -257,7 +257,7 @@ void rsh_server_free(struct rsh_server *s)
 	rsh_passthrough_free(s);
 	pthread_mutex_destroy(&s->files.lock);
 	pthread_mutex_destroy(&s->passthrough.lock);
-	rsh_turns_destroy(&s->turns);
+	rsh_queue_destroy(&s->queue);
 	rsh_interrupts_destroy(&s->interrupts);
 	free(s);
 }

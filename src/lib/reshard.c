@@ -16,7 +16,7 @@
 #include "rsh/options/check.h"
 #include "rsh/options/commands.h"
 #include "rsh/options/reading.h"
-#include "rsh/read/load.h"
+#include "rsh/read/record_loader.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -349,7 +349,7 @@ int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 		 size_t n, const struct reshard_load_options *given)
 {
 	struct reshard_load_options o = { 0 };
-	struct rsh_load_failure failure = { 0 };
+	struct rsh_records_load_failure failure = { 0 };
 	cleanup_free struct rsh_want *found =
 		rsh_alloc_array(n, sizeof(*found));
 	int rc = 0;
@@ -363,9 +363,10 @@ int reshard_load(const struct reshard *r, const struct reshard_want *wants,
 		if (rc)
 			return rc;
 	}
-	rc = rsh_load(r->view.reader, found, n,
-		      &(struct rsh_load_options){ o.threads, o.progress, o.ctx },
-		      &failure);
+	rc = rsh_records_load(r->view.reader, found, n,
+			      &(struct rsh_records_load_options){
+				      o.threads, o.progress, o.ctx },
+			      &failure);
 	if (rc == 0)
 		return 0;
 	return want_failed(r, failure.want ? &wants[failure.want - found] :

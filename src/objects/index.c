@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* objects/index.c lists what lies below an address of a server that gives no
- * listings: a file there names the others, and the server is asked for a byte of
- * each, which tells how large it is and whether ranges are to be had. */
+ * listings: a file there names the others, and the server is asked for a byte
+ * of each, which tells how large it is and whether ranges are to be had. */
 #include "config.h"
 
 #include "list_i.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
@@ -167,7 +167,7 @@ static int probe_all(struct index_probes *p, struct rsh_object_listing *list,
 	p->answers = calloc(n ? n : 1, sizeof(*p->answers));
 	if (!p->answers)
 		return rsh_error_nomem(err);
-	rc = rsh_crew_run(INDEX_CREW, n, probe_work, p, err);
+	rc = rsh_parallel_for(INDEX_CREW, n, probe_work, p, err);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (p->answers[i].status &&
 		    probe_keep(list, rsh_names_text(p->names, i),

@@ -121,7 +121,8 @@ static int objects_style(const struct rsh_objects *o,
 		*out = RSH_OBJECTS_STYLE_HOST;
 	else
 		return rsh_error_set(err, EINVAL,
-				     "profile \"%s\": addressing_style is path, virtual or auto, and not \"%s\"",
+				     "profile \"%s\": addressing_style is "
+				     "path, virtual or auto, and not \"%s\"",
 				     o->profile, s->style);
 	return 0;
 }
@@ -140,7 +141,7 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 {
 	struct keys_settings s = { NULL };
 	enum rsh_objects_style style;
-	int rc = rsh_object_place_parse(o, url, opts, err);
+	int rc = rsh_object_url_parse(o, url, opts, err);
 
 	if (rc == 0)
 		rc = rsh_object_keys_find(o, opts, &s, err);
@@ -151,7 +152,7 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 	if (rc == 0)
 		rc = objects_style(o, opts, &s, &style, err);
 	if (rc == 0)
-		rc = rsh_object_place_finish(o, url, objects_endpoint(opts, &s),
+		rc = rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
 					     style, err);
 	rsh_object_settings_clear(&s);
 	o->has_proxy = objects_has_proxy();
@@ -217,7 +218,8 @@ const char *rsh_objects_url(const struct rsh_objects *o)
 void rsh_objects_each_file(const struct rsh_objects *o,
 			   void (*fn)(void *ctx, const char *path), void *ctx)
 {
-	const curl_version_info_data *v = rsh_curl.version_info(CURLVERSION_NOW);
+	const curl_version_info_data *v =
+		rsh_curl.version_info(CURLVERSION_NOW);
 	const char *token =
 		rsh_object_env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 

@@ -56,9 +56,9 @@ struct object_loop;
 struct rsh_objects {
 	bool is_s3;
 	char *url;      /* as it is shown */
-	char *base;     /* http[s]://HOST[/BUCKET], objects' addresses begin so */
+	char *base; /* http[s]://HOST[/BUCKET], objects' addresses begin so */
 	char *prefix;   /* of all names: "" or with a slash at its end */
-	char *query;    /* secret: what follows the '?' of an address; or NULL */
+	char *query; /* secret: what follows the '?' of an address; or NULL */
 	char *user;     /* secret: NAME:PASSWORD of an address; or NULL */
 	char *region;
 	char *signing;  /* what libcurl wants to know to sign */
@@ -98,10 +98,10 @@ bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number);
 /* Makes url, base, prefix and the like from an address.  It is done in two
  * steps since the profile, which the address does not need, may say where the
  * endpoint is. */
-int rsh_object_place_parse(struct rsh_objects *o, const char *url,
+int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 			   const struct rsh_objects_options *opts,
 			   struct rsh_error *err);
-int rsh_object_place_finish(struct rsh_objects *o, const char *url,
+int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 			    const char *endpoint, enum rsh_objects_style style,
 			    struct rsh_error *err);
 /* Gives the address of an object or of a listing's page, which the caller frees
@@ -180,8 +180,8 @@ struct object_request {
 	unsigned keys_number;
 };
 
-/* An attempt to get what a request asks for, or several whose ranges follow each
- * other. */
+/* An attempt to get what a request asks for, or several whose ranges follow
+ * each other. */
 struct object_transfer {
 	struct object_transfer *next;
 	struct rsh_objects *objects;
@@ -221,14 +221,15 @@ void rsh_object_loop_free(struct object_loop *l);
 int rsh_object_transfer_begin(struct object_transfer *t);
 /* Looks at what came of a transfer, before the first of the two below. */
 void rsh_object_transfer_end(struct object_transfer *t, CURLcode code);
-/* Looks at what came for one request: true means that it is done, and false that
- * it is tried again from q->due on. */
+/* Looks at what came for one request: true means that it is done, and false
+ * that it is tried again from q->due on. */
 bool rsh_object_transfer_ends(const struct object_transfer *t,
 			      struct object_request *q, CURLcode code);
 /* Gives up what a transfer had besides the handle. */
 void rsh_object_transfer_clear(struct object_transfer *t);
 /* Says what follows "the server" where there is no answer, or none that is
- * whole; and what the system or libcurl calls that.  Both are constant texts. */
+ * whole; and what the system or libcurl calls that.  Both are constant texts.
+ */
 const char *rsh_object_why(CURLcode code);
 const char *rsh_object_detail(const struct object_transfer *t, CURLcode code);
 /* Puts scheme, host and port of an address. */

@@ -11,7 +11,7 @@
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 
 struct range_read {
 	uint64_t offset; /* of the first vector */
@@ -91,7 +91,7 @@ int rsh_objects_read(struct rsh_objects *o, const struct rsh_object *object,
 		     uint64_t deadline, struct rsh_error *err)
 {
 	struct range_read r = { offset, iov, n };
-	const uint64_t since = rsh_waits_since();
+	const uint64_t since = rsh_work_began();
 	struct object_request q = {
 		.deadline = deadline ? deadline : rsh_object_deadline(o),
 		.patience = deadline ? 0 : o->timeout_ms * UINT64_C(1000000),

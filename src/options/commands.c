@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "rsh/options/check.h"
-#include "rsh/util/guess.h"
+#include "rsh/util/suggestion.h"
 
 #define FORMS(table) \
 	.forms = table, .n_forms = sizeof(table) / sizeof(table[0])
@@ -155,14 +155,15 @@ static const struct rsh_command table[] = {
 		.operands = { "SOURCE|MANIFEST", "[TREE|MANIFEST]",
 			      "[RANK...]" },
 		.summary = "prove that the bytes are right",
-		.about = "Of SOURCE alone: are its files as the manifest in it "
-			 "says?  Where there is none: are those of the step "
-			 "that a mount takes whole, and ranks equal that hold "
-			 "the same?  SOURCE and TREE: has a converted tree just "
-			 "the bytes that a mount would show?  SOURCE and "
-			 "MANIFEST: would a mount show what the manifest says? "
-			 " MANIFEST, with the TREE or beside it: are the files "
-			 "as it says?",
+		.about =
+			"Of SOURCE alone: are its files as the manifest in it "
+			"says?  Where there is none: are those of the step "
+			"that a mount takes whole, and ranks equal that hold "
+			"the same?  SOURCE and TREE: has a converted tree just "
+			"the bytes that a mount would show?  SOURCE and "
+			"MANIFEST: would a mount show what the manifest says? "
+			" MANIFEST, with the TREE or beside it: are the files "
+			"as it says?",
 		.check = rsh_check_verify,
 	},
 	{
@@ -256,22 +257,22 @@ const struct rsh_command *rsh_command_form(const struct rsh_command *command,
 
 void rsh_command_guess(const char *word, char text[RSH_GUESS_BYTES])
 {
-	struct rsh_guess guess;
+	struct rsh_suggestion guess;
 
-	rsh_guess_begin(&guess, word, strlen(word));
+	rsh_suggestion_begin(&guess, word, strlen(word));
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-		rsh_guess_offer(&guess, table[i].name);
-	rsh_guess_put(&guess, "", text);
+		rsh_suggestion_offer(&guess, table[i].name);
+	rsh_suggestion_put(&guess, "", text);
 }
 
 void rsh_form_guess(const struct rsh_command *command, const char *word,
 		    char text[RSH_GUESS_BYTES])
 {
-	struct rsh_guess guess;
+	struct rsh_suggestion guess;
 
-	rsh_guess_begin(&guess, word, strlen(word));
+	rsh_suggestion_begin(&guess, word, strlen(word));
 	for (size_t i = 0; i < command->n_forms; i++)
-		rsh_guess_offer(&guess,
+		rsh_suggestion_offer(&guess,
 				rsh_command_form_word(&command->forms[i]));
-	rsh_guess_put(&guess, "", text);
+	rsh_suggestion_put(&guess, "", text);
 }

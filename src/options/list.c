@@ -18,7 +18,7 @@ static const struct rsh_option *find_listed(const struct rsh_command *command,
 
 	for (size_t i = 0; i < n_options; i++)
 		if (rsh_option_is_of(&table[i], command) && table[i].name &&
-		    rsh_guess_same(table[i].name, given, n))
+		    rsh_suggestion_same(table[i].name, given, n))
 			return &table[i];
 	return NULL;
 }
@@ -29,13 +29,13 @@ static int refuse_listed(const struct rsh_command *command, const char *dash_o,
 	size_t n_options;
 	const struct rsh_option *table = rsh_option_table(&n_options);
 	char text[RSH_GUESS_BYTES];
-	struct rsh_guess guess;
+	struct rsh_suggestion guess;
 
-	rsh_guess_begin(&guess, given, n);
+	rsh_suggestion_begin(&guess, given, n);
 	for (size_t i = 0; i < n_options; i++)
 		if (rsh_option_is_of(&table[i], command) && table[i].name)
-			rsh_guess_offer(&guess, table[i].name);
-	rsh_guess_put(&guess, dash_o, text);
+			rsh_suggestion_offer(&guess, table[i].name);
+	rsh_suggestion_put(&guess, dash_o, text);
 	/* In lists '_' is usual. */
 	for (char *c = strrchr(text, ' '); c && *c; c++)
 		*c = *c == '-' ? '_' : *c;

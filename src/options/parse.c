@@ -249,9 +249,9 @@ static int common_option(char *const *argv)
 
 		if (def->commands != RSH_IN_ALL)
 			continue;
-		if (is_long ? rsh_guess_begins(def->name, word + 2, length) :
-			      word[0] == '-' && def->letter && !def->arg &&
-			      word[1] == def->letter && !word[2])
+		if (is_long ? rsh_suggestion_begins(def->name, word + 2, length)
+			    : word[0] == '-' && def->letter && !def->arg &&
+				      word[1] == def->letter && !word[2])
 			return def->arg && !word[2 + length] && argv[1] ? 2 : 1;
 	}
 	return 0;

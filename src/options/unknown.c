@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "rsh/options/table.h"
-#include "rsh/util/guess.h"
+#include "rsh/util/suggestion.h"
 
 /* Lists "--a, --b or --c", the options of the command that begin like the word;
  * returns how many they are. */
@@ -25,7 +25,8 @@ static unsigned list_begun(const struct rsh_command *command, const char *word,
 		const struct rsh_option *def = &table[i];
 
 		if (!rsh_option_is_of(def, command) || def->bare ||
-		    !def->name || !rsh_guess_begins(def->name, word, length))
+		    !def->name ||
+		    !rsh_suggestion_begins(def->name, word, length))
 			continue;
 		if (last)
 			at += (size_t)snprintf(text + at, size - at, "%s--%s",
@@ -51,7 +52,7 @@ static unsigned list_owners(const char *word, size_t length, char *text,
 
 	for (size_t i = 0; i < n; i++)
 		if (table[i].name && !table[i].bare &&
-		    rsh_guess_same(table[i].name, word, length))
+		    rsh_suggestion_same(table[i].name, word, length))
 			in |= table[i].commands;
 	for (size_t i = 0; i < n_commands; i++)
 		count += (in & RSH_IN(commands[i].id)) != 0;
@@ -72,7 +73,7 @@ int rsh_unknown_long(const struct rsh_command *command, const char *word,
 	size_t n;
 	const struct rsh_option *table = rsh_option_table(&n);
 	char text[RSH_GUESS_BYTES], names[256] = "";
-	struct rsh_guess guess;
+	struct rsh_suggestion guess;
 
 	if (list_begun(command, word, length, names, sizeof(names)) > 1)
 		return rsh_error_set(err, EINVAL, "option --%.*s may be %s",
@@ -83,12 +84,13 @@ int rsh_unknown_long(const struct rsh_command *command, const char *word,
 				     (int)length, word, names,
 				     before ? " and stands behind the command" :
 				     "");
-	rsh_guess_begin(&guess, word, length);
+	rsh_suggestion_begin(&guess, word, length);
 	for (size_t i = 0; i < n; i++)
 		if (rsh_option_is_of(&table[i], command) && table[i].name)
-			rsh_guess_offer(&guess, table[i].name);
-	rsh_guess_put(&guess, guess.best && strchr(guess.best, '_') ? "-o " :
-		      "--", text);
+			rsh_suggestion_offer(&guess, table[i].name);
+	rsh_suggestion_put(&guess,
+			   guess.best && strchr(guess.best, '_') ? "-o " : "--",
+			   text);
 	return rsh_error_set(err, EINVAL, "unknown option --%.*s%s",
 			     (int)length, word, text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan/factored.c makes the parts of a walk whose elements make no boxes, or
+/* plan/factored.c makes the parts of a mapping whose elements make no boxes, or
  * lie apart in the source.
  *
  * Factors that go on alike on both sides are one: of whole heads, [n d, h] on
@@ -17,7 +17,8 @@
 #define FACTORED_BUDGET (1u << 22)
 
 static const struct rsh_tensor *
-factored_tensor(const struct rsh_walking *k, const struct rsh_factored_part *r)
+factored_tensor(const struct rsh_mapping_build *k,
+		const struct rsh_factored_part *r)
 {
 	return k->p->cat->tensors[r->tensor];
 }
@@ -34,7 +35,7 @@ static bool factored_is_empty(const struct rsh_factored_part *r)
 /* ---- the other form ---- */
 
 /* Says one part as a box.  False: it is none. */
-static bool factored_as_box(const struct rsh_walking *k,
+static bool factored_as_box(const struct rsh_mapping_build *k,
 			    const struct rsh_factored_part *r,
 			    struct rsh_recipe_part *out)
 {
@@ -74,7 +75,7 @@ static bool factored_as_box(const struct rsh_walking *k,
 	return n == in->n_dims && (n == 0 || out->axis[n - 1] == n - 1);
 }
 
-bool rsh_factored_as_boxes(struct rsh_walking *k, bool *failed)
+bool rsh_factored_as_boxes(struct rsh_mapping_build *k, bool *failed)
 {
 	const struct rsh_recipe *r = &k->t->recipe;
 	struct rsh_recipe_part *parts;
@@ -98,7 +99,7 @@ bool rsh_factored_as_boxes(struct rsh_walking *k, bool *failed)
 	return parts;
 }
 
-static int factored_of_box(struct rsh_walking *k,
+static int factored_of_box(struct rsh_mapping_build *k,
 			   const struct rsh_recipe_part *r,
 			   struct rsh_factored_part *out)
 {
@@ -128,7 +129,7 @@ static int factored_of_box(struct rsh_walking *k,
 	return 0;
 }
 
-int rsh_factored_of_boxes(struct rsh_walking *k)
+int rsh_factored_of_boxes(struct rsh_mapping_build *k)
 {
 	const struct rsh_recipe *r = &k->t->recipe;
 	struct rsh_factored_part *parts =
@@ -154,7 +155,8 @@ int rsh_factored_of_boxes(struct rsh_walking *k)
 static bool factored_check_dim(const struct rsh_factored_part *r, bool shown,
 			       uint32_t d, uint64_t size)
 {
-	struct rsh_digits v = { .base = shown ? r->shown_from[d] : r->from[d] };
+	struct rsh_mixed_radix v = { .base = shown ? r->shown_from[d]
+						   : r->from[d] };
 
 	for (uint32_t i = 0; i < r->n_factors; i++) {
 		const struct rsh_factor *f = &r->factors[i];
@@ -163,12 +165,13 @@ static bool factored_check_dim(const struct rsh_factored_part *r, bool shown,
 			continue;
 		if (v.n == RSH_MAX_FACTORS)
 			return false;
-		rsh_digits_add(&v, f->size, shown ? f->shown_step : f->step);
+		rsh_mixed_radix_add(&v, f->size,
+				    shown ? f->shown_step : f->step);
 	}
-	return rsh_digits_valid(&v, size);
+	return rsh_mixed_radix_valid(&v, size);
 }
 
-static int factored_check_dims(const struct rsh_walking *k,
+static int factored_check_dims(const struct rsh_mapping_build *k,
 			       const struct rsh_factored_part *r,
 			       struct rsh_error *err)
 {
@@ -208,7 +211,7 @@ static bool factored_is_whole(const struct rsh_tensor *t)
 	return true;
 }
 
-static int factored_check_scale(const struct rsh_walking *k,
+static int factored_check_scale(const struct rsh_mapping_build *k,
 				const struct rsh_factored_part *r,
 				struct rsh_error *err)
 {
@@ -251,7 +254,7 @@ static bool factored_size(const uint64_t *dims, uint32_t n, uint64_t *out)
 	return true;
 }
 
-static int factored_check_part(const struct rsh_walking *k,
+static int factored_check_part(const struct rsh_mapping_build *k,
 			       const struct rsh_factored_part *r,
 			       uint64_t *have, struct rsh_error *err)
 {
@@ -282,7 +285,7 @@ static int factored_check_part(const struct rsh_walking *k,
 	return 0;
 }
 
-int rsh_factored_check(const struct rsh_walking *k, struct rsh_error *err)
+int rsh_factored_check(const struct rsh_mapping_build *k, struct rsh_error *err)
 {
 	const struct rsh_recipe *r = &k->t->recipe;
 	uint64_t all, have = 0;
@@ -321,7 +324,7 @@ factored_only(const struct rsh_factored_part *r, bool shown, uint32_t d)
 	return only;
 }
 
-bool rsh_factored_goes_on(const struct rsh_walking *k, uint32_t d)
+bool rsh_factored_goes_on(const struct rsh_mapping_build *k, uint32_t d)
 {
 	const struct rsh_recipe *r = &k->t->recipe;
 	const uint64_t size = k->t->dims[d];
@@ -346,7 +349,7 @@ bool rsh_factored_goes_on(const struct rsh_walking *k, uint32_t d)
 }
 
 /* Does dimension i of the source belong to the in-span before? */
-static bool factored_in_joined(const struct rsh_walking *k,
+static bool factored_in_joined(const struct rsh_mapping_build *k,
 			       const struct rsh_factored_part *r, uint32_t i)
 {
 	const struct rsh_factor *f;
@@ -361,7 +364,7 @@ static bool factored_in_joined(const struct rsh_walking *k,
 
 /* This is a part while it is made. */
 struct factoring {
-	struct rsh_walking *k;
+	struct rsh_mapping_build *k;
 	const struct rsh_factored_part *r;
 	struct rsh_factored *out;
 	uint64_t inner[RSH_MAX_DIMS]; /* [the source's dimension] */
@@ -434,7 +437,7 @@ static void factored_merge(struct factoring *m)
 
 static void factored_factors(struct factoring *m)
 {
-	const struct rsh_walking *k = m->k;
+	const struct rsh_mapping_build *k = m->k;
 	struct rsh_factored *out = m->out;
 
 	for (uint32_t i = 0; i < m->r->n_factors; i++) {
@@ -460,7 +463,7 @@ static void factored_factors(struct factoring *m)
 static void factored_ends(struct factoring *m, uint8_t *first, uint64_t *from,
 			  uint64_t *to)
 {
-	const struct rsh_walk *w = m->k->w;
+	const struct rsh_mapping *w = m->k->w;
 	struct rsh_factored *out = m->out;
 	uint32_t i = 0;
 
@@ -485,7 +488,7 @@ static void factored_ends(struct factoring *m, uint8_t *first, uint64_t *from,
 	first[w->n_spans] = (uint8_t)i;
 }
 
-static int factored_make_part(struct rsh_walking *k,
+static int factored_make_part(struct rsh_mapping_build *k,
 			      const struct rsh_factored_part *r,
 			      struct rsh_factored *out)
 {
@@ -517,16 +520,16 @@ static int factored_make_part(struct rsh_walking *k,
 /* ---- has each element one part? ---- */
 
 void rsh_factored_digits(const struct rsh_factored *f, uint32_t span,
-			 struct rsh_digits *out)
+			 struct rsh_mixed_radix *out)
 {
 	out->base = f->from[span];
 	out->n = 0;
 	for (uint32_t i = f->first[span]; i < f->first[span + 1]; i++)
-		rsh_digits_add(out, f->factors[i].size,
+		rsh_mixed_radix_add(out, f->factors[i].size,
 			       f->factors[i].shown_step);
 }
 
-static bool factored_meet(const struct rsh_walk *w,
+static bool factored_meet(const struct rsh_mapping *w,
 			  const struct rsh_factored *a,
 			  const struct rsh_factored *b, uint32_t *budget)
 {
@@ -534,18 +537,18 @@ static bool factored_meet(const struct rsh_walk *w,
 		if (a->to[g] <= b->from[g] || b->to[g] <= a->from[g])
 			return false;
 	for (uint32_t g = 0; g < w->n_spans; g++) {
-		struct rsh_digits x, y;
+		struct rsh_mixed_radix x, y;
 
 		rsh_factored_digits(a, g, &x);
 		rsh_factored_digits(b, g, &y);
-		if (!rsh_digits_meet(&x, &y, budget))
+		if (!rsh_mixed_radix_meet(&x, &y, budget))
 			return false;
 	}
 	return true;
 }
 
 /* Chooses the span along which the parts are the shortest. */
-static void factored_choose_span(struct rsh_walk *w)
+static void factored_choose_span(struct rsh_mapping *w)
 {
 	double best = 0;
 
@@ -575,10 +578,10 @@ static int factored_by_from(const void *a, const void *b, void *by)
 	return rsh_compare_u64(x->from[g], y->from[g]);
 }
 
-static int factored_sort(struct rsh_walking *k, struct rsh_factored *parts,
-			 struct rsh_error *err)
+static int factored_sort(struct rsh_mapping_build *k,
+			 struct rsh_factored *parts, struct rsh_error *err)
 {
-	struct rsh_walk *w = k->w;
+	struct rsh_mapping *w = k->w;
 	uint64_t *reach = rsh_arena_array(&k->p->arena, uint64_t, w->n_parts);
 	uint32_t budget = FACTORED_BUDGET;
 
@@ -601,10 +604,10 @@ static int factored_sort(struct rsh_walking *k, struct rsh_factored *parts,
 	return 0;
 }
 
-int rsh_factored_make(struct rsh_walking *k, struct rsh_error *err)
+int rsh_factored_make(struct rsh_mapping_build *k, struct rsh_error *err)
 {
 	const struct rsh_recipe *r = &k->t->recipe;
-	struct rsh_walk *w = k->w;
+	struct rsh_mapping *w = k->w;
 	struct rsh_factored *parts = rsh_arena_array(
 		&k->p->arena, struct rsh_factored, r->n_factored);
 

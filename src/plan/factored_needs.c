@@ -7,7 +7,7 @@
 /* ---- a slice as boxes of digits ---- */
 
 struct slicing {
-	const struct rsh_walk *w;
+	const struct rsh_mapping *w;
 	const struct rsh_box *slice;
 	struct rsh_digit_box b;
 	rsh_digit_box_fn *each;
@@ -57,7 +57,7 @@ static bool slicing_numbers(struct slicing *s, uint32_t g, uint64_t at,
 static bool slicing_span(struct slicing *s, uint32_t g)
 {
 	const struct rsh_span *span = &s->w->spans[g];
-	struct rsh_digits v;
+	struct rsh_mixed_radix v;
 	uint64_t from, to;
 
 	if (g == s->w->n_spans)
@@ -65,11 +65,11 @@ static bool slicing_span(struct slicing *s, uint32_t g)
 	from = s->slice->from[span->lead] * span->inner;
 	to = from + s->slice->size[span->lead] * span->inner;
 	rsh_factored_digits(s->b.part, g, &v);
-	return slicing_numbers(s, g, rsh_digits_between(&v, 0, from),
-			       rsh_digits_between(&v, 0, to));
+	return slicing_numbers(s, g, rsh_mixed_radix_between(&v, 0, from),
+			       rsh_mixed_radix_between(&v, 0, to));
 }
 
-bool rsh_factored_each(const struct rsh_walk *w, uint32_t part,
+bool rsh_factored_each(const struct rsh_mapping *w, uint32_t part,
 		       const struct rsh_box *slice, rsh_digit_box_fn *each,
 		       void *ctx)
 {
@@ -96,7 +96,7 @@ bool rsh_factored_each(const struct rsh_walk *w, uint32_t part,
 
 /* Gives the numbers along an in-span. */
 static void digit_box_numbers(const struct rsh_digit_box *b, uint32_t h,
-			      struct rsh_digits *out)
+			      struct rsh_mixed_radix *out)
 {
 	const struct rsh_factored *f = b->part;
 
@@ -107,7 +107,7 @@ static void digit_box_numbers(const struct rsh_digit_box *b, uint32_t h,
 			continue;
 		out->base += b->from[i] * f->factors[i].step;
 		if (b->to[i] - b->from[i] > 1)
-			rsh_digits_add(out, b->to[i] - b->from[i],
+			rsh_mixed_radix_add(out, b->to[i] - b->from[i],
 				       f->factors[i].step);
 	}
 }
@@ -115,7 +115,7 @@ static void digit_box_numbers(const struct rsh_digit_box *b, uint32_t h,
 void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out)
 {
 	const struct rsh_tensor *t = b->part->tensor;
-	struct rsh_digits v;
+	struct rsh_mixed_radix v;
 
 	out->n_dims = t->n_dims;
 	for (uint32_t i = 0; i < t->n_dims; i++) {
@@ -127,7 +127,7 @@ void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out)
 
 		digit_box_numbers(b, h, &v);
 		out->from[in->lead] = v.base / in->inner;
-		out->size[in->lead] = rsh_digits_last(&v) / in->inner -
+		out->size[in->lead] = rsh_mixed_radix_last(&v) / in->inner -
 				      out->from[in->lead] + 1;
 	}
 }
@@ -135,7 +135,7 @@ void rsh_digit_box_bounds(const struct rsh_digit_box *b, struct rsh_box *out)
 uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 			     const struct rsh_box *box)
 {
-	struct rsh_digits v;
+	struct rsh_mixed_radix v;
 	uint64_t n = 1;
 
 	for (uint32_t h = 0; h < b->part->n_in && n > 0; h++) {
@@ -143,8 +143,8 @@ uint64_t rsh_digit_box_count(const struct rsh_digit_box *b,
 		const uint64_t from = box->from[in->lead] * in->inner;
 
 		digit_box_numbers(b, h, &v);
-		n *= rsh_digits_between(&v, from, from + box->size[in->lead] *
-						    in->inner);
+		n *= rsh_mixed_radix_between(
+			&v, from, from + box->size[in->lead] * in->inner);
 	}
 	return n;
 }
@@ -155,7 +155,7 @@ static void digit_box_cut(struct rsh_digit_box *b, uint32_t h, uint64_t from,
 			  uint64_t to)
 {
 	const struct rsh_factored *f = b->part;
-	struct rsh_digits v;
+	struct rsh_mixed_radix v;
 
 	digit_box_numbers(b, h, &v);
 	for (uint32_t at = 0; at < v.n; at++) {
@@ -181,8 +181,8 @@ static void digit_box_cut(struct rsh_digit_box *b, uint32_t h, uint64_t from,
 }
 
 void rsh_digit_box_shown(const struct rsh_digit_box *b,
-			 const struct rsh_walk *w, const struct rsh_box *cell,
-			 struct rsh_box *out)
+			 const struct rsh_mapping *w,
+			 const struct rsh_box *cell, struct rsh_box *out)
 {
 	const struct rsh_factored *f = b->part;
 	struct rsh_digit_box cut = *b;
@@ -240,11 +240,11 @@ static uint32_t digit_box_apart(const struct rsh_digit_box *b,
 	for (uint32_t i = 0; i < f->n; i++) {
 		const struct rsh_in_span *in = &f->in[f->factors[i].dim];
 		const uint64_t from = bounds->from[in->lead] * in->inner;
-		struct rsh_digits v;
+		struct rsh_mixed_radix v;
 
 		digit_box_numbers(b, f->factors[i].dim, &v);
 		if (b->to[i] - b->from[i] > 1 &&
-		    rsh_digits_between(&v, from, UINT64_MAX) <
+		    rsh_mixed_radix_between(&v, from, UINT64_MAX) <
 			    bounds->size[in->lead] * in->inner &&
 		    (most == RSH_NO_FACTOR ||
 		     f->factors[i].step > f->factors[most].step))

@@ -67,7 +67,7 @@ struct loss {
  * the first that lacks a cell; NULL: nobody knows. */
 static const struct rsh_tensor *tensor_of(const struct loss *l, uint32_t i)
 {
-	const struct rsh_walk *w = l->first[i].shown == RSH_COPIED ?
+	const struct rsh_mapping *w = l->first[i].shown == RSH_COPIED ?
 		NULL : l->p->walks[l->first[i].shown];
 
 	for (uint32_t k = 0; w && k < w->n_parts; k++) {
@@ -252,7 +252,7 @@ static bool lose_digits(void *ctx, const struct rsh_digit_box *b)
 /* Finds what is lost of all parts, and tells it unless `t` is NULL. */
 static uint32_t lose_parts(struct telling *t, const struct loss *l)
 {
-	const struct rsh_walk *w = l->p->walks[l->first->shown];
+	const struct rsh_mapping *w = l->p->walks[l->first->shown];
 	struct parts_loss x = { .l = l, .telling = t };
 	struct rsh_box all = { .n_dims = w->n_dims }, box;
 
@@ -261,7 +261,7 @@ static uint32_t lose_parts(struct telling *t, const struct loss *l)
 		x.tensor = rsh_walk_tensor(w, i);
 		if (w->apart)
 			rsh_factored_each(w, i, &all, lose_digits, &x);
-		else if (rsh_walk_part_box(w, &all, i, &box))
+		else if (rsh_mapping_part_box(w, &all, i, &box))
 			lose_box(&x, &box);
 	}
 	if (t && x.n > x.n_told)
@@ -271,7 +271,7 @@ static uint32_t lose_parts(struct telling *t, const struct loss *l)
 
 static bool is_of_parts(const struct loss *l)
 {
-	const struct rsh_walk *w;
+	const struct rsh_mapping *w;
 
 	if (l->first->shown == RSH_COPIED)
 		return false;
@@ -313,8 +313,10 @@ static void seek_files(struct lost_files *f, const struct rsh_catalogue *c,
 	struct rsh_holder holder;
 
 	/* Of a list of boxes the files are no ranks. */
-	for (uint32_t cell = 0; rsh_cut_grid(t->cut) &&
-	     cell < rsh_cut_n_cells(t->cut) && f->n < RANKS_SOUGHT_MAX; cell++) {
+	for (uint32_t cell = 0;
+	     rsh_cut_grid(t->cut) && cell < rsh_cut_n_cells(t->cut) &&
+	     f->n < RANKS_SOUGHT_MAX;
+	     cell++) {
 		const uint32_t n = rsh_copies_pick(t->copies, cell, 0, NULL,
 						   &holder) ?
 				   0 : rsh_cut_n_replicas(t->cut, cell);
@@ -335,7 +337,7 @@ static void seek_all_files(struct lost_files *f, const struct rsh_plan *p)
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < p->n_lost && f->n < RANKS_SOUGHT_MAX; i++) {
-		const struct rsh_walk *w = p->lost[i].shown == RSH_COPIED ?
+		const struct rsh_mapping *w = p->lost[i].shown == RSH_COPIED ?
 			NULL : p->walks[p->lost[i].shown];
 
 		for (uint32_t k = 0; w && k < w->n_parts; k++)

@@ -19,11 +19,12 @@ int rsh_blueprint_missing(const struct rsh_plan *p, uint32_t file,
 	const char *text = rsh_names_text(p->cat->names, name);
 
 	if (!rsh_catalogue_index(p->cat, file))
-		return rsh_error_set(err, ENOENT,
-				     "rank %u has no valid checkpoint file, but "
-				     "rank %u needs its slice of parameter "
-				     "%s%s",
-				     file, rank, text, more);
+		return rsh_error_set(
+			err, ENOENT,
+			"rank %u has no valid checkpoint file, but "
+			"rank %u needs its slice of parameter "
+			"%s%s",
+			file, rank, text, more);
 	return rsh_error_set(err, ENOENT,
 			     "%s: the file is valid, but parameter %s is not "
 			     "in it, of which rank %u needs its slice%s",
@@ -138,8 +139,9 @@ static uint64_t need_box(struct need *n)
 	return n_cells;
 }
 
-bool rsh_walk_part_box(const struct rsh_walk *w, const struct rsh_box *slice,
-		       uint32_t part, struct rsh_box *out)
+bool rsh_mapping_part_box(const struct rsh_mapping *w,
+			  const struct rsh_box *slice, uint32_t part,
+			  struct rsh_box *out)
 {
 	const struct rsh_tensor *in = w->parts[part].tensor;
 	const struct rsh_recipe_part *r;
@@ -218,7 +220,7 @@ static int lose_cells(struct need *n, uint32_t shown,
 		      struct rsh_virtual_file *f, struct rsh_error *err)
 {
 	struct rsh_plan *p = n->p;
-	struct rsh_walk *w = p->walks[shown];
+	struct rsh_mapping *w = p->walks[shown];
 	const struct rsh_lost lost = { w->name, shown };
 	int rc = 0;
 
@@ -236,14 +238,14 @@ static int lose_cells(struct need *n, uint32_t shown,
 
 /* Tensors of one pair need the same source files.  One that has lost cells is
  * not marked as done, since each tensor tells its own losses. */
-static bool is_done(struct rsh_plan *p, const struct rsh_walk *w,
+static bool is_done(struct rsh_plan *p, const struct rsh_mapping *w,
 		    uint32_t number)
 {
 	return w->pair != RSH_NO_PAIR && w->pair < p->building.pair_done_cap &&
 	       p->building.pair_done[w->pair] == number + 1;
 }
 
-static int mark_done(struct rsh_plan *p, const struct rsh_walk *w,
+static int mark_done(struct rsh_plan *p, const struct rsh_mapping *w,
 		     uint32_t number)
 {
 	struct rsh_building *b = &p->building;
@@ -284,8 +286,8 @@ static bool need_digits(void *ctx, const struct rsh_digit_box *b)
 }
 
 /* Marks the files of what a slice has of a part, and of its scales. */
-static bool need_part(struct need *n, const struct rsh_walk *w, uint32_t part,
-		      const struct rsh_box *slice)
+static bool need_part(struct need *n, const struct rsh_mapping *w,
+		      uint32_t part, const struct rsh_box *slice)
 {
 	const struct rsh_tensor *scale;
 
@@ -293,7 +295,7 @@ static bool need_part(struct need *n, const struct rsh_walk *w, uint32_t part,
 	n->replica = rsh_cut_replica(n->tensor->cut, n->member);
 	n->digits = NULL;
 	if (!w->apart)
-		return !rsh_walk_part_box(w, slice, part, &n->box) ||
+		return !rsh_mapping_part_box(w, slice, part, &n->box) ||
 		       need_found(n);
 	if (!rsh_factored_each(w, part, slice, need_digits, n))
 		return false;
@@ -311,12 +313,12 @@ static bool need_part(struct need *n, const struct rsh_walk *w, uint32_t part,
 static int need_slice(struct rsh_plan *p, struct rsh_virtual_file *f,
 		      uint32_t number, uint32_t shown, struct rsh_error *err)
 {
-	const struct rsh_walk *w = p->walks[shown];
+	const struct rsh_mapping *w = p->walks[shown];
 	struct need n = { .p = p, .member = f->member };
 	struct rsh_box slice;
 
 	/* A tensor without elements needs nothing from anywhere. */
-	if (rsh_walk_bytes(w, f->member) == 0 || is_done(p, w, number))
+	if (rsh_mapping_bytes(w, f->member) == 0 || is_done(p, w, number))
 		return 0;
 	rsh_cut_box(w->cut, w->dims, rsh_cut_cell(w->cut, f->member), &slice);
 	for (uint32_t i = 0; i < w->n_parts; i++)

@@ -32,8 +32,8 @@ struct rsh_piece_iter {
 	/* This says where the slot's content lies: copied slots have one
 	 * record, others one a source file; files that share an index share the
 	 * record. */
-	const struct rsh_walk *w; /* NULL: copied */
-	struct rsh_stand stand;
+	const struct rsh_mapping *w; /* NULL: copied */
+	struct rsh_cursor cursor;
 	uint32_t file;
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_tensor *tensor; /* the tensor that `rec` is of */
@@ -181,7 +181,7 @@ static bool enter_slot(struct rsh_piece_iter *it)
 		it->in_unit = it->w->unit_in;
 		it->out_unit = it->w->unit_out;
 		rsh_plan_shape(p, it->w, it->f->member, &it->shape);
-		rsh_stand_enter(it->w, it->f->member, &it->stand);
+		rsh_cursor_enter(it->w, it->f->member, &it->cursor);
 	} else {
 		if (!p->writer.pick(p->writer.ctx, it->f->rank, s->name,
 				    it->avoid, &it->file))
@@ -196,15 +196,15 @@ static bool enter_slot(struct rsh_piece_iter *it)
 	return it->entered;
 }
 
-/* Finds the file that the cell of the stand is read from, and its record
+/* Finds the file that the cell of the cursor is read from, and its record
  * there. */
 static bool find_source(struct rsh_piece_iter *it)
 {
-	const struct rsh_tensor *t = it->stand.tensor;
+	const struct rsh_tensor *t = it->cursor.tensor;
 	const struct rsh_ckpt_index *ix;
 	struct rsh_holder holder;
 
-	if (!rsh_copies_pick(t->copies, it->stand.cell, it->stand.replica,
+	if (!rsh_copies_pick(t->copies, it->cursor.cell, it->cursor.replica,
 			     it->avoid, &holder))
 		return false;
 	it->file = holder.file;
@@ -242,7 +242,7 @@ static void find_extent(const struct rsh_piece_iter *it, uint64_t at,
  * neighbours lie apart. */
 static uint64_t row_units(const struct rsh_piece_iter *it)
 {
-	return it->w->apart ? 1 : it->stand.len[it->w->n_spans - 1];
+	return it->w->apart ? 1 : it->cursor.len[it->w->n_spans - 1];
 }
 
 /* Takes account of a piece.  From it on `room` bytes follow each other in its
@@ -250,14 +250,14 @@ static uint64_t row_units(const struct rsh_piece_iter *it)
 static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
 		       uint64_t length, uint64_t room, uint64_t limit)
 {
-	const struct rsh_walk *w = it->w;
+	const struct rsh_mapping *w = it->w;
 	uint64_t stride;
 
 	if (!w || w->n_spans == 0 || it->codec != RSH_CODEC_NONE)
 		return;
-	stride = it->stand.stride * it->in_unit;
-	if (it->stand.rows > 0 && unit % row_units(it) == 0) {
-		it->rows.n = it->stand.rows;
+	stride = it->cursor.stride * it->in_unit;
+	if (it->cursor.rows > 0 && unit % row_units(it) == 0) {
+		it->rows.n = it->cursor.rows;
 		it->rows.bytes = row_units(it) * it->out_unit;
 		it->rows.src_stride = stride;
 		it->row_pos = it->pos;
@@ -266,12 +266,12 @@ static void follow_row(struct rsh_piece_iter *it, uint64_t unit,
 	if (it->rows.n == 0)
 		return;
 	if (it->pos != it->row_pos || it->row_end - it->pos > limit ||
-	    it->stand.rows == 0 || stride != it->rows.src_stride) {
+	    it->cursor.rows == 0 || stride != it->rows.src_stride) {
 		it->rows.n = 0;
 		return;
 	}
 	it->row_pos += length;
-	it->rows.n = rsh_min_u64(rsh_min_u64(it->rows.n, it->stand.rows),
+	it->rows.n = rsh_min_u64(rsh_min_u64(it->rows.n, it->cursor.rows),
 				 rsh_min_u64((room - length) / stride,
 					     (it->pos + limit - it->row_end) /
 						     it->rows.bytes));
@@ -296,14 +296,14 @@ void rsh_piece_iter_skip(struct rsh_piece_iter *it, const struct rsh_rows *rows)
 static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
 			struct rsh_scales *out)
 {
-	const struct rsh_factored *f = it->stand.factored;
+	const struct rsh_factored *f = it->cursor.factored;
 	const struct rsh_tensor *t = f->scale;
 	const struct rsh_ckpt_index *ix;
 	const struct rsh_record *r;
 	struct rsh_holder holder;
 
 	if (!rsh_copies_pick(t->copies, 0,
-			     rsh_cut_replica(t->cut, it->stand.member),
+			     rsh_cut_replica(t->cut, it->cursor.member),
 			     it->avoid, &holder))
 		return false;
 	ix = rsh_catalogue_index(it->p->cat, holder.file);
@@ -321,16 +321,16 @@ static bool find_scales(const struct rsh_piece_iter *it, uint64_t first,
 	return true;
 }
 
-/* Sets the tile around a unit: of the rows of the stand's one those that lie in
- * one extent.  False: the row of the unit lies in several. */
+/* Sets the tile around a unit: of the rows of the cursor's one those that lie
+ * in one extent.  False: the row of the unit lies in several. */
 static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 		      uint64_t *row)
 {
-	const struct rsh_stand_tile *t = &it->stand.tile;
+	const struct rsh_cursor_tile *t = &it->cursor.tile;
 	const struct rsh_extent *e = it->ix->extents + it->rec->first_extent;
 	const uint64_t stride = t->stride * it->in_unit;
 	const uint64_t bytes = t->n_columns * it->in_unit;
-	uint64_t at = (it->stand.src - t->column) * it->in_unit, after;
+	uint64_t at = (it->cursor.src - t->column) * it->in_unit, after;
 
 	while (at >= e->length) {
 		at -= e->length;
@@ -356,13 +356,13 @@ static bool find_tile(const struct rsh_piece_iter *it, struct rsh_piece *out,
 static bool tiled_piece(struct rsh_piece_iter *it, uint64_t at, uint64_t limit,
 			struct rsh_piece *out)
 {
-	const struct rsh_stand_tile *t = &it->stand.tile;
+	const struct rsh_cursor_tile *t = &it->cursor.tile;
 	const uint64_t skip = at % it->out_unit;
 	uint64_t row, n, first;
 
 	if (t->n_rows == 0 || !find_tile(it, out, &row))
 		return false;
-	first = it->stand.src - t->column - row * t->stride;
+	first = it->cursor.src - t->column - row * t->stride;
 	if (it->codec == RSH_CODEC_FP8_SCALED &&
 	    !find_scales(it, first, &out->scales))
 		return false;
@@ -404,13 +404,13 @@ static bool content_piece(struct rsh_piece_iter *it, uint64_t at,
 	if (!it->w && it->rec->content_bytes == 0)
 		return zero_piece(limit, out);
 	if (it->w) {
-		if (!rsh_stand_find(it->w, unit, &it->stand) ||
+		if (!rsh_cursor_find(it->w, unit, &it->cursor) ||
 		    !find_source(it))
 			return false;
 		if (it->w->apart && tiled_piece(it, at, limit, out))
 			return true;
-		src = it->stand.src;
-		run = it->stand.run;
+		src = it->cursor.src;
+		run = it->cursor.run;
 	} else {
 		run = it->shape.content_bytes / it->out_unit - unit;
 	}

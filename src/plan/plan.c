@@ -94,8 +94,8 @@ void rsh_plan_free(struct rsh_plan *p)
 int rsh_blueprint_show(struct rsh_plan *p, const struct rsh_shown *t,
 		       uint32_t *number, struct rsh_error *err)
 {
-	struct rsh_walk *w;
-	int rc = rsh_walk_make(p, t, &w, err);
+	struct rsh_mapping *w;
+	int rc = rsh_mapping_make(p, t, &w, err);
 
 	if (rc)
 		return rc;
@@ -144,10 +144,10 @@ const char *rsh_plan_written_name(const struct rsh_plan *p, uint32_t name)
 	return written ? written : rsh_names_text(p->cat->names, name);
 }
 
-void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
+void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 		    uint32_t member, struct rsh_record_shape *out)
 {
-	const uint32_t slice = rsh_walk_slice(w, member);
+	const uint32_t slice = rsh_mapping_slice(w, member);
 
 	out->name = rsh_plan_written_name(p, w->name);
 	out->name_len = strlen(out->name);

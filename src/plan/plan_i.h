@@ -2,13 +2,13 @@
 /* plan/plan_i.h - inside of a plan, for the files of plan/ only:
  *   plan.c    making and freeing, answers about files
  *   recipe.c  whether a recipe fits its tensor
- *   walk.c    from the elements of a shown tensor to those of the catalogue
- *   stand.c   one of them, and what follows it
+ *   mapping.c    from the elements of a shown tensor to those of the catalogue
+ *   cursor.c   one of them, and what follows it
  *             (both of parts that are no boxes: factored_i.h)
  *   files.c   records laid out, files added
  *   parts.c   a file cut into several
  *   needs.c   the source files that a virtual file needs
- *   look.c    the tensors and their origins, for those who draw them
+ *   query.c    the tensors and their origins, for those who draw them
  *   lost.c    the slices that no file holds
  *   pieces.c  from a range of a file to the places of its bytes
  */
@@ -20,7 +20,7 @@
 
 /* ---- walks ---- */
 
-/* A span is several dimensions of a shown tensor that a walk takes as one,
+/* A span is several dimensions of a shown tensor that a mapping takes as one,
  * since they follow each other in all its cells and in all cells that these are
  * made of.  Lengths are in units: bytes, or elements where there is a codec or
  * where elements lie apart. */
@@ -50,7 +50,7 @@ struct rsh_alike {
 };
 
 /* This is a part of a recipe, told by spans. */
-struct rsh_walk_part {
+struct rsh_mapping_part {
 	const struct rsh_tensor *tensor;
 	uint64_t *from, *to; /* [span]: where its box begins, ends */
 	uint32_t n_in, n_alike;
@@ -61,8 +61,8 @@ struct rsh_walk_part {
 
 struct rsh_factored; /* factored_i.h */
 
-/* A walk says how the elements of a shown tensor are found. */
-struct rsh_walk {
+/* A mapping says how the elements of a shown tensor are found. */
+struct rsh_mapping {
 	uint32_t name;
 	uint32_t pair;      /* index into rsh_plan.pairs, or RSH_NO_PAIR */
 	bool lost;          /* slices are needed that no file holds */
@@ -83,10 +83,10 @@ struct rsh_walk {
 	const int64_t *slice_dims;
 	const uint64_t *slice_bytes;
 	const struct rsh_span *spans;
-	const struct rsh_walk_part *parts;
+	const struct rsh_mapping_part *parts;
 	const struct rsh_recipe_part *recipe; /* the parts as they were given;
-					       * NULL: the walk has a pair, or
-					       * factored parts */
+					       * NULL: the mapping has a pair,
+					       * or factored parts */
 	const struct rsh_factored *factored;
 	const uint64_t *reach; /* [factored part]: where those up to it end
 				* along span `by` */
@@ -108,36 +108,38 @@ int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
 /* Do the elements of a part become those that are shown? */
 bool rsh_recipe_types_fit(const struct rsh_shown *t,
 			  const struct rsh_tensor *in);
-int rsh_walk_make(struct rsh_plan *p, const struct rsh_shown *t,
-		  struct rsh_walk **out, struct rsh_error *err);
+int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
+		  struct rsh_mapping **out, struct rsh_error *err);
 
-/* Gives the index of a member's cell in the walk's slices. */
-static inline uint32_t rsh_walk_slice(const struct rsh_walk *w, uint32_t member)
+/* Gives the index of a member's cell in the mapping's slices. */
+static inline uint32_t rsh_mapping_slice(const struct rsh_mapping *w,
+					 uint32_t member)
 {
 	return rsh_cut_grid(w->cut) ? 0 : rsh_cut_cell(w->cut, member);
 }
 
-static inline uint64_t rsh_walk_bytes(const struct rsh_walk *w, uint32_t member)
+static inline uint64_t rsh_mapping_bytes(const struct rsh_mapping *w,
+					 uint32_t member)
 {
-	return w->slice_bytes[rsh_walk_slice(w, member)];
+	return w->slice_bytes[rsh_mapping_slice(w, member)];
 }
 
 /* Gives the tensor of the catalogue that a part is of. */
-const struct rsh_tensor *rsh_walk_tensor(const struct rsh_walk *w,
+const struct rsh_tensor *rsh_walk_tensor(const struct rsh_mapping *w,
 					 uint32_t part);
 
 /* This is the tile around a unit: struct rsh_tile (plan/plan.h), before the
  * source's extents are known. */
-struct rsh_stand_tile {
+struct rsh_cursor_tile {
 	uint64_t row, column;       /* where the unit is in it */
 	uint64_t n_rows, n_columns; /* n_rows is 0: there is no tile */
 	uint64_t stride;
 	uint64_t column_step; /* units from column to column as shown */
 };
 
-/* A stand is a place on a walk: what is known of one file's cell, and of the
- * unit that was looked for last. */
-struct rsh_stand {
+/* A cursor is a place on a mapping: what is known of one file's cell, and of
+ * the unit that was looked for last. */
+struct rsh_cursor {
 	uint64_t from[RSH_MAX_DIMS]; /* [span]: where the file's cell begins */
 	uint64_t len[RSH_MAX_DIMS];
 	uint32_t shown_at[RSH_MAX_DIMS]; /* the cell's, if a grid cuts it */
@@ -145,7 +147,8 @@ struct rsh_stand {
 
 	/* What follows is of the part at hand. */
 	const struct rsh_tensor *tensor;
-	const struct rsh_walk_part *part; /* of a walk that is not apart */
+	const struct rsh_mapping_part
+		*part; /* of a mapping that is not apart */
 	const struct rsh_factored *factored;
 	uint32_t cell_base;
 	uint32_t replica;
@@ -157,14 +160,14 @@ struct rsh_stand {
 			  * sides */
 	uint64_t rows;   /* how often the run repeats after it */
 	uint64_t stride; /* units from one repeat to the next in the source */
-	struct rsh_stand_tile tile; /* set if the walk is apart */
+	struct rsh_cursor_tile tile; /* set if the mapping is apart */
 };
 
-void rsh_stand_enter(const struct rsh_walk *w, uint32_t member,
-		     struct rsh_stand *s);
+void rsh_cursor_enter(const struct rsh_mapping *w, uint32_t member,
+		     struct rsh_cursor *s);
 /* Finds a unit of the file's cell.  False: it is in no cell of the source. */
-bool rsh_stand_find(const struct rsh_walk *w, uint64_t unit,
-		    struct rsh_stand *s);
+bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
+		    struct rsh_cursor *s);
 
 /* ---- files ---- */
 
@@ -221,7 +224,7 @@ struct rsh_plan {
 	struct rsh_arena arena; /* holds the walks */
 
 	uint32_t n_walks, n_pairs, n_lists, n_files;
-	struct rsh_walk **walks;
+	struct rsh_mapping **walks;
 	struct rsh_pair *pairs;
 	struct rsh_slot_list **lists;
 	struct rsh_virtual_file *files;
@@ -247,7 +250,7 @@ void rsh_plan_copy_shape(const struct rsh_plan *p,
 			 const struct rsh_ckpt_index *ix,
 			 const struct rsh_record *r,
 			 struct rsh_record_shape *out, enum rsh_codec *codec);
-void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_walk *w,
+void rsh_plan_shape(const struct rsh_plan *p, const struct rsh_mapping *w,
 		    uint32_t member, struct rsh_record_shape *out);
 
 /* Fills f->sources, or says what is missing (needs.c).  A slice that no file
@@ -256,8 +259,9 @@ int rsh_plan_list_sources(struct rsh_plan *p, struct rsh_virtual_file *f,
 			  struct rsh_error *err);
 /* Gives the box of a part's tensor that a slice is made of.  False: the part
  * has nothing of the slice. */
-bool rsh_walk_part_box(const struct rsh_walk *w, const struct rsh_box *slice,
-		       uint32_t part, struct rsh_box *out);
+bool rsh_mapping_part_box(const struct rsh_mapping *w,
+			  const struct rsh_box *slice, uint32_t part,
+			  struct rsh_box *out);
 /* rsh_plan_lose() remembers a loss and keeps the sentence of the first one.  At
  * the end rsh_plan_report_lost() tells the slices, as many as make sense, and
  * fails unless losses are allowed (lost.c). */

@@ -123,7 +123,7 @@ static int loading_new(bool far, bool shared, struct rsh_loading **out)
 	struct rsh_loading *l = calloc(1, sizeof(*l));
 
 	if (l && pthread_mutex_init(&l->lock, NULL) == 0) {
-		if (rsh_loads_init(&l->loads, &l->lock, RECORD_LOADS,
+		if (rsh_load_limit_init(&l->loads, &l->lock, RECORD_LOADS,
 				   rsh_clock_ns) == 0) {
 			loading_expect(l, far, shared);
 			*out = l;
@@ -139,7 +139,7 @@ static void loading_free(struct rsh_loading *l)
 {
 	if (!l)
 		return;
-	rsh_loads_destroy(&l->loads);
+	rsh_load_limit_destroy(&l->loads);
 	pthread_mutex_destroy(&l->lock);
 	free(l);
 }

@@ -6,10 +6,10 @@
 
 #include "rsh/read/body.h"
 #include "rsh/util/checked.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 
 struct helped {
-	rsh_crew_work *work;
+	rsh_parallel_work *work;
 	void *ctx;
 	uint64_t since;
 };
@@ -18,7 +18,7 @@ static int helped_do(void *ctx, size_t i, struct rsh_error *err)
 {
 	const struct helped *h = ctx;
 
-	rsh_waits_set_since(h->since);
+	rsh_work_set_began(h->since);
 	return h->work(h->ctx, i, err);
 }
 
@@ -33,10 +33,10 @@ static unsigned helpers_take(struct rsh_helpers *h, size_t wanted)
 	return n;
 }
 
-int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_crew_work *work,
+int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_parallel_work *work,
 		    void *ctx)
 {
-	struct helped helped = { work, ctx, rsh_waits_since() };
+	struct helped helped = { work, ctx, rsh_work_began() };
 	struct rsh_error unused = RSH_ERROR_INIT;
 	unsigned helpers;
 	int rc;
@@ -44,7 +44,7 @@ int rsh_helpers_run(struct rsh_helpers *h, size_t n, rsh_crew_work *work,
 	if (n == 0)
 		return 0;
 	helpers = helpers_take(h, n - 1);
-	rc = rsh_crew_run(1 + helpers, n, helped_do, &helped, &unused);
+	rc = rsh_parallel_for(1 + helpers, n, helped_do, &helped, &unused);
 	atomic_fetch_sub(&h->n, helpers);
 	return rc;
 }

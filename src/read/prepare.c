@@ -11,7 +11,7 @@
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/thread.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 
 /* Threads without work leave after this time. */
 #define IDLE_SECONDS 10
@@ -80,7 +80,7 @@ static void room_give_early(void *window_load)
 	struct rsh_streams *s = l->streams;
 
 	pthread_mutex_lock(&s->lock);
-	rsh_loads_end(&s->loads, &l->room, 0, s->n_queued);
+	rsh_load_limit_end(&s->loads, &l->room, 0, s->n_queued);
 	rsh_streams_wake(s);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -108,28 +108,29 @@ void rsh_window_load(struct rsh_window *w, bool demanded)
 	w->users++;
 	st->refs++;
 	if (demanded)
-		rsh_loads_await(&s->loads, stream_wants_room, st);
+		rsh_load_limit_await(&s->loads, stream_wants_room, st);
 	if (!demanded || !st->closed) {
 		start = s->loads.now();
-		rsh_loads_begin(&s->loads, &l.room, rsh_stream_sleeps(st),
+		rsh_load_limit_begin(&s->loads, &l.room, rsh_stream_sleeps(st),
 				s->n_queued);
 		if (l.room.counted)
 			rsh_streams_wake(s);
 		pthread_mutex_unlock(&s->lock);
 
-		rsh_waits_set_since(rsh_clock_ns());
-		waits = rsh_waits();
+		rsh_work_set_began(rsh_clock_ns());
+		waits = rsh_blocking_count();
 		rc = st->body.read(&st->body, &to, w->len, w->offset);
 		if (rc == -ENOMEM)
 			rc = window_read_anew(s, w, &to);
-		waits = rsh_waits() - waits;
-		rsh_waits_set_since(0);
+		waits = rsh_blocking_count() - waits;
+		rsh_work_set_began(0);
 
 		pthread_mutex_lock(&s->lock);
 		stream_learn(st, w->len == RSH_STREAM_MAX,
 			     s->loads.now() - start, waits > 0);
 		w->data = to.data;
-		rsh_loads_end(&s->loads, &l.room, rc ? 0 : w->len, s->n_queued);
+		rsh_load_limit_end(&s->loads, &l.room, rc ? 0 : w->len,
+				   s->n_queued);
 	}
 	w->state = rc ? RSH_WINDOW_FAILED : RSH_WINDOW_READY;
 	w->error = rc;

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "gather_i.h"
-#include "loads_i.h"
+#include "load_limit_i.h"
 
 struct rsh_reader {
 	const struct rsh_plan *plan;
@@ -18,11 +18,11 @@ struct rsh_reader {
 	struct rsh_loading *loading;
 };
 
-/* What all loads of a reader share (load.c). */
+/* What all loads of a reader share (record_loader.c). */
 struct rsh_loading {
 	pthread_mutex_t lock; /* guards all of it, and the state of each load;
 			       * not held while anything is read */
-	struct rsh_loads loads;
+	struct rsh_load_limit loads;
 	unsigned blocked; /* of RSH_BLOCKED_ONE: how many tasks sleep */
 };
 

@@ -288,7 +288,7 @@ void rsh_stream_close(struct rsh_stream *st)
 	TAILQ_REMOVE(&s->open, st, next_open);
 	/* This wakes readers who wait for a stream that is gone. */
 	pthread_cond_broadcast(&st->loaded);
-	rsh_loads_rouse(&s->loads);
+	rsh_load_limit_rouse(&s->loads);
 	rsh_stream_unref(st);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -330,7 +330,7 @@ int rsh_streams_new(const struct rsh_streams_options *o,
 	if (rc == 0)
 		rc = rsh_clock_cond_init(&s->work);
 	if (rc == 0)
-		rc = rsh_loads_init(&s->loads, &s->lock,
+		rc = rsh_load_limit_init(&s->loads, &s->lock,
 				    o->max_loads ? o->max_loads : DEFAULT_LOADS,
 				    o->now ? o->now : rsh_clock_ns);
 	if (rc) {
@@ -385,7 +385,7 @@ void rsh_streams_free(struct rsh_streams *s)
 		rsh_stream_close(st);
 	rsh_areas_destroy(&s->areas);
 	pthread_cond_destroy(&s->work);
-	rsh_loads_destroy(&s->loads);
+	rsh_load_limit_destroy(&s->loads);
 	pthread_cond_destroy(&s->gone);
 	pthread_mutex_destroy(&s->lock);
 	free(s);

@@ -2,9 +2,9 @@
 /* read/stream_i.h has the inside of streams, for this room only.
  *
  * windows.c has the windows and their lists, prepare.c fills them, ahead.c
- * decides which windows a reader will want, loads.c how many are filled at a
- * time, and stream.c lends them.  All functions but those of the setting up are
- * called with the lock of the streams held.
+ * decides which windows a reader will want, load_limit.c how many are filled at
+ * a time, and stream.c lends them.  All functions but those of the setting up
+ * are called with the lock of the streams held.
  */
 #ifndef RSH_READ_STREAM_I_H
 #define RSH_READ_STREAM_I_H
@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
-#include "loads_i.h"
+#include "load_limit_i.h"
 #include "rsh/util/areas.h"
 #include "rsh/read/stream.h"
 
@@ -78,7 +78,7 @@ struct rsh_streams {
 	unsigned n_woken; /* threads no longer idle, but not yet running */
 	bool left;        /* a window is queued for the thread that returns a
 			   * loan */
-	struct rsh_loads loads; /* readers wait to begin one */
+	struct rsh_load_limit loads; /* readers wait to begin one */
 	bool seen; /* a load has shown whether the source sleeps */
 	bool stopping;
 	atomic_uint blocked; /* that of the stream that loaded last */
@@ -129,9 +129,9 @@ void rsh_window_unqueue(struct rsh_window *w);
 
 /* ---- prepare.c ---- */
 
-/* Fills the window; leaves the lock meanwhile.  If a reader demanded it he waits
- * here until the load may begin; a window that is filled ahead has room for
- * that. */
+/* Fills the window; leaves the lock meanwhile.  If a reader demanded it he
+ * waits here until the load may begin; a window that is filled ahead has room
+ * for that. */
 void rsh_window_load(struct rsh_window *w, bool demanded);
 /* Fills the first window of the queue; leaves the lock meanwhile.  Returns
  * false if the queue is empty, or if that window may not be filled now. */

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rsh/tensor/turn.h"
+#include "rsh/tensor/transpose.h"
 #include "rsh/util/checked.h"
 
 /* A strip has so many rows, if the tile has: of each column a strip then writes
@@ -145,7 +145,7 @@ int rsh_strip_load(struct rsh_source *source, const struct rsh_kept *k,
 {
 	const struct rsh_tile *t = &k->key.tile;
 	const struct strip s = strip_at(k, i);
-	struct rsh_turn turn = {
+	struct rsh_transpose turn = {
 		.unit = t->unit_out,
 		.n_rows = s.n_rows,
 		.n_columns = s.n_columns,
@@ -163,7 +163,7 @@ int rsh_strip_load(struct rsh_source *source, const struct rsh_kept *k,
 		in = strip_decode(k, &s, stored, h);
 		turn.in_stride = s.n_columns * t->unit_out;
 	}
-	rsh_turn(&turn, in,
+	rsh_transpose(&turn, in,
 		 k->data + (s.column * t->n_rows + s.row) * t->unit_out);
 	return 0;
 }

@@ -33,7 +33,7 @@ static bool checkpoint2_is_rank_dir(const char *name)
 	const size_t n = strlen("rank_");
 
 	return (strncmp(name, "rank_", n) == 0 ||
-		strncmp(name, "ckpt_", n) == 0) && rsh_digits(name + n, 1);
+		strncmp(name, "ckpt_", n) == 0) && rsh_mixed_radix(name + n, 1);
 }
 
 /* A tracker alone does not tell: Megatron-LM calls its own the same. */
@@ -195,7 +195,7 @@ static bool tracker_read(const struct rsh_source *s, uint64_t *step)
 	}
 	data[len] = '\0';
 	text = (const char *)data + strspn((const char *)data, blanks);
-	n = rsh_digits(text, strlen(text));
+	n = rsh_mixed_radix(text, strlen(text));
 	if (!text[n + strspn(text + n, blanks)] &&
 	    rsh_number_read(text, n, step))
 		return true;

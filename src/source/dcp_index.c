@@ -273,7 +273,7 @@ static bool read_order(const char *text, uint32_t n, uint8_t *order)
 			continue;
 		if (*text++ != (i ? ',' : '/'))
 			return false;
-		digits = rsh_digits(text, strlen(text));
+		digits = rsh_mixed_radix(text, strlen(text));
 		if (!rsh_number_read(text, digits, &d) || d >= n ||
 		    (seen & UINT64_C(1) << d))
 			return false;

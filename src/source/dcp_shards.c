@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/safetensors.h"
@@ -350,7 +350,7 @@ int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
 	int rc = all.tensors && all.v ? 0 : rsh_error_nomem(err);
 
 	if (rc == 0)
-		rc = rsh_crew_run(rsh_source_scan_threads(s), n, shard_read,
+		rc = rsh_parallel_for(rsh_source_scan_threads(s), n, shard_read,
 				  &all, err);
 	if (rc == 0)
 		rc = gather_all(&all, d, err);

@@ -9,7 +9,7 @@
 #include "config.h"
 
 #include "dcp_source_i.h"
-#include "guess_i.h"
+#include "scan_prefetch_i.h"
 #include "header_i.h"
 #include "index_cache_i.h"
 #include "index_table_i.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/wire/format.h"
@@ -133,12 +133,13 @@ static int index_scan_guessing(struct indexing *x, uint32_t file,
 			       struct rsh_error *err)
 {
 	const struct rsh_source *s = x->source;
-	struct rsh_guess *g = rsh_guess_new(
-		bytes, rsh_guess_suited(s->far, s->n_files));
-	const struct rsh_byte_source guessing = rsh_guess_source(g, bytes);
+	struct rsh_scan_prefetch *g = rsh_scan_prefetch_new(
+		bytes, rsh_scan_prefetch_suited(s->far, s->n_files));
+	const struct rsh_byte_source guessing =
+		rsh_scan_prefetch_source(g, bytes);
 	int rc = index_scan_bytes(x, file, h, &guessing, err);
 
-	rsh_guess_free(g);
+	rsh_scan_prefetch_free(g);
 	return rc;
 }
 
@@ -381,8 +382,8 @@ int rsh_source_index(struct rsh_source *s, struct rsh_names *names,
 	if (pthread_mutex_init(&x.lock, NULL))
 		return rsh_error_nomem(err);
 	index_open_cache(&x);
-	rc = rsh_crew_run(index_threads(s), s->n_files, index_or_leave_out, &x,
-			  err);
+	rc = rsh_parallel_for(index_threads(s), s->n_files, index_or_leave_out,
+			      &x, err);
 	if (s->check == RSH_CHECK_FULL)
 		index_leave_out_cut(&x);
 	index_say_unsummed(s);

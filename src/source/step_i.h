@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source/step_i.h - candidates in the making, for order.c, select.c, step.c,
- * say.c and resume.c.
+ * messages.c and resume.c.
  *
  * There is one kind of candidate and one order for all sources.  What is shown
  * with --resume (s->dialect is set) has stricter rules: a step is one of all
@@ -50,7 +50,7 @@ int rsh_candidates_undecidable(const struct rsh_source *s,
 			       const struct rsh_checkpoint *c,
 			       struct rsh_error *err);
 
-/* ---- say.c ---- */
+/* ---- messages.c ---- */
 
 /* Tells what does not count beside the candidates that are tried, if anything,
  * as the end of a sentence. */

@@ -12,7 +12,7 @@
 
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 
 /* Another try reads no more than this of a range that failed. */
 #define AGAIN_BYTES (1024 * 1024)
@@ -217,11 +217,11 @@ static int io_read(const struct rsh_store *s, struct rsh_store_file *f,
 	int rc = 0;
 
 	while (t->left > 0 && rc == 0) {
-		const long begin = rsh_waits_begin();
+		const long begin = rsh_blocking_begin();
 		const ssize_t n = s->content->ops->read(
 			s->content, h, &t->iov[t->first], t->n - t->first, at);
 
-		rsh_waits_end(begin);
+		rsh_blocking_end(begin);
 		if (n > 0) {
 			target_advance(t, (size_t)n);
 			at += (uint64_t)n;

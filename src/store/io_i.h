@@ -74,10 +74,14 @@ int rsh_file_read(struct rsh_store *s, struct rsh_store_file *f,
 int rsh_file_read_again(struct rsh_store *s, struct rsh_store_file *f,
 			struct rsh_handle *h);
 
-/* ---- whether through the cache (way.c) ---- */
+/* ---- whether through the cache (cache_policy.c) ---- */
 
-/* The way of a store is RSH_WAY_OPEN until its first read tells. */
-enum rsh_way { RSH_WAY_OPEN, RSH_WAY_STRAIGHT, RSH_WAY_CACHE };
+/* The way of a store is RSH_POLICY_OPEN until its first read tells. */
+enum rsh_cache_policy {
+	RSH_POLICY_OPEN,
+	RSH_POLICY_STRAIGHT,
+	RSH_POLICY_CACHE
+};
 
 /* Makes the files that can be cached known to the cache. */
 void rsh_store_settle_files(struct rsh_store *s);

@@ -7,7 +7,7 @@
  * fails. */
 #include "config.h"
 
-#include "flat_i.h"
+#include "name_list_dir_i.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -31,8 +31,9 @@ struct objects {
 	bool is_mine; /* the place goes with the medium */
 	struct rsh_objects_listing listing;
 	atomic_uint_fast64_t said; /* when a failure was logged; 0: never */
-	struct rsh_flat flat;
-	struct rsh_flat_file *files; /* of `flat`, in the listing's order */
+	struct rsh_name_list flat;
+	struct rsh_name_list_file
+		*files; /* of `flat`, in the listing's order */
 };
 
 struct object_handle {
@@ -56,7 +57,7 @@ static int object_open(struct rsh_medium *m, const char *name,
 		       struct rsh_handle **out)
 {
 	const struct objects *o = objects_of(m);
-	const struct rsh_flat_file *f = rsh_flat_find(&o->flat, name);
+	const struct rsh_name_list_file *f = rsh_name_list_find(&o->flat, name);
 	struct object_handle *h;
 
 	if (!f)
@@ -73,13 +74,13 @@ static int object_open(struct rsh_medium *m, const char *name,
 static int object_look(struct rsh_medium *m, const char *name,
 		       struct rsh_stat *out)
 {
-	return rsh_flat_look(&objects_of(m)->flat, name, out);
+	return rsh_name_list_look(&objects_of(m)->flat, name, out);
 }
 
 static int object_list(struct rsh_medium *m, const char *name,
 		       struct rsh_dir **out)
 {
-	int rc = rsh_flat_list(&objects_of(m)->flat, name, out);
+	int rc = rsh_name_list_list(&objects_of(m)->flat, name, out);
 
 	if (rc == 0)
 		(*out)->ops = m->ops;
@@ -125,8 +126,8 @@ static int object_identify(const struct rsh_handle *h,
 		objects_hash(o, object->name, object->etag, id->which);
 	}
 	if (st)
-		rsh_flat_stat(&o->flat, &o->files[object - o->listing.objects],
-			      st);
+		rsh_name_list_stat(&o->flat,
+				   &o->files[object - o->listing.objects], st);
 	return 0;
 }
 
@@ -211,9 +212,9 @@ static const struct rsh_medium_ops objects_ops = {
 	.open = object_open,
 	.look = object_look,
 	.list = object_list,
-	.dir_next = rsh_flat_dir_next,
-	.dir_look = rsh_flat_dir_look,
-	.dir_close = rsh_flat_dir_close,
+	.dir_next = rsh_name_list_dir_next,
+	.dir_look = rsh_name_list_dir_look,
+	.dir_close = rsh_name_list_dir_close,
 	.close = object_close,
 	.identify = object_identify,
 	.share = object_share,
@@ -231,11 +232,12 @@ static int objects_flatten(struct objects *o)
 	if (!o->files)
 		return -ENOMEM;
 	for (size_t i = 0; i < l->n; i++)
-		o->files[i] = (struct rsh_flat_file){
+		o->files[i] = (struct rsh_name_list_file){
 			l->objects[i].name, l->objects[i].size,
 			l->objects[i].mtime,
 		};
-	o->flat = (struct rsh_flat){ o->files, l->n, geteuid(), getegid() };
+	o->flat =
+		(struct rsh_name_list){ o->files, l->n, geteuid(), getegid() };
 	return 0;
 }
 
@@ -258,7 +260,7 @@ static int objects_take_listing(struct objects *o, struct rsh_error *err)
 
 	if (rc)
 		return rc;
-	if (objects_flatten(o) || rsh_flat_look(&o->flat, "", &root))
+	if (objects_flatten(o) || rsh_name_list_look(&o->flat, "", &root))
 		return rsh_error_nomem(err);
 	m->attr = root.attr;
 	m->path = rsh_objects_url(o->place);
@@ -298,13 +300,13 @@ struct placed_dir {
 
 static int placed_next(struct rsh_dir *d, const char **name)
 {
-	return rsh_flat_dir_next(((struct placed_dir *)d)->dir, name);
+	return rsh_name_list_dir_next(((struct placed_dir *)d)->dir, name);
 }
 
 static int placed_look(struct rsh_dir *d, const char *name,
 		       struct rsh_stat *out)
 {
-	return rsh_flat_dir_look(((struct placed_dir *)d)->dir, name, out);
+	return rsh_name_list_dir_look(((struct placed_dir *)d)->dir, name, out);
 }
 
 static void placed_close(struct rsh_dir *d)
@@ -312,7 +314,7 @@ static void placed_close(struct rsh_dir *d)
 	struct placed_dir *p = (struct placed_dir *)d;
 
 	if (p->dir)
-		rsh_flat_dir_close(p->dir);
+		rsh_name_list_dir_close(p->dir);
 	if (p->medium)
 		objects_free(p->medium);
 	free(p);
@@ -336,7 +338,8 @@ int rsh_objects_dir(const char *url, const struct rsh_store_options *how,
 	p->base.ops = &placed_ops;
 	rc = rsh_objects_medium(url, how, &p->medium, &unused);
 	if (rc == 0)
-		rc = rsh_flat_list(&objects_of(p->medium)->flat, "", &p->dir);
+		rc = rsh_name_list_list(&objects_of(p->medium)->flat, "",
+					&p->dir);
 	if (rc)
 		placed_close(&p->base);
 	else

@@ -79,7 +79,8 @@ struct rsh_store {
 	struct rsh_file_pool pool;
 	rsh_store_kind_fn kind; /* NULL: nobody knows */
 	const void *kind_ctx;
-	atomic_int way; /* enum rsh_way: whether files are cached (way.c) */
+	atomic_int way; /* enum rsh_cache_policy: whether files are cached
+			   (cache_policy.c) */
 
 	struct rsh_outage outage;
 	atomic_bool *failed;  /* [owner]: one of its files is not good */

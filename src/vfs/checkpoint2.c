@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/chosen.h"
+#include "rsh/converter/name_filter.h"
 #include "rsh/source/inspect.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/log.h"

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rsh/converter/chosen.h"
+#include "rsh/converter/name_filter.h"
 #include "rsh/plan/blueprint.h"
 #include "rsh/source/dcp.h"
 #include "rsh/util/mem.h"

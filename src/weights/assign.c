@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/chosen.h"
+#include "rsh/converter/name_filter.h"
 #include "rsh/util/mem.h"
 #include "weights_i.h"
 

@@ -5,8 +5,8 @@
  * given to the first unit that names it (assign.c).  Those of a unit with the
  * same numbers in their names are an *instance* of it: layer 3 of a model.  Of
  * an instance first the sizes of its letters are found (sizes.c), then where
- * each tensor's elements lie (places.c), and from both sides' places follow the
- * factored parts (parts.c).
+ * each tensor's elements lie (strides.c), and from both sides' places follow
+ * the factored parts (parts.c).
  *
  * Functions give 0 or -errno with a sentence, unless they say otherwise. */
 #ifndef RSH_WEIGHTS_WEIGHTS_I_H
@@ -146,7 +146,7 @@ bool weights_print(const struct weights_name *n, const uint64_t *numbers,
  * for qsort() and bsearch(). */
 int weights_by_text(const void *a, const void *b);
 
-/* ---- lets.c ---- */
+/* ---- variables.c ---- */
 
 int weights_read_lets(struct weights_work *w, struct rsh_error *err);
 /* False: no such `let`, or its keys are not there. */
@@ -200,7 +200,7 @@ int weights_get_scale(struct weights_work *w, uint32_t source,
 int weights_solve(struct weights_work *w, struct weights_instance *x,
 		  struct rsh_error *err);
 
-/* ---- places.c ---- */
+/* ---- strides.c ---- */
 
 /* One further along an axis is `step` further along dimension `dim`. */
 struct weights_axis {
@@ -253,7 +253,7 @@ int weights_bad(const struct weights_work *w, const struct rsh_rule *rule,
 		struct rsh_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* ---- also.c ---- */
+/* ---- aliases.c ---- */
 
 int weights_make_also(struct weights_work *w, struct rsh_error *err);
 /* Looks whether what copies are passed over for is made. */

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/converter/chosen.h"
-#include "rsh/converter/deal.h"
+#include "rsh/converter/name_filter.h"
+#include "rsh/converter/redundancy.h"
 #include "rsh/strategy/grid.h"
 #include "rsh/util/mem.h"
 #include "rsh/writer/writer.h"
@@ -17,7 +17,7 @@
 
 /* The plan asks this, and tells what it finds. */
 struct writer_asked {
-	struct rsh_chosen chosen;
+	struct rsh_name_filter chosen;
 	uint32_t stood_for; /* a name, of which some cells are taken from other
 			     * files than their own; or RSH_NAME_NONE */
 	bool others;        /* there are others like it */
@@ -35,7 +35,7 @@ struct writing {
 	struct rsh_catalogue *cat;
 	struct rsh_plan *plan;
 	struct writer_asked *asked; /* the plan owns it */
-	struct rsh_chosen *chosen;  /* in there */
+	struct rsh_name_filter *chosen;  /* in there */
 	const struct rsh_offer *offers;
 	uint32_t n;
 	const struct rsh_strategy *dst;
@@ -54,7 +54,7 @@ static const char *writer_written(const void *ctx, uint32_t name)
 {
 	const struct writer_asked *a = ctx;
 
-	return rsh_chosen_name(&a->chosen, name);
+	return rsh_name_filter_name(&a->chosen, name);
 }
 
 static void writer_stands_in(void *ctx, uint32_t own_file, uint32_t name)
@@ -71,7 +71,7 @@ static void writer_free(void *ctx)
 {
 	struct writer_asked *a = ctx;
 
-	rsh_chosen_clear(&a->chosen);
+	rsh_name_filter_clear(&a->chosen);
 	free(a);
 }
 
@@ -220,7 +220,8 @@ static int writer_show_unlisted(struct writing *w, uint32_t i,
 				struct rsh_error *err)
 {
 	struct writer_entry *e = &w->entries[i];
-	const char *written = rsh_chosen_name(w->chosen, w->offers[i].name);
+	const char *written =
+		rsh_name_filter_name(w->chosen, w->offers[i].name);
 
 	if (w->dst && w->o->unlisted == RSH_UNLISTED_DROP)
 		return 0;
@@ -286,18 +287,18 @@ static void writer_list_to_deal(struct writing *w, uint32_t stage)
 		    writer_is_wanted(w, p->name))
 			w->to_deal[w->n_to_deal++] = p->name;
 	}
-	rsh_deal_sort(w->to_deal, w->n_to_deal, w->cat->names);
+	rsh_redundancy_sort(w->to_deal, w->n_to_deal, w->cat->names);
 }
 
 static int writer_deal(struct writing *w, uint32_t stage, uint32_t local,
 		       struct rsh_error *err)
 {
-	struct rsh_deal *d;
+	struct rsh_redundancy *d;
 	int rc = 0;
 
 	if (!w->dst || !w->o->remove_redundancy)
 		return 0;
-	d = rsh_deal_new(local);
+	d = rsh_redundancy_new(local);
 	if (!d)
 		return rsh_error_nomem(err);
 	for (uint32_t i = 0; i < w->n_to_deal && rc == 0; i++) {
@@ -307,13 +308,13 @@ static int writer_deal(struct writing *w, uint32_t stage, uint32_t local,
 		bool keeps;
 
 		if (e)
-			rc = rsh_deal_next(d, e->grid, &e->kept, err);
+			rc = rsh_redundancy_next(d, e->grid, &e->kept, err);
 		else
-			rc = rsh_deal_unsaved(d, rsh_param_item(
+			rc = rsh_redundancy_unsaved(d, rsh_param_item(
 				rsh_strategy_find(w->dst, name), stage),
 				&keeps, err);
 	}
-	rsh_deal_free(d);
+	rsh_redundancy_free(d);
 	return rc;
 }
 
@@ -341,7 +342,7 @@ static int writer_add_file(struct writing *w, uint32_t rank, uint32_t local,
 		};
 		f.n++;
 	}
-	return rsh_chosen_add(w->chosen, w->plan, &f, err);
+	return rsh_name_filter_add(w->chosen, w->plan, &f, err);
 }
 
 static int writer_plan_stage(struct writing *w, uint32_t stage,
@@ -427,7 +428,7 @@ static int writer_prepare(struct writing *w, struct rsh_error *err)
 		names[i] = w->offers[i].name;
 		w->offer_of[names[i]] = i + 1;
 	}
-	return rsh_chosen_ask(w->chosen, w->cat, names, w->n, w->o, err);
+	return rsh_name_filter_ask(w->chosen, w->cat, names, w->n, w->o, err);
 }
 
 /* The plan owns catalogue and choice from here on. */
@@ -470,7 +471,7 @@ static int writer_plan(struct writing *w, struct rsh_error *err)
 	     s++)
 		rc = writer_plan_stage(w, s, err);
 	if (rc == 0)
-		rc = rsh_chosen_check(w->chosen, w->plan, err);
+		rc = rsh_name_filter_check(w->chosen, w->plan, err);
 	/* What is lost is told in any case, and the first error counts. */
 	lost = rsh_blueprint_finish(w->plan, w->o->report_lost, w->o->ctx,
 				    rc ? NULL : err);

@@ -14,13 +14,13 @@
 
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "store/flat_i.h"
+#include "store/name_list_dir_i.h"
 
 #define FILES_MAX 16
 
 static struct {
-	struct rsh_flat flat;
-	struct rsh_flat_file files[FILES_MAX];
+	struct rsh_name_list flat;
+	struct rsh_name_list_file files[FILES_MAX];
 	char names[FILES_MAX][64];
 	uint8_t *bytes[FILES_MAX];
 	unsigned version[FILES_MAX];
@@ -42,7 +42,7 @@ void memory_add(const char *name, const void *bytes, size_t n)
 	assert_true(i < FILES_MAX);
 	assert_true(i == 0 || strcmp(memory.files[i - 1].name, name) < 0);
 	snprintf(memory.names[i], sizeof(memory.names[i]), "%s", name);
-	memory.files[i] = (struct rsh_flat_file){ memory.names[i], n,
+	memory.files[i] = (struct rsh_name_list_file){ memory.names[i], n,
 						  { 5, 6 } };
 	memory.bytes[i] = malloc(n + 1);
 	assert_non_null(memory.bytes[i]);
@@ -99,7 +99,8 @@ void memory_clear(void)
 static int mem_open(struct rsh_medium *m, const char *name,
 		    struct rsh_handle **out)
 {
-	const struct rsh_flat_file *f = rsh_flat_find(&memory.flat, name);
+	const struct rsh_name_list_file *f =
+		rsh_name_list_find(&memory.flat, name);
 	struct memory_handle *h;
 
 	if (!f)
@@ -122,13 +123,13 @@ static int mem_look(struct rsh_medium *m, const char *name,
 		    struct rsh_stat *out)
 {
 	(void)m;
-	return rsh_flat_look(&memory.flat, name, out);
+	return rsh_name_list_look(&memory.flat, name, out);
 }
 
 static int mem_list(struct rsh_medium *m, const char *name,
 		    struct rsh_dir **out)
 {
-	int rc = rsh_flat_list(&memory.flat, name, out);
+	int rc = rsh_name_list_list(&memory.flat, name, out);
 
 	if (rc == 0)
 		(*out)->ops = m->ops;
@@ -139,7 +140,7 @@ static int mem_identify(const struct rsh_handle *handle,
 			struct rsh_store_identity *id, struct rsh_stat *st)
 {
 	const struct memory_handle *h = (const struct memory_handle *)handle;
-	const struct rsh_flat_file *f = &memory.files[h->file];
+	const struct rsh_name_list_file *f = &memory.files[h->file];
 
 	if (id)
 		*id = (struct rsh_store_identity){
@@ -147,7 +148,7 @@ static int mem_identify(const struct rsh_handle *handle,
 			.which = { h->file, h->version },
 		};
 	if (st)
-		rsh_flat_stat(&memory.flat, f, st);
+		rsh_name_list_stat(&memory.flat, f, st);
 	return 0;
 }
 
@@ -213,9 +214,9 @@ static const struct rsh_medium_ops memory_ops = {
 	.open = mem_open,
 	.look = mem_look,
 	.list = mem_list,
-	.dir_next = rsh_flat_dir_next,
-	.dir_look = rsh_flat_dir_look,
-	.dir_close = rsh_flat_dir_close,
+	.dir_next = rsh_name_list_dir_next,
+	.dir_look = rsh_name_list_dir_look,
+	.dir_close = rsh_name_list_dir_close,
 	.close = mem_close,
 	.identify = mem_identify,
 	.compare = mem_compare,
@@ -230,7 +231,7 @@ int memory_open(const char *path, const struct rsh_store_options *opts,
 	(void)path, (void)opts, (void)err;
 	*out = calloc(1, sizeof(**out));
 	assert_non_null(*out);
-	assert_int_equal(rsh_flat_look(&memory.flat, "", &root), 0);
+	assert_int_equal(rsh_name_list_look(&memory.flat, "", &root), 0);
 	**out = (struct rsh_medium){
 		.ops = &memory_ops, .attr = root.attr, .is_remote = true,
 		.dirfd = -1,

@@ -8,7 +8,7 @@ UNIT += \
 	unit/test_source_index \
 	unit/test_source_access \
 	unit/test_source_metadata \
-	unit/test_source_guess \
+	unit/test_source_scan_prefetch \
 	unit/test_contents \
 	unit/test_contents_infer \
 	unit/test_read_gather \
@@ -49,11 +49,11 @@ unit_test_contents_SOURCES = \
 unit_test_contents_LDADD = $(L_CONTENTS)
 unit_test_source_metadata_SOURCES = unit/test_source_metadata.c $(SOURCE_SUPPORT)
 unit_test_source_metadata_LDADD = $(L_SOURCE)
-unit_test_source_guess_SOURCES = \
-	unit/test_source_guess.c \
+unit_test_source_scan_prefetch_SOURCES = \
+	unit/test_source_scan_prefetch.c \
 	unit/support.h \
 	unit/support.c
-unit_test_source_guess_LDADD = $(L_SOURCE)
+unit_test_source_scan_prefetch_LDADD = $(L_SOURCE)
 unit_test_source_access_SOURCES = unit/test_source_access.c $(SOURCE_SUPPORT)
 unit_test_source_access_LDADD = $(L_SOURCE)
 unit_test_contents_infer_SOURCES = unit/test_contents_infer.c $(SOURCE_SUPPORT)

@@ -25,7 +25,7 @@ UNIT += \
 	unit/test_weights_property \
 	unit/test_tensor_cut \
 	unit/test_tensor_scaled \
-	unit/test_tensor_turn \
+	unit/test_tensor_transpose \
 	unit/test_plan_property \
 	unit/test_dialects_ranks
 
@@ -100,11 +100,11 @@ unit_test_tensor_scaled_SOURCES = \
 	unit/support.h \
 	unit/support.c
 unit_test_tensor_scaled_LDADD = $(L_TENSOR) -lm
-unit_test_tensor_turn_SOURCES = \
-	unit/test_tensor_turn.c \
+unit_test_tensor_transpose_SOURCES = \
+	unit/test_tensor_transpose.c \
 	unit/support.h \
 	unit/support.c
-unit_test_tensor_turn_LDADD = $(L_TENSOR)
+unit_test_tensor_transpose_LDADD = $(L_TENSOR)
 unit_test_plan_recipe_SOURCES = unit/test_plan_recipe.c $(RECIPE_SUPPORT)
 unit_test_plan_recipe_LDADD = $(L_PLAN)
 unit_test_plan_factored_SOURCES = unit/test_plan_factored.c $(RECIPE_SUPPORT)

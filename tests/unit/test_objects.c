@@ -20,9 +20,9 @@
 #include "objects_support.h"
 #include "rsh/objects/objects.h"
 #include "rsh/util/clock.h"
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 #include "rsh/util/secret.h"
 #include "support.h"
 
@@ -188,7 +188,7 @@ static void what_passes_is_survived(void **state)
 
 	(void)state;
 	setup(&f);
-	if (rsh_crew_run(8, N_PASSING, one_fault, f.o, &err))
+	if (rsh_parallel_for(8, N_PASSING, one_fault, f.o, &err))
 		fail_msg("%s", err.text);
 	rsh_objects_stats_get(f.o, &s);
 	assert_true(s.retries >= N_PASSING - 3);
@@ -243,7 +243,7 @@ static int read_two_slowly(const char *name, unsigned timeout_ms,
 	setup_server(&f, NULL);
 	f.slow = name;
 	assert_int_equal(open_with(&f, "s3://bucket", o, err), 0);
-	rc = rsh_crew_run(2, 2, read_slowly, &f, err);
+	rc = rsh_parallel_for(2, 2, read_slowly, &f, err);
 	teardown(&f);
 	return rc;
 }
@@ -311,8 +311,8 @@ static void what_lasts_has_a_reason(void **state)
 
 	(void)state;
 	setup(&f);
-	if (rsh_crew_run(8, sizeof(lasting) / sizeof(lasting[0]), one_lasting,
-			 f.o, &err))
+	if (rsh_parallel_for(8, sizeof(lasting) / sizeof(lasting[0]),
+			     one_lasting, f.o, &err))
 		fail_msg("%s", err.text);
 	teardown(&f);
 }
@@ -332,8 +332,8 @@ static int one_deadline(void *ctx, size_t i, struct rsh_error *err)
 	       rsh_error_set(err, EIO, "%s: %d, %s", names[i], rc, why.text);
 }
 
-/* That no read waits for what comes after its deadline is seen by the stall time,
- * which is longer than the test may take. */
+/* That no read waits for what comes after its deadline is seen by the stall
+ * time, which is longer than the test may take. */
 static void deadlines_are_kept(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -345,7 +345,7 @@ static void deadlines_are_kept(void **state)
 	(void)state;
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket", o, &err), 0);
-	if (rsh_crew_run(5, 5, one_deadline, f.o, &err))
+	if (rsh_parallel_for(5, 5, one_deadline, f.o, &err))
 		fail_msg("%s", err.text);
 	teardown(&f);
 }
@@ -387,7 +387,7 @@ static void many_share_few_connections(void **state)
 	(void)state;
 	setup_server(&f, NULL);
 	assert_int_equal(open_with(&f, "s3://bucket/p/", o, &err), 0);
-	if (rsh_crew_run(24, 400, one_of_many, f.o, &err))
+	if (rsh_parallel_for(24, 400, one_of_many, f.o, &err))
 		fail_msg("%s", err.text);
 	rsh_objects_stats_get(f.o, &s);
 	assert_int_equal(s.requests, 400 + s.retries);
@@ -443,7 +443,7 @@ static uint64_t read_parts(const char *name, struct parts *p)
 	p->o = f.o;
 	p->object = (struct rsh_object){ .name = name, .size = SIZE,
 					 .etag = "\"v0\"" };
-	if (rsh_crew_run(64, N_PARTS, one_part, p, &err))
+	if (rsh_parallel_for(64, N_PARTS, one_part, p, &err))
 		fail_msg("%s: %s", name, err.text);
 	rsh_objects_stats_get(f.o, &s);
 	teardown(&f);
@@ -515,7 +515,8 @@ static void neighbours_are_told_of_no_memory(void **state)
 	p.o = f.o;
 	easy_init = rsh_curl.easy_init;
 	rsh_curl.easy_init = no_handle;
-	assert_int_equal(rsh_crew_run(64, N_PARTS, one_starved, &p, &err), 0);
+	assert_int_equal(rsh_parallel_for(64, N_PARTS, one_starved, &p, &err),
+			 0);
 	rsh_curl.easy_init = easy_init;
 	assert_int_equal(atomic_load(&p.n_late), N_PARTS);
 	assert_int_equal(read_name(f.o, "a", &err), 0);
@@ -574,7 +575,7 @@ static int one_turn(void *ctx, size_t i, struct rsh_error *err)
 	}
 	if (!old)
 		turn_await(&t->began, N_OLD);
-	rsh_waits_set_since(rsh_clock_ns());
+	rsh_work_set_began(rsh_clock_ns());
 	atomic_fetch_add(&t->began, old);
 	if (old) {
 		turn_await(&t->asked, N_NEW);
@@ -583,7 +584,7 @@ static int one_turn(void *ctx, size_t i, struct rsh_error *err)
 	atomic_fetch_add(&t->asked, 1);
 	snprintf(name, sizeof(name), "%s%zu", old ? "old" : "new", i);
 	rc = read_name(t->o, name, err);
-	rsh_waits_set_since(0);
+	rsh_work_set_began(0);
 	return rc;
 }
 
@@ -606,7 +607,7 @@ static bool old_ones_overtake(void)
 	t.o = f.o;
 	t.server = f.server.pid;
 	assert_int_equal(kill(t.server, SIGSTOP), 0);
-	if (rsh_crew_run(n, n, one_turn, &t, &err))
+	if (rsh_parallel_for(n, n, one_turn, &t, &err))
 		fail_msg("%s", err.text);
 	log = log_text(&f);
 	for (at = log; (at = strstr(at, "/old")); at++)
@@ -672,7 +673,8 @@ static int one_drawn(void *ctx, size_t i, struct rsh_error *err)
 			     (unsigned long long)r.offset, r.len, rc, why.text);
 }
 
-/* Whatever comes in whatever order: right bytes, or a failure where it lasts. */
+/* Whatever comes in whatever order: right bytes, or a failure where it lasts.
+ */
 static void drawn_faults_give_right_bytes(void **state)
 {
 	struct rsh_error err = RSH_ERROR_INIT;
@@ -682,7 +684,7 @@ static void drawn_faults_give_right_bytes(void **state)
 	(void)state;
 	setup(&f);
 	d.o = f.o;
-	if (rsh_crew_run(16, 100, one_drawn, &d, &err))
+	if (rsh_parallel_for(16, 100, one_drawn, &d, &err))
 		fail_msg("%s", err.text);
 	teardown(&f);
 }

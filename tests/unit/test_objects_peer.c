@@ -14,7 +14,7 @@
 
 #include "objects_support.h"
 #include "rsh/objects/objects.h"
-#include "rsh/util/crew.h"
+#include "rsh/util/parallel.h"
 #include "support.h"
 
 UNIT_TEST_NAME(a_server_verifies_what_is_signed);
@@ -92,7 +92,7 @@ static void expect_all(const char *url, size_t n, size_t n_read)
 		fail_msg("%s", err.text);
 	all.o = o;
 	assert_int_equal(l.n, n);
-	if (rsh_crew_run(4, n_read, read_each, &all, &err))
+	if (rsh_parallel_for(4, n_read, read_each, &all, &err))
 		fail_msg("%s", err.text);
 	rsh_objects_listing_free(&l);
 	rsh_objects_free(o);
@@ -121,7 +121,9 @@ static void expect_no_other(void)
 
 static void expect_no_strangers(void)
 {
-	const struct rsh_objects_options opts = { .keys = RSH_OBJECTS_KEYS_NONE };
+	const struct rsh_objects_options opts = {
+		.keys = RSH_OBJECTS_KEYS_NONE
+	};
 	const struct rsh_object object = { .name = "file_0100", .size = 100 };
 	struct rsh_error err = RSH_ERROR_INIT;
 	struct rsh_objects *o;

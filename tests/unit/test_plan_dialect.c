@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A dialect that nobody has: what it takes to let another kind of checkpoint in.
+/* A dialect that nobody has: what it takes to let another kind of checkpoint
+ * in.
  *
  * Its source holds matrices in shards of any number of rows, each record called
  * "<matrix>.<first row>"; it shows one file with every matrix transposed.  The
@@ -7,7 +8,7 @@
 #include "plan_support.h"
 
 #include "rsh/plan/blueprint.h"
-#include "rsh/plan/look.h"
+#include "rsh/plan/query.h"
 
 /* ---- the reader: what lies here becomes a catalogue ---- */
 

@@ -22,7 +22,7 @@
 
 #include "rsh/read/stream.h"
 #include "rsh/util/place.h"
-#include "rsh/util/waits.h"
+#include "rsh/util/blocking.h"
 #include "read/stream_i.h"
 
 #define MIB ((uint64_t)1024 * 1024)
@@ -89,10 +89,10 @@ static void wait_for_bytes(struct fake *f)
 		sem_wait(f->gate);
 	}
 	if (f->delay_us) {
-		long begin = rsh_waits_begin();
+		long begin = rsh_blocking_begin();
 
 		sleep_once_at_least(f->delay_us);
-		rsh_waits_end(begin);
+		rsh_blocking_end(begin);
 	}
 	atomic_fetch_sub(&f->under_way, 1);
 }
@@ -308,8 +308,9 @@ static void test_far_begins_with_a_bunch(void **state)
 	}
 }
 
-/* Reads a file, and takes so long for each MiB.  On a busy machine a read of the
- * source may be under way meanwhile, which has not taken as long for that. */
+/* Reads a file, and takes so long for each MiB.  On a busy machine a read of
+ * the source may be under way meanwhile, which has not taken as long for that.
+ */
 static void read_for(struct fixture *f, uint64_t ns)
 {
 	struct rsh_stream *st;
@@ -592,7 +593,8 @@ static void test_loads_at_a_time(void **state)
 
 	f->fake.delay_us = 200;
 	for (unsigned most = 1; most <= 4; most *= 2) {
-		/* No load takes so long by this clock that it does not count. */
+		/* No load takes so long by this clock that it does not count.
+		 */
 		const struct rsh_streams_options o = {
 			.max_loads = most, .now = told_clock,
 		};
@@ -674,7 +676,8 @@ static void test_closed_meanwhile(void **state)
 	sem_destroy(&f->fake.arrived);
 }
 
-static unsigned users_of_once(struct rsh_streams *s, const struct rsh_stream *st)
+static unsigned users_of_once(struct rsh_streams *s,
+			      const struct rsh_stream *st)
 {
 	const struct rsh_window *w;
 	unsigned n;
@@ -686,8 +689,8 @@ static unsigned users_of_once(struct rsh_streams *s, const struct rsh_stream *st
 	return n;
 }
 
-/* Who asks for what is being read for somebody gets it with him: it was himself,
- * perhaps, and he was interrupted. */
+/* Who asks for what is being read for somebody gets it with him: it was
+ * himself, perhaps, and he was interrupted. */
 static void test_begun_anew(void **state)
 {
 	struct fixture *f = *state;

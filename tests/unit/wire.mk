@@ -9,7 +9,7 @@ UNIT += \
 	unit/test_util_pack \
 	unit/test_util_areas \
 	unit/test_util_files \
-	unit/test_util_crew \
+	unit/test_util_parallel \
 	unit/test_util_text \
 	unit/test_wire_ckpt_scan \
 	unit/test_wire_ckpt_emit \
@@ -47,8 +47,8 @@ unit_test_util_names_SOURCES = unit/test_util_names.c
 unit_test_util_names_LDADD = $(L_UTIL)
 unit_test_util_areas_SOURCES = unit/test_util_areas.c
 unit_test_util_areas_LDADD = $(L_UTIL)
-unit_test_util_crew_SOURCES = unit/test_util_crew.c
-unit_test_util_crew_LDADD = $(L_UTIL)
+unit_test_util_parallel_SOURCES = unit/test_util_parallel.c
+unit_test_util_parallel_LDADD = $(L_UTIL)
 unit_test_util_files_SOURCES = \
 	unit/test_util_files.c \
 	unit/support.h \

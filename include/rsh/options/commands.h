@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "rsh/options/options.h"
-#include "rsh/util/guess.h"
+#include "rsh/util/suggestion.h"
 
 enum rsh_command_id {
 	RSH_COMMAND_MOUNT,

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contents/messages.c says in a sentence what is wrong with a strategy, and
+ * which would be right. */
+#include "config.h"
+
+#include "contents_i.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/strategy/partition.h"
+#include "rsh/util/mem.h"
+
+/* ---- the groups ---- */
+
+/* Reads the tensor on every rank if there are not too many of them, so that
+ * the sentence can speak of all. */
+static void say_look_at_all(struct rsh_contents *c, struct rsh_subject *s)
+{
+	struct rsh_subject more = *s, *one = &more;
+
+	if (s->expanded || s->n_local > RSH_CONTENTS_EXPLAIN)
+		return;
+	more.holders = NULL;
+	if (rsh_subject_find_holders(c, &more, true) == 0) {
+		for (unsigned i = 0; i < s->n_read; i++)
+			if ((i + 1) * more.n_holders <= RSH_CONTENTS_EXPLAIN)
+				rsh_contents_read(c, &one, 1, false);
+		/* Files may have failed meanwhile. */
+		if (rsh_subject_find(&more) == 0 &&
+		    (more.finding.finer || more.finding.coarser)) {
+			free(s->holders);
+			*s = more;
+			return;
+		}
+	}
+	free(more.holders);
+}
+
+/* ---- what would explain it ---- */
+
+static const struct rsh_strategy_item *
+say_item_of_rank(const struct rsh_strategy *st, uint32_t name, uint32_t rank)
+{
+	const struct rsh_strategy_param *p = rsh_strategy_find(st, name);
+	uint32_t stage = rank / st->stage_ranks;
+
+	if (!p || stage < st->lone_stage)
+		return NULL;
+	for (uint32_t i = 0; i < p->n_stages; i++)
+		if (p->stages[i].stage == stage - st->lone_stage)
+			return p->stages[i].item;
+	return NULL;
+}
+
+/* Does the other strategy say what the bytes of this tensor say? */
+static bool say_fits_other(const struct rsh_contents *c,
+			   const struct rsh_subject *s)
+{
+	struct rsh_subject other = *s;
+	const uint32_t ranks = c->dst->stage_ranks;
+	bool fits = false;
+
+	other.item = say_item_of_rank(c->dst, s->name, s->holders[0].rank);
+	other.first = s->holders[0].rank / ranks * ranks;
+	other.n_local = ranks;
+	other.from = 0;
+	other.to = ranks - 1;
+	for (uint32_t i = 0; i < s->n_holders; i++)
+		if (say_item_of_rank(c->dst, s->name, s->holders[i].rank) !=
+		    other.item)
+			return false;
+	other.holders = rsh_alloc_array(s->n_holders, sizeof(*other.holders));
+	if (other.item && other.holders) {
+		memcpy(other.holders, s->holders,
+		       s->n_holders * sizeof(*other.holders));
+		fits = rsh_subject_set_cells(c, &other) == 0 &&
+		       rsh_subject_find(&other) == 0 &&
+		       !other.finding.finer && !other.finding.coarser;
+	}
+	free(other.holders);
+	return fits;
+}
+
+static bool say_is_swapped(const struct rsh_contents *c)
+{
+	if (!c->src || !c->dst)
+		return false;
+	for (uint32_t i = 0; i < c->n_subjects; i++) {
+		const struct rsh_subject *s = &c->subjects[i];
+
+		if (s->finding.told && s->kind > RSH_TENSOR_OTHER &&
+		    s->n_holders > 0 && !say_fits_other(c, s))
+			return false;
+	}
+	return true;
+}
+
+/* Does another strategy explain what was seen?  Files that were damaged or
+ * saved at another time follow no mesh. */
+static bool say_guess(const struct rsh_contents *c, const struct rsh_subject *s,
+		      const struct rsh_groups *g, char *text, size_t size)
+{
+	struct rsh_partition_axis axes[RSH_PARTITION_MAX_AXES];
+	char mesh[256];
+	unsigned n;
+	int rc;
+
+	text[0] = '\0';
+	if (say_is_swapped(c)) {
+		snprintf(text, size, "; the tree fits %s: are source and "
+			 "destination swapped?", c->dst->path);
+		return true;
+	}
+	/* A mesh is over all ranks of a stage. */
+	if (g->n != s->n_local)
+		return false;
+	rc = rsh_partition_mesh(g->group, g->n, axes, &n);
+	if (rc == 0)
+		snprintf(text, size, "; %s would explain it",
+			 rsh_partition_mesh_text(axes, n, mesh, sizeof(mesh)));
+	else if (rc == -ENOENT)
+		snprintf(text, size, "; no mesh would explain it: a file is "
+			 "damaged, or of another save");
+	return rc == 0;
+}
+
+/* ---- the sentence ---- */
+
+static void say_pair(const struct rsh_subject *s, char *text, size_t size)
+{
+	if (s->finding.finer)
+		snprintf(text, size, "ranks %u and %u should hold the same "
+			 "slice, but their bytes differ", s->finding.differ[0],
+			 s->finding.differ[1]);
+	else
+		snprintf(text, size, "ranks %u and %u should hold different "
+			 "slices, but their bytes are the same",
+			 s->finding.same[0], s->finding.same[1]);
+}
+
+static void say_whose(const struct rsh_contents *c, bool explained, char *text,
+		      size_t size)
+{
+	if (!c->src)
+		snprintf(text, size, "it was saved under a strategy, for "
+			 "without one all ranks hold the same");
+	else if (explained)
+		snprintf(text, size, "%s is not the strategy of this tree",
+			 c->src->path);
+	else
+		snprintf(text, size, "its contents contradict %s",
+			 c->src->path);
+}
+
+/* Tells the groups, unless the tensor is one of so many that its ranks were not
+ * kept. */
+static void say_groups(const struct rsh_groups *g, char *text, size_t size)
+{
+	char groups[256];
+
+	text[0] = '\0';
+	if (g->n > 1)
+		snprintf(text, size, " (%s)",
+			 rsh_partition_text(g->ranks, g->group, g->n, groups,
+					    sizeof(groups)));
+}
+
+int rsh_contents_refuse(struct rsh_contents *c, struct rsh_subject *s,
+			unsigned n_against, unsigned n_told,
+			struct rsh_error *err)
+{
+	char whose[320], pair[128], seen[260], would[384], layout[160];
+	struct rsh_groups g;
+
+	say_look_at_all(c, s);
+	if (rsh_subject_group(s, &g) == 0) {
+		say_pair(s, pair, sizeof(pair));
+		say_whose(c, say_guess(c, s, &g, would, sizeof(would)), whose,
+			  sizeof(whose));
+		say_groups(&g, seen, sizeof(seen));
+		rsh_error_set(
+			err, EINVAL,
+			"%s: %s: parameter %s (%s): %s%s; %u "
+			"of %u tensors that were compared contradict it%s; "
+			"--check structure does not compare them",
+			c->path, whose, rsh_names_text(c->names, s->name),
+			rsh_item_text(s->item, layout, sizeof(layout)), pair,
+			seen, n_against, n_told, would);
+	} else {
+		rsh_error_nomem(err);
+	}
+	rsh_groups_clear(&g);
+	return -err->code;
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* converter/name_filter.c asks the options of every name once. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/converter/name_filter.h"
+#include "rsh/util/mem.h"
+
+static uint32_t filter_nth(const uint32_t *which, uint32_t i)
+{
+	return which ? which[i] : i;
+}
+
+static int filter_by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two parameters must not be written under one name. */
+static int filter_check_renamed(const struct rsh_name_filter *c,
+				const struct rsh_catalogue *cat,
+				const uint32_t *which, uint32_t n_names,
+				struct rsh_error *err)
+{
+	cleanup_free const char **all = rsh_alloc_array(n_names, sizeof(*all));
+	uint32_t n = 0;
+
+	if (!all)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n_names; i++) {
+		uint32_t name = filter_nth(which, i);
+
+		if (!c->unwanted[name])
+			all[n++] = c->renamed[name] ? c->renamed[name] :
+				rsh_names_text(cat->names, name);
+	}
+	qsort(all, n, sizeof(*all), filter_by_text);
+	for (uint32_t i = 1; i < n; i++)
+		if (strcmp(all[i - 1], all[i]) == 0)
+			return rsh_error_set(err, EINVAL, "renaming gives two "
+					     "parameters the name %s", all[i]);
+	return 0;
+}
+
+static void filter_ask_kind(struct rsh_name_filter *c,
+			    const struct rsh_catalogue *cat, uint32_t name)
+{
+	const char *renamed = rsh_name_filter_name(c, name);
+	const char *written = renamed ? renamed :
+					rsh_names_text(cat->names, name);
+
+	if (rsh_kind_of(written) == RSH_KIND_GRADIENT)
+		c->unwanted[name] = true;
+	c->two_files |= !c->unwanted[name] && rsh_is_apart(written);
+}
+
+int rsh_name_filter_ask(struct rsh_name_filter *c,
+			const struct rsh_catalogue *cat, const uint32_t *which,
+			uint32_t n, const struct rsh_conversion_options *o,
+			struct rsh_error *err)
+{
+	c->filtered = o->wanted != NULL;
+	c->part_bytes = o->part_bytes;
+	c->by_kind = o->by_kind;
+	c->unwanted = calloc((size_t)cat->n_names + 1, sizeof(*c->unwanted));
+	if (o->rename)
+		c->renamed = calloc((size_t)cat->n_names + 1,
+				    sizeof(*c->renamed));
+	if (!c->unwanted || (o->rename && !c->renamed))
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; i < n; i++) {
+		const uint32_t name = filter_nth(which, i);
+		const char *text = rsh_names_text(cat->names, name);
+
+		if (o->wanted)
+			c->unwanted[name] = !o->wanted(o->ctx, text);
+		if (o->rename)
+			c->renamed[name] = o->rename(o->ctx, text);
+		if (c->by_kind)
+			filter_ask_kind(c, cat, name);
+	}
+	return o->rename ? filter_check_renamed(c, cat, which, n, err) : 0;
+}
+
+void rsh_name_filter_clear(struct rsh_name_filter *c)
+{
+	free(c->unwanted);
+	free(c->renamed);
+}
+
+const char *rsh_name_filter_name(const struct rsh_name_filter *c, uint32_t name)
+{
+	return c->renamed ? c->renamed[name] : NULL;
+}
+
+int rsh_name_filter_check(const struct rsh_name_filter *c,
+			  const struct rsh_plan *p, struct rsh_error *err)
+{
+	if (!c->filtered)
+		return 0;
+	for (uint32_t i = 0; i < rsh_plan_n_files(p); i++)
+		if (rsh_plan_is_lost(p, i) || rsh_plan_n_records(p, i) > 0)
+			return 0;
+	return rsh_error_set(err, EINVAL, "no parameter is left (which are "
+			     "wanted is asked by their names before --rename)");
+}
+
+/* ---- kinds ---- */
+
+static bool has_prefix(const char *name, const char *const *prefixes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+			return true;
+	return false;
+}
+
+bool rsh_is_weight(const char *name, uint32_t n_dims)
+{
+	static const char *const prefixes[] = {
+		"adam_m.", "adam_v.", "accu_grads.", "moments.", "moment1.",
+		"moment2.", "momentum.", "exp_avg.", "exp_avg_sq.",
+		"accum.", "mean_square.", "mean_gradient.",
+	};
+
+	return n_dims > 0 &&
+	       !has_prefix(name, prefixes,
+			   sizeof(prefixes) / sizeof(prefixes[0]));
+}
+
+static bool filter_is_counter(const char *name)
+{
+	static const char *const names[] = {
+		"global_step", "learning_rate", "weight_decay", "beta1_power",
+		"beta2_power", "scale_sense", "current_iterator_step",
+		"last_overflow_iterator_step", "epoch_num", "step_num",
+		"loss_scale", "global_batch_size",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
+enum rsh_kind rsh_kind_of(const char *name)
+{
+	static const char *const gradient = "accu_grads.", *const muon =
+		"muon_m.";
+
+	if (has_prefix(name, &gradient, 1))
+		return RSH_KIND_GRADIENT;
+	if (filter_is_counter(name))
+		return RSH_KIND_COUNTER;
+	return rsh_is_weight(name, 1) && !has_prefix(name, &muon, 1) ?
+		RSH_KIND_WEIGHT : RSH_KIND_STATE;
+}
+
+bool rsh_is_flattened_state(const char *name)
+{
+	static const char *const prefixes[] = { "optimizer.", "optim." };
+
+	return has_prefix(name, prefixes, 2);
+}
+
+bool rsh_is_apart(const char *written)
+{
+	const enum rsh_kind kind = rsh_kind_of(written);
+
+	return kind == RSH_KIND_STATE || kind == RSH_KIND_COUNTER;
+}
+
+int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
+		   const struct rsh_shown_file *f, struct rsh_error *err)
+{
+	return c->two_files ? rsh_blueprint_add_two(p, f, rsh_is_apart, err) :
+			      rsh_blueprint_add_parts(p, f, c->part_bytes, err);
+}

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* copy/manifest_writer.c writes a manifest, beside other runs that write parts
+ * of it.
+ *
+ * Beside NAME stand .NAME.part, to which the line of each file is added as soon
+ * as the file is on disk, and, for a moment at the beginning and the end,
+ * .NAME.lock and .NAME.new.  Writers of the record take their place in it by a
+ * counter; a place that was taken and never filled is zeros, which are no line.
+ *
+ * Runs that divide the files among them have a record each, .NAME.<share>.part.
+ * Each of them makes the manifest when it ends, of what the manifest and all
+ * records tell by then, so that the last one makes it of everything.  Records
+ * come and go, and the manifest is replaced, by who has the lock.
+ */
+#include "config.h"
+
+#include "copy_i.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "rsh/util/files.h"
+#include "rsh/util/mem.h"
+
+#define COPY_BYTES ((size_t)256 * 1024)
+
+static int io_error(const struct rsh_manifest_writer *s, int code,
+		    struct rsh_error *err)
+{
+	return rsh_error_set(err, code, "%s: %s", s->path, strerror(code));
+}
+
+/* ---- what is there already ---- */
+
+static void learn_line(struct rsh_manifest_writer *s, const struct rsh_lines *l,
+		       size_t len, const struct rsh_manifest_file *f)
+{
+	const struct rsh_copy_file *of = rsh_copy_list_find(s->list, f->path);
+
+	/* Of its own files a run knows more than others when it ends. */
+	if (!of || of->size != f->size || (s->ending && of->wanted))
+		return;
+	s->known[of - s->list->files] = (struct rsh_known){
+		.fd = l->fd, .offset = l->begin, .len = len,
+		.size = f->size, .xxh3 = f->xxh3, .written = f->written,
+		.inode = f->inode, .mtime_s = f->mtime_s,
+		.mtime_ns = f->mtime_ns,
+	};
+}
+
+/* Returns 1 if the head is that of this conversion, 0 if not, or -errno. */
+static int check_head(const struct rsh_manifest_writer *s, struct rsh_lines *l)
+{
+	struct rsh_manifest_line line;
+	const char *text;
+	size_t len;
+	int rc = rsh_lines_next(l, &text, &len, NULL);
+
+	if (rc <= 0)
+		return rc;
+	rc = rsh_manifest_parse(text, len, l->path, l->number, &line, NULL);
+	if (rc)
+		return rc == -ENOMEM ? rc : 0;
+	rc = line.kind == RSH_MANIFEST_HEAD &&
+	     line.head.conversion == s->origin->head.conversion;
+	rsh_manifest_line_clear(&line);
+	return rc;
+}
+
+/* Returns 1 or -errno. */
+static int recall_files(struct rsh_manifest_writer *s, struct rsh_lines *l)
+{
+	struct rsh_manifest_line line;
+	const char *text;
+	size_t len;
+	int rc, bad;
+
+	while ((rc = rsh_lines_next(l, &text, &len, NULL)) > 0) {
+		bad = rsh_manifest_parse(text, len, s->path, l->number, &line,
+					 NULL);
+		if (bad == -ENOMEM)
+			return bad;
+		if (bad)
+			continue;
+		if (line.kind == RSH_MANIFEST_FILE)
+			learn_line(s, l, len, &line.file);
+		rsh_manifest_line_clear(&line);
+	}
+	return rc == 0 || rc == -EBADMSG ? 1 : rc;
+}
+
+/* Takes what the manifest or the record says of files; lines that cannot be
+ * read are what a kill has left.  Returns 1, 0 if it is of another conversion,
+ * or -errno. */
+static int recall(struct rsh_manifest_writer *s, int fd)
+{
+	struct rsh_lines l;
+	int rc;
+
+	rsh_lines_init(&l, fd, s->path);
+	rc = check_head(s, &l);
+	if (rc > 0)
+		rc = recall_files(s, &l);
+	rsh_lines_clear(&l);
+	return rc == -EBADMSG ? 0 : rc;
+}
+
+/* Opens what another run has made and keeps it open, since lines of it are
+ * wanted at the end.  Returns what recall() does, or 0 if it is not there. */
+static int recall_other(struct rsh_manifest_writer *s, const char *name)
+{
+	struct rsh_other_draft *o;
+	struct stat st;
+
+	if (rsh_grow(&s->others, &s->cap_others, s->n_others + 1,
+		     sizeof(*s->others)))
+		return -ENOMEM;
+	o = &s->others[s->n_others];
+	*o = (struct rsh_other_draft){ .name = strdup(name) };
+	if (!o->name)
+		return -ENOMEM;
+	o->fd = openat(s->dirfd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	s->n_others++;
+	if (o->fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (fstat(o->fd, &st) != 0)
+		return -errno;
+	o->size = st.st_size;
+	return recall(s, o->fd);
+}
+
+/* Does a file of this name belong to another run for the same manifest? */
+static bool is_other_record(const struct rsh_manifest_writer *s,
+			    const char *name)
+{
+	const size_t n = strlen(s->name);
+
+	return name[0] == '.' && strncmp(name + 1, s->name, n) == 0 &&
+	       name[1 + n] == '.' && rsh_has_suffix(name, ".part") &&
+	       strcmp(name, s->record) != 0;
+}
+
+/* Returns 0 or -errno. */
+static int recall_other_records(struct rsh_manifest_writer *s)
+{
+	DIR *dir = rsh_dir_of(openat(s->dirfd, ".", O_RDONLY | O_DIRECTORY |
+						    O_CLOEXEC));
+	const struct dirent *e;
+	int rc = dir ? 0 : -errno;
+
+	while (rc >= 0 && dir && (e = readdir(dir)))
+		if (is_other_record(s, e->d_name))
+			rc = recall_other(s, e->d_name);
+	if (dir)
+		closedir(dir);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- opening ---- */
+
+static int open_store_dir(struct rsh_manifest_writer *s, const char *path,
+			  const struct rsh_copy_share *share,
+			  struct rsh_error *err)
+{
+	cleanup_free char *dir = NULL;
+	const char *slash = strrchr(path, '/');
+	char of[32] = "";
+
+	if (share->of)
+		snprintf(of, sizeof(of), ".%u-%u", share->number, share->of);
+	s->path = strdup(path);
+	s->name = strdup(slash ? slash + 1 : path);
+	dir = slash ? strndup(path, slash == path ? 1 :
+			      (size_t)(slash - path)) : strdup(".");
+	if (!s->path || !s->name || !dir ||
+	    asprintf(&s->record, ".%s%s.part", s->name, of) < 0 ||
+	    asprintf(&s->lock, ".%s.lock", s->name) < 0 ||
+	    asprintf(&s->fresh, ".%s.new", s->name) < 0)
+		return rsh_error_nomem(err);
+	s->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return s->dirfd < 0 ? io_error(s, errno, err) : 0;
+}
+
+/* Names and sums are for those who may read the files. */
+static mode_t mode_of(const struct rsh_copy_list *l)
+{
+	mode_t mode = 0644;
+
+	for (size_t i = 0; i < l->n; i++)
+		mode &= l->files[i].mode | 0600;
+	return mode;
+}
+
+/* Opens a file, or makes it, and locks it; its locker may remove it meanwhile.
+ * Returns 0, -EWOULDBLOCK with LOCK_NB, or -errno. */
+static int open_locked(const struct rsh_manifest_writer *s, const char *name,
+		       int how, int *out)
+{
+	for (;;) {
+		cleanup_fd int fd = openat(s->dirfd, name, O_RDWR | O_CREAT |
+					   O_CLOEXEC | O_NOFOLLOW,
+					   mode_of(s->list));
+		struct stat st;
+
+		if (fd < 0)
+			return -errno;
+		/* File systems without locks have no second writer to fear. */
+		if (flock(fd, LOCK_EX | how) != 0 &&
+		    (errno == EWOULDBLOCK || errno == EINTR))
+			return -errno;
+		if (fstat(fd, &st) != 0)
+			return -errno;
+		if (st.st_nlink > 0) {
+			*out = steal_fd(&fd);
+			return 0;
+		}
+	}
+}
+
+static int writer_lock(struct rsh_manifest_writer *s, struct rsh_error *err)
+{
+	const int rc = open_locked(s, s->lock, 0, &s->lock_fd);
+
+	if (rc == -EINTR)
+		return rsh_error_set(err, EINTR, "interrupted");
+	return rc ? io_error(s, -rc, err) : 0;
+}
+
+static void writer_unlock(struct rsh_manifest_writer *s)
+{
+	if (s->lock_fd < 0)
+		return;
+	unlinkat(s->dirfd, s->lock, 0);
+	close(steal_fd(&s->lock_fd));
+}
+
+/* The record is locked as long as somebody works on it. */
+static int open_work_record(struct rsh_manifest_writer *s,
+			    struct rsh_error *err)
+{
+	int rc = open_locked(s, s->record, LOCK_NB, &s->record_fd);
+	struct stat st;
+
+	if (rc == -EWOULDBLOCK)
+		return rsh_error_set(err, EBUSY, "%s is being made by another "
+				     "export now", s->path);
+	if (rc == 0 && fstat(s->record_fd, &st) != 0)
+		rc = -errno;
+	if (rc)
+		return io_error(s, -rc, err);
+	atomic_store(&s->record_end, (uint64_t)st.st_size);
+	return 0;
+}
+
+static int keep_text(struct rsh_manifest_writer *s, const char *text,
+		     size_t len, uint64_t *offset)
+{
+	*offset = atomic_fetch_add(&s->record_end, len);
+	return rsh_write_all(s->record_fd, text, len, *offset);
+}
+
+static int begin_record(struct rsh_manifest_writer *s)
+{
+	const struct rsh_manifest_line head = {
+		.kind = RSH_MANIFEST_HEAD, .head = s->origin->head,
+	};
+	uint64_t offset;
+	char *text;
+	size_t len;
+	int rc;
+
+	if (ftruncate(s->record_fd, 0) != 0)
+		return -errno;
+	atomic_store(&s->record_end, 0);
+	rc = rsh_manifest_emit(&head, &text, &len);
+	if (rc)
+		return rc;
+	rc = keep_text(s, text, len, &offset);
+	free(text);
+	return rc;
+}
+
+/* With the lock held, learns what others have finished.  Returns 0 or -errno
+ * with a sentence: -EEXIST. */
+static int recall_others(struct rsh_manifest_writer *s, struct rsh_error *err)
+{
+	int rc = recall_other(s, s->name);
+
+	if (rc == 0 && s->others[s->n_others - 1].fd >= 0 && !s->overwrite)
+		return rsh_error_set(err, EEXIST, "%s is there and not of this "
+				     "conversion (--overwrite replaces it)",
+				     s->path);
+	if (rc >= 0)
+		rc = recall_other_records(s);
+	return rc < 0 ? io_error(s, -rc, err) : 0;
+}
+
+/* With the lock held, begins or goes on with the record. */
+static int open_records(struct rsh_manifest_writer *s, struct rsh_error *err)
+{
+	int rc = open_work_record(s, err);
+
+	if (rc == 0)
+		rc = recall_others(s, err);
+	if (rc)
+		return rc;
+	rc = recall(s, s->record_fd);
+	if (rc == 0)
+		rc = begin_record(s);
+	return rc < 0 ? io_error(s, -rc, err) : 0;
+}
+
+int rsh_manifest_writer_open(struct rsh_manifest_writer *s, const char *path,
+		   const struct rsh_manifest_writer_options *o,
+		   const struct rsh_origin *origin,
+		   const struct rsh_copy_list *list, struct rsh_error *err)
+{
+	int rc;
+
+	*s = (struct rsh_manifest_writer)RSH_DRAFT_NONE;
+	s->origin = origin;
+	s->list = list;
+	s->overwrite = o->overwrite;
+	s->known = rsh_alloc_array(list->n, sizeof(*s->known));
+	if (!s->known)
+		return rsh_error_nomem(err);
+	for (size_t i = 0; i < list->n; i++)
+		s->known[i] = (struct rsh_known){ .fd = -1 };
+	rc = open_store_dir(s, path, &o->share, err);
+	if (rc == 0)
+		rc = writer_lock(s, err);
+	if (rc == 0)
+		rc = open_records(s, err);
+	writer_unlock(s);
+	return rc;
+}
+
+/* True if nothing is finished of which only the record knows. */
+static bool is_record_empty(const struct rsh_manifest_writer *s)
+{
+	for (size_t i = 0; i < s->list->n; i++)
+		if (s->known[i].fd == s->record_fd)
+			return false;
+	return true;
+}
+
+void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
+{
+	if (s->record_fd >= 0) {
+		if (is_record_empty(s))
+			unlinkat(s->dirfd, s->record, 0);
+		close(s->record_fd);
+	}
+	writer_unlock(s);
+	for (size_t i = 0; i < s->n_others; i++) {
+		if (s->others[i].fd >= 0)
+			close(s->others[i].fd);
+		free(s->others[i].name);
+	}
+	free(s->others);
+	if (s->dirfd >= 0)
+		close(s->dirfd);
+	free(s->known);
+	free(s->path);
+	free(s->name);
+	free(s->record);
+	free(s->lock);
+	free(s->fresh);
+	*s = (struct rsh_manifest_writer)RSH_DRAFT_NONE;
+}
+
+/* ---- adding ---- */
+
+int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
+		  const struct rsh_manifest_file *file)
+{
+	const struct rsh_manifest_line line = {
+		.kind = RSH_MANIFEST_FILE, .file = *file,
+	};
+	cleanup_free char *text = NULL, *apart = NULL;
+	uint64_t offset;
+	size_t len;
+	int rc = rsh_manifest_emit(&line, &text, &len);
+
+	if (rc)
+		return rc;
+	/* What a kill left unfinished before this line must not become one line
+	 * with it. */
+	apart = malloc(len + 1);
+	if (!apart)
+		return -ENOMEM;
+	apart[0] = '\n';
+	memcpy(apart + 1, text, len);
+	rc = keep_text(s, apart, len + 1, &offset);
+	if (rc == 0 && fdatasync(s->record_fd) != 0)
+		rc = -errno;
+	if (rc == 0)
+		s->known[i] = (struct rsh_known){
+			.fd = s->record_fd, .offset = offset + 1,
+			.len = len - 1, .size = file->size, .xxh3 = file->xxh3,
+			.written = file->written, .inode = file->inode,
+			.mtime_s = file->mtime_s, .mtime_ns = file->mtime_ns,
+		};
+	return rc;
+}
+
+/* ---- the end ---- */
+
+struct out {
+	const struct rsh_manifest_writer *draft;
+	int fd;
+	uint64_t at;
+};
+
+static int put_bytes(struct out *o, const void *data, size_t len)
+{
+	int rc = rsh_write_all(o->fd, data, len, o->at);
+
+	o->at += len;
+	return rc;
+}
+
+static int put_line(struct out *o, const struct rsh_manifest_line *line)
+{
+	char *text;
+	size_t len;
+	int rc = rsh_manifest_emit(line, &text, &len);
+
+	if (rc)
+		return rc;
+	rc = put_bytes(o, text, len);
+	free(text);
+	return rc;
+}
+
+static int put_known(struct out *o, const struct rsh_known *k)
+{
+	cleanup_free char *buf = malloc(COPY_BYTES);
+	size_t done = 0;
+	int rc = buf ? 0 : -ENOMEM;
+
+	while (rc == 0 && done < k->len) {
+		size_t want = k->len - done < COPY_BYTES ? k->len - done :
+							   COPY_BYTES;
+		ssize_t n = pread(k->fd, buf, want, (off_t)(k->offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		rc = put_bytes(o, buf, (size_t)n);
+		done += (size_t)n;
+	}
+	return rc ? rc : put_bytes(o, "\n", 1);
+}
+
+static int put_all(struct out *o)
+{
+	const struct rsh_manifest_writer *s = o->draft;
+	struct rsh_manifest_line line = { .kind = RSH_MANIFEST_HEAD,
+					  .head = s->origin->head };
+	uint64_t n = 0;
+	int rc = put_line(o, &line);
+
+	line.kind = RSH_MANIFEST_SOURCE;
+	for (uint32_t i = 0; i < s->origin->n_sources && rc == 0; i++) {
+		line.source = s->origin->sources[i];
+		rc = put_line(o, &line);
+	}
+	for (size_t i = 0; i < s->list->n && rc == 0; i++)
+		if (s->known[i].fd >= 0) {
+			rc = put_known(o, &s->known[i]);
+			n++;
+		}
+	line = (struct rsh_manifest_line){ .kind = RSH_MANIFEST_END,
+					   .n_files = n };
+	return rc ? rc : put_line(o, &line);
+}
+
+static int write_manifest(void *ctx, int fd)
+{
+	struct out o = { .draft = ctx, .fd = fd };
+	int rc = put_all(&o);
+
+	if (rc == 0 && fsync(fd) != 0)
+		rc = -errno;
+	return rc;
+}
+
+int rsh_manifest_writer_join(struct rsh_manifest_writer *s,
+			     struct rsh_error *err)
+{
+	int rc = writer_lock(s, err);
+
+	if (rc)
+		return rc;
+	s->ending = true;
+	s->n_before = s->n_others;
+	return recall_others(s, err);
+}
+
+/* Removes a record whose writer is dead, unless it has grown since it was
+ * read. */
+static void remove_record(const struct rsh_manifest_writer *s,
+			  const struct rsh_other_draft *o)
+{
+	struct stat st;
+
+	if (o->fd < 0 || strcmp(o->name, s->name) == 0 ||
+	    flock(o->fd, LOCK_EX | LOCK_NB) != 0)
+		return;
+	if (fstat(o->fd, &st) == 0 && st.st_size == o->size)
+		unlinkat(s->dirfd, o->name, 0);
+	flock(o->fd, LOCK_UN);
+}
+
+int rsh_manifest_writer_finish(struct rsh_manifest_writer *s,
+			       struct rsh_error *err)
+{
+	int rc;
+
+	/* A run that was killed may have left it; nobody else works on it,
+	 * since the lock is held. */
+	unlinkat(s->dirfd, s->fresh, 0);
+	rc = rsh_file_replace(s->dirfd, s->name, s->fresh, mode_of(s->list),
+			      write_manifest, s);
+	if (rc)
+		return io_error(s, -rc, err);
+	unlinkat(s->dirfd, s->record, 0);
+	for (size_t i = s->n_before; i < s->n_others; i++)
+		remove_record(s, &s->others[i]);
+	writer_unlock(s);
+	return fsync(s->dirfd) == 0 ? 0 : io_error(s, errno, err);
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/factored_cursor.c finds an element of a tensor that is made of factored
+ * parts: its digits along the factors say where it is on both sides.
+ *
+ * Where neighbours lie apart in the source, the factor x along which they
+ * follow each other as they are shown and the factor y along which others
+ * follow each other in the source span a matrix, which is the element's
+ * tile. */
+#include "factored_i.h"
+#include "rsh/util/checked.h"
+
+/* Smaller ones are not worth their way through the tiles. */
+#define TILE_LEAST 64
+
+/* This is where an element is in the source, told by in-spans. */
+struct factored_place {
+	uint64_t digit[RSH_MAX_FACTORS];
+	uint64_t at[RSH_MAX_DIMS];
+	uint64_t from[RSH_MAX_DIMS], to[RSH_MAX_DIMS]; /* of the cell */
+	uint64_t stride[RSH_MAX_DIMS];                 /* in the cell */
+};
+
+static bool factored_has(const struct rsh_mapping *w,
+			 const struct rsh_factored *f, const uint64_t *at,
+			 uint64_t *digit)
+{
+	for (uint32_t g = 0; g < w->n_spans; g++) {
+		uint64_t left = at[g] - f->from[g];
+
+		if (at[g] < f->from[g] || at[g] >= f->to[g])
+			return false;
+		for (uint32_t i = f->first[g]; i < f->first[g + 1]; i++) {
+			const struct rsh_factor *x = &f->factors[i];
+
+			digit[i] = left / x->shown_step;
+			if (digit[i] >= x->size)
+				return false;
+			left -= digit[i] * x->shown_step;
+		}
+		if (left)
+			return false;
+	}
+	return true;
+}
+
+/* Finds the part of an element by the span by which parts are sorted. */
+static const struct rsh_factored *factored_search(const struct rsh_mapping *w,
+						  const uint64_t *at,
+						  uint64_t *digit)
+{
+	const uint64_t v = w->n_spans ? at[w->by] : 0;
+	uint32_t lo = 0, hi = w->n_parts;
+
+	while (w->n_spans && hi - lo > 1) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (w->factored[mid].from[w->by] <= v)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	for (lo++; lo-- > 0 && (!w->n_spans || w->reach[lo] > v);)
+		if (factored_has(w, &w->factored[lo], at, digit))
+			return &w->factored[lo];
+	return NULL;
+}
+
+/* Finds the part of an element, which mostly is the last one or a neighbour of
+ * it. */
+static bool factored_part_of(const struct rsh_mapping *w, const uint64_t *at,
+			     struct rsh_cursor *s, uint64_t *digit)
+{
+	const struct rsh_factored *last = s->factored, *f = last;
+	const struct rsh_factored *end = w->factored + w->n_parts;
+
+	if (last && factored_has(w, last, at, digit))
+		return true;
+	if (last && last + 1 < end && factored_has(w, last + 1, at, digit))
+		f = last + 1;
+	else if (last > w->factored && factored_has(w, last - 1, at, digit))
+		f = last - 1;
+	else
+		f = factored_search(w, at, digit);
+	if (!f)
+		return false;
+	s->factored = f;
+	s->tensor = f->tensor;
+	s->replica = rsh_cut_replica(f->tensor->cut, s->member);
+	return true;
+}
+
+/* ---- the cell of the source ---- */
+
+static void factored_in_grid(struct rsh_cursor *s, struct factored_place *p)
+{
+	const struct rsh_factored *f = s->factored;
+
+	s->cell = 0;
+	s->src = 0;
+	for (uint32_t h = 0; h < f->n_in; h++) {
+		const struct rsh_in_span *in = &f->in[h];
+		const uint64_t cell = p->at[h] / in->len;
+
+		p->from[h] = cell * in->len;
+		p->to[h] = p->from[h] + in->len;
+		p->stride[h] = in->stride;
+		s->cell += (uint32_t)cell * in->weight;
+		s->src += (p->at[h] - p->from[h]) * in->stride;
+	}
+}
+
+static bool factored_in_boxes(struct rsh_cursor *s, struct factored_place *p)
+{
+	const struct rsh_factored *f = s->factored;
+	uint64_t at[RSH_MAX_DIMS] = { 0 }, stride = 1;
+	struct rsh_box box;
+
+	for (uint32_t h = 0; h < f->n_in; h++)
+		at[f->in[h].lead] = p->at[h] / f->in[h].inner;
+	if (!rsh_cut_find(f->tensor->cut, f->tensor->dims, at, &s->cell, &box))
+		return false;
+	s->src = 0;
+	for (uint32_t h = f->n_in; h-- > 0;) {
+		const struct rsh_in_span *in = &f->in[h];
+
+		p->from[h] = box.from[in->lead] * in->inner;
+		p->to[h] = p->from[h] + box.size[in->lead] * in->inner;
+		p->stride[h] = stride;
+		s->src += (p->at[h] - p->from[h]) * stride;
+		stride *= p->to[h] - p->from[h];
+	}
+	return true;
+}
+
+/* ---- what follows ---- */
+
+/* This is a range of a factor's digits, which has that of the element. */
+struct digit_range {
+	uint64_t from, to;
+	uint64_t digit;
+};
+
+/* The element stands at `at` of a slice or cell, from <= at < to. */
+struct stretch {
+	uint64_t at, from, to;
+};
+
+/* Keeps the digits that stand in the stretch, `step` from one to the next. */
+static void range_cut(struct digit_range *r, uint64_t step,
+		      const struct stretch *s)
+{
+	const uint64_t before = (s->at - s->from) / step;
+
+	if (r->digit > before)
+		r->from = rsh_max_u64(r->from, r->digit - before);
+	r->to = rsh_min_u64(r->to, r->digit + (s->to - 1 - s->at) / step + 1);
+}
+
+/* Cuts both ranges to a stretch of one dimension along which `inner` has steps
+ * of 1.  False: the stretch ends amid the digits of `inner`. */
+static bool ranges_cut(struct digit_range *outer, uint64_t step,
+		       const struct digit_range *inner,
+		       const struct stretch *s)
+{
+	const uint64_t rest = inner->to - inner->from - 1;
+	const uint64_t before = inner->digit - inner->from;
+	struct stretch first;
+
+	if (s->at - s->from < before || s->to - 1 - s->at < rest - before)
+		return false;
+	first = (struct stretch){ s->at - before, s->from, s->to - rest };
+	range_cut(outer, step, &first);
+	return true;
+}
+
+static struct stretch slice_along(const struct rsh_cursor *s,
+				  const uint64_t *at, uint32_t g)
+{
+	return (struct stretch){ at[g], s->from[g], s->from[g] + s->len[g] };
+}
+
+static struct stretch cell_along(const struct factored_place *p, uint32_t h)
+{
+	return (struct stretch){ p->at[h], p->from[h], p->to[h] };
+}
+
+/* Finds the ranges of both factors that the slice and the cell have, if these
+ * are a matrix. */
+static bool factored_matrix(const struct rsh_cursor *s,
+			    const struct factored_place *p, const uint64_t *at,
+			    struct digit_range *xs, struct digit_range *ys)
+{
+	const struct rsh_factored *f = s->factored;
+	const struct rsh_factor *x = &f->factors[f->x], *y = &f->factors[f->y];
+	const struct stretch slice_x = slice_along(s, at, x->shown_dim);
+	const struct stretch slice_y = slice_along(s, at, y->shown_dim);
+	const struct stretch cell_x = cell_along(p, x->dim);
+	const struct stretch cell_y = cell_along(p, y->dim);
+
+	*xs = (struct digit_range){ 0, x->size, p->digit[f->x] };
+	*ys = (struct digit_range){ 0, y->size, p->digit[f->y] };
+	if (x->shown_dim != y->shown_dim) {
+		range_cut(xs, 1, &slice_x);
+		range_cut(ys, y->shown_step, &slice_y);
+	} else if (!ranges_cut(ys, y->shown_step, xs, &slice_y)) {
+		return false;
+	}
+	if (x->dim == y->dim)
+		return ranges_cut(xs, x->step, ys, &cell_x);
+	range_cut(xs, x->step, &cell_x);
+	range_cut(ys, 1, &cell_y);
+	return true;
+}
+
+/* Cuts a range into blocks of at most `most` digits, as equal as can be, and
+ * keeps that of the element. */
+static void range_block(struct digit_range *r, uint64_t most)
+{
+	const uint64_t all = r->to - r->from;
+	const uint64_t n = (all + most - 1) / most, size = (all + n - 1) / n;
+
+	r->from += (r->digit - r->from) / size * size;
+	r->to = rsh_min_u64(r->to, r->from + size);
+}
+
+static void factored_tile(const struct rsh_mapping *w,
+			  const struct factored_place *p, const uint64_t *at,
+			  struct rsh_cursor *s)
+{
+	const struct rsh_factored *f = s->factored;
+	const struct rsh_factor *x = &f->factors[f->x], *y = &f->factors[f->y];
+	const uint64_t most = RSH_TILE_BYTES / w->unit_out;
+	struct rsh_cursor_tile *t = &s->tile;
+	struct digit_range xs, ys;
+
+	if (!factored_matrix(s, p, at, &xs, &ys) ||
+	    (xs.to - xs.from) * (ys.to - ys.from) < TILE_LEAST)
+		return;
+	range_block(&xs, most);
+	range_block(&ys, most / (xs.to - xs.from));
+	t->row = xs.digit - xs.from;
+	t->n_rows = xs.to - xs.from;
+	t->column = ys.digit - ys.from;
+	t->n_columns = ys.to - ys.from;
+	t->stride = x->step * p->stride[x->dim];
+	t->column_step = y->shown_step;
+	for (uint32_t g = y->shown_dim + 1; g < w->n_spans; g++)
+		t->column_step *= s->len[g];
+}
+
+/* Finds the elements that follow along x: a run, or some that lie apart, which
+ * are rows of one element unless there is a tile. */
+static void factored_run(const struct rsh_mapping *w,
+			 const struct factored_place *p, const uint64_t *at,
+			 struct rsh_cursor *s)
+{
+	const struct rsh_factored *f = s->factored;
+	const struct rsh_factor *x = &f->factors[f->x];
+	const struct stretch slice = slice_along(s, at, x->shown_dim);
+	const struct stretch cell = cell_along(p, x->dim);
+	struct digit_range xs = { 0, x->size, p->digit[f->x] };
+
+	range_cut(&xs, 1, &slice);
+	range_cut(&xs, x->step, &cell);
+	if (f->x == f->y) {
+		s->run = xs.to - xs.digit;
+		return;
+	}
+	s->rows = xs.to - xs.digit - 1;
+	s->stride = x->step * p->stride[x->dim];
+	if (f->y != RSH_NO_FACTOR)
+		factored_tile(w, p, at, s);
+}
+
+bool rsh_factored_find(const struct rsh_mapping *w, const uint64_t *at,
+		       struct rsh_cursor *s)
+{
+	const struct rsh_factored *f;
+	struct factored_place p;
+
+	if (!factored_part_of(w, at, s, p.digit))
+		return false;
+	f = s->factored;
+	for (uint32_t h = 0; h < f->n_in; h++)
+		p.at[h] = f->in[h].base;
+	for (uint32_t i = 0; i < f->n; i++)
+		p.at[f->factors[i].dim] += p.digit[i] * f->factors[i].step;
+	s->run = 1;
+	s->rows = 0;
+	s->tile.n_rows = 0;
+	if (rsh_cut_grid(f->tensor->cut))
+		factored_in_grid(s, &p);
+	else if (!factored_in_boxes(s, &p))
+		return false;
+	if (f->x != RSH_NO_FACTOR)
+		factored_run(w, &p, at, s);
+	return true;
+}

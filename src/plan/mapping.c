@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan/mapping.c makes the mapping of a shown tensor, once: which of its
+ * dimensions are taken as one, and how those of each part follow them.
+ *
+ * Neighbouring dimensions along which the cells of both sides begin and end
+ * alike are one span, in which units follow each other on both sides. cursor.c,
+ * which goes along it, has an example. */
+#include <errno.h>
+#include <string.h>
+
+#include "factored_i.h"
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+const struct rsh_tensor *rsh_walk_tensor(const struct rsh_mapping *w,
+					 uint32_t part)
+{
+	return w->apart ? w->factored[part].tensor : w->parts[part].tensor;
+}
+
+/* Gives the dimension of the catalogue's tensor that follows d; its number of
+ * dimensions if none does. */
+static uint32_t follower_of(const struct rsh_recipe_part *r, uint32_t n_dims,
+			    uint32_t d)
+{
+	uint32_t i = 0;
+
+	while (i < n_dims && r->axis[i] != d)
+		i++;
+	return i;
+}
+
+/* Do both sides cut the dimension alike, or not at all? */
+static bool are_cut_alike(const struct rsh_mapping_build *k, uint32_t d,
+			  const struct rsh_tensor *in, uint32_t i)
+{
+	const struct rsh_grid *a = rsh_cut_grid(k->t->cut);
+	const struct rsh_grid *b = rsh_cut_grid(in->cut);
+
+	if (a && b)
+		return rsh_grid_split(a, d) == rsh_grid_split(b, i);
+	return rsh_cut_is_whole(k->t->cut, k->t->dims, d) &&
+	       rsh_cut_is_whole(in->cut, in->dims, i);
+}
+
+/* Do steps along dimension d go on in dimension d - 1, on both sides? */
+static bool goes_on(const struct rsh_mapping_build *k, uint32_t d)
+{
+	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
+		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
+		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
+		uint32_t i = follower_of(r, in->n_dims, d);
+
+		if (i == in->n_dims || i == 0 || r->axis[i - 1] != d - 1 ||
+		    r->box.size[d] != k->t->dims[d] ||
+		    in->dims[i] != k->t->dims[d] ||
+		    !are_cut_alike(k, d, in, i))
+			return false;
+	}
+	return true;
+}
+
+/* Does the last dimension of each part follow the last one that is shown? */
+static bool lie_together(const struct rsh_mapping_build *k)
+{
+	const uint32_t n = k->t->n_dims;
+
+	for (uint32_t p = 0; p < k->t->recipe.n_parts; p++) {
+		const struct rsh_recipe_part *r = &k->t->recipe.parts[p];
+		const struct rsh_tensor *in = k->p->cat->tensors[r->tensor];
+
+		if (n == 0 ? in->n_dims > 0
+			   : in->n_dims == 0 ||
+				     r->axis[in->n_dims - 1] != n - 1)
+			return false;
+	}
+	return true;
+}
+
+static void choose_units(struct rsh_mapping_build *k)
+{
+	struct rsh_mapping *w = k->w;
+	uint32_t in, out;
+
+	w->apart = k->t->recipe.n_factored > 0;
+	rsh_codec_units(k->t->recipe.codec, &in, &out);
+	if (k->t->recipe.codec == RSH_CODEC_NONE && w->apart)
+		in = out = rsh_dtype_size(k->t->dtype);
+	w->unit_in = (uint8_t)in;
+	w->unit_out = (uint8_t)out;
+}
+
+static int make_spans(struct rsh_mapping_build *k)
+{
+	struct rsh_mapping *w = k->w;
+	const uint32_t n = k->t->n_dims;
+	/* Units are bytes unless there is a codec or elements lie apart. */
+	uint64_t unit = k->t->recipe.codec == RSH_CODEC_NONE && !w->apart ?
+		rsh_dtype_size(k->t->dtype) : 1;
+	struct rsh_span *s;
+
+	for (uint32_t d = n; d-- > 0;) {
+		k->joined[d] = d > 0 && (w->apart ?
+			rsh_factored_goes_on(k, d) : goes_on(k, d));
+		k->inner[d] = unit;
+		unit = k->joined[d] ? unit * k->local[d] : 1;
+		w->n_spans += !k->joined[d];
+	}
+	s = rsh_arena_array(&k->p->arena, struct rsh_span, w->n_spans);
+	if (!s)
+		return -ENOMEM;
+	w->spans = s--;
+	for (uint32_t d = 0; d < n; d++) {
+		if (!k->joined[d])
+			*++s = (struct rsh_span){ .lead = d };
+		k->span_of[d] = (uint32_t)(s - w->spans);
+		s->inner = k->inner[s->lead];
+		s->len = k->local[s->lead] * s->inner;
+	}
+	return 0;
+}
+
+static void box_of_part(const struct rsh_mapping_build *k,
+			const struct rsh_recipe_part *r,
+			struct rsh_mapping_part *out)
+{
+	for (uint32_t g = 0; g < k->w->n_spans; g++) {
+		const struct rsh_span *s = &k->w->spans[g];
+
+		out->from[g] = r->box.from[s->lead] * s->inner;
+		out->to[g] = out->from[g] + r->box.size[s->lead] * s->inner;
+	}
+}
+
+/* A row repeats along the span before the last one. */
+static void find_row(const struct rsh_mapping_build *k,
+		     struct rsh_mapping_part *out)
+{
+	const uint32_t row = k->w->n_spans - 1;
+
+	out->row_in = 0;
+	while (out->row_in < out->n_in &&
+	       (row == 0 || out->in[out->row_in].axis != row - 1))
+		out->row_in++;
+}
+
+/* Makes the in-spans of a part.  A dimension that follows a joined one belongs
+ * to the in-span before. */
+static void in_spans_of_part(const struct rsh_mapping_build *k,
+			     const struct rsh_recipe_part *r,
+			     struct rsh_mapping_part *out)
+{
+	const struct rsh_tensor *in = out->tensor;
+	const struct rsh_grid *g = rsh_cut_grid(in->cut);
+	uint64_t stride = 1;
+	uint32_t weight = 1;
+
+	for (uint32_t i = 0; i < in->n_dims; i++) {
+		const uint32_t d = r->axis[i];
+		struct rsh_in_span *s = &out->in[out->n_in];
+
+		if (d != RSH_FIXED && k->joined[d])
+			continue;
+		*s = (struct rsh_in_span){
+			.lead = i,
+			.axis = d == RSH_FIXED ? RSH_FIXED : k->span_of[d],
+			.inner = d == RSH_FIXED ? 1 : k->inner[d],
+		};
+		s->base = r->base[i] * s->inner;
+		if (g)
+			s->len = in->dims[i] / rsh_grid_split(g, i) * s->inner;
+		out->n_in++;
+	}
+	for (uint32_t h = out->n_in; g && h-- > 0;) {
+		out->in[h].stride = stride;
+		stride *= out->in[h].len;
+	}
+	for (uint32_t i = in->n_dims, h = out->n_in; g && i-- > 0;) {
+		const uint32_t d = r->axis[i];
+
+		if (d != RSH_FIXED && k->joined[d]) {
+			if (rsh_grid_split(g, i) > 1)
+				out->alike[out->n_alike++] =
+					(struct rsh_alike){ d, weight };
+		} else {
+			out->in[--h].weight = weight;
+		}
+		weight *= rsh_grid_split(g, i);
+	}
+	find_row(k, out);
+}
+
+static int make_parts(struct rsh_mapping_build *k)
+{
+	struct rsh_arena *a = &k->p->arena;
+	struct rsh_mapping *w = k->w;
+	struct rsh_mapping_part *parts =
+		rsh_arena_array(a, struct rsh_mapping_part, w->n_parts);
+
+	if (!parts)
+		return -ENOMEM;
+	w->parts = parts;
+	for (uint32_t i = 0; i < w->n_parts; i++) {
+		const struct rsh_recipe_part *r = &k->t->recipe.parts[i];
+		struct rsh_mapping_part *part = &parts[i];
+		uint32_t n;
+
+		part->tensor = k->p->cat->tensors[r->tensor];
+		n = part->tensor->n_dims;
+		part->from = rsh_arena_array(a, uint64_t, w->n_spans);
+		part->to = rsh_arena_array(a, uint64_t, w->n_spans);
+		part->in = rsh_arena_array(a, struct rsh_in_span, n);
+		part->alike = rsh_arena_array(a, struct rsh_alike, n);
+		if (!part->from || !part->to || !part->in || !part->alike)
+			return -ENOMEM;
+		box_of_part(k, r, part);
+		in_spans_of_part(k, r, part);
+	}
+	return 0;
+}
+
+/* ---- slices ---- */
+
+/* Sets the dimensions and the size of each cell that is shown. */
+static int make_slices(struct rsh_mapping_build *k, struct rsh_error *err)
+{
+	const struct rsh_shown *t = k->t;
+	uint32_t n = rsh_cut_grid(t->cut) ? 1 : rsh_cut_n_cells(t->cut);
+	int64_t *dims = rsh_arena_array(&k->p->arena, int64_t,
+					(size_t)n * t->n_dims);
+	uint64_t *bytes = rsh_arena_array(&k->p->arena, uint64_t, n);
+	struct rsh_box box;
+
+	if (!dims || !bytes)
+		return rsh_error_nomem(err);
+	k->w->slice_dims = dims;
+	k->w->slice_bytes = bytes;
+	for (uint32_t i = 0; i < n; i++, dims += t->n_dims) {
+		uint64_t elements = 1;
+		bool fits = true;
+
+		rsh_cut_box(t->cut, t->dims, i, &box);
+		for (uint32_t d = 0; d < t->n_dims; d++) {
+			dims[d] = (int64_t)box.size[d];
+			fits = fits && rsh_mul_u64(elements, box.size[d],
+						   &elements);
+		}
+		if (!fits || !rsh_mul_u64(elements, rsh_dtype_size(t->dtype),
+					  &bytes[i]))
+			return rsh_error_set(err, EINVAL,
+					     "its slice is too large");
+	}
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		k->local[d] = rsh_cut_grid(t->cut) ?
+			(uint64_t)k->w->slice_dims[d] : t->dims[d];
+	return 0;
+}
+
+static int copy_given(struct rsh_mapping_build *k)
+{
+	struct rsh_arena *a = &k->p->arena;
+	const struct rsh_shown *t = k->t;
+	const uint32_t n = t->recipe.n_parts;
+	uint64_t *dims = rsh_arena_array(a, uint64_t, t->n_dims);
+	struct rsh_recipe_part *parts;
+
+	if (!dims)
+		return -ENOMEM;
+	if (t->n_dims)
+		memcpy(dims, t->dims, t->n_dims * sizeof(*dims));
+	k->w->dims = dims;
+	/* A tensor that is shown as it is needs none of the parts. */
+	if (k->w->pair != RSH_NO_PAIR || k->w->apart)
+		return 0;
+	parts = rsh_arena_array(a, struct rsh_recipe_part, n);
+	if (!parts)
+		return -ENOMEM;
+	memcpy(parts, t->recipe.parts, n * sizeof(*parts));
+	k->w->recipe = parts;
+	return 0;
+}
+
+static bool is_shown_as_is(const struct rsh_shown *t,
+			   const struct rsh_tensor *in)
+{
+	const struct rsh_recipe_part *r = t->recipe.parts;
+
+	if (t->recipe.n_parts != 1 || in->n_dims != t->n_dims)
+		return false;
+	for (uint32_t d = 0; d < t->n_dims; d++)
+		if (r->axis[d] != d || r->base[d] ||
+		    in->dims[d] != t->dims[d] || r->box.from[d] ||
+		    r->box.size[d] != t->dims[d])
+			return false;
+	return true;
+}
+
+static int find_pair(struct rsh_plan *p, const struct rsh_shown *t,
+		     uint32_t *pair)
+{
+	const struct rsh_tensor *in;
+
+	*pair = RSH_NO_PAIR;
+	if (!t->recipe.n_parts)
+		return 0;
+	in = p->cat->tensors[t->recipe.parts->tensor];
+	if (!is_shown_as_is(t, in) || !rsh_cut_grid(t->cut) ||
+	    !rsh_cut_grid(in->cut))
+		return 0;
+	for (*pair = 0; *pair < p->n_pairs; ++*pair)
+		if (p->pairs[*pair].src == in->cut &&
+		    p->pairs[*pair].dst == t->cut &&
+		    p->pairs[*pair].copies == in->copies)
+			return 0;
+	if (rsh_grow(&p->pairs, &p->pairs_cap, p->n_pairs + 1,
+		     sizeof(*p->pairs)))
+		return -ENOMEM;
+	p->pairs[p->n_pairs++] = (struct rsh_pair){ in->cut, t->cut,
+						    in->copies };
+	return 0;
+}
+
+/* Chooses how the recipe is said, and checks it: a factored one where
+ * neighbours that are shown may lie apart in the source. */
+static int check_recipe(struct rsh_mapping_build *k, struct rsh_error *err)
+{
+	bool failed = false;
+	int rc;
+
+	if (k->t->recipe.n_factored > 0 && !rsh_factored_as_boxes(k, &failed))
+		return failed ? rsh_error_nomem(err) :
+				rsh_factored_check(k, err);
+	rc = rsh_recipe_check(k->p, k->t, &k->part_cut, err);
+	if (rc || lie_together(k))
+		return rc;
+	if (rsh_factored_of_boxes(k))
+		return rsh_error_nomem(err);
+	return rsh_factored_check(k, err);
+}
+
+int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
+		  struct rsh_mapping **out, struct rsh_error *err)
+{
+	struct rsh_mapping_build k = { .p = p, .t = t };
+	int rc = check_recipe(&k, err);
+
+	if (rc)
+		return rc;
+	k.w = rsh_arena_array(&p->arena, struct rsh_mapping, 1);
+	if (!k.w || find_pair(p, k.t, &k.w->pair))
+		return rsh_error_nomem(err);
+	*out = k.w;
+	k.w->name = t->name;
+	k.w->dtype = (uint8_t)t->dtype;
+	k.w->codec = (uint8_t)t->recipe.codec;
+	k.w->n_dims = t->n_dims;
+	k.w->cut = t->cut;
+	k.w->part_cut = k.part_cut;
+	k.w->n_parts = k.t->recipe.n_parts;
+	rc = make_slices(&k, err);
+	if (rc)
+		return rc;
+	choose_units(&k);
+	if (copy_given(&k) || make_spans(&k))
+		return rsh_error_nomem(err);
+	if (k.w->apart)
+		return rsh_factored_make(&k, err);
+	return make_parts(&k) ? rsh_error_nomem(err) : 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/messages.c speaks of candidates: what each is called, which one was
+ * chosen, and what was left out. */
+#include "config.h"
+
+#include "described_i.h"
+#include "step_i.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/log.h"
+
+void rsh_source_candidate_text(const struct rsh_source *s, uint32_t i,
+			       char *text, size_t size)
+{
+	const struct rsh_checkpoint *c;
+	int at = 0;
+
+	if (s->dcp) {
+		const char *slash = strrchr(s->path, '/');
+
+		snprintf(text, size, "%s", slash ? slash + 1 : s->path);
+		return;
+	}
+	if (s->in_parts) {
+		snprintf(text, size, "the model");
+		return;
+	}
+	if (i >= s->n_candidates) {
+		snprintf(text, size, "%s", s->select == RSH_SELECT_MINDSPORE ?
+			 "the last name of each rank" :
+			 "the file of each rank");
+		return;
+	}
+	c = &s->listing.files[s->candidates[i].first];
+	if (s->checkpoint2) {
+		snprintf(text, size, "%s", c->label);
+		return;
+	}
+	if (c->step.n == 0) {
+		snprintf(text, size, "%s", c->series);
+		return;
+	}
+	if (c->n_dir)
+		at = snprintf(text, size, "%.*s ", (int)c->n_dir, c->name);
+	snprintf(text + at, size - (size_t)at, "epoch %llu step %llu%s",
+		 (unsigned long long)c->step.numbers[0],
+		 (unsigned long long)c->step.numbers[1],
+		 c->step.breakpoint ? " (breakpoint)" : "");
+	if (c->step.run) {
+		at = (int)strlen(text);
+		snprintf(text + at, size - (size_t)at, " of run %llu",
+			 (unsigned long long)c->step.run);
+	}
+}
+
+static bool say_is_chosen(const struct rsh_source *s, uint32_t rank)
+{
+	uint32_t n;
+
+	rsh_source_rank_first(s, rank, &n);
+	return n > 0;
+}
+
+/* Logs the ranks that have checkpoints, but none of the chosen candidate. */
+static void say_absent(const struct rsh_source *s, const char *choice)
+{
+	const struct rsh_listing *l = &s->listing;
+	char ranks[160];
+	size_t at = 0;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		size_t k = 0;
+
+		if (say_is_chosen(s, l->files[i].rank))
+			continue;
+		while (l->files[k].rank != l->files[i].rank)
+			k++;
+		if (k < i)
+			continue;
+		if (n++ < RSH_LISTED_MAX)
+			at += (size_t)snprintf(ranks + at, sizeof(ranks) - at,
+					       " %u", l->files[i].rank);
+	}
+	if (n > 0)
+		rsh_log_notice("%s: %u of the ranks that have checkpoints have "
+			       "none of %s:%s%s", s->path, n, choice, ranks,
+			       n > RSH_LISTED_MAX ? " ..." : "");
+}
+
+void rsh_source_log_left_out(const struct rsh_source *s)
+{
+	if (s->n_bad == 1)
+		rsh_log_warning("%s: the file is left out", s->first_bad.text);
+	else if (s->n_bad > 1)
+		rsh_log_warning(
+			"%s: the file is left out, and so are %u others "
+			"of %u, which --log-level info lists",
+			s->first_bad.text, s->n_bad - 1, s->n_files);
+}
+
+void rsh_candidates_beside(const struct rsh_source *s, char *text,
+			   size_t size)
+{
+	*text = '\0';
+	if (s->n_tried < s->n_candidates)
+		snprintf(text, size, "; %s has no step in its name and does "
+			 "not count beside it: --select name=GLOB takes it",
+			 rsh_checkpoint_label(&s->listing.files[s->listing.n -
+								1]));
+}
+
+void rsh_source_log_choice(const struct rsh_source *s)
+{
+	char choice[256], beside[NAME_MAX + 128];
+
+	rsh_source_log_left_out(s);
+	for (uint32_t i = 0; i < s->n_files; i++)
+		rsh_log_debug("taken: %s", rsh_store_path(s->store, i));
+	rsh_source_candidate_text(s, s->chosen, choice, sizeof(choice));
+	if (s->checkpoint2)
+		rsh_described_log(s, s->n_candidates > 1 ? choice : NULL);
+	if (s->checkpoint2 || s->listing.n <= s->n_files || s->n_files == 0)
+		return;
+	rsh_candidates_beside(s, beside, sizeof(beside));
+	rsh_log_notice("%s: several checkpoints a rank, taking %s (%s)%s",
+		       s->path, choice, rsh_store_name(s->store, 0), beside);
+	say_absent(s, choice);
+}

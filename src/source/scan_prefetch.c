@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* source/scan_prefetch.c guesses where a scan will read next, and reads there.
+ */
+#include "config.h"
+
+#include "scan_prefetch_i.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/parallel.h"
+#include "rsh/util/mem.h"
+
+/* So many reads of a file are under way at a time at most. */
+#define MOST 64
+/* Longer reads are no headers. */
+#define LONGEST_BYTES ((size_t)64 * 1024)
+/* Names have numbers, which become longer: headers lie so much beside where
+ * they were guessed. */
+#define BESIDE_BYTES 512
+/* Distances that are so much apart are of layers of the same kind. */
+#define ALIKE_BYTES 64
+/* So many reads are looked back, and so many are compared. */
+#define LOOK_BACK 4096
+#define COMPARED 64
+
+struct guess_read {
+	uint64_t offset;
+	size_t len;
+};
+
+/* These are bytes that nobody has asked for yet. */
+struct guess_block {
+	uint64_t offset;
+	size_t len;
+	uint8_t *bytes; /* NULL: they could not be read */
+};
+
+struct rsh_scan_prefetch {
+	const struct rsh_byte_source *file;
+	unsigned most; /* guesses at a time */
+
+	struct guess_read *past; /* what the scan has read */
+	size_t n_past, cap;
+
+	struct guess_block blocks[MOST];
+	unsigned n_blocks;
+	unsigned n_right; /* reads that the blocks have answered */
+};
+
+/* ---- where the next reads will be ---- */
+
+/* The distance of read i from the one before it, modulo 2^64. */
+static uint64_t guess_step(const struct rsh_scan_prefetch *g, size_t i)
+{
+	return g->past[i].offset - g->past[i - 1].offset;
+}
+
+static bool guess_alike(const struct rsh_scan_prefetch *g, size_t i, size_t j)
+{
+	const uint64_t apart = guess_step(g, i) - guess_step(g, j);
+
+	return g->past[i].len == g->past[j].len &&
+	       apart + ALIKE_BYTES <= 2 * ALIKE_BYTES;
+}
+
+/* Returns how many reads up to read i are like those up to the last one. */
+static size_t guess_likeness(const struct rsh_scan_prefetch *g, size_t i)
+{
+	size_t n = 0;
+
+	while (n < COMPARED && n < i &&
+	       guess_alike(g, i - n, g->n_past - 1 - n))
+		n++;
+	return n;
+}
+
+/* Finds the read before the last one, 1 or more, with what led to it most like
+ * what led to the last one; 0 if there is none like it. */
+static size_t guess_find_like(const struct rsh_scan_prefetch *g)
+{
+	const size_t last = g->n_past - 1;
+	const size_t first = last > LOOK_BACK ? last - LOOK_BACK : 1;
+	size_t best = 0, most = 0;
+
+	for (size_t i = last; i-- > first;) {
+		const size_t n = guess_likeness(g, i);
+
+		if (n > most) {
+			most = n;
+			best = i;
+		}
+	}
+	return best;
+}
+
+/* Adds a block around such a read.  Returns false if the file has none there,
+ * or if memory is out. */
+static bool guess_add(struct rsh_scan_prefetch *g, const struct guess_read *r)
+{
+	const uint64_t size = g->file->size;
+	struct guess_block *b = &g->blocks[g->n_blocks];
+
+	if (r->offset >= size)
+		return false;
+	b->offset = r->offset - rsh_min_u64(r->offset, BESIDE_BYTES);
+	b->len = (size_t)rsh_min_u64(r->offset - b->offset + r->len +
+				     BESIDE_BYTES, size - b->offset);
+	b->bytes = malloc(b->len);
+	if (!b->bytes)
+		return false;
+	g->n_blocks++;
+	return true;
+}
+
+/* Adds blocks for what followed the read that is like the last one, and once
+ * more from that read on when the last one is reached. */
+static void guess_add_next(struct rsh_scan_prefetch *g, unsigned n)
+{
+	const size_t like = g->n_past > 2 ? guess_find_like(g) : 0;
+	struct guess_read r;
+	size_t i = like;
+
+	if (!like)
+		return;
+	r = g->past[g->n_past - 1];
+	while (n--) {
+		i = i + 1 < g->n_past ? i + 1 : like + 1;
+		r.offset += guess_step(g, i);
+		r.len = g->past[i].len;
+		if (!guess_add(g, &r))
+			return;
+	}
+}
+
+/* ---- reading ---- */
+
+static void guess_drop_blocks(struct rsh_scan_prefetch *g)
+{
+	while (g->n_blocks)
+		free(g->blocks[--g->n_blocks].bytes);
+	g->n_right = 0;
+}
+
+/* This is the read that the scan waits for, with the guesses. */
+struct guess_round {
+	struct rsh_scan_prefetch *g;
+	struct guess_read wanted;
+	void *buf;
+	ssize_t got;
+};
+
+static void guess_read_block(const struct rsh_scan_prefetch *g,
+			     struct guess_block *b)
+{
+	ssize_t n = g->file->pread_fn(g->file->ctx, b->bytes, b->len,
+				      b->offset);
+
+	if (n == (ssize_t)b->len)
+		return;
+	free(b->bytes);
+	b->bytes = NULL;
+}
+
+/* This is the crew's work, which never fails: a guess that cannot be read is
+ * read again if the scan wants it. */
+static int guess_work(void *ctx, size_t i, struct rsh_error *err)
+{
+	struct guess_round *r = ctx;
+	const struct rsh_byte_source *file = r->g->file;
+
+	(void)err;
+	if (i)
+		guess_read_block(r->g, &r->g->blocks[i - 1]);
+	else
+		r->got = file->pread_fn(file->ctx, r->buf, r->wanted.len,
+					r->wanted.offset);
+	return 0;
+}
+
+/* Guesses become more as long as they are right. */
+static ssize_t guess_round_run(struct guess_round *r)
+{
+	struct rsh_scan_prefetch *g = r->g;
+	const unsigned n = (unsigned)rsh_min_u64(2 * g->n_right + 1, g->most);
+	struct rsh_error err = RSH_ERROR_INIT;
+
+	guess_drop_blocks(g);
+	guess_add_next(g, n);
+	rsh_parallel_for(1 + g->n_blocks, 1 + g->n_blocks, guess_work, r, &err);
+	return r->got;
+}
+
+static const struct guess_block *guess_find(const struct rsh_scan_prefetch *g,
+					    const struct guess_read *r)
+{
+	for (unsigned i = 0; i < g->n_blocks; i++) {
+		const struct guess_block *b = &g->blocks[i];
+
+		if (b->bytes && r->offset >= b->offset && r->len <= b->len &&
+		    r->offset - b->offset <= b->len - r->len)
+			return b;
+	}
+	return NULL;
+}
+
+static ssize_t guess_pread(void *ctx, void *buf, size_t len, uint64_t offset)
+{
+	struct rsh_scan_prefetch *g = ctx;
+	struct guess_round round = {
+		.g = g, .wanted = { offset, len }, .buf = buf, .got = -ENOMEM,
+	};
+	const struct guess_block *b;
+
+	if (len > LONGEST_BYTES ||
+	    rsh_grow(&g->past, &g->cap, g->n_past + 1, sizeof(*g->past)))
+		return g->file->pread_fn(g->file->ctx, buf, len, offset);
+	g->past[g->n_past++] = round.wanted;
+	b = guess_find(g, &round.wanted);
+	if (!b)
+		return guess_round_run(&round);
+	g->n_right++;
+	memcpy(buf, b->bytes + (offset - b->offset), len);
+	return (ssize_t)len;
+}
+
+/* ---- the source ---- */
+
+unsigned rsh_scan_prefetch_suited(unsigned far, size_t n_files)
+{
+	return (unsigned)rsh_max_u64(rsh_min_u64(far / n_files, MOST), 1);
+}
+
+struct rsh_scan_prefetch *
+rsh_scan_prefetch_new(const struct rsh_byte_source *file, unsigned n)
+{
+	struct rsh_scan_prefetch *g = n > 1 ? calloc(1, sizeof(*g)) : NULL;
+
+	if (!g)
+		return NULL;
+	g->file = file;
+	g->most = (unsigned)rsh_min_u64(n, MOST) - 1;
+	return g;
+}
+
+struct rsh_byte_source rsh_scan_prefetch_source(struct rsh_scan_prefetch *g,
+					const struct rsh_byte_source *file)
+{
+	struct rsh_byte_source s = *file;
+
+	if (g) {
+		s.pread_fn = guess_pread;
+		s.ctx = g;
+	}
+	return s;
+}
+
+void rsh_scan_prefetch_free(struct rsh_scan_prefetch *g)
+{
+	if (!g)
+		return;
+	guess_drop_blocks(g);
+	free(g->past);
+	free(g);
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* util/memory_limits.c tries how much can still be mapped, and reads what the
+ * control groups above this process leave it. */
+#include "rsh/util/memory_limits.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "rsh/util/checked.h"
+#include "rsh/util/mem.h"
+
+/* ---- what can be mapped ---- */
+
+/* This is far more than the deepest call takes, and less than the usual 8 MiB.
+ */
+#define STACK_BYTES (512 * 1024)
+
+#define STEP_BYTES ((uint64_t)64 * 1024)
+
+static uint64_t lowest_limit(void)
+{
+	static const int kinds[] = { RLIMIT_AS, RLIMIT_DATA };
+	uint64_t least = RSH_MEMORY_UNLIMITED;
+	struct rlimit lim;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (getrlimit((__rlimit_resource_t)kinds[i], &lim) == 0 &&
+		    lim.rlim_cur != RLIM_INFINITY)
+			least = rsh_min_u64(least, lim.rlim_cur);
+	return least;
+}
+
+static bool can_map(uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	munmap(p, bytes);
+	return true;
+}
+
+uint64_t rsh_memory_left_to_map(void)
+{
+	uint64_t limit = lowest_limit(), can = 0, cannot;
+
+	if (limit == RSH_MEMORY_UNLIMITED)
+		return limit;
+	cannot = limit / STEP_BYTES + 1;
+	while (can + 1 < cannot) {
+		const uint64_t middle = can + (cannot - can) / 2;
+
+		if (can_map(middle * STEP_BYTES))
+			can = middle;
+		else
+			cannot = middle;
+	}
+	return can * STEP_BYTES;
+}
+
+void rsh_memory_save_addresses(void)
+{
+	pthread_attr_t attr;
+
+	if (lowest_limit() == RSH_MEMORY_UNLIMITED || pthread_attr_init(&attr))
+		return;
+	mallopt(M_ARENA_MAX, 1);
+	if (pthread_attr_setstacksize(&attr, STACK_BYTES) == 0)
+		pthread_setattr_default_np(&attr);
+	pthread_attr_destroy(&attr);
+}
+
+/* ---- what may be resident ---- */
+
+/* This says how each version of control groups calls its files. */
+struct names {
+	const char *mount, *limit, *usage;
+	const char *spare[3]; /* what the kernel gives up at need */
+};
+
+static const struct names v1 = {
+	"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+	"memory.usage_in_bytes", { "total_active_file ",
+	"total_inactive_file " },
+};
+static const struct names v2 = {
+	"/sys/fs/cgroup", "memory.max", "memory.current",
+	{ "active_file ", "inactive_file ", "slab_reclaimable " },
+};
+
+static FILE *open_in(const char *group, const char *name)
+{
+	cleanup_free char *path = NULL;
+
+	if (asprintf(&path, "%s/%s", group, name) < 0) {
+		path = NULL;
+		return NULL;
+	}
+	return fopen(path, "re");
+}
+
+/* Returns false where there is no such file, or it says "max". */
+static bool number_in(const char *group, const char *name, uint64_t *out)
+{
+	FILE *f = open_in(group, name);
+	bool found = f && fscanf(f, "%" SCNu64, out) == 1;
+
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Returns how many of a group's bytes the kernel would give up: pages of files,
+ * and what it remembers of them. */
+static uint64_t spare_of(const char *group, const struct names *n)
+{
+	FILE *f = open_in(group, "memory.stat");
+	cleanup_free char *line = NULL;
+	uint64_t spare = 0;
+	size_t cap = 0;
+
+	while (f && getline(&line, &cap, f) > 0) {
+		for (size_t i = 0; i < 3 && n->spare[i]; i++)
+			if (strncmp(line, n->spare[i],
+				    strlen(n->spare[i])) == 0)
+				spare += strtoull(line + strlen(n->spare[i]),
+						  NULL, 10);
+	}
+	if (f)
+		fclose(f);
+	return spare;
+}
+
+static uint64_t limits_of(const char *group, const struct names *n)
+{
+	uint64_t limit, usage, spare;
+
+	if (!number_in(group, n->limit, &limit) ||
+	    !number_in(group, n->usage, &usage))
+		return RSH_MEMORY_UNLIMITED;
+	/* Version 1 has no word for "no limit" but a number. */
+	if (limit >= UINT64_MAX / 4)
+		return RSH_MEMORY_UNLIMITED;
+	spare = rsh_min_u64(spare_of(group, n), usage);
+	usage -= spare;
+	return limit > usage ? limit - usage : 0;
+}
+
+/* Returns the least room of a group and of all groups above it.  In a container
+ * the groups above may not be seen, nor the group itself under the name that it
+ * has outside. */
+static uint64_t limits_along(const char *path, const struct names *n)
+{
+	cleanup_free char *group = NULL;
+	uint64_t least = RSH_MEMORY_UNLIMITED;
+	char *end;
+
+	if (asprintf(&group, "%s%s", n->mount, path) < 0) {
+		group = NULL;
+		return least;
+	}
+	for (;;) {
+		least = rsh_min_u64(least, limits_of(group, n));
+		end = strrchr(group, '/');
+		if (!end || strlen(group) <= strlen(n->mount))
+			return least;
+		*end = '\0';
+	}
+}
+
+/* Tells whether `word` is in a list with commas, which a colon ends. */
+static bool lists_word(const char *list, size_t length, const char *word)
+{
+	const size_t n = strlen(word);
+
+	for (const char *s = list; s < list + length; s += strcspn(s, ",:") + 1)
+		if (strncmp(s, word, n) == 0 && (s[n] == ',' || s[n] == ':'))
+			return true;
+	return false;
+}
+
+/* A line of /proc/self/cgroup is NUMBER:CONTROLLERS:PATH; version 2 has the
+ * number 0 and no controllers. */
+static uint64_t limits_of_line(char *line)
+{
+	const char *controllers = strchr(line, ':');
+	const char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+
+	line[strcspn(line, "\n")] = '\0';
+	if (!path || path[1] != '/')
+		return RSH_MEMORY_UNLIMITED;
+	controllers++;
+	if (controllers == path)
+		return limits_along(path + 1, &v2);
+	return lists_word(controllers, (size_t)(path - controllers), "memory") ?
+		       limits_along(path + 1, &v1) : RSH_MEMORY_UNLIMITED;
+}
+
+uint64_t rsh_memory_left_resident(void)
+{
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	cleanup_free char *line = NULL;
+	uint64_t least = RSH_MEMORY_UNLIMITED;
+	size_t cap = 0;
+
+	while (f && getline(&line, &cap, f) > 0)
+		least = rsh_min_u64(least, limits_of_line(line));
+	if (f)
+		fclose(f);
+	return least;
+}

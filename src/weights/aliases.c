@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/aliases.c makes further copies of a tensor, as a model in Hugging
+ * Face's form has of its embedding and head for prediction layers.
+ *
+ * A copy's name may have numbers that the other one lacks.  They are those of
+ * the tensors that are made anyway: where there is a model.layers.61, it gets a
+ * copy. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "weights_i.h"
+
+struct weights_copying {
+	const struct weights_unit *u;
+	const struct weights_name *name;
+	const struct weights_match *m;
+	uint32_t n_own; /* tensors that are no copies */
+};
+
+static int weights_copy_as(struct weights_work *w,
+			   const struct weights_copying *c,
+			   const uint64_t *holes, struct rsh_error *err)
+{
+	char text[WEIGHTS_TEXT];
+	uint32_t *source = rsh_arena_array(w->arena, uint32_t, 1);
+
+	if (!source)
+		return rsh_error_nomem(err);
+	*source = c->m->source;
+	if (!weights_print(c->name, holes, "", text))
+		return weights_bad(w, c->u->rule, err, "a number in the name "
+				   "of a copy of %s is not known or too large",
+				   weights_text(w, c->m->source));
+	return weights_make_copy(w, text, c->u->rule, source, err);
+}
+
+/* Has the copy the numbers of what it is made of? */
+static bool weights_is_copy_of(const struct weights_copying *c,
+			       const uint64_t *holes)
+{
+	uint64_t numbers[WEIGHTS_HOLES_MAX] = { 0 };
+
+	weights_arrange(c->u, c->name, holes, numbers);
+	return memcmp(numbers, c->m->numbers,
+		      c->u->n_shared * sizeof(*numbers)) == 0;
+}
+
+/* Tensors that are made come sorted, so that equal numbers come together. */
+static int weights_copy_each(struct weights_work *w,
+			     const struct weights_copying *c,
+			     struct rsh_error *err)
+{
+	uint64_t last[WEIGHTS_HOLES_MAX], holes[WEIGHTS_HOLES_MAX];
+	const size_t bytes = c->name->n_holes * sizeof(*holes);
+	bool any = false;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < c->n_own && rc == 0; i++) {
+		if (weights_fit_begin(c->name, w->made[i].text, holes) !=
+		    WEIGHTS_YES || !weights_is_copy_of(c, holes) ||
+		    (any && memcmp(last, holes, bytes) == 0))
+			continue;
+		rc = weights_copy_as(w, c, holes, err);
+		memcpy(last, holes, bytes);
+		any = true;
+	}
+	return rc;
+}
+
+/* A copy is passed over since its elements come with what it is a copy of; if
+ * that is not made they would be lost. */
+static int weights_check_copy(struct weights_work *w,
+			      const struct weights_match *m,
+			      struct rsh_error *err)
+{
+	const struct weights_unit *u = &w->units[m->unit];
+	const struct weights_name *n = &u->names[w->to][0];
+	uint64_t holes[WEIGHTS_HOLES_MAX];
+	char text[WEIGHTS_TEXT];
+	const struct weights_made key = { .text = text };
+
+	weights_spread(u, n, m->numbers, holes);
+	if (weights_print(n, holes, "", text) &&
+	    (!weights_is_wanted(w, text) ||
+	     (w->n_made && bsearch(&key, w->made, w->n_made, sizeof(key),
+				   weights_by_text))))
+		return 0;
+	return weights_bad(w, u->rule, err, "%.400s is a copy of what becomes "
+			   "%.400s, which is not there",
+			   weights_text(w, m->source), text);
+}
+
+int weights_check_copies(struct weights_work *w, struct rsh_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++)
+		rc = weights_wrong(w, weights_check_copy(w, &w->copies.m[i],
+							 err), err);
+	return rc;
+}
+
+int weights_make_also(struct weights_work *w, struct rsh_error *err)
+{
+	const uint32_t n_own = w->n_made;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < w->copies.n && rc == 0; i++) {
+		const struct weights_match *m = &w->copies.m[i];
+		const struct weights_unit *u = &w->units[m->unit];
+		const struct weights_copying c = {
+			.u = u,
+			.name = &u->names[w->to][0],
+			.m = m,
+			.n_own = n_own,
+		};
+		uint64_t holes[WEIGHTS_HOLES_MAX];
+
+		if (c.name->n_holes > u->n_shared) {
+			rc = weights_copy_each(w, &c, err);
+		} else {
+			weights_spread(u, c.name, m->numbers, holes);
+			rc = weights_copy_as(w, &c, holes, err);
+		}
+		rc = weights_wrong(w, rc, err);
+	}
+	return rc;
+}

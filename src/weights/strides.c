@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/strides.c says where a tensor of a rule has its elements: how far one
+ * goes for one more of a letter. */
+#include "rsh/util/checked.h"
+#include "weights_i.h"
+
+static uint64_t weights_size(const struct weights_instance *x,
+			     const char *letter)
+{
+	return x->sizes[weights_letter(x->u, letter)];
+}
+
+static bool weights_product(const struct weights_instance *x,
+			    const struct rsh_rule_product *p, uint64_t *out)
+{
+	*out = 1;
+	for (uint32_t i = 0; i < p->n; i++)
+		if (!rsh_mul_u64(*out, weights_size(x, p->factors[i]), out))
+			return false;
+	return true;
+}
+
+/* Gives where alternative `a` begins; with all of them what they have. */
+static bool weights_width(const struct weights_instance *x,
+			  const struct rsh_rule_dim *dim, uint32_t a,
+			  uint64_t *out)
+{
+	uint64_t one;
+
+	*out = 0;
+	for (uint32_t i = 0; i < a; i++)
+		if (!weights_product(x, &dim->alternatives[i], &one) ||
+		    !rsh_add_u64(*out, one, out))
+			return false;
+	return true;
+}
+
+bool weights_dim(const struct weights_instance *x,
+		 const struct rsh_rule_dim *dim, uint64_t *size)
+{
+	uint64_t width = 1, after;
+
+	return weights_product(x, &dim->before, size) &&
+	       weights_product(x, &dim->after, &after) &&
+	       (!dim->n_alternatives ||
+		weights_width(x, dim, dim->n_alternatives, &width)) &&
+	       rsh_mul_u64(*size, width, size) &&
+	       rsh_mul_u64(*size, after, size) && *size <= INT64_MAX;
+}
+
+/* Adds the factors of a product, of which the last goes on by `step`. */
+static void weights_put_product(const struct weights_instance *x,
+				const struct rsh_rule_product *p, uint32_t dim,
+				uint64_t step, struct weights_place *out)
+{
+	for (uint32_t i = p->n; i-- > 0;) {
+		out->axes[out->n + i] = (struct weights_axis){
+			.letter = weights_letter(x->u, p->factors[i]),
+			.dim = (uint8_t)dim,
+			.step = step,
+		};
+		step *= weights_size(x, p->factors[i]);
+	}
+	out->n += p->n;
+}
+
+/* No step is larger than the dimension, whose size was looked at before; but
+ * where a size is 0 nothing is, and steps mean nothing. */
+void weights_find_place(const struct weights_instance *x,
+			const struct rsh_rule_tensor *t, uint32_t alternative,
+			struct weights_place *out)
+{
+	out->n = 0;
+	out->from_dim = 0;
+	out->from = 0;
+	for (uint32_t d = 0; d < t->n_dims; d++) {
+		const struct rsh_rule_dim *dim = &t->dims[d];
+		uint64_t after, width = 1;
+
+		(void)weights_product(x, &dim->after, &after);
+		if (dim->n_alternatives) {
+			(void)weights_width(x, dim, dim->n_alternatives,
+					    &width);
+			(void)weights_width(x, dim, alternative, &out->from);
+			out->from *= after;
+			out->from_dim = (uint8_t)d;
+		}
+		weights_put_product(x, &dim->before, d, width * after, out);
+		if (dim->n_alternatives)
+			weights_put_product(x, &dim->alternatives[alternative],
+					    d, after, out);
+		weights_put_product(x, &dim->after, d, 1, out);
+	}
+}

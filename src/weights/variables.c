@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* weights/variables.c finds out what the names of `let` stand for. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rsh/util/checked.h"
+#include "weights_i.h"
+
+bool weights_let(const struct weights_work *w, const char *name,
+		 uint64_t *value)
+{
+	const struct rsh_rule_let *l;
+
+	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
+		if (strcmp(l->name, name) == 0) {
+			*value = w->lets[i];
+			return w->let_known[i];
+		}
+	return false;
+}
+
+static const struct rsh_rule_term *
+weights_let_term(const struct weights_work *w, const char *name)
+{
+	const struct rsh_rule_let *l;
+
+	for (uint32_t i = 0; (l = rsh_rule_table_let(w->o->table, i)); i++)
+		if (strcmp(l->name, name) == 0)
+			return w->let_terms[i];
+	return NULL;
+}
+
+const char *weights_let_key(const struct weights_work *w, const char *name)
+{
+	const struct rsh_rule_term *t = weights_let_term(w, name);
+	const char *key = t && t->n == 1 ? t->operands->key : NULL;
+
+	return key && !weights_let_term(w, key) ? key : NULL;
+}
+
+static bool weights_operand(const struct weights_work *w,
+			    const struct rsh_rule_operand *o, uint64_t *value)
+{
+	*value = o->number;
+	return !o->key || weights_let(w, o->key, value) ||
+	       (w->o->config &&
+		rsh_model_config_number(w->o->config, o->key, value));
+}
+
+static bool weights_apply(char operation, uint64_t *a, uint64_t b)
+{
+	switch (operation) {
+	case '*':
+		return rsh_mul_u64(*a, b, a);
+	case '/':
+		if (b == 0 || *a % b)
+			return false;
+		*a /= b;
+		return true;
+	case '-':
+		if (b > *a)
+			return false;
+		*a -= b;
+		return true;
+	default:
+		return rsh_add_u64(*a, b, a);
+	}
+}
+
+/* Adds up products.  False: the result is no whole number. */
+static bool weights_compute(const struct weights_work *w,
+			    const struct rsh_rule_term *t, uint64_t *out)
+{
+	uint64_t sum = 0, product = 0, value;
+	char sign = '+';
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		const char op = t->operands[i].operation;
+
+		(void)weights_operand(w, &t->operands[i], &value);
+		if (op == '*' || op == '/') {
+			if (!weights_apply(op, &product, value))
+				return false;
+			continue;
+		}
+		if (i && !weights_apply(sign, &sum, product))
+			return false;
+		sign = op;
+		product = value;
+	}
+	*out = sum;
+	return weights_apply(sign, out, product);
+}
+
+static bool weights_has_keys(const struct weights_work *w,
+			     const struct rsh_rule_term *t)
+{
+	uint64_t value;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		if (!weights_operand(w, &t->operands[i], &value))
+			return false;
+	return true;
+}
+
+static const char *weights_term_text(const struct weights_work *w,
+				     const struct rsh_rule_term *t, char *text,
+				     size_t size)
+{
+	size_t at = 0;
+
+	*text = '\0';
+	for (uint32_t i = 0; i < t->n && at + 128 < size; i++) {
+		const struct rsh_rule_operand *o = &t->operands[i];
+		uint64_t value;
+
+		if (o->key && weights_operand(w, o, &value))
+			at += (size_t)snprintf(text + at, size - at,
+					       "%s\"%.60s\" %" PRIu64,
+					       at ? " and " : "", o->key,
+					       value);
+	}
+	return text;
+}
+
+const char *weights_let_text(const struct weights_work *w, const char *name,
+			     char *text, size_t size)
+{
+	const struct rsh_rule_term *t = weights_let_term(w, name);
+
+	*text = '\0';
+	return t ? weights_term_text(w, t, text, size) : text;
+}
+
+static int weights_read_let(struct weights_work *w, uint32_t i,
+			    const struct rsh_rule_let *l, struct rsh_error *err)
+{
+	char text[512];
+
+	for (uint32_t k = 0; k < l->n_terms; k++) {
+		if (!weights_has_keys(w, &l->terms[k]))
+			continue;
+		if (!weights_compute(w, &l->terms[k], &w->lets[i]))
+			return rsh_error_set(err, EINVAL, "%s:%u: with the "
+					     "numbers of %s, %s is no whole "
+					     "number from 0 on: it is of %s",
+					     rsh_rule_table_path(w->o->table),
+					     l->line, w->o->config ?
+					     rsh_model_config_path(w->o->config)
+					     : "the table", l->name,
+					     weights_term_text(w, &l->terms[k],
+							       text,
+							       sizeof(text)));
+		w->let_known[i] = true;
+		w->let_terms[i] = &l->terms[k];
+		break;
+	}
+	return 0;
+}
+
+int weights_read_lets(struct weights_work *w, struct rsh_error *err)
+{
+	const struct rsh_rule_let *l;
+	uint32_t n = 0;
+	int rc = 0;
+
+	while (rsh_rule_table_let(w->o->table, n))
+		n++;
+	w->lets = rsh_arena_array(&w->scratch, uint64_t, n);
+	w->let_known = rsh_arena_array(&w->scratch, bool, n);
+	w->let_terms = rsh_arena_array(&w->scratch,
+				       const struct rsh_rule_term *, n);
+	if (!w->lets || !w->let_known || !w->let_terms)
+		return rsh_error_nomem(err);
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		l = rsh_rule_table_let(w->o->table, i);
+		rc = weights_read_let(w, i, l, err);
+	}
+	return rc;
+}
