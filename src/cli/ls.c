@@ -51,8 +51,8 @@ static int say_other_file(const char *path, int rc, struct rsh_error *err)
 		return rsh_error_set(err, -rc, "%s: this is no file of a "
 				     "checkpoint and no strategy, but %s",
 				     path, what);
-	return rsh_error_set(err, -rc, "%s: this is %s, and listed by its "
-			     "directory: reshardfs ls %.*s", path, what,
+	return rsh_error_set(err, -rc, "%s: this is %s; ls takes its "
+			     "directory, %.*s", path, what,
 			     slash && slash > path ? (int)(slash - path) : 1,
 			     slash ? path : ".");
 }

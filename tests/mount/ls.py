@@ -399,7 +399,7 @@ def other_files(t):
     """What is neither a checkpoint file nor a strategy, and what was meant."""
     dcp = os.path.join(LIB, "..", "data", "dcp", "torch-2.4", "uneven")
     model = os.path.join(LIB, "..", "data", "weights", "models", "qwen3")
-    whole = "this is {}, and listed by its directory: reshardfs ls {}"
+    whole = "this is {}; ls takes its directory, {}"
     for path, words in (
             (os.path.join(dcp, ".metadata"),
              whole.format("the metadata of a distributed checkpoint", dcp)),
@@ -414,11 +414,11 @@ def other_files(t):
             (write(t.path("page.ckpt"), b"<!DOCTYPE html>"), "a web page or XML")):
         refused(run("ls", path), INPUT, f"{path}: ", words)
         refused(run("plan", "--src-strategy", path, "--dst-strategy", "none", t.source), INPUT,
-                f"{path}: this is no strategy, but {words.split(',')[0].removeprefix('this is ')}")
+                f"{path}: this is no strategy, but {words.split(';')[0].split(',')[0].removeprefix('this is ')}")
     beside = write(t.path(os.path.join("mcore", "metadata.json")), b'{"sharded_backend": "torch"}')
     refused(run("ls", beside), INPUT, "holds no parameter layout")
     write(t.path(os.path.join("mcore", ".metadata")), b"")
-    refused(run("ls", beside), INPUT, "reshardfs ls " + os.path.dirname(beside))
+    refused(run("ls", beside), INPUT, "ls takes its directory, " + os.path.dirname(beside))
 
 
 def bad_input(t):
