@@ -46,7 +46,7 @@ const char *rsh_object_detail(const struct object_transfer *t, CURLcode code)
 
 	rsh_curl.easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &number);
 	text = code == CURLE_COULDNT_CONNECT && number ?
-		strerrordesc_np((int)number) : NULL;
+		strerror((int)number) : NULL;
 	return text ? text : rsh_curl.easy_strerror(code);
 }
 

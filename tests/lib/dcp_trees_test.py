@@ -174,7 +174,8 @@ def main():
     tap = Tap()
     counts = collections.Counter()
     for name in genuine.dcp_names():
-        if os.path.exists(os.path.join(genuine.dcp(name), ".metadata")):
+        # What is made has CRCs.
+        if os.path.exists(os.path.join(genuine.dcp(name), ".metadata")) and "nocrc" not in name:
             with tap.test(name):
                 check_torch(name, counts)
     tap.ok(counts[True] > 800 and counts[False] < 20, "most items can be made",

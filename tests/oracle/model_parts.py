@@ -34,7 +34,8 @@ def check_hf(whole):
     """Every tensor, by the library, through the index."""
     from safetensors import safe_open
     with rsh_mount.Mounted(SOURCE, src_strategy=SRC,
-                           extra=["--format", "hf", "--part-size", "20KB"]) as mount:
+                           extra=["--format", "hf", "--part-size", "20KB",
+                                  "--optimizer", "keep"]) as mount:
         index, _ = read_model(mount.path)
         files = set(index["weight_map"].values())
         assert len(files) > 1, f"one part only: {files}"
