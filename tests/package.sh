@@ -167,7 +167,7 @@ read_demo
 # What is loaded only when it is asked for is found among what they recommend.
 in_fresh AWS_ACCESS_KEY_ID=x AWS_SECRET_ACCESS_KEY=x AWS_REGION=x \
 	AWS_ENDPOINT_URL=http://127.0.0.1:9 reshardfs ls s3://bucket/x 2>&1 |
-	grep "connect to server" || die "object storage is not asked"
+	grep "cannot be reached" || die "object storage is not asked"
 logged servers in_fresh sh -c 'cd /tmp/demo && reshardfs export \
 	--cache-servers 127.0.0.1:9 --src-strategy strategy_8_cards.ckpt \
 	--dst-strategy strategy_4_cards.ckpt checkpoint /tmp/exported'
