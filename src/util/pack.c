@@ -3,7 +3,7 @@
  *
  * What was packed begins with the bytes of an element, 1, 2, 4 or 8, in a byte.
  * Each piece follows: its length in four bytes, little-endian, and so many bytes
- * of LZ4; or, if the length is that of the piece itself, the piece as it was.
+ * of LZ4; or, if PLAIN is added to the length, the piece as it was.
  */
 #include "config.h"
 
@@ -25,6 +25,9 @@
 #define SAMPLE_DENOMINATOR 5
 
 enum { UNIT_BYTES = 1, LENGTH_BYTES = 4 };
+
+/* A piece is shorter by far. */
+#define PLAIN ((size_t)1 << 31)
 
 /* ---- elements and planes ----
  *
@@ -237,7 +240,8 @@ static size_t piece_pack(const uint8_t *in, size_t len, unsigned unit,
 		if (max - LENGTH_BYTES < len)
 			return 0;
 		memcpy(out + LENGTH_BYTES, in, len);
-		n = len;
+		length_put(out, PLAIN + len);
+		return LENGTH_BYTES + len;
 	}
 	length_put(out, n);
 	return LENGTH_BYTES + n;
@@ -287,18 +291,25 @@ bool rsh_pack_pays(const uint8_t *in, size_t len, unsigned unit)
 
 /* ---- unpacking ---- */
 
-/* Unpacks a whole piece. */
-static bool piece_unpack(const uint8_t *in, size_t n, unsigned unit,
-			 uint8_t *out, size_t len)
+/* A piece as it was packed. */
+struct piece {
+	const uint8_t *at;
+	size_t n;
+	bool plain;
+};
+
+/* Unpacks a whole piece of `len` bytes. */
+static bool piece_unpack(const struct piece *p, unsigned unit, uint8_t *out,
+			 size_t len)
 {
 	uint8_t planes[RSH_PACK_PIECE];
 	uint8_t *const to = unit > 1 ? planes : out;
 
-	if (n == len) {
-		memcpy(out, in, len);
+	if (p->plain) {
+		memcpy(out, p->at, len);
 		return true;
 	}
-	if (LZ4_decompress_safe((const char *)in, (char *)to, (int)n,
+	if (LZ4_decompress_safe((const char *)p->at, (char *)to, (int)p->n,
 				(int)len) != (int)len)
 		return false;
 	if (unit > 1)
@@ -306,34 +317,43 @@ static bool piece_unpack(const uint8_t *in, size_t n, unsigned unit,
 	return true;
 }
 
-static bool piece_unpack_part(const uint8_t *in, size_t n, unsigned unit,
-			      size_t len, size_t skip, uint8_t *out,
-			      size_t want)
+static bool piece_unpack_part(const struct piece *p, unsigned unit, size_t len,
+			      size_t skip, uint8_t *out, size_t want)
 {
 	uint8_t whole[RSH_PACK_PIECE];
 
 	if (want == len)
-		return piece_unpack(in, n, unit, out, len);
-	if (n == len) {
-		memcpy(out, in + skip, want);
+		return piece_unpack(p, unit, out, len);
+	if (p->plain) {
+		memcpy(out, p->at + skip, want);
 		return true;
 	}
-	if (!piece_unpack(in, n, unit, whole, len))
+	if (!piece_unpack(p, unit, whole, len))
 		return false;
 	memcpy(out, whole + skip, want);
 	return true;
 }
 
-/* Takes the length of the next piece off; false if that cannot be. */
-static bool piece_next(const uint8_t **in, size_t *n, size_t piece,
-		       size_t *took)
+/* Takes the next piece off, which has `len` bytes unpacked; false if that cannot
+ * be. */
+static bool piece_next(const uint8_t **in, size_t *n, size_t len,
+		       struct piece *p)
 {
+	size_t length;
+
 	if (*n < LENGTH_BYTES)
 		return false;
-	*took = length_get(*in);
-	*in += LENGTH_BYTES;
+	length = length_get(*in);
+	*p = (struct piece){
+		.at = *in + LENGTH_BYTES, .n = length & ~PLAIN,
+		.plain = length & PLAIN,
+	};
 	*n -= LENGTH_BYTES;
-	return *took > 0 && *took <= piece && *took <= *n;
+	if (p->n == 0 || p->n > len || p->n > *n || (p->plain && p->n != len))
+		return false;
+	*in = p->at + p->n;
+	*n -= p->n;
+	return true;
 }
 
 /* Unpacks a part and moves on behind the last piece that has some of it. */
@@ -349,24 +369,22 @@ static bool pieces_unpack(const uint8_t **in, size_t *n, size_t len,
 		return false;
 	*in += UNIT_BYTES;
 	*n -= UNIT_BYTES;
-	for (size_t at = 0, piece, took; want; at += piece) {
+	for (size_t at = 0, piece; want; at += piece) {
 		const size_t skip = offset > at ? offset - at : 0;
+		struct piece p;
 		size_t part;
 
 		piece = (size_t)rsh_min_u64(len - at, RSH_PACK_PIECE);
-		if (!piece_next(in, n, piece, &took))
+		if (!piece_next(in, n, piece, &p))
 			return false;
-		if (skip < piece) {
-			part = (size_t)rsh_min_u64(piece - skip, want);
-			if (!piece_unpack_part(*in, took, unit, piece, skip,
-					       out, part))
-				return false;
-			out += part;
-			offset += part;
-			want -= part;
-		}
-		*in += took;
-		*n -= took;
+		if (skip >= piece)
+			continue;
+		part = (size_t)rsh_min_u64(piece - skip, want);
+		if (!piece_unpack_part(&p, unit, piece, skip, out, part))
+			return false;
+		out += part;
+		offset += part;
+		want -= part;
 	}
 	return true;
 }
