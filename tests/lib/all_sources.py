@@ -37,6 +37,8 @@ def _ranks(directory, numbers):
 
 def _distributed(directory, numbers, kind):
     tree = dcp_trees.random_tree(numbers.getrandbits(31), kind)
+    while not any(t.content for t in tree.tensors.values()):
+        tree = dcp_trees.random_tree(numbers.getrandbits(31), kind)
     tree.write(directory)
     return Kind(f"distributed: {tree.describe()}", directory, {**BOTH, "format": "safetensors"})
 
