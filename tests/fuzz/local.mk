@@ -129,7 +129,9 @@ LAYERS_BELOW_VFS = \
 	libcache.la \
 	libobjects.la \
 	libstore.la \
-	libsource.la
+	libsource.la \
+	libcontents.la \
+	libdialects.la
 
 # The shared library and the program cannot be linked with coverage.
 fuzz-programs:
