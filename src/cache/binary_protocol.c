@@ -171,7 +171,8 @@ static int status_errno(unsigned status)
 }
 
 /* The last one asks for a reply in any case. */
-static int get_send(struct rsh_conn *c, const char *const *names, size_t n)
+static int packet_get_send(struct rsh_conn *c, const char *const *names,
+			   size_t n)
 {
 	uint8_t heads[RSH_LINK_NAMES + 1][HEAD];
 	struct iovec v[4 * (RSH_LINK_NAMES + 1)];
@@ -192,7 +193,7 @@ static int get_send(struct rsh_conn *c, const char *const *names, size_t n)
 static int binary_get(struct rsh_conn *c, const char *const *names, size_t n,
 		      rsh_link_value_fn *fn, void *ctx)
 {
-	int code = get_send(c, names, n);
+	int code = packet_get_send(c, names, n);
 
 	for (size_t got = 0; !code && got <= n; got++) {
 		struct rsh_packet p;

@@ -69,7 +69,7 @@ static size_t value_line(const char *line, const char *const *names, size_t n,
 	return i;
 }
 
-static int get_send(struct rsh_conn *c, const char *const *names, size_t n)
+static int line_get_send(struct rsh_conn *c, const char *const *names, size_t n)
 {
 	struct iovec v[2 * RSH_LINK_NAMES + 2];
 	size_t k = 0;
@@ -86,7 +86,7 @@ static int get_send(struct rsh_conn *c, const char *const *names, size_t n)
 static int text_get(struct rsh_conn *c, const char *const *names, size_t n,
 		    rsh_link_value_fn *fn, void *ctx)
 {
-	int code = get_send(c, names, n);
+	int code = line_get_send(c, names, n);
 
 	for (size_t got = 0; !code; got++) {
 		const char *line;

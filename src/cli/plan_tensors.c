@@ -63,7 +63,7 @@ static void side_sort(struct side *s)
 		qsort(s->held, s->n_held, sizeof(*s->held), by_member);
 }
 
-static int take_source(struct shown_tensor *t)
+static int shown_tensor_take_source(struct shown_tensor *t)
 {
 	const struct rsh_tensor *from = t->of.from;
 	const struct rsh_holder *h = rsh_copies_holders(from->copies);
@@ -81,8 +81,8 @@ static int take_source(struct shown_tensor *t)
 }
 
 /* Notes of each tensor which files of the plan show it. */
-static int take_destinations(const struct rsh_plan *plan,
-			     struct shown_tensor *v, uint32_t n)
+static int shown_tensors_take_destinations(const struct rsh_plan *plan,
+					   struct shown_tensor *v, uint32_t n)
 {
 	cleanup_free bool *marks = calloc((size_t)n + 1, sizeof(*marks));
 	int rc = marks ? 0 : -ENOMEM;
@@ -147,7 +147,7 @@ static void find_alike(struct shown_tensor *v, uint32_t n)
 
 /* ---- JSON ---- */
 
-static json_t *numbers_json(const uint64_t *v, uint32_t n)
+static json_t *sizes_json(const uint64_t *v, uint32_t n)
 {
 	json_t *all = json_array();
 
@@ -159,12 +159,12 @@ static json_t *numbers_json(const uint64_t *v, uint32_t n)
 static json_t *box_json(const struct rsh_box *b)
 {
 	return json_pack("{s:o,s:o}", "offset",
-			 numbers_json(b->from, b->n_dims), "shape",
-			 numbers_json(b->size, b->n_dims));
+			 sizes_json(b->from, b->n_dims), "shape",
+			 sizes_json(b->size, b->n_dims));
 }
 
-static void add_origin(void *ctx, const struct rsh_box *box,
-		       const struct rsh_holder *holder)
+static void add_origin_json(void *ctx, const struct rsh_box *box,
+			    const struct rsh_holder *holder)
 {
 	json_t *one = box_json(box);
 
@@ -230,7 +230,7 @@ static json_t *cells_json(const struct side *s, const struct rsh_plan *plan,
 		add_cell_ranks(one, s, cell, !plan, &member);
 		if (plan && json_array_size(json_object_get(one, "ranks"))) {
 			from = json_array();
-			rsh_plan_origins(plan, tensor, member, add_origin,
+			rsh_plan_origins(plan, tensor, member, add_origin_json,
 					 from);
 			json_object_set_new(one, "from", from);
 		}
@@ -276,13 +276,13 @@ static json_t *side_json(const struct side *s, enum rsh_dtype dtype,
 	if (item)
 		rsh_item_text(item, layout, sizeof(layout));
 	return json_pack("{s:s,s:o,s:o,s:i,s:o}", "type", rsh_dtype_name(dtype),
-			 "shape", numbers_json(s->dims, s->n_dims), "layout",
+			 "shape", sizes_json(s->dims, s->n_dims), "layout",
 			 item ? rsh_json_text(layout) : json_null(),
 			 "optimizer_shards", (int)optimizer_shards(s, item),
 			 "slices", cells_json(s, plan, tensor));
 }
 
-static json_t *tensor_json(const struct rsh_vfs_view *view,
+static json_t *shown_tensor_json(const struct rsh_vfs_view *view,
 			   const struct shown_tensor *v, uint32_t n, uint32_t i)
 {
 	const struct shown_tensor *t = &v[i];
@@ -302,8 +302,8 @@ static json_t *tensor_json(const struct rsh_vfs_view *view,
 			  t->of.number, view->plan, i));
 }
 
-static int take_tensors(const struct rsh_plan *plan, struct shown_tensor *v,
-			uint32_t n)
+static int shown_tensors_take(const struct rsh_plan *plan,
+			      struct shown_tensor *v, uint32_t n)
 {
 	int rc = 0;
 
@@ -316,10 +316,10 @@ static int take_tensors(const struct rsh_plan *plan, struct shown_tensor *v,
 			.n_dims = t->of.n_dims,
 		};
 		if (t->of.from)
-			rc = take_source(t);
+			rc = shown_tensor_take_source(t);
 	}
 	if (rc == 0)
-		rc = take_destinations(plan, v, n);
+		rc = shown_tensors_take_destinations(plan, v, n);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		/* Records that are copied as they are have no cut. */
 		v[i].is_shown &= v[i].of.from != NULL;
@@ -333,13 +333,14 @@ int rsh_plan_tensors_json(const struct rsh_vfs_view *view, json_t **out)
 	const uint32_t n = rsh_plan_n_tensors(view->plan);
 	struct shown_tensor *v = calloc((size_t)n + 1, sizeof(*v));
 	json_t *all = json_array();
-	int rc = v && all ? take_tensors(view->plan, v, n) : -ENOMEM;
+	int rc = v && all ? shown_tensors_take(view->plan, v, n) : -ENOMEM;
 
 	if (rc == 0)
 		find_alike(v, n);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
 		if (v[i].is_shown && v[i].first_alike == i &&
-		    json_array_append_new(all, tensor_json(view, v, n, i)))
+		    json_array_append_new(all,
+					  shown_tensor_json(view, v, n, i)))
 			rc = -ENOMEM;
 	for (uint32_t i = 0; v && i < n; i++) {
 		free(v[i].source.held);

@@ -104,7 +104,8 @@ static void phrases_of(const struct report *r, struct phrases *out)
 	if (n == 0)
 		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only");
 	else if (a->uncompared)
-		snprintf(text[n++], PHRASE_BYTES, "headers and sizes only of %s",
+		snprintf(text[n++], PHRASE_BYTES,
+			 "headers and sizes only of %s",
 			 rsh_text_bytes(a->uncompared, size, sizeof(size)));
 	out->n = n;
 }
@@ -322,7 +323,8 @@ static int verify_plan(struct report *r, enum rsh_verify_kind kind,
 
 /* Without a strategy, and no word of its own on how it is cut, each file of a
  * SOURCE that is not sharded has whole parameters. */
-static bool is_whole(const struct report *r, const struct rsh_source *source)
+static bool verify_is_whole(const struct report *r,
+			    const struct rsh_source *source)
 {
 	return r->work.options->vfs.src.from == RSH_FROM_NONE &&
 	       !rsh_source_is_described(source) && !rsh_source_dcp(source);
@@ -357,8 +359,9 @@ static int verify_mounted(struct report *r, struct rsh_error *err)
 	if (!rsh_vfs_view(r->work.vfs, &view))
 		return rsh_error_set(err, EINVAL, "nothing is converted");
 	take_verified_step(r, view.source);
-	rc = rsh_verify_source(view.source, view.src, is_whole(r, view.source),
-			       view.names, &control, &r->answer, err);
+	rc = rsh_verify_source(view.source, view.src,
+			       verify_is_whole(r, view.source), view.names,
+			       &control, &r->answer, err);
 	if (rc || !r->work.options->write_manifest || r->answer.n_problems)
 		return rc;
 	rsh_work_end_progress(&r->work);
@@ -408,8 +411,9 @@ static int verify_best(struct report *r, struct rsh_error *err)
 	if (rc == 0) {
 		take_verified_step(r, source);
 		r->apart = is_apart(r, source);
-		rc = rsh_verify_source(source, strategy, is_whole(r, source),
-				       names, &control, &r->answer, err);
+		rc = rsh_verify_source(source, strategy,
+				       verify_is_whole(r, source), names,
+				       &control, &r->answer, err);
 	}
 	rsh_source_free(source);
 	if (strategy)

@@ -273,7 +273,7 @@ static enum rsh_exit read_warm_parts(struct warm *w)
 	w->progress = rsh_progress_start(stderr, "warm", w->parts.bytes,
 					 o->quiet);
 	rc = rsh_parallel_for(jobs < MAX_JOBS ? jobs : MAX_JOBS, w->parts.n,
-			  warm_part, w, &err);
+			      warm_part, w, &err);
 	rsh_progress_end(w->progress);
 	if (rc)
 		rsh_log_error("%s", err.text);

@@ -4,9 +4,9 @@
  *
  * The mount's own plans say of each record which bytes it takes.  Records that
  * take the same are one slice, which is read in one file only.  All slices, in
- * the order in which they lie in the source, are one long line, and share I of N
- * is the I-th of N equal lengths of it: so neighbours, which may have blocks of
- * the source in common, mostly are one run's. */
+ * the order in which they lie in the source, are one long line, and share I of
+ * N is the I-th of N equal lengths of it: so neighbours, which may have blocks
+ * of the source in common, mostly are one run's. */
 #include "config.h"
 
 #include "warm.h"
@@ -62,7 +62,7 @@ static int named_order(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static int name_files(struct dividing *d)
+static int share_name_files(struct dividing *d)
 {
 	d->names = rsh_alloc_array(d->n_files + 1, sizeof(*d->names));
 	if (!d->names)
@@ -323,7 +323,7 @@ int rsh_warm_divide(const struct rsh_options *o,
 	struct dividing d = {
 		.options = o, .files = files, .n_files = n_files,
 	};
-	int rc = name_files(&d) ? rsh_error_nomem(err) : 0;
+	int rc = share_name_files(&d) ? rsh_error_nomem(err) : 0;
 
 	if (rc == 0)
 		rc = add_plans(&d, err);

@@ -172,7 +172,7 @@ bool rsh_is_apart(const char *written)
 }
 
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
-		   const struct rsh_shown_file *f, struct rsh_error *err)
+			const struct rsh_shown_file *f, struct rsh_error *err)
 {
 	return c->two_files ? rsh_blueprint_add_two(p, f, rsh_is_apart, err) :
 			      rsh_blueprint_add_parts(p, f, c->part_bytes, err);

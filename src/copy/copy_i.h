@@ -198,7 +198,7 @@ void rsh_manifest_writer_clear(struct rsh_manifest_writer *s);
 /* Records file i of the list, durably.  Any thread may call it, each for other
  * files.  Returns 0 or -errno. */
 int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
-		  const struct rsh_manifest_file *file);
+			    const struct rsh_manifest_file *file);
 /* Waits until no other run makes the manifest, and learns what others have
  * finished of the files that are not wanted here.  Returns 0 or -errno with a
  * sentence: -EINTR, or -EEXIST as above. */

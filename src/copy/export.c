@@ -469,7 +469,7 @@ static int open_export_store(struct job *j, struct rsh_export_result *out,
 		return rsh_error_nomem(err);
 	}
 	return rsh_manifest_writer_open(&j->draft, out->manifest,
-			      &(struct rsh_manifest_writer_options){
+					&(struct rsh_manifest_writer_options){
 				      o->share, o->overwrite },
 			      &j->origin, &j->list, err);
 }

@@ -379,7 +379,7 @@ void rsh_manifest_writer_clear(struct rsh_manifest_writer *s)
 /* ---- adding ---- */
 
 int rsh_manifest_writer_add(struct rsh_manifest_writer *s, size_t i,
-		  const struct rsh_manifest_file *file)
+			    const struct rsh_manifest_file *file)
 {
 	const struct rsh_manifest_line line = {
 		.kind = RSH_MANIFEST_FILE, .file = *file,

@@ -179,9 +179,9 @@ static int compare_rank(struct rsh_verify_job *j, uint32_t name, uint32_t rank,
 }
 
 /* Counts the slices that were found in no file. */
-static void count_lost(struct rsh_verify_job *j, uint32_t name, uint32_t base,
-		       const struct rsh_grid *g,
-		       const struct rsh_verify_leader *leaders)
+static void same_count_lost(struct rsh_verify_job *j, uint32_t name,
+			    uint32_t base, const struct rsh_grid *g,
+			    const struct rsh_verify_leader *leaders)
 {
 	uint32_t cell[RSH_MAX_DIMS];
 
@@ -216,7 +216,7 @@ static int compare_stage(struct rsh_verify_job *j, uint32_t name,
 		rc = compare_rank(j, name, base + r,
 				  &leaders[rsh_grid_member(g, cell, 0)]);
 	}
-	count_lost(j, name, base, g, leaders);
+	same_count_lost(j, name, base, g, leaders);
 	rsh_grid_free(g);
 	return rc;
 }

@@ -53,7 +53,7 @@ ssize_t rsh_verify_pread(const struct rsh_verify_job *j,
 	return (ssize_t)got;
 }
 
-static int hash_record(const struct rsh_verify_job *j,
+static int source_hash_record(const struct rsh_verify_job *j,
 		       const struct rsh_verify_file *f, struct rsh_handle *h,
 		       const struct rsh_record *r, uint8_t *buf,
 		       XXH3_state_t *state)
@@ -92,7 +92,7 @@ static int hash_records(const struct rsh_verify_job *j,
 	if (!buf || !state || !f->sums || !f->compared)
 		rc = -ENOMEM;
 	for (uint32_t i = 0; i < ix->n_records && rc == 0; i++) {
-		rc = hash_record(j, f, h, &ix->records[i], buf, state);
+		rc = source_hash_record(j, f, h, &ix->records[i], buf, state);
 		f->sums[i] = XXH3_128bits_digest(state);
 	}
 	XXH3_freeState(state);

@@ -48,7 +48,7 @@ static int open_answer(const char *path, const char *name,
 }
 
 int rsh_control_query(const char *path, const char *name, json_t **out,
-	    struct rsh_error *err)
+		      struct rsh_error *err)
 {
 	cleanup_free char *text = malloc(MAX_BYTES);
 	cleanup_fd int fd = -1;

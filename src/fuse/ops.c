@@ -267,7 +267,7 @@ static void op_reply_open(struct rsh_server *s, const struct rsh_request *r,
 
 /* Returns what rsh_queue_begin() does.  The request can be interrupted from now
  * on. */
-static int request_begin(struct rsh_request *r, bool of_page)
+static int op_begin(struct rsh_request *r, bool of_page)
 {
 	r->pending = rsh_pending_new(r->server, r->req, of_page);
 	return r->pending ? rsh_queue_begin(&r->server->queue, r) : -ENOMEM;
@@ -307,7 +307,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		serve_open(&r, 0);
 		return;
 	}
-	rc = request_begin(&r, false); /* opening may compare bytes */
+	rc = op_begin(&r, false); /* opening may compare bytes */
 	if (rc != RSH_QUEUE_LATER)
 		serve_open(&r, rc);
 	if (rc == 0)
@@ -370,7 +370,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	rsh_stream_hold(r.stream);
 	/* The kernel names an owner of its locks only where a process reads,
 	 * not where a page is filled. */
-	rc = request_begin(&r, fi->lock_owner == 0);
+	rc = op_begin(&r, fi->lock_owner == 0);
 	if (rc != RSH_QUEUE_LATER)
 		serve_read(&r, rc);
 	if (rc == 0)

@@ -153,7 +153,7 @@ static int objects_fill(struct rsh_objects *o, const char *url,
 		rc = objects_style(o, opts, &s, &style, err);
 	if (rc == 0)
 		rc = rsh_object_url_finish(o, url, objects_endpoint(opts, &s),
-					     style, err);
+					   style, err);
 	rsh_object_settings_clear(&s);
 	o->has_proxy = objects_has_proxy();
 	return rc;

@@ -99,11 +99,11 @@ bool rsh_object_keys_are_due(struct rsh_objects *o, unsigned *number);
  * steps since the profile, which the address does not need, may say where the
  * endpoint is. */
 int rsh_object_url_parse(struct rsh_objects *o, const char *url,
-			   const struct rsh_objects_options *opts,
-			   struct rsh_error *err);
+			 const struct rsh_objects_options *opts,
+			 struct rsh_error *err);
 int rsh_object_url_finish(struct rsh_objects *o, const char *url,
-			    const char *endpoint, enum rsh_objects_style style,
-			    struct rsh_error *err);
+			  const char *endpoint, enum rsh_objects_style style,
+			  struct rsh_error *err);
 /* Gives the address of an object or of a listing's page, which the caller frees
  * by rsh_secret_free(); NULL means out of memory. */
 char *rsh_object_address(const struct rsh_objects *o, const char *name);

@@ -240,8 +240,8 @@ void rsh_objects_options_clear(struct rsh_objects_options *opts)
 }
 
 static int url_of_http(struct rsh_objects *o, const char *url,
-			 const struct rsh_objects_options *opts,
-			 struct rsh_error *err)
+		       const struct rsh_objects_options *opts,
+		       struct rsh_error *err)
 {
 	char *text = rsh_secret_dup(url);
 	const char *host;
@@ -270,7 +270,7 @@ static int url_of_http(struct rsh_objects *o, const char *url,
 			       err);
 	host = strstr(o->base, "://") + 3;
 	if (!url_port(host, strcspn(host, "/"), o->base[4] == 's' ? 443 : 80,
-			&o->port))
+		      &o->port))
 		return url_bad(o->url, PLACE_NO_HOST, err);
 	return 0;
 }
@@ -284,8 +284,8 @@ static bool url_is_bucket(const char *s, size_t n)
 }
 
 static int url_of_s3(struct rsh_objects *o, const char *url,
-		       const struct rsh_objects_options *opts,
-		       struct rsh_error *err)
+		     const struct rsh_objects_options *opts,
+		     struct rsh_error *err)
 {
 	const char *bucket = url + 5, *key;
 	size_t n = strcspn(bucket, "/");
@@ -317,12 +317,12 @@ static int url_of_s3(struct rsh_objects *o, const char *url,
 }
 
 int rsh_object_url_parse(struct rsh_objects *o, const char *url,
-			   const struct rsh_objects_options *opts,
-			   struct rsh_error *err)
+			 const struct rsh_objects_options *opts,
+			 struct rsh_error *err)
 {
 	if (!rsh_objects_is_url(url))
 		return url_bad(url, "this is no address of object storage",
-				 err);
+			       err);
 	if (!strncmp(url, "s3://", 5))
 		return url_of_s3(o, url, opts, err);
 	return url_of_http(o, url, opts, err);
@@ -331,7 +331,7 @@ int rsh_object_url_parse(struct rsh_objects *o, const char *url,
 /* ---- where the endpoint is ---- */
 
 static int url_endpoint(const struct rsh_objects *o, const char *given,
-			  char **out, struct rsh_error *err)
+			char **out, struct rsh_error *err)
 {
 	const char *china = strncmp(o->region, "cn-", 3) ? "" : ".cn";
 	int n;
@@ -351,7 +351,7 @@ static int url_endpoint(const struct rsh_objects *o, const char *given,
 	if (url_has_blanks(*out) || strpbrk(*out, "?#@") ||
 	    !rsh_objects_is_url(*out) || !strncmp(*out, "s3:", 3))
 		return url_bad("the endpoint",
-				 "this is no address of a server", err);
+			       "this is no address of a server", err);
 	return 0;
 }
 
@@ -364,7 +364,7 @@ static const char *const host_style[] = {
 /* A bucket with dots would not fit a certificate for one name below the
  * endpoint's. */
 static bool url_host_style(const char *endpoint, const char *bucket,
-			     size_t n, enum rsh_objects_style style)
+			   size_t n, enum rsh_objects_style style)
 {
 	const size_t len = strlen(endpoint);
 
@@ -380,8 +380,8 @@ static bool url_host_style(const char *endpoint, const char *bucket,
 }
 
 int rsh_object_url_finish(struct rsh_objects *o, const char *url,
-			    const char *given, enum rsh_objects_style style,
-			    struct rsh_error *err)
+			  const char *given, enum rsh_objects_style style,
+			  struct rsh_error *err)
 {
 	cleanup_free char *endpoint = NULL;
 	const char *bucket = url + 5, *host;
@@ -395,7 +395,7 @@ int rsh_object_url_finish(struct rsh_objects *o, const char *url,
 		return rc;
 	host = strstr(endpoint, "://") + 3;
 	if (!url_port(host, strcspn(host, "/"), endpoint[4] == 's' ? 443 : 80,
-			&o->port))
+		      &o->port))
 		return url_bad(endpoint, PLACE_NO_HOST, err);
 	if (url_host_style(endpoint, bucket, (size_t)n, style))
 		rc = asprintf(&o->base, "%.*s%.*s.%s", (int)(host - endpoint),

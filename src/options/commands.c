@@ -273,6 +273,6 @@ void rsh_form_guess(const struct rsh_command *command, const char *word,
 	rsh_suggestion_begin(&guess, word, strlen(word));
 	for (size_t i = 0; i < command->n_forms; i++)
 		rsh_suggestion_offer(&guess,
-				rsh_command_form_word(&command->forms[i]));
+				     rsh_command_form_word(&command->forms[i]));
 	rsh_suggestion_put(&guess, "", text);
 }

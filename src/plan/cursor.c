@@ -17,7 +17,7 @@
 #include "rsh/util/checked.h"
 
 void rsh_cursor_enter(const struct rsh_mapping *w, uint32_t member,
-		     struct rsh_cursor *s)
+		      struct rsh_cursor *s)
 {
 	const struct rsh_grid *g = rsh_cut_grid(w->cut);
 	struct rsh_box box;
@@ -68,7 +68,7 @@ static uint32_t part_of(const struct rsh_mapping *w, const uint64_t *at)
 }
 
 static void cursor_in_part(const struct rsh_mapping *w, const uint64_t *at,
-			  struct rsh_cursor *s)
+			   struct rsh_cursor *s)
 {
 	const struct rsh_mapping_part *part;
 
@@ -168,7 +168,7 @@ static void find_run(const struct rsh_mapping *w, const uint64_t *at,
 }
 
 bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
-		    struct rsh_cursor *s)
+		     struct rsh_cursor *s)
 {
 	uint64_t at[RSH_MAX_DIMS];
 	struct in_place in;

@@ -526,7 +526,7 @@ void rsh_factored_digits(const struct rsh_factored *f, uint32_t span,
 	out->n = 0;
 	for (uint32_t i = f->first[span]; i < f->first[span + 1]; i++)
 		rsh_mixed_radix_add(out, f->factors[i].size,
-			       f->factors[i].shown_step);
+				    f->factors[i].shown_step);
 }
 
 static bool factored_meet(const struct rsh_mapping *w,

@@ -38,7 +38,7 @@ bool rsh_mixed_radix_valid(const struct rsh_mixed_radix *v, uint64_t limit);
 uint64_t rsh_mixed_radix_last(const struct rsh_mixed_radix *v);
 /* Tells how many of the numbers are from <= number < to. */
 uint64_t rsh_mixed_radix_between(const struct rsh_mixed_radix *v, uint64_t from,
-			    uint64_t to);
+				 uint64_t to);
 /* Have both a number in common?  *budget is how many steps may be taken, and
  * how many are left then; once it is 0 the answer is always yes. */
 bool rsh_mixed_radix_meet(const struct rsh_mixed_radix *a,

@@ -108,7 +108,7 @@ static void digit_box_numbers(const struct rsh_digit_box *b, uint32_t h,
 		out->base += b->from[i] * f->factors[i].step;
 		if (b->to[i] - b->from[i] > 1)
 			rsh_mixed_radix_add(out, b->to[i] - b->from[i],
-				       f->factors[i].step);
+					    f->factors[i].step);
 	}
 }
 

@@ -339,7 +339,7 @@ static int check_recipe(struct rsh_mapping_build *k, struct rsh_error *err)
 }
 
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
-		  struct rsh_mapping **out, struct rsh_error *err)
+		     struct rsh_mapping **out, struct rsh_error *err)
 {
 	struct rsh_mapping_build k = { .p = p, .t = t };
 	int rc = check_recipe(&k, err);

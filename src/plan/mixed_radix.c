@@ -61,7 +61,7 @@ static uint64_t digits_below(const struct rsh_mixed_radix *v, uint64_t to)
 }
 
 uint64_t rsh_mixed_radix_between(const struct rsh_mixed_radix *v, uint64_t from,
-			    uint64_t to)
+				 uint64_t to)
 {
 	return digits_below(v, to) - digits_below(v, from);
 }

@@ -109,7 +109,7 @@ int rsh_recipe_check(struct rsh_plan *p, const struct rsh_shown *t,
 bool rsh_recipe_types_fit(const struct rsh_shown *t,
 			  const struct rsh_tensor *in);
 int rsh_mapping_make(struct rsh_plan *p, const struct rsh_shown *t,
-		  struct rsh_mapping **out, struct rsh_error *err);
+		     struct rsh_mapping **out, struct rsh_error *err);
 
 /* Gives the index of a member's cell in the mapping's slices. */
 static inline uint32_t rsh_mapping_slice(const struct rsh_mapping *w,
@@ -164,10 +164,10 @@ struct rsh_cursor {
 };
 
 void rsh_cursor_enter(const struct rsh_mapping *w, uint32_t member,
-		     struct rsh_cursor *s);
+		      struct rsh_cursor *s);
 /* Finds a unit of the file's cell.  False: it is in no cell of the source. */
 bool rsh_cursor_find(const struct rsh_mapping *w, uint64_t unit,
-		    struct rsh_cursor *s);
+		     struct rsh_cursor *s);
 
 /* ---- files ---- */
 

@@ -124,7 +124,7 @@ static int loading_new(bool far, bool shared, struct rsh_loading **out)
 
 	if (l && pthread_mutex_init(&l->lock, NULL) == 0) {
 		if (rsh_load_limit_init(&l->loads, &l->lock, RECORD_LOADS,
-				   rsh_clock_ns) == 0) {
+					rsh_clock_ns) == 0) {
 			loading_expect(l, far, shared);
 			*out = l;
 			return 0;

@@ -112,7 +112,7 @@ void rsh_window_load(struct rsh_window *w, bool demanded)
 	if (!demanded || !st->closed) {
 		start = s->loads.now();
 		rsh_load_limit_begin(&s->loads, &l.room, rsh_stream_sleeps(st),
-				s->n_queued);
+				     s->n_queued);
 		if (l.room.counted)
 			rsh_streams_wake(s);
 		pthread_mutex_unlock(&s->lock);

@@ -234,7 +234,7 @@ static int task_load(struct load *l, const struct load_task *t,
 	int rc;
 
 	rsh_load_limit_begin(&common->loads, &tl.room, load_sleeps(l),
-			load_queued(l));
+			     load_queued(l));
 	if (tl.room.counted && l->n_threads < l->most_threads &&
 	    rsh_depth_room(&common->loads.depth) > common->loads.n_waiting)
 		load_start(l, 1);
@@ -247,7 +247,7 @@ static int task_load(struct load *l, const struct load_task *t,
 	pthread_mutex_lock(&common->lock);
 	common->blocked = rsh_blocked(common->blocked, waits > 0);
 	rsh_load_limit_end(&common->loads, &tl.room, rc ? 0 : t->bytes,
-		      load_queued(l));
+			   load_queued(l));
 	return rc;
 }
 

@@ -164,6 +164,6 @@ int rsh_strip_load(struct rsh_source *source, const struct rsh_kept *k,
 		turn.in_stride = s.n_columns * t->unit_out;
 	}
 	rsh_transpose(&turn, in,
-		 k->data + (s.column * t->n_rows + s.row) * t->unit_out);
+		      k->data + (s.column * t->n_rows + s.row) * t->unit_out);
 	return 0;
 }

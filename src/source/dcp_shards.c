@@ -351,7 +351,7 @@ int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
 
 	if (rc == 0)
 		rc = rsh_parallel_for(rsh_source_scan_threads(s), n, shard_read,
-				  &all, err);
+				      &all, err);
 	if (rc == 0)
 		rc = gather_all(&all, d, err);
 	for (size_t i = 0; all.v && i < n; i++)

@@ -18,7 +18,7 @@
 /* Measures what a second read of the same bytes takes.  False if it cannot be
  * told. */
 static bool policy_time_again(struct rsh_store *s, struct rsh_store_file *f,
-			   struct rsh_handle *h, uint64_t *ns)
+			      struct rsh_handle *h, uint64_t *ns)
 {
 	const uint64_t at = f->id.size / 2;
 	const uint64_t room = f->id.size - at;
@@ -56,7 +56,7 @@ static void policy_settle(struct rsh_store *s, enum rsh_cache_policy way)
 /* Each reader looks for itself until the way is settled, so that nobody waits
  * for a file but who reads it; a read that fails says nothing. */
 static void policy_decide(struct rsh_store *s, struct rsh_store_file *f,
-		       struct rsh_handle *h)
+			  struct rsh_handle *h)
 {
 	const struct rsh_store_io *io = s->opts.io;
 	uint64_t ns;
@@ -125,7 +125,7 @@ policy_cache_identity(const struct rsh_store_file *f)
 }
 
 static rsh_cache_file policy_cache_open(struct rsh_store *s,
-				     const struct rsh_store_file *f)
+					const struct rsh_store_file *f)
 {
 	struct rsh_cache *c = s->opts.io->cache;
 	const struct rsh_cache_file_id id = policy_cache_identity(f);

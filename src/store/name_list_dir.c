@@ -74,7 +74,7 @@ void rsh_name_list_stat(const struct rsh_name_list *f,
 }
 
 int rsh_name_list_look(const struct rsh_name_list *f, const char *name,
-		  struct rsh_stat *out)
+		       struct rsh_stat *out)
 {
 	const struct rsh_name_list_file *file = rsh_name_list_find(f, name);
 	cleanup_free char *prefix = list_prefix(name);
@@ -98,7 +98,7 @@ int rsh_name_list_look(const struct rsh_name_list *f, const char *name,
 /* ---- listing ---- */
 
 int rsh_name_list_list(const struct rsh_name_list *f, const char *name,
-		  struct rsh_dir **out)
+		       struct rsh_dir **out)
 {
 	struct list_dir *d;
 	struct rsh_stat st;
@@ -144,7 +144,7 @@ int rsh_name_list_dir_next(struct rsh_dir *dir, const char **name)
 }
 
 int rsh_name_list_dir_look(struct rsh_dir *dir, const char *name,
-		      struct rsh_stat *out)
+			   struct rsh_stat *out)
 {
 	const struct list_dir *d = (const struct list_dir *)dir;
 	cleanup_free char *path = NULL;

@@ -20,7 +20,7 @@
 /* Each call has a constant unit, so that the compiler makes a plain load and
  * store of memcpy(). */
 static inline void queue_rest(const struct rsh_transpose *t, const uint8_t *in,
-			     uint8_t *out, uint32_t unit)
+			      uint8_t *out, uint32_t unit)
 {
 	for (uint64_t c = 0; c < t->n_columns; c++)
 		for (uint64_t r = 0; r < t->n_rows; r++)
@@ -29,7 +29,7 @@ static inline void queue_rest(const struct rsh_transpose *t, const uint8_t *in,
 }
 
 static void queue_plainly(const struct rsh_transpose *t, const uint8_t *in,
-			 uint8_t *out)
+			  uint8_t *out)
 {
 	switch (t->unit) {
 	case 1:
@@ -104,9 +104,9 @@ typedef uint64_t v8 __attribute__((vector_size(VECTOR)));
 /* Makes queue_square_UNIT(); the passes leave their result in `result`. */
 #define SQUARE(unit, result)                                              \
 	static inline void queue_square_##unit(const uint8_t *in,          \
-					      uint64_t in_stride,         \
-					      uint8_t *out,               \
-					      uint64_t out_stride)        \
+					       uint64_t in_stride,         \
+					       uint8_t *out,               \
+					       uint64_t out_stride)        \
 	{                                                                 \
 		enum { SIDE = VECTOR / unit };                            \
 		v##unit a[SIDE], b[SIDE];                                 \
@@ -127,7 +127,7 @@ SQUARE(4, a)
 SQUARE(8, b)
 
 typedef void queue_square_fn(const uint8_t *in, uint64_t in_stride,
-			    uint8_t *out, uint64_t out_stride);
+			     uint8_t *out, uint64_t out_stride);
 
 /* Turns what is whole squares; `square` and `side` are constants of each
  * call. */
@@ -145,7 +145,7 @@ queue_by_squares(const struct rsh_transpose *t, const uint8_t *in, uint8_t *out,
 
 /* Returns the side of the squares, 0 if there are none for this unit. */
 static uint32_t queue_squares(const struct rsh_transpose *t, const uint8_t *in,
-			     uint8_t *out)
+			      uint8_t *out)
 {
 	switch (t->unit) {
 	case 1:
@@ -169,7 +169,7 @@ static uint32_t queue_squares(const struct rsh_transpose *t, const uint8_t *in,
 #else
 
 static uint32_t queue_squares(const struct rsh_transpose *t, const uint8_t *in,
-			     uint8_t *out)
+			      uint8_t *out)
 {
 	(void)t;
 	(void)in;
@@ -194,5 +194,5 @@ void rsh_transpose(const struct rsh_transpose *t, const uint8_t *in,
 	queue_plainly(&below, in + rows * t->in_stride, out + rows * t->unit);
 	right.n_columns -= columns;
 	queue_plainly(&right, in + columns * t->unit,
-		     out + columns * t->out_stride);
+		      out + columns * t->out_stride);
 }

@@ -74,7 +74,7 @@ void rsh_suggestion_offer(struct rsh_suggestion *g, const char *name)
 }
 
 void rsh_suggestion_put(const struct rsh_suggestion *g, const char *before,
-		   char text[RSH_GUESS_BYTES])
+			char text[RSH_GUESS_BYTES])
 {
 	*text = '\0';
 	if (g->best)

@@ -49,7 +49,7 @@ static void test_each_once(void **state)
 			memset(&j, 0, sizeof(j));
 			j.bad = N;
 			assert_int_equal(rsh_parallel_for(threads[t], counts[c],
-						      do_one, &j, &err), 0);
+							  do_one, &j, &err), 0);
 			for (size_t i = 0; i < N; i++)
 				assert_int_equal(atomic_load(&j.done[i]),
 						 i < counts[c]);

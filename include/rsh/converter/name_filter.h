@@ -58,7 +58,7 @@ bool rsh_is_apart(const char *written);
 /* Adds a file to the plan as the options want it: as it is, in parts, or as two
  * files.  Returns what rsh_blueprint_add_file() does. */
 int rsh_name_filter_add(const struct rsh_name_filter *c, struct rsh_plan *p,
-		   const struct rsh_shown_file *f, struct rsh_error *err);
+			const struct rsh_shown_file *f, struct rsh_error *err);
 
 /* Is it a weight, which a cast changes?  Scalars are none, nor what has the
  * prefixes that MindSpore's optimizers give their state. */

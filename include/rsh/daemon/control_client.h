@@ -13,7 +13,7 @@
  * if that is no mount of ours.  It waits for the mount's daemon.  Any thread
  * may call it. */
 int rsh_control_query(const char *path, const char *name, json_t **out,
-	    struct rsh_error *err);
+		      struct rsh_error *err);
 /* Sets that sentence; returns -EINVAL. */
 int rsh_control_refuse(const char *path, struct rsh_error *err);
 

@@ -28,7 +28,7 @@ void rsh_suggestion_offer(struct rsh_suggestion *g, const char *name);
  * none is near. */
 #define RSH_GUESS_BYTES 64
 void rsh_suggestion_put(const struct rsh_suggestion *g, const char *before,
-		   char text[RSH_GUESS_BYTES]);
+			char text[RSH_GUESS_BYTES]);
 
 /* Tells whether `name` begins with the first n characters of `word`, but for
  * '-' and '_'; rsh_suggestion_same() whether it is no longer. */
