@@ -2,7 +2,7 @@
 /* cache/pack.c decides what is compressed, tensor by tensor.
  *
  * A sample of a block tells what the block is worth.  Of a tensor whose last
- * sample was worth nothing only every eighth block is sampled: rows that no
+ * sample was worth nothing only every sixteenth block is sampled: rows that no
  * step has changed may begin in the middle of it. */
 #include "config.h"
 
@@ -17,7 +17,7 @@
 /* After a sample that was worth nothing twice as many blocks pass as before,
  * and one more, but no more than WAIT_LAST.  A tensor begins with WAIT_FIRST. */
 #define WAIT_FIRST 1
-#define WAIT_LAST 7
+#define WAIT_LAST 15
 
 /* What shrinks, and has elements of nobody knows how many bytes, is mostly
  * fp32. */

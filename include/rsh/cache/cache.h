@@ -98,7 +98,7 @@ struct rsh_cache_options {
 	uint32_t block_bytes;
 
 	/* Whether a tensor shrinks is asked of a sample of each block of it
-	 * that is loaded, or of every eighth one while it does not.  Blocks
+	 * that is loaded, or of every sixteenth one while it does not.  Blocks
 	 * that lie compressed in the directory or on servers are read in any
 	 * case. */
 	enum rsh_cache_compress compress;
