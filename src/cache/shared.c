@@ -11,10 +11,10 @@
 #include <time.h>
 
 #include "disk_i.h"
+#include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/blocking.h"
 
 /* Blocks of so long a stretch of a file lie on one server, so that neighbours
  * are fetched together. */

@@ -23,9 +23,9 @@
 #include "rsh/options/ranks.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
-#include "rsh/util/parallel.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 #include "text.h"
 #include "warm.h"
 

@@ -13,8 +13,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "rsh/util/parallel.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 
 #define BLOCK_THREADS 32
 #define WHOLE_BYTES (1u << 20)

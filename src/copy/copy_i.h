@@ -9,11 +9,11 @@
 
 #include "rsh/copy/copy.h"
 #include "rsh/copy/verify.h"
+#include "rsh/read/stream.h"
 #include "rsh/util/arena.h"
 #include "rsh/util/parallel.h"
 #include "rsh/util/xxh3.h"
 #include "rsh/vfs/inspect.h"
-#include "rsh/read/stream.h"
 #include "rsh/wire/manifest.h"
 
 /* ---- the files of a virtual tree (list.c) ---- */

@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "rsh/util/parallel.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 
 /* Nobody looks at more; such as there are of Megatron's objects are none that
  * could be shown. */

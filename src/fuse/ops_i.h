@@ -11,8 +11,8 @@
 #include <sys/queue.h>
 
 #include "rsh/fuse/server.h"
-#include "rsh/vfs/digest.h"
 #include "rsh/read/stream.h"
+#include "rsh/vfs/digest.h"
 
 /* Counts the source files that the kernel reads by itself (passthrough.c). */
 struct rsh_backing;

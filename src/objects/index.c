@@ -11,11 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/parallel.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/names.h"
+#include "rsh/util/parallel.h"
 #include "rsh/wire/safetensors.h"
 
 #define INDEX_OF_MODEL "model.safetensors.index.json"

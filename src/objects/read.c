@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/mem.h"
-#include "rsh/util/blocking.h"
 
 struct range_read {
 	uint64_t offset; /* of the first vector */

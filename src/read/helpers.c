@@ -5,8 +5,8 @@
 #include "helpers_i.h"
 
 #include "rsh/read/body.h"
-#include "rsh/util/checked.h"
 #include "rsh/util/blocking.h"
+#include "rsh/util/checked.h"
 
 struct helped {
 	rsh_parallel_work *work;

@@ -7,11 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/log.h"
 #include "rsh/util/thread.h"
-#include "rsh/util/blocking.h"
 
 /* Threads without work leave after this time. */
 #define IDLE_SECONDS 10

@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "reader_i.h"
+#include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
 #include "rsh/util/thread.h"
-#include "rsh/util/blocking.h"
 
 /* A task has so many bytes at most, and so many wants. */
 #define TASK_BYTES (UINT64_C(4) * 1024 * 1024)

@@ -14,8 +14,8 @@
 #include <sys/queue.h>
 
 #include "load_limit_i.h"
-#include "rsh/util/areas.h"
 #include "rsh/read/stream.h"
+#include "rsh/util/areas.h"
 
 enum rsh_window_state {
 	RSH_WINDOW_QUEUED, RSH_WINDOW_LOADING, RSH_WINDOW_READY,

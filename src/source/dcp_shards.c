@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/parallel.h"
 #include "rsh/util/files.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 #include "rsh/wire/safetensors.h"
 
 #define INFO "DCP_SHARDING_INFO"

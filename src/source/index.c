@@ -20,9 +20,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rsh/util/parallel.h"
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 #include "rsh/wire/format.h"
 
 /* This is what the index cache has to do with a file. */

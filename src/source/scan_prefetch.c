@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "rsh/util/checked.h"
-#include "rsh/util/parallel.h"
 #include "rsh/util/mem.h"
+#include "rsh/util/parallel.h"
 
 /* So many reads of a file are under way at a time at most. */
 #define MOST 64

@@ -10,9 +10,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "rsh/util/blocking.h"
 #include "rsh/util/checked.h"
 #include "rsh/util/clock.h"
-#include "rsh/util/blocking.h"
 
 /* Another try reads no more than this of a range that failed. */
 #define AGAIN_BYTES (1024 * 1024)
