@@ -113,8 +113,7 @@ void rsh_worker_settle(struct rsh_worker *w);
  * the former is forgotten. */
 struct rsh_verdict {
 	uint32_t tag; /* tells the tensor, mostly */
-	uint8_t wait; /* so many blocks pass before the next sample */
-	uint8_t left; /* and so many of them are yet to come */
+	uint8_t left; /* so many blocks pass before the next sample */
 };
 
 /* Compresses what pays of n blocks that were loaded, which are PLAIN and whose

@@ -10,14 +10,11 @@
 
 #include <stdlib.h>
 
-#include "rsh/util/checked.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/pack.h"
 
-/* After a sample that was worth nothing twice as many blocks pass as before,
- * and one more, but no more than WAIT_LAST.  A tensor begins with WAIT_FIRST. */
-#define WAIT_FIRST 1
-#define WAIT_LAST 15
+/* So many blocks pass after a sample that was worth nothing. */
+#define WAIT_BLOCKS 15
 
 /* What shrinks, and has elements of nobody knows how many bytes, is mostly
  * fp32. */
@@ -35,14 +32,8 @@ static struct rsh_verdict *verdict_find(struct rsh_cache *c,
 	const uint32_t tag = (uint32_t)(h >> 8) | 1;
 
 	if (v->tag != tag)
-		*v = (struct rsh_verdict){ .tag = tag, .wait = WAIT_FIRST };
+		*v = (struct rsh_verdict){ .tag = tag };
 	return v;
-}
-
-static void verdict_note(struct rsh_verdict *v, bool paid)
-{
-	v->wait = paid ? 0 : (uint8_t)rsh_min_u64(2 * v->wait + 1, WAIT_LAST);
-	v->left = v->wait;
 }
 
 /* Compresses the content to `room`, which is made if it is NULL and serves no
@@ -75,7 +66,7 @@ static void block_pack(struct rsh_cache *c, struct rsh_cache_block *b,
 		pthread_mutex_unlock(&c->lock);
 		n = content_pack(b->mem, b->len, kind->unit, room);
 		pthread_mutex_lock(&c->lock);
-		verdict_note(verdict_find(c, b->file, kind), n > 0);
+		verdict_find(c, b->file, kind)->left = n ? 0 : WAIT_BLOCKS;
 	}
 	if (!n) {
 		c->stats.left++;
