@@ -73,7 +73,7 @@ static int open_ls_file(const struct rsh_options *o, struct subject *s,
 			      o->vfs.files.check == RSH_CHECK_FULL, s->names,
 			      &s->file, err);
 	s->is_file = rc == 0;
-	if (rc == -EBADMSG && s->file.format == RSH_FORMAT_CKPT &&
+	if (rc == -EBADMSG && s->file.format == RSH_FILE_CKPT &&
 	    rsh_strategy_load(o->vfs.source, false, s->names, &s->strategy,
 			      NULL) == 0)
 		rc = 0;

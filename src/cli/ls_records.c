@@ -77,7 +77,7 @@ static int print_records_json(const struct rsh_output *out, const char *path,
 	return rsh_output_json(
 		out, json_pack("{s:o,s:s,s:o,s:o,s:o,s:o}", "file",
 			       rsh_json_text(path), "format",
-			       rsh_format_suffix(file->format) + 1, "bytes",
+			       rsh_file_type_suffix(file->format) + 1, "bytes",
 			       rsh_json_u64(ix->file_bytes), "crc",
 			       ix->has_crc ? json_integer(ix->crc) :
 					     json_null(),

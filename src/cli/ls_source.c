@@ -28,7 +28,7 @@ struct step_file {
 struct step {
 	char text[256];
 	struct rsh_candidate_step number;
-	enum rsh_format format;
+	enum rsh_file_type format;
 	size_t n_files, n_valid;
 	struct step_file *files;
 	size_t n_missing;
@@ -398,7 +398,7 @@ static json_t *tree_step_json(const struct step *s, bool tried)
 		stepped ? rsh_json_u64(s->number.step) : json_null(), "run",
 		stepped ? rsh_json_u64(s->number.run) : json_null(),
 		"breakpoint", s->number.breakpoint, "tried", tried, "format",
-		rsh_format_suffix(s->format) + 1, "whole", is_whole(s),
+		rsh_file_type_suffix(s->format) + 1, "whole", is_whole(s),
 		"reason", rsh_json_optional(s->reason), "bytes",
 		rsh_json_u64(s->bytes), "missing_ranks",
 		ranks_json(s->missing, s->n_missing), "beyond_ranks",
@@ -567,7 +567,7 @@ static int print_steps(const struct rsh_output *out, const struct tree *t)
 		char size[32];
 
 		rsh_table_cell(table, "%s", s->text);
-		rsh_table_cell(table, "%s", rsh_format_suffix(s->format) + 1);
+		rsh_table_cell(table, "%s", rsh_file_type_suffix(s->format) + 1);
 		rsh_table_cell(table, "%zu/%zu", s->n_valid,
 			       s->n_files + s->n_missing);
 		rsh_table_cell(table, "%s", rsh_text_bytes(s->bytes, size,

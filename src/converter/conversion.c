@@ -157,7 +157,7 @@ static void note_dispatch(struct rsh_converter *c)
 
 	/* The converter converts safetensors all at once, with the same
 	 * result. */
-	if (c->by_stage && c->src_format == RSH_FORMAT_CKPT) {
+	if (c->by_stage && c->src_format == RSH_FILE_CKPT) {
 		rsh_note_add(c, RSH_NOTE_BY_STAGE, RSH_NAME_NONE);
 		snprintf(suffix, sizeof(suffix), "_part%u", c->src->lone_stage);
 		if (c->compat)

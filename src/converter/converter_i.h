@@ -72,8 +72,8 @@ struct rsh_converter {
 	const struct rsh_strategy *dst;
 	bool compat;
 	bool replicas;
-	enum rsh_format format; /* of the virtual files */
-	enum rsh_format src_format;
+	enum rsh_file_type format; /* of the virtual files */
+	enum rsh_file_type src_format;
 	uint64_t part_bytes;  /* 0: files are not cut into parts */
 	enum rsh_dtype cast;
 	enum rsh_unlisted unlisted;

@@ -20,7 +20,7 @@ enum rsh_codec rsh_record_codec(const struct rsh_converter *c,
 	enum rsh_codec cast = RSH_CODEC_COUNT;
 	/* The converter makes a detour over float32, for which safetensors have
 	 * no need. */
-	bool canonical = c->compat && c->src_format == RSH_FORMAT_CKPT;
+	bool canonical = c->compat && c->src_format == RSH_FILE_CKPT;
 
 	*dtype = c->compat && r->dtype == RSH_DTYPE_INT4 ? RSH_DTYPE_INT8 :
 							   r->dtype;
@@ -70,7 +70,7 @@ void rsh_copy_shape(const struct rsh_converter *c,
 	out->n_dims = r->n_dims;
 	out->dims = rsh_record_dims(ix, r);
 	out->content_bytes = r->content_bytes / in * written;
-	if (c->compat && c->src_format == RSH_FORMAT_CKPT &&
+	if (c->compat && c->src_format == RSH_FILE_CKPT &&
 	    becomes_zero(ix, r)) {
 		out->n_dims = 0;
 		out->content_bytes = rsh_dtype_size(out->dtype);
@@ -80,5 +80,5 @@ void rsh_copy_shape(const struct rsh_converter *c,
 /* The reading and the writing of .ckpt both lose tensors without elements. */
 bool rsh_drops_empty(const struct rsh_converter *c)
 {
-	return c->src_format == RSH_FORMAT_CKPT || c->format == RSH_FORMAT_CKPT;
+	return c->src_format == RSH_FILE_CKPT || c->format == RSH_FILE_CKPT;
 }

@@ -14,7 +14,7 @@ static void note_record(struct planner *p, uint32_t name, enum rsh_dtype dtype,
 {
 	struct rsh_converter *c = p->c;
 
-	if (dtype == RSH_DTYPE_BFLOAT16 && c->src_format == RSH_FORMAT_CKPT)
+	if (dtype == RSH_DTYPE_BFLOAT16 && c->src_format == RSH_FILE_CKPT)
 		rsh_note_add(c, RSH_NOTE_BF16, name);
 	else if (dtype == RSH_DTYPE_INT4)
 		rsh_note_add(c, RSH_NOTE_INT4, name);

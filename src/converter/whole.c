@@ -271,7 +271,7 @@ static void sort_records(const struct rsh_ckpt_index *ix, struct placed *order)
 static int fill_slots(struct planner *p, const struct rsh_ckpt_index *ix,
 		      const struct placed *order, struct rsh_error *err)
 {
-	const bool headers = p->c->format == RSH_FORMAT_CKPT;
+	const bool headers = p->c->format == RSH_FILE_CKPT;
 	uint64_t end = 0;
 	int rc = 0;
 

@@ -159,7 +159,7 @@ static const char *format_name(const struct rsh_facts *f)
 
 	return !rsh_vfs_view(f->tree, &view) ? NULL : view.in_parts ? "hf" :
 	       o->vfs.plan.by_kind ? "checkpoint2" :
-	       o->vfs.plan.format == RSH_FORMAT_SAFETENSORS ? "safetensors" :
+	       o->vfs.plan.format == RSH_FILE_SAFETENSORS ? "safetensors" :
 						      "ckpt";
 }
 

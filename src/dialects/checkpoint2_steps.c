@@ -15,7 +15,7 @@
 
 #include "rsh/source/resume.h"
 #include "rsh/wire/checkpoint2.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 #include "steps_i.h"
 
 static const char ckpt2_metadata[] = "metadata.json";
@@ -98,7 +98,7 @@ static int ckpt2_check_tensors(const struct rsh_byte_source *files,
 
 	*alone = false;
 	for (size_t i = 0; i < n && rc == 0; i++) {
-		if (rsh_format_of(names[i]) != RSH_FORMAT_SAFETENSORS)
+		if (rsh_file_type_of(names[i]) != RSH_FILE_SAFETENSORS)
 			continue;
 		*alone |= rsh_ckpt2_name_parse(names[i], &parts) &&
 			  parts.of == 1;

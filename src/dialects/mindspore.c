@@ -12,7 +12,7 @@
 #include "rsh/source/resume.h"
 #include "rsh/util/files.h"
 #include "rsh/util/log.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/intact.h"
 
 static const char mindspore_ckpt[] = ".ckpt";
@@ -70,7 +70,7 @@ static int mindspore_check_records(const struct rsh_byte_source *file,
 
 	if (!table)
 		return rsh_error_nomem(err);
-	rc = rsh_format_scan(is_ckpt ? RSH_FORMAT_CKPT : RSH_FORMAT_SAFETENSORS,
+	rc = rsh_file_scan(is_ckpt ? RSH_FILE_CKPT : RSH_FILE_SAFETENSORS,
 			     file, full, table, &index, err);
 	if (rc == 0)
 		rsh_ckpt_index_free(index);

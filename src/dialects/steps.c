@@ -10,7 +10,7 @@
 
 #include "rsh/util/log.h"
 #include "rsh/wire/checkpoint2.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 
 int rsh_step_dir_add(struct rsh_finder *f, void *ctx, const char *name,
 		     const struct rsh_stat *st, struct rsh_error *err)
@@ -44,7 +44,7 @@ int rsh_step_check_tensors(const struct rsh_byte_source *file, bool full,
 {
 	struct rsh_names *names = rsh_names_new();
 	struct rsh_ckpt_index *ix;
-	int rc = names ? rsh_format_scan(RSH_FORMAT_SAFETENSORS, file, full,
+	int rc = names ? rsh_file_scan(RSH_FILE_SAFETENSORS, file, full,
 					 names, &ix, err) :
 			 rsh_error_nomem(err);
 

@@ -139,7 +139,7 @@ static int check_settle_dcp(struct rsh_options *o, struct rsh_error *err)
 	if (v->dst.from != RSH_FROM_NONE || rsh_option_given(o, "format") ||
 	    v->weights.from == 1 + RSH_SIDE_HF)
 		return 0;
-	v->plan.format = RSH_FORMAT_SAFETENSORS;
+	v->plan.format = RSH_FILE_SAFETENSORS;
 	o->in_parts = true;
 	return 0;
 }
@@ -187,7 +187,7 @@ static int check_settle_model(struct rsh_options *o, struct rsh_error *err)
 	v->dst.from = RSH_FROM_NONE;
 	if (!check_wants_model(o))
 		return 0;
-	v->plan.format = RSH_FORMAT_SAFETENSORS;
+	v->plan.format = RSH_FILE_SAFETENSORS;
 	o->in_parts = true;
 	if (!rsh_option_given(o, "model-files"))
 		v->model_files = v->source;

@@ -82,7 +82,7 @@ static int check_assume(struct rsh_options *o, struct rsh_error *err)
 		v->dst.from = RSH_FROM_NONE;
 	if (rsh_option_given(o, "format"))
 		return 0;
-	v->plan.format = RSH_FORMAT_SAFETENSORS;
+	v->plan.format = RSH_FILE_SAFETENSORS;
 	o->in_parts = true;
 	return 0;
 }

@@ -14,7 +14,7 @@
 #include "rsh/options/table.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/text.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 
 /* A word of these alone means itself in a shell. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" \
@@ -172,7 +172,7 @@ static bool line_is_of_file(const struct rsh_options *o)
 	return rsh_is_file(o->operands[0]) &&
 	       (o->command->id == RSH_COMMAND_VERIFY ||
 		(o->command->id == RSH_COMMAND_LS &&
-		 rsh_format_of(o->operands[0]) != RSH_FORMAT_COUNT));
+		 rsh_file_type_of(o->operands[0]) != RSH_FILE_OTHER));
 }
 
 char *rsh_options_meant(const struct rsh_options *o)

@@ -257,7 +257,7 @@ int rsh_set_format(struct rsh_options *o, const struct rsh_option *def,
 
 	if (i < 0)
 		return refuse_word(def, value, err);
-	o->vfs.plan.format = i ? RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT;
+	o->vfs.plan.format = i ? RSH_FILE_SAFETENSORS : RSH_FILE_CKPT;
 	o->in_parts = i == 2;
 	o->vfs.plan.by_kind = i == 3;
 	return 0;

@@ -13,7 +13,7 @@
 
 static const struct rsh_framing *framing_of(const struct rsh_blueprint *b)
 {
-	if (b->format == RSH_FORMAT_CKPT)
+	if (b->format == RSH_FILE_CKPT)
 		return &rsh_ckpt_framing;
 	return b->hugging_face ? &rsh_hf_framing : &rsh_safetensors_framing;
 }
@@ -188,7 +188,7 @@ const char *rsh_plan_lost(const struct rsh_plan *p)
 	return p->n_lost ? p->first_lost.text : NULL;
 }
 
-enum rsh_format rsh_plan_format(const struct rsh_plan *p)
+enum rsh_file_type rsh_plan_format(const struct rsh_plan *p)
 {
 	return p->b.format;
 }

@@ -180,7 +180,7 @@ int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 	int rc = 0;
 
 	if (s->dcp->pub->by_name && s->dcp->holds[file])
-		return rsh_format_scan(RSH_FORMAT_SAFETENSORS, bytes, full,
+		return rsh_file_scan(RSH_FILE_SAFETENSORS, bytes, full,
 				       names, out, err);
 	p = file_places(s->dcp, file, &n);
 	ix = dcp_index_new(p, n, bytes->size);

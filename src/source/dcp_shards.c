@@ -22,7 +22,7 @@
 bool rsh_dcp_is_shard(const char *name)
 {
 	return strncmp(name, "shard-", strlen("shard-")) == 0 &&
-	       rsh_has_suffix(name, rsh_format_suffix(RSH_FORMAT_SAFETENSORS));
+	       rsh_has_suffix(name, rsh_file_type_suffix(RSH_FILE_SAFETENSORS));
 }
 
 /* ---- one file ---- */

@@ -48,7 +48,7 @@ int rsh_dcp_shards_read(const struct rsh_source *s, const char *const *names,
 
 /* ---- indexes (dcp_index.c) ---- */
 
-/* Does with a file what rsh_format_scan() does.  `full` compares the CRC of each
+/* Does with a file what rsh_file_scan() does.  `full` compares the CRC of each
  * item that has one; how many have none the index tells. */
 int rsh_dcp_index_scan(const struct rsh_source *s, uint32_t file,
 		       const struct rsh_byte_source *bytes, bool full,

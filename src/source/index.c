@@ -23,7 +23,7 @@
 #include "rsh/util/log.h"
 #include "rsh/util/mem.h"
 #include "rsh/util/parallel.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 
 /* This is what the index cache has to do with a file. */
 struct caching {
@@ -98,7 +98,7 @@ static int index_scan_bytes(struct indexing *x, uint32_t file,
 	const bool full = s->check == RSH_CHECK_FULL;
 	int rc = s->dcp ? rsh_dcp_index_scan(s, file, bytes, full, x->names,
 					     &ix, err) :
-			  rsh_format_scan(s->format, bytes, full, x->names,
+			  rsh_file_scan(s->format, bytes, full, x->names,
 					  &ix, err);
 
 	if (rc)
@@ -158,7 +158,7 @@ static int index_scan(struct indexing *x, uint32_t file, struct rsh_handle *h,
 	struct rsh_header header;
 	int rc = 0;
 
-	if (s->format != RSH_FORMAT_SAFETENSORS)
+	if (s->format != RSH_FILE_SAFETENSORS)
 		return index_scan_guessing(x, file, h, &bytes, err);
 	/* A checksum is of all bytes. */
 	if (s->check == RSH_CHECK_FULL)

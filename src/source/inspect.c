@@ -54,14 +54,14 @@ static int inspect_open(const char *path, struct rsh_store_scan *in,
 	int rc;
 
 	*out = (struct rsh_inspected){
-		.format = rsh_format_of(path) == RSH_FORMAT_SAFETENSORS ?
-			RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT,
+		.format = rsh_file_type_of(path) == RSH_FILE_SAFETENSORS ?
+			RSH_FILE_SAFETENSORS : RSH_FILE_CKPT,
 	};
 	rc = inspect_size(in->handle, path, &bytes.size, err);
 	if (rc)
 		return rc;
 	out->bytes = bytes.size;
-	if (out->format == RSH_FORMAT_SAFETENSORS)
+	if (out->format == RSH_FILE_SAFETENSORS)
 		return inspect_safetensors(&bytes, check_crc, names, out, err);
 	rc = rsh_ckpt_scan(&bytes, names, &out->index, err);
 	if (rc == 0 && check_crc)

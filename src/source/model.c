@@ -83,7 +83,7 @@ static int model_check_formats(const struct rsh_weight_map *map,
 			       const char *path, struct rsh_error *err)
 {
 	for (uint32_t i = 0; i < map->n_files; i++)
-		if (rsh_format_of(map->files[i]) != RSH_FORMAT_SAFETENSORS)
+		if (rsh_file_type_of(map->files[i]) != RSH_FILE_SAFETENSORS)
 			return rsh_error_set(err, EINVAL, "%s: %s is no "
 					     "safetensors file", path,
 					     map->files[i]);

@@ -9,7 +9,7 @@
 #include "rsh/source/source.h"
 #include "rsh/source/step.h"
 #include "rsh/wire/checkpoint2.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 #include "rsh/wire/safetensors.h"
 
 struct rsh_source_dcp; /* dcp_source_i.h */
@@ -165,7 +165,7 @@ struct rsh_source {
 
 	/* Everything below is of the chosen candidate. */
 	uint32_t chosen;
-	enum rsh_format format; /* format of all files */
+	enum rsh_file_type format; /* format of all files */
 	uint32_t n_bad; /* files that were left out */
 	struct rsh_error first_bad;
 

@@ -51,11 +51,11 @@
 
 void rsh_checkpoint_parse(struct rsh_checkpoint *c)
 {
-	enum rsh_format format = rsh_format_of(c->base);
+	enum rsh_file_type format = rsh_file_type_of(c->base);
 	size_t n = strlen(c->base);
 
-	if (format != RSH_FORMAT_COUNT)
-		n -= strlen(rsh_format_suffix(format));
+	if (format != RSH_FILE_OTHER)
+		n -= strlen(rsh_file_type_suffix(format));
 	rsh_modelcheckpoint_read(c->base, n, c->rank, &c->step);
 }
 
@@ -71,7 +71,7 @@ void rsh_checkpoint_clear(struct rsh_checkpoint *c)
 static bool step_all_safetensors(const struct rsh_listing *l)
 {
 	for (size_t i = 0; i < l->n; i++)
-		if (rsh_format_of(l->files[i].base) != RSH_FORMAT_SAFETENSORS)
+		if (rsh_file_type_of(l->files[i].base) != RSH_FILE_SAFETENSORS)
 			return false;
 	return true;
 }

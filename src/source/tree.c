@@ -126,19 +126,19 @@ static int source_check_ranks(const struct rsh_source *s, struct rsh_error *err)
 }
 
 /* A file that was named in a way of its own is a .ckpt. */
-static enum rsh_format source_format_of(const struct rsh_source *s,
+static enum rsh_file_type source_format_of(const struct rsh_source *s,
 					uint32_t file)
 {
 	const char *name = rsh_store_name(s->store, file);
 
-	return rsh_format_of(name) == RSH_FORMAT_SAFETENSORS ?
-		RSH_FORMAT_SAFETENSORS : RSH_FORMAT_CKPT;
+	return rsh_file_type_of(name) == RSH_FILE_SAFETENSORS ?
+		RSH_FILE_SAFETENSORS : RSH_FILE_CKPT;
 }
 
 /* All chosen files are of one format, which is the source's. */
 static int source_take_format(struct rsh_source *s, struct rsh_error *err)
 {
-	s->format = s->n_files ? source_format_of(s, 0) : RSH_FORMAT_CKPT;
+	s->format = s->n_files ? source_format_of(s, 0) : RSH_FILE_CKPT;
 	for (uint32_t i = 1; i < s->n_files; i++)
 		if (source_format_of(s, i) != s->format)
 			return rsh_error_set(err, EINVAL, "%s and %s: a source "

@@ -82,7 +82,7 @@ static bool walk_matches(const struct rsh_walk *w, const char *name,
 		return false;
 	return w->file ? rsh_template_match(w->file, strlen(w->file), name,
 					    rank) :
-			 rsh_format_of(name) != RSH_FORMAT_COUNT;
+			 rsh_file_type_of(name) != RSH_FILE_OTHER;
 }
 
 /* Is nothing known of what a directory names, because it cannot be reached?  A

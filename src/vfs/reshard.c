@@ -155,7 +155,7 @@ static int reshard_add_names(struct rsh_reshard *v, const char *prefix,
 			     struct rsh_error *err)
 {
 	const char *suffix =
-		rsh_format_suffix(rsh_plan_format(v->plan));
+		rsh_file_type_suffix(rsh_plan_format(v->plan));
 	char name[NAME_MAX + 1];
 	int rc;
 

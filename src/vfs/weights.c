@@ -362,7 +362,7 @@ static struct rsh_conversion_options weights_form(const struct weights_job *k)
 	struct rsh_conversion_options o = *k->opts;
 
 	if (w->form_follows && k->v->weights->from == RSH_SIDE_MINDSPORE) {
-		o.format = RSH_FORMAT_SAFETENSORS;
+		o.format = RSH_FILE_SAFETENSORS;
 		o.part_bytes = w->part_bytes;
 	}
 	k->v->in_parts = o.part_bytes > 0;

@@ -15,7 +15,7 @@ struct job {
 	struct rsh_strategy *src, *dst;
 	const struct rsh_ckpt_index *index[MAX_FILES];
 	char path[MAX_FILES][24]; /* "rank_7.ckpt" */
-	enum rsh_format src_format, format; /* .ckpt unless set */
+	enum rsh_file_type src_format, format; /* .ckpt unless set */
 	uint64_t part_bytes;
 	bool remove_redundancy, replicas, allow_missing, joined;
 	struct rsh_plan *c;

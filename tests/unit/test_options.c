@@ -96,11 +96,11 @@ static void test_long_forms(void **state)
 	assert_string_equal(o.log_file, "l");
 	assert_int_equal(o.log_level, RSH_LOG_ERROR);
 	assert_true(o.foreground && o.vfs.plan.compat);
-	assert_int_equal(o.vfs.plan.format, RSH_FORMAT_CKPT);
+	assert_int_equal(o.vfs.plan.format, RSH_FILE_CKPT);
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format", "safetensors"), &o);
-	assert_int_equal(o.vfs.plan.format, RSH_FORMAT_SAFETENSORS);
+	assert_int_equal(o.vfs.plan.format, RSH_FILE_SAFETENSORS);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--sandbox=on"), "\"on\" is not auto or off");
@@ -122,7 +122,7 @@ static void test_long_forms(void **state)
 	accept(WORDS("src", "mnt", "--src-strategy=a", "--dst-strategy=b",
 		     "--format=checkpoint2"), &o);
 	assert_true(o.vfs.plan.by_kind && !o.in_parts &&
-		    o.vfs.plan.format == RSH_FORMAT_SAFETENSORS);
+		    o.vfs.plan.format == RSH_FILE_SAFETENSORS);
 	rsh_options_clear(&o);
 	refuse(WORDS("src", "mnt", "--src-strategy=none", "--dst-ranks=4",
 		     "--dst-strategy=none", "--format=checkpoint2"),
@@ -146,7 +146,7 @@ static void test_convert(void **state)
 	assert_string_equal(o.vfs.weights.table, "./t.rules");
 	assert_string_equal(rsh_strategy_text(&o.vfs.src), "none");
 	assert_int_equal(o.vfs.weights.unlisted, RSH_UNLISTED_ERROR);
-	assert_true(!o.in_parts && o.vfs.plan.format == RSH_FORMAT_CKPT);
+	assert_true(!o.in_parts && o.vfs.plan.format == RSH_FILE_CKPT);
 	rsh_options_clear(&o);
 	accept(WORDS("src", "mnt", "--convert=auto", "--src-strategy=s",
 		     "--config=model/config.json", "--unlisted=copy"), &o);

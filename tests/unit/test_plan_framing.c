@@ -11,8 +11,8 @@ static struct job *safetensors_job(const char *src, const char *dst)
 {
 	struct job *j = job_new(src, dst);
 
-	j->src_format = RSH_FORMAT_SAFETENSORS;
-	j->format = RSH_FORMAT_SAFETENSORS;
+	j->src_format = RSH_FILE_SAFETENSORS;
+	j->format = RSH_FILE_SAFETENSORS;
 	return j;
 }
 
@@ -200,7 +200,7 @@ static void bfloat16_nans_stay(void **state)
 	struct job *j = safetensors_job(LAYOUT("w", "[1]", "[0]"), NULL);
 
 	(void)state;
-	j->format = RSH_FORMAT_CKPT;
+	j->format = RSH_FILE_CKPT;
 	job_files(j, 1, FILE_WITH(BF16("w", 3)));
 	job_plan_compat(j);
 	assert_no_notes(j);
@@ -219,7 +219,7 @@ static void strings_are_refused(void **state)
 	struct job *j = job_new(LAYOUT("w", "[1]", "[0]"), NULL);
 
 	(void)state;
-	j->format = RSH_FORMAT_SAFETENSORS;
+	j->format = RSH_FILE_SAFETENSORS;
 	job_files(j, 1, FILE_WITH(F32("w", 3), { .name = "note",
 						 .dtype = RSH_DTYPE_STR,
 						 .bytes = 8, DIMS_OF(0) }));
@@ -254,7 +254,7 @@ static void assert_parts(uint64_t limit, const char *want)
 	struct job *j = job_new(LAYOUT("a", "[2]", "[0]"), NULL);
 	char text[256];
 
-	j->format = RSH_FORMAT_SAFETENSORS;
+	j->format = RSH_FILE_SAFETENSORS;
 	j->part_bytes = limit;
 	job_files(j, 2, FILE_WITH(F32("z", 3), F32("a", 2), I8("b", 4),
 				  F32("big", 25), F32("c", 1)));
@@ -282,7 +282,7 @@ static void parts_say_what_they_are(void **state)
 	struct job *j = job_new(LAYOUT("w", "[2]", "[0]"), NULL);
 
 	(void)state;
-	j->format = RSH_FORMAT_SAFETENSORS;
+	j->format = RSH_FILE_SAFETENSORS;
 	j->part_bytes = 8;
 	job_file(j, 0, FILE_WITH(F32("w", 1), F32("x", 2)));
 	job_file(j, 1, FILE_WITH(F32("w", 1), F32("x", 2)));

@@ -213,7 +213,7 @@ static void safetensors_keep_their_header(void **state)
 	struct job *j = job_of(both, both);
 
 	(void)state;
-	j->format = j->src_format = RSH_FORMAT_SAFETENSORS;
+	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	job_files(j, 4, trained);
 	job_plan(j);
 	assert_whole(j, 2, 2, "step w bn m");
@@ -225,7 +225,7 @@ static void parts_of_a_model_are_no_file(void **state)
 	struct job *j = job_of(NULL, NULL);
 
 	(void)state;
-	j->format = j->src_format = RSH_FORMAT_SAFETENSORS;
+	j->format = j->src_format = RSH_FILE_SAFETENSORS;
 	j->joined = true;
 	job_file(j, 0, FILE_WITH(F32("w", 4)));
 	job_plan(j);

@@ -315,7 +315,7 @@ static void another_format_has_none(void **state)
 {
 	struct fixture *f = *state;
 
-	f->cfg.plan.format = RSH_FORMAT_SAFETENSORS;
+	f->cfg.plan.format = RSH_FILE_SAFETENSORS;
 	mount(f);
 	assert_not_backed(f, at(f, "rank_0", "net_0.safetensors"));
 }

@@ -201,7 +201,7 @@ static uint64_t write_records(const struct show *w, const struct record *r,
 		shape_of(&r[i], &shapes[i]);
 		order[i] = i;
 	}
-	if (w->o.format == RSH_FORMAT_SAFETENSORS) {
+	if (w->o.format == RSH_FILE_SAFETENSORS) {
 		struct rsh_record_shape sorted[MAX_OFFERS];
 
 		rsh_safetensors_order(shapes, n, order);
@@ -216,7 +216,7 @@ static uint64_t write_records(const struct show *w, const struct record *r,
 	for (uint32_t i = 0; i < n; i++) {
 		const struct record *x = &r[order[i]];
 
-		if (w->o.format == RSH_FORMAT_CKPT)
+		if (w->o.format == RSH_FILE_CKPT)
 			len += rsh_ckpt_header_write(
 				&shapes[i], shapes[i].content_bytes, out + len);
 		len += scene_slice(&w->s, &x->f->t, &x->box, all, out + len);
@@ -288,7 +288,7 @@ static uint64_t check_show(void)
 	w.s.names = rsh_names_new();
 	w.s.gaps = scene_below(2);
 	w.o.replicas = w.o.allow_missing = true;
-	w.o.format = scene_below(2) ? RSH_FORMAT_CKPT : RSH_FORMAT_SAFETENSORS;
+	w.o.format = scene_below(2) ? RSH_FILE_CKPT : RSH_FILE_SAFETENSORS;
 	w.o.cast = scene_below(3) ? RSH_DTYPE_UNKNOWN : RSH_DTYPE_FLOAT32;
 	w.o.unlisted = scene_below(2) ? RSH_UNLISTED_COPY : RSH_UNLISTED_DROP;
 	for (uint32_t i = 0; i < n_tensors; i++)
@@ -298,7 +298,7 @@ static uint64_t check_show(void)
 	if (scene_below(3)) {
 		draw_strategy(&w);
 	} else if (scene_below(2)) {
-		w.o.format = RSH_FORMAT_SAFETENSORS;
+		w.o.format = RSH_FILE_SAFETENSORS;
 		w.o.part_bytes = 1 + scene_below(3000);
 	}
 	if (plan(&w, &err))
@@ -353,7 +353,7 @@ static struct fixed fixed_new(const char *dst_items)
 	f.cat = rsh_catalogue_new(&view);
 	assert_non_null(f.cat);
 	f.o.replicas = true;
-	f.o.format = RSH_FORMAT_SAFETENSORS;
+	f.o.format = RSH_FILE_SAFETENSORS;
 	f.o.report_lost = hear;
 	return f;
 }
@@ -559,7 +559,7 @@ static void weights_alone_are_cast(void **state)
 
 	(void)state;
 	f.o.cast = RSH_DTYPE_FLOAT32;
-	f.o.format = RSH_FORMAT_CKPT;
+	f.o.format = RSH_FILE_CKPT;
 	fixed_whole(&f, "w");
 	fixed_whole(&f, "adam_m.w");
 	fixed_whole(&f, "optimizer.state.w.exp_avg");
@@ -584,7 +584,7 @@ static void scaled_weights_are_bfloat16(void **state)
 	for (int cast = 0; cast < 3; cast++) {
 		struct fixed f = fixed_new(NULL);
 
-		f.o.format = RSH_FORMAT_CKPT;
+		f.o.format = RSH_FILE_CKPT;
 		f.o.cast = cast == 0 ? RSH_DTYPE_UNKNOWN :
 			   cast == 1 ? RSH_DTYPE_BFLOAT16 : RSH_DTYPE_FLOAT16;
 		fixed_whole(&f, "w");
@@ -629,7 +629,7 @@ static void redundancy_is_dealt_out(void **state)
 				   LAYOUT("b", "[2]", "[-1,-1]"));
 
 	(void)state;
-	f.o.format = RSH_FORMAT_CKPT;
+	f.o.format = RSH_FILE_CKPT;
 	f.o.remove_redundancy = true;
 	fixed_whole(&f, "d");
 	fixed_whole(&f, "b");

@@ -6,7 +6,7 @@
 
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 
 /* A view's arrays go by the number of a file, which in a tree of ranks is the
  * global rank.  A view owns nothing of what it points to. */
@@ -17,7 +17,7 @@ struct rsh_source_view {
 						     * one nobody looks into */
 	const char *const *path;                    /* [rank]; for messages */
 	struct rsh_names *names;
-	enum rsh_format format;                     /* of the files */
+	enum rsh_file_type format;                     /* of the files */
 	bool joined; /* rank 0's index is that of several files end to end */
 	/* The files are of a kind that MindSpore's converter cannot read, so
 	 * that nobody wants to hear what it would have made of them. */

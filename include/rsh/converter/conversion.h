@@ -26,7 +26,7 @@ enum rsh_unlisted {
 };
 
 struct rsh_conversion_options {
-	enum rsh_format format; /* of the virtual files */
+	enum rsh_file_type format; /* of the virtual files */
 	/* Without a destination strategy: the whole model is cut into files
 	 * whose contents have at most so many bytes, or which hold one larger
 	 * tensor, in the form that Hugging Face tools read (safetensors).  0:

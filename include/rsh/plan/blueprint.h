@@ -136,7 +136,7 @@ struct rsh_writer {
 
 /* This says how the files are written. */
 struct rsh_blueprint {
-	enum rsh_format format;
+	enum rsh_file_type format;
 	/* The metadata of a safetensors file says that it is for Hugging Face's
 	 * loaders. */
 	bool hugging_face;

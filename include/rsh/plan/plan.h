@@ -23,7 +23,7 @@
 #include "rsh/tensor/cut.h"
 #include "rsh/util/error.h"
 #include "rsh/wire/ckpt.h"
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 
 struct rsh_plan;
 
@@ -39,7 +39,7 @@ bool rsh_plan_note_is_aside(const struct rsh_plan *p, uint32_t i);
  * example; NULL: there are none. */
 const char *rsh_plan_lost(const struct rsh_plan *p);
 
-enum rsh_format rsh_plan_format(const struct rsh_plan *p);
+enum rsh_file_type rsh_plan_format(const struct rsh_plan *p);
 uint32_t rsh_plan_n_files(const struct rsh_plan *p);
 /* Gives how many files each rank has, 1 or 2; file number i is one of rank i
  * divided by this. */

@@ -11,7 +11,7 @@
 /* ---- one file ---- */
 
 struct rsh_inspected {
-	enum rsh_format format;
+	enum rsh_file_type format;
 	struct rsh_ckpt_index *index;
 	struct rsh_safetensors_meta meta; /* empty for a .ckpt */
 	uint64_t bytes;                   /* size of the file, also after a

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/format.c tells the format of a file by the end of its name and calls
+/* wire/file_type.c tells the format of a file by the end of its name and calls
  * the scanner of that format. */
-#include "rsh/wire/format.h"
+#include "rsh/wire/file_type.h"
 
 #include "rsh/util/files.h"
 #include "rsh/wire/safetensors.h"
 
-static const char *const suffixes[RSH_FORMAT_COUNT] = {
-	[RSH_FORMAT_CKPT] = ".ckpt",
-	[RSH_FORMAT_SAFETENSORS] = ".safetensors",
+static const char *const suffixes[RSH_FILE_OTHER] = {
+	[RSH_FILE_CKPT] = ".ckpt",
+	[RSH_FILE_SAFETENSORS] = ".safetensors",
 };
 
-enum rsh_format rsh_format_of(const char *name)
+enum rsh_file_type rsh_file_type_of(const char *name)
 {
-	for (unsigned f = 0; f < RSH_FORMAT_COUNT; f++)
+	for (unsigned f = 0; f < RSH_FILE_OTHER; f++)
 		if (rsh_has_suffix(name, suffixes[f]))
-			return (enum rsh_format)f;
-	return RSH_FORMAT_COUNT;
+			return (enum rsh_file_type)f;
+	return RSH_FILE_OTHER;
 }
 
-const char *rsh_format_suffix(enum rsh_format f)
+const char *rsh_file_type_suffix(enum rsh_file_type f)
 {
 	return suffixes[f];
 }
@@ -56,11 +56,11 @@ static int scan_safetensors(const struct rsh_byte_source *src, bool full,
 	return rc;
 }
 
-int rsh_format_scan(enum rsh_format f, const struct rsh_byte_source *src,
+int rsh_file_scan(enum rsh_file_type f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err)
 {
-	return f == RSH_FORMAT_SAFETENSORS ?
+	return f == RSH_FILE_SAFETENSORS ?
 	       scan_safetensors(src, full, names, out, err) :
 	       scan_ckpt(src, full, names, out, err);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire/format.h - the two formats of checkpoint files, told apart by the ends
- * of their names, and what both can be asked.  Any thread may call. */
-#ifndef RSH_WIRE_FORMAT_H
-#define RSH_WIRE_FORMAT_H
+/* wire/file_type.h - the two types of checkpoint files, told apart by the ends of
+ * their names, and what both can be asked.  Any thread may call. */
+#ifndef RSH_WIRE_FILE_TYPE_H
+#define RSH_WIRE_FILE_TYPE_H
 
 #include <stdbool.h>
 
@@ -10,23 +10,23 @@
 #include "rsh/util/names.h"
 #include "rsh/wire/ckpt.h"
 
-enum rsh_format {
-	RSH_FORMAT_CKPT,
-	RSH_FORMAT_SAFETENSORS,
-	RSH_FORMAT_COUNT /* a file of neither */
+enum rsh_file_type {
+	RSH_FILE_CKPT,
+	RSH_FILE_SAFETENSORS,
+	RSH_FILE_OTHER /* a file of neither */
 };
 
-/* Returns the format of a file that is called `name`; RSH_FORMAT_COUNT if it is
+/* Returns the format of a file that is called `name`; RSH_FILE_OTHER if it is
  * no checkpoint, or nothing stands before the suffix. */
-enum rsh_format rsh_format_of(const char *name);
+enum rsh_file_type rsh_file_type_of(const char *name);
 /* Returns the suffix of a format: ".ckpt" or ".safetensors". */
-const char *rsh_format_suffix(enum rsh_format f);
+const char *rsh_file_type_suffix(enum rsh_file_type f);
 
 /* Scans a file as rsh_ckpt_scan() or rsh_safetensors_scan() does, with their
  * errors.  If `full`, it also reads all bytes and compares their checksum, if
  * the file has one.  For both formats has_crc of the index says whether it
  * has. */
-int rsh_format_scan(enum rsh_format f, const struct rsh_byte_source *src,
+int rsh_file_scan(enum rsh_file_type f, const struct rsh_byte_source *src,
 		    bool full, struct rsh_names *names,
 		    struct rsh_ckpt_index **out, struct rsh_error *err);
 
